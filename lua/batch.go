@@ -1,0 +1,88 @@
+package lua
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+)
+
+// MaxOps is the most ops a batch should carry: a loop of 128 keeps Redis busy
+// for about a millisecond at most.
+const MaxOps = 128
+
+// View is a key's state as a process last saw it, in Redis's own terms.
+type View = algo.View
+
+// Answer is what an op got.
+type Answer = algo.Answer
+
+// Op is one exchange for one key.
+type Op struct {
+	Key   string            // full Redis key, from Names.State
+	Limit hybridlimit.Limit // travels with each op: processes may disagree for a while
+	algo.Op
+}
+
+// Envelope makes a batch apply once, however often it is sent.
+type Envelope struct {
+	Key   string        // from Names.Envelope
+	Epoch string        // from Names.Epoch
+	Seq   int64         // 1, 2, 3... per process and tag; 0: no envelope
+	TTL   time.Duration // above the longest time that the batch is retried
+}
+
+// EncodeBatch returns the KEYS and ARGV of a batch. All keys must share a
+// slot.
+func EncodeBatch(env Envelope, ops []Op) (keys []string, argv []string) {
+	keys = make([]string, 0, len(ops)+2)
+	if env.Seq > 0 {
+		keys = append(keys, env.Key, env.Epoch)
+	}
+	limits := make([]hybridlimit.Limit, 0, 1)
+	index := func(l hybridlimit.Limit) int {
+		for i, have := range limits {
+			if have == l {
+				return i + 1
+			}
+		}
+		limits = append(limits, l)
+		return len(limits)
+	}
+	texts := make([]string, len(ops))
+	buf := make([]byte, 0, 96)
+	for i, op := range ops {
+		keys = append(keys, op.Key)
+		buf = appendOp(buf[:0], index(op.Limit), op.Op)
+		texts[i] = string(buf)
+	}
+	argv = make([]string, 0, 1+len(limits)+len(ops))
+	argv = append(argv, "1 "+strconv.FormatInt(env.Seq, 10)+" "+
+		strconv.FormatInt(env.TTL.Milliseconds(), 10)+" "+strconv.Itoa(len(limits)))
+	for _, l := range limits {
+		b := algo.BucketOf(l)
+		buf = append(buf[:0], 'b')
+		buf = appendInts(buf, b.Unit, b.Refill, b.Cap)
+		argv = append(argv, string(buf))
+	}
+	return keys, append(argv, texts...)
+}
+
+func appendOp(buf []byte, limit int, op algo.Op) []byte {
+	partial := int64(0)
+	if op.Partial {
+		partial = 1
+	}
+	buf = strconv.AppendInt(buf, int64(limit), 10)
+	buf = appendInts(buf, op.Owed, partial, op.Demand, op.Div, op.View.Born, op.View.Level, op.View.At)
+	return appendInts(buf, op.Asks...)
+}
+
+func appendInts(buf []byte, values ...int64) []byte {
+	for _, v := range values {
+		buf = append(buf, ' ')
+		buf = strconv.AppendInt(buf, v, 10)
+	}
+	return buf
+}

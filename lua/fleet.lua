@@ -1,0 +1,20 @@
+-- A process's heartbeat: how many are alive.
+-- KEYS:   1: sorted set of process ids by the µs of their last heartbeat
+-- ARGV:   1: process id; 2: expiry in µs; 3: "1" to leave, else "0"
+-- Reply:  how many processes beat within the expiry, this one included unless
+--         it leaves
+-- Expiry: twice the processes' own; the set is empty of the living by then.
+local t = redis.call('TIME')
+local now, expiry = t[1] * 1000000 + t[2], tonumber(ARGV[2])
+if not expiry then return {err = 'HLFLEET unreadable expiry'} end
+if ARGV[3] == '1' then
+  redis.call('ZREM', KEYS[1], ARGV[1])
+else
+  redis.call('ZADD', KEYS[1], now, ARGV[1])
+end
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('(%.0f', now - expiry))
+-- A clock that stepped back leaves members in the future, who would never
+-- leave: they beat again within their expiry or are gone.
+redis.call('ZREMRANGEBYSCORE', KEYS[1], string.format('(%.0f', now + expiry), '+inf')
+redis.call('PEXPIRE', KEYS[1], math.ceil(expiry / 500))
+return redis.call('ZCARD', KEYS[1])

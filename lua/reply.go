@@ -1,0 +1,64 @@
+package lua
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrReply is wrapped by every error about a reply that the library cannot
+// have given.
+var ErrReply = errors.New("lua: unreadable reply")
+
+// Reply is what a batch got.
+type Reply struct {
+	Seen    bool  // the batch had been applied before; these are its old answers
+	Stale   bool  // a later batch of this process was there: nothing was done
+	Gap     bool  // an earlier batch of this process is missing in Redis
+	Epoch   int64 // when this tag's states began, µs of Redis time; 0 without envelope
+	Now     int64 // µs of Redis time
+	Answers []Answer
+}
+
+const (
+	headInts   = 4
+	answerInts = 6
+)
+
+// DecodeReply reads the reply to a batch of n ops: what EVALSHA returned, as
+// go-redis gives it. It trusts nothing: a reply of another shape is ErrReply.
+func DecodeReply(raw any, n int) (Reply, error) {
+	list, ok := raw.([]any)
+	if !ok {
+		return Reply{}, fmt.Errorf("%w: %T instead of a list", ErrReply, raw)
+	}
+	ints := make([]int64, len(list))
+	for i, v := range list {
+		if ints[i], ok = v.(int64); !ok {
+			return Reply{}, fmt.Errorf("%w: element %d is a %T", ErrReply, i, v)
+		}
+	}
+	if len(ints) < headInts || ints[0] != 1 {
+		return Reply{}, fmt.Errorf("%w: no header of schema 1 in %d integers", ErrReply, len(ints))
+	}
+	status := ints[1]
+	if status < 0 || status > 7 || status%4 == 3 {
+		return Reply{}, fmt.Errorf("%w: status %d", ErrReply, status)
+	}
+	r := Reply{Seen: status%4 == 1, Stale: status%4 == 2, Gap: status >= 4, Epoch: ints[2], Now: ints[3]}
+	rest := ints[headInts:]
+	if r.Stale {
+		n = 0
+	}
+	if len(rest) != n*answerInts {
+		return Reply{}, fmt.Errorf("%w: %d integers for %d ops", ErrReply, len(rest), n)
+	}
+	r.Answers = make([]Answer, n)
+	for i := range r.Answers {
+		v := rest[i*answerInts:]
+		r.Answers[i] = Answer{Granted: v[0], Lease: v[1], Life: v[2], Level: v[3], Retry: v[4], Born: v[5]}
+		if v[0] < 0 || v[1] < 0 || v[2] < 0 || v[4] < 0 || v[5] < 0 {
+			return Reply{}, fmt.Errorf("%w: negative answer for op %d", ErrReply, i)
+		}
+	}
+	return r, nil
+}

@@ -1,0 +1,35 @@
+package lua
+
+import (
+	"crypto/sha1"
+	_ "embed"
+	"encoding/hex"
+)
+
+var (
+	//go:embed bucket.lua
+	bucketSource string
+	//go:embed batch.lua
+	batchSource string
+	//go:embed main.lua
+	mainSource string
+	//go:embed fleet.lua
+	fleetSource string
+)
+
+// Script is a Lua source and the name under which Redis caches it.
+type Script struct {
+	Source string
+	SHA    string // SHA-1 in hex, as EVALSHA takes it
+}
+
+// Batch runs one batch of ops; Fleet is a heartbeat.
+var (
+	Batch = newScript(bucketSource + batchSource + mainSource)
+	Fleet = newScript(fleetSource)
+)
+
+func newScript(source string) Script {
+	sum := sha1.Sum([]byte(source))
+	return Script{Source: source, SHA: hex.EncodeToString(sum[:])}
+}
