@@ -7,6 +7,14 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
+// Never is the wait in µs for more units than the bucket holds. It is longer
+// than any true wait (285 years), exact in a float64, and a time.Duration of
+// that many µs does not overflow.
+const Never = exact
+
+// exact is the end of the range in which a float64 counts without gaps.
+const exact = 1 << 53
+
 // Bucket is a token bucket's limit in sub-units.
 type Bucket struct {
 	Unit   int64 // sub-units per unit
@@ -48,30 +56,41 @@ func (b Bucket) Units(level int64) int64 {
 	return level / b.Unit
 }
 
-// Wait is how many µs until level reaches n units, rounded up; 0 when it has.
+// Wait is how many µs until level reaches n units, rounded up; 0 when it has,
+// Never when the bucket does not hold n.
 func (b Bucket) Wait(level, n int64) int64 {
-	missing := n*b.Unit - level
+	if n > b.Cap/b.Unit {
+		return Never
+	}
+	return b.wait(n*b.Unit - level)
+}
+
+// WaitFull is how many µs until the bucket is full.
+func (b Bucket) WaitFull(level int64) int64 { return b.wait(b.Cap - level) }
+
+func (b Bucket) wait(missing int64) int64 {
 	if missing <= 0 {
 		return 0
 	}
 	return (missing + b.Refill - 1) / b.Refill
 }
 
-// WaitFull is how many µs until the bucket is full.
-func (b Bucket) WaitFull(level int64) int64 {
-	if level >= b.Cap {
-		return 0
-	}
-	return (b.Cap - level + b.Refill - 1) / b.Refill
-}
-
 // Rescale converts a level counted in units of from sub-units to this
-// bucket's, and never up. The limit changed; the level is in units and stays.
+// bucket's. The limit changed; the level is in units and stays, within this
+// bucket's range. Never up: at most two sub-units, a few µs of refill at
+// most, are lost.
 func (b Bucket) Rescale(level, from int64) int64 {
-	if from == b.Unit {
-		return level
+	scaled := float64(level)
+	if from != b.Unit {
+		whole := math.Floor(scaled / float64(from))
+		// The conversions keep a compiler from fusing a product and a sum,
+		// which would round otherwise than Lua does.
+		product := float64((scaled - float64(whole*float64(from))) * float64(b.Unit))
+		part := math.Floor(product / float64(from))
+		if product >= exact {
+			part = math.Max(part-1, 0) // rounded twice, perhaps up
+		}
+		scaled = float64(whole*float64(b.Unit)) + part
 	}
-	whole := math.Floor(float64(level) / float64(from))
-	part := float64(level) - whole*float64(from)
-	return int64(whole*float64(b.Unit) + math.Floor(part*float64(b.Unit)/float64(from)))
+	return int64(math.Max(-float64(b.Cap), math.Min(scaled, float64(b.Cap))))
 }

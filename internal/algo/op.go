@@ -20,7 +20,7 @@ type State struct {
 	Level int64 // sub-units; negative is debt, down to -Cap
 	Last  int64 // µs of Redis time at which Level was right
 	Born  int64 // µs of Redis time at creation; 0: there is no state
-	Since int64 // units debited since Born
+	Since int64 // units debited since Born, at most 2⁵³
 }
 
 // View is a state as a process last saw it, sent back so that Redis can tell,
@@ -48,7 +48,7 @@ type Answer struct {
 	Lease   int64 // units leased
 	Life    int64 // µs that the lease (and any unused grant) may be spent
 	Level   int64 // sub-units left, negative in debt
-	Retry   int64 // µs until the first refused ask can succeed, else until one unit is there
+	Retry   int64 // µs until the first refused ask can succeed (Never above the burst), else until one unit is there
 	Born    int64 // State.Born; 0 where no state was needed
 }
 
@@ -72,13 +72,14 @@ func (b Bucket) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	dirty := false
 
 	if v := op.View; v.Born != 0 && v.Born != s.Born {
-		seen := float64(v.Level) + float64(max(now-v.At, 0))*float64(b.Refill) - float64(s.Since)*float64(b.Unit)
+		// Products in conversions of their own: a fused one rounds otherwise than Lua.
+		seen := float64(v.Level) + float64(float64(max(now-v.At, 0))*float64(b.Refill)) - float64(float64(s.Since)*float64(b.Unit))
 		if seen < float64(s.Level) {
 			s.Level, dirty = int64(math.Max(seen, float64(-b.Cap))), true
 		}
 	}
 	if op.Owed > 0 {
-		s.Level, s.Since, dirty = b.debit(s.Level, op.Owed), s.Since+op.Owed, true
+		s.Level, s.Since, dirty = b.debit(s.Level, op.Owed), s.Since+min(op.Owed, exact-s.Since), true
 	}
 
 	before := s.Level
@@ -86,6 +87,7 @@ func (b Bucket) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	var ans Answer
 	for _, n := range op.Asks {
 		switch {
+		case n < 1:
 		case n <= free:
 			free -= n
 			ans.Granted += n
@@ -100,17 +102,19 @@ func (b Bucket) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	}
 	if life := min(int64(MaxLease), (b.Cap-before)/b.Refill); life >= MinLease {
 		ans.Life = life
-		if op.Div > 0 && refused == 0 {
+		if op.Div > 0 && op.Demand > 0 && refused == 0 {
 			mu := float64(op.Demand) * float64(life) / 1e9
-			want := math.Floor(mu - 1.5*math.Sqrt(mu))
+			want := math.Floor(mu - float64(1.5*math.Sqrt(mu)))
 			ans.Lease = int64(math.Max(0, math.Min(want, math.Floor(float64(free)/float64(op.Div)))))
 		}
 	}
 	if took := ans.Granted + ans.Lease; took > 0 {
-		s.Level, s.Since, dirty = s.Level-took*b.Unit, s.Since+took, true
+		s.Level, s.Since, dirty = s.Level-took*b.Unit, s.Since+min(took, exact-s.Since), true
 	}
 	ans.Level = s.Level
-	ans.Retry = b.Wait(s.Level, max(refused, 1))
+	if ans.Retry = b.Wait(s.Level, max(refused, 1)); ans.Retry > 0 && ans.Retry < Never {
+		ans.Retry += max(s.Last-now, 0) // frozen until then
+	}
 	if dirty || written {
 		ans.Born = s.Born
 	}
@@ -126,7 +130,8 @@ func (b Bucket) debit(level, n int64) int64 {
 }
 
 // TTL is how many ms a state must be kept: until the bucket is full, the
-// longest lease beyond it, and a second against rounding.
+// longest lease beyond it, and the longest that a clock which stepped back
+// freezes the refill.
 func (b Bucket) TTL(s State) int64 {
-	return (b.WaitFull(s.Level)+999)/1000 + MaxLease/1000 + 1000
+	return (b.WaitFull(s.Level)+999)/1000 + (MaxLease+ClockSlack)/1000
 }

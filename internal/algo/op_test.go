@@ -1,0 +1,167 @@
+package algo_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+)
+
+// step is one operation at a time, and what it must answer.
+type step struct {
+	at   time.Duration // since start
+	op   algo.Op
+	want algo.Answer // Born left out
+}
+
+func ask(n ...int64) algo.Op   { return algo.Op{Asks: n} }
+func atMost(n int64) algo.Op   { return algo.Op{Asks: []int64{n}, Partial: true} }
+func owe(n int64) algo.Op      { return algo.Op{Owed: n} }
+func µs(d time.Duration) int64 { return int64(d / time.Microsecond) }
+
+func TestApplySteps(t *testing.T) {
+	const s, ms = time.Second, time.Millisecond
+	// 10 per second, burst 5: one unit is 100 000 sub-units, one comes back a µs.
+	ten := hybridlimit.TokenBucket(10, s, 5)
+	// 3 per 7 s, burst 2: one unit is 7 000 000 sub-units, three come back a µs.
+	odd := hybridlimit.TokenBucket(3, 7*s, 2)
+	day := hybridlimit.TokenBucket(1, 24*time.Hour, 1)
+	fast := hybridlimit.TokenBucket(10_000_000, s, 0)
+
+	for _, tc := range []struct {
+		name  string
+		limit hybridlimit.Limit
+		steps []step
+	}{
+		{"spend a burst, then the rate", ten, []step{
+			{0, ask(5), algo.Answer{Granted: 5, Level: 0, Retry: µs(100 * ms)}},
+			{0, ask(1), algo.Answer{Level: 0, Life: µs(500 * ms), Retry: µs(100 * ms)}},
+			{99999 * time.Microsecond, ask(1), algo.Answer{Level: 99_999, Life: 400_001, Retry: 1}},
+			{100 * ms, ask(1), algo.Answer{Granted: 1, Level: 0, Life: µs(400 * ms), Retry: µs(100 * ms)}},
+			{10 * s, ask(6), algo.Answer{Level: 500_000, Retry: algo.Never}},
+		}},
+		{"a unit that is no whole number of µs", odd, []step{
+			{0, ask(2), algo.Answer{Granted: 2, Level: 0, Retry: 2_333_334}},
+			{2_333_333 * time.Microsecond, ask(1), algo.Answer{Level: 6_999_999, Life: 1_000_000, Retry: 1}},
+			{2_333_334 * time.Microsecond, ask(1), algo.Answer{Granted: 1, Level: 2, Life: 1_000_000, Retry: 2_333_333}},
+		}},
+		{"asks are served as they fit", ten, []step{
+			{0, ask(3, 3, 1), algo.Answer{Granted: 4, Level: 100_000, Retry: µs(200 * ms)}},
+			{0, ask(4, 2), algo.Answer{Level: 100_000, Life: µs(400 * ms), Retry: µs(300 * ms)}},
+		}},
+		{"a partial ask takes what is there", ten, []step{
+			{0, atMost(7), algo.Answer{Granted: 5, Level: 0, Retry: µs(100 * ms)}},
+			{0, atMost(7), algo.Answer{Level: 0, Life: µs(500 * ms), Retry: µs(100 * ms)}},
+			{250 * ms, atMost(7), algo.Answer{Granted: 2, Level: 50_000, Life: µs(250 * ms), Retry: µs(50 * ms)}},
+		}},
+		{"what is owed is paid before an ask, into debt, to the floor", ten, []step{
+			{0, algo.Op{Owed: 3, Asks: []int64{3}}, algo.Answer{Level: 200_000, Life: µs(300 * ms), Retry: µs(100 * ms)}},
+			{0, owe(4), algo.Answer{Level: -200_000, Life: µs(700 * ms), Retry: µs(300 * ms)}},
+			{0, owe(40), algo.Answer{Level: -500_000, Life: µs(s), Retry: µs(600 * ms)}},
+			{600 * ms, ask(1), algo.Answer{Granted: 1, Level: 0, Life: µs(400 * ms), Retry: µs(100 * ms)}},
+		}},
+		{"a lease: demand times life less 1.5 σ, at most its part, never beside a refusal", ten, []step{
+			{0, owe(3), algo.Answer{Level: 200_000, Life: µs(300 * ms)}},
+			// 40 a second for 0.3 s: 12 − 1.5·√12 = 6.8, but two are left and half of them are its part.
+			{0, algo.Op{Demand: 40_000, Div: 2}, algo.Answer{Lease: 1, Level: 100_000, Life: µs(300 * ms)}},
+			{0, algo.Op{Demand: 40_000, Div: 1, Asks: []int64{2}}, algo.Answer{Level: 100_000, Life: µs(400 * ms), Retry: µs(100 * ms)}},
+			// 5 a second for 0.4 s: 2 − 1.5·√2 is below one.
+			{0, algo.Op{Demand: 5_000, Div: 1}, algo.Answer{Level: 100_000, Life: µs(400 * ms)}},
+		}},
+		{"near full a lease would live too short", ten, []step{
+			{0, algo.Op{Demand: 1e9, Div: 1}, algo.Answer{Level: 500_000}},
+			{0, owe(1), algo.Answer{Level: 400_000, Life: µs(100 * ms)}},
+			{80001 * time.Microsecond, algo.Op{Demand: 1e9, Div: 1}, algo.Answer{Level: 480_001}},
+		}},
+		{"a clock that steps back freezes for up to a second", ten, []step{
+			{0, ask(5), algo.Answer{Granted: 5, Retry: µs(100 * ms)}},
+			{-s, ask(1), algo.Answer{Life: µs(500 * ms), Retry: µs(1100 * ms)}},
+			{100 * ms, ask(1), algo.Answer{Granted: 1, Life: µs(400 * ms), Retry: µs(100 * ms)}},
+		}},
+		{"and takes the state along when it steps further", ten, []step{
+			{0, ask(5), algo.Answer{Granted: 5, Retry: µs(100 * ms)}},
+			{-time.Hour, owe(1), algo.Answer{Level: -100_000, Life: µs(600 * ms), Retry: µs(200 * ms)}},
+			{-time.Hour + 200*ms, ask(1), algo.Answer{Granted: 1, Life: µs(400 * ms), Retry: µs(100 * ms)}},
+		}},
+		{"one a day", day, []step{
+			{0, ask(1), algo.Answer{Granted: 1, Retry: µs(24 * time.Hour)}},
+			{24*time.Hour - time.Microsecond, ask(1), algo.Answer{Level: 86_399_999_999, Retry: 1}},
+			{24 * time.Hour, ask(1), algo.Answer{Granted: 1, Retry: µs(24 * time.Hour)}},
+		}},
+		{"ten million a second", fast, []step{
+			{0, ask(10_000_000), algo.Answer{Granted: 10_000_000, Retry: 1}},
+			{time.Microsecond, ask(10), algo.Answer{Granted: 10, Life: 999_999, Retry: 1}},
+			{time.Microsecond, ask(1, 11), algo.Answer{Life: 1_000_000, Retry: 1}},
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b, st := algo.BucketOf(tc.limit), algo.State{}
+			for i, step := range tc.steps {
+				var got algo.Answer
+				st, got, _ = b.Apply(st, step.op, start+µs(step.at))
+				got.Born = 0
+				if got != step.want {
+					t.Errorf("step %d: %+v gave %+v, want %+v", i, step.op, got, step.want)
+				}
+			}
+		})
+	}
+}
+
+func TestDeniedAndPeekedWriteNothing(t *testing.T) {
+	b := algo.BucketOf(hybridlimit.PerSecond(5))
+	for name, op := range map[string]algo.Op{
+		"peek": {}, "above the burst": ask(6), "no cost": ask(0), "negative cost": ask(-3), "negative owed": owe(-3),
+	} {
+		if s, ans, dirty := b.Apply(algo.State{}, op, start); dirty || ans.Born != 0 || ans.Granted != 0 || s.Since != 0 {
+			t.Errorf("%s: %+v, %+v, dirty %v", name, s, ans, dirty)
+		}
+	}
+}
+
+// A view of a life that Redis has forgotten: the larger of the two histories
+// holds, and merging it again changes nothing.
+func TestViewOfALostState(t *testing.T) {
+	const s = time.Second
+	b := algo.BucketOf(hybridlimit.TokenBucket(10, s, 5)) // 100 000 sub-units a unit, one a µs
+	seen := algo.View{Level: 100_000, At: start, Born: start - 77}
+	reborn := algo.State{Unit: b.Unit, Level: 300_000, Last: start, Born: start, Since: 2}
+	for _, tc := range []struct {
+		name  string
+		state algo.State
+		view  algo.View
+		at    time.Duration
+		want  int64
+	}{
+		{"nothing there yet", algo.State{}, seen, 0, 100_000},
+		{"refill since the view", algo.State{}, seen, s / 10, 200_000},
+		{"debits since the rebirth count as well", reborn, seen, 0, -100_000},
+		{"down to a burst of debt", reborn, algo.View{Level: -500_000, At: start, Born: 1}, 0, -500_000},
+		{"an old view says nothing", reborn, seen, 10 * s, 500_000},
+		{"a view of this life says nothing", reborn, algo.View{Level: -500_000, At: start, Born: start}, 0, 300_000},
+		{"no view", reborn, algo.View{}, 0, 300_000},
+		{"a view from the future is not refilled", algo.State{}, algo.View{Level: 1, At: start + 10, Born: 1}, 0, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			now := start + µs(tc.at)
+			st, ans, _ := b.Apply(tc.state, algo.Op{View: tc.view}, now)
+			if ans.Level != tc.want {
+				t.Errorf("level %d, want %d", ans.Level, tc.want)
+			}
+			if again, ans, _ := b.Apply(st, algo.Op{View: tc.view}, now); again != st || ans.Level != tc.want {
+				t.Errorf("merged again: %+v, was %+v", again, st)
+			}
+		})
+	}
+}
+
+func TestApplyLeavesItsArgumentsAlone(t *testing.T) {
+	b := algo.BucketOf(hybridlimit.PerSecond(5))
+	asks := []int64{3, 3, 1}
+	b.Apply(algo.State{}, algo.Op{Asks: asks, Partial: true}, start)
+	if !slices.Equal(asks, []int64{3, 3, 1}) {
+		t.Errorf("asks are now %v", asks)
+	}
+}
