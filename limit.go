@@ -85,11 +85,11 @@ func (l Limit) TimeToFull() time.Duration {
 		return Never
 	}
 	q, r := bits.Div64(hi, lo, uint64(l.Rate))
+	if q >= uint64(Never) {
+		return Never
+	}
 	if r > 0 {
 		q++
-	}
-	if q > uint64(Never) {
-		return Never
 	}
 	return time.Duration(q)
 }
@@ -112,7 +112,7 @@ const exactInt = 1 << 53
 // Besides the obvious it refuses limits whose arithmetic would not be exact.
 // Buckets count in sub-units: with g = gcd(Rate, Period in µs), one unit is
 // Period/g sub-units, of which Rate/g come back each µs. A bucket in debt
-// spans two bursts, and 2·Burst·Period/g + Rate/g must stay below 2⁵³. One a
+// spans two bursts, and 2·Burst·Period/g + Rate/g must not exceed 2⁵³. One a
 // day and ten million a second are far inside; a large prime rate over a long
 // period is not, and a rounder rate is.
 func (l Limit) Validate() error {

@@ -1,0 +1,50 @@
+package hybridlimit_test
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+func ExampleLimit() {
+	fmt.Println(hybridlimit.PerSecond(100))
+	fmt.Println(hybridlimit.TokenBucket(100, time.Second, 200))
+	fmt.Println(hybridlimit.SlidingWindow(5, time.Minute))
+	// Limits are comparable.
+	fmt.Println(hybridlimit.PerMinute(5) == hybridlimit.TokenBucket(5, time.Minute, 0))
+	// Output:
+	// 100 per 1s, burst 100 (token bucket)
+	// 100 per 1s, burst 200 (token bucket)
+	// 5 per 1m0s (sliding window)
+	// true
+}
+
+func ExampleLimit_Validate() {
+	err := hybridlimit.Limit{Rate: -1, Period: 1500}.Validate()
+	fmt.Println(err)
+	fmt.Println(errors.Is(err, hybridlimit.ErrInvalid))
+	// Output:
+	// hybridlimit: Limit.Rate (-1) must be at least 1; Limit.Period (1.5µs) must be a whole number of µs
+	// true
+}
+
+func ExampleLimit_TimeToFull() {
+	fmt.Println(hybridlimit.TokenBucket(10, time.Second, 25).TimeToFull())
+	// Output: 2.5s
+}
+
+func ExampleViolations() {
+	var bad hybridlimit.Violations
+	bad.Add("Config.Name", "my api", "must match [A-Za-z0-9_.-]+")
+	bad.AddLimit(hybridlimit.PerSecond(0))
+	fmt.Println(bad.Err("hybrid"))
+	// Output: hybrid: Config.Name ("my api") must match [A-Za-z0-9_.-]+; Limit.Rate (0) must be at least 1
+}
+
+func ExampleSource_String() {
+	res := hybridlimit.Result{Allowed: true, Granted: 1, Source: hybridlimit.SourceLease}
+	fmt.Println(res.Allowed, res.Source)
+	// Output: true lease
+}
