@@ -1,0 +1,117 @@
+package redistest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// patience is for what happens within milliseconds on an idle machine.
+const patience = 5 * time.Second
+
+// recorder is a TB that keeps what the code under test said of the test.
+type recorder struct {
+	testing.TB
+	fatal, skip string
+}
+
+func (r *recorder) Fatalf(format string, args ...any) {
+	r.fatal = fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+func (r *recorder) Skipf(format string, args ...any) {
+	r.skip = fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+// record runs f as a test of its own would be.
+func record(t *testing.T, f func(TB)) *recorder {
+	r := &recorder{TB: t}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f(r)
+	}()
+	<-done
+	return r
+}
+
+// noLeak fails the test if it ends with more goroutines than it began with.
+// Call it first, so that it looks last.
+func noLeak(t *testing.T) {
+	before := runtime.NumGoroutine()
+	t.Cleanup(func() {
+		if !poll(patience, func() bool { return runtime.NumGoroutine() <= before }) {
+			stacks := make([]byte, 1<<20)
+			t.Errorf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before,
+				stacks[:runtime.Stack(stacks, true)])
+		}
+	})
+}
+
+func noRetries(o *redis.Options) { o.MaxRetries = -1 }
+
+const readTimeout = 50 * time.Millisecond
+
+// impatient is a client that shows every fault: no retries, a short time-out.
+func impatient(o *redis.Options) {
+	o.MaxRetries, o.DialerRetries, o.ReadTimeout = -1, 1, readTimeout
+}
+
+// isTimeout reports whether err is the client's own read time-out.
+func isTimeout(err error) bool {
+	var te interface{ Timeout() bool }
+	return errors.As(err, &te) && te.Timeout()
+}
+
+func isEOF(err error) bool   { return errors.Is(err, io.EOF) }
+func isReset(err error) bool { return errors.Is(err, syscall.ECONNRESET) }
+func isNil(err error) bool   { return err == nil }
+
+// connect gives the client an idle connection, however slow the machine: one
+// that times out in its handshake would never send what a test is about.
+func connect(t *testing.T, c *redis.Client) {
+	t.Helper()
+	Eventually(t, patience, "the client connects", func() bool { return c.Ping(t.Context()).Err() == nil })
+}
+
+// testSubscribe checks that messages come through, and in order, whatever lies
+// between. sub and pub are clients of the same server.
+func testSubscribe(t *testing.T, sub, pub *redis.Client) {
+	t.Helper()
+	ctx := t.Context()
+	ps := sub.Subscribe(ctx, "a", "b")
+	defer ps.Close()
+	for range 2 {
+		if m, err := ps.Receive(ctx); err != nil {
+			t.Fatalf("confirmation: %v, %v", m, err)
+		}
+	}
+	pub.Publish(ctx, "a", "1")
+	pub.Publish(ctx, "b", "2")
+	for _, want := range []string{"1", "2"} {
+		m, err := ps.ReceiveMessage(ctx)
+		if err != nil || m.Payload != want {
+			t.Fatalf("message %v, %v; want %s", m, err, want)
+		}
+	}
+	if err := ps.Unsubscribe(ctx, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := ps.Receive(ctx); err != nil {
+		t.Fatalf("confirmation: %v, %v", m, err)
+	}
+	if err := ps.Ping(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := ps.Receive(ctx); err != nil {
+		t.Errorf("PONG: %v, %v", m, err)
+	}
+}

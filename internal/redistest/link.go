@@ -1,0 +1,216 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Link is what lies between clients and one Redis, and can fail on demand. It
+// is had as a [Proxy] (real sockets) or a [MemLink] (inside a bubble). All
+// methods are safe for concurrent use, and none waits for traffic.
+type Link struct {
+	dial   func(context.Context) (net.Conn, error) // to Redis
+	ctx    context.Context                         // ends with Close; for dials
+	cancel context.CancelFunc
+
+	// turn is held while a script runs. A channel, so that a script which
+	// sleeps does not stop a bubble's clock as a contended mutex would.
+	turn chan struct{}
+
+	mu      sync.Mutex
+	script  Script
+	asked   int // requests since the script was set
+	request time.Duration
+	reply   time.Duration
+	gate    chan struct{} // closed unless paused
+	closed  bool
+	pumps   map[*pump]struct{}
+	counts  map[string]Count
+	running sync.WaitGroup // pumps; Add only under mu and before closed
+}
+
+// Count is what a link has seen of one command.
+type Count struct {
+	// Seen is how often clients sent it, as far as a script was asked.
+	Seen int
+	// Forwarded is how often it was written to Redis: less than Seen by what
+	// was dropped or is still held, more by duplicates.
+	Forwarded int
+}
+
+var errLinkClosed = errors.New("redistest: link is closed")
+
+func newLink(dial func(context.Context) (net.Conn, error)) *Link {
+	l := &Link{
+		dial:   dial,
+		turn:   make(chan struct{}, 1),
+		gate:   make(chan struct{}),
+		pumps:  make(map[*pump]struct{}),
+		counts: make(map[string]Count),
+	}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	close(l.gate)
+	return l
+}
+
+// Script sets who decides on each request; nil forwards everything. It applies
+// to requests read from now on, on old connections too.
+func (l *Link) Script(s Script) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.script, l.asked = s, 0
+}
+
+// Latency sets how long every request and every reply is under way, on top of
+// what the script adds. It is the latency of a link, not of a command: requests
+// pipelined together arrive together. Zero, the default, adds nothing.
+func (l *Link) Latency(request, reply time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.request, l.reply = request, reply
+}
+
+// Pause stops all delivery, ends of connections included, as when the other
+// host hangs or the network drops packets silently. New connections are still
+// accepted, as a stopped process's kernel does.
+func (l *Link) Pause() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-l.gate:
+		l.gate = make(chan struct{})
+	default: // paused already
+	}
+}
+
+// Resume delivers what [Link.Pause] held back, in order, requests of clients
+// that have gone away meanwhile included.
+func (l *Link) Resume() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-l.gate:
+	default:
+		close(l.gate)
+	}
+}
+
+// CutAll resets every connection now, and everything in flight is lost. New
+// connections may follow.
+func (l *Link) CutAll() {
+	for _, p := range l.all() {
+		p.stop(true)
+	}
+}
+
+// Conns is the number of client connections that the link carries now.
+func (l *Link) Conns() int { return len(l.all()) }
+
+// Count returns what the link has seen of the named command, in any case.
+func (l *Link) Count(command string) Count {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.counts[strings.ToUpper(command)]
+}
+
+// Counts returns what the link has seen, by command in upper case.
+func (l *Link) Counts() map[string]Count {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.counts)
+}
+
+func (l *Link) all() []*pump {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	pumps := make([]*pump, 0, len(l.pumps))
+	for p := range l.pumps {
+		pumps = append(pumps, p)
+	}
+	return pumps
+}
+
+// close cuts everything and waits until every goroutine of the link has ended.
+func (l *Link) close() {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.cancel()
+	l.CutAll()
+	l.running.Wait()
+}
+
+// carry pumps between two connections until both have ended, and owns them.
+func (l *Link) carry(client, server net.Conn) error {
+	p := newPump(l, client, server)
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		p.stop(true)
+		return errLinkClosed
+	}
+	l.pumps[p] = struct{}{}
+	l.running.Add(1)
+	l.mu.Unlock()
+	go func() {
+		defer l.running.Done()
+		p.run()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.pumps, p)
+	}()
+	return nil
+}
+
+// judge asks the script about a request and adds the link's latency. It
+// reports false when the connection ended while another request was judged.
+func (l *Link) judge(cmd []string, done <-chan struct{}) (Verdict, bool) {
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-done:
+		return Verdict{}, false
+	}
+	l.mu.Lock()
+	name := strings.ToUpper(cmd[0])
+	c := l.counts[name]
+	c.Seen++
+	l.counts[name] = c
+	script, n := l.script, l.asked
+	l.asked++
+	l.mu.Unlock()
+
+	var v Verdict
+	if script != nil {
+		v = script(n, cmd)
+	}
+	request, reply := l.latency()
+	return v.Late(request, reply), true
+}
+
+func (l *Link) forwarded(cmd string, times int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	name := strings.ToUpper(cmd)
+	c := l.counts[name]
+	c.Forwarded += times
+	l.counts[name] = c
+}
+
+func (l *Link) latency() (request, reply time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.request, l.reply
+}
+
+// open returns a channel that is closed while the link is not paused.
+func (l *Link) open() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.gate
+}

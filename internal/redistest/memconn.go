@@ -1,0 +1,139 @@
+package redistest
+
+import (
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// memPipe returns the two ends of an in-memory connection whose writes never
+// wait. net.Pipe will not do: its writes last until the other side has read
+// them, so a client that writes a pipeline longer than the server's 4 KiB read
+// buffer and a server that flushes a reply per command wait for each other.
+//
+// The ends have the semantics of TCP that clients depend on: data sent before
+// Close is still readable on the other side and io.EOF follows; Close with
+// SetLinger(0) resets instead. They start no goroutine; a deadline is one
+// timer, so everything here is at home in a synctest bubble.
+func memPipe() (client, server *memConn) {
+	up, down := newStream(), newStream()
+	return &memConn{in: down, out: up, local: "client"}, &memConn{in: up, out: down, local: "server"}
+}
+
+// memConn is one end: it reads from one stream and writes to the other.
+type memConn struct {
+	in, out *stream
+	local   memAddr
+
+	mu            sync.Mutex
+	closed        bool
+	reset         bool // Close resets, after SetLinger(0)
+	writeDeadline time.Time
+}
+
+type memAddr string
+
+func (memAddr) Network() string  { return "mem" }
+func (a memAddr) String() string { return "mem:" + string(a) }
+
+func (c *memConn) Read(p []byte) (int, error) {
+	n, err := c.in.read(p)
+	if err != nil && err != io.EOF { // as net does: io.EOF is never wrapped
+		err = c.fail("read", err)
+	}
+	return n, err
+}
+
+func (c *memConn) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	closed, deadline := c.closed, c.writeDeadline
+	c.mu.Unlock()
+	if closed {
+		return 0, c.fail("write", net.ErrClosed)
+	}
+	// No timer: a write that never waits can only find the deadline passed.
+	if !deadline.IsZero() && !time.Now().Before(deadline) {
+		return 0, c.fail("write", os.ErrDeadlineExceeded)
+	}
+	if err := c.out.write(p); err != nil {
+		return 0, c.fail("write", err)
+	}
+	return len(p), nil
+}
+
+// Close ends both directions. It is idempotent; like net's, a second call
+// returns an error.
+func (c *memConn) Close() error {
+	c.mu.Lock()
+	closed, reset := c.closed, c.reset
+	c.closed = true
+	c.mu.Unlock()
+	if closed {
+		return c.fail("close", net.ErrClosed)
+	}
+	if reset {
+		c.out.abort(syscall.ECONNRESET)
+	} else {
+		c.out.end()
+	}
+	c.in.close()
+	return nil
+}
+
+// CloseWrite ends the outgoing direction: the other side reads what was sent,
+// then io.EOF.
+func (c *memConn) CloseWrite() error {
+	c.out.end()
+	return nil
+}
+
+// SetLinger has the meaning it has on a *net.TCPConn for 0: Close then resets
+// the connection, and the other side's next Read gives ECONNRESET (and io.EOF
+// from then on), even with unread data. Other values restore the usual Close.
+func (c *memConn) SetLinger(sec int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reset = sec == 0
+	return nil
+}
+
+func (c *memConn) LocalAddr() net.Addr { return c.local }
+
+func (c *memConn) RemoteAddr() net.Addr {
+	if c.local == "client" {
+		return memAddr("server")
+	}
+	return memAddr("client")
+}
+
+func (c *memConn) SetDeadline(t time.Time) error {
+	if err := c.SetReadDeadline(t); err != nil {
+		return err
+	}
+	return c.SetWriteDeadline(t)
+}
+
+func (c *memConn) SetReadDeadline(t time.Time) error {
+	if !c.in.setDeadline(t) {
+		return c.fail("set", net.ErrClosed)
+	}
+	return nil
+}
+
+func (c *memConn) SetWriteDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return c.fail("set", net.ErrClosed)
+	}
+	c.writeDeadline = t
+	return nil
+}
+
+// fail wraps as net does; clients tell a time-out from a loss by the wrapping.
+func (c *memConn) fail(op string, err error) error {
+	return &net.OpError{Op: op, Net: "mem", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
+}

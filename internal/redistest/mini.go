@@ -1,0 +1,183 @@
+package redistest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"sync"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/go-redis/v9"
+)
+
+// Mini starts a miniredis on a free loopback port and closes it when the test
+// ends. Its TTLs stand still unless moved by FastForward.
+func Mini(tb TB) *miniredis.Miniredis {
+	tb.Helper()
+	return miniredis.RunT(tb)
+}
+
+// Bubble is a miniredis that lives inside a testing/synctest bubble: no
+// sockets, and expiry on the bubble's clock.
+//
+// What to know before using it:
+//   - PoolSize must not be below the number of callers. go-redis keeps the
+//     timers of callers that wait for a connection in a package-level pool,
+//     and the next bubble of the process dies on one of them.
+//   - Never sleep in a miniredis hook on a command that Lua calls: it holds
+//     miniredis' mutex, and the clock stops. Use [Bubble.Link] for latency.
+//   - Expiry walks every key when the clock has moved: 3 ms for 10 000 keys.
+//     Beyond a few hundred keys, turn it off (Mini.ClockTTL(false)) and use
+//     Mini.FastForward.
+//   - Things that happen at the same virtual instant happen in any order. Give
+//     the processes of a fleet distinct phases.
+//   - go-redis cannot tell that an idle in-memory connection has died, as it
+//     can for a socket: the next command on it costs one retry.
+type Bubble struct {
+	// Mini is the server itself, for SetError, FastForward, SetTime and the
+	// like. It does not listen: connect with Client, Dial or Link.
+	Mini *miniredis.Miniredis
+
+	server *server.Server // Mini.Server() may not be called while Mini closes
+
+	mu      sync.Mutex
+	idle    sync.Cond // signalled when served shrinks
+	served  map[*servedConn]struct{}
+	clients []*redis.Client
+	links   []*MemLink
+	down    bool
+	closed  bool
+}
+
+// NewBubble starts a server; call it inside the bubble. Close runs when the
+// bubble's test ends, or earlier if called.
+func NewBubble(tb TB) *Bubble {
+	tb.Helper()
+	b := &Bubble{Mini: miniredis.NewMiniRedis(), served: make(map[*servedConn]struct{})}
+	b.idle.L = &b.mu
+	// Only Dial starts a miniredis without a listener.
+	first, err := b.Mini.Dial()
+	if err != nil {
+		tb.Fatalf("redistest: %v", err)
+	}
+	first.Close()
+	b.server = b.Mini.Server()
+	b.Mini.ClockTTL(true)
+	tb.Cleanup(b.Close)
+	return b
+}
+
+// Dial connects to the server. While it is down the error is that of a refused
+// TCP connection.
+func (b *Bubble) Dial(context.Context) (net.Conn, error) {
+	client, near := memPipe()
+	served := &servedConn{memConn: near, bubble: b}
+	b.mu.Lock()
+	if b.down || b.closed {
+		b.mu.Unlock()
+		return nil, refused()
+	}
+	b.served[served] = struct{}{}
+	b.mu.Unlock()
+	// Outside mu, which servedConn.Close takes while the server holds a lock.
+	b.server.ServeConn(served)
+	return client, nil
+}
+
+// Client returns a client of the server, without latency or faults, closed by
+// [Bubble.Close]. opts, if not nil, changes its options: the defaults of
+// go-redis but for PoolSize 64, the address and no maintenance notifications.
+func (b *Bubble) Client(opts func(*redis.Options)) *redis.Client {
+	return b.client(b.Dial, opts)
+}
+
+func (b *Bubble) client(dial func(context.Context) (net.Conn, error), opts func(*redis.Options)) *redis.Client {
+	o := &redis.Options{
+		// An IP, so that nothing asks a resolver: its goroutines are outside
+		// the bubble, and the process dies. Nobody dials it.
+		Addr:                     "127.0.0.1:1",
+		PoolSize:                 64,
+		MaintNotificationsConfig: noMaintNotifications(),
+		Dialer:                   func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
+	}
+	if opts != nil {
+		opts(o)
+	}
+	c := redis.NewClient(o)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.clients = append(b.clients, c)
+	return c
+}
+
+// Kill ends the server as SIGKILL would: every connection is reset, requests
+// that the server has not read are lost, and new connections are refused. It
+// returns when the last command that was read has been executed; miniredis does
+// not notice that the client of a blocking command is gone, so that one takes
+// its whole time-out.
+func (b *Bubble) Kill() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.down = true
+	for c := range b.served {
+		c.memConn.SetLinger(0)
+		c.memConn.Close()
+	}
+	for len(b.served) > 0 {
+		b.idle.Wait()
+	}
+}
+
+// Restart brings the server back empty, scripts included. It kills first if
+// that was not done. It panics while SetError or a password is in force on
+// Mini, because miniredis forgets its scripts only by command.
+func (b *Bubble) Restart() {
+	b.Kill()
+	b.Mini.FlushAll()
+	var reply bytes.Buffer
+	peer := server.NewPeer(bufio.NewWriter(&reply))
+	b.server.Dispatch(peer, []string{"SCRIPT", "FLUSH"})
+	peer.Flush()
+	if reply.String() != "+OK\r\n" {
+		panic(fmt.Sprintf("redistest: Restart: SCRIPT FLUSH: %q", reply.String()))
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.down = false
+}
+
+// Close closes the clients and links that came from b, then the server, and
+// waits for their goroutines. It is idempotent.
+func (b *Bubble) Close() {
+	b.mu.Lock()
+	clients, links := b.clients, b.links
+	b.clients, b.links = nil, nil
+	b.closed = true
+	b.mu.Unlock()
+	for _, c := range clients {
+		c.Close()
+	}
+	for _, l := range links {
+		l.close()
+	}
+	b.Mini.Close()
+}
+
+// servedConn leaves its bubble's list when the server itself closes it, which
+// is after the last command that came over it.
+type servedConn struct {
+	*memConn
+	bubble *Bubble
+}
+
+func (c *servedConn) Close() error {
+	err := c.memConn.Close()
+	c.bubble.mu.Lock()
+	defer c.bubble.mu.Unlock()
+	delete(c.bubble.served, c)
+	c.bubble.idle.Broadcast()
+	return err
+}

@@ -1,0 +1,98 @@
+package redistest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// process is one run of redis-server. Signals go through os.Process, which
+// knows whether the child was reaped, so none can reach a stranger that was
+// given the same pid.
+type process struct {
+	cmd     *exec.Cmd
+	logPath string
+	logFrom int64 // where this run's part of the log begins
+	gone    chan struct{}
+}
+
+// startProcess starts cmd with its output appended to a log file.
+//
+// The goroutine that starts the child stays locked to its thread until the
+// child exits. Where the kernel kills the child with its parent (see
+// dieWithParent), the parent is the thread that forked, not the process: from
+// an ordinary goroutine the server would be killed as soon as the runtime
+// retires that thread.
+func startProcess(cmd *exec.Cmd, logPath string) (*process, error) {
+	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close() // the child has its own descriptor
+	info, err := log.Stat()
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stdout, cmd.Stderr = log, log // a file needs no copying goroutine
+	dieWithParent(cmd)
+
+	p := &process{cmd: cmd, logPath: logPath, logFrom: info.Size(), gone: make(chan struct{})}
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			cmd.Wait() // how it ended is in the log
+		}
+		close(p.gone)
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *process) exited() bool {
+	select {
+	case <-p.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+func (p *process) kill() {
+	p.cmd.Process.Kill() // an error means that it has exited
+	<-p.gone
+}
+
+// awaitStop waits until the kernel has stopped the process, where that can be
+// seen: a signal is only posted when kill returns, and the server may answer
+// one more request.
+func (p *process) awaitStop(within time.Duration) {
+	poll(within, func() bool { return p.exited() || isStopped(p.cmd.Process.Pid) })
+}
+
+// logTail returns the end of what this run has logged.
+func (p *process) logTail() string {
+	b, _ := os.ReadFile(p.logPath)
+	b = b[min(int64(len(b)), p.logFrom):]
+	return string(b[max(0, len(b)-2000):])
+}
+
+var errExited = errors.New("redistest: redis-server has exited")
+
+// exitError tells a port that was taken from every other reason to exit.
+func (p *process) exitError() error {
+	if strings.Contains(p.logTail(), "Address already in use") {
+		return fmt.Errorf("%w: %w", errExited, syscall.EADDRINUSE)
+	}
+	return errExited
+}

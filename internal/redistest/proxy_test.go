@@ -1,0 +1,267 @@
+package redistest
+
+import (
+	"errors"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// setup gives a server, a proxy in front of it, and a client that goes past
+// the proxy to look at what has really happened.
+func setup(t *testing.T) (*Server, *Proxy, *redis.Client) {
+	t.Helper()
+	s := New(t)
+	return s, NewProxy(t, s.Addr()), s.Client(t)
+}
+
+// The table of TestMemLinkVerdicts on real sockets, without its exact times.
+func TestProxyVerdicts(t *testing.T) {
+	t.Parallel()
+	_, p, direct := setup(t)
+	for i, tt := range []struct {
+		v        Verdict
+		err      func(error) bool
+		least    time.Duration
+		executed int
+	}{
+		{Forward(), isNil, 0, 1},
+		{DropRequest(ThenClose), isEOF, 0, 0},
+		{DropRequest(ThenHang), isTimeout, readTimeout, 0},
+		{DropReply(ThenClose), isEOF, 0, 1},
+		{DropReply(ThenHang), isTimeout, readTimeout, 1},
+		{Duplicate(), isNil, 0, 2},
+		{Delay(20 * time.Millisecond), isNil, 20 * time.Millisecond, 1},
+		{DelayReply(20 * time.Millisecond), isNil, 20 * time.Millisecond, 1},
+		{Delay(80 * time.Millisecond), isTimeout, readTimeout, 1},
+	} {
+		t.Run(tt.v.String(), func(t *testing.T) {
+			ctx, key := t.Context(), "k"+strconv.Itoa(i)
+			c := p.Client(t, noRetries)
+			if tt.least == readTimeout { // a slow machine must not time out elsewhere
+				c = p.Client(t, impatient)
+			}
+			connect(t, c)
+			before := p.Count("INCR")
+			p.Script(OnNth("INCR", 0, tt.v))
+			start := time.Now()
+			n, err := c.Incr(ctx, key).Result()
+			if took := time.Since(start); took < tt.least || !tt.err(err) || err == nil && n != 1 {
+				t.Errorf("INCR = %d, %v after %s", n, err, took)
+			}
+			Eventually(t, patience, "the counter settles", func() bool {
+				n, _ := direct.Get(ctx, key).Int()
+				return n == tt.executed
+			})
+			after := p.Count("INCR")
+			if after.Seen-before.Seen != 1 || after.Forwarded-before.Forwarded != tt.executed {
+				t.Errorf("counted %+v, before %+v", after, before)
+			}
+		})
+	}
+}
+
+// A reply lost after execution: the server has counted once, and go-redis, by
+// its default retries, makes it count again.
+func TestProxyDropReplyAndRetries(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	_, p, direct := setup(t)
+
+	p.Script(OnNth("INCR", 0, DropReply(ThenClose)))
+	if err := p.Client(t, noRetries).Incr(ctx, "once").Err(); !isEOF(err) {
+		t.Errorf("without retries: %v", err)
+	}
+	if n, _ := direct.Get(ctx, "once").Int(); n != 1 {
+		t.Errorf("without retries it was executed %d times, want 1", n)
+	}
+
+	p.Script(OnNth("INCR", 0, DropReply(ThenClose)))
+	if n, err := p.Client(t).Incr(ctx, "twice").Result(); n != 2 || err != nil {
+		t.Errorf("with retries: %d, %v; want 2", n, err)
+	}
+	if n, _ := direct.Get(ctx, "twice").Int(); n != 2 {
+		t.Errorf("with retries it was executed %d times, want 2", n)
+	}
+}
+
+func TestProxyPipeline(t *testing.T) {
+	t.Parallel()
+	_, p, _ := setup(t)
+	const commands = 5000
+	pipe := p.Client(t).Pipeline()
+	for range commands {
+		pipe.Incr(t.Context(), "k")
+	}
+	cmds, err := pipe.Exec(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last := cmds[commands-1].(*redis.IntCmd).Val(); last != commands {
+		t.Errorf("the last INCR gave %d", last)
+	}
+}
+
+func TestProxySubscribe(t *testing.T) {
+	t.Parallel()
+	_, p, direct := setup(t)
+	for _, protocol := range []int{2, 3} {
+		testSubscribe(t, p.Client(t, func(o *redis.Options) { o.Protocol = protocol }), direct)
+	}
+}
+
+func TestProxyPause(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	_, p, direct := setup(t)
+	c := p.Client(t, impatient)
+	connect(t, c)
+	p.Pause()
+	if err := c.Incr(ctx, "k").Err(); !isTimeout(err) {
+		t.Errorf("INCR over a paused proxy: %v", err)
+	}
+	if n := direct.Exists(ctx, "k").Val(); n != 0 {
+		t.Error("a paused proxy forwarded a request")
+	}
+	p.Resume()
+	Eventually(t, patience, "the late INCR is executed", func() bool {
+		return direct.Get(ctx, "k").Val() == "1"
+	})
+	Eventually(t, patience, "the proxy lets go of the client that gave up", func() bool {
+		return p.Conns() == 0
+	})
+}
+
+func TestProxyCutAll(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	_, p, _ := setup(t)
+	for protocol, want := range map[int]func(error) bool{
+		2: isReset,
+		// go-redis peeks for push messages first, and forgets that error. The
+		// kernel reports a reset only once.
+		3: isEOF,
+	} {
+		c := p.Client(t, noRetries, func(o *redis.Options) { o.Protocol = protocol })
+		before := p.Count("BLPOP").Forwarded
+		blocked := make(chan error)
+		go func() { blocked <- c.BLPop(ctx, 0, "list").Err() }()
+		Eventually(t, patience, "BLPOP is under way", func() bool { return p.Count("BLPOP").Forwarded > before })
+		p.CutAll()
+		if err := <-blocked; !want(err) {
+			t.Errorf("BLPOP with RESP%d: %v", protocol, err)
+		}
+		if err := c.Ping(ctx).Err(); err != nil {
+			t.Errorf("on a new connection: %v", err)
+		}
+	}
+}
+
+func TestProxyRefuse(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	_, p, _ := setup(t)
+	c := p.Client(t, noRetries, func(o *redis.Options) { o.DialerRetries = 1 })
+	c.Ping(ctx)
+	for range 2 {
+		if err := p.Refuse(true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Ping(ctx).Err(); err != nil {
+		t.Errorf("on an old connection: %v", err)
+	}
+	late := p.Client(t, noRetries, func(o *redis.Options) { o.DialerRetries = 1 })
+	if err := late.Ping(ctx).Err(); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("on a new connection: %v", err)
+	}
+	for range 2 {
+		if err := p.Refuse(false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := late.Ping(ctx).Err(); err != nil {
+		t.Errorf("after all: %v", err)
+	}
+}
+
+// A proxy outlives its server, and finds the next one on the same port.
+func TestProxyServerRestart(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s, p, _ := setup(t)
+	c := p.Client(t, noRetries)
+	c.Ping(ctx)
+	s.Kill()
+	if err := c.Ping(ctx).Err(); err == nil {
+		t.Error("a killed server answered")
+	}
+	if err := s.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	Eventually(t, patience, "the client comes back", func() bool { return c.Ping(ctx).Err() == nil })
+}
+
+func TestProxyConcurrent(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	_, p, direct := setup(t)
+	c := p.Client(t)
+	p.Script(func(n int, cmd []string) Verdict {
+		if n%10 == 9 && cmd[0] == "incr" {
+			return Duplicate()
+		}
+		return Forward()
+	})
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 50 {
+				c.Incr(ctx, "k")
+				p.Counts()
+				p.Conns()
+			}
+		})
+	}
+	all.Wait()
+	if n, _ := direct.Get(ctx, "k").Int(); n != p.Count("INCR").Forwarded || n < 400 {
+		t.Errorf("Redis counted %d, the proxy %+v", n, p.Count("INCR"))
+	}
+}
+
+func TestProxyNoLeak(t *testing.T) {
+	noLeak(t)
+	s := New(t)
+	p := NewProxy(t, s.Addr())
+	// Closed by hand: connections are left in every state when the proxy goes.
+	for _, v := range []Verdict{Forward(), DropReply(ThenHang), Delay(time.Hour), DropRequest(ThenHang)} {
+		p.Script(OnEvery("INCR", v))
+		p.Client(t, impatient).Incr(t.Context(), "k")
+	}
+	p.Pause()
+	p.Client(t, impatient).Ping(t.Context())
+	p.Close()
+	p.Close()
+	if n := p.Conns(); n != 0 {
+		t.Errorf("%d connections after Close", n)
+	}
+	if err := p.Client(t, noRetries).Ping(t.Context()).Err(); err == nil {
+		t.Error("a closed proxy answered")
+	}
+}
+
+func TestProxyWithoutServer(t *testing.T) {
+	t.Parallel()
+	port, err := freePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := NewProxy(t, "127.0.0.1:"+strconv.Itoa(port))
+	if err := p.Client(t, noRetries).Ping(t.Context()).Err(); err == nil {
+		t.Error("nobody answered, and it was no error")
+	}
+}

@@ -1,0 +1,275 @@
+package redistest
+
+import (
+	"bufio"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// pump carries one client connection over a link. Four goroutines, each with
+// one duty, so that no wait (for the network, for a delay, for Resume) holds
+// up another:
+//
+//	client -> readRequests -> requests -> writeRequests -> server
+//	client <- writeReplies <- replies  <- readReplies   <- server
+//
+// All four end when stop is called. Without it they end in turn, as the two
+// halves of a TCP connection do: the client's Close reaches Redis behind the
+// requests in flight, and the other way round.
+type pump struct {
+	link           *Link
+	client, server net.Conn
+	requests       *queue[request]
+	replies        *queue[reply]
+	done           chan struct{}
+	once           sync.Once
+
+	mu      sync.Mutex
+	waiting []waiter // one for each reply that Redis still owes, oldest first
+	mute    bool     // replies are lost from now on
+}
+
+// request is one delivery towards Redis.
+type request struct {
+	raw     []byte
+	name    string // empty for what Redis skips without a reply
+	verdict Verdict
+	due     time.Time // zero: at once
+	last    bool      // the client has closed; raw is empty
+}
+
+// reply is one delivery towards the client.
+type reply struct {
+	raw   []byte
+	due   time.Time
+	last  bool // close the connection; raw is empty
+	reset bool // close it with a reset, as Redis did
+}
+
+// waiter says what to do with the next reply. A waiter with hangUp stands for
+// no reply: it closes the connection when the replies before it are through.
+type waiter struct {
+	verdict Verdict
+	discard bool
+	hangUp  bool
+}
+
+func newPump(l *Link, client, server net.Conn) *pump {
+	return &pump{
+		link: l, client: client, server: server,
+		requests: newQueue[request](), replies: newQueue[reply](),
+		done: make(chan struct{}),
+	}
+}
+
+func (p *pump) run() {
+	var all sync.WaitGroup
+	all.Go(p.readRequests)
+	all.Go(p.writeRequests)
+	all.Go(p.readReplies)
+	all.Go(p.writeReplies)
+	all.Wait()
+}
+
+// stop ends the connection in both directions, with a reset if asked.
+func (p *pump) stop(reset bool) {
+	p.once.Do(func() {
+		close(p.done)
+		p.requests.stop()
+		p.replies.stop()
+		for _, c := range []net.Conn{p.client, p.server} {
+			if l, ok := c.(interface{ SetLinger(int) error }); ok && reset {
+				l.SetLinger(0)
+			}
+			c.Close()
+		}
+	})
+}
+
+func (p *pump) readRequests() {
+	r := bufio.NewReader(p.client)
+	dead := false
+	for {
+		raw, cmd, err := readRequest(r)
+		if err != nil {
+			// What cannot be framed cannot be forwarded: it ends the
+			// connection just as Redis would.
+			delay, _ := p.link.latency()
+			p.requests.push(request{last: true, due: after(delay)})
+			return
+		}
+		if dead {
+			continue // read on, so that the client can finish writing
+		}
+		rq := request{raw: raw}
+		if len(cmd) > 0 {
+			v, ok := p.link.judge(cmd, p.done)
+			if !ok {
+				return
+			}
+			rq.name, rq.verdict, rq.due = strings.ToUpper(cmd[0]), v, after(v.request)
+			dead = v.endsRequests()
+		}
+		p.requests.push(rq)
+	}
+}
+
+func (p *pump) writeRequests() {
+	for {
+		rq, ok := p.requests.pop()
+		if !ok || !p.hold(rq.due) {
+			return
+		}
+		if rq.last {
+			halfClose(p.server)
+			return
+		}
+		if rq.verdict.fault == faultDropRequest {
+			if rq.verdict.then == ThenClose {
+				p.expect(waiter{verdict: rq.verdict, hangUp: true})
+			}
+			continue
+		}
+		times := 1
+		if rq.verdict.fault == faultDuplicate {
+			times = 2
+		}
+		for i := range times {
+			if hasReply(rq.name) {
+				p.expect(waiter{verdict: rq.verdict, discard: i > 0})
+			}
+			if rq.name != "" {
+				p.link.forwarded(rq.name, 1)
+			}
+			if _, err := p.server.Write(rq.raw); err != nil {
+				return // readReplies sees the end too, and closes in order
+			}
+		}
+	}
+}
+
+func (p *pump) readReplies() {
+	r := bufio.NewReader(p.server)
+	for {
+		raw, err := readReply(r)
+		if err != nil {
+			_, delay := p.link.latency()
+			reset := errors.Is(err, syscall.ECONNRESET)
+			p.replies.push(reply{last: true, reset: reset, due: after(delay)})
+			return
+		}
+		p.arrived(raw)
+	}
+}
+
+func (p *pump) writeReplies() {
+	gone := false
+	for {
+		rp, ok := p.replies.pop()
+		if !ok || !p.hold(rp.due) {
+			return
+		}
+		if rp.last {
+			p.stop(rp.reset)
+			return
+		}
+		if gone {
+			continue
+		}
+		if _, err := p.client.Write(rp.raw); err != nil {
+			// Not the end: requests in flight must still reach Redis.
+			gone = true
+		}
+	}
+}
+
+// expect queues a waiter; it must precede the write of its request.
+func (p *pump) expect(w waiter) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting = append(p.waiting, w)
+	p.hangUpIfDue()
+}
+
+// arrived matches a reply of Redis with the request it answers.
+func (p *pump) arrived(raw []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if isPush(raw) || len(p.waiting) == 0 {
+		// Out of band, or a message of a RESP2 subscription.
+		if !p.mute {
+			_, delay := p.link.latency()
+			p.replies.push(reply{raw: raw, due: after(delay)})
+		}
+		return
+	}
+	w := p.waiting[0]
+	p.waiting = p.waiting[1:]
+	switch {
+	case w.verdict.fault == faultDropReply && w.verdict.then == ThenClose:
+		p.replies.push(reply{last: true, due: after(w.verdict.reply)})
+	case w.verdict.fault == faultDropReply:
+		p.mute = true
+	case !p.mute && !w.discard:
+		p.replies.push(reply{raw: raw, due: after(w.verdict.reply)})
+	}
+	p.hangUpIfDue()
+}
+
+// hangUpIfDue needs mu.
+func (p *pump) hangUpIfDue() {
+	if len(p.waiting) > 0 && p.waiting[0].hangUp {
+		p.replies.push(reply{last: true, due: after(p.waiting[0].verdict.reply)})
+		p.waiting = nil // nothing follows a request that was dropped
+	}
+}
+
+// hold waits until due and until the link is not paused. It reports false when
+// the connection was stopped meanwhile.
+func (p *pump) hold(due time.Time) bool {
+	if d := time.Until(due); !due.IsZero() && d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-p.done:
+			return false
+		}
+	}
+	select {
+	case <-p.link.open():
+		return true
+	case <-p.done:
+		return false
+	}
+}
+
+// after returns the zero time for no delay, which spares reading the clock.
+func after(d time.Duration) time.Time {
+	if d <= 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(d)
+}
+
+// hasReply reports whether Redis answers the command with a value of its own.
+// Subscriptions are confirmed by pushes (RESP3) or messages (RESP2), one for
+// each channel.
+func hasReply(name string) bool {
+	return name != "" && !strings.HasSuffix(name, "SUBSCRIBE")
+}
+
+// halfClose tells Redis that no more requests will come, and leaves its
+// replies readable: closing a socket with unread data would reset it, and
+// Redis would drop requests that it has not read yet.
+func halfClose(c net.Conn) {
+	if c, ok := c.(interface{ CloseWrite() error }); ok {
+		c.CloseWrite()
+		return
+	}
+	c.Close()
+}

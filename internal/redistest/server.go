@@ -1,0 +1,264 @@
+package redistest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// ErrNotInstalled is returned by [Start] when there is no redis-server in PATH.
+var ErrNotInstalled = errors.New("redistest: redis-server is not installed")
+
+const (
+	// startPatience is generous: a server answers within 20 ms on an idle
+	// machine, and this is spent only where something is wrong.
+	startPatience = 15 * time.Second
+	// bindPatience bounds the retries for a fixed port that another process
+	// holds, for instance as the local port of an outgoing connection.
+	bindPatience = 5 * time.Second
+	// freePortTries bounds the retries for a port found free and then lost to
+	// another process before the server could bind it.
+	freePortTries = 5
+)
+
+// Server is a redis-server process on a loopback port, with a directory of its
+// own and without persistence, so that a restart is empty. Its methods may be
+// called from any goroutine; those that change the process run one at a time.
+// It is of no use inside a synctest bubble, whose clock does not move while a
+// goroutine waits for a socket.
+type Server struct {
+	port int
+	dir  string
+	args []string // as given by WithArgs
+
+	mu     sync.Mutex
+	proc   *process // the last one started, dead or alive
+	starts int
+	closed bool
+}
+
+// Option changes how a server is started.
+type Option func(*options)
+
+type options struct {
+	args []string
+	port int
+}
+
+// WithArgs appends arguments to redis-server's command line, where a later one
+// wins: WithArgs("--maxmemory", "2mb"). They apply to restarts as well.
+func WithArgs(args ...string) Option {
+	return func(o *options) { o.args = append(o.args, args...) }
+}
+
+// WithPort fixes the port. 0, the default, finds a free one. [Server.Restart]
+// keeps the port in either case.
+func WithPort(port int) Option {
+	return func(o *options) { o.port = port }
+}
+
+// Start starts a redis-server and waits until it answers. The caller must
+// Close it. Without a test at hand this is the way in; see [New] otherwise.
+func Start(opts ...Option) (*Server, error) {
+	var o options
+	for _, opt := range opts {
+		opt(&o)
+	}
+	dir, err := os.MkdirTemp("", "redistest-")
+	if err != nil {
+		return nil, fmt.Errorf("redistest: %w", err)
+	}
+	s := &Server{port: o.port, dir: dir, args: o.args}
+	for try := 1; ; try++ {
+		if o.port == 0 {
+			if s.port, err = freePort(); err != nil {
+				break
+			}
+		}
+		err = s.start()
+		if err == nil {
+			return s, nil
+		}
+		if o.port != 0 || try == freePortTries || !errors.Is(err, syscall.EADDRINUSE) {
+			break
+		}
+	}
+	os.RemoveAll(dir)
+	return nil, err
+}
+
+// New is [Start] for a test, with Close when the test ends. Without a
+// redis-server it skips the test, loudly; where CI is set in the environment
+// it fails it, so that a build server cannot pass by testing nothing.
+func New(tb TB, opts ...Option) *Server {
+	tb.Helper()
+	s, err := Start(opts...)
+	switch {
+	case err == nil:
+		tb.Cleanup(s.Close)
+		return s
+	case errors.Is(err, ErrNotInstalled) && os.Getenv("CI") == "":
+		tb.Skipf("SKIPPED: REDIS-SERVER NOT INSTALLED: THIS TEST NEEDS A REAL REDIS. %s, then run make test", howToInstall)
+	case errors.Is(err, ErrNotInstalled):
+		tb.Fatalf("%v, and CI is set: %s", err, howToInstall)
+	default:
+		tb.Fatalf("%v", err)
+	}
+	return nil
+}
+
+const howToInstall = "Install it (apt-get install redis-server, or brew install redis)"
+
+// Addr is "127.0.0.1:port", the same for life.
+func (s *Server) Addr() string {
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port))
+}
+
+// Port is the port of Addr.
+func (s *Server) Port() int { return s.port }
+
+// Client returns a client of the server; see [Client].
+func (s *Server) Client(tb TB, opts ...func(*redis.Options)) *redis.Client {
+	tb.Helper()
+	return Client(tb, s.Addr(), opts...)
+}
+
+// Running reports whether the process exists, stopped or not. It turns false
+// by itself when the server exits of its own accord.
+func (s *Server) Running() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.proc != nil && !s.proc.exited()
+}
+
+// Starts is how many processes have been started: 1, and 1 for each restart.
+func (s *Server) Starts() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.starts
+}
+
+// Log returns what the server has logged, over all its restarts, for the
+// message of a failing test. It is empty after Close.
+func (s *Server) Log() string {
+	b, _ := os.ReadFile(s.logPath())
+	return string(b)
+}
+
+// Kill ends the process with SIGKILL, also a stopped one, and returns when it
+// has exited: from then on connections are refused, and those that existed are
+// reset. Nothing happens to a server that is not running.
+func (s *Server) Kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kill()
+}
+
+// Restart kills the server if it runs, starts it empty on the same port, and
+// waits until it answers.
+func (s *Server) Restart() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errors.New("redistest: Restart after Close")
+	}
+	s.kill()
+	var err error
+	poll(bindPatience, func() bool {
+		err = s.start()
+		return !errors.Is(err, syscall.EADDRINUSE)
+	})
+	return err
+}
+
+// Pause stops the process with SIGSTOP, and returns when it has stopped: its
+// kernel still accepts connections and bytes, and nobody answers.
+func (s *Server) Pause() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	s.proc.awaitStop(startPatience)
+	return nil
+}
+
+// Resume lets a paused process go on with SIGCONT. What had arrived meanwhile
+// is then executed. On a running process it does nothing.
+func (s *Server) Resume() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.signal(syscall.SIGCONT)
+}
+
+// Close kills the process in whatever state it is and removes its directory.
+// It is idempotent.
+func (s *Server) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.kill()
+	os.RemoveAll(s.dir)
+}
+
+func (s *Server) signal(sig os.Signal) error {
+	if s.proc == nil || s.proc.exited() {
+		return fmt.Errorf("redistest: %v: the server is not running", sig)
+	}
+	return s.proc.cmd.Process.Signal(sig)
+}
+
+func (s *Server) kill() {
+	if s.proc != nil {
+		s.proc.kill()
+	}
+}
+
+// start starts a process and waits until it answers; an error wraps EADDRINUSE
+// when it could not have the port.
+func (s *Server) start() error {
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		return ErrNotInstalled
+	}
+	args := append([]string{
+		"--port", strconv.Itoa(s.port),
+		"--bind", "127.0.0.1",
+		"--dir", s.dir,
+		"--save", "",
+		"--appendonly", "no",
+		"--daemonize", "no",
+	}, s.args...)
+	proc, err := startProcess(exec.Command(path, args...), s.logPath())
+	if err != nil {
+		return fmt.Errorf("redistest: %w", err)
+	}
+	if err := awaitReady(s.Addr(), proc, startPatience); err != nil {
+		proc.kill()
+		return fmt.Errorf("%w; its log ends:\n%s", err, proc.logTail())
+	}
+	s.proc = proc
+	s.starts++
+	return nil
+}
+
+func (s *Server) logPath() string { return filepath.Join(s.dir, "redis.log") }
+
+// freePort asks the kernel for a port that is free at this moment.
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("redistest: %w", err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}

@@ -1,0 +1,219 @@
+package redistest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func TestServer(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := New(t)
+	c := s.Client(t)
+	if n, err := c.Incr(ctx, "k").Result(); n != 1 || err != nil {
+		t.Fatalf("INCR = %d, %v", n, err)
+	}
+	for _, name := range []string{"save", "appendonly", "dir", "bind"} {
+		want := map[string]string{"save": "", "appendonly": "no", "dir": s.dir, "bind": "127.0.0.1"}[name]
+		if got := c.ConfigGet(ctx, name).Val()[name]; got != want {
+			t.Errorf("CONFIG GET %s = %q, want %q", name, got, want)
+		}
+	}
+	if !s.Running() || s.Starts() != 1 {
+		t.Errorf("Running %t, Starts %d", s.Running(), s.Starts())
+	}
+	if !strings.Contains(s.Log(), "Ready to accept connections") {
+		t.Errorf("its log:\n%s", s.Log())
+	}
+}
+
+func TestServerKillAndRestart(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := New(t)
+	addr := s.Addr()
+	c := s.Client(t, noRetries, func(o *redis.Options) { o.DialerRetries = 1 })
+	c.Set(ctx, "k", "v", 0)
+
+	s.Kill()
+	s.Kill()
+	if s.Running() {
+		t.Error("Running after Kill")
+	}
+	if _, err := net.Dial("tcp", addr); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("dialling a killed server: %v", err)
+	}
+	if err := c.Ping(ctx).Err(); err == nil {
+		t.Error("a killed server answered")
+	}
+	if err := s.Pause(); err == nil {
+		t.Error("Pause of a killed server gave no error")
+	}
+
+	for starts := 2; starts <= 3; starts++ { // from dead, then from alive
+		if err := s.Restart(); err != nil {
+			t.Fatal(err)
+		}
+		if s.Addr() != addr || s.Starts() != starts {
+			t.Errorf("Addr %s, was %s; Starts %d", s.Addr(), addr, s.Starts())
+		}
+		c := s.Client(t)
+		if err := c.Get(ctx, "k").Err(); err != redis.Nil {
+			t.Errorf("a key after the restart: %v", err)
+		}
+		c.Set(ctx, "k", "v", 0)
+	}
+}
+
+func TestServerPause(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := New(t)
+	c := s.Client(t, impatient)
+	connect(t, c)
+	if err := s.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Incr(ctx, "k").Err(); !isTimeout(err) {
+		t.Errorf("INCR on a paused server: %v", err)
+	}
+	if !s.Running() {
+		t.Error("a paused server is still running")
+	}
+	conn, err := net.Dial("tcp", s.Addr())
+	if err != nil {
+		t.Errorf("a paused server's kernel still accepts: %v", err)
+	} else {
+		conn.Close()
+	}
+	if err := s.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	// The client gave up on it, and yet it was sent.
+	Eventually(t, patience, "the late INCR is executed", func() bool {
+		return c.Get(ctx, "k").Val() == "1"
+	})
+}
+
+func TestServerCloseWhilePaused(t *testing.T) {
+	t.Parallel()
+	s := New(t)
+	if err := s.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	pid := s.proc.cmd.Process.Pid
+	s.Close()
+	s.Close()
+	if err := syscall.Kill(pid, 0); err != syscall.ESRCH {
+		t.Errorf("process %d after Close: %v", pid, err)
+	}
+	if _, err := os.Stat(s.dir); !os.IsNotExist(err) {
+		t.Errorf("directory %s after Close: %v", s.dir, err)
+	}
+	if err := s.Restart(); err == nil {
+		t.Error("Restart after Close gave no error")
+	}
+}
+
+func TestServerExitsByItself(t *testing.T) {
+	t.Parallel()
+	s := New(t)
+	s.Client(t, noRetries).ShutdownNoSave(t.Context())
+	Eventually(t, patience, "Running turns false", func() bool { return !s.Running() })
+	if err := s.Restart(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestServerArgs(t *testing.T) {
+	t.Parallel()
+	s := New(t, WithArgs("--maxmemory", "3mb"), WithArgs("--requirepass", "secret"))
+	c := s.Client(t, func(o *redis.Options) { o.Password = "secret" })
+	if got := c.ConfigGet(t.Context(), "maxmemory").Val()["maxmemory"]; got != strconv.Itoa(3<<20) {
+		t.Errorf("maxmemory = %s", got)
+	}
+	_, err := Start(WithArgs("--no-such-option", "1"))
+	if !errors.Is(err, errExited) || !strings.Contains(err.Error(), "no-such-option") {
+		t.Errorf("a server that refuses its arguments: %v", err)
+	}
+}
+
+func TestServerPortTaken(t *testing.T) {
+	t.Parallel()
+	first := New(t)
+	// A Redis on that port answers, but it is not the one that was started.
+	if _, err := Start(WithPort(first.Port())); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("a second server on the port: %v", err)
+	}
+	first.Kill()
+	second := New(t, WithPort(first.Port()))
+	if second.Addr() != first.Addr() {
+		t.Errorf("%s, want %s", second.Addr(), first.Addr())
+	}
+}
+
+// The kernel kills a server with the thread that started it. Threads come and
+// go: a goroutine that ends while locked takes its thread along.
+func TestServerOutlivesThreads(t *testing.T) {
+	t.Parallel()
+	s := New(t)
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() { runtime.LockOSThread() })
+	}
+	all.Wait()
+	if err := s.Client(t).Ping(t.Context()).Err(); err != nil {
+		t.Errorf("PING: %v\n%s", err, s.Log())
+	}
+}
+
+func TestServerNoLeak(t *testing.T) {
+	noLeak(t)
+	s := New(t)
+	if err := s.Restart(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestServerNotInstalled(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	t.Setenv("TMPDIR", t.TempDir())
+	if _, err := Start(); !errors.Is(err, ErrNotInstalled) {
+		t.Errorf("Start: %v", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "*")); len(left) > 0 {
+		t.Errorf("Start left %s behind", left)
+	}
+	t.Setenv("CI", "")
+	if r := record(t, func(tb TB) { New(tb) }); !strings.HasPrefix(r.skip, "SKIPPED: REDIS-SERVER NOT INSTALLED") || r.fatal != "" {
+		t.Errorf("without CI: skip %q, fatal %q", r.skip, r.fatal)
+	}
+	t.Setenv("CI", "true")
+	if r := record(t, func(tb TB) { New(tb) }); !strings.Contains(r.fatal, "apt-get install") || r.skip != "" {
+		t.Errorf("with CI: skip %q, fatal %q", r.skip, r.fatal)
+	}
+}
+
+// TestHelperServer is the other half of TestServerDiesWithTestBinary.
+func TestHelperServer(t *testing.T) {
+	if os.Getenv("REDISTEST_HELPER") == "" {
+		t.Skip("run by TestServerDiesWithTestBinary")
+	}
+	s, err := Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Printf("%s %s\n", s.Addr(), s.dir)
+	<-t.Context().Done() // to be killed before
+}
