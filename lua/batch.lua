@@ -12,9 +12,10 @@
 --         status: 0 applied, 1 seen before, 2 older than the last one (nothing
 --         was done); +4: an earlier batch of this process is missing here
 -- Once:   the envelope "1e<seq> <stamp> <granted> <lease> <life> ..." holds the
---         last batch's answers. Seen again, an op is not run again but gets
---         them, unless its key was born after the stamp: then the key was
---         lost since, and the op is run anew.
+--         last batch's answers; the stamp is when it was applied, and no key in
+--         it was born later. Seen again, an op is not run again but gets them,
+--         unless its key was born after the stamp: then the key was lost
+--         since, and the op is run anew.
 -- Errors: everything is read and computed before the first write, because
 --         Redis does not roll a failed script back.
 -- Expiry: states as their algorithm says; envelope as the caller says (above
@@ -26,8 +27,12 @@ local function bad(what) return {err = 'HLBATCH ' .. what} end
 local function read_header(argv)
   local schema, seq, ttl, limits = string.match(argv[1] or '', '^(%d+) (%d+) (%d+) (%d+)$')
   if not schema then return nil, 'unreadable header' end
-  if tonumber(schema) ~= SCHEMA then return nil, 'schema ' .. schema end
-  return {seq = tonumber(seq), ttl = tonumber(ttl), limits = tonumber(limits)}
+  if num(schema) ~= SCHEMA then return nil, 'schema ' .. schema end
+  local head = {seq = num(seq), ttl = num(ttl), limits = num(limits)}
+  if head.seq >= EXACT or head.limits >= EXACT then return nil, 'header out of range' end
+  -- SET refuses these, and would do so after the states were written.
+  if head.seq > 0 and (head.ttl < 1 or head.ttl >= EXACT) then return nil, 'envelope ttl ' .. ttl end
+  return head
 end
 
 local function read_limits(argv, count)
@@ -35,7 +40,9 @@ local function read_limits(argv, count)
   for i = 1, count do
     local unit, refill, cap = string.match(argv[1 + i] or '', '^b (%d+) (%d+) (%d+)$')
     if not unit then return nil end
-    limits[i] = {unit = tonumber(unit), refill = tonumber(refill), cap = tonumber(cap)}
+    unit, refill, cap = num(unit), num(refill), num(cap)
+    if unit < 1 or refill < 1 or cap < unit or 2 * cap + refill > EXACT then return nil end
+    limits[i] = {unit = unit, refill = refill, cap = cap}
   end
   return limits
 end
@@ -43,14 +50,14 @@ end
 local function read_op(text, limits)
   local limit, owed, partial, demand, div, vborn, vlevel, vat, rest = string.match(text or '',
     '^(%d+) (%d+) ([01]) (%d+) (%d+) (%d+) (%-?%d+) (%d+)(.*)$')
-  local lim = limit and limits[tonumber(limit)]
-  if not lim then return nil end
+  local lim = limit and limits[num(limit)]
+  if not lim or string.gsub(rest, ' %d+', '') ~= '' then return nil end
   local asks = {}
-  for n in string.gmatch(rest, ' (%d+)') do asks[#asks + 1] = tonumber(n) end
+  for n in string.gmatch(rest, ' (%d+)') do asks[#asks + 1] = num(n) end
   return {
-    lim = lim, owed = tonumber(owed), partial = partial == '1', asks = asks,
-    demand = tonumber(demand), div = tonumber(div),
-    vborn = tonumber(vborn), vlevel = tonumber(vlevel), vat = tonumber(vat),
+    lim = lim, owed = num(owed), partial = partial == '1', asks = asks,
+    demand = num(demand), div = num(div),
+    vborn = num(vborn), vlevel = num(vlevel), vat = num(vat),
   }
 end
 
@@ -58,8 +65,8 @@ local function read_envelope(raw)
   local seq, stamp, rest = string.match(raw or '', '^1e(%d+) (%d+)(.*)$')
   if not seq then return nil end
   local answers = {}
-  for n in string.gmatch(rest, ' (%d+)') do answers[#answers + 1] = tonumber(n) end
-  return {seq = tonumber(seq), stamp = tonumber(stamp), answers = answers}
+  for n in string.gmatch(rest, ' (%d+)') do answers[#answers + 1] = num(n) end
+  return {seq = num(seq), stamp = num(stamp), answers = answers}
 end
 
 local function run_batch(keys, argv, now)
@@ -73,14 +80,15 @@ local function run_batch(keys, argv, now)
     ops[i] = read_op(argv[1 + head.limits + i], limits)
     if not ops[i] then return bad('unreadable op ' .. i) end
   end
-  if #argv ~= 1 + head.limits + #ops then return bad('keys and ops differ') end
+  if #keys < first or #argv ~= 1 + head.limits + #ops then return bad('keys and ops differ') end
   if #keys == 0 then return {SCHEMA, 0, 0, now} end
 
   local raw = redis.call('MGET', unpack(keys))
   local status, epoch, env = 0, 0, nil
   if first > 0 then
     env = read_envelope(raw[1])
-    epoch = tonumber(string.match(raw[2] or '', '^%d+$')) or now
+    epoch = string.match(raw[2] or '', '^%d+$')
+    epoch = num(epoch) <= EXACT and num(epoch) or now
     if env and env.seq > head.seq then return {SCHEMA, 2, epoch, now} end
     if env and env.seq == head.seq and #env.answers == 3 * #ops then status = 1 end
     if head.seq > 1 and (not env or env.seq < head.seq - 1) then status = status + 4 end
@@ -90,18 +98,17 @@ local function run_batch(keys, argv, now)
   for i = 1, #ops do
     local op, key = ops[i], keys[first + i]
     local s = states[key]
-    if not s then
+    if s and s.dirty then
+      bucket_rescale(s, s.lim.unit, op.lim)
+    else
       s = bucket_load(raw[first + i], op.lim, now)
       states[key] = s
-    elseif s.lim ~= op.lim then
-      bucket_rescale(s, s.lim.unit, op.lim.unit)
-      s.level = min(s.level, op.lim.cap)
     end
     s.lim = op.lim
     local granted, lease, life, retry
     if status % 4 == 1 and not s.fresh and s.born <= env.stamp then
       granted, lease, life = env.answers[3 * i - 2], env.answers[3 * i - 1], env.answers[3 * i]
-      retry = max(0, ceil((op.lim.unit - s.level) / op.lim.refill))
+      retry = bucket_retry(s, op.lim, 1, now)
     else
       granted, lease, life, retry = bucket_apply(s, op.lim, op, now)
     end
@@ -112,7 +119,9 @@ local function run_batch(keys, argv, now)
     for _, v in ipairs({granted, lease, life}) do answers[#answers + 1] = string.format('%.0f', v) end
   end
 
+  local stamp = now
   for key, s in pairs(states) do
+    stamp = max(stamp, s.born) -- in the future, where the clock stepped back
     if s.dirty then
       local text, ttl = bucket_dump(s, s.lim)
       redis.call('SET', key, text, 'PX', ttl)
@@ -121,7 +130,7 @@ local function run_batch(keys, argv, now)
   if first > 0 then
     redis.call('SET', keys[2], string.format('%.0f', epoch), 'PX', head.ttl)
     redis.call('SET', keys[1],
-      string.format('1e%.0f %.0f %s', head.seq, now, table.concat(answers, ' ')), 'PX', head.ttl)
+      string.format('1e%.0f %.0f %s', head.seq, stamp, table.concat(answers, ' ')), 'PX', head.ttl)
   end
   return reply
 end

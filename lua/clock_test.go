@@ -1,0 +1,79 @@
+package lua_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+// Cause: the level's text, not the refilled level, was capped (Lua compares
+// strings of digits as numbers), so that a bucket in Redis never refilled.
+func TestBucketRefills(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		st.one(t, "k", ten, algo.Op{Owed: 5}, start)
+		for i := int64(1); i <= 3; i++ {
+			if a := st.one(t, "k", ten, algo.Op{Asks: []int64{1}}, start+i*100_000); a.Granted != 1 || a.Level != 0 {
+				t.Errorf("after %d00 ms: %+v", i, a)
+			}
+		}
+	})
+}
+
+// Cause: a clock that steps back behind a key's birth gave the key a new one
+// when it was written, after the reply had told the old one. The next view
+// then looked like one of another life and every debit was counted twice.
+func TestBirthSurvivesClockStep(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		st.one(t, "k", ten, algo.Op{Owed: 1}, start)
+		a := st.one(t, "k", ten, algo.Op{Owed: 1}, start-3_600_000_000)
+		view := lua.View{Level: a.Level, At: start - 3_600_000_000, Born: a.Born}
+		a = st.one(t, "k", ten, algo.Op{View: view}, start-3_600_000_000)
+		if a.Level != 300_000 || a.Born != start {
+			t.Errorf("%+v", a)
+		}
+		if got, want := st.get(t, "k"), "1b100000 300000 -3600000000 1763000000000000 2"; got != want {
+			t.Errorf("state %q, want %q", got, want)
+		}
+	})
+}
+
+// Cause: an envelope was stamped with a time before its keys' birth when the
+// clock had stepped back, and each retry debited them again.
+func TestRetryAfterClockStep(t *testing.T) {
+	for _, back := range []time.Duration{500 * time.Millisecond, time.Hour} {
+		t.Run(back.String(), func(t *testing.T) {
+			onEachStore(t, func(t *testing.T, st store) {
+				now := start - back.Microseconds()
+				st.one(t, "k", ten, algo.Op{Owed: 1}, start)
+				for range 3 {
+					if r := st.batch(t, envelope(1), []lua.Op{owe("k", 1)}, now); r.Answers[0].Level != 300_000 {
+						t.Errorf("%+v", r)
+					}
+				}
+				// The step may also come between a batch and its retry.
+				if r := st.batch(t, envelope(1), []lua.Op{owe("k", 1)}, now-back.Microseconds()); !r.Seen || r.Answers[0].Level != 300_000 {
+					t.Errorf("%+v", r)
+				}
+			})
+		})
+	}
+}
+
+// Cause: the library rounds a level that it counts in another limit's
+// sub-units, and a product above 2^53 could round up.
+func TestRescaleEqualsGo(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		rng := seeded(t)
+		for range sized(200, 5000) {
+			from, to := diffLimits[rng.IntN(len(diffLimits))], diffLimits[rng.IntN(len(diffLimits))]
+			bf, bt := algo.BucketOf(from), algo.BucketOf(to)
+			s := algo.State{Unit: bf.Unit, Level: rng.Int64N(2*bf.Cap+1) - bf.Cap, Last: start, Born: start, Since: 1}
+			st.set(t, "k", stateText(s))
+			if a := st.one(t, "k", to, algo.Op{}, start); a.Level != bt.Rescale(s.Level, bf.Unit) {
+				t.Fatalf("%d of %v is %d of %v, want %d", s.Level, from, a.Level, to, bt.Rescale(s.Level, bf.Unit))
+			}
+		}
+	})
+}

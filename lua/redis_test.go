@@ -1,0 +1,181 @@
+package lua_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+// start is a time of Redis in µs: 2025-11-13, with all the digits of today's.
+const start int64 = 1_763_000_000_000_000
+
+// store is a Redis to run the library on.
+type store struct {
+	rdb  *redis.Client
+	mini *miniredis.Miniredis // nil for a real one
+}
+
+// onEachStore runs f on a real redis-server, over both protocols, and on
+// miniredis.
+func onEachStore(t *testing.T, f func(t *testing.T, st store)) {
+	t.Helper()
+	for _, protocol := range []int{3, 2} {
+		t.Run(fmt.Sprintf("redis/resp%d", protocol), func(t *testing.T) {
+			f(t, realStore(t, func(o *redis.Options) { o.Protocol = protocol }))
+		})
+	}
+	t.Run("miniredis", func(t *testing.T) { f(t, miniStore(t)) })
+}
+
+func realStore(t *testing.T, opts ...func(*redis.Options)) store {
+	t.Helper()
+	return store{rdb: redistest.New(t).Client(t, opts...)}
+}
+
+func miniStore(t *testing.T) store {
+	t.Helper()
+	m := redistest.Mini(t)
+	return store{rdb: redistest.Client(t, m.Addr()), mini: m}
+}
+
+// run is EVALSHA, or EVAL where the script is not loaded.
+func (st store) run(script lua.Script, keys, argv []string) (any, error) {
+	args := make([]any, len(argv))
+	for i, a := range argv {
+		args[i] = a
+	}
+	ctx := context.Background()
+	raw, err := st.rdb.EvalSha(ctx, script.SHA, keys, args...).Result()
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		return st.rdb.Eval(ctx, script.Source, keys, args...).Result()
+	}
+	return raw, err
+}
+
+// batch runs a batch at now, or at Redis's time if now is 0.
+func (st store) batch(t testing.TB, env lua.Envelope, ops []lua.Op, now int64) lua.Reply {
+	t.Helper()
+	keys, argv := lua.EncodeBatch(env, ops)
+	script := lua.Batch
+	if now != 0 {
+		script, argv = lua.TimedBatch, append(argv, strconv.FormatInt(now, 10))
+	}
+	raw, err := st.run(script, keys, argv)
+	if err != nil {
+		t.Fatalf("batch %+v %+v: %v", env, ops, err)
+	}
+	reply, err := lua.DecodeReply(raw, len(ops))
+	if err != nil {
+		t.Fatalf("batch %+v %+v: %v", env, ops, err)
+	}
+	return reply
+}
+
+// one runs a single op without an envelope.
+func (st store) one(t testing.TB, key string, limit hybridlimit.Limit, op algo.Op, now int64) lua.Answer {
+	t.Helper()
+	return st.batch(t, lua.Envelope{}, []lua.Op{{Key: key, Limit: limit, Op: op}}, now).Answers[0]
+}
+
+func (st store) get(t testing.TB, key string) string {
+	t.Helper()
+	v, err := st.rdb.Get(context.Background(), key).Result()
+	if err != nil && err != redis.Nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func (st store) set(t testing.TB, key, value string) {
+	t.Helper()
+	if err := st.rdb.Set(context.Background(), key, value, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (st store) del(t testing.TB, keys ...string) {
+	t.Helper()
+	if err := st.rdb.Del(context.Background(), keys...).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ttl is PTTL: -1 for a key without one.
+func (st store) ttl(t testing.TB, key string) time.Duration {
+	t.Helper()
+	d, err := st.rdb.PTTL(context.Background(), key).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// dump is everything that is stored, one line a key, to compare before and
+// after.
+func (st store) dump(t testing.TB) string {
+	t.Helper()
+	ctx := context.Background()
+	keys, err := st.rdb.Keys(ctx, "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, k := range keys {
+		switch st.rdb.Type(ctx, k).Val() {
+		case "string":
+			all[k] = st.get(t, k)
+		case "list":
+			all[k] = fmt.Sprint(st.rdb.LRange(ctx, k, 0, -1).Val())
+		case "zset":
+			all[k] = fmt.Sprint(st.rdb.ZRangeWithScores(ctx, k, 0, -1).Val())
+		}
+	}
+	var lines []string
+	for _, k := range slices.Sorted(maps.Keys(all)) {
+		lines = append(lines, k+" = "+all[k])
+	}
+	return strings.Join(lines, "\n")
+}
+
+// stateText is how the library stores s.
+func stateText(s algo.State) string {
+	return fmt.Sprintf("1b%d %d %d %d %d", s.Unit, s.Level, s.Last-s.Born, s.Born, s.Since)
+}
+
+// seeded returns a generator whose seed is logged and can be given in
+// HYBRIDLIMIT_SEED.
+func seeded(t testing.TB) *rand.Rand {
+	t.Helper()
+	seed := rand.Uint64()
+	if s := os.Getenv("HYBRIDLIMIT_SEED"); s != "" {
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatalf("HYBRIDLIMIT_SEED: %v", err)
+		}
+	}
+	t.Logf("HYBRIDLIMIT_SEED=%d", seed)
+	return rand.New(rand.NewPCG(seed, 1))
+}
+
+// sized is short in a plain go test, long where HYBRIDLIMIT_LONG is set.
+func sized(short, long int) int {
+	if os.Getenv("HYBRIDLIMIT_LONG") != "" {
+		return long
+	}
+	return short
+}
