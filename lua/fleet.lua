@@ -5,8 +5,10 @@
 --         it leaves
 -- Expiry: twice the processes' own; the set is empty of the living by then.
 local t = redis.call('TIME')
-local now, expiry = t[1] * 1000000 + t[2], tonumber(ARGV[2])
-if not expiry then return {err = 'HLFLEET unreadable expiry'} end
+local now, expiry = t[1] * 1000000 + t[2], string.match(ARGV[2] or '', '^%d+$')
+expiry = expiry and tonumber(expiry)
+-- PEXPIRE refuses what is out of range, and would do so after the ZADD.
+if not expiry or expiry < 1 or expiry > 2 ^ 53 then return {err = 'HLFLEET unreadable expiry'} end
 if ARGV[3] == '1' then
   redis.call('ZREM', KEYS[1], ARGV[1])
 else
@@ -14,7 +16,10 @@ else
 end
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('(%.0f', now - expiry))
 -- A clock that stepped back leaves members in the future, who would never
--- leave: they beat again within their expiry or are gone.
-redis.call('ZREMRANGEBYSCORE', KEYS[1], string.format('(%.0f', now + expiry), '+inf')
+-- expire. They count as seen now: to drop them would count the living as gone,
+-- and too few is the unsafe side.
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], string.format('(%.0f', now), '+inf')) do
+  redis.call('ZADD', KEYS[1], now, id)
+end
 redis.call('PEXPIRE', KEYS[1], math.ceil(expiry / 500))
 return redis.call('ZCARD', KEYS[1])

@@ -1,0 +1,126 @@
+package lua_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+const fleetKey = "hl:v1:{3}:@fleet:api"
+
+// beat is one heartbeat with an expiry of 3 s.
+func (st store) beat(t *testing.T, process, leave string) int64 {
+	t.Helper()
+	n, err := st.run(lua.Fleet, []string{fleetKey}, []string{process, "3000000", leave})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n.(int64)
+}
+
+// redisTime is Redis's clock in µs.
+func (st store) redisTime(t *testing.T) int64 {
+	t.Helper()
+	now, err := st.rdb.Time(context.Background()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return now.UnixMicro()
+}
+
+// place puts a process into the fleet as if it had beaten that long ago.
+func (st store) place(t *testing.T, process string, ago time.Duration) {
+	t.Helper()
+	z := redis.Z{Score: float64(st.redisTime(t) - ago.Microseconds()), Member: process}
+	if err := st.rdb.ZAdd(context.Background(), fleetKey, z).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFleetJoinsBeatsAndLeaves(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		for i, step := range []struct {
+			process, leave string
+			want           int64
+		}{
+			{"a", "0", 1}, {"a", "0", 1}, {"b", "0", 2}, {"c", "0", 3}, {"b", "1", 2}, {"b", "1", 2}, {"stranger", "1", 2},
+			{"b", "0", 3}, {"a", "1", 2}, {"b", "1", 1}, {"c", "1", 0},
+		} {
+			if got := st.beat(t, step.process, step.leave); got != step.want {
+				t.Errorf("step %d: %d alive, want %d", i, got, step.want)
+			}
+		}
+		if got := st.dump(t); got != "" {
+			t.Errorf("the last to leave left %s", got)
+		}
+	})
+}
+
+func TestFleetForgetsTheSilent(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		st.place(t, "silent", 3001*time.Millisecond)
+		st.place(t, "late", 2*time.Second) // a second to spare for a slow machine
+		if got := st.beat(t, "me", "0"); got != 2 {
+			t.Errorf("%d alive", got)
+		}
+		if got := st.beat(t, "me", "1"); got != 1 {
+			t.Errorf("%d alive after I left", got)
+		}
+	})
+}
+
+// Cause: a clock that stepped back left the others' heartbeats in the future
+// and they were dropped; until each had beaten again the fleet looked smaller
+// than it was, and the credit of the rest grew beyond the bound.
+func TestFleetAfterClockStep(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		st.place(t, "near", -2*time.Second)
+		st.place(t, "far", -time.Hour)
+		if got := st.beat(t, "me", "0"); got != 3 {
+			t.Errorf("%d alive", got)
+		}
+		// They expire like everybody else, if they are gone.
+		limit := float64(st.redisTime(t))
+		for _, z := range st.rdb.ZRangeWithScores(context.Background(), fleetKey, 0, -1).Val() {
+			if z.Score > limit || z.Score < limit-3e6 {
+				t.Errorf("%v beat %v µs from now", z.Member, z.Score-limit)
+			}
+		}
+	})
+}
+
+func TestFleetKeyExpires(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		for _, leave := range []string{"0", "0", "1"} {
+			st.place(t, "other", 0)
+			sent := time.Now()
+			st.beat(t, "me", leave)
+			if got := st.ttl(t, fleetKey); got > 6*time.Second || got < 6*time.Second-time.Since(sent)-time.Millisecond {
+				t.Errorf("TTL %v", got)
+			}
+		}
+	})
+}
+
+// Cause: PEXPIRE refuses what is out of range, and did so after the process
+// had been added: a key without a TTL.
+func TestFleetRefusesBadExpiry(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		for _, argv := range [][]string{
+			nil, {"me"}, {"me", "", "0"}, {"me", "x", "0"}, {"me", "0", "0"}, {"me", "-5", "0"}, {"me", "1.5", "0"}, {"me", "1e30", "0"},
+			{"me", "nan", "0"}, {"me", "0x10", "0"}, {"me", strings.Repeat("9", 40), "0"}, {"me", "9223372036854775807", "0"},
+		} {
+			if n, err := st.run(lua.Fleet, []string{fleetKey}, argv); err == nil || !strings.Contains(err.Error(), "HLFLEET ") {
+				t.Errorf("%q: %v, %v", argv, n, err)
+			}
+			if got := st.dump(t); got != "" {
+				t.Errorf("%q left %s", argv, got)
+			}
+		}
+	})
+}
