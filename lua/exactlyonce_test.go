@@ -1,0 +1,316 @@
+package lua_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+// slow refills one unit a day: within a schedule nothing comes back, so that
+// what is missing from the bucket is what was debited.
+var slow = hybridlimit.TokenBucket(1, 24*time.Hour, 20_000)
+
+// network is a set of processes that sync the same keys of one tag over a
+// network which loses requests and replies, repeats them, and delivers old
+// ones late, while Redis forgets things.
+type network struct {
+	t     *testing.T
+	st    store
+	rng   *rand.Rand
+	now   int64
+	keys  []string
+	nodes []*node
+	late  []packet // copies still under way
+
+	losses  int              // of state or envelope
+	execs   map[packetID]int // how often a batch arrived
+	lossAt  map[packetID]int // losses when it first did
+	slack   map[string]int64 // units that may be counted twice, by key
+	first   map[packetID][]lua.Answer
+	seen    int // replayed batches
+	stale   int
+	trouble []string // faults injected, for the message
+}
+
+// node is a process: it owes, freezes a batch, and sends it until answered.
+type node struct {
+	id      int
+	seq     int64
+	pending map[string]int64
+	frozen  *packet
+	view    map[string]lua.View
+	debited map[string]int64 // what it knows to have taken
+}
+
+type packetID struct {
+	node int
+	seq  int64
+}
+
+type packet struct {
+	id  packetID
+	env lua.Envelope
+	ops []lua.Op
+}
+
+func newNetwork(t *testing.T, st store, rng *rand.Rand) *network {
+	n := &network{
+		t: t, st: st, rng: rng, now: start, keys: []string{"k0", "k1", "k2"},
+		execs: map[packetID]int{}, lossAt: map[packetID]int{}, slack: map[string]int64{}, first: map[packetID][]lua.Answer{},
+	}
+	for id := range 2 + rng.IntN(3) {
+		n.nodes = append(n.nodes, &node{id: id, pending: map[string]int64{}, view: map[string]lua.View{}, debited: map[string]int64{}})
+	}
+	return n
+}
+
+// freeze makes the node's next batch: what it owes, what it asks, its views.
+func (n *network) freeze(d *node, settle bool) {
+	d.seq++
+	p := &packet{
+		id:  packetID{d.id, d.seq},
+		env: lua.Envelope{Key: fmt.Sprintf("env%d", d.id), Epoch: "epoch", Seq: d.seq, TTL: time.Hour},
+	}
+	for _, key := range n.keys {
+		op := algo.Op{Owed: d.pending[key], View: d.view[key]}
+		if !settle && n.rng.IntN(2) == 0 {
+			op.Asks = []int64{1 + n.rng.Int64N(3)}
+			op.Demand, op.Div = n.rng.Int64N(40_000), 1+n.rng.Int64N(200)
+		}
+		if settle || op.Owed > 0 || len(op.Asks) > 0 {
+			p.ops = append(p.ops, lua.Op{Key: key, Limit: slow, Op: op})
+		}
+		delete(d.pending, key)
+	}
+	d.frozen = p
+}
+
+// deliver runs a copy of a batch on Redis and returns the reply.
+func (n *network) deliver(p packet) lua.Reply {
+	n.now += 1 + n.rng.Int64N(50)
+	r := n.st.batch(n.t, p.env, p.ops, n.now)
+	n.execs[p.id]++
+	switch first, again := n.first[p.id]; {
+	case r.Stale:
+		n.stale++
+	case !again:
+		n.first[p.id], n.lossAt[p.id] = r.Answers, n.losses
+	case n.lossAt[p.id] == n.losses:
+		n.seen++
+		if !r.Seen {
+			n.t.Fatalf("%v arrived again and was not seen: %+v", p.id, r)
+		}
+		for i, a := range r.Answers {
+			if f := first[i]; a.Granted != f.Granted || a.Lease != f.Lease || a.Life != f.Life {
+				n.t.Fatalf("%v: replayed %+v, first %+v", p.id, a, f)
+			}
+		}
+	default: // it may have been applied before the loss and after it
+		for i, op := range p.ops {
+			n.slack[op.Key] += op.Owed + max(first[i].Granted+first[i].Lease, r.Answers[i].Granted+r.Answers[i].Lease)
+		}
+		n.first[p.id], n.lossAt[p.id] = r.Answers, n.losses
+	}
+	return r
+}
+
+// receive is the node's side of a reply.
+func (n *network) receive(d *node, r lua.Reply) {
+	if r.Stale {
+		n.t.Fatalf("node %d: its batch %d is stale", d.id, d.seq)
+	}
+	for i, op := range d.frozen.ops {
+		a := r.Answers[i]
+		d.debited[op.Key] += op.Owed + a.Granted + a.Lease
+		d.view[op.Key] = lua.View{}
+		if a.Born != 0 {
+			d.view[op.Key] = lua.View{Level: a.Level, At: r.Now, Born: a.Born}
+		}
+	}
+	d.frozen = nil
+}
+
+// step is one event of a schedule.
+func (n *network) step() {
+	d := n.nodes[n.rng.IntN(len(n.nodes))]
+	switch n.rng.IntN(8) {
+	case 0, 1, 2:
+		d.pending[n.keys[n.rng.IntN(len(n.keys))]] += 1 + n.rng.Int64N(4)
+	case 3, 4, 5, 6:
+		if d.frozen == nil {
+			n.freeze(d, false)
+		}
+		p := *d.frozen
+		switch n.rng.IntN(6) {
+		case 0: // request lost
+		case 1: // reply lost
+			n.deliver(p)
+		case 2: // request under way for long, the node gives up
+			n.late = append(n.late, p)
+		case 3: // repeated on the way; the second comes at any time
+			n.late = append(n.late, p)
+			n.receive(d, n.deliver(p))
+		default:
+			n.receive(d, n.deliver(p))
+		}
+	case 7:
+		n.arrive()
+	}
+	if n.rng.IntN(40) == 0 {
+		n.st.rdb.ScriptFlush(context.Background())
+	}
+}
+
+// arrive delivers one late copy, to nobody who waits for it.
+func (n *network) arrive() {
+	if len(n.late) == 0 {
+		return
+	}
+	i := n.rng.IntN(len(n.late))
+	p := n.late[i]
+	n.late = append(n.late[:i], n.late[i+1:]...)
+	n.deliver(p)
+}
+
+// settle lets everything arrive and every node sync every key, as after the
+// epoch has changed.
+func (n *network) settle() {
+	for len(n.late) > 0 {
+		n.arrive()
+	}
+	for range 2 {
+		for _, d := range n.nodes {
+			if d.frozen != nil {
+				n.receive(d, n.deliver(*d.frozen))
+			}
+			n.freeze(d, true)
+			n.receive(d, n.deliver(*d.frozen))
+		}
+	}
+}
+
+// used is the units missing from a key's bucket. The refill of a schedule is
+// far below a unit, so rounding takes it off.
+func (n *network) used(key string) int64 {
+	b := algo.BucketOf(slow)
+	level := n.st.one(n.t, key, slow, algo.Op{}, n.now).Level
+	return (b.Cap - level + b.Unit - 1) / b.Unit
+}
+
+func (n *network) debited(key string) int64 {
+	sum := int64(0)
+	for _, d := range n.nodes {
+		sum += d.debited[key]
+	}
+	return sum
+}
+
+// check compares Redis with what the nodes took: never less, and more only by
+// what was applied on both sides of a loss.
+func (n *network) check() {
+	n.t.Helper()
+	for _, key := range n.keys {
+		took, used := n.debited(key), n.used(key)
+		if used < took || used > took+n.slack[key] {
+			n.t.Fatalf("%s: %d units taken, %d missing, at most %d may be counted twice; %v", key, took, used, n.slack[key], n.trouble)
+		}
+	}
+}
+
+// Redis keeps its memory: exactly once, whatever the network does.
+func TestExactlyOnce(t *testing.T) {
+	forSchedules(t, 60, 4000, func(n *network) {
+		for range 80 {
+			n.step()
+		}
+		n.settle()
+		if len(n.slack) != 0 {
+			n.t.Fatal("slack without a loss")
+		}
+		n.check()
+		for _, key := range n.keys {
+			var unit, level, age, born, since int64
+			fmt.Sscanf(n.st.get(n.t, key), "1b%d %d %d %d %d", &unit, &level, &age, &born, &since)
+			if took := n.debited(key); since != took {
+				n.t.Fatalf("%s: since %d, %d units taken", key, since, took)
+			}
+		}
+	})
+}
+
+// Redis forgets: everything, one key, or one envelope. Nobody's use is lost
+// once every process has synced, and what is counted twice is at most what
+// was applied before the loss and delivered again after it.
+func TestOnceOrSafeSideAcrossLosses(t *testing.T) {
+	forSchedules(t, 60, 4000, func(n *network) {
+		for range 3 {
+			for range 20 + n.rng.IntN(40) {
+				n.step()
+			}
+			n.lose()
+			for range n.rng.IntN(40) {
+				n.step()
+			}
+			n.settle()
+			n.check()
+			// From here on Redis knows all: start counting anew.
+			for _, key := range n.keys {
+				over := n.used(key) - n.debited(key)
+				n.nodes[0].debited[key] += over
+			}
+			clear(n.slack)
+		}
+	})
+}
+
+func (n *network) lose() {
+	n.losses++
+	switch n.rng.IntN(4) {
+	case 0:
+		n.trouble = append(n.trouble, "flushall")
+		n.st.rdb.FlushAll(context.Background())
+	case 1, 2:
+		key := n.keys[n.rng.IntN(len(n.keys))]
+		n.trouble = append(n.trouble, "del "+key)
+		n.st.del(n.t, key)
+	case 3:
+		key := fmt.Sprintf("env%d", n.rng.IntN(len(n.nodes)))
+		n.trouble = append(n.trouble, "del "+key)
+		n.st.del(n.t, key)
+	}
+}
+
+// forSchedules runs f on fresh networks, few on miniredis, and checks that
+// the schedules were worth it.
+func forSchedules(t *testing.T, short, long int, f func(*network)) {
+	t.Helper()
+	for _, tc := range []struct {
+		name  string
+		store func(*testing.T) store
+		count int
+	}{
+		{"redis", func(t *testing.T) store { return realStore(t) }, sized(short, long)},
+		{"miniredis", miniStore, sized(short/10, long/10)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			st, rng := tc.store(t), seeded(t)
+			seen, stale := 0, 0
+			for range tc.count {
+				st.rdb.FlushAll(context.Background())
+				n := newNetwork(t, st, rng)
+				f(n)
+				seen, stale = seen+n.seen, stale+n.stale
+			}
+			t.Logf("%d schedules, %d replays, %d stale", tc.count, seen, stale)
+			if seen == 0 || stale == 0 {
+				t.Error("the schedules show neither replays nor stale batches")
+			}
+		})
+	}
+}
