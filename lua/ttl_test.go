@@ -1,0 +1,116 @@
+package lua_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+// Every state outlives its time to full and the longest lease, on Redis's own
+// clock, and not by much.
+func TestStateTTL(t *testing.T) {
+	day := hybridlimit.TokenBucket(1, 24*time.Hour, 1)
+	month := hybridlimit.TokenBucket(1, 24*time.Hour, 30)
+	fast := hybridlimit.PerSecond(10_000_000)
+	onEachStore(t, func(t *testing.T, st store) {
+		for _, tc := range []struct {
+			name  string
+			limit hybridlimit.Limit
+			op    algo.Op
+			full  time.Duration // time to full after the op
+		}{
+			{"one a day, spent", day, algo.Op{Asks: []int64{1}}, 24 * time.Hour},
+			{"one a day, full debt", day, algo.Op{Owed: 9}, 48 * time.Hour},
+			{"a month of days, full debt", month, algo.Op{Owed: 1000}, 60 * 24 * time.Hour},
+			{"ten a second, one spent", ten, algo.Op{Asks: []int64{1}}, 100 * time.Millisecond},
+			{"ten a second, full debt", ten, algo.Op{Owed: 10}, time.Second},
+			{"ten million a second, one spent", fast, algo.Op{Owed: 1}, time.Microsecond},
+			{"ten million a second, full debt", fast, algo.Op{Owed: 20_000_000}, 2 * time.Second},
+		} {
+			st.del(t, "k")
+			sent := time.Now()
+			st.one(t, "k", tc.limit, tc.op, 0)
+			got := st.ttl(t, "k")
+			need := tc.full + algo.MaxLease*time.Microsecond
+			if spare := algo.ClockSlack * time.Microsecond; got < need+spare-time.Since(sent)-time.Millisecond || got > need+spare+time.Millisecond {
+				t.Errorf("%s: TTL %v for %v", tc.name, got, need)
+			}
+		}
+	})
+}
+
+// The envelope and the epoch live as long as the batch says, from the last
+// batch on, seen ones included.
+func TestEnvelopeTTL(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		for _, seq := range []int64{1, 1, 2} {
+			for _, key := range []string{"env", "epoch"} {
+				st.rdb.PExpire(context.Background(), key, 3*time.Second)
+			}
+			sent := time.Now()
+			st.batch(t, envelope(seq), []lua.Op{owe("k", 1)}, 0)
+			for _, key := range []string{"env", "epoch"} {
+				if got := st.ttl(t, key); got > time.Minute || got < time.Minute-time.Since(sent)-time.Millisecond {
+					t.Errorf("%d: %s lives %v", seq, key, got)
+				}
+			}
+		}
+	})
+}
+
+// Whatever a batch does, no key is left without a TTL, and what changes
+// nothing creates no key.
+func TestPeekAndDenialCreateNothing(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		for name, op := range map[string]algo.Op{
+			"peek": {}, "above the burst": {Asks: []int64{6}}, "lease from a full bucket": {Demand: 1e9, Div: 1},
+			"view of a full bucket": {View: lua.View{Level: 500_000, At: start, Born: 1}},
+		} {
+			a := st.one(t, "k", ten, op, start)
+			if got := st.dump(t); got != "" || a.Born != 0 || a.Level != 500_000 {
+				t.Errorf("%s: %+v left %q", name, a, got)
+			}
+		}
+		st.one(t, "k", ten, algo.Op{Owed: 5}, start)
+		st.rdb.Persist(context.Background(), "k")
+		before := st.dump(t)
+		for _, op := range []algo.Op{{}, {Asks: []int64{1}}, {Asks: []int64{1}, Partial: true}, {Demand: 1e9, Div: 1}} {
+			a := st.one(t, "k", ten, op, start+5)
+			if after := st.dump(t); after != before || st.ttl(t, "k") != -1 || a.Born != start || a.Level != 5 {
+				t.Errorf("%+v: %+v\nbefore %s\nafter  %s", op, a, before, after)
+			}
+		}
+	})
+}
+
+// A random walk through everything a batch can do leaves a TTL on every key.
+func TestEveryKeyHasATTL(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		d := newDiffer(t, st)
+		ctx := context.Background()
+		for seq := int64(1); seq < 60; seq++ {
+			ops := make([]lua.Op, 1+d.rng.IntN(20))
+			for i := range ops {
+				ops[i] = d.op()
+			}
+			env := envelope(seq)
+			if d.rng.IntN(3) == 0 {
+				env = lua.Envelope{}
+			}
+			reply := st.batch(t, env, ops, 0)
+			for i, op := range ops {
+				a := reply.Answers[i]
+				d.seen[op.Key] = append(d.seen[op.Key], lua.View{Level: a.Level, At: reply.Now, Born: a.Born})
+			}
+		}
+		for _, key := range st.rdb.Keys(ctx, "*").Val() {
+			if ttl := st.ttl(t, key); ttl <= 0 {
+				t.Errorf("%s: TTL %v", key, ttl)
+			}
+		}
+	})
+}
