@@ -1,0 +1,92 @@
+package lua_test
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+// golden is the SHA-1 of what Redis runs. A change of a script shows here, in
+// review: is a fleet that runs both versions for a while still right? When it
+// is, copy the sum from the failing test.
+var golden = map[string]string{
+	"Batch": "c75c8fa2c6a7ab96b577721c404d710ca8fdca66",
+	"Fleet": "15d2199790713bb223213d3d0ac55ef4a336949b",
+}
+
+func TestGoldenScripts(t *testing.T) {
+	for name, script := range map[string]lua.Script{"Batch": lua.Batch, "Fleet": lua.Fleet} {
+		sum := sha1.Sum([]byte(script.Source))
+		if got := hex.EncodeToString(sum[:]); got != script.SHA || got != golden[name] {
+			t.Errorf("%s is %s, named %s, golden %s", name, got, script.SHA, golden[name])
+		}
+	}
+}
+
+// Redis and go-redis know the scripts by the same names as this package.
+func TestScriptSHA(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		for _, script := range []lua.Script{lua.Batch, lua.Fleet} {
+			sha, err := st.rdb.ScriptLoad(context.Background(), script.Source).Result()
+			if err != nil || sha != script.SHA || redis.NewScript(script.Source).Hash() != sha {
+				t.Errorf("%s, named %s: %v", sha, script.SHA, err)
+			}
+		}
+	})
+}
+
+// Each file says in its head what its parts are, as far as it has them.
+func TestScriptHeaders(t *testing.T) {
+	sections := map[string][]string{
+		"bucket.lua": {"State", "Limit", "Expiry", "Numbers", "Source"},
+		"batch.lua":  {"KEYS", "ARGV", "Reply", "Once", "Errors", "Expiry"},
+		"main.lua":   {},
+		"fleet.lua":  {"KEYS", "ARGV", "Reply", "Expiry"},
+	}
+	for name, source := range lua.Sources {
+		want, ok := sections[name]
+		if !ok || !strings.HasPrefix(source, "-- ") {
+			t.Errorf("%s: no head, or not in this test", name)
+		}
+		var head []string
+		for line := range strings.Lines(source) {
+			if !strings.HasPrefix(line, "--") {
+				break
+			}
+			head = append(head, line)
+		}
+		for _, section := range want {
+			if !strings.Contains(strings.Join(head, ""), "\n-- "+section+":") {
+				t.Errorf("%s: no section %s", name, section)
+			}
+		}
+	}
+}
+
+// What the scripts may use: commands of Redis 6.2, and of Lua what Redis and
+// miniredis agree on. tostring and .. of a number lose digits of a timestamp.
+func TestScriptsKeepToTheCommonGround(t *testing.T) {
+	commands := map[string]bool{
+		"TIME": true, "MGET": true, "SET": true, "ZADD": true, "ZREM": true, "ZCARD": true,
+		"ZRANGEBYSCORE": true, "ZREMRANGEBYSCORE": true, "PEXPIRE": true,
+	}
+	call := regexp.MustCompile(`redis\.p?call\(([^,)]*)`)
+	banned := regexp.MustCompile(`tostring|cjson|cmsgpack|struct\.|bit\.|os\.|math\.random|redis\.setresp|#!lua|\bgoto\b`)
+	for name, source := range lua.Sources {
+		for _, m := range call.FindAllStringSubmatch(source, -1) {
+			if command := strings.Trim(m[1], "'"); !commands[command] {
+				t.Errorf("%s calls %s", name, m[1])
+			}
+		}
+		if found := banned.FindString(source); found != "" {
+			t.Errorf("%s uses %s", name, found)
+		}
+	}
+}
