@@ -196,7 +196,7 @@ func (d *differ) op() lua.Op {
 	}
 	op := lua.Op{Key: key, Limit: limit}
 	burst := limit.BurstSize()
-	if d.rng.IntN(3) == 0 {
+	if d.rng.IntN(8) == 0 {
 		op.Owed = d.cost(burst)
 	}
 	for range d.rng.IntN(4) {
@@ -212,12 +212,12 @@ func (d *differ) op() lua.Op {
 
 // cost is mostly small, up to the burst, seldom above.
 func (d *differ) cost(burst int64) int64 {
-	switch d.rng.IntN(10) {
+	switch d.rng.IntN(30) {
 	case 0:
 		return burst
 	case 1:
 		return burst + 1 + d.rng.Int64N(burst)
-	case 2, 3:
+	case 2, 3, 4:
 		return 1 + d.rng.Int64N(burst)
 	}
 	return 1 + d.rng.Int64N(min(burst, 3))
@@ -226,12 +226,12 @@ func (d *differ) cost(burst int64) int64 {
 // view is none, the last one, an old one, or one of another life.
 func (d *differ) view(key string, b algo.Bucket) lua.View {
 	seen := d.seen[key]
-	switch n := d.rng.IntN(10); {
-	case n < 3 || len(seen) == 0:
+	switch n := d.rng.IntN(100); {
+	case n < 30 || len(seen) == 0:
 		return lua.View{}
-	case n < 7:
+	case n < 95:
 		return seen[len(seen)-1]
-	case n < 9:
+	case n < 99:
 		return seen[d.rng.IntN(len(seen))]
 	}
 	return lua.View{
