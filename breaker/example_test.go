@@ -1,0 +1,86 @@
+package breaker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/breaker"
+)
+
+func Example() {
+	b, err := breaker.New(breaker.Config{
+		Failures: 2,
+		OpenFor:  time.Minute,
+		OnChange: func(c breaker.Change) { fmt.Println(c.From, "→", c.To, "because:", c.Cause) },
+	})
+	if err != nil {
+		panic(err)
+	}
+
+	// A Redis that does not answer, and how it is asked.
+	answer := func() error { return context.DeadlineExceeded }
+	ask := func() {
+		call, ok := b.Begin()
+		if !ok {
+			fmt.Println("not asked; again in 30 to 90 s:", b.RetryIn() > 29*time.Second && b.RetryIn() < 90*time.Second)
+			return
+		}
+		start := time.Now()
+		err := answer()
+		call.End(time.Since(start), err)
+		fmt.Println("asked:", err)
+	}
+	ask()
+	ask()
+	ask()
+	// Output:
+	// asked: context deadline exceeded
+	// closed → open because: context deadline exceeded
+	// asked: context deadline exceeded
+	// not asked; again in 30 to 90 s: true
+}
+
+// An operator takes Redis out of the picture, say for maintenance.
+func ExampleBreaker_Switch() {
+	b, err := breaker.New(breaker.Config{
+		OnChange: func(c breaker.Change) { fmt.Println(c) },
+	})
+	if err != nil {
+		panic(err)
+	}
+	b.Switch(breaker.ModeForceOpen)
+	_, ok := b.Begin()
+	fmt.Println("may ask:", ok)
+
+	b.Switch(breaker.ModeAuto)
+	fmt.Println(b.State(), "until a probe has found out how Redis is")
+	// Output:
+	// closed → open (force-open): breaker: switched by hand
+	// may ask: false
+	// open → open: breaker: switched by hand
+	// open until a probe has found out how Redis is
+}
+
+func ExampleClassify() {
+	for _, err := range []error{
+		nil,
+		redis.Nil,
+		redis.ErrNoScript,
+		context.Canceled,
+		fmt.Errorf("sync: %w", context.DeadlineExceeded),
+		errors.New("read tcp: connection reset by peer"),
+	} {
+		fmt.Println(breaker.Classify(err))
+	}
+	// Output:
+	// success
+	// success
+	// ignored
+	// ignored
+	// failure
+	// failure
+}

@@ -1,0 +1,72 @@
+package breaker_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/breaker"
+)
+
+var errDown = errors.New("dial tcp: connection refused")
+
+// noRatio opens by Failures only, so that a test of one rule meets no other.
+const noRatio = -1
+
+func newBreaker(t testing.TB, cfg breaker.Config) *breaker.Breaker {
+	t.Helper()
+	b, err := breaker.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// call runs one fast call that ends with err, and fails the test if it was not
+// let through.
+func call(t testing.TB, b *breaker.Breaker, err error) {
+	t.Helper()
+	begin(t, b).End(0, err)
+}
+
+func begin(t testing.TB, b *breaker.Breaker) breaker.Call {
+	t.Helper()
+	c, ok := b.Begin()
+	if !ok {
+		t.Fatalf("Begin = false while %v", b.State())
+	}
+	return c
+}
+
+func refused(t testing.TB, b *breaker.Breaker) {
+	t.Helper()
+	if _, ok := b.Begin(); ok {
+		t.Fatalf("Begin = true, now %v", b.State())
+	}
+}
+
+// open makes a closed breaker with Failures of 3 open by itself.
+func open(t testing.TB, b *breaker.Breaker) {
+	t.Helper()
+	for range 3 {
+		call(t, b, errDown)
+	}
+	want(t, b, breaker.Open)
+}
+
+// halfOpen makes an open breaker half-open and returns the probe.
+func halfOpen(t testing.TB, b *breaker.Breaker) breaker.Call {
+	t.Helper()
+	time.Sleep(b.RetryIn())
+	want(t, b, breaker.Open)
+	c := begin(t, b)
+	want(t, b, breaker.HalfOpen)
+	return c
+}
+
+func want(t testing.TB, b *breaker.Breaker, s breaker.State) {
+	t.Helper()
+	if got := b.State(); got != s {
+		t.Fatalf("State = %v, want %v", got, s)
+	}
+}

@@ -1,0 +1,60 @@
+package breaker_test
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/breaker"
+)
+
+// Everything at once. The changes that were told must form a chain, each from
+// the state that the one before led to: so none was lost, doubled or told out
+// of turn.
+func TestConcurrent(t *testing.T) {
+	var changes []breaker.Change // guarded by the promise that OnChange runs one at a time
+	b := newBreaker(t, breaker.Config{
+		OpenFor:  time.Millisecond,
+		SlowCall: time.Millisecond,
+		OnChange: func(c breaker.Change) { changes = append(changes, c) },
+	})
+	results := []error{nil, nil, nil, errDown, errDown, redis.ErrNoScript}
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			random := rand.New(rand.NewPCG(1, uint64(i)))
+			for range 5000 {
+				switch n := random.IntN(1000); {
+				case n == 0:
+					b.Switch(breaker.Mode(random.IntN(3)))
+				case n < 50:
+					b.RetryIn()
+				default:
+					if c, ok := b.Begin(); ok && random.IntN(100) > 0 { // else lost
+						c.End(time.Duration(random.IntN(1100))*time.Microsecond, results[random.IntN(len(results))])
+					}
+				}
+				b.State()
+			}
+		})
+	}
+	wg.Wait()
+	b.Switch(breaker.ModeForceClosed) // tell what is left, if anything is
+	state, mode := breaker.Closed, breaker.ModeAuto
+	for i, c := range changes {
+		if c.From != state || c.From == c.To && c.Mode == mode {
+			t.Fatalf("change %d of %d: %v (%v), after %v (%v)", i, len(changes), c, c.Mode, state, mode)
+		}
+		if i > 0 && c.At.Before(changes[i-1].At) {
+			t.Fatalf("change %d was %v before the one before it", i, changes[i-1].At.Sub(c.At))
+		}
+		state, mode = c.To, c.Mode
+	}
+	want(t, b, state)
+	if len(changes) < 20 {
+		t.Errorf("only %d changes: nothing was tested", len(changes))
+	}
+}

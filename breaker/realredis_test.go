@@ -1,0 +1,176 @@
+//go:build unix
+
+package breaker_test
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/breaker"
+)
+
+// startRedis runs a server of this test's own on a Unix socket, so that no port
+// can be somebody else's. It returns its process, the socket, and the directory
+// that it would save to.
+func startRedis(t *testing.T) (cmd *exec.Cmd, socket, data string) {
+	t.Helper()
+	bin, err := exec.LookPath("redis-server")
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("redis-server is not installed: the errors of a real Redis were NOT tested")
+		}
+		t.Skip("redis-server is not installed: the errors of a real Redis were NOT tested")
+	}
+	dir, err := os.MkdirTemp("", "hl") // not t.TempDir: a socket's path is 108 bytes at most
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket, data = filepath.Join(dir, "s"), filepath.Join(dir, "data")
+	if err := os.Mkdir(data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd = exec.Command(bin, "--port", "0", "--unixsocket", socket, "--dir", data, "--save", "", "--loglevel", "warning")
+	out := new(strings.Builder)
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		_ = os.RemoveAll(dir)
+		if t.Failed() {
+			t.Logf("redis-server said:\n%s", out)
+		}
+	})
+	until(t, "the server is up", func() bool {
+		conn, err := net.Dial("unix", socket)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err == nil
+	})
+	return cmd, socket, data
+}
+
+// until asks, a millisecond apart, for ten seconds at most.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for range 10_000 {
+		if ok() {
+			return
+		}
+		<-tick.C
+	}
+	t.Fatalf("gave up waiting until %s", what)
+}
+
+// What a real server says in each of its moods.
+func TestClassifyRealRedis(t *testing.T) {
+	cmd, socket, data := startRedis(t)
+	ctx := t.Context()
+	c := client(t, socket)
+	do := func(words ...any) {
+		t.Helper()
+		if err := c.Do(ctx, words...).Err(); err != nil {
+			t.Fatalf("%v: %v", words, err)
+		}
+	}
+	check := func(name string, want breaker.Class, prefix string, err error) {
+		t.Helper()
+		if err == nil || !strings.HasPrefix(err.Error(), prefix) {
+			t.Errorf("%s: error %q, want one that begins with %q", name, err, prefix)
+			return
+		}
+		checkClass(t, err, want)
+	}
+	const sha = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db"
+	set := redis.NewScript(`return redis.call("SET", KEYS[1], "v")`)
+	runSet := func() error { return set.Run(ctx, c, []string{"k"}).Err() }
+
+	check("missing key", breaker.Success, "redis: nil", c.Get(ctx, "nothing").Err())
+	check("missing script", breaker.Ignored, "NOSCRIPT ", c.EvalSha(ctx, sha, nil).Err())
+	if err := c.FCall(ctx, "nothing", nil).Err(); !strings.Contains(err.Error(), "unknown command") { // Redis 6
+		check("missing function", breaker.Ignored, "ERR Function not found", err)
+	}
+	if err := runSet(); err != nil {
+		t.Fatal(err)
+	}
+
+	do("CONFIG", "SET", "maxmemory", "1")
+	check("out of memory", breaker.Failure, "OOM ", c.Set(ctx, "k", "v", 0).Err())
+	check("out of memory in a script", breaker.Failure, "", runSet())
+	do("CONFIG", "SET", "maxmemory", "0")
+
+	do("CONFIG", "SET", "min-replicas-to-write", "1")
+	check("no replicas", breaker.Failure, "NOREPLICAS ", runSet())
+	do("CONFIG", "SET", "min-replicas-to-write", "0")
+
+	do("REPLICAOF", "127.0.0.1", "1")
+	check("read only", breaker.Failure, "READONLY ", c.Set(ctx, "k", "v", 0).Err())
+	check("read only in a script", breaker.Failure, "", runSet())
+	do("CONFIG", "SET", "replica-serve-stale-data", "no")
+	check("master down", breaker.Failure, "MASTERDOWN ", c.Get(ctx, "k").Err())
+	do("REPLICAOF", "NO", "ONE")
+
+	do("ACL", "SETUSER", "little", "on", ">pw", "~*", "+get")
+	little := client(t, socket, func(o *redis.Options) { o.Username, o.Password = "little", "pw" })
+	check("no permission", breaker.Failure, "NOPERM ", little.EvalSha(ctx, sha, nil).Err())
+	wrong := client(t, socket, func(o *redis.Options) { o.Username, o.Password = "little", "guess" })
+	check("wrong password", breaker.Failure, "", wrong.Get(ctx, "k").Err())
+	do("CONFIG", "SET", "requirepass", "pw")
+	check("no password", breaker.Failure, "NOAUTH ", client(t, socket).Get(ctx, "k").Err())
+	do("CONFIG", "SET", "requirepass", "")
+
+	// BUSY: a script that does not end, until it is killed.
+	do("CONFIG", "SET", "lua-time-limit", "1")
+	ended := make(chan error, 1)
+	busy := client(t, socket)
+	go func() { ended <- busy.Eval(ctx, `while true do end`, nil).Err() }()
+	var err error
+	until(t, "Redis is busy", func() bool { err = c.Get(ctx, "nothing").Err(); return err != redis.Nil })
+	check("busy", breaker.Failure, "BUSY ", err)
+	do("SCRIPT", "KILL")
+	check("killed script", breaker.Failure, "", <-ended)
+
+	// MISCONF: the directory for the snapshot is gone.
+	if err := os.Remove(data); err != nil {
+		t.Fatal(err)
+	}
+	do("CONFIG", "SET", "save", "3600 1")
+	do("BGSAVE")
+	until(t, "the snapshot has failed", func() bool { err = c.Set(ctx, "k", "v", 0).Err(); return err != nil })
+	check("no snapshot", breaker.Failure, "MISCONF ", err)
+	check("no snapshot in a script", breaker.Failure, "", runSet())
+
+	do("CONFIG", "SET", "maxclients", "1")
+	check("too many clients", breaker.Failure, "", client(t, socket).Get(ctx, "k").Err())
+
+	// Stopped: connections work, nobody is at home.
+	signal := func(s os.Signal) {
+		t.Helper()
+		if err := cmd.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	signal(syscall.SIGSTOP)
+	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer cancel()
+	check("stopped", breaker.Failure, "", c.Get(short, "k").Err())
+	signal(syscall.SIGCONT)
+
+	signal(syscall.SIGKILL)
+	_ = cmd.Wait()
+	check("killed", breaker.Failure, "", c.Get(ctx, "k").Err())
+}
