@@ -1,0 +1,35 @@
+# Thin on purpose: what takes more than a line is in scripts/. Modules are found by their go.mod, never listed.
+
+GOLANGCI_LINT = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: test
+test: ## redis-server if missing, then vet, gofmt and race tests of every module
+	@scripts/test.sh
+
+.PHONY: test-long
+test-long: ## the same with the long tests, one package at a time, up to an hour each
+	@HYBRIDLIMIT_LONG=1 TIMEOUT=60m P=1 scripts/test.sh
+
+.PHONY: lint
+lint: ## golangci-lint over every module
+	@scripts/each-module.sh $(GOLANGCI_LINT) run --config "$(CURDIR)/.golangci.yml"
+
+.PHONY: fmt
+fmt: ## format as lint wants it
+	@scripts/each-module.sh $(GOLANGCI_LINT) fmt --config "$(CURDIR)/.golangci.yml"
+
+.PHONY: tidy
+tidy: ## go mod tidy in every module
+	@scripts/each-module.sh go mod tidy
+
+.PHONY: tidy-check
+tidy-check: ## fail if go mod tidy would change anything; changes nothing
+	@scripts/each-module.sh go mod tidy -diff
+
+.PHONY: quickstart
+quickstart: ## run the quick start example
+	@go run ./examples/quickstart

@@ -1,0 +1,8 @@
+// Package bench is the place for everything that measures hybridlimit from outside: rivals side by side on the same load, the
+// lab that measures overshoot and utilisation of whole fleets, what a decision costs Redis, and chaos (real processes, killed,
+// paused, partitioned).
+//
+// It is a module of its own, so that what only a measurement needs (rival libraries, the OpenTelemetry SDK, a proxy that drops
+// replies) never reaches those who import the library: heavy dependencies are allowed here and nowhere else. It sees the
+// library through its public packages, as a user does, from the working tree that it lies in.
+package bench

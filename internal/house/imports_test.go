@@ -1,0 +1,142 @@
+package house
+
+import (
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+func TestImportsPointOneWay(t *testing.T) {
+	sources := loadModule(t)
+	report(t, checkImports(packages(sources), edges(sources)))
+}
+
+// in is an import of a package of this module by a non-test file, out one of a third-party or standard package.
+func in(from, to string) edge  { return edge{from: from, to: to, inside: true, at: from + "/x.go:1"} }
+func out(from, to string) edge { return edge{from: from, to: to, at: from + "/x.go:1"} }
+
+// inTest is the same import as in, made by a _test.go file.
+func inTest(from, to string) edge {
+	e := in(from, to)
+	e.test = true
+	return e
+}
+
+func TestForbiddenImportsAreReported(t *testing.T) {
+	bad := []edge{
+		// The root is vocabulary: standard library only.
+		in(".", "internal/algo"),
+		in(".", "hybrid"),
+		out(".", redisClient),
+		out(".", xtime+"/rate"),
+		// Leaves know the root only.
+		in("internal/algo", "lua"),
+		in("internal/algo", "local"),
+		out("internal/algo", xtime+"/rate"),
+		in("lua", "global"),
+		out("lua", redisClient),
+		out("lua", redisClient+"/internal/proto"),
+		in("local", "global"),
+		in("local", "lua"),
+		out("local", redisClient),
+		in("breaker", "global"),
+		in("breaker", "internal/algo"),
+		// The middle does not look up or sideways.
+		in("global", "sync"),
+		in("global", "local"),
+		in("global", "breaker"),
+		in("global", "hybrid"),
+		in("sync", "hybrid"),
+		in("sync", "local"),
+		out("sync", gobreaker),
+		// Nothing that is not an example imports hybrid; an adapter takes any Limiter.
+		in("httplimit", "hybrid"),
+		in("httplimit", "local"),
+		out("httplimit", "google.golang.org/grpc"),
+		// What is made for tests stays in tests, whatever it is called.
+		in("hybrid", "internal/redistest"),
+		in("hybrid", "internal/fleet"),
+		in("global", "internal/whatever"),
+		in("hybrid", "examples/quickstart"),
+		out("hybrid", "testing"),
+		out("hybrid", "testing/synctest"),
+		out("httplimit", "net/http/httptest"),
+		out("hybrid", miniredis),
+		out("local", rapid),
+		// A module whose name begins like an allowed one is another module.
+		out("local", "golang.org/x/timeless"),
+		// Examples are what a user could write.
+		in("examples/quickstart", "internal/redistest"),
+		in("examples/quickstart", "lua"),
+		out("examples/quickstart", rapid),
+	}
+	for _, e := range bad {
+		found := checkImports(nil, []edge{e})
+		if len(found) != 1 || !strings.Contains(found[0], e.from+" must not import "+e.to) {
+			t.Errorf("%s importing %s must be reported once, got %q", e.from, e.to, found)
+		}
+	}
+}
+
+func TestAllowedImportsAreNotReported(t *testing.T) {
+	good := []edge{
+		out(".", "context"),
+		out("lua", "embed"),
+		in("lua", "internal/algo"),
+		in("local", "."),
+		out("local", xtime+"/rate"),
+		out("local", lru),
+		out("local", lru+"/simplelru"),
+		out("breaker", gobreaker),
+		in("global", "lua"),
+		out("global", redisClient),
+		in("sync", "global"),
+		in("sync", "lua"),
+		in("sync", "breaker"),
+		in("hybrid", "sync"),
+		in("hybrid", "local"),
+		out("hybrid", otel+"/metric"),
+		out("httplimit", "net/http"),
+		in("examples/quickstart", "hybrid"),
+		out("examples/quickstart", miniredis),
+		in("internal/fleet", "hybrid"),
+		out("internal/redistest", "testing"),
+		inTest("local", "hybrid"),
+		inTest("hybrid", "internal/redistest"),
+		inTest(".", "local"),
+	}
+	report(t, checkImports(nil, good))
+}
+
+func TestUnknownPackagesAreReported(t *testing.T) {
+	found := checkImports([]string{".", "cmd/hl", "examples/quickstart", "hybrid", "hybrid/internal/x", "internal/any", "sync2"}, nil)
+	expect(t, found, "package cmd/hl", "package hybrid/internal/x", "package sync2")
+}
+
+// TestGraphIsReadFromFiles takes the whole way from source text to finding, through everything that load must see or skip.
+func TestGraphIsReadFromFiles(t *testing.T) {
+	const upward = "import _ \"" + modulePath + "/hybrid\"\n"
+	tree := fstest.MapFS{
+		"go.mod":                  {Data: []byte("module " + modulePath + "\n")},
+		"limit.go":                {Data: []byte("package hybridlimit\n" + upward)},
+		"local/tagged.go":         {Data: []byte("//go:build plan9\n\npackage local\n" + upward)},
+		"local/local_test.go":     {Data: []byte("package local\n" + upward)},
+		"local/gen.go":            {Data: []byte("//go:build ignore\n\npackage main\n" + upward)},
+		"local/testdata/x.go":     {Data: []byte("package x\n" + upward)},
+		"local/_old/x.go":         {Data: []byte("package x\n" + upward)},
+		".cache/x.go":             {Data: []byte("package x\n" + upward)},
+		"bench/go.mod":            {Data: []byte("module " + modulePath + "/bench\n")},
+		"bench/bench.go":          {Data: []byte("package bench\n" + upward)},
+		"global/global.go":        {Data: []byte("package global\nimport r \"" + modulePath + "\"\nvar _ r.Limit\n")},
+		"examples/quick/main.go":  {Data: []byte("package main\n" + upward)},
+		"internal/fleet/fleet.go": {Data: []byte("package fleet\n" + upward)},
+	}
+	sources, err := load(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, checkImports(packages(sources), edges(sources)),
+		"limit.go:2: . must not import hybrid",
+		"local/tagged.go:4: local must not import hybrid",
+	)
+}

@@ -1,0 +1,129 @@
+package house
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// rule says what the non-test files of a package may import, the standard library aside. Tests may import anything.
+type rule struct {
+	inside  []string // packages of this module
+	outside []string // third-party packages, with everything below them
+}
+
+// Third-party packages by the role they play. The OTel SDK is not among them: go.mod may not ask for it (gomod_test.go).
+const (
+	redisClient = "github.com/redis/go-redis/v9"
+	gobreaker   = "github.com/sony/gobreaker/v2"
+	lru         = "github.com/hashicorp/golang-lru/v2"
+	xtime       = "golang.org/x/time"
+	otel        = "go.opentelemetry.io/otel"
+	xxhash      = "github.com/cespare/xxhash/v2"
+	miniredis   = "github.com/alicebob/miniredis/v2"
+	rapid       = "pgregory.net/rapid"
+)
+
+// product has a rule for each package that users import or that such a package is made of. A new line here, or a longer
+// one, is a decision about what the library, and whoever imports it, depends on.
+// .golangci.yml (depguard) says the same to editors; this table is the one that counts.
+var product = map[string]rule{
+	".":             {},
+	"internal/algo": {inside: []string{"."}},
+	"lua":           {inside: []string{".", "internal/algo"}, outside: []string{xxhash}},
+	"local":         {inside: []string{".", "internal/algo"}, outside: []string{xtime, lru, xxhash}},
+	"breaker":       {inside: []string{"."}, outside: []string{gobreaker, redisClient, otel}},
+	"global": {
+		inside:  []string{".", "internal/algo", "lua"},
+		outside: []string{redisClient, otel, xxhash},
+	},
+	"sync": {
+		inside:  []string{".", "internal/algo", "lua", "breaker", "global"},
+		outside: []string{redisClient, otel, xxhash},
+	},
+	"hybrid": {
+		inside:  []string{".", "internal/algo", "lua", "breaker", "local", "global", "sync"},
+		outside: []string{redisClient, lru, xtime, otel, xxhash},
+	},
+	"httplimit": {inside: []string{"."}},
+}
+
+// example is the rule of everything below examples/: programs that a user could copy, hence public packages only.
+var example = rule{
+	inside:  []string{".", "breaker", "local", "global", "hybrid", "httplimit"},
+	outside: []string{redisClient, miniredis, otel},
+}
+
+// ruleOf finds the rule of a package. ok is false for one that nobody has thought about; free is true for test support,
+// which is any package directly below internal/ that is not product: it may import anything, and product may not import it.
+func ruleOf(pkg string) (r rule, free, ok bool) {
+	if r, ok := product[pkg]; ok {
+		return r, false, true
+	}
+	if strings.HasPrefix(pkg, "examples/") {
+		return example, false, true
+	}
+	if strings.HasPrefix(pkg, "internal/") {
+		return rule{}, true, true
+	}
+	return rule{}, false, false
+}
+
+// isProduct reports whether a package is one that users depend on, directly or not.
+func isProduct(pkg string) bool {
+	_, ok := product[pkg]
+	return ok
+}
+
+// checkImports returns one line for each package without a rule and for each import that no rule allows.
+func checkImports(pkgs []string, imports []edge) []string {
+	var bad []string
+	for _, p := range pkgs {
+		if _, _, ok := ruleOf(p); !ok {
+			bad = append(bad, fmt.Sprintf("package %s has no rule: say in internal/house/rules_test.go what it may import", p))
+		}
+	}
+	for _, e := range imports {
+		r, free, ok := ruleOf(e.from)
+		if e.test || free || !ok || r.allows(e) {
+			continue
+		}
+		bad = append(bad, fmt.Sprintf("%s: %s must not import %s (besides the standard library it may import: %s)",
+			e.at, e.from, e.to, r))
+	}
+	return bad
+}
+
+// allows reports whether the rule permits an import. Packages made for tests are refused to everyone but tests.
+func (r rule) allows(e edge) bool {
+	switch {
+	case e.inside:
+		return slices.Contains(r.inside, e.to)
+	case below(e.to, "testing") || e.to == "net/http/httptest":
+		return false
+	case standard(e.to):
+		return true
+	default:
+		return slices.ContainsFunc(r.outside, func(p string) bool { return below(e.to, p) })
+	}
+}
+
+// String lists what the rule allows.
+func (r rule) String() string {
+	all := slices.Concat(r.inside, r.outside)
+	if len(all) == 0 {
+		return "nothing"
+	}
+	return strings.Join(all, ", ") // "." is the root package
+}
+
+// below reports whether pkg is parent or a package below it.
+func below(pkg, parent string) bool {
+	return pkg == parent || strings.HasPrefix(pkg, parent+"/")
+}
+
+// standard reports whether an import path belongs to the standard library: its first element has no dot.
+func standard(pkg string) bool {
+	first, _, _ := strings.Cut(pkg, "/")
+	return !strings.Contains(first, ".")
+}
