@@ -11,6 +11,9 @@ const schema = "v1"
 // DefaultTags is how many slots keys are spread over unless configured.
 const DefaultTags = 16
 
+// MaxTags is how many slots a Redis Cluster has.
+const MaxTags = 16384
+
 // Names builds the Redis keys of one deployment. Prefix and limiter names hold
 // no colon, brace or '@' (hybridlimit.CheckName), so a name can never be taken
 // for another part; the caller's key comes last and may hold anything.

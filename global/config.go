@@ -1,0 +1,65 @@
+package global
+
+import (
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+// Config is how a Limiter uses Redis. Prefix, Tags and Name are the identity
+// under which processes share a limit.
+type Config struct {
+	// Prefix starts every Redis key, [A-Za-z0-9_.-]+. Empty: "hl".
+	Prefix string
+	// Tags is how many cluster slots keys are spread over, 1 to 16384. It is
+	// part of the deployment's identity: another number is another keyspace.
+	// Zero: 16.
+	Tags int
+	// Name names the limiter, [A-Za-z0-9_.-]+. Required.
+	Name string
+	// Timeout bounds each decision, besides the caller's ctx. Zero: 250 ms.
+	Timeout time.Duration
+	// MaxKeyBytes is the longest key taken. Zero: 512.
+	MaxKeyBytes int
+	// FailOpen says what the Result beside ErrUnavailable holds. False, the
+	// zero value, denies.
+	FailOpen bool
+	// Subject maps a key to what decides its slot; keys with one subject
+	// share a slot. Nil: the key itself.
+	Subject func(key string) string
+}
+
+func (c Config) withDefaults() Config {
+	if c.Prefix == "" {
+		c.Prefix = "hl"
+	}
+	if c.Tags == 0 {
+		c.Tags = lua.DefaultTags
+	}
+	if c.Timeout == 0 {
+		c.Timeout = 250 * time.Millisecond
+	}
+	return c
+}
+
+func (c Config) violations(limit hybridlimit.Limit) error {
+	var bad hybridlimit.Violations
+	bad.AddLimit(limit)
+	if !hybridlimit.CheckName(c.Prefix) {
+		bad.Add("Config.Prefix", c.Prefix, "must match [A-Za-z0-9_.-]{1,128}")
+	}
+	if !hybridlimit.CheckName(c.Name) {
+		bad.Add("Config.Name", c.Name, "is required and must match [A-Za-z0-9_.-]{1,128}")
+	}
+	if c.Tags < 1 || c.Tags > lua.MaxTags {
+		bad.Add("Config.Tags", c.Tags, "must be 1 to 16384")
+	}
+	if c.Timeout < 0 {
+		bad.Add("Config.Timeout", c.Timeout, "must not be negative")
+	}
+	if c.MaxKeyBytes < 0 {
+		bad.Add("Config.MaxKeyBytes", c.MaxKeyBytes, "must not be negative")
+	}
+	return bad.Err("global")
+}

@@ -1,0 +1,150 @@
+package global
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+// Runner runs scripts on Redis: each call is sent once and returns by its
+// deadline. It is safe for concurrent use.
+type Runner struct {
+	rdb redis.UniversalClient
+
+	mu     sync.Mutex // guards closed against the start of a call
+	closed bool
+	calls  sync.WaitGroup // calls that go-redis has not returned from
+}
+
+// CheckClient is ErrNilClient for a nil client, also for a nil pointer in the
+// interface.
+func CheckClient(rdb redis.UniversalClient) error {
+	if rdb == nil {
+		return hybridlimit.ErrNilClient
+	}
+	if v := reflect.ValueOf(rdb); v.Kind() == reflect.Pointer && v.IsNil() {
+		return hybridlimit.ErrNilClient
+	}
+	return nil
+}
+
+// NewRunner wraps a client. A client that can bound its own reads and writes
+// (*redis.Client) is told to give up after timeout, so that a call which hangs
+// does not outlive its caller by the client's 3 s default. A nil client
+// is ErrNilClient.
+func NewRunner(rdb redis.UniversalClient, timeout time.Duration) (*Runner, error) {
+	if err := CheckClient(rdb); err != nil {
+		return nil, err
+	}
+	if c, ok := rdb.(*redis.Client); ok && timeout > 0 {
+		rdb = c.WithTimeout(timeout)
+	}
+	return &Runner{rdb: rdb}, nil
+}
+
+// Close refuses further calls and waits until go-redis has returned from
+// every one in progress. A call that hangs is bounded by the client's own
+// time-outs.
+func (r *Runner) Close() {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	r.calls.Wait()
+}
+
+func (r *Runner) begin() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.closed {
+		r.calls.Add(1)
+	}
+	return !r.closed
+}
+
+// Batch runs one batch of ops in one slot. With an envelope it may be called
+// again with the same arguments until it is answered, and is applied once.
+func (r *Runner) Batch(ctx context.Context, env lua.Envelope, ops []lua.Op) (lua.Reply, error) {
+	keys, argv := lua.EncodeBatch(env, ops)
+	raw, err := r.eval(ctx, lua.Batch, keys, argv)
+	if err != nil {
+		return lua.Reply{}, err
+	}
+	return lua.DecodeReply(raw, len(ops))
+}
+
+// Heartbeat notes that process is alive and returns how many are. With leave
+// it takes the process out instead.
+func (r *Runner) Heartbeat(ctx context.Context, key, process string, expiry time.Duration, leave bool) (int, error) {
+	flag := "0"
+	if leave {
+		flag = "1"
+	}
+	raw, err := r.eval(ctx, lua.Fleet, []string{key}, []string{process, fmt.Sprint(expiry.Microseconds()), flag})
+	if err != nil {
+		return 0, err
+	}
+	n, ok := raw.(int64)
+	if !ok || n < 0 {
+		return 0, fmt.Errorf("%w: heartbeat answered with a %T", lua.ErrReply, raw)
+	}
+	return int(n), nil
+}
+
+// eval runs a script by its digest, and by its source where Redis does not
+// know it: a restart, a failover or SCRIPT FLUSH is not a failure.
+func (r *Runner) eval(ctx context.Context, script lua.Script, keys, argv []string) (any, error) {
+	raw, err := r.once(ctx, "evalsha", script.SHA, keys, argv)
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
+		raw, err = r.once(ctx, "eval", script.Source, keys, argv)
+	}
+	return raw, err
+}
+
+// onceCmd is a command that go-redis does not send again.
+type onceCmd struct{ *redis.Cmd }
+
+// NoRetry stops go-redis from repeating a call whose reply was lost.
+func (onceCmd) NoRetry() bool { return true }
+
+// once sends one command and returns by ctx's end, whatever go-redis does: by
+// default it ignores a deadline until its own read time-out.
+func (r *Runner) once(ctx context.Context, verb, script string, keys, argv []string) (any, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if !r.begin() {
+		return nil, hybridlimit.ErrClosed
+	}
+	args := make([]any, 0, 3+len(keys)+len(argv))
+	args = append(args, verb, script, len(keys))
+	for _, k := range keys {
+		args = append(args, k)
+	}
+	for _, a := range argv {
+		args = append(args, a)
+	}
+	cmd := onceCmd{redis.NewCmd(ctx, args...)}
+	done := make(chan struct{})
+	go func() {
+		defer r.calls.Done()
+		defer close(done)
+		_ = r.rdb.Process(ctx, cmd) // the error is in cmd
+	}()
+	select {
+	case <-done:
+		return cmd.Result()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Refused reports whether an error of Batch says that Redis read the batch,
+// did not apply it, and never will: sending it again does not help.
+func Refused(err error) bool { return redis.HasErrorPrefix(err, "HLBATCH") }

@@ -1,0 +1,42 @@
+// Package hybrid limits a whole fleet at memory speed: each process decides
+// locally, processes sync with Redis in batches, and a circuit breaker
+// switches to local-only limits while Redis does not answer.
+//
+// # Model
+//
+// For each key a process holds a lease (units already debited in Redis and
+// not yet spent) or spends on credit (units that Redis hears of at the next
+// sync, at most C of them). A decision takes units from the one or the other
+// and returns. Only when both run out does it wait for Redis, for at most
+// Config.MaxWait. A key that Redis has proved empty is denied locally until it
+// can have refilled.
+//
+// # Which mode
+//
+// ModeAuto is right for most: leases first, credit for new keys and spikes.
+// ModeStrict admits nothing that Redis has not debited. ModeDeferred is the
+// classic "count locally, push every K units or T". ModeExact asks Redis every
+// time. They are one code path with two numbers: what a lease may be, and C.
+//
+// # Guarantees
+//
+// With Redis's memory intact, N not underestimated, and while no decision's
+// Source is Fallback, for any schedule, delay, load and T, what the fleet
+// admits in any interval (s, t] is
+//
+//	ModeDeferred, ModeAuto:  ≤ Burst + rate·(t-s) + (N-1)·C
+//	ModeStrict, ModeExact:   ≤ Burst + rate·(t-s)
+//
+// where N is the number of processes and C is, for ModeAuto,
+// ⌊Overshoot·Burst/max(N-1, 1)⌋, so that the excess is at most
+// Overshoot·Burst; for ModeDeferred, min(K, ⌊Burst/max(N-1, 1)⌋). A call that
+// waited for Redis counts at the moment at which Redis decided. The excess is
+// carried as debt, down to -Burst, so that the long-run rate holds.
+//
+// In a total outage with FallbackShare the fleet admits at most
+// N·max(limit/N known, FallbackFloor per time-to-full).
+//
+// When a process crashes, at most C units stay uncounted or its lease is
+// wasted. A process frozen for longer than a lease may spend what it held,
+// once.
+package hybrid

@@ -1,0 +1,274 @@
+package hybrid
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/lua"
+	ratesync "github.com/hybridlimit/hybridlimit/sync"
+)
+
+// The spendable word: [epoch 34][kind 2][units 28]. A word of another epoch is
+// worth nothing. 34 bits of 5 ms ticks come round after 2.7 years.
+const (
+	unitBits     = 28
+	kindBits     = 2
+	epochShift   = unitBits + kindBits
+	epochMask    = 1<<(64-epochShift) - 1
+	maxWordUnits = 1<<unitBits - 1
+)
+
+func packWord(epoch uint64, w word) uint64 {
+	if w.kind == wordNone {
+		return 0
+	}
+	return (epoch&epochMask)<<epochShift | uint64(w.kind)<<unitBits | uint64(w.units)
+}
+
+func wordUnits(w uint64) int64     { return int64(w & maxWordUnits) }
+func wordKindOf(w uint64) wordKind { return wordKind(w >> unitBits & (1<<kindBits - 1)) }
+
+// entry is one key in memory: the state of the step behind a lock, and the
+// word that the common path spends from without it.
+type entry struct {
+	word atomic.Uint64
+	rest atomic.Int64 // estimate of the fleet's units beyond the word's
+	open atomic.Int64 // ns: before this, no unit can be had (wordDeny)
+
+	lim *Limiter
+	place
+	node ratesync.Node
+
+	mu      sync.Mutex // guards what follows; never held across I/O
+	state   state
+	waiters []*waiter
+	carried int  // how many of waiters are in the frozen op
+	dead    bool // evicted: look the key up again
+}
+
+// waiter is a call that waits for Redis.
+type waiter struct {
+	n    int64
+	out  chan verdict // holds one
+	done bool         // out has it; guarded by entry.mu
+	gone bool         // the caller left; guarded by entry.mu
+}
+
+// take is the common path: it spends n units of the word, or counts n denied,
+// if the word is of this epoch and holds enough. left is the word's units
+// afterwards. wordNone sends the call the slow way.
+func (e *entry) take(n int64, epoch uint64) (kind wordKind, left int64) {
+	if n > maxWordUnits {
+		return wordNone, 0
+	}
+	for {
+		w := e.word.Load()
+		if w>>epochShift != epoch&epochMask {
+			return wordNone, 0
+		}
+		units, kind := wordUnits(w), wordKindOf(w)
+		next := w - uint64(n)
+		if kind == wordDeny {
+			if units+n > maxWordUnits {
+				return wordNone, 0
+			}
+			next = w + uint64(n)
+		} else if units < n {
+			return wordNone, 0
+		}
+		if e.word.CompareAndSwap(w, next) {
+			return kind, units - n
+		}
+	}
+}
+
+// maxAsks is how many waiting calls one op carries. The rest are served from
+// the lease that comes with it, or by the next.
+const maxAsks = 64
+
+// begin takes back the word and expires leases. Every event starts here.
+func (e *entry) begin(now int64) {
+	e.state.drain(wordUnits(e.word.Swap(0)), now)
+	if lost := e.state.expire(now); lost > 0 {
+		e.lim.count.expired.Add(lost)
+	}
+}
+
+// end loads the word for the epoch that was read before the event's now.
+func (e *entry) end(t *terms, epoch uint64, broken bool, now int64) {
+	var w word
+	if broken {
+		w = e.state.loadFallback()
+	} else {
+		w = e.state.load(t, now)
+	}
+	e.rest.Store(e.remaining(t, now) - w.spendable())
+	if w.kind == wordDeny {
+		e.open.Store(e.state.provedUntil(t, 1))
+	}
+	e.word.Store(packWord(epoch, w))
+}
+
+func (w word) spendable() int64 {
+	if w.kind == wordDeny {
+		return 0
+	}
+	return w.units
+}
+
+// remaining estimates the fleet's units: what Redis last said, what is in
+// hand, less what it has not heard of.
+func (e *entry) remaining(t *terms, now int64) int64 {
+	s := &e.state
+	if !s.view.known {
+		return max(0, t.limit.BurstSize()-s.owed()-s.share.admitted)
+	}
+	left := t.bucket.Units(s.level(t, now)) + s.held() - s.owed() - s.share.admitted
+	return max(0, min(left, t.limit.BurstSize()))
+}
+
+// Freeze is for the sync engine.
+func (e *entry) Freeze(at time.Time) (lua.Op, bool) {
+	l := e.lim
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.dead {
+		return lua.Op{}, false
+	}
+	epoch := l.hub.clock.epoch.Load()
+	now := l.hub.clock.at(at)
+	t := l.terms(e.rules, now)
+	e.begin(now)
+	e.waiters = slicesDeleteGone(e.waiters)
+	e.carried = min(len(e.waiters), maxAsks)
+	var asks []int64
+	for _, w := range e.waiters[:e.carried] {
+		asks = append(asks, w.n)
+	}
+	op, ok := e.state.freeze(&t, asks, now)
+	if !ok {
+		e.carried = 0
+	}
+	e.end(&t, epoch, l.hub.broken(e.tag), now)
+	return lua.Op{Key: e.key, Limit: e.rules.limit, Op: op}, ok
+}
+
+// Settle is for the sync engine.
+func (e *entry) Settle(a ratesync.Answer) {
+	l := e.lim
+	l.hub.clock.touch()
+	e.mu.Lock()
+	epoch := l.hub.clock.epoch.Load()
+	now := l.hub.clock.at(a.Received)
+	t := l.terms(e.rules, now)
+	e.begin(now)
+	l.count.acked.Add(e.state.inflight)
+
+	// Calls that left keep their place in what was carried, so that their
+	// units are known for what they are; they are not served.
+	waiting := make([]int64, 0, len(e.waiters))
+	present := e.waiters[:0]
+	var carried int64
+	for i, w := range e.waiters {
+		if i < e.carried {
+			carried += w.n
+		}
+		if !w.gone {
+			present = append(present, w)
+			waiting = append(waiting, w.n)
+		}
+	}
+	clear(e.waiters[len(present):])
+	e.waiters, e.carried = present, 0
+
+	pending := e.state.pending
+	served, lost := e.state.settle(&t, answer{Answer: a.Answer, redisNow: a.RedisNow, sent: l.hub.clock.at(a.Sent)}, waiting, now)
+	l.count.debited.Add(a.Granted + a.Lease)
+	l.count.netted.Add(pending - e.state.pending)
+	l.count.lost.Add(lost)
+
+	again := syncNot
+	still := e.waiters[:0]
+	for i, w := range e.waiters {
+		v := verdict{action: admit, source: hybridlimit.SourceRedis}
+		if !served[i] {
+			v = e.state.judge(&t, w.n, now)
+			if v.source == hybridlimit.SourceDenyCache {
+				v.source = hybridlimit.SourceRedis // it has just said so
+			}
+			again = max(again, v.sync)
+		}
+		if v.action == ask {
+			still = append(still, w)
+			continue
+		}
+		w.done = true
+		w.out <- v
+	}
+	clear(e.waiters[len(still):])
+	e.waiters = still
+	e.end(&t, epoch, l.hub.broken(e.tag), now)
+	if e.state.pending > 0 {
+		again = max(again, syncLazily)
+	}
+	e.mu.Unlock()
+	e.sync(again)
+}
+
+// Drop is for the sync engine.
+func (e *entry) Drop() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.carried = 0
+	e.lim.count.dropped.Add(e.state.drop())
+}
+
+// sync queues the entry as a verdict wants. Call it without e.mu.
+func (e *entry) sync(w when) {
+	now := time.Now()
+	switch w {
+	case syncNow:
+		e.lim.hub.engine.Enqueue(e.tag, &e.node, now)
+	case syncLazily:
+		e.lim.hub.engine.Enqueue(e.tag, &e.node, e.lim.lazily(now))
+	}
+}
+
+// leave takes a waiter out; if it was answered meanwhile, that stands.
+func (e *entry) leave(w *waiter) (verdict, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if w.done {
+		return <-w.out, true
+	}
+	w.gone = true
+	return verdict{}, false
+}
+
+func slicesDeleteGone(ws []*waiter) []*waiter {
+	kept := ws[:0]
+	for _, w := range ws {
+		if !w.gone {
+			kept = append(kept, w)
+		}
+	}
+	clear(ws[len(kept):])
+	return kept
+}
+
+// tryEvict marks the entry dead unless it owes, waits, or is in use.
+func (e *entry) tryEvict(now int64) bool {
+	if !e.mu.TryLock() {
+		return false
+	}
+	defer e.mu.Unlock()
+	e.begin(now)
+	if len(e.waiters) > 0 || !e.state.idle() {
+		return false
+	}
+	e.lim.count.expired.Add(e.state.held())
+	e.dead = true
+	return true
+}

@@ -1,0 +1,91 @@
+package hybrid
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// The heartbeat of a limiter, by which its processes count each other.
+const (
+	beatEvery  = time.Second
+	beatExpiry = 3 * time.Second
+	// beatStale is the age from which a process's own heartbeat no longer
+	// tells it who else is there, and how long a newcomer is silent: whoever
+	// gives credit has beaten, and so heard of everyone, within this time.
+	beatStale = beatEvery + beatEvery/2
+)
+
+// fleet is what a limiter knows of its fellow processes.
+type fleet struct {
+	hint  int64        // HubConfig.FleetSize
+	n     atomic.Int64 // as last counted
+	beats atomic.Int64 // answered
+	first atomic.Int64 // ns at which the first was answered
+	last  atomic.Int64 // ns at which the last answered one was sent
+}
+
+// size is N: counted, or the hint until two heartbeats have counted.
+func (f *fleet) size() int64 {
+	n := max(1, f.n.Load())
+	if f.beats.Load() < 2 {
+		n = max(n, f.hint)
+	}
+	return n
+}
+
+// known reports whether N may be trusted for credit: this process has been
+// seen by all others and has seen them, lately.
+func (f *fleet) known(now int64) bool {
+	return f.beats.Load() >= 2 && now-f.first.Load() >= int64(beatStale) && now-f.last.Load() <= int64(beatStale)
+}
+
+// beat runs a limiter's heartbeat until the hub closes.
+func (l *Limiter) beat() {
+	defer l.hub.wg.Done()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-l.stopBeat:
+			return
+		case <-l.hub.ctx.Done():
+			return
+		}
+		timer.Reset(beatEvery)
+		l.heartbeat(false)
+	}
+}
+
+// heartbeat tells the fleet that this process is there, or leaves.
+func (l *Limiter) heartbeat(leave bool) bool {
+	h, f := l.hub, &l.fleet
+	key := h.names.Fleet(l.cfg.Name)
+	br := h.breaker(h.names.Tag(l.cfg.Name))
+	call, ok := br.Begin()
+	if !ok {
+		return false
+	}
+	sent := time.Now()
+	ctx, cancel := context.WithTimeout(h.ctx, h.cfg.SyncTimeout)
+	n, err := h.runner.Heartbeat(ctx, key, h.process, beatExpiry, leave)
+	cancel()
+	if err != nil && h.ctx.Err() != nil {
+		err = context.Canceled // closing: says nothing of Redis
+	}
+	call.End(time.Since(sent), err)
+	l.count.beats.Add(1)
+	if err != nil || leave {
+		return err == nil
+	}
+	f.n.Store(int64(n))
+	f.last.Store(h.clock.at(sent))
+	if f.beats.Add(1) == 1 {
+		f.first.Store(h.clock.now())
+	}
+	if f.beats.Load() >= 2 {
+		l.readyOnce.Do(func() { close(l.ready) })
+	}
+	return true
+}

@@ -1,0 +1,283 @@
+package hybrid
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	mrand "math/rand/v2"
+	"sync"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/global"
+	"github.com/hybridlimit/hybridlimit/lua"
+	ratesync "github.com/hybridlimit/hybridlimit/sync"
+)
+
+// Hub is one process's connection to one fleet: many limits share its sync
+// engine, so that their keys share messages. It is safe for concurrent use.
+//
+// Goroutines: one heartbeat per limiter; one ticker and one per busy slot
+// while there is traffic. Close joins them all.
+type Hub struct {
+	cfg      HubConfig
+	names    lua.Names
+	process  string // 128 random bits: a restarted process is another one
+	client   redis.UniversalClient
+	runner   *global.Runner
+	engine   *ratesync.Engine
+	breakers []*breaker.Breaker // one, or one per tag
+	clock    *clock
+	log      *stateLog
+	metrics  *metrics
+	exacts   atomic.Uint64 // messages besides the engine's
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // heartbeats
+
+	mu       sync.Mutex // guards closed and limiters
+	closed   bool
+	limiters map[string]*Limiter
+}
+
+// NewHub makes a hub. It does not connect: a Redis that cannot be reached is
+// not an error. The client stays the caller's to close, after the hub; give
+// the hub a client of its own where its traffic should not share a pool.
+func NewHub(rdb redis.UniversalClient, cfg HubConfig) (*Hub, error) {
+	if err := errors.Join(global.CheckClient(rdb), cfg.violations().Err("hybrid")); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	runner, err := global.NewRunner(rdb, cfg.SyncTimeout)
+	if err != nil {
+		return nil, err
+	}
+	var id [16]byte
+	rand.Read(id[:]) // never fails: crypto/rand ends the program instead
+	h := &Hub{
+		cfg: cfg, names: lua.Names{Prefix: cfg.Prefix, Tags: cfg.Tags},
+		process: hex.EncodeToString(id[:]), client: rdb, runner: runner,
+		clock: newClock(), limiters: map[string]*Limiter{},
+	}
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	h.log = newStateLog(cfg.Logger.With(slog.String("prefix", cfg.Prefix)))
+	if err := h.makeBreakers(); err != nil {
+		return nil, err
+	}
+	h.engine = ratesync.New(ratesync.Config{
+		Caller: newTraced(runner, cfg.TracerProvider), Names: h.names, Process: h.process,
+		Timeout: cfg.SyncTimeout, Breaker: h.breaker,
+		OnRefused: func(tag, ops int, err error) {
+			h.log.event("hybridlimit: Redis refused a sync for good; what it carried is lost",
+				slog.Int("tag", tag), slog.Int("ops", ops), slog.Any("error", err))
+		},
+	})
+	if h.metrics, err = newMetrics(h); err != nil {
+		return nil, fmt.Errorf("hybrid: HubConfig.MeterProvider: %w", err)
+	}
+	return h, nil
+}
+
+// makeBreakers makes one breaker per tag where tags may live on different
+// servers, else one: a single Redis is up or down as a whole.
+func (h *Hub) makeBreakers() error {
+	count := 1
+	switch h.client.(type) {
+	case *redis.ClusterClient, *redis.Ring:
+		count = h.cfg.Tags
+	}
+	cfg := h.cfg.Breaker
+	users := cfg.OnChange
+	cfg.OnChange = func(c breaker.Change) {
+		h.log.breaker(c, h)
+		if users != nil {
+			users(c)
+		}
+	}
+	for range count {
+		b, err := breaker.New(cfg)
+		if err != nil {
+			return err
+		}
+		h.breakers = append(h.breakers, b)
+	}
+	return nil
+}
+
+func (h *Hub) breaker(tag int) *breaker.Breaker {
+	if len(h.breakers) == 1 {
+		return h.breakers[0]
+	}
+	return h.breakers[tag]
+}
+
+// broken reports whether decisions on a tag must do without Redis.
+func (h *Hub) broken(tag int) bool { return h.breaker(tag).State() != breaker.Closed }
+
+// jitter is a random time in [½, 1½) of d.
+func (h *Hub) jitter(d int64) int64 { return d/2 + mrand.Int64N(d) }
+
+func supported(l hybridlimit.Limit) error {
+	if l.Algorithm != hybridlimit.AlgTokenBucket {
+		return fmt.Errorf("hybrid: %w: Limit.Algorithm (%v)", hybridlimit.ErrUnsupported, l.Algorithm)
+	}
+	return nil
+}
+
+// Limiter adds a limit to the hub and starts its heartbeat. A second limiter
+// of one name is refused; so is, anywhere in this program, one with the same
+// client, prefix and name but another limit.
+func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
+	if err := cfg.violations(limit).Err("hybrid"); err != nil {
+		return nil, err
+	}
+	if err := supported(limit); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	release, err := claim(identity{h.client, h.cfg.Prefix, cfg.Name}, limit)
+	if err != nil {
+		return nil, err
+	}
+	l := &Limiter{
+		hub: h, cfg: cfg, rules: newRules(limit), store: newStore(cfg.MaxKeys), release: release,
+		done: make(chan struct{}), stopBeat: make(chan struct{}), ready: make(chan struct{}),
+	}
+	l.fleet.hint = int64(h.cfg.FleetSize)
+	l.count.born = h.clock.now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.closed:
+		release()
+		return nil, hybridlimit.ErrClosed
+	case h.limiters[cfg.Name] != nil:
+		release()
+		var bad hybridlimit.Violations
+		bad.Add("Config.Name", cfg.Name, "is taken by another limiter of this hub")
+		return nil, bad.Err("hybrid")
+	}
+	h.limiters[cfg.Name] = l
+	h.wg.Add(1)
+	go l.beat()
+	return l, nil
+}
+
+// all is the limiters at this moment.
+func (h *Hub) all() []*Limiter {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := make([]*Limiter, 0, len(h.limiters))
+	for _, l := range h.limiters {
+		out = append(out, l)
+	}
+	return out
+}
+
+// Ready waits until every limiter is ready: see Limiter.Ready.
+func (h *Hub) Ready(ctx context.Context) error {
+	for _, l := range h.all() {
+		if err := l.Ready(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Shutdown stops decisions, settles what is owed, leaves the fleet, and
+// closes. When ctx ends first, what could not be paid is lost, counted, and
+// reported in the error.
+func (h *Hub) Shutdown(ctx context.Context) error {
+	for _, l := range h.all() {
+		l.stop()
+	}
+	err := h.settle(ctx, h.all()...)
+	return errors.Join(err, h.Close())
+}
+
+// settle pays what limiters owe and takes them out of the fleet.
+func (h *Hub) settle(ctx context.Context, limiters ...*Limiter) error {
+	for _, l := range limiters {
+		l.store.each(func(e *entry) {
+			if e.owes() {
+				e.sync(syncNow)
+			}
+		})
+	}
+	err := h.engine.Flush(ctx)
+	var owed int64
+	for _, l := range limiters {
+		l.stopOnce.Do(func() { close(l.stopBeat) })
+		if err == nil {
+			l.heartbeat(true)
+		}
+		l.store.each(func(e *entry) { owed += e.unpaid() })
+	}
+	if err != nil || owed > 0 {
+		return fmt.Errorf("hybrid: shutdown left %d units unpaid: %w", owed, errors.Join(err, errUnpaid))
+	}
+	return nil
+}
+
+var errUnpaid = errors.New("hybrid: not everything owed reached Redis")
+
+// Close stops decisions at once, settles nothing, and waits for every
+// goroutine. What is owed and not yet sent is lost and counted. It is
+// idempotent.
+func (h *Hub) Close() error {
+	h.mu.Lock()
+	h.closed = true
+	h.mu.Unlock()
+	limiters := h.all()
+	for _, l := range limiters {
+		l.shut()
+	}
+	h.cancel()
+	h.wg.Wait()
+	h.engine.Close()
+	h.runner.Close()
+	h.clock.close()
+	for _, l := range limiters {
+		l.writeOff()
+	}
+	return h.metrics.close()
+}
+
+// writeOff counts what a closed limiter owed and held.
+func (l *Limiter) writeOff() {
+	now := l.hub.clock.now()
+	l.store.each(func(e *entry) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.dead {
+			return
+		}
+		e.begin(now)
+		e.dead = true
+		l.count.dropped.Add(e.state.owed() + e.state.share.admitted)
+		l.count.expired.Add(e.state.held())
+	})
+}
+
+// owes reports whether the entry has something to tell Redis.
+func (e *entry) owes() bool { return e.unpaid() > 0 }
+
+// unpaid is the units admitted that Redis has not acknowledged.
+func (e *entry) unpaid() int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.dead {
+		return 0
+	}
+	e.begin(e.lim.hub.clock.now())
+	return e.state.owed() + e.state.share.admitted
+}
+
+var _ ratesync.Caller = (*global.Runner)(nil)

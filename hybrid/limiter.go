@@ -1,0 +1,272 @@
+package hybrid
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/global"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+	ratesync "github.com/hybridlimit/hybridlimit/sync"
+)
+
+// Limiter is one limit of a hub. It is safe for concurrent use.
+type Limiter struct {
+	hub   *Hub
+	own   bool // made by New: closes its hub
+	cfg   Config
+	rules *rules
+	store *store
+	fleet fleet
+	count counters
+
+	closed    atomic.Bool
+	done      chan struct{} // closed with it: who waits goes home
+	closeOnce sync.Once
+	stopBeat  chan struct{}
+	stopOnce  sync.Once
+	ready     chan struct{} // closed when two heartbeats were answered
+	readyOnce sync.Once
+	release   func() // of the identity
+}
+
+var _ hybridlimit.Limiter = (*Limiter)(nil)
+
+// rules is a limit and what follows from it.
+type rules struct {
+	limit  hybridlimit.Limit
+	bucket algo.Bucket
+	full   int64 // ns from empty to full
+}
+
+func newRules(l hybridlimit.Limit) *rules {
+	return &rules{limit: l, bucket: algo.BucketOf(l), full: int64(l.TimeToFull())}
+}
+
+// New makes a limiter with a hub of its own; Config.Hub configures that. A
+// Redis that cannot be reached is not an error: the limiter starts in
+// fallback, says so in a log line, and goes over to Redis when it is there.
+// The client stays the caller's to close, after the limiter.
+func New(rdb redis.UniversalClient, limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
+	if err := errors.Join(global.CheckClient(rdb),
+		append(cfg.violations(limit), cfg.Hub.violations()...).Err("hybrid")); err != nil {
+		return nil, err
+	}
+	h, err := NewHub(rdb, cfg.Hub)
+	if err != nil {
+		return nil, err
+	}
+	l, err := h.Limiter(limit, cfg)
+	if err != nil {
+		h.Close()
+		return nil, err
+	}
+	l.own = true
+	return l, nil
+}
+
+// Close stops decisions at once, settles nothing, and waits for every
+// goroutine; a limiter made by New closes its hub. What is owed and not yet
+// sent is lost and counted. It is idempotent.
+func (l *Limiter) Close() error {
+	l.shut()
+	if l.own {
+		return l.hub.Close()
+	}
+	return nil
+}
+
+// Shutdown settles what is owed, then closes; a limiter made by New does so
+// with its hub. When ctx ends first, what could not be paid is lost, counted,
+// and reported in the error.
+func (l *Limiter) Shutdown(ctx context.Context) error {
+	if l.own {
+		return l.hub.Shutdown(ctx)
+	}
+	l.stop()
+	err := l.hub.settle(ctx, l)
+	l.shut()
+	return err
+}
+
+// Ready waits until Redis has answered, scripts are loaded, and N has been
+// measured: about one second. It is for readiness probes; a limiter decides
+// before that.
+func (l *Limiter) Ready(ctx context.Context) error {
+	select {
+	case <-l.ready:
+		return nil
+	case <-l.done:
+		return hybridlimit.ErrClosed
+	case <-ctx.Done():
+		return fmt.Errorf("hybrid: limiter %q is not ready: %w", l.cfg.Name, ctx.Err())
+	}
+}
+
+// stop refuses further decisions.
+func (l *Limiter) stop() { l.closed.Store(true) }
+
+// shut is stop, and lets go of those who wait and of the identity.
+func (l *Limiter) shut() {
+	l.stop()
+	l.closeOnce.Do(func() {
+		close(l.done)
+		l.release()
+	})
+	l.stopOnce.Do(func() { close(l.stopBeat) })
+}
+
+// Allow is AllowN with a cost of 1.
+func (l *Limiter) Allow(ctx context.Context, key string) (hybridlimit.Result, error) {
+	return l.AllowN(ctx, key, 1)
+}
+
+// AllowN takes n units of key, all or none. Mostly it is a memory operation;
+// where this process's part of the limit does not suffice it waits for Redis,
+// for Config.MaxWait at most. Only then does ctx matter: when it ends first
+// nothing is charged and its error is returned.
+func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
+	if l.closed.Load() {
+		return hybridlimit.Result{}, hybridlimit.ErrClosed
+	}
+	if err := hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes); err != nil {
+		return hybridlimit.Result{}, err
+	}
+	e := l.store.get(key)
+	if e == nil {
+		return l.slow(ctx, key, n)
+	}
+	kind, left := e.take(n, l.hub.clock.epoch.Load())
+	if kind == wordNone {
+		return l.slow(ctx, key, n)
+	}
+	res := hybridlimit.Result{Limit: e.rules.limit.BurstSize(), Policy: l.cfg.Name}
+	switch kind {
+	case wordDeny:
+		res.Source = hybridlimit.SourceDenyCache
+		res.RetryAfter = l.retryFromWord(e, n)
+		res.ResetAfter = l.resetAfter(e.rules, 0)
+	case wordLease, wordCredit:
+		res.Source = hybridlimit.SourceLease
+		if kind == wordCredit {
+			res.Source = hybridlimit.SourceCredit
+		}
+		res.Allowed, res.Granted = true, n
+		res.Remaining = max(0, e.rest.Load()+left)
+		res.ResetAfter = l.resetAfter(e.rules, res.Remaining)
+	}
+	return l.answer(res, n), nil
+}
+
+// retryFromWord is a lower bound from the last tick: the rough clock is
+// behind, by a tick in general, so that much is taken off.
+func (l *Limiter) retryFromWord(e *entry, n int64) time.Duration {
+	b := e.rules.bucket
+	wait := e.open.Load() - l.hub.clock.rough.Load() - int64(2*tick)
+	wait += (n - 1) * b.Unit / b.Refill * 1000
+	return max(time.Microsecond, time.Duration(wait))
+}
+
+func (l *Limiter) resetAfter(r *rules, remaining int64) time.Duration {
+	return time.Duration(r.bucket.WaitFull(remaining*r.bucket.Unit)) * time.Microsecond
+}
+
+// answer counts a decision and applies Shadow.
+func (l *Limiter) answer(res hybridlimit.Result, n int64) hybridlimit.Result {
+	l.count.decided(res.Source, res.Allowed, n)
+	if l.cfg.Shadow && !res.Allowed {
+		res.Allowed, res.Shadowed, res.Granted, res.RetryAfter = true, true, n, 0
+	}
+	return res
+}
+
+// place is where a key lives.
+type place struct {
+	rules *rules // of this key's limit
+	tag   int
+	key   string // in Redis
+}
+
+// place finds a key's; callbacks of the user run here, under no lock.
+func (l *Limiter) place(key string) (place, error) {
+	at := place{rules: l.rules}
+	if l.cfg.LimitFor != nil {
+		if limit := l.cfg.LimitFor(key); limit != l.rules.limit {
+			if err := errors.Join(limit.Validate(), supported(limit)); err != nil {
+				return place{}, fmt.Errorf("hybrid: Config.LimitFor(%q): %w", key, err)
+			}
+			at.rules = newRules(limit)
+		}
+	}
+	subject := key
+	if l.cfg.Subject != nil {
+		subject = l.cfg.Subject(key)
+	}
+	at.tag = l.hub.names.Tag(subject)
+	at.key = l.hub.names.State(at.tag, l.cfg.Name, key)
+	return at, nil
+}
+
+// lazily is when a sync that can wait for T should go: on a grid of T/4, so
+// that many keys share a message.
+func (l *Limiter) lazily(now time.Time) time.Time {
+	at, grid := l.hub.clock.at(now)+int64(l.cfg.SyncInterval), int64(l.cfg.SyncInterval)/4
+	if grid > 0 {
+		at -= at % grid
+	}
+	return l.hub.clock.start.Add(time.Duration(at))
+}
+
+// terms is what the step needs to know now.
+func (l *Limiter) terms(r *rules, now int64) terms {
+	t := terms{
+		bucket: r.bucket, limit: r.limit, mode: l.cfg.Mode,
+		n: l.fleet.size(), every: l.cfg.SyncEvery,
+		rtt: int64(l.hub.engine.RTT()), tick: int64(tick), maxWait: int64(l.cfg.MaxWait),
+		relookIn: l.hub.jitter(maxLookAgain),
+	}
+	if t.every == 0 {
+		t.every = defaultSyncEvery
+	}
+	if l.fleet.known(now) {
+		t.credit = l.credit(r, t.n, t.every)
+	}
+	last := l.store.lastEvict.Load()
+	t.blind = now-l.born() >= r.full && (last < 0 || now-last >= r.full)
+	t.share = l.shareTerms(r, t.n)
+	return t
+}
+
+// born is when the limiter was made, on the hub's clock.
+func (l *Limiter) born() int64 { return l.count.born }
+
+// credit is C: rule 4.
+func (l *Limiter) credit(r *rules, n, every int64) int64 {
+	burst, others := r.limit.BurstSize(), max(n-1, 1)
+	switch l.cfg.Mode {
+	case ModeAuto:
+		return int64(l.cfg.Overshoot*float64(burst)) / others
+	case ModeDeferred:
+		return min(every, burst/others)
+	}
+	return 0
+}
+
+func (l *Limiter) shareTerms(r *rules, n int64) shareTerms {
+	burst := float64(r.limit.BurstSize())
+	t := shareTerms{policy: l.cfg.Fallback, cap: burst, perNs: float64(r.limit.Rate) / float64(r.limit.Period)}
+	if t.policy == FallbackShare {
+		floor := float64(l.cfg.FallbackFloor)
+		t.cap = max(burst/float64(n), floor)
+		t.perNs = max(t.perNs/float64(n), floor/float64(r.full))
+	}
+	return t
+}
+
+var _ ratesync.Item = (*entry)(nil)

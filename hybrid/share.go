@@ -1,0 +1,67 @@
+package hybrid
+
+// share is a process's own bucket while Redis does not answer: counted in
+// fractional units, so that a share below one unit still admits in time.
+type share struct {
+	level    float64 // units left
+	at       int64   // ns at which level was right
+	started  bool
+	admitted int64 // units admitted and not yet owed
+}
+
+// shareTerms is how large that bucket is.
+type shareTerms struct {
+	policy Fallback
+	cap    float64 // units
+	perNs  float64 // units that come back each ns
+}
+
+func (s *share) refill(t shareTerms, now int64) {
+	if now > s.at {
+		s.level += float64(now-s.at) * t.perNs
+		s.at = now
+	}
+	s.level = min(s.level, t.cap)
+}
+
+// take decides n units; warm is the level to start from.
+func (s *share) take(t shareTerms, n, now int64, warm float64) bool {
+	if !s.started {
+		s.level, s.at, s.started = warm, now, true
+	}
+	s.refill(t, now)
+	switch t.policy {
+	case FallbackDenyAll:
+		return false
+	case FallbackAllowAll:
+	default:
+		if s.level < float64(n) {
+			return false
+		}
+	}
+	s.level = max(0, s.level-float64(n))
+	s.admitted += n
+	return true
+}
+
+// wait is how many ns until take(n) may succeed; negative: never.
+func (s *share) wait(t shareTerms, n int64) int64 {
+	if t.policy == FallbackDenyAll || float64(n) > t.cap || t.perNs <= 0 {
+		return -1
+	}
+	return int64(max(0, float64(n)-s.level)/t.perNs) + 1
+}
+
+// settle ends a stretch of fallback: what was admitted and what the bucket
+// lacks at this moment, whichever is less, is owed. What has been refilled
+// since is forgiven, as it would have been in Redis; what is owed is not.
+func (s *share) settle(t shareTerms, now int64) int64 {
+	if s.admitted == 0 {
+		return 0
+	}
+	s.refill(t, now)
+	lacks := int64(t.cap - s.level + 0.999999)
+	owed := min(s.admitted, max(lacks, 0))
+	s.admitted = 0
+	return owed
+}

@@ -1,0 +1,230 @@
+package hybrid
+
+import (
+	"context"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+// slow decides where the word did not: a key that is not in memory, an epoch
+// that has passed, units that ran out.
+func (l *Limiter) slow(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
+	if l.cfg.Mode == ModeExact {
+		return l.exact(ctx, key, n)
+	}
+	e, res, err := l.lock(key)
+	if err != nil {
+		return hybridlimit.Result{}, err
+	}
+	if e == nil {
+		return l.exact(ctx, key, n)
+	}
+	res.Limit = e.rules.limit.BurstSize()
+	if n > res.Limit {
+		e.mu.Unlock()
+		return l.answer(never(res), n), nil
+	}
+	var w *waiter
+	v := l.event(e, func(t *terms, now int64, broken bool) verdict {
+		if broken {
+			return e.state.fallback(t, n, now)
+		}
+		v := e.state.decide(t, n, now)
+		if v.action != ask {
+			return v
+		}
+		if e.state.tooLate(t, now) {
+			v = e.state.giveUp(t, n, now)
+			v.sync = syncNow // Redis is still to be asked
+			return v
+		}
+		w = &waiter{n: n, out: make(chan verdict, 1)}
+		e.waiters = append(e.waiters, w)
+		return v
+	})
+	if w != nil {
+		if v, err = l.wait(ctx, e, w); err != nil {
+			return hybridlimit.Result{}, err
+		}
+	}
+	return l.answer(l.fill(res, e.rules, v, n, e.rest.Load()), n), nil
+}
+
+// event runs one event of the step on a locked entry, unlocks it, and queues
+// the sync that it wants.
+func (l *Limiter) event(e *entry, step func(t *terms, now int64, broken bool) verdict) verdict {
+	l.hub.clock.touch()
+	epoch := l.hub.clock.epoch.Load() // before now: the word is never newer than its stamp
+	now := l.hub.clock.now()
+	t := l.terms(e.rules, now)
+	broken := l.hub.broken(e.tag)
+	e.begin(now)
+	v := step(&t, now, broken)
+	e.end(&t, epoch, broken, now)
+	e.mu.Unlock()
+	e.sync(v.sync)
+	return v
+}
+
+// never is a denial of a cost that the burst can never hold.
+func never(res hybridlimit.Result) hybridlimit.Result {
+	res.RetryAfter, res.Source = hybridlimit.Never, hybridlimit.SourceStatic
+	return res
+}
+
+func (l *Limiter) fill(res hybridlimit.Result, r *rules, v verdict, n, remaining int64) hybridlimit.Result {
+	res.Source = v.source
+	res.Remaining = max(0, remaining)
+	if v.action == admit {
+		res.Allowed, res.Granted = true, n
+	} else {
+		res.RetryAfter = max(time.Microsecond, time.Duration(v.retry))
+	}
+	res.ResetAfter = l.resetAfter(r, res.Remaining)
+	return res
+}
+
+// lock returns the key's entry with its lock held, making it if need be; nil
+// when memory is full of keys that still owe.
+func (l *Limiter) lock(key string) (*entry, hybridlimit.Result, error) {
+	res := hybridlimit.Result{Policy: l.cfg.Name}
+	for {
+		e := l.store.get(key)
+		if e == nil {
+			at, err := l.place(key)
+			if err != nil {
+				return nil, res, err
+			}
+			made := &entry{lim: l, place: at}
+			made.node.Item = made
+			var owing []*entry
+			e, owing = l.store.add(key, made, l.hub.clock.now())
+			for _, o := range owing {
+				o.sync(syncNow) // pay, so that they can go
+			}
+			if e == nil {
+				return nil, res, nil
+			}
+		}
+		e.mu.Lock()
+		if !e.dead {
+			return e, res, nil
+		}
+		e.mu.Unlock()
+	}
+}
+
+// wait waits for Redis: for MaxWait, and not beyond ctx or the limiter.
+func (l *Limiter) wait(ctx context.Context, e *entry, w *waiter) (verdict, error) {
+	timer := time.NewTimer(l.cfg.MaxWait)
+	defer timer.Stop()
+	select {
+	case v := <-w.out:
+		return v, nil
+	case <-timer.C:
+		if v, ok := e.leave(w); ok {
+			return v, nil
+		}
+		return l.timedOut(e, w.n), nil
+	case <-ctx.Done():
+		if v, ok := e.leave(w); ok {
+			return v, nil
+		}
+		return verdict{}, ctx.Err()
+	case <-l.done:
+		if v, ok := e.leave(w); ok {
+			return v, nil
+		}
+		return verdict{}, hybridlimit.ErrClosed
+	}
+}
+
+// timedOut decides without Redis for a call that has waited long enough.
+func (l *Limiter) timedOut(e *entry, n int64) verdict {
+	e.mu.Lock()
+	return l.event(e, func(t *terms, now int64, broken bool) verdict {
+		if broken {
+			return e.state.fallback(t, n, now)
+		}
+		return e.state.giveUp(t, n, now)
+	})
+}
+
+// exact asks Redis for this very call: ModeExact, and keys that find memory
+// full of keys that still owe. It is sent once and without an envelope.
+func (l *Limiter) exact(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
+	at, err := l.place(key)
+	if err != nil {
+		return hybridlimit.Result{}, err
+	}
+	res := hybridlimit.Result{Limit: at.rules.limit.BurstSize(), Policy: l.cfg.Name}
+	if n > res.Limit {
+		return l.answer(never(res), n), nil
+	}
+	ans, ok := l.askNow(ctx, at, n)
+	if !ok {
+		if err := ctx.Err(); err != nil {
+			return hybridlimit.Result{}, err
+		}
+		return l.exactFallback(key, res, n)
+	}
+	v := verdict{action: deny, source: hybridlimit.SourceRedis, retry: ans.Retry * 1000}
+	if ans.Granted == n {
+		v.action = admit
+	}
+	return l.answer(l.fill(res, at.rules, v, n, at.rules.bucket.Units(ans.Level)), n), nil
+}
+
+func (l *Limiter) askNow(ctx context.Context, at place, n int64) (lua.Answer, bool) {
+	wait := l.cfg.MaxWait
+	call, ok := l.hub.breaker(at.tag).Begin()
+	if !ok || wait < 0 {
+		if ok {
+			call.End(0, context.Canceled)
+		}
+		return lua.Answer{}, false
+	}
+	sent := time.Now()
+	bounded, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	reply, err := l.hub.runner.Batch(bounded, lua.Envelope{}, []lua.Op{{
+		Key: at.key, Limit: at.rules.limit, Op: algo.Op{Asks: []int64{n}},
+	}})
+	l.hub.exacts.Add(1)
+	took := time.Since(sent)
+	if err != nil && (ctx.Err() != nil || l.closed.Load()) {
+		err = context.Canceled // the caller's end says nothing of Redis
+	}
+	call.End(took, err)
+	if err != nil {
+		return lua.Answer{}, false
+	}
+	l.count.debited.Add(reply.Answers[0].Granted)
+	return reply.Answers[0], true
+}
+
+// exactFallback decides locally for a call that Redis did not answer.
+func (l *Limiter) exactFallback(key string, res hybridlimit.Result, n int64) (hybridlimit.Result, error) {
+	if l.closed.Load() {
+		return hybridlimit.Result{}, hybridlimit.ErrClosed
+	}
+	e, _, err := l.lock(key)
+	if err != nil {
+		return hybridlimit.Result{}, err
+	}
+	if e == nil { // and no memory to count it in
+		l.count.overflow.Add(1)
+		res.Source = hybridlimit.SourceFallback
+		if res.Allowed = l.cfg.Fallback == FallbackAllowAll; res.Allowed {
+			res.Granted = n
+		} else {
+			res.RetryAfter = max(time.Microsecond, l.cfg.SyncInterval)
+		}
+		return l.answer(res, n), nil
+	}
+	v := l.event(e, func(t *terms, now int64, _ bool) verdict { return e.state.fallback(t, n, now) })
+	return l.answer(l.fill(res, e.rules, v, n, e.rest.Load()), n), nil
+}

@@ -1,0 +1,135 @@
+package hybrid
+
+import (
+	"sync/atomic"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/breaker"
+)
+
+// counters are a limiter's, exported by Stats and by metrics.
+type counters struct {
+	born     int64 // ns on the hub's clock; set once
+	allowed  [hybridlimit.NumSources]atomic.Int64
+	denied   [hybridlimit.NumSources]atomic.Int64
+	admitted atomic.Int64 // units
+	acked    atomic.Int64 // owed units that Redis acknowledged
+	debited  atomic.Int64 // units granted or leased by Redis
+	netted   atomic.Int64 // owed units paid from a grant
+	expired  atomic.Int64 // leased units that nobody spent in time
+	lost     atomic.Int64 // units granted to callers that had gone, or too late
+	dropped  atomic.Int64 // owed units that Redis never hears of
+	overflow atomic.Int64 // fallback decisions without memory to count them in
+	beats    atomic.Int64 // heartbeats sent
+}
+
+func (c *counters) decided(s hybridlimit.Source, allowed bool, n int64) {
+	if allowed {
+		c.allowed[s].Add(1)
+		c.admitted.Add(n)
+	} else {
+		c.denied[s].Add(1)
+	}
+}
+
+// Stats is what a limiter has done since it was made. What Redis debited for
+// it is Paid + Granted, and at any quiet moment, to the unit,
+//
+//	Paid + Granted = Admitted + Expired + Held + Lost - Owed - Dropped
+//
+// while no fallback has decided: fallback forgives what its share bucket has
+// refilled. (An exact call whose answer was lost is debited and not in Granted.)
+type Stats struct {
+	Allowed  map[hybridlimit.Source]int64 // decisions by who made them
+	Denied   map[hybridlimit.Source]int64 // decisions by who made them
+	Admitted int64                        // units
+	Paid     int64                        // units owed that Redis acknowledged
+	Granted  int64                        // units that Redis granted to callers or leased
+	Held     int64                        // units in hand
+	Owed     int64                        // units admitted that Redis has not acknowledged
+	Netted   int64                        // owed units that were paid from a grant
+	Expired  int64                        // leased units that nobody spent in time
+	Lost     int64                        // units granted to callers that had gone, or too late
+	Dropped  int64                        // owed units that Redis never hears of
+	Overflow int64                        // fallback decisions made without memory to count them in
+
+	Keys    int           // keys in memory
+	Evicted uint64        // keys forgotten
+	Refused uint64        // keys that found memory full of keys that owe
+	Fleet   int64         // N
+	Credit  int64         // C of the limiter's own limit; 0 while N is not known
+	Breaker breaker.State // the worst of the hub's
+}
+
+// Stats sums up. It visits every key in memory: milliseconds for 100 000.
+func (l *Limiter) Stats() Stats {
+	s := Stats{
+		Allowed: map[hybridlimit.Source]int64{}, Denied: map[hybridlimit.Source]int64{},
+		Evicted: l.store.evicted.Load(), Refused: l.store.refused.Load(),
+		Fleet: l.fleet.size(), Breaker: l.hub.worst(),
+	}
+	now := l.hub.clock.now()
+	if l.fleet.known(now) {
+		every := l.cfg.SyncEvery
+		if every == 0 {
+			every = defaultSyncEvery
+		}
+		s.Credit = l.credit(l.rules, s.Fleet, every)
+	}
+	l.store.each(func(e *entry) {
+		s.Keys++
+		owed := e.unpaid()
+		e.mu.Lock()
+		s.Held += e.state.held()
+		e.mu.Unlock()
+		s.Owed += owed
+	})
+	c := &l.count
+	for src := range hybridlimit.NumSources {
+		if n := c.allowed[src].Load(); n > 0 {
+			s.Allowed[hybridlimit.Source(src)] = n
+		}
+		if n := c.denied[src].Load(); n > 0 {
+			s.Denied[hybridlimit.Source(src)] = n
+		}
+	}
+	s.Admitted, s.Paid, s.Granted = c.admitted.Load(), c.acked.Load(), c.debited.Load()
+	s.Netted, s.Expired, s.Lost = c.netted.Load(), c.expired.Load(), c.lost.Load()
+	s.Dropped, s.Overflow = c.dropped.Load(), c.overflow.Load()
+	return s
+}
+
+// HubStats is what a hub has sent.
+type HubStats struct {
+	Messages uint64        // top-level Redis commands: syncs, exact decisions, heartbeats
+	Ops      uint64        // keys synced or asked for
+	Failures uint64        // syncs without an answer
+	Seen     uint64        // syncs answered at a later try that had been applied before
+	Gaps     uint64        // answers showing that Redis lost an earlier sync
+	Refused  uint64        // ops that Redis will never apply
+	Breaker  breaker.State // the worst, where there are several
+}
+
+// Stats sums up.
+func (h *Hub) Stats() HubStats {
+	e := h.engine.Stats()
+	s := HubStats{
+		Messages: e.Messages + h.exacts.Load(), Ops: e.Ops + h.exacts.Load(),
+		Failures: e.Failures, Seen: e.Seen, Gaps: e.Gaps, Refused: e.Refused, Breaker: h.worst(),
+	}
+	for _, l := range h.all() {
+		s.Messages += uint64(l.count.beats.Load())
+	}
+	return s
+}
+
+// Hub is the hub that the limiter belongs to.
+func (l *Limiter) Hub() *Hub { return l.hub }
+
+func (h *Hub) worst() breaker.State {
+	worst := breaker.Closed
+	for _, b := range h.breakers {
+		worst = max(worst, b.State())
+	}
+	return worst
+}

@@ -1,0 +1,142 @@
+package ratesync
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+// Caller runs a batch; *global.Runner is one.
+type Caller interface {
+	Batch(ctx context.Context, env lua.Envelope, ops []lua.Op) (lua.Reply, error)
+}
+
+// EnvelopeTTL is how long Redis remembers a process's last batch of a tag. A
+// batch that is retried later than that, after an outage, may be counted
+// twice: an over-count of at most the batch, never an amnesty.
+const EnvelopeTTL = 10 * time.Minute
+
+// Config is what an Engine needs. All fields but OnRefused are required.
+type Config struct {
+	Caller  Caller
+	Names   lua.Names
+	Process string        // unique among all processes, ever
+	Timeout time.Duration // of one attempt
+	// Breaker is asked before each attempt to a tag and told the outcome.
+	Breaker func(tag int) *breaker.Breaker
+	// OnRefused hears of batches that Redis will never apply. Nil: nobody.
+	OnRefused func(tag int, ops int, err error)
+}
+
+// Stats counts since the engine was made.
+type Stats struct {
+	Messages uint64 // batches sent, retries included
+	Ops      uint64 // ops sent, retries included
+	Failures uint64 // attempts without an answer
+	Seen     uint64 // answers to batches that had been applied before
+	Gaps     uint64 // answers that miss an earlier batch: Redis lost writes
+	Refused  uint64 // ops that Redis will never apply, and were dropped
+}
+
+// Engine syncs nodes with Redis, one lane per tag.
+type Engine struct {
+	cfg   Config
+	lanes []lane
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	mu     sync.Mutex // guards closed against the start of a lane
+	closed bool
+	wg     sync.WaitGroup // running lanes
+
+	messages, ops, failures, seen, gaps, refused atomic.Uint64
+	rtt                                          atomic.Int64 // ns, smoothed
+}
+
+// New makes an engine. It starts no goroutine: a lane runs while it has
+// something to send.
+func New(cfg Config) *Engine {
+	e := &Engine{cfg: cfg, lanes: make([]lane, cfg.Names.Tags)}
+	e.ctx, e.cancel = context.WithCancel(context.Background())
+	for tag := range e.lanes {
+		e.lanes[tag] = lane{engine: e, tag: tag, kick: make(chan struct{}, 1)}
+	}
+	return e
+}
+
+// Enqueue asks that n sync by due: at once when that is past, else together
+// with what else is due then. A queued node is moved forward, never back.
+// After Close it does nothing.
+func (e *Engine) Enqueue(tag int, n *Node, due time.Time) { e.lanes[tag].enqueue(n, due) }
+
+// RTT is the smoothed time between sending a batch and its answer; 0 before
+// the first.
+func (e *Engine) RTT() time.Duration { return time.Duration(e.rtt.Load()) }
+
+// Stats returns the counts so far.
+func (e *Engine) Stats() Stats {
+	return Stats{
+		Messages: e.messages.Load(), Ops: e.ops.Load(), Failures: e.failures.Load(),
+		Seen: e.seen.Load(), Gaps: e.gaps.Load(), Refused: e.refused.Load(),
+	}
+}
+
+// Flush makes everything queued due and waits until all lanes are idle, or
+// for ctx.
+func (e *Engine) Flush(ctx context.Context) error {
+	for i := range e.lanes {
+		l := &e.lanes[i]
+		for {
+			idle := l.hurry()
+			if idle == nil {
+				break
+			}
+			select {
+			case <-idle:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+	return nil
+}
+
+// Close stops all lanes at once and waits for them. What was not answered is
+// dropped. It is idempotent.
+func (e *Engine) Close() {
+	e.mu.Lock()
+	e.closed = true
+	e.mu.Unlock()
+	e.cancel()
+	e.wg.Wait()
+	for i := range e.lanes {
+		e.lanes[i].drop()
+	}
+}
+
+// start counts a lane's goroutine in, unless the engine is closed.
+func (e *Engine) start() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.closed {
+		e.wg.Add(1)
+	}
+	return !e.closed
+}
+
+// rttWeight is the share of a new measurement in the smoothed round trip, as
+// in TCP (RFC 6298).
+const rttWeight = 8
+
+func (e *Engine) measured(rtt time.Duration) {
+	old := e.rtt.Load()
+	if old == 0 {
+		e.rtt.Store(int64(rtt))
+		return
+	}
+	e.rtt.Store(old + (int64(rtt)-old)/rttWeight)
+}

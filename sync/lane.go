@@ -1,0 +1,240 @@
+package ratesync
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/global"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+// lane carries one tag's syncs, one batch at a time.
+type lane struct {
+	engine *Engine
+	tag    int
+	kick   chan struct{} // something became due earlier; holds one
+
+	mu    sync.Mutex // guards queue and idle; never held across a call
+	queue queue
+	idle  chan struct{} // closed when the goroutine ends; nil: none runs
+
+	// The rest belongs to the goroutine, and to Close after it.
+	seq    int64
+	frozen *batch
+	misses int // attempts without an answer in a row
+}
+
+// batch is what was sent, until it is answered.
+type batch struct {
+	env   lua.Envelope
+	ops   []lua.Op
+	nodes []*Node
+	sent  time.Time // first attempt
+}
+
+func (l *lane) enqueue(n *Node, due time.Time) {
+	l.mu.Lock()
+	l.queue.put(n, due)
+	first := l.queue[0] == n
+	if l.idle == nil {
+		if l.engine.start() {
+			l.idle = make(chan struct{})
+			go l.run(l.idle)
+		}
+		first = false // a new goroutine looks by itself
+	}
+	l.mu.Unlock()
+	if first {
+		l.wake()
+	}
+}
+
+func (l *lane) wake() {
+	select {
+	case l.kick <- struct{}{}:
+	default:
+	}
+}
+
+// hurry makes everything queued due and returns what is closed when the lane
+// is idle; nil when it is.
+func (l *lane) hurry() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.idle == nil {
+		return nil
+	}
+	for _, n := range l.queue {
+		n.due = time.Time{} // all alike: still a heap
+	}
+	l.wake()
+	return l.idle
+}
+
+// drop gives up what was frozen. Only after the goroutine has ended.
+func (l *lane) drop() {
+	if l.frozen != nil {
+		l.settle(func(_ int, n *Node) { n.Item.Drop() })
+	}
+}
+
+func (l *lane) settle(each func(i int, n *Node)) {
+	nodes := l.frozen.nodes
+	l.frozen = nil
+	for i, n := range nodes {
+		each(i, n)
+	}
+}
+
+// run sends while there is something to send.
+func (l *lane) run(idle chan struct{}) {
+	defer l.engine.wg.Done()
+	defer close(idle)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for l.engine.ctx.Err() == nil {
+		wait, busy := l.next()
+		if !busy {
+			return
+		}
+		kick := l.kick
+		if wait <= 0 {
+			wait, kick = l.attempt(), nil // a pause after a miss is not cut short
+		}
+		if wait > 0 {
+			timer.Reset(wait)
+			select {
+			case <-timer.C:
+			case <-kick:
+			case <-l.engine.ctx.Done():
+			}
+		}
+	}
+	l.mu.Lock()
+	l.idle = nil
+	l.mu.Unlock()
+}
+
+// next says how long until there is something to send, or false, having
+// marked the lane idle, when nothing is left.
+func (l *lane) next() (time.Duration, bool) {
+	if l.frozen != nil {
+		return 0, true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.queue) == 0 {
+		l.idle = nil
+		return 0, false
+	}
+	return time.Until(l.queue[0].due), true
+}
+
+// attempt sends the frozen batch, or a new one of all that is due, and returns
+// how long to wait before the next.
+func (l *lane) attempt() time.Duration {
+	br := l.engine.cfg.Breaker(l.tag)
+	call, ok := br.Begin()
+	if !ok {
+		return max(br.RetryIn(), time.Millisecond)
+	}
+	if l.frozen == nil && !l.freeze() {
+		call.End(0, context.Canceled) // nothing was asked of Redis after all
+		return 0
+	}
+	b := l.frozen
+	began := time.Now()
+	if b.sent.IsZero() {
+		b.sent = began
+	}
+	e := l.engine
+	e.messages.Add(1)
+	e.ops.Add(uint64(len(b.ops)))
+	ctx, cancel := context.WithTimeout(e.ctx, e.cfg.Timeout)
+	reply, err := e.cfg.Caller.Batch(ctx, b.env, b.ops)
+	cancel()
+	took := time.Since(began)
+	if e.ctx.Err() != nil && err != nil {
+		err = context.Canceled // closing: says nothing of Redis
+	}
+	call.End(took, err)
+	switch {
+	case err == nil && !reply.Stale:
+		l.misses = 0
+		e.measured(took)
+		l.answered(reply)
+	case err == nil || global.Refused(err):
+		l.refused(err)
+	default:
+		e.failures.Add(1)
+		l.misses++
+		return retryAfter(l.misses)
+	}
+	return 0
+}
+
+// freeze builds the next batch of what is due.
+func (l *lane) freeze() bool {
+	now := time.Now()
+	l.mu.Lock()
+	nodes := l.queue.take(now, lua.MaxOps)
+	l.mu.Unlock()
+	b := &batch{}
+	for _, n := range nodes {
+		if op, ok := n.Item.Freeze(now); ok {
+			b.ops = append(b.ops, op)
+			b.nodes = append(b.nodes, n)
+		}
+	}
+	if len(b.ops) == 0 {
+		return false
+	}
+	l.seq++
+	cfg := &l.engine.cfg
+	b.env = lua.Envelope{
+		Key: cfg.Names.Envelope(l.tag, cfg.Process), Epoch: cfg.Names.Epoch(l.tag),
+		Seq: l.seq, TTL: EnvelopeTTL,
+	}
+	l.frozen = b
+	return true
+}
+
+func (l *lane) answered(reply lua.Reply) {
+	if reply.Seen {
+		l.engine.seen.Add(1)
+	}
+	if reply.Gap {
+		l.engine.gaps.Add(1)
+	}
+	ans := Answer{RedisNow: reply.Now, Sent: l.frozen.sent, Received: time.Now()}
+	l.settle(func(i int, n *Node) {
+		a := ans
+		a.Answer = reply.Answers[i]
+		n.Item.Settle(a)
+	})
+}
+
+var errStale = errors.New("ratesync: Redis holds a later batch of this process")
+
+func (l *lane) refused(err error) {
+	if err == nil {
+		err = errStale
+	}
+	ops := len(l.frozen.ops)
+	l.engine.refused.Add(uint64(ops))
+	l.settle(func(_ int, n *Node) { n.Item.Drop() })
+	if l.engine.cfg.OnRefused != nil {
+		l.engine.cfg.OnRefused(l.tag, ops, err)
+	}
+}
+
+// retryAfter is the pause after so many misses in a row: 5 ms doubling to
+// 160 ms, in [½, 1½) of that, so that lanes and processes do not march in step.
+// The breaker stretches it once it opens.
+func retryAfter(misses int) time.Duration {
+	pause := 5 * time.Millisecond << min(misses-1, 5)
+	return pause/2 + rand.N(pause)
+}
