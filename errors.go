@@ -67,8 +67,8 @@ func (v Violations) Err(pkg string) error {
 // InvalidError lists all violations of a configuration at once. It matches
 // ErrInvalid.
 type InvalidError struct {
-	Package    string // who refused: "hybrid"
-	Violations Violations
+	Package    string     // who refused: "hybrid"
+	Violations Violations // at least one
 }
 
 // Error names the package and each field with its value.

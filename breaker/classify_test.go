@@ -158,18 +158,29 @@ func TestClassifyTransport(t *testing.T) {
 			return get(ctx, c)
 		}, breaker.Failure, ""},
 		{"is silent from the start", fakeRedis{greet: silence}, soon, get, breaker.Failure, "timeout"},
-		{"has too many clients", fakeRedis{greet: func(c net.Conn) { say("-ERR max number of clients reached")(c); hangUp(c) }, reply: hangUp},
-			nil, get, breaker.Failure, ""},
-		{"wants a password", fakeRedis{greet: say("-NOAUTH HELLO must be called with the client already authenticated"), reply: say("-NOAUTH Authentication required.")},
-			nil, get, breaker.Failure, "NOAUTH"},
-		{"is loading", fakeRedis{greet: say("-LOADING Redis is loading the dataset in memory"), reply: say("-LOADING Redis is loading the dataset in memory")},
-			nil, get, breaker.Failure, "LOADING"},
+		{
+			"has too many clients",
+			fakeRedis{greet: func(c net.Conn) { say("-ERR max number of clients reached")(c); hangUp(c) }, reply: hangUp},
+			nil, get, breaker.Failure, "",
+		},
+		{
+			"wants a password",
+			fakeRedis{greet: say("-NOAUTH HELLO must be called with the client already authenticated"), reply: say("-NOAUTH Authentication required.")},
+			nil, get, breaker.Failure, "NOAUTH",
+		},
+		{
+			"is loading",
+			fakeRedis{greet: say("-LOADING Redis is loading the dataset in memory"), reply: say("-LOADING Redis is loading the dataset in memory")},
+			nil, get, breaker.Failure, "LOADING",
+		},
 		{"caller cancelled before", fakeRedis{reply: say("+OK")}, nil, func(ctx context.Context, c *redis.Client) error {
 			ctx, cancel := context.WithCancel(ctx)
 			cancel()
 			return get(ctx, c)
 		}, breaker.Ignored, "canceled"},
-		{"caller cancelled while waiting for the pool", fakeRedis{reply: silence},
+		{
+			"caller cancelled while waiting for the pool",
+			fakeRedis{reply: silence},
 			func(o *redis.Options) { o.PoolSize, o.PoolTimeout = 1, time.Minute },
 			func(ctx context.Context, c *redis.Client) error {
 				hog := c.Conn()
@@ -178,15 +189,19 @@ func TestClassifyTransport(t *testing.T) {
 				ctx, cancel := context.WithCancel(ctx)
 				time.AfterFunc(5*time.Millisecond, cancel)
 				return get(ctx, c)
-			}, breaker.Ignored, "canceled"},
-		{"pool is empty", fakeRedis{reply: silence},
+			}, breaker.Ignored, "canceled",
+		},
+		{
+			"pool is empty",
+			fakeRedis{reply: silence},
 			func(o *redis.Options) { o.PoolSize, o.PoolTimeout = 1, 5*time.Millisecond },
 			func(ctx context.Context, c *redis.Client) error {
 				hog := c.Conn()
 				defer hog.Close()
 				_ = hog.ClientSetName(ctx, "hog").Err()
 				return get(ctx, c)
-			}, breaker.Failure, "pool timeout"},
+			}, breaker.Failure, "pool timeout",
+		},
 		{"client is closed", fakeRedis{reply: silence}, nil, func(ctx context.Context, c *redis.Client) error {
 			_ = c.Close()
 			return get(ctx, c)

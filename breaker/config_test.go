@@ -20,13 +20,20 @@ func TestConfigViolations(t *testing.T) {
 		want []string // fields
 	}{
 		{"zero", breaker.Config{}, nil},
-		{"all set", breaker.Config{Failures: 1, FailureRatio: 1, MinCalls: 1, Window: time.Millisecond,
-			SlowCall: 1, OpenFor: time.Millisecond}, nil},
+		{"all set", breaker.Config{
+			Failures: 1, FailureRatio: 1, MinCalls: 1, Window: time.Millisecond,
+			SlowCall: 1, OpenFor: time.Millisecond,
+		}, nil},
 		{"switched off", breaker.Config{FailureRatio: -1, SlowCall: -1}, nil},
 		{"far below zero", breaker.Config{FailureRatio: math.Inf(-1), SlowCall: math.MinInt64}, nil},
-		{"all wrong", breaker.Config{Failures: -1, FailureRatio: 1.01, MinCalls: -1, Window: -1,
-			SlowCall: huge, OpenFor: -1},
-			[]string{"Failures", "FailureRatio", "MinCalls", "Window", "SlowCall", "OpenFor"}},
+		{
+			"all wrong",
+			breaker.Config{
+				Failures: -1, FailureRatio: 1.01, MinCalls: -1, Window: -1,
+				SlowCall: huge, OpenFor: -1,
+			},
+			[]string{"Failures", "FailureRatio", "MinCalls", "Window", "SlowCall", "OpenFor"},
+		},
 		{"too short", breaker.Config{Window: 9, OpenFor: 9}, []string{"Window", "OpenFor"}},
 		{"too long", breaker.Config{Window: huge, OpenFor: huge}, []string{"Window", "OpenFor"}},
 		{"not a number", breaker.Config{FailureRatio: math.NaN()}, []string{"FailureRatio"}},
@@ -68,13 +75,26 @@ func TestNames(t *testing.T) {
 		v    fmt.Stringer
 		want string
 	}{
-		{breaker.Closed, "closed"}, {breaker.HalfOpen, "half-open"}, {breaker.Open, "open"}, {breaker.State(9), "State(9)"},
-		{breaker.ModeAuto, "auto"}, {breaker.ModeForceOpen, "force-open"}, {breaker.ModeForceClosed, "force-closed"}, {breaker.Mode(9), "Mode(9)"},
-		{breaker.Success, "success"}, {breaker.Failure, "failure"}, {breaker.Ignored, "ignored"}, {breaker.Class(9), "Class(9)"},
-		{breaker.Change{From: breaker.Closed, To: breaker.Open, OpenFor: 612345 * time.Microsecond, Cause: errDown},
-			"closed → open for 612ms: dial tcp: connection refused"},
-		{breaker.Change{From: breaker.Open, To: breaker.Open, Mode: breaker.ModeForceOpen, Cause: breaker.ErrSwitched},
-			"open → open (force-open): breaker: switched by hand"},
+		{breaker.Closed, "closed"},
+		{breaker.HalfOpen, "half-open"},
+		{breaker.Open, "open"},
+		{breaker.State(9), "State(9)"},
+		{breaker.ModeAuto, "auto"},
+		{breaker.ModeForceOpen, "force-open"},
+		{breaker.ModeForceClosed, "force-closed"},
+		{breaker.Mode(9), "Mode(9)"},
+		{breaker.Success, "success"},
+		{breaker.Failure, "failure"},
+		{breaker.Ignored, "ignored"},
+		{breaker.Class(9), "Class(9)"},
+		{
+			breaker.Change{From: breaker.Closed, To: breaker.Open, OpenFor: 612345 * time.Microsecond, Cause: errDown},
+			"closed → open for 612ms: dial tcp: connection refused",
+		},
+		{
+			breaker.Change{From: breaker.Open, To: breaker.Open, Mode: breaker.ModeForceOpen, Cause: breaker.ErrSwitched},
+			"open → open (force-open): breaker: switched by hand",
+		},
 		{breaker.Change{From: breaker.HalfOpen}, "half-open → closed"},
 	} {
 		if got := test.v.String(); got != test.want {

@@ -45,7 +45,7 @@ func (b *Breaker) settings() gobreaker.Settings {
 
 		ReadyToTrip:   b.ripe,
 		IsSuccessful:  func(err error) bool { return err == nil },
-		IsExcluded:    func(err error) bool { return err == errIgnored },
+		IsExcluded:    func(err error) bool { return errors.Is(err, errIgnored) },
 		OnStateChange: func(_ string, _, to gobreaker.State) { b.noted = to },
 	}
 }

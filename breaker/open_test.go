@@ -238,7 +238,7 @@ func TestOpenTimeIsExact(t *testing.T) {
 				time.Sleep(test.want - 1)
 				refused(t, b)
 				want(t, b, breaker.Open)
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				if b.RetryIn() != 0 {
 					t.Errorf("RetryIn = %v", b.RetryIn())
 				}

@@ -119,7 +119,7 @@ func TestLostProbe(t *testing.T) {
 					}
 					time.Sleep(test.patience - 1)
 					refused(t, b)
-					time.Sleep(1)
+					time.Sleep(time.Nanosecond)
 					if b.RetryIn() != 0 {
 						t.Fatalf("RetryIn = %v", b.RetryIn())
 					}

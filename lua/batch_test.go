@@ -194,9 +194,11 @@ func TestEpochChangesWithAWipe(t *testing.T) {
 			wipe bool
 			want int64
 		}{
-			{env: envelope(1), want: start}, {env: envelope(2), want: start},
+			{env: envelope(1), want: start},
+			{env: envelope(2), want: start},
 			{env: lua.Envelope{Key: "env of another", Epoch: "epoch", Seq: 1, TTL: time.Second}, want: start},
-			{env: envelope(3), wipe: true, want: start + 3}, {env: envelope(3), want: start + 3},
+			{env: envelope(3), wipe: true, want: start + 3},
+			{env: envelope(3), want: start + 3},
 		} {
 			if step.wipe {
 				st.rdb.FlushAll(context.Background())

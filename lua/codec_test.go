@@ -29,12 +29,15 @@ func TestEncodeBatchGolden(t *testing.T) {
 	}{
 		{"nothing", lua.Envelope{}, nil, nil, []string{"1 0 0 0"}},
 		{
-			"AllowN(3), without an envelope", lua.Envelope{},
+			"AllowN(3), without an envelope",
+			lua.Envelope{},
 			[]lua.Op{{Key: "k", Limit: second, Op: algo.Op{Asks: []int64{3}}}},
-			[]string{"k"}, []string{"1 0 0 1", "b 10000 1 2000000", "1 0 0 0 0 0 0 0 3"},
+			[]string{"k"},
+			[]string{"1 0 0 1", "b 10000 1 2000000", "1 0 0 0 0 0 0 0 3"},
 		},
 		{
-			"a sync of two keys under two limits", lua.Envelope{Key: "e", Epoch: "p", Seq: 17, TTL: 90 * time.Second},
+			"a sync of two keys under two limits",
+			lua.Envelope{Key: "e", Epoch: "p", Seq: 17, TTL: 90 * time.Second},
 			[]lua.Op{
 				{Key: "a", Limit: second, Op: algo.Op{Owed: 7, Asks: []int64{1, 2}, Demand: 12_500, Div: 40, View: lua.View{Level: -5, At: start + 9, Born: start}}},
 				{Key: "b", Limit: day, Op: algo.Op{Asks: []int64{math.MaxInt64}, Partial: true}},

@@ -48,8 +48,17 @@ func TestFleetJoinsBeatsAndLeaves(t *testing.T) {
 			process, leave string
 			want           int64
 		}{
-			{"a", "0", 1}, {"a", "0", 1}, {"b", "0", 2}, {"c", "0", 3}, {"b", "1", 2}, {"b", "1", 2}, {"stranger", "1", 2},
-			{"b", "0", 3}, {"a", "1", 2}, {"b", "1", 1}, {"c", "1", 0},
+			{"a", "0", 1},
+			{"a", "0", 1},
+			{"b", "0", 2},
+			{"c", "0", 3},
+			{"b", "1", 2},
+			{"b", "1", 2},
+			{"stranger", "1", 2},
+			{"b", "0", 3},
+			{"a", "1", 2},
+			{"b", "1", 1},
+			{"c", "1", 0},
 		} {
 			if got := st.beat(t, step.process, step.leave); got != step.want {
 				t.Errorf("step %d: %d alive, want %d", i, got, step.want)
@@ -112,8 +121,18 @@ func TestFleetKeyExpires(t *testing.T) {
 func TestFleetRefusesBadExpiry(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for _, argv := range [][]string{
-			nil, {"me"}, {"me", "", "0"}, {"me", "x", "0"}, {"me", "0", "0"}, {"me", "-5", "0"}, {"me", "1.5", "0"}, {"me", "1e30", "0"},
-			{"me", "nan", "0"}, {"me", "0x10", "0"}, {"me", strings.Repeat("9", 40), "0"}, {"me", "9223372036854775807", "0"},
+			nil,
+			{"me"},
+			{"me", "", "0"},
+			{"me", "x", "0"},
+			{"me", "0", "0"},
+			{"me", "-5", "0"},
+			{"me", "1.5", "0"},
+			{"me", "1e30", "0"},
+			{"me", "nan", "0"},
+			{"me", "0x10", "0"},
+			{"me", strings.Repeat("9", 40), "0"},
+			{"me", "9223372036854775807", "0"},
 		} {
 			if n, err := st.run(lua.Fleet, []string{fleetKey}, argv); err == nil || !strings.Contains(err.Error(), "HLFLEET ") {
 				t.Errorf("%q: %v, %v", argv, n, err)

@@ -23,8 +23,8 @@ const MaxTags = 16384
 //	prefix:v1:{tag}:@env:process  last batch of a process
 //	prefix:v1:{tag}:@fleet:name   heartbeats of a limiter
 type Names struct {
-	Prefix string
-	Tags   int // slots; part of the deployment's identity
+	Prefix string // of every key
+	Tags   int    // slots; part of the deployment's identity
 }
 
 // Tag is the slot number of a subject: its hash modulo Tags. Redis hashes the

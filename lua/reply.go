@@ -11,12 +11,12 @@ var ErrReply = errors.New("lua: unreadable reply")
 
 // Reply is what a batch got.
 type Reply struct {
-	Seen    bool  // the batch had been applied before; these are its old answers
-	Stale   bool  // a later batch of this process was there: nothing was done
-	Gap     bool  // an earlier batch of this process is missing in Redis
-	Epoch   int64 // when this tag's states began, µs of Redis time; 0 without envelope
-	Now     int64 // µs of Redis time
-	Answers []Answer
+	Seen    bool     // the batch had been applied before; these are its old answers
+	Stale   bool     // a later batch of this process was there: nothing was done
+	Gap     bool     // an earlier batch of this process is missing in Redis
+	Epoch   int64    // when this tag's states began, µs of Redis time; 0 without envelope
+	Now     int64    // µs of Redis time
+	Answers []Answer // one per op; none when stale
 }
 
 const (

@@ -19,7 +19,7 @@ var (
 
 // Script is a Lua source and the name under which Redis caches it.
 type Script struct {
-	Source string
+	Source string // Lua
 	SHA    string // SHA-1 in hex, as EVALSHA takes it
 }
 

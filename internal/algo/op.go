@@ -39,7 +39,7 @@ type Op struct {
 	Partial bool    // an ask may be granted in part
 	Demand  int64   // the process's demand in thousandths of a unit per second
 	Div     int64   // a lease takes at most 1/Div of what is left; 0: no lease
-	View    View
+	View    View    // the sender's last; zero: none
 }
 
 // Answer is what an Op got.

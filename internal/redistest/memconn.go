@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -41,7 +42,7 @@ func (a memAddr) String() string { return "mem:" + string(a) }
 
 func (c *memConn) Read(p []byte) (int, error) {
 	n, err := c.in.read(p)
-	if err != nil && err != io.EOF { // as net does: io.EOF is never wrapped
+	if err != nil && !errors.Is(err, io.EOF) { // as net does: io.EOF is never wrapped
 		err = c.fail("read", err)
 	}
 	return n, err

@@ -123,7 +123,7 @@ func (b *Bubble) Kill() {
 	defer b.mu.Unlock()
 	b.down = true
 	for c := range b.served {
-		c.memConn.SetLinger(0)
+		c.SetLinger(0)
 		c.memConn.Close()
 	}
 	for len(b.served) > 0 {

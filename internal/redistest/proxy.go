@@ -98,7 +98,7 @@ func (p *Proxy) Close() {
 	defer p.lifecycle.Unlock()
 	p.cancel() // or unlisten would wait for a dial in progress
 	p.unlisten()
-	p.Link.close()
+	p.close()
 }
 
 func (p *Proxy) listen(addr string) error {

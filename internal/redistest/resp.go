@@ -64,7 +64,7 @@ type frame struct {
 
 // ended tells a clean end of input from a torn value.
 func (f *frame) ended(err error) error {
-	if err == io.EOF && f.raw.Len() > 0 {
+	if errors.Is(err, io.EOF) && f.raw.Len() > 0 {
 		return io.ErrUnexpectedEOF
 	}
 	return err
@@ -188,7 +188,7 @@ func (f *frame) inline() ([]byte, error) {
 			return nil, malformed("more than %d bytes", maxFrame)
 		case err == nil:
 			return f.raw.Bytes()[start : n-1], nil
-		case err != bufio.ErrBufferFull:
+		case !errors.Is(err, bufio.ErrBufferFull):
 			return nil, err
 		}
 	}

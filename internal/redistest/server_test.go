@@ -192,7 +192,7 @@ func TestServerNotInstalled(t *testing.T) {
 	if _, err := Start(); !errors.Is(err, ErrNotInstalled) {
 		t.Errorf("Start: %v", err)
 	}
-	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "*")); len(left) > 0 {
 		t.Errorf("Start left %s behind", left)
 	}
 	t.Setenv("CI", "")

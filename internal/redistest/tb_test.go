@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	_ TB = (testing.TB)(nil)
+	_ TB = testing.TB(nil)
 	_ TB = (*rapid.T)(nil)
 )
 
