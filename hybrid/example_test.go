@@ -1,0 +1,67 @@
+package hybrid_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+)
+
+func Example() {
+	rdb := redis.NewClient(&redis.Options{Addr: standIn()})
+	defer rdb.Close()
+	limiter, err := hybrid.New(rdb, hybridlimit.PerMinute(2), hybrid.Config{Name: "login"})
+	if err != nil {
+		panic(err)
+	}
+	defer limiter.Shutdown(context.Background())
+
+	for range 3 {
+		res, err := limiter.Allow(context.Background(), "alice")
+		fmt.Println(res.Allowed, res.Remaining, err)
+	}
+	// Output:
+	// true 1 <nil>
+	// true 0 <nil>
+	// false 0 <nil>
+}
+
+// standIn is the address of an embedded Redis, so that examples need none.
+func standIn() string {
+	m, err := miniredis.Run()
+	if err != nil {
+		panic(err)
+	}
+	return m.Addr()
+}
+
+// TestReadmeProgram holds the program on README's first screen and Example
+// together: the one is the other, but for the address.
+func TestReadmeProgram(t *testing.T) {
+	readme := bodyOf(t, "../README.md", "func main() {\n")
+	example := bodyOf(t, "example_test.go", "func Example() {\n")
+	if want := strings.Replace(example, "standIn()", `"localhost:6379"`, 1); readme != want {
+		t.Errorf("README's program is not the tested example:\n%s\nwant:\n%s", readme, want)
+	}
+}
+
+func bodyOf(t *testing.T, file, head string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(regexp.QuoteMeta(head) + `(?s)(.*?)\n}\n`).FindSubmatch(text)
+	if m == nil {
+		t.Fatalf("%s has no %q", file, head)
+	}
+	return string(m[1])
+}
