@@ -159,15 +159,6 @@ func TestTwoNanosecondsAreTheResolution(t *testing.T) {
 	}
 }
 
-func mustPeek(tb fataler, l *Limiter, now time.Time) hybridlimit.Result {
-	tb.Helper()
-	res, err := l.peekAt(now, "k")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return res
-}
-
 // TestSplittingNeverAdmitsMore: n units asked for one by one are never more than
 // the bucket gives in one call, nor fewer than n if it gives them.
 func TestSplittingNeverAdmitsMore(t *testing.T) {
