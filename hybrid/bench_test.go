@@ -1,0 +1,53 @@
+package hybrid_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/time/rate"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+)
+
+// BenchmarkAllow is the common path beside bare x/time/rate: a hot key far
+// below its limit, and one that is over it.
+func BenchmarkAllow(b *testing.B) {
+	b.Run("x-time-rate", func(b *testing.B) {
+		l := rate.NewLimiter(1e9, 1e9)
+		for b.Loop() {
+			l.Allow()
+		}
+	})
+	for name, limit := range map[string]hybridlimit.Limit{
+		"allowed": hybridlimit.PerSecond(1e9),
+		"denied":  hybridlimit.PerHour(1),
+	} {
+		b.Run(name, func(b *testing.B) {
+			rdb := redis.NewClient(&redis.Options{Addr: standIn()})
+			defer rdb.Close()
+			l, err := hybrid.New(rdb, limit, hybrid.Config{Name: "bench", MaxWait: time.Second})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer l.Close()
+			ctx := context.Background()
+			for l.Stats().Credit == 0 && limit.Rate > 1 { // until N is known
+				time.Sleep(10 * time.Millisecond)
+			}
+			for range 10 {
+				if _, err := l.Allow(ctx, "k"); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := l.Allow(ctx, "k"); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
