@@ -3,6 +3,7 @@ package ratesync_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"sync"
@@ -28,6 +29,11 @@ type attempt struct {
 	at  time.Time
 	env lua.Envelope
 	ops []lua.Op
+}
+
+// String is an attempt as a line: "#3 at 15:04:05.002: hl:v1:{0}:@env:p 2, 7 ops".
+func (a attempt) String() string {
+	return fmt.Sprintf("#%d at %s: %s %d, %d ops", a.n, a.at.Format("05.000000"), a.env.Key, a.env.Seq, len(a.ops))
 }
 
 // owed is the units of each op, by key.
@@ -275,7 +281,7 @@ func (w *world) wantAttempts(n int) []attempt {
 	synctest.Wait()
 	all := w.redis.all()
 	if len(all) != n {
-		w.t.Fatalf("%d attempts, want %d: %+v", len(all), n, all)
+		w.t.Fatalf("%d attempts, want %d: %v", len(all), n, all)
 	}
 	return all
 }
