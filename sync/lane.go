@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
@@ -139,7 +140,7 @@ func (l *lane) attempt() time.Duration {
 	br := l.engine.cfg.Breaker(l.tag)
 	call, ok := br.Begin()
 	if !ok {
-		return max(br.RetryIn(), time.Millisecond)
+		return untilLetIn(br)
 	}
 	if l.frozen == nil && !l.freeze() {
 		call.End(0, context.Canceled) // nothing was asked of Redis after all
@@ -229,6 +230,21 @@ func (l *lane) refused(err error) {
 	if l.engine.cfg.OnRefused != nil {
 		l.engine.cfg.OnRefused(l.tag, ops, err)
 	}
+}
+
+// longestSleep bounds how long a lane does not look whether an open breaker was
+// switched by hand.
+const longestSleep = 250 * time.Millisecond
+
+// untilLetIn is the pause of a lane that the breaker has turned away. RetryIn
+// alone will not do. While another lane's probe is out it is the time after
+// which that is taken for lost, but most come back within a round trip; and
+// it is Never while the breaker is forced open, until somebody changes that.
+func untilLetIn(br *breaker.Breaker) time.Duration {
+	if br.State() == breaker.HalfOpen {
+		return retryAfter(1)
+	}
+	return min(max(br.RetryIn(), time.Millisecond), longestSleep)
 }
 
 // retryAfter is the pause after so many misses in a row: 5 ms doubling to
