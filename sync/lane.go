@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/lua"
@@ -18,9 +19,10 @@ type lane struct {
 	tag    int
 	kick   chan struct{} // something became due earlier; holds one
 
-	mu    sync.Mutex // guards queue and idle; never held across a call
-	queue queue
-	idle  chan struct{} // closed when the goroutine ends; nil: none runs
+	mu      sync.Mutex // guards what follows; never held across a call
+	queue   queue
+	hurries int           // Flush calls in progress: everything is due
+	idle    chan struct{} // closed when the goroutine ends; nil: none runs
 
 	// The rest belongs to the goroutine, and to Close after it.
 	seq    int64
@@ -38,21 +40,22 @@ type batch struct {
 
 func (l *lane) enqueue(n *Node, due time.Time) {
 	l.mu.Lock()
-	l.queue.put(n, due)
-	first := l.queue[0] == n
+	defer l.mu.Unlock()
 	if l.idle == nil {
-		if l.engine.start() {
-			l.idle = make(chan struct{})
-			go l.run(l.idle)
+		if !l.engine.start() {
+			return // closed: a queue that nobody looks at would only grow
 		}
-		first = false // a new goroutine looks by itself
+		l.queue.put(n, due)
+		l.idle = make(chan struct{})
+		go l.run(l.idle)
+		return
 	}
-	l.mu.Unlock()
-	if first {
+	if l.queue.put(n, due); l.queue[0] == n {
 		l.wake()
 	}
 }
 
+// wake makes the goroutine look at the queue again. It never waits.
 func (l *lane) wake() {
 	select {
 	case l.kick <- struct{}{}:
@@ -60,23 +63,28 @@ func (l *lane) wake() {
 	}
 }
 
-// hurry makes everything queued due and returns what is closed when the lane
-// is idle; nil when it is.
-func (l *lane) hurry() <-chan struct{} {
+// hurry makes everything due until it is called with -1 as often as with 1.
+func (l *lane) hurry(more int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.idle == nil {
-		return nil
-	}
-	for _, n := range l.queue {
-		n.due = time.Time{} // all alike: still a heap
-	}
+	l.hurries += more
 	l.wake()
+}
+
+// running returns what is closed when the goroutine ends, or nil when none
+// runs.
+func (l *lane) running() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	return l.idle
 }
 
-// drop gives up what was frozen. Only after the goroutine has ended.
+// drop gives up what was frozen and forgets what was queued. Only after the
+// goroutine has ended for good.
 func (l *lane) drop() {
+	l.mu.Lock()
+	l.queue = nil
+	l.mu.Unlock()
 	if l.frozen != nil {
 		l.settle(func(_ int, n *Node) { n.Item.Drop() })
 	}
@@ -131,6 +139,9 @@ func (l *lane) next() (time.Duration, bool) {
 		l.idle = nil
 		return 0, false
 	}
+	if l.hurries > 0 {
+		return 0, true
+	}
 	return time.Until(l.queue[0].due), true
 }
 
@@ -180,9 +191,7 @@ func (l *lane) attempt() time.Duration {
 // freeze builds the next batch of what is due.
 func (l *lane) freeze() bool {
 	now := time.Now()
-	l.mu.Lock()
-	nodes := l.queue.take(now, lua.MaxOps)
-	l.mu.Unlock()
+	nodes := l.due(now)
 	b := &batch{}
 	for _, n := range nodes {
 		if op, ok := n.Item.Freeze(now); ok {
@@ -201,6 +210,16 @@ func (l *lane) freeze() bool {
 	}
 	l.frozen = b
 	return true
+}
+
+// due takes what goes into a batch now.
+func (l *lane) due(now time.Time) []*Node {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.hurries > 0 {
+		now = now.Add(hybridlimit.Never)
+	}
+	return l.queue.take(now, lua.MaxOps)
 }
 
 func (l *lane) answered(reply lua.Reply) {
