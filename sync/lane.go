@@ -27,7 +27,8 @@ type lane struct {
 	// The rest belongs to the goroutine, and to Close after it.
 	seq    int64
 	frozen *batch
-	misses int // attempts without an answer in a row
+	misses int       // attempts without an answer in a row
+	kept   time.Time // until then Redis knows the last batch; zero: it has not stored it
 }
 
 // batch is what was sent, until it is answered.
@@ -177,7 +178,7 @@ func (l *lane) attempt() time.Duration {
 	case err == nil && !reply.Stale:
 		l.misses = 0
 		e.measured(took)
-		l.answered(reply)
+		l.answered(reply, began)
 	case err == nil || global.Refused(err):
 		l.refused(err)
 	default:
@@ -222,14 +223,17 @@ func (l *lane) due(now time.Time) []*Node {
 	return l.queue.take(now, lua.MaxOps)
 }
 
-func (l *lane) answered(reply lua.Reply) {
+// answered settles the batch. began is when the attempt that was answered did.
+func (l *lane) answered(reply lua.Reply, began time.Time) {
+	now := time.Now()
 	if reply.Seen {
 		l.engine.seen.Add(1)
 	}
-	if reply.Gap {
+	if reply.Gap && now.Before(l.kept) {
 		l.engine.gaps.Add(1)
 	}
-	ans := Answer{RedisNow: reply.Now, Sent: l.frozen.sent, Received: time.Now()}
+	l.kept = began.Add(EnvelopeTTL)
+	ans := Answer{RedisNow: reply.Now, Sent: l.frozen.sent, Received: now}
 	l.settle(func(i int, n *Node) {
 		a := ans
 		a.Answer = reply.Answers[i]
@@ -244,6 +248,7 @@ func (l *lane) refused(err error) {
 		err = errStale
 	}
 	ops := len(l.frozen.ops)
+	l.kept = time.Time{}
 	l.engine.refused.Add(uint64(ops))
 	l.settle(func(_ int, n *Node) { n.Item.Drop() })
 	if l.engine.cfg.OnRefused != nil {
