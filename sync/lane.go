@@ -193,7 +193,7 @@ func (l *lane) attempt() time.Duration {
 func (l *lane) freeze() bool {
 	now := time.Now()
 	nodes := l.due(now)
-	b := &batch{}
+	b := &batch{ops: make([]lua.Op, 0, len(nodes)), nodes: nodes[:0]}
 	for _, n := range nodes {
 		if op, ok := n.Item.Freeze(now); ok {
 			b.ops = append(b.ops, op)

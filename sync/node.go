@@ -79,7 +79,7 @@ func (q *queue) put(n *Node, due time.Time) {
 
 // take removes up to most nodes that are due by then.
 func (q *queue) take(then time.Time, most int) []*Node {
-	var out []*Node
+	out := make([]*Node, 0, min(len(*q), most))
 	for len(*q) > 0 && len(out) < most && !(*q)[0].due.After(then) {
 		out = append(out, heap.Pop(q).(*Node))
 	}
