@@ -1,0 +1,170 @@
+package limitertest
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// reference is a limiter that is right because it is dumb: one map, one lock,
+// whole nanoseconds times Rate. faulty makes it wrong in one way.
+type reference struct {
+	limit  hybridlimit.Limit
+	faulty string
+
+	mu     sync.Mutex
+	keys   map[string]state
+	closed bool
+}
+
+// state counts in units·Period, so that refill is Rate for each nanosecond.
+type state struct {
+	used int64
+	at   time.Time
+}
+
+func newReference(limit hybridlimit.Limit, faulty string) *reference {
+	return &reference{limit: limit, faulty: faulty, keys: map[string]state{}}
+}
+
+func (r *reference) Allow(ctx context.Context, key string) (hybridlimit.Result, error) {
+	return r.AllowN(ctx, key, 1)
+}
+
+func (r *reference) AllowN(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
+	is := func(fault string) bool { return r.faulty == fault }
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed && !is("ignores Close") {
+		if is("grants when closed") {
+			return hybridlimit.Result{Allowed: true, Granted: n}, hybridlimit.ErrClosed
+		}
+		return hybridlimit.Result{}, hybridlimit.ErrClosed
+	}
+	switch err := hybridlimit.CheckRequest(key, n, 0); {
+	case errors.Is(err, hybridlimit.ErrCost) && is("takes any cost"):
+	case errors.Is(err, hybridlimit.ErrKeyTooLong) && is("takes any key"):
+	case err != nil && is("charges bad input"):
+		key = "k"
+		s := r.keys[key]
+		r.keys[key] = state{used: s.used + int64(r.limit.Period), at: time.Now()}
+		return hybridlimit.Result{}, err
+	case err != nil:
+		return hybridlimit.Result{}, err
+	}
+	switch {
+	case is("shares one bucket"):
+		key = "everybody"
+	case is("cleans keys"):
+		key = strings.ToValidUTF8(key, "\ufffd")
+	case is("trims keys"):
+		key = strings.TrimSpace(key)
+	case is("cuts keys"):
+		key = key[:min(len(key), 255)]
+	case is("ends keys at NUL"):
+		key, _, _ = strings.Cut(key, "\x00")
+	case is("hashes tags"):
+		if _, rest, ok := strings.Cut(key, "{"); ok {
+			if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
+				key = tag
+			}
+		}
+	}
+
+	now := time.Now()
+	per, burst := int64(r.limit.Period), r.limit.BurstSize()
+	if is("bursts one more") {
+		burst++
+	}
+	s, ok := r.keys[key]
+	if !ok {
+		s.at = now
+		if is("starts empty") {
+			s.used = burst * per
+		}
+	}
+	rate := r.limit.Rate
+	switch {
+	case is("refills twice as fast"):
+		rate *= 2
+	case is("refills half as fast"):
+		rate = (rate + 1) / 2
+	case is("never refills"):
+		rate = 0
+	}
+	back := rate * int64(min(now.Sub(s.at), time.Hour))
+	if !is("hoards") {
+		back = min(back, s.used)
+	}
+	s = state{used: s.used - back, at: now}
+
+	res := hybridlimit.Result{Limit: r.limit.BurstSize(), Source: hybridlimit.SourceLocal}
+	room := burst*per - s.used
+	cost := min(n, burst+1) * per
+	if is("wraps costs") {
+		cost = int64(int32(n)) * per
+	}
+	switch {
+	case cost <= room:
+		s.used += cost
+		res.Allowed, res.Granted = true, n
+	case is("grants a part") && room >= per:
+		res.Granted = room / per
+		s.used += res.Granted * per
+	case is("charges denials"):
+		s.used += per
+	}
+	if is("loses updates") {
+		r.mu.Unlock()
+		runtime.Gosched()
+		r.mu.Lock()
+	}
+	r.keys[key] = s
+
+	ceil := func(x int64) time.Duration { return time.Duration((x + r.limit.Rate - 1) / r.limit.Rate) }
+	res.Remaining = max(0, burst*per-s.used) / per
+	if is("remains at the old value") {
+		res.Remaining = max(0, room) / per
+	}
+	res.ResetAfter = max(0, ceil(s.used))
+	if is("resets too early") {
+		res.ResetAfter /= 2
+	}
+	if !res.Allowed {
+		switch res.RetryAfter = ceil(cost - room); {
+		case n > burst && !is("retries for ever"):
+			res.RetryAfter = hybridlimit.Never
+		case is("retries at once"):
+			res.RetryAfter = 0
+		case is("retries too early"):
+			res.RetryAfter -= res.RetryAfter / 4
+		case is("retries too late"):
+			res.RetryAfter += time.Millisecond
+		}
+		if is("denies with an error") {
+			return res, errors.New("denied")
+		}
+	}
+	if is("charges ended contexts") && ctx.Err() != nil {
+		return hybridlimit.Result{}, ctx.Err()
+	}
+	if is("has a name") {
+		res.Policy = "name"
+	}
+	return res, nil
+}
+
+func (r *reference) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed && r.faulty == "closes once" {
+		return hybridlimit.ErrClosed
+	}
+	r.closed = true
+	return nil
+}

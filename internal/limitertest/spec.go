@@ -1,0 +1,124 @@
+// Package limitertest is the conformance suite of hybridlimit.Limiter: what a
+// caller may rely on whichever limiter is behind the interface, as one subtest
+// per promise. Packages run it over their limiters, in each mode:
+//
+//	func TestConformance(t *testing.T) {
+//		limitertest.Run(t, limitertest.Spec{
+//			New:  ...,
+//			Wrap: synctest.Test, // virtual time: the suite sleeps for free
+//		})
+//	}
+//
+// The suite starts no goroutine that outlives its subtest and reads no clock
+// but time.Now, so that it can run inside a testing/synctest bubble. In real
+// time it sleeps for about two seconds in all, and its checks hold however
+// late a sleep returns.
+package limitertest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// Spec describes the limiter under test, and how strict its promises are. The
+// zero value of each choice is the weaker promise.
+type Spec struct {
+	// Name names the group of subtests that Run makes. Empty: none, the cases
+	// stand directly below the caller's test.
+	Name string
+	// New makes a fresh limiter, with keys that nobody has used, and closes it
+	// by tb.Cleanup. Required.
+	New func(tb testing.TB, limit hybridlimit.Limit) hybridlimit.Limiter
+	// Close closes a limiter that New made. Required.
+	Close func(hybridlimit.Limiter) error
+	// Wrap runs the body of a subtest, in a bubble for example: synctest.Test.
+	// Nil: the body is called.
+	Wrap func(t *testing.T, f func(t *testing.T))
+	// Sleep lets time pass for the limiter. Nil: time.Sleep, which is virtual
+	// in a bubble.
+	Sleep func(time.Duration)
+	// Bucket makes the limits: hybridlimit.LeakyBucket, for example. Nil:
+	// hybridlimit.TokenBucket. The suite knows buckets that police, not queues
+	// and windows.
+	Bucket func(rate int64, per time.Duration, burst int64) hybridlimit.Limit
+	// Policy is what every Result must carry as Policy.
+	Policy string
+	// MaxKeyBytes is the longest key that is taken. Zero:
+	// hybridlimit.DefaultMaxKeyBytes.
+	MaxKeyBytes int
+	// Exact promises that no unit is ever denied that the bucket holds, and
+	// that Remaining is what it holds. Without it the suite wants at least the
+	// first unit of a key that was never used.
+	Exact bool
+	// RetryIsLowerBound says that a call may be denied again after its
+	// RetryAfter. Waiting repeatedly must still lead to an admission.
+	RetryIsLowerBound bool
+	// Slack is how many units may be admitted beyond burst + rate·t. Nil: none.
+	Slack func(hybridlimit.Limit) int64
+}
+
+func (s Spec) withDefaults() Spec {
+	if s.Wrap == nil {
+		s.Wrap = func(t *testing.T, f func(t *testing.T)) { f(t) }
+	}
+	if s.Sleep == nil {
+		s.Sleep = time.Sleep
+	}
+	if s.Bucket == nil {
+		s.Bucket = hybridlimit.TokenBucket
+	}
+	if s.MaxKeyBytes == 0 {
+		s.MaxKeyBytes = hybridlimit.DefaultMaxKeyBytes
+	}
+	if s.Slack == nil {
+		s.Slack = func(hybridlimit.Limit) int64 { return 0 }
+	}
+	return s
+}
+
+// Case is one promise. Run expects to be inside the bubble, if there is one: it
+// never calls t.Run.
+type Case struct {
+	Name string
+	Run  func(t *testing.T, spec Spec)
+}
+
+// Cases lists the promises, for callers that drive them in a way of their own.
+func Cases() []Case {
+	return []Case{
+		{"burst", burst},
+		{"denials change nothing", denials},
+		{"all or none", allOrNone},
+		{"above burst", aboveBurst},
+		{"retry after", retryAfter},
+		{"refill", refill},
+		{"reset after", resetAfter},
+		{"keys are independent", independentKeys},
+		{"keys are bytes", keysAreBytes},
+		{"bad input", badInput},
+		{"ended context", endedContext},
+		{"concurrent callers", concurrentCallers},
+		{"concurrent refill", concurrentRefill},
+		{"closed", closed},
+		{"closed while in use", closedInUse},
+	}
+}
+
+// Run runs every case as a subtest.
+func Run(t *testing.T, spec Spec) {
+	t.Helper()
+	if spec.Name != "" {
+		name := spec.Name
+		spec.Name = ""
+		t.Run(name, func(t *testing.T) { Run(t, spec) })
+		return
+	}
+	spec = spec.withDefaults()
+	for _, c := range Cases() {
+		t.Run(c.Name, func(t *testing.T) {
+			spec.Wrap(t, func(t *testing.T) { c.Run(t, spec) })
+		})
+	}
+}

@@ -1,0 +1,111 @@
+package local
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+func TestViolationsAreReportedTogether(t *testing.T) {
+	good := hybridlimit.PerSecond(10)
+	for _, tc := range []struct {
+		name   string
+		limit  hybridlimit.Limit
+		cfg    Config
+		fields []string
+	}{
+		{"zero limit", hybridlimit.Limit{}, Config{}, []string{"Limit.Rate", "Limit.Period"}},
+		{"unknown algorithm", hybridlimit.Limit{Algorithm: 99, Rate: 1, Period: time.Second}, Config{}, []string{"Limit.Algorithm"}},
+		{"name", good, Config{Name: "a b"}, []string{"Config.Name"}},
+		{"keys", good, Config{MaxKeys: -1}, []string{"Config.MaxKeys"}},
+		{"key bytes", good, Config{MaxKeyBytes: -1}, []string{"Config.MaxKeyBytes"}},
+		{"negative idle", good, Config{IdleAfter: -1}, []string{"Config.IdleAfter"}},
+		{"amnesty", good, Config{IdleAfter: time.Second - 1}, []string{"Config.IdleAfter"}},
+		{"amnesty of a fraction", hybridlimit.PerSecond(3), Config{IdleAfter: time.Second - 1}, []string{"Config.IdleAfter"}},
+		{
+			"everything", hybridlimit.Limit{Rate: -1, Period: 1, Burst: -1},
+			Config{Name: "ü", MaxKeys: -1, MaxKeyBytes: -1, IdleAfter: -1},
+			[]string{"Limit.Rate", "Limit.Period", "Limit.Burst", "Config.Name", "Config.MaxKeys", "Config.MaxKeyBytes", "Config.IdleAfter"},
+		},
+		// Without a limit nobody knows how long idle is.
+		{"bad limit, any idle", hybridlimit.Limit{Period: time.Second}, Config{IdleAfter: 1}, []string{"Limit.Rate"}},
+		{"bad before unsupported", hybridlimit.FixedWindow(1, time.Second), Config{MaxKeys: -1}, []string{"Config.MaxKeys"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l, err := New(tc.limit, tc.cfg)
+			if l != nil || !errors.Is(err, hybridlimit.ErrInvalid) {
+				t.Fatalf("got %v and %v, want ErrInvalid", l, err)
+			}
+			var invalid *hybridlimit.InvalidError
+			if !errors.As(err, &invalid) || invalid.Package != "local" || !strings.HasPrefix(err.Error(), "local: ") {
+				t.Fatalf("%v is not from package local", err)
+			}
+			var fields []string
+			for _, v := range invalid.Violations {
+				fields = append(fields, v.Field)
+			}
+			if !slices.Equal(fields, tc.fields) {
+				t.Errorf("fields %q, want %q", fields, tc.fields)
+			}
+		})
+	}
+}
+
+func TestOtherAlgorithmsAreNotOffered(t *testing.T) {
+	for _, limit := range []hybridlimit.Limit{
+		hybridlimit.LeakyBucket(1, time.Second, 1),
+		hybridlimit.LeakyQueue(1, time.Second, 1),
+		hybridlimit.FixedWindow(1, time.Second),
+		hybridlimit.SlidingWindow(1, time.Second),
+		hybridlimit.SlidingLog(1, time.Second),
+	} {
+		l, err := New(limit, Config{})
+		if l != nil || !errors.Is(err, hybridlimit.ErrUnsupported) || errors.Is(err, hybridlimit.ErrInvalid) {
+			t.Errorf("%v: got %v and %v, want ErrUnsupported", limit, l, err)
+		} else if !strings.HasPrefix(err.Error(), "local: ") || !strings.Contains(err.Error(), limit.Algorithm.String()) {
+			t.Errorf("%q does not name package and algorithm", err)
+		}
+	}
+}
+
+// TestBurstFitsInt is what a 32-bit platform refuses, whatever this one is.
+func TestBurstFitsInt(t *testing.T) {
+	for _, tc := range []struct {
+		limit hybridlimit.Limit
+		ok    bool
+	}{
+		{hybridlimit.TokenBucket(1, time.Second, math.MaxInt32), true},
+		{hybridlimit.TokenBucket(1, time.Second, math.MaxInt32+1), false},
+		{hybridlimit.PerSecond(math.MaxInt32), true},
+		{hybridlimit.PerSecond(math.MaxInt32 + 1), false},
+		{hybridlimit.TokenBucket(math.MaxInt32+1, time.Second, 1), true},
+	} {
+		err := check(tc.limit, Config{}, math.MaxInt32)
+		if tc.ok != (err == nil) {
+			t.Errorf("%v: %v", tc.limit, err)
+		}
+		if err != nil && (!errors.Is(err, hybridlimit.ErrInvalid) || !strings.Contains(err.Error(), "Limit.Burst (2147483648)")) {
+			t.Errorf("%v: %q does not name the field and its value", tc.limit, err)
+		}
+		if err := check(tc.limit, Config{}, math.MaxInt64); err != nil {
+			t.Errorf("%v on 64 bits: %v", tc.limit, err)
+		}
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	limit := hybridlimit.TokenBucket(3, time.Second, 7)
+	want := Config{MaxKeys: 100_000, MaxKeyBytes: hybridlimit.DefaultMaxKeyBytes, IdleAfter: limit.TimeToFull()}
+	if got := must(t, limit, Config{}).cfg; got != want {
+		t.Errorf("zero Config becomes %+v, want %+v", got, want)
+	}
+	set := Config{Name: "n", MaxKeys: 1, MaxKeyBytes: 2, IdleAfter: limit.TimeToFull()}
+	if got := must(t, limit, set).cfg; got != set {
+		t.Errorf("%+v was changed to %+v", set, got)
+	}
+}

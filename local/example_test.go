@@ -1,0 +1,111 @@
+package local_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/local"
+)
+
+func ExampleNew() {
+	ctx := context.Background()
+	limiter, err := local.New(hybridlimit.TokenBucket(1, time.Minute, 2), local.Config{Name: "login"})
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = limiter.Close() }()
+
+	for range 3 {
+		res, err := limiter.Allow(ctx, "alice")
+		if err != nil {
+			panic(err) // a bad key, or a closed limiter; never a denial
+		}
+		if res.Allowed {
+			fmt.Println("come in,", res.Remaining, "left")
+		} else {
+			fmt.Println("come back in", res.RetryAfter.Round(time.Minute))
+		}
+	}
+	// Output:
+	// come in, 1 left
+	// come in, 0 left
+	// come back in 1m0s
+}
+
+func ExampleNew_invalid() {
+	_, err := local.New(hybridlimit.PerMinute(10), local.Config{MaxKeys: -1, IdleAfter: time.Second})
+	fmt.Println(err)
+	// Output: local: Config.MaxKeys (-1) must not be negative; Config.IdleAfter (1s) must be at least the limit's time to full (1m0s)
+}
+
+func ExampleLimiter_AllowN() {
+	ctx := context.Background()
+	limiter, err := local.New(hybridlimit.PerHour(100), local.Config{})
+	if err != nil {
+		panic(err)
+	}
+	for _, cost := range []int64{70, 70, 30, 101} {
+		res, err := limiter.AllowN(ctx, "batch-job", cost)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(cost, res.Allowed, res.Remaining, res.RetryAfter == hybridlimit.Never)
+	}
+	// Output:
+	// 70 true 30 false
+	// 70 false 30 false
+	// 30 true 0 false
+	// 101 false 0 true
+}
+
+func ExampleLimiter_Peek() {
+	ctx := context.Background()
+	limiter, err := local.New(hybridlimit.PerHour(3), local.Config{})
+	if err != nil {
+		panic(err)
+	}
+	for range 2 {
+		res, err := limiter.Peek(ctx, "alice")
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(res.Allowed, res.Remaining)
+	}
+	// Output:
+	// true 3
+	// true 3
+}
+
+func ExampleLimiter_Reset() {
+	ctx := context.Background()
+	limiter, err := local.New(hybridlimit.PerHour(3), local.Config{})
+	if err != nil {
+		panic(err)
+	}
+	if _, err := limiter.AllowN(ctx, "alice", 3); err != nil {
+		panic(err)
+	}
+	if err := limiter.Reset(ctx, "alice"); err != nil {
+		panic(err)
+	}
+	res, err := limiter.Allow(ctx, "alice")
+	fmt.Println(res.Allowed, res.Remaining, err)
+	// Output: true 2 <nil>
+}
+
+func ExampleLimiter_Evicted() {
+	ctx := context.Background()
+	limiter, err := local.New(hybridlimit.PerHour(3), local.Config{MaxKeys: 2})
+	if err != nil {
+		panic(err)
+	}
+	for _, key := range []string{"alice", "bob", "carol"} {
+		if _, err := limiter.Allow(ctx, key); err != nil {
+			panic(err)
+		}
+	}
+	fmt.Println(limiter.Len(), "keys held,", limiter.Evicted(), "forgotten before they were full again")
+	// Output: 2 keys held, 1 forgotten before they were full again
+}

@@ -1,0 +1,63 @@
+package local
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// must makes a limiter that is closed when the test ends.
+func must(tb testing.TB, limit hybridlimit.Limit, cfg Config) *Limiter {
+	tb.Helper()
+	l, err := New(limit, cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// fataler is what a test of the testing package and one of rapid share.
+type fataler interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+// at makes a one-shard limiter whose clock starts at the time that is returned.
+func at(tb fataler, limit hybridlimit.Limit, cfg Config) (*Limiter, time.Time) {
+	tb.Helper()
+	return sharded(tb, limit, cfg, 1)
+}
+
+// sharded is at with as many shards as wanted.
+func sharded(tb fataler, limit hybridlimit.Limit, cfg Config, shards int) (*Limiter, time.Time) {
+	tb.Helper()
+	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	l, err := newLimiter(limit, cfg.withDefaults(limit), shards, start)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return l, start
+}
+
+// ask fails the test on any error.
+func ask(tb fataler, l *Limiter, now time.Time, key string, n int64) hybridlimit.Result {
+	tb.Helper()
+	res, err := l.allowAt(now, key, n)
+	if err != nil {
+		tb.Fatalf("allowAt(%v, %q, %d): %v", now, key, n, err)
+	}
+	return res
+}
+
+// mustPeek looks at "k".
+func mustPeek(tb fataler, l *Limiter, now time.Time) hybridlimit.Result {
+	tb.Helper()
+	res, err := l.peekAt(now, "k")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return res
+}

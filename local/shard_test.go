@@ -1,0 +1,237 @@
+package local
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/hybridlimit/hybridlimit"
+	"pgregory.net/rapid"
+)
+
+func TestShardCount(t *testing.T) {
+	for maxKeys, want := range map[int]int{
+		1: 1, 2: 1, 1000: 1, 2047: 1, 2048: 2, 4095: 2, 4096: 4, 65535: 32, 65536: 64, 100_000: 64, 1 << 30: 64,
+	} {
+		if got := shardCount(maxKeys); got != want {
+			t.Errorf("%d keys: %d shards, want %d", maxKeys, got, want)
+		}
+	}
+}
+
+// TestMaxKeysIsHeldAndKept: one shard holds MaxKeys keys exactly; of many, the
+// rooms add up to it, and the first eviction is not far below it.
+func TestMaxKeysIsHeldAndKept(t *testing.T) {
+	for _, maxKeys := range []int{1, 2, 3, 64, 1000, 2047, 2048, 5000, 100_000} {
+		l := must(t, hybridlimit.PerHour(1), Config{MaxKeys: maxKeys})
+		room, now := 0, time.Now()
+		for i := range l.shards {
+			room += l.shards[i].room
+		}
+		if room != maxKeys {
+			t.Errorf("%d keys: shards have room for %d", maxKeys, room)
+		}
+		early := 0 // keys held when the first one was evicted
+		for i := range maxKeys + maxKeys/10 + 1 {
+			ask(t, l, now, strconv.Itoa(i), 1)
+			if early == 0 && l.Evicted() > 0 {
+				early = l.Len()
+			}
+		}
+		if n := l.Len(); n > maxKeys {
+			t.Errorf("%d keys: %d are held", maxKeys, n)
+		}
+		if len(l.shards) == 1 && (l.Len() != maxKeys || early != maxKeys) {
+			t.Errorf("%d keys, one shard: %d are held, %d were at the first eviction", maxKeys, l.Len(), early)
+		}
+		// A room is 1024 at least, so that 15 % are more than five standard
+		// deviations.
+		if early < maxKeys*85/100 {
+			t.Errorf("%d keys: the first was evicted when %d were held", maxKeys, early)
+		}
+	}
+}
+
+// TestLeastRecentlyUsedIsEvicted compares with a list, newest first, and with
+// the state that a bucket must have been in.
+func TestLeastRecentlyUsedIsEvicted(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := hybridlimit.TokenBucket(10, time.Second, 3) // 300 ms to full
+		room := rapid.IntRange(1, 5).Draw(t, "keys")
+		l, now := at(t, limit, Config{MaxKeys: room, IdleAfter: hybridlimit.Never})
+		type used struct {
+			key string
+			b   *ideal
+		}
+		var model []used
+		lost := uint64(0)
+		for range rapid.IntRange(1, 60).Draw(t, "calls") {
+			now = now.Add(rapid.SampledFrom([]time.Duration{0, 20, 100, 280, 1000}).Draw(t, "ms") * time.Millisecond)
+			key := rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f", "g"}).Draw(t, "key")
+			i := slices.IndexFunc(model, func(u used) bool { return u.key == key })
+			u := used{key, newIdeal(limit, now)}
+			switch {
+			case i >= 0:
+				u = model[i]
+				model = slices.Delete(model, i, i+1)
+			case len(model) == room:
+				oldest := model[room-1].b
+				if oldest.advance(now); !oldest.holds(3, 0) {
+					lost++
+				}
+				model = model[:room-1]
+			}
+			model = slices.Insert(model, 0, u)
+			judge(t, l, u.b, now, key, rapid.Int64Range(1, 3).Draw(t, "n"))
+			if l.Len() != len(model) || l.Evicted() != lost {
+				t.Fatalf("%d keys, %d evicted; want %d and %d", l.Len(), l.Evicted(), len(model), lost)
+			}
+		}
+	})
+}
+
+func TestEvictionForgetsOneBurst(t *testing.T) {
+	l, now := at(t, hybridlimit.PerHour(5), Config{MaxKeys: 2})
+	for _, key := range []string{"a", "b"} {
+		ask(t, l, now, key, 5)
+	}
+	for _, key := range []string{"b", "a", "b"} { // denials are uses, too
+		if res := ask(t, l, now, key, 1); res.Allowed {
+			t.Fatalf("%s: %+v", key, res)
+		}
+	}
+	if _, err := l.peekAt(now, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if ask(t, l, now, "c", 1); l.Evicted() != 1 { // pushes a out, which was only looked at since
+		t.Errorf("%d evicted, want 1", l.Evicted())
+	}
+	if res := ask(t, l, now, "b", 1); res.Allowed {
+		t.Errorf("b was used last and is forgotten: %+v", res)
+	}
+	if res := ask(t, l, now, "a", 5); !res.Allowed {
+		t.Errorf("a was evicted and is remembered: %+v", res)
+	}
+	if l.Evicted() != 2 || l.Len() != 2 {
+		t.Errorf("%d evicted, %d held; want 2 of each", l.Evicted(), l.Len())
+	}
+}
+
+func TestIdleKeysAreDropped(t *testing.T) {
+	const keys = 100
+	limit := hybridlimit.PerSecond(1)
+	fill := func(cfg Config) (*Limiter, time.Time) {
+		l, now := at(t, limit, cfg)
+		for i := range keys {
+			ask(t, l, now, fmt.Sprint("old", i), 1)
+		}
+		return l, now
+	}
+
+	t.Run("two for each call", func(t *testing.T) {
+		l, now := fill(Config{})
+		now = now.Add(time.Second + 1)
+		for i := 1; i <= keys/2; i++ {
+			ask(t, l, now, "new", 1)
+			if got, want := l.Len(), keys-2*i+1; got != want {
+				t.Fatalf("%d keys after %d calls, want %d", got, i, want)
+			}
+		}
+		for range 5 {
+			if ask(t, l, now, "new", 1); l.Len() != 1 {
+				t.Fatalf("%d keys are left", l.Len())
+			}
+		}
+		if l.Evicted() != 0 {
+			t.Errorf("%d evicted: a key that is full again is no loss", l.Evicted())
+		}
+	})
+	t.Run("not before", func(t *testing.T) {
+		l, now := fill(Config{})
+		if ask(t, l, now.Add(time.Second), "new", 1); l.Len() != keys+1 {
+			t.Errorf("%d keys after just the time to full", l.Len())
+		}
+	})
+	t.Run("not sooner than asked", func(t *testing.T) {
+		l, now := fill(Config{IdleAfter: time.Minute})
+		if ask(t, l, now.Add(time.Minute), "new", 1); l.Len() != keys+1 {
+			t.Errorf("%d keys after a minute", l.Len())
+		}
+		if ask(t, l, now.Add(time.Minute+1), "new", 1); l.Len() != keys-1 {
+			t.Errorf("%d keys after more than a minute", l.Len())
+		}
+	})
+	t.Run("never", func(t *testing.T) {
+		l, now := fill(Config{IdleAfter: hybridlimit.Never})
+		if ask(t, l, now.Add(100*365*24*time.Hour), "new", 1); l.Len() != keys+1 {
+			t.Errorf("%d keys after a century", l.Len())
+		}
+	})
+	t.Run("a denial is no idleness", func(t *testing.T) {
+		l, now := fill(Config{})
+		ask(t, l, now.Add(time.Second/2), "old0", 1)
+		now = now.Add(time.Second + 1)
+		for range keys {
+			ask(t, l, now, "new", 1)
+		}
+		if res := ask(t, l, now, "old0", 1); !res.Allowed || l.Len() != 2 {
+			t.Errorf("%d keys are held: %+v", l.Len(), res)
+		}
+	})
+	t.Run("looking is no use", func(t *testing.T) {
+		l, now := fill(Config{})
+		for i := range keys {
+			if _, err := l.peekAt(now.Add(time.Second), fmt.Sprint("old", i)); err != nil {
+				t.Fatal(err)
+			}
+			ask(t, l, now.Add(time.Second), fmt.Sprint("old", i), 2) // above the burst
+		}
+		for range keys {
+			ask(t, l, now.Add(time.Second+1), "new", 1)
+		}
+		if l.Len() != 1 {
+			t.Errorf("%d keys are held", l.Len())
+		}
+	})
+	t.Run("full shard, idle keys", func(t *testing.T) {
+		l, now := at(t, limit, Config{MaxKeys: 4})
+		for i := range 1000 {
+			ask(t, l, now.Add(time.Duration(i)*time.Second/2), strconv.Itoa(i), 1)
+			if l.Len() > 4 || l.Evicted() != 0 {
+				t.Fatalf("%d keys, %d evicted", l.Len(), l.Evicted())
+			}
+		}
+	})
+}
+
+// TestKeysAreCopied: a caller may hand in a string that shares memory with a
+// buffer of his.
+func TestKeysAreCopied(t *testing.T) {
+	l, now := at(t, hybridlimit.PerHour(1), Config{})
+	buf := []byte("alice")
+	ask(t, l, now, unsafe.String(&buf[0], len(buf)), 1)
+	copy(buf, "bobby")
+	if ask(t, l, now, "alice", 1).Allowed || !ask(t, l, now, "bobby", 1).Allowed {
+		t.Error("the key changed with the caller's buffer")
+	}
+}
+
+// TestShardsAgree: how many shards there are changes nothing but the evictions.
+func TestShardsAgree(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := hybridlimit.TokenBucket(7, time.Second, 3)
+		one, now := sharded(t, limit, Config{}, 1)
+		many, _ := sharded(t, limit, Config{}, 16)
+		for range 30 {
+			now = now.Add(anyPause(t, limit))
+			key := rapid.StringN(1, 3, -1).Draw(t, "key")
+			n := rapid.Int64Range(1, 4).Draw(t, "n")
+			if a, b := ask(t, one, now, key, n), ask(t, many, now, key, n); a != b {
+				t.Fatalf("one shard %+v, many %+v", a, b)
+			}
+		}
+	})
+}
