@@ -137,6 +137,7 @@ func (e *entry) Freeze(at time.Time) (lua.Op, bool) {
 	if e.dead {
 		return lua.Op{}, false
 	}
+	l.hub.clock.touch() // the sync may be due long after the last call
 	epoch := l.hub.clock.epoch.Load()
 	now := l.hub.clock.at(at)
 	t := l.terms(e.rules, now)
