@@ -104,6 +104,9 @@ func (l *Limiter) Shutdown(ctx context.Context) error {
 // measured: about one second. It is for readiness probes; a limiter decides
 // before that.
 func (l *Limiter) Ready(ctx context.Context) error {
+	if l.closed.Load() {
+		return hybridlimit.ErrClosed
+	}
 	select {
 	case <-l.ready:
 		return nil
