@@ -137,6 +137,7 @@ func (e *entry) Freeze(at time.Time) (lua.Op, bool) {
 	if e.dead {
 		return lua.Op{}, false
 	}
+	l.hub.clock.touch() // the sync may be due long after the last call
 	epoch := l.hub.clock.epoch.Load()
 	now := l.hub.clock.at(at)
 	t := l.terms(e.rules, now)
@@ -147,10 +148,12 @@ func (e *entry) Freeze(at time.Time) (lua.Op, bool) {
 	for _, w := range e.waiters[:e.carried] {
 		asks = append(asks, w.n)
 	}
+	owed := e.state.owed() + e.state.share.admitted
 	op, ok := e.state.freeze(&t, asks, now)
 	if !ok {
 		e.carried = 0
 	}
+	l.count.forgiven.Add(owed - e.state.owed() - e.state.share.admitted)
 	e.end(&t, epoch, l.hub.broken(e.tag), now)
 	return lua.Op{Key: e.key, Limit: e.rules.limit, Op: op}, ok
 }
@@ -160,6 +163,13 @@ func (e *entry) Settle(a ratesync.Answer) {
 	l := e.lim
 	l.hub.clock.touch()
 	e.mu.Lock()
+	if e.dead { // closed meanwhile
+		defer e.mu.Unlock()
+		l.count.acked.Add(e.state.drop())
+		l.count.debited.Add(a.Granted + a.Lease)
+		l.count.lost.Add(a.Granted + a.Lease)
+		return
+	}
 	epoch := l.hub.clock.epoch.Load()
 	now := l.hub.clock.at(a.Received)
 	t := l.terms(e.rules, now)

@@ -40,9 +40,10 @@ func (f *fleet) known(now int64) bool {
 	return f.beats.Load() >= 2 && now-f.first.Load() >= int64(beatStale) && now-f.last.Load() <= int64(beatStale)
 }
 
-// beat runs a limiter's heartbeat until the hub closes.
+// beat runs a limiter's heartbeat until it is stopped or the limiter closes.
 func (l *Limiter) beat() {
 	defer l.hub.wg.Done()
+	defer close(l.beaten)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -50,34 +51,43 @@ func (l *Limiter) beat() {
 		case <-timer.C:
 		case <-l.stopBeat:
 			return
-		case <-l.hub.ctx.Done():
+		case <-l.ctx.Done():
 			return
 		}
 		timer.Reset(beatEvery)
-		l.heartbeat(false)
+		l.heartbeat(l.ctx, false)
 	}
 }
 
-// heartbeat tells the fleet that this process is there, or leaves.
-func (l *Limiter) heartbeat(leave bool) bool {
+// leave takes the process out of the fleet, after its last heartbeat: one
+// that arrived later would bring it back.
+func (l *Limiter) leave() {
+	l.stopOnce.Do(func() { close(l.stopBeat) })
+	<-l.beaten
+	l.heartbeat(l.hub.ctx, true)
+}
+
+// heartbeat tells the fleet that this process is there, or leaves. It gives
+// up when ctx ends.
+func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 	h, f := l.hub, &l.fleet
 	key := h.names.Fleet(l.cfg.Name)
 	br := h.breaker(h.names.Tag(l.cfg.Name))
 	call, ok := br.Begin()
 	if !ok {
-		return false
+		return
 	}
 	sent := time.Now()
-	ctx, cancel := context.WithTimeout(h.ctx, h.cfg.SyncTimeout)
-	n, err := h.runner.Heartbeat(ctx, key, h.process, beatExpiry, leave)
+	bounded, cancel := context.WithTimeout(ctx, h.cfg.SyncTimeout)
+	n, err := h.runner.Heartbeat(bounded, key, h.process, beatExpiry, leave)
 	cancel()
-	if err != nil && h.ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil {
 		err = context.Canceled // closing: says nothing of Redis
 	}
 	call.End(time.Since(sent), err)
-	l.count.beats.Add(1)
+	h.beats.Add(1)
 	if err != nil || leave {
-		return err == nil
+		return
 	}
 	f.n.Store(int64(n))
 	f.last.Store(h.clock.at(sent))
@@ -87,5 +97,4 @@ func (l *Limiter) heartbeat(leave bool) bool {
 	if f.beats.Load() >= 2 {
 		l.readyOnce.Do(func() { close(l.ready) })
 	}
-	return true
 }

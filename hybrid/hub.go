@@ -36,7 +36,8 @@ type Hub struct {
 	clock    *clock
 	log      *stateLog
 	metrics  *metrics
-	exacts   atomic.Uint64 // messages besides the engine's
+	exacts   atomic.Uint64 // messages besides the engine's, as are
+	beats    atomic.Uint64 // heartbeats
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -95,13 +96,13 @@ func (h *Hub) makeBreakers() error {
 	}
 	cfg := h.cfg.Breaker
 	users := cfg.OnChange
-	cfg.OnChange = func(c breaker.Change) {
-		h.log.breaker(c, h)
-		if users != nil {
-			users(c)
+	for i := range count {
+		cfg.OnChange = func(c breaker.Change) {
+			h.log.breaker(i, c, h)
+			if users != nil {
+				users(c)
+			}
 		}
-	}
-	for range count {
 		b, err := breaker.New(cfg)
 		if err != nil {
 			return err
@@ -148,17 +149,20 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	}
 	l := &Limiter{
 		hub: h, cfg: cfg, rules: newRules(limit), store: newStore(cfg.MaxKeys), release: release,
-		done: make(chan struct{}), stopBeat: make(chan struct{}), ready: make(chan struct{}),
+		done: make(chan struct{}), stopBeat: make(chan struct{}), beaten: make(chan struct{}), ready: make(chan struct{}),
 	}
+	l.ctx, l.cancel = context.WithCancel(h.ctx)
 	l.fleet.hint = int64(h.cfg.FleetSize)
 	l.count.born = h.clock.now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case h.closed:
+		l.cancel()
 		release()
 		return nil, hybridlimit.ErrClosed
 	case h.limiters[cfg.Name] != nil:
+		l.cancel()
 		release()
 		var bad hybridlimit.Violations
 		bad.Add("Config.Name", cfg.Name, "is taken by another limiter of this hub")
@@ -168,6 +172,15 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	h.wg.Add(1)
 	go l.beat()
 	return l, nil
+}
+
+// forget lets go of a closed limiter, so that its name is free.
+func (h *Hub) forget(l *Limiter) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.closed && h.limiters[l.cfg.Name] == l {
+		delete(h.limiters, l.cfg.Name)
+	}
 }
 
 // all is the limiters at this moment.
@@ -214,9 +227,8 @@ func (h *Hub) settle(ctx context.Context, limiters ...*Limiter) error {
 	err := h.engine.Flush(ctx)
 	var owed int64
 	for _, l := range limiters {
-		l.stopOnce.Do(func() { close(l.stopBeat) })
 		if err == nil {
-			l.heartbeat(true)
+			l.leave()
 		}
 		l.store.each(func(e *entry) { owed += e.unpaid() })
 	}
@@ -250,7 +262,8 @@ func (h *Hub) Close() error {
 	return h.metrics.close()
 }
 
-// writeOff counts what a closed limiter owed and held.
+// writeOff counts what a closed limiter owed and held. What is on its way may
+// still arrive: Settle or Drop will know.
 func (l *Limiter) writeOff() {
 	now := l.hub.clock.now()
 	l.store.each(func(e *entry) {
@@ -261,8 +274,10 @@ func (l *Limiter) writeOff() {
 		}
 		e.begin(now)
 		e.dead = true
-		l.count.dropped.Add(e.state.owed() + e.state.share.admitted)
-		l.count.expired.Add(e.state.held())
+		s := &e.state
+		l.count.dropped.Add(s.pending + s.share.admitted)
+		l.count.expired.Add(s.held())
+		s.pending, s.share.admitted, s.leases = 0, 0, [2]lease{}
 	})
 }
 
@@ -273,9 +288,6 @@ func (e *entry) owes() bool { return e.unpaid() > 0 }
 func (e *entry) unpaid() int64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.dead {
-		return 0
-	}
 	e.begin(e.lim.hub.clock.now())
 	return e.state.owed() + e.state.share.admitted
 }

@@ -2,6 +2,7 @@ package hybrid
 
 import (
 	"fmt"
+	"reflect"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -31,6 +32,9 @@ type claimed struct {
 
 // claim notes that a limiter uses limit under id, until release.
 func claim(id identity, limit hybridlimit.Limit) (release func(), err error) {
+	if !reflect.ValueOf(id.client).Comparable() {
+		return func() {}, nil // a wrapper that cannot be told from another
+	}
 	claims.Lock()
 	defer claims.Unlock()
 	c := claims.held[id]

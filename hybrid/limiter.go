@@ -29,8 +29,11 @@ type Limiter struct {
 	closed    atomic.Bool
 	done      chan struct{} // closed with it: who waits goes home
 	closeOnce sync.Once
-	stopBeat  chan struct{}
+	ctx       context.Context // of the heartbeat; ends with Close
+	cancel    context.CancelFunc
+	stopBeat  chan struct{} // closed to end the heartbeat between two beats
 	stopOnce  sync.Once
+	beaten    chan struct{} // closed when the heartbeat has ended
 	ready     chan struct{} // closed when two heartbeats were answered
 	readyOnce sync.Once
 	release   func() // of the identity
@@ -73,12 +76,15 @@ func New(rdb redis.UniversalClient, limit hybridlimit.Limit, cfg Config) (*Limit
 
 // Close stops decisions at once, settles nothing, and waits for every
 // goroutine; a limiter made by New closes its hub. What is owed and not yet
-// sent is lost and counted. It is idempotent.
+// sent is lost and counted. Its name is free then. It is idempotent.
 func (l *Limiter) Close() error {
 	l.shut()
 	if l.own {
 		return l.hub.Close()
 	}
+	<-l.beaten
+	l.writeOff()
+	l.hub.forget(l)
 	return nil
 }
 
@@ -91,14 +97,16 @@ func (l *Limiter) Shutdown(ctx context.Context) error {
 	}
 	l.stop()
 	err := l.hub.settle(ctx, l)
-	l.shut()
-	return err
+	return errors.Join(err, l.Close())
 }
 
 // Ready waits until Redis has answered, scripts are loaded, and N has been
 // measured: about one second. It is for readiness probes; a limiter decides
 // before that.
 func (l *Limiter) Ready(ctx context.Context) error {
+	if l.closed.Load() {
+		return hybridlimit.ErrClosed
+	}
 	select {
 	case <-l.ready:
 		return nil
@@ -117,9 +125,9 @@ func (l *Limiter) shut() {
 	l.stop()
 	l.closeOnce.Do(func() {
 		close(l.done)
+		l.cancel()
 		l.release()
 	})
-	l.stopOnce.Do(func() { close(l.stopBeat) })
 }
 
 // Allow is AllowN with a cost of 1.
@@ -139,7 +147,7 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (hybridlimit.
 		return hybridlimit.Result{}, err
 	}
 	e := l.store.get(key)
-	if e == nil {
+	if e == nil || n > 1 && n > e.rules.limit.BurstSize() {
 		return l.slow(ctx, key, n)
 	}
 	kind, left := e.take(n, l.hub.clock.epoch.Load())

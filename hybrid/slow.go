@@ -110,7 +110,11 @@ func (l *Limiter) lock(key string) (*entry, hybridlimit.Result, error) {
 			}
 		}
 		e.mu.Lock()
-		if !e.dead {
+		switch {
+		case l.closed.Load(): // asked under the lock: see writeOff
+			e.mu.Unlock()
+			return nil, res, hybridlimit.ErrClosed
+		case !e.dead:
 			return e, res, nil
 		}
 		e.mu.Unlock()
@@ -125,10 +129,7 @@ func (l *Limiter) wait(ctx context.Context, e *entry, w *waiter) (verdict, error
 	case v := <-w.out:
 		return v, nil
 	case <-timer.C:
-		if v, ok := e.leave(w); ok {
-			return v, nil
-		}
-		return l.timedOut(e, w.n), nil
+		return l.timedOut(e, w)
 	case <-ctx.Done():
 		if v, ok := e.leave(w); ok {
 			return v, nil
@@ -142,15 +143,25 @@ func (l *Limiter) wait(ctx context.Context, e *entry, w *waiter) (verdict, error
 	}
 }
 
-// timedOut decides without Redis for a call that has waited long enough.
-func (l *Limiter) timedOut(e *entry, n int64) verdict {
+// timedOut decides without Redis for a call that has waited long enough. It
+// leaves and decides under one lock: once it has left, the entry may go.
+func (l *Limiter) timedOut(e *entry, w *waiter) (verdict, error) {
 	e.mu.Lock()
+	if w.done {
+		e.mu.Unlock()
+		return <-w.out, nil
+	}
+	w.gone = true
+	if l.closed.Load() {
+		e.mu.Unlock()
+		return verdict{}, hybridlimit.ErrClosed
+	}
 	return l.event(e, func(t *terms, now int64, broken bool) verdict {
 		if broken {
-			return e.state.fallback(t, n, now)
+			return e.state.fallback(t, w.n, now)
 		}
-		return e.state.giveUp(t, n, now)
-	})
+		return e.state.giveUp(t, w.n, now)
+	}), nil
 }
 
 // exact asks Redis for this very call: ModeExact, and keys that find memory
@@ -220,6 +231,7 @@ func (l *Limiter) exactFallback(key string, res hybridlimit.Result, n int64) (hy
 		res.Source = hybridlimit.SourceFallback
 		if res.Allowed = l.cfg.Fallback == FallbackAllowAll; res.Allowed {
 			res.Granted = n
+			l.count.dropped.Add(n)
 		} else {
 			res.RetryAfter = max(time.Microsecond, l.cfg.SyncInterval)
 		}

@@ -20,27 +20,41 @@ type stateLog struct {
 	mu      sync.Mutex // guards what follows; not held while logging
 	last    map[string]time.Time
 	skipped map[string]int
+	broken  map[int]struct{} // breakers that are not closed
+	said    bool             // the last line about them was msgBroken
 }
 
 func newStateLog(log *slog.Logger) *stateLog {
-	return &stateLog{log: log, last: map[string]time.Time{}, skipped: map[string]int{}}
+	return &stateLog{
+		log: log, last: map[string]time.Time{}, skipped: map[string]int{}, broken: map[int]struct{}{},
+	}
 }
 
 // event warns, unless the same message was logged less than logEvery ago.
-func (s *stateLog) event(msg string, attrs ...any) { s.write(slog.LevelWarn, msg, attrs...) }
-
-func (s *stateLog) write(level slog.Level, msg string, attrs ...any) {
-	now := time.Now()
+func (s *stateLog) event(msg string, attrs ...any) {
 	s.mu.Lock()
+	skipped, ok := s.due(msg)
+	s.mu.Unlock()
+	if ok {
+		s.write(slog.LevelWarn, msg, skipped, attrs)
+	}
+}
+
+// due reports whether msg may be logged now, and how often it was not before.
+// Call it with s.mu.
+func (s *stateLog) due(msg string) (skipped int, ok bool) {
+	now := time.Now()
 	if last, ok := s.last[msg]; ok && now.Sub(last) < logEvery {
 		s.skipped[msg]++
-		s.mu.Unlock()
-		return
+		return 0, false
 	}
 	s.last[msg] = now
-	skipped := s.skipped[msg]
+	skipped = s.skipped[msg]
 	delete(s.skipped, msg)
-	s.mu.Unlock()
+	return skipped, true
+}
+
+func (s *stateLog) write(level slog.Level, msg string, skipped int, attrs []any) {
 	if skipped > 0 {
 		attrs = append(attrs, slog.Int("skipped", skipped))
 	}
@@ -53,27 +67,50 @@ const (
 	msgAlone  = "hybridlimit: the fleet's size is unknown; this process takes the whole limit (set HubConfig.FleetSize)"
 )
 
-// breaker reports that the hub fell back or recovered. Half-open is neither.
-func (s *stateLog) breaker(c breaker.Change, h *Hub) {
+// breaker reports that the hub fell back, when the first of its breakers opens,
+// or recovered, when the last has closed. Half-open is neither. A line that is
+// held back (see logEvery) is made up for: an open breaker opens again after
+// each probe that fails, and the recovery is logged if the failure was. So the
+// last line is right within a second or a probe.
+func (s *stateLog) breaker(which int, c breaker.Change, h *Hub) {
+	var msg string
+	var skipped int
+	s.mu.Lock()
 	switch c.To {
 	case breaker.Open:
-		if c.From != breaker.Closed {
-			return
-		}
-		attrs := []any{slog.Any("cause", c.Cause)}
-		alone := ""
-		for _, l := range h.all() {
-			attrs = append(attrs, slog.Group(l.cfg.Name,
-				slog.String("fallback", l.cfg.Fallback.String()), slog.Int64("fleet", l.fleet.size())))
-			if l.fleet.beats.Load() < 2 && l.fleet.hint == 0 {
-				alone = l.cfg.Name
+		s.broken[which] = struct{}{}
+		if !s.said {
+			if skipped, s.said = s.due(msgBroken); s.said {
+				msg = msgBroken
 			}
 		}
-		s.event(msgBroken, attrs...)
-		if alone != "" {
-			s.event(msgAlone, slog.String("limiter", alone))
-		}
 	case breaker.Closed:
-		s.write(slog.LevelInfo, msgMended)
+		delete(s.broken, which)
+		if s.said && len(s.broken) == 0 {
+			s.said, msg = false, msgMended
+		}
+	}
+	s.mu.Unlock()
+	switch msg {
+	case msgBroken:
+		s.fellBack(c, h, skipped)
+	case msgMended:
+		s.write(slog.LevelInfo, msgMended, 0, nil)
+	}
+}
+
+func (s *stateLog) fellBack(c breaker.Change, h *Hub, skipped int) {
+	attrs := []any{slog.Any("cause", c.Cause)}
+	alone := ""
+	for _, l := range h.all() {
+		attrs = append(attrs, slog.Group(l.cfg.Name,
+			slog.String("fallback", l.cfg.Fallback.String()), slog.Int64("fleet", l.fleet.size())))
+		if l.fleet.beats.Load() < 2 && l.fleet.hint == 0 {
+			alone = l.cfg.Name
+		}
+	}
+	s.write(slog.LevelWarn, msgBroken, skipped, attrs)
+	if alone != "" {
+		s.event(msgAlone, slog.String("limiter", alone))
 	}
 }

@@ -19,8 +19,8 @@ type counters struct {
 	expired  atomic.Int64 // leased units that nobody spent in time
 	lost     atomic.Int64 // units granted to callers that had gone, or too late
 	dropped  atomic.Int64 // owed units that Redis never hears of
+	forgiven atomic.Int64 // units of fallback that had been refilled when Redis came back
 	overflow atomic.Int64 // fallback decisions without memory to count them in
-	beats    atomic.Int64 // heartbeats sent
 }
 
 func (c *counters) decided(s hybridlimit.Source, allowed bool, n int64) {
@@ -35,10 +35,9 @@ func (c *counters) decided(s hybridlimit.Source, allowed bool, n int64) {
 // Stats is what a limiter has done since it was made. What Redis debited for
 // it is Paid + Granted, and at any quiet moment, to the unit,
 //
-//	Paid + Granted = Admitted + Expired + Held + Lost - Owed - Dropped
+//	Paid + Granted = Admitted + Expired + Held + Lost - Owed - Dropped - Forgiven
 //
-// while no fallback has decided: fallback forgives what its share bucket has
-// refilled. (An exact call whose answer was lost is debited and not in Granted.)
+// (An exact call whose answer was lost is debited and not in Granted.)
 type Stats struct {
 	Allowed  map[hybridlimit.Source]int64 // decisions by who made them
 	Denied   map[hybridlimit.Source]int64 // decisions by who made them
@@ -51,6 +50,7 @@ type Stats struct {
 	Expired  int64                        // leased units that nobody spent in time
 	Lost     int64                        // units granted to callers that had gone, or too late
 	Dropped  int64                        // owed units that Redis never hears of
+	Forgiven int64                        // units that a fallback admitted and whose part had refilled when Redis came back
 	Overflow int64                        // fallback decisions made without memory to count them in
 
 	Keys    int           // keys in memory
@@ -95,7 +95,7 @@ func (l *Limiter) Stats() Stats {
 	}
 	s.Admitted, s.Paid, s.Granted = c.admitted.Load(), c.acked.Load(), c.debited.Load()
 	s.Netted, s.Expired, s.Lost = c.netted.Load(), c.expired.Load(), c.lost.Load()
-	s.Dropped, s.Overflow = c.dropped.Load(), c.overflow.Load()
+	s.Dropped, s.Forgiven, s.Overflow = c.dropped.Load(), c.forgiven.Load(), c.overflow.Load()
 	return s
 }
 
@@ -114,11 +114,8 @@ type HubStats struct {
 func (h *Hub) Stats() HubStats {
 	e := h.engine.Stats()
 	s := HubStats{
-		Messages: e.Messages + h.exacts.Load(), Ops: e.Ops + h.exacts.Load(),
+		Messages: e.Messages + h.exacts.Load() + h.beats.Load(), Ops: e.Ops + h.exacts.Load(),
 		Failures: e.Failures, Seen: e.Seen, Gaps: e.Gaps, Refused: e.Refused, Breaker: h.worst(),
-	}
-	for _, l := range h.all() {
-		s.Messages += uint64(l.count.beats.Load())
 	}
 	return s
 }

@@ -1,0 +1,293 @@
+package hybrid_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+)
+
+// nobody is a client of nothing: constructors do not connect.
+func nobody(tb testing.TB) *redis.Client {
+	return redistest.Client(tb, "127.0.0.1:1", oneDial)
+}
+
+func TestNilClient(t *testing.T) {
+	var typed *redis.Client
+	var cluster *redis.ClusterClient
+	for _, rdb := range []redis.UniversalClient{nil, typed, cluster} {
+		if _, err := hybrid.New(rdb, hybridlimit.PerSecond(1), hybrid.Config{Name: "a"}); !errors.Is(err, hybridlimit.ErrNilClient) {
+			t.Errorf("New(%T): %v", rdb, err)
+		}
+		if _, err := hybrid.NewHub(rdb, hybrid.HubConfig{}); !errors.Is(err, hybridlimit.ErrNilClient) {
+			t.Errorf("NewHub(%T): %v", rdb, err)
+		}
+	}
+	_, err := hybrid.New(nil, hybridlimit.Limit{}, hybrid.Config{})
+	if !errors.Is(err, hybridlimit.ErrNilClient) || !errors.Is(err, hybridlimit.ErrInvalid) {
+		t.Errorf("no client, no limit, no name: %v, want all of it in one error", err)
+	}
+}
+
+// bad lists each field's bad values, one at a time.
+var bad = []struct {
+	field string
+	cfg   func(*hybrid.Config, *hybridlimit.Limit)
+}{
+	{"Config.Name", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.Name = "" }},
+	{"Config.Name", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.Name = "a:b" }},
+	{"Config.Name", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.Name = "{a}" }},
+	{"Config.Name", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.Name = strings.Repeat("a", 129) }},
+	{"Config.Mode", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.Mode = hybrid.ModeExact + 1 }},
+	{"Config.Overshoot", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.Overshoot = 1.01 }},
+	{"Config.Overshoot", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.Overshoot = math.NaN() }},
+	{"Config.Overshoot", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.Overshoot = math.Inf(1) }},
+	{"Config.Overshoot", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.Overshoot, c.Mode = 0.1, hybrid.ModeStrict }},
+	{"Config.SyncEvery", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.SyncEvery = -1 }},
+	{"Config.SyncInterval", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.SyncInterval = -1 }},
+	{"Config.MaxWait", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.MaxWait, c.Mode = -1, hybrid.ModeExact }},
+	{"Config.MaxKeys", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.MaxKeys = -1 }},
+	{"Config.MaxKeyBytes", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.MaxKeyBytes = -1 }},
+	{"Config.Fallback", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.Fallback = hybrid.FallbackDenyAll + 1 }},
+	{"Config.FallbackFloor", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.FallbackFloor = 11 }},
+	{"Limit.Rate", func(_ *hybrid.Config, l *hybridlimit.Limit) { l.Rate = 0 }},
+	{"Limit.Rate", func(_ *hybrid.Config, l *hybridlimit.Limit) { l.Rate = -5 }},
+	{"Limit.Period", func(_ *hybrid.Config, l *hybridlimit.Limit) { l.Period = 0 }},
+	{"Limit.Period", func(_ *hybrid.Config, l *hybridlimit.Limit) { l.Period = 1500 }},
+	{"Limit.Burst", func(_ *hybrid.Config, l *hybridlimit.Limit) { l.Burst = -1 }},
+	{"Limit.Algorithm", func(_ *hybrid.Config, l *hybridlimit.Limit) { l.Algorithm = 99 }},
+	{"HubConfig.Prefix", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.Hub.Prefix = "a b" }},
+	{"HubConfig.Tags", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.Hub.Tags = -1 }},
+	{"HubConfig.Tags", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.Hub.Tags = 16385 }},
+	{"HubConfig.FleetSize", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.Hub.FleetSize = -1 }},
+	{"HubConfig.SyncTimeout", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.Hub.SyncTimeout = -1 }},
+	{"HubConfig.Breaker.Failures", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.Hub.Breaker.Failures = -1 }},
+	{"HubConfig.Breaker.FailureRatio", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.Hub.Breaker.FailureRatio = 2 }},
+	{"HubConfig.Breaker.MinCalls", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.Hub.Breaker.MinCalls = -1 }},
+	{"HubConfig.Breaker.Window", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.Hub.Breaker.Window = -1 }},
+	{"HubConfig.Breaker.SlowCall", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.Hub.Breaker.SlowCall = 25 * time.Hour }},
+	{"HubConfig.Breaker.OpenFor", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.Hub.Breaker.OpenFor = -1 }},
+}
+
+func TestEachBadField(t *testing.T) {
+	rdb := nobody(t)
+	for i, b := range bad {
+		cfg, limit := hybrid.Config{Name: "api"}, hybridlimit.TokenBucket(10, time.Second, 10)
+		b.cfg(&cfg, &limit)
+		_, err := hybrid.New(rdb, limit, cfg)
+		var invalid *hybridlimit.InvalidError
+		if !errors.Is(err, hybridlimit.ErrInvalid) || !errors.As(err, &invalid) || len(invalid.Violations) != 1 ||
+			invalid.Violations[0].Field != b.field || !strings.HasPrefix(err.Error(), "hybrid: "+b.field+" (") {
+			t.Errorf("case %d: %v, want one violation of %s", i, err, b.field)
+		}
+		// The same through a hub, each half where it belongs.
+		h, err := hybrid.NewHub(rdb, cfg.Hub)
+		if err == nil {
+			_, err = h.Limiter(limit, cfg)
+			h.Close()
+		}
+		if !errors.Is(err, hybridlimit.ErrInvalid) || !strings.Contains(err.Error(), b.field+" (") {
+			t.Errorf("case %d by way of a hub: %v, want %s", i, err, b.field)
+		}
+	}
+}
+
+func TestAllBadFieldsAtOnce(t *testing.T) {
+	_, err := hybrid.New(nobody(t), hybridlimit.Limit{Rate: -1, Burst: -1, Algorithm: 99}, hybrid.Config{
+		Name: "no spaces", Mode: 99, Overshoot: 2, SyncEvery: -1, SyncInterval: -1, MaxKeys: -1, MaxKeyBytes: -1, Fallback: 99,
+		Hub: hybrid.HubConfig{
+			Prefix: ":", Tags: -1, FleetSize: -1, SyncTimeout: -1,
+			Breaker: breaker.Config{Failures: -1, FailureRatio: 2, MinCalls: -1, Window: -1, SlowCall: 25 * time.Hour, OpenFor: -1},
+		},
+	})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	fields := map[string]bool{}
+	for _, b := range bad {
+		fields[b.field] = true
+	}
+	for _, needs := range []string{"Config.MaxWait", "Config.FallbackFloor"} { // these need another field to be good
+		delete(fields, needs)
+	}
+	for f := range fields {
+		if !strings.Contains(err.Error(), f+" (") {
+			t.Errorf("%s is not named in %v", f, err)
+		}
+	}
+}
+
+func TestUnsupportedAlgorithms(t *testing.T) {
+	rdb := nobody(t)
+	for _, limit := range []hybridlimit.Limit{
+		hybridlimit.LeakyBucket(1, time.Second, 1), hybridlimit.LeakyQueue(1, time.Second, 1),
+		hybridlimit.FixedWindow(1, time.Second), hybridlimit.SlidingWindow(1, time.Second), hybridlimit.SlidingLog(1, time.Second),
+	} {
+		l, err := hybrid.New(rdb, limit, hybrid.Config{Name: "api"})
+		if !errors.Is(err, hybridlimit.ErrUnsupported) || !strings.Contains(err.Error(), limit.Algorithm.String()) {
+			t.Errorf("%v: %v", limit, err)
+		}
+		if l != nil {
+			t.Errorf("%v: a limiter beside the error", limit)
+		}
+	}
+}
+
+func TestBadRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := redistest.NewBubble(t).Client(nil)
+		l := newLimiter(t, rdb, still(5), hybrid.Config{MaxKeyBytes: 8})
+		for _, c := range []struct {
+			key  string
+			n    int64
+			want error
+		}{
+			{"", 1, hybridlimit.ErrEmptyKey},
+			{"123456789", 1, hybridlimit.ErrKeyTooLong},
+			{"k", 0, hybridlimit.ErrCost},
+			{"k", -1, hybridlimit.ErrCost},
+			{"k", math.MinInt64, hybridlimit.ErrCost},
+		} {
+			if res, err := l.AllowN(t.Context(), c.key, c.n); !errors.Is(err, c.want) || res != (hybridlimit.Result{}) {
+				t.Errorf("AllowN(%q, %d): %+v, %v, want %v", c.key, c.n, res, err, c.want)
+			}
+		}
+		if res := ask(t, l, "12345678", 1); !res.Allowed {
+			t.Errorf("a key of just MaxKeyBytes: %+v", res)
+		}
+		if got := debited(t, rdb, "api", "k", "12345678"); got != 1 {
+			t.Errorf("%d units were debited, want 1", got)
+		}
+		l.Close()
+		if _, err := l.Allow(t.Context(), "k"); !errors.Is(err, hybridlimit.ErrClosed) {
+			t.Errorf("closed: %v", err)
+		}
+		if _, err := l.Allow(t.Context(), ""); !errors.Is(err, hybridlimit.ErrClosed) {
+			t.Errorf("closed, and a bad key: %v", err)
+		}
+		h := newHub(t, rdb, hybrid.HubConfig{})
+		h.Close()
+		if _, err := h.Limiter(still(5), hybrid.Config{Name: "late"}); !errors.Is(err, hybridlimit.ErrClosed) {
+			t.Errorf("a limiter of a closed hub: %v", err)
+		}
+	})
+}
+
+// A cost above the burst can never be admitted, and needs no state to know it:
+// not of a fresh key, nor of one with a lease, with credit, or being denied.
+func TestCostAboveTheBurst(t *testing.T) {
+	for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict, hybrid.ModeDeferred, hybrid.ModeExact} {
+		t.Run(mode.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLimiter(t, redistest.NewBubble(t).Client(nil), hybridlimit.TokenBucket(100, time.Second, 200), hybrid.Config{Mode: mode})
+				want := hybridlimit.Result{
+					Limit: 200, RetryAfter: hybridlimit.Never, Source: hybridlimit.SourceStatic, Policy: "api",
+				}
+				for i := range 400 {
+					for _, n := range []int64{201, math.MaxInt64} {
+						if res := ask(t, l, "k", n); res != want {
+							t.Fatalf("call %d, cost %d: %+v, want %+v", i, n, res, want)
+						}
+					}
+					ask(t, l, "k", 1)
+					time.Sleep(time.Millisecond)
+				}
+				sources := l.Stats()
+				if mode == hybrid.ModeAuto && (sources.Denied[hybridlimit.SourceDenyCache] == 0 || sources.Allowed[hybridlimit.SourceLease] == 0) {
+					t.Errorf("the key never had a lease or never was denied: %+v", sources)
+				}
+			})
+		})
+	}
+}
+
+func TestOneIdentityOneLimit(t *testing.T) {
+	rdb := nobody(t)
+	a, b := hybridlimit.PerSecond(10), hybridlimit.PerSecond(20)
+	first := newLimiter(t, rdb, a, hybrid.Config{Name: "api"})
+	_, err := hybrid.New(rdb, b, hybrid.Config{Name: "api"})
+	if !errors.Is(err, hybridlimit.ErrInvalid) || !strings.Contains(err.Error(), a.String()) ||
+		!strings.Contains(err.Error(), b.String()) || !strings.Contains(err.Error(), `"api"`) {
+		t.Errorf("another limit: %v, want an error with the name and both limits", err)
+	}
+	second := newLimiter(t, rdb, a, hybrid.Config{Name: "api"}) // the same limit
+	newLimiter(t, rdb, b, hybrid.Config{Name: "other"})         // another name
+	newLimiter(t, rdb, b, hybrid.Config{Name: "api", Hub: hybrid.HubConfig{Prefix: "x"}})
+	newLimiter(t, nobody(t), b, hybrid.Config{Name: "api"}) // another client
+	first.Close()
+	if _, err := hybrid.New(rdb, b, hybrid.Config{Name: "api"}); err == nil {
+		t.Error("another limit, with one of two limiters closed: no error")
+	}
+	second.Close()
+	newLimiter(t, rdb, b, hybrid.Config{Name: "api"}) // nobody is left to disagree
+}
+
+// wrapped is a client by value that cannot be compared.
+type wrapped struct {
+	redis.UniversalClient
+	_ []int
+}
+
+func TestClientsThatCannotBeCompared(t *testing.T) {
+	newLimiter(t, wrapped{UniversalClient: nobody(t)}, hybridlimit.PerSecond(1), hybrid.Config{})
+}
+
+func TestOneNamePerHub(t *testing.T) {
+	h := newHub(t, nobody(t), hybrid.HubConfig{})
+	add(t, h, hybridlimit.PerSecond(10), hybrid.Config{Name: "api"})
+	_, err := h.Limiter(hybridlimit.PerSecond(10), hybrid.Config{Name: "api"})
+	if !errors.Is(err, hybridlimit.ErrInvalid) || !strings.Contains(err.Error(), `Config.Name ("api")`) {
+		t.Errorf("the same name again: %v", err)
+	}
+	add(t, h, hybridlimit.PerSecond(10), hybrid.Config{Name: "api2"})
+}
+
+func TestLimitFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := redistest.NewBubble(t).Client(nil)
+		l := newLimiter(t, rdb, still(5), hybrid.Config{LimitFor: func(key string) hybridlimit.Limit {
+			switch key {
+			case "gold":
+				return still(50)
+			case "none":
+				return hybridlimit.Limit{}
+			case "window":
+				return hybridlimit.FixedWindow(1, time.Second)
+			}
+			return still(5)
+		}})
+		for key, want := range map[string]int64{"plain": 5, "gold": 50} {
+			for n := int64(0); ; n++ {
+				res := ask(t, l, key, 1)
+				if res.Limit != want {
+					t.Fatalf("%s: Limit is %d, want %d", key, res.Limit, want)
+				}
+				if !res.Allowed {
+					if n != want {
+						t.Errorf("%s: %d units admitted, want %d", key, n, want)
+					}
+					break
+				}
+			}
+		}
+		for key, want := range map[string]error{"none": hybridlimit.ErrInvalid, "window": hybridlimit.ErrUnsupported} {
+			_, err := l.Allow(context.Background(), key)
+			if !errors.Is(err, want) || !strings.Contains(err.Error(), `Config.LimitFor("`+key+`")`) {
+				t.Errorf("a bad limit for %q: %v", key, err)
+			}
+		}
+		if s := l.Stats(); s.Keys != 2 {
+			t.Errorf("%d keys in memory, want the two that have a limit", s.Keys)
+		}
+	})
+}

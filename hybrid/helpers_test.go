@@ -1,0 +1,235 @@
+package hybrid_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+// quiet takes the log of tests that do not read it.
+var quiet = slog.New(slog.DiscardHandler)
+
+// TestMain silences go-redis, which reports every failed dial on stderr.
+func TestMain(m *testing.M) {
+	redis.SetLogger(silence{})
+	os.Exit(m.Run())
+}
+
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}
+
+// still is a limit that gains nothing while a test runs: what is missing from
+// the bucket is what was debited.
+func still(burst int64) hybridlimit.Limit { return hybridlimit.TokenBucket(1, time.Hour, burst) }
+
+// oneDial is for bubbles with a Redis that dies: go-redis dials on in the
+// background for half a second, and no goroutine may outlive its bubble.
+func oneDial(o *redis.Options) { o.DialerRetries = 1 }
+
+// patient is for tests of the rules, not of the clock: on a machine that is
+// busy with something else, no call times out and the breaker stays closed.
+func patient(cfg hybrid.Config) hybrid.Config {
+	cfg.MaxWait = 5 * time.Second
+	cfg.Hub.SyncTimeout = 10 * time.Second
+	cfg.Hub.Breaker = breaker.Config{Failures: 1 << 20, FailureRatio: -1, SlowCall: -1}
+	return cfg
+}
+
+// newLimiter is hybrid.New without a log (unless there is one in cfg), closed
+// when the test ends.
+func newLimiter(tb testing.TB, rdb redis.UniversalClient, limit hybridlimit.Limit, cfg hybrid.Config) *hybrid.Limiter {
+	tb.Helper()
+	if cfg.Name == "" {
+		cfg.Name = "api"
+	}
+	if cfg.Hub.Logger == nil {
+		cfg.Hub.Logger = quiet
+	}
+	l, err := hybrid.New(rdb, limit, cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { l.Close() })
+	return l
+}
+
+func newHub(tb testing.TB, rdb redis.UniversalClient, cfg hybrid.HubConfig) *hybrid.Hub {
+	tb.Helper()
+	if cfg.Logger == nil {
+		cfg.Logger = quiet
+	}
+	h, err := hybrid.NewHub(rdb, cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { h.Close() })
+	return h
+}
+
+func add(tb testing.TB, h *hybrid.Hub, limit hybridlimit.Limit, cfg hybrid.Config) *hybrid.Limiter {
+	tb.Helper()
+	l, err := h.Limiter(limit, cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return l
+}
+
+// ready waits for limiters, and then until their heartbeats are old enough for
+// credit.
+func ready(tb testing.TB, ls ...*hybrid.Limiter) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	for _, l := range ls {
+		if err := l.Ready(ctx); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	for _, l := range ls {
+		redistest.Eventually(tb, 30*time.Second, "every process knows of all", func() bool {
+			return l.Stats().Fleet >= int64(len(ls))
+		})
+	}
+}
+
+// ask is AllowN where no error may come.
+func ask(tb testing.TB, l hybridlimit.Limiter, key string, n int64) hybridlimit.Result {
+	tb.Helper()
+	res, err := l.AllowN(context.Background(), key, n)
+	if err != nil {
+		tb.Errorf("AllowN(%q, %d): %v", key, n, err)
+	}
+	return res
+}
+
+// stored is what Redis holds of a key.
+type stored struct {
+	unit, level, age, born, since int64
+}
+
+// units is the balance in units, negative in debt.
+func (s stored) units() float64 { return float64(s.level) / float64(s.unit) }
+
+// inRedis reads the state of a key of the default prefix and tags; the zero
+// stored where there is none.
+func inRedis(tb testing.TB, rdb redis.UniversalClient, name, key string) stored {
+	tb.Helper()
+	names := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}
+	raw, err := rdb.Get(context.Background(), names.State(names.Tag(key), name, key)).Result()
+	if err == redis.Nil {
+		return stored{}
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	fields := strings.Fields(strings.TrimPrefix(raw, "1b"))
+	if len(fields) != 5 {
+		tb.Fatalf("state of %q is %q", key, raw)
+	}
+	var v [5]int64
+	for i, f := range fields {
+		if v[i], err = strconv.ParseInt(f, 10, 64); err != nil {
+			tb.Fatalf("state of %q is %q: %v", key, raw, err)
+		}
+	}
+	return stored{v[0], v[1], v[2], v[3], v[4]}
+}
+
+// debited is what Redis has debited over keys.
+func debited(tb testing.TB, rdb redis.UniversalClient, name string, keys ...string) (units int64) {
+	tb.Helper()
+	for _, k := range keys {
+		units += inRedis(tb, rdb, name, k).since
+	}
+	return units
+}
+
+// balance checks the accounting line of Stats and returns what its limiter
+// knows to have been debited.
+func balance(tb testing.TB, s hybrid.Stats) int64 {
+	tb.Helper()
+	got := s.Paid + s.Granted
+	want := s.Admitted + s.Expired + s.Held + s.Lost - s.Owed - s.Dropped - s.Forgiven
+	if got != want {
+		tb.Errorf("paid %d + granted %d = %d, want %d = admitted %d + expired %d + held %d + lost %d - owed %d - dropped %d - forgiven %d",
+			s.Paid, s.Granted, got, want, s.Admitted, s.Expired, s.Held, s.Lost, s.Owed, s.Dropped, s.Forgiven)
+	}
+	return got
+}
+
+// paced calls f perSecond times a second from several goroutines, whatever f
+// takes, until stop is called, which waits for the last call.
+func paced(perSecond, workers int, f func()) (stop func()) {
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	start := time.Now()
+	for w := range workers {
+		wg.Go(func() {
+			tick := time.NewTicker(time.Millisecond)
+			defer tick.Stop()
+			for sent := 0; ; {
+				select {
+				case <-done:
+					return
+				case <-tick.C:
+				}
+				due := (int(time.Since(start).Microseconds())*perSecond/1_000_000 + w) / workers
+				if most := 1 + perSecond/workers/20; due-sent > most {
+					sent = due - most // what a stalled machine missed by 50 ms is not made up for
+				}
+				for ; sent < due; sent++ {
+					f()
+				}
+			}
+		})
+	}
+	var once sync.Once
+	return func() {
+		once.Do(func() { close(done) })
+		wg.Wait()
+	}
+}
+
+// shutdown settles and closes, and fails where that is not possible.
+func shutdown(tb testing.TB, ls ...*hybrid.Limiter) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	for i, l := range ls {
+		if err := l.Shutdown(ctx); err != nil {
+			tb.Errorf("limiter %d: Shutdown: %v", i, err)
+		}
+	}
+}
+
+// sum adds one figure up over limiters.
+func sum(ls []*hybrid.Limiter, of func(hybrid.Stats) int64) (total int64) {
+	for _, l := range ls {
+		total += of(l.Stats())
+	}
+	return total
+}
+
+func keysOf(prefix string, n int) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = fmt.Sprint(prefix, i)
+	}
+	return out
+}

@@ -1,0 +1,179 @@
+package hybrid_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+)
+
+func TestCloseEndsWaitingCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		link := redistest.NewBubble(t).Link()
+		link.Pause()
+		l := newLimiter(t, link.Client(nil), hybridlimit.PerSecond(100), hybrid.Config{MaxWait: time.Hour})
+		var wg sync.WaitGroup
+		for i := range 20 {
+			wg.Go(func() {
+				res, err := l.Allow(context.Background(), fmt.Sprint("k", i%3))
+				if !errors.Is(err, hybridlimit.ErrClosed) || res.Allowed {
+					t.Errorf("a call that waited when the limiter closed: %+v, %v", res, err)
+				}
+			})
+		}
+		synctest.Wait() // all of them wait for Redis
+		start := time.Now()
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+		// go-redis is told to give up after SyncTimeout; it may try three times to connect.
+		if took := time.Since(start); took > 2*time.Second {
+			t.Errorf("Close took %v with a Redis that hangs", took)
+		}
+		if err := l.Close(); err != nil {
+			t.Errorf("the second Close: %v", err)
+		}
+	})
+}
+
+func TestCallsThatRaceWithCloseEnd(t *testing.T) {
+	srv := redistest.New(t)
+	for range 20 {
+		l := newLimiter(t, srv.Client(t), still(1_000_000), hybrid.Config{Overshoot: 1})
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for {
+					if _, err := l.Allow(context.Background(), "k"); err != nil {
+						if !errors.Is(err, hybridlimit.ErrClosed) {
+							t.Errorf("a call beside Close: %v", err)
+						}
+						return
+					}
+				}
+			})
+		}
+		redistest.Eventually(t, 10*time.Second, "calls are decided", func() bool { return l.Stats().Admitted > 100 })
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+		balance(t, l.Stats())
+	}
+}
+
+func TestShutdownPays(t *testing.T) {
+	for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict, hybrid.ModeDeferred, hybrid.ModeExact} {
+		t.Run(mode.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := redistest.NewBubble(t)
+				rdb := b.Client(nil)
+				l := newLimiter(t, rdb, still(10_000), hybrid.Config{Mode: mode, SyncInterval: time.Hour})
+				time.Sleep(2 * time.Second)
+				keys := keysOf("k", 40)
+				for range 20 {
+					for _, k := range keys {
+						ask(t, l, k, 1)
+					}
+				}
+				owed := l.Stats().Owed
+				if mode == hybrid.ModeDeferred && owed == 0 {
+					t.Fatal("nothing is owed: the test tests nothing")
+				}
+				shutdown(t, l)
+				s := l.Stats()
+				if s.Owed != 0 || s.Dropped != 0 || s.Admitted != 800 {
+					t.Errorf("after Shutdown: %+v", s)
+				}
+				if got, want := debited(t, rdb, "api", keys...), balance(t, s); got != want {
+					t.Errorf("Redis debited %d, the limiter knows of %d", got, want)
+				}
+				if mode != hybrid.ModeAuto && mode != hybrid.ModeStrict && debited(t, rdb, "api", keys...) != 800 {
+					t.Errorf("Redis debited %d of 800", debited(t, rdb, "api", keys...))
+				}
+			})
+		})
+	}
+}
+
+func TestShutdownWithoutRedisSaysWhatIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		l := newLimiter(t, b.Client(oneDial), still(1000), hybrid.Config{Mode: hybrid.ModeDeferred})
+		time.Sleep(2 * time.Second)
+		ask(t, l, "k", 1)
+		b.Kill()
+		for range 7 {
+			ask(t, l, "k", 1)
+		}
+		owed := l.Stats().Owed
+		if owed != 7 {
+			t.Fatalf("%d units are owed, want 7", owed)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		start := time.Now()
+		err := l.Shutdown(ctx)
+		if err == nil || !strings.Contains(err.Error(), "7 units") || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Shutdown without Redis: %v, want an error that names 7 units and wraps the deadline", err)
+		}
+		if took := time.Since(start); took > 4*time.Second {
+			t.Errorf("Shutdown took %v, its ctx 3 s", took)
+		}
+		s := l.Stats()
+		if s.Dropped != 7 || s.Owed != 0 {
+			t.Errorf("dropped %d and owed %d, want 7 and 0", s.Dropped, s.Owed)
+		}
+		balance(t, s)
+		if _, err := l.Allow(t.Context(), "k"); !errors.Is(err, hybridlimit.ErrClosed) {
+			t.Errorf("after Shutdown: %v", err)
+		}
+		if err := l.Shutdown(t.Context()); err != nil {
+			t.Errorf("a second Shutdown: %v", err)
+		}
+		if err := l.Close(); err != nil {
+			t.Errorf("Close after Shutdown: %v", err)
+		}
+	})
+}
+
+func TestReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		b.Kill()
+		l := newLimiter(t, b.Client(oneDial), hybridlimit.PerSecond(1), hybrid.Config{})
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		if err := l.Ready(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `"api"`) {
+			t.Errorf("Ready without Redis: %v, want the deadline and the limiter's name", err)
+		}
+		b.Restart()
+		if err := l.Ready(t.Context()); err != nil {
+			t.Errorf("Ready: %v", err)
+		}
+		if n := l.Stats().Fleet; n != 1 {
+			t.Errorf("ready with a fleet of %d, want 1", n)
+		}
+		l.Close()
+		if err := l.Ready(t.Context()); !errors.Is(err, hybridlimit.ErrClosed) {
+			t.Errorf("Ready of a closed limiter: %v", err)
+		}
+
+		b.Kill()
+		h := newHub(t, b.Client(oneDial), hybrid.HubConfig{})
+		add(t, h, hybridlimit.PerSecond(1), hybrid.Config{Name: "a"})
+		go func() { time.Sleep(time.Second); h.Close() }()
+		if err := h.Ready(t.Context()); !errors.Is(err, hybridlimit.ErrClosed) {
+			t.Errorf("Ready of a hub that closes meanwhile: %v", err)
+		}
+	})
+}

@@ -1,0 +1,248 @@
+package hybrid_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+)
+
+// meters is a MeterProvider that keeps what it is given: the SDK is not a
+// dependency of this module.
+type meters struct {
+	noop.MeterProvider
+
+	scopes   []string
+	units    map[string]string // instrument to unit
+	callback metric.Callback
+	fail     error
+	removed  int
+}
+
+// counter and gauge are instruments that know their name.
+type counter struct {
+	noop.Int64ObservableCounter
+	name string
+}
+type gauge struct {
+	noop.Int64ObservableGauge
+	name string
+}
+
+func (m *meters) Meter(name string, _ ...metric.MeterOption) metric.Meter {
+	m.scopes = append(m.scopes, name)
+	return meter{m: m}
+}
+
+type meter struct {
+	noop.Meter
+	m *meters
+}
+
+func (m meter) Int64ObservableCounter(name string, opts ...metric.Int64ObservableCounterOption) (metric.Int64ObservableCounter, error) {
+	cfg := metric.NewInt64ObservableCounterConfig(opts...)
+	m.m.note(name, cfg.Unit(), cfg.Description())
+	return counter{name: name}, m.m.fail
+}
+
+func (m meter) Int64ObservableGauge(name string, opts ...metric.Int64ObservableGaugeOption) (metric.Int64ObservableGauge, error) {
+	cfg := metric.NewInt64ObservableGaugeConfig(opts...)
+	m.m.note(name, cfg.Unit(), cfg.Description())
+	return gauge{name: name}, m.m.fail
+}
+
+func (m meter) RegisterCallback(f metric.Callback, made ...metric.Observable) (metric.Registration, error) {
+	if len(made) != len(m.m.units) {
+		return nil, fmt.Errorf("%d instruments registered of %d made", len(made), len(m.m.units))
+	}
+	m.m.callback = f
+	return registration{m: m.m}, nil
+}
+
+type registration struct {
+	noop.Registration
+	m *meters
+}
+
+func (r registration) Unregister() error { r.m.removed++; r.m.callback = nil; return nil }
+
+func (m *meters) note(name, unit, description string) {
+	if m.units == nil {
+		m.units = map[string]string{}
+	}
+	if description == "" {
+		unit += " without description"
+	}
+	m.units[name] = unit
+}
+
+type observer struct {
+	noop.Observer
+	seen map[string]int64 // by "name{attributes}"
+}
+
+func (o observer) ObserveInt64(in metric.Int64Observable, v int64, opts ...metric.ObserveOption) {
+	var name string
+	switch in := in.(type) {
+	case counter:
+		name = in.name
+	case gauge:
+		name = in.name
+	}
+	set := metric.NewObserveConfig(opts).Attributes()
+	at := name + "{" + set.Encoded(attribute.DefaultEncoder()) + "}"
+	if _, twice := o.seen[at]; twice {
+		at += " AGAIN"
+	}
+	o.seen[at] = v
+}
+
+// collect does what a reader does.
+func (m *meters) collect(t *testing.T) map[string]int64 {
+	t.Helper()
+	o := observer{seen: map[string]int64{}}
+	if err := m.callback(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	return o.seen
+}
+
+func TestMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		m := &meters{}
+		h := newHub(t, b.Client(oneDial), hybrid.HubConfig{MeterProvider: m})
+		api := add(t, h, still(5), hybrid.Config{Name: "api"})
+		hot := add(t, h, hybridlimit.TokenBucket(1000, time.Second, 2000), hybrid.Config{Name: "hot"})
+		time.Sleep(2100 * time.Millisecond)
+
+		if want := []string{"github.com/hybridlimit/hybridlimit/hybrid"}; !slices.Equal(m.scopes, want) {
+			t.Errorf("scopes %q, want %q", m.scopes, want)
+		}
+		units := map[string]string{
+			"rate_limiting.decisions":     "{request}",
+			"rate_limiting.units":         "{unit}",
+			"rate_limiting.sync.messages": "{message}",
+			"rate_limiting.sync.ops":      "{op}",
+			"rate_limiting.sync.failures": "{message}",
+			"rate_limiting.fleet.size":    "{process}",
+			"rate_limiting.keys":          "{key}",
+			"rate_limiting.breaker.state": "{state}",
+		}
+		for name, unit := range units {
+			if m.units[name] != unit {
+				t.Errorf("%s has unit %q, want %q", name, m.units[name], unit)
+			}
+		}
+		if len(m.units) != len(units) {
+			t.Errorf("%d instruments, want %d: %v", len(m.units), len(units), m.units)
+		}
+
+		for range 7 {
+			ask(t, api, "alice@example.com", 1)
+		}
+		ask(t, api, "k", 6)
+		ask(t, hot, "k", 1000)
+		for range 500 {
+			ask(t, hot, "k", 1)
+			time.Sleep(time.Millisecond)
+		}
+		got := m.collect(t)
+		want := func(at string, v int64) {
+			t.Helper()
+			if have, ok := got[at]; !ok || have != v {
+				t.Errorf("%s is %d (%v), want %d", at, have, ok, v)
+			}
+		}
+		const policy = "rate_limiting.policy="
+		decisions := func(l *hybrid.Limiter, name string) {
+			s := l.Stats()
+			for result, counts := range map[string]map[hybridlimit.Source]int64{"allowed": s.Allowed, "denied": s.Denied} {
+				for src, n := range counts {
+					want(fmt.Sprintf("rate_limiting.decisions{%s%s,rate_limiting.result=%s,rate_limiting.source=%v}", policy, name, result, src), n)
+				}
+			}
+			for fate, n := range map[string]int64{
+				"admitted": s.Admitted, "paid": s.Paid, "granted": s.Granted, "expired": s.Expired,
+				"lost": s.Lost, "dropped": s.Dropped, "forgiven": s.Forgiven,
+			} {
+				want(fmt.Sprintf("rate_limiting.units{%s%s,rate_limiting.unit.fate=%s}", policy, name, fate), n)
+			}
+			want("rate_limiting.fleet.size{"+policy+name+"}", 1)
+			want("rate_limiting.keys{"+policy+name+"}", int64(s.Keys))
+		}
+		decisions(api, "api")
+		decisions(hot, "hot")
+		want("rate_limiting.decisions{rate_limiting.policy=api,rate_limiting.result=denied,rate_limiting.source=static}", 1)
+		s := h.Stats()
+		want("rate_limiting.sync.messages{}", int64(s.Messages))
+		want("rate_limiting.sync.ops{}", int64(s.Ops))
+		want("rate_limiting.sync.failures{}", 0)
+		want("rate_limiting.breaker.state{}", 0)
+		for at := range got {
+			if strings.Contains(at, "alice") || strings.Contains(at, "AGAIN") {
+				t.Errorf("observed %s: a key in an attribute, or the same twice", at)
+			}
+		}
+
+		b.Kill()
+		for range 10 {
+			ask(t, api, "k2", 1)
+			time.Sleep(300 * time.Millisecond)
+		}
+		got = m.collect(t)
+		if got["rate_limiting.breaker.state{}"] == 0 || got["rate_limiting.sync.failures{}"] == 0 {
+			t.Errorf("with Redis dead: %v", got)
+		}
+		api.Close()
+		for at := range m.collect(t) {
+			if strings.Contains(at, "=api") {
+				t.Errorf("%s is still observed after Close", at)
+			}
+		}
+		h.Close()
+		if m.callback != nil || m.removed != 1 {
+			t.Errorf("unregistered %d times by Close", m.removed)
+		}
+		h.Close()
+	})
+}
+
+func TestMeterProviderThatFails(t *testing.T) {
+	cause := errors.New("no instruments left")
+	_, err := hybrid.NewHub(nobody(t), hybrid.HubConfig{MeterProvider: &meters{fail: cause}})
+	if !errors.Is(err, cause) || !strings.Contains(err.Error(), "HubConfig.MeterProvider") {
+		t.Errorf("NewHub: %v", err)
+	}
+}
+
+// Without a provider a decision costs what it costs: no allocation. With one
+// too, since nothing happens until somebody collects.
+func TestDecisionsDoNotAllocate(t *testing.T) {
+	srv := redistest.New(t)
+	var ls []*hybrid.Limiter
+	for _, hub := range []hybrid.HubConfig{{}, {MeterProvider: &meters{}}} {
+		cfg := patient(hybrid.Config{Mode: hybrid.ModeDeferred, SyncEvery: 1 << 20, Hub: hub})
+		ls = append(ls, newLimiter(t, srv.Client(t), hybridlimit.TokenBucket(10_000_000, time.Second, 20_000_000), cfg))
+	}
+	ready(t, ls...)
+	for i, l := range ls {
+		redistest.Eventually(t, 10*time.Second, "credit", func() bool { return l.Stats().Credit > 0 })
+		ctx := context.Background()
+		redistest.Eventually(t, 10*time.Second, fmt.Sprintf("limiter %d decides 1000 times without allocation", i), func() bool {
+			return testing.AllocsPerRun(1000, func() { _, _ = l.Allow(ctx, "k") }) < 1
+		})
+	}
+}
