@@ -10,6 +10,7 @@ import (
 	mrand "math/rand/v2"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -215,30 +216,52 @@ func (h *Hub) Shutdown(ctx context.Context) error {
 	return errors.Join(err, h.Close())
 }
 
-// settle pays what limiters owe and takes them out of the fleet.
+// settle pays what limiters owe and takes them out of the fleet. They make no
+// more decisions, so what they owe only falls.
 func (h *Hub) settle(ctx context.Context, limiters ...*Limiter) error {
+	var owing []*entry
 	for _, l := range limiters {
-		l.store.each(func(e *entry) {
-			if e.owes() {
-				e.sync(syncNow)
-			}
-		})
+		l.store.each(func(e *entry) { owing = append(owing, e) })
 	}
-	err := h.engine.Flush(ctx)
-	var owed int64
-	for _, l := range limiters {
-		if err == nil {
+	owing, err := payAll(ctx, owing)
+	if err == nil {
+		for _, l := range limiters {
 			l.leave()
 		}
-		l.store.each(func(e *entry) { owed += e.unpaid() })
+		return nil
 	}
-	if err != nil || owed > 0 {
-		return fmt.Errorf("hybrid: shutdown left %d units unpaid: %w", owed, errors.Join(err, errUnpaid))
+	var owed int64
+	for _, e := range owing {
+		owed += e.unpaid()
 	}
-	return nil
+	return fmt.Errorf("hybrid: shutdown left %d units unpaid: %w", owed, err)
 }
 
-var errUnpaid = errors.New("hybrid: not everything owed reached Redis")
+// payAll syncs entries until none owes anything, and returns those that still
+// do when ctx ends. It looks again every tick: the lanes they share with other
+// limiters need never be idle.
+func payAll(ctx context.Context, entries []*entry) (owing []*entry, err error) {
+	t := time.NewTicker(tick)
+	defer t.Stop()
+	for {
+		owing = entries[:0]
+		for _, e := range entries {
+			if e.owes() {
+				e.sync(syncNow)
+				owing = append(owing, e)
+			}
+		}
+		if len(owing) == 0 {
+			return nil, nil
+		}
+		entries = owing
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return owing, ctx.Err()
+		}
+	}
+}
 
 // Close stops decisions at once, settles nothing, and waits for every
 // goroutine. What is owed and not yet sent is lost and counted. It is

@@ -372,8 +372,10 @@ func TestFullBatch(t *testing.T) {
 				t.Fatalf("%+v", r)
 			}
 		}
-		if a := st.one(t, "k127", ten, algo.Op{}, start); a.Level != -100_000 {
-			t.Errorf("%+v", a)
+		last := lua.MaxOps - 1
+		want := int64(500_000 - 2*(1+last%5)*100_000)
+		if a := st.one(t, "k"+strconv.Itoa(last), ten, algo.Op{}, start); a.Level != want {
+			t.Errorf("%+v, want level %d", a, want)
 		}
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
@@ -88,34 +87,6 @@ func (e *Engine) Stats() Stats {
 		Messages: e.messages.Load(), Ops: e.ops.Load(), Failures: e.failures.Load(),
 		Seen: e.seen.Load(), Gaps: e.gaps.Load(), Refused: e.refused.Load(),
 	}
-}
-
-// Flush makes everything due, what is queued meanwhile too, and waits until
-// all lanes are idle, or for ctx. It is hybridlimit.ErrClosed if Close stopped
-// a lane first.
-func (e *Engine) Flush(ctx context.Context) error {
-	// All at once: a lane whose Redis is down must not hold up the others.
-	for i := range e.lanes {
-		e.lanes[i].hurry(1)
-	}
-	defer func() {
-		for i := range e.lanes {
-			e.lanes[i].hurry(-1)
-		}
-	}()
-	for i := range e.lanes {
-		for idle := e.lanes[i].running(); idle != nil; idle = e.lanes[i].running() {
-			select {
-			case <-idle:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-			if e.ctx.Err() != nil {
-				return hybridlimit.ErrClosed
-			}
-		}
-	}
-	return nil
 }
 
 // Close stops all lanes at once and waits for them. What was not answered is

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/lua"
@@ -19,10 +18,9 @@ type lane struct {
 	tag    int
 	kick   chan struct{} // something became due earlier; holds one
 
-	mu      sync.Mutex // guards what follows; never held across a call
-	queue   queue
-	hurries int           // Flush calls in progress: everything is due
-	idle    chan struct{} // closed when the goroutine ends; nil: none runs
+	mu    sync.Mutex // guards what follows; never held across a call
+	queue queue
+	idle  chan struct{} // closed when the goroutine ends; nil: none runs
 
 	// The rest belongs to the goroutine, and to Close after it.
 	seq    int64
@@ -62,22 +60,6 @@ func (l *lane) wake() {
 	case l.kick <- struct{}{}:
 	default:
 	}
-}
-
-// hurry makes everything due until it is called with -1 as often as with 1.
-func (l *lane) hurry(more int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.hurries += more
-	l.wake()
-}
-
-// running returns what is closed when the goroutine ends, or nil when none
-// runs.
-func (l *lane) running() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.idle
 }
 
 // drop gives up what was frozen and forgets what was queued. Only after the
@@ -139,9 +121,6 @@ func (l *lane) next() (time.Duration, bool) {
 	if len(l.queue) == 0 {
 		l.idle = nil
 		return 0, false
-	}
-	if l.hurries > 0 {
-		return 0, true
 	}
 	return time.Until(l.queue[0].due), true
 }
@@ -217,9 +196,6 @@ func (l *lane) freeze() bool {
 func (l *lane) due(now time.Time) []*Node {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.hurries > 0 {
-		now = now.Add(hybridlimit.Never)
-	}
 	return l.queue.take(now, lua.MaxOps)
 }
 

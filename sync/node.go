@@ -9,7 +9,7 @@ import (
 
 // Item has something to tell Redis. The engine calls its methods from a
 // lane's goroutine, one at a time, and holds no lock meanwhile. They may call
-// Enqueue, but neither Flush nor Close, which wait for that goroutine.
+// Enqueue, but not Close, which waits for that goroutine.
 type Item interface {
 	// Freeze returns the op to send, or false when nothing is left to say.
 	// After true it is not called again before Settle or Drop.

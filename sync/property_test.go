@@ -207,10 +207,10 @@ func (s *schedule) settle() {
 	s.ledger.faulty = false
 	s.ledger.mu.Unlock()
 	for i, it := range s.items {
-		s.Enqueue(i%tags, &it.node, now().Add(time.Hour))
+		s.Enqueue(i%tags, &it.node, now())
 	}
-	if err := s.Flush(s.t.Context()); err != nil {
-		s.t.Errorf("Flush: %v", err)
+	if err := s.Idle(s.t.Context()); err != nil {
+		s.t.Errorf("Idle: %v", err)
 	}
 }
 
@@ -224,7 +224,7 @@ func (s *schedule) check(closed bool) {
 		case inflight != 0 || pending+paid+lost != s.owed[i]:
 			s.t.Errorf("item %d: owed %d; %d pending, %d in flight, %d paid, %d lost", i, s.owed[i], pending, inflight, paid, lost)
 		case !closed && (pending != 0 || lost != 0):
-			s.t.Errorf("item %d: %d pending and %d lost after Flush", i, pending, lost)
+			s.t.Errorf("item %d: %d pending and %d lost when idle", i, pending, lost)
 		case applied < paid || applied > paid+lost: // what Close gave up may have arrived
 			s.t.Errorf("item %d: %d paid, %d lost, Redis has applied %d", i, paid, lost, applied)
 		}

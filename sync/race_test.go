@@ -62,7 +62,7 @@ func TestConcurrentUse(t *testing.T) {
 		users.Go(func() {
 			for range 10 {
 				ctx, cancel := context.WithTimeout(context.Background(), 2*time.Millisecond)
-				_ = w.Flush(ctx)
+				_ = w.Idle(ctx)
 				cancel()
 				w.Stats()
 				w.RTT()

@@ -150,7 +150,7 @@ func TestExactlyOnceInABubble(t *testing.T) {
 			p.owe(600)
 			time.Sleep(2 * time.Second)
 			link.Script(nil)
-			if err := p.Flush(t.Context()); err != nil {
+			if err := p.Idle(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second) // what is late arrives
@@ -182,7 +182,7 @@ func TestExactlyOnceOnRedis(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if err := p.Flush(ctx); err != nil {
+	if err := p.Idle(ctx); err != nil {
 		t.Fatal(err)
 	}
 	p.check(direct)

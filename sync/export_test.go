@@ -1,0 +1,24 @@
+package ratesync
+
+import "context"
+
+// Idle waits until no lane has anything queued or on its way, or for ctx.
+func (e *Engine) Idle(ctx context.Context) error {
+	for i := range e.lanes {
+		l := &e.lanes[i]
+		for {
+			l.mu.Lock()
+			idle := l.idle
+			l.mu.Unlock()
+			if idle == nil {
+				break
+			}
+			select {
+			case <-idle:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+	return nil
+}
