@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/lua"
 )
 
 // The heartbeat of a limiter, by which its processes count each other.
@@ -23,6 +25,8 @@ type fleet struct {
 	beats atomic.Int64 // answered
 	first atomic.Int64 // ns at which the first was answered
 	last  atomic.Int64 // ns at which the last answered one was sent
+
+	loaded bool // the batch script is known to Redis; the heartbeat's own
 }
 
 // size is N: counted, or the hint until two heartbeats have counted.
@@ -94,7 +98,21 @@ func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 	if f.beats.Add(1) == 1 {
 		f.first.Store(h.clock.now())
 	}
-	if f.beats.Load() >= 2 {
+	if !f.loaded {
+		f.loaded = l.loadScript(ctx)
+	}
+	if f.loaded && f.beats.Load() >= 2 {
 		l.readyOnce.Do(func() { close(l.ready) })
 	}
+}
+
+// loadScript makes Redis know the batch script before the first sync needs it,
+// by a batch of nothing. In a cluster the other masters learn it when a sync
+// first meets them, at the price of one round trip.
+func (l *Limiter) loadScript(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, l.hub.cfg.SyncTimeout)
+	defer cancel()
+	_, err := l.hub.runner.Batch(ctx, lua.Envelope{}, nil)
+	l.hub.beats.Add(1)
+	return err == nil
 }

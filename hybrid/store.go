@@ -3,6 +3,7 @@ package hybrid
 import (
 	"hash/maphash"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -96,7 +97,9 @@ func (s *store) add(key string, e *entry, now int64) (got *entry, owing []*entry
 		}
 		sh.lru.Get(oldKey) // the newest now: the next try sees another
 	}
-	sh.lru.Add(key, e)
+	// The caller's string may be a piece of a request or of a buffer that is
+	// about to be used again.
+	sh.lru.Add(strings.Clone(key), e)
 	return e, owing
 }
 
