@@ -36,14 +36,18 @@ func CheckClient(rdb redis.UniversalClient) error {
 }
 
 // NewRunner wraps a client. A client that can bound its own reads and writes
-// (*redis.Client) is told to give up after timeout, so that a call which hangs
-// does not outlive its caller by the client's 3 s default. A nil client
-// is ErrNilClient.
+// (*redis.Client) is told to give up after timeout, unless it does so sooner,
+// so that a call which hangs does not outlive its caller by the client's 5 s
+// default. That makes a copy of the client, which shares its connections and
+// the hooks it has by now. A nil client is ErrNilClient.
 func NewRunner(rdb redis.UniversalClient, timeout time.Duration) (*Runner, error) {
 	if err := CheckClient(rdb); err != nil {
 		return nil, err
 	}
 	if c, ok := rdb.(*redis.Client); ok && timeout > 0 {
+		if own := c.Options().ReadTimeout; own > 0 { // else it waits for ever
+			timeout = min(timeout, own)
+		}
 		rdb = c.WithTimeout(timeout)
 	}
 	return &Runner{rdb: rdb}, nil
@@ -139,10 +143,23 @@ func (r *Runner) once(ctx context.Context, verb, script string, keys, argv []str
 	}()
 	select {
 	case <-done:
-		return cmd.Result()
+		raw, err := cmd.Result()
+		if err != nil && expired(ctx) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return raw, err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// expired reports whether ctx's deadline has passed. That can be seen a moment
+// before ctx ends: a client that sets ctx's deadline on its connection has a
+// timer of its own for the same instant.
+func expired(ctx context.Context) bool {
+	at, ok := ctx.Deadline()
+	return ok && !time.Now().Before(at)
 }
 
 // Refused reports whether an error of Batch says that Redis read the batch,
