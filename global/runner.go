@@ -20,7 +20,7 @@ type Runner struct {
 
 	mu     sync.Mutex // guards closed against the start of a call
 	closed bool
-	calls  sync.WaitGroup // calls that go-redis has not returned from
+	calls  sync.WaitGroup // calls in progress, and commands that go-redis has not returned from
 }
 
 // CheckClient is ErrNilClient for a nil client, also for a nil pointer in the
@@ -53,8 +53,8 @@ func NewRunner(rdb redis.UniversalClient, timeout time.Duration) (*Runner, error
 	return &Runner{rdb: rdb}, nil
 }
 
-// Close refuses further calls and waits until go-redis has returned from
-// every one in progress. A call that hangs is bounded by the client's own
+// Close refuses further calls and waits for those in progress, until go-redis
+// has returned from each. A call that hangs is bounded by the client's own
 // time-outs.
 func (r *Runner) Close() {
 	r.mu.Lock()
@@ -104,6 +104,10 @@ func (r *Runner) Heartbeat(ctx context.Context, key, process string, expiry time
 // eval runs a script by its digest, and by its source where Redis does not
 // know it: a restart, a failover or SCRIPT FLUSH is not a failure.
 func (r *Runner) eval(ctx context.Context, script lua.Script, keys, argv []string) (any, error) {
+	if !r.begin() {
+		return nil, hybridlimit.ErrClosed
+	}
+	defer r.calls.Done()
 	raw, err := r.once(ctx, "evalsha", script.SHA, keys, argv)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		raw, err = r.once(ctx, "eval", script.Source, keys, argv)
@@ -118,13 +122,11 @@ type onceCmd struct{ *redis.Cmd }
 func (onceCmd) NoRetry() bool { return true }
 
 // once sends one command and returns by ctx's end, whatever go-redis does: by
-// default it ignores a deadline until its own read time-out.
+// default it ignores a deadline until its own read time-out. Only within a
+// call that has begun.
 func (r *Runner) once(ctx context.Context, verb, script string, keys, argv []string) (any, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
-	}
-	if !r.begin() {
-		return nil, hybridlimit.ErrClosed
 	}
 	args := make([]any, 0, 3+len(keys)+len(argv))
 	args = append(args, verb, script, len(keys))
@@ -136,11 +138,10 @@ func (r *Runner) once(ctx context.Context, verb, script string, keys, argv []str
 	}
 	cmd := onceCmd{redis.NewCmd(ctx, args...)}
 	done := make(chan struct{})
-	go func() {
-		defer r.calls.Done()
+	r.calls.Go(func() {
 		defer close(done)
 		_ = r.rdb.Process(ctx, cmd) // the error is in cmd
-	}()
+	})
 	select {
 	case <-done:
 		raw, err := cmd.Result()
