@@ -16,7 +16,7 @@ import (
 // Runner runs scripts on Redis: each call is sent once and returns by its
 // deadline. It is safe for concurrent use.
 type Runner struct {
-	rdb redis.UniversalClient
+	process func(context.Context, redis.Cmder) error // of the client
 
 	mu     sync.Mutex // guards closed against the start of a call
 	closed bool
@@ -38,19 +38,16 @@ func CheckClient(rdb redis.UniversalClient) error {
 // NewRunner wraps a client. A client that can bound its own reads and writes
 // (*redis.Client) is told to give up after timeout, unless it does so sooner,
 // so that a call which hangs does not outlive its caller by the client's 5 s
-// default. That makes a copy of the client, which shares its connections and
-// the hooks it has by now. A nil client is ErrNilClient.
+// default. That works on a copy, which shares the client's connections and
+// has the hooks that it has by now. A nil client is ErrNilClient.
 func NewRunner(rdb redis.UniversalClient, timeout time.Duration) (*Runner, error) {
 	if err := CheckClient(rdb); err != nil {
 		return nil, err
 	}
 	if c, ok := rdb.(*redis.Client); ok && timeout > 0 {
-		if own := c.Options().ReadTimeout; own > 0 { // else it waits for ever
-			timeout = min(timeout, own)
-		}
-		rdb = c.WithTimeout(timeout)
+		return &Runner{process: bounded(c, timeout)}, nil
 	}
-	return &Runner{rdb: rdb}, nil
+	return &Runner{process: rdb.Process}, nil
 }
 
 // Close refuses further calls and waits for those in progress, until go-redis
@@ -140,7 +137,7 @@ func (r *Runner) once(ctx context.Context, verb, script string, keys, argv []str
 	done := make(chan struct{})
 	r.calls.Go(func() {
 		defer close(done)
-		_ = r.rdb.Process(ctx, cmd) // the error is in cmd
+		_ = r.process(ctx, cmd) // the error is in cmd
 	})
 	select {
 	case <-done:
