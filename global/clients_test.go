@@ -1,0 +1,166 @@
+package global_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/global"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+)
+
+// checkLimiter is what must work on every kind of client.
+func checkLimiter(t *testing.T, rdb redis.UniversalClient) {
+	t.Helper()
+	l := newLimiter(t, rdb, hourly, global.Config{Tags: 100, Timeout: 10 * time.Second})
+	for _, key := range []string{"a", "b", "{c}", "d e"} { // of several slots
+		if res := allow(t, l, key, 60); !res.Allowed || res.Remaining != 40 {
+			t.Errorf("%q: %+v", key, res)
+		}
+		if res := allow(t, l, key, 60); res.Allowed || res.RetryAfter <= 11*time.Minute || res.RetryAfter > 12*time.Minute {
+			t.Errorf("%q: %+v", key, res)
+		}
+	}
+	r, err := global.NewRunner(rdb, 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if n, err := r.Heartbeat(t.Context(), "hl:v1:{7}:@fleet:x", "p", time.Minute, false); n != 1 || err != nil {
+		t.Errorf("Heartbeat = %d, %v", n, err)
+	}
+}
+
+func TestClients(t *testing.T) {
+	server := redistest.New(t)
+	for name, client := range map[string]func() redis.UniversalClient{
+		"RESP2": func() redis.UniversalClient {
+			return server.Client(t, func(o *redis.Options) { o.Protocol = 2 })
+		},
+		"RESP3": func() redis.UniversalClient {
+			return server.Client(t, func(o *redis.Options) { o.Protocol = 3 })
+		},
+		"ring": func() redis.UniversalClient {
+			return redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": server.Addr()}})
+		},
+		"universal": func() redis.UniversalClient {
+			return redis.NewUniversalClient(&redis.UniversalOptions{Addrs: []string{server.Addr()}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rdb := client()
+			t.Cleanup(func() { _ = rdb.Close() })
+			if err := rdb.FlushAll(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			checkLimiter(t, rdb)
+		})
+	}
+}
+
+// A Ring repeats a command as well, unless it is told not to.
+func TestRingSendsOnce(t *testing.T) {
+	server := redistest.New(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": proxy.Addr()}})
+	t.Cleanup(func() { _ = ring.Close() })
+	l := newLimiter(t, ring, hourly, global.Config{})
+	allow(t, l, "k", 1)
+	before := proxy.Count("EVALSHA").Forwarded
+	proxy.Script(redistest.OnEvery("EVALSHA", redistest.DropReply(redistest.ThenClose)))
+	if _, err := l.Allow(t.Context(), "k"); err == nil {
+		t.Error("no error for a lost reply")
+	}
+	if n := proxy.Count("EVALSHA").Forwarded - before; n != 1 {
+		t.Errorf("sent %d times", n)
+	}
+}
+
+// hook notes what passes through it.
+type hook struct {
+	mu    sync.Mutex
+	names []string
+	value any // of the caller's context
+	fail  error
+}
+
+type hookKey struct{}
+
+func (h *hook) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+func (h *hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		h.mu.Lock()
+		h.names = append(h.names, cmd.FullName())
+		h.value = ctx.Value(hookKey{})
+		fail := h.fail
+		h.mu.Unlock()
+		if fail != nil {
+			return fail
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (h *hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// The hooks of the user's client run, with the caller's context, and their
+// errors count.
+func TestHooksRun(t *testing.T) {
+	mini := redistest.Mini(t)
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": mini.Addr()}})
+	t.Cleanup(func() { _ = ring.Close() })
+	for name, rdb := range map[string]redis.UniversalClient{"client": redistest.Client(t, mini.Addr()), "ring": ring} {
+		t.Run(name, func(t *testing.T) {
+			mini.FlushAll()
+			h := &hook{}
+			rdb.AddHook(h)
+			l := newLimiter(t, rdb, ten, global.Config{})
+			allow(t, l, "k", 1) // loads the script, the first time
+			h.names = nil
+			if _, err := l.Allow(context.WithValue(t.Context(), hookKey{}, "trace"), "k"); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(h.names, []string{"evalsha"}) || h.value != "trace" {
+				t.Errorf("the hook saw %v, context %v", h.names, h.value)
+			}
+			h.fail = errors.New("the hook says no")
+			_, err := l.Allow(t.Context(), "k")
+			wantErr(t, err, h.fail)
+		})
+	}
+}
+
+// A hook that swallows an error leaves no reply; that is an error, not a
+// decision.
+func TestAnswerOfAnotherShape(t *testing.T) {
+	server := redistest.New(t)
+	rdb := server.Client(t)
+	rdb.AddHook(swallow{})
+	l := newLimiter(t, rdb, ten, global.Config{FailOpen: false})
+	res, err := l.Allow(t.Context(), "k")
+	if res.Allowed || err == nil || !strings.Contains(err.Error(), "unreadable reply") {
+		t.Errorf("%+v, %v", res, err)
+	}
+}
+
+type swallow struct{ redis.Hook }
+
+func (swallow) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (swallow) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(context.Context, redis.Cmder) error { return nil }
+}
+func (swallow) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}

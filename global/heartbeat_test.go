@@ -1,0 +1,102 @@
+package global_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/global"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+const fleetKey = "hl:v1:{3}:@fleet:api"
+
+func inFleet(t *testing.T, f func(t *testing.T, bubble *redistest.Bubble, beat func(process string, leave bool, want int))) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		bubble := redistest.NewBubble(t)
+		r, err := global.NewRunner(bubble.Client(nil), time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		f(t, bubble, func(process string, leave bool, want int) {
+			t.Helper()
+			if n, err := r.Heartbeat(t.Context(), fleetKey, process, 3*time.Second, leave); n != want || err != nil {
+				t.Errorf("heartbeat of %s: %d, %v; want %d", process, n, err, want)
+			}
+		})
+	})
+}
+
+func TestHeartbeatCounts(t *testing.T) {
+	inFleet(t, func(_ *testing.T, _ *redistest.Bubble, beat func(string, bool, int)) {
+		for i := range 5 {
+			beat(fmt.Sprint(i), false, i+1)
+		}
+		beat("0", false, 5) // again
+		beat("1", true, 4)
+		beat("1", true, 4) // again
+		beat("nobody", true, 4)
+	})
+}
+
+// A process that is silent for longer than the expiry is gone.
+func TestHeartbeatExpires(t *testing.T) {
+	inFleet(t, func(_ *testing.T, _ *redistest.Bubble, beat func(string, bool, int)) {
+		beat("a", false, 1)
+		time.Sleep(2 * time.Second)
+		beat("b", false, 2)
+		time.Sleep(time.Second)
+		beat("b", false, 2) // a is as old as the expiry
+		time.Sleep(time.Microsecond)
+		beat("b", false, 1)
+		beat("a", false, 2)
+	})
+}
+
+// The set does not outlive the fleet.
+func TestHeartbeatsLeaveNothingBehind(t *testing.T) {
+	inFleet(t, func(t *testing.T, bubble *redistest.Bubble, beat func(string, bool, int)) {
+		beat("a", false, 1)
+		time.Sleep(6 * time.Second)
+		if keys := bubble.Mini.Keys(); len(keys) != 0 {
+			t.Errorf("left behind: %q", keys)
+		}
+		beat("a", false, 1)
+		beat("a", true, 0)
+		if keys := bubble.Mini.Keys(); len(keys) != 0 {
+			t.Errorf("left behind by the last: %q", keys)
+		}
+	})
+}
+
+// On a real Redis, whose scripts are flushed, and which refuses what is no
+// expiry.
+func TestHeartbeatOnRedis(t *testing.T) {
+	server := redistest.New(t)
+	rdb := server.Client(t)
+	r, err := global.NewRunner(rdb, 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for i := range 3 {
+		if n, err := r.Heartbeat(t.Context(), fleetKey, fmt.Sprint(i), time.Minute, false); n != i+1 || err != nil {
+			t.Errorf("heartbeat = %d, %v", n, err)
+		}
+		if err := rdb.ScriptFlush(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := r.Heartbeat(t.Context(), fleetKey, "0", 0, false); n != 0 || err == nil {
+		t.Errorf("with an expiry of 0: %d, %v", n, err)
+	}
+	rdb.Set(t.Context(), "{x}string", "v", 0)
+	if n, err := r.Heartbeat(t.Context(), "{x}string", "0", time.Second, false); n != 0 || err == nil || errors.Is(err, lua.ErrReply) {
+		t.Errorf("on a string: %d, %v", n, err)
+	}
+}
