@@ -76,6 +76,9 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (hybridlimit.
 	}
 	ans, err := l.ask(ctx, key, algo.Op{Asks: []int64{n}})
 	if err != nil {
+		if errors.Is(err, hybridlimit.ErrClosed) {
+			return hybridlimit.Result{}, err
+		}
 		if ctx.Err() != nil {
 			return res, ctx.Err()
 		}

@@ -20,7 +20,7 @@ type Runner struct {
 
 	mu     sync.Mutex // guards closed against the start of a call
 	closed bool
-	calls  sync.WaitGroup // calls that go-redis has not returned from
+	calls  sync.WaitGroup // calls in progress, and commands that go-redis has not returned from
 }
 
 // CheckClient is ErrNilClient for a nil client, also for a nil pointer in the
@@ -36,21 +36,25 @@ func CheckClient(rdb redis.UniversalClient) error {
 }
 
 // NewRunner wraps a client. A client that can bound its own reads and writes
-// (*redis.Client) is told to give up after timeout, so that a call which hangs
-// does not outlive its caller by the client's 3 s default. A nil client
-// is ErrNilClient.
+// (*redis.Client) is told to give up after timeout, unless it does so sooner,
+// so that a call which hangs does not outlive its caller by the client's 5 s
+// default. That makes a copy of the client, which shares its connections and
+// the hooks it has by now. A nil client is ErrNilClient.
 func NewRunner(rdb redis.UniversalClient, timeout time.Duration) (*Runner, error) {
 	if err := CheckClient(rdb); err != nil {
 		return nil, err
 	}
 	if c, ok := rdb.(*redis.Client); ok && timeout > 0 {
+		if own := c.Options().ReadTimeout; own > 0 { // else it waits for ever
+			timeout = min(timeout, own)
+		}
 		rdb = c.WithTimeout(timeout)
 	}
 	return &Runner{rdb: rdb}, nil
 }
 
-// Close refuses further calls and waits until go-redis has returned from
-// every one in progress. A call that hangs is bounded by the client's own
+// Close refuses further calls and waits for those in progress, until go-redis
+// has returned from each. A call that hangs is bounded by the client's own
 // time-outs.
 func (r *Runner) Close() {
 	r.mu.Lock()
@@ -100,6 +104,10 @@ func (r *Runner) Heartbeat(ctx context.Context, key, process string, expiry time
 // eval runs a script by its digest, and by its source where Redis does not
 // know it: a restart, a failover or SCRIPT FLUSH is not a failure.
 func (r *Runner) eval(ctx context.Context, script lua.Script, keys, argv []string) (any, error) {
+	if !r.begin() {
+		return nil, hybridlimit.ErrClosed
+	}
+	defer r.calls.Done()
 	raw, err := r.once(ctx, "evalsha", script.SHA, keys, argv)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		raw, err = r.once(ctx, "eval", script.Source, keys, argv)
@@ -114,13 +122,11 @@ type onceCmd struct{ *redis.Cmd }
 func (onceCmd) NoRetry() bool { return true }
 
 // once sends one command and returns by ctx's end, whatever go-redis does: by
-// default it ignores a deadline until its own read time-out.
+// default it ignores a deadline until its own read time-out. Only within a
+// call that has begun.
 func (r *Runner) once(ctx context.Context, verb, script string, keys, argv []string) (any, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
-	}
-	if !r.begin() {
-		return nil, hybridlimit.ErrClosed
 	}
 	args := make([]any, 0, 3+len(keys)+len(argv))
 	args = append(args, verb, script, len(keys))
@@ -132,17 +138,29 @@ func (r *Runner) once(ctx context.Context, verb, script string, keys, argv []str
 	}
 	cmd := onceCmd{redis.NewCmd(ctx, args...)}
 	done := make(chan struct{})
-	go func() {
-		defer r.calls.Done()
+	r.calls.Go(func() {
 		defer close(done)
 		_ = r.rdb.Process(ctx, cmd) // the error is in cmd
-	}()
+	})
 	select {
 	case <-done:
-		return cmd.Result()
+		raw, err := cmd.Result()
+		if err != nil && expired(ctx) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return raw, err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// expired reports whether ctx's deadline has passed. That can be seen a moment
+// before ctx ends: a client that sets ctx's deadline on its connection has a
+// timer of its own for the same instant.
+func expired(ctx context.Context) bool {
+	at, ok := ctx.Deadline()
+	return ok && !time.Now().Before(at)
 }
 
 // Refused reports whether an error of Batch says that Redis read the batch,

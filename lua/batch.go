@@ -8,9 +8,10 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// MaxOps is the most ops a batch should carry: a loop of 128 keeps Redis busy
-// for about a millisecond at most.
-const MaxOps = 128
+// MaxOps is the most ops a batch should carry: as many keep Redis busy for 0.7
+// to 0.9 ms (docs/decisions/0001-batch-size.md), and everybody else waits so
+// long.
+const MaxOps = 64
 
 // View is a key's state as a process last saw it, in Redis's own terms.
 type View = algo.View

@@ -42,7 +42,7 @@ func onEachStore(t *testing.T, f func(t *testing.T, st store)) {
 	t.Run("miniredis", func(t *testing.T) { f(t, miniStore(t)) })
 }
 
-func realStore(t *testing.T, opts ...func(*redis.Options)) store {
+func realStore(t testing.TB, opts ...func(*redis.Options)) store {
 	t.Helper()
 	return store{rdb: redistest.New(t).Client(t, opts...)}
 }

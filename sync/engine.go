@@ -6,12 +6,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
 // Caller runs a batch; *global.Runner is one.
 type Caller interface {
+	// Batch sends env and ops once and returns by ctx's end. The engine does
+	// not change ops afterwards, so a call that lives on may read them.
 	Batch(ctx context.Context, env lua.Envelope, ops []lua.Op) (lua.Reply, error)
 }
 
@@ -22,8 +25,8 @@ const EnvelopeTTL = 10 * time.Minute
 
 // Config is what an Engine needs. All fields but OnRefused are required.
 type Config struct {
-	Caller  Caller
-	Names   lua.Names
+	Caller  Caller        // to Redis
+	Names   lua.Names     // of the deployment; Tags says how many lanes there are
 	Process string        // unique among all processes, ever
 	Timeout time.Duration // of one attempt
 	// Breaker is asked before each attempt to a tag and told the outcome.
@@ -52,6 +55,8 @@ type Engine struct {
 	mu     sync.Mutex // guards closed against the start of a lane
 	closed bool
 	wg     sync.WaitGroup // running lanes
+
+	dropOnce sync.Once // for Close
 
 	messages, ops, failures, seen, gaps, refused atomic.Uint64
 	rtt                                          atomic.Int64 // ns, smoothed
@@ -85,20 +90,28 @@ func (e *Engine) Stats() Stats {
 	}
 }
 
-// Flush makes everything queued due and waits until all lanes are idle, or
-// for ctx.
+// Flush makes everything due, what is queued meanwhile too, and waits until
+// all lanes are idle, or for ctx. It is hybridlimit.ErrClosed if Close stopped
+// a lane first.
 func (e *Engine) Flush(ctx context.Context) error {
+	// All at once: a lane whose Redis is down must not hold up the others.
 	for i := range e.lanes {
-		l := &e.lanes[i]
-		for {
-			idle := l.hurry()
-			if idle == nil {
-				break
-			}
+		e.lanes[i].hurry(1)
+	}
+	defer func() {
+		for i := range e.lanes {
+			e.lanes[i].hurry(-1)
+		}
+	}()
+	for i := range e.lanes {
+		for idle := e.lanes[i].running(); idle != nil; idle = e.lanes[i].running() {
 			select {
 			case <-idle:
 			case <-ctx.Done():
 				return ctx.Err()
+			}
+			if e.ctx.Err() != nil {
+				return hybridlimit.ErrClosed
 			}
 		}
 	}
@@ -113,9 +126,11 @@ func (e *Engine) Close() {
 	e.mu.Unlock()
 	e.cancel()
 	e.wg.Wait()
-	for i := range e.lanes {
-		e.lanes[i].drop()
-	}
+	e.dropOnce.Do(func() {
+		for i := range e.lanes {
+			e.lanes[i].drop()
+		}
+	})
 }
 
 // start counts a lane's goroutine in, unless the engine is closed.

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
@@ -17,14 +19,16 @@ type lane struct {
 	tag    int
 	kick   chan struct{} // something became due earlier; holds one
 
-	mu    sync.Mutex // guards queue and idle; never held across a call
-	queue queue
-	idle  chan struct{} // closed when the goroutine ends; nil: none runs
+	mu      sync.Mutex // guards what follows; never held across a call
+	queue   queue
+	hurries int           // Flush calls in progress: everything is due
+	idle    chan struct{} // closed when the goroutine ends; nil: none runs
 
 	// The rest belongs to the goroutine, and to Close after it.
 	seq    int64
 	frozen *batch
-	misses int // attempts without an answer in a row
+	misses int       // attempts without an answer in a row
+	kept   time.Time // until then Redis knows the last batch; zero: it has not stored it
 }
 
 // batch is what was sent, until it is answered.
@@ -37,21 +41,22 @@ type batch struct {
 
 func (l *lane) enqueue(n *Node, due time.Time) {
 	l.mu.Lock()
-	l.queue.put(n, due)
-	first := l.queue[0] == n
+	defer l.mu.Unlock()
 	if l.idle == nil {
-		if l.engine.start() {
-			l.idle = make(chan struct{})
-			go l.run(l.idle)
+		if !l.engine.start() {
+			return // closed: a queue that nobody looks at would only grow
 		}
-		first = false // a new goroutine looks by itself
+		l.queue.put(n, due)
+		l.idle = make(chan struct{})
+		go l.run(l.idle)
+		return
 	}
-	l.mu.Unlock()
-	if first {
+	if l.queue.put(n, due); l.queue[0] == n {
 		l.wake()
 	}
 }
 
+// wake makes the goroutine look at the queue again. It never waits.
 func (l *lane) wake() {
 	select {
 	case l.kick <- struct{}{}:
@@ -59,23 +64,28 @@ func (l *lane) wake() {
 	}
 }
 
-// hurry makes everything queued due and returns what is closed when the lane
-// is idle; nil when it is.
-func (l *lane) hurry() <-chan struct{} {
+// hurry makes everything due until it is called with -1 as often as with 1.
+func (l *lane) hurry(more int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.idle == nil {
-		return nil
-	}
-	for _, n := range l.queue {
-		n.due = time.Time{} // all alike: still a heap
-	}
+	l.hurries += more
 	l.wake()
+}
+
+// running returns what is closed when the goroutine ends, or nil when none
+// runs.
+func (l *lane) running() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	return l.idle
 }
 
-// drop gives up what was frozen. Only after the goroutine has ended.
+// drop gives up what was frozen and forgets what was queued. Only after the
+// goroutine has ended for good.
 func (l *lane) drop() {
+	l.mu.Lock()
+	l.queue = nil
+	l.mu.Unlock()
 	if l.frozen != nil {
 		l.settle(func(_ int, n *Node) { n.Item.Drop() })
 	}
@@ -130,6 +140,9 @@ func (l *lane) next() (time.Duration, bool) {
 		l.idle = nil
 		return 0, false
 	}
+	if l.hurries > 0 {
+		return 0, true
+	}
 	return time.Until(l.queue[0].due), true
 }
 
@@ -139,7 +152,7 @@ func (l *lane) attempt() time.Duration {
 	br := l.engine.cfg.Breaker(l.tag)
 	call, ok := br.Begin()
 	if !ok {
-		return max(br.RetryIn(), time.Millisecond)
+		return untilLetIn(br)
 	}
 	if l.frozen == nil && !l.freeze() {
 		call.End(0, context.Canceled) // nothing was asked of Redis after all
@@ -165,7 +178,7 @@ func (l *lane) attempt() time.Duration {
 	case err == nil && !reply.Stale:
 		l.misses = 0
 		e.measured(took)
-		l.answered(reply)
+		l.answered(reply, began)
 	case err == nil || global.Refused(err):
 		l.refused(err)
 	default:
@@ -179,10 +192,8 @@ func (l *lane) attempt() time.Duration {
 // freeze builds the next batch of what is due.
 func (l *lane) freeze() bool {
 	now := time.Now()
-	l.mu.Lock()
-	nodes := l.queue.take(now, lua.MaxOps)
-	l.mu.Unlock()
-	b := &batch{}
+	nodes := l.due(now)
+	b := &batch{ops: make([]lua.Op, 0, len(nodes)), nodes: nodes[:0]}
 	for _, n := range nodes {
 		if op, ok := n.Item.Freeze(now); ok {
 			b.ops = append(b.ops, op)
@@ -202,14 +213,27 @@ func (l *lane) freeze() bool {
 	return true
 }
 
-func (l *lane) answered(reply lua.Reply) {
+// due takes what goes into a batch now.
+func (l *lane) due(now time.Time) []*Node {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.hurries > 0 {
+		now = now.Add(hybridlimit.Never)
+	}
+	return l.queue.take(now, lua.MaxOps)
+}
+
+// answered settles the batch. began is when the attempt that was answered did.
+func (l *lane) answered(reply lua.Reply, began time.Time) {
+	now := time.Now()
 	if reply.Seen {
 		l.engine.seen.Add(1)
 	}
-	if reply.Gap {
+	if reply.Gap && now.Before(l.kept) {
 		l.engine.gaps.Add(1)
 	}
-	ans := Answer{RedisNow: reply.Now, Sent: l.frozen.sent, Received: time.Now()}
+	l.kept = began.Add(EnvelopeTTL)
+	ans := Answer{RedisNow: reply.Now, Sent: l.frozen.sent, Received: now}
 	l.settle(func(i int, n *Node) {
 		a := ans
 		a.Answer = reply.Answers[i]
@@ -224,11 +248,27 @@ func (l *lane) refused(err error) {
 		err = errStale
 	}
 	ops := len(l.frozen.ops)
+	l.kept = time.Time{}
 	l.engine.refused.Add(uint64(ops))
 	l.settle(func(_ int, n *Node) { n.Item.Drop() })
 	if l.engine.cfg.OnRefused != nil {
 		l.engine.cfg.OnRefused(l.tag, ops, err)
 	}
+}
+
+// longestSleep bounds how long a lane does not look whether an open breaker was
+// switched by hand.
+const longestSleep = 250 * time.Millisecond
+
+// untilLetIn is the pause of a lane that the breaker has turned away. RetryIn
+// alone will not do. While another lane's probe is out it is the time after
+// which that is taken for lost, but most come back within a round trip; and
+// it is Never while the breaker is forced open, until somebody changes that.
+func untilLetIn(br *breaker.Breaker) time.Duration {
+	if br.State() == breaker.HalfOpen {
+		return retryAfter(1)
+	}
+	return min(max(br.RetryIn(), time.Millisecond), longestSleep)
 }
 
 // retryAfter is the pause after so many misses in a row: 5 ms doubling to

@@ -8,7 +8,8 @@ import (
 )
 
 // Item has something to tell Redis. The engine calls its methods from a
-// lane's goroutine, one at a time, and holds no lock meanwhile.
+// lane's goroutine, one at a time, and holds no lock meanwhile. They may call
+// Enqueue, but neither Flush nor Close, which wait for that goroutine.
 type Item interface {
 	// Freeze returns the op to send, or false when nothing is left to say.
 	// After true it is not called again before Settle or Drop.
@@ -25,13 +26,13 @@ type Answer struct {
 	lua.Answer
 	RedisNow int64     // µs of Redis time
 	Sent     time.Time // when the batch was first sent: leases count from here
-	Received time.Time
+	Received time.Time // when the answer came
 }
 
 // Node is an Item's place in its lane. The zero Node with Item set is ready
 // for Engine.Enqueue; its other fields belong to the lane.
 type Node struct {
-	Item Item
+	Item Item // whose place it is
 
 	due   time.Time
 	place int // index in the queue plus one; 0: not queued
@@ -78,7 +79,7 @@ func (q *queue) put(n *Node, due time.Time) {
 
 // take removes up to most nodes that are due by then.
 func (q *queue) take(then time.Time, most int) []*Node {
-	var out []*Node
+	out := make([]*Node, 0, min(len(*q), most))
 	for len(*q) > 0 && len(out) < most && !(*q)[0].due.After(then) {
 		out = append(out, heap.Pop(q).(*Node))
 	}

@@ -1,0 +1,222 @@
+package global_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/global"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+// callsRunning counts the goroutines that the package has started.
+func callsRunning() int {
+	buf := make([]byte, 1<<20)
+	return strings.Count(string(buf[:runtime.Stack(buf, true)]), "global.(*Runner).once.func")
+}
+
+func TestClosed(t *testing.T) {
+	inBubble(t, ten, global.Config{FailOpen: true}, defaults, func(t *testing.T, s *scene) {
+		allow(t, s.Limiter, "k", 1)
+		for range 3 {
+			if err := s.Close(); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		}
+		for _, tc := range []struct {
+			key string
+			n   int64
+		}{{"k", 1}, {"k", 1000}, {"", 0}} {
+			res, err := s.AllowN(t.Context(), tc.key, tc.n)
+			if !errors.Is(err, hybridlimit.ErrClosed) || res != (hybridlimit.Result{}) {
+				t.Errorf("AllowN(%q, %d) = %+v, %v", tc.key, tc.n, res, err)
+			}
+		}
+		s.took(0)
+	})
+}
+
+// The client is the caller's: it works after Close, and so do other limiters.
+func TestCloseLeavesTheClient(t *testing.T) {
+	inBubble(t, ten, global.Config{}, defaults, func(t *testing.T, s *scene) {
+		client := s.link.Client(nil)
+		one, other := newLimiter(t, client, ten, global.Config{}), newLimiter(t, client, ten, global.Config{})
+		allow(t, one, "k", 1)
+		if err := one.Close(); err != nil {
+			t.Fatal(err)
+		}
+		allow(t, other, "k", 1)
+		if err := client.Ping(t.Context()).Err(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Close waits for calls in progress, and they succeed.
+func TestCloseWaitsForCalls(t *testing.T) {
+	inBubble(t, ten, global.Config{}, defaults, func(t *testing.T, s *scene) {
+		s.link.Latency(10*time.Millisecond, 10*time.Millisecond)
+		done := make(chan error, 3)
+		for range cap(done) {
+			go func() {
+				res, err := s.Allow(t.Context(), "k")
+				if err == nil && !res.Allowed {
+					err = errors.New("denied")
+				}
+				done <- err
+			}()
+		}
+		synctest.Wait()
+		if n := callsRunning(); n != cap(done) {
+			t.Fatalf("%d calls run", n)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if n := callsRunning(); n != 0 {
+			t.Errorf("%d calls run after Close", n)
+		}
+		for range cap(done) {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// A call that hangs, whose caller is long gone, is bounded by Config.Timeout
+// and not by the client's own 5 s, or by nothing where it has none.
+func TestCloseIsBounded(t *testing.T) {
+	for name, opts := range clients {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, ten, global.Config{}, opts, func(t *testing.T, s *scene) {
+				s.link.Pause()
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+				defer cancel()
+				_, err := s.Allow(ctx, "k")
+				wantErr(t, err, context.DeadlineExceeded)
+				synctest.Wait()
+				if n := callsRunning(); n > 1 {
+					t.Errorf("%d calls run", n)
+				}
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+				if d := time.Since(s.began); callsRunning() != 0 || d > 250*time.Millisecond {
+					t.Errorf("%d calls run after Close, at %v", callsRunning(), d)
+				}
+				s.link.Resume()
+			})
+		})
+	}
+}
+
+// Regression: a call that Close overtook was told that Redis is unavailable,
+// and with FailOpen was admitted.
+func TestCloseOvertakesACall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bubble := redistest.NewBubble(t)
+		var l *global.Limiter
+		subject := func(key string) string {
+			_ = l.Close() // between AllowN's look and its call
+			return key
+		}
+		l = newLimiter(t, bubble.Client(nil), ten, global.Config{FailOpen: true, Subject: subject})
+		res, err := l.Allow(t.Context(), "k")
+		if !errors.Is(err, hybridlimit.ErrClosed) || errors.Is(err, hybridlimit.ErrUnavailable) || res != (hybridlimit.Result{}) {
+			t.Errorf("%+v, %v", res, err)
+		}
+	})
+}
+
+func TestClosedRunner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, err := global.NewRunner(redistest.NewBubble(t).Client(nil), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Close()
+		r.Close()
+		_, err = r.Batch(t.Context(), lua.Envelope{}, nil)
+		wantErr(t, err, hybridlimit.ErrClosed)
+		_, err = r.Heartbeat(t.Context(), "k", "p", time.Second, false)
+		wantErr(t, err, hybridlimit.ErrClosed)
+	})
+}
+
+// A user's closed client is Redis being unavailable, not the limiter being
+// closed.
+func TestClosedClient(t *testing.T) {
+	inBubble(t, ten, global.Config{}, defaults, func(t *testing.T, s *scene) {
+		client := s.link.Client(nil)
+		l := newLimiter(t, client, ten, global.Config{})
+		if err := client.Close(); err != nil {
+			t.Fatal(err)
+		}
+		_, err := l.Allow(t.Context(), "k")
+		wantErr(t, err, hybridlimit.ErrUnavailable, redis.ErrClosed)
+		if errors.Is(err, hybridlimit.ErrClosed) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// Callers, cancellations and Close at once. Nobody is admitted above the burst
+// and everybody is answered.
+func TestConcurrentUse(t *testing.T) {
+	const burst = 200
+	mini := redistest.Mini(t)
+	l := newLimiter(t, redistest.Client(t, mini.Addr()), hybridlimit.TokenBucket(1, time.Hour, burst), global.Config{Timeout: 10 * time.Second})
+	var (
+		callers            sync.WaitGroup
+		mu                 sync.Mutex
+		admitted, answered int
+	)
+	const goroutines, calls = 8, 60
+	for g := range goroutines {
+		callers.Go(func() {
+			for i := range calls {
+				ctx, cancel := context.WithCancel(t.Context())
+				if i%10 == 9 {
+					go cancel()
+				}
+				res, err := l.Allow(ctx, "k")
+				cancel()
+				mu.Lock()
+				answered++
+				switch {
+				case res.Allowed && err == nil:
+					admitted++
+				case res.Allowed, err != nil && !errors.Is(err, context.Canceled):
+					t.Errorf("goroutine %d: %+v, %v", g, res, err)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	callers.Wait()
+	if answered != goroutines*calls || admitted > burst || admitted < burst-goroutines*calls/10 {
+		t.Errorf("%d answered, %d admitted of %d", answered, admitted, burst)
+	}
+	for range 4 {
+		callers.Go(func() { _ = l.Close() })
+		callers.Go(func() {
+			if _, err := l.Allow(t.Context(), "k"); err != nil && !errors.Is(err, hybridlimit.ErrClosed) {
+				t.Errorf("while closing: %v", err)
+			}
+		})
+	}
+	callers.Wait()
+	if n := callsRunning(); n != 0 {
+		t.Errorf("%d calls run after Close", n)
+	}
+}

@@ -1,0 +1,111 @@
+package global_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/global"
+)
+
+// nobody is a client that is never used: New does not connect.
+func nobody(t *testing.T) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+var ten = hybridlimit.PerSecond(10)
+
+func TestConfigViolations(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		limit hybridlimit.Limit
+		cfg   global.Config
+		want  []string // fields
+	}{
+		{"nothing", hybridlimit.Limit{}, global.Config{}, []string{"Limit.Rate", "Limit.Period", "Config.Name"}},
+		{"all at once", hybridlimit.TokenBucket(-1, -time.Second, -1), global.Config{
+			Prefix: "a:b", Tags: -1, Name: "{x}", Timeout: -1, MaxKeyBytes: -1,
+		}, []string{
+			"Limit.Rate", "Limit.Period", "Limit.Burst",
+			"Config.Prefix", "Config.Name", "Config.Tags", "Config.Timeout", "Config.MaxKeyBytes",
+		}},
+		{"inexact", hybridlimit.TokenBucket(1, 24*time.Hour, 1_000_000), global.Config{Name: "x"}, []string{"Limit"}},
+		{"long name", ten, global.Config{Name: strings.Repeat("x", 129)}, []string{"Config.Name"}},
+		{"too many tags", ten, global.Config{Name: "x", Tags: 16385}, []string{"Config.Tags"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l, err := global.New(nobody(t), tc.limit, tc.cfg)
+			wantErr(t, err, hybridlimit.ErrInvalid)
+			var bad *hybridlimit.InvalidError
+			if l != nil || !errors.As(err, &bad) {
+				t.Fatalf("New = %v, %v", l, err)
+			}
+			var fields []string
+			for _, v := range bad.Violations {
+				fields = append(fields, v.Field)
+				if !strings.Contains(err.Error(), v.Field+" (") {
+					t.Errorf("%q does not name %s", err, v.Field)
+				}
+			}
+			if !slices.Equal(fields, tc.want) || !strings.HasPrefix(err.Error(), "global: ") {
+				t.Errorf("%q names %v, want %v", err, fields, tc.want)
+			}
+		})
+	}
+}
+
+func TestConfigBounds(t *testing.T) {
+	for _, cfg := range []global.Config{
+		{Name: "x"},
+		{Name: strings.Repeat("x", 128), Prefix: strings.Repeat("y", 128), Tags: 16384},
+		{Name: "A-Za-z0-9_.-", Prefix: ".", Tags: 1, Timeout: 1, MaxKeyBytes: 1},
+	} {
+		if _, err := global.New(nobody(t), ten, cfg); err != nil {
+			t.Errorf("%+v: %v", cfg, err)
+		}
+	}
+}
+
+// A nil client is named beside the violations, also a nil pointer that the
+// interface hides.
+func TestNilClient(t *testing.T) {
+	for name, rdb := range map[string]redis.UniversalClient{
+		"nil":            nil,
+		"*Client":        (*redis.Client)(nil),
+		"*ClusterClient": (*redis.ClusterClient)(nil),
+		"*Ring":          (*redis.Ring)(nil),
+	} {
+		_, err := global.New(rdb, ten, global.Config{})
+		wantErr(t, err, hybridlimit.ErrNilClient, hybridlimit.ErrInvalid)
+		if _, err := global.NewRunner(rdb, time.Second); !errors.Is(err, hybridlimit.ErrNilClient) {
+			t.Errorf("NewRunner of a nil %s: %v", name, err)
+		}
+		if err := global.CheckClient(rdb); !errors.Is(err, hybridlimit.ErrNilClient) {
+			t.Errorf("CheckClient of a nil %s: %v", name, err)
+		}
+	}
+	if err := global.CheckClient(nobody(t)); err != nil {
+		t.Errorf("CheckClient: %v", err)
+	}
+}
+
+func TestUnsupportedAlgorithms(t *testing.T) {
+	for _, limit := range []hybridlimit.Limit{
+		hybridlimit.LeakyBucket(1, time.Second, 1), hybridlimit.LeakyQueue(1, time.Second, 1),
+		hybridlimit.FixedWindow(1, time.Second), hybridlimit.SlidingWindow(1, time.Second), hybridlimit.SlidingLog(1, time.Second),
+	} {
+		_, err := global.New(nobody(t), limit, global.Config{Name: "x"})
+		wantErr(t, err, hybridlimit.ErrUnsupported)
+		if err == nil || !strings.HasPrefix(err.Error(), "global: ") || !strings.Contains(err.Error(), limit.Algorithm.String()) {
+			t.Errorf("%v: %v", limit, err)
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package global_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/global"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+)
+
+// scene is a limiter on a Redis in virtual time, with a link between that can
+// fail. Nothing takes time unless a test says so.
+type scene struct {
+	*global.Limiter
+	t      *testing.T
+	bubble *redistest.Bubble
+	link   *redistest.MemLink
+	began  time.Time
+}
+
+// defaults keeps the client's options.
+func defaults(*redis.Options) {}
+
+// inBubble runs f on a scene whose client is connected.
+func inBubble(t *testing.T, limit hybridlimit.Limit, cfg global.Config, opts func(*redis.Options), f func(t *testing.T, s *scene)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &scene{t: t, bubble: redistest.NewBubble(t)}
+		s.link = s.bubble.Link()
+		client := s.link.Client(opts)
+		s.Limiter = newLimiter(t, client, limit, cfg)
+		if err := client.Ping(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		s.began = time.Now()
+		f(t, s)
+	})
+}
+
+// took fails the test unless so much virtual time has passed since the last
+// call.
+func (s *scene) took(want time.Duration) {
+	s.t.Helper()
+	if d := time.Since(s.began); d != want {
+		s.t.Errorf("took %v, want %v", d, want)
+	}
+	s.began = time.Now()
+}
+
+func newLimiter(t testing.TB, rdb redis.UniversalClient, limit hybridlimit.Limit, cfg global.Config) *global.Limiter {
+	t.Helper()
+	if cfg.Name == "" {
+		cfg.Name = "api"
+	}
+	l, err := global.New(rdb, limit, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// allow is AllowN which must not fail.
+func allow(t testing.TB, l *global.Limiter, key string, n int64) hybridlimit.Result {
+	t.Helper()
+	res, err := l.AllowN(t.Context(), key, n)
+	if err != nil {
+		t.Fatalf("AllowN(%q, %d): %v", key, n, err)
+	}
+	return res
+}
+
+// wantErr compares with errors.Is, all of them.
+func wantErr(t testing.TB, err error, want ...error) {
+	t.Helper()
+	for _, w := range want {
+		if !errors.Is(err, w) {
+			t.Errorf("error %v, want one that is %v", err, w)
+		}
+	}
+}

@@ -1,0 +1,193 @@
+package global_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/global"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+)
+
+// hourly gives nothing back within a test.
+var hourly = hybridlimit.PerHour(100)
+
+// remaining asks for one unit of key and says how many were there before.
+func remaining(t *testing.T, l *global.Limiter, key string) int64 {
+	t.Helper()
+	return allow(t, l, key, 1).Remaining + 1
+}
+
+// A decision whose reply is lost is not asked again, although go-redis would
+// by default: three units cost three units, not twelve.
+func TestLostReplyIsNotSentAgain(t *testing.T) {
+	server := redistest.New(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	direct := newLimiter(t, server.Client(t), hourly, global.Config{})
+	allow(t, direct, "warm", 1)
+	for _, tc := range []struct {
+		name    string
+		verdict redistest.Verdict
+		spent   int64
+		cause   func(error) bool
+	}{
+		{"reply lost", redistest.DropReply(redistest.ThenClose), 3, isEOF},
+		{"request lost", redistest.DropRequest(redistest.ThenClose), 0, isEOF},
+		{"hangs after", redistest.DropReply(redistest.ThenHang), 3, isTimeout},
+		{"hangs before", redistest.DropRequest(redistest.ThenHang), 0, isTimeout},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			rdb := proxy.Client(t, func(o *redis.Options) { o.ReadTimeout = 100 * time.Millisecond })
+			if o := rdb.Options(); o.MaxRetries != 3 {
+				t.Fatalf("the client retries %d times: not go-redis' default", o.MaxRetries)
+			}
+			l := newLimiter(t, rdb, hourly, global.Config{Timeout: time.Minute})
+			allow(t, l, tc.name, 1)
+
+			before := proxy.Count("EVALSHA")
+			proxy.Script(redistest.OnEvery("EVALSHA", tc.verdict))
+			res, err := l.AllowN(t.Context(), tc.name, 3)
+			proxy.Script(nil)
+			after := proxy.Count("EVALSHA")
+
+			wantErr(t, err, hybridlimit.ErrUnavailable)
+			if !tc.cause(err) || res.Allowed {
+				t.Errorf("%+v, %v", res, err)
+			}
+			if after.Seen-before.Seen != 1 {
+				t.Errorf("sent %d times", after.Seen-before.Seen)
+			}
+			if got := remaining(t, direct, tc.name); got != 99-tc.spent {
+				t.Errorf("%d units remain, want %d", got, 99-tc.spent)
+			}
+			if c := proxy.Count("EVAL"); c.Seen != 0 {
+				t.Errorf("EVAL was sent %d times", c.Seen)
+			}
+		})
+	}
+}
+
+func isEOF(err error) bool { return errors.Is(err, io.EOF) }
+
+func isTimeout(err error) bool {
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Timeout()
+}
+
+// A Redis that does not know the script is told: two commands, one decision.
+func TestUnknownScript(t *testing.T) {
+	server := redistest.New(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	direct := server.Client(t)
+	l := newLimiter(t, proxy.Client(t), hourly, global.Config{})
+	for i := range int64(3) {
+		before := proxy.Counts()
+		if res := allow(t, l, "k", 1); res.Remaining != 100-2*i-1 {
+			t.Errorf("%+v", res)
+		}
+		if res := allow(t, l, "k", 1); res.Remaining != 100-2*i-2 {
+			t.Errorf("%+v", res)
+		}
+		after := proxy.Counts()
+		if e, s := after["EVAL"].Seen-before["EVAL"].Seen, after["EVALSHA"].Seen-before["EVALSHA"].Seen; e != 1 || s != 2 {
+			t.Errorf("%d EVAL and %d EVALSHA", e, s)
+		}
+		if err := direct.ScriptFlush(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The source is not sent again either when its reply is lost.
+func TestLostReplyToTheSource(t *testing.T) {
+	server := redistest.New(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	proxy.Script(redistest.OnEvery("EVAL", redistest.DropReply(redistest.ThenClose)))
+	l := newLimiter(t, proxy.Client(t), hourly, global.Config{})
+	_, err := l.AllowN(t.Context(), "k", 3)
+	wantErr(t, err, hybridlimit.ErrUnavailable, io.EOF)
+	if e, s := proxy.Count("EVAL").Seen, proxy.Count("EVALSHA").Seen; e != 1 || s != 1 {
+		t.Errorf("%d EVAL and %d EVALSHA", e, s)
+	}
+	if got := remaining(t, l, "k"); got != 97 {
+		t.Errorf("%d units remain", got)
+	}
+}
+
+// A restart takes the script, the state and the connections away; the first
+// decision afterwards is a decision.
+func TestRestart(t *testing.T) {
+	server := redistest.New(t)
+	l := newLimiter(t, server.Client(t), hourly, global.Config{})
+	allow(t, l, "k", 40)
+	if err := server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	if res := allow(t, l, "k", 1); res.Remaining != 99 {
+		t.Errorf("after a restart, empty: %+v", res)
+	}
+}
+
+// What Redis answers instead of a decision is the cause.
+func TestErrorReplies(t *testing.T) {
+	for _, reply := range []string{
+		"LOADING Redis is loading the dataset in memory", "READONLY You can't write against a read only replica.",
+		"OOM command not allowed when used memory > 'maxmemory'.", "BUSY Redis is busy running a script.",
+		"NOAUTH Authentication required.", "ERR max number of clients reached", "MASTERDOWN Link with MASTER is down",
+		"CLUSTERDOWN The cluster is down", "HLBATCH schema 2",
+	} {
+		inBubble(t, hourly, global.Config{}, defaults, func(t *testing.T, s *scene) {
+			allow(t, s.Limiter, "k", 1)
+			before := s.link.Count("EVALSHA").Seen
+			s.bubble.Mini.SetError(reply)
+			_, err := s.Allow(t.Context(), "k")
+			s.bubble.Mini.SetError("")
+			s.took(0) // no pause before a retry: there is none
+			wantErr(t, err, hybridlimit.ErrUnavailable)
+			var said redis.Error
+			if !errors.As(err, &said) || said.Error() != reply {
+				t.Errorf("%v, want %s", err, reply)
+			}
+			if n := s.link.Count("EVALSHA").Seen - before; n != 1 {
+				t.Errorf("%s: sent %d times", reply, n)
+			}
+			if got := remaining(t, s.Limiter, "k"); got != 99 {
+				t.Errorf("%s: %d units remain", reply, got)
+			}
+		})
+	}
+}
+
+// A refused connection is tried as the client says, within Timeout.
+func TestRefusedConnection(t *testing.T) {
+	for _, open := range []bool{false, true} {
+		t.Run(fmt.Sprint("FailOpen ", open), func(t *testing.T) {
+			cfg := global.Config{FailOpen: open, Name: "x"}
+			inBubble(t, hourly, cfg, defaults, func(t *testing.T, s *scene) {
+				s.link.Refuse(true)
+				l := newLimiter(t, s.link.Client(nil), hourly, cfg)
+				res, err := l.AllowN(t.Context(), "k", 7)
+				wantErr(t, err, hybridlimit.ErrUnavailable)
+				want := hybridlimit.Result{Limit: 100, Policy: "x", Source: hybridlimit.SourceFallback, Allowed: open}
+				if open {
+					want.Granted = 7
+				} else {
+					want.RetryAfter = 250 * time.Millisecond
+				}
+				if res != want {
+					t.Errorf("%+v, want %+v", res, want)
+				}
+				if d := time.Since(s.began); d > 250*time.Millisecond {
+					t.Errorf("took %v", d)
+				}
+				time.Sleep(time.Minute) // go-redis dials on in a goroutine of the client's
+			})
+		})
+	}
+}

@@ -1,0 +1,128 @@
+package lua_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+// Kinds of sync, as package hybrid makes them for keys in use.
+var syncKinds = []struct {
+	name string
+	op   algo.Op
+}{
+	{"owed", algo.Op{Owed: 7}},
+	{"owed+lease", algo.Op{Owed: 7, Demand: 200_000, Div: 20}},
+	{"owed+ask+lease", algo.Op{Owed: 7, Asks: []int64{1}, Demand: 200_000, Div: 20}},
+	{"owed+64asks", algo.Op{Owed: 7, Asks: slices.Repeat([]int64{1}, 64), Demand: 200_000, Div: 20}},
+}
+
+const benchTag = "hl:v1:{11}:"
+
+// syncBatch is size ops of one kind on keys as long as an API key.
+func syncBatch(op algo.Op, size int, seq int64) (lua.Envelope, []lua.Op) {
+	// Neither full nor empty for the whole run, so that leases are granted.
+	limit := hybridlimit.TokenBucket(1000, time.Second, 1_000_000_000)
+	env := lua.Envelope{
+		Key:   benchTag + "@env:0123456789abcdef0123456789abcdef",
+		Epoch: benchTag + "@epoch", Seq: seq, TTL: 10 * time.Minute,
+	}
+	ops := make([]lua.Op, size)
+	for i := range ops {
+		ops[i] = lua.Op{Key: fmt.Sprintf("%sapi:customer-%08d", benchTag, i), Limit: limit, Op: op}
+	}
+	return env, ops
+}
+
+// How long a batch keeps a real Redis busy: redis-µs/batch is the usec_per_call
+// of INFO commandstats over the run. Every op carries the view of its key, and
+// the states exist. What MaxOps rests on: docs/decisions.
+func BenchmarkRedisTime(b *testing.B) {
+	for _, kind := range syncKinds {
+		for _, size := range []int{1, 32, 64, 96, 128} {
+			b.Run(fmt.Sprintf("%s/%d", kind.name, size), func(b *testing.B) {
+				st := realStore(b)
+				env, ops := syncBatch(kind.op, size, 1)
+				views(ops, st.batch(b, env, ops, 0))
+				ctx := context.Background()
+				if err := st.rdb.ConfigResetStat(ctx).Err(); err != nil {
+					b.Fatal(err)
+				}
+				for b.Loop() {
+					env.Seq++
+					views(ops, st.batch(b, env, ops, 0))
+				}
+				perCall := usecPerCall(b, st.rdb, "evalsha")
+				b.ReportMetric(perCall, "redis-µs/batch")
+				b.ReportMetric(perCall/float64(size), "redis-µs/op")
+			})
+		}
+	}
+}
+
+// views puts what Redis said into the next ops.
+func views(ops []lua.Op, r lua.Reply) {
+	for i, a := range r.Answers {
+		ops[i].View = lua.View{Level: a.Level, At: r.Now, Born: a.Born}
+	}
+}
+
+func usecPerCall(b *testing.B, rdb *redis.Client, command string) float64 {
+	b.Helper()
+	info, err := rdb.Info(context.Background(), "commandstats").Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(info, "cmdstat_"+command+":")
+	_, rest, ok2 := strings.Cut(rest, "usec_per_call=")
+	text, _, ok3 := strings.Cut(rest, ",")
+	usec, err := strconv.ParseFloat(text, 64)
+	if !ok || !ok2 || !ok3 || err != nil {
+		b.Fatalf("INFO commandstats without %s: %q", command, info)
+	}
+	return usec
+}
+
+func BenchmarkEncodeBatch(b *testing.B) {
+	for _, size := range []int{1, lua.MaxOps} {
+		b.Run(strconv.Itoa(size), func(b *testing.B) {
+			env, ops := syncBatch(syncKinds[1].op, size, 1)
+			for i := range ops {
+				ops[i].View = lua.View{Level: 1_234_567, At: start, Born: start - 1_000_000}
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				lua.EncodeBatch(env, ops)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(size), "ns/exchange")
+		})
+	}
+}
+
+func BenchmarkDecodeReply(b *testing.B) {
+	for _, size := range []int{1, lua.MaxOps} {
+		b.Run(strconv.Itoa(size), func(b *testing.B) {
+			raw := []any{int64(1), int64(0), start, start}
+			for range size {
+				raw = append(raw, int64(1), int64(20), int64(1_000_000), int64(1_234_567), int64(0), start)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := lua.DecodeReply(raw, size); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(size), "ns/exchange")
+		})
+	}
+}

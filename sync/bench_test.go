@@ -1,0 +1,61 @@
+package ratesync_test
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/lua"
+	ratesync "github.com/hybridlimit/hybridlimit/sync"
+)
+
+// echo answers at once and keeps no books.
+type echo struct{ answers [lua.MaxOps]lua.Answer }
+
+func (e *echo) Batch(_ context.Context, _ lua.Envelope, ops []lua.Op) (lua.Reply, error) {
+	return lua.Reply{Answers: e.answers[:len(ops)]}, nil
+}
+
+// counted tells when it was settled.
+type counted struct{ settled chan<- struct{} }
+
+func (counted) Freeze(time.Time) (lua.Op, bool) { return lua.Op{Key: "k", Limit: limit}, true }
+func (c counted) Settle(ratesync.Answer)        { c.settled <- struct{}{} }
+func (counted) Drop()                           {}
+
+// What the engine itself costs: from Enqueue to Settle, Redis and codec aside.
+// One op is the price of waking an idle lane, goroutine included. Many go as
+// two batches: the first, and what gathers meanwhile.
+func BenchmarkCycle(b *testing.B) {
+	for _, size := range []int{1, lua.MaxOps} {
+		b.Run(strconv.Itoa(size), func(b *testing.B) {
+			br, err := breaker.New(breaker.Config{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			e := ratesync.New(ratesync.Config{
+				Caller: &echo{}, Names: lua.Names{Prefix: "hl", Tags: 1}, Process: "p", Timeout: time.Second,
+				Breaker: func(int) *breaker.Breaker { return br },
+			})
+			defer e.Close()
+			settled := make(chan struct{}, size)
+			nodes := make([]ratesync.Node, size)
+			for i := range nodes {
+				nodes[i].Item = counted{settled}
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				due := time.Now()
+				for i := range nodes {
+					e.Enqueue(0, &nodes[i], due)
+				}
+				for range nodes {
+					<-settled
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(size), "ns/exchange")
+		})
+	}
+}

@@ -1,0 +1,196 @@
+package ratesync_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/lua"
+	ratesync "github.com/hybridlimit/hybridlimit/sync"
+)
+
+// trips after three misses, for 250 to 750 ms.
+var trips = breaker.Config{Failures: 3, FailureRatio: -1, OpenFor: 500 * time.Millisecond, SlowCall: 100 * time.Millisecond}
+
+// outage is a Redis that is down until it is mended.
+type outage struct{ mended time.Time }
+
+func (o outage) script(ctx context.Context, a attempt) (lua.Reply, error) {
+	if now().Before(o.mended) {
+		return lua.Reply{}, errLost
+	}
+	return applied(ctx, a)
+}
+
+// An open breaker lets nothing out; when its time is over, one batch is the
+// probe.
+func TestBreakerPacesRetries(t *testing.T) {
+	inBubble(t, trips, func(t *testing.T, w *world) {
+		w.redis.script = outage{now().Add(5 * time.Second)}.script
+		a := newItem(t, "a", 1)
+		w.Enqueue(0, &a.node, now())
+		time.Sleep(23 * time.Millisecond) // three misses: two pauses of less than 7.5 and 15 ms
+		synctest.Wait()
+		for range 5 {
+			sent := len(w.redis.all())
+			if w.breaker.State() != breaker.Open {
+				t.Fatalf("%v after %d misses", w.breaker.State(), sent)
+			}
+			in := w.breaker.RetryIn()
+			time.Sleep(in - 1)
+			w.wantAttempts(sent)
+			// The lane looks when the time is over, give or take a millisecond.
+			time.Sleep(time.Millisecond + 1)
+			w.wantAttempts(sent + 1)
+		}
+		time.Sleep(10 * time.Second)
+		if a.account() != [4]int64{0, 0, 1, 0} {
+			t.Errorf("%v", a.account())
+		}
+	})
+}
+
+// Nothing is frozen while the breaker is open: it would be stale by then.
+func TestOpenBreakerFreezesNothing(t *testing.T) {
+	inBubble(t, trips, func(t *testing.T, w *world) {
+		w.breaker.Switch(breaker.ModeForceOpen)
+		a := newItem(t, "a", 1)
+		w.Enqueue(0, &a.node, now())
+		time.Sleep(time.Minute)
+		a.owe(1)
+		w.wantAttempts(0)
+		w.breaker.Switch(breaker.ModeAuto)
+		time.Sleep(time.Second)
+		if got := w.wantAttempts(1)[0]; got.owed()["a"] != 2 {
+			t.Errorf("sent %v", got.owed())
+		}
+	})
+}
+
+// Regression: the lane slept for RetryIn, which is Never while the breaker is
+// forced open, and nothing woke it when the breaker was given back.
+func TestForcedOpenBreakerIsGivenBack(t *testing.T) {
+	for _, mode := range []breaker.Mode{breaker.ModeAuto, breaker.ModeForceClosed} {
+		t.Run(mode.String(), func(t *testing.T) {
+			inBubble(t, trips, func(t *testing.T, w *world) {
+				w.breaker.Switch(breaker.ModeForceOpen)
+				a := newItem(t, "a", 1)
+				w.Enqueue(0, &a.node, now())
+				time.Sleep(time.Hour)
+				w.wantAttempts(0)
+				w.breaker.Switch(mode)
+				time.Sleep(300 * time.Millisecond)
+				w.wantAttempts(1)
+			})
+		})
+	}
+}
+
+// A half-open breaker sees one batch, whatever waits in all lanes. Regression:
+// the lanes that were not the probe slept until it could be taken for lost,
+// max(OpenFor, 10·SlowCall) = 1 s, however soon it had succeeded.
+func TestProbeIsOneBatch(t *testing.T) {
+	inBubble(t, trips, func(t *testing.T, w *world) {
+		w.redis.script = outage{now().Add(100 * time.Millisecond)}.script
+		var items []*item
+		due := now().Add(time.Millisecond) // so that each lane has one batch
+		for i := range 10 * tags {
+			it := newItem(t, fmt.Sprint(i), 1)
+			items = append(items, it)
+			w.Enqueue(i%tags, &it.node, due)
+		}
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		before := len(w.redis.all())
+		for len(w.redis.all()) == before {
+			time.Sleep(time.Millisecond / 8)
+		}
+		if w.breaker.State() != breaker.HalfOpen {
+			t.Fatalf("the breaker is %v", w.breaker.State())
+		}
+		time.Sleep(rtt - time.Millisecond/4)
+		w.wantAttempts(before + 1)
+		time.Sleep(10*time.Millisecond + rtt)
+		w.wantAttempts(before + tags)
+		for _, it := range items {
+			if it.account() != [4]int64{0, 0, 1, 0} {
+				t.Fatalf("%s: %v 10 ms after the probe", it.name, it.account())
+			}
+		}
+	})
+}
+
+// A lane that was let through and finds nothing to say gives the place of the
+// probe back.
+func TestEmptyProbe(t *testing.T) {
+	inBubble(t, trips, func(t *testing.T, w *world) {
+		w.breaker.Switch(breaker.ModeForceOpen)
+		w.breaker.Switch(breaker.ModeAuto) // open, the next Begin is the probe
+		silent := newItem(t, "silent", 0)
+		w.Enqueue(0, &silent.node, now())
+		time.Sleep(2 * time.Millisecond)
+		if w.breaker.State() != breaker.HalfOpen || w.breaker.RetryIn() != 0 {
+			t.Fatalf("%v, retry in %v", w.breaker.State(), w.breaker.RetryIn())
+		}
+		a := newItem(t, "a", 1)
+		w.Enqueue(1, &a.node, now())
+		time.Sleep(rtt)
+		w.wantAttempts(1)
+		if w.breaker.State() != breaker.Closed {
+			t.Errorf("%v after the probe", w.breaker.State())
+		}
+	})
+}
+
+// A slow answer is an answer, and a failure to the breaker.
+func TestSlowAnswersTrip(t *testing.T) {
+	inBubble(t, trips, func(t *testing.T, w *world) {
+		w.redis.script = func(ctx context.Context, a attempt) (lua.Reply, error) {
+			return replyTo(a), wait(ctx, trips.SlowCall+1)
+		}
+		for i := range 3 {
+			if w.breaker.State() != breaker.Closed {
+				t.Fatalf("%v after %d slow answers", w.breaker.State(), i)
+			}
+			a := newItem(t, "a", 1)
+			w.Enqueue(0, &a.node, now())
+			time.Sleep(2 * trips.SlowCall)
+			if a.account() != [4]int64{0, 0, 1, 0} {
+				t.Errorf("%v", a.account())
+			}
+		}
+		if w.breaker.State() != breaker.Open {
+			t.Errorf("%v after three slow answers", w.breaker.State())
+		}
+	})
+}
+
+// Each lane asks the breaker of its tag.
+func TestBreakerPerTag(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		down, err := breaker.New(breaker.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		down.Switch(breaker.ModeForceOpen)
+		w := newWorld(t, calm, func(c *ratesync.Config) {
+			up := c.Breaker
+			c.Breaker = func(tag int) *breaker.Breaker {
+				if tag == 0 {
+					return down
+				}
+				return up(tag)
+			}
+		})
+		a, b := newItem(t, "a", 1), newItem(t, "b", 1)
+		w.Enqueue(0, &a.node, now())
+		w.Enqueue(1, &b.node, now())
+		time.Sleep(time.Second)
+		if got := w.wantAttempts(1)[0]; got.owed()["b"] != 1 {
+			t.Errorf("sent %v", got.owed())
+		}
+	})
+}

@@ -1,0 +1,166 @@
+package ratesync_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+// lanesRunning counts the goroutines of lanes. A bubble ends with a panic when
+// one outlives it, so this is only for those that should not run meanwhile.
+func lanesRunning() int {
+	synctest.Wait()
+	buf := make([]byte, 1<<20)
+	return strings.Count(string(buf[:runtime.Stack(buf, true)]), "(*lane).run(")
+}
+
+func TestIdleLanesHaveNoGoroutine(t *testing.T) {
+	inBubble(t, calm, func(t *testing.T, w *world) {
+		check := func(when string, want int) {
+			t.Helper()
+			if n := lanesRunning(); n != want {
+				t.Errorf("%s: %d lanes run, want %d", when, n, want)
+			}
+		}
+		check("new", 0)
+		a, b := newItem(t, "a", 1), newItem(t, "b", 1)
+		w.Enqueue(0, &a.node, now().Add(time.Second))
+		w.Enqueue(1, &b.node, now().Add(2*time.Second))
+		check("queued", 2)
+		time.Sleep(time.Second + rtt)
+		check("one answered", 1)
+		time.Sleep(time.Second + rtt)
+		check("both answered", 0)
+		a.owe(1)
+		w.Enqueue(0, &a.node, now())
+		check("again", 1)
+		time.Sleep(rtt)
+		check("answered", 0)
+	})
+}
+
+// What was frozen is dropped, what was only queued is not touched, and every
+// goroutine is gone when Close returns.
+func TestClose(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		script func(context.Context, attempt) (lua.Reply, error)
+		after  time.Duration
+	}{
+		{"on its way", func(ctx context.Context, _ attempt) (lua.Reply, error) { return hangs(ctx) }, 0},
+		{"between attempts", func(context.Context, attempt) (lua.Reply, error) { return lua.Reply{}, errLost }, time.Second},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inBubble(t, calm, func(t *testing.T, w *world) {
+				w.redis.script = tc.script
+				frozen, queued, lazy := newItem(t, "frozen", 1), newItem(t, "queued", 2), newItem(t, "lazy", 3)
+				w.Enqueue(0, &frozen.node, now())
+				synctest.Wait()
+				w.Enqueue(0, &queued.node, now())
+				w.Enqueue(1, &lazy.node, now().Add(time.Hour))
+				time.Sleep(tc.after)
+				began := now()
+				w.Close()
+				if n := lanesRunning(); n != 0 || now() != began {
+					t.Errorf("%d lanes run after Close, which took %v", n, now().Sub(began))
+				}
+				w.Close()
+				for it, want := range map[*item][4]int64{frozen: {0, 0, 0, 1}, queued: {2, 0, 0, 0}, lazy: {3, 0, 0, 0}} {
+					if it.account() != want {
+						t.Errorf("%s: %v, want %v", it.name, it.account(), want)
+					}
+				}
+				if w.breaker.State() != 0 {
+					t.Errorf("Close tripped the breaker: %v", w.breaker.State())
+				}
+			})
+		})
+	}
+}
+
+// Close is not a failure of Redis: with a breaker that trips at once it shows.
+func TestCloseDoesNotTrip(t *testing.T) {
+	cfg := trips
+	cfg.Failures = 1
+	inBubble(t, cfg, func(t *testing.T, w *world) {
+		w.redis.script = func(ctx context.Context, _ attempt) (lua.Reply, error) { return hangs(ctx) }
+		a := newItem(t, "a", 1)
+		w.Enqueue(0, &a.node, now())
+		synctest.Wait()
+		w.Close()
+		if w.breaker.State() != 0 {
+			t.Errorf("the breaker is %v", w.breaker.State())
+		}
+	})
+}
+
+// An answer that comes while closing is still an answer.
+func TestAnswerWhileClosing(t *testing.T) {
+	inBubble(t, calm, func(t *testing.T, w *world) {
+		w.redis.script = func(ctx context.Context, a attempt) (lua.Reply, error) {
+			<-ctx.Done()
+			return replyTo(a), nil
+		}
+		a := newItem(t, "a", 1)
+		w.Enqueue(0, &a.node, now())
+		synctest.Wait()
+		w.Close()
+		if a.account() != [4]int64{0, 0, 1, 0} {
+			t.Errorf("%v", a.account())
+		}
+	})
+}
+
+func TestEnqueueAfterClose(t *testing.T) {
+	inBubble(t, calm, func(t *testing.T, w *world) {
+		w.Close()
+		a := newItem(t, "a", 1)
+		for range 3 {
+			w.Enqueue(0, &a.node, now())
+		}
+		time.Sleep(time.Second)
+		w.wantAttempts(0)
+		if n := lanesRunning(); n != 0 || a.account() != [4]int64{1, 0, 0, 0} {
+			t.Errorf("%d lanes run, %v", n, a.account())
+		}
+	})
+}
+
+// Regression: two calls of Close at once dropped what was frozen twice.
+func TestCloseAtOnce(t *testing.T) {
+	for range 50 {
+		w := newWorld(t, calm, nil)
+		sent := make(chan struct{}, tags)
+		w.redis.script = func(ctx context.Context, _ attempt) (lua.Reply, error) {
+			sent <- struct{}{}
+			return hangs(ctx)
+		}
+		items := make([]*item, tags)
+		for i := range items {
+			items[i] = newItem(t, fmt.Sprint(i), 1)
+			w.Enqueue(i, &items[i].node, now())
+		}
+		for range items {
+			<-sent
+		}
+		var closing sync.WaitGroup
+		for range 4 {
+			closing.Go(func() {
+				w.Close()
+				for _, it := range items {
+					if it.account() != [4]int64{0, 0, 0, 1} {
+						t.Errorf("%s after Close: %v", it.name, it.account())
+					}
+				}
+			})
+		}
+		closing.Wait()
+	}
+}

@@ -1,0 +1,289 @@
+package ratesync_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/lua"
+	ratesync "github.com/hybridlimit/hybridlimit/sync"
+)
+
+const (
+	rtt     = 2 * time.Millisecond
+	timeout = 250 * time.Millisecond
+)
+
+var errLost = errors.New("fake: connection reset")
+
+// attempt is one call of Batch.
+type attempt struct {
+	n   int // from 0, over all tags
+	at  time.Time
+	env lua.Envelope
+	ops []lua.Op
+}
+
+// String is an attempt as a line: "#3 at 15:04:05.002: hl:v1:{0}:@env:p 2, 7 ops".
+func (a attempt) String() string {
+	return fmt.Sprintf("#%d at %s: %s %d, %d ops", a.n, a.at.Format("05.000000"), a.env.Key, a.env.Seq, len(a.ops))
+}
+
+// owed is the units of each op, by key.
+func (a attempt) owed() map[string]int64 {
+	m := map[string]int64{}
+	for _, op := range a.ops {
+		m[op.Key] += op.Owed
+	}
+	return m
+}
+
+// fakeRedis is a Caller that answers by script, after rtt, and checks what
+// must hold of every call whatever the test: one batch of a tag on its way,
+// sequences without a gap, and the same content under the same sequence.
+type fakeRedis struct {
+	t *testing.T
+	// script says what an attempt gets. Nil: applied, after rtt.
+	script func(ctx context.Context, a attempt) (lua.Reply, error)
+
+	mu       sync.Mutex
+	attempts []attempt
+	flying   map[string]bool
+	last     map[string]lua.Envelope
+	content  map[string][]lua.Op
+}
+
+func (f *fakeRedis) Batch(ctx context.Context, env lua.Envelope, ops []lua.Op) (lua.Reply, error) {
+	a := f.begin(env, ops)
+	defer f.end(env)
+	if f.script != nil {
+		return f.script(ctx, a)
+	}
+	return applied(ctx, a)
+}
+
+func (f *fakeRedis) begin(env lua.Envelope, ops []lua.Op) attempt {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.flying == nil {
+		f.flying, f.last, f.content = map[string]bool{}, map[string]lua.Envelope{}, map[string][]lua.Op{}
+	}
+	if f.flying[env.Key] {
+		f.t.Errorf("two batches of %s on their way", env.Key)
+	}
+	f.flying[env.Key] = true
+	switch last := f.last[env.Key]; env.Seq {
+	case last.Seq + 1:
+		f.last[env.Key], f.content[env.Key] = env, slices.Clone(ops)
+	case last.Seq:
+		if env != last || !reflect.DeepEqual(ops, f.content[env.Key]) {
+			f.t.Errorf("%s %d was %+v, now %+v", env.Key, env.Seq, f.content[env.Key], ops)
+		}
+	default:
+		f.t.Errorf("%s: sequence %d after %d", env.Key, env.Seq, last.Seq)
+	}
+	if len(ops) == 0 || len(ops) > lua.MaxOps {
+		f.t.Errorf("a batch of %d ops", len(ops))
+	}
+	a := attempt{n: len(f.attempts), at: time.Now(), env: env, ops: f.content[env.Key]}
+	f.attempts = append(f.attempts, a)
+	return a
+}
+
+func (f *fakeRedis) end(env lua.Envelope) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.flying[env.Key] = false
+}
+
+func (f *fakeRedis) all() []attempt {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.attempts)
+}
+
+// applied answers after rtt, unless ctx ends before.
+func applied(ctx context.Context, a attempt) (lua.Reply, error) {
+	if err := wait(ctx, rtt); err != nil {
+		return lua.Reply{}, err
+	}
+	return replyTo(a), nil
+}
+
+func replyTo(a attempt) lua.Reply {
+	r := lua.Reply{Now: time.Now().UnixMicro(), Answers: make([]lua.Answer, len(a.ops))}
+	for i, op := range a.ops {
+		r.Answers[i] = lua.Answer{Granted: int64(len(op.Asks)), Level: op.Owed, Born: 1}
+	}
+	return r
+}
+
+// hangs answers nothing until ctx ends.
+func hangs(ctx context.Context) (lua.Reply, error) {
+	<-ctx.Done()
+	return lua.Reply{}, ctx.Err()
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// item owes units and keeps account of them. It fails the test when the
+// engine does not keep to the terms of Item.
+type item struct {
+	t    *testing.T
+	name string
+	node ratesync.Node
+	// onSettle and onDrop run at the end of Settle and Drop. May be nil.
+	onSettle func(ratesync.Answer)
+	onDrop   func()
+
+	mu       sync.Mutex
+	pending  int64
+	inflight int64
+	frozen   bool
+	paid     int64
+	lost     int64
+	answers  []ratesync.Answer
+}
+
+func newItem(t *testing.T, name string, pending int64) *item {
+	i := &item{t: t, name: name, pending: pending}
+	i.node.Item = i
+	return i
+}
+
+func (i *item) owe(n int64) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.pending += n
+}
+
+func (i *item) Freeze(time.Time) (lua.Op, bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.frozen {
+		i.t.Errorf("%s: Freeze before the last one was settled or dropped", i.name)
+	}
+	if i.pending == 0 {
+		return lua.Op{}, false
+	}
+	i.frozen, i.inflight, i.pending = true, i.pending, 0
+	op := lua.Op{Key: i.name, Limit: limit}
+	op.Owed = i.inflight
+	return op, true
+}
+
+func (i *item) thaw(what string) int64 {
+	if !i.frozen {
+		i.t.Errorf("%s: %s without Freeze", i.name, what)
+	}
+	n := i.inflight
+	i.frozen, i.inflight = false, 0
+	return n
+}
+
+func (i *item) Settle(a ratesync.Answer) {
+	i.mu.Lock()
+	n := i.thaw("Settle")
+	if a.Level != n {
+		i.t.Errorf("%s: the answer to %d units for %d", i.name, a.Level, n)
+	}
+	i.paid += n
+	i.answers = append(i.answers, a)
+	i.mu.Unlock()
+	if i.onSettle != nil {
+		i.onSettle(a)
+	}
+}
+
+func (i *item) Drop() {
+	i.mu.Lock()
+	i.lost += i.thaw("Drop")
+	i.mu.Unlock()
+	if i.onDrop != nil {
+		i.onDrop()
+	}
+}
+
+// account is pending, in flight, paid and lost units.
+func (i *item) account() [4]int64 {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return [4]int64{i.pending, i.inflight, i.paid, i.lost}
+}
+
+func (i *item) lastAnswer() ratesync.Answer {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if len(i.answers) == 0 {
+		i.t.Fatalf("%s has no answer", i.name)
+	}
+	return i.answers[len(i.answers)-1]
+}
+
+// world is an engine over a fake Redis.
+type world struct {
+	*ratesync.Engine
+	t       *testing.T
+	redis   *fakeRedis
+	breaker *breaker.Breaker
+	cfg     ratesync.Config
+}
+
+const tags = 4
+
+// calm is a breaker that never opens by itself.
+var calm = breaker.Config{Failures: 1 << 30, FailureRatio: -1, SlowCall: -1}
+
+func newWorld(t *testing.T, cfg breaker.Config, edit func(*ratesync.Config)) *world {
+	t.Helper()
+	br, err := breaker.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fakeRedis{t: t}
+	w := &world{t: t, redis: f, breaker: br, cfg: ratesync.Config{
+		Caller: f, Names: lua.Names{Prefix: "hl", Tags: tags}, Process: "p1", Timeout: timeout,
+		Breaker: func(int) *breaker.Breaker { return br },
+	}}
+	if edit != nil {
+		edit(&w.cfg)
+	}
+	w.Engine = ratesync.New(w.cfg)
+	t.Cleanup(w.Close)
+	return w
+}
+
+// inBubble runs f over a healthy fake Redis in virtual time.
+func inBubble(t *testing.T, cfg breaker.Config, f func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, newWorld(t, cfg, nil)) })
+}
+
+// wantAttempts compares how many there were, and returns them.
+func (w *world) wantAttempts(n int) []attempt {
+	w.t.Helper()
+	synctest.Wait()
+	all := w.redis.all()
+	if len(all) != n {
+		w.t.Fatalf("%d attempts, want %d: %v", len(all), n, all)
+	}
+	return all
+}
+
+func now() time.Time { return time.Now() }

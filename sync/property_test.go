@@ -1,0 +1,239 @@
+package ratesync_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/lua"
+	ratesync "github.com/hybridlimit/hybridlimit/sync"
+)
+
+// seeded returns a generator whose seed is logged and can be given in
+// HYBRIDLIMIT_SEED.
+func seeded(t *testing.T) *rand.Rand {
+	t.Helper()
+	seed := rand.Uint64()
+	if s := os.Getenv("HYBRIDLIMIT_SEED"); s != "" {
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatalf("HYBRIDLIMIT_SEED: %v", err)
+		}
+	}
+	t.Logf("HYBRIDLIMIT_SEED=%d", seed)
+	return rand.New(rand.NewPCG(seed, 1))
+}
+
+// ledger is what Redis does with envelopes, behind a network that loses,
+// delays and repeats.
+type ledger struct {
+	mu      sync.Mutex // guards the rest, rng included
+	rng     *rand.Rand
+	last    map[string]int64 // sequence by envelope
+	applied map[string]int64 // units by op key
+	late    []attempt        // copies still under way
+	faulty  bool
+}
+
+func (l *ledger) deliver(a attempt) lua.Reply {
+	r := replyTo(a)
+	switch last := l.last[a.env.Key]; {
+	case a.env.Seq < last:
+		return lua.Reply{Stale: true}
+	case a.env.Seq == last:
+		r.Seen = true
+		return r
+	}
+	l.last[a.env.Key] = a.env.Seq
+	for key, n := range a.owed() {
+		l.applied[key] += n
+	}
+	return r
+}
+
+// script decides an attempt's fate with the lock held, then waits without it.
+func (l *ledger) script(ctx context.Context, a attempt) (lua.Reply, error) {
+	l.mu.Lock()
+	fate := 9
+	if l.faulty {
+		fate = l.rng.IntN(10)
+	}
+	there, back := time.Duration(l.rng.Int64N(int64(rtt))), time.Duration(l.rng.Int64N(int64(rtt)))
+	if fate == 8 {
+		there = time.Duration(l.rng.Int64N(int64(2 * timeout)))
+	}
+	if fate == 7 {
+		back = time.Duration(l.rng.Int64N(int64(2 * timeout)))
+	}
+	if len(l.late) > 0 && l.rng.IntN(4) == 0 {
+		i := l.rng.IntN(len(l.late))
+		l.deliver(l.late[i])
+		l.late = append(l.late[:i], l.late[i+1:]...)
+	}
+	l.mu.Unlock()
+
+	switch fate {
+	case 0: // request lost, and it is noticed
+		return lua.Reply{}, errLost
+	case 1: // or not
+		return hangs(ctx)
+	}
+	if err := wait(ctx, there); err != nil { // a packet in flight arrives all the same
+		l.keep(a)
+		return lua.Reply{}, err
+	}
+	l.mu.Lock()
+	r := l.deliver(a)
+	l.mu.Unlock()
+	switch fate {
+	case 2: // reply lost
+		return lua.Reply{}, errLost
+	case 3:
+		return hangs(ctx)
+	case 4: // repeated on the way
+		l.keep(a)
+	case 5: // two at once
+		l.mu.Lock()
+		l.deliver(a)
+		l.mu.Unlock()
+	}
+	if err := wait(ctx, back); err != nil {
+		return lua.Reply{}, err
+	}
+	return r, nil
+}
+
+func (l *ledger) keep(a attempt) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.late = append(l.late, a)
+}
+
+// schedule is one run: many nodes that owe at random moments, over a network
+// that fails for a while.
+type schedule struct {
+	*world
+	rng    *rand.Rand
+	ledger *ledger
+	items  []*item
+	owed   []int64 // units that each item was told of
+}
+
+func newSchedule(t *testing.T, rng *rand.Rand) *schedule {
+	s := &schedule{
+		rng: rng,
+		ledger: &ledger{
+			rng:  rand.New(rand.NewPCG(rng.Uint64(), rng.Uint64())),
+			last: map[string]int64{}, applied: map[string]int64{}, faulty: true,
+		},
+	}
+	cfg := calm
+	if rng.IntN(2) == 0 {
+		cfg = breaker.Config{} // one that opens
+	}
+	s.world = newWorld(t, cfg, nil)
+	s.redis.script = s.ledger.script
+	for i := range 1 + rng.IntN(3*lua.MaxOps) {
+		s.items = append(s.items, newItem(t, fmt.Sprint(i), 0))
+	}
+	s.owed = make([]int64, len(s.items))
+	return s
+}
+
+// act lets one item owe, and mostly enqueues it.
+func (s *schedule) act() {
+	i := s.rng.IntN(len(s.items))
+	n := s.rng.Int64N(4)
+	s.owed[i] += n
+	s.items[i].owe(n)
+	tag := i % tags // a key lives in one lane
+	switch s.rng.IntN(4) {
+	case 0:
+		s.Enqueue(tag, &s.items[i].node, now())
+	case 1, 2:
+		s.Enqueue(tag, &s.items[i].node, now().Add(time.Duration(s.rng.Int64N(int64(50*time.Millisecond)))))
+	}
+	if s.rng.IntN(3) == 0 {
+		time.Sleep(time.Duration(s.rng.Int64N(int64(20 * time.Millisecond))))
+	}
+}
+
+// Whatever the network does: every unit is settled or dropped exactly once,
+// and Redis has applied what was settled. The fake compares the rest at each
+// call: one batch of a tag on its way, frozen content, sequences by one.
+func TestEveryUnitOnce(t *testing.T) {
+	rng := seeded(t)
+	runs := 200
+	if os.Getenv("HYBRIDLIMIT_LONG") != "" {
+		runs = 3000
+	}
+	var messages, failures, seen uint64
+	for range runs {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSchedule(t, rng)
+			for range 300 {
+				s.act()
+			}
+			closed := rng.IntN(3) == 0
+			if closed {
+				s.Close()
+			} else {
+				s.settle()
+			}
+			s.check(closed)
+			st := s.Stats()
+			messages, failures, seen = messages+st.Messages, failures+st.Failures, seen+st.Seen
+		})
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("%d messages, %d failures, %d seen before", messages, failures, seen)
+	if failures == 0 || seen == 0 {
+		t.Error("the schedules show no failures or no repetitions")
+	}
+}
+
+// settle mends the network and pays everything.
+func (s *schedule) settle() {
+	s.ledger.mu.Lock()
+	s.ledger.faulty = false
+	s.ledger.mu.Unlock()
+	for i, it := range s.items {
+		s.Enqueue(i%tags, &it.node, now().Add(time.Hour))
+	}
+	if err := s.Flush(s.t.Context()); err != nil {
+		s.t.Errorf("Flush: %v", err)
+	}
+}
+
+func (s *schedule) check(closed bool) {
+	s.ledger.mu.Lock()
+	defer s.ledger.mu.Unlock()
+	for i, it := range s.items {
+		pending, inflight, paid, lost := it.split()
+		applied := s.ledger.applied[it.name]
+		switch {
+		case inflight != 0 || pending+paid+lost != s.owed[i]:
+			s.t.Errorf("item %d: owed %d; %d pending, %d in flight, %d paid, %d lost", i, s.owed[i], pending, inflight, paid, lost)
+		case !closed && (pending != 0 || lost != 0):
+			s.t.Errorf("item %d: %d pending and %d lost after Flush", i, pending, lost)
+		case applied < paid || applied > paid+lost: // what Close gave up may have arrived
+			s.t.Errorf("item %d: %d paid, %d lost, Redis has applied %d", i, paid, lost, applied)
+		}
+	}
+}
+
+func (i *item) split() (pending, inflight, paid, lost int64) {
+	a := i.account()
+	return a[0], a[1], a[2], a[3]
+}
+
+var _ ratesync.Caller = (*fakeRedis)(nil)

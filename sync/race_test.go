@@ -1,0 +1,88 @@
+package ratesync_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/lua"
+	ratesync "github.com/hybridlimit/hybridlimit/sync"
+)
+
+// instant answers at once, so that lanes go idle as often as they can.
+func instant(_ context.Context, a attempt) (lua.Reply, error) { return replyTo(a), nil }
+
+// A node that is enqueued while its lane goes idle is not forgotten: each
+// round waits for its answer, or hangs for ever.
+func TestEnqueueWhileGoingIdle(t *testing.T) {
+	w := newWorld(t, calm, nil)
+	w.redis.script = instant
+	var all sync.WaitGroup
+	for g := range 4 {
+		all.Go(func() {
+			it := newItem(t, fmt.Sprint(g), 0)
+			answered := make(chan struct{}, 1)
+			it.onSettle = func(ratesync.Answer) { answered <- struct{}{} }
+			for i := range 5000 {
+				it.owe(1)
+				w.Enqueue(0, &it.node, now().Add(time.Duration(i%3)*time.Microsecond))
+				<-answered
+			}
+		})
+	}
+	all.Wait()
+}
+
+// Everything at once: enqueues, flushes, reads of the statistics, and Close.
+func TestConcurrentUse(t *testing.T) {
+	for range 20 {
+		w := newWorld(t, calm, nil)
+		w.redis.script = func(ctx context.Context, a attempt) (lua.Reply, error) {
+			if a.n%5 == 0 {
+				return lua.Reply{}, errLost
+			}
+			return instant(ctx, a)
+		}
+		var users sync.WaitGroup
+		items := make([]*item, 64)
+		for i := range items {
+			items[i] = newItem(t, fmt.Sprint(i), 0)
+		}
+		for g := range 4 {
+			users.Go(func() {
+				for i := range 500 {
+					n := (g*31 + i) % len(items)
+					items[n].owe(1)
+					w.Enqueue(n%tags, &items[n].node, now().Add(time.Duration(i%7-3)*time.Millisecond))
+				}
+			})
+		}
+		users.Go(func() {
+			for range 10 {
+				ctx, cancel := context.WithTimeout(context.Background(), 2*time.Millisecond)
+				_ = w.Flush(ctx)
+				cancel()
+				w.Stats()
+				w.RTT()
+			}
+		})
+		users.Go(func() {
+			<-time.After(5 * time.Millisecond)
+			w.Close()
+		})
+		users.Wait()
+		total := int64(0)
+		for _, it := range items {
+			pending, inflight, paid, lost := it.split()
+			if inflight != 0 {
+				t.Errorf("%s: %d units in flight after Close", it.name, inflight)
+			}
+			total += pending + paid + lost
+		}
+		if total != 2000 {
+			t.Errorf("%d units, want 2000", total)
+		}
+	}
+}

@@ -1,0 +1,221 @@
+package ratesync_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/global"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/lua"
+	ratesync "github.com/hybridlimit/hybridlimit/sync"
+)
+
+// debtor is an Item with a real limit. It takes any answer.
+type debtor struct {
+	*item
+	key string
+}
+
+// slowLimit gives nothing back within a test, so that what is missing is what
+// was debited.
+var slowLimit = hybridlimit.TokenBucket(1, 24*time.Hour, 20_000)
+
+func (d *debtor) Freeze(at time.Time) (lua.Op, bool) {
+	op, ok := d.item.Freeze(at)
+	op.Key, op.Limit = d.key, slowLimit
+	return op, ok
+}
+
+func (d *debtor) Settle(a ratesync.Answer) {
+	a.Level = d.item.account()[1] // the fake's echo
+	d.item.Settle(a)
+}
+
+// party is an engine over a real Runner, and its debtors.
+type party struct {
+	*ratesync.Engine
+	t       *testing.T
+	rng     *rand.Rand
+	debtors []*debtor
+	owed    int64
+}
+
+func newParty(t *testing.T, rdb redis.UniversalClient, rng *rand.Rand, count int) *party {
+	t.Helper()
+	runner, err := global.NewRunner(rdb, timeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(runner.Close)
+	br, err := breaker.New(breaker.Config{OpenFor: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := lua.Names{Prefix: "hl", Tags: 2}
+	p := &party{t: t, rng: rng, Engine: ratesync.New(ratesync.Config{
+		Caller: runner, Names: names, Process: fmt.Sprintf("%016x", rng.Uint64()), Timeout: timeout,
+		Breaker:   func(int) *breaker.Breaker { return br },
+		OnRefused: func(tag, ops int, err error) { t.Errorf("tag %d: %d ops refused: %v", tag, ops, err) },
+	})}
+	t.Cleanup(p.Close)
+	for i := range count {
+		name := fmt.Sprint("k", i)
+		d := &debtor{item: newItem(t, name, 0), key: names.State(names.Tag(name), "api", name)}
+		d.node.Item = d
+		p.debtors = append(p.debtors, d)
+	}
+	return p
+}
+
+func (p *party) owe(times int) {
+	names := lua.Names{Prefix: "hl", Tags: 2}
+	for range times {
+		d, n := p.debtors[p.rng.IntN(len(p.debtors))], 1+p.rng.Int64N(5)
+		d.item.owe(n)
+		p.owed += n
+		p.Enqueue(names.Tag(d.name), &d.node, now().Add(time.Duration(p.rng.Int64N(int64(4*time.Millisecond)))))
+		breathe(p.rng)
+	}
+}
+
+// breathe lets up to a millisecond pass between two events.
+func breathe(rng *rand.Rand) { <-time.After(time.Duration(rng.Int64N(int64(time.Millisecond)))) }
+
+// check compares what was paid with what Redis has debited, key by key.
+func (p *party) check(rdb *redis.Client) {
+	p.t.Helper()
+	total := int64(0)
+	for _, d := range p.debtors {
+		pending, inflight, paid, lost := d.split()
+		total += paid
+		if pending+inflight+lost != 0 {
+			p.t.Errorf("%s: %d pending, %d in flight, %d lost", d.name, pending, inflight, lost)
+		}
+		var unit, level, age, born, since int64
+		text, err := rdb.Get(context.Background(), d.key).Result()
+		if err == nil {
+			_, err = fmt.Sscanf(text, "1b%d %d %d %d %d", &unit, &level, &age, &born, &since)
+		}
+		if (err != nil && paid > 0) || since != paid {
+			p.t.Errorf("%s: %d paid, Redis has debited %d (%q, %v)", d.name, paid, since, text, err)
+		}
+	}
+	if total != p.owed {
+		p.t.Errorf("%d paid, %d owed", total, p.owed)
+	}
+}
+
+// lossy loses, repeats and delays calls of the library, and forwards the rest.
+func lossy(seed *rand.Rand, delay time.Duration) redistest.Script {
+	rng := rand.New(rand.NewPCG(seed.Uint64(), 1)) // calls of the script are never concurrent
+	return func(_ int, cmd []string) redistest.Verdict {
+		if !strings.HasPrefix(strings.ToUpper(cmd[0]), "EVAL") {
+			return redistest.Forward()
+		}
+		switch rng.IntN(8) {
+		case 0:
+			return redistest.DropReply(redistest.ThenClose)
+		case 1:
+			return redistest.DropRequest(redistest.ThenClose)
+		case 2:
+			return redistest.Duplicate()
+		case 3: // longer than an attempt: it arrives when nobody waits for it
+			return redistest.Delay(delay)
+		}
+		return redistest.Forward()
+	}
+}
+
+// From Freeze to Redis and back, over a network that loses, repeats and delays,
+// in virtual time: Redis debits each unit once.
+func TestExactlyOnceInABubble(t *testing.T) {
+	rng := seeded(t)
+	var seen, failures uint64
+	for range 4 {
+		synctest.Test(t, func(t *testing.T) {
+			bubble := redistest.NewBubble(t)
+			link := bubble.Link()
+			link.Latency(time.Millisecond, time.Millisecond)
+			link.Script(lossy(rng, timeout+50*time.Millisecond))
+			p := newParty(t, link.Client(nil), rng, 100)
+			p.owe(600)
+			time.Sleep(2 * time.Second)
+			link.Script(nil)
+			if err := p.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second) // what is late arrives
+			p.check(bubble.Client(nil))
+			st := p.Stats()
+			t.Logf("%+v", st)
+			seen, failures = seen+st.Seen, failures+st.Failures
+		})
+	}
+	if seen == 0 || failures == 0 {
+		t.Error("no loss was seen")
+	}
+}
+
+// The same on a real Redis, with what a bubble does not have: sockets, and a
+// script cache that is flushed meanwhile.
+func TestExactlyOnceOnRedis(t *testing.T) {
+	rng := seeded(t)
+	server := redistest.New(t)
+	direct := server.Client(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	proxy.Script(lossy(rng, 0))
+	p := newParty(t, proxy.Client(t), rng, 100)
+	for range 5 {
+		p.owe(60)
+		if err := direct.ScriptFlush(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := p.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	p.check(direct)
+	t.Logf("%+v", p.Stats())
+	if st := p.Stats(); st.Seen == 0 || st.Failures == 0 {
+		t.Error("no loss was seen")
+	}
+}
+
+// What Redis refuses for good is recognised as such from a real one, over both
+// protocols, and so is a batch that is older than the last.
+func TestRefusedByRedis(t *testing.T) {
+	server := redistest.New(t)
+	for _, protocol := range []int{2, 3} {
+		rdb := server.Client(t, func(o *redis.Options) { o.Protocol = protocol })
+		runner, err := global.NewRunner(rdb, timeout)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(runner.Close)
+		env := lua.Envelope{Key: fmt.Sprintf("{1}env%d", protocol), Epoch: "{1}epoch", Seq: 2, TTL: time.Minute}
+		op := lua.Op{Key: "{1}k", Limit: slowLimit}
+		op.Owed = -1
+		if _, err := runner.Batch(t.Context(), env, []lua.Op{op}); !global.Refused(err) {
+			t.Errorf("RESP%d: a negative debt: %v", protocol, err)
+		}
+		op.Owed = 1
+		if r, err := runner.Batch(t.Context(), env, []lua.Op{op}); err != nil || r.Stale {
+			t.Errorf("RESP%d: %+v, %v", protocol, r, err)
+		}
+		env.Seq = 1
+		if r, err := runner.Batch(t.Context(), env, []lua.Op{op}); err != nil || !r.Stale || global.Refused(err) {
+			t.Errorf("RESP%d: %+v, %v", protocol, r, err)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package ratesync_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/lua"
+	ratesync "github.com/hybridlimit/hybridlimit/sync"
+)
+
+// refusal is an error reply of Redis.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+func (refusal) RedisError()     {}
+
+var _ redis.Error = refusal("")
+
+// What Redis will never apply is dropped and told, and the next batch goes on
+// with the next sequence.
+func TestRefused(t *testing.T) {
+	type told struct {
+		tag, ops int
+		err      error
+	}
+	for _, tc := range []struct {
+		name  string
+		reply lua.Reply
+		err   error
+		want  string
+	}{
+		{"unreadable", lua.Reply{}, refusal("HLBATCH unreadable op 1"), "HLBATCH unreadable op 1"},
+		{"stale", lua.Reply{Stale: true}, nil, "ratesync: Redis holds a later batch"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var heard []told
+				var w *world
+				a, b := newItem(t, "a", 1), newItem(t, "b", 2)
+				w = newWorld(t, calm, func(c *ratesync.Config) {
+					c.OnRefused = func(tag, ops int, err error) {
+						heard = append(heard, told{tag, ops, err})
+						// No lock is held: these would wait for it for ever.
+						w.Stats()
+						w.Enqueue(tag, &b.node, now())
+					}
+				})
+				a.onDrop = func() {
+					a.owe(10)
+					w.Enqueue(1, &a.node, now())
+				}
+				w.redis.script = func(ctx context.Context, at attempt) (lua.Reply, error) {
+					if at.n == 0 {
+						return tc.reply, tc.err
+					}
+					return applied(ctx, at)
+				}
+				w.Enqueue(1, &a.node, now())
+				time.Sleep(rtt)
+				all := w.wantAttempts(2)
+				if got := all[1].owed(); all[1].env.Seq != 2 || got["a"] != 10 || got["b"] != 2 {
+					t.Errorf("then sequence %d, %v", all[1].env.Seq, got)
+				}
+				if a.account() != [4]int64{0, 0, 10, 1} {
+					t.Errorf("a: %v", a.account())
+				}
+				if len(heard) != 1 || heard[0].tag != 1 || heard[0].ops != 1 || !strings.HasPrefix(heard[0].err.Error(), tc.want) {
+					t.Errorf("heard %v, want %q", heard, tc.want)
+				}
+				if got := w.Stats(); got != (ratesync.Stats{Messages: 2, Ops: 3, Refused: 1}) {
+					t.Errorf("%+v", got)
+				}
+			})
+		})
+	}
+}
+
+func TestRefusedWithNobodyToTell(t *testing.T) {
+	inBubble(t, calm, func(t *testing.T, w *world) {
+		w.redis.script = func(context.Context, attempt) (lua.Reply, error) { return lua.Reply{Stale: true}, nil }
+		a := newItem(t, "a", 1)
+		w.Enqueue(0, &a.node, now())
+		time.Sleep(rtt)
+		if a.account() != [4]int64{0, 0, 0, 1} || w.Stats().Refused != 1 {
+			t.Errorf("%v, %+v", a.account(), w.Stats())
+		}
+	})
+}
+
+// Whatever else Redis says is said of Redis, not of the batch: it is sent
+// again, and a tag that always fails does not stop the others.
+func TestOtherErrorsAreRetried(t *testing.T) {
+	inBubble(t, calm, func(t *testing.T, w *world) {
+		errs := []error{
+			refusal("OOM command not allowed"), refusal("ERR user_script:12: bug"), refusal("LOADING Redis is loading"),
+			lua.ErrReply, context.DeadlineExceeded, context.Canceled, errors.New("HLBATCH but not from Redis"),
+		}
+		w.redis.script = func(ctx context.Context, a attempt) (lua.Reply, error) {
+			if strings.Contains(a.env.Key, "{0}") {
+				return lua.Reply{}, errs[a.n%len(errs)]
+			}
+			return applied(ctx, a)
+		}
+		poison := newItem(t, "poison", 1)
+		w.Enqueue(0, &poison.node, now())
+		for range 100 {
+			b := newItem(t, "b", 1)
+			w.Enqueue(1, &b.node, now())
+			time.Sleep(10 * time.Millisecond)
+			if b.account()[2] != 1 {
+				t.Fatalf("b: %v", b.account())
+			}
+		}
+		if poison.account() != [4]int64{0, 1, 0, 0} {
+			t.Errorf("poison: %v", poison.account())
+		}
+	})
+}
+
+// A refusal is no failure of Redis to the misses of the lane, and is one to
+// the breaker: a fleet whose batches are all refused is better off without.
+func TestRefusalsTrip(t *testing.T) {
+	inBubble(t, trips, func(t *testing.T, w *world) {
+		w.redis.script = func(context.Context, attempt) (lua.Reply, error) { return lua.Reply{}, refusal("HLBATCH schema 2") }
+		for range 3 {
+			a := newItem(t, "a", 1)
+			w.Enqueue(0, &a.node, now())
+			synctest.Wait()
+		}
+		if w.breaker.State() != breaker.Open {
+			t.Errorf("%v after three refusals", w.breaker.State())
+		}
+	})
+}
+
+// Gaps counts lost writes. Regression: it also counted the first batch after
+// EnvelopeTTL without one, whose predecessor Redis had forgotten as it should,
+// and the batch after a refused one, which Redis had never stored.
+func TestGaps(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		idle time.Duration
+		deny bool // the batch before the gap was refused
+		want uint64
+	}{
+		{"lost", time.Second, false, 1},
+		{"just remembered", ratesync.EnvelopeTTL - time.Second, false, 1},
+		{"forgotten", ratesync.EnvelopeTTL, false, 0},
+		{"refused", time.Second, true, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inBubble(t, calm, func(t *testing.T, w *world) {
+				w.redis.script = func(ctx context.Context, a attempt) (lua.Reply, error) {
+					if a.n == 1 && tc.deny {
+						return lua.Reply{}, refusal("HLBATCH")
+					}
+					r, err := applied(ctx, a)
+					r.Gap = a.n == 2
+					return r, err
+				}
+				for _, pause := range []time.Duration{time.Second, tc.idle, time.Second} {
+					a := newItem(t, "a", 1)
+					w.Enqueue(0, &a.node, now())
+					time.Sleep(pause)
+				}
+				w.wantAttempts(3)
+				if got := w.Stats().Gaps; got != tc.want {
+					t.Errorf("%d gaps, want %d", got, tc.want)
+				}
+			})
+		})
+	}
+}
