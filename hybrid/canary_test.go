@@ -1,0 +1,137 @@
+package hybrid_test
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// canary measures what this machine adds to any wait: it sleeps for 1 ms over
+// and over, and notes by how much it overslept.
+type canary struct {
+	mu    sync.Mutex
+	naps  []nap
+	close func()
+}
+
+type nap struct {
+	from, to time.Time
+	over     time.Duration
+}
+
+func newCanary(t *testing.T) *canary {
+	c := &canary{}
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		timer := time.NewTimer(0)
+		defer timer.Stop()
+		for {
+			from := time.Now()
+			timer.Reset(time.Millisecond)
+			select {
+			case <-done:
+				return
+			case <-timer.C:
+			}
+			to := time.Now()
+			c.mu.Lock()
+			c.naps = append(c.naps, nap{from, to, to.Sub(from) - time.Millisecond})
+			c.mu.Unlock()
+		}
+	})
+	c.close = sync.OnceFunc(func() { close(done); wg.Wait() })
+	t.Cleanup(c.close)
+	return c
+}
+
+// noise is the sum of what the naps within an interval, or over its ends,
+// overslept by: a call that waits for several goroutines in turn, waits for
+// the scheduler as often.
+func (c *canary) noise(from, to time.Time) (sum time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	first, _ := slices.BinarySearchFunc(c.naps, from, func(n nap, at time.Time) int { return n.to.Compare(at) })
+	for _, n := range c.naps[first:] {
+		if n.from.After(to) {
+			break
+		}
+		sum += n.over
+	}
+	return sum
+}
+
+// decision is one call, as its caller saw it.
+type decision struct {
+	limiter    int
+	key        string
+	begin, end time.Time
+	res        hybridlimit.Result
+	err        error
+}
+
+// journal keeps decisions.
+type journal struct {
+	mu  sync.Mutex
+	all []decision
+}
+
+func (j *journal) add(d decision) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.all = append(j.all, d)
+}
+
+// between is the decisions that lie in an interval as a whole.
+func (j *journal) between(from, to time.Time) (out []decision) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, d := range j.all {
+		if !d.begin.Before(from) && !d.end.After(to) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// punctual checks that no call failed, and that none took longer than most
+// beyond what the machine did to the canary.
+func (j *journal) punctual(t *testing.T, c *canary, most time.Duration) {
+	t.Helper()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var worst, beyond time.Duration
+	for _, d := range j.all {
+		if d.err != nil {
+			t.Errorf("limiter %d, key %s: %v", d.limiter, d.key, d.err)
+		}
+		took := d.end.Sub(d.begin)
+		worst = max(worst, took)
+		if took <= most {
+			continue
+		}
+		noise := c.noise(d.begin, d.end)
+		beyond = max(beyond, took-noise)
+		if took-noise > most {
+			t.Errorf("limiter %d, key %s: a call took %v (the canary overslept by %v), at most %v may be: %+v",
+				d.limiter, d.key, took, noise, most, d.res)
+		}
+	}
+	t.Logf("%d calls, the slowest took %v", len(j.all), worst)
+}
+
+// quantile is how long the given part of decisions took at most.
+func quantile(ds []decision, q float64) time.Duration {
+	if len(ds) == 0 {
+		return 0
+	}
+	took := make([]time.Duration, len(ds))
+	for i, d := range ds {
+		took[i] = d.end.Sub(d.begin)
+	}
+	slices.Sort(took)
+	return took[min(int(q*float64(len(took))), len(took)-1)]
+}

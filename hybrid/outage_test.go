@@ -1,0 +1,184 @@
+package hybrid_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+)
+
+// outage is a way for a Redis to go and to come back.
+type outage struct {
+	name   string
+	down   func(*redistest.Server) error
+	up     func(*redistest.Server) error
+	intact bool // what Redis knew, it still knows
+}
+
+var outages = []outage{
+	{"SIGKILL", func(s *redistest.Server) error { s.Kill(); return nil }, (*redistest.Server).Restart, false},
+	{"SIGSTOP", (*redistest.Server).Pause, (*redistest.Server).Resume, true},
+}
+
+// TestOutageUnderLoad takes Redis away from a fleet and gives it back. It
+// checks latencies and must have the machine to itself, so it is not parallel.
+func TestOutageUnderLoad(t *testing.T) {
+	for _, o := range outages {
+		t.Run(o.name, func(t *testing.T) { takeRedisAway(t, o) })
+	}
+}
+
+func takeRedisAway(t *testing.T, o outage) {
+	const maxWait, slack = 20 * time.Millisecond, 20 * time.Millisecond
+	// hot has what it asks for, and room for leases; tight is asked for five
+	// times what it has.
+	hot := hybridlimit.TokenBucket(1000, time.Second, 8000)
+	tight := hybridlimit.TokenBucket(200, time.Second, 200)
+	log := newCapture()
+	srv := redistest.New(t)
+	ls := makeFleet(t, srv, tight, hybrid.Config{
+		MaxWait: maxWait,
+		LimitFor: func(key string) hybridlimit.Limit {
+			if key == "hot" {
+				return hot
+			}
+			return tight
+		},
+		Hub: hybrid.HubConfig{Logger: slog.New(log), FleetSize: processes},
+	})
+	for range 4 {
+		ask(t, ls[0], "hot", 1000)
+	}
+
+	c, j := newCanary(t), &journal{}
+	var stops []func()
+	for i, l := range ls {
+		for _, key := range []string{"hot", "tight"} {
+			stop := paced(225, 2, func() {
+				began := time.Now()
+				res, err := l.Allow(context.Background(), key)
+				j.add(decision{i, key, began, time.Now(), res, err})
+			})
+			t.Cleanup(stop)
+			stops = append(stops, stop)
+		}
+	}
+	breakers := func(want breaker.State) func() bool {
+		return func() bool {
+			for _, l := range ls {
+				if l.Stats().Breaker != want {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	<-time.After(500 * time.Millisecond)
+
+	down := time.Now()
+	if err := o.down(srv); err != nil {
+		t.Fatal(err)
+	}
+	redistest.Eventually(t, 10*time.Second, "all breakers open", breakers(breaker.Open))
+	open := time.Now()
+	<-time.After(1500 * time.Millisecond)
+	up := time.Now()
+	if err := o.up(srv); err != nil {
+		t.Fatal(err)
+	}
+	// Restart returns when Redis answers, Resume at once: from here on it is well.
+	well := time.Now()
+	redistest.Eventually(t, 10*time.Second, "all breakers closed", breakers(breaker.Closed))
+	closed := time.Now()
+	<-time.After(time.Until(well.Add(2 * time.Second)))
+	for _, stop := range stops {
+		stop()
+	}
+
+	j.punctual(t, c, maxWait+slack)
+	inside := j.between(open, up)
+	for _, d := range inside {
+		if s := d.res.Source; s != hybridlimit.SourceFallback && s != hybridlimit.SourceLease {
+			t.Errorf("without Redis: %+v", d.res)
+			break
+		}
+	}
+	t.Logf("breakers opened after %v and closed after %v; p50 %v, p99 %v of %d decisions in between",
+		open.Sub(down), closed.Sub(well), quantile(inside, 0.5), quantile(inside, 0.99), len(inside))
+	backWithin(t, j, len(ls), well, 2*time.Second)
+
+	// What fallbacks admit is the limit at most, all shares together.
+	var first time.Time
+	var units int64
+	for _, d := range j.between(down, time.Now()) {
+		if d.key == "tight" && d.res.Source == hybridlimit.SourceFallback && d.res.Allowed {
+			if first.IsZero() {
+				first = d.begin
+			}
+			units++
+		}
+	}
+	most := float64(tight.BurstSize()) + 200*time.Since(first).Seconds()
+	if units == 0 || float64(units) > most {
+		t.Errorf("fallbacks admitted %d units, at most %.0f may be", units, most)
+	}
+	t.Logf("fallbacks admitted %d units of the tight key, %.0f may be", units, most)
+
+	// One line per process and change, whatever happened in between.
+	var broken, mended int
+	for _, line := range log.all() {
+		switch {
+		case len(line) >= len(lineBroken) && line[:len(lineBroken)] == lineBroken:
+			broken++
+		case len(line) >= len(lineMended) && line[:len(lineMended)] == lineMended:
+			mended++
+		default:
+			t.Errorf("logged %q", line)
+		}
+	}
+	if broken != len(ls) || mended != len(ls) {
+		t.Errorf("%d lines of a failure and %d of a recovery, want %d each:\n%q", broken, mended, len(ls), log.all())
+	}
+
+	shutdown(t, ls...)
+	var known int64
+	for _, l := range ls {
+		known += balance(t, l.Stats())
+	}
+	if got := debited(t, srv.Client(t), "api", "hot", "tight"); o.intact && got != known {
+		t.Errorf("Redis debited %d, the fleet knows of %d", got, known)
+	}
+}
+
+// backWithin checks that each limiter decides by the shared limit again, soon
+// after Redis is back, and by a lease where demand supports one.
+func backWithin(t *testing.T, j *journal, limiters int, well time.Time, most time.Duration) {
+	t.Helper()
+	for i := range limiters {
+		var lease, shared time.Duration
+		for _, d := range j.between(well, time.Now()) {
+			if d.limiter != i {
+				continue
+			}
+			switch d.res.Source {
+			case hybridlimit.SourceLease:
+				if lease == 0 && d.key == "hot" {
+					lease = d.end.Sub(well)
+				}
+			case hybridlimit.SourceCredit, hybridlimit.SourceRedis, hybridlimit.SourceDenyCache:
+				if shared == 0 {
+					shared = d.end.Sub(well)
+				}
+			}
+		}
+		if shared == 0 || shared > most || lease == 0 || lease > most {
+			t.Errorf("limiter %d: back on the shared limit after %v, on a lease after %v; want both within %v", i, shared, lease, most)
+		}
+		t.Logf("limiter %d: back on the shared limit after %v, on a lease after %v", i, shared, lease)
+	}
+}
