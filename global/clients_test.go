@@ -71,7 +71,7 @@ func TestRingSendsOnce(t *testing.T) {
 	proxy := redistest.NewProxy(t, server.Addr())
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": proxy.Addr()}})
 	t.Cleanup(func() { _ = ring.Close() })
-	l := newLimiter(t, ring, hourly, global.Config{})
+	l := newLimiter(t, ring, hourly, patientConfig)
 	allow(t, l, "k", 1)
 	before := proxy.Count("EVALSHA").Forwarded
 	proxy.Script(redistest.OnEvery("EVALSHA", redistest.DropReply(redistest.ThenClose)))
@@ -126,7 +126,7 @@ func TestHooksRun(t *testing.T) {
 			mini.FlushAll()
 			h := &hook{}
 			rdb.AddHook(h)
-			l := newLimiter(t, rdb, ten, global.Config{})
+			l := newLimiter(t, rdb, ten, patientConfig)
 			allow(t, l, "k", 1) // loads the script, the first time
 			h.names = nil
 			if _, err := l.Allow(context.WithValue(t.Context(), hookKey{}, "trace"), "k"); err != nil {

@@ -85,7 +85,7 @@ func TestUnknownScript(t *testing.T) {
 	server := redistest.New(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	direct := server.Client(t)
-	l := newLimiter(t, proxy.Client(t), hourly, global.Config{})
+	l := newLimiter(t, proxy.Client(t), hourly, patientConfig)
 	for i := range int64(3) {
 		before := proxy.Counts()
 		if res := allow(t, l, "k", 1); res.Remaining != 100-2*i-1 {
@@ -109,7 +109,7 @@ func TestLostReplyToTheSource(t *testing.T) {
 	server := redistest.New(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	proxy.Script(redistest.OnEvery("EVAL", redistest.DropReply(redistest.ThenClose)))
-	l := newLimiter(t, proxy.Client(t), hourly, global.Config{})
+	l := newLimiter(t, proxy.Client(t), hourly, patientConfig)
 	_, err := l.AllowN(t.Context(), "k", 3)
 	wantErr(t, err, hybridlimit.ErrUnavailable, io.EOF)
 	if e, s := proxy.Count("EVAL").Seen, proxy.Count("EVALSHA").Seen; e != 1 || s != 1 {
