@@ -29,7 +29,7 @@ func remaining(t *testing.T, l *global.Limiter, key string) int64 {
 func TestLostReplyIsNotSentAgain(t *testing.T) {
 	server := redistest.New(t)
 	proxy := redistest.NewProxy(t, server.Addr())
-	direct := newLimiter(t, server.Client(t), hourly, global.Config{})
+	direct := newLimiter(t, server.Client(t), hourly, patientConfig)
 	allow(t, direct, "warm", 1)
 	for _, tc := range []struct {
 		name    string
@@ -124,7 +124,7 @@ func TestLostReplyToTheSource(t *testing.T) {
 // decision afterwards is a decision.
 func TestRestart(t *testing.T) {
 	server := redistest.New(t)
-	l := newLimiter(t, server.Client(t), hourly, global.Config{})
+	l := newLimiter(t, server.Client(t), hourly, patientConfig)
 	allow(t, l, "k", 40)
 	if err := server.Restart(); err != nil {
 		t.Fatal(err)
