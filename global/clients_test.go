@@ -161,6 +161,7 @@ func (swallow) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (swallow) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(context.Context, redis.Cmder) error { return nil }
 }
+
 func (swallow) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }

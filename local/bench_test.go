@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit"
 	"golang.org/x/time/rate"
+
+	"github.com/hybridlimit/hybridlimit"
 )
 
 // The limits of the benchmarks: one that admits nearly everything, and one that

@@ -4,8 +4,9 @@ import (
 	"math"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit"
 	"golang.org/x/time/rate"
+
+	"github.com/hybridlimit/hybridlimit"
 )
 
 // bucket is the state of one key.

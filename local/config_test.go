@@ -28,7 +28,8 @@ func TestViolationsAreReportedTogether(t *testing.T) {
 		{"amnesty", good, Config{IdleAfter: time.Second - 1}, []string{"Config.IdleAfter"}},
 		{"amnesty of a fraction", hybridlimit.PerSecond(3), Config{IdleAfter: time.Second - 1}, []string{"Config.IdleAfter"}},
 		{
-			"everything", hybridlimit.Limit{Rate: -1, Period: 1, Burst: -1},
+			"everything",
+			hybridlimit.Limit{Rate: -1, Period: 1, Burst: -1},
 			Config{Name: "ü", MaxKeys: -1, MaxKeyBytes: -1, IdleAfter: -1},
 			[]string{"Limit.Rate", "Limit.Period", "Limit.Burst", "Config.Name", "Config.MaxKeys", "Config.MaxKeyBytes", "Config.IdleAfter"},
 		},

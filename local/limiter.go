@@ -7,8 +7,9 @@ import (
 	"math"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit"
 	"golang.org/x/time/rate"
+
+	"github.com/hybridlimit/hybridlimit"
 )
 
 // Limiter is one limit for many keys, in this process only. Make one with New.

@@ -5,8 +5,9 @@ import (
 	"math/big"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit"
 	"pgregory.net/rapid"
+
+	"github.com/hybridlimit/hybridlimit"
 )
 
 // ideal is the bucket of a limit without any rounding. It counts in units ×

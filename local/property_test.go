@@ -5,8 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit"
 	"pgregory.net/rapid"
+
+	"github.com/hybridlimit/hybridlimit"
 )
 
 // TestAgainstIdealBucket drives a few keys through any times and costs and holds

@@ -8,8 +8,9 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/hybridlimit/hybridlimit"
 	"pgregory.net/rapid"
+
+	"github.com/hybridlimit/hybridlimit"
 )
 
 func TestShardCount(t *testing.T) {

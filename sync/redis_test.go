@@ -36,7 +36,7 @@ func (d *debtor) Freeze(at time.Time) (lua.Op, bool) {
 }
 
 func (d *debtor) Settle(a ratesync.Answer) {
-	a.Level = d.item.account()[1] // the fake's echo
+	a.Level = d.account()[1] // the fake's echo
 	d.item.Settle(a)
 }
 
@@ -80,7 +80,7 @@ func (p *party) owe(times int) {
 	names := lua.Names{Prefix: "hl", Tags: 2}
 	for range times {
 		d, n := p.debtors[p.rng.IntN(len(p.debtors))], 1+p.rng.Int64N(5)
-		d.item.owe(n)
+		d.owe(n)
 		p.owed += n
 		p.Enqueue(names.Tag(d.name), &d.node, now().Add(time.Duration(p.rng.Int64N(int64(4*time.Millisecond)))))
 		breathe(p.rng)
