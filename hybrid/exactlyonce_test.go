@@ -1,0 +1,149 @@
+package hybrid_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+)
+
+// everySync gives a verdict to every nth EVALSHA that carries an envelope.
+// Heartbeats (one key) are left alone, and so is the handshake.
+func everySync(nth int, v redistest.Verdict) redistest.Script {
+	seen := 0
+	return func(_ int, cmd []string) redistest.Verdict {
+		if !strings.EqualFold(cmd[0], "EVALSHA") || len(cmd) < 3 || cmd[2] == "1" {
+			return redistest.Forward()
+		}
+		if seen++; seen%nth != 0 {
+			return redistest.Forward()
+		}
+		return v
+	}
+}
+
+// faults are what a network can do to a sync. Redis has executed it in all of
+// them but the one that drops requests.
+var faults = []struct {
+	name   string
+	script func() redistest.Script
+}{
+	{"replies dropped, connection closed", func() redistest.Script {
+		return everySync(3, redistest.DropReply(redistest.ThenClose))
+	}},
+	{"replies dropped, connection hangs", func() redistest.Script {
+		return everySync(3, redistest.DropReply(redistest.ThenHang))
+	}},
+	{"requests dropped", func() redistest.Script {
+		return everySync(3, redistest.DropRequest(redistest.ThenClose))
+	}},
+	{"duplicates", func() redistest.Script { return everySync(2, redistest.Duplicate()) }},
+	{"requests later than SyncTimeout", func() redistest.Script {
+		return everySync(4, redistest.Delay(150*time.Millisecond))
+	}},
+	{"replies later than SyncTimeout", func() redistest.Script {
+		return everySync(4, redistest.DelayReply(150*time.Millisecond))
+	}},
+	{"all of it", func() redistest.Script {
+		verdicts := []redistest.Verdict{
+			redistest.DropReply(redistest.ThenClose), redistest.Forward(), redistest.Duplicate(),
+			redistest.DropReply(redistest.ThenHang), redistest.Delay(120 * time.Millisecond), redistest.Forward(),
+			redistest.DropRequest(redistest.ThenClose), redistest.DelayReply(120 * time.Millisecond), redistest.Forward(),
+			redistest.DropRequest(redistest.ThenHang),
+		}
+		n := 0
+		return func(_ int, cmd []string) redistest.Verdict {
+			if !strings.EqualFold(cmd[0], "EVALSHA") || len(cmd) < 3 || cmd[2] == "1" {
+				return redistest.Forward()
+			}
+			n++
+			return verdicts[n%len(verdicts)]
+		}
+	}},
+}
+
+// TestExactlyOnce counts units on both sides of a network that loses, repeats
+// and delays what it carries, with go-redis at its default retries. Three
+// limiters share the messages.
+func TestExactlyOnce(t *testing.T) {
+	srv := redistest.New(t)
+	for i, f := range faults {
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			proxy := redistest.NewProxy(t, srv.Addr())
+			h := newHub(t, proxy.Client(t), hybrid.HubConfig{
+				SyncTimeout: 80 * time.Millisecond,
+				// It is the syncs that are tested: none is held back.
+				Breaker: breaker.Config{Failures: 1 << 20, FailureRatio: -1, SlowCall: -1},
+			})
+			var ls []*hybrid.Limiter
+			for _, mode := range modes[:3] {
+				ls = append(ls, add(t, h, still(100_000), hybrid.Config{
+					Name: fmt.Sprintf("%v-%d", mode, i), // one server: an own name each
+					Mode: mode, SyncEvery: 50, SyncInterval: 10 * time.Millisecond,
+				}))
+			}
+			if err := h.Ready(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			proxy.Script(f.script())
+			// One key is in use all the time, others now and then.
+			keys := keysOf("k", 8)
+			var stops []func()
+			for _, l := range ls {
+				calls := 0
+				stops = append(stops, paced(400, 1, func() {
+					key := keys[0]
+					if calls++; calls%4 == 0 {
+						key = keys[calls/4%len(keys)]
+					}
+					if _, err := l.AllowN(context.Background(), key, 1+int64(calls%2)); err != nil {
+						t.Errorf("Allow: %v", err)
+					}
+				}))
+			}
+			redistest.Eventually(t, 60*time.Second, "100 syncs, and 300 units of each limiter", func() bool {
+				for _, l := range ls {
+					if l.Stats().Admitted < 300 {
+						return false
+					}
+				}
+				return h.Stats().Ops > 100
+			})
+			for _, stop := range stops {
+				stop()
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+			defer cancel()
+			if err := h.Shutdown(ctx); err != nil {
+				t.Error(err)
+			}
+
+			for j, l := range ls {
+				s := l.Stats()
+				if s.Owed != 0 || s.Dropped != 0 || s.Forgiven != 0 {
+					t.Errorf("%v: after Shutdown: %+v", modes[j], s)
+				}
+				got := debited(t, srv.Client(t), fmt.Sprintf("%v-%d", modes[j], i), keys...)
+				if known := balance(t, s); got != known {
+					t.Errorf("%v: Redis debited %d, the limiter knows of %d", modes[j], got, known)
+				}
+				if want := s.Admitted + s.Expired + s.Lost; got != want {
+					t.Errorf("%v: Redis debited %d, want %d = admitted %d + expired %d + lost %d",
+						modes[j], got, want, s.Admitted, s.Expired, s.Lost)
+				}
+				t.Logf("%v: admitted %d, expired %d, lost %d", modes[j], s.Admitted, s.Expired, s.Lost)
+			}
+			st, sent := h.Stats(), proxy.Count("EVALSHA")
+			if st.Failures == 0 && sent.Forwarded == sent.Seen || st.Refused > 0 {
+				t.Errorf("the network did not fail as it should have: %+v, %+v", st, sent)
+			}
+			t.Logf("%d messages, %d without an answer, %d answered at a later try", st.Messages, st.Failures, st.Seen)
+		})
+	}
+}

@@ -1,0 +1,213 @@
+package hybrid_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+)
+
+// admits asks every 10 ms for so long, and counts.
+func admits(t *testing.T, l *hybrid.Limiter, key string, during time.Duration) (units int64) {
+	t.Helper()
+	for end := time.Now().Add(during); ; {
+		res := ask(t, l, key, 1)
+		units += res.Granted
+		if !res.Allowed && (res.RetryAfter <= 0 || res.RetryAfter == hybridlimit.Never) {
+			t.Fatalf("denied without a time to retry: %+v", res)
+		}
+		if !time.Now().Before(end) {
+			return units
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func TestFallbacks(t *testing.T) {
+	ten := hybridlimit.TokenBucket(10, time.Second, 100)
+	few := hybridlimit.TokenBucket(4, time.Hour, 4)
+	for _, c := range []struct {
+		name     string
+		limit    hybridlimit.Limit
+		fleet    int
+		fallback hybrid.Fallback
+		floor    int64
+		first    int64 // admitted at once
+		later    int64 // and in the following 20 s
+	}{
+		{"share of one", ten, 1, hybrid.FallbackShare, 0, 100, 200},
+		{"share of four", ten, 4, hybrid.FallbackShare, 0, 25, 50},
+		{"share of eighty: a fraction above one", ten, 80, hybrid.FallbackShare, 0, 1, 2},
+		{"share of four, with a floor above it", ten, 4, hybrid.FallbackShare, 40, 40, 80},
+		{"share of a hundred: below one unit, so the floor", few, 100, hybrid.FallbackShare, 0, 1, 0},
+		{"share of a hundred, with a floor of two", few, 100, hybrid.FallbackShare, 2, 2, 0},
+		{"full", ten, 4, hybrid.FallbackFull, 0, 100, 200},
+		{"allow all", few, 4, hybrid.FallbackAllowAll, 0, 1000, 2000},
+		{"deny all", ten, 4, hybrid.FallbackDenyAll, 0, 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := redistest.NewBubble(t)
+				b.Kill()
+				l := newLimiter(t, b.Client(oneDial), c.limit, hybrid.Config{
+					Fallback: c.fallback, FallbackFloor: c.floor, MaxWait: -1, Hub: hybrid.HubConfig{FleetSize: c.fleet},
+				})
+				var first int64
+				for range 1000 {
+					first += ask(t, l, "k", 1).Granted
+				}
+				// Half a unit may have come back, or still be coming.
+				if later := admits(t, l, "k", 20*time.Second); first != c.first || later < c.later-1 || later > c.later+1 {
+					t.Errorf("admitted %d at once and %d in 20 s, want %d and %d", first, later, c.first, c.later)
+				}
+				if res := ask(t, l, "other", 1); res.Source != hybridlimit.SourceFallback || res.Allowed != (c.fallback != hybrid.FallbackDenyAll) {
+					t.Errorf("another key: %+v", res)
+				}
+			})
+		})
+	}
+}
+
+// The floor comes back once per time-to-full.
+func TestFallbackFloorComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// After so many failures go-redis dials once a second in the
+		// background, and notices a second later that the client is closed.
+		t.Cleanup(func() { time.Sleep(2 * time.Second) })
+		b := redistest.NewBubble(t)
+		b.Kill()
+		l := newLimiter(t, b.Client(oneDial), hybridlimit.TokenBucket(4, time.Minute, 4), hybrid.Config{
+			MaxWait: -1, Hub: hybrid.HubConfig{FleetSize: 100},
+		})
+		if got := admits(t, l, "k", 10*time.Minute+time.Second); got != 11 {
+			t.Errorf("%d units were admitted in ten minutes and at the start, want 11", got)
+		}
+	})
+}
+
+// A fallback starts from what Redis said, and what it admits is paid for when
+// Redis is back: there is no amnesty in either direction.
+func TestFallbackIsNoAmnesty(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		link, rdb := b.Link(), b.Client(nil)
+		l := newLimiter(t, link.Client(oneDial), still(100), hybrid.Config{Mode: hybrid.ModeDeferred})
+		time.Sleep(2 * time.Second)
+		for range 40 {
+			ask(t, l, "k", 1)
+		}
+		for range 100 {
+			ask(t, l, "empty", 1)
+		}
+		time.Sleep(time.Second)
+		link.Refuse(true)
+		link.CutAll()
+		time.Sleep(10 * time.Second)
+		var got int64
+		for range 200 {
+			got += ask(t, l, "k", 1).Granted
+			if res := ask(t, l, "empty", 1); res.Allowed {
+				t.Fatalf("a key that Redis knows to be empty: %+v", res)
+			}
+		}
+		if got != 60 {
+			t.Errorf("%d units were admitted without Redis, which had 60", got)
+		}
+		link.Refuse(false)
+		time.Sleep(5 * time.Second)
+		if res := ask(t, l, "k", 1); res.Allowed {
+			t.Errorf("after the fallback used everything up: %+v", res)
+		}
+		shutdown(t, l)
+		if n := debited(t, rdb, "api", "k"); n != 100 || balance(t, l.Stats()) != 200 {
+			t.Errorf("Redis debited %d of 100: %+v", n, l.Stats())
+		}
+	})
+}
+
+// What had refilled by the time that Redis came back is forgiven: it would
+// have been there in Redis too.
+func TestFallbackForgivesWhatRefilled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		link, rdb := b.Link(), b.Client(nil)
+		l := newLimiter(t, link.Client(oneDial), hybridlimit.TokenBucket(10, time.Second, 100), hybrid.Config{})
+		time.Sleep(2 * time.Second)
+		link.Refuse(true)
+		link.CutAll()
+		var got int64
+		for range 50 {
+			got += ask(t, l, "k", 1).Granted
+		}
+		time.Sleep(3 * time.Second) // 30 of them come back
+		link.Refuse(false)
+		before := time.Now()
+		for l.Stats().Owed > 0 && time.Since(before) < 10*time.Second {
+			time.Sleep(time.Millisecond)
+		}
+		more := int64(time.Since(before)/(100*time.Millisecond)) + 1
+		shutdown(t, l)
+		s := l.Stats()
+		if got != 50 || s.Forgiven < 30 || s.Forgiven > 30+more || debited(t, rdb, "api", "k") != balance(t, s) {
+			t.Errorf("of %d units %d were forgiven, want 30 to %d; Redis debited %d: %+v", got, s.Forgiven, 30+more, debited(t, rdb, "api", "k"), s)
+		}
+	})
+}
+
+// Leased units were paid for, so they are spent whatever the fallback says.
+func TestLeasesOutliveRedis(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		l := newLimiter(t, b.Client(oneDial), hybridlimit.TokenBucket(1000, time.Second, 2000), hybrid.Config{
+			Mode: hybrid.ModeStrict, Fallback: hybrid.FallbackDenyAll,
+		})
+		ask(t, l, "k", 1000)
+		for range 300 {
+			ask(t, l, "k", 1)
+			time.Sleep(time.Millisecond)
+		}
+		b.Kill()
+		held := l.Stats().Held
+		if held == 0 {
+			t.Fatal("the key has no lease")
+		}
+		var got int64
+		var last hybridlimit.Result
+		for range held + 10 {
+			last = ask(t, l, "k", 1)
+			got += last.Granted
+		}
+		if got != held || last.Allowed {
+			t.Errorf("%d of %d leased units were admitted; the last call: %+v", got, held, last)
+		}
+		time.Sleep(10 * time.Second)
+		if res := ask(t, l, "k", 1); res.Allowed || res.Source != hybridlimit.SourceFallback {
+			t.Errorf("with the breaker open: %+v", res)
+		}
+	})
+}
+
+// A shadow limit counts and denies nobody.
+func TestShadow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := redistest.NewBubble(t).Client(nil)
+		l := newLimiter(t, rdb, still(5), hybrid.Config{Shadow: true})
+		for i := range 20 {
+			res := ask(t, l, "k", 1)
+			if !res.Allowed || res.Granted != 1 || res.RetryAfter != 0 || res.Shadowed != (i >= 5) {
+				t.Errorf("call %d: %+v", i, res)
+			}
+		}
+		if res := ask(t, l, "k", 6); !res.Allowed || !res.Shadowed || res.Granted != 6 {
+			t.Errorf("a cost above the burst: %+v", res)
+		}
+		shutdown(t, l)
+		s := l.Stats()
+		if got := debited(t, rdb, "api", "k"); s.Admitted != 5 || got != 5 || balance(t, s) != 5 {
+			t.Errorf("Redis debited %d, want 5: %+v", got, s)
+		}
+	})
+}
