@@ -323,11 +323,12 @@ type answer struct {
 	algo.Answer
 	redisNow int64 // µs of Redis time
 	sent     int64 // ns; when the op was first sent
+	carried  int   // how many of those who still wait the op asked for
 }
 
 // settle books an answer. waiting are the costs of the calls that still wait,
-// in order; it returns how many units of the grant were handed to each, 0 for
-// none, and how many were lost.
+// in order, those that the op carried first; it returns which of them are
+// served from the grant, and how many units were lost.
 func (s *state) settle(t *terms, a answer, waiting []int64, now int64) (served []bool, lost int64) {
 	s.inflight, s.frozen, s.asked, s.stuckAt = 0, false, false, 0
 	s.share.started = s.share.admitted > 0 // else the next stretch starts warm
@@ -348,13 +349,14 @@ func (s *state) settle(t *terms, a answer, waiting []int64, now int64) (served [
 		s.pending -= net
 	} else {
 		// The bucket may have filled up since: these units are void. What
-		// was granted to callers is not: they waited for this very answer.
+		// was granted to callers is not, for the callers that Redis was
+		// asked for: they are admitted as of then. Whoever came later is not.
 		pool -= a.Lease
 		lost += a.Lease
 	}
 	served = make([]bool, len(waiting))
 	for i, n := range waiting {
-		if n <= pool {
+		if n <= pool && (alive || i < a.carried) {
 			pool -= n
 			served[i] = true
 		}
