@@ -174,6 +174,15 @@ func (s *state) creditLeft(t *terms, now int64) int64 {
 	return max(0, min(t.bucket.Units(level), t.credit)-s.owed())
 }
 
+// mayBeFull says whether a key without a view may be taken for full: whatever
+// this process once did with it, and has forgotten, is over by now. It may
+// have left the key in debt, down to -Burst, from which a bucket needs twice
+// its time to full. born is when the limiter was made, evicted when it last
+// forgot a key; negative: never.
+func mayBeFull(full, born, evicted, now int64) bool {
+	return now-born >= 2*full && (evicted < 0 || now-evicted >= 2*full)
+}
+
 // provedUntil is until when n units cannot be had, as far as the view proves:
 // since Redis answered, the balance has grown by refill at most, counted here
 // from when the question left, and what is owed comes off first. Zero: no
