@@ -185,14 +185,14 @@ func mayBeFull(full, born, evicted, now int64) bool {
 
 // provedUntil is until when n units cannot be had, as far as the view proves:
 // since Redis answered, the balance has grown by refill at most, counted here
-// from when the question left, and what is owed comes off first. Zero: no
-// proof.
+// from when the question left, and what is owed comes off first, down to
+// Redis's floor. Zero: no proof.
 func (s *state) provedUntil(t *terms, n int64) int64 {
 	if !s.view.known {
 		return 0
 	}
 	level := float64(s.view.level) - float64(s.owed())*float64(t.bucket.Unit)
-	level = max(level, -2*float64(t.bucket.Cap))
+	level = max(level, -float64(t.bucket.Cap))
 	return s.view.sent + t.bucket.Wait(int64(level), n)*1000
 }
 

@@ -1,6 +1,20 @@
 package hybrid
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
+
+// A denial lasts no longer than Redis, which knows no debt beyond a whole
+// burst, would have made it last. Was one burst's refill longer.
+func TestAProofEndsAtTheFloor(t *testing.T) {
+	terms := stepTerms()
+	s := seen(terms, -10)
+	s.pending = 10
+	if got := s.provedUntil(terms, 1) - s.view.sent; got != 1100*ms {
+		t.Errorf("one unit in %v", time.Duration(got))
+	}
+}
 
 func TestMayBeFull(t *testing.T) {
 	const full, never = 10 * sec, -1
