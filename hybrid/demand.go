@@ -10,6 +10,7 @@ const demandMemory = 1e9 // ns
 // included: an exponentially decayed count.
 type demand struct {
 	sum   float64 // units, decayed
+	sq    float64 // units² by call, decayed: the variance of sum
 	at    int64   // ns of the last decay
 	first int64   // ns of the first call; 0: none yet
 }
@@ -20,17 +21,18 @@ func (d *demand) note(n, now int64) {
 	}
 	d.decay(now)
 	d.sum += float64(n)
+	d.sq += float64(n) * float64(n)
 }
 
 func (d *demand) decay(now int64) {
 	if now > d.at {
-		d.sum *= math.Exp(-float64(now-d.at) / demandMemory)
-		d.at = now
+		fade := math.Exp(-float64(now-d.at) / demandMemory)
+		d.sum, d.sq, d.at = d.sum*fade, d.sq*fade, now
 	}
 }
 
 // perSecond is the estimate. A young key is given the benefit of 1.5 standard
-// deviations, so that one call is not taken for a flood of them.
+// deviations, so that one call, whatever it costs, is not taken for a flood.
 func (d *demand) perSecond(now int64) float64 {
 	if d.first == 0 {
 		return 0
@@ -40,5 +42,5 @@ func (d *demand) perSecond(now int64) float64 {
 	// seconds of history that sum holds; 1 ms so that a burst in the first
 	// instant is not taken for an infinite rate
 	memory := max(1-fade, 1e-3)
-	return max(0, d.sum-1.5*math.Sqrt(d.sum)*fade) / memory
+	return max(0, d.sum-1.5*math.Sqrt(d.sq)*fade) / memory
 }

@@ -176,25 +176,27 @@ func (e *entry) Settle(a ratesync.Answer) {
 	e.begin(now)
 	l.count.acked.Add(e.state.inflight)
 
-	// Calls that left keep their place in what was carried, so that their
-	// units are known for what they are; they are not served.
+	// Calls that left are not served; their units go to others while they live.
 	waiting := make([]int64, 0, len(e.waiters))
 	present := e.waiters[:0]
-	var carried int64
+	carried := 0
 	for i, w := range e.waiters {
+		if w.gone {
+			continue
+		}
 		if i < e.carried {
-			carried += w.n
+			carried++
 		}
-		if !w.gone {
-			present = append(present, w)
-			waiting = append(waiting, w.n)
-		}
+		present = append(present, w)
+		waiting = append(waiting, w.n)
 	}
 	clear(e.waiters[len(present):])
 	e.waiters, e.carried = present, 0
 
 	pending := e.state.pending
-	served, lost := e.state.settle(&t, answer{Answer: a.Answer, redisNow: a.RedisNow, sent: l.hub.clock.at(a.Sent)}, waiting, now)
+	served, lost := e.state.settle(&t, answer{
+		Answer: a.Answer, redisNow: a.RedisNow, sent: l.hub.clock.at(a.Sent), carried: carried,
+	}, waiting, now)
 	l.count.debited.Add(a.Granted + a.Lease)
 	l.count.netted.Add(pending - e.state.pending)
 	l.count.lost.Add(lost)

@@ -245,8 +245,7 @@ func (l *Limiter) terms(r *rules, now int64) terms {
 	if l.fleet.known(now) {
 		t.credit = l.credit(r, t.n, t.every)
 	}
-	last := l.store.lastEvict.Load()
-	t.blind = now-l.born() >= r.full && (last < 0 || now-last >= r.full)
+	t.blind = mayBeFull(r.full, l.born(), l.store.lastEvict.Load(), now)
 	t.share = l.shareTerms(r, t.n)
 	return t
 }

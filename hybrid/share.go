@@ -16,12 +16,16 @@ type shareTerms struct {
 	perNs  float64 // units that come back each ns
 }
 
+// most is how much is saved up: a share below one unit is carried until it is
+// one, or it would never admit.
+func (t shareTerms) most() float64 { return max(t.cap, 1) }
+
 func (s *share) refill(t shareTerms, now int64) {
 	if now > s.at {
 		s.level += float64(now-s.at) * t.perNs
 		s.at = now
 	}
-	s.level = min(s.level, t.cap)
+	s.level = min(s.level, t.most())
 }
 
 // take decides n units; warm is the level to start from.
@@ -46,7 +50,7 @@ func (s *share) take(t shareTerms, n, now int64, warm float64) bool {
 
 // wait is how many ns until take(n) may succeed; negative: never.
 func (s *share) wait(t shareTerms, n int64) int64 {
-	if t.policy == FallbackDenyAll || float64(n) > t.cap || t.perNs <= 0 {
+	if t.policy == FallbackDenyAll || float64(n) > t.most() || t.perNs <= 0 {
 		return -1
 	}
 	return int64(max(0, float64(n)-s.level)/t.perNs) + 1

@@ -174,16 +174,25 @@ func (s *state) creditLeft(t *terms, now int64) int64 {
 	return max(0, min(t.bucket.Units(level), t.credit)-s.owed())
 }
 
+// mayBeFull says whether a key without a view may be taken for full: whatever
+// this process once did with it, and has forgotten, is over by now. It may
+// have left the key in debt, down to -Burst, from which a bucket needs twice
+// its time to full. born is when the limiter was made, evicted when it last
+// forgot a key; negative: never.
+func mayBeFull(full, born, evicted, now int64) bool {
+	return now-born >= 2*full && (evicted < 0 || now-evicted >= 2*full)
+}
+
 // provedUntil is until when n units cannot be had, as far as the view proves:
 // since Redis answered, the balance has grown by refill at most, counted here
-// from when the question left, and what is owed comes off first. Zero: no
-// proof.
+// from when the question left, and what is owed comes off first, down to
+// Redis's floor. Zero: no proof.
 func (s *state) provedUntil(t *terms, n int64) int64 {
 	if !s.view.known {
 		return 0
 	}
 	level := float64(s.view.level) - float64(s.owed())*float64(t.bucket.Unit)
-	level = max(level, -2*float64(t.bucket.Cap))
+	level = max(level, -float64(t.bucket.Cap))
 	return s.view.sent + t.bucket.Wait(int64(level), n)*1000
 }
 
@@ -323,11 +332,12 @@ type answer struct {
 	algo.Answer
 	redisNow int64 // µs of Redis time
 	sent     int64 // ns; when the op was first sent
+	carried  int   // how many of those who still wait the op asked for
 }
 
 // settle books an answer. waiting are the costs of the calls that still wait,
-// in order; it returns how many units of the grant were handed to each, 0 for
-// none, and how many were lost.
+// in order, those that the op carried first; it returns which of them are
+// served from the grant, and how many units were lost.
 func (s *state) settle(t *terms, a answer, waiting []int64, now int64) (served []bool, lost int64) {
 	s.inflight, s.frozen, s.asked, s.stuckAt = 0, false, false, 0
 	s.share.started = s.share.admitted > 0 // else the next stretch starts warm
@@ -348,13 +358,14 @@ func (s *state) settle(t *terms, a answer, waiting []int64, now int64) (served [
 		s.pending -= net
 	} else {
 		// The bucket may have filled up since: these units are void. What
-		// was granted to callers is not: they waited for this very answer.
+		// was granted to callers is not, for the callers that Redis was
+		// asked for: they are admitted as of then. Whoever came later is not.
 		pool -= a.Lease
 		lost += a.Lease
 	}
 	served = make([]bool, len(waiting))
 	for i, n := range waiting {
-		if n <= pool {
+		if n <= pool && (alive || i < a.carried) {
 			pool -= n
 			served[i] = true
 		}

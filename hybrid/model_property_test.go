@@ -1,0 +1,174 @@
+package hybrid
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// modelSeed is the seed of the first schedule; each one after it has the next.
+func modelSeed(t *testing.T) uint64 {
+	seed := uint64(time.Now().UnixNano())
+	if s := os.Getenv("HYBRIDLIMIT_SEED"); s != "" {
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatalf("HYBRIDLIMIT_SEED: %v", err)
+		}
+	}
+	t.Logf("HYBRIDLIMIT_SEED=%d", seed)
+	return seed
+}
+
+// modelRuns is how many schedules to run: few, or as many as the long tests do.
+func modelRuns(short, long int) int {
+	if os.Getenv("HYBRIDLIMIT_LONG") != "" {
+		return long
+	}
+	return short
+}
+
+func planOf(seed uint64, mode Mode, faults bool) *modelPlan {
+	return drawPlan(rand.New(rand.NewPCG(seed, uint64(mode))), mode, faults)
+}
+
+// outcome is what a run came to, in units.
+type outcome struct {
+	bad     string
+	excess  float64 // over Burst + rate·t
+	bound   int64
+	receipt float64 // excess, waiting calls counted when they were told
+}
+
+// run plays a plan and checks the theorem and the accounts.
+func (pl *modelPlan) run(m mutant, trace *strings.Builder) outcome {
+	w := pl.world(m)
+	w.trace = trace
+	for _, e := range pl.events {
+		w.play(e)
+	}
+	if !w.quiesce() {
+		w.fail("somebody waits or owes for ever")
+	}
+	w.checkAccounts()
+	bound := int64(pl.procs-1) * pl.credit
+	worst := w.spending.excess(w.t.bucket)
+	o := outcome{bound: bound, excess: excessUnits(w.t.bucket, worst)}
+	o.receipt = excessUnits(w.t.bucket, w.receipt.excess(w.t.bucket))
+	if !pl.outage {
+		w.checkBound(worst, bound, int64(max(pl.maxWait, 0)))
+	}
+	o.bad = w.bad
+	return o
+}
+
+// checkBound holds the excess against the theorem. Units that a process owed
+// when it crashed, or that Redis refused, are forgotten: so much more may be
+// admitted, once. Redis counts in whole µs: an interval of its clock may be
+// one shorter.
+func (w *world) checkBound(worst, bound, maxWait int64) {
+	b := w.t.bucket
+	allowed := (bound+w.dropped)*b.Unit*1000 + b.Refill*1000
+	if worst > allowed {
+		w.fail("excess %.3f, allowed %d", excessUnits(b, worst), bound+w.dropped)
+	}
+	// A call is told at most MaxWait after Redis has granted it.
+	told := w.receipt.excess(b)
+	if float64(told) > float64(allowed)+float64(b.Refill)*float64(maxWait) {
+		w.fail("excess %.3f when told, allowed %d and %d ns of refill", excessUnits(b, told), bound+w.dropped, maxWait)
+	}
+}
+
+// checkAccounts compares what Redis has debited with what became of it. Call
+// it when nobody owes.
+func (w *world) checkAccounts() {
+	var held, owed int64
+	for _, p := range w.procs {
+		w.begin(p)
+		held += p.s.held()
+		owed += p.s.owed() + p.s.share.admitted
+	}
+	want := w.spending.total + w.expired + held + w.lost - owed - w.dropped - w.forgiven + w.redis.wasted()
+	if w.redis.debited != want {
+		w.fail("Redis has debited %d: admitted %d, expired %d, held %d, lost %d, owed %d, dropped %d, forgiven %d, wasted %d",
+			w.redis.debited, w.spending.total, w.expired, held, w.lost, owed, w.dropped, w.forgiven, w.redis.wasted())
+	}
+}
+
+// shrink leaves out whatever is not needed to fail.
+func (pl *modelPlan) shrink(fails func(*modelPlan) bool) *modelPlan {
+	best := *pl
+	for again := true; again; {
+		again = false
+		for i := 0; i < len(best.events); i++ {
+			less := best
+			less.events = slices.Delete(slices.Clone(best.events), i, i+1)
+			if fails(&less) {
+				best, again = less, true
+				i--
+				continue
+			}
+			for _, wait := range []time.Duration{0, best.events[i].wait.Truncate(time.Millisecond)} {
+				less.events = slices.Clone(best.events)
+				if less.events[i].wait != wait {
+					less.events[i].wait = wait
+					if fails(&less) {
+						best, again = less, true
+						break
+					}
+				}
+			}
+		}
+	}
+	return &best
+}
+
+// report is the failing plan as small as it gets, and what happens in it.
+func (pl *modelPlan) report(m mutant) string {
+	small := pl.shrink(func(p *modelPlan) bool { return p.run(m, nil).bad != "" })
+	var trace strings.Builder
+	small.run(m, &trace)
+	return fmt.Sprintf("%v%s", small, trace.String())
+}
+
+// TestModel runs random schedules. Faults are crashes, batches that Redis
+// refuses for good, and, in a quarter of the schedules, outages with fallback,
+// for which only the accounts are checked.
+func TestModel(t *testing.T) {
+	seed := modelSeed(t)
+	for _, mode := range []Mode{ModeAuto, ModeStrict, ModeDeferred} {
+		for _, faults := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v/faults=%v", mode, faults), func(t *testing.T) {
+				var worst, receipt, near float64
+				runs := modelRuns(1000, 50_000)
+				tight := 0
+				for i := range runs {
+					pl := planOf(seed+uint64(i), mode, faults)
+					o := pl.run(mutNone, nil)
+					if o.bad != "" {
+						t.Fatalf("HYBRIDLIMIT_SEED=%d: %s\n%s", seed+uint64(i), o.bad, pl.report(mutNone))
+					}
+					if pl.outage {
+						continue
+					}
+					worst = max(worst, o.excess)
+					if pl.maxWait <= defaultMaxWait {
+						receipt = max(receipt, o.receipt)
+					}
+					if o.bound > 0 {
+						near = max(near, o.excess/float64(o.bound))
+						if o.excess >= float64(o.bound) {
+							tight++
+						}
+					}
+				}
+				t.Logf("%d schedules: largest excess %.2f units, %.2f of the bound, which %d reached; %.2f with waiting calls counted when told, within 20 ms",
+					runs, worst, near, tight, receipt)
+			})
+		}
+	}
+}

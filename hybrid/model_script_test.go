@@ -1,0 +1,169 @@
+package hybrid
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// The words that schedules are written in. Processes count from 0.
+func calls(p int, costs ...int64) (es []modelEvent) {
+	for _, n := range costs {
+		es = append(es, modelEvent{kind: evCall, p: p, n: n})
+	}
+	return es
+}
+
+func does(p int, kinds ...modelKind) (es []modelEvent) {
+	for _, k := range kinds {
+		es = append(es, modelEvent{kind: k, p: p})
+	}
+	return es
+}
+
+func after(d time.Duration, es ...[]modelEvent) []modelEvent {
+	all := script(es...)
+	all[0].wait += d
+	return all
+}
+
+func script(es ...[]modelEvent) (all []modelEvent) {
+	for _, e := range es {
+		all = append(all, e...)
+	}
+	return all
+}
+
+// Schedules with a known end: how far above Burst + rate·t the fleet gets with
+// all rules on, and with one of them off. Those where the first is (N-1)·C
+// show that the bound is tight; many are from the search, made smaller.
+func TestModelSchedules(t *testing.T) {
+	slow := hybridlimit.TokenBucket(1, time.Hour, 7)
+	seven := hybridlimit.TokenBucket(7, time.Second, 7)
+	hundred := hybridlimit.TokenBucket(100, time.Second, 7)
+	const s, ms = time.Second, time.Millisecond
+	for _, tc := range []struct {
+		name   string
+		plan   modelPlan
+		excess float64
+		mutant mutant
+		worse  float64 // excess without that rule
+	}{
+		{name: "all but one spend their credit blind, after one has emptied the bucket", excess: 4, plan: modelPlan{
+			limit: slow, procs: 3, credit: 2, blind: true, warm: true,
+			events: script(calls(0, 7), does(0, evRound), calls(1, 1, 1, 1), calls(2, 1, 1, 1), calls(0, 1)),
+		}},
+		{name: "the same from views", excess: 6, plan: modelPlan{
+			limit: slow, procs: 3, mode: ModeDeferred, credit: 3,
+			events: script(calls(0, 1), does(0, evRound), calls(1, 1), does(1, evRound), calls(2, 1), does(2, evRound),
+				calls(2, 4), does(2, evRound), calls(0, 3, 1), calls(1, 3, 1)),
+		}},
+		{name: "the same against a lease", excess: 3, plan: modelPlan{
+			limit: seven, procs: 2, credit: 3, greedy: true,
+			events: script(calls(0, 3), does(0, evRound), calls(1, 1), does(1, evRound), calls(1, 1), does(1, evFreeze, evArrive, evArrive),
+				calls(1, 2), calls(0, 1, 1, 1, 1)),
+		}},
+		{name: "one process never exceeds", excess: 0, plan: modelPlan{
+			limit: slow, procs: 1, credit: 7, blind: true, warm: true,
+			events: script(calls(0, 1, 2), does(0, evFreeze), calls(0, 4, 1), does(0, evArrive, evArrive), calls(0, 1, 2)),
+		}},
+		{name: "a call of cost 3 on a view of 1", excess: 1, mutant: mutAnyCost, worse: 4, plan: modelPlan{
+			limit: slow, procs: 2, credit: 3,
+			events: script(calls(0, 4), does(0, evRound), calls(1, 2), does(1, evRound), calls(1, 3), calls(0, 2)),
+		}},
+		{name: "what is in flight is owed", excess: 2, mutant: mutInflight, worse: 4, plan: modelPlan{
+			limit: slow, procs: 2, credit: 2, blind: true, warm: true,
+			events: script(calls(1, 7), does(1, evRound), calls(0, 1, 1), does(0, evFreeze), calls(0, 1, 1)),
+		}},
+		{name: "a slow request: the view's refill counts from the answer", excess: 3, mutant: mutSendRefill, worse: 6, plan: modelPlan{
+			limit: seven, procs: 2, credit: 3,
+			events: script(calls(1, 1), does(1, evRound), after(s, calls(0, 7), does(0, evFreeze)),
+				after(s, does(0, evArrive, evArrive), calls(0, 3), calls(1, 3))),
+		}},
+		{name: "a lease nets the credit spent while it was asked for", excess: 4, mutant: mutNoNetting, worse: 7, plan: modelPlan{
+			limit: hundred, procs: 2, credit: 4, greedy: true,
+			events: script(calls(1, 1), does(1, evRound), calls(0, 1), does(0, evRound),
+				calls(0, 1), does(0, evFreeze, evArrive), calls(0, 3), does(0, evArrive), calls(0, 1, 1, 1, 1), calls(1, 4)),
+		}},
+		{name: "an expired grant nets nothing", excess: 0, mutant: mutNetExpired, worse: 7, plan: modelPlan{
+			limit: seven, procs: 2, mode: ModeAuto, credit: 4, greedy: true,
+			events: script(calls(0, 2), does(0, evRound), calls(0, 1), does(0, evFreeze, evArrive),
+				after(3*s, calls(0, 3), does(0, evArrive)), calls(0, 1), does(0, evRound), calls(0, 4), calls(1, 6), does(1, evRound)),
+		}},
+		{name: "a lease lives from its sending", excess: 0, mutant: mutReceiptDeadline, worse: 4, plan: modelPlan{
+			limit: seven, procs: 2, mode: ModeStrict, greedy: true,
+			events: script(calls(0, 2), does(0, evRound), calls(0, 1), does(0, evFreeze, evArrive),
+				after(2*s, does(0, evArrive)), calls(1, 7), does(1, evRound), calls(0, 1, 1, 1, 1)),
+		}},
+		{name: "no credit while asks are in flight: their grant may come too late to net", excess: 2, mutant: mutCreditWhileAsked, worse: 4, plan: modelPlan{
+			limit: slow, procs: 2, credit: 2, blind: true, warm: true,
+			events: script(calls(0, 7), does(0, evFreeze, evArrive), calls(0, 2), does(0, evArrive), calls(1, 2)),
+		}},
+		{name: "a lease ends before the bucket can be full", excess: 0, mutant: mutLongLife, worse: 4, plan: modelPlan{
+			limit: hundred, procs: 2, mode: ModeStrict, greedy: true,
+			events: script(calls(0, 2), does(0, evRound), calls(0, 1), does(0, evRound),
+				after(500*ms, calls(1, 7), does(1, evRound)), calls(0, 1, 1, 1, 1)),
+		}},
+		{name: "nor does anybody extrapolate to full while a lease is out", excess: 3, mutant: mutLongLife, worse: 6, plan: modelPlan{
+			limit: seven, procs: 2, credit: 4, greedy: true,
+			events: script(calls(1, 1), does(1, evRound), calls(0, 1), does(0, evRound),
+				after(980*ms, calls(0, 1, 1, 1, 1, 1, 1, 1, 1, 1), calls(1, 4))),
+		}},
+		{name: "a lease ends two ticks early: the word outlives its load by as much", excess: 0, mutant: mutNoTicks, worse: 7, plan: modelPlan{
+			limit: hybridlimit.TokenBucket(1000, s, 30), procs: 2, mode: ModeStrict, greedy: true,
+			events: script(calls(0, 30), does(0, evRound), after(10*ms, calls(0, 1), does(0, evRound)),
+				after(20*ms-1, calls(0, 1)), after(10*ms-1, calls(1, 29), does(1, evRound)), calls(0, 1, 1, 1, 1, 1, 1, 1, 1)),
+		}},
+		{name: "a word dies with its epoch", excess: 0, mutant: mutLateWord, worse: 4, plan: modelPlan{
+			limit: seven, procs: 2, mode: ModeStrict, greedy: true,
+			events: script(calls(0, 2), does(0, evRound), calls(0, 1), does(0, evRound),
+				after(2*s, calls(1, 7), does(1, evRound)), calls(0, 1, 1, 1, 1)),
+		}},
+		{name: "a key that was forgotten is not taken for full", excess: 2, mutant: mutBlind, worse: 8, plan: modelPlan{
+			limit: slow, procs: 2, credit: 2, blind: true, warm: true,
+			events: script(calls(1, 7), does(1, evRound), calls(0, 2), does(0, evRound, evEvict),
+				calls(0, 2), does(0, evRound, evEvict), calls(0, 2), does(0, evRound, evEvict), calls(0, 2)),
+		}},
+		{name: "and may have been left in debt", excess: 3, mutant: mutBlindSoon, worse: 7, plan: modelPlan{
+			// Was excess 7: one time to full was thought enough.
+			limit: hybridlimit.TokenBucket(4, s, 4), procs: 2, mode: ModeDeferred, credit: 4, blind: true, warm: true,
+			events: script(calls(1, 3), does(1, evRound), calls(0, 4), does(0, evRound, evEvict),
+				after(s, calls(0, 4), calls(1, 4))),
+		}},
+		{name: "a key that owes is not forgotten", excess: 2, mutant: mutEvictOwing, worse: 4, plan: modelPlan{
+			limit: hybridlimit.TokenBucket(7, 100*ms, 7), procs: 2, credit: 2, blind: true, warm: true,
+			events: script(calls(1, 7), does(1, evRound), calls(0, 2), does(0, evEvict),
+				after(100*ms, calls(1, 7), does(1, evRound)), after(100*ms, calls(1, 7), does(1, evRound), calls(0, 2))),
+		}},
+		{name: "an old grant is for those whom it was asked for", excess: 0, plan: modelPlan{
+			// Was excess 7: the caller that had asked left, and a later one was
+			// given its units, although the bucket had filled up since.
+			limit: hybridlimit.TokenBucket(65, s, 17), procs: 2, mode: ModeStrict,
+			events: script(calls(0, 15), does(0, evFreeze, evArrive), after(343*ms, calls(0, 13), does(0, evLeave, evArrive)),
+				calls(1, 17), does(1, evRound)),
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if tc.plan.every == 0 {
+				tc.plan.every = defaultSyncEvery
+			}
+			if tc.plan.maxWait == 0 {
+				tc.plan.maxWait = time.Hour
+			}
+			for _, m := range []mutant{mutNone, tc.mutant} {
+				want := tc.excess
+				if m != mutNone {
+					want = tc.worse
+				}
+				var trace strings.Builder
+				o := tc.plan.run(m, &trace)
+				if math.Abs(o.excess-want) > 0.01 || m == mutNone && o.bad != "" || m != mutNone && o.bad == "" {
+					t.Errorf("%v: excess %.3f, want %g (bound %d) %s\n%s", m, o.excess, want, o.bound, o.bad, trace.String())
+				}
+			}
+		})
+	}
+}

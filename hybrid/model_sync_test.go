@@ -1,0 +1,110 @@
+package hybrid
+
+// This file is what entry.go and the sync engine do around a sync.
+
+// freeze sends a batch, as entry.Freeze under the engine.
+func (w *world) freeze(p *proc) bool {
+	if p.frozen != nil {
+		return false
+	}
+	p.wants = syncNot
+	w.begin(p)
+	kept := p.waiters[:0]
+	for _, c := range p.waiters {
+		if !c.gone {
+			kept = append(kept, c)
+		}
+	}
+	p.waiters = kept
+	p.carried = min(len(kept), maxAsks)
+	var asks []int64
+	for _, c := range kept[:p.carried] {
+		asks = append(asks, c.n)
+	}
+	t := w.terms(p)
+	fallback := p.s.share.admitted
+	owed := p.s.pending
+	op, ok := p.s.freeze(t, asks, w.now)
+	w.forgiven += fallback - (p.s.owed() - owed)
+	if !ok {
+		p.carried = 0
+		w.end(p)
+		return false
+	}
+	if w.greedy && t.mode != ModeDeferred {
+		op.Div, op.Demand = 1, 1<<40
+	}
+	if w.mutant == mutCreditWhileAsked {
+		p.s.asked = false
+	}
+	p.seq++
+	p.frozen = &frozenOp{op, modelBatch{p.id, p.seq}, w.now}
+	w.logf("p%d syncs: owed %d, asks %v, lease of 1/%d", p.id, op.Owed, op.Asks, op.Div)
+	w.end(p)
+	w.retry(p)
+	return true
+}
+
+// retry sends the frozen batch, again or for the first time.
+func (w *world) retry(p *proc) {
+	if f := p.frozen; f != nil {
+		w.net = append(w.net, message{batch: f.batch, op: f.op})
+	}
+}
+
+// settle brings a reply, as entry.Settle.
+func (w *world) settle(p *proc, r modelReply) {
+	f := p.frozen
+	p.frozen = nil
+	w.redis.heard(f.batch, r.at)
+	w.begin(p)
+	var waiting []int64
+	var present []*waitingCall
+	carried := 0
+	for i, c := range p.waiters {
+		if !c.gone {
+			present, waiting = append(present, c), append(waiting, c.n)
+			if i < p.carried {
+				carried++
+			}
+		}
+	}
+	p.carried = 0
+	t := w.terms(p)
+	served, lost := w.settleStep(p, t, answer{Answer: r.ans, redisNow: r.now, sent: f.sent, carried: carried}, waiting)
+	w.lost += lost
+	w.logf("p%d hears: granted %d, lease %d for %d µs, level %.2f; held %d, owed %d, lost %d", p.id, r.ans.Granted,
+		r.ans.Lease, r.ans.Life, float64(r.ans.Level)/float64(t.bucket.Unit), p.s.held(), p.s.pending, lost)
+	p.waiters = nil
+	for i, c := range present {
+		if served[i] {
+			w.admitWaiter(c, i < carried, r.at)
+			continue
+		}
+		v := p.s.judge(t, c.n, w.now)
+		switch v.action {
+		case ask:
+			p.waiters = append(p.waiters, c)
+		case admit:
+			w.admit(c.n)
+		}
+		p.wants = max(p.wants, v.sync)
+	}
+	w.end(p)
+	if p.s.pending > 0 {
+		p.wants = max(p.wants, syncLazily)
+	}
+}
+
+// admitWaiter counts a call served with what came. One that the op carried
+// counts at the moment at which Redis granted it, as hybrid's documentation
+// says; one that joined later spends what is over, so it counts now.
+func (w *world) admitWaiter(c *waitingCall, carried bool, granted int64) {
+	at := w.now
+	if carried {
+		at = granted
+	}
+	w.spending.admit(at, c.n)
+	w.receipt.admit(w.now, c.n)
+	w.logf("  a call for %d that waited is admitted (carried: %v)", c.n, carried)
+}

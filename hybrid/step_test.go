@@ -1,0 +1,261 @@
+package hybrid
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+)
+
+func TestCreditRule(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		alter func(*state, *terms)
+		now   int64
+		want  int64
+	}{
+		{"the view has less than C", func(s *state, _ *terms) { s.view.level = 250_000 }, sec, 2},
+		{"C is less than the view", func(*state, *terms) {}, sec, 4},
+		{"pending is owed", func(s *state, _ *terms) { s.pending = 3 }, sec, 1},
+		{"in flight is owed", func(s *state, _ *terms) { s.inflight, s.pending = 2, 1 }, sec, 1},
+		{"owed comes off the view too", func(s *state, _ *terms) { s.view.level, s.pending = 250_000, 1 }, sec, 1},
+		{"refill counts from receipt", func(s *state, _ *terms) { s.view.level = 0 }, sec + 100*ms - 1000, 0},
+		{"and is whole units", func(s *state, _ *terms) { s.view.level = 0 }, sec + 100*ms, 1},
+		{"up to a full bucket", func(_ *state, t *terms) { t.credit = 99 }, 100 * sec, 10},
+		{"C shrank below what is owed", func(s *state, t *terms) { s.pending, t.credit = 4, 2 }, sec, 0},
+		{"none while asks are in flight", func(s *state, _ *terms) { s.asked = true }, sec, 0},
+		{"none before the fallback has settled", func(s *state, _ *terms) { s.share.admitted = 1 }, sec, 0},
+		{"none without C", func(_ *state, t *terms) { t.credit = 0 }, sec, 0},
+		{"none without a view", func(s *state, _ *terms) { s.view = view{} }, sec, 0},
+		{"as if full where nothing was forgotten", func(s *state, t *terms) { s.view, t.blind = view{}, true }, sec, 4},
+		{"held units are no credit", func(s *state, _ *terms) { s.view.level, s.leases[0] = 0, lease{9, 9 * sec} }, sec, 0},
+	} {
+		terms := stepTerms()
+		s := seen(terms, 7)
+		tc.alter(&s, terms)
+		if got := s.creditLeft(terms, tc.now); got != tc.want {
+			t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
+		}
+	}
+}
+
+func TestDecide(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		alter func(*state, *terms)
+		n     int64
+		want  verdict
+	}{
+		{"a lease first", func(s *state, _ *terms) { s.leases[0] = lease{3, 9 * sec} }, 3, verdict{action: admit, source: hybridlimit.SourceLease}},
+		{"credit next", func(*state, *terms) {}, 1, verdict{action: admit, source: hybridlimit.SourceCredit, sync: syncLazily}},
+		{"half of C makes a sync urgent", func(*state, *terms) {}, 2, verdict{action: admit, source: hybridlimit.SourceCredit, sync: syncNow}},
+		{"so does K", func(_ *state, t *terms) { t.every = 1 }, 1, verdict{action: admit, source: hybridlimit.SourceCredit, sync: syncNow}},
+		{"beyond credit: ask", func(*state, *terms) {}, 5, verdict{action: ask, sync: syncNow}},
+		{"credit for one is none for two", func(s *state, _ *terms) { s.view.level = 190_000; s.view.sent = 0 }, 2, verdict{action: ask, sync: syncNow}},
+		{"a proof denies: from the sending, less what is owed", func(s *state, _ *terms) { s.view.level, s.pending = 100_000, 1 }, 1,
+			verdict{action: deny, source: hybridlimit.SourceDenyCache, retry: 99 * ms}},
+		{"until it is time to look again", func(s *state, _ *terms) { s.view.level, s.view.relook = 0, sec }, 1, verdict{action: ask, sync: syncNow}},
+	} {
+		terms := stepTerms()
+		s := seen(terms, 7)
+		tc.alter(&s, terms)
+		if got := s.decide(terms, tc.n, sec); got != tc.want {
+			t.Errorf("%s: %+v, want %+v", tc.name, got, tc.want)
+		}
+	}
+}
+
+// A denial lasts no longer than Redis, which knows no debt beyond a whole
+// burst, would have made it last. Was one burst's refill longer.
+func TestAProofEndsAtTheFloor(t *testing.T) {
+	terms := stepTerms()
+	s := seen(terms, -10)
+	s.pending = 10
+	if got := s.provedUntil(terms, 1) - s.view.sent; got != 1100*ms {
+		t.Errorf("one unit in %v", time.Duration(got))
+	}
+}
+
+func TestMayBeFull(t *testing.T) {
+	const full, never = 10 * sec, -1
+	for _, tc := range []struct {
+		born, evicted, now int64
+		want               bool
+	}{
+		{0, never, 2*full - 1, false}, // Was true from one time to full: the key may be in debt
+		{0, never, 2 * full, true},
+		{5, never, 2 * full, false},
+		{0, full, 3*full - 1, false},
+		{0, full, 3 * full, true},
+		{0, 0, 2*full - 1, false},
+	} {
+		if got := mayBeFull(full, tc.born, tc.evicted, tc.now); got != tc.want {
+			t.Errorf("%+v", tc)
+		}
+	}
+}
+
+func TestGivingUp(t *testing.T) {
+	terms := stepTerms()
+	s := seen(terms, 0)
+	s.view.relook = 0
+	if v := s.decide(terms, 1, sec); v.action != ask || s.stuckAt != sec || s.tooLate(terms, sec+20*ms) || !s.tooLate(terms, sec+20*ms+1) {
+		t.Errorf("%+v, stuck at %d: another call need not wait when one has for MaxWait", v, s.stuckAt)
+	}
+	if v := s.giveUp(terms, 1, sec); v.source != hybridlimit.SourceFallback {
+		t.Errorf("auto: %+v", v)
+	}
+	terms.mode = ModeStrict
+	if v := s.giveUp(terms, 1, sec); v.action != deny || v.source != hybridlimit.SourceTimeout || v.retry <= 0 {
+		t.Errorf("strict: %+v", v)
+	}
+	terms.maxWait = -1
+	if s.stuckAt = 0; !s.tooLate(terms, sec) {
+		t.Error("with MaxWait negative somebody waits")
+	}
+}
+
+func TestFreeze(t *testing.T) {
+	terms := stepTerms()
+	s := seen(terms, 7)
+	s.stuckAt = 5
+	if _, ok := s.freeze(terms, nil, sec); ok || s.frozen || s.stuckAt != 0 {
+		t.Errorf("nothing to say, yet %+v", s)
+	}
+	s.pending, s.view.born, s.view.redisAt = 3, 11, 12
+	op, ok := s.freeze(terms, []int64{2}, sec)
+	if !ok || op.Owed != 3 || op.Div != 2*terms.n || op.View != (algo.View{Level: 700_000, At: 12, Born: 11}) || len(op.Asks) != 1 {
+		t.Errorf("%+v", op)
+	}
+	if s.pending != 0 || s.inflight != 3 || !s.frozen || !s.asked || s.stuckAt != sec {
+		t.Errorf("%+v", s)
+	}
+	if lost := s.drop(); lost != 3 || s.owed() != 0 || s.frozen || s.asked || s.stuckAt != 0 {
+		t.Errorf("dropped %d: %+v", lost, s)
+	}
+	s.pending, terms.mode = 1, ModeDeferred
+	if op, _ := s.freeze(terms, nil, sec); op.Div != 0 || s.asked {
+		t.Errorf("deferred asks for a lease: %+v", op)
+	}
+}
+
+func TestWorthLease(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		alter func(*state, *terms)
+		want  bool
+	}{
+		{"demand, and room", func(*state, *terms) {}, true},
+		{"on its way", func(s *state, _ *terms) { s.frozen = true }, false},
+		{"enough in hand", func(s *state, _ *terms) { s.leases[0] = lease{5, 9 * sec} }, false},
+		{"a spare one", func(s *state, _ *terms) { s.leases[1] = lease{1, 9 * sec} }, false},
+		{"too little demand for a unit a second", func(s *state, _ *terms) { s.demand = demand{} }, false},
+		{"too full to live", func(s *state, _ *terms) { s.view.level = 990_000 }, false},
+		{"too little to take a part of", func(s *state, _ *terms) { s.view.level = 390_000 }, false},
+		{"who knows", func(s *state, _ *terms) { s.view = view{} }, true},
+		{"no leases in this mode", func(_ *state, t *terms) { t.mode = ModeDeferred }, false},
+	} {
+		terms := stepTerms()
+		s := seen(terms, 7)
+		s.demand = demand{sum: 50, sq: 50, at: sec, first: -9 * sec}
+		tc.alter(&s, terms)
+		if got := s.worthLease(terms, sec); got != tc.want {
+			t.Errorf("%s: %v", tc.name, got)
+		}
+	}
+	s, terms := state{demand: demand{sum: 1000, at: sec, first: -9 * sec}}, stepTerms()
+	if got := s.prefetchAt(terms, sec); got != 1 && got != 2 { // 1000 a second for 2 ms
+		t.Errorf("prefetch at %d", got)
+	}
+}
+
+// What is put into the word is in the state too, and what comes back of it is
+// neither lost nor doubled.
+func TestLoadAndDrainConserveUnits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		terms := stepTerms()
+		terms.credit = rapid.Int64Range(0, 10).Draw(t, "credit")
+		terms.blind = rapid.Bool().Draw(t, "blind")
+		few := rapid.Int64Range(0, 6)
+		s := seen(terms, rapid.Float64Range(-10, 10).Draw(t, "level"))
+		s.view.known = rapid.Bool().Draw(t, "known")
+		s.leases = [2]lease{{few.Draw(t, "held"), 9 * sec}, {0, 9 * sec}}
+		if s.leases[0].units > 0 {
+			s.leases[1].units = few.Draw(t, "spare")
+		}
+		s.pending, s.inflight = few.Draw(t, "pending"), few.Draw(t, "in flight")
+		s.frozen = s.inflight > 0
+		s.asked = s.frozen && rapid.Bool().Draw(t, "asked")
+		s.demand = demand{sum: rapid.Float64Range(0, 5000).Draw(t, "demand"), at: sec, first: -9 * sec}
+		now := sec + rapid.Int64Range(0, 2*sec).Draw(t, "later")
+
+		before, credit := s, s.creditLeft(terms, now)
+		w := s.load(terms, now)
+		left := int64(0)
+		switch w.kind {
+		case wordNone:
+			if w.units != 0 {
+				t.Fatalf("%+v", w)
+			}
+		case wordLease:
+			if w.units < 1 || w.units > before.held() {
+				t.Fatalf("%+v of %d held", w, before.held())
+			}
+			left = rapid.Int64Range(0, w.units).Draw(t, "left")
+		case wordCredit:
+			if w.units < 1 || w.units > credit {
+				t.Fatalf("%+v of %d on credit", w, credit)
+			}
+			left = rapid.Int64Range(0, w.units).Draw(t, "left")
+		case wordDeny:
+			if w.units != 0 || now >= s.provedUntil(terms, 1) {
+				t.Fatalf("%+v, proved until %d", w, s.provedUntil(terms, 1))
+			}
+			left = rapid.Int64Range(0, 100).Draw(t, "denied")
+		}
+		s.drain(left, now)
+		spent := w.spendable() - left
+		if w.kind == wordDeny {
+			spent = 0
+		}
+		if got := before.held() - s.held() + s.pending - before.pending; got != spent || s.inflight != before.inflight {
+			t.Fatalf("%+v: %d units spent, %d booked", w, spent, got)
+		}
+		if s.word != (word{}) || s.leases[0].units < 0 || s.leases[1].units < 0 {
+			t.Fatalf("%+v", s)
+		}
+		s.drain(5, now) // a second time takes nothing
+		if got := before.held() - s.held() + s.pending - before.pending; got != spent {
+			t.Fatalf("drained twice")
+		}
+	})
+}
+
+func TestExpireAndSpendTheOlderFirst(t *testing.T) {
+	s := state{leases: [2]lease{{3, 2 * sec}, {5, 4 * sec}}}
+	s.spend(4)
+	if s.leases != [2]lease{{4, 4 * sec}} {
+		t.Errorf("%+v", s.leases)
+	}
+	s.leases = [2]lease{{3, 2 * sec}, {5, 4 * sec}}
+	if lost := s.expire(2*sec - 1); lost != 0 {
+		t.Errorf("lost %d a ns early", lost)
+	}
+	if lost := s.expire(2 * sec); lost != 3 || s.leases != [2]lease{{5, 4 * sec}} {
+		t.Errorf("lost %d: %+v", lost, s.leases)
+	}
+}
+
+func TestIdle(t *testing.T) {
+	for _, s := range []state{{pending: 1}, {inflight: 1}, {frozen: true}, {share: share{admitted: 1}}} {
+		if s.idle() {
+			t.Errorf("%+v", s)
+		}
+	}
+	if s := (state{leases: [2]lease{{units: 3}}}); !s.idle() {
+		t.Error("a lease alone keeps a key in memory")
+	}
+}
