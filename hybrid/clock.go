@@ -58,6 +58,14 @@ func (c *clock) touch() {
 	}
 }
 
+// stamp is touch, and the epoch and the time for an event. The epoch is read
+// first: a word is good for one tick after its epoch began, so it must not
+// be computed for a time before that.
+func (c *clock) stamp() (epoch uint64, now int64) {
+	c.touch()
+	return c.epoch.Load(), c.now()
+}
+
 func (c *clock) run() {
 	defer c.wg.Done()
 	t := time.NewTicker(tick)

@@ -129,17 +129,16 @@ func (e *entry) remaining(t *terms, now int64) int64 {
 	return max(0, min(left, t.limit.BurstSize()))
 }
 
-// Freeze is for the sync engine.
-func (e *entry) Freeze(at time.Time) (lua.Op, bool) {
+// Freeze is for the sync engine. Its time is a little older than the epoch's,
+// and a word must not be: it is not used.
+func (e *entry) Freeze(time.Time) (lua.Op, bool) {
 	l := e.lim
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.dead {
 		return lua.Op{}, false
 	}
-	l.hub.clock.touch() // the sync may be due long after the last call
-	epoch := l.hub.clock.epoch.Load()
-	now := l.hub.clock.at(at)
+	epoch, now := l.hub.clock.stamp() // the sync may be due long after the last call
 	t := l.terms(e.rules, now)
 	e.begin(now)
 	e.waiters = slicesDeleteGone(e.waiters)
@@ -158,10 +157,10 @@ func (e *entry) Freeze(at time.Time) (lua.Op, bool) {
 	return lua.Op{Key: e.key, Limit: e.rules.limit, Op: op}, ok
 }
 
-// Settle is for the sync engine.
+// Settle is for the sync engine. The view counts as received now, under the
+// lock: never earlier than it was.
 func (e *entry) Settle(a ratesync.Answer) {
 	l := e.lim
-	l.hub.clock.touch()
 	e.mu.Lock()
 	if e.dead { // closed meanwhile
 		defer e.mu.Unlock()
@@ -170,8 +169,7 @@ func (e *entry) Settle(a ratesync.Answer) {
 		l.count.lost.Add(a.Granted + a.Lease)
 		return
 	}
-	epoch := l.hub.clock.epoch.Load()
-	now := l.hub.clock.at(a.Received)
+	epoch, now := l.hub.clock.stamp()
 	t := l.terms(e.rules, now)
 	e.begin(now)
 	l.count.acked.Add(e.state.inflight)

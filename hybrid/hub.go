@@ -232,13 +232,14 @@ func (h *Hub) settle(ctx context.Context, limiters ...*Limiter) error {
 	}
 	var owed int64
 	for _, e := range owing {
-		owed += e.unpaid()
+		units, _ := e.unsettled()
+		owed += units
 	}
 	return fmt.Errorf("hybrid: shutdown left %d units unpaid: %w", owed, err)
 }
 
-// payAll syncs entries until none owes anything, and returns those that still
-// do when ctx ends. It looks again every tick: the lanes they share with other
+// payAll syncs entries until none owes anything or awaits an answer, and
+// returns those that still do when ctx ends. It looks again every tick: the lanes they share with other
 // limiters need never be idle.
 func payAll(ctx context.Context, entries []*entry) (owing []*entry, err error) {
 	t := time.NewTicker(tick)
@@ -246,7 +247,10 @@ func payAll(ctx context.Context, entries []*entry) (owing []*entry, err error) {
 	for {
 		owing = entries[:0]
 		for _, e := range entries {
-			if e.owes() {
+			switch owed, onItsWay := e.unsettled(); {
+			case onItsWay: // it may bring units that should be counted
+				owing = append(owing, e)
+			case owed > 0:
 				e.sync(syncNow)
 				owing = append(owing, e)
 			}
@@ -304,15 +308,13 @@ func (l *Limiter) writeOff() {
 	})
 }
 
-// owes reports whether the entry has something to tell Redis.
-func (e *entry) owes() bool { return e.unpaid() > 0 }
-
-// unpaid is the units admitted that Redis has not acknowledged.
-func (e *entry) unpaid() int64 {
+// unsettled is the units admitted that Redis has not acknowledged, and whether
+// a sync is on its way.
+func (e *entry) unsettled() (owed int64, onItsWay bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.begin(e.lim.hub.clock.now())
-	return e.state.owed() + e.state.share.admitted
+	return e.state.owed() + e.state.share.admitted, e.state.frozen
 }
 
 var _ ratesync.Caller = (*global.Runner)(nil)

@@ -237,7 +237,7 @@ func (l *Limiter) terms(r *rules, now int64) terms {
 		bucket: r.bucket, limit: r.limit, mode: l.cfg.Mode,
 		n: l.fleet.size(), every: l.cfg.SyncEvery,
 		rtt: int64(l.hub.engine.RTT()), tick: int64(tick), maxWait: int64(l.cfg.MaxWait),
-		relookIn: l.hub.jitter(maxLookAgain),
+		relookIn: l.hub.jitter(maxLookAgain), closing: l.closed.Load(),
 	}
 	if t.every == 0 {
 		t.every = defaultSyncEvery

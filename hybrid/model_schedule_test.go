@@ -43,8 +43,10 @@ const (
 	evSlow  // a sync whose answer is slow, and calls meanwhile
 )
 
-var modelKindNames = [...]string{"evCall", "evSpend", "evFreeze", "evRetry", "evArrive", "evRepeat", "evLose",
-	"evRound", "evLeave", "evTimeout", "evPause", "evEvict", "evExact", "evCredit", "evBroken", "evCrash", "evDrop"}
+var modelKindNames = [...]string{
+	"evCall", "evSpend", "evFreeze", "evRetry", "evArrive", "evRepeat", "evLose",
+	"evRound", "evLeave", "evTimeout", "evPause", "evEvict", "evExact", "evCredit", "evBroken", "evCrash", "evDrop",
+}
 
 // String is the event as a Go literal, to be pasted into a table.
 func (e modelEvent) String() string {

@@ -29,22 +29,36 @@ func TestSettle(t *testing.T) {
 		{name: "it nets credit first", before: state{pending: 2}, lease: 5, now: early, leases: [2]lease{{3, late}}},
 		{name: "and may be used up by it", before: state{pending: 7}, lease: 5, now: early, pending: 2},
 		{name: "expired it nets nothing", before: state{pending: 2}, lease: 5, now: late, lost: 5, pending: 2},
-		{name: "callers are served in order, as they fit", granted: 5, waiting: []int64{4, 3, 1}, carried: 3, now: early,
-			served: []bool{true, false, true}},
-		{name: "those who joined get what is over", granted: 3, lease: 4, waiting: []int64{3, 2}, carried: 1, now: early,
-			served: []bool{true, true}, leases: [2]lease{{2, late}}},
-		{name: "late, they who asked are served all the same", granted: 3, lease: 4, waiting: []int64{3, 2}, carried: 1, now: late,
-			served: []bool{true, false}, lost: 4},
-		{name: "and nobody who joined, though who asked has left", granted: 3, waiting: []int64{2}, now: late,
-			served: []bool{false}, lost: 3}, // Was served, from a bucket that had filled up again.
+		{
+			name: "callers are served in order, as they fit", granted: 5, waiting: []int64{4, 3, 1}, carried: 3, now: early,
+			served: []bool{true, false, true},
+		},
+		{
+			name: "those who joined get what is over", granted: 3, lease: 4, waiting: []int64{3, 2}, carried: 1, now: early,
+			served: []bool{true, true}, leases: [2]lease{{2, late}},
+		},
+		{
+			name: "late, they who asked are served all the same", granted: 3, lease: 4, waiting: []int64{3, 2}, carried: 1, now: late,
+			served: []bool{true, false}, lost: 4,
+		},
+		{
+			name: "and nobody who joined, though who asked has left", granted: 3, waiting: []int64{2}, now: late,
+			served: []bool{false}, lost: 3,
+		}, // Was served, from a bucket that had filled up again.
 		{name: "what was asked for those who left is a lease", granted: 3, now: early, leases: [2]lease{{3, late}}},
 		{name: "or lost", granted: 3, now: late, lost: 3},
-		{name: "or pays what the fallback admitted meanwhile", before: state{share: share{admitted: 2}}, granted: 3, now: early,
-			leases: [2]lease{{1, late}}},
-		{name: "the second lease is the spare", before: state{leases: [2]lease{{2, 9 * sec}}}, lease: 3, now: early,
-			leases: [2]lease{{2, 9 * sec}, {3, late}}},
-		{name: "a third joins it, to the earlier end", before: state{leases: [2]lease{{2, 9 * sec}, {4, 9 * sec}}}, granted: 3, now: early,
-			leases: [2]lease{{2, 9 * sec}, {7, late}}},
+		{
+			name: "or pays what the fallback admitted meanwhile", before: state{share: share{admitted: 2}}, granted: 3, now: early,
+			leases: [2]lease{{1, late}},
+		},
+		{
+			name: "the second lease is the spare", before: state{leases: [2]lease{{2, 9 * sec}}}, lease: 3, now: early,
+			leases: [2]lease{{2, 9 * sec}, {3, late}},
+		},
+		{
+			name: "a third joins it, to the earlier end", before: state{leases: [2]lease{{2, 9 * sec}, {4, 9 * sec}}}, granted: 3, now: early,
+			leases: [2]lease{{2, 9 * sec}, {7, late}},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			terms, s := stepTerms(), tc.before

@@ -56,9 +56,7 @@ func (l *Limiter) slow(ctx context.Context, key string, n int64) (hybridlimit.Re
 // event runs one event of the step on a locked entry, unlocks it, and queues
 // the sync that it wants.
 func (l *Limiter) event(e *entry, step func(t *terms, now int64, broken bool) verdict) verdict {
-	l.hub.clock.touch()
-	epoch := l.hub.clock.epoch.Load() // before now: the word is never newer than its stamp
-	now := l.hub.clock.now()
+	epoch, now := l.hub.clock.stamp()
 	t := l.terms(e.rules, now)
 	broken := l.hub.broken(e.tag)
 	e.begin(now)

@@ -78,7 +78,7 @@ func (l *Limiter) Stats() Stats {
 	}
 	l.store.each(func(e *entry) {
 		s.Keys++
-		owed := e.unpaid()
+		owed, _ := e.unsettled()
 		e.mu.Lock()
 		s.Held += e.state.held()
 		e.mu.Unlock()

@@ -74,6 +74,7 @@ type terms struct {
 	maxWait  int64 // ns; negative: never wait
 	share    shareTerms
 	relookIn int64 // ns, jittered
+	closing  bool  // no more decisions: a lease would be for nobody
 }
 
 // when says how soon a verdict wants a sync.
@@ -204,7 +205,7 @@ func (s *state) prefetchAt(t *terms, now int64) int64 {
 // takesLease says whether a sync that goes out anyway should ask for a lease:
 // the mode has them, and few units are in hand.
 func (s *state) takesLease(t *terms, now int64) bool {
-	return (t.mode == ModeAuto || t.mode == ModeStrict) && s.leases[1].units == 0 && s.held() <= s.prefetchAt(t, now)
+	return (t.mode == ModeAuto || t.mode == ModeStrict) && !t.closing && s.leases[1].units == 0 && s.held() <= s.prefetchAt(t, now)
 }
 
 // leasable is the demand, in units a second, from which a lease of a second

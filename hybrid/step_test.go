@@ -55,8 +55,10 @@ func TestDecide(t *testing.T) {
 		{"so does K", func(_ *state, t *terms) { t.every = 1 }, 1, verdict{action: admit, source: hybridlimit.SourceCredit, sync: syncNow}},
 		{"beyond credit: ask", func(*state, *terms) {}, 5, verdict{action: ask, sync: syncNow}},
 		{"credit for one is none for two", func(s *state, _ *terms) { s.view.level = 190_000; s.view.sent = 0 }, 2, verdict{action: ask, sync: syncNow}},
-		{"a proof denies: from the sending, less what is owed", func(s *state, _ *terms) { s.view.level, s.pending = 100_000, 1 }, 1,
-			verdict{action: deny, source: hybridlimit.SourceDenyCache, retry: 99 * ms}},
+		{
+			"a proof denies: from the sending, less what is owed", func(s *state, _ *terms) { s.view.level, s.pending = 100_000, 1 }, 1,
+			verdict{action: deny, source: hybridlimit.SourceDenyCache, retry: 99 * ms},
+		},
 		{"until it is time to look again", func(s *state, _ *terms) { s.view.level, s.view.relook = 0, sec }, 1, verdict{action: ask, sync: syncNow}},
 	} {
 		terms := stepTerms()
