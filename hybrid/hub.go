@@ -234,20 +234,28 @@ func (h *Hub) settle(ctx context.Context, limiters ...*Limiter) error {
 	for _, e := range owing {
 		owed += e.unpaid()
 	}
+	if owed == 0 { // only a sync that pays nothing was waited for
+		return nil
+	}
 	return fmt.Errorf("hybrid: shutdown left %d units unpaid: %w", owed, err)
 }
 
 // payAll syncs entries until none owes anything, and returns those that still
-// do when ctx ends. It looks again every tick: the lanes they share with other
-// limiters need never be idle.
+// do when ctx ends. A sync that is out and pays nothing is waited for too, or
+// what it brings would be in nobody's books; not without Redis, though, when
+// there is nothing to lose. It looks again every tick: the lanes they share
+// with other limiters need never be idle.
 func payAll(ctx context.Context, entries []*entry) (owing []*entry, err error) {
 	t := time.NewTicker(tick)
 	defer t.Stop()
 	for {
 		owing = entries[:0]
 		for _, e := range entries {
-			if e.owes() {
+			switch owes, out := e.unsettled(); {
+			case owes:
 				e.sync(syncNow)
+				owing = append(owing, e)
+			case out && !e.lim.hub.broken(e.tag):
 				owing = append(owing, e)
 			}
 		}
@@ -304,8 +312,14 @@ func (l *Limiter) writeOff() {
 	})
 }
 
-// owes reports whether the entry has something to tell Redis.
-func (e *entry) owes() bool { return e.unpaid() > 0 }
+// unsettled reports whether the entry has something to tell Redis, and whether
+// a sync of it is out.
+func (e *entry) unsettled() (owes, out bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.begin(e.lim.hub.clock.now())
+	return e.state.owed()+e.state.share.admitted > 0, e.state.frozen
+}
 
 // unpaid is the units admitted that Redis has not acknowledged.
 func (e *entry) unpaid() int64 {
