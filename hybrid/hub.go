@@ -235,11 +235,16 @@ func (h *Hub) settle(ctx context.Context, limiters ...*Limiter) error {
 		units, _ := e.unsettled()
 		owed += units
 	}
+	if owed == 0 { // only a sync that pays nothing was waited for
+		return nil
+	}
 	return fmt.Errorf("hybrid: shutdown left %d units unpaid: %w", owed, err)
 }
 
-// payAll syncs entries until none owes anything or awaits an answer, and
-// returns those that still do when ctx ends. It looks again every tick: the lanes they share with other
+// payAll syncs entries until none owes anything, and returns those that still
+// do when ctx ends. A sync that is out and pays nothing is waited for too, or
+// what it brings would be in nobody's books; not without Redis, though, when
+// there is nothing to lose. It looks again every tick: the lanes they share with other
 // limiters need never be idle.
 func payAll(ctx context.Context, entries []*entry) (owing []*entry, err error) {
 	t := time.NewTicker(tick)
@@ -248,10 +253,10 @@ func payAll(ctx context.Context, entries []*entry) (owing []*entry, err error) {
 		owing = entries[:0]
 		for _, e := range entries {
 			switch owed, onItsWay := e.unsettled(); {
-			case onItsWay: // it may bring units that should be counted
-				owing = append(owing, e)
 			case owed > 0:
 				e.sync(syncNow)
+				owing = append(owing, e)
+			case onItsWay && !e.lim.hub.broken(e.tag):
 				owing = append(owing, e)
 			}
 		}

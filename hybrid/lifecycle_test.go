@@ -105,6 +105,35 @@ func TestShutdownPays(t *testing.T) {
 	}
 }
 
+// A sync that brings a lease, and pays nothing, is out when Shutdown begins:
+// what it brings is known in the end.
+func TestShutdownWaitsForALease(t *testing.T) {
+	for _, dead := range []bool{false, true} {
+		t.Run(fmt.Sprint("dead ", dead), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := redistest.NewBubble(t)
+				link, rdb := b.Link(), b.Client(nil)
+				l := newLimiter(t, link.Client(oneDial), still(10_000), hybrid.Config{Mode: hybrid.ModeStrict})
+				ask(t, l, "k", 1)
+				link.Script(everySync(1, redistest.DelayReply(15*time.Millisecond)))
+				for l.Stats().Granted == debited(t, rdb, "api", "k") {
+					ask(t, l, "k", 1)
+					time.Sleep(100 * time.Microsecond)
+				}
+				if dead {
+					link.Refuse(true)
+					link.CutAll()
+				}
+				shutdown(t, l) // nothing is owed, so this is no error in either case
+				s := l.Stats()
+				if got, want := debited(t, rdb, "api", "k"), balance(t, s); !dead && got != want {
+					t.Errorf("Redis debited %d, the limiter knows of %d", got, want)
+				}
+			})
+		})
+	}
+}
+
 func TestShutdownWithoutRedisSaysWhatIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
