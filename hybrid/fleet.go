@@ -2,6 +2,7 @@ package hybrid
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -21,12 +22,30 @@ const (
 // fleet is what a limiter knows of its fellow processes.
 type fleet struct {
 	hint  int64        // HubConfig.FleetSize
-	n     atomic.Int64 // as last counted
+	n     atomic.Int64 // the most that any of the last counts said
 	beats atomic.Int64 // answered
-	first atomic.Int64 // ns at which the first was answered
+	first atomic.Int64 // ns at which the first without a gap was answered
 	last  atomic.Int64 // ns at which the last answered one was sent
 
-	loaded bool // the batch script is known to Redis; the heartbeat's own
+	// The heartbeat's own.
+	counts [countsKept]int64 // the last counts
+	loaded bool              // the batch script is known to Redis
+}
+
+// countsKept is how many counts must agree that the fleet has shrunk. A Redis
+// that was wiped counts one process at first, and the others within a beat:
+// taking that for N would give each of them everybody's credit and share.
+const countsKept = 3
+
+// counted notes the answer to a heartbeat that was sent at sent.
+func (f *fleet) counted(n, sent, now int64) {
+	if f.beats.Load() == 0 || sent-f.last.Load() > int64(beatStale) {
+		f.first.Store(now) // others may have come and gone unseen
+	}
+	i := f.beats.Add(1)
+	f.counts[i%countsKept] = n
+	f.n.Store(slices.Max(f.counts[:]))
+	f.last.Store(sent)
 }
 
 // size is N: counted, or the hint until two heartbeats have counted.
@@ -93,11 +112,7 @@ func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 	if err != nil || leave {
 		return
 	}
-	f.n.Store(int64(n))
-	f.last.Store(h.clock.at(sent))
-	if f.beats.Add(1) == 1 {
-		f.first.Store(h.clock.now())
-	}
+	f.counted(int64(n), h.clock.at(sent), h.clock.now())
 	if !f.loaded {
 		f.loaded = l.loadScript(ctx)
 	}

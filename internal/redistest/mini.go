@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
@@ -164,6 +165,10 @@ func (b *Bubble) Close() {
 		l.close()
 	}
 	b.Mini.Close()
+	// go-redis dials again in the background when nobody is there, five times
+	// with pauses of 0.4 s in all, and does not stop when the client is closed.
+	// A bubble may not end before its goroutines do.
+	time.Sleep(time.Second)
 }
 
 // servedConn leaves its bubble's list when the server itself closes it, which
