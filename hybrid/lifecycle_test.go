@@ -134,6 +134,40 @@ func TestShutdownWaitsForALease(t *testing.T) {
 	}
 }
 
+// Calls that wait when Shutdown begins, and were not asked for yet, are refused
+// and not charged; those that Redis is deciding on are answered.
+func TestShutdownAndWaitingCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		link, rdb := b.Link(), b.Client(nil)
+		l := newLimiter(t, link.Client(oneDial), still(100), hybrid.Config{
+			MaxWait: time.Second, Mode: hybrid.ModeStrict, Hub: hybrid.HubConfig{Tags: 1},
+		})
+		time.Sleep(100 * time.Millisecond)
+		link.Script(everySync(1, redistest.DelayReply(50*time.Millisecond)))
+		var wg sync.WaitGroup
+		call := func(key string, want error) {
+			wg.Go(func() {
+				if res, err := l.Allow(t.Context(), key); !errors.Is(err, want) || res.Allowed != (want == nil) {
+					t.Errorf("%s: %+v, %v; want %v", key, res, err, want)
+				}
+			})
+			time.Sleep(10 * time.Millisecond)
+		}
+		call("asked", nil)
+		call("queued", hybridlimit.ErrClosed)
+		shutdown(t, l)
+		wg.Wait()
+		s := l.Stats()
+		if keys, err := rdb.Keys(t.Context(), "*queued").Result(); len(keys) > 0 || err != nil {
+			t.Errorf("the call that was refused left %q, %v", keys, err)
+		}
+		if got := balance(t, s); got != 1 || s.Admitted != 1 {
+			t.Errorf("one call was admitted: %+v", s)
+		}
+	})
+}
+
 func TestShutdownWithoutRedisSaysWhatIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
