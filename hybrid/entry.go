@@ -143,8 +143,8 @@ func (e *entry) Freeze(time.Time) (lua.Op, bool) {
 	e.begin(now)
 	e.waiters = slicesDeleteGone(e.waiters)
 	e.carried = min(len(e.waiters), maxAsks)
-	if l.closed.Load() { // pay, and ask for nothing: nobody is left to spend it
-		t.mode, e.carried = ModeDeferred, 0
+	if t.closing { // pay, and ask for nothing
+		e.carried = 0
 	}
 	var asks []int64
 	for _, w := range e.waiters[:e.carried] {

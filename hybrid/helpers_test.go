@@ -123,9 +123,6 @@ type stored struct {
 	unit, level, age, born, since int64
 }
 
-// units is the balance in units, negative in debt.
-func (s stored) units() float64 { return float64(s.level) / float64(s.unit) }
-
 // inRedis reads the state of a key of the default prefix and tags; the zero
 // stored where there is none.
 func inRedis(tb testing.TB, rdb redis.UniversalClient, name, key string) stored {
