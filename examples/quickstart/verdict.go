@@ -75,9 +75,11 @@ func judge(r record) verdict {
 	restart := cellOf(r.restarted)
 	back := r.backAt(restart)
 	inOutage, stray := r.alone(back)
-	after := r.sharedBound("Redis back, empty", restart, end, 1)
-	after.why += ", as it has forgotten the fleet, too"
-	v.bounds = []bound{r.sharedBound("Redis up", 0, restart, r.known()), r.aloneBound(inOutage), after}
+	v.bounds = []bound{
+		r.sharedBound("Redis up", 0, restart, r.known()),
+		r.aloneBound(inOutage),
+		r.sharedBound("Redis back, empty", restart, end, r.known()),
+	}
 	v.notes = append(v.notes, fmt.Sprintf("A Redis that comes back empty has forgotten what was used: its bucket starts full, so across the\n"+
 		"outage there may be one burst (%s) more, until every process has told it what it knows.", number(r.config.Burst)))
 	v.strays(stray)
@@ -95,10 +97,7 @@ func (r record) sharedBound(what string, from, to, known int) bound {
 			as = append(as, admission{c.Began, c.Ended, c.Shared})
 		}
 	}
-	others, credit := int64(r.config.Processes-1), r.config.credit(known)
-	if from == 0 {
-		credit = max(credit, r.credit)
-	}
+	others, credit := int64(r.config.Processes-1), max(r.config.credit(known), r.credit)
 	b := bound{
 		what:     what,
 		measured: excess(as, from, to, float64(r.config.Rate)),
