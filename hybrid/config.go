@@ -24,7 +24,9 @@ type Config struct {
 	// Zero: 0.05; negative: none. ModeAuto only.
 	Overshoot float64
 	// SyncEvery is K: a key syncs at the latest after so many units owed.
-	// Zero: adaptive, at least 1000. Smaller costs more messages.
+	// Smaller costs more messages. Zero: adaptive, what the key uses in
+	// SyncInterval and at least 1000; the bound of ModeDeferred counts with
+	// 1000 then.
 	SyncEvery int64
 	// SyncInterval is T: a key syncs at the latest so long after the first
 	// unit owed. Zero: 50 ms. Smaller costs more messages.

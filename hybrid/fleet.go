@@ -30,6 +30,7 @@ type fleet struct {
 	// The heartbeat's own.
 	counts [countsKept]int64 // the last counts
 	loaded bool              // the batch script is known to Redis
+	small  bool              // it was said that C is below one unit
 }
 
 // countsKept is how many counts must agree that the fleet has shrunk. A Redis
@@ -113,6 +114,10 @@ func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 		return
 	}
 	f.counted(int64(n), h.clock.at(sent), h.clock.now())
+	if !f.small && f.known(h.clock.now()) && l.givesCredit() && l.credit(l.rules, f.size()) == 0 {
+		f.small = true
+		h.log.small(l, f.size())
+	}
 	if !f.loaded {
 		f.loaded = l.loadScript(ctx)
 	}

@@ -206,8 +206,8 @@ func (h *Hub) Ready(ctx context.Context) error {
 }
 
 // Shutdown stops decisions, settles what is owed, leaves the fleet, and
-// closes. When ctx ends first, what could not be paid is lost, counted, and
-// reported in the error.
+// closes. When ctx ends first, or 5 s have passed and ctx has no deadline, what
+// could not be paid is lost, counted, and reported in the error.
 func (h *Hub) Shutdown(ctx context.Context) error {
 	for _, l := range h.all() {
 		l.stop()
@@ -216,9 +216,18 @@ func (h *Hub) Shutdown(ctx context.Context) error {
 	return errors.Join(err, h.Close())
 }
 
+// settleWithin bounds a Shutdown whose ctx has no deadline: a program must be
+// able to end while Redis is down.
+const settleWithin = 5 * time.Second
+
 // settle pays what limiters owe and takes them out of the fleet. They make no
 // more decisions, so what they owe only falls.
 func (h *Hub) settle(ctx context.Context, limiters ...*Limiter) error {
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, settleWithin)
+		defer cancel()
+	}
 	var owing []*entry
 	for _, l := range limiters {
 		l.store.each(func(e *entry) { owing = append(owing, e) })
@@ -244,8 +253,8 @@ func (h *Hub) settle(ctx context.Context, limiters ...*Limiter) error {
 // payAll syncs entries until none owes anything, and returns those that still
 // do when ctx ends. A sync that is out and pays nothing is waited for too, or
 // what it brings would be in nobody's books; not without Redis, though, when
-// there is nothing to lose. It looks again every tick: the lanes they share with other
-// limiters need never be idle.
+// there is nothing to lose. It looks again every tick: the lanes they share
+// with other limiters need never be idle.
 func payAll(ctx context.Context, entries []*entry) (owing []*entry, err error) {
 	t := time.NewTicker(tick)
 	defer t.Stop()

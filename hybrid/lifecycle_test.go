@@ -240,3 +240,23 @@ func TestReady(t *testing.T) {
 		}
 	})
 }
+
+// A program must be able to end while Redis is down, also when it forgot to
+// give Shutdown a deadline.
+func TestShutdownEndsByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		l := newLimiter(t, b.Client(oneDial), still(100), hybrid.Config{})
+		time.Sleep(2100 * time.Millisecond)
+		ask(t, l, "k", 1)
+		b.Kill()
+		for range 10 {
+			ask(t, l, "k", 1)
+		}
+		began := time.Now()
+		err := l.Shutdown(context.Background())
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 6*time.Second {
+			t.Errorf("Shutdown without Redis: %v after %v", err, time.Since(began))
+		}
+	})
+}

@@ -89,8 +89,8 @@ func (l *Limiter) Close() error {
 }
 
 // Shutdown settles what is owed, then closes; a limiter made by New does so
-// with its hub. When ctx ends first, what could not be paid is lost, counted,
-// and reported in the error.
+// with its hub. When ctx ends first, or 5 s have passed and ctx has no
+// deadline, what could not be paid is lost, counted, and reported in the error.
 func (l *Limiter) Shutdown(ctx context.Context) error {
 	if l.own {
 		return l.hub.Shutdown(ctx)
@@ -235,15 +235,12 @@ func (l *Limiter) lazily(now time.Time) time.Time {
 func (l *Limiter) terms(r *rules, now int64) terms {
 	t := terms{
 		bucket: r.bucket, limit: r.limit, mode: l.cfg.Mode,
-		n: l.fleet.size(), every: l.cfg.SyncEvery,
+		n: l.fleet.size(), every: l.every(), adaptive: l.cfg.SyncEvery == 0, interval: int64(l.cfg.SyncInterval),
 		rtt: int64(l.hub.engine.RTT()), tick: int64(tick), maxWait: int64(l.cfg.MaxWait),
 		relookIn: l.hub.jitter(maxLookAgain), closing: l.closed.Load(),
 	}
-	if t.every == 0 {
-		t.every = defaultSyncEvery
-	}
 	if l.fleet.known(now) {
-		t.credit = l.credit(r, t.n, t.every)
+		t.credit = l.credit(r, t.n)
 	}
 	t.blind = mayBeFull(r.full, l.born(), l.store.lastEvict.Load(), now)
 	t.share = l.shareTerms(r, t.n)
@@ -253,14 +250,27 @@ func (l *Limiter) terms(r *rules, now int64) terms {
 // born is when the limiter was made, on the hub's clock.
 func (l *Limiter) born() int64 { return l.count.born }
 
-// credit is C: rule 4.
-func (l *Limiter) credit(r *rules, n, every int64) int64 {
+// every is K, or the least that an adaptive one is.
+func (l *Limiter) every() int64 {
+	if l.cfg.SyncEvery == 0 {
+		return defaultSyncEvery
+	}
+	return l.cfg.SyncEvery
+}
+
+// givesCredit says whether the mode has credit at all.
+func (l *Limiter) givesCredit() bool {
+	return l.cfg.Mode == ModeDeferred || l.cfg.Mode == ModeAuto && l.cfg.Overshoot > 0
+}
+
+// credit is C in a fleet of n: rule 4.
+func (l *Limiter) credit(r *rules, n int64) int64 {
 	burst, others := r.limit.BurstSize(), max(n-1, 1)
 	switch l.cfg.Mode {
 	case ModeAuto:
 		return int64(l.cfg.Overshoot*float64(burst)) / others
 	case ModeDeferred:
-		return min(every, burst/others)
+		return min(l.every(), burst/others)
 	}
 	return 0
 }

@@ -165,3 +165,31 @@ func TestTheLastLineIsRight(t *testing.T) {
 		log.want(t, lineBroken, lineMended, lineBroken, lineMended)
 	})
 }
+
+// A limit too small to be shared out says so, once.
+func TestSmallPartIsSaid(t *testing.T) {
+	for _, c := range []struct {
+		mode  hybrid.Mode
+		burst int64
+		says  bool
+	}{
+		{hybrid.ModeAuto, 5, true},
+		{hybrid.ModeAuto, 100, false},
+		{hybrid.ModeDeferred, 5, false},
+		{hybrid.ModeStrict, 5, false},
+	} {
+		t.Run(fmt.Sprint(c.mode, c.burst), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				log := newCapture()
+				newLimiter(t, redistest.NewBubble(t).Client(nil), hybridlimit.PerMinute(c.burst),
+					hybrid.Config{Mode: c.mode, Hub: hybrid.HubConfig{Logger: slog.New(log)}})
+				time.Sleep(10 * time.Second)
+				if c.says {
+					log.want(t, "INFO hybridlimit: this process's part of the limit is below one unit")
+				} else {
+					log.want(t)
+				}
+			})
+		})
+	}
+}

@@ -137,7 +137,7 @@ func (pl livePlan) run(seed uint64, span time.Duration) (liveOutcome, *world) {
 		rtt: int64(500 * time.Microsecond), tick: int64(tick), maxWait: int64(defaultMaxWait), relookIn: maxLookAgain,
 		share: shareTerms{policy: FallbackDenyAll},
 	}
-	t.credit = lim.credit(r, t.n, t.every)
+	t.credit = lim.credit(r, t.n)
 	w := newWorld(t, pl.procs)
 	l := &live{w: w, rtt: t.rtt, lazy: int64(defaultInterval), due: make([]int64, pl.procs)}
 	for i := range l.due {

@@ -190,7 +190,7 @@ func (w *world) call(p *proc, n int64) verdict {
 	restore()
 	if v.action == ask {
 		if p.s.tooLate(t, w.now) {
-			v = p.s.giveUp(t, n, w.now)
+			v = p.s.without(t, n, w.now, false)
 			v.sync = syncNow
 		} else {
 			w.waited++
@@ -248,7 +248,7 @@ func (w *world) leave(p *proc, timedOut bool) bool {
 		c.gone = true
 		w.begin(p)
 		if timedOut {
-			if v := p.s.giveUp(w.terms(p), c.n, w.now); v.action == admit {
+			if v := p.s.without(w.terms(p), c.n, w.now, false); v.action == admit {
 				w.admit(c.n)
 			}
 		}

@@ -37,7 +37,7 @@ func (l *Limiter) slow(ctx context.Context, key string, n int64) (hybridlimit.Re
 			return v
 		}
 		if e.state.tooLate(t, now) {
-			v = e.state.giveUp(t, n, now)
+			v = e.state.without(t, n, now, broken)
 			v.sync = syncNow // Redis is still to be asked
 			return v
 		}
@@ -155,10 +155,7 @@ func (l *Limiter) timedOut(e *entry, w *waiter) (verdict, error) {
 		return verdict{}, hybridlimit.ErrClosed
 	}
 	return l.event(e, func(t *terms, now int64, broken bool) verdict {
-		if broken {
-			return e.state.fallback(t, w.n, now)
-		}
-		return e.state.giveUp(t, w.n, now)
+		return e.state.without(t, w.n, now, broken)
 	}), nil
 }
 
@@ -235,6 +232,6 @@ func (l *Limiter) exactFallback(key string, res hybridlimit.Result, n int64) (hy
 		}
 		return l.answer(res, n), nil
 	}
-	v := l.event(e, func(t *terms, now int64, _ bool) verdict { return e.state.fallback(t, n, now) })
+	v := l.event(e, func(t *terms, now int64, broken bool) verdict { return e.state.without(t, n, now, broken) })
 	return l.answer(l.fill(res, e.rules, v, n, e.rest.Load()), n), nil
 }

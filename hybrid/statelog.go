@@ -61,7 +61,16 @@ func (s *stateLog) write(level slog.Level, msg string, skipped int, attrs []any)
 	s.log.Log(context.Background(), level, msg, attrs...)
 }
 
+// small says, once per limit, that its credit is below one unit.
+func (s *stateLog) small(l *Limiter, n int64) {
+	s.write(slog.LevelInfo, msgSmall, 0, []any{
+		slog.String("limiter", l.cfg.Name), slog.String("limit", l.rules.limit.String()),
+		slog.String("mode", l.cfg.Mode.String()), slog.Int64("fleet", n),
+	})
+}
+
 const (
+	msgSmall  = "hybridlimit: this process's part of the limit is below one unit; cold keys wait one round trip"
 	msgBroken = "hybridlimit: Redis does not answer; deciding locally"
 	msgMended = "hybridlimit: Redis answers again; back on the shared limit"
 	msgAlone  = "hybridlimit: the fleet's size is unknown; this process takes the whole limit (set HubConfig.FleetSize)"

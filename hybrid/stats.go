@@ -70,11 +70,7 @@ func (l *Limiter) Stats() Stats {
 	}
 	now := l.hub.clock.now()
 	if l.fleet.known(now) {
-		every := l.cfg.SyncEvery
-		if every == 0 {
-			every = defaultSyncEvery
-		}
-		s.Credit = l.credit(l.rules, s.Fleet, every)
+		s.Credit = l.credit(l.rules, s.Fleet)
 	}
 	l.store.each(func(e *entry) {
 		s.Keys++

@@ -107,12 +107,15 @@ func TestGivingUp(t *testing.T) {
 	if v := s.decide(terms, 1, sec); v.action != ask || s.stuckAt != sec || s.tooLate(terms, sec+20*ms) || !s.tooLate(terms, sec+20*ms+1) {
 		t.Errorf("%+v, stuck at %d: another call need not wait when one has for MaxWait", v, s.stuckAt)
 	}
-	if v := s.giveUp(terms, 1, sec); v.source != hybridlimit.SourceFallback {
+	if v := s.without(terms, 1, sec, false); v.source != hybridlimit.SourceFallback {
 		t.Errorf("auto: %+v", v)
 	}
 	terms.mode = ModeStrict
-	if v := s.giveUp(terms, 1, sec); v.action != deny || v.source != hybridlimit.SourceTimeout || v.retry <= 0 {
+	if v := s.without(terms, 1, sec, false); v.action != deny || v.source != hybridlimit.SourceTimeout || v.retry <= 0 {
 		t.Errorf("strict: %+v", v)
+	}
+	if v := s.without(terms, 1, sec, true); v.source != hybridlimit.SourceFallback {
+		t.Errorf("strict, with the breaker open: %+v", v)
 	}
 	terms.maxWait = -1
 	if s.stuckAt = 0; !s.tooLate(terms, sec) {
@@ -259,5 +262,32 @@ func TestIdle(t *testing.T) {
 	}
 	if s := (state{leases: [2]lease{{units: 3}}}); !s.idle() {
 		t.Error("a lease alone keeps a key in memory")
+	}
+}
+
+// K given is K; an adaptive one grows to what the key uses in T; neither waits
+// for more than half of the credit.
+func TestFlushAt(t *testing.T) {
+	busy := demand{first: 1, at: 100 * sec, sum: 100_000, sq: 100_000} // a second
+	for _, tc := range []struct {
+		name     string
+		every    int64
+		adaptive bool
+		credit   int64
+		demand   demand
+		want     int64
+	}{
+		{"given", 50, false, 1 << 40, busy, 50},
+		{"adaptive, idle", 1000, true, 1 << 40, demand{}, 1000},
+		{"adaptive, busy: 100 000 a second for 50 ms", 1000, true, 1 << 40, busy, 5000},
+		{"half of the credit", 1000, true, 90, busy, 45},
+		{"at least one", 1000, false, 1, busy, 1},
+	} {
+		terms := stepTerms()
+		terms.every, terms.adaptive, terms.credit, terms.interval = tc.every, tc.adaptive, tc.credit, 50*ms
+		s := state{demand: tc.demand}
+		if got := s.flushAt(terms, 100*sec); got != tc.want {
+			t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
+		}
 	}
 }

@@ -1,0 +1,233 @@
+package hybrid
+
+import (
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+)
+
+// This file is what the step in step.go works on, and what it asks of it.
+
+// state is what a process knows and holds of one key.
+type state struct {
+	leases   [2]lease // units in hand; the second is the spare
+	pending  int64    // units admitted on credit and not sent
+	inflight int64    // units sent and not answered; owed is the sum of both
+	frozen   bool     // a sync is on its way
+	asked    bool     // it carries asks: until its answer no credit is spent
+	stuckAt  int64    // since when Redis has owed an answer; 0: it does not
+	view     view
+	demand   demand
+	share    share
+	word     word
+}
+
+// lease is units already debited in Redis.
+type lease struct {
+	units int64
+	end   int64 // not to be spent from here on
+}
+
+// view is what Redis last said.
+type view struct {
+	level    int64 // sub-units
+	sent     int64 // when the question left: Redis answered later
+	received int64 // when the answer came: Redis answered earlier
+	redisAt  int64 // µs of Redis time, opaque here
+	born     int64 // of the state in Redis; 0: there was none to speak of
+	relook   int64 // until when it may prove a denial
+	known    bool
+}
+
+// word is what lies in the entry's spendable word.
+type word struct {
+	kind  wordKind
+	units int64
+}
+
+type wordKind uint8
+
+const (
+	wordNone wordKind = iota
+	wordLease
+	wordCredit
+	wordDeny // units counts denied units up from 0
+)
+
+// terms is everything that the step needs to know besides the state.
+type terms struct {
+	bucket   algo.Bucket
+	limit    hybridlimit.Limit
+	mode     Mode
+	n        int64 // N
+	credit   int64 // C
+	every    int64 // K, at least
+	adaptive bool  // K grows with the key's demand
+	interval int64 // T, ns
+	blind    bool  // a key without a view may be taken for full
+	rtt      int64 // ns
+	tick     int64 // ns between epochs
+	maxWait  int64 // ns; negative: never wait
+	share    shareTerms
+	relookIn int64 // ns, jittered
+	closing  bool  // no more decisions: a lease would be for nobody
+}
+
+// when says how soon a verdict wants a sync.
+type when uint8
+
+const (
+	syncNot when = iota
+	syncLazily
+	syncNow
+)
+
+type action uint8
+
+const (
+	admit action = iota
+	deny
+	ask // wait for Redis
+)
+
+// verdict is the answer to a call.
+type verdict struct {
+	action action
+	source hybridlimit.Source
+	retry  int64 // ns, for deny
+	sync   when
+}
+
+// maxLookAgain bounds how long a view proves a denial: limits get raised and
+// keys reset without a process hearing of it.
+const maxLookAgain = 5e9 // ns
+
+// drain books what the common path did with the word: left is its units now.
+func (s *state) drain(left, now int64) {
+	w := s.word
+	s.word = word{}
+	switch w.kind {
+	case wordLease:
+		s.spend(w.units - left)
+		s.demand.note(w.units-left, now)
+	case wordCredit:
+		s.pending += w.units - left
+		s.demand.note(w.units-left, now)
+	case wordDeny:
+		s.demand.note(left, now)
+	}
+}
+
+// held is the units in hand. Call expire first.
+func (s *state) held() int64 { return s.leases[0].units + s.leases[1].units }
+
+// spend takes units from the leases, the older first.
+func (s *state) spend(units int64) {
+	first := min(units, s.leases[0].units)
+	s.leases[0].units -= first
+	s.leases[1].units -= units - first
+	if s.leases[0].units == 0 {
+		s.leases[0], s.leases[1] = s.leases[1], lease{}
+	}
+}
+
+// expire gives up leases that have ended and returns how many units.
+func (s *state) expire(now int64) int64 {
+	var lost int64
+	for i := range s.leases {
+		if l := &s.leases[i]; now >= l.end {
+			lost += l.units
+			*l = lease{}
+		}
+	}
+	if s.leases[0].units == 0 {
+		s.leases[0], s.leases[1] = s.leases[1], lease{}
+	}
+	return lost
+}
+
+func (s *state) owed() int64 { return s.pending + s.inflight }
+
+// level is the view brought to now from a moment at or after Redis's answer,
+// so never more than Redis has if nobody else came.
+func (s *state) level(t *terms, now int64) int64 {
+	return t.bucket.Fill(s.view.level, (now-s.view.received)/1000)
+}
+
+// creditLeft is how many units may be spent on credit now: rule 1.
+func (s *state) creditLeft(t *terms, now int64) int64 {
+	if t.credit <= 0 || s.asked || s.share.admitted > 0 {
+		return 0
+	}
+	var level int64
+	switch {
+	case s.view.known:
+		level = s.level(t, now)
+	case t.blind:
+		level = t.bucket.Cap
+	default:
+		return 0
+	}
+	return max(0, min(t.bucket.Units(level), t.credit)-s.owed())
+}
+
+// mayBeFull says whether a key without a view may be taken for full: whatever
+// this process once did with it, and has forgotten, is over by now. It may
+// have left the key in debt, down to -Burst, from which a bucket needs twice
+// its time to full. born is when the limiter was made, evicted when it last
+// forgot a key; negative: never.
+func mayBeFull(full, born, evicted, now int64) bool {
+	return now-born >= 2*full && (evicted < 0 || now-evicted >= 2*full)
+}
+
+// provedUntil is until when n units cannot be had, as far as the view proves:
+// since Redis answered, the balance has grown by refill at most, counted here
+// from when the question left, and what is owed comes off first, down to
+// Redis's floor. Zero: no proof.
+func (s *state) provedUntil(t *terms, n int64) int64 {
+	if !s.view.known {
+		return 0
+	}
+	level := float64(s.view.level) - float64(s.owed())*float64(t.bucket.Unit)
+	level = max(level, -float64(t.bucket.Cap))
+	return s.view.sent + t.bucket.Wait(int64(level), n)*1000
+}
+
+// prefetchAt is how many units in hand are too few: what two round trips use.
+func (s *state) prefetchAt(t *terms, now int64) int64 {
+	return int64(s.demand.perSecond(now) * float64(2*t.rtt) / 1e9)
+}
+
+// takesLease says whether a sync that goes out anyway should ask for a lease:
+// the mode has them, and few units are in hand.
+func (s *state) takesLease(t *terms, now int64) bool {
+	return (t.mode == ModeAuto || t.mode == ModeStrict) && !t.closing && s.leases[1].units == 0 && s.held() <= s.prefetchAt(t, now)
+}
+
+// leasable is the demand, in units a second, from which a lease of a second
+// holds one unit at all (see bucket_apply in lua/bucket.lua): 4 - 1.5·√4 = 1.
+const leasable = 4
+
+// worthLease says whether a sync should go out for a lease alone: the demand
+// supports one, and the last view leaves room for it to live and something to
+// take a part of.
+func (s *state) worthLease(t *terms, now int64) bool {
+	if s.frozen || !s.takesLease(t, now) || s.demand.perSecond(now) < leasable {
+		return false
+	}
+	if !s.view.known {
+		return true
+	}
+	level := s.level(t, now)
+	return t.bucket.Units(level) >= 2*t.n && (t.bucket.Cap-level)/t.bucket.Refill >= algo.MinLease
+}
+
+// flushAt is how many units pending make a sync urgent: K, or half of the
+// credit, so that the answer is back before the rest is spent. An adaptive K
+// is what the key uses in T, so that a busy key syncs once per T and not more.
+func (s *state) flushAt(t *terms, now int64) int64 {
+	k := t.every
+	if t.adaptive {
+		k = max(k, int64(s.demand.perSecond(now)*float64(t.interval)/1e9))
+	}
+	return max(1, min(k, t.credit/2))
+}
