@@ -51,6 +51,7 @@ type entry struct {
 // waiter is a call that waits for Redis.
 type waiter struct {
 	n    int64
+	v    verdict      // what out gets; guarded by entry.mu
 	out  chan verdict // holds one
 	done bool         // out has it; guarded by entry.mu
 	gone bool         // the caller left; guarded by entry.mu
@@ -203,7 +204,7 @@ func (e *entry) Settle(a ratesync.Answer) {
 	l.count.lost.Add(lost)
 
 	again := syncNot
-	still := e.waiters[:0]
+	var still, answered []*waiter
 	for i, w := range e.waiters {
 		v := verdict{action: admit, source: hybridlimit.SourceRedis}
 		if !served[i] {
@@ -217,12 +218,16 @@ func (e *entry) Settle(a ratesync.Answer) {
 			still = append(still, w)
 			continue
 		}
-		w.done = true
-		w.out <- v
+		w.v = v
+		answered = append(answered, w)
 	}
-	clear(e.waiters[len(still):])
 	e.waiters = still
 	e.end(&t, epoch, l.hub.broken(e.tag), now)
+	left := e.remaining(&t, now)
+	for _, w := range answered {
+		w.v.left, w.done = left, true
+		w.out <- w.v
+	}
 	if e.state.pending > 0 {
 		again = max(again, syncLazily)
 	}

@@ -50,7 +50,7 @@ func (l *Limiter) slow(ctx context.Context, key string, n int64) (hybridlimit.Re
 			return hybridlimit.Result{}, err
 		}
 	}
-	return l.answer(l.fill(res, e.rules, v, n, e.rest.Load()), n), nil
+	return l.answer(l.fill(res, e.rules, v, n), n), nil
 }
 
 // event runs one event of the step on a locked entry, unlocks it, and queues
@@ -62,6 +62,7 @@ func (l *Limiter) event(e *entry, step func(t *terms, now int64, broken bool) ve
 	e.begin(now)
 	v := step(&t, now, broken)
 	e.end(&t, epoch, broken, now)
+	v.left = e.remaining(&t, now)
 	e.mu.Unlock()
 	e.sync(v.sync)
 	return v
@@ -73,9 +74,9 @@ func never(res hybridlimit.Result) hybridlimit.Result {
 	return res
 }
 
-func (l *Limiter) fill(res hybridlimit.Result, r *rules, v verdict, n, remaining int64) hybridlimit.Result {
+func (l *Limiter) fill(res hybridlimit.Result, r *rules, v verdict, n int64) hybridlimit.Result {
 	res.Source = v.source
-	res.Remaining = max(0, remaining)
+	res.Remaining = v.left
 	if v.action == admit {
 		res.Allowed, res.Granted = true, n
 	} else {
@@ -177,11 +178,13 @@ func (l *Limiter) exact(ctx context.Context, key string, n int64) (hybridlimit.R
 		}
 		return l.exactFallback(key, res, n)
 	}
-	v := verdict{action: deny, source: hybridlimit.SourceRedis, retry: ans.Retry * 1000}
+	v := verdict{
+		action: deny, source: hybridlimit.SourceRedis, retry: ans.Retry * 1000, left: at.rules.bucket.Units(ans.Level),
+	}
 	if ans.Granted == n {
 		v.action = admit
 	}
-	return l.answer(l.fill(res, at.rules, v, n, at.rules.bucket.Units(ans.Level)), n), nil
+	return l.answer(l.fill(res, at.rules, v, n), n), nil
 }
 
 func (l *Limiter) askNow(ctx context.Context, at place, n int64) (lua.Answer, bool) {
@@ -233,5 +236,5 @@ func (l *Limiter) exactFallback(key string, res hybridlimit.Result, n int64) (hy
 		return l.answer(res, n), nil
 	}
 	v := l.event(e, func(t *terms, now int64, broken bool) verdict { return e.state.without(t, n, now, broken) })
-	return l.answer(l.fill(res, e.rules, v, n, e.rest.Load()), n), nil
+	return l.answer(l.fill(res, e.rules, v, n), n), nil
 }

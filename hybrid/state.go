@@ -95,6 +95,7 @@ type verdict struct {
 	source hybridlimit.Source
 	retry  int64 // ns, for deny
 	sync   when
+	left   int64 // the fleet's units afterwards, estimated; the shell's
 }
 
 // maxLookAgain bounds how long a view proves a denial: limits get raised and
