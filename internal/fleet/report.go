@@ -1,0 +1,55 @@
+package fleet
+
+import (
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// Report is what a run came to. Figures are of all keys together unless they
+// say otherwise; the steady ones leave out Scenario.Steady at the start.
+type Report struct {
+	Calls    int64 // decisions asked for, in the steady part
+	Admitted int64 // of them
+	Units    int64 // admitted units, in the steady part
+	Central  int64 // units that one central bucket per key admits of the same calls, in the steady part
+
+	// Utilisation is Units/Central.
+	Utilisation float64
+	// Exceedance is the largest excess of any key over Burst + rate·t, in
+	// units, over all intervals of the whole run, at spending time: a call
+	// that waited for Redis counts when Redis granted it. Negative never.
+	Exceedance float64
+	// Debited is what Redis had debited when all was quiet, on all keys;
+	// Accounts is the line that it must equal: admitted + expired + held +
+	// lost units, less what was dropped or forgiven, each as Stats says.
+	Debited, Accounts int64
+
+	Ops        int64 // sent to Redis for decisions, in the steady part
+	Messages   int64 // that carried them
+	Heartbeats int64
+
+	Waited  int64         // decisions that took any virtual time, in the steady part
+	Slowest time.Duration // of all decisions
+
+	// FalseDenials is how many denials of the steady part the central bucket
+	// of that key, fed with what was admitted, would have admitted.
+	FalseDenials int64
+
+	// Jain is (Σx)²/(n·Σx²) over the processes' admitted units. Acceptance is
+	// each process's admitted part of its calls.
+	Jain       float64
+	Acceptance []float64
+
+	BySource map[hybridlimit.Source]int64 // decisions, of the whole run
+	Timeline []Sample
+	Violated []string // invariants that did not hold: accounts, goroutines, TTLs, errors
+}
+
+// Sample is a tenth of a second of the run.
+type Sample struct {
+	At       time.Duration // since the load started
+	Offered  int64         // units asked for
+	Admitted int64         // units
+	Messages int64
+}
