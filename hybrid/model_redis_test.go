@@ -14,6 +14,7 @@ type modelRedis struct {
 	dies     int64 // µs; the state's TTL ends
 	env      map[int]modelEnvelope
 	longLife bool // a mutant: every grant lives for a second
+	plain    bool // free leases of all there is, no ledger, no turns
 
 	unheard map[modelBatch][]applied // applications that no process has heard of
 	debited int64                    // units
@@ -54,7 +55,7 @@ func (r *modelRedis) apply(b modelBatch, op algo.Op, now int64) (modelReply, boo
 		return modelReply{}, false
 	case have && env.seq == b.seq && r.state.Born != 0 && r.state.Born <= env.stamp:
 		_, ans, _ := r.bucket.Apply(r.state, algo.Op{}, at)
-		ans.Granted, ans.Lease, ans.Life = env.ans.Granted, env.ans.Lease, env.ans.Life
+		ans.Granted, ans.Lease, ans.Life, ans.Gen = env.ans.Granted, env.ans.Lease, env.ans.Life, env.ans.Gen
 		return modelReply{ans, at, env.at}, true
 	}
 	ans := r.run(op, at)
@@ -78,11 +79,28 @@ func (r *modelRedis) tick(now int64) int64 {
 }
 
 func (r *modelRedis) run(op algo.Op, at int64) algo.Answer {
+	wants := op.Demand > 0 && op.Div > 0
+	if r.plain {
+		op.Div = 0
+	}
 	next, ans, dirty := r.bucket.Apply(r.state, op, at)
+	if r.plain && wants && ans.Life > 0 && ans.Granted == sum(op.Asks) {
+		ans.Lease = r.bucket.Units(next.Level)
+		next.Level -= ans.Lease * r.bucket.Unit
+		next.Since += ans.Lease
+		ans.Level, ans.Born, dirty = next.Level, next.Born, dirty || ans.Lease > 0
+	}
 	if dirty {
 		r.state, r.dies = next, at+r.bucket.TTL(next)*1000
 	}
 	return ans
+}
+
+func sum(ns []int64) (total int64) {
+	for _, n := range ns {
+		total += n
+	}
+	return total
 }
 
 // exact is an op without an envelope.

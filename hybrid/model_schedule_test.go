@@ -61,7 +61,8 @@ type modelPlan struct {
 	credit  int64
 	every   int64
 	blind   bool
-	greedy  bool
+	greedy  bool // see world
+	plain   bool // see modelRedis
 	maxWait time.Duration
 	warm    bool // it starts long after the processes did
 	outage  bool // breakers open and the fallback admits: the bound is not for this
@@ -91,7 +92,7 @@ func (pl *modelPlan) world(m mutant) *world {
 		t.share = l.shareTerms(r, t.n)
 	}
 	w := newWorld(t, pl.procs)
-	w.greedy, w.mutant, w.redis.longLife = pl.greedy, m, m == mutLongLife
+	w.greedy, w.mutant, w.redis.longLife, w.redis.plain = pl.greedy, m, m == mutLongLife, pl.plain
 	if pl.warm {
 		w.now = 3 * int64(pl.limit.TimeToFull())
 	}
@@ -254,7 +255,7 @@ func drawPlan(r *rand.Rand, mode Mode, faults bool) *modelPlan {
 	burst = limit.Burst
 	pl := &modelPlan{
 		limit: limit, procs: procs, mode: mode, every: 1 + r.Int64N(5),
-		blind: r.IntN(2) == 0, warm: r.IntN(2) == 0, greedy: r.IntN(4) > 0,
+		blind: r.IntN(2) == 0, warm: r.IntN(2) == 0, greedy: r.IntN(4) > 0, plain: r.IntN(3) == 0,
 		maxWait: []time.Duration{-1, 20 * time.Millisecond, time.Second, time.Hour}[r.IntN(4)],
 	}
 	if mode != ModeStrict {

@@ -34,21 +34,22 @@ type world struct {
 
 // proc is one process: what entry and the engine keep besides the step.
 type proc struct {
-	id      int // another after each restart
-	s       state
-	born    int64
-	evicted int64 // ns; negative: never
-	word    word
-	left    int64 // in the word
-	loaded  int64
-	waiters []*waitingCall
-	carried int
-	seq     int64
-	frozen  *frozenOp
-	wants   when
-	asleep  int64 // until then it does nothing: a paused process
-	credit  int64 // C as this process believes, at most the world's
-	broken  bool  // its breaker is open
+	id       int // another after each restart
+	s        state
+	born     int64
+	evicted  int64 // ns; negative: never
+	word     word
+	left     int64 // in the word
+	loaded   int64
+	waiters  []*waitingCall
+	carried  int
+	seq      int64
+	frozen   *frozenOp
+	wants    when
+	asleep   int64 // until then it does nothing: a paused process
+	credit   int64 // C as this process believes, at most the world's
+	broken   bool  // its breaker is open
+	admitted int64 // units
 }
 
 type waitingCall struct {
@@ -162,12 +163,13 @@ func (w *world) spend(p *proc, n int64) bool {
 		return false
 	}
 	p.left -= n
-	w.admit(n)
+	w.admit(p, n)
 	w.logf("p%d spends %d of its word (%s)", p.id, n, p.word.kind)
 	return true
 }
 
-func (w *world) admit(n int64) {
+func (w *world) admit(p *proc, n int64) {
+	p.admitted += n
 	w.spending.admit(w.now, n)
 	w.receipt.admit(w.now, n)
 }
@@ -199,7 +201,7 @@ func (w *world) call(p *proc, n int64) verdict {
 	}
 	switch {
 	case v.action == admit:
-		w.admit(n)
+		w.admit(p, n)
 	case v.source == hybridlimit.SourceDenyCache:
 		w.checkDenial(p, n)
 	}
@@ -213,6 +215,9 @@ func (w *world) call(p *proc, n int64) verdict {
 // instant, after what the process owes, it would have denied too. Redis counts
 // whole µs, so the instant may be one earlier.
 func (w *world) checkDenial(p *proc, n int64) {
+	if w.now >= p.s.provedUntil(&w.t, n) {
+		return // it is another process's turn
+	}
 	op := algo.Op{Owed: p.s.pending, Asks: []int64{n}}
 	if p.frozen != nil && w.redis.env[p.id].seq != p.seq {
 		op.Owed += p.s.inflight
@@ -233,7 +238,7 @@ func (w *world) exact(p *proc, n int64) {
 	}
 	p.s, p.evicted = state{}, w.now
 	if w.redis.exact(n, w.now) {
-		w.admit(n)
+		w.admit(p, n)
 		w.logf("Redis admits %d to a call of p%d's own", n, p.id)
 	}
 }
@@ -249,7 +254,7 @@ func (w *world) leave(p *proc, timedOut bool) bool {
 		w.begin(p)
 		if timedOut {
 			if v := p.s.without(w.terms(p), c.n, w.now, false); v.action == admit {
-				w.admit(c.n)
+				w.admit(p, c.n)
 			}
 		}
 		w.logf("p%d: a call for %d leaves", p.id, c.n)
