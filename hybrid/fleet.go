@@ -103,7 +103,7 @@ func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 	}
 	sent := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, h.cfg.SyncTimeout)
-	n, err := h.runner.Heartbeat(bounded, key, h.process, beatExpiry, leave)
+	beat, err := h.runner.Heartbeat(bounded, key, h.process, beatExpiry, leave)
 	cancel()
 	if err != nil && ctx.Err() != nil {
 		err = context.Canceled // closing: says nothing of Redis
@@ -113,7 +113,7 @@ func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 	if err != nil || leave {
 		return
 	}
-	f.counted(int64(n), h.clock.at(sent), h.clock.now())
+	f.counted(int64(beat.Alive), h.clock.at(sent), h.clock.now())
 	if !f.small && f.known(h.clock.now()) && l.givesCredit() && l.credit(l.rules, f.size()) == 0 {
 		f.small = true
 		h.log.small(l, f.size())

@@ -40,6 +40,10 @@ type Op struct {
 	Demand  int64   // the process's demand in thousandths of a unit per second
 	Div     int64   // a lease takes at most 1/Div of what is left; 0: no lease
 	View    View    // the sender's last; zero: none
+	// Lost says that Redis lost writes since View, so that it holds against a
+	// state of its own birth too. Not without a reason: during a rollout
+	// another process's refill makes a level look too high.
+	Lost bool
 }
 
 // Answer is what an Op got.
@@ -76,6 +80,11 @@ func (b Bucket) Apply(s State, op Op, now int64) (State, Answer, bool) {
 		seen := float64(v.Level) + float64(float64(max(now-v.At, 0))*float64(b.Refill)) - float64(float64(s.Since)*float64(b.Unit))
 		if seen < float64(s.Level) {
 			s.Level, dirty = int64(math.Max(seen, float64(-b.Cap))), true
+		}
+	} else if op.Lost && v.Born != 0 && v.At <= now {
+		seen := float64(v.Level) + float64(float64(s.Last-v.At)*float64(b.Refill))
+		if seen <= float64(s.Level-b.Unit) {
+			s.Level, s.Born, s.Since, dirty = int64(math.Max(seen, float64(-b.Cap))), max(now, s.Born+1), 0, true
 		}
 	}
 	if op.Owed > 0 {
