@@ -29,6 +29,7 @@ type fleet struct {
 
 	// The heartbeat's own.
 	counts [countsKept]int64 // the last counts
+	beaten int64             // µs of Redis time of the last answered one; 0: there was none
 	loaded bool              // the batch script is known to Redis
 	small  bool              // it was said that C is below one unit
 }
@@ -114,6 +115,10 @@ func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 		return
 	}
 	f.counted(int64(beat.Alive), h.clock.at(sent), h.clock.now())
+	if beat.Before < f.beaten {
+		l.suspect()
+	}
+	f.beaten = beat.Now
 	if !f.small && f.known(h.clock.now()) && l.givesCredit() && l.credit(l.rules, f.size()) == 0 {
 		f.small = true
 		h.log.small(l, f.size())

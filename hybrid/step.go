@@ -92,17 +92,21 @@ func (s *state) warm(t *terms, now int64) float64 {
 // asks are the costs of the calls that wait.
 func (s *state) freeze(t *terms, asks []int64, now int64) (algo.Op, bool) {
 	s.pending += s.share.settle(t.share, now)
-	if s.pending == 0 && len(asks) == 0 && !s.worthLease(t, now) {
+	again := s.resync && s.tells(t.bucket, now)
+	s.resync = false
+	if s.pending == 0 && len(asks) == 0 && !again && !s.worthLease(t, now) {
 		s.stuckAt = 0 // those who waited have left
 		return algo.Op{}, false
 	}
 	op := algo.Op{Owed: s.pending, Asks: asks}
-	if s.takesLease(t, now) {
+	// Telling a view takes no lease: Redis may not know yet what others used.
+	if s.takesLease(t, now) && (!again || s.pending > 0 || len(asks) > 0) {
 		op.Div = 2 * t.n
 		op.Demand = int64(s.demand.perSecond(now) * 1000)
 	}
 	if s.view.known {
 		op.View = algo.View{Level: s.view.level, At: s.view.redisAt, Born: s.view.born}
+		op.Lost = t.lost > 0 && s.view.received <= t.lost
 	}
 	s.inflight, s.pending = s.pending, 0
 	s.frozen, s.asked = true, len(asks) > 0
