@@ -33,8 +33,8 @@ func checkLimiter(t *testing.T, rdb redis.UniversalClient) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if n, err := r.Heartbeat(t.Context(), "hl:v1:{7}:@fleet:x", "p", time.Minute, false); n != 1 || err != nil {
-		t.Errorf("Heartbeat = %d, %v", n, err)
+	if got, err := r.Heartbeat(t.Context(), "hl:v1:{7}:@fleet:x", "p", time.Minute, false); got.Alive != 1 || err != nil {
+		t.Errorf("Heartbeat = %+v, %v", got, err)
 	}
 }
 

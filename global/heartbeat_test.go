@@ -25,8 +25,8 @@ func inFleet(t *testing.T, f func(t *testing.T, bubble *redistest.Bubble, beat f
 		defer r.Close()
 		f(t, bubble, func(process string, leave bool, want int) {
 			t.Helper()
-			if n, err := r.Heartbeat(t.Context(), fleetKey, process, 3*time.Second, leave); n != want || err != nil {
-				t.Errorf("heartbeat of %s: %d, %v; want %d", process, n, err, want)
+			if got, err := r.Heartbeat(t.Context(), fleetKey, process, 3*time.Second, leave); got.Alive != want || err != nil {
+				t.Errorf("heartbeat of %s: %+v, %v; want %d alive", process, got, err, want)
 			}
 		})
 	})
@@ -58,6 +58,48 @@ func TestHeartbeatExpires(t *testing.T) {
 	})
 }
 
+// A heartbeat says when Redis last heard of the process, so that one that was
+// forgotten can tell.
+func TestHeartbeatRemembersTheLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bubble := redistest.NewBubble(t)
+		r, err := global.NewRunner(bubble.Client(nil), time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		var last int64
+		for i, step := range []struct {
+			wipe, leave bool
+			pause       time.Duration
+			knows       bool
+		}{
+			{},
+			{knows: true},
+			{pause: 2 * time.Second, knows: true},
+			{wipe: true},
+			{knows: true},
+			{leave: true, knows: true},
+			{},
+			{pause: 10 * time.Second},
+		} {
+			time.Sleep(step.pause + time.Millisecond)
+			if step.wipe {
+				bubble.Mini.FlushAll()
+			}
+			want := int64(0)
+			if step.knows {
+				want = last
+			}
+			got, err := r.Heartbeat(t.Context(), fleetKey, "me", 3*time.Second, step.leave)
+			if err != nil || got.Before != want || got.Now != time.Now().UnixMicro() {
+				t.Errorf("step %d: %+v, %v; want before %d", i, got, err, want)
+			}
+			last = got.Now
+		}
+	})
+}
+
 // The set does not outlive the fleet.
 func TestHeartbeatsLeaveNothingBehind(t *testing.T) {
 	inFleet(t, func(t *testing.T, bubble *redistest.Bubble, beat func(string, bool, int)) {
@@ -85,18 +127,18 @@ func TestHeartbeatOnRedis(t *testing.T) {
 	}
 	defer r.Close()
 	for i := range 3 {
-		if n, err := r.Heartbeat(t.Context(), fleetKey, fmt.Sprint(i), time.Minute, false); n != i+1 || err != nil {
-			t.Errorf("heartbeat = %d, %v", n, err)
+		if got, err := r.Heartbeat(t.Context(), fleetKey, fmt.Sprint(i), time.Minute, false); got.Alive != i+1 || err != nil {
+			t.Errorf("heartbeat = %+v, %v", got, err)
 		}
 		if err := rdb.ScriptFlush(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n, err := r.Heartbeat(t.Context(), fleetKey, "0", 0, false); n != 0 || err == nil {
-		t.Errorf("with an expiry of 0: %d, %v", n, err)
+	if got, err := r.Heartbeat(t.Context(), fleetKey, "0", 0, false); got != (global.Beat{}) || err == nil {
+		t.Errorf("with an expiry of 0: %+v, %v", got, err)
 	}
 	rdb.Set(t.Context(), "{x}string", "v", 0)
-	if n, err := r.Heartbeat(t.Context(), "{x}string", "0", time.Second, false); n != 0 || err == nil || errors.Is(err, lua.ErrReply) {
-		t.Errorf("on a string: %d, %v", n, err)
+	if got, err := r.Heartbeat(t.Context(), "{x}string", "0", time.Second, false); got != (global.Beat{}) || err == nil || errors.Is(err, lua.ErrReply) {
+		t.Errorf("on a string: %+v, %v", got, err)
 	}
 }

@@ -80,22 +80,39 @@ func (r *Runner) Batch(ctx context.Context, env lua.Envelope, ops []lua.Op) (lua
 	return lua.DecodeReply(raw, len(ops))
 }
 
+// Beat is the answer to a heartbeat.
+type Beat struct {
+	Alive  int   // processes
+	Before int64 // µs of Redis time of this process's last beat that Redis knows of; 0: of none
+	Now    int64 // µs of Redis time of this one
+}
+
 // Heartbeat notes that process is alive and returns how many are. With leave
 // it takes the process out instead.
-func (r *Runner) Heartbeat(ctx context.Context, key, process string, expiry time.Duration, leave bool) (int, error) {
+func (r *Runner) Heartbeat(ctx context.Context, key, process string, expiry time.Duration, leave bool) (Beat, error) {
 	flag := "0"
 	if leave {
 		flag = "1"
 	}
 	raw, err := r.eval(ctx, lua.Fleet, []string{key}, []string{process, fmt.Sprint(expiry.Microseconds()), flag})
 	if err != nil {
-		return 0, err
+		return Beat{}, err
 	}
-	n, ok := raw.(int64)
-	if !ok || n < 0 {
-		return 0, fmt.Errorf("%w: heartbeat answered with a %T", lua.ErrReply, raw)
+	return decodeBeat(raw)
+}
+
+func decodeBeat(raw any) (Beat, error) {
+	list, ok := raw.([]any)
+	if !ok || len(list) != 3 {
+		return Beat{}, fmt.Errorf("%w: heartbeat answered with a %T", lua.ErrReply, raw)
 	}
-	return int(n), nil
+	var v [3]int64
+	for i := range v {
+		if v[i], ok = list[i].(int64); !ok || v[i] < 0 {
+			return Beat{}, fmt.Errorf("%w: element %d of a heartbeat's answer is %v", lua.ErrReply, i, list[i])
+		}
+	}
+	return Beat{Alive: int(v[0]), Before: v[1], Now: v[2]}, nil
 }
 
 // eval runs a script by its digest, and by its source where Redis does not

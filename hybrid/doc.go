@@ -36,6 +36,15 @@
 // In a total outage with FallbackShare the fleet admits at most
 // N·max(limit/N known, FallbackFloor per time-to-full).
 //
+// A Redis that lost its state, wiped or back from a snapshot, gives no new
+// quota for long: with their next answer, or their next heartbeat, processes
+// notice, and tell it the last that they saw of each key that is not full by
+// now. The lowest level counts, so the use of crashed and idle processes is
+// restored with it. The fleet takes a quarter of Redis's time for this: it is
+// done within about a second for a few thousand keys, and 20 000 a second
+// beyond; a key in use tells at its next sync. Units that were debited after
+// the last view of any living process are forgotten.
+//
 // When a process crashes, at most C units stay uncounted or its lease is
 // wasted. A process frozen for longer than a lease may spend what it held,
 // once.

@@ -141,6 +141,7 @@ func (e *entry) Freeze(time.Time) (lua.Op, bool) {
 	}
 	epoch, now := l.hub.clock.stamp() // the sync may be due long after the last call
 	t := l.terms(e.rules, now)
+	t.lost = l.hub.resync.lost[e.tag].Load()
 	e.begin(now)
 	e.waiters = slicesDeleteGone(e.waiters)
 	e.carried = min(len(e.waiters), maxAsks)
@@ -152,9 +153,12 @@ func (e *entry) Freeze(time.Time) (lua.Op, bool) {
 		asks = append(asks, w.n)
 	}
 	owed := e.state.owed() + e.state.share.admitted
+	again := e.state.resync
 	op, ok := e.state.freeze(&t, asks, now)
 	if !ok {
 		e.carried = 0
+	} else if again {
+		l.count.resynced.Add(1)
 	}
 	l.count.forgiven.Add(owed - e.state.owed() - e.state.share.admitted)
 	e.end(&t, epoch, l.hub.broken(e.tag), now)

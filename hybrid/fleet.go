@@ -29,6 +29,7 @@ type fleet struct {
 
 	// The heartbeat's own.
 	counts [countsKept]int64 // the last counts
+	beaten int64             // µs of Redis time of the last answered one; 0: there was none
 	loaded bool              // the batch script is known to Redis
 	small  bool              // it was said that C is below one unit
 }
@@ -103,7 +104,7 @@ func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 	}
 	sent := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, h.cfg.SyncTimeout)
-	n, err := h.runner.Heartbeat(bounded, key, h.process, beatExpiry, leave)
+	beat, err := h.runner.Heartbeat(bounded, key, h.process, beatExpiry, leave)
 	cancel()
 	if err != nil && ctx.Err() != nil {
 		err = context.Canceled // closing: says nothing of Redis
@@ -113,7 +114,11 @@ func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 	if err != nil || leave {
 		return
 	}
-	f.counted(int64(n), h.clock.at(sent), h.clock.now())
+	f.counted(int64(beat.Alive), h.clock.at(sent), h.clock.now())
+	if beat.Before < f.beaten {
+		l.suspect()
+	}
+	f.beaten = beat.Now
 	if !f.small && f.known(h.clock.now()) && l.givesCredit() && l.credit(l.rules, f.size()) == 0 {
 		f.small = true
 		h.log.small(l, f.size())

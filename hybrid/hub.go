@@ -25,7 +25,8 @@ import (
 // engine, so that their keys share messages. It is safe for concurrent use.
 //
 // Goroutines: one heartbeat per limiter; one ticker and one per busy slot
-// while there is traffic. Close joins them all.
+// while there is traffic; one for a while after Redis has lost its state.
+// Close joins them all.
 type Hub struct {
 	cfg      HubConfig
 	names    lua.Names
@@ -36,6 +37,7 @@ type Hub struct {
 	breakers []*breaker.Breaker // one, or one per tag
 	clock    *clock
 	log      *stateLog
+	resync   *resync
 	metrics  *metrics
 	exacts   atomic.Uint64 // messages besides the engine's, as are
 	beats    atomic.Uint64 // heartbeats
@@ -73,6 +75,7 @@ func NewHub(rdb redis.UniversalClient, cfg HubConfig) (*Hub, error) {
 	if err := h.makeBreakers(); err != nil {
 		return nil, err
 	}
+	h.resync = newResync(h)
 	h.engine = ratesync.New(ratesync.Config{
 		Caller: newTraced(runner, cfg.TracerProvider), Names: h.names, Process: h.process,
 		Timeout: cfg.SyncTimeout, Breaker: h.breaker,
@@ -80,6 +83,7 @@ func NewHub(rdb redis.UniversalClient, cfg HubConfig) (*Hub, error) {
 			h.log.event("hybridlimit: Redis refused a sync for good; what it carried is lost",
 				slog.Int("tag", tag), slog.Int("ops", ops), slog.Any("error", err))
 		},
+		OnLoss: h.resync.onLoss,
 	})
 	if h.metrics, err = newMetrics(h); err != nil {
 		return nil, fmt.Errorf("hybrid: HubConfig.MeterProvider: %w", err)
@@ -294,6 +298,7 @@ func (h *Hub) Close() error {
 	}
 	h.cancel()
 	h.wg.Wait()
+	h.resync.close()
 	h.engine.Close()
 	h.runner.Close()
 	h.clock.close()

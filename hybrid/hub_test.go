@@ -110,7 +110,7 @@ func TestClosingWhileASyncIsOut(t *testing.T) {
 		rdb := b.Client(nil)
 		h := newHub(t, link.Client(nil), hybrid.HubConfig{})
 		l := add(t, h, still(1000), hybrid.Config{Name: "api", Mode: hybrid.ModeDeferred})
-		time.Sleep(2 * time.Second)
+		time.Sleep(2300 * time.Millisecond) // between two heartbeats: they have the connection
 		for range 10 {
 			ask(t, l, "k", 1)
 		}

@@ -28,8 +28,8 @@ type metrics struct {
 }
 
 type instruments struct {
-	decisions, units, messages, ops, failures metric.Int64ObservableCounter
-	fleet, keys, breaker                      metric.Int64ObservableGauge
+	decisions, units, messages, ops, failures, resyncs metric.Int64ObservableCounter
+	fleet, keys, breaker                               metric.Int64ObservableGauge
 }
 
 func newMetrics(h *Hub) (*metrics, error) {
@@ -61,6 +61,7 @@ func newMetrics(h *Hub) (*metrics, error) {
 	in.messages = counter("rate_limiting.sync.messages", "{message}", "Commands sent to Redis.")
 	in.ops = counter("rate_limiting.sync.ops", "{op}", "Keys synced or asked for.")
 	in.failures = counter("rate_limiting.sync.failures", "{message}", "Syncs without an answer.")
+	in.resyncs = counter("rate_limiting.sync.resyncs", "{key}", "Keys synced because Redis had, or might have, lost its state.")
 	in.fleet = gauge("rate_limiting.fleet.size", "{process}", "Processes that share the limit.")
 	in.keys = gauge("rate_limiting.keys", "{key}", "Keys in memory.")
 	in.breaker = gauge("rate_limiting.breaker.state", "{state}", "0 closed, 1 half-open, 2 open: deciding locally.")
@@ -102,6 +103,7 @@ func (h *Hub) observe(o metric.Observer, in *instruments) {
 		o.ObserveInt64(in.units, c.lost.Load(), of(attrFate.String("lost")))
 		o.ObserveInt64(in.units, c.dropped.Load(), of(attrFate.String("dropped")))
 		o.ObserveInt64(in.units, c.forgiven.Load(), of(attrFate.String("forgiven")))
+		o.ObserveInt64(in.resyncs, c.resynced.Load(), of())
 		o.ObserveInt64(in.fleet, l.fleet.size(), of())
 		o.ObserveInt64(in.keys, int64(l.store.len()), of())
 	}

@@ -137,6 +137,7 @@ func TestMetrics(t *testing.T) {
 			"rate_limiting.sync.messages": "{message}",
 			"rate_limiting.sync.ops":      "{op}",
 			"rate_limiting.sync.failures": "{message}",
+			"rate_limiting.sync.resyncs":  "{key}",
 			"rate_limiting.fleet.size":    "{process}",
 			"rate_limiting.keys":          "{key}",
 			"rate_limiting.breaker.state": "{state}",
@@ -183,6 +184,7 @@ func TestMetrics(t *testing.T) {
 			}
 			want("rate_limiting.fleet.size{"+policy+name+"}", 1)
 			want("rate_limiting.keys{"+policy+name+"}", int64(s.Keys))
+			want("rate_limiting.sync.resyncs{"+policy+name+"}", s.Resynced)
 		}
 		decisions(api, "api")
 		decisions(hot, "hot")

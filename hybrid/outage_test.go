@@ -3,6 +3,7 @@ package hybrid_test
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -137,6 +138,7 @@ func takeRedisAway(t *testing.T, o outage) {
 			broken++
 		case len(line) >= len(lineMended) && line[:len(lineMended)] == lineMended:
 			mended++
+		case !o.intact && strings.HasPrefix(line, lineLost):
 		default:
 			t.Errorf("logged %q", line)
 		}

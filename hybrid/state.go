@@ -20,6 +20,7 @@ type state struct {
 	demand   demand
 	share    share
 	word     word
+	resync   bool // the next sync goes out even if nothing is owed: Redis may have lost the state
 }
 
 // view is what Redis last said.
@@ -67,6 +68,7 @@ type terms struct {
 	share    shareTerms
 	relookIn int64 // ns, jittered
 	closing  bool  // no more decisions: a lease would be for nobody
+	lost     int64 // ns; when it was last seen that Redis had lost writes; 0: never
 }
 
 // when says how soon a verdict wants a sync.

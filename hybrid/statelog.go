@@ -73,6 +73,7 @@ const (
 	msgSmall  = "hybridlimit: this process's part of the limit is below one unit; cold keys wait one round trip"
 	msgBroken = "hybridlimit: Redis does not answer; deciding locally"
 	msgMended = "hybridlimit: Redis answers again; back on the shared limit"
+	msgLost   = "hybridlimit: Redis lost its state; telling it what this process knows"
 	msgAlone  = "hybridlimit: the fleet's size is unknown; this process takes the whole limit (set HubConfig.FleetSize)"
 )
 

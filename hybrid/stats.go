@@ -21,6 +21,7 @@ type counters struct {
 	dropped  atomic.Int64 // owed units that Redis never hears of
 	forgiven atomic.Int64 // units of fallback that had been refilled when Redis came back
 	overflow atomic.Int64 // fallback decisions without memory to count them in
+	resynced atomic.Int64 // keys told to Redis again
 }
 
 func (c *counters) decided(s hybridlimit.Source, allowed bool, n int64) {
@@ -52,6 +53,7 @@ type Stats struct {
 	Dropped  int64                        // owed units that Redis never hears of
 	Forgiven int64                        // units that a fallback admitted and whose part had refilled when Redis came back
 	Overflow int64                        // fallback decisions made without memory to count them in
+	Resynced int64                        // keys synced because Redis had, or might have, lost its state
 
 	Keys    int           // keys in memory
 	Evicted uint64        // keys forgotten
@@ -92,6 +94,7 @@ func (l *Limiter) Stats() Stats {
 	s.Admitted, s.Paid, s.Granted = c.admitted.Load(), c.acked.Load(), c.debited.Load()
 	s.Netted, s.Expired, s.Lost = c.netted.Load(), c.expired.Load(), c.lost.Load()
 	s.Dropped, s.Forgiven, s.Overflow = c.dropped.Load(), c.forgiven.Load(), c.overflow.Load()
+	s.Resynced = c.resynced.Load()
 	return s
 }
 

@@ -95,7 +95,9 @@ func (s *state) warm(t *terms, now int64) float64 {
 // asks are the costs of the calls that wait.
 func (s *state) freeze(t *terms, asks []int64, now int64) (algo.Op, bool) {
 	s.pending += s.share.settle(t.share, now)
-	if s.pending == 0 && len(asks) == 0 && !s.worthLease(t, now) {
+	again := s.resync && s.tells(t.bucket, now)
+	s.resync = false
+	if s.pending == 0 && len(asks) == 0 && !again && !s.worthLease(t, now) {
 		s.stuckAt = 0 // those who waited have left
 		return algo.Op{}, false
 	}
@@ -105,14 +107,17 @@ func (s *state) freeze(t *terms, asks []int64, now int64) (algo.Op, bool) {
 		s.booked.kept, _ = s.renewable()
 		op.Keep = s.booked.kept
 	}
-	if !t.closing { // else a turn, too, would be for nobody
+	// Telling a view takes no lease: Redis may not know yet what others used.
+	onlyTells := again && s.pending == 0 && len(asks) == 0
+	if !t.closing && !onlyTells { // else a turn, too, would be for nobody
 		op.Div = 2 * t.n
 	}
-	if s.takesLease(t, now) {
+	if s.takesLease(t, now) && !onlyTells {
 		op.Demand = int64(s.demand.perSecond(now) * 1000)
 	}
 	if s.view.known {
 		op.View = algo.View{Level: s.view.level, At: s.view.redisAt, Born: s.view.born}
+		op.Lost = t.lost > 0 && s.view.received <= t.lost
 	}
 	s.inflight, s.pending = s.pending, 0
 	s.frozen, s.asked = true, len(asks) > 0

@@ -71,12 +71,15 @@ func EncodeBatch(env Envelope, ops []Op) (keys []string, argv []string) {
 }
 
 func appendOp(buf []byte, limit int, op algo.Op) []byte {
-	partial := int64(0)
+	flags := int64(0)
 	if op.Partial {
-		partial = 1
+		flags = 1
+	}
+	if op.Lost {
+		flags += 2
 	}
 	buf = strconv.AppendInt(buf, int64(limit), 10)
-	buf = appendInts(buf, op.Owed, partial, op.Demand, op.Div, op.View.Born, op.View.Level, op.View.At, op.Gen, op.Had, op.Keep)
+	buf = appendInts(buf, op.Owed, flags, op.Demand, op.Div, op.View.Born, op.View.Level, op.View.At, op.Gen, op.Had, op.Keep)
 	return appendInts(buf, op.Asks...)
 }
 

@@ -4,20 +4,22 @@
 -- ARGV:   1: "1 <seq> <envelope ttl ms> <limits>": schema, sequence (0: no
 --            envelope), how many limits follow
 --         then one per limit: "b <unit> <refill> <cap>"
---         then one per op: "<limit> <owed> <partial> <demand> <div> <vborn>
+--         then one per op: "<limit> <owed> <flags> <demand> <div> <vborn>
 --            <vlevel> <vat> <gen> <had> <keep> [<ask> ...]" (owed, asks, had
 --            and keep in units, demand in thousandths of a unit per second,
---            the view in Redis's own terms)
+--            the view in Redis's own terms; flags: 1 an ask may be granted in
+--            part, +2 writes were lost since the view, as there were if this
+--            batch shows it)
 -- Reply:  flat integers: 1, status, epoch, now, then per op: granted, lease,
 --         life (µs; minus the generation if the ledger holds the lease), level
 --         (sub-units), retry (µs), born, ceiling (sub-units)
 --         status: 0 applied, 1 seen before, 2 older than the last one (nothing
 --         was done); +4: an earlier batch of this process is missing here
 -- Once:   the envelope "1e<seq> <stamp> <granted> <lease> <life> ..." holds the
---         last batch's answers; the stamp is when it was applied, and no key in
---         it was born later. Seen again, an op is not run again but gets them,
---         unless its key was born after the stamp: then the key was lost
---         since, and the op is run anew.
+--         last batch's answers ("1g" if one before it was missing); the stamp
+--         is when it was applied, and no key in it was born later. Seen again,
+--         an op is not run again but gets them, unless its key was born after
+--         the stamp: then the key was lost since, and the op is run anew.
 -- Errors: everything is read and computed before the first write, because
 --         Redis does not roll a failed script back.
 -- Expiry: states as their algorithm says; envelope as the caller says (above
@@ -50,14 +52,14 @@ local function read_limits(argv, count)
 end
 
 local function read_op(text, limits)
-  local limit, owed, partial, demand, div, vborn, vlevel, vat, gen, had, keep, rest = string.match(text or '',
-    '^(%d+) (%d+) ([01]) (%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d+) (%d+) (%d+)(.*)$')
+  local limit, owed, flags, demand, div, vborn, vlevel, vat, gen, had, keep, rest = string.match(text or '',
+    '^(%d+) (%d+) ([0-3]) (%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d+) (%d+) (%d+)(.*)$')
   local lim = limit and limits[num(limit)]
   if not lim or string.gsub(rest, ' %d+', '') ~= '' then return nil end
   local asks = {}
   for n in string.gmatch(rest, ' (%d+)') do asks[#asks + 1] = num(n) end
   return {
-    lim = lim, owed = num(owed), partial = partial == '1', asks = asks,
+    lim = lim, owed = num(owed), partial = num(flags) % 2 == 1, lost = num(flags) > 1, asks = asks,
     demand = num(demand), div = num(div),
     vborn = num(vborn), vlevel = num(vlevel), vat = num(vat),
     gen = num(gen), had = num(had), keep = num(keep),
@@ -65,11 +67,11 @@ local function read_op(text, limits)
 end
 
 local function read_envelope(raw)
-  local seq, stamp, rest = string.match(raw or '', '^1e(%d+) (%d+)(.*)$')
+  local kind, seq, stamp, rest = string.match(raw or '', '^1([eg])(%d+) (%d+)(.*)$')
   if not seq then return nil end
   local answers = {}
   for n in string.gmatch(rest, ' (%-?%d+)') do answers[#answers + 1] = num(n) end
-  return {seq = num(seq), stamp = num(stamp), answers = answers}
+  return {seq = num(seq), stamp = num(stamp), gap = kind == 'g', answers = answers}
 end
 
 local function run_batch(keys, argv, now)
@@ -87,14 +89,15 @@ local function run_batch(keys, argv, now)
   if #keys == 0 then return {SCHEMA, 0, 0, now} end
 
   local raw = redis.call('MGET', unpack(keys))
-  local status, epoch, env = 0, 0, nil
+  local status, epoch, env, gap = 0, 0, nil, false
   if first > 0 then
     env = read_envelope(raw[1])
     epoch = string.match(raw[2] or '', '^%d+$')
     epoch = num(epoch) <= EXACT and num(epoch) or now
     if env and env.seq > head.seq then return {SCHEMA, 2, epoch, now} end
     if env and env.seq == head.seq and #env.answers == 3 * #ops then status = 1 end
-    if head.seq > 1 and (not env or env.seq < head.seq - 1) then status = status + 4 end
+    gap = head.seq > 1 and (not env or env.seq < head.seq - 1) or status == 1 and env.gap
+    if gap then status = status + 4 end
   end
 
   local reply, answers, states = {SCHEMA, status, epoch, now}, {}, {}
@@ -108,7 +111,7 @@ local function run_batch(keys, argv, now)
       s = bucket_load(raw[first + i], op.lim, now)
       states[key] = s
     end
-    s.lim = op.lim
+    s.lim, op.lost = op.lim, op.lost or gap
     local granted, lease, life, retry
     if status % 4 == 1 and not s.fresh and s.born <= env.stamp then
       granted, lease, life = env.answers[3 * i - 2], env.answers[3 * i - 1], env.answers[3 * i]
@@ -134,7 +137,7 @@ local function run_batch(keys, argv, now)
   if first > 0 then
     redis.call('SET', keys[2], string.format('%.0f', epoch), 'PX', head.ttl)
     redis.call('SET', keys[1],
-      string.format('1e%.0f %.0f %s', head.seq, stamp, table.concat(answers, ' ')), 'PX', head.ttl)
+      string.format('1%s%.0f %.0f %s', gap and 'g' or 'e', head.seq, stamp, table.concat(answers, ' ')), 'PX', head.ttl)
   end
   return reply
 end

@@ -167,15 +167,23 @@ local function bucket_turn(s, lim, op, granted, now)
   s.slot, s.dirty = min(max(s.slot, now) + step, now + last), true
 end
 
--- bucket_apply runs one op: merge the sender's view if the state was lost,
--- debit what is owed, settle with the ledger, grant asks as they fit, lease
--- from the rest. It returns granted, lease, life and retry; a lease that the
+-- bucket_apply runs one op: merge the sender's view if the state was lost or
+-- rolled back, debit what is owed, settle with the ledger, grant asks as they
+-- fit, lease from the rest. It returns granted, lease, life and retry; a lease that the
 -- ledger holds has minus its generation for a life.
 local function bucket_apply(s, lim, op, now)
   local unit, cap, refill = lim.unit, lim.cap, lim.refill
   if op.vborn ~= 0 and op.vborn ~= s.born then
     local seen = op.vlevel + max(now - op.vat, 0) * refill - s.since * unit
     if seen < s.level then s.level, s.dirty = max(seen, -cap), true end
+  elseif op.lost and op.vborn ~= 0 and op.vat <= now then
+    -- Others only debit, so a state above the view was rolled back. It begins
+    -- a new life, so that everyone else's view is held against it too. By less
+    -- than a unit it is not worth that.
+    local seen = op.vlevel + (s.last - op.vat) * refill
+    if seen <= s.level - unit then
+      s.level, s.born, s.since, s.dirty = max(seen, -cap), max(now, s.born + 1), 0, true
+    end
   end
   if op.owed > 0 then
     s.level, s.since, s.dirty = max(s.level - op.owed * unit, -cap), min(s.since + op.owed, EXACT), true

@@ -42,13 +42,14 @@ func TestEncodeBatchGolden(t *testing.T) {
 				{Key: "a", Limit: second, Op: algo.Op{Owed: 7, Asks: []int64{1, 2}, Demand: 12_500, Div: 40, View: lua.View{Level: -5, At: start + 9, Born: start}, Gen: 1763, Had: 4, Keep: 3}},
 				{Key: "b", Limit: day, Op: algo.Op{Asks: []int64{math.MaxInt64}, Partial: true}},
 				{Key: "a", Limit: second},
+				{Key: "a", Limit: second, Op: algo.Op{Lost: true}},
 			},
-			[]string{"e", "p", "a", "b", "a"},
+			[]string{"e", "p", "a", "b", "a", "a"},
 			[]string{
 				"1 17 90000 2", "b 10000 1 2000000", "b 86400000000 1 86400000000",
 				"1 7 0 12500 40 1763000000000000 -5 1763000000000009 1763 4 3 1 2",
 				"2 0 1 0 0 0 0 0 0 0 0 9223372036854775807",
-				"1 0 0 0 0 0 0 0 0 0 0",
+				"1 0 0 0 0 0 0 0 0 0 0", "1 0 2 0 0 0 0 0 0 0 0",
 			},
 		},
 	} {
@@ -69,6 +70,7 @@ func TestEncodedBatchIsReadBack(t *testing.T) {
 			for range rapid.IntRange(1, 12).Draw(t, "ops") {
 				ops = append(ops, lua.Op{Key: "k", Limit: rapid.SampledFrom(diffLimits).Draw(t, "limit"), Op: algo.Op{
 					Owed: any53.Draw(t, "owed"), Asks: rapid.SliceOfN(any53, 0, 4).Draw(t, "asks"), Partial: rapid.Bool().Draw(t, "partial"),
+					Lost:   rapid.Bool().Draw(t, "lost"),
 					Demand: any53.Draw(t, "demand"), Div: any53.Draw(t, "div"),
 					View: lua.View{Level: rapid.Int64Range(-1<<53+1, 1<<53-1).Draw(t, "level"), At: any53.Draw(t, "at"), Born: any53.Draw(t, "born")},
 					Gen:  any53.Draw(t, "gen"), Had: any53.Draw(t, "had"), Keep: any53.Draw(t, "keep"),
@@ -86,7 +88,7 @@ func TestEncodedBatchIsReadBack(t *testing.T) {
 			limits := got[1 : len(got)-len(ops)]
 			for i, op := range ops {
 				v, b := op.View, algo.BucketOf(op.Limit)
-				rest := fmt.Sprintf(" %d %t %d %d %d %d %d %d %d %d", op.Owed, op.Partial, op.Demand, op.Div, v.Born, v.Level, v.At, op.Gen, op.Had, op.Keep)
+				rest := fmt.Sprintf(" %d %t %t %d %d %d %d %d %d %d %d", op.Owed, op.Partial, op.Lost, op.Demand, op.Div, v.Born, v.Level, v.At, op.Gen, op.Had, op.Keep)
 				for _, n := range op.Asks {
 					rest += fmt.Sprintf(" %d", n)
 				}

@@ -39,6 +39,7 @@ type differ struct {
 	rng   *rand.Rand
 	now   int64
 	model map[string]algo.State
+	old   map[string]algo.State // some time ago
 	seen  map[string][]lua.View // what processes remember of a key
 	held  map[string][]booked   // what the ledger holds for them
 	home  map[string]hybridlimit.Limit
@@ -48,7 +49,7 @@ type differ struct {
 
 func newDiffer(t *testing.T, st store) *differ {
 	return &differ{
-		t: t, st: st, rng: seeded(t), now: start, model: map[string]algo.State{},
+		t: t, st: st, rng: seeded(t), now: start, model: map[string]algo.State{}, old: map[string]algo.State{},
 		seen: map[string][]lua.View{}, held: map[string][]booked{}, home: map[string]hybridlimit.Limit{}, saw: map[string]int{},
 	}
 }
@@ -76,7 +77,7 @@ func TestLuaEqualsGo(t *testing.T) {
 				d.round()
 			}
 			t.Logf("%d ops: %v", d.ops, d.saw)
-			if len(d.saw) != 12 {
+			if len(d.saw) != 13 {
 				t.Error("the ops did not lead to everything they should")
 			}
 		})
@@ -90,6 +91,15 @@ func (d *differ) round() {
 		key := d.key()
 		d.st.del(d.t, key)
 		delete(d.model, key)
+	}
+	if d.rng.IntN(8) == 0 { // a key goes back to what it was
+		key := d.key()
+		if s, ok := d.model[key]; ok && d.old[key].Born != 0 && d.rng.IntN(2) == 0 {
+			d.st.set(d.t, key, stateText(d.old[key]))
+			d.model[key] = d.old[key]
+		} else if ok {
+			d.old[key] = s
+		}
 	}
 	ops := make([]lua.Op, 1+d.rng.IntN(48))
 	for i := range ops {
@@ -135,7 +145,8 @@ func (d *differ) note(s algo.State, op algo.Op, a algo.Answer, b algo.Bucket) {
 		"never": a.Retry == algo.Never, "debt": a.Level < 0, "floor": a.Level == -b.Cap,
 		"frozen": s.Last > d.now, "other life": op.View.Born != 0 && op.View.Born != s.Born && s.Born != 0,
 		"booked": a.Gen != 0 && a.Lease > 0, "renewed": a.Gen != 0 && op.Keep > 0, "not renewed": a.Gen == 0 && op.Keep > 0,
-		"turn": op.Div > 0 && a.Retry > 0 && a.Retry != algo.Never && a.Level >= b.Unit,
+		"turn":        op.Div > 0 && a.Retry > 0 && a.Retry != algo.Never && a.Level >= b.Unit,
+		"rolled back": s.Born != 0 && op.View.Born == s.Born && a.Born != s.Born,
 	} {
 		if is {
 			d.saw[what]++
@@ -214,7 +225,7 @@ func (d *differ) op() lua.Op {
 	if d.rng.IntN(2) == 0 {
 		op.Demand, op.Div = d.rng.Int64N(1+d.rng.Int64N(1e12)), d.rng.Int64N(6)
 	}
-	op.View = d.view(key, algo.BucketOf(limit))
+	op.View, op.Lost = d.view(key, algo.BucketOf(limit)), d.rng.IntN(2) == 0
 	if held := d.held[key]; len(held) > 0 && d.rng.IntN(3) > 0 { // mostly the last
 		h := held[len(held)-1-min(d.rng.IntN(20), len(held)-1)/18]
 		op.Gen, op.Had = h.gen, h.units+d.rng.Int64N(8)/7

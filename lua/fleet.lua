@@ -2,13 +2,16 @@
 -- KEYS:   1: sorted set of process ids by the µs of their last heartbeat
 -- ARGV:   1: process id; 2: expiry in µs; 3: "1" to leave, else "0"
 -- Reply:  how many processes beat within the expiry, this one included unless
---         it leaves
+--         it leaves; when this one last did (0: not known), and now, in µs. A
+--         process that knows of a later beat of its own knows that Redis has
+--         forgotten.
 -- Expiry: twice the processes' own; the set is empty of the living by then.
 local t = redis.call('TIME')
 local now, expiry = t[1] * 1000000 + t[2], string.match(ARGV[2] or '', '^%d+$')
 expiry = expiry and tonumber(expiry)
 -- PEXPIRE refuses what is out of range, and would do so after the ZADD.
 if not expiry or expiry < 1 or expiry > 2 ^ 53 then return {err = 'HLFLEET unreadable expiry'} end
+local before = tonumber(redis.call('ZSCORE', KEYS[1], ARGV[1]) or 0)
 if ARGV[3] == '1' then
   redis.call('ZREM', KEYS[1], ARGV[1])
 else
@@ -22,4 +25,4 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], string.format('(%.0f', 
   redis.call('ZADD', KEYS[1], now, id)
 end
 redis.call('PEXPIRE', KEYS[1], math.ceil(expiry / 500))
-return redis.call('ZCARD', KEYS[1])
+return {redis.call('ZCARD', KEYS[1]), before, now}

@@ -16,11 +16,15 @@ const fleetKey = "hl:v1:{3}:@fleet:api"
 // beat is one heartbeat with an expiry of 3 s.
 func (st store) beat(t *testing.T, process, leave string) int64 {
 	t.Helper()
-	n, err := st.run(lua.Fleet, []string{fleetKey}, []string{process, "3000000", leave})
+	raw, err := st.run(lua.Fleet, []string{fleetKey}, []string{process, "3000000", leave})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return n.(int64)
+	reply, ok := raw.([]any)
+	if !ok || len(reply) != 3 {
+		t.Fatalf("heartbeat answered %v", raw)
+	}
+	return reply[0].(int64)
 }
 
 // redisTime is Redis's clock in µs.

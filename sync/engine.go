@@ -22,7 +22,7 @@ type Caller interface {
 // twice: an over-count of at most the batch, never an amnesty.
 const EnvelopeTTL = 10 * time.Minute
 
-// Config is what an Engine needs. All fields but OnRefused are required.
+// Config is what an Engine needs. All fields but the last two are required.
 type Config struct {
 	Caller  Caller        // to Redis
 	Names   lua.Names     // of the deployment; Tags says how many lanes there are
@@ -32,6 +32,12 @@ type Config struct {
 	Breaker func(tag int) *breaker.Breaker
 	// OnRefused hears of batches that Redis will never apply. Nil: nobody.
 	OnRefused func(tag int, ops int, err error)
+	// OnLoss hears that Redis lost what it knew of a tag: its epoch is not the
+	// one of the last answer, or an earlier batch is missing. Not sure, when
+	// this process was silent for so long that the epoch may have expired by
+	// itself. It is called from the tag's lane, under no lock, before the
+	// answer that shows the loss is settled. Nil: nobody.
+	OnLoss func(tag int, sure bool)
 }
 
 // Stats counts since the engine was made.

@@ -27,6 +27,7 @@ type lane struct {
 	frozen *batch
 	misses int       // attempts without an answer in a row
 	kept   time.Time // until then Redis knows the last batch; zero: it has not stored it
+	epoch  int64     // of the last answer; 0: there was none
 }
 
 // batch is what was sent, until it is answered.
@@ -205,10 +206,16 @@ func (l *lane) answered(reply lua.Reply, began time.Time) {
 	if reply.Seen {
 		l.engine.seen.Add(1)
 	}
-	if reply.Gap && now.Before(l.kept) {
+	sure := now.Before(l.kept)
+	gap := reply.Gap && sure
+	if gap {
 		l.engine.gaps.Add(1)
 	}
-	l.kept = began.Add(EnvelopeTTL)
+	moved := l.epoch != 0 && reply.Epoch != l.epoch
+	l.kept, l.epoch = began.Add(EnvelopeTTL), reply.Epoch
+	if (gap || moved) && l.engine.cfg.OnLoss != nil {
+		l.engine.cfg.OnLoss(l.tag, sure)
+	}
 	ans := Answer{RedisNow: reply.Now, Sent: l.frozen.sent, Received: now}
 	l.settle(func(i int, n *Node) {
 		a := ans

@@ -79,9 +79,11 @@ func judge(r record) verdict {
 		r.sharedBound("Redis up", 0, restart, r.known()),
 		r.aloneBound(inOutage),
 		r.sharedBound("Redis back, empty", restart, end, r.known()),
+		// The new Redis is told what was used before, so it gives no new quota.
+		r.sharedBound("both Redis, as one", 0, end, r.known()),
 	}
-	v.notes = append(v.notes, fmt.Sprintf("A Redis that comes back empty has forgotten what was used: its bucket starts full, so across the\n"+
-		"outage there may be one burst (%s) more, until every process has told it what it knows.", number(r.config.Burst)))
+	v.notes = append(v.notes, "What processes admitted alone, Redis hears of from each as it comes back. Until the last has, it may\n"+
+		"give the others' part once more, as a spike at the end of the outage; it is repaid.")
 	v.strays(stray)
 	v.claims = append(v.claims, r.aloneClaim(restart), r.backClaim(back), r.errorClaim())
 	return v

@@ -37,25 +37,25 @@ func TestVerdict(t *testing.T) {
 		fails  []string // parts of what has failed; none: passes
 		notes  string   // part of a note
 	}{
-		{"the rate and nothing more", func(*record) {}, nil, "has forgotten what was used"},
+		{"the rate and nothing more", func(*record) {}, nil, "a spike at the end"},
 
 		// Before: burst + 1 × C = 105. The sample admits one unit in each
 		// cell, so a burst stands out with all of its units.
 		{"burst and credit at the start", func(r *record) { r.burst(0, 105, 0) }, nil, ""},
 		{
 			"one unit too many", func(r *record) { r.burst(0, 106, 0) },
-			[]string{"Redis up: 106.0 units above rate × time, allowed 105.0"},
+			[]string{"Redis up: 106.0 units above rate × time, allowed 105.0", "both Redis, as one: 106.0"},
 			"",
 		},
 		{
 			"one unit too many, in two bursts", func(r *record) { r.burst(100, 53, 0); r.burst(300, 53, 0) },
-			[]string{"Redis up: 106.0"},
+			[]string{"Redis up: 106.0", "both"},
 			"",
 		},
 		{
 			"a lease spent after the kill counts with what came before it",
 			func(r *record) { r.burst(390, 100, 0); r.burst(410, 17, 0) },
-			[]string{"Redis up: 106.0"},
+			[]string{"Redis up: 106.0", "both"},
 			"",
 		},
 		{"credit is larger where a process has seen fewer", func(r *record) { r.fleet[1] = 1; r.burst(0, 105, 0) }, nil, ""},
@@ -78,7 +78,16 @@ func TestVerdict(t *testing.T) {
 		{"a full bucket again", func(r *record) { r.burst(700, 105, 0) }, nil, ""},
 		{
 			"more than a full bucket", func(r *record) { r.burst(700, 106, 0) },
-			[]string{"Redis back, empty: 106.0 units above rate × time, allowed 105.0"},
+			[]string{"Redis back, empty: 106.0 units above rate × time, allowed 105.0", "both"},
+			"",
+		},
+		{
+			"new quota after the wipe", func(r *record) {
+				r.config.Burst = 1000
+				r.burst(399, 1000, 0)
+				r.burst(620, 1000, 0) // 220 had come back
+			},
+			[]string{"both Redis, as one: 1780.0 units above rate × time, allowed 1050.0"},
 			"",
 		},
 		{"before and after are apart", func(r *record) { r.burst(0, 105, 0); r.burst(450, 0, 100); r.burst(700, 105, 0) }, nil, ""},
@@ -101,7 +110,7 @@ func TestVerdict(t *testing.T) {
 			[]string{"1,234 calls returned an error, the last: hybrid: no"},
 			"",
 		},
-		{"two failures", func(r *record) { r.errors = 1; r.burst(0, 106, 0) }, []string{"Redis up", "error"}, ""},
+		{"two failures", func(r *record) { r.errors = 1; r.burst(0, 106, 0) }, []string{"Redis up", "both", "error"}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := sample()

@@ -55,6 +55,10 @@ type Op struct {
 	Gen     int64   // generation of what the ledger holds for the sender; 0: nothing
 	Had     int64   // units that it holds
 	Keep    int64   // units of these still in hand, to be renewed
+	// Lost says that Redis lost writes since View, so that it holds against a
+	// state of its own birth too. Not without a reason: during a rollout
+	// another process's refill makes a level look too high.
+	Lost bool
 }
 
 // Answer is what an Op got.
@@ -74,7 +78,7 @@ type Answer struct {
 func (b Bucket) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	written := s.Born != 0 // there is one already: its birth is worth reporting
 	s = b.Load(s, now)
-	dirty := b.merge(&s, op.View, now)
+	dirty := b.merge(&s, op, now)
 	if op.Owed > 0 {
 		s.Level, s.Since, dirty = b.debit(s.Level, op.Owed), s.Since+min(op.Owed, exact-s.Since), true
 	}
@@ -150,19 +154,31 @@ func (b Bucket) refill(s *State, at int64) {
 	s.Level, s.Last = b.Fill(s.Level, at-s.Last), at
 }
 
-// merge takes the larger of two histories where the state that the view is of
-// was lost.
-func (b Bucket) merge(s *State, v View, now int64) bool {
-	if v.Born == 0 || v.Born == s.Born {
+// merge takes the larger of two histories where the state that the sender's
+// view is of was lost, or rolled back: others only debit, so a state above a
+// view of its own life has forgotten something. It begins a new life then, so
+// that everyone else's view is held against it too; by less than a unit it is
+// not worth that.
+func (b Bucket) merge(s *State, op Op, now int64) bool {
+	v := op.View
+	if v.Born == 0 {
 		return false
 	}
 	// Products in conversions of their own: a fused one rounds otherwise than Lua.
-	seen := float64(v.Level) + float64(float64(max(now-v.At, 0))*float64(b.Refill)) - float64(float64(s.Since)*float64(b.Unit))
-	if seen >= float64(s.Level) {
-		return false
+	if v.Born != s.Born {
+		seen := float64(v.Level) + float64(float64(max(now-v.At, 0))*float64(b.Refill)) - float64(float64(s.Since)*float64(b.Unit))
+		if seen < float64(s.Level) {
+			s.Level = int64(math.Max(seen, float64(-b.Cap)))
+			return true
+		}
+	} else if op.Lost && v.At <= now {
+		seen := float64(v.Level) + float64(float64(s.Last-v.At)*float64(b.Refill))
+		if seen <= float64(s.Level-b.Unit) {
+			s.Level, s.Born, s.Since = int64(math.Max(seen, float64(-b.Cap))), max(now, s.Born+1), 0
+			return true
+		}
 	}
-	s.Level = int64(math.Max(seen, float64(-b.Cap)))
-	return true
+	return false
 }
 
 // debit takes n units, down to a whole burst of debt.

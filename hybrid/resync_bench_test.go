@@ -1,0 +1,50 @@
+package hybrid
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+)
+
+// BenchmarkResyncPlan goes through 100 000 keys for those of one lost tag, and
+// of all tags.
+func BenchmarkResyncPlan(b *testing.B) {
+	h, err := NewHub(redistest.New(b).Client(b), HubConfig{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer h.Close()
+	l, err := h.Limiter(hybridlimit.TokenBucket(1, time.Hour, 100), Config{Name: "api", MaxKeys: 200_000})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range 100_000 {
+		key := fmt.Sprint("k", i)
+		at, _ := l.place(key)
+		e := &entry{lim: l, place: at}
+		e.node.Item = e
+		e.state.view = view{born: 1, known: true}
+		l.store.add(key, e, 0)
+	}
+	all := map[int]bool{}
+	for tag := range h.cfg.Tags {
+		all[tag] = false
+	}
+	for name, lost := range map[string]map[int]bool{"one": {0: false}, "all": all} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for range b.N {
+				h.resync.plan(lost)
+			}
+			keys := 0
+			for _, g := range h.resync.work {
+				keys += len(g.entries)
+			}
+			b.ReportMetric(float64(keys), "keys")
+			h.resync.work = nil
+		})
+	}
+}

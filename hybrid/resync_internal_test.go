@@ -1,0 +1,63 @@
+package hybrid
+
+import (
+	"testing"
+
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+)
+
+// A re-sync tells the view once, and owes and asks nothing; a view that says
+// nothing is not told.
+func TestFreezeOfAResync(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*state)
+		now    int64
+		want   bool
+	}{
+		{"used", func(*state) {}, sec, true},
+		{"refilled", func(*state) {}, 2 * sec, false},
+		{"not full by a unit", func(*state) {}, sec + 499*ms, true},
+		{"not marked", func(s *state) { s.resync = false }, sec, false},
+		{"no view", func(s *state) { s.view = view{} }, sec, false},
+		{"a view of no state", func(s *state) { s.view.born = 0 }, sec, false},
+	} {
+		terms := stepTerms()
+		s := seen(terms, 5)
+		s.view.born, s.view.redisAt, s.resync = 77, 88, true
+		tc.change(&s)
+		want := algo.Op{View: algo.View{Level: s.view.level, At: 88, Born: 77}}
+		op, ok := s.freeze(terms, nil, tc.now)
+		if ok != tc.want || s.resync || s.asked || s.inflight != 0 {
+			t.Errorf("%s: %v, then %+v", tc.name, ok, s)
+		}
+		if ok && (op.View != want.View || op.Owed != 0 || op.Asks != nil || op.Lost || op.Div != 0) {
+			t.Errorf("%s: %+v", tc.name, op)
+		}
+		if ok {
+			s.settle(terms, answer{Answer: algo.Answer{Level: 1, Born: 99}, redisNow: 100, sent: tc.now}, nil, tc.now)
+			if s.view.born != 99 || s.view.level != 1 {
+				t.Errorf("%s: view %+v", tc.name, s.view)
+			}
+		}
+		if _, ok := s.freeze(terms, nil, tc.now); ok {
+			t.Errorf("%s: told twice", tc.name)
+		}
+	}
+}
+
+// A view from before a loss says so.
+func TestViewsFromBeforeALoss(t *testing.T) {
+	for _, tc := range []struct {
+		lost int64
+		want bool
+	}{{0, false}, {sec - 1, false}, {sec, true}, {2 * sec, true}} {
+		terms := stepTerms()
+		terms.lost = tc.lost
+		s := seen(terms, 5)
+		s.pending = 1
+		if op, ok := s.freeze(terms, nil, sec); !ok || op.Lost != tc.want {
+			t.Errorf("lost at %d: %v, %+v", tc.lost, ok, op)
+		}
+	}
+}
