@@ -40,6 +40,8 @@ type Scenario struct {
 	Faults  []Fault       // in any order
 	// MaxKeys is hybrid.Config.MaxKeys, to put the LRU under pressure. 0: the default.
 	MaxKeys int
+	// FleetSize is hybrid.HubConfig.FleetSize: N until heartbeats have counted.
+	FleetSize int
 }
 
 // Shape is how the load changes over time.
@@ -98,5 +100,5 @@ type Fault struct {
 	Process int // -1: everybody
 	For     time.Duration
 	Size    time.Duration
-	P       float64 // probability, per message
+	P       float64 // probability, per message; 0: all of them
 }
