@@ -49,12 +49,11 @@ func (w *world) told() (units int64) {
 	return units
 }
 
-func (w *world) report() Report {
+// measure fills in the report but for the accounts, which settle does.
+func (w *world) measure(r *Report) {
 	all := w.decisions()
-	r := Report{
-		Ops: w.ops, Messages: w.messages.Load(), Heartbeats: w.beats.Load(),
-		BySource: map[hybridlimit.Source]int64{}, Timeline: make([]Sample, len(w.tenths)),
-	}
+	r.Ops, r.Messages, r.Heartbeats = w.ops, w.messages.Load(), w.beats.Load()
+	r.BySource, r.Timeline = map[hybridlimit.Source]int64{}, make([]Sample, len(w.tenths))
 	for i := range r.Timeline {
 		r.Timeline[i] = Sample{At: time.Duration(i) * tenth, Messages: w.tenths[i].Load()}
 	}
@@ -67,11 +66,10 @@ func (w *world) report() Report {
 		r.Utilisation = 1
 	}
 	r.fairness(w, all)
-	w.meter(&r, all)
+	w.meter(r, all)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r.Violated = w.violated
-	return r
 }
 
 // count adds up what needs no order.
@@ -153,13 +151,17 @@ func (w *world) meter(r *Report, all []*call) {
 	for i := range meters {
 		meters[i] = newMeter(w.bucket)
 	}
+	fair := slices.Clone(meters)
 	for _, c := range all {
-		m := &meters[c.key]
 		switch {
 		case c.allowed:
-			m.admit(c.spent, c.cost)
-		case w.steady(c) && m.holds(c.spent, c.cost):
-			r.FalseDenials++
+			meters[c.key].admit(c.spent, c.cost)
+			fair[c.key].admit(c.spent, c.cost)
+		case fair[c.key].holds(c.spent, c.cost):
+			fair[c.key].admit(c.spent, c.cost) // or one wasted unit would make every later denial false
+			if w.steady(c) {
+				r.FalseDenials++
+			}
 		}
 	}
 	for i := range meters {

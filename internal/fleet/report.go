@@ -25,6 +25,10 @@ type Report struct {
 	// lost units, less what was dropped or forgiven, each as Stats says.
 	Debited, Accounts int64
 
+	// Dropped is owed units that Redis never hears of, of all processes: what a
+	// crash leaves. They may exceed the bound of the theorem by so many.
+	Dropped int64
+
 	Ops        int64 // sent to Redis for decisions, in the steady part
 	Messages   int64 // that carried them
 	Heartbeats int64
@@ -33,7 +37,8 @@ type Report struct {
 	Slowest time.Duration // of all decisions
 
 	// FalseDenials is how many denials of the steady part the central bucket
-	// of that key, fed with what was admitted, would have admitted.
+	// of that key, fed with what was admitted, would have admitted. It is fed
+	// with them too: what is missing is missed once, not by every later call.
 	FalseDenials int64
 
 	// Jain is (Σx)²/(n·Σx²) over the processes' admitted units. Acceptance is

@@ -1,6 +1,8 @@
 package fleet
 
 import (
+	"os"
+	"runtime/debug"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +23,11 @@ func run(t *testing.T, s Scenario, look func(*world)) (r Report) {
 	if err := s.Limit.Validate(); err != nil || s.Processes < 1 || s.Span <= 0 {
 		t.Fatalf("fleet: %+v: %v", s, err)
 	}
+	if os.Getenv("GOGC") == "" {
+		// miniredis makes a Lua state per call and the rest is small: half of
+		// the time would go into collecting them.
+		defer debug.SetGCPercent(debug.SetGCPercent(800))
+	}
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, s)
 		if look != nil {
@@ -31,9 +38,8 @@ func run(t *testing.T, s Scenario, look func(*world)) (r Report) {
 		for _, p := range w.procs {
 			p.calls.Wait()
 		}
-		debited, accounts := w.settle()
-		r = w.report()
-		r.Debited, r.Accounts = debited, accounts
+		w.settle(&r)
+		w.measure(&r)
 	})
 	return r
 }
