@@ -42,7 +42,7 @@ func (w *world) events() []event {
 			evs = append(evs, event{at, w.ledger.harvest})
 		}
 	}
-	evs = append(evs, event{end, func() {}})
+	evs = append(append(evs, w.extra...), event{end, func() {}})
 	slices.SortStableFunc(evs, func(a, b event) int { return cmp.Compare(a.at, b.at) })
 	return evs
 }

@@ -115,6 +115,12 @@ func (p *process) drive(calls *stream) {
 
 func (p *process) decide(c *call) {
 	res, err := p.subject.AllowN(context.Background(), p.w.keys[c.key], c.cost)
+	if p.w.mutant != nil {
+		res = p.w.mutant(res)
+	}
+	if p.w.dawdle > 0 {
+		time.Sleep(p.w.dawdle)
+	}
 	c.end = p.w.since()
 	c.spent = c.end
 	if err != nil {

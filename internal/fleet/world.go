@@ -13,6 +13,7 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
@@ -38,7 +39,6 @@ type world struct {
 	newest  int        // the number of the next that joins
 	hung    int        // how many faults hang Redis
 	ops     int64      // of the steady part
-	loose   bool       // what happened leaves the accounts open: see ledger
 	leaving sync.WaitGroup
 
 	active   atomic.Pointer[[]Fault] // those that networks ask for
@@ -47,8 +47,14 @@ type world struct {
 	beats    atomic.Int64
 	tenths   []atomic.Int64 // messages
 
-	mu       sync.Mutex // guards violated
+	// For tests of the checks.
+	mutant func(hybridlimit.Result) hybridlimit.Result // changes what limiters say
+	dawdle time.Duration                               // before each call returns
+	extra  []event
+
+	mu       sync.Mutex // guards violated and loose
 	violated []string
+	loose    bool // somebody ended with something on its way
 }
 
 func newWorld(t *testing.T, s Scenario) *world {
