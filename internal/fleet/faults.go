@@ -195,7 +195,7 @@ func (w *world) evict(key int) {
 }
 
 func (w *world) flushScripts() {
-	if w.bubble != nil {
+	if w.bubble != nil && w.down == 0 {
 		if err := w.bubble.Client(nil).ScriptFlush(context.Background()).Err(); err != nil {
 			w.violate("SCRIPT FLUSH: %v", err)
 		}
@@ -203,6 +203,9 @@ func (w *world) flushScripts() {
 }
 
 func (w *world) kill() {
+	if w.down++; w.down > 1 {
+		return
+	}
 	w.harvest()
 	if w.bubble != nil {
 		w.bubble.Kill()
@@ -211,6 +214,9 @@ func (w *world) kill() {
 }
 
 func (w *world) restart() {
+	if w.down--; w.down > 0 {
+		return
+	}
 	if w.bubble != nil {
 		w.bubble.Restart()
 	}
@@ -218,6 +224,7 @@ func (w *world) restart() {
 	w.setDown(false)
 }
 
+// setDown is for the server without a Redis.
 func (w *world) setDown(down bool) {
 	if w.pushed != nil {
 		w.pushed.mu.Lock()

@@ -38,6 +38,7 @@ type world struct {
 	procs   []*process // every one that ever was
 	newest  int        // the number of the next that joins
 	hung    int        // how many faults hang Redis
+	down    int        // how many have killed it
 	ops     int64      // of the steady part
 	leaving sync.WaitGroup
 
