@@ -32,9 +32,10 @@ func (w *world) events() []event {
 			continue
 		}
 		evs = append(evs, event{f.At, begin})
-		if over != nil && f.For >= 0 {
-			evs = append(evs, event{f.At + f.For, over})
-			end = max(end, f.At+f.For)
+		if over != nil && (f.For >= 0 || f.Kind != Crash) {
+			lasts := max(f.For, 0)
+			evs = append(evs, event{f.At + lasts, over})
+			end = max(end, f.At+lasts)
 		}
 	}
 	if w.ledger != nil {

@@ -36,6 +36,7 @@ func TestFaults(t *testing.T) {
 	// Some units are owed all the time.
 	deferred := auto
 	deferred.Kind, deferred.Load.Factor, deferred.Interval = Deferred, 0.9, time.Second
+	without := map[Kind]Report{}
 	for _, c := range []struct {
 		s    Scenario
 		f    Fault
@@ -89,7 +90,11 @@ func TestFaults(t *testing.T) {
 		}},
 	} {
 		t.Run(string(c.f.Kind), func(t *testing.T) {
-			base := Run(t, c.s)
+			base, ok := without[c.s.Kind]
+			if !ok {
+				base = Run(t, c.s)
+				without[c.s.Kind] = base
+			}
 			c.f.At = 500 * ms
 			c.s.Faults = []Fault{c.f}
 			r := Run(t, c.s)

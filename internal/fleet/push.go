@@ -91,9 +91,9 @@ type pusher struct {
 
 // sight is what a pusher knows of a key.
 type sight struct {
-	meter           // level as last seen, refilled
-	pending  int64  // units not sent
-	inflight int64  // units sent, and not seen counted
+	meter          // level as last seen, refilled
+	pending  int64 // units not sent
+	inflight int64 // units sent, and not seen counted
 }
 
 func newPusher(w *world, net *network, server *pushed, hold func()) *pusher {
