@@ -86,11 +86,7 @@ func (w *world) faultOf(f Fault, key int) (begin, over func()) {
 	case Leave:
 		return each(func(p *process) {
 			p.ended.Store(true)
-			w.leaving.Go(func() {
-				if !p.leave() {
-					w.openAccounts()
-				}
-			})
+			w.leaving.Go(func() { _ = p.leave() }) // what it could not pay, Report.Dropped counts
 		}), nil
 	case Join:
 		return func() { w.launch(w.newest); w.newest++ }, nil

@@ -117,8 +117,8 @@ func (w *world) settle(r *Report) {
 		if p.ended.Load() {
 			continue
 		}
-		if !p.leave() {
-			w.violate("p%d could not settle at the end", p.number)
+		if err := p.leave(); err != nil {
+			w.violate("p%d at the end: %v", p.number, err)
 		}
 		w.harvest()
 	}

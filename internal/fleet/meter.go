@@ -43,24 +43,3 @@ func (m *meter) holds(at, n int64) bool {
 
 // excess is the largest so far, in units.
 func (m *meter) excess() float64 { return float64(m.worst) / 1000 / float64(m.bucket.Unit) }
-
-// central is one bucket without a network: the arithmetic that the script is
-// checked against. Time is whole µs, as Redis's is.
-type central struct {
-	bucket algo.Bucket
-	state  algo.State
-	ask    [1]int64
-}
-
-// epoch keeps the state's birth from being 0, which would mean that there is
-// none.
-const epoch = 1_000_000 // µs
-
-func (c *central) take(at, n int64) bool {
-	c.ask[0] = n
-	state, ans, dirty := c.bucket.Apply(c.state, algo.Op{Asks: c.ask[:]}, epoch+at/1000)
-	if dirty {
-		c.state = state
-	}
-	return ans.Granted == n
-}

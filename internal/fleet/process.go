@@ -10,9 +10,17 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
+
+// subject is what decides in one process.
+type subject interface {
+	// AllowN decides. Only one that may wait is called from a goroutine of its own.
+	AllowN(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
+	mayWait() bool
+}
 
 // process is one life of a process: what starts again after a crash is
 // another, with the same number.
@@ -192,17 +200,25 @@ func (p *process) crash() {
 // leaveWithin bounds an orderly end in a fleet whose Redis does not answer.
 const leaveWithin = 5 * time.Second
 
-// leave ends it in order, and reports whether all was settled.
-func (p *process) leave() bool {
+// leave ends it in order. It reports an error where that left units unpaid, and
+// notes where something may be on its way: while its breaker is open, Shutdown
+// does not wait for a sync that pays nothing.
+func (p *process) leave() error {
 	p.ended.Store(true)
 	if p.pusher != nil {
-		p.pusher.push()
 		p.pusher.close()
+		p.pusher.push()
 	}
 	if p.limiter == nil {
-		return true
+		return nil
 	}
+	broken := func() bool { return p.limiter.Stats().Breaker != breaker.Closed }
+	before := broken()
 	ctx, cancel := context.WithTimeout(context.Background(), leaveWithin)
 	defer cancel()
-	return p.limiter.Shutdown(ctx) == nil
+	err := p.limiter.Shutdown(ctx)
+	if err != nil || before || broken() {
+		p.w.openAccounts()
+	}
+	return err
 }

@@ -6,37 +6,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
-
-// subject is what decides in one process.
-type subject interface {
-	// AllowN decides. Only one that may wait is called from a goroutine of its own.
-	AllowN(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
-	mayWait() bool
-}
-
-// shared is one central bucket without a network, for [CentralExact].
-type shared struct {
-	w       *world
-	mu      sync.Mutex
-	buckets map[string]*central
-}
-
-func newShared(w *world) *shared { return &shared{w: w, buckets: map[string]*central{}} }
-
-func (*shared) mayWait() bool { return false }
-
-func (c *shared) AllowN(_ context.Context, key string, n int64) (hybridlimit.Result, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	b := c.buckets[key]
-	if b == nil {
-		b = &central{bucket: c.w.bucket}
-		c.buckets[key] = b
-	}
-	return hybridlimit.Result{Allowed: b.take(c.w.since(), n), Source: hybridlimit.SourceLocal}, nil
-}
 
 // pushed is the server of [CountAndPush]: a level per key, which a push lowers
 // to zero at most. Whatever was admitted beyond that is forgotten, which is
@@ -193,8 +163,3 @@ func (p *pusher) close() {
 	close(p.stop)
 	p.done.Wait()
 }
-
-var _, _ subject = (*pusher)(nil), (*shared)(nil)
-
-// bucketOf is algo.BucketOf; every key of a run has one limit.
-func bucketOf(s Scenario) algo.Bucket { return algo.BucketOf(s.Limit) }

@@ -18,11 +18,16 @@ type Report struct {
 	Utilisation float64
 	// Exceedance is the largest excess of any key over Burst + rate·t, in
 	// units, over all intervals of the whole run, at spending time: a call
-	// that waited for Redis counts when Redis granted it. Negative never.
+	// that waited for Redis counts when Redis granted it, which is half of
+	// Scenario.Latency before its end; where replies are late, lost or held, it
+	// may be up to 20 ms earlier, and this too large by that much refill.
+	// Negative never.
 	Exceedance float64
 	// Debited is what Redis had debited when all was quiet, on all keys;
 	// Accounts is the line that it must equal: admitted + expired + held +
-	// lost units, less what was dropped or forgiven, each as Stats says.
+	// lost units, less what was dropped or forgiven, each as Stats says. It may
+	// only be less where faults let Redis debit what nobody hears of: a crash,
+	// a killed Redis, lost replies to exact calls or before a wipe.
 	Debited, Accounts int64
 
 	// Dropped is owed units that Redis never hears of, of all processes: what a

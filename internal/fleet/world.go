@@ -60,7 +60,7 @@ type world struct {
 
 func newWorld(t *testing.T, s Scenario) *world {
 	w := &world{
-		t: t, s: s, bucket: bucketOf(s), loads: s.Load.keyLoads(), parts: zipf(s.Processes, s.Load.Zipf),
+		t: t, s: s, bucket: algo.BucketOf(s.Limit), loads: s.Load.keyLoads(), parts: zipf(s.Processes, s.Load.Zipf),
 		newest: s.Processes, tenths: make([]atomic.Int64, (s.Span+tenth-1)/tenth),
 	}
 	for i := range w.loads {
