@@ -64,6 +64,15 @@ func draw(seed uint64) Scenario {
 		s.MaxKeys, s.Load.Keys = 1, 4
 	}
 	s.Load.Factor /= float64(s.Load.Keys)
+	if rng.IntN(4) == 0 { // leases in hand while the bucket fills, and then all is asked for
+		s.Limit = hybridlimit.TokenBucket(rate+40, time.Second, burst+40)
+		s.Load = Load{Factor: 150 / float64(rate+40), MaxCost: 1 + rng.Int64N(4)}
+		s.Span = 3 * time.Second
+		s.Faults = []Fault{{
+			At: time.Duration(100+rng.IntN(300)) * time.Millisecond, Kind: PauseProcess, Process: -1,
+			For: s.Limit.TimeToFull()/2 + time.Duration(rng.Int64N(int64(s.Limit.TimeToFull()))),
+		}}
+	}
 	for range rng.IntN(4) {
 		s.Faults = append(s.Faults, drawFault(rng, s))
 	}
