@@ -18,12 +18,21 @@ type Report struct {
 	Utilisation float64
 	// Exceedance is the largest excess of any key over Burst + rate·t, in
 	// units, over all intervals of the whole run, at spending time: a call
-	// that waited for Redis counts when Redis granted it. Negative never.
+	// that waited for Redis counts when Redis granted it, which is half of
+	// Scenario.Latency before its end; where replies are late, lost or held, it
+	// may be up to 20 ms earlier, and this too large by that much refill.
+	// Negative never.
 	Exceedance float64
 	// Debited is what Redis had debited when all was quiet, on all keys;
 	// Accounts is the line that it must equal: admitted + expired + held +
-	// lost units, less what was dropped or forgiven, each as Stats says.
+	// lost units, less what was dropped or forgiven, each as Stats says. It may
+	// only be less where faults let Redis debit what nobody hears of: a crash,
+	// a killed Redis, lost replies to exact calls or before a wipe.
 	Debited, Accounts int64
+
+	// Dropped is owed units that Redis never hears of, of all processes: what a
+	// crash leaves. They may exceed the bound of the theorem by so many.
+	Dropped int64
 
 	Ops        int64 // sent to Redis for decisions, in the steady part
 	Messages   int64 // that carried them
@@ -33,7 +42,8 @@ type Report struct {
 	Slowest time.Duration // of all decisions
 
 	// FalseDenials is how many denials of the steady part the central bucket
-	// of that key, fed with what was admitted, would have admitted.
+	// of that key, fed with what was admitted, would have admitted. It is fed
+	// with them too: what is missing is missed once, not by every later call.
 	FalseDenials int64
 
 	// Jain is (Σx)²/(n·Σx²) over the processes' admitted units. Acceptance is

@@ -32,7 +32,7 @@ type Scenario struct {
 
 	Load   Load          // what is asked for
 	Warm   time.Duration // how long the processes run before the load starts; 0: 3 s and twice the time to full, at most a minute
-	Cold   bool          // no warm-up at all: all start with the load
+	Cold   bool          // no warm-up at all: all start with the load, within 50 ms
 	Span   time.Duration // of the load
 	Steady time.Duration // how much of it, at the start, the steady figures leave out
 
@@ -40,6 +40,8 @@ type Scenario struct {
 	Faults  []Fault       // in any order
 	// MaxKeys is hybrid.Config.MaxKeys, to put the LRU under pressure. 0: the default.
 	MaxKeys int
+	// FleetSize is hybrid.HubConfig.FleetSize: N until heartbeats have counted.
+	FleetSize int
 }
 
 // Shape is how the load changes over time.
@@ -72,20 +74,25 @@ type Load struct {
 // FaultKind is what fails.
 type FaultKind string
 
-// The faults. Process is who it happens to; -1: everybody.
+// The faults. Process is who it happens to; -1: everybody. One that is over
+// the span's end runs its course after it; one that begins later does not
+// happen. Processes are numbered from 0, those that join after those at the
+// start; one that starts again keeps its number. A process that joins brings
+// load of its own, 1/Processes of the whole; the load of one that is paused or
+// gone is nobody's.
 const (
 	LoseRequests FaultKind = "lose requests" // with probability P, for For
 	LoseReplies  FaultKind = "lose replies"  // executed, unanswered
 	Duplicate    FaultKind = "duplicate"     // executed twice
 	LateReplies  FaultKind = "late replies"  // by up to Size
 	Slow         FaultKind = "slow"          // Size more latency each way
-	PauseProcess FaultKind = "pause"         // a process stops deciding and hearing for For
+	PauseProcess FaultKind = "pause"         // nobody calls a process and its link is silent for For; its timers go on
 	Crash        FaultKind = "crash"         // a process ends without a word; it starts again after For (negative: never)
 	Leave        FaultKind = "leave"         // a process shuts down in order
 	Join         FaultKind = "join"          // a new process
 	ClockStep    FaultKind = "clock step"    // Redis's clock jumps by Size, either way
 	Wipe         FaultKind = "wipe"          // FLUSHALL
-	EvictKey     FaultKind = "evict key"     // one key's state vanishes from Redis
+	EvictKey     FaultKind = "evict key"     // the state of one key, drawn from the seed, vanishes from Redis
 	ScriptFlush  FaultKind = "script flush"  // SCRIPT FLUSH
 	KillRedis    FaultKind = "kill redis"    // gone for For, then back empty
 	HangRedis    FaultKind = "hang redis"    // silent for For, then answers everything
@@ -98,5 +105,5 @@ type Fault struct {
 	Process int // -1: everybody
 	For     time.Duration
 	Size    time.Duration
-	P       float64 // probability, per message
+	P       float64 // probability, per message; 0: all of them
 }

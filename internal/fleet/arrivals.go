@@ -1,0 +1,161 @@
+package fleet
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// keyLoads is each key's load in calls per unit of its rate: Zipf shares of
+// Load.Factor, clamped.
+func (l Load) keyLoads() []float64 {
+	loads := make([]float64, max(l.Keys, 1))
+	for i, share := range zipf(len(loads), l.KeyZipf) {
+		loads[i] = l.Factor * share * float64(len(loads))
+		if l.KeyHigh > 0 {
+			loads[i] = min(loads[i], l.KeyHigh)
+		}
+		loads[i] = max(loads[i], l.KeyLow)
+	}
+	return loads
+}
+
+// zipf is n parts of one, the i-th in proportion to 1/i^by.
+func zipf(n int, by float64) []float64 {
+	parts, sum := make([]float64, n), 0.0
+	for i := range parts {
+		parts[i] = math.Pow(float64(i+1), -by)
+		sum += parts[i]
+	}
+	for i := range parts {
+		parts[i] /= sum
+	}
+	return parts
+}
+
+// stream is the calls of one process, in order, from a random source of its
+// own. What it gives depends on nothing that happens in the run.
+type stream struct {
+	rng     *rand.Rand
+	load    Load
+	span    time.Duration
+	perNs   float64   // calls per ns of this process, at Factor
+	upTo    []float64 // the keys' parts, added up
+	events  float64   // calls expected until the last one, of the Poisson part
+	next    int64     // ns; the Poisson part's next call
+	burst   int64     // ns; the next of a burst
+	left    int       // calls left in it, less one
+	last    int64     // ns; the call before
+	bursted int64     // bursts begun
+}
+
+const (
+	burstEvery = int64(time.Second)
+	burstFirst = burstEvery / 2
+	burstGap   = int64(time.Microsecond) // at once, but in an order
+	never      = math.MaxInt64
+)
+
+func newStream(rng *rand.Rand, s Scenario, loads []float64, part float64) *stream {
+	sum := 0.0
+	upTo := make([]float64, len(loads))
+	for i, l := range loads {
+		sum += l
+		upTo[i] = sum
+	}
+	st := &stream{
+		rng: rng, load: s.Load, span: s.Span, upTo: upTo, last: -1, burst: never,
+		perNs: sum * part * float64(s.Limit.Rate) / float64(s.Limit.Period),
+	}
+	if st.load.Shape == Burst {
+		st.nextBurst()
+	}
+	st.nextPoisson()
+	return st
+}
+
+// arrival is one call: when, ns after the load started, which key, what cost.
+type arrival struct {
+	at   int64
+	key  int
+	cost int64
+}
+
+// take returns the next call; false after the last.
+func (st *stream) take() (arrival, bool) {
+	at := min(st.next, st.burst)
+	if at >= int64(st.span) {
+		return arrival{}, false
+	}
+	if at == st.next {
+		st.nextPoisson()
+	} else if st.left > 0 {
+		st.left--
+		st.burst += burstGap
+	} else {
+		st.nextBurst()
+	}
+	at = max(at, st.last+1) // calls of one process have an order
+	st.last = at
+	a := arrival{at: at, cost: 1}
+	if n := len(st.upTo); n > 1 {
+		i, _ := slices.BinarySearch(st.upTo, st.rng.Float64()*st.upTo[n-1])
+		a.key = min(i, n-1)
+	}
+	if st.load.MaxCost > 1 {
+		a.cost = 1 + st.rng.Int64N(st.load.MaxCost)
+	}
+	return a, true
+}
+
+// nextPoisson adds an exponential time to the calls expected so far, and looks
+// up when so many are expected.
+func (st *stream) nextPoisson() {
+	if st.perNs <= 0 {
+		st.next = never
+		return
+	}
+	st.events += st.rng.ExpFloat64()
+	st.next = st.when(st.events)
+}
+
+// when is the time at which so many calls are expected, in the shape given.
+func (st *stream) when(events float64) int64 {
+	t := events / st.perNs
+	switch st.load.Shape {
+	case Burst:
+		t *= 2
+	case Ramp:
+		t = math.Sqrt(t * float64(st.span))
+	case OnOff:
+		on, off := float64(st.load.On), float64(st.load.Off)
+		t += math.Floor(t/on) * off
+	}
+	if t >= float64(st.span) {
+		return never
+	}
+	return int64(t)
+}
+
+// nextBurst is a tenth of a second's calls, rounded up or down at random.
+func (st *stream) nextBurst() {
+	for {
+		at := burstFirst + st.bursted*burstEvery
+		st.bursted++
+		if at >= int64(st.span) {
+			st.burst = never
+			return
+		}
+		n := st.perNs * float64(burstEvery) / 10
+		st.left = int(n)
+		if st.rng.Float64() < n-math.Floor(n) {
+			st.left++
+		}
+		if st.left > 0 {
+			st.left--
+			st.burst = at
+			return
+		}
+	}
+}

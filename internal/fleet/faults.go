@@ -1,0 +1,242 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"testing/synctest"
+	"time"
+)
+
+// event is something that Run does to the fleet at a time.
+type event struct {
+	at time.Duration // since the load started
+	do func()
+}
+
+// events is the schedule of faults, and of what has to be read on the way.
+// Faults come up to a tenth of a ms late, so that they tie with nothing.
+func (w *world) events() []event {
+	rng := w.rng(forFaults, 0, 0)
+	evs := []event{{w.s.Steady, func() { w.countOps(-1) }}, {w.s.Span, func() { w.countOps(1) }}}
+	end := w.s.Span
+	for _, f := range w.s.Faults {
+		f.At += time.Duration(rng.Int64N(int64(100 * time.Microsecond)))
+		which := rng.IntN(len(w.keys))
+		if f.At >= w.s.Span {
+			continue
+		}
+		begin, over := w.faultOf(f, which)
+		if begin == nil {
+			w.violate("there is no fault %q", f.Kind)
+			continue
+		}
+		evs = append(evs, event{f.At, begin})
+		if over != nil && (f.For >= 0 || f.Kind != Crash) {
+			lasts := max(f.For, 0)
+			evs = append(evs, event{f.At + lasts, over})
+			end = max(end, f.At+lasts)
+		}
+	}
+	if w.ledger != nil {
+		for at := harvestEvery; at < end; at += harvestEvery {
+			evs = append(evs, event{at, w.ledger.harvest})
+		}
+	}
+	evs = append(append(evs, w.extra...), event{end, func() {}})
+	slices.SortStableFunc(evs, func(a, b event) int { return cmp.Compare(a.at, b.at) })
+	return evs
+}
+
+// conduct plays the events, each when everybody else waits for the clock: what
+// happens at one instant has happened before it.
+func (w *world) conduct() {
+	for _, e := range w.events() {
+		time.Sleep(e.at - time.Duration(w.since()))
+		synctest.Wait()
+		e.do()
+	}
+}
+
+// countOps adds up what has been sent; called at both ends of the steady part.
+func (w *world) countOps(sign int64) {
+	for _, p := range w.procs {
+		w.ops += sign * p.ops()
+	}
+}
+
+// faultOf is what begins a fault, and what ends it; nil where it needs no end.
+func (w *world) faultOf(f Fault, key int) (begin, over func()) {
+	each := func(do func(*process)) func() {
+		return func() {
+			for _, p := range slices.Clone(w.procs) {
+				if f.hits(p.number) && !p.ended.Load() {
+					do(p)
+				}
+			}
+		}
+	}
+	switch f.Kind {
+	case LoseRequests, LoseReplies, Duplicate, LateReplies, Slow:
+		return func() { w.activate(f) }, func() { w.deactivate(f) }
+	case PauseProcess:
+		return w.pause(f)
+	case Crash:
+		return w.crash(f)
+	case Leave:
+		return each(func(p *process) {
+			p.ended.Store(true)
+			w.leaving.Go(func() { _ = p.leave() }) // what it could not pay, Report.Dropped counts
+		}), nil
+	case Join:
+		return func() { w.launch(w.newest); w.newest++ }, nil
+	case ClockStep:
+		return func() {
+			w.harvest()
+			w.step.Add(int64(f.Size))
+			if w.bubble != nil {
+				w.bubble.Mini.SetTime(time.Now().Add(time.Duration(w.step.Load())))
+			}
+		}, nil
+	case Wipe:
+		return func() { w.harvest(); w.wipe() }, nil
+	case EvictKey:
+		return func() { w.harvest(); w.evict(key) }, nil
+	case ScriptFlush:
+		return w.flushScripts, nil
+	case KillRedis:
+		return w.kill, w.restart
+	case HangRedis:
+		return func() { w.hang(true) }, func() { w.hang(false) }
+	}
+	return nil, nil
+}
+
+func (w *world) activate(f Fault) {
+	next := append(slices.Clone(*w.active.Load()), f)
+	w.active.Store(&next)
+}
+
+func (w *world) deactivate(f Fault) {
+	next := slices.Clone(*w.active.Load())
+	if i := slices.Index(next, f); i >= 0 {
+		next = slices.Delete(next, i, i+1)
+	}
+	w.active.Store(&next)
+}
+
+// pause stops processes as far as that can be done from outside: nobody calls
+// them, and nothing reaches or leaves them. Their timers go on, so calls that
+// wait already time out, as a stopped process's would when it goes on.
+func (w *world) pause(f Fault) (begin, over func()) {
+	var stopped []*process
+	begin = func() {
+		for _, p := range w.procs {
+			if f.hits(p.number) && !p.ended.Load() && !p.paused.Load() {
+				p.paused.Store(true)
+				p.hold(1)
+				stopped = append(stopped, p)
+			}
+		}
+	}
+	return begin, func() {
+		for _, p := range stopped {
+			p.paused.Store(false)
+			p.hold(-1)
+		}
+	}
+}
+
+func (w *world) crash(f Fault) (begin, over func()) {
+	var dead []int
+	begin = func() {
+		for _, p := range w.procs {
+			if f.hits(p.number) && !p.ended.Load() {
+				dead = append(dead, p.number)
+				p.ended.Store(true)
+				w.leaving.Go(p.crash)
+			}
+		}
+	}
+	return begin, func() {
+		for _, number := range dead {
+			w.launch(number)
+		}
+	}
+}
+
+func (w *world) harvest() {
+	if w.ledger != nil {
+		w.ledger.harvest()
+	}
+}
+
+func (w *world) wipe() {
+	if w.bubble != nil {
+		w.bubble.Mini.FlushAll()
+	}
+	if w.pushed != nil {
+		w.pushed.wipe()
+	}
+}
+
+func (w *world) evict(key int) {
+	if w.ledger != nil {
+		w.bubble.Mini.Del(w.ledger.names[key])
+	}
+	if w.pushed != nil {
+		w.pushed.mu.Lock()
+		defer w.pushed.mu.Unlock()
+		delete(w.pushed.levels, w.keys[key])
+	}
+}
+
+func (w *world) flushScripts() {
+	if w.bubble != nil && w.down == 0 {
+		if err := w.bubble.Client(nil).ScriptFlush(context.Background()).Err(); err != nil {
+			w.violate("SCRIPT FLUSH: %v", err)
+		}
+	}
+}
+
+func (w *world) kill() {
+	if w.down++; w.down > 1 {
+		return
+	}
+	w.harvest()
+	if w.bubble != nil {
+		w.bubble.Kill()
+	}
+	w.setDown(true)
+}
+
+func (w *world) restart() {
+	if w.down--; w.down > 0 {
+		return
+	}
+	if w.bubble != nil {
+		w.bubble.Restart()
+	}
+	w.wipe()
+	w.setDown(false)
+}
+
+// setDown is for the server without a Redis.
+func (w *world) setDown(down bool) {
+	if w.pushed != nil {
+		w.pushed.mu.Lock()
+		defer w.pushed.mu.Unlock()
+		w.pushed.down = down
+	}
+}
+
+func (w *world) hang(yes bool) {
+	by := -1
+	if yes {
+		by = 1
+	}
+	w.hung += by
+	for _, p := range w.procs {
+		p.hold(by)
+	}
+}

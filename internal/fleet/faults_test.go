@@ -1,0 +1,125 @@
+package fleet
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// between adds up a part of the timeline.
+func between(r Report, from, to time.Duration) (sum Sample) {
+	for _, s := range r.Timeline {
+		if s.At >= from && s.At < to {
+			sum.Offered += s.Offered
+			sum.Admitted += s.Admitted
+			sum.Messages += s.Messages
+		}
+	}
+	return sum
+}
+
+// TestFaults shows that each fault does what it says: the same run with and
+// without it.
+func TestFaults(t *testing.T) {
+	const ms = time.Millisecond
+	// Every decision is a message, and there is room for all.
+	exact := Scenario{
+		Seed: 2, Kind: RedisExact, Processes: 3, Limit: hybridlimit.TokenBucket(100, time.Second, 1000),
+		Load: Load{Factor: 1}, Span: 1500 * ms, Latency: 1 * ms,
+	}
+	// Twice the limit, on leases and credit.
+	auto := Scenario{
+		Seed: 2, Kind: Auto, Processes: 3, Limit: hybridlimit.TokenBucket(100, time.Second, 50),
+		Load: Load{Factor: 2}, Span: 1500 * ms, Latency: 1 * ms,
+	}
+	// Some units are owed all the time.
+	deferred := auto
+	deferred.Kind, deferred.Load.Factor, deferred.Interval = Deferred, 0.9, time.Second
+	without := map[Kind]Report{}
+	for _, c := range []struct {
+		s    Scenario
+		f    Fault
+		mark func(base, r Report) bool
+	}{
+		{exact, Fault{Kind: LoseRequests, For: 400 * ms, P: 0.3}, func(base, r Report) bool {
+			return r.BySource[hybridlimit.SourceFallback] > 0 && r.Debited == r.Accounts && r.Debited < base.Debited
+		}},
+		{exact, Fault{Kind: LoseReplies, For: 400 * ms, P: 0.3}, func(_, r Report) bool {
+			return r.BySource[hybridlimit.SourceFallback] > 0 && r.Debited > r.Accounts
+		}},
+		{exact, Fault{Kind: Duplicate, For: 400 * ms, P: 0.3}, func(base, r Report) bool {
+			return r.Debited > r.Accounts && r.Admitted == base.Admitted
+		}},
+		{exact, Fault{Kind: LateReplies, For: 400 * ms, P: 0.3, Size: 15 * ms}, func(base, r Report) bool {
+			return r.Slowest > base.Slowest && r.Slowest <= 20*ms && r.Slowest > 10*ms
+		}},
+		{exact, Fault{Kind: Slow, For: 400 * ms, Size: 4 * ms}, func(_, r Report) bool { return r.Slowest >= 9*ms }},
+		{exact, Fault{Kind: PauseProcess, Process: 1, For: 400 * ms}, func(base, r Report) bool {
+			missing := between(base, 500*ms, 900*ms).Offered - between(r, 500*ms, 900*ms).Offered
+			return missing > 5 && between(r, 1000*ms, 1500*ms).Offered == between(base, 1000*ms, 1500*ms).Offered
+		}},
+		{exact, Fault{Kind: PauseProcess, Process: -1, For: 400 * ms}, func(_, r Report) bool {
+			return between(r, 600*ms, 900*ms).Offered == 0
+		}},
+		{exact, Fault{Kind: Crash, Process: 1, For: -1}, func(base, r Report) bool {
+			return between(r, 600*ms, 1500*ms).Offered < between(base, 600*ms, 1500*ms).Offered && len(r.Acceptance) == 3
+		}},
+		{exact, Fault{Kind: Crash, Process: -1, For: 400 * ms}, func(_, r Report) bool {
+			return between(r, 600*ms, 900*ms).Offered == 0 && between(r, 1000*ms, 1500*ms).Offered > 0
+		}},
+		{deferred, Fault{Kind: Crash, Process: -1, For: 400 * ms}, func(_, r Report) bool { return r.Dropped > 0 && r.Accounts < r.Units }},
+		{auto, Fault{Kind: Leave, Process: -1}, func(_, r Report) bool {
+			return between(r, 600*ms, 1500*ms).Offered == 0 && r.Dropped == 0 && r.Debited == r.Accounts
+		}},
+		{exact, Fault{Kind: Join}, func(base, r Report) bool { return r.Calls > base.Calls && len(r.Acceptance) == 4 }},
+		{auto, Fault{Kind: ClockStep, Size: 300 * ms}, func(base, r Report) bool {
+			return r.Exceedance > base.Exceedance+20 && r.Units > base.Units+20
+		}},
+		{auto, Fault{Kind: ClockStep, Size: -800 * ms}, func(base, r Report) bool { return r.Units < base.Units-50 }},
+		{auto, Fault{Kind: Wipe}, func(base, r Report) bool { return r.Debited == r.Accounts && r.Heartbeats > 0 }},
+		{exact, Fault{Kind: EvictKey}, func(_, r Report) bool { return r.Debited == r.Accounts }},
+		{exact, Fault{Kind: ScriptFlush}, func(base, r Report) bool {
+			return r.Messages > base.Messages && r.Admitted == base.Admitted
+		}},
+		{exact, Fault{Kind: KillRedis, For: 400 * ms}, func(_, r Report) bool {
+			return r.BySource[hybridlimit.SourceFallback] > 20 && r.Slowest < 20*ms
+		}},
+		{exact, Fault{Kind: HangRedis, For: 400 * ms}, func(_, r Report) bool {
+			return r.BySource[hybridlimit.SourceFallback] > 20 && r.Slowest == 20*ms
+		}},
+	} {
+		t.Run(string(c.f.Kind), func(t *testing.T) {
+			base, ok := without[c.s.Kind]
+			if !ok {
+				base = Run(t, c.s)
+				without[c.s.Kind] = base
+			}
+			c.f.At = 500 * ms
+			c.s.Faults = []Fault{c.f}
+			r := Run(t, c.s)
+			if !c.mark(base, r) {
+				t.Errorf("%+v left no mark:\n%+v\n%+v", c.f, base, r)
+			}
+			if len(base.Violated)+len(r.Violated) > 0 {
+				t.Errorf("violated: %q and, with it, %q", base.Violated, r.Violated)
+			}
+		})
+	}
+}
+
+// TestNaiveFaults runs the limiter without a Redis through everything.
+func TestNaiveFaults(t *testing.T) {
+	s := Scenario{
+		Seed: 4, Kind: CountAndPush, Processes: 3, Limit: hybridlimit.PerSecond(200), Load: Load{Factor: 0.9, Keys: 3},
+		Span: time.Duration(len(faultKinds)) * time.Second, Latency: time.Millisecond,
+	}
+	for i, k := range faultKinds {
+		s.Faults = append(s.Faults, Fault{
+			At: time.Duration(i) * time.Second, Kind: k, Process: i%4 - 1, For: 700 * time.Millisecond, Size: 5 * time.Millisecond,
+		})
+	}
+	if r := Run(t, s); len(r.Violated) > 0 || r.Units == 0 || r.Messages == 0 {
+		t.Errorf("%+v", r)
+	}
+}

@@ -1,0 +1,180 @@
+package fleet
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+// ledger adds up what Redis debits. A state counts its debits since it was
+// born, so it is read before it can be lost: each second, less than any TTL
+// after the last debit, and before whatever takes it away.
+type ledger struct {
+	w     *world
+	names []string // of the keys' states
+	last  []debits
+	total int64 // of states that are gone
+}
+
+type debits struct{ born, since int64 }
+
+const harvestEvery = time.Second
+
+func newLedger(w *world) *ledger {
+	l := &ledger{w: w, last: make([]debits, len(w.keys))}
+	names := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}
+	for _, k := range w.keys {
+		l.names = append(l.names, names.State(names.Tag(k), limiterName, k))
+	}
+	return l
+}
+
+func (l *ledger) harvest() {
+	l.w.setClock()
+	for i, name := range l.names {
+		raw, err := l.w.bubble.Mini.Get(name)
+		if err != nil {
+			continue // expired, or not there yet: what it had was read
+		}
+		d, ok := debitsOf(raw)
+		if !ok {
+			l.w.violate("the state of %q is %q", l.w.keys[i], raw)
+			continue
+		}
+		if d.born != l.last[i].born {
+			l.total += l.last[i].since
+		}
+		l.last[i] = d
+	}
+}
+
+// debitsOf reads a state: "1b unit level age born since".
+func debitsOf(raw string) (debits, bool) {
+	f := strings.Fields(strings.TrimPrefix(raw, "1b"))
+	if len(f) != 5 {
+		return debits{}, false
+	}
+	born, err1 := strconv.ParseInt(f[3], 10, 64)
+	since, err2 := strconv.ParseInt(f[4], 10, 64)
+	return debits{born, since}, err1 == nil && err2 == nil
+}
+
+func (l *ledger) debited() int64 {
+	sum := l.total
+	for _, d := range l.last {
+		sum += d.since
+	}
+	return sum
+}
+
+// exact says whether what Redis debited must be what its processes know of, to
+// the unit. It need not where somebody may have debited and nobody heard of it:
+// a process that crashed had something on its way; an exact call is sent once;
+// and a Redis that forgets envelopes takes a batch that is sent again for new.
+// Then it may only be more.
+func (s Scenario) exact() bool {
+	var forgetful bool
+	// A call that opens a connection takes four round trips.
+	once := s.Kind == RedisExact || s.MaxKeys > 0
+	unheard := once && 4*s.Latency >= maxWait
+	for _, f := range s.Faults {
+		switch f.Kind {
+		case Crash, KillRedis:
+			return false
+		case LoseReplies, Duplicate, LateReplies, Slow, PauseProcess, HangRedis:
+			unheard = true
+		case Wipe, EvictKey:
+			forgetful = true
+		case ClockStep:
+			forgetful = forgetful || f.Size > time.Second
+		}
+	}
+	return !unheard || !once && !forgetful
+}
+
+// openAccounts notes that a process ended with something on its way.
+func (w *world) openAccounts() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.loose = true
+}
+
+// settle ends the fleet when nothing fails any more, and closes the books.
+func (w *world) settle(r *Report) {
+	w.leaving.Wait()
+	for range 60 { // far longer than a breaker stays open
+		time.Sleep(500 * time.Millisecond)
+		w.harvest()
+		if w.quiet() {
+			break
+		}
+	}
+	for _, p := range w.procs {
+		if p.ended.Load() {
+			continue
+		}
+		if err := p.leave(); err != nil {
+			w.violate("p%d at the end: %v", p.number, err)
+		}
+		w.harvest()
+	}
+	if w.ledger == nil {
+		return
+	}
+	r.Debited = w.ledger.debited()
+	var admitted int64
+	for _, p := range w.procs {
+		s := p.limiter.Stats()
+		admitted += s.Admitted
+		r.Accounts += w.balance(p, s)
+		r.Dropped += s.Dropped
+	}
+	if told := w.told(); told != admitted {
+		w.violate("callers were told %d units, limiters count %d", told, admitted)
+	}
+	if d := r.Debited - r.Accounts; d < 0 || d > 0 && w.s.exact() && !w.loose {
+		w.violate("Redis debited %d units, processes account for %d", r.Debited, r.Accounts)
+	}
+	w.leftovers()
+}
+
+func (w *world) quiet() bool {
+	return !slices.ContainsFunc(w.procs, func(p *process) bool {
+		return !p.ended.Load() && p.limiter != nil && p.limiter.Stats().Owed > 0
+	})
+}
+
+// balance checks the line of hybrid.Stats and returns its right side.
+func (w *world) balance(p *process, s hybrid.Stats) int64 {
+	want := s.Admitted + s.Expired + s.Held + s.Lost - s.Owed - s.Dropped - s.Forgiven
+	if got := s.Paid + s.Granted; got != want {
+		w.violate("p%d: paid %d + granted %d, but admitted %d + expired %d + held %d + lost %d - owed %d - dropped %d - forgiven %d = %d",
+			p.number, s.Paid, s.Granted, s.Admitted, s.Expired, s.Held, s.Lost, s.Owed, s.Dropped, s.Forgiven, want)
+	}
+	if s.Held != 0 || s.Owed != 0 {
+		w.violate("p%d holds %d units and owes %d after its end", p.number, s.Held, s.Owed)
+	}
+	return want
+}
+
+// leftovers looks for keys that would never go.
+func (w *world) leftovers() {
+	mini := w.bubble.Mini
+	w.setClock()
+	var longest time.Duration
+	for _, k := range mini.Keys() {
+		ttl := mini.TTL(k)
+		if ttl <= 0 {
+			w.violate("key %q has no TTL", k)
+		}
+		longest = max(longest, ttl)
+	}
+	mini.FastForward(longest + time.Millisecond)
+	if left := mini.Keys(); len(left) > 0 {
+		w.violate("%d keys outlive their TTL: %q", len(left), left[0])
+	}
+}

@@ -1,0 +1,170 @@
+package fleet
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+const tenth = 100 * time.Millisecond
+
+// A decision may be a tick later than MaxWait.
+const (
+	maxWait = 20 * time.Millisecond
+	slack   = 5 * time.Millisecond
+)
+
+// decisions is all calls that were decided, in the order in which they were
+// made.
+func (w *world) decisions() []*call {
+	var all []*call
+	for _, p := range w.procs {
+		for _, chunk := range p.journal.chunks {
+			for i := range chunk {
+				if c := &chunk[i]; !c.void {
+					all = append(all, c)
+				}
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b *call) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.process, b.process))
+	})
+	return all
+}
+
+// told is the units that callers were told they have.
+func (w *world) told() (units int64) {
+	for _, p := range w.procs {
+		for _, chunk := range p.journal.chunks {
+			for i := range chunk {
+				if chunk[i].allowed {
+					units += chunk[i].cost
+				}
+			}
+		}
+	}
+	return units
+}
+
+// measure fills in the report but for the accounts, which settle does.
+func (w *world) measure(r *Report) {
+	all := w.decisions()
+	r.Ops, r.Messages, r.Heartbeats = w.ops, w.messages.Load(), w.beats.Load()
+	r.BySource, r.Timeline = map[hybridlimit.Source]int64{}, make([]Sample, len(w.tenths))
+	for i := range r.Timeline {
+		r.Timeline[i] = Sample{At: time.Duration(i) * tenth, Messages: w.tenths[i].Load()}
+	}
+	r.count(w, all)
+	r.Central = w.central(all)
+	switch {
+	case r.Central > 0:
+		r.Utilisation = float64(r.Units) / float64(r.Central)
+	case r.Units == 0:
+		r.Utilisation = 1
+	}
+	r.fairness(w, all)
+	w.meter(r, all)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r.Violated = w.violated
+}
+
+// count adds up what needs no order.
+func (r *Report) count(w *world, all []*call) {
+	last := len(r.Timeline) - 1
+	for _, c := range all {
+		r.BySource[c.source]++
+		took := time.Duration(c.end - c.at)
+		r.Slowest = max(r.Slowest, took)
+		r.Timeline[c.at/int64(tenth)].Offered += c.cost
+		if c.allowed {
+			r.Timeline[min(c.spent/int64(tenth), int64(last))].Admitted += c.cost
+		}
+		if !w.steady(c) {
+			continue
+		}
+		r.Calls++
+		if took > 0 {
+			r.Waited++
+		}
+		if c.allowed {
+			r.Admitted++
+			r.Units += c.cost
+		}
+	}
+	if r.Slowest > maxWait+slack {
+		w.violate("a decision took %v", r.Slowest)
+	}
+}
+
+func (w *world) steady(c *call) bool { return c.at >= int64(w.s.Steady) }
+
+// central is what one bucket per key admits of the same calls.
+func (w *world) central(all []*call) (units int64) {
+	buckets := make([]central, len(w.keys))
+	for i := range buckets {
+		buckets[i].bucket = w.bucket
+	}
+	for _, c := range all {
+		if buckets[c.key].take(c.at, c.cost) && w.steady(c) {
+			units += c.cost
+		}
+	}
+	return units
+}
+
+// fairness is Jain's index and the acceptance, by process.
+func (r *Report) fairness(w *world, all []*call) {
+	calls, admitted, units := make([]int64, w.newest), make([]int64, w.newest), make([]float64, w.newest)
+	for _, c := range all {
+		if !w.steady(c) {
+			continue
+		}
+		calls[c.process]++
+		if c.allowed {
+			admitted[c.process]++
+			units[c.process] += float64(c.cost)
+		}
+	}
+	r.Acceptance = make([]float64, w.newest)
+	var n, sum, squares float64
+	for i := range calls {
+		if calls[i] == 0 {
+			continue
+		}
+		r.Acceptance[i] = float64(admitted[i]) / float64(calls[i])
+		n, sum, squares = n+1, sum+units[i], squares+units[i]*units[i]
+	}
+	r.Jain = 1
+	if squares > 0 {
+		r.Jain = sum * sum / (n * squares)
+	}
+}
+
+// meter goes through the calls in the order in which they count. It sorts all.
+func (w *world) meter(r *Report, all []*call) {
+	slices.SortStableFunc(all, func(a, b *call) int { return cmp.Compare(a.spent, b.spent) })
+	meters := make([]meter, len(w.keys))
+	for i := range meters {
+		meters[i] = newMeter(w.bucket)
+	}
+	fair := slices.Clone(meters)
+	for _, c := range all {
+		switch {
+		case c.allowed:
+			meters[c.key].admit(c.spent, c.cost)
+			fair[c.key].admit(c.spent, c.cost)
+		case fair[c.key].holds(c.spent, c.cost):
+			fair[c.key].admit(c.spent, c.cost) // or one wasted unit would make every later denial false
+			if w.steady(c) {
+				r.FalseDenials++
+			}
+		}
+	}
+	for i := range meters {
+		r.Exceedance = max(r.Exceedance, meters[i].excess())
+	}
+}

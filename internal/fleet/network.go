@@ -1,0 +1,79 @@
+package fleet
+
+import (
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+// network decides on each request of one process, from a random source of its
+// own, and counts what passes.
+type network struct {
+	w       *world
+	process int
+	rng     *rand.Rand
+}
+
+// fate is what becomes of one message.
+type fate struct {
+	lost           FaultKind // LoseRequests, LoseReplies, Duplicate, or none
+	hang           bool      // the loss shows by a time-out only
+	request, reply time.Duration
+}
+
+// roll decides on a message; only scripts are lost, late or doubled, so that a
+// handshake costs what it costs everywhere.
+func (n *network) roll(script bool) fate {
+	var f fate
+	for _, a := range *n.w.active.Load() {
+		if !a.hits(n.process) {
+			continue
+		}
+		if a.Kind == Slow {
+			f.request += a.Size
+			f.reply += a.Size
+			continue
+		}
+		if !script || a.P > 0 && n.rng.Float64() >= a.P {
+			continue
+		}
+		switch a.Kind {
+		case LateReplies:
+			f.reply += time.Duration(n.rng.Float64() * float64(a.Size))
+		case LoseRequests, LoseReplies, Duplicate:
+			f.lost, f.hang = a.Kind, n.rng.IntN(2) == 0
+		}
+	}
+	return f
+}
+
+// judge is the script of the link.
+func (n *network) judge(_ int, cmd []string) redistest.Verdict {
+	script := strings.EqualFold(cmd[0], "EVALSHA") || strings.EqualFold(cmd[0], "EVAL")
+	if script && len(cmd) > 2 {
+		// A batch of nothing loads the script.
+		beat := cmd[1] == lua.Fleet.SHA || cmd[1] == lua.Fleet.Source || cmd[2] == "0"
+		n.w.sent(beat)
+	}
+	f := n.roll(script)
+	then := redistest.ThenClose
+	if f.hang {
+		then = redistest.ThenHang
+	}
+	v := redistest.Forward()
+	switch f.lost {
+	case LoseRequests:
+		v = redistest.DropRequest(then)
+	case LoseReplies:
+		v = redistest.DropReply(then)
+	case Duplicate:
+		v = redistest.Duplicate()
+	}
+	return v.Late(f.request, f.reply)
+}
+
+// hits says whether a fault is that process's too.
+func (f Fault) hits(process int) bool { return f.Process < 0 || f.Process == process }

@@ -1,0 +1,224 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+)
+
+// subject is what decides in one process.
+type subject interface {
+	// AllowN decides. Only one that may wait is called from a goroutine of its own.
+	AllowN(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
+	mayWait() bool
+}
+
+// process is one life of a process: what starts again after a crash is
+// another, with the same number.
+type process struct {
+	w       *world
+	number  int
+	subject subject
+	limiter *hybrid.Limiter    // nil for the kinds without a Redis
+	link    *redistest.MemLink // as is this
+	pusher  *pusher            // CountAndPush only
+
+	ended  atomic.Bool // it decides no more
+	paused atomic.Bool
+	held   int // by how many its link is held: see hold
+
+	journal journal
+	calls   sync.WaitGroup // the driver, and calls that wait
+
+	mu   sync.Mutex // guards gate
+	gate chan struct{}
+}
+
+// launch starts a process, and its load as far as that is not over.
+func (w *world) launch(number int) *process {
+	life := 0
+	for _, p := range w.procs {
+		if p.number == number {
+			life++
+		}
+	}
+	p := &process{w: w, number: number, gate: make(chan struct{})}
+	close(p.gate)
+	net := &network{w: w, process: number, rng: w.rng(forNetwork, number, life)}
+	switch w.s.Kind {
+	case CentralExact:
+		p.subject = w.shared
+	case CountAndPush:
+		p.pusher = newPusher(w, net, w.pushed, p.wait)
+		p.subject = p.pusher
+	default:
+		p.link = w.bubble.Link()
+		p.link.Latency(w.s.Latency/2, w.s.Latency-w.s.Latency/2)
+		p.link.Script(net.judge)
+		rdb := p.link.Client(func(o *redis.Options) {
+			// go-redis dials on in the background, and no goroutine may
+			// outlive the bubble.
+			o.DialerRetries, o.PoolSize = 1, poolFor
+		})
+		l, err := hybrid.New(rdb, w.s.Limit, w.config())
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		p.limiter, p.subject = l, real{l}
+	}
+	if w.hung > 0 {
+		p.hold(w.hung)
+	}
+	w.procs = append(w.procs, p)
+	part := 1 / float64(w.s.Processes) // of one that joined
+	if number < len(w.parts) {
+		part = w.parts[number]
+	}
+	calls := newStream(w.rng(forCalls, number, life), w.s, w.loads, part)
+	p.calls.Go(func() { p.drive(calls) })
+	return p
+}
+
+// real is the limiter that it is all about.
+type real struct{ *hybrid.Limiter }
+
+func (real) mayWait() bool { return true }
+
+// drive asks what the stream says, when it says so. Calls of a process that is
+// paused or gone are nobody's.
+func (p *process) drive(calls *stream) {
+	born := p.w.since()
+	for {
+		a, ok := calls.take()
+		if !ok {
+			return
+		}
+		if a.at < born {
+			continue
+		}
+		time.Sleep(time.Duration(a.at - p.w.since()))
+		if p.ended.Load() {
+			return
+		}
+		if p.paused.Load() {
+			continue
+		}
+		c := p.journal.add(call{at: a.at, cost: a.cost, key: int32(a.key), process: int32(p.number)})
+		if p.subject.mayWait() {
+			p.calls.Go(func() { p.decide(c) })
+		} else {
+			p.decide(c)
+		}
+	}
+}
+
+func (p *process) decide(c *call) {
+	res, err := p.subject.AllowN(context.Background(), p.w.keys[c.key], c.cost)
+	if p.w.mutant != nil {
+		res = p.w.mutant(res)
+	}
+	if p.w.dawdle > 0 {
+		time.Sleep(p.w.dawdle)
+	}
+	c.end = p.w.since()
+	c.spent = c.end
+	if err != nil {
+		c.void = true
+		if !errors.Is(err, hybridlimit.ErrClosed) || !p.ended.Load() {
+			p.w.violate("AllowN at %v of p%d: %v", time.Duration(c.at), p.number, err)
+		}
+		return
+	}
+	c.source, c.allowed = res.Source, res.Allowed
+	if res.Source == hybridlimit.SourceRedis {
+		c.spent = max(c.at, c.end-int64(p.w.s.Latency-p.w.s.Latency/2))
+	}
+}
+
+// hold stops (1) and lets go of (-1) what is on its way, both ways. Several
+// may hold at once.
+func (p *process) hold(by int) {
+	was := p.held > 0
+	p.held += by
+	if is := p.held > 0; is == was {
+		return
+	} else if p.link != nil && is {
+		p.link.Pause()
+	} else if p.link != nil {
+		p.link.Resume()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.held > 0 {
+		p.gate = make(chan struct{})
+	} else {
+		close(p.gate)
+	}
+}
+
+// wait is for a pusher, which has no link: it waits while the process is held.
+func (p *process) wait() {
+	p.mu.Lock()
+	gate := p.gate
+	p.mu.Unlock()
+	<-gate
+}
+
+// ops is what the process has sent so far.
+func (p *process) ops() int64 {
+	switch {
+	case p.limiter != nil:
+		return int64(p.limiter.Hub().Stats().Ops)
+	case p.pusher != nil:
+		p.pusher.mu.Lock()
+		defer p.pusher.mu.Unlock()
+		return p.pusher.ops
+	}
+	return 0
+}
+
+// crash ends it without a word. What it had sent may still arrive.
+func (p *process) crash() {
+	p.ended.Store(true)
+	if p.limiter != nil {
+		p.limiter.Close()
+	}
+	if p.pusher != nil {
+		p.pusher.close()
+	}
+}
+
+// leaveWithin bounds an orderly end in a fleet whose Redis does not answer.
+const leaveWithin = 5 * time.Second
+
+// leave ends it in order. It reports an error where that left units unpaid, and
+// notes where something may be on its way: while its breaker is open, Shutdown
+// does not wait for a sync that pays nothing.
+func (p *process) leave() error {
+	p.ended.Store(true)
+	if p.pusher != nil {
+		p.pusher.close()
+		p.pusher.push()
+	}
+	if p.limiter == nil {
+		return nil
+	}
+	broken := func() bool { return p.limiter.Stats().Breaker != breaker.Closed }
+	before := broken()
+	ctx, cancel := context.WithTimeout(context.Background(), leaveWithin)
+	defer cancel()
+	err := p.limiter.Shutdown(ctx)
+	if err != nil || before || broken() {
+		p.w.openAccounts()
+	}
+	return err
+}

@@ -1,0 +1,211 @@
+package fleet
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// firstSeed is the seed of the first scenario; each one after it has the next.
+func firstSeed(t *testing.T) uint64 {
+	seed := uint64(time.Now().UnixNano())
+	if s := os.Getenv("HYBRIDLIMIT_SEED"); s != "" {
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatalf("HYBRIDLIMIT_SEED: %v", err)
+		}
+	}
+	t.Logf("HYBRIDLIMIT_SEED=%d", seed)
+	return seed
+}
+
+func runsOf(short, long int) int {
+	if os.Getenv("HYBRIDLIMIT_LONG") != "" {
+		return long
+	}
+	return short
+}
+
+// draw is a random scenario: a small fleet, a small limit, every mode, every
+// fault. About three hundred calls, since each may cost a script.
+func draw(seed uint64) Scenario {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	pick := func(ds ...time.Duration) time.Duration { return ds[rng.IntN(len(ds))] }
+	s := Scenario{
+		Name: fmt.Sprint(seed), Seed: seed, Processes: 2 + rng.IntN(4),
+		Kind:    []Kind{Auto, Auto, Strict, Deferred, RedisExact}[rng.IntN(5)],
+		Span:    time.Duration(1000+rng.IntN(1500)) * time.Millisecond,
+		Latency: pick(0, 500*time.Microsecond, 2*time.Millisecond, 8*time.Millisecond),
+		Cold:    rng.IntN(4) == 0,
+	}
+	rate, burst := 1+rng.Int64N(100), 1+rng.Int64N(100)
+	if rng.IntN(4) == 0 {
+		rate, burst = 1+rng.Int64N(5), 1+rng.Int64N(8)
+	}
+	s.Limit = hybridlimit.TokenBucket(rate, time.Second, burst)
+	if s.Kind == Auto {
+		s.Overshoot = []float64{0, 0.2, 0.5, 1, -1}[rng.IntN(5)]
+	}
+	s.Load = Load{
+		Shape: []Shape{Steady, OnOff, Ramp, Burst}[rng.IntN(4)], On: 300 * time.Millisecond, Off: 200 * time.Millisecond,
+		Factor: min(0.3*float64(1+rng.IntN(30)), 150/float64(rate)), Keys: 1 + rng.IntN(3), MaxCost: 1,
+	}
+	if rng.IntN(2) == 0 {
+		s.Load.MaxCost = 1 + rng.Int64N(burst)
+	}
+	if rng.IntN(8) == 0 {
+		s.MaxKeys, s.Load.Keys = 1, 4
+	}
+	s.Load.Factor /= float64(s.Load.Keys)
+	if rng.IntN(4) == 0 { // leases in hand while the bucket fills, and then all is asked for
+		s.Limit = hybridlimit.TokenBucket(rate+40, time.Second, burst+40)
+		s.Load = Load{Factor: 150 / float64(rate+40), MaxCost: 1 + rng.Int64N(4)}
+		s.Span = 3 * time.Second
+		s.Faults = []Fault{{
+			At: time.Duration(100+rng.IntN(300)) * time.Millisecond, Kind: PauseProcess, Process: -1,
+			For: s.Limit.TimeToFull()/2 + time.Duration(rng.Int64N(int64(s.Limit.TimeToFull()))),
+		}}
+	}
+	for range rng.IntN(4) {
+		s.Faults = append(s.Faults, drawFault(rng, s))
+	}
+	return s
+}
+
+var faultKinds = []FaultKind{
+	LoseRequests, LoseReplies, Duplicate, LateReplies, Slow, PauseProcess, Crash, Leave, Join, ClockStep, Wipe, EvictKey,
+	ScriptFlush, KillRedis, HangRedis,
+}
+
+func drawFault(rng *rand.Rand, s Scenario) Fault {
+	f := Fault{
+		At: time.Duration(rng.Int64N(int64(s.Span))), Kind: faultKinds[rng.IntN(len(faultKinds))],
+		Process: rng.IntN(s.Processes+1) - 1, For: time.Duration(rng.Int64N(int64(time.Second))), P: 0.02 + 0.3*rng.Float64(),
+	}
+	switch f.Kind {
+	case LateReplies:
+		f.Size = time.Duration(rng.Int64N(int64([]time.Duration{10, 300}[rng.IntN(2)] * time.Millisecond)))
+	case Slow:
+		f.Size = time.Duration(rng.Int64N(int64([]time.Duration{4, 30}[rng.IntN(2)] * time.Millisecond)))
+	case PauseProcess, HangRedis:
+		if rng.IntN(2) == 0 {
+			f.For /= 100 // no call waits too long
+		}
+	case ClockStep:
+		f.Size = time.Duration(rng.Int64N(int64(6*time.Second))) - 3*time.Second
+	case Leave:
+		f.Process = max(f.Process, 0)
+	}
+	return f
+}
+
+// theorem is what DESIGN §8 promises of a scenario: by how many units a key may
+// exceed Burst + rate·t. ok is false where it promises no such thing.
+func theorem(s Scenario, r Report) (bound float64, ok bool) {
+	rate := float64(s.Limit.Rate) / s.Limit.Period.Seconds()
+	bound = rate/1e6 + float64(r.Dropped) // Redis counts whole µs; what a crash took along
+	smallest, largest := s.Processes, s.Processes
+	for _, f := range s.Faults {
+		switch f.Kind {
+		case Wipe, EvictKey, KillRedis:
+			return 0, false // Redis's memory is not intact
+		case Leave, Crash:
+			smallest = 1
+			largest++ // one that starts again is counted besides its former self
+		case Join:
+			largest++
+		case ClockStep:
+			bound += rate * max(f.Size.Seconds(), 0) // Redis believes so much was refilled
+		}
+	}
+	if len(s.Faults) > 0 {
+		bound += rate * maxWait.Seconds() // a grant may have been so long on its way
+	}
+	if r.BySource[hybridlimit.SourceFallback] > 0 {
+		return 0, false
+	}
+	var credit int64
+	for n := int64(smallest); n <= int64(largest); n++ {
+		credit = max(credit, s.credit(n))
+	}
+	return bound + float64(int64(largest-1)*credit), true
+}
+
+// credit is C in a fleet of n.
+func (s Scenario) credit(n int64) int64 {
+	burst, others := s.Limit.BurstSize(), max(n-1, 1)
+	switch {
+	case s.Kind == Deferred:
+		return min(1000, burst/others)
+	case s.Kind != Auto || s.Overshoot < 0:
+		return 0
+	case s.Overshoot == 0:
+		return int64(0.05*float64(burst)) / others
+	}
+	return int64(s.Overshoot*float64(burst)) / others
+}
+
+// failure says what is wrong with a run, if anything.
+func failure(s Scenario, r Report) string {
+	if len(r.Violated) > 0 {
+		return strings.Join(r.Violated, "\n")
+	}
+	if bound, ok := theorem(s, r); ok && r.Exceedance > bound {
+		return fmt.Sprintf("exceedance %.3f, at most %.3f may be", r.Exceedance, bound)
+	}
+	return ""
+}
+
+// literal is the scenario as Go, for a table of cases.
+func literal(s Scenario) string {
+	return strings.NewReplacer("fleet.", "", "Algorithm:0x0, ", "").Replace(fmt.Sprintf("%#v", s))
+}
+
+// fewest leaves out the faults that are not needed to fail.
+func fewest(t *testing.T, s Scenario) Scenario {
+	for i := 0; i < len(s.Faults); {
+		less := s
+		less.Faults = slices.Delete(slices.Clone(s.Faults), i, i+1)
+		if failure(less, Run(t, less)) != "" {
+			s = less
+		} else {
+			i++
+		}
+	}
+	return s
+}
+
+// TestTheorem holds random fleets of real limiters on the real scripts against
+// the bound and the accounts.
+func TestTheorem(t *testing.T) {
+	seed := firstSeed(t)
+	var bounded, tight int
+	var worst float64
+	runs := runsOf(50, 2000)
+	for i := range runs {
+		s := draw(seed + uint64(i))
+		r := Run(t, s)
+		if bad := failure(s, r); bad != "" {
+			small := fewest(t, s)
+			t.Fatalf("HYBRIDLIMIT_SEED=%d: %s\nwith fewest faults:\n%s\n%s", s.Seed, bad, literal(small), failure(small, Run(t, small)))
+		}
+		if bound, ok := theorem(s, r); ok {
+			bounded++
+			worst = max(worst, r.Exceedance)
+			if r.Exceedance > bound/2 && bound > 1 {
+				tight++
+			}
+		}
+	}
+	t.Logf("%d scenarios: %d within the theorem, %d beyond half of the bound, largest exceedance %.2f", runs, bounded, tight, worst)
+	if bounded < runs/4 {
+		t.Errorf("only %d of %d scenarios tested the bound", bounded, runs)
+	}
+}

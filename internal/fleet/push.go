@@ -1,0 +1,165 @@
+package fleet
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// pushed is the server of [CountAndPush]: a level per key, which a push lowers
+// to zero at most. Whatever was admitted beyond that is forgotten, which is
+// what makes the fleet exceed its rate for as long as the load lasts.
+type pushed struct {
+	w      *world
+	mu     sync.Mutex
+	levels map[string]meter // without debt
+	down   bool
+}
+
+// push debits, and returns the levels. All keys of a process go in one message.
+func (p *pushed) push(at int64, deltas map[string]int64) map[string]int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := make(map[string]int64, len(deltas))
+	for key, n := range deltas {
+		m, ok := p.levels[key]
+		if !ok {
+			m = newMeter(p.w.bucket)
+			m.last = at
+		}
+		m.admit(at, n)
+		m.level = max(m.level, 0)
+		p.levels[key], out[key] = m, m.level
+	}
+	return out
+}
+
+func (p *pushed) wipe() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.levels = map[string]meter{}
+}
+
+// pusher is a process of [CountAndPush]: it admits while the last level that
+// it saw, with the refill since, less what it has admitted and not seen
+// counted, suffices, and pushes each T. No lease, no debt, no bound on what a
+// process admits in between.
+type pusher struct {
+	w      *world
+	net    *network
+	server *pushed
+	hold   func() // waits while the process or the server is silent
+	stop   chan struct{}
+	done   sync.WaitGroup
+
+	mu   sync.Mutex
+	seen map[string]*sight
+	ops  int64
+}
+
+// sight is what a pusher knows of a key.
+type sight struct {
+	meter          // level as last seen, refilled
+	pending  int64 // units not sent
+	inflight int64 // units sent, and not seen counted
+}
+
+func newPusher(w *world, net *network, server *pushed, hold func()) *pusher {
+	p := &pusher{w: w, net: net, server: server, hold: hold, stop: make(chan struct{}), seen: map[string]*sight{}}
+	p.done.Go(p.run)
+	return p
+}
+
+func (*pusher) mayWait() bool { return false }
+
+func (p *pusher) AllowN(_ context.Context, key string, n int64) (hybridlimit.Result, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.seen[key]
+	if s == nil {
+		s = &sight{meter: newMeter(p.w.bucket)}
+		p.seen[key] = s
+	}
+	if !s.holds(p.w.since(), n+s.pending+s.inflight) {
+		return hybridlimit.Result{Source: hybridlimit.SourceLocal}, nil
+	}
+	s.pending += n
+	return hybridlimit.Result{Allowed: true, Source: hybridlimit.SourceLocal}, nil
+}
+
+func (p *pusher) run() {
+	tick := time.NewTicker(p.w.s.interval())
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			p.push()
+		case <-p.stop:
+			return
+		}
+	}
+}
+
+// pushTimeout is as HubConfig.SyncTimeout: what is not answered by then is
+// pushed again, and counted twice if it was the reply that was lost.
+const pushTimeout = 250 * time.Millisecond
+
+func (p *pusher) push() {
+	deltas := map[string]int64{}
+	p.mu.Lock()
+	for key, s := range p.seen {
+		if s.pending > 0 {
+			deltas[key] = s.pending
+			s.inflight, s.pending = s.pending, 0
+		}
+	}
+	p.ops += int64(len(deltas))
+	p.mu.Unlock()
+	if len(deltas) == 0 {
+		return
+	}
+	p.w.sent(false)
+	f, half := p.net.roll(true), p.w.s.Latency/2
+	time.Sleep(half + f.request)
+	p.hold()
+	p.server.mu.Lock()
+	down := p.server.down
+	p.server.mu.Unlock()
+	if down || f.lost == LoseRequests {
+		p.missed(deltas)
+		return
+	}
+	levels := p.server.push(p.w.since(), deltas)
+	if f.lost == Duplicate {
+		levels = p.server.push(p.w.since(), deltas)
+	}
+	if f.lost == LoseReplies {
+		p.missed(deltas)
+		return
+	}
+	time.Sleep(p.w.s.Latency - half + f.reply)
+	p.hold()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, level := range levels {
+		s := p.seen[key]
+		s.inflight, s.level, s.last = 0, level, p.w.since()
+	}
+}
+
+func (p *pusher) missed(deltas map[string]int64) {
+	time.Sleep(pushTimeout)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, n := range deltas {
+		s := p.seen[key]
+		s.inflight, s.pending = 0, s.pending+n
+	}
+}
+
+func (p *pusher) close() {
+	close(p.stop)
+	p.done.Wait()
+}

@@ -1,0 +1,90 @@
+package fleet
+
+import (
+	"os"
+	"runtime/debug"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Run plays a scenario in a bubble of its own and reports. It fails the test
+// only where the scenario cannot be played; what did not hold is in
+// Report.Violated. A goroutine that outlives its hub panics the bubble.
+func Run(t *testing.T, s Scenario) Report {
+	t.Helper()
+	return run(t, s, nil)
+}
+
+// run is Run, with a look at the world before it starts.
+func run(t *testing.T, s Scenario, look func(*world)) (r Report) {
+	t.Helper()
+	s = s.withDefaults()
+	if err := s.Limit.Validate(); err != nil || s.Processes < 1 || s.Span <= 0 {
+		t.Fatalf("fleet: %+v: %v", s, err)
+	}
+	if os.Getenv("GOGC") == "" {
+		// miniredis makes a Lua state per call and the rest is small: half of
+		// the time would go into collecting them.
+		defer debug.SetGCPercent(debug.SetGCPercent(800))
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, s)
+		if look != nil {
+			look(w)
+		}
+		w.warm()
+		w.conduct()
+		for _, p := range w.procs {
+			p.calls.Wait()
+		}
+		w.settle(&r)
+		w.measure(&r)
+	})
+	return r
+}
+
+// warm starts the processes, each at a time of its own: what happens at one
+// instant happens in any order.
+func (w *world) warm() {
+	spread := min(time.Second, w.s.Warm/2)
+	if w.s.Cold {
+		spread = coldSpread
+	}
+	begin := time.Now()
+	w.start = begin.Add(w.s.Warm)
+	rng := w.rng(forPhases, 0, 0)
+	for i := range w.s.Processes {
+		at := time.Duration((float64(i) + rng.Float64()) / float64(w.s.Processes) * float64(spread))
+		time.Sleep(time.Until(begin.Add(at)))
+		w.launch(i)
+	}
+}
+
+// coldSpread is how far apart the processes of a cold fleet start: a tick or
+// less between two.
+const coldSpread = 50 * time.Millisecond
+
+func (s Scenario) withDefaults() Scenario {
+	if s.Kind == "" {
+		s.Kind = Auto
+	}
+	if s.Load.Shape == "" {
+		s.Load.Shape = Steady
+	}
+	switch {
+	case s.Cold:
+		s.Warm = 0
+	case s.Warm == 0:
+		s.Warm = min(3*time.Second+2*s.Limit.TimeToFull(), time.Minute)
+	}
+	return s
+}
+
+// interval is T.
+func (s Scenario) interval() time.Duration {
+	if s.Interval > 0 {
+		return s.Interval
+	}
+	return 50 * time.Millisecond
+}

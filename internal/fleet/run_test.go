@@ -1,0 +1,138 @@
+package fleet
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// TestKinds runs every kind at one and a half times its limit.
+func TestKinds(t *testing.T) {
+	for _, c := range []struct {
+		kind           Kind
+		least, most    float64 // utilisation
+		excess         float64 // at most
+		redis, waiting bool
+	}{
+		{Auto, 0.95, 1.001, 15, true, true},
+		{Strict, 0.95, 1.001, 0.001, true, true},
+		{Deferred, 0.95, 1.001, 300, true, true},
+		{RedisExact, 0.999, 1.001, 0.001, true, true},
+		{CentralExact, 1, 1, 0.001, false, false},
+		// It forgets what it admitted too much: the rate itself does not hold.
+		{CountAndPush, 1.15, 1.6, math.Inf(1), false, false},
+	} {
+		t.Run(string(c.kind), func(t *testing.T) {
+			r := Run(t, Scenario{
+				Seed: 1, Kind: c.kind, Processes: 4, Limit: hybridlimit.PerSecond(300), Latency: 500 * time.Microsecond,
+				Span: 3 * time.Second, Steady: 1900 * time.Millisecond, Load: Load{Factor: 1.5},
+			})
+			if len(r.Violated) > 0 {
+				t.Errorf("violated: %q", r.Violated)
+			}
+			if r.Utilisation < c.least || r.Utilisation > c.most || r.Exceedance > c.excess {
+				t.Errorf("utilisation %.3f, want %v to %v; exceedance %.3f, at most %v", r.Utilisation, c.least, c.most, r.Exceedance, c.excess)
+			}
+			if r.Debited != r.Accounts || (r.Debited > 0) != c.redis || (r.Waited > 0) != c.waiting || r.Slowest > maxWait {
+				t.Errorf("debited %d of %d, %d waited, the longest for %v", r.Debited, r.Accounts, r.Waited, r.Slowest)
+			}
+			if r.Jain < 0.97 || len(r.Acceptance) != 4 || len(r.Timeline) != 30 || (r.Messages > 0) != (c.kind != CentralExact) || r.Ops < r.Messages {
+				t.Errorf("Jain %.3f, acceptance %v, %d samples, %d ops in %d messages", r.Jain, r.Acceptance, len(r.Timeline), r.Ops, r.Messages)
+			}
+			t.Logf("utilisation %.4f, exceedance %.1f, %d ops for %d calls, %d false denials", r.Utilisation, r.Exceedance, r.Ops, r.Calls, r.FalseDenials)
+		})
+	}
+}
+
+// TestSeed runs one scenario twice. What is asked is the same to the ns; what
+// is admitted may differ by how ties fall.
+func TestSeed(t *testing.T) {
+	s := Scenario{
+		Seed: 7, Kind: Auto, Processes: 5, Limit: hybridlimit.TokenBucket(200, time.Second, 100), Overshoot: 0.2,
+		Span: 2 * time.Second, Load: Load{Factor: 2, Keys: 3, KeyZipf: 1, MaxCost: 3, Zipf: 0.5}, Latency: 500 * time.Microsecond,
+		Faults: []Fault{{At: 500 * time.Millisecond, Kind: LoseReplies, Process: -1, For: time.Second, P: 0.1}},
+	}
+	a, b := Run(t, s), Run(t, s)
+	same := func(x, y Sample) bool { return x.Offered == y.Offered }
+	if a.Calls != b.Calls || a.Central != b.Central || !slices.EqualFunc(a.Timeline, b.Timeline, same) {
+		t.Errorf("one seed asked for %d and %d", a.Calls, b.Calls)
+	}
+	if d := math.Abs(float64(a.Units - b.Units)); d > 0.02*float64(a.Units) {
+		t.Errorf("one seed admitted %d and %d units", a.Units, b.Units)
+	}
+	if s.Seed++; Run(t, s).Central == a.Central {
+		t.Error("another seed asks for the same")
+	}
+	t.Logf("units %d and %d, ops %d and %d, exceedance %.2f and %.2f", a.Units, b.Units, a.Ops, b.Ops, a.Exceedance, b.Exceedance)
+}
+
+// TestManyKeys is beyond what miniredis expires, with costs, and memory for a
+// tenth of the keys.
+func TestManyKeys(t *testing.T) {
+	r := Run(t, Scenario{
+		Seed: 3, Processes: 3, Limit: hybridlimit.TokenBucket(4, time.Second, 10), Latency: time.Millisecond, MaxKeys: 40,
+		Span: time.Second, Load: Load{Factor: 0.3, Keys: 400, KeyZipf: 1.1, KeyLow: 0.1, KeyHigh: 5, MaxCost: 3},
+	})
+	if len(r.Violated) > 0 || r.Units == 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// everyFifth is a limiter that admits every fifth denial.
+func everyFifth() func(hybridlimit.Result) hybridlimit.Result {
+	var denied atomic.Int64
+	return func(res hybridlimit.Result) hybridlimit.Result {
+		if !res.Allowed && denied.Add(1)%5 == 0 {
+			res.Allowed = true
+		}
+		return res
+	}
+}
+
+func (w *world) at(at time.Duration, do func()) { w.extra = append(w.extra, event{at, do}) }
+
+// TestItCanFail breaks what Run checks, one thing at a time.
+func TestItCanFail(t *testing.T) {
+	s := Scenario{
+		Seed: 1, Kind: Strict, Processes: 2, Limit: hybridlimit.PerSecond(50), Span: 2 * time.Second,
+		Load: Load{Factor: 3}, Latency: 500 * time.Microsecond,
+	}
+	for _, c := range []struct {
+		name, want string
+		look       func(*world)
+	}{
+		{"nothing", "", func(*world) {}},
+		{"admits too much", "callers were told", func(w *world) { w.mutant = everyFifth() }},
+		{"a key without a TTL", "no TTL", func(w *world) {
+			w.at(time.Second, func() { w.bubble.Mini.Set("hl:v1:{0}:api:stray", "x") })
+		}},
+		{"state lost unseen", "processes account for", func(w *world) {
+			w.at(1500*time.Millisecond, func() { w.bubble.Mini.Del(w.ledger.names[0]) })
+		}},
+		{"debited twice", "processes account for", func(w *world) {
+			w.at(1900*time.Millisecond, func() {
+				raw, _ := w.bubble.Mini.Get(w.ledger.names[0])
+				ttl := w.bubble.Mini.TTL(w.ledger.names[0])
+				w.bubble.Mini.Set(w.ledger.names[0], raw+"0") // ten times what was debited
+				w.bubble.Mini.SetTTL(w.ledger.names[0], ttl)
+			})
+		}},
+		{"a late decision", "took", func(w *world) { w.dawdle = 30 * time.Millisecond }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := run(t, s, c.look)
+			all := strings.Join(r.Violated, "\n")
+			if c.want == "" && all != "" || !strings.Contains(all, c.want) {
+				t.Errorf("violated: %q, want %q", all, c.want)
+			}
+			if bound, ok := theorem(s, r); c.name == "admits too much" && (!ok || r.Exceedance <= bound) {
+				t.Errorf("the exceedance is %.1f, %.1f allowed", r.Exceedance, bound)
+			}
+		})
+	}
+}
