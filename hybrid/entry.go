@@ -213,8 +213,14 @@ func (e *entry) Settle(a ratesync.Answer) {
 		v := verdict{action: admit, source: hybridlimit.SourceRedis}
 		if !served[i] {
 			v = e.state.judge(&t, w.n, now)
-			if v.source == hybridlimit.SourceDenyCache {
+			switch {
+			case v.source == hybridlimit.SourceDenyCache:
 				v.source = hybridlimit.SourceRedis // it has just said so
+			case v.action == ask && i < carried:
+				// Refused. What has come back since is for whoever comes next:
+				// who asked again would wait for MaxWait where a unit comes
+				// back faster than a round trip takes.
+				v = verdict{action: deny, source: hybridlimit.SourceRedis, retry: max(0, e.state.provedUntil(&t, w.n)-now)}
 			}
 			again = max(again, v.sync)
 		}

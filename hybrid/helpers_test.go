@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -118,41 +116,30 @@ func ask(tb testing.TB, l hybridlimit.Limiter, key string, n int64) hybridlimit.
 	return res
 }
 
-// stored is what Redis holds of a key.
-type stored struct {
-	unit, level, age, born, since int64
-}
-
 // inRedis reads the state of a key of the default prefix and tags; the zero
-// stored where there is none.
-func inRedis(tb testing.TB, rdb redis.UniversalClient, name, key string) stored {
+// State where there is none.
+func inRedis(tb testing.TB, rdb redis.UniversalClient, name, key string) lua.State {
 	tb.Helper()
 	names := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}
 	raw, err := rdb.Get(context.Background(), names.State(names.Tag(key), name, key)).Result()
 	if err == redis.Nil {
-		return stored{}
+		return lua.State{}
 	}
 	if err != nil {
 		tb.Fatal(err)
 	}
-	fields := strings.Fields(strings.TrimPrefix(raw, "1b"))
-	if len(fields) != 5 && len(fields) != 8 { // with turns and the ledger
+	state, ok := lua.DecodeState(raw)
+	if !ok {
 		tb.Fatalf("state of %q is %q", key, raw)
 	}
-	var v [5]int64
-	for i, f := range fields[:5] {
-		if v[i], err = strconv.ParseInt(f, 10, 64); err != nil {
-			tb.Fatalf("state of %q is %q: %v", key, raw, err)
-		}
-	}
-	return stored{v[0], v[1], v[2], v[3], v[4]}
+	return state
 }
 
 // debited is what Redis has debited over keys.
 func debited(tb testing.TB, rdb redis.UniversalClient, name string, keys ...string) (units int64) {
 	tb.Helper()
 	for _, k := range keys {
-		units += inRedis(tb, rdb, name, k).since
+		units += inRedis(tb, rdb, name, k).Since
 	}
 	return units
 }

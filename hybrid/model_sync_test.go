@@ -82,10 +82,10 @@ func (w *world) settle(p *proc, r modelReply) {
 			continue
 		}
 		v := p.s.judge(t, c.n, w.now)
-		switch v.action {
-		case ask:
+		switch {
+		case v.action == ask && i >= carried:
 			p.waiters = append(p.waiters, c)
-		case admit:
+		case v.action == admit:
 			w.admit(p, c.n)
 		}
 		p.wants = max(p.wants, v.sync)

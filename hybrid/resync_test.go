@@ -51,10 +51,10 @@ func (f *restoring) drain(process int, n int64, keys ...string) {
 // used is the units missing from a key's bucket in Redis.
 func (f *restoring) used(key string) int64 {
 	s := inRedis(f, f.rdb, "api", key)
-	if s.unit == 0 {
+	if s.Unit == 0 {
 		return 0
 	}
-	return (1000*s.unit - s.level + s.unit - 1) / s.unit // nothing comes back meanwhile
+	return (1000*s.Unit - s.Level + s.Unit - 1) / s.Unit // nothing comes back meanwhile
 }
 
 func (f *restoring) usage(keys []string) map[string]int64 {

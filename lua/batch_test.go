@@ -332,6 +332,9 @@ func TestUnreadableStateIsLost(t *testing.T) {
 			st.del(t, "k")
 		}
 		for name, text := range garbage {
+			if s, ok := lua.DecodeState(text); ok {
+				t.Errorf("%s: decoded to %+v", name, s)
+			}
 			st.set(t, "k", text)
 			check(name)
 		}

@@ -174,6 +174,9 @@ func (d *differ) compare(written map[string]int64, sent time.Time) {
 		if s, ok := d.model[key]; ok {
 			want = stateText(s)
 		}
+		if s, ok := lua.DecodeState(want); want != "" && (!ok || s != d.model[key]) {
+			d.t.Fatalf("%q decodes to %+v, want %+v", want, s, d.model[key])
+		}
 		if got := r.value.Val(); got != want {
 			d.t.Fatalf("%s holds %q, want %q", key, got, want)
 		}

@@ -2,8 +2,6 @@ package fleet
 
 import (
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
@@ -40,27 +38,17 @@ func (l *ledger) harvest() {
 		if err != nil {
 			continue // expired, or not there yet: what it had was read
 		}
-		d, ok := debitsOf(raw)
+		state, ok := lua.DecodeState(raw)
 		if !ok {
 			l.w.violate("the state of %q is %q", l.w.keys[i], raw)
 			continue
 		}
+		d := debits{state.Born, state.Since}
 		if d.born != l.last[i].born {
 			l.total += l.last[i].since
 		}
 		l.last[i] = d
 	}
-}
-
-// debitsOf reads a state: "1b unit level age born since".
-func debitsOf(raw string) (debits, bool) {
-	f := strings.Fields(strings.TrimPrefix(raw, "1b"))
-	if len(f) != 5 {
-		return debits{}, false
-	}
-	born, err1 := strconv.ParseInt(f[3], 10, 64)
-	since, err2 := strconv.ParseInt(f[4], 10, 64)
-	return debits{born, since}, err1 == nil && err2 == nil
 }
 
 func (l *ledger) debited() int64 {

@@ -8,13 +8,14 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// pushed is the server of [CountAndPush]: a level per key, which a push lowers
-// to zero at most. Whatever was admitted beyond that is forgotten, which is
-// what makes the fleet exceed its rate for as long as the load lasts.
+// pushed is the server of [CountAndPush]: a level per key. It keeps debt, which
+// is the literature's limiter at its best: one that stops at zero forgets what
+// was admitted beyond, and exceeds its rate for as long as the load lasts (9.3
+// times at 100 processes and ten times the load).
 type pushed struct {
 	w      *world
 	mu     sync.Mutex
-	levels map[string]meter // without debt
+	levels map[string]meter
 	down   bool
 }
 
@@ -30,7 +31,6 @@ func (p *pushed) push(at int64, deltas map[string]int64) map[string]int64 {
 			m.last = at
 		}
 		m.admit(at, n)
-		m.level = max(m.level, 0)
 		p.levels[key], out[key] = m, m.level
 	}
 	return out
@@ -44,8 +44,8 @@ func (p *pushed) wipe() {
 
 // pusher is a process of [CountAndPush]: it admits while the last level that
 // it saw, with the refill since, less what it has admitted and not seen
-// counted, suffices, and pushes each T. No lease, no debt, no bound on what a
-// process admits in between.
+// counted, suffices, and pushes each T. No lease, no bound on what a process
+// admits in between.
 type pusher struct {
 	w      *world
 	net    *network

@@ -19,18 +19,17 @@ func TestKinds(t *testing.T) {
 		excess         float64 // at most
 		redis, waiting bool
 	}{
-		{Auto, 0.95, 1.001, 15, true, true},
-		{Strict, 0.95, 1.001, 0.001, true, true},
-		{Deferred, 0.95, 1.001, 300, true, true},
+		{Auto, 0.95, 1.02, 15, true, false}, // C is 5
+		{Strict, 0.95, 1.02, 0.001, true, true},
+		{Deferred, 0.95, 1.02, 300, true, false},
 		{RedisExact, 0.999, 1.001, 0.001, true, true},
 		{CentralExact, 1, 1, 0.001, false, false},
-		// It forgets what it admitted too much: the rate itself does not hold.
-		{CountAndPush, 1.15, 1.6, math.Inf(1), false, false},
+		{CountAndPush, 0.95, 1.1, 300, false, false},
 	} {
 		t.Run(string(c.kind), func(t *testing.T) {
 			r := Run(t, Scenario{
 				Seed: 1, Kind: c.kind, Processes: 4, Limit: hybridlimit.PerSecond(300), Latency: 500 * time.Microsecond,
-				Span: 3 * time.Second, Steady: 1900 * time.Millisecond, Load: Load{Factor: 1.5},
+				Span: 6 * time.Second, Steady: 3 * time.Second, Load: Load{Factor: 1.5},
 			})
 			if len(r.Violated) > 0 {
 				t.Errorf("violated: %q", r.Violated)
@@ -41,7 +40,7 @@ func TestKinds(t *testing.T) {
 			if r.Debited != r.Accounts || (r.Debited > 0) != c.redis || (r.Waited > 0) != c.waiting || r.Slowest > maxWait {
 				t.Errorf("debited %d of %d, %d waited, the longest for %v", r.Debited, r.Accounts, r.Waited, r.Slowest)
 			}
-			if r.Jain < 0.97 || len(r.Acceptance) != 4 || len(r.Timeline) != 30 || (r.Messages > 0) != (c.kind != CentralExact) || r.Ops < r.Messages {
+			if r.Jain < 0.97 || len(r.Acceptance) != 4 || len(r.Timeline) != 60 || (r.Messages > 0) != (c.kind != CentralExact) || r.Ops < r.Messages {
 				t.Errorf("Jain %.3f, acceptance %v, %d samples, %d ops in %d messages", r.Jain, r.Acceptance, len(r.Timeline), r.Ops, r.Messages)
 			}
 			t.Logf("utilisation %.4f, exceedance %.1f, %d ops for %d calls, %d false denials", r.Utilisation, r.Exceedance, r.Ops, r.Calls, r.FalseDenials)
@@ -118,7 +117,9 @@ func TestItCanFail(t *testing.T) {
 			w.at(1900*time.Millisecond, func() {
 				raw, _ := w.bubble.Mini.Get(w.ledger.names[0])
 				ttl := w.bubble.Mini.TTL(w.ledger.names[0])
-				w.bubble.Mini.Set(w.ledger.names[0], raw+"0") // ten times what was debited
+				f := strings.Fields(raw)
+				f[4] += "0" // ten times what was debited
+				w.bubble.Mini.Set(w.ledger.names[0], strings.Join(f, " "))
 				w.bubble.Mini.SetTTL(w.ledger.names[0], ttl)
 			})
 		}},

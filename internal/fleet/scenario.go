@@ -17,7 +17,7 @@ const (
 	Deferred     Kind = "deferred"
 	RedisExact   Kind = "exact"          // every decision is one op
 	CentralExact Kind = "central"        // one bucket without a network, the checked Go arithmetic
-	CountAndPush Kind = "count-and-push" // the literature's: count locally, push each T, no lease, no debt
+	CountAndPush Kind = "count-and-push" // the literature's: count locally, push each T, no lease, no bound
 )
 
 // Scenario is one run.
