@@ -34,7 +34,7 @@ func TestModelFindsMutants(t *testing.T) {
 			}
 			runs := 0
 			for i := uint64(0); runs < 200_000; i++ {
-				pl := planOf(seed+i, tc.mode, false)
+				pl := planOf(seed+i, tc.mode, 0)
 				if tc.only != nil && !tc.only(pl) {
 					continue
 				}

@@ -1,0 +1,186 @@
+package hybrid
+
+import (
+	"maps"
+
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+)
+
+// This file is what Redis may lose, and its clock; and what must be true after.
+
+// lossBook is what a run has lost.
+type lossBook struct {
+	count   int
+	shaken  int64 // ns; views from before prove no denial
+	lostAt  int64 // Redis time of the last loss of the state
+	debited int64 // what Redis had debited by then
+	twice   int64 // units debited between losses that not everybody's view survived
+	gained  int64 // sub-units that the balance rose by, through losses and clock steps
+	saved   *modelRedis
+}
+
+// lose makes Redis forget. A µs passes, because nothing is born in the same µs
+// as what was lost before.
+func (w *world) lose(what modelKind) {
+	w.now += 1000
+	r, l := &w.redis, &w.losses
+	before := r.peek(algo.Op{}, r.tick(w.now)).Level
+	had := r.state.Born != 0
+	switch what {
+	case evSave:
+		saved := *r
+		saved.env = maps.Clone(r.env)
+		l.saved = &saved
+		return
+	case evFailover:
+		if l.saved == nil {
+			return
+		}
+		r.state, r.dies, r.env, r.epoch, r.epochDies = l.saved.state, l.saved.dies, maps.Clone(l.saved.env), l.saved.epoch, l.saved.epochDies
+		l.twice += r.debited - l.saved.debited
+		l.shaken = w.now
+	case evLoseEnvelopes:
+		clear(r.env)
+	case evWipe, evLoseKey:
+		if what == evWipe {
+			clear(r.env)
+			r.epoch = 0
+			w.loseFleet()
+		}
+		r.state = algo.State{}
+		if !had {
+			break
+		}
+		l.count++
+		w.lostAgain()
+		l.shaken = w.now
+	}
+	l.gained += max(0, r.peek(algo.Op{}, r.tick(w.now)).Level-before)
+	w.logf("Redis: %s, %d units debited so far", modelKindNames[what], r.debited)
+	w.now += 1000
+}
+
+// lostAgain notes what may be forgotten: what was debited since the last loss,
+// unless everybody had told his view of before it. A state born after a loss,
+// full or nearly, also expires soon, and takes with it what was debited since.
+func (w *world) lostAgain() {
+	l := &w.losses
+	if l.count > 0 && !w.allSynced() {
+		l.twice += w.redis.debited - l.debited
+	}
+	l.lostAt, l.debited = w.redis.clock(w.now), w.redis.debited
+}
+
+// allSynced reports whether no view, and no answer on its way, is from before
+// the last loss.
+func (w *world) allSynced() bool {
+	for _, p := range w.procs {
+		if p.s.view.known && p.s.view.redisAt <= w.losses.lostAt {
+			return false
+		}
+		for _, a := range w.redis.ledger {
+			if p.frozen != nil && a.batch == p.frozen.batch && a.at <= w.losses.lostAt {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// stepClock sets Redis's clock ahead, or back, by µs.
+func (w *world) stepClock(d int64) {
+	w.now += 1000 // nothing is applied in the same µs before and after
+	r := &w.redis
+	before := r.peek(algo.Op{}, r.tick(w.now)).Level
+	r.skew += d
+	gained := r.peek(algo.Op{}, r.tick(w.now)).Level - before
+	w.losses.gained += max(0, gained)
+	if d > 0 {
+		w.losses.shaken = w.now
+	}
+	w.logf("Redis's clock steps by %d µs: %d sub-units", d, gained)
+}
+
+// viewOnly freezes an op that tells Redis what the process knows, and no more.
+// It stands for what a process does with the keys it has used when the epoch
+// changes.
+func viewOnly(s *state) (algo.Op, bool) {
+	if !s.view.known {
+		return algo.Op{}, false
+	}
+	s.frozen = true
+	return algo.Op{View: algo.View{Level: s.view.level, At: s.view.redisAt, Born: s.view.born}}, true
+}
+
+// resyncing is a sync of p, if only for its view's sake.
+func (w *world) resyncing(p *proc) {
+	p.resync = w.mutant != mutNoResync
+	w.round(p)
+	p.resync = false
+}
+
+// reference is the balance of a Redis that has lost nothing and heard of every
+// unit once: what was owed when it was first applied, and the grants that a
+// process has got. Debt stops at floor. extra is the units that the real one
+// debited beyond that. The clock must not have stepped.
+func (r *modelRedis) reference(at, floor int64) (level, extra int64) {
+	level = r.bucket.Cap
+	last := at
+	paid := map[modelBatch]bool{}
+	for _, a := range r.ledger {
+		n := a.owed
+		if paid[a.batch] {
+			n = 0
+		}
+		if a.heard {
+			n += a.granted
+		}
+		paid[a.batch] = true
+		extra += a.units() - n
+		level = max(r.bucket.Fill(level, a.at-last)-n*r.bucket.Unit, floor)
+		last = a.at
+	}
+	return r.bucket.Fill(level, at-last), extra
+}
+
+// checkRestored lets everybody sync and compares the balance with the
+// reference: never above it, but for what was debited between two losses,
+// and below it by no more than what was debited twice.
+func (w *world) checkRestored(o *outcome) {
+	for _, p := range w.procs {
+		if !p.away {
+			w.resyncing(p)
+		}
+	}
+	r := &w.redis
+	b, at := r.bucket, r.tick(w.now)
+	level := r.peek(algo.Op{}, at).Level
+	most, extra := r.reference(at, -b.Cap)
+	least, _ := r.reference(at, -1<<62)
+	least = max(least, -b.Cap)
+	o.losses, o.extra, o.twice = w.losses.count, extra, w.losses.twice
+	o.under, o.over = float64(level-most)/float64(b.Unit), float64(least-level)/float64(b.Unit)
+	if level > most+w.losses.twice*b.Unit {
+		w.fail("%.3f units are forgotten, allowed %d", o.under, w.losses.twice)
+	}
+	if level < least-extra*b.Unit {
+		w.fail("%.3f units too many are debited, allowed %d", o.over, extra)
+	}
+}
+
+// checkOnce holds that no batch was applied twice while nothing was lost, and
+// every grant got home.
+func (w *world) checkOnce() {
+	times := map[modelBatch]int{}
+	for _, a := range w.redis.ledger {
+		if a.batch.id == 0 || a.units() == 0 {
+			continue
+		}
+		if times[a.batch]++; times[a.batch] > 1 {
+			w.fail("batch %d of p%d is applied twice", a.batch.seq, a.batch.id)
+		}
+		if !a.heard {
+			w.fail("batch %d of p%d: nobody hears of %d units", a.batch.seq, a.batch.id, a.units())
+		}
+	}
+}
