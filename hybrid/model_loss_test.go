@@ -169,17 +169,24 @@ func (w *world) checkRestored(o *outcome) {
 }
 
 // checkOnce holds that no batch was applied twice while nothing was lost, and
-// every grant got home.
-func (w *world) checkOnce() {
-	times := map[modelBatch]int{}
+// every grant got home. A batch that left no state behind, because it took
+// nothing of a full bucket, is run again if it arrives again after another one
+// has made the state: it may then take what nobody hears of.
+func (w *world) checkOnce(o *outcome) {
+	times, unstored := map[modelBatch]int{}, map[modelBatch]bool{}
 	for _, a := range w.redis.ledger {
-		if a.batch.id == 0 || a.units() == 0 {
+		if a.batch.id == 0 {
 			continue
 		}
-		if times[a.batch]++; times[a.batch] > 1 {
+		times[a.batch]++
+		switch {
+		case !a.stored:
+			unstored[a.batch] = true
+		case unstored[a.batch]:
+			o.idle = o.idle || a.units() > 0
+		case times[a.batch] > 1:
 			w.fail("batch %d of p%d is applied twice", a.batch.seq, a.batch.id)
-		}
-		if !a.heard {
+		case !a.heard:
 			w.fail("batch %d of p%d: nobody hears of %d units", a.batch.seq, a.batch.id, a.units())
 		}
 	}

@@ -12,7 +12,6 @@ type member struct {
 	away   bool  // it is not running
 	mute   int64 // so many beats will be lost
 	most   int64 // the largest C since it last owed nothing
-	unseen int64 // until then others may not have heard of it: see loseFleet
 }
 
 // memberBook is the set in Redis, and what the bound is while N changes.
@@ -94,9 +93,7 @@ func (w *world) beat(p *proc) {
 }
 
 // loseFleet empties the set. It takes three counts to get over that, so there
-// is no second loss in that time. A newcomer whose first beat is lost is
-// counted by all others within two beats, and gives credit after one and a
-// half: until then its C is on top.
+// is no second loss in that time.
 func (w *world) loseFleet() {
 	m := w.members
 	if m == nil || w.now-m.lost < countsKept*int64(beatEvery) {
@@ -104,11 +101,6 @@ func (w *world) loseFleet() {
 	}
 	clear(m.beats)
 	m.lost = w.now
-	for _, p := range w.procs {
-		if !p.away && w.now-p.fleet.first.Load() <= int64(beatEvery) {
-			p.unseen = w.now + 2*int64(beatEvery)
-		}
-	}
 	w.logf("Redis loses the heartbeats")
 }
 
@@ -149,7 +141,8 @@ func (w *world) noteCredit(p *proc, c int64) {
 	sum, least := int64(0), int64(1)<<62
 	for _, p := range w.procs {
 		if !p.away {
-			sum, least = sum+p.most, min(least, p.most)
+			c := max(p.most, w.terms(p).credit)
+			sum, least = sum+c, min(least, c)
 		}
 	}
 	if len(m.ghosts) > 0 {
@@ -159,13 +152,19 @@ func (w *world) noteCredit(p *proc, c int64) {
 	w.checkFleet()
 }
 
-// checkFleet holds that nobody who gives credit counts fewer than do.
+// checkFleet holds that nobody who gives credit counts fewer than do. Two
+// beats after a loss of heartbeats, and half of one more where one is lost on
+// the way, all have counted all again: until then they may lack who came
+// shortly before the loss or since.
 func (w *world) checkFleet() {
+	const beat = int64(beatEvery)
+	m := w.members
 	var givers []*proc
 	for _, p := range w.procs {
-		if !p.away && w.now >= p.asleep && w.now >= p.unseen && w.terms(p).credit > 0 {
-			givers = append(givers, p)
+		if p.away || w.now < p.asleep || w.terms(p).credit <= 0 || w.now <= m.lost+beat+int64(beatStale) && p.fleet.first.Load() > m.lost-beat {
+			continue
 		}
+		givers = append(givers, p)
 	}
 	for _, p := range givers {
 		if n := p.fleet.size(); n < int64(len(givers)) {

@@ -47,6 +47,10 @@ type outcome struct {
 	losses       int
 	under, over  float64 // against a Redis that lost nothing
 	extra, twice int64   // how much of each is allowed
+	wasted       int64   // debited, and nobody heard of it
+	unpaid       int64   // admitted and not debited: 0
+	promised     int64   // with members: C of the whole fleet
+	idle         bool    // a batch that had taken nothing took something when it came again
 }
 
 // run plays a plan and checks the theorem and the accounts.
@@ -59,17 +63,18 @@ func (pl *modelPlan) run(m mutant, trace *strings.Builder) outcome {
 	if !w.quiesce() {
 		w.fail("somebody waits or owes for ever")
 	}
-	w.checkAccounts()
 	var o outcome
+	o.unpaid, o.wasted = w.checkAccounts(), w.redis.wasted()
 	if pl.hazard&hazClock == 0 {
 		w.checkRestored(&o)
 	}
 	if pl.hazard&^hazClock == 0 && w.redis.expiries == 0 {
-		w.checkOnce()
+		w.checkOnce(&o)
 	}
 	bound := int64(pl.procs-1) * pl.credit
 	if w.members != nil {
 		bound = w.members.bound
+		o.promised = w.members.lim.credit(w.members.rules, 1)
 	}
 	worst := w.spending.excess(w.t.bucket)
 	o.bound, o.excess, o.gained = bound, excessUnits(w.t.bucket, worst), excessUnits(w.t.bucket, w.losses.gained*1000)
@@ -100,7 +105,7 @@ func (w *world) checkBound(worst, bound, maxWait int64) {
 
 // checkAccounts compares what Redis has debited with what became of it. Call
 // it when nobody owes.
-func (w *world) checkAccounts() {
+func (w *world) checkAccounts() (unpaid int64) {
 	var held, owed int64
 	for _, p := range w.procs {
 		if p.away {
@@ -115,6 +120,7 @@ func (w *world) checkAccounts() {
 		w.fail("Redis has debited %d: admitted %d, expired %d, held %d, lost %d, owed %d, dropped %d, forgiven %d, wasted %d",
 			w.redis.debited, w.spending.total, w.expired, held, w.lost, owed, w.dropped, w.forgiven, w.redis.wasted())
 	}
+	return want - w.redis.debited
 }
 
 // shrink leaves out whatever is not needed to fail.

@@ -57,6 +57,7 @@ type applied struct {
 	owed    int64 // units
 	granted int64 // lease included
 	heard   bool  // by the process
+	stored  bool  // there was a state afterwards
 }
 
 func (a *applied) units() int64 { return a.owed + a.granted }
@@ -103,7 +104,7 @@ func (r *modelRedis) apply(b modelBatch, op algo.Op, now int64) (modelReply, boo
 		if r.mutant == mutLongLife {
 			rep.ans.Life = algo.MaxLease
 		}
-		r.book(&applied{batch: b, ns: now, at: at, owed: op.Owed, granted: rep.ans.Granted + rep.ans.Lease})
+		r.book(&applied{batch: b, ns: now, at: at, owed: op.Owed, granted: rep.ans.Granted + rep.ans.Lease, stored: rep.ans.Born != 0})
 	}
 	stamp := max(at, rep.ans.Born) // in the future, where the clock stepped back
 	if r.mutant == mutStampNow {

@@ -14,6 +14,8 @@ type tally struct {
 	losses, under, over int // schedules with losses of state, and what they came to
 	twice               int // with two before everybody had synced
 	most, least         float64
+	idle                int // see checkOnce
+	beyond              int // with members: above the C of one alone
 }
 
 func (s *tally) add(pl *modelPlan, o outcome) {
@@ -29,9 +31,15 @@ func (s *tally) add(pl *modelPlan, o outcome) {
 	if o.over > 0 {
 		s.over++
 	}
+	if o.idle {
+		s.idle++
+	}
 	s.most, s.least = max(s.most, o.over), max(s.least, o.under)
 	if pl.outage {
 		return
+	}
+	if o.promised > 0 && o.excess > float64(o.promised)+0.01 {
+		s.beyond++
 	}
 	s.excess = max(s.excess, o.excess)
 	if pl.maxWait <= defaultMaxWait {
@@ -62,6 +70,12 @@ func (s *tally) String() string {
 	if s.losses+s.twice+s.over > 0 {
 		fmt.Fprintf(&b, "; state lost in %d, twice before all had synced in %d; forgotten in %d, at most %.2f units; debited twice in %d, at most %.2f",
 			s.losses, s.twice, s.under, s.least, s.over, s.most)
+	}
+	if s.idle > 0 {
+		fmt.Fprintf(&b, "; a batch that had taken nothing did so when it came again, in %d", s.idle)
+	}
+	if s.beyond > 0 {
+		fmt.Fprintf(&b, "; %d above Overshoot·Burst", s.beyond)
 	}
 	return b.String()
 }
