@@ -24,8 +24,14 @@ type lossBook struct {
 func (w *world) lose(what modelKind) {
 	w.now += 1000
 	r, l := &w.redis, &w.losses
+	if what == evFailover && l.saved == nil {
+		return
+	}
 	before := r.peek(algo.Op{}, r.tick(w.now)).Level
 	had := r.state.Born != 0
+	if r.mirror != nil {
+		r.mirror.lose(what)
+	}
 	switch what {
 	case evSave:
 		saved := *r
@@ -33,9 +39,6 @@ func (w *world) lose(what modelKind) {
 		l.saved = &saved
 		return
 	case evFailover:
-		if l.saved == nil {
-			return
-		}
 		r.state, r.dies, r.env, r.epoch, r.epochDies = l.saved.state, l.saved.dies, maps.Clone(l.saved.env), l.saved.epoch, l.saved.epochDies
 		l.twice += r.debited - l.saved.debited
 		l.shaken = w.now

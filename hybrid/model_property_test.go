@@ -57,6 +57,10 @@ type outcome struct {
 func (pl *modelPlan) run(m mutant, trace *strings.Builder) outcome {
 	w := pl.world(m)
 	w.trace = trace
+	return pl.runIn(w)
+}
+
+func (pl *modelPlan) runIn(w *world) outcome {
 	for _, e := range pl.events {
 		w.play(e)
 	}

@@ -32,8 +32,10 @@ type modelRedis struct {
 
 // modelMirror is another Redis that must say the same.
 type modelMirror interface {
+	tick(at int64)
 	batch(b modelBatch, op algo.Op, at int64, want modelReply, r *modelRedis)
 	exact(op algo.Op, at int64, want algo.Answer, r *modelRedis)
+	lose(what modelKind)
 }
 
 type modelBatch struct {
@@ -129,6 +131,9 @@ func (r *modelRedis) clock(now int64) int64 { return modelEpoch + now/1000 + r.s
 // tick is clock, and forgets what has expired by then.
 func (r *modelRedis) tick(now int64) int64 {
 	at := r.clock(now)
+	if r.mirror != nil {
+		r.mirror.tick(at)
+	}
 	if r.state.Born != 0 && at >= r.dies {
 		r.state = algo.State{}
 		r.expiries++
