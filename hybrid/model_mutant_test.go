@@ -36,6 +36,7 @@ const (
 	mutRetryPicksUp // a retry carries what is pending by then, under the old sequence
 	mutRetryMoves   // a retry has a new sequence
 	mutRetrySplits  // a retry carries half, the rest waits
+	mutDenyReceipt  // a view proves denials as of its receipt
 
 	// And of the heartbeats.
 	mutEagerNewcomer // a process gives credit as soon as it counts somebody
@@ -59,6 +60,10 @@ func (w *world) settleStep(p *proc, t *terms, a answer, waiting []int64) (served
 	case mutSendRefill:
 		served, lost = s.settle(t, a, waiting, w.now)
 		s.view.received = s.view.sent
+		return served, lost
+	case mutDenyReceipt:
+		served, lost = s.settle(t, a, waiting, w.now)
+		s.view.sent = s.view.received
 		return served, lost
 	case mutNoNetting:
 		pending := s.pending
@@ -96,7 +101,7 @@ func (m mutant) String() string {
 		"credit for any cost", "always blind", "blind too soon", "an owing key is forgotten", "a word outlives its epoch",
 		"no envelope", "an old batch is applied", "a lost key's batch is skipped", "grants are not replayed", "a stamp before the birth",
 		"no merge", "a merge without since", "fresh instead of a merge", "no resync", "a clock step back resets",
-		"a retry picks up", "a retry moves", "a retry splits", "an eager newcomer", "the last count",
+		"a retry picks up", "a retry moves", "a retry splits", "denials as of the receipt", "an eager newcomer", "the last count",
 	}[m]
 }
 
