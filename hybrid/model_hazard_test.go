@@ -14,6 +14,7 @@ const (
 	hazClock                       // Redis's clock steps
 	hazMembers                     // processes join and leave, heartbeats are lost
 	hazFailover                    // Redis goes back to what it was
+	hazPrompt                      // with hazLoss: between losses and views told, nothing happens
 )
 
 // with adds hazards to the weights of events. Where something is lost, views

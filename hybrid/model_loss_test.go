@@ -1,7 +1,9 @@
 package hybrid
 
 import (
+	"cmp"
 	"maps"
+	"slices"
 
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
@@ -17,13 +19,17 @@ type lossBook struct {
 	twice   int64 // units debited between losses that not everybody's view survived
 	gained  int64 // sub-units that the balance rose by, through losses and clock steps
 	saved   *modelRedis
+	prompt  bool // answers are heard before the loss, and views told after it, at once
 }
 
 // lose makes Redis forget. A µs passes, because nothing is born in the same µs
 // as what was lost before.
 func (w *world) lose(what modelKind) {
-	w.now += 1000
 	r, l := &w.redis, &w.losses
+	if l.prompt {
+		w.answerAll()
+	}
+	w.now += 1000
 	if what == evFailover && l.saved == nil {
 		return
 	}
@@ -58,9 +64,36 @@ func (w *world) lose(what modelKind) {
 		w.lostAgain()
 		l.shaken = w.now
 	}
+	if l.prompt && what != evLoseEnvelopes {
+		w.restore()
+	}
 	l.gained += max(0, r.peek(algo.Op{}, r.tick(w.now)).Level-before)
 	w.logf("Redis: %s, %d units debited so far", modelKindNames[what], r.debited)
 	w.now += 1000
+}
+
+// answerAll lets nothing be on its way.
+func (w *world) answerAll() {
+	for _, p := range w.procs {
+		for w.overdue(p) {
+			w.leave(p, true)
+		}
+		if p.frozen != nil {
+			w.round(p)
+		}
+	}
+}
+
+// restore lets everybody tell his view, the latest first: whoever comes before
+// that is served from a bucket that is too full.
+func (w *world) restore() {
+	order := slices.Clone(w.procs)
+	slices.SortStableFunc(order, func(p, q *proc) int {
+		return cmp.Or(cmp.Compare(q.s.view.redisAt, p.s.view.redisAt), cmp.Compare(p.s.view.level, q.s.view.level))
+	})
+	for _, p := range order {
+		w.resyncing(p)
+	}
 }
 
 // lostAgain notes what may be forgotten: what was debited since the last loss,
@@ -90,7 +123,10 @@ func (w *world) allSynced() bool {
 	return true
 }
 
-// stepClock sets Redis's clock ahead, or back, by µs.
+// stepClock sets Redis's clock ahead, or back, by µs. A step ahead of d refills
+// d·rate at once, up to a full bucket, and views and leases know nothing of it:
+// so much comes on top of the bound, once for each step. A step back gives
+// nothing.
 func (w *world) stepClock(d int64) {
 	w.now += 1000 // nothing is applied in the same µs before and after
 	r := &w.redis

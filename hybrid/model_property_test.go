@@ -175,6 +175,7 @@ func TestModel(t *testing.T) {
 		{"network", 0},
 		{"crashes", hazCrash},
 		{"losses", hazLoss},
+		{"losses made good at once", hazLoss | hazPrompt},
 		{"clock", hazClock},
 		{"members", hazMembers},
 		{"failover", hazFailover},

@@ -106,6 +106,7 @@ func (pl *modelPlan) world(m mutant) *world {
 		t.share = l.shareTerms(r, t.n)
 	}
 	w := newWorld(t, pl.procs)
+	w.losses.prompt = pl.hazard&hazPrompt != 0
 	w.greedy, w.mutant, w.redis.mutant = pl.greedy, m, m
 	if pl.warm {
 		w.now = 3 * int64(pl.limit.TimeToFull())
