@@ -46,6 +46,7 @@ func (w *world) lose(what modelKind) {
 		return
 	case evFailover:
 		r.state, r.dies, r.env, r.epoch, r.epochDies = l.saved.state, l.saved.dies, maps.Clone(l.saved.env), l.saved.epoch, l.saved.epochDies
+		r.envDies = l.saved.envDies
 		l.twice += r.debited - l.saved.debited
 		l.shaken = w.now
 	case evLoseEnvelopes:

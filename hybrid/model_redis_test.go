@@ -1,6 +1,8 @@
 package hybrid
 
 import (
+	"math"
+
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
@@ -21,6 +23,7 @@ type modelRedis struct {
 	state     algo.State
 	dies      int64 // the state's TTL ends
 	env       map[int]modelEnvelope
+	envDies   int64 // not after the first of them
 	epoch     int64
 	epochDies int64
 	expiries  int
@@ -113,6 +116,7 @@ func (r *modelRedis) apply(b modelBatch, op algo.Op, now int64) (modelReply, boo
 		stamp = at
 	}
 	dies := at + ratesync.EnvelopeTTL.Microseconds()
+	r.envDies = min(r.envDies, dies)
 	r.env[b.id] = modelEnvelope{b.seq, stamp, rep.ans, rep.at, dies}
 	r.epoch, r.epochDies = rep.epoch, dies
 	r.compare(b, op, at, rep)
@@ -141,10 +145,15 @@ func (r *modelRedis) tick(now int64) int64 {
 			r.expired()
 		}
 	}
-	for id, e := range r.env {
-		if at >= e.dies {
-			delete(r.env, id)
-			r.expiries++
+	if at >= r.envDies {
+		r.envDies = math.MaxInt64
+		for id, e := range r.env {
+			if at >= e.dies {
+				delete(r.env, id)
+				r.expiries++
+			} else {
+				r.envDies = min(r.envDies, e.dies)
+			}
 		}
 	}
 	if at >= r.epochDies {
