@@ -107,7 +107,7 @@ func (e *entry) end(t *terms, epoch uint64, broken bool, now int64) {
 	}
 	e.rest.Store(e.remaining(t, now) - w.spendable())
 	if w.kind == wordDeny {
-		e.open.Store(e.state.provedUntil(t, 1))
+		e.open.Store(max(e.state.provedUntil(t, 1), e.state.turn(t)))
 	}
 	e.word.Store(packWord(epoch, w))
 }

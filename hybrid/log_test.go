@@ -129,10 +129,12 @@ func TestTheLastLineIsRight(t *testing.T) {
 		l := newLimiter(t, b.Client(oneDial), hybridlimit.PerSecond(10_000), hybrid.Config{
 			Hub: hybrid.HubConfig{Logger: slog.New(log), Breaker: breaker.Config{OpenFor: 50 * time.Millisecond}},
 		})
+		keys := 0
 		use := func(until string, cond func() bool) {
 			t.Helper()
 			for range 10_000 {
-				ask(t, l, "k", 1)
+				keys++ // a key that is known need not hear of Redis for a while
+				ask(t, l, fmt.Sprint("k", keys), 1)
 				time.Sleep(time.Millisecond)
 				if cond() {
 					return

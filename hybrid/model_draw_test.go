@@ -27,7 +27,7 @@ func drawPlan(r *rand.Rand, mode Mode, h hazard) *modelPlan {
 	burst = limit.Burst
 	pl := &modelPlan{
 		limit: limit, procs: procs, mode: mode, every: 1 + r.Int64N(5),
-		blind: r.IntN(2) == 0, warm: r.IntN(2) == 0, greedy: r.IntN(4) > 0,
+		blind: r.IntN(2) == 0, warm: r.IntN(2) == 0, greedy: r.IntN(4) > 0, plain: r.IntN(3) == 0,
 		maxWait: []time.Duration{-1, 20 * time.Millisecond, time.Second, time.Hour}[r.IntN(4)],
 	}
 	if mode != ModeStrict {

@@ -2,7 +2,10 @@ package hybrid
 
 import (
 	"container/heap"
+	"math"
 	"math/rand/v2"
+	"slices"
+	"sort"
 	"testing"
 	"time"
 
@@ -115,18 +118,45 @@ func (l *live) call(i int) {
 	l.poke(i)
 }
 
+// livePlan is a load on a fleet.
 type livePlan struct {
-	procs int
-	limit hybridlimit.Limit
-	mode  Mode
-	load  float64 // calls per unit of the rate
+	procs   int
+	limit   hybridlimit.Limit
+	mode    Mode
+	load    float64 // calls per unit of the rate
+	on, off time.Duration
+	zipf    float64 // the i-th process gets 1/i^zipf of the calls; 0: even
+	steady  time.Duration
 }
 
+// liveOutcome is what came of it, after the first steady.
 type liveOutcome struct {
 	utilisation float64 // admitted, of what one central bucket admits of the same calls
-	excess      float64 // units
+	excess      float64 // units, of the whole run
 	ops         float64 // per admitted unit
+	perCall     float64 // ops per call
+	waited      float64 // part of the calls
+	jain        float64
+	spread      float64 // largest difference of the processes' admitted parts
 	calls       int
+}
+
+// tally is what has been counted so far.
+type tally struct {
+	calls, ops    int
+	waited        int64
+	free          int64
+	asked, admits []int64 // by process
+}
+
+func (l *live) now(t *tally) tally {
+	c := *t
+	c.ops, c.waited = l.ops, l.w.waited
+	c.asked, c.admits = slices.Clone(t.asked), nil
+	for _, p := range l.w.procs {
+		c.admits = append(c.admits, p.admitted)
+	}
+	return c
 }
 
 func (pl livePlan) run(seed uint64, span time.Duration) (liveOutcome, *world) {
@@ -146,21 +176,62 @@ func (pl livePlan) run(seed uint64, span time.Duration) (liveOutcome, *world) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	w.now = 3 * r.full
 	start := w.now
-	central, free, calls := algo.State{}, int64(0), 0
+	var parts []float64 // of the load, cumulated
+	sum := 0.0
+	for i := range pl.procs {
+		sum += math.Pow(float64(i+1), -pl.zipf)
+		parts = append(parts, sum)
+	}
+	central := algo.State{}
+	count := tally{asked: make([]int64, pl.procs)}
+	before := l.now(&count)
 	mean := float64(pl.limit.Period) / float64(pl.limit.Rate) / pl.load
+	cycle, warm := int64(pl.on+pl.off), true
 	for at := float64(start); at < float64(start)+float64(span); at += rnd.ExpFloat64() * mean {
+		if cycle > 0 && (int64(at)-start)%cycle >= int64(pl.on) { // the next time it is on
+			at += float64(cycle - (int64(at)-start)%cycle)
+			continue
+		}
 		l.run(int64(at))
+		if warm && w.now-start >= int64(pl.steady) {
+			before, warm = l.now(&count), false
+		}
 		next, ans, _ := r.bucket.Apply(central, algo.Op{Asks: []int64{1}}, modelEpoch+w.now/1000)
-		central, free = next, free+ans.Granted
-		calls++
-		l.call(rnd.IntN(pl.procs))
+		central, count.free = next, count.free+ans.Granted
+		count.calls++
+		i := sort.SearchFloat64s(parts, rnd.Float64()*sum)
+		count.asked[i]++
+		l.call(i)
 	}
 	l.run(start + int64(span) + int64(time.Second))
-	o := liveOutcome{
-		utilisation: float64(w.spending.total) / float64(free), calls: calls,
-		excess: excessUnits(r.bucket, w.spending.excess(r.bucket)), ops: float64(l.ops) / float64(max(w.spending.total, 1)),
+	return l.outcome(before, l.now(&count)), w
+}
+
+func (l *live) outcome(before, after tally) liveOutcome {
+	b := l.w.t.bucket
+	o := liveOutcome{calls: after.calls, excess: excessUnits(b, l.w.spending.excess(b))}
+	var admitted, sq float64
+	groups := min(4, len(after.admits)) // by demand: single processes are noise
+	got, asked := make([]float64, groups), make([]float64, groups)
+	for i := range after.admits {
+		n := float64(after.admits[i] - before.admits[i])
+		admitted, sq = admitted+n, sq+n*n
+		g := i * groups / len(after.admits)
+		got[g] += n
+		asked[g] += float64(after.asked[i] - before.asked[i])
 	}
-	return o, w
+	low, high := 1.0, 0.0
+	for g := range groups {
+		low, high = min(low, got[g]/asked[g]), max(high, got[g]/asked[g])
+	}
+	calls := float64(after.calls - before.calls)
+	o.utilisation = admitted / float64(after.free-before.free)
+	o.ops = float64(after.ops-before.ops) / max(admitted, 1)
+	o.perCall = float64(after.ops-before.ops) / calls
+	o.waited = float64(after.waited-before.waited) / calls
+	o.jain = admitted * admitted / sq / float64(len(after.admits))
+	o.spread = high - low
+	return o
 }
 
 // Over a network that loses nothing the fleet admits nearly what one bucket
@@ -180,7 +251,7 @@ func TestModelUtilisation(t *testing.T) {
 	} {
 		for _, mode := range []Mode{ModeAuto, ModeStrict, ModeDeferred} {
 			for _, load := range []float64{0.5, 1.5, 10} {
-				pl := livePlan{f.procs, f.limit, mode, load}
+				pl := livePlan{procs: f.procs, limit: f.limit, mode: mode, load: load}
 				o, w := pl.run(seed, span)
 				t.Logf("%3d × %v, %v, load %g: %d calls, utilisation %.3f, excess %.2f of %d, %.3f ops per unit; %d expired, %d lost", f.procs, f.limit, mode, load,
 					o.calls, o.utilisation, o.excess, int64(f.procs-1)*w.t.credit, o.ops, w.expired, w.lost)

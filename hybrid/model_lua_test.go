@@ -101,7 +101,11 @@ func (s *scriptMirror) batch(b modelBatch, op algo.Op, at int64, want modelReply
 	}
 	s.same("reply", fmt.Sprintf("%+v", reply), fmt.Sprintf("%+v", expect))
 	e := r.env[b.id]
-	s.stored(s.envelope(b.id), fmt.Sprintf("1e%d %d %d %d %d", e.seq, e.stamp, e.ans.Granted, e.ans.Lease, e.ans.Life), e.dies)
+	life := e.ans.Life
+	if e.ans.Gen != 0 { // the ledger holds the lease
+		life = -e.ans.Gen
+	}
+	s.stored(s.envelope(b.id), fmt.Sprintf("1e%d %d %d %d %d", e.seq, e.stamp, e.ans.Granted, e.ans.Lease, life), e.dies)
 	s.storedState(r)
 	if r.epoch != 0 {
 		s.stored(s.epoch(), strconv.FormatInt(r.epoch, 10), r.epochDies)
@@ -120,7 +124,11 @@ func (s *scriptMirror) storedState(r *modelRedis) {
 		s.same("state", fmt.Sprint(s.mini.Exists(s.state())), "false")
 		return
 	}
-	s.stored(s.state(), fmt.Sprintf("1b%d %d %d %d %d", st.Unit, st.Level, st.Last-st.Born, st.Born, st.Since), r.dies)
+	text := fmt.Sprintf("1b%d %d %d %d %d", st.Unit, st.Level, st.Last-st.Born, st.Born, st.Since)
+	if turn := max(st.Slot-st.Last, 0); turn+st.Out[0]+st.Out[1] > 0 {
+		text += fmt.Sprintf(" %d %d %d", turn, st.Out[0], st.Out[1])
+	}
+	s.stored(s.state(), text, r.dies)
 }
 
 func (s *scriptMirror) stored(key, text string, dies int64) {
@@ -178,6 +186,7 @@ func TestModelIsTheScript(t *testing.T) {
 	runs := modelRuns(50, 2000)
 	for i := range runs {
 		pl := planOf(seed+uint64(i), modes[i%len(modes)], hazards[i/len(modes)%len(hazards)])
+		pl.plain = false // the script is not
 		if bad := play(pl, nil); bad != "" {
 			small := pl.shrink(func(pl *modelPlan) bool { return play(pl, nil) != "" })
 			var trace strings.Builder

@@ -182,7 +182,7 @@ func TestModel(t *testing.T) {
 	} {
 		for _, mode := range []Mode{ModeAuto, ModeStrict, ModeDeferred} {
 			t.Run(fmt.Sprintf("%s/%v", tc.name, mode), func(t *testing.T) {
-				var sum tally
+				var sum modelTally
 				runs := modelRuns(1000, 100_000)
 				for i := range runs {
 					pl := planOf(seed+uint64(i), mode, tc.hazard)

@@ -160,7 +160,7 @@ func TestModelProtocol(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			pl := modelPlan{
 				limit: tc.limit, procs: 3, mode: tc.mode, credit: 5, every: defaultSyncEvery, blind: true, warm: true,
-				maxWait: h, greedy: tc.greedy, hazard: tc.hazard, events: tc.events,
+				maxWait: h, greedy: tc.greedy, hazard: tc.hazard, plain: true, events: tc.events,
 			}
 			if pl.limit.Rate == 0 {
 				pl.limit = slow

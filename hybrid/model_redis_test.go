@@ -19,6 +19,7 @@ type modelRedis struct {
 	mutant mutant
 	mirror modelMirror // the real script, asked the same; nil: not
 	skew   int64       // by how much its clock is ahead of the world's
+	plain  bool        // free leases of all there is, no ledger, no turns
 
 	state     algo.State
 	dies      int64 // the state's TTL ends
@@ -27,6 +28,7 @@ type modelRedis struct {
 	epoch     int64
 	epochDies int64
 	expiries  int
+	booked    bool   // its ledger held something once
 	expired   func() // the state has
 
 	ledger  []*applied
@@ -98,7 +100,7 @@ func (r *modelRedis) apply(b modelBatch, op algo.Op, now int64) (modelReply, boo
 	rep.gap = b.seq > 1 && (!have || env.seq < b.seq-1)
 	if whole := r.state.Born != 0 && r.state.Born <= env.stamp; rep.seen && (whole || r.mutant == mutSkipEvicted) {
 		_, ans, _ := r.bucket.Apply(r.state, algo.Op{}, at)
-		ans.Granted, ans.Lease, ans.Life = env.ans.Granted, env.ans.Lease, env.ans.Life
+		ans.Granted, ans.Lease, ans.Life, ans.Gen = env.ans.Granted, env.ans.Lease, env.ans.Life, env.ans.Gen
 		if r.mutant == mutNoReplay {
 			ans.Granted, ans.Lease, ans.Life = 0, 0, 0
 		}
@@ -173,7 +175,18 @@ func (r *modelRedis) run(op algo.Op, at int64) algo.Answer {
 	case r.mutant == mutClockResets && at < s.Last:
 		s = algo.State{}
 	}
+	wants := op.Demand > 0 && op.Div > 0
+	if r.plain {
+		op.Div = 0
+	}
 	next, ans, dirty := r.bucket.Apply(s, op, at)
+	if r.plain && wants && ans.Life > 0 && ans.Granted == sum(op.Asks) {
+		ans.Lease = r.bucket.Units(next.Level)
+		next.Level -= ans.Lease * r.bucket.Unit
+		next.Since += ans.Lease
+		ans.Level, ans.Born, dirty = next.Level, next.Born, dirty || ans.Lease > 0
+	}
+	r.booked = r.booked || ans.Gen != 0
 	if dirty {
 		if r.mutant == mutNoSince {
 			next.Since += r.state.Since
@@ -181,6 +194,13 @@ func (r *modelRedis) run(op algo.Op, at int64) algo.Answer {
 		r.state, r.dies = next, at+r.bucket.TTL(next)*1000
 	}
 	return ans
+}
+
+func sum(ns []int64) (total int64) {
+	for _, n := range ns {
+		total += n
+	}
+	return total
 }
 
 // exact is an op without an envelope.

@@ -73,7 +73,8 @@ type modelPlan struct {
 	credit  int64
 	every   int64
 	blind   bool
-	greedy  bool
+	greedy  bool // see world
+	plain   bool // see modelRedis
 	maxWait time.Duration
 	warm    bool // it starts long after the processes did
 	outage  bool // breakers open and the fallback admits: the bound is not for this
@@ -107,7 +108,7 @@ func (pl *modelPlan) world(m mutant) *world {
 	}
 	w := newWorld(t, pl.procs)
 	w.losses.prompt = pl.hazard&hazPrompt != 0
-	w.greedy, w.mutant, w.redis.mutant = pl.greedy, m, m
+	w.greedy, w.mutant, w.redis.mutant, w.redis.plain = pl.greedy, m, m, pl.plain
 	if pl.warm {
 		w.now = 3 * int64(pl.limit.TimeToFull())
 	}

@@ -89,7 +89,7 @@ func (w *world) settle(p *proc, r modelReply) {
 	p.waiters = nil
 	for i, c := range present {
 		if served[i] {
-			w.admitWaiter(c, i < carried, r.at)
+			w.admitWaiter(p, c, i < carried, r.at)
 			continue
 		}
 		v := p.s.judge(t, c.n, w.now)
@@ -97,7 +97,7 @@ func (w *world) settle(p *proc, r modelReply) {
 		case ask:
 			p.waiters = append(p.waiters, c)
 		case admit:
-			w.admit(c.n)
+			w.admit(p, c.n)
 		}
 		p.wants = max(p.wants, v.sync)
 	}
@@ -110,11 +110,12 @@ func (w *world) settle(p *proc, r modelReply) {
 // admitWaiter counts a call served with what came. One that the op carried
 // counts at the moment at which Redis granted it, as hybrid's documentation
 // says; one that joined later spends what is over, so it counts now.
-func (w *world) admitWaiter(c *waitingCall, carried bool, granted int64) {
+func (w *world) admitWaiter(p *proc, c *waitingCall, carried bool, granted int64) {
 	at := w.now
 	if carried {
 		at = granted
 	}
+	p.admitted += c.n
 	w.spending.admit(at, c.n)
 	w.receipt.admit(w.now, c.n)
 	w.logf("  a call for %d that waited is admitted (carried: %v)", c.n, carried)

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// tally is what many runs came to.
-type tally struct {
+// modelTally is what many runs came to.
+type modelTally struct {
 	excess, receipt, share float64 // the largest
 	bounded, tight         int     // schedules with a bound above 0, and those that reached it
 	gains, past            int     // with an allowance on top, and beyond the bound because of it
@@ -18,7 +18,7 @@ type tally struct {
 	beyond              int // with members: above the C of one alone
 }
 
-func (s *tally) add(pl *modelPlan, o outcome) {
+func (s *modelTally) add(pl *modelPlan, o outcome) {
 	if o.losses > 0 {
 		s.losses++
 	}
@@ -61,7 +61,7 @@ func (s *tally) add(pl *modelPlan, o outcome) {
 	}
 }
 
-func (s *tally) String() string {
+func (s *modelTally) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "largest excess %.2f units, %.2f when told within 20 ms; %d with a bound above 0, %d reached it", s.excess, s.receipt, s.bounded, s.tight)
 	if s.gains > 0 {

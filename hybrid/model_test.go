@@ -55,6 +55,8 @@ type proc struct {
 	resync  bool  // its next sync goes out even if it has only a view to tell
 	own     int64 // a mutant's: what it has used itself
 	member
+
+	admitted int64 // units
 }
 
 type waitingCall struct {
@@ -172,12 +174,13 @@ func (w *world) spend(p *proc, n int64) bool {
 		return false
 	}
 	p.left -= n
-	w.admit(n)
+	w.admit(p, n)
 	w.logf("p%d spends %d of its word (%s)", p.id, n, p.word.kind)
 	return true
 }
 
-func (w *world) admit(n int64) {
+func (w *world) admit(p *proc, n int64) {
+	p.admitted += n
 	w.spending.admit(w.now, n)
 	w.receipt.admit(w.now, n)
 }
@@ -209,7 +212,7 @@ func (w *world) call(p *proc, n int64) verdict {
 	}
 	switch {
 	case v.action == admit:
-		w.admit(n)
+		w.admit(p, n)
 	case v.source == hybridlimit.SourceDenyCache:
 		w.checkDenial(p, n)
 	}
@@ -224,6 +227,9 @@ func (w *world) call(p *proc, n int64) verdict {
 // whole µs, so the instant may be one earlier. A view from before a loss, or
 // from before Redis's clock jumped ahead, proves nothing.
 func (w *world) checkDenial(p *proc, n int64) {
+	if w.now >= p.s.provedUntil(&w.t, n) {
+		return // it is another process's turn
+	}
 	if p.s.view.sent <= w.losses.shaken {
 		return
 	}
@@ -247,7 +253,7 @@ func (w *world) exact(p *proc, n int64) {
 	}
 	p.s, p.evicted = state{}, w.now
 	if w.redis.exact(n, w.now) {
-		w.admit(n)
+		w.admit(p, n)
 		w.logf("Redis admits %d to a call of p%d's own", n, p.id)
 	}
 }
@@ -263,7 +269,7 @@ func (w *world) leave(p *proc, timedOut bool) bool {
 		w.begin(p)
 		if timedOut {
 			if v := p.s.without(w.terms(p), c.n, w.now, false); v.action == admit {
-				w.admit(c.n)
+				w.admit(p, c.n)
 			}
 		}
 		w.logf("p%d: a call for %d leaves", p.id, c.n)

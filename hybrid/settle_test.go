@@ -24,9 +24,9 @@ func TestSettle(t *testing.T) {
 		pending int64
 		leases  [2]lease
 	}{
-		{name: "a lease is kept, to two ticks before its end", lease: 5, now: early, leases: [2]lease{{5, late}}},
+		{name: "a lease is kept, to two ticks before its end", lease: 5, now: early, leases: [2]lease{{units: 5, end: late}}},
 		{name: "not a ns longer", lease: 5, now: late, lost: 5},
-		{name: "it nets credit first", before: state{pending: 2}, lease: 5, now: early, leases: [2]lease{{3, late}}},
+		{name: "it nets credit first", before: state{pending: 2}, lease: 5, now: early, leases: [2]lease{{units: 3, end: late}}},
 		{name: "and may be used up by it", before: state{pending: 7}, lease: 5, now: early, pending: 2},
 		{name: "expired it nets nothing", before: state{pending: 2}, lease: 5, now: late, lost: 5, pending: 2},
 		{
@@ -35,7 +35,7 @@ func TestSettle(t *testing.T) {
 		},
 		{
 			name: "those who joined get what is over", granted: 3, lease: 4, waiting: []int64{3, 2}, carried: 1, now: early,
-			served: []bool{true, true}, leases: [2]lease{{2, late}},
+			served: []bool{true, true}, leases: [2]lease{{units: 2, end: late}},
 		},
 		{
 			name: "late, they who asked are served all the same", granted: 3, lease: 4, waiting: []int64{3, 2}, carried: 1, now: late,
@@ -45,26 +45,26 @@ func TestSettle(t *testing.T) {
 			name: "and nobody who joined, though who asked has left", granted: 3, waiting: []int64{2}, now: late,
 			served: []bool{false}, lost: 3,
 		}, // Was served, from a bucket that had filled up again.
-		{name: "what was asked for those who left is a lease", granted: 3, now: early, leases: [2]lease{{3, late}}},
+		{name: "what was asked for those who left is a lease", granted: 3, now: early, leases: [2]lease{{units: 3, end: late}}},
 		{name: "or lost", granted: 3, now: late, lost: 3},
 		{
 			name: "or pays what the fallback admitted meanwhile", before: state{share: share{admitted: 2}}, granted: 3, now: early,
-			leases: [2]lease{{1, late}},
+			leases: [2]lease{{units: 1, end: late}},
 		},
 		{
-			name: "the second lease is the spare", before: state{leases: [2]lease{{2, 9 * sec}}}, lease: 3, now: early,
-			leases: [2]lease{{2, 9 * sec}, {3, late}},
+			name: "the second lease is the spare", before: state{leases: [2]lease{{units: 2, end: 9 * sec}}}, lease: 3, now: early,
+			leases: [2]lease{{units: 2, end: 9 * sec}, {units: 3, end: late}},
 		},
 		{
-			name: "a third joins it, to the earlier end", before: state{leases: [2]lease{{2, 9 * sec}, {4, 9 * sec}}}, granted: 3, now: early,
-			leases: [2]lease{{2, 9 * sec}, {7, late}},
+			name: "a third joins it, to the earlier end", before: state{leases: [2]lease{{units: 2, end: 9 * sec}, {units: 4, end: 9 * sec}}}, granted: 3, now: early,
+			leases: [2]lease{{units: 2, end: 9 * sec}, {units: 7, end: late}},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			terms, s := stepTerms(), tc.before
 			s.frozen, s.asked, s.inflight, s.stuckAt = true, tc.granted > 0, 1, sec
 			a := answer{
-				Answer:   algo.Answer{Granted: tc.granted, Lease: tc.lease, Life: 500_000, Level: 42, Born: 7},
+				Answer:   algo.Answer{Granted: tc.granted, Lease: tc.lease, Life: 500_000, Level: 42, Cap: 1000, Retry: 3, Born: 7},
 				redisNow: 99, sent: sec, carried: tc.carried,
 			}
 			served, lost := s.settle(terms, a, tc.waiting, tc.now)
@@ -74,7 +74,7 @@ func TestSettle(t *testing.T) {
 			if s.inflight != 0 || s.frozen || s.asked || s.stuckAt != 0 {
 				t.Errorf("not acknowledged: %+v", s)
 			}
-			want := view{level: 42, sent: sec, received: tc.now, redisAt: 99, born: 7, relook: tc.now + terms.relookIn, known: true}
+			want := view{level: 42, cap: 1000, turn: tc.now + 3000, sent: sec, received: tc.now, redisAt: 99, born: 7, relook: tc.now + terms.relookIn, known: true}
 			if s.view != want {
 				t.Errorf("view %+v", s.view)
 			}

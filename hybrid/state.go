@@ -10,6 +10,7 @@ import (
 // state is what a process knows and holds of one key.
 type state struct {
 	leases   [2]lease // units in hand; the second is the spare
+	booked   booking  // what Redis's ledger holds for this process
 	pending  int64    // units admitted on credit and not sent
 	inflight int64    // units sent and not answered; owed is the sum of both
 	frozen   bool     // a sync is on its way
@@ -21,20 +22,16 @@ type state struct {
 	word     word
 }
 
-// lease is units already debited in Redis.
-type lease struct {
-	units int64
-	end   int64 // not to be spent from here on
-}
-
 // view is what Redis last said.
 type view struct {
 	level    int64 // sub-units
+	cap      int64 // sub-units to which it refills while the ledger stands
+	turn     int64 // when to ask again
 	sent     int64 // when the question left: Redis answered later
 	received int64 // when the answer came: Redis answered earlier
 	redisAt  int64 // µs of Redis time, opaque here
 	born     int64 // of the state in Redis; 0: there was none to speak of
-	relook   int64 // until when it may prove a denial
+	relook   int64 // until when it may prove a denial, or put off a turn
 	known    bool
 }
 
@@ -118,40 +115,31 @@ func (s *state) drain(left, now int64) {
 	}
 }
 
-// held is the units in hand. Call expire first.
-func (s *state) held() int64 { return s.leases[0].units + s.leases[1].units }
-
-// spend takes units from the leases, the older first.
-func (s *state) spend(units int64) {
-	first := min(units, s.leases[0].units)
-	s.leases[0].units -= first
-	s.leases[1].units -= units - first
-	if s.leases[0].units == 0 {
-		s.leases[0], s.leases[1] = s.leases[1], lease{}
-	}
-}
-
-// expire gives up leases that have ended and returns how many units.
-func (s *state) expire(now int64) int64 {
-	var lost int64
-	for i := range s.leases {
-		if l := &s.leases[i]; now >= l.end {
-			lost += l.units
-			*l = lease{}
-		}
-	}
-	if s.leases[0].units == 0 {
-		s.leases[0], s.leases[1] = s.leases[1], lease{}
-	}
-	return lost
-}
-
+// owed is what Redis has not acknowledged.
 func (s *state) owed() int64 { return s.pending + s.inflight }
+
+// ledgerMemory is how long what Redis's ledger held for anybody at the time of
+// an answer keeps the bucket from filling up: two generations.
+const ledgerMemory = 2 * algo.MaxLease * 1000 // ns
 
 // level is the view brought to now from a moment at or after Redis's answer,
 // so never more than Redis has if nobody else came.
 func (s *state) level(t *terms, now int64) int64 {
-	return t.bucket.Fill(s.view.level, (now-s.view.received)/1000)
+	b := t.bucket
+	if now-s.view.received < ledgerMemory {
+		b.Cap = s.view.cap
+	}
+	return b.Fill(s.view.level, (now-s.view.received)/1000)
+}
+
+// turn is until when this process should not ask, because units are scarce and
+// it had some; 0: it may. A process that is alone and may give credit needs no
+// turns: what it knows is all there is.
+func (s *state) turn(t *terms) int64 {
+	if t.n == 1 && t.credit > 0 {
+		return 0
+	}
+	return min(s.view.turn, s.view.relook)
 }
 
 // creditLeft is how many units may be spent on credit now: rule 1.
@@ -191,35 +179,6 @@ func (s *state) provedUntil(t *terms, n int64) int64 {
 	level := float64(s.view.level) - float64(s.owed())*float64(t.bucket.Unit)
 	level = max(level, -float64(t.bucket.Cap))
 	return s.view.sent + t.bucket.Wait(int64(level), n)*1000
-}
-
-// prefetchAt is how many units in hand are too few: what two round trips use.
-func (s *state) prefetchAt(t *terms, now int64) int64 {
-	return int64(s.demand.perSecond(now) * float64(2*t.rtt) / 1e9)
-}
-
-// takesLease says whether a sync that goes out anyway should ask for a lease:
-// the mode has them, and few units are in hand.
-func (s *state) takesLease(t *terms, now int64) bool {
-	return (t.mode == ModeAuto || t.mode == ModeStrict) && !t.closing && s.leases[1].units == 0 && s.held() <= s.prefetchAt(t, now)
-}
-
-// leasable is the demand, in units a second, from which a lease of a second
-// holds one unit at all (see bucket_apply in lua/bucket.lua): 4 - 1.5·√4 = 1.
-const leasable = 4
-
-// worthLease says whether a sync should go out for a lease alone: the demand
-// supports one, and the last view leaves room for it to live and something to
-// take a part of.
-func (s *state) worthLease(t *terms, now int64) bool {
-	if s.frozen || !s.takesLease(t, now) || s.demand.perSecond(now) < leasable {
-		return false
-	}
-	if !s.view.known {
-		return true
-	}
-	level := s.level(t, now)
-	return t.bucket.Units(level) >= 2*t.n && (t.bucket.Cap-level)/t.bucket.Refill >= algo.MinLease
 }
 
 // flushAt is how many units pending make a sync urgent: K, or half of the

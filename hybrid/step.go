@@ -33,6 +33,9 @@ func (s *state) judge(t *terms, n, now int64) verdict {
 	if until := s.provedUntil(t, n); now < min(until, s.view.relook) {
 		return verdict{action: deny, source: hybridlimit.SourceDenyCache, retry: until - now}
 	}
+	if turn := s.turn(t); now < turn {
+		return verdict{action: deny, source: hybridlimit.SourceDenyCache, retry: turn - now}
+	}
 	if s.creditLeft(t, now) >= n {
 		s.pending += n
 		v := verdict{action: admit, source: hybridlimit.SourceCredit, sync: syncLazily}
@@ -96,9 +99,16 @@ func (s *state) freeze(t *terms, asks []int64, now int64) (algo.Op, bool) {
 		s.stuckAt = 0 // those who waited have left
 		return algo.Op{}, false
 	}
-	op := algo.Op{Owed: s.pending, Asks: asks}
-	if s.takesLease(t, now) {
+	op := algo.Op{Owed: s.pending, Asks: asks, Gen: s.booked.gen, Had: s.booked.had}
+	s.booked.kept = 0
+	if s.booked.gen != 0 && t.hasLeases() {
+		s.booked.kept, _ = s.renewable()
+		op.Keep = s.booked.kept
+	}
+	if !t.closing { // else a turn, too, would be for nobody
 		op.Div = 2 * t.n
+	}
+	if s.takesLease(t, now) {
 		op.Demand = int64(s.demand.perSecond(now) * 1000)
 	}
 	if s.view.known {
@@ -127,49 +137,48 @@ func (s *state) settle(t *terms, a answer, waiting []int64, now int64) (served [
 	s.inflight, s.frozen, s.asked, s.stuckAt = 0, false, false, 0
 	s.share.started = s.share.admitted > 0 // else the next stretch starts warm
 	s.view = view{
-		level: a.Level, sent: a.sent, received: now, redisAt: a.redisNow, born: a.Born,
-		relook: now + t.relookIn, known: true,
+		level: a.Level, cap: a.Cap, turn: now + a.Retry*1000, sent: a.sent, received: now, redisAt: a.redisNow,
+		born: a.Born, relook: now + t.relookIn, known: true,
 	}
 	// Counted from the sending, because Redis may have granted it then; less
 	// two ticks, because the coarse epoch may lag by one and a tick be late.
 	end := a.sent + a.Life*1000 - 2*t.tick
-	pool, alive := a.Granted+a.Lease, now < end
-	if alive {
-		// Rule 3: a grant first pays the credit spent while it was on its
-		// way. The process held a view from before the grant; keeping both
-		// would admit C more.
-		net := min(pool, s.pending)
-		pool -= net
-		s.pending -= net
-	} else {
-		// The bucket may have filled up since: these units are void. What
-		// was granted to callers is not, for the callers that Redis was
-		// asked for: they are admitted as of then. Whoever came later is not.
-		pool -= a.Lease
-		lost += a.Lease
+	s.renew(a.Gen, a.Lease, end)
+	// Granted units are for the callers that Redis was asked for, who are
+	// admitted as of then. While the answer's life lasts the bucket cannot
+	// have filled up, and they may go to others; the ledger does not hold
+	// them, so with it that is not known, as it is not once the life is over.
+	grants, pool := a.Granted, a.Lease
+	switch alive := now < end; {
+	case !alive:
+		lost, pool = pool, 0
+	case a.Gen == 0:
+		grants, pool = 0, pool+grants
 	}
+	// Rule 3: a lease first pays the credit spent while it was on its way. The
+	// process held a view from before the lease; keeping both would admit C
+	// more.
+	net := min(pool, s.pending)
+	pool -= net
+	s.pending -= net
 	served = make([]bool, len(waiting))
 	for i, n := range waiting {
-		if n <= pool && (alive || i < a.carried) {
+		switch {
+		case i < a.carried && n <= grants:
+			grants -= n
+			served[i] = true
+		case n <= pool:
 			pool -= n
 			served[i] = true
 		}
 	}
-	if alive && pool > 0 { // callers that went away left theirs
-		net := min(pool, s.share.admitted) // perhaps to the fallback
-		pool -= net
-		s.share.admitted -= net
-	}
-	switch {
-	case pool == 0:
-	case !alive:
-		lost += pool
-	case s.leases[0].units == 0:
-		s.leases[0] = lease{units: pool, end: end}
-	case s.leases[1].units == 0:
-		s.leases[1] = lease{units: pool, end: end}
-	default:
-		s.leases[1] = lease{units: pool + s.leases[1].units, end: min(end, s.leases[1].end)}
+	lost += grants
+	// Callers that went away left theirs, perhaps to the fallback.
+	net = min(pool, s.share.admitted)
+	pool -= net
+	s.share.admitted -= net
+	if pool > 0 {
+		lost += s.keep(lease{units: pool, end: end, booked: a.Gen != 0})
 	}
 	return served, lost
 }
@@ -193,7 +202,7 @@ func (s *state) load(t *terms, now int64) word {
 			}
 		}
 		s.word = word{wordLease, min(units, maxWordUnits)}
-	case now+t.tick < min(s.provedUntil(t, 1), s.view.relook):
+	case now+t.tick < max(s.turn(t), min(s.provedUntil(t, 1), s.view.relook)):
 		s.word = word{kind: wordDeny}
 	case s.pending > 0:
 		// A unit is pending, so a sync is queued: what is spent from here on

@@ -31,7 +31,7 @@ func TestCreditRule(t *testing.T) {
 		{"none without C", func(_ *state, t *terms) { t.credit = 0 }, sec, 0},
 		{"none without a view", func(s *state, _ *terms) { s.view = view{} }, sec, 0},
 		{"as if full where nothing was forgotten", func(s *state, t *terms) { s.view, t.blind = view{}, true }, sec, 4},
-		{"held units are no credit", func(s *state, _ *terms) { s.view.level, s.leases[0] = 0, lease{9, 9 * sec} }, sec, 0},
+		{"held units are no credit", func(s *state, _ *terms) { s.view.level, s.leases[0] = 0, lease{units: 9, end: 9 * sec} }, sec, 0},
 	} {
 		terms := stepTerms()
 		s := seen(terms, 7)
@@ -49,7 +49,7 @@ func TestDecide(t *testing.T) {
 		n     int64
 		want  verdict
 	}{
-		{"a lease first", func(s *state, _ *terms) { s.leases[0] = lease{3, 9 * sec} }, 3, verdict{action: admit, source: hybridlimit.SourceLease}},
+		{"a lease first", func(s *state, _ *terms) { s.leases[0] = lease{units: 3, end: 9 * sec} }, 3, verdict{action: admit, source: hybridlimit.SourceLease}},
 		{"credit next", func(*state, *terms) {}, 1, verdict{action: admit, source: hybridlimit.SourceCredit, sync: syncLazily}},
 		{"half of C makes a sync urgent", func(*state, *terms) {}, 2, verdict{action: admit, source: hybridlimit.SourceCredit, sync: syncNow}},
 		{"so does K", func(_ *state, t *terms) { t.every = 1 }, 1, verdict{action: admit, source: hybridlimit.SourceCredit, sync: syncNow}},
@@ -142,8 +142,8 @@ func TestFreeze(t *testing.T) {
 		t.Errorf("dropped %d: %+v", lost, s)
 	}
 	s.pending, terms.mode = 1, ModeDeferred
-	if op, _ := s.freeze(terms, nil, sec); op.Div != 0 || s.asked {
-		t.Errorf("deferred asks for a lease: %+v", op)
+	if op, _ := s.freeze(terms, nil, sec); op.Demand != 0 || op.Div != 2*terms.n || s.asked {
+		t.Errorf("deferred asks for a lease, or for no turn: %+v", op)
 	}
 }
 
@@ -155,11 +155,17 @@ func TestWorthLease(t *testing.T) {
 	}{
 		{"demand, and room", func(*state, *terms) {}, true},
 		{"on its way", func(s *state, _ *terms) { s.frozen = true }, false},
-		{"enough in hand", func(s *state, _ *terms) { s.leases[0] = lease{5, 9 * sec} }, false},
-		{"a spare one", func(s *state, _ *terms) { s.leases[1] = lease{1, 9 * sec} }, false},
+		{"enough in hand", func(s *state, _ *terms) { s.leases[0] = lease{units: 5, end: 9 * sec} }, false},
+		{"a spare one", func(s *state, _ *terms) { s.leases[1] = lease{units: 1, end: 9 * sec} }, false},
 		{"too little demand for a unit a second", func(s *state, _ *terms) { s.demand = demand{} }, false},
-		{"too full to live", func(s *state, _ *terms) { s.view.level = 990_000 }, false},
-		{"too little to take a part of", func(s *state, _ *terms) { s.view.level = 390_000 }, false},
+		{"too full to live: the ledger", func(s *state, _ *terms) { s.view.level = 990_000 }, true},
+		{"too full to live, and a part that is not worth it", func(s *state, t *terms) { s.view.level, t.n = 990_000, 3 }, false},
+		{"little, but it can live", func(s *state, _ *terms) { s.view.level = 390_000 }, true},
+		{"not its turn", func(s *state, _ *terms) { s.view.turn = sec + 1 }, false},
+		{"its turn", func(s *state, _ *terms) { s.view.turn = sec }, true},
+		{"no turns for one alone with credit", func(s *state, t *terms) { s.view.turn, t.n = sec+1, 1 }, true},
+		{"booked, and not to be renewed yet", func(s *state, _ *terms) { s.leases[0] = lease{units: 5, end: sec + 100*ms, booked: true} }, false},
+		{"booked, and ending before the second call from now", func(s *state, _ *terms) { s.leases[0] = lease{units: 5, end: sec + 39*ms, booked: true} }, true},
 		{"who knows", func(s *state, _ *terms) { s.view = view{} }, true},
 		{"no leases in this mode", func(_ *state, t *terms) { t.mode = ModeDeferred }, false},
 	} {
@@ -187,7 +193,7 @@ func TestLoadAndDrainConserveUnits(t *testing.T) {
 		few := rapid.Int64Range(0, 6)
 		s := seen(terms, rapid.Float64Range(-10, 10).Draw(t, "level"))
 		s.view.known = rapid.Bool().Draw(t, "known")
-		s.leases = [2]lease{{few.Draw(t, "held"), 9 * sec}, {0, 9 * sec}}
+		s.leases = [2]lease{{units: few.Draw(t, "held"), end: 9 * sec}, {units: 0, end: 9 * sec}}
 		if s.leases[0].units > 0 {
 			s.leases[1].units = few.Draw(t, "spare")
 		}
@@ -240,16 +246,16 @@ func TestLoadAndDrainConserveUnits(t *testing.T) {
 }
 
 func TestExpireAndSpendTheOlderFirst(t *testing.T) {
-	s := state{leases: [2]lease{{3, 2 * sec}, {5, 4 * sec}}}
+	s := state{leases: [2]lease{{units: 3, end: 2 * sec}, {units: 5, end: 4 * sec}}}
 	s.spend(4)
-	if s.leases != [2]lease{{4, 4 * sec}} {
+	if s.leases != [2]lease{{units: 4, end: 4 * sec}} {
 		t.Errorf("%+v", s.leases)
 	}
-	s.leases = [2]lease{{3, 2 * sec}, {5, 4 * sec}}
+	s.leases = [2]lease{{units: 3, end: 2 * sec}, {units: 5, end: 4 * sec}}
 	if lost := s.expire(2*sec - 1); lost != 0 {
 		t.Errorf("lost %d a ns early", lost)
 	}
-	if lost := s.expire(2 * sec); lost != 3 || s.leases != [2]lease{{5, 4 * sec}} {
+	if lost := s.expire(2 * sec); lost != 3 || s.leases != [2]lease{{units: 5, end: 4 * sec}} {
 		t.Errorf("lost %d: %+v", lost, s.leases)
 	}
 }

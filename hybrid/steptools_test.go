@@ -27,6 +27,6 @@ func stepTerms() *terms {
 // had asked.
 func seen(t *terms, units float64) state {
 	return state{view: view{
-		level: int64(units * float64(t.bucket.Unit)), sent: sec - ms, received: sec, relook: sec + maxLookAgain, known: true,
+		level: int64(units * float64(t.bucket.Unit)), cap: t.bucket.Cap, sent: sec - ms, received: sec, relook: sec + maxLookAgain, known: true,
 	}}
 }

@@ -76,7 +76,7 @@ func appendOp(buf []byte, limit int, op algo.Op) []byte {
 		partial = 1
 	}
 	buf = strconv.AppendInt(buf, int64(limit), 10)
-	buf = appendInts(buf, op.Owed, partial, op.Demand, op.Div, op.View.Born, op.View.Level, op.View.At)
+	buf = appendInts(buf, op.Owed, partial, op.Demand, op.Div, op.View.Born, op.View.Level, op.View.At, op.Gen, op.Had, op.Keep)
 	return appendInts(buf, op.Asks...)
 }
 

@@ -5,10 +5,12 @@
 --            envelope), how many limits follow
 --         then one per limit: "b <unit> <refill> <cap>"
 --         then one per op: "<limit> <owed> <partial> <demand> <div> <vborn>
---            <vlevel> <vat> [<ask> ...]" (owed and asks in units, demand in
---            thousandths of a unit per second, the view in Redis's own terms)
+--            <vlevel> <vat> <gen> <had> <keep> [<ask> ...]" (owed, asks, had
+--            and keep in units, demand in thousandths of a unit per second,
+--            the view in Redis's own terms)
 -- Reply:  flat integers: 1, status, epoch, now, then per op: granted, lease,
---         life (µs), level (sub-units), retry (µs), born
+--         life (µs; minus the generation if the ledger holds the lease), level
+--         (sub-units), retry (µs), born, ceiling (sub-units)
 --         status: 0 applied, 1 seen before, 2 older than the last one (nothing
 --         was done); +4: an earlier batch of this process is missing here
 -- Once:   the envelope "1e<seq> <stamp> <granted> <lease> <life> ..." holds the
@@ -48,8 +50,8 @@ local function read_limits(argv, count)
 end
 
 local function read_op(text, limits)
-  local limit, owed, partial, demand, div, vborn, vlevel, vat, rest = string.match(text or '',
-    '^(%d+) (%d+) ([01]) (%d+) (%d+) (%d+) (%-?%d+) (%d+)(.*)$')
+  local limit, owed, partial, demand, div, vborn, vlevel, vat, gen, had, keep, rest = string.match(text or '',
+    '^(%d+) (%d+) ([01]) (%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d+) (%d+) (%d+)(.*)$')
   local lim = limit and limits[num(limit)]
   if not lim or string.gsub(rest, ' %d+', '') ~= '' then return nil end
   local asks = {}
@@ -58,6 +60,7 @@ local function read_op(text, limits)
     lim = lim, owed = num(owed), partial = partial == '1', asks = asks,
     demand = num(demand), div = num(div),
     vborn = num(vborn), vlevel = num(vlevel), vat = num(vat),
+    gen = num(gen), had = num(had), keep = num(keep),
   }
 end
 
@@ -65,7 +68,7 @@ local function read_envelope(raw)
   local seq, stamp, rest = string.match(raw or '', '^1e(%d+) (%d+)(.*)$')
   if not seq then return nil end
   local answers = {}
-  for n in string.gmatch(rest, ' (%d+)') do answers[#answers + 1] = num(n) end
+  for n in string.gmatch(rest, ' (%-?%d+)') do answers[#answers + 1] = num(n) end
   return {seq = num(seq), stamp = num(stamp), answers = answers}
 end
 
@@ -100,6 +103,7 @@ local function run_batch(keys, argv, now)
     local s = states[key]
     if s and s.dirty then
       bucket_rescale(s, s.lim.unit, op.lim)
+      s.level = min(s.level, bucket_ceiling(s, op.lim))
     else
       s = bucket_load(raw[first + i], op.lim, now)
       states[key] = s
@@ -113,7 +117,7 @@ local function run_batch(keys, argv, now)
       granted, lease, life, retry = bucket_apply(s, op.lim, op, now)
     end
     local known = s.dirty or not s.fresh
-    for _, v in ipairs({granted, lease, life, s.level, retry, known and s.born or 0}) do
+    for _, v in ipairs({granted, lease, life, s.level, retry, known and s.born or 0, bucket_ceiling(s, op.lim)}) do
       reply[#reply + 1] = v
     end
     for _, v in ipairs({granted, lease, life}) do answers[#answers + 1] = string.format('%.0f', v) end

@@ -30,6 +30,8 @@ var diffLimits = []hybridlimit.Limit{
 	hybridlimit.LeakyBucket(100, time.Minute, 30),
 }
 
+type booked struct{ gen, units int64 }
+
 // differ is one run of the same ops on a Redis and on the Go twin.
 type differ struct {
 	t     *testing.T
@@ -38,6 +40,7 @@ type differ struct {
 	now   int64
 	model map[string]algo.State
 	seen  map[string][]lua.View // what processes remember of a key
+	held  map[string][]booked   // what the ledger holds for them
 	home  map[string]hybridlimit.Limit
 	ops   int
 	saw   map[string]int // what the ops led to
@@ -46,7 +49,7 @@ type differ struct {
 func newDiffer(t *testing.T, st store) *differ {
 	return &differ{
 		t: t, st: st, rng: seeded(t), now: start, model: map[string]algo.State{},
-		seen: map[string][]lua.View{}, home: map[string]hybridlimit.Limit{}, saw: map[string]int{},
+		seen: map[string][]lua.View{}, held: map[string][]booked{}, home: map[string]hybridlimit.Limit{}, saw: map[string]int{},
 	}
 }
 
@@ -73,7 +76,7 @@ func TestLuaEqualsGo(t *testing.T) {
 				d.round()
 			}
 			t.Logf("%d ops: %v", d.ops, d.saw)
-			if len(d.saw) != 8 {
+			if len(d.saw) != 12 {
 				t.Error("the ops did not lead to everything they should")
 			}
 		})
@@ -115,6 +118,9 @@ func (d *differ) round() {
 			d.model[op.Key], written[op.Key] = next, b.TTL(next)
 		}
 		if want.Born != 0 {
+			if want.Gen != 0 {
+				d.held[op.Key] = append(d.held[op.Key], booked{want.Gen, op.Keep + want.Lease})
+			}
 			d.seen[op.Key] = append(d.seen[op.Key], lua.View{Level: want.Level, At: d.now, Born: want.Born})
 		}
 	}
@@ -128,6 +134,8 @@ func (d *differ) note(s algo.State, op algo.Op, a algo.Answer, b algo.Bucket) {
 		"granted": a.Granted > 0, "leased": a.Lease > 0, "refused": a.Granted == 0 && len(op.Asks) > 0,
 		"never": a.Retry == algo.Never, "debt": a.Level < 0, "floor": a.Level == -b.Cap,
 		"frozen": s.Last > d.now, "other life": op.View.Born != 0 && op.View.Born != s.Born && s.Born != 0,
+		"booked": a.Gen != 0 && a.Lease > 0, "renewed": a.Gen != 0 && op.Keep > 0, "not renewed": a.Gen == 0 && op.Keep > 0,
+		"turn": op.Div > 0 && a.Retry > 0 && a.Retry != algo.Never && a.Level >= b.Unit,
 	} {
 		if is {
 			d.saw[what]++
@@ -207,6 +215,11 @@ func (d *differ) op() lua.Op {
 		op.Demand, op.Div = d.rng.Int64N(1+d.rng.Int64N(1e12)), d.rng.Int64N(6)
 	}
 	op.View = d.view(key, algo.BucketOf(limit))
+	if held := d.held[key]; len(held) > 0 && d.rng.IntN(3) > 0 { // mostly the last
+		h := held[len(held)-1-min(d.rng.IntN(20), len(held)-1)/18]
+		op.Gen, op.Had = h.gen, h.units+d.rng.Int64N(8)/7
+		op.Keep = d.rng.Int64N(op.Had + 1)
+	}
 	return op
 }
 

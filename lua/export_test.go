@@ -17,8 +17,9 @@ for i, l in ipairs(limits) do
 end
 for i = 2 + head.limits, #ARGV do
   local op = read_op(ARGV[i], limits)
-  local text = string.format('%.0f %.0f %s %.0f %.0f %.0f %.0f %.0f', index[op.lim], op.owed,
-    tostring(op.partial), op.demand, op.div, op.vborn, op.vlevel, op.vat)
+  local text = string.format('%.0f %.0f %s %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', index[op.lim], op.owed,
+    tostring(op.partial), op.demand, op.div, op.vborn, op.vlevel, op.vat,
+    op.gen, op.had, op.keep)
   for _, n in ipairs(op.asks) do text = text .. string.format(' %.0f', n) end
   out[#out + 1] = text
 end

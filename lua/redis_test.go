@@ -154,7 +154,11 @@ func (st store) dump(t testing.TB) string {
 
 // stateText is how the library stores s.
 func stateText(s algo.State) string {
-	return fmt.Sprintf("1b%d %d %d %d %d", s.Unit, s.Level, s.Last-s.Born, s.Born, s.Since)
+	text := fmt.Sprintf("1b%d %d %d %d %d", s.Unit, s.Level, s.Last-s.Born, s.Born, s.Since)
+	if wait := max(s.Slot-s.Last, 0); wait+s.Out[0]+s.Out[1] > 0 {
+		text += fmt.Sprintf(" %d %d %d", wait, s.Out[0], s.Out[1])
+	}
+	return text
 }
 
 // seeded returns a generator whose seed is logged and can be given in

@@ -3,6 +3,8 @@ package lua
 import (
 	"errors"
 	"fmt"
+
+	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
 // ErrReply is wrapped by every error about a reply that the library cannot
@@ -21,7 +23,7 @@ type Reply struct {
 
 const (
 	headInts   = 4
-	answerInts = 6
+	answerInts = 7
 )
 
 // DecodeReply reads the reply to a batch of n ops: what EVALSHA returned, as
@@ -55,8 +57,12 @@ func DecodeReply(raw any, n int) (Reply, error) {
 	r.Answers = make([]Answer, n)
 	for i := range r.Answers {
 		v := rest[i*answerInts:]
-		r.Answers[i] = Answer{Granted: v[0], Lease: v[1], Life: v[2], Level: v[3], Retry: v[4], Born: v[5]}
-		if v[0] < 0 || v[1] < 0 || v[2] < 0 || v[4] < 0 || v[5] < 0 {
+		a := Answer{Granted: v[0], Lease: v[1], Life: v[2], Level: v[3], Retry: v[4], Born: v[5], Cap: v[6]}
+		if a.Life < 0 { // the generation that the ledger holds it in
+			a.Gen, a.Life = -a.Life, algo.MaxLease
+		}
+		r.Answers[i] = a
+		if v[0] < 0 || v[1] < 0 || v[4] < 0 || v[5] < 0 || v[6] < 0 {
 			return Reply{}, fmt.Errorf("%w: negative answer for op %d", ErrReply, i)
 		}
 	}

@@ -67,7 +67,7 @@ func TestEnvelopeTTL(t *testing.T) {
 func TestPeekAndDenialCreateNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for name, op := range map[string]algo.Op{
-			"peek": {}, "above the burst": {Asks: []int64{6}}, "lease from a full bucket": {Demand: 1e9, Div: 1},
+			"peek": {}, "above the burst": {Asks: []int64{6}}, "a lease without demand": {Div: 1},
 			"view of a full bucket": {View: lua.View{Level: 500_000, At: start, Born: 1}},
 		} {
 			a := st.one(t, "k", ten, op, start)
@@ -78,7 +78,7 @@ func TestPeekAndDenialCreateNothing(t *testing.T) {
 		st.one(t, "k", ten, algo.Op{Owed: 5}, start)
 		st.rdb.Persist(context.Background(), "k")
 		before := st.dump(t)
-		for _, op := range []algo.Op{{}, {Asks: []int64{1}}, {Asks: []int64{1}, Partial: true}, {Demand: 1e9, Div: 1}} {
+		for _, op := range []algo.Op{{}, {Asks: []int64{1}}, {Asks: []int64{1}, Partial: true}, {Demand: 1e9}} {
 			a := st.one(t, "k", ten, op, start+5)
 			if after := st.dump(t); after != before || st.ttl(t, "k") != -1 || a.Born != start || a.Level != 5 {
 				t.Errorf("%+v: %+v\nbefore %s\nafter  %s", op, a, before, after)

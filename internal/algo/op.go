@@ -2,9 +2,11 @@ package algo
 
 import "math"
 
-// The constants of the lease rule, in µs.
+// The constants of the rules, in µs. What they are worth is measured in
+// docs/lab, by the lab in bench/accuracy.
 const (
-	// MaxLease is the longest that a lease lives.
+	// MaxLease is the longest that a lease lives, and a generation of the
+	// ledger.
 	MaxLease = 1_000_000
 	// MinLease is the shortest lease worth having: a process takes two ticks
 	// of up to 5 ms off its deadline.
@@ -12,6 +14,11 @@ const (
 	// ClockSlack is how far Redis's clock may step back and freeze the
 	// refill; a larger step shifts the state with the clock.
 	ClockSlack = 1_000_000
+	// Horizon is the longest time for which a visit hands out units while
+	// they are scarce.
+	Horizon = 500_000
+	// MaxTicket bounds the wait for a turn; processes look again sooner.
+	MaxTicket = 60_000_000
 )
 
 // State is what Redis keeps of a token bucket.
@@ -21,6 +28,11 @@ type State struct {
 	Last  int64 // µs of Redis time at which Level was right
 	Born  int64 // µs of Redis time at creation; 0: there is no state
 	Since int64 // units debited since Born, at most 2⁵³
+	Slot  int64 // µs of Redis time of the next free turn; 0: now
+
+	// Out is the ledger: units leased that lower the level to which the
+	// bucket refills, by generation: that of Last, and the one before.
+	Out [2]int64
 }
 
 // View is a state as a process last saw it, sent back so that Redis can tell,
@@ -38,53 +50,44 @@ type Op struct {
 	Asks    []int64 // units wanted, granted one after the other as they fit
 	Partial bool    // an ask may be granted in part
 	Demand  int64   // the process's demand in thousandths of a unit per second
-	Div     int64   // a lease takes at most 1/Div of what is left; 0: no lease
+	Div     int64   // twice the fleet: a lease takes at most 1/Div of what is left; 0: no lease and no turn
 	View    View    // the sender's last; zero: none
+	Gen     int64   // generation of what the ledger holds for the sender; 0: nothing
+	Had     int64   // units that it holds
+	Keep    int64   // units of these still in hand, to be renewed
 }
 
 // Answer is what an Op got.
 type Answer struct {
 	Granted int64 // units granted to Asks
 	Lease   int64 // units leased
-	Life    int64 // µs that the lease (and any unused grant) may be spent
+	Life    int64 // µs that the lease may be spent, and, unless Gen says otherwise, any unused grant
 	Level   int64 // sub-units left, negative in debt
-	Retry   int64 // µs until the first refused ask can succeed (Never above the burst), else until one unit is there
+	Retry   int64 // µs until the first refused ask can succeed (Never above the burst), else until one unit is there; with Div, not before the sender's turn
 	Born    int64 // State.Born; 0 where no state was needed
+	Cap     int64 // sub-units to which the bucket refills, as the ledger is now
+	Gen     int64 // not 0: the ledger holds the lease and what was to be kept, in this generation
 }
 
 // Apply runs op on a token bucket at now and reports whether the state must
 // be written. A state with Born 0 is a full bucket that nobody has used.
 func (b Bucket) Apply(s State, op Op, now int64) (State, Answer, bool) {
-	written := false
-	if s.Born == 0 {
-		s = State{Unit: b.Unit, Level: b.Cap, Last: now, Born: now}
-	} else {
-		written = true // there is one already: its birth is worth reporting
-	}
-	s.Level, s.Unit = b.Rescale(s.Level, s.Unit), b.Unit
-	switch elapsed := now - s.Last; {
-	case elapsed > 0:
-		s.Level, s.Last = b.Fill(s.Level, elapsed), now
-	case elapsed < -ClockSlack:
-		s.Last = now
-	}
-	s.Level = min(s.Level, b.Cap)
-	dirty := false
-
-	if v := op.View; v.Born != 0 && v.Born != s.Born {
-		// Products in conversions of their own: a fused one rounds otherwise than Lua.
-		seen := float64(v.Level) + float64(float64(max(now-v.At, 0))*float64(b.Refill)) - float64(float64(s.Since)*float64(b.Unit))
-		if seen < float64(s.Level) {
-			s.Level, dirty = int64(math.Max(seen, float64(-b.Cap))), true
-		}
-	}
+	written := s.Born != 0 // there is one already: its birth is worth reporting
+	s = b.Load(s, now)
+	dirty := b.merge(&s, op.View, now)
 	if op.Owed > 0 {
 		s.Level, s.Since, dirty = b.debit(s.Level, op.Owed), s.Since+min(op.Owed, exact-s.Since), true
+	}
+	var ans Answer
+	if op.Gen != 0 && s.settle(op) {
+		dirty = true
+		if op.Keep > 0 {
+			ans.Gen = s.generation()
+		}
 	}
 
 	before := s.Level
 	free, refused := b.Units(before), int64(0)
-	var ans Answer
 	for _, n := range op.Asks {
 		switch {
 		case n < 1:
@@ -100,25 +103,66 @@ func (b Bucket) Apply(s State, op Op, now int64) (State, Answer, bool) {
 			refused = n
 		}
 	}
-	if life := min(int64(MaxLease), (b.Cap-before)/b.Refill); life >= MinLease {
-		ans.Life = life
-		if op.Div > 0 && op.Demand > 0 && refused == 0 {
-			mu := float64(op.Demand) * float64(life) / 1e9
-			want := math.Floor(mu - float64(1.5*math.Sqrt(mu)))
-			ans.Lease = int64(math.Max(0, math.Min(want, math.Floor(float64(free)/float64(op.Div)))))
-		}
-	}
+	b.lease(&s, op, &ans, before, free, refused > 0, now)
 	if took := ans.Granted + ans.Lease; took > 0 {
 		s.Level, s.Since, dirty = s.Level-took*b.Unit, s.Since+min(took, exact-s.Since), true
 	}
-	ans.Level = s.Level
+	ans.Level, ans.Cap = s.Level, b.ceiling(s)
 	if ans.Retry = b.Wait(s.Level, max(refused, 1)); ans.Retry > 0 && ans.Retry < Never {
 		ans.Retry += max(s.Last-now, 0) // frozen until then
+	}
+	if op.Div > 0 {
+		dirty = b.turn(&s, op, ans.Granted, now) || dirty
+		ans.Retry = max(ans.Retry, s.Slot-now)
+	}
+	if s.Slot <= s.Last {
+		s.Slot = 0
 	}
 	if dirty || written {
 		ans.Born = s.Born
 	}
 	return s, ans, dirty
+}
+
+// Load brings a state to now and into this bucket's terms.
+func (b Bucket) Load(s State, now int64) State {
+	if s.Born == 0 {
+		return State{Unit: b.Unit, Level: b.Cap, Last: now, Born: now}
+	}
+	s.Level, s.Unit = b.Rescale(s.Level, s.Unit), b.Unit
+	switch elapsed := now - s.Last; {
+	case elapsed > 0:
+		for s.out() > 0 && s.edge() <= now {
+			b.refill(&s, s.edge())
+			s.Out = [2]int64{0, s.Out[0]} // what is older is dead
+		}
+		b.refill(&s, now)
+	case elapsed < -ClockSlack:
+		s.Last = now
+	}
+	s.Level = min(s.Level, b.ceiling(s))
+	return s
+}
+
+// refill brings the level to a time before which the ledger does not change.
+func (b Bucket) refill(s *State, at int64) {
+	b.Cap = b.ceiling(*s)
+	s.Level, s.Last = b.Fill(s.Level, at-s.Last), at
+}
+
+// merge takes the larger of two histories where the state that the view is of
+// was lost.
+func (b Bucket) merge(s *State, v View, now int64) bool {
+	if v.Born == 0 || v.Born == s.Born {
+		return false
+	}
+	// Products in conversions of their own: a fused one rounds otherwise than Lua.
+	seen := float64(v.Level) + float64(float64(max(now-v.At, 0))*float64(b.Refill)) - float64(float64(s.Since)*float64(b.Unit))
+	if seen >= float64(s.Level) {
+		return false
+	}
+	s.Level = int64(math.Max(seen, float64(-b.Cap)))
+	return true
 }
 
 // debit takes n units, down to a whole burst of debt.

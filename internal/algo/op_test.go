@@ -13,7 +13,7 @@ import (
 type step struct {
 	at   time.Duration // since start
 	op   algo.Op
-	want algo.Answer // Born left out
+	want algo.Answer // Born left out, and Cap where it is the bucket's
 }
 
 func ask(n ...int64) algo.Op   { return algo.Op{Asks: n} }
@@ -23,6 +23,7 @@ func µs(d time.Duration) int64 { return int64(d / time.Microsecond) }
 
 func TestApplySteps(t *testing.T) {
 	const s, ms = time.Second, time.Millisecond
+	const gen = start / algo.MaxLease
 	// 10 per second, burst 5: one unit is 100 000 sub-units, one comes back a µs.
 	ten := hybridlimit.TokenBucket(10, s, 5)
 	// 3 per 7 s, burst 2: one unit is 7 000 000 sub-units, three come back a µs.
@@ -62,18 +63,28 @@ func TestApplySteps(t *testing.T) {
 			{0, owe(40), algo.Answer{Level: -500_000, Life: µs(s), Retry: µs(600 * ms)}},
 			{600 * ms, ask(1), algo.Answer{Granted: 1, Level: 0, Life: µs(400 * ms), Retry: µs(100 * ms)}},
 		}},
-		{"a lease: demand times life less 1.5 σ, at most its part, never beside a refusal", ten, []step{
+		{"a lease: demand times life less a standard deviation, at most its part, never beside a refusal", ten, []step{
 			{0, owe(3), algo.Answer{Level: 200_000, Life: µs(300 * ms)}},
-			// 40 a second for 0.3 s: 12 − 1.5·√12 = 6.8, but two are left and half of them are its part.
-			{0, algo.Op{Demand: 40_000, Div: 2}, algo.Answer{Lease: 1, Level: 100_000, Life: µs(300 * ms)}},
+			// 40 a second for 0.3 s: 12 − √12 = 8.5, but two are left and half of them are its part. Less
+			// than a unit and a quarter is left then, so the sender has to wait for its turn: one unit, a fifth empty.
+			{0, algo.Op{Demand: 40_000, Div: 2}, algo.Answer{Lease: 1, Level: 100_000, Life: µs(300 * ms), Retry: 19_999}},
 			{0, algo.Op{Demand: 40_000, Div: 1, Asks: []int64{2}}, algo.Answer{Level: 100_000, Life: µs(400 * ms), Retry: µs(100 * ms)}},
-			// 5 a second for 0.4 s: 2 − 1.5·√2 is below one.
-			{0, algo.Op{Demand: 5_000, Div: 1}, algo.Answer{Level: 100_000, Life: µs(400 * ms)}},
+			// 5 a second for 0.4 s: 2 − √2 is below one. The turns go on from where they were.
+			{0, algo.Op{Demand: 5_000, Div: 1}, algo.Answer{Level: 100_000, Life: µs(400 * ms), Retry: 59_997}},
 		}},
-		{"near full a lease would live too short", ten, []step{
-			{0, algo.Op{Demand: 1e9, Div: 1}, algo.Answer{Level: 500_000}},
-			{0, owe(1), algo.Answer{Level: 400_000, Life: µs(100 * ms)}},
-			{80001 * time.Microsecond, algo.Op{Demand: 1e9, Div: 1}, algo.Answer{Level: 480_001}},
+		{"a process alone on a full bucket: the ledger, up to half of it", ten, []step{
+			{0, algo.Op{Demand: 1e9, Div: 1}, algo.Answer{Lease: 2, Level: 300_000, Life: µs(s), Cap: 300_000, Gen: gen}},
+			{0, owe(1), algo.Answer{Level: 200_000, Life: µs(100 * ms), Cap: 300_000}},
+			// The refill ends where the ledger says, so no free lease could live there either.
+			{500 * ms, algo.Op{Demand: 1e9, Div: 1}, algo.Answer{Level: 300_000, Cap: 300_000}},
+			// Forgotten after the second generation.
+			{1999 * ms, algo.Op{}, algo.Answer{Level: 300_000, Cap: 300_000}},
+			{2 * s, algo.Op{}, algo.Answer{Level: 300_000, Life: µs(200 * ms)}},
+		}},
+		{"near full a lease without the ledger would live too short", hybridlimit.TokenBucket(10, s, 3), []step{
+			{0, algo.Op{Demand: 1e9, Div: 1}, algo.Answer{Level: 300_000}},
+			{0, owe(1), algo.Answer{Level: 200_000, Life: µs(100 * ms)}},
+			{80001 * time.Microsecond, algo.Op{Demand: 1e9, Div: 1}, algo.Answer{Level: 280_001}},
 		}},
 		{"a clock that steps back freezes for up to a second", ten, []step{
 			{0, ask(5), algo.Answer{Granted: 5, Retry: µs(100 * ms)}},
@@ -102,6 +113,9 @@ func TestApplySteps(t *testing.T) {
 				var got algo.Answer
 				st, got, _ = b.Apply(st, step.op, start+µs(step.at))
 				got.Born = 0
+				if step.want.Cap == 0 {
+					step.want.Cap = b.Cap
+				}
 				if got != step.want {
 					t.Errorf("step %d: %+v gave %+v, want %+v", i, step.op, got, step.want)
 				}
