@@ -49,6 +49,7 @@ func TestModelProtocol(t *testing.T) {
 		mutant mutant
 		off    figures
 		greedy bool
+		ledger bool // and turns
 		open   bool // the property fails, and no rule cures it
 	}{
 		{
@@ -133,6 +134,13 @@ func TestModelProtocol(t *testing.T) {
 			on:     figures{under: 1, excess: 1},
 		},
 		{
+			name: "the ledger goes with the state: what is leased near full comes on top", mode: ModeStrict, hazard: hazLoss, greedy: true, ledger: true,
+			limit: hybridlimit.TokenBucket(1000, time.Second, 24),
+			events: script(calls(0, 1), does(0, evRound, evWipe),
+				after(100*time.Millisecond, calls(1, 24), does(1, evRound)), calls(0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1)),
+			on: figures{excess: 11},
+		},
+		{
 			name: "a failover forgets what the replica had not got", hazard: hazFailover,
 			events: script(calls(2, 1), does(2, evRound, evSave), two, does(0, evFailover)), on: figures{under: 6},
 		},
@@ -160,7 +168,7 @@ func TestModelProtocol(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			pl := modelPlan{
 				limit: tc.limit, procs: 3, mode: tc.mode, credit: 5, every: defaultSyncEvery, blind: true, warm: true,
-				maxWait: h, greedy: tc.greedy, hazard: tc.hazard, plain: true, events: tc.events,
+				maxWait: h, greedy: tc.greedy, hazard: tc.hazard, plain: !tc.ledger, events: tc.events,
 			}
 			if pl.limit.Rate == 0 {
 				pl.limit = slow
