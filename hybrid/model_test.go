@@ -224,7 +224,7 @@ func (w *world) call(p *proc, n int64) verdict {
 
 // checkDenial checks a denial that a view proved: had Redis been asked this
 // instant, after what the process owes, it would have denied too. Redis counts
-// whole µs, so the instant may be one earlier. A view from before a loss, or
+// whole µs, so it may have the refill of one more. A view from before a loss, or
 // from before Redis's clock jumped ahead, proves nothing.
 func (w *world) checkDenial(p *proc, n int64) {
 	if w.now >= p.s.provedUntil(&w.t, n) {
@@ -233,11 +233,11 @@ func (w *world) checkDenial(p *proc, n int64) {
 	if p.s.view.sent <= w.losses.shaken {
 		return
 	}
-	op := algo.Op{Owed: p.s.pending, Asks: []int64{n}}
+	op := algo.Op{Owed: p.s.pending}
 	if p.frozen != nil && w.redis.env[p.id].seq != p.seq {
 		op.Owed += p.s.inflight
 	}
-	if ans := w.redis.peek(op, w.redis.clock(w.now)-1); ans.Granted > 0 {
+	if ans, b := w.redis.peek(op, w.redis.clock(w.now)), w.t.bucket; ans.Level-b.Refill >= n*b.Unit {
 		w.fail("p%d is denied %d units that Redis has", p.id, n)
 	}
 }
