@@ -1,5 +1,7 @@
 package hybrid
 
+import "github.com/hybridlimit/hybridlimit/internal/algo"
+
 // mutant is a rule switched off. The step has no hooks for it: the world
 // alters the state around the step, or what Redis says.
 type mutant uint8
@@ -19,6 +21,26 @@ const (
 	mutBlindSoon               // it is taken for full after one time to full
 	mutEvictOwing              // a key that owes is forgotten
 	mutLateWord                // a word stays good although its epoch passed
+
+	// What follows is of Redis, and of how batches are sent.
+	mutNoEnvelope   // a batch is debited as often as it arrives
+	mutStaleApplied // a batch older than the last is applied
+	mutSkipEvicted  // a batch seen before is skipped though its key was lost
+	mutNoReplay     // a batch seen before gets no grants
+	mutStampNow     // an envelope's stamp may lie before its key's birth
+	mutNoMerge      // views are not heeded
+	mutNoSince      // what was debited since a state's birth does not add to a view
+	mutFresh        // instead of a view: "the state was not there", and one owes one's own again
+	mutNoResync     // nobody syncs for his view's sake
+	mutClockResets  // a clock that stepped back begins a new state
+	mutRetryPicksUp // a retry carries what is pending by then, under the old sequence
+	mutRetryMoves   // a retry has a new sequence
+	mutRetrySplits  // a retry carries half, the rest waits
+	mutDenyReceipt  // a view proves denials as of its receipt
+
+	// And of the heartbeats.
+	mutEagerNewcomer // a process gives credit as soon as it counts somebody
+	mutLastCount     // N is the last count
 )
 
 // forgetInflight hides what is in flight until the returned function is called.
@@ -38,6 +60,10 @@ func (w *world) settleStep(p *proc, t *terms, a answer, waiting []int64) (served
 	case mutSendRefill:
 		served, lost = s.settle(t, a, waiting, w.now)
 		s.view.received = s.view.sent
+		return served, lost
+	case mutDenyReceipt:
+		served, lost = s.settle(t, a, waiting, w.now)
+		s.view.sent = s.view.received
 		return served, lost
 	case mutNoNetting:
 		pending := s.pending
@@ -73,5 +99,41 @@ func (m mutant) String() string {
 		"none", "what is in flight is not owed", "refill counts from the sending", "no netting", "an expired grant is netted",
 		"a lease lives from its receipt", "credit while asks are in flight", "every lease lives a second", "no two ticks",
 		"credit for any cost", "always blind", "blind too soon", "an owing key is forgotten", "a word outlives its epoch",
+		"no envelope", "an old batch is applied", "a lost key's batch is skipped", "grants are not replayed", "a stamp before the birth",
+		"no merge", "a merge without since", "fresh instead of a merge", "no resync", "a clock step back resets",
+		"a retry picks up", "a retry moves", "a retry splits", "denials as of the receipt", "an eager newcomer", "the last count",
 	}[m]
+}
+
+// spoilRetry alters a frozen batch that is about to be sent again.
+func (w *world) spoilRetry(p *proc) {
+	f, s := p.frozen, &p.s
+	switch w.mutant {
+	case mutRetryPicksUp:
+		w.begin(p)
+		f.op.Owed += s.pending
+		s.inflight, s.pending = s.inflight+s.pending, 0
+		w.end(p)
+	case mutRetryMoves:
+		p.seq++
+		f.batch.seq = p.seq
+	case mutRetrySplits:
+		w.begin(p)
+		half := f.op.Owed / 2
+		f.op.Owed -= half
+		s.inflight, s.pending = s.inflight-half, s.pending+half
+		w.end(p)
+	}
+}
+
+// freshDebts is what a process does with the word that the state was new: it
+// owes again what it knows to have used.
+func (w *world) freshDebts(p *proc, op algo.Op, r modelReply) {
+	if w.mutant != mutFresh {
+		return
+	}
+	if r.fresh && p.own > 0 {
+		p.s.pending, p.own = p.s.pending+p.own, 0
+	}
+	p.own += op.Owed + r.ans.Granted + r.ans.Lease
 }

@@ -1,23 +1,46 @@
 package hybrid
 
-import "github.com/hybridlimit/hybridlimit/internal/algo"
+import (
+	"math"
+
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+	ratesync "github.com/hybridlimit/hybridlimit/sync"
+)
 
 // modelEpoch is where the model's time starts on Redis's clock: 2025-11-13 in
 // µs, where a float has lost the digits that a real timestamp loses.
 const modelEpoch = 1_763_000_000_000_000
 
 // modelRedis is one key in Redis and the envelopes of all processes: what
-// lua/batch.lua does with a batch of one op, around the real arithmetic.
+// lua/batch.lua does with a batch of one op, around the real arithmetic. Its
+// times are µs of its own clock.
 type modelRedis struct {
-	bucket   algo.Bucket
-	state    algo.State
-	dies     int64 // µs; the state's TTL ends
-	env      map[int]modelEnvelope
-	longLife bool // a mutant: every grant lives for a second
-	plain    bool // free leases of all there is, no ledger, no turns
+	bucket algo.Bucket
+	mutant mutant
+	mirror modelMirror // the real script, asked the same; nil: not
+	skew   int64       // by how much its clock is ahead of the world's
+	plain  bool        // free leases of all there is, no ledger, no turns
 
-	unheard map[modelBatch][]applied // applications that no process has heard of
-	debited int64                    // units
+	state     algo.State
+	dies      int64 // the state's TTL ends
+	env       map[int]modelEnvelope
+	envDies   int64 // not after the first of them
+	epoch     int64
+	epochDies int64
+	expiries  int
+	booked    bool   // its ledger held something once
+	expired   func() // the state has
+
+	ledger  []*applied
+	debited int64 // units
+}
+
+// modelMirror is another Redis that must say the same.
+type modelMirror interface {
+	tick(at int64)
+	batch(b modelBatch, op algo.Op, at int64, want modelReply, r *modelRedis)
+	exact(op algo.Op, at int64, want algo.Answer, r *modelRedis)
+	lose(what modelKind)
 }
 
 type modelBatch struct {
@@ -28,69 +51,146 @@ type modelBatch struct {
 type modelEnvelope struct {
 	seq, stamp int64
 	ans        algo.Answer
-	at         int64
+	at         int64 // ns; when the batch was applied
+	dies       int64
 }
 
-// applied is one application of a batch: one, unless the key expired between
-// two deliveries.
+// applied is one application of a batch: one, unless state or envelope was
+// lost, or the key expired, between two deliveries.
 type applied struct {
-	at      int64 // ns
-	debited int64 // units
+	batch   modelBatch
+	ns      int64 // world time
+	at      int64 // Redis time
+	owed    int64 // units
+	granted int64 // lease included
+	heard   bool  // by the process
+	stored  bool  // there was a state afterwards
 }
+
+func (a *applied) units() int64 { return a.owed + a.granted }
 
 // modelReply is what travels back. at is when the grants were made.
 type modelReply struct {
-	ans algo.Answer
-	now int64 // µs
-	at  int64 // ns
+	ans              algo.Answer
+	seen, stale, gap bool
+	epoch            int64
+	now              int64 // µs
+	at               int64 // ns
+	fresh            bool  // a mutant's: the state had to be made
 }
 
 // apply runs a batch that arrives at now, ns. A batch older than the last is
 // not answered.
 func (r *modelRedis) apply(b modelBatch, op algo.Op, now int64) (modelReply, bool) {
 	at := r.tick(now)
+	rep := modelReply{now: at, at: now, epoch: r.epoch}
+	if rep.epoch == 0 {
+		rep.epoch = at
+	}
 	env, have := r.env[b.id]
-	switch {
-	case have && env.seq > b.seq:
-		return modelReply{}, false
-	case have && env.seq == b.seq && r.state.Born != 0 && r.state.Born <= env.stamp:
+	if r.mutant == mutNoEnvelope {
+		have = false
+	}
+	if have && env.seq > b.seq && r.mutant != mutStaleApplied {
+		rep.stale = true
+		r.compare(b, op, at, rep)
+		return rep, false
+	}
+	rep.seen = have && env.seq == b.seq
+	rep.gap = b.seq > 1 && (!have || env.seq < b.seq-1)
+	if whole := r.state.Born != 0 && r.state.Born <= env.stamp; rep.seen && (whole || r.mutant == mutSkipEvicted) {
 		_, ans, _ := r.bucket.Apply(r.state, algo.Op{}, at)
 		ans.Granted, ans.Lease, ans.Life, ans.Gen = env.ans.Granted, env.ans.Lease, env.ans.Life, env.ans.Gen
-		return modelReply{ans, at, env.at}, true
+		if r.mutant == mutNoReplay {
+			ans.Granted, ans.Lease, ans.Life = 0, 0, 0
+		}
+		rep.ans, rep.at = ans, env.at
+	} else {
+		rep.fresh = r.state.Born == 0
+		rep.ans = r.run(op, at)
+		if r.mutant == mutLongLife {
+			rep.ans.Life = algo.MaxLease
+		}
+		r.book(&applied{batch: b, ns: now, at: at, owed: op.Owed, granted: rep.ans.Granted + rep.ans.Lease, stored: rep.ans.Born != 0})
 	}
-	ans := r.run(op, at)
-	if r.longLife {
-		ans.Life = algo.MaxLease
+	stamp := max(at, rep.ans.Born) // in the future, where the clock stepped back
+	if r.mutant == mutStampNow {
+		stamp = at
 	}
-	took := ans.Granted + ans.Lease
-	r.debited += op.Owed + took
-	r.unheard[b] = append(r.unheard[b], applied{now, op.Owed + took})
-	r.env[b.id] = modelEnvelope{b.seq, max(at, ans.Born), ans, now}
-	return modelReply{ans, at, now}, true
+	dies := at + ratesync.EnvelopeTTL.Microseconds()
+	r.envDies = min(r.envDies, dies)
+	r.env[b.id] = modelEnvelope{b.seq, stamp, rep.ans, rep.at, dies}
+	r.epoch, r.epochDies = rep.epoch, dies
+	r.compare(b, op, at, rep)
+	return rep, true
 }
 
-// tick is the time in µs; a state whose TTL has ended is gone.
+func (r *modelRedis) compare(b modelBatch, op algo.Op, at int64, rep modelReply) {
+	if r.mirror != nil {
+		r.mirror.batch(b, op, at, rep, r)
+	}
+}
+
+// clock is what Redis's clock shows.
+func (r *modelRedis) clock(now int64) int64 { return modelEpoch + now/1000 + r.skew }
+
+// tick is clock, and forgets what has expired by then.
 func (r *modelRedis) tick(now int64) int64 {
-	at := modelEpoch + now/1000
+	at := r.clock(now)
+	if r.mirror != nil {
+		r.mirror.tick(at)
+	}
 	if r.state.Born != 0 && at >= r.dies {
 		r.state = algo.State{}
+		r.expiries++
+		if r.expired != nil {
+			r.expired()
+		}
+	}
+	if at >= r.envDies {
+		r.envDies = math.MaxInt64
+		for id, e := range r.env {
+			if at >= e.dies {
+				delete(r.env, id)
+				r.expiries++
+			} else {
+				r.envDies = min(r.envDies, e.dies)
+			}
+		}
+	}
+	if at >= r.epochDies {
+		r.epoch = 0
 	}
 	return at
 }
 
+// run applies an op and stores the state.
 func (r *modelRedis) run(op algo.Op, at int64) algo.Answer {
+	s := r.state
+	switch {
+	case r.mutant == mutNoMerge || r.mutant == mutFresh:
+		op.View = algo.View{}
+	case r.mutant == mutNoSince:
+		s.Since = 0
+	case r.mutant == mutClockResets && at < s.Last:
+		s = algo.State{}
+	}
 	wants := op.Demand > 0 && op.Div > 0
 	if r.plain {
 		op.Div = 0
 	}
-	next, ans, dirty := r.bucket.Apply(r.state, op, at)
+	next, ans, dirty := r.bucket.Apply(s, op, at)
 	if r.plain && wants && ans.Life > 0 && ans.Granted == sum(op.Asks) {
 		ans.Lease = r.bucket.Units(next.Level)
 		next.Level -= ans.Lease * r.bucket.Unit
 		next.Since += ans.Lease
 		ans.Level, ans.Born, dirty = next.Level, next.Born, dirty || ans.Lease > 0
 	}
+	r.booked = r.booked || ans.Gen != 0
 	if dirty {
+		if r.mutant == mutNoSince {
+			next.Since += r.state.Since
+		}
 		r.state, r.dies = next, at+r.bucket.TTL(next)*1000
 	}
 	return ans
@@ -105,18 +205,32 @@ func sum(ns []int64) (total int64) {
 
 // exact is an op without an envelope.
 func (r *modelRedis) exact(n, now int64) bool {
-	granted := r.run(algo.Op{Asks: []int64{n}}, r.tick(now)).Granted
-	r.debited += granted
-	return granted > 0
+	at, op := r.tick(now), algo.Op{Asks: []int64{n}}
+	ans := r.run(op, at)
+	r.book(&applied{ns: now, at: at, granted: ans.Granted, heard: true})
+	if r.mirror != nil {
+		r.mirror.exact(op, at, ans, r)
+	}
+	return ans.Granted > 0
+}
+
+// peek is the answer that op would get, at a Redis time.
+func (r *modelRedis) peek(op algo.Op, at int64) algo.Answer {
+	_, ans, _ := r.bucket.Apply(r.state, op, at)
+	return ans
+}
+
+func (r *modelRedis) book(a *applied) {
+	r.debited += a.units()
+	r.ledger = append(r.ledger, a)
 }
 
 // heard notes that the process has got the answer of the application at that
 // time.
 func (r *modelRedis) heard(b modelBatch, at int64) {
-	as := r.unheard[b]
-	for i, a := range as {
-		if a.at == at {
-			r.unheard[b] = append(as[:i], as[i+1:]...)
+	for i := len(r.ledger) - 1; i >= 0; i-- {
+		if a := r.ledger[i]; a.batch == b && a.ns == at && !a.heard {
+			a.heard = true
 			return
 		}
 	}
@@ -124,12 +238,12 @@ func (r *modelRedis) heard(b modelBatch, at int64) {
 
 // wasted is what was debited without anybody hearing of it: by batches of
 // processes that crashed, given up after they were applied, or applied twice
-// because the key expired in between.
+// because the state was not there any more.
 func (r *modelRedis) wasted() int64 {
 	var sum int64
-	for _, as := range r.unheard {
-		for _, a := range as {
-			sum += a.debited
+	for _, a := range r.ledger {
+		if !a.heard {
+			sum += a.units()
 		}
 	}
 	return sum

@@ -2,7 +2,6 @@ package hybrid
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -39,6 +38,18 @@ const (
 	evCrash                    // p restarts
 	evDrop                     // Redis refuses p's batch for good
 
+	evWipe          // Redis loses everything
+	evLoseKey       // Redis loses the state
+	evLoseEnvelopes // Redis loses the envelopes
+	evResync        // a whole sync at this instant, if only to tell p's view
+	evClock         // Redis's clock steps by n µs
+	evJoin          // p starts, if it is not running
+	evDepart        // p shuts down, if it owes nothing
+	evNoBeat        // p's next n heartbeats are lost
+	evLoseFleet     // Redis loses the heartbeats
+	evSave          // a replica has got so far
+	evFailover      // Redis goes back to that
+
 	evFlood // phrases, when a plan is drawn: as many calls as can be
 	evSlow  // a sync whose answer is slow, and calls meanwhile
 )
@@ -46,6 +57,7 @@ const (
 var modelKindNames = [...]string{
 	"evCall", "evSpend", "evFreeze", "evRetry", "evArrive", "evRepeat", "evLose",
 	"evRound", "evLeave", "evTimeout", "evPause", "evEvict", "evExact", "evCredit", "evBroken", "evCrash", "evDrop",
+	"evWipe", "evLoseKey", "evLoseEnvelopes", "evResync", "evClock", "evJoin", "evDepart", "evNoBeat", "evLoseFleet", "evSave", "evFailover",
 }
 
 // String is the event as a Go literal, to be pasted into a table.
@@ -66,7 +78,10 @@ type modelPlan struct {
 	maxWait time.Duration
 	warm    bool // it starts long after the processes did
 	outage  bool // breakers open and the fallback admits: the bound is not for this
+	hazard  hazard
 	events  []modelEvent
+
+	overshoot float64 // with hazMembers, in place of credit
 }
 
 func (pl *modelPlan) String() string {
@@ -92,17 +107,28 @@ func (pl *modelPlan) world(m mutant) *world {
 		t.share = l.shareTerms(r, t.n)
 	}
 	w := newWorld(t, pl.procs)
-	w.greedy, w.mutant, w.redis.longLife, w.redis.plain = pl.greedy, m, m == mutLongLife, pl.plain
+	w.losses.prompt = pl.hazard&hazPrompt != 0
+	w.greedy, w.mutant, w.redis.mutant, w.redis.plain = pl.greedy, m, m, pl.plain
 	if pl.warm {
 		w.now = 3 * int64(pl.limit.TimeToFull())
+	}
+	if pl.hazard&hazMembers != 0 {
+		pl.populate(w)
 	}
 	return w
 }
 
 // play runs one event.
 func (w *world) play(e modelEvent) {
-	w.now += int64(e.wait)
+	w.advance(int64(e.wait))
 	p := w.procs[e.p%len(w.procs)]
+	if w.redisEvent(e) || p.away {
+		if p.away && e.kind == evJoin {
+			w.start(e.p % len(w.procs))
+			w.logf("p%d joins", p.id)
+		}
+		return
+	}
 	if w.now < p.asleep && e.kind != evCrash {
 		switch e.kind {
 		case evArrive, evRepeat, evLose: // the network goes on, but not to p
@@ -146,9 +172,33 @@ func (w *world) play(e modelEvent) {
 		p.broken = !p.broken && w.t.share.policy != FallbackDenyAll
 	case evCrash:
 		w.crash(e.p % len(w.procs))
+		if w.members != nil {
+			w.depart(p, true)
+		}
 	case evDrop:
 		w.drop(p)
+	case evResync:
+		w.resyncing(p)
+	case evDepart:
+		w.depart(p, false)
+	case evNoBeat:
+		p.mute = e.n
 	}
+}
+
+// redisEvent runs what happens to no process.
+func (w *world) redisEvent(e modelEvent) bool {
+	switch e.kind {
+	case evWipe, evLoseKey, evLoseEnvelopes, evSave, evFailover:
+		w.lose(e.kind)
+	case evClock:
+		w.stepClock(e.n)
+	case evLoseFleet:
+		w.loseFleet()
+	default:
+		return false
+	}
+	return true
 }
 
 // overdue reports whether a call has waited for MaxWait.
@@ -204,6 +254,8 @@ func (w *world) round(p *proc) {
 			return
 		}
 		w.net = w.net[:len(w.net)-1] // it has arrived
+	} else {
+		w.spoilRetry(p)
 	}
 	if r, ok := w.redis.apply(p.frozen.batch, p.frozen.op, w.now); ok {
 		w.settle(p, r)
@@ -217,7 +269,9 @@ func (w *world) quiesce() bool {
 	for range 2000 {
 		busy := false
 		for _, p := range w.procs {
-			p.asleep, p.broken = 0, false
+			if p.asleep, p.broken = 0, false; p.away {
+				continue
+			}
 			for w.overdue(p) {
 				w.leave(p, true)
 			}
@@ -230,110 +284,7 @@ func (w *world) quiesce() bool {
 		if !busy {
 			return true
 		}
-		w.now += int64(time.Millisecond)
+		w.advance(int64(time.Millisecond))
 	}
 	return false
-}
-
-// drawPlan draws a fleet and a schedule. Each schedule prefers some phrases and
-// some waits over others: a uniform choice never gets anywhere in particular.
-func drawPlan(r *rand.Rand, mode Mode, faults bool) *modelPlan {
-	procs := []int{1, 2, 2, 2, 3, 3, 4}[r.IntN(7)]
-	burst := 4 + r.Int64N(27)
-	if r.IntN(2) == 0 {
-		burst = 4 + r.Int64N(5)
-	}
-	rates := []hybridlimit.Limit{
-		hybridlimit.TokenBucket(1, time.Hour, burst),
-		hybridlimit.TokenBucket(1+r.Int64N(10), time.Second, burst),
-		hybridlimit.TokenBucket(1+r.Int64N(10), 7*time.Second, burst),
-		hybridlimit.TokenBucket(10+r.Int64N(90), time.Second, burst),
-		hybridlimit.TokenBucket(1+r.Int64N(1000), time.Second, burst),
-		hybridlimit.TokenBucket(200+r.Int64N(800), time.Second, burst+20),
-	}
-	limit := rates[r.IntN(len(rates))]
-	burst = limit.Burst
-	pl := &modelPlan{
-		limit: limit, procs: procs, mode: mode, every: 1 + r.Int64N(5),
-		blind: r.IntN(2) == 0, warm: r.IntN(2) == 0, greedy: r.IntN(4) > 0, plain: r.IntN(3) == 0,
-		maxWait: []time.Duration{-1, 20 * time.Millisecond, time.Second, time.Hour}[r.IntN(4)],
-	}
-	if mode != ModeStrict {
-		pl.credit = min(r.Int64N(5), burst/max(int64(procs)-1, 1))
-	}
-	weights := []int{evSlow: 0}
-	for k := range weights {
-		weights[k] = []int{0, 1, 3, 8}[r.IntN(4)]
-	}
-	for _, k := range []modelKind{evCall, evFreeze, evArrive} {
-		weights[k] = 2 + r.IntN(8)
-	}
-	for _, k := range []modelKind{evLose, evRepeat, evRetry, evPause, evEvict, evExact, evCredit} {
-		weights[k] /= 3
-	}
-	weights[evCrash], weights[evDrop] = 0, 0
-	if faults {
-		weights[evCrash], weights[evDrop] = r.IntN(2), r.IntN(2)
-		pl.outage = r.IntN(4) == 0
-	}
-	sum := 0
-	for _, n := range weights {
-		sum += n
-	}
-	waits := drawWaits(r, pl.limit)
-	costly := r.IntN(3) // how many calls cost more than a unit
-	for most := 20 + r.IntN(120); len(pl.events) < most; {
-		e := modelEvent{p: r.IntN(procs), wait: waits(), n: r.Int64N(4)}
-		for x := r.IntN(sum); x >= weights[e.kind]; e.kind++ {
-			x -= weights[e.kind]
-		}
-		switch e.kind {
-		case evCall, evSpend:
-			e.n = 1
-			if r.IntN(3) < costly {
-				e.n = 1 + r.Int64N([]int64{3, burst}[r.IntN(2)])
-			}
-		case evPause:
-			e.n = 1 + r.Int64N(1500)
-		case evFreeze:
-			pl.events = append(pl.events, e)
-			if e.kind, e.wait, e.n = evArrive, 0, 3; r.IntN(2) == 0 {
-				continue
-			}
-		case evFlood: // everything that can be had
-			e.kind, e.n = evCall, 1
-			for range r.Int64N(burst) {
-				pl.events = append(pl.events, e)
-				e.wait = 0
-			}
-			e.kind = []modelKind{evLeave, evRound}[r.IntN(2)]
-		case evSlow:
-			at, p := len(pl.events), e.p
-			for _, k := range []modelKind{evCall, evFreeze, evArrive, evCall, evCall, evCall, evArrive} {
-				pl.events = append(pl.events, modelEvent{kind: k, p: p, n: 1})
-			}
-			pl.events[at].wait, pl.events[at+3].wait = e.wait, waits()
-			pl.events = append(pl.events, modelEvent{kind: evCall, p: p, n: 1, wait: waits()})
-			e = modelEvent{kind: evRound, p: p}
-		}
-		pl.events = append(pl.events, e)
-	}
-	return pl
-}
-
-// drawWaits draws waits of one scale or another: none, a round trip, a tick, a
-// lease, a bucket's time to full.
-func drawWaits(r *rand.Rand, l hybridlimit.Limit) func() time.Duration {
-	scales := []time.Duration{0, 0, 0, time.Millisecond, 2 * tick, 100 * time.Millisecond, time.Second, min(l.TimeToFull(), 20*time.Second)}
-	most := 1 + r.IntN(len(scales))
-	still := r.IntN(4)
-	return func() time.Duration {
-		if r.IntN(4) < still {
-			return 0
-		}
-		if d := scales[r.IntN(most)]; d > 0 {
-			return time.Duration(r.Int64N(int64(d)))
-		}
-		return 0
-	}
 }

@@ -13,20 +13,36 @@ func TestModelFindsMutants(t *testing.T) {
 	for _, tc := range []struct {
 		mutant mutant
 		mode   Mode
+		hazard hazard
 		common bool // one in a few hundred
 		only   func(*modelPlan) bool
 	}{
-		{mutInflight, ModeDeferred, true, nil},
-		{mutSendRefill, ModeDeferred, false, nil},
-		{mutNoNetting, ModeAuto, true, nil},
-		{mutNetExpired, ModeAuto, false, spiky},
-		{mutReceiptDeadline, ModeStrict, false, nil},
-		{mutCreditWhileAsked, ModeAuto, false, nil},
-		{mutLongLife, ModeStrict, true, nil},
-		{mutAnyCost, ModeDeferred, true, nil},
-		{mutBlind, ModeAuto, true, nil},
-		{mutEvictOwing, ModeDeferred, false, nil},
-		{mutLateWord, ModeStrict, false, nil},
+		{mutInflight, ModeDeferred, 0, true, nil},
+		{mutSendRefill, ModeDeferred, 0, false, nil},
+		{mutNoNetting, ModeAuto, 0, true, nil},
+		{mutNetExpired, ModeAuto, 0, false, spiky},
+		{mutReceiptDeadline, ModeStrict, 0, false, nil},
+		{mutCreditWhileAsked, ModeAuto, 0, false, nil},
+		{mutLongLife, ModeStrict, 0, true, nil},
+		{mutAnyCost, ModeDeferred, 0, true, nil},
+		{mutBlind, ModeAuto, 0, true, nil},
+		{mutEvictOwing, ModeDeferred, 0, false, nil},
+		{mutLateWord, ModeStrict, 0, false, nil},
+		{mutDenyReceipt, ModeAuto, 0, true, nil},
+		{mutNoEnvelope, ModeDeferred, 0, true, nil},
+		{mutStaleApplied, ModeDeferred, 0, true, nil},
+		{mutNoReplay, ModeStrict, 0, true, nil},
+		{mutRetryPicksUp, ModeDeferred, 0, true, nil},
+		{mutRetryMoves, ModeDeferred, 0, true, nil},
+		{mutRetrySplits, ModeDeferred, 0, true, nil},
+		{mutSkipEvicted, ModeDeferred, hazLoss, true, nil},
+		{mutNoMerge, ModeAuto, hazLoss, true, nil},
+		{mutNoSince, ModeAuto, hazLoss, true, nil},
+		{mutNoResync, ModeAuto, hazLoss, true, nil},
+		{mutStampNow, ModeDeferred, hazClock, true, nil},
+		{mutClockResets, ModeStrict, hazClock, true, nil},
+		{mutEagerNewcomer, ModeAuto, hazMembers, true, nil},
+		{mutLastCount, ModeAuto, hazMembers, true, nil},
 	} {
 		t.Run(tc.mutant.String(), func(t *testing.T) {
 			if !tc.common && modelRuns(0, 1) == 0 {
@@ -34,7 +50,7 @@ func TestModelFindsMutants(t *testing.T) {
 			}
 			runs := 0
 			for i := uint64(0); runs < 200_000; i++ {
-				pl := planOf(seed+i, tc.mode, false)
+				pl := planOf(seed+i, tc.mode, tc.hazard)
 				if tc.only != nil && !tc.only(pl) {
 					continue
 				}

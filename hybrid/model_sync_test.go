@@ -26,6 +26,10 @@ func (w *world) freeze(p *proc) bool {
 	owed := p.s.pending
 	op, ok := p.s.freeze(t, asks, w.now)
 	w.forgiven += fallback - (p.s.owed() - owed)
+	if !ok && p.resync {
+		op, ok = viewOnly(&p.s)
+	}
+	p.resync = false
 	if !ok {
 		p.carried = 0
 		w.end(p)
@@ -41,14 +45,20 @@ func (w *world) freeze(p *proc) bool {
 	p.frozen = &frozenOp{op, modelBatch{p.id, p.seq}, w.now}
 	w.logf("p%d syncs: owed %d, asks %v, lease of 1/%d", p.id, op.Owed, op.Asks, op.Div)
 	w.end(p)
-	w.retry(p)
+	w.send(p)
 	return true
 }
 
-// retry sends the frozen batch, again or for the first time.
+// send puts the frozen batch on its way.
+func (w *world) send(p *proc) {
+	w.net = append(w.net, message{batch: p.frozen.batch, op: p.frozen.op})
+}
+
+// retry sends the frozen batch again.
 func (w *world) retry(p *proc) {
-	if f := p.frozen; f != nil {
-		w.net = append(w.net, message{batch: f.batch, op: f.op})
+	if p.frozen != nil {
+		w.spoilRetry(p)
+		w.send(p)
 	}
 }
 
@@ -73,6 +83,7 @@ func (w *world) settle(p *proc, r modelReply) {
 	t := w.terms(p)
 	served, lost := w.settleStep(p, t, answer{Answer: r.ans, redisNow: r.now, sent: f.sent, carried: carried}, waiting)
 	w.lost += lost
+	w.freshDebts(p, f.op, r)
 	w.logf("p%d hears: granted %d, lease %d for %d µs, level %.2f; held %d, owed %d, lost %d", p.id, r.ans.Granted,
 		r.ans.Lease, r.ans.Life, float64(r.ans.Level)/float64(t.bucket.Unit), p.s.held(), p.s.pending, lost)
 	p.waiters = nil

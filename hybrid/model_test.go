@@ -28,27 +28,34 @@ type world struct {
 	expired, lost, dropped, forgiven int64 // units
 	waited                           int64 // calls
 
+	losses  lossBook
+	members *memberBook // nil: N is a constant
+
 	trace *strings.Builder
 	bad   string // the first broken invariant
 }
 
 // proc is one process: what entry and the engine keep besides the step.
 type proc struct {
-	id       int // another after each restart
-	s        state
-	born     int64
-	evicted  int64 // ns; negative: never
-	word     word
-	left     int64 // in the word
-	loaded   int64
-	waiters  []*waitingCall
-	carried  int
-	seq      int64
-	frozen   *frozenOp
-	wants    when
-	asleep   int64 // until then it does nothing: a paused process
-	credit   int64 // C as this process believes, at most the world's
-	broken   bool  // its breaker is open
+	id      int // another after each restart
+	s       state
+	born    int64
+	evicted int64 // ns; negative: never
+	word    word
+	left    int64 // in the word
+	loaded  int64
+	waiters []*waitingCall
+	carried int
+	seq     int64
+	frozen  *frozenOp
+	wants   when
+	asleep  int64 // until then it does nothing: a paused process
+	credit  int64 // C as this process believes, at most the world's
+	broken  bool  // its breaker is open
+	resync  bool  // its next sync goes out even if it has only a view to tell
+	own     int64 // a mutant's: what it has used itself
+	member
+
 	admitted int64 // units
 }
 
@@ -73,7 +80,8 @@ type message struct {
 
 func newWorld(t terms, procs int) *world {
 	w := &world{t: t}
-	w.redis = modelRedis{bucket: t.bucket, env: map[int]modelEnvelope{}, unheard: map[modelBatch][]applied{}}
+	w.redis = modelRedis{bucket: t.bucket, env: map[int]modelEnvelope{}}
+	w.redis.expired = w.lostAgain
 	for range procs {
 		w.procs = append(w.procs, &proc{})
 	}
@@ -86,6 +94,7 @@ func newWorld(t terms, procs int) *world {
 func (w *world) start(i int) {
 	w.ids++
 	*w.procs[i] = proc{id: w.ids, born: w.now, evicted: -1, credit: w.t.credit}
+	w.join(w.procs[i])
 }
 
 func (w *world) logf(format string, args ...any) {
@@ -106,6 +115,7 @@ func (w *world) fail(format string, args ...any) {
 func (w *world) terms(p *proc) *terms {
 	t := w.t
 	t.credit = p.credit
+	w.memberTerms(p, &t)
 	full := int64(t.limit.TimeToFull())
 	if w.mutant == mutBlindSoon {
 		full /= 2
@@ -134,6 +144,7 @@ func (w *world) end(p *proc) {
 	credit := p.s.creditLeft(t, w.now)
 	restore()
 	p.loaded, p.left = w.now, p.word.units
+	w.noteCredit(p, t.credit)
 	switch {
 	case p.word.units < 0, p.s.pending < 0, p.s.inflight < 0, p.s.leases[0].units < 0, p.s.leases[1].units < 0:
 		w.fail("negative: %+v", p.s)
@@ -213,16 +224,20 @@ func (w *world) call(p *proc, n int64) verdict {
 
 // checkDenial checks a denial that a view proved: had Redis been asked this
 // instant, after what the process owes, it would have denied too. Redis counts
-// whole µs, so the instant may be one earlier.
+// whole µs, so it may have the refill of one more. A view from before a loss, or
+// from before Redis's clock jumped ahead, proves nothing.
 func (w *world) checkDenial(p *proc, n int64) {
 	if w.now >= p.s.provedUntil(&w.t, n) {
 		return // it is another process's turn
 	}
-	op := algo.Op{Owed: p.s.pending, Asks: []int64{n}}
+	if p.s.view.sent <= w.losses.shaken {
+		return
+	}
+	op := algo.Op{Owed: p.s.pending}
 	if p.frozen != nil && w.redis.env[p.id].seq != p.seq {
 		op.Owed += p.s.inflight
 	}
-	if _, ans, _ := w.redis.bucket.Apply(w.redis.state, op, modelEpoch+w.now/1000-1); ans.Granted > 0 {
+	if ans, b := w.redis.peek(op, w.redis.clock(w.now)), w.t.bucket; ans.Level-b.Refill >= n*b.Unit {
 		w.fail("p%d is denied %d units that Redis has", p.id, n)
 	}
 }

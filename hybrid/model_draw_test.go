@@ -1,0 +1,113 @@
+package hybrid
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// drawPlan draws a fleet and a schedule. Each schedule prefers some phrases and
+// some waits over others: a uniform choice never gets anywhere in particular.
+func drawPlan(r *rand.Rand, mode Mode, h hazard) *modelPlan {
+	procs := []int{1, 2, 2, 2, 3, 3, 4}[r.IntN(7)]
+	burst := 4 + r.Int64N(27)
+	if r.IntN(2) == 0 {
+		burst = 4 + r.Int64N(5)
+	}
+	rates := []hybridlimit.Limit{
+		hybridlimit.TokenBucket(1, time.Hour, burst),
+		hybridlimit.TokenBucket(1+r.Int64N(10), time.Second, burst),
+		hybridlimit.TokenBucket(1+r.Int64N(10), 7*time.Second, burst),
+		hybridlimit.TokenBucket(10+r.Int64N(90), time.Second, burst),
+		hybridlimit.TokenBucket(1+r.Int64N(1000), time.Second, burst),
+		hybridlimit.TokenBucket(200+r.Int64N(800), time.Second, burst+20),
+	}
+	limit := rates[r.IntN(len(rates))]
+	burst = limit.Burst
+	pl := &modelPlan{
+		limit: limit, procs: procs, mode: mode, every: 1 + r.Int64N(5),
+		blind: r.IntN(2) == 0, warm: r.IntN(2) == 0, greedy: r.IntN(4) > 0, plain: r.IntN(3) == 0,
+		maxWait: []time.Duration{-1, 20 * time.Millisecond, time.Second, time.Hour}[r.IntN(4)],
+	}
+	if mode != ModeStrict {
+		pl.credit = min(r.Int64N(5), burst/max(int64(procs)-1, 1))
+	}
+	weights := []int{evSlow: 0}
+	for k := range weights {
+		weights[k] = []int{0, 1, 3, 8}[r.IntN(4)]
+	}
+	for _, k := range []modelKind{evCall, evFreeze, evArrive} {
+		weights[k] = 2 + r.IntN(8)
+	}
+	for _, k := range []modelKind{evLose, evRepeat, evRetry, evPause, evEvict, evExact, evCredit} {
+		weights[k] /= 3
+	}
+	h.with(r, weights)
+	pl.hazard, pl.outage = h, h&hazCrash != 0 && r.IntN(4) == 0
+	if h&hazMembers != 0 {
+		procs = 3 + r.IntN(4)
+		pl.procs, pl.overshoot = procs, []float64{0.3, 0.5, 1}[r.IntN(3)]
+	}
+	sum := 0
+	for _, n := range weights {
+		sum += n
+	}
+	waits := drawWaits(r, pl.limit)
+	costly := r.IntN(3) // how many calls cost more than a unit
+	for most := 20 + r.IntN(120); len(pl.events) < most; {
+		e := modelEvent{p: r.IntN(procs), wait: waits(), n: r.Int64N(4)}
+		for x := r.IntN(sum); x >= weights[e.kind]; e.kind++ {
+			x -= weights[e.kind]
+		}
+		drawHazard(r, &e)
+		switch e.kind {
+		case evCall, evSpend:
+			e.n = 1
+			if r.IntN(3) < costly {
+				e.n = 1 + r.Int64N([]int64{3, burst}[r.IntN(2)])
+			}
+		case evPause:
+			e.n = 1 + r.Int64N(1500)
+		case evFreeze:
+			pl.events = append(pl.events, e)
+			if e.kind, e.wait, e.n = evArrive, 0, 3; r.IntN(2) == 0 {
+				continue
+			}
+		case evFlood: // everything that can be had
+			e.kind, e.n = evCall, 1
+			for range r.Int64N(burst) {
+				pl.events = append(pl.events, e)
+				e.wait = 0
+			}
+			e.kind = []modelKind{evLeave, evRound}[r.IntN(2)]
+		case evSlow:
+			at, p := len(pl.events), e.p
+			for _, k := range []modelKind{evCall, evFreeze, evArrive, evCall, evCall, evCall, evArrive} {
+				pl.events = append(pl.events, modelEvent{kind: k, p: p, n: 1})
+			}
+			pl.events[at].wait, pl.events[at+3].wait = e.wait, waits()
+			pl.events = append(pl.events, modelEvent{kind: evCall, p: p, n: 1, wait: waits()})
+			e = modelEvent{kind: evRound, p: p}
+		}
+		pl.events = append(pl.events, e)
+	}
+	return pl
+}
+
+// drawWaits draws waits of one scale or another: none, a round trip, a tick, a
+// lease, a bucket's time to full.
+func drawWaits(r *rand.Rand, l hybridlimit.Limit) func() time.Duration {
+	scales := []time.Duration{0, 0, 0, time.Millisecond, 2 * tick, 100 * time.Millisecond, time.Second, min(l.TimeToFull(), 20*time.Second)}
+	most := 1 + r.IntN(len(scales))
+	still := r.IntN(4)
+	return func() time.Duration {
+		if r.IntN(4) < still {
+			return 0
+		}
+		if d := scales[r.IntN(most)]; d > 0 {
+			return time.Duration(r.Int64N(int64(d)))
+		}
+		return 0
+	}
+}

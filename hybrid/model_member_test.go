@@ -1,0 +1,174 @@
+package hybrid
+
+import "slices"
+
+// This file is the fleet of a world in which processes come and go: the real
+// fleet.go around a set of heartbeats, which are answered at once or not at all.
+
+// member is what the heartbeat knows, of one process.
+type member struct {
+	fleet  *fleet
+	beatAt int64 // ns; the next
+	away   bool  // it is not running
+	mute   int64 // so many beats will be lost
+	most   int64 // the largest C since it last owed nothing
+}
+
+// memberBook is the set in Redis, and what the bound is while N changes.
+type memberBook struct {
+	lim    *Limiter
+	rules  *rules
+	beats  map[int]int64 // ns, by process
+	ghosts []ghost
+	bound  int64 // the largest sum of all C but the smallest
+	lost   int64 // ns; when the set was last lost
+}
+
+// ghost is a process that has gone: it may have taken what others still see.
+type ghost struct{ at int64 }
+
+func (w *world) join(p *proc) {
+	if w.members != nil {
+		p.fleet, p.beatAt = new(fleet), w.now
+	}
+}
+
+// depart takes a process out that owes nothing. One that crashed has left its
+// heartbeat behind.
+func (w *world) depart(p *proc, crashed bool) {
+	w.begin(p)
+	if !crashed && (len(p.waiters) > 0 || p.frozen != nil || !p.s.idle()) {
+		w.end(p)
+		return
+	}
+	w.expired += p.s.held()
+	if !crashed {
+		delete(w.members.beats, p.id)
+	}
+	w.logf("p%d departs", p.id)
+	*p = proc{id: p.id, evicted: -1, member: member{away: true}}
+	w.members.ghosts = append(w.members.ghosts, ghost{w.now})
+}
+
+// advance passes time, and beats in it.
+func (w *world) advance(d int64) {
+	until := w.now + d
+	for w.members != nil {
+		var next *proc
+		for _, p := range w.procs {
+			if !p.away && p.beatAt <= until && (next == nil || p.beatAt < next.beatAt) {
+				next = p
+			}
+		}
+		if next == nil {
+			break
+		}
+		w.now = max(w.now, next.beatAt)
+		w.beat(next)
+	}
+	w.now = until
+}
+
+func (w *world) beat(p *proc) {
+	p.beatAt += int64(beatEvery)
+	if w.now < p.asleep {
+		return
+	}
+	if p.mute > 0 {
+		p.mute--
+		return
+	}
+	b := w.members.beats
+	for id, at := range b {
+		if at < w.now-int64(beatExpiry) {
+			delete(b, id)
+		}
+	}
+	b[p.id] = w.now
+	p.fleet.counted(int64(len(b)), w.now, w.now)
+	if w.mutant == mutLastCount {
+		p.fleet.n.Store(int64(len(b)))
+	}
+	w.checkFleet()
+}
+
+// loseFleet empties the set. It takes three counts to get over that, so there
+// is no second loss in that time.
+func (w *world) loseFleet() {
+	m := w.members
+	if m == nil || w.now-m.lost < countsKept*int64(beatEvery) {
+		return
+	}
+	clear(m.beats)
+	m.lost = w.now
+	w.logf("Redis loses the heartbeats")
+}
+
+// memberTerms is N and C as p knows them.
+func (w *world) memberTerms(p *proc, t *terms) {
+	if w.members == nil || p.away {
+		return
+	}
+	t.n, t.credit = p.fleet.size(), 0
+	if p.fleet.known(w.now) || w.mutant == mutEagerNewcomer && p.fleet.beats.Load() > 0 {
+		t.credit = w.members.lim.credit(w.members.rules, t.n)
+	}
+}
+
+// noteCredit keeps the bound: whoever has spoken to Redis last admits what it
+// has, and all others what they may owe, at the C that they had when they
+// began to. Ghosts count as having spoken last until every view is younger.
+func (w *world) noteCredit(p *proc, c int64) {
+	m := w.members
+	if m == nil || p.away {
+		return
+	}
+	if p.s.owed() == 0 && p.word.kind != wordCredit {
+		p.most = 0
+	}
+	p.most = max(p.most, c)
+	m.ghosts = slices.DeleteFunc(m.ghosts, func(g ghost) bool {
+		if w.now-g.at > 2*m.rules.full {
+			return true
+		}
+		for _, p := range w.procs {
+			if !p.away && (!p.s.view.known || p.s.view.sent <= g.at) {
+				return false
+			}
+		}
+		return true
+	})
+	sum, least := int64(0), int64(1)<<62
+	for _, p := range w.procs {
+		if !p.away {
+			c := max(p.most, w.terms(p).credit)
+			sum, least = sum+c, min(least, c)
+		}
+	}
+	if len(m.ghosts) > 0 {
+		least = 0
+	}
+	m.bound = max(m.bound, sum-least)
+	w.checkFleet()
+}
+
+// checkFleet holds that nobody who gives credit counts fewer than do. Two
+// beats after a loss of heartbeats, and half of one more where one is lost on
+// the way, all have counted all again: until then they may lack who came
+// shortly before the loss or since.
+func (w *world) checkFleet() {
+	const beat = int64(beatEvery)
+	m := w.members
+	var givers []*proc
+	for _, p := range w.procs {
+		if p.away || w.now < p.asleep || w.terms(p).credit <= 0 || w.now <= m.lost+beat+int64(beatStale) && p.fleet.first.Load() > m.lost-beat {
+			continue
+		}
+		givers = append(givers, p)
+	}
+	for _, p := range givers {
+		if n := p.fleet.size(); n < int64(len(givers)) {
+			w.fail("p%d counts %d, and %d give credit", p.id, n, len(givers))
+		}
+	}
+}
