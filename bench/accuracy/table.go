@@ -116,6 +116,13 @@ func verdict(r Row) string {
 	return fmt.Sprintf("%d of %d", len(r.Checks), len(r.Checks))
 }
 
+// String is the row in a line, for those who wait for the table.
+func (r Row) String() string {
+	return fmt.Sprintf("%s %s: utilisation %s, exceedance %s, %s ops per admission and %s per decision, %s wait, Jain %s, spread %s",
+		r.Scenario, r.Kind, fixed(r.Utilisation, 4), fixed(r.Exceedance, 2), significant(r.OpsPerAdmission),
+		significant(r.OpsPerDecision), percent(r.Waits), fixed(r.Jain, 4), fixed(r.Spread, 3))
+}
+
 // none stands for a figure that there is not.
 const none = "–"
 
