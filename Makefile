@@ -16,7 +16,7 @@ test-long: ## the same with the long tests, one package at a time, up to an hour
 
 .PHONY: lab
 lab: ## whole fleets in virtual time: docs/lab/results.md and its plots; fails if a bound of a scenario does not hold
-	@cd bench && go test ./accuracy -run '^TestLab$$' -count=1 -timeout 2h -lab -revision "$$(git describe --always --dirty --exclude '*')"
+	@cd bench/accuracy && go test -run '^TestLab$$' -count=1 -timeout 2h -lab -revision "$$(git describe --always --dirty --exclude '*')"
 
 .PHONY: lint
 lint: ## golangci-lint over every module

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/fleet"
 )
@@ -92,7 +93,7 @@ func (f *Family) scenario(factor float64) string { return f.Name + " ×" + numbe
 // Setting says in one line what the family's scenarios are.
 func (f *Family) Setting() string {
 	b := f.Base
-	s := fmt.Sprintf("%d processes, %v, %v load, %v of which the first %v are not steady, round trip %v",
+	s := fmt.Sprintf("%d processes, %v, %v load, %v (steady after %v), round trip %v",
 		b.Processes, b.Limit, b.Load.Shape, b.Span, b.Steady, b.Latency)
 	if b.Load.Shape == fleet.OnOff {
 		s += fmt.Sprintf(", on for %v and off for %v", b.Load.On, b.Load.Off)
@@ -121,8 +122,14 @@ func (f *Family) Setting() string {
 // burst is the size of the limit's bucket in units.
 func (c Case) burst() float64 { return float64(c.Run.Limit.BurstSize()) }
 
-// budget is what the fleet may admit early, in units.
-func (c Case) budget() float64 { return math.Max(c.Run.Overshoot, 0) * c.burst() }
+// microsecond is the units that come back in one: Redis's clock sees no less,
+// so a fleet that never overshoots may seem to by as much.
+func (c Case) microsecond() float64 {
+	return float64(c.Run.Limit.Rate) * float64(time.Microsecond) / float64(c.Run.Limit.Period)
+}
+
+// budget is what the fleet may admit early, in units, as Redis's clock has it.
+func (c Case) budget() float64 { return math.Max(c.Run.Overshoot, 0)*c.burst() + c.microsecond() }
 
 // floor is the least number of messages in which N processes can drain a
 // bucket of L fairly and without overshoot: N·log₂(L/N).

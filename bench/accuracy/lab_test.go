@@ -21,13 +21,13 @@ import (
 
 var (
 	lab      = flag.Bool("lab", false, "run all scenarios, as make lab does")
-	out      = flag.String("out", "../../docs/lab", "where -lab writes what came of it")
+	out      = flag.String("out", "", "where -lab writes what came of it; empty: docs/lab, if all of it ran")
 	revision = flag.String("revision", "", "of the code, for the head of the table")
 )
 
-// TestLab runs every scenario file. It writes the table and the plots when all
-// of it ran; what -run picks goes into the log only, since a page must be of
-// one revision.
+// TestLab runs every scenario file, and writes the table and the plots. What
+// -run picks goes into the log only, or where -out says: the page in docs/lab
+// must be of one revision.
 func TestLab(t *testing.T) {
 	if !*lab {
 		t.Skip("takes minutes: make lab")
@@ -38,11 +38,15 @@ func TestLab(t *testing.T) {
 	}
 	debug.SetGCPercent(400) // miniredis makes a Lua state for every script: a quarter of the time was collecting them
 	runAll(t, families, func(result *Result, complete bool) {
-		if !complete {
+		dir := *out
+		if dir == "" && !complete {
 			t.Logf("not all was run, so nothing is written:\n%s", result.Markdown())
 			return
 		}
-		if err := write(*out, result); err != nil {
+		if dir == "" {
+			dir = "../../docs/lab"
+		}
+		if err := write(dir, result); err != nil {
 			t.Error(err)
 		}
 	})
@@ -171,20 +175,19 @@ func write(dir string, r *Result) error {
 	return errors.Join(bad...)
 }
 
-// versions are those of everything that can move a figure.
+// versions are those of everything that can move a figure. Test binaries do
+// not say what they are built of; the module file does.
 func versions() map[string]string {
 	v := map[string]string{"Go": runtime.Version()}
 	if *revision != "" {
 		v["revision"] = *revision
 	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return v
+	text, err := os.ReadFile("../go.mod")
+	if err != nil {
+		v["bench/go.mod"] = err.Error()
 	}
-	for _, m := range info.Deps {
-		if name := regexp.MustCompile(`go-redis|miniredis`).FindString(m.Path); name != "" {
-			v[name] = m.Version
-		}
+	for _, m := range regexp.MustCompile(`/(go-redis|miniredis)/v\d+ (v\S+)`).FindAllSubmatch(text, -1) {
+		v[string(m[1])] = string(m[2])
 	}
 	return v
 }

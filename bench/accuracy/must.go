@@ -35,14 +35,15 @@ var metrics = map[string]func(Row) Figure{
 
 // scales are what a bound can be a part of, besides another kind's figure.
 var scales = map[string]func(Case) float64{
-	"burst":  Case.burst,
-	"budget": Case.budget,
-	"floor":  Case.floor,
+	"burst":       Case.burst,
+	"budget":      Case.budget,
+	"microsecond": Case.microsecond,
+	"floor":       Case.floor,
 }
 
 // slack is how far beyond a bound a figure may be: sums of floats do not end
 // on the unit.
-const slack = 1e-6
+const slack = 1e-9
 
 // Check is what a must came to.
 type Check struct {

@@ -45,7 +45,7 @@ func (p Plot) SVG() []byte {
 	burst := p.runs[0].Case.burst()
 
 	above := panel{
-		title: "admitted, units a second (mean of half a second)",
+		title: "admitted, units a second (mean of 0.3 s)",
 		limit: rate, cut: 2.5 * rate, span: s.Span,
 	}
 	below := panel{
@@ -70,31 +70,30 @@ func (p Plot) SVG() []byte {
 // sampled is the length of a sample.
 const sampled = 100 * time.Millisecond
 
-// speed is what was admitted a second, as the mean of half a second about
-// each sample.
+// speed is what was admitted a second, as the mean of three samples about each.
 func speed(samples []fleet.Sample) []point {
-	const reach = 2 // samples each way
 	points := make([]point, len(samples))
 	for i, s := range samples {
-		from, to := max(i-reach, 0), min(i+reach+1, len(samples))
+		from, to := max(i-1, 0), min(i+2, len(samples))
 		units := int64(0)
 		for _, near := range samples[from:to] {
 			units += near.Admitted
 		}
-		points[i] = point{s.At.Seconds(), float64(units) / (float64(to-from) * sampled.Seconds())}
+		points[i] = point{(s.At + sampled/2).Seconds(), float64(units) / (float64(to-from) * sampled.Seconds())}
 	}
 	return points
 }
 
 // level is that of a bucket that leaks at the rate and takes what was
-// admitted. Its maximum less the burst is the exceedance, to a sample.
+// admitted, at the end of each sample. Within a sample the order is unknown,
+// and taken for the one that makes the level least: what is drawn above the
+// burst was beyond the limit, and the exceedance is no smaller.
 func level(samples []fleet.Sample, rate float64) []point {
 	points := make([]point, len(samples))
-	units, last := 0.0, time.Duration(0)
+	units := 0.0
 	for i, s := range samples {
-		units = max(units-rate*(s.At-last).Seconds(), 0) + float64(s.Admitted)
-		last = s.At
-		points[i] = point{s.At.Seconds(), units}
+		units = max(units+float64(s.Admitted)-rate*sampled.Seconds(), 0)
+		points[i] = point{(s.At + sampled).Seconds(), units}
 	}
 	return points
 }

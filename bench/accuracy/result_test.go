@@ -132,7 +132,7 @@ func TestBoundsOfOtherThings(t *testing.T) {
 	}{
 		{Must{Metric: "exceedance", Factor: 3}, nobody, 3},
 		{Must{Metric: "exceedance", Factor: 0.5, Of: "burst"}, nobody, 5120},
-		{Must{Metric: "exceedance", Factor: 1, Of: "budget"}, nobody, 5120},
+		{Must{Metric: "exceedance", Factor: 1, Of: "budget"}, nobody, c.budget()},
 		{Must{Metric: "exceedance", Factor: 4, Of: "floor"}, nobody, 400},
 		{Must{Metric: "exceedance", Factor: 2, Of: "exact"}, other, 14},
 		{Must{Metric: "exceedance", Factor: 2, Of: "exact"}, nobody, math.NaN()},
@@ -149,8 +149,8 @@ func TestBoundsOfOtherThings(t *testing.T) {
 		}
 	}
 	c.Run.Overshoot = -1
-	if c.budget() != 0 {
-		t.Errorf("no overshoot is a budget of %v", c.budget())
+	if c.budget() != c.microsecond() || math.Abs(c.microsecond()-10.0/3600e6) > 1e-15 {
+		t.Errorf("no overshoot is a budget of %v, a µs one of %v", c.budget(), c.microsecond())
 	}
 }
 
@@ -199,15 +199,19 @@ func TestPlotDrawsEveryLimiterAndTheLimit(t *testing.T) {
 	}
 }
 
+// The bucket of 20 at 100 a second is full at first; one that admits no more
+// than it may never seems to be above its burst.
 func TestLevelAndSpeed(t *testing.T) {
-	samples := []fleet.Sample{{At: 0, Admitted: 20}, {At: sampled, Admitted: 10}, {At: 2 * sampled}, {At: 3 * sampled, Admitted: 5}}
-	for i, want := range []float64{20, 20, 10, 5} {
-		if got := level(samples, 100)[i].y; math.Abs(got-want) > 1e-9 {
+	samples := []fleet.Sample{{At: 0, Admitted: 30}, {At: sampled, Admitted: 10}, {At: 2 * sampled}, {At: 3 * sampled, Admitted: 5}}
+	for i, want := range []point{{0.1, 20}, {0.2, 20}, {0.3, 10}, {0.4, 5}} {
+		if got := level(samples, 100)[i]; math.Abs(got.x-want.x) > 1e-9 || math.Abs(got.y-want.y) > 1e-9 {
 			t.Errorf("sample %d: level %v, want %v", i, got, want)
 		}
 	}
-	if got := speed(samples)[0].y; math.Abs(got-100) > 1e-9 {
-		t.Errorf("%v a second, want 30 units in the first 0.3 s", got)
+	for i, want := range []point{{0.05, 200}, {0.15, 400.0 / 3}} {
+		if got := speed(samples)[i]; math.Abs(got.x-want.x) > 1e-9 || math.Abs(got.y-want.y) > 1e-9 {
+			t.Errorf("sample %d: speed %v, want %v", i, got, want)
+		}
 	}
 }
 
