@@ -2,7 +2,6 @@ package accuracy
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/fleet"
@@ -50,7 +49,7 @@ func (p Plot) SVG() []byte {
 	}
 	below := panel{
 		title: "level of one bucket that takes all that was admitted, units",
-		limit: burst, cut: math.Inf(1), span: s.Span,
+		limit: burst, cut: 3 * burst, span: s.Span,
 	}
 	for _, run := range p.runs {
 		line := line{name: run.Case.Kind, style: styleOf(run.Case.Run.Kind)}
