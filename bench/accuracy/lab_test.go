@@ -125,7 +125,7 @@ func runAll(t *testing.T, families []*Family, then func(r *Result, complete bool
 	}
 	picked := make([]bool, len(runs))
 	t.Cleanup(func() { // after the parallel tests
-		result := &Result{Command: "make lab", Versions: versions(), Families: families}
+		result := &Result{Command: "make lab", Versions: versions()}
 		complete := true
 		for i := 0; i < len(runs); {
 			var scenario []Run
@@ -136,6 +136,9 @@ func runAll(t *testing.T, families []*Family, then func(r *Result, complete bool
 				}
 			}
 			result.Add(scenario)
+		}
+		if !complete {
+			result.Command = fmt.Sprintf("go test -lab -run '%s'", flag.Lookup("test.run").Value)
 		}
 		for _, row := range result.Rows {
 			if row.failed() > 0 {

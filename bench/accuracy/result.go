@@ -2,6 +2,7 @@ package accuracy
 
 import (
 	"math"
+	"slices"
 
 	"github.com/hybridlimit/hybridlimit/internal/fleet"
 )
@@ -18,7 +19,7 @@ type Result struct {
 	Versions map[string]string `json:"versions"`
 	Rows     []Row             `json:"rows"`
 
-	Families []*Family `json:"-"`
+	Families []*Family `json:"-"` // of the rows
 	runs     []Run
 }
 
@@ -28,6 +29,9 @@ func (r *Result) Add(runs []Run) {
 	rows := make([]Row, len(runs))
 	central := int64(0)
 	for i, run := range runs {
+		if f := run.Case.Family; !slices.Contains(r.Families, f) {
+			r.Families = append(r.Families, f)
+		}
 		rows[i] = NewRow(run.Case, run.Report)
 		if run.Case.Kind == exact {
 			central = admitted(run.Report)

@@ -47,7 +47,7 @@ must count-and-push spread <= 0.2
 		}
 		return samples
 	}
-	r := &Result{Command: "make lab", Versions: map[string]string{"Go": "go1"}, Families: []*Family{f}}
+	r := &Result{Command: "make lab", Versions: map[string]string{"Go": "go1"}}
 	reports := []fleet.Report{
 		{
 			Calls: 4500, Admitted: 1400, Units: 1400, Central: 1500, Utilisation: 1400.0 / 1500, Exceedance: 0.5,
