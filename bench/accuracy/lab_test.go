@@ -1,0 +1,214 @@
+package accuracy
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/fleet"
+)
+
+var (
+	lab      = flag.Bool("lab", false, "run all scenarios, as make lab does")
+	out      = flag.String("out", "", "where -lab writes what came of it; empty: docs/lab, if all of it ran")
+	revision = flag.String("revision", "", "of the code, for the head of the table")
+)
+
+// TestLab runs every scenario file, and writes the table and the plots. What
+// -run picks goes into the log only, or where -out says: the page in docs/lab
+// must be of one revision.
+func TestLab(t *testing.T) {
+	if !*lab {
+		t.Skip("takes minutes: make lab")
+	}
+	families, err := ReadAll(os.DirFS("scenarios"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	debug.SetGCPercent(400) // miniredis makes a Lua state for every script: a quarter of the time was collecting them
+	runAll(t, families, func(result *Result, complete bool) {
+		dir := *out
+		if dir == "" && !complete {
+			t.Logf("not all was run, so nothing is written:\n%s", result.Markdown())
+			return
+		}
+		if dir == "" {
+			dir = "../../docs/lab"
+		}
+		if err := write(dir, result); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestShort runs the tiny scenarios, and looks at everything that the lab
+// would write.
+func TestShort(t *testing.T) {
+	families, err := ReadAll(os.DirFS("testdata/short"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	runAll(t, families, func(result *Result, complete bool) {
+		if !complete {
+			t.Skip("not all was run")
+		}
+		if err := write(dir, result); err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range result.Rows {
+			sane(t, row)
+		}
+		page, err := os.ReadFile(filepath.Join(dir, "results.md"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rows := strings.Count(string(page), "\n| "); rows < len(result.Rows) {
+			t.Errorf("%d lines of tables for %d rows:\n%s", rows, len(result.Rows), page)
+		}
+		if len(result.Plots()) == 0 {
+			t.Error("nothing was drawn")
+		}
+		for _, p := range result.Plots() {
+			picture, err := os.ReadFile(filepath.Join(dir, p.File))
+			if err != nil {
+				t.Fatal(err)
+			}
+			wellFormed(t, picture)
+		}
+	})
+}
+
+// sane refuses figures that no run can have.
+func sane(t *testing.T, r Row) {
+	t.Helper()
+	name := r.Scenario + " " + r.Kind
+	if r.Calls == 0 || r.Admitted == 0 || r.Admitted > r.Calls {
+		t.Errorf("%s: %d of %d calls admitted", name, r.Admitted, r.Calls)
+	}
+	for what, x := range map[string]Figure{
+		"waits": r.Waits, "Jain": r.Jain, "spread": r.Spread, "false denials": r.FalseDenials,
+	} {
+		if !(x >= 0 && x <= 1) {
+			t.Errorf("%s: %s is %v, and a part of something", name, what, x)
+		}
+	}
+	// Count-and-push may admit every call at a load of 3.
+	if !(r.Utilisation > 0.3 && r.Utilisation < 3.5) || !(r.UtilisationWhole > 0.3 && r.UtilisationWhole < 3.5) {
+		t.Errorf("%s: utilisation %v, of the whole %v", name, r.Utilisation, r.UtilisationWhole)
+	}
+	if !(r.Exceedance >= 0) || r.Ops < 0 || r.Messages > r.Ops+r.Heartbeats {
+		t.Errorf("%s: exceedance %v, %d ops, %d messages", name, r.Exceedance, r.Ops, r.Messages)
+	}
+}
+
+// runAll runs every case, a few at once, and hands over what came of those
+// that -run picked; complete says that it was all of them. Musts that do not
+// hold fail the test.
+func runAll(t *testing.T, families []*Family, then func(r *Result, complete bool)) {
+	var runs []Run
+	for _, f := range families {
+		for _, c := range f.Cases() {
+			runs = append(runs, Run{Case: c, Report: fleet.Report{Violated: []string{"the run did not finish"}}})
+		}
+	}
+	picked := make([]bool, len(runs))
+	t.Cleanup(func() { // after the parallel tests
+		result := &Result{Command: "make lab", Versions: versions()}
+		complete := true
+		for i := 0; i < len(runs); {
+			var scenario []Run
+			for name := runs[i].Case.Scenario; i < len(runs) && runs[i].Case.Scenario == name; i++ {
+				complete = complete && picked[i]
+				if picked[i] {
+					scenario = append(scenario, runs[i])
+				}
+			}
+			result.Add(scenario)
+		}
+		if !complete {
+			result.Command = fmt.Sprintf("go test -lab -run '%s'", flag.Lookup("test.run").Value)
+		}
+		for _, row := range result.Rows {
+			if row.failed() > 0 {
+				t.Errorf("%s %s: %s", row.Scenario, row.Kind, verdict(row))
+			}
+		}
+		then(result, complete)
+	})
+	for i := range runs {
+		t.Run(runs[i].Case.Scenario+"/"+runs[i].Case.Kind, func(t *testing.T) {
+			t.Parallel()
+			picked[i] = true
+			start := time.Now()
+			runs[i].Report = fleet.Run(t, runs[i].Case.Run)
+			if *lab {
+				row := NewRow(runs[i].Case, runs[i].Report)
+				fmt.Fprintf(os.Stderr, "%s (%.0f s)\n", row, time.Since(start).Seconds())
+			}
+		})
+	}
+}
+
+// write puts the page, the figures and the plots into a directory.
+func write(dir string, r *Result) error {
+	figures, err := r.JSON()
+	if err != nil {
+		return err
+	}
+	files := map[string][]byte{"results.md": []byte(r.Markdown()), "results.json": figures}
+	for _, p := range r.Plots() {
+		files[p.File] = p.SVG()
+	}
+	bad := []error{os.MkdirAll(dir, 0o755)}
+	for name, text := range files {
+		bad = append(bad, os.WriteFile(filepath.Join(dir, name), text, 0o644))
+	}
+	return errors.Join(bad...)
+}
+
+// versions are those of everything that can move a figure. Test binaries do
+// not say what they are built of; the module file does.
+func versions() map[string]string {
+	v := map[string]string{"Go": runtime.Version()}
+	if *revision != "" {
+		v["revision"] = *revision
+	}
+	text, err := os.ReadFile("../go.mod")
+	if err != nil {
+		v["bench/go.mod"] = err.Error()
+	}
+	for _, m := range regexp.MustCompile(`/(go-redis|miniredis)/v\d+ (v\S+)`).FindAllSubmatch(text, -1) {
+		v[string(m[1])] = string(m[2])
+	}
+	return v
+}
+
+// wellFormed fails unless the text is XML, without a number that is none.
+func wellFormed(t *testing.T, text []byte) {
+	t.Helper()
+	d := xml.NewDecoder(bytes.NewReader(text))
+	for {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatalf("%v in\n%s", err, text)
+		}
+	}
+	for _, x := range []string{"NaN", "Inf"} {
+		if bytes.Contains(text, []byte(x)) {
+			t.Errorf("%s in\n%s", x, text)
+		}
+	}
+}

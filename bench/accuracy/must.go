@@ -1,0 +1,96 @@
+package accuracy
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Must is a bound that rows are held against.
+type Must struct {
+	Kinds  []string // the rows' kinds; empty: all of them
+	Metric string   // a key of metrics
+	AtMost bool     // else at least
+	Factor float64  // the bound is Factor times Of
+	Of     string   // "": the factor alone; a key of scales; or a kind: that row's figure
+	Line   int      // in the file
+}
+
+// metrics are the figures that a must can name.
+var metrics = map[string]func(Row) Figure{
+	"utilisation":       func(r Row) Figure { return r.Utilisation },
+	"utilisation-whole": func(r Row) Figure { return r.UtilisationWhole },
+	"exceedance":        func(r Row) Figure { return r.Exceedance },
+	"ops/admission":     func(r Row) Figure { return r.OpsPerAdmission },
+	"ops/decision":      func(r Row) Figure { return r.OpsPerDecision },
+	"ops/process/s":     func(r Row) Figure { return r.OpsPerProcessSecond },
+	"messages":          func(r Row) Figure { return Figure(r.Messages) },
+	"messages/decision": func(r Row) Figure { return r.MessagesPerDecision },
+	"waits":             func(r Row) Figure { return r.Waits },
+	"jain":              func(r Row) Figure { return r.Jain },
+	"spread":            func(r Row) Figure { return r.Spread },
+	"false-denials":     func(r Row) Figure { return r.FalseDenials },
+}
+
+// scales are what a bound can be a part of, besides another kind's figure.
+var scales = map[string]func(Case) float64{
+	"burst":       Case.burst,
+	"budget":      Case.budget,
+	"microsecond": Case.microsecond,
+	"floor":       Case.floor,
+}
+
+// slack is how far beyond a bound a figure may be: sums of floats do not end
+// on the unit.
+const slack = 1e-9
+
+// Check is what a must came to.
+type Check struct {
+	Must   string `json:"must"`
+	Bound  Figure `json:"bound"`
+	Value  Figure `json:"value"`
+	Passed bool   `json:"passed"`
+}
+
+// String is the must as the file has it, without its kinds.
+func (m Must) String() string {
+	sign := ">="
+	if m.AtMost {
+		sign = "<="
+	}
+	s := fmt.Sprintf("%s %s %s", m.Metric, sign, number(m.Factor))
+	if m.Of != "" {
+		s += " of " + m.Of
+	}
+	return s
+}
+
+// holds reports whether the must is about rows of a kind. A family that runs
+// auto with several overshoots calls them "auto 0.5" and so on.
+func (m Must) holds(kind string) bool {
+	word, _, _ := strings.Cut(kind, " ")
+	return len(m.Kinds) == 0 || slices.Contains(m.Kinds, word)
+}
+
+// check holds a row against the must; of finds the row of another kind of the
+// same scenario.
+func (m Must) check(c Case, r Row, of func(kind string) (Row, bool)) Check {
+	bound := m.Factor
+	if scale, ok := scales[m.Of]; ok {
+		bound *= scale(c)
+	} else if m.Of != "" {
+		other, ok := of(m.Of)
+		if ok {
+			bound *= float64(metrics[m.Metric](other))
+		} else {
+			bound = math.NaN()
+		}
+	}
+	value := float64(metrics[m.Metric](r))
+	passed := value >= bound-slack
+	if m.AtMost {
+		passed = value <= bound+slack
+	}
+	return Check{Must: m.String(), Bound: Figure(bound), Value: Figure(value), Passed: passed} // what is not a number passes nothing
+}

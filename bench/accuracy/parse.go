@@ -1,0 +1,136 @@
+package accuracy
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/fleet"
+)
+
+// ReadAll parses every scenario file (*.txt) of a directory, by name.
+func ReadAll(dir fs.FS) ([]*Family, error) {
+	names, err := fs.Glob(dir, "*.txt")
+	if err != nil {
+		return nil, err
+	}
+	var all []*Family
+	var bad []error
+	for _, name := range names {
+		text, err := fs.ReadFile(dir, name)
+		if err != nil {
+			return nil, err
+		}
+		f, err := Parse(name, string(text))
+		bad = append(bad, err)
+		all = append(all, f)
+	}
+	return all, errors.Join(bad...)
+}
+
+// Parse reads a scenario file. Every line is a word and what it takes; "#"
+// starts a comment; README.md lists the words. The error has a line
+// "file:line: what is wrong" for everything that is.
+func Parse(file, text string) (*Family, error) {
+	f := &Family{
+		Name:       strings.TrimSuffix(path.Base(file), path.Ext(file)),
+		Overshoots: []float64{0.05},
+		Base:       fleet.Scenario{Seed: 1, Latency: 500 * time.Microsecond},
+	}
+	var bad []error
+	complain := func(line int, err error) {
+		if err != nil {
+			bad = append(bad, fmt.Errorf("%s:%d: %w", file, line, err))
+		}
+	}
+	said := map[string]int{}
+	lines := 0
+	for line := range strings.Lines(text) {
+		lines++
+		line, _, _ = strings.Cut(line, "#")
+		fields := strings.Fields(line)
+		if len(fields) == 0 {
+			continue
+		}
+		word, rest := fields[0], args(fields[1:])
+		read, ok := words[word]
+		if !ok {
+			complain(lines, fmt.Errorf("unknown word %q (there are: %s)", word, oneOf(words)))
+			continue
+		}
+		if first := said[word]; first > 0 && word != "must" {
+			complain(lines, fmt.Errorf("%s: said in line %d", word, first))
+			continue
+		}
+		said[word] = lines
+		err := read(f, &rest)
+		if err == nil && len(rest) > 0 {
+			err = fmt.Errorf("%q is one too many", rest[0])
+		}
+		if err != nil {
+			complain(lines, fmt.Errorf("%s: %w", word, err))
+			continue
+		}
+		if word == "must" {
+			f.Musts[len(f.Musts)-1].Line = lines
+		}
+	}
+	for _, word := range []string{"processes", "limit", "load", "span", "kinds"} {
+		if said[word] == 0 {
+			complain(lines, fmt.Errorf("%s is missing", word))
+		}
+	}
+	if len(bad) == 0 {
+		f.agree(said, complain)
+	}
+	return f, errors.Join(bad...)
+}
+
+// agree checks what lines say of each other.
+func (f *Family) agree(said map[string]int, complain func(int, error)) {
+	if err := f.Base.Limit.Validate(); err != nil {
+		complain(said["limit"], err)
+	}
+	if f.Base.Steady >= f.Base.Span {
+		complain(said["steady"], fmt.Errorf("steady: nothing is left of a span of %v", f.Base.Span))
+	}
+	if f.Plot != 0 && !slices.Contains(f.Factors, f.Plot) {
+		complain(said["plot"], fmt.Errorf("plot: the load has no factor %s", number(f.Plot)))
+	}
+	if f.Plot != 0 && f.Base.Load.Keys > 1 {
+		complain(said["plot"], errors.New("plot: one line cannot show many keys"))
+	}
+	if said["cold"] > 0 && said["warm"] > 0 {
+		complain(said["warm"], errors.New("warm: the start is cold"))
+	}
+	if said["overshoot"] > 0 && !slices.Contains(f.Kinds, fleet.Auto) {
+		complain(said["overshoot"], errors.New("overshoot: auto is the only kind that has one"))
+	}
+	if f.Title == "" {
+		f.Title = f.Name
+	}
+	for _, m := range f.Musts {
+		named := m.Kinds
+		if _, ok := kinds[m.Of]; ok {
+			named = append(slices.Clone(named), m.Of)
+			if m.Of == "auto" && len(f.Overshoots) > 1 {
+				complain(m.Line, errors.New("must: several rows are auto's"))
+			}
+		}
+		for _, kind := range named {
+			if !slices.Contains(f.Kinds, kinds[kind]) {
+				complain(m.Line, fmt.Errorf("must: %s is not one of the kinds", kind))
+			}
+		}
+	}
+}
+
+// oneOf lists the keys of a map for an error.
+func oneOf[V any](m map[string]V) string {
+	return strings.Join(slices.Sorted(maps.Keys(m)), ", ")
+}

@@ -1,0 +1,195 @@
+package accuracy
+
+import (
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/fleet"
+)
+
+// whole has every word.
+const whole = `# A comment.
+title   two words  # and another comment
+processes 100
+limit 100/min burst 20
+load on/off 1.5 3 on 250ms off 750ms
+skew 1.5
+keys 2000 zipf 1.0 low 0.1 high 3
+cost 5
+overshoot 0 50%
+interval 20ms
+span 20s
+steady 5s
+warm 3s
+rtt 1ms
+seed 7
+kinds auto exact
+must * jain >= 0.98
+must auto exact ops/decision <= 100% of exact
+`
+
+func TestParseKnowsEveryWord(t *testing.T) {
+	got, err := Parse("dir/every.txt", whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &Family{
+		Name: "every", Title: "two words",
+		Base: fleet.Scenario{
+			Seed: 7, Processes: 100, Limit: hybridlimit.TokenBucket(100, time.Minute, 20), Interval: 20 * time.Millisecond,
+			Load: fleet.Load{
+				Shape: fleet.OnOff, On: 250 * time.Millisecond, Off: 750 * time.Millisecond,
+				Zipf: 1.5, Keys: 2000, KeyZipf: 1, KeyLow: 0.1, KeyHigh: 3, MaxCost: 5,
+			},
+			Warm: 3 * time.Second, Span: 20 * time.Second, Steady: 5 * time.Second, Latency: time.Millisecond,
+		},
+		Factors:    []float64{1.5, 3},
+		Overshoots: []float64{0, 0.5},
+		Kinds:      []fleet.Kind{fleet.Auto, fleet.CentralExact},
+		Musts: []Must{
+			{Metric: "jain", Factor: 0.98, Line: 17},
+			{Kinds: []string{"auto", "exact"}, Metric: "ops/decision", AtMost: true, Factor: 1, Of: "exact", Line: 18},
+		},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	for word := range words {
+		if word != "cold" && word != "plot" && !strings.Contains(whole, "\n"+word+" ") {
+			t.Errorf("%s is not in the file of this test", word)
+		}
+	}
+}
+
+func TestParseDefaults(t *testing.T) {
+	f, err := Parse("x.txt", "processes 1\nlimit 10/250ms\nload ramp 2\nspan 1s\ncold\nkinds auto\nplot 2\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Title != "x" || f.Base.Seed != 1 || f.Base.Latency != 500*time.Microsecond || !f.Base.Cold || f.Plot != 2 ||
+		!slices.Equal(f.Overshoots, []float64{0.05}) || f.Base.Limit != hybridlimit.TokenBucket(10, 250*time.Millisecond, 0) {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestParseSaysWhereItIsWrong(t *testing.T) {
+	// Each replaces a line of whole, or comes after it.
+	for _, c := range []struct{ replace, by, want string }{
+		{"seed", "sede 7", `x.txt:15: unknown word "sede" (there are: cold, cost,`},
+		{"seed", "span 3s", "x.txt:15: span: said in line 11"},
+		{"seed", "seed 0", `x.txt:15: seed: "0" is not a whole number of at least 1`},
+		{"seed", "seed", "x.txt:15: seed: something is missing at the end"},
+		{"seed", "seed 1 2", `x.txt:15: seed: "2" is one too many`},
+		{"processes", "", "x.txt:18: processes is missing"},
+		{"processes", "processes -3", `x.txt:3: processes: "-3" is not`},
+		{"limit", "limit 1000", `x.txt:4: limit: "1000" is not a rate, such as 1000/s`},
+		{"limit", "limit 1000/day", `x.txt:4: limit: "day" is not a period (h, min, s or a duration)`},
+		{"limit", "limit 10/s bust 20", `x.txt:4: limit: unknown "bust" (there are: burst)`},
+		{"limit", "limit 10/s burst", `x.txt:4: limit: burst: something is missing`},
+		{"limit", "limit 0/s", "x.txt:4: "},
+		{"load", "load stedy 1", `x.txt:5: load: unknown shape "stedy" (there are: burst, on/off, ramp, steady)`},
+		{"load", "load steady", "x.txt:5: load: something is missing"},
+		{"load", "load steady 0", "x.txt:5: load: a factor of 0 is no load"},
+		{"load", "load steady 1 1", "x.txt:5: load: 1 is there twice"},
+		{"load", "load steady 1 on 1s", `x.txt:5: load: "on" is one too many`},
+		{"load", "load on/off 1", "x.txt:5: load: on/off needs both"},
+		{"load", "load on/off 1 on 1s off 0s", `x.txt:5: load: off: "0s" is not a duration above 0`},
+		{"skew", "skew NaN", `x.txt:6: skew: "NaN" is not a number of at least 0`},
+		{"skew", "skew Inf", `x.txt:6: skew: "Inf" is not`},
+		{"keys", "keys 10 low 3 high 1", "x.txt:7: keys: high is below low"},
+		{"steady", "steady 20s", "x.txt:12: steady: nothing is left of a span of 20s"},
+		{"warm", "warm 1s\ncold", "x.txt:13: warm: the start is cold"},
+		{"kinds", "kinds", "x.txt:16: kinds: something is missing"},
+		{"kinds", "kinds exact exact", "x.txt:16: kinds: exact is there twice"},
+		{"kinds", "kinds exakt", `x.txt:16: kinds: unknown kind "exakt" (there are: auto, count-and-push,`},
+		{"kinds", "kinds strict exact", "x.txt:9: overshoot: auto is the only kind that has one"},
+		{"cost", "plot 1.5", "x.txt:8: plot: one line cannot show many keys"},
+		{"keys", "plot 2", "x.txt:7: plot: the load has no factor 2"},
+		{"", "must jain >= 1", `x.txt:19: must: "jain" is out of place`},
+		{"", "must * auto jain >= 1", `x.txt:19: must: "auto" is out of place`},
+		{"", "must * jane >= 1", `x.txt:19: must: "jane" is out of place`},
+		{"", "must * jain > 1", `x.txt:19: must: ">" is neither <= nor >=`},
+		{"", "must * jain >= 1 off burst", `x.txt:19: must: unknown "off" (there are: of)`},
+		{"", "must * jain >= 1 of bursts", `x.txt:19: must: of "bursts" is of nothing known`},
+		{"", "must strict jain >= 1", "x.txt:19: must: strict is not one of the kinds"},
+		{"", "must exact jain >= 1 of strict", "x.txt:19: must: strict is not one of the kinds"},
+		{"", "must exact jain >= 1 of auto", "x.txt:19: must: several rows are auto's"},
+	} {
+		lines := strings.Split(strings.TrimSuffix(whole, "\n"), "\n")
+		for i, line := range lines {
+			if c.replace != "" && strings.HasPrefix(line, c.replace+" ") {
+				lines[i] = c.by
+			}
+		}
+		if c.replace == "" {
+			lines = append(lines, c.by)
+		}
+		_, err := Parse("x.txt", strings.Join(lines, "\n"))
+		if err == nil || !slices.ContainsFunc(strings.Split(err.Error(), "\n"), func(line string) bool {
+			return strings.HasPrefix(line, c.want)
+		}) {
+			t.Errorf("%q for %q: got error %v, want %q", c.by, c.replace, err, c.want)
+		}
+	}
+}
+
+// All that is wrong is said at once.
+func TestParseReportsEverything(t *testing.T) {
+	_, err := Parse("x.txt", "foo\nbar\n")
+	if err == nil || strings.Count(err.Error(), "\n") != 6 {
+		t.Errorf("want two unknown words and five missing ones, got %v", err)
+	}
+}
+
+func TestScenarioFilesParse(t *testing.T) {
+	for _, dir := range []string{"scenarios", "testdata/short"} {
+		families, err := ReadAll(os.DirFS(dir))
+		if err != nil {
+			t.Error(err)
+		}
+		if len(families) == 0 {
+			t.Errorf("%s is empty", dir)
+		}
+		for _, f := range families {
+			for _, c := range f.Cases() {
+				if c.Run.Kind == "" || c.Run.Load.Factor == 0 || c.Run.Span == 0 {
+					t.Errorf("%s: %+v", f.Name, c.Run)
+				}
+			}
+		}
+	}
+}
+
+func TestCasesAreScenarioByKind(t *testing.T) {
+	f, err := Parse("f.txt", whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range f.Cases() {
+		got = append(got, c.Run.Name)
+	}
+	want := []string{"f ×1.5 auto 0", "f ×1.5 auto 0.5", "f ×1.5 exact", "f ×3 auto 0", "f ×3 auto 0.5", "f ×3 exact"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if none := f.Cases()[0].Run.Overshoot; none >= 0 {
+		t.Errorf("no overshoot is %v, which the limiter takes for its default", none)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(whole)
+	f.Add("limit /s\nload\nmust * jain <=")
+	f.Fuzz(func(_ *testing.T, text string) {
+		family, err := Parse("x.txt", text)
+		if err == nil {
+			family.Cases()
+		}
+	})
+}

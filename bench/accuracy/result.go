@@ -1,0 +1,77 @@
+package accuracy
+
+import (
+	"math"
+	"slices"
+
+	"github.com/hybridlimit/hybridlimit/internal/fleet"
+)
+
+// Run is a case and what the simulator said of it.
+type Run struct {
+	Case   Case
+	Report fleet.Report
+}
+
+// Result is a whole run of the lab.
+type Result struct {
+	Command  string            `json:"command"`
+	Versions map[string]string `json:"versions"`
+	Rows     []Row             `json:"rows"`
+
+	Families []*Family `json:"-"` // of the rows
+	runs     []Run
+}
+
+// Add takes the runs of one scenario, in the order of the table, and holds
+// their rows against the family's musts.
+func (r *Result) Add(runs []Run) {
+	rows := make([]Row, len(runs))
+	central := int64(0)
+	for i, run := range runs {
+		if f := run.Case.Family; !slices.Contains(r.Families, f) {
+			r.Families = append(r.Families, f)
+		}
+		rows[i] = NewRow(run.Case, run.Report)
+		if run.Case.Kind == exact {
+			central = admitted(run.Report)
+		}
+	}
+	for i, run := range runs {
+		rows[i].UtilisationWhole = per(admitted(run.Report), central)
+	}
+	find := func(kind string) (Row, bool) {
+		for _, row := range rows {
+			if row.Kind == kind {
+				return row, true
+			}
+		}
+		return Row{}, false
+	}
+	for i, run := range runs {
+		for _, m := range run.Case.Family.Musts {
+			if m.holds(run.Case.Kind) {
+				rows[i].Checks = append(rows[i].Checks, m.check(run.Case, rows[i], find))
+			}
+		}
+	}
+	r.Rows = append(r.Rows, rows...)
+	r.runs = append(r.runs, runs...)
+}
+
+// Failed is how many musts and invariants did not hold, in how many rows.
+func (r *Result) Failed() (musts, rows int) {
+	for _, row := range r.Rows {
+		if n := row.failed(); n > 0 {
+			musts += n
+			rows++
+		}
+	}
+	return musts, rows
+}
+
+// digits rounds to a number of places, never to "-0".
+func digits(x float64, places int) float64 {
+	scale := math.Pow(10, float64(places))
+	return math.Round(x*scale)/scale + 0
+}

@@ -1,0 +1,188 @@
+package accuracy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/fleet"
+)
+
+// words are what a line can start with. Each takes what it understands from
+// the rest; what it leaves is an error.
+var words = map[string]func(*Family, *args) error{
+	"title":     func(f *Family, a *args) error { f.Title = strings.Join(*a, " "); *a = nil; return nil },
+	"processes": func(f *Family, a *args) (err error) { f.Base.Processes, err = a.count(); return },
+	"limit":     readLimit,
+	"load":      readLoad,
+	"skew":      func(f *Family, a *args) (err error) { f.Base.Load.Zipf, err = a.number(); return },
+	"keys":      readKeys,
+	"cost": func(f *Family, a *args) error {
+		n, err := a.count()
+		f.Base.Load.MaxCost = int64(n)
+		return err
+	},
+	"overshoot": func(f *Family, a *args) (err error) { f.Overshoots, err = a.numbers(); return },
+	"interval":  func(f *Family, a *args) (err error) { f.Base.Interval, err = a.duration(); return },
+	"span":      func(f *Family, a *args) (err error) { f.Base.Span, err = a.duration(); return },
+	"steady":    func(f *Family, a *args) (err error) { f.Base.Steady, err = a.duration(); return },
+	"warm":      func(f *Family, a *args) (err error) { f.Base.Warm, err = a.duration(); return },
+	"cold":      func(f *Family, _ *args) error { f.Base.Cold = true; return nil },
+	"rtt":       func(f *Family, a *args) (err error) { f.Base.Latency, err = a.duration(); return },
+	"seed": func(f *Family, a *args) error {
+		n, err := a.count()
+		f.Base.Seed = uint64(n)
+		return err
+	},
+	"kinds": readKinds,
+	"plot":  func(f *Family, a *args) (err error) { f.Plot, err = a.number(); return },
+	"must":  readMust,
+}
+
+// periods are the words for a limit's period; a duration will do too.
+var periods = map[string]time.Duration{"s": time.Second, "min": time.Minute, "h": time.Hour}
+
+// readLimit takes "1000/s burst 500"; the burst may be missing.
+func readLimit(f *Family, a *args) error {
+	text, err := a.next()
+	if err != nil {
+		return err
+	}
+	rate, per, ok := strings.Cut(text, "/")
+	n, err := strconv.ParseInt(rate, 10, 64)
+	if !ok || err != nil {
+		return fmt.Errorf("%q is not a rate, such as 1000/s", text)
+	}
+	period, ok := periods[per]
+	if !ok {
+		if period, err = time.ParseDuration(per); err != nil {
+			return fmt.Errorf("%q is not a period (%s or a duration)", per, oneOf(periods))
+		}
+	}
+	burst := 0
+	if len(*a) > 0 {
+		err = a.pairs(map[string]func() error{"burst": func() (err error) { burst, err = a.count(); return }})
+	}
+	f.Base.Limit = hybridlimit.TokenBucket(n, period, int64(burst))
+	return err
+}
+
+var shapes = map[string]fleet.Shape{
+	string(fleet.Steady): fleet.Steady, string(fleet.OnOff): fleet.OnOff,
+	string(fleet.Ramp): fleet.Ramp, string(fleet.Burst): fleet.Burst,
+}
+
+// readLoad takes "steady 0.5 1.5" or "on/off 3 on 250ms off 750ms".
+func readLoad(f *Family, a *args) error {
+	word, err := a.next()
+	if err != nil {
+		return err
+	}
+	load := &f.Base.Load
+	shape, ok := shapes[word]
+	if !ok {
+		return fmt.Errorf("unknown shape %q (there are: %s)", word, oneOf(shapes))
+	}
+	load.Shape = shape
+	if f.Factors, err = a.numbers(); err != nil {
+		return err
+	}
+	if slices.Contains(f.Factors, 0) {
+		return errors.New("a factor of 0 is no load")
+	}
+	if shape != fleet.OnOff {
+		return nil
+	}
+	err = a.pairs(map[string]func() error{
+		"on":  func() (err error) { load.On, err = a.duration(); return },
+		"off": func() (err error) { load.Off, err = a.duration(); return },
+	})
+	if err == nil && (load.On == 0 || load.Off == 0) {
+		err = errors.New("on/off needs both: on 250ms off 750ms")
+	}
+	return err
+}
+
+// readKeys takes "2000 zipf 1.0 low 0.1 high 3"; all but the count may be
+// missing.
+func readKeys(f *Family, a *args) (err error) {
+	load := &f.Base.Load
+	if load.Keys, err = a.count(); err != nil {
+		return err
+	}
+	err = a.pairs(map[string]func() error{
+		"zipf": func() (err error) { load.KeyZipf, err = a.number(); return },
+		"low":  func() (err error) { load.KeyLow, err = a.number(); return },
+		"high": func() (err error) { load.KeyHigh, err = a.number(); return },
+	})
+	if err == nil && load.KeyHigh < load.KeyLow {
+		err = errors.New("high is below low")
+	}
+	return err
+}
+
+func readKinds(f *Family, a *args) error {
+	for len(*a) > 0 {
+		word, _ := a.next()
+		kind, ok := kinds[word]
+		if !ok {
+			return fmt.Errorf("unknown kind %q (there are: %s)", word, oneOf(kinds))
+		}
+		if slices.Contains(f.Kinds, kind) {
+			return fmt.Errorf("%s is there twice", word)
+		}
+		f.Kinds = append(f.Kinds, kind)
+	}
+	if len(f.Kinds) == 0 {
+		return errMissing
+	}
+	return nil
+}
+
+// readMust takes "strict auto exceedance <= 5% of burst", or "*" for the kinds.
+func readMust(f *Family, a *args) error {
+	var m Must
+	all := false
+	for m.Metric == "" {
+		word, err := a.next()
+		if err != nil {
+			return err
+		}
+		switch {
+		case metrics[word] != nil && (all || len(m.Kinds) > 0):
+			m.Metric = word
+		case word == "*" && len(m.Kinds) == 0:
+			all = true
+		case kinds[word] != "" && !all:
+			m.Kinds = append(m.Kinds, word)
+		default:
+			return fmt.Errorf("%q is out of place: first kinds (*, or some of %s), then a figure (%s)", word, oneOf(kinds), oneOf(metrics))
+		}
+	}
+	sign, err := a.next()
+	if err != nil {
+		return err
+	}
+	if sign != "<=" && sign != ">=" {
+		return fmt.Errorf("%q is neither <= nor >=", sign)
+	}
+	m.AtMost = sign == "<="
+	if m.Factor, err = a.number(); err != nil {
+		return err
+	}
+	if len(*a) > 0 {
+		err = a.pairs(map[string]func() error{"of": func() (err error) { m.Of, err = a.next(); return }})
+		if err != nil {
+			return err
+		}
+		if scales[m.Of] == nil && kinds[m.Of] == "" {
+			return fmt.Errorf("of %q is of nothing known (%s, or a kind)", m.Of, oneOf(scales))
+		}
+	}
+	f.Musts = append(f.Musts, m)
+	return nil
+}
