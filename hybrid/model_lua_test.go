@@ -105,7 +105,11 @@ func (s *scriptMirror) batch(b modelBatch, op algo.Op, at int64, want modelReply
 	if e.ans.Gen != 0 { // the ledger holds the lease
 		life = -e.ans.Gen
 	}
-	s.stored(s.envelope(b.id), fmt.Sprintf("1e%d %d %d %d %d", e.seq, e.stamp, e.ans.Granted, e.ans.Lease, life), e.dies)
+	kind := "e"
+	if e.gap {
+		kind = "g"
+	}
+	s.stored(s.envelope(b.id), fmt.Sprintf("1%s%d %d %d %d %d", kind, e.seq, e.stamp, e.ans.Granted, e.ans.Lease, life), e.dies)
 	s.storedState(r)
 	if r.epoch != 0 {
 		s.stored(s.epoch(), strconv.FormatInt(r.epoch, 10), r.epochDies)

@@ -50,6 +50,7 @@ type modelBatch struct {
 
 type modelEnvelope struct {
 	seq, stamp int64
+	gap        bool // a batch before it was missing
 	ans        algo.Answer
 	at         int64 // ns; when the batch was applied
 	dies       int64
@@ -97,7 +98,8 @@ func (r *modelRedis) apply(b modelBatch, op algo.Op, now int64) (modelReply, boo
 		return rep, false
 	}
 	rep.seen = have && env.seq == b.seq
-	rep.gap = b.seq > 1 && (!have || env.seq < b.seq-1)
+	rep.gap = b.seq > 1 && (!have || env.seq < b.seq-1) || rep.seen && env.gap
+	op.Lost = op.Lost || rep.gap
 	if whole := r.state.Born != 0 && r.state.Born <= env.stamp; rep.seen && (whole || r.mutant == mutSkipEvicted) {
 		_, ans, _ := r.bucket.Apply(r.state, algo.Op{}, at)
 		ans.Granted, ans.Lease, ans.Life, ans.Gen = env.ans.Granted, env.ans.Lease, env.ans.Life, env.ans.Gen
@@ -119,7 +121,7 @@ func (r *modelRedis) apply(b modelBatch, op algo.Op, now int64) (modelReply, boo
 	}
 	dies := at + ratesync.EnvelopeTTL.Microseconds()
 	r.envDies = min(r.envDies, dies)
-	r.env[b.id] = modelEnvelope{b.seq, stamp, rep.ans, rep.at, dies}
+	r.env[b.id] = modelEnvelope{b.seq, stamp, rep.gap, rep.ans, rep.at, dies}
 	r.epoch, r.epochDies = rep.epoch, dies
 	r.compare(b, op, at, rep)
 	return rep, true

@@ -26,10 +26,6 @@ func (w *world) freeze(p *proc) bool {
 	owed := p.s.pending
 	op, ok := p.s.freeze(t, asks, w.now)
 	w.forgiven += fallback - (p.s.owed() - owed)
-	if !ok && p.resync {
-		op, ok = viewOnly(&p.s)
-	}
-	p.resync = false
 	if !ok {
 		p.carried = 0
 		w.end(p)
@@ -80,6 +76,10 @@ func (w *world) settle(p *proc, r modelReply) {
 		}
 	}
 	p.carried = 0
+	if r.gap || p.epoch != 0 && p.epoch != r.epoch {
+		p.lost = w.now
+	}
+	p.epoch = r.epoch
 	t := w.terms(p)
 	served, lost := w.settleStep(p, t, answer{Answer: r.ans, redisNow: r.now, sent: f.sent, carried: carried}, waiting)
 	w.lost += lost

@@ -52,7 +52,8 @@ type proc struct {
 	asleep  int64 // until then it does nothing: a paused process
 	credit  int64 // C as this process believes, at most the world's
 	broken  bool  // its breaker is open
-	resync  bool  // its next sync goes out even if it has only a view to tell
+	epoch   int64 // that the last answer told
+	lost    int64 // ns; when it was last told of a loss
 	own     int64 // a mutant's: what it has used itself
 	member
 
@@ -114,7 +115,7 @@ func (w *world) fail(format string, args ...any) {
 // terms is what the limiter tells the step.
 func (w *world) terms(p *proc) *terms {
 	t := w.t
-	t.credit = p.credit
+	t.credit, t.lost = p.credit, p.lost
 	w.memberTerms(p, &t)
 	full := int64(t.limit.TimeToFull())
 	if w.mutant == mutBlindSoon {

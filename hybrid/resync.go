@@ -140,10 +140,9 @@ func (r *resync) rest() bool {
 func (r *resync) plan(lost map[int]bool) {
 	r.work = slices.DeleteFunc(r.work, func(g resyncGroup) bool { _, again := lost[g.tag]; return again })
 	byTag, keys := map[int][]*entry{}, 0
-	now := r.hub.clock.now()
 	for _, l := range r.hub.all() {
 		l.store.each(func(e *entry) {
-			if _, ok := lost[e.tag]; ok && e.tells(now) {
+			if _, ok := lost[e.tag]; ok && e.tells(r.lost[e.tag].Load()) {
 				byTag[e.tag] = append(byTag[e.tag], e)
 				keys++
 			}
@@ -180,10 +179,9 @@ func (r *resync) send() {
 			r.work = append(r.work, g)
 			continue
 		}
-		now, due := r.hub.clock.now(), time.Now().Add(resyncGather)
-		lost := r.lost[g.tag].Load()
+		lost, due := r.lost[g.tag].Load(), time.Now().Add(resyncGather)
 		for _, e := range g.entries {
-			if e.again(now, lost) {
+			if e.again(lost) {
 				r.hub.engine.Enqueue(g.tag, &e.node, due)
 			}
 		}
@@ -206,7 +204,7 @@ func (h *Hub) fleetSize() int64 {
 func (l *Limiter) suspect() {
 	now, asked := l.hub.clock.now(), make(map[int]bool, l.hub.cfg.Tags)
 	l.store.each(func(e *entry) {
-		if !asked[e.tag] && e.again(now, now) {
+		if !asked[e.tag] && e.again(now) {
 			asked[e.tag] = true
 			l.hub.engine.Enqueue(e.tag, &e.node, time.Now().Add(rand.N(resyncWithin)))
 		}
@@ -214,26 +212,31 @@ func (l *Limiter) suspect() {
 }
 
 // tells says whether Redis may learn something from the entry's view.
-func (e *entry) tells(now int64) bool {
+func (e *entry) tells(lost int64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return !e.dead && e.state.tells(e.rules.bucket, now)
+	return !e.dead && e.state.tells(e.rules.bucket, lost)
 }
 
 // again has the view told at the next sync, if it is not newer than a loss.
-func (e *entry) again(now, lost int64) bool {
+func (e *entry) again(lost int64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.dead || e.state.view.received > lost || !e.state.tells(e.rules.bucket, now) {
+	if e.dead || e.state.view.received > lost || !e.state.tells(e.rules.bucket, lost) {
 		return false
 	}
 	e.state.resync = true
 	return true
 }
 
-// tells says whether the view is of a state, and of one that is not full by
-// now: a full one says nothing.
-func (s *state) tells(b algo.Bucket, now int64) bool {
+// lossNoticed is the longest that a loss goes unnoticed while Redis answers: a
+// heartbeat tells of it, and the breaker's next probe after an outage.
+const lossNoticed = 3 * beatEvery
+
+// tells says whether the view is of a state, and of one that was not full when
+// Redis lost it, noticed at lost: a full one says nothing. It may be full by
+// now and still tell, because what the new state was debited since counts too.
+func (s *state) tells(b algo.Bucket, lost int64) bool {
 	v := &s.view
-	return v.known && v.born != 0 && b.Fill(v.level, (now-v.received)/1000) < b.Cap
+	return v.known && v.born != 0 && b.Fill(v.level, (lost-int64(lossNoticed)-v.received)/1000) < b.Cap
 }

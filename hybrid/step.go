@@ -95,7 +95,7 @@ func (s *state) warm(t *terms, now int64) float64 {
 // asks are the costs of the calls that wait.
 func (s *state) freeze(t *terms, asks []int64, now int64) (algo.Op, bool) {
 	s.pending += s.share.settle(t.share, now)
-	again := s.resync && s.tells(t.bucket, now)
+	again := s.resync && s.tells(t.bucket, t.lost)
 	s.resync = false
 	if s.pending == 0 && len(asks) == 0 && !again && !s.worthLease(t, now) {
 		s.stuckAt = 0 // those who waited have left
