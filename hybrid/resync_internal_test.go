@@ -12,35 +12,37 @@ func TestFreezeOfAResync(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(*state)
-		now    int64
+		lost   int64
 		want   bool
 	}{
 		{"used", func(*state) {}, sec, true},
-		{"refilled", func(*state) {}, 2 * sec, false},
-		{"not full by a unit", func(*state) {}, sec + 499*ms, true},
+		{"refilled before that was lost", func(*state) {}, sec + 500*ms + int64(lossNoticed), false},
+		{"not full by a unit", func(*state) {}, sec + 499*ms + int64(lossNoticed), true},
+		{"nobody knows when", func(*state) {}, 0, true},
 		{"not marked", func(s *state) { s.resync = false }, sec, false},
 		{"no view", func(s *state) { s.view = view{} }, sec, false},
 		{"a view of no state", func(s *state) { s.view.born = 0 }, sec, false},
 	} {
-		terms := stepTerms()
+		terms, now := stepTerms(), 9*sec
+		terms.lost = tc.lost
 		s := seen(terms, 5)
 		s.view.born, s.view.redisAt, s.resync = 77, 88, true
 		tc.change(&s)
 		want := algo.Op{View: algo.View{Level: s.view.level, At: 88, Born: 77}}
-		op, ok := s.freeze(terms, nil, tc.now)
+		op, ok := s.freeze(terms, nil, now)
 		if ok != tc.want || s.resync || s.asked || s.inflight != 0 {
 			t.Errorf("%s: %v, then %+v", tc.name, ok, s)
 		}
-		if ok && (op.View != want.View || op.Owed != 0 || op.Asks != nil || op.Lost || op.Div != 0) {
+		if ok && (op.View != want.View || op.Owed != 0 || op.Asks != nil || op.Lost != (tc.lost > 0) || op.Div != 0) {
 			t.Errorf("%s: %+v", tc.name, op)
 		}
 		if ok {
-			s.settle(terms, answer{Answer: algo.Answer{Level: 1, Born: 99}, redisNow: 100, sent: tc.now}, nil, tc.now)
+			s.settle(terms, answer{Answer: algo.Answer{Level: 1, Born: 99}, redisNow: 100, sent: now}, nil, now)
 			if s.view.born != 99 || s.view.level != 1 {
 				t.Errorf("%s: view %+v", tc.name, s.view)
 			}
 		}
-		if _, ok := s.freeze(terms, nil, tc.now); ok {
+		if _, ok := s.freeze(terms, nil, now); ok {
 			t.Errorf("%s: told twice", tc.name)
 		}
 	}
