@@ -38,6 +38,12 @@ const (
 	mutRetrySplits  // a retry carries half, the rest waits
 	mutDenyReceipt  // a view proves denials as of its receipt
 
+	// Of the ledger.
+	mutNoCeiling     // the bucket fills up whatever is leased
+	mutOneGeneration // a lease is forgotten when its second ends
+	mutViewFull      // a view refills to the burst while the ledger stands
+	mutKeepGranted   // what was granted to callers who left is kept beside a booked lease
+
 	// And of the heartbeats.
 	mutEagerNewcomer // a process gives credit as soon as it counts somebody
 	mutLastCount     // N is the last count
@@ -86,6 +92,16 @@ func (w *world) settleStep(p *proc, t *terms, a answer, waiting []int64) (served
 		served, lost = s.settle(t, a, waiting, w.now)
 		s.view.sent = sent
 		return served, lost
+	case mutViewFull:
+		served, lost = s.settle(t, a, waiting, w.now)
+		s.view.cap = t.bucket.Cap
+		return served, lost
+	case mutKeepGranted:
+		served, lost = s.settle(t, a, waiting, w.now)
+		if end := a.sent + a.Life*1000 - 2*t.tick; a.Gen != 0 && w.now < end {
+			lost = s.keep(lease{units: lost, end: end, booked: true})
+		}
+		return served, lost
 	case mutNoTicks:
 		no := *t
 		no.tick = 0
@@ -101,7 +117,7 @@ func (m mutant) String() string {
 		"credit for any cost", "always blind", "blind too soon", "an owing key is forgotten", "a word outlives its epoch",
 		"no envelope", "an old batch is applied", "a lost key's batch is skipped", "grants are not replayed", "a stamp before the birth",
 		"no merge", "a merge without since", "fresh instead of a merge", "no resync", "a clock step back resets",
-		"a retry picks up", "a retry moves", "a retry splits", "denials as of the receipt", "an eager newcomer", "the last count",
+		"a retry picks up", "a retry moves", "a retry splits", "denials as of the receipt", "no ceiling", "one generation", "a view fills up", "grants are kept", "an eager newcomer", "the last count",
 	}[m]
 }
 

@@ -176,6 +176,14 @@ func (r *modelRedis) run(op algo.Op, at int64) algo.Answer {
 		s.Since = 0
 	case r.mutant == mutClockResets && at < s.Last:
 		s = algo.State{}
+	case r.mutant == mutNoCeiling && s.Born != 0:
+		out := s.Out
+		s.Out = [2]int64{}
+		s = r.bucket.Load(s, at)
+		s.Out = out // and Load, in Apply, finds nothing to refill
+		defer func(level int64) { r.state.Level += level }(s.Level - min(s.Level, r.bucket.Cap-(out[0]+out[1])*r.bucket.Unit))
+	case r.mutant == mutOneGeneration && at/algo.MaxLease != s.Last/algo.MaxLease:
+		s.Out = [2]int64{}
 	}
 	wants := op.Demand > 0 && op.Div > 0
 	if r.plain {

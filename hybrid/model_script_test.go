@@ -146,6 +146,22 @@ func TestModelSchedules(t *testing.T) {
 			events: script(calls(0, 15), does(0, evFreeze, evArrive), after(343*ms, calls(0, 13), does(0, evLeave, evArrive)),
 				calls(1, 17), does(1, evRound)),
 		}},
+		{name: "what the ledger holds does not come back while it may be spent", excess: 0, mutant: mutNoCeiling, worse: 1, full: true, plan: modelPlan{
+			limit: hybridlimit.TokenBucket(668, s, 4), procs: 2, mode: ModeStrict, greedy: true, maxWait: 20 * ms,
+			events: script(calls(0, 1), does(0, evRound), after(6*ms, calls(0, 1, 1, 1), calls(1, 1, 1))),
+		}},
+		{name: "nor when its second ends: it may have been leased at the end of that", excess: 0, mutant: mutOneGeneration, worse: 1, full: true, plan: modelPlan{
+			limit: hybridlimit.TokenBucket(6, s, 4), procs: 2, mode: ModeStrict, greedy: true, warm: true,
+			events: script(after(873*ms, calls(0, 1)), does(0, evRound), after(783*ms, calls(0, 1, 1, 1, 1, 1))),
+		}},
+		{name: "nor in a view", excess: 0, mutant: mutViewFull, worse: 1, full: true, plan: modelPlan{
+			limit: hybridlimit.TokenBucket(432, s, 5), procs: 1, mode: ModeAuto, credit: 4, every: 1, greedy: true, warm: true,
+			events: script(calls(0, 1), does(0, evRound), after(32*ms, calls(0, 1, 1, 1, 1, 1, 1))),
+		}},
+		{name: "the ledger does not hold what was granted to a caller who left", excess: 0, mutant: mutKeepGranted, worse: 0.94, full: true, plan: modelPlan{
+			limit: hybridlimit.TokenBucket(60, s, 4), procs: 2, mode: ModeStrict, greedy: true, maxWait: s,
+			events: script(calls(0, 1), does(0, evFreeze, evArrive, evLeave), after(64*ms, calls(0, 1, 1, 1, 1, 1))),
+		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.plan.plain = !tc.full

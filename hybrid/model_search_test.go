@@ -41,6 +41,10 @@ func TestModelFindsMutants(t *testing.T) {
 		{mutNoResync, ModeAuto, hazLoss, true, nil},
 		{mutStampNow, ModeDeferred, hazClock, true, nil},
 		{mutClockResets, ModeStrict, hazClock, true, nil},
+		{mutNoCeiling, ModeStrict, 0, true, nil},
+		{mutOneGeneration, ModeStrict, 0, true, nil},
+		{mutViewFull, ModeAuto, 0, true, nil},
+		{mutKeepGranted, ModeStrict, 0, true, nil},
 		{mutEagerNewcomer, ModeAuto, hazMembers, true, nil},
 		{mutLastCount, ModeAuto, hazMembers, true, nil},
 	} {
