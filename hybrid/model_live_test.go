@@ -127,6 +127,7 @@ type livePlan struct {
 	on, off time.Duration
 	zipf    float64 // the i-th process gets 1/i^zipf of the calls; 0: even
 	steady  time.Duration
+	left    ablation
 }
 
 // liveOutcome is what came of it, after the first steady.
@@ -169,6 +170,7 @@ func (pl livePlan) run(seed uint64, span time.Duration) (liveOutcome, *world) {
 	}
 	t.credit = lim.credit(r, t.n)
 	w := newWorld(t, pl.procs)
+	w.redis.off = pl.left
 	l := &live{w: w, rtt: t.rtt, lazy: int64(defaultInterval), due: make([]int64, pl.procs)}
 	for i := range l.due {
 		l.due[i] = never64

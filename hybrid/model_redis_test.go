@@ -20,6 +20,7 @@ type modelRedis struct {
 	mirror modelMirror // the real script, asked the same; nil: not
 	skew   int64       // by how much its clock is ahead of the world's
 	plain  bool        // free leases of all there is, no ledger, no turns
+	off    ablation
 
 	state     algo.State
 	dies      int64 // the state's TTL ends
@@ -189,7 +190,20 @@ func (r *modelRedis) run(op algo.Op, at int64) algo.Answer {
 	if r.plain {
 		op.Div = 0
 	}
+	switch {
+	case r.off == withoutLedger:
+		op.Gen, op.Keep = 0, 1 // as if the ledger had forgotten a lease
+	case r.off == withoutSizing && wants:
+		op.Demand = 1 << 40
+	}
 	next, ans, dirty := r.bucket.Apply(s, op, at)
+	switch {
+	case r.off == withoutTurns:
+		next.Slot, ans.Retry = 0, r.bucket.Wait(ans.Level, 1)
+	case r.off == withoutFree && ans.Gen == 0:
+		next.Level, next.Since = next.Level+ans.Lease*r.bucket.Unit, next.Since-ans.Lease
+		ans.Lease, ans.Level = 0, next.Level
+	}
 	if r.plain && wants && ans.Life > 0 && ans.Granted == sum(op.Asks) {
 		ans.Lease = r.bucket.Units(next.Level)
 		next.Level -= ans.Lease * r.bucket.Unit
