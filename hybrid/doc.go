@@ -9,7 +9,14 @@
 // sync, at most C of them). A decision takes units from the one or the other
 // and returns. Only when both run out does it wait for Redis, for at most
 // Config.MaxWait. A key that Redis has proved empty is denied locally until it
-// can have refilled.
+// can have refilled; while units are scarce processes take turns at asking, so
+// that a key over its limit costs Redis next to nothing.
+//
+// Where a process's part of the bucket is below a unit (a few requests a
+// minute over forty processes) there is nothing to lease, and a decision costs
+// a round trip; a log line says so once. How all this works, and why the sum
+// holds, is in docs/protocol.md; what it comes to, measured on whole fleets,
+// in docs/lab/results.md.
 //
 // # Which mode
 //

@@ -7,17 +7,16 @@ type Mode uint8
 
 // The modes.
 const (
-	// ModeAuto spends leases first, and credit for new keys, for spikes, and
-	// while the bucket is nearly full. The fleet may admit Config.Overshoot
-	// of a burst early, and repays it.
+	// ModeAuto spends leases first, and credit for new keys and for spikes.
+	// The fleet may admit Config.Overshoot of a burst early, and repays it.
 	ModeAuto Mode = iota
 	// ModeStrict spends leases only: nothing is admitted that Redis has not
-	// debited. A cold key waits one round trip. So does, for now, each call
-	// of a key whose bucket is nearly full: a lease may live only as long as
-	// the bucket could not fill up, which is then too short to be of use.
+	// debited. A cold key waits one round trip, and so does a call whose
+	// process's part of the limit is below a unit or two.
 	ModeStrict
 	// ModeDeferred spends credit only: count locally, push every K units or
-	// T. The cheapest for even traffic far below the limit.
+	// T. No decision waits once a key is warm; the fleet may admit up to a
+	// burst early, and repays it.
 	ModeDeferred
 	// ModeExact asks Redis for every decision.
 	ModeExact

@@ -52,6 +52,19 @@ func TestLab(t *testing.T) {
 	})
 }
 
+// quoteIn brings a page's excerpt up to date.
+func quoteIn(file string, r *Result) error {
+	page, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	text, err := r.quote(string(page))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, []byte(text), 0o644)
+}
+
 // TestShort runs the tiny scenarios, and looks at everything that the lab
 // would write.
 func TestShort(t *testing.T) {

@@ -227,3 +227,18 @@ func TestNumbersOnAxes(t *testing.T) {
 		}
 	}
 }
+
+func TestQuote(t *testing.T) {
+	r := &Result{Rows: []Row{
+		{Scenario: "fleet9 ×2", Kind: "strict", Utilisation: 0.5},
+		{Scenario: "fleet9 ×2", Kind: "deferred"}, {Scenario: "ramp", Kind: "strict"},
+	}}
+	page, err := r.quote("before\n" + excerptFrom + "| old |\n" + excerptTo + "after\n")
+	if err != nil || strings.Count(page, "\n| ") != 2 || !strings.Contains(page, "| fleet9 | ×2 | strict | 0.5 |") ||
+		!strings.HasPrefix(page, "before\n") || !strings.HasSuffix(page, "after\n") || strings.Contains(page, "old") {
+		t.Errorf("%v:\n%s", err, page)
+	}
+	if _, err := r.quote("a page of somebody else's"); err == nil {
+		t.Error("quoted into a page that has no place for it")
+	}
+}

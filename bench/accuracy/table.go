@@ -33,14 +33,22 @@ var columns = []column{
 	{"steady", func(r Row) string { return fixed(r.Utilisation, 4) }},
 	{"exceedance", func(r Row) string { return fixed(r.Exceedance, 2) }},
 	{"of burst", func(r Row) string { return percent(r.ExceedancePart) }},
-	{"ops per admission", func(r Row) string { return significant(r.OpsPerAdmission) }},
-	{"ops per decision", func(r Row) string { return significant(r.OpsPerDecision) }},
-	{"messages per decision", func(r Row) string { return significant(r.MessagesPerDecision) }},
+	{"ops per admission", func(r Row) string { return asked(r, r.OpsPerAdmission) }},
+	{"ops per decision", func(r Row) string { return asked(r, r.OpsPerDecision) }},
+	{"messages per decision", func(r Row) string { return asked(r, r.MessagesPerDecision) }},
 	{"waits", func(r Row) string { return percent(r.Waits) }},
 	{"Jain", func(r Row) string { return fixed(r.Jain, 4) }},
 	{"spread", func(r Row) string { return fixed(r.Spread, 3) }},
 	{"false denials", func(r Row) string { return percent(r.FalseDenials) }},
 	{"musts", verdict},
+}
+
+// asked is a figure of what Redis is asked, which the model is not.
+func asked(r Row, x Figure) string {
+	if r.Kind == "exact" {
+		return "–"
+	}
+	return significant(x)
 }
 
 // Markdown is the result as a page.

@@ -1,0 +1,43 @@
+package accuracy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// The lines between which a page has the excerpt.
+const (
+	excerptFrom = "<!-- make lab: from here -->\n"
+	excerptTo   = "<!-- make lab: to here -->\n"
+)
+
+// Excerpt is the table that the documentation of the protocol quotes: the
+// fleets, in the modes that bound the overshoot, and what they are compared
+// with.
+func (r *Result) Excerpt() string {
+	var b strings.Builder
+	b.WriteString("| fleet | load | | utilisation | exceedance | of burst | ops per admission | ops per decision | waits | Jain |\n" +
+		"|---|---|---|--:|--:|--:|--:|--:|--:|--:|\n")
+	for _, row := range r.Rows {
+		name, load, _ := strings.Cut(row.Scenario, " ")
+		kinds := []string{"auto", "auto 0.05", "strict", "count-and-push"}
+		if !strings.HasPrefix(name, "fleet") || !slices.Contains(kinds, row.Kind) {
+			continue
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", name, load, row.Kind,
+			fixed(row.Utilisation, 4), fixed(row.Exceedance, 2), percent(row.ExceedancePart),
+			significant(row.OpsPerAdmission), significant(row.OpsPerDecision), percent(row.Waits), fixed(row.Jain, 4))
+	}
+	return b.String()
+}
+
+// quote puts the excerpt into a page.
+func (r *Result) quote(page string) (string, error) {
+	head, rest, ok := strings.Cut(page, excerptFrom)
+	_, tail, ok2 := strings.Cut(rest, excerptTo)
+	if !ok || !ok2 {
+		return "", fmt.Errorf("accuracy: the page has no lines %q and %q", excerptFrom, excerptTo)
+	}
+	return head + excerptFrom + r.Excerpt() + excerptTo + tail, nil
+}
