@@ -46,7 +46,11 @@ func TestLab(t *testing.T) {
 		if dir == "" {
 			dir = "../../docs/lab"
 		}
-		if err := write(dir, result); err != nil {
+		err := write(dir, result)
+		if *out == "" {
+			err = errors.Join(err, quoteIn("../../docs/protocol.md", result))
+		}
+		if err != nil {
 			t.Error(err)
 		}
 	})
