@@ -44,3 +44,14 @@ func (d *demand) perSecond(now int64) float64 {
 	memory := max(1-fade, 1e-3)
 	return max(0, d.sum-1.5*math.Sqrt(d.sq)*fade) / memory
 }
+
+// steady is perSecond less what it wobbles by because calls cost more than a
+// unit: Redis knows the rest.
+func (d *demand) steady(now int64) float64 {
+	rate := d.perSecond(now)
+	if d.sum <= 0 {
+		return rate
+	}
+	cost := d.sq / d.sum
+	return max(0, rate-math.Sqrt(cost*rate)+math.Sqrt(rate))
+}

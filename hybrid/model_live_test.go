@@ -101,13 +101,13 @@ func (l *live) poke(i int) {
 const never64 = 1<<63 - 1
 
 // call is one decision of process i.
-func (l *live) call(i int) {
+func (l *live) call(i int, n int64) {
 	p := l.w.procs[i]
-	if l.w.spend(p, 1) {
+	if l.w.spend(p, n) {
 		return
 	}
 	before := len(p.waiters)
-	l.w.call(p, 1)
+	l.w.call(p, n)
 	if len(p.waiters) > before {
 		l.in(l.w.t.maxWait, func() {
 			for l.w.overdue(p) {
@@ -128,6 +128,7 @@ type livePlan struct {
 	zipf    float64 // the i-th process gets 1/i^zipf of the calls; 0: even
 	steady  time.Duration
 	left    ablation
+	big     int64 // every tenth call costs so much; 0: all cost 1
 }
 
 // liveOutcome is what came of it, after the first steady.
@@ -198,12 +199,16 @@ func (pl livePlan) run(seed uint64, span time.Duration) (liveOutcome, *world) {
 		if warm && w.now-start >= int64(pl.steady) {
 			before, warm = l.now(&count), false
 		}
-		next, ans, _ := r.bucket.Apply(central, algo.Op{Asks: []int64{1}}, modelEpoch+w.now/1000)
+		n := int64(1)
+		if pl.big > 0 && rnd.IntN(10) == 0 {
+			n = pl.big
+		}
+		next, ans, _ := r.bucket.Apply(central, algo.Op{Asks: []int64{n}}, modelEpoch+w.now/1000)
 		central, count.free = next, count.free+ans.Granted
 		count.calls++
 		i := sort.SearchFloat64s(parts, rnd.Float64()*sum)
 		count.asked[i]++
-		l.call(i)
+		l.call(i, n)
 	}
 	l.run(start + int64(span) + int64(time.Second))
 	return l.outcome(before, l.now(&count)), w

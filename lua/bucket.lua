@@ -209,7 +209,7 @@ local function bucket_apply(s, lim, op, now)
   local retry = bucket_retry(s, lim, max(refused, 1), now)
   if op.div > 0 then
     bucket_turn(s, lim, op, granted, now)
-    retry = max(retry, s.slot - now)
+    retry = max(s.slot - now, 0) -- a turn, whatever was asked for
   end
   if s.slot <= s.last then s.slot = 0 end
   return granted, lease, booked and -generation(s) or life, retry

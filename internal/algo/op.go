@@ -67,7 +67,7 @@ type Answer struct {
 	Lease   int64 // units leased
 	Life    int64 // µs that the lease may be spent, and, unless Gen says otherwise, any unused grant
 	Level   int64 // sub-units left, negative in debt
-	Retry   int64 // µs until the first refused ask can succeed (Never above the burst), else until one unit is there; with Div, not before the sender's turn
+	Retry   int64 // µs until the first refused ask can succeed (Never above the burst), else until one unit is there; with Div: until the sender's turn
 	Born    int64 // State.Born; 0 where no state was needed
 	Cap     int64 // sub-units to which the bucket refills, as the ledger is now
 	Gen     int64 // not 0: the ledger holds the lease and what was to be kept, in this generation
@@ -117,7 +117,7 @@ func (b Bucket) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	}
 	if op.Div > 0 {
 		dirty = b.turn(&s, op, ans.Granted, now) || dirty
-		ans.Retry = max(ans.Retry, s.Slot-now)
+		ans.Retry = max(s.Slot-now, 0)
 	}
 	if s.Slot <= s.Last {
 		s.Slot = 0

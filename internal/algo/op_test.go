@@ -68,7 +68,7 @@ func TestApplySteps(t *testing.T) {
 			// 40 a second for 0.3 s: 12 − √12 = 8.5, but two are left and half of them are its part. Less
 			// than a unit and a quarter is left then, so the sender has to wait for its turn: one unit, a fifth empty.
 			{0, algo.Op{Demand: 40_000, Div: 2}, algo.Answer{Lease: 1, Level: 100_000, Life: µs(300 * ms), Retry: 19_999}},
-			{0, algo.Op{Demand: 40_000, Div: 1, Asks: []int64{2}}, algo.Answer{Level: 100_000, Life: µs(400 * ms), Retry: µs(100 * ms)}},
+			{0, algo.Op{Demand: 40_000, Div: 1, Asks: []int64{2}}, algo.Answer{Level: 100_000, Life: µs(400 * ms), Retry: 39_998}},
 			// 5 a second for 0.4 s: 2 − √2 is below one. The turns go on from where they were.
 			{0, algo.Op{Demand: 5_000, Div: 1}, algo.Answer{Level: 100_000, Life: µs(400 * ms), Retry: 59_997}},
 		}},
