@@ -157,6 +157,7 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 		done: make(chan struct{}), stopBeat: make(chan struct{}), beaten: make(chan struct{}), ready: make(chan struct{}),
 	}
 	l.ctx, l.cancel = context.WithCancel(h.ctx)
+	l.hist = h.metrics.histograms(cfg.Name)
 	l.fleet.hint = int64(h.cfg.FleetSize)
 	l.count.born = h.clock.now()
 	h.mu.Lock()

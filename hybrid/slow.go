@@ -212,6 +212,7 @@ func (l *Limiter) askNow(ctx context.Context, at place, n int64) (lua.Answer, bo
 		return lua.Answer{}, false
 	}
 	l.count.debited.Add(reply.Answers[0].Granted)
+	l.found(at.rules.bucket, reply.Answers[0].Level)
 	return reply.Answers[0], true
 }
 

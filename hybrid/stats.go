@@ -5,6 +5,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
 // counters are a limiter's, exported by Stats and by metrics.
@@ -22,6 +23,8 @@ type counters struct {
 	forgiven atomic.Int64 // units of fallback that had been refilled when Redis came back
 	overflow atomic.Int64 // fallback decisions without memory to count them in
 	resynced atomic.Int64 // keys told to Redis again
+	indebted atomic.Int64 // answers that found debt
+	worst    atomic.Int64 // the largest debt found, units
 }
 
 func (c *counters) decided(s hybridlimit.Source, allowed bool, n int64) {
@@ -31,6 +34,21 @@ func (c *counters) decided(s hybridlimit.Source, allowed bool, n int64) {
 	} else {
 		c.denied[s].Add(1)
 	}
+}
+
+// found notes the debt that an op was answered with. Rounded up, none is
+// overlooked, and a bound in whole units still bounds it. Call it without
+// e.mu: it calls the user's instrument.
+func (l *Limiter) found(b algo.Bucket, level int64) {
+	var debt int64
+	if level < 0 {
+		debt = (b.Unit - 1 - level) / b.Unit
+		l.count.indebted.Add(1)
+		for was := l.count.worst.Load(); debt > was && !l.count.worst.CompareAndSwap(was, debt); {
+			was = l.count.worst.Load()
+		}
+	}
+	l.hist.overshot(debt)
 }
 
 // Stats is what a limiter has done since it was made. What Redis debited for
@@ -54,6 +72,15 @@ type Stats struct {
 	Forgiven int64                        // units that a fallback admitted and whose part had refilled when Redis came back
 	Overflow int64                        // fallback decisions made without memory to count them in
 	Resynced int64                        // keys synced because Redis had, or might have, lost its state
+
+	// Overshoot is the largest debt, in units rounded up, that an op was
+	// answered with since the start: what the fleet had admitted beyond the
+	// limit. Where the guarantees of this package hold it is at most (N-1)·C,
+	// with C as the largest it has been, but for what clocks drift apart.
+	Overshoot int64
+	// Overshoots is how many ops were answered with a debt. One debt is found
+	// by every sync until it is repaid.
+	Overshoots int64
 
 	Keys    int           // keys in memory
 	Evicted uint64        // keys forgotten
@@ -95,6 +122,7 @@ func (l *Limiter) Stats() Stats {
 	s.Netted, s.Expired, s.Lost = c.netted.Load(), c.expired.Load(), c.lost.Load()
 	s.Dropped, s.Forgiven, s.Overflow = c.dropped.Load(), c.forgiven.Load(), c.overflow.Load()
 	s.Resynced = c.resynced.Load()
+	s.Overshoot, s.Overshoots = c.worst.Load(), c.indebted.Load()
 	return s
 }
 
