@@ -135,6 +135,7 @@ func (e *entry) remaining(t *terms, now int64) int64 {
 func (e *entry) Freeze(time.Time) (lua.Op, bool) {
 	op, age, ok := e.freeze()
 	if ok {
+		e.lim.count.ops.Add(1)
 		e.lim.hist.stale(age)
 	}
 	return op, ok

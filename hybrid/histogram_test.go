@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
@@ -68,6 +69,9 @@ func TestOvershootAndStalenessAreRecorded(t *testing.T) {
 		if s := ls[1].Stats(); s.Overshoot != 11 || s.Overshoots != 1 || s.Credit != 16 {
 			t.Errorf("overshoot %d in %d syncs, with credit %d; want 11, 1, 16", s.Overshoot, s.Overshoots, s.Credit)
 		}
+		if got := ms[1].collect(t)["rate_limiting.credit{rate_limiting.policy=api}"]; got != 16 {
+			t.Errorf("credit %d, want 16", got)
+		}
 
 		time.Sleep(time.Second)
 		pass(ls[0], 1) // of the 4 that it believes in; syncs after T
@@ -110,4 +114,42 @@ func TestBucketsFit(t *testing.T) {
 	if i, ok := slices.BinarySearch(stale, 0.05); !ok || i < 3 {
 		t.Errorf("staleness has bounds %v: T is not among them, or nothing below", stale)
 	}
+}
+
+// What a decision cost is counted for the limiter that caused it, and for the
+// hub over all of them.
+func TestCostPerDecision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		h := newHub(t, b.Client(oneDial), hybrid.HubConfig{})
+		if h.Stats().MessagesPerDecision() != 0 || (hybrid.Stats{}).OpsPerDecision() != 0 {
+			t.Error("a cost without a decision")
+		}
+		exact := add(t, h, hybridlimit.PerSecond(5), hybrid.Config{Name: "exact", Mode: hybrid.ModeExact})
+		local := add(t, h, hybridlimit.TokenBucket(1000, time.Second, 2000), hybrid.Config{Name: "local", Mode: hybrid.ModeDeferred})
+		time.Sleep(5 * time.Second)
+		for range 8 { // three are denied
+			ask(t, exact, "k", 1)
+		}
+		for range 100 {
+			ask(t, local, "k", 1)
+		}
+		time.Sleep(time.Second)
+		e, l := exact.Stats(), local.Stats()
+		if e.Decisions() != 8 || e.Ops != 8 || e.OpsPerDecision() != 1 {
+			t.Errorf("exact: %d ops, %d decisions, %v", e.Ops, e.Decisions(), e.OpsPerDecision())
+		}
+		if l.Decisions() != 100 || l.Ops < 1 || l.Ops > 3 || l.OpsPerDecision() != float64(l.Ops)/100 {
+			t.Errorf("local: %d ops, %d decisions, %v", l.Ops, l.Decisions(), l.OpsPerDecision())
+		}
+		exact.Close()
+		s := h.Stats()
+		if s.Decisions != 108 || s.MessagesPerDecision() != float64(s.Messages)/108 {
+			t.Errorf("after one limiter was closed: %d decisions, %v", s.Decisions, s.MessagesPerDecision())
+		}
+		h.Close()
+		if after := h.Stats().Decisions; after != 108 {
+			t.Errorf("after Close: %d decisions", after)
+		}
+	})
 }

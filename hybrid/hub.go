@@ -46,9 +46,10 @@ type Hub struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // heartbeats
 
-	mu       sync.Mutex // guards closed and limiters
+	mu       sync.Mutex // guards what follows
 	closed   bool
 	limiters map[string]*Limiter
+	decided  int64 // decisions of limiters that were forgotten
 }
 
 // NewHub makes a hub. It does not connect: a Redis that cannot be reached is
@@ -186,6 +187,7 @@ func (h *Hub) forget(l *Limiter) {
 	defer h.mu.Unlock()
 	if !h.closed && h.limiters[l.cfg.Name] == l {
 		delete(h.limiters, l.cfg.Name)
+		h.decided += l.count.decisions()
 	}
 }
 

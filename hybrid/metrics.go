@@ -33,7 +33,7 @@ type metrics struct {
 
 type instruments struct {
 	decisions, units, messages, ops, failures, resyncs metric.Int64ObservableCounter
-	fleet, keys, breaker                               metric.Int64ObservableGauge
+	fleet, credit, keys, breaker                       metric.Int64ObservableGauge
 }
 
 // Bounds of buckets. The first of overshoot holds the syncs that found none.
@@ -97,12 +97,13 @@ func newMetrics(h *Hub) (*metrics, error) {
 	in.decisions = counter("rate_limiting.decisions", "{request}", "Decisions by policy, result and source.")
 	in.units = counter("rate_limiting.units", "{unit}", "Units by what became of them.")
 	in.messages = counter("rate_limiting.sync.messages", "{message}",
-		"Commands sent to Redis.")
+		"Commands sent to Redis by the hub. Per decision: divide by the sum of rate_limiting.decisions over all policies of the hub, which share messages.")
 	in.ops = counter("rate_limiting.sync.ops", "{op}",
-		"Keys synced or asked for.")
+		"Keys synced or asked for, each once however often it was sent. Per decision: divide by rate_limiting.decisions of the same policy.")
 	in.failures = counter("rate_limiting.sync.failures", "{message}", "Syncs without an answer.")
 	in.resyncs = counter("rate_limiting.sync.resyncs", "{key}", "Keys synced because Redis had, or might have, lost its state.")
-	in.fleet = gauge("rate_limiting.fleet.size", "{process}", "Processes that share the limit.")
+	in.fleet = gauge("rate_limiting.fleet.size", "{process}", "N: processes that share the limit.")
+	in.credit = gauge("rate_limiting.credit", "{unit}", "C: units that a process may admit on a key before Redis knows; 0 while N is not known.")
 	in.keys = gauge("rate_limiting.keys", "{key}", "Keys in memory.")
 	in.breaker = gauge("rate_limiting.breaker.state", "{state}", "0 closed, 1 half-open, 2 open: deciding locally.")
 	out := &metrics{}
@@ -128,7 +129,6 @@ func newMetrics(h *Hub) (*metrics, error) {
 func (h *Hub) observe(o metric.Observer, in *instruments) {
 	s := h.Stats()
 	o.ObserveInt64(in.messages, int64(s.Messages))
-	o.ObserveInt64(in.ops, int64(s.Ops))
 	o.ObserveInt64(in.failures, int64(s.Failures))
 	o.ObserveInt64(in.breaker, int64(s.Breaker))
 	for _, l := range h.all() {
@@ -153,8 +153,10 @@ func (h *Hub) observe(o metric.Observer, in *instruments) {
 		o.ObserveInt64(in.units, c.lost.Load(), of(attrFate.String("lost")))
 		o.ObserveInt64(in.units, c.dropped.Load(), of(attrFate.String("dropped")))
 		o.ObserveInt64(in.units, c.forgiven.Load(), of(attrFate.String("forgiven")))
+		o.ObserveInt64(in.ops, c.ops.Load(), of())
 		o.ObserveInt64(in.resyncs, c.resynced.Load(), of())
 		o.ObserveInt64(in.fleet, l.fleet.size(), of())
+		o.ObserveInt64(in.credit, l.creditNow(), of())
 		o.ObserveInt64(in.keys, int64(l.store.len()), of())
 	}
 }

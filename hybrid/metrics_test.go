@@ -59,6 +59,8 @@ func TestMetrics(t *testing.T) {
 				want(fmt.Sprintf("rate_limiting.units{%s%s,rate_limiting.unit.fate=%s}", policy, name, fate), n)
 			}
 			want("rate_limiting.fleet.size{"+policy+name+"}", 1)
+			want("rate_limiting.credit{"+policy+name+"}", s.Credit)
+			want("rate_limiting.sync.ops{"+policy+name+"}", s.Ops)
 			want("rate_limiting.keys{"+policy+name+"}", int64(s.Keys))
 			want("rate_limiting.sync.resyncs{"+policy+name+"}", s.Resynced)
 		}
@@ -67,7 +69,12 @@ func TestMetrics(t *testing.T) {
 		want("rate_limiting.decisions{rate_limiting.policy=api,rate_limiting.result=denied,rate_limiting.source=static}", 1)
 		s := h.Stats()
 		want("rate_limiting.sync.messages{}", int64(s.Messages))
-		want("rate_limiting.sync.ops{}", int64(s.Ops))
+		if sent := api.Stats().Ops + hot.Stats().Ops; sent != int64(s.Ops) { // nothing was sent twice
+			t.Errorf("the limiters count %d ops, their hub %d", sent, s.Ops)
+		}
+		if api.Stats().Credit != 0 || hot.Stats().Credit == 0 {
+			t.Errorf("credit %d of a burst of 5, %d of 2000", api.Stats().Credit, hot.Stats().Credit)
+		}
 		want("rate_limiting.sync.failures{}", 0)
 		want("rate_limiting.breaker.state{}", 0)
 		for at := range got {
