@@ -77,7 +77,8 @@ type HubConfig struct {
 	// Breaker says when Redis counts as gone. Its OnChange is called besides
 	// the hub's own.
 	Breaker breaker.Config
-	// MeterProvider takes the metrics. Nil: none, at no cost.
+	// MeterProvider takes the metrics, listed in docs/metrics.md. Nil: none, at
+	// no cost.
 	MeterProvider metric.MeterProvider
 	// TracerProvider takes a span per sync. Nil: none.
 	TracerProvider trace.TracerProvider

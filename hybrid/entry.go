@@ -133,15 +133,30 @@ func (e *entry) remaining(t *terms, now int64) int64 {
 // Freeze is for the sync engine. Its time is a little older than the epoch's,
 // and a word must not be: it is not used.
 func (e *entry) Freeze(time.Time) (lua.Op, bool) {
+	op, age, ok := e.freeze()
+	if ok {
+		e.lim.count.ops.Add(1)
+		e.lim.hist.stale(age)
+	}
+	return op, ok
+}
+
+// freeze also returns the ns since the view was received; negative: there is
+// none.
+func (e *entry) freeze() (op lua.Op, age int64, ok bool) {
 	l := e.lim
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.dead {
-		return lua.Op{}, false
+		return lua.Op{}, -1, false
 	}
 	epoch, now := l.hub.clock.stamp() // the sync may be due long after the last call
 	t := l.terms(e.rules, now)
 	t.lost = l.hub.resync.lost[e.tag].Load()
+	age = -1
+	if e.state.view.known {
+		age = now - e.state.view.received
+	}
 	e.begin(now)
 	e.waiters = slicesDeleteGone(e.waiters)
 	e.carried = min(len(e.waiters), maxAsks)
@@ -154,7 +169,7 @@ func (e *entry) Freeze(time.Time) (lua.Op, bool) {
 	}
 	owed := e.state.owed() + e.state.share.admitted
 	again := e.state.resync
-	op, ok := e.state.freeze(&t, asks, now)
+	said, ok := e.state.freeze(&t, asks, now)
 	if !ok {
 		e.carried = 0
 	} else if again {
@@ -162,13 +177,14 @@ func (e *entry) Freeze(time.Time) (lua.Op, bool) {
 	}
 	l.count.forgiven.Add(owed - e.state.owed() - e.state.share.admitted)
 	e.end(&t, epoch, l.hub.broken(e.tag), now)
-	return lua.Op{Key: e.key, Limit: e.rules.limit, Op: op}, ok
+	return lua.Op{Key: e.key, Limit: e.rules.limit, Op: said}, age, ok
 }
 
 // Settle is for the sync engine. The view counts as received now, under the
 // lock: never earlier than it was.
 func (e *entry) Settle(a ratesync.Answer) {
 	l := e.lim
+	defer l.found(e.rules.bucket, a.Level) // last: the lock is free then
 	e.mu.Lock()
 	if e.dead { // closed meanwhile
 		defer e.mu.Unlock()

@@ -46,9 +46,10 @@ type Hub struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // heartbeats
 
-	mu       sync.Mutex // guards closed and limiters
+	mu       sync.Mutex // guards what follows
 	closed   bool
 	limiters map[string]*Limiter
+	decided  int64 // decisions of limiters that were forgotten
 }
 
 // NewHub makes a hub. It does not connect: a Redis that cannot be reached is
@@ -157,6 +158,7 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 		done: make(chan struct{}), stopBeat: make(chan struct{}), beaten: make(chan struct{}), ready: make(chan struct{}),
 	}
 	l.ctx, l.cancel = context.WithCancel(h.ctx)
+	l.hist = h.metrics.histograms(cfg.Name)
 	l.fleet.hint = int64(h.cfg.FleetSize)
 	l.count.born = h.clock.now()
 	h.mu.Lock()
@@ -185,6 +187,7 @@ func (h *Hub) forget(l *Limiter) {
 	defer h.mu.Unlock()
 	if !h.closed && h.limiters[l.cfg.Name] == l {
 		delete(h.limiters, l.cfg.Name)
+		h.decided += l.count.decisions()
 	}
 }
 

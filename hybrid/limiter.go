@@ -25,6 +25,7 @@ type Limiter struct {
 	store *store
 	fleet fleet
 	count counters
+	hist  *histograms // nil: nobody takes metrics
 
 	closed    atomic.Bool
 	done      chan struct{} // closed with it: who waits goes home

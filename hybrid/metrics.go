@@ -1,6 +1,7 @@
 package hybrid
 
 import (
+	"cmp"
 	"context"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -21,15 +22,56 @@ const (
 	attrFate   = attribute.Key("rate_limiting.unit.fate")
 )
 
-// metrics exports a hub's counters when they are collected; between
-// collections it costs nothing, and without a provider nothing at all.
+// metrics exports a hub's counters when they are collected, and records what
+// only its distribution tells at each sync. Decisions on the common path cost
+// nothing more for it, and without a provider neither does a sync.
 type metrics struct {
-	reg metric.Registration
+	reg       metric.Registration
+	overshoot metric.Int64Histogram
+	staleness metric.Float64Histogram
 }
 
 type instruments struct {
 	decisions, units, messages, ops, failures, resyncs metric.Int64ObservableCounter
-	fleet, keys, breaker                               metric.Int64ObservableGauge
+	fleet, credit, keys, breaker                       metric.Int64ObservableGauge
+}
+
+// Bounds of buckets. The first of overshoot holds the syncs that found none.
+// Staleness is about T for a key in use, from a few ms to the 5 s after which
+// a denial is looked at again; beyond that, the key was idle.
+var (
+	overshootBounds = []float64{0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000}
+	stalenessBounds = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600, 3600}
+)
+
+// histograms is one limiter's part of them; nil: nobody takes metrics. The
+// options are made once and passed as they are: recording allocates nothing.
+type histograms struct {
+	overshoot metric.Int64Histogram
+	staleness metric.Float64Histogram
+	policy    []metric.RecordOption
+}
+
+func (m *metrics) histograms(name string) *histograms {
+	if m.overshoot == nil {
+		return nil
+	}
+	of := metric.WithAttributeSet(attribute.NewSet(attrPolicy.String(name)))
+	return &histograms{m.overshoot, m.staleness, []metric.RecordOption{of}}
+}
+
+// A sync has no caller whose context would tell more.
+
+func (h *histograms) overshot(units int64) {
+	if h != nil {
+		h.overshoot.Record(context.Background(), units, h.policy...)
+	}
+}
+
+func (h *histograms) stale(ns int64) {
+	if h != nil && ns >= 0 {
+		h.staleness.Record(context.Background(), float64(ns)/1e9, h.policy...)
+	}
 }
 
 func newMetrics(h *Hub) (*metrics, error) {
@@ -42,43 +84,51 @@ func newMetrics(h *Hub) (*metrics, error) {
 	var first error
 	counter := func(name, unit, what string) metric.Int64ObservableCounter {
 		c, err := m.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(what))
-		if first == nil {
-			first = err
-		}
+		first = cmp.Or(first, err)
 		made = append(made, c)
 		return c
 	}
 	gauge := func(name, unit, what string) metric.Int64ObservableGauge {
 		g, err := m.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(what))
-		if first == nil {
-			first = err
-		}
+		first = cmp.Or(first, err)
 		made = append(made, g)
 		return g
 	}
 	in.decisions = counter("rate_limiting.decisions", "{request}", "Decisions by policy, result and source.")
 	in.units = counter("rate_limiting.units", "{unit}", "Units by what became of them.")
-	in.messages = counter("rate_limiting.sync.messages", "{message}", "Commands sent to Redis.")
-	in.ops = counter("rate_limiting.sync.ops", "{op}", "Keys synced or asked for.")
+	in.messages = counter("rate_limiting.sync.messages", "{message}",
+		"Commands sent to Redis by the hub. Per decision: divide by the sum of rate_limiting.decisions over all policies of the hub, which share messages.")
+	in.ops = counter("rate_limiting.sync.ops", "{op}",
+		"Keys synced or asked for, each once however often it was sent. Per decision: divide by rate_limiting.decisions of the same policy.")
 	in.failures = counter("rate_limiting.sync.failures", "{message}", "Syncs without an answer.")
 	in.resyncs = counter("rate_limiting.sync.resyncs", "{key}", "Keys synced because Redis had, or might have, lost its state.")
-	in.fleet = gauge("rate_limiting.fleet.size", "{process}", "Processes that share the limit.")
+	in.fleet = gauge("rate_limiting.fleet.size", "{process}", "N: processes that share the limit.")
+	in.credit = gauge("rate_limiting.credit", "{unit}", "C: units that a process may admit on a key before Redis knows; 0 while N is not known.")
 	in.keys = gauge("rate_limiting.keys", "{key}", "Keys in memory.")
 	in.breaker = gauge("rate_limiting.breaker.state", "{state}", "0 closed, 1 half-open, 2 open: deciding locally.")
+	out := &metrics{}
+	var err error
+	out.overshoot, err = m.Int64Histogram("rate_limiting.overshoot", metric.WithUnit("{unit}"),
+		metric.WithDescription("Debt with which Redis answered an op: what the fleet had admitted beyond the limit, 0 if nothing, rounded up."),
+		metric.WithExplicitBucketBoundaries(overshootBounds...))
+	first = cmp.Or(first, err)
+	out.staleness, err = m.Float64Histogram("rate_limiting.staleness", metric.WithUnit("s"),
+		metric.WithDescription("Age of what the process knew of a key, since it was received, when the key's next sync was made up."),
+		metric.WithExplicitBucketBoundaries(stalenessBounds...))
+	first = cmp.Or(first, err)
 	if first != nil {
 		return nil, first
 	}
-	reg, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+	out.reg, err = m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		h.observe(o, &in)
 		return nil
 	}, made...)
-	return &metrics{reg: reg}, err
+	return out, err
 }
 
 func (h *Hub) observe(o metric.Observer, in *instruments) {
 	s := h.Stats()
 	o.ObserveInt64(in.messages, int64(s.Messages))
-	o.ObserveInt64(in.ops, int64(s.Ops))
 	o.ObserveInt64(in.failures, int64(s.Failures))
 	o.ObserveInt64(in.breaker, int64(s.Breaker))
 	for _, l := range h.all() {
@@ -103,8 +153,10 @@ func (h *Hub) observe(o metric.Observer, in *instruments) {
 		o.ObserveInt64(in.units, c.lost.Load(), of(attrFate.String("lost")))
 		o.ObserveInt64(in.units, c.dropped.Load(), of(attrFate.String("dropped")))
 		o.ObserveInt64(in.units, c.forgiven.Load(), of(attrFate.String("forgiven")))
+		o.ObserveInt64(in.ops, c.ops.Load(), of())
 		o.ObserveInt64(in.resyncs, c.resynced.Load(), of())
 		o.ObserveInt64(in.fleet, l.fleet.size(), of())
+		o.ObserveInt64(in.credit, l.creditNow(), of())
 		o.ObserveInt64(in.keys, int64(l.store.len()), of())
 	}
 }

@@ -10,114 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/metric/noop"
-
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
-
-// meters is a MeterProvider that keeps what it is given: the SDK is not a
-// dependency of this module.
-type meters struct {
-	noop.MeterProvider
-
-	scopes   []string
-	units    map[string]string // instrument to unit
-	callback metric.Callback
-	fail     error
-	removed  int
-}
-
-// counter and gauge are instruments that know their name.
-type counter struct {
-	noop.Int64ObservableCounter
-	name string
-}
-type gauge struct {
-	noop.Int64ObservableGauge
-	name string
-}
-
-func (m *meters) Meter(name string, _ ...metric.MeterOption) metric.Meter {
-	m.scopes = append(m.scopes, name)
-	return meter{m: m}
-}
-
-type meter struct {
-	noop.Meter
-	m *meters
-}
-
-func (m meter) Int64ObservableCounter(name string, opts ...metric.Int64ObservableCounterOption) (metric.Int64ObservableCounter, error) {
-	cfg := metric.NewInt64ObservableCounterConfig(opts...)
-	m.m.note(name, cfg.Unit(), cfg.Description())
-	return counter{name: name}, m.m.fail
-}
-
-func (m meter) Int64ObservableGauge(name string, opts ...metric.Int64ObservableGaugeOption) (metric.Int64ObservableGauge, error) {
-	cfg := metric.NewInt64ObservableGaugeConfig(opts...)
-	m.m.note(name, cfg.Unit(), cfg.Description())
-	return gauge{name: name}, m.m.fail
-}
-
-func (m meter) RegisterCallback(f metric.Callback, made ...metric.Observable) (metric.Registration, error) {
-	if len(made) != len(m.m.units) {
-		return nil, fmt.Errorf("%d instruments registered of %d made", len(made), len(m.m.units))
-	}
-	m.m.callback = f
-	return registration{m: m.m}, nil
-}
-
-type registration struct {
-	noop.Registration
-	m *meters
-}
-
-func (r registration) Unregister() error { r.m.removed++; r.m.callback = nil; return nil }
-
-func (m *meters) note(name, unit, description string) {
-	if m.units == nil {
-		m.units = map[string]string{}
-	}
-	if description == "" {
-		unit += " without description"
-	}
-	m.units[name] = unit
-}
-
-type observer struct {
-	noop.Observer
-	seen map[string]int64 // by "name{attributes}"
-}
-
-func (o observer) ObserveInt64(in metric.Int64Observable, v int64, opts ...metric.ObserveOption) {
-	var name string
-	switch in := in.(type) {
-	case counter:
-		name = in.name
-	case gauge:
-		name = in.name
-	}
-	set := metric.NewObserveConfig(opts).Attributes()
-	at := name + "{" + set.Encoded(attribute.DefaultEncoder()) + "}"
-	if _, twice := o.seen[at]; twice {
-		at += " AGAIN"
-	}
-	o.seen[at] = v
-}
-
-// collect does what a reader does.
-func (m *meters) collect(t *testing.T) map[string]int64 {
-	t.Helper()
-	o := observer{seen: map[string]int64{}}
-	if err := m.callback(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
-	return o.seen
-}
 
 func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -131,26 +27,6 @@ func TestMetrics(t *testing.T) {
 		if want := []string{"github.com/hybridlimit/hybridlimit/hybrid"}; !slices.Equal(m.scopes, want) {
 			t.Errorf("scopes %q, want %q", m.scopes, want)
 		}
-		units := map[string]string{
-			"rate_limiting.decisions":     "{request}",
-			"rate_limiting.units":         "{unit}",
-			"rate_limiting.sync.messages": "{message}",
-			"rate_limiting.sync.ops":      "{op}",
-			"rate_limiting.sync.failures": "{message}",
-			"rate_limiting.sync.resyncs":  "{key}",
-			"rate_limiting.fleet.size":    "{process}",
-			"rate_limiting.keys":          "{key}",
-			"rate_limiting.breaker.state": "{state}",
-		}
-		for name, unit := range units {
-			if m.units[name] != unit {
-				t.Errorf("%s has unit %q, want %q", name, m.units[name], unit)
-			}
-		}
-		if len(m.units) != len(units) {
-			t.Errorf("%d instruments, want %d: %v", len(m.units), len(units), m.units)
-		}
-
 		for range 7 {
 			ask(t, api, "alice@example.com", 1)
 		}
@@ -183,6 +59,8 @@ func TestMetrics(t *testing.T) {
 				want(fmt.Sprintf("rate_limiting.units{%s%s,rate_limiting.unit.fate=%s}", policy, name, fate), n)
 			}
 			want("rate_limiting.fleet.size{"+policy+name+"}", 1)
+			want("rate_limiting.credit{"+policy+name+"}", s.Credit)
+			want("rate_limiting.sync.ops{"+policy+name+"}", s.Ops)
 			want("rate_limiting.keys{"+policy+name+"}", int64(s.Keys))
 			want("rate_limiting.sync.resyncs{"+policy+name+"}", s.Resynced)
 		}
@@ -191,7 +69,12 @@ func TestMetrics(t *testing.T) {
 		want("rate_limiting.decisions{rate_limiting.policy=api,rate_limiting.result=denied,rate_limiting.source=static}", 1)
 		s := h.Stats()
 		want("rate_limiting.sync.messages{}", int64(s.Messages))
-		want("rate_limiting.sync.ops{}", int64(s.Ops))
+		if sent := api.Stats().Ops + hot.Stats().Ops; sent != int64(s.Ops) { // nothing was sent twice
+			t.Errorf("the limiters count %d ops, their hub %d", sent, s.Ops)
+		}
+		if api.Stats().Credit != 0 || hot.Stats().Credit == 0 {
+			t.Errorf("credit %d of a burst of 5, %d of 2000", api.Stats().Credit, hot.Stats().Credit)
+		}
 		want("rate_limiting.sync.failures{}", 0)
 		want("rate_limiting.breaker.state{}", 0)
 		for at := range got {
@@ -225,14 +108,18 @@ func TestMetrics(t *testing.T) {
 
 func TestMeterProviderThatFails(t *testing.T) {
 	cause := errors.New("no instruments left")
-	_, err := hybrid.NewHub(nobody(t), hybrid.HubConfig{MeterProvider: &meters{fail: cause}})
-	if !errors.Is(err, cause) || !strings.Contains(err.Error(), "HubConfig.MeterProvider") {
-		t.Errorf("NewHub: %v", err)
+	all := &meters{}
+	newHub(t, nobody(t), hybrid.HubConfig{MeterProvider: all})
+	for name := range all.made {
+		_, err := hybrid.NewHub(nobody(t), hybrid.HubConfig{MeterProvider: &meters{fail: cause, failAt: name}})
+		if !errors.Is(err, cause) || !strings.Contains(err.Error(), "HubConfig.MeterProvider") {
+			t.Errorf("NewHub without %s: %v", name, err)
+		}
 	}
 }
 
 // Without a provider a decision costs what it costs: no allocation. With one
-// too, since nothing happens until somebody collects.
+// too, since nothing happens until somebody collects or a key is synced.
 func TestDecisionsDoNotAllocate(t *testing.T) {
 	srv := redistest.New(t)
 	var ls []*hybrid.Limiter

@@ -203,6 +203,7 @@ func (l *Limiter) askNow(ctx context.Context, at place, n int64) (lua.Answer, bo
 		Key: at.key, Limit: at.rules.limit, Op: algo.Op{Asks: []int64{n}},
 	}})
 	l.hub.exacts.Add(1)
+	l.count.ops.Add(1)
 	took := time.Since(sent)
 	if err != nil && (ctx.Err() != nil || l.closed.Load()) {
 		err = context.Canceled // the caller's end says nothing of Redis
@@ -212,6 +213,7 @@ func (l *Limiter) askNow(ctx context.Context, at place, n int64) (lua.Answer, bo
 		return lua.Answer{}, false
 	}
 	l.count.debited.Add(reply.Answers[0].Granted)
+	l.found(at.rules.bucket, reply.Answers[0].Level)
 	return reply.Answers[0], true
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
 // counters are a limiter's, exported by Stats and by metrics.
@@ -22,6 +23,9 @@ type counters struct {
 	forgiven atomic.Int64 // units of fallback that had been refilled when Redis came back
 	overflow atomic.Int64 // fallback decisions without memory to count them in
 	resynced atomic.Int64 // keys told to Redis again
+	ops      atomic.Int64 // frozen, and exact calls
+	indebted atomic.Int64 // answers that found debt
+	worst    atomic.Int64 // the largest debt found, units
 }
 
 func (c *counters) decided(s hybridlimit.Source, allowed bool, n int64) {
@@ -31,6 +35,28 @@ func (c *counters) decided(s hybridlimit.Source, allowed bool, n int64) {
 	} else {
 		c.denied[s].Add(1)
 	}
+}
+
+func (c *counters) decisions() (total int64) {
+	for src := range hybridlimit.NumSources {
+		total += c.allowed[src].Load() + c.denied[src].Load()
+	}
+	return total
+}
+
+// found notes the debt that an op was answered with. Rounded up, none is
+// overlooked, and a bound in whole units still bounds it. Call it without
+// e.mu: it calls the user's instrument.
+func (l *Limiter) found(b algo.Bucket, level int64) {
+	var debt int64
+	if level < 0 {
+		debt = (b.Unit - 1 - level) / b.Unit
+		l.count.indebted.Add(1)
+		for was := l.count.worst.Load(); debt > was && !l.count.worst.CompareAndSwap(was, debt); {
+			was = l.count.worst.Load()
+		}
+	}
+	l.hist.overshot(debt)
 }
 
 // Stats is what a limiter has done since it was made. What Redis debited for
@@ -55,6 +81,18 @@ type Stats struct {
 	Overflow int64                        // fallback decisions made without memory to count them in
 	Resynced int64                        // keys synced because Redis had, or might have, lost its state
 
+	// Ops is syncs of keys and exact calls: what the limiter has cost Redis.
+	// Attempts to send one again are not counted.
+	Ops int64
+	// Overshoot is the largest debt, in units rounded up, that an op was
+	// answered with since the start: what the fleet had admitted beyond the
+	// limit. Where the guarantees of this package hold it is at most (N-1)·C,
+	// with C as the largest it has been, but for what clocks drift apart.
+	Overshoot int64
+	// Overshoots is how many ops were answered with a debt. One debt is found
+	// by every sync until it is repaid.
+	Overshoots int64
+
 	Keys    int           // keys in memory
 	Evicted uint64        // keys forgotten
 	Refused uint64        // keys that found memory full of keys that owe
@@ -63,16 +101,35 @@ type Stats struct {
 	Breaker breaker.State // the worst of the hub's
 }
 
+// Decisions is all of Allowed and Denied.
+func (s Stats) Decisions() (total int64) {
+	for _, n := range s.Allowed {
+		total += n
+	}
+	for _, n := range s.Denied {
+		total += n
+	}
+	return total
+}
+
+// OpsPerDecision is how often a decision of this limiter concerned Redis; 0
+// before the first. Messages are fewer, since limiters of a hub share them:
+// see HubStats.MessagesPerDecision.
+func (s Stats) OpsPerDecision() float64 { return ratio(s.Ops, s.Decisions()) }
+
+func ratio(of, to int64) float64 {
+	if to == 0 {
+		return 0
+	}
+	return float64(of) / float64(to)
+}
+
 // Stats sums up. It visits every key in memory: milliseconds for 100 000.
 func (l *Limiter) Stats() Stats {
 	s := Stats{
 		Allowed: map[hybridlimit.Source]int64{}, Denied: map[hybridlimit.Source]int64{},
 		Evicted: l.store.evicted.Load(), Refused: l.store.refused.Load(),
-		Fleet: l.fleet.size(), Breaker: l.hub.worst(),
-	}
-	now := l.hub.clock.now()
-	if l.fleet.known(now) {
-		s.Credit = l.credit(l.rules, s.Fleet)
+		Fleet: l.fleet.size(), Breaker: l.hub.worst(), Credit: l.creditNow(),
 	}
 	l.store.each(func(e *entry) {
 		s.Keys++
@@ -94,29 +151,55 @@ func (l *Limiter) Stats() Stats {
 	s.Admitted, s.Paid, s.Granted = c.admitted.Load(), c.acked.Load(), c.debited.Load()
 	s.Netted, s.Expired, s.Lost = c.netted.Load(), c.expired.Load(), c.lost.Load()
 	s.Dropped, s.Forgiven, s.Overflow = c.dropped.Load(), c.forgiven.Load(), c.overflow.Load()
-	s.Resynced = c.resynced.Load()
+	s.Resynced, s.Ops = c.resynced.Load(), c.ops.Load()
+	s.Overshoot, s.Overshoots = c.worst.Load(), c.indebted.Load()
 	return s
+}
+
+// creditNow is C of the limiter's own limit; 0 while N is not known.
+func (l *Limiter) creditNow() int64 {
+	if !l.fleet.known(l.hub.clock.now()) {
+		return 0
+	}
+	return l.credit(l.rules, l.fleet.size())
 }
 
 // HubStats is what a hub has sent.
 type HubStats struct {
-	Messages uint64        // top-level Redis commands: syncs, exact decisions, heartbeats
-	Ops      uint64        // keys synced or asked for
-	Failures uint64        // syncs without an answer
-	Seen     uint64        // syncs answered at a later try that had been applied before
-	Gaps     uint64        // answers showing that Redis lost an earlier sync
-	Refused  uint64        // ops that Redis will never apply
-	Breaker  breaker.State // the worst, where there are several
+	Decisions int64         // of all its limiters, also those that are closed
+	Messages  uint64        // top-level Redis commands: syncs, exact decisions, heartbeats
+	Ops       uint64        // keys synced or asked for, again with each attempt
+	Failures  uint64        // syncs without an answer
+	Seen      uint64        // syncs answered at a later try that had been applied before
+	Gaps      uint64        // answers showing that Redis lost an earlier sync
+	Refused   uint64        // ops that Redis will never apply
+	Breaker   breaker.State // the worst, where there are several
 }
+
+// MessagesPerDecision is how many commands a decision has cost Redis; 0 before
+// the first. It is the hub's because its limiters share messages: dividing by
+// the decisions of one of them alone counts the messages of all.
+func (s HubStats) MessagesPerDecision() float64 { return ratio(int64(s.Messages), s.Decisions) }
 
 // Stats sums up.
 func (h *Hub) Stats() HubStats {
 	e := h.engine.Stats()
 	s := HubStats{
-		Messages: e.Messages + h.exacts.Load() + h.beats.Load(), Ops: e.Ops + h.exacts.Load(),
+		Decisions: h.decisions(),
+		Messages:  e.Messages + h.exacts.Load() + h.beats.Load(), Ops: e.Ops + h.exacts.Load(),
 		Failures: e.Failures, Seen: e.Seen, Gaps: e.Gaps, Refused: e.Refused, Breaker: h.worst(),
 	}
 	return s
+}
+
+func (h *Hub) decisions() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	total := h.decided
+	for _, l := range h.limiters {
+		total += l.count.decisions()
+	}
+	return total
 }
 
 // Hub is the hub that the limiter belongs to.

@@ -1,0 +1,155 @@
+package hybrid_test
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+)
+
+const (
+	overshootOf = "rate_limiting.overshoot{rate_limiting.policy=api}"
+	stalenessOf = "rate_limiting.staleness{rate_limiting.policy=api}"
+)
+
+// near says that times in seconds are what they should be, to the ns.
+func near(got []float64, want ...float64) bool {
+	return slices.EqualFunc(got, want, func(g, w float64) bool { return math.Abs(g-w) < 1e-9 })
+}
+
+// Two processes spend what both of them were told is there. The syncs that
+// follow find by how much it was too much, and how old their views had been.
+func TestOvershootAndStalenessAreRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		var ls []*hybrid.Limiter
+		var ms []*meters
+		for range 2 {
+			m := &meters{}
+			ms = append(ms, m)
+			ls = append(ls, newLimiter(t, b.Client(oneDial), still(20), hybrid.Config{
+				Mode: hybrid.ModeDeferred, SyncEvery: 16, SyncInterval: 100 * time.Millisecond,
+				Hub: hybrid.HubConfig{MeterProvider: m},
+			}))
+		}
+		ready(t, ls...)
+		time.Sleep(5 * time.Second) // nobody is a newcomer
+		check := func(when string, i int, over []float64, ages ...float64) {
+			t.Helper()
+			synctest.Wait()
+			if got := ms[i].take(overshootOf); !slices.Equal(got, over) {
+				t.Errorf("%s: process %d found %v, want %v", when, i, got, over)
+			}
+			if got := ms[i].take(stalenessOf); !near(got, ages...) {
+				t.Errorf("%s: process %d acted on views of %v s, want %v", when, i, got, ages)
+			}
+		}
+		pass := func(l *hybrid.Limiter, n int64) {
+			t.Helper()
+			if res := ask(t, l, "k", n); !res.Allowed {
+				t.Fatalf("%d units denied: %+v", n, res)
+			}
+		}
+		pass(ls[0], 1)
+		pass(ls[1], 1)
+		check("without a view", 0, []float64{0})
+		check("without a view", 1, []float64{0})
+
+		time.Sleep(3 * time.Second)
+		pass(ls[0], 14) // of 18, or 19 as it thinks; more than half of C: syncs at once
+		check("within the limit", 0, []float64{0}, 3)
+		time.Sleep(time.Second)
+		pass(ls[1], 15) // of 4, or 18
+		check("beyond it", 1, []float64{11}, 4)
+		if s := ls[1].Stats(); s.Overshoot != 11 || s.Overshoots != 1 || s.Credit != 16 {
+			t.Errorf("overshoot %d in %d syncs, with credit %d; want 11, 1, 16", s.Overshoot, s.Overshoots, s.Credit)
+		}
+		if got := ms[1].collect(t)["rate_limiting.credit{rate_limiting.policy=api}"]; got != 16 {
+			t.Errorf("credit %d, want 16", got)
+		}
+
+		time.Sleep(time.Second)
+		pass(ls[0], 1) // of the 4 that it believes in; syncs after T
+		check("before T", 0, nil)
+		time.Sleep(200 * time.Millisecond)
+		synctest.Wait()
+		if got := ms[0].take(stalenessOf); len(got) != 1 || got[0] < 2.07 || got[0] > 2.11 {
+			t.Errorf("a sync after T acted on views of %v s, want 2 s and T, or a quarter less", got)
+		}
+		check("deeper", 0, []float64{12})
+		for _, l := range ls {
+			s := l.Stats()
+			if s.Overshoot > (s.Fleet-1)*s.Credit || s.Overshoots != 1 {
+				t.Errorf("overshoot %d in %d syncs, more than (%d-1)·%d", s.Overshoot, s.Overshoots, s.Fleet, s.Credit)
+			}
+		}
+
+		// An exact call is an op too: it finds debt, and has no view.
+		ms = append(ms, &meters{})
+		exact := newLimiter(t, b.Client(oneDial), still(20), hybrid.Config{Mode: hybrid.ModeExact, Hub: hybrid.HubConfig{MeterProvider: ms[2]}})
+		if res := ask(t, exact, "k", 1); res.Allowed {
+			t.Errorf("admitted in debt: %+v", res)
+		}
+		check("exact", 2, []float64{12})
+	})
+}
+
+func TestBucketsFit(t *testing.T) {
+	m := &meters{}
+	newHub(t, nobody(t), hybrid.HubConfig{MeterProvider: m})
+	for name, in := range m.made {
+		if (in.kind == "histogram") != (len(in.bounds) > 0) || !slices.IsSorted(in.bounds) {
+			t.Errorf("%s, a %s, has bounds %v", name, in.kind, in.bounds)
+		}
+	}
+	over, stale := m.made["rate_limiting.overshoot"].bounds, m.made["rate_limiting.staleness"].bounds
+	if over[0] != 0 || over[len(over)-1] != 10_000 {
+		t.Errorf("overshoot has bounds %v: none has no bucket of its own, or they end too soon", over)
+	}
+	if i, ok := slices.BinarySearch(stale, 0.05); !ok || i < 3 {
+		t.Errorf("staleness has bounds %v: T is not among them, or nothing below", stale)
+	}
+}
+
+// What a decision cost is counted for the limiter that caused it, and for the
+// hub over all of them.
+func TestCostPerDecision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		h := newHub(t, b.Client(oneDial), hybrid.HubConfig{})
+		if h.Stats().MessagesPerDecision() != 0 || (hybrid.Stats{}).OpsPerDecision() != 0 {
+			t.Error("a cost without a decision")
+		}
+		exact := add(t, h, hybridlimit.PerSecond(5), hybrid.Config{Name: "exact", Mode: hybrid.ModeExact})
+		local := add(t, h, hybridlimit.TokenBucket(1000, time.Second, 2000), hybrid.Config{Name: "local", Mode: hybrid.ModeDeferred})
+		time.Sleep(5 * time.Second)
+		for range 8 { // three are denied
+			ask(t, exact, "k", 1)
+		}
+		for range 100 {
+			ask(t, local, "k", 1)
+		}
+		time.Sleep(time.Second)
+		e, l := exact.Stats(), local.Stats()
+		if e.Decisions() != 8 || e.Ops != 8 || e.OpsPerDecision() != 1 {
+			t.Errorf("exact: %d ops, %d decisions, %v", e.Ops, e.Decisions(), e.OpsPerDecision())
+		}
+		if l.Decisions() != 100 || l.Ops < 1 || l.Ops > 3 || l.OpsPerDecision() != float64(l.Ops)/100 {
+			t.Errorf("local: %d ops, %d decisions, %v", l.Ops, l.Decisions(), l.OpsPerDecision())
+		}
+		exact.Close()
+		s := h.Stats()
+		if s.Decisions != 108 || s.MessagesPerDecision() != float64(s.Messages)/108 {
+			t.Errorf("after one limiter was closed: %d decisions, %v", s.Decisions, s.MessagesPerDecision())
+		}
+		h.Close()
+		if after := h.Stats().Decisions; after != 108 {
+			t.Errorf("after Close: %d decisions", after)
+		}
+	})
+}

@@ -1,0 +1,143 @@
+package hybrid
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	ratesync "github.com/hybridlimit/hybridlimit/sync"
+)
+
+// A sync costs the same memory with a provider as without one, and noting what
+// it found costs none. In a bubble, where time stands still while this works,
+// nobody else allocates.
+func TestSyncsDoNotAllocateForMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		var perSync []float64
+		for _, cfg := range []HubConfig{{}, {MeterProvider: noop.NewMeterProvider()}} {
+			cfg.Logger = slog.New(slog.DiscardHandler)
+			l, err := New(b.Client(nil), hybridlimit.TokenBucket(1, time.Hour, 5), Config{Name: "api", Mode: ModeDeferred, Hub: cfg})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			if (l.hist == nil) != (cfg.MeterProvider == nil) {
+				t.Fatalf("histograms %v with provider %v", l.hist, cfg.MeterProvider)
+			}
+			synctest.Wait()
+			e, _, err := l.lock("k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.mu.Unlock()
+			in := e.rules.bucket
+			for what, note := range map[string]func(){
+				"debt": func() { l.found(in, -in.Unit) }, "no debt": func() { l.found(in, in.Unit) },
+				"an age": func() { l.hist.stale(1) }, "no age": func() { l.hist.stale(-1) },
+			} {
+				if n := testing.AllocsPerRun(100, note); n != 0 {
+					t.Errorf("provider %v: noting %s allocates %v times", cfg.MeterProvider, what, n)
+				}
+			}
+			perSync = append(perSync, testing.AllocsPerRun(100, func() {
+				e.mu.Lock()
+				e.state.pending = 1
+				e.mu.Unlock()
+				if _, ok := e.Freeze(time.Time{}); !ok {
+					t.Error("nothing to say")
+				}
+				var a ratesync.Answer
+				a.Level, a.Cap = -in.Unit, in.Cap
+				e.Settle(a)
+			}))
+			if s := l.Stats(); s.Overshoot != 1 || s.Overshoots < 200 || s.Ops < 100 {
+				t.Errorf("%+v", s)
+			}
+		}
+		if perSync[0] != perSync[1] {
+			t.Errorf("a sync allocates %v times without a provider, %v with one", perSync[0], perSync[1])
+		}
+	})
+}
+
+// looking is instruments that look whether an entry is locked.
+type (
+	lookingInt64 struct {
+		noop.Int64Histogram
+		look func()
+	}
+	lookingFloat64 struct {
+		noop.Float64Histogram
+		look func()
+	}
+)
+
+func (h lookingInt64) Record(context.Context, int64, ...metric.RecordOption)     { h.look() }
+func (h lookingFloat64) Record(context.Context, float64, ...metric.RecordOption) { h.look() }
+
+// An instrument is the user's code: no lock is held while it runs.
+func TestInstrumentsRunUnderNoLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		l, err := New(b.Client(nil), hybridlimit.TokenBucket(1, time.Hour, 5), Config{
+			Name: "api", Mode: ModeDeferred, Hub: HubConfig{Logger: slog.New(slog.DiscardHandler)},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		e, _, err := l.lock("k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.state.view.known, e.state.pending = true, 1
+		e.mu.Unlock()
+		looks := 0
+		look := func() {
+			looks++
+			if !e.mu.TryLock() {
+				t.Errorf("record %d: the entry is locked", looks)
+				return
+			}
+			e.mu.Unlock()
+		}
+		l.hist = &histograms{overshoot: lookingInt64{look: look}, staleness: lookingFloat64{look: look}}
+		e.Freeze(time.Time{})
+		e.Settle(ratesync.Answer{})
+		e.dead = true
+		e.Settle(ratesync.Answer{})
+		if looks != 3 {
+			t.Errorf("%d records, want 3", looks)
+		}
+	})
+}
+
+// Any debt is found, and what is found is never more than a bound in whole
+// units.
+func TestDebtIsRoundedUp(t *testing.T) {
+	r := newRules(hybridlimit.TokenBucket(1, time.Hour, 5))
+	for level, want := range map[int64]int64{
+		r.bucket.Cap: 0, 1: 0, 0: 0, -1: 1, -r.bucket.Unit: 1, -r.bucket.Unit - 1: 2, -r.bucket.Cap: 5,
+	} {
+		var l Limiter
+		l.found(r.bucket, level)
+		if got := l.count.worst.Load(); got != want || (want > 0) != (l.count.indebted.Load() == 1) {
+			t.Errorf("level %d is a debt of %d, want %d", level, got, want)
+		}
+	}
+	var l Limiter
+	for _, units := range []int64{1, 3, 2} {
+		l.found(r.bucket, -units*r.bucket.Unit)
+	}
+	if worst, n := l.count.worst.Load(), l.count.indebted.Load(); worst != 3 || n != 3 {
+		t.Errorf("debts of 1, 3 and 2: largest %d of %d", worst, n)
+	}
+}
