@@ -135,7 +135,7 @@ const leasable = 2
 // one, or because the demand supports a new one and the last view leaves room
 // for it to live and something to take a part of.
 func (s *state) worthLease(t *terms, now int64) bool {
-	demand := s.demand.perSecond(now)
+	demand := s.demand.steady(now)
 	if s.frozen || !t.hasLeases() || demand < leasable || now < s.turn(t) {
 		return false
 	}
