@@ -231,7 +231,8 @@ func TestNumbersOnAxes(t *testing.T) {
 func TestQuote(t *testing.T) {
 	r := &Result{Rows: []Row{
 		{Scenario: "fleet9 ×2", Kind: "strict", Utilisation: 0.5},
-		{Scenario: "fleet9 ×2", Kind: "deferred"}, {Scenario: "ramp", Kind: "strict"},
+		{Scenario: "fleet9 ×2", Kind: "deferred"},
+		{Scenario: "ramp", Kind: "strict"},
 	}}
 	page, err := r.quote("before\n" + excerptFrom + "| old |\n" + excerptTo + "after\n")
 	if err != nil || strings.Count(page, "\n| ") != 2 || !strings.Contains(page, "| fleet9 | ×2 | strict | 0.5 |") ||
