@@ -1,0 +1,248 @@
+package hybrid_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+)
+
+// scene is a fleet and its Redis in a bubble. What happens at one instant
+// happens in any order there, so the scene acts when everyone else has come to
+// rest, and its processes start at different times.
+type scene struct {
+	t      *testing.T
+	out    strings.Builder
+	bubble *redistest.Bubble
+	watch  *redis.Client // looks on, without latency
+	limit  hybridlimit.Limit
+	cfg    hybrid.Config
+	start  time.Time
+	cast   []*actor
+}
+
+// actor is one process and its way to Redis.
+type actor struct {
+	name string
+	*hybrid.Limiter
+	link *redistest.MemLink
+
+	mu    sync.Mutex
+	next  []redistest.Verdict // on the next syncs
+	syncs int                 // since the scene last asked
+}
+
+const (
+	oneWay = 500 * time.Microsecond // a round trip takes 1 ms
+	// phase lies between the starts of two processes: on none of their grids
+	// (5 ms of the clock, 12.5 ms of the syncs, 1 s of the heartbeat).
+	phase = 1700 * time.Microsecond
+	// readyAt is when a fleet has beaten twice, and its scenario begins.
+	readyAt = 1100 * time.Millisecond
+)
+
+func newScene(t *testing.T) *scene { return &scene{t: t} }
+
+// now is the time of the scene, which is Redis's: the bubble begins at a whole
+// second, so the ledger's generations end at t=1s, 2s, and so on.
+func (s *scene) now() time.Duration { return time.Since(s.start) }
+
+func (s *scene) sayTime() { fmt.Fprintf(&s.out, "t=%v\n", s.now().Round(time.Millisecond)) }
+
+// until sleeps to a time of the scene, and lets everyone else go first.
+func (s *scene) until(t time.Duration) {
+	time.Sleep(t - s.now())
+	synctest.Wait()
+}
+
+func (s *scene) fleet(c *command) {
+	if s.bubble != nil {
+		c.bad("there is a fleet already")
+	}
+	processes := c.int("processes", 1)
+	s.limit = c.limit("limit")
+	s.cfg = hybrid.Config{
+		SyncEvery: c.int("sync-every", 0), SyncInterval: c.duration("sync-interval", 0),
+		MaxKeys: int(c.int("max-keys", 0)),
+	}
+	mode := c.text("mode", "auto")
+	for s.cfg.Mode.String() != mode {
+		if s.cfg.Mode++; s.cfg.Mode > hybrid.ModeExact {
+			c.bad("no mode %q", mode)
+		}
+	}
+	if percent := c.text("overshoot", ""); percent != "" {
+		number, ok := strings.CutSuffix(percent, "%")
+		f, err := strconv.ParseFloat(number, 64)
+		if !ok || err != nil {
+			c.bad("overshoot: %q is not like 5%%", percent)
+		}
+		s.cfg.Overshoot = f / 100
+	}
+	c.nothing()
+	s.start, s.bubble = time.Now(), redistest.NewBubble(s.t)
+	s.watch = s.bubble.Client(oneDial)
+	for i := range processes {
+		s.enter(fmt.Sprint("p", i+1))
+		time.Sleep(phase)
+	}
+	s.until(readyAt)
+	for _, a := range s.cast {
+		if err := a.Ready(s.t.Context()); err != nil {
+			c.bad("%s: %v", a.name, err)
+		}
+	}
+	fmt.Fprintf(&s.out, "t=%v, N=%d\n", s.now(), s.cast[0].Stats().Fleet)
+}
+
+// enter starts a process.
+func (s *scene) enter(name string) {
+	a := &actor{name: name, link: s.bubble.Link()}
+	a.link.Latency(oneWay, oneWay)
+	a.link.Script(a.meet)
+	a.Limiter = newLimiter(s.t, a.link.Client(oneDial), s.limit, s.cfg)
+	s.cast = append(s.cast, a)
+}
+
+// meet counts syncs (which have an envelope: more keys than a heartbeat or an
+// exact call) and decides what becomes of them.
+func (a *actor) meet(_ int, cmd []string) redistest.Verdict {
+	if !strings.HasPrefix(strings.ToUpper(cmd[0]), "EVAL") || cmd[2] == "0" || cmd[2] == "1" {
+		return redistest.Forward()
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.syncs++
+	if len(a.next) == 0 {
+		return redistest.Forward()
+	}
+	v := a.next[0]
+	a.next = a.next[1:]
+	return v
+}
+
+// actors are the processes that a command names: "p1", "p1,p3" or "all".
+func (s *scene) actors(c *command) []*actor {
+	if len(c.words) == 0 {
+		c.bad("which process?")
+	}
+	names := strings.Split(c.words[0], ",")
+	if c.words = c.words[1:]; names[0] == "all" {
+		return s.cast
+	}
+	var found []*actor
+	for _, name := range names {
+		i := slices.IndexFunc(s.cast, func(a *actor) bool { return a.name == name })
+		if i < 0 {
+			c.bad("no process %q", name)
+		}
+		found = append(found, s.cast[i])
+	}
+	return found
+}
+
+// each does something to the processes that a command names.
+func (s *scene) each(c *command, do func(*actor)) {
+	for _, a := range s.actors(c) {
+		c.nothing()
+		do(a)
+	}
+}
+
+// join starts a process with a name of its own.
+func (s *scene) join(c *command) {
+	if len(c.words) != 1 || slices.ContainsFunc(s.cast, func(a *actor) bool { return a.name == c.words[0] }) {
+		c.bad("which new process?")
+	}
+	name := c.words[0]
+	c.words = nil
+	c.nothing()
+	s.enter(name)
+}
+
+// leave is a shutdown in good order.
+func (s *scene) leave(c *command) {
+	s.each(c, func(a *actor) {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		before := s.now()
+		if err := a.Shutdown(ctx); err != nil {
+			fmt.Fprintf(&s.out, "%s: %v\n", a.name, err)
+		}
+		fmt.Fprintf(&s.out, "%s left after %s\n", a.name, short(s.now()-before))
+	})
+}
+
+// crash ends a process without a word to anyone.
+func (s *scene) crash(c *command) {
+	s.each(c, func(a *actor) {
+		a.link.Refuse(true)
+		a.link.CutAll()
+		a.Close()
+	})
+}
+
+// wait sleeps for so long, or, with until=, to a time of the scene: that takes
+// out what a random pause has put in.
+func (s *scene) wait(c *command) {
+	t := c.duration("until", 0)
+	if t == 0 && len(c.words) > 0 {
+		d, err := time.ParseDuration(c.words[0])
+		if err != nil {
+			c.bad("%v", err)
+		}
+		t, c.words = s.now()+d, c.words[1:]
+	}
+	if c.nothing(); t < s.now() {
+		c.bad("that was %v ago", s.now()-t)
+	}
+	s.until(t)
+	s.sayTime()
+}
+
+func (s *scene) fault(c *command, v redistest.Verdict) {
+	times := int(c.int("times", 1))
+	s.each(c, func(a *actor) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.next = append(a.next, slices.Repeat([]redistest.Verdict{v}, times)...)
+	})
+}
+
+// loseReply loses the answer to the next sync and closes its connection.
+func (s *scene) loseReply(c *command) { s.fault(c, redistest.DropReply(redistest.ThenClose)) }
+
+// loseRequest loses the next sync itself.
+func (s *scene) loseRequest(c *command) { s.fault(c, redistest.DropRequest(redistest.ThenClose)) }
+
+// hang stops what is between a process and Redis, and resume lets it go on.
+func (s *scene) hang(c *command)   { s.each(c, func(a *actor) { a.link.Pause() }) }
+func (s *scene) resume(c *command) { s.each(c, func(a *actor) { a.link.Resume() }) }
+
+func (s *scene) killRedis(c *command)    { c.nothing(); s.bubble.Kill() }
+func (s *scene) restartRedis(c *command) { c.nothing(); s.bubble.Restart() }
+
+// wipe empties Redis, which goes on.
+func (s *scene) wipe(c *command) { c.nothing(); s.bubble.Mini.FlushAll() }
+
+// short is a duration with its first digits: they are what a reader checks.
+func short(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return d.Round(100 * time.Microsecond).String()
+	case d < time.Minute:
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
