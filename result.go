@@ -54,7 +54,8 @@ const (
 	// SourceRedis asked Redis for this very call.
 	SourceRedis
 	// SourceDenyCache denied because Redis has proved that nobody can be
-	// admitted yet.
+	// admitted yet, or because units are scarce and others have their turn
+	// before this process's.
 	SourceDenyCache
 	// SourceTimeout denied because Redis did not answer within MaxWait
 	// (ModeStrict only).

@@ -36,6 +36,7 @@ type entry struct {
 	word atomic.Uint64
 	rest atomic.Int64 // estimate of the fleet's units beyond the word's
 	open atomic.Int64 // ns: before this, no unit can be had (wordDeny)
+	turn atomic.Int64 // ns: before this, it is another process's turn
 
 	lim *Limiter
 	place
@@ -107,7 +108,8 @@ func (e *entry) end(t *terms, epoch uint64, broken bool, now int64) {
 	}
 	e.rest.Store(e.remaining(t, now) - w.spendable())
 	if w.kind == wordDeny {
-		e.open.Store(max(e.state.provedUntil(t, 1), e.state.turn(t)))
+		e.open.Store(e.state.provedUntil(t, 1))
+		e.turn.Store(e.state.turn(t))
 	}
 	e.word.Store(packWord(epoch, w))
 }

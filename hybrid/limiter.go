@@ -177,9 +177,8 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (hybridlimit.
 // behind, by a tick in general, so that much is taken off.
 func (l *Limiter) retryFromWord(e *entry, n int64) time.Duration {
 	b := e.rules.bucket
-	wait := e.open.Load() - l.hub.clock.rough.Load() - int64(2*tick)
-	wait += (n - 1) * b.Unit / b.Refill * 1000
-	return max(time.Microsecond, time.Duration(wait))
+	until := max(e.open.Load()+(n-1)*b.Unit/b.Refill*1000, e.turn.Load())
+	return max(time.Microsecond, time.Duration(until-l.hub.clock.rough.Load()-int64(2*tick)))
 }
 
 func (l *Limiter) resetAfter(r *rules, remaining int64) time.Duration {

@@ -135,13 +135,17 @@ func (s *state) level(t *terms, now int64) int64 {
 }
 
 // turn is until when this process should not ask, because units are scarce and
-// it had some; 0: it may. A process that is alone and may give credit needs no
-// turns: what it knows is all there is.
+// it had some; 0: it may. For a process that is alone its view is all there is:
+// with credit it needs no turns, without it asks once in T at most.
 func (s *state) turn(t *terms) int64 {
-	if t.n == 1 && t.credit > 0 {
+	turn := min(s.view.turn, s.view.relook)
+	switch {
+	case t.n > 1:
+		return turn
+	case t.credit > 0:
 		return 0
 	}
-	return min(s.view.turn, s.view.relook)
+	return min(turn, s.view.received+t.interval)
 }
 
 // creditLeft is how many units may be spent on credit now: rule 1.

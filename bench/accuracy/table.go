@@ -16,7 +16,7 @@ const legend = `- Utilisation is the units admitted over those that one central 
 - Spread is the largest less the smallest acceptance (admitted of asked) of the ten tenths of the processes, in the order of their demand.
 - False denials are those that the central bucket, fed with what was admitted, would have admitted.
 - "exact" is one central bucket without a network, the checked model; the real one asks Redis once a decision.
-- "count-and-push" counts locally and pushes each 50 ms, without leases or debt.
+- "count-and-push" counts locally and pushes each 50 ms, without leases; its debt is kept.
 - Musts are the bounds of the scenario file: "3 of 3" hold, or each that does not, with the figure found.
 `
 
