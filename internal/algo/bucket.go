@@ -15,8 +15,10 @@ const Never = exact
 // exact is the end of the range in which a float64 counts without gaps.
 const exact = 1 << 53
 
-// Bucket is a token bucket's limit in sub-units.
+// Bucket is the limit of a token bucket, a leaky bucket, or a leaky queue, in
+// sub-units.
 type Bucket struct {
+	Queue  bool  // what is granted has to wait until what was before it is served: queue.go
 	Unit   int64 // sub-units per unit
 	Refill int64 // sub-units per µs
 	Cap    int64 // sub-units of a full bucket
@@ -30,7 +32,14 @@ func BucketOf(l hybridlimit.Limit) Bucket {
 		a, b = b, a%b
 	}
 	unit := period / a
-	return Bucket{Unit: unit, Refill: l.Rate / a, Cap: l.BurstSize() * unit}
+	return Bucket{Queue: l.Algorithm == hybridlimit.AlgLeakyQueue, Unit: unit, Refill: l.Rate / a, Cap: l.BurstSize() * unit}
+}
+
+func (b Bucket) kind() Kind {
+	if b.Queue {
+		return KindQueue
+	}
+	return KindBucket
 }
 
 // Fill is the level elapsed µs later. A negative elapsed refills nothing; a

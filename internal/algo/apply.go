@@ -1,0 +1,149 @@
+package algo
+
+import "math"
+
+// Apply runs op on a bucket or queue at now and reports whether the state must
+// be written. A state with Born 0 is a full bucket that nobody has used.
+func (b Bucket) Apply(s State, op Op, now int64) (State, Answer, bool) {
+	written := s.Born != 0 && s.Kind == b.kind() // its birth is worth reporting
+	s = b.Load(s, now)
+	if b.Queue || op.MaxDelay > 0 {
+		op.Div, op.Gen = 0, 0 // no leases, hence no ledger: what is granted has a time of its own
+	}
+	dirty := op.Reset
+	if op.Reset {
+		s = State{Kind: s.Kind, Born: s.Born, Reset: max(now, s.Last), Unit: b.Unit, Level: b.Cap, Last: now}
+	}
+	dirty = b.merge(&s, op, now) || dirty
+	if op.Owed > 0 {
+		s.Level, s.Since, dirty = b.debit(s.Level, op.Owed), s.Since+min(op.Owed, exact-s.Since), true
+	}
+	dirty = op.Refund > 0 && b.refund(&s, op.Refund) || dirty
+	var ans Answer
+	if op.Gen != 0 && s.settle(op) {
+		dirty = true
+		if op.Keep > 0 {
+			ans.Gen = s.generation()
+		}
+	}
+
+	before, frozen := s.Level, max(s.Last-now, 0)
+	refused, patience := int64(0), int64(0)
+	for _, n := range op.Asks {
+		units, delay := b.grant(s.Level, n, frozen, op)
+		if units > 0 {
+			s.Level -= units * b.Unit
+			ans.Granted, ans.Delay = ans.Granted+units, delay
+		} else if n > 0 && refused == 0 {
+			refused, patience = n, op.MaxDelay
+			if op.Partial {
+				refused = 1
+			}
+		}
+	}
+	if !b.Queue && op.MaxDelay == 0 {
+		b.lease(&s, op, &ans, before, b.Units(s.Level), refused > 0, now)
+		s.Level -= ans.Lease * b.Unit
+	}
+	if took := ans.Granted + ans.Lease; took > 0 {
+		s.Since, dirty = s.Since+min(took, exact-s.Since), true
+	}
+	ans.Level, ans.Cap = s.Level, b.ceiling(s)
+	ans.Retry = b.retry(s.Level, max(refused, 1), frozen, patience, op.Partial)
+	if op.Div > 0 {
+		dirty = b.turn(&s, op, ans.Granted, now) || dirty
+		ans.Retry = max(s.Slot-now, 0)
+	}
+	if s.Slot <= s.Last {
+		s.Slot = 0
+	}
+	if dirty || written {
+		ans.Born = s.Born
+	}
+	return s, ans, dirty
+}
+
+// Load brings a state to now and into this bucket's terms.
+func (b Bucket) Load(s State, now int64) State {
+	if s.Born == 0 || s.Kind != b.kind() {
+		return State{Kind: b.kind(), Unit: b.Unit, Level: b.Cap, Last: now, Born: now}
+	}
+	s.Level, s.Unit = b.Rescale(s.Level, s.Unit), b.Unit
+	switch elapsed := now - s.Last; {
+	case elapsed > 0:
+		for s.out() > 0 && s.edge() <= now {
+			b.refill(&s, s.edge())
+			s.Out = [2]int64{0, s.Out[0]} // what is older is dead
+		}
+		b.refill(&s, now)
+	case elapsed < -ClockSlack:
+		s.Last = now
+	}
+	s.Level = min(s.Level, b.ceiling(s))
+	return s
+}
+
+// refill brings the level to a time before which the ledger does not change.
+func (b Bucket) refill(s *State, at int64) {
+	b.Cap = b.ceiling(*s)
+	s.Level, s.Last = b.Fill(s.Level, at-s.Last), at
+}
+
+// merge takes the larger of two histories where the state that the sender's
+// view is of was lost, or rolled back: others only debit, so a state above a
+// view of its own life has forgotten something. (Or had a Refund: it is taken
+// back then, on the safe side.) It begins a new life then, so that everyone
+// else's view is held against it too; by less than a unit it is not worth that.
+func (b Bucket) merge(s *State, op Op, now int64) bool {
+	v := op.View
+	if v.Born == 0 || v.At <= s.Reset {
+		return false
+	}
+	// Products in conversions of their own: a fused one rounds otherwise than Lua.
+	if v.Born != s.Born {
+		seen := float64(v.Level) + float64(float64(max(now-v.At, 0))*float64(b.Refill)) - float64(float64(s.Since)*float64(b.Unit))
+		if seen < float64(s.Level) {
+			s.Level = int64(math.Max(seen, float64(-b.Cap)))
+			return true
+		}
+	} else if op.Lost && v.At <= now {
+		seen := float64(v.Level) + float64(float64(s.Last-v.At)*float64(b.Refill))
+		if seen <= float64(s.Level-b.Unit) {
+			s.Level, s.Born, s.Since = int64(math.Max(seen, float64(-b.Cap))), max(now, s.Born+1), 0
+			return true
+		}
+	}
+	return false
+}
+
+// debit takes n units, down to a whole burst of debt.
+func (b Bucket) debit(level, n int64) int64 {
+	if float64(n)*float64(b.Unit) >= float64(level+b.Cap) {
+		return -b.Cap
+	}
+	return level - n*b.Unit
+}
+
+// refund gives back n units and reports whether that changed anything. What a
+// full bucket cannot take is gone: it had come back by itself.
+func (b Bucket) refund(s *State, n int64) bool {
+	level, since := s.Level, s.Since
+	room := b.ceiling(*s) - level // not negative: Load and merge have seen to that
+	if float64(n)*float64(b.Unit) < float64(room) {
+		room = n * b.Unit
+	}
+	s.Level, s.Since = level+max(room, 0), max(since-n, 0)
+	return s.Level != level || s.Since != since
+}
+
+// TTL is how many ms a state must be kept: until the bucket is full, or, after
+// a Reset, until the lowest view from before it would be; the longest lease
+// beyond that, and the longest that a clock which stepped back freezes the
+// refill.
+func (b Bucket) TTL(s State) int64 {
+	full := b.WaitFull(s.Level)
+	if s.Reset > 0 {
+		full = max(full, s.Reset-s.Last+b.wait(2*b.Cap))
+	}
+	return (full+999)/1000 + (MaxLease+ClockSlack)/1000
+}

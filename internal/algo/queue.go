@@ -1,0 +1,63 @@
+package algo
+
+// A leaky queue is a bucket whose level is what is left of the queue, Burst −
+// depth. What enters is served when all before it was, depth·e later. A
+// process could lease places in the queue only with their times; it does not,
+// so Div is ignored: each call asks.
+
+// grant is how many of n units a level allows, and in how many µs they may be
+// used. A patient ask may leave a debt; it is whole, or none.
+func (b Bucket) grant(level, n, frozen int64, op Op) (units, delay int64) {
+	switch free := b.Units(level); {
+	case n < 1:
+		return 0, 0
+	case n <= free:
+		units = n
+	case op.Partial:
+		units = free
+	case op.MaxDelay > 0 && n <= b.Cap/b.Unit && n*b.Unit <= level+b.Cap:
+		units = n
+	}
+	if units > 0 {
+		delay = b.delay(level, units, frozen)
+		if op.MaxDelay > 0 && delay > op.MaxDelay {
+			return 0, 0
+		}
+	}
+	return units, delay
+}
+
+// delay is how many µs after it is granted at a level an ask for n units may
+// be used: when the queue has been served, or the bucket would have held n.
+func (b Bucket) delay(level, n, frozen int64) int64 {
+	if b.Queue {
+		return thaw(b.wait(b.Cap-level), frozen)
+	}
+	return thaw(b.wait(n*b.Unit-level), frozen)
+}
+
+// retry is how many µs until an ask for n units succeeds; Never above the
+// burst.
+func (b Bucket) retry(level, n, frozen, patience int64, partial bool) int64 {
+	if n > b.Cap/b.Unit {
+		return Never
+	}
+	need := n * b.Unit
+	if patience == 0 {
+		return thaw(b.wait(need-level), frozen)
+	}
+	late := b.delay(level, n, frozen) - patience
+	if !partial {
+		need -= b.Cap
+	}
+	return max(thaw(b.wait(need-level), frozen), late)
+}
+
+// thaw adds to a wait the time for which a clock that stepped back keeps the
+// state frozen.
+func thaw(wait, frozen int64) int64 {
+	if wait > 0 {
+		return wait + frozen
+	}
+	return 0
+}

@@ -1,0 +1,289 @@
+package algo
+
+import (
+	"math"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// Window is the limit of a fixed or sliding window. What is used is counted in
+// sub-units: of a fixed window one to a unit, of a sliding one as many as the
+// window has ticks. A tick is 1 µs unless Rate·Period is above 2⁵¹; then it is
+// longer, and what was counted in the last window fades in steps of a tick, up
+// to one late.
+type Window struct {
+	Sliding bool
+	Rate    int64 // units
+	Period  int64 // µs
+	Tick    int64 // µs
+	Unit    int64 // sub-units per unit
+	Cap     int64 // sub-units of Rate
+}
+
+// WindowOf converts a valid limit.
+func WindowOf(l hybridlimit.Limit) Window {
+	w := Window{Rate: l.Rate, Period: int64(l.Period / time.Microsecond), Tick: 1, Unit: 1}
+	if l.Algorithm == hybridlimit.AlgSlidingWindow {
+		w.Sliding = true
+		// Two windows of twice the Rate stay exact.
+		w.Tick = ceilDiv(w.Period, max(exact/4/w.Rate, 1))
+		w.Unit = ceilDiv(w.Period, w.Tick)
+	}
+	w.Cap = w.Rate * w.Unit
+	return w
+}
+
+func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
+
+func (w Window) kind() Kind {
+	if w.Sliding {
+		return KindSliding
+	}
+	return KindFixed
+}
+
+// Number is the number of the window in which a time of Redis is.
+func (w Window) Number(at int64) int64 { return at / w.Period }
+
+// clock is the time that counts: now, or the begin of the state's window while
+// a clock that stepped back is before it.
+func (w Window) clock(s State, now int64) int64 { return max(now, s.Win*w.Period) }
+
+// Load brings a state to now and into this window's terms.
+func (w Window) Load(s State, now int64) State {
+	if s.Born == 0 || s.Kind != w.kind() {
+		return State{Kind: w.kind(), Born: now, Period: w.Period, Win: w.Number(now)}
+	}
+	if s.Period != w.Period {
+		s = w.convert(s, now)
+	}
+	s.Cur, s.Prev = min(s.Cur, 2*w.Rate), min(s.Prev, 2*w.Rate)
+	return w.roll(s, now)
+}
+
+// roll brings a state to the window of now. A clock that stepped back by more
+// than ClockSlack takes the state along: to begin anew would be an amnesty.
+func (w Window) roll(s State, now int64) State {
+	win := w.Number(now)
+	for i := 0; s.Win < win && i < 3; i++ { // nothing is left of the fourth window back
+		s.Cur, s.Prev, s.Win = w.carry(s.Cur), s.Cur, s.Win+1
+	}
+	if s.Win < win || s.Win*w.Period-now > ClockSlack {
+		s.Win = win
+	}
+	if s.Reset < s.Win*w.Period {
+		s.Reset = 0 // views from before it are void anyway
+	}
+	return s
+}
+
+// carry is what a window begins with, after one with total units.
+func (w Window) carry(total int64) int64 {
+	if w.Sliding {
+		return 0 // the estimate looks back by itself
+	}
+	return max(0, total-w.Rate)
+}
+
+// convert counts what is used under another period as used in this window:
+// the limit changed. Never less, and less than two units more.
+func (w Window) convert(s State, now int64) State {
+	old := w
+	old.Period = s.Period
+	s.Cur, s.Prev = min(s.Cur, 2*w.Rate), min(s.Prev, 2*w.Rate)
+	s = old.roll(s, now)
+	used := s.Cur
+	if w.Sliding {
+		left := float64(s.Period - (old.clock(s, now) - s.Win*s.Period))
+		product := float64(s.Prev) * left
+		used += int64(math.Ceil(product / float64(s.Period)))
+		if product >= exact {
+			used++ // rounded twice, perhaps down
+		}
+	}
+	s.Period, s.Win, s.Cur, s.Prev = w.Period, w.Number(now), used, 0
+	return s
+}
+
+// Level is the sub-units left of a loaded state.
+func (w Window) Level(s State, now int64) int64 {
+	if w.Sliding {
+		return w.Cap - s.Cur*w.Unit - s.Prev*w.weight(s, now)
+	}
+	return w.Rate - s.Cur
+}
+
+// Apply runs op on a window at now and reports whether the state must be
+// written. A state with Born 0 is an empty window.
+func (w Window) Apply(s State, op Op, now int64) (State, Answer, bool) {
+	written := s.Born != 0 && s.Kind == w.kind()
+	s = w.Load(s, now)
+	at := w.clock(s, now)
+	dirty := op.Reset
+	if op.Reset {
+		s.Cur, s.Prev, s.Since, s.Reset = 0, 0, 0, at
+	}
+	dirty = w.merge(&s, op, now) || dirty
+	var ans Answer
+	if op.Owed > 0 {
+		if ans.Dropped = !w.add(&s, op.Owed, op.Win, at); !ans.Dropped {
+			s.Since, dirty = s.Since+min(op.Owed, exact-s.Since), true
+		}
+	}
+	dirty = op.Refund > 0 && w.refund(&s, op.Refund, op.Win) || dirty
+
+	free, refused := max(w.Level(s, at), 0)/w.Unit, int64(0)
+	for _, n := range op.Asks {
+		switch {
+		case n < 1:
+		case n <= free:
+			free -= n
+			ans.Granted += n
+		case op.Partial && free > 0:
+			ans.Granted += free
+			free = 0
+		case refused == 0 && op.Partial:
+			refused = 1
+		case refused == 0:
+			refused = n
+		}
+	}
+	ans.Ends = (s.Win+1)*w.Period - now
+	w.lease(op, &ans, free, refused > 0)
+	if took := ans.Granted + ans.Lease; took > 0 {
+		s.Cur, s.Since, dirty = s.Cur+took, s.Since+min(took, exact-s.Since), true
+	}
+	ans.Level, ans.Cap = w.Level(s, at), w.Cap
+	if w.Sliding {
+		ans.Refill = s.Prev / w.Tick
+	}
+	ans.Retry = w.retry(s, max(refused, 1), at)
+	if ans.Retry < Never {
+		ans.Retry = thaw(ans.Retry, at-now)
+	}
+	if dirty || written {
+		ans.Born = s.Born
+	}
+	return s, ans, dirty
+}
+
+// lease sizes a lease from free units. It ends with the window at the latest,
+// and so does what was granted and not used. There is no ledger, because
+// nothing comes back while it lives that is not counted. Turns while units are
+// scarce would need a slot in the state: left out, until the lab asks for it.
+func (w Window) lease(op Op, ans *Answer, free int64, refused bool) {
+	if life := min(MaxLease, ans.Ends); life >= MinLease {
+		ans.Life = life
+	}
+	if op.Div > 0 && op.Demand > 0 && !refused {
+		part := math.Floor(float64(free) / float64(op.Div))
+		mu := float64(op.Demand) * float64(ans.Life) / 1e9
+		ans.Lease = int64(math.Max(0, math.Min(part, math.Floor(mu-math.Sqrt(mu)))))
+	}
+}
+
+// add debits units of a window and reports false where that was before the
+// last: nobody is held to account for it any more. The level stays above -Cap.
+func (w Window) add(s *State, n, win, at int64) bool {
+	if win == 0 || win >= s.Win {
+		room := floorDiv(w.Level(*s, at)+w.Cap, w.Unit)
+		s.Cur = min(s.Cur+min(n, max(room, 0)), 2*w.Rate)
+		return true
+	}
+	if win < s.Win-1 {
+		return false
+	}
+	room := 2*w.Rate - s.Prev
+	if w.Sliding {
+		room = min(room, floorDiv(w.Level(*s, at)+w.Cap, w.weight(*s, at)))
+	}
+	w.setPrev(s, s.Prev+min(n, max(room, 0)))
+	return true
+}
+
+// refund takes units off their window, not below zero, and reports whether
+// that changed anything.
+func (w Window) refund(s *State, n, win int64) bool {
+	before := *s
+	switch {
+	case win == 0 || win >= s.Win:
+		s.Cur -= min(n, s.Cur)
+	case win == s.Win-1:
+		w.setPrev(s, s.Prev-min(n, s.Prev))
+	default:
+		return false
+	}
+	s.Since = max(s.Since-n, 0)
+	return *s != before
+}
+
+// setPrev corrects the last window's total, and what was carried from it.
+func (w Window) setPrev(s *State, prev int64) {
+	s.Cur = max(0, min(s.Cur+w.carry(prev)-w.carry(s.Prev), 2*w.Rate))
+	s.Prev = prev
+}
+
+func floorDiv(a, b int64) int64 {
+	if a < 0 {
+		return -ceilDiv(-a, b)
+	}
+	return a / b
+}
+
+// merge takes the larger of two histories, as a bucket's does, where the
+// sender's view is of this very window; any other is void.
+func (w Window) merge(s *State, op Op, now int64) bool {
+	v := op.View
+	if v.Born == 0 || v.At <= s.Reset || w.Number(v.At) != s.Win {
+		return false
+	}
+	used := w.Cap - min(max(v.Level, -3*w.Cap), w.Cap)
+	prev := int64(0)
+	if w.Sliding {
+		prev = min(v.Prev, 2*w.Rate)
+		used -= prev * w.weight(*s, v.At)
+	}
+	cur := min(max(ceilDiv(max(used, 0), w.Unit), 0), 2*w.Rate)
+	prev = max(prev, s.Prev)
+	if v.Born != s.Born {
+		if w.Number(s.Born) == s.Win { // what was debited since is of this window
+			cur = min(cur+s.Since, 2*w.Rate)
+		}
+		cur = max(cur, s.Cur)
+		if cur == s.Cur && prev == s.Prev {
+			return false
+		}
+		s.Cur, s.Prev = cur, prev
+		return true
+	}
+	if cur = max(cur, s.Cur); !op.Lost || v.At > now || cur == s.Cur && prev == s.Prev {
+		return false
+	}
+	s.Cur, s.Prev, s.Born, s.Since = cur, prev, max(now, s.Born+1), 0
+	return true
+}
+
+// retry is how many µs after at an ask for n units succeeds; Never above the
+// rate.
+func (w Window) retry(s State, n, at int64) int64 {
+	switch {
+	case n > w.Rate:
+		return Never
+	case w.Sliding:
+		return w.slidingRetry(s, n, at)
+	default:
+		return w.fixedRetry(s, n, at)
+	}
+}
+
+// TTL is how many ms a state written at now must be kept: to the end of the
+// window after its own, since late units still change it, or as long as there
+// is a carry, and the longest lease and freeze beyond that.
+func (w Window) TTL(s State, now int64) int64 {
+	last := s.Win + 2
+	if w.carry(s.Cur) > 0 {
+		last++
+	}
+	return ceilDiv(last*w.Period-w.clock(s, now), 1000) + (MaxLease+ClockSlack)/1000
+}
