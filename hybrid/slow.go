@@ -91,11 +91,20 @@ func (l *Limiter) fill(res hybridlimit.Result, r *rules, v verdict, n int64) hyb
 // the limit that came with the call or else its own; nil when memory is full
 // of keys that still owe.
 func (l *Limiter) lock(key string, given *rules) (*entry, hybridlimit.Result, error) {
+	return l.lockBy(key, given, func() (place, error) { return l.placeUnder(key, given) })
+}
+
+// lockAt is lock for a key whose place is known: no callback of the user runs.
+func (l *Limiter) lockAt(key string, at place) (*entry, hybridlimit.Result, error) {
+	return l.lockBy(key, at.rules, func() (place, error) { return at, nil })
+}
+
+func (l *Limiter) lockBy(key string, given *rules, find func() (place, error)) (*entry, hybridlimit.Result, error) {
 	res := hybridlimit.Result{Policy: l.cfg.Name}
 	for {
 		e := l.store.get(key)
 		if e == nil {
-			at, err := l.placeUnder(key, given)
+			at, err := find()
 			if err != nil {
 				return nil, res, err
 			}
