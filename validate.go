@@ -13,12 +13,22 @@ const exactInt = 1 << 53
 // Validate reports everything that is wrong with the limit as one
 // *InvalidError, or nil.
 //
-// Besides the obvious it refuses limits whose arithmetic would not be exact.
-// Buckets count in sub-units: with g = gcd(Rate, Period in µs), one unit is
-// Period/g sub-units, of which Rate/g come back each µs. A bucket in debt
-// spans two bursts, and 2·Burst·Period/g + Rate/g must not exceed 2⁵³. One a
-// day and ten million a second are far inside; a large prime rate over a long
-// period is not, and a rounder rate is.
+// Besides the obvious it refuses limits whose arithmetic would not be exact in
+// a float64, which counts without gaps to 2⁵³:
+//
+//   - Buckets and the queue count in sub-units: with g = gcd(Rate, Period in
+//     µs), one unit is Period/g sub-units, of which Rate/g come back each µs. A
+//     bucket in debt spans two bursts, and 2·Burst·Period/g + Rate/g must not
+//     exceed 2⁵³. One a day and ten million a second are far inside; a large
+//     prime rate over a long period is not, and a rounder rate is.
+//   - The fixed window and the sliding log count units: Rate must be below 2⁵³,
+//     and Period at most 2⁵² µs (142 years), so that a window that begins
+//     today ends exactly.
+//   - The sliding window counts units and parts of a window at once: its
+//     estimate cur + prev·(1 − f) is kept as cur·Period + prev·(Period − t), t
+//     µs into the window, with Period in µs. That is at most 2·Rate·Period, so
+//     Rate·Period must not exceed 2⁵². A million an hour is inside; in a day
+//     52 124 is the most, and in 30 days 1 737.
 //
 // AlgUnlimited and AlgBlocked have no arithmetic, and take no Rate, Period or
 // Burst.
@@ -53,6 +63,10 @@ func (l Limit) violations(bad *Violations) {
 	}
 	switch {
 	case len(*bad) > 0:
+	case l.Algorithm == AlgSlidingWindow:
+		l.estimateViolations(bad)
+	case l.Algorithm.windowed():
+		l.countViolations(bad)
 	default:
 		l.bucketViolations(bad)
 	}
@@ -79,6 +93,26 @@ func (l Limit) bucketViolations(bad *Violations) {
 	if hi, lo := bits.Mul64(uint64(l.BurstSize()), uint64(unit)); hi != 0 || lo > (exactInt-uint64(min(refill, exactInt)))/2 {
 		bad.Add("Limit", l.String(), fmt.Sprintf(
 			"needs counts above 2⁵³ (one unit is %d sub-units): use a smaller burst, or a rate and period with a larger common divisor", unit))
+	}
+}
+
+// countViolations bounds units and instants. Rate itself stays below 2⁵³: a
+// float64 takes 2⁵³ + 1 for 2⁵³, so count + n ≤ Rate would hold at the end of
+// the range when it does not.
+func (l Limit) countViolations(bad *Violations) {
+	if l.Rate >= exactInt {
+		bad.Add("Limit.Rate", l.Rate, "must be below 2⁵³ (9007199254740992)")
+	}
+	if l.Period/time.Microsecond > exactInt/2 {
+		bad.Add("Limit.Period", l.Period, "must be at most 2⁵² µs (142 years)")
+	}
+}
+
+// estimateViolations bounds the sliding window's estimate of two full windows.
+func (l Limit) estimateViolations(bad *Violations) {
+	if most := exactInt / 2 / int64(l.Period/time.Microsecond); l.Rate > most {
+		bad.Add("Limit", l.String(), fmt.Sprintf(
+			"needs counts above 2⁵³: a window of %v takes at most %d units; use a smaller rate, a shorter window or another algorithm", l.Period, most))
 	}
 }
 
