@@ -31,7 +31,8 @@ const (
 	// state.
 	AlgBlocked
 
-	algorithms // how many there are
+	algorithms                // how many there are
+	stateful   = AlgUnlimited // those below it have a rate
 )
 
 var algorithmNames = [algorithms]string{

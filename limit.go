@@ -9,7 +9,8 @@ import (
 
 // Limit is how much a key may consume: an algorithm, a rate and a burst.
 // Limits are comparable. The zero Limit is not valid: a limit that nobody
-// wrote down admits nobody.
+// wrote down admits nobody. ParseLimit reads one from text, as do JSON and
+// flags.
 type Limit struct {
 	// Algorithm says how units are counted. Zero: AlgTokenBucket.
 	Algorithm Algorithm
@@ -117,8 +118,8 @@ func (l Limit) TimeToFull() time.Duration {
 	return time.Duration(q)
 }
 
-// String describes the limit: "100 per 1s, burst 200 (token bucket)",
-// "unlimited".
+// String describes the limit for people: "100 per 1s, burst 200 (token
+// bucket)", "unlimited". The text that ParseLimit reads back is MarshalText's.
 func (l Limit) String() string {
 	switch {
 	case l.Algorithm.windowed():
