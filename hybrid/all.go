@@ -26,8 +26,8 @@ type Ask struct {
 // The result is that of the limit that denied with the longest RetryAfter, or,
 // when all admit, of the one with the fewest units remaining; Policy says
 // which. Only that limit counts a denial. Asks for one key of one limiter add
-// up. ModeExact has nothing in hand to try: such a limiter is refused with
-// ErrUnsupported.
+// up. ModeExact, queues and logs have nothing in hand to try: such a limiter is
+// refused with ErrUnsupported.
 func (h *Hub) AllowAll(ctx context.Context, asks ...Ask) (hybridlimit.Result, error) {
 	parts, err := h.parts(asks)
 	if err != nil {
@@ -85,8 +85,8 @@ func (h *Hub) parts(asks []Ask) ([]*part, error) {
 		switch {
 		case a.Limiter == nil || a.Limiter.hub != h:
 			return nil, fmt.Errorf("hybrid: AllowAll: ask %d (%q): %w: the limiter is not of this hub", i, a.Key, hybridlimit.ErrInvalid)
-		case a.Limiter.cfg.Mode == ModeExact:
-			return nil, fmt.Errorf("hybrid: AllowAll: ask %d (%q): %w: %v", i, a.Key, hybridlimit.ErrUnsupported, ModeExact)
+		case a.Limiter.exactly(a.Limiter.rules.Load()):
+			return nil, fmt.Errorf("hybrid: AllowAll: ask %d (%q): %w: each decision is Redis's", i, a.Key, hybridlimit.ErrUnsupported)
 		case a.Limiter.closed.Load():
 			return nil, hybridlimit.ErrClosed
 		}
@@ -194,7 +194,7 @@ func (p *part) end(admitted bool) {
 		}
 	}
 	e.end(&t, epoch, l.hub.broken(e.tag), now)
-	p.v.left = e.remaining(&t, now)
+	p.v.left, p.v.ends = e.remaining(&t, now), e.state.view.ends
 }
 
 // fetch waits for Redis to give the part's units to this call.

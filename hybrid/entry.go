@@ -37,6 +37,7 @@ type entry struct {
 	rest atomic.Int64 // estimate of the fleet's units beyond the word's
 	open atomic.Int64 // ns: before this, no unit can be had (wordDeny)
 	turn atomic.Int64 // ns: before this, it is another process's turn
+	ends atomic.Int64 // ns: until when the window lasts at least; 0: it is a bucket, or not known
 
 	lim *Limiter
 	place
@@ -109,6 +110,7 @@ func (e *entry) end(t *terms, epoch uint64, broken bool, now int64) {
 		w = e.state.load(t, now)
 	}
 	e.rest.Store(e.remaining(t, now) - w.spendable())
+	e.ends.Store(e.state.view.ends)
 	if w.kind == wordDeny {
 		e.open.Store(e.state.provedUntil(t, 1))
 		e.turn.Store(e.state.turn(t))
@@ -127,7 +129,7 @@ func (w word) spendable() int64 {
 // hand, less what it has not heard of.
 func (e *entry) remaining(t *terms, now int64) int64 {
 	s := &e.state
-	if !s.view.known {
+	if !s.fresh(now) {
 		return max(0, t.limit.BurstSize()-s.owed()-s.share.admitted)
 	}
 	left := t.bucket.Units(s.level(t, now)) + s.held() - s.owed() - s.share.admitted
@@ -202,11 +204,16 @@ func (e *entry) Settle(a ratesync.Answer) {
 	epoch, now := l.hub.clock.stamp()
 	r := e.rules.Load()
 	t := l.terms(r, now)
-	if from := e.sent.bucket.Unit; from != r.bucket.Unit || e.sent.limit != r.limit { // changed meanwhile
+	changed := e.sent.limit != r.limit
+	if from := e.sent.bucket.Unit; changed && !t.windowed() {
 		a.Level, a.Cap = r.bucket.Rescale(a.Level, from), r.bucket.Rescale(a.Cap, from)
 	}
 	e.begin(now)
-	l.count.acked.Add(e.state.inflight)
+	if a.Dropped {
+		l.count.dropped.Add(e.state.inflight)
+	} else {
+		l.count.acked.Add(e.state.inflight)
+	}
 
 	// Calls that left are not served; their units go to others while they live.
 	waiting := make([]int64, 0, len(e.waiters))
@@ -229,6 +236,9 @@ func (e *entry) Settle(a ratesync.Answer) {
 	served, lost := e.state.settle(&t, answer{
 		Answer: a.Answer, redisNow: a.RedisNow, sent: l.hub.clock.at(a.Sent), carried: carried,
 	}, waiting, now)
+	if changed && t.windowed() {
+		e.state.view = view{}
+	}
 	l.count.debited.Add(a.Granted + a.Lease)
 	l.count.netted.Add(pending - e.state.pending)
 	l.count.lost.Add(lost)
@@ -261,7 +271,7 @@ func (e *entry) Settle(a ratesync.Answer) {
 	e.end(&t, epoch, l.hub.broken(e.tag), now)
 	left := e.remaining(&t, now)
 	for _, w := range answered {
-		w.v.left, w.done = left, true
+		w.v.left, w.v.ends, w.done = left, e.state.view.ends, true
 		w.out <- w.v
 	}
 	if e.state.pending > 0 {

@@ -132,7 +132,8 @@ func (h *Hub) broken(tag int) bool { return h.breaker(tag).State() != breaker.Cl
 func (h *Hub) jitter(d int64) int64 { return d/2 + mrand.Int64N(d) }
 
 func supported(l hybridlimit.Limit) error {
-	if l.Algorithm != hybridlimit.AlgTokenBucket {
+	switch l.Algorithm {
+	case hybridlimit.AlgUnlimited, hybridlimit.AlgBlocked:
 		return fmt.Errorf("hybrid: %w: Limit.Algorithm (%v)", hybridlimit.ErrUnsupported, l.Algorithm)
 	}
 	return nil

@@ -148,10 +148,24 @@ func (s *state) worthLease(t *terms, now int64) bool {
 	if !s.view.known {
 		return true
 	}
+	if !s.fresh(now) {
+		return false // the next call asks
+	}
 	level := s.level(t, now)
-	life := min(algo.MaxLease, (t.bucket.Cap-level)/t.bucket.Refill)
+	var life int64
+	if t.windowed() {
+		life = min(algo.MaxLease, (s.view.ends-now)/1000)
+		if t.bucket.Units(level) < 2*t.n {
+			return false
+		}
+	} else {
+		life = min(algo.MaxLease, (t.bucket.Cap-level)/t.bucket.Refill)
+		if t.bucket.Units(level) >= 4*t.n {
+			return true
+		}
+	}
 	mu := demand * float64(life) / 1e6
-	return t.bucket.Units(level) >= 4*t.n || life >= algo.MinLease && mu-math.Sqrt(mu) >= 1
+	return life >= algo.MinLease && mu-math.Sqrt(mu) >= 1
 }
 
 // renewWithin is how long before its end a lease is renewed: two calls' worth

@@ -158,7 +158,7 @@ func (l *Limiter) common(ctx context.Context, e *entry, r *rules, key string, n 
 	case wordDeny:
 		res.Source = hybridlimit.SourceDenyCache
 		res.RetryAfter = l.retryFromWord(e, r.bucket, n)
-		res.ResetAfter = l.resetAfter(r, 0)
+		res.ResetAfter = l.resetAfter(r, 0, e.ends.Load())
 	case wordLease, wordCredit:
 		res.Source = hybridlimit.SourceLease
 		if kind == wordCredit {
@@ -166,7 +166,7 @@ func (l *Limiter) common(ctx context.Context, e *entry, r *rules, key string, n 
 		}
 		res.Allowed, res.Granted = true, n
 		res.Remaining = max(0, e.rest.Load()+left)
-		res.ResetAfter = l.resetAfter(r, res.Remaining)
+		res.ResetAfter = l.resetAfter(r, res.Remaining, e.ends.Load())
 	}
 	return l.answer(res, n), nil
 }
@@ -174,11 +174,27 @@ func (l *Limiter) common(ctx context.Context, e *entry, r *rules, key string, n 
 // retryFromWord is a lower bound from the last tick: the rough clock is
 // behind, by a tick in general, so that much is taken off.
 func (l *Limiter) retryFromWord(e *entry, b algo.Bucket, n int64) time.Duration {
-	until := max(e.open.Load()+(n-1)*b.Unit/b.Refill*1000, e.turn.Load())
+	until := e.open.Load()
+	if e.ends.Load() == 0 {
+		until += (n - 1) * b.Unit / b.Refill * 1000
+	}
+	until = max(until, e.turn.Load())
 	return max(time.Microsecond, time.Duration(until-l.hub.clock.rough.Load()-int64(2*tick)))
 }
 
-func (l *Limiter) resetAfter(r *rules, remaining int64) time.Duration {
+// resetAfter is how long until nothing is used any more, by what is left; ends
+// is when the window may be over, 0 where that is not known.
+func (l *Limiter) resetAfter(r *rules, remaining, ends int64) time.Duration {
+	if period := time.Duration(r.window.Period) * time.Microsecond; period > 0 {
+		left := period
+		if ends > 0 {
+			left = max(0, min(period, time.Duration(ends-l.hub.clock.rough.Load())))
+		}
+		if r.window.Sliding && remaining < r.limit.Rate {
+			left += period // what is counted in this window fades in the next
+		}
+		return left
+	}
 	return time.Duration(r.bucket.WaitFull(remaining*r.bucket.Unit)) * time.Microsecond
 }
 
@@ -203,7 +219,7 @@ func (l *Limiter) place(key string) (place, error) {
 	at := place{rules: l.rules.Load()}
 	if l.cfg.LimitFor != nil {
 		if limit := l.cfg.LimitFor(key); limit != at.rules.limit {
-			if err := errors.Join(limit.Validate(), supported(limit)); err != nil {
+			if err := errors.Join(limit.Validate(), supported(limit), sameAlgorithm(limit, at.rules.limit)); err != nil {
 				return place{}, fmt.Errorf("hybrid: Config.LimitFor(%q): %w", key, err)
 			}
 			at.rules = newRules(limit)
@@ -245,7 +261,7 @@ func (l *Limiter) lazily(now time.Time) time.Time {
 // terms is what the step needs to know now.
 func (l *Limiter) terms(r *rules, now int64) terms {
 	t := terms{
-		bucket: r.bucket, limit: r.limit, mode: l.cfg.Mode,
+		bucket: r.bucket, window: r.window, limit: r.limit, mode: l.cfg.Mode,
 		n: l.fleet.size(), every: l.every(), adaptive: l.cfg.SyncEvery == 0, interval: int64(l.cfg.SyncInterval),
 		rtt: int64(l.hub.engine.RTT()), tick: int64(tick), maxWait: int64(l.cfg.MaxWait),
 		relookIn: l.hub.jitter(maxLookAgain), closing: l.closed.Load(),

@@ -238,5 +238,8 @@ const lossNoticed = 3 * beatEvery
 // now and still tell, because what the new state was debited since counts too.
 func (s *state) tells(b algo.Bucket, lost int64) bool {
 	v := &s.view
+	if v.ends > 0 {
+		return v.known && v.born != 0 && v.level < b.Cap && lost-int64(lossNoticed) < v.ends
+	}
 	return v.known && v.born != 0 && b.Fill(v.level, (lost-int64(lossNoticed)-v.received)/1000) < b.Cap
 }

@@ -11,9 +11,11 @@ import (
 // rules is a limit and what follows from it.
 type rules struct {
 	limit  hybridlimit.Limit
-	bucket algo.Bucket
-	full   int64      // ns from empty to full
-	from   rulesOrder // who gave the limit
+	kind   algo.Kind
+	bucket algo.Bucket // of a window, its units only
+	window algo.Window // of a window
+	full   int64       // ns from empty to full
+	from   rulesOrder  // who gave the limit
 }
 
 // rulesOrder says who gave a key its limit.
@@ -26,7 +28,23 @@ const (
 )
 
 func newRules(l hybridlimit.Limit) *rules {
-	return &rules{limit: l, bucket: algo.BucketOf(l), full: int64(l.TimeToFull())}
+	r := &rules{limit: l, kind: algo.KindOf(l.Algorithm), full: int64(l.TimeToFull())}
+	switch r.kind {
+	case algo.KindFixed, algo.KindSliding:
+		r.window = algo.WindowOf(l)
+		r.bucket = algo.Bucket{Unit: r.window.Unit, Refill: 1, Cap: r.window.Cap}
+	case algo.KindLog: // counted in units, by Redis alone
+		r.bucket = algo.Bucket{Unit: 1, Refill: 1, Cap: l.Rate}
+	default:
+		r.bucket = algo.BucketOf(l)
+	}
+	return r
+}
+
+// exactly says whether every decision asks Redis: what is queued or logged has
+// to be, each call for itself.
+func (l *Limiter) exactly(r *rules) bool {
+	return l.cfg.Mode == ModeExact || r.kind == algo.KindQueue || r.kind == algo.KindLog
 }
 
 // given is r where it came with a call, which the slow path must be told.
@@ -59,7 +77,7 @@ func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
 	if l.cfg.FallbackFloor > limit.BurstSize() {
 		bad.Add("Limit.Burst", limit.BurstSize(), fmt.Sprintf("must not be below Config.FallbackFloor (%d)", l.cfg.FallbackFloor))
 	}
-	if err := errors.Join(bad.Err("hybrid"), supported(limit)); err != nil {
+	if err := errors.Join(bad.Err("hybrid"), supported(limit), sameAlgorithm(limit, l.rules.Load().limit)); err != nil {
 		return err
 	}
 	if err := reclaim(identity{l.hub.client, l.hub.cfg.Prefix, l.cfg.Name}, limit); err != nil {
@@ -67,6 +85,16 @@ func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
 	}
 	l.rules.Store(newRules(limit))
 	return nil
+}
+
+// sameAlgorithm refuses a limit that counts otherwise than a limiter does: what
+// is used under the one says nothing under the other.
+func sameAlgorithm(limit, have hybridlimit.Limit) error {
+	var bad hybridlimit.Violations
+	if limit.Algorithm != have.Algorithm {
+		bad.Add("Limit.Algorithm", limit.Algorithm, "must be the limiter's, "+have.Algorithm.String())
+	}
+	return bad.Err("hybrid")
 }
 
 // adapt gives an entry other rules. Call it under e.mu.
@@ -81,6 +109,10 @@ func (e *entry) adapt(r *rules, now int64) {
 		return
 	}
 	v := &e.state.view
+	if old.kind != r.kind || r.window.Period > 0 {
+		*v = view{} // of another window
+		return
+	}
 	v.level, v.cap = r.bucket.Rescale(v.level, old.bucket.Unit), r.bucket.Rescale(v.cap, old.bucket.Unit)
 	v.turn, v.relook = 0, 0 // what it proved, it proved of the old limit
 }

@@ -12,7 +12,7 @@ import (
 // slow decides where the word did not: a key that is not in memory, an epoch
 // that has passed, units that ran out.
 func (l *Limiter) slow(ctx context.Context, key string, n int64, given *rules) (hybridlimit.Result, error) {
-	if l.cfg.Mode == ModeExact {
+	if given != nil && l.exactly(given) || given == nil && l.exactly(l.rules.Load()) {
 		return l.exact(ctx, key, n, given)
 	}
 	e, res, err := l.lock(key, given)
@@ -63,7 +63,7 @@ func (l *Limiter) event(e *entry, step func(t *terms, now int64, broken bool) ve
 	e.begin(now)
 	v := step(&t, now, broken)
 	e.end(&t, epoch, broken, now)
-	v.left = e.remaining(&t, now)
+	v.left, v.ends = e.remaining(&t, now), e.state.view.ends
 	e.mu.Unlock()
 	e.sync(v.sync)
 	return v
@@ -83,7 +83,7 @@ func (l *Limiter) fill(res hybridlimit.Result, r *rules, v verdict, n int64) hyb
 	} else {
 		res.RetryAfter = max(time.Microsecond, time.Duration(v.retry))
 	}
-	res.ResetAfter = l.resetAfter(r, res.Remaining)
+	res.ResetAfter = l.resetAfter(r, res.Remaining, v.ends)
 	return res
 }
 
@@ -210,7 +210,26 @@ func (l *Limiter) exact(ctx context.Context, key string, n int64, given *rules) 
 	if ans.Granted == n {
 		v.action = admit
 	}
-	return l.answer(l.fill(res, at.rules, v, n), n), nil
+	res = l.fill(res, at.rules, v, n)
+	res.ResetAfter = at.rules.reset(ans)
+	if res.Allowed {
+		res.Delay = time.Duration(ans.Delay) * time.Microsecond
+	}
+	return l.answer(res, n), nil
+}
+
+// reset is how long until nothing is used any more, exactly.
+func (r *rules) reset(ans lua.Answer) time.Duration {
+	us := r.bucket.WaitFull(ans.Level)
+	switch r.kind {
+	case algo.KindFixed, algo.KindLog:
+		us = ans.Ends
+	case algo.KindSliding:
+		if us = ans.Ends; ans.Level+ans.Refill*r.window.Tick < r.bucket.Cap {
+			us += r.window.Period
+		}
+	}
+	return time.Duration(us) * time.Microsecond
 }
 
 // askNow sends one op by itself, once and without an envelope.

@@ -12,6 +12,7 @@ type state struct {
 	leases   [2]lease // units in hand; the second is the spare
 	booked   booking  // what Redis's ledger holds for this process
 	pending  int64    // units admitted on credit and not sent
+	window   int64    // in which they were admitted; 0: it is not known, or of several
 	inflight int64    // units sent and not answered; owed is the sum of both
 	frozen   bool     // a sync is on its way
 	asked    bool     // it carries asks: until its answer no credit is spent
@@ -28,6 +29,9 @@ type view struct {
 	level    int64 // sub-units
 	cap      int64 // sub-units to which it refills while the ledger stands
 	turn     int64 // when to ask again
+	refill   int64 // of a window: sub-units that come back each µs, to its end
+	ends     int64 // of a window: ns at which it may be over, and the view with it; 0: never
+	window   int64 // its number
 	sent     int64 // when the question left: Redis answered later
 	received int64 // when the answer came: Redis answered earlier
 	redisAt  int64 // µs of Redis time, opaque here
@@ -53,7 +57,8 @@ const (
 
 // terms is everything that the step needs to know besides the state.
 type terms struct {
-	bucket   algo.Bucket
+	bucket   algo.Bucket // of a window, its units only: see window
+	window   algo.Window // Period 0: it is a bucket
 	limit    hybridlimit.Limit
 	mode     Mode
 	n        int64 // N
@@ -95,6 +100,7 @@ type verdict struct {
 	retry  int64 // ns, for deny
 	sync   when
 	left   int64 // the fleet's units afterwards, estimated; the shell's
+	ends   int64 // as view.ends; the shell's
 }
 
 // maxLookAgain bounds how long a view proves a denial: limits get raised and
@@ -110,7 +116,7 @@ func (s *state) drain(left, now int64) {
 		s.spend(w.units - left)
 		s.demand.note(w.units-left, now)
 	case wordCredit:
-		s.pending += w.units - left
+		s.owe(w.units - left)
 		s.demand.note(w.units-left, now)
 	case wordDeny:
 		s.demand.note(left, now)
@@ -127,6 +133,9 @@ const ledgerMemory = 2 * algo.MaxLease * 1000 // ns
 // level is the view brought to now from a moment at or after Redis's answer,
 // so never more than Redis has if nobody else came.
 func (s *state) level(t *terms, now int64) int64 {
+	if t.windowed() {
+		return s.view.level + (now-s.view.received)/1000*s.view.refill
+	}
 	b := t.bucket
 	if now-s.view.received < ledgerMemory {
 		b.Cap = s.view.cap
@@ -155,9 +164,9 @@ func (s *state) creditLeft(t *terms, now int64) int64 {
 	}
 	var level int64
 	switch {
-	case s.view.known:
+	case s.fresh(now):
 		level = s.level(t, now)
-	case t.blind:
+	case t.blind && !s.view.known:
 		level = t.bucket.Cap
 	default:
 		return 0
@@ -181,6 +190,9 @@ func mayBeFull(full, born, evicted, now int64) bool {
 func (s *state) provedUntil(t *terms, n int64) int64 {
 	if !s.view.known {
 		return 0
+	}
+	if t.windowed() {
+		return s.closedUntil(t, n)
 	}
 	level := float64(s.view.level) - float64(s.owed())*float64(t.bucket.Unit)
 	level = max(level, -float64(t.bucket.Cap))

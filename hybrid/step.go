@@ -37,7 +37,7 @@ func (s *state) judge(t *terms, n, now int64) verdict {
 		return verdict{action: deny, source: hybridlimit.SourceDenyCache, retry: turn - now}
 	}
 	if s.creditLeft(t, now) >= n {
-		s.pending += n
+		s.owe(n)
 		v := verdict{action: admit, source: hybridlimit.SourceCredit, sync: syncLazily}
 		if s.pending >= s.flushAt(t, now) {
 			v.sync = syncNow
@@ -84,7 +84,7 @@ func (s *state) fallback(t *terms, n, now int64) verdict {
 // warm is the level that the share bucket starts from: this process's part of
 // what Redis last said was left, not a full bucket.
 func (s *state) warm(t *terms, now int64) float64 {
-	if !s.view.known {
+	if !s.fresh(now) {
 		return t.share.cap
 	}
 	left := float64(s.level(t, now))/float64(t.bucket.Unit) - float64(s.owed())
@@ -94,14 +94,16 @@ func (s *state) warm(t *terms, now int64) float64 {
 // freeze turns the state into an op, or says that there is nothing to say.
 // asks are the costs of the calls that wait.
 func (s *state) freeze(t *terms, asks []int64, now int64) (algo.Op, bool) {
-	s.pending += s.share.settle(t.share, now)
+	if owed := s.share.settle(t.share, now); owed > 0 {
+		s.pending, s.window = s.pending+owed, 0
+	}
 	again := s.resync && s.tells(t.bucket, t.lost)
 	s.resync = false
 	if s.pending == 0 && len(asks) == 0 && !again && !s.worthLease(t, now) {
 		s.stuckAt = 0 // those who waited have left
 		return algo.Op{}, false
 	}
-	op := algo.Op{Owed: s.pending, Asks: asks, Gen: s.booked.gen, Had: s.booked.had}
+	op := algo.Op{Owed: s.pending, Win: s.window, Asks: asks, Gen: s.booked.gen, Had: s.booked.had}
 	s.booked.kept = 0
 	if s.booked.gen != 0 && t.hasLeases() {
 		s.booked.kept, _ = s.renewable()
@@ -116,10 +118,10 @@ func (s *state) freeze(t *terms, asks []int64, now int64) (algo.Op, bool) {
 		op.Demand = int64(s.demand.steady(now) * 1000)
 	}
 	if s.view.known {
-		op.View = algo.View{Level: s.view.level, At: s.view.redisAt, Born: s.view.born}
+		op.View = algo.View{Level: s.view.level, Prev: s.view.refill * t.window.Tick, At: s.view.redisAt, Born: s.view.born}
 		op.Lost = t.lost > 0 && s.view.received <= t.lost
 	}
-	s.inflight, s.pending = s.pending, 0
+	s.inflight, s.pending, s.window = s.pending, 0, 0
 	s.frozen, s.asked = true, len(asks) > 0
 	if s.stuckAt == 0 {
 		s.stuckAt = now
@@ -145,6 +147,7 @@ func (s *state) settle(t *terms, a answer, waiting []int64, now int64) (served [
 		level: a.Level, cap: a.Cap, turn: now + a.Retry*1000, sent: a.sent, received: now, redisAt: a.redisNow,
 		born: a.Born, relook: now + t.relookIn, known: true,
 	}
+	s.enter(t, a)
 	// Counted from the sending, because Redis may have granted it then; less
 	// two ticks, because the coarse epoch may lag by one and a tick be late.
 	end := a.sent + a.Life*1000 - 2*t.tick

@@ -26,7 +26,7 @@ func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hyb
 			return l.common(ctx, e, r, key, n)
 		}
 	}
-	if err := errors.Join(limit.Validate(), supported(limit)); err != nil {
+	if err := errors.Join(limit.Validate(), supported(limit), sameAlgorithm(limit, l.rules.Load().limit)); err != nil {
 		return hybridlimit.Result{}, err
 	}
 	given := newRules(limit)
@@ -67,7 +67,7 @@ func (l *Limiter) more(key string, took int64, source hybridlimit.Source, n int6
 		r := e.rules.Load()
 		res.Limit = r.limit.BurstSize()
 		res.Remaining = max(0, e.rest.Load()+wordUnits(e.word.Load()))
-		res.ResetAfter = l.resetAfter(r, res.Remaining)
+		res.ResetAfter = l.resetAfter(r, res.Remaining, e.ends.Load())
 	}
 	return l.answer(res, took), nil
 }
@@ -75,7 +75,7 @@ func (l *Limiter) more(key string, took int64, source hybridlimit.Source, n int6
 // takeAtMost takes what is in hand of a key that is in memory, up to n units:
 // leases, or else the credit that is left.
 func (l *Limiter) takeAtMost(key string, n int64) (took int64, source hybridlimit.Source) {
-	if l.cfg.Mode == ModeExact || l.store.get(key) == nil {
+	if l.exactly(l.rules.Load()) || l.store.get(key) == nil {
 		return 0, 0
 	}
 	e, _, err := l.lock(key, nil)
@@ -100,7 +100,7 @@ func (l *Limiter) takeAtMost(key string, n int64) (took int64, source hybridlimi
 			return verdict{}
 		}
 		s.demand.note(took, now)
-		s.pending += took
+		s.owe(took)
 		source = hybridlimit.SourceCredit
 		if s.pending >= s.flushAt(t, now) {
 			return verdict{sync: syncNow}
@@ -120,7 +120,7 @@ func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, err
 	if err := hybridlimit.CheckRequest(key, 1, l.cfg.MaxKeyBytes); err != nil {
 		return hybridlimit.Result{}, err
 	}
-	if l.cfg.Mode != ModeExact && l.store.get(key) != nil {
+	if !l.exactly(l.rules.Load()) && l.store.get(key) != nil {
 		if res, known, err := l.peekHere(key); known || err != nil {
 			return res, err
 		}
@@ -141,7 +141,7 @@ func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, err
 	if res.Allowed = res.Remaining > 0; !res.Allowed {
 		res.RetryAfter = time.Duration(ans.Retry) * time.Microsecond
 	}
-	res.ResetAfter = l.resetAfter(at.rules, res.Remaining)
+	res.ResetAfter = at.rules.reset(ans)
 	return res, nil
 }
 
@@ -184,7 +184,7 @@ func (l *Limiter) peekHere(key string) (res hybridlimit.Result, known bool, err 
 	if !res.Allowed {
 		res.RetryAfter = max(time.Microsecond, time.Duration(until))
 	}
-	res.ResetAfter = l.resetAfter(r, v.left)
+	res.ResetAfter = l.resetAfter(r, v.left, v.ends)
 	return res, true, nil
 }
 
@@ -203,7 +203,7 @@ func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.
 	var e *entry
 	var res hybridlimit.Result
 	var err error
-	if l.cfg.Mode != ModeExact {
+	if !l.exactly(l.rules.Load()) {
 		if e, res, err = l.lock(key, nil); err != nil {
 			return hybridlimit.Result{}, err
 		}
@@ -218,14 +218,14 @@ func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.
 		s.demand.note(n, now)
 		paid := min(s.held(), n)
 		s.spend(paid)
-		if s.pending += n - paid; s.pending >= s.flushAt(t, now) {
+		if s.owe(n - paid); s.pending >= s.flushAt(t, now) {
 			return verdict{sync: syncNow}
 		}
 		return verdict{sync: syncLazily}
 	})
 	l.count.admitted.Add(n)
 	res.Remaining = v.left
-	res.ResetAfter = l.resetAfter(r, v.left)
+	res.ResetAfter = l.resetAfter(r, v.left, v.ends)
 	return res, nil
 }
 
@@ -249,6 +249,6 @@ func (l *Limiter) chargeNow(ctx context.Context, key string, n int64) (hybridlim
 	l.count.acked.Add(n)
 	res.Allowed, res.Granted, res.Source = true, n, hybridlimit.SourceRedis
 	res.Remaining = at.rules.bucket.Units(ans.Level)
-	res.ResetAfter = l.resetAfter(at.rules, res.Remaining)
+	res.ResetAfter = at.rules.reset(ans)
 	return res, nil
 }

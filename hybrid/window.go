@@ -1,0 +1,56 @@
+package hybrid
+
+// This file is what windows have of their own. A view, and a lease, dies with
+// its window: what is left of the next one only Redis can say. So the first
+// call of each process and window asks.
+
+// windowed says whether the limit counts in windows.
+func (t *terms) windowed() bool { return t.window.Period > 0 }
+
+// fresh says whether the view still says something: that of a window until the
+// earliest moment at which the window may be over.
+func (s *state) fresh(now int64) bool {
+	return s.view.known && (s.view.ends == 0 || now < s.view.ends)
+}
+
+// closedUntil is provedUntil for windows: until enough has come back, and until
+// the window may be over at the latest.
+func (s *state) closedUntil(t *terms, n int64) int64 {
+	missing := (n+s.owed())*t.bucket.Unit - s.view.level
+	switch {
+	case missing <= 0:
+		return 0
+	case s.view.refill == 0:
+		return s.view.ends
+	}
+	return min(s.view.ends, s.view.sent+(missing+s.view.refill-1)/s.view.refill*1000)
+}
+
+// owe admits units on credit. They count in the window of the view that they
+// were admitted on; what is of several counts where it arrives.
+func (s *state) owe(units int64) {
+	if units == 0 {
+		return
+	}
+	window := int64(0)
+	if s.view.known {
+		window = s.view.window
+	}
+	if s.pending == 0 {
+		s.window = window
+	} else if s.window != window {
+		s.window = 0
+	}
+	s.pending += units
+}
+
+// enter notes what of an answer is of a window: when the view dies, and
+// that there are no turns.
+func (s *state) enter(t *terms, a answer) {
+	if !t.windowed() {
+		return
+	}
+	s.view.turn = 0
+	s.view.refill, s.view.window = a.Refill, t.window.Number(a.redisNow)
+	s.view.ends = a.sent + a.Ends*1000
+}
