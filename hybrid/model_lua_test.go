@@ -128,11 +128,12 @@ func (s *scriptMirror) storedState(r *modelRedis) {
 		s.same("state", fmt.Sprint(s.mini.Exists(s.state())), "false")
 		return
 	}
-	text := fmt.Sprintf("1b%d %d %d %d %d", st.Unit, st.Level, st.Last-st.Born, st.Born, st.Since)
-	if turn := max(st.Slot-st.Last, 0); turn+st.Out[0]+st.Out[1] > 0 {
-		text += fmt.Sprintf(" %d %d %d", turn, st.Out[0], st.Out[1])
+	if st.Slot <= st.Last {
+		st.Slot = 0
 	}
-	s.stored(s.state(), text, r.dies)
+	got, _ := s.mini.Get(s.state())
+	stored, ok := lua.DecodeState(got)
+	s.same(s.state(), fmt.Sprintf("%+v %t until %d", stored, ok, s.dies[s.state()]), fmt.Sprintf("%+v true until %d", st, r.dies))
 }
 
 func (s *scriptMirror) stored(key, text string, dies int64) {

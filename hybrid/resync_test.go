@@ -137,10 +137,9 @@ func TestFleetRestoresAWipedRedis(t *testing.T) {
 func (f *restoring) usageOfTag0(keys []string) map[string]int64 {
 	names, all := lua.Names{Prefix: "hl", Tags: 1}, map[string]int64{}
 	for _, k := range keys {
-		var unit, level int64
 		text, _ := f.rdb.Get(context.Background(), names.State(0, "api", k)).Result()
-		if _, err := fmt.Sscanf(text, "1b%d %d", &unit, &level); err == nil {
-			all[k] = (1000*unit - level + unit - 1) / unit
+		if s, ok := lua.DecodeState(text); ok {
+			all[k] = (1000*s.Unit - s.Level + s.Unit - 1) / s.Unit
 		} else {
 			all[k] = 0
 		}

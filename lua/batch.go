@@ -1,6 +1,7 @@
 package lua
 
 import (
+	"net/url"
 	"strconv"
 	"time"
 
@@ -62,12 +63,25 @@ func EncodeBatch(env Envelope, ops []Op) (keys []string, argv []string) {
 	argv = append(argv, "1 "+strconv.FormatInt(env.Seq, 10)+" "+
 		strconv.FormatInt(env.TTL.Milliseconds(), 10)+" "+strconv.Itoa(len(limits)))
 	for _, l := range limits {
-		b := algo.BucketOf(l)
-		buf = append(buf[:0], 'b')
-		buf = appendInts(buf, b.Unit, b.Refill, b.Cap)
-		argv = append(argv, string(buf))
+		argv = append(argv, string(appendLimit(buf[:0], l)))
 	}
 	return keys, append(argv, texts...)
+}
+
+func appendLimit(buf []byte, l hybridlimit.Limit) []byte {
+	kind := algo.KindOf(l.Algorithm)
+	buf = append(buf, kind.Letter())
+	switch kind {
+	case algo.KindFixed, algo.KindSliding:
+		w := algo.WindowOf(l)
+		return appendInts(buf, w.Rate, w.Period, w.Tick)
+	case algo.KindLog:
+		w := algo.LogOf(l)
+		return appendInts(buf, w.Rate, w.Period, 1)
+	default:
+		b := algo.BucketOf(l)
+		return appendInts(buf, b.Unit, b.Refill, b.Cap)
+	}
 }
 
 func appendOp(buf []byte, limit int, op algo.Op) []byte {
@@ -78,9 +92,26 @@ func appendOp(buf []byte, limit int, op algo.Op) []byte {
 	if op.Lost {
 		flags += 2
 	}
+	if op.Reset {
+		flags += 4
+	}
 	buf = strconv.AppendInt(buf, int64(limit), 10)
 	buf = appendInts(buf, op.Owed, flags, op.Demand, op.Div, op.View.Born, op.View.Level, op.View.At, op.Gen, op.Had, op.Keep)
-	return appendInts(buf, op.Asks...)
+	buf = appendInts(buf, op.Asks...)
+	for _, more := range [...]struct {
+		letter byte
+		value  int64
+	}{{'w', op.Win}, {'r', op.Refund}, {'d', op.MaxDelay}, {'p', op.View.Prev}} {
+		if more.value > 0 {
+			buf = append(buf, ' ', more.letter)
+			buf = strconv.AppendInt(buf, more.value, 10)
+		}
+	}
+	if op.ID != "" {
+		buf = append(buf, " i"...)
+		buf = append(buf, url.QueryEscape(op.ID)...)
+	}
+	return buf
 }
 
 func appendInts(buf []byte, values ...int64) []byte {

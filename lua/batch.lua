@@ -1,77 +1,49 @@
 -- One batch of ops in one slot: one call, one time, all or nothing.
 -- KEYS:   with an envelope: envelope, epoch, then one key per op;
 --         without: one key per op. A key may stand there more than once.
--- ARGV:   1: "1 <seq> <envelope ttl ms> <limits>": schema, sequence (0: no
---            envelope), how many limits follow
---         then one per limit: "b <unit> <refill> <cap>"
---         then one per op: "<limit> <owed> <flags> <demand> <div> <vborn>
---            <vlevel> <vat> <gen> <had> <keep> [<ask> ...]" (owed, asks, had
---            and keep in units, demand in thousandths of a unit per second,
---            the view in Redis's own terms; flags: 1 an ask may be granted in
---            part, +2 writes were lost since the view, as there were if this
---            batch shows it)
+-- ARGV:   header, limits, then one op per key: codec.lua
 -- Reply:  flat integers: 1, status, epoch, now, then per op: granted, lease,
 --         life (µs; minus the generation if the ledger holds the lease), level
---         (sub-units), retry (µs), born, ceiling (sub-units)
+--         (sub-units), retry (µs), born, ceiling (sub-units), delay (µs; -1:
+--         what was owed came too late and was dropped), refill (sub-units per
+--         µs) and ends (µs), both of a window
 --         status: 0 applied, 1 seen before, 2 older than the last one (nothing
 --         was done); +4: an earlier batch of this process is missing here
--- Once:   the envelope "1e<seq> <stamp> <granted> <lease> <life> ..." holds the
---         last batch's answers ("1g" if one before it was missing); the stamp
---         is when it was applied, and no key in it was born later. Seen again,
---         an op is not run again but gets them, unless its key was born after
---         the stamp: then the key was lost since, and the op is run anew.
+-- Once:   the envelope holds the last batch's answers ("1g" if one before it was
+--         missing); the stamp is when it was applied, and no key in it was born
+--         later. Seen again, an op is not run again but gets them, unless its
+--         key was born after the stamp: then the key was lost since, and the op
+--         is run anew. Of an answer with a delay the envelope holds that in
+--         place of the life, from its stamp on; one that was dropped as -1 -
+--         granted. Logs have no birth, so they go without an envelope.
 -- Errors: everything is read and computed before the first write, because
 --         Redis does not roll a failed script back.
 -- Expiry: states as their algorithm says; envelope as the caller says (above
 --         the longest time a batch is retried); epoch as long as the envelope.
-local SCHEMA = 1
 
 local function bad(what) return {err = 'HLBATCH ' .. what} end
 
-local function read_header(argv)
-  local schema, seq, ttl, limits = string.match(argv[1] or '', '^(%d+) (%d+) (%d+) (%d+)$')
-  if not schema then return nil, 'unreadable header' end
-  if num(schema) ~= SCHEMA then return nil, 'schema ' .. schema end
-  local head = {seq = num(seq), ttl = num(ttl), limits = num(limits)}
-  if head.seq >= EXACT or head.limits >= EXACT then return nil, 'header out of range' end
-  -- SET refuses these, and would do so after the states were written.
-  if head.seq > 0 and (head.ttl < 1 or head.ttl >= EXACT) then return nil, 'envelope ttl ' .. ttl end
-  return head
-end
-
-local function read_limits(argv, count)
-  local limits = {}
-  for i = 1, count do
-    local unit, refill, cap = string.match(argv[1 + i] or '', '^b (%d+) (%d+) (%d+)$')
-    if not unit then return nil end
-    unit, refill, cap = num(unit), num(refill), num(cap)
-    if unit < 1 or refill < 1 or cap < unit or 2 * cap + refill > EXACT then return nil end
-    limits[i] = {unit = unit, refill = refill, cap = cap}
+-- state_of is the key's state in the limit's terms: as the last op in this
+-- batch left it, if one changed it, else as Redis has it.
+local function state_of(states, key, raw, lim, now)
+  local s, kind = states[key], kinds[lim.kind]
+  if not s then
+    s = kind.load(raw, lim, now, key)
+  elseif s.lim.kind == lim.kind then
+    kind.again(s, lim, now)
+  else -- lost
+    s = kind.load('', lim, now, key)
   end
-  return limits
+  s.lim = lim
+  return s
 end
 
-local function read_op(text, limits)
-  local limit, owed, flags, demand, div, vborn, vlevel, vat, gen, had, keep, rest = string.match(text or '',
-    '^(%d+) (%d+) ([0-3]) (%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d+) (%d+) (%d+)(.*)$')
-  local lim = limit and limits[num(limit)]
-  if not lim or string.gsub(rest, ' %d+', '') ~= '' then return nil end
-  local asks = {}
-  for n in string.gmatch(rest, ' (%d+)') do asks[#asks + 1] = num(n) end
-  return {
-    lim = lim, owed = num(owed), partial = num(flags) % 2 == 1, lost = num(flags) > 1, asks = asks,
-    demand = num(demand), div = num(div),
-    vborn = num(vborn), vlevel = num(vlevel), vat = num(vat),
-    gen = num(gen), had = num(had), keep = num(keep),
-  }
-end
-
-local function read_envelope(raw)
-  local kind, seq, stamp, rest = string.match(raw or '', '^1([eg])(%d+) (%d+)(.*)$')
-  if not seq then return nil end
-  local answers = {}
-  for n in string.gmatch(rest, ' (%-?%d+)') do answers[#answers + 1] = num(n) end
-  return {seq = num(seq), stamp = num(stamp), gap = kind == 'g', answers = answers}
+-- replay is what an op got when the batch was applied.
+local function replay(env, i, s, op, now)
+  local granted, lease, third = env.answers[3 * i - 2], env.answers[3 * i - 1], env.answers[3 * i]
+  local retry = kinds[op.lim.kind].retry(s, op.lim, 1, now)
+  if not op.late then return granted, lease, third, retry, 0 end
+  return granted, lease, 0, retry, max(0, third - max(0, now - env.stamp))
 end
 
 local function run_batch(keys, argv, now)
@@ -82,8 +54,11 @@ local function run_batch(keys, argv, now)
   local first = head.seq > 0 and 2 or 0 -- keys before the first op's
   local ops = {}
   for i = 1, #keys - first do
-    ops[i] = read_op(argv[1 + head.limits + i], limits)
-    if not ops[i] then return bad('unreadable op ' .. i) end
+    local op = read_op(argv[1 + head.limits + i], limits)
+    if not op then return bad('unreadable op ' .. i) end
+    if first > 0 and op.lim.kind == 'l' then return bad('a log in an envelope') end
+    op.late = op.maxdelay > 0 or op.lim.kind == 'q' -- answered with a delay
+    ops[i] = op
   end
   if #keys < first or #argv ~= 1 + head.limits + #ops then return bad('keys and ops differ') end
   if #keys == 0 then return {SCHEMA, 0, 0, now} end
@@ -92,7 +67,7 @@ local function run_batch(keys, argv, now)
   local status, epoch, env, gap = 0, 0, nil, false
   if first > 0 then
     env = read_envelope(raw[1])
-    epoch = string.match(raw[2] or '', '^%d+$')
+    epoch = match(raw[2] or '', '^%d+$')
     epoch = num(epoch) <= EXACT and num(epoch) or now
     if env and env.seq > head.seq then return {SCHEMA, 2, epoch, now} end
     if env and env.seq == head.seq and #env.answers == 3 * #ops then status = 1 end
@@ -100,44 +75,37 @@ local function run_batch(keys, argv, now)
     if gap then status = status + 4 end
   end
 
-  local reply, answers, states = {SCHEMA, status, epoch, now}, {}, {}
+  local reply, answers, states, stamp = {SCHEMA, status, epoch, now}, {}, {}, now
   for i = 1, #ops do
     local op, key = ops[i], keys[first + i]
-    local s = states[key]
-    if s and s.dirty then
-      bucket_rescale(s, s.lim.unit, op.lim)
-      s.level = min(s.level, bucket_ceiling(s, op.lim))
-    else
-      s = bucket_load(raw[first + i], op.lim, now)
-      states[key] = s
-    end
-    s.lim, op.lost = op.lim, op.lost or gap
-    local granted, lease, life, retry
+    local lim, kind = op.lim, kinds[op.lim.kind]
+    local s = state_of(states, key, raw[first + i], lim, now)
+    op.lost = op.lost or gap
+    local granted, lease, life, retry, delay
     if status % 4 == 1 and not s.fresh and s.born <= env.stamp then
-      granted, lease, life = env.answers[3 * i - 2], env.answers[3 * i - 1], env.answers[3 * i]
-      retry = bucket_retry(s, op.lim, 1, now)
+      granted, lease, life, retry, delay = replay(env, i, s, op, now)
     else
-      granted, lease, life, retry = bucket_apply(s, op.lim, op, now)
+      granted, lease, life, retry, delay = kind.apply(s, lim, op, now)
     end
-    local known = s.dirty or not s.fresh
-    for _, v in ipairs({granted, lease, life, s.level, retry, known and s.born or 0, bucket_ceiling(s, op.lim)}) do
+    if s.dirty then states[key] = s end
+    local born = (s.dirty or not s.fresh) and s.born or 0
+    stamp = max(stamp, born) -- in the future, where the clock stepped back
+    answers[#answers + 1] = format('%.0f %.0f %.0f', granted, lease, op.late and delay or life)
+    if granted < 0 then
+      granted = -1 - granted -- one after the other: gopher-lua would mix them up
+      delay = -1
+    end
+    local level, ceiling, refill, ends = kind.tell(s, lim, now)
+    for _, v in ipairs({granted, lease, life, level, retry, born, ceiling, delay, refill, ends}) do
       reply[#reply + 1] = v
     end
-    for _, v in ipairs({granted, lease, life}) do answers[#answers + 1] = string.format('%.0f', v) end
   end
 
-  local stamp = now
-  for key, s in pairs(states) do
-    stamp = max(stamp, s.born) -- in the future, where the clock stepped back
-    if s.dirty then
-      local text, ttl = bucket_dump(s, s.lim)
-      redis.call('SET', key, text, 'PX', ttl)
-    end
-  end
+  for key, s in pairs(states) do kinds[s.lim.kind].write(key, s, s.lim, now) end
   if first > 0 then
-    redis.call('SET', keys[2], string.format('%.0f', epoch), 'PX', head.ttl)
+    redis.call('SET', keys[2], format('%.0f', epoch), 'PX', head.ttl)
     redis.call('SET', keys[1],
-      string.format('1%s%.0f %.0f %s', gap and 'g' or 'e', head.seq, stamp, table.concat(answers, ' ')), 'PX', head.ttl)
+      format('1%s%.0f %.0f %s', gap and 'g' or 'e', head.seq, stamp, table.concat(answers, ' ')), 'PX', head.ttl)
   end
   return reply
 end

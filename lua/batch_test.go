@@ -2,7 +2,6 @@ package lua_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,7 +54,7 @@ func TestBadBatchWritesNothing(t *testing.T) {
 			"endless limits":     set(0, "1 2 60000 99999999999999999999"),
 			"no time to live":    set(0, "1 2 0 1"),
 			"endless life":       set(0, "1 2 99999999999999999999 1"),
-			"unknown algorithm":  set(1, "q"+limit[1:]),
+			"unknown algorithm":  set(1, "x"+limit[1:]),
 			"no unit":            set(1, "b 0 1 500000"),
 			"no refill":          set(1, "b 100000 0 500000"),
 			"no room for a unit": set(1, "b 100000 1 99999"),
@@ -67,7 +66,7 @@ func TestBadBatchWritesNothing(t *testing.T) {
 			"short op":           set(4, op[:len(op)-2]),
 			"negative owed":      set(4, strings.Replace(op, "1 1", "1 -1", 1)),
 			"fraction owed":      set(4, strings.Replace(op, "1 1", "1 1.5", 1)),
-			"flags of 4":         set(4, "1 1 4 0 0 0 0 0"),
+			"flags of 8":         set(4, strings.Replace(op, "1 1 0", "1 1 8", 1)),
 			// Causes: what followed the eighth number was searched for asks
 			// and never checked, so these were taken for no ask, or for 7.
 			"negative ask":  set(4, op+" -7"),
@@ -75,6 +74,15 @@ func TestBadBatchWritesNothing(t *testing.T) {
 			"ask and words": set(4, op+" 7x"),
 			"double space":  set(4, op+"  7"),
 			"line end":      set(4, op+"\n"),
+			"unknown more":  set(4, op+" x5"),
+			"more of words": set(4, op+" w5x"),
+			"id of two":     set(4, op+" ia b"),
+			"id unescaped":  set(4, op+" ia{b"),
+			"window unfit":  set(1, "f 0 1000000 1"),
+			"window long":   set(1, "f 1 9007199254740991 1"),
+			"window large":  set(1, "s 9007199254 1000000 1"),
+			"no tick":       set(1, "s 10 1000000 0"),
+			"log enveloped": set(1, "l 10 1000000 1"),
 		} {
 			t.Run(name, func(t *testing.T) {
 				k, a := change(slices.Clone(keys), slices.Clone(argv))
@@ -245,9 +253,9 @@ func TestSeenBatchRunsLostKeysAgain(t *testing.T) {
 				t.Fatalf("%+v", r)
 			}
 			for key, want := range map[string]string{
-				"kept":   fmt.Sprintf("1b100000 400000 0 %d 1", start),
-				"lost":   fmt.Sprintf("1b100000 200000 0 %d 3", start+20),
-				"reborn": fmt.Sprintf("1b100000 100010 10 %d 4", start+10),
+				"kept":   bucketText(100000, 400000, 0, start, 1),
+				"lost":   bucketText(100000, 200000, 0, start+20, 3),
+				"reborn": bucketText(100000, 100010, 10, start+10, 4),
 			} {
 				if got := st.get(t, key); got != want {
 					t.Errorf("%s: %q, want %q", key, got, want)
@@ -266,7 +274,7 @@ func TestSameKeyTwice(t *testing.T) {
 				t.Errorf("op %d left %d, want %d", i, got, want)
 			}
 		}
-		if got := st.get(t, "k"); got != fmt.Sprintf("1b100000 0 0 %d 5", start) {
+		if got := st.get(t, "k"); got != bucketText(100000, 0, 0, start, 5) {
 			t.Error(got)
 		}
 		// Under two limits at once, and the last one is what is stored.
@@ -277,7 +285,7 @@ func TestSameKeyTwice(t *testing.T) {
 				t.Errorf("op %d left %d, want %d", i, got, want)
 			}
 		}
-		if got := st.get(t, "k"); got != fmt.Sprintf("1b7000000 -21000000 0 %d 8", start) {
+		if got := st.get(t, "k"); got != bucketText(7000000, -21000000, 0, start, 8) {
 			t.Error(got)
 		}
 	})
@@ -301,18 +309,25 @@ func TestUnreadableStateIsLost(t *testing.T) {
 	garbage := map[string]string{
 		"empty": "", "words": "hello", "other schema": "2b1 1 1 1 1", "other algorithm": "1w1 1 1 1 1",
 		"short": "1b1 1 1 1", "long": "1b1 1 1 1 1 1", "nan": "1bnan nan nan nan nan", "fraction": "1b1.5 1 1 1 1",
-		"no unit": "1b0 5 0 1763000000000000 1", "not born": "1b100000 5 0 0 1", "line end": "1b1 1 1 1 1\n",
+		"no unit": "1b0 5 0 643706cbd3000 1", "not born": "1b100000 5 0 0 1", "line end": "1b1 1 1 1 1\n",
 		// Causes: these were read, and the reply did not fit 64 bits.
 		"born beyond 2^53":  "1b100000 5 0 99999999999999999999 1",
-		"level beyond 2^53": "1b100000 99999999999999999999 0 1763000000000000 1",
-		"level below -2^53": "1b100000 -99999999999999999999 0 1763000000000000 1",
-		"age beyond 2^53":   "1b100000 5 99999999999999999999 1763000000000000 1",
-		"since beyond 2^53": "1b100000 5 0 1763000000000000 99999999999999999999",
-		"tail short":        "1b100000 5 0 1763000000000000 1 0 0",
-		"tail long":         "1b100000 5 0 1763000000000000 1 0 0 0 0",
-		"tail negative":     "1b100000 5 0 1763000000000000 1 -1 0 0",
-		"wait beyond 2^53":  "1b100000 5 0 1763000000000000 1 99999999999999999999 0 0",
-		"out beyond 2^53":   "1b100000 5 0 1763000000000000 1 0 99999999999999999999 0",
+		"level beyond 2^53": "1b100000 99999999999999999999 0 643706cbd3000 1",
+		"level below -2^53": "1b100000 -99999999999999999999 0 643706cbd3000 1",
+		"age beyond 2^53":   "1b100000 5 99999999999999999999 643706cbd3000 1",
+		"since beyond 2^53": "1b100000 5 0 643706cbd3000 99999999999999999999",
+		"mark empty":        "1b186a0 5 0 643706cbd3000 1@",
+		"mark of words":     "1b186a0 5 0 643706cbd3000 1@x",
+		"mark twice":        "1b186a0 5 0 643706cbd3000 1@1@1",
+		"mark far":          "1b186a0 5 0 643706cbd3000 1@99999999999999999999",
+		"mark before all":   "1b186a0 5 0 643706cbd3000 1@-643706cbd3000",
+		"no hexadecimal":    "1b186g0 5 0 643706cbd3000 1",
+		"plus":              "1b+5 5 0 643706cbd3000 1",
+		"tail short":        "1b100000 5 0 643706cbd3000 1 0 0",
+		"tail long":         "1b100000 5 0 643706cbd3000 1 0 0 0 0",
+		"tail negative":     "1b100000 5 0 643706cbd3000 1 -1 0 0",
+		"wait beyond 2^53":  "1b100000 5 0 643706cbd3000 1 99999999999999999999 0 0",
+		"out beyond 2^53":   "1b100000 5 0 643706cbd3000 1 0 99999999999999999999 0",
 		"binary":            "\x00\xff\r\n1b1 1 1 1 1",
 		"very long":         strings.Repeat("1", 100_000),
 	}
@@ -326,7 +341,7 @@ func TestUnreadableStateIsLost(t *testing.T) {
 			if a := st.one(t, "k", ten, algo.Op{Owed: 2}, start); a.Level != 300_000 || a.Born != start {
 				t.Errorf("%s: debit %+v", name, a)
 			}
-			if got := st.get(t, "k"); got != fmt.Sprintf("1b100000 300000 0 %d 2", start) {
+			if got := st.get(t, "k"); got != bucketText(100000, 300000, 0, start, 2) {
 				t.Errorf("%s: healed to %q", name, got)
 			}
 			st.del(t, "k")

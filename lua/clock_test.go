@@ -33,7 +33,7 @@ func TestBirthSurvivesClockStep(t *testing.T) {
 		if a.Level != 300_000 || a.Born != start {
 			t.Errorf("%+v", a)
 		}
-		if got, want := st.get(t, "k"), "1b100000 300000 -3600000000 1763000000000000 2"; got != want {
+		if got, want := st.get(t, "k"), bucketText(100_000, 300_000, -3_600_000_000, start, 2); got != want {
 			t.Errorf("state %q, want %q", got, want)
 		}
 	})
@@ -70,7 +70,7 @@ func TestRescaleEqualsGo(t *testing.T) {
 			from, to := diffLimits[rng.IntN(len(diffLimits))], diffLimits[rng.IntN(len(diffLimits))]
 			bf, bt := algo.BucketOf(from), algo.BucketOf(to)
 			s := algo.State{Unit: bf.Unit, Level: rng.Int64N(2*bf.Cap+1) - bf.Cap, Last: start, Born: start, Since: 1}
-			st.set(t, "k", stateText(s))
+			st.set(t, "k", lua.EncodeState(s))
 			if a := st.one(t, "k", to, algo.Op{}, start); a.Level != bt.Rescale(s.Level, bf.Unit) {
 				t.Fatalf("%d of %v is %d of %v, want %d", s.Level, from, a.Level, to, bt.Rescale(s.Level, bf.Unit))
 			}

@@ -95,7 +95,7 @@ func (d *differ) round() {
 	if d.rng.IntN(8) == 0 { // a key goes back to what it was
 		key := d.key()
 		if s, ok := d.model[key]; ok && d.old[key].Born != 0 && d.rng.IntN(2) == 0 {
-			d.st.set(d.t, key, stateText(d.old[key]))
+			d.st.set(d.t, key, lua.EncodeState(d.old[key]))
 			d.model[key] = d.old[key]
 		} else if ok {
 			d.old[key] = s
@@ -172,7 +172,7 @@ func (d *differ) compare(written map[string]int64, sent time.Time) {
 	for key, r := range reads {
 		want := ""
 		if s, ok := d.model[key]; ok {
-			want = stateText(s)
+			want = lua.EncodeState(s)
 		}
 		if s, ok := lua.DecodeState(want); want != "" && (!ok || s != d.model[key]) {
 			d.t.Fatalf("%q decodes to %+v, want %+v", want, s, d.model[key])

@@ -235,10 +235,9 @@ func TestExactlyOnce(t *testing.T) {
 		}
 		n.check()
 		for _, key := range n.keys {
-			var unit, level, age, born, since int64
-			fmt.Sscanf(n.st.get(n.t, key), "1b%d %d %d %d %d", &unit, &level, &age, &born, &since)
-			if took := n.debited(key); since != took {
-				n.t.Fatalf("%s: since %d, %d units taken", key, since, took)
+			s, _ := lua.DecodeState(n.st.get(n.t, key))
+			if took := n.debited(key); s.Since != took {
+				n.t.Fatalf("%s: since %d, %d units taken", key, s.Since, took)
 			}
 		}
 	})

@@ -1,26 +1,36 @@
 package lua
 
+import (
+	"fmt"
+
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+)
+
 // TimedBatch is Batch with the time as its last argument instead of Redis's
 // clock, so that a test decides what time it is.
-var TimedBatch = newScript(bucketSource + batchSource +
+var TimedBatch = newScript(batchLibrary +
 	"local now = tonumber(table.remove(ARGV))\nreturn run_batch(KEYS, ARGV, now)\n")
+
+// TimedHistory is History with the time as its last argument.
+var TimedHistory = newScript(historyLibrary + "return run_history(KEYS[1], ARGV[1], tonumber(ARGV[2]))\n")
 
 // ParsedBatch answers how the library reads a batch: one line of text per
 // limit and per op.
-var ParsedBatch = newScript(bucketSource + batchSource + `
+var ParsedBatch = newScript(batchLibrary + `
 local head = read_header(ARGV)
 local limits = read_limits(ARGV, head.limits)
 local out, index = {string.format('%.0f %.0f', head.seq, head.ttl)}, {}
 for i, l in ipairs(limits) do
   index[l] = i
-  out[#out + 1] = string.format('%.0f %.0f %.0f', l.unit, l.refill, l.cap)
+  out[#out + 1] = string.format('%s %.0f %.0f', l.kind, l.unit or l.rate, l.cap or l.period)
 end
 for i = 2 + head.limits, #ARGV do
   local op = read_op(ARGV[i], limits)
-  local text = string.format('%.0f %.0f %s %s %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', index[op.lim], op.owed,
-    tostring(op.partial), tostring(op.lost), op.demand, op.div, op.vborn, op.vlevel, op.vat,
+  local text = string.format('%.0f %.0f %s %s %s %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', index[op.lim], op.owed,
+    tostring(op.partial), tostring(op.lost), tostring(op.reset), op.demand, op.div, op.vborn, op.vlevel, op.vat,
     op.gen, op.had, op.keep)
   for _, n in ipairs(op.asks) do text = text .. string.format(' %.0f', n) end
+  text = text .. string.format(' w%.0f r%.0f d%.0f p%.0f i%s', op.win, op.refund, op.maxdelay, op.vprev, string.sub(op.id, 2))
   out[#out + 1] = text
 end
 return out
@@ -28,8 +38,33 @@ return out
 
 // Sources are the .lua files by name.
 var Sources = map[string]string{
-	"bucket.lua": bucketSource,
-	"batch.lua":  batchSource,
-	"main.lua":   mainSource,
-	"fleet.lua":  fleetSource,
+	"common.lua":  commonSource,
+	"bucket.lua":  bucketSource,
+	"lease.lua":   leaseSource,
+	"window.lua":  windowSource,
+	"log.lua":     logSource,
+	"codec.lua":   codecSource,
+	"batch.lua":   batchSource,
+	"history.lua": historySource,
+	"main.lua":    mainSource,
+	"fleet.lua":   fleetSource,
+}
+
+// EncodeState is the text under which Redis keeps a state.
+func EncodeState(s State) string {
+	if s.Kind == algo.KindFixed || s.Kind == algo.KindSliding {
+		text := fmt.Sprintf("1%c%x %x %x %x %x %x", s.Kind.Letter(), s.Period, s.Win, s.Cur, s.Prev, s.Born, s.Since)
+		if s.Reset > 0 {
+			text += fmt.Sprintf("@%x", s.Reset-s.Win*s.Period)
+		}
+		return text
+	}
+	text := fmt.Sprintf("1%c%x %x %x %x %x", s.Kind.Letter(), s.Unit, s.Level, s.Last-s.Born, s.Born, s.Since)
+	if wait := max(s.Slot-s.Last, 0); wait+s.Out[0]+s.Out[1] > 0 {
+		text += fmt.Sprintf(" %x %x %x", wait, s.Out[0], s.Out[1])
+	}
+	if s.Reset > 0 {
+		text += fmt.Sprintf("@%x", s.Reset-s.Born)
+	}
+	return text
 }

@@ -152,13 +152,9 @@ func (st store) dump(t testing.TB) string {
 	return strings.Join(lines, "\n")
 }
 
-// stateText is how the library stores s.
-func stateText(s algo.State) string {
-	text := fmt.Sprintf("1b%d %d %d %d %d", s.Unit, s.Level, s.Last-s.Born, s.Born, s.Since)
-	if wait := max(s.Slot-s.Last, 0); wait+s.Out[0]+s.Out[1] > 0 {
-		text += fmt.Sprintf(" %d %d %d", wait, s.Out[0], s.Out[1])
-	}
-	return text
+// bucketText is how a bucket at rest is stored.
+func bucketText(unit, level, age, born, since int64) string {
+	return lua.EncodeState(algo.State{Unit: unit, Level: level, Last: born + age, Born: born, Since: since})
 }
 
 // seeded returns a generator whose seed is logged and can be given in

@@ -23,7 +23,7 @@ type Reply struct {
 
 const (
 	headInts   = 4
-	answerInts = 7
+	answerInts = 10
 )
 
 // DecodeReply reads the reply to a batch of n ops: what EVALSHA returned, as
@@ -57,12 +57,15 @@ func DecodeReply(raw any, n int) (Reply, error) {
 	r.Answers = make([]Answer, n)
 	for i := range r.Answers {
 		v := rest[i*answerInts:]
-		a := Answer{Granted: v[0], Lease: v[1], Life: v[2], Level: v[3], Retry: v[4], Born: v[5], Cap: v[6]}
+		a := Answer{Granted: v[0], Lease: v[1], Life: v[2], Level: v[3], Retry: v[4], Born: v[5], Cap: v[6], Delay: v[7], Refill: v[8], Ends: v[9]}
+		if a.Delay == -1 {
+			a.Delay, a.Dropped = 0, true
+		}
 		if a.Life < 0 { // the generation that the ledger holds it in
 			a.Gen, a.Life = -a.Life, algo.MaxLease
 		}
 		r.Answers[i] = a
-		if v[0] < 0 || v[1] < 0 || v[4] < 0 || v[5] < 0 || v[6] < 0 {
+		if v[0] < 0 || v[1] < 0 || v[4] < 0 || v[5] < 0 || v[6] < 0 || v[7] < -1 || v[8] < 0 || v[9] < 0 {
 			return Reply{}, fmt.Errorf("%w: negative answer for op %d", ErrReply, i)
 		}
 	}

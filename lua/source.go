@@ -7,15 +7,35 @@ import (
 )
 
 var (
+	//go:embed common.lua
+	commonSource string
 	//go:embed bucket.lua
 	bucketSource string
+	//go:embed lease.lua
+	leaseSource string
+	//go:embed window.lua
+	windowSource string
+	//go:embed log.lua
+	logSource string
+	//go:embed codec.lua
+	codecSource string
 	//go:embed batch.lua
 	batchSource string
 	//go:embed main.lua
 	mainSource string
+	//go:embed history.lua
+	historySource string
 	//go:embed fleet.lua
 	fleetSource string
 )
+
+// The library without an entry point.
+var (
+	batchLibrary   = commonSource + bucketSource + leaseSource + windowSource + logSource + codecSource + batchSource
+	historyLibrary = commonSource + logSource + historySource
+)
+
+const historyMain = "local t = redis.call('TIME')\nreturn run_history(KEYS[1], ARGV[1], t[1] * 1000000 + t[2])\n"
 
 // Script is a Lua source and the name under which Redis caches it.
 type Script struct {
@@ -23,10 +43,12 @@ type Script struct {
 	SHA    string // SHA-1 in hex, as EVALSHA takes it
 }
 
-// Batch runs one batch of ops; Fleet is a heartbeat.
+// Batch runs one batch of ops; History reads a sliding log; Fleet is a
+// heartbeat.
 var (
-	Batch = newScript(bucketSource + batchSource + mainSource)
-	Fleet = newScript(fleetSource)
+	Batch   = newScript(batchLibrary + mainSource)
+	History = newScript(historyLibrary + historyMain)
+	Fleet   = newScript(fleetSource)
 )
 
 func newScript(source string) Script {

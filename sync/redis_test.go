@@ -100,13 +100,10 @@ func (p *party) check(rdb *redis.Client) {
 		if pending+inflight+lost != 0 {
 			p.t.Errorf("%s: %d pending, %d in flight, %d lost", d.name, pending, inflight, lost)
 		}
-		var unit, level, age, born, since int64
 		text, err := rdb.Get(context.Background(), d.key).Result()
-		if err == nil {
-			_, err = fmt.Sscanf(text, "1b%d %d %d %d %d", &unit, &level, &age, &born, &since)
-		}
-		if (err != nil && paid > 0) || since != paid {
-			p.t.Errorf("%s: %d paid, Redis has debited %d (%q, %v)", d.name, paid, since, text, err)
+		state, ok := lua.DecodeState(text)
+		if (!ok && paid > 0) || state.Since != paid {
+			p.t.Errorf("%s: %d paid, Redis has debited %d (%q, %v)", d.name, paid, state.Since, text, err)
 		}
 	}
 	if total != p.owed {

@@ -34,7 +34,7 @@ func KindOf(a hybridlimit.Algorithm) Kind {
 
 // Limit is a limit of any kind whose state is a State: all but the log.
 type Limit struct {
-	Kind   Kind
+	Kind   Kind   // says which of the two
 	Bucket Bucket // of a bucket or a queue
 	Window Window // of a window
 }

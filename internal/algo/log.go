@@ -18,9 +18,9 @@ type LogWindow struct {
 
 // Entry is one admission in a log.
 type Entry struct {
-	At    int64 // µs of Redis time, and later than the one before
-	Units int64
-	ID    string
+	At    int64  // µs of Redis time, and later than the one before
+	Units int64  // what it cost
+	ID    string // what its op said
 }
 
 // LogOf converts a valid limit.

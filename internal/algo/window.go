@@ -13,7 +13,7 @@ import (
 // longer, and what was counted in the last window fades in steps of a tick, up
 // to one late.
 type Window struct {
-	Sliding bool
+	Sliding bool  // or fixed
 	Rate    int64 // units
 	Period  int64 // µs
 	Tick    int64 // µs

@@ -1,0 +1,54 @@
+-- What all files share: bounds, and numbers as text.
+-- Numbers: integers up to 2^53, so every sum here is exact; products may leave
+--          that range only where just their size matters. States hold them in
+--          hexadecimal, which Lua writes and reads as fast as decimals and
+--          Redis keeps in fewer bytes.
+-- Kinds:   each file of an algorithm puts its functions into `kinds`:
+--            limit(a, b, c)              of three numbers, or nil
+--            load(raw, lim, now, key)    a state brought to now; lost: fresh
+--            again(s, lim, now)          a loaded state in another limit's terms
+--            apply(s, lim, op, now)      granted, lease, life, retry, delay
+--            retry(s, lim, n, now)       µs until n units are there
+--            tell(s, lim, now)           level, ceiling, refill, ends
+--            write(key, s, lim, now)     store it, with its TTL
+local MAX_LEASE, MIN_LEASE, CLOCK_SLACK = 1000000, 20000, 1000000
+local EXACT, NEVER = 2 ^ 53, 2 ^ 53
+local abs, floor, ceil, min, max, sqrt =
+  math.abs, math.floor, math.ceil, math.min, math.max, math.sqrt
+local match, format = string.match, string.format
+local kinds = {}
+
+-- num is what a match of digits says, and infinite where it says nothing or
+-- too much (gopher-lua's tonumber gives nil above 63 bits, and fails on a match
+-- that found nothing).
+local function num(digits) return digits and tonumber(digits) or math.huge end
+
+-- hex is num of hexadecimal digits, perhaps with a minus.
+local function hex(digits)
+  if string.sub(digits, 1, 1) == '-' then return -(tonumber(string.sub(digits, 2), 16) or math.huge) end
+  return tonumber(digits, 16) or math.huge
+end
+
+-- hexed is how hex reads n.
+local function hexed(n) return format(n < 0 and '-%x' or '%x', abs(n)) end
+
+-- thaw adds to a wait the time for which a clock that stepped back keeps the
+-- state frozen.
+local function thaw(wait, frozen) return wait > 0 and wait + frozen or 0 end
+
+-- serve grants asks as they fit into free units, for the kinds that do so
+-- without delay. It returns what was granted, and the first that was refused.
+local function serve(op, free, grant)
+  local granted, refused = 0, 0
+  for i = 1, #op.asks do
+    local n, got = op.asks[i], 0
+    if n > 0 and n <= free then got = n elseif n > 0 and op.partial then got = free end
+    if got > 0 then
+      free, granted = free - got, granted + got
+      if grant then grant(got) end
+    elseif n > 0 and refused == 0 then
+      refused = op.partial and 1 or n
+    end
+  end
+  return granted, refused, free
+end

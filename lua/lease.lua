@@ -1,0 +1,123 @@
+-- Leases out of a bucket, and turns while its units are scarce.
+-- State:   of bucket.lua: out, outbefore (the ledger) and slot.
+-- Source:  the Go twin, line for line and with the reasons, is internal/algo:
+--          lease.go and turn.go.
+local HORIZON, MAX_TICKET = 500000, 60000000
+
+-- bucket_settle replaces what the ledger holds for the sender by what it still
+-- has in hand, unless the ledger knows nothing of it any more.
+local function bucket_settle(s, op)
+  local back = generation(s) - op.gen
+  local field = back == 0 and 'out' or back == 1 and 'outbefore'
+  if op.gen == 0 or not field or op.vborn ~= s.born or op.had > s[field] or op.keep > op.had then return false end
+  s[field] = s[field] - op.had
+  s.out, s.dirty = s.out + op.keep, true
+  return op.keep > 0
+end
+
+-- bucket_horizon is the µs of demand that a visitor may take while units are
+-- scarce; bucket_quantum these units.
+local function bucket_horizon(lim) return min(HORIZON, floor(7 * floor(lim.cap / lim.refill) / 20)) end
+
+local function bucket_quantum(s, lim, op, now)
+  local h, queue = bucket_horizon(lim), s.slot - now
+  if queue > h then h = h * ((h / queue) * (h / queue)) end
+  return max(1, min(op.demand * h / 1e9, floor(floor(lim.cap / lim.unit) / 8)))
+end
+
+-- bucket_lease sizes a lease from free units. It returns units, life, and
+-- whether the ledger holds them.
+local function bucket_lease(s, lim, op, before, free, refused, kept, now)
+  local life, lease = min(MAX_LEASE, floor((bucket_ceiling(s, lim) - before) / lim.refill)), 0
+  if life < MIN_LEASE then life = 0 end
+  if op.div > 0 and op.demand > 0 and refused == 0 then
+    local part = min(max(floor(free / op.div), floor(bucket_quantum(s, lim, op, now))), free)
+    local mu = op.demand * life / 1e9
+    lease = min(part, floor(mu - sqrt(mu)))
+    local room = floor(floor(lim.cap / lim.unit) / 2) - s.out - s.outbefore
+    local booked = min(part, room, floor(op.demand / 1000) - op.keep)
+    if not kept and (booked < 2 or op.keep > 0) then
+      booked = 0 -- not worth a place in the ledger, or what is kept has none
+    end
+    if booked > lease or kept then
+      kept, lease = true, max(0, booked)
+      s.out = s.out + lease
+    end
+  end
+  return max(0, lease), kept and MAX_LEASE or life, kept
+end
+
+-- bucket_turn gives the sender its next turn while units are scarce.
+local function bucket_turn(s, lim, op, granted, now)
+  local scarce = floor(min(lim.cap / 4, max(lim.refill * HORIZON / 2, op.div * lim.unit / 4)))
+  if s.level >= scarce then
+    s.slot = 0
+    return
+  end
+  local took, each = max(bucket_quantum(s, lim, op, now), op.owed + granted), lim.unit / lim.refill
+  local step = floor(took * each * (1 - s.level / scarce))
+  local last = min(MAX_TICKET, max(3 * bucket_horizon(lim), floor(op.div / 2 * each)))
+  s.slot, s.dirty = min(max(s.slot, now) + step, now + last), true
+end
+
+-- bucket_apply runs one op: forget all that was, if told; merge the sender's
+-- view if the state was lost or rolled back; debit what is owed; give back;
+-- settle with the ledger; grant asks as they fit; lease from the rest. It
+-- returns granted, lease, life, retry and delay; a lease that the ledger holds
+-- has minus its generation for a life.
+local function bucket_apply(s, lim, op, now)
+  local unit, cap = lim.unit, lim.cap
+  local leases = lim.kind == 'b' and op.maxdelay == 0
+  if not leases then op.div, op.gen = 0, 0 end
+  if op.reset then
+    s.reset, s.level, s.last, s.since, s.slot, s.out, s.outbefore, s.dirty = max(now, s.last), cap, now, 0, 0, 0, 0, true
+  end
+  bucket_merge(s, lim, op, now)
+  if op.owed > 0 then
+    s.level, s.since, s.dirty = max(s.level - op.owed * unit, -cap), min(s.since + op.owed, EXACT), true
+  end
+  if op.refund > 0 then bucket_refund(s, lim, op.refund) end
+  local kept = bucket_settle(s, op)
+  local before, frozen = s.level, max(s.last - now, 0)
+  local granted, delay, refused, patience = 0, 0, 0, 0
+  for i = 1, #op.asks do
+    local n = op.asks[i]
+    local units, wait = bucket_grant(s.level, lim, n, frozen, op)
+    if units > 0 then
+      s.level, granted, delay = s.level - units * unit, granted + units, wait
+    elseif n > 0 and refused == 0 then
+      refused, patience = op.partial and 1 or n, op.maxdelay
+    end
+  end
+  local lease, life, booked = 0, 0, false
+  if leases then
+    lease, life, booked = bucket_lease(s, lim, op, before, max(floor(s.level / unit), 0), refused, kept, now)
+    s.level = s.level - lease * unit
+  end
+  if granted + lease > 0 then s.since, s.dirty = min(s.since + granted + lease, EXACT), true end
+  local retry = bucket_retry(s, lim, max(refused, 1), now, patience, op.partial)
+  if op.div > 0 then
+    bucket_turn(s, lim, op, granted, now)
+    retry = max(s.slot - now, 0) -- a turn, whatever was asked for
+  end
+  if s.slot <= s.last then s.slot = 0 end
+  return granted, lease, booked and -generation(s) or life, retry, delay
+end
+
+local function bucket_kind(letter)
+  kinds[letter] = {
+    limit = function(unit, refill, cap)
+      if unit < 1 or refill < 1 or cap < unit or 2 * cap + refill > EXACT then return nil end
+      return {kind = letter, unit = unit, refill = refill, cap = cap}
+    end,
+    load = bucket_load,
+    again = function(s, lim)
+      bucket_rescale(s, s.lim.unit, lim)
+      s.level = min(s.level, bucket_ceiling(s, lim))
+    end,
+    apply = bucket_apply, retry = bucket_retry, write = bucket_write,
+    tell = function(s, lim) return s.level, bucket_ceiling(s, lim), 0, 0 end,
+  }
+end
+bucket_kind('b')
+bucket_kind('q')

@@ -1,0 +1,146 @@
+-- Sliding log (l).
+-- State:   sorted set, one member per admission: "<total> <cost>[ <id>]", where
+--          total is the units admitted up to and with it (16 digits), id what
+--          the op said; its score is the µs of Redis time, later than the one
+--          before. So the units of a range of ranks follow from its two ends,
+--          and when n units fit from a search of log2 steps.
+-- Limit:   "l <rate> <period> 1": units, µs
+-- Expiry:  when the last entry leaves, + 1 s (the longest freeze)
+-- Memory:  up to <rate> entries (twice that in debt) of about 100 bytes each.
+--          Totals are exact for 9e15 units without a pause of one period.
+-- Source:  the Go twin, a plain list, is internal/algo/log.go.
+
+-- log_entry is the entry at a rank, of those stored and then those added.
+local function log_entry(s, rank)
+  if rank >= s.stored then return s.added[rank - s.stored + 1] end
+  local e = s.known[rank]
+  if not e then
+    local got = redis.call('ZRANGE', s.key, rank, rank, 'WITHSCORES')
+    local total, cost, id = match(got[1] or '', '^(%d+) (%d+)(.*)$')
+    e = {text = got[1], at = num(got[2]) - s.shift, total = num(total), cost = num(cost), id = id or ''}
+    s.known[rank] = e
+  end
+  return e
+end
+
+local function log_count(s) return s.stored + #s.added end
+
+-- log_find is the first rank up to which more than n units stand.
+local function log_find(s, n)
+  local low, high = s.first, log_count(s)
+  while low < high do
+    local mid = floor((low + high) / 2)
+    if log_entry(s, mid).total - s.base > n then high = mid else low = mid + 1 end
+  end
+  return low
+end
+
+-- log_trim leaves out what is a period old.
+local function log_trim(s, lim, now)
+  local edge = now - lim.period
+  if s.first < s.stored then
+    s.first = max(s.first, redis.call('ZCOUNT', s.key, '-inf', format('%.0f', edge + s.shift)))
+  end
+  while s.first < log_count(s) and log_entry(s, s.first).at <= edge do s.first = s.first + 1 end
+  if s.first >= log_count(s) then
+    s.base = s.total
+  else
+    local e = log_entry(s, s.first)
+    s.base = max(s.base, e.total - e.cost)
+  end
+end
+
+local function log_load(raw, lim, now, key)
+  local s = {key = key, known = {}, added = {}, stored = 0, first = 0, base = 0, total = 0, last = 0, shift = 0, born = 0}
+  s.fresh = true -- no view is of a log, and no process is told of its birth
+  local got = raw and {} or redis.pcall('ZRANGE', key, -1, -1, 'WITHSCORES')
+  local total = match(got[1] or '', '^(%d+) %d+')
+  if not total or num(total) > EXACT or num(got[2]) > EXACT then
+    s.foreign = raw or got.err or got[1] -- of another type or hand: lost
+    return s
+  end
+  s.stored, s.total, s.last = redis.call('ZCARD', key), num(total), num(got[2])
+  if s.last - now > CLOCK_SLACK then -- the clock stepped back: take the log along
+    s.shift, s.last = s.last - now, now
+  end
+  log_trim(s, lim, now)
+  return s
+end
+
+local function log_add(s, n, id, now)
+  s.total = s.total + n
+  s.last = s.first < log_count(s) and max(now, s.last + 1) or now
+  s.added[#s.added + 1] = {at = s.last, total = s.total, cost = n, id = id}
+  s.dirty = true
+end
+
+local function log_retry(s, lim, n, now)
+  if n > lim.rate then return NEVER end
+  local need = s.total - s.base + n - lim.rate
+  if need <= 0 then return 0 end
+  return log_entry(s, log_find(s, need - 1)).at + lim.period - now
+end
+
+-- log_refund takes units off the oldest entries.
+local function log_refund(s, n)
+  if s.first >= log_count(s) then return end
+  s.first, s.dirty = log_find(s, n), true
+  s.base = min(s.base + n, s.total)
+end
+
+-- log_apply runs one op, in the order of bucket_apply.
+local function log_apply(s, lim, op, now)
+  if op.reset and s.first < log_count(s) then s.first, s.base, s.dirty = log_count(s), s.total, true end
+  local owed = min(op.owed, 2 * lim.rate - (s.total - s.base))
+  if owed > 0 then log_add(s, owed, op.id, now) end
+  if op.refund > 0 then log_refund(s, op.refund) end
+  local granted, refused = serve(op, max(lim.rate - (s.total - s.base), 0), function(n) log_add(s, n, op.id, now) end)
+  return granted, 0, 0, log_retry(s, lim, max(refused, 1), now), 0
+end
+
+-- log_put writes entries, not so many at a time that Lua cannot unpack them.
+local function log_put(key, entries)
+  for i = 1, #entries, 500 do
+    local args = {}
+    for j = i, min(i + 499, #entries) do
+      local e = entries[j]
+      args[#args + 1] = format('%.0f', e.at)
+      args[#args + 1] = format('%016.0f %.0f', e.total, e.cost) .. e.id
+    end
+    redis.call('ZADD', key, unpack(args))
+  end
+end
+
+local function log_write(key, s, lim, now)
+  if s.foreign or s.first >= log_count(s) then redis.call('DEL', key) end
+  if s.first >= log_count(s) then return end
+  local put, head = {}, log_entry(s, s.first)
+  if s.first < s.stored then
+    if s.shift > 0 then -- costs as much as the log is long, once
+      for rank = s.first, s.stored - 1 do put[#put + 1] = log_entry(s, rank) end
+    end
+    if s.base > head.total - head.cost then -- given back in part
+      redis.call('ZREM', key, head.text)
+      if s.shift == 0 then put[1] = head end
+    end
+  end
+  head.cost = head.total - s.base
+  if s.first > 0 and s.stored > 0 then
+    -- The head is gone from its rank if it was rewritten; what is before it is not.
+    redis.call('ZREMRANGEBYRANK', key, 0, min(s.first, s.stored) - 1)
+  end
+  for i = s.first - min(s.first, s.stored) + 1, #s.added do put[#put + 1] = s.added[i] end
+  log_put(key, put)
+  redis.call('PEXPIRE', key, ceil((s.last + lim.period - now) / 1000) + CLOCK_SLACK / 1000)
+end
+
+kinds.l = {
+  limit = function(rate, period)
+    if rate < 1 or 2 * rate > EXACT or period < 1 or period > EXACT / 8 then return nil end
+    return {kind = 'l', rate = rate, period = period}
+  end,
+  load = log_load, again = log_trim, apply = log_apply, retry = log_retry, write = log_write,
+  tell = function(s, lim, now)
+    return lim.rate - (s.total - s.base), lim.rate, 0, s.first < log_count(s) and s.last + lim.period - now or 0
+  end,
+}

@@ -1,0 +1,237 @@
+-- Windows of two counters: fixed (f), sliding (s), aligned to Redis's clock.
+-- State:   "1f<period> <win> <cur> <prev> <born> <since>[@<reset>]" in
+--          hexadecimal; 1s for a sliding one
+--          period µs of a window of the limit that wrote it
+--          win    number of the current window: Redis time / period
+--          cur    units counted in it; fixed: with what was carried into it
+--          prev   units counted in the window before
+--          born   µs of Redis time at creation
+--          since  units debited since born or the last reset
+--          reset  µs from the window's begin to the last reset in it: views up
+--                 to it are void
+-- Limit:   "f <rate> <period> 1", "s <rate> <period> <tick>": units, µs, µs. The
+--          sub-units of a unit are the ticks of a sliding window; fixed: one.
+-- Expiry:  end of the next window, because late units still change it; one
+--          more where there is a carry; + 1 s (the longest lease) + 1 s (the
+--          longest freeze)
+-- Source:  the two counters that Cloudflare wrote about; the carry is ours. The
+--          Go twin, line for line and with the reasons, is internal/algo:
+--          window.go, fixed.go, sliding.go.
+
+local function window_read(raw, kind)
+  local letter, period, win, cur, prev, born, since, mark =
+    match(raw or '', '^1([fs])(%x+) (%x+) (%x+) (%x+) (%x+) (%x+)(@?%x*)$')
+  if letter ~= kind then return nil end
+  local s = {
+    period = hex(period), win = hex(win), cur = hex(cur), prev = hex(prev),
+    born = hex(born), since = hex(since), reset = 0,
+  }
+  if s.period < 1 or s.born < 1 or max(s.cur, s.prev, s.born, s.since) > EXACT or s.period * (s.win + 4) > EXACT then
+    return nil
+  end
+  if mark ~= '' then
+    s.reset = s.win * s.period + hex(string.sub(mark, 2))
+    if s.reset > EXACT then return nil end
+  end
+  return s
+end
+
+local function window_carry(total, lim) return lim.kind == 's' and 0 or max(0, total - lim.rate) end
+
+-- window_clock is the time that counts: now, or the begin of the state's
+-- window while a clock that stepped back is before it.
+local function window_clock(s, period, now) return max(now, s.win * period) end
+
+-- window_roll brings a state to the window of now.
+local function window_roll(s, lim, period, now)
+  local win = floor(now / period)
+  for _ = 1, 3 do -- nothing is left of the fourth window back
+    if s.win < win then
+      local total = s.cur
+      s.cur, s.prev, s.win = window_carry(total, lim), total, s.win + 1
+    end
+  end
+  if s.win < win or s.win * period - now > CLOCK_SLACK then s.win = win end
+  if s.reset < s.win * period then s.reset = 0 end
+end
+
+-- window_weight is how many ticks of the last window still trail.
+local function window_weight(s, lim, at) return lim.unit - floor((at - s.win * lim.period) / lim.tick) end
+
+local function window_level(s, lim, at)
+  if lim.kind == 's' then return lim.cap - s.cur * lim.unit - s.prev * window_weight(s, lim, at) end
+  return lim.rate - s.cur
+end
+
+-- window_convert counts what is used under another period as used in this
+-- window.
+local function window_convert(s, lim, now)
+  local period = s.period
+  window_roll(s, lim, period, now)
+  local used = s.cur
+  if lim.kind == 's' then
+    local product = s.prev * (period - (window_clock(s, period, now) - s.win * period))
+    used = used + ceil(product / period)
+    if product >= EXACT then used = used + 1 end -- rounded twice, perhaps down
+  end
+  s.period, s.win, s.cur, s.prev = lim.period, floor(now / lim.period), used, 0
+end
+
+local function window_again(s, lim, now)
+  s.cur, s.prev = min(s.cur, 2 * lim.rate), min(s.prev, 2 * lim.rate)
+  if s.period ~= lim.period then
+    window_convert(s, lim, now)
+    s.cur = min(s.cur, 2 * lim.rate)
+  end
+  window_roll(s, lim, lim.period, now)
+end
+
+local function window_load(raw, lim, now)
+  local s = window_read(raw, lim.kind)
+  if not s then
+    return {
+      period = lim.period, win = floor(now / lim.period), cur = 0, prev = 0, born = now, since = 0, reset = 0, fresh = true,
+    }
+  end
+  window_again(s, lim, now)
+  return s
+end
+
+-- window_prev corrects the last window's total, and what was carried from it.
+local function window_prev(s, lim, prev)
+  s.cur = max(0, min(s.cur + window_carry(prev, lim) - window_carry(s.prev, lim), 2 * lim.rate))
+  s.prev = prev
+end
+
+-- window_add debits units of a window; false where that was before the last.
+local function window_add(s, lim, n, win, at)
+  if win == 0 or win >= s.win then
+    local room = floor((window_level(s, lim, at) + lim.cap) / lim.unit)
+    s.cur = min(s.cur + min(n, max(room, 0)), 2 * lim.rate)
+    return true
+  end
+  if win < s.win - 1 then return false end
+  local room = 2 * lim.rate - s.prev
+  if lim.kind == 's' then
+    room = min(room, floor((window_level(s, lim, at) + lim.cap) / window_weight(s, lim, at)))
+  end
+  window_prev(s, lim, s.prev + min(n, max(room, 0)))
+  return true
+end
+
+local function window_refund(s, lim, n, win)
+  local cur, prev, since = s.cur, s.prev, s.since
+  if win == 0 or win >= s.win then
+    s.cur = cur - min(n, cur)
+  elseif win == s.win - 1 then
+    window_prev(s, lim, prev - min(n, prev))
+  else
+    return
+  end
+  s.since = max(since - n, 0)
+  s.dirty = s.dirty or s.cur ~= cur or s.prev ~= prev or s.since ~= since
+end
+
+-- window_merge takes the larger of two histories, as a bucket's does, where
+-- the sender's view is of this very window; any other is void.
+local function window_merge(s, lim, op, now)
+  if op.vborn == 0 or op.vat <= s.reset or floor(op.vat / lim.period) ~= s.win then return end
+  local used, prev, most = lim.cap - min(max(op.vlevel, -3 * lim.cap), lim.cap), 0, 2 * lim.rate
+  if lim.kind == 's' then
+    prev = min(op.vprev, most)
+    used = used - prev * window_weight(s, lim, op.vat)
+  end
+  local cur = min(ceil(max(used, 0) / lim.unit), most)
+  prev = max(prev, s.prev)
+  if op.vborn ~= s.born then
+    if floor(s.born / lim.period) == s.win then cur = min(cur + s.since, most) end
+    cur = max(cur, s.cur)
+    if cur ~= s.cur or prev ~= s.prev then s.cur, s.prev, s.dirty = cur, prev, true end
+  elseif op.lost and op.vat <= now then
+    cur = max(cur, s.cur)
+    if cur ~= s.cur or prev ~= s.prev then
+      s.cur, s.prev, s.born, s.since, s.dirty = cur, prev, max(now, s.born + 1), 0, true
+    end
+  end
+end
+
+local function sliding_retry(s, lim, n, at)
+  if window_level(s, lim, at) >= n * lim.unit then return 0 end
+  local start, k = s.win * lim.period, 0
+  if s.prev > 0 then
+    k = ceil((s.cur + s.prev + n - lim.rate) * lim.unit / s.prev)
+    if k * lim.tick < lim.period then return start + k * lim.tick - at end
+    k = 0
+  end
+  if s.cur + n > lim.rate then k = ceil((s.cur + n - lim.rate) * lim.unit / s.cur) end
+  return start + lim.period + min(k * lim.tick, lim.period) - at
+end
+
+local function fixed_retry(s, lim, n, at)
+  local over = s.cur + n - lim.rate
+  if over <= 0 then return 0 end
+  return (s.win + ceil(over / lim.rate)) * lim.period - at
+end
+
+local function window_retry(s, lim, n, now)
+  if n > lim.rate then return NEVER end
+  local at = window_clock(s, lim.period, now)
+  return thaw((lim.kind == 's' and sliding_retry or fixed_retry)(s, lim, n, at), at - now)
+end
+
+-- window_lease sizes a lease, which ends with the window at the latest. Turns
+-- while units are scarce would need a slot in the state: left out so far.
+local function window_lease(op, free, refused, ends)
+  local life, lease = min(MAX_LEASE, ends), 0
+  if life < MIN_LEASE then life = 0 end
+  if op.div > 0 and op.demand > 0 and refused == 0 then
+    local mu = op.demand * life / 1e9
+    lease = max(0, min(floor(free / op.div), floor(mu - sqrt(mu))))
+  end
+  return lease, life
+end
+
+-- window_apply runs one op, in the order of bucket_apply. Where what is owed
+-- came too late to be counted, its grant is -1 - granted.
+local function window_apply(s, lim, op, now)
+  local at, dropped = window_clock(s, lim.period, now), false
+  if op.reset then s.cur, s.prev, s.since, s.reset, s.dirty = 0, 0, 0, at, true end
+  window_merge(s, lim, op, now)
+  if op.owed > 0 then
+    dropped = not window_add(s, lim, op.owed, op.win, at)
+    if not dropped then s.since, s.dirty = min(s.since + op.owed, EXACT), true end
+  end
+  if op.refund > 0 then window_refund(s, lim, op.refund, op.win) end
+  local granted, refused, free = serve(op, floor(max(window_level(s, lim, at), 0) / lim.unit))
+  local lease, life = window_lease(op, free, refused, (s.win + 1) * lim.period - now)
+  local took = granted + lease
+  if took > 0 then s.cur, s.since, s.dirty = s.cur + took, min(s.since + took, EXACT), true end
+  return dropped and -1 - granted or granted, lease, life, window_retry(s, lim, max(refused, 1), now), 0
+end
+
+local function window_write(key, s, lim, now)
+  local text = format('1%s%x %x %x %x %x %x', lim.kind, s.period, s.win, s.cur, s.prev, s.born, s.since)
+  if s.reset > 0 then text = text .. format('@%x', s.reset - s.win * s.period) end
+  local last = s.win + 2
+  if window_carry(s.cur, lim) > 0 then last = last + 1 end
+  local ttl = ceil((last * s.period - window_clock(s, s.period, now)) / 1000) + (MAX_LEASE + CLOCK_SLACK) / 1000
+  redis.call('SET', key, text, 'PX', ttl)
+end
+
+local function window_kind(letter)
+  kinds[letter] = {
+    limit = function(rate, period, tick)
+      if rate < 1 or period < 1 or tick < 1 or period > EXACT / 8 then return nil end
+      local unit = letter == 's' and ceil(period / tick) or 1
+      if 4 * rate * unit > EXACT then return nil end
+      return {kind = letter, rate = rate, period = period, tick = tick, unit = unit, cap = rate * unit}
+    end,
+    load = window_load, again = window_again, apply = window_apply, retry = window_retry, write = window_write,
+    tell = function(s, lim, now)
+      return window_level(s, lim, window_clock(s, lim.period, now)), lim.cap,
+        lim.kind == 's' and floor(s.prev / lim.tick) or 0, (s.win + 1) * lim.period - now
+    end,
+  }
+end
+window_kind('f')
+window_kind('s')
