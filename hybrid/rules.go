@@ -108,6 +108,7 @@ func (e *entry) adapt(r *rules, now int64) {
 	if old.limit == r.limit {
 		return
 	}
+	e.state.refusal = refusal{}
 	v := &e.state.view
 	if old.kind != r.kind || r.window.Period > 0 {
 		*v = view{} // of another window

@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/internal/algo"
-	"github.com/hybridlimit/hybridlimit/lua"
 )
 
 // slow decides where the word did not: a key that is not in memory, an epoch
@@ -184,106 +182,4 @@ func (l *Limiter) timedOut(e *entry, w *waiter) (verdict, error) {
 	return l.event(e, func(t *terms, now int64, broken bool) verdict {
 		return e.state.without(t, w.n, now, broken)
 	}), nil
-}
-
-// exact asks Redis for this very call: ModeExact, and keys that find memory
-// full of keys that still owe. It is sent once and without an envelope.
-func (l *Limiter) exact(ctx context.Context, key string, n int64, given *rules) (hybridlimit.Result, error) {
-	at, err := l.placeUnder(key, given)
-	if err != nil {
-		return hybridlimit.Result{}, err
-	}
-	res := hybridlimit.Result{Limit: at.rules.limit.BurstSize(), Policy: l.cfg.Name}
-	if n > res.Limit {
-		return l.answer(never(res), n), nil
-	}
-	ans, ok := l.askNow(ctx, at, algo.Op{Asks: []int64{n}})
-	if !ok {
-		if err := ctx.Err(); err != nil {
-			return hybridlimit.Result{}, err
-		}
-		return l.exactFallback(key, res, n, given)
-	}
-	v := verdict{
-		action: deny, source: hybridlimit.SourceRedis, retry: ans.Retry * 1000, left: at.rules.bucket.Units(ans.Level),
-	}
-	if ans.Granted == n {
-		v.action = admit
-	}
-	res = l.fill(res, at.rules, v, n)
-	res.ResetAfter = at.rules.reset(ans)
-	if res.Allowed {
-		res.Delay = time.Duration(ans.Delay) * time.Microsecond
-	}
-	return l.answer(res, n), nil
-}
-
-// reset is how long until nothing is used any more, exactly.
-func (r *rules) reset(ans lua.Answer) time.Duration {
-	us := r.bucket.WaitFull(ans.Level)
-	switch r.kind {
-	case algo.KindFixed, algo.KindLog:
-		us = ans.Ends
-	case algo.KindSliding:
-		if us = ans.Ends; ans.Level+ans.Refill*r.window.Tick < r.bucket.Cap {
-			us += r.window.Period
-		}
-	}
-	return time.Duration(us) * time.Microsecond
-}
-
-// askNow sends one op by itself, once and without an envelope.
-func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (lua.Answer, bool) {
-	wait := l.cfg.MaxWait
-	call, ok := l.hub.breaker(at.tag).Begin()
-	if !ok || wait < 0 {
-		if ok {
-			call.End(0, context.Canceled)
-		}
-		return lua.Answer{}, false
-	}
-	sent := time.Now()
-	bounded, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	reply, err := l.hub.runner.Batch(bounded, lua.Envelope{}, []lua.Op{{
-		Key: at.key, Limit: at.rules.limit, Op: op,
-	}})
-	l.hub.exacts.Add(1)
-	l.count.ops.Add(1)
-	took := time.Since(sent)
-	if err != nil && (ctx.Err() != nil || l.closed.Load()) {
-		err = context.Canceled // the caller's end says nothing of Redis
-	}
-	call.End(took, err)
-	if err != nil {
-		return lua.Answer{}, false
-	}
-	l.count.debited.Add(reply.Answers[0].Granted)
-	l.found(at.rules.bucket, reply.Answers[0].Level)
-	return reply.Answers[0], true
-}
-
-// exactFallback decides locally for a call that Redis did not answer.
-func (l *Limiter) exactFallback(key string, res hybridlimit.Result, n int64, given *rules) (hybridlimit.Result, error) {
-	if l.closed.Load() {
-		return hybridlimit.Result{}, hybridlimit.ErrClosed
-	}
-	e, _, err := l.lock(key, given)
-	if err != nil {
-		return hybridlimit.Result{}, err
-	}
-	if e == nil { // and no memory to count it in
-		l.count.overflow.Add(1)
-		res.Source = hybridlimit.SourceFallback
-		if res.Allowed = l.cfg.Fallback == FallbackAllowAll; res.Allowed {
-			res.Granted = n
-			l.count.dropped.Add(n)
-		} else {
-			res.RetryAfter = max(time.Microsecond, l.cfg.SyncInterval)
-		}
-		return l.answer(res, n), nil
-	}
-	r := e.rules.Load()
-	v := l.event(e, func(t *terms, now int64, broken bool) verdict { return e.state.without(t, n, now, broken) })
-	return l.answer(l.fill(res, r, v, n), n), nil
 }

@@ -19,6 +19,7 @@ type state struct {
 	stuckAt  int64    // since when Redis has owed an answer; 0: it does not
 	view     view
 	demand   demand
+	refusal  refusal // of exact calls
 	share    share
 	word     word
 	resync   bool // the next sync goes out even if nothing is owed: Redis may have lost the state

@@ -1,0 +1,167 @@
+package hybrid
+
+import (
+	"context"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+// This file is decisions that Redis makes, one message each: ModeExact, queues
+// and logs, and keys that find memory full.
+
+// exact asks Redis for this very call: ModeExact, and keys that find memory
+// full of keys that still owe. It is sent once and without an envelope.
+func (l *Limiter) exact(ctx context.Context, key string, n int64, given *rules) (hybridlimit.Result, error) {
+	at, err := l.placeUnder(key, given)
+	if err != nil {
+		return hybridlimit.Result{}, err
+	}
+	res := hybridlimit.Result{Limit: at.rules.limit.BurstSize(), Policy: l.cfg.Name}
+	if n > res.Limit {
+		return l.answer(never(res), n), nil
+	}
+	if until, ok := l.refused(key, n); ok {
+		v := verdict{action: deny, source: hybridlimit.SourceDenyCache, retry: until}
+		res = l.fill(res, at.rules, v, n)
+		res.ResetAfter = max(res.ResetAfter, res.RetryAfter)
+		return l.answer(res, n), nil
+	}
+	sent := l.hub.clock.now()
+	ans, ok := l.askNow(ctx, at, algo.Op{Asks: []int64{n}})
+	if !ok {
+		if err := ctx.Err(); err != nil {
+			return hybridlimit.Result{}, err
+		}
+		return l.exactFallback(key, res, n, given)
+	}
+	v := verdict{
+		action: deny, source: hybridlimit.SourceRedis, retry: ans.Retry * 1000, left: at.rules.bucket.Units(ans.Level),
+	}
+	if ans.Granted == n {
+		v.action = admit
+	} else {
+		l.refuse(key, at, n, sent+v.retry)
+	}
+	res = l.fill(res, at.rules, v, n)
+	res.ResetAfter = at.rules.reset(ans)
+	if res.Allowed {
+		res.Delay = time.Duration(ans.Delay) * time.Microsecond
+	}
+	return l.answer(res, n), nil
+}
+
+// reset is how long until nothing is used any more, exactly.
+func (r *rules) reset(ans lua.Answer) time.Duration {
+	us := r.bucket.WaitFull(ans.Level)
+	switch r.kind {
+	case algo.KindFixed, algo.KindLog:
+		us = ans.Ends
+	case algo.KindSliding:
+		if us = ans.Ends; ans.Level+ans.Refill*r.window.Tick < r.bucket.Cap {
+			us += r.window.Period
+		}
+	}
+	return time.Duration(us) * time.Microsecond
+}
+
+// askNow sends one op by itself, once and without an envelope.
+func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (lua.Answer, bool) {
+	wait := l.cfg.MaxWait
+	call, ok := l.hub.breaker(at.tag).Begin()
+	if !ok || wait < 0 {
+		if ok {
+			call.End(0, context.Canceled)
+		}
+		return lua.Answer{}, false
+	}
+	sent := time.Now()
+	bounded, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	reply, err := l.hub.runner.Batch(bounded, lua.Envelope{}, []lua.Op{{
+		Key: at.key, Limit: at.rules.limit, Op: op,
+	}})
+	l.hub.exacts.Add(1)
+	l.count.ops.Add(1)
+	took := time.Since(sent)
+	if err != nil && (ctx.Err() != nil || l.closed.Load()) {
+		err = context.Canceled // the caller's end says nothing of Redis
+	}
+	call.End(took, err)
+	if err != nil {
+		return lua.Answer{}, false
+	}
+	l.count.debited.Add(reply.Answers[0].Granted)
+	l.found(at.rules.bucket, reply.Answers[0].Level)
+	return reply.Answers[0], true
+}
+
+// exactFallback decides locally for a call that Redis did not answer.
+func (l *Limiter) exactFallback(key string, res hybridlimit.Result, n int64, given *rules) (hybridlimit.Result, error) {
+	if l.closed.Load() {
+		return hybridlimit.Result{}, hybridlimit.ErrClosed
+	}
+	e, _, err := l.lock(key, given)
+	if err != nil {
+		return hybridlimit.Result{}, err
+	}
+	if e == nil { // and no memory to count it in
+		l.count.overflow.Add(1)
+		res.Source = hybridlimit.SourceFallback
+		if res.Allowed = l.cfg.Fallback == FallbackAllowAll; res.Allowed {
+			res.Granted = n
+			l.count.dropped.Add(n)
+		} else {
+			res.RetryAfter = max(time.Microsecond, l.cfg.SyncInterval)
+		}
+		return l.answer(res, n), nil
+	}
+	r := e.rules.Load()
+	v := l.event(e, func(t *terms, now int64, broken bool) verdict { return e.state.without(t, n, now, broken) })
+	return l.answer(l.fill(res, r, v, n), n), nil
+}
+
+// refusal is what Redis said when it denied an exact call: none of as many
+// units before then.
+type refusal struct {
+	n      int64 // units; 0: nothing is known
+	until  int64 // ns
+	relook int64 // ns: until when it is believed
+}
+
+// refused says whether Redis has refused as many units of a key, and for how
+// many ns that still holds.
+func (l *Limiter) refused(key string, n int64) (left int64, ok bool) {
+	if l.cfg.Mode == ModeExact {
+		return 0, false // it was asked for
+	}
+	e := l.store.get(key)
+	if e == nil {
+		return 0, false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r, now := e.state.refusal, l.hub.clock.now()
+	if e.dead || r.n == 0 || n < r.n || now >= min(r.until, r.relook) {
+		return 0, false
+	}
+	return r.until - now, true
+}
+
+// refuse notes a refusal, unless one of fewer units still holds.
+func (l *Limiter) refuse(key string, at place, n, until int64) {
+	if l.cfg.Mode == ModeExact || at.rules.kind != algo.KindLog && at.rules.kind != algo.KindQueue {
+		return
+	}
+	e, _, err := l.lockAt(key, at)
+	if e == nil || err != nil {
+		return // no memory for it: Redis is asked again
+	}
+	defer e.mu.Unlock()
+	now := l.hub.clock.now()
+	if r := e.state.refusal; r.n == 0 || n <= r.n || now >= min(r.until, r.relook) {
+		e.state.refusal = refusal{n, until, now + l.hub.jitter(maxLookAgain)}
+	}
+}
