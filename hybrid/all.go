@@ -29,9 +29,9 @@ type Ask struct {
 // up. ModeExact, queues and logs have nothing in hand to try: such a limiter is
 // refused with ErrUnsupported.
 func (h *Hub) AllowAll(ctx context.Context, asks ...Ask) (hybridlimit.Result, error) {
-	parts, err := h.parts(asks)
-	if err != nil {
-		return hybridlimit.Result{}, err
+	parts, res, err := h.parts(asks)
+	if err != nil || res.Source != hybridlimit.SourceUnknown && (!res.Allowed || len(parts) == 0) {
+		return res, err
 	}
 	for range len(parts) + 1 { // each round either answers or pays for one part
 		res, done, err := tryAll(parts)
@@ -76,37 +76,45 @@ type part struct {
 }
 
 // parts checks the asks and puts them into the order in which locks are taken.
-func (h *Hub) parts(asks []Ask) ([]*part, error) {
+// res is the answer of the limits that count nothing: of one that denies, or
+// of one that admits.
+func (h *Hub) parts(asks []Ask) (parts []*part, res hybridlimit.Result, err error) {
 	if len(asks) == 0 {
-		return nil, fmt.Errorf("hybrid: AllowAll: %w: no limit is asked", hybridlimit.ErrInvalid)
+		return nil, res, fmt.Errorf("hybrid: AllowAll: %w: no limit is asked", hybridlimit.ErrInvalid)
 	}
-	var parts []*part
 	for i, a := range asks {
 		switch {
 		case a.Limiter == nil || a.Limiter.hub != h:
-			return nil, fmt.Errorf("hybrid: AllowAll: ask %d (%q): %w: the limiter is not of this hub", i, a.Key, hybridlimit.ErrInvalid)
-		case a.Limiter.exactly(a.Limiter.rules.Load()):
-			return nil, fmt.Errorf("hybrid: AllowAll: ask %d (%q): %w: each decision is Redis's", i, a.Key, hybridlimit.ErrUnsupported)
+			return nil, res, fmt.Errorf("hybrid: AllowAll: ask %d (%q): %w: the limiter is not of this hub", i, a.Key, hybridlimit.ErrInvalid)
 		case a.Limiter.closed.Load():
-			return nil, hybridlimit.ErrClosed
+			return nil, res, hybridlimit.ErrClosed
 		}
 		if err := hybridlimit.CheckRequest(a.Key, a.N, a.Limiter.cfg.MaxKeyBytes); err != nil {
-			return nil, fmt.Errorf("hybrid: AllowAll: ask %d: %w", i, err)
+			return nil, res, fmt.Errorf("hybrid: AllowAll: ask %d: %w", i, err)
 		}
 		at, err := a.Limiter.place(a.Key)
 		if err != nil {
-			return nil, err
+			return nil, res, err
+		}
+		if one, ok := at.rules.static(hybridlimit.Result{Policy: a.Limiter.cfg.Name}, a.N); ok {
+			if one = a.Limiter.answer(one, a.N); res.Source == hybridlimit.SourceUnknown || !one.Allowed {
+				res = one
+			}
+			continue
+		}
+		if a.Limiter.exactly(at.rules) {
+			return nil, res, fmt.Errorf("hybrid: AllowAll: ask %d (%q): %w: each decision is Redis's", i, a.Key, hybridlimit.ErrUnsupported)
 		}
 		if same := slices.IndexFunc(parts, func(p *part) bool { return p.at.key == at.key }); same >= 0 {
 			if parts[same].N += a.N; parts[same].N < 0 {
-				return nil, fmt.Errorf("hybrid: AllowAll: ask %d: %w", i, hybridlimit.ErrCost)
+				return nil, res, fmt.Errorf("hybrid: AllowAll: ask %d: %w", i, hybridlimit.ErrCost)
 			}
 			continue
 		}
 		parts = append(parts, &part{Ask: a, at: at})
 	}
 	slices.SortFunc(parts, func(p, q *part) int { return cmp.Compare(p.at.key, q.at.key) })
-	return parts, nil
+	return parts, res, nil
 }
 
 // tryAll decides all parts under the locks of their entries. It reports false

@@ -127,23 +127,6 @@ func TestAllBadFieldsAtOnce(t *testing.T) {
 	}
 }
 
-func TestUnsupportedAlgorithms(t *testing.T) {
-	rdb := nobody(t)
-	for _, limit := range []hybridlimit.Limit{
-		hybridlimit.LeakyBucket(1, time.Second, 1), hybridlimit.LeakyQueue(1, time.Second, 1),
-		hybridlimit.FixedWindow(1, time.Second), hybridlimit.SlidingWindow(1, time.Second), hybridlimit.SlidingLog(1, time.Second),
-		hybridlimit.Unlimited(), hybridlimit.Blocked(),
-	} {
-		l, err := hybrid.New(rdb, limit, hybrid.Config{Name: "api"})
-		if !errors.Is(err, hybridlimit.ErrUnsupported) || !strings.Contains(err.Error(), limit.Algorithm.String()) {
-			t.Errorf("%v: %v", limit, err)
-		}
-		if l != nil {
-			t.Errorf("%v: a limiter beside the error", limit)
-		}
-	}
-}
-
 func TestBadRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := redistest.NewBubble(t).Client(nil)
@@ -260,6 +243,10 @@ func TestLimitFor(t *testing.T) {
 			switch key {
 			case "gold":
 				return still(50)
+			case "staff":
+				return hybridlimit.Unlimited()
+			case "banned":
+				return hybridlimit.Blocked()
 			case "none":
 				return hybridlimit.Limit{}
 			case "window":
@@ -281,14 +268,22 @@ func TestLimitFor(t *testing.T) {
 				}
 			}
 		}
-		for key, want := range map[string]error{"none": hybridlimit.ErrInvalid, "window": hybridlimit.ErrUnsupported} {
+		for range 20 {
+			if res := ask(t, l, "staff", 1_000_000); !res.Allowed || res.Source != hybridlimit.SourceStatic {
+				t.Fatalf("staff: %+v", res)
+			}
+			if res := ask(t, l, "banned", 1); res.Allowed || res.RetryAfter != hybridlimit.Never || res.Source != hybridlimit.SourceStatic {
+				t.Fatalf("banned: %+v", res)
+			}
+		}
+		for key, want := range map[string]error{"none": hybridlimit.ErrInvalid, "window": hybridlimit.ErrInvalid} {
 			_, err := l.Allow(context.Background(), key)
 			if !errors.Is(err, want) || !strings.Contains(err.Error(), `Config.LimitFor("`+key+`")`) {
 				t.Errorf("a bad limit for %q: %v", key, err)
 			}
 		}
-		if s := l.Stats(); s.Keys != 2 {
-			t.Errorf("%d keys in memory, want the two that have a limit", s.Keys)
+		if s := l.Stats(); s.Keys != 4 {
+			t.Errorf("%d keys in memory, want the four that have a limit", s.Keys)
 		}
 	})
 }

@@ -193,7 +193,7 @@ func (e *entry) freeze() (op lua.Op, age int64, ok bool) {
 func (e *entry) Settle(a ratesync.Answer) {
 	l := e.lim
 	e.mu.Lock()
-	defer l.found(e.sent.bucket, a.Level) // last: the lock is free then
+	defer l.found(e.sent.Bucket, a.Level) // last: the lock is free then
 	if e.dead {                           // closed meanwhile
 		defer e.mu.Unlock()
 		l.count.acked.Add(e.state.drop())
@@ -205,8 +205,8 @@ func (e *entry) Settle(a ratesync.Answer) {
 	r := e.rules.Load()
 	t := l.terms(r, now)
 	changed := e.sent.limit != r.limit
-	if from := e.sent.bucket.Unit; changed && !t.windowed() {
-		a.Level, a.Cap = r.bucket.Rescale(a.Level, from), r.bucket.Rescale(a.Cap, from)
+	if from := e.sent.Bucket.Unit; changed && !t.windowed() {
+		a.Level, a.Cap = r.Bucket.Rescale(a.Level, from), r.Bucket.Rescale(a.Cap, from)
 	}
 	e.begin(now)
 	if a.Dropped {

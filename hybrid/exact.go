@@ -20,6 +20,9 @@ func (l *Limiter) exact(ctx context.Context, key string, n int64, given *rules) 
 		return hybridlimit.Result{}, err
 	}
 	res := hybridlimit.Result{Limit: at.rules.limit.BurstSize(), Policy: l.cfg.Name}
+	if res, ok := at.rules.static(res, n); ok {
+		return l.answer(res, n), nil
+	}
 	if n > res.Limit {
 		return l.answer(never(res), n), nil
 	}
@@ -38,7 +41,7 @@ func (l *Limiter) exact(ctx context.Context, key string, n int64, given *rules) 
 		return l.exactFallback(key, res, n, given)
 	}
 	v := verdict{
-		action: deny, source: hybridlimit.SourceRedis, retry: ans.Retry * 1000, left: at.rules.bucket.Units(ans.Level),
+		action: deny, source: hybridlimit.SourceRedis, retry: ans.Retry * 1000, left: at.rules.Bucket.Units(ans.Level),
 	}
 	if ans.Granted == n {
 		v.action = admit
@@ -46,25 +49,11 @@ func (l *Limiter) exact(ctx context.Context, key string, n int64, given *rules) 
 		l.refuse(key, at, n, sent+v.retry)
 	}
 	res = l.fill(res, at.rules, v, n)
-	res.ResetAfter = at.rules.reset(ans)
+	res.ResetAfter = time.Duration(at.rules.Reset(ans)) * time.Microsecond
 	if res.Allowed {
 		res.Delay = time.Duration(ans.Delay) * time.Microsecond
 	}
 	return l.answer(res, n), nil
-}
-
-// reset is how long until nothing is used any more, exactly.
-func (r *rules) reset(ans lua.Answer) time.Duration {
-	us := r.bucket.WaitFull(ans.Level)
-	switch r.kind {
-	case algo.KindFixed, algo.KindLog:
-		us = ans.Ends
-	case algo.KindSliding:
-		if us = ans.Ends; ans.Level+ans.Refill*r.window.Tick < r.bucket.Cap {
-			us += r.window.Period
-		}
-	}
-	return time.Duration(us) * time.Microsecond
 }
 
 // askNow sends one op by itself, once and without an envelope.
@@ -94,7 +83,7 @@ func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (lua.Answer,
 		return lua.Answer{}, false
 	}
 	l.count.debited.Add(reply.Answers[0].Granted)
-	l.found(at.rules.bucket, reply.Answers[0].Level)
+	l.found(at.rules.Bucket, reply.Answers[0].Level)
 	return reply.Answers[0], true
 }
 
@@ -152,7 +141,7 @@ func (l *Limiter) refused(key string, n int64) (left int64, ok bool) {
 
 // refuse notes a refusal, unless one of fewer units still holds.
 func (l *Limiter) refuse(key string, at place, n, until int64) {
-	if l.cfg.Mode == ModeExact || at.rules.kind != algo.KindLog && at.rules.kind != algo.KindQueue {
+	if l.cfg.Mode == ModeExact || at.rules.Kind != algo.KindLog && at.rules.Kind != algo.KindQueue {
 		return
 	}
 	e, _, err := l.lockAt(key, at)

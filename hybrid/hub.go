@@ -131,22 +131,11 @@ func (h *Hub) broken(tag int) bool { return h.breaker(tag).State() != breaker.Cl
 // jitter is a random time in [½, 1½) of d.
 func (h *Hub) jitter(d int64) int64 { return d/2 + mrand.Int64N(d) }
 
-func supported(l hybridlimit.Limit) error {
-	switch l.Algorithm {
-	case hybridlimit.AlgUnlimited, hybridlimit.AlgBlocked:
-		return fmt.Errorf("hybrid: %w: Limit.Algorithm (%v)", hybridlimit.ErrUnsupported, l.Algorithm)
-	}
-	return nil
-}
-
 // Limiter adds a limit to the hub and starts its heartbeat. A second limiter
 // of one name is refused; so is, anywhere in this program, one with the same
 // client, prefix and name but another limit.
 func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	if err := cfg.violations(limit).Err("hybrid"); err != nil {
-		return nil, err
-	}
-	if err := supported(limit); err != nil {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()

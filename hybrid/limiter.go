@@ -141,7 +141,7 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (hybridlimit.
 		return l.slow(ctx, key, n, nil)
 	}
 	r := e.rules.Load()
-	if l.outdated(r) || r.from == fromCall || n > 1 && n > r.limit.BurstSize() {
+	if l.outdated(r) || r.from == fromCall || static(r.limit) || n > 1 && n > r.limit.BurstSize() {
 		return l.slow(ctx, key, n, nil)
 	}
 	return l.common(ctx, e, r, key, n)
@@ -157,7 +157,7 @@ func (l *Limiter) common(ctx context.Context, e *entry, r *rules, key string, n 
 	switch kind {
 	case wordDeny:
 		res.Source = hybridlimit.SourceDenyCache
-		res.RetryAfter = l.retryFromWord(e, r.bucket, n)
+		res.RetryAfter = l.retryFromWord(e, r.Bucket, n)
 		res.ResetAfter = l.resetAfter(r, 0, e.ends.Load())
 	case wordLease, wordCredit:
 		res.Source = hybridlimit.SourceLease
@@ -185,17 +185,17 @@ func (l *Limiter) retryFromWord(e *entry, b algo.Bucket, n int64) time.Duration 
 // resetAfter is how long until nothing is used any more, by what is left; ends
 // is when the window may be over, 0 where that is not known.
 func (l *Limiter) resetAfter(r *rules, remaining, ends int64) time.Duration {
-	if period := time.Duration(r.window.Period) * time.Microsecond; period > 0 {
+	if period := time.Duration(r.Window.Period) * time.Microsecond; period > 0 {
 		left := period
 		if ends > 0 {
 			left = max(0, min(period, time.Duration(ends-l.hub.clock.rough.Load())))
 		}
-		if r.window.Sliding && remaining < r.limit.Rate {
+		if r.Window.Sliding && remaining < r.limit.Rate {
 			left += period // what is counted in this window fades in the next
 		}
 		return left
 	}
-	return time.Duration(r.bucket.WaitFull(remaining*r.bucket.Unit)) * time.Microsecond
+	return time.Duration(r.Bucket.WaitFull(remaining*r.Bucket.Unit)) * time.Microsecond
 }
 
 // answer counts a decision and applies Shadow.
@@ -219,7 +219,7 @@ func (l *Limiter) place(key string) (place, error) {
 	at := place{rules: l.rules.Load()}
 	if l.cfg.LimitFor != nil {
 		if limit := l.cfg.LimitFor(key); limit != at.rules.limit {
-			if err := errors.Join(limit.Validate(), supported(limit), sameAlgorithm(limit, at.rules.limit)); err != nil {
+			if err := errors.Join(limit.Validate(), sameAlgorithm(limit, at.rules.limit)); err != nil {
 				return place{}, fmt.Errorf("hybrid: Config.LimitFor(%q): %w", key, err)
 			}
 			at.rules = newRules(limit)
@@ -261,7 +261,7 @@ func (l *Limiter) lazily(now time.Time) time.Time {
 // terms is what the step needs to know now.
 func (l *Limiter) terms(r *rules, now int64) terms {
 	t := terms{
-		bucket: r.bucket, window: r.window, limit: r.limit, mode: l.cfg.Mode,
+		bucket: r.Bucket, window: r.Window, limit: r.limit, mode: l.cfg.Mode,
 		n: l.fleet.size(), every: l.every(), adaptive: l.cfg.SyncEvery == 0, interval: int64(l.cfg.SyncInterval),
 		rtt: int64(l.hub.engine.RTT()), tick: int64(tick), maxWait: int64(l.cfg.MaxWait),
 		relookIn: l.hub.jitter(maxLookAgain), closing: l.closed.Load(),

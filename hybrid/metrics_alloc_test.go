@@ -38,7 +38,7 @@ func TestSyncsDoNotAllocateForMetrics(t *testing.T) {
 				t.Fatal(err)
 			}
 			e.mu.Unlock()
-			in := e.rules.Load().bucket
+			in := e.rules.Load().Bucket
 			for what, note := range map[string]func(){
 				"debt": func() { l.found(in, -in.Unit) }, "no debt": func() { l.found(in, in.Unit) },
 				"an age": func() { l.hist.stale(1) }, "no age": func() { l.hist.stale(-1) },
@@ -125,17 +125,17 @@ func TestInstrumentsRunUnderNoLock(t *testing.T) {
 func TestDebtIsRoundedUp(t *testing.T) {
 	r := newRules(hybridlimit.TokenBucket(1, time.Hour, 5))
 	for level, want := range map[int64]int64{
-		r.bucket.Cap: 0, 1: 0, 0: 0, -1: 1, -r.bucket.Unit: 1, -r.bucket.Unit - 1: 2, -r.bucket.Cap: 5,
+		r.Bucket.Cap: 0, 1: 0, 0: 0, -1: 1, -r.Bucket.Unit: 1, -r.Bucket.Unit - 1: 2, -r.Bucket.Cap: 5,
 	} {
 		var l Limiter
-		l.found(r.bucket, level)
+		l.found(r.Bucket, level)
 		if got := l.count.worst.Load(); got != want || (want > 0) != (l.count.indebted.Load() == 1) {
 			t.Errorf("level %d is a debt of %d, want %d", level, got, want)
 		}
 	}
 	var l Limiter
 	for _, units := range []int64{1, 3, 2} {
-		l.found(r.bucket, -units*r.bucket.Unit)
+		l.found(r.Bucket, -units*r.Bucket.Unit)
 	}
 	if worst, n := l.count.worst.Load(), l.count.indebted.Load(); worst != 3 || n != 3 {
 		t.Errorf("debts of 1, 3 and 2: largest %d of %d", worst, n)

@@ -165,7 +165,7 @@ func (pl livePlan) run(seed uint64, span time.Duration) (liveOutcome, *world) {
 	r := newRules(pl.limit)
 	lim := &Limiter{cfg: Config{Mode: pl.mode, Overshoot: defaultOvershoot}}
 	t := terms{
-		bucket: r.bucket, limit: pl.limit, mode: pl.mode, n: int64(pl.procs), every: defaultSyncEvery, blind: true,
+		bucket: r.Bucket, limit: pl.limit, mode: pl.mode, n: int64(pl.procs), every: defaultSyncEvery, blind: true,
 		rtt: int64(500 * time.Microsecond), tick: int64(tick), maxWait: int64(defaultMaxWait), relookIn: maxLookAgain,
 		share: shareTerms{policy: FallbackDenyAll},
 	}
@@ -203,7 +203,7 @@ func (pl livePlan) run(seed uint64, span time.Duration) (liveOutcome, *world) {
 		if pl.big > 0 && rnd.IntN(10) == 0 {
 			n = pl.big
 		}
-		next, ans, _ := r.bucket.Apply(central, algo.Op{Asks: []int64{n}}, modelEpoch+w.now/1000)
+		next, ans, _ := r.Bucket.Apply(central, algo.Op{Asks: []int64{n}}, modelEpoch+w.now/1000)
 		central, count.free = next, count.free+ans.Granted
 		count.calls++
 		i := sort.SearchFloat64s(parts, rnd.Float64()*sum)

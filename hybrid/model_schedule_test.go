@@ -98,7 +98,7 @@ func (pl *modelPlan) String() string {
 func (pl *modelPlan) world(m mutant) *world {
 	r := newRules(pl.limit)
 	t := terms{
-		bucket: r.bucket, limit: pl.limit, mode: pl.mode, n: int64(pl.procs), credit: pl.credit, every: pl.every,
+		bucket: r.Bucket, limit: pl.limit, mode: pl.mode, n: int64(pl.procs), credit: pl.credit, every: pl.every,
 		blind: pl.blind, rtt: int64(time.Millisecond), tick: int64(tick), maxWait: int64(pl.maxWait),
 		relookIn: maxLookAgain, share: shareTerms{policy: FallbackDenyAll},
 	}

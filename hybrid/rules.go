@@ -10,12 +10,10 @@ import (
 
 // rules is a limit and what follows from it.
 type rules struct {
-	limit  hybridlimit.Limit
-	kind   algo.Kind
-	bucket algo.Bucket // of a window, its units only
-	window algo.Window // of a window
-	full   int64       // ns from empty to full
-	from   rulesOrder  // who gave the limit
+	limit      hybridlimit.Limit
+	algo.Scale            // of a limit that counts
+	full       int64      // ns from empty to full
+	from       rulesOrder // who gave the limit
 }
 
 // rulesOrder says who gave a key its limit.
@@ -28,23 +26,36 @@ const (
 )
 
 func newRules(l hybridlimit.Limit) *rules {
-	r := &rules{limit: l, kind: algo.KindOf(l.Algorithm), full: int64(l.TimeToFull())}
-	switch r.kind {
-	case algo.KindFixed, algo.KindSliding:
-		r.window = algo.WindowOf(l)
-		r.bucket = algo.Bucket{Unit: r.window.Unit, Refill: 1, Cap: r.window.Cap}
-	case algo.KindLog: // counted in units, by Redis alone
-		r.bucket = algo.Bucket{Unit: 1, Refill: 1, Cap: l.Rate}
-	default:
-		r.bucket = algo.BucketOf(l)
+	r := &rules{limit: l, full: int64(l.TimeToFull())}
+	if !static(l) {
+		r.Scale = algo.ScaleOf(l)
 	}
 	return r
+}
+
+// static says whether a limit counts nothing: it admits all, or none.
+func static(l hybridlimit.Limit) bool {
+	return l.Algorithm == hybridlimit.AlgUnlimited || l.Algorithm == hybridlimit.AlgBlocked
+}
+
+// static is the answer of a limit that counts nothing.
+func (r *rules) static(res hybridlimit.Result, n int64) (hybridlimit.Result, bool) {
+	if !static(r.limit) {
+		return res, false
+	}
+	res.Limit, res.Source = r.limit.BurstSize(), hybridlimit.SourceStatic
+	if res.Allowed = r.limit.Algorithm == hybridlimit.AlgUnlimited; res.Allowed {
+		res.Granted, res.Remaining = n, res.Limit
+	} else {
+		res.RetryAfter = hybridlimit.Never
+	}
+	return res, true
 }
 
 // exactly says whether every decision asks Redis: what is queued or logged has
 // to be, each call for itself.
 func (l *Limiter) exactly(r *rules) bool {
-	return l.cfg.Mode == ModeExact || r.kind == algo.KindQueue || r.kind == algo.KindLog
+	return l.cfg.Mode == ModeExact || r.Kind == algo.KindQueue || r.Kind == algo.KindLog
 }
 
 // given is r where it came with a call, which the slow path must be told.
@@ -74,10 +85,10 @@ func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
 	}
 	var bad hybridlimit.Violations
 	bad.AddLimit(limit)
-	if l.cfg.FallbackFloor > limit.BurstSize() {
+	if l.cfg.FallbackFloor > limit.BurstSize() && !static(limit) {
 		bad.Add("Limit.Burst", limit.BurstSize(), fmt.Sprintf("must not be below Config.FallbackFloor (%d)", l.cfg.FallbackFloor))
 	}
-	if err := errors.Join(bad.Err("hybrid"), supported(limit), sameAlgorithm(limit, l.rules.Load().limit)); err != nil {
+	if err := errors.Join(bad.Err("hybrid"), sameAlgorithm(limit, l.rules.Load().limit)); err != nil {
 		return err
 	}
 	if err := reclaim(identity{l.hub.client, l.hub.cfg.Prefix, l.cfg.Name}, limit); err != nil {
@@ -88,10 +99,11 @@ func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
 }
 
 // sameAlgorithm refuses a limit that counts otherwise than a limiter does: what
-// is used under the one says nothing under the other.
+// is used under the one says nothing under the other. Limits that count nothing
+// go with all.
 func sameAlgorithm(limit, have hybridlimit.Limit) error {
 	var bad hybridlimit.Violations
-	if limit.Algorithm != have.Algorithm {
+	if limit.Algorithm != have.Algorithm && !static(limit) {
 		bad.Add("Limit.Algorithm", limit.Algorithm, "must be the limiter's, "+have.Algorithm.String())
 	}
 	return bad.Err("hybrid")
@@ -110,10 +122,10 @@ func (e *entry) adapt(r *rules, now int64) {
 	}
 	e.state.refusal = refusal{}
 	v := &e.state.view
-	if old.kind != r.kind || r.window.Period > 0 {
+	if old.Kind != r.Kind || r.Window.Period > 0 || static(old.limit) || static(r.limit) {
 		*v = view{} // of another window
 		return
 	}
-	v.level, v.cap = r.bucket.Rescale(v.level, old.bucket.Unit), r.bucket.Rescale(v.cap, old.bucket.Unit)
+	v.level, v.cap = r.Bucket.Rescale(v.level, old.Bucket.Unit), r.Bucket.Rescale(v.cap, old.Bucket.Unit)
 	v.turn, v.relook = 0, 0 // what it proved, it proved of the old limit
 }

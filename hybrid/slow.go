@@ -21,6 +21,10 @@ func (l *Limiter) slow(ctx context.Context, key string, n int64, given *rules) (
 		return l.exact(ctx, key, n, given)
 	}
 	r := e.rules.Load()
+	if res, ok := r.static(res, n); ok {
+		e.mu.Unlock()
+		return l.answer(res, n), nil
+	}
 	res.Limit = r.limit.BurstSize()
 	if n > res.Limit {
 		e.mu.Unlock()

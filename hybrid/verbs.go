@@ -26,7 +26,7 @@ func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hyb
 			return l.common(ctx, e, r, key, n)
 		}
 	}
-	if err := errors.Join(limit.Validate(), supported(limit), sameAlgorithm(limit, l.rules.Load().limit)); err != nil {
+	if err := errors.Join(limit.Validate(), sameAlgorithm(limit, l.rules.Load().limit)); err != nil {
 		return hybridlimit.Result{}, err
 	}
 	given := newRules(limit)
@@ -44,6 +44,9 @@ func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridl
 	}
 	if err := hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes); err != nil {
 		return hybridlimit.Result{}, err
+	}
+	if res, ok, err := l.static(key, n); ok || err != nil {
+		return l.answered(res, n), err
 	}
 	took, source := l.takeAtMost(key, n)
 	if took > 0 {
@@ -120,6 +123,10 @@ func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, err
 	if err := hybridlimit.CheckRequest(key, 1, l.cfg.MaxKeyBytes); err != nil {
 		return hybridlimit.Result{}, err
 	}
+	if res, ok, err := l.static(key, 1); ok || err != nil {
+		res.Granted = 0
+		return res, err
+	}
 	if !l.exactly(l.rules.Load()) && l.store.get(key) != nil {
 		if res, known, err := l.peekHere(key); known || err != nil {
 			return res, err
@@ -137,11 +144,11 @@ func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, err
 		}
 		return res, hybridlimit.ErrUnavailable
 	}
-	res.Source, res.Remaining = hybridlimit.SourceRedis, at.rules.bucket.Units(ans.Level)
+	res.Source, res.Remaining = hybridlimit.SourceRedis, at.rules.Bucket.Units(ans.Level)
 	if res.Allowed = res.Remaining > 0; !res.Allowed {
 		res.RetryAfter = time.Duration(ans.Retry) * time.Microsecond
 	}
-	res.ResetAfter = at.rules.reset(ans)
+	res.ResetAfter = time.Duration(at.rules.Reset(ans)) * time.Microsecond
 	return res, nil
 }
 
@@ -200,6 +207,10 @@ func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.
 	if err := hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes); err != nil {
 		return hybridlimit.Result{}, err
 	}
+	if res, ok, err := l.static(key, n); ok || err != nil {
+		res.Allowed, res.Granted, res.RetryAfter = err == nil, n, 0
+		return res, err
+	}
 	var e *entry
 	var res hybridlimit.Result
 	var err error
@@ -248,7 +259,28 @@ func (l *Limiter) chargeNow(ctx context.Context, key string, n int64) (hybridlim
 	}
 	l.count.acked.Add(n)
 	res.Allowed, res.Granted, res.Source = true, n, hybridlimit.SourceRedis
-	res.Remaining = at.rules.bucket.Units(ans.Level)
-	res.ResetAfter = at.rules.reset(ans)
+	res.Remaining = at.rules.Bucket.Units(ans.Level)
+	res.ResetAfter = time.Duration(at.rules.Reset(ans)) * time.Microsecond
 	return res, nil
+}
+
+// static is the answer for a key whose limit counts nothing.
+func (l *Limiter) static(key string, n int64) (res hybridlimit.Result, ok bool, err error) {
+	if l.cfg.LimitFor == nil && !static(l.rules.Load().limit) {
+		return res, false, nil
+	}
+	at, err := l.place(key)
+	if err != nil {
+		return res, false, err
+	}
+	res, ok = at.rules.static(hybridlimit.Result{Policy: l.cfg.Name}, n)
+	return res, ok, nil
+}
+
+// answered is answer, unless there is none.
+func (l *Limiter) answered(res hybridlimit.Result, n int64) hybridlimit.Result {
+	if res.Source == hybridlimit.SourceUnknown {
+		return res
+	}
+	return l.answer(res, n)
 }

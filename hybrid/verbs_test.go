@@ -163,7 +163,7 @@ func TestSetLimitRefuses(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if err := l.SetLimit(hybridlimit.FixedWindow(5, time.Second)); !errors.Is(err, hybridlimit.ErrUnsupported) {
+		if err := l.SetLimit(hybridlimit.FixedWindow(5, time.Second)); !errors.Is(err, hybridlimit.ErrInvalid) {
 			t.Error(err)
 		}
 		other := newLimiter(t, rdb, still(100), hybrid.Config{})

@@ -1,0 +1,179 @@
+package hybrid_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+)
+
+var algorithms = []hybridlimit.Limit{
+	hybridlimit.TokenBucket(100, time.Second, 50), hybridlimit.LeakyBucket(100, time.Second, 50), hybridlimit.LeakyQueue(100, time.Second, 20),
+	hybridlimit.FixedWindow(100, time.Second), hybridlimit.SlidingWindow(100, time.Second), hybridlimit.SlidingLog(100, time.Second),
+}
+
+// told is one admission: when a caller was told, and how many units.
+type told struct {
+	at    time.Duration
+	units int64
+}
+
+// A fleet over each algorithm's limit, ten times: what it admits in any trailing
+// second stays within what the algorithm promises and (N-1)·C, and it admits
+// nearly all of that.
+func TestFleetUnderEachAlgorithm(t *testing.T) {
+	const n, span = 3, 3 * time.Second
+	for _, limit := range algorithms {
+		t.Run(limit.Algorithm.String(), func(t *testing.T) {
+			for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict, hybrid.ModeDeferred, hybrid.ModeExact} {
+				synctest.Test(t, func(t *testing.T) {
+					b := redistest.NewBubble(t)
+					rdb := b.Client(nil)
+					var ls []*hybrid.Limiter
+					for range n {
+						link := b.Link()
+						link.Latency(250*time.Microsecond, 250*time.Microsecond)
+						ls = append(ls, newLimiter(t, link.Client(nil), limit, hybrid.Config{Mode: mode}))
+						time.Sleep(10 * time.Millisecond)
+					}
+					time.Sleep(2300 * time.Millisecond)
+					credit := ls[0].Stats().Credit
+					var got []told
+					var sum int64
+					began := time.Now()
+					for i := 0; time.Since(began) < span; i++ {
+						res := ask(t, ls[i%n], "k", 1)
+						if res.Allowed {
+							got = append(got, told{time.Since(began), 1})
+							sum++
+						}
+						if (res.RetryAfter > 0) == res.Allowed || res.Limit != limit.BurstSize() || res.ResetAfter < 0 || !res.Allowed && res.ResetAfter == 0 {
+							t.Fatalf("%v: %+v", mode, res)
+						}
+						time.Sleep(time.Millisecond)
+						if mode == hybrid.ModeExact {
+							time.Sleep(3 * time.Millisecond)
+						}
+					}
+					worst := trailing(got, time.Second)
+					most := map[hybridlimit.Algorithm]int64{
+						hybridlimit.AlgFixedWindow: 2 * limit.Rate, hybridlimit.AlgSlidingWindow: 2 * limit.Rate, hybridlimit.AlgSlidingLog: limit.Rate,
+					}[limit.Algorithm]
+					if most == 0 {
+						most = limit.Rate + limit.BurstSize()
+					}
+					if most += (n-1)*credit + 1; worst > most {
+						t.Errorf("%v: %d units in a second, at most %d (C is %d)", mode, worst, most, credit)
+					}
+					if least := int64(float64(limit.Rate) * span.Seconds() * 0.93); sum < least {
+						t.Errorf("%v: %d units admitted in %v, at least %d could be", mode, sum, span, least)
+					}
+					shutdown(t, ls...)
+					var known int64
+					for _, l := range ls {
+						known += balance(t, l.Stats())
+					}
+					if limit.TimeToFull() > time.Second { // else its state has been forgotten in between
+						if got := debited(t, rdb, "api", "k"); got != known {
+							t.Errorf("%v: Redis debited %d, the fleet knows of %d", mode, got, known)
+						}
+					}
+				})
+			}
+		})
+	}
+}
+
+// trailing is the most units in any interval of that length.
+func trailing(got []told, d time.Duration) (most int64) {
+	var sum int64
+	first := 0
+	for _, g := range got {
+		sum += g.units
+		for got[first].at <= g.at-d {
+			sum -= got[first].units
+			first++
+		}
+		most = max(most, sum)
+	}
+	return most
+}
+
+// What is queued is told when it may go, one after the other.
+func TestQueueDelays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		l := newLimiter(t, b.Client(nil), hybridlimit.LeakyQueue(10, time.Second, 5), hybrid.Config{})
+		for i := range 7 {
+			res := ask(t, l, "k", 1)
+			if want := time.Duration(i) * 100 * time.Millisecond; res.Allowed != (i < 5) || res.Allowed && res.Delay != want {
+				t.Errorf("call %d: %+v, want a delay of %v", i, res, want)
+			}
+		}
+	})
+}
+
+// The answer of a fixed window names one instant, in memory as from Redis.
+func TestFixedWindowResetsOnce(t *testing.T) {
+	inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
+		l := newLimiter(t, b.Client(nil), hybridlimit.FixedWindow(40, time.Second), hybrid.Config{Mode: mode})
+		time.Sleep(3100 * time.Millisecond)
+		end := time.Now().Truncate(time.Second).Add(time.Second)
+		ask(t, l, "k", 1) // now the window is known
+		time.Sleep(100 * time.Millisecond)
+		for range 80 {
+			res := ask(t, l, "k", 1)
+			// The rough clock of the common path is up to a tick behind.
+			if at := time.Now().Add(res.ResetAfter); at.Before(end.Add(-time.Millisecond)) || at.After(end.Add(10*time.Millisecond)) {
+				t.Fatalf("%+v: resets at %v, the window ends at %v", res, at, end)
+			}
+			if res.RetryAfter > time.Until(end) {
+				t.Fatalf("%+v: may be tried again in %v", res, time.Until(end))
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+}
+
+// A tier may be free, or banned, under any algorithm, and a limiter too.
+func TestStaticLimits(t *testing.T) {
+	inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
+		h := newHub(t, b.Client(nil), hybrid.HubConfig{})
+		free := add(t, h, hybridlimit.Unlimited(), hybrid.Config{Name: "free", Mode: mode})
+		none := add(t, h, hybridlimit.Blocked(), hybrid.Config{Name: "none", Mode: mode})
+		time.Sleep(2300 * time.Millisecond)
+		for _, n := range []int64{1, 1 << 40} {
+			if res := ask(t, free, "k", n); !res.Allowed || res.Granted != n || res.Source != hybridlimit.SourceStatic {
+				t.Errorf("%+v", res)
+			}
+			if res := must(t)(free.AllowAtMost(t.Context(), "k", n)); res.Granted != n {
+				t.Errorf("%+v", res)
+			}
+			if res := ask(t, none, "k", n); res.Allowed || res.RetryAfter != hybridlimit.Never || res.Source != hybridlimit.SourceStatic {
+				t.Errorf("%+v", res)
+			}
+			if res := must(t)(none.AllowAtMost(t.Context(), "k", n)); res.Allowed || res.Granted != 0 {
+				t.Errorf("%+v", res)
+			}
+			must(t)(none.Charge(t.Context(), "k", n))
+		}
+		if res := must(t)(free.Peek(t.Context(), "k")); !res.Allowed || res.Granted != 0 {
+			t.Errorf("%+v", res)
+		}
+		if res := must(t)(h.AllowAll(t.Context(), hybrid.Ask{Limiter: free, Key: "k", N: 1})); !res.Allowed {
+			t.Errorf("%+v", res)
+		}
+		if res := must(t)(h.AllowAll(t.Context(), hybrid.Ask{Limiter: free, Key: "k", N: 1}, hybrid.Ask{Limiter: none, Key: "k", N: 1})); res.Allowed || res.Policy != "none" {
+			t.Errorf("%+v", res)
+		}
+		if err := free.SetLimit(hybridlimit.Blocked()); err != nil {
+			t.Error(err)
+		}
+		if res := ask(t, free, "k", 1); res.Allowed {
+			t.Errorf("%+v", res)
+		}
+	})
+}

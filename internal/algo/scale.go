@@ -1,0 +1,42 @@
+package algo
+
+import "github.com/hybridlimit/hybridlimit"
+
+// Scale reads what an Answer says under a limit of any kind.
+type Scale struct {
+	Kind   Kind
+	Bucket Bucket // of windows and logs: their units only
+	Window Window // of a window; else Period is 0
+}
+
+// ScaleOf is the scale of a valid limit that counts at all.
+func ScaleOf(l hybridlimit.Limit) Scale {
+	s := Scale{Kind: KindOf(l.Algorithm)}
+	switch s.Kind {
+	case KindFixed, KindSliding:
+		s.Window = WindowOf(l)
+		s.Bucket = Bucket{Unit: s.Window.Unit, Refill: 1, Cap: s.Window.Cap}
+	case KindLog:
+		s.Bucket = Bucket{Unit: 1, Refill: 1, Cap: l.Rate}
+	default:
+		s.Bucket = BucketOf(l)
+	}
+	return s
+}
+
+// Units is how many whole units a level has left.
+func (s Scale) Units(level int64) int64 { return s.Bucket.Units(level) }
+
+// Reset is how many µs until nothing is used any more.
+func (s Scale) Reset(a Answer) int64 {
+	switch s.Kind {
+	case KindFixed, KindLog:
+		return a.Ends
+	case KindSliding:
+		if a.Level+a.Refill*s.Window.Tick < s.Bucket.Cap {
+			return a.Ends + s.Window.Period // what is counted in this window fades in the next
+		}
+		return a.Ends
+	}
+	return s.Bucket.WaitFull(a.Level)
+}
