@@ -96,17 +96,3 @@ func TestNilClient(t *testing.T) {
 		t.Errorf("CheckClient: %v", err)
 	}
 }
-
-func TestUnsupportedAlgorithms(t *testing.T) {
-	for _, limit := range []hybridlimit.Limit{
-		hybridlimit.LeakyBucket(1, time.Second, 1), hybridlimit.LeakyQueue(1, time.Second, 1),
-		hybridlimit.FixedWindow(1, time.Second), hybridlimit.SlidingWindow(1, time.Second), hybridlimit.SlidingLog(1, time.Second),
-		hybridlimit.Unlimited(), hybridlimit.Blocked(),
-	} {
-		_, err := global.New(nobody(t), limit, global.Config{Name: "x"})
-		wantErr(t, err, hybridlimit.ErrUnsupported)
-		if err == nil || !strings.HasPrefix(err.Error(), "global: ") || !strings.Contains(err.Error(), limit.Algorithm.String()) {
-			t.Errorf("%v: %v", limit, err)
-		}
-	}
-}

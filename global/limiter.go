@@ -71,25 +71,53 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (hybridlimit.
 
 // terms is a limit and what follows from it.
 type terms struct {
-	limit  hybridlimit.Limit
-	bucket algo.Bucket
+	limit      hybridlimit.Limit
+	algo.Scale // of a limit that counts
 }
 
 func newTerms(limit hybridlimit.Limit) (*terms, error) {
 	if err := limit.Validate(); err != nil {
 		return nil, err
 	}
-	if limit.Algorithm != hybridlimit.AlgTokenBucket {
-		return nil, fmt.Errorf("global: %w: Limit.Algorithm (%v)", hybridlimit.ErrUnsupported, limit.Algorithm)
+	t := &terms{limit: limit}
+	if !t.static() {
+		t.Scale = algo.ScaleOf(limit)
 	}
-	return &terms{limit: limit, bucket: algo.BucketOf(limit)}, nil
+	return t, nil
+}
+
+// static says whether the limit counts nothing: it admits all, or none.
+func (t *terms) static() bool {
+	return t.limit.Algorithm == hybridlimit.AlgUnlimited || t.limit.Algorithm == hybridlimit.AlgBlocked
+}
+
+// replaces refuses a limit that counts otherwise than have does: what is used
+// under the one says nothing under the other. Limits that count nothing go
+// with all.
+func (t *terms) replaces(have *terms) error {
+	var bad hybridlimit.Violations
+	if t.limit.Algorithm != have.limit.Algorithm && !t.static() {
+		bad.Add("Limit.Algorithm", t.limit.Algorithm, "must be the limiter's, "+have.limit.Algorithm.String())
+	}
+	return bad.Err("global")
+}
+
+// fixed is the answer of a static limit.
+func (l *Limiter) fixed(t *terms, n int64) hybridlimit.Result {
+	res := hybridlimit.Result{Limit: t.limit.BurstSize(), Policy: l.cfg.Name, Source: hybridlimit.SourceStatic}
+	if res.Allowed = t.limit.Algorithm == hybridlimit.AlgUnlimited; res.Allowed {
+		res.Granted, res.Remaining = n, res.Limit
+	} else {
+		res.RetryAfter = hybridlimit.Never
+	}
+	return res
 }
 
 // fill says what Redis said of the level.
 func (t *terms) fill(res hybridlimit.Result, ans lua.Answer) hybridlimit.Result {
 	res.Source = hybridlimit.SourceRedis
-	res.Remaining = t.bucket.Units(ans.Level)
-	res.ResetAfter = micros(t.bucket.WaitFull(ans.Level))
+	res.Remaining = t.Units(ans.Level)
+	res.ResetAfter = micros(t.Reset(ans))
 	return res
 }
 
@@ -117,6 +145,9 @@ func (l *Limiter) of(key string, n int64) (*terms, error) {
 		return t, nil
 	}
 	own, err := newTerms(limit)
+	if err == nil {
+		err = own.replaces(t)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("global: Config.LimitFor(%q): %w", key, err)
 	}
@@ -125,6 +156,9 @@ func (l *Limiter) of(key string, n int64) (*terms, error) {
 
 // take asks Redis for n units.
 func (l *Limiter) take(ctx context.Context, key string, t *terms, n int64, op algo.Op) (hybridlimit.Result, error) {
+	if t.static() {
+		return l.fixed(t, n), nil
+	}
 	res := hybridlimit.Result{Limit: t.limit.BurstSize(), Policy: l.cfg.Name}
 	if n > res.Limit && !op.Partial {
 		res.RetryAfter, res.Source = hybridlimit.Never, hybridlimit.SourceStatic
@@ -136,7 +170,7 @@ func (l *Limiter) take(ctx context.Context, key string, t *terms, n int64, op al
 	}
 	res = t.fill(res, ans)
 	res.Granted, res.Allowed = ans.Granted, ans.Granted == n || op.Partial && ans.Granted > 0
-	if !res.Allowed {
+	if res.Delay = micros(ans.Delay); !res.Allowed {
 		res.RetryAfter = micros(ans.Retry)
 	}
 	return res, nil

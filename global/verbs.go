@@ -15,6 +15,9 @@ func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hyb
 		return hybridlimit.Result{}, err
 	}
 	t, err := newTerms(limit)
+	if err == nil {
+		err = t.replaces(l.terms.Load())
+	}
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
@@ -37,6 +40,9 @@ func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, err
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
+	if t.static() {
+		return l.fixed(t, 0), nil
+	}
 	res := hybridlimit.Result{Limit: t.limit.BurstSize(), Policy: l.cfg.Name}
 	ans, err := l.ask(ctx, key, t, algo.Op{})
 	if err != nil {
@@ -57,6 +63,11 @@ func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
+	if t.static() {
+		res := l.fixed(t, n)
+		res.Allowed, res.Granted, res.RetryAfter = true, n, 0
+		return res, nil
+	}
 	res := hybridlimit.Result{Limit: t.limit.BurstSize(), Policy: l.cfg.Name}
 	ans, err := l.ask(ctx, key, t, algo.Op{Owed: n})
 	if err != nil {
@@ -69,12 +80,16 @@ func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.
 
 // SetLimit changes the limit of every key that has none of its own, for this
 // process, at once. What a key has used stays used: its level, in units,
-// survives, capped at the new burst. It is never a free refill.
+// survives, capped at the new burst. It is never a free refill. The algorithm
+// stays.
 func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
 	if l.closed.Load() {
 		return hybridlimit.ErrClosed
 	}
 	t, err := newTerms(limit)
+	if err == nil {
+		err = t.replaces(l.terms.Load())
+	}
 	if err != nil {
 		return err
 	}

@@ -71,7 +71,7 @@ func TestVerbs(t *testing.T) {
 	if err := l.SetLimit(hybridlimit.Limit{}); !errors.Is(err, hybridlimit.ErrInvalid) {
 		t.Error(err)
 	}
-	if err := l.SetLimit(hybridlimit.SlidingLog(1, time.Second)); !errors.Is(err, hybridlimit.ErrUnsupported) {
+	if err := l.SetLimit(hybridlimit.SlidingLog(1, time.Second)); !errors.Is(err, hybridlimit.ErrInvalid) {
 		t.Error(err)
 	}
 	if _, err := under(hybridlimit.Limit{})("k", 1); !errors.Is(err, hybridlimit.ErrInvalid) {
