@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -30,26 +31,102 @@ var diffLimits = []hybridlimit.Limit{
 	hybridlimit.LeakyBucket(100, time.Minute, 30),
 }
 
+var diffQueues = []hybridlimit.Limit{
+	hybridlimit.LeakyQueue(10, time.Second, 0),
+	hybridlimit.LeakyQueue(1, 24*time.Hour, 3),
+	hybridlimit.LeakyQueue(10_000_000, time.Second, 5000),
+	hybridlimit.LeakyQueue(3, 7*time.Second, 2),
+	hybridlimit.LeakyQueue(999_983, time.Hour, 1_250_999), // edge
+}
+
+// diffWindows are the limits of windows and logs: with ticks of 1 µs and more,
+// with windows of a µs and of months.
+func diffWindows(of func(int64, time.Duration) hybridlimit.Limit) []hybridlimit.Limit {
+	return []hybridlimit.Limit{
+		of(10, time.Second), of(1, 24*time.Hour), of(1_000_000, 24*time.Hour), of(10_000_000, time.Second),
+		of(3, 7*time.Second), of(1000, time.Minute), of(5, time.Microsecond), of(40, 90*24*time.Hour),
+		of(999_983, time.Hour), of(1_000_000_000, 24*time.Hour),
+	}
+}
+
+// kindRun is a differential run over the limits of one algorithm, and what its
+// ops must lead to.
+type kindRun struct {
+	name   string
+	limits []hybridlimit.Limit
+	saw    []string
+}
+
+var kindRuns = []kindRun{
+	{"bucket", diffLimits, []string{
+		"granted", "leased", "refused", "never", "debt", "floor", "frozen", "other life", "booked", "renewed", "not renewed",
+		"turn", "rolled back", "delayed", "refunded", "reset", "void view",
+	}},
+	{"queue", diffQueues, []string{
+		"granted", "refused", "never", "debt", "floor", "frozen", "other life", "rolled back", "delayed", "refunded", "reset", "void view",
+	}},
+	{"fixed", diffWindows(hybridlimit.FixedWindow), []string{
+		"granted", "leased", "refused", "never", "debt", "floor", "other life", "rolled back", "refunded", "reset", "void view",
+		"dropped", "late", "carried", "of the next window",
+	}},
+	{"sliding", diffWindows(hybridlimit.SlidingWindow), []string{
+		"granted", "leased", "refused", "never", "debt", "other life", "rolled back", "refunded", "reset", "void view",
+		"dropped", "late", "fading", "of the next window",
+	}},
+	{"log", diffWindows(hybridlimit.SlidingLog), []string{"granted", "refused", "never", "debt", "floor", "refunded", "reset", "frozen"}},
+	{"mixed", slices.Concat(diffLimits[:4], diffQueues[:3], diffWindows(hybridlimit.FixedWindow)[:3],
+		diffWindows(hybridlimit.SlidingWindow)[:3], diffWindows(hybridlimit.SlidingLog)[:3]), []string{"another kind"}},
+}
+
 type booked struct{ gen, units int64 }
+
+// cell is what the Go twin keeps of a key.
+type cell struct {
+	state algo.State
+	log   []algo.Entry
+}
+
+func (c cell) empty() bool { return c.state.Born == 0 && len(c.log) == 0 }
+
+// apply runs an op on the twin. The TTL is that of the cell if it is written.
+func (c cell) apply(op lua.Op, now int64) (next cell, ans algo.Answer, dirty bool, ttl int64) {
+	if op.Limit.Algorithm == hybridlimit.AlgSlidingLog {
+		l := algo.LogOf(op.Limit)
+		next.log, ans, dirty = l.Apply(c.log, op.Op, now)
+		return next, ans, dirty, l.TTL(next.log, now)
+	}
+	l := algo.LimitOf(op.Limit)
+	next.state, ans, dirty = l.Apply(c.state, op.Op, now)
+	return next, ans, dirty, l.TTL(next.state, now)
+}
+
+// another says that a limit cannot read the cell.
+func (c cell) another(l hybridlimit.Limit) bool {
+	if l.Algorithm == hybridlimit.AlgSlidingLog {
+		return c.state.Born != 0
+	}
+	return len(c.log) > 0 || c.state.Born != 0 && c.state.Kind != algo.KindOf(l.Algorithm)
+}
 
 // differ is one run of the same ops on a Redis and on the Go twin.
 type differ struct {
-	t     *testing.T
-	st    store
-	rng   *rand.Rand
-	now   int64
-	model map[string]algo.State
-	old   map[string]algo.State // some time ago
-	seen  map[string][]lua.View // what processes remember of a key
-	held  map[string][]booked   // what the ledger holds for them
-	home  map[string]hybridlimit.Limit
-	ops   int
-	saw   map[string]int // what the ops led to
+	t      *testing.T
+	st     store
+	rng    *rand.Rand
+	now    int64
+	limits []hybridlimit.Limit
+	model  map[string]cell
+	old    map[string]cell       // some time ago
+	seen   map[string][]lua.View // what processes remember of a key
+	held   map[string][]booked   // what the ledger holds for them
+	home   map[string]hybridlimit.Limit
+	ops    int
+	saw    map[string]int // what the ops led to
 }
 
-func newDiffer(t *testing.T, st store) *differ {
+func newDiffer(t *testing.T, st store, limits []hybridlimit.Limit) *differ {
 	return &differ{
-		t: t, st: st, rng: seeded(t), now: start, model: map[string]algo.State{}, old: map[string]algo.State{},
+		t: t, st: st, rng: seeded(t), now: start, limits: limits, model: map[string]cell{}, old: map[string]cell{},
 		seen: map[string][]lua.View{}, held: map[string][]booked{}, home: map[string]hybridlimit.Limit{}, saw: map[string]int{},
 	}
 }
@@ -57,30 +134,34 @@ func newDiffer(t *testing.T, st store) *differ {
 // The library on Redis and the Go twin give the same answers, leave the same
 // states, and ask for the same TTLs.
 func TestLuaEqualsGo(t *testing.T) {
-	for _, tc := range []struct {
-		name  string
-		store func(*testing.T) store
-		ops   int
-	}{
-		{"redis/resp3", func(t *testing.T) store { return realStore(t) }, sized(8000, 200_000)},
-		{"redis/resp2", func(t *testing.T) store { return realStore(t, func(o *redis.Options) { o.Protocol = 2 }) }, sized(2000, 50_000)},
-		{"miniredis", miniStore, sized(3000, 200_000)},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			for _, l := range diffLimits {
-				if err := l.Validate(); err != nil {
-					t.Fatal(err)
+	for _, kind := range kindRuns {
+		for _, l := range kind.limits {
+			if err := l.Validate(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, tc := range []struct {
+			name  string
+			store func(*testing.T) store
+			ops   int
+		}{
+			{"redis/resp3", func(t *testing.T) store { return realStore(t) }, sized(6000, 200_000)},
+			{"redis/resp2", func(t *testing.T) store { return realStore(t, func(o *redis.Options) { o.Protocol = 2 }) }, sized(500, 50_000)},
+			{"miniredis", miniStore, sized(2000, 200_000)},
+		} {
+			t.Run(kind.name+"/"+tc.name, func(t *testing.T) {
+				d := newDiffer(t, tc.store(t), kind.limits)
+				for d.ops < tc.ops && !t.Failed() {
+					d.round()
 				}
-			}
-			d := newDiffer(t, tc.store(t))
-			for d.ops < tc.ops && !t.Failed() {
-				d.round()
-			}
-			t.Logf("%d ops: %v", d.ops, d.saw)
-			if len(d.saw) != 13 {
-				t.Error("the ops did not lead to everything they should")
-			}
-		})
+				t.Logf("%d ops: %v", d.ops, d.saw)
+				for _, what := range kind.saw {
+					if d.saw[what] == 0 && tc.ops > 5000 {
+						t.Errorf("no op was %q", what)
+					}
+				}
+			})
+		}
 	}
 }
 
@@ -94,11 +175,11 @@ func (d *differ) round() {
 	}
 	if d.rng.IntN(8) == 0 { // a key goes back to what it was
 		key := d.key()
-		if s, ok := d.model[key]; ok && d.old[key].Born != 0 && d.rng.IntN(2) == 0 {
-			d.st.set(d.t, key, lua.EncodeState(d.old[key]))
+		if s := d.model[key].state; s.Born != 0 && d.old[key].state.Born != 0 && d.rng.IntN(2) == 0 {
+			d.st.set(d.t, key, lua.EncodeState(d.old[key].state))
 			d.model[key] = d.old[key]
-		} else if ok {
-			d.old[key] = s
+		} else if s.Born != 0 {
+			d.old[key] = d.model[key]
 		}
 	}
 	ops := make([]lua.Op, 1+d.rng.IntN(48))
@@ -112,26 +193,25 @@ func (d *differ) round() {
 	}
 	written := map[string]int64{} // TTL by key
 	for i, op := range ops {
-		b := algo.BucketOf(op.Limit)
 		before := d.model[op.Key]
-		next, want, dirty := b.Apply(before, op.Op, d.now)
+		next, want, dirty, ttl := before.apply(op, d.now)
 		if got := reply.Answers[i]; got != want {
-			d.t.Fatalf("op %d of %d at %d\nstate %+v\nlimit %v = %+v\nop    %+v\nredis %+v\ngo    %+v",
-				i, len(ops), d.now, before, op.Limit, b, op.Op, got, want)
+			d.t.Fatalf("op %d of %d at %d\nstate %+v\nlimit %v\nop    %+v\nredis %+v\ngo    %+v",
+				i, len(ops), d.now, before, op.Limit, op.Op, got, want)
 		}
-		d.note(before, op.Op, want, b)
-		if dirty {
-			d.model[op.Key], written[op.Key] = next, b.TTL(next)
-		} else if _, ok := written[op.Key]; ok {
-			// A later op of another limit counts the state in its own terms.
-			next.Last = d.model[op.Key].Last
-			d.model[op.Key], written[op.Key] = next, b.TTL(next)
+		d.note(before, op, want, next)
+		// A later op of another limit counts the state in its own terms.
+		if _, ok := written[op.Key]; dirty || ok && !before.another(op.Limit) {
+			d.model[op.Key], written[op.Key] = next, ttl
+			if next.empty() {
+				delete(d.model, op.Key)
+			}
 		}
 		if want.Born != 0 {
 			if want.Gen != 0 {
 				d.held[op.Key] = append(d.held[op.Key], booked{want.Gen, op.Keep + want.Lease})
 			}
-			d.seen[op.Key] = append(d.seen[op.Key], lua.View{Level: want.Level, At: d.now, Born: want.Born})
+			d.seen[op.Key] = append(d.seen[op.Key], lua.View{Level: want.Level, Prev: want.Refill, At: d.now, Born: want.Born})
 		}
 	}
 	d.ops += len(ops)
@@ -139,19 +219,32 @@ func (d *differ) round() {
 }
 
 // note counts what an op led to, so that a run cannot pass by being dull.
-func (d *differ) note(s algo.State, op algo.Op, a algo.Answer, b algo.Bucket) {
+func (d *differ) note(c cell, op lua.Op, a algo.Answer, next cell) {
+	s, n := c.state, next.state
+	other := op.View.Born != 0 && s.Born != 0 && op.View.Born != s.Born
 	for what, is := range map[string]bool{
 		"granted": a.Granted > 0, "leased": a.Lease > 0, "refused": a.Granted == 0 && len(op.Asks) > 0,
-		"never": a.Retry == algo.Never, "debt": a.Level < 0, "floor": a.Level == -b.Cap,
-		"frozen": s.Last > d.now, "other life": op.View.Born != 0 && op.View.Born != s.Born && s.Born != 0,
+		"never": a.Retry == algo.Never, "debt": a.Level < 0, "floor": a.Level == -full(op.Limit),
+		"frozen": s.Last > d.now || len(c.log) > 0 && c.log[len(c.log)-1].At > d.now, "other life": other,
 		"booked": a.Gen != 0 && a.Lease > 0, "renewed": a.Gen != 0 && op.Keep > 0, "not renewed": a.Gen == 0 && op.Keep > 0,
-		"turn":        op.Div > 0 && a.Retry > 0 && a.Retry != algo.Never && a.Level >= b.Unit,
+		"turn":        op.Div > 0 && a.Retry > 0 && a.Retry != algo.Never && a.Level >= n.Unit,
 		"rolled back": s.Born != 0 && op.View.Born == s.Born && a.Born != s.Born,
+		"delayed":     a.Delay > 0, "refunded": op.Refund > 0, "reset": op.Reset,
+		"void view": other && op.View.At <= s.Reset,
+		"dropped":   a.Dropped, "late": op.Owed > 0 && op.Win == n.Win-1, "carried": n.Kind == algo.KindFixed && n.Prev*n.Period > n.Prev && n.Cur > 0 && a.Granted == 0,
+		"of the next window": a.Retry > a.Ends && a.Retry != algo.Never, "fading": a.Refill > 0, "another kind": c.another(op.Limit),
 	} {
 		if is {
 			d.saw[what]++
 		}
 	}
+}
+
+func full(l hybridlimit.Limit) int64 {
+	if l.Algorithm == hybridlimit.AlgSlidingLog {
+		return l.Rate
+	}
+	return algo.LimitOf(l).Full()
 }
 
 // compare reads back what the batch wrote, and takes the TTLs off: the run's
@@ -160,33 +253,59 @@ func (d *differ) compare(written map[string]int64, sent time.Time) {
 	ctx := context.Background()
 	type read struct {
 		value *redis.StringCmd
+		log   *redis.ZSliceCmd
 		ttl   *redis.DurationCmd
 	}
 	reads := map[string]read{}
 	pipe := d.st.rdb.Pipeline()
 	for key := range d.home {
-		reads[key] = read{pipe.Get(ctx, key), pipe.PTTL(ctx, key)}
+		r := read{ttl: pipe.PTTL(ctx, key)}
+		if len(d.model[key].log) > 0 {
+			r.log = pipe.ZRangeWithScores(ctx, key, 0, -1)
+		} else {
+			r.value = pipe.Get(ctx, key)
+		}
+		reads[key] = r
 		pipe.Persist(ctx, key)
 	}
 	pipe.Exec(ctx) // a missing key is redis.Nil
 	for key, r := range reads {
-		want := ""
-		if s, ok := d.model[key]; ok {
-			want = lua.EncodeState(s)
+		m := d.model[key]
+		want, got := "", ""
+		if m.state.Born != 0 {
+			want = lua.EncodeState(m.state)
+			if s, ok := lua.DecodeState(want); !ok || s != m.state {
+				d.t.Fatalf("%q decodes to %+v, want %+v", want, s, m.state)
+			}
 		}
-		if s, ok := lua.DecodeState(want); want != "" && (!ok || s != d.model[key]) {
-			d.t.Fatalf("%q decodes to %+v, want %+v", want, s, d.model[key])
+		if r.log != nil {
+			want, got = fmt.Sprint(m.log), fmt.Sprint(entries(r.log.Val()))
+		} else if err := r.value.Err(); err != nil && err != redis.Nil {
+			d.t.Fatalf("%s: %v, want %q", key, err, want)
+		} else {
+			got = r.value.Val()
 		}
-		if got := r.value.Val(); got != want {
+		if got != want {
 			d.t.Fatalf("%s holds %q, want %q", key, got, want)
 		}
-		if ttl, ok := written[key]; ok {
+		if ttl, ok := written[key]; ok && !m.empty() {
 			most, got := time.Duration(ttl)*time.Millisecond, r.ttl.Val()
 			if least := most - time.Since(sent) - time.Millisecond; got > most || got < least {
 				d.t.Fatalf("%s: TTL %v, want %v", key, got, most)
 			}
 		}
 	}
+}
+
+// entries are the members of a log.
+func entries(members []redis.Z) []algo.Entry {
+	var log []algo.Entry
+	for _, z := range members {
+		e, total := algo.Entry{At: int64(z.Score)}, int64(0)
+		fmt.Sscanf(z.Member.(string), "%d %d %s", &total, &e.Units, &e.ID)
+		log = append(log, e)
+	}
+	return log
 }
 
 // step is µs until the next batch, from none to days, sometimes back.
@@ -210,11 +329,11 @@ func (d *differ) op() lua.Op {
 	key := d.key()
 	limit, ok := d.home[key]
 	if !ok || d.rng.IntN(50) == 0 { // now and then a key's limit changes
-		limit = diffLimits[d.rng.IntN(len(diffLimits))]
+		limit = d.limits[d.rng.IntN(len(d.limits))]
 		d.home[key] = limit
 	}
 	if d.rng.IntN(20) == 0 { // and a process has not heard of it
-		limit = diffLimits[d.rng.IntN(len(diffLimits))]
+		limit = d.limits[d.rng.IntN(len(d.limits))]
 	}
 	op := lua.Op{Key: key, Limit: limit}
 	burst := limit.BurstSize()
@@ -228,13 +347,33 @@ func (d *differ) op() lua.Op {
 	if d.rng.IntN(2) == 0 {
 		op.Demand, op.Div = d.rng.Int64N(1+d.rng.Int64N(1e12)), d.rng.Int64N(6)
 	}
-	op.View, op.Lost = d.view(key, algo.BucketOf(limit)), d.rng.IntN(2) == 0
+	op.View, op.Lost = d.view(key, limit), d.rng.IntN(2) == 0
 	if held := d.held[key]; len(held) > 0 && d.rng.IntN(3) > 0 { // mostly the last
 		h := held[len(held)-1-min(d.rng.IntN(20), len(held)-1)/18]
 		op.Gen, op.Had = h.gen, h.units+d.rng.Int64N(8)/7
 		op.Keep = d.rng.Int64N(op.Had + 1)
 	}
+	d.seldom(&op, burst)
 	return op
+}
+
+// seldom adds what ops of hybrid do not have.
+func (d *differ) seldom(op *lua.Op, burst int64) {
+	if d.rng.IntN(20) == 0 {
+		op.Refund = d.cost(burst)
+	}
+	if d.rng.IntN(60) == 0 {
+		op.Reset = true
+	}
+	if d.rng.IntN(10) == 0 {
+		op.MaxDelay = 1 + d.rng.Int64N(1+int64(op.Limit.Period/time.Microsecond)*(1+d.rng.Int64N(3)))
+	}
+	if d.rng.IntN(3) == 0 {
+		op.Win = max(0, d.now/int64(op.Limit.Period/time.Microsecond)+1-d.rng.Int64N(4))
+	}
+	if d.rng.IntN(4) == 0 {
+		op.ID = fmt.Sprintf("id-%d", d.rng.IntN(100))
+	}
 }
 
 // cost is mostly small, up to the burst, seldom above.
@@ -251,7 +390,7 @@ func (d *differ) cost(burst int64) int64 {
 }
 
 // view is none, the last one, an old one, or one of another life.
-func (d *differ) view(key string, b algo.Bucket) lua.View {
+func (d *differ) view(key string, limit hybridlimit.Limit) lua.View {
 	seen := d.seen[key]
 	switch n := d.rng.IntN(100); {
 	case n < 30 || len(seen) == 0:
@@ -261,8 +400,10 @@ func (d *differ) view(key string, b algo.Bucket) lua.View {
 	case n < 99:
 		return seen[d.rng.IntN(len(seen))]
 	}
+	most := full(limit)
 	return lua.View{
-		Level: d.rng.Int64N(2*b.Cap+1) - b.Cap,
+		Level: d.rng.Int64N(2*most+1) - most,
+		Prev:  d.rng.Int64N(2 * limit.Rate),
 		At:    d.now - d.rng.Int64N(1e7) + 1e6, Born: 1 + d.rng.Int64N(start),
 	}
 }

@@ -35,8 +35,15 @@ local function log_find(s, n)
   return low
 end
 
--- log_trim leaves out what is a period old.
+-- log_trim takes the log along with a clock that stepped back, and leaves out
+-- what is a period old.
 local function log_trim(s, lim, now)
+  local shift = s.last - now
+  if shift > CLOCK_SLACK then
+    s.shift, s.last = s.shift + shift, now
+    for _, e in pairs(s.known) do e.at = e.at - shift end
+    for _, e in ipairs(s.added) do e.at = e.at - shift end
+  end
   local edge = now - lim.period
   if s.first < s.stored then
     s.first = max(s.first, redis.call('ZCOUNT', s.key, '-inf', format('%.0f', edge + s.shift)))
@@ -60,9 +67,6 @@ local function log_load(raw, lim, now, key)
     return s
   end
   s.stored, s.total, s.last = redis.call('ZCARD', key), num(total), num(got[2])
-  if s.last - now > CLOCK_SLACK then -- the clock stepped back: take the log along
-    s.shift, s.last = s.last - now, now
-  end
   log_trim(s, lim, now)
   return s
 end

@@ -2,6 +2,7 @@ package lua_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -90,7 +91,7 @@ func TestPeekAndDenialCreateNothing(t *testing.T) {
 // A random walk through everything a batch can do leaves a TTL on every key.
 func TestEveryKeyHasATTL(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
-		d := newDiffer(t, st)
+		d := newDiffer(t, st, slices.Concat(diffLimits, diffQueues, diffWindows(hybridlimit.FixedWindow), diffWindows(hybridlimit.SlidingWindow)))
 		ctx := context.Background()
 		for seq := int64(1); seq < 60; seq++ {
 			ops := make([]lua.Op, 1+d.rng.IntN(20))

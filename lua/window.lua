@@ -160,7 +160,7 @@ local function sliding_retry(s, lim, n, at)
   local start, k = s.win * lim.period, 0
   if s.prev > 0 then
     k = ceil((s.cur + s.prev + n - lim.rate) * lim.unit / s.prev)
-    if k * lim.tick < lim.period then return start + k * lim.tick - at end
+    if k <= (lim.period - 1) / lim.tick then return start + k * lim.tick - at end
     k = 0
   end
   if s.cur + n > lim.rate then k = ceil((s.cur + n - lim.rate) * lim.unit / s.cur) end

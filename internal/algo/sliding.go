@@ -21,7 +21,7 @@ func (w Window) slidingRetry(s State, n, at int64) int64 {
 	}
 	start := s.Win * w.Period
 	if s.Prev > 0 {
-		if k := ceilDiv((s.Cur+s.Prev+n-w.Rate)*w.Unit, s.Prev); k*w.Tick < w.Period {
+		if k := ceilDiv((s.Cur+s.Prev+n-w.Rate)*w.Unit, s.Prev); k <= (w.Period-1)/w.Tick {
 			return start + k*w.Tick - at
 		}
 	}

@@ -1,0 +1,78 @@
+// Package reference has each algorithm as one would write it without a thought
+// for computers: rational numbers, maps and lists, straight from the table of
+// the design. Nothing here is fast, and nothing is shared with internal/algo,
+// whose decisions are compared with these.
+package reference
+
+import (
+	"math/big"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// slack is how far the clock may step back, in µs, and only stand still for
+// the model; by more it takes the model along.
+const slack = 1_000_000
+
+// Model is one key under one limit. Times are µs, and only those of Load go
+// backwards.
+type Model interface {
+	// Load is a copy, as of now.
+	Load(now int64) Model
+	// Free is the units left, negative in debt.
+	Free(now int64) *big.Rat
+	// Fits reports whether n units would be granted, where the caller may be
+	// put off by patience µs.
+	Fits(now, n, patience int64) bool
+	// Delay is in how many µs n units that fit may be used.
+	Delay(now, n int64) int64
+	// Take admits n units that fit.
+	Take(now, n int64)
+	// Owe debits n units that were admitted in the given window (0: now's),
+	// down to a burst of debt. It reports false where that is too long ago.
+	Owe(now, n, window int64) bool
+	// Refund gives back n units that were debited in the given window.
+	Refund(now, n, window int64)
+	// Reset forgets all use.
+	Reset(now int64)
+}
+
+// New is the model of a limit.
+func New(l hybridlimit.Limit) Model {
+	switch l.Algorithm {
+	case hybridlimit.AlgFixedWindow, hybridlimit.AlgSlidingWindow:
+		return newWindows(l)
+	case hybridlimit.AlgSlidingLog:
+		return &Log{rate: l.Rate, period: micros(l)}
+	default:
+		return newBucket(l)
+	}
+}
+
+func micros(l hybridlimit.Limit) int64 { return l.Period.Microseconds() }
+
+func whole(n int64) *big.Rat { return big.NewRat(n, 1) }
+
+func plus(a, b *big.Rat) *big.Rat  { return new(big.Rat).Add(a, b) }
+func minus(a, b *big.Rat) *big.Rat { return new(big.Rat).Sub(a, b) }
+func times(a, b *big.Rat) *big.Rat { return new(big.Rat).Mul(a, b) }
+
+func larger(a, b *big.Rat) *big.Rat {
+	if a.Cmp(b) < 0 {
+		return b
+	}
+	return a
+}
+
+func smaller(a, b *big.Rat) *big.Rat {
+	if a.Cmp(b) < 0 {
+		return a
+	}
+	return b
+}
+
+// floor is the largest integer not above r.
+func floor(r *big.Rat) int64 { return new(big.Int).Div(r.Num(), r.Denom()).Int64() }
+
+// ceil is the smallest integer not below r.
+func ceil(r *big.Rat) int64 { return -floor(new(big.Rat).Neg(r)) }

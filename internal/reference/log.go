@@ -1,0 +1,81 @@
+package reference
+
+import (
+	"math/big"
+	"slices"
+)
+
+// Log is a list of what was admitted, and when.
+type Log struct {
+	rate, period int64
+	entries      []entry
+}
+
+type entry struct{ at, units int64 }
+
+// Load is for Model.
+func (l *Log) Load(now int64) Model {
+	c := *l
+	c.entries = slices.Clone(l.entries)
+	if n := len(c.entries); n > 0 {
+		if back := c.entries[n-1].at - now; back > slack {
+			for i := range c.entries {
+				c.entries[i].at -= back
+			}
+		}
+	}
+	c.entries = slices.DeleteFunc(c.entries, func(e entry) bool { return now-e.at >= l.period })
+	return &c
+}
+
+// used is the units younger than the period.
+func (l *Log) used(now int64) int64 {
+	sum := int64(0)
+	for _, e := range l.entries {
+		if now-e.at < l.period {
+			sum += e.units
+		}
+	}
+	return sum
+}
+
+// Free is for Model.
+func (l *Log) Free(now int64) *big.Rat { return whole(l.rate - l.used(now)) }
+
+// Fits is for Model.
+func (l *Log) Fits(now, n, _ int64) bool { return l.used(now)+n <= l.rate }
+
+// Delay is for Model.
+func (l *Log) Delay(int64, int64) int64 { return 0 }
+
+// Take is for Model.
+func (l *Log) Take(now, n int64) {
+	for _, e := range l.entries {
+		if now-e.at < l.period { // no two at a time, the list stays in order
+			now = max(now, e.at+1)
+		}
+	}
+	l.entries = append(l.entries, entry{now, n})
+}
+
+// Owe is for Model.
+func (l *Log) Owe(now, n, _ int64) bool {
+	if n = min(n, 2*l.rate-l.used(now)); n > 0 {
+		l.Take(now, n)
+	}
+	return true
+}
+
+// Refund is for Model: of what is left the oldest goes first.
+func (l *Log) Refund(now, n, _ int64) {
+	for i := range l.entries {
+		if e := &l.entries[i]; now-e.at < l.period {
+			off := min(n, e.units)
+			e.units, n = e.units-off, n-off
+		}
+	}
+	l.entries = slices.DeleteFunc(l.entries, func(e entry) bool { return e.units == 0 })
+}
+
+// Reset is for Model.
+func (l *Log) Reset(int64) { l.entries = nil }
