@@ -22,6 +22,7 @@ type Limiter struct {
 	names  lua.Names
 	runner *Runner
 	closed atomic.Bool
+	done   chan struct{} // closed with it: who waits goes home
 }
 
 var _ hybridlimit.Limiter = (*Limiter)(nil)
@@ -39,7 +40,7 @@ func New(rdb redis.UniversalClient, limit hybridlimit.Limit, cfg Config) (*Limit
 	if err != nil {
 		return nil, err
 	}
-	l := &Limiter{cfg: cfg, runner: runner, names: lua.Names{Prefix: cfg.Prefix, Tags: cfg.Tags}}
+	l := &Limiter{cfg: cfg, runner: runner, done: make(chan struct{}), names: lua.Names{Prefix: cfg.Prefix, Tags: cfg.Tags}}
 	l.terms.Store(t)
 	return l, nil
 }
@@ -47,7 +48,9 @@ func New(rdb redis.UniversalClient, limit hybridlimit.Limit, cfg Config) (*Limit
 // Close refuses further decisions and waits for calls in progress. It is
 // idempotent.
 func (l *Limiter) Close() error {
-	l.closed.Store(true)
+	if l.closed.CompareAndSwap(false, true) {
+		close(l.done)
+	}
 	l.runner.Close()
 	return nil
 }

@@ -63,19 +63,11 @@ func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	if t.static() {
-		res := l.fixed(t, n)
-		res.Allowed, res.Granted, res.RetryAfter = true, n, 0
-		return res, nil
+	res, err := l.adjust(ctx, key, t, algo.Op{Owed: n})
+	if err == nil {
+		res.Granted = n
 	}
-	res := hybridlimit.Result{Limit: t.limit.BurstSize(), Policy: l.cfg.Name}
-	ans, err := l.ask(ctx, key, t, algo.Op{Owed: n})
-	if err != nil {
-		return l.unavailable(ctx, res, 0, err)
-	}
-	res = t.fill(res, ans)
-	res.Allowed, res.Granted = true, n
-	return res, nil
+	return res, err
 }
 
 // SetLimit changes the limit of every key that has none of its own, for this
