@@ -196,7 +196,9 @@ func (e *entry) Settle(a ratesync.Answer) {
 	defer l.found(e.sent.Bucket, a.Level) // last: the lock is free then
 	if e.dead {                           // closed meanwhile
 		defer e.mu.Unlock()
-		l.count.acked.Add(e.state.drop())
+		l.count.acked.Add(e.state.inflight)
+		l.count.refunded.Add(e.state.giving)
+		e.state.drop()
 		l.count.debited.Add(a.Granted + a.Lease)
 		l.count.lost.Add(a.Granted + a.Lease)
 		return
@@ -209,6 +211,7 @@ func (e *entry) Settle(a ratesync.Answer) {
 		a.Level, a.Cap = r.Bucket.Rescale(a.Level, from), r.Bucket.Rescale(a.Cap, from)
 	}
 	e.begin(now)
+	l.count.refunded.Add(e.state.giving)
 	if a.Dropped {
 		l.count.dropped.Add(e.state.inflight)
 	} else {

@@ -148,11 +148,11 @@ func debited(tb testing.TB, rdb redis.UniversalClient, name string, keys ...stri
 // knows to have been debited.
 func balance(tb testing.TB, s hybrid.Stats) int64 {
 	tb.Helper()
-	got := s.Paid + s.Granted
+	got := s.Paid + s.Granted - s.Refunded
 	want := s.Admitted + s.Expired + s.Held + s.Lost - s.Owed - s.Dropped - s.Forgiven
 	if got != want {
-		tb.Errorf("paid %d + granted %d = %d, want %d = admitted %d + expired %d + held %d + lost %d - owed %d - dropped %d - forgiven %d",
-			s.Paid, s.Granted, got, want, s.Admitted, s.Expired, s.Held, s.Lost, s.Owed, s.Dropped, s.Forgiven)
+		tb.Errorf("paid %d + granted %d - refunded %d = %d, want %d = admitted %d + expired %d + held %d + lost %d - owed %d - dropped %d - forgiven %d",
+			s.Paid, s.Granted, s.Refunded, got, want, s.Admitted, s.Expired, s.Held, s.Lost, s.Owed, s.Dropped, s.Forgiven)
 	}
 	return got
 }

@@ -239,7 +239,7 @@ func (h *Hub) settle(ctx context.Context, limiters ...*Limiter) error {
 	}
 	var owed int64
 	for _, e := range owing {
-		units, _ := e.unsettled()
+		_, units, _ := e.unsettled()
 		owed += units
 	}
 	if owed == 0 { // only a sync that pays nothing was waited for
@@ -259,8 +259,8 @@ func payAll(ctx context.Context, entries []*entry) (owing []*entry, err error) {
 	for {
 		owing = entries[:0]
 		for _, e := range entries {
-			switch owed, onItsWay := e.unsettled(); {
-			case owed > 0:
+			switch _, open, onItsWay := e.unsettled(); {
+			case open > 0:
 				e.sync(syncNow)
 				owing = append(owing, e)
 			case onItsWay && !e.lim.hub.broken(e.tag):
@@ -315,19 +315,21 @@ func (l *Limiter) writeOff() {
 		e.begin(now)
 		e.dead = true
 		s := &e.state
-		l.count.dropped.Add(s.pending + s.share.admitted)
+		l.count.dropped.Add(s.pending + s.share.admitted - s.refund)
 		l.count.expired.Add(s.held())
-		s.pending, s.share.admitted, s.leases = 0, 0, [2]lease{}
+		s.pending, s.refund, s.share.admitted, s.leases = 0, 0, 0, [2]lease{}
 	})
 }
 
-// unsettled is the units admitted that Redis has not acknowledged, and whether
-// a sync is on its way.
-func (e *entry) unsettled() (owed int64, onItsWay bool) {
+// unsettled is the units admitted that Redis has not acknowledged, less those
+// given back, what of both is open, and whether a sync is on its way.
+func (e *entry) unsettled() (owed, open int64, onItsWay bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.begin(e.lim.hub.clock.now())
-	return e.state.owed() + e.state.share.admitted, e.state.frozen
+	s := &e.state
+	owed, back := s.owed()+s.share.admitted, s.refund+s.giving
+	return owed - back, owed + back, s.frozen
 }
 
 var _ ratesync.Caller = (*global.Runner)(nil)

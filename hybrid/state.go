@@ -20,6 +20,10 @@ type state struct {
 	view     view
 	demand   demand
 	refusal  refusal // of exact calls
+	refund   int64   // units to be given back with the next sync
+	giving   int64   // units that the sync on its way gives back
+	asking   int64   // units that exact calls of this key are asking for
+	aside    int64   // units that such calls got since the sync on its way was frozen
 	share    share
 	word     word
 	resync   bool // the next sync goes out even if nothing is owed: Redis may have lost the state
@@ -124,6 +128,16 @@ func (s *state) drain(left, now int64) {
 	}
 }
 
+// exactly books what an exact call for n units beside the entry came to. The
+// view was from before it, and so may be that of a sync on its way.
+func (s *state) exactly(t *terms, n, granted int64) {
+	s.asking -= n
+	s.view.level -= granted * t.bucket.Unit
+	if s.frozen {
+		s.aside += granted
+	}
+}
+
 // owed is what Redis has not acknowledged.
 func (s *state) owed() int64 { return s.pending + s.inflight }
 
@@ -172,7 +186,8 @@ func (s *state) creditLeft(t *terms, now int64) int64 {
 	default:
 		return 0
 	}
-	return max(0, min(t.bucket.Units(level), t.credit)-s.owed())
+	// What exact calls of this process take, the view does not know of.
+	return max(0, min(t.bucket.Units(level)-s.asking, t.credit)-s.owed())
 }
 
 // mayBeFull says whether a key without a view may be taken for full: whatever

@@ -22,6 +22,7 @@ type counters struct {
 	dropped  atomic.Int64 // owed units that Redis never hears of
 	forgiven atomic.Int64 // units of fallback that had been refilled when Redis came back
 	overflow atomic.Int64 // fallback decisions without memory to count them in
+	refunded atomic.Int64 // units that Redis has taken back
 	resynced atomic.Int64 // keys told to Redis again
 	ops      atomic.Int64 // frozen, and exact calls
 	indebted atomic.Int64 // answers that found debt
@@ -60,9 +61,9 @@ func (l *Limiter) found(b algo.Bucket, level int64) {
 }
 
 // Stats is what a limiter has done since it was made. What Redis debited for
-// it is Paid + Granted, and at any quiet moment, to the unit,
+// it is Paid + Granted, less Refunded, and at any quiet moment, to the unit,
 //
-//	Paid + Granted = Admitted + Expired + Held + Lost - Owed - Dropped - Forgiven
+//	Paid + Granted - Refunded = Admitted + Expired + Held + Lost - Owed - Dropped - Forgiven
 //
 // (An exact call whose answer was lost is debited and not in Granted.)
 type Stats struct {
@@ -72,12 +73,13 @@ type Stats struct {
 	Paid     int64                        // units owed that Redis acknowledged
 	Granted  int64                        // units that Redis granted to callers or leased
 	Held     int64                        // units in hand
-	Owed     int64                        // units admitted that Redis has not acknowledged
+	Owed     int64                        // units admitted that Redis has not acknowledged, less those given back
 	Netted   int64                        // owed units that were paid from a grant
 	Expired  int64                        // leased units that nobody spent in time
 	Lost     int64                        // units granted to callers that had gone, or too late
 	Dropped  int64                        // owed units that Redis never hears of
 	Forgiven int64                        // units that a fallback admitted and whose part had refilled when Redis came back
+	Refunded int64                        // units given back, as Redis has acknowledged; Admitted is less by all that are
 	Overflow int64                        // fallback decisions made without memory to count them in
 	Resynced int64                        // keys synced because Redis had, or might have, lost its state
 
@@ -133,7 +135,7 @@ func (l *Limiter) Stats() Stats {
 	}
 	l.store.each(func(e *entry) {
 		s.Keys++
-		owed, _ := e.unsettled()
+		owed, _, _ := e.unsettled()
 		e.mu.Lock()
 		s.Held += e.state.held()
 		e.mu.Unlock()
@@ -151,6 +153,7 @@ func (l *Limiter) Stats() Stats {
 	s.Admitted, s.Paid, s.Granted = c.admitted.Load(), c.acked.Load(), c.debited.Load()
 	s.Netted, s.Expired, s.Lost = c.netted.Load(), c.expired.Load(), c.lost.Load()
 	s.Dropped, s.Forgiven, s.Overflow = c.dropped.Load(), c.forgiven.Load(), c.overflow.Load()
+	s.Refunded = c.refunded.Load()
 	s.Resynced, s.Ops = c.resynced.Load(), c.ops.Load()
 	s.Overshoot, s.Overshoots = c.worst.Load(), c.indebted.Load()
 	return s

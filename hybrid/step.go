@@ -99,7 +99,7 @@ func (s *state) freeze(t *terms, asks []int64, now int64) (algo.Op, bool) {
 	}
 	again := s.resync && s.tells(t.bucket, t.lost)
 	s.resync = false
-	if s.pending == 0 && len(asks) == 0 && !again && !s.worthLease(t, now) {
+	if s.pending == 0 && s.refund == 0 && len(asks) == 0 && !again && !s.worthLease(t, now) {
 		s.stuckAt = 0 // those who waited have left
 		return algo.Op{}, false
 	}
@@ -110,6 +110,8 @@ func (s *state) freeze(t *terms, asks []int64, now int64) (algo.Op, bool) {
 		op.Keep = s.booked.kept
 	}
 	// Telling a view takes no lease: Redis may not know yet what others used.
+	op.Refund = s.refund
+	s.giving, s.refund, s.aside = s.refund, 0, 0
 	onlyTells := again && s.pending == 0 && len(asks) == 0
 	if !t.closing && !onlyTells { // else a turn, too, would be for nobody
 		op.Div = 2 * t.n
@@ -141,12 +143,14 @@ type answer struct {
 // in order, those that the op carried first; it returns which of them are
 // served from the grant, and how many units were lost.
 func (s *state) settle(t *terms, a answer, waiting []int64, now int64) (served []bool, lost int64) {
-	s.inflight, s.frozen, s.asked, s.stuckAt = 0, false, false, 0
+	s.inflight, s.giving, s.frozen, s.asked, s.stuckAt = 0, 0, false, false, 0
 	s.share.started = s.share.admitted > 0 // else the next stretch starts warm
 	s.view = view{
 		level: a.Level, cap: a.Cap, turn: now + a.Retry*1000, sent: a.sent, received: now, redisAt: a.redisNow,
 		born: a.Born, relook: now + t.relookIn, known: true,
 	}
+	s.view.level -= s.aside * t.bucket.Unit
+	s.aside = 0
 	s.enter(t, a)
 	// Counted from the sending, because Redis may have granted it then; less
 	// two ticks, because the coarse epoch may lag by one and a tick be late.
@@ -193,7 +197,8 @@ func (s *state) settle(t *terms, a answer, waiting []int64, now int64) (served [
 
 // drop gives up the frozen op and returns the units that Redis never hears of.
 func (s *state) drop() int64 {
-	units := s.inflight
+	units := s.inflight - s.giving
+	s.giving = 0
 	s.inflight, s.frozen, s.asked, s.stuckAt = 0, false, false, 0
 	return units
 }
@@ -237,5 +242,5 @@ func (s *state) loadFallback() word {
 
 // idle says that forgetting the state loses nothing but unspent leases.
 func (s *state) idle() bool {
-	return s.owed() == 0 && !s.frozen && s.share.admitted == 0
+	return s.owed() == 0 && s.refund == 0 && s.asking == 0 && !s.frozen && s.share.admitted == 0
 }

@@ -139,7 +139,7 @@ func (w *world) quiet() bool {
 // balance checks the line of hybrid.Stats and returns its right side.
 func (w *world) balance(p *process, s hybrid.Stats) int64 {
 	want := s.Admitted + s.Expired + s.Held + s.Lost - s.Owed - s.Dropped - s.Forgiven
-	if got := s.Paid + s.Granted; got != want {
+	if got := s.Paid + s.Granted - s.Refunded; got != want {
 		w.violate("p%d: paid %d + granted %d, but admitted %d + expired %d + held %d + lost %d - owed %d - dropped %d - forgiven %d = %d",
 			p.number, s.Paid, s.Granted, s.Admitted, s.Expired, s.Held, s.Lost, s.Owed, s.Dropped, s.Forgiven, want)
 	}

@@ -1,0 +1,275 @@
+package hybrid
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+// longest is the MaxDelay of a reservation without a deadline.
+const longest = algo.Never - 1 // µs
+
+// Reserve takes n units of key now: from what this process has in hand, or
+// else by asking Redis for this very call, of a bucket or queue also such as
+// will have come back only later. Delay says when they may be used. At most a
+// burst can be booked ahead; windows and logs cannot be booked ahead. A cost
+// above the burst is ErrExceedsBurst. Without Redis the fallback decides, and
+// books nothing ahead. Cancel is Refund.
+func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*hybridlimit.Reservation, error) {
+	if err := l.check(key, n); err != nil {
+		return nil, err
+	}
+	res, err := l.book(ctx, key, n, longest)
+	if err != nil {
+		return nil, err
+	}
+	return hybridlimit.NewReservation(res, func(ctx context.Context) error {
+		_, err := l.Refund(ctx, key, n)
+		return err
+	}), nil
+}
+
+// Wait takes n units of key as soon as they can be had, and returns when they
+// may be used: with a queue it is the shaper. Units in hand are had at once;
+// others are booked with Redis as Reserve does, or, where nothing can be booked
+// ahead, asked for again when RetryAfter has passed. It fails at once when
+// ctx's deadline cannot be met (context.DeadlineExceeded) or the burst can
+// never hold n (ErrExceedsBurst). When ctx ends while it waits the units are
+// given back.
+func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
+	for {
+		if err := l.check(key, n); err != nil {
+			return hybridlimit.Result{}, err
+		}
+		if err := ctx.Err(); err != nil {
+			return hybridlimit.Result{}, err
+		}
+		left := time.Duration(longest) * time.Microsecond
+		if deadline, ok := ctx.Deadline(); ok {
+			left = time.Until(deadline)
+		}
+		res, err := l.book(ctx, key, n, max(1, int64(left/time.Microsecond)))
+		if err != nil {
+			return hybridlimit.Result{}, err
+		}
+		taken := res.Allowed && !res.Shadowed
+		wait := res.Delay
+		if !res.Allowed {
+			wait = res.RetryAfter
+		}
+		if wait >= left {
+			err = fmt.Errorf("hybrid: %v until %d units of %q can be had: %w", wait, n, key, context.DeadlineExceeded)
+		} else {
+			err = l.sleep(ctx, wait)
+		}
+		switch {
+		case err != nil && taken:
+			_, back := l.Refund(context.WithoutCancel(ctx), key, n)
+			return hybridlimit.Result{}, errors.Join(err, back)
+		case err != nil:
+			return res, err
+		case res.Allowed:
+			res.Delay = 0
+			return res, nil
+		}
+	}
+}
+
+// sleep waits, for ctx to end or the limiter to be closed at the longest.
+func (l *Limiter) sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-l.done:
+		return hybridlimit.ErrClosed
+	}
+}
+
+func (l *Limiter) check(key string, n int64) error {
+	if l.closed.Load() {
+		return hybridlimit.ErrClosed
+	}
+	return hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes)
+}
+
+// book takes n units that can be had within most µs.
+func (l *Limiter) book(ctx context.Context, key string, n, most int64) (hybridlimit.Result, error) {
+	at, err := l.place(key)
+	if err != nil {
+		return hybridlimit.Result{}, err
+	}
+	res := hybridlimit.Result{Limit: at.rules.limit.BurstSize(), Policy: l.cfg.Name}
+	if res, ok := at.rules.static(res, n); ok {
+		return l.answer(res, n), nil
+	}
+	if n > res.Limit {
+		return res, fmt.Errorf("hybrid: %d units of %q: %w (%d)", n, key, hybridlimit.ErrExceedsBurst, res.Limit)
+	}
+	var e *entry
+	if !l.exactly(at.rules) {
+		var v verdict
+		if e, v, err = l.inHand(key, at, n); err != nil {
+			return hybridlimit.Result{}, err
+		}
+		if v.source != hybridlimit.SourceUnknown {
+			return l.answer(l.fill(res, at.rules, v, n), n), nil
+		}
+	}
+	ans, ok := l.askNow(ctx, at, algo.Op{Asks: []int64{n}, MaxDelay: most})
+	l.beside(e, n, ans, ok)
+	if !ok {
+		if err := ctx.Err(); err != nil {
+			return hybridlimit.Result{}, err
+		}
+		return l.exactFallback(key, res, n, at.rules)
+	}
+	v := verdict{action: deny, source: hybridlimit.SourceRedis, retry: ans.Retry * 1000, left: at.rules.Units(ans.Level)}
+	if ans.Granted == n {
+		v.action = admit
+	}
+	res = l.fill(res, at.rules, v, n)
+	res.ResetAfter = time.Duration(at.rules.Reset(ans)) * time.Microsecond
+	res.Delay = time.Duration(ans.Delay) * time.Microsecond
+	return l.answer(res, n), nil
+}
+
+// inHand takes n units that need not be asked for. Else it notes that an exact
+// call is about to ask for them, and says nothing: SourceUnknown.
+func (l *Limiter) inHand(key string, at place, n int64) (*entry, verdict, error) {
+	e, _, err := l.lockAt(key, at)
+	if e == nil || err != nil {
+		return nil, verdict{}, err
+	}
+	v := l.event(e, func(t *terms, now int64, broken bool) verdict {
+		s := &e.state
+		switch {
+		case s.held() >= n:
+			s.demand.note(n, now)
+			s.spend(n)
+			return verdict{action: admit, source: hybridlimit.SourceLease}
+		case broken:
+			return s.fallback(t, n, now)
+		case s.creditLeft(t, now) >= n:
+			s.demand.note(n, now)
+			s.owe(n)
+			return verdict{action: admit, source: hybridlimit.SourceCredit, sync: syncLazily}
+		}
+		s.asking += n
+		return verdict{}
+	})
+	return e, v, nil
+}
+
+// beside books what an exact call got beside its entry.
+func (l *Limiter) beside(e *entry, n int64, ans lua.Answer, ok bool) {
+	if e == nil {
+		return
+	}
+	granted := n // it may have been granted, for all that is known
+	if ok {
+		granted = ans.Granted
+	}
+	e.mu.Lock()
+	if e.dead {
+		e.mu.Unlock()
+		return
+	}
+	l.event(e, func(t *terms, _ int64, _ bool) verdict {
+		e.state.exactly(t, n, granted)
+		return verdict{}
+	})
+}
+
+// Refund gives back n units of key, of a call that came to less than was taken
+// for it: off what is still owed, and beyond that with the next sync. The key
+// never holds more than when it is full. The bound of the package
+// documentation holds for what was decided, not for what was given back.
+func (l *Limiter) Refund(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
+	if err := l.check(key, n); err != nil {
+		return hybridlimit.Result{}, err
+	}
+	at, err := l.place(key)
+	if err != nil {
+		return hybridlimit.Result{}, err
+	}
+	res := hybridlimit.Result{Allowed: true, Limit: at.rules.limit.BurstSize(), Policy: l.cfg.Name}
+	if static(at.rules.limit) {
+		res.Source = hybridlimit.SourceStatic
+		return res, nil
+	}
+	var e *entry
+	if !l.exactly(at.rules) {
+		if e, _, err = l.lockAt(key, at); err != nil {
+			return hybridlimit.Result{}, err
+		}
+	}
+	if e == nil {
+		ans, ok := l.askNow(ctx, at, algo.Op{Refund: n})
+		if !ok {
+			return hybridlimit.Result{}, errors.Join(ctx.Err(), hybridlimit.ErrUnavailable)
+		}
+		l.count.admitted.Add(-n)
+		l.count.refunded.Add(n)
+		res.Source, res.Remaining = hybridlimit.SourceRedis, at.rules.Units(ans.Level)
+		res.ResetAfter = time.Duration(at.rules.Reset(ans)) * time.Microsecond
+		return res, nil
+	}
+	v := l.event(e, func(*terms, int64, bool) verdict {
+		s := &e.state
+		unsent := min(n, s.pending)
+		s.pending -= unsent
+		if s.refund += n - unsent; s.refund == 0 {
+			return verdict{}
+		}
+		return verdict{sync: syncLazily}
+	})
+	l.count.admitted.Add(-n)
+	res.Source, res.Remaining = hybridlimit.SourceCredit, v.left
+	res.ResetAfter = l.resetAfter(at.rules, v.left, v.ends)
+	return res, nil
+}
+
+// Reset forgets what key has used, in Redis and here: what is in hand or owed
+// is given up, and counted so. A sync that is on its way still counts. Other
+// processes may deny from memory for some seconds more, and spend what they
+// have leased.
+func (l *Limiter) Reset(ctx context.Context, key string) error {
+	if err := l.check(key, 1); err != nil {
+		return err
+	}
+	at, err := l.place(key)
+	if err != nil || static(at.rules.limit) {
+		return err
+	}
+	if _, ok := l.askNow(ctx, at, algo.Op{Reset: true}); !ok {
+		return errors.Join(ctx.Err(), hybridlimit.ErrUnavailable)
+	}
+	if l.store.get(key) == nil {
+		return nil
+	}
+	e, _, err := l.lockAt(key, at)
+	if e == nil || err != nil {
+		return err
+	}
+	l.event(e, func(*terms, int64, bool) verdict {
+		s := &e.state
+		l.count.expired.Add(s.held())
+		l.count.dropped.Add(s.pending + s.share.admitted - s.refund)
+		s.leases, s.booked, s.view, s.refusal = [2]lease{}, booking{}, view{}, refusal{}
+		s.pending, s.window, s.refund, s.share = 0, 0, 0, share{}
+		return verdict{}
+	})
+	return nil
+}

@@ -1,0 +1,189 @@
+package hybrid_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+)
+
+// Reservations beyond what is there are booked with Redis, one behind the
+// other, and can be given back.
+func TestReserve(t *testing.T) {
+	inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
+		l := newLimiter(t, b.Client(nil), hybridlimit.TokenBucket(10, time.Second, 5), hybrid.Config{Mode: mode, Overshoot: map[bool]float64{true: -1}[mode == hybrid.ModeAuto]})
+		time.Sleep(2300 * time.Millisecond)
+		reserve := func(want time.Duration) *hybridlimit.Reservation {
+			t.Helper()
+			r, err := l.Reserve(t.Context(), "k", 2)
+			if err != nil || !r.Allowed || r.Granted != 2 || r.Delay != want {
+				t.Errorf("%+v, %v, want a delay of %v", r.Result, err, want)
+			}
+			return r
+		}
+		for _, want := range []time.Duration{0, 0, 100 * time.Millisecond, 300 * time.Millisecond} {
+			reserve(want)
+			if mode == hybrid.ModeDeferred {
+				return // Redis hears of it later, and the rest is of what it says at once
+			}
+		}
+		last := reserve(500 * time.Millisecond)
+		if r, err := l.Reserve(t.Context(), "k", 1); err != nil || r.Allowed || r.RetryAfter <= 0 {
+			t.Errorf("more than a burst ahead: %+v, %v", r.Result, err)
+		}
+		if err := errors.Join(last.Cancel(t.Context()), last.Cancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(100 * time.Millisecond) // T: Redis hears of it
+		reserve(400 * time.Millisecond)
+		if _, err := l.Reserve(t.Context(), "k", 6); !errors.Is(err, hybridlimit.ErrExceedsBurst) {
+			t.Error(err)
+		}
+	})
+}
+
+// Wait paces callers to the rate, refuses at once what cannot be in time, and
+// what it took and did not use is given back.
+func TestWait(t *testing.T) {
+	for _, limit := range algorithms {
+		t.Run(limit.Algorithm.String(), func(t *testing.T) {
+			inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
+				rdb := b.Client(nil)
+				l := newLimiter(t, b.Client(nil), limit, hybrid.Config{Mode: mode})
+				time.Sleep(3 * time.Second)
+				began, units := time.Now(), 3*limit.BurstSize()
+				for range units {
+					if res, err := l.Wait(t.Context(), "k", 1); err != nil || !res.Allowed || res.Delay != 0 {
+						t.Fatalf("%v: %+v, %v", mode, res, err)
+					}
+				}
+				took := time.Since(began)
+				least := time.Duration(units-limit.BurstSize()-5) * limit.Period / time.Duration(limit.Rate)
+				if limit.Algorithm >= hybridlimit.AlgFixedWindow {
+					least = limit.Period
+				}
+				if took < least || took > 4*limit.Period {
+					t.Errorf("%v: three bursts took %v, at least %v", mode, took, least)
+				}
+				if mode == hybrid.ModeAuto || mode == hybrid.ModeStrict {
+					soon, cancel := context.WithTimeout(t.Context(), time.Microsecond)
+					for range limit.BurstSize() * 2 { // use up what is in hand
+						if _, err := l.Wait(soon, "k", 1); err != nil {
+							break
+						}
+					}
+					cancel()
+				}
+				shutdown(t, l)
+				s := l.Stats()
+				if s.Admitted < units || limit.TimeToFull() > time.Second && debited(t, rdb, "api", "k") != balance(t, s) {
+					t.Errorf("%v: %+v", mode, s)
+				}
+				if _, err := l.Wait(t.Context(), "k", 1); !errors.Is(err, hybridlimit.ErrClosed) {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+func TestWaitEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		rdb := b.Client(nil)
+		l := newLimiter(t, b.Client(nil), still(5), hybrid.Config{Mode: hybrid.ModeStrict})
+		ask(t, l, "k", 5)
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		if _, err := l.Wait(ctx, "k", 3); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		time.Sleep(100 * time.Millisecond)
+		if s := inRedis(t, rdb, "api", "k"); s.Since != 5 {
+			t.Errorf("after what was booked was given back: %+v", s)
+		}
+		soon, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		if res, err := l.Wait(soon, "k", 1); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 0 || res.RetryAfter <= 0 {
+			t.Errorf("%+v, %v after %v", res, err, time.Since(began))
+		}
+		if _, err := l.Wait(t.Context(), "k", 6); !errors.Is(err, hybridlimit.ErrExceedsBurst) {
+			t.Error(err)
+		}
+		time.AfterFunc(time.Second, func() { l.Close() })
+		if _, err := l.Wait(t.Context(), "k", 1); !errors.Is(err, hybridlimit.ErrClosed) {
+			t.Error(err)
+		}
+	})
+}
+
+// Predict, charge, and give back the difference: whatever comes in between,
+// Redis has debited what was kept.
+func TestRefund(t *testing.T) {
+	inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
+		rdb := b.Client(nil)
+		l := newLimiter(t, b.Client(nil), still(1000), hybrid.Config{Mode: mode})
+		time.Sleep(2300 * time.Millisecond)
+		rng := rand.New(rand.NewPCG(1, uint64(mode)))
+		var kept int64
+		for range 60 {
+			n := 1 + rng.Int64N(20)
+			if !ask(t, l, "k", n).Allowed {
+				continue
+			}
+			back := rng.Int64N(n + 1)
+			time.Sleep(time.Duration(rng.IntN(40)) * time.Millisecond)
+			if back > 0 {
+				must(t)(l.Refund(t.Context(), "k", back))
+			}
+			kept += n - back
+		}
+		shutdown(t, l)
+		s := l.Stats()
+		if got := debited(t, rdb, "api", "k"); s.Admitted != kept || got != balance(t, s) || got < kept {
+			t.Errorf("kept %d, Redis debited %d; %+v", kept, got, s)
+		}
+		if got := inRedis(t, rdb, "api", "k"); 1000-got.Level/got.Unit > kept+s.Expired+s.Lost+1 {
+			t.Errorf("%d kept, and Redis has %d of 1000 left; %+v", kept, got.Level/got.Unit, s)
+		}
+	})
+}
+
+// A reset forgets, in Redis and here, and what others saw before is void.
+func TestReset(t *testing.T) {
+	inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
+		var ls []*hybrid.Limiter
+		for range 2 {
+			ls = append(ls, newLimiter(t, b.Client(nil), still(10), hybrid.Config{Mode: mode, Overshoot: map[bool]float64{true: -1}[mode == hybrid.ModeAuto]}))
+		}
+		time.Sleep(2300 * time.Millisecond)
+		for _, l := range ls {
+			for range 10 {
+				ask(t, l, "k", 1)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if res := ask(t, ls[1], "k", 1); res.Allowed {
+			t.Fatalf("%+v", res)
+		}
+		if err := ls[0].Reset(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second) // longer than the other believes its denial
+		got := int64(0)
+		for range 40 {
+			got += ask(t, ls[1], "k", 1).Granted + ask(t, ls[0], "k", 1).Granted
+			time.Sleep(100 * time.Millisecond)
+		}
+		if got < 8 || got > 10+ls[0].Stats().Credit {
+			t.Errorf("%d of 10 units could be had after the reset; %+v, %+v", got, ls[0].Stats(), ls[1].Stats())
+		}
+	})
+}
