@@ -18,7 +18,7 @@ import (
 // is, copy the sum from the failing test.
 var golden = map[string]string{
 	"Batch":   "7d48e985c81d3d52899f17a6f82c306fdec5bc78",
-	"History": "fbabc0ffd75caca9942055dfe0ce8930ec59d3d7",
+	"History": "9b69c8573b2b7dc60f1f6d3509f3745f8b65902b",
 	"Fleet":   "14c3a5a3a8bf0732b05a2643049a0bfcbd0ce23b",
 }
 
