@@ -122,6 +122,9 @@ type differ struct {
 	home   map[string]hybridlimit.Limit
 	ops    int
 	saw    map[string]int // what the ops led to
+
+	batch []lua.Op // the last one
+	reply lua.Reply
 }
 
 func newDiffer(t *testing.T, st store, limits []hybridlimit.Limit) *differ {
@@ -201,7 +204,7 @@ func (d *differ) round() {
 		}
 		d.note(before, op, want, next)
 		// A later op of another limit counts the state in its own terms.
-		if _, ok := written[op.Key]; dirty || ok && !before.another(op.Limit) {
+		if _, ok := written[op.Key]; dirty || ok && !before.empty() && !before.another(op.Limit) {
 			d.model[op.Key], written[op.Key] = next, ttl
 			if next.empty() {
 				delete(d.model, op.Key)
@@ -215,6 +218,7 @@ func (d *differ) round() {
 		}
 	}
 	d.ops += len(ops)
+	d.batch, d.reply = ops, reply
 	d.compare(written, sent)
 }
 
@@ -286,6 +290,11 @@ func (d *differ) compare(written map[string]int64, sent time.Time) {
 			got = r.value.Val()
 		}
 		if got != want {
+			for i, op := range d.batch {
+				if op.Key == key {
+					d.t.Logf("%v %+v\n%+v", op.Limit, op.Op, d.reply.Answers[i])
+				}
+			}
 			d.t.Fatalf("%s holds %q, want %q", key, got, want)
 		}
 		if ttl, ok := written[key]; ok && !m.empty() {
