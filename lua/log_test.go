@@ -42,14 +42,19 @@ func TestHistory(t *testing.T) {
 		st.one(t, "k", logged, algo.Op{Asks: []int64{9}, Partial: true, ID: "5"}, start+window/2)
 		st.one(t, "k", logged, algo.Op{Asks: []int64{1}, ID: "refused"}, start+window/2)
 		all := []lua.Admission{
-			{At: start, Units: 1, ID: "a b{}\n✓"}, {At: start + 1, Units: 2, ID: "a b{}\n✓"}, {At: start + 5, Units: 4},
+			{At: start, Units: 1, ID: "a b{}\n✓"},
+			{At: start + 1, Units: 2, ID: "a b{}\n✓"},
+			{At: start + 5, Units: 4},
 			{At: start + window/2, Units: 3, ID: "5"},
 		}
 		for _, tc := range []struct {
 			at   int64
 			want []lua.Admission
 		}{
-			{start + window - 1, all}, {start + window, all[1:]}, {start + window + 4, all[2:]}, {start + window + 5, all[3:]},
+			{start + window - 1, all},
+			{start + window, all[1:]},
+			{start + window + 4, all[2:]},
+			{start + window + 5, all[3:]},
 			{start + 2*window, nil},
 		} {
 			if got := st.history(t, "k", logged, tc.at); !slices.Equal(got, tc.want) {

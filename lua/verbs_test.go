@@ -148,8 +148,10 @@ func TestReset(t *testing.T) {
 				continue // it has no views
 			}
 			for _, view := range []lua.View{
-				{Level: before.Level, At: start, Born: before.Born}, {Level: before.Level, At: start + 10, Born: before.Born},
-				{Level: before.Level, At: start, Born: 1}, {Level: before.Level, At: start + 10, Born: 1},
+				{Level: before.Level, At: start, Born: before.Born},
+				{Level: before.Level, At: start + 10, Born: before.Born},
+				{Level: before.Level, At: start, Born: 1},
+				{Level: before.Level, At: start + 10, Born: 1},
 			} {
 				if a := st.one(t, "k", limit, algo.Op{View: view, Lost: true}, start+11); a.Level != 5*unit {
 					t.Errorf("%v: %+v of before was merged: %+v", limit, view, a)

@@ -162,8 +162,10 @@ func TestWindowViews(t *testing.T) {
 				at    int64
 				level int64
 			}{
-				{seen(first), now + 1, first.Level - 5*unit}, {seen(second), now + 1, second.Level - 5*unit},
-				{seen(first), now + 1, second.Level - 5*unit}, {seen(second), now + 1, second.Level - 5*unit},
+				{seen(first), now + 1, first.Level - 5*unit},
+				{seen(second), now + 1, second.Level - 5*unit},
+				{seen(first), now + 1, second.Level - 5*unit},
+				{seen(second), now + 1, second.Level - 5*unit},
 			} {
 				op := algo.Op{View: tc.view}
 				if i == 0 {
