@@ -114,7 +114,8 @@ const exactInt = 1 << 53
 // Period/g sub-units, of which Rate/g come back each µs. A bucket in debt
 // spans two bursts, and 2·Burst·Period/g + Rate/g must not exceed 2⁵³. One a
 // day and ten million a second are far inside; a large prime rate over a long
-// period is not, and a rounder rate is.
+// period is not, and a rounder rate is. Windows count in units: a Rate of 2⁵¹
+// and a Period of 35 years are their bounds.
 func (l Limit) Validate() error {
 	var bad Violations
 	l.violations(&bad)
@@ -144,6 +145,15 @@ func (l Limit) violations(bad *Violations) {
 		return
 	}
 	period := int64(l.Period / time.Microsecond)
+	if l.Algorithm.windowed() {
+		if l.Rate > exactInt/4 {
+			bad.Add("Limit.Rate", l.Rate, "must be at most 2⁵¹")
+		}
+		if period > exactInt/8 {
+			bad.Add("Limit.Period", l.Period, "must be at most 2⁵⁰ µs (35 years)")
+		}
+		return
+	}
 	g := gcd(l.Rate, period)
 	unit, refill := period/g, l.Rate/g
 	if hi, lo := bits.Mul64(uint64(l.BurstSize()), uint64(unit)); hi != 0 || lo > (exactInt-uint64(min(refill, exactInt)))/2 {

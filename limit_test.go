@@ -63,6 +63,12 @@ func TestValidate(t *testing.T) {
 		{hybridlimit.TokenBucket(1, time.Microsecond, 1), nil},
 		{hybridlimit.FixedWindow(5, time.Second), nil},
 		{hybridlimit.Limit{Algorithm: hybridlimit.AlgFixedWindow, Rate: 5, Period: time.Second, Burst: 5}, nil},
+		// Windows count in units: a large prime rate over a day is no trouble.
+		{hybridlimit.SlidingWindow(999_983, day), nil},
+		{hybridlimit.SlidingWindow(1<<51, day), nil},
+		{hybridlimit.FixedWindow(1<<51+1, day), []string{"Limit.Rate"}},
+		{hybridlimit.SlidingLog(1, 1<<50*time.Microsecond), nil},
+		{hybridlimit.SlidingLog(1<<62, (1<<50+1)*time.Microsecond), []string{"Limit.Rate", "Limit.Period"}},
 		{hybridlimit.Limit{}, []string{"Limit.Rate", "Limit.Period"}},
 		{hybridlimit.Limit{Algorithm: 6, Rate: -1, Period: -1, Burst: -1}, []string{"Limit.Algorithm", "Limit.Rate", "Limit.Period", "Limit.Burst"}},
 		{hybridlimit.TokenBucket(1, 999, 1), []string{"Limit.Period"}},

@@ -172,7 +172,7 @@ func TestWindowFleets(t *testing.T) {
 		} {
 			t.Run(l.Algorithm.String()+"/"+tc.name, func(t *testing.T) {
 				bound, worst, over := big.NewRat(2*2, 1), new(big.Rat), 0
-				runs := 600
+				runs := 200
 				for seed := range uint64(runs) {
 					f := newWindowFleet(rand.New(rand.NewPCG(seed, 7)), l, tc.rules)
 					if excess := f.run(300); excess.Cmp(bound) > 0 {
