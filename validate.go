@@ -21,14 +21,11 @@ const exactInt = 1 << 53
 //     bucket in debt spans two bursts, and 2·Burst·Period/g + Rate/g must not
 //     exceed 2⁵³. One a day and ten million a second are far inside; a large
 //     prime rate over a long period is not, and a rounder rate is.
-//   - The fixed window and the sliding log count units: Rate must be below 2⁵³,
-//     and Period at most 2⁵² µs (142 years), so that a window that begins
-//     today ends exactly.
-//   - The sliding window counts units and parts of a window at once: its
-//     estimate cur + prev·(1 − f) is kept as cur·Period + prev·(Period − t), t
-//     µs into the window, with Period in µs. That is at most 2·Rate·Period, so
-//     Rate·Period must not exceed 2⁵². A million an hour is inside; in a day
-//     52 124 is the most, and in 30 days 1 737.
+//   - Windows and the log count units: Rate must be at most 2⁵¹ and Period at
+//     most 2⁵⁰ µs (35 years). The sliding window's estimate cur + prev·(1 − f)
+//     is exact in f too while Rate·Period is at most 2⁵¹ (26 062 a day, a
+//     million in 37 minutes); beyond that prev fades in steps longer than 1 µs,
+//     up to one late.
 //
 // AlgUnlimited and AlgBlocked have no arithmetic, and take no Rate, Period or
 // Burst.
@@ -63,8 +60,6 @@ func (l Limit) violations(bad *Violations) {
 	}
 	switch {
 	case len(*bad) > 0:
-	case l.Algorithm == AlgSlidingWindow:
-		l.estimateViolations(bad)
 	case l.Algorithm.windowed():
 		l.countViolations(bad)
 	default:
@@ -96,23 +91,14 @@ func (l Limit) bucketViolations(bad *Violations) {
 	}
 }
 
-// countViolations bounds units and instants. Rate itself stays below 2⁵³: a
-// float64 takes 2⁵³ + 1 for 2⁵³, so count + n ≤ Rate would hold at the end of
-// the range when it does not.
+// countViolations bounds units and instants, so that two windows of twice the
+// Rate are counted exactly, and a window that begins today ends exactly.
 func (l Limit) countViolations(bad *Violations) {
-	if l.Rate >= exactInt {
-		bad.Add("Limit.Rate", l.Rate, "must be below 2⁵³ (9007199254740992)")
+	if l.Rate > exactInt/4 {
+		bad.Add("Limit.Rate", l.Rate, "must be at most 2⁵¹ (2251799813685248)")
 	}
-	if l.Period/time.Microsecond > exactInt/2 {
-		bad.Add("Limit.Period", l.Period, "must be at most 2⁵² µs (142 years)")
-	}
-}
-
-// estimateViolations bounds the sliding window's estimate of two full windows.
-func (l Limit) estimateViolations(bad *Violations) {
-	if most := exactInt / 2 / int64(l.Period/time.Microsecond); l.Rate > most {
-		bad.Add("Limit", l.String(), fmt.Sprintf(
-			"needs counts above 2⁵³: a window of %v takes at most %d units; use a smaller rate, a shorter window or another algorithm", l.Period, most))
+	if l.Period/time.Microsecond > exactInt/8 {
+		bad.Add("Limit.Period", l.Period, "must be at most 2⁵⁰ µs (35 years)")
 	}
 }
 

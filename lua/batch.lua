@@ -96,9 +96,9 @@ local function run_batch(keys, argv, now)
       delay = -1
     end
     local level, ceiling, refill, ends = kind.tell(s, lim, now)
-    for _, v in ipairs({granted, lease, life, level, retry, born, ceiling, delay, refill, ends}) do
-      reply[#reply + 1] = v
-    end
+    local n = #reply
+    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5] = granted, lease, life, level, retry
+    reply[n + 6], reply[n + 7], reply[n + 8], reply[n + 9], reply[n + 10] = born, ceiling, delay, refill, ends
   end
 
   for key, s in pairs(states) do kinds[s.lim.kind].write(key, s, s.lim, now) end

@@ -28,7 +28,8 @@ local function read_limits(argv, count)
   local limits = {}
   for i = 1, count do
     local letter, a, b, c = match(argv[1 + i] or '', '^(%l) (%d+) (%d+) (%d+)$')
-    local lim = kinds[letter] and kinds[letter].limit(num(a), num(b), num(c))
+    local kind = letter and kind_of(letter)
+    local lim = kind and kind.limit(num(a), num(b), num(c))
     if not lim then return nil end
     limits[i] = lim
   end

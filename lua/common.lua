@@ -3,7 +3,9 @@
 --          that range only where just their size matters. States hold them in
 --          hexadecimal, which Lua writes and reads as fast as decimals and
 --          Redis keeps in fewer bytes.
--- Kinds:   each file of an algorithm puts its functions into `kinds`:
+-- Kinds:   an algorithm is made when a batch has a limit of its kind: what a
+--          script defines costs each call, and to define all of them took as
+--          long as a small batch. It puts its functions into `kinds`:
 --            limit(a, b, c)              of three numbers, or nil
 --            load(raw, lim, now, key)    a state brought to now; lost: fresh
 --            again(s, lim, now)          a loaded state in another limit's terms
@@ -16,7 +18,13 @@ local EXACT, NEVER = 2 ^ 53, 2 ^ 53
 local abs, floor, ceil, min, max, sqrt =
   math.abs, math.floor, math.ceil, math.min, math.max, math.sqrt
 local match, format = string.match, string.format
-local kinds = {}
+local kinds, makers = {}, {}
+
+-- kind_of is the algorithm of a letter.
+local function kind_of(letter)
+  if not kinds[letter] and makers[letter] then makers[letter]() end
+  return kinds[letter]
+end
 
 -- num is what a match of digits says, and infinite where it says nothing or
 -- too much (gopher-lua's tonumber gives nil above 63 bits, and fails on a match

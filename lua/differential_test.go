@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -14,69 +13,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
-
-// The limits of the differential run: everyday ones, ones whose unit is no
-// whole number of µs, and bursts at the end of the exact range.
-var diffLimits = []hybridlimit.Limit{
-	hybridlimit.PerSecond(10),
-	hybridlimit.TokenBucket(1000, time.Second, 20),
-	hybridlimit.TokenBucket(1, 24*time.Hour, 1),
-	hybridlimit.TokenBucket(1, 24*time.Hour, 52_124), // edge: unit 8.64e10
-	hybridlimit.PerSecond(10_000_000),
-	hybridlimit.TokenBucket(10_000_000, time.Second, 1<<52-5), // edge: unit 1, refill 10
-	hybridlimit.TokenBucket(3, 7*time.Second, 2),
-	hybridlimit.TokenBucket(999_983, time.Hour, 1_250_999), // edge: a prime rate
-	hybridlimit.TokenBucket(7, time.Second, 500),
-	hybridlimit.TokenBucket(1, time.Microsecond, 1000),
-	hybridlimit.LeakyBucket(100, time.Minute, 30),
-}
-
-var diffQueues = []hybridlimit.Limit{
-	hybridlimit.LeakyQueue(10, time.Second, 0),
-	hybridlimit.LeakyQueue(1, 24*time.Hour, 3),
-	hybridlimit.LeakyQueue(10_000_000, time.Second, 5000),
-	hybridlimit.LeakyQueue(3, 7*time.Second, 2),
-	hybridlimit.LeakyQueue(999_983, time.Hour, 1_250_999), // edge
-}
-
-// diffWindows are the limits of windows and logs: with ticks of 1 µs and more,
-// with windows of a µs and of months.
-func diffWindows(of func(int64, time.Duration) hybridlimit.Limit) []hybridlimit.Limit {
-	return []hybridlimit.Limit{
-		of(10, time.Second), of(1, 24*time.Hour), of(1_000_000, 24*time.Hour), of(10_000_000, time.Second),
-		of(3, 7*time.Second), of(1000, time.Minute), of(5, time.Microsecond), of(40, 90*24*time.Hour),
-		of(999_983, time.Hour), of(1_000_000_000, 24*time.Hour),
-	}
-}
-
-// kindRun is a differential run over the limits of one algorithm, and what its
-// ops must lead to.
-type kindRun struct {
-	name   string
-	limits []hybridlimit.Limit
-	saw    []string
-}
-
-var kindRuns = []kindRun{
-	{"bucket", diffLimits, []string{
-		"granted", "leased", "refused", "never", "debt", "floor", "frozen", "other life", "booked", "renewed", "not renewed",
-		"turn", "rolled back", "delayed", "refunded", "reset", "void view",
-	}},
-	{"queue", diffQueues, []string{
-		"granted", "refused", "never", "debt", "floor", "frozen", "other life", "rolled back", "delayed", "refunded", "reset", "void view",
-	}},
-	{"fixed", diffWindows(hybridlimit.FixedWindow), []string{
-		"granted", "leased", "refused", "never", "debt", "floor", "other life", "rolled back", "refunded", "reset", "void view",
-		"dropped", "late", "carried", "of the next window",
-	}},
-	{"sliding", diffWindows(hybridlimit.SlidingWindow), []string{
-		"granted", "leased", "refused", "never", "debt", "other life", "rolled back", "refunded", "reset", "void view",
-		"dropped", "late", "fading", "of the next window",
-	}},
-	{"log", diffWindows(hybridlimit.SlidingLog), []string{"granted", "refused", "never", "debt", "floor", "refunded", "reset", "frozen"}},
-	{"mixed", slices.Concat(diffLimits[:4], diffQueues[:3], diffWindows(hybridlimit.FixedWindow)[:3],
-		diffWindows(hybridlimit.SlidingWindow)[:3], diffWindows(hybridlimit.SlidingLog)[:3]), []string{"another kind"}},
-}
 
 type booked struct{ gen, units int64 }
 
@@ -122,6 +58,9 @@ type differ struct {
 	home   map[string]hybridlimit.Limit
 	ops    int
 	saw    map[string]int // what the ops led to
+
+	batch []lua.Op // the last one
+	reply lua.Reply
 }
 
 func newDiffer(t *testing.T, st store, limits []hybridlimit.Limit) *differ {
@@ -201,7 +140,7 @@ func (d *differ) round() {
 		}
 		d.note(before, op, want, next)
 		// A later op of another limit counts the state in its own terms.
-		if _, ok := written[op.Key]; dirty || ok && !before.another(op.Limit) {
+		if _, ok := written[op.Key]; dirty || ok && !before.empty() && !before.another(op.Limit) {
 			d.model[op.Key], written[op.Key] = next, ttl
 			if next.empty() {
 				delete(d.model, op.Key)
@@ -215,6 +154,7 @@ func (d *differ) round() {
 		}
 	}
 	d.ops += len(ops)
+	d.batch, d.reply = ops, reply
 	d.compare(written, sent)
 }
 
@@ -286,6 +226,11 @@ func (d *differ) compare(written map[string]int64, sent time.Time) {
 			got = r.value.Val()
 		}
 		if got != want {
+			for i, op := range d.batch {
+				if op.Key == key {
+					d.t.Logf("%v %+v\n%+v", op.Limit, op.Op, d.reply.Answers[i])
+				}
+			}
 			d.t.Fatalf("%s holds %q, want %q", key, got, want)
 		}
 		if ttl, ok := written[key]; ok && !m.empty() {

@@ -12,9 +12,12 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// slow refills one unit a day: within a schedule nothing comes back, so that
-// what is missing from the bucket is what was debited.
-var slow = hybridlimit.TokenBucket(1, 24*time.Hour, 20_000)
+// The slow limits refill one unit a day, or have windows of a day: within a
+// schedule nothing comes back, so that what is missing is what was debited.
+var slow = []hybridlimit.Limit{
+	hybridlimit.TokenBucket(1, 24*time.Hour, 20_000), hybridlimit.LeakyQueue(1, 24*time.Hour, 20_000),
+	hybridlimit.FixedWindow(20_000, 24*time.Hour), hybridlimit.SlidingWindow(20_000, 24*time.Hour),
+}
 
 // network is a set of processes that sync the same keys of one tag over a
 // network which loses requests and replies, repeats them, and delivers old
@@ -23,6 +26,7 @@ type network struct {
 	t     *testing.T
 	st    store
 	rng   *rand.Rand
+	limit hybridlimit.Limit
 	now   int64
 	keys  []string
 	nodes []*node
@@ -61,7 +65,7 @@ type packet struct {
 
 func newNetwork(t *testing.T, st store, rng *rand.Rand) *network {
 	n := &network{
-		t: t, st: st, rng: rng, now: start, keys: []string{"k0", "k1", "k2"},
+		t: t, st: st, rng: rng, limit: slow[rng.IntN(len(slow))], now: start, keys: []string{"k0", "k1", "k2"},
 		execs: map[packetID]int{}, lossAt: map[packetID]int{}, slack: map[string]int64{}, first: map[packetID][]lua.Answer{},
 	}
 	for id := range 2 + rng.IntN(3) {
@@ -84,7 +88,7 @@ func (n *network) freeze(d *node, settle bool) {
 			op.Demand, op.Div = n.rng.Int64N(40_000), 1+n.rng.Int64N(200)
 		}
 		if settle || op.Owed > 0 || len(op.Asks) > 0 {
-			p.ops = append(p.ops, lua.Op{Key: key, Limit: slow, Op: op})
+			p.ops = append(p.ops, lua.Op{Key: key, Limit: n.limit, Op: op})
 		}
 		delete(d.pending, key)
 	}
@@ -198,9 +202,9 @@ func (n *network) settle() {
 // used is the units missing from a key's bucket. The refill of a schedule is
 // far below a unit, so rounding takes it off.
 func (n *network) used(key string) int64 {
-	b := algo.BucketOf(slow)
-	level := n.st.one(n.t, key, slow, algo.Op{}, n.now).Level
-	return (b.Cap - level + b.Unit - 1) / b.Unit
+	l := algo.LimitOf(n.limit)
+	level := n.st.one(n.t, key, n.limit, algo.Op{}, n.now).Level
+	return (l.Full() - level + l.Unit() - 1) / l.Unit()
 }
 
 func (n *network) debited(key string) int64 {

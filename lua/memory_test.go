@@ -2,6 +2,8 @@ package lua_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,24 +12,31 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// What a key of 20 bytes costs Redis, by MEMORY USAGE. Up to 44 bytes of text
-// are embedded in the object that holds them; one more costs 16.
-func TestMemoryOfABucket(t *testing.T) {
+// What a state costs Redis, by MEMORY USAGE, under a key of 20 bytes. (A
+// caller's key of 20 bytes makes one of 35, which costs 16 bytes more.) Up to 44
+// bytes of text are embedded in the object that holds them; more cost 16.
+func TestMemoryOfAKey(t *testing.T) {
+	const year = 365 * 24 * time.Hour
 	st := realStore(t)
-	names := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}
-	const user = "user-0123456789abcde" // 20 bytes
-	key := names.State(names.Tag(user), "api", user)
-	for name, tc := range map[string]struct {
+	key := "hl:v1:{11}:api:user7" // 20 bytes
+	for _, tc := range []struct {
+		name  string
 		limit hybridlimit.Limit
 		op    algo.Op
 		later time.Duration
 		most  int64 // bytes
 	}{
-		"just born":             {hybridlimit.PerSecond(100), algo.Op{Owed: 1}, 0, 136},
-		"a minute old":          {hybridlimit.PerSecond(100), algo.Op{Owed: 70}, time.Minute, 136},
-		"an hour old":           {hybridlimit.PerSecond(100), algo.Op{Owed: 70}, time.Hour, 152},
-		"a year old, in debt":   {hybridlimit.PerMinute(1000), algo.Op{Owed: 1_900}, 365 * 24 * time.Hour, 152},
-		"one a day, a year old": {hybridlimit.TokenBucket(1, 24*time.Hour, 100), algo.Op{Owed: 199}, 365 * 24 * time.Hour, 168},
+		{"bucket, just born", hybridlimit.PerSecond(100), algo.Op{Owed: 1}, 0, 120},
+		{"bucket, a minute old", hybridlimit.PerSecond(100), algo.Op{Owed: 70}, time.Minute, 120},
+		{"bucket, an hour old", hybridlimit.PerSecond(100), algo.Op{Owed: 70}, time.Hour, 120},
+		{"bucket, a year old, in debt", hybridlimit.PerMinute(1000), algo.Op{Owed: 1_900}, year, 136},
+		{"bucket, one a day, a year old", hybridlimit.TokenBucket(1, 24*time.Hour, 100), algo.Op{Owed: 199}, year, 136},
+		{"bucket, a lease in the ledger", hybridlimit.PerSecond(100), algo.Op{Demand: 1e6, Div: 2}, time.Minute, 136},
+		{"bucket, after a reset", hybridlimit.PerSecond(100), algo.Op{Reset: true}, time.Hour, 136},
+		{"queue, an hour old", hybridlimit.LeakyQueue(100, time.Second, 0), algo.Op{Owed: 70}, time.Hour, 120},
+		{"fixed window, an hour old", hybridlimit.FixedWindow(100, time.Second), algo.Op{Owed: 70}, time.Hour, 120},
+		{"sliding window, an hour old", hybridlimit.SlidingWindow(100, time.Second), algo.Op{Owed: 70}, time.Hour, 120},
+		{"sliding window of a day, a year old", hybridlimit.SlidingWindow(1_000_000, 24*time.Hour), algo.Op{Owed: 700_000}, year, 136},
 	} {
 		st.del(t, key)
 		st.one(t, key, tc.limit, algo.Op{Owed: 1}, start)
@@ -36,9 +45,54 @@ func TestMemoryOfABucket(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("%s: %d bytes, %q", name, bytes, st.get(t, key))
+		t.Logf("%s: %d bytes, %q", tc.name, bytes, st.get(t, key))
 		if bytes > tc.most {
-			t.Errorf("%s: %d bytes, at most %d", name, bytes, tc.most)
+			t.Errorf("%s: %d bytes, at most %d", tc.name, bytes, tc.most)
+		}
+	}
+}
+
+// A log costs by the entry.
+func TestMemoryOfALog(t *testing.T) {
+	st := realStore(t)
+	for _, tc := range []struct {
+		entries, most int64 // bytes in all
+	}{{1, 140}, {100, 5_000}, {1000, 130_000}, {10_000, 1_300_000}} {
+		st.del(t, "hl:v1:{11}:api:user7")
+		for i := int64(0); i < tc.entries; i += 100 {
+			n := int(min(100, tc.entries-i))
+			op := algo.Op{Asks: slices.Repeat([]int64{1}, n)}
+			st.one(t, "hl:v1:{11}:api:user7", hybridlimit.SlidingLog(tc.entries, time.Hour), op, start+i)
+		}
+		bytes, err := st.rdb.Do(context.Background(), "MEMORY", "USAGE", "hl:v1:{11}:api:user7", "SAMPLES", "0").Int64()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%d entries: %d bytes, %.0f each", tc.entries, bytes, float64(bytes)/float64(tc.entries))
+		if bytes > tc.most {
+			t.Errorf("%d entries: %d bytes, at most %d", tc.entries, bytes, tc.most)
+		}
+	}
+}
+
+// An envelope costs by the op, and goes with the process's last batch.
+func TestMemoryOfAnEnvelope(t *testing.T) {
+	st := realStore(t)
+	env := lua.Envelope{Key: "hl:v1:{11}:@env:0123456789abcdef0123456789abcdef", Epoch: "hl:v1:{11}:@epoch", Seq: 1_000_000, TTL: time.Minute}
+	for _, n := range []int{1, lua.MaxOps} {
+		var ops []lua.Op
+		for i := range n {
+			ops = append(ops, lua.Op{Key: fmt.Sprint("k", i), Limit: hybridlimit.PerSecond(1000), Op: algo.Op{Owed: 7, Asks: []int64{1}, Demand: 2e5, Div: 20}})
+		}
+		env.Seq++
+		st.batch(t, env, ops, start)
+		bytes, err := st.rdb.MemoryUsage(context.Background(), env.Key).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%d ops: %d bytes, %q", n, bytes, st.get(t, env.Key)[:min(60, len(st.get(t, env.Key)))])
+		if most := int64(200 + 32*n); bytes > most {
+			t.Errorf("%d ops: %d bytes, at most %d", n, bytes, most)
 		}
 	}
 }

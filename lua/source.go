@@ -31,7 +31,8 @@ var (
 
 // The library without an entry point.
 var (
-	batchLibrary   = commonSource + bucketSource + leaseSource + windowSource + logSource + codecSource + batchSource
+	batchLibrary = commonSource + codecSource + batchSource +
+		maker("bq", bucketSource+leaseSource) + maker("fs", windowSource) + maker("l", logSource)
 	historyLibrary = commonSource + logSource + historySource
 )
 
@@ -50,6 +51,16 @@ var (
 	History = newScript(historyLibrary + historyMain)
 	Fleet   = newScript(fleetSource)
 )
+
+// maker wraps an algorithm so that it is defined when it is needed; letters are
+// its kinds.
+func maker(letters, source string) string {
+	text := "makers." + letters[:1] + " = function()\n" + source + "end\n"
+	for _, other := range letters[1:] {
+		text += "makers." + string(other) + " = makers." + letters[:1] + "\n"
+	}
+	return text
+}
 
 func newScript(source string) Script {
 	sum := sha1.Sum([]byte(source))

@@ -44,6 +44,39 @@ func TestStateTTL(t *testing.T) {
 	})
 }
 
+// So does every other kind: a window until late units cannot change it any
+// more, a log until its last entry leaves.
+func TestTTLOfEveryKind(t *testing.T) {
+	const s, day = time.Second, 24 * time.Hour
+	onEachStore(t, func(t *testing.T, st store) {
+		for _, tc := range []struct {
+			limit hybridlimit.Limit
+			op    algo.Op
+			life  func(ends time.Duration) time.Duration // beyond 2 s
+		}{
+			{hybridlimit.LeakyQueue(1, day, 3), algo.Op{Asks: []int64{2}}, func(time.Duration) time.Duration { return 2 * day }},
+			{hybridlimit.LeakyQueue(1, day, 3), algo.Op{Owed: 2, Asks: []int64{3}, MaxDelay: 1 << 50}, func(time.Duration) time.Duration { return 5 * day }},
+			{hybridlimit.TokenBucket(1, day, 3), algo.Op{Reset: true}, func(time.Duration) time.Duration { return 6 * day }},
+			{hybridlimit.FixedWindow(5, day), algo.Op{Asks: []int64{5}}, func(ends time.Duration) time.Duration { return ends + day }},
+			{hybridlimit.FixedWindow(5, day), algo.Op{Owed: 6}, func(ends time.Duration) time.Duration { return ends + 2*day }},
+			{hybridlimit.FixedWindow(5, time.Microsecond), algo.Op{Owed: 6}, func(time.Duration) time.Duration { return 0 }},
+			{hybridlimit.SlidingWindow(5, day), algo.Op{Asks: []int64{5}}, func(ends time.Duration) time.Duration { return ends + day }},
+			{hybridlimit.SlidingWindow(5, day), algo.Op{Owed: 60}, func(ends time.Duration) time.Duration { return ends + day }},
+			{hybridlimit.SlidingWindow(5, day), algo.Op{Reset: true}, func(ends time.Duration) time.Duration { return ends + day }},
+			{hybridlimit.SlidingLog(5, day), algo.Op{Asks: []int64{1, 1, 1}}, func(time.Duration) time.Duration { return day - s }},
+			{hybridlimit.SlidingLog(5, day), algo.Op{Owed: 60}, func(time.Duration) time.Duration { return day - s }},
+		} {
+			st.del(t, "k")
+			sent := time.Now()
+			a := st.one(t, "k", tc.limit, tc.op, 0)
+			got, want := st.ttl(t, "k"), tc.life(time.Duration(a.Ends)*time.Microsecond)+2*s
+			if most := want + 2*time.Millisecond; got > most || got < want-time.Since(sent)-2*time.Millisecond {
+				t.Errorf("%v, %+v: TTL %v, want %v", tc.limit, tc.op, got, want)
+			}
+		}
+	})
+}
+
 // The envelope and the epoch live as long as the batch says, from the last
 // batch on, seen ones included.
 func TestEnvelopeTTL(t *testing.T) {
@@ -101,6 +134,8 @@ func TestEveryKeyHasATTL(t *testing.T) {
 			env := envelope(seq)
 			if d.rng.IntN(3) == 0 {
 				env = lua.Envelope{}
+				log := diffWindows(hybridlimit.SlidingLog)
+				ops[0] = lua.Op{Key: d.key(), Limit: log[d.rng.IntN(len(log))], Op: ops[0].Op}
 			}
 			reply := st.batch(t, env, ops, 0)
 			for i, op := range ops {

@@ -7,6 +7,7 @@ import "math"
 func (b Bucket) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	written := s.Born != 0 && s.Kind == b.kind() // its birth is worth reporting
 	s = b.Load(s, now)
+	op.MaxDelay = max(op.MaxDelay, 0)
 	if b.Queue || op.MaxDelay > 0 {
 		op.Div, op.Gen = 0, 0 // no leases, hence no ledger: what is granted has a time of its own
 	}

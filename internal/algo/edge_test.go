@@ -147,3 +147,50 @@ func TestTTLCoversTheTimeToFull(t *testing.T) {
 		}
 	})
 }
+
+// So it is with every other kind.
+func TestNothingOverflowsInAnyKind(t *testing.T) {
+	huge := rapid.OneOf(
+		rapid.SampledFrom([]int64{0, 1, -1, 1 << 52, 1<<53 - 1, 1 << 53, 1<<53 + 1, math.MaxInt64 - 1, math.MaxInt64, math.MinInt64}),
+		rapid.Int64Range(0, 1<<20),
+	)
+	limits := []hybridlimit.Limit{
+		hybridlimit.LeakyQueue(3, 7*time.Second, 2), hybridlimit.LeakyQueue(999_983, time.Hour, 1_250_999),
+		hybridlimit.FixedWindow(5, time.Second), hybridlimit.FixedWindow(1<<51, 1<<50*time.Microsecond), hybridlimit.FixedWindow(1, time.Microsecond),
+		hybridlimit.SlidingWindow(5, time.Second), hybridlimit.SlidingWindow(1<<51, 1<<50*time.Microsecond),
+		hybridlimit.SlidingWindow(1_000_000_000, 24*time.Hour), hybridlimit.SlidingLog(1<<51, time.Hour), hybridlimit.SlidingLog(3, time.Second),
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		limit := rapid.SampledFrom(limits).Draw(t, "limit")
+		now, s, log := int64(start), algo.State{}, []algo.Entry(nil)
+		for range rapid.IntRange(1, 6).Draw(t, "ops") {
+			now += rapid.Int64Range(-2_000_000, 5_000_000).Draw(t, "step")
+			op := algo.Op{
+				Owed: huge.Draw(t, "owed"), Asks: []int64{huge.Draw(t, "ask"), huge.Draw(t, "ask")}, Partial: rapid.Bool().Draw(t, "partial"),
+				Demand: huge.Draw(t, "demand"), Div: huge.Draw(t, "div"), Refund: huge.Draw(t, "refund"), Win: huge.Draw(t, "window"),
+				MaxDelay: huge.Draw(t, "max delay"), Reset: rapid.IntRange(0, 9).Draw(t, "reset") == 0, Lost: rapid.Bool().Draw(t, "lost"),
+				View: algo.View{Level: huge.Draw(t, "level"), Prev: huge.Draw(t, "prev"), At: now - rapid.Int64Range(0, 1000).Draw(t, "ago"), Born: rapid.Int64Range(0, 3).Draw(t, "born")},
+			}
+			if limit.Algorithm == hybridlimit.AlgLeakyQueue {
+				op.View.Level = max(min(op.View.Level, 1<<52), -1<<52) // as far as a bucket's level goes
+			}
+			var ans algo.Answer
+			ttl, most := int64(1), int64(0)
+			if limit.Algorithm == hybridlimit.AlgSlidingLog {
+				log, ans, _ = algo.LogOf(limit).Apply(log, op, now)
+				most = limit.Rate
+			} else {
+				l := algo.LimitOf(limit)
+				s, ans, _ = l.Apply(s, op, now)
+				ttl, most = l.TTL(s, now), l.Full()
+				if s.Cur < 0 || s.Prev < 0 || s.Cur > 2*limit.Rate || s.Prev > 2*limit.Rate || s.Since < 0 || s.Since > 1<<53 || s.Level < -most {
+					t.Fatalf("state %+v out of range", s)
+				}
+			}
+			if ans.Granted < 0 || ans.Lease < 0 || ans.Granted+ans.Lease > limit.BurstSize()*2 || ans.Life < 0 || ans.Delay < 0 || ttl < 1 ||
+				ans.Level > most || ans.Level < -3*most || ans.Retry < 0 || ans.Retry > algo.Never || ans.Refill < 0 || ans.Ends < 0 {
+				t.Fatalf("%v: %+v gave %+v, state %+v, TTL %d", limit, op, ans, s, ttl)
+			}
+		}
+	})
+}

@@ -186,7 +186,7 @@ func (w Window) lease(op Op, ans *Answer, free int64, refused bool) {
 // add debits units of a window and reports false where that was before the
 // last: nobody is held to account for it any more. The level stays above -Cap.
 func (w Window) add(s *State, n, win, at int64) bool {
-	if win == 0 || win >= s.Win {
+	if win <= 0 || win >= s.Win {
 		room := floorDiv(w.Level(*s, at)+w.Cap, w.Unit)
 		s.Cur = min(s.Cur+min(n, max(room, 0)), 2*w.Rate)
 		return true
@@ -207,7 +207,7 @@ func (w Window) add(s *State, n, win, at int64) bool {
 func (w Window) refund(s *State, n, win int64) bool {
 	before := *s
 	switch {
-	case win == 0 || win >= s.Win:
+	case win <= 0 || win >= s.Win:
 		s.Cur -= min(n, s.Cur)
 	case win == s.Win-1:
 		w.setPrev(s, s.Prev-min(n, s.Prev))
@@ -241,7 +241,7 @@ func (w Window) merge(s *State, op Op, now int64) bool {
 	used := w.Cap - min(max(v.Level, -3*w.Cap), w.Cap)
 	prev := int64(0)
 	if w.Sliding {
-		prev = min(v.Prev, 2*w.Rate)
+		prev = max(min(v.Prev, 2*w.Rate), 0)
 		used -= prev * w.weight(*s, v.At)
 	}
 	cur := min(max(ceilDiv(max(used, 0), w.Unit), 0), 2*w.Rate)

@@ -93,7 +93,7 @@ func TestTwinDecidesAsTheReference(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rng := seeded(t)
 			saw := map[string]int{}
-			for done := 0; done < sized(10_000, 200_000) && !t.Failed(); done += 100 {
+			for done := 0; done < sized(4_000, 200_000) && !t.Failed(); done += 100 {
 				r := &run{t: t, rng: rng, saw: saw, limit: limits[rng.IntN(len(limits))], now: start + rng.Int64N(1e12)}
 				r.twin, r.model = twin{limit: r.limit}, reference.New(r.limit)
 				for range 100 {

@@ -1,0 +1,33 @@
+package lua_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+)
+
+// What Validate takes at its bounds, Redis takes too.
+func TestLimitsAtTheBounds(t *testing.T) {
+	const long = 1 << 50 * time.Microsecond
+	onEachStore(t, func(t *testing.T, st store) {
+		for _, of := range []func(int64, time.Duration) hybridlimit.Limit{
+			hybridlimit.FixedWindow, hybridlimit.SlidingWindow, hybridlimit.SlidingLog,
+		} {
+			for _, limit := range []hybridlimit.Limit{of(1<<51, time.Microsecond), of(1<<51, long), of(1, long)} {
+				if err := limit.Validate(); err != nil {
+					t.Fatal(err)
+				}
+				st.del(t, "k")
+				a := st.one(t, "k", limit, algo.Op{Asks: []int64{limit.Rate}}, start)
+				if a.Granted != limit.Rate {
+					t.Errorf("%v: %+v", limit, a)
+				}
+				if a := st.one(t, "k", limit, algo.Op{Owed: 1, Asks: []int64{1}}, start); a.Granted != 0 || a.Level >= 0 {
+					t.Errorf("%v: %+v", limit, a)
+				}
+			}
+		}
+	})
+}

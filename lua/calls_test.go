@@ -1,0 +1,94 @@
+package lua_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+// What a call of one op asks of Redis besides: the table in README.md.
+func TestInnerCalls(t *testing.T) {
+	st := realStore(t)
+	ctx := context.Background()
+	calls := func(limit hybridlimit.Limit, op algo.Op) string {
+		if err := st.rdb.ConfigResetStat(ctx).Err(); err != nil {
+			t.Fatal(err)
+		}
+		st.one(t, "k", limit, op, 0)
+		got := map[string]string{}
+		for line := range strings.Lines(st.rdb.Info(ctx, "commandstats").Val()) {
+			name, rest, ok := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
+			if count, _, _ := strings.Cut(rest, ","); ok && !strings.HasPrefix(name, "eval") && !strings.Contains(name, "config") && name != "info" {
+				got[name] = count
+			}
+		}
+		var list []string
+		for _, name := range slices.Sorted(maps.Keys(got)) {
+			list = append(list, fmt.Sprintf("%s %s", name, got[name]))
+		}
+		return strings.Join(list, ", ")
+	}
+	ask := algo.Op{Asks: []int64{1}}
+	for _, limit := range []hybridlimit.Limit{
+		hybridlimit.TokenBucket(1, time.Hour, 1), hybridlimit.LeakyQueue(1, time.Hour, 1),
+		hybridlimit.FixedWindow(1, time.Hour), hybridlimit.SlidingWindow(1, time.Hour),
+	} {
+		st.del(t, "k")
+		for what, want := range []string{"mget 1, set 1, time 1", "mget 1, time 1"} {
+			if got := calls(limit, ask); got != want {
+				t.Errorf("%v, call %d: %s", limit, what, got)
+			}
+		}
+	}
+	st.del(t, "k")
+	log := hybridlimit.SlidingLog(3, time.Hour)
+	for what, want := range []string{
+		"mget 1, pexpire 1, time 1, zadd 1, zrange 1", "mget 1, pexpire 1, time 1, zadd 1, zcard 1, zcount 1, zrange 2",
+		"mget 1, pexpire 1, time 1, zadd 1, zcard 1, zcount 1, zrange 3", // looks up its retry as well
+		"mget 1, time 1, zcard 1, zcount 1, zrange 3",
+	} {
+		if got := calls(log, ask); got != want {
+			t.Errorf("%v, call %d: %s", log, what, got)
+		}
+	}
+}
+
+// How long one exact call keeps a real Redis busy, by algorithm: granted, and
+// refused.
+func BenchmarkExactCall(b *testing.B) {
+	for _, tc := range []struct {
+		name  string
+		limit func(n int64) hybridlimit.Limit
+	}{
+		{"bucket", func(n int64) hybridlimit.Limit { return hybridlimit.TokenBucket(1, 24*time.Hour, n) }},
+		{"queue", func(n int64) hybridlimit.Limit { return hybridlimit.LeakyQueue(1, 24*time.Hour, n) }},
+		{"fixed", func(n int64) hybridlimit.Limit { return hybridlimit.FixedWindow(n, 24*time.Hour) }},
+		{"sliding", func(n int64) hybridlimit.Limit { return hybridlimit.SlidingWindow(n, 24*time.Hour) }},
+		{"log", func(n int64) hybridlimit.Limit { return hybridlimit.SlidingLog(n, 24*time.Hour) }},
+	} {
+		for what, n := range map[string]int64{"granted": 50_000, "refused": 1000} {
+			b.Run(tc.name+"/"+what, func(b *testing.B) {
+				st, limit := realStore(b), tc.limit(n)
+				for i := int64(0); what == "refused" && i < n; i += 100 {
+					st.one(b, "k", limit, algo.Op{Asks: slices.Repeat([]int64{1}, 100)}, 0)
+				}
+				if err := st.rdb.ConfigResetStat(context.Background()).Err(); err != nil {
+					b.Fatal(err)
+				}
+				op := []lua.Op{{Key: "k", Limit: limit, Op: algo.Op{Asks: []int64{1}}}}
+				for b.Loop() {
+					st.batch(b, lua.Envelope{}, op, 0)
+				}
+				b.ReportMetric(usecPerCall(b, st.rdb, "evalsha"), "redis-µs/call")
+			})
+		}
+	}
+}

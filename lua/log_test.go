@@ -1,0 +1,151 @@
+package lua_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+// history is what a log has admitted, at a time.
+func (st store) history(t testing.TB, key string, limit hybridlimit.Limit, now int64) []lua.Admission {
+	t.Helper()
+	keys, argv := lua.EncodeHistory(key, limit)
+	script := lua.History
+	if now != 0 {
+		script, argv = lua.TimedHistory, append(argv, strconv.FormatInt(now, 10))
+	}
+	raw, err := st.run(script, keys, argv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, at, err := lua.DecodeHistory(raw)
+	if err != nil || now != 0 && at != now {
+		t.Fatalf("at %d: %v", at, err)
+	}
+	return log
+}
+
+func TestHistory(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		st.one(t, "k", logged, algo.Op{Asks: []int64{1, 2}, ID: "a b{}\n✓"}, start)
+		st.one(t, "k", logged, algo.Op{Owed: 4}, start+5)
+		st.one(t, "k", logged, algo.Op{Asks: []int64{9}, Partial: true, ID: "5"}, start+window/2)
+		st.one(t, "k", logged, algo.Op{Asks: []int64{1}, ID: "refused"}, start+window/2)
+		all := []lua.Admission{
+			{At: start, Units: 1, ID: "a b{}\n✓"},
+			{At: start + 1, Units: 2, ID: "a b{}\n✓"},
+			{At: start + 5, Units: 4},
+			{At: start + window/2, Units: 3, ID: "5"},
+		}
+		for _, tc := range []struct {
+			at   int64
+			want []lua.Admission
+		}{
+			{start + window - 1, all},
+			{start + window, all[1:]},
+			{start + window + 4, all[2:]},
+			{start + window + 5, all[3:]},
+			{start + 2*window, nil},
+		} {
+			if got := st.history(t, "k", logged, tc.at); !slices.Equal(got, tc.want) {
+				t.Errorf("at +%d: %+v, want %+v", tc.at-start, got, tc.want)
+			}
+		}
+		// What is given back is gone from the oldest.
+		st.one(t, "k", logged, algo.Op{Refund: 2}, start+window/2)
+		all[1].Units = 1
+		if got := st.history(t, "k", logged, start+window/2); !slices.Equal(got, all[1:]) {
+			t.Errorf("after a refund: %+v", got)
+		}
+		if got := st.history(t, "none", logged, 0); len(got) != 0 {
+			t.Errorf("no log: %+v", got)
+		}
+		st.set(t, "text", "words")
+		if got := st.history(t, "text", logged, 0); len(got) != 0 {
+			t.Errorf("text: %+v", got)
+		}
+		if _, err := st.run(lua.History, []string{"k"}, []string{"x"}); err == nil {
+			t.Error("no error")
+		}
+	})
+	for _, raw := range []any{nil, "OK", ints(), ints(1), ints(2, 5), ints(1, 5, 6), ints(1, 5, 6, 7, 8), []any{int64(1), "5"}} {
+		if log, _, err := lua.DecodeHistory(raw); err == nil {
+			t.Errorf("%v: %+v", raw, log)
+		}
+	}
+}
+
+// A log finds the time to retry without reading all of it.
+func TestLogRetryIsASearch(t *testing.T) {
+	st := realStore(t)
+	limit := hybridlimit.SlidingLog(4000, time.Minute)
+	for i := range int64(40) {
+		st.one(t, "k", limit, algo.Op{Asks: slices.Repeat([]int64{1}, 100)}, start+i*1000)
+	}
+	st.rdb.ConfigResetStat(context.Background())
+	// Its entries of one batch stand a µs apart.
+	for _, n := range []int64{1, 2, 101, 1999, 4000} {
+		at := (n-1)/100*1000 + (n-1)%100
+		a := st.one(t, "k", limit, algo.Op{Asks: []int64{n}}, start+50_000)
+		if want := 60_000_000 + at - 50_000; a.Granted != 0 || a.Retry != want {
+			t.Errorf("%d units: %+v, want %d", n, a, want)
+		}
+	}
+	stats := st.rdb.Info(context.Background(), "commandstats").Val()
+	var calls int
+	fmt.Sscanf(stats[max(0, strings.Index(stats, "cmdstat_zrange:")):], "cmdstat_zrange:calls=%d", &calls)
+	if calls == 0 || calls > 5*(2+13) {
+		t.Errorf("%d reads of ranks for five retries", calls)
+	}
+}
+
+// What no log has written is lost, as a log is for another algorithm.
+func TestKindsDoNotMix(t *testing.T) {
+	limits := []hybridlimit.Limit{ten, hybridlimit.LeakyQueue(10, time.Second, 5), fixed, sliding, logged}
+	onEachStore(t, func(t *testing.T, st store) {
+		for i, from := range limits {
+			for j, to := range limits {
+				st.del(t, "k")
+				st.one(t, "k", from, algo.Op{Owed: 5}, start)
+				a := st.one(t, "k", to, algo.Op{}, start)
+				if lost := a.Level == full(to); lost != (i != j) {
+					t.Errorf("%v read by %v: %+v", from, to, a)
+				}
+				// In one batch too, and the last that wrote is stored.
+				st.batch(t, lua.Envelope{}, []lua.Op{
+					{Key: "k", Limit: from, Op: algo.Op{Owed: 1}}, {Key: "k", Limit: to, Op: algo.Op{Owed: 2}}, {Key: "k", Limit: from},
+				}, start)
+				if a := st.one(t, "k", to, algo.Op{}, start); i != j && a.Level != full(to)-2*unitOf(to) {
+					t.Errorf("%v over %v: %+v", to, from, a)
+				}
+			}
+		}
+		st.del(t, "k")
+		st.rdb.ZAdd(context.Background(), "k", redis.Z{Score: 1, Member: "words"})
+		if a := st.one(t, "k", logged, algo.Op{Asks: []int64{10}}, start); a.Granted != 10 {
+			t.Errorf("a set of words: %+v", a)
+		}
+		st.del(t, "k")
+		st.rdb.RPush(context.Background(), "k", "a")
+		if a := st.one(t, "k", logged, algo.Op{Asks: []int64{10}}, start); a.Granted != 10 || len(st.history(t, "k", logged, start)) != 1 {
+			t.Errorf("a list: %+v", a)
+		}
+	})
+}
+
+func unitOf(l hybridlimit.Limit) int64 {
+	if l.Algorithm == hybridlimit.AlgSlidingLog {
+		return 1
+	}
+	return algo.LimitOf(l).Unit()
+}

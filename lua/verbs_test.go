@@ -1,0 +1,176 @@
+package lua_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+var queued = hybridlimit.LeakyQueue(10, time.Second, 5) // one every 100 ms, five may wait
+
+var everyKind = []hybridlimit.Limit{
+	ten, hybridlimit.LeakyBucket(10, time.Second, 5), queued, hybridlimit.FixedWindow(5, 10*time.Second),
+	hybridlimit.SlidingWindow(5, 10*time.Second), hybridlimit.SlidingLog(5, 10*time.Second),
+}
+
+// A queue tells when what it took is served, and how long it is full.
+func TestQueueDelays(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		for _, tc := range []struct {
+			at, n, granted, delay, retry int64
+		}{
+			{0, 1, 1, 0, 0},
+			{0, 1, 1, 100_000, 0},
+			{30_000, 2, 2, 170_000, 0},
+			{30_000, 2, 0, 0, 70_000}, // four less 30 ms are waiting
+			{30_000, 1, 1, 370_000, 70_000},
+			{100_000, 1, 1, 400_000, 100_000},
+			{600_000, 5, 5, 0, 100_000},
+			{600_000, 6, 0, 0, algo.Never},
+			{-400_000, 1, 0, 0, 1_100_000}, // frozen for the second that the clock stepped back
+		} {
+			a := st.one(t, "k", queued, algo.Op{Asks: []int64{tc.n}}, start+tc.at)
+			if a.Granted != tc.granted || a.Delay != tc.delay || a.Retry != tc.retry || a.Lease != 0 || a.Life != 0 {
+				t.Errorf("%+v: %+v", tc, a)
+			}
+		}
+		st.del(t, "k")
+		// Of several asks the last one's; and no lease, whoever wants one.
+		a := st.one(t, "k", queued, algo.Op{Asks: []int64{2, 1, 9}, Demand: 1e9, Div: 1}, start)
+		if a.Granted != 3 || a.Delay != 200_000 || a.Lease != 0 || a.Retry != algo.Never {
+			t.Errorf("%+v", a)
+		}
+	})
+}
+
+// A patient ask takes what will be there within its delay, a burst ahead at
+// most.
+func TestMaxDelay(t *testing.T) {
+	const ms = 1000
+	onEachStore(t, func(t *testing.T, st store) {
+		for _, tc := range []struct {
+			name                              string
+			limit                             hybridlimit.Limit
+			used, n, patience                 int64
+			partial                           bool
+			granted, delay, retry, levelUnits int64
+		}{
+			{"at once", ten, 2, 3, 1, false, 3, 0, 100 * ms, 0},
+			{"later", ten, 4, 3, 200 * ms, false, 3, 200 * ms, 300 * ms, -2},
+			{"a µs too late", ten, 4, 3, 200*ms - 1, false, 0, 0, 1, 1},
+			{"as long as it takes", ten, 5, 5, 1 << 52, false, 5, 500 * ms, 600 * ms, -5},
+			{"no more than a burst ahead", ten, 6, 5, 1 << 52, false, 0, 0, 100 * ms, -1},
+			{"never above the burst", ten, 0, 6, 1 << 52, false, 0, 0, algo.Never, 5},
+			{"in part what is there", ten, 4, 3, 1 << 52, true, 1, 0, 100 * ms, 0},
+			{"a queue with room, but not in time", queued, 3, 1, 299 * ms, false, 0, 0, 1 * ms, 2},
+			{"a queue with room", queued, 3, 1, 300 * ms, false, 1, 300 * ms, 0, 1},
+			{"behind a full queue", queued, 5, 2, 500 * ms, false, 2, 500 * ms, 300 * ms, -2},
+			{"behind a queue and its debt", queued, 9, 2, 1 << 52, false, 0, 0, 100 * ms, -4},
+		} {
+			st.del(t, "k")
+			if tc.used > 0 {
+				st.one(t, "k", tc.limit, algo.Op{Owed: tc.used}, start)
+			}
+			op := algo.Op{Asks: []int64{tc.n}, MaxDelay: tc.patience, Partial: tc.partial, Demand: 1e9, Div: 1}
+			a := st.one(t, "k", tc.limit, op, start)
+			if a.Granted != tc.granted || a.Delay != tc.delay || a.Retry != tc.retry || a.Level != tc.levelUnits*100_000 || a.Lease != 0 || a.Life != 0 {
+				t.Errorf("%s: %+v", tc.name, a)
+			}
+		}
+	})
+}
+
+// A batch seen again tells what is left of its delay.
+func TestDelayIsReplayed(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		for _, limit := range []hybridlimit.Limit{ten, queued} {
+			st.del(t, "k", "env")
+			st.one(t, "k", limit, algo.Op{Owed: 5}, start)
+			ops := []lua.Op{{Key: "k", Limit: limit, Op: algo.Op{Asks: []int64{2}, MaxDelay: 1 << 40}}}
+			first := st.batch(t, envelope(1), ops, start).Answers[0]
+			for _, at := range []int64{0, 30_000, 30_001, first.Delay, first.Delay + 5} {
+				r := st.batch(t, envelope(1), ops, start+at)
+				if a := r.Answers[0]; !r.Seen || a.Granted != 2 || a.Delay != max(0, first.Delay-at) || a.Life != 0 {
+					t.Errorf("%v after %d µs: %+v", limit, at, a)
+				}
+			}
+		}
+	})
+}
+
+// Units given back are there again: never above full, and never on the cheap.
+func TestRefund(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		for _, limit := range everyKind {
+			unit := unitOf(limit)
+			st.del(t, "k")
+			if a := st.one(t, "k", limit, algo.Op{Refund: 3}, start); a.Level != 5*unit || a.Born != 0 || st.dump(t) != "" {
+				t.Errorf("%v: to nobody: %+v left %q", limit, a, st.dump(t))
+			}
+			st.one(t, "k", limit, algo.Op{Owed: 7}, start)
+			for i, want := range []int64{0, 2, 4, 5, 5} {
+				a := st.one(t, "k", limit, algo.Op{Refund: 2}, start)
+				if a.Level != want*unit {
+					t.Errorf("%v: refund %d: %+v, want %d units", limit, i, a, want)
+				}
+				if limit.Algorithm == hybridlimit.AlgSlidingLog {
+					continue
+				}
+				if s, _ := lua.DecodeState(st.get(t, "k")); s.Since != max(0, 7-2*int64(i+1)) {
+					t.Errorf("%v: since %d", limit, s.Since)
+				}
+			}
+			// With a debit in one op: what is owed first.
+			st.del(t, "k")
+			if a := st.one(t, "k", limit, algo.Op{Owed: 3, Refund: 2}, start); a.Level != 4*unit {
+				t.Errorf("%v: both: %+v", limit, a)
+			}
+		}
+	})
+}
+
+// A reset forgets use and debt, holds older views off, for as long as one
+// could say anything, and leaves younger ones.
+func TestReset(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		for _, limit := range everyKind {
+			unit := unitOf(limit)
+			st.del(t, "k")
+			before := st.one(t, "k", limit, algo.Op{Owed: 10}, start)
+			a := st.one(t, "k", limit, algo.Op{Reset: true}, start+10)
+			if a.Level != 5*unit || a.Granted != 0 {
+				t.Errorf("%v: %+v", limit, a)
+			}
+			if limit.Algorithm == hybridlimit.AlgSlidingLog {
+				continue // it has no views
+			}
+			for _, view := range []lua.View{
+				{Level: before.Level, At: start, Born: before.Born},
+				{Level: before.Level, At: start + 10, Born: before.Born},
+				{Level: before.Level, At: start, Born: 1},
+				{Level: before.Level, At: start + 10, Born: 1},
+			} {
+				if a := st.one(t, "k", limit, algo.Op{View: view, Lost: true}, start+11); a.Level != 5*unit {
+					t.Errorf("%v: %+v of before was merged: %+v", limit, view, a)
+				}
+			}
+			if a := st.one(t, "k", limit, algo.Op{View: lua.View{Level: before.Level, At: start + 11, Born: 1}}, start+11); a.Level != before.Level {
+				t.Errorf("%v: a view of later was not merged: %+v", limit, a)
+			}
+			// In one op with units: they come after it.
+			if a := st.one(t, "k", limit, algo.Op{Reset: true, Owed: 1, Asks: []int64{2}}, start+12); a.Granted != 2 || a.Level != 2*unit {
+				t.Errorf("%v: with units: %+v", limit, a)
+			}
+		}
+		// Twice the time to full, and two seconds: a view in full debt of just
+		// before it is then worth nothing.
+		st.del(t, "k")
+		st.one(t, "k", ten, algo.Op{Reset: true}, 0)
+		if got := st.ttl(t, "k"); got > 3*time.Second || got < 2900*time.Millisecond {
+			t.Errorf("lives %v", got)
+		}
+	})
+}
