@@ -4,7 +4,7 @@ import "github.com/hybridlimit/hybridlimit"
 
 // Scale reads what an Answer says under a limit of any kind.
 type Scale struct {
-	Kind   Kind
+	Kind   Kind   // of the limit
 	Bucket Bucket // of windows and logs: their units only
 	Window Window // of a window; else Period is 0
 }
