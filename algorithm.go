@@ -24,12 +24,21 @@ const (
 	// AlgSlidingLog keeps every admission's time for one Period: exact.
 	AlgSlidingLog
 
-	algorithms // how many there are
+	// AlgUnlimited admits everything. It has no rate, period or burst, and
+	// keeps no state.
+	AlgUnlimited
+	// AlgBlocked admits nothing. It has no rate, period or burst, and keeps no
+	// state.
+	AlgBlocked
+
+	algorithms                // how many there are
+	stateful   = AlgUnlimited // those below it have a rate
 )
 
 var algorithmNames = [algorithms]string{
 	"token bucket", "leaky bucket", "leaky queue",
 	"fixed window", "sliding window", "sliding log",
+	"unlimited", "blocked",
 }
 
 // String returns the algorithm's name in words, "token bucket" for example.
@@ -44,3 +53,6 @@ func (a Algorithm) String() string {
 func (a Algorithm) windowed() bool {
 	return a == AlgFixedWindow || a == AlgSlidingWindow || a == AlgSlidingLog
 }
+
+// stateless reports whether the answer is the same whatever was admitted.
+func (a Algorithm) stateless() bool { return a == AlgUnlimited || a == AlgBlocked }

@@ -35,6 +35,45 @@ func ExampleLimit_TimeToFull() {
 	// Output: 2.5s
 }
 
+// A quota of a thousand a day that can be spent at once; then one comes back
+// every 86.4 s.
+func ExamplePerDay() {
+	limit := hybridlimit.PerDay(1000)
+	fmt.Println(limit)
+	fmt.Println(limit.TimeToFull() / time.Duration(limit.BurstSize()))
+	// Output:
+	// 1000 per 24h0m0s, burst 1000 (token bucket)
+	// 1m26.4s
+}
+
+// Limits by plan: who works here is not counted, who is banned gets nothing,
+// and so does whoever has a plan that nobody wrote down.
+func ExampleUnlimited() {
+	plans := map[string]hybridlimit.Limit{
+		"staff":  hybridlimit.Unlimited(),
+		"banned": hybridlimit.Blocked(),
+		"free":   hybridlimit.PerMinute(5),
+	}
+	for _, plan := range []string{"staff", "banned", "free", "unheard of"} {
+		limit := plans[plan]
+		fmt.Println(plan, limit.BurstSize(), limit.Validate() == nil)
+	}
+	// Output:
+	// staff 9223372036854775807 true
+	// banned 0 true
+	// free 5 true
+	// unheard of 0 false
+}
+
+// Blocked is a decision; the zero Limit is a mistake, and constructors say so.
+func ExampleBlocked() {
+	fmt.Println(hybridlimit.Blocked(), hybridlimit.Blocked().Validate())
+	fmt.Println(hybridlimit.Limit{}.Validate())
+	// Output:
+	// blocked <nil>
+	// hybridlimit: Limit.Rate (0) must be at least 1; Limit.Period (0s) must be at least 1µs
+}
+
 func ExampleViolations() {
 	var bad hybridlimit.Violations
 	bad.Add("Config.Name", "my api", "must match [A-Za-z0-9_.-]+")

@@ -2,17 +2,20 @@ package hybridlimit
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 	"time"
 )
 
 // Limit is how much a key may consume: an algorithm, a rate and a burst.
 // Limits are comparable. The zero Limit is not valid: a limit that nobody
-// wrote down admits nobody.
+// wrote down admits nobody. ParseLimit reads one from text, as do JSON and
+// flags.
 type Limit struct {
 	// Algorithm says how units are counted. Zero: AlgTokenBucket.
 	Algorithm Algorithm
-	// Rate is units per Period; for windows, units per window. At least 1.
+	// Rate is units per Period; for windows, units per window. At least 1; 0
+	// for AlgUnlimited and AlgBlocked, as are Period and Burst.
 	Rate int64
 	// Period is the time in which Rate units come back; for windows, the
 	// window. At least 1 µs, in whole µs.
@@ -31,6 +34,9 @@ func PerMinute(n int64) Limit { return TokenBucket(n, time.Minute, 0) }
 
 // PerHour is a token bucket of n units an hour, burst n.
 func PerHour(n int64) Limit { return TokenBucket(n, time.Hour, 0) }
+
+// PerDay is a token bucket of n units in 24 hours, burst n.
+func PerDay(n int64) Limit { return TokenBucket(n, 24*time.Hour, 0) }
 
 // TokenBucket is a bucket of burst units that refills at rate per period. A
 // burst of 0 means rate.
@@ -65,20 +71,38 @@ func SlidingLog(n int64, window time.Duration) Limit {
 	return Limit{AlgSlidingLog, n, window, 0}
 }
 
+// Unlimited admits everything and keeps no state. It equals
+// Limit{Algorithm: AlgUnlimited}.
+func Unlimited() Limit { return Limit{Algorithm: AlgUnlimited} }
+
+// Blocked admits nothing and keeps no state. It equals
+// Limit{Algorithm: AlgBlocked}, and unlike the zero Limit it is valid: somebody
+// wrote it down.
+func Blocked() Limit { return Limit{Algorithm: AlgBlocked} }
+
 // BurstSize is the most units that can be admitted at once: Burst, or Rate
-// where Burst is 0.
+// where Burst is 0. It is math.MaxInt64 for AlgUnlimited and 0 for AlgBlocked.
 func (l Limit) BurstSize() int64 {
-	if l.Burst == 0 {
+	switch {
+	case l.Algorithm == AlgUnlimited:
+		return math.MaxInt64
+	case l.Algorithm == AlgBlocked:
+		return 0
+	case l.Burst == 0:
 		return l.Rate
 	}
 	return l.Burst
 }
 
 // TimeToFull is how long an empty bucket takes to fill, BurstSize·Period/Rate
-// rounded up; for windows, the window. It saturates at Never.
+// rounded up; for windows, the window; 0 where there is no state. It saturates
+// at Never.
 func (l Limit) TimeToFull() time.Duration {
-	if l.Algorithm.windowed() {
+	switch {
+	case l.Algorithm.windowed():
 		return l.Period
+	case l.Algorithm.stateless():
+		return 0
 	}
 	hi, lo := bits.Mul64(uint64(l.BurstSize()), uint64(l.Period))
 	if l.Rate < 1 || hi >= uint64(l.Rate) {
@@ -94,77 +118,14 @@ func (l Limit) TimeToFull() time.Duration {
 	return time.Duration(q)
 }
 
-// String describes the limit: "100 per 1s, burst 200 (token bucket)".
+// String describes the limit for people: "100 per 1s, burst 200 (token
+// bucket)", "unlimited". The text that ParseLimit reads back is MarshalText's.
 func (l Limit) String() string {
-	if l.Algorithm.windowed() {
+	switch {
+	case l.Algorithm.windowed():
 		return fmt.Sprintf("%d per %v (%v)", l.Rate, l.Period, l.Algorithm)
+	case l.Algorithm.stateless():
+		return l.Algorithm.String()
 	}
 	return fmt.Sprintf("%d per %v, burst %d (%v)", l.Rate, l.Period, l.BurstSize(), l.Algorithm)
-}
-
-// exactInt is the largest magnitude that a float64, and so a Lua number,
-// counts to without gaps.
-const exactInt = 1 << 53
-
-// Validate reports everything that is wrong with the limit as one
-// *InvalidError, or nil.
-//
-// Besides the obvious it refuses limits whose arithmetic would not be exact.
-// Buckets count in sub-units: with g = gcd(Rate, Period in µs), one unit is
-// Period/g sub-units, of which Rate/g come back each µs. A bucket in debt
-// spans two bursts, and 2·Burst·Period/g + Rate/g must not exceed 2⁵³. One a
-// day and ten million a second are far inside; a large prime rate over a long
-// period is not, and a rounder rate is. Windows count in units: a Rate of 2⁵¹
-// and a Period of 35 years are their bounds.
-func (l Limit) Validate() error {
-	var bad Violations
-	l.violations(&bad)
-	return bad.Err("hybridlimit")
-}
-
-func (l Limit) violations(bad *Violations) {
-	if l.Algorithm >= algorithms {
-		bad.Add("Limit.Algorithm", l.Algorithm, "is not an algorithm")
-	}
-	if l.Rate < 1 {
-		bad.Add("Limit.Rate", l.Rate, "must be at least 1")
-	}
-	switch {
-	case l.Period < time.Microsecond:
-		bad.Add("Limit.Period", l.Period, "must be at least 1µs")
-	case l.Period%time.Microsecond != 0:
-		bad.Add("Limit.Period", l.Period, "must be a whole number of µs")
-	}
-	if l.Burst < 0 {
-		bad.Add("Limit.Burst", l.Burst, "must not be negative")
-	}
-	if l.Algorithm.windowed() && l.Burst != 0 && l.Burst != l.Rate {
-		bad.Add("Limit.Burst", l.Burst, "must be 0 or Rate: a window has no burst of its own")
-	}
-	if len(*bad) > 0 {
-		return
-	}
-	period := int64(l.Period / time.Microsecond)
-	if l.Algorithm.windowed() {
-		if l.Rate > exactInt/4 {
-			bad.Add("Limit.Rate", l.Rate, "must be at most 2⁵¹")
-		}
-		if period > exactInt/8 {
-			bad.Add("Limit.Period", l.Period, "must be at most 2⁵⁰ µs (35 years)")
-		}
-		return
-	}
-	g := gcd(l.Rate, period)
-	unit, refill := period/g, l.Rate/g
-	if hi, lo := bits.Mul64(uint64(l.BurstSize()), uint64(unit)); hi != 0 || lo > (exactInt-uint64(min(refill, exactInt)))/2 {
-		bad.Add("Limit", l.String(), fmt.Sprintf(
-			"needs counts above 2⁵³ (one unit is %d sub-units): use a smaller burst, or a rate and period with a larger common divisor", unit))
-	}
-}
-
-func gcd(a, b int64) int64 {
-	for b != 0 {
-		a, b = b, a%b
-	}
-	return a
 }

@@ -86,10 +86,10 @@ func TestNamesOfSourcesAndAlgorithms(t *testing.T) {
 		t.Errorf("beyond the last source: %s", s)
 	}
 	got = nil
-	for a := range hybridlimit.AlgSlidingLog + 2 {
+	for a := range hybridlimit.AlgBlocked + 2 {
 		got = append(got, a.String())
 	}
-	if s := strings.Join(got, ", "); s != "token bucket, leaky bucket, leaky queue, fixed window, sliding window, sliding log, Algorithm(6)" {
+	if s := strings.Join(got, ", "); s != "token bucket, leaky bucket, leaky queue, fixed window, sliding window, sliding log, unlimited, blocked, Algorithm(8)" {
 		t.Errorf("algorithms: %s", s)
 	}
 }

@@ -25,6 +25,10 @@ type Config struct {
 	// FailOpen says what the Result beside ErrUnavailable holds. False, the
 	// zero value, denies.
 	FailOpen bool
+	// LimitFor gives a key its own limit. It is asked for each decision, must
+	// be safe for concurrent use, and costs what validating a limit costs
+	// where it gives another than the limiter's. Nil: one limit for all.
+	LimitFor func(key string) hybridlimit.Limit
 	// Subject maps a key to what decides its slot; keys with one subject
 	// share a slot. Nil: the key itself.
 	Subject func(key string) string

@@ -101,6 +101,7 @@ func TestUnsupportedAlgorithms(t *testing.T) {
 	for _, limit := range []hybridlimit.Limit{
 		hybridlimit.LeakyBucket(1, time.Second, 1), hybridlimit.LeakyQueue(1, time.Second, 1),
 		hybridlimit.FixedWindow(1, time.Second), hybridlimit.SlidingWindow(1, time.Second), hybridlimit.SlidingLog(1, time.Second),
+		hybridlimit.Unlimited(), hybridlimit.Blocked(),
 	} {
 		_, err := global.New(nobody(t), limit, global.Config{Name: "x"})
 		wantErr(t, err, hybridlimit.ErrUnsupported)

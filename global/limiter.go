@@ -17,8 +17,7 @@ import (
 // Limiter decides by asking Redis. It is safe for concurrent use and starts
 // no goroutine of its own beyond a call in progress.
 type Limiter struct {
-	limit  hybridlimit.Limit
-	bucket algo.Bucket
+	terms  atomic.Pointer[terms]
 	cfg    Config
 	names  lua.Names
 	runner *Runner
@@ -36,13 +35,13 @@ func New(rdb redis.UniversalClient, limit hybridlimit.Limit, cfg Config) (*Limit
 	if err := errors.Join(err, cfg.violations(limit)); err != nil {
 		return nil, err
 	}
-	if limit.Algorithm != hybridlimit.AlgTokenBucket {
-		return nil, fmt.Errorf("global: %w: Limit.Algorithm (%v)", hybridlimit.ErrUnsupported, limit.Algorithm)
+	t, err := newTerms(limit)
+	if err != nil {
+		return nil, err
 	}
-	return &Limiter{
-		limit: limit, bucket: algo.BucketOf(limit), cfg: cfg, runner: runner,
-		names: lua.Names{Prefix: cfg.Prefix, Tags: cfg.Tags},
-	}, nil
+	l := &Limiter{cfg: cfg, runner: runner, names: lua.Names{Prefix: cfg.Prefix, Tags: cfg.Tags}}
+	l.terms.Store(t)
+	return l, nil
 }
 
 // Close refuses further decisions and waits for calls in progress. It is
@@ -63,44 +62,105 @@ func (l *Limiter) Allow(ctx context.Context, key string) (hybridlimit.Result, er
 // the units may or may not have been consumed. With ctx's own error they may
 // have been consumed as well: it ended while Redis was deciding.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
-	if l.closed.Load() {
-		return hybridlimit.Result{}, hybridlimit.ErrClosed
-	}
-	if err := hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes); err != nil {
+	t, err := l.of(key, n)
+	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	res := hybridlimit.Result{Limit: l.limit.BurstSize(), Policy: l.cfg.Name}
-	if n > res.Limit {
+	return l.take(ctx, key, t, n, algo.Op{Asks: []int64{n}})
+}
+
+// terms is a limit and what follows from it.
+type terms struct {
+	limit  hybridlimit.Limit
+	bucket algo.Bucket
+}
+
+func newTerms(limit hybridlimit.Limit) (*terms, error) {
+	if err := limit.Validate(); err != nil {
+		return nil, err
+	}
+	if limit.Algorithm != hybridlimit.AlgTokenBucket {
+		return nil, fmt.Errorf("global: %w: Limit.Algorithm (%v)", hybridlimit.ErrUnsupported, limit.Algorithm)
+	}
+	return &terms{limit: limit, bucket: algo.BucketOf(limit)}, nil
+}
+
+// fill says what Redis said of the level.
+func (t *terms) fill(res hybridlimit.Result, ans lua.Answer) hybridlimit.Result {
+	res.Source = hybridlimit.SourceRedis
+	res.Remaining = t.bucket.Units(ans.Level)
+	res.ResetAfter = micros(t.bucket.WaitFull(ans.Level))
+	return res
+}
+
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+
+// check refuses a request that cannot be answered.
+func (l *Limiter) check(key string, n int64) error {
+	if l.closed.Load() {
+		return hybridlimit.ErrClosed
+	}
+	return hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes)
+}
+
+// of checks a request and finds the limit of its key; LimitFor runs here.
+func (l *Limiter) of(key string, n int64) (*terms, error) {
+	if err := l.check(key, n); err != nil {
+		return nil, err
+	}
+	t := l.terms.Load()
+	if l.cfg.LimitFor == nil {
+		return t, nil
+	}
+	limit := l.cfg.LimitFor(key)
+	if limit == t.limit {
+		return t, nil
+	}
+	own, err := newTerms(limit)
+	if err != nil {
+		return nil, fmt.Errorf("global: Config.LimitFor(%q): %w", key, err)
+	}
+	return own, nil
+}
+
+// take asks Redis for n units.
+func (l *Limiter) take(ctx context.Context, key string, t *terms, n int64, op algo.Op) (hybridlimit.Result, error) {
+	res := hybridlimit.Result{Limit: t.limit.BurstSize(), Policy: l.cfg.Name}
+	if n > res.Limit && !op.Partial {
 		res.RetryAfter, res.Source = hybridlimit.Never, hybridlimit.SourceStatic
 		return res, nil
 	}
-	ans, err := l.ask(ctx, key, algo.Op{Asks: []int64{n}})
+	ans, err := l.ask(ctx, key, t, op)
 	if err != nil {
-		if errors.Is(err, hybridlimit.ErrClosed) {
-			return hybridlimit.Result{}, err
-		}
-		if ctx.Err() != nil {
-			return res, ctx.Err()
-		}
-		res.Source, res.Allowed = hybridlimit.SourceFallback, l.cfg.FailOpen
-		if res.Allowed {
-			res.Granted = n
-		} else {
-			res.RetryAfter = l.cfg.Timeout
-		}
-		return res, fmt.Errorf("global: %w: %w", hybridlimit.ErrUnavailable, err)
+		return l.unavailable(ctx, res, n, err)
 	}
-	res.Source = hybridlimit.SourceRedis
-	res.Granted, res.Allowed = ans.Granted, ans.Granted == n
-	res.Remaining = l.bucket.Units(ans.Level)
-	res.ResetAfter = time.Duration(l.bucket.WaitFull(ans.Level)) * time.Microsecond
+	res = t.fill(res, ans)
+	res.Granted, res.Allowed = ans.Granted, ans.Granted == n || op.Partial && ans.Granted > 0
 	if !res.Allowed {
-		res.RetryAfter = time.Duration(ans.Retry) * time.Microsecond
+		res.RetryAfter = micros(ans.Retry)
 	}
 	return res, nil
 }
 
-func (l *Limiter) ask(ctx context.Context, key string, op algo.Op) (lua.Answer, error) {
+// unavailable is the answer without Redis: what Config.FailOpen says of n
+// units, beside the error.
+func (l *Limiter) unavailable(ctx context.Context, res hybridlimit.Result, n int64, err error) (hybridlimit.Result, error) {
+	if errors.Is(err, hybridlimit.ErrClosed) {
+		return hybridlimit.Result{}, err
+	}
+	if ctx.Err() != nil {
+		return res, ctx.Err()
+	}
+	res.Source, res.Allowed = hybridlimit.SourceFallback, l.cfg.FailOpen
+	if res.Allowed {
+		res.Granted = n
+	} else {
+		res.RetryAfter = l.cfg.Timeout
+	}
+	return res, fmt.Errorf("global: %w: %w", hybridlimit.ErrUnavailable, err)
+}
+
+func (l *Limiter) ask(ctx context.Context, key string, t *terms, op algo.Op) (lua.Answer, error) {
 	subject := key
 	if l.cfg.Subject != nil {
 		subject = l.cfg.Subject(key)
@@ -108,7 +168,7 @@ func (l *Limiter) ask(ctx context.Context, key string, op algo.Op) (lua.Answer, 
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
 	defer cancel()
 	reply, err := l.runner.Batch(ctx, lua.Envelope{}, []lua.Op{{
-		Key: l.names.State(l.names.Tag(subject), l.cfg.Name, key), Limit: l.limit, Op: op,
+		Key: l.names.State(l.names.Tag(subject), l.cfg.Name, key), Limit: t.limit, Op: op,
 	}})
 	if err != nil {
 		return lua.Answer{}, err

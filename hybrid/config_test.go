@@ -132,6 +132,7 @@ func TestUnsupportedAlgorithms(t *testing.T) {
 	for _, limit := range []hybridlimit.Limit{
 		hybridlimit.LeakyBucket(1, time.Second, 1), hybridlimit.LeakyQueue(1, time.Second, 1),
 		hybridlimit.FixedWindow(1, time.Second), hybridlimit.SlidingWindow(1, time.Second), hybridlimit.SlidingLog(1, time.Second),
+		hybridlimit.Unlimited(), hybridlimit.Blocked(),
 	} {
 		l, err := hybrid.New(rdb, limit, hybrid.Config{Name: "api"})
 		if !errors.Is(err, hybridlimit.ErrUnsupported) || !strings.Contains(err.Error(), limit.Algorithm.String()) {

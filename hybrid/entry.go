@@ -40,13 +40,15 @@ type entry struct {
 
 	lim *Limiter
 	place
-	node ratesync.Node
+	rules atomic.Pointer[rules] // changed under mu
+	node  ratesync.Node
 
 	mu      sync.Mutex // guards what follows; never held across I/O
 	state   state
 	waiters []*waiter
-	carried int  // how many of waiters are in the frozen op
-	dead    bool // evicted: look the key up again
+	carried int    // how many of waiters are in the frozen op
+	sent    *rules // that the frozen op was made with
+	dead    bool   // evicted: look the key up again
 }
 
 // waiter is a call that waits for Redis.
@@ -153,7 +155,8 @@ func (e *entry) freeze() (op lua.Op, age int64, ok bool) {
 		return lua.Op{}, -1, false
 	}
 	epoch, now := l.hub.clock.stamp() // the sync may be due long after the last call
-	t := l.terms(e.rules, now)
+	r := e.rules.Load()
+	t := l.terms(r, now)
 	t.lost = l.hub.resync.lost[e.tag].Load()
 	age = -1
 	if e.state.view.known {
@@ -179,16 +182,17 @@ func (e *entry) freeze() (op lua.Op, age int64, ok bool) {
 	}
 	l.count.forgiven.Add(owed - e.state.owed() - e.state.share.admitted)
 	e.end(&t, epoch, l.hub.broken(e.tag), now)
-	return lua.Op{Key: e.key, Limit: e.rules.limit, Op: said}, age, ok
+	e.sent = r
+	return lua.Op{Key: e.key, Limit: r.limit, Op: said}, age, ok
 }
 
 // Settle is for the sync engine. The view counts as received now, under the
 // lock: never earlier than it was.
 func (e *entry) Settle(a ratesync.Answer) {
 	l := e.lim
-	defer l.found(e.rules.bucket, a.Level) // last: the lock is free then
 	e.mu.Lock()
-	if e.dead { // closed meanwhile
+	defer l.found(e.sent.bucket, a.Level) // last: the lock is free then
+	if e.dead {                           // closed meanwhile
 		defer e.mu.Unlock()
 		l.count.acked.Add(e.state.drop())
 		l.count.debited.Add(a.Granted + a.Lease)
@@ -196,7 +200,11 @@ func (e *entry) Settle(a ratesync.Answer) {
 		return
 	}
 	epoch, now := l.hub.clock.stamp()
-	t := l.terms(e.rules, now)
+	r := e.rules.Load()
+	t := l.terms(r, now)
+	if from := e.sent.bucket.Unit; from != r.bucket.Unit || e.sent.limit != r.limit { // changed meanwhile
+		a.Level, a.Cap = r.bucket.Rescale(a.Level, from), r.bucket.Rescale(a.Cap, from)
+	}
 	e.begin(now)
 	l.count.acked.Add(e.state.inflight)
 

@@ -119,7 +119,7 @@ func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 		l.suspect()
 	}
 	f.beaten = beat.Now
-	if !f.small && f.known(h.clock.now()) && l.givesCredit() && l.credit(l.rules, f.size()) == 0 {
+	if !f.small && f.known(h.clock.now()) && l.givesCredit() && l.credit(l.rules.Load(), f.size()) == 0 {
 		f.small = true
 		h.log.small(l, f.size())
 	}

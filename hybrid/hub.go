@@ -154,9 +154,10 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 		return nil, err
 	}
 	l := &Limiter{
-		hub: h, cfg: cfg, rules: newRules(limit), store: newStore(cfg.MaxKeys), release: release,
+		hub: h, cfg: cfg, store: newStore(cfg.MaxKeys), release: release,
 		done: make(chan struct{}), stopBeat: make(chan struct{}), beaten: make(chan struct{}), ready: make(chan struct{}),
 	}
+	l.rules.Store(newRules(limit))
 	l.ctx, l.cancel = context.WithCancel(h.ctx)
 	l.hist = h.metrics.histograms(cfg.Name)
 	l.fleet.hint = int64(h.cfg.FleetSize)

@@ -57,3 +57,24 @@ func claim(id identity, limit hybridlimit.Limit) (release func(), err error) {
 		}
 	}, nil
 }
+
+// reclaim changes the limit under id, unless another limiter uses it too.
+func reclaim(id identity, limit hybridlimit.Limit) error {
+	if !reflect.ValueOf(id.client).Comparable() {
+		return nil
+	}
+	claims.Lock()
+	defer claims.Unlock()
+	c := claims.held[id]
+	if c == nil {
+		return nil // closed meanwhile
+	}
+	if c.limit != limit && c.count > 1 {
+		var bad hybridlimit.Violations
+		bad.Add("Limit", limit.String(), fmt.Sprintf(
+			"cannot replace the limit of %q with prefix %q, which %d limiters of this program share: %v", id.name, id.prefix, c.count, c.limit))
+		return bad.Err("hybrid")
+	}
+	c.limit = limit
+	return nil
+}

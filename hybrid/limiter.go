@@ -21,7 +21,7 @@ type Limiter struct {
 	hub   *Hub
 	own   bool // made by New: closes its hub
 	cfg   Config
-	rules *rules
+	rules atomic.Pointer[rules]
 	store *store
 	fleet fleet
 	count counters
@@ -41,17 +41,6 @@ type Limiter struct {
 }
 
 var _ hybridlimit.Limiter = (*Limiter)(nil)
-
-// rules is a limit and what follows from it.
-type rules struct {
-	limit  hybridlimit.Limit
-	bucket algo.Bucket
-	full   int64 // ns from empty to full
-}
-
-func newRules(l hybridlimit.Limit) *rules {
-	return &rules{limit: l, bucket: algo.BucketOf(l), full: int64(l.TimeToFull())}
-}
 
 // New makes a limiter with a hub of its own; Config.Hub configures that. A
 // Redis that cannot be reached is not an error: the limiter starts in
@@ -148,19 +137,28 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (hybridlimit.
 		return hybridlimit.Result{}, err
 	}
 	e := l.store.get(key)
-	if e == nil || n > 1 && n > e.rules.limit.BurstSize() {
-		return l.slow(ctx, key, n)
+	if e == nil {
+		return l.slow(ctx, key, n, nil)
 	}
+	r := e.rules.Load()
+	if l.outdated(r) || r.from == fromCall || n > 1 && n > r.limit.BurstSize() {
+		return l.slow(ctx, key, n, nil)
+	}
+	return l.common(ctx, e, r, key, n)
+}
+
+// common is the common path, and the slow one where that does not do.
+func (l *Limiter) common(ctx context.Context, e *entry, r *rules, key string, n int64) (hybridlimit.Result, error) {
 	kind, left := e.take(n, l.hub.clock.epoch.Load())
 	if kind == wordNone {
-		return l.slow(ctx, key, n)
+		return l.slow(ctx, key, n, r.given())
 	}
-	res := hybridlimit.Result{Limit: e.rules.limit.BurstSize(), Policy: l.cfg.Name}
+	res := hybridlimit.Result{Limit: r.limit.BurstSize(), Policy: l.cfg.Name}
 	switch kind {
 	case wordDeny:
 		res.Source = hybridlimit.SourceDenyCache
-		res.RetryAfter = l.retryFromWord(e, n)
-		res.ResetAfter = l.resetAfter(e.rules, 0)
+		res.RetryAfter = l.retryFromWord(e, r.bucket, n)
+		res.ResetAfter = l.resetAfter(r, 0)
 	case wordLease, wordCredit:
 		res.Source = hybridlimit.SourceLease
 		if kind == wordCredit {
@@ -168,15 +166,14 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (hybridlimit.
 		}
 		res.Allowed, res.Granted = true, n
 		res.Remaining = max(0, e.rest.Load()+left)
-		res.ResetAfter = l.resetAfter(e.rules, res.Remaining)
+		res.ResetAfter = l.resetAfter(r, res.Remaining)
 	}
 	return l.answer(res, n), nil
 }
 
 // retryFromWord is a lower bound from the last tick: the rough clock is
 // behind, by a tick in general, so that much is taken off.
-func (l *Limiter) retryFromWord(e *entry, n int64) time.Duration {
-	b := e.rules.bucket
+func (l *Limiter) retryFromWord(e *entry, b algo.Bucket, n int64) time.Duration {
 	until := max(e.open.Load()+(n-1)*b.Unit/b.Refill*1000, e.turn.Load())
 	return max(time.Microsecond, time.Duration(until-l.hub.clock.rough.Load()-int64(2*tick)))
 }
@@ -203,22 +200,36 @@ type place struct {
 
 // place finds a key's; callbacks of the user run here, under no lock.
 func (l *Limiter) place(key string) (place, error) {
-	at := place{rules: l.rules}
+	at := place{rules: l.rules.Load()}
 	if l.cfg.LimitFor != nil {
-		if limit := l.cfg.LimitFor(key); limit != l.rules.limit {
+		if limit := l.cfg.LimitFor(key); limit != at.rules.limit {
 			if err := errors.Join(limit.Validate(), supported(limit)); err != nil {
 				return place{}, fmt.Errorf("hybrid: Config.LimitFor(%q): %w", key, err)
 			}
 			at.rules = newRules(limit)
+			at.rules.from = fromConfig
 		}
 	}
+	return l.slot(at, key), nil
+}
+
+// placeUnder is place under the limit that came with a call, if one did.
+func (l *Limiter) placeUnder(key string, given *rules) (place, error) {
+	if given == nil {
+		return l.place(key)
+	}
+	return l.slot(place{rules: given}, key), nil
+}
+
+// slot adds where in Redis a key lives.
+func (l *Limiter) slot(at place, key string) place {
 	subject := key
 	if l.cfg.Subject != nil {
 		subject = l.cfg.Subject(key)
 	}
 	at.tag = l.hub.names.Tag(subject)
 	at.key = l.hub.names.State(at.tag, l.cfg.Name, key)
-	return at, nil
+	return at
 }
 
 // lazily is when a sync that can wait for T should go: on a grid of T/4, so

@@ -33,12 +33,12 @@ func TestSyncsDoNotAllocateForMetrics(t *testing.T) {
 				t.Fatalf("histograms %v with provider %v", l.hist, cfg.MeterProvider)
 			}
 			synctest.Wait()
-			e, _, err := l.lock("k")
+			e, _, err := l.lock("k", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			e.mu.Unlock()
-			in := e.rules.bucket
+			in := e.rules.Load().bucket
 			for what, note := range map[string]func(){
 				"debt": func() { l.found(in, -in.Unit) }, "no debt": func() { l.found(in, in.Unit) },
 				"an age": func() { l.hist.stale(1) }, "no age": func() { l.hist.stale(-1) },
@@ -94,7 +94,7 @@ func TestInstrumentsRunUnderNoLock(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer l.Close()
-		e, _, err := l.lock("k")
+		e, _, err := l.lock("k", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -26,7 +26,9 @@ func (pl livePlan) onOff() livePlan {
 }
 
 func TestModelReaches(t *testing.T) {
-	seed := modelSeed(t)
+	// One seed: what twenty seconds admit differs by a per cent or so from one
+	// to the next, which says nothing of the protocol.
+	const seed = 7
 	type bound struct {
 		util, ops, perCall, waited, jain, spread float64 // none where 0
 	}

@@ -215,14 +215,14 @@ func (l *Limiter) suspect() {
 func (e *entry) tells(lost int64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return !e.dead && e.state.tells(e.rules.bucket, lost)
+	return !e.dead && e.state.tells(e.rules.Load().bucket, lost)
 }
 
 // again has the view told at the next sync, if it is not newer than a loss.
 func (e *entry) again(lost int64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.dead || e.state.view.received > lost || !e.state.tells(e.rules.bucket, lost) {
+	if e.dead || e.state.view.received > lost || !e.state.tells(e.rules.Load().bucket, lost) {
 		return false
 	}
 	e.state.resync = true

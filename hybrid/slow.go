@@ -11,18 +11,19 @@ import (
 
 // slow decides where the word did not: a key that is not in memory, an epoch
 // that has passed, units that ran out.
-func (l *Limiter) slow(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
+func (l *Limiter) slow(ctx context.Context, key string, n int64, given *rules) (hybridlimit.Result, error) {
 	if l.cfg.Mode == ModeExact {
-		return l.exact(ctx, key, n)
+		return l.exact(ctx, key, n, given)
 	}
-	e, res, err := l.lock(key)
+	e, res, err := l.lock(key, given)
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
 	if e == nil {
-		return l.exact(ctx, key, n)
+		return l.exact(ctx, key, n, given)
 	}
-	res.Limit = e.rules.limit.BurstSize()
+	r := e.rules.Load()
+	res.Limit = r.limit.BurstSize()
 	if n > res.Limit {
 		e.mu.Unlock()
 		return l.answer(never(res), n), nil
@@ -50,14 +51,14 @@ func (l *Limiter) slow(ctx context.Context, key string, n int64) (hybridlimit.Re
 			return hybridlimit.Result{}, err
 		}
 	}
-	return l.answer(l.fill(res, e.rules, v, n), n), nil
+	return l.answer(l.fill(res, r, v, n), n), nil
 }
 
 // event runs one event of the step on a locked entry, unlocks it, and queues
 // the sync that it wants.
 func (l *Limiter) event(e *entry, step func(t *terms, now int64, broken bool) verdict) verdict {
 	epoch, now := l.hub.clock.stamp()
-	t := l.terms(e.rules, now)
+	t := l.terms(e.rules.Load(), now)
 	broken := l.hub.broken(e.tag)
 	e.begin(now)
 	v := step(&t, now, broken)
@@ -86,18 +87,29 @@ func (l *Limiter) fill(res hybridlimit.Result, r *rules, v verdict, n int64) hyb
 	return res
 }
 
-// lock returns the key's entry with its lock held, making it if need be; nil
-// when memory is full of keys that still owe.
-func (l *Limiter) lock(key string) (*entry, hybridlimit.Result, error) {
+// lock returns the key's entry with its lock held, making it if need be, under
+// the limit that came with the call or else its own; nil when memory is full
+// of keys that still owe.
+func (l *Limiter) lock(key string, given *rules) (*entry, hybridlimit.Result, error) {
+	return l.lockBy(key, given, func() (place, error) { return l.placeUnder(key, given) })
+}
+
+// lockAt is lock for a key whose place is known: no callback of the user runs.
+func (l *Limiter) lockAt(key string, at place) (*entry, hybridlimit.Result, error) {
+	return l.lockBy(key, at.rules, func() (place, error) { return at, nil })
+}
+
+func (l *Limiter) lockBy(key string, given *rules, find func() (place, error)) (*entry, hybridlimit.Result, error) {
 	res := hybridlimit.Result{Policy: l.cfg.Name}
 	for {
 		e := l.store.get(key)
 		if e == nil {
-			at, err := l.place(key)
+			at, err := find()
 			if err != nil {
 				return nil, res, err
 			}
 			made := &entry{lim: l, place: at}
+			made.rules.Store(at.rules)
 			made.node.Item = made
 			var owing []*entry
 			e, owing = l.store.add(key, made, l.hub.clock.now())
@@ -108,12 +120,26 @@ func (l *Limiter) lock(key string) (*entry, hybridlimit.Result, error) {
 				return nil, res, nil
 			}
 		}
+		want := given
+		if want == nil && e.rules.Load().from == fromCall { // back to its own
+			at, err := l.place(key)
+			if err != nil {
+				return nil, res, err
+			}
+			want = at.rules
+		}
 		e.mu.Lock()
 		switch {
 		case l.closed.Load(): // asked under the lock: see writeOff
 			e.mu.Unlock()
 			return nil, res, hybridlimit.ErrClosed
 		case !e.dead:
+			if want == nil && l.outdated(e.rules.Load()) {
+				want = l.rules.Load()
+			}
+			if want != nil {
+				e.adapt(want, l.hub.clock.now())
+			}
 			return e, res, nil
 		}
 		e.mu.Unlock()
@@ -162,8 +188,8 @@ func (l *Limiter) timedOut(e *entry, w *waiter) (verdict, error) {
 
 // exact asks Redis for this very call: ModeExact, and keys that find memory
 // full of keys that still owe. It is sent once and without an envelope.
-func (l *Limiter) exact(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
-	at, err := l.place(key)
+func (l *Limiter) exact(ctx context.Context, key string, n int64, given *rules) (hybridlimit.Result, error) {
+	at, err := l.placeUnder(key, given)
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
@@ -171,12 +197,12 @@ func (l *Limiter) exact(ctx context.Context, key string, n int64) (hybridlimit.R
 	if n > res.Limit {
 		return l.answer(never(res), n), nil
 	}
-	ans, ok := l.askNow(ctx, at, n)
+	ans, ok := l.askNow(ctx, at, algo.Op{Asks: []int64{n}})
 	if !ok {
 		if err := ctx.Err(); err != nil {
 			return hybridlimit.Result{}, err
 		}
-		return l.exactFallback(key, res, n)
+		return l.exactFallback(key, res, n, given)
 	}
 	v := verdict{
 		action: deny, source: hybridlimit.SourceRedis, retry: ans.Retry * 1000, left: at.rules.bucket.Units(ans.Level),
@@ -187,7 +213,8 @@ func (l *Limiter) exact(ctx context.Context, key string, n int64) (hybridlimit.R
 	return l.answer(l.fill(res, at.rules, v, n), n), nil
 }
 
-func (l *Limiter) askNow(ctx context.Context, at place, n int64) (lua.Answer, bool) {
+// askNow sends one op by itself, once and without an envelope.
+func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (lua.Answer, bool) {
 	wait := l.cfg.MaxWait
 	call, ok := l.hub.breaker(at.tag).Begin()
 	if !ok || wait < 0 {
@@ -200,7 +227,7 @@ func (l *Limiter) askNow(ctx context.Context, at place, n int64) (lua.Answer, bo
 	bounded, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	reply, err := l.hub.runner.Batch(bounded, lua.Envelope{}, []lua.Op{{
-		Key: at.key, Limit: at.rules.limit, Op: algo.Op{Asks: []int64{n}},
+		Key: at.key, Limit: at.rules.limit, Op: op,
 	}})
 	l.hub.exacts.Add(1)
 	l.count.ops.Add(1)
@@ -218,11 +245,11 @@ func (l *Limiter) askNow(ctx context.Context, at place, n int64) (lua.Answer, bo
 }
 
 // exactFallback decides locally for a call that Redis did not answer.
-func (l *Limiter) exactFallback(key string, res hybridlimit.Result, n int64) (hybridlimit.Result, error) {
+func (l *Limiter) exactFallback(key string, res hybridlimit.Result, n int64, given *rules) (hybridlimit.Result, error) {
 	if l.closed.Load() {
 		return hybridlimit.Result{}, hybridlimit.ErrClosed
 	}
-	e, _, err := l.lock(key)
+	e, _, err := l.lock(key, given)
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
@@ -237,6 +264,7 @@ func (l *Limiter) exactFallback(key string, res hybridlimit.Result, n int64) (hy
 		}
 		return l.answer(res, n), nil
 	}
+	r := e.rules.Load()
 	v := l.event(e, func(t *terms, now int64, broken bool) verdict { return e.state.without(t, n, now, broken) })
-	return l.answer(l.fill(res, e.rules, v, n), n), nil
+	return l.answer(l.fill(res, r, v, n), n), nil
 }

@@ -64,7 +64,7 @@ func (s *stateLog) write(level slog.Level, msg string, skipped int, attrs []any)
 // small says, once per limit, that its credit is below one unit.
 func (s *stateLog) small(l *Limiter, n int64) {
 	s.write(slog.LevelInfo, msgSmall, 0, []any{
-		slog.String("limiter", l.cfg.Name), slog.String("limit", l.rules.limit.String()),
+		slog.String("limiter", l.cfg.Name), slog.String("limit", l.rules.Load().limit.String()),
 		slog.String("mode", l.cfg.Mode.String()), slog.Int64("fleet", n),
 	})
 }

@@ -161,7 +161,7 @@ func (l *Limiter) creditNow() int64 {
 	if !l.fleet.known(l.hub.clock.now()) {
 		return 0
 	}
-	return l.credit(l.rules, l.fleet.size())
+	return l.credit(l.rules.Load(), l.fleet.size())
 }
 
 // HubStats is what a hub has sent.

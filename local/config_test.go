@@ -64,6 +64,8 @@ func TestOtherAlgorithmsAreNotOffered(t *testing.T) {
 		hybridlimit.FixedWindow(1, time.Second),
 		hybridlimit.SlidingWindow(1, time.Second),
 		hybridlimit.SlidingLog(1, time.Second),
+		hybridlimit.Unlimited(),
+		hybridlimit.Blocked(),
 	} {
 		l, err := New(limit, Config{})
 		if l != nil || !errors.Is(err, hybridlimit.ErrUnsupported) || errors.Is(err, hybridlimit.ErrInvalid) {

@@ -1,0 +1,83 @@
+package global
+
+import (
+	"context"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+)
+
+// AllowLimit is AllowN under a limit that comes with the call: the plan in a
+// token, say. What the key has used stays used: its level, in units, survives,
+// capped at the burst of whatever limit asks next.
+func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hybridlimit.Limit) (hybridlimit.Result, error) {
+	if err := l.check(key, n); err != nil {
+		return hybridlimit.Result{}, err
+	}
+	t, err := newTerms(limit)
+	if err != nil {
+		return hybridlimit.Result{}, err
+	}
+	return l.take(ctx, key, t, n, algo.Op{Asks: []int64{n}})
+}
+
+// AllowAtMost takes as many units of key as there are, n at most, and says how
+// many in Result.Granted. Allowed is false when there is none.
+func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
+	t, err := l.of(key, n)
+	if err != nil {
+		return hybridlimit.Result{}, err
+	}
+	return l.take(ctx, key, t, n, algo.Op{Asks: []int64{n}, Partial: true})
+}
+
+// Peek says what a call for one unit would be told, and takes nothing.
+func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, error) {
+	t, err := l.of(key, 1)
+	if err != nil {
+		return hybridlimit.Result{}, err
+	}
+	res := hybridlimit.Result{Limit: t.limit.BurstSize(), Policy: l.cfg.Name}
+	ans, err := l.ask(ctx, key, t, algo.Op{})
+	if err != nil {
+		return l.unavailable(ctx, res, 0, err)
+	}
+	res = t.fill(res, ans)
+	if res.Allowed = res.Remaining > 0; !res.Allowed {
+		res.RetryAfter = micros(ans.Retry)
+	}
+	return res, nil
+}
+
+// Charge debits an actual cost after the fact, unconditionally, down to a
+// whole burst of debt; n may exceed the burst. With an error it may or may not
+// have been debited.
+func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
+	t, err := l.of(key, n)
+	if err != nil {
+		return hybridlimit.Result{}, err
+	}
+	res := hybridlimit.Result{Limit: t.limit.BurstSize(), Policy: l.cfg.Name}
+	ans, err := l.ask(ctx, key, t, algo.Op{Owed: n})
+	if err != nil {
+		return l.unavailable(ctx, res, 0, err)
+	}
+	res = t.fill(res, ans)
+	res.Allowed, res.Granted = true, n
+	return res, nil
+}
+
+// SetLimit changes the limit of every key that has none of its own, for this
+// process, at once. What a key has used stays used: its level, in units,
+// survives, capped at the new burst. It is never a free refill.
+func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
+	if l.closed.Load() {
+		return hybridlimit.ErrClosed
+	}
+	t, err := newTerms(limit)
+	if err != nil {
+		return err
+	}
+	l.terms.Store(t)
+	return nil
+}

@@ -1,0 +1,248 @@
+package hybrid
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// Ask is one limit's part of a call under several: so many units of a key.
+type Ask struct {
+	Limiter *Limiter // of the hub that is asked
+	Key     string   // as for AllowN
+	N       int64    // units
+}
+
+// AllowAll is a call under several limits (per user, per address, for all),
+// all or nothing: when one denies, nothing is taken of the others. It is local
+// work like AllowN: under the locks of the keys all are tried, and taken only
+// if all admit. A key of which this process has nothing in hand is asked for
+// first, while no lock is held; if another limit denies then, what Redis gave
+// for this call is lost, and counted so.
+//
+// The result is that of the limit that denied with the longest RetryAfter, or,
+// when all admit, of the one with the fewest units remaining; Policy says
+// which. Only that limit counts a denial. Asks for one key of one limiter add
+// up. ModeExact has nothing in hand to try: such a limiter is refused with
+// ErrUnsupported.
+func (h *Hub) AllowAll(ctx context.Context, asks ...Ask) (hybridlimit.Result, error) {
+	parts, err := h.parts(asks)
+	if err != nil {
+		return hybridlimit.Result{}, err
+	}
+	for range len(parts) + 1 { // each round either answers or pays for one part
+		res, done, err := tryAll(parts)
+		if done || err != nil {
+			return res, err
+		}
+		for _, p := range parts {
+			if p.v.action != ask || p.paid {
+				continue
+			}
+			v, err := p.fetch(ctx)
+			if err != nil {
+				return waste(parts, hybridlimit.Result{}), err
+			}
+			switch {
+			case v.action == admit:
+				p.paid, p.source = true, v.source
+			case !p.Limiter.cfg.Shadow:
+				return waste(parts, p.denied(v)), nil
+			}
+		}
+	}
+	// Others took what was there while this call waited.
+	for _, p := range parts {
+		if !p.paid {
+			return waste(parts, p.denied(verdict{source: hybridlimit.SourceTimeout, retry: int64(tick)})), nil
+		}
+	}
+	return hybridlimit.Result{}, fmt.Errorf("hybrid: AllowAll: %d limits did not come to an end", len(parts))
+}
+
+// part is one key of a call under several limits.
+type part struct {
+	Ask
+	at     place
+	e      *entry // locked during a try
+	rules  *rules
+	trial  state // what the entry's state would be
+	v      verdict
+	source hybridlimit.Source
+	paid   bool // Redis has given the units for this very call
+}
+
+// parts checks the asks and puts them into the order in which locks are taken.
+func (h *Hub) parts(asks []Ask) ([]*part, error) {
+	if len(asks) == 0 {
+		return nil, fmt.Errorf("hybrid: AllowAll: %w: no limit is asked", hybridlimit.ErrInvalid)
+	}
+	var parts []*part
+	for i, a := range asks {
+		switch {
+		case a.Limiter == nil || a.Limiter.hub != h:
+			return nil, fmt.Errorf("hybrid: AllowAll: ask %d (%q): %w: the limiter is not of this hub", i, a.Key, hybridlimit.ErrInvalid)
+		case a.Limiter.cfg.Mode == ModeExact:
+			return nil, fmt.Errorf("hybrid: AllowAll: ask %d (%q): %w: %v", i, a.Key, hybridlimit.ErrUnsupported, ModeExact)
+		case a.Limiter.closed.Load():
+			return nil, hybridlimit.ErrClosed
+		}
+		if err := hybridlimit.CheckRequest(a.Key, a.N, a.Limiter.cfg.MaxKeyBytes); err != nil {
+			return nil, fmt.Errorf("hybrid: AllowAll: ask %d: %w", i, err)
+		}
+		at, err := a.Limiter.place(a.Key)
+		if err != nil {
+			return nil, err
+		}
+		if same := slices.IndexFunc(parts, func(p *part) bool { return p.at.key == at.key }); same >= 0 {
+			if parts[same].N += a.N; parts[same].N < 0 {
+				return nil, fmt.Errorf("hybrid: AllowAll: ask %d: %w", i, hybridlimit.ErrCost)
+			}
+			continue
+		}
+		parts = append(parts, &part{Ask: a, at: at})
+	}
+	slices.SortFunc(parts, func(p, q *part) int { return cmp.Compare(p.at.key, q.at.key) })
+	return parts, nil
+}
+
+// tryAll decides all parts under the locks of their entries. It reports false
+// when some have to be fetched from Redis first.
+func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
+	locked := parts[:0:0]
+	defer func() {
+		for _, p := range locked {
+			p.e.mu.Unlock()
+			p.e.sync(p.v.sync)
+		}
+	}()
+	for _, p := range parts {
+		e, _, err := p.Limiter.lockAt(p.Key, p.at)
+		if err != nil {
+			return waste(parts, res), true, err
+		}
+		if e == nil { // memory is full of keys that owe
+			return waste(parts, p.denied(verdict{source: hybridlimit.SourceTimeout, retry: int64(p.Limiter.cfg.SyncInterval)})), true, nil
+		}
+		p.e, p.rules = e, e.rules.Load()
+		locked = append(locked, p)
+	}
+	var worst *part
+	admitted := true
+	for _, p := range parts {
+		p.try()
+		passes := p.v.action == admit || p.v.action == deny && p.Limiter.cfg.Shadow
+		admitted = admitted && passes
+		if p.v.action == deny && !passes && (worst == nil || p.v.retry > worst.v.retry) {
+			worst = p
+		}
+	}
+	for _, p := range parts {
+		p.end(admitted)
+	}
+	switch {
+	case worst != nil:
+		return waste(parts, worst.denied(worst.v)), true, nil
+	case !admitted:
+		return res, false, nil
+	}
+	for i, p := range parts {
+		one := p.Limiter.answer(p.Limiter.fill(hybridlimit.Result{Limit: p.rules.limit.BurstSize(), Policy: p.Limiter.cfg.Name}, p.rules, p.v, p.N), p.N)
+		if i == 0 || one.Remaining < res.Remaining {
+			res = one
+		}
+	}
+	return res, true, nil
+}
+
+// try decides the part on a copy of its entry's state.
+func (p *part) try() {
+	e, l := p.e, p.Limiter
+	now := l.hub.clock.now()
+	e.begin(now)
+	p.trial = e.state
+	t := l.terms(p.rules, now)
+	switch {
+	case p.paid:
+		p.v = verdict{action: admit, source: p.source}
+	case p.N > p.rules.limit.BurstSize():
+		p.v = verdict{action: deny, source: hybridlimit.SourceStatic, retry: int64(hybridlimit.Never)}
+	case l.hub.broken(e.tag):
+		p.v = p.trial.fallback(&t, p.N, now)
+	default:
+		if p.v = p.trial.decide(&t, p.N, now); p.v.action == ask && p.trial.tooLate(&t, now) {
+			p.v = p.trial.without(&t, p.N, now, false)
+			p.v.sync = syncNow
+		}
+	}
+}
+
+// end keeps what the try did, or only the demand that it saw.
+func (p *part) end(admitted bool) {
+	e, l := p.e, p.Limiter
+	epoch, now := l.hub.clock.stamp()
+	t := l.terms(p.rules, now)
+	if admitted {
+		e.state = p.trial
+	} else {
+		e.state.demand = p.trial.demand
+		if p.v.action == admit {
+			p.v.sync = syncNot
+		}
+	}
+	e.end(&t, epoch, l.hub.broken(e.tag), now)
+	p.v.left = e.remaining(&t, now)
+}
+
+// fetch waits for Redis to give the part's units to this call.
+func (p *part) fetch(ctx context.Context) (verdict, error) {
+	l := p.Limiter
+	e, _, err := l.lockAt(p.Key, p.at)
+	if err != nil {
+		return verdict{}, err
+	}
+	if e == nil {
+		return verdict{source: hybridlimit.SourceTimeout, action: deny, retry: int64(l.cfg.SyncInterval)}, nil
+	}
+	var w *waiter
+	v := l.event(e, func(t *terms, now int64, broken bool) verdict {
+		if broken {
+			return e.state.fallback(t, p.N, now)
+		}
+		v := e.state.judge(t, p.N, now) // it was counted in the try
+		if v.action == ask {
+			w = &waiter{n: p.N, out: make(chan verdict, 1)}
+			e.waiters = append(e.waiters, w)
+		}
+		return v
+	})
+	if w == nil {
+		return v, nil
+	}
+	return l.wait(ctx, e, w)
+}
+
+// denied is the answer of the part that denied, counted.
+func (p *part) denied(v verdict) hybridlimit.Result {
+	v.action = deny
+	r := p.rules
+	if r == nil {
+		r = p.at.rules
+	}
+	res := p.Limiter.fill(hybridlimit.Result{Limit: r.limit.BurstSize(), Policy: p.Limiter.cfg.Name}, r, v, p.N)
+	return p.Limiter.answer(res, p.N)
+}
+
+// waste counts what Redis gave to a call that was denied after all.
+func waste(parts []*part, res hybridlimit.Result) hybridlimit.Result {
+	for _, p := range parts {
+		if p.paid {
+			p.Limiter.count.lost.Add(p.N)
+			p.paid = false
+		}
+	}
+	return res
+}

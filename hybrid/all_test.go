@@ -1,0 +1,212 @@
+package hybrid_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+)
+
+// three is a hub with a limit per user, one per address, and one for all.
+func three(t *testing.T, b *redistest.Bubble, mode hybrid.Mode, alter func(*hybrid.Config)) (h *hybrid.Hub, user, addr, all *hybrid.Limiter) {
+	h = newHub(t, b.Client(oneDial), hybrid.HubConfig{})
+	mk := func(name string, burst int64) *hybrid.Limiter {
+		cfg := hybrid.Config{Name: name, Mode: mode}
+		if alter != nil {
+			alter(&cfg)
+		}
+		return add(t, h, still(burst), cfg)
+	}
+	user, addr, all = mk("user", 5), mk("addr", 8), mk("all", 100)
+	time.Sleep(2300 * time.Millisecond)
+	return h, user, addr, all
+}
+
+// When one limit denies, nothing is taken of the others; the answer is that of
+// the narrowest.
+func TestAllowAllOrNothing(t *testing.T) {
+	for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict, hybrid.ModeDeferred} {
+		t.Run(mode.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := redistest.NewBubble(t)
+				rdb := b.Client(nil)
+				h, user, addr, all := three(t, b, mode, nil)
+				call := func(u string) hybridlimit.Result {
+					t.Helper()
+					res, err := h.AllowAll(t.Context(), hybrid.Ask{Limiter: all, Key: "*", N: 1}, hybrid.Ask{Limiter: user, Key: u, N: 1}, hybrid.Ask{Limiter: addr, Key: "::1", N: 1})
+					if err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(20 * time.Millisecond)
+					return res
+				}
+				for i := range 5 {
+					if res := call("ann"); !res.Allowed || res.Policy != "user" || res.Remaining != int64(4-i) || res.Limit != 5 {
+						t.Errorf("call %d: %+v", i, res)
+					}
+				}
+				for range 10 {
+					if res := call("ann"); res.Allowed || res.Policy != "user" || res.RetryAfter <= 0 {
+						t.Errorf("the sixth of ann: %+v", res)
+					}
+				}
+				for i := range 6 {
+					if res := call("bob"); res.Allowed != (i < 3) || res.Policy != "addr" && i > 0 {
+						t.Errorf("call %d of bob: %+v", i, res)
+					}
+				}
+				if err := h.Shutdown(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				var lost int64
+				for l, keys := range map[*hybrid.Limiter][]string{user: {"ann", "bob"}, addr: {"::1"}, all: {"*"}} {
+					s := l.Stats()
+					if s.Admitted != 8 || debited(t, rdb, map[*hybrid.Limiter]string{user: "user", addr: "addr", all: "all"}[l], keys...) != balance(t, s) {
+						t.Errorf("%d admitted of 8: %+v", s.Admitted, s)
+					}
+					lost += s.Lost
+				}
+				if lost > 3 { // a unit asked for on behalf of a call that another limit then denied
+					t.Errorf("%d units lost", lost)
+				}
+			})
+		})
+	}
+}
+
+func TestAllowAllRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		h, user, _, _ := three(t, b, hybrid.ModeAuto, nil)
+		exact := add(t, h, still(5), hybrid.Config{Name: "exact", Mode: hybrid.ModeExact})
+		stranger := newLimiter(t, b.Client(nil), still(5), hybrid.Config{Name: "stranger"})
+		for name, tc := range map[string]struct {
+			asks []hybrid.Ask
+			want error
+		}{
+			"nothing":       {nil, hybridlimit.ErrInvalid},
+			"nobody":        {[]hybrid.Ask{{Key: "k", N: 1}}, hybridlimit.ErrInvalid},
+			"a stranger":    {[]hybrid.Ask{{stranger, "k", 1}}, hybridlimit.ErrInvalid},
+			"exact":         {[]hybrid.Ask{{user, "k", 1}, {exact, "k", 1}}, hybridlimit.ErrUnsupported},
+			"no cost":       {[]hybrid.Ask{{user, "k", 0}}, hybridlimit.ErrCost},
+			"no key":        {[]hybrid.Ask{{user, "", 1}}, hybridlimit.ErrEmptyKey},
+			"cost overflow": {[]hybrid.Ask{{user, "k", 1 << 62}, {user, "k", 1 << 62}, {user, "k", 1 << 62}}, hybridlimit.ErrCost},
+		} {
+			if res, err := h.AllowAll(t.Context(), tc.asks...); !errors.Is(err, tc.want) || res.Allowed {
+				t.Errorf("%s: %+v, %v", name, res, err)
+			}
+		}
+		if res, err := h.AllowAll(t.Context(), hybrid.Ask{user, "k", 3}, hybrid.Ask{user, "k", 3}); err != nil || res.Allowed || res.RetryAfter != hybridlimit.Never {
+			t.Errorf("3 and 3 of one key of 5: %+v, %v", res, err)
+		}
+		if res, err := h.AllowAll(t.Context(), hybrid.Ask{user, "k", 2}, hybrid.Ask{user, "k", 3}); err != nil || !res.Allowed || res.Remaining != 0 {
+			t.Errorf("2 and 3 of one key of 5: %+v, %v", res, err)
+		}
+		user.Close()
+		if _, err := h.AllowAll(t.Context(), hybrid.Ask{user, "k", 1}); !errors.Is(err, hybridlimit.ErrClosed) {
+			t.Error(err)
+		}
+	})
+}
+
+// A shadow limit stops nobody, and counts whom it would have.
+func TestAllowAllShadow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		h, user, addr, _ := three(t, b, hybrid.ModeAuto, func(c *hybrid.Config) { c.Shadow = c.Name == "user" })
+		shadowed := 0
+		for i := range 12 {
+			res, err := h.AllowAll(t.Context(), hybrid.Ask{user, "ann", 1}, hybrid.Ask{addr, "::1", 1})
+			if err != nil || res.Allowed != (i < 8) {
+				t.Errorf("call %d: %+v, %v", i, res, err)
+			}
+			if res.Shadowed {
+				shadowed++
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		if s := user.Stats(); s.Admitted != 5 || shadowed != 3 {
+			t.Errorf("%d shadowed; %+v", shadowed, s)
+		}
+	})
+}
+
+// Without Redis each limit falls back, and still all or nothing.
+func TestAllowAllWithoutRedis(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		h, user, addr, all := three(t, b, hybrid.ModeAuto, func(c *hybrid.Config) { c.MaxWait = -1 })
+		b.Kill()
+		allowed := 0
+		for range 60 {
+			res, err := h.AllowAll(t.Context(), hybrid.Ask{user, "ann", 1}, hybrid.Ask{addr, "::1", 1}, hybrid.Ask{all, "*", 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if res.Allowed {
+				allowed++
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		for _, l := range []*hybrid.Limiter{user, addr, all} {
+			if s := l.Stats(); s.Admitted != int64(allowed) || allowed != 5 {
+				t.Errorf("%d allowed; %+v", allowed, s)
+			}
+			balance(t, l.Stats())
+		}
+	})
+}
+
+// Many callers name the limits in every order.
+func TestAllowAllConcurrently(t *testing.T) {
+	srv := redistest.New(t)
+	h := newHub(t, srv.Client(t), hybrid.HubConfig{SyncTimeout: 10 * time.Second})
+	var ls []*hybrid.Limiter
+	for i := range 4 {
+		ls = append(ls, add(t, h, still(200), hybrid.Config{Name: fmt.Sprint("l", i), MaxWait: 5 * time.Second}))
+	}
+	if err := h.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	want := map[*hybrid.Limiter]int64{}
+	for g := range 8 {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(1, uint64(g)))
+			for range 100 {
+				var asks []hybrid.Ask
+				for _, i := range rng.Perm(len(ls))[:1+rng.IntN(len(ls))] {
+					asks = append(asks, hybrid.Ask{ls[i], "k", 1 + rng.Int64N(2)})
+				}
+				res, err := h.AllowAll(context.Background(), asks...)
+				if err != nil {
+					t.Error(err)
+				}
+				if res.Allowed {
+					mu.Lock()
+					for _, a := range asks {
+						want[a.Limiter] += a.N
+					}
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	shutdown(t, ls...)
+	for i, l := range ls {
+		s := l.Stats()
+		if got := debited(t, srv.Client(t), fmt.Sprint("l", i), "k"); s.Admitted != want[l] || s.Admitted > 200 || got != balance(t, s) {
+			t.Errorf("limit %d: callers were told of %d units; Redis debited %d; %+v", i, want[l], got, s)
+		}
+	}
+}

@@ -1,0 +1,254 @@
+package hybrid
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+)
+
+// AllowLimit is AllowN under a limit that comes with the call: the plan in a
+// token, say. The key takes it over, until a call brings another; AllowN and
+// the like go back to the key's own. What it has used stays used, as SetLimit
+// says. A limit that differs from the key's last costs the slow path and a
+// sync; Config.LimitFor is cheaper where the key alone decides.
+func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hybridlimit.Limit) (hybridlimit.Result, error) {
+	if l.closed.Load() {
+		return hybridlimit.Result{}, hybridlimit.ErrClosed
+	}
+	if err := hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes); err != nil {
+		return hybridlimit.Result{}, err
+	}
+	if e := l.store.get(key); e != nil {
+		if r := e.rules.Load(); r.limit == limit && r.from == fromCall && n <= limit.BurstSize() {
+			return l.common(ctx, e, r, key, n)
+		}
+	}
+	if err := errors.Join(limit.Validate(), supported(limit)); err != nil {
+		return hybridlimit.Result{}, err
+	}
+	given := newRules(limit)
+	given.from = fromCall
+	return l.slow(ctx, key, n, given)
+}
+
+// AllowAtMost takes between one and n units of key, whatever this process has
+// of it at once, and says how many in Result.Granted. Only when that is nothing
+// does it wait for Redis, for one unit. So it may take less than the fleet
+// has, never more. Allowed is false when not even one can be had.
+func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
+	if l.closed.Load() {
+		return hybridlimit.Result{}, hybridlimit.ErrClosed
+	}
+	if err := hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes); err != nil {
+		return hybridlimit.Result{}, err
+	}
+	took, source := l.takeAtMost(key, n)
+	if took > 0 {
+		return l.more(key, took, source, n)
+	}
+	res, err := l.AllowN(ctx, key, 1)
+	if err != nil || !res.Allowed || res.Shadowed || n == 1 {
+		return res, err
+	}
+	more, _ := l.takeAtMost(key, n-1)
+	l.count.admitted.Add(more)
+	res.Granted += more
+	res.Remaining = max(0, res.Remaining-more)
+	return res, nil
+}
+
+// more answers an AllowAtMost that took units at once.
+func (l *Limiter) more(key string, took int64, source hybridlimit.Source, n int64) (hybridlimit.Result, error) {
+	res := hybridlimit.Result{Allowed: true, Granted: took, Source: source, Policy: l.cfg.Name}
+	if e := l.store.get(key); e != nil {
+		r := e.rules.Load()
+		res.Limit = r.limit.BurstSize()
+		res.Remaining = max(0, e.rest.Load()+wordUnits(e.word.Load()))
+		res.ResetAfter = l.resetAfter(r, res.Remaining)
+	}
+	return l.answer(res, took), nil
+}
+
+// takeAtMost takes what is in hand of a key that is in memory, up to n units:
+// leases, or else the credit that is left.
+func (l *Limiter) takeAtMost(key string, n int64) (took int64, source hybridlimit.Source) {
+	if l.cfg.Mode == ModeExact || l.store.get(key) == nil {
+		return 0, 0
+	}
+	e, _, err := l.lock(key, nil)
+	if e == nil || err != nil {
+		return 0, 0
+	}
+	l.event(e, func(t *terms, now int64, broken bool) verdict {
+		s := &e.state
+		if took = min(s.held(), n); took > 0 {
+			s.demand.note(took, now)
+			s.spend(took)
+			v := verdict{}
+			if source = hybridlimit.SourceLease; s.worthLease(t, now) {
+				v.sync = syncNow
+			}
+			return v
+		}
+		if broken || now < max(s.turn(t), min(s.provedUntil(t, 1), s.view.relook)) {
+			return verdict{}
+		}
+		if took = min(s.creditLeft(t, now), n); took == 0 {
+			return verdict{}
+		}
+		s.demand.note(took, now)
+		s.pending += took
+		source = hybridlimit.SourceCredit
+		if s.pending >= s.flushAt(t, now) {
+			return verdict{sync: syncNow}
+		}
+		return verdict{sync: syncLazily}
+	})
+	return took, source
+}
+
+// Peek says what a call for one unit would be told, and takes nothing. For a
+// key that this process knows it is an estimate from memory; else it asks
+// Redis, for MaxWait at most, and says so by SourceRedis. Nothing is counted.
+func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, error) {
+	if l.closed.Load() {
+		return hybridlimit.Result{}, hybridlimit.ErrClosed
+	}
+	if err := hybridlimit.CheckRequest(key, 1, l.cfg.MaxKeyBytes); err != nil {
+		return hybridlimit.Result{}, err
+	}
+	if l.cfg.Mode != ModeExact && l.store.get(key) != nil {
+		if res, known, err := l.peekHere(key); known || err != nil {
+			return res, err
+		}
+	}
+	at, err := l.place(key)
+	if err != nil {
+		return hybridlimit.Result{}, err
+	}
+	res := hybridlimit.Result{Limit: at.rules.limit.BurstSize(), Policy: l.cfg.Name}
+	ans, ok := l.askNow(ctx, at, algo.Op{})
+	if !ok {
+		if err := ctx.Err(); err != nil {
+			return hybridlimit.Result{}, err
+		}
+		return res, hybridlimit.ErrUnavailable
+	}
+	res.Source, res.Remaining = hybridlimit.SourceRedis, at.rules.bucket.Units(ans.Level)
+	if res.Allowed = res.Remaining > 0; !res.Allowed {
+		res.RetryAfter = time.Duration(ans.Retry) * time.Microsecond
+	}
+	res.ResetAfter = l.resetAfter(at.rules, res.Remaining)
+	return res, nil
+}
+
+// peekHere is Peek from memory; known is false where there is no view.
+func (l *Limiter) peekHere(key string) (res hybridlimit.Result, known bool, err error) {
+	e, res, err := l.lock(key, nil)
+	if e == nil || err != nil {
+		return res, false, err
+	}
+	r := e.rules.Load()
+	var until int64
+	v := l.event(e, func(t *terms, now int64, broken bool) verdict {
+		s := &e.state
+		known = s.view.known
+		switch {
+		case s.held() > 0:
+			res.Allowed, res.Source = true, hybridlimit.SourceLease
+		case broken:
+			res.Source = hybridlimit.SourceFallback
+			if !s.share.started {
+				s.share.level, s.share.at = s.warm(t, now), now
+			}
+			s.share.refill(t.share, now)
+			res.Allowed = s.share.level >= 1
+			until = now + max(s.share.wait(t.share, 1), t.tick)
+		default:
+			until = max(s.turn(t), min(s.provedUntil(t, 1), s.view.relook))
+			res.Source = hybridlimit.SourceCredit
+			if res.Allowed = now >= until; !res.Allowed {
+				res.Source = hybridlimit.SourceDenyCache
+			}
+		}
+		until -= now
+		return verdict{}
+	})
+	if !known {
+		return res, false, nil
+	}
+	res.Limit, res.Remaining = r.limit.BurstSize(), v.left
+	if !res.Allowed {
+		res.RetryAfter = max(time.Microsecond, time.Duration(until))
+	}
+	res.ResetAfter = l.resetAfter(r, v.left)
+	return res, true, nil
+}
+
+// Charge debits an actual cost after the fact, unconditionally: what was used
+// was used. It is paid from what is in hand and owed beyond that, down to a
+// whole burst of debt in Redis; it never waits. n may exceed the burst. With
+// Charge the bound of the package documentation holds for what was decided,
+// not for what was charged.
+func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
+	if l.closed.Load() {
+		return hybridlimit.Result{}, hybridlimit.ErrClosed
+	}
+	if err := hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes); err != nil {
+		return hybridlimit.Result{}, err
+	}
+	var e *entry
+	var res hybridlimit.Result
+	var err error
+	if l.cfg.Mode != ModeExact {
+		if e, res, err = l.lock(key, nil); err != nil {
+			return hybridlimit.Result{}, err
+		}
+	}
+	if e == nil {
+		return l.chargeNow(ctx, key, n)
+	}
+	r := e.rules.Load()
+	res.Limit, res.Allowed, res.Granted, res.Source = r.limit.BurstSize(), true, n, hybridlimit.SourceCredit
+	v := l.event(e, func(t *terms, now int64, _ bool) verdict {
+		s := &e.state
+		s.demand.note(n, now)
+		paid := min(s.held(), n)
+		s.spend(paid)
+		if s.pending += n - paid; s.pending >= s.flushAt(t, now) {
+			return verdict{sync: syncNow}
+		}
+		return verdict{sync: syncLazily}
+	})
+	l.count.admitted.Add(n)
+	res.Remaining = v.left
+	res.ResetAfter = l.resetAfter(r, v.left)
+	return res, nil
+}
+
+// chargeNow is Charge for a key that is not kept in memory: one message, sent
+// once, so that it is lost where Redis does not answer, and says so.
+func (l *Limiter) chargeNow(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
+	at, err := l.place(key)
+	if err != nil {
+		return hybridlimit.Result{}, err
+	}
+	res := hybridlimit.Result{Limit: at.rules.limit.BurstSize(), Policy: l.cfg.Name}
+	ans, ok := l.askNow(ctx, at, algo.Op{Owed: n})
+	l.count.admitted.Add(n)
+	if !ok {
+		l.count.dropped.Add(n)
+		if err := ctx.Err(); err != nil {
+			return hybridlimit.Result{}, err
+		}
+		return res, hybridlimit.ErrUnavailable
+	}
+	l.count.acked.Add(n)
+	res.Allowed, res.Granted, res.Source = true, n, hybridlimit.SourceRedis
+	res.Remaining = at.rules.bucket.Units(ans.Level)
+	res.ResetAfter = l.resetAfter(at.rules, res.Remaining)
+	return res, nil
+}

@@ -1,0 +1,216 @@
+package hybrid_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+)
+
+// modes is every mode, each in a bubble of its own.
+func inEachMode(t *testing.T, run func(*testing.T, *redistest.Bubble, hybrid.Mode)) {
+	for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict, hybrid.ModeDeferred, hybrid.ModeExact} {
+		t.Run(mode.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { run(t, redistest.NewBubble(t), mode) })
+		})
+	}
+}
+
+func must(t *testing.T) func(hybridlimit.Result, error) hybridlimit.Result {
+	return func(res hybridlimit.Result, err error) hybridlimit.Result {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+		return res
+	}
+}
+
+// However it is asked for, no more is had than there is, and all of it.
+func TestAllowAtMost(t *testing.T) {
+	inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
+		rdb := b.Client(nil)
+		l := newLimiter(t, b.Client(nil), still(100), hybrid.Config{Mode: mode})
+		time.Sleep(2300 * time.Millisecond)
+		var got int64
+		for range 300 {
+			res := must(t)(l.AllowAtMost(t.Context(), "k", 7))
+			if res.Granted < 0 || res.Granted > 7 || res.Allowed != (res.Granted > 0) || (res.RetryAfter > 0) == res.Allowed {
+				t.Fatalf("%+v", res)
+			}
+			got += res.Granted
+			time.Sleep(7 * time.Millisecond)
+		}
+		shutdown(t, l)
+		s := l.Stats()
+		if got > 100 || got+s.Expired < 100 || s.Admitted != got || debited(t, rdb, "api", "k") != balance(t, s) {
+			t.Errorf("took %d of 100, %d expired; %+v", got, s.Expired, s)
+		}
+	})
+}
+
+// A peek consumes nothing, and says what a call would be told.
+func TestPeek(t *testing.T) {
+	inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
+		l := newLimiter(t, b.Client(nil), still(5), hybrid.Config{Mode: mode})
+		time.Sleep(2300 * time.Millisecond)
+		for left := int64(5); left >= 0; left-- {
+			for range 3 {
+				res := must(t)(l.Peek(t.Context(), "k"))
+				if res.Remaining != left || res.Allowed != (left > 0) || res.Limit != 5 || (res.RetryAfter > 0) != (left == 0) || res.Granted != 0 {
+					t.Fatalf("with %d left: %+v", left, res)
+				}
+			}
+			before := l.Stats().Decisions()
+			must(t)(l.Peek(t.Context(), "k"))
+			if l.Stats().Decisions() != before {
+				t.Fatal("a peek counts as a decision")
+			}
+			if res := ask(t, l, "k", 1); res.Allowed != (left > 0) {
+				t.Fatalf("with %d left: %+v", left, res)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	})
+}
+
+func TestPeekWithoutRedis(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		l := newLimiter(t, b.Client(oneDial), still(5), hybrid.Config{})
+		b.Kill()
+		if res, err := l.Peek(t.Context(), "k"); !errors.Is(err, hybridlimit.ErrUnavailable) || res.Limit != 5 {
+			t.Errorf("%+v, %v", res, err)
+		}
+	})
+}
+
+// A charge is debited whatever is left, to the unit, and denies what follows.
+func TestCharge(t *testing.T) {
+	inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
+		rdb := b.Client(nil)
+		l := newLimiter(t, b.Client(nil), still(100), hybrid.Config{Mode: mode})
+		time.Sleep(2300 * time.Millisecond)
+		ask(t, l, "k", 10)
+		if res := must(t)(l.Charge(t.Context(), "k", 110)); !res.Allowed || res.Granted != 110 || res.Remaining != 0 {
+			t.Errorf("%+v", res)
+		}
+		time.Sleep(200 * time.Millisecond) // T
+		if res := ask(t, l, "k", 1); res.Allowed {
+			t.Errorf("in debt: %+v", res)
+		}
+		if s := inRedis(t, rdb, "api", "k"); s.Since != 120 || s.Level/s.Unit > -19 || s.Level/s.Unit < -20 {
+			t.Errorf("%+v", s)
+		}
+		shutdown(t, l)
+		if s := l.Stats(); s.Admitted != 120 || debited(t, rdb, "api", "k") != balance(t, s) {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// The limit changes under a key that has been used: what was used stays used,
+// for every process that hears of it, at once.
+func TestSetLimit(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		limit hybridlimit.Limit
+		more  int64 // can be had afterwards
+	}{
+		{"raised", still(200), 40},
+		{"lowered, and capped", still(30), 30},
+		{"lowered below what is used", still(10), 10},
+		{"in other sub-units", hybridlimit.TokenBucket(7, 3*time.Hour, 50), 40},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
+				l := newLimiter(t, b.Client(nil), still(100), hybrid.Config{Mode: mode, Overshoot: map[bool]float64{true: -1}[mode == hybrid.ModeAuto]})
+				time.Sleep(2300 * time.Millisecond)
+				ask(t, l, "k", 60)
+				time.Sleep(100 * time.Millisecond)
+				if err := l.SetLimit(tc.limit); err != nil {
+					t.Fatal(err)
+				}
+				if res := must(t)(l.Peek(t.Context(), "k")); res.Limit != tc.limit.BurstSize() || res.Remaining != tc.more {
+					t.Errorf("%+v", res)
+				}
+				var got int64
+				for range 250 {
+					got += ask(t, l, "k", 1).Granted
+					time.Sleep(10 * time.Millisecond)
+				}
+				if s := l.Stats(); got > tc.more || got+s.Expired+s.Held < tc.more {
+					t.Errorf("%d units could be had, want %d; %+v", got, tc.more, s)
+				}
+			})
+		})
+	}
+}
+
+func TestSetLimitRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		rdb := b.Client(nil)
+		l := newLimiter(t, rdb, still(100), hybrid.Config{FallbackFloor: 5})
+		for name, limit := range map[string]hybridlimit.Limit{
+			"nothing": {}, "below the floor": still(4), "negative": still(-1),
+		} {
+			if err := l.SetLimit(limit); !errors.Is(err, hybridlimit.ErrInvalid) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if err := l.SetLimit(hybridlimit.FixedWindow(5, time.Second)); !errors.Is(err, hybridlimit.ErrUnsupported) {
+			t.Error(err)
+		}
+		other := newLimiter(t, rdb, still(100), hybrid.Config{})
+		if err := l.SetLimit(still(50)); !errors.Is(err, hybridlimit.ErrInvalid) {
+			t.Errorf("with another limiter of that name: %v", err)
+		}
+		other.Close()
+		if err := l.SetLimit(still(50)); err != nil {
+			t.Error(err)
+		}
+		newLimiter(t, rdb, still(50), hybrid.Config{}) // of the new limit
+		l.Close()
+		if err := l.SetLimit(still(50)); !errors.Is(err, hybridlimit.ErrClosed) {
+			t.Error(err)
+		}
+	})
+}
+
+// The plan comes with the call: a better one lets more through, and none is a
+// refill.
+func TestAllowLimit(t *testing.T) {
+	inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
+		l := newLimiter(t, b.Client(nil), still(5), hybrid.Config{Mode: mode, Overshoot: map[bool]float64{true: -1}[mode == hybrid.ModeAuto]})
+		time.Sleep(2300 * time.Millisecond)
+		allow := func(limit hybridlimit.Limit, n int64) bool {
+			res := must(t)(l.AllowLimit(t.Context(), "k", n, limit))
+			if res.Limit != limit.BurstSize() {
+				t.Errorf("%v: %+v", limit, res)
+			}
+			time.Sleep(100 * time.Millisecond)
+			return res.Allowed
+		}
+		gold, plain := still(20), still(10)
+		if !allow(gold, 15) || allow(gold, 6) || allow(plain, 6) || !allow(plain, 5) || allow(gold, 1) {
+			t.Error("of 20 units under the better plan, 15 and then 5 can be had, whatever plan is named")
+		}
+		if res := ask(t, l, "k", 1); res.Allowed || res.Limit != 5 {
+			t.Errorf("under its own limit: %+v", res)
+		}
+		if res := must(t)(l.AllowLimit(t.Context(), "k", 21, gold)); res.Allowed || res.RetryAfter != hybridlimit.Never {
+			t.Errorf("above the burst: %+v", res)
+		}
+		if _, err := l.AllowLimit(t.Context(), "k", 1, hybridlimit.Limit{}); !errors.Is(err, hybridlimit.ErrInvalid) {
+			t.Error(err)
+		}
+		if _, err := l.AllowLimit(t.Context(), "k", 0, gold); !errors.Is(err, hybridlimit.ErrCost) {
+			t.Error(err)
+		}
+	})
+}

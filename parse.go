@@ -1,0 +1,211 @@
+package hybridlimit
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// ParseLimit reads a limit as people write it in configurations and flags:
+//
+//	100/s
+//	100/s burst 200
+//	5 per minute
+//	10/1m30s burst 20 leaky queue
+//	1_000_000/24h fixed window
+//	unlimited
+//	blocked
+//
+// First the rate, a whole number; then "/" or "per"; then the period, which is
+// a unit (s, sec, second, m, min, minute, h, hour, d, day, ms, µs, us) or one
+// or more numbers with units (1m30s, 1.5h, 2 days), and so any duration of the
+// standard library without a sign. A day is 24 hours. After that may follow, in
+// either order, "burst" with a number of at least 1, and the algorithm: token
+// bucket, leaky bucket, leaky queue, fixed window, sliding window or sliding
+// log. Without them the burst is 0, which means Rate, and the algorithm is the
+// token bucket. Upper and lower case, singular and plural are the same, space
+// is free, and digits may be grouped with single underscores.
+//
+// What is returned is valid. The error is an *InvalidError that quotes the text
+// and says what was expected where, or what Validate says; the limit is then
+// the zero Limit, which admits nobody.
+func ParseLimit(text string) (Limit, error) {
+	r := reader{rest: lower(text)}
+	l := r.limit()
+	var bad Violations
+	if r.problem != "" {
+		bad.Add("Limit", abridged(text), "cannot be read: "+r.problem)
+	} else if l.violations(&bad); len(bad) > 0 {
+		bad = append(Violations{{"Limit", abridged(text), "is not valid"}}, bad...)
+	}
+	if err := bad.Err("hybridlimit"); err != nil {
+		return Limit{}, err
+	}
+	return l, nil
+}
+
+// reader reads a limit from the left. Once problem is set, what its methods
+// return has no meaning.
+type reader struct {
+	rest    string
+	problem string
+}
+
+func (r *reader) limit() (l Limit) {
+	for _, stateless := range []Limit{Unlimited(), Blocked()} {
+		if r.phrase(stateless.Algorithm.String()) {
+			if r.more() {
+				r.expected("nothing after " + stateless.String())
+			}
+			return stateless
+		}
+	}
+	l.Rate = r.count(`a rate such as 100/s, "unlimited" or "blocked"`)
+	if !r.slash() && !r.phrase("per") {
+		r.expected(`"/" or "per" after the rate, a whole number`)
+	}
+	l.Period = r.period()
+	r.clauses(&l)
+	return l
+}
+
+// clauses reads the burst and the algorithm, each once at most.
+func (r *reader) clauses(l *Limit) {
+	var burst, algorithm bool
+	for r.problem == "" && r.more() {
+		switch {
+		case !burst && r.phrase("burst"):
+			burst = true
+			if l.Burst = r.count("a burst of at least 1"); l.Burst == 0 {
+				r.fail("expected a burst of at least 1, got 0") // 0 would mean Rate
+			}
+		case !algorithm && r.algorithm(&l.Algorithm):
+			algorithm = true
+		case burst && algorithm:
+			r.expected("nothing after burst and algorithm")
+		case burst:
+			r.expected("an algorithm (" + statefulNames + ")")
+		case algorithm:
+			r.expected(`"burst"`)
+		default:
+			r.expected(`"burst" or an algorithm (` + statefulNames + ")")
+		}
+	}
+}
+
+// statefulNames is the algorithms that a rate goes with, for messages.
+var statefulNames = strings.Join(algorithmNames[:stateful], ", ")
+
+func (r *reader) algorithm(to *Algorithm) bool {
+	for a := range stateful {
+		if r.phrase(a.String()) {
+			*to = a
+			return true
+		}
+	}
+	return false
+}
+
+// count reads a whole number that an int64 holds.
+func (r *reader) count(what string) int64 {
+	digits, rest, ok := cutDigits(r.skipSpace())
+	if !ok {
+		r.expected(what)
+		return -1
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil {
+		r.expected(fmt.Sprintf("a number of at most %d", int64(math.MaxInt64)))
+		return -1
+	}
+	r.rest = rest
+	return n
+}
+
+// slash reads "/", if it comes next.
+func (r *reader) slash() (ok bool) {
+	r.rest, ok = strings.CutPrefix(r.skipSpace(), "/")
+	return ok
+}
+
+// phrase reads words, if they come next and nothing is glued to their letters.
+func (r *reader) phrase(words string) bool {
+	rest := r.rest
+	for want := range strings.FieldsSeq(words) {
+		var word string
+		if word, rest = cutWord(rest); word != want {
+			return false
+		}
+	}
+	r.rest = rest
+	return true
+}
+
+// more reports whether anything but space is left.
+func (r *reader) more() bool { return r.skipSpace() != "" }
+
+func (r *reader) skipSpace() string {
+	r.rest = strings.TrimLeftFunc(r.rest, unicode.IsSpace)
+	return r.rest
+}
+
+// expected notes what should have come next. The first problem stays: those
+// after it are its consequences.
+func (r *reader) expected(what string) {
+	got := "nothing"
+	if r.more() {
+		next := r.rest
+		if end := strings.IndexFunc(next, unicode.IsSpace); end >= 0 {
+			next = next[:end]
+		}
+		got = strconv.Quote(abridged(next))
+	}
+	r.fail("expected " + what + ", got " + got)
+}
+
+func (r *reader) fail(problem string) {
+	if r.problem == "" {
+		r.problem = problem
+	}
+}
+
+// cutWord splits off the letters at the start of s, leading space dropped.
+func cutWord(s string) (word, rest string) {
+	s = strings.TrimLeftFunc(s, unicode.IsSpace)
+	rest = strings.TrimLeftFunc(s, unicode.IsLetter)
+	return s[:len(s)-len(rest)], rest
+}
+
+// cutDigits splits off the ASCII digits at the start of s, without the single
+// underscores between them. ok is false, and nothing split off, if there are
+// none or if an underscore stands elsewhere.
+func cutDigits(s string) (digits, rest string, ok bool) {
+	rest = strings.TrimLeft(s, "0123456789_")
+	run := s[:len(s)-len(rest)]
+	if run == "" || run[0] == '_' || run[len(run)-1] == '_' || strings.Contains(run, "__") {
+		return "", s, false
+	}
+	return strings.ReplaceAll(run, "_", ""), rest, true
+}
+
+// lower folds ASCII only: Unicode has other letters that fold to k and s.
+func lower(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			b[i] = c + 'a' - 'A'
+		}
+	}
+	return string(b)
+}
+
+// abridged keeps an error short whatever somebody has pasted.
+func abridged(s string) string {
+	const most = 80 // bytes, a long limit with room
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

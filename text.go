@@ -1,0 +1,49 @@
+package hybridlimit
+
+import (
+	"encoding"
+	"strconv"
+)
+
+var (
+	_ encoding.TextMarshaler   = Limit{}
+	_ encoding.TextUnmarshaler = (*Limit)(nil)
+)
+
+// MarshalText writes the limit so that ParseLimit reads an equal one:
+// "100/s burst 200", "5/min sliding window", "unlimited". What is its default
+// is left out. JSON, YAML and flag.TextVar use it.
+//
+// A limit that is not valid has no text: the error is Validate's. A field that
+// may be left empty should be a pointer or, in JSON, be marked omitzero.
+func (l Limit) MarshalText() ([]byte, error) {
+	if err := l.Validate(); err != nil {
+		return nil, err
+	}
+	if l.Algorithm.stateless() {
+		return []byte(l.Algorithm.String()), nil
+	}
+	b := strconv.AppendInt(nil, l.Rate, 10)
+	b = append(b, '/')
+	b = append(b, periodText(l.Period)...)
+	if l.Burst != 0 {
+		b = append(b, " burst "...)
+		b = strconv.AppendInt(b, l.Burst, 10)
+	}
+	if l.Algorithm != AlgTokenBucket {
+		b = append(b, ' ')
+		b = append(b, l.Algorithm.String()...)
+	}
+	return b, nil
+}
+
+// UnmarshalText reads what ParseLimit reads, with its errors. On an error the
+// limit keeps its value.
+func (l *Limit) UnmarshalText(text []byte) error {
+	read, err := ParseLimit(string(text))
+	if err != nil {
+		return err
+	}
+	*l = read
+	return nil
+}
