@@ -113,13 +113,13 @@ func BenchmarkNewKeys(b *testing.B) {
 func (l *Limiter) allowUnlocked(now time.Time, key string, n int64) hybridlimit.Result {
 	s := l.shardOf(key)
 	s.mu.Lock()
-	now = now.Add(s.tick(now.Sub(l.start)))
-	tokens := s.find(key, l).tokens
+	at, behind := s.tick(now.Sub(l.start))
+	e := s.find(key, nil)
 	s.mu.Unlock()
-	if tokens.AllowN(now, int(n)) {
-		res := l.describe(tokens, now, 0, 0)
+	if _, ok := e.state.take(e.plan, at, n); ok {
+		res := l.result(e.look(at, 0), e.plan, behind)
 		res.Allowed, res.Granted = true, n
 		return res
 	}
-	return l.describe(tokens, now, 0, n)
+	return l.result(e.look(at, n), e.plan, behind)
 }

@@ -24,11 +24,20 @@ type Config struct {
 	// bounds what their names take.
 	MaxKeyBytes int
 	// IdleAfter is for how long nobody must have asked about a key before it
-	// can be dropped. Zero: the limit's TimeToFull, which loses nothing: by
-	// then the bucket is full and its state says nothing. Longer costs memory
-	// and saves allocations for keys that come back; shorter would be an
-	// amnesty and is refused.
+	// can be dropped. Zero: the limit's TimeToFull. A key that still says
+	// something by then (one in debt, one with a limit of its own) stays, so
+	// nothing is lost. Longer costs memory and saves allocations for keys that
+	// come back; shorter would be an amnesty and is refused.
 	IdleAfter time.Duration
+	// LimitFor gives a key its own limit, of the limiter's algorithm; the
+	// limiter's limit means that it has none of its own, and goes along with
+	// SetLimit. It is asked when a key comes into memory, and again when it
+	// comes back after it was dropped, evicted or reset; also by calls that
+	// look at a key that is not there. It is called under no lock and must be
+	// safe for concurrent use; with it, each call costs one lookup more. A
+	// limit that New would refuse is an error of the call. Nil: one limit for
+	// all.
+	LimitFor func(key string) hybridlimit.Limit
 }
 
 // withDefaults fills in the zero fields. It wants a valid limit.
@@ -50,11 +59,8 @@ func (c Config) withDefaults(limit hybridlimit.Limit) Config {
 // maxBurst is what rate.Limiter can hold: math.MaxInt.
 func check(limit hybridlimit.Limit, c Config, maxBurst int64) error {
 	var bad hybridlimit.Violations
-	bad.AddLimit(limit)
+	checkLimit(&bad, limit, maxBurst)
 	validLimit := len(bad) == 0
-	if burst := limit.BurstSize(); validLimit && burst > maxBurst {
-		bad.Add("Limit.Burst", burst, fmt.Sprintf("must be at most %d on this platform", maxBurst))
-	}
 	if c.Name != "" && !hybridlimit.CheckName(c.Name) {
 		bad.Add("Config.Name", c.Name, "must be 1 to 128 of [A-Za-z0-9_.-]")
 	}
@@ -73,8 +79,17 @@ func check(limit hybridlimit.Limit, c Config, maxBurst int64) error {
 	if err := bad.Err("local"); err != nil {
 		return err
 	}
-	if limit.Algorithm != hybridlimit.AlgTokenBucket {
+	if !offered(limit.Algorithm) {
 		return fmt.Errorf("local: %w: %v", hybridlimit.ErrUnsupported, limit.Algorithm)
 	}
 	return nil
+}
+
+// checkLimit notes what is wrong with a limit, whatever the Config.
+func checkLimit(bad *hybridlimit.Violations, limit hybridlimit.Limit, maxBurst int64) {
+	before := len(*bad)
+	bad.AddLimit(limit)
+	if burst := limit.BurstSize(); len(*bad) == before && onRateLimiter(limit.Algorithm) && burst > maxBurst {
+		bad.Add("Limit.Burst", burst, fmt.Sprintf("must be at most %d on this platform", maxBurst))
+	}
 }
