@@ -114,7 +114,7 @@ func (l *Limiter) allowUnlocked(now time.Time, key string, n int64) hybridlimit.
 	s := l.shardOf(key)
 	s.mu.Lock()
 	at, behind := s.tick(now.Sub(l.start))
-	e := s.find(key, nil)
+	e := s.find(key, nil, nil)
 	s.mu.Unlock()
 	if _, ok := e.state.take(e.plan, at, n); ok {
 		res := l.result(e.look(at, 0), e.plan, behind)

@@ -21,7 +21,7 @@ func (l *Limiter) atMostAt(now time.Time, key string, n int64) (hybridlimit.Resu
 	}
 	defer s.mu.Unlock()
 	at, behind := s.tick(now.Sub(l.start))
-	e := s.find(key, own)
+	e := s.find(key, nil, own)
 	e.use(e.wants(nil, s.base), at)
 	seen := e.look(at, 1)
 	if n = min(n, seen.room); n == 0 {
@@ -52,7 +52,7 @@ func (l *Limiter) chargeAt(now time.Time, key string, n int64) error {
 	}
 	defer s.mu.Unlock()
 	at, _ := s.tick(now.Sub(l.start))
-	e := s.find(key, own)
+	e := s.find(key, nil, own)
 	e.use(e.wants(nil, s.base), at)
 	e.state.charge(e.plan, at, n)
 	return nil
@@ -81,7 +81,7 @@ func (l *Limiter) refundAt(now time.Time, key string, n int64) error {
 	if !s.keys.Contains(key) {
 		return nil
 	}
-	e := s.find(key, own)
+	e := s.find(key, nil, own)
 	e.use(e.wants(nil, s.base), at)
 	e.refund(at, n)
 	return nil

@@ -30,8 +30,8 @@ type Config struct {
 	// come back; shorter would be an amnesty and is refused.
 	IdleAfter time.Duration
 	// LimitFor gives a key its own limit, of the limiter's algorithm; the
-	// limiter's limit means that it has none of its own, and goes along with
-	// SetLimit. It is asked when a key comes into memory, and again when it
+	// limit that New was given, or the present one, means that it has none of
+	// its own, and goes along with SetLimit. It is asked when a key comes into memory, and again when it
 	// comes back after it was dropped, evicted or reset; also by calls that
 	// look at a key that is not there. It is called under no lock and must be
 	// safe for concurrent use; with it, each call costs one lookup more. A

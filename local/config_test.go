@@ -60,7 +60,7 @@ func TestViolationsAreReportedTogether(t *testing.T) {
 
 func TestAllAlgorithmsAreOffered(t *testing.T) {
 	for _, limit := range everyAlgorithm(3, time.Second) {
-		if must(t, limit, Config{}).algorithm != limit.Algorithm {
+		if must(t, limit, Config{}).first != limit {
 			t.Errorf("%v was not taken as it is", limit)
 		}
 	}

@@ -11,12 +11,13 @@ type entry struct {
 	given float64 // units given back so far, see tokens.undo
 }
 
-func newEntry(base, own *plan) *entry {
-	p := base
-	if own != nil {
-		p = own
-	}
-	return &entry{plan: p, own: own, state: newState(p)}
+// newEntry begins under the limit of the first call: one that comes with it, its
+// own, or the limiter's.
+func newEntry(with, own, base *plan) *entry {
+	e := &entry{own: own}
+	e.plan = e.wants(with, base)
+	e.state = newState(e.plan)
+	return e
 }
 
 // wants is the limit of a call: what comes with it, the key's own, or the

@@ -89,4 +89,9 @@ func (w *fixed) undo(p *plan, now time.Duration, m mark, _ float64, n int64) flo
 	return w.refund(p, now, n)
 }
 
-func (w *fixed) change(from, _ *plan, now time.Duration) { w.advance(from, now) }
+// change leaves the window that is in progress, if anything was used in it.
+func (w *fixed) change(from, _ *plan, now time.Duration) {
+	if w.advance(from, now); w.used == 0 && w.owed == 0 {
+		*w = fixed{}
+	}
+}

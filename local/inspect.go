@@ -32,7 +32,7 @@ func (l *Limiter) lookAt(now time.Time, key string, n int64) (hybridlimit.Result
 	}
 	defer s.mu.Unlock()
 	at, behind := s.tick(now.Sub(l.start))
-	e := s.glance(key, own)
+	e := s.glance(key, nil, own)
 	if n > e.plan.burst {
 		return l.never(e.look(at, 0), e.plan, behind), nil
 	}

@@ -18,12 +18,12 @@ import (
 // operation, so no other consults ctx: an ended one changes neither the answer
 // nor what is charged. The parameter is there for hybridlimit.Limiter.
 type Limiter struct {
-	cfg       Config // defaults filled in
-	algorithm hybridlimit.Algorithm
-	start     time.Time // shard time 0
-	seed      maphash.Seed
-	shards    []shard // a power of two
-	plans     plans   // of limits that came with calls, keys and SetLimit
+	cfg    Config            // defaults filled in
+	first  hybridlimit.Limit // what New was given
+	start  time.Time         // shard time 0
+	seed   maphash.Seed
+	shards []shard // a power of two
+	plans  plans   // of limits that came with calls, keys and SetLimit
 
 	changing sync.Mutex // held by SetLimit, so that all shards end with the same
 	closing  sync.Once
@@ -49,12 +49,12 @@ func New(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 // two of shards, at most MaxKeys.
 func newLimiter(limit hybridlimit.Limit, cfg Config, shards int, start time.Time) (*Limiter, error) {
 	l := &Limiter{
-		cfg:       cfg,
-		algorithm: limit.Algorithm,
-		start:     start,
-		seed:      maphash.MakeSeed(),
-		shards:    make([]shard, shards),
-		closed:    make(chan struct{}),
+		cfg:    cfg,
+		first:  limit,
+		start:  start,
+		seed:   maphash.MakeSeed(),
+		shards: make([]shard, shards),
+		closed: make(chan struct{}),
 	}
 	base := newPlan(limit, cfg.IdleAfter, start)
 	for i := range l.shards {
@@ -100,9 +100,9 @@ func (l *Limiter) decide(now time.Time, key string, n int64, with *plan) (hybrid
 	at, behind := s.tick(now.Sub(l.start))
 	p := s.limitOf(l, key, with, own)
 	if n > p.burst {
-		return l.never(s.glance(key, own).look(at, 0), p, behind), nil
+		return l.never(s.glance(key, with, own).look(at, 0), p, behind), nil
 	}
-	e := s.find(key, own)
+	e := s.find(key, with, own)
 	e.use(p, at)
 	delay, ok := e.state.take(p, at, n)
 	if ok {

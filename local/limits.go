@@ -14,10 +14,11 @@ import (
 // wrong with it is an *hybridlimit.InvalidError, and nothing is taken. One that
 // was used lately, by whichever key, is neither checked nor built again.
 //
-// The key goes over to the limit as SetLimit describes, and a later call that
-// brings none takes it back to its own. So calls of one key with limits in turn
-// refill it, from one call to the next, as fast as the limit of the former
-// says, and a bucket holds no more than the smallest burst lets it.
+// A key that is not held begins full under it; one that is held goes over to it
+// as SetLimit describes, and a later call that brings none takes it back to its
+// own. So calls of one key with limits in turn refill it, from one call to the
+// next, as fast as the limit of the former says, and a bucket holds no more
+// than the smallest burst lets it.
 func (l *Limiter) AllowLimit(_ context.Context, key string, n int64, limit hybridlimit.Limit) (hybridlimit.Result, error) {
 	return l.allowLimitAt(time.Now(), key, n, limit)
 }
@@ -95,8 +96,8 @@ func (l *Limiter) planFor(limit hybridlimit.Limit) (*plan, error) {
 	}
 	var bad hybridlimit.Violations
 	checkLimit(&bad, limit, math.MaxInt)
-	if len(bad) == 0 && limit.Algorithm != l.algorithm {
-		bad.Add("Limit.Algorithm", limit.Algorithm, fmt.Sprintf("must be the limiter's (%v)", l.algorithm))
+	if len(bad) == 0 && limit.Algorithm != l.first.Algorithm {
+		bad.Add("Limit.Algorithm", limit.Algorithm, fmt.Sprintf("must be the limiter's (%v)", l.first.Algorithm))
 	}
 	if err := bad.Err("local"); err != nil {
 		return nil, err
@@ -106,10 +107,11 @@ func (l *Limiter) planFor(limit hybridlimit.Limit) (*plan, error) {
 	return p, nil
 }
 
-// ask is what LimitFor says of key, nil if that is the limiter's limit.
+// ask is what LimitFor says of key, nil if that is the limiter's limit: as it is,
+// or as it was before SetLimit, of which a callback need not know.
 func (l *Limiter) ask(key string, base hybridlimit.Limit) (*plan, error) {
 	limit := l.cfg.LimitFor(key)
-	if limit == base {
+	if limit == base || limit == l.first {
 		return nil, nil
 	}
 	p, err := l.planFor(limit)

@@ -21,9 +21,9 @@ import (
 //
 // What cannot be had is not Allowed, and RetryAfter is when to ask again.
 //
-// Cancel gives back what was taken, as if it had never been: all of it before
-// Delay has passed; later, what a bucket surely has not refilled since it would
-// have been full. Of a queue, the last place only: those behind were told when
+// Cancel gives back what was taken, as if it had never been. Of a bucket: all of
+// it before Delay has passed; later, or if other units were given back
+// meanwhile, what surely would not have run over since. Of a queue, the last place only: those behind were told when
 // to start, and whoever came next would start together with one of them. Of a
 // window, what still counts. It is not an error of Cancel when there is nothing
 // to give back any more, because the key was reset, evicted or dropped, or the
@@ -65,7 +65,7 @@ func (l *Limiter) bookAt(now time.Time, key string, n int64, most time.Duration)
 	if n > p.burst {
 		return hybridlimit.Result{}, holding{}, fmt.Errorf("local: %w: %d of %d", hybridlimit.ErrExceedsBurst, n, p.burst)
 	}
-	e := s.find(key, own)
+	e := s.find(key, nil, own)
 	e.use(p, at)
 	b := e.state.book(p, at, n, most-min(most, behind))
 	seen := e.look(at, 0)

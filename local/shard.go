@@ -74,14 +74,15 @@ func (s *shard) tick(now time.Duration) (at, behind time.Duration) {
 }
 
 // find returns the entry of key, one that was never used if it has none, as
-// just used. own is what LimitFor said if it has none.
-func (s *shard) find(key string, own *plan) *entry {
+// just used. with is the limit that comes with the call, and own what LimitFor
+// said if the key has no entry; either may be nil.
+func (s *shard) find(key string, with, own *plan) *entry {
 	e, ok := s.keys.Get(key)
 	if !ok {
 		if s.keys.Len() >= s.room {
 			s.evict()
 		}
-		e = newEntry(s.base, own)
+		e = newEntry(with, own, s.base)
 		// The caller's string may be a piece of a request or a buffer that is
 		// about to be reused.
 		s.keys.Add(strings.Clone(key), e)
@@ -95,11 +96,11 @@ func (s *shard) find(key string, own *plan) *entry {
 
 // glance returns the entry of key without any trace, and one that nobody holds
 // if it has none.
-func (s *shard) glance(key string, own *plan) *entry {
+func (s *shard) glance(key string, with, own *plan) *entry {
 	if e, ok := s.keys.Peek(key); ok {
 		return e
 	}
-	return newEntry(s.base, own)
+	return newEntry(with, own, s.base)
 }
 
 // evict drops the least recently used key.
