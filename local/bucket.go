@@ -24,6 +24,15 @@ func (b *tokens) take(p *plan, now time.Duration, n int64) (time.Duration, bool)
 	return 0, b.limiter().AllowN(p.start.Add(now), int(n))
 }
 
+func (b *tokens) decide(p *plan, now time.Duration, n int64) (time.Duration, bool, look) {
+	lim, at := b.limiter(), p.start.Add(now)
+	if !lim.AllowN(at, int(n)) {
+		return 0, false, b.look(p, now, n)
+	}
+	level := lim.TokensAt(at)
+	return 0, true, look{room: p.remaining(level), reset: p.settled(level, p.burst)}
+}
+
 func (b *tokens) look(p *plan, now time.Duration, n int64) look {
 	lim, at := b.limiter(), p.start.Add(now)
 	level := lim.TokensAt(at)

@@ -83,14 +83,14 @@ func TestBoundsUnderContention(t *testing.T) {
 			wg.Go(func() {
 				for i := 0; time.Since(start) < 200*ms; i++ {
 					n := int64(1 + i%3)
-					switch {
-					case g == 0:
+					switch g {
+					case 0:
 						ctx, cancel := context.WithTimeout(context.Background(), ms)
 						if res, err := l.Wait(ctx, "k", n); err == nil {
 							admitted.Add(res.Granted)
 						}
 						cancel()
-					case g == 1:
+					case 1:
 						r, err := l.Reserve(context.Background(), "k", n)
 						if err == nil {
 							err = r.Cancel(context.Background())

@@ -37,6 +37,10 @@ func (w *fixed) take(p *plan, now time.Duration, n int64) (time.Duration, bool) 
 	return 0, true
 }
 
+func (w *fixed) decide(p *plan, now time.Duration, n int64) (time.Duration, bool, look) {
+	return decideBy(w, p, now, n)
+}
+
 func (w *fixed) look(p *plan, now time.Duration, n int64) look {
 	w.advance(p, now)
 	l := look{room: w.room(p)}

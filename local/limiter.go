@@ -96,21 +96,22 @@ func (l *Limiter) decide(now time.Time, key string, n int64, with *plan) (hybrid
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	defer s.mu.Unlock()
 	at, behind := s.tick(now.Sub(l.start))
 	p := s.limitOf(l, key, with, own)
 	if n > p.burst {
-		return l.never(s.glance(key, with, own).look(at, 0), p, behind), nil
+		seen := s.glance(key, with, own).look(at, 0)
+		s.mu.Unlock()
+		return l.never(seen, p, behind), nil
 	}
 	e := s.find(key, with, own)
 	e.use(p, at)
-	delay, ok := e.state.take(p, at, n)
+	delay, ok, seen := e.state.decide(p, at, n)
+	s.mu.Unlock() // the rest needs no lock
+	res := l.result(seen, p, behind)
 	if ok {
-		res := l.result(e.look(at, 0), p, behind)
 		res.Allowed, res.Granted, res.Delay = true, n, after(delay, behind)
-		return res, nil
 	}
-	return l.result(e.look(at, n), p, behind), nil
+	return res, nil
 }
 
 // lock finds the shard of a key and leaves it locked, unless there is an error.

@@ -101,6 +101,10 @@ func leaving(p *plan, now time.Duration) time.Duration {
 	return now + min(p.period, 1<<63-1-now)
 }
 
+func (j *journal) decide(p *plan, now time.Duration, n int64) (time.Duration, bool, look) {
+	return decideBy(j, p, now, n)
+}
+
 func (j *journal) look(p *plan, now time.Duration, n int64) look {
 	j.advance(now)
 	used := j.used()

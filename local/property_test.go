@@ -159,3 +159,22 @@ func TestTwoNanosecondsAreTheResolution(t *testing.T) {
 		}
 	}
 }
+
+// TestSettledIsWait: what is computed without asking is what asking gives.
+func TestSettledIsWait(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := anyLimit(t)
+		p := newPlan(limit, 0, time.Unix(0, 0))
+		b := newTokens(p)
+		var now time.Duration
+		for range rapid.IntRange(1, 30).Draw(t, "calls") {
+			if now += anyPause(t, limit); now > 100*365*24*time.Hour {
+				return
+			}
+			n := logInt(t, limit.BurstSize(), "n")
+			if _, ok, seen := b.decide(p, now, n); ok && seen != b.look(p, now, 0) {
+				t.Fatalf("decide saw %+v, look %+v", seen, b.look(p, now, 0))
+			}
+		}
+	})
+}

@@ -49,6 +49,10 @@ func (q *queue) take(p *plan, now time.Duration, n int64) (time.Duration, bool) 
 	return delay, true
 }
 
+func (q *queue) decide(p *plan, now time.Duration, n int64) (time.Duration, bool, look) {
+	return decideBy(q, p, now, n)
+}
+
 func (q *queue) look(p *plan, now time.Duration, n int64) look {
 	q.advance(p, now)
 	l := look{

@@ -53,6 +53,10 @@ func (w *sliding) take(p *plan, now time.Duration, n int64) (time.Duration, bool
 	return 0, true
 }
 
+func (w *sliding) decide(p *plan, now time.Duration, n int64) (time.Duration, bool, look) {
+	return decideBy(w, p, now, n)
+}
+
 func (w *sliding) look(p *plan, now time.Duration, n int64) look {
 	w.advance(p, now)
 	l := look{room: max(0, p.burst-w.estimate(p, now))}

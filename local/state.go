@@ -14,6 +14,8 @@ type state interface {
 	// take takes n units if they are there, and says how long to wait before
 	// they may be used.
 	take(p *plan, now time.Duration, n int64) (delay time.Duration, ok bool)
+	// decide is take, and then a look, for n if there was nothing to take.
+	decide(p *plan, now time.Duration, n int64) (delay time.Duration, ok bool, seen look)
 	// look changes nothing that can be seen. retry is for n, 0 for n = 0.
 	look(p *plan, now time.Duration, n int64) look
 	// book takes n units that will be there within most.
@@ -77,6 +79,16 @@ func offered(a hybridlimit.Algorithm) bool { return a <= hybridlimit.AlgSlidingL
 // onRateLimiter reports whether newState makes tokens of it.
 func onRateLimiter(a hybridlimit.Algorithm) bool {
 	return a == hybridlimit.AlgTokenBucket || a == hybridlimit.AlgLeakyBucket
+}
+
+// decideBy is decide for algorithms that have nothing to gain by doing both at
+// once.
+func decideBy(s state, p *plan, now time.Duration, n int64) (time.Duration, bool, look) {
+	delay, ok := s.take(p, now, n)
+	if ok {
+		n = 0
+	}
+	return delay, ok, s.look(p, now, n)
 }
 
 // bookNow is book for algorithms in which the future cannot be had today.

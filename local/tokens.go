@@ -78,3 +78,21 @@ func (a arith) wait(lim *rate.Limiter, now time.Time, tokens float64, n int64) t
 	}
 	return d
 }
+
+// settled is wait for a limiter that has just admitted a call, and so counts
+// from now: what it would answer is level plus the refill, to the bit, and need
+// not be asked of it under its lock.
+func (a arith) settled(level float64, n int64) time.Duration {
+	if a.admits(level, n) {
+		return 0
+	}
+	d := time.Duration(math.Round(a.nanos(float64(n) - level)))
+	for step := time.Duration(1); d < maxWait; step *= 2 {
+		back := float64(d.Seconds() * float64(a.perSecond)) // no fused sum: rate.Limiter has none
+		if a.admits(level+back, n) {
+			break
+		}
+		d += step
+	}
+	return d
+}

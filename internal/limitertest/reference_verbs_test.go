@@ -97,10 +97,11 @@ func (r *reference) Reset(_ context.Context, key string) error {
 }
 
 func (r *reference) AllowLimit(ctx context.Context, key string, n int64, limit hybridlimit.Limit) (hybridlimit.Result, error) {
-	if err := limit.Validate(); err != nil && r.faulty != "takes any limit" {
+	if err := limit.Validate(); err != nil {
+		if r.faulty == "takes any limit" {
+			err = nil
+		}
 		return hybridlimit.Result{}, err
-	} else if err != nil {
-		return hybridlimit.Result{}, nil
 	}
 	if r.faulty == "ignores limits of calls" {
 		return r.AllowN(ctx, key, n)
