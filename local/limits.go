@@ -48,9 +48,8 @@ func (l *Limiter) allowLimitAt(now time.Time, key string, n int64, limit hybridl
 //     is; what is in a log leaves when it would have left.
 //
 // A key that is not held begins full under the new limit. It goes over all keys,
-// one shard after the other: about 10 ms for 100 000 keys, of which each
-// decision may have to wait for a 64th. IdleAfter stays, or grows to what the
-// limit needs.
+// one shard after the other: about 50 ms for 100 000 keys, of which a decision
+// may have to wait for a 64th. IdleAfter stays, or grows to what the limit needs.
 func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
 	return l.setLimitAt(time.Now(), limit)
 }

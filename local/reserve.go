@@ -23,11 +23,13 @@ import (
 //
 // Cancel gives back what was taken, as if it had never been. Of a bucket: all of
 // it before Delay has passed; later, or if other units were given back
-// meanwhile, what surely would not have run over since. Of a queue, the last place only: those behind were told when
-// to start, and whoever came next would start together with one of them. Of a
-// window, what still counts. It is not an error of Cancel when there is nothing
-// to give back any more, because the key was reset, evicted or dropped, or the
-// limiter closed. A bucket whose limit has changed meanwhile gets nothing back.
+// meanwhile, what surely would not have run over since. Of a queue, the last
+// place, with any before it that were cancelled; one in the middle passes
+// unused: those behind were told when to start, and whoever came next would
+// start together with one of them. Of a window, what still counts. It is not an
+// error of Cancel when there is nothing to give back any more, because the key
+// was reset, evicted or dropped, or the limiter closed. A bucket or a queue
+// whose limit has changed meanwhile gets nothing back.
 func (l *Limiter) Reserve(_ context.Context, key string, n int64) (*hybridlimit.Reservation, error) {
 	return l.reserveAt(time.Now, key, n)
 }

@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -147,23 +148,95 @@ func TestCancelGivesBack(t *testing.T) {
 }
 
 // TestCancelInTheMiddleOfAQueue: those behind were told when to start, and nobody
-// else may start then.
+// else may start then. A gap closes when all behind it have left.
 func TestCancelInTheMiddleOfAQueue(t *testing.T) {
 	ctx := context.Background()
 	l, start := at(t, hybridlimit.LeakyQueue(10, time.Second, 10), Config{})
 	h := &hand{start}
-	_, b, c := reserve(t, l, h, 1), reserve(t, l, h, 1), reserve(t, l, h, 1)
-	if err := b.Cancel(ctx); err != nil {
-		t.Fatal(err)
+	a, b, c := reserve(t, l, h, 1), reserve(t, l, h, 1), reserve(t, l, h, 1)
+	next := func(want time.Duration) *hybridlimit.Reservation {
+		t.Helper()
+		r := reserve(t, l, h, 2)
+		if r.Delay != want {
+			t.Fatalf("starts after %v, want %v", r.Delay, want)
+		}
+		return r
 	}
-	if d := reserve(t, l, h, 1); d.Delay != 300*ms {
-		t.Errorf("starts after %v, together with another", d.Delay)
-	} else if err := errors.Join(d.Cancel(ctx), c.Cancel(ctx)); err != nil { // from the end, one after the other
-		t.Fatal(err)
+	cancel := func(rs ...*hybridlimit.Reservation) {
+		t.Helper()
+		for _, r := range rs {
+			if err := r.Cancel(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
-	if d := reserve(t, l, h, 1); d.Delay != 200*ms {
-		t.Errorf("starts after %v, want %v", d.Delay, 200*ms)
+	cancel(b)
+	cancel(next(300 * ms))
+	cancel(c)
+	d := next(100 * ms)
+	h.now = h.now.Add(50 * ms)
+	cancel(a, next(250*ms)) // a's turn is half over, and d's is told
+	cancel(d)               // which closes a's, too
+	cancel(next(0))
+	if res := mustPeek(t, l, h.now); res.Remaining != 10 || res.ResetAfter != 0 {
+		t.Errorf("everybody has left: %+v", res)
 	}
+}
+
+// TestQueueNeverOvertakes: whoever cancels and in whichever order, no two that
+// stay are told times closer than what the former takes; and when all have left,
+// nobody is there.
+func TestQueueNeverOvertakes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := hybridlimit.LeakyQueue(rapid.Int64Range(1, 1000).Draw(t, "rate"), time.Second, rapid.Int64Range(1, 30).Draw(t, "burst"))
+		l, start := at(t, limit, Config{})
+		h := &hand{start}
+		type place struct {
+			r    *hybridlimit.Reservation
+			from time.Time
+		}
+		var there []place
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			h.now = h.now.Add(anyPause(t, limit) / 8)
+			if len(there) > 0 && rapid.Bool().Draw(t, "cancel") {
+				i := rapid.IntRange(0, len(there)-1).Draw(t, "which")
+				if there[i].from.After(h.now) { // who has started is gone
+					if err := there[i].r.Cancel(context.Background()); err != nil {
+						t.Fatal(err)
+					}
+					there = slices.Delete(there, i, i+1)
+				}
+				continue
+			}
+			r := reserve(t, l, h, rapid.Int64Range(1, limit.Burst).Draw(t, "n"))
+			if !r.Allowed {
+				continue
+			}
+			p := place{r, h.now.Add(r.Delay)}
+			for _, q := range there {
+				if took := timeOf(limit, q.r.Granted); p.from.Sub(q.from) < took-1 {
+					t.Fatalf("starts %v after one that takes %v", p.from.Sub(q.from), took)
+				}
+			}
+			there = append(there, p)
+		}
+		for _, i := range rapid.Permutation(there).Draw(t, "leaving") {
+			if i.from.After(h.now) {
+				if err := i.r.Cancel(context.Background()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		var busy time.Duration // with those who have started
+		for _, p := range there {
+			if !p.from.After(h.now) {
+				busy = max(busy, p.from.Add(timeOf(limit, p.r.Granted)).Sub(h.now))
+			}
+		}
+		if res := mustPeek(t, l, h.now); res.ResetAfter > busy+1 {
+			t.Fatalf("all have left, and it is empty after %v, want %v", res.ResetAfter, busy)
+		}
+	})
 }
 
 // TestCancelKnowsWhereUnitsAre: in a window they count in the one they were taken

@@ -52,8 +52,9 @@ type booking struct {
 // left. Each algorithm needs some of it.
 type mark struct {
 	at    time.Duration
-	level float64       // units left, of a bucket
-	used  int64         // sub-units in a queue
+	level float64 // units left, of a bucket
+	turns *turns  // of a queue
+	tail  int64
 	until time.Duration // end of the window; when units leave a log
 }
 
