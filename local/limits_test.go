@@ -312,3 +312,49 @@ func TestPlansAreRemembered(t *testing.T) {
 		}
 	}
 }
+
+// TestChangesInDetail is what mutations of the code had shown to go untested.
+func TestChangesInDetail(t *testing.T) {
+	ctx := context.Background()
+	t.Run("a sliding estimate counts the window before", func(t *testing.T) {
+		l, now := at(t, hybridlimit.SlidingWindow(10, time.Second), Config{})
+		ask(t, l, now, "k", 8)
+		now = now.Add(1500 * ms) // 4 of them count
+		if err := l.setLimitAt(now, hybridlimit.SlidingWindow(10, time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		if res := mustPeek(t, l, now); res.Remaining != 6 {
+			t.Errorf("%+v", res)
+		}
+	})
+	t.Run("a log stays in order when its period becomes shorter", func(t *testing.T) {
+		long, short := hybridlimit.SlidingLog(10, time.Hour), hybridlimit.SlidingLog(10, time.Second)
+		l, now := at(t, long, Config{})
+		ask(t, l, now, "k", 4)
+		askLimit(t, l, now, "k", 3, short)
+		if res := mustPeek(t, l, now.Add(time.Second)); res.Remaining != 6 || res.ResetAfter != time.Hour-time.Second {
+			t.Errorf("a second later: %+v", res)
+		}
+	})
+	t.Run("a bucket whose limit has changed takes nothing back", func(t *testing.T) {
+		slow := hybridlimit.TokenBucket(1, time.Hour, 10)
+		l, now := at(t, slow, Config{})
+		h := &hand{now}
+		r := reserve(t, l, h, 10)
+		askLimit(t, l, h.now, "k", 1, hybridlimit.TokenBucket(10, time.Second, 10))
+		h.now = now.Add(time.Second) // full again, under the other limit
+		ask(t, l, h.now, "k", 10)
+		if err := r.Cancel(ctx); err != nil || mustPeek(t, l, h.now).Remaining != 0 {
+			t.Errorf("%v, %+v", err, mustPeek(t, l, h.now))
+		}
+	})
+	t.Run("a debtor does not keep the sweep busy", func(t *testing.T) {
+		l, now := at(t, hybridlimit.PerSecond(1), Config{})
+		askLimit(t, l, now, "debtor", 1, hybridlimit.PerHour(1))
+		now = now.Add(time.Second + 1)
+		ask(t, l, now, "busy", 1)
+		if s := &l.shards[0]; s.sweepAt < s.now+time.Second {
+			t.Errorf("the next sweep is at %v, and it is %v", s.sweepAt, s.now)
+		}
+	})
+}
