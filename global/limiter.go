@@ -76,13 +76,16 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (hybridlimit.
 type terms struct {
 	limit      hybridlimit.Limit
 	algo.Scale // of a limit that counts
+	// counts is the algorithm of the limiter's last limit that counts: what
+	// state there may be is of it.
+	counts hybridlimit.Algorithm
 }
 
 func newTerms(limit hybridlimit.Limit) (*terms, error) {
 	if err := limit.Validate(); err != nil {
 		return nil, err
 	}
-	t := &terms{limit: limit}
+	t := &terms{limit: limit, counts: limit.Algorithm}
 	if !t.static() {
 		t.Scale = algo.ScaleOf(limit)
 	}
@@ -90,8 +93,10 @@ func newTerms(limit hybridlimit.Limit) (*terms, error) {
 }
 
 // static says whether the limit counts nothing: it admits all, or none.
-func (t *terms) static() bool {
-	return t.limit.Algorithm == hybridlimit.AlgUnlimited || t.limit.Algorithm == hybridlimit.AlgBlocked
+func (t *terms) static() bool { return static(t.limit.Algorithm) }
+
+func static(a hybridlimit.Algorithm) bool {
+	return a == hybridlimit.AlgUnlimited || a == hybridlimit.AlgBlocked
 }
 
 // replaces refuses a limit that counts otherwise than have does: what is used
@@ -99,8 +104,8 @@ func (t *terms) static() bool {
 // with all.
 func (t *terms) replaces(have *terms) error {
 	var bad hybridlimit.Violations
-	if t.limit.Algorithm != have.limit.Algorithm && !t.static() {
-		bad.Add("Limit.Algorithm", t.limit.Algorithm, "must be the limiter's, "+have.limit.Algorithm.String())
+	if t.limit.Algorithm != have.counts && !t.static() && !static(have.counts) {
+		bad.Add("Limit.Algorithm", t.limit.Algorithm, "must be the limiter's, "+have.counts.String())
 	}
 	return bad.Err("global")
 }

@@ -57,6 +57,9 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Re
 		if !res.Allowed {
 			wait = res.RetryAfter
 		}
+		if wait == hybridlimit.Never {
+			return res, fmt.Errorf("global: %d units of %q: %w (%d)", n, key, hybridlimit.ErrExceedsBurst, res.Limit)
+		}
 		if wait >= left {
 			if res.Allowed {
 				_ = l.giveBack(context.WithoutCancel(ctx), key, t, n) // they come back by themselves at the latest

@@ -78,12 +78,16 @@ func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
 	if l.closed.Load() {
 		return hybridlimit.ErrClosed
 	}
+	have := l.terms.Load()
 	t, err := newTerms(limit)
 	if err == nil {
-		err = t.replaces(l.terms.Load())
+		err = t.replaces(have)
 	}
 	if err != nil {
 		return err
+	}
+	if t.static() {
+		t.counts = have.counts
 	}
 	l.terms.Store(t)
 	return nil

@@ -219,7 +219,7 @@ func (l *Limiter) place(key string) (place, error) {
 	at := place{rules: l.rules.Load()}
 	if l.cfg.LimitFor != nil {
 		if limit := l.cfg.LimitFor(key); limit != at.rules.limit {
-			if err := errors.Join(limit.Validate(), sameAlgorithm(limit, at.rules.limit)); err != nil {
+			if err := errors.Join(limit.Validate(), sameAlgorithm(limit, at.rules)); err != nil {
 				return place{}, fmt.Errorf("hybrid: Config.LimitFor(%q): %w", key, err)
 			}
 			at.rules = newRules(limit)

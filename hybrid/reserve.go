@@ -62,7 +62,9 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Re
 		if !res.Allowed {
 			wait = res.RetryAfter
 		}
-		if wait >= left {
+		if wait == hybridlimit.Never {
+			err = fmt.Errorf("hybrid: %d units of %q: %w (%d)", n, key, hybridlimit.ErrExceedsBurst, res.Limit)
+		} else if wait >= left {
 			err = fmt.Errorf("hybrid: %v until %d units of %q can be had: %w", wait, n, key, context.DeadlineExceeded)
 		} else {
 			err = l.sleep(ctx, wait)

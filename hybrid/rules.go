@@ -14,6 +14,9 @@ type rules struct {
 	algo.Scale            // of a limit that counts
 	full       int64      // ns from empty to full
 	from       rulesOrder // who gave the limit
+	// counts is the algorithm of the limiter's last limit that counts: what
+	// state there may be is of it.
+	counts hybridlimit.Algorithm
 }
 
 // rulesOrder says who gave a key its limit.
@@ -26,7 +29,7 @@ const (
 )
 
 func newRules(l hybridlimit.Limit) *rules {
-	r := &rules{limit: l, full: int64(l.TimeToFull())}
+	r := &rules{limit: l, full: int64(l.TimeToFull()), counts: l.Algorithm}
 	if !static(l) {
 		r.Scale = algo.ScaleOf(l)
 	}
@@ -88,23 +91,28 @@ func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
 	if l.cfg.FallbackFloor > limit.BurstSize() && !static(limit) {
 		bad.Add("Limit.Burst", limit.BurstSize(), fmt.Sprintf("must not be below Config.FallbackFloor (%d)", l.cfg.FallbackFloor))
 	}
-	if err := errors.Join(bad.Err("hybrid"), sameAlgorithm(limit, l.rules.Load().limit)); err != nil {
+	have := l.rules.Load()
+	if err := errors.Join(bad.Err("hybrid"), sameAlgorithm(limit, have)); err != nil {
 		return err
 	}
 	if err := reclaim(identity{l.hub.client, l.hub.cfg.Prefix, l.cfg.Name}, limit); err != nil {
 		return err
 	}
-	l.rules.Store(newRules(limit))
+	r := newRules(limit)
+	if static(limit) {
+		r.counts = have.counts
+	}
+	l.rules.Store(r)
 	return nil
 }
 
 // sameAlgorithm refuses a limit that counts otherwise than a limiter does: what
 // is used under the one says nothing under the other. Limits that count nothing
 // go with all.
-func sameAlgorithm(limit, have hybridlimit.Limit) error {
+func sameAlgorithm(limit hybridlimit.Limit, have *rules) error {
 	var bad hybridlimit.Violations
-	if limit.Algorithm != have.Algorithm && !static(limit) {
-		bad.Add("Limit.Algorithm", limit.Algorithm, "must be the limiter's, "+have.Algorithm.String())
+	if counts := (hybridlimit.Limit{Algorithm: have.counts}); limit.Algorithm != have.counts && !static(limit) && !static(counts) {
+		bad.Add("Limit.Algorithm", limit.Algorithm, "must be the limiter's, "+have.counts.String())
 	}
 	return bad.Err("hybrid")
 }

@@ -26,7 +26,7 @@ func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hyb
 			return l.common(ctx, e, r, key, n)
 		}
 	}
-	if err := errors.Join(limit.Validate(), sameAlgorithm(limit, l.rules.Load().limit)); err != nil {
+	if err := errors.Join(limit.Validate(), sameAlgorithm(limit, l.rules.Load())); err != nil {
 		return hybridlimit.Result{}, err
 	}
 	given := newRules(limit)

@@ -2,7 +2,9 @@ package local
 
 import (
 	"context"
+	"fmt"
 	"math/rand"
+	"runtime"
 	"strconv"
 	"sync"
 	"testing"
@@ -107,19 +109,113 @@ func BenchmarkNewKeys(b *testing.B) {
 	parallel(b, keys, func(key string) { _, _ = l.Allow(ctx, key) })
 }
 
+// BenchmarkAlgorithms is one key in one goroutine, admitted always and denied
+// always; the log holds 1000 entries then.
+func BenchmarkAlgorithms(b *testing.B) {
+	ctx := context.Background()
+	for _, limit := range everyAlgorithm(1000, time.Hour) {
+		b.Run(limit.Algorithm.String()+"/deny", func(b *testing.B) {
+			l := must(b, limit, Config{})
+			for range 1000 {
+				_, _ = l.Allow(ctx, "k")
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				_, _ = l.Allow(ctx, "k")
+			}
+		})
+	}
+	for _, limit := range everyAlgorithm(1000, time.Microsecond) {
+		b.Run(limit.Algorithm.String()+"/admit", func(b *testing.B) {
+			l := must(b, limit, Config{})
+			b.ReportAllocs()
+			for b.Loop() {
+				_, _ = l.Allow(ctx, "k")
+			}
+		})
+	}
+}
+
+// BenchmarkVerbs is one key that always has units.
+func BenchmarkVerbs(b *testing.B) {
+	ctx := context.Background()
+	l := must(b, wide, Config{})
+	other := hybridlimit.TokenBucket(2_000_000_000, time.Second, 1_000_000_000)
+	own := must(b, wide, Config{LimitFor: func(string) hybridlimit.Limit { return other }})
+	for _, v := range []struct {
+		name string
+		call func()
+	}{
+		{"Allow", func() { _, _ = l.Allow(ctx, "k") }},
+		{"Allow with LimitFor", func() { _, _ = own.Allow(ctx, "k") }},
+		{"AllowAtMost", func() { _, _ = l.AllowAtMost(ctx, "k", 1) }},
+		{"AllowLimit", func() { _, _ = l.AllowLimit(ctx, "k2", 1, other) }},
+		{"Peek", func() { _, _ = l.Peek(ctx, "k") }},
+		{"Charge and Refund", func() { _, _ = l.Charge(ctx, "k", 1); _, _ = l.Refund(ctx, "k", 1) }},
+		{"Reserve and Cancel", func() {
+			if r, err := l.Reserve(ctx, "k", 1); err == nil {
+				_ = r.Cancel(ctx)
+			}
+		}},
+		{"Wait", func() { _, _ = l.Wait(ctx, "k", 1) }},
+	} {
+		b.Run(v.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				v.call()
+			}
+		})
+	}
+}
+
+// BenchmarkSetLimit is with 100 000 keys held.
+func BenchmarkSetLimit(b *testing.B) {
+	l := must(b, narrow, Config{MaxKeys: 200_000})
+	for i := range 100_000 {
+		_, _ = l.Allow(context.Background(), strconv.Itoa(i))
+	}
+	for i := int64(1); b.Loop(); i++ {
+		if err := l.SetLimit(hybridlimit.TokenBucket(1+i%2, time.Minute, 1)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkMemory reports the bytes of a key of 32 that was used once.
+func BenchmarkMemory(b *testing.B) {
+	const keys = 100_000
+	for _, limit := range everyAlgorithm(1000, time.Hour) {
+		b.Run(limit.Algorithm.String(), func(b *testing.B) {
+			for b.Loop() {
+				var before, after runtime.MemStats
+				runtime.GC()
+				runtime.ReadMemStats(&before)
+				l := must(b, limit, Config{MaxKeys: 2 * keys})
+				for i := range keys {
+					_, _ = l.Allow(context.Background(), fmt.Sprintf("%032d", i))
+				}
+				runtime.GC()
+				runtime.ReadMemStats(&after)
+				b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/keys, "B/key")
+				_ = l.Close()
+			}
+		})
+	}
+}
+
 // allowUnlocked is the rejected alternative: the lock is held for the lookup
 // only, and the bucket's own lock serves for the rest. It loses what is taken
 // from a bucket that is evicted meanwhile, and its RetryAfter is a guess.
 func (l *Limiter) allowUnlocked(now time.Time, key string, n int64) hybridlimit.Result {
 	s := l.shardOf(key)
 	s.mu.Lock()
-	now = now.Add(s.tick(now.Sub(l.start)))
-	tokens := s.find(key, l).tokens
+	at, behind := s.tick(now.Sub(l.start))
+	e := s.find(key, s.base, nil)
 	s.mu.Unlock()
-	if tokens.AllowN(now, int(n)) {
-		res := l.describe(tokens, now, 0, 0)
+	if _, ok := e.state.take(e.plan, at, n); ok {
+		res := l.result(e.look(at, 0), e.plan, behind)
 		res.Allowed, res.Granted = true, n
 		return res
 	}
-	return l.describe(tokens, now, 0, n)
+	return l.result(e.look(at, n), e.plan, behind)
 }

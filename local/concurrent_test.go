@@ -71,27 +71,98 @@ func TestEvictionLosesNothingTaken(t *testing.T) {
 	}
 }
 
+// TestBoundsUnderContention is the bound of each algorithm in real time, with
+// callers that are out of order, cancel and wait.
+func TestBoundsUnderContention(t *testing.T) {
+	eachAlgorithm(t, 1000, 50*ms, func(t *testing.T, limit hybridlimit.Limit) {
+		l := must(t, limit, Config{})
+		var admitted atomic.Int64
+		var wg sync.WaitGroup
+		start := time.Now()
+		for g := range 8 {
+			wg.Go(func() {
+				for i := 0; time.Since(start) < 200*ms; i++ {
+					n := int64(1 + i%3)
+					switch g {
+					case 0:
+						ctx, cancel := context.WithTimeout(context.Background(), ms)
+						if res, err := l.Wait(ctx, "k", n); err == nil {
+							admitted.Add(res.Granted)
+						}
+						cancel()
+					case 1:
+						r, err := l.Reserve(context.Background(), "k", n)
+						if err == nil {
+							err = r.Cancel(context.Background())
+						}
+						if err != nil {
+							t.Error(err)
+						}
+					default:
+						res, err := l.AllowAtMost(context.Background(), "k", n)
+						if err != nil {
+							t.Error(err)
+						}
+						admitted.Add(res.Granted)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		elapsed := time.Since(start) + 1
+		most := 1000 + int64(elapsed/(50*time.Microsecond)) + 1
+		if windowed(limit.Algorithm) { // the first one may have begun before
+			most = 1000 * (2 + int64(elapsed/(50*ms)))
+		}
+		if got := admitted.Load(); got > most || got < 1000 {
+			t.Errorf("%d admitted in %v, at most %d may be", got, elapsed, most)
+		}
+	})
+}
+
 // TestAllVerbsTogether is for the race detector.
 func TestAllVerbsTogether(t *testing.T) {
-	ctx := context.Background()
-	l := must(t, hybridlimit.PerSecond(100), Config{MaxKeys: 4096})
-	var wg sync.WaitGroup
-	for g := range 8 {
-		wg.Go(func() {
-			for i := range 1000 {
-				key := fmt.Sprint("k", (i*g)%100)
-				_, _ = l.Allow(ctx, key)
-				_, _ = l.AllowN(ctx, key, 200)
-				_, _ = l.Peek(ctx, key)
-				_ = l.Reset(ctx, key)
-				_, _ = l.Len(), l.Evicted()
-				if g == 0 && i == 900 {
-					_ = l.Close()
-				}
+	eachAlgorithm(t, 100, time.Second, func(t *testing.T, limit hybridlimit.Limit) {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		other := resized(limit, 150, time.Minute)
+		l := must(t, limit, Config{MaxKeys: 4096, LimitFor: func(key string) hybridlimit.Limit {
+			if key == "k7" {
+				return other
 			}
-		})
-	}
-	wg.Wait()
+			return limit
+		}})
+		var wg sync.WaitGroup
+		for g := range 8 {
+			wg.Go(func() {
+				for i := range 400 {
+					key := fmt.Sprint("k", (i*g)%100)
+					_, _ = l.Allow(ctx, key)
+					_, _ = l.AllowN(ctx, key, 200)
+					_, _ = l.AllowAtMost(ctx, key, 2)
+					_, _ = l.AllowLimit(ctx, key, 1, other)
+					_, _ = l.Peek(ctx, key)
+					_, _ = l.Charge(ctx, key, 1)
+					_, _ = l.Refund(ctx, key, 2)
+					if r, err := l.Reserve(ctx, key, 3); err == nil {
+						_ = r.Cancel(ctx)
+					}
+					if i%50 == 0 {
+						soon, cancel := context.WithTimeout(ctx, ms)
+						_, _ = l.Wait(soon, key, 1)
+						cancel()
+						_ = l.SetLimit(resized(limit, int64(50+i), time.Second))
+					}
+					_ = l.Reset(ctx, key)
+					_, _ = l.Len(), l.Evicted()
+					if g == 0 && i == 350 {
+						_ = l.Close()
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
 }
 
 // TestNoGoroutines: a bubble that leaves a goroutine behind is an error.
@@ -114,11 +185,16 @@ func TestNoGoroutines(t *testing.T) {
 
 func TestNoAllocations(t *testing.T) {
 	ctx := context.Background()
-	l := must(t, hybridlimit.TokenBucket(1, time.Hour, 100), Config{Name: "n"})
-	if n := testing.AllocsPerRun(200, func() { // half of them are denied
-		_, _ = l.Allow(ctx, "k")
-		_, _ = l.Peek(ctx, "k")
-	}); n != 0 {
-		t.Errorf("%v allocations for a key that is there", n)
-	}
+	eachAlgorithm(t, 100, time.Hour, func(t *testing.T, limit hybridlimit.Limit) {
+		l := must(t, limit, Config{Name: "n"})
+		if n := testing.AllocsPerRun(200, func() { // half of them are denied
+			_, _ = l.Allow(ctx, "k")
+			_, _ = l.Peek(ctx, "k")
+			_, _ = l.AllowAtMost(ctx, "k", 1)
+			_, _ = l.Charge(ctx, "k", 1)
+			_, _ = l.Refund(ctx, "k", 1)
+		}); n != 0 { // a log grows on average by less than one
+			t.Errorf("%v allocations for a key that is there", n)
+		}
+	})
 }

@@ -3,6 +3,7 @@ package local
 import (
 	"errors"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -35,7 +36,7 @@ func TestViolationsAreReportedTogether(t *testing.T) {
 		},
 		// Without a limit nobody knows how long idle is.
 		{"bad limit, any idle", hybridlimit.Limit{Period: time.Second}, Config{IdleAfter: 1}, []string{"Limit.Rate"}},
-		{"bad before unsupported", hybridlimit.FixedWindow(1, time.Second), Config{MaxKeys: -1}, []string{"Config.MaxKeys"}},
+		{"window", hybridlimit.FixedWindow(1, time.Second), Config{IdleAfter: time.Second - 1}, []string{"Config.IdleAfter"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			l, err := New(tc.limit, tc.cfg)
@@ -57,22 +58,18 @@ func TestViolationsAreReportedTogether(t *testing.T) {
 	}
 }
 
-func TestOtherAlgorithmsAreNotOffered(t *testing.T) {
-	for _, limit := range []hybridlimit.Limit{
-		hybridlimit.LeakyBucket(1, time.Second, 1),
-		hybridlimit.LeakyQueue(1, time.Second, 1),
-		hybridlimit.FixedWindow(1, time.Second),
-		hybridlimit.SlidingWindow(1, time.Second),
-		hybridlimit.SlidingLog(1, time.Second),
-		hybridlimit.Unlimited(),
-		hybridlimit.Blocked(),
-	} {
-		l, err := New(limit, Config{})
-		if l != nil || !errors.Is(err, hybridlimit.ErrUnsupported) || errors.Is(err, hybridlimit.ErrInvalid) {
-			t.Errorf("%v: got %v and %v, want ErrUnsupported", limit, l, err)
-		} else if !strings.HasPrefix(err.Error(), "local: ") || !strings.Contains(err.Error(), limit.Algorithm.String()) {
-			t.Errorf("%q does not name package and algorithm", err)
+func TestAllAlgorithmsAreOffered(t *testing.T) {
+	for _, limit := range everyAlgorithm(3, time.Second) {
+		if must(t, limit, Config{}).first != limit {
+			t.Errorf("%v was not taken as it is", limit)
 		}
+	}
+	// The first one that hybridlimit does not name; should it get one, New
+	// must refuse it until it is offered.
+	next := hybridlimit.AlgBlocked + 1
+	l, err := New(hybridlimit.Limit{Algorithm: next, Rate: 1, Period: time.Second}, Config{})
+	if l != nil || offered(next) || !errors.Is(err, hybridlimit.ErrUnsupported) && !errors.Is(err, hybridlimit.ErrInvalid) {
+		t.Errorf("an unknown algorithm: %v and %v", l, err)
 	}
 }
 
@@ -87,6 +84,9 @@ func TestBurstFitsInt(t *testing.T) {
 		{hybridlimit.PerSecond(math.MaxInt32), true},
 		{hybridlimit.PerSecond(math.MaxInt32 + 1), false},
 		{hybridlimit.TokenBucket(math.MaxInt32+1, time.Second, 1), true},
+		{hybridlimit.LeakyBucket(1, time.Second, math.MaxInt32+1), false},
+		{hybridlimit.LeakyQueue(1, time.Second, math.MaxInt32+1), true},
+		{hybridlimit.SlidingLog(math.MaxInt32+1, time.Second), true},
 	} {
 		err := check(tc.limit, Config{}, math.MaxInt32)
 		if tc.ok != (err == nil) {
@@ -104,11 +104,11 @@ func TestBurstFitsInt(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	limit := hybridlimit.TokenBucket(3, time.Second, 7)
 	want := Config{MaxKeys: 100_000, MaxKeyBytes: hybridlimit.DefaultMaxKeyBytes, IdleAfter: limit.TimeToFull()}
-	if got := must(t, limit, Config{}).cfg; got != want {
+	if got := must(t, limit, Config{}).cfg; !reflect.DeepEqual(got, want) {
 		t.Errorf("zero Config becomes %+v, want %+v", got, want)
 	}
 	set := Config{Name: "n", MaxKeys: 1, MaxKeyBytes: 2, IdleAfter: limit.TimeToFull()}
-	if got := must(t, limit, set).cfg; got != set {
+	if got := must(t, limit, set).cfg; !reflect.DeepEqual(got, set) {
 		t.Errorf("%+v was changed to %+v", set, got)
 	}
 }

@@ -3,6 +3,7 @@ package local
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/limitertest"
@@ -17,17 +18,23 @@ func TestConformance(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		maxKeys int
+		bucket  func(int64, time.Duration, int64) hybridlimit.Limit
 	}{
-		{"one shard", 1000},
-		{"many shards", 0},
+		{"one shard", 1000, hybridlimit.TokenBucket},
+		{"token bucket", 0, hybridlimit.TokenBucket},
+		{"leaky bucket", 0, hybridlimit.LeakyBucket},
+		{"leaky queue", 0, hybridlimit.LeakyQueue},
+		{"fixed window", 0, limitertest.Window(hybridlimit.FixedWindow)},
+		{"sliding window", 0, limitertest.Window(hybridlimit.SlidingWindow)},
+		{"sliding log", 0, limitertest.Window(hybridlimit.SlidingLog)},
 	} {
-		spec.Name = tc.name
+		spec.Name, spec.Bucket = tc.name, tc.bucket
 		spec.New = func(tb testing.TB, limit hybridlimit.Limit) hybridlimit.Limiter {
 			return must(tb, limit, Config{Name: spec.Policy, MaxKeys: tc.maxKeys})
 		}
 		spec.Wrap = synctest.Test
 		limitertest.Run(t, spec)
 	}
-	spec.Name, spec.Wrap = "real time", nil
+	spec.Name, spec.Wrap, spec.Bucket = "real time", nil, nil
 	limitertest.Run(t, spec)
 }

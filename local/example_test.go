@@ -109,3 +109,54 @@ func ExampleLimiter_Evicted() {
 	fmt.Println(limiter.Len(), "keys held,", limiter.Evicted(), "forgotten before they were full again")
 	// Output: 2 keys held, 1 forgotten before they were full again
 }
+
+func ExampleLimiter_AllowN_allOrNone() {
+	ctx := context.Background()
+	limiter := open(hybridlimit.SlidingLog(5, time.Hour), local.Config{})
+	for _, cost := range []int64{3, 3, 2} {
+		res := ok(limiter.AllowN(ctx, "alice", cost))
+		fmt.Println(cost, res.Allowed, res.Granted, res.Remaining)
+	}
+	// Output:
+	// 3 true 3 2
+	// 3 false 0 2
+	// 2 true 2 0
+}
+
+func ExampleLimiter_Peek_denied() {
+	ctx := context.Background()
+	limiter := open(hybridlimit.SlidingLog(1, time.Hour), local.Config{})
+	ok(limiter.Allow(ctx, "alice"))
+	res := ok(limiter.Peek(ctx, "alice"))
+	fmt.Println(res.Allowed, "for", res.RetryAfter.Round(time.Hour))
+	// Output: false for 1h0m0s
+}
+
+func ExampleLimiter_Reset_others() {
+	ctx := context.Background()
+	limiter := open(hybridlimit.SlidingLog(1, time.Hour), local.Config{})
+	ok(limiter.Allow(ctx, "alice"))
+	ok(limiter.Allow(ctx, "bob"))
+	if err := limiter.Reset(ctx, "alice"); err != nil {
+		panic(err)
+	}
+	fmt.Println(ok(limiter.Peek(ctx, "alice")).Allowed, ok(limiter.Peek(ctx, "bob")).Allowed)
+	// Output: true false
+}
+
+func ExampleConfig_limitFor() {
+	ctx := context.Background()
+	free, paid := hybridlimit.PerHour(10), hybridlimit.PerHour(1000)
+	limiter := open(free, local.Config{LimitFor: func(key string) hybridlimit.Limit {
+		if key == "alice" {
+			return paid
+		}
+		return free
+	}})
+	for _, key := range []string{"alice", "bob"} {
+		fmt.Println(key, ok(limiter.Allow(ctx, key)).Limit)
+	}
+	// Output:
+	// alice 1000
+	// bob 10
+}

@@ -61,3 +61,23 @@ func mustPeek(tb fataler, l *Limiter, now time.Time) hybridlimit.Result {
 	}
 	return res
 }
+
+// everyAlgorithm is n per period in the terms of each, with a burst of n.
+func everyAlgorithm(n int64, per time.Duration) []hybridlimit.Limit {
+	return []hybridlimit.Limit{
+		hybridlimit.TokenBucket(n, per, n),
+		hybridlimit.LeakyBucket(n, per, n),
+		hybridlimit.LeakyQueue(n, per, n),
+		hybridlimit.FixedWindow(n, per),
+		hybridlimit.SlidingWindow(n, per),
+		hybridlimit.SlidingLog(n, per),
+	}
+}
+
+// eachAlgorithm runs f for n per period.
+func eachAlgorithm(t *testing.T, n int64, per time.Duration, f func(t *testing.T, limit hybridlimit.Limit)) {
+	t.Helper()
+	for _, limit := range everyAlgorithm(n, per) {
+		t.Run(limit.Algorithm.String(), func(t *testing.T) { f(t, limit) })
+	}
+}

@@ -8,37 +8,54 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// Peek says what Allow would say, and takes nothing: Granted is 0. It does not
-// create the key, nor does it count as a use of it. It fails as Allow does.
+// Peek is PeekN with a cost of 1.
 func (l *Limiter) Peek(_ context.Context, key string) (hybridlimit.Result, error) {
-	return l.peekAt(time.Now(), key)
+	return l.lookAt(time.Now(), key, 1)
+}
+
+// PeekN says what AllowN would say, and takes nothing: Granted is 0. It does not
+// create the key, nor does it count as a use of it. A key whose last call
+// brought a limit of its own (AllowLimit) is described under that one. It fails
+// as AllowN does.
+func (l *Limiter) PeekN(_ context.Context, key string, n int64) (hybridlimit.Result, error) {
+	return l.lookAt(time.Now(), key, n)
 }
 
 func (l *Limiter) peekAt(now time.Time, key string) (hybridlimit.Result, error) {
-	if err := hybridlimit.CheckRequest(key, 1, l.cfg.MaxKeyBytes); err != nil {
-		return hybridlimit.Result{}, fmt.Errorf("local: %w", err)
+	return l.lookAt(now, key, 1)
+}
+
+func (l *Limiter) lookAt(now time.Time, key string, n int64) (hybridlimit.Result, error) {
+	s, own, err := l.lock(key, n)
+	if err != nil {
+		return hybridlimit.Result{}, err
 	}
-	s := l.shardOf(key)
-	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.keys == nil {
-		return hybridlimit.Result{}, errClosed
+	p := s.limitOf(l, key, nil, own)
+	if static(p.limit.Algorithm) {
+		res := l.static(p, n)
+		res.Granted = 0
+		return res, nil
 	}
-	behind := s.tick(now.Sub(l.start))
-	now = now.Add(behind)
-	b, ok := s.keys.Peek(key)
-	if !ok {
-		b = &bucket{tokens: l.arith.newLimiter()}
+	at, behind := s.tick(now.Sub(l.start))
+	e := s.glance(key, p, own)
+	if n > e.plan.burst {
+		return l.never(e.look(at, 0), e.plan, behind), nil
 	}
-	res := l.describe(b.tokens, now, behind, 1)
-	res.Allowed = res.RetryAfter == 0
+	seen := e.look(at, n)
+	res := l.result(seen, e.plan, behind)
+	res.Allowed = seen.retry == 0
+	if res.Allowed && e.plan.limit.Algorithm == hybridlimit.AlgLeakyQueue {
+		res.Delay = res.ResetAfter // what there is, is served first
+	}
 	return res, nil
 }
 
-// Reset makes key as if it was never used. It fails as Allow does.
+// Reset makes key as if it was never used. What was reserved before is not given
+// back by a later Cancel. It fails as Allow does.
 func (l *Limiter) Reset(_ context.Context, key string) error {
-	if err := hybridlimit.CheckRequest(key, 1, l.cfg.MaxKeyBytes); err != nil {
-		return fmt.Errorf("local: %w", err)
+	if err := l.checkKey(key); err != nil {
+		return err
 	}
 	s := l.shardOf(key)
 	s.mu.Lock()
@@ -67,8 +84,8 @@ func (l *Limiter) Len() int {
 }
 
 // Evicted is how many keys were pushed out by new ones before they were full
-// again. Each got at most one burst too much. If it grows, MaxKeys is too
-// small or somebody makes up keys.
+// again. Each got at most one burst too much, and was forgiven its debt. If it
+// grows, MaxKeys is too small or somebody makes up keys.
 func (l *Limiter) Evicted() uint64 {
 	var n uint64
 	for i := range l.shards {
@@ -80,14 +97,23 @@ func (l *Limiter) Evicted() uint64 {
 	return n
 }
 
-// Close frees all keys. Later decisions fail with hybridlimit.ErrClosed. It
-// always returns nil, and closing again does nothing.
+// Close frees all keys and ends every Wait. Later decisions fail with
+// hybridlimit.ErrClosed. It always returns nil, and closing again does nothing.
 func (l *Limiter) Close() error {
+	l.closing.Do(func() { close(l.closed) })
 	for i := range l.shards {
 		s := &l.shards[i]
 		s.mu.Lock()
 		s.keys = nil
 		s.mu.Unlock()
+	}
+	return nil
+}
+
+// checkKey is what is wrong with a key.
+func (l *Limiter) checkKey(key string) error {
+	if err := hybridlimit.CheckRequest(key, 1, l.cfg.MaxKeyBytes); err != nil {
+		return fmt.Errorf("local: %w", err)
 	}
 	return nil
 }

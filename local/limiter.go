@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math"
+	"sync"
+	"sync/atomic"
 	"time"
-
-	"golang.org/x/time/rate"
 
 	"github.com/hybridlimit/hybridlimit"
 )
@@ -15,23 +15,31 @@ import (
 // Limiter is one limit for many keys, in this process only. Make one with New.
 // It is safe for concurrent use.
 //
-// No method waits for anything but a lock that is held for a memory operation,
-// so no ctx is consulted: an ended one changes neither the answer nor what is
-// charged. The parameter is there for hybridlimit.Limiter.
+// No method but Wait waits for anything but a lock that is held for a memory
+// operation, so no other consults ctx: an ended one changes neither the answer
+// nor what is charged. The parameter is there for hybridlimit.Limiter.
 type Limiter struct {
-	cfg    Config // defaults filled in
-	arith  arith
-	start  time.Time // shard time 0
+	cfg    Config            // defaults filled in
+	first  hybridlimit.Limit // what New was given
+	start  time.Time         // shard time 0
 	seed   maphash.Seed
 	shards []shard // a power of two
+	plans  plans   // of limits that came with calls, keys and SetLimit
+
+	counting atomic.Uint32 // see counts
+
+	changing sync.Mutex // held by SetLimit, so that all shards end with the same
+	closing  sync.Once
+	closed   chan struct{}
 }
 
 var _ hybridlimit.Limiter = (*Limiter)(nil)
 
-// New makes a limiter for a token bucket. It starts no goroutine.
+// New makes a limiter for any algorithm. It starts no goroutine.
 //
 // The error is an *hybridlimit.InvalidError with everything that is wrong with
-// limit and cfg, or wraps hybridlimit.ErrUnsupported for another algorithm.
+// limit and cfg, or wraps hybridlimit.ErrUnsupported for an algorithm that this
+// package has not heard of.
 func New(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	if err := check(limit, cfg, math.MaxInt); err != nil {
 		return nil, err
@@ -45,17 +53,20 @@ func New(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 func newLimiter(limit hybridlimit.Limit, cfg Config, shards int, start time.Time) (*Limiter, error) {
 	l := &Limiter{
 		cfg:    cfg,
-		arith:  newArith(limit),
+		first:  limit,
 		start:  start,
 		seed:   maphash.MakeSeed(),
 		shards: make([]shard, shards),
+		closed: make(chan struct{}),
 	}
+	l.counting.Store(uint32(limit.Algorithm))
+	base := newPlan(limit, cfg.IdleAfter, start)
 	for i := range l.shards {
 		room := cfg.MaxKeys / shards
 		if i < cfg.MaxKeys%shards {
 			room++
 		}
-		if err := l.shards[i].open(room); err != nil {
+		if err := l.shards[i].open(room, base); err != nil {
 			return nil, fmt.Errorf("local: shard of %d keys: %w", room, err)
 		}
 	}
@@ -64,66 +75,131 @@ func newLimiter(limit hybridlimit.Limit, cfg Config, shards int, start time.Time
 
 // Allow is AllowN with a cost of 1.
 func (l *Limiter) Allow(_ context.Context, key string) (hybridlimit.Result, error) {
-	return l.allowAt(time.Now(), key, 1)
+	return l.decide(time.Now(), key, 1, nil)
 }
 
 // AllowN takes n units of key, all or none. It fails, and takes nothing, with
-// hybridlimit.ErrEmptyKey, ErrKeyTooLong, ErrCost or ErrClosed.
+// hybridlimit.ErrEmptyKey, ErrKeyTooLong, ErrCost or ErrClosed, or with what is
+// wrong with what Config.LimitFor said.
 //
 // An n above the burst is denied for ever: RetryAfter is hybridlimit.Never,
 // Source is SourceStatic, and the rest tells the state of the key, which is
 // neither created nor touched.
 func (l *Limiter) AllowN(_ context.Context, key string, n int64) (hybridlimit.Result, error) {
-	return l.allowAt(time.Now(), key, n)
+	return l.decide(time.Now(), key, n, nil)
 }
 
 func (l *Limiter) allowAt(now time.Time, key string, n int64) (hybridlimit.Result, error) {
-	if err := hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes); err != nil {
-		return hybridlimit.Result{}, fmt.Errorf("local: %w", err)
-	}
-	if n > l.arith.burst {
-		res, err := l.peekAt(now, key)
-		if err == nil {
-			res.Allowed, res.RetryAfter, res.Source = false, hybridlimit.Never, hybridlimit.SourceStatic
-		}
-		return res, err
-	}
-	s := l.shardOf(key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.keys == nil {
-		return hybridlimit.Result{}, errClosed
-	}
-	behind := s.tick(now.Sub(l.start))
-	now = now.Add(behind)
-	tokens := s.find(key, l).tokens
-
-	if tokens.AllowN(now, int(n)) {
-		res := l.describe(tokens, now, behind, 0)
-		res.Allowed, res.Granted = true, n
-		return res, nil
-	}
-	return l.describe(tokens, now, behind, n), nil
+	return l.decide(now, key, n, nil)
 }
 
-// describe tells the state of a key at now, and how long a call of cost n, if
-// there is to be one, must wait. Waits count from the caller's time, which is
-// behind now.
-func (l *Limiter) describe(tokens *rate.Limiter, now time.Time, behind time.Duration, n int64) hybridlimit.Result {
-	level := tokens.TokensAt(now)
-	res := hybridlimit.Result{
-		Limit:     l.arith.burst,
-		Remaining: l.arith.remaining(level),
-		Source:    hybridlimit.SourceLocal,
-		Policy:    l.cfg.Name,
+// decide takes n units or none, under a limit that comes with the call if there
+// is one.
+func (l *Limiter) decide(now time.Time, key string, n int64, with *plan) (hybridlimit.Result, error) {
+	s, own, err := l.lock(key, n)
+	if err != nil {
+		return hybridlimit.Result{}, err
 	}
-	if d := l.arith.wait(tokens, now, level, n); d > 0 {
-		res.RetryAfter = behind + d
+	at, behind := s.tick(now.Sub(l.start))
+	p := s.limitOf(l, key, with, own)
+	if static(p.limit.Algorithm) {
+		s.mu.Unlock()
+		return l.static(p, n), nil
 	}
-	if d := l.arith.wait(tokens, now, level, l.arith.burst); d > 0 {
-		res.ResetAfter = behind + d
+	if n > p.burst {
+		seen := s.glance(key, p, own).look(at, 0)
+		s.mu.Unlock()
+		return l.never(seen, p, behind), nil
+	}
+	e := s.find(key, p, own)
+	e.use(p, at)
+	delay, ok, seen := e.state.decide(p, at, n)
+	s.mu.Unlock() // the rest needs no lock
+	res := l.result(seen, p, behind)
+	if ok {
+		res.Allowed, res.Granted, res.Delay = true, n, after(delay, behind)
+	}
+	return res, nil
+}
+
+// lock finds the shard of a key and leaves it locked, unless there is an error.
+// own is what LimitFor says of a key that is not held, or nil.
+func (l *Limiter) lock(key string, n int64) (s *shard, own *plan, err error) {
+	if err := hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes); err != nil {
+		return nil, nil, fmt.Errorf("local: %w", err)
+	}
+	s = l.shardOf(key)
+	s.mu.Lock()
+	if l.cfg.LimitFor != nil && s.keys != nil && !s.keys.Contains(key) {
+		base := s.base.limit
+		s.mu.Unlock() // a callback may take its time, or come back here
+		if own, err = l.ask(key, base); err != nil {
+			return nil, nil, err
+		}
+		s.mu.Lock()
+	}
+	if s.keys == nil {
+		s.mu.Unlock()
+		return nil, nil, errClosed
+	}
+	return s, own, nil
+}
+
+// limitOf is the limit that a call of key is under.
+func (s *shard) limitOf(l *Limiter, key string, with, own *plan) *plan {
+	switch {
+	case with != nil:
+		return with
+	case l.cfg.LimitFor == nil:
+		return s.base
+	}
+	if e, ok := s.keys.Peek(key); ok {
+		own = e.own
+	}
+	if own != nil {
+		return own
+	}
+	return s.base
+}
+
+// result tells what was seen of a key. Waits count from the caller's time, which
+// is behind the shard's.
+func (l *Limiter) result(seen look, p *plan, behind time.Duration) hybridlimit.Result {
+	return hybridlimit.Result{
+		Limit:      p.burst,
+		Remaining:  seen.room,
+		RetryAfter: after(seen.retry, behind),
+		ResetAfter: after(seen.reset, behind),
+		Source:     hybridlimit.SourceLocal,
+		Policy:     l.cfg.Name,
+	}
+}
+
+// static is the answer of a limit that counts nothing.
+func (l *Limiter) static(p *plan, n int64) hybridlimit.Result {
+	res := hybridlimit.Result{Limit: p.burst, Source: hybridlimit.SourceStatic, Policy: l.cfg.Name}
+	if res.Allowed = p.limit.Algorithm == hybridlimit.AlgUnlimited; res.Allowed {
+		res.Granted, res.Remaining = n, p.burst
+	} else {
+		res.RetryAfter = hybridlimit.Never
 	}
 	return res
+}
+
+// never is the answer to a cost above the burst.
+func (l *Limiter) never(seen look, p *plan, behind time.Duration) hybridlimit.Result {
+	seen.room = min(seen.room, p.burst)
+	res := l.result(seen, p, behind)
+	res.RetryAfter, res.Source = hybridlimit.Never, hybridlimit.SourceStatic
+	return res
+}
+
+// after is a wait as the caller counts it.
+func after(d, behind time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	return min(d, hybridlimit.Never-1-behind) + behind
 }
 
 var errClosed = fmt.Errorf("local: %w", hybridlimit.ErrClosed)

@@ -160,25 +160,20 @@ func TestTwoNanosecondsAreTheResolution(t *testing.T) {
 	}
 }
 
-// TestSplittingNeverAdmitsMore: n units asked for one by one are never more than
-// the bucket gives in one call, nor fewer than n if it gives them.
-func TestSplittingNeverAdmitsMore(t *testing.T) {
+// TestSettledIsWait: what is computed without asking is what asking gives.
+func TestSettledIsWait(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		limit := hybridlimit.TokenBucket(
-			rapid.Int64Range(1, 100_000).Draw(t, "rate"), time.Second, rapid.Int64Range(1, 50).Draw(t, "burst"))
-		whole, now := at(t, limit, Config{})
-		split, _ := at(t, limit, Config{})
-		for range 20 {
-			now = now.Add(anyPause(t, limit))
-			n := rapid.Int64Range(1, limit.BurstSize()).Draw(t, "n")
-			room := mustPeek(t, whole, now).Remaining
-			res := ask(t, whole, now, "k", min(n, max(room, 1)))
-			var got int64
-			for range n {
-				got += ask(t, split, now, "k", 1).Granted
+		limit := anyLimit(t)
+		p := newPlan(limit, 0, time.Unix(0, 0))
+		b := newTokens(p)
+		var now time.Duration
+		for range rapid.IntRange(1, 30).Draw(t, "calls") {
+			if now += anyPause(t, limit); now > 100*365*24*time.Hour {
+				return
 			}
-			if got != res.Granted {
-				t.Fatalf("%d single calls got %d units, one call %d", n, got, res.Granted)
+			n := logInt(t, limit.BurstSize(), "n")
+			if _, ok, seen := b.decide(p, now, n); ok && seen != b.look(p, now, 0) {
+				t.Fatalf("decide saw %+v, look %+v", seen, b.look(p, now, 0))
 			}
 		}
 	})

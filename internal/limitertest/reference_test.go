@@ -98,7 +98,7 @@ func (r *reference) AllowN(ctx context.Context, key string, n int64) (hybridlimi
 		rate = 0
 	}
 	back := rate * int64(min(now.Sub(s.at), time.Hour))
-	if !is("hoards") {
+	if !is("hoards") && !is("refunds above full") {
 		back = min(back, s.used)
 	}
 	s = state{used: s.used - back, at: now}

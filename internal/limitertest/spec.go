@@ -39,9 +39,8 @@ type Spec struct {
 	// Sleep lets time pass for the limiter. Nil: time.Sleep, which is virtual
 	// in a bubble.
 	Sleep func(time.Duration)
-	// Bucket makes the limits: hybridlimit.LeakyBucket, for example. Nil:
-	// hybridlimit.TokenBucket. The suite knows buckets that police, not queues
-	// and windows.
+	// Bucket makes the limits: hybridlimit.LeakyBucket, hybridlimit.LeakyQueue,
+	// or Window of a window, for example. Nil: hybridlimit.TokenBucket.
 	Bucket func(rate int64, per time.Duration, burst int64) hybridlimit.Limit
 	// Policy is what every Result must carry as Policy.
 	Policy string
@@ -99,6 +98,14 @@ func Cases() []Case {
 		{"keys are bytes", keysAreBytes},
 		{"bad input", badInput},
 		{"ended context", endedContext},
+		{"at most", atMost},
+		{"peek", peek},
+		{"charge and refund", chargeAndRefund},
+		{"reset", reset},
+		{"limit of a call", limitOfACall},
+		{"set limit", setLimit},
+		{"reserve", reserve},
+		{"wait", wait},
 		{"concurrent callers", concurrentCallers},
 		{"concurrent refill", concurrentRefill},
 		{"closed", closed},

@@ -98,8 +98,11 @@ func (s *subject) check(key string, n int64, res hybridlimit.Result) {
 	if res.ResetAfter < 0 || res.ResetAfter == hybridlimit.Never {
 		bad("a bucket is full after a finite time")
 	}
-	if res.Delay != 0 {
+	if res.Delay != 0 && s.limit.Algorithm != hybridlimit.AlgLeakyQueue {
 		bad("only a queue delays")
+	}
+	if res.Delay < 0 || res.Delay > res.ResetAfter {
+		bad("a queue is not empty before all in it have started")
 	}
 	if res.Policy != s.spec.Policy {
 		bad("Policy must be %q", s.spec.Policy)
@@ -123,8 +126,32 @@ func (s *subject) count(key string, res hybridlimit.Result) {
 
 // most is how many units a key may get in the first t of its life.
 func (s *subject) most(t time.Duration) int64 {
-	return s.limit.BurstSize() + s.refilled(t+clockSlack) + s.spec.Slack(s.limit)
+	most, windows := s.limit.BurstSize(), int64((t+clockSlack)/s.limit.Period)
+	switch s.limit.Algorithm {
+	case hybridlimit.AlgFixedWindow, hybridlimit.AlgSlidingWindow: // the first may have begun before
+		most *= windows + 2
+	case hybridlimit.AlgSlidingLog:
+		most *= windows + 1
+	default:
+		most += s.refilled(t + clockSlack)
+	}
+	return most + s.spec.Slack(s.limit)
 }
+
+// least is how many units an exact limiter grants to one who asks all the time,
+// in t, and when it ends.
+func (s *subject) least(t time.Duration) int64 {
+	switch s.limit.Algorithm {
+	case hybridlimit.AlgFixedWindow, hybridlimit.AlgSlidingLog:
+		return s.limit.BurstSize() * (1 + int64(t/s.limit.Period))
+	case hybridlimit.AlgSlidingWindow: // an estimate may be too high by a window
+		return s.limit.BurstSize() * max(1, int64(t/s.limit.Period))
+	}
+	return s.limit.BurstSize() + s.refilled(t)
+}
+
+// fresh is a time in which a key becomes as if never used.
+func (s *subject) fresh() time.Duration { return 2 * s.limit.TimeToFull() }
 
 // refilled is how many whole units come back in t.
 func (s *subject) refilled(t time.Duration) int64 {
@@ -137,6 +164,13 @@ func (s *subject) total(key string) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.admitted[key]
+}
+
+// forget begins a new life of key.
+func (s *subject) forget(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.admitted[key] = 0
 }
 
 // drain asks for single units until one is denied, and returns the denial and

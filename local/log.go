@@ -1,0 +1,160 @@
+package local
+
+import (
+	"slices"
+	"sort"
+	"time"
+)
+
+// journal is the state of a sliding log: when which units leave, in that order.
+// They leave a period after they were admitted, so that at any time those of a
+// whole period are there, and a changed period holds for what comes then.
+//
+// An entry is a call, whatever its cost, of 16 bytes; calls of the same
+// nanosecond share one. Each holds the sum of all units up to it, so that a
+// search for the n-th unit is one of ⌈log₂ entries⌉ steps. Sums may wrap, only
+// their differences count.
+type journal struct {
+	calls []call
+	gone  int   // entries at the front that have left
+	base  int64 // sum up to and without calls[gone]
+}
+
+type call struct {
+	leaves time.Duration
+	sum    int64
+}
+
+func (j *journal) used() int64 {
+	if j.gone == len(j.calls) {
+		return 0
+	}
+	return j.calls[len(j.calls)-1].sum - j.base
+}
+
+// advance drops what has left. Each entry is dropped once and moved at most
+// once for each one dropped, so a call costs O(1) on average.
+func (j *journal) advance(now time.Duration) {
+	for j.gone < len(j.calls) && j.calls[j.gone].leaves <= now {
+		j.base = j.calls[j.gone].sum
+		j.gone++
+	}
+	switch live := len(j.calls) - j.gone; {
+	case live == 0:
+		j.calls, j.gone, j.base = j.calls[:0], 0, 0
+		if cap(j.calls) > keepCalls {
+			j.calls = nil
+		}
+	case j.gone > keepCalls && j.gone > live:
+		j.calls, j.gone = append(make([]call, 0, 2*live), j.calls[j.gone:]...), 0
+	}
+}
+
+// keepCalls is how many entries are not worth giving back, 1 kB of them.
+const keepCalls = 64
+
+// add notes n units that leave at a time: at the end, unless the period became
+// shorter.
+func (j *journal) add(leaves time.Duration, n int64) {
+	i := len(j.calls)
+	for i > j.gone && j.calls[i-1].leaves > leaves {
+		i--
+		j.calls[i].sum += n
+	}
+	before := j.base
+	if i > j.gone {
+		before = j.calls[i-1].sum
+		if j.calls[i-1].leaves == leaves {
+			j.calls[i-1].sum += n
+			return
+		}
+	}
+	j.calls = slices.Insert(j.calls, i, call{leaves, before + n})
+}
+
+// remove takes up to n units out of entry i, and says how many.
+func (j *journal) remove(i int, n int64) int64 {
+	before := j.base
+	if i > j.gone {
+		before = j.calls[i-1].sum
+	}
+	n = min(n, j.calls[i].sum-before)
+	for k := i; k < len(j.calls); k++ {
+		j.calls[k].sum -= n
+	}
+	if j.calls[i].sum == before {
+		j.calls = slices.Delete(j.calls, i, i+1)
+	}
+	return n
+}
+
+func (j *journal) take(p *plan, now time.Duration, n int64) (time.Duration, bool) {
+	j.advance(now)
+	if n > p.burst-j.used() {
+		return 0, false
+	}
+	j.add(leaving(p, now), n)
+	return 0, true
+}
+
+func leaving(p *plan, now time.Duration) time.Duration {
+	return now + min(p.period, 1<<63-1-now)
+}
+
+func (j *journal) decide(p *plan, now time.Duration, n int64) (time.Duration, bool, look) {
+	return decideBy(j, p, now, n)
+}
+
+func (j *journal) look(p *plan, now time.Duration, n int64) look {
+	j.advance(now)
+	used := j.used()
+	l := look{room: max(0, p.burst-used)}
+	if used == 0 {
+		return l
+	}
+	live := j.calls[j.gone:]
+	if n > l.room {
+		must := used - (p.burst - n) // units that have to leave first
+		i := sort.Search(len(live), func(i int) bool { return live[i].sum-j.base >= must })
+		l.retry = live[i].leaves - now
+	}
+	l.reset = live[len(live)-1].leaves - now
+	return l
+}
+
+func (j *journal) book(p *plan, now time.Duration, n int64, _ time.Duration) booking {
+	return bookNow(j, p, now, n)
+}
+
+func (j *journal) charge(p *plan, now time.Duration, n int64) {
+	j.advance(now)
+	if n = min(n, 2*p.burst-j.used()); n > 0 {
+		j.add(leaving(p, now), n)
+	}
+}
+
+// refund gives back what would stay longest first.
+func (j *journal) refund(_ *plan, now time.Duration, n int64) float64 {
+	j.advance(now)
+	var back int64
+	for back < n && j.gone < len(j.calls) {
+		back += j.remove(len(j.calls)-1, n-back)
+	}
+	return float64(back)
+}
+
+func (j *journal) mark(p *plan, now time.Duration) mark {
+	return mark{at: now, until: leaving(p, now)}
+}
+
+func (j *journal) undo(_ *plan, now time.Duration, m mark, _ float64, n int64) float64 {
+	j.advance(now)
+	live := j.calls[j.gone:]
+	i := sort.Search(len(live), func(i int) bool { return live[i].leaves >= m.until })
+	if i == len(live) || live[i].leaves != m.until {
+		return 0
+	}
+	return float64(j.remove(j.gone+i, n))
+}
+
+func (j *journal) change(_, _ *plan, now time.Duration) { j.advance(now) }

@@ -1,0 +1,86 @@
+package local
+
+import (
+	"math/bits"
+	"sync/atomic"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// plan is a valid limit in the terms of the arithmetic. It never changes, and
+// keys share it. Times are since the limiter's start ("shard time").
+type plan struct {
+	limit  hybridlimit.Limit
+	burst  int64
+	period time.Duration
+	idle   time.Duration // a key without debt is as if never used after it
+
+	arith           // token and leaky buckets
+	start time.Time // shard time 0, for rate.Limiter
+
+	unit, refill int64 // queue: sub-units in a unit, and served in a ns
+
+	origin time.Duration // windows: shard time 0 in Unix time
+}
+
+// newPlan wants a limit that check has passed. Two limiters that are started at
+// different times have the same windows, as far as their wall clocks agreed
+// when they were started.
+func newPlan(limit hybridlimit.Limit, idle time.Duration, start time.Time) *plan {
+	if static(limit.Algorithm) {
+		return &plan{limit: limit, burst: limit.BurstSize(), idle: idle}
+	}
+	a, b := limit.Rate, int64(limit.Period)
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return &plan{
+		limit:  limit,
+		burst:  limit.BurstSize(),
+		period: limit.Period,
+		idle:   max(idle, fresh(limit)),
+		arith:  newArith(limit),
+		start:  start,
+		unit:   int64(limit.Period) / a,
+		refill: limit.Rate / a,
+		origin: time.Duration(start.UnixNano()),
+	}
+}
+
+// fresh is after how long without a call a key is as if never used: what is in
+// one window counts in the next one, too, where that slides.
+func fresh(limit hybridlimit.Limit) time.Duration {
+	if limit.Algorithm == hybridlimit.AlgSlidingWindow && limit.Period <= hybridlimit.Never/2 {
+		return 2 * limit.Period
+	}
+	return limit.TimeToFull()
+}
+
+// windowStart is when the window that now lies in began: a multiple of the
+// period in Unix time. It may lie before shard time 0.
+func (p *plan) windowStart(now time.Duration) time.Duration {
+	into := (p.origin + now) % p.period
+	if into < 0 { // a clock before 1970
+		into += p.period
+	}
+	return now - into
+}
+
+// mulDiv is ⌊a·b/c⌋ for 0 ≤ a ≤ c or 0 ≤ b ≤ c, and 0 < c: the product has 128
+// bits, the quotient fits.
+func mulDiv(a, b, c int64) (quo, rem int64) {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	q, r := bits.Div64(hi, lo, uint64(c))
+	return int64(q), int64(r)
+}
+
+// plans remembers the limits that come with calls, so that a call with one that
+// was seen lately neither validates nor allocates. Two limits that share a
+// place push each other out, which costs both about 200 ns.
+type plans [64]atomic.Pointer[plan]
+
+func (c *plans) slot(l hybridlimit.Limit) *atomic.Pointer[plan] {
+	h := uint64(l.Rate)*0x9E3779B97F4A7C15 ^ uint64(l.Period)*0xC2B2AE3D27D4EB4F ^ uint64(l.Burst)*0x165667B19E3779F9
+	return &c[(h^h>>32)*0x9E3779B97F4A7C15>>58]
+}

@@ -1,0 +1,336 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// hand is a clock that a test sets.
+type hand struct{ now time.Time }
+
+func (h *hand) time() time.Time { return h.now }
+
+func reserve(tb fataler, l *Limiter, h *hand, n int64) *hybridlimit.Reservation {
+	tb.Helper()
+	r, err := l.reserveAt(h.time, "k", n)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+func TestReserveGoesIntoDebt(t *testing.T) {
+	for _, limit := range []hybridlimit.Limit{
+		hybridlimit.TokenBucket(10, time.Second, 5), hybridlimit.LeakyBucket(10, time.Second, 5),
+	} {
+		l, start := at(t, limit, Config{Name: "p"})
+		h := &hand{start}
+		for i, want := range []struct {
+			n              int64
+			ok             bool
+			remaining      int64
+			delay, retryIn time.Duration
+			reset          time.Duration
+		}{
+			{3, true, 2, 0, 0, 300 * ms},
+			{3, true, 0, 100 * ms, 0, 600 * ms},
+			{4, true, 0, 500 * ms, 0, 1000 * ms}, // a burst of debt
+			{1, false, 0, 0, 100 * ms, 1000 * ms},
+			{5, false, 0, 0, 500 * ms, 1000 * ms},
+		} {
+			r := reserve(t, l, h, want.n)
+			res := hybridlimit.Result{
+				Allowed: want.ok, Limit: 5, Remaining: want.remaining, RetryAfter: want.retryIn, ResetAfter: want.reset,
+				Delay: want.delay, Source: hybridlimit.SourceLocal, Policy: "p",
+			}
+			if want.ok {
+				res.Granted = want.n
+			}
+			if r.Result != res {
+				t.Errorf("%v, step %d:\n got %+v\nwant %+v", limit, i, r.Result, res)
+			}
+		}
+		// Allow is denied until the debt is paid, and knows when.
+		if res := ask(t, l, start, "k", 2); res.Allowed || res.RetryAfter != 700*ms {
+			t.Errorf("%v: in debt: %+v", limit, res)
+		}
+		if _, err := l.reserveAt(h.time, "k", 6); !errors.Is(err, hybridlimit.ErrExceedsBurst) {
+			t.Errorf("above the burst: %v", err)
+		}
+		if _, err := l.reserveAt(h.time, "", 1); !errors.Is(err, hybridlimit.ErrEmptyKey) {
+			t.Errorf("no key: %v", err)
+		}
+	}
+}
+
+// TestReserveElsewhere: what the other algorithms make of it.
+func TestReserveElsewhere(t *testing.T) {
+	for _, tc := range []struct {
+		limit                  hybridlimit.Limit
+		delay, retryIn, nextIn time.Duration
+	}{
+		{hybridlimit.LeakyQueue(10, time.Second, 5), 300 * ms, 100 * ms, 400 * ms},
+		{hybridlimit.FixedWindow(5, time.Second), 0, time.Second, 0},
+		{hybridlimit.SlidingWindow(5, time.Second), 0, time.Second + 200*ms, 0},
+		{hybridlimit.SlidingLog(5, time.Second), 0, time.Second, 0},
+	} {
+		l, start := at(t, tc.limit, Config{})
+		h := &hand{start}
+		if r := reserve(t, l, h, 3); !r.Allowed || r.Delay != 0 {
+			t.Errorf("%v: fresh: %+v", tc.limit, r.Result)
+		}
+		if r := reserve(t, l, h, 2); !r.Allowed || r.Delay != tc.delay || r.Remaining != 0 {
+			t.Errorf("%v: with 3 taken: %+v", tc.limit, r.Result)
+		}
+		r := reserve(t, l, h, 1)
+		if r.Allowed || r.Granted != 0 || r.Delay != 0 || r.RetryAfter != tc.retryIn {
+			t.Errorf("%v: full: %+v", tc.limit, r.Result)
+		}
+		h.now = start.Add(r.RetryAfter - 1)
+		if r := reserve(t, l, h, 1); r.Allowed {
+			t.Errorf("%v: a nanosecond early: %+v", tc.limit, r.Result)
+		}
+		h.now = start.Add(r.RetryAfter)
+		if r := reserve(t, l, h, 1); !r.Allowed || r.Delay != tc.nextIn {
+			t.Errorf("%v: in time: %+v", tc.limit, r.Result)
+		}
+	}
+}
+
+func TestCancelGivesBack(t *testing.T) {
+	ctx := context.Background()
+	eachAlgorithm(t, 10, time.Second, func(t *testing.T, limit hybridlimit.Limit) {
+		l, start := at(t, limit, Config{})
+		h := &hand{start}
+		ask(t, l, h.now, "k", 2)
+		before := mustPeek(t, l, h.now)
+		r := reserve(t, l, h, 5)
+		for range 2 { // the second does nothing
+			if err := r.Cancel(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if got := mustPeek(t, l, h.now); got != before {
+				t.Errorf("after Cancel %+v, before Reserve %+v", got, before)
+			}
+		}
+		reserve(t, l, h, 8)
+		refused := reserve(t, l, h, 9)
+		held := mustPeek(t, l, h.now)
+		if err := refused.Cancel(ctx); err != nil || refused.Allowed && limit.Algorithm > hybridlimit.AlgLeakyBucket {
+			t.Fatalf("%v, %+v", err, refused.Result)
+		}
+		if got := mustPeek(t, l, h.now); !refused.Allowed && got != held {
+			t.Errorf("cancelling nothing made %+v of %+v", got, held)
+		}
+		// Of a key that was reset meanwhile there is nothing to give back, nor
+		// of a closed limiter.
+		r = reserve(t, l, h, 1)
+		if err := l.Reset(ctx, "k"); err != nil {
+			t.Fatal(err)
+		}
+		ask(t, l, h.now, "k", 6)
+		was := mustPeek(t, l, h.now)
+		if err := r.Cancel(ctx); err != nil || mustPeek(t, l, h.now) != was {
+			t.Errorf("cancelled after Reset: %v, %+v", err, mustPeek(t, l, h.now))
+		}
+		r = reserve(t, l, h, 1)
+		if err := errors.Join(l.Close(), r.Cancel(ctx)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestCancelInTheMiddleOfAQueue: those behind were told when to start, and nobody
+// else may start then. A gap closes when all behind it have left.
+func TestCancelInTheMiddleOfAQueue(t *testing.T) {
+	ctx := context.Background()
+	l, start := at(t, hybridlimit.LeakyQueue(10, time.Second, 10), Config{})
+	h := &hand{start}
+	a, b, c := reserve(t, l, h, 1), reserve(t, l, h, 1), reserve(t, l, h, 1)
+	next := func(want time.Duration) *hybridlimit.Reservation {
+		t.Helper()
+		r := reserve(t, l, h, 2)
+		if r.Delay != want {
+			t.Fatalf("starts after %v, want %v", r.Delay, want)
+		}
+		return r
+	}
+	cancel := func(rs ...*hybridlimit.Reservation) {
+		t.Helper()
+		for _, r := range rs {
+			if err := r.Cancel(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	cancel(b)
+	cancel(next(300 * ms))
+	cancel(c)
+	d := next(100 * ms)
+	h.now = h.now.Add(50 * ms)
+	cancel(a, next(250*ms)) // a's turn is half over, and d's is told
+	cancel(d)               // which closes a's, too
+	cancel(next(0))
+	if res := mustPeek(t, l, h.now); res.Remaining != 10 || res.ResetAfter != 0 {
+		t.Errorf("everybody has left: %+v", res)
+	}
+}
+
+// TestQueueNeverOvertakes: whoever cancels and in whichever order, no two that
+// stay are told times closer than what the former takes; and when all have left,
+// nobody is there.
+func TestQueueNeverOvertakes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := hybridlimit.LeakyQueue(rapid.Int64Range(1, 1000).Draw(t, "rate"), time.Second, rapid.Int64Range(1, 30).Draw(t, "burst"))
+		l, start := at(t, limit, Config{})
+		h := &hand{start}
+		type place struct {
+			r    *hybridlimit.Reservation
+			from time.Time
+		}
+		var there []place
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			h.now = h.now.Add(anyPause(t, limit) / 8)
+			if len(there) > 0 && rapid.Bool().Draw(t, "cancel") {
+				i := rapid.IntRange(0, len(there)-1).Draw(t, "which")
+				if there[i].from.After(h.now) { // who has started is gone
+					if err := there[i].r.Cancel(context.Background()); err != nil {
+						t.Fatal(err)
+					}
+					there = slices.Delete(there, i, i+1)
+				}
+				continue
+			}
+			r := reserve(t, l, h, rapid.Int64Range(1, limit.Burst).Draw(t, "n"))
+			if !r.Allowed {
+				continue
+			}
+			p := place{r, h.now.Add(r.Delay)}
+			for _, q := range there {
+				if took := timeOf(limit, q.r.Granted); p.from.Sub(q.from) < took-1 {
+					t.Fatalf("starts %v after one that takes %v", p.from.Sub(q.from), took)
+				}
+			}
+			there = append(there, p)
+		}
+		for _, i := range rapid.Permutation(there).Draw(t, "leaving") {
+			if i.from.After(h.now) {
+				if err := i.r.Cancel(context.Background()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		var busy time.Duration // with those who have started
+		for _, p := range there {
+			if !p.from.After(h.now) {
+				busy = max(busy, p.from.Add(timeOf(limit, p.r.Granted)).Sub(h.now))
+			}
+		}
+		if res := mustPeek(t, l, h.now); res.ResetAfter > busy+1 {
+			t.Fatalf("all have left, and it is empty after %v, want %v", res.ResetAfter, busy)
+		}
+	})
+}
+
+// TestCancelKnowsWhereUnitsAre: in a window they count in the one they were taken
+// in, in a log until they leave.
+func TestCancelKnowsWhereUnitsAre(t *testing.T) {
+	ctx := context.Background()
+	for _, tc := range []struct {
+		limit     hybridlimit.Limit
+		later     time.Duration
+		remaining int64 // of 10, of which 4 were used before, 3 are given back, and 2 were used since
+	}{
+		{hybridlimit.FixedWindow(10, time.Second), 999 * ms, 4},
+		{hybridlimit.FixedWindow(10, time.Second), 1000 * ms, 8},
+		{hybridlimit.SlidingWindow(10, time.Second), 999 * ms, 4},
+		{hybridlimit.SlidingWindow(10, time.Second), 1500 * ms, 6},
+		{hybridlimit.SlidingWindow(10, time.Second), 2000 * ms, 8},
+		{hybridlimit.SlidingLog(10, time.Second), 999 * ms, 4},
+		{hybridlimit.SlidingLog(10, time.Second), 1000 * ms, 8},
+	} {
+		l, start := at(t, tc.limit, Config{})
+		h := &hand{start}
+		ask(t, l, start, "k", 4)
+		r := reserve(t, l, h, 3)
+		h.now = start.Add(tc.later)
+		ask(t, l, h.now, "k", 2)
+		if err := r.Cancel(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if got := mustPeek(t, l, h.now).Remaining; got != tc.remaining {
+			t.Errorf("%v, cancelled after %v: %d remain, want %d", tc.limit, tc.later, got, tc.remaining)
+		}
+	}
+}
+
+// TestCancelNeverGivesTooMuch: a bucket never holds more than one in which what
+// was cancelled had never been taken; and all of it is given back while the
+// delay lasts.
+func TestCancelNeverGivesTooMuch(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := anyLimit(t)
+		l, start := at(t, limit, Config{})
+		h := &hand{start}
+		type taking struct {
+			at      time.Time
+			n       int64
+			r       *hybridlimit.Reservation
+			cancels int // before it
+		}
+		var took []taking
+		cancels := 0
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			if h.now = h.now.Add(anyPause(t, limit)); h.now.Sub(start) > 100*365*24*time.Hour {
+				return
+			}
+			n := logInt(t, limit.BurstSize(), "n")
+			if len(took) == 0 || rapid.Bool().Draw(t, "take") {
+				if r := reserve(t, l, h, n); r.Allowed {
+					took = append(took, taking{h.now, n, r, cancels})
+				}
+				continue
+			}
+			i := rapid.IntRange(0, len(took)-1).Draw(t, "which")
+			before := mustPeek(t, l, h.now).ResetAfter
+			if err := took[i].r.Cancel(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			after := mustPeek(t, l, h.now)
+			if h.now.Before(took[i].at.Add(took[i].r.Delay)) && took[i].cancels == cancels {
+				back := max(0, before-timeOf(limit, took[i].n))
+				if off := back - after.ResetAfter; off > 1000+before>>40 || -off > 1000+before>>40 {
+					t.Fatalf("%d given back before their time made %v to full out of %v", took[i].n, after.ResetAfter, before)
+				}
+			}
+			cancels++
+			took = append(took[:i], took[i+1:]...)
+			never := newIdeal(limit, start)
+			for _, k := range took {
+				never.advance(k.at)
+				never.take(k.n)
+			}
+			never.admissions = 1000 // the bucket has rounded more often than this one
+			never.last, never.level = h.now, never.level.Add(never.level, never.refill(h.now.Sub(never.last)))
+			if never.level.Cmp(never.size) > 0 {
+				never.level.Set(never.size)
+			}
+			if blur := never.blur(); !never.holds(limit.BurstSize(), after.ResetAfter+blur) {
+				t.Fatalf("%v to full, and if it had never been taken, %v of %v", after.ResetAfter, never.level, never.size)
+			}
+		}
+	})
+}
+
+// timeOf is how long n units take to come back.
+func timeOf(limit hybridlimit.Limit, n int64) time.Duration {
+	limit.Burst = n
+	return limit.TimeToFull()
+}

@@ -1,0 +1,153 @@
+package local
+
+import "time"
+
+// sliding is the state of a sliding window of two counters: the window that now
+// lies in, and the one before, whose units are taken to have come evenly. With f
+// the part of the window that has passed,
+//
+//	used = cur + prev·(1 − f)
+//
+// (Cloudflare, "How we built rate limiting capable of scaling to millions of
+// domains", 2017). The comparison is of integers, cross-multiplied in 128 bits.
+// Windows are aligned as those of fixed are.
+type sliding struct {
+	start     time.Duration // of the window; may lie before shard time 0
+	cur, prev int64
+	opened    bool          // start is set
+	changed   time.Duration // when the period last changed
+}
+
+func (w *sliding) advance(p *plan, now time.Duration) {
+	if !w.opened {
+		w.start, w.opened = p.windowStart(now), true
+	}
+	since := now - w.start
+	if since < p.period {
+		return
+	}
+	if since-p.period < p.period {
+		w.prev = w.cur
+	} else {
+		w.prev = 0
+	}
+	w.cur = 0
+	w.start += since - since%p.period
+}
+
+// estimate is used, rounded up: whole units fit or do not.
+func (w *sliding) estimate(p *plan, now time.Duration) int64 {
+	part, rest := mulDiv(w.prev, int64(p.period-(now-w.start)), int64(p.period))
+	if rest > 0 {
+		part++
+	}
+	return w.cur + part
+}
+
+func (w *sliding) take(p *plan, now time.Duration, n int64) (time.Duration, bool) {
+	w.advance(p, now)
+	if n > p.burst-w.estimate(p, now) {
+		return 0, false
+	}
+	w.cur += n
+	return 0, true
+}
+
+func (w *sliding) decide(p *plan, now time.Duration, n int64) (time.Duration, bool, look) {
+	return decideBy(w, p, now, n)
+}
+
+func (w *sliding) look(p *plan, now time.Duration, n int64) look {
+	w.advance(p, now)
+	l := look{room: max(0, p.burst-w.estimate(p, now))}
+	if n > l.room {
+		l.retry = w.wait(p, now, n)
+	}
+	left := p.period - (now - w.start)
+	switch {
+	case w.cur > 0:
+		l.reset = left + p.period
+	case w.prev > 0:
+		l.reset = left
+	}
+	return l
+}
+
+// wait solves cur + prev·(1 − f) + n ≤ Rate for f: in this window, or in the
+// next, in which cur is prev. The estimate is the same on both sides of the
+// border, and never rises by itself.
+func (w *sliding) wait(p *plan, now time.Duration, n int64) time.Duration {
+	elapsed, left := now-w.start, p.period-(now-w.start)
+	if free := p.burst - n - w.cur; free > 0 {
+		if f := decayed(p, w.prev, free); f < p.period {
+			return f - elapsed
+		}
+	}
+	return left + decayed(p, w.cur, p.burst-n)
+}
+
+// decayed is the first ns of a window in which units of the one before count no
+// more than free; the period when only its end will do.
+func decayed(p *plan, units, free int64) time.Duration {
+	if units <= free {
+		return 0
+	}
+	part, _ := mulDiv(free, int64(p.period), units)
+	return p.period - time.Duration(part)
+}
+
+func (w *sliding) book(p *plan, now time.Duration, n int64, _ time.Duration) booking {
+	return bookNow(w, p, now, n)
+}
+
+func (w *sliding) charge(p *plan, now time.Duration, n int64) {
+	w.advance(p, now)
+	w.cur += max(0, min(n, 2*p.burst-w.estimate(p, now)))
+}
+
+// refund gives back what counts longest first.
+func (w *sliding) refund(p *plan, now time.Duration, n int64) float64 {
+	w.advance(p, now)
+	here := min(n, w.cur)
+	w.cur -= here
+	before := min(n-here, w.prev)
+	w.prev -= before
+	return float64(here + before)
+}
+
+func (w *sliding) mark(p *plan, now time.Duration) mark {
+	w.advance(p, now)
+	return mark{at: now}
+}
+
+// undo takes the units out of the counter they are in.
+func (w *sliding) undo(p *plan, now time.Duration, m mark, _ float64, n int64) float64 {
+	w.advance(p, now)
+	var from *int64
+	switch since := m.at - w.start; {
+	case m.at < w.changed: // nobody knows which
+		return 0
+	case since >= 0:
+		from = &w.cur
+	case since >= -p.period:
+		from = &w.prev
+	default:
+		return 0
+	}
+	n = min(n, *from)
+	*from -= n
+	return float64(n)
+}
+
+// change of the rate leaves the counters. Of the period, it makes the estimate
+// the count of the window that now lies in.
+func (w *sliding) change(from, to *plan, now time.Duration) {
+	w.advance(from, now)
+	if from.period == to.period {
+		return
+	}
+	*w = sliding{
+		start: to.windowStart(now), opened: true,
+		cur: w.estimate(from, now), changed: now + 1,
+	}
+}

@@ -1,0 +1,266 @@
+package local_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/local"
+)
+
+// open makes a limiter for an example, which ends where a program would return
+// the error.
+func open(limit hybridlimit.Limit, cfg local.Config) *local.Limiter {
+	limiter, err := local.New(limit, cfg)
+	if err != nil {
+		panic(err)
+	}
+	return limiter
+}
+
+// ok is the result of a verb that did not fail.
+func ok[T any](res T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return res
+}
+
+func ExampleLimiter_AllowAtMost() {
+	limiter := open(hybridlimit.PerHour(10), local.Config{})
+	for range 3 {
+		res := ok(limiter.AllowAtMost(context.Background(), "mailing", 7))
+		fmt.Println("sending", res.Granted)
+	}
+	// Output:
+	// sending 7
+	// sending 3
+	// sending 0
+}
+
+// How much of a batch goes out now, and when to come back for the rest.
+func ExampleLimiter_AllowAtMost_batch() {
+	limiter := open(hybridlimit.FixedWindow(4, 1000*time.Hour), local.Config{})
+	batch := []string{"a", "b", "c", "d", "e", "f"}
+	for len(batch) > 0 {
+		res := ok(limiter.AllowAtMost(context.Background(), "mailing", int64(len(batch))))
+		if !res.Allowed {
+			fmt.Println(len(batch), "wait for the next window:", res.RetryAfter == res.ResetAfter)
+			break
+		}
+		fmt.Println(batch[:res.Granted])
+		batch = batch[res.Granted:]
+	}
+	// Output:
+	// [a b c d]
+	// 2 wait for the next window: true
+}
+
+func ExampleLimiter_PeekN() {
+	limiter := open(hybridlimit.PerHour(10), local.Config{})
+	ok(limiter.AllowN(context.Background(), "alice", 8))
+	for _, cost := range []int64{2, 3, 11} {
+		res := ok(limiter.PeekN(context.Background(), "alice", cost))
+		fmt.Println(cost, res.Allowed, res.RetryAfter.Round(time.Minute) == 6*time.Minute, res.RetryAfter == hybridlimit.Never)
+	}
+	// Output:
+	// 2 true false false
+	// 3 false true false
+	// 11 false false true
+}
+
+// A queue tells how long one would wait.
+func ExampleLimiter_PeekN_queue() {
+	limiter := open(hybridlimit.LeakyQueue(1, time.Hour, 5), local.Config{})
+	ok(limiter.AllowN(context.Background(), "jobs", 3))
+	res := ok(limiter.PeekN(context.Background(), "jobs", 1))
+	fmt.Println(res.Allowed, "after", res.Delay.Round(time.Minute))
+	// Output: true after 3h0m0s
+}
+
+// The plan comes in the caller's token.
+func ExampleLimiter_AllowLimit() {
+	limiter := open(hybridlimit.PerHour(1), local.Config{})
+	paid := hybridlimit.PerHour(3)
+	for range 4 {
+		res := ok(limiter.AllowLimit(context.Background(), "alice", 1, paid))
+		fmt.Println(res.Allowed, res.Remaining, "of", res.Limit)
+	}
+	// Output:
+	// true 2 of 3
+	// true 1 of 3
+	// true 0 of 3
+	// false 0 of 3
+}
+
+func ExampleLimiter_AllowLimit_invalid() {
+	limiter := open(hybridlimit.PerHour(1), local.Config{})
+	_, err := limiter.AllowLimit(context.Background(), "alice", 1, hybridlimit.FixedWindow(10, time.Hour))
+	fmt.Println(err)
+	// Output: local: Limit.Algorithm (fixed window) must be the limiter's (token bucket)
+}
+
+// A larger limit refills nothing: the key grows into it.
+func ExampleLimiter_SetLimit() {
+	ctx := context.Background()
+	limiter := open(hybridlimit.PerHour(10), local.Config{})
+	ok(limiter.AllowN(ctx, "alice", 10))
+	if err := limiter.SetLimit(hybridlimit.PerHour(100)); err != nil {
+		panic(err)
+	}
+	fmt.Println("alice:", ok(limiter.Peek(ctx, "alice")).Remaining, "left")
+	fmt.Println("bob:", ok(limiter.Peek(ctx, "bob")).Remaining, "left")
+	// Output:
+	// alice: 0 left
+	// bob: 100 left
+}
+
+// A window counts what was used, whatever the limit was then.
+func ExampleLimiter_SetLimit_window() {
+	ctx := context.Background()
+	limiter := open(hybridlimit.SlidingLog(10, time.Hour), local.Config{})
+	ok(limiter.AllowN(ctx, "alice", 10))
+	if err := limiter.SetLimit(hybridlimit.SlidingLog(15, time.Hour)); err != nil {
+		panic(err)
+	}
+	fmt.Println("alice:", ok(limiter.Peek(ctx, "alice")).Remaining, "left")
+	// Output: alice: 5 left
+}
+
+func ExampleLimiter_Reserve() {
+	ctx := context.Background()
+	limiter := open(hybridlimit.TokenBucket(1, time.Minute, 2), local.Config{})
+	for range 5 {
+		r := ok(limiter.Reserve(ctx, "report", 1))
+		if r.Allowed {
+			fmt.Println("start in", r.Delay.Round(time.Minute))
+		} else {
+			fmt.Println("ask again in", r.RetryAfter.Round(time.Minute))
+		}
+	}
+	// Output:
+	// start in 0s
+	// start in 0s
+	// start in 1m0s
+	// start in 2m0s
+	// ask again in 1m0s
+}
+
+// What is not needed after all goes back.
+func ExampleLimiter_Reserve_cancel() {
+	ctx := context.Background()
+	limiter := open(hybridlimit.SlidingWindow(5, time.Hour), local.Config{})
+	r := ok(limiter.Reserve(ctx, "report", 5))
+	fmt.Println(ok(limiter.Allow(ctx, "report")).Allowed)
+	if err := r.Cancel(ctx); err != nil {
+		panic(err)
+	}
+	fmt.Println(ok(limiter.Allow(ctx, "report")).Allowed)
+	// Output:
+	// false
+	// true
+}
+
+// Calls go out evenly, however they come in.
+func ExampleLimiter_Wait() {
+	limiter := open(hybridlimit.LeakyQueue(100, time.Second, 10), local.Config{})
+	start := time.Now()
+	for range 4 {
+		ok(limiter.Wait(context.Background(), "crawler", 1))
+	}
+	fmt.Println("three intervals of 10 ms:", time.Since(start) >= 30*time.Millisecond)
+	// Output: three intervals of 10 ms: true
+}
+
+// What cannot be in time is said at once.
+func ExampleLimiter_Wait_deadline() {
+	limiter := open(hybridlimit.PerHour(1), local.Config{})
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	ok(limiter.Wait(ctx, "alice", 1))
+	_, err := limiter.Wait(ctx, "alice", 1)
+	fmt.Println(errors.Is(err, context.DeadlineExceeded), ctx.Err())
+	_, err = limiter.Wait(ctx, "alice", 2)
+	fmt.Println(err)
+	// Output:
+	// true <nil>
+	// local: hybridlimit: cost exceeds the burst: 2 of 1
+}
+
+// The cost is known only when it is done.
+func ExampleLimiter_Charge() {
+	ctx := context.Background()
+	limiter := open(hybridlimit.PerHour(1000), local.Config{})
+	ok(limiter.AllowN(ctx, "alice", 100)) // an estimate, in tokens of a language model
+	if _, err := limiter.Charge(ctx, "alice", 350); err != nil {
+		panic(err)
+	}
+	fmt.Println(ok(limiter.Peek(ctx, "alice")).Remaining)
+	// Output: 550
+}
+
+// What is not there is owed.
+func ExampleLimiter_Charge_debt() {
+	ctx := context.Background()
+	limiter := open(hybridlimit.PerHour(60), local.Config{})
+	if _, err := limiter.Charge(ctx, "alice", 90); err != nil {
+		panic(err)
+	}
+	res := ok(limiter.Allow(ctx, "alice"))
+	fmt.Println(res.Allowed, "for", res.RetryAfter.Round(time.Minute))
+	// Output: false for 31m0s
+}
+
+// What did not happen is given back.
+func ExampleLimiter_Refund() {
+	ctx := context.Background()
+	limiter := open(hybridlimit.PerHour(10), local.Config{})
+	ok(limiter.AllowN(ctx, "alice", 8))
+	if _, err := limiter.Refund(ctx, "alice", 5); err != nil {
+		panic(err)
+	}
+	fmt.Println(ok(limiter.Peek(ctx, "alice")).Remaining)
+	// Output: 7
+}
+
+// Nobody gets more than a full bucket by it.
+func ExampleLimiter_Refund_full() {
+	ctx := context.Background()
+	limiter := open(hybridlimit.FixedWindow(10, time.Hour), local.Config{})
+	ok(limiter.Allow(ctx, "alice"))
+	if _, err := limiter.Refund(ctx, "alice", 1000); err != nil {
+		panic(err)
+	}
+	fmt.Println(ok(limiter.Peek(ctx, "alice")).Remaining)
+	// Output: 10
+}
+
+func ExampleLimiter_Allow() {
+	ctx := context.Background()
+	limiter := open(hybridlimit.FixedWindow(2, 1000*time.Hour), local.Config{})
+	for range 3 {
+		res := ok(limiter.Allow(ctx, "alice"))
+		fmt.Println(res.Allowed, res.Remaining)
+	}
+	// Output:
+	// true 1
+	// true 0
+	// false 0
+}
+
+// A queue admits what it has room for, and says when to start.
+func ExampleLimiter_Allow_queue() {
+	ctx := context.Background()
+	limiter := open(hybridlimit.LeakyQueue(1, time.Hour, 3), local.Config{})
+	for range 4 {
+		res := ok(limiter.Allow(ctx, "jobs"))
+		fmt.Println(res.Allowed, res.Delay.Round(time.Minute), res.RetryAfter.Round(time.Minute))
+	}
+	// Output:
+	// true 0s 0s
+	// true 1h0m0s 0s
+	// true 2h0m0s 0s
+	// false 0s 1h0m0s
+}

@@ -1,0 +1,78 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// Wait takes n units of key and returns when they may be used. The Result is
+// that of the moment in which they were taken, with Delay 0: it is over. It
+// fails, and has taken nothing in the end, with
+//
+//   - what AllowN fails with, and hybridlimit.ErrExceedsBurst for an n above the
+//     burst;
+//   - at once, an error that wraps context.DeadlineExceeded if ctx ends before
+//     the units can be there;
+//   - ctx's error if it ends while waiting; the units are given back as Cancel
+//     of a Reservation gives them back;
+//   - hybridlimit.ErrClosed if the limiter is closed while waiting.
+//
+// Buckets and queues serve in the order of the calls, up to a burst of debt or a
+// full queue; a queue is the shaper that spaces out what goes through it. Beyond
+// that, and with windows and logs always, callers ask again at the time at which
+// it could succeed: whoever comes first gets it, and a large cost may wait long
+// beside many small ones. It costs a timer, and no goroutine.
+func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return hybridlimit.Result{}, fmt.Errorf("local: %w", err)
+		}
+		now, most := time.Now(), hybridlimit.Never
+		if deadline, ok := ctx.Deadline(); ok {
+			if most = deadline.Sub(now); most < 0 { // and ctx has not heard of it
+				return hybridlimit.Result{}, fmt.Errorf("local: %w", context.DeadlineExceeded)
+			}
+		}
+		res, held, err := l.bookAt(now, key, n, most)
+		if err != nil {
+			return hybridlimit.Result{}, err
+		}
+		if res.RetryAfter == hybridlimit.Never {
+			return res, fmt.Errorf("local: %w", hybridlimit.ErrExceedsBurst)
+		}
+		if held.soonest > most {
+			return hybridlimit.Result{}, fmt.Errorf("local: a wait of %v would exceed the deadline: %w", held.soonest, context.DeadlineExceeded)
+		}
+		if res.Allowed {
+			if err := l.sleep(ctx, res.Delay); err != nil {
+				l.cancelAt(time.Now(), key, held)
+				return hybridlimit.Result{}, err
+			}
+			res.Delay = 0
+			return res, nil
+		}
+		if err := l.sleep(ctx, res.RetryAfter); err != nil {
+			return hybridlimit.Result{}, err
+		}
+	}
+}
+
+// sleep waits for d unless ctx ends or the limiter is closed.
+func (l *Limiter) sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("local: %w", ctx.Err())
+	case <-l.closed:
+		return errClosed
+	}
+}
