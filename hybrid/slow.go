@@ -121,7 +121,9 @@ func (l *Limiter) lockBy(key string, given *rules, find func() (place, error)) (
 			}
 		}
 		want := given
-		if want == nil && e.rules.Load().from == fromCall { // back to its own
+		// Back to its own: a call brought the last one, or SetLimit has
+		// replaced what LimitFor gave it too.
+		if r := e.rules.Load(); want == nil && (r.from == fromCall || l.cfg.LimitFor != nil && l.outdated(r)) {
 			at, err := l.place(key)
 			if err != nil {
 				return nil, res, err
