@@ -113,7 +113,7 @@ func (s *state) freeze(t *terms, asks []int64, now int64) (algo.Op, bool) {
 		op.Div = 2 * t.n
 	}
 	if s.takesLease(t, now) && !onlyTells {
-		op.Demand = int64(s.demand.steady(now) * 1000)
+		op.Demand = int64(min(s.demand.steady(now)*1000, maxCharge))
 	}
 	if s.view.known {
 		op.View = algo.View{Level: s.view.level, At: s.view.redisAt, Born: s.view.born}
