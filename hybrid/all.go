@@ -214,7 +214,7 @@ func (p *part) fetch(ctx context.Context) (verdict, error) {
 		}
 		v := e.state.judge(t, p.N, now) // it was counted in the try
 		if v.action == ask {
-			w = &waiter{n: p.N, out: make(chan verdict, 1)}
+			w = &waiter{n: p.N, by: e.rules.Load(), out: make(chan verdict, 1)}
 			e.waiters = append(e.waiters, w)
 		}
 		return v

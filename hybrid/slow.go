@@ -42,7 +42,7 @@ func (l *Limiter) slow(ctx context.Context, key string, n int64, given *rules) (
 			v.sync = syncNow // Redis is still to be asked
 			return v
 		}
-		w = &waiter{n: n, out: make(chan verdict, 1)}
+		w = &waiter{n: n, by: r, out: make(chan verdict, 1)}
 		e.waiters = append(e.waiters, w)
 		return v
 	})
@@ -183,6 +183,7 @@ func (l *Limiter) timedOut(e *entry, w *waiter) (verdict, error) {
 		e.mu.Unlock()
 		return verdict{}, hybridlimit.ErrClosed
 	}
+	e.adapt(w.by, l.hub.clock.now())
 	return l.event(e, func(t *terms, now int64, broken bool) verdict {
 		return e.state.without(t, w.n, now, broken)
 	}), nil
