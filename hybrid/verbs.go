@@ -158,9 +158,7 @@ func (l *Limiter) peekHere(key string) (res hybridlimit.Result, known bool, err 
 			res.Allowed, res.Source = true, hybridlimit.SourceLease
 		case broken:
 			res.Source = hybridlimit.SourceFallback
-			if !s.share.started {
-				s.share.level, s.share.at = s.warm(t, now), now
-			}
+			s.startShare(t, now)
 			s.share.refill(t.share, now)
 			res.Allowed = s.share.level >= 1
 			until = now + max(s.share.wait(t.share, 1), t.tick)
@@ -183,11 +181,11 @@ func (l *Limiter) peekHere(key string) (res hybridlimit.Result, known bool, err 
 	}
 	res.ResetAfter = l.resetAfter(r, v.left)
 	return res, true, nil
+}
+
 // maxCharge is how many units owed one sync carries, with room for what is
 // owed besides: Lua counts to 2⁵³.
 const maxCharge = 1 << 52
-
-}
 
 // Charge debits an actual cost after the fact, unconditionally: what was used
 // was used. It is paid from what is in hand and owed beyond that, down to a
@@ -212,9 +210,9 @@ func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.
 	if e == nil {
 		return l.chargeNow(ctx, key, n)
 	}
-	var counted int64
 	r := e.rules.Load()
 	res.Limit, res.Allowed, res.Granted, res.Source = r.limit.BurstSize(), true, n, hybridlimit.SourceCredit
+	var counted int64
 	v := l.event(e, func(t *terms, now int64, _ bool) verdict {
 		s := &e.state
 		s.demand.note(min(n, maxCharge), now)
@@ -253,6 +251,8 @@ func (l *Limiter) chargeNow(ctx context.Context, key string, n int64) (hybridlim
 	res.Allowed, res.Granted, res.Source = true, n, hybridlimit.SourceRedis
 	res.Remaining = at.rules.bucket.Units(ans.Level)
 	res.ResetAfter = l.resetAfter(at.rules, res.Remaining)
+	return res, nil
+}
 
 // unanswered is why askNow has no answer.
 func (l *Limiter) unanswered(ctx context.Context, res hybridlimit.Result) (hybridlimit.Result, error) {
@@ -263,6 +263,4 @@ func (l *Limiter) unanswered(ctx context.Context, res hybridlimit.Result) (hybri
 		return hybridlimit.Result{}, ctx.Err()
 	}
 	return res, hybridlimit.ErrUnavailable
-}
-	return res, nil
 }
