@@ -2,85 +2,104 @@ package limitertest
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// The other verbs of the reference, as dumb as the first.
+// convert brings a state to another limit: what is left stays, in units, capped
+// at the burst, and so does a debt.
+func (r *reference) convert(s state, limit hybridlimit.Limit, given bool) state {
+	if given && r.faulty == "refills under a plan" || !given && r.faulty == "refills at a new limit" {
+		return state{at: s.at, of: limit}
+	}
+	was, per := int64(s.of.Period), int64(limit.Period)
+	left := s.of.BurstSize() - (s.used+was-1)/was
+	if r.faulty != "hoards under a plan" {
+		left = min(left, limit.BurstSize())
+	}
+	if r.faulty == "keeps what is used" { // as if the new burst had been there from the start
+		left = min(limit.BurstSize(), limit.BurstSize()-s.used/was)
+	}
+	return state{used: (limit.BurstSize() - max(left, -limit.BurstSize())) * per, at: s.at, of: limit}
+}
 
 func (r *reference) AllowAtMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
-	if r.faulty == "grants at most nothing" {
-		return r.AllowN(ctx, key, n)
-	}
-	look, err := r.Peek(ctx, key)
-	if err != nil {
-		return look, err
-	}
-	res, err := r.AllowN(ctx, key, max(1, min(n, look.Remaining)))
-	if r.faulty == "grants more than at most" && res.Allowed {
-		res.Granted++
-	}
-	return res, err
+	return r.decide(ctx, key, n, some, nil)
 }
 
 func (r *reference) Peek(ctx context.Context, key string) (hybridlimit.Result, error) {
-	r.mu.Lock()
-	before, held := r.keys[key]
-	r.mu.Unlock()
-	res, err := r.AllowN(ctx, key, 1)
-	if res.Allowed {
-		res.Remaining++
+	res, err := r.decide(ctx, key, 1, look, nil)
+	if r.faulty == "peeks for a unit" {
 		res.Granted = 0
-	}
-	if r.faulty == "peeks and takes" {
-		return res, err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.keys[key] = before; !held {
-		delete(r.keys, key)
-	}
-	if r.faulty == "peeks blindly" {
-		res.Allowed, res.RetryAfter = true, 0
 	}
 	return res, err
 }
 
-// add changes what is used, in units, after what came back.
-func (r *reference) add(ctx context.Context, key string, n int64) error {
-	if err := hybridlimit.CheckRequest(key, max(n, -n), 0); err != nil {
-		return err
+func (r *reference) Charge(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
+	if r.faulty == "charges when closed" {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.closed {
+			return hybridlimit.Result{Allowed: true, Granted: n}, nil
+		}
+		r.mu.Unlock()
+		defer r.mu.Lock()
 	}
-	res, err := r.Allow(ctx, key) // brings it up to date
-	if err != nil {
+	if r.faulty == "charges anything" && n < 1 {
+		return hybridlimit.Result{Allowed: true, Granted: n}, nil
+	}
+	return r.decide(ctx, key, n, owe, nil)
+}
+
+func (r *reference) AllowLimit(ctx context.Context, key string, n int64, limit hybridlimit.Limit) (hybridlimit.Result, error) {
+	if err := limit.Validate(); err != nil && !r.isClosed() {
+		return hybridlimit.Result{}, err
+	}
+	return r.decide(ctx, key, n, ask, &limit)
+}
+
+func (r *reference) SetLimit(limit hybridlimit.Limit) error {
+	if r.isClosed() {
+		return hybridlimit.ErrClosed
+	}
+	if err := limit.Validate(); err != nil && r.faulty != "sets any limit" {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	per := int64(r.limit.Period)
-	s := r.keys[key]
-	s.used -= res.Granted * per
-	least := int64(0)
-	if r.faulty == "refunds above full" {
-		least = -100 * per
-	}
-	s.used = max(least, s.used+max(n, -2*r.limit.BurstSize())*per)
-	if r.faulty == "charges what is there" {
-		s.used = min(s.used, r.limit.BurstSize()*per)
-	}
-	r.keys[key] = s
+	r.limit = limit
 	return nil
 }
 
-func (r *reference) Charge(ctx context.Context, key string, n int64) error { return r.add(ctx, key, n) }
+func (r *reference) isClosed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.closed && r.faulty != "ignores Close"
+}
 
-func (r *reference) Refund(ctx context.Context, key string, n int64) error {
-	if r.faulty == "refunds nothing" {
-		return hybridlimit.CheckRequest(key, n, 0)
+// giveBack takes n units off what is used.
+func (r *reference) giveBack(key string, n int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s, ok := r.keys[key]
+	if !ok {
+		s = state{at: time.Now(), of: r.limit}
 	}
-	return r.add(ctx, key, -n)
+	least, per := int64(0), int64(r.limit.Period)
+	if r.faulty == "refunds above full" {
+		least = -100 * per
+	}
+	s.used = max(least, s.used-min(n, 2*r.limit.BurstSize())*per)
+	r.keys[key] = s
+}
+
+func (r *reference) Refund(_ context.Context, key string, n int64) (hybridlimit.Result, error) {
+	err := hybridlimit.CheckRequest(key, n, 0)
+	if err == nil && r.faulty != "refunds nothing" {
+		r.giveBack(key, n)
+	}
+	return hybridlimit.Result{Allowed: err == nil}, err
 }
 
 func (r *reference) Reset(_ context.Context, key string) error {
@@ -96,38 +115,6 @@ func (r *reference) Reset(_ context.Context, key string) error {
 	return nil
 }
 
-func (r *reference) AllowLimit(ctx context.Context, key string, n int64, limit hybridlimit.Limit) (hybridlimit.Result, error) {
-	if err := limit.Validate(); err != nil {
-		if r.faulty == "takes any limit" {
-			err = nil
-		}
-		return hybridlimit.Result{}, err
-	}
-	if r.faulty == "ignores limits of calls" {
-		return r.AllowN(ctx, key, n)
-	}
-	was := r.limit
-	r.limit = limit
-	res, err := r.AllowN(ctx, key, n)
-	if r.limit = was; r.faulty == "forgets limits of calls" && !res.Allowed {
-		delete(r.keys, key)
-	}
-	return res, err
-}
-
-func (r *reference) SetLimit(limit hybridlimit.Limit) error {
-	if err := limit.Validate(); err != nil {
-		return err
-	}
-	if r.faulty == "keeps the old limit" {
-		return nil
-	}
-	if r.limit = limit; r.faulty == "refills on a new limit" {
-		clear(r.keys)
-	}
-	return nil
-}
-
 func (r *reference) Reserve(ctx context.Context, key string, n int64) (*hybridlimit.Reservation, error) {
 	if n > r.limit.BurstSize() {
 		return nil, hybridlimit.ErrExceedsBurst
@@ -135,11 +122,15 @@ func (r *reference) Reserve(ctx context.Context, key string, n int64) (*hybridli
 	res, err := r.AllowN(ctx, key, n)
 	switch r.faulty {
 	case "reserves nothing":
-		return hybridlimit.NewReservation(res, nil), errors.Join(err, r.add(ctx, key, -n))
+		r.giveBack(key, n)
+		return hybridlimit.NewReservation(res, nil), err
 	case "keeps what is cancelled":
 		return hybridlimit.NewReservation(res, nil), err
 	}
-	return hybridlimit.NewReservation(res, func(ctx context.Context) error { return r.add(ctx, key, -n) }), err
+	return hybridlimit.NewReservation(res, func(context.Context) error {
+		r.giveBack(key, n)
+		return nil
+	}), err
 }
 
 func (r *reference) Wait(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {

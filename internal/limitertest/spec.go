@@ -1,6 +1,7 @@
 // Package limitertest is the conformance suite of hybridlimit.Limiter: what a
 // caller may rely on whichever limiter is behind the interface, as one subtest
-// per promise. Packages run it over their limiters, in each mode:
+// per promise. Verbs that a limiter has besides are held to theirs (verbs.go).
+// Packages run it over their limiters, in each mode:
 //
 //	func TestConformance(t *testing.T) {
 //		limitertest.Run(t, limitertest.Spec{
@@ -98,18 +99,22 @@ func Cases() []Case {
 		{"keys are bytes", keysAreBytes},
 		{"bad input", badInput},
 		{"ended context", endedContext},
-		{"at most", atMost},
-		{"peek", peek},
 		{"charge and refund", chargeAndRefund},
 		{"reset", reset},
-		{"limit of a call", limitOfACall},
-		{"set limit", setLimit},
 		{"reserve", reserve},
 		{"wait", wait},
 		{"concurrent callers", concurrentCallers},
 		{"concurrent refill", concurrentRefill},
 		{"closed", closed},
 		{"closed while in use", closedInUse},
+		{"at most", atMost},
+		{"peek", peek},
+		{"charge", charge},
+		{"limit of a call", allowLimit},
+		{"set limit", setLimit},
+		{"bad input to verbs", verbsBadInput},
+		{"verbs when closed", verbsClosed},
+		{"verbs concurrently", verbsConcurrently},
 	}
 }
 
@@ -127,5 +132,13 @@ func Run(t *testing.T, spec Spec) {
 		t.Run(c.Name, func(t *testing.T) {
 			spec.Wrap(t, func(t *testing.T) { c.Run(t, spec) })
 		})
+	}
+}
+
+// Window makes a window into a Spec's Bucket: as many units as the burst, in the
+// time in which a bucket would fill.
+func Window(of func(n int64, window time.Duration) hybridlimit.Limit) func(int64, time.Duration, int64) hybridlimit.Limit {
+	return func(rate int64, per time.Duration, burst int64) hybridlimit.Limit {
+		return of(burst, hybridlimit.TokenBucket(rate, per, burst).TimeToFull())
 	}
 }

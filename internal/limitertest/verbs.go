@@ -3,14 +3,16 @@ package limitertest
 import (
 	"context"
 	"errors"
+	"math"
+	"strings"
+	"sync"
 	"testing"
-	"time"
 
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// The verbs that a limiter may have besides those of hybridlimit.Limiter. A case
-// of the suite passes without a word over a limiter that has not got its verb.
+// The verbs that a limiter may have besides those of hybridlimit.Limiter. A
+// case about one that it has not holds of it.
 type (
 	atMoster interface {
 		AllowAtMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
@@ -19,240 +21,341 @@ type (
 		Peek(ctx context.Context, key string) (hybridlimit.Result, error)
 	}
 	charger interface {
-		Charge(ctx context.Context, key string, n int64) error
+		Charge(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
 	}
-	refunder interface {
-		Refund(ctx context.Context, key string, n int64) error
-	}
-	resetter interface {
-		Reset(ctx context.Context, key string) error
-	}
-	limitAllower interface {
+	planner interface {
 		AllowLimit(ctx context.Context, key string, n int64, limit hybridlimit.Limit) (hybridlimit.Result, error)
 	}
-	limitSetter interface {
+	setter interface {
 		SetLimit(limit hybridlimit.Limit) error
-	}
-	reserver interface {
-		Reserve(ctx context.Context, key string, n int64) (*hybridlimit.Reservation, error)
-	}
-	waiter interface {
-		Wait(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
 	}
 )
 
-// Window makes a window into a Spec's Bucket: as many units as the burst, in the
-// time in which a bucket would fill.
-func Window(of func(n int64, window time.Duration) hybridlimit.Limit) func(int64, time.Duration, int64) hybridlimit.Limit {
-	return func(rate int64, per time.Duration, burst int64) hybridlimit.Limit {
-		return of(burst, hybridlimit.TokenBucket(rate, per, burst).TimeToFull())
+// atMost takes some of n units and checks what must be true of any answer.
+func (s *subject) atMost(l atMoster, key string, n int64) hybridlimit.Result {
+	s.t.Helper()
+	res, err := l.AllowAtMost(context.Background(), key, n)
+	switch {
+	case err != nil:
+		s.t.Errorf("AllowAtMost(%q, %d): %v; a denial is no error", key, n, err)
+	case res.Granted < 0 || res.Granted > n || res.Allowed != (res.Granted > 0):
+		s.t.Errorf("AllowAtMost(%q, %d) = %+v: it is allowed with 1..%d units, or denied with none", key, n, res, n)
+	case (res.RetryAfter > 0) == res.Allowed || res.RetryAfter == hybridlimit.Never:
+		s.t.Errorf("AllowAtMost(%q, %d) = %+v: only a denial says when to retry, and one unit always can be had some day", key, n, res)
+	case res.Limit != s.limit.BurstSize() || res.Policy != s.spec.Policy:
+		s.t.Errorf("AllowAtMost(%q, %d) = %+v: Limit must be %d, Policy %q", key, n, res, s.limit.BurstSize(), s.spec.Policy)
 	}
+	s.count(key, res)
+	return res
 }
 
-// As much as there is, and what is there is told by Allowed and Granted.
+// However much is asked for, no more is had than there is, and all of it.
 func atMost(t *testing.T, spec Spec) {
-	s := still(t, spec, 10)
+	s := still(t, spec, 25)
 	l, ok := s.lim.(atMoster)
 	if !ok {
 		return
 	}
-	for i, want := range []struct{ n, granted int64 }{{4, 4}, {1, 1}, {100, 5}, {3, 0}} {
-		res, err := l.AllowAtMost(context.Background(), "k", want.n)
-		switch {
-		case err != nil:
-			t.Fatalf("step %d: %v", i, err)
-		case res.Granted < 0 || res.Granted > want.n || res.Allowed != (res.Granted > 0) || res.Allowed != (res.RetryAfter == 0):
-			t.Errorf("step %d, at most %d: %+v", i, want.n, res)
-		case spec.Exact && res.Granted != want.granted:
-			t.Errorf("step %d, at most %d: %+v, want %d", i, want.n, res, want.granted)
+	for _, n := range []int64{1, 7, 26, 1 << 53, math.MaxInt64} {
+		key := "k" + string(rune('0'+n%10))
+		for range 26 {
+			if !s.atMost(l, key, n).Allowed {
+				break
+			}
 		}
-		s.count("k", res)
+		if got := s.total(key); got == 0 || s.spec.Exact && got != 25 {
+			t.Errorf("%d units of 25 could be had, at most %d at a time", got, n)
+		}
+		if res := s.allow(key, 1); res.Allowed && s.spec.Exact {
+			t.Errorf("after all was taken: %+v", res)
+		}
 	}
 }
 
-// Looking takes nothing, and says what would be.
+// A peek takes nothing, and tells what can be had.
 func peek(t *testing.T, spec Spec) {
-	s := still(t, spec, 5)
+	s := still(t, spec, 10)
 	l, ok := s.lim.(peeker)
 	if !ok {
 		return
 	}
-	look := func() hybridlimit.Result {
-		res, err := l.Peek(context.Background(), "k")
-		if err != nil || res.Granted != 0 || res.Limit != 5 {
-			t.Fatalf("%+v, %v", res, err)
+	look := func(key string) hybridlimit.Result {
+		res, err := l.Peek(context.Background(), key)
+		if err != nil {
+			t.Errorf("Peek: %v", err)
+		}
+		if res.Granted != 0 || res.Limit != 10 || res.Policy != s.spec.Policy || res.Remaining < 0 || res.Remaining > 10 ||
+			(res.RetryAfter > 0) == res.Allowed || res.RetryAfter == hybridlimit.Never || res.Source == hybridlimit.SourceUnknown {
+			t.Errorf("Peek(%q) = %+v", key, res)
 		}
 		return res
 	}
-	for range 20 {
-		look()
-	}
-	s.full("k", "looking takes nothing")
-	for range 20 {
-		if res := look(); spec.Exact && (res.Allowed || res.RetryAfter <= 0) {
-			t.Errorf("Peek of a key that is used up: %+v", res)
+	for _, used := range []int64{0, 3, 10} {
+		key := "k" + string(rune('0'+used%10)) + string(rune('0'+used/10))
+		if used > 0 {
+			s.allow(key, used)
+		}
+		left := 10 - s.total(key)
+		for range 25 {
+			if res := look(key); s.spec.Exact && (res.Remaining != left || res.Allowed != (left > 0)) {
+				t.Fatalf("%d are left: %+v", left, res)
+			}
+		}
+		said := look(key).Remaining
+		_, got := s.drain(key)
+		if got > said || s.spec.Exact && got != said || said > 0 && got == 0 {
+			t.Errorf("%d units could be had, %d had been seen", got, said)
+		}
+		if res := look(key); res.Allowed && s.spec.Exact {
+			t.Errorf("nothing is left: %+v", res)
 		}
 	}
 }
 
-// What is charged lacks, and what is refunded is there again, up to a burst.
-func chargeAndRefund(t *testing.T, spec Spec) {
-	ctx := context.Background()
+// A charge is debited, also what is not there: then nothing can be had until
+// the debt is repaid, a burst of it at most.
+func charge(t *testing.T, spec Spec) {
 	s := still(t, spec, 10)
-	c, ok1 := s.lim.(charger)
-	r, ok2 := s.lim.(refunder)
-	if !ok1 || !ok2 || !spec.Exact {
-		return
-	}
-	if err := c.Charge(ctx, "k", 13); err != nil {
-		t.Fatal(err)
-	}
-	if res := s.allow("k", 1); res.Allowed {
-		t.Errorf("admitted in debt: %+v", res)
-	}
-	if err := r.Refund(ctx, "k", 3+4); err != nil {
-		t.Fatal(err)
-	}
-	if _, n := s.drain("k"); n != 4 {
-		t.Errorf("%d units were left, want 4", n)
-	}
-	// More than was ever taken makes no more than a burst.
-	fresh := still(t, spec, 10)
-	for _, n := range []int64{1, 10, 1 << 40} {
-		if err := fresh.lim.(refunder).Refund(ctx, "k", n); err != nil {
-			t.Fatal(err)
-		}
-	}
-	fresh.full("k", "refunds end at full")
-	if err := errors.Join(r.Refund(ctx, "", 1), c.Charge(ctx, "k", 0)); !errors.Is(err, hybridlimit.ErrEmptyKey) || !errors.Is(err, hybridlimit.ErrCost) {
-		t.Errorf("bad input: %v", err)
-	}
-}
-
-// A key that was reset is as if never used, and no other is.
-func reset(t *testing.T, spec Spec) {
-	s := still(t, spec, 5)
-	l, ok := s.lim.(resetter)
-	if !ok || !spec.Exact {
-		return
-	}
-	s.drain("k")
-	s.drain("other")
-	if err := l.Reset(context.Background(), "k"); err != nil {
-		t.Fatal(err)
-	}
-	s.forget("k")
-	s.full("k", "it was reset")
-	if res := s.allow("other", 1); res.Allowed {
-		t.Errorf("another key was reset, too: %+v", res)
-	}
-}
-
-// A limit that comes with a call holds for this call, and a bad one is an error.
-func limitOfACall(t *testing.T, spec Spec) {
-	ctx := context.Background()
-	s := still(t, spec, 5)
-	l, ok := s.lim.(limitAllower)
-	if !ok || !spec.Exact {
-		return
-	}
-	other := s.spec.Bucket(1, time.Hour, 9)
-	for left := int64(8); left >= 0; left-- {
-		if res, err := l.AllowLimit(ctx, "k", 1, other); err != nil || !res.Allowed || res.Limit != 9 || res.Remaining != left {
-			t.Fatalf("of 9: %+v, %v; want %d left", res, err, left)
-		}
-	}
-	if res, err := l.AllowLimit(ctx, "k", 1, other); err != nil || res.Allowed || res.RetryAfter <= 0 {
-		t.Errorf("the tenth of 9: %+v, %v", res, err)
-	}
-	if res := s.allow("k", 1); res.Allowed { // the use is the key's, not the limit's
-		t.Errorf("admitted under the limiter's own limit: %+v", res)
-	}
-	if _, err := l.AllowLimit(ctx, "k", 1, hybridlimit.Limit{}); !errors.Is(err, hybridlimit.ErrInvalid) {
-		t.Errorf("no limit: %v", err)
-	}
-}
-
-// A limit that is set is no refill.
-func setLimit(t *testing.T, spec Spec) {
-	s := still(t, spec, 5)
-	l, ok := s.lim.(limitSetter)
-	if !ok || !spec.Exact {
-		return
-	}
-	s.drain("k")
-	s.forget("k") // what was admitted under another limit
-	for range 3 {
-		for _, burst := range []int64{3, 5} {
-			s.limit = s.spec.Bucket(1, time.Hour, burst)
-			if err := l.SetLimit(s.limit); err != nil {
-				t.Fatal(err)
-			}
-			if res := s.allow("k", 1); res.Allowed {
-				t.Errorf("%v refilled the key: %+v", s.limit, res)
-			}
-		}
-	}
-	s.full("fresh", "the limit is set for all keys")
-	if err := l.SetLimit(hybridlimit.Limit{}); !errors.Is(err, hybridlimit.ErrInvalid) {
-		t.Errorf("no limit: %v", err)
-	}
-}
-
-// What is reserved is taken, and given back by Cancel.
-func reserve(t *testing.T, spec Spec) {
-	ctx := context.Background()
-	s := still(t, spec, 5)
-	l, ok := s.lim.(reserver)
-	if !ok || !spec.Exact {
-		return
-	}
-	r, err := l.Reserve(ctx, "k", 3)
-	if err != nil || !r.Allowed || r.Granted != 3 {
-		t.Fatalf("%+v, %v", r, err)
-	}
-	if res := s.allow("k", 3); res.Allowed {
-		t.Errorf("admitted what is reserved: %+v", res)
-	}
-	for range 2 {
-		if err := r.Cancel(ctx); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.full("k", "the reservation was cancelled")
-	if _, err := l.Reserve(ctx, "k", 6); !errors.Is(err, hybridlimit.ErrExceedsBurst) {
-		t.Errorf("above the burst: %v", err)
-	}
-}
-
-// Waiting ends with an admission, in time; what cannot be is said at once.
-func wait(t *testing.T, spec Spec) {
-	s := lively(t, spec)
-	l, ok := s.lim.(waiter)
+	l, ok := s.lim.(charger)
 	if !ok {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	for range 12 {
-		res, err := l.Wait(ctx, "k", 1)
-		if err != nil || !res.Allowed || res.Granted != 1 || res.Delay != 0 {
-			t.Fatalf("%+v, %v", res, err)
+	debit := func(s *subject, l charger, key string, n int64) {
+		t.Helper()
+		res, err := l.Charge(context.Background(), key, n)
+		if err != nil || !res.Allowed || res.Granted != n || res.RetryAfter != 0 || res.Limit != s.limit.BurstSize() || res.Policy != s.spec.Policy {
+			t.Errorf("Charge(%q, %d) = %+v, %v", key, n, res, err)
 		}
-		s.count("k", res)
+		s.mu.Lock()
+		s.admitted[key] += n // what is admitted from here on is held against it
+		s.mu.Unlock()
 	}
-	if _, err := l.Wait(ctx, "k", 6); !errors.Is(err, hybridlimit.ErrExceedsBurst) {
-		t.Errorf("above the burst: %v", err)
+	debit(s, l, "some", 4)
+	s.drain("some")
+	if got := s.total("some"); spec.Exact && got != 10 {
+		t.Errorf("%d of 10 units could be had, 4 of them charged", got)
 	}
-	if !spec.Exact {
-		return
+	for _, n := range []int64{11, 20} {
+		key := "debt" + string(rune('0'+n%10))
+		s.allow(key, 1)
+		debit(s, l, key, n-1)
+		if res := s.allow(key, 1); res.Allowed || res.Remaining != 0 {
+			t.Errorf("%d of 10 charged: %+v", n-1, res)
+		}
 	}
-	// Used up, and in a queue full.
-	quiet := still(t, spec, 1)
-	quiet.drain("k")
-	soon, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	if res, err := quiet.lim.(waiter).Wait(soon, "k", 1); !errors.Is(err, context.DeadlineExceeded) || soon.Err() != nil || res.Allowed {
-		t.Errorf("a unit an hour away, and a minute's time: %+v, %v (ctx: %v)", res, err, soon.Err())
+
+	s = lively(t, spec)
+	l = s.lim.(charger)
+	debit(s, l, "k", 8) // 3 units of debt
+	s.await("k", 1, s.allow("k", 1))
+	for _, n := range []int64{1 << 53, math.MaxInt64} {
+		for range 3 {
+			if _, err := l.Charge(context.Background(), "huge", n); err != nil {
+				t.Errorf("Charge(%d): %v", n, err)
+			}
+		}
 	}
+	if res := s.allow("huge", 1); res.Allowed {
+		t.Errorf("deep in debt: %+v", res)
+	}
+	s.spec.Sleep(2*s.limit.TimeToFull() + s.limit.TimeToFull()/2)
+	s.await("huge", 1, s.allow("huge", 1))
+}
+
+// change is a limit that takes another's place.
+type change struct {
+	name  string
+	burst int64
+}
+
+// leftOf10 is what can be had once a burst of 10 is replaced: of a bucket what was
+// left, of a queue, a window or a log what is not used.
+func (c change) leftOf10(s *subject) int64 {
+	used := s.total("k")
+	switch s.limit.Algorithm {
+	case hybridlimit.AlgTokenBucket, hybridlimit.AlgLeakyBucket:
+		return min(10-used, c.burst)
+	}
+	return max(0, c.burst-used)
+}
+
+// changes are from a burst of 10 of which 6 are used. No change is a refill.
+var changes = []change{{"the same", 10}, {"raised", 20}, {"lowered", 5}, {"lowered below what is left", 3}}
+
+// The limit of one call: what is used stays used, whatever it is measured by.
+func allowLimit(t *testing.T, spec Spec) {
+	for _, c := range changes {
+		s := still(t, spec, 10)
+		l, ok := s.lim.(planner)
+		if !ok {
+			return
+		}
+		limit := s.spec.Bucket(1, s.limit.Period, c.burst)
+		s.allow("k", 6)
+		left := c.leftOf10(s)
+		var got int64
+		for range 30 {
+			res, err := l.AllowLimit(context.Background(), "k", 1, limit)
+			if err != nil || res.Limit != c.burst || res.Remaining > c.burst || res.Granted > 1 || res.Allowed != (res.Granted == 1) || (res.RetryAfter > 0) == res.Allowed {
+				t.Fatalf("%s: %+v, %v", c.name, res, err)
+			}
+			got += res.Granted
+		}
+		if got > left || spec.Exact && got != left {
+			t.Errorf("%s: %d units could be had, want %d", c.name, got, left)
+		}
+		if res, err := l.AllowLimit(context.Background(), "k", c.burst+1, limit); err != nil || res.Allowed || res.RetryAfter != hybridlimit.Never {
+			t.Errorf("%s: above the burst: %+v, %v", c.name, res, err)
+		}
+		if res := s.allow("k", 1); res.Allowed && spec.Exact && s.total("k")+got > 10 {
+			t.Errorf("%s: nothing is left, and back under its own limit there is: %+v", c.name, res)
+		}
+	}
+}
+
+// A new limit holds at once; what is used stays used.
+func setLimit(t *testing.T, spec Spec) {
+	for _, c := range changes {
+		s := still(t, spec, 10)
+		l, ok := s.lim.(setter)
+		if !ok {
+			return
+		}
+		s.allow("k", 6)
+		left := c.leftOf10(s)
+		if err := l.SetLimit(s.spec.Bucket(1, s.limit.Period, c.burst)); err != nil {
+			t.Fatal(err)
+		}
+		s.limit = s.spec.Bucket(1, s.limit.Period, c.burst)
+		s.admitted["k"] = 0 // counts against what is left from here on
+		_, got := s.drain("k")
+		if got > left || spec.Exact && got != left {
+			t.Errorf("%s: %d units could be had, want %d", c.name, got, left)
+		}
+		if err := l.SetLimit(hybridlimit.Limit{}); !errors.Is(err, hybridlimit.ErrInvalid) || !strings.Contains(err.Error(), "Limit.Rate (0)") {
+			t.Errorf("%s: no limit at all: %v", c.name, err)
+		}
+		s.full("fresh", "a fresh key has a burst of the last good limit")
+	}
+}
+
+// verb is any of them, for one unit or more of a key.
+type verb struct {
+	name string
+	do   func(key string, n int64) (hybridlimit.Result, error)
+	cost bool // n matters
+}
+
+func (s *subject) verbs() (vs []verb) {
+	ctx := context.Background()
+	if l, ok := s.lim.(atMoster); ok {
+		vs = append(vs, verb{"AllowAtMost", func(key string, n int64) (hybridlimit.Result, error) { return l.AllowAtMost(ctx, key, n) }, true})
+	}
+	if l, ok := s.lim.(peeker); ok {
+		vs = append(vs, verb{"Peek", func(key string, _ int64) (hybridlimit.Result, error) { return l.Peek(ctx, key) }, false})
+	}
+	if l, ok := s.lim.(charger); ok {
+		vs = append(vs, verb{"Charge", func(key string, n int64) (hybridlimit.Result, error) { return l.Charge(ctx, key, n) }, true})
+	}
+	if l, ok := s.lim.(planner); ok {
+		limit := s.limit
+		vs = append(vs, verb{"AllowLimit", func(key string, n int64) (hybridlimit.Result, error) { return l.AllowLimit(ctx, key, n, limit) }, true})
+	}
+	return vs
+}
+
+// A bad question has its own error, whatever the verb, and costs nothing.
+func verbsBadInput(t *testing.T, spec Spec) {
+	s := still(t, spec, 5)
+	for _, v := range s.verbs() {
+		for _, tc := range []struct {
+			key  string
+			n    int64
+			want error
+		}{
+			{"", 1, hybridlimit.ErrEmptyKey},
+			{strings.Repeat("x", s.spec.MaxKeyBytes+1), 1, hybridlimit.ErrKeyTooLong},
+			{"k", 0, hybridlimit.ErrCost},
+			{"k", -5, hybridlimit.ErrCost},
+			{"k", math.MinInt64, hybridlimit.ErrCost},
+		} {
+			if tc.n < 1 && !v.cost {
+				continue
+			}
+			if res, err := v.do(tc.key, tc.n); !errors.Is(err, tc.want) || res.Allowed || res.Granted != 0 {
+				t.Errorf("%s(%.5q, %d) = %+v, %v, want %v", v.name, tc.key, tc.n, res, err, tc.want)
+			}
+		}
+	}
+	if l, ok := s.lim.(planner); ok {
+		if res, err := l.AllowLimit(context.Background(), "k", 1, hybridlimit.Limit{}); !errors.Is(err, hybridlimit.ErrInvalid) ||
+			!strings.Contains(err.Error(), "Limit.Rate (0)") || res.Allowed {
+			t.Errorf("AllowLimit under no limit = %+v, %v", res, err)
+		}
+	}
+	s.full("k", "bad input takes nothing")
+}
+
+// A closed limiter decides nothing, whatever the verb.
+func verbsClosed(t *testing.T, spec Spec) {
+	s := still(t, spec, 5)
+	s.allow("k", 1)
+	if err := spec.Close(s.lim); err != nil {
+		t.Error(err)
+	}
+	for _, v := range s.verbs() {
+		for _, key := range []string{"k", "fresh"} {
+			if res, err := v.do(key, 1); !errors.Is(err, hybridlimit.ErrClosed) || res.Allowed || res.Granted != 0 {
+				t.Errorf("%s(%q) when closed = %+v, %v, want ErrClosed", v.name, key, res, err)
+			}
+		}
+	}
+	if l, ok := s.lim.(setter); ok {
+		if err := l.SetLimit(s.limit); !errors.Is(err, hybridlimit.ErrClosed) {
+			t.Errorf("SetLimit when closed: %v, want ErrClosed", err)
+		}
+	}
+}
+
+// All verbs at once, while the limit changes and in the end the limiter
+// closes, give out a burst of each key and no more.
+func verbsConcurrently(t *testing.T, spec Spec) {
+	s := still(t, spec, 60)
+	small := s.spec.Bucket(1, s.limit.Period, 40)
+	vs := s.verbs()
+	var wg sync.WaitGroup
+	for g := range callers {
+		wg.Go(func() {
+			for i := range 40 {
+				key := "k" + string(rune('0'+(g+i)%3))
+				if l, ok := s.lim.(setter); ok && i%10 == 0 {
+					limit := []hybridlimit.Limit{s.limit, small}[(g+i/10)%2]
+					if err := l.SetLimit(limit); err != nil && !errors.Is(err, hybridlimit.ErrClosed) {
+						t.Errorf("SetLimit: %v", err)
+					}
+				}
+				if g == 0 && i == 35 {
+					if err := spec.Close(s.lim); err != nil {
+						t.Error(err)
+					}
+				}
+				v := verb{name: "AllowN", do: func(key string, n int64) (hybridlimit.Result, error) {
+					return s.lim.AllowN(context.Background(), key, n)
+				}}
+				if k := (g + i) % (len(vs) + 1); k < len(vs) {
+					v = vs[k]
+				}
+				res, err := v.do(key, int64(1+i%3))
+				switch {
+				case err != nil && !errors.Is(err, hybridlimit.ErrClosed):
+					t.Errorf("%s: %v", v.name, err)
+				case err != nil && (res.Allowed || res.Granted != 0):
+					t.Errorf("%s failed with %v and granted something: %+v", v.name, err, res)
+				case err == nil && v.name != "Charge":
+					s.count(key, res)
+				}
+			}
+		})
+	}
+	wg.Wait()
 }
