@@ -80,7 +80,7 @@ func TestBadBatchWritesNothing(t *testing.T) {
 			"id unescaped":  set(4, op+" ia{b"),
 			"window unfit":  set(1, "f 0 1000000 1"),
 			"window long":   set(1, "f 1 9007199254740991 1"),
-			"window large":  set(1, "s 9007199254 1000000 1"),
+			"window large":  set(1, "s 90071992547 1000000 1"),
 			"no tick":       set(1, "s 10 1000000 0"),
 			"log enveloped": set(1, "l 10 1000000 1"),
 		} {

@@ -4,7 +4,7 @@
 -- Reply:  1, now, then per entry, the oldest first: µs of Redis time, units, id
 -- Expiry: nothing is written
 local function run_history(key, period, now)
-  if not match(period or '', '^%d+$') or num(period) > EXACT / 8 then return {err = 'HLHISTORY unreadable period'} end
+  if not match(period or '', '^%d+$') or num(period) > EXACT / 2 then return {err = 'HLHISTORY unreadable period'} end
   local s = log_load(nil, {period = num(period)}, now, key)
   local reply = {1, now}
   for rank = s.first, log_count(s) - 1 do

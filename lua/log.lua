@@ -7,7 +7,7 @@
 -- Limit:   "l <rate> <period> 1": units, µs
 -- Expiry:  when the last entry leaves, + 1 s (the longest freeze)
 -- Memory:  up to <rate> entries (twice that in debt) of about 100 bytes each.
---          Totals are exact for 9e15 units without a pause of one period.
+--          Totals begin anew before they would not be exact.
 -- Source:  the Go twin, a plain list, is internal/algo/log.go.
 
 -- log_entry is the entry at a rank, of those stored and then those added.
@@ -17,7 +17,7 @@ local function log_entry(s, rank)
   if not e then
     local got = redis.call('ZRANGE', s.key, rank, rank, 'WITHSCORES')
     local total, cost, id = match(got[1] or '', '^(%d+) (%d+)(.*)$')
-    e = {text = got[1], at = num(got[2]) - s.shift, total = num(total), cost = num(cost), id = id or ''}
+    e = {text = got[1], at = num(got[2]) - s.shift, total = num(total) - s.off, cost = num(cost), id = id or ''}
     s.known[rank] = e
   end
   return e
@@ -58,7 +58,7 @@ local function log_trim(s, lim, now)
 end
 
 local function log_load(raw, lim, now, key)
-  local s = {key = key, known = {}, added = {}, stored = 0, first = 0, base = 0, total = 0, last = 0, shift = 0, born = 0}
+  local s = {key = key, known = {}, added = {}, stored = 0, first = 0, base = 0, total = 0, last = 0, shift = 0, off = 0, born = 0}
   s.fresh = true -- no view is of a log, and no process is told of its birth
   local got = raw and {} or redis.pcall('ZRANGE', key, -1, -1, 'WITHSCORES')
   local total = match(got[1] or '', '^(%d+) %d+')
@@ -68,6 +68,12 @@ local function log_load(raw, lim, now, key)
   end
   s.stored, s.total, s.last = redis.call('ZCARD', key), num(total), num(got[2])
   log_trim(s, lim, now)
+  if s.total > EXACT / 2 then -- count on from what is left
+    s.off = s.base
+    s.total = s.total - s.off
+    s.base = 0
+    for _, e in pairs(s.known) do e.total = e.total - s.off end
+  end
   return s
 end
 
@@ -80,7 +86,7 @@ end
 
 local function log_retry(s, lim, n, now)
   if n > lim.rate then return NEVER end
-  local need = s.total - s.base + n - lim.rate
+  local need = s.total - s.base - lim.rate + n
   if need <= 0 then return 0 end
   return log_entry(s, log_find(s, need - 1)).at + lim.period - now
 end
@@ -95,7 +101,7 @@ end
 -- log_apply runs one op, in the order of bucket_apply.
 local function log_apply(s, lim, op, now)
   if op.reset and s.first < log_count(s) then s.first, s.base, s.dirty = log_count(s), s.total, true end
-  local owed = min(op.owed, 2 * lim.rate - (s.total - s.base))
+  local owed = min(op.owed, min(2 * lim.rate, EXACT) - (s.total - s.base))
   if owed > 0 then log_add(s, owed, op.id, now) end
   if op.refund > 0 then log_refund(s, op.refund) end
   local granted, refused = serve(op, max(lim.rate - (s.total - s.base), 0), function(n) log_add(s, n, op.id, now) end)
@@ -116,20 +122,19 @@ local function log_put(key, entries)
 end
 
 local function log_write(key, s, lim, now)
-  if s.foreign or s.first >= log_count(s) then redis.call('DEL', key) end
+  local put, whole = {}, s.shift > 0 or s.off > 0
+  if whole then -- costs as much as the log is long, once
+    for rank = s.first, s.stored - 1 do put[#put + 1] = log_entry(s, rank) end
+  end
+  if whole or s.foreign or s.first >= log_count(s) then redis.call('DEL', key) end
   if s.first >= log_count(s) then return end
-  local put, head = {}, log_entry(s, s.first)
-  if s.first < s.stored then
-    if s.shift > 0 then -- costs as much as the log is long, once
-      for rank = s.first, s.stored - 1 do put[#put + 1] = log_entry(s, rank) end
-    end
-    if s.base > head.total - head.cost then -- given back in part
-      redis.call('ZREM', key, head.text)
-      if s.shift == 0 then put[1] = head end
-    end
+  local head = log_entry(s, s.first)
+  if s.first < s.stored and not whole and s.base > head.total - head.cost then -- given back in part
+    redis.call('ZREM', key, head.text)
+    put[1] = head
   end
   head.cost = head.total - s.base
-  if s.first > 0 and s.stored > 0 then
+  if s.first > 0 and s.stored > 0 and not whole then
     -- The head is gone from its rank if it was rewritten; what is before it is not.
     redis.call('ZREMRANGEBYRANK', key, 0, min(s.first, s.stored) - 1)
   end
@@ -140,7 +145,7 @@ end
 
 kinds.l = {
   limit = function(rate, period)
-    if rate < 1 or 2 * rate > EXACT or period < 1 or period > EXACT / 8 then return nil end
+    if rate < 1 or rate >= EXACT or period < 1 or period > EXACT / 2 then return nil end
     return {kind = 'l', rate = rate, period = period}
   end,
   load = log_load, again = log_trim, apply = log_apply, retry = log_retry, write = log_write,

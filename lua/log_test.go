@@ -85,6 +85,24 @@ func TestHistory(t *testing.T) {
 	}
 }
 
+// Totals begin anew before a double would not count them exactly.
+func TestLogTotalsBeginAnew(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		ctx := context.Background()
+		for i, member := range []string{"9007199254740970 4", "9007199254740973 3 a", "9007199254740974 1 b"} {
+			st.rdb.ZAdd(ctx, "k", redis.Z{Score: float64(start + int64(i)*10), Member: member})
+		}
+		a := st.one(t, "k", logged, algo.Op{Asks: []int64{2, 5}, ID: "c"}, start+window)
+		if a.Granted != 2 || a.Level != 4 || a.Retry != 10 {
+			t.Errorf("%+v", a)
+		}
+		got := fmt.Sprint(st.rdb.ZRange(ctx, "k", 0, -1).Val())
+		if want := "[0000000000000003 3 a 0000000000000004 1 b 0000000000000006 2 c]"; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	})
+}
+
 // A log finds the time to retry without reading all of it.
 func TestLogRetryIsASearch(t *testing.T) {
 	st := realStore(t)

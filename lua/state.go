@@ -79,7 +79,7 @@ func bucketState(k algo.Kind, v []int64, reset int64, marked bool) (State, bool)
 }
 
 func windowState(k algo.Kind, v []int64, reset int64, marked bool) (State, bool) {
-	if len(v) != 6 || v[0] < 1 || v[4] < 1 || negative(v...) || reset < 0 || v[1] > 1<<53/v[0]-4 {
+	if len(v) != 6 || v[0] < 1 || v[4] < 1 || negative(v...) || reset < 0 || v[0] > 1<<52 || v[1] > 1<<53/v[0] {
 		return State{}, false
 	}
 	s := State{Kind: k, Period: v[0], Win: v[1], Cur: v[2], Prev: v[3], Born: v[4], Since: v[5]}

@@ -26,7 +26,7 @@ local function window_read(raw, kind)
     period = hex(period), win = hex(win), cur = hex(cur), prev = hex(prev),
     born = hex(born), since = hex(since), reset = 0,
   }
-  if s.period < 1 or s.born < 1 or max(s.cur, s.prev, s.born, s.since) > EXACT or s.period * (s.win + 4) > EXACT then
+  if s.period < 1 or s.born < 1 or max(s.cur, s.prev, s.born, s.since) > EXACT or s.period > EXACT / 2 or s.period * s.win > EXACT then
     return nil
   end
   if mark ~= '' then
@@ -35,6 +35,9 @@ local function window_read(raw, kind)
   end
   return s
 end
+
+-- window_most is the most that a window counts: a rate of debt.
+local function window_most(lim) return min(2 * lim.rate, EXACT) end
 
 local function window_carry(total, lim) return lim.kind == 's' and 0 or max(0, total - lim.rate) end
 
@@ -78,10 +81,11 @@ local function window_convert(s, lim, now)
 end
 
 local function window_again(s, lim, now)
-  s.cur, s.prev = min(s.cur, 2 * lim.rate), min(s.prev, 2 * lim.rate)
+  local most = window_most(lim)
+  s.cur, s.prev = min(s.cur, most), min(s.prev, most)
   if s.period ~= lim.period then
     window_convert(s, lim, now)
-    s.cur = min(s.cur, 2 * lim.rate)
+    s.cur = min(s.cur, most)
   end
   window_roll(s, lim, lim.period, now)
 end
@@ -99,7 +103,7 @@ end
 
 -- window_prev corrects the last window's total, and what was carried from it.
 local function window_prev(s, lim, prev)
-  s.cur = max(0, min(s.cur + window_carry(prev, lim) - window_carry(s.prev, lim), 2 * lim.rate))
+  s.cur = max(0, min(s.cur + (window_carry(prev, lim) - window_carry(s.prev, lim)), window_most(lim)))
   s.prev = prev
 end
 
@@ -107,11 +111,11 @@ end
 local function window_add(s, lim, n, win, at)
   if win == 0 or win >= s.win then
     local room = floor((window_level(s, lim, at) + lim.cap) / lim.unit)
-    s.cur = min(s.cur + min(n, max(room, 0)), 2 * lim.rate)
+    s.cur = min(s.cur + min(n, max(room, 0)), window_most(lim))
     return true
   end
   if win < s.win - 1 then return false end
-  local room = 2 * lim.rate - s.prev
+  local room = window_most(lim) - s.prev
   if lim.kind == 's' then
     room = min(room, floor((window_level(s, lim, at) + lim.cap) / window_weight(s, lim, at)))
   end
@@ -136,7 +140,7 @@ end
 -- the sender's view is of this very window; any other is void.
 local function window_merge(s, lim, op, now)
   if op.vborn == 0 or op.vat <= s.reset or floor(op.vat / lim.period) ~= s.win then return end
-  local used, prev, most = lim.cap - min(max(op.vlevel, -3 * lim.cap), lim.cap), 0, 2 * lim.rate
+  local used, prev, most = lim.cap - min(max(op.vlevel, -3 * lim.cap), lim.cap), 0, window_most(lim)
   if lim.kind == 's' then
     prev = min(op.vprev, most)
     used = used - prev * window_weight(s, lim, op.vat)
@@ -168,7 +172,7 @@ local function sliding_retry(s, lim, n, at)
 end
 
 local function fixed_retry(s, lim, n, at)
-  local over = s.cur + n - lim.rate
+  local over = s.cur - lim.rate + n
   if over <= 0 then return 0 end
   return (s.win + ceil(over / lim.rate)) * lim.period - at
 end
@@ -221,9 +225,9 @@ end
 local function window_kind(letter)
   kinds[letter] = {
     limit = function(rate, period, tick)
-      if rate < 1 or period < 1 or tick < 1 or period > EXACT / 8 then return nil end
+      if rate < 1 or period < 1 or tick < 1 or period > EXACT / 2 then return nil end
       local unit = letter == 's' and ceil(period / tick) or 1
-      if 4 * rate * unit > EXACT then return nil end
+      if rate >= EXACT or letter == 's' and 2 * rate * unit > EXACT then return nil end
       return {kind = letter, rate = rate, period = period, tick = tick, unit = unit, cap = rate * unit}
     end,
     load = window_load, again = window_again, apply = window_apply, retry = window_retry, write = window_write,

@@ -64,7 +64,7 @@ func (l LogWindow) Apply(log []Entry, op Op, now int64) ([]Entry, Answer, bool) 
 		}
 		log, dirty = append(log, Entry{at, units, op.ID}), true
 	}
-	if owed := min(op.Owed, 2*l.Rate-used(log)); owed > 0 {
+	if owed := min(op.Owed, min(2*l.Rate, exact)-used(log)); owed > 0 {
 		add(owed)
 	}
 	if op.Refund > 0 && len(log) > 0 {

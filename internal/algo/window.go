@@ -58,7 +58,7 @@ func (w Window) Load(s State, now int64) State {
 	if s.Period != w.Period {
 		s = w.convert(s, now)
 	}
-	s.Cur, s.Prev = min(s.Cur, 2*w.Rate), min(s.Prev, 2*w.Rate)
+	s.Cur, s.Prev = min(s.Cur, w.most()), min(s.Prev, w.most())
 	return w.roll(s, now)
 }
 
@@ -78,6 +78,9 @@ func (w Window) roll(s State, now int64) State {
 	return s
 }
 
+// most is the most that a window counts: a Rate of debt.
+func (w Window) most() int64 { return min(2*w.Rate, exact) }
+
 // carry is what a window begins with, after one with total units.
 func (w Window) carry(total int64) int64 {
 	if w.Sliding {
@@ -91,7 +94,7 @@ func (w Window) carry(total int64) int64 {
 func (w Window) convert(s State, now int64) State {
 	old := w
 	old.Period = s.Period
-	s.Cur, s.Prev = min(s.Cur, 2*w.Rate), min(s.Prev, 2*w.Rate)
+	s.Cur, s.Prev = min(s.Cur, w.most()), min(s.Prev, w.most())
 	s = old.roll(s, now)
 	used := s.Cur
 	if w.Sliding {
@@ -188,13 +191,13 @@ func (w Window) lease(op Op, ans *Answer, free int64, refused bool) {
 func (w Window) add(s *State, n, win, at int64) bool {
 	if win <= 0 || win >= s.Win {
 		room := floorDiv(w.Level(*s, at)+w.Cap, w.Unit)
-		s.Cur = min(s.Cur+min(n, max(room, 0)), 2*w.Rate)
+		s.Cur = min(s.Cur+min(n, max(room, 0)), w.most())
 		return true
 	}
 	if win < s.Win-1 {
 		return false
 	}
-	room := 2*w.Rate - s.Prev
+	room := w.most() - s.Prev
 	if w.Sliding {
 		room = min(room, floorDiv(w.Level(*s, at)+w.Cap, w.weight(*s, at)))
 	}
@@ -220,7 +223,7 @@ func (w Window) refund(s *State, n, win int64) bool {
 
 // setPrev corrects the last window's total, and what was carried from it.
 func (w Window) setPrev(s *State, prev int64) {
-	s.Cur = max(0, min(s.Cur+w.carry(prev)-w.carry(s.Prev), 2*w.Rate))
+	s.Cur = max(0, min(s.Cur+w.carry(prev)-w.carry(s.Prev), w.most()))
 	s.Prev = prev
 }
 
@@ -241,14 +244,14 @@ func (w Window) merge(s *State, op Op, now int64) bool {
 	used := w.Cap - min(max(v.Level, -3*w.Cap), w.Cap)
 	prev := int64(0)
 	if w.Sliding {
-		prev = max(min(v.Prev, 2*w.Rate), 0)
+		prev = max(min(v.Prev, w.most()), 0)
 		used -= prev * w.weight(*s, v.At)
 	}
-	cur := min(max(ceilDiv(max(used, 0), w.Unit), 0), 2*w.Rate)
+	cur := min(max(ceilDiv(max(used, 0), w.Unit), 0), w.most())
 	prev = max(prev, s.Prev)
 	if v.Born != s.Born {
 		if w.Number(s.Born) == s.Win { // what was debited since is of this window
-			cur = min(cur+s.Since, 2*w.Rate)
+			cur = min(cur+s.Since, w.most())
 		}
 		cur = max(cur, s.Cur)
 		if cur == s.Cur && prev == s.Prev {
