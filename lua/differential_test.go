@@ -64,6 +64,7 @@ func TestLuaEqualsGo(t *testing.T) {
 	}{
 		{"redis/resp3", func(t *testing.T) store { return realStore(t) }, sized(8000, 200_000)},
 		{"redis/resp2", func(t *testing.T) store { return realStore(t, func(o *redis.Options) { o.Protocol = 2 }) }, sized(2000, 50_000)},
+		{"functions", func(t *testing.T) store { return functionStore(t) }, sized(3000, 200_000)},
 		{"miniredis", miniStore, sized(3000, 200_000)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

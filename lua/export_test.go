@@ -2,12 +2,19 @@ package lua
 
 // TimedBatch is Batch with the time as its last argument instead of Redis's
 // clock, so that a test decides what time it is.
-var TimedBatch = newScript(bucketSource + batchSource +
-	"local now = tonumber(table.remove(ARGV))\nreturn run_batch(KEYS, ARGV, now)\n")
+var TimedBatch = newScript(batchLibrary + timedMain)
+
+const timedMain = "local now = tonumber(table.remove(ARGV))\nreturn run_batch(KEYS, ARGV, now)\n"
+
+// TimedLibrary is Library with TimedBatch for Batch.
+var TimedLibrary = newLibrary(timedMain)
+
+// OtherLibrary is what an older or a newer version of this module may hold.
+var OtherLibrary = newLibrary("-- of another version\n" + mainSource)
 
 // ParsedBatch answers how the library reads a batch: one line of text per
 // limit and per op.
-var ParsedBatch = newScript(bucketSource + batchSource + `
+var ParsedBatch = newScript(batchLibrary + `
 local head = read_header(ARGV)
 local limits = read_limits(ARGV, head.limits)
 local out, index = {string.format('%.0f %.0f', head.seq, head.ttl)}, {}

@@ -17,6 +17,9 @@ var (
 	fleetSource string
 )
 
+// batchLibrary is the algorithms and the batch, without an entry point.
+var batchLibrary = bucketSource + batchSource
+
 // Script is a Lua source and the name under which Redis caches it.
 type Script struct {
 	Source string // Lua
@@ -25,7 +28,7 @@ type Script struct {
 
 // Batch runs one batch of ops; Fleet is a heartbeat.
 var (
-	Batch = newScript(bucketSource + batchSource + mainSource)
+	Batch = newScript(batchLibrary + mainSource)
 	Fleet = newScript(fleetSource)
 )
 
