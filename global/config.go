@@ -32,6 +32,14 @@ type Config struct {
 	// Subject maps a key to what decides its slot; keys with one subject
 	// share a slot. Nil: the key itself.
 	Subject func(key string) string
+	// Functions runs the library as Redis Functions (FCALL) instead of scripts
+	// (EVALSHA): the same Lua at the same speed, kept by Redis itself, so that
+	// it is replicated, survives a restart with persistence, and can be listed.
+	// It needs Redis 7 and the rights to FCALL and FUNCTION LOAD: the library
+	// is loaded wherever it is missing. Without either every call fails, as
+	// without a Redis; there is no way back to EVALSHA but this field. Processes
+	// with and without it share one state. Zero: scripts.
+	Functions bool
 }
 
 func (c Config) withDefaults() Config {
