@@ -3,6 +3,7 @@ package global
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
@@ -16,43 +17,44 @@ type RunnerOption func(*Runner)
 // (FCALL) instead of the scripts (EVALSHA): see Config.Functions.
 func WithFunctions(on bool) RunnerOption { return func(r *Runner) { r.functions = on } }
 
-// maxLoads is how often one call loads the library. Once is enough, and twice
-// where a slot is on its way to another node; more is for a Redis that is
-// flushed meanwhile.
-const maxLoads = 5
-
 // fcall runs a function, and loads the library where Redis does not know it: a
 // restart, a failover, a new node or FUNCTION FLUSH is not a failure. What was
 // not found was not executed, so to call again counts nothing twice.
-func (r *Runner) fcall(ctx context.Context, function string, keys, argv []string) (any, error) {
-	raw, err := r.once(ctx, "fcall", function, keys, argv)
-	for loads := 0; err != nil && redis.HasErrorPrefix(err, "Function not found"); loads++ {
-		if loads == maxLoads {
-			// No reply of Redis in the chain: to a breaker this is a failure.
-			return nil, fmt.Errorf("global: Redis does not know %s after %d loads", function, loads)
+//
+// A call that still finds nothing runs as the script. So it is where a slot is
+// on its way to a node that owns none yet: go-redis follows an ASK, and does not
+// say where to. So it may be while somebody flushes all the time.
+func (r *Runner) fcall(ctx context.Context, function string, script lua.Script, keys, argv []string) (any, error) {
+	owner := "" // of no key: any node may be asked
+	if len(keys) > 0 {
+		owner = keys[0]
+	}
+	for _, lacking := range []string{owner, ""} {
+		raw, err := r.once(ctx, "fcall", function, keys, argv)
+		if !redis.HasErrorPrefix(err, "Function not found") {
+			return raw, withoutFunctions(err)
 		}
-		owner := ""
-		if loads == 0 && len(keys) > 0 {
-			owner = keys[0]
-		}
-		lacking := r.load(ctx, owner)
-		if lacking != nil && owner != "" {
-			return nil, lacking
-		}
-		// One node of many may be down, and need not be the one that is asked.
-		raw, err = r.once(ctx, "fcall", function, keys, argv)
-		if err != nil && lacking != nil && redis.HasErrorPrefix(err, "Function not found") {
-			return nil, lacking
+		if err := r.load(ctx, lacking); err != nil {
+			return nil, err
 		}
 	}
-	if err != nil && redis.HasErrorPrefix(err, "unknown command") {
-		err = fmt.Errorf("global: Config.Functions needs Redis 7 or newer: %w", err)
+	raw, err := r.once(ctx, "fcall", function, keys, argv)
+	if redis.HasErrorPrefix(err, "Function not found") {
+		return r.once(ctx, "eval", script.Source, keys, argv)
 	}
 	return raw, err
 }
 
-// load loads the library on the node that owns a key, or on all if the key is
-// empty. Only within a call that has begun.
+// withoutFunctions explains the answer of a Redis that has no functions.
+func withoutFunctions(err error) error {
+	if redis.HasErrorPrefix(err, "unknown command") {
+		return fmt.Errorf("global: Config.Functions needs Redis 7 or newer: %w", err)
+	}
+	return err
+}
+
+// load loads the library on the node that owns a key, or if the key is empty on
+// all; then one that succeeds is enough, since others may be down. Only within a call that has begun.
 func (r *Runner) load(ctx context.Context, owner string) error {
 	return r.within(ctx, func() error { return r.onNodes(ctx, owner, loadLibrary) })
 }
@@ -72,8 +74,8 @@ func loadLibrary(ctx context.Context, send process) error {
 // process sends a command.
 type process func(context.Context, redis.Cmder) error
 
-// onNodes runs f on the node that owns a key, or on every node that may own
-// one. With a client that is none of go-redis's it is wherever that sends it.
+// onNodes runs f on the node that owns a key, or if the key is empty on every
+// master or shard, and fails if none succeeds. With a client that is none of go-redis's it is wherever that sends it.
 func (r *Runner) onNodes(ctx context.Context, owner string, f func(context.Context, process) error) error {
 	var of func(context.Context, string) (*redis.Client, error)
 	var each func(context.Context, func(context.Context, *redis.Client) error) error
@@ -87,7 +89,18 @@ func (r *Runner) onNodes(ctx context.Context, owner string, f func(context.Conte
 		return f(ctx, r.process)
 	}
 	if owner == "" {
-		return each(ctx, func(ctx context.Context, c *redis.Client) error { return f(ctx, c.Process) })
+		var done atomic.Bool
+		err := each(ctx, func(ctx context.Context, c *redis.Client) error {
+			err := f(ctx, c.Process)
+			if err == nil {
+				done.Store(true)
+			}
+			return err
+		})
+		if done.Load() {
+			return nil
+		}
+		return err
 	}
 	c, err := of(ctx, owner)
 	if err != nil {

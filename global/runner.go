@@ -128,7 +128,7 @@ func (r *Runner) run(ctx context.Context, script lua.Script, function string, ke
 	}
 	defer r.calls.Done()
 	if r.functions {
-		return r.fcall(ctx, function, keys, argv)
+		return r.fcall(ctx, function, script, keys, argv)
 	}
 	return r.eval(ctx, script, keys, argv)
 }

@@ -79,8 +79,9 @@ type HubConfig struct {
 	// it is replicated, survives a restart with persistence, and can be listed.
 	// It needs Redis 7 and the rights to FCALL and FUNCTION LOAD: the library
 	// is loaded wherever it is missing. Without either every call fails, as
-	// without a Redis; there is no way back to EVALSHA but this field. Processes
-	// with and without it share one state. Zero: scripts.
+	// without a Redis: there is no falling back to scripts (but for calls that
+	// meet a slot on its way to a new node of a cluster, which go as EVAL).
+	// Processes with and without it share one state. Zero: scripts.
 	Functions bool
 	// Breaker says when Redis counts as gone. Its OnChange is called besides
 	// the hub's own.
