@@ -130,3 +130,25 @@ func BenchmarkDecodeReply(b *testing.B) {
 		})
 	}
 }
+
+// What it keeps Redis busy to be told a library that it has, and to be told it
+// anew: docs/decisions.
+func BenchmarkFunctionLoad(b *testing.B) {
+	for _, how := range []string{"known", "replace"} {
+		b.Run(how, func(b *testing.B) {
+			st := functionStore(b)
+			ctx := context.Background()
+			if err := st.rdb.ConfigResetStat(ctx).Err(); err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				if how == "replace" {
+					st.rdb.FunctionLoadReplace(ctx, lua.Library.Source)
+				} else {
+					st.rdb.FunctionLoad(ctx, lua.Library.Source)
+				}
+			}
+			b.ReportMetric(usecPerCall(b, st.rdb, "function|load"), "redis-µs/load")
+		})
+	}
+}

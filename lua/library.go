@@ -15,8 +15,8 @@ import (
 // still runs, and a library of this name is this library. Old ones stay until
 // somebody deletes them (FUNCTION DELETE), which is harmless at any time.
 type FunctionLibrary struct {
-	Name      string
-	Source    string // Lua
+	Name      string // of the library
+	Source    string // Lua, with its first line
 	Batch     string // does what the script Batch does
 	Heartbeat string // does what the script Fleet does
 }
