@@ -86,7 +86,10 @@ func slotMoves(t *testing.T, functions bool) {
 		}
 	}
 	errs := do(t, ca, "INFO", "errorstats")
-	if !strings.Contains(errs, "errorstat_ASK:") || !strings.Contains(errs, "errorstat_MOVED:") {
+	// To load the library everywhere is to ask for the masters: the client may
+	// have heard of the move by then.
+	moved := functions || strings.Contains(errs, "errorstat_MOVED:")
+	if !strings.Contains(errs, "errorstat_ASK:") || !moved {
 		t.Errorf("the old node has not sent both ASK and MOVED: %q", errs)
 	}
 }
