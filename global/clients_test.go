@@ -3,6 +3,7 @@ package global_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -17,9 +18,9 @@ import (
 )
 
 // checkLimiter is what must work on every kind of client.
-func checkLimiter(t *testing.T, rdb redis.UniversalClient) {
+func checkLimiter(t *testing.T, rdb redis.UniversalClient, functions bool) {
 	t.Helper()
-	l := newLimiter(t, rdb, hourly, global.Config{Tags: 100, Timeout: 10 * time.Second})
+	l := newLimiter(t, rdb, hourly, global.Config{Name: fmt.Sprint("functions-", functions), Tags: 100, Timeout: 10 * time.Second, Functions: functions})
 	for _, key := range []string{"a", "b", "{c}", "d e"} { // of several slots
 		if res := allow(t, l, key, 60); !res.Allowed || res.Remaining != 40 {
 			t.Errorf("%q: %+v", key, res)
@@ -28,12 +29,12 @@ func checkLimiter(t *testing.T, rdb redis.UniversalClient) {
 			t.Errorf("%q: %+v", key, res)
 		}
 	}
-	r, err := global.NewRunner(rdb, 10*time.Second)
+	r, err := global.NewRunner(rdb, 10*time.Second, global.WithFunctions(functions))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if got, err := r.Heartbeat(t.Context(), "hl:v1:{7}:@fleet:x", "p", time.Minute, false); got.Alive != 1 || err != nil {
+	if got, err := r.Heartbeat(t.Context(), fmt.Sprint("hl:v1:{7}:@fleet:x", functions), "p", time.Minute, false); got.Alive != 1 || err != nil {
 		t.Errorf("Heartbeat = %+v, %v", got, err)
 	}
 }
@@ -60,7 +61,7 @@ func TestClients(t *testing.T) {
 			if err := rdb.FlushAll(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
-			checkLimiter(t, rdb)
+			checkLimiter(t, rdb, false)
 		})
 	}
 }

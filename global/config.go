@@ -32,6 +32,15 @@ type Config struct {
 	// Subject maps a key to what decides its slot; keys with one subject
 	// share a slot. Nil: the key itself.
 	Subject func(key string) string
+	// Functions runs the library as Redis Functions (FCALL) instead of scripts
+	// (EVALSHA): the same Lua at the same speed, kept by Redis itself, so that
+	// it is replicated, survives a restart with persistence, and can be listed.
+	// It needs Redis 7 and the rights to FCALL and FUNCTION LOAD: the library
+	// is loaded wherever it is missing. Without either every call fails, as
+	// without a Redis: there is no falling back to scripts (but for calls that
+	// meet a slot on its way to a new node of a cluster, which go as EVAL).
+	// Processes with and without it share one state. Zero: scripts.
+	Functions bool
 }
 
 func (c Config) withDefaults() Config {

@@ -32,7 +32,7 @@ var _ hybridlimit.Limiter = (*Limiter)(nil)
 // close, after the limiter.
 func New(rdb redis.UniversalClient, limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	cfg = cfg.withDefaults()
-	runner, err := NewRunner(rdb, cfg.Timeout)
+	runner, err := NewRunner(rdb, cfg.Timeout, WithFunctions(cfg.Functions))
 	if err := errors.Join(err, cfg.violations(limit)); err != nil {
 		return nil, err
 	}

@@ -16,7 +16,9 @@ import (
 // Runner runs scripts on Redis: each call is sent once and returns by its
 // deadline. It is safe for concurrent use.
 type Runner struct {
-	process func(context.Context, redis.Cmder) error // of the client
+	client    redis.UniversalClient
+	process   process // of the client
+	functions bool    // FCALL, not EVALSHA
 
 	mu     sync.Mutex // guards closed against the start of a call
 	closed bool
@@ -40,14 +42,18 @@ func CheckClient(rdb redis.UniversalClient) error {
 // so that a call which hangs does not outlive its caller by the client's 5 s
 // default. That works on a copy, which shares the client's connections and
 // has the hooks that it has by now. A nil client is ErrNilClient.
-func NewRunner(rdb redis.UniversalClient, timeout time.Duration) (*Runner, error) {
+func NewRunner(rdb redis.UniversalClient, timeout time.Duration, opts ...RunnerOption) (*Runner, error) {
 	if err := CheckClient(rdb); err != nil {
 		return nil, err
 	}
+	r := &Runner{client: rdb, process: rdb.Process}
 	if c, ok := rdb.(*redis.Client); ok && timeout > 0 {
-		return &Runner{process: bounded(c, timeout)}, nil
+		r.process = bounded(c, timeout)
 	}
-	return &Runner{process: rdb.Process}, nil
+	for _, opt := range opts {
+		opt(r)
+	}
+	return r, nil
 }
 
 // Close refuses further calls and waits for those in progress, until go-redis
@@ -73,7 +79,7 @@ func (r *Runner) begin() bool {
 // again with the same arguments until it is answered, and is applied once.
 func (r *Runner) Batch(ctx context.Context, env lua.Envelope, ops []lua.Op) (lua.Reply, error) {
 	keys, argv := lua.EncodeBatch(env, ops)
-	raw, err := r.eval(ctx, lua.Batch, keys, argv)
+	raw, err := r.run(ctx, lua.Batch, lua.Library.Batch, keys, argv)
 	if err != nil {
 		return lua.Reply{}, err
 	}
@@ -94,7 +100,7 @@ func (r *Runner) Heartbeat(ctx context.Context, key, process string, expiry time
 	if leave {
 		flag = "1"
 	}
-	raw, err := r.eval(ctx, lua.Fleet, []string{key}, []string{process, fmt.Sprint(expiry.Microseconds()), flag})
+	raw, err := r.run(ctx, lua.Fleet, lua.Library.Heartbeat, []string{key}, []string{process, fmt.Sprint(expiry.Microseconds()), flag})
 	if err != nil {
 		return Beat{}, err
 	}
@@ -115,13 +121,21 @@ func decodeBeat(raw any) (Beat, error) {
 	return Beat{Alive: int(v[0]), Before: v[1], Now: v[2]}, nil
 }
 
-// eval runs a script by its digest, and by its source where Redis does not
-// know it: a restart, a failover or SCRIPT FLUSH is not a failure.
-func (r *Runner) eval(ctx context.Context, script lua.Script, keys, argv []string) (any, error) {
+// run runs a script, or the function that does the same.
+func (r *Runner) run(ctx context.Context, script lua.Script, function string, keys, argv []string) (any, error) {
 	if !r.begin() {
 		return nil, hybridlimit.ErrClosed
 	}
 	defer r.calls.Done()
+	if r.functions {
+		return r.fcall(ctx, function, script, keys, argv)
+	}
+	return r.eval(ctx, script, keys, argv)
+}
+
+// eval runs a script by its digest, and by its source where Redis does not
+// know it: a restart, a failover or SCRIPT FLUSH is not a failure.
+func (r *Runner) eval(ctx context.Context, script lua.Script, keys, argv []string) (any, error) {
 	raw, err := r.once(ctx, "evalsha", script.SHA, keys, argv)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		raw, err = r.once(ctx, "eval", script.Source, keys, argv)
@@ -135,9 +149,7 @@ type onceCmd struct{ *redis.Cmd }
 // NoRetry stops go-redis from repeating a call whose reply was lost.
 func (onceCmd) NoRetry() bool { return true }
 
-// once sends one command and returns by ctx's end, whatever go-redis does: by
-// default it ignores a deadline until its own read time-out. Only within a
-// call that has begun.
+// once sends one command. Only within a call that has begun.
 func (r *Runner) once(ctx context.Context, verb, script string, keys, argv []string) (any, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -151,21 +163,30 @@ func (r *Runner) once(ctx context.Context, verb, script string, keys, argv []str
 		args = append(args, a)
 	}
 	cmd := onceCmd{redis.NewCmd(ctx, args...)}
-	done := make(chan struct{})
-	r.calls.Go(func() {
-		defer close(done)
+	if err := r.within(ctx, func() error {
 		_ = r.process(ctx, cmd) // the error is in cmd
-	})
+		return cmd.Err()
+	}); err != nil {
+		return nil, err
+	}
+	return cmd.Result()
+}
+
+// within runs f and returns by ctx's end, whatever go-redis does: by default it
+// ignores a deadline until its own read time-out. Only within a call that has
+// begun.
+func (r *Runner) within(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	r.calls.Go(func() { done <- f() })
 	select {
-	case <-done:
-		raw, err := cmd.Result()
+	case err := <-done:
 		if err != nil && expired(ctx) {
 			<-ctx.Done()
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
-		return raw, err
+		return err
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
 }
 

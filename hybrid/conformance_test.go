@@ -50,7 +50,17 @@ func TestConformance(t *testing.T) {
 }
 
 func TestConformanceOnRedis(t *testing.T) {
+	for name, functions := range withAndWithout {
+		t.Run(name, func(t *testing.T) { conformanceOnRedis(t, functions) })
+	}
+}
+
+func conformanceOnRedis(t *testing.T, functions bool) {
+	t.Parallel()
 	srv := redistest.New(t)
+	if functions {
+		redistest.NeedFunctions(t, srv.Client(t))
+	}
 	var prefixes atomic.Int64
 	for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeExact} {
 		t.Run("", func(t *testing.T) {
@@ -61,7 +71,7 @@ func TestConformanceOnRedis(t *testing.T) {
 			spec.Exact, spec.RetryIsLowerBound = false, true
 			spec.New = func(tb testing.TB, limit hybridlimit.Limit) hybridlimit.Limiter {
 				cfg := patient(hybrid.Config{Mode: mode})
-				cfg.Hub.Prefix = fmt.Sprint("p", prefixes.Add(1))
+				cfg.Hub.Prefix, cfg.Hub.Functions = fmt.Sprint("p", prefixes.Add(1)), functions
 				return newLimiter(tb, srv.Client(tb), limit, cfg)
 			}
 			limitertest.Run(t, spec)

@@ -12,12 +12,19 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// everySync gives a verdict to every nth EVALSHA that carries an envelope.
-// Heartbeats (one key) are left alone, and so is the handshake.
+// isSync tells a call of the library that carries an envelope. Heartbeats have
+// one key.
+func isSync(cmd []string) bool {
+	verb := strings.ToUpper(cmd[0])
+	return (verb == "EVALSHA" || verb == "FCALL") && len(cmd) > 2 && cmd[2] != "1"
+}
+
+// everySync gives a verdict to every nth sync. Heartbeats are left alone, and
+// so is the handshake.
 func everySync(nth int, v redistest.Verdict) redistest.Script {
 	seen := 0
 	return func(_ int, cmd []string) redistest.Verdict {
-		if !strings.EqualFold(cmd[0], "EVALSHA") || len(cmd) < 3 || cmd[2] == "1" {
+		if !isSync(cmd) {
 			return redistest.Forward()
 		}
 		if seen++; seen%nth != 0 {
@@ -58,7 +65,7 @@ var faults = []struct {
 		}
 		n := 0
 		return func(_ int, cmd []string) redistest.Verdict {
-			if !strings.EqualFold(cmd[0], "EVALSHA") || len(cmd) < 3 || cmd[2] == "1" {
+			if !isSync(cmd) {
 				return redistest.Forward()
 			}
 			n++
@@ -71,13 +78,23 @@ var faults = []struct {
 // and delays what it carries, with go-redis at its default retries. Three
 // limiters share the messages.
 func TestExactlyOnce(t *testing.T) {
-	srv := redistest.New(t)
+	for name, functions := range withAndWithout {
+		t.Run(name, func(t *testing.T) { exactlyOnce(t, functions) })
+	}
+}
+
+func exactlyOnce(t *testing.T, functions bool) {
+	srv, verb := redistest.New(t), "EVALSHA"
+	if functions {
+		redistest.NeedFunctions(t, srv.Client(t))
+		verb = "FCALL"
+	}
 	for i, f := range faults {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
 			proxy := redistest.NewProxy(t, srv.Addr())
 			h := newHub(t, proxy.Client(t), hybrid.HubConfig{
-				SyncTimeout: 80 * time.Millisecond,
+				SyncTimeout: 80 * time.Millisecond, Functions: functions,
 				// It is the syncs that are tested: none is held back.
 				Breaker: breaker.Config{Failures: 1 << 20, FailureRatio: -1, SlowCall: -1},
 			})
@@ -139,7 +156,7 @@ func TestExactlyOnce(t *testing.T) {
 				}
 				t.Logf("%v: admitted %d, expired %d, lost %d", modes[j], s.Admitted, s.Expired, s.Lost)
 			}
-			st, sent := h.Stats(), proxy.Count("EVALSHA")
+			st, sent := h.Stats(), proxy.Count(verb)
 			if st.Failures == 0 && sent.Forwarded == sent.Seen || st.Refused > 0 {
 				t.Errorf("the network did not fail as it should have: %+v, %+v", st, sent)
 			}

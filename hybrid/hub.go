@@ -60,7 +60,7 @@ func NewHub(rdb redis.UniversalClient, cfg HubConfig) (*Hub, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	runner, err := global.NewRunner(rdb, cfg.SyncTimeout)
+	runner, err := global.NewRunner(rdb, cfg.SyncTimeout, global.WithFunctions(cfg.Functions))
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func NewHub(rdb redis.UniversalClient, cfg HubConfig) (*Hub, error) {
 	}
 	h.resync = newResync(h)
 	h.engine = ratesync.New(ratesync.Config{
-		Caller: newTraced(runner, cfg.TracerProvider), Names: h.names, Process: h.process,
+		Caller: newTraced(runner, cfg.TracerProvider, cfg.Functions), Names: h.names, Process: h.process,
 		Timeout: cfg.SyncTimeout, Breaker: h.breaker,
 		OnRefused: func(tag, ops int, err error) {
 			h.log.event("hybridlimit: Redis refused a sync for good; what it carried is lost",

@@ -50,24 +50,28 @@ func syncBatch(op algo.Op, size int, seq int64) (lua.Envelope, []lua.Op) {
 func BenchmarkRedisTime(b *testing.B) {
 	for _, kind := range syncKinds {
 		for _, size := range []int{1, 32, 64, 96, 128} {
-			b.Run(fmt.Sprintf("%s/%d", kind.name, size), func(b *testing.B) {
-				st := realStore(b)
-				env, ops := syncBatch(kind.op, size, 1)
-				views(ops, st.batch(b, env, ops, 0))
-				ctx := context.Background()
-				if err := st.rdb.ConfigResetStat(ctx).Err(); err != nil {
-					b.Fatal(err)
-				}
-				for b.Loop() {
-					env.Seq++
-					views(ops, st.batch(b, env, ops, 0))
-				}
-				perCall := usecPerCall(b, st.rdb, "evalsha")
-				b.ReportMetric(perCall, "redis-µs/batch")
-				b.ReportMetric(perCall/float64(size), "redis-µs/op")
+			b.Run(fmt.Sprintf("%s/%d", kind.name, size), func(b *testing.B) { redisTime(b, realStore(b), "evalsha", kind.op, size) })
+			b.Run(fmt.Sprintf("%s/%d/functions", kind.name, size), func(b *testing.B) {
+				redisTime(b, functionStore(b), "fcall", kind.op, size)
 			})
 		}
 	}
+}
+
+func redisTime(b *testing.B, st store, command string, op algo.Op, size int) {
+	b.Helper()
+	env, ops := syncBatch(op, size, 1)
+	views(ops, st.batch(b, env, ops, 0))
+	if err := st.rdb.ConfigResetStat(context.Background()).Err(); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		env.Seq++
+		views(ops, st.batch(b, env, ops, 0))
+	}
+	perCall := usecPerCall(b, st.rdb, command)
+	b.ReportMetric(perCall, "redis-µs/batch")
+	b.ReportMetric(perCall/float64(size), "redis-µs/op")
 }
 
 // views puts what Redis said into the next ops.
@@ -123,6 +127,28 @@ func BenchmarkDecodeReply(b *testing.B) {
 				}
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(size), "ns/exchange")
+		})
+	}
+}
+
+// What it keeps Redis busy to be told a library that it has, and to be told it
+// anew: docs/decisions.
+func BenchmarkFunctionLoad(b *testing.B) {
+	for _, how := range []string{"known", "replace"} {
+		b.Run(how, func(b *testing.B) {
+			st := functionStore(b)
+			ctx := context.Background()
+			if err := st.rdb.ConfigResetStat(ctx).Err(); err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				if how == "replace" {
+					st.rdb.FunctionLoadReplace(ctx, lua.Library.Source)
+				} else {
+					st.rdb.FunctionLoad(ctx, lua.Library.Source)
+				}
+			}
+			b.ReportMetric(usecPerCall(b, st.rdb, "function|load"), "redis-µs/load")
 		})
 	}
 }

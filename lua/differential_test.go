@@ -87,6 +87,7 @@ func TestLuaEqualsGo(t *testing.T) {
 		}{
 			{"redis/resp3", func(t *testing.T) store { return realStore(t) }, sized(6000, 200_000)},
 			{"redis/resp2", func(t *testing.T) store { return realStore(t, func(o *redis.Options) { o.Protocol = 2 }) }, sized(500, 50_000)},
+			{"functions", func(t *testing.T) store { return functionStore(t) }, sized(1000, 200_000)},
 			{"miniredis", miniStore, sized(700, 200_000)},
 		} {
 			t.Run(kind.name+"/"+tc.name, func(t *testing.T) {

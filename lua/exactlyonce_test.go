@@ -299,6 +299,7 @@ func forSchedules(t *testing.T, short, long int, f func(*network)) {
 		count int
 	}{
 		{"redis", func(t *testing.T) store { return realStore(t) }, sized(short, long)},
+		{"functions", func(t *testing.T) store { return functionStore(t) }, sized(short/3, long/3)},
 		{"miniredis", miniStore, sized(short/10, long/10)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

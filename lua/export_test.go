@@ -8,8 +8,15 @@ import (
 
 // TimedBatch is Batch with the time as its last argument instead of Redis's
 // clock, so that a test decides what time it is.
-var TimedBatch = newScript(batchLibrary +
-	"local now = tonumber(table.remove(ARGV))\nreturn run_batch(KEYS, ARGV, now)\n")
+var TimedBatch = newScript(batchLibrary + timedMain)
+
+const timedMain = "local now = tonumber(table.remove(ARGV))\nreturn run_batch(KEYS, ARGV, now)\n"
+
+// TimedLibrary is Library with TimedBatch for Batch.
+var TimedLibrary = newLibrary(timedMain)
+
+// OtherLibrary is what an older or a newer version of this module may hold.
+var OtherLibrary = newLibrary("-- of another version\n" + mainSource)
 
 // TimedHistory is History with the time as its last argument.
 var TimedHistory = newScript(historyLibrary + "return run_history(KEYS[1], ARGV[1], tonumber(ARGV[2]))\n")

@@ -26,12 +26,13 @@ const start int64 = 1_763_000_000_000_000
 
 // store is a Redis to run the library on.
 type store struct {
-	rdb  *redis.Client
-	mini *miniredis.Miniredis // nil for a real one
+	rdb       *redis.Client
+	mini      *miniredis.Miniredis // nil for a real one
+	functions bool                 // FCALL for EVALSHA
 }
 
-// onEachStore runs f on a real redis-server, over both protocols, and on
-// miniredis.
+// onEachStore runs f on a real redis-server, over both protocols, on its
+// functions, and on miniredis.
 func onEachStore(t *testing.T, f func(t *testing.T, st store)) {
 	t.Helper()
 	for _, protocol := range []int{3, 2} {
@@ -39,6 +40,7 @@ func onEachStore(t *testing.T, f func(t *testing.T, st store)) {
 			f(t, realStore(t, func(o *redis.Options) { o.Protocol = protocol }))
 		})
 	}
+	t.Run("functions", func(t *testing.T) { f(t, functionStore(t)) })
 	t.Run("miniredis", func(t *testing.T) { f(t, miniStore(t)) })
 }
 
@@ -47,19 +49,42 @@ func realStore(t testing.TB, opts ...func(*redis.Options)) store {
 	return store{rdb: redistest.New(t).Client(t, opts...)}
 }
 
+// functionStore runs the scripts that the libraries hold as functions.
+func functionStore(t testing.TB) store {
+	t.Helper()
+	st := realStore(t)
+	redistest.NeedFunctions(t, st.rdb)
+	for _, l := range []lua.FunctionLibrary{lua.Library, lua.TimedLibrary} {
+		if err := st.rdb.FunctionLoad(context.Background(), l.Source).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	st.functions = true
+	return st
+}
+
+// functions are the functions of scripts.
+var functions = map[string]string{
+	lua.Batch.SHA: lua.Library.Batch, lua.TimedBatch.SHA: lua.TimedLibrary.Batch, lua.Fleet.SHA: lua.Library.Heartbeat,
+}
+
 func miniStore(t *testing.T) store {
 	t.Helper()
 	m := redistest.Mini(t)
 	return store{rdb: redistest.Client(t, m.Addr()), mini: m}
 }
 
-// run is EVALSHA, or EVAL where the script is not loaded.
+// run is EVALSHA, or EVAL where the script is not loaded; FCALL where there is
+// a function for it.
 func (st store) run(script lua.Script, keys, argv []string) (any, error) {
 	args := make([]any, len(argv))
 	for i, a := range argv {
 		args[i] = a
 	}
 	ctx := context.Background()
+	if name := functions[script.SHA]; st.functions && name != "" {
+		return st.rdb.FCall(ctx, name, keys, args...).Result()
+	}
 	raw, err := st.rdb.EvalSha(ctx, script.SHA, keys, args...).Result()
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		return st.rdb.Eval(ctx, script.Source, keys, args...).Result()

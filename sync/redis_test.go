@@ -49,9 +49,9 @@ type party struct {
 	owed    int64
 }
 
-func newParty(t *testing.T, rdb redis.UniversalClient, rng *rand.Rand, count int) *party {
+func newParty(t *testing.T, rdb redis.UniversalClient, rng *rand.Rand, count int, opts ...global.RunnerOption) *party {
 	t.Helper()
-	runner, err := global.NewRunner(rdb, timeout)
+	runner, err := global.NewRunner(rdb, timeout, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func (p *party) check(rdb *redis.Client) {
 func lossy(seed *rand.Rand, delay time.Duration) redistest.Script {
 	rng := rand.New(rand.NewPCG(seed.Uint64(), 1)) // calls of the script are never concurrent
 	return func(_ int, cmd []string) redistest.Verdict {
-		if !strings.HasPrefix(strings.ToUpper(cmd[0]), "EVAL") {
+		if verb := strings.ToUpper(cmd[0]); !strings.HasPrefix(verb, "EVAL") && verb != "FCALL" {
 			return redistest.Forward()
 		}
 		switch rng.IntN(8) {
@@ -162,20 +162,28 @@ func TestExactlyOnceInABubble(t *testing.T) {
 	}
 }
 
-// The same on a real Redis, with what a bubble does not have: sockets, and a
-// script cache that is flushed meanwhile.
+// The same on a real Redis, with what a bubble does not have: sockets, and
+// scripts or functions that are flushed meanwhile.
 func TestExactlyOnceOnRedis(t *testing.T) {
+	t.Run("scripts", func(t *testing.T) { exactlyOnceOnRedis(t, false) })
+	t.Run("functions", func(t *testing.T) { exactlyOnceOnRedis(t, true) })
+}
+
+func exactlyOnceOnRedis(t *testing.T, functions bool) {
 	rng := seeded(t)
 	server := redistest.New(t)
 	direct := server.Client(t)
+	flush := "SCRIPT"
+	if functions {
+		redistest.NeedFunctions(t, direct)
+		flush = "FUNCTION"
+	}
 	proxy := redistest.NewProxy(t, server.Addr())
 	proxy.Script(lossy(rng, 0))
-	p := newParty(t, proxy.Client(t), rng, 100)
+	p := newParty(t, proxy.Client(t), rng, 100, global.WithFunctions(functions))
 	for range 5 {
 		p.owe(60)
-		if err := direct.ScriptFlush(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		redistest.Do(t, direct, flush, "FLUSH")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()

@@ -1,0 +1,237 @@
+package global_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/global"
+	"github.com/hybridlimit/hybridlimit/internal/limitertest"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+// withAndWithout are the ways to run the library, for tests of both.
+var withAndWithout = map[string]bool{"scripts": false, "functions": true}
+
+// functionConfig is patientConfig with functions.
+var functionConfig = global.Config{Timeout: 30 * time.Second, Functions: true}
+
+// functionServer is a server that has functions.
+func functionServer(t *testing.T, opts ...redistest.Option) *redistest.Server {
+	t.Helper()
+	server := redistest.New(t, opts...)
+	redistest.NeedFunctions(t, server.Client(t))
+	return server
+}
+
+func TestConformanceWithFunctions(t *testing.T) {
+	t.Parallel()
+	srv := functionServer(t)
+	var prefixes atomic.Int64
+	limitertest.Run(t, limitertest.Spec{
+		New: func(tb testing.TB, limit hybridlimit.Limit) hybridlimit.Limiter {
+			return newLimiter(tb, srv.Client(tb), limit, global.Config{
+				Prefix: fmt.Sprint("p", prefixes.Add(1)), Timeout: 10 * time.Second, Functions: true,
+			})
+		},
+		Close: closeGlobal, Policy: "api", Exact: true,
+	})
+	calls := redistest.Calls(t, srv.Client(t))
+	if calls["fcall"] == 0 || calls["evalsha"]+calls["eval"] > 0 || calls["function|load"] != 1 {
+		t.Errorf("FCALL %d, FUNCTION LOAD %d, EVALSHA %d, EVAL %d",
+			calls["fcall"], calls["function|load"], calls["evalsha"], calls["eval"])
+	}
+}
+
+// miniredis has no functions: nothing here runs in virtual time. It stands for
+// a Redis before 7, which says so.
+func TestNoFunctions(t *testing.T) {
+	mini := redistest.Client(t, redistest.Mini(t).Addr())
+	old := redistest.New(t, redistest.WithArgs("--rename-command", "FCALL", "", "--rename-command", "FUNCTION", "")).Client(t)
+	for name, rdb := range map[string]*redis.Client{"miniredis": mini, "redis": old} {
+		l := newLimiter(t, rdb, hourly, functionConfig)
+		_, err := l.Allow(t.Context(), "k")
+		wantErr(t, err, hybridlimit.ErrUnavailable)
+		if err == nil || !strings.Contains(err.Error(), "Config.Functions needs Redis 7") || breaker.Classify(err) != breaker.Failure {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Without the right to load, a library that is there serves; one that is not
+// is an error that says what is missing.
+func TestNoRightToLoad(t *testing.T) {
+	server := functionServer(t)
+	direct := server.Client(t)
+	redistest.Do(t, direct, "ACL", "SETUSER", "limited", "on", ">secret", "~*", "+@all", "-function")
+	l := newLimiter(t, server.Client(t, func(o *redis.Options) { o.Username, o.Password = "limited", "secret" }), hourly, functionConfig)
+	_, err := l.Allow(t.Context(), "k")
+	wantErr(t, err, hybridlimit.ErrUnavailable)
+	if err == nil || !strings.Contains(err.Error(), "FUNCTION LOAD, which Config.Functions needs: NOPERM") || breaker.Classify(err) != breaker.Failure {
+		t.Error(err)
+	}
+	if n := redistest.Calls(t, direct)["eval"]; n != 0 {
+		t.Errorf("%d calls ran as scripts", n)
+	}
+	if err := direct.FunctionLoadReplace(t.Context(), lua.Library.Source).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if res := allow(t, l, "k", 1); res.Remaining != 99 {
+		t.Errorf("%+v", res)
+	}
+}
+
+// A library that is gone is loaded again: three commands, one decision.
+func TestUnknownFunction(t *testing.T) {
+	server := functionServer(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	direct := server.Client(t)
+	l := newLimiter(t, proxy.Client(t), hourly, functionConfig)
+	for i := range int64(3) {
+		before := proxy.Counts()
+		for j := range int64(2) {
+			if res := allow(t, l, "k", 1); res.Remaining != 100-2*i-j-1 {
+				t.Errorf("%+v", res)
+			}
+		}
+		after := proxy.Counts()
+		if f, c := after["FUNCTION"].Seen-before["FUNCTION"].Seen, after["FCALL"].Seen-before["FCALL"].Seen; f != 1 || c != 3 {
+			t.Errorf("%d FUNCTION and %d FCALL", f, c)
+		}
+		if err := direct.FunctionFlush(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := proxy.Count("EVAL").Seen + proxy.Count("EVALSHA").Seen; n != 0 {
+		t.Errorf("%d calls ran as scripts", n)
+	}
+}
+
+// Nobody notices that the library is flushed under use, and no unit is lost or
+// counted twice; nor when another version comes and goes.
+func TestFunctionFlushUnderUse(t *testing.T) {
+	server := functionServer(t)
+	direct := server.Client(t)
+	limit := hybridlimit.TokenBucket(1, time.Hour, 1_000_000)
+	l := newLimiter(t, server.Client(t), limit, functionConfig)
+	stop := make(chan struct{})
+	flushed := make(chan int)
+	go func() {
+		n := 0
+		for ; ; n++ {
+			select {
+			case <-stop:
+				flushed <- n
+				return
+			case <-time.After(time.Duration(n%4) * time.Millisecond):
+			}
+			// The test is over before the client closes.
+			if err := direct.FunctionFlush(context.Background()).Err(); err != nil {
+				t.Errorf("FUNCTION FLUSH: %v", err)
+			}
+		}
+	}()
+	const callers, each = 8, 200
+	errs := make(chan error)
+	for range callers {
+		go func() {
+			for range each {
+				if res, err := l.Allow(context.Background(), "k"); err != nil || !res.Allowed {
+					errs <- fmt.Errorf("%+v, %v", res, err)
+					return
+				}
+			}
+			errs <- nil
+		}()
+	}
+	for range callers {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	close(stop)
+	if n := <-flushed; n < 5 {
+		t.Errorf("flushed %d times", n)
+	}
+	if got := remaining(t, l, "k"); got != 1_000_000-callers*each {
+		t.Errorf("%d units remain, want %d", got, 1_000_000-callers*each)
+	}
+}
+
+// A call whose reply is lost is not sent again, nor is one whose load's is.
+func TestLostReplyToAFunction(t *testing.T) {
+	server := functionServer(t)
+	for i, tc := range []struct {
+		command string
+		verdict redistest.Verdict
+		spent   int64
+		cause   func(error) bool
+	}{
+		{"FCALL", redistest.DropReply(redistest.ThenClose), 3, isEOF},
+		{"FCALL", redistest.DropRequest(redistest.ThenClose), 0, isEOF},
+		{"FCALL", redistest.DropReply(redistest.ThenHang), 3, isTimeout},
+		{"FUNCTION", redistest.DropReply(redistest.ThenClose), 0, isEOF},
+		{"FUNCTION", redistest.DropReply(redistest.ThenHang), 0, isTimeout},
+	} {
+		proxy := redistest.NewProxy(t, server.Addr())
+		l := newLimiter(t, proxy.Client(t, func(o *redis.Options) { o.ReadTimeout = 100 * time.Millisecond }), hourly,
+			global.Config{Timeout: time.Minute, Functions: true, Prefix: fmt.Sprint("p", i)})
+		allow(t, l, "k", 1)
+		if tc.command == "FUNCTION" {
+			redistest.Do(t, server.Client(t), "FUNCTION", "FLUSH")
+		}
+		before := proxy.Count(tc.command).Seen
+		proxy.Script(redistest.OnEvery(tc.command, tc.verdict))
+		res, err := l.AllowN(t.Context(), "k", 3)
+		proxy.Script(nil)
+		wantErr(t, err, hybridlimit.ErrUnavailable)
+		if !tc.cause(err) || res.Allowed {
+			t.Errorf("%s: %+v, %v", tc.command, res, err)
+		}
+		if n := proxy.Count(tc.command).Seen - before; n != 1 {
+			t.Errorf("%s was sent %d times", tc.command, n)
+		}
+		if got := remaining(t, l, "k"); got != 99-tc.spent {
+			t.Errorf("%s: %d units remain, want %d", tc.command, got, 99-tc.spent)
+		}
+	}
+}
+
+// A load that hangs holds no caller longer than its ctx.
+func TestLoadKeepsTheDeadline(t *testing.T) {
+	server := functionServer(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	proxy.Script(redistest.OnEvery("FUNCTION", redistest.DropReply(redistest.ThenHang)))
+	l := newLimiter(t, proxy.Client(t), hourly, global.Config{Timeout: 500 * time.Millisecond, Functions: true})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	if _, err := l.Allow(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	if d := time.Since(began); d > 400*time.Millisecond {
+		t.Errorf("took %v", d)
+	}
+}
+
+// A process with functions and one with scripts share one limit.
+func TestFunctionsBesideScripts(t *testing.T) {
+	server := functionServer(t)
+	with := newLimiter(t, server.Client(t), hourly, functionConfig)
+	without := newLimiter(t, server.Client(t), hourly, patientConfig)
+	for i := range int64(10) {
+		l := []*global.Limiter{with, without}[i%2]
+		if res := allow(t, l, "k", 1); res.Remaining != 99-i {
+			t.Errorf("call %d: %+v", i, res)
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// clusterSlots is how many slots a Redis Cluster has.
+	clusterSlots = 16384
+	// BusOffset is how far a node's bus port is above the other. Redis 7 can be
+	// told another port, Redis 6 cannot.
+	BusOffset = 10_000
+	// clusterPatience is generous: a node takes two seconds to accept that it
+	// is up.
+	clusterPatience = 30 * time.Second
+)
+
+// Cluster is a Redis Cluster of masters without replicas, which between them
+// own every slot. A master that is killed takes its slots along, and the
+// others go on serving theirs (cluster-require-full-coverage is off).
+type Cluster struct {
+	Nodes []*Server
+}
+
+// NewClusterNode starts a server in cluster mode, which knows no other and
+// owns no slots. It skips or fails a test as [New] does.
+func NewClusterNode(tb TB, args ...string) *Server {
+	tb.Helper()
+	args = append([]string{"--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"}, args...)
+	return New(tb, WithArgs(args...), WithPort(clusterPort(tb)))
+}
+
+// NewCluster starts a cluster of so many masters and waits until each of them
+// serves its part of the slots and knows who serves the rest.
+func NewCluster(tb TB, masters int, args ...string) *Cluster {
+	tb.Helper()
+	c := &Cluster{}
+	for range masters {
+		c.Nodes = append(c.Nodes, NewClusterNode(tb, args...))
+	}
+	for i, node := range c.Nodes {
+		rdb := node.Client(tb)
+		// Distinct from the start, or nodes that meet would have to agree first.
+		Do(tb, rdb, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
+		AddSlots(tb, rdb, i*clusterSlots/masters, (i+1)*clusterSlots/masters)
+		for _, other := range c.Nodes[:i] {
+			Do(tb, rdb, "CLUSTER", "MEET", "127.0.0.1", other.Port(), other.Port()+BusOffset)
+		}
+	}
+	for _, node := range c.Nodes {
+		AwaitCluster(tb, node.Client(tb), masters)
+	}
+	return c
+}
+
+// Addrs is the addresses of the nodes.
+func (c *Cluster) Addrs() []string {
+	out := make([]string, len(c.Nodes))
+	for i, node := range c.Nodes {
+		out[i] = node.Addr()
+	}
+	return out
+}
+
+// Client returns a client of the cluster with go-redis' defaults, which is
+// closed when the test ends; see [Client].
+func (c *Cluster) Client(tb TB, opts ...func(*redis.ClusterOptions)) *redis.ClusterClient {
+	tb.Helper()
+	o := &redis.ClusterOptions{Addrs: c.Addrs(), MaintNotificationsConfig: noMaintNotifications()}
+	for _, opt := range opts {
+		opt(o)
+	}
+	rdb := redis.NewClusterClient(o)
+	tb.Cleanup(func() { rdb.Close() })
+	return rdb
+}
+
+// NewRing starts so many servers that know nothing of each other, and returns
+// them with a client that spreads keys over them.
+func NewRing(tb TB, shards int, args ...string) (*redis.Ring, []*Server) {
+	tb.Helper()
+	o := &redis.RingOptions{Addrs: map[string]string{}}
+	var servers []*Server
+	for i := range shards {
+		s := New(tb, WithArgs(args...))
+		servers = append(servers, s)
+		o.Addrs[fmt.Sprint("shard", i)] = s.Addr()
+	}
+	ring := redis.NewRing(o)
+	tb.Cleanup(func() { ring.Close() })
+	return ring, servers
+}
+
+// Do sends a command to a node and returns its answer as text.
+func Do(tb TB, rdb *redis.Client, words ...any) string {
+	tb.Helper()
+	out, err := rdb.Do(context.Background(), words...).Text()
+	if err != nil {
+		tb.Fatalf("%v: %v", words[:min(len(words), 4)], err)
+	}
+	return out
+}
+
+// AddSlots gives a node the slots from first to below end. One by one: Redis 6
+// knows no ranges.
+func AddSlots(tb TB, rdb *redis.Client, first, end int) {
+	tb.Helper()
+	words := []any{"CLUSTER", "ADDSLOTS"}
+	for slot := first; slot < end; slot++ {
+		words = append(words, slot)
+	}
+	Do(tb, rdb, words...)
+}
+
+// AwaitCluster waits until a node knows so many masters, with every slot
+// served.
+func AwaitCluster(tb TB, rdb *redis.Client, masters int) {
+	tb.Helper()
+	want := []string{"cluster_state:ok", "cluster_slots_ok:16384", "cluster_size:" + strconv.Itoa(masters) + "\r"}
+	Eventually(tb, clusterPatience, "the cluster is up", func() bool {
+		info := Do(tb, rdb, "CLUSTER", "INFO")
+		for _, w := range want {
+			if !strings.Contains(info, w) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// clusterPort is a port that is free, with a bus port that is free as well.
+func clusterPort(tb TB) int {
+	tb.Helper()
+	for range 1000 {
+		port, err := freePort()
+		if err != nil {
+			tb.Fatalf("%v", err)
+		}
+		if bus, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port+BusOffset))); err == nil {
+			bus.Close()
+			return port
+		}
+	}
+	tb.Fatalf("redistest: no two free ports for a cluster node")
+	return 0
+}
+
+// Calls is how often a node has run each command, by INFO commandstats, and how
+// often it has sent each error, by INFO errorstats, as "cmd" and "!ERROR".
+func Calls(tb TB, rdb *redis.Client) map[string]int {
+	tb.Helper()
+	out := map[string]int{}
+	for section, field := range map[string]string{"commandstats": "calls=", "errorstats": "count="} {
+		for line := range strings.Lines(Do(tb, rdb, "INFO", section)) {
+			name, rest, ok := strings.Cut(strings.TrimSpace(line), ":")
+			_, rest, ok2 := strings.Cut(rest, field)
+			count, _, _ := strings.Cut(rest, ",")
+			n, err := strconv.Atoi(count)
+			if !ok || !ok2 || err != nil {
+				continue
+			}
+			if cmd, ok := strings.CutPrefix(name, "cmdstat_"); ok {
+				out[cmd] = n
+			} else if e, ok := strings.CutPrefix(name, "errorstat_"); ok {
+				out["!"+e] = n
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,22 @@
+package redistest
+
+import (
+	"context"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// NeedFunctions skips a test, loudly, on a server without Redis Functions:
+// one before Redis 7, and miniredis.
+func NeedFunctions(tb TB, rdb *redis.Client) {
+	tb.Helper()
+	err := rdb.FunctionList(context.Background(), redis.FunctionListQuery{}).Err()
+	switch {
+	case err == nil:
+	case strings.Contains(err.Error(), "unknown command"):
+		tb.Skipf("SKIPPED: THIS SERVER HAS NO FUNCTIONS (Redis 7 has, miniredis has not): %v", err)
+	default:
+		tb.Fatalf("FUNCTION LIST: %v", err)
+	}
+}
