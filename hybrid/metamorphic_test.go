@@ -150,7 +150,7 @@ func TestSplittingNeverAdmitsMore(t *testing.T) {
 }
 
 // AllowAll of one limit is AllowN, and so is AllowLimit with the limit that the
-// key has: answer for answer.
+// key has: unit for unit.
 func TestVerbsAreAllowN(t *testing.T) {
 	for _, mode := range modes {
 		for name, do := range map[string]func(*testing.T, *hybrid.Limiter, hybridlimit.Limit, int64) (hybridlimit.Result, error){
@@ -170,22 +170,20 @@ func TestVerbsAreAllowN(t *testing.T) {
 					limit := hybridlimit.TokenBucket(rate, time.Second, burst)
 					cfg := hybrid.Config{Mode: mode, MaxWait: time.Second}
 					one, other := lone(t, limit, cfg), lone(t, limit, cfg)
-					var a, b, differ int64
+					var a, b int64
 					for _, c := range trafficOf(rng, float64(rate), min(4, burst), 300) {
 						time.Sleep(c.after)
 						x := ask(t, one, "k", c.n)
 						y := must(t)(do(t, other, limit, c.n))
 						a, b = a+x.Granted, b+y.Granted
-						if x.Allowed != y.Allowed {
-							differ++
-						}
 					}
 					time.Sleep(time.Second)
 					s, z := one.Stats(), other.Stats()
 					// Two hubs tick at different moments, so that one may lease, or look
-					// again, where the other does not yet: single decisions may differ.
-					if d := a - b; max(d, -d) > s.Expired+s.Lost+z.Expired+z.Lost+burst/2+rate/10+4 || differ > 60 {
-						t.Errorf("%v: %d and %d admitted, %d decisions differ\n%+v\n%+v", limit, a, b, differ, s, z)
+					// again, where the other does not yet: single decisions may differ, and
+					// all that follow from them, but not what they come to.
+					if d := a - b; max(d, -d) > s.Expired+s.Lost+z.Expired+z.Lost+burst/2+rate/10+4 {
+						t.Errorf("%v: %d and %d admitted\n%+v\n%+v", limit, a, b, s, z)
 					}
 					balance(t, s)
 					balance(t, z)
