@@ -2,6 +2,8 @@ package global_test
 
 import (
 	"errors"
+	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -129,6 +131,23 @@ func TestVerbsWithoutRedis(t *testing.T) {
 		}
 		if _, err := l.Charge(t.Context(), "k", 3); !errors.Is(err, hybridlimit.ErrUnavailable) {
 			t.Errorf("charge: %v", err)
+		}
+	}
+}
+
+// No cost is too large to be asked for, or to be charged.
+func TestVerbsBeyondAllBounds(t *testing.T) {
+	l, err := global.New(redistest.New(t).Client(t), still(10), global.Config{Name: "api", Timeout: 30 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for _, n := range []int64{1 << 53, 1<<53 + 1, math.MaxInt64} {
+		if res, err := l.AllowAtMost(t.Context(), fmt.Sprint(n), n); err != nil || res.Granted != 10 {
+			t.Errorf("AllowAtMost(%d): %+v, %v", n, res, err)
+		}
+		if res, err := l.Charge(t.Context(), fmt.Sprint(n), n); err != nil || res.Granted != n || res.Remaining != 0 {
+			t.Errorf("Charge(%d): %+v, %v", n, res, err)
 		}
 	}
 }

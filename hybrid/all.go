@@ -25,7 +25,8 @@ type Ask struct {
 //
 // The result is that of the limit that denied with the longest RetryAfter, or,
 // when all admit, of the one with the fewest units remaining; Policy says
-// which. Only that limit counts a denial. Asks for one key of one limiter add
+// which. Shadowed says that a shadow limit would have denied it, whichever that
+// is. Only the limit that denied counts a denial. Asks for one key of one limiter add
 // up. ModeExact has nothing in hand to try: such a limiter is refused with
 // ErrUnsupported.
 func (h *Hub) AllowAll(ctx context.Context, asks ...Ask) (hybridlimit.Result, error) {
@@ -33,7 +34,7 @@ func (h *Hub) AllowAll(ctx context.Context, asks ...Ask) (hybridlimit.Result, er
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	for range len(parts) + 1 { // each round either answers or pays for one part
+	for range len(parts) + 1 { // each round either answers or settles one part
 		res, done, err := tryAll(parts)
 		if done || err != nil {
 			return res, err
@@ -49,15 +50,11 @@ func (h *Hub) AllowAll(ctx context.Context, asks ...Ask) (hybridlimit.Result, er
 			switch {
 			case v.action == admit:
 				p.paid, p.source = true, v.source
-			case !p.Limiter.cfg.Shadow:
+			case p.Limiter.cfg.Shadow:
+				p.refuse(v)
+			default:
 				return waste(parts, p.denied(v)), nil
 			}
-		}
-	}
-	// Others took what was there while this call waited.
-	for _, p := range parts {
-		if !p.paid {
-			return waste(parts, p.denied(verdict{source: hybridlimit.SourceTimeout, retry: int64(tick)})), nil
 		}
 	}
 	return hybridlimit.Result{}, fmt.Errorf("hybrid: AllowAll: %d limits did not come to an end", len(parts))
@@ -67,12 +64,19 @@ func (h *Hub) AllowAll(ctx context.Context, asks ...Ask) (hybridlimit.Result, er
 type part struct {
 	Ask
 	at     place
-	e      *entry // locked during a try
+	e      *entry // locked during a try; nil: there is no memory for the key
 	rules  *rules
 	trial  state // what the entry's state would be
 	v      verdict
 	source hybridlimit.Source
 	paid   bool // Redis has given the units for this very call
+	shadow bool // a shadow limit has denied: it is not asked again
+}
+
+// refuse notes what a shadow limit said that could not be tried.
+func (p *part) refuse(v verdict) {
+	v.action, v.sync, v.left = deny, syncNot, 0
+	p.v, p.shadow = v, true
 }
 
 // parts checks the asks and puts them into the order in which locks are taken.
@@ -97,7 +101,7 @@ func (h *Hub) parts(asks []Ask) ([]*part, error) {
 		if err != nil {
 			return nil, err
 		}
-		if same := slices.IndexFunc(parts, func(p *part) bool { return p.at.key == at.key }); same >= 0 {
+		if same := slices.IndexFunc(parts, func(p *part) bool { return p.Limiter == a.Limiter && p.Key == a.Key }); same >= 0 {
 			if parts[same].N += a.N; parts[same].N < 0 {
 				return nil, fmt.Errorf("hybrid: AllowAll: ask %d: %w", i, hybridlimit.ErrCost)
 			}
@@ -105,7 +109,10 @@ func (h *Hub) parts(asks []Ask) ([]*part, error) {
 		}
 		parts = append(parts, &part{Ask: a, at: at})
 	}
-	slices.SortFunc(parts, func(p, q *part) int { return cmp.Compare(p.at.key, q.at.key) })
+	// Not by the key in Redis: a Subject may change its mind, a lock's place may not.
+	slices.SortFunc(parts, func(p, q *part) int {
+		return cmp.Or(cmp.Compare(p.Limiter.cfg.Name, q.Limiter.cfg.Name), cmp.Compare(p.Key, q.Key))
+	})
 	return parts, nil
 }
 
@@ -120,12 +127,20 @@ func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
 		}
 	}()
 	for _, p := range parts {
+		p.e, p.rules = nil, p.at.rules
+		if p.shadow {
+			continue
+		}
 		e, _, err := p.Limiter.lockAt(p.Key, p.at)
 		if err != nil {
 			return waste(parts, res), true, err
 		}
 		if e == nil { // memory is full of keys that owe
-			return waste(parts, p.denied(verdict{source: hybridlimit.SourceTimeout, retry: int64(p.Limiter.cfg.SyncInterval)})), true, nil
+			p.refuse(verdict{source: hybridlimit.SourceTimeout, retry: int64(p.Limiter.cfg.SyncInterval)})
+			if p.Limiter.cfg.Shadow {
+				continue
+			}
+			return waste(parts, p.denied(p.v)), true, nil
 		}
 		p.e, p.rules = e, e.rules.Load()
 		locked = append(locked, p)
@@ -133,14 +148,16 @@ func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
 	var worst *part
 	admitted := true
 	for _, p := range parts {
-		p.try()
+		if p.e != nil {
+			p.try()
+		}
 		passes := p.v.action == admit || p.v.action == deny && p.Limiter.cfg.Shadow
 		admitted = admitted && passes
 		if p.v.action == deny && !passes && (worst == nil || p.v.retry > worst.v.retry) {
 			worst = p
 		}
 	}
-	for _, p := range parts {
+	for _, p := range locked {
 		p.end(admitted)
 	}
 	switch {
@@ -149,12 +166,15 @@ func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
 	case !admitted:
 		return res, false, nil
 	}
+	shadowed := false
 	for i, p := range parts {
 		one := p.Limiter.answer(p.Limiter.fill(hybridlimit.Result{Limit: p.rules.limit.BurstSize(), Policy: p.Limiter.cfg.Name}, p.rules, p.v, p.N), p.N)
+		shadowed = shadowed || one.Shadowed
 		if i == 0 || one.Remaining < res.Remaining {
 			res = one
 		}
 	}
+	res.Shadowed = shadowed
 	return res, true, nil
 }
 
@@ -163,14 +183,18 @@ func (p *part) try() {
 	e, l := p.e, p.Limiter
 	now := l.hub.clock.now()
 	e.begin(now)
-	p.trial = e.state
 	t := l.terms(p.rules, now)
+	broken := l.hub.broken(e.tag)
+	if broken { // a share refills from the first call on, also if that is denied
+		e.state.startShare(&t, now)
+	}
+	p.trial = e.state
 	switch {
 	case p.paid:
 		p.v = verdict{action: admit, source: p.source}
 	case p.N > p.rules.limit.BurstSize():
 		p.v = verdict{action: deny, source: hybridlimit.SourceStatic, retry: int64(hybridlimit.Never)}
-	case l.hub.broken(e.tag):
+	case broken:
 		p.v = p.trial.fallback(&t, p.N, now)
 	default:
 		if p.v = p.trial.decide(&t, p.N, now); p.v.action == ask && p.trial.tooLate(&t, now) {
@@ -193,6 +217,7 @@ func (p *part) end(admitted bool) {
 			p.v.sync = syncNot
 		}
 	}
+	e.begin(now) // a lease may have ended since the try
 	e.end(&t, epoch, l.hub.broken(e.tag), now)
 	p.v.left = e.remaining(&t, now)
 }
@@ -214,7 +239,7 @@ func (p *part) fetch(ctx context.Context) (verdict, error) {
 		}
 		v := e.state.judge(t, p.N, now) // it was counted in the try
 		if v.action == ask {
-			w = &waiter{n: p.N, out: make(chan verdict, 1)}
+			w = &waiter{n: p.N, by: e.rules.Load(), out: make(chan verdict, 1)}
 			e.waiters = append(e.waiters, w)
 		}
 		return v
@@ -228,11 +253,7 @@ func (p *part) fetch(ctx context.Context) (verdict, error) {
 // denied is the answer of the part that denied, counted.
 func (p *part) denied(v verdict) hybridlimit.Result {
 	v.action = deny
-	r := p.rules
-	if r == nil {
-		r = p.at.rules
-	}
-	res := p.Limiter.fill(hybridlimit.Result{Limit: r.limit.BurstSize(), Policy: p.Limiter.cfg.Name}, r, v, p.N)
+	res := p.Limiter.fill(hybridlimit.Result{Limit: p.rules.limit.BurstSize(), Policy: p.Limiter.cfg.Name}, p.rules, v, p.N)
 	return p.Limiter.answer(res, p.N)
 }
 

@@ -1,6 +1,7 @@
 package hybrid
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,6 +55,7 @@ type entry struct {
 // waiter is a call that waits for Redis.
 type waiter struct {
 	n    int64
+	by   *rules       // under which it asks
 	v    verdict      // what out gets; guarded by entry.mu
 	out  chan verdict // holds one
 	done bool         // out has it; guarded by entry.mu
@@ -155,6 +157,8 @@ func (e *entry) freeze() (op lua.Op, age int64, ok bool) {
 		return lua.Op{}, -1, false
 	}
 	epoch, now := l.hub.clock.stamp() // the sync may be due long after the last call
+	e.waiters = slicesDeleteGone(e.waiters)
+	e.carried = min(e.front(now), maxAsks)
 	r := e.rules.Load()
 	t := l.terms(r, now)
 	t.lost = l.hub.resync.lost[e.tag].Load()
@@ -163,8 +167,6 @@ func (e *entry) freeze() (op lua.Op, age int64, ok bool) {
 		age = now - e.state.view.received
 	}
 	e.begin(now)
-	e.waiters = slicesDeleteGone(e.waiters)
-	e.carried = min(len(e.waiters), maxAsks)
 	if t.closing { // pay, and ask for nothing
 		e.carried = 0
 	}
@@ -186,6 +188,33 @@ func (e *entry) freeze() (op lua.Op, age int64, ok bool) {
 	return lua.Op{Key: e.key, Limit: r.limit, Op: said}, age, ok
 }
 
+// front puts those who ask under the limit of who has waited longest before
+// the others, gives the entry that limit, and says how many they are: an op
+// has one.
+func (e *entry) front(now int64) int {
+	if len(e.waiters) == 0 {
+		return 0
+	}
+	first := e.waiters[0].by
+	others := 0
+	for _, w := range e.waiters {
+		if w.by.limit != first.limit {
+			others++
+		}
+	}
+	if others > 0 {
+		rank := func(w *waiter) int {
+			if w.by.limit != first.limit {
+				return 1
+			}
+			return 0
+		}
+		slices.SortStableFunc(e.waiters, func(a, b *waiter) int { return rank(a) - rank(b) })
+	}
+	e.adapt(first, now)
+	return len(e.waiters) - others
+}
+
 // Settle is for the sync engine. The view counts as received now, under the
 // lock: never earlier than it was.
 func (e *entry) Settle(a ratesync.Answer) {
@@ -202,6 +231,7 @@ func (e *entry) Settle(a ratesync.Answer) {
 	epoch, now := l.hub.clock.stamp()
 	r := e.rules.Load()
 	t := l.terms(r, now)
+	said := a.Level
 	if from := e.sent.bucket.Unit; from != r.bucket.Unit || e.sent.limit != r.limit { // changed meanwhile
 		a.Level, a.Cap = r.bucket.Rescale(a.Level, from), r.bucket.Rescale(a.Cap, from)
 	}
@@ -238,7 +268,15 @@ func (e *entry) Settle(a ratesync.Answer) {
 	for i, w := range e.waiters {
 		v := verdict{action: admit, source: hybridlimit.SourceRedis}
 		if !served[i] {
-			v = e.state.judge(&t, w.n, now)
+			other := w.by.limit != r.limit
+			if other && e.state.held() < w.n {
+				v = verdict{action: ask, sync: syncNow} // the next op is its
+				if e.state.stuckAt == 0 {
+					e.state.stuckAt = now
+				}
+			} else {
+				v = e.state.judge(&t, w.n, now)
+			}
 			switch {
 			case v.source == hybridlimit.SourceDenyCache:
 				v.source = hybridlimit.SourceRedis // it has just said so
@@ -246,7 +284,7 @@ func (e *entry) Settle(a ratesync.Answer) {
 				// Refused. What has come back since is for whoever comes next:
 				// who asked again would wait for MaxWait where a unit comes
 				// back faster than a round trip takes.
-				v = verdict{action: deny, source: hybridlimit.SourceRedis, retry: max(0, e.state.provedUntil(&t, w.n)-now)}
+				v = verdict{action: deny, source: hybridlimit.SourceRedis, retry: max(0, e.state.proved(e.sent.bucket, said, w.n)-now)}
 			}
 			again = max(again, v.sync)
 		}

@@ -290,7 +290,7 @@ func (l *Limiter) shareTerms(r *rules, n int64) shareTerms {
 	burst := float64(r.limit.BurstSize())
 	t := shareTerms{policy: l.cfg.Fallback, cap: burst, perNs: float64(r.limit.Rate) / float64(r.limit.Period)}
 	if t.policy == FallbackShare {
-		floor := float64(l.cfg.FallbackFloor)
+		floor := min(float64(l.cfg.FallbackFloor), burst) // a key's own limit may be below it
 		t.cap = max(burst/float64(n), floor)
 		t.perNs = max(t.perNs/float64(n), floor/float64(r.full))
 	}

@@ -28,11 +28,16 @@ func (s *share) refill(t shareTerms, now int64) {
 	s.level = min(s.level, t.most())
 }
 
-// take decides n units; warm is the level to start from.
-func (s *share) take(t shareTerms, n, now int64, warm float64) bool {
+// start begins a stretch of fallback, unless that is done, from a level.
+func (s *share) start(warm float64, now int64) {
 	if !s.started {
 		s.level, s.at, s.started = warm, now, true
 	}
+}
+
+// take decides n units; warm is the level to start from.
+func (s *share) take(t shareTerms, n, now int64, warm float64) bool {
+	s.start(warm, now)
 	s.refill(t, now)
 	switch t.policy {
 	case FallbackDenyAll:

@@ -182,9 +182,14 @@ func (s *state) provedUntil(t *terms, n int64) int64 {
 	if !s.view.known {
 		return 0
 	}
-	level := float64(s.view.level) - float64(s.owed())*float64(t.bucket.Unit)
-	level = max(level, -float64(t.bucket.Cap))
-	return s.view.sent + t.bucket.Wait(int64(level), n)*1000
+	return s.proved(t.bucket, s.view.level, n)
+}
+
+// proved is provedUntil of a level of a bucket that may not be the key's any
+// more.
+func (s *state) proved(b algo.Bucket, level, n int64) int64 {
+	owed := float64(level) - float64(s.owed())*float64(b.Unit)
+	return s.view.sent + b.Wait(int64(max(owed, -float64(b.Cap))), n)*1000
 }
 
 // flushAt is how many units pending make a sync urgent: K, or half of the

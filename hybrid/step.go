@@ -91,6 +91,9 @@ func (s *state) warm(t *terms, now int64) float64 {
 	return max(0, min(t.share.cap, left*t.share.cap/float64(t.limit.BurstSize())))
 }
 
+// startShare is share.start from the warm level.
+func (s *state) startShare(t *terms, now int64) { s.share.start(s.warm(t, now), now) }
+
 // freeze turns the state into an op, or says that there is nothing to say.
 // asks are the costs of the calls that wait.
 func (s *state) freeze(t *terms, asks []int64, now int64) (algo.Op, bool) {
@@ -113,7 +116,7 @@ func (s *state) freeze(t *terms, asks []int64, now int64) (algo.Op, bool) {
 		op.Div = 2 * t.n
 	}
 	if s.takesLease(t, now) && !onlyTells {
-		op.Demand = int64(s.demand.steady(now) * 1000)
+		op.Demand = int64(min(s.demand.steady(now)*1000, maxCharge))
 	}
 	if s.view.known {
 		op.View = algo.View{Level: s.view.level, At: s.view.redisAt, Born: s.view.born}

@@ -132,10 +132,7 @@ func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, err
 	res := hybridlimit.Result{Limit: at.rules.limit.BurstSize(), Policy: l.cfg.Name}
 	ans, ok := l.askNow(ctx, at, algo.Op{})
 	if !ok {
-		if err := ctx.Err(); err != nil {
-			return hybridlimit.Result{}, err
-		}
-		return res, hybridlimit.ErrUnavailable
+		return l.unanswered(ctx, res)
 	}
 	res.Source, res.Remaining = hybridlimit.SourceRedis, at.rules.bucket.Units(ans.Level)
 	if res.Allowed = res.Remaining > 0; !res.Allowed {
@@ -161,9 +158,7 @@ func (l *Limiter) peekHere(key string) (res hybridlimit.Result, known bool, err 
 			res.Allowed, res.Source = true, hybridlimit.SourceLease
 		case broken:
 			res.Source = hybridlimit.SourceFallback
-			if !s.share.started {
-				s.share.level, s.share.at = s.warm(t, now), now
-			}
+			s.startShare(t, now)
 			s.share.refill(t.share, now)
 			res.Allowed = s.share.level >= 1
 			until = now + max(s.share.wait(t.share, 1), t.tick)
@@ -187,6 +182,10 @@ func (l *Limiter) peekHere(key string) (res hybridlimit.Result, known bool, err 
 	res.ResetAfter = l.resetAfter(r, v.left)
 	return res, true, nil
 }
+
+// maxCharge is how many units owed one sync carries, with room for what is
+// owed besides: Lua counts to 2⁵³.
+const maxCharge = 1 << 52
 
 // Charge debits an actual cost after the fact, unconditionally: what was used
 // was used. It is paid from what is in hand and owed beyond that, down to a
@@ -213,17 +212,21 @@ func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.
 	}
 	r := e.rules.Load()
 	res.Limit, res.Allowed, res.Granted, res.Source = r.limit.BurstSize(), true, n, hybridlimit.SourceCredit
+	var counted int64
 	v := l.event(e, func(t *terms, now int64, _ bool) verdict {
 		s := &e.state
-		s.demand.note(n, now)
+		s.demand.note(min(n, maxCharge), now)
 		paid := min(s.held(), n)
 		s.spend(paid)
-		if s.pending += n - paid; s.pending >= s.flushAt(t, now) {
+		// More than that changes nothing: no debt is larger than the burst.
+		owed := max(0, min(n-paid, maxCharge-s.pending))
+		counted = paid + owed
+		if s.pending += owed; s.pending >= s.flushAt(t, now) {
 			return verdict{sync: syncNow}
 		}
 		return verdict{sync: syncLazily}
 	})
-	l.count.admitted.Add(n)
+	l.count.admitted.Add(counted)
 	res.Remaining = v.left
 	res.ResetAfter = l.resetAfter(r, v.left)
 	return res, nil
@@ -237,18 +240,27 @@ func (l *Limiter) chargeNow(ctx context.Context, key string, n int64) (hybridlim
 		return hybridlimit.Result{}, err
 	}
 	res := hybridlimit.Result{Limit: at.rules.limit.BurstSize(), Policy: l.cfg.Name}
-	ans, ok := l.askNow(ctx, at, algo.Op{Owed: n})
-	l.count.admitted.Add(n)
+	counted := min(n, maxCharge)
+	ans, ok := l.askNow(ctx, at, algo.Op{Owed: counted})
+	l.count.admitted.Add(counted)
 	if !ok {
-		l.count.dropped.Add(n)
-		if err := ctx.Err(); err != nil {
-			return hybridlimit.Result{}, err
-		}
-		return res, hybridlimit.ErrUnavailable
+		l.count.dropped.Add(counted)
+		return l.unanswered(ctx, res)
 	}
-	l.count.acked.Add(n)
+	l.count.acked.Add(counted)
 	res.Allowed, res.Granted, res.Source = true, n, hybridlimit.SourceRedis
 	res.Remaining = at.rules.bucket.Units(ans.Level)
 	res.ResetAfter = l.resetAfter(at.rules, res.Remaining)
 	return res, nil
+}
+
+// unanswered is why askNow has no answer.
+func (l *Limiter) unanswered(ctx context.Context, res hybridlimit.Result) (hybridlimit.Result, error) {
+	switch {
+	case l.closed.Load():
+		return hybridlimit.Result{}, hybridlimit.ErrClosed
+	case ctx.Err() != nil:
+		return hybridlimit.Result{}, ctx.Err()
+	}
+	return res, hybridlimit.ErrUnavailable
 }

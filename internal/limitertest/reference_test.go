@@ -26,6 +26,7 @@ type reference struct {
 type state struct {
 	used int64
 	at   time.Time
+	of   hybridlimit.Limit // that it is counted by
 }
 
 func newReference(limit hybridlimit.Limit, faulty string) *reference {
@@ -37,6 +38,21 @@ func (r *reference) Allow(ctx context.Context, key string) (hybridlimit.Result, 
 }
 
 func (r *reference) AllowN(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
+	return r.decide(ctx, key, n, ask, nil)
+}
+
+// kind is what is done with the units.
+type kind int
+
+const (
+	ask  kind = iota
+	some      // at most so many
+	look      // none
+	owe       // unconditionally
+)
+
+// decide is every verb; by is the limit that came with the call.
+func (r *reference) decide(ctx context.Context, key string, n int64, what kind, by *hybridlimit.Limit) (hybridlimit.Result, error) {
 	is := func(fault string) bool { return r.faulty == fault }
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -52,7 +68,7 @@ func (r *reference) AllowN(ctx context.Context, key string, n int64) (hybridlimi
 	case err != nil && is("charges bad input"):
 		key = "k"
 		s := r.keys[key]
-		r.keys[key] = state{used: s.used + int64(r.limit.Period), at: time.Now()}
+		r.keys[key] = state{used: s.used + int64(r.limit.Period), at: time.Now(), of: r.limit}
 		return hybridlimit.Result{}, err
 	case err != nil:
 		return hybridlimit.Result{}, err
@@ -77,7 +93,11 @@ func (r *reference) AllowN(ctx context.Context, key string, n int64) (hybridlimi
 	}
 
 	now := time.Now()
-	per, burst := int64(r.limit.Period), r.limit.BurstSize()
+	limit := r.limit
+	if by != nil {
+		limit = *by
+	}
+	per, burst := int64(limit.Period), limit.BurstSize()
 	if is("bursts one more") {
 		burst++
 	}
@@ -88,7 +108,10 @@ func (r *reference) AllowN(ctx context.Context, key string, n int64) (hybridlimi
 			s.used = burst * per
 		}
 	}
-	rate := r.limit.Rate
+	if ok && s.of != limit {
+		s = r.convert(s, limit, by != nil)
+	}
+	rate := limit.Rate
 	switch {
 	case is("refills twice as fast"):
 		rate *= 2
@@ -99,17 +122,34 @@ func (r *reference) AllowN(ctx context.Context, key string, n int64) (hybridlimi
 	}
 	back := rate * int64(min(now.Sub(s.at), time.Hour))
 	if !is("hoards") {
-		back = min(back, s.used)
+		back = min(back, max(s.used, 0))
 	}
-	s = state{used: s.used - back, at: now}
+	s = state{used: s.used - back, at: now, of: limit}
 
-	res := hybridlimit.Result{Limit: r.limit.BurstSize(), Source: hybridlimit.SourceLocal}
+	res := hybridlimit.Result{Limit: limit.BurstSize(), Source: hybridlimit.SourceLocal}
 	room := burst*per - s.used
 	cost := min(n, burst+1) * per
 	if is("wraps costs") {
 		cost = int64(int32(n)) * per
 	}
 	switch {
+	case what == owe && !is("forgets charges"):
+		s.used = min(s.used+min(n, 2*burst)*per, 2*burst*per)
+		if is("owes nothing") {
+			s.used = min(s.used, burst*per)
+		}
+		res.Allowed, res.Granted = true, n
+	case what == owe:
+		res.Allowed, res.Granted = true, n
+	case what == look && !is("peeks for a unit"):
+		res.Allowed = room >= per
+	case what == some && room >= per && !is("takes all or none"):
+		res.Granted = min(n, room/per)
+		if is("gives what is asked") {
+			res.Granted = min(n, burst)
+		}
+		s.used += res.Granted * per
+		res.Allowed = true
 	case cost <= room:
 		s.used += cost
 		res.Allowed, res.Granted = true, n
@@ -126,7 +166,7 @@ func (r *reference) AllowN(ctx context.Context, key string, n int64) (hybridlimi
 	}
 	r.keys[key] = s
 
-	ceil := func(x int64) time.Duration { return time.Duration((x + r.limit.Rate - 1) / r.limit.Rate) }
+	ceil := func(x int64) time.Duration { return time.Duration((x + limit.Rate - 1) / limit.Rate) }
 	res.Remaining = max(0, burst*per-s.used) / per
 	if is("remains at the old value") {
 		res.Remaining = max(0, room) / per
@@ -136,8 +176,11 @@ func (r *reference) AllowN(ctx context.Context, key string, n int64) (hybridlimi
 		res.ResetAfter /= 2
 	}
 	if !res.Allowed {
+		if what == some && !is("takes all or none") {
+			cost = per
+		}
 		switch res.RetryAfter = ceil(cost - room); {
-		case n > burst && !is("retries for ever"):
+		case cost > burst*per && !is("retries for ever"):
 			res.RetryAfter = hybridlimit.Never
 		case is("retries at once"):
 			res.RetryAfter = 0

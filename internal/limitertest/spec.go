@@ -1,6 +1,7 @@
 // Package limitertest is the conformance suite of hybridlimit.Limiter: what a
 // caller may rely on whichever limiter is behind the interface, as one subtest
-// per promise. Packages run it over their limiters, in each mode:
+// per promise. Verbs that a limiter has besides are held to theirs (verbs.go).
+// Packages run it over their limiters, in each mode:
 //
 //	func TestConformance(t *testing.T) {
 //		limitertest.Run(t, limitertest.Spec{
@@ -103,6 +104,14 @@ func Cases() []Case {
 		{"concurrent refill", concurrentRefill},
 		{"closed", closed},
 		{"closed while in use", closedInUse},
+		{"at most", atMost},
+		{"peek", peek},
+		{"charge", charge},
+		{"limit of a call", allowLimit},
+		{"set limit", setLimit},
+		{"bad input to verbs", verbsBadInput},
+		{"verbs when closed", verbsClosed},
+		{"verbs concurrently", verbsConcurrently},
 	}
 }
 

@@ -1,0 +1,220 @@
+package hybrid_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+)
+
+func ExampleConfig_limitFor() {
+	limiter, stop := start(hybridlimit.PerHour(5), hybrid.Config{
+		Name: "api",
+		LimitFor: func(key string) hybridlimit.Limit {
+			if key == "vip" {
+				return hybridlimit.PerHour(50)
+			}
+			return hybridlimit.PerHour(5)
+		},
+	})
+	defer stop()
+
+	for _, key := range []string{"alice", "vip"} {
+		res, err := limiter.Allow(context.Background(), key)
+		fmt.Println(key, res.Limit, err)
+	}
+	// Output:
+	// alice 5 <nil>
+	// vip 50 <nil>
+}
+
+// The plan is part of the key, so that the key alone decides the limit.
+func ExampleConfig_limitFor_plans() {
+	plans := map[string]hybridlimit.Limit{
+		"free": hybridlimit.PerHour(2),
+		"pro":  hybridlimit.PerHour(100),
+	}
+	limiter, stop := start(plans["free"], hybrid.Config{
+		Name: "api",
+		LimitFor: func(key string) hybridlimit.Limit {
+			plan, _, _ := strings.Cut(key, "/")
+			if limit, ok := plans[plan]; ok {
+				return limit
+			}
+			return plans["free"]
+		},
+	})
+	defer stop()
+
+	for _, key := range []string{"free/alice", "pro/bob", "old/carol"} {
+		res, err := limiter.AllowN(context.Background(), key, 3)
+		fmt.Println(key, res.Allowed, "of", res.Limit, err)
+	}
+	// Output:
+	// free/alice false of 2 <nil>
+	// pro/bob true of 100 <nil>
+	// old/carol false of 2 <nil>
+}
+
+func ExampleConfig_subject() {
+	limiter, stop := start(hybridlimit.PerHour(5), hybrid.Config{
+		Name:    "api",
+		Subject: func(key string) string { return strings.SplitN(key, "/", 2)[0] },
+	})
+	defer stop()
+
+	for _, key := range []string{"alice/read", "alice/write"} { // one slot, two limits
+		res, err := limiter.Allow(context.Background(), key)
+		fmt.Println(key, res.Remaining, err)
+	}
+	// Output:
+	// alice/read 4 <nil>
+	// alice/write 4 <nil>
+}
+
+// All keys of a tenant live in one slot of a cluster, so that syncing them is
+// one message, to one server.
+func ExampleConfig_subject_tenant() {
+	rdb := redis.NewClient(&redis.Options{Addr: standIn()})
+	defer rdb.Close()
+	slots := func(name string, subject func(string) string) int {
+		limiter, err := hybrid.New(rdb, hybridlimit.PerHour(5), hybrid.Config{Name: name, Mode: hybrid.ModeExact, Subject: subject})
+		if err != nil {
+			panic(err)
+		}
+		defer limiter.Close()
+		for i := range 50 {
+			if _, err := limiter.Allow(context.Background(), fmt.Sprintf("tenant-7/user-%d", i)); err != nil {
+				panic(err)
+			}
+		}
+		tags := map[string]bool{}
+		for _, key := range rdb.Keys(context.Background(), "*"+name+"*user*").Val() {
+			_, rest, _ := strings.Cut(key, "{")
+			tag, _, _ := strings.Cut(rest, "}")
+			tags[tag] = true
+		}
+		return len(tags)
+	}
+	fmt.Println(slots("spread", nil) > 1)
+	fmt.Println(slots("together", func(key string) string { return strings.SplitN(key, "/", 2)[0] }))
+	// Output:
+	// true
+	// 1
+}
+
+func ExampleConfig_shadow() {
+	limiter, stop := start(hybridlimit.PerHour(1), hybrid.Config{Name: "api", Shadow: true})
+	defer stop()
+
+	for range 2 {
+		res, err := limiter.Allow(context.Background(), "alice")
+		fmt.Println(res.Allowed, res.Shadowed, err)
+	}
+	// Output:
+	// true false <nil>
+	// true true <nil>
+}
+
+// A dark launch: the limit of today decides, and the narrower one of tomorrow
+// says beside it whom it would stop.
+func ExampleConfig_shadow_darkLaunch() {
+	today, stop := start(hybridlimit.PerHour(5), hybrid.Config{Name: "today"})
+	defer stop()
+	tomorrow, err := today.Hub().Limiter(hybridlimit.PerHour(3), hybrid.Config{Name: "tomorrow", Shadow: true, MaxWait: 10e9})
+	if err != nil {
+		panic(err)
+	}
+
+	var allowed, would int
+	for range 7 {
+		res, err := today.Hub().AllowAll(context.Background(),
+			hybrid.Ask{Limiter: today, Key: "alice", N: 1},
+			hybrid.Ask{Limiter: tomorrow, Key: "alice", N: 1})
+		if err != nil {
+			panic(err)
+		}
+		if res.Allowed {
+			allowed++
+		}
+		if res.Shadowed {
+			would++
+		}
+	}
+	fmt.Println(allowed, "went through,", would, "of them will not")
+	// Output: 5 went through, 2 of them will not
+}
+
+// hubWith is a hub of several limits.
+func hubWith(limits map[string]hybridlimit.Limit) (ls map[string]*hybrid.Limiter, hub *hybrid.Hub, stop func()) {
+	rdb := redis.NewClient(&redis.Options{Addr: standIn()})
+	hub, err := hybrid.NewHub(rdb, hybrid.HubConfig{Logger: quiet})
+	if err != nil {
+		panic(err)
+	}
+	ls = map[string]*hybrid.Limiter{}
+	for name, limit := range limits {
+		if ls[name], err = hub.Limiter(limit, hybrid.Config{Name: name, MaxWait: 10e9}); err != nil {
+			panic(err)
+		}
+	}
+	return ls, hub, func() {
+		_ = hub.Close()
+		_ = rdb.Close()
+	}
+}
+
+func ExampleHub_AllowAll() {
+	limits, hub, stop := hubWith(map[string]hybridlimit.Limit{"user": hybridlimit.PerHour(2), "all": hybridlimit.PerHour(100)})
+	defer stop()
+
+	for range 3 {
+		res, err := hub.AllowAll(context.Background(),
+			hybrid.Ask{Limiter: limits["user"], Key: "alice", N: 1},
+			hybrid.Ask{Limiter: limits["all"], Key: "*", N: 1})
+		fmt.Println(res.Allowed, res.Policy, err)
+	}
+	// Output:
+	// true user <nil>
+	// true user <nil>
+	// false user <nil>
+}
+
+// Per user, per address, and for all. What one limit denies, the others are
+// not charged for.
+func ExampleHub_AllowAll_login() {
+	limits, hub, stop := hubWith(map[string]hybridlimit.Limit{
+		"login-user": hybridlimit.PerHour(2),
+		"login-addr": hybridlimit.PerHour(3),
+		"login-all":  hybridlimit.PerHour(100),
+	})
+	defer stop()
+
+	for _, user := range []string{"alice", "alice", "alice", "bob", "carol"} {
+		res, err := hub.AllowAll(context.Background(),
+			hybrid.Ask{Limiter: limits["login-user"], Key: user, N: 1},
+			hybrid.Ask{Limiter: limits["login-addr"], Key: "192.0.2.1", N: 1},
+			hybrid.Ask{Limiter: limits["login-all"], Key: "*", N: 1})
+		switch {
+		case err != nil:
+			panic(err)
+		case res.Allowed:
+			fmt.Println(user, "may try")
+		default:
+			fmt.Println(user, "is stopped by", res.Policy)
+		}
+	}
+	res, err := limits["login-all"].Peek(context.Background(), "*")
+	fmt.Println(res.Remaining, "left for all", err)
+	// Output:
+	// alice may try
+	// alice may try
+	// alice is stopped by login-user
+	// bob may try
+	// carol is stopped by login-addr
+	// 97 left for all <nil>
+}

@@ -1,0 +1,224 @@
+package hybrid_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+)
+
+// start makes a limiter on a Redis inside this program. It waits long for that
+// one, so that the examples print the same on a slow machine.
+func start(limit hybridlimit.Limit, cfg hybrid.Config) (l *hybrid.Limiter, stop func()) {
+	rdb := redis.NewClient(&redis.Options{Addr: standIn()})
+	cfg.MaxWait = 10 * time.Second
+	cfg.Hub.Logger = quiet
+	l, err := hybrid.New(rdb, limit, cfg)
+	if err != nil {
+		panic(err)
+	}
+	return l, func() {
+		_ = l.Close()
+		_ = rdb.Close()
+	}
+}
+
+// One call takes what this process has at once, so it may take several to get
+// all that there is.
+func ExampleLimiter_AllowAtMost() {
+	limiter, stop := start(hybridlimit.PerHour(10), hybrid.Config{Name: "mail"})
+	defer stop()
+
+	var got int64
+	for {
+		res, err := limiter.AllowAtMost(context.Background(), "alice", 25-got)
+		if err != nil {
+			panic(err)
+		}
+		if !res.Allowed {
+			break
+		}
+		got += res.Granted
+	}
+	fmt.Println(got, "of 25")
+	// Output: 10 of 25
+}
+
+// A worker drains a queue as far as the limit lets it, and says when it will
+// be back.
+func ExampleLimiter_AllowAtMost_queue() {
+	limiter, stop := start(hybridlimit.TokenBucket(1, time.Hour, 4), hybrid.Config{Name: "webhooks"})
+	defer stop()
+
+	queue := []string{"a", "b", "c", "d", "e", "f"}
+	for len(queue) > 0 {
+		res, err := limiter.AllowAtMost(context.Background(), "tenant-7", int64(len(queue)))
+		if err != nil {
+			panic(err)
+		}
+		if !res.Allowed {
+			fmt.Println(len(queue), "left for", res.RetryAfter.Round(time.Hour), "later")
+			return
+		}
+		for _, hook := range queue[:res.Granted] {
+			fmt.Println("send", hook)
+		}
+		queue = queue[res.Granted:]
+	}
+	// Output:
+	// send a
+	// send b
+	// send c
+	// send d
+	// 2 left for 1h0m0s later
+}
+
+func ExampleLimiter_AllowLimit() {
+	limiter, stop := start(hybridlimit.PerHour(1), hybrid.Config{Name: "api"})
+	defer stop()
+
+	for range 3 {
+		res, err := limiter.AllowLimit(context.Background(), "alice", 1, hybridlimit.PerHour(2))
+		fmt.Println(res.Allowed, res.Limit, err)
+	}
+	// Output:
+	// true 2 <nil>
+	// true 2 <nil>
+	// false 2 <nil>
+}
+
+// The plan is in the caller's token. Who moves to a better one gets what that
+// has more from now on; what was used stays used.
+func ExampleLimiter_AllowLimit_token() {
+	limiter, stop := start(hybridlimit.PerHour(1), hybrid.Config{Name: "api"})
+	defer stop()
+
+	type token struct {
+		subject string
+		perHour int64
+	}
+	for _, t := range []token{{"alice", 5}, {"alice", 5}, {"bob", 100}, {"alice", 100}} {
+		res, err := limiter.AllowLimit(context.Background(), t.subject, 4, hybridlimit.PerHour(t.perHour))
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(t.subject, res.Allowed, res.Remaining, "of", res.Limit)
+	}
+	// Output:
+	// alice true 1 of 5
+	// alice false 1 of 5
+	// bob true 96 of 100
+	// alice false 1 of 100
+}
+
+func ExampleLimiter_Peek() {
+	limiter, stop := start(hybridlimit.PerHour(3), hybrid.Config{Name: "api"})
+	defer stop()
+
+	for range 2 {
+		res, err := limiter.Peek(context.Background(), "alice")
+		fmt.Println(res.Allowed, res.Remaining, err)
+	}
+	// Output:
+	// true 3 <nil>
+	// true 3 <nil>
+}
+
+// A page shows what is left of a quota, without using any of it.
+func ExampleLimiter_Peek_quota() {
+	limiter, stop := start(hybridlimit.TokenBucket(100, 100*time.Hour, 100), hybrid.Config{Name: "export"})
+	defer stop()
+
+	if _, err := limiter.AllowN(context.Background(), "alice", 30); err != nil {
+		panic(err)
+	}
+	for _, user := range []string{"alice", "bob"} {
+		res, err := limiter.Peek(context.Background(), user)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Printf("%s: %d of %d left, all of them in %v\n", user, res.Remaining, res.Limit, res.ResetAfter.Round(time.Hour))
+	}
+	// Output:
+	// alice: 70 of 100 left, all of them in 30h0m0s
+	// bob: 100 of 100 left, all of them in 0s
+}
+
+func ExampleLimiter_Charge() {
+	limiter, stop := start(hybridlimit.PerHour(10), hybrid.Config{Name: "api"})
+	defer stop()
+
+	res, err := limiter.Charge(context.Background(), "alice", 12) // two units of debt
+	fmt.Println(res.Granted, res.Remaining, err)
+	// Output: 12 0 <nil>
+}
+
+// A request to a language model is let in for the tokens that it is expected
+// to use, and charged for the rest when they have been counted.
+func ExampleLimiter_Charge_tokens() {
+	limiter, stop := start(hybridlimit.PerHour(1000), hybrid.Config{Name: "tokens"})
+	defer stop()
+	ctx := context.Background()
+
+	for _, request := range []struct{ predicted, used int64 }{{300, 450}, {400, 700}, {50, 50}} {
+		res, err := limiter.AllowN(ctx, "alice", request.predicted)
+		if err != nil {
+			panic(err)
+		}
+		if !res.Allowed {
+			fmt.Println("denied")
+			continue
+		}
+		left := res.Remaining
+		if more := request.used - request.predicted; more > 0 {
+			if res, err = limiter.Charge(ctx, "alice", more); err != nil {
+				panic(err)
+			}
+			left = res.Remaining
+		}
+		fmt.Println("used", request.used, "left", left)
+	}
+	// Output:
+	// used 450 left 550
+	// used 700 left 0
+	// denied
+}
+
+func ExampleLimiter_SetLimit() {
+	limiter, stop := start(hybridlimit.PerHour(10), hybrid.Config{Name: "api"})
+	defer stop()
+
+	fmt.Println(limiter.SetLimit(hybridlimit.PerHour(20)))
+	res, err := limiter.Allow(context.Background(), "alice")
+	fmt.Println(res.Remaining, res.Limit, err)
+	// Output:
+	// <nil>
+	// 19 20 <nil>
+}
+
+// Limits change under way: what a key has used stays used.
+func ExampleLimiter_SetLimit_reload() {
+	limiter, stop := start(hybridlimit.PerHour(10), hybrid.Config{Name: "api"})
+	defer stop()
+	ctx := context.Background()
+
+	if _, err := limiter.AllowN(ctx, "alice", 8); err != nil {
+		panic(err)
+	}
+	for _, perHour := range []int64{20, 1, 0} { // as a configuration file says
+		if err := limiter.SetLimit(hybridlimit.PerHour(perHour)); err != nil {
+			fmt.Println(err)
+		}
+		res, err := limiter.Peek(ctx, "alice")
+		fmt.Println(res.Remaining, "of", res.Limit, err)
+	}
+	// Output:
+	// 2 of 20 <nil>
+	// 1 of 1 <nil>
+	// hybrid: Limit.Rate (0) must be at least 1; Limit.Burst (0) must not be below Config.FallbackFloor (1)
+	// 1 of 1 <nil>
+}

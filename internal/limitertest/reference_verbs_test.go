@@ -1,0 +1,78 @@
+package limitertest
+
+import (
+	"context"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// convert brings a state to another limit: what is left stays, in units, capped
+// at the burst, and so does a debt.
+func (r *reference) convert(s state, limit hybridlimit.Limit, given bool) state {
+	if given && r.faulty == "refills under a plan" || !given && r.faulty == "refills at a new limit" {
+		return state{at: s.at, of: limit}
+	}
+	was, per := int64(s.of.Period), int64(limit.Period)
+	left := s.of.BurstSize() - (s.used+was-1)/was
+	if r.faulty != "hoards under a plan" {
+		left = min(left, limit.BurstSize())
+	}
+	if r.faulty == "keeps what is used" { // as if the new burst had been there from the start
+		left = min(limit.BurstSize(), limit.BurstSize()-s.used/was)
+	}
+	return state{used: (limit.BurstSize() - max(left, -limit.BurstSize())) * per, at: s.at, of: limit}
+}
+
+func (r *reference) AllowAtMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
+	return r.decide(ctx, key, n, some, nil)
+}
+
+func (r *reference) Peek(ctx context.Context, key string) (hybridlimit.Result, error) {
+	res, err := r.decide(ctx, key, 1, look, nil)
+	if r.faulty == "peeks for a unit" {
+		res.Granted = 0
+	}
+	return res, err
+}
+
+func (r *reference) Charge(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
+	if r.faulty == "charges when closed" {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.closed {
+			return hybridlimit.Result{Allowed: true, Granted: n}, nil
+		}
+		r.mu.Unlock()
+		defer r.mu.Lock()
+	}
+	if r.faulty == "charges anything" && n < 1 {
+		return hybridlimit.Result{Allowed: true, Granted: n}, nil
+	}
+	return r.decide(ctx, key, n, owe, nil)
+}
+
+func (r *reference) AllowLimit(ctx context.Context, key string, n int64, limit hybridlimit.Limit) (hybridlimit.Result, error) {
+	if err := limit.Validate(); err != nil && !r.isClosed() {
+		return hybridlimit.Result{}, err
+	}
+	return r.decide(ctx, key, n, ask, &limit)
+}
+
+func (r *reference) SetLimit(limit hybridlimit.Limit) error {
+	if r.isClosed() {
+		return hybridlimit.ErrClosed
+	}
+	if err := limit.Validate(); err != nil && r.faulty != "sets any limit" {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.limit = limit
+	return nil
+}
+
+func (r *reference) isClosed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.closed && r.faulty != "ignores Close"
+}
