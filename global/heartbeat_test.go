@@ -14,7 +14,7 @@ import (
 
 const fleetKey = "hl:v1:{3}:@fleet:api"
 
-func inFleet(t *testing.T, f func(t *testing.T, bubble *redistest.Bubble, beat func(process string, leave bool, want int))) {
+func withRunner(t *testing.T, f func(t *testing.T, bubble *redistest.Bubble, r *global.Runner)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		bubble := redistest.NewBubble(t)
@@ -23,6 +23,13 @@ func inFleet(t *testing.T, f func(t *testing.T, bubble *redistest.Bubble, beat f
 			t.Fatal(err)
 		}
 		defer r.Close()
+		f(t, bubble, r)
+	})
+}
+
+func inFleet(t *testing.T, f func(t *testing.T, bubble *redistest.Bubble, beat func(process string, leave bool, want int))) {
+	t.Helper()
+	withRunner(t, func(t *testing.T, bubble *redistest.Bubble, r *global.Runner) {
 		f(t, bubble, func(process string, leave bool, want int) {
 			t.Helper()
 			if got, err := r.Heartbeat(t.Context(), fleetKey, process, 3*time.Second, leave); got.Alive != want || err != nil {
@@ -61,13 +68,7 @@ func TestHeartbeatExpires(t *testing.T) {
 // A heartbeat says when Redis last heard of the process, so that one that was
 // forgotten can tell.
 func TestHeartbeatRemembersTheLast(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		bubble := redistest.NewBubble(t)
-		r, err := global.NewRunner(bubble.Client(nil), time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Close()
+	withRunner(t, func(t *testing.T, bubble *redistest.Bubble, r *global.Runner) {
 		var last int64
 		for i, step := range []struct {
 			wipe, leave bool

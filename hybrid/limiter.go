@@ -130,10 +130,7 @@ func (l *Limiter) Allow(ctx context.Context, key string) (hybridlimit.Result, er
 // for Config.MaxWait at most. Only then does ctx matter: when it ends first
 // nothing is charged and its error is returned.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
-	if l.closed.Load() {
-		return hybridlimit.Result{}, hybridlimit.ErrClosed
-	}
-	if err := hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes); err != nil {
+	if err := l.check(key, n); err != nil {
 		return hybridlimit.Result{}, err
 	}
 	e := l.store.get(key)
@@ -145,6 +142,14 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (hybridlimit.
 		return l.slow(ctx, key, n, nil)
 	}
 	return l.common(ctx, e, r, key, n)
+}
+
+// check refuses a request that cannot be answered.
+func (l *Limiter) check(key string, n int64) error {
+	if l.closed.Load() {
+		return hybridlimit.ErrClosed
+	}
+	return hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes)
 }
 
 // common is the common path, and the slow one where that does not do.

@@ -99,13 +99,6 @@ func (l *Limiter) sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (l *Limiter) check(key string, n int64) error {
-	if l.closed.Load() {
-		return hybridlimit.ErrClosed
-	}
-	return hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes)
-}
-
 // book takes n units that can be had within most µs.
 func (l *Limiter) book(ctx context.Context, key string, n, most int64) (hybridlimit.Result, error) {
 	at, err := l.place(key)

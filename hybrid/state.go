@@ -220,6 +220,11 @@ func (s *state) proved(b algo.Bucket, level, n int64) int64 {
 	return s.view.sent + b.Wait(int64(max(owed, -float64(b.Cap))), n)*1000
 }
 
+// deniedUntil is until when a call for one unit is denied without asking.
+func (s *state) deniedUntil(t *terms) int64 {
+	return max(s.turn(t), min(s.provedUntil(t, 1), s.view.relook))
+}
+
 // flushAt is how many units pending make a sync urgent: K, or half of the
 // credit, so that the answer is back before the rest is spent. An adaptive K
 // is what the key uses in T, so that a busy key syncs once per T and not more.

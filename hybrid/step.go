@@ -23,12 +23,7 @@ func (s *state) decide(t *terms, n, now int64) verdict {
 // judge is decide for a call that was counted before.
 func (s *state) judge(t *terms, n, now int64) verdict {
 	if s.held() >= n {
-		s.spend(n)
-		v := verdict{action: admit, source: hybridlimit.SourceLease}
-		if s.worthLease(t, now) {
-			v.sync = syncNow
-		}
-		return v
+		return s.fromLease(t, n, now)
 	}
 	if until := s.provedUntil(t, n); now < min(until, s.view.relook) {
 		return verdict{action: deny, source: hybridlimit.SourceDenyCache, retry: until - now}
@@ -37,17 +32,32 @@ func (s *state) judge(t *terms, n, now int64) verdict {
 		return verdict{action: deny, source: hybridlimit.SourceDenyCache, retry: turn - now}
 	}
 	if s.creditLeft(t, now) >= n {
-		s.owe(n)
-		v := verdict{action: admit, source: hybridlimit.SourceCredit, sync: syncLazily}
-		if s.pending >= s.flushAt(t, now) {
-			v.sync = syncNow
-		}
-		return v
+		return s.onCredit(t, n, now)
 	}
 	if s.stuckAt == 0 {
 		s.stuckAt = now
 	}
 	return verdict{action: ask, sync: syncNow}
+}
+
+// fromLease takes n units that are in hand.
+func (s *state) fromLease(t *terms, n, now int64) verdict {
+	s.spend(n)
+	v := verdict{action: admit, source: hybridlimit.SourceLease}
+	if s.worthLease(t, now) {
+		v.sync = syncNow
+	}
+	return v
+}
+
+// onCredit owes n units more.
+func (s *state) onCredit(t *terms, n, now int64) verdict {
+	s.owe(n)
+	v := verdict{action: admit, source: hybridlimit.SourceCredit, sync: syncLazily}
+	if s.pending >= s.flushAt(t, now) {
+		v.sync = syncNow
+	}
+	return v
 }
 
 // tooLate says that Redis has kept this key waiting for longer than a caller
@@ -218,7 +228,7 @@ func (s *state) load(t *terms, now int64) word {
 			}
 		}
 		s.word = word{wordLease, min(units, maxWordUnits)}
-	case now+t.tick < max(s.turn(t), min(s.provedUntil(t, 1), s.view.relook)):
+	case now+t.tick < s.deniedUntil(t):
 		s.word = word{kind: wordDeny}
 	case s.pending > 0:
 		// A unit is pending, so a sync is queued: what is spent from here on

@@ -15,10 +15,7 @@ import (
 // says. A limit that differs from the key's last costs the slow path and a
 // sync; Config.LimitFor is cheaper where the key alone decides.
 func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hybridlimit.Limit) (hybridlimit.Result, error) {
-	if l.closed.Load() {
-		return hybridlimit.Result{}, hybridlimit.ErrClosed
-	}
-	if err := hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes); err != nil {
+	if err := l.check(key, n); err != nil {
 		return hybridlimit.Result{}, err
 	}
 	if e := l.store.get(key); e != nil {
@@ -39,10 +36,7 @@ func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hyb
 // does it wait for Redis, for one unit. So it may take less than the fleet
 // has, never more. Allowed is false when not even one can be had.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
-	if l.closed.Load() {
-		return hybridlimit.Result{}, hybridlimit.ErrClosed
-	}
-	if err := hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes); err != nil {
+	if err := l.check(key, n); err != nil {
 		return hybridlimit.Result{}, err
 	}
 	if res, ok, err := l.static(key, n); ok || err != nil {
@@ -85,42 +79,29 @@ func (l *Limiter) takeAtMost(key string, n int64) (took int64, source hybridlimi
 	if e == nil || err != nil {
 		return 0, 0
 	}
-	l.event(e, func(t *terms, now int64, broken bool) verdict {
+	v := l.event(e, func(t *terms, now int64, broken bool) verdict {
 		s := &e.state
 		if took = min(s.held(), n); took > 0 {
 			s.demand.note(took, now)
-			s.spend(took)
-			v := verdict{}
-			if source = hybridlimit.SourceLease; s.worthLease(t, now) {
-				v.sync = syncNow
-			}
-			return v
+			return s.fromLease(t, took, now)
 		}
-		if broken || now < max(s.turn(t), min(s.provedUntil(t, 1), s.view.relook)) {
+		if broken || now < s.deniedUntil(t) {
 			return verdict{}
 		}
 		if took = min(s.creditLeft(t, now), n); took == 0 {
 			return verdict{}
 		}
 		s.demand.note(took, now)
-		s.owe(took)
-		source = hybridlimit.SourceCredit
-		if s.pending >= s.flushAt(t, now) {
-			return verdict{sync: syncNow}
-		}
-		return verdict{sync: syncLazily}
+		return s.onCredit(t, took, now)
 	})
-	return took, source
+	return took, v.source
 }
 
 // Peek says what a call for one unit would be told, and takes nothing. For a
 // key that this process knows it is an estimate from memory; else it asks
 // Redis, for MaxWait at most, and says so by SourceRedis. Nothing is counted.
 func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, error) {
-	if l.closed.Load() {
-		return hybridlimit.Result{}, hybridlimit.ErrClosed
-	}
-	if err := hybridlimit.CheckRequest(key, 1, l.cfg.MaxKeyBytes); err != nil {
+	if err := l.check(key, 1); err != nil {
 		return hybridlimit.Result{}, err
 	}
 	if res, ok, err := l.static(key, 1); ok || err != nil {
@@ -170,7 +151,7 @@ func (l *Limiter) peekHere(key string) (res hybridlimit.Result, known bool, err 
 			res.Allowed = s.share.level >= 1
 			until = now + max(s.share.wait(t.share, 1), t.tick)
 		default:
-			until = max(s.turn(t), min(s.provedUntil(t, 1), s.view.relook))
+			until = s.deniedUntil(t)
 			res.Source = hybridlimit.SourceCredit
 			if res.Allowed = now >= until; !res.Allowed {
 				res.Source = hybridlimit.SourceDenyCache
@@ -200,10 +181,7 @@ const maxCharge = 1 << 52
 // Charge the bound of the package documentation holds for what was decided,
 // not for what was charged.
 func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
-	if l.closed.Load() {
-		return hybridlimit.Result{}, hybridlimit.ErrClosed
-	}
-	if err := hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes); err != nil {
+	if err := l.check(key, n); err != nil {
 		return hybridlimit.Result{}, err
 	}
 	if res, ok, err := l.static(key, n); ok || err != nil {
@@ -232,10 +210,7 @@ func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.
 		// More than that changes nothing: no debt is larger than the burst.
 		owed := max(0, min(n-paid, maxCharge-s.pending))
 		counted = paid + owed
-		if s.owe(owed); s.pending >= s.flushAt(t, now) {
-			return verdict{sync: syncNow}
-		}
-		return verdict{sync: syncLazily}
+		return s.onCredit(t, owed, now)
 	})
 	l.count.admitted.Add(counted)
 	res.Remaining = v.left
