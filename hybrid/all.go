@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/hybridlimit/hybridlimit"
 )
@@ -25,10 +26,10 @@ type Ask struct {
 //
 // The result is that of the limit that denied with the longest RetryAfter, or,
 // when all admit, of the one with the fewest units remaining; Policy says
-// which. Shadowed says that a shadow limit would have denied it, whichever that
-// is. Only the limit that denied counts a denial. Asks for one key of one limiter add
-// up. ModeExact, queues and logs have nothing in hand to try: such a limiter is
-// refused with ErrUnsupported.
+// which. Delay is the longest of all queues. Shadowed says that a shadow limit
+// would have denied it, whichever that is. Only the limit that denied counts a
+// denial. Asks for one key of one limiter add up. ModeExact and logs have
+// nothing in hand to try: such a limiter is refused with ErrUnsupported.
 func (h *Hub) AllowAll(ctx context.Context, asks ...Ask) (hybridlimit.Result, error) {
 	parts, res, err := h.parts(asks)
 	if err != nil || res.Source != hybridlimit.SourceUnknown && (!res.Allowed || len(parts) == 0) {
@@ -52,6 +53,7 @@ func (h *Hub) AllowAll(ctx context.Context, asks ...Ask) (hybridlimit.Result, er
 			switch {
 			case v.action == admit:
 				p.paid, p.source = true, v.source
+				p.due = p.Limiter.hub.clock.now() + v.delay
 			case p.Limiter.cfg.Shadow:
 				p.refuse(v)
 			default:
@@ -71,8 +73,9 @@ type part struct {
 	trial  state // what the entry's state would be
 	v      verdict
 	source hybridlimit.Source
-	paid   bool // Redis has given the units for this very call
-	shadow bool // a shadow limit has denied: it is not asked again
+	due    int64 // ns: when the queue serves what is paid
+	paid   bool  // Redis has given the units for this very call
+	shadow bool  // a shadow limit has denied: it is not asked again
 }
 
 // refuse notes what a shadow limit said that could not be tried.
@@ -179,15 +182,15 @@ func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
 	case !admitted:
 		return res, false, nil
 	}
-	shadowed := false
+	shadowed, delay := false, time.Duration(0)
 	for i, p := range parts {
 		one := p.Limiter.answer(p.Limiter.fill(hybridlimit.Result{Limit: p.rules.limit.BurstSize(), Policy: p.Limiter.cfg.Name}, p.rules, p.v, p.N), p.N)
-		shadowed = shadowed || one.Shadowed
+		shadowed, delay = shadowed || one.Shadowed, max(delay, one.Delay)
 		if i == 0 || one.Remaining < res.Remaining {
 			res = one
 		}
 	}
-	res.Shadowed = shadowed
+	res.Shadowed, res.Delay = shadowed, delay
 	return res, true, nil
 }
 
@@ -204,7 +207,7 @@ func (p *part) try() {
 	p.trial = e.state
 	switch {
 	case p.paid:
-		p.v = verdict{action: admit, source: p.source}
+		p.v = verdict{action: admit, source: p.source, delay: max(0, p.due-now)}
 	case p.N > p.rules.limit.BurstSize():
 		p.v = verdict{action: deny, source: hybridlimit.SourceStatic, retry: int64(hybridlimit.Never)}
 	case broken:

@@ -235,7 +235,7 @@ func (e *entry) Settle(a ratesync.Answer) {
 	epoch, now := l.hub.clock.stamp()
 	r := e.rules.Load()
 	t := l.terms(r, now)
-	said := a.Level
+	level := a.Level
 	changed := e.sent.limit != r.limit
 	if from := e.sent.Bucket.Unit; changed && !t.windowed() {
 		a.Level, a.Cap = r.Bucket.Rescale(a.Level, from), r.Bucket.Rescale(a.Cap, from)
@@ -266,9 +266,16 @@ func (e *entry) Settle(a ratesync.Answer) {
 	e.waiters, e.carried = present, 0
 
 	pending := e.state.pending
-	served, lost := e.state.settle(&t, answer{
-		Answer: a.Answer, redisNow: a.RedisNow, sent: l.hub.clock.at(a.Sent), carried: carried,
-	}, waiting, now)
+	said := answer{Answer: a.Answer, redisNow: a.RedisNow, sent: l.hub.clock.at(a.Sent), carried: carried}
+	var served []bool
+	var delays []int64 // of a queue
+	var lost int64
+	if r.Bucket.Queue {
+		said.each = e.sent.each()
+		delays, lost = e.state.settleSlots(&t, said, waiting, now)
+	} else {
+		served, lost = e.state.settle(&t, said, waiting, now)
+	}
 	if changed && t.windowed() {
 		e.state.view = view{}
 	}
@@ -280,7 +287,10 @@ func (e *entry) Settle(a ratesync.Answer) {
 	var still, answered []*waiter
 	for i, w := range e.waiters {
 		v := verdict{action: admit, source: hybridlimit.SourceRedis}
-		if !served[i] {
+		switch {
+		case delays != nil && delays[i] >= 0:
+			v.delay = delays[i]
+		case delays != nil || !served[i]:
 			other := w.by.limit != r.limit
 			if other && e.state.held() < w.n {
 				v = verdict{action: ask, sync: syncNow} // the next op is its
@@ -299,7 +309,7 @@ func (e *entry) Settle(a ratesync.Answer) {
 				// back faster than a round trip takes.
 				until := e.state.provedUntil(&t, w.n)
 				if !t.windowed() { // and the level may have been another limit's
-					until = e.state.proved(e.sent.Bucket, said, w.n)
+					until = e.state.proved(e.sent.Bucket, level, w.n)
 				}
 				v = verdict{action: deny, source: hybridlimit.SourceRedis, retry: max(0, until-now)}
 			}

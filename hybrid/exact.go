@@ -9,8 +9,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// This file is decisions that Redis makes, one message each: ModeExact, queues
-// and logs, and keys that find memory full.
+// This file is decisions that Redis makes, one message each: ModeExact, logs,
+// and keys that find memory full.
 
 // exact asks Redis for this very call: ModeExact, and keys that find memory
 // full of keys that still owe. It is sent once and without an envelope.
@@ -141,7 +141,7 @@ func (l *Limiter) refused(key string, n int64) (left int64, ok bool) {
 
 // refuse notes a refusal, unless one of fewer units still holds.
 func (l *Limiter) refuse(key string, at place, n, until int64) {
-	if l.cfg.Mode == ModeExact || at.rules.Kind != algo.KindLog && at.rules.Kind != algo.KindQueue {
+	if l.cfg.Mode == ModeExact || at.rules.Kind != algo.KindLog {
 		return
 	}
 	e, _, err := l.lockAt(key, at)

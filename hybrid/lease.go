@@ -14,6 +14,10 @@ type lease struct {
 	units  int64
 	end    int64 // not to be spent from here on
 	booked bool  // Redis's ledger holds them: they can be renewed
+
+	// Of a queue: see slots.go.
+	next int64 // when its next unit is served
+	each int64 // ns that a unit takes; 0: these are not slots
 }
 
 // booking is what Redis's ledger holds for this process. The next sync tells
@@ -56,9 +60,12 @@ func (s *state) close() {
 func (s *state) expire(now int64) int64 {
 	var lost int64
 	for i := range s.leases {
-		if l := &s.leases[i]; now >= l.end {
+		switch l := &s.leases[i]; {
+		case now >= l.end:
 			lost += l.units
 			*l = lease{}
+		case l.each > 0:
+			lost += l.pass(now)
 		}
 	}
 	s.close()
@@ -67,7 +74,8 @@ func (s *state) expire(now int64) int64 {
 
 // keep puts a lease beside what is in hand. Booked units have one end, that of
 // the last renewal; others that find no room join the spare, to the earlier
-// end. It returns what it cannot keep: units of another kind than both.
+// end. It returns what it cannot keep: units of another kind than both, and a
+// third block of slots.
 func (s *state) keep(l lease) (lost int64) {
 	for i := range s.leases {
 		if o := &s.leases[i]; l.booked && o.booked && o.units > 0 {
@@ -81,7 +89,7 @@ func (s *state) keep(l lease) (lost int64) {
 			return 0
 		}
 	}
-	for i := len(s.leases) - 1; i >= 0; i-- {
+	for i := len(s.leases) - 1; i >= 0 && l.each == 0; i-- {
 		if o := &s.leases[i]; o.booked == l.booked {
 			o.units, o.end = o.units+l.units, min(o.end, l.end)
 			return 0
@@ -160,8 +168,8 @@ func (s *state) worthLease(t *terms, now int64) bool {
 		}
 	} else {
 		life = min(algo.MaxLease, (t.bucket.Cap-level)/t.bucket.Refill)
-		if t.bucket.Units(level) >= 4*t.n {
-			return true
+		if !t.bucket.Queue && t.bucket.Units(level) >= 4*t.n {
+			return true // the ledger has room
 		}
 	}
 	mu := demand * float64(life) / 1e6

@@ -298,10 +298,11 @@ func (l *Limiter) givesCredit() bool {
 // credit is C in a fleet of n: rule 4.
 func (l *Limiter) credit(r *rules, n int64) int64 {
 	burst, others := r.limit.BurstSize(), max(n-1, 1)
-	switch l.cfg.Mode {
-	case ModeAuto:
+	switch {
+	case r.Bucket.Queue: // only Redis knows when a call is served
+	case l.cfg.Mode == ModeAuto:
 		return int64(l.cfg.Overshoot*float64(burst)) / others
-	case ModeDeferred:
+	case l.cfg.Mode == ModeDeferred:
 		return min(l.every(), burst/others)
 	}
 	return 0

@@ -150,10 +150,9 @@ func (l *Limiter) inHand(key string, at place, n int64) (*entry, verdict, error)
 	v := l.event(e, func(t *terms, now int64, broken bool) verdict {
 		s := &e.state
 		switch {
-		case s.held() >= n:
+		case s.atOnce(n) >= n:
 			s.demand.note(n, now)
-			s.spend(n)
-			return verdict{action: admit, source: hybridlimit.SourceLease}
+			return s.hand(n, now)
 		case broken:
 			return s.fallback(t, n, now)
 		case s.creditLeft(t, now) >= n:

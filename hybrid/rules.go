@@ -3,6 +3,7 @@ package hybrid
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
@@ -55,10 +56,19 @@ func (r *rules) static(res hybridlimit.Result, n int64) (hybridlimit.Result, boo
 	return res, true
 }
 
-// exactly says whether every decision asks Redis: what is queued or logged has
-// to be, each call for itself.
-func (l *Limiter) exactly(r *rules) bool {
-	return l.cfg.Mode == ModeExact || r.Kind == algo.KindQueue || r.Kind == algo.KindLog
+// exactly says whether every decision asks Redis: what is logged has to be,
+// each call with its own time.
+func (l *Limiter) exactly(r *rules) bool { return l.cfg.Mode == ModeExact || r.Kind == algo.KindLog }
+
+// each is how many ns a unit of a queue takes.
+func (r *rules) each() int64 { return (r.Bucket.Unit*1000 + r.Bucket.Refill - 1) / r.Bucket.Refill }
+
+// slot is each, and 0 where nothing is queued.
+func (r *rules) slot() time.Duration {
+	if !r.Bucket.Queue {
+		return 0
+	}
+	return time.Duration(r.each())
 }
 
 // given is r where it came with a call, which the slow path must be told.

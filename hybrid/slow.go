@@ -81,7 +81,7 @@ func (l *Limiter) fill(res hybridlimit.Result, r *rules, v verdict, n int64) hyb
 	res.Source = v.source
 	res.Remaining = v.left
 	if v.action == admit {
-		res.Allowed, res.Granted = true, n
+		res.Allowed, res.Granted, res.Delay = true, n, time.Duration(v.delay)
 	} else {
 		res.RetryAfter = max(time.Microsecond, time.Duration(v.retry))
 	}

@@ -103,6 +103,7 @@ type verdict struct {
 	action action
 	source hybridlimit.Source
 	retry  int64 // ns, for deny
+	delay  int64 // ns, for admit to a queue
 	sync   when
 	left   int64 // the fleet's units afterwards, estimated; the shell's
 	ends   int64 // as view.ends; the shell's
@@ -160,13 +161,14 @@ func (s *state) level(t *terms, now int64) int64 {
 
 // turn is until when this process should not ask, because units are scarce and
 // it had some; 0: it may. For a process that is alone its view is all there is:
-// with credit it needs no turns, without it asks once in T at most.
+// with credit it needs no turns, nor for a queue, whose last places nobody else
+// wants; without it asks once in T at most.
 func (s *state) turn(t *terms) int64 {
 	turn := min(s.view.turn, s.view.relook)
 	switch {
 	case t.n > 1:
 		return turn
-	case t.credit > 0:
+	case t.credit > 0 || t.bucket.Queue:
 		return 0
 	}
 	return min(turn, s.view.received+t.interval)

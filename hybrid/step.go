@@ -22,7 +22,7 @@ func (s *state) decide(t *terms, n, now int64) verdict {
 
 // judge is decide for a call that was counted before.
 func (s *state) judge(t *terms, n, now int64) verdict {
-	if s.held() >= n {
+	if s.atOnce(n) >= n {
 		return s.fromLease(t, n, now)
 	}
 	if until := s.provedUntil(t, n); now < min(until, s.view.relook) {
@@ -42,8 +42,7 @@ func (s *state) judge(t *terms, n, now int64) verdict {
 
 // fromLease takes n units that are in hand.
 func (s *state) fromLease(t *terms, n, now int64) verdict {
-	s.spend(n)
-	v := verdict{action: admit, source: hybridlimit.SourceLease}
+	v := s.hand(n, now)
 	if s.worthLease(t, now) {
 		v.sync = syncNow
 	}
@@ -77,12 +76,12 @@ func (s *state) without(t *terms, n, now int64, broken bool) verdict {
 
 // fallback answers a call locally.
 func (s *state) fallback(t *terms, n, now int64) verdict {
-	if s.held() >= n {
-		s.spend(n)
-		return verdict{action: admit, source: hybridlimit.SourceLease}
+	if s.atOnce(n) >= n {
+		return s.hand(n, now)
 	}
+	delay := s.queued(t, now)
 	if s.share.take(t.share, n, now, s.warm(t, now)) {
-		return verdict{action: admit, source: hybridlimit.SourceFallback, sync: syncLazily}
+		return verdict{action: admit, source: hybridlimit.SourceFallback, sync: syncLazily, delay: delay}
 	}
 	retry := s.share.wait(t.share, n)
 	if retry < 0 { // only Redis can admit it: it may be back any moment
@@ -150,12 +149,11 @@ type answer struct {
 	redisNow int64 // µs of Redis time
 	sent     int64 // ns; when the op was first sent
 	carried  int   // how many of those who still wait the op asked for
+	each     int64 // ns that a unit of a queue takes, by the limit that the op had
 }
 
-// settle books an answer. waiting are the costs of the calls that still wait,
-// in order, those that the op carried first; it returns which of them are
-// served from the grant, and how many units were lost.
-func (s *state) settle(t *terms, a answer, waiting []int64, now int64) (served []bool, lost int64) {
+// learn takes over what an answer says of the key.
+func (s *state) learn(t *terms, a answer, now int64) {
 	s.inflight, s.giving, s.frozen, s.asked, s.stuckAt = 0, 0, false, false, 0
 	s.share.started = s.share.admitted > 0 // else the next stretch starts warm
 	s.view = view{
@@ -165,6 +163,13 @@ func (s *state) settle(t *terms, a answer, waiting []int64, now int64) (served [
 	s.view.level -= s.aside * t.bucket.Unit
 	s.aside = 0
 	s.enter(t, a)
+}
+
+// settle books an answer. waiting are the costs of the calls that still wait,
+// in order, those that the op carried first; it returns which of them are
+// served from the grant, and how many units were lost.
+func (s *state) settle(t *terms, a answer, waiting []int64, now int64) (served []bool, lost int64) {
+	s.learn(t, a, now)
 	// Counted from the sending, because Redis may have granted it then; less
 	// two ticks, because the coarse epoch may lag by one and a tick be late.
 	end := a.sent + a.Life*1000 - 2*t.tick
@@ -219,6 +224,7 @@ func (s *state) drop() int64 {
 // load chooses what the common path may spend until the next epoch.
 func (s *state) load(t *terms, now int64) word {
 	switch held := s.held(); {
+	case s.slotted():
 	case held > 0:
 		units := held
 		if !s.frozen && s.leases[1].units == 0 {
@@ -247,7 +253,7 @@ func (s *state) load(t *terms, now int64) word {
 
 // loadFallback is load while Redis does not answer: leases only.
 func (s *state) loadFallback() word {
-	if held := s.held(); held > 0 {
+	if held := s.held(); held > 0 && !s.slotted() {
 		s.word = word{wordLease, min(held, maxWordUnits)}
 	}
 	return s.word

@@ -42,46 +42,50 @@ func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridl
 	if res, ok, err := l.static(key, n); ok || err != nil {
 		return l.answered(res, n), err
 	}
-	took, source := l.takeAtMost(key, n)
+	took, v := l.takeAtMost(key, n)
 	if took > 0 {
-		return l.more(key, took, source, n)
+		return l.more(key, took, v), nil
 	}
 	res, err := l.AllowN(ctx, key, 1)
 	if err != nil || !res.Allowed || res.Shadowed || n == 1 {
 		return res, err
 	}
-	more, _ := l.takeAtMost(key, n-1)
-	l.count.admitted.Add(more)
-	res.Granted += more
-	res.Remaining = max(0, res.Remaining-more)
+	if took, v = l.takeAtMost(key, n-1); took > 0 {
+		l.count.admitted.Add(took)
+		res.Delay = max(res.Delay, time.Duration(v.delay)-l.rules.Load().slot()) // all are served together
+	}
+	res.Granted += took
+	res.Remaining = max(0, res.Remaining-took)
 	return res, nil
 }
 
 // more answers an AllowAtMost that took units at once.
-func (l *Limiter) more(key string, took int64, source hybridlimit.Source, n int64) (hybridlimit.Result, error) {
-	res := hybridlimit.Result{Allowed: true, Granted: took, Source: source, Policy: l.cfg.Name}
+func (l *Limiter) more(key string, took int64, v verdict) hybridlimit.Result {
+	res := hybridlimit.Result{
+		Allowed: true, Granted: took, Source: v.source, Delay: time.Duration(v.delay), Policy: l.cfg.Name,
+	}
 	if e := l.store.get(key); e != nil {
 		r := e.rules.Load()
 		res.Limit = r.limit.BurstSize()
 		res.Remaining = max(0, e.rest.Load()+wordUnits(e.word.Load()))
 		res.ResetAfter = l.resetAfter(r, res.Remaining, e.ends.Load())
 	}
-	return l.answer(res, took), nil
+	return l.answer(res, took)
 }
 
 // takeAtMost takes what is in hand of a key that is in memory, up to n units:
 // leases, or else the credit that is left.
-func (l *Limiter) takeAtMost(key string, n int64) (took int64, source hybridlimit.Source) {
+func (l *Limiter) takeAtMost(key string, n int64) (took int64, v verdict) {
 	if l.exactly(l.rules.Load()) || l.store.get(key) == nil {
-		return 0, 0
+		return 0, v
 	}
 	e, _, err := l.lock(key, nil)
 	if e == nil || err != nil {
-		return 0, 0
+		return 0, v
 	}
-	v := l.event(e, func(t *terms, now int64, broken bool) verdict {
+	v = l.event(e, func(t *terms, now int64, broken bool) verdict {
 		s := &e.state
-		if took = min(s.held(), n); took > 0 {
+		if took = s.atOnce(n); took > 0 {
 			s.demand.note(took, now)
 			return s.fromLease(t, took, now)
 		}
@@ -94,7 +98,7 @@ func (l *Limiter) takeAtMost(key string, n int64) (took int64, source hybridlimi
 		s.demand.note(took, now)
 		return s.onCredit(t, took, now)
 	})
-	return took, v.source
+	return took, v
 }
 
 // Peek says what a call for one unit would be told, and takes nothing. For a
@@ -144,6 +148,7 @@ func (l *Limiter) peekHere(key string) (res hybridlimit.Result, known bool, err 
 		switch {
 		case s.held() > 0:
 			res.Allowed, res.Source = true, hybridlimit.SourceLease
+			res.Delay = time.Duration(max(0, s.leases[0].next-now))
 		case broken:
 			res.Source = hybridlimit.SourceFallback
 			s.startShare(t, now)
@@ -155,6 +160,8 @@ func (l *Limiter) peekHere(key string) (res hybridlimit.Result, known bool, err 
 			res.Source = hybridlimit.SourceCredit
 			if res.Allowed = now >= until; !res.Allowed {
 				res.Source = hybridlimit.SourceDenyCache
+			} else if t.bucket.Queue && known {
+				res.Delay = time.Duration(t.bucket.WaitFull(s.level(t, now))) * time.Microsecond
 			}
 		}
 		until -= now

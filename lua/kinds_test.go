@@ -55,7 +55,8 @@ var kindRuns = []kindRun{
 		"turn", "rolled back", "delayed", "refunded", "reset", "void view",
 	}},
 	{"queue", diffQueues, []string{
-		"granted", "refused", "never", "debt", "floor", "frozen", "other life", "rolled back", "delayed", "refunded", "reset", "void view",
+		"granted", "leased", "refused", "never", "debt", "floor", "frozen", "other life", "turn", "rolled back", "delayed", "refunded",
+		"reset", "void view",
 	}},
 	{"fixed", diffWindows(hybridlimit.FixedWindow), []string{
 		"granted", "leased", "refused", "never", "debt", "floor", "other life", "rolled back", "refunded", "reset", "void view",

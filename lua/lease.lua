@@ -47,6 +47,14 @@ local function bucket_lease(s, lim, op, before, free, refused, kept, now)
   return max(0, lease), kept and MAX_LEASE or life, kept
 end
 
+-- bucket_slots sizes a block of slots of a queue; delay is that of the first.
+local function bucket_slots(s, lim, op, free, delay, refused, now)
+  if op.div == 0 or op.demand == 0 or refused > 0 then return 0 end
+  local part = max(floor(free / op.div), floor(bucket_quantum(s, lim, op, now)))
+  local mu = op.demand * min(MAX_LEASE, delay) / 1e9
+  return max(0, min(part, free, floor(mu - sqrt(mu))))
+end
+
 -- bucket_turn gives the sender its next turn while units are scarce.
 local function bucket_turn(s, lim, op, granted, now)
   local scarce = floor(min(lim.cap / 4, max(lim.refill * HORIZON / 2, op.div * lim.unit / 4)))
@@ -67,8 +75,9 @@ end
 -- has minus its generation for a life.
 local function bucket_apply(s, lim, op, now)
   local unit, cap = lim.unit, lim.cap
-  local leases = lim.kind == 'b' and op.maxdelay == 0
-  if not leases then op.div, op.gen = 0, 0 end
+  local queue = lim.kind == 'q'
+  if op.maxdelay > 0 then op.div = 0 end
+  if queue or op.maxdelay > 0 then op.gen = 0 end
   if op.reset then
     s.reset, s.level, s.last, s.since, s.slot, s.out, s.outbefore, s.dirty = max(now, s.last), cap, now, 0, 0, 0, 0, true
   end
@@ -84,16 +93,22 @@ local function bucket_apply(s, lim, op, now)
     local n = op.asks[i]
     local units, wait = bucket_grant(s.level, lim, n, frozen, op)
     if units > 0 then
-      s.level, granted, delay = s.level - units * unit, granted + units, wait
+      if granted == 0 then delay = wait end
+      s.level, granted = s.level - units * unit, granted + units
     elseif n > 0 and refused == 0 then
       refused, patience = op.partial and 1 or n, op.maxdelay
     end
   end
   local lease, life, booked = 0, 0, false
-  if leases then
-    lease, life, booked = bucket_lease(s, lim, op, before, max(floor(s.level / unit), 0), refused, kept, now)
-    s.level = s.level - lease * unit
+  local free = max(floor(s.level / unit), 0)
+  if queue then
+    local first = bucket_delay(s.level, lim, 1, frozen)
+    lease = op.maxdelay == 0 and bucket_slots(s, lim, op, free, first, refused, now) or 0
+    if lease > 0 and granted == 0 then delay = first end
+  elseif op.maxdelay == 0 then
+    lease, life, booked = bucket_lease(s, lim, op, before, free, refused, kept, now)
   end
+  s.level = s.level - lease * unit
   if granted + lease > 0 then s.since, s.dirty = min(s.since + granted + lease, EXACT), true end
   local retry = bucket_retry(s, lim, max(refused, 1), now, patience, op.partial)
   if op.div > 0 then

@@ -38,10 +38,47 @@ func TestQueueDelays(t *testing.T) {
 			}
 		}
 		st.del(t, "k")
-		// Of several asks the last one's; and no lease, whoever wants one.
-		a := st.one(t, "k", queued, algo.Op{Asks: []int64{2, 1, 9}, Demand: 1e9, Div: 1}, start)
-		if a.Granted != 3 || a.Delay != 200_000 || a.Lease != 0 || a.Retry != algo.Never {
+		// Of several asks the first one's.
+		st.one(t, "k", queued, algo.Op{Owed: 1}, start)
+		a := st.one(t, "k", queued, algo.Op{Asks: []int64{2, 1, 9}}, start)
+		if a.Granted != 3 || a.Delay != 100_000 || a.Lease != 0 || a.Retry != algo.Never {
 			t.Errorf("%+v", a)
+		}
+	})
+}
+
+// A lease of a queue is the slots behind what was granted: a part of what is
+// left, and no more than is used until the first of them is served.
+func TestSlots(t *testing.T) {
+	long := hybridlimit.LeakyQueue(100, time.Second, 400) // one each 10 ms
+	onEachStore(t, func(t *testing.T, st store) {
+		for _, tc := range []struct {
+			name              string
+			depth             int64
+			op                algo.Op
+			granted, lease    int64
+			delay, levelUnits int64
+			turn              bool
+		}{
+			{name: "nobody queues", op: algo.Op{Asks: []int64{1}, Demand: 50_000, Div: 2}, granted: 1, levelUnits: 399},
+			{name: "what is used in 200 ms", depth: 20, op: algo.Op{Demand: 50_000, Div: 2}, lease: 6, delay: 200_000, levelUnits: 374},
+			{name: "behind what is granted", depth: 19, op: algo.Op{Asks: []int64{1}, Demand: 50_000, Div: 2}, granted: 1, lease: 6, delay: 190_000, levelUnits: 374},
+			{name: "what is used in a second", depth: 200, op: algo.Op{Demand: 50_000, Div: 2}, lease: 42, delay: 2_000_000, levelUnits: 158},
+			{name: "an eighth of the queue", depth: 300, op: algo.Op{Demand: 1e9, Div: 4}, lease: 50, delay: 3_000_000, levelUnits: 50},
+			{name: "a part, to a full queue", depth: 390, op: algo.Op{Demand: 10_000, Div: 40}, lease: 5, delay: 3_900_000, levelUnits: 5, turn: true},
+			{name: "nothing where an ask was refused", depth: 300, op: algo.Op{Asks: []int64{101}, Demand: 1e9, Div: 4}, levelUnits: 100},
+			{name: "nothing without demand", depth: 300, op: algo.Op{Div: 4}, levelUnits: 100},
+			{name: "nothing beside a patient ask", depth: 300, op: algo.Op{Asks: []int64{1}, MaxDelay: 1 << 40, Demand: 1e9, Div: 4}, granted: 1, delay: 3_000_000, levelUnits: 99},
+		} {
+			st.del(t, "k")
+			if tc.depth > 0 {
+				st.one(t, "k", long, algo.Op{Owed: tc.depth}, start)
+			}
+			a := st.one(t, "k", long, tc.op, start)
+			if a.Granted != tc.granted || a.Lease != tc.lease || a.Delay != tc.delay || a.Level != tc.levelUnits*unitOf(long) ||
+				a.Life != 0 || a.Gen != 0 || tc.turn && a.Retry == 0 {
+				t.Errorf("%s: %+v", tc.name, a)
+			}
 		}
 	})
 }

@@ -8,8 +8,11 @@ func (b Bucket) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	written := s.Born != 0 && s.Kind == b.kind() // its birth is worth reporting
 	s = b.Load(s, now)
 	op.MaxDelay = max(op.MaxDelay, 0)
+	if op.MaxDelay > 0 {
+		op.Div = 0 // whoever waits for units has none to spare
+	}
 	if b.Queue || op.MaxDelay > 0 {
-		op.Div, op.Gen = 0, 0 // no leases, hence no ledger: what is granted has a time of its own
+		op.Gen = 0 // no ledger: what is granted has a time of its own
 	}
 	dirty := op.Reset
 	if op.Reset {
@@ -34,7 +37,10 @@ func (b Bucket) Apply(s State, op Op, now int64) (State, Answer, bool) {
 		units, delay := b.grant(s.Level, n, frozen, op)
 		if units > 0 {
 			s.Level -= units * b.Unit
-			ans.Granted, ans.Delay = ans.Granted+units, delay
+			if ans.Granted == 0 {
+				ans.Delay = delay
+			}
+			ans.Granted += units
 		} else if n > 0 && refused == 0 {
 			refused, patience = n, op.MaxDelay
 			if op.Partial {
@@ -42,10 +48,14 @@ func (b Bucket) Apply(s State, op Op, now int64) (State, Answer, bool) {
 			}
 		}
 	}
-	if !b.Queue && op.MaxDelay == 0 {
+	switch {
+	case op.MaxDelay > 0:
+	case b.Queue:
+		b.slots(&s, op, &ans, refused > 0, frozen, now)
+	default:
 		b.lease(&s, op, &ans, before, b.Units(s.Level), refused > 0, now)
-		s.Level -= ans.Lease * b.Unit
 	}
+	s.Level -= ans.Lease * b.Unit
 	if took := ans.Granted + ans.Lease; took > 0 {
 		s.Since, dirty = s.Since+min(took, exact-s.Since), true
 	}

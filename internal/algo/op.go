@@ -73,7 +73,7 @@ type Op struct {
 	Win      int64  // number of the window in which Owed was admitted, or Refund debited; 0: the current one
 	Refund   int64  // units given back
 	Reset    bool   // first of all, forget what was used, and all views up to now
-	MaxDelay int64  // µs that an ask may be put off, in debt down to -Cap; 0: it is granted now or refused. No lease comes with it
+	MaxDelay int64  // µs that an ask may be put off, in debt down to -Cap; 0: it is granted now or refused. No lease and no turn comes with it
 	ID       string // of a log: noted beside what is admitted
 }
 
@@ -81,9 +81,9 @@ type Op struct {
 type Answer struct {
 	Granted int64 // units granted to Asks
 	Lease   int64 // units leased
-	Life    int64 // µs that the lease may be spent, and, unless Gen says otherwise, any unused grant
+	Life    int64 // µs that the lease may be spent, and, unless Gen says otherwise, any unused grant; 0 of a queue, whose slots lie one behind the other from Delay on
 	Level   int64 // sub-units left, negative in debt
-	Delay   int64 // µs until the last ask that was granted may be used; those before it sooner by its cost
+	Delay   int64 // µs until the first ask that was granted may be used, those after it later by what it costs; of a queue's lease alone, until its first slot
 	Retry   int64 // µs until the first refused ask can succeed (Never above the burst), else until one unit is there; with Div: until the sender's turn
 	Born    int64 // State.Born; 0 where no state was needed
 	Cap     int64 // sub-units to which the bucket refills, as the ledger is now
