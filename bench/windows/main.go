@@ -39,7 +39,7 @@ func main() {
 	write := flag.Bool("write", false, "put the tables into docs/windows.md, and the figure beside it")
 	docs := flag.String("docs", "../docs", "where that is")
 	flag.Parse()
-	text := page(*seed)
+	text := page(measureAll(*seed))
 	fmt.Print(text)
 	if *write {
 		if err := update(*docs, text); err != nil {
@@ -49,14 +49,16 @@ func main() {
 	}
 }
 
-// page is all that is printed: the tables of all traffic, then the attacks.
-func page(seed uint64) string {
-	var rows []row
+// measureAll is a row for each traffic.
+func measureAll(seed uint64) (rows []row) {
 	for i, t := range traffics {
 		rows = append(rows, measure(t, seed<<8+uint64(i)))
 	}
-	return tables(rows) + "\n" + attacks()
+	return rows
 }
+
+// page is all that is printed: the tables of all traffic, then the attacks.
+func page(rows []row) string { return tables(rows) + "\n" + attacks() }
 
 // What stands between these lines of the page is the command's.
 const (
