@@ -14,6 +14,10 @@ test: ## redis-server if missing, then vet, gofmt and race tests of every module
 test-long: ## the same with the long tests, one package at a time, up to an hour each
 	@HYBRIDLIMIT_LONG=1 TIMEOUT=60m P=1 scripts/test.sh
 
+.PHONY: fuzz
+fuzz: ## every fuzz target for a minute (FUZZTIME=5m make fuzz: for five)
+	@scripts/fuzz.sh
+
 .PHONY: lab
 lab: ## whole fleets in virtual time: docs/lab/results.md and its plots; fails if a bound of a scenario does not hold
 	@cd bench/accuracy && go test -run '^TestLab$$' -count=1 -timeout 2h -lab -revision "$$(git describe --always --dirty --exclude '*')"

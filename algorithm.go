@@ -17,9 +17,11 @@ const (
 	// AlgLeakyQueue is the leaky bucket as a queue: it shapes, and says how
 	// long to wait before forwarding.
 	AlgLeakyQueue
-	// AlgFixedWindow counts in windows aligned to the clock of Redis.
+	// AlgFixedWindow counts in windows aligned to the clock of Redis; in local
+	// to that of the process.
 	AlgFixedWindow
-	// AlgSlidingWindow estimates a trailing window from two counters.
+	// AlgSlidingWindow estimates a trailing window from two counters. A true
+	// trailing window may hold up to 2·Rate - 1.
 	AlgSlidingWindow
 	// AlgSlidingLog keeps every admission's time for one Period: exact.
 	AlgSlidingLog

@@ -26,7 +26,8 @@ var (
 	// ErrInvalid is matched by every *InvalidError.
 	ErrInvalid = errors.New("hybridlimit: invalid configuration")
 	// ErrUnsupported is returned by a constructor for an algorithm that its
-	// package does not offer.
+	// package does not offer, and by Hub.AllowAll of package hybrid for a limit
+	// that has nothing in memory to try.
 	ErrUnsupported = errors.New("hybridlimit: algorithm is not supported")
 )
 

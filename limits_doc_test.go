@@ -4,8 +4,11 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/local"
 )
 
 // docs/limits.md promises what each text means.
@@ -26,5 +29,120 @@ func TestLimitsInTheDocumentation(t *testing.T) {
 			t.Errorf("%q: got %v and %v, want %s", text, got, err, want)
 		}
 		roundTrip(t, got)
+	}
+}
+
+// The rows of NGINX's table: the limit as the page writes it, the calls that are
+// not delayed, and what becomes of 30 calls at once.
+func TestNGINXInTheDocumentation(t *testing.T) {
+	page, err := os.ReadFile("docs/limits.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		row    string // of the page
+		limit  string // in it
+		free   int    // calls that are not delayed
+		once   int    // served at once
+		last   time.Duration
+		denied int
+	}{
+		{"| `rate=10r/s` | `10/s burst 1 leaky bucket` | 1 served, 29 denied |", "10/s burst 1 leaky bucket", 0, 1, 0, 29},
+		{
+			"| `rate=10r/s`, `burst=20` | `10/s burst 21 leaky queue`, wait for `Delay` | 1 at once, 20 more at 100 ms, 200 ms, … 2 s; 9 denied |",
+			"10/s burst 21 leaky queue", 0, 1, 2 * time.Second, 9,
+		},
+		{
+			"| `rate=10r/s`, `burst=20 nodelay` | `10/s burst 21 leaky bucket` (or token bucket: the same calls) | 21 at once, 9 denied |",
+			"10/s burst 21 leaky bucket", 0, 21, 0, 9,
+		},
+		{"(or token bucket: the same calls)", "10/s burst 21", 0, 21, 0, 9},
+		{
+			"| `rate=10r/s`, `burst=20 delay=8` | `10/s burst 21 leaky queue`, wait for what `Delay` is above 8 calls | 9 at once, 12 more at 100 ms, … 1.2 s; 9 denied |",
+			"10/s burst 21 leaky queue", 8, 9, 1200 * time.Millisecond, 9,
+		},
+	} {
+		if !strings.Contains(string(page), tc.row) {
+			t.Errorf("the page has no row %q", tc.row)
+		}
+		synctest.Test(t, func(t *testing.T) {
+			limit, err := hybridlimit.ParseLimit(tc.limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := local.New(limit, local.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			each := limit.Period / time.Duration(limit.Rate)
+			once, denied, next := 0, 0, each
+			for range 30 {
+				res, err := l.Allow(t.Context(), "k")
+				if err != nil {
+					t.Fatal(err)
+				}
+				switch wait := max(0, res.Delay-time.Duration(tc.free)*each); {
+				case !res.Allowed:
+					denied++
+				case wait == 0:
+					once++
+				case wait != next:
+					t.Errorf("%s: a call waits %v, want %v", tc.limit, wait, next)
+				default:
+					next += each
+				}
+			}
+			if once != tc.once || denied != tc.denied || next-each != tc.last {
+				t.Errorf("%s: %d at once, the last after %v, %d denied; want %d, %v, %d", tc.limit, once, next-each, denied, tc.once, tc.last, tc.denied)
+			}
+		})
+	}
+}
+
+// The page's program is in an example that runs.
+func TestNGINXProgramInTheDocumentation(t *testing.T) {
+	page, err := os.ReadFile("docs/limits.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	example, err := os.ReadFile("local/nginx_example_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := strings.Split(string(page), "```go\n")[1:]
+	if len(blocks) != 1 {
+		t.Errorf("%d programs", len(blocks))
+	}
+	for _, block := range blocks {
+		program, _, _ := strings.Cut(block, "```")
+		indented := "\t\t" + strings.ReplaceAll(strings.TrimSpace(program), "\n", "\n\t\t")
+		if !strings.Contains(string(example), indented) {
+			t.Errorf("no example has\n%s", indented)
+		}
+	}
+}
+
+// What the page says of memory, of Redis's commands and of bounds is said and
+// tested elsewhere; here it is held against the pages that it is taken from.
+func TestFiguresInTheDocumentation(t *testing.T) {
+	pages := map[string]string{}
+	for _, name := range []string{"docs/limits.md", "lua/README.md", "local/doc.go"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages[name] = strings.Join(strings.Fields(strings.ReplaceAll(string(text), "\n//", "\n")), " ")
+	}
+	for page, figures := range map[string][]string{
+		"docs/limits.md": {"about | 245 | 190 | 190 | 215 | 230, and 16 for each further call", "| 120 | 120 | 120 | 120 | 120 with one entry, 119 kB with 1000 |", "to ε, 2 ns"},
+		"local/doc.go":   {"A key costs 180 to 250 bytes and its name", "A log costs 16 bytes more for each call", "ε = 2ns +"},
+		"lua/README.md":  {"up to an hour old, and with a lease in the ledger | 120 |", "log of 1 / 100 / 1000 / 10,000 entries | 120 / 3144 / 118,640"},
+	} {
+		for _, figure := range figures {
+			if !strings.Contains(pages[page], figure) {
+				t.Errorf("%s has no %q", page, figure)
+			}
+		}
 	}
 }

@@ -71,6 +71,9 @@ func TestFleetUnderEachAlgorithm(t *testing.T) {
 					if least := int64(float64(limit.Rate) * span.Seconds() * 0.93); sum < least {
 						t.Errorf("%v: %d units admitted in %v, at least %d could be", mode, sum, span, least)
 					}
+					if worst := inWindows(got, began, limit); worst > float64(limit.Rate+(n-1)*credit)+1 {
+						t.Errorf("%v: %.1f units counted in a window, at most %d and (N-1)·%d", mode, worst, limit.Rate, credit)
+					}
 					shutdown(t, ls...)
 					var known int64
 					for _, l := range ls {
@@ -85,6 +88,26 @@ func TestFleetUnderEachAlgorithm(t *testing.T) {
 			}
 		})
 	}
+}
+
+// inWindows is the most that a window counts of what was admitted: a fixed one
+// its units, a sliding one its estimate, any other limit nothing.
+func inWindows(got []told, began time.Time, limit hybridlimit.Limit) (most float64) {
+	if limit.Algorithm != hybridlimit.AlgFixedWindow && limit.Algorithm != hybridlimit.AlgSlidingWindow {
+		return 0
+	}
+	counts := map[int64]int64{}
+	for _, g := range got {
+		at := began.Add(g.at).UnixMicro()
+		window, into := at/limit.Period.Microseconds(), at%limit.Period.Microseconds()
+		counts[window] += g.units
+		units := float64(counts[window])
+		if limit.Algorithm == hybridlimit.AlgSlidingWindow {
+			units += float64(counts[window-1]) * (1 - float64(into)/float64(limit.Period.Microseconds()))
+		}
+		most = max(most, units)
+	}
+	return most
 }
 
 // trailing is the most units in any interval of that length.

@@ -27,9 +27,9 @@
 //
 // # Guarantees
 //
-// With Redis's memory intact, N not underestimated, and while no decision's
-// Source is Fallback, for any schedule, delay, load and T, what the fleet
-// admits in any interval (s, t] is
+// With Redis's memory intact, N not underestimated, no Refund or Reset, and
+// while no decision's Source is Fallback, for any schedule, delay, load and T,
+// what the fleet admits of a token or leaky bucket in any interval (s, t] is
 //
 //	ModeDeferred, ModeAuto:  ≤ Burst + rate·(t-s) + (N-1)·C
 //	ModeStrict, ModeExact:   ≤ Burst + rate·(t-s)
@@ -39,6 +39,10 @@
 // Overshoot·Burst; for ModeDeferred, min(K, ⌊Burst/max(N-1, 1)⌋). A call that
 // waited for Redis counts at the moment at which Redis decided. The excess is
 // carried as debt, down to -Burst, so that the long-run rate holds.
+//
+// A fixed window counts at most Rate + (N-1)·C, and a sliding window's estimate
+// is no larger, C being of Rate for Burst. (An estimate is not a trailing count:
+// see docs/windows.md.) Queues and logs are exact: each call asks.
 //
 // In a total outage with FallbackShare the fleet admits at most
 // N·max(limit/N known, FallbackFloor per time-to-full).

@@ -53,37 +53,65 @@ func slot(key string) int {
 	return int(crc % 16384)
 }
 
-// No two of (name, key), and none of the library's own keys, share a Redis
-// key; and all keys of a tag share its slot.
+// No two of (prefix, name, key), and none of the library's own keys, share a
+// Redis key; and all keys of a tag share its slot, which the tag's number alone
+// decides.
 func FuzzNames(f *testing.F) {
-	f.Add("api", "user-1", "api", "user-2")
-	f.Add("a", "b:c", "a:b", "c")
-	f.Add("api", "{x}", "api", "}{")
-	f.Add("api", "@epoch", "epoch", "@env:1")
-	f.Add("", "", "a", "\x00\xff")
-	f.Fuzz(func(t *testing.T, name1, key1, name2, key2 string) {
-		if !hybridlimit.CheckName(name1) || !hybridlimit.CheckName(name2) {
-			return // refused by the constructors
+	f.Add("hl", "api", "user-1", "hl", "api", "user-2", 16)
+	f.Add("hl", "a", "b:c", "hl", "a:b", "c", 1)
+	f.Add("hl", "api", "{x}", "h", "api", "}{", 16384)
+	f.Add("hl", "api", "@epoch", "hl", "epoch", "@env:1", 7)
+	f.Add("a", "v1", "x", "a.v1", "v1", "{0}:v1:x", 2)
+	f.Add("hl", "", "", "hl", "a", "\x00\xff", 12)
+	f.Fuzz(func(t *testing.T, prefix1, name1, key1, prefix2, name2, key2 string, tags int) {
+		for _, name := range []string{prefix1, name1, prefix2, name2} {
+			if !hybridlimit.CheckName(name) {
+				return // refused by the constructors
+			}
 		}
-		n := lua.Names{Prefix: "hl", Tags: 16}
-		tag1, tag2 := n.Tag(key1), n.Tag(key2)
-		redis1, redis2 := n.State(tag1, name1, key1), n.State(tag2, name2, key2)
-		if same := name1 == name2 && key1 == key2; (redis1 == redis2) != same {
-			t.Errorf("(%q, %q) is %q, (%q, %q) is %q", name1, key1, redis1, name2, key2, redis2)
+		if tags < 1 || tags > lua.MaxTags {
+			return // so is this
 		}
-		own := []string{n.Epoch(tag1), n.Envelope(tag1, name1), n.Fleet(name1)}
-		if slices.Contains(own, redis1) || slices.Contains(own, redis2) {
-			t.Errorf("%q or %q is a key of the library's own", redis1, redis2)
+		a, b := lua.Names{Prefix: prefix1, Tags: tags}, lua.Names{Prefix: prefix2, Tags: tags}
+		keys1, keys2 := names(a, name1, key1), names(b, name2, key2)
+		for what, x := range keys1 {
+			for other, y := range keys2 {
+				same := what == other && prefix1 == prefix2
+				switch what {
+				case "state":
+					same = same && name1 == name2 && key1 == key2
+				case "epoch":
+					same = same && a.Tag(key1) == b.Tag(key2)
+				case "envelope": // of the same process, by its name here
+					same = same && a.Tag(key1) == b.Tag(key2) && name1 == name2
+				case "fleet":
+					same = same && name1 == name2
+				}
+				if (x == y) != same {
+					t.Errorf("the %s of (%q, %q, %q) is %q, the %s of (%q, %q, %q) is %q", what, prefix1, name1, key1, x, other, prefix2, name2, key2, y)
+				}
+			}
 		}
-		if tag1 < 0 || tag1 >= n.Tags {
-			t.Errorf("%q is in tag %d", key1, tag1)
+		tag := a.Tag(key1)
+		if tag < 0 || tag >= tags {
+			t.Errorf("%q is in tag %d of %d", key1, tag, tags)
 		}
-		for _, key := range append(own[:2], redis1) {
-			if hashTag(key) != strconv.Itoa(tag1) {
-				t.Errorf("Redis hashes %q of %q, not %d", hashTag(key), key, tag1)
+		for what, key := range keys1 {
+			want := tag
+			if what == "fleet" {
+				want = a.Tag(name1)
+			}
+			if hashTag(key) != strconv.Itoa(want) {
+				t.Errorf("Redis hashes %q of %q, not %d", hashTag(key), key, want)
 			}
 		}
 	})
+}
+
+// names are all Redis keys that a caller's key has to do with.
+func names(n lua.Names, name, key string) map[string]string {
+	tag := n.Tag(key)
+	return map[string]string{"state": n.State(tag, name, key), "epoch": n.Epoch(tag), "envelope": n.Envelope(tag, name), "fleet": n.Fleet(name)}
 }
 
 func TestTagDependsOnTheSubjectOnly(t *testing.T) {

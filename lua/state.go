@@ -22,10 +22,11 @@ func DecodeState(text string) (State, bool) {
 	if kind < 0 {
 		return State{}, false
 	}
+	bucket := algo.Kind(kind) == algo.KindBucket || algo.Kind(kind) == algo.KindQueue
 	body, mark, marked := strings.Cut(text[2:], "@")
 	var v []int64
-	for _, f := range strings.Split(body, " ") {
-		n, ok := hexInt(f)
+	for i, f := range strings.Split(body, " ") {
+		n, ok := hexInt(f, bucket && (i == 1 || i == 2))
 		if !ok {
 			return State{}, false
 		}
@@ -33,21 +34,22 @@ func DecodeState(text string) (State, bool) {
 	}
 	reset, ok := int64(0), true
 	if marked {
-		reset, ok = hexInt(mark)
+		reset, ok = hexInt(mark, bucket)
 	}
 	if !ok {
 		return State{}, false
 	}
-	if k := algo.Kind(kind); k == algo.KindBucket || k == algo.KindQueue {
-		return bucketState(k, v, reset, marked)
+	if bucket {
+		return bucketState(algo.Kind(kind), v, reset, marked)
 	}
 	return windowState(algo.Kind(kind), v, reset, marked)
 }
 
-// hexInt reads what %x and a minus can have written, up to 2⁵³.
-func hexInt(f string) (int64, bool) {
+// hexInt reads what %x can have written, after a minus where one may stand, up
+// to 2⁵³.
+func hexInt(f string, signed bool) (int64, bool) {
 	n, err := strconv.ParseInt(f, 16, 64)
-	return n, err == nil && n <= 1<<53 && n >= -1<<53 && f[0] != '+'
+	return n, err == nil && n <= 1<<53 && n >= -1<<53 && f[0] != '+' && (signed || f[0] != '-')
 }
 
 func negative(v ...int64) bool {

@@ -90,7 +90,8 @@ func (w Window) carry(total int64) int64 {
 }
 
 // convert counts what is used under another period as used in this window:
-// the limit changed. Never less, and less than two units more.
+// the limit changed. Never less, and less than a unit more; less than three
+// where the product leaves the exact range.
 func (w Window) convert(s State, now int64) State {
 	old := w
 	old.Period = s.Period

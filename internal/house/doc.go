@@ -7,7 +7,8 @@
 //   - the root go.mod asks for the agreed modules only, since each one is every user's too;
 //   - every package has a package comment, every exported identifier of a product package a doc comment;
 //   - no file of a product package is longer than 500 lines;
-//   - the arithmetic packages read no clock.
+//   - the arithmetic packages read no clock;
+//   - a test that a page or a comment names exists (in any module).
 //
 // Each check is a function over data, and has a test that feeds it something bad: a check that cannot fail proves nothing.
 // Sources are read as files rather than through `go list`: files behind build tags are seen too, and because the go command

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+)
+
+// attack is the worst that one caller can do: the Rate at the very end of a
+// window, as much at once in the next, and then whatever there is each ms, for
+// three minutes. The window that begins at epoch sees nothing but the burst.
+func attack() []int64 {
+	const each = 100 // µs
+	border := epoch + minute
+	at := run(nil, border-rate*each, 2*rate, each)
+	return run(at, border+rate*each, (3*minute-rate*each)/1000, 1000)
+}
+
+// victim is a limit under attack, with the most that it admits in any minute.
+type victim struct {
+	name  string
+	limit hybridlimit.Limit
+	bound int64
+}
+
+var victims = []victim{
+	{"fixed window", hybridlimit.FixedWindow(rate, time.Minute), 2 * rate},
+	{"sliding window", hybridlimit.SlidingWindow(rate, time.Minute), 2*rate - 1},
+	{"sliding log", hybridlimit.SlidingLog(rate, time.Minute), rate},
+	{"token bucket", hybridlimit.TokenBucket(rate, time.Minute, rate), 2 * rate},
+}
+
+// admitted is when calls were, in µs since the epoch.
+func (v victim) admitted(at []int64) (times []int64) {
+	allow := counted(algo.LimitOf(v.limit))
+	if v.limit.Algorithm == hybridlimit.AlgSlidingLog {
+		allow = logged()
+	}
+	for _, now := range at {
+		if allow(now) {
+			times = append(times, now-epoch)
+		}
+	}
+	return times
+}
+
+func counted(l algo.Limit) func(now int64) bool {
+	var s algo.State
+	one := []int64{1}
+	return func(now int64) bool {
+		next, ans, dirty := l.Apply(s, algo.Op{Asks: one}, now)
+		if dirty {
+			s = next
+		}
+		return ans.Granted > 0
+	}
+}
+
+func logged() func(now int64) bool {
+	var log trail
+	return func(now int64) bool {
+		if log.count(now) >= rate {
+			return false
+		}
+		log.add(now)
+		return true
+	}
+}
+
+// most is the most of these times within d.
+func most(times []int64, d int64) (n int) {
+	first := 0
+	for i, t := range times {
+		for t-times[first] >= d {
+			first++
+		}
+		n = max(n, i-first+1)
+	}
+	return n
+}
+
+// attacks is the table of what the attack comes to.
+func attacks() string {
+	var b strings.Builder
+	b.WriteString("| the attack | most in 20 ms | in a second | in a minute | bound of that | in all |\n|---|--:|--:|--:|--:|--:|\n")
+	for _, v := range victims {
+		times := v.admitted(attack())
+		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %d |\n", v.name,
+			most(times, second/50), most(times, second), most(times, minute), v.bound, len(times))
+	}
+	return b.String()
+}

@@ -1,0 +1,95 @@
+// Windows measures how far the sliding window of two counters and the fixed
+// window are from the log, which is exact, over generated traffic of many
+// sources, and what the worst attack on each comes to.
+//
+//	cd bench && go run ./windows          prints the tables
+//	cd bench && go run ./windows -write   puts them, and the figure, into docs/windows.md
+//
+// The windows are those of internal/algo, the arithmetic that Redis runs in
+// Lua; the log is the list of what was admitted in the last period. Time is
+// simulated and the seed fixed, so that two runs print the same.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+)
+
+// The limit of every source.
+const (
+	rate   int64 = 100
+	minute       = int64(time.Minute / time.Microsecond)
+)
+
+// kinds are the two windows.
+var kinds = []algo.Window{
+	algo.WindowOf(hybridlimit.SlidingWindow(rate, time.Minute)),
+	algo.WindowOf(hybridlimit.FixedWindow(rate, time.Minute)),
+}
+
+func main() {
+	seed := flag.Uint64("seed", 1, "of the traffic")
+	write := flag.Bool("write", false, "put the tables into docs/windows.md, and the figure beside it")
+	docs := flag.String("docs", "../docs", "where that is")
+	flag.Parse()
+	text := page(measureAll(*seed))
+	fmt.Print(text)
+	if *write {
+		if err := update(*docs, text); err != nil {
+			fmt.Fprintln(os.Stderr, "windows:", err)
+			os.Exit(1)
+		}
+	}
+}
+
+// measureAll is a row for each traffic.
+func measureAll(seed uint64) (rows []row) {
+	for i, t := range traffics {
+		rows = append(rows, measure(t, seed<<8+uint64(i)))
+	}
+	return rows
+}
+
+// page is all that is printed: the tables of all traffic, then the attacks.
+func page(rows []row) string { return tables(rows) + "\n" + attacks() }
+
+// What stands between these lines of the page is the command's.
+const (
+	begin = "<!-- Printed by: cd bench && go run ./windows -write -->\n"
+	end   = "<!-- End of what was printed. -->\n"
+)
+
+const figureFile = "windows.svg"
+
+// splice puts text between the lines of a page.
+func splice(old, text string) (string, error) {
+	head, rest, ok := strings.Cut(old, begin)
+	_, tail, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		return "", fmt.Errorf("the page has no place for the tables: no %q and %q", begin, end)
+	}
+	return head + begin + "\n" + text + "\n" + end + tail, nil
+}
+
+func update(docs, text string) error {
+	file := filepath.Join(docs, "windows.md")
+	old, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	text, err = splice(string(old), text)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(docs, figureFile), figure(), 0o644)
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+// traffic is what many sources of one sort send.
+type traffic struct {
+	name, about string
+	sources     int
+	// arrivals is when one source calls: µs, ascending, within span of from.
+	arrivals func(r *rand.Rand, source int, from int64) []int64
+}
+
+const (
+	periods = 10 // for which each source sends
+	span    = periods * minute
+	second  = minute / 60
+)
+
+// traffics are the rows of the tables. Each source of the first four has a
+// load of its own, a quarter of the limit to four times it, all magnitudes
+// alike; none but the attackers knows where the windows begin.
+var traffics = []traffic{
+	{"steady", "evenly, each call up to a tenth of a gap early or late", 100, steady},
+	{"Poisson", "at random, each call on its own", 100, func(r *rand.Rand, _ int, from int64) []int64 { return poisson(r, load(r), from) }},
+	{"bursts", "bursts of 1 to 100 calls, 10 ms apart, at random times", 100, bursts},
+	{"on and off", "twice the load for half a minute in the mean, then nothing for as long", 100, onOff},
+	{"Zipf", "Poisson sources, the i-th with 20/i times the limit: one in a hundred is above it", 2000, zipf(20)},
+	{"Zipf, light", "the i-th with 2/i times the limit: one in a thousand is above it", 2000, zipf(2)},
+	{"at the boundary", "attackers: the Rate in the last second of a window, the Rate in the first of the next, and a quiet minute", 50, boundary},
+	{"burst, then flood", "attackers: the Rate in the last second of a window, then four times the Rate for a minute, and a quiet minute", 50, flood},
+}
+
+// load is times the limit.
+func load(r *rand.Rand) float64 { return math.Pow(2, 4*r.Float64()-2) }
+
+// gap is the mean time between the calls of a load.
+func gap(load float64) float64 { return float64(minute/rate) / load }
+
+func steady(r *rand.Rand, _ int, from int64) (at []int64) {
+	each := gap(load(r))
+	for t := each * r.Float64(); t < float64(span); t += each {
+		at = append(at, from+int64(t+each*(r.Float64()-0.5)/5))
+	}
+	return at
+}
+
+func poisson(r *rand.Rand, load float64, from int64) (at []int64) {
+	for t := r.ExpFloat64() * gap(load); t < float64(span); t += r.ExpFloat64() * gap(load) {
+		at = append(at, from+int64(t))
+	}
+	return at
+}
+
+func zipf(first float64) func(r *rand.Rand, source int, from int64) []int64 {
+	return func(r *rand.Rand, i int, from int64) []int64 { return poisson(r, first/float64(i+1), from) }
+}
+
+func bursts(r *rand.Rand, _ int, from int64) (at []int64) {
+	const most = 100
+	mean := gap(load(r)) * (most + 1) / 2
+	for t := r.ExpFloat64() * mean; t < float64(span); t += r.ExpFloat64() * mean {
+		at = run(at, from+int64(t), 1+r.Int64N(most), second/100)
+	}
+	slices.Sort(at) // bursts may overlap
+	return at
+}
+
+func onOff(r *rand.Rand, _ int, from int64) (at []int64) {
+	each := gap(2 * load(r))
+	for t := 0.0; t < float64(span); t += r.ExpFloat64() * float64(minute) / 2 {
+		for until := t + r.ExpFloat64()*float64(minute)/2; t < until; t += each {
+			at = append(at, from+int64(t))
+		}
+	}
+	return at
+}
+
+// boundary and flood know the clock: they begin where a window does.
+func boundary(r *rand.Rand, _ int, from int64) (at []int64) {
+	each := second / rate
+	for w := from/minute + 1; (w+3)*minute < from+span; w += 3 {
+		border := (w + 1) * minute
+		at = run(at, border-second+r.Int64N(each), rate, each)
+		at = run(at, border+r.Int64N(each), rate, each)
+	}
+	return at
+}
+
+func flood(r *rand.Rand, _ int, from int64) (at []int64) {
+	for w := from/minute + 1; (w+3)*minute < from+span; w += 3 {
+		border := (w + 1) * minute
+		at = run(at, border-second+r.Int64N(second/rate), rate, second/rate)
+		at = run(at, border+r.Int64N(second/rate), 4*rate, minute/rate/4)
+	}
+	return at
+}
+
+// run is n calls, each so many µs after the last.
+func run(at []int64, from, n, each int64) []int64 {
+	for i := range n {
+		at = append(at, from+i*each)
+	}
+	return at
+}

@@ -1,0 +1,38 @@
+package local
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// The double burst at the border of fixed windows, and its absence in the
+// sliding ones: 10 ms before it and 10 ms after.
+func TestBoundaryBurst(t *testing.T) {
+	for _, tc := range []struct {
+		limit         hybridlimit.Limit
+		before, after int64
+	}{
+		{hybridlimit.FixedWindow(100, time.Second), 100, 100},
+		{hybridlimit.SlidingWindow(100, time.Second), 100, 1}, // what has faded in 10 ms
+		{hybridlimit.SlidingLog(100, time.Second), 100, 0},
+		{hybridlimit.TokenBucket(100, time.Second, 100), 100, 2}, // what has come back in 20 ms
+		{hybridlimit.LeakyBucket(100, time.Second, 100), 100, 2},
+	} {
+		l, start := at(t, tc.limit, Config{}) // a border of seconds
+		border := start.Add(time.Second)
+		take := func(now time.Time) int64 {
+			res, err := l.atMostAt(now, "k", 1000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return res.Granted
+		}
+		before, after := take(border.Add(-10*ms)), take(border)
+		after += take(border.Add(10 * ms))
+		if before != tc.before || after != tc.after {
+			t.Errorf("%v: %d before the border and %d after, want %d and %d", tc.limit, before, after, tc.before, tc.after)
+		}
+	}
+}

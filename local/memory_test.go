@@ -1,0 +1,49 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// What a key costs besides its name, within a tenth of what docs/limits.md says:
+// 180 to 250 bytes, and of a log 16 for each call. BenchmarkMemory measures it
+// at the size of the default.
+func TestMemoryOfAKey(t *testing.T) {
+	const keys, name = 20_000, 32
+	says := map[hybridlimit.Algorithm]int64{
+		hybridlimit.AlgTokenBucket: 245, hybridlimit.AlgLeakyBucket: 245, hybridlimit.AlgLeakyQueue: 190,
+		hybridlimit.AlgFixedWindow: 190, hybridlimit.AlgSlidingWindow: 215, hybridlimit.AlgSlidingLog: 230,
+	}
+	if n := unsafe.Sizeof(call{}); n != 16 {
+		t.Errorf("an entry of a log has %d bytes", n)
+	}
+	eachAlgorithm(t, 1000, time.Hour, func(t *testing.T, limit hybridlimit.Limit) {
+		names := make([]string, keys)
+		for i := range names {
+			names[i] = fmt.Sprintf("%0*d", name, i)
+		}
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		l := must(t, limit, Config{MaxKeys: 2 * keys})
+		for _, key := range names {
+			if _, err := l.Allow(context.Background(), key); err != nil {
+				t.Fatal(err)
+			}
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		runtime.KeepAlive(names)
+		each := int64(after.HeapAlloc-before.HeapAlloc)/keys - name
+		t.Logf("%v: %d bytes a key", limit, each)
+		if want := says[limit.Algorithm]; each < want*9/10 || each > want*11/10 {
+			t.Errorf("%v: %d bytes a key, the page says %d", limit, each, want)
+		}
+	})
+}

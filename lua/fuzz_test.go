@@ -1,0 +1,229 @@
+package lua_test
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+// fuzzStore is a miniredis for a fuzz target: the same for all its inputs.
+func fuzzStore(f *testing.F) store {
+	f.Helper()
+	m := redistest.Mini(f)
+	return store{rdb: redistest.Client(f, m.Addr()), mini: m}
+}
+
+// fuzzLimits is a limit of each kind, and some at the end of the range.
+var fuzzLimits = []hybridlimit.Limit{
+	hybridlimit.TokenBucket(100, time.Second, 200), hybridlimit.LeakyQueue(10, time.Second, 5), hybridlimit.FixedWindow(10, time.Minute),
+	hybridlimit.SlidingWindow(1_000_000, 24*time.Hour), hybridlimit.SlidingLog(10, time.Minute),
+	hybridlimit.TokenBucket(1, 24*time.Hour, 50_000), hybridlimit.FixedWindow(1<<51, 1<<50*time.Microsecond), hybridlimit.SlidingWindow(1<<51, 1<<50*time.Microsecond),
+}
+
+// Whatever an op says within 2⁵³, Lua reads what Go has written, and runs it or
+// refuses it as a whole.
+func FuzzBatch(f *testing.F) {
+	f.Add(uint8(0), uint8(0), int64(0), int64(3), int64(0), int64(0), int64(0), int64(0), int64(0), int64(0), int64(0), "")
+	f.Add(uint8(1), uint8(8), int64(17), int64(1), int64(2), int64(7), int64(0), int64(1_500_000), int64(0), int64(12_500), int64(40), "")
+	f.Add(uint8(2), uint8(1), int64(0), int64(4), int64(0), int64(3), int64(29383333), int64(0), int64(2), int64(0), int64(0), "")
+	f.Add(uint8(3), uint8(16), int64(0), int64(0), int64(0), int64(0), int64(0), int64(0), int64(0), int64(0), int64(1)<<53-1, "")
+	f.Add(uint8(4), uint8(4), int64(0), int64(1), int64(2), int64(0), int64(0), int64(0), int64(0), int64(0), int64(0), "a b\x00é+%")
+	f.Add(uint8(7), uint8(31), int64(1)<<53-1, int64(1)<<53-1, int64(1)<<53-1, int64(1)<<53-1, int64(1)<<53-1, int64(1)<<53-1, int64(1)<<53-1, int64(1)<<53-1, int64(1)<<53-1, " i w1 r2")
+	st := fuzzStore(f)
+	f.Fuzz(func(t *testing.T, kind, flags uint8, seq, ask1, ask2, owed, win, delay, refund, demand, div int64, id string) {
+		for _, n := range []*int64{&seq, &ask1, &ask2, &owed, &win, &delay, &refund, &demand, &div} {
+			*n &= 1<<53 - 1
+		}
+		limit := fuzzLimits[int(kind)%len(fuzzLimits)]
+		if len(id) > 512 {
+			return
+		}
+		op := algo.Op{
+			Owed: owed, Asks: []int64{ask1, ask2}, Partial: flags&1 != 0, Lost: flags&2 != 0, Reset: flags&4 != 0,
+			Win: win, MaxDelay: delay, Refund: refund, Demand: demand, Div: div, ID: id,
+		}
+		if flags&16 != 0 { // a view
+			op.View = lua.View{Level: -owed, Prev: refund, At: start - win&(1<<40-1), Born: 1 + seq>>1}
+			op.Gen, op.Had, op.Keep = demand, ask1, ask2
+		}
+		env := lua.Envelope{}
+		if flags&8 != 0 && seq > 0 {
+			env = lua.Envelope{Key: "env", Epoch: "epoch", Seq: seq, TTL: time.Second}
+		}
+		ops := []lua.Op{{Key: "k", Limit: limit, Op: op}}
+		readBack(t, st, env, ops)
+
+		st.mini.FlushAll()
+		keys, argv := lua.EncodeBatch(env, ops)
+		raw, err := st.run(lua.TimedBatch, keys, append(argv, fmt.Sprint(start)))
+		if err != nil {
+			if limit.Algorithm != hybridlimit.AlgSlidingLog || env.Seq == 0 {
+				t.Fatalf("%+v: %v", op, err)
+			}
+			if got := st.dump(t); got != "" {
+				t.Fatalf("%+v was refused (%v) and left %q", op, err, got)
+			}
+			return
+		}
+		reply, err := lua.DecodeReply(raw, 1)
+		if err != nil {
+			t.Fatalf("%+v: %v", op, err)
+		}
+		for _, key := range st.mini.Keys() {
+			if st.mini.TTL(key) <= 0 {
+				t.Errorf("%+v left %s without a TTL", op, key)
+			}
+		}
+		if a := reply.Answers[0]; a.Granted > limit.BurstSize() || a.Granted+a.Lease > limit.BurstSize() {
+			t.Errorf("%+v got %+v", op, a)
+		}
+	})
+}
+
+// readBack compares what Lua reads of a batch with what was meant.
+func readBack(t *testing.T, st store, env lua.Envelope, ops []lua.Op) {
+	t.Helper()
+	keys, argv := lua.EncodeBatch(env, ops)
+	raw, err := st.run(lua.ParsedBatch, keys, argv)
+	if err != nil {
+		t.Fatalf("%q: %v", argv, err)
+	}
+	lines := raw.([]any)
+	if want := fmt.Sprintf("%d %d", env.Seq, env.TTL.Milliseconds()); lines[0] != want {
+		t.Fatalf("header %q, want %q", lines[0], want)
+	}
+	op := ops[0]
+	want := fmt.Sprintf("1 %d %t %t %t %d %d %d %d %d %d %d %d", op.Owed, op.Partial, op.Lost, op.Reset, op.Demand, op.Div,
+		op.View.Born, op.View.Level, op.View.At, op.Gen, op.Had, op.Keep)
+	for _, n := range op.Asks {
+		want += fmt.Sprintf(" %d", n)
+	}
+	want += fmt.Sprintf(" w%d r%d d%d p%d i%s", op.Win, op.Refund, op.MaxDelay, op.View.Prev, url.QueryEscape(op.ID))
+	if got := lines[len(lines)-1]; got != want {
+		t.Fatalf("op %q, want %q", got, want)
+	}
+}
+
+// Whatever stands in the arguments, a batch is run as a whole or refused as a
+// whole, and what it answers can be read.
+func FuzzBatchText(f *testing.F) {
+	f.Add("1 0 0 1", "b 10000 1 2000000", "1 0 0 0 0 0 0 0 0 0 0 3", "k", "")
+	f.Add("1 17 90000 1", "q 100000 1 500000", "1 0 0 0 0 0 0 0 0 0 0 2 d1500000", "env", "k")
+	f.Add("1 0 0 1", "f 10 60000000 1", "1 3 0 0 0 0 0 0 0 0 0 w29383333", "k", "")
+	f.Add("1 0 0 1", "s 1000000 86400000000 39", "1 0 0 0 0 8 5 9 0 0 0 p7", "k", "")
+	f.Add("1 0 0 1", "l 10 60000000 1", "1 0 0 0 0 0 0 0 0 0 0 1 2 ia+b", "k", "")
+	f.Add("1 99999999999999999999 1 1", "b 0 0 0", "2 -1", "", "k")
+	st := fuzzStore(f)
+	f.Fuzz(func(t *testing.T, head, limit, op, key1, key2 string) {
+		st.mini.FlushAll()
+		keys := []string{key1}
+		if key2 != "" {
+			keys = []string{key1, "epoch", key2}
+		}
+		raw, err := st.run(lua.TimedBatch, keys, []string{head, limit, op, fmt.Sprint(start)})
+		if err != nil {
+			if got := st.dump(t); got != "" {
+				t.Fatalf("%q %q %q was refused (%v) and left %q", head, limit, op, err, got)
+			}
+			return
+		}
+		if r, err := lua.DecodeReply(raw, 1); err != nil && len(r.Answers) == 0 {
+			if _, none := lua.DecodeReply(raw, 0); none != nil {
+				t.Fatalf("%q %q %q: %v", head, limit, op, err)
+			}
+		}
+		for _, key := range st.mini.Keys() {
+			if st.mini.TTL(key) <= 0 {
+				t.Errorf("%q %q %q left %q without a TTL", head, limit, op, key)
+			}
+		}
+	})
+}
+
+// DecodeState takes what Redis takes, and both do the same with it.
+func FuzzState(f *testing.F) {
+	for _, text := range []string{
+		"1b2710 1e8480 0 643706cbd3000 1", "1b186a0 -5 3e8 643706cbd3000 1 64 2 3@5", "1q186a0 5 -1 643706cbd3000 1", "1f989680 a8212 1 0 1 0",
+		"1s989680 a8212 1 5 1 0@7", "", "1", "1b", "1x1 1 1 1 1", "1b1 1 1 1 1\n", "1b-1 +1 1_0 1 1", "1b186a0 5 0 643706cbd3000 1@", "1l1 1 1 1 1 1",
+		"1b2710 -0 0 643706cbd3000 -0", "1b20000000000000 20000000000000 0 643706cbd3000 20000000000000",
+	} {
+		f.Add(text)
+	}
+	limits := map[byte]hybridlimit.Limit{
+		'b': hybridlimit.TokenBucket(100, time.Second, 200), 'q': hybridlimit.LeakyQueue(10, time.Second, 5),
+		'f': hybridlimit.FixedWindow(10, time.Minute), 's': hybridlimit.SlidingWindow(10, time.Minute),
+	}
+	st := fuzzStore(f)
+	f.Fuzz(func(t *testing.T, text string) {
+		s, ok := lua.DecodeState(text)
+		if ok {
+			if again, ok := lua.DecodeState(lua.EncodeState(s)); !ok || again.Born != s.Born || again.Level != s.Level || again.Cur != s.Cur || again.Reset != s.Reset {
+				t.Errorf("%q: %+v, written and read again %+v", text, s, again)
+			}
+		}
+		for letter, limit := range limits {
+			if err := st.mini.Set("k", text); err != nil {
+				t.Fatal(err)
+			}
+			got := st.one(t, "k", limit, algo.Op{}, start)
+			if readable := ok && s.Kind.Letter() == letter; (got.Born != 0) != readable {
+				t.Errorf("%q: read is %t, Redis says %+v", text, readable, got)
+				continue
+			}
+			from := algo.State{}
+			if ok {
+				from = s
+			}
+			if _, want, _ := algo.LimitOf(limit).Apply(from, algo.Op{}, start); got != want {
+				t.Errorf("%q under %v: %+v, in Go %+v", text, limit, got, want)
+			}
+		}
+	})
+}
+
+// DecodeHistory never panics, and what it takes is an admission.
+func FuzzDecodeHistory(f *testing.F) {
+	f.Add("1,9")
+	f.Add("1,9,1763,2,sa+b,1764,1,s")
+	f.Add("1,9,1763,0,s")
+	f.Add("2,n,f,s%zz")
+	f.Fuzz(func(t *testing.T, text string) {
+		var raw []any
+		for field := range strings.SplitSeq(text, ",") {
+			var v int64
+			switch _, err := fmt.Sscan(field, &v); {
+			case err == nil:
+				raw = append(raw, v)
+			case strings.HasPrefix(field, "s"):
+				raw = append(raw, field[1:])
+			case field == "f":
+				raw = append(raw, 1.5)
+			default:
+				raw = append(raw, nil)
+			}
+		}
+		log, _, err := lua.DecodeHistory(raw)
+		if err != nil {
+			if !errors.Is(err, lua.ErrReply) || log != nil {
+				t.Errorf("%v beside %v", log, err)
+			}
+			return
+		}
+		if len(log) != (len(raw)-2)/3 {
+			t.Errorf("%d entries of %d fields", len(log), len(raw))
+		}
+		for _, a := range log {
+			if a.Units < 1 {
+				t.Errorf("%+v", a)
+			}
+		}
+	})
+}

@@ -1,0 +1,65 @@
+package hybridlimit_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// README's table of what Redis hears has the figures of docs/lab/results.json,
+// which make lab writes.
+func TestFiguresInTheReadme(t *testing.T) {
+	var lab struct {
+		Rows []struct {
+			Scenario, Kind string
+			Ops            float64 `json:"ops_per_admission"`
+			Exceedance     float64 `json:"exceedance_of_burst"`
+		}
+	}
+	text, err := os.ReadFile("docs/lab/results.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &lab); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	scenarios := []string{"fleet100-half ×0.5", "fleet100-over ×1.5", "fleet100-over ×10"}
+	for row, kinds := range map[string][]string{
+		"| `ModeAuto`, `ModeStrict` | 0": {"auto", "strict"}, "| `ModeDeferred` | 0": {"deferred"}, "| count locally, push each 50 ms | 0": {"count-and-push"},
+	} {
+		_, rest, ok := strings.Cut(string(page), row)
+		if !ok {
+			t.Errorf("no row %q", row)
+			continue
+		}
+		line, _, _ := strings.Cut("0"+rest, "\n")
+		cells := strings.Split(strings.TrimSuffix(line, " |"), " | ")
+		for i, scenario := range scenarios {
+			for _, kind := range kinds {
+				found := false
+				for _, r := range lab.Rows {
+					if r.Scenario != scenario || r.Kind != kind {
+						continue
+					}
+					found = true
+					want := fmt.Sprintf("%.2f, %.0f %%", r.Ops, 100*r.Exceedance)
+					if r.Exceedance < 0.000_01 {
+						want = fmt.Sprintf("%.2f, 0", r.Ops)
+					}
+					if got := strings.TrimSuffix(cells[i], " of burst"); got != want {
+						t.Errorf("%s, %s: %q, the lab has %q", kind, scenario, got, want)
+					}
+				}
+				if !found {
+					t.Errorf("the lab has no %s of %s", kind, scenario)
+				}
+			}
+		}
+	}
+}
