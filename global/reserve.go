@@ -12,10 +12,11 @@ import (
 // longest is the MaxDelay of a reservation without a deadline.
 const longest = algo.Never - 1 // µs
 
-// Reserve takes n units of key now, of a bucket or queue also such as will have
-// come back only later: Delay says when they may be used, and the next callers
-// wait behind. At most a burst can be booked ahead. Windows and logs cannot be
-// booked ahead: there a reservation is what AllowN is, with a Cancel. A cost
+// Reserve takes n units of key now, of a bucket also such as will have come
+// back only later: Delay says when they may be used, and the next callers wait
+// behind. At most a burst can be booked ahead. A queue's place is ahead by
+// itself, and it has no more of them for who reserves; windows and logs cannot
+// be booked ahead: there a reservation is what AllowN is, with a Cancel. A cost
 // above the burst is ErrExceedsBurst. Cancel costs a message.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*hybridlimit.Reservation, error) {
 	t, err := l.of(key, n)
@@ -30,9 +31,9 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*hybridlimi
 }
 
 // Wait takes n units of key as soon as they can be had, and returns when they
-// may be used: with a queue it is the shaper. Units of buckets and queues are
-// booked, so that waiting costs one message, and callers are served in the
-// order of their booking; with windows and logs it asks again when RetryAfter
+// may be used: with a queue it is the shaper. Units of buckets, and places in a
+// queue that has one, are booked, so that waiting costs one message, and callers
+// are served in the order of their booking; else it asks again when RetryAfter
 // has passed. It fails at once when ctx's deadline cannot be met
 // (context.DeadlineExceeded) or the burst can never hold n (ErrExceedsBurst).
 // When ctx ends while it waits the units are given back.

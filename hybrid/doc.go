@@ -42,7 +42,8 @@
 //
 // A fixed window counts at most Rate + (N-1)·C, and a sliding window's estimate
 // is no larger, C being of Rate for Burst. (An estimate is not a trailing count:
-// see docs/windows.md.) Queues and logs are exact: each call asks.
+// see docs/windows.md.) A queue forwards no faster than its rate, each forward up
+// to a round trip late; a log is exact, and asks for each call.
 //
 // In a total outage with FallbackShare the fleet admits at most
 // N·max(limit/N known, FallbackFloor per time-to-full).

@@ -15,10 +15,11 @@ import (
 const longest = algo.Never - 1 // µs
 
 // Reserve takes n units of key now: from what this process has in hand, or
-// else by asking Redis for this very call, of a bucket or queue also such as
-// will have come back only later. Delay says when they may be used. At most a
-// burst can be booked ahead; windows and logs cannot be booked ahead. A cost
-// above the burst is ErrExceedsBurst. Without Redis the fallback decides, and
+// else by asking Redis for this very call, of a bucket also such as will have
+// come back only later. Delay says when they may be used. At most a burst can
+// be booked ahead. A queue's place is ahead by itself, and it has no more of
+// them for who reserves; windows and logs cannot be booked ahead. A cost above
+// the burst is ErrExceedsBurst. Without Redis the fallback decides, and
 // books nothing ahead. Cancel is Refund.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*hybridlimit.Reservation, error) {
 	if err := l.check(key, n); err != nil {

@@ -112,7 +112,7 @@ local function bucket_delay(level, lim, n, frozen)
 end
 
 -- bucket_grant is how many of n units a level allows, and in how many µs they
--- may be used. A patient ask may leave a debt; it is whole, or none.
+-- may be used. A patient ask may leave a bucket in debt; it is whole, or none.
 local function bucket_grant(level, lim, n, frozen, op)
   local free, units = max(floor(level / lim.unit), 0), 0
   if n < 1 then return 0, 0 end
@@ -120,7 +120,7 @@ local function bucket_grant(level, lim, n, frozen, op)
     units = n
   elseif op.partial then
     units = free
-  elseif op.maxdelay > 0 and n * lim.unit <= min(lim.cap, level + lim.cap) then
+  elseif op.maxdelay > 0 and lim.kind == 'b' and n * lim.unit <= min(lim.cap, level + lim.cap) then
     units = n
   end
   if units == 0 then return 0, 0 end
@@ -135,7 +135,7 @@ local function bucket_retry(s, lim, n, now, patience, partial)
   if need > lim.cap then return NEVER end
   if not patience or patience == 0 then return thaw(ceil(max(need - s.level, 0) / lim.refill), frozen) end
   local late = bucket_delay(s.level, lim, n, frozen) - patience
-  if not partial then need = need - lim.cap end
+  if not partial and lim.kind == 'b' then need = need - lim.cap end
   return max(thaw(ceil(max(need - s.level, 0) / lim.refill), frozen), late)
 end
 

@@ -104,8 +104,9 @@ func TestMaxDelay(t *testing.T) {
 			{"in part what is there", ten, 4, 3, 1 << 52, true, 1, 0, 100 * ms, 0},
 			{"a queue with room, but not in time", queued, 3, 1, 299 * ms, false, 0, 0, 1 * ms, 2},
 			{"a queue with room", queued, 3, 1, 300 * ms, false, 1, 300 * ms, 0, 1},
-			{"behind a full queue", queued, 5, 2, 500 * ms, false, 2, 500 * ms, 300 * ms, -2},
-			{"behind a queue and its debt", queued, 9, 2, 1 << 52, false, 0, 0, 100 * ms, -4},
+			{"a queue is no longer for the patient", queued, 4, 2, 1 << 52, false, 0, 0, 100 * ms, 1},
+			{"a full queue", queued, 5, 2, 1 << 52, false, 0, 0, 200 * ms, 0},
+			{"a queue in debt", queued, 9, 2, 1 << 52, false, 0, 0, 600 * ms, -4},
 		} {
 			st.del(t, "k")
 			if tc.used > 0 {
@@ -125,12 +126,16 @@ func TestDelayIsReplayed(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for _, limit := range []hybridlimit.Limit{ten, queued} {
 			st.del(t, "k", "env")
-			st.one(t, "k", limit, algo.Op{Owed: 5}, start)
-			ops := []lua.Op{{Key: "k", Limit: limit, Op: algo.Op{Asks: []int64{2}, MaxDelay: 1 << 40}}}
+			st.one(t, "k", limit, algo.Op{Owed: 3}, start)
+			patient := algo.Op{Asks: []int64{2}, MaxDelay: 1 << 40}
+			if limit != queued {
+				patient.Asks[0] = 4
+			}
+			ops := []lua.Op{{Key: "k", Limit: limit, Op: patient}}
 			first := st.batch(t, envelope(1), ops, start).Answers[0]
 			for _, at := range []int64{0, 30_000, 30_001, first.Delay, first.Delay + 5} {
 				r := st.batch(t, envelope(1), ops, start+at)
-				if a := r.Answers[0]; !r.Seen || a.Granted != 2 || a.Delay != max(0, first.Delay-at) || a.Life != 0 {
+				if a := r.Answers[0]; !r.Seen || a.Granted != patient.Asks[0] || a.Delay != max(0, first.Delay-at) || a.Life != 0 {
 					t.Errorf("%v after %d µs: %+v", limit, at, a)
 				}
 			}

@@ -9,7 +9,8 @@ import "math"
 // taken when its time comes is lost, to the whole fleet.
 
 // grant is how many of n units a level allows, and in how many µs they may be
-// used. A patient ask may leave a debt; it is whole, or none.
+// used. A patient ask may leave a bucket in debt; it is whole, or none. A queue
+// is as long as it is, however patient who asks.
 func (b Bucket) grant(level, n, frozen int64, op Op) (units, delay int64) {
 	switch free := b.Units(level); {
 	case n < 1:
@@ -18,7 +19,7 @@ func (b Bucket) grant(level, n, frozen int64, op Op) (units, delay int64) {
 		units = n
 	case op.Partial:
 		units = free
-	case op.MaxDelay > 0 && n <= b.Cap/b.Unit && n*b.Unit <= level+b.Cap:
+	case op.MaxDelay > 0 && !b.Queue && n <= b.Cap/b.Unit && n*b.Unit <= level+b.Cap:
 		units = n
 	}
 	if units > 0 {
@@ -67,7 +68,7 @@ func (b Bucket) retry(level, n, frozen, patience int64, partial bool) int64 {
 		return thaw(b.wait(need-level), frozen)
 	}
 	late := b.delay(level, n, frozen) - patience
-	if !partial {
+	if !partial && !b.Queue {
 		need -= b.Cap
 	}
 	return max(thaw(b.wait(need-level), frozen), late)
