@@ -2,8 +2,10 @@ package lua
 
 import (
 	"fmt"
+	"math"
 	"net/url"
 	"strconv"
+	"time"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
@@ -57,4 +59,27 @@ func DecodeHistory(raw any) (Page, error) {
 		p.Log = append(p.Log, Admission{At: at, Units: units, ID: id})
 	}
 	return p, nil
+}
+
+// ReadHistory puts pages together, the oldest entry first: those that were
+// there when it began, and that no later page missed. page asks Redis for the
+// page after a time. What is admitted meanwhile does not make it go on.
+func ReadHistory(page func(after int64) (Page, error)) ([]hybridlimit.Admission, error) {
+	var log []hybridlimit.Admission
+	left, after := int64(math.MaxInt64), int64(0)
+	for left > 0 {
+		p, err := page(after)
+		if err != nil {
+			return nil, err
+		}
+		if left = min(left, p.Left); len(p.Log) == 0 {
+			break
+		}
+		p.Log = p.Log[:min(left, int64(len(p.Log)))]
+		for _, e := range p.Log {
+			log = append(log, hybridlimit.Admission{At: time.UnixMicro(e.At), Units: e.Units, RequestID: e.ID})
+		}
+		left, after = left-int64(len(p.Log)), p.Log[len(p.Log)-1].At
+	}
+	return log, nil
 }

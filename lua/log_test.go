@@ -2,6 +2,7 @@ package lua_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -121,6 +122,55 @@ func TestHistoryPages(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What is admitted while pages are read does not keep the reader.
+func TestReadHistory(t *testing.T) {
+	entry := func(at int64) lua.Admission { return lua.Admission{At: at, Units: at, ID: fmt.Sprint(at)} }
+	for name, tc := range map[string]struct {
+		pages []lua.Page
+		want  string // the ids
+		calls int
+	}{
+		"nothing":               {[]lua.Page{{}}, "", 1},
+		"one page":              {[]lua.Page{{Left: 2, Log: []lua.Admission{entry(1), entry(2)}}}, "1 2", 1},
+		"two, and some arrived": {[]lua.Page{{Left: 3, Log: []lua.Admission{entry(1), entry(2)}}, {Left: 9, Log: []lua.Admission{entry(3), entry(4)}}}, "1 2 3", 2},
+		"two, and some left":    {[]lua.Page{{Left: 5, Log: []lua.Admission{entry(1), entry(2)}}, {Left: 1, Log: []lua.Admission{entry(5)}}}, "1 2 5", 2},
+		"the rest left":         {[]lua.Page{{Left: 5, Log: []lua.Admission{entry(1), entry(2)}}, {}}, "1 2", 2},
+	} {
+		calls, after := 0, int64(0)
+		log, err := lua.ReadHistory(func(at int64) (lua.Page, error) {
+			if at != after {
+				t.Errorf("%s: page %d is after %d, want %d", name, calls, at, after)
+			}
+			p := tc.pages[calls]
+			if calls++; len(p.Log) > 0 {
+				after = p.Log[len(p.Log)-1].At
+			}
+			return p, nil
+		})
+		var ids []string
+		for _, a := range log {
+			ids = append(ids, a.RequestID)
+			if fmt.Sprint(a.At.UnixMicro()) != a.RequestID || fmt.Sprint(a.Units) != a.RequestID {
+				t.Errorf("%s: %+v", name, a)
+			}
+		}
+		if got := strings.Join(ids, " "); err != nil || got != tc.want || calls != tc.calls {
+			t.Errorf("%s: %s in %d calls, %v", name, got, calls, err)
+		}
+	}
+	cause := errors.New("gone")
+	pages := 0
+	log, err := lua.ReadHistory(func(int64) (lua.Page, error) {
+		if pages++; pages > 1 {
+			return lua.Page{}, cause
+		}
+		return lua.Page{Left: 5, Log: []lua.Admission{entry(1)}}, nil
+	})
+	if !errors.Is(err, cause) || log != nil {
+		t.Errorf("%v, %v", log, err)
+	}
 }
 
 // Units given back of a certain call are its own, wherever it stands.
