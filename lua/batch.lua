@@ -104,7 +104,7 @@ local function run_batch(keys, argv, now)
   for i = 1, #ops do
     local op, key = ops[i], keys[first + i]
     local lim, kind = op.lim, kinds[op.lim.kind]
-    local s = head.all and states[key] or state_of(states, key, raw[first + i], lim, now)
+    local s = state_of(states, key, raw[first + i], lim, now)
     if waits then op.asks = {} end -- so it changes nothing
     op.lost = op.lost or gap
     local granted, lease, life, retry, delay

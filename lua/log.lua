@@ -49,8 +49,8 @@ local function log_trim(s, lim, now)
     for _, e in ipairs(s.added) do e.at = e.at - shift end
   end
   local edge = now - lim.period
-  if s.first < s.stored then
-    s.first = max(s.first, redis.call('ZCOUNT', s.key, '-inf', format('%.0f', edge + s.shift)))
+  if s.first < s.stored then -- Redis still has what log_undo took out of its hands
+    s.first = max(s.first, min(s.stored, redis.call('ZCOUNT', s.key, '-inf', format('%.0f', edge + s.shift))))
   end
   while s.first < log_count(s) and log_entry(s, s.first).at <= edge do s.first = s.first + 1 end
   if s.first >= log_count(s) then

@@ -124,6 +124,28 @@ func TestHistoryPages(t *testing.T) {
 	})
 }
 
+// Cause: what a batch had taken out of a log was still counted as old by its
+// next op, and what that added was overlooked.
+func TestRefundOfAnEntryAndMore(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		for i := range int64(3) {
+			st.one(t, "k", logged, algo.Op{Asks: []int64{1}}, start+i)
+		}
+		later := start + 3
+		short := hybridlimit.SlidingLog(logged.Rate, time.Microsecond)
+		got := st.batch(t, lua.Envelope{}, []lua.Op{
+			{Key: "k", Limit: logged, Op: algo.Op{Refund: 1, Win: start + 1}},
+			{Key: "k", Limit: short, Op: algo.Op{Asks: []int64{1, 2}}},
+			{Key: "k", Limit: logged},
+		}, later)
+		for i, want := range []struct{ level, ends int64 }{{logged.Rate - 2, window - 1}, {logged.Rate - 3, 2}, {logged.Rate - 3, window + 1}} {
+			if a := got.Answers[i]; a.Level != want.level || a.Ends != want.ends {
+				t.Errorf("op %d: %+v, want %+v", i, a, want)
+			}
+		}
+	})
+}
+
 // What is admitted while pages are read does not keep the reader.
 func TestReadHistory(t *testing.T) {
 	entry := func(at int64) lua.Admission { return lua.Admission{At: at, Units: at, ID: fmt.Sprint(at)} }
