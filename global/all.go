@@ -235,7 +235,7 @@ func take(ctx, bounded context.Context, group []*part) (hybridlimit.Result, erro
 			continue
 		}
 		p.res.Allowed, p.res.Granted, p.res.Delay = true, p.N, micros(ans.Delay)
-		p.back = p.terms.back(ans, reply.Now)
+		p.back = p.terms.Back(ans, reply.Now)
 	}
 	return worst.res, nil
 }

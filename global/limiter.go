@@ -182,7 +182,7 @@ func (l *Limiter) take(ctx context.Context, key string, t *terms, n int64, op al
 	if res.Delay = micros(ans.Delay); !res.Allowed {
 		res.RetryAfter = micros(ans.Retry)
 	}
-	return res, t.back(ans, now), nil
+	return res, t.Back(ans, now), nil
 }
 
 // blank is a result before there is one.
@@ -194,20 +194,6 @@ func (l *Limiter) blank(t *terms) hybridlimit.Result {
 func never(res hybridlimit.Result) hybridlimit.Result {
 	res.RetryAfter, res.Source = hybridlimit.Never, hybridlimit.SourceStatic
 	return res
-}
-
-// back is the op that gives back what an answer granted at a µs of Redis time:
-// to the window in which it was taken, and of a log the entry that was made,
-// which is the last. It is of one ask.
-func (t *terms) back(ans lua.Answer, now int64) algo.Op {
-	op := algo.Op{Refund: ans.Granted}
-	switch period := int64(t.limit.Period / time.Microsecond); t.Kind {
-	case algo.KindFixed, algo.KindSliding:
-		op.Win = (now+ans.Ends)/period - 1
-	case algo.KindLog:
-		op.Win = now + ans.Ends - period
-	}
-	return op
 }
 
 // unavailable is the answer without Redis: what Config.FailOpen says of n
