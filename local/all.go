@@ -16,9 +16,9 @@ var made atomic.Uint64
 
 // Ask is one limit's part of a call under several: so many units of a key.
 type Ask struct {
-	Limiter *Limiter
-	Key     string // as for AllowN
-	N       int64  // units
+	Limiter *Limiter // any
+	Key     string   // as for AllowN
+	N       int64    // units
 }
 
 // AllowAll is a call under several limits (per user, per address, for all),

@@ -88,7 +88,9 @@ func TestHistory(t *testing.T) {
 	})
 	for _, raw := range []any{
 		nil, "OK", ints(), ints(1), ints(1, 5), ints(2, 5, 0), ints(1, 5, 0, 6, 7, 8), ints(1, 5, 1, 6), ints(1, 5, 1, 6, 7),
-		[]any{int64(1), "5", int64(0)}, []any{int64(1), int64(5), int64(0), int64(6), int64(7), "id"}, []any{int64(1), int64(5), int64(1), int64(6), int64(0), "id"},
+		[]any{int64(1), "5", int64(0)},
+		[]any{int64(1), int64(5), int64(0), int64(6), int64(7), "id"},
+		[]any{int64(1), int64(5), int64(1), int64(6), int64(0), "id"},
 	} {
 		if p, err := lua.DecodeHistory(raw); err == nil {
 			t.Errorf("%v: %+v", raw, p)
