@@ -4,10 +4,10 @@ import "github.com/hybridlimit/hybridlimit"
 
 // Scale reads what an Answer says under a limit of any kind.
 type Scale struct {
-	Kind   Kind   // of the limit
-	Bucket Bucket // of windows and logs: their units only
-	Window Window // of a window; else Period is 0
-	Log    LogWindow
+	Kind   Kind      // of the limit
+	Bucket Bucket    // of windows and logs: their units only
+	Window Window    // of a window; else Period is 0
+	Log    LogWindow // of a log
 }
 
 // ScaleOf is the scale of a valid limit that counts at all.
