@@ -155,3 +155,23 @@ func TestAllowAllWithoutAHub(t *testing.T) {
 		}
 	})
 }
+
+// A reservation that is cancelled in the next window was taken in the last.
+func TestCancelInTheNextWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, redistest.NewBubble(t).Client(nil), hybridlimit.FixedWindow(10, 10*time.Second), patient(hybrid.Config{Mode: hybrid.ModeExact}))
+		r, err := l.Reserve(t.Context(), "k", 4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		ask(t, l, "k", 5)
+		if err := r.Cancel(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if res, err := l.Peek(t.Context(), "k"); err != nil || res.Remaining != 5 {
+			t.Errorf("of ten, after five: %+v, %v", res, err)
+		}
+		balance(t, l.Stats())
+	})
+}
