@@ -1,8 +1,10 @@
 package hybridlimit_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -86,4 +88,30 @@ func ExampleSource_String() {
 	res := hybridlimit.Result{Allowed: true, Granted: 1, Source: hybridlimit.SourceLease}
 	fmt.Println(res.Allowed, res.Source)
 	// Output: true lease
+}
+
+// Take a request's id where it comes in. One that is too long is said to be so
+// here, and no limiter fails for it later.
+func ExampleWithRequestID() {
+	ctx, err := hybridlimit.WithRequestID(context.Background(), "req-7")
+	fmt.Println(hybridlimit.RequestID(ctx), err)
+
+	_, err = hybridlimit.WithRequestID(ctx, strings.Repeat("x", 129))
+	fmt.Println(errors.Is(err, hybridlimit.ErrInvalid))
+	// Output:
+	// req-7 <nil>
+	// true
+}
+
+// What comes from outside may be anything: take what fits, and go on without
+// where it does not.
+func ExampleWithRequestID_header() {
+	for _, header := range []string{"0191f2a4-7c1e", strings.Repeat("spam", 1000), ""} {
+		ctx, err := hybridlimit.WithRequestID(context.Background(), header)
+		fmt.Printf("%q %t\n", hybridlimit.RequestID(ctx), err == nil)
+	}
+	// Output:
+	// "0191f2a4-7c1e" true
+	// "" false
+	// "" true
 }

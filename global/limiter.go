@@ -69,7 +69,8 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (hybridlimit.
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	return l.take(ctx, key, t, n, algo.Op{Asks: []int64{n}})
+	res, _, err := l.take(ctx, key, t, n, algo.Op{Asks: []int64{n}})
+	return res, err
 }
 
 // terms is a limit and what follows from it.
@@ -162,26 +163,37 @@ func (l *Limiter) of(key string, n int64) (*terms, error) {
 	return own, nil
 }
 
-// take asks Redis for n units.
-func (l *Limiter) take(ctx context.Context, key string, t *terms, n int64, op algo.Op) (hybridlimit.Result, error) {
+// take asks Redis for n units, and says which op would give them back.
+func (l *Limiter) take(ctx context.Context, key string, t *terms, n int64, op algo.Op) (res hybridlimit.Result, back algo.Op, err error) {
 	if t.static() {
-		return l.fixed(t, n), nil
+		return l.fixed(t, n), back, nil
 	}
-	res := hybridlimit.Result{Limit: t.limit.BurstSize(), Policy: l.cfg.Name}
+	res = l.blank(t)
 	if n > res.Limit && !op.Partial {
-		res.RetryAfter, res.Source = hybridlimit.Never, hybridlimit.SourceStatic
-		return res, nil
+		return never(res), back, nil
 	}
-	ans, err := l.ask(ctx, key, t, op)
+	ans, now, err := l.ask(ctx, key, t, op)
 	if err != nil {
-		return l.unavailable(ctx, res, n, err)
+		res, err = l.unavailable(ctx, res, n, err)
+		return res, back, err
 	}
 	res = t.fill(res, ans)
 	res.Granted, res.Allowed = ans.Granted, ans.Granted == n || op.Partial && ans.Granted > 0
 	if res.Delay = micros(ans.Delay); !res.Allowed {
 		res.RetryAfter = micros(ans.Retry)
 	}
-	return res, nil
+	return res, t.Back(ans, now), nil
+}
+
+// blank is a result before there is one.
+func (l *Limiter) blank(t *terms) hybridlimit.Result {
+	return hybridlimit.Result{Limit: t.limit.BurstSize(), Policy: l.cfg.Name}
+}
+
+// never is the answer to a cost above the burst.
+func never(res hybridlimit.Result) hybridlimit.Result {
+	res.RetryAfter, res.Source = hybridlimit.Never, hybridlimit.SourceStatic
+	return res
 }
 
 // unavailable is the answer without Redis: what Config.FailOpen says of n
@@ -202,18 +214,29 @@ func (l *Limiter) unavailable(ctx context.Context, res hybridlimit.Result, n int
 	return res, fmt.Errorf("global: %w: %w", hybridlimit.ErrUnavailable, err)
 }
 
-func (l *Limiter) ask(ctx context.Context, key string, t *terms, op algo.Op) (lua.Answer, error) {
+// place is where in Redis a key is; Subject runs here.
+func (l *Limiter) place(key string) (tag int, name string) {
 	subject := key
 	if l.cfg.Subject != nil {
 		subject = l.cfg.Subject(key)
 	}
+	tag = l.names.Tag(subject)
+	return tag, l.names.State(tag, l.cfg.Name, key)
+}
+
+// ask sends an op, and says what Redis answered and at which µs of its time.
+func (l *Limiter) ask(ctx context.Context, key string, t *terms, op algo.Op) (lua.Answer, int64, error) {
+	_, name := l.place(key)
+	if t.Kind == algo.KindLog {
+		op.ID = hybridlimit.RequestID(ctx)
+	}
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
 	defer cancel()
 	reply, err := l.runner.Batch(ctx, lua.Envelope{}, []lua.Op{{
-		Key: l.names.State(l.names.Tag(subject), l.cfg.Name, key), Limit: t.limit, Op: op,
+		Key: name, Limit: t.limit, Op: op,
 	}})
 	if err != nil {
-		return lua.Answer{}, err
+		return lua.Answer{}, 0, err
 	}
-	return reply.Answers[0], nil
+	return reply.Answers[0], reply.Now, nil
 }

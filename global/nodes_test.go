@@ -46,6 +46,13 @@ func onNodes(t *testing.T, n nodes) {
 			t.Run("spread", func(t *testing.T) { n.spread(t, cfg) })
 			t.Run("one node forgets the library", func(t *testing.T) { n.forgets(t, cfg) })
 			t.Run("subject", func(t *testing.T) { n.subject(t, cfg) })
+			t.Run("composition", func(t *testing.T) {
+				for _, tags := range []int{1, 16} {
+					cfg := global.Config{Prefix: fmt.Sprint(name, "-all-", tags), Tags: tags, Timeout: 10 * time.Second, Functions: functions}
+					allOrNothing(t, n.rdb, cfg)
+					allowAllConcurrently(t, n.rdb, cfg)
+				}
+			})
 			var prefixes atomic.Int64
 			limitertest.Run(t, limitertest.Spec{
 				Name: "conformance",

@@ -17,17 +17,18 @@ const longest = algo.Never - 1 // µs
 // behind. At most a burst can be booked ahead. A queue's place is ahead by
 // itself, and it has no more of them for who reserves; windows and logs cannot
 // be booked ahead: there a reservation is what AllowN is, with a Cancel. A cost
-// above the burst is ErrExceedsBurst. Cancel costs a message.
+// above the burst is ErrExceedsBurst. Cancel costs a message; of a window it
+// gives back to that in which the units were taken, of a log their entry.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*hybridlimit.Reservation, error) {
 	t, err := l.of(key, n)
 	if err != nil {
 		return nil, err
 	}
-	res, err := l.book(ctx, key, t, n, longest)
+	res, back, err := l.book(ctx, key, t, n, longest)
 	if err != nil {
 		return nil, err
 	}
-	return hybridlimit.NewReservation(res, func(ctx context.Context) error { return l.giveBack(ctx, key, t, n) }), nil
+	return hybridlimit.NewReservation(res, func(ctx context.Context) error { return l.giveBack(ctx, key, t, back) }), nil
 }
 
 // Wait takes n units of key as soon as they can be had, and returns when they
@@ -50,7 +51,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Re
 		if err := ctx.Err(); err != nil {
 			return hybridlimit.Result{}, err
 		}
-		res, err := l.book(ctx, key, t, n, max(1, int64(left/time.Microsecond)))
+		res, back, err := l.book(ctx, key, t, n, max(1, int64(left/time.Microsecond)))
 		if err != nil {
 			return hybridlimit.Result{}, err
 		}
@@ -63,13 +64,13 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Re
 		}
 		if wait >= left {
 			if res.Allowed {
-				_ = l.giveBack(context.WithoutCancel(ctx), key, t, n) // they come back by themselves at the latest
+				_ = l.giveBack(context.WithoutCancel(ctx), key, t, back) // they come back by themselves at the latest
 			}
 			return res, fmt.Errorf("global: %v until %d units of %q can be had: %w", wait, n, key, context.DeadlineExceeded)
 		}
 		if err := l.sleep(ctx, wait); err != nil {
 			if res.Allowed {
-				_ = l.giveBack(context.WithoutCancel(ctx), key, t, n)
+				_ = l.giveBack(context.WithoutCancel(ctx), key, t, back)
 			}
 			return hybridlimit.Result{}, err
 		}
@@ -98,15 +99,16 @@ func (l *Limiter) sleep(ctx context.Context, d time.Duration) error {
 }
 
 // book takes n units that can be had within most µs.
-func (l *Limiter) book(ctx context.Context, key string, t *terms, n, most int64) (hybridlimit.Result, error) {
+func (l *Limiter) book(ctx context.Context, key string, t *terms, n, most int64) (res hybridlimit.Result, back algo.Op, err error) {
 	if !t.static() && n > t.limit.BurstSize() {
-		return hybridlimit.Result{}, fmt.Errorf("global: %d units of %q: %w (%d)", n, key, hybridlimit.ErrExceedsBurst, t.limit.BurstSize())
+		return res, back, fmt.Errorf("global: %d units of %q: %w (%d)", n, key, hybridlimit.ErrExceedsBurst, t.limit.BurstSize())
 	}
 	return l.take(ctx, key, t, n, algo.Op{Asks: []int64{n}, MaxDelay: most})
 }
 
 // Refund gives back n units of key, of a call that came to less than was
-// taken for it. The key never holds more than when it is full.
+// taken for it. The key never holds more than when it is full. Of a log they
+// are those of the oldest entries, of a window those of the current one.
 func (l *Limiter) Refund(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	t, err := l.of(key, n)
 	if err != nil {
@@ -115,11 +117,11 @@ func (l *Limiter) Refund(ctx context.Context, key string, n int64) (hybridlimit.
 	return l.adjust(ctx, key, t, algo.Op{Refund: n})
 }
 
-func (l *Limiter) giveBack(ctx context.Context, key string, t *terms, n int64) error {
+func (l *Limiter) giveBack(ctx context.Context, key string, t *terms, back algo.Op) error {
 	if t.static() {
 		return nil
 	}
-	_, err := l.adjust(ctx, key, t, algo.Op{Refund: n})
+	_, err := l.adjust(ctx, key, t, back)
 	return err
 }
 
@@ -141,8 +143,8 @@ func (l *Limiter) adjust(ctx context.Context, key string, t *terms, op algo.Op) 
 		res.Allowed, res.RetryAfter = true, 0
 		return res, nil
 	}
-	res := hybridlimit.Result{Limit: t.limit.BurstSize(), Policy: l.cfg.Name}
-	ans, err := l.ask(ctx, key, t, op)
+	res := l.blank(t)
+	ans, _, err := l.ask(ctx, key, t, op)
 	if err != nil {
 		return l.unavailable(ctx, res, 0, err)
 	}

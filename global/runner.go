@@ -78,12 +78,40 @@ func (r *Runner) begin() bool {
 // Batch runs one batch of ops in one slot. With an envelope it may be called
 // again with the same arguments until it is answered, and is applied once.
 func (r *Runner) Batch(ctx context.Context, env lua.Envelope, ops []lua.Op) (lua.Reply, error) {
+	if !r.begin() {
+		return lua.Reply{}, hybridlimit.ErrClosed
+	}
+	defer r.calls.Done()
 	keys, argv := lua.EncodeBatch(env, ops)
-	raw, err := r.run(ctx, lua.Batch, lua.Library.Batch, keys, argv)
+	return r.batch(ctx, keys, argv, len(ops))
+}
+
+// batch runs an encoded batch of n ops. Only within a call that has begun.
+func (r *Runner) batch(ctx context.Context, keys, argv []string, n int) (lua.Reply, error) {
+	raw, err := r.send(ctx, lua.Batch, lua.Library.Batch, keys, argv)
 	if err != nil {
 		return lua.Reply{}, err
 	}
-	return lua.DecodeReply(raw, len(ops))
+	return lua.DecodeReply(raw, n)
+}
+
+// all runs ops in one slot that get all that they ask for, or nothing. Only
+// within a call that has begun.
+func (r *Runner) all(ctx context.Context, ops []lua.Op) (lua.Reply, error) {
+	keys, argv := lua.EncodeAll(ops)
+	return r.batch(ctx, keys, argv, len(ops))
+}
+
+// History asks for a page of what a key has admitted under a sliding log, after
+// a time in µs of Redis time or from the begin (0). It holds lua.MaxHistory
+// entries at most; lua.ReadHistory puts pages together.
+func (r *Runner) History(ctx context.Context, key string, limit hybridlimit.Limit, after int64) (lua.Page, error) {
+	keys, argv := lua.EncodeHistory(key, limit, after, lua.MaxHistory)
+	raw, err := r.run(ctx, lua.History, lua.Library.History, keys, argv)
+	if err != nil {
+		return lua.Page{}, err
+	}
+	return lua.DecodeHistory(raw)
 }
 
 // Beat is the answer to a heartbeat.
@@ -127,6 +155,11 @@ func (r *Runner) run(ctx context.Context, script lua.Script, function string, ke
 		return nil, hybridlimit.ErrClosed
 	}
 	defer r.calls.Done()
+	return r.send(ctx, script, function, keys, argv)
+}
+
+// send is run within a call that has begun.
+func (r *Runner) send(ctx context.Context, script lua.Script, function string, keys, argv []string) (any, error) {
 	if r.functions {
 		return r.fcall(ctx, function, script, keys, argv)
 	}

@@ -21,7 +21,8 @@ func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hyb
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	return l.take(ctx, key, t, n, algo.Op{Asks: []int64{n}})
+	res, _, err := l.take(ctx, key, t, n, algo.Op{Asks: []int64{n}})
+	return res, err
 }
 
 // AllowAtMost takes as many units of key as there are, n at most, and says how
@@ -31,7 +32,8 @@ func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridl
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	return l.take(ctx, key, t, n, algo.Op{Asks: []int64{n}, Partial: true})
+	res, _, err := l.take(ctx, key, t, n, algo.Op{Asks: []int64{n}, Partial: true})
+	return res, err
 }
 
 // Peek says what a call for one unit would be told, and takes nothing.
@@ -43,8 +45,8 @@ func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, err
 	if t.static() {
 		return l.fixed(t, 0), nil
 	}
-	res := hybridlimit.Result{Limit: t.limit.BurstSize(), Policy: l.cfg.Name}
-	ans, err := l.ask(ctx, key, t, algo.Op{})
+	res := l.blank(t)
+	ans, _, err := l.ask(ctx, key, t, algo.Op{})
 	if err != nil {
 		return l.unavailable(ctx, res, 0, err)
 	}

@@ -17,6 +17,14 @@ type Ask struct {
 	N       int64    // units
 }
 
+// AllowAll is AllowAll of the hub that the limiters share.
+func AllowAll(ctx context.Context, asks ...Ask) (hybridlimit.Result, error) {
+	if len(asks) == 0 || asks[0].Limiter == nil {
+		return new(Hub).AllowAll(ctx, asks...) // which says what is wrong
+	}
+	return asks[0].Limiter.hub.AllowAll(ctx, asks...)
+}
+
 // AllowAll is a call under several limits (per user, per address, for all),
 // all or nothing: when one denies, nothing is taken of the others. It is local
 // work like AllowN: under the locks of the keys all are tried, and taken only
@@ -29,7 +37,8 @@ type Ask struct {
 // which. Delay is the longest of all queues. Shadowed says that a shadow limit
 // would have denied it, whichever that is. Only the limit that denied counts a
 // denial. Asks for one key of one limiter add up. ModeExact and logs have
-// nothing in hand to try: such a limiter is refused with ErrUnsupported.
+// nothing in hand to try: such a limiter is refused with ErrUnsupported;
+// global.AllowAll takes them.
 func (h *Hub) AllowAll(ctx context.Context, asks ...Ask) (hybridlimit.Result, error) {
 	parts, res, err := h.parts(asks)
 	if err != nil || res.Source != hybridlimit.SourceUnknown && (!res.Allowed || len(parts) == 0) {

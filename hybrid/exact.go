@@ -33,7 +33,7 @@ func (l *Limiter) exact(ctx context.Context, key string, n int64, given *rules) 
 		return l.answer(res, n), nil
 	}
 	sent := l.hub.clock.now()
-	ans, ok := l.askNow(ctx, at, algo.Op{Asks: []int64{n}})
+	ans, _, ok := l.askNow(ctx, at, algo.Op{Asks: []int64{n}})
 	if !ok {
 		if err := ctx.Err(); err != nil {
 			return hybridlimit.Result{}, err
@@ -56,15 +56,19 @@ func (l *Limiter) exact(ctx context.Context, key string, n int64, given *rules) 
 	return l.answer(res, n), nil
 }
 
-// askNow sends one op by itself, once and without an envelope.
-func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (lua.Answer, bool) {
+// askNow sends one op by itself, once and without an envelope. It says what Redis
+// answered, and at which µs of its time.
+func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans lua.Answer, now int64, ok bool) {
 	wait := l.cfg.MaxWait
 	call, ok := l.hub.breaker(at.tag).Begin()
 	if !ok || wait < 0 {
 		if ok {
 			call.End(0, context.Canceled)
 		}
-		return lua.Answer{}, false
+		return ans, 0, false
+	}
+	if at.rules.Kind == algo.KindLog {
+		op.ID = hybridlimit.RequestID(ctx)
 	}
 	sent := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, wait)
@@ -74,17 +78,23 @@ func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (lua.Answer,
 	}})
 	l.hub.exacts.Add(1)
 	l.count.ops.Add(1)
-	took := time.Since(sent)
-	if err != nil && (ctx.Err() != nil || l.closed.Load()) {
-		err = context.Canceled // the caller's end says nothing of Redis
-	}
-	call.End(took, err)
+	call.End(time.Since(sent), l.blame(ctx, err))
 	if err != nil {
-		return lua.Answer{}, false
+		return ans, 0, false
 	}
-	l.count.debited.Add(reply.Answers[0].Granted)
-	l.found(at.rules.Bucket, reply.Answers[0].Level)
-	return reply.Answers[0], true
+	ans = reply.Answers[0]
+	l.count.debited.Add(ans.Granted)
+	l.found(at.rules.Bucket, ans.Level)
+	return ans, reply.Now, true
+}
+
+// blame is an error as the breaker should hear it: the end of the caller, or of
+// the limiter, says nothing of Redis.
+func (l *Limiter) blame(ctx context.Context, err error) error {
+	if err != nil && (ctx.Err() != nil || l.closed.Load()) {
+		return context.Canceled
+	}
+	return err
 }
 
 // exactFallback decides locally for a call that Redis did not answer.

@@ -222,3 +222,106 @@ func ExampleLimiter_SetLimit_reload() {
 	// hybrid: Limit.Rate (0) must be at least 1; Limit.Burst (0) must not be below Config.FallbackFloor (1)
 	// 1 of 1 <nil>
 }
+
+// For limiters of one hub the function and the hub's method are one: move
+// between packages by changing the package's name.
+func ExampleAllowAll() {
+	limits, _, stop := hubWith(map[string]hybridlimit.Limit{"user": hybridlimit.PerHour(2), "all": hybridlimit.PerHour(100)})
+	defer stop()
+
+	for range 3 {
+		res, err := hybrid.AllowAll(context.Background(),
+			hybrid.Ask{Limiter: limits["user"], Key: "alice", N: 1},
+			hybrid.Ask{Limiter: limits["all"], Key: "*", N: 1})
+		fmt.Println(res.Allowed, res.Policy, err)
+	}
+	// Output:
+	// true user <nil>
+	// true user <nil>
+	// false user <nil>
+}
+
+// A request counts as one call and as many bytes, or not at all.
+func ExampleAllowAll_costs() {
+	limits, _, stop := hubWith(map[string]hybridlimit.Limit{"calls": hybridlimit.PerDay(10), "bytes": hybridlimit.PerDay(1000)})
+	defer stop()
+
+	for _, size := range []int64{600, 600, 2000, 300} {
+		res, err := hybrid.AllowAll(context.Background(),
+			hybrid.Ask{Limiter: limits["calls"], Key: "alice", N: 1},
+			hybrid.Ask{Limiter: limits["bytes"], Key: "alice", N: size})
+		switch {
+		case err != nil:
+			panic(err)
+		case res.Allowed:
+			fmt.Println(size, "in")
+		case res.RetryAfter == hybridlimit.Never:
+			fmt.Println(size, "never:", res.Policy, "are at most", res.Limit)
+		default:
+			fmt.Println(size, "denied by", res.Policy)
+		}
+	}
+	// Output:
+	// 600 in
+	// 600 denied by bytes
+	// 2000 never: bytes are at most 1000
+	// 300 in
+}
+
+func ExampleLimiter_History() {
+	limiter, stop := start(hybridlimit.SlidingLog(3, time.Hour), hybrid.Config{Name: "login"})
+	defer stop()
+
+	for _, id := range []string{"req-1", "req-2"} {
+		ctx, err := hybridlimit.WithRequestID(context.Background(), id)
+		if err != nil {
+			panic(err)
+		}
+		if _, err := limiter.Allow(ctx, "alice"); err != nil {
+			panic(err)
+		}
+	}
+	log, err := limiter.History(context.Background(), "alice")
+	for _, a := range log {
+		fmt.Println(a.Units, a.RequestID)
+	}
+	fmt.Println(err)
+	// Output:
+	// 1 req-1
+	// 1 req-2
+	// <nil>
+}
+
+// What was denied, or given back, is in nobody's trail.
+func ExampleLimiter_History_audit() {
+	limiter, stop := start(hybridlimit.SlidingLog(3, time.Hour), hybrid.Config{Name: "payouts"})
+	defer stop()
+	ctx := func(id string) context.Context {
+		ctx, err := hybridlimit.WithRequestID(context.Background(), id)
+		if err != nil {
+			panic(err)
+		}
+		return ctx
+	}
+
+	booked, err := limiter.Reserve(ctx("payout-0"), "acme", 2)
+	if err != nil {
+		panic(err)
+	}
+	for i := 1; i < 4; i++ { // there is one left: one is in, the others are denied
+		if _, err := limiter.Allow(ctx(fmt.Sprint("payout-", i)), "acme"); err != nil {
+			panic(err)
+		}
+	}
+	if err := booked.Cancel(context.Background()); err != nil {
+		panic(err)
+	}
+	log, err := limiter.History(context.Background(), "acme")
+	for _, a := range log {
+		fmt.Println(a.RequestID, a.Units)
+	}
+	fmt.Println(err)
+	// Output:
+	// payout-1 1
+	// <nil>
+}

@@ -20,19 +20,17 @@ const longest = algo.Never - 1 // µs
 // be booked ahead. A queue's place is ahead by itself, and it has no more of
 // them for who reserves; windows and logs cannot be booked ahead. A cost above
 // the burst is ErrExceedsBurst. Without Redis the fallback decides, and
-// books nothing ahead. Cancel is Refund.
+// books nothing ahead. Cancel is Refund; of a log it gives back the entry that
+// was made.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*hybridlimit.Reservation, error) {
 	if err := l.check(key, n); err != nil {
 		return nil, err
 	}
-	res, err := l.book(ctx, key, n, longest)
+	res, back, err := l.book(ctx, key, n, longest)
 	if err != nil {
 		return nil, err
 	}
-	return hybridlimit.NewReservation(res, func(ctx context.Context) error {
-		_, err := l.Refund(ctx, key, n)
-		return err
-	}), nil
+	return hybridlimit.NewReservation(res, func(ctx context.Context) error { return l.giveBack(ctx, key, n, back) }), nil
 }
 
 // Wait takes n units of key as soon as they can be had, and returns when they
@@ -54,7 +52,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Re
 		if deadline, ok := ctx.Deadline(); ok {
 			left = time.Until(deadline)
 		}
-		res, err := l.book(ctx, key, n, max(1, int64(left/time.Microsecond)))
+		res, back, err := l.book(ctx, key, n, max(1, int64(left/time.Microsecond)))
 		if err != nil {
 			return hybridlimit.Result{}, err
 		}
@@ -72,8 +70,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Re
 		}
 		switch {
 		case err != nil && taken:
-			_, back := l.Refund(context.WithoutCancel(ctx), key, n)
-			return hybridlimit.Result{}, errors.Join(err, back)
+			return hybridlimit.Result{}, errors.Join(err, l.giveBack(context.WithoutCancel(ctx), key, n, back))
 		case err != nil:
 			return res, err
 		case res.Allowed:
@@ -100,36 +97,42 @@ func (l *Limiter) sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// book takes n units that can be had within most µs.
-func (l *Limiter) book(ctx context.Context, key string, n, most int64) (hybridlimit.Result, error) {
+// book takes n units that can be had within most µs. back is the op that gives
+// back what Redis gave to this very call of a key that is not kept in memory;
+// else it is zero.
+func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybridlimit.Result, back algo.Op, err error) {
 	at, err := l.place(key)
 	if err != nil {
-		return hybridlimit.Result{}, err
+		return res, back, err
 	}
-	res := hybridlimit.Result{Limit: at.rules.limit.BurstSize(), Policy: l.cfg.Name}
+	res = hybridlimit.Result{Limit: at.rules.limit.BurstSize(), Policy: l.cfg.Name}
 	if res, ok := at.rules.static(res, n); ok {
-		return l.answer(res, n), nil
+		return l.answer(res, n), back, nil
 	}
 	if n > res.Limit {
-		return res, fmt.Errorf("hybrid: %d units of %q: %w (%d)", n, key, hybridlimit.ErrExceedsBurst, res.Limit)
+		return res, back, fmt.Errorf("hybrid: %d units of %q: %w (%d)", n, key, hybridlimit.ErrExceedsBurst, res.Limit)
 	}
 	var e *entry
 	if !l.exactly(at.rules) {
 		var v verdict
 		if e, v, err = l.inHand(key, at, n); err != nil {
-			return hybridlimit.Result{}, err
+			return hybridlimit.Result{}, back, err
 		}
 		if v.source != hybridlimit.SourceUnknown {
-			return l.answer(l.fill(res, at.rules, v, n), n), nil
+			return l.answer(l.fill(res, at.rules, v, n), n), back, nil
 		}
 	}
-	ans, ok := l.askNow(ctx, at, algo.Op{Asks: []int64{n}, MaxDelay: most})
+	ans, now, ok := l.askNow(ctx, at, algo.Op{Asks: []int64{n}, MaxDelay: most})
 	l.beside(e, n, ans, ok)
 	if !ok {
 		if err := ctx.Err(); err != nil {
-			return hybridlimit.Result{}, err
+			return hybridlimit.Result{}, back, err
 		}
-		return l.exactFallback(key, res, n, at.rules)
+		res, err = l.exactFallback(key, res, n, at.rules)
+		return res, back, err
+	}
+	if e == nil {
+		back = at.rules.Back(ans, now)
 	}
 	v := verdict{action: deny, source: hybridlimit.SourceRedis, retry: ans.Retry * 1000, left: at.rules.Units(ans.Level)}
 	if ans.Granted == n {
@@ -138,7 +141,23 @@ func (l *Limiter) book(ctx context.Context, key string, n, most int64) (hybridli
 	res = l.fill(res, at.rules, v, n)
 	res.ResetAfter = time.Duration(at.rules.Reset(ans)) * time.Microsecond
 	res.Delay = time.Duration(ans.Delay) * time.Microsecond
-	return l.answer(res, n), nil
+	return l.answer(res, n), back, nil
+}
+
+// giveBack gives back what book took.
+func (l *Limiter) giveBack(ctx context.Context, key string, n int64, back algo.Op) error {
+	if back.Refund == 0 {
+		_, err := l.Refund(ctx, key, n)
+		return err
+	}
+	if err := l.check(key, n); err != nil {
+		return err
+	}
+	at, err := l.place(key)
+	if err == nil && !static(at.rules.limit) {
+		_, err = l.refundNow(ctx, at, back)
+	}
+	return err
 }
 
 // inHand takes n units that need not be asked for. Else it notes that an exact
@@ -211,15 +230,7 @@ func (l *Limiter) Refund(ctx context.Context, key string, n int64) (hybridlimit.
 		}
 	}
 	if e == nil {
-		ans, ok := l.askNow(ctx, at, algo.Op{Refund: n})
-		if !ok {
-			return hybridlimit.Result{}, errors.Join(ctx.Err(), hybridlimit.ErrUnavailable)
-		}
-		l.count.admitted.Add(-n)
-		l.count.refunded.Add(n)
-		res.Source, res.Remaining = hybridlimit.SourceRedis, at.rules.Units(ans.Level)
-		res.ResetAfter = time.Duration(at.rules.Reset(ans)) * time.Microsecond
-		return res, nil
+		return l.refundNow(ctx, at, algo.Op{Refund: n})
 	}
 	v := l.event(e, func(*terms, int64, bool) verdict {
 		s := &e.state
@@ -236,6 +247,21 @@ func (l *Limiter) Refund(ctx context.Context, key string, n int64) (hybridlimit.
 	return res, nil
 }
 
+// refundNow gives back by a message of its own, sent once.
+func (l *Limiter) refundNow(ctx context.Context, at place, op algo.Op) (hybridlimit.Result, error) {
+	ans, _, ok := l.askNow(ctx, at, op)
+	if !ok {
+		return hybridlimit.Result{}, errors.Join(ctx.Err(), hybridlimit.ErrUnavailable)
+	}
+	l.count.admitted.Add(-op.Refund)
+	l.count.refunded.Add(op.Refund)
+	return hybridlimit.Result{
+		Allowed: true, Limit: at.rules.limit.BurstSize(), Policy: l.cfg.Name, Source: hybridlimit.SourceRedis,
+		Remaining:  at.rules.Units(ans.Level),
+		ResetAfter: time.Duration(at.rules.Reset(ans)) * time.Microsecond,
+	}, nil
+}
+
 // Reset forgets what key has used, in Redis and here: what is in hand or owed
 // is given up, and counted so. A sync that is on its way still counts. Other
 // processes may deny from memory for some seconds more, and spend what they
@@ -248,7 +274,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if err != nil || static(at.rules.limit) {
 		return err
 	}
-	if _, ok := l.askNow(ctx, at, algo.Op{Reset: true}); !ok {
+	if _, _, ok := l.askNow(ctx, at, algo.Op{Reset: true}); !ok {
 		return errors.Join(ctx.Err(), hybridlimit.ErrUnavailable)
 	}
 	if l.store.get(key) == nil {

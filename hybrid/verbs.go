@@ -122,7 +122,7 @@ func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, err
 		return hybridlimit.Result{}, err
 	}
 	res := hybridlimit.Result{Limit: at.rules.limit.BurstSize(), Policy: l.cfg.Name}
-	ans, ok := l.askNow(ctx, at, algo.Op{})
+	ans, _, ok := l.askNow(ctx, at, algo.Op{})
 	if !ok {
 		return l.unanswered(ctx, res)
 	}
@@ -234,7 +234,7 @@ func (l *Limiter) chargeNow(ctx context.Context, key string, n int64) (hybridlim
 	}
 	res := hybridlimit.Result{Limit: at.rules.limit.BurstSize(), Policy: l.cfg.Name}
 	counted := min(n, maxCharge)
-	ans, ok := l.askNow(ctx, at, algo.Op{Owed: counted})
+	ans, _, ok := l.askNow(ctx, at, algo.Op{Owed: counted})
 	l.count.admitted.Add(counted)
 	if !ok {
 		l.count.dropped.Add(counted)

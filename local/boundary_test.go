@@ -23,7 +23,7 @@ func TestBoundaryBurst(t *testing.T) {
 		l, start := at(t, tc.limit, Config{}) // a border of seconds
 		border := start.Add(time.Second)
 		take := func(now time.Time) int64 {
-			res, err := l.atMostAt(now, "k", 1000)
+			res, err := l.atMostAt(now, "k", 1000, "")
 			if err != nil {
 				t.Fatal(err)
 			}

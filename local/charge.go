@@ -10,11 +10,11 @@ import (
 // AllowAtMost takes as many of n units of key as there are, 0 to n. Allowed says
 // whether that was any, Granted how many. n may be above the burst. It fails as
 // AllowN does.
-func (l *Limiter) AllowAtMost(_ context.Context, key string, n int64) (hybridlimit.Result, error) {
-	return l.atMostAt(time.Now(), key, n)
+func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
+	return l.atMostAt(time.Now(), key, n, l.request(ctx))
 }
 
-func (l *Limiter) atMostAt(now time.Time, key string, n int64) (hybridlimit.Result, error) {
+func (l *Limiter) atMostAt(now time.Time, key string, n int64, request string) (hybridlimit.Result, error) {
 	s, own, err := l.lock(key, n)
 	if err != nil {
 		return hybridlimit.Result{}, err
@@ -31,6 +31,7 @@ func (l *Limiter) atMostAt(now time.Time, key string, n int64) (hybridlimit.Resu
 	if n = min(n, seen.room); n == 0 {
 		return l.result(seen, e.plan, behind), nil
 	}
+	e.by(request)
 	delay, ok := e.state.take(e.plan, at, n)
 	res := l.result(e.look(at, 0), e.plan, behind)
 	if ok { // it is: look and take agree
@@ -45,11 +46,11 @@ func (l *Limiter) atMostAt(now time.Time, key string, n int64) (hybridlimit.Resu
 // debt ends at one burst; what would go beyond is forgiven. A fixed window's debt
 // is the beginning of the next window. It fails as AllowN does, but n may be
 // above the burst. Result.Granted is n, Remaining what is left.
-func (l *Limiter) Charge(_ context.Context, key string, n int64) (hybridlimit.Result, error) {
-	return l.chargeAt(time.Now(), key, n)
+func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
+	return l.chargeAt(time.Now(), key, n, l.request(ctx))
 }
 
-func (l *Limiter) chargeAt(now time.Time, key string, n int64) (hybridlimit.Result, error) {
+func (l *Limiter) chargeAt(now time.Time, key string, n int64, request string) (hybridlimit.Result, error) {
 	s, own, err := l.lock(key, n)
 	if err != nil {
 		return hybridlimit.Result{}, err
@@ -64,6 +65,7 @@ func (l *Limiter) chargeAt(now time.Time, key string, n int64) (hybridlimit.Resu
 	at, behind := s.tick(now.Sub(l.start))
 	e := s.find(key, p, own)
 	e.use(p, at)
+	e.by(request)
 	e.state.charge(p, at, n)
 	res := l.result(e.look(at, 0), p, behind)
 	res.Allowed, res.Granted = true, n

@@ -51,7 +51,7 @@ func TestAllowAtMost(t *testing.T) {
 	eachAlgorithm(t, 10, time.Second, func(t *testing.T, limit hybridlimit.Limit) {
 		l, now := at(t, limit, Config{Name: "p"})
 		for i, want := range []struct{ n, granted int64 }{{3, 3}, {3, 3}, {9, 4}, {1, 0}, {100, 0}} {
-			res, err := l.atMostAt(now, "k", want.n)
+			res, err := l.atMostAt(now, "k", want.n, "")
 			if err != nil || res.Granted != want.granted || res.Allowed != (want.granted > 0) || res.Policy != "p" {
 				t.Errorf("step %d, %d: %+v, %v", i, want.n, res, err)
 			}
@@ -59,7 +59,7 @@ func TestAllowAtMost(t *testing.T) {
 				t.Errorf("step %d, %d: %+v", i, want.n, res)
 			}
 		}
-		res, err := l.atMostAt(now, "fresh", 1<<62)
+		res, err := l.atMostAt(now, "fresh", 1<<62, "")
 		if err != nil || res.Granted != 10 {
 			t.Errorf("of far too much: %+v, %v", res, err)
 		}
@@ -85,7 +85,7 @@ func TestChargeEndsAtOneBurstOfDebt(t *testing.T) {
 			l, now := at(t, tc.limit, Config{})
 			charge := func(n int64) hybridlimit.Result {
 				t.Helper()
-				if _, err := l.chargeAt(now, "k", n); err != nil {
+				if _, err := l.chargeAt(now, "k", n, ""); err != nil {
 					t.Fatal(err)
 				}
 				return mustPeek(t, l, now)
@@ -120,7 +120,7 @@ func TestFixedWindowCarriesDebt(t *testing.T) {
 		remaining int64
 	}{{0, 0}, {999 * ms, 0}, {1000 * ms, 7}, {1999 * ms, 7}, {2000 * ms, 10}, {5000 * ms, 10}} {
 		l, now := at(t, hybridlimit.FixedWindow(10, time.Second), Config{})
-		if _, err := l.chargeAt(now, "k", 13); err != nil {
+		if _, err := l.chargeAt(now, "k", 13, ""); err != nil {
 			t.Fatal(err)
 		}
 		if got := mustPeek(t, l, now.Add(tc.later)).Remaining; got != tc.remaining {
@@ -154,7 +154,7 @@ func TestRefundNeverAboveFull(t *testing.T) {
 			}
 		}
 		// Debt is paid first.
-		if _, err := l.chargeAt(now, "k", 18); err != nil {
+		if _, err := l.chargeAt(now, "k", 18, ""); err != nil {
 			t.Fatal(err)
 		}
 		if res := refund(9); res.Remaining != 1 {

@@ -18,7 +18,7 @@ type Config struct {
 	Name string
 	// MaxKeys is how many keys are held at most; the least recently used one
 	// makes room. Zero: 100 000. A key costs 180 to 250 bytes and its name, one of
-	// a log 16 more for each call in it. A limiter that is too small for its
+	// a log 24 more for each call in it. A limiter that is too small for its
 	// keys forgets what they used.
 	MaxKeys int
 	// MaxKeyBytes is the longest key in bytes; a longer one is an error. Zero:

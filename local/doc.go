@@ -28,7 +28,7 @@
 // Pick the token bucket unless there is a reason: a queue to space out what
 // goes to something that cannot take bursts; a fixed window where a contract
 // speaks of calendar hours; a sliding window for the same without its borders;
-// a log where "in any hour" must be true, at 16 bytes for each call in it.
+// a log where "in any hour" must be true, at 24 bytes for each call in it.
 //
 // The bounds hold from one loss of a key's state to the next (see Memory), and
 // without Charge, Refund, Reset, and changes of the limit. What a changed limit
@@ -59,9 +59,10 @@
 // caller chose.
 //
 // A key costs 180 to 250 bytes and its name (measured, BenchmarkMemory), the
-// buckets most. A log costs 16 bytes more for each call that still counts,
+// buckets most. A log costs 24 bytes more for each call that still counts,
 // whatever its cost, and as much again while it grows: at most Rate calls, or
-// twice that in debt, so that a key of a million an hour may come to 32 MB.
+// twice that in debt, so that a key of a million an hour may come to 48 MB. A call of a
+// request with an id (hybridlimit.WithRequestID) has 40 bytes and the id more.
 //
 // A key that nobody asked about for longer than IdleAfter is full again, and
 // forgetting it loses nothing; one in debt, or under a slower limit of its own,

@@ -29,6 +29,13 @@ func (e *entry) use(p *plan, now time.Duration) {
 	e.plan = p
 }
 
+// by names the request that the next units are taken for. Only logs care.
+func (e *entry) by(request string) {
+	if j, ok := e.state.(*journal); ok {
+		j.request = request
+	}
+}
+
 func (e *entry) look(now time.Duration, n int64) look { return e.state.look(e.plan, now, n) }
 
 // fresh reports whether the key is as if never used.

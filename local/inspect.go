@@ -51,6 +51,52 @@ func (l *Limiter) lookAt(now time.Time, key string, n int64) (hybridlimit.Result
 	return res, nil
 }
 
+// History is what a log has admitted of key and still counts, the oldest first,
+// with the requests that hybridlimit.WithRequestID named: to the nanosecond, in
+// Unix time as the wall clock showed it when the limiter was made. What was
+// given back is not in it, nor who was denied. It does not count as a use of
+// the key, and holds up its shard while the entries are copied. Other algorithms
+// keep no log and are hybridlimit.ErrUnsupported; else it fails as Allow does.
+func (l *Limiter) History(_ context.Context, key string) ([]hybridlimit.Admission, error) {
+	return l.historyAt(time.Now(), key)
+}
+
+func (l *Limiter) historyAt(now time.Time, key string) ([]hybridlimit.Admission, error) {
+	if err := l.checkKey(key); err != nil {
+		return nil, err
+	}
+	s := l.shardOf(key)
+	s.mu.Lock()
+	if s.keys == nil {
+		s.mu.Unlock()
+		return nil, errClosed
+	}
+	var log []logged
+	if e, ok := s.keys.Peek(key); ok {
+		if j, ok := e.state.(*journal); ok {
+			at, _ := s.tick(now.Sub(l.start))
+			log = j.history(at)
+		}
+	}
+	s.mu.Unlock()
+	if of := hybridlimit.Algorithm(l.counting.Load()); of != hybridlimit.AlgSlidingLog {
+		return nil, fmt.Errorf("local: History(%q): %w: %v keeps no log", key, hybridlimit.ErrUnsupported, of)
+	}
+	out := make([]hybridlimit.Admission, len(log))
+	for i, a := range log {
+		out[i] = hybridlimit.Admission{At: l.start.Add(a.at).Round(0), Units: a.units, RequestID: a.request}
+	}
+	return out, nil
+}
+
+// request is the id of the request that a call is made for, where it is noted.
+func (l *Limiter) request(ctx context.Context) string {
+	if hybridlimit.Algorithm(l.counting.Load()) != hybridlimit.AlgSlidingLog {
+		return ""
+	}
+	return hybridlimit.RequestID(ctx)
+}
+
 // Reset makes key as if it was never used. What was reserved before is not given
 // back by a later Cancel. It fails as Allow does.
 func (l *Limiter) Reset(_ context.Context, key string) error {

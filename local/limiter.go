@@ -16,14 +16,15 @@ import (
 // It is safe for concurrent use.
 //
 // No method but Wait waits for anything but a lock that is held for a memory
-// operation, so no other consults ctx: an ended one changes neither the answer
-// nor what is charged. The parameter is there for hybridlimit.Limiter.
+// operation, so no other asks whether ctx has ended: it changes neither the
+// answer nor what is charged. A log notes the request id that it has.
 type Limiter struct {
 	cfg    Config            // defaults filled in
 	first  hybridlimit.Limit // what New was given
 	start  time.Time         // shard time 0
 	seed   maphash.Seed
 	shards []shard // a power of two
+	order  uint64  // among all limiters: see AllowAll
 	plans  plans   // of limits that came with calls, keys and SetLimit
 
 	counting atomic.Uint32 // see counts
@@ -57,6 +58,7 @@ func newLimiter(limit hybridlimit.Limit, cfg Config, shards int, start time.Time
 		start:  start,
 		seed:   maphash.MakeSeed(),
 		shards: make([]shard, shards),
+		order:  made.Add(1),
 		closed: make(chan struct{}),
 	}
 	l.counting.Store(uint32(limit.Algorithm))
@@ -74,8 +76,8 @@ func newLimiter(limit hybridlimit.Limit, cfg Config, shards int, start time.Time
 }
 
 // Allow is AllowN with a cost of 1.
-func (l *Limiter) Allow(_ context.Context, key string) (hybridlimit.Result, error) {
-	return l.decide(time.Now(), key, 1, nil)
+func (l *Limiter) Allow(ctx context.Context, key string) (hybridlimit.Result, error) {
+	return l.decide(time.Now(), key, 1, nil, l.request(ctx))
 }
 
 // AllowN takes n units of key, all or none. It fails, and takes nothing, with
@@ -85,17 +87,17 @@ func (l *Limiter) Allow(_ context.Context, key string) (hybridlimit.Result, erro
 // An n above the burst is denied for ever: RetryAfter is hybridlimit.Never,
 // Source is SourceStatic, and the rest tells the state of the key, which is
 // neither created nor touched.
-func (l *Limiter) AllowN(_ context.Context, key string, n int64) (hybridlimit.Result, error) {
-	return l.decide(time.Now(), key, n, nil)
+func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
+	return l.decide(time.Now(), key, n, nil, l.request(ctx))
 }
 
 func (l *Limiter) allowAt(now time.Time, key string, n int64) (hybridlimit.Result, error) {
-	return l.decide(now, key, n, nil)
+	return l.decide(now, key, n, nil, "")
 }
 
 // decide takes n units or none, under a limit that comes with the call if there
 // is one.
-func (l *Limiter) decide(now time.Time, key string, n int64, with *plan) (hybridlimit.Result, error) {
+func (l *Limiter) decide(now time.Time, key string, n int64, with *plan, request string) (hybridlimit.Result, error) {
 	s, own, err := l.lock(key, n)
 	if err != nil {
 		return hybridlimit.Result{}, err
@@ -113,6 +115,7 @@ func (l *Limiter) decide(now time.Time, key string, n int64, with *plan) (hybrid
 	}
 	e := s.find(key, p, own)
 	e.use(p, at)
+	e.by(request)
 	delay, ok, seen := e.state.decide(p, at, n)
 	s.mu.Unlock() // the rest needs no lock
 	res := l.result(seen, p, behind)
@@ -204,6 +207,8 @@ func after(d, behind time.Duration) time.Duration {
 
 var errClosed = fmt.Errorf("local: %w", hybridlimit.ErrClosed)
 
-func (l *Limiter) shardOf(key string) *shard {
-	return &l.shards[maphash.String(l.seed, key)&uint64(len(l.shards)-1)]
+func (l *Limiter) shardOf(key string) *shard { return &l.shards[l.indexOf(key)] }
+
+func (l *Limiter) indexOf(key string) int {
+	return int(maphash.String(l.seed, key) & uint64(len(l.shards)-1))
 }

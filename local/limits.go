@@ -20,16 +20,16 @@ import (
 // own. So calls of one key with limits in turn refill it, from one call to the
 // next, as fast as the limit of the former says, and a bucket holds no more
 // than the smallest burst lets it.
-func (l *Limiter) AllowLimit(_ context.Context, key string, n int64, limit hybridlimit.Limit) (hybridlimit.Result, error) {
-	return l.allowLimitAt(time.Now(), key, n, limit)
+func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hybridlimit.Limit) (hybridlimit.Result, error) {
+	return l.allowLimitAt(time.Now(), key, n, limit, l.request(ctx))
 }
 
-func (l *Limiter) allowLimitAt(now time.Time, key string, n int64, limit hybridlimit.Limit) (hybridlimit.Result, error) {
+func (l *Limiter) allowLimitAt(now time.Time, key string, n int64, limit hybridlimit.Limit, request string) (hybridlimit.Result, error) {
 	p, err := l.planFor(limit)
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	return l.decide(now, key, n, p)
+	return l.decide(now, key, n, p, request)
 }
 
 // SetLimit changes the limit of all keys that have none of their own (by

@@ -16,7 +16,7 @@ import (
 
 func askLimit(tb fataler, l *Limiter, now time.Time, key string, n int64, limit hybridlimit.Limit) hybridlimit.Result {
 	tb.Helper()
-	res, err := l.allowLimitAt(now, key, n, limit)
+	res, err := l.allowLimitAt(now, key, n, limit, "")
 	if err != nil {
 		tb.Fatalf("allowLimitAt(%q, %d, %v): %v", key, n, limit, err)
 	}
@@ -251,7 +251,7 @@ func TestDebtOutlivesIdleness(t *testing.T) {
 	eachAlgorithm(t, 4, time.Second, func(t *testing.T, limit hybridlimit.Limit) {
 		l, now := at(t, limit, Config{})
 		idle := l.shards[0].base.idle
-		if _, err := l.chargeAt(now, "debtor", 8); err != nil {
+		if _, err := l.chargeAt(now, "debtor", 8, ""); err != nil {
 			t.Fatal(err)
 		}
 		slow := long(limit)

@@ -10,19 +10,37 @@ import (
 // They leave a period after they were admitted, so that at any time those of a
 // whole period are there, and a changed period holds for what comes then.
 //
-// An entry is a call, whatever its cost, of 16 bytes; calls of the same
-// nanosecond share one. Each holds the sum of all units up to it, so that a
+// An entry is a call, whatever its cost, of 24 bytes; calls of the same
+// nanosecond share one. Those of named requests have a note besides, of 40 bytes
+// and the name, and share with none but their own. Each holds the sum of all units up to it, so that a
 // search for the n-th unit is one of ⌈log₂ entries⌉ steps. Sums may wrap, only
 // their differences count.
 type journal struct {
 	calls []call
 	gone  int   // entries at the front that have left
 	base  int64 // sum up to and without calls[gone]
+
+	period  time.Duration // after which calls without a note leave
+	request string        // that of the call in progress
 }
 
 type call struct {
 	leaves time.Duration
 	sum    int64
+	note   *note // nil: nobody's, admitted a period before it leaves
+}
+
+// note is what its times do not tell of a call.
+type note struct {
+	at      time.Duration
+	request string
+}
+
+func (c call) request() string {
+	if c.note == nil {
+		return ""
+	}
+	return c.note.request
 }
 
 func (j *journal) used() int64 {
@@ -53,10 +71,17 @@ func (j *journal) advance(now time.Duration) {
 // keepCalls is how many entries are not worth giving back, 1 kB of them.
 const keepCalls = 64
 
-// add notes n units that leave at a time: at the end, unless the period became
-// shorter.
-func (j *journal) add(leaves time.Duration, n int64) {
-	i := len(j.calls)
+// add notes n units that leave a period from now: at the end, unless the period
+// became shorter.
+func (j *journal) add(p *plan, now time.Duration, n int64) {
+	leaves, i := leaving(p, now), len(j.calls)
+	if i == j.gone {
+		j.period = p.period
+	}
+	var about *note
+	if j.request != "" || j.period != p.period {
+		about = &note{now, j.request}
+	}
 	for i > j.gone && j.calls[i-1].leaves > leaves {
 		i--
 		j.calls[i].sum += n
@@ -64,12 +89,40 @@ func (j *journal) add(leaves time.Duration, n int64) {
 	before := j.base
 	if i > j.gone {
 		before = j.calls[i-1].sum
-		if j.calls[i-1].leaves == leaves {
+		if last := j.calls[i-1]; last.leaves == leaves && last.same(about) {
 			j.calls[i-1].sum += n
 			return
 		}
 	}
-	j.calls = slices.Insert(j.calls, i, call{leaves, before + n})
+	j.calls = slices.Insert(j.calls, i, call{leaves, before + n, about})
+}
+
+// same says whether a note says what the call's does.
+func (c call) same(as *note) bool {
+	return c.note == as || c.note != nil && as != nil && *c.note == *as
+}
+
+// history is what still counts of what was admitted, the oldest first. Times are
+// the shard's.
+func (j *journal) history(now time.Duration) []logged {
+	j.advance(now)
+	live, before := j.calls[j.gone:], j.base
+	log := make([]logged, 0, len(live))
+	for _, c := range live {
+		a := logged{c.leaves - j.period, c.sum - before, c.request()}
+		if c.note != nil {
+			a.at = c.note.at
+		}
+		log, before = append(log, a), c.sum
+	}
+	return log
+}
+
+// logged is a call as it was.
+type logged struct {
+	at      time.Duration
+	units   int64
+	request string
 }
 
 // remove takes up to n units out of entry i, and says how many.
@@ -93,7 +146,7 @@ func (j *journal) take(p *plan, now time.Duration, n int64) (time.Duration, bool
 	if n > p.burst-j.used() {
 		return 0, false
 	}
-	j.add(leaving(p, now), n)
+	j.add(p, now, n)
 	return 0, true
 }
 
@@ -129,7 +182,7 @@ func (j *journal) book(p *plan, now time.Duration, n int64, _ time.Duration) boo
 func (j *journal) charge(p *plan, now time.Duration, n int64) {
 	j.advance(now)
 	if n = min(n, 2*p.burst-j.used()); n > 0 {
-		j.add(leaving(p, now), n)
+		j.add(p, now, n)
 	}
 }
 
@@ -144,17 +197,19 @@ func (j *journal) refund(_ *plan, now time.Duration, n int64) float64 {
 }
 
 func (j *journal) mark(p *plan, now time.Duration) mark {
-	return mark{at: now, until: leaving(p, now)}
+	return mark{at: now, until: leaving(p, now), by: j.request}
 }
 
 func (j *journal) undo(_ *plan, now time.Duration, m mark, _ float64, n int64) float64 {
 	j.advance(now)
 	live := j.calls[j.gone:]
 	i := sort.Search(len(live), func(i int) bool { return live[i].leaves >= m.until })
-	if i == len(live) || live[i].leaves != m.until {
-		return 0
+	for ; i < len(live) && live[i].leaves == m.until; i++ {
+		if live[i].request() == m.by {
+			return float64(j.remove(j.gone+i, n))
+		}
 	}
-	return float64(j.remove(j.gone+i, n))
+	return 0
 }
 
 func (j *journal) change(_, _ *plan, now time.Duration) { j.advance(now) }

@@ -153,7 +153,7 @@ func TestBorders(t *testing.T) {
 				t.Fatalf("a fresh key: %+v", res)
 			}
 			take := func(d time.Duration) (hybridlimit.Result, int64) {
-				res, err := l.atMostAt(start.Add(d), "k", 2*rate)
+				res, err := l.atMostAt(start.Add(d), "k", 2*rate, "")
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -165,14 +165,14 @@ func againstNaive(t *rapid.T, algorithm hybridlimit.Algorithm) {
 			last, err = l.lookAt(now, "k", n)
 			o.judge(t, at, n, last)
 		case "at most":
-			last, err = l.atMostAt(now, "k", n)
+			last, err = l.atMostAt(now, "k", n, "")
 			o.judge(t, at, max(last.Granted, 1), last)
 			if last.Allowed && last.Granted < n && o.admits(at, 1) {
 				t.Fatalf("%d of %d granted, and there are more: %+v", last.Granted, n, last)
 			}
 		case "cancel": // at once, so that a queue gives it back, too
 			var held holding
-			last, held, err = l.bookAt(now, "k", n, hybridlimit.Never)
+			last, held, err = l.bookAt(now, "k", n, hybridlimit.Never, "")
 			before := len(o.list)
 			o.judge(t, at, n, last)
 			if last.Allowed {

@@ -30,13 +30,13 @@ import (
 // error of Cancel when there is nothing to give back any more, because the key
 // was reset, evicted or dropped, or the limiter closed. A bucket or a queue
 // whose limit has changed meanwhile gets nothing back.
-func (l *Limiter) Reserve(_ context.Context, key string, n int64) (*hybridlimit.Reservation, error) {
-	return l.reserveAt(time.Now, key, n)
+func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*hybridlimit.Reservation, error) {
+	return l.reserveAt(time.Now, key, n, l.request(ctx))
 }
 
 // reserveAt reads clock once now and once to cancel.
-func (l *Limiter) reserveAt(clock func() time.Time, key string, n int64) (*hybridlimit.Reservation, error) {
-	res, held, err := l.bookAt(clock(), key, n, hybridlimit.Never)
+func (l *Limiter) reserveAt(clock func() time.Time, key string, n int64, request string) (*hybridlimit.Reservation, error) {
+	res, held, err := l.bookAt(clock(), key, n, hybridlimit.Never, request)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ type holding struct {
 }
 
 // bookAt takes n units that will be there within most.
-func (l *Limiter) bookAt(now time.Time, key string, n int64, most time.Duration) (hybridlimit.Result, holding, error) {
+func (l *Limiter) bookAt(now time.Time, key string, n int64, most time.Duration, request string) (hybridlimit.Result, holding, error) {
 	s, own, err := l.lock(key, n)
 	if err != nil {
 		return hybridlimit.Result{}, holding{}, err
@@ -75,6 +75,7 @@ func (l *Limiter) bookAt(now time.Time, key string, n int64, most time.Duration)
 	}
 	e := s.find(key, p, own)
 	e.use(p, at)
+	e.by(request)
 	b := e.state.book(p, at, n, most-min(most, behind))
 	seen := e.look(at, 0)
 	seen.retry = b.retry

@@ -19,7 +19,7 @@ func (h *hand) time() time.Time { return h.now }
 
 func reserve(tb fataler, l *Limiter, h *hand, n int64) *hybridlimit.Reservation {
 	tb.Helper()
-	r, err := l.reserveAt(h.time, "k", n)
+	r, err := l.reserveAt(h.time, "k", n, "")
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -61,10 +61,10 @@ func TestReserveGoesIntoDebt(t *testing.T) {
 		if res := ask(t, l, start, "k", 2); res.Allowed || res.RetryAfter != 700*ms {
 			t.Errorf("%v: in debt: %+v", limit, res)
 		}
-		if _, err := l.reserveAt(h.time, "k", 6); !errors.Is(err, hybridlimit.ErrExceedsBurst) {
+		if _, err := l.reserveAt(h.time, "k", 6, ""); !errors.Is(err, hybridlimit.ErrExceedsBurst) {
 			t.Errorf("above the burst: %v", err)
 		}
-		if _, err := l.reserveAt(h.time, "", 1); !errors.Is(err, hybridlimit.ErrEmptyKey) {
+		if _, err := l.reserveAt(h.time, "", 1, ""); !errors.Is(err, hybridlimit.ErrEmptyKey) {
 			t.Errorf("no key: %v", err)
 		}
 	}

@@ -56,6 +56,7 @@ type mark struct {
 	turns *turns  // of a queue
 	tail  int64
 	until time.Duration // end of the window; when units leave a log
+	by    string        // of a log: the request that took them
 }
 
 // newState is a key that was never used.

@@ -53,10 +53,10 @@ func TestLimitsThatCountNothing(t *testing.T) {
 			t.Errorf("%v: %d keys are held for nothing", limit, l.Len())
 		}
 		// The first limit that counts says how, from then on.
-		if res, err := l.allowLimitAt(now, "k", 1, hybridlimit.FixedWindow(1, time.Second)); err != nil || !res.Allowed {
+		if res, err := l.allowLimitAt(now, "k", 1, hybridlimit.FixedWindow(1, time.Second), ""); err != nil || !res.Allowed {
 			t.Errorf("%v, then a window: %+v, %v", limit, res, err)
 		}
-		if _, err := l.allowLimitAt(now, "k", 1, hybridlimit.PerSecond(1)); !errors.Is(err, hybridlimit.ErrInvalid) {
+		if _, err := l.allowLimitAt(now, "k", 1, hybridlimit.PerSecond(1), ""); !errors.Is(err, hybridlimit.ErrInvalid) {
 			t.Errorf("%v, then a window, then a bucket: %v", limit, err)
 		}
 	}

@@ -264,3 +264,78 @@ func ExampleLimiter_Allow_queue() {
 	// true 2h0m0s 0s
 	// false 0s 1h0m0s
 }
+
+func ExampleAllowAll() {
+	perUser := open(hybridlimit.PerHour(2), local.Config{Name: "user"})
+	all := open(hybridlimit.PerHour(100), local.Config{Name: "all"})
+	for range 3 {
+		res := ok(local.AllowAll(context.Background(),
+			local.Ask{Limiter: perUser, Key: "alice", N: 1},
+			local.Ask{Limiter: all, Key: "*", N: 1}))
+		fmt.Println(res.Allowed, res.Policy, res.Remaining)
+	}
+	fmt.Println(ok(all.Peek(context.Background(), "*")).Remaining) // the third took nothing of it
+	// Output:
+	// true user 1
+	// true user 0
+	// false user 0
+	// 98
+}
+
+// A request counts as one call and as many bytes, or not at all.
+func ExampleAllowAll_costs() {
+	calls := open(hybridlimit.PerDay(10), local.Config{Name: "calls"})
+	bytes := open(hybridlimit.PerDay(1000), local.Config{Name: "bytes"})
+	for _, size := range []int64{600, 600, 2000, 300} {
+		res := ok(local.AllowAll(context.Background(),
+			local.Ask{Limiter: calls, Key: "alice", N: 1},
+			local.Ask{Limiter: bytes, Key: "alice", N: size}))
+		switch {
+		case res.Allowed:
+			fmt.Println(size, "in; fewest left:", res.Remaining, res.Policy)
+		case res.RetryAfter == hybridlimit.Never:
+			fmt.Println(size, "never:", res.Policy, "are at most", res.Limit)
+		default:
+			fmt.Println(size, "denied by", res.Policy)
+		}
+	}
+	// Output:
+	// 600 in; fewest left: 9 calls
+	// 600 denied by bytes
+	// 2000 never: bytes are at most 1000
+	// 300 in; fewest left: 8 calls
+}
+
+func ExampleLimiter_History() {
+	limiter := open(hybridlimit.SlidingLog(3, time.Hour), local.Config{})
+	for _, id := range []string{"req-1", "req-2"} {
+		ctx := ok(hybridlimit.WithRequestID(context.Background(), id))
+		ok(limiter.Allow(ctx, "alice"))
+	}
+	for _, a := range ok(limiter.History(context.Background(), "alice")) {
+		fmt.Println(a.Units, a.RequestID, time.Since(a.At) < time.Minute)
+	}
+	// Output:
+	// 1 req-1 true
+	// 1 req-2 true
+}
+
+// What was denied, or given back, is in nobody's trail.
+func ExampleLimiter_History_audit() {
+	limiter := open(hybridlimit.SlidingLog(3, time.Hour), local.Config{})
+	ctx := func(id string) context.Context { return ok(hybridlimit.WithRequestID(context.Background(), id)) }
+
+	ok(limiter.AllowN(ctx("payout-0"), "acme", 1))
+	booked := ok(limiter.Reserve(ctx("payout-1"), "acme", 1))
+	ok(limiter.AllowN(ctx("payout-2"), "acme", 2)) // denied: one is left
+	ok(limiter.AllowN(ctx("payout-3"), "acme", 1))
+	if err := booked.Cancel(context.Background()); err != nil {
+		panic(err)
+	}
+	for _, a := range ok(limiter.History(context.Background(), "acme")) {
+		fmt.Println(a.RequestID, a.Units)
+	}
+	// Output:
+	// payout-0 1
+	// payout-3 1
+}

@@ -36,7 +36,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Re
 				return hybridlimit.Result{}, fmt.Errorf("local: %w", context.DeadlineExceeded)
 			}
 		}
-		res, held, err := l.bookAt(now, key, n, most)
+		res, held, err := l.bookAt(now, key, n, most, l.request(ctx))
 		if err != nil {
 			return hybridlimit.Result{}, err
 		}

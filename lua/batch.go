@@ -38,6 +38,17 @@ type Envelope struct {
 // EncodeBatch returns the KEYS and ARGV of a batch. All keys must share a
 // slot.
 func EncodeBatch(env Envelope, ops []Op) (keys []string, argv []string) {
+	return encode(env, ops, "")
+}
+
+// EncodeAll is EncodeBatch for ops that get all that they ask for, or nothing:
+// see Reply.Refused. They may do nothing but ask, not in part and without a
+// delay, and those of one key under one limit; else the batch is refused.
+func EncodeAll(ops []Op) (keys []string, argv []string) {
+	return encode(Envelope{}, ops, " all")
+}
+
+func encode(env Envelope, ops []Op, flag string) (keys []string, argv []string) {
 	keys = make([]string, 0, len(ops)+2)
 	if env.Seq > 0 {
 		keys = append(keys, env.Key, env.Epoch)
@@ -61,7 +72,7 @@ func EncodeBatch(env Envelope, ops []Op) (keys []string, argv []string) {
 	}
 	argv = make([]string, 0, 1+len(limits)+len(ops))
 	argv = append(argv, "1 "+strconv.FormatInt(env.Seq, 10)+" "+
-		strconv.FormatInt(env.TTL.Milliseconds(), 10)+" "+strconv.Itoa(len(limits)))
+		strconv.FormatInt(env.TTL.Milliseconds(), 10)+" "+strconv.Itoa(len(limits))+flag)
 	for _, l := range limits {
 		argv = append(argv, string(appendLimit(buf[:0], l)))
 	}

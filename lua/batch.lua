@@ -8,7 +8,9 @@
 --         what was owed came too late and was dropped), refill (sub-units per
 --         µs) and ends (µs), both of a window
 --         status: 0 applied, 1 seen before, 2 older than the last one (nothing
---         was done); +4: an earlier batch of this process is missing here
+--         was done), 3 refused, because not all asks fit (nothing was done, and
+--         of each op retry says when it and those before it on its key would
+--         fit); +4: an earlier batch of this process is missing here
 -- Once:   the envelope holds the last batch's answers ("1g" if one before it was
 --         missing); the stamp is when it was applied, and no key in it was born
 --         later. Seen again, an op is not run again but gets them, unless its
@@ -46,6 +48,22 @@ local function replay(env, i, s, op, now)
   return granted, lease, 0, retry, max(0, third - max(0, now - env.stamp))
 end
 
+-- refused says of a batch that wants all or nothing in how many µs each op
+-- fits after those before it on its key; nil if all do. It loads the states.
+local function refused(ops, keys, raw, states, now)
+  local want, waits, any = {}, {}, false
+  for i = 1, #ops do
+    local op, key = ops[i], keys[i]
+    local kind = kinds[op.lim.kind]
+    if not states[key] then states[key], want[key] = state_of(states, key, raw[i], op.lim, now), 0 end
+    if states[key].lim ~= op.lim then return nil, 'two limits on one key' end
+    for _, n in ipairs(op.asks) do want[key] = want[key] + n end
+    waits[i] = want[key] > 0 and kind.retry(states[key], op.lim, want[key], now) or 0
+    any = any or waits[i] > 0
+  end
+  return any and waits or nil
+end
+
 local function run_batch(keys, argv, now)
   local head, why = read_header(argv)
   if not head then return bad(why) end
@@ -57,6 +75,7 @@ local function run_batch(keys, argv, now)
     local op = read_op(argv[1 + head.limits + i], limits)
     if not op then return bad('unreadable op ' .. i) end
     if first > 0 and op.lim.kind == 'l' then return bad('a log in an envelope') end
+    if head.all and not only_asks(op) then return bad('op ' .. i .. ' does more than ask') end
     op.late = op.maxdelay > 0 or op.lim.kind == 'q' -- answered with a delay
     ops[i] = op
   end
@@ -75,11 +94,18 @@ local function run_batch(keys, argv, now)
     if gap then status = status + 4 end
   end
 
-  local reply, answers, states, stamp = {SCHEMA, status, epoch, now}, {}, {}, now
+  local answers, states, stamp, waits = {}, {}, now, nil
+  if head.all then
+    waits, why = refused(ops, keys, raw, states, now)
+    if why then return bad(why) end
+    if waits then status = 3 end
+  end
+  local reply = {SCHEMA, status, epoch, now}
   for i = 1, #ops do
     local op, key = ops[i], keys[first + i]
     local lim, kind = op.lim, kinds[op.lim.kind]
     local s = state_of(states, key, raw[first + i], lim, now)
+    if waits then op.asks = {} end -- so it changes nothing
     op.lost = op.lost or gap
     local granted, lease, life, retry, delay
     if status % 4 == 1 and not s.fresh and s.born <= env.stamp then
@@ -95,13 +121,14 @@ local function run_batch(keys, argv, now)
       granted = -1 - granted -- one after the other: gopher-lua would mix them up
       delay = -1
     end
+    if waits then retry = waits[i] end
     local level, ceiling, refill, ends = kind.tell(s, lim, now)
     local n = #reply
     reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5] = granted, lease, life, level, retry
     reply[n + 6], reply[n + 7], reply[n + 8], reply[n + 9], reply[n + 10] = born, ceiling, delay, refill, ends
   end
 
-  for key, s in pairs(states) do kinds[s.lim.kind].write(key, s, s.lim, now) end
+  for key, s in pairs(states) do if s.dirty then kinds[s.lim.kind].write(key, s, s.lim, now) end end
   if first > 0 then
     redis.call('SET', keys[2], format('%.0f', epoch), 'PX', head.ttl)
     redis.call('SET', keys[1],

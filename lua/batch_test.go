@@ -83,6 +83,9 @@ func TestBadBatchWritesNothing(t *testing.T) {
 			"window large":  set(1, "s 90071992547 1000000 1"),
 			"no tick":       set(1, "s 10 1000000 0"),
 			"log enveloped": set(1, "l 10 1000000 1"),
+			"all enveloped": set(0, header+" all"),
+			"unknown flag":  set(0, header+" some"),
+			"flag glued":    set(0, header+"all"),
 		} {
 			t.Run(name, func(t *testing.T) {
 				k, a := change(slices.Clone(keys), slices.Clone(argv))
@@ -94,6 +97,68 @@ func TestBadBatchWritesNothing(t *testing.T) {
 					t.Errorf("before:\n%s\nafter:\n%s", before, after)
 				}
 			})
+		}
+	})
+}
+
+// What gets all or nothing may only ask, or what was done for the others would
+// be undone by a refusal; and one key has one limit.
+func TestAllOrNothingOnlyAsks(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		fine := ask("k", 1)
+		for name, op := range map[string]algo.Op{
+			"owed": {Owed: 1}, "refund": {Refund: 1}, "reset": {Reset: true}, "in part": {Asks: []int64{1}, Partial: true},
+			"patient": {Asks: []int64{1}, MaxDelay: 5}, "lease": {Div: 1, Demand: 5}, "view": {View: lua.View{Born: 1}}, "ledger": {Gen: 1},
+		} {
+			keys, argv := lua.EncodeAll([]lua.Op{fine, {Key: "other", Limit: ten, Op: op}})
+			if raw, err := st.run(lua.Batch, keys, argv); err == nil || !strings.Contains(err.Error(), "HLBATCH op 2 does more than ask") {
+				t.Errorf("%s: %v, %v", name, raw, err)
+			}
+		}
+		keys, argv := lua.EncodeAll([]lua.Op{fine, {Key: "k", Limit: hybridlimit.PerSecond(9), Op: algo.Op{Asks: []int64{1}}}})
+		if raw, err := st.run(lua.Batch, keys, argv); err == nil || !strings.Contains(err.Error(), "HLBATCH two limits on one key") {
+			t.Errorf("%v, %v", raw, err)
+		}
+		if left := st.dump(t); left != "" {
+			t.Errorf("left %s", left)
+		}
+	})
+}
+
+// When one ask does not fit nothing is written, of any kind, and each op is told
+// when it and those before it on its key would fit.
+func TestAllOrNothing(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		for i, limit := range everyKind { // five units each
+			op := func(key string, n ...int64) lua.Op {
+				return lua.Op{Key: key, Limit: limit, Op: algo.Op{Asks: n, ID: "x"}}
+			}
+			st.del(t, "a", "b")
+			got := st.all(t, []lua.Op{op("a", 2), op("b", 1, 1), op("a", 1), op("b")}, start)
+			if got.Refused || got.Answers[0].Granted != 2 || got.Answers[1].Granted != 2 || got.Answers[2].Granted != 1 || got.Answers[3].Granted != 0 {
+				t.Errorf("%v: %+v", limit, got)
+			}
+			before := st.dump(t)
+			ops := []lua.Op{op("b", 3), op("a", 2), op("a", 1), ask("c", 5), op("a", 9)}
+			got = st.all(t, ops, start)
+			for j, a := range got.Answers {
+				fits := j == 0 || j == 1 || j == 3
+				if a.Granted != 0 || (a.Retry == 0) != fits || (a.Retry == algo.Never) != (j == 4) || a.Level != []int64{3, 2, 2, 5, 2}[j]*unitOf(ops[j].Limit) {
+					t.Errorf("%v, op %d: %+v", limit, j, a)
+				}
+			}
+			if !got.Refused || st.dump(t) != before {
+				t.Errorf("%v: %+v\nbefore\n%s\nafter\n%s", limit, got, before, st.dump(t))
+			}
+			// Told when, it fits then, and not a µs sooner.
+			wait := got.Answers[2].Retry
+			again := []lua.Op{op("b", 3), op("a", 2), op("a", 1)}
+			if early := st.all(t, again, start+wait-1); !early.Refused {
+				t.Errorf("kind %d: granted a µs early: %+v", i, early)
+			}
+			if late := st.all(t, again, start+wait); late.Refused {
+				t.Errorf("kind %d: refused when it should fit: %+v", i, late)
+			}
 		}
 	})
 }

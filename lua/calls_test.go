@@ -92,3 +92,25 @@ func BenchmarkExactCall(b *testing.B) {
 		}
 	}
 }
+
+// How long a page of a long log keeps Redis busy.
+func BenchmarkHistory(b *testing.B) {
+	for _, most := range []int{100, lua.MaxHistory} {
+		b.Run(fmt.Sprint(most), func(b *testing.B) {
+			st, limit := realStore(b), hybridlimit.SlidingLog(10_000, 24*time.Hour)
+			for range 100 {
+				st.one(b, "k", limit, algo.Op{Asks: slices.Repeat([]int64{1}, 100), ID: "0191f2a4-7c1e-7d60-b5a3-2f4c8e9d1a77"}, 0)
+			}
+			first := st.page(b, "k", limit, 0, 1, 0).Log[0].At
+			if err := st.rdb.ConfigResetStat(context.Background()).Err(); err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				if p := st.page(b, "k", limit, first+2000, most, 0); len(p.Log) != most {
+					b.Fatalf("%d entries", len(p.Log))
+				}
+			}
+			b.ReportMetric(usecPerCall(b, st.rdb, "evalsha"), "redis-µs/call")
+		})
+	}
+}

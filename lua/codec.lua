@@ -1,24 +1,27 @@
 -- What a batch says: header, limits, ops, envelope.
--- Header:   "1 <seq> <envelope ttl ms> <limits>": schema, sequence (0: no
---           envelope), how many limits follow
+-- Header:   "1 <seq> <envelope ttl ms> <limits>[ all]": schema, sequence (0: no
+--           envelope), how many limits follow; all: all asks or none, of ops
+--           that only ask, without an envelope and under one limit a key
 -- Limit:    "<kind> <a> <b> <c>": as the kind's file says
 -- Op:       "<limit> <owed> <flags> <demand> <div> <vborn> <vlevel> <vat> <gen>
---           <had> <keep>[ <ask> ...][ w<win>][ r<refund>][ d<maxdelay>]
+--           <had> <keep>[ <ask> ...][ w<when>][ r<refund>][ d<maxdelay>]
 --           [ p<vprev>][ i<id>]"; owed, asks, had, keep and refund in units,
 --           demand in thousandths of a unit per second, the view in Redis's own
---           terms, win the number of the window of owed and refund, maxdelay in
---           µs, vprev the last window's units in the view, id escaped as in a
---           query; flags: 1 an ask may be granted in part, +2 writes were lost
---           since the view, as there were if this batch shows it, +4 reset
+--           terms, when the number of the window of owed and refund, or the µs
+--           of the log's entry that refund is of, maxdelay in µs, vprev the
+--           last window's units in the view, id escaped as in a query; flags: 1
+--           an ask may be granted in part, +2 writes were lost since the view,
+--           as there were if this batch shows it, +4 reset
 -- Envelope: "1e<seq> <stamp> <granted> <lease> <life> ...", of the last batch
 local SCHEMA = 1
 
 local function read_header(argv)
-  local schema, seq, ttl, limits = match(argv[1] or '', '^(%d+) (%d+) (%d+) (%d+)$')
-  if not schema then return nil, 'unreadable header' end
+  local schema, seq, ttl, limits, all = match(argv[1] or '', '^(%d+) (%d+) (%d+) (%d+)( ?%l*)$')
+  if not schema or all ~= '' and all ~= ' all' then return nil, 'unreadable header' end
   if num(schema) ~= SCHEMA then return nil, 'schema ' .. schema end
-  local head = {seq = num(seq), ttl = num(ttl), limits = num(limits)}
+  local head = {seq = num(seq), ttl = num(ttl), limits = num(limits), all = all ~= ''}
   if head.seq >= EXACT or head.limits >= EXACT then return nil, 'header out of range' end
+  if head.all and head.seq > 0 then return nil, 'all or nothing in an envelope' end
   -- SET refuses these, and would do so after the states were written.
   if head.seq > 0 and (head.ttl < 1 or head.ttl >= EXACT) then return nil, 'envelope ttl ' .. ttl end
   return head
@@ -66,6 +69,11 @@ local function read_op(text, limits)
   rest = string.gsub(rest, ' %d+', '')
   if rest ~= '' and not read_more(op, rest) then return nil end
   return op
+end
+
+-- only_asks says whether an op asks, all or nothing, and does nothing else.
+local function only_asks(op)
+  return not op.partial and not op.reset and op.owed + op.refund + op.maxdelay + op.div + op.vborn + op.gen == 0
 end
 
 local function read_envelope(raw)

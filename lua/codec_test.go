@@ -157,6 +157,9 @@ func TestDecodeReply(t *testing.T) {
 	}{
 		{"applied", ints(1, 0, 8, 9, 1, 2, 3, -4, 5, 6, 7, 10, 11, 12), 1, lua.Reply{Epoch: 8, Now: 9, Answers: []lua.Answer{one}}},
 		{"seen", ints(1, 1, 8, 9, 1, 2, 3, -4, 5, 6, 7, 10, 11, 12), 1, lua.Reply{Seen: true, Epoch: 8, Now: 9, Answers: []lua.Answer{one}}},
+		{"refused", ints(1, 3, 0, 9, 0, 0, 3, -4, 5, 6, 7, 10, 11, 12), 1, lua.Reply{Refused: true, Now: 9, Answers: []lua.Answer{
+			{Life: 3, Level: -4, Retry: 5, Born: 6, Cap: 7, Delay: 10, Refill: 11, Ends: 12},
+		}}},
 		{"stale", ints(1, 2, 8, 9), 3, lua.Reply{Stale: true, Epoch: 8, Now: 9}},
 		{"gap", ints(1, 4, 8, 9, 1, 2, 3, -4, 5, 6, 7, 10, 11, 12), 1, lua.Reply{Gap: true, Epoch: 8, Now: 9, Answers: []lua.Answer{one}}},
 		{"in the ledger", ints(1, 0, 8, 9, 1, 2, -1763, -4, 5, 6, 7, 10, 11, 12), 1, lua.Reply{Epoch: 8, Now: 9, Answers: []lua.Answer{
@@ -174,7 +177,7 @@ func TestDecodeReply(t *testing.T) {
 	}
 	for name, raw := range map[string]any{
 		"nil": nil, "text": "OK", "empty": ints(), "short head": ints(1, 0, 8), "schema": ints(2, 0, 8, 9, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12),
-		"unknown status": ints(1, 8, 8, 9, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "seen and stale": ints(1, 3, 8, 9), "negative status": ints(1, -1, 8, 9, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12),
+		"unknown status": ints(1, 8, 8, 9, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "gap and refused": ints(1, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "refused without answers": ints(1, 3, 8, 9), "negative status": ints(1, -1, 8, 9, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12),
 		"an op missing": ints(1, 0, 8, 9), "half an op": ints(1, 0, 8, 9, 1, 2, 3), "an op too many": ints(1, 0, 8, 9, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12),
 		"stale with answers": ints(1, 2, 8, 9, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "text inside": append(ints(1, 0, 8), "9"), "a float": append(ints(1, 0, 8), 9.5),
 		"nested": []any{ints(1, 0, 8, 9)}, "negative grant": ints(1, 0, 8, 9, -1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "negative retry": ints(1, 0, 8, 9, 1, 2, 3, 4, -5, 6, 7, 10, 11, 12),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -128,14 +129,30 @@ func (d *differ) round() {
 		ops[i] = d.op()
 	}
 	sent := time.Now()
-	reply := d.st.batch(d.t, lua.Envelope{}, ops, d.now)
+	var reply lua.Reply
+	var waits []int64
+	if d.rng.IntN(4) == 0 {
+		ops, waits = d.allOrNothing(ops[:min(len(ops), 6)])
+		reply = d.st.all(d.t, ops, d.now)
+		if reply.Refused != (waits != nil) {
+			d.t.Fatalf("refused: %v, want waits of %v for %+v", reply.Refused, waits, ops)
+		}
+	} else {
+		reply = d.st.batch(d.t, lua.Envelope{}, ops, d.now)
+	}
 	if reply.Now != d.now || reply.Epoch != 0 || reply.Seen || reply.Stale || reply.Gap {
 		d.t.Fatalf("reply %+v at %d", reply, d.now)
 	}
 	written := map[string]int64{} // TTL by key
 	for i, op := range ops {
 		before := d.model[op.Key]
+		if waits != nil {
+			op.Asks = nil
+		}
 		next, want, dirty, ttl := before.apply(op, d.now)
+		if waits != nil {
+			want.Retry = waits[i]
+		}
 		if got := reply.Answers[i]; got != want {
 			d.t.Fatalf("op %d of %d at %d\nstate %+v\nlimit %v\nop    %+v\nredis %+v\ngo    %+v",
 				i, len(ops), d.now, before, op.Limit, op.Op, got, want)
@@ -160,6 +177,38 @@ func (d *differ) round() {
 	d.compare(written, sent)
 }
 
+// allOrNothing makes ops that only ask, with one limit a key, and says when each
+// of them and those before it on its key would fit; nil if all do.
+func (d *differ) allOrNothing(ops []lua.Op) ([]lua.Op, []int64) {
+	limits, want := map[string]hybridlimit.Limit{}, map[string]int64{}
+	waits, refused := make([]int64, len(ops)), false
+	for i, op := range ops {
+		limit, ok := limits[op.Key]
+		if !ok {
+			limit = op.Limit
+			limits[op.Key] = limit
+		}
+		ops[i] = lua.Op{Key: op.Key, Limit: limit, Op: algo.Op{Asks: op.Asks, ID: op.ID}}
+		for _, n := range op.Asks {
+			want[op.Key] += n
+		}
+		ops[i].Asks = slices.Clone(op.Asks)
+		if want[op.Key] == 0 {
+			continue
+		}
+		probe := lua.Op{Limit: limit, Op: algo.Op{Asks: []int64{want[op.Key]}}}
+		if _, ans, _, _ := d.model[op.Key].apply(probe, d.now); ans.Granted == 0 {
+			waits[i], refused = ans.Retry, true
+		}
+	}
+	if !refused {
+		d.saw["all"]++
+		return ops, nil
+	}
+	d.saw["nothing"]++
+	return ops, waits
+}
+
 // note counts what an op led to, so that a run cannot pass by being dull.
 func (d *differ) note(c cell, op lua.Op, a algo.Answer, next cell) {
 	s, n := c.state, next.state
@@ -171,7 +220,7 @@ func (d *differ) note(c cell, op lua.Op, a algo.Answer, next cell) {
 		"booked": a.Gen != 0 && a.Lease > 0, "renewed": a.Gen != 0 && op.Keep > 0, "not renewed": a.Gen == 0 && op.Keep > 0,
 		"turn":        op.Div > 0 && a.Retry > 0 && a.Retry != algo.Never && a.Level >= n.Unit,
 		"rolled back": s.Born != 0 && op.View.Born == s.Born && a.Born != s.Born,
-		"delayed":     a.Delay > 0, "refunded": op.Refund > 0, "reset": op.Reset,
+		"delayed":     a.Delay > 0, "refunded of a call": op.Refund > 0 && op.Win > 0 && len(next.log) < len(c.log), "refunded": op.Refund > 0, "reset": op.Reset,
 		"void view": other && op.View.At <= s.Reset,
 		"dropped":   a.Dropped, "late": op.Owed > 0 && op.Win == n.Win-1, "carried": n.Kind == algo.KindFixed && n.Prev*n.Period > n.Prev && n.Cur > 0 && a.Granted == 0,
 		"of the next window": a.Retry > a.Ends && a.Retry != algo.Never, "fading": a.Refill > 0, "another kind": c.another(op.Limit),
@@ -317,6 +366,9 @@ func (d *differ) seldom(op *lua.Op, burst int64) {
 	}
 	if d.rng.IntN(3) == 0 {
 		op.Win = max(0, d.now/int64(op.Limit.Period/time.Microsecond)+1-d.rng.Int64N(4))
+	}
+	if log := d.model[op.Key].log; len(log) > 0 && d.rng.IntN(2) == 0 {
+		op.Win = log[d.rng.IntN(len(log))].At
 	}
 	if d.rng.IntN(4) == 0 {
 		op.ID = fmt.Sprintf("id-%d", d.rng.IntN(100))

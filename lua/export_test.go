@@ -19,7 +19,7 @@ var TimedLibrary = newLibrary(timedMain)
 var OtherLibrary = newLibrary("-- of another version\n" + mainSource)
 
 // TimedHistory is History with the time as its last argument.
-var TimedHistory = newScript(historyLibrary + "return run_history(KEYS[1], ARGV[1], tonumber(ARGV[2]))\n")
+var TimedHistory = newScript(historyLibrary + "return run_history(KEYS[1], ARGV, tonumber(ARGV[4]))\n")
 
 // ParsedBatch answers how the library reads a batch: one line of text per
 // limit and per op.

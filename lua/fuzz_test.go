@@ -192,8 +192,8 @@ func FuzzState(f *testing.F) {
 // DecodeHistory never panics, and what it takes is an admission.
 func FuzzDecodeHistory(f *testing.F) {
 	f.Add("1,9")
-	f.Add("1,9,1763,2,sa+b,1764,1,s")
-	f.Add("1,9,1763,0,s")
+	f.Add("1,9,2,1763,2,sa+b,1764,1,s")
+	f.Add("1,9,1,1763,0,s")
 	f.Add("2,n,f,s%zz")
 	f.Fuzz(func(t *testing.T, text string) {
 		var raw []any
@@ -210,17 +210,17 @@ func FuzzDecodeHistory(f *testing.F) {
 				raw = append(raw, nil)
 			}
 		}
-		log, _, err := lua.DecodeHistory(raw)
+		page, err := lua.DecodeHistory(raw)
 		if err != nil {
-			if !errors.Is(err, lua.ErrReply) || log != nil {
-				t.Errorf("%v beside %v", log, err)
+			if !errors.Is(err, lua.ErrReply) || page.Log != nil {
+				t.Errorf("%v beside %v", page, err)
 			}
 			return
 		}
-		if len(log) != (len(raw)-2)/3 {
-			t.Errorf("%d entries of %d fields", len(log), len(raw))
+		if len(page.Log) != (len(raw)-3)/3 || page.Left < int64(len(page.Log)) {
+			t.Errorf("%d entries, %d left, of %d fields", len(page.Log), page.Left, len(raw))
 		}
-		for _, a := range log {
+		for _, a := range page.Log {
 			if a.Units < 1 {
 				t.Errorf("%+v", a)
 			}

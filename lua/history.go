@@ -2,8 +2,10 @@ package lua
 
 import (
 	"fmt"
+	"math"
 	"net/url"
 	"strconv"
+	"time"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
@@ -12,33 +14,72 @@ import (
 // Admission is one entry of a sliding log.
 type Admission = algo.Entry
 
-// EncodeHistory returns the KEYS and ARGV of History for a key under a sliding
-// log.
-func EncodeHistory(key string, limit hybridlimit.Limit) (keys, argv []string) {
-	return []string{key}, []string{strconv.FormatInt(algo.LogOf(limit).Period, 10)}
+// MaxHistory is the most entries that a page of History should hold: as many
+// keep Redis busy for about a millisecond.
+const MaxHistory = 250
+
+// Page is a part of what a log has admitted within its period.
+type Page struct {
+	Log  []Admission // the oldest first
+	Left int64       // how many entries there were from the first of the page on
+	Now  int64       // µs of Redis time
 }
 
-// DecodeHistory reads the reply to History: what the log has admitted within
-// its period, the oldest first, and the time, in µs of Redis time. A key that
-// holds no log has admitted nothing.
-func DecodeHistory(raw any) (log []Admission, now int64, err error) {
+// EncodeHistory returns the KEYS and ARGV of History for a key under a sliding
+// log: the page of up to most entries after that of a time in µs of Redis time,
+// 0 for the first page.
+func EncodeHistory(key string, limit hybridlimit.Limit, after int64, most int) (keys, argv []string) {
+	return []string{key}, []string{
+		strconv.FormatInt(algo.LogOf(limit).Period, 10), strconv.FormatInt(after, 10), strconv.Itoa(most),
+	}
+}
+
+// DecodeHistory reads the reply to History. A key that holds no log has
+// admitted nothing.
+func DecodeHistory(raw any) (Page, error) {
+	const head, each = 3, 3
 	list, ok := raw.([]any)
-	if !ok || len(list) < 2 || len(list)%3 != 2 || list[0] != any(int64(1)) {
-		return nil, 0, fmt.Errorf("%w: no history in a %T", ErrReply, raw)
+	if !ok || len(list) < head || (len(list)-head)%each != 0 || list[0] != any(int64(1)) {
+		return Page{}, fmt.Errorf("%w: no history in a %T", ErrReply, raw)
 	}
-	if now, ok = list[1].(int64); !ok {
-		return nil, 0, fmt.Errorf("%w: time is a %T", ErrReply, list[1])
+	now, ok1 := list[1].(int64)
+	left, ok2 := list[2].(int64)
+	p := Page{Now: now, Left: left, Log: make([]Admission, 0, len(list)/each-1)}
+	if !ok1 || !ok2 || left < int64(cap(p.Log)) {
+		return Page{}, fmt.Errorf("%w: head of a history is %v", ErrReply, list[:head])
 	}
-	log = make([]Admission, 0, len(list)/3)
-	for i := 2; i < len(list); i += 3 {
+	for i := head; i < len(list); i += each {
 		at, ok1 := list[i].(int64)
 		units, ok2 := list[i+1].(int64)
 		id, ok3 := list[i+2].(string)
 		id, err := url.QueryUnescape(id)
 		if !ok1 || !ok2 || !ok3 || err != nil || units < 1 {
-			return nil, 0, fmt.Errorf("%w: entry %d of a history", ErrReply, len(log))
+			return Page{}, fmt.Errorf("%w: entry %d of a history", ErrReply, len(p.Log))
 		}
-		log = append(log, Admission{At: at, Units: units, ID: id})
+		p.Log = append(p.Log, Admission{At: at, Units: units, ID: id})
 	}
-	return log, now, nil
+	return p, nil
+}
+
+// ReadHistory puts pages together, the oldest entry first: those that were
+// there when it began, and that no later page missed. page asks Redis for the
+// page after a time. What is admitted meanwhile does not make it go on.
+func ReadHistory(page func(after int64) (Page, error)) ([]hybridlimit.Admission, error) {
+	var log []hybridlimit.Admission
+	left, after := int64(math.MaxInt64), int64(0)
+	for left > 0 {
+		p, err := page(after)
+		if err != nil {
+			return nil, err
+		}
+		if left = min(left, p.Left); len(p.Log) == 0 {
+			break
+		}
+		p.Log = p.Log[:min(left, int64(len(p.Log)))]
+		for _, e := range p.Log {
+			log = append(log, hybridlimit.Admission{At: time.UnixMicro(e.At), Units: e.Units, RequestID: e.ID})
+		}
+		left, after = left-int64(len(p.Log)), p.Log[len(p.Log)-1].At
+	}
+	return log, nil
 }

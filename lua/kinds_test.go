@@ -52,21 +52,21 @@ type kindRun struct {
 var kindRuns = []kindRun{
 	{"bucket", diffLimits, []string{
 		"granted", "leased", "refused", "never", "debt", "floor", "frozen", "other life", "booked", "renewed", "not renewed",
-		"turn", "rolled back", "delayed", "refunded", "reset", "void view",
+		"turn", "rolled back", "delayed", "refunded", "reset", "void view", "all", "nothing",
 	}},
 	{"queue", diffQueues, []string{
 		"granted", "leased", "refused", "never", "debt", "floor", "frozen", "other life", "turn", "rolled back", "delayed", "refunded",
-		"reset", "void view",
+		"reset", "void view", "all", "nothing",
 	}},
 	{"fixed", diffWindows(hybridlimit.FixedWindow), []string{
 		"granted", "leased", "refused", "never", "debt", "floor", "other life", "rolled back", "refunded", "reset", "void view",
-		"dropped", "late", "carried", "of the next window",
+		"dropped", "late", "carried", "of the next window", "all", "nothing",
 	}},
 	{"sliding", diffWindows(hybridlimit.SlidingWindow), []string{
 		"granted", "leased", "refused", "never", "debt", "other life", "rolled back", "refunded", "reset", "void view",
-		"dropped", "late", "fading", "of the next window",
+		"dropped", "late", "fading", "of the next window", "all", "nothing",
 	}},
-	{"log", diffWindows(hybridlimit.SlidingLog), []string{"granted", "refused", "never", "debt", "floor", "refunded", "reset", "frozen"}},
+	{"log", diffWindows(hybridlimit.SlidingLog), []string{"granted", "refused", "never", "debt", "floor", "refunded", "reset", "frozen", "refunded of a call", "all", "nothing"}},
 	{"mixed", slices.Concat(diffLimits[:4], diffQueues[:3], diffWindows(hybridlimit.FixedWindow)[:3],
-		diffWindows(hybridlimit.SlidingWindow)[:3], diffWindows(hybridlimit.SlidingLog)[:3]), []string{"another kind"}},
+		diffWindows(hybridlimit.SlidingWindow)[:3], diffWindows(hybridlimit.SlidingLog)[:3]), []string{"another kind", "all", "nothing"}},
 }

@@ -10,17 +10,21 @@
 --          Totals begin anew before they would not be exact.
 -- Source:  the Go twin, a plain list, is internal/algo/log.go.
 
+-- log_fetch reads the stored entries of some ranks.
+local function log_fetch(s, from, to)
+  local got = redis.call('ZRANGE', s.key, from, to, 'WITHSCORES')
+  for i = 1, #got, 2 do
+    local total, cost, id = match(got[i], '^(%d+) (%d+)(.*)$')
+    s.known[from + (i - 1) / 2] =
+      {text = got[i], at = num(got[i + 1]) - s.shift, total = num(total) - s.off, cost = num(cost), id = id or ''}
+  end
+end
+
 -- log_entry is the entry at a rank, of those stored and then those added.
 local function log_entry(s, rank)
   if rank >= s.stored then return s.added[rank - s.stored + 1] end
-  local e = s.known[rank]
-  if not e then
-    local got = redis.call('ZRANGE', s.key, rank, rank, 'WITHSCORES')
-    local total, cost, id = match(got[1] or '', '^(%d+) (%d+)(.*)$')
-    e = {text = got[1], at = num(got[2]) - s.shift, total = num(total) - s.off, cost = num(cost), id = id or ''}
-    s.known[rank] = e
-  end
-  return e
+  if not s.known[rank] then log_fetch(s, rank, rank) end
+  return s.known[rank]
 end
 
 local function log_count(s) return s.stored + #s.added end
@@ -45,8 +49,8 @@ local function log_trim(s, lim, now)
     for _, e in ipairs(s.added) do e.at = e.at - shift end
   end
   local edge = now - lim.period
-  if s.first < s.stored then
-    s.first = max(s.first, redis.call('ZCOUNT', s.key, '-inf', format('%.0f', edge + s.shift)))
+  if s.first < s.stored then -- Redis still has what log_undo took out of its hands
+    s.first = max(s.first, min(s.stored, redis.call('ZCOUNT', s.key, '-inf', format('%.0f', edge + s.shift))))
   end
   while s.first < log_count(s) and log_entry(s, s.first).at <= edge do s.first = s.first + 1 end
   if s.first >= log_count(s) then
@@ -98,12 +102,44 @@ local function log_refund(s, n)
   s.base = min(s.base + n, s.total)
 end
 
+-- log_undo takes units off the entry of a time, if it is still there. What came
+-- after it is written anew, since its totals hold the entry's.
+local function log_undo(s, n, at)
+  local low, high = s.first, log_count(s)
+  while low < high do
+    local mid = floor((low + high) / 2)
+    if log_entry(s, mid).at < at then low = mid + 1 else high = mid end
+  end
+  if low >= log_count(s) or log_entry(s, low).at ~= at then return end
+  if low < s.stored then
+    local tail = {}
+    log_fetch(s, low, s.stored - 1)
+    for rank = low, log_count(s) - 1 do
+      tail[#tail + 1] = log_entry(s, rank)
+      s.known[rank] = nil
+    end
+    s.added, s.stored, s.cut = tail, low, true
+  end
+  local i = low - s.stored + 1
+  local e = s.added[i]
+  local left = low == s.first and e.total - s.base or e.cost
+  n = min(n, left)
+  for j = i, #s.added do s.added[j].total = s.added[j].total - n end
+  e.cost, s.total, s.dirty = left - n, s.total - n, true
+  if e.cost == 0 then table.remove(s.added, i) end
+  s.last = s.first < log_count(s) and log_entry(s, log_count(s) - 1).at or 0
+end
+
 -- log_apply runs one op, in the order of bucket_apply.
 local function log_apply(s, lim, op, now)
   if op.reset and s.first < log_count(s) then s.first, s.base, s.dirty = log_count(s), s.total, true end
   local owed = min(op.owed, min(2 * lim.rate, EXACT) - (s.total - s.base))
   if owed > 0 then log_add(s, owed, op.id, now) end
-  if op.refund > 0 then log_refund(s, op.refund) end
+  if op.refund > 0 and op.win > 0 then
+    log_undo(s, op.refund, op.win)
+  elseif op.refund > 0 then
+    log_refund(s, op.refund)
+  end
   local granted, refused = serve(op, max(lim.rate - (s.total - s.base), 0), function(n) log_add(s, n, op.id, now) end)
   return granted, 0, 0, log_retry(s, lim, max(refused, 1), now), 0
 end
@@ -128,6 +164,7 @@ local function log_write(key, s, lim, now)
   end
   if whole or s.foreign or s.first >= log_count(s) then redis.call('DEL', key) end
   if s.first >= log_count(s) then return end
+  if s.cut and not whole then redis.call('ZREMRANGEBYRANK', key, s.stored, -1) end
   local head = log_entry(s, s.first)
   if s.first < s.stored and not whole and s.base > head.total - head.cost then -- given back in part
     redis.call('ZREM', key, head.text)

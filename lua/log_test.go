@@ -2,6 +2,7 @@ package lua_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -19,7 +20,12 @@ import (
 // history is what a log has admitted, at a time.
 func (st store) history(t testing.TB, key string, limit hybridlimit.Limit, now int64) []lua.Admission {
 	t.Helper()
-	keys, argv := lua.EncodeHistory(key, limit)
+	return st.page(t, key, limit, 0, lua.MaxHistory, now).Log
+}
+
+func (st store) page(t testing.TB, key string, limit hybridlimit.Limit, after int64, most int, now int64) lua.Page {
+	t.Helper()
+	keys, argv := lua.EncodeHistory(key, limit, after, most)
 	script := lua.History
 	if now != 0 {
 		script, argv = lua.TimedHistory, append(argv, strconv.FormatInt(now, 10))
@@ -28,11 +34,11 @@ func (st store) history(t testing.TB, key string, limit hybridlimit.Limit, now i
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, at, err := lua.DecodeHistory(raw)
-	if err != nil || now != 0 && at != now {
-		t.Fatalf("at %d: %v", at, err)
+	p, err := lua.DecodeHistory(raw)
+	if err != nil || now != 0 && p.Now != now || len(p.Log) > most {
+		t.Fatalf("%+v: %v", p, err)
 	}
-	return log
+	return p
 }
 
 func TestHistory(t *testing.T) {
@@ -74,15 +80,163 @@ func TestHistory(t *testing.T) {
 		if got := st.history(t, "text", logged, 0); len(got) != 0 {
 			t.Errorf("text: %+v", got)
 		}
-		if _, err := st.run(lua.History, []string{"k"}, []string{"x"}); err == nil {
-			t.Error("no error")
+		for _, argv := range [][]string{nil, {"x", "0", "1"}, {"1", "x", "1"}, {"1", "0", "-1"}, {"1", "0"}} {
+			if _, err := st.run(lua.History, []string{"k"}, argv); err == nil {
+				t.Errorf("%q: no error", argv)
+			}
 		}
 	})
-	for _, raw := range []any{nil, "OK", ints(), ints(1), ints(2, 5), ints(1, 5, 6), ints(1, 5, 6, 7, 8), []any{int64(1), "5"}} {
-		if log, _, err := lua.DecodeHistory(raw); err == nil {
-			t.Errorf("%v: %+v", raw, log)
+	for _, raw := range []any{
+		nil, "OK", ints(), ints(1), ints(1, 5), ints(2, 5, 0), ints(1, 5, 0, 6, 7, 8), ints(1, 5, 1, 6), ints(1, 5, 1, 6, 7),
+		[]any{int64(1), "5", int64(0)},
+		[]any{int64(1), int64(5), int64(0), int64(6), int64(7), "id"},
+		[]any{int64(1), int64(5), int64(1), int64(6), int64(0), "id"},
+	} {
+		if p, err := lua.DecodeHistory(raw); err == nil {
+			t.Errorf("%v: %+v", raw, p)
 		}
 	}
+}
+
+// Pages put together are the log, and each says how much is left.
+func TestHistoryPages(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		limit := hybridlimit.SlidingLog(100, time.Minute)
+		for i := range int64(25) {
+			st.one(t, "k", limit, algo.Op{Asks: []int64{1}, ID: fmt.Sprint(i)}, start+i/3)
+		}
+		all := st.history(t, "k", limit, start+100)
+		for _, most := range []int{1, 7, 24, 25, 26} {
+			var got []lua.Admission
+			after := int64(0)
+			for {
+				p := st.page(t, "k", limit, after, most, start+100)
+				if p.Left != int64(25-len(got)) {
+					t.Errorf("pages of %d: %d left after %d", most, p.Left, len(got))
+				}
+				if len(p.Log) == 0 {
+					break
+				}
+				got, after = append(got, p.Log...), p.Log[len(p.Log)-1].At
+			}
+			if len(all) != 25 || !slices.Equal(got, all) {
+				t.Errorf("pages of %d: %+v, want %+v", most, got, all)
+			}
+		}
+	})
+}
+
+// Cause: what a batch had taken out of a log was still counted as old by its
+// next op, and what that added was overlooked.
+func TestRefundOfAnEntryAndMore(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		for i := range int64(3) {
+			st.one(t, "k", logged, algo.Op{Asks: []int64{1}}, start+i)
+		}
+		later := start + 3
+		short := hybridlimit.SlidingLog(logged.Rate, time.Microsecond)
+		got := st.batch(t, lua.Envelope{}, []lua.Op{
+			{Key: "k", Limit: logged, Op: algo.Op{Refund: 1, Win: start + 1}},
+			{Key: "k", Limit: short, Op: algo.Op{Asks: []int64{1, 2}}},
+			{Key: "k", Limit: logged},
+		}, later)
+		for i, want := range []struct{ level, ends int64 }{{logged.Rate - 2, window - 1}, {logged.Rate - 3, 2}, {logged.Rate - 3, window + 1}} {
+			if a := got.Answers[i]; a.Level != want.level || a.Ends != want.ends {
+				t.Errorf("op %d: %+v, want %+v", i, a, want)
+			}
+		}
+	})
+}
+
+// What is admitted while pages are read does not keep the reader.
+func TestReadHistory(t *testing.T) {
+	entry := func(at int64) lua.Admission { return lua.Admission{At: at, Units: at, ID: fmt.Sprint(at)} }
+	for name, tc := range map[string]struct {
+		pages []lua.Page
+		want  string // the ids
+		calls int
+	}{
+		"nothing":               {[]lua.Page{{}}, "", 1},
+		"one page":              {[]lua.Page{{Left: 2, Log: []lua.Admission{entry(1), entry(2)}}}, "1 2", 1},
+		"two, and some arrived": {[]lua.Page{{Left: 3, Log: []lua.Admission{entry(1), entry(2)}}, {Left: 9, Log: []lua.Admission{entry(3), entry(4)}}}, "1 2 3", 2},
+		"two, and some left":    {[]lua.Page{{Left: 5, Log: []lua.Admission{entry(1), entry(2)}}, {Left: 1, Log: []lua.Admission{entry(5)}}}, "1 2 5", 2},
+		"the rest left":         {[]lua.Page{{Left: 5, Log: []lua.Admission{entry(1), entry(2)}}, {}}, "1 2", 2},
+	} {
+		calls, after := 0, int64(0)
+		log, err := lua.ReadHistory(func(at int64) (lua.Page, error) {
+			if at != after {
+				t.Errorf("%s: page %d is after %d, want %d", name, calls, at, after)
+			}
+			p := tc.pages[calls]
+			if calls++; len(p.Log) > 0 {
+				after = p.Log[len(p.Log)-1].At
+			}
+			return p, nil
+		})
+		var ids []string
+		for _, a := range log {
+			ids = append(ids, a.RequestID)
+			if fmt.Sprint(a.At.UnixMicro()) != a.RequestID || fmt.Sprint(a.Units) != a.RequestID {
+				t.Errorf("%s: %+v", name, a)
+			}
+		}
+		if got := strings.Join(ids, " "); err != nil || got != tc.want || calls != tc.calls {
+			t.Errorf("%s: %s in %d calls, %v", name, got, calls, err)
+		}
+	}
+	cause := errors.New("gone")
+	pages := 0
+	log, err := lua.ReadHistory(func(int64) (lua.Page, error) {
+		if pages++; pages > 1 {
+			return lua.Page{}, cause
+		}
+		return lua.Page{Left: 5, Log: []lua.Admission{entry(1)}}, nil
+	})
+	if !errors.Is(err, cause) || log != nil {
+		t.Errorf("%v, %v", log, err)
+	}
+}
+
+// Units given back of a certain call are its own, wherever it stands.
+func TestRefundOfAnEntry(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		for _, tc := range []struct {
+			of, n int64
+			want  string
+		}{
+			{0, 1, "[{0 1 a} {10 3 b} {20 1 c} {30 2 d}]"},
+			{0, 2, "[{10 3 b} {20 1 c} {30 2 d}]"},
+			{10, 2, "[{0 2 a} {10 1 b} {20 1 c} {30 2 d}]"},
+			{10, 9, "[{0 2 a} {20 1 c} {30 2 d}]"},
+			{30, 2, "[{0 2 a} {10 3 b} {20 1 c}]"},
+			{30, 1, "[{0 2 a} {10 3 b} {20 1 c} {30 1 d}]"},
+			{11, 1, "[{0 2 a} {10 3 b} {20 1 c} {30 2 d}]"}, // of none
+			{40, 1, "[{0 2 a} {10 3 b} {20 1 c} {30 2 d}]"},
+		} {
+			st.del(t, "k")
+			for i, n := range []int64{2, 3, 1, 2} {
+				st.one(t, "k", logged, algo.Op{Asks: []int64{n}, ID: string(rune('a' + i))}, start+int64(i)*10)
+			}
+			before := st.dump(t)
+			a := st.one(t, "k", logged, algo.Op{Refund: tc.n, Win: start + tc.of}, start+50)
+			var used int64
+			log := st.history(t, "k", logged, start+50)
+			for i := range log {
+				used += log[i].Units
+				log[i].At -= start
+			}
+			if got := fmt.Sprint(log); got != tc.want || a.Level != logged.Rate-used {
+				t.Errorf("%d of +%d: %s, %+v, want %s", tc.n, tc.of, got, a, tc.want)
+			}
+			if used == 8 && st.dump(t) != before {
+				t.Errorf("%d of +%d changed something", tc.n, tc.of)
+			}
+			// The totals of those behind it are right: what fits is what is free.
+			if a := st.one(t, "k", logged, algo.Op{Asks: []int64{20}, Partial: true}, start+60); a.Granted != logged.Rate-used || a.Retry != window-60+log[0].At {
+				t.Errorf("%d of +%d: then %+v", tc.n, tc.of, a)
+			}
+		}
+	})
 }
 
 // Totals begin anew before a double would not count them exactly.

@@ -65,7 +65,7 @@ func functionStore(t testing.TB) store {
 
 // functions are the functions of scripts.
 var functions = map[string]string{
-	lua.Batch.SHA: lua.Library.Batch, lua.TimedBatch.SHA: lua.TimedLibrary.Batch, lua.Fleet.SHA: lua.Library.Heartbeat,
+	lua.Batch.SHA: lua.Library.Batch, lua.TimedBatch.SHA: lua.TimedLibrary.Batch, lua.Fleet.SHA: lua.Library.Heartbeat, lua.History.SHA: lua.Library.History,
 }
 
 func miniStore(t *testing.T) store {
@@ -96,17 +96,29 @@ func (st store) run(script lua.Script, keys, argv []string) (any, error) {
 func (st store) batch(t testing.TB, env lua.Envelope, ops []lua.Op, now int64) lua.Reply {
 	t.Helper()
 	keys, argv := lua.EncodeBatch(env, ops)
+	return st.send(t, keys, argv, ops, now)
+}
+
+// all runs ops that get all or nothing.
+func (st store) all(t testing.TB, ops []lua.Op, now int64) lua.Reply {
+	t.Helper()
+	keys, argv := lua.EncodeAll(ops)
+	return st.send(t, keys, argv, ops, now)
+}
+
+func (st store) send(t testing.TB, keys, argv []string, ops []lua.Op, now int64) lua.Reply {
+	t.Helper()
 	script := lua.Batch
 	if now != 0 {
 		script, argv = lua.TimedBatch, append(argv, strconv.FormatInt(now, 10))
 	}
 	raw, err := st.run(script, keys, argv)
 	if err != nil {
-		t.Fatalf("batch %+v %+v: %v", env, ops, err)
+		t.Fatalf("batch %q %+v: %v", argv[0], ops, err)
 	}
 	reply, err := lua.DecodeReply(raw, len(ops))
 	if err != nil {
-		t.Fatalf("batch %+v %+v: %v", env, ops, err)
+		t.Fatalf("batch %q %+v: %v", argv[0], ops, err)
 	}
 	return reply
 }

@@ -15,6 +15,7 @@ var ErrReply = errors.New("lua: unreadable reply")
 type Reply struct {
 	Seen    bool     // the batch had been applied before; these are its old answers
 	Stale   bool     // a later batch of this process was there: nothing was done
+	Refused bool     // not all asks fit, of a batch that wants all or nothing: nothing was done, and Retry of an op is when it and those before it on its key would fit
 	Gap     bool     // an earlier batch of this process is missing in Redis
 	Epoch   int64    // when this tag's states began, µs of Redis time; 0 without envelope
 	Now     int64    // µs of Redis time
@@ -43,10 +44,10 @@ func DecodeReply(raw any, n int) (Reply, error) {
 		return Reply{}, fmt.Errorf("%w: no header of schema 1 in %d integers", ErrReply, len(ints))
 	}
 	status := ints[1]
-	if status < 0 || status > 7 || status%4 == 3 {
+	if status < 0 || status > 7 || status == 7 {
 		return Reply{}, fmt.Errorf("%w: status %d", ErrReply, status)
 	}
-	r := Reply{Seen: status%4 == 1, Stale: status%4 == 2, Gap: status >= 4, Epoch: ints[2], Now: ints[3]}
+	r := Reply{Seen: status%4 == 1, Stale: status%4 == 2, Refused: status == 3, Gap: status >= 4, Epoch: ints[2], Now: ints[3]}
 	rest := ints[headInts:]
 	if r.Stale {
 		n = 0

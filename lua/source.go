@@ -36,7 +36,7 @@ var (
 	historyLibrary = commonSource + logSource + historySource
 )
 
-const historyMain = "local t = redis.call('TIME')\nreturn run_history(KEYS[1], ARGV[1], t[1] * 1000000 + t[2])\n"
+const historyMain = "local t = redis.call('TIME')\nreturn run_history(KEYS[1], ARGV, t[1] * 1000000 + t[2])\n"
 
 // Script is a Lua source and the name under which Redis caches it.
 type Script struct {

@@ -1,6 +1,7 @@
 package algo
 
 import (
+	"cmp"
 	"slices"
 	"sort"
 	"time"
@@ -68,7 +69,11 @@ func (l LogWindow) Apply(log []Entry, op Op, now int64) ([]Entry, Answer, bool) 
 		add(owed)
 	}
 	if op.Refund > 0 && len(log) > 0 {
-		log, dirty = refundOldest(log, op.Refund), true
+		if op.Win > 0 {
+			log, dirty = refundEntry(log, op.Refund, op.Win, dirty)
+		} else {
+			log, dirty = refundOldest(log, op.Refund), true
+		}
 	}
 	ans := Answer{Cap: l.Rate}
 	refused := int64(0)
@@ -108,6 +113,19 @@ func refundOldest(log []Entry, n int64) []Entry {
 		log[0].Units -= n
 	}
 	return log
+}
+
+// refundEntry takes units off the entry of a time, if it is still there: what
+// was taken for a call that did not happen after all, which is no admission.
+func refundEntry(log []Entry, n, at int64, dirty bool) ([]Entry, bool) {
+	i, ok := slices.BinarySearchFunc(log, at, func(e Entry, at int64) int { return cmp.Compare(e.At, at) })
+	if !ok {
+		return log, dirty
+	}
+	if log[i].Units -= n; log[i].Units <= 0 {
+		log = slices.Delete(log, i, i+1)
+	}
+	return log, true
 }
 
 // retry is how many µs until n units fit: when enough of the oldest have left.

@@ -70,7 +70,10 @@ type Op struct {
 	// another process's refill makes a level look too high.
 	Lost bool
 
-	Win      int64  // number of the window in which Owed was admitted, or Refund debited; 0: the current one
+	// Win is the number of the window in which Owed was admitted, or Refund
+	// debited; 0: the current one. Of a log it is the µs of Redis time of the
+	// entry that Refund is of; 0: of the oldest.
+	Win      int64
 	Refund   int64  // units given back
 	Reset    bool   // first of all, forget what was used, and all views up to now
 	MaxDelay int64  // µs that an ask may be put off, in debt down to -Cap; 0: it is granted now or refused. No lease and no turn comes with it

@@ -4,9 +4,10 @@ import "github.com/hybridlimit/hybridlimit"
 
 // Scale reads what an Answer says under a limit of any kind.
 type Scale struct {
-	Kind   Kind   // of the limit
-	Bucket Bucket // of windows and logs: their units only
-	Window Window // of a window; else Period is 0
+	Kind   Kind      // of the limit
+	Bucket Bucket    // of windows and logs: their units only
+	Window Window    // of a window; else Period is 0
+	Log    LogWindow // of a log
 }
 
 // ScaleOf is the scale of a valid limit that counts at all.
@@ -17,6 +18,7 @@ func ScaleOf(l hybridlimit.Limit) Scale {
 		s.Window = WindowOf(l)
 		s.Bucket = Bucket{Unit: s.Window.Unit, Refill: 1, Cap: s.Window.Cap}
 	case KindLog:
+		s.Log = LogOf(l)
 		s.Bucket = Bucket{Unit: 1, Refill: 1, Cap: l.Rate}
 	default:
 		s.Bucket = BucketOf(l)
@@ -39,4 +41,18 @@ func (s Scale) Reset(a Answer) int64 {
 		return a.Ends
 	}
 	return s.Bucket.WaitFull(a.Level)
+}
+
+// Back is the op that gives back what the only ask of an op was granted at now:
+// to the window in which it was taken, and of a log the entry that was made,
+// which is the last.
+func (s Scale) Back(a Answer, now int64) Op {
+	op := Op{Refund: a.Granted}
+	switch s.Kind {
+	case KindFixed, KindSliding:
+		op.Win = (now+a.Ends)/s.Window.Period - 1
+	case KindLog:
+		op.Win = now + a.Ends - s.Log.Period
+	}
+	return op
 }

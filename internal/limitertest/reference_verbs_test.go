@@ -36,6 +36,16 @@ func (r *reference) Peek(ctx context.Context, key string) (hybridlimit.Result, e
 	return res, err
 }
 
+func (r *reference) History(ctx context.Context, key string) ([]hybridlimit.Admission, error) {
+	if _, err := r.Peek(ctx, key); err != nil {
+		return nil, err
+	}
+	if r.faulty == "has a history" {
+		return nil, nil
+	}
+	return nil, hybridlimit.ErrUnsupported
+}
+
 func (r *reference) Charge(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	if r.faulty == "charges when closed" {
 		r.mu.Lock()

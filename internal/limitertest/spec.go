@@ -103,6 +103,7 @@ func Cases() []Case {
 		{"reset", reset},
 		{"reserve", reserve},
 		{"wait", wait},
+		{"history", history},
 		{"concurrent callers", concurrentCallers},
 		{"concurrent refill", concurrentRefill},
 		{"closed", closed},

@@ -90,6 +90,7 @@ var faults = map[string]string{
 	"keeps what is cancelled":  "reserve",
 	"waits for what cannot be": "wait",
 	"does not wait":            "wait",
+	"has a history":            "history",
 	"ignores Close":            "closed",
 	"grants when closed":       "closed while in use",
 	"closes once":              "closed",

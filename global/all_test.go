@@ -1,0 +1,367 @@
+package global_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/global"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+// trio is a limit per user, one per address, and one for all.
+type trio struct{ user, addr, all *global.Limiter }
+
+func newTrio(t testing.TB, rdb redis.UniversalClient, cfg global.Config) trio {
+	mk := func(name string, burst int64) *global.Limiter {
+		cfg := cfg
+		cfg.Name = name
+		return newLimiter(t, rdb, still(burst), cfg)
+	}
+	return trio{mk("user", 5), mk("addr", 8), mk("all", 100)}
+}
+
+func (l trio) asks(user string, n int64) []global.Ask {
+	return []global.Ask{{Limiter: l.all, Key: "*", N: n}, {Limiter: l.user, Key: user, N: n}, {Limiter: l.addr, Key: "::1", N: n}}
+}
+
+// tagsOf are the tags over which the keys of a trio are spread.
+func tagsOf(tags int, keys ...string) int {
+	names, seen := lua.Names{Prefix: "hl", Tags: tags}, map[int]bool{}
+	for _, k := range keys {
+		seen[names.Tag(k)] = true
+	}
+	return len(seen)
+}
+
+// left is what a limiter has left of a key.
+func left(t testing.TB, l *global.Limiter, key string) int64 {
+	t.Helper()
+	res, err := l.Peek(context.Background(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.Remaining
+}
+
+// When one limit denies, nothing is taken of the others, whether they share a
+// message or not; the answer is that of the narrowest.
+func TestAllowAllOrNothing(t *testing.T) {
+	for _, tags := range []int{1, 16} {
+		for name, functions := range withAndWithout {
+			t.Run(fmt.Sprintf("%d tags/%s", tags, name), func(t *testing.T) {
+				rdb := redistest.New(t).Client(t)
+				if functions {
+					redistest.NeedFunctions(t, rdb)
+				}
+				allOrNothing(t, rdb, global.Config{Tags: tags, Timeout: 30 * time.Second, Functions: functions})
+			})
+		}
+		t.Run(fmt.Sprintf("%d tags/miniredis", tags), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				allOrNothing(t, redistest.NewBubble(t).Client(nil), global.Config{Tags: tags})
+			})
+		})
+	}
+}
+
+func allOrNothing(t *testing.T, rdb redis.UniversalClient, cfg global.Config) {
+	l := newTrio(t, rdb, cfg)
+	call := func(u string, n int64) hybridlimit.Result {
+		t.Helper()
+		res, err := global.AllowAll(t.Context(), l.asks(u, n)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	for i := range int64(5) {
+		if res := call("ann", 1); !res.Allowed || res.Policy != "user" || res.Remaining != 4-i || res.Limit != 5 || res.Granted != 1 || res.Source != hybridlimit.SourceRedis {
+			t.Errorf("call %d: %+v", i, res)
+		}
+	}
+	for range 10 {
+		if res := call("ann", 1); res.Allowed || res.Policy != "user" || res.RetryAfter < 59*time.Minute || res.RetryAfter > time.Hour || res.Granted != 0 {
+			t.Errorf("the sixth of ann: %+v", res)
+		}
+	}
+	if res := call("bob", 4); res.Allowed || res.Policy != "addr" {
+		t.Errorf("four of bob: %+v", res)
+	}
+	if res := call("bob", 6); res.Allowed || res.Policy != "user" || res.RetryAfter != hybridlimit.Never || res.Source != hybridlimit.SourceStatic {
+		t.Errorf("six of five: %+v", res)
+	}
+	if res := call("bob", 3); !res.Allowed || res.Policy != "addr" || res.Remaining != 0 {
+		t.Errorf("three of bob: %+v", res)
+	}
+	for key, want := range map[string]int64{"ann": 0, "bob": 2} {
+		if got := left(t, l.user, key); got != want {
+			t.Errorf("%s has %d left, want %d", key, got, want)
+		}
+	}
+	if a, b := left(t, l.addr, "::1"), left(t, l.all, "*"); a != 0 || b != 92 {
+		t.Errorf("%d and %d are left", a, b)
+	}
+}
+
+// One message for each tag, and when one denies, one more for each before it.
+func TestAllowAllMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bubble := redistest.NewBubble(t)
+		for _, tc := range []struct {
+			cfg  global.Config
+			tags int
+		}{
+			{global.Config{Tags: 1}, 1},
+			{global.Config{Prefix: "s", Subject: func(string) string { return "tenant" }}, 1},
+			{global.Config{Prefix: "d"}, tagsOf(16, "*", "ann", "::1")},
+		} {
+			link := bubble.Link()
+			l := newTrio(t, link.Client(nil), tc.cfg)
+			messages := func() int { return link.Count("EVALSHA").Seen }
+			if _, err := global.AllowAll(t.Context(), l.asks("ann", 1)...); err != nil {
+				t.Fatal(err)
+			}
+			before := messages()
+			if res, err := global.AllowAll(t.Context(), l.asks("ann", 4)...); err != nil || !res.Allowed {
+				t.Fatalf("%+v, %v", res, err)
+			}
+			granted := messages() - before
+			if res, err := global.AllowAll(t.Context(), l.asks("ann", 1)...); err != nil || res.Allowed {
+				t.Fatalf("%+v, %v", res, err)
+			}
+			denied := messages() - before - granted
+			if granted != tc.tags || tc.tags == 1 && denied != 1 || denied > 2*tc.tags {
+				t.Errorf("%+v: %d messages when granted, %d when denied", tc.cfg, granted, denied)
+			}
+		}
+	})
+}
+
+// The only limit of a call is that limit, and a call on one key after another
+// is a sum: whatever was before, the two answer and leave the same.
+func TestAllowAllOfOneIsAllowN(t *testing.T) {
+	for _, limit := range algorithms {
+		t.Run(limit.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rdb := redistest.NewBubble(t).Client(nil)
+				one := newLimiter(t, rdb, limit, global.Config{Prefix: "one"})
+				all := newLimiter(t, rdb, limit, global.Config{Prefix: "all"})
+				rng := rand.New(rand.NewPCG(1, 2))
+				denied := 0
+				for i := range 150 {
+					time.Sleep(time.Duration(rng.Int64N(int64(limit.Period)/limit.Rate)/1000) * time.Microsecond)
+					n := 1 + rng.Int64N(limit.BurstSize()+1)/(1+rng.Int64N(3))
+					want, err := one.AllowN(t.Context(), "k", n)
+					if err != nil {
+						t.Fatal(err)
+					}
+					asks := []global.Ask{{Limiter: all, Key: "k", N: n}}
+					if n > 1 && rng.IntN(2) == 0 {
+						asks = []global.Ask{{Limiter: all, Key: "k", N: 1}, {Limiter: all, Key: "k", N: n - 1}}
+					}
+					got, err := global.AllowAll(t.Context(), asks...)
+					if err != nil || got != want {
+						t.Fatalf("call %d of %d units: %+v, %v, want %+v", i, n, got, err, want)
+					}
+					if !got.Allowed {
+						denied++
+					}
+				}
+				if denied == 0 || denied == 150 {
+					t.Errorf("%d of 150 denied", denied)
+				}
+			})
+		})
+	}
+}
+
+// Many callers, limits in every order: callers were told of what is missing in
+// Redis, to the unit, and no limit gave more than it has.
+func TestAllowAllConcurrently(t *testing.T) {
+	srv := redistest.New(t)
+	for _, tags := range []int{1, 16} {
+		t.Run(fmt.Sprint(tags, " tags"), func(t *testing.T) {
+			allowAllConcurrently(t, srv.Client(t), global.Config{Prefix: fmt.Sprint("c", tags), Tags: tags, Timeout: 30 * time.Second})
+		})
+	}
+}
+
+func allowAllConcurrently(t *testing.T, rdb redis.UniversalClient, cfg global.Config) {
+	type limit struct {
+		*global.Limiter
+		key   string
+		burst int64
+	}
+	var limits []limit
+	for i, burst := range []int64{40, 60, 60, 90} {
+		cfg := cfg
+		cfg.Name = fmt.Sprint("l", i)
+		limits = append(limits, limit{newLimiter(t, rdb, still(burst), cfg), fmt.Sprint("k", i), burst})
+	}
+	log := cfg
+	log.Name = "log"
+	limits = append(limits, limit{newLimiter(t, rdb, hybridlimit.SlidingLog(70, time.Hour), log), "k", 70})
+	window := cfg
+	window.Name = "window"
+	limits = append(limits, limit{newLimiter(t, rdb, hybridlimit.FixedWindow(80, 1000*time.Hour), window), "w", 80})
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	want, denied := make([]int64, len(limits)), 0
+	for g := range 8 {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(1, uint64(g)))
+			for range 60 {
+				var asks []global.Ask
+				var of []int
+				for _, i := range rng.Perm(len(limits))[:1+rng.IntN(len(limits))] {
+					asks = append(asks, global.Ask{Limiter: limits[i].Limiter, Key: limits[i].key, N: 1 + rng.Int64N(2)})
+					of = append(of, i)
+				}
+				res, err := global.AllowAll(context.Background(), asks...)
+				if err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				if !res.Allowed {
+					denied++
+				}
+				for i, a := range asks {
+					if res.Allowed {
+						want[of[i]] += a.N
+					}
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	for i, l := range limits {
+		if got := l.burst - left(t, l.Limiter, l.key); got != want[i] || want[i] > l.burst {
+			t.Errorf("limit %d: callers were told of %d units of %d; Redis debited %d", i, want[i], l.burst, got)
+		}
+	}
+	if denied == 0 {
+		t.Error("nobody was denied")
+	}
+	// What was given back is in nobody's trail.
+	var logged int64
+	trail, err := limits[4].History(t.Context(), "k")
+	for _, a := range trail {
+		logged += a.Units
+	}
+	if err != nil || logged != want[4] {
+		t.Errorf("the log shows %d units, want %d; %v", logged, want[4], err)
+	}
+}
+
+func TestAllowAllRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bubble := redistest.NewBubble(t)
+		rdb := bubble.Client(nil)
+		user := newLimiter(t, rdb, still(5), global.Config{Name: "user"})
+		namesake := newLimiter(t, rdb, still(9), global.Config{Name: "user"})
+		twin := newLimiter(t, rdb, still(5), global.Config{Name: "user"})
+		stranger := newLimiter(t, bubble.Client(nil), still(5), global.Config{Name: "stranger"})
+		many := make([]global.Ask, lua.MaxOps+1)
+		for i := range many {
+			many[i] = global.Ask{Limiter: user, Key: fmt.Sprint("k", i), N: 1}
+		}
+		for name, tc := range map[string]struct {
+			asks []global.Ask
+			want error
+			says string
+		}{
+			"nothing":       {nil, hybridlimit.ErrInvalid, "no limit is asked"},
+			"nobody":        {[]global.Ask{{user, "k", 1}, {Key: "k", N: 1}}, hybridlimit.ErrInvalid, "asks[1].Limiter (<nil>) must not be nil"},
+			"a stranger":    {[]global.Ask{{user, "k", 1}, {stranger, "k", 1}}, hybridlimit.ErrInvalid, `asks[1].Limiter ("stranger") must use the Redis client of asks[0].Limiter ("user")`},
+			"two limits":    {[]global.Ask{{user, "k", 1}, {namesake, "k", 1}}, hybridlimit.ErrInvalid, `asks[1].Limiter ("user") must have the limit`},
+			"no cost":       {[]global.Ask{{user, "j", 1}, {user, "k", 0}}, hybridlimit.ErrCost, "asks[1]"},
+			"no key":        {[]global.Ask{{user, "", 1}}, hybridlimit.ErrEmptyKey, "asks[0]"},
+			"cost overflow": {[]global.Ask{{user, "k", 1 << 62}, {user, "k", 1 << 62}}, hybridlimit.ErrCost, "asks[1]"},
+			"too many":      {many, hybridlimit.ErrInvalid, "65 limits, at most 64"},
+		} {
+			res, err := global.AllowAll(t.Context(), tc.asks...)
+			if !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.says) || res != (hybridlimit.Result{}) {
+				t.Errorf("%s: %+v, %v", name, res, err)
+			}
+		}
+		if res, err := global.AllowAll(t.Context(), global.Ask{user, "k", 3}, global.Ask{twin, "k", 3}); err != nil || res.Allowed || res.RetryAfter != hybridlimit.Never {
+			t.Errorf("3 and 3 of one key of 5: %+v, %v", res, err)
+		}
+		if res, err := global.AllowAll(t.Context(), global.Ask{user, "k", 2}, global.Ask{twin, "k", 3}); err != nil || !res.Allowed || res.Remaining != 0 || res.Granted != 5 {
+			t.Errorf("2 and 3 of one key of 5: %+v, %v", res, err)
+		}
+		if res, err := global.AllowAll(t.Context(), global.Ask{user, "a", 2}, global.Ask{user, "b", 3}); err != nil || !res.Allowed || res.Remaining != 2 {
+			t.Errorf("two keys of one limiter: %+v, %v", res, err)
+		}
+		user.Close()
+		if _, err := global.AllowAll(t.Context(), global.Ask{twin, "k", 1}, global.Ask{user, "k", 1}); !errors.Is(err, hybridlimit.ErrClosed) {
+			t.Error(err)
+		}
+	})
+}
+
+// Limits that count nothing are asked nothing: the one admits beside others, the
+// other denies before any is asked.
+func TestAllowAllStatic(t *testing.T) {
+	inBubble(t, still(5), global.Config{}, defaults, func(t *testing.T, s *scene) {
+		rdb := s.link.Client(nil)
+		user := newLimiter(t, rdb, still(5), global.Config{Name: "user"})
+		open := newLimiter(t, rdb, hybridlimit.Unlimited(), global.Config{Name: "open"})
+		shut := newLimiter(t, rdb, hybridlimit.Blocked(), global.Config{Name: "shut"})
+		ask := func(ls ...*global.Limiter) hybridlimit.Result {
+			t.Helper()
+			var asks []global.Ask
+			for _, l := range ls {
+				asks = append(asks, global.Ask{Limiter: l, Key: "k", N: 2})
+			}
+			res, err := global.AllowAll(t.Context(), asks...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return res
+		}
+		if res := ask(open); !res.Allowed || res.Policy != "open" || res.Granted != 2 || res.Source != hybridlimit.SourceStatic {
+			t.Errorf("unlimited: %+v", res)
+		}
+		if res := ask(user, shut, open); res.Allowed || res.Policy != "shut" || res.RetryAfter != hybridlimit.Never {
+			t.Errorf("blocked: %+v", res)
+		}
+		if n := s.link.Counts()["EVALSHA"].Seen; n != 0 {
+			t.Errorf("%d messages", n)
+		}
+		if res := ask(open, user); !res.Allowed || res.Policy != "user" || res.Remaining != 3 {
+			t.Errorf("beside unlimited: %+v", res)
+		}
+	})
+}
+
+// The longest wait counts, of the delays as of the denials.
+func TestAllowAllDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := redistest.NewBubble(t).Client(nil)
+		slow := newLimiter(t, rdb, hybridlimit.LeakyQueue(1, time.Second, 9), global.Config{Name: "slow"})
+		fast := newLimiter(t, rdb, hybridlimit.LeakyQueue(10, time.Second, 3), global.Config{Name: "fast"})
+		for i := range 4 {
+			res, err := global.AllowAll(t.Context(), global.Ask{slow, "k", 1}, global.Ask{fast, "k", 1})
+			if i < 3 {
+				if want := time.Duration(i) * time.Second; err != nil || !res.Allowed || res.Delay != want || res.Policy != "fast" {
+					t.Errorf("call %d: %+v, %v, want a delay of %v", i, res, err, want)
+				}
+			} else if err != nil || res.Allowed || res.Policy != "fast" || res.RetryAfter != 100*time.Millisecond || res.Delay != 0 {
+				t.Errorf("call %d: %+v, %v", i, res, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,71 @@
+package global
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+// NotReturnedError says what an AllowAll that was denied, or failed, had taken
+// and could not give back: Redis gave no answer, so it may have been given back
+// all the same. It comes back as the limits refill. To Refund it at once is to
+// risk that it is given back twice.
+type NotReturnedError struct {
+	Asks []Ask // what was taken
+	Err  error // why it stays so; wraps hybridlimit.ErrUnavailable
+}
+
+// Error names the limiters, the keys and the units.
+func (e *NotReturnedError) Error() string {
+	var b strings.Builder
+	for i, a := range e.Asks {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%d units of %q (%s)", a.N, a.Key, a.Limiter.cfg.Name)
+	}
+	return fmt.Sprintf("global: AllowAll: not given back: %s: %v", &b, e.Err)
+}
+
+// Unwrap is the cause.
+func (e *NotReturnedError) Unwrap() error { return e.Err }
+
+// giveBack gives back what groups have taken, all at once.
+func giveBack(ctx context.Context, timeout time.Duration, groups [][]*part) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	defer cancel()
+	causes := make([]error, len(groups))
+	var wg sync.WaitGroup
+	for i, group := range groups {
+		wg.Go(func() {
+			ops := make([]lua.Op, len(group))
+			for i, p := range group {
+				ops[i] = lua.Op{Key: p.name, Limit: p.terms.limit, Op: p.back}
+			}
+			keys, argv := lua.EncodeBatch(lua.Envelope{}, ops)
+			_, causes[i] = group[0].Limiter.runner.batch(ctx, keys, argv, len(ops))
+		})
+	}
+	wg.Wait()
+	var left NotReturnedError
+	for i, err := range causes {
+		if err == nil {
+			continue
+		}
+		left.Err = errors.Join(left.Err, err)
+		for _, p := range groups[i] {
+			left.Asks = append(left.Asks, p.Ask)
+		}
+	}
+	if left.Err == nil {
+		return nil
+	}
+	left.Err = fmt.Errorf("%w: %w", hybridlimit.ErrUnavailable, left.Err)
+	return &left
+}

@@ -1,0 +1,200 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// made counts limiters: their order is that in which AllowAll takes locks.
+var made atomic.Uint64
+
+// Ask is one limit's part of a call under several: so many units of a key.
+type Ask struct {
+	Limiter *Limiter // any
+	Key     string   // as for AllowN
+	N       int64    // units
+}
+
+// AllowAll is a call under several limits (per user, per address, for all),
+// all or nothing: under the locks of their keys all are looked at, and units
+// taken only if all admit. When one denies, nothing is taken of the others, and
+// nobody sees anything in between.
+//
+// The result is that of the limit that denied with the longest RetryAfter, or,
+// when all admit, of the one with the fewest units remaining; Policy says which,
+// so give the limiters names. Delay is the longest of all. Asks for one key of
+// one limiter add up. It fails as AllowN does, and with ErrInvalid where no limit
+// is asked or a Limiter is nil; then nothing is taken.
+func AllowAll(ctx context.Context, asks ...Ask) (hybridlimit.Result, error) {
+	return allowAllAt(ctx, time.Now(), asks)
+}
+
+func allowAllAt(ctx context.Context, now time.Time, asks []Ask) (hybridlimit.Result, error) {
+	parts, err := partsOf(ctx, asks)
+	if err != nil {
+		return hybridlimit.Result{}, err
+	}
+	if err := lockAll(parts); err != nil {
+		return hybridlimit.Result{}, err
+	}
+	defer unlockAll(parts)
+	var res hybridlimit.Result
+	denied := false
+	for _, p := range parts {
+		one := p.look(now)
+		if denied = denied || !one.Allowed; !one.Allowed && (res.Source == hybridlimit.SourceUnknown || one.RetryAfter > res.RetryAfter) {
+			res = one
+		}
+	}
+	if denied {
+		return res, nil
+	}
+	var delay time.Duration
+	for _, p := range parts {
+		one := p.take()
+		delay = max(delay, one.Delay)
+		// One that counts nothing has more left than any other.
+		if res.Source == hybridlimit.SourceUnknown || one.Remaining < res.Remaining {
+			res = one
+		}
+	}
+	res.Delay = delay
+	return res, nil
+}
+
+// part is one key of a call under several limits.
+type part struct {
+	Ask
+	index   int // of its shard
+	shard   *shard
+	request string
+	asked   bool  // what LimitFor says is known
+	own     *plan // that, or nil
+
+	plan       *plan
+	at, behind time.Duration
+}
+
+// partsOf checks the asks and puts them into the order in which locks are taken.
+func partsOf(ctx context.Context, asks []Ask) ([]*part, error) {
+	if len(asks) == 0 {
+		return nil, fmt.Errorf("local: AllowAll: %w: no limit is asked", hybridlimit.ErrInvalid)
+	}
+	var parts []*part
+	for i, a := range asks {
+		if a.Limiter == nil {
+			var bad hybridlimit.Violations
+			bad.Add(fmt.Sprintf("asks[%d].Limiter", i), nil, "must not be nil")
+			return nil, bad.Err("local: AllowAll")
+		}
+		if err := hybridlimit.CheckRequest(a.Key, a.N, a.Limiter.cfg.MaxKeyBytes); err != nil {
+			return nil, fmt.Errorf("local: AllowAll: asks[%d]: %w", i, err)
+		}
+		same := slices.IndexFunc(parts, func(p *part) bool { return p.Limiter == a.Limiter && p.Key == a.Key })
+		if same < 0 {
+			index := a.Limiter.indexOf(a.Key)
+			parts = append(parts, &part{Ask: a, index: index, shard: &a.Limiter.shards[index], request: a.Limiter.request(ctx)})
+			continue
+		}
+		if parts[same].N += a.N; parts[same].N < 0 {
+			return nil, fmt.Errorf("local: AllowAll: asks[%d]: %w: %d units of one key and more", i, hybridlimit.ErrCost, a.N)
+		}
+	}
+	slices.SortFunc(parts, func(p, q *part) int {
+		return cmp.Or(cmp.Compare(p.Limiter.order, q.Limiter.order), cmp.Compare(p.index, q.index))
+	})
+	return parts, nil
+}
+
+// lockAll locks the shards of all parts, unless there is an error. LimitFor is
+// called under no lock: a key that turns out not to be held costs another round.
+func lockAll(parts []*part) error {
+	for {
+		for i, p := range parts {
+			if i == 0 || p.shard != parts[i-1].shard {
+				p.shard.mu.Lock()
+			}
+		}
+		var unknown []*part
+		for _, p := range parts {
+			if p.shard.keys == nil {
+				unlockAll(parts)
+				return errClosed
+			}
+			if p.Limiter.cfg.LimitFor == nil {
+				continue
+			}
+			if e, ok := p.shard.keys.Peek(p.Key); ok {
+				p.own = e.own // it may have to make room for another part
+			} else if !p.asked {
+				p.plan = p.shard.base
+				unknown = append(unknown, p)
+			}
+		}
+		if len(unknown) == 0 {
+			return nil
+		}
+		unlockAll(parts)
+		for _, p := range unknown {
+			own, err := p.Limiter.ask(p.Key, p.plan.limit)
+			if err != nil {
+				return err
+			}
+			p.own, p.asked = own, true
+		}
+	}
+}
+
+func unlockAll(parts []*part) {
+	for i, p := range parts {
+		if i == 0 || p.shard != parts[i-1].shard {
+			p.shard.mu.Unlock()
+		}
+	}
+}
+
+// look says whether the part's units are there, and takes none. A key that is
+// held counts as used: one who is always denied must not be forgotten for it.
+func (p *part) look(now time.Time) hybridlimit.Result {
+	l, s := p.Limiter, p.shard
+	p.at, p.behind = s.tick(now.Sub(l.start))
+	p.plan = s.limitOf(l, p.Key, nil, p.own)
+	if static(p.plan.limit.Algorithm) {
+		return l.static(p.plan, p.N)
+	}
+	if p.N > p.plan.burst {
+		return l.never(s.glance(p.Key, p.plan, p.own).look(p.at, 0), p.plan, p.behind)
+	}
+	e := newEntry(p.plan, p.own)
+	if s.keys.Contains(p.Key) {
+		e = s.find(p.Key, p.plan, p.own)
+		e.use(p.plan, p.at)
+	}
+	seen := e.look(p.at, p.N)
+	res := l.result(seen, p.plan, p.behind)
+	res.Allowed = seen.retry == 0
+	return res
+}
+
+// take takes the part's units, which look has found.
+func (p *part) take() hybridlimit.Result {
+	l := p.Limiter
+	if static(p.plan.limit.Algorithm) {
+		return l.static(p.plan, p.N)
+	}
+	e := p.shard.find(p.Key, p.plan, p.own)
+	e.use(p.plan, p.at)
+	e.by(p.request)
+	delay, ok := e.state.take(p.plan, p.at, p.N)
+	res := l.result(e.look(p.at, 0), p.plan, p.behind)
+	if ok { // it is: look and take agree, and a key that was dropped since is full
+		res.Allowed, res.Granted, res.Delay = true, p.N, after(delay, p.behind)
+	}
+	return res
+}

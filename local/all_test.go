@@ -1,0 +1,256 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+func still(burst int64) hybridlimit.Limit { return hybridlimit.TokenBucket(1, time.Hour, burst) }
+
+// left is what a limiter has left of a key.
+func left(tb testing.TB, l *Limiter, key string) int64 {
+	tb.Helper()
+	res, err := l.Peek(context.Background(), key)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return res.Remaining
+}
+
+// When one limit denies, nothing is taken of the others; the answer is that of
+// the narrowest.
+func TestAllowAllOrNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		user, addr, all := must(t, still(5), Config{Name: "user"}), must(t, still(8), Config{Name: "addr"}), must(t, still(100), Config{Name: "all"})
+		call := func(u string, n int64) hybridlimit.Result {
+			t.Helper()
+			res, err := AllowAll(t.Context(), Ask{all, "*", n}, Ask{user, u, n}, Ask{addr, "::1", n})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return res
+		}
+		for i := range int64(5) {
+			if res := call("ann", 1); !res.Allowed || res.Policy != "user" || res.Remaining != 4-i || res.Limit != 5 || res.Granted != 1 || res.Source != hybridlimit.SourceLocal {
+				t.Errorf("call %d: %+v", i, res)
+			}
+		}
+		for range 10 {
+			if res := call("ann", 1); res.Allowed || res.Policy != "user" || res.RetryAfter != time.Hour || res.Granted != 0 {
+				t.Errorf("the sixth of ann: %+v", res)
+			}
+		}
+		if res := call("bob", 4); res.Allowed || res.Policy != "addr" {
+			t.Errorf("four of bob: %+v", res)
+		}
+		if res := call("bob", 6); res.Allowed || res.Policy != "user" || res.RetryAfter != hybridlimit.Never || res.Source != hybridlimit.SourceStatic {
+			t.Errorf("six of five: %+v", res)
+		}
+		if res := call("bob", 3); !res.Allowed || res.Policy != "addr" || res.Remaining != 0 {
+			t.Errorf("three of bob: %+v", res)
+		}
+		if a, b, c, d := left(t, user, "ann"), left(t, user, "bob"), left(t, addr, "::1"), left(t, all, "*"); a != 0 || b != 2 || c != 0 || d != 92 {
+			t.Errorf("left %d %d %d %d", a, b, c, d)
+		}
+	})
+}
+
+// A call under one limit is AllowN, and two asks for one key are their sum,
+// whatever was before.
+func TestAllowAllOfOneIsAllowN(t *testing.T) {
+	eachAlgorithm(t, 5, time.Second, func(t *testing.T, limit hybridlimit.Limit) {
+		one, now := at(t, limit, Config{})
+		all, _ := at(t, limit, Config{})
+		rng := rand.New(rand.NewPCG(1, 2))
+		denied := 0
+		for i := range 2000 {
+			now = now.Add(time.Duration(rng.Int64N(int64(400 * time.Millisecond))))
+			n := 1 + rng.Int64N(6)/(1+rng.Int64N(3))
+			want := ask(t, one, now, "k", n)
+			asks := []Ask{{all, "k", n}}
+			if n > 1 && rng.IntN(2) == 0 {
+				asks = []Ask{{all, "k", 1}, {all, "k", n - 1}}
+			}
+			got, err := allowAllAt(t.Context(), now, asks)
+			if err != nil || got != want {
+				t.Fatalf("call %d of %d units: %+v, %v, want %+v", i, n, got, err, want)
+			}
+			if !got.Allowed {
+				denied++
+			}
+		}
+		if denied == 0 || denied == 2000 {
+			t.Errorf("%d denied", denied)
+		}
+	})
+}
+
+// Limits in every order, of many limiters and of few shards: no deadlock, no
+// more than each has, and to the unit what callers were told.
+func TestAllowAllConcurrently(t *testing.T) {
+	limits := []hybridlimit.Limit{still(150), still(200), hybridlimit.SlidingLog(180, time.Hour), hybridlimit.FixedWindow(220, 1000*time.Hour)}
+	var ls []*Limiter
+	for i, limit := range limits {
+		ls = append(ls, must(t, limit, Config{Name: fmt.Sprint("l", i), MaxKeys: []int{100, 100_000}[i%2]}))
+	}
+	type place struct{ l, key int }
+	var mu sync.Mutex
+	want, denied := map[place]int64{}, 0
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(1, uint64(g)))
+			for range 300 {
+				var asks []Ask
+				var at []place
+				for _, i := range rng.Perm(3 * len(ls))[:1+rng.IntN(6)] {
+					p := place{i / 3, i % 3}
+					asks, at = append(asks, Ask{ls[p.l], fmt.Sprint("k", p.key), 1 + rng.Int64N(2)}), append(at, p)
+				}
+				res, err := AllowAll(context.Background(), asks...)
+				if err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				if !res.Allowed {
+					denied++
+				}
+				for i, a := range asks {
+					if res.Allowed {
+						want[at[i]] += a.N
+					}
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Go(func() { // others, one shard at a time
+		for range 100 {
+			ls[0].Len()
+			_ = ls[1].SetLimit(limits[1])
+		}
+	})
+	wg.Wait()
+	for p, units := range want {
+		if got := limits[p.l].BurstSize() - left(t, ls[p.l], fmt.Sprint("k", p.key)); got != units || units > limits[p.l].BurstSize() {
+			t.Errorf("%+v: callers were told of %d units, %d were taken", p, units, got)
+		}
+	}
+	if denied == 0 {
+		t.Error("nobody was denied")
+	}
+}
+
+func TestAllowAllRefuses(t *testing.T) {
+	user := must(t, still(5), Config{Name: "user"})
+	other := must(t, still(5), Config{Name: "other"})
+	for name, tc := range map[string]struct {
+		asks []Ask
+		want error
+		says string
+	}{
+		"nothing":       {nil, hybridlimit.ErrInvalid, "no limit is asked"},
+		"nobody":        {[]Ask{{user, "k", 1}, {Key: "k", N: 1}}, hybridlimit.ErrInvalid, "asks[1].Limiter (<nil>) must not be nil"},
+		"no cost":       {[]Ask{{user, "j", 1}, {user, "k", 0}}, hybridlimit.ErrCost, "asks[1]"},
+		"no key":        {[]Ask{{user, "", 1}}, hybridlimit.ErrEmptyKey, "asks[0]"},
+		"cost overflow": {[]Ask{{user, "k", 1 << 62}, {user, "k", 1 << 62}}, hybridlimit.ErrCost, "asks[1]"},
+	} {
+		res, err := AllowAll(t.Context(), tc.asks...)
+		if !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.says) || res != (hybridlimit.Result{}) {
+			t.Errorf("%s: %+v, %v", name, res, err)
+		}
+	}
+	if res, err := AllowAll(t.Context(), Ask{user, "k", 3}, Ask{user, "k", 3}); err != nil || res.Allowed || res.RetryAfter != hybridlimit.Never {
+		t.Errorf("3 and 3 of one key of 5: %+v, %v", res, err)
+	}
+	other.Close()
+	if _, err := AllowAll(t.Context(), Ask{user, "k", 1}, Ask{other, "k", 1}); !errors.Is(err, hybridlimit.ErrClosed) || left(t, user, "k") != 5 {
+		t.Errorf("%v, %d left", err, left(t, user, "k"))
+	}
+	if res, err := AllowAll(t.Context(), Ask{user, "k", 5}); err != nil || !res.Allowed { // its locks are free
+		t.Errorf("%+v, %v", res, err)
+	}
+}
+
+func TestAllowAllStatic(t *testing.T) {
+	user, open, shut := must(t, still(5), Config{Name: "user"}), must(t, hybridlimit.Unlimited(), Config{Name: "open"}), must(t, hybridlimit.Blocked(), Config{Name: "shut"})
+	ask := func(ls ...*Limiter) hybridlimit.Result {
+		t.Helper()
+		var asks []Ask
+		for _, l := range ls {
+			asks = append(asks, Ask{l, "k", 2})
+		}
+		res, err := AllowAll(t.Context(), asks...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	if res := ask(open); !res.Allowed || res.Policy != "open" || res.Granted != 2 || res.Source != hybridlimit.SourceStatic {
+		t.Errorf("unlimited: %+v", res)
+	}
+	if res := ask(user, shut, open); res.Allowed || res.Policy != "shut" || res.RetryAfter != hybridlimit.Never || left(t, user, "k") != 5 {
+		t.Errorf("blocked: %+v", res)
+	}
+	if res := ask(open, user); !res.Allowed || res.Policy != "user" || res.Remaining != 3 {
+		t.Errorf("beside unlimited: %+v", res)
+	}
+}
+
+// The longest wait counts, of the delays as of the denials.
+func TestAllowAllDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := must(t, hybridlimit.LeakyQueue(1, time.Second, 9), Config{Name: "slow"})
+		fast := must(t, hybridlimit.LeakyQueue(10, time.Second, 3), Config{Name: "fast"})
+		for i := range 4 {
+			res, err := AllowAll(t.Context(), Ask{slow, "k", 1}, Ask{fast, "k", 1})
+			if want := time.Duration(i) * time.Second; i < 3 && (err != nil || !res.Allowed || res.Delay != want || res.Policy != "fast") {
+				t.Errorf("call %d: %+v, %v, want a delay of %v", i, res, err, want)
+			}
+			if i == 3 && (err != nil || res.Allowed || res.Policy != "fast" || res.RetryAfter != 100*time.Millisecond || res.Delay != 0) {
+				t.Errorf("call %d: %+v, %v", i, res, err)
+			}
+		}
+	})
+}
+
+// LimitFor is asked under no lock, and only for keys that are not held; a key
+// that has to make room for another of the same call keeps its limit.
+func TestAllowAllLimitFor(t *testing.T) {
+	asked := map[string]int{}
+	var l *Limiter
+	l = must(t, still(5), Config{Name: "l", MaxKeys: 1, LimitFor: func(key string) hybridlimit.Limit {
+		asked[key]++
+		l.Len() // takes every lock
+		return map[string]hybridlimit.Limit{"vip": still(50), "bad": {}, "open": hybridlimit.Unlimited()}[key]
+	}})
+	for i := range 3 {
+		if res, err := AllowAll(t.Context(), Ask{l, "vip", 10}, Ask{l, "open", 1}); err != nil || !res.Allowed || res.Limit != 50 || res.Remaining != int64(40-10*i) {
+			t.Errorf("call %d: %+v, %v", i, res, err)
+		}
+	}
+	if asked["vip"] != 1 || asked["open"] != 3 {
+		t.Errorf("asked %v", asked)
+	}
+	if _, err := AllowAll(t.Context(), Ask{l, "vip", 10}, Ask{l, "bad", 1}); !errors.Is(err, hybridlimit.ErrInvalid) || left(t, l, "vip") != 20 {
+		t.Errorf("%v, %d left", err, left(t, l, "vip"))
+	}
+	two := must(t, still(5), Config{MaxKeys: 1, LimitFor: func(string) hybridlimit.Limit { return still(7) }})
+	for i := range 3 {
+		if res, err := AllowAll(t.Context(), Ask{two, fmt.Sprint("a", i), 6}, Ask{two, fmt.Sprint("b", i), 6}); err != nil || !res.Allowed || res.Limit != 7 {
+			t.Errorf("keys that push each other out: %+v, %v", res, err)
+		}
+	}
+	if two.Evicted() < 3 {
+		t.Errorf("%d evicted", two.Evicted())
+	}
+}
