@@ -26,10 +26,10 @@ func (l *Limiter) exact(ctx context.Context, key string, n int64, given *rules) 
 	if n > res.Limit {
 		return l.answer(never(res), n), nil
 	}
-	if until, ok := l.refused(key, n); ok {
-		v := verdict{action: deny, source: hybridlimit.SourceDenyCache, retry: until}
+	if r, now, ok := l.refused(key, at, n); ok {
+		v := verdict{action: deny, source: hybridlimit.SourceDenyCache, retry: r.until - now, left: r.left}
 		res = l.fill(res, at.rules, v, n)
-		res.ResetAfter = max(res.ResetAfter, res.RetryAfter)
+		res.ResetAfter = time.Duration(r.reset - now)
 		return l.answer(res, n), nil
 	}
 	sent := l.hub.clock.now()
@@ -46,7 +46,7 @@ func (l *Limiter) exact(ctx context.Context, key string, n int64, given *rules) 
 	if ans.Granted == n {
 		v.action = admit
 	} else {
-		l.refuse(key, at, n, sent+v.retry)
+		l.refuse(key, at, n, ans, sent, l.hub.clock.now())
 	}
 	res = l.fill(res, at.rules, v, n)
 	res.ResetAfter = time.Duration(at.rules.Reset(ans)) * time.Microsecond
@@ -83,6 +83,7 @@ func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (lua.Answer,
 		return lua.Answer{}, false
 	}
 	l.count.debited.Add(reply.Answers[0].Granted)
+	l.hub.redisClock(at.tag).heard(reply.Now, l.hub.clock.at(sent), l.hub.clock.at(sent.Add(took)))
 	l.found(at.rules.Bucket, reply.Answers[0].Level)
 	return reply.Answers[0], true
 }
@@ -118,29 +119,34 @@ type refusal struct {
 	n      int64 // units; 0: nothing is known
 	until  int64 // ns
 	relook int64 // ns: until when it is believed
+	left   int64 // units that were left
+	reset  int64 // ns: when nothing is used any more
 }
 
-// refused says whether Redis has refused as many units of a key, and for how
-// many ns that still holds.
-func (l *Limiter) refused(key string, n int64) (left int64, ok bool) {
+// holds says whether it denies n units at now.
+func (r refusal) holds(n, now int64) bool {
+	return r.n > 0 && n >= r.n && now < min(r.until, r.relook)
+}
+
+// refused is what Redis said, and the time, where it has refused as many units
+// of a key under this limit, and that still holds.
+func (l *Limiter) refused(key string, at place, n int64) (r refusal, now int64, ok bool) {
 	if l.cfg.Mode == ModeExact {
-		return 0, false // it was asked for
+		return r, 0, false // it was asked for
 	}
 	e := l.store.get(key)
 	if e == nil {
-		return 0, false
+		return r, 0, false
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r, now := e.state.refusal, l.hub.clock.now()
-	if e.dead || r.n == 0 || n < r.n || now >= min(r.until, r.relook) {
-		return 0, false
-	}
-	return r.until - now, true
+	r, now = e.state.refusal, l.hub.clock.now()
+	return r, now, !e.dead && e.rules.Load().limit == at.rules.limit && r.holds(n, now)
 }
 
-// refuse notes a refusal, unless one of fewer units still holds.
-func (l *Limiter) refuse(key string, at place, n, until int64) {
+// refuse notes a refusal that was received at now, unless one of fewer units
+// still holds.
+func (l *Limiter) refuse(key string, at place, n int64, ans lua.Answer, sent, now int64) {
 	if l.cfg.Mode == ModeExact || at.rules.Kind != algo.KindLog && at.rules.Kind != algo.KindQueue {
 		return
 	}
@@ -149,8 +155,19 @@ func (l *Limiter) refuse(key string, at place, n, until int64) {
 		return // no memory for it: Redis is asked again
 	}
 	defer e.mu.Unlock()
-	now := l.hub.clock.now()
-	if r := e.state.refusal; r.n == 0 || n <= r.n || now >= min(r.until, r.relook) {
-		e.state.refusal = refusal{n, until, now + l.hub.jitter(maxLookAgain)}
+	if r := e.state.refusal; n <= r.n || !r.holds(r.n, now) {
+		e.state.refusal = refusal{
+			n: n, until: sent + ans.Retry*1000, relook: now + l.hub.jitter(maxLookAgain),
+			left: at.rules.Units(ans.Level), reset: now + at.rules.Reset(ans)*1000,
+		}
+	}
+}
+
+// accept forgets a refusal: something came back that it does not know of.
+func (l *Limiter) accept(key string) {
+	if e := l.store.get(key); e != nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.state.refusal = refusal{}
 	}
 }

@@ -35,6 +35,7 @@ type Hub struct {
 	runner   *global.Runner
 	engine   *ratesync.Engine
 	breakers []*breaker.Breaker // one, or one per tag
+	clocks   []redisClock       // of the same number
 	clock    *clock
 	log      *stateLog
 	resync   *resync
@@ -115,6 +116,7 @@ func (h *Hub) makeBreakers() error {
 		}
 		h.breakers = append(h.breakers, b)
 	}
+	h.clocks = make([]redisClock, len(h.breakers))
 	return nil
 }
 

@@ -63,7 +63,7 @@ func (n nodes) check(t *testing.T) {
 		t.Run(fmt.Sprintf("conformance/%+v", how), func(t *testing.T) {
 			t.Parallel()
 			n.needFunctions(t, how.functions)
-			spec := conformance(how.mode)
+			spec := conformance(how.mode, limitertest.Algorithms()[0])
 			spec.Name, spec.Exact, spec.RetryIsLowerBound = "", false, true // as in TestConformanceOnRedis
 			spec.New = func(tb testing.TB, limit hybridlimit.Limit) hybridlimit.Limiter {
 				cfg := patient(hybrid.Config{Mode: how.mode})

@@ -215,6 +215,7 @@ func (l *Limiter) Refund(ctx context.Context, key string, n int64) (hybridlimit.
 		if !ok {
 			return hybridlimit.Result{}, errors.Join(ctx.Err(), hybridlimit.ErrUnavailable)
 		}
+		l.accept(key)
 		l.count.admitted.Add(-n)
 		l.count.refunded.Add(n)
 		res.Source, res.Remaining = hybridlimit.SourceRedis, at.rules.Units(ans.Level)
@@ -231,7 +232,7 @@ func (l *Limiter) Refund(ctx context.Context, key string, n int64) (hybridlimit.
 		return verdict{sync: syncLazily}
 	})
 	l.count.admitted.Add(-n)
-	res.Source, res.Remaining = hybridlimit.SourceCredit, v.left
+	res.Source, res.Remaining = hybridlimit.SourceCredit, max(0, v.left)
 	res.ResetAfter = l.resetAfter(at.rules, v.left, v.ends)
 	return res, nil
 }

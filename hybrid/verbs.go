@@ -63,8 +63,9 @@ func (l *Limiter) more(key string, took int64, source hybridlimit.Source, n int6
 	if e := l.store.get(key); e != nil {
 		r := e.rules.Load()
 		res.Limit = r.limit.BurstSize()
-		res.Remaining = max(0, e.rest.Load()+wordUnits(e.word.Load()))
-		res.ResetAfter = l.resetAfter(r, res.Remaining, e.ends.Load())
+		left := e.rest.Load() + wordUnits(e.word.Load())
+		res.Remaining = max(0, left)
+		res.ResetAfter = l.resetAfter(r, left, e.ends.Load())
 	}
 	return l.answer(res, took), nil
 }
@@ -163,7 +164,7 @@ func (l *Limiter) peekHere(key string) (res hybridlimit.Result, known bool, err 
 	if !known {
 		return res, false, nil
 	}
-	res.Limit, res.Remaining = r.limit.BurstSize(), v.left
+	res.Limit, res.Remaining = r.limit.BurstSize(), max(0, v.left)
 	if !res.Allowed {
 		res.RetryAfter = max(time.Microsecond, time.Duration(until))
 	}
@@ -213,7 +214,7 @@ func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.
 		return s.onCredit(t, owed, now)
 	})
 	l.count.admitted.Add(counted)
-	res.Remaining = v.left
+	res.Remaining = max(0, v.left)
 	res.ResetAfter = l.resetAfter(r, v.left, v.ends)
 	return res, nil
 }
@@ -227,6 +228,7 @@ func (l *Limiter) chargeNow(ctx context.Context, key string, n int64) (hybridlim
 	}
 	res := hybridlimit.Result{Limit: at.rules.limit.BurstSize(), Policy: l.cfg.Name}
 	counted := min(n, maxCharge)
+	sent := l.hub.clock.now()
 	ans, ok := l.askNow(ctx, at, algo.Op{Owed: counted})
 	l.count.admitted.Add(counted)
 	if !ok {
@@ -234,6 +236,9 @@ func (l *Limiter) chargeNow(ctx context.Context, key string, n int64) (hybridlim
 		return l.unanswered(ctx, res)
 	}
 	l.count.acked.Add(counted)
+	if at.rules.Units(ans.Level) < 1 { // for longer than a refusal from before says
+		l.refuse(key, at, 1, ans, sent, l.hub.clock.now())
+	}
 	res.Allowed, res.Granted, res.Source = true, n, hybridlimit.SourceRedis
 	res.Remaining = at.rules.Bucket.Units(ans.Level)
 	res.ResetAfter = time.Duration(at.rules.Reset(ans)) * time.Microsecond
