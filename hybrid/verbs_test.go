@@ -81,7 +81,7 @@ func TestPeek(t *testing.T) {
 func TestPeekWithoutRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
-		l := newLimiter(t, b.Client(oneDial), still(5), hybrid.Config{})
+		l := newLimiter(t, b.Client(nil), still(5), hybrid.Config{})
 		b.Kill()
 		if res, err := l.Peek(t.Context(), "k"); !errors.Is(err, hybridlimit.ErrUnavailable) || res.Limit != 5 {
 			t.Errorf("%+v, %v", res, err)
