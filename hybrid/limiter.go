@@ -22,10 +22,14 @@ type Limiter struct {
 	own   bool // made by New: closes its hub
 	cfg   Config
 	rules atomic.Pointer[rules]
-	store *store
-	fleet fleet
-	count counters
-	hist  *histograms // nil: nobody takes metrics
+	// setting is held from the claim of a new limit to its rules: of two
+	// SetLimit at once, the later one would have the claim and the earlier the
+	// rules.
+	setting sync.Mutex
+	store   *store
+	fleet   fleet
+	count   counters
+	hist    *histograms // nil: nobody takes metrics
 
 	closed    atomic.Bool
 	done      chan struct{} // closed with it: who waits goes home

@@ -86,6 +86,8 @@ func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
 	if l.closed.Load() {
 		return hybridlimit.ErrClosed
 	}
+	l.setting.Lock()
+	defer l.setting.Unlock()
 	var bad hybridlimit.Violations
 	bad.AddLimit(limit)
 	if l.cfg.FallbackFloor > limit.BurstSize() && !static(limit) {
