@@ -15,6 +15,12 @@ import (
 // exact asks Redis for this very call: ModeExact, and keys that find memory
 // full of keys that still owe. It is sent once and without an envelope.
 func (l *Limiter) exact(ctx context.Context, key string, n int64, given *rules) (hybridlimit.Result, error) {
+	return l.exactRange(ctx, key, n, n, given)
+}
+
+// exactRange is exact for as many of n units as there are, and for least of
+// them where they are fewer than that: for 1 or for n.
+func (l *Limiter) exactRange(ctx context.Context, key string, least, n int64, given *rules) (hybridlimit.Result, error) {
 	at, err := l.placeUnder(key, given)
 	if err != nil {
 		return hybridlimit.Result{}, err
@@ -23,30 +29,30 @@ func (l *Limiter) exact(ctx context.Context, key string, n int64, given *rules) 
 	if res, ok := at.rules.static(res, n); ok {
 		return l.answer(res, n), nil
 	}
-	if n > res.Limit {
+	if least > res.Limit {
 		return l.answer(never(res), n), nil
 	}
-	if r, now, ok := l.refused(key, at, n); ok {
+	if r, now, ok := l.refused(key, at, least); ok {
 		v := verdict{action: deny, source: hybridlimit.SourceDenyCache, retry: r.until - now, left: r.left}
 		res = l.fill(res, at.rules, v, n)
 		res.ResetAfter = time.Duration(r.reset - now)
 		return l.answer(res, n), nil
 	}
 	sent := l.hub.clock.now()
-	ans, ok := l.askNow(ctx, at, algo.Op{Asks: []int64{n}})
+	ans, ok := l.askNow(ctx, at, algo.Op{Asks: []int64{n}, Partial: least < n})
 	if !ok {
 		if err := ctx.Err(); err != nil {
 			return hybridlimit.Result{}, err
 		}
-		return l.exactFallback(key, res, n, given)
+		return l.exactFallback(key, res, least, given)
 	}
 	v := verdict{
 		action: deny, source: hybridlimit.SourceRedis, retry: ans.Retry * 1000, left: at.rules.Bucket.Units(ans.Level),
 	}
-	if ans.Granted == n {
-		v.action = admit
+	if ans.Granted >= least {
+		v.action, n = admit, ans.Granted
 	} else {
-		l.refuse(key, at, n, ans, sent, l.hub.clock.now())
+		l.refuse(key, at, least, ans, sent, l.hub.clock.now())
 	}
 	res = l.fill(res, at.rules, v, n)
 	res.ResetAfter = time.Duration(at.rules.Reset(ans)) * time.Microsecond

@@ -34,13 +34,27 @@ func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hyb
 // AllowAtMost takes between one and n units of key, whatever this process has
 // of it at once, and says how many in Result.Granted. Only when that is nothing
 // does it wait for Redis, for one unit. So it may take less than the fleet
-// has, never more. Allowed is false when not even one can be had.
+// has, never more. Where Redis makes every decision (ModeExact, queues and
+// logs) it takes all that there is, with one message. Allowed is false when not
+// even one can be had. Under Config.Shadow n are granted, Shadowed where that
+// is more than was taken.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	if err := l.check(key, n); err != nil {
 		return hybridlimit.Result{}, err
 	}
 	if res, ok, err := l.static(key, n); ok || err != nil {
 		return l.answered(res, n), err
+	}
+	res, err := l.atMost(ctx, key, n)
+	if l.cfg.Shadow && res.Allowed && res.Granted < n {
+		res.Granted, res.Shadowed = n, true
+	}
+	return res, err
+}
+
+func (l *Limiter) atMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
+	if l.exactly(l.rules.Load()) {
+		return l.exactRange(ctx, key, 1, n, nil)
 	}
 	took, source := l.takeAtMost(key, n)
 	if took > 0 {
