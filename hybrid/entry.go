@@ -146,7 +146,7 @@ func (e *entry) remaining(t *terms, now int64) int64 {
 // windowEnd is until when the window lasts: by Redis's clock, or else at least,
 // by the view; 0: not known, or no window.
 func (e *entry) windowEnd(t *terms, now int64) int64 {
-	if end := e.lim.hub.redisClock(e.tag).windowEnd(t.window.Period, now); end > 0 {
+	if end := e.lim.hub.clocks.windowEnd(e.tag, t.window.Period, now); end > 0 {
 		return end
 	}
 	return e.state.view.ends
@@ -279,7 +279,7 @@ func (e *entry) Settle(a ratesync.Answer) {
 	clear(e.waiters[len(present):])
 	e.waiters, e.carried = present, 0
 
-	l.hub.redisClock(e.tag).heard(a.RedisNow, l.hub.clock.at(a.Sent), now)
+	l.hub.clocks.heard(e.tag, a.RedisNow, l.hub.clock.at(a.Sent), now)
 	pending := e.state.pending
 	served, lost := e.state.settle(&t, answer{
 		Answer: a.Answer, redisNow: a.RedisNow, sent: l.hub.clock.at(a.Sent), carried: carried,

@@ -89,7 +89,7 @@ func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (lua.Answer,
 		return lua.Answer{}, false
 	}
 	l.count.debited.Add(reply.Answers[0].Granted)
-	l.hub.redisClock(at.tag).heard(reply.Now, l.hub.clock.at(sent), l.hub.clock.at(sent.Add(took)))
+	l.hub.clocks.heard(at.tag, reply.Now, l.hub.clock.at(sent), l.hub.clock.at(sent.Add(took)))
 	l.found(at.rules.Bucket, reply.Answers[0].Level)
 	return reply.Answers[0], true
 }

@@ -116,7 +116,7 @@ func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 	}
 	received := h.clock.now()
 	f.counted(int64(beat.Alive), h.clock.at(sent), received)
-	h.redisClock(h.names.Tag(l.cfg.Name)).heard(beat.Now, h.clock.at(sent), received)
+	h.clocks.heard(h.names.Tag(l.cfg.Name), beat.Now, h.clock.at(sent), received)
 	if beat.Before < f.beaten {
 		l.suspect()
 	}

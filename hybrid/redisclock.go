@@ -13,8 +13,9 @@ type redisClock struct {
 	known atomic.Bool
 }
 
-// heard notes Redis's time (µs) in an answer to what was sent.
-func (c *redisClock) heard(redisNow, sent, received int64) {
+// heard notes Redis's time (µs) in an answer to what was sent, and reports
+// whether it is the first.
+func (c *redisClock) heard(redisNow, sent, received int64) (first bool) {
 	least, most := redisNow*1000-received, redisNow*1000+999-sent
 	lead := c.lead.Load()
 	if !c.known.Load() || lead < least {
@@ -23,7 +24,7 @@ func (c *redisClock) heard(redisNow, sent, received int64) {
 		lead = most
 	}
 	c.lead.Store(lead)
-	c.known.Store(true)
+	return !c.known.Swap(true)
 }
 
 // windowEnd is when the window of now ends, for a period in µs; 0: not known.
@@ -35,5 +36,27 @@ func (c *redisClock) windowEnd(period, now int64) int64 {
 	return now + period - (now+c.lead.Load())%period
 }
 
-// redisClock is the clock of the Redis that has a tag's keys.
-func (h *Hub) redisClock(tag int) *redisClock { return &h.clocks[tag%len(h.clocks)] }
+// redisClocks are those of the Redis that has each tag's keys: one, or one per
+// tag.
+type redisClocks struct {
+	of   []redisClock
+	some atomic.Int64 // of one that is known, once one is
+}
+
+func (c *redisClocks) index(tag int) int { return tag % len(c.of) }
+
+func (c *redisClocks) heard(tag int, redisNow, sent, received int64) {
+	i := c.index(tag)
+	if c.of[i].heard(redisNow, sent, received) {
+		c.some.Store(int64(i))
+	}
+}
+
+// windowEnd is by the tag's own Redis, or another of the fleet's that has been
+// heard: their clocks differ by less than a period does.
+func (c *redisClocks) windowEnd(tag int, period, now int64) int64 {
+	if end := c.of[c.index(tag)].windowEnd(period, now); end > 0 {
+		return end
+	}
+	return c.of[c.some.Load()].windowEnd(period, now)
+}
