@@ -60,8 +60,10 @@ func TestAllowAtMostAsksOnce(t *testing.T) {
 		mode  hybrid.Mode
 		limit hybridlimit.Limit
 	}{
-		{hybrid.ModeExact, still(100)}, {hybrid.ModeExact, hybridlimit.FixedWindow(100, time.Hour)},
-		{hybrid.ModeAuto, hybridlimit.LeakyQueue(1, time.Hour, 100)}, {hybrid.ModeAuto, hybridlimit.SlidingLog(100, time.Hour)},
+		{hybrid.ModeExact, still(100)},
+		{hybrid.ModeExact, hybridlimit.FixedWindow(100, time.Hour)},
+		{hybrid.ModeAuto, hybridlimit.LeakyQueue(1, time.Hour, 100)},
+		{hybrid.ModeAuto, hybridlimit.SlidingLog(100, time.Hour)},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			rdb := redistest.NewBubble(t).Client(nil)

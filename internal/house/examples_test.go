@@ -15,7 +15,7 @@ const examplesPerVerb = 2
 
 // undemonstrated lists methods of Limiter and Hub that need no examples of their own.
 var undemonstrated = []string{
-	"Limiter.Allow", // AllowN with a cost of 1: in nearly every example
+	"Limiter.Allow",                                                                                // AllowN with a cost of 1: in nearly every example
 	"Limiter.Close", "Hub.Close", "Limiter.Shutdown", "Hub.Shutdown", "Limiter.Ready", "Hub.Ready", // lifecycle, not verbs
 	"Limiter.History", "Hub.AllowAll", // take them out of this list when they have theirs
 }
