@@ -43,6 +43,17 @@ func ExampleLimit_MarshalText() {
 	// Output: 5/min sliding window <nil>
 }
 
+// A limit is a string in JSON. One that is not valid cannot be written.
+func ExampleLimit_MarshalText_json() {
+	for _, limit := range []hybridlimit.Limit{hybridlimit.TokenBucket(100, time.Second, 200), hybridlimit.FixedWindow(0, time.Hour)} {
+		text, err := json.Marshal(map[string]hybridlimit.Limit{"limit": limit})
+		fmt.Println(string(text), errors.Is(err, hybridlimit.ErrInvalid))
+	}
+	// Output:
+	// {"limit":"100/s burst 200"} false
+	//  true
+}
+
 // Limits of plans in a JSON configuration.
 func ExampleLimit_UnmarshalText() {
 	const file = `{

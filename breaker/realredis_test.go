@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
 // startRedis runs a server of this test's own on a Unix socket, so that no port
@@ -23,13 +24,7 @@ import (
 // that it would save to.
 func startRedis(t *testing.T) (cmd *exec.Cmd, socket, data string) {
 	t.Helper()
-	bin, err := exec.LookPath("redis-server")
-	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("redis-server is not installed: the errors of a real Redis were NOT tested")
-		}
-		t.Skip("redis-server is not installed: the errors of a real Redis were NOT tested")
-	}
+	bin := redistest.Need(t)
 	dir, err := os.MkdirTemp("", "hl") //nolint:usetesting // a socket's path is 108 bytes at most, t.TempDir's are longer
 	if err != nil {
 		t.Fatal(err)

@@ -16,34 +16,34 @@ import (
 func closeGlobal(l hybridlimit.Limiter) error { return l.(*global.Limiter).Close() }
 
 func TestConformance(t *testing.T) {
-	limitertest.Run(t, limitertest.Spec{
-		New: func(tb testing.TB, limit hybridlimit.Limit) hybridlimit.Limiter {
-			l, err := global.New(redistest.NewBubble(tb).Client(nil), limit, global.Config{Name: "api"})
-			if err != nil {
-				tb.Fatal(err)
-			}
-			tb.Cleanup(func() { l.Close() })
-			return l
-		},
-		Close: closeGlobal, Wrap: synctest.Test, Policy: "api", Exact: true,
-	})
+	for _, of := range limitertest.Algorithms() {
+		limitertest.Run(t, limitertest.Spec{
+			Name: of.Name, Bucket: of.Bucket,
+			New: func(tb testing.TB, limit hybridlimit.Limit) hybridlimit.Limiter {
+				return newLimiter(tb, redistest.NewBubble(tb).Client(nil), limit, global.Config{})
+			},
+			Close: closeGlobal, Wrap: synctest.Test, Policy: "api", Exact: true, Light: of.Name != "token bucket",
+		})
+	}
 }
 
+// The same on a real Redis, in real time. (On several: TestCluster.)
 func TestConformanceOnRedis(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)
 	var prefixes atomic.Int64
-	limitertest.Run(t, limitertest.Spec{
-		New: func(tb testing.TB, limit hybridlimit.Limit) hybridlimit.Limiter {
-			l, err := global.New(srv.Client(tb), limit, global.Config{
-				Name: "api", Prefix: fmt.Sprint("p", prefixes.Add(1)), Timeout: 10 * time.Second,
+	for _, of := range limitertest.Algorithms() {
+		t.Run(of.Name, func(t *testing.T) {
+			t.Parallel()
+			limitertest.Run(t, limitertest.Spec{
+				Bucket: of.Bucket,
+				New: func(tb testing.TB, limit hybridlimit.Limit) hybridlimit.Limiter {
+					return newLimiter(tb, srv.Client(tb), limit, global.Config{
+						Prefix: fmt.Sprint("p", prefixes.Add(1)), Timeout: 10 * time.Second,
+					})
+				},
+				Close: closeGlobal, Policy: "api", Exact: true, Light: of.Name != "token bucket",
 			})
-			if err != nil {
-				tb.Fatal(err)
-			}
-			tb.Cleanup(func() { l.Close() })
-			return l
-		},
-		Close: closeGlobal, Policy: "api", Exact: true,
-	})
+		})
+	}
 }

@@ -85,6 +85,28 @@ func ExampleLimiter_AllowN() {
 	// 500 rows: more than the burst of 100
 }
 
+// All or none: what does not fit takes nothing, and leaves what is there to
+// smaller calls.
+func ExampleLimiter_AllowN_allOrNone() {
+	rdb, stop := standIn()
+	defer stop()
+
+	limiter, err := global.New(rdb, hybridlimit.PerHour(10), global.Config{Name: "batch"})
+	if err != nil {
+		panic(err)
+	}
+	defer limiter.Close()
+
+	for _, n := range []int64{7, 5, 3} {
+		res, err := limiter.AllowN(context.Background(), "alice", n)
+		fmt.Println(n, res.Allowed, res.Remaining, err)
+	}
+	// Output:
+	// 7 true 3 <nil>
+	// 5 false 3 <nil>
+	// 3 true 0 <nil>
+}
+
 // When Redis does not answer, the error says so and the Result says what to
 // do: nothing by default, go on with FailOpen.
 func ExampleConfig_failOpen() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,12 +18,13 @@ import (
 // Limiter decides by asking Redis. It is safe for concurrent use and starts
 // no goroutine of its own beyond a call in progress.
 type Limiter struct {
-	terms  atomic.Pointer[terms]
-	cfg    Config
-	names  lua.Names
-	runner *Runner
-	closed atomic.Bool
-	done   chan struct{} // closed with it: who waits goes home
+	terms   atomic.Pointer[terms]
+	setting sync.Mutex // held while a limit is replaced: its algorithm is looked at first
+	cfg     Config
+	names   lua.Names
+	runner  *Runner
+	closed  atomic.Bool
+	done    chan struct{} // closed with it: who waits goes home
 }
 
 var _ hybridlimit.Limiter = (*Limiter)(nil)

@@ -80,6 +80,8 @@ func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
 	if l.closed.Load() {
 		return hybridlimit.ErrClosed
 	}
+	l.setting.Lock()
+	defer l.setting.Unlock()
 	have := l.terms.Load()
 	t, err := newTerms(limit)
 	if err == nil {

@@ -17,7 +17,7 @@ import (
 
 // three is a hub with a limit per user, one per address, and one for all.
 func three(t *testing.T, b *redistest.Bubble, mode hybrid.Mode, alter func(*hybrid.Config)) (h *hybrid.Hub, user, addr, all *hybrid.Limiter) {
-	h = newHub(t, b.Client(oneDial), hybrid.HubConfig{})
+	h = newHub(t, b.Client(nil), hybrid.HubConfig{})
 	mk := func(name string, burst int64) *hybrid.Limiter {
 		cfg := hybrid.Config{Name: name, Mode: mode}
 		if alter != nil {

@@ -17,36 +17,58 @@ var modes = []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict, hybrid.ModeDeferre
 
 // conformance is what a single process promises in each mode. Only ModeExact
 // denies no unit that the bucket holds: the others may hold some on a lease
-// that expires, or wait out a proof of a denial.
-func conformance(mode hybrid.Mode) limitertest.Spec {
+// that expires, or wait out a proof of a denial. Queues and logs are exact in
+// every mode.
+func conformance(mode hybrid.Mode, of limitertest.Algorithm) limitertest.Spec {
+	exact := mode == hybrid.ModeExact
+	switch of.Bucket(1, time.Second, 1).Algorithm {
+	case hybridlimit.AlgLeakyQueue, hybridlimit.AlgSlidingLog:
+		exact = true
+	}
 	return limitertest.Spec{
-		Name:   mode.String(),
+		Name: mode.String() + " " + of.Name, Bucket: of.Bucket,
 		Close:  func(l hybridlimit.Limiter) error { return l.(*hybrid.Limiter).Close() },
-		Policy: "api", Exact: mode == hybrid.ModeExact, RetryIsLowerBound: mode != hybrid.ModeExact,
+		Policy: "api", Exact: exact, RetryIsLowerBound: mode != hybrid.ModeExact, // a refusal of fewer units denies more of them, too
+		WindowSlack: 10 * time.Millisecond, // the clock of the common path is up to a tick behind
+		Light:       of.Name != "token bucket" || mode == hybrid.ModeExact,
 	}
 }
 
 func TestConformance(t *testing.T) {
+	algorithms := limitertest.Algorithms()
 	for _, mode := range modes {
-		spec := conformance(mode)
-		spec.Wrap = synctest.Test
-		spec.New = func(tb testing.TB, limit hybridlimit.Limit) hybridlimit.Limiter {
-			return newLimiter(tb, redistest.NewBubble(tb).Client(nil), limit, patient(hybrid.Config{Mode: mode}))
-		}
-		limitertest.Run(t, spec)
-
-		// The same once the limiter gives credit.
-		spec.Name += " warm"
-		cold := spec.New
-		spec.New = func(tb testing.TB, limit hybridlimit.Limit) hybridlimit.Limiter {
-			l := cold(tb, limit)
-			time.Sleep(3 * time.Second)
-			return l
-		}
+		inVirtualTime(t, mode, algorithms[0], false)
 		if mode != hybrid.ModeExact {
-			limitertest.Run(t, spec)
+			inVirtualTime(t, mode, algorithms[0], true)
 		}
 	}
+	for _, of := range algorithms[1:] {
+		switch of.Bucket(1, time.Second, 1).Algorithm {
+		case hybridlimit.AlgFixedWindow, hybridlimit.AlgSlidingWindow:
+			inVirtualTime(t, hybrid.ModeAuto, of, true)
+			inVirtualTime(t, hybrid.ModeStrict, of, false)
+			inVirtualTime(t, hybrid.ModeDeferred, of, true)
+		default: // a bucket by another name, or exact whatever the mode, as ModeExact is
+			inVirtualTime(t, hybrid.ModeAuto, of, true)
+		}
+	}
+}
+
+// inVirtualTime runs the suite; warm: once the limiter gives credit.
+func inVirtualTime(t *testing.T, mode hybrid.Mode, of limitertest.Algorithm, warm bool) {
+	spec := conformance(mode, of)
+	spec.Wrap = synctest.Test
+	spec.New = func(tb testing.TB, limit hybridlimit.Limit) hybridlimit.Limiter {
+		l := newLimiter(tb, redistest.NewBubble(tb).Client(nil), limit, patient(hybrid.Config{Mode: mode}))
+		if warm {
+			time.Sleep(3 * time.Second)
+		}
+		return l
+	}
+	if warm {
+		spec.Name += " warm"
+	}
+	limitertest.Run(t, spec)
 }
 
 func TestConformanceOnRedis(t *testing.T) {
@@ -65,7 +87,8 @@ func conformanceOnRedis(t *testing.T, functions bool) {
 	for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeExact} {
 		t.Run("", func(t *testing.T) {
 			t.Parallel()
-			spec := conformance(mode)
+			spec := conformance(mode, limitertest.Algorithms()[0])
+			spec.Name = ""
 			// The clocks of Redis and of this process are read at different
 			// moments: to the µs only virtual time is exact.
 			spec.Exact, spec.RetryIsLowerBound = false, true

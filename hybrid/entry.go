@@ -35,10 +35,10 @@ func wordKindOf(w uint64) wordKind { return wordKind(w >> unitBits & (1<<kindBit
 // word that the common path spends from without it.
 type entry struct {
 	word atomic.Uint64
-	rest atomic.Int64 // estimate of the fleet's units beyond the word's
+	rest atomic.Int64 // estimate of the fleet's units beyond the word's; negative is debt
 	open atomic.Int64 // ns: before this, no unit can be had (wordDeny)
 	turn atomic.Int64 // ns: before this, it is another process's turn
-	ends atomic.Int64 // ns: until when the window lasts at least; 0: it is a bucket, or not known
+	ends atomic.Int64 // ns: when the window ends; 0: it is a bucket, or not known
 
 	lim *Limiter
 	place
@@ -112,7 +112,7 @@ func (e *entry) end(t *terms, epoch uint64, broken bool, now int64) {
 		w = e.state.load(t, now)
 	}
 	e.rest.Store(e.remaining(t, now) - w.spendable())
-	e.ends.Store(e.state.view.ends)
+	e.ends.Store(e.windowEnd(t, now))
 	if w.kind == wordDeny {
 		e.open.Store(e.state.provedUntil(t, 1))
 		e.turn.Store(e.state.turn(t))
@@ -128,14 +128,28 @@ func (w word) spendable() int64 {
 }
 
 // remaining estimates the fleet's units: what Redis last said, what is in
-// hand, less what it has not heard of.
+// hand, less what it has not heard of. Negative is debt, down to a burst.
 func (e *entry) remaining(t *terms, now int64) int64 {
-	s := &e.state
-	if !s.fresh(now) {
-		return max(0, t.limit.BurstSize()-s.owed()-s.share.admitted)
+	s, burst := &e.state, t.limit.BurstSize()
+	left := burst
+	if s.fresh(now) {
+		level := s.level(t, now)
+		if left = level / t.bucket.Unit; left*t.bucket.Unit > level { // rounded up
+			left--
+		}
+		left += s.held()
 	}
-	left := t.bucket.Units(s.level(t, now)) + s.held() - s.owed() - s.share.admitted
-	return max(0, min(left, t.limit.BurstSize()))
+	left -= s.owed() + s.share.admitted
+	return max(-burst, min(left, burst))
+}
+
+// windowEnd is until when the window lasts: by Redis's clock, or else at least,
+// by the view; 0: not known, or no window.
+func (e *entry) windowEnd(t *terms, now int64) int64 {
+	if end := e.lim.hub.clocks.windowEnd(e.tag, t.window.Period, now); end > 0 {
+		return end
+	}
+	return e.state.view.ends
 }
 
 // Freeze is for the sync engine. Its time is a little older than the epoch's,
@@ -237,8 +251,8 @@ func (e *entry) Settle(a ratesync.Answer) {
 	t := l.terms(r, now)
 	level := a.Level
 	changed := e.sent.limit != r.limit
-	if from := e.sent.Bucket.Unit; changed && !t.windowed() {
-		a.Level, a.Cap = r.Bucket.Rescale(a.Level, from), r.Bucket.Rescale(a.Cap, from)
+	if from := e.sent.Bucket; changed && !t.windowed() {
+		a.Level, a.Cap = r.Bucket.Convert(a.Level, from), r.Bucket.Convert(a.Cap, from)
 	}
 	e.begin(now)
 	l.count.refunded.Add(e.state.giving)
@@ -265,6 +279,7 @@ func (e *entry) Settle(a ratesync.Answer) {
 	clear(e.waiters[len(present):])
 	e.waiters, e.carried = present, 0
 
+	l.hub.clocks.heard(e.tag, a.RedisNow, l.hub.clock.at(a.Sent), now)
 	pending := e.state.pending
 	said := answer{Answer: a.Answer, redisNow: a.RedisNow, sent: l.hub.clock.at(a.Sent), carried: carried}
 	var served []bool
@@ -324,9 +339,9 @@ func (e *entry) Settle(a ratesync.Answer) {
 	}
 	e.waiters = still
 	e.end(&t, epoch, l.hub.broken(e.tag), now)
-	left := e.remaining(&t, now)
+	left, ends := e.remaining(&t, now), e.windowEnd(&t, now)
 	for _, w := range answered {
-		w.v.left, w.v.ends, w.done = left, e.state.view.ends, true
+		w.v.left, w.v.ends, w.done = left, ends, true
 		w.out <- w.v
 	}
 	if e.state.pending > 0 {

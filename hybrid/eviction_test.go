@@ -17,7 +17,7 @@ import (
 func owing(t *testing.T, rdb *redistest.MemLink, cfg hybrid.Config) (*hybrid.Limiter, []string) {
 	t.Helper()
 	cfg.Mode, cfg.SyncInterval = hybrid.ModeDeferred, time.Hour
-	l := newLimiter(t, rdb.Client(oneDial), still(1000), cfg)
+	l := newLimiter(t, rdb.Client(nil), still(1000), cfg)
 	time.Sleep(2100 * time.Millisecond)
 	keys := keysOf("k", cfg.MaxKeys)
 	for range 2 { // the first call asks Redis
@@ -113,7 +113,7 @@ func TestEvictionLosesNothing(t *testing.T) {
 				link, rdb := b.Link(), b.Client(nil)
 				// The answer to an exact call may be lost, and is not in the
 				// books then (see Stats): faults spare what is sent once.
-				l := newLimiter(t, link.Client(oneDial), still(50), hybrid.Config{Mode: mode, MaxKeys: 8, Overshoot: overshoot(mode), MaxWait: time.Second})
+				l := newLimiter(t, link.Client(nil), still(50), hybrid.Config{Mode: mode, MaxKeys: 8, Overshoot: overshoot(mode), MaxWait: time.Second})
 				time.Sleep(2100 * time.Millisecond)
 				link.Script(func(_ int, cmd []string) redistest.Verdict {
 					v := redistest.Forward().Late(time.Duration(net.IntN(3e6)), time.Duration(net.IntN(3e6)))

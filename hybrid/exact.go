@@ -15,6 +15,12 @@ import (
 // exact asks Redis for this very call: ModeExact, and keys that find memory
 // full of keys that still owe. It is sent once and without an envelope.
 func (l *Limiter) exact(ctx context.Context, key string, n int64, given *rules) (hybridlimit.Result, error) {
+	return l.exactRange(ctx, key, n, n, given)
+}
+
+// exactRange is exact for as many of n units as there are, and for least of
+// them where they are fewer than that: for 1 or for n.
+func (l *Limiter) exactRange(ctx context.Context, key string, least, n int64, given *rules) (hybridlimit.Result, error) {
 	at, err := l.placeUnder(key, given)
 	if err != nil {
 		return hybridlimit.Result{}, err
@@ -23,30 +29,30 @@ func (l *Limiter) exact(ctx context.Context, key string, n int64, given *rules) 
 	if res, ok := at.rules.static(res, n); ok {
 		return l.answer(res, n), nil
 	}
-	if n > res.Limit {
+	if least > res.Limit {
 		return l.answer(never(res), n), nil
 	}
-	if until, ok := l.refused(key, n); ok {
-		v := verdict{action: deny, source: hybridlimit.SourceDenyCache, retry: until}
+	if r, now, ok := l.refused(key, at, least); ok {
+		v := verdict{action: deny, source: hybridlimit.SourceDenyCache, retry: r.until - now, left: r.left}
 		res = l.fill(res, at.rules, v, n)
-		res.ResetAfter = max(res.ResetAfter, res.RetryAfter)
+		res.ResetAfter = time.Duration(r.reset - now)
 		return l.answer(res, n), nil
 	}
 	sent := l.hub.clock.now()
-	ans, _, ok := l.askNow(ctx, at, algo.Op{Asks: []int64{n}})
+	ans, _, ok := l.askNow(ctx, at, algo.Op{Asks: []int64{n}, Partial: least < n})
 	if !ok {
 		if err := ctx.Err(); err != nil {
 			return hybridlimit.Result{}, err
 		}
-		return l.exactFallback(key, res, n, given)
+		return l.exactFallback(key, res, least, given)
 	}
 	v := verdict{
 		action: deny, source: hybridlimit.SourceRedis, retry: ans.Retry * 1000, left: at.rules.Bucket.Units(ans.Level),
 	}
-	if ans.Granted == n {
-		v.action = admit
+	if ans.Granted >= least {
+		v.action, n = admit, ans.Granted
 	} else {
-		l.refuse(key, at, n, sent+v.retry)
+		l.refuse(key, at, least, ans, sent, l.hub.clock.now())
 	}
 	res = l.fill(res, at.rules, v, n)
 	res.ResetAfter = time.Duration(at.rules.Reset(ans)) * time.Microsecond
@@ -78,12 +84,14 @@ func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans lua.Ans
 	}})
 	l.hub.exacts.Add(1)
 	l.count.ops.Add(1)
-	call.End(time.Since(sent), l.blame(ctx, err))
+	took := time.Since(sent)
+	call.End(took, l.blame(ctx, err))
 	if err != nil {
 		return ans, 0, false
 	}
 	ans = reply.Answers[0]
 	l.count.debited.Add(ans.Granted)
+	l.hub.clocks.heard(at.tag, reply.Now, l.hub.clock.at(sent), l.hub.clock.at(sent.Add(took)))
 	l.found(at.rules.Bucket, ans.Level)
 	return ans, reply.Now, true
 }
@@ -128,29 +136,34 @@ type refusal struct {
 	n      int64 // units; 0: nothing is known
 	until  int64 // ns
 	relook int64 // ns: until when it is believed
+	left   int64 // units that were left
+	reset  int64 // ns: when nothing is used any more
 }
 
-// refused says whether Redis has refused as many units of a key, and for how
-// many ns that still holds.
-func (l *Limiter) refused(key string, n int64) (left int64, ok bool) {
+// holds says whether it denies n units at now.
+func (r refusal) holds(n, now int64) bool {
+	return r.n > 0 && n >= r.n && now < min(r.until, r.relook)
+}
+
+// refused is what Redis said, and the time, where it has refused as many units
+// of a key under this limit, and that still holds.
+func (l *Limiter) refused(key string, at place, n int64) (r refusal, now int64, ok bool) {
 	if l.cfg.Mode == ModeExact {
-		return 0, false // it was asked for
+		return r, 0, false // it was asked for
 	}
 	e := l.store.get(key)
 	if e == nil {
-		return 0, false
+		return r, 0, false
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r, now := e.state.refusal, l.hub.clock.now()
-	if e.dead || r.n == 0 || n < r.n || now >= min(r.until, r.relook) {
-		return 0, false
-	}
-	return r.until - now, true
+	r, now = e.state.refusal, l.hub.clock.now()
+	return r, now, !e.dead && e.rules.Load().limit == at.rules.limit && r.holds(n, now)
 }
 
-// refuse notes a refusal, unless one of fewer units still holds.
-func (l *Limiter) refuse(key string, at place, n, until int64) {
+// refuse notes a refusal that was received at now, unless one of fewer units
+// still holds.
+func (l *Limiter) refuse(key string, at place, n int64, ans lua.Answer, sent, now int64) {
 	if l.cfg.Mode == ModeExact || at.rules.Kind != algo.KindLog {
 		return
 	}
@@ -159,8 +172,19 @@ func (l *Limiter) refuse(key string, at place, n, until int64) {
 		return // no memory for it: Redis is asked again
 	}
 	defer e.mu.Unlock()
-	now := l.hub.clock.now()
-	if r := e.state.refusal; r.n == 0 || n <= r.n || now >= min(r.until, r.relook) {
-		e.state.refusal = refusal{n, until, now + l.hub.jitter(maxLookAgain)}
+	if r := e.state.refusal; n <= r.n || !r.holds(r.n, now) {
+		e.state.refusal = refusal{
+			n: n, until: sent + ans.Retry*1000, relook: now + l.hub.jitter(maxLookAgain),
+			left: at.rules.Units(ans.Level), reset: now + at.rules.Reset(ans)*1000,
+		}
+	}
+}
+
+// accept forgets a refusal: something came back that it does not know of.
+func (l *Limiter) accept(key string) {
+	if e := l.store.get(key); e != nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.state.refusal = refusal{}
 	}
 }

@@ -27,6 +27,46 @@ func start(limit hybridlimit.Limit, cfg hybrid.Config) (l *hybrid.Limiter, stop 
 	}
 }
 
+// A call may cost more than one unit. One that can never succeed says so.
+func ExampleLimiter_AllowN() {
+	limiter, stop := start(hybridlimit.TokenBucket(10, time.Hour, 100), hybrid.Config{Name: "export"})
+	defer stop()
+
+	for _, rows := range []int64{80, 80, 500} {
+		res, err := limiter.AllowN(context.Background(), "tenant-7", rows)
+		switch {
+		case err != nil:
+			panic(err)
+		case res.Allowed:
+			fmt.Println(rows, "rows: granted")
+		case res.RetryAfter == hybridlimit.Never:
+			fmt.Println(rows, "rows: more than the burst of", res.Limit)
+		default:
+			fmt.Println(rows, "rows: in", res.RetryAfter.Round(time.Hour), "at the earliest")
+		}
+	}
+	// Output:
+	// 80 rows: granted
+	// 80 rows: in 6h0m0s at the earliest
+	// 500 rows: more than the burst of 100
+}
+
+// All or none: what does not fit takes nothing, and leaves what is there to
+// smaller calls.
+func ExampleLimiter_AllowN_allOrNone() {
+	limiter, stop := start(hybridlimit.PerHour(10), hybrid.Config{Name: "batch"})
+	defer stop()
+
+	for _, n := range []int64{7, 5, 3} {
+		res, err := limiter.AllowN(context.Background(), "alice", n)
+		fmt.Println(n, res.Allowed, res.Remaining, err)
+	}
+	// Output:
+	// 7 true 3 <nil>
+	// 5 false 3 <nil>
+	// 3 true 0 <nil>
+}
+
 // One call takes what this process has at once, so it may take several to get
 // all that there is.
 func ExampleLimiter_AllowAtMost() {

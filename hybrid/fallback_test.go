@@ -52,7 +52,7 @@ func TestFallbacks(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := redistest.NewBubble(t)
 				b.Kill()
-				l := newLimiter(t, b.Client(oneDial), c.limit, hybrid.Config{
+				l := newLimiter(t, b.Client(nil), c.limit, hybrid.Config{
 					Fallback: c.fallback, FallbackFloor: c.floor, MaxWait: -1, Hub: hybrid.HubConfig{FleetSize: c.fleet},
 				})
 				var first int64
@@ -79,7 +79,7 @@ func TestFallbackFloorComesBack(t *testing.T) {
 		t.Cleanup(func() { time.Sleep(2 * time.Second) })
 		b := redistest.NewBubble(t)
 		b.Kill()
-		l := newLimiter(t, b.Client(oneDial), hybridlimit.TokenBucket(4, time.Minute, 4), hybrid.Config{
+		l := newLimiter(t, b.Client(nil), hybridlimit.TokenBucket(4, time.Minute, 4), hybrid.Config{
 			MaxWait: -1, Hub: hybrid.HubConfig{FleetSize: 100},
 		})
 		if got := admits(t, l, "k", 10*time.Minute+time.Second); got != 11 {
@@ -94,7 +94,7 @@ func TestFallbackIsNoAmnesty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
 		link, rdb := b.Link(), b.Client(nil)
-		l := newLimiter(t, link.Client(oneDial), still(100), hybrid.Config{Mode: hybrid.ModeDeferred})
+		l := newLimiter(t, link.Client(nil), still(100), hybrid.Config{Mode: hybrid.ModeDeferred})
 		time.Sleep(2 * time.Second)
 		for range 40 {
 			ask(t, l, "k", 1)
@@ -134,7 +134,7 @@ func TestFallbackForgivesWhatRefilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
 		link, rdb := b.Link(), b.Client(nil)
-		l := newLimiter(t, link.Client(oneDial), hybridlimit.TokenBucket(10, time.Second, 100), hybrid.Config{})
+		l := newLimiter(t, link.Client(nil), hybridlimit.TokenBucket(10, time.Second, 100), hybrid.Config{})
 		time.Sleep(2 * time.Second)
 		link.Refuse(true)
 		link.CutAll()
@@ -161,7 +161,7 @@ func TestFallbackForgivesWhatRefilled(t *testing.T) {
 func TestLeasesOutliveRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
-		l := newLimiter(t, b.Client(oneDial), hybridlimit.TokenBucket(1000, time.Second, 2000), hybrid.Config{
+		l := newLimiter(t, b.Client(nil), hybridlimit.TokenBucket(1000, time.Second, 2000), hybrid.Config{
 			Mode: hybrid.ModeStrict, Fallback: hybrid.FallbackDenyAll,
 		})
 		ask(t, l, "k", 1)

@@ -114,7 +114,9 @@ func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 	if err != nil || leave {
 		return
 	}
-	f.counted(int64(beat.Alive), h.clock.at(sent), h.clock.now())
+	received := h.clock.now()
+	f.counted(int64(beat.Alive), h.clock.at(sent), received)
+	h.clocks.heard(h.names.Tag(l.cfg.Name), beat.Now, h.clock.at(sent), received)
 	if beat.Before < f.beaten {
 		l.suspect()
 	}

@@ -35,8 +35,8 @@ func (silence) Printf(context.Context, string, ...any) {}
 // the bucket is what was debited.
 func still(burst int64) hybridlimit.Limit { return hybridlimit.TokenBucket(1, time.Hour, burst) }
 
-// oneDial is for bubbles with a Redis that dies: go-redis dials on in the
-// background for half a second, and no goroutine may outlive its bubble.
+// oneDial is for a Redis that is not there: go-redis dials on in the background
+// for half a second. Clients in bubbles have it already.
 func oneDial(o *redis.Options) { o.DialerRetries = 1 }
 
 // patient is for tests of the rules, not of the clock: on a machine that is

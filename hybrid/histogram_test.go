@@ -32,7 +32,7 @@ func TestOvershootAndStalenessAreRecorded(t *testing.T) {
 		for range 2 {
 			m := &meters{}
 			ms = append(ms, m)
-			ls = append(ls, newLimiter(t, b.Client(oneDial), still(20), hybrid.Config{
+			ls = append(ls, newLimiter(t, b.Client(nil), still(20), hybrid.Config{
 				Mode: hybrid.ModeDeferred, SyncEvery: 16, SyncInterval: 100 * time.Millisecond,
 				Hub: hybrid.HubConfig{MeterProvider: m},
 			}))
@@ -91,7 +91,7 @@ func TestOvershootAndStalenessAreRecorded(t *testing.T) {
 
 		// An exact call is an op too: it finds debt, and has no view.
 		ms = append(ms, &meters{})
-		exact := newLimiter(t, b.Client(oneDial), still(20), hybrid.Config{Mode: hybrid.ModeExact, Hub: hybrid.HubConfig{MeterProvider: ms[2]}})
+		exact := newLimiter(t, b.Client(nil), still(20), hybrid.Config{Mode: hybrid.ModeExact, Hub: hybrid.HubConfig{MeterProvider: ms[2]}})
 		if res := ask(t, exact, "k", 1); res.Allowed {
 			t.Errorf("admitted in debt: %+v", res)
 		}
@@ -121,7 +121,7 @@ func TestBucketsFit(t *testing.T) {
 func TestCostPerDecision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
-		h := newHub(t, b.Client(oneDial), hybrid.HubConfig{})
+		h := newHub(t, b.Client(nil), hybrid.HubConfig{})
 		if h.Stats().MessagesPerDecision() != 0 || (hybrid.Stats{}).OpsPerDecision() != 0 {
 			t.Error("a cost without a decision")
 		}

@@ -35,6 +35,7 @@ type Hub struct {
 	runner   *global.Runner
 	engine   *ratesync.Engine
 	breakers []*breaker.Breaker // one, or one per tag
+	clocks   redisClocks        // as many
 	clock    *clock
 	log      *stateLog
 	resync   *resync
@@ -115,6 +116,7 @@ func (h *Hub) makeBreakers() error {
 		}
 		h.breakers = append(h.breakers, b)
 	}
+	h.clocks.of = make([]redisClock, len(h.breakers))
 	return nil
 }
 

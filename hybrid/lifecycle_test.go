@@ -113,7 +113,7 @@ func TestShutdownWaitsForALease(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := redistest.NewBubble(t)
 				link, rdb := b.Link(), b.Client(nil)
-				l := newLimiter(t, link.Client(oneDial), still(10_000), hybrid.Config{Mode: hybrid.ModeStrict})
+				l := newLimiter(t, link.Client(nil), still(10_000), hybrid.Config{Mode: hybrid.ModeStrict})
 				ask(t, l, "k", 1)
 				link.Script(everySync(1, redistest.DelayReply(15*time.Millisecond)))
 				for l.Stats().Granted == debited(t, rdb, "api", "k") {
@@ -140,7 +140,7 @@ func TestShutdownAndWaitingCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
 		link, rdb := b.Link(), b.Client(nil)
-		l := newLimiter(t, link.Client(oneDial), still(100), hybrid.Config{
+		l := newLimiter(t, link.Client(nil), still(100), hybrid.Config{
 			MaxWait: time.Second, Mode: hybrid.ModeStrict, Hub: hybrid.HubConfig{Tags: 1},
 		})
 		time.Sleep(100 * time.Millisecond)
@@ -171,7 +171,7 @@ func TestShutdownAndWaitingCalls(t *testing.T) {
 func TestShutdownWithoutRedisSaysWhatIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
-		l := newLimiter(t, b.Client(oneDial), still(1000), hybrid.Config{Mode: hybrid.ModeDeferred})
+		l := newLimiter(t, b.Client(nil), still(1000), hybrid.Config{Mode: hybrid.ModeDeferred})
 		time.Sleep(2 * time.Second)
 		ask(t, l, "k", 1)
 		b.Kill()
@@ -213,7 +213,7 @@ func TestReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
 		b.Kill()
-		l := newLimiter(t, b.Client(oneDial), hybridlimit.PerSecond(1), hybrid.Config{})
+		l := newLimiter(t, b.Client(nil), hybridlimit.PerSecond(1), hybrid.Config{})
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		if err := l.Ready(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `"api"`) {
@@ -232,7 +232,7 @@ func TestReady(t *testing.T) {
 		}
 
 		b.Kill()
-		h := newHub(t, b.Client(oneDial), hybrid.HubConfig{})
+		h := newHub(t, b.Client(nil), hybrid.HubConfig{})
 		add(t, h, hybridlimit.PerSecond(1), hybrid.Config{Name: "a"})
 		go func() { time.Sleep(time.Second); h.Close() }()
 		if err := h.Ready(t.Context()); !errors.Is(err, hybridlimit.ErrClosed) {
@@ -246,7 +246,7 @@ func TestReady(t *testing.T) {
 func TestShutdownEndsByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
-		l := newLimiter(t, b.Client(oneDial), still(100), hybrid.Config{})
+		l := newLimiter(t, b.Client(nil), still(100), hybrid.Config{})
 		time.Sleep(2100 * time.Millisecond)
 		ask(t, l, "k", 1)
 		b.Kill()

@@ -22,10 +22,14 @@ type Limiter struct {
 	own   bool // made by New: closes its hub
 	cfg   Config
 	rules atomic.Pointer[rules]
-	store *store
-	fleet fleet
-	count counters
-	hist  *histograms // nil: nobody takes metrics
+	// setting is held from the claim of a new limit to its rules: of two
+	// SetLimit at once, the later one would have the claim and the earlier the
+	// rules.
+	setting sync.Mutex
+	store   *store
+	fleet   fleet
+	count   counters
+	hist    *histograms // nil: nobody takes metrics
 
 	closed    atomic.Bool
 	done      chan struct{} // closed with it: who waits goes home
@@ -163,15 +167,16 @@ func (l *Limiter) common(ctx context.Context, e *entry, r *rules, key string, n 
 	case wordDeny:
 		res.Source = hybridlimit.SourceDenyCache
 		res.RetryAfter = l.retryFromWord(e, r.Bucket, n)
-		res.ResetAfter = l.resetAfter(r, 0, e.ends.Load())
+		res.ResetAfter = l.resetAfter(r, e.rest.Load(), e.ends.Load())
 	case wordLease, wordCredit:
 		res.Source = hybridlimit.SourceLease
 		if kind == wordCredit {
 			res.Source = hybridlimit.SourceCredit
 		}
 		res.Allowed, res.Granted = true, n
-		res.Remaining = max(0, e.rest.Load()+left)
-		res.ResetAfter = l.resetAfter(r, res.Remaining, e.ends.Load())
+		left += e.rest.Load()
+		res.Remaining = max(0, left)
+		res.ResetAfter = l.resetAfter(r, left, e.ends.Load())
 	}
 	return l.answer(res, n), nil
 }
@@ -187,18 +192,25 @@ func (l *Limiter) retryFromWord(e *entry, b algo.Bucket, n int64) time.Duration 
 	return max(time.Microsecond, time.Duration(until-l.hub.clock.rough.Load()-int64(2*tick)))
 }
 
-// resetAfter is how long until nothing is used any more, by what is left; ends
-// is when the window may be over, 0 where that is not known.
+// resetAfter is how long until nothing is used any more, by what is left, where
+// negative is debt; ends is when the window is over, 0 where that is not known.
+// The rough clock of windows is up to a tick behind, so it is that much more.
 func (l *Limiter) resetAfter(r *rules, remaining, ends int64) time.Duration {
 	if period := time.Duration(r.Window.Period) * time.Microsecond; period > 0 {
 		left := period
 		if ends > 0 {
-			left = max(0, min(period, time.Duration(ends-l.hub.clock.rough.Load())))
+			if left = time.Duration(ends - l.hub.clock.rough.Load()); left <= 0 {
+				left += period // the next one has just begun
+			}
+			left = max(0, min(period, left))
 		}
-		if r.Window.Sliding && remaining < r.limit.Rate {
-			left += period // what is counted in this window fades in the next
+		switch {
+		case remaining >= r.limit.Rate:
+			return 0
+		case r.Window.Sliding:
+			return left + period // what is counted in this window fades in the next
 		}
-		return left
+		return left + time.Duration((max(0, -remaining)+r.limit.Rate-1)/r.limit.Rate)*period // a debt begins the next
 	}
 	return time.Duration(r.Bucket.WaitFull(remaining*r.Bucket.Unit)) * time.Microsecond
 }

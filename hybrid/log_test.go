@@ -83,7 +83,7 @@ func TestRedisDownAtTheStart(t *testing.T) {
 				b := redistest.NewBubble(t)
 				b.Kill()
 				log := newCapture()
-				l := newLimiter(t, b.Client(oneDial), hybridlimit.TokenBucket(1, time.Minute, 400), hybrid.Config{
+				l := newLimiter(t, b.Client(nil), hybridlimit.TokenBucket(1, time.Minute, 400), hybrid.Config{
 					Hub: hybrid.HubConfig{Logger: slog.New(log), FleetSize: hint, Prefix: "shop"},
 				})
 				// It decides at once, each call by fallback.
@@ -132,7 +132,7 @@ func TestTheLastLineIsRight(t *testing.T) {
 		b := redistest.NewBubble(t)
 		log := newCapture()
 		log.skip = lineLost // each restart is a loss too
-		l := newLimiter(t, b.Client(oneDial), hybridlimit.PerSecond(10_000), hybrid.Config{
+		l := newLimiter(t, b.Client(nil), hybridlimit.PerSecond(10_000), hybrid.Config{
 			Hub: hybrid.HubConfig{Logger: slog.New(log), Breaker: breaker.Config{OpenFor: 50 * time.Millisecond}},
 		})
 		keys := 0

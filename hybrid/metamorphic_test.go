@@ -3,8 +3,6 @@ package hybrid_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +10,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
@@ -21,15 +20,8 @@ import (
 
 // inPairs runs f for some seeds, each with a source of its own.
 func inPairs(t *testing.T, runs uint64, f func(t *testing.T, rng *rand.Rand)) {
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("HYBRIDLIMIT_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatalf("HYBRIDLIMIT_SEED: %v", err)
-		}
-	}
-	t.Logf("HYBRIDLIMIT_SEED=%d", seed)
-	if os.Getenv("HYBRIDLIMIT_LONG") != "" {
+	seed := testenv.Seed(t)
+	if testenv.Long() {
 		runs *= 50
 	}
 	for i := range runs {

@@ -77,7 +77,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	rows := metricRows(t, string(text))
 	synctest.Test(t, func(t *testing.T) {
 		b, m := redistest.NewBubble(t), &meters{}
-		h := newHub(t, b.Client(oneDial), hybrid.HubConfig{MeterProvider: m})
+		h := newHub(t, b.Client(nil), hybrid.HubConfig{MeterProvider: m})
 		l := add(t, h, still(5), hybrid.Config{Name: "api"})
 		for range 6 { // also after a first answer
 			ask(t, l, "k", 1)

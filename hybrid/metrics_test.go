@@ -19,7 +19,7 @@ func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
 		m := &meters{}
-		h := newHub(t, b.Client(oneDial), hybrid.HubConfig{MeterProvider: m})
+		h := newHub(t, b.Client(nil), hybrid.HubConfig{MeterProvider: m})
 		api := add(t, h, still(5), hybrid.Config{Name: "api"})
 		hot := add(t, h, hybridlimit.TokenBucket(1000, time.Second, 2000), hybrid.Config{Name: "hot"})
 		time.Sleep(2100 * time.Millisecond)

@@ -59,11 +59,11 @@ func (n nodes) check(t *testing.T) {
 	t.Run("tags reach every node", n.spread)
 	t.Run("subject", n.subject)
 	var prefixes atomic.Int64
-	for _, how := range n.conformance {
-		t.Run(fmt.Sprintf("conformance/%+v", how), func(t *testing.T) {
+	conforms := func(how how, of limitertest.Algorithm) {
+		t.Run(fmt.Sprintf("conformance/%+v/%s", how, of.Name), func(t *testing.T) {
 			t.Parallel()
 			n.needFunctions(t, how.functions)
-			spec := conformance(how.mode)
+			spec := conformance(how.mode, of)
 			spec.Name, spec.Exact, spec.RetryIsLowerBound = "", false, true // as in TestConformanceOnRedis
 			spec.New = func(tb testing.TB, limit hybridlimit.Limit) hybridlimit.Limiter {
 				cfg := patient(hybrid.Config{Mode: how.mode})
@@ -72,6 +72,14 @@ func (n nodes) check(t *testing.T) {
 			}
 			limitertest.Run(t, spec)
 		})
+	}
+	for _, how := range n.conformance {
+		conforms(how, limitertest.Algorithms()[0])
+	}
+	for _, of := range limitertest.Algorithms() { // what is kept in a way of its own
+		if of.Name == "fixed window" || of.Name == "sliding log" {
+			conforms(how{hybrid.ModeAuto, false}, of)
+		}
 	}
 }
 

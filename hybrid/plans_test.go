@@ -3,6 +3,7 @@ package hybrid_test
 import (
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -41,4 +42,31 @@ func TestAllowLimitWaitsUnderItsOwn(t *testing.T) {
 		shutdown(t, l)
 		balance(t, l.Stats())
 	})
+}
+
+// What Redis refused under one limit, it has not refused under another. It was
+// denied from memory for as long as the refusal held.
+func TestRefusalsAreOfALimit(t *testing.T) {
+	for _, of := range []func(int64) hybridlimit.Limit{
+		func(n int64) hybridlimit.Limit { return hybridlimit.LeakyQueue(n, time.Hour, n) },
+		func(n int64) hybridlimit.Limit { return hybridlimit.SlidingLog(n, time.Hour) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLimiter(t, redistest.NewBubble(t).Client(nil), of(2), hybrid.Config{})
+			for _, want := range []bool{true, true, false, false} {
+				if res := ask(t, l, "k", 1); res.Allowed != want {
+					t.Errorf("%+v, want allowed %v", res, want)
+				}
+			}
+			if res := must(t)(l.AllowLimit(t.Context(), "k", 1, of(3))); !res.Allowed {
+				t.Errorf("under a larger limit: %+v", res)
+			}
+			if err := l.SetLimit(of(4)); err != nil {
+				t.Fatal(err)
+			}
+			if res := ask(t, l, "k", 1); !res.Allowed {
+				t.Errorf("after SetLimit: %+v", res)
+			}
+		})
+	}
 }

@@ -58,3 +58,57 @@ func TestRemainingOfWaiters(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+// What is owed beyond nothing takes its time, too. The answers began at an empty
+// bucket, whatever the debt, so that ResetAfter of a key in debt was too short,
+// and of a fixed window named the end before which nothing can be had.
+func TestResetAfterCountsDebt(t *testing.T) {
+	const period = time.Minute
+	for _, limit := range []hybridlimit.Limit{
+		hybridlimit.TokenBucket(10, period, 10), hybridlimit.LeakyQueue(10, period, 10),
+		hybridlimit.FixedWindow(10, period), hybridlimit.SlidingWindow(10, period), hybridlimit.SlidingLog(10, period),
+	} {
+		t.Run(limit.Algorithm.String(), func(t *testing.T) {
+			inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
+				l := newLimiter(t, b.Client(nil), limit, hybrid.Config{Mode: mode})
+				time.Sleep(time.Until(time.Now().Truncate(period).Add(period + 3*time.Second))) // into a window
+				began := time.Now()
+				var full time.Time
+				switch limit.Algorithm {
+				case hybridlimit.AlgFixedWindow, hybridlimit.AlgSlidingWindow:
+					full = began.Truncate(period).Add(2 * period)
+				case hybridlimit.AlgSlidingLog:
+					full = began.Add(period)
+				default: // 15 units at one in 6 s
+					full = began.Add(period * 3 / 2)
+				}
+				said := func(what string, res hybridlimit.Result) {
+					t.Helper()
+					// The estimate is of whole units, and the clock of the common
+					// path is behind.
+					off := time.Now().Add(res.ResetAfter).Sub(full)
+					if off < 0 || off > period/10+15*time.Millisecond || res.Remaining != 0 {
+						t.Errorf("%v, %s by %v: %v to the reset, want %v: %+v", mode, what, res.Source, res.ResetAfter, time.Until(full), res)
+					}
+				}
+				for took := int64(0); took < 10 && !t.Failed(); {
+					if res := ask(t, l, "k", 1); res.Allowed {
+						took++
+					}
+				}
+				res := must(t)(l.Charge(t.Context(), "k", 5))
+				if limit.Algorithm == hybridlimit.AlgSlidingLog {
+					full = time.Now().Add(period)
+				}
+				said("a charge", res)
+				for range 8 {
+					said("a denial", ask(t, l, "k", 1))
+					said("one of more", ask(t, l, "k", 3))
+					said("some", must(t)(l.AllowAtMost(t.Context(), "k", 3)))
+					said("a peek", must(t)(l.Peek(t.Context(), "k")))
+					time.Sleep(30 * time.Millisecond)
+				}
+			})
+		})
+	}
+}

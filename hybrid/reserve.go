@@ -155,7 +155,7 @@ func (l *Limiter) giveBack(ctx context.Context, key string, n int64, back algo.O
 	}
 	at, err := l.place(key)
 	if err == nil && !static(at.rules.limit) {
-		_, err = l.refundNow(ctx, at, back)
+		_, err = l.refundNow(ctx, key, at, back)
 	}
 	return err
 }
@@ -230,7 +230,7 @@ func (l *Limiter) Refund(ctx context.Context, key string, n int64) (hybridlimit.
 		}
 	}
 	if e == nil {
-		return l.refundNow(ctx, at, algo.Op{Refund: n})
+		return l.refundNow(ctx, key, at, algo.Op{Refund: n})
 	}
 	v := l.event(e, func(*terms, int64, bool) verdict {
 		s := &e.state
@@ -242,17 +242,18 @@ func (l *Limiter) Refund(ctx context.Context, key string, n int64) (hybridlimit.
 		return verdict{sync: syncLazily}
 	})
 	l.count.admitted.Add(-n)
-	res.Source, res.Remaining = hybridlimit.SourceCredit, v.left
+	res.Source, res.Remaining = hybridlimit.SourceCredit, max(0, v.left)
 	res.ResetAfter = l.resetAfter(at.rules, v.left, v.ends)
 	return res, nil
 }
 
 // refundNow gives back by a message of its own, sent once.
-func (l *Limiter) refundNow(ctx context.Context, at place, op algo.Op) (hybridlimit.Result, error) {
+func (l *Limiter) refundNow(ctx context.Context, key string, at place, op algo.Op) (hybridlimit.Result, error) {
 	ans, _, ok := l.askNow(ctx, at, op)
 	if !ok {
 		return hybridlimit.Result{}, errors.Join(ctx.Err(), hybridlimit.ErrUnavailable)
 	}
+	l.accept(key)
 	l.count.admitted.Add(-op.Refund)
 	l.count.refunded.Add(op.Refund)
 	return hybridlimit.Result{

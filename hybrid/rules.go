@@ -96,6 +96,8 @@ func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
 	if l.closed.Load() {
 		return hybridlimit.ErrClosed
 	}
+	l.setting.Lock()
+	defer l.setting.Unlock()
 	var bad hybridlimit.Violations
 	bad.AddLimit(limit)
 	if l.cfg.FallbackFloor > limit.BurstSize() && !static(limit) {
@@ -144,6 +146,6 @@ func (e *entry) adapt(r *rules, now int64) {
 		*v = view{} // of another window
 		return
 	}
-	v.level, v.cap = r.Bucket.Rescale(v.level, old.Bucket.Unit), r.Bucket.Rescale(v.cap, old.Bucket.Unit)
+	v.level, v.cap = r.Bucket.Convert(v.level, old.Bucket), r.Bucket.Convert(v.cap, old.Bucket)
 	v.turn, v.relook = 0, 0 // what it proved, it proved of the old limit
 }

@@ -92,7 +92,7 @@ func (s *scene) fleet(c *command) {
 	}
 	c.nothing()
 	s.start, s.bubble = time.Now(), redistest.NewBubble(s.t)
-	s.watch = s.bubble.Client(oneDial)
+	s.watch = s.bubble.Client(nil)
 	for i := range processes {
 		s.enter(fmt.Sprint("p", i+1))
 		time.Sleep(phase)
@@ -111,7 +111,7 @@ func (s *scene) enter(name string) {
 	a := &actor{name: name, link: s.bubble.Link()}
 	a.link.Latency(oneWay, oneWay)
 	a.link.Script(a.meet)
-	a.Limiter = newLimiter(s.t, a.link.Client(oneDial), s.limit, s.cfg)
+	a.Limiter = newLimiter(s.t, a.link.Client(nil), s.limit, s.cfg)
 	s.cast = append(s.cast, a)
 }
 

@@ -65,7 +65,7 @@ func (l *Limiter) event(e *entry, step func(t *terms, now int64, broken bool) ve
 	e.begin(now)
 	v := step(&t, now, broken)
 	e.end(&t, epoch, broken, now)
-	v.left, v.ends = e.remaining(&t, now), e.state.view.ends
+	v.left, v.ends = e.remaining(&t, now), e.windowEnd(&t, now)
 	e.mu.Unlock()
 	e.sync(v.sync)
 	return v
@@ -79,13 +79,13 @@ func never(res hybridlimit.Result) hybridlimit.Result {
 
 func (l *Limiter) fill(res hybridlimit.Result, r *rules, v verdict, n int64) hybridlimit.Result {
 	res.Source = v.source
-	res.Remaining = v.left
+	res.Remaining = max(0, v.left)
 	if v.action == admit {
 		res.Allowed, res.Granted, res.Delay = true, n, time.Duration(v.delay)
 	} else {
 		res.RetryAfter = max(time.Microsecond, time.Duration(v.retry))
 	}
-	res.ResetAfter = l.resetAfter(r, res.Remaining, v.ends)
+	res.ResetAfter = l.resetAfter(r, v.left, v.ends)
 	return res
 }
 

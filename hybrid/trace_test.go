@@ -76,7 +76,7 @@ func TestSpans(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
 		p := &tracers{}
-		l := newLimiter(t, b.Client(oneDial), still(1000), hybrid.Config{
+		l := newLimiter(t, b.Client(nil), still(1000), hybrid.Config{
 			Mode: hybrid.ModeDeferred, Hub: hybrid.HubConfig{TracerProvider: p, Tags: 1},
 		})
 		if p.scope != "github.com/hybridlimit/hybridlimit/hybrid" {

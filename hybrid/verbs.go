@@ -34,13 +34,27 @@ func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hyb
 // AllowAtMost takes between one and n units of key, whatever this process has
 // of it at once, and says how many in Result.Granted. Only when that is nothing
 // does it wait for Redis, for one unit. So it may take less than the fleet
-// has, never more. Allowed is false when not even one can be had.
+// has, never more. Where Redis makes every decision (ModeExact, queues and
+// logs) it takes all that there is, with one message. Allowed is false when not
+// even one can be had. Under Config.Shadow n are granted, Shadowed where that
+// is more than was taken.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	if err := l.check(key, n); err != nil {
 		return hybridlimit.Result{}, err
 	}
 	if res, ok, err := l.static(key, n); ok || err != nil {
 		return l.answered(res, n), err
+	}
+	res, err := l.atMost(ctx, key, n)
+	if l.cfg.Shadow && res.Allowed && res.Granted < n {
+		res.Granted, res.Shadowed = n, true
+	}
+	return res, err
+}
+
+func (l *Limiter) atMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
+	if l.exactly(l.rules.Load()) {
+		return l.exactRange(ctx, key, 1, n, nil)
 	}
 	took, v := l.takeAtMost(key, n)
 	if took > 0 {
@@ -67,8 +81,9 @@ func (l *Limiter) more(key string, took int64, v verdict) hybridlimit.Result {
 	if e := l.store.get(key); e != nil {
 		r := e.rules.Load()
 		res.Limit = r.limit.BurstSize()
-		res.Remaining = max(0, e.rest.Load()+wordUnits(e.word.Load()))
-		res.ResetAfter = l.resetAfter(r, res.Remaining, e.ends.Load())
+		left := e.rest.Load() + wordUnits(e.word.Load())
+		res.Remaining = max(0, left)
+		res.ResetAfter = l.resetAfter(r, left, e.ends.Load())
 	}
 	return l.answer(res, took)
 }
@@ -170,7 +185,7 @@ func (l *Limiter) peekHere(key string) (res hybridlimit.Result, known bool, err 
 	if !known {
 		return res, false, nil
 	}
-	res.Limit, res.Remaining = r.limit.BurstSize(), v.left
+	res.Limit, res.Remaining = r.limit.BurstSize(), max(0, v.left)
 	if !res.Allowed {
 		res.RetryAfter = max(time.Microsecond, time.Duration(until))
 	}
@@ -220,7 +235,7 @@ func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.
 		return s.onCredit(t, owed, now)
 	})
 	l.count.admitted.Add(counted)
-	res.Remaining = v.left
+	res.Remaining = max(0, v.left)
 	res.ResetAfter = l.resetAfter(r, v.left, v.ends)
 	return res, nil
 }
@@ -234,6 +249,7 @@ func (l *Limiter) chargeNow(ctx context.Context, key string, n int64) (hybridlim
 	}
 	res := hybridlimit.Result{Limit: at.rules.limit.BurstSize(), Policy: l.cfg.Name}
 	counted := min(n, maxCharge)
+	sent := l.hub.clock.now()
 	ans, _, ok := l.askNow(ctx, at, algo.Op{Owed: counted})
 	l.count.admitted.Add(counted)
 	if !ok {
@@ -241,6 +257,9 @@ func (l *Limiter) chargeNow(ctx context.Context, key string, n int64) (hybridlim
 		return l.unanswered(ctx, res)
 	}
 	l.count.acked.Add(counted)
+	if at.rules.Units(ans.Level) < 1 { // for longer than a refusal from before says
+		l.refuse(key, at, 1, ans, sent, l.hub.clock.now())
+	}
 	res.Allowed, res.Granted, res.Source = true, n, hybridlimit.SourceRedis
 	res.Remaining = at.rules.Bucket.Units(ans.Level)
 	res.ResetAfter = time.Duration(at.rules.Reset(ans)) * time.Microsecond

@@ -28,7 +28,7 @@ func TestAllowAllSavesUpAShare(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := redistest.NewBubble(t)
-				h := newHub(t, b.Client(oneDial), hybrid.HubConfig{FleetSize: 10})
+				h := newHub(t, b.Client(nil), hybrid.HubConfig{FleetSize: 10})
 				l := add(t, h, hybridlimit.PerSecond(5), hybrid.Config{Name: "l", FallbackFloor: -1, MaxWait: -1})
 				b.Kill()
 				allowed := 0
@@ -92,7 +92,7 @@ func TestAllowAllShadowRefused(t *testing.T) {
 	t.Run("by memory", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := redistest.NewBubble(t)
-			h := newHub(t, b.Client(oneDial), hybrid.HubConfig{})
+			h := newHub(t, b.Client(nil), hybrid.HubConfig{})
 			real := add(t, h, still(5), hybrid.Config{Name: "real", MaxWait: -1})
 			shadow := add(t, h, still(5), hybrid.Config{Name: "shadow", Shadow: true, MaxKeys: 1, MaxWait: -1})
 			b.Kill()
@@ -172,7 +172,7 @@ func TestSetLimitLeavesLimitForAlone(t *testing.T) {
 func TestFallbackFloorOfASmallerLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
-		l := newLimiter(t, b.Client(oneDial), still(100), hybrid.Config{
+		l := newLimiter(t, b.Client(nil), still(100), hybrid.Config{
 			FallbackFloor: 50, MaxWait: -1, LimitFor: func(string) hybridlimit.Limit { return still(10) },
 		})
 		b.Kill()

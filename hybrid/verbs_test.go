@@ -53,6 +53,58 @@ func TestAllowAtMost(t *testing.T) {
 	})
 }
 
+// Where Redis decides, one message brings all that there is. It used to bring
+// one unit.
+func TestAllowAtMostAsksOnce(t *testing.T) {
+	for _, tc := range []struct {
+		mode  hybrid.Mode
+		limit hybridlimit.Limit
+	}{
+		{hybrid.ModeExact, still(100)},
+		{hybrid.ModeExact, hybridlimit.FixedWindow(100, time.Hour)},
+		{hybrid.ModeAuto, hybridlimit.LeakyQueue(1, time.Hour, 100)},
+		{hybrid.ModeAuto, hybridlimit.SlidingLog(100, time.Hour)},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			rdb := redistest.NewBubble(t).Client(nil)
+			l := newLimiter(t, rdb, tc.limit, hybrid.Config{Mode: tc.mode})
+			for i, want := range []int64{70, 30, 0} {
+				res := must(t)(l.AllowAtMost(t.Context(), "k", 70))
+				if s := l.Stats(); res.Granted != want || res.Allowed != (want > 0) || (res.RetryAfter > 0) == res.Allowed || s.Ops != int64(i+1) {
+					t.Errorf("%v of %v: %+v after %d messages, want %d units", tc.mode, tc.limit, res, s.Ops, want)
+				}
+			}
+			shutdown(t, l)
+			if s := l.Stats(); s.Admitted != 100 || balance(t, s) != 100 {
+				t.Errorf("%v of %v: %+v", tc.mode, tc.limit, s)
+			}
+		})
+	}
+}
+
+// A shadow limit withholds nothing here either, and counts what there was. It
+// granted a part.
+func TestAllowAtMostShadow(t *testing.T) {
+	inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
+		l := newLimiter(t, b.Client(nil), still(5), hybrid.Config{Mode: mode, Shadow: true})
+		time.Sleep(2300 * time.Millisecond)
+		shadowed := false
+		for i, n := range []int64{1, 3, 7, 7, 1} {
+			res := must(t)(l.AllowAtMost(t.Context(), "k", n))
+			if !res.Allowed || res.Granted != n || res.RetryAfter != 0 || i == 0 && res.Shadowed || i > 1 && !res.Shadowed {
+				t.Errorf("call %d: %+v, want %d", i, res, n)
+			}
+			shadowed = shadowed || res.Shadowed
+			time.Sleep(100 * time.Millisecond)
+		}
+		shutdown(t, l)
+		s := l.Stats()
+		if balance(t, s); s.Admitted+s.Expired > 5 || !shadowed {
+			t.Errorf("%d of 5 were admitted: %+v", s.Admitted, s)
+		}
+	})
+}
+
 // A peek consumes nothing, and says what a call would be told.
 func TestPeek(t *testing.T) {
 	inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
@@ -81,7 +133,7 @@ func TestPeek(t *testing.T) {
 func TestPeekWithoutRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
-		l := newLimiter(t, b.Client(oneDial), still(5), hybrid.Config{})
+		l := newLimiter(t, b.Client(nil), still(5), hybrid.Config{})
 		b.Kill()
 		if res, err := l.Peek(t.Context(), "k"); !errors.Is(err, hybridlimit.ErrUnavailable) || res.Limit != 5 {
 			t.Errorf("%+v, %v", res, err)

@@ -18,7 +18,7 @@ import (
 func hung(t *testing.T, cfg hybrid.Config) (*hybrid.Limiter, *redistest.MemLink) {
 	t.Helper()
 	link := redistest.NewBubble(t).Link()
-	l := newLimiter(t, link.Client(oneDial), still(100), cfg)
+	l := newLimiter(t, link.Client(nil), still(100), cfg)
 	time.Sleep(2100 * time.Millisecond)
 	link.Pause()
 	return l, link
@@ -97,7 +97,7 @@ func TestContextEndsTheWait(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := redistest.NewBubble(t)
 				link, rdb := b.Link(), b.Client(nil)
-				l := newLimiter(t, link.Client(oneDial), still(100), hybrid.Config{Mode: mode, MaxWait: time.Second})
+				l := newLimiter(t, link.Client(nil), still(100), hybrid.Config{Mode: mode, MaxWait: time.Second})
 				link.Latency(50*time.Millisecond, 50*time.Millisecond)
 
 				ctx, cancel := context.WithTimeout(t.Context(), 7*time.Millisecond)

@@ -15,26 +15,23 @@ func TestConformance(t *testing.T) {
 		Policy: "policy.1",
 		Exact:  true,
 	}
-	for _, tc := range []struct {
-		name    string
-		maxKeys int
-		bucket  func(int64, time.Duration, int64) hybridlimit.Limit
-	}{
-		{"one shard", 1000, hybridlimit.TokenBucket},
-		{"token bucket", 0, hybridlimit.TokenBucket},
-		{"leaky bucket", 0, hybridlimit.LeakyBucket},
-		{"leaky queue", 0, hybridlimit.LeakyQueue},
-		{"fixed window", 0, limitertest.Window(hybridlimit.FixedWindow)},
-		{"sliding window", 0, limitertest.Window(hybridlimit.SlidingWindow)},
-		{"sliding log", 0, limitertest.Window(hybridlimit.SlidingLog)},
-	} {
-		spec.Name, spec.Bucket = tc.name, tc.bucket
-		spec.New = func(tb testing.TB, limit hybridlimit.Limit) hybridlimit.Limiter {
-			return must(tb, limit, Config{Name: spec.Policy, MaxKeys: tc.maxKeys})
+	with := func(maxKeys int) func(testing.TB, hybridlimit.Limit) hybridlimit.Limiter {
+		return func(tb testing.TB, limit hybridlimit.Limit) hybridlimit.Limiter {
+			return must(tb, limit, Config{Name: spec.Policy, MaxKeys: maxKeys})
 		}
-		spec.Wrap = synctest.Test
+	}
+	spec.Wrap = synctest.Test
+	for _, of := range limitertest.Algorithms() {
+		spec.Name, spec.Bucket, spec.New = of.Name, of.Bucket, with(0)
+		spec.Tick = time.Nanosecond
+		switch of.Bucket(1, time.Second, 1).Algorithm {
+		case hybridlimit.AlgTokenBucket, hybridlimit.AlgLeakyBucket:
+			spec.Tick = 2 * time.Nanosecond // ε of the package documentation
+		}
 		limitertest.Run(t, spec)
 	}
+	spec.Name, spec.Bucket, spec.New, spec.Tick = "one shard", nil, with(1000), 2*time.Nanosecond
+	limitertest.Run(t, spec)
 	spec.Name, spec.Wrap, spec.Bucket = "real time", nil, nil
 	limitertest.Run(t, spec)
 }

@@ -58,10 +58,10 @@
 // real ones their history, so authenticate before limiting by a name that the
 // caller chose.
 //
-// A key costs 180 to 250 bytes and its name (measured, BenchmarkMemory), the
-// buckets most. A log costs 24 bytes more for each call that still counts,
-// whatever its cost, and as much again while it grows: at most Rate calls, or
-// twice that in debt, so that a key of a million an hour may come to 48 MB. A call of a
+// A key costs 180 to 260 bytes and its name (measured, BenchmarkMemory), the
+// log most. It costs 24 bytes more for each call that still counts, whatever
+// that cost, and as much again while it grows: at most Rate calls, or twice that
+// in debt, so that a key of a million an hour may come to 48 MB. A call of a
 // request with an id (hybridlimit.WithRequestID) has 40 bytes and the id more.
 //
 // A key that nobody asked about for longer than IdleAfter is full again, and

@@ -3,6 +3,7 @@ package local_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -159,4 +160,32 @@ func ExampleConfig_limitFor() {
 	// Output:
 	// alice 1000
 	// bob 10
+}
+
+// The plan is part of the key, so that the key alone decides the limit.
+func ExampleConfig_limitFor_plans() {
+	ctx := context.Background()
+	plans := map[string]hybridlimit.Limit{
+		"free":   hybridlimit.PerHour(2),
+		"pro":    hybridlimit.PerHour(100),
+		"staff":  hybridlimit.Unlimited(),
+		"banned": hybridlimit.Blocked(),
+	}
+	limiter := open(plans["free"], local.Config{LimitFor: func(key string) hybridlimit.Limit {
+		plan, _, _ := strings.Cut(key, "/")
+		if limit, ok := plans[plan]; ok {
+			return limit
+		}
+		return plans["free"]
+	}})
+	for _, key := range []string{"free/alice", "pro/bob", "old/carol", "staff/dave", "banned/eve"} {
+		res := ok(limiter.AllowN(ctx, key, 3))
+		fmt.Println(key, res.Allowed, res.Source)
+	}
+	// Output:
+	// free/alice false static
+	// pro/bob true local
+	// old/carol false static
+	// staff/dave true static
+	// banned/eve false static
 }

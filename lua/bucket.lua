@@ -1,6 +1,7 @@
 -- Buckets: token bucket and leaky bucket as a meter (b), leaky queue (q).
 -- State:   "1b<unit> <level> <age> <born> <since>[ <wait> <out> <outbefore>][@<reset>]"
---          in hexadecimal; 1q for a queue, whose level is Burst - depth
+--          in hexadecimal; 1q for a queue, which keeps what stands in it: as
+--          -depth in the text, and Burst - depth while an op works on it
 --          unit   sub-units per unit of the limit that wrote it
 --          level  sub-units left at <born>+<age>; negative is debt
 --          age    µs from born to the time at which level was right; negative
@@ -19,7 +20,11 @@
 -- Source:  GCRA, ITU-T I.371, in its token form. The Go twin, line for line, is
 --          internal/algo: bucket.go, queue.go, apply.go.
 
--- bucket_rescale counts the level in another limit's sub-units and brings it
+-- bucket_kept is the level that the text calls 0: a full queue's, an empty
+-- bucket's. A change of limit leaves what it counts from there.
+local function bucket_kept(lim) return lim.kind == 'q' and lim.cap or 0 end
+
+-- bucket_rescale counts a kept level in another limit's sub-units and brings it
 -- into that limit's range; never up.
 local function bucket_rescale(s, unit, lim)
   if unit ~= lim.unit then
@@ -29,6 +34,7 @@ local function bucket_rescale(s, unit, lim)
     if product >= EXACT then part = max(part - 1, 0) end -- rounded twice, perhaps up
     s.level = whole * lim.unit + part
   end
+  s.level = s.level + bucket_kept(lim)
   s.level = max(-lim.cap, min(s.level, lim.cap))
 end
 
@@ -92,7 +98,7 @@ end
 
 -- bucket_write stores the state.
 local function bucket_write(key, s, lim)
-  local text = format('1%s%x %s %s %x %x', lim.kind, lim.unit, hexed(s.level), hexed(s.last - s.born), s.born, s.since)
+  local text = format('1%s%x %s %s %x %x', lim.kind, lim.unit, hexed(s.level - bucket_kept(lim)), hexed(s.last - s.born), s.born, s.since)
   if s.slot > s.last or s.out + s.outbefore > 0 then
     text = text .. format(' %x %x %x', max(s.slot - s.last, 0), s.out, s.outbefore)
   end

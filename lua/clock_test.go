@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -65,8 +66,8 @@ func TestRetryAfterClockStep(t *testing.T) {
 // sub-units, and a product above 2^53 could round up.
 func TestRescaleEqualsGo(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
-		rng := seeded(t)
-		for range sized(200, 5000) {
+		rng := testenv.Rand(t)
+		for range testenv.Runs(200, 5000) {
 			from, to := diffLimits[rng.IntN(len(diffLimits))], diffLimits[rng.IntN(len(diffLimits))]
 			bf, bt := algo.BucketOf(from), algo.BucketOf(to)
 			s := algo.State{Unit: bf.Unit, Level: rng.Int64N(2*bf.Cap+1) - bf.Cap, Last: start, Born: start, Since: 1}

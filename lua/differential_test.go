@@ -12,6 +12,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -66,7 +67,7 @@ type differ struct {
 
 func newDiffer(t *testing.T, st store, limits []hybridlimit.Limit) *differ {
 	return &differ{
-		t: t, st: st, rng: seeded(t), now: start, limits: limits, model: map[string]cell{}, old: map[string]cell{},
+		t: t, st: st, rng: testenv.Rand(t), now: start, limits: limits, model: map[string]cell{}, old: map[string]cell{},
 		seen: map[string][]lua.View{}, held: map[string][]booked{}, home: map[string]hybridlimit.Limit{}, saw: map[string]int{},
 	}
 }
@@ -86,10 +87,10 @@ func TestLuaEqualsGo(t *testing.T) {
 			store func(*testing.T) store
 			ops   int
 		}{
-			{"redis/resp3", func(t *testing.T) store { return realStore(t) }, sized(6000, 200_000)},
-			{"redis/resp2", func(t *testing.T) store { return realStore(t, func(o *redis.Options) { o.Protocol = 2 }) }, sized(500, 50_000)},
-			{"functions", func(t *testing.T) store { return functionStore(t) }, sized(1000, 200_000)},
-			{"miniredis", miniStore, sized(700, 200_000)},
+			{"redis/resp3", func(t *testing.T) store { return realStore(t) }, testenv.Runs(6000, 200_000)},
+			{"redis/resp2", func(t *testing.T) store { return realStore(t, func(o *redis.Options) { o.Protocol = 2 }) }, testenv.Runs(500, 50_000)},
+			{"functions", func(t *testing.T) store { return functionStore(t) }, testenv.Runs(1000, 200_000)},
+			{"miniredis", miniStore, testenv.Runs(700, 200_000)},
 		} {
 			t.Run(kind.name+"/"+tc.name, func(t *testing.T) {
 				d := newDiffer(t, tc.store(t), kind.limits)

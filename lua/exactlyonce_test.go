@@ -9,6 +9,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -298,12 +299,12 @@ func forSchedules(t *testing.T, short, long int, f func(*network)) {
 		store func(*testing.T) store
 		count int
 	}{
-		{"redis", func(t *testing.T) store { return realStore(t) }, sized(short, long)},
-		{"functions", func(t *testing.T) store { return functionStore(t) }, sized(short/3, long/3)},
-		{"miniredis", miniStore, sized(short/10, long/10)},
+		{"redis", func(t *testing.T) store { return realStore(t) }, testenv.Runs(short, long)},
+		{"functions", func(t *testing.T) store { return functionStore(t) }, testenv.Runs(short/3, long/3)},
+		{"miniredis", miniStore, testenv.Runs(short/10, long/10)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			st, rng := tc.store(t), seeded(t)
+			st, rng := tc.store(t), testenv.Rand(t)
 			seen, stale := 0, 0
 			for range tc.count {
 				st.rdb.FlushAll(context.Background())

@@ -127,6 +127,7 @@ local function bucket_kind(letter)
     end,
     load = bucket_load,
     again = function(s, lim)
+      s.level = s.level - bucket_kept(s.lim)
       bucket_rescale(s, s.lim.unit, lim)
       s.level = min(s.level, bucket_ceiling(s, lim))
     end,

@@ -15,12 +15,13 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
 // goldenLibrary is the name of the library: its last part changes with its
 // content. What the golden scripts ask of a change holds here as well.
-const goldenLibrary = "hybridlimit_v1_1a94fbb4"
+const goldenLibrary = "hybridlimit_v1_4ebc48c4"
 
 func TestGoldenLibrary(t *testing.T) {
 	l := lua.Library
@@ -112,7 +113,7 @@ func TestFunctionsEqualScripts(t *testing.T) {
 	d := newDiffer(t, scripts, limits)                                                                                            // makes the ops
 	ctx := context.Background()
 	seq, seen := int64(1), 0
-	for range sized(400, 10_000) {
+	for range testenv.Runs(400, 10_000) {
 		d.now = max(d.now+d.step(), start/2)
 		ops := make([]lua.Op, 1+d.rng.IntN(24))
 		for i := range ops {

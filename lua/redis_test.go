@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -192,27 +190,4 @@ func (st store) dump(t testing.TB) string {
 // bucketText is how a bucket at rest is stored.
 func bucketText(unit, level, age, born, since int64) string {
 	return lua.EncodeState(algo.State{Unit: unit, Level: level, Last: born + age, Born: born, Since: since})
-}
-
-// seeded returns a generator whose seed is logged and can be given in
-// HYBRIDLIMIT_SEED.
-func seeded(t testing.TB) *rand.Rand {
-	t.Helper()
-	seed := rand.Uint64()
-	if s := os.Getenv("HYBRIDLIMIT_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatalf("HYBRIDLIMIT_SEED: %v", err)
-		}
-	}
-	t.Logf("HYBRIDLIMIT_SEED=%d", seed)
-	return rand.New(rand.NewPCG(seed, 1))
-}
-
-// sized is short in a plain go test, long where HYBRIDLIMIT_LONG is set.
-func sized(short, long int) int {
-	if os.Getenv("HYBRIDLIMIT_LONG") != "" {
-		return long
-	}
-	return short
 }

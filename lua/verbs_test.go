@@ -83,6 +83,40 @@ func TestSlots(t *testing.T) {
 	})
 }
 
+// A new limit leaves what stands in a queue, in units: nobody who comes starts
+// before those who were told a time. It used to leave the room, as a bucket
+// keeps what is left, so that a longer queue began with places taken by nobody,
+// and a shorter one forgot who stood in it.
+func TestQueueKeepsWhatStandsInIt(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		for _, tc := range []struct {
+			limit          hybridlimit.Limit
+			granted, delay int64
+		}{
+			{hybridlimit.LeakyQueue(10, time.Second, 9), 1, 400_000},
+			{hybridlimit.LeakyQueue(100, time.Second, 5), 1, 40_000},
+			{hybridlimit.LeakyQueue(3, 700*time.Millisecond, 20), 1, 933_334},
+			{hybridlimit.LeakyQueue(10, time.Second, 4), 0, 0},
+			{hybridlimit.LeakyQueue(10, time.Second, 3), 0, 0},
+		} {
+			for _, batched := range []bool{false, true} { // the state is read again, or not
+				st.del(t, "k")
+				take, come := algo.Op{Asks: []int64{4}}, algo.Op{Asks: []int64{1}}
+				var a lua.Answer
+				if batched {
+					a = st.batch(t, lua.Envelope{}, []lua.Op{{Key: "k", Limit: queued, Op: take}, {Key: "k", Limit: tc.limit, Op: come}}, start).Answers[1]
+				} else {
+					st.one(t, "k", queued, take, start)
+					a = st.one(t, "k", tc.limit, come, start)
+				}
+				if a.Granted != tc.granted || a.Delay != tc.delay {
+					t.Errorf("%v, batched %v: %+v", tc.limit, batched, a)
+				}
+			}
+		}
+	})
+}
+
 // A patient ask takes what will be there within its delay, a burst ahead at
 // most.
 func TestMaxDelay(t *testing.T) {

@@ -4,32 +4,16 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
 	"github.com/hybridlimit/hybridlimit/lua"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
-
-// seeded returns a generator whose seed is logged and can be given in
-// HYBRIDLIMIT_SEED.
-func seeded(t *testing.T) *rand.Rand {
-	t.Helper()
-	seed := rand.Uint64()
-	if s := os.Getenv("HYBRIDLIMIT_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatalf("HYBRIDLIMIT_SEED: %v", err)
-		}
-	}
-	t.Logf("HYBRIDLIMIT_SEED=%d", seed)
-	return rand.New(rand.NewPCG(seed, 1))
-}
 
 // ledger is what Redis does with envelopes, behind a network that loses,
 // delays and repeats.
@@ -169,11 +153,8 @@ func (s *schedule) act() {
 // and Redis has applied what was settled. The fake compares the rest at each
 // call: one batch of a tag on its way, frozen content, sequences by one.
 func TestEveryUnitOnce(t *testing.T) {
-	rng := seeded(t)
-	runs := 200
-	if os.Getenv("HYBRIDLIMIT_LONG") != "" {
-		runs = 3000
-	}
+	rng := testenv.Rand(t)
+	runs := testenv.Runs(200, 3000)
 	var messages, failures, seen uint64
 	for range runs {
 		synctest.Test(t, func(t *testing.T) {

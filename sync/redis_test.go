@@ -15,6 +15,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
 	"github.com/hybridlimit/hybridlimit/lua"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
@@ -135,7 +136,7 @@ func lossy(seed *rand.Rand, delay time.Duration) redistest.Script {
 // From Freeze to Redis and back, over a network that loses, repeats and delays,
 // in virtual time: Redis debits each unit once.
 func TestExactlyOnceInABubble(t *testing.T) {
-	rng := seeded(t)
+	rng := testenv.Rand(t)
 	var seen, failures uint64
 	for range 4 {
 		synctest.Test(t, func(t *testing.T) {
@@ -170,7 +171,7 @@ func TestExactlyOnceOnRedis(t *testing.T) {
 }
 
 func exactlyOnceOnRedis(t *testing.T, functions bool) {
-	rng := seeded(t)
+	rng := testenv.Rand(t)
 	server := redistest.New(t)
 	direct := server.Client(t)
 	flush := "SCRIPT"

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
 // build makes the program once for all tests that run it.
@@ -45,7 +47,7 @@ func TestQuickstart(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			if tc.name == "redis-server" {
-				needRedisServer(t)
+				redistest.Need(t)
 			}
 			program, err := build()
 			if err != nil {
@@ -72,16 +74,6 @@ func TestQuickstart(t *testing.T) {
 	}
 }
 
-func needRedisServer(t *testing.T) {
-	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("redis-server is not installed, and CI is set")
-		}
-		t.Skip("SKIPPED: REDIS-SERVER NOT INSTALLED: THIS TEST NEEDS A REAL REDIS")
-	}
-}
-
 // Ctrl-C, as far as a program can do that to another.
 func TestInterrupt(t *testing.T) {
 	if runtime.GOOS == "windows" {
@@ -98,7 +90,7 @@ func TestInterrupt(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(time.Second)
+	redistest.Eventually(t, 30*time.Second, "it is on its way", func() bool { return strings.Contains(out.String(), "Starting;") })
 	cmd.Process.Signal(os.Interrupt)
 	exited := make(chan error, 1)
 	go func() { exited <- cmd.Wait() }() // returns when no child holds the output any more

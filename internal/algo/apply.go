@@ -71,15 +71,27 @@ func (b Bucket) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	if dirty || written {
 		ans.Born = s.Born
 	}
+	s.Level -= b.kept()
 	return s, ans, dirty
 }
 
-// Load brings a state to now and into this bucket's terms.
+// kept is the level that a state calls 0: a full queue's, an empty bucket's.
+// What survives a change of limit is what stands in a queue, in units, and what
+// is left of a bucket.
+func (b Bucket) kept() int64 {
+	if b.Queue {
+		return b.Cap
+	}
+	return 0
+}
+
+// Load brings a state to now and into this bucket's terms, with the level that
+// is left also of a queue.
 func (b Bucket) Load(s State, now int64) State {
 	if s.Born == 0 || s.Kind != b.kind() {
 		return State{Kind: b.kind(), Unit: b.Unit, Level: b.Cap, Last: now, Born: now}
 	}
-	s.Level, s.Unit = b.Rescale(s.Level, s.Unit), b.Unit
+	s.Level, s.Unit = b.clamp(b.scale(s.Level, s.Unit)+float64(b.kept())), b.Unit
 	switch elapsed := now - s.Last; {
 	case elapsed > 0:
 		for s.out() > 0 && s.edge() <= now {
@@ -152,7 +164,7 @@ func (b Bucket) refund(s *State, n int64) bool {
 // beyond that, and the longest that a clock which stepped back freezes the
 // refill.
 func (b Bucket) TTL(s State) int64 {
-	full := b.WaitFull(s.Level)
+	full := b.WaitFull(s.Level + b.kept())
 	if s.Reset > 0 {
 		full = max(full, s.Reset-s.Last+b.wait(2*b.Cap))
 	}

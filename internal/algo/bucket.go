@@ -88,7 +88,16 @@ func (b Bucket) wait(missing int64) int64 {
 // bucket's. The limit changed; the level is in units and stays, within this
 // bucket's range. Never up: at most two sub-units, a few µs of refill at
 // most, are lost.
-func (b Bucket) Rescale(level, from int64) int64 {
+func (b Bucket) Rescale(level, from int64) int64 { return b.clamp(b.scale(level, from)) }
+
+// Convert is Rescale of the level that another limit's bucket has left; of a
+// queue what stands in it stays, not what is left.
+func (b Bucket) Convert(level int64, from Bucket) int64 {
+	return b.clamp(b.scale(level-from.kept(), from.Unit) + float64(b.kept()))
+}
+
+// scale is Rescale without the range.
+func (b Bucket) scale(level, from int64) float64 {
 	scaled := float64(level)
 	if from != b.Unit {
 		whole := math.Floor(scaled / float64(from))
@@ -101,5 +110,10 @@ func (b Bucket) Rescale(level, from int64) int64 {
 		}
 		scaled = float64(whole*float64(b.Unit)) + part
 	}
-	return int64(math.Max(-float64(b.Cap), math.Min(scaled, float64(b.Cap))))
+	return scaled
+}
+
+// clamp brings a level into the range.
+func (b Bucket) clamp(level float64) int64 {
+	return int64(math.Max(-float64(b.Cap), math.Min(level, float64(b.Cap))))
 }

@@ -183,7 +183,7 @@ func TestNothingOverflowsInAnyKind(t *testing.T) {
 				l := algo.LimitOf(limit)
 				s, ans, _ = l.Apply(s, op, now)
 				ttl, most = l.TTL(s, now), l.Full()
-				if s.Cur < 0 || s.Prev < 0 || s.Cur > min(2*limit.Rate, 1<<53) || s.Prev > min(2*limit.Rate, 1<<53) || s.Since < 0 || s.Since > 1<<53 || s.Level < -most {
+				if s.Cur < 0 || s.Prev < 0 || s.Cur > min(2*limit.Rate, 1<<53) || s.Prev > min(2*limit.Rate, 1<<53) || s.Since < 0 || s.Since > 1<<53 || s.Level < -2*most {
 					t.Fatalf("state %+v out of range", s)
 				}
 			}

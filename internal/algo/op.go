@@ -29,7 +29,7 @@ type State struct {
 
 	// Of a bucket or queue.
 	Unit  int64 // sub-units per unit when it was written
-	Level int64 // sub-units; negative is debt, down to -Cap
+	Level int64 // sub-units left, negative is debt, down to -Cap; of a queue less Cap: minus what stands in it
 	Last  int64 // µs of Redis time at which Level was right
 	Slot  int64 // µs of Redis time of the next free turn; 0: now
 

@@ -29,13 +29,25 @@ func ScaleOf(l hybridlimit.Limit) Scale {
 // Units is how many whole units a level has left.
 func (s Scale) Units(level int64) int64 { return s.Bucket.Units(level) }
 
-// Reset is how many µs until nothing is used any more.
+// Reset is how many µs until nothing is used any more. In debt a fixed window
+// carries the excess into the next: it takes the end of that one. Of a sliding
+// window whose ticks are longer than 1 µs it may be a window too long.
 func (s Scale) Reset(a Answer) int64 {
 	switch s.Kind {
-	case KindFixed, KindLog:
+	case KindFixed:
+		if a.Level >= s.Bucket.Cap {
+			return 0
+		}
+		return a.Ends + ceilDiv(max(-a.Level, 0), s.Window.Rate)*s.Window.Period
+	case KindLog:
 		return a.Ends
 	case KindSliding:
-		if a.Level+a.Refill*s.Window.Tick < s.Bucket.Cap {
+		if a.Level >= s.Bucket.Cap {
+			return 0
+		}
+		elapsed := max(0, s.Window.Period-a.Ends) // less than none: the clock stepped back
+		trails := a.Refill * s.Window.Tick * (s.Window.Unit - elapsed/s.Window.Tick)
+		if a.Level+trails < s.Bucket.Cap {
 			return a.Ends + s.Window.Period // what is counted in this window fades in the next
 		}
 		return a.Ends

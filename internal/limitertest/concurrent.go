@@ -20,7 +20,7 @@ func concurrentCallers(t *testing.T, spec Spec) {
 	var wg sync.WaitGroup
 	for g := range callers {
 		wg.Go(func() {
-			for i := range 60 {
+			for i := range spec.calls(60) {
 				s.allow(keys[(g+i)%len(keys)], int64(1+i%3))
 			}
 		})
@@ -41,7 +41,7 @@ func concurrentRefill(t *testing.T, spec Spec) {
 	var wg sync.WaitGroup
 	for g := range callers {
 		wg.Go(func() {
-			for i := range 30 {
+			for i := range spec.calls(30) {
 				s.allow("k", int64(1+(g+i)%4))
 				s.spec.Sleep(time.Duration(g%3+1) * time.Millisecond)
 			}
@@ -87,8 +87,8 @@ func closedInUse(t *testing.T, spec Spec) {
 	for g := range callers {
 		wg.Go(func() {
 			key := fmt.Sprint("k", g%4)
-			for i := range 50 {
-				if g == 0 && i == 25 {
+			for i := range spec.calls(50) {
+				if g == 0 && i == spec.calls(25) {
 					if err := spec.Close(s.lim); err != nil {
 						t.Errorf("Close: %v", err)
 					}

@@ -172,8 +172,15 @@ func (r *reference) decide(ctx context.Context, key string, n int64, what kind, 
 		res.Remaining = max(0, room) / per
 	}
 	res.ResetAfter = max(0, ceil(s.used))
-	if is("resets too early") {
+	switch {
+	case is("resets too early"):
 		res.ResetAfter /= 2
+	case is("resets a moment early"):
+		res.ResetAfter = max(0, res.ResetAfter-1)
+	case is("resets a moment late"):
+		res.ResetAfter++
+	case is("resets without its debt"):
+		res.ResetAfter = min(res.ResetAfter, ceil(burst*per))
 	}
 	if !res.Allowed {
 		if what == some && !is("takes all or none") {
@@ -188,6 +195,10 @@ func (r *reference) decide(ctx context.Context, key string, n int64, what kind, 
 			res.RetryAfter -= res.RetryAfter / 4
 		case is("retries too late"):
 			res.RetryAfter += time.Millisecond
+		case is("retries a moment early"):
+			res.RetryAfter--
+		case is("retries a moment late"):
+			res.RetryAfter++
 		}
 		if is("denies with an error") {
 			return res, errors.New("denied")

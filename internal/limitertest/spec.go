@@ -55,8 +55,25 @@ type Spec struct {
 	// RetryIsLowerBound says that a call may be denied again after its
 	// RetryAfter. Waiting repeatedly must still lead to an admission.
 	RetryIsLowerBound bool
+	// Tick is the resolution of the limiter's clock, and so of what RetryAfter
+	// and ResetAfter mean where they are exact. Zero: a microsecond, Redis's.
+	Tick time.Duration
+	// WindowSlack is by how much the ends of a window that two answers name may
+	// differ. Zero: a Tick.
+	WindowSlack time.Duration
+	// Light runs the cases with many callers with a quarter of their calls: for
+	// a limiter that went through all of them under another algorithm.
+	Light bool
 	// Slack is how many units may be admitted beyond burst + rate·t. Nil: none.
 	Slack func(hybridlimit.Limit) int64
+}
+
+// calls is how many calls of n to make in a case with many callers.
+func (s Spec) calls(n int) int {
+	if s.Light {
+		return n / 4
+	}
+	return n
 }
 
 func (s Spec) withDefaults() Spec {
@@ -71,6 +88,9 @@ func (s Spec) withDefaults() Spec {
 	}
 	if s.MaxKeyBytes == 0 {
 		s.MaxKeyBytes = hybridlimit.DefaultMaxKeyBytes
+	}
+	if s.Tick == 0 {
+		s.Tick = time.Microsecond
 	}
 	if s.Slack == nil {
 		s.Slack = func(hybridlimit.Limit) int64 { return 0 }
@@ -95,6 +115,8 @@ func Cases() []Case {
 		{"retry after", retryAfter},
 		{"refill", refill},
 		{"reset after", resetAfter},
+		{"reset after in debt", resetInDebt},
+		{"window ends", windowEnds},
 		{"keys are independent", independentKeys},
 		{"keys are bytes", keysAreBytes},
 		{"bad input", badInput},
@@ -141,5 +163,23 @@ func Run(t *testing.T, spec Spec) {
 func Window(of func(n int64, window time.Duration) hybridlimit.Limit) func(int64, time.Duration, int64) hybridlimit.Limit {
 	return func(rate int64, per time.Duration, burst int64) hybridlimit.Limit {
 		return of(burst, hybridlimit.TokenBucket(rate, per, burst).TimeToFull())
+	}
+}
+
+// Algorithm is a Spec's Bucket by name.
+type Algorithm struct {
+	Name   string
+	Bucket func(rate int64, per time.Duration, burst int64) hybridlimit.Limit
+}
+
+// Algorithms lists all that count, for a run of the suite over each.
+func Algorithms() []Algorithm {
+	return []Algorithm{
+		{"token bucket", hybridlimit.TokenBucket},
+		{"leaky bucket", hybridlimit.LeakyBucket},
+		{"leaky queue", hybridlimit.LeakyQueue},
+		{"fixed window", Window(hybridlimit.FixedWindow)},
+		{"sliding window", Window(hybridlimit.SlidingWindow)},
+		{"sliding log", Window(hybridlimit.SlidingLog)},
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/hybridlimit/hybridlimit"
 )
@@ -22,6 +23,7 @@ func specOf(faulty string) Spec {
 		Close: func(l hybridlimit.Limiter) error { return l.(*reference).Close() },
 		Wrap:  synctest.Test,
 		Exact: true,
+		Tick:  time.Nanosecond,
 	}
 }
 
@@ -71,6 +73,11 @@ var faults = map[string]string{
 	"never refills":            "refill",
 	"hoards":                   "refill",
 	"resets too early":         "reset after",
+	"resets a moment early":    "reset after",
+	"resets a moment late":     "reset after",
+	"resets without its debt":  "reset after in debt",
+	"retries a moment early":   "retry after",
+	"retries a moment late":    "retry after",
 	"shares one bucket":        "keys are independent",
 	"cleans keys":              "keys are bytes",
 	"trims keys":               "keys are bytes",

@@ -1,31 +1,31 @@
 package limitertest
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// RetryAfter leads to an admission, and where it is exact, not too late.
+// RetryAfter leads to an admission, and not too late: nobody is admitted before
+// it, wherever it is exact or a lower bound.
 func retryAfter(t *testing.T, spec Spec) {
 	s := lively(t, spec)
-	for _, n := range []int64{1, 3, 5, 1} {
+	for _, n := range []int64{1, 3, 5, 1, 2, 4} {
 		s.drain("k")
 		asked := time.Now()
 		res := s.allow("k", n)
-		if spec.Exact && !spec.RetryIsLowerBound && !res.Allowed {
-			// 10 µs before: many ticks of any limiter's clock.
-			const early = 10 * time.Microsecond
-			wait := res.RetryAfter
-			s.spec.Sleep(wait - early)
+		if wait := res.RetryAfter; !res.Allowed {
+			s.spec.Sleep(wait - s.spec.Tick)
 			res = s.allow("k", n)
 			// A late sleep, or a slow answer, proves nothing.
-			if took := time.Since(asked); res.Allowed && took < wait-early/2 {
+			if took := time.Since(asked); res.Allowed && took <= wait-s.spec.Tick {
 				t.Errorf("cost %d was admitted after %v, RetryAfter had said %v", n, took, wait)
 			}
 		}
 		s.await("k", n, res)
+		s.spec.Sleep(7 * time.Millisecond) // another part of the next unit, or window
 	}
 }
 
@@ -37,7 +37,8 @@ func refill(t *testing.T, spec Spec) {
 	slept := time.Duration(0)
 	for _, d := range []time.Duration{20, 30, 1, 9, 40, 100, 7, 13} {
 		d *= time.Millisecond
-		s.spec.Sleep(d)
+		// A log keeps admissions of one moment a tick apart.
+		s.spec.Sleep(d + time.Duration(s.limit.BurstSize())*s.spec.Tick)
 		slept += d
 		s.drain("k")
 		if want := s.least(slept); spec.Exact && s.total("k") < want {
@@ -50,8 +51,8 @@ func refill(t *testing.T, spec Spec) {
 	}
 }
 
-// After ResetAfter a key is as if never used; before anything was used, it is 0
-// or soon is.
+// After ResetAfter a key is as if never used, and not a tick before; before
+// anything was used, it is 0 or soon is.
 func resetAfter(t *testing.T, spec Spec) {
 	s := lively(t, spec)
 	for _, n := range []int64{1, 2, 5} {
@@ -66,12 +67,126 @@ func resetAfter(t *testing.T, spec Spec) {
 		if spec.Exact && res.ResetAfter > most {
 			t.Errorf("ResetAfter is %v, filling takes %v", res.ResetAfter, most)
 		}
-		if spec.Exact {
-			s.spec.Sleep(res.ResetAfter)
-		} else {
-			s.spec.Sleep(s.fresh())
-		}
-		s.full("k", "it slept for ResetAfter")
+		s.untilReset("k", res)
 		s.spec.Sleep(s.fresh())
+	}
+	// A denial says so, too, and so does a peek in the middle of the next period.
+	s.drain("k")
+	res := s.allow("k", 1)
+	if l, ok := s.lim.(peeker); ok && !res.Allowed {
+		s.spec.Sleep(s.limit.TimeToFull() * 5 / 4)
+		var err error
+		if res, err = l.Peek(context.Background(), "k"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.untilReset("k", res)
+}
+
+// What is owed comes first: a key in debt resets later than an empty one.
+func resetInDebt(t *testing.T, spec Spec) {
+	s := lively(t, spec)
+	l, ok := s.lim.(charger)
+	if !ok {
+		return
+	}
+	for _, verb := range []string{"charge", "denial", "at most", "peek"} {
+		s.drain(verb)
+		res, err := l.Charge(context.Background(), verb, 4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, peeks := s.lim.(peeker)
+		some, takes := s.lim.(atMoster)
+		switch {
+		case verb == "denial":
+			for range 2 { // where the first one waits for Redis, the second does not
+				if res = s.allow(verb, 1); res.Allowed {
+					t.Errorf("admitted in debt: %+v", res)
+				}
+			}
+		case verb == "at most" && takes:
+			res = s.atMost(some, verb, 3)
+		case verb == "peek" && peeks:
+			if res, err = p.Peek(context.Background(), verb); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.untilReset(verb, res)
+	}
+}
+
+// untilReset fails unless the key has a whole burst when an answer's ResetAfter
+// has passed, and, where that is exact, has not a tick before.
+func (s *subject) untilReset(key string, res hybridlimit.Result) {
+	s.t.Helper()
+	wait := res.ResetAfter
+	if s.spec.Exact && wait > s.spec.Tick {
+		said := time.Now()
+		s.spec.Sleep(wait - s.spec.Tick)
+		early := s.allow(key, s.limit.BurstSize())
+		// A late sleep, or a slow answer, proves nothing.
+		if took := time.Since(said); early.Allowed && took <= wait-s.spec.Tick {
+			s.t.Errorf("key %q was as if never used after %v, ResetAfter had said %v: %+v", key, took, wait, res)
+		}
+		if early.Allowed {
+			return
+		}
+		wait = s.spec.Tick
+	}
+	s.spec.Sleep(wait)
+	whole := s.allow(key, s.limit.BurstSize())
+	if s.spec.Exact && (!whole.Allowed || whole.Delay > 0) {
+		s.t.Errorf("key %q: %+v: no whole burst after the ResetAfter of %+v", key, whole, res)
+	}
+	if !whole.Allowed {
+		s.await(key, s.limit.BurstSize(), whole)
+	}
+}
+
+// A fixed window ends when it ends: every answer in it names the same instant,
+// whichever the verb, the key and the decision. (In debt it is the end of the
+// window in which that is paid: resetInDebt.)
+func windowEnds(t *testing.T, spec Spec) {
+	s := newSubject(t, spec, 5, time.Second, 5)
+	if s.limit.Algorithm != hybridlimit.AlgFixedWindow {
+		return
+	}
+	ctx := context.Background()
+	begin := time.Now()
+	first := s.allow("k", 1) // of hybrid: until Redis was asked, nobody knows
+	first = s.allow("k", 1)
+	end := time.Now().Add(first.ResetAfter)
+	if first.ResetAfter > s.limit.Period || first.ResetAfter <= 0 {
+		t.Fatalf("a window of %v ends after %v", s.limit.Period, first.ResetAfter)
+	}
+	slack := max(s.spec.Tick, spec.WindowSlack) + 2*time.Since(begin) // real time went on
+	step := first.ResetAfter / 12
+	named := func(verb string, res hybridlimit.Result, err error) {
+		t.Helper()
+		if off := time.Now().Add(res.ResetAfter).Sub(end); time.Now().Before(end) && (err != nil || off.Abs() > slack) {
+			t.Errorf("%s, %v before the end of the window: %+v, %v: off by %v", verb, time.Until(end), res, err, off)
+		}
+		s.spec.Sleep(step)
+	}
+	for i, key := range []string{"k", "k", "other", "other"} {
+		began := time.Now()
+		res, err := s.lim.AllowN(ctx, key, 1+int64(i))
+		slack = max(slack, 2*time.Since(began))
+		named("AllowN", res, err)
+	}
+	if l, ok := s.lim.(charger); ok {
+		res, err := l.Charge(ctx, "charged", 5)
+		named("Charge", res, err)
+		res, err = s.lim.AllowN(ctx, "charged", 1)
+		named("AllowN of what is charged", res, err)
+	}
+	if l, ok := s.lim.(peeker); ok {
+		res, err := l.Peek(ctx, "k")
+		named("Peek", res, err)
+	}
+	if l, ok := s.lim.(atMoster); ok {
+		res, err := l.AllowAtMost(ctx, "other", 9)
+		named("AllowAtMost", res, err)
 	}
 }

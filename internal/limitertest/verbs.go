@@ -326,7 +326,7 @@ func verbsConcurrently(t *testing.T, spec Spec) {
 	var wg sync.WaitGroup
 	for g := range callers {
 		wg.Go(func() {
-			for i := range 40 {
+			for i := range spec.calls(40) {
 				key := "k" + string(rune('0'+(g+i)%3))
 				if l, ok := s.lim.(setter); ok && i%10 == 0 {
 					limit := []hybridlimit.Limit{s.limit, small}[(g+i/10)%2]
@@ -334,7 +334,7 @@ func verbsConcurrently(t *testing.T, spec Spec) {
 						t.Errorf("SetLimit: %v", err)
 					}
 				}
-				if g == 0 && i == 35 {
+				if g == 0 && i == spec.calls(35) {
 					if err := spec.Close(s.lim); err != nil {
 						t.Error(err)
 					}

@@ -97,23 +97,35 @@ func Start(opts ...Option) (*Server, error) {
 }
 
 // New is [Start] for a test, with Close when the test ends. Without a
-// redis-server it skips the test, loudly; where CI is set in the environment
-// it fails it, so that a build server cannot pass by testing nothing.
+// redis-server it does as [Need].
 func New(tb TB, opts ...Option) *Server {
 	tb.Helper()
+	if Need(tb) == "" {
+		return nil
+	}
 	s, err := Start(opts...)
+	if err != nil {
+		tb.Fatalf("%v", err)
+		return nil
+	}
+	tb.Cleanup(s.Close)
+	return s
+}
+
+// Need returns the path of redis-server, for tests that start one in a way of
+// their own. Without it the test is skipped, loudly; where CI is set in the
+// environment it fails, so that a build server cannot pass by testing nothing.
+func Need(tb TB) string {
+	tb.Helper()
+	path, err := exec.LookPath("redis-server")
 	switch {
 	case err == nil:
-		tb.Cleanup(s.Close)
-		return s
-	case errors.Is(err, ErrNotInstalled) && os.Getenv("CI") == "":
+	case os.Getenv("CI") == "":
 		tb.Skipf("SKIPPED: REDIS-SERVER NOT INSTALLED: THIS TEST NEEDS A REAL REDIS. %s, then run make test", howToInstall)
-	case errors.Is(err, ErrNotInstalled):
-		tb.Fatalf("%v, and CI is set: %s", err, howToInstall)
 	default:
-		tb.Fatalf("%v", err)
+		tb.Fatalf("%v, and CI is set: %s", ErrNotInstalled, howToInstall)
 	}
-	return nil
+	return path
 }
 
 const howToInstall = "Install it (apt-get install redis-server, or brew install redis)"

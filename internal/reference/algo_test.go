@@ -3,15 +3,14 @@ package reference_test
 import (
 	"math/big"
 	"math/rand/v2"
-	"os"
 	"sort"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 	"github.com/hybridlimit/hybridlimit/internal/reference"
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
 // start is a time of Redis in µs: 2025-11-13, with all the digits of today's.
@@ -63,26 +62,6 @@ func (t twin) free(level int64) *big.Rat {
 	return big.NewRat(level, algo.LimitOf(t.limit).Unit())
 }
 
-func sized(short, long int) int {
-	if os.Getenv("HYBRIDLIMIT_LONG") != "" {
-		return long
-	}
-	return short
-}
-
-func seeded(t *testing.T) *rand.Rand {
-	t.Helper()
-	seed := rand.Uint64()
-	if s := os.Getenv("HYBRIDLIMIT_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatalf("HYBRIDLIMIT_SEED: %v", err)
-		}
-	}
-	t.Logf("HYBRIDLIMIT_SEED=%d", seed)
-	return rand.New(rand.NewPCG(seed, 1))
-}
-
 // Every decision, every level, every wait of the twin is the reference's, and
 // package lua compares Redis with the twin.
 func TestTwinDecidesAsTheReference(t *testing.T) {
@@ -91,9 +70,9 @@ func TestTwinDecidesAsTheReference(t *testing.T) {
 		"sliding": windows(hybridlimit.SlidingWindow), "log": windows(hybridlimit.SlidingLog),
 	} {
 		t.Run(name, func(t *testing.T) {
-			rng := seeded(t)
+			rng := testenv.Rand(t)
 			saw := map[string]int{}
-			for done := 0; done < sized(4_000, 200_000) && !t.Failed(); done += 100 {
+			for done := 0; done < testenv.Runs(4_000, 200_000) && !t.Failed(); done += 100 {
 				r := &run{t: t, rng: rng, saw: saw, limit: limits[rng.IntN(len(limits))], now: start + rng.Int64N(1e12)}
 				r.twin, r.model = twin{limit: r.limit}, reference.New(r.limit)
 				for range 100 {
@@ -254,7 +233,7 @@ func (r *run) wait(m reference.Model, now, n, patience int64) int64 {
 // A sliding window with ticks of more than a µs counts at most one tick of the
 // last window too much, and never too little.
 func TestCoarseTicksAreOnTheSafeSide(t *testing.T) {
-	rng := seeded(t)
+	rng := testenv.Rand(t)
 	for _, l := range []hybridlimit.Limit{
 		hybridlimit.SlidingWindow(1_000_000, 24*time.Hour), hybridlimit.SlidingWindow(1_000_000_000, 24*time.Hour),
 		hybridlimit.SlidingWindow(999_983, 365*24*time.Hour),
@@ -263,7 +242,7 @@ func TestCoarseTicksAreOnTheSafeSide(t *testing.T) {
 		if w.Tick < 2 {
 			t.Fatalf("%v has ticks of %d µs", l, w.Tick)
 		}
-		for range sized(50, 1000) {
+		for range testenv.Runs(50, 1000) {
 			now, m, s := start+rng.Int64N(1e12), reference.New(l), algo.State{}
 			for range 50 {
 				now += rng.Int64N(w.Period / 10)

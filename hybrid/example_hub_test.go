@@ -1,0 +1,107 @@
+package hybrid_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+)
+
+// Many limits over one connection to a fleet: NewHub, Hub.Limiter.
+
+// newExampleHub makes a hub on a Redis inside this program.
+func newExampleHub() (h *hybrid.Hub, stop func()) {
+	rdb := redis.NewClient(&redis.Options{Addr: standIn()})
+	h, err := hybrid.NewHub(rdb, hybrid.HubConfig{Logger: quiet})
+	if err != nil {
+		panic(err)
+	}
+	return h, func() {
+		_ = h.Close()
+		_ = rdb.Close()
+	}
+}
+
+func ExampleNewHub() {
+	rdb := redis.NewClient(&redis.Options{Addr: standIn()})
+	defer rdb.Close()
+	hub, err := hybrid.NewHub(rdb, hybrid.HubConfig{Prefix: "shop", FleetSize: 20})
+	if err != nil {
+		panic(err)
+	}
+	defer hub.Shutdown(context.Background()) // settles what all its limiters owe
+
+	login, err := hub.Limiter(hybridlimit.PerMinute(5), hybrid.Config{Name: "login", MaxWait: 10 * time.Second})
+	if err != nil {
+		panic(err)
+	}
+	res, err := login.Allow(context.Background(), "alice")
+	fmt.Println(res.Policy, res.Allowed, res.Remaining, err)
+	// Output: login true 4 <nil>
+}
+
+// Everything that is wrong is said at once.
+func ExampleNewHub_invalid() {
+	rdb := redis.NewClient(&redis.Options{Addr: standIn()})
+	defer rdb.Close()
+	_, err := hybrid.NewHub(rdb, hybrid.HubConfig{Prefix: "my shop", Tags: -1})
+	fmt.Println(err)
+	// Output: hybrid: HubConfig.Prefix ("my shop") must match [A-Za-z0-9_.-]{1,128}; HubConfig.Tags (-1) must be 1 to 16384, or 0 for 16
+}
+
+// A request passes several limits, each in a mode of its own; they share one
+// sync engine, so that Redis hears of all of them in one message.
+func ExampleHub_Limiter() {
+	hub, stop := newExampleHub()
+	defer stop()
+
+	limiters := map[string]*hybrid.Limiter{}
+	for name, what := range map[string]struct {
+		limit hybridlimit.Limit
+		mode  hybrid.Mode
+	}{
+		"per-user":   {hybridlimit.PerHour(100), hybrid.ModeAuto},
+		"per-tenant": {hybridlimit.PerHour(10_000), hybrid.ModeDeferred},
+		"payments":   {hybridlimit.SlidingLog(2, time.Hour), hybrid.ModeAuto},
+	} {
+		l, err := hub.Limiter(what.limit, hybrid.Config{Name: name, Mode: what.mode, MaxWait: 10 * time.Second})
+		if err != nil {
+			panic(err)
+		}
+		limiters[name] = l
+	}
+	for _, ask := range []struct{ name, key string }{{"per-user", "alice"}, {"per-tenant", "acme"}, {"payments", "alice"}} {
+		res, err := limiters[ask.name].Allow(context.Background(), ask.key)
+		fmt.Println(res.Policy, res.Allowed, res.Remaining, "of", res.Limit, err)
+	}
+	// Output:
+	// per-user true 99 of 100 <nil>
+	// per-tenant true 9999 of 10000 <nil>
+	// payments true 1 of 2 <nil>
+}
+
+// A name is a limit's identity: it is given once, and free again when its
+// limiter is closed.
+func ExampleHub_Limiter_name() {
+	hub, stop := newExampleHub()
+	defer stop()
+
+	first, err := hub.Limiter(hybridlimit.PerHour(100), hybrid.Config{Name: "api"})
+	if err != nil {
+		panic(err)
+	}
+	_, err = hub.Limiter(hybridlimit.PerHour(200), hybrid.Config{Name: "api"})
+	fmt.Println(err)
+	if err := first.Close(); err != nil {
+		panic(err)
+	}
+	_, err = hub.Limiter(hybridlimit.PerHour(200), hybrid.Config{Name: "api"})
+	fmt.Println(err)
+	// Output:
+	// hybrid: Limit ("200 per 1h0m0s, burst 200 (token bucket)") differs from the limit of "api" with prefix "hl" that is in use already: 100 per 1h0m0s, burst 100 (token bucket)
+	// <nil>
+}

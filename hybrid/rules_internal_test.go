@@ -1,0 +1,47 @@
+package hybrid
+
+import (
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// Of two SetLimit at once one is the later: the limit that other limiters of the
+// identity are held against is the one that this one counts by. One could have
+// the claim, and the other the rules.
+func TestSetLimitAtOnce(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialerRetries: 1}) // nobody is there
+	defer rdb.Close()
+	l, err := New(rdb, hybridlimit.PerHour(1), Config{Name: "api", Hub: HubConfig{Logger: slog.New(slog.DiscardHandler)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	id := identity{rdb, l.hub.cfg.Prefix, "api"}
+	const callers = 4
+	for round := range int64(2000) {
+		var wg sync.WaitGroup
+		start := make(chan struct{})
+		for i := range int64(callers) {
+			wg.Go(func() {
+				<-start
+				if err := l.SetLimit(hybridlimit.TokenBucket(1+round*callers+i, time.Hour, 10)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		close(start)
+		wg.Wait()
+		claims.Lock()
+		claimed := claims.held[id].limit
+		claims.Unlock()
+		if have := l.rules.Load().limit; have != claimed {
+			t.Fatalf("round %d: it counts by %v, and %v is claimed", round, have, claimed)
+		}
+	}
+}
