@@ -17,12 +17,11 @@ var modes = []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict, hybrid.ModeDeferre
 
 // conformance is what a single process promises in each mode. Only ModeExact
 // denies no unit that the bucket holds: the others may hold some on a lease
-// that expires, or wait out a proof of a denial. Queues and logs are exact in
+// that expires, or wait out a proof of a denial. Logs are exact in
 // every mode.
 func conformance(mode hybrid.Mode, of limitertest.Algorithm) limitertest.Spec {
 	exact := mode == hybrid.ModeExact
-	switch of.Bucket(1, time.Second, 1).Algorithm {
-	case hybridlimit.AlgLeakyQueue, hybridlimit.AlgSlidingLog:
+	if of.Bucket(1, time.Second, 1).Algorithm == hybridlimit.AlgSlidingLog {
 		exact = true
 	}
 	return limitertest.Spec{

@@ -34,8 +34,8 @@ func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hyb
 // AllowAtMost takes between one and n units of key, whatever this process has
 // of it at once, and says how many in Result.Granted. Only when that is nothing
 // does it wait for Redis, for one unit. So it may take less than the fleet
-// has, never more. Where Redis makes every decision (ModeExact, queues and
-// logs) it takes all that there is, with one message. Allowed is false when not
+// has, never more. Where Redis makes the decision (ModeExact, logs, and queues
+// without a block of slots) it takes all that there is, with one message. Allowed is false when not
 // even one can be had. Under Config.Shadow n are granted, Shadowed where that
 // is more than was taken.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
@@ -59,6 +59,9 @@ func (l *Limiter) atMost(ctx context.Context, key string, n int64) (hybridlimit.
 	took, v := l.takeAtMost(key, n)
 	if took > 0 {
 		return l.more(key, took, v), nil
+	}
+	if v.action == ask { // a queue that this process owes nothing
+		return l.exactRange(ctx, key, 1, n, nil)
 	}
 	res, err := l.AllowN(ctx, key, 1)
 	if err != nil || !res.Allowed || res.Shadowed || n == 1 {
@@ -91,7 +94,7 @@ func (l *Limiter) more(key string, took int64, v verdict) hybridlimit.Result {
 // takeAtMost takes what is in hand of a key that is in memory, up to n units:
 // leases, or else the credit that is left.
 func (l *Limiter) takeAtMost(key string, n int64) (took int64, v verdict) {
-	if l.exactly(l.rules.Load()) || l.store.get(key) == nil {
+	if r := l.rules.Load(); l.exactly(r) || l.store.get(key) == nil && !r.Bucket.Queue {
 		return 0, v
 	}
 	e, _, err := l.lock(key, nil)
@@ -108,6 +111,9 @@ func (l *Limiter) takeAtMost(key string, n int64) (took int64, v verdict) {
 			return verdict{}
 		}
 		if took = min(s.creditLeft(t, now), n); took == 0 {
+			if t.bucket.Queue && s.owed() == 0 && s.refund == 0 {
+				return verdict{action: ask}
+			}
 			return verdict{}
 		}
 		s.demand.note(took, now)
