@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
 // Ask is one limit's part of a call under several: so many units of a key.
@@ -30,15 +31,15 @@ func AllowAll(ctx context.Context, asks ...Ask) (hybridlimit.Result, error) {
 // work like AllowN: under the locks of the keys all are tried, and taken only
 // if all admit. A key of which this process has nothing in hand is asked for
 // first, while no lock is held; if another limit denies then, what Redis gave
-// for this call is lost, and counted so.
+// for this call is lost, and counted so. ModeExact and logs have nothing in hand
+// to try: Redis is asked for these when all others admit, one message each, and
+// they get back what they gave if the call is denied after all.
 //
 // The result is that of the limit that denied with the longest RetryAfter, or,
 // when all admit, of the one with the fewest units remaining; Policy says
 // which. Delay is the longest of all queues. Shadowed says that a shadow limit
 // would have denied it, whichever that is. Only the limit that denied counts a
-// denial. Asks for one key of one limiter add up. ModeExact and logs have
-// nothing in hand to try: such a limiter is refused with ErrUnsupported;
-// global.AllowAll takes them.
+// denial. Asks for one key of one limiter add up.
 func (h *Hub) AllowAll(ctx context.Context, asks ...Ask) (hybridlimit.Result, error) {
 	parts, res, err := h.parts(asks)
 	if err != nil || res.Source != hybridlimit.SourceUnknown && (!res.Allowed || len(parts) == 0) {
@@ -48,29 +49,50 @@ func (h *Hub) AllowAll(ctx context.Context, asks ...Ask) (hybridlimit.Result, er
 	for range len(parts) + 1 { // each round either answers or settles one part
 		res, done, err := tryAll(parts)
 		if done || err != nil {
+			if !res.Allowed {
+				waste(ctx, parts)
+			}
 			res.Shadowed = res.Shadowed || res.Allowed && shadowed
 			return res, err
 		}
+		if res, done, err = fetchAll(ctx, parts); done || err != nil {
+			waste(ctx, parts)
+			return res, err
+		}
+	}
+	waste(ctx, parts)
+	return hybridlimit.Result{}, fmt.Errorf("hybrid: AllowAll: %d limits did not come to an end", len(parts))
+}
+
+// fetchAll asks Redis for what the parts lack, and reports true with the answer
+// of one that denies. Those that are always asked for come last: the fewer of
+// them have to be given back.
+func fetchAll(ctx context.Context, parts []*part) (res hybridlimit.Result, done bool, err error) {
+	for _, exactly := range []bool{false, true} {
+		asked := false
 		for _, p := range parts {
-			if p.v.action != ask || p.paid {
+			if p.v.action != ask || p.paid || p.exactly != exactly {
 				continue
 			}
+			asked = true
 			v, err := p.fetch(ctx)
-			if err != nil {
-				return waste(parts, hybridlimit.Result{}), err
-			}
 			switch {
+			case err != nil:
+				return res, true, err
 			case v.action == admit:
 				p.paid, p.source = true, v.source
 				p.due = p.Limiter.hub.clock.now() + v.delay
 			case p.Limiter.cfg.Shadow:
 				p.refuse(v)
 			default:
-				return waste(parts, p.denied(v)), nil
+				return p.denied(v), true, nil
 			}
 		}
+		if asked { // the others may not be in hand any more
+			return res, false, nil
+		}
 	}
-	return hybridlimit.Result{}, fmt.Errorf("hybrid: AllowAll: %d limits did not come to an end", len(parts))
+	return res, false, nil
 }
 
 // part is one key of a call under several limits.
@@ -84,7 +106,10 @@ type part struct {
 	source hybridlimit.Source
 	due    int64 // ns: when the queue serves what is paid
 	paid   bool  // Redis has given the units for this very call
-	shadow bool  // a shadow limit has denied: it is not asked again
+
+	exactly bool    // Redis makes every decision
+	back    algo.Op // gives back what it gave to one of those
+	shadow  bool    // a shadow limit has denied: it is not asked again
 }
 
 // refuse notes what a shadow limit said that could not be tried.
@@ -123,16 +148,13 @@ func (h *Hub) parts(asks []Ask) (parts []*part, res hybridlimit.Result, err erro
 			res.Shadowed = res.Allowed && shadowed
 			continue
 		}
-		if a.Limiter.exactly(at.rules) {
-			return nil, res, fmt.Errorf("hybrid: AllowAll: ask %d (%q): %w: each decision is Redis's", i, a.Key, hybridlimit.ErrUnsupported)
-		}
 		if same := slices.IndexFunc(parts, func(p *part) bool { return p.Limiter == a.Limiter && p.Key == a.Key }); same >= 0 {
 			if parts[same].N += a.N; parts[same].N < 0 {
 				return nil, res, fmt.Errorf("hybrid: AllowAll: ask %d: %w", i, hybridlimit.ErrCost)
 			}
 			continue
 		}
-		parts = append(parts, &part{Ask: a, at: at})
+		parts = append(parts, &part{Ask: a, at: at, exactly: a.Limiter.exactly(at.rules)})
 	}
 	// Not by the key in Redis: a Subject may change its mind, a lock's place may not.
 	slices.SortFunc(parts, func(p, q *part) int {
@@ -156,16 +178,20 @@ func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
 		if p.shadow {
 			continue
 		}
+		if p.exactly {
+			p.tryExactly()
+			continue
+		}
 		e, _, err := p.Limiter.lockAt(p.Key, p.at)
 		if err != nil {
-			return waste(parts, res), true, err
+			return res, true, err
 		}
 		if e == nil { // memory is full of keys that owe
 			p.refuse(verdict{source: hybridlimit.SourceTimeout, retry: int64(p.Limiter.cfg.SyncInterval)})
 			if p.Limiter.cfg.Shadow {
 				continue
 			}
-			return waste(parts, p.denied(p.v)), true, nil
+			return p.denied(p.v), true, nil
 		}
 		p.e, p.rules = e, e.rules.Load()
 		locked = append(locked, p)
@@ -187,7 +213,7 @@ func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
 	}
 	switch {
 	case worst != nil:
-		return waste(parts, worst.denied(worst.v)), true, nil
+		return worst.denied(worst.v), true, nil
 	case !admitted:
 		return res, false, nil
 	}
@@ -201,6 +227,19 @@ func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
 	}
 	res.Shadowed, res.Delay = shadowed, delay
 	return res, true, nil
+}
+
+// tryExactly is try for a part that Redis decides.
+func (p *part) tryExactly() {
+	switch {
+	case p.paid:
+		p.v.action, p.v.source = admit, p.source
+		p.v.delay = max(0, p.due-p.Limiter.hub.clock.now())
+	case p.N > p.rules.limit.BurstSize():
+		p.v = verdict{action: deny, source: hybridlimit.SourceStatic, retry: int64(hybridlimit.Never)}
+	default:
+		p.v = verdict{action: ask}
+	}
 }
 
 // try decides the part on a copy of its entry's state.
@@ -250,6 +289,9 @@ func (p *part) end(admitted bool) {
 // fetch waits for Redis to give the part's units to this call.
 func (p *part) fetch(ctx context.Context) (verdict, error) {
 	l := p.Limiter
+	if p.exactly {
+		return p.fetchExactly(ctx)
+	}
 	e, _, err := l.lockAt(p.Key, p.at)
 	if err != nil {
 		return verdict{}, err
@@ -275,6 +317,43 @@ func (p *part) fetch(ctx context.Context) (verdict, error) {
 	return l.wait(ctx, e, w)
 }
 
+// fetchExactly is fetch for a part that Redis decides.
+func (p *part) fetchExactly(ctx context.Context) (verdict, error) {
+	l, r := p.Limiter, p.at.rules
+	if was, now, ok := l.refused(p.Key, p.at, p.N); ok {
+		return verdict{action: deny, source: hybridlimit.SourceDenyCache, retry: was.until - now, left: was.left}, nil
+	}
+	sent := l.hub.clock.now()
+	ans, at, ok := l.askNow(ctx, p.at, algo.Op{Asks: []int64{p.N}})
+	if !ok {
+		if err := ctx.Err(); err != nil {
+			return verdict{}, err
+		}
+		e, _, err := l.lockAt(p.Key, p.at)
+		if err != nil {
+			return verdict{}, err
+		}
+		if e == nil {
+			return verdict{action: deny, source: hybridlimit.SourceFallback, retry: int64(l.cfg.SyncInterval)}, nil
+		}
+		return l.event(e, func(t *terms, now int64, broken bool) verdict {
+			return e.state.without(t, p.N, now, broken)
+		}), nil
+	}
+	v := verdict{action: deny, source: hybridlimit.SourceRedis, retry: ans.Retry * 1000, left: r.Units(ans.Level)}
+	now := l.hub.clock.now()
+	if r.Window.Period > 0 {
+		v.ends = now + ans.Ends*1000
+	}
+	if ans.Granted == p.N {
+		v.action, v.delay, p.back = admit, ans.Delay*1000, r.Back(ans, at)
+		p.v = v
+	} else {
+		l.refuse(p.Key, p.at, p.N, ans, sent, now)
+	}
+	return v, nil
+}
+
 // denied is the answer of the part that denied, counted.
 func (p *part) denied(v verdict) hybridlimit.Result {
 	v.action = deny
@@ -282,13 +361,22 @@ func (p *part) denied(v verdict) hybridlimit.Result {
 	return p.Limiter.answer(res, p.N)
 }
 
-// waste counts what Redis gave to a call that was denied after all.
-func waste(parts []*part, res hybridlimit.Result) hybridlimit.Result {
+// waste gives back what Redis gave to a call that was denied after all, where
+// that can be, and counts it as lost else. Call it under no lock.
+func waste(ctx context.Context, parts []*part) {
 	for _, p := range parts {
-		if p.paid {
-			p.Limiter.count.lost.Add(p.N)
-			p.paid = false
+		if !p.paid {
+			continue
 		}
+		p.paid = false
+		l := p.Limiter
+		if p.back.Refund > 0 {
+			// Not as Refund does: nothing was admitted.
+			if _, _, ok := l.askNow(context.WithoutCancel(ctx), p.at, p.back); ok {
+				l.count.refunded.Add(p.N)
+				continue
+			}
+		}
+		l.count.lost.Add(p.N)
 	}
-	return res
 }

@@ -86,7 +86,6 @@ func TestAllowAllRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
 		h, user, _, _ := three(t, b, hybrid.ModeAuto, nil)
-		exact := add(t, h, still(5), hybrid.Config{Name: "exact", Mode: hybrid.ModeExact})
 		stranger := newLimiter(t, b.Client(nil), still(5), hybrid.Config{Name: "stranger"})
 		for name, tc := range map[string]struct {
 			asks []hybrid.Ask
@@ -95,7 +94,6 @@ func TestAllowAllRefuses(t *testing.T) {
 			"nothing":       {nil, hybridlimit.ErrInvalid},
 			"nobody":        {[]hybrid.Ask{{Key: "k", N: 1}}, hybridlimit.ErrInvalid},
 			"a stranger":    {[]hybrid.Ask{{stranger, "k", 1}}, hybridlimit.ErrInvalid},
-			"exact":         {[]hybrid.Ask{{user, "k", 1}, {exact, "k", 1}}, hybridlimit.ErrUnsupported},
 			"no cost":       {[]hybrid.Ask{{user, "k", 0}}, hybridlimit.ErrCost},
 			"no key":        {[]hybrid.Ask{{user, "", 1}}, hybridlimit.ErrEmptyKey},
 			"cost overflow": {[]hybrid.Ask{{user, "k", 1 << 62}, {user, "k", 1 << 62}, {user, "k", 1 << 62}}, hybridlimit.ErrCost},
@@ -113,6 +111,57 @@ func TestAllowAllRefuses(t *testing.T) {
 		user.Close()
 		if _, err := h.AllowAll(t.Context(), hybrid.Ask{user, "k", 1}); !errors.Is(err, hybridlimit.ErrClosed) {
 			t.Error(err)
+		}
+	})
+}
+
+// Limits that Redis decides are asked last, and get back what they gave to a
+// call that another one denies.
+func TestAllowAllOfWhatRedisDecides(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		rdb := b.Client(nil)
+		h := newHub(t, rdb, hybrid.HubConfig{})
+		user := add(t, h, still(100), hybrid.Config{Name: "user"}) // loses what is asked for a call that is denied
+		exact := add(t, h, still(7), hybrid.Config{Name: "exact", Mode: hybrid.ModeExact})
+		log := add(t, h, hybridlimit.SlidingLog(4, time.Hour), hybrid.Config{Name: "log"})
+		all := func(n int64) hybridlimit.Result {
+			return must(t)(h.AllowAll(t.Context(), hybrid.Ask{log, "k", n}, hybrid.Ask{user, "k", 1}, hybrid.Ask{exact, "k", n}))
+		}
+		for i := range 3 {
+			if res := all(1); !res.Allowed || res.Policy == "" {
+				t.Fatalf("call %d: %+v", i, res)
+			}
+		}
+		if res := all(1); !res.Allowed || res.Policy != "log" || res.Remaining != 0 { // the narrowest
+			t.Fatalf("%+v", res)
+		}
+		for range 3 {
+			if res := all(1); res.Allowed || res.Policy != "log" || res.RetryAfter == 0 || res.RetryAfter > time.Hour {
+				t.Fatalf("%+v", res)
+			}
+		}
+		if res := all(5); res.Allowed || res.Policy != "log" || res.RetryAfter != hybridlimit.Never {
+			t.Fatalf("%+v", res)
+		}
+		must(t)(log.Refund(t.Context(), "k", 4))
+		for range 3 { // the exact one has three, and the log is asked first
+			if res := all(4); res.Allowed || res.Policy != "exact" {
+				t.Fatalf("%+v", res)
+			}
+		}
+		if res := all(3); !res.Allowed || res.Policy != "exact" || res.Remaining != 0 {
+			t.Fatalf("%+v", res)
+		}
+		if log, err := log.History(t.Context(), "k"); err != nil || len(log) != 1 || log[0].Units != 3 {
+			t.Errorf("history %v, %v", log, err)
+		}
+		shutdown(t, user, exact, log)
+		for i, l := range []*hybrid.Limiter{user, exact} {
+			s := l.Stats()
+			if got, want := debited(t, rdb, [2]string{"user", "exact"}[i], "k"), balance(t, s); got != want || l == exact && s.Lost != 0 {
+				t.Errorf("Redis debited %d, the fleet knows of %d: %+v", got, want, s)
+			}
 		}
 	})
 }

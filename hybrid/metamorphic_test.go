@@ -153,9 +153,6 @@ func TestVerbsAreAllowN(t *testing.T) {
 				return l.AllowLimit(t.Context(), "k", n, limit)
 			},
 		} {
-			if mode == hybrid.ModeExact && name == "AllowAll" {
-				continue // ErrUnsupported
-			}
 			t.Run(mode.String()+"/"+name, func(t *testing.T) {
 				inPairs(t, 1, func(t *testing.T, rng *rand.Rand) {
 					rate, burst := 1+rng.Int64N(100), 4+rng.Int64N(60)
