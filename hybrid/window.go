@@ -51,6 +51,8 @@ func (s *state) enter(t *terms, a answer) {
 		return
 	}
 	s.view.turn = 0
-	s.view.refill, s.view.window = a.Refill, t.window.Number(a.redisNow)
+	// The window that ends then, which is not that of redisNow while a clock
+	// that stepped back is before it.
+	s.view.refill, s.view.window = a.Refill, t.window.Number(a.redisNow+a.Ends)-1
 	s.view.ends = a.sent + a.Ends*1000
 }
