@@ -230,7 +230,7 @@ func (s *state) load(t *terms, now int64) word {
 		s.word = word{wordLease, min(units, maxWordUnits)}
 	case now+t.tick < s.deniedUntil(t):
 		s.word = word{kind: wordDeny}
-	case s.pending > 0:
+	case s.pending > 0 && s.outlasts(now, 2*t.tick):
 		// A unit is pending, so a sync is queued: what is spent from here on
 		// goes with it. Run dry where that sync becomes urgent.
 		units := s.creditLeft(t, now)

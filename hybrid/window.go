@@ -13,6 +13,12 @@ func (s *state) fresh(now int64) bool {
 	return s.view.known && (s.view.ends == 0 || now < s.view.ends)
 }
 
+// outlasts says whether the view is good for so long, in ns. A word of credit
+// may be spent until two ticks after its load, and counts in the view's window.
+func (s *state) outlasts(now, d int64) bool {
+	return s.view.ends == 0 || now+d <= s.view.ends
+}
+
 // closedUntil is provedUntil for windows: until enough has come back, and until
 // the window may be over at the latest.
 func (s *state) closedUntil(t *terms, n int64) int64 {

@@ -23,6 +23,35 @@ func inWindow(t *terms, redisNow, level, ends int64) *state {
 	return s
 }
 
+// The common path spends a word for up to two ticks after it was loaded. What
+// it spent after the window's end would count in the last one, where it may be
+// for nothing, and the window that is would have it once more.
+func TestCreditWordEndsWithItsWindow(t *testing.T) {
+	tm := windowTerms()
+	s := inWindow(tm, 5e6+500e3, 10, 500e3)
+	s.owe(1)
+	end := s.view.ends
+	if end != sec-ms+500*ms {
+		t.Fatalf("the view ends at %d", end)
+	}
+	for _, tc := range []struct {
+		now  int64
+		want word
+	}{
+		{end - 2*tm.tick, word{wordCredit, 1}}, // half of C makes the sync urgent
+		{end - 2*tm.tick + 1, word{}},
+		{end - 1, word{}},
+	} {
+		one := *s
+		if got := one.load(tm, tc.now); got != tc.want {
+			t.Errorf("%d ns before its end: %v, want %v", end-tc.now, got, tc.want)
+		}
+	}
+	if got := s.creditLeft(tm, end-1); got != 3 {
+		t.Errorf("%d units of credit at the end, want 3", got)
+	}
+}
+
 // While a clock that stepped back is before the window that Redis counts in,
 // what is owed is of that one, not of the one that the clock shows: it would
 // count in the last one, or, two windows back, not at all.
