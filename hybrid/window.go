@@ -22,7 +22,7 @@ func (s *state) outlasts(now, d int64) bool {
 // closedUntil is provedUntil for windows: until enough has come back, and until
 // the window may be over at the latest.
 func (s *state) closedUntil(t *terms, n int64) int64 {
-	missing := (n+s.owed())*t.bucket.Unit - s.view.level
+	missing := (n+s.owedHere())*t.bucket.Unit - s.view.level
 	switch {
 	case missing <= 0:
 		return 0
@@ -30,6 +30,19 @@ func (s *state) closedUntil(t *terms, n int64) int64 {
 		return s.view.ends
 	}
 	return min(s.view.ends, s.view.sent+(missing+s.view.refill-1)/s.view.refill*1000)
+}
+
+// owedHere is what is owed and counts in the view's window. What is owed of the
+// last one takes nothing from a fixed window, and from a sliding one less and
+// less: it proves no denial.
+func (s *state) owedHere() (units int64) {
+	if s.window == 0 || s.window == s.view.window {
+		units = s.pending
+	}
+	if s.sentIn == 0 || s.sentIn == s.view.window {
+		units += s.inflight
+	}
+	return units
 }
 
 // owe admits units on credit. They count in the window of the view that they

@@ -74,3 +74,29 @@ func TestOwedNamesTheWindowThatEnds(t *testing.T) {
 		}
 	}
 }
+
+// What is owed of the last window takes nothing from the one that is, so it
+// proves no denial in it.
+func TestOwedOfTheLastWindowDeniesNothing(t *testing.T) {
+	tm := windowTerms()
+	s := inWindow(tm, 5e6+500e3, 10, 500e3)
+	s.owe(2)
+	for _, where := range []string{"pending", "in flight"} {
+		for _, tc := range []struct {
+			window, n int64
+			denied    bool
+		}{
+			{5, 8, false}, {5, 9, true}, // its own
+			{4, 10, false},
+			{0, 9, true}, // of several: it counts where it arrives
+		} {
+			one := *s
+			if one.window = tc.window; where == "in flight" {
+				one.freeze(tm, nil, sec)
+			}
+			if got := one.provedUntil(tm, tc.n) > sec; got != tc.denied {
+				t.Errorf("2 units of window %d %s, a call for %d of 10 in window 5: denied %t", tc.window, where, tc.n, got)
+			}
+		}
+	}
+}
