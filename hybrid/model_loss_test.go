@@ -35,6 +35,7 @@ func (w *world) lose(what modelKind) {
 		return
 	}
 	before := r.peek(algo.Op{}, r.tick(w.now)).Level
+	seen := w.lastIsSeen()
 	had, out := r.state.Born != 0, r.state.Out[0]+r.state.Out[1]
 	if r.mirror != nil {
 		r.mirror.lose(what)
@@ -67,13 +68,26 @@ func (w *world) lose(what modelKind) {
 		w.lostAgain()
 		l.shaken = w.now
 	}
+	restored := len(r.ledger)
 	if l.prompt && what != evLoseEnvelopes {
 		w.restore()
 	}
 	if what != evLoseEnvelopes { // views say nothing of the ledger
 		l.gained += out * r.bucket.Unit
 	}
-	l.gained += max(0, r.peek(algo.Op{}, r.tick(w.now)).Level-before)
+	gained := r.peek(algo.Op{}, r.tick(w.now)).Level - before
+	if w.t.windowed() {
+		// A view of the last window restores nothing, and waiters are served.
+		for _, a := range r.ledger[restored:] {
+			gained += a.granted * r.bucket.Unit
+			l.gained += a.owed * r.bucket.Unit
+		}
+		if l.prompt && gained > 0 && seen && what != evLoseEnvelopes {
+			w.fail("%d sub-units are forgotten, and the last to ask has told his view", gained)
+		}
+		l.gained += w.astray()
+	}
+	l.gained += max(0, gained)
 	w.logf("Redis: %s, %d units debited so far", modelKindNames[what], r.debited)
 	w.now += 1000
 }
@@ -140,10 +154,14 @@ func (w *world) stepClock(d int64) {
 	if d > 0 { // the ledger's generations end early
 		w.losses.gained += (r.state.Out[0] + r.state.Out[1]) * r.bucket.Unit
 	}
+	if at := r.clock(w.now); w.t.windowed() && (d > 0 || d < -algo.ClockSlack || w.t.window.Number(at) != w.t.window.Number(at+d)) {
+		w.losses.gained += r.bucket.Cap + w.astray() // leases and views may outlive their window
+	}
+	r.skews = append(r.skews, skew{w.now, r.skew})
 	r.skew += d
 	gained := r.peek(algo.Op{}, r.tick(w.now)).Level - before
 	w.losses.gained += max(0, gained)
-	if d > 0 {
+	if d > 0 || w.t.windowed() {
 		w.losses.shaken = w.now
 	}
 	w.logf("Redis's clock steps by %d µs: %d sub-units", d, gained)
