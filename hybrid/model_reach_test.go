@@ -59,7 +59,11 @@ func TestModelReaches(t *testing.T) {
 				if testing.Verbose() {
 					t.Logf("%s, %v, load %g: %v", tc.name, mode, load, o)
 				}
-				if over := 0.05 * float64(pl.limit.Burst) * float64(mode.overshoots()); o.excess > over+1e-3 {
+				over := 0.0
+				if mode == ModeAuto {
+					over = defaultOvershoot * float64(pl.limit.Burst)
+				}
+				if o.excess > over+1e-3 {
 					t.Errorf("%s, %v, load %g: excess %.3f, at most %g (C is %d)", tc.name, mode, load, o.excess, over, w.t.credit)
 				}
 				for what, is := range map[string]bool{
@@ -75,13 +79,6 @@ func TestModelReaches(t *testing.T) {
 			}
 		}
 	}
-}
-
-func (m Mode) overshoots() int {
-	if m == ModeStrict {
-		return 0
-	}
-	return 1
 }
 
 // String is for tables.
