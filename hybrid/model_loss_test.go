@@ -146,7 +146,8 @@ func (w *world) allSynced() bool {
 // stepClock sets Redis's clock ahead, or back, by µs. A step ahead of d refills
 // d·rate at once, up to a full bucket, and views and leases know nothing of it:
 // so much comes on top of the bound, once for each step. A step back gives
-// nothing.
+// nothing, but to windows: a step that enters another one, or moves their end,
+// may let leases and views outlive theirs, once.
 func (w *world) stepClock(d int64) {
 	w.now += 1000 // nothing is applied in the same µs before and after
 	r := &w.redis
@@ -161,6 +162,9 @@ func (w *world) stepClock(d int64) {
 	r.skew += d
 	gained := r.peek(algo.Op{}, r.tick(w.now)).Level - before
 	w.losses.gained += max(0, gained)
+	if w.t.window.Sliding && gained < 0 { // what had faded counts again
+		w.losses.gained += w.astray() - gained
+	}
 	if d > 0 || w.t.windowed() {
 		w.losses.shaken = w.now
 	}
