@@ -3,6 +3,7 @@ package hybrid_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -90,6 +91,9 @@ func exactlyOnce(t *testing.T, functions bool) {
 		verb = "FCALL"
 	}
 	for i, f := range faults {
+		if functions && i < len(faults)-1 && os.Getenv("HYBRIDLIMIT_LONG") == "" {
+			continue // the same batches under another name
+		}
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
 			proxy := redistest.NewProxy(t, srv.Addr())

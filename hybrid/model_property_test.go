@@ -198,6 +198,7 @@ func TestModel(t *testing.T) {
 		for _, f := range []family{buckets, windows} {
 			for _, mode := range []Mode{ModeAuto, ModeStrict, ModeDeferred} {
 				t.Run(fmt.Sprintf("%v/%s/%v", f, tc.name, mode), func(t *testing.T) {
+					t.Parallel()
 					var sum modelTally
 					runs := modelRuns(500, 100_000)
 					for i := range runs {

@@ -68,6 +68,7 @@ func TestModelFindsMutants(t *testing.T) {
 		{mutNoMerge, windows, ModeAuto, hazLoss | hazPrompt, true, nil},
 	} {
 		t.Run(fmt.Sprintf("%v/%v", tc.family, tc.mutant), func(t *testing.T) {
+			t.Parallel()
 			if !tc.common && modelRuns(0, 1) == 0 {
 				t.Skip("found in too few schedules for a short run; set HYBRIDLIMIT_LONG")
 			}
