@@ -86,9 +86,10 @@ func TestOwedOfTheLastWindowDeniesNothing(t *testing.T) {
 			window, n int64
 			denied    bool
 		}{
-			{5, 8, false}, {5, 9, true}, // its own
-			{4, 10, false},
-			{0, 9, true}, // of several: it counts where it arrives
+			{5, 8, false}, // its own
+			{5, 9, true},
+			{4, 10, false}, // the last
+			{0, 9, true},   // of several: it counts where it arrives
 		} {
 			one := *s
 			if one.window = tc.window; where == "in flight" {
