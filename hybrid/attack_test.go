@@ -22,6 +22,7 @@ func TestLimitsAlternateInFlight(t *testing.T) {
 	for _, set := range []bool{false, true} {
 		for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict, hybrid.ModeDeferred} {
 			t.Run(fmt.Sprint(mode, " SetLimit ", set), func(t *testing.T) {
+				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					b := redistest.NewBubble(t)
 					rdb := b.Client(nil)
@@ -78,6 +79,7 @@ func TestAllowAllUnderAttack(t *testing.T) {
 		"Shutdown": func(h *hybrid.Hub) error { return h.Shutdown(context.Background()) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := redistest.NewBubble(t)
 				link := b.Link()
@@ -138,7 +140,7 @@ func TestAllowAllUnderAttack(t *testing.T) {
 						}
 					})
 				}
-				time.Sleep(1500 * time.Millisecond)
+				time.Sleep(time.Second)
 				if err := end(h); err != nil {
 					t.Error(err)
 				}

@@ -106,6 +106,7 @@ func TestFullMemoryAndNoRedis(t *testing.T) {
 func TestEvictionLosesNothing(t *testing.T) {
 	for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict, hybrid.ModeDeferred} {
 		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				seed := rand.Uint64()
 				rng, net := rand.New(rand.NewPCG(seed, 0)), rand.New(rand.NewPCG(seed, 1))
@@ -123,7 +124,7 @@ func TestEvictionLosesNothing(t *testing.T) {
 					return v
 				})
 				keys := keysOf("k", 60)
-				for range 800 {
+				for range 500 {
 					k := min(rng.ExpFloat64()*8, 59)
 					ask(t, l, keys[int(k)], 1+rng.Int64N(3))
 					if rng.IntN(4) == 0 {

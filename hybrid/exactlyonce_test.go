@@ -10,6 +10,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
 // isSync tells a call of the library that carries an envelope. Heartbeats have
@@ -90,6 +91,9 @@ func exactlyOnce(t *testing.T, functions bool) {
 		verb = "FCALL"
 	}
 	for i, f := range faults {
+		if functions && i < len(faults)-1 && !testenv.Long() {
+			continue // the same batches under another name
+		}
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
 			proxy := redistest.NewProxy(t, srv.Addr())

@@ -74,6 +74,7 @@ func TestCallsThatRaceWithCloseEnd(t *testing.T) {
 func TestShutdownPays(t *testing.T) {
 	for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict, hybrid.ModeDeferred, hybrid.ModeExact} {
 		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := redistest.NewBubble(t)
 				rdb := b.Client(nil)

@@ -149,7 +149,8 @@ func TestTheLastLineIsRight(t *testing.T) {
 			t.Fatalf("not in 10 s: %s", until)
 		}
 		open := func() bool { return l.Stats().Breaker != breaker.Closed }
-		use("two heartbeats", func() bool { return l.Stats().Fleet == 1 && l.Stats().Credit > 0 })
+		time.Sleep(2 * time.Second) // two heartbeats
+		use("credit", func() bool { return l.Stats().Fleet == 1 && l.Stats().Credit > 0 })
 		start := time.Now()
 		for range 3 {
 			b.Kill()

@@ -38,8 +38,12 @@ type wish struct {
 }
 
 // trafficOf asks for about load times what a limit of so many units a second
-// gives, in calls of 1 to most units, none at a whole multiple of a tick.
+// gives, in calls of 1 to most units, none at a whole multiple of a tick. Half
+// of the calls are for long runs.
 func trafficOf(rng *rand.Rand, perSecond float64, most int64, calls int) []wish {
+	if !testenv.Long() {
+		calls /= 2
+	}
 	load := 0.3 + 2*rng.Float64()
 	out := make([]wish, calls)
 	for i := range out {
@@ -71,8 +75,9 @@ func lone(t *testing.T, limit hybridlimit.Limit, cfg hybrid.Config) *hybrid.Limi
 //
 // In ModeExact every decision is the same.
 func TestOneProcessIsLocal(t *testing.T) {
-	for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict, hybrid.ModeDeferred, hybrid.ModeExact} {
+	for _, mode := range modes {
 		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
 			inPairs(t, 2, func(t *testing.T, rng *rand.Rand) {
 				rate, burst := 1+rng.Int64N(200), 1+rng.Int64N(100)
 				limit := hybridlimit.TokenBucket(rate, time.Second, burst)
@@ -114,6 +119,7 @@ func TestOneProcessIsLocal(t *testing.T) {
 func TestSplittingNeverAdmitsMore(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
 			inPairs(t, 1, func(t *testing.T, rng *rand.Rand) {
 				rate, burst := 1+rng.Int64N(100), 4+rng.Int64N(60)
 				limit := hybridlimit.TokenBucket(rate, time.Second, burst)
@@ -154,6 +160,7 @@ func TestVerbsAreAllowN(t *testing.T) {
 			},
 		} {
 			t.Run(mode.String()+"/"+name, func(t *testing.T) {
+				t.Parallel()
 				inPairs(t, 1, func(t *testing.T, rng *rand.Rand) {
 					rate, burst := 1+rng.Int64N(100), 4+rng.Int64N(60)
 					limit := hybridlimit.TokenBucket(rate, time.Second, burst)
@@ -187,6 +194,7 @@ func TestVerbsAreAllowN(t *testing.T) {
 func TestRaisingNeverAdmitsLess(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
 			inPairs(t, 1, func(t *testing.T, rng *rand.Rand) {
 				rate, burst := 1+rng.Int64N(100), 1+rng.Int64N(60)
 				cfg := hybrid.Config{Mode: mode, MaxWait: time.Second}

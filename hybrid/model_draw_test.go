@@ -9,13 +9,13 @@ import (
 
 // drawPlan draws a fleet and a schedule. Each schedule prefers some phrases and
 // some waits over others: a uniform choice never gets anywhere in particular.
-func drawPlan(r *rand.Rand, mode Mode, h hazard) *modelPlan {
+func drawPlan(r *rand.Rand, f family, mode Mode, h hazard) *modelPlan {
 	procs := []int{1, 2, 2, 2, 3, 3, 4}[r.IntN(7)]
 	burst := 4 + r.Int64N(27)
 	if r.IntN(2) == 0 {
 		burst = 4 + r.Int64N(5)
 	}
-	rates := []hybridlimit.Limit{
+	limits := []hybridlimit.Limit{
 		hybridlimit.TokenBucket(1, time.Hour, burst),
 		hybridlimit.TokenBucket(1+r.Int64N(10), time.Second, burst),
 		hybridlimit.TokenBucket(1+r.Int64N(10), 7*time.Second, burst),
@@ -23,8 +23,14 @@ func drawPlan(r *rand.Rand, mode Mode, h hazard) *modelPlan {
 		hybridlimit.TokenBucket(1+r.Int64N(1000), time.Second, burst),
 		hybridlimit.TokenBucket(200+r.Int64N(800), time.Second, burst+20),
 	}
-	limit := rates[r.IntN(len(rates))]
-	burst = limit.Burst
+	limit := limits[r.IntN(len(limits))]
+	if r.IntN(3) == 0 {
+		limit.Algorithm = hybridlimit.AlgLeakyBucket
+	}
+	if f == windows {
+		limit = drawWindow(r, burst, h)
+	}
+	burst = limit.BurstSize()
 	pl := &modelPlan{
 		limit: limit, procs: procs, mode: mode, every: 1 + r.Int64N(5),
 		blind: r.IntN(2) == 0, warm: r.IntN(2) == 0, greedy: r.IntN(4) > 0, plain: r.IntN(3) == 0,
@@ -33,10 +39,11 @@ func drawPlan(r *rand.Rand, mode Mode, h hazard) *modelPlan {
 	if mode != ModeStrict {
 		pl.credit = min(r.Int64N(5), burst/max(int64(procs)-1, 1))
 	}
-	weights := []int{evSlow: 0}
+	weights := []int{evCross: 0}
 	for k := range weights {
 		weights[k] = []int{0, 1, 3, 8}[r.IntN(4)]
 	}
+	weights[evEdge], weights[evCross] = 0, 0
 	for _, k := range []modelKind{evCall, evFreeze, evArrive} {
 		weights[k] = 2 + r.IntN(8)
 	}
@@ -44,6 +51,9 @@ func drawPlan(r *rand.Rand, mode Mode, h hazard) *modelPlan {
 		weights[k] /= 3
 	}
 	h.with(r, weights)
+	if f == windows {
+		weights[evEdge], weights[evCross] = 1+r.IntN(8), r.IntN(4)
+	}
 	pl.hazard, pl.outage = h, h&hazCrash != 0 && r.IntN(4) == 0
 	if h&hazMembers != 0 {
 		procs = 3 + r.IntN(4)
@@ -69,6 +79,8 @@ func drawPlan(r *rand.Rand, mode Mode, h hazard) *modelPlan {
 			}
 		case evPause:
 			e.n = 1 + r.Int64N(1500)
+		case evEdge:
+			e.n = r.Int64N(int64(len(edges)))
 		case evFreeze:
 			pl.events = append(pl.events, e)
 			if e.kind, e.wait, e.n = evArrive, 0, 3; r.IntN(2) == 0 {
@@ -89,6 +101,9 @@ func drawPlan(r *rand.Rand, mode Mode, h hazard) *modelPlan {
 			pl.events[at].wait, pl.events[at+3].wait = e.wait, waits()
 			pl.events = append(pl.events, modelEvent{kind: evCall, p: p, n: 1, wait: waits()})
 			e = modelEvent{kind: evRound, p: p}
+		case evCross:
+			pl.events = append(pl.events, drawCrossing(r, e.p, burst)...)
+			continue
 		}
 		pl.events = append(pl.events, e)
 	}
@@ -106,7 +121,7 @@ func drawWaits(r *rand.Rand, l hybridlimit.Limit) func() time.Duration {
 			return 0
 		}
 		if d := scales[r.IntN(most)]; d > 0 {
-			return time.Duration(r.Int64N(int64(d)))
+			return inMicroseconds(l, time.Duration(r.Int64N(int64(d))))
 		}
 		return 0
 	}

@@ -35,6 +35,7 @@ func (w *world) lose(what modelKind) {
 		return
 	}
 	before := r.peek(algo.Op{}, r.tick(w.now)).Level
+	seen := w.lastIsSeen()
 	had, out := r.state.Born != 0, r.state.Out[0]+r.state.Out[1]
 	if r.mirror != nil {
 		r.mirror.lose(what)
@@ -67,13 +68,26 @@ func (w *world) lose(what modelKind) {
 		w.lostAgain()
 		l.shaken = w.now
 	}
+	restored := len(r.ledger)
 	if l.prompt && what != evLoseEnvelopes {
 		w.restore()
 	}
 	if what != evLoseEnvelopes { // views say nothing of the ledger
 		l.gained += out * r.bucket.Unit
 	}
-	l.gained += max(0, r.peek(algo.Op{}, r.tick(w.now)).Level-before)
+	gained := r.peek(algo.Op{}, r.tick(w.now)).Level - before
+	if w.t.windowed() {
+		// A view of the last window restores nothing, and waiters are served.
+		for _, a := range r.ledger[restored:] {
+			gained += a.granted * r.bucket.Unit
+			l.gained += a.owed * r.bucket.Unit
+		}
+		if l.prompt && gained > 0 && seen && what != evLoseEnvelopes {
+			w.fail("%d sub-units are forgotten, and the last to ask has told his view", gained)
+		}
+		l.gained += w.astray()
+	}
+	l.gained += max(0, gained)
 	w.logf("Redis: %s, %d units debited so far", modelKindNames[what], r.debited)
 	w.now += 1000
 }
@@ -132,7 +146,8 @@ func (w *world) allSynced() bool {
 // stepClock sets Redis's clock ahead, or back, by µs. A step ahead of d refills
 // d·rate at once, up to a full bucket, and views and leases know nothing of it:
 // so much comes on top of the bound, once for each step. A step back gives
-// nothing.
+// nothing, but to windows: a step that enters another one, or moves their end,
+// may let leases and views outlive theirs, once.
 func (w *world) stepClock(d int64) {
 	w.now += 1000 // nothing is applied in the same µs before and after
 	r := &w.redis
@@ -140,10 +155,17 @@ func (w *world) stepClock(d int64) {
 	if d > 0 { // the ledger's generations end early
 		w.losses.gained += (r.state.Out[0] + r.state.Out[1]) * r.bucket.Unit
 	}
+	if at := r.clock(w.now); w.t.windowed() && (d > 0 || d < -algo.ClockSlack || w.t.window.Number(at) != w.t.window.Number(at+d)) {
+		w.losses.gained += r.bucket.Cap + w.astray() // leases and views may outlive their window
+	}
+	r.skews = append(r.skews, skew{w.now, r.skew})
 	r.skew += d
 	gained := r.peek(algo.Op{}, r.tick(w.now)).Level - before
 	w.losses.gained += max(0, gained)
-	if d > 0 {
+	if w.t.window.Sliding && gained < 0 { // what had faded counts again
+		w.losses.gained += w.astray() - gained
+	}
+	if d > 0 || w.t.windowed() {
 		w.losses.shaken = w.now
 	}
 	w.logf("Redis's clock steps by %d µs: %d sub-units", d, gained)

@@ -47,6 +47,16 @@ const (
 	// And of the heartbeats.
 	mutEagerNewcomer // a process gives credit as soon as it counts somebody
 	mutLastCount     // N is the last count
+
+	// Of windows.
+	mutUncapped   // credit has no bound but the view
+	mutDropLate   // what comes after its window is not counted
+	mutLateHere   // it is counted in the window in which it comes
+	mutViewStays  // a view outlives its window
+	mutWordStays  // a word of credit does
+	mutNoCarry    // a fixed window begins at nothing
+	mutOwedDenies // what is owed of the last window proves denials in this one
+	mutClockTag   // what is owed names the window that Redis's clock shows
 )
 
 // forgetInflight hides what is in flight until the returned function is called.
@@ -102,6 +112,14 @@ func (w *world) settleStep(p *proc, t *terms, a answer, waiting []int64) (served
 			lost = s.keep(lease{units: lost, end: end, booked: true})
 		}
 		return served, lost
+	case mutViewStays:
+		served, lost = s.settle(t, a, waiting, w.now)
+		s.view.ends = never64
+		return served, lost
+	case mutClockTag:
+		served, lost = s.settle(t, a, waiting, w.now)
+		s.view.window = t.window.Number(a.redisNow)
+		return served, lost
 	case mutNoTicks:
 		no := *t
 		no.tick = 0
@@ -118,6 +136,8 @@ func (m mutant) String() string {
 		"no envelope", "an old batch is applied", "a lost key's batch is skipped", "grants are not replayed", "a stamp before the birth",
 		"no merge", "a merge without since", "fresh instead of a merge", "no resync", "a clock step back resets",
 		"a retry picks up", "a retry moves", "a retry splits", "denials as of the receipt", "no ceiling", "one generation", "a view fills up", "grants are kept", "an eager newcomer", "the last count",
+		"uncapped", "late units are dropped", "late units count where they come", "a view outlives its window", "a word outlives its window",
+		"no carry", "owed of another window denies", "the clock names the window",
 	}[m]
 }
 

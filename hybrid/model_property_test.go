@@ -32,14 +32,15 @@ func modelRuns(short, long int) int {
 	return short
 }
 
-func planOf(seed uint64, mode Mode, h hazard) *modelPlan {
-	return drawPlan(rand.New(rand.NewPCG(seed, uint64(mode))), mode, h)
+func planOf(seed uint64, f family, mode Mode, h hazard) *modelPlan {
+	return drawPlan(rand.New(rand.NewPCG(seed, uint64(mode))), f, mode, h)
 }
 
 // outcome is what a run came to, in units.
 type outcome struct {
 	bad     string
-	excess  float64 // over Burst + rate·t
+	excess  float64 // over Burst + rate·t; windows: see worst
+	debt    float64 // of a fixed window: over Rate for each of any windows in a row
 	bound   int64
 	receipt float64 // excess, waiting calls counted when they were told
 	gained  float64 // what losses and clock steps gave, allowed on top of the bound
@@ -50,6 +51,7 @@ type outcome struct {
 	wasted       int64   // debited, and nobody heard of it
 	unpaid       int64   // admitted and not debited: 0
 	promised     int64   // with members: C of the whole fleet
+	late         int64   // came more than a window late, and was dropped
 	idle         bool    // a batch that had taken nothing took something when it came again
 }
 
@@ -69,8 +71,12 @@ func (pl *modelPlan) runIn(w *world) outcome {
 	}
 	var o outcome
 	o.unpaid, o.wasted = w.checkAccounts(), w.redis.wasted()
-	if pl.hazard&hazClock == 0 {
+	switch windowed := w.t.windowed(); {
+	case pl.hazard&hazClock != 0:
+	case !windowed:
 		w.checkRestored(&o)
+	case pl.hazard&(hazLoss|hazFailover) == 0:
+		w.checkCounted(&o)
 	}
 	if pl.hazard&^hazClock == 0 && w.redis.expiries == 0 {
 		w.checkOnce(&o)
@@ -80,11 +86,20 @@ func (pl *modelPlan) runIn(w *world) outcome {
 		bound = w.members.bound
 		o.promised = w.members.lim.credit(w.members.rules, 1)
 	}
-	worst := w.spending.excess(w.t.bucket)
-	o.bound, o.excess, o.gained = bound, excessUnits(w.t.bucket, worst), excessUnits(w.t.bucket, w.losses.gained*1000)
-	o.receipt = excessUnits(w.t.bucket, w.receipt.excess(w.t.bucket))
-	if !pl.outage {
-		w.checkBound(worst, bound, int64(max(pl.maxWait, 0)))
+	o.bound, o.gained = bound, excessUnits(w.t.bucket, w.losses.gained*1000)
+	switch b := w.t.bucket; {
+	case w.t.windowed():
+		o.late = w.late
+		o.excess, o.debt = w.worst()
+		if !pl.outage {
+			w.checkWindows(&o)
+		}
+	default:
+		worst := w.spending.excess(b)
+		o.excess, o.receipt = excessUnits(b, worst), excessUnits(b, w.receipt.excess(b))
+		if !pl.outage {
+			w.checkBound(worst, bound, int64(max(pl.maxWait, 0)))
+		}
 	}
 	o.bad = w.bad
 	return o
@@ -119,10 +134,10 @@ func (w *world) checkAccounts() (unpaid int64) {
 		held += p.s.held()
 		owed += p.s.owed() + p.s.share.admitted
 	}
-	want := w.spending.total + w.expired + held + w.lost - owed - w.dropped - w.forgiven + w.redis.wasted()
+	want := w.spending.total + w.expired + held + w.lost - owed - w.dropped - w.late - w.forgiven + w.redis.wasted()
 	if w.redis.debited != want {
-		w.fail("Redis has debited %d: admitted %d, expired %d, held %d, lost %d, owed %d, dropped %d, forgiven %d, wasted %d",
-			w.redis.debited, w.spending.total, w.expired, held, w.lost, owed, w.dropped, w.forgiven, w.redis.wasted())
+		w.fail("Redis has debited %d: admitted %d, expired %d, held %d, lost %d, owed %d, dropped %d, late %d, forgiven %d, wasted %d",
+			w.redis.debited, w.spending.total, w.expired, held, w.lost, owed, w.dropped, w.late, w.forgiven, w.redis.wasted())
 	}
 	return want - w.redis.debited
 }
@@ -180,20 +195,23 @@ func TestModel(t *testing.T) {
 		{"members", hazMembers},
 		{"failover", hazFailover},
 	} {
-		for _, mode := range []Mode{ModeAuto, ModeStrict, ModeDeferred} {
-			t.Run(fmt.Sprintf("%s/%v", tc.name, mode), func(t *testing.T) {
-				var sum modelTally
-				runs := modelRuns(1000, 100_000)
-				for i := range runs {
-					pl := planOf(seed+uint64(i), mode, tc.hazard)
-					o := pl.run(mutNone, nil)
-					if o.bad != "" {
-						t.Fatalf("HYBRIDLIMIT_SEED=%d: %s\n%s", seed+uint64(i), o.bad, pl.report(mutNone))
+		for _, f := range []family{buckets, windows} {
+			for _, mode := range []Mode{ModeAuto, ModeStrict, ModeDeferred} {
+				t.Run(fmt.Sprintf("%v/%s/%v", f, tc.name, mode), func(t *testing.T) {
+					t.Parallel()
+					var sum modelTally
+					runs := modelRuns(500, 100_000)
+					for i := range runs {
+						pl := planOf(seed+uint64(i), f, mode, tc.hazard)
+						o := pl.run(mutNone, nil)
+						if o.bad != "" {
+							t.Fatalf("HYBRIDLIMIT_SEED=%d: %s\n%s", seed+uint64(i), o.bad, pl.report(mutNone))
+						}
+						sum.add(pl, o)
 					}
-					sum.add(pl, o)
-				}
-				t.Logf("%d schedules: %v", runs, &sum)
-			})
+					t.Logf("%d schedules: %v", runs, &sum)
+				})
+			}
 		}
 	}
 }

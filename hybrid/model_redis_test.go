@@ -15,10 +15,12 @@ const modelEpoch = 1_763_000_000_000_000
 // lua/batch.lua does with a batch of one op, around the real arithmetic. Its
 // times are µs of its own clock.
 type modelRedis struct {
-	bucket algo.Bucket
+	limit  algo.Limit
+	bucket algo.Bucket // of a window, its units only
 	mutant mutant
 	mirror modelMirror // the real script, asked the same; nil: not
 	skew   int64       // by how much its clock is ahead of the world's
+	skews  []skew      // what it was
 	plain  bool        // free leases of all there is, no ledger, no turns
 	off    ablation
 
@@ -64,6 +66,7 @@ type applied struct {
 	ns      int64 // world time
 	at      int64 // Redis time
 	owed    int64 // units
+	win     int64 // their window
 	granted int64 // lease included
 	heard   bool  // by the process
 	stored  bool  // there was a state afterwards
@@ -102,8 +105,9 @@ func (r *modelRedis) apply(b modelBatch, op algo.Op, now int64) (modelReply, boo
 	rep.gap = b.seq > 1 && (!have || env.seq < b.seq-1) || rep.seen && env.gap
 	op.Lost = op.Lost || rep.gap
 	if whole := r.state.Born != 0 && r.state.Born <= env.stamp; rep.seen && (whole || r.mutant == mutSkipEvicted) {
-		_, ans, _ := r.bucket.Apply(r.state, algo.Op{}, at)
+		_, ans, _ := r.limit.Apply(r.state, algo.Op{}, at)
 		ans.Granted, ans.Lease, ans.Life, ans.Gen = env.ans.Granted, env.ans.Lease, env.ans.Life, env.ans.Gen
+		ans.Dropped = env.ans.Dropped
 		if r.mutant == mutNoReplay {
 			ans.Granted, ans.Lease, ans.Life = 0, 0, 0
 		}
@@ -114,7 +118,11 @@ func (r *modelRedis) apply(b modelBatch, op algo.Op, now int64) (modelReply, boo
 		if r.mutant == mutLongLife {
 			rep.ans.Life = algo.MaxLease
 		}
-		r.book(&applied{batch: b, ns: now, at: at, owed: op.Owed, granted: rep.ans.Granted + rep.ans.Lease, stored: rep.ans.Born != 0})
+		owed := op.Owed
+		if rep.ans.Dropped {
+			owed = 0
+		}
+		r.book(&applied{batch: b, ns: now, at: at, owed: owed, win: op.Win, granted: rep.ans.Granted + rep.ans.Lease, stored: rep.ans.Born != 0})
 	}
 	stamp := max(at, rep.ans.Born) // in the future, where the clock stepped back
 	if r.mutant == mutStampNow {
@@ -180,7 +188,7 @@ func (r *modelRedis) run(op algo.Op, at int64) algo.Answer {
 	case r.mutant == mutNoCeiling && s.Born != 0:
 		out := s.Out
 		s.Out = [2]int64{}
-		s = r.bucket.Load(s, at)
+		s = r.limit.Load(s, at)
 		s.Out = out // and Load, in Apply, finds nothing to refill
 		defer func(level int64) { r.state.Level += level }(s.Level - min(s.Level, r.bucket.Cap-(out[0]+out[1])*r.bucket.Unit))
 	case r.mutant == mutOneGeneration && at/algo.MaxLease != s.Last/algo.MaxLease:
@@ -196,7 +204,10 @@ func (r *modelRedis) run(op algo.Op, at int64) algo.Answer {
 	case r.off == withoutSizing && wants:
 		op.Demand = 1 << 40
 	}
-	next, ans, dirty := r.bucket.Apply(s, op, at)
+	if r.limit.Window.Period > 0 {
+		s, op = r.spoilWindow(s, op, at)
+	}
+	next, ans, dirty := r.limit.Apply(s, op, at)
 	switch {
 	case r.off == withoutTurns:
 		next.Slot, ans.Retry = 0, r.bucket.Wait(ans.Level, 1)
@@ -215,7 +226,7 @@ func (r *modelRedis) run(op algo.Op, at int64) algo.Answer {
 		if r.mutant == mutNoSince {
 			next.Since += r.state.Since
 		}
-		r.state, r.dies = next, at+r.bucket.TTL(next)*1000
+		r.state, r.dies = next, at+r.limit.TTL(next, at)*1000
 	}
 	return ans
 }
@@ -240,7 +251,7 @@ func (r *modelRedis) exact(n, now int64) bool {
 
 // peek is the answer that op would get, at a Redis time.
 func (r *modelRedis) peek(op algo.Op, at int64) algo.Answer {
-	_, ans, _ := r.bucket.Apply(r.state, op, at)
+	_, ans, _ := r.limit.Apply(r.state, op, at)
 	return ans
 }
 

@@ -49,15 +49,17 @@ const (
 	evLoseFleet     // Redis loses the heartbeats
 	evSave          // a replica has got so far
 	evFailover      // Redis goes back to that
+	evEdge          // the time is near the end of the window: see edges
 
 	evFlood // phrases, when a plan is drawn: as many calls as can be
 	evSlow  // a sync whose answer is slow, and calls meanwhile
+	evCross // a sync that the end of the window overtakes, and calls meanwhile
 )
 
 var modelKindNames = [...]string{
 	"evCall", "evSpend", "evFreeze", "evRetry", "evArrive", "evRepeat", "evLose",
 	"evRound", "evLeave", "evTimeout", "evPause", "evEvict", "evExact", "evCredit", "evBroken", "evCrash", "evDrop",
-	"evWipe", "evLoseKey", "evLoseEnvelopes", "evResync", "evClock", "evJoin", "evDepart", "evNoBeat", "evLoseFleet", "evSave", "evFailover",
+	"evWipe", "evLoseKey", "evLoseEnvelopes", "evResync", "evClock", "evJoin", "evDepart", "evNoBeat", "evLoseFleet", "evSave", "evFailover", "evEdge",
 }
 
 // String is the event as a Go literal, to be pasted into a table.
@@ -98,7 +100,7 @@ func (pl *modelPlan) String() string {
 func (pl *modelPlan) world(m mutant) *world {
 	r := newRules(pl.limit)
 	t := terms{
-		bucket: r.Bucket, limit: pl.limit, mode: pl.mode, n: int64(pl.procs), credit: pl.credit, every: pl.every,
+		bucket: r.Bucket, window: r.Window, limit: pl.limit, mode: pl.mode, n: int64(pl.procs), credit: pl.credit, every: pl.every,
 		blind: pl.blind, rtt: int64(time.Millisecond), tick: int64(tick), maxWait: int64(pl.maxWait),
 		relookIn: maxLookAgain, share: shareTerms{policy: FallbackDenyAll},
 	}
@@ -108,7 +110,7 @@ func (pl *modelPlan) world(m mutant) *world {
 	}
 	w := newWorld(t, pl.procs)
 	w.losses.prompt = pl.hazard&hazPrompt != 0
-	w.greedy, w.mutant, w.redis.mutant, w.redis.plain = pl.greedy, m, m, pl.plain
+	w.greedy, w.mutant, w.redis.mutant, w.redis.plain = pl.greedy, m, m, pl.plain && r.Window.Period == 0
 	if pl.warm {
 		w.now = 3 * int64(pl.limit.TimeToFull())
 	}
@@ -195,6 +197,8 @@ func (w *world) redisEvent(e modelEvent) bool {
 		w.stepClock(e.n)
 	case evLoseFleet:
 		w.loseFleet()
+	case evEdge:
+		w.toEdge(e.n)
 	default:
 		return false
 	}

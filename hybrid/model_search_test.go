@@ -1,60 +1,80 @@
 package hybrid
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 // TestModelFindsMutants shows that the search can fail: each rule is switched
 // off in turn, and random schedules must break the bound. How many that takes
 // differs by a thousand times: the rare ones are left to the long run, and two
-// (mutNoTicks, mutBlindSoon: one in 40 000 and less) to TestModelSchedules.
+// (mutNoTicks, mutBlindSoon: one in 40 000 and less) to TestModelSchedules, and
+// mutOwedDenies to TestModelWindows.
 func TestModelFindsMutants(t *testing.T) {
 	seed := modelSeed(t)
 	fast := func(pl *modelPlan) bool { return pl.greedy && pl.limit.TimeToFull() < 200e6 }
 	spiky := func(pl *modelPlan) bool { return fast(pl) && pl.credit >= 2 && pl.procs == 2 }
 	for _, tc := range []struct {
 		mutant mutant
+		family family
 		mode   Mode
 		hazard hazard
 		common bool // one in a few hundred
 		only   func(*modelPlan) bool
 	}{
-		{mutInflight, ModeDeferred, 0, true, nil},
-		{mutSendRefill, ModeDeferred, 0, false, nil},
-		{mutNoNetting, ModeAuto, 0, true, nil},
-		{mutNetExpired, ModeAuto, 0, false, spiky},
-		{mutReceiptDeadline, ModeStrict, 0, false, nil},
-		{mutCreditWhileAsked, ModeAuto, 0, false, nil},
-		{mutLongLife, ModeStrict, 0, true, nil},
-		{mutAnyCost, ModeDeferred, 0, true, nil},
-		{mutBlind, ModeAuto, 0, true, nil},
-		{mutEvictOwing, ModeDeferred, 0, false, nil},
-		{mutLateWord, ModeStrict, 0, false, nil},
-		{mutDenyReceipt, ModeAuto, 0, true, nil},
-		{mutNoEnvelope, ModeDeferred, 0, true, nil},
-		{mutStaleApplied, ModeDeferred, 0, true, nil},
-		{mutNoReplay, ModeStrict, 0, true, nil},
-		{mutRetryPicksUp, ModeDeferred, 0, true, nil},
-		{mutRetryMoves, ModeDeferred, 0, true, nil},
-		{mutRetrySplits, ModeDeferred, 0, true, nil},
-		{mutSkipEvicted, ModeDeferred, hazLoss, true, nil},
-		{mutNoMerge, ModeAuto, hazLoss, true, nil},
-		{mutNoSince, ModeAuto, hazLoss, true, nil},
-		{mutNoResync, ModeAuto, hazLoss, true, nil},
-		{mutStampNow, ModeDeferred, hazClock, true, nil},
-		{mutClockResets, ModeStrict, hazClock, true, nil},
-		{mutNoCeiling, ModeStrict, 0, true, nil},
-		{mutOneGeneration, ModeStrict, 0, true, nil},
-		{mutViewFull, ModeAuto, 0, true, nil},
-		{mutKeepGranted, ModeStrict, 0, true, nil},
-		{mutEagerNewcomer, ModeAuto, hazMembers, true, nil},
-		{mutLastCount, ModeAuto, hazMembers, true, nil},
+		{mutInflight, buckets, ModeDeferred, 0, true, nil},
+		{mutSendRefill, buckets, ModeDeferred, 0, false, nil},
+		{mutNoNetting, buckets, ModeAuto, 0, true, nil},
+		{mutNetExpired, buckets, ModeAuto, 0, false, spiky},
+		{mutReceiptDeadline, buckets, ModeStrict, 0, false, nil},
+		{mutCreditWhileAsked, buckets, ModeAuto, 0, false, nil},
+		{mutLongLife, buckets, ModeStrict, 0, true, nil},
+		{mutAnyCost, buckets, ModeDeferred, 0, true, nil},
+		{mutBlind, buckets, ModeAuto, 0, true, nil},
+		{mutEvictOwing, buckets, ModeDeferred, 0, false, nil},
+		{mutLateWord, buckets, ModeStrict, 0, false, nil},
+		{mutDenyReceipt, buckets, ModeAuto, 0, true, nil},
+		{mutNoEnvelope, buckets, ModeDeferred, 0, true, nil},
+		{mutStaleApplied, buckets, ModeDeferred, 0, true, nil},
+		{mutNoReplay, buckets, ModeStrict, 0, true, nil},
+		{mutRetryPicksUp, buckets, ModeDeferred, 0, true, nil},
+		{mutRetryMoves, buckets, ModeDeferred, 0, true, nil},
+		{mutRetrySplits, buckets, ModeDeferred, 0, true, nil},
+		{mutSkipEvicted, buckets, ModeDeferred, hazLoss, true, nil},
+		{mutNoMerge, buckets, ModeAuto, hazLoss, true, nil},
+		{mutNoSince, buckets, ModeAuto, hazLoss, true, nil},
+		{mutNoResync, buckets, ModeAuto, hazLoss, true, nil},
+		{mutStampNow, buckets, ModeDeferred, hazClock, true, nil},
+		{mutClockResets, buckets, ModeStrict, hazClock, true, nil},
+		{mutNoCeiling, buckets, ModeStrict, 0, true, nil},
+		{mutOneGeneration, buckets, ModeStrict, 0, true, nil},
+		{mutViewFull, buckets, ModeAuto, 0, false, nil},
+		{mutKeepGranted, buckets, ModeStrict, 0, true, nil},
+		{mutEagerNewcomer, buckets, ModeAuto, hazMembers, true, nil},
+		{mutLastCount, buckets, ModeAuto, hazMembers, true, nil},
+		{mutUncapped, windows, ModeDeferred, 0, true, nil},
+		{mutDropLate, windows, ModeDeferred, 0, true, nil},
+		{mutLateHere, windows, ModeDeferred, 0, true, nil},
+		{mutLongLife, windows, ModeStrict, 0, true, nil},
+		{mutViewStays, windows, ModeDeferred, 0, true, nil},
+		{mutWordStays, windows, ModeDeferred, 0, false, nil},
+		{mutNoCarry, windows, ModeDeferred, 0, true, nil},
+		{mutClockTag, windows, ModeDeferred, hazClock, false, nil},
+		{mutInflight, windows, ModeDeferred, 0, true, nil},
+		{mutNoNetting, windows, ModeAuto, 0, true, nil},
+		{mutNoTicks, windows, ModeStrict, 0, false, nil},
+		{mutLateWord, windows, ModeStrict, 0, true, nil},
+		{mutNoReplay, windows, ModeStrict, 0, true, nil},
+		{mutNoMerge, windows, ModeAuto, hazLoss | hazPrompt, true, nil},
 	} {
-		t.Run(tc.mutant.String(), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%v/%v", tc.family, tc.mutant), func(t *testing.T) {
+			t.Parallel()
 			if !tc.common && modelRuns(0, 1) == 0 {
 				t.Skip("found in too few schedules for a short run; set HYBRIDLIMIT_LONG")
 			}
 			runs := 0
 			for i := uint64(0); runs < 200_000; i++ {
-				pl := planOf(seed+i, tc.mode, tc.hazard)
+				pl := planOf(seed+i, tc.family, tc.mode, tc.hazard)
 				if tc.only != nil && !tc.only(pl) {
 					continue
 				}

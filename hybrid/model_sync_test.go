@@ -83,6 +83,10 @@ func (w *world) settle(p *proc, r modelReply) {
 	t := w.terms(p)
 	served, lost := w.settleStep(p, t, answer{Answer: r.ans, redisNow: r.now, sent: f.sent, carried: carried}, waiting)
 	w.lost += lost
+	if r.ans.Dropped {
+		w.late += f.op.Owed
+		w.logf("Redis has dropped %d units of p%d: they came too late", f.op.Owed, p.id)
+	}
 	w.freshDebts(p, f.op, r)
 	w.logf("p%d hears: granted %d, lease %d for %d µs, level %.2f; held %d, owed %d, lost %d", p.id, r.ans.Granted,
 		r.ans.Lease, r.ans.Life, float64(r.ans.Level)/float64(t.bucket.Unit), p.s.held(), p.s.pending, lost)

@@ -26,6 +26,7 @@ type world struct {
 	receipt  meter // the same, with waiting calls counted when they were told
 
 	expired, lost, dropped, forgiven int64 // units
+	late                             int64 // units that came more than a window late
 	waited                           int64 // calls
 
 	losses  lossBook
@@ -81,7 +82,7 @@ type message struct {
 
 func newWorld(t terms, procs int) *world {
 	w := &world{t: t}
-	w.redis = modelRedis{bucket: t.bucket, env: map[int]modelEnvelope{}}
+	w.redis = modelRedis{limit: algo.LimitOf(t.limit), bucket: t.bucket, env: map[int]modelEnvelope{}}
 	w.redis.expired = w.lostAgain
 	for range procs {
 		w.procs = append(w.procs, &proc{})
@@ -121,6 +122,9 @@ func (w *world) terms(p *proc) *terms {
 	if w.mutant == mutBlindSoon {
 		full /= 2
 	}
+	if w.mutant == mutUncapped && t.credit > 0 {
+		t.credit = t.limit.BurstSize()
+	}
 	t.blind = w.mutant == mutBlind || t.blind && mayBeFull(full, p.born, p.evicted, w.now)
 	return &t
 }
@@ -137,11 +141,13 @@ func (w *world) end(p *proc) {
 	t := w.terms(p)
 	held := p.s.held()
 	restore := w.forgetInflight(p)
+	restoreView := w.stretchWord(p)
 	if p.broken {
 		p.word = p.s.loadFallback()
 	} else {
 		p.word = p.s.load(t, w.now)
 	}
+	restoreView()
 	credit := p.s.creditLeft(t, w.now)
 	restore()
 	p.loaded, p.left = w.now, p.word.units
@@ -191,6 +197,7 @@ func (w *world) call(p *proc, n int64) verdict {
 	w.begin(p)
 	t := w.terms(p)
 	restore := w.forgetInflight(p)
+	restoreWindow := w.owedHere(p)
 	var v verdict
 	switch {
 	case p.broken:
@@ -202,6 +209,7 @@ func (w *world) call(p *proc, n int64) verdict {
 		v = p.s.decide(t, n, w.now)
 	}
 	restore()
+	restoreWindow()
 	if v.action == ask {
 		if p.s.tooLate(t, w.now) {
 			v = p.s.without(t, n, w.now, false)
@@ -228,17 +236,15 @@ func (w *world) call(p *proc, n int64) verdict {
 // whole µs, so it may have the refill of one more. A view from before a loss, or
 // from before Redis's clock jumped ahead, proves nothing.
 func (w *world) checkDenial(p *proc, n int64) {
-	if w.now >= p.s.provedUntil(&w.t, n) {
+	restore := w.owedHere(p)
+	proved := p.s.provedUntil(&w.t, n)
+	if restore(); w.now >= proved {
 		return // it is another process's turn
 	}
 	if p.s.view.sent <= w.losses.shaken {
 		return
 	}
-	op := algo.Op{Owed: p.s.pending}
-	if p.frozen != nil && w.redis.env[p.id].seq != p.seq {
-		op.Owed += p.s.inflight
-	}
-	if ans, b := w.redis.peek(op, w.redis.clock(w.now)), w.t.bucket; ans.Level-b.Refill >= n*b.Unit {
+	if level, b := w.balance(p), w.t.bucket; level-b.Refill >= n*b.Unit {
 		w.fail("p%d is denied %d units that Redis has", p.id, n)
 	}
 }

@@ -53,7 +53,7 @@ func TestReserve(t *testing.T) {
 func TestWait(t *testing.T) {
 	for _, limit := range algorithms {
 		t.Run(limit.Algorithm.String(), func(t *testing.T) {
-			inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
+			inModes(t, modesOf(limit), func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
 				rdb := b.Client(nil)
 				l := newLimiter(t, b.Client(nil), limit, hybrid.Config{Mode: mode})
 				time.Sleep(3 * time.Second)

@@ -154,20 +154,13 @@ func (c *command) duration(name string, otherwise time.Duration) time.Duration {
 	return d
 }
 
-// limit reads "100/s burst 50".
+// limit reads what hybridlimit.ParseLimit does, such as "100/s burst 50".
 func (c *command) limit(name string) hybridlimit.Limit {
-	var rate, burst int64
-	var per string
-	value := c.text(name, "")
-	fmt.Sscanf(value, "%d/%1s burst %d", &rate, &per, &burst)
-	if value != fmt.Sprintf("%d/%s burst %d", rate, per, burst) {
-		c.bad("%s: %q is not like 100/s burst 50", name, value)
+	l, err := hybridlimit.ParseLimit(c.text(name, ""))
+	if err != nil {
+		c.bad("%s: %v", name, err)
 	}
-	period, ok := map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}[per]
-	if !ok {
-		c.bad("%s: a period is s, m or h, not %q", name, per)
-	}
-	return hybridlimit.TokenBucket(rate, period, burst)
+	return l
 }
 
 // nothing refuses what is left over. Call it before the command does anything.

@@ -173,8 +173,13 @@ func (s *scene) redis(c *command) {
 		return
 	}
 	now := time.Now().UnixMicro()
-	state = algo.BucketOf(s.limit).Load(state, now)
-	level := math.Floor(float64(state.Level)/float64(state.Unit)*10) / 10
+	limit := algo.LimitOf(s.limit)
+	state = limit.Load(state, now)
+	sub := state.Level
+	if limit.Window.Period > 0 {
+		sub = limit.Window.Level(state, now)
+	}
+	level := math.Floor(float64(sub)/float64(limit.Unit())*10) / 10
 	fmt.Fprintf(&s.out, "level %s, debited %d", strconv.FormatFloat(level, 'f', -1, 64), state.Since)
 	if out := state.Out[0] + state.Out[1]; out > 0 {
 		fmt.Fprintf(&s.out, ", ledger %d", out)

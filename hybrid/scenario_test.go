@@ -148,7 +148,7 @@ func TestScenarioMistakes(t *testing.T) {
 		"fleet processes=1 limit=\"100/s burst 50\" speed=2":    `f:1: fleet: unknown argument "speed"`,
 		"fleet processes=x limit=\"100/s burst 50\"":            `f:1: fleet: processes: strconv.ParseInt: parsing "x"`,
 		"fleet processes=1 limit=\"100/s":                       "f:1: fleet: a quote is not closed",
-		"fleet processes=1 limit=100/d":                         `f:1: fleet: limit: "100/d" is not like`,
+		"fleet processes=1 limit=100/x":                         `f:1: fleet: limit: hybridlimit: Limit ("100/x") cannot be read`,
 		"fleet limit=\"1/s burst 5\"\n\nfly":                    "f:3: fly: unknown command",
 		"fleet limit=\"1/s burst 5\"\n\nallow p2 key=a":         `f:3: allow: no process "p2"`,
 		"fleet limit=\"1/s burst 5\"\n\nallow p1":               "f:3: allow: which key?",

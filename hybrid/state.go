@@ -14,6 +14,7 @@ type state struct {
 	pending  int64    // units admitted on credit and not sent
 	window   int64    // in which they were admitted; 0: it is not known, or of several
 	inflight int64    // units sent and not answered; owed is the sum of both
+	sentIn   int64    // their window, as window
 	frozen   bool     // a sync is on its way
 	asked    bool     // it carries asks: until its answer no credit is spent
 	stuckAt  int64    // since when Redis has owed an answer; 0: it does not

@@ -135,7 +135,7 @@ func (s *state) freeze(t *terms, asks []int64, now int64) (algo.Op, bool) {
 		op.View = algo.View{Level: s.view.level, Prev: s.view.refill * t.window.Tick, At: s.view.redisAt, Born: s.view.born}
 		op.Lost = t.lost > 0 && s.view.received <= t.lost
 	}
-	s.inflight, s.pending, s.window = s.pending, 0, 0
+	s.inflight, s.sentIn, s.pending, s.window = s.pending, s.window, 0, 0
 	s.frozen, s.asked = true, len(asks) > 0
 	if s.stuckAt == 0 {
 		s.stuckAt = now
@@ -236,7 +236,7 @@ func (s *state) load(t *terms, now int64) word {
 		s.word = word{wordLease, min(units, maxWordUnits)}
 	case now+t.tick < s.deniedUntil(t):
 		s.word = word{kind: wordDeny}
-	case s.pending > 0:
+	case s.pending > 0 && s.outlasts(now, 2*t.tick):
 		// A unit is pending, so a sync is queued: what is spent from here on
 		// goes with it. Run dry where that sync becomes urgent.
 		units := s.creditLeft(t, now)

@@ -11,10 +11,17 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// modes is every mode, each in a bubble of its own.
+// inEachMode runs every mode, each in a bubble of its own.
 func inEachMode(t *testing.T, run func(*testing.T, *redistest.Bubble, hybrid.Mode)) {
-	for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict, hybrid.ModeDeferred, hybrid.ModeExact} {
+	inModes(t, modes, run)
+}
+
+// inModes runs modes beside each other: what is in virtual time does not mind a
+// busy machine.
+func inModes(t *testing.T, modes []hybrid.Mode, run func(*testing.T, *redistest.Bubble, hybrid.Mode)) {
+	for _, mode := range modes {
 		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { run(t, redistest.NewBubble(t), mode) })
 		})
 	}

@@ -13,10 +13,16 @@ func (s *state) fresh(now int64) bool {
 	return s.view.known && (s.view.ends == 0 || now < s.view.ends)
 }
 
+// outlasts says whether the view is good for so long, in ns. A word of credit
+// may be spent until two ticks after its load, and counts in the view's window.
+func (s *state) outlasts(now, d int64) bool {
+	return s.view.ends == 0 || now+d <= s.view.ends
+}
+
 // closedUntil is provedUntil for windows: until enough has come back, and until
 // the window may be over at the latest.
 func (s *state) closedUntil(t *terms, n int64) int64 {
-	missing := (n+s.owed())*t.bucket.Unit - s.view.level
+	missing := (n+s.owedHere())*t.bucket.Unit - s.view.level
 	switch {
 	case missing <= 0:
 		return 0
@@ -24,6 +30,19 @@ func (s *state) closedUntil(t *terms, n int64) int64 {
 		return s.view.ends
 	}
 	return min(s.view.ends, s.view.sent+(missing+s.view.refill-1)/s.view.refill*1000)
+}
+
+// owedHere is what is owed and counts in the view's window. What is owed of the
+// last one takes nothing from a fixed window, and from a sliding one less and
+// less: it proves no denial.
+func (s *state) owedHere() (units int64) {
+	if s.window == 0 || s.window == s.view.window {
+		units = s.pending
+	}
+	if s.sentIn == 0 || s.sentIn == s.view.window {
+		units += s.inflight
+	}
+	return units
 }
 
 // owe admits units on credit. They count in the window of the view that they
@@ -51,6 +70,8 @@ func (s *state) enter(t *terms, a answer) {
 		return
 	}
 	s.view.turn = 0
-	s.view.refill, s.view.window = a.Refill, t.window.Number(a.redisNow)
+	// The window that ends then, which is not that of redisNow while a clock
+	// that stepped back is before it.
+	s.view.refill, s.view.window = a.Refill, t.window.Number(a.redisNow+a.Ends)-1
 	s.view.ends = a.sent + a.Ends*1000
 }
