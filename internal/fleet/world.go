@@ -44,6 +44,7 @@ type world struct {
 
 	active   atomic.Pointer[[]Fault] // those that networks ask for
 	step     atomic.Int64            // Redis's clock less the bubble's, ns
+	stepped  atomic.Bool             // it has been told a time, and stands still until told the next
 	messages atomic.Int64            // of the steady part
 	beats    atomic.Int64
 	tenths   []atomic.Int64 // messages
@@ -105,10 +106,11 @@ func (w *world) expires() bool {
 	return len(w.keys)+each+each*w.s.Processes <= fewKeys
 }
 
-// setClock keeps Redis's clock stepped: miniredis can only be told a time.
+// setClock keeps Redis's clock stepped: miniredis can only be told a time, and
+// then stands still there.
 func (w *world) setClock() {
-	if step := w.step.Load(); step != 0 {
-		w.bubble.Mini.SetTime(time.Now().Add(time.Duration(step)))
+	if w.bubble != nil && w.stepped.Load() {
+		w.bubble.Mini.SetTime(time.Now().Add(time.Duration(w.step.Load())))
 	}
 }
 
