@@ -8,8 +8,6 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-const tenth = 100 * time.Millisecond
-
 // A decision may be a tick later than MaxWait.
 const (
 	maxWait = 20 * time.Millisecond
@@ -55,7 +53,7 @@ func (w *world) measure(r *Report) {
 	r.Ops, r.Messages, r.Heartbeats = w.ops, w.messages.Load(), w.beats.Load()
 	r.BySource, r.Timeline = map[hybridlimit.Source]int64{}, make([]Sample, len(w.tenths))
 	for i := range r.Timeline {
-		r.Timeline[i] = Sample{At: time.Duration(i) * tenth, Messages: w.tenths[i].Load()}
+		r.Timeline[i] = Sample{At: time.Duration(i) * SampleEvery, Messages: w.tenths[i].Load()}
 	}
 	r.count(w, all)
 	r.Central = w.central(all)
@@ -79,9 +77,9 @@ func (r *Report) count(w *world, all []*call) {
 		r.BySource[c.source]++
 		took := time.Duration(c.end - c.at)
 		r.Slowest = max(r.Slowest, took)
-		r.Timeline[c.at/int64(tenth)].Offered += c.cost
+		r.Timeline[c.at/int64(SampleEvery)].Offered += c.cost
 		if c.allowed {
-			r.Timeline[min(c.spent/int64(tenth), int64(last))].Admitted += c.cost
+			r.Timeline[min(c.spent/int64(SampleEvery), int64(last))].Admitted += c.cost
 		}
 		if !w.steady(c) {
 			continue

@@ -56,7 +56,10 @@ type Report struct {
 	Violated []string // invariants that did not hold: accounts, goroutines, TTLs, errors
 }
 
-// Sample is a tenth of a second of the run.
+// SampleEvery is how long a [Sample] is.
+const SampleEvery = 100 * time.Millisecond
+
+// Sample is what happened in SampleEvery of the run.
 type Sample struct {
 	At       time.Duration // since the load started
 	Offered  int64         // units asked for

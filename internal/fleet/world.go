@@ -62,7 +62,7 @@ type world struct {
 func newWorld(t *testing.T, s Scenario) *world {
 	w := &world{
 		t: t, s: s, bucket: algo.BucketOf(s.Limit), loads: s.Load.keyLoads(), parts: zipf(s.Processes, s.Load.Zipf),
-		newest: s.Processes, tenths: make([]atomic.Int64, (s.Span+tenth-1)/tenth),
+		newest: s.Processes, tenths: make([]atomic.Int64, (s.Span+SampleEvery-1)/SampleEvery),
 	}
 	for i := range w.loads {
 		w.keys = append(w.keys, fmt.Sprint("k", i))
@@ -137,7 +137,7 @@ func (w *world) sent(beat bool) {
 		return
 	}
 	if !beat {
-		w.tenths[at/tenth].Add(1)
+		w.tenths[at/SampleEvery].Add(1)
 	}
 	switch {
 	case at < w.s.Steady:
