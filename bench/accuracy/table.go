@@ -45,8 +45,8 @@ var columns = []column{
 
 // asked is a figure of what Redis is asked, which the model is not.
 func asked(r Row, x Figure) string {
-	if r.Kind == "exact" {
-		return "–"
+	if r.Kind == exact {
+		return none
 	}
 	return significant(x)
 }
@@ -120,7 +120,7 @@ func verdict(r Row) string {
 	case len(bad) > 0:
 		return strings.Join(bad, "; ")
 	case len(r.Checks) == 0:
-		return "–"
+		return none
 	}
 	return fmt.Sprintf("%d of %d", len(r.Checks), len(r.Checks))
 }
