@@ -93,9 +93,6 @@ func Parse(file, text string) (*Family, error) {
 
 // agree checks what lines say of each other.
 func (f *Family) agree(said map[string]int, complain func(int, error)) {
-	if err := f.Base.Limit.Validate(); err != nil {
-		complain(said["limit"], err)
-	}
 	if f.Base.Steady >= f.Base.Span {
 		complain(said["steady"], fmt.Errorf("steady: nothing is left of a span of %v", f.Base.Span))
 	}
