@@ -94,6 +94,7 @@ func (w *world) faultOf(f Fault, key int) (begin, over func()) {
 		return func() {
 			w.harvest()
 			w.step.Add(int64(f.Size))
+			w.steps = append(w.steps, step{w.since(), int64(f.Size)})
 			w.stepped.Store(true)
 			w.setClock()
 		}, nil

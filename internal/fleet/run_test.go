@@ -48,6 +48,41 @@ func TestKinds(t *testing.T) {
 	}
 }
 
+// TestAlgorithms runs each algorithm at twice its limit: the bound holds, the
+// books balance to the unit, and what admits more is seen to.
+func TestAlgorithms(t *testing.T) {
+	for _, limit := range []hybridlimit.Limit{
+		hybridlimit.LeakyBucket(100, time.Second, 50), hybridlimit.LeakyQueue(100, time.Second, 25),
+		hybridlimit.FixedWindow(100, time.Second), hybridlimit.SlidingWindow(100, time.Second), hybridlimit.SlidingLog(100, time.Second),
+	} {
+		t.Run(limit.Algorithm.String(), func(t *testing.T) {
+			s := Scenario{
+				Seed: 1, Processes: 4, Limit: limit, Latency: 500 * time.Microsecond,
+				Span: 2500 * time.Millisecond, Steady: 500 * time.Millisecond, Load: Load{Factor: 2},
+			}
+			for kind, most := range map[Kind]float64{Auto: 1.1, Strict: 1.02, RedisExact: 1.02, CentralExact: 1, CountAndPush: 1.4} {
+				s.Kind = kind
+				r := Run(t, s)
+				if len(r.Violated) > 0 || r.Debited != r.Accounts || r.Vague > 10 {
+					t.Errorf("%s: violated: %q; debited %d of %d; %d units are vague", kind, r.Violated, r.Debited, r.Accounts, r.Vague)
+				}
+				if r.Utilisation < 0.93 || r.Utilisation > most {
+					t.Errorf("%s: utilisation %.3f, want 0.93 to %v", kind, r.Utilisation, most)
+				}
+				bound, _ := theorem(s, r)
+				if free := kind == CountAndPush; free == (r.Exceedance <= bound) {
+					t.Errorf("%s: the exceedance is %.3f, and the bound %.3f", kind, r.Exceedance, bound)
+				}
+			}
+			s.Kind = Strict
+			r := run(t, s, func(w *world) { w.mutant = everyFifth() })
+			if bound, ok := theorem(s, r); !ok || r.Exceedance <= bound+5 {
+				t.Errorf("one that admits too much exceeds by %.1f, %.1f allowed", r.Exceedance, bound)
+			}
+		})
+	}
+}
+
 // TestSeed runs one scenario twice. What is asked is the same to the ns; what
 // is admitted may differ by how ties fall.
 func TestSeed(t *testing.T) {
