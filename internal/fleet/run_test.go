@@ -172,3 +172,16 @@ func TestItCanFail(t *testing.T) {
 		})
 	}
 }
+
+// A lease of a window lives as long as the window. When it lived for a second
+// like a bucket's, a process that asks once or twice a second gave one up now
+// and then, and of a window of a minute a fourteenth was nobody's.
+func TestWindowLeasesLast(t *testing.T) {
+	r := Run(t, Scenario{
+		Seed: 1, Kind: Strict, Processes: 10, Limit: hybridlimit.FixedWindow(200, 20*time.Second), Latency: 500 * time.Microsecond,
+		Warm: 3 * time.Second, Span: 57 * time.Second, Steady: 17 * time.Second, Load: Load{Factor: 1.5},
+	})
+	if r.Utilisation < 0.99 || float64(r.Ops) > 0.9*float64(r.Admitted) || r.Exceedance > 0 {
+		t.Errorf("utilisation %.3f, exceedance %v, %d ops for %d admitted", r.Utilisation, r.Exceedance, r.Ops, r.Admitted)
+	}
+}
