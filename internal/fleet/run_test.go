@@ -185,3 +185,14 @@ func TestWindowLeasesLast(t *testing.T) {
 		t.Errorf("utilisation %.3f, exceedance %v, %d ops for %d admitted", r.Utilisation, r.Exceedance, r.Ops, r.Admitted)
 	}
 }
+
+// A sliding window far above its limit is not asked about once a call.
+func TestSlidingWindowIsNotPolled(t *testing.T) {
+	r := Run(t, Scenario{
+		Seed: 1, Kind: Strict, Processes: 10, Limit: hybridlimit.SlidingWindow(100, time.Second), Latency: 500 * time.Microsecond,
+		Span: 3 * time.Second, Steady: time.Second, Load: Load{Factor: 10},
+	})
+	if r.Utilisation < 0.97 || float64(r.Ops) > 2*float64(r.Admitted) || r.Exceedance > 0 {
+		t.Errorf("utilisation %.3f, exceedance %v, %d ops for %d admitted", r.Utilisation, r.Exceedance, r.Ops, r.Admitted)
+	}
+}
