@@ -109,6 +109,7 @@ func TestParseSaysWhereItIsWrong(t *testing.T) {
 		{"kinds", "kinds exakt", `x.txt:16: kinds: unknown kind "exakt" (there are: auto, count-and-push,`},
 		{"kinds", "kinds strict exact", "x.txt:9: overshoot: auto is the only kind that has one"},
 		{"cost", "plot 1.5", "x.txt:8: plot: one line cannot show many keys"},
+		{"limit", "limit 9/s sliding log\nplot 1.5", "x.txt:5: plot: what is drawn is the level of a bucket"},
 		{"keys", "plot 2", "x.txt:7: plot: the load has no factor 2"},
 		{"", "must jain >= 1", `x.txt:19: must: "jain" is out of place`},
 		{"", "must * auto jain >= 1", `x.txt:19: must: "auto" is out of place`},
