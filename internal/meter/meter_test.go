@@ -84,8 +84,11 @@ func TestOutput(t *testing.T) {
 		steps []step
 		want  float64
 	}{
-		{[]step{{0, 3}}, 0}, {[]step{{0, 1}, {100, 1}, {200, 1}}, 0}, {[]step{{0, 2}, {200, 1}}, 0},
-		{[]step{{0, 1}, {50, 1}}, 0.5}, {[]step{{0, 3}, {100, 1}, {1000, 1}}, 2},
+		{[]step{{0, 3}}, 0},
+		{[]step{{0, 1}, {100, 1}, {200, 1}}, 0},
+		{[]step{{0, 2}, {200, 1}}, 0},
+		{[]step{{0, 1}, {50, 1}}, 0.5},
+		{[]step{{0, 3}, {100, 1}, {1000, 1}}, 2},
 	} {
 		o := meter.NewOutput(algo.BucketOf(hybridlimit.LeakyQueue(10, time.Second, 5)))
 		for _, s := range c.steps {
