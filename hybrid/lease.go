@@ -162,7 +162,7 @@ func (s *state) worthLease(t *terms, now int64) bool {
 	level := s.level(t, now)
 	var life int64
 	if t.windowed() {
-		life = min(algo.MaxLease, (s.view.ends-now)/1000)
+		life = min(algo.WindowLease, (s.view.ends-now)/1000)
 		if t.bucket.Units(level) < 2*t.n {
 			return false
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
 // live runs a world by the clock over a network that loses nothing: Poisson
@@ -244,8 +245,8 @@ func (l *live) outcome(before, after tally) liveOutcome {
 // Over a network that loses nothing the fleet admits nearly what one bucket
 // would have, and nobody waits for ever.
 func TestModelUtilisation(t *testing.T) {
-	seed := modelSeed(t)
-	span := time.Duration(modelRuns(5, 60)) * time.Second
+	seed := testenv.Seed(t)
+	span := time.Duration(testenv.Runs(5, 60)) * time.Second
 	for _, f := range []struct {
 		procs int
 		limit hybridlimit.Limit

@@ -15,6 +15,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
 	"github.com/hybridlimit/hybridlimit/lua"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
@@ -184,7 +185,7 @@ func (s *scriptMirror) lose(what modelKind) {
 // The model's Redis is lua/batch.lua: the schedules of TestModel, each step
 // compared.
 func TestModelIsTheScript(t *testing.T) {
-	seed := modelSeed(t)
+	seed := testenv.Seed(t)
 	mirror := newScriptMirror(t)
 	play := func(pl *modelPlan, trace *strings.Builder) string {
 		w := pl.world(mutNone)
@@ -193,7 +194,7 @@ func TestModelIsTheScript(t *testing.T) {
 		return pl.runIn(w).bad
 	}
 	modes, hazards := []Mode{ModeAuto, ModeStrict, ModeDeferred}, []hazard{0, hazCrash, hazLoss, hazClock, hazMembers, hazFailover}
-	runs := modelRuns(72, 4000)
+	runs := testenv.Runs(72, 4000)
 	for i := range runs {
 		cell := i / 2
 		pl := planOf(seed+uint64(i), []family{buckets, windows}[i%2], modes[cell%len(modes)], hazards[cell/len(modes)%len(hazards)])

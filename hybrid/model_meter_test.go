@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/hybridlimit/hybridlimit/internal/algo"
+	meters "github.com/hybridlimit/hybridlimit/internal/meter"
 )
 
 // meter notes what was admitted when, in any order.
@@ -22,23 +23,14 @@ func (m *meter) admit(at, n int64) {
 }
 
 // excess is the largest admitted(s, t] - Burst - rate·(t-s) over all s < t, in
-// sub-units·1000 so that a ns of refill is a whole number. Instead of looking
-// at all pairs it runs a bucket that may go into debt: its level is the least,
-// over all s, of what was left to admit since s.
+// sub-units·1000 so that a ns of refill is a whole number.
 func (m *meter) excess(b algo.Bucket) int64 {
 	slices.SortStableFunc(m.spent, func(x, y spent) int { return cmp.Compare(x.at, y.at) })
-	level, last, worst := b.Cap*1000, int64(0), int64(0)
+	run := meters.NewBucket(b)
 	for _, s := range m.spent {
-		if d := s.at - last; d > (b.Cap*1000-level)/b.Refill {
-			level = b.Cap * 1000
-		} else {
-			level += d * b.Refill
-		}
-		last = s.at
-		level -= s.n * b.Unit * 1000
-		worst = max(worst, -level)
+		run.Admit(s.at, s.n)
 	}
-	return worst
+	return run.Worst()
 }
 
 // units converts what excess returns.

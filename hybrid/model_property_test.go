@@ -3,34 +3,13 @@ package hybrid
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
-
-// modelSeed is the seed of the first schedule; each one after it has the next.
-func modelSeed(t *testing.T) uint64 {
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("HYBRIDLIMIT_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatalf("HYBRIDLIMIT_SEED: %v", err)
-		}
-	}
-	t.Logf("HYBRIDLIMIT_SEED=%d", seed)
-	return seed
-}
-
-// modelRuns is how many schedules to run: few, or as many as the long tests do.
-func modelRuns(short, long int) int {
-	if os.Getenv("HYBRIDLIMIT_LONG") != "" {
-		return long
-	}
-	return short
-}
 
 func planOf(seed uint64, f family, mode Mode, h hazard) *modelPlan {
 	return drawPlan(rand.New(rand.NewPCG(seed, uint64(mode))), f, mode, h)
@@ -182,7 +161,7 @@ func (pl *modelPlan) report(m mutant) string {
 // refuses for good, and, in a quarter of the schedules, outages with fallback,
 // for which only the accounts are checked.
 func TestModel(t *testing.T) {
-	seed := modelSeed(t)
+	seed := testenv.Seed(t)
 	for _, tc := range []struct {
 		name   string
 		hazard hazard
@@ -200,7 +179,7 @@ func TestModel(t *testing.T) {
 				t.Run(fmt.Sprintf("%v/%s/%v", f, tc.name, mode), func(t *testing.T) {
 					t.Parallel()
 					var sum modelTally
-					runs := modelRuns(500, 100_000)
+					runs := testenv.Runs(500, 100_000)
 					for i := range runs {
 						pl := planOf(seed+uint64(i), f, mode, tc.hazard)
 						o := pl.run(mutNone, nil)

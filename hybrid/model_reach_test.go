@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
 // The fleets that the protocol was sized for. The lab runs them with real
@@ -56,7 +57,7 @@ func TestModelReaches(t *testing.T) {
 			for _, mode := range []Mode{ModeStrict, ModeAuto} {
 				loads := tc.loads
 				switch { // a short run: one load in each mode
-				case modelRuns(0, 1) > 0:
+				case testenv.Runs(0, 1) > 0:
 				case mode == ModeStrict:
 					loads = loads[:1]
 				default:
@@ -101,7 +102,7 @@ func (o liveOutcome) String() string {
 // What each mechanism is worth: the figures without it beside those with all.
 // docs/decisions/0006 quotes what this prints with HYBRIDLIMIT_LONG=1 and -v.
 func TestModelEarns(t *testing.T) {
-	if modelRuns(0, 1) == 0 {
+	if testenv.Runs(0, 1) == 0 {
 		t.Skip("figures for a document; set HYBRIDLIMIT_LONG")
 	}
 	for _, tc := range []struct {

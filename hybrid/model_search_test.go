@@ -3,6 +3,8 @@ package hybrid
 import (
 	"fmt"
 	"testing"
+
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
 // TestModelFindsMutants shows that the search can fail: each rule is switched
@@ -11,7 +13,7 @@ import (
 // (mutNoTicks, mutBlindSoon: one in 40 000 and less) to TestModelSchedules, and
 // mutOwedDenies to TestModelWindows.
 func TestModelFindsMutants(t *testing.T) {
-	seed := modelSeed(t)
+	seed := testenv.Seed(t)
 	fast := func(pl *modelPlan) bool { return pl.greedy && pl.limit.TimeToFull() < 200e6 }
 	spiky := func(pl *modelPlan) bool { return fast(pl) && pl.credit >= 2 && pl.procs == 2 }
 	for _, tc := range []struct {
@@ -69,7 +71,7 @@ func TestModelFindsMutants(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%v/%v", tc.family, tc.mutant), func(t *testing.T) {
 			t.Parallel()
-			if !tc.common && modelRuns(0, 1) == 0 {
+			if !tc.common && testenv.Runs(0, 1) == 0 {
 				t.Skip("found in too few schedules for a short run; set HYBRIDLIMIT_LONG")
 			}
 			runs := 0

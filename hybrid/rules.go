@@ -85,9 +85,9 @@ func (l *Limiter) outdated(r *rules) bool { return r.from == fromLimiter && r !=
 // SetLimit changes the limit of every key that has none of its own, at once.
 // What a key has used stays used: its level, in units, survives, capped at the
 // new burst, and refills at the new rate from then on. It is never a free
-// refill. Units already leased may still be spent, for a second at most. Other
-// processes keep theirs until they are told too; meanwhile each op counts by
-// its sender's limit.
+// refill. Units already leased may still be spent, for a second at most, or, of
+// windows, until their window ends. Other processes keep theirs until they are
+// told too; meanwhile each op counts by its sender's limit.
 //
 // It changes this process only, and the algorithm not at all. A limiter that
 // shares its identity with another of this program refuses, because the other

@@ -200,6 +200,8 @@ func (s *state) settle(t *terms, a answer, waiting []int64, now int64) (served [
 		case n <= pool:
 			pool -= n
 			served[i] = true
+		case i < a.carried:
+			s.stayAway(t)
 		}
 	}
 	lost += grants

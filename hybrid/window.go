@@ -63,8 +63,19 @@ func (s *state) owe(units int64) {
 	s.pending += units
 }
 
+// stayAway puts off a process that a sliding window refused until a unit for
+// each of the fleet has come back. Redis keeps no turns of windows, and without
+// this every call that it refuses asks it again: as many ops per admission as
+// the fleet asks times its limit. With it that is two at most, since a process
+// that does get its unit need not stay away.
+func (s *state) stayAway(t *terms) {
+	if s.view.refill > 0 && t.n > 1 && s.view.level < t.n*t.bucket.Unit {
+		s.view.turn = min(s.view.ends, s.view.received+t.n*t.bucket.Unit/s.view.refill*1000)
+	}
+}
+
 // enter notes what of an answer is of a window: when the view dies, and
-// that there are no turns.
+// that Redis gives no turns.
 func (s *state) enter(t *terms, a answer) {
 	if !t.windowed() {
 		return

@@ -183,13 +183,15 @@ local function window_retry(s, lim, n, now)
   return thaw((lim.kind == 's' and sliding_retry or fixed_retry)(s, lim, n, at), at - now)
 end
 
--- window_lease sizes a lease, which ends with the window at the latest. Turns
+local WINDOW_LEASE = 5 * MAX_LEASE
+
+-- window_lease sizes a lease, which ends with the window. Turns
 -- while units are scarce would need a slot in the state: left out so far.
 local function window_lease(op, free, refused, ends)
-  local life, lease = min(MAX_LEASE, ends), 0
+  local life, lease = ends, 0
   if life < MIN_LEASE then life = 0 end
   if op.div > 0 and op.demand > 0 and refused == 0 then
-    local mu = op.demand * life / 1e9
+    local mu = op.demand * min(life, WINDOW_LEASE) / 1e9
     lease = max(0, min(floor(free / op.div), floor(mu - sqrt(mu))))
   end
   return lease, life

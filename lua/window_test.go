@@ -115,7 +115,8 @@ func TestLateUnits(t *testing.T) {
 }
 
 // A lease and what else an answer allows die with the window; where that is
-// too soon there is none. It is a part of what is left and of the demand.
+// too soon there is none. It is a part of what is left and of the demand, of
+// five seconds at most.
 func TestWindowLeases(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for _, limit := range []hybridlimit.Limit{hybridlimit.FixedWindow(1000, 10*time.Second), hybridlimit.SlidingWindow(1000, 10*time.Second)} {
@@ -124,13 +125,14 @@ func TestWindowLeases(t *testing.T) {
 				op          algo.Op
 				lease, life int64
 			}{
-				{5_000_000, algo.Op{Demand: 1e6, Div: 4}, 250, algo.MaxLease},
-				{5_000_000, algo.Op{Demand: 100_000, Div: 4}, 90, algo.MaxLease},
+				{5_000_000, algo.Op{Demand: 1e6, Div: 4}, 250, 5_000_000},
+				{8_000_000, algo.Op{Demand: 10_000, Div: 4}, 42, 8_000_000},
+				{1_000_000, algo.Op{Demand: 100_000, Div: 4}, 90, 1_000_000},
 				{500_000, algo.Op{Demand: 100_000, Div: 4}, 42, 500_000},
 				{algo.MinLease, algo.Op{Demand: 1e6, Div: 4}, 15, algo.MinLease},
 				{algo.MinLease - 1, algo.Op{Demand: 1e6, Div: 4}, 0, 0},
-				{5_000_000, algo.Op{Demand: 1e6, Div: 4, Asks: []int64{1001}}, 0, algo.MaxLease},
-				{5_000_000, algo.Op{Demand: 1e6}, 0, algo.MaxLease},
+				{5_000_000, algo.Op{Demand: 1e6, Div: 4, Asks: []int64{1001}}, 0, 5_000_000},
+				{5_000_000, algo.Op{Demand: 1e6}, 0, 5_000_000},
 			} {
 				st.del(t, "k")
 				a := st.one(t, "k", limit, tc.op, start+window-tc.before)

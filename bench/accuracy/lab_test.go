@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -36,7 +35,6 @@ func TestLab(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	debug.SetGCPercent(400) // miniredis makes a Lua state for every script: a quarter of the time was collecting them
 	runAll(t, families, func(result *Result, complete bool) {
 		dir := *out
 		if dir == "" && !complete {

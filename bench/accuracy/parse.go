@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/fleet"
 )
 
@@ -93,14 +94,18 @@ func Parse(file, text string) (*Family, error) {
 
 // agree checks what lines say of each other.
 func (f *Family) agree(said map[string]int, complain func(int, error)) {
-	if err := f.Base.Limit.Validate(); err != nil {
-		complain(said["limit"], err)
-	}
 	if f.Base.Steady >= f.Base.Span {
 		complain(said["steady"], fmt.Errorf("steady: nothing is left of a span of %v", f.Base.Span))
 	}
 	if f.Plot != 0 && !slices.Contains(f.Factors, f.Plot) {
 		complain(said["plot"], fmt.Errorf("plot: the load has no factor %s", number(f.Plot)))
+	}
+	switch f.Base.Limit.Algorithm {
+	case hybridlimit.AlgTokenBucket, hybridlimit.AlgLeakyBucket:
+	default:
+		if f.Plot != 0 {
+			complain(said["plot"], errors.New("plot: what is drawn is the level of a bucket"))
+		}
 	}
 	if f.Plot != 0 && f.Base.Load.Keys > 1 {
 		complain(said["plot"], errors.New("plot: one line cannot show many keys"))

@@ -2,7 +2,6 @@ package accuracy
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/fleet"
 )
@@ -66,9 +65,6 @@ func (p Plot) SVG() []byte {
 	}.svg()
 }
 
-// sampled is the length of a sample.
-const sampled = 100 * time.Millisecond
-
 // speed is what was admitted a second, as the mean of three samples about each.
 func speed(samples []fleet.Sample) []point {
 	points := make([]point, len(samples))
@@ -78,7 +74,7 @@ func speed(samples []fleet.Sample) []point {
 		for _, near := range samples[from:to] {
 			units += near.Admitted
 		}
-		points[i] = point{(s.At + sampled/2).Seconds(), float64(units) / (float64(to-from) * sampled.Seconds())}
+		points[i] = point{(s.At + fleet.SampleEvery/2).Seconds(), float64(units) / (float64(to-from) * fleet.SampleEvery.Seconds())}
 	}
 	return points
 }
@@ -91,8 +87,8 @@ func level(samples []fleet.Sample, rate float64) []point {
 	points := make([]point, len(samples))
 	units := 0.0
 	for i, s := range samples {
-		units = max(units+float64(s.Admitted)-rate*sampled.Seconds(), 0)
-		points[i] = point{(s.At + sampled).Seconds(), units}
+		units = max(units+float64(s.Admitted)-rate*fleet.SampleEvery.Seconds(), 0)
+		points[i] = point{(s.At + fleet.SampleEvery).Seconds(), units}
 	}
 	return points
 }

@@ -43,7 +43,7 @@ must count-and-push spread <= 0.2
 	}
 	timeline := func(units int64) (samples []fleet.Sample) {
 		for i := range 200 {
-			samples = append(samples, fleet.Sample{At: time.Duration(i) * sampled, Offered: 30, Admitted: units})
+			samples = append(samples, fleet.Sample{At: time.Duration(i) * fleet.SampleEvery, Offered: 30, Admitted: units})
 		}
 		return samples
 	}
@@ -202,7 +202,7 @@ func TestPlotDrawsEveryLimiterAndTheLimit(t *testing.T) {
 // The bucket of 20 at 100 a second is full at first; one that admits no more
 // than it may never seems to be above its burst.
 func TestLevelAndSpeed(t *testing.T) {
-	samples := []fleet.Sample{{At: 0, Admitted: 30}, {At: sampled, Admitted: 10}, {At: 2 * sampled}, {At: 3 * sampled, Admitted: 5}}
+	samples := []fleet.Sample{{At: 0, Admitted: 30}, {At: fleet.SampleEvery, Admitted: 10}, {At: 2 * fleet.SampleEvery}, {At: 3 * fleet.SampleEvery, Admitted: 5}}
 	for i, want := range []point{{0.1, 20}, {0.2, 20}, {0.3, 10}, {0.4, 5}} {
 		if got := level(samples, 100)[i]; math.Abs(got.x-want.x) > 1e-9 || math.Abs(got.y-want.y) > 1e-9 {
 			t.Errorf("sample %d: level %v, want %v", i, got, want)

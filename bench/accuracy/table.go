@@ -10,13 +10,13 @@ import (
 )
 
 // legend explains the table's columns.
-const legend = `- Utilisation is the units admitted over those that one central bucket admits of the same calls: of the whole run, and of its steady part.
-- Exceedance is the largest excess over burst + rate·t of any key, over all intervals of the whole run; the other figures are of the steady part.
+const legend = `- Utilisation is the units admitted over those that one central limiter of the same algorithm admits of the same calls: of the whole run, and of its steady part.
+- Exceedance is the largest excess of any key over what the algorithm promises, in the whole run: of a bucket over burst + rate·t in any interval; of fixed windows over rate·m in any m in a row; of a sliding window's estimate, and of the units in a log, over the rate; of a queue over its length or, as it leaves, over the rate. Windows and logs are those of Redis's clock; their burst is their rate. The other figures are of the steady part.
 - Ops are what Redis is asked, one key each; messages carry them, heartbeats not counted. Waits are the decisions that took any time.
 - Spread is the largest less the smallest acceptance (admitted of asked) of the ten tenths of the processes, in the order of their demand.
-- False denials are those that the central bucket, fed with what was admitted, would have admitted.
-- "exact" is one central bucket without a network, the checked model; the real one asks Redis once a decision.
-- "count-and-push" counts locally and pushes each 50 ms, without leases; its debt is kept.
+- False denials are those that the central limiter, fed with what was admitted, would have admitted.
+- "exact" is one central limiter without a network, the checked model; the real one asks Redis once a decision, as every mode does where a queue or a log is the limit.
+- "count-and-push" counts locally and pushes each 50 ms, without leases; its debt is kept, but that of a sliding window, of which the algorithm forgets the excess.
 - Musts are the bounds of the scenario file: "3 of 3" hold, or each that does not, with the figure found.
 `
 
@@ -45,8 +45,8 @@ var columns = []column{
 
 // asked is a figure of what Redis is asked, which the model is not.
 func asked(r Row, x Figure) string {
-	if r.Kind == "exact" {
-		return "–"
+	if r.Kind == exact {
+		return none
 	}
 	return significant(x)
 }
@@ -120,7 +120,7 @@ func verdict(r Row) string {
 	case len(bad) > 0:
 		return strings.Join(bad, "; ")
 	case len(r.Checks) == 0:
-		return "–"
+		return none
 	}
 	return fmt.Sprintf("%d of %d", len(r.Checks), len(r.Checks))
 }

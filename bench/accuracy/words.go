@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/fleet"
@@ -43,32 +41,21 @@ var words = map[string]func(*Family, *args) error{
 	"must":  readMust,
 }
 
-// periods are the words for a limit's period; a duration will do too.
-var periods = map[string]time.Duration{"s": time.Second, "min": time.Minute, "h": time.Hour}
-
-// readLimit takes "1000/s burst 500"; the burst may be missing.
-func readLimit(f *Family, a *args) error {
-	text, err := a.next()
-	if err != nil {
+// readLimit takes what hybridlimit.ParseLimit does, "1000/s burst 500" or
+// "1000/min sliding window", but for limits that count nothing.
+func readLimit(f *Family, a *args) (err error) {
+	if len(*a) == 0 {
+		return errMissing
+	}
+	text := strings.Join(*a, " ")
+	*a = nil
+	if f.Base.Limit, err = hybridlimit.ParseLimit(text); err != nil {
 		return err
 	}
-	rate, per, ok := strings.Cut(text, "/")
-	n, err := strconv.ParseInt(rate, 10, 64)
-	if !ok || err != nil {
-		return fmt.Errorf("%q is not a rate, such as 1000/s", text)
+	if alg := f.Base.Limit.Algorithm; alg == hybridlimit.AlgUnlimited || alg == hybridlimit.AlgBlocked {
+		return fmt.Errorf("%q counts nothing", text)
 	}
-	period, ok := periods[per]
-	if !ok {
-		if period, err = time.ParseDuration(per); err != nil {
-			return fmt.Errorf("%q is not a period (%s or a duration)", per, oneOf(periods))
-		}
-	}
-	burst := 0
-	if len(*a) > 0 {
-		err = a.pairs(map[string]func() error{"burst": func() (err error) { burst, err = a.count(); return }})
-	}
-	f.Base.Limit = hybridlimit.TokenBucket(n, period, int64(burst))
-	return err
+	return nil
 }
 
 var shapes = map[string]fleet.Shape{

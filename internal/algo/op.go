@@ -3,9 +3,13 @@ package algo
 // The constants of the rules, in µs. What they are worth is measured in
 // docs/lab, by the lab in bench/accuracy.
 const (
-	// MaxLease is the longest that a lease lives, and a generation of the
-	// ledger.
+	// MaxLease is the longest that a lease of a bucket lives, and a generation
+	// of the ledger.
 	MaxLease = 1_000_000
+	// WindowLease is how much of a process's demand a lease of a window is for
+	// at most. It lives as long as its window, and what is in the hands of a
+	// process that does not need it any more is nobody's until then.
+	WindowLease = 5 * MaxLease
 	// MinLease is the shortest lease worth having: a process takes two ticks
 	// of up to 5 ms off its deadline.
 	MinLease = 20_000

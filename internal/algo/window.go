@@ -172,17 +172,17 @@ func (w Window) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	return s, ans, dirty
 }
 
-// lease sizes a lease from free units. It ends with the window at the latest,
-// and so does what was granted and not used. There is no ledger, because
-// nothing comes back while it lives that is not counted. Turns while units are
+// lease sizes a lease from free units. It ends with the window, and so does
+// what was granted and not used. There is no ledger, because nothing comes back
+// while it lives that is not counted. Turns while units are
 // scarce would need a slot in the state: left out, until the lab asks for it.
 func (w Window) lease(op Op, ans *Answer, free int64, refused bool) {
-	if life := min(MaxLease, ans.Ends); life >= MinLease {
-		ans.Life = life
+	if ans.Ends >= MinLease {
+		ans.Life = ans.Ends
 	}
 	if op.Div > 0 && op.Demand > 0 && !refused {
 		part := math.Floor(float64(free) / float64(op.Div))
-		mu := float64(op.Demand) * float64(ans.Life) / 1e9
+		mu := float64(op.Demand) * float64(min(ans.Life, WindowLease)) / 1e9
 		ans.Lease = int64(math.Max(0, math.Min(part, math.Floor(mu-math.Sqrt(mu)))))
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
 // TestShapes counts what the streams ask for.
@@ -62,32 +61,5 @@ func TestShapes(t *testing.T) {
 				near("sum of keys", keys, 1000*10*(0.48+2*0.32+3*0.24))
 			}
 		})
-	}
-}
-
-func TestMeter(t *testing.T) {
-	b := algo.BucketOf(hybridlimit.TokenBucket(10, time.Second, 5))
-	type step struct{ ms, n int64 }
-	for _, c := range []struct {
-		name  string
-		steps []step
-		want  float64
-	}{
-		{"nothing", nil, 0},
-		{"a burst", []step{{0, 5}}, 0},
-		{"one more", []step{{0, 5}, {0, 1}}, 1},
-		{"one more, refilled", []step{{0, 5}, {100, 1}}, 0},
-		{"half refilled", []step{{0, 5}, {50, 1}}, 0.5},
-		{"never more than full", []step{{10_000, 6}}, 1},
-		{"debt is kept", []step{{0, 10}, {100, 1}, {5000, 5}}, 5},
-		{"an interval that begins late", []step{{0, 1}, {10_000, 5}, {10_100, 4}}, 3},
-	} {
-		m := newMeter(b)
-		for _, s := range c.steps {
-			m.admit(s.ms*1e6, s.n)
-		}
-		if got := m.excess(); math.Abs(got-c.want) > 1e-9 {
-			t.Errorf("%s: %v, want %v", c.name, got, c.want)
-		}
 	}
 }

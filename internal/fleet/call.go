@@ -8,6 +8,7 @@ import (
 type call struct {
 	at, end int64
 	spent   int64 // when it counts: of a call that Redis granted, when Redis did
+	delay   int64 // of a queue: so much later it may go
 	cost    int64
 	key     int32
 	process int32 // whose load it was; a process that restarted keeps its number

@@ -3,50 +3,65 @@ package fleet
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// central is one bucket without a network: the arithmetic that the script is
+// central is one limiter without a network: the arithmetic that the script is
 // checked against. Time is whole µs, as Redis's is.
 type central struct {
-	bucket algo.Bucket
-	state  algo.State
-	ask    [1]int64
+	limit algo.Limit
+	state algo.State
+	log   *algo.LogWindow // of a sliding log, instead
+	past  []algo.Entry
+	ask   [1]int64
 }
 
-// epoch keeps the state's birth from being 0, which would mean that there is
-// none.
-const epoch = 1_000_000 // µs
+func newCentral(l hybridlimit.Limit) *central {
+	if algo.KindOf(l.Algorithm) == algo.KindLog {
+		log := algo.LogOf(l)
+		return &central{log: &log}
+	}
+	return &central{limit: algo.LimitOf(l)}
+}
 
-func (c *central) take(at, n int64) bool {
+// take asks for n units at a time in ns since 1970.
+func (c *central) take(at, n int64) (ok bool, delay time.Duration) {
 	c.ask[0] = n
-	state, ans, dirty := c.bucket.Apply(c.state, algo.Op{Asks: c.ask[:]}, epoch+at/1000)
+	op, now := algo.Op{Asks: c.ask[:]}, at/1000
+	var ans algo.Answer
+	if c.log != nil {
+		c.past, ans, _ = c.log.Apply(c.past, op, now)
+		return ans.Granted == n, 0
+	}
+	state, ans, dirty := c.limit.Apply(c.state, op, now)
 	if dirty {
 		c.state = state
 	}
-	return ans.Granted == n
+	return ans.Granted == n, time.Duration(ans.Delay) * time.Microsecond
 }
 
-// shared is one central bucket without a network, for [CentralExact].
+// shared is one central limiter per key without a network, for [CentralExact].
 type shared struct {
-	w       *world
-	mu      sync.Mutex
-	buckets map[string]*central
+	w        *world
+	mu       sync.Mutex
+	limiters map[string]*central
 }
 
-func newShared(w *world) *shared { return &shared{w: w, buckets: map[string]*central{}} }
+func newShared(w *world) *shared { return &shared{w: w, limiters: map[string]*central{}} }
 
 func (*shared) mayWait() bool { return false }
 
 func (c *shared) AllowN(_ context.Context, key string, n int64) (hybridlimit.Result, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	b := c.buckets[key]
+	b := c.limiters[key]
 	if b == nil {
-		b = &central{bucket: c.w.bucket}
-		c.buckets[key] = b
+		b = newCentral(c.w.s.Limit)
+		c.limiters[key] = b
 	}
-	return hybridlimit.Result{Allowed: b.take(c.w.since(), n), Source: hybridlimit.SourceLocal}, nil
+	ok, delay := b.take(c.w.start.UnixNano()+c.w.since(), n)
+	return hybridlimit.Result{Allowed: ok, Delay: delay, Source: hybridlimit.SourceLocal}, nil
 }

@@ -94,9 +94,9 @@ func (w *world) faultOf(f Fault, key int) (begin, over func()) {
 		return func() {
 			w.harvest()
 			w.step.Add(int64(f.Size))
-			if w.bubble != nil {
-				w.bubble.Mini.SetTime(time.Now().Add(time.Duration(w.step.Load())))
-			}
+			w.steps = append(w.steps, step{w.since(), int64(f.Size)})
+			w.stepped.Store(true)
+			w.setClock()
 		}, nil
 	case Wipe:
 		return func() { w.harvest(); w.wipe() }, nil

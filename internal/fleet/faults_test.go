@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -121,5 +122,21 @@ func TestNaiveFaults(t *testing.T) {
 	}
 	if r := Run(t, s); len(r.Violated) > 0 || r.Units == 0 || r.Messages == 0 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// Redis's clock goes on after steps that cancel each other. It stood still.
+func TestStepThereAndBack(t *testing.T) {
+	s := Scenario{
+		Seed: 2, Kind: RedisExact, Processes: 2, Limit: hybridlimit.TokenBucket(100, time.Second, 10),
+		Load: Load{Factor: 2}, Span: 2 * time.Second, Latency: time.Millisecond,
+	}
+	base := Run(t, s)
+	for _, size := range []time.Duration{300 * time.Millisecond, -300 * time.Millisecond} {
+		at := time.Duration(len(s.Faults)+1) * 300 * time.Millisecond
+		s.Faults = append(s.Faults, Fault{At: at, Kind: ClockStep, Size: size})
+	}
+	if r := Run(t, s); math.Abs(float64(r.Units-base.Units)) > 35 {
+		t.Errorf("%d units admitted, %d without the steps", r.Units, base.Units)
 	}
 }

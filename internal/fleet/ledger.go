@@ -1,9 +1,12 @@
 package fleet
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
@@ -34,21 +37,55 @@ func newLedger(w *world) *ledger {
 func (l *ledger) harvest() {
 	l.w.setClock()
 	for i, name := range l.names {
-		raw, err := l.w.bubble.Mini.Get(name)
-		if err != nil {
-			continue // expired, or not there yet: what it had was read
-		}
-		state, ok := lua.DecodeState(raw)
+		d, ok := l.read(i, name)
 		if !ok {
-			l.w.violate("the state of %q is %q", l.w.keys[i], raw)
 			continue
 		}
-		d := debits{state.Born, state.Since}
 		if d.born != l.last[i].born {
 			l.total += l.last[i].since
 		}
 		l.last[i] = d
 	}
+}
+
+// read returns what a state debited; false where there is none: it has expired,
+// or is not there yet, and what it had was read.
+func (l *ledger) read(i int, name string) (debits, bool) {
+	if l.w.s.Limit.Algorithm == hybridlimit.AlgSlidingLog {
+		return l.readLog(i, name)
+	}
+	raw, err := l.w.bubble.Mini.Get(name)
+	if err != nil {
+		return debits{}, false
+	}
+	state, ok := lua.DecodeState(raw)
+	if !ok {
+		l.w.violate("the state of %q is %q", l.w.keys[i], raw)
+	}
+	return debits{state.Born, state.Since}, ok
+}
+
+// readLog is read of a log, which counts in its entries: "<total> <cost>". It
+// was born with its first, as long as that is there: for a Period after it, so
+// that only a Period below harvestEvery could hide a birth.
+func (l *ledger) readLog(i int, name string) (debits, bool) {
+	entries, err := l.w.bubble.Mini.ZMembers(name)
+	if err != nil || len(entries) == 0 {
+		return debits{}, false
+	}
+	var first, firstCost, total, cost int64
+	_, err1 := fmt.Sscanf(entries[0], "%d %d", &first, &firstCost)
+	_, err2 := fmt.Sscanf(entries[len(entries)-1], "%d %d", &total, &cost)
+	at, err3 := l.w.bubble.Mini.ZScore(name, entries[0])
+	if err := errors.Join(err1, err2, err3); err != nil {
+		l.w.violate("the log of %q is %q: %v", l.w.keys[i], entries, err)
+		return debits{}, false
+	}
+	d := debits{l.last[i].born, total}
+	if first == firstCost {
+		d.born = int64(at)
+	}
+	return d, true
 }
 
 func (l *ledger) debited() int64 {
@@ -67,7 +104,7 @@ func (l *ledger) debited() int64 {
 func (s Scenario) exact() bool {
 	var forgetful bool
 	// A call that opens a connection takes four round trips.
-	once := s.Kind == RedisExact || s.MaxKeys > 0
+	once := s.Kind == RedisExact || s.MaxKeys > 0 || s.asksAlways()
 	unheard := once && 4*s.Latency >= maxWait
 	for _, f := range s.Faults {
 		switch f.Kind {
@@ -79,9 +116,17 @@ func (s Scenario) exact() bool {
 			forgetful = true
 		case ClockStep:
 			forgetful = forgetful || f.Size > time.Second
+			if s.Limit.Algorithm == hybridlimit.AlgSlidingLog && f.Size < 0 {
+				return false // a log that goes back with the clock seems to be another
+			}
 		}
 	}
 	return !unheard || !once && !forgetful
+}
+
+// asksAlways says whether hybrid decides each call by itself in any mode.
+func (s Scenario) asksAlways() bool {
+	return s.Limit.Algorithm == hybridlimit.AlgLeakyQueue || s.Limit.Algorithm == hybridlimit.AlgSlidingLog
 }
 
 // openAccounts notes that a process ended with something on its way.

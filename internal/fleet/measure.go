@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/meter"
 )
-
-const tenth = 100 * time.Millisecond
 
 // A decision may be a tick later than MaxWait.
 const (
@@ -55,7 +55,7 @@ func (w *world) measure(r *Report) {
 	r.Ops, r.Messages, r.Heartbeats = w.ops, w.messages.Load(), w.beats.Load()
 	r.BySource, r.Timeline = map[hybridlimit.Source]int64{}, make([]Sample, len(w.tenths))
 	for i := range r.Timeline {
-		r.Timeline[i] = Sample{At: time.Duration(i) * tenth, Messages: w.tenths[i].Load()}
+		r.Timeline[i] = Sample{At: time.Duration(i) * SampleEvery, Messages: w.tenths[i].Load()}
 	}
 	r.count(w, all)
 	r.Central = w.central(all)
@@ -79,9 +79,9 @@ func (r *Report) count(w *world, all []*call) {
 		r.BySource[c.source]++
 		took := time.Duration(c.end - c.at)
 		r.Slowest = max(r.Slowest, took)
-		r.Timeline[c.at/int64(tenth)].Offered += c.cost
+		r.Timeline[c.at/int64(SampleEvery)].Offered += c.cost
 		if c.allowed {
-			r.Timeline[min(c.spent/int64(tenth), int64(last))].Admitted += c.cost
+			r.Timeline[min(c.spent/int64(SampleEvery), int64(last))].Admitted += c.cost
 		}
 		if !w.steady(c) {
 			continue
@@ -102,14 +102,14 @@ func (r *Report) count(w *world, all []*call) {
 
 func (w *world) steady(c *call) bool { return c.at >= int64(w.s.Steady) }
 
-// central is what one bucket per key admits of the same calls.
+// central is what one limiter per key admits of the same calls.
 func (w *world) central(all []*call) (units int64) {
-	buckets := make([]central, len(w.keys))
-	for i := range buckets {
-		buckets[i].bucket = w.bucket
+	limiters := make([]*central, len(w.keys))
+	for i := range limiters {
+		limiters[i] = newCentral(w.s.Limit)
 	}
 	for _, c := range all {
-		if buckets[c.key].take(c.at, c.cost) && w.steady(c) {
+		if ok, _ := limiters[c.key].take(w.start.UnixNano()+c.at, c.cost); ok && w.steady(c) {
 			units += c.cost
 		}
 	}
@@ -147,24 +147,65 @@ func (r *Report) fairness(w *world, all []*call) {
 // meter goes through the calls in the order in which they count. It sorts all.
 func (w *world) meter(r *Report, all []*call) {
 	slices.SortStableFunc(all, func(a, b *call) int { return cmp.Compare(a.spent, b.spent) })
-	meters := make([]meter, len(w.keys))
+	meters, fair := make([]meter.Meter, len(w.keys)), make([]meter.Meter, len(w.keys))
 	for i := range meters {
-		meters[i] = newMeter(w.bucket)
+		meters[i], fair[i] = meter.Of(w.s.Limit), meter.Of(w.s.Limit)
 	}
-	fair := slices.Clone(meters)
 	for _, c := range all {
+		at := w.clock(c.spent)
 		switch {
 		case c.allowed:
-			meters[c.key].admit(c.spent, c.cost)
-			fair[c.key].admit(c.spent, c.cost)
-		case fair[c.key].holds(c.spent, c.cost):
-			fair[c.key].admit(c.spent, c.cost) // or one wasted unit would make every later denial false
+			meters[c.key].Admit(at, c.cost)
+			fair[c.key].Admit(at, c.cost)
+			if w.vague(c) {
+				r.Vague += c.cost
+			}
+		case fair[c.key].Holds(at, c.cost):
+			fair[c.key].Admit(at, c.cost) // or one wasted unit would make every later denial false
 			if w.steady(c) {
 				r.FalseDenials++
 			}
 		}
 	}
-	for i := range meters {
-		r.Exceedance = max(r.Exceedance, meters[i].excess())
+	for _, m := range meters {
+		r.Exceedance = max(r.Exceedance, m.Excess())
 	}
+	if w.s.Limit.Algorithm == hybridlimit.AlgLeakyQueue {
+		w.leave(r, all)
+	}
+}
+
+// leave goes through the calls in the order in which they leave their queue. It
+// sorts all.
+func (w *world) leave(r *Report, all []*call) {
+	slices.SortStableFunc(all, func(a, b *call) int { return cmp.Compare(a.spent+a.delay, b.spent+b.delay) })
+	outputs := make([]*meter.Output, len(w.keys))
+	for i := range outputs {
+		outputs[i] = meter.NewOutput(algo.BucketOf(w.s.Limit))
+	}
+	for _, c := range all {
+		if c.allowed {
+			outputs[c.key].Leave(c.spent+c.delay, c.cost)
+		}
+	}
+	for _, o := range outputs {
+		r.Exceedance = max(r.Exceedance, o.Excess())
+	}
+}
+
+// vague says of a call that Redis granted whether it may count otherwise than
+// it was measured, because its answer may have been late: in the window before,
+// or in a log at all.
+func (w *world) vague(c *call) bool {
+	if c.source != hybridlimit.SourceRedis || c.end-c.at <= int64(w.s.Latency) {
+		return false
+	}
+	switch w.s.Limit.Algorithm {
+	case hybridlimit.AlgFixedWindow, hybridlimit.AlgSlidingWindow:
+		period := int64(w.s.Limit.Period)
+		return w.clock(c.at)/period != w.clock(c.spent)/period
+	case hybridlimit.AlgSlidingLog:
+		return true
+	}
+	return false
 }

@@ -138,7 +138,7 @@ func (p *process) decide(c *call) {
 		}
 		return
 	}
-	c.source, c.allowed = res.Source, res.Allowed
+	c.source, c.allowed, c.delay = res.Source, res.Allowed, int64(res.Delay)
 	if res.Source == hybridlimit.SourceRedis {
 		c.spent = max(c.at, c.end-int64(p.w.s.Latency-p.w.s.Latency/2))
 	}

@@ -6,32 +6,41 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/meter"
 )
 
-// pushed is the server of [CountAndPush]: a level per key. It keeps debt, which
+// pushed is the server of [CountAndPush]: a count per key. It keeps debt, which
 // is the literature's limiter at its best: one that stops at zero forgets what
 // was admitted beyond, and exceeds its rate for as long as the load lasts (9.3
-// times at 100 processes and ten times the load).
+// times at 100 processes and ten times the load). Windows are counted in those
+// in which units were admitted.
 type pushed struct {
 	w      *world
 	mu     sync.Mutex
-	levels map[string]meter
+	levels map[string]meter.Meter
 	down   bool
 }
 
-// push debits, and returns the levels. All keys of a process go in one message.
-func (p *pushed) push(at int64, deltas map[string]int64) map[string]int64 {
+// delta is what a process pushes of a key.
+type delta struct {
+	units int64
+	at    int64 // when the last of them was admitted
+}
+
+// push debits, and returns what is there. All keys of a process go in one
+// message.
+func (p *pushed) push(at int64, deltas map[string]delta) map[string]meter.Meter {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	out := make(map[string]int64, len(deltas))
-	for key, n := range deltas {
+	out := make(map[string]meter.Meter, len(deltas))
+	for key, d := range deltas {
 		m, ok := p.levels[key]
 		if !ok {
-			m = newMeter(p.w.bucket)
-			m.last = at
+			m = meter.Of(p.w.s.Limit).Seen(at)
+			p.levels[key] = m
 		}
-		m.admit(at, n)
-		p.levels[key], out[key] = m, m.level
+		m.Late(at, d.at, d.units)
+		out[key] = m.Seen(at)
 	}
 	return out
 }
@@ -39,7 +48,7 @@ func (p *pushed) push(at int64, deltas map[string]int64) map[string]int64 {
 func (p *pushed) wipe() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.levels = map[string]meter{}
+	p.levels = map[string]meter.Meter{}
 }
 
 // pusher is a process of [CountAndPush]: it admits while the last level that
@@ -61,9 +70,10 @@ type pusher struct {
 
 // sight is what a pusher knows of a key.
 type sight struct {
-	meter          // level as last seen, refilled
-	pending  int64 // units not sent
-	inflight int64 // units sent, and not seen counted
+	meter.Meter       // as last seen
+	pending     int64 // units not sent
+	last        int64 // when the last of them was admitted
+	inflight    int64 // units sent, and not seen counted
 }
 
 func newPusher(w *world, net *network, server *pushed, hold func()) *pusher {
@@ -79,15 +89,22 @@ func (p *pusher) AllowN(_ context.Context, key string, n int64) (hybridlimit.Res
 	defer p.mu.Unlock()
 	s := p.seen[key]
 	if s == nil {
-		s = &sight{meter: newMeter(p.w.bucket)}
+		s = &sight{Meter: meter.Of(p.w.s.Limit)}
 		p.seen[key] = s
 	}
-	if !s.holds(p.w.since(), n+s.pending+s.inflight) {
+	now := p.now()
+	if !s.Holds(now, n+s.pending+s.inflight) {
 		return hybridlimit.Result{Source: hybridlimit.SourceLocal}, nil
 	}
-	s.pending += n
-	return hybridlimit.Result{Allowed: true, Source: hybridlimit.SourceLocal}, nil
+	res := hybridlimit.Result{Allowed: true, Source: hybridlimit.SourceLocal}
+	if q, ok := s.Meter.(*meter.Bucket); ok && p.w.s.Limit.Algorithm == hybridlimit.AlgLeakyQueue {
+		res.Delay = time.Duration(q.Depth(now, s.pending+s.inflight))
+	}
+	s.pending, s.last = s.pending+n, now
+	return res, nil
 }
+
+func (p *pusher) now() int64 { return p.w.clock(p.w.since()) }
 
 func (p *pusher) run() {
 	tick := time.NewTicker(p.w.s.interval())
@@ -107,11 +124,11 @@ func (p *pusher) run() {
 const pushTimeout = 250 * time.Millisecond
 
 func (p *pusher) push() {
-	deltas := map[string]int64{}
+	deltas := map[string]delta{}
 	p.mu.Lock()
 	for key, s := range p.seen {
 		if s.pending > 0 {
-			deltas[key] = s.pending
+			deltas[key] = delta{s.pending, s.last}
 			s.inflight, s.pending = s.pending, 0
 		}
 	}
@@ -131,9 +148,9 @@ func (p *pusher) push() {
 		p.missed(deltas)
 		return
 	}
-	levels := p.server.push(p.w.since(), deltas)
+	levels := p.server.push(p.now(), deltas)
 	if f.lost == Duplicate {
-		levels = p.server.push(p.w.since(), deltas)
+		levels = p.server.push(p.now(), deltas)
 	}
 	if f.lost == LoseReplies {
 		p.missed(deltas)
@@ -143,19 +160,19 @@ func (p *pusher) push() {
 	p.hold()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for key, level := range levels {
+	for key, seen := range levels {
 		s := p.seen[key]
-		s.inflight, s.level, s.last = 0, level, p.w.since()
+		s.inflight, s.Meter = 0, seen.Seen(p.now())
 	}
 }
 
-func (p *pusher) missed(deltas map[string]int64) {
+func (p *pusher) missed(deltas map[string]delta) {
 	time.Sleep(pushTimeout)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for key, n := range deltas {
+	for key, d := range deltas {
 		s := p.seen[key]
-		s.inflight, s.pending = 0, s.pending+n
+		s.inflight, s.pending, s.last = 0, s.pending+d.units, max(s.last, d.at)
 	}
 }
 

@@ -3,10 +3,20 @@ package fleet
 import (
 	"os"
 	"runtime/debug"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 )
+
+// collectLess is for the whole process, since runs may be parallel: miniredis
+// makes a Lua state per call and the rest is small, so half of the time would
+// go into collecting them. GOGC overrules it.
+var collectLess = sync.OnceFunc(func() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(800)
+	}
+})
 
 // Run plays a scenario in a bubble of its own and reports. It fails the test
 // only where the scenario cannot be played; what did not hold is in
@@ -23,11 +33,7 @@ func run(t *testing.T, s Scenario, look func(*world)) (r Report) {
 	if err := s.Limit.Validate(); err != nil || s.Processes < 1 || s.Span <= 0 {
 		t.Fatalf("fleet: %+v: %v", s, err)
 	}
-	if os.Getenv("GOGC") == "" {
-		// miniredis makes a Lua state per call and the rest is small: half of
-		// the time would go into collecting them.
-		defer debug.SetGCPercent(debug.SetGCPercent(800))
-	}
+	collectLess()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, s)
 		if look != nil {

@@ -48,6 +48,41 @@ func TestKinds(t *testing.T) {
 	}
 }
 
+// TestAlgorithms runs each algorithm at twice its limit: the bound holds, the
+// books balance to the unit, and what admits more is seen to.
+func TestAlgorithms(t *testing.T) {
+	for _, limit := range []hybridlimit.Limit{
+		hybridlimit.LeakyBucket(100, time.Second, 50), hybridlimit.LeakyQueue(100, time.Second, 25),
+		hybridlimit.FixedWindow(100, time.Second), hybridlimit.SlidingWindow(100, time.Second), hybridlimit.SlidingLog(100, time.Second),
+	} {
+		t.Run(limit.Algorithm.String(), func(t *testing.T) {
+			s := Scenario{
+				Seed: 1, Processes: 4, Limit: limit, Latency: 500 * time.Microsecond,
+				Span: 2 * time.Second, Steady: 500 * time.Millisecond, Load: Load{Factor: 2},
+			}
+			for kind, most := range map[Kind]float64{Auto: 1.1, Strict: 1.02, CentralExact: 1, CountAndPush: 1.4} {
+				s.Kind = kind
+				r := Run(t, s)
+				if len(r.Violated) > 0 || r.Debited != r.Accounts || r.Vague > 10 {
+					t.Errorf("%s: violated: %q; debited %d of %d; %d units are vague", kind, r.Violated, r.Debited, r.Accounts, r.Vague)
+				}
+				if r.Utilisation < 0.93 || r.Utilisation > most {
+					t.Errorf("%s: utilisation %.3f, want 0.93 to %v", kind, r.Utilisation, most)
+				}
+				bound, _ := theorem(s, r)
+				if free := kind == CountAndPush; free == (r.Exceedance <= bound) {
+					t.Errorf("%s: the exceedance is %.3f, and the bound %.3f", kind, r.Exceedance, bound)
+				}
+			}
+			s.Kind = Strict
+			r := run(t, s, func(w *world) { w.mutant = everyFifth() })
+			if bound, ok := theorem(s, r); !ok || r.Exceedance <= bound+5 {
+				t.Errorf("one that admits too much exceeds by %.1f, %.1f allowed", r.Exceedance, bound)
+			}
+		})
+	}
+}
+
 // TestSeed runs one scenario twice. What is asked is the same to the ns; what
 // is admitted may differ by how ties fall.
 func TestSeed(t *testing.T) {
@@ -135,5 +170,29 @@ func TestItCanFail(t *testing.T) {
 				t.Errorf("the exceedance is %.1f, %.1f allowed", r.Exceedance, bound)
 			}
 		})
+	}
+}
+
+// A lease of a window lives as long as the window. When it lived for a second
+// like a bucket's, a process that asks once or twice a second gave one up now
+// and then, and of a window of a minute a fourteenth was nobody's.
+func TestWindowLeasesLast(t *testing.T) {
+	r := Run(t, Scenario{
+		Seed: 1, Kind: Strict, Processes: 10, Limit: hybridlimit.FixedWindow(200, 20*time.Second), Latency: 500 * time.Microsecond,
+		Warm: 3 * time.Second, Span: 57 * time.Second, Steady: 17 * time.Second, Load: Load{Factor: 1.5},
+	})
+	if r.Utilisation < 0.99 || float64(r.Ops) > 0.9*float64(r.Admitted) || r.Exceedance > 0 {
+		t.Errorf("utilisation %.3f, exceedance %v, %d ops for %d admitted", r.Utilisation, r.Exceedance, r.Ops, r.Admitted)
+	}
+}
+
+// A sliding window far above its limit is not asked about once a call.
+func TestSlidingWindowIsNotPolled(t *testing.T) {
+	r := Run(t, Scenario{
+		Seed: 1, Kind: Strict, Processes: 10, Limit: hybridlimit.SlidingWindow(100, time.Second), Latency: 500 * time.Microsecond,
+		Span: 3 * time.Second, Steady: time.Second, Load: Load{Factor: 10},
+	})
+	if r.Utilisation < 0.97 || float64(r.Ops) > 2*float64(r.Admitted) || r.Exceedance > 0 {
+		t.Errorf("utilisation %.3f, exceedance %v, %d ops for %d admitted", r.Utilisation, r.Exceedance, r.Ops, r.Admitted)
 	}
 }

@@ -15,20 +15,19 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/meter"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
 // world is one run. Its fields belong to the goroutine of Run unless they say
 // otherwise.
 type world struct {
-	t      *testing.T
-	s      Scenario // defaults filled in
-	bucket algo.Bucket
-	keys   []string
-	loads  []float64
-	parts  []float64 // of the load, per process at the start
-	start  time.Time // of the load
+	t     *testing.T
+	s     Scenario // defaults filled in
+	keys  []string
+	loads []float64
+	parts []float64 // of the load, per process at the start
+	start time.Time // of the load
 
 	bubble *redistest.Bubble // nil for the kinds without a Redis
 	shared *shared           // CentralExact
@@ -40,10 +39,12 @@ type world struct {
 	hung    int        // how many faults hang Redis
 	down    int        // how many have killed it
 	ops     int64      // of the steady part
+	steps   []step     // of Redis's clock, so far
 	leaving sync.WaitGroup
 
 	active   atomic.Pointer[[]Fault] // those that networks ask for
 	step     atomic.Int64            // Redis's clock less the bubble's, ns
+	stepped  atomic.Bool             // it has been told a time, and stands still until told the next
 	messages atomic.Int64            // of the steady part
 	beats    atomic.Int64
 	tenths   []atomic.Int64 // messages
@@ -60,8 +61,8 @@ type world struct {
 
 func newWorld(t *testing.T, s Scenario) *world {
 	w := &world{
-		t: t, s: s, bucket: algo.BucketOf(s.Limit), loads: s.Load.keyLoads(), parts: zipf(s.Processes, s.Load.Zipf),
-		newest: s.Processes, tenths: make([]atomic.Int64, (s.Span+tenth-1)/tenth),
+		t: t, s: s, loads: s.Load.keyLoads(), parts: zipf(s.Processes, s.Load.Zipf),
+		newest: s.Processes, tenths: make([]atomic.Int64, (s.Span+SampleEvery-1)/SampleEvery),
 	}
 	for i := range w.loads {
 		w.keys = append(w.keys, fmt.Sprint("k", i))
@@ -71,7 +72,7 @@ func newWorld(t *testing.T, s Scenario) *world {
 	case CentralExact:
 		w.shared = newShared(w)
 	case CountAndPush:
-		w.pushed = &pushed{w: w, levels: map[string]meter{}}
+		w.pushed = &pushed{w: w, levels: map[string]meter.Meter{}}
 	default:
 		redis.SetLogger(silence{}) // it reports every failed dial on stderr
 		w.bubble = redistest.NewBubble(t)
@@ -105,11 +106,38 @@ func (w *world) expires() bool {
 	return len(w.keys)+each+each*w.s.Processes <= fewKeys
 }
 
-// setClock keeps Redis's clock stepped: miniredis can only be told a time.
+// setClock keeps Redis's clock stepped: miniredis can only be told a time, and
+// then stands still there.
 func (w *world) setClock() {
-	if step := w.step.Load(); step != 0 {
-		w.bubble.Mini.SetTime(time.Now().Add(time.Duration(step)))
+	if w.bubble != nil && w.stepped.Load() {
+		w.bubble.Mini.SetTime(time.Now().Add(time.Duration(w.step.Load())))
 	}
+}
+
+// step is one of Redis's clock.
+type step struct{ at, by int64 } // ns since the load started, ns
+
+// clock is the time of a moment since the load started, in ns since 1970. For
+// windows and logs it is Redis's, as they are promised on that.
+func (w *world) clock(since int64) int64 {
+	at := w.start.UnixNano() + since
+	if w.bubble == nil || !onRedisClock(w.s.Limit) {
+		return at
+	}
+	for _, s := range w.steps {
+		if s.at <= since {
+			at += s.by
+		}
+	}
+	return at
+}
+
+func onRedisClock(l hybridlimit.Limit) bool {
+	switch l.Algorithm {
+	case hybridlimit.AlgFixedWindow, hybridlimit.AlgSlidingWindow, hybridlimit.AlgSlidingLog:
+		return true
+	}
+	return false
 }
 
 // since is the time in ns since the load started, negative before.
@@ -135,7 +163,7 @@ func (w *world) sent(beat bool) {
 		return
 	}
 	if !beat {
-		w.tenths[at/tenth].Add(1)
+		w.tenths[at/SampleEvery].Add(1)
 	}
 	switch {
 	case at < w.s.Steady:

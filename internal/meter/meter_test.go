@@ -1,0 +1,152 @@
+package meter_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/meter"
+	"github.com/hybridlimit/hybridlimit/internal/reference"
+)
+
+type step struct{ ms, n int64 }
+
+// What an admission is worth under each algorithm, by hand.
+func TestExcess(t *testing.T) {
+	bucket := hybridlimit.TokenBucket(10, time.Second, 5)
+	fixed, sliding, log := hybridlimit.FixedWindow(5, time.Second), hybridlimit.SlidingWindow(8, time.Second), hybridlimit.SlidingLog(5, time.Second)
+	for _, c := range []struct {
+		name  string
+		limit hybridlimit.Limit
+		steps []step
+		want  float64
+	}{
+		{"nothing", bucket, nil, 0},
+		{"a burst", bucket, []step{{0, 5}}, 0},
+		{"one more", bucket, []step{{0, 5}, {0, 1}}, 1},
+		{"one more, refilled", bucket, []step{{0, 5}, {100, 1}}, 0},
+		{"half refilled", bucket, []step{{0, 5}, {50, 1}}, 0.5},
+		{"never more than full", bucket, []step{{10_000, 6}}, 1},
+		{"debt is kept", bucket, []step{{0, 10}, {100, 1}, {5000, 5}}, 5},
+		{"an interval that begins late", bucket, []step{{0, 1}, {10_000, 5}, {10_100, 4}}, 3},
+
+		{"two windows", fixed, []step{{990, 5}, {1000, 5}}, 0},
+		{"one window", fixed, []step{{0, 5}, {999, 1}}, 1},
+		{"an excess is carried", fixed, []step{{0, 6}, {1000, 6}}, 2},
+		{"and repaid", fixed, []step{{0, 6}, {1000, 4}, {2000, 5}}, 1},
+		{"or not needed any more", fixed, []step{{0, 7}, {3000, 6}}, 2},
+		{"and what is unused is not", fixed, []step{{0, 1}, {1000, 6}}, 1},
+		{"of several windows", fixed, []step{{0, 13}, {1000, 1}}, 9 - 5 + 4},
+		{"a step back stays in the window", fixed, []step{{2100, 5}, {1900, 1}}, 1},
+		{"a long one takes it along", fixed, []step{{9100, 5}, {1900, 1}, {2000, 5}}, 1},
+
+		{"an estimate", sliding, []step{{0, 8}, {1500, 4}}, 0},
+		{"above", sliding, []step{{0, 8}, {1500, 5}}, 1},
+		{"of the last window only", sliding, []step{{0, 8}, {2000, 8}}, 0},
+		{"at its begin", sliding, []step{{0, 8}, {1000, 1}}, 1},
+		{"a quarter", sliding, []step{{0, 8}, {1250, 3}}, 1},
+
+		{"a log", log, []step{{0, 5}, {1000, 5}}, 0},
+		{"a ms early", log, []step{{0, 3}, {1, 2}, {1000, 4}}, 1},
+		{"once", log, []step{{0, 9}, {1000, 5}}, 4},
+		{"taken along", log, []step{{9000, 5}, {1000, 1}, {2000, 5}}, 1},
+	} {
+		m := meter.Of(c.limit)
+		for _, s := range c.steps {
+			m.Admit(s.ms*1e6, s.n)
+		}
+		if got := m.Excess(); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("%v: %s: %v, want %v", c.limit, c.name, got, c.want)
+		}
+	}
+}
+
+// What was admitted in the last window counts there, whenever it is heard of.
+func TestLate(t *testing.T) {
+	m := meter.Of(hybridlimit.FixedWindow(5, time.Second))
+	m.Admit(0, 5)
+	if m.Late(1.1e9, 0.9e9, 2); !m.Holds(1.1e9, 3) || m.Holds(1.1e9, 4) {
+		t.Error("two units of the last window are not carried into this one")
+	}
+	s := m.Seen(1.1e9)
+	if s.Admit(1.2e9, 3); !m.Holds(1.2e9, 3) || s.Holds(1.2e9, 1) {
+		t.Error("a copy is none")
+	}
+}
+
+func TestOutput(t *testing.T) {
+	for _, c := range []struct {
+		steps []step
+		want  float64
+	}{
+		{[]step{{0, 3}}, 0},
+		{[]step{{0, 1}, {100, 1}, {200, 1}}, 0},
+		{[]step{{0, 2}, {200, 1}}, 0},
+		{[]step{{0, 1}, {50, 1}}, 0.5},
+		{[]step{{0, 3}, {100, 1}, {1000, 1}}, 2},
+	} {
+		o := meter.NewOutput(algo.BucketOf(hybridlimit.LeakyQueue(10, time.Second, 5)))
+		for _, s := range c.steps {
+			o.Leave(s.ms*1e6, s.n)
+		}
+		if got := o.Excess(); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("%v: %v, want %v", c.steps, got, c.want)
+		}
+	}
+}
+
+func TestDepth(t *testing.T) {
+	b := meter.NewBucket(algo.BucketOf(hybridlimit.LeakyQueue(10, time.Second, 5)))
+	b.Admit(0, 3)
+	if got := b.Depth(50e6, 1); got != 350e6 {
+		t.Errorf("%d ns, want 3 units and 1, less a half that was served", got)
+	}
+}
+
+// What the reference admits exceeds nothing, and one unit more than it would
+// always does.
+func TestTheReferenceExceedsNothing(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	if s, err := strconv.ParseUint(os.Getenv("HYBRIDLIMIT_SEED"), 10, 64); err == nil {
+		seed = s
+	}
+	t.Logf("HYBRIDLIMIT_SEED=%d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for _, l := range []hybridlimit.Limit{
+		hybridlimit.TokenBucket(7, time.Second, 9), hybridlimit.LeakyBucket(7, time.Second, 3), hybridlimit.LeakyQueue(3, time.Second, 5),
+		hybridlimit.FixedWindow(9, time.Second), hybridlimit.SlidingWindow(9, time.Second), hybridlimit.SlidingLog(9, time.Second),
+	} {
+		for range 50 {
+			ref, m, now := reference.New(l), meter.Of(l), int64(1e12)+rng.Int64N(1e6)
+			for range 60 {
+				now += rng.Int64N(300_000)
+				n := 1 + rng.Int64N(3)
+				ref = ref.Load(now)
+				// A ns is not worth a unit; where the reference says no, half a µs must not make it a yes.
+				fits := ref.Fits(now, n, 0)
+				if got := m.Holds(now*1000, n); got != fits {
+					t.Fatalf("%v: %d units at %d: %t, want %t", l, n, now, got, fits)
+				}
+				if fits {
+					ref.Take(now, n)
+					m.Admit(now*1000, n)
+				}
+			}
+			if e := m.Excess(); e > 1e-9 {
+				t.Fatalf("%v: the reference exceeds by %v", l, e)
+			}
+			n := int64(1)
+			for ref.Fits(now, n, 0) {
+				n++
+			}
+			if m.Admit(now*1000, n); m.Excess() < 1e-9 {
+				t.Fatalf("%v: %d units more exceed nothing", l, n)
+			}
+		}
+	}
+}
