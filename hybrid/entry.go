@@ -139,7 +139,7 @@ func (e *entry) remaining(t *terms, now int64) int64 {
 		}
 		left += s.held()
 	}
-	left -= s.owed() + s.share.admitted
+	left -= s.owed() - s.back() + s.share.admitted
 	return max(-burst, min(left, burst))
 }
 

@@ -187,3 +187,30 @@ func TestReset(t *testing.T) {
 		}
 	})
 }
+
+// What is given back can be had at once, though Redis has proved before that
+// there was nothing: it is asked again.
+func TestRefundEndsADenial(t *testing.T) {
+	for _, limit := range []hybridlimit.Limit{
+		hybridlimit.TokenBucket(5, time.Minute, 5), hybridlimit.LeakyQueue(5, time.Minute, 5),
+		hybridlimit.FixedWindow(5, 24*time.Hour), hybridlimit.SlidingWindow(5, 24*time.Hour), hybridlimit.SlidingLog(5, 24*time.Hour),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLimiter(t, redistest.NewBubble(t).Client(nil), limit, hybrid.Config{Name: "api"})
+			must(t)(l.Charge(t.Context(), "k", 7))
+			time.Sleep(200 * time.Millisecond)
+			if res := ask(t, l, "k", 1); res.Allowed || res.Remaining != 0 {
+				t.Errorf("%v: in debt: %+v", limit, res)
+			}
+			if res := must(t)(l.Refund(t.Context(), "k", 3)); res.Remaining != 1 {
+				t.Errorf("%v: given back: %+v", limit, res)
+			}
+			for i, want := range []bool{true, false} {
+				if res := ask(t, l, "k", 1); res.Allowed != want {
+					t.Errorf("%v: call %d: %+v", limit, i, res)
+				}
+			}
+			shutdown(t, l)
+		})
+	}
+}

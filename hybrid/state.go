@@ -205,7 +205,7 @@ func mayBeFull(full, born, evicted, now int64) bool {
 // provedUntil is until when n units cannot be had, as far as the view proves:
 // since Redis answered, the balance has grown by refill at most, counted here
 // from when the question left, and what is owed comes off first, down to
-// Redis's floor. Zero: no proof.
+// Redis's floor, and what is given back is there. Zero: no proof.
 func (s *state) provedUntil(t *terms, n int64) int64 {
 	if !s.view.known {
 		return 0
@@ -219,9 +219,12 @@ func (s *state) provedUntil(t *terms, n int64) int64 {
 // proved is provedUntil of a level of a bucket that may not be the key's any
 // more.
 func (s *state) proved(b algo.Bucket, level, n int64) int64 {
-	owed := float64(level) - float64(s.owed())*float64(b.Unit)
-	return s.view.sent + b.Wait(int64(max(owed, -float64(b.Cap))), n)*1000
+	after := float64(level) - float64(s.owed()-s.back())*float64(b.Unit)
+	return s.view.sent + b.Wait(int64(max(-float64(b.Cap), min(after, float64(b.Cap)))), n)*1000
 }
+
+// back is what is given back and not acknowledged.
+func (s *state) back() int64 { return s.refund + s.giving }
 
 // deniedUntil is until when a call for one unit is denied without asking.
 func (s *state) deniedUntil(t *terms) int64 {

@@ -22,7 +22,7 @@ func (s *state) outlasts(now, d int64) bool {
 // closedUntil is provedUntil for windows: until enough has come back, and until
 // the window may be over at the latest.
 func (s *state) closedUntil(t *terms, n int64) int64 {
-	missing := (n+s.owedHere())*t.bucket.Unit - s.view.level
+	missing := (n+s.owedHere()-s.back())*t.bucket.Unit - s.view.level
 	switch {
 	case missing <= 0:
 		return 0
