@@ -287,6 +287,7 @@ func (e *entry) Settle(a ratesync.Answer) {
 	var lost int64
 	if r.Bucket.Queue {
 		said.each = e.sent.each()
+		said.at = l.hub.clocks.at(e.tag, a.RedisNow, said.sent, now)
 		delays, lost = e.state.settleSlots(&t, said, waiting, now)
 	} else {
 		served, lost = e.state.settle(&t, said, waiting, now)

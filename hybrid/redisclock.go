@@ -36,11 +36,21 @@ func (c *redisClock) windowEnd(period, now int64) int64 {
 	return now + period - (now+c.lead.Load())%period
 }
 
+// at is a time of Redis, in µs, on the hub's clock: as late as the quickest
+// answer so far allows. Call heard first.
+func (c *redisClock) at(redisNow int64) int64 { return redisNow*1000 - c.lead.Load() }
+
 // redisClocks are those of the Redis that has each tag's keys: one, or one per
 // tag.
 type redisClocks struct {
 	of   []redisClock
 	some atomic.Int64 // of one that is known, once one is
+}
+
+// at is when Redis said its time, between the sending of the question and the
+// receipt of the answer.
+func (c *redisClocks) at(tag int, redisNow, sent, received int64) int64 {
+	return max(sent, min(c.of[c.index(tag)].at(redisNow), received))
 }
 
 func (c *redisClocks) index(tag int) int { return tag % len(c.of) }

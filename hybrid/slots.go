@@ -16,10 +16,15 @@ func block(units, next, each int64) lease {
 // pass gives up the slots that nobody can be served in any more, and returns
 // how many. A unit takes a whole slot's time, before the block's end.
 func (l *lease) pass(now int64) int64 {
-	before := l.units
+	lost := l.passed(now)
 	l.next = max(l.next, now)
-	l.units = min(before, max(0, l.end-l.next)/l.each)
-	return before - l.units
+	l.units -= lost
+	return lost
+}
+
+// passed is how many pass would give up.
+func (l *lease) passed(now int64) int64 {
+	return l.units - min(l.units, max(0, l.end-max(l.next, now))/l.each)
 }
 
 // take takes n units that the block has, and returns in how many ns they are
@@ -67,19 +72,28 @@ func (s *state) hand(n, now int64) verdict {
 
 // settleSlots is settle for a queue. It returns in how many ns each of those
 // who wait is served, negative if it is not, and how many units were lost.
-// What was granted and what was leased is one block. It is counted from the
-// receipt, so that nobody is served before Redis meant it.
+// What was granted and what was leased is one block. It is counted from when
+// Redis answered, as all of the fleet have it but for the time that an answer
+// takes at least.
 func (s *state) settleSlots(t *terms, a answer, waiting []int64, now int64) (delays []int64, lost int64) {
 	s.learn(t, a, now)
-	got := block(a.Granted+a.Lease, now+a.Delay*1000, a.each)
+	got := block(a.Granted+a.Lease, a.at+a.Delay*1000, a.each)
 	delays = make([]int64, len(waiting))
+	grants := a.Granted
 	for i, n := range waiting {
-		if delays[i] = -1; n <= got.units {
+		switch {
+		case i < a.carried && n <= grants: // also where its slot has come meanwhile
+			delays[i] = max(0, got.next-now)
+			got.next, got.units, grants = got.next+n*a.each, got.units-n, grants-n
+		case got.units-got.passed(now) >= n:
+			lost += got.pass(now)
 			delays[i] = got.take(n, now)
+		default:
+			delays[i] = -1
 		}
 	}
-	if got.units > 0 {
-		lost = s.keep(got)
+	if lost += got.pass(now); got.units > 0 {
+		lost += s.keep(got)
 	}
 	return delays, lost
 }

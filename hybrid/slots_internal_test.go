@@ -62,7 +62,7 @@ func TestTwoBlocks(t *testing.T) {
 // is kept.
 func TestSettleSlots(t *testing.T) {
 	var s state
-	a := answer{Answer: algo.Answer{Granted: 3, Lease: 4, Delay: 1, Cap: 10}, each: 1000}
+	a := answer{Answer: algo.Answer{Granted: 3, Lease: 4, Delay: 1, Cap: 10}, each: 1000, at: 5, carried: 3}
 	delays, lost := s.settleSlots(&terms{bucket: algo.Bucket{Unit: 1, Refill: 1, Cap: 10, Queue: true}}, a, []int64{1, 9, 2}, 5)
 	if len(delays) != 3 || delays[0] != 1000 || delays[1] != -1 || delays[2] != 2000 || lost != 0 {
 		t.Errorf("delays %v, %d lost", delays, lost)

@@ -149,7 +149,8 @@ type answer struct {
 	redisNow int64 // µs of Redis time
 	sent     int64 // ns; when the op was first sent
 	carried  int   // how many of those who still wait the op asked for
-	each     int64 // ns that a unit of a queue takes, by the limit that the op had
+	each     int64 // of a queue: ns that a unit takes, by the limit that the op had
+	at       int64 // of a queue: ns; when Redis answered
 }
 
 // learn takes over what an answer says of the key.

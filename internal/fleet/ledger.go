@@ -125,9 +125,7 @@ func (s Scenario) exact() bool {
 }
 
 // asksAlways says whether hybrid decides each call by itself in any mode.
-func (s Scenario) asksAlways() bool {
-	return s.Limit.Algorithm == hybridlimit.AlgLeakyQueue || s.Limit.Algorithm == hybridlimit.AlgSlidingLog
-}
+func (s Scenario) asksAlways() bool { return s.Limit.Algorithm == hybridlimit.AlgSlidingLog }
 
 // openAccounts notes that a process ended with something on its way.
 func (w *world) openAccounts() {

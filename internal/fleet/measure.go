@@ -178,14 +178,14 @@ func (w *world) meter(r *Report, all []*call) {
 // leave goes through the calls in the order in which they leave their queue. It
 // sorts all.
 func (w *world) leave(r *Report, all []*call) {
-	slices.SortStableFunc(all, func(a, b *call) int { return cmp.Compare(a.spent+a.delay, b.spent+b.delay) })
+	slices.SortStableFunc(all, func(a, b *call) int { return cmp.Compare(a.end+a.delay, b.end+b.delay) })
 	outputs := make([]*meter.Output, len(w.keys))
 	for i := range outputs {
 		outputs[i] = meter.NewOutput(algo.BucketOf(w.s.Limit))
 	}
 	for _, c := range all {
 		if c.allowed {
-			outputs[c.key].Leave(c.spent+c.delay, c.cost)
+			outputs[c.key].Leave(c.end+c.delay, c.cost)
 		}
 	}
 	for _, o := range outputs {

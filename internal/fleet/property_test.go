@@ -112,6 +112,7 @@ func theorem(s Scenario, r Report) (bound float64, ok bool) {
 	smallest, largest := s.Processes, s.Processes
 	if s.Limit.Algorithm == hybridlimit.AlgLeakyQueue {
 		bound += rate / 1e6 // a delay counts from the last whole µs, and ends on one
+		bound += rate * s.Latency.Seconds()
 	}
 	for _, f := range s.Faults {
 		switch f.Kind {
@@ -151,9 +152,11 @@ func theorem(s Scenario, r Report) (bound float64, ok bool) {
 func (s Scenario) credit(n int64) int64 {
 	burst, others := s.Limit.BurstSize(), max(n-1, 1)
 	switch {
-	case s.Kind == Deferred && !s.asksAlways():
+	case s.asksAlways() || s.Limit.Algorithm == hybridlimit.AlgLeakyQueue:
+		return 0
+	case s.Kind == Deferred:
 		return min(1000, burst/others)
-	case s.Kind != Auto || s.Overshoot < 0 || s.asksAlways():
+	case s.Kind != Auto || s.Overshoot < 0:
 		return 0
 	case s.Overshoot == 0:
 		return int64(0.05*float64(burst)) / others

@@ -144,8 +144,12 @@ func (r *run) op() algo.Op {
 	if r.rng.IntN(10) == 0 {
 		op.Refund = r.cost()
 	}
-	if r.rng.IntN(3) == 0 {
+	switch {
+	case r.rng.IntN(3) > 0:
+	case r.limit.Algorithm != hybridlimit.AlgSlidingLog:
 		op.Win = r.now/r.limit.Period.Microseconds() + 1 - r.rng.Int64N(4)
+	case len(r.twin.log) > 0: // the time of an entry, or of none
+		op.Win = r.twin.log[r.rng.IntN(len(r.twin.log))].At + r.rng.Int64N(2)
 	}
 	op.Reset = r.rng.IntN(40) == 0
 	queue := r.limit.Algorithm == hybridlimit.AlgLeakyQueue

@@ -50,7 +50,7 @@ func (b *Bucket) Free(now int64) *big.Rat {
 // Fits is for Model.
 func (b *Bucket) Fits(now, n, patience int64) bool {
 	debt := whole(0)
-	if patience > 0 {
+	if patience > 0 && !b.queue { // a queue is as long as it is
 		debt = b.time(b.burst)
 	}
 	end := plus(b.from(now), b.time(n))

@@ -66,10 +66,11 @@ func (l *Log) Owe(now, n, _ int64) bool {
 	return true
 }
 
-// Refund is for Model: of what is left the oldest goes first.
-func (l *Log) Refund(now, n, _ int64) {
+// Refund is for Model: of the entry of a time, else of what is left the oldest
+// goes first.
+func (l *Log) Refund(now, n, at int64) {
 	for i := range l.entries {
-		if e := &l.entries[i]; now-e.at < l.period {
+		if e := &l.entries[i]; now-e.at < l.period && (at == 0 || at == e.at) {
 			off := min(n, e.units)
 			e.units, n = e.units-off, n-off
 		}
