@@ -133,7 +133,14 @@ func (d *differ) round() {
 	var reply lua.Reply
 	var waits []int64
 	if d.rng.IntN(4) == 0 {
-		ops, waits = d.allOrNothing(ops[:min(len(ops), 6)])
+		ops = ops[:min(len(ops), 1+d.rng.IntN(6))]
+		if d.rng.IntN(2) == 0 { // keys that nobody has used: else most of these are refused
+			for _, op := range ops {
+				d.st.del(d.t, op.Key)
+				delete(d.model, op.Key)
+			}
+		}
+		ops, waits = d.allOrNothing(ops)
 		reply = d.st.all(d.t, ops, d.now)
 		if reply.Refused != (waits != nil) {
 			d.t.Fatalf("refused: %v, want waits of %v for %+v", reply.Refused, waits, ops)

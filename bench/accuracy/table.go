@@ -15,7 +15,7 @@ const legend = `- Utilisation is the units admitted over those that one central 
 - Ops are what Redis is asked, one key each; messages carry them, heartbeats not counted. Waits are the decisions that took any time.
 - Spread is the largest less the smallest acceptance (admitted of asked) of the ten tenths of the processes, in the order of their demand.
 - False denials are those that the central limiter, fed with what was admitted, would have admitted.
-- "exact" is one central limiter without a network, the checked model; the real one asks Redis once a decision, as every mode does where a queue or a log is the limit.
+- "exact" is one central limiter without a network, the checked model; the real one asks Redis once a decision, as every mode does where a log is the limit, and where a queue is that nobody waits in.
 - "count-and-push" counts locally and pushes each 50 ms, without leases; its debt is kept, but that of a sliding window, of which the algorithm forgets the excess.
 - Musts are the bounds of the scenario file: "3 of 3" hold, or each that does not, with the figure found.
 `
