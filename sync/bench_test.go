@@ -19,11 +19,15 @@ func (e *echo) Batch(_ context.Context, _ lua.Envelope, ops []lua.Op) (lua.Reply
 }
 
 // counted tells when it was settled.
-type counted struct{ settled chan<- struct{} }
+type counted struct {
+	node    ratesync.Node
+	settled chan<- struct{}
+}
 
-func (counted) Freeze(time.Time) (lua.Op, bool) { return lua.Op{Key: "k", Limit: limit}, true }
-func (c counted) Settle(ratesync.Answer)        { c.settled <- struct{}{} }
-func (counted) Drop()                           {}
+func (c *counted) Node() *ratesync.Node          { return &c.node }
+func (*counted) Freeze(time.Time) (lua.Op, bool) { return lua.Op{Key: "k", Limit: limit}, true }
+func (c *counted) Settle(ratesync.Answer)        { c.settled <- struct{}{} }
+func (*counted) Drop()                           {}
 
 // What the engine itself costs: from Enqueue to Settle, Redis and codec aside.
 // One op is the price of waking an idle lane, goroutine included. Many go as
@@ -41,17 +45,17 @@ func BenchmarkCycle(b *testing.B) {
 			})
 			defer e.Close()
 			settled := make(chan struct{}, size)
-			nodes := make([]ratesync.Node, size)
-			for i := range nodes {
-				nodes[i].Item = counted{settled}
+			items := make([]counted, size)
+			for i := range items {
+				items[i].settled = settled
 			}
 			b.ReportAllocs()
 			for b.Loop() {
 				due := time.Now()
-				for i := range nodes {
-					e.Enqueue(0, &nodes[i], due)
+				for i := range items {
+					e.Enqueue(0, &items[i], due)
 				}
-				for range nodes {
+				for range items {
 					<-settled
 				}
 			}

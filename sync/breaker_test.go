@@ -31,7 +31,7 @@ func TestBreakerPacesRetries(t *testing.T) {
 	inBubble(t, trips, func(t *testing.T, w *world) {
 		w.redis.script = outage{now().Add(5 * time.Second)}.script
 		a := newItem(t, "a", 1)
-		w.Enqueue(0, &a.node, now())
+		w.Enqueue(0, a, now())
 		time.Sleep(23 * time.Millisecond) // three misses: two pauses of less than 7.5 and 15 ms
 		synctest.Wait()
 		for range 5 {
@@ -58,7 +58,7 @@ func TestOpenBreakerFreezesNothing(t *testing.T) {
 	inBubble(t, trips, func(t *testing.T, w *world) {
 		w.breaker.Switch(breaker.ModeForceOpen)
 		a := newItem(t, "a", 1)
-		w.Enqueue(0, &a.node, now())
+		w.Enqueue(0, a, now())
 		time.Sleep(time.Minute)
 		a.owe(1)
 		w.wantAttempts(0)
@@ -78,7 +78,7 @@ func TestForcedOpenBreakerIsGivenBack(t *testing.T) {
 			inBubble(t, trips, func(t *testing.T, w *world) {
 				w.breaker.Switch(breaker.ModeForceOpen)
 				a := newItem(t, "a", 1)
-				w.Enqueue(0, &a.node, now())
+				w.Enqueue(0, a, now())
 				time.Sleep(time.Hour)
 				w.wantAttempts(0)
 				w.breaker.Switch(mode)
@@ -100,7 +100,7 @@ func TestProbeIsOneBatch(t *testing.T) {
 		for i := range 10 * tags {
 			it := newItem(t, fmt.Sprint(i), 1)
 			items = append(items, it)
-			w.Enqueue(i%tags, &it.node, due)
+			w.Enqueue(i%tags, it, due)
 		}
 		time.Sleep(100 * time.Millisecond)
 		synctest.Wait()
@@ -130,13 +130,13 @@ func TestEmptyProbe(t *testing.T) {
 		w.breaker.Switch(breaker.ModeForceOpen)
 		w.breaker.Switch(breaker.ModeAuto) // open, the next Begin is the probe
 		silent := newItem(t, "silent", 0)
-		w.Enqueue(0, &silent.node, now())
+		w.Enqueue(0, silent, now())
 		time.Sleep(2 * time.Millisecond)
 		if w.breaker.State() != breaker.HalfOpen || w.breaker.RetryIn() != 0 {
 			t.Fatalf("%v, retry in %v", w.breaker.State(), w.breaker.RetryIn())
 		}
 		a := newItem(t, "a", 1)
-		w.Enqueue(1, &a.node, now())
+		w.Enqueue(1, a, now())
 		time.Sleep(rtt)
 		w.wantAttempts(1)
 		if w.breaker.State() != breaker.Closed {
@@ -156,7 +156,7 @@ func TestSlowAnswersTrip(t *testing.T) {
 				t.Fatalf("%v after %d slow answers", w.breaker.State(), i)
 			}
 			a := newItem(t, "a", 1)
-			w.Enqueue(0, &a.node, now())
+			w.Enqueue(0, a, now())
 			time.Sleep(2 * trips.SlowCall)
 			if a.account() != [4]int64{0, 0, 1, 0} {
 				t.Errorf("%v", a.account())
@@ -186,8 +186,8 @@ func TestBreakerPerTag(t *testing.T) {
 			}
 		})
 		a, b := newItem(t, "a", 1), newItem(t, "b", 1)
-		w.Enqueue(0, &a.node, now())
-		w.Enqueue(1, &b.node, now())
+		w.Enqueue(0, a, now())
+		w.Enqueue(1, b, now())
 		time.Sleep(time.Second)
 		if got := w.wantAttempts(1)[0]; got.owed()["b"] != 1 {
 			t.Errorf("sent %v", got.owed())

@@ -31,15 +31,15 @@ func TestIdleLanesHaveNoGoroutine(t *testing.T) {
 		}
 		check("new", 0)
 		a, b := newItem(t, "a", 1), newItem(t, "b", 1)
-		w.Enqueue(0, &a.node, now().Add(time.Second))
-		w.Enqueue(1, &b.node, now().Add(2*time.Second))
+		w.Enqueue(0, a, now().Add(time.Second))
+		w.Enqueue(1, b, now().Add(2*time.Second))
 		check("queued", 2)
 		time.Sleep(time.Second + rtt)
 		check("one answered", 1)
 		time.Sleep(time.Second + rtt)
 		check("both answered", 0)
 		a.owe(1)
-		w.Enqueue(0, &a.node, now())
+		w.Enqueue(0, a, now())
 		check("again", 1)
 		time.Sleep(rtt)
 		check("answered", 0)
@@ -61,10 +61,10 @@ func TestClose(t *testing.T) {
 			inBubble(t, calm, func(t *testing.T, w *world) {
 				w.redis.script = tc.script
 				frozen, queued, lazy := newItem(t, "frozen", 1), newItem(t, "queued", 2), newItem(t, "lazy", 3)
-				w.Enqueue(0, &frozen.node, now())
+				w.Enqueue(0, frozen, now())
 				synctest.Wait()
-				w.Enqueue(0, &queued.node, now())
-				w.Enqueue(1, &lazy.node, now().Add(time.Hour))
+				w.Enqueue(0, queued, now())
+				w.Enqueue(1, lazy, now().Add(time.Hour))
 				time.Sleep(tc.after)
 				began := now()
 				w.Close()
@@ -92,7 +92,7 @@ func TestCloseDoesNotTrip(t *testing.T) {
 	inBubble(t, cfg, func(t *testing.T, w *world) {
 		w.redis.script = func(ctx context.Context, _ attempt) (lua.Reply, error) { return hangs(ctx) }
 		a := newItem(t, "a", 1)
-		w.Enqueue(0, &a.node, now())
+		w.Enqueue(0, a, now())
 		synctest.Wait()
 		w.Close()
 		if w.breaker.State() != 0 {
@@ -109,7 +109,7 @@ func TestAnswerWhileClosing(t *testing.T) {
 			return replyTo(a), nil
 		}
 		a := newItem(t, "a", 1)
-		w.Enqueue(0, &a.node, now())
+		w.Enqueue(0, a, now())
 		synctest.Wait()
 		w.Close()
 		if a.account() != [4]int64{0, 0, 1, 0} {
@@ -123,7 +123,7 @@ func TestEnqueueAfterClose(t *testing.T) {
 		w.Close()
 		a := newItem(t, "a", 1)
 		for range 3 {
-			w.Enqueue(0, &a.node, now())
+			w.Enqueue(0, a, now())
 		}
 		time.Sleep(time.Second)
 		w.wantAttempts(0)
@@ -145,7 +145,7 @@ func TestCloseAtOnce(t *testing.T) {
 		items := make([]*item, tags)
 		for i := range items {
 			items[i] = newItem(t, fmt.Sprint(i), 1)
-			w.Enqueue(i, &items[i].node, now())
+			w.Enqueue(i, items[i], now())
 		}
 		for range items {
 			<-sent

@@ -20,7 +20,7 @@ func TestUrgentGoesAtOnce(t *testing.T) {
 	inBubble(t, calm, func(t *testing.T, w *world) {
 		began := now()
 		a := newItem(t, "a", 3)
-		w.Enqueue(2, &a.node, began)
+		w.Enqueue(2, a, began)
 		time.Sleep(rtt)
 		got := w.wantAttempts(1)[0]
 		want := lua.Envelope{Key: "hl:v1:{2}:@env:p1", Epoch: "hl:v1:{2}:@epoch", Seq: 1, TTL: ratesync.EnvelopeTTL}
@@ -41,13 +41,13 @@ func TestUrgentGoesAtOnce(t *testing.T) {
 func TestGroupCommit(t *testing.T) {
 	inBubble(t, calm, func(t *testing.T, w *world) {
 		first := newItem(t, "first", 1)
-		w.Enqueue(0, &first.node, now())
+		w.Enqueue(0, first, now())
 		want := map[string]int64{}
 		for i := range 10 {
 			synctest.Wait() // the lane has taken what was there
 			it := newItem(t, fmt.Sprint("k", i), int64(i+1))
 			want[it.name] = int64(i + 1)
-			w.Enqueue(0, &it.node, now())
+			w.Enqueue(0, it, now())
 			time.Sleep(rtt / 20)
 		}
 		time.Sleep(2 * rtt)
@@ -71,10 +71,10 @@ func TestTagsAreIndependent(t *testing.T) {
 			return applied(ctx, a)
 		}
 		stuck := newItem(t, "stuck", 1)
-		w.Enqueue(0, &stuck.node, now())
+		w.Enqueue(0, stuck, now())
 		for tag := 1; tag < tags; tag++ {
 			it := newItem(t, fmt.Sprint(tag), 1)
-			w.Enqueue(tag, &it.node, now())
+			w.Enqueue(tag, it, now())
 			defer func() {
 				if it.account() != [4]int64{0, 0, 1, 0} {
 					t.Errorf("tag %d: %v", tag, it.account())
@@ -95,9 +95,9 @@ func TestLazyWaitsUntilDue(t *testing.T) {
 		const interval = 50 * time.Millisecond
 		began := now()
 		a, b, c := newItem(t, "a", 1), newItem(t, "b", 1), newItem(t, "c", 1)
-		w.Enqueue(0, &a.node, began.Add(interval))
-		w.Enqueue(0, &b.node, began.Add(interval+time.Millisecond))
-		w.Enqueue(0, &c.node, began.Add(interval))
+		w.Enqueue(0, a, began.Add(interval))
+		w.Enqueue(0, b, began.Add(interval+time.Millisecond))
+		w.Enqueue(0, c, began.Add(interval))
 		time.Sleep(interval - 1)
 		w.wantAttempts(0)
 		time.Sleep(time.Nanosecond)
@@ -131,11 +131,11 @@ func TestDueMovesForwardOnly(t *testing.T) {
 				// Another that is due before and one after, so that the heap has
 				// something to order.
 				early, late := newItem(t, "early", 0), newItem(t, "late", 0)
-				w.Enqueue(1, &early.node, began.Add(s/2))
-				w.Enqueue(1, &late.node, began.Add(10*s))
+				w.Enqueue(1, early, began.Add(s/2))
+				w.Enqueue(1, late, began.Add(10*s))
 				a := newItem(t, "a", 1)
 				for _, due := range tc.dues {
-					w.Enqueue(1, &a.node, began.Add(due))
+					w.Enqueue(1, a, began.Add(due))
 					synctest.Wait()
 				}
 				time.Sleep(20 * s)
@@ -152,10 +152,10 @@ func TestDueMovesForwardOnly(t *testing.T) {
 func TestEnqueueDuringFlight(t *testing.T) {
 	inBubble(t, calm, func(t *testing.T, w *world) {
 		a := newItem(t, "a", 1)
-		w.Enqueue(0, &a.node, now())
+		w.Enqueue(0, a, now())
 		time.Sleep(rtt / 2)
 		a.owe(10)
-		w.Enqueue(0, &a.node, now())
+		w.Enqueue(0, a, now())
 		time.Sleep(2 * rtt)
 		all := w.wantAttempts(2)
 		if all[0].owed()["a"] != 1 || all[1].owed()["a"] != 10 {
@@ -175,10 +175,10 @@ func TestEnqueueInSettle(t *testing.T) {
 		a.onSettle = func(ratesync.Answer) {
 			if rounds++; rounds < 5 {
 				a.owe(1)
-				w.Enqueue(0, &a.node, now())
+				w.Enqueue(0, a, now())
 			}
 		}
-		w.Enqueue(0, &a.node, now())
+		w.Enqueue(0, a, now())
 		time.Sleep(5 * rtt)
 		w.wantAttempts(5)
 	})
@@ -187,11 +187,11 @@ func TestEnqueueInSettle(t *testing.T) {
 func TestNothingToSayIsNotSent(t *testing.T) {
 	inBubble(t, calm, func(t *testing.T, w *world) {
 		silent, a := newItem(t, "silent", 0), newItem(t, "a", 1)
-		w.Enqueue(0, &silent.node, now())
+		w.Enqueue(0, silent, now())
 		time.Sleep(rtt)
 		w.wantAttempts(0)
-		w.Enqueue(0, &silent.node, now().Add(rtt))
-		w.Enqueue(0, &a.node, now().Add(rtt))
+		w.Enqueue(0, silent, now().Add(rtt))
+		w.Enqueue(0, a, now().Add(rtt))
 		time.Sleep(2 * rtt)
 		all := w.wantAttempts(1)
 		if got := all[0].owed(); !maps.Equal(got, map[string]int64{"a": 1}) || all[0].env.Seq != 1 {
@@ -210,7 +210,7 @@ func TestLargeBatchesAreSplit(t *testing.T) {
 		items := make([]*item, n)
 		for i := range items {
 			items[i] = newItem(t, fmt.Sprint(i), 1)
-			w.Enqueue(0, &items[i].node, began.Add(time.Millisecond))
+			w.Enqueue(0, items[i], began.Add(time.Millisecond))
 		}
 		time.Sleep(4 * rtt)
 		var sizes []int
@@ -246,14 +246,14 @@ func TestRTT(t *testing.T) {
 		want := []time.Duration{8 * time.Millisecond, 9 * time.Millisecond}
 		for i := range want {
 			a := newItem(t, "a", 1)
-			w.Enqueue(i, &a.node, now())
+			w.Enqueue(i, a, now())
 			time.Sleep(timeout / 2)
 			if w.RTT() != want[i] {
 				t.Errorf("%v after %v, want %v", w.RTT(), delays[:i+1], want[i])
 			}
 		}
 		a := newItem(t, "a", 1)
-		w.Enqueue(2, &a.node, now())
+		w.Enqueue(2, a, now())
 		time.Sleep(2 * timeout)
 		if w.RTT() != want[1] {
 			t.Errorf("%v after failures", w.RTT())

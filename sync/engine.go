@@ -50,9 +50,10 @@ type Stats struct {
 	Refused  uint64 // ops that Redis will never apply, and were dropped
 }
 
-// Engine syncs nodes with Redis, one lane per tag.
+// Engine syncs items with Redis, one lane per tag.
 type Engine struct {
 	cfg   Config
+	made  time.Time
 	lanes []lane
 
 	ctx    context.Context // ends with Close
@@ -70,7 +71,7 @@ type Engine struct {
 // New makes an engine. It starts no goroutine: a lane runs while it has
 // something to send.
 func New(cfg Config) *Engine {
-	e := &Engine{cfg: cfg, lanes: make([]lane, cfg.Names.Tags)}
+	e := &Engine{cfg: cfg, made: time.Now(), lanes: make([]lane, cfg.Names.Tags)}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	for tag := range e.lanes {
 		e.lanes[tag] = lane{engine: e, tag: tag, kick: make(chan struct{}, 1)}
@@ -78,10 +79,13 @@ func New(cfg Config) *Engine {
 	return e
 }
 
-// Enqueue asks that n sync by due: at once when that is past, else together
-// with what else is due then. A queued node is moved forward, never back.
+// Enqueue asks that it sync by due: at once when that is past, else together
+// with what else is due then. A queued item is moved forward, never back.
 // After Close it does nothing.
-func (e *Engine) Enqueue(tag int, n *Node, due time.Time) { e.lanes[tag].enqueue(n, due) }
+func (e *Engine) Enqueue(tag int, it Item, due time.Time) { e.lanes[tag].enqueue(it, e.at(due)) }
+
+// at is ns after the engine was made.
+func (e *Engine) at(t time.Time) int64 { return int64(t.Sub(e.made)) }
 
 // RTT is the smoothed time between sending a batch and its answer; 0 before
 // the first.

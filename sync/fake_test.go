@@ -162,10 +162,10 @@ type item struct {
 }
 
 func newItem(t *testing.T, name string, pending int64) *item {
-	i := &item{t: t, name: name, pending: pending}
-	i.node.Item = i
-	return i
+	return &item{t: t, name: name, pending: pending}
 }
+
+func (i *item) Node() *ratesync.Node { return &i.node }
 
 func (i *item) owe(n int64) {
 	i.mu.Lock()

@@ -34,23 +34,23 @@ type lane struct {
 type batch struct {
 	env   lua.Envelope
 	ops   []lua.Op
-	nodes []*Node
+	items []Item
 	sent  time.Time // first attempt
 }
 
-func (l *lane) enqueue(n *Node, due time.Time) {
+func (l *lane) enqueue(it Item, due int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.idle == nil {
 		if !l.engine.start() {
 			return // closed: a queue that nobody looks at would only grow
 		}
-		l.queue.put(n, due)
+		l.queue.put(it, due)
 		l.idle = make(chan struct{})
 		go l.run(l.idle)
 		return
 	}
-	if l.queue.put(n, due); l.queue[0] == n {
+	if l.queue.put(it, due); l.queue[0] == it {
 		l.wake()
 	}
 }
@@ -70,15 +70,15 @@ func (l *lane) drop() {
 	l.queue = nil
 	l.mu.Unlock()
 	if l.frozen != nil {
-		l.settle(func(_ int, n *Node) { n.Item.Drop() })
+		l.settle(func(_ int, it Item) { it.Drop() })
 	}
 }
 
-func (l *lane) settle(each func(i int, n *Node)) {
-	nodes := l.frozen.nodes
+func (l *lane) settle(each func(i int, it Item)) {
+	items := l.frozen.items
 	l.frozen = nil
-	for i, n := range nodes {
-		each(i, n)
+	for i, it := range items {
+		each(i, it)
 	}
 }
 
@@ -123,7 +123,7 @@ func (l *lane) next() (time.Duration, bool) {
 		l.idle = nil
 		return 0, false
 	}
-	return time.Until(l.queue[0].due), true
+	return time.Duration(l.queue[0].Node().due - l.engine.at(time.Now())), true
 }
 
 // attempt sends the frozen batch, or a new one of all that is due, and returns
@@ -172,12 +172,12 @@ func (l *lane) attempt() time.Duration {
 // freeze builds the next batch of what is due.
 func (l *lane) freeze() bool {
 	now := time.Now()
-	nodes := l.due(now)
-	b := &batch{ops: make([]lua.Op, 0, len(nodes)), nodes: nodes[:0]}
-	for _, n := range nodes {
-		if op, ok := n.Item.Freeze(now); ok {
+	items := l.due(now)
+	b := &batch{ops: make([]lua.Op, 0, len(items)), items: items[:0]}
+	for _, it := range items {
+		if op, ok := it.Freeze(now); ok {
 			b.ops = append(b.ops, op)
-			b.nodes = append(b.nodes, n)
+			b.items = append(b.items, it)
 		}
 	}
 	if len(b.ops) == 0 {
@@ -194,10 +194,10 @@ func (l *lane) freeze() bool {
 }
 
 // due takes what goes into a batch now.
-func (l *lane) due(now time.Time) []*Node {
+func (l *lane) due(now time.Time) []Item {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.queue.take(now, lua.MaxOps)
+	return l.queue.take(l.engine.at(now), lua.MaxOps)
 }
 
 // answered settles the batch. began is when the attempt that was answered did.
@@ -217,10 +217,10 @@ func (l *lane) answered(reply lua.Reply, began time.Time) {
 		l.engine.cfg.OnLoss(l.tag, sure)
 	}
 	ans := Answer{RedisNow: reply.Now, Sent: l.frozen.sent, Received: now}
-	l.settle(func(i int, n *Node) {
+	l.settle(func(i int, it Item) {
 		a := ans
 		a.Answer = reply.Answers[i]
-		n.Item.Settle(a)
+		it.Settle(a)
 	})
 }
 
@@ -233,7 +233,7 @@ func (l *lane) refused(err error) {
 	ops := len(l.frozen.ops)
 	l.kept = time.Time{}
 	l.engine.refused.Add(uint64(ops))
-	l.settle(func(_ int, n *Node) { n.Item.Drop() })
+	l.settle(func(_ int, it Item) { it.Drop() })
 	if l.engine.cfg.OnRefused != nil {
 		l.engine.cfg.OnRefused(l.tag, ops, err)
 	}

@@ -45,7 +45,7 @@ func TestOnLoss(t *testing.T) {
 					c.OnLoss = func(tag int, sure bool) {
 						heard = append(heard, told{settled, tag, sure})
 						w.Stats() // no lock is held: these would wait for it for ever
-						w.Enqueue(tag, &other.node, now().Add(time.Hour))
+						w.Enqueue(tag, other, now().Add(time.Hour))
 					}
 				})
 				w.redis.script = func(ctx context.Context, at attempt) (lua.Reply, error) {
@@ -59,7 +59,7 @@ func TestOnLoss(t *testing.T) {
 					}
 					a := newItem(t, "a", 1)
 					a.onSettle = func(ratesync.Answer) { settled++ }
-					w.Enqueue(2, &a.node, now())
+					w.Enqueue(2, a, now())
 					time.Sleep(10 * time.Millisecond)
 				}
 				if w.wantAttempts(len(tc.epochs)); !slices.Equal(heard, tc.want) {
@@ -80,11 +80,11 @@ func TestEpochsAreOfTags(t *testing.T) {
 		}
 		for tag := range tags {
 			a := newItem(w.t, "a", 1)
-			w.Enqueue(tag, &a.node, now())
+			w.Enqueue(tag, a, now())
 			time.Sleep(rtt)
 		}
 		a := newItem(w.t, "a", 1)
-		w.Enqueue(0, &a.node, now())
+		w.Enqueue(0, a, now())
 		time.Sleep(rtt)
 		w.wantAttempts(tags + 1)
 	})

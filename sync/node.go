@@ -11,6 +11,8 @@ import (
 // lane's goroutine, one at a time, and holds no lock meanwhile. They may call
 // Enqueue, but not Close, which waits for that goroutine.
 type Item interface {
+	// Node is the item's place: always the same one.
+	Node() *Node
 	// Freeze returns the op to send, or false when nothing is left to say.
 	// After true it is not called again before Settle or Drop.
 	Freeze(now time.Time) (lua.Op, bool)
@@ -29,59 +31,62 @@ type Answer struct {
 	Received time.Time // when the answer came
 }
 
-// Node is an Item's place in its lane. The zero Node with Item set is ready
-// for Engine.Enqueue; its other fields belong to the lane.
+// Node is an Item's place in its lane, part of the item so that queueing one
+// allocates nothing. The zero Node is ready for Engine.Enqueue; its fields
+// belong to the lane, but for Tag.
 type Node struct {
-	Item Item // whose place it is
+	due   int64 // ns after the engine was made
+	place int32 // index in the queue plus one; 0: not queued
 
-	due   time.Time
-	place int // index in the queue plus one; 0: not queued
+	// Tag is for the item to remember its lane by: here it costs no memory.
+	Tag uint16
 }
 
-// queue is a heap of nodes by due time.
-type queue []*Node
+// queue is a heap of items by due time.
+type queue []Item
 
 func (q queue) Len() int           { return len(q) }
-func (q queue) Less(i, j int) bool { return q[i].due.Before(q[j].due) }
+func (q queue) Less(i, j int) bool { return q[i].Node().due < q[j].Node().due }
 func (q queue) Swap(i, j int) {
 	q[i], q[j] = q[j], q[i]
-	q[i].place, q[j].place = i+1, j+1
+	q[i].Node().place, q[j].Node().place = int32(i+1), int32(j+1)
 }
 
 // Push is for package heap.
 func (q *queue) Push(x any) {
-	n := x.(*Node)
-	n.place = len(*q) + 1
-	*q = append(*q, n)
+	it := x.(Item)
+	*q = append(*q, it)
+	it.Node().place = int32(len(*q))
 }
 
 // Pop is for package heap.
 func (q *queue) Pop() any {
 	old := *q
-	n := old[len(old)-1]
+	it := old[len(old)-1]
 	old[len(old)-1] = nil
 	*q = old[:len(old)-1]
-	n.place = 0
-	return n
+	it.Node().place = 0
+	return it
 }
 
-// put queues n for due, or moves it forward; later than it is does nothing.
-func (q *queue) put(n *Node, due time.Time) {
-	switch {
+// put queues an item for due, or moves it forward; later than it is does
+// nothing.
+func (q *queue) put(it Item, due int64) {
+	switch n := it.Node(); {
 	case n.place == 0:
 		n.due = due
-		heap.Push(q, n)
-	case due.Before(n.due):
+		heap.Push(q, it)
+	case due < n.due:
 		n.due = due
-		heap.Fix(q, n.place-1)
+		heap.Fix(q, int(n.place)-1)
 	}
 }
 
-// take removes up to most nodes that are due by then.
-func (q *queue) take(then time.Time, most int) []*Node {
-	out := make([]*Node, 0, min(len(*q), most))
-	for len(*q) > 0 && len(out) < most && !(*q)[0].due.After(then) {
-		out = append(out, heap.Pop(q).(*Node))
+// take removes up to most items that are due by then.
+func (q *queue) take(then int64, most int) []Item {
+	out := make([]Item, 0, min(len(*q), most))
+	for len(*q) > 0 && len(out) < most && (*q)[0].Node().due <= then {
+		out = append(out, heap.Pop(q).(Item))
 	}
 	return out
 }

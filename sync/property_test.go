@@ -140,9 +140,9 @@ func (s *schedule) act() {
 	tag := i % tags // a key lives in one lane
 	switch s.rng.IntN(4) {
 	case 0:
-		s.Enqueue(tag, &s.items[i].node, now())
+		s.Enqueue(tag, s.items[i], now())
 	case 1, 2:
-		s.Enqueue(tag, &s.items[i].node, now().Add(time.Duration(s.rng.Int64N(int64(50*time.Millisecond)))))
+		s.Enqueue(tag, s.items[i], now().Add(time.Duration(s.rng.Int64N(int64(50*time.Millisecond)))))
 	}
 	if s.rng.IntN(3) == 0 {
 		time.Sleep(time.Duration(s.rng.Int64N(int64(20 * time.Millisecond))))
@@ -188,7 +188,7 @@ func (s *schedule) settle() {
 	s.ledger.faulty = false
 	s.ledger.mu.Unlock()
 	for i, it := range s.items {
-		s.Enqueue(i%tags, &it.node, now())
+		s.Enqueue(i%tags, it, now())
 	}
 	if err := s.Idle(s.t.Context()); err != nil {
 		s.t.Errorf("Idle: %v", err)

@@ -27,7 +27,7 @@ func TestEnqueueWhileGoingIdle(t *testing.T) {
 			it.onSettle = func(ratesync.Answer) { answered <- struct{}{} }
 			for i := range 5000 {
 				it.owe(1)
-				w.Enqueue(0, &it.node, now().Add(time.Duration(i%3)*time.Microsecond))
+				w.Enqueue(0, it, now().Add(time.Duration(i%3)*time.Microsecond))
 				<-answered
 			}
 		})
@@ -55,7 +55,7 @@ func TestConcurrentUse(t *testing.T) {
 				for i := range 500 {
 					n := (g*31 + i) % len(items)
 					items[n].owe(1)
-					w.Enqueue(n%tags, &items[n].node, now().Add(time.Duration(i%7-3)*time.Millisecond))
+					w.Enqueue(n%tags, items[n], now().Add(time.Duration(i%7-3)*time.Millisecond))
 				}
 			})
 		}

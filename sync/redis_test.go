@@ -71,7 +71,6 @@ func newParty(t *testing.T, rdb redis.UniversalClient, rng *rand.Rand, count int
 	for i := range count {
 		name := fmt.Sprint("k", i)
 		d := &debtor{item: newItem(t, name, 0), key: names.State(names.Tag(name), "api", name)}
-		d.node.Item = d
 		p.debtors = append(p.debtors, d)
 	}
 	return p
@@ -83,7 +82,7 @@ func (p *party) owe(times int) {
 		d, n := p.debtors[p.rng.IntN(len(p.debtors))], 1+p.rng.Int64N(5)
 		d.owe(n)
 		p.owed += n
-		p.Enqueue(names.Tag(d.name), &d.node, now().Add(time.Duration(p.rng.Int64N(int64(4*time.Millisecond)))))
+		p.Enqueue(names.Tag(d.name), d, now().Add(time.Duration(p.rng.Int64N(int64(4*time.Millisecond)))))
 		breathe(p.rng)
 	}
 }

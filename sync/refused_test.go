@@ -49,12 +49,12 @@ func TestRefused(t *testing.T) {
 						heard = append(heard, told{tag, ops, err})
 						// No lock is held: these would wait for it for ever.
 						w.Stats()
-						w.Enqueue(tag, &b.node, now())
+						w.Enqueue(tag, b, now())
 					}
 				})
 				a.onDrop = func() {
 					a.owe(10)
-					w.Enqueue(1, &a.node, now())
+					w.Enqueue(1, a, now())
 				}
 				w.redis.script = func(ctx context.Context, at attempt) (lua.Reply, error) {
 					if at.n == 0 {
@@ -62,7 +62,7 @@ func TestRefused(t *testing.T) {
 					}
 					return applied(ctx, at)
 				}
-				w.Enqueue(1, &a.node, now())
+				w.Enqueue(1, a, now())
 				time.Sleep(rtt)
 				all := w.wantAttempts(2)
 				if got := all[1].owed(); all[1].env.Seq != 2 || got["a"] != 10 || got["b"] != 2 {
@@ -86,7 +86,7 @@ func TestRefusedWithNobodyToTell(t *testing.T) {
 	inBubble(t, calm, func(t *testing.T, w *world) {
 		w.redis.script = func(context.Context, attempt) (lua.Reply, error) { return lua.Reply{Stale: true}, nil }
 		a := newItem(t, "a", 1)
-		w.Enqueue(0, &a.node, now())
+		w.Enqueue(0, a, now())
 		time.Sleep(rtt)
 		if a.account() != [4]int64{0, 0, 0, 1} || w.Stats().Refused != 1 {
 			t.Errorf("%v, %+v", a.account(), w.Stats())
@@ -109,10 +109,10 @@ func TestOtherErrorsAreRetried(t *testing.T) {
 			return applied(ctx, a)
 		}
 		poison := newItem(t, "poison", 1)
-		w.Enqueue(0, &poison.node, now())
+		w.Enqueue(0, poison, now())
 		for range 100 {
 			b := newItem(t, "b", 1)
-			w.Enqueue(1, &b.node, now())
+			w.Enqueue(1, b, now())
 			time.Sleep(10 * time.Millisecond)
 			if b.account()[2] != 1 {
 				t.Fatalf("b: %v", b.account())
@@ -131,7 +131,7 @@ func TestRefusalsTrip(t *testing.T) {
 		w.redis.script = func(context.Context, attempt) (lua.Reply, error) { return lua.Reply{}, refusal("HLBATCH schema 2") }
 		for range 3 {
 			a := newItem(t, "a", 1)
-			w.Enqueue(0, &a.node, now())
+			w.Enqueue(0, a, now())
 			synctest.Wait()
 		}
 		if w.breaker.State() != breaker.Open {
@@ -167,7 +167,7 @@ func TestGaps(t *testing.T) {
 				}
 				for _, pause := range []time.Duration{time.Second, tc.idle, time.Second} {
 					a := newItem(t, "a", 1)
-					w.Enqueue(0, &a.node, now())
+					w.Enqueue(0, a, now())
 					time.Sleep(pause)
 				}
 				w.wantAttempts(3)

@@ -26,11 +26,11 @@ func TestRetriesAreFrozen(t *testing.T) {
 		w.redis.script = failing(3)
 		began := now()
 		a, b := newItem(t, "a", 1), newItem(t, "b", 2)
-		w.Enqueue(0, &a.node, began)
+		w.Enqueue(0, a, began)
 		time.Sleep(time.Millisecond)
 		a.owe(100)
-		w.Enqueue(0, &a.node, now())
-		w.Enqueue(0, &b.node, now())
+		w.Enqueue(0, a, now())
+		w.Enqueue(0, b, now())
 		time.Sleep(time.Second)
 
 		all := w.wantAttempts(5) // the fake has compared the first four
@@ -67,7 +67,7 @@ func TestBackoff(t *testing.T) {
 				return failing(from+misses)(ctx, a)
 			}
 			a := newItem(t, "a", 1)
-			w.Enqueue(0, &a.node, now())
+			w.Enqueue(0, a, now())
 			time.Sleep(10 * time.Second)
 			all := w.redis.all()[from:]
 			for k := range misses {
@@ -101,7 +101,7 @@ func TestBackoffStartsAnew(t *testing.T) {
 		}
 		for range 2 {
 			a := newItem(t, "a", 1)
-			w.Enqueue(0, &a.node, now())
+			w.Enqueue(0, a, now())
 			time.Sleep(10 * time.Second)
 		}
 		all := w.wantAttempts(8)
@@ -116,14 +116,14 @@ func TestPauseIsNotCutShort(t *testing.T) {
 	inBubble(t, calm, func(t *testing.T, w *world) {
 		w.redis.script = failing(6) // the sixth pause is 80 to 240 ms
 		a := newItem(t, "a", 1)
-		w.Enqueue(0, &a.node, now())
+		w.Enqueue(0, a, now())
 		for len(w.redis.all()) < 6 {
 			time.Sleep(time.Millisecond)
 		}
 		missed := now()
 		for range 70 {
 			b := newItem(t, "b", 1)
-			w.Enqueue(0, &b.node, now())
+			w.Enqueue(0, b, now())
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(time.Second)
@@ -143,7 +143,7 @@ func TestAttemptTimeout(t *testing.T) {
 			return applied(ctx, a)
 		}
 		a := newItem(t, "a", 1)
-		w.Enqueue(0, &a.node, now())
+		w.Enqueue(0, a, now())
 		time.Sleep(2 * timeout)
 		all := w.wantAttempts(2)
 		if p := all[1].at.Sub(all[0].at) - timeout; p < 2500*time.Microsecond || p >= 7500*time.Microsecond {
@@ -167,7 +167,7 @@ func TestSeen(t *testing.T) {
 			return r, nil
 		}
 		a := newItem(t, "a", 1)
-		w.Enqueue(0, &a.node, now())
+		w.Enqueue(0, a, now())
 		time.Sleep(time.Second)
 		if got := w.Stats(); got.Seen != 1 || a.account() != [4]int64{0, 0, 1, 0} {
 			t.Errorf("%+v, %v", got, a.account())
