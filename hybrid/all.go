@@ -169,7 +169,7 @@ func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
 	locked := parts[:0:0]
 	defer func() {
 		for _, p := range locked {
-			p.e.mu.Unlock()
+			p.e.unlock()
 			p.e.sync(p.v.sync)
 		}
 	}()
@@ -248,7 +248,7 @@ func (p *part) try() {
 	now := l.hub.clock.now()
 	e.begin(now)
 	t := l.terms(p.rules, now)
-	broken := l.hub.broken(e.tag)
+	broken := l.hub.broken(e.tag())
 	if broken { // a share refills from the first call on, also if that is denied
 		e.state.startShare(&t, now)
 	}
@@ -282,7 +282,7 @@ func (p *part) end(admitted bool) {
 		}
 	}
 	e.begin(now) // a lease may have ended since the try
-	e.end(&t, epoch, l.hub.broken(e.tag), now)
+	e.end(&t, epoch, l.hub.broken(e.tag()), now)
 	p.v.left, p.v.ends = e.remaining(&t, now), e.state.view.ends
 }
 

@@ -36,22 +36,25 @@ func wordKindOf(w uint64) wordKind { return wordKind(w >> unitBits & (1<<kindBit
 type entry struct {
 	word atomic.Uint64
 	rest atomic.Int64 // estimate of the fleet's units beyond the word's; negative is debt
-	open atomic.Int64 // ns: before this, no unit can be had (wordDeny)
-	turn atomic.Int64 // ns: before this, it is another process's turn
+	shut atomic.Int64 // of wordDeny, ns, even: before this, no unit can be had; odd: nor, if one can, is it this process's turn
 	ends atomic.Int64 // ns: when the window ends; 0: it is a bucket, or not known
 
-	lim *Limiter
-	place
+	lim   *Limiter
+	name  string                // the caller's key
 	rules atomic.Pointer[rules] // changed under mu
 	node  ratesync.Node
 
-	mu      sync.Mutex // guards what follows; never held across I/O
-	state   state
-	waiters []*waiter
-	carried int    // how many of waiters are in the frozen op
-	sent    *rules // that the frozen op was made with
-	dead    bool   // evicted: look the key up again
+	mu      sync.Mutex // guards what follows; never held across I/O; by lock and unlock
+	*whole             // while mu is held, and while it does not rest
+	resting            // while it does
+	dead    bool       // evicted: look the key up again
 }
+
+// tag is the slot that the key is in.
+func (e *entry) tag() int { return int(e.node.Tag) }
+
+// Node is for the sync engine.
+func (e *entry) Node() *ratesync.Node { return &e.node }
 
 // waiter is a call that waits for Redis.
 type waiter struct {
@@ -97,7 +100,8 @@ const maxAsks = 64
 
 // begin takes back the word and expires leases. Every event starts here.
 func (e *entry) begin(now int64) {
-	e.state.drain(wordUnits(e.word.Swap(0)), now)
+	kind, units := e.state.drain(wordUnits(e.word.Swap(0)), now)
+	e.lim.count.drained(kind, units)
 	if lost := e.state.expire(now); lost > 0 {
 		e.lim.count.expired.Add(lost)
 	}
@@ -106,16 +110,18 @@ func (e *entry) begin(now int64) {
 // end loads the word for the epoch that was read before the event's now.
 func (e *entry) end(t *terms, epoch uint64, broken bool, now int64) {
 	var w word
-	if broken {
+	switch {
+	case e.lim.closed.Load(): // asked after the epoch was read: see Limiter.stop
+	case broken:
 		w = e.state.loadFallback()
-	} else {
+	default:
 		w = e.state.load(t, now)
 	}
 	e.rest.Store(e.remaining(t, now) - w.spendable())
 	e.ends.Store(e.windowEnd(t, now))
 	if w.kind == wordDeny {
-		e.open.Store(e.state.provedUntil(t, 1))
-		e.turn.Store(e.state.turn(t))
+		proved, turn := e.state.provedUntil(t, 1)&^1, e.state.turn(t)|1
+		e.shut.Store(max(proved, turn))
 	}
 	e.word.Store(packWord(epoch, w))
 }
@@ -146,7 +152,7 @@ func (e *entry) remaining(t *terms, now int64) int64 {
 // windowEnd is until when the window lasts: by Redis's clock, or else at least,
 // by the view; 0: not known, or no window.
 func (e *entry) windowEnd(t *terms, now int64) int64 {
-	if end := e.lim.hub.clocks.windowEnd(e.tag, t.window.Period, now); end > 0 {
+	if end := e.lim.hub.clocks.windowEnd(e.tag(), t.window.Period, now); end > 0 {
 		return end
 	}
 	return e.state.view.ends
@@ -167,8 +173,8 @@ func (e *entry) Freeze(time.Time) (lua.Op, bool) {
 // none.
 func (e *entry) freeze() (op lua.Op, age int64, ok bool) {
 	l := e.lim
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.lock()
+	defer e.unlock()
 	if e.dead {
 		return lua.Op{}, -1, false
 	}
@@ -177,7 +183,7 @@ func (e *entry) freeze() (op lua.Op, age int64, ok bool) {
 	e.carried = min(e.front(now), maxAsks)
 	r := e.rules.Load()
 	t := l.terms(r, now)
-	t.lost = l.hub.resync.lost[e.tag].Load()
+	t.lost = l.hub.resync.lost[e.tag()].Load()
 	age = -1
 	if e.state.view.known {
 		age = now - e.state.view.received
@@ -199,9 +205,9 @@ func (e *entry) freeze() (op lua.Op, age int64, ok bool) {
 		l.count.resynced.Add(1)
 	}
 	l.count.forgiven.Add(owed - e.state.owed() - e.state.share.admitted)
-	e.end(&t, epoch, l.hub.broken(e.tag), now)
+	e.end(&t, epoch, l.hub.broken(e.tag()), now)
 	e.sent = r
-	return lua.Op{Key: e.key, Limit: r.limit, Op: said}, age, ok
+	return lua.Op{Key: l.hub.names.State(e.tag(), l.cfg.Name, e.name), Limit: r.limit, Op: said}, age, ok
 }
 
 // front puts those who ask under the limit of who has waited longest before
@@ -235,10 +241,10 @@ func (e *entry) front(now int64) int {
 // lock: never earlier than it was.
 func (e *entry) Settle(a ratesync.Answer) {
 	l := e.lim
-	e.mu.Lock()
+	e.lock()
 	defer l.found(e.sent.Bucket, a.Level) // last: the lock is free then
 	if e.dead {                           // closed meanwhile
-		defer e.mu.Unlock()
+		defer e.unlock()
 		l.count.acked.Add(e.state.inflight)
 		l.count.refunded.Add(e.state.giving)
 		e.state.drop()
@@ -279,7 +285,7 @@ func (e *entry) Settle(a ratesync.Answer) {
 	clear(e.waiters[len(present):])
 	e.waiters, e.carried = present, 0
 
-	l.hub.clocks.heard(e.tag, a.RedisNow, l.hub.clock.at(a.Sent), now)
+	l.hub.clocks.heard(e.tag(), a.RedisNow, l.hub.clock.at(a.Sent), now)
 	pending := e.state.pending
 	said := answer{Answer: a.Answer, redisNow: a.RedisNow, sent: l.hub.clock.at(a.Sent), carried: carried}
 	var served []bool
@@ -287,7 +293,7 @@ func (e *entry) Settle(a ratesync.Answer) {
 	var lost int64
 	if r.Bucket.Queue {
 		said.each = e.sent.each()
-		said.at = l.hub.clocks.at(e.tag, a.RedisNow, said.sent, now)
+		said.at = l.hub.clocks.at(e.tag(), a.RedisNow, said.sent, now)
 		delays, lost = e.state.settleSlots(&t, said, waiting, now)
 	} else {
 		served, lost = e.state.settle(&t, said, waiting, now)
@@ -339,7 +345,7 @@ func (e *entry) Settle(a ratesync.Answer) {
 		answered = append(answered, w)
 	}
 	e.waiters = still
-	e.end(&t, epoch, l.hub.broken(e.tag), now)
+	e.end(&t, epoch, l.hub.broken(e.tag()), now)
 	left, ends := e.remaining(&t, now), e.windowEnd(&t, now)
 	for _, w := range answered {
 		w.v.left, w.v.ends, w.done = left, ends, true
@@ -348,14 +354,14 @@ func (e *entry) Settle(a ratesync.Answer) {
 	if e.state.pending > 0 {
 		again = max(again, syncLazily)
 	}
-	e.mu.Unlock()
+	e.unlock()
 	e.sync(again)
 }
 
 // Drop is for the sync engine.
 func (e *entry) Drop() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.lock()
+	defer e.unlock()
 	e.carried = 0
 	e.lim.count.dropped.Add(e.state.drop())
 }
@@ -365,16 +371,16 @@ func (e *entry) sync(w when) {
 	now := time.Now()
 	switch w {
 	case syncNow:
-		e.lim.hub.engine.Enqueue(e.tag, &e.node, now)
+		e.lim.hub.engine.Enqueue(e.tag(), e, now)
 	case syncLazily:
-		e.lim.hub.engine.Enqueue(e.tag, &e.node, e.lim.lazily(now))
+		e.lim.hub.engine.Enqueue(e.tag(), e, e.lim.lazily(now))
 	}
 }
 
 // leave takes a waiter out; if it was answered meanwhile, that stands.
 func (e *entry) leave(w *waiter) (verdict, bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.lock()
+	defer e.unlock()
 	if w.done {
 		return <-w.out, true
 	}
@@ -395,10 +401,10 @@ func slicesDeleteGone(ws []*waiter) []*waiter {
 
 // tryEvict marks the entry dead unless it owes, waits, or is in use.
 func (e *entry) tryEvict(now int64) bool {
-	if !e.mu.TryLock() {
+	if !e.tryLock() {
 		return false
 	}
-	defer e.mu.Unlock()
+	defer e.unlock()
 	e.begin(now)
 	if len(e.waiters) > 0 || !e.state.idle() {
 		return false

@@ -155,8 +155,8 @@ func (l *Limiter) refused(key string, at place, n int64) (r refusal, now int64, 
 	if e == nil {
 		return r, 0, false
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.lock()
+	defer e.unlock()
 	r, now = e.state.refusal, l.hub.clock.now()
 	return r, now, !e.dead && e.rules.Load().limit == at.rules.limit && r.holds(n, now)
 }
@@ -171,7 +171,7 @@ func (l *Limiter) refuse(key string, at place, n int64, ans lua.Answer, sent, no
 	if e == nil || err != nil {
 		return // no memory for it: Redis is asked again
 	}
-	defer e.mu.Unlock()
+	defer e.unlock()
 	if r := e.state.refusal; n <= r.n || !r.holds(r.n, now) {
 		e.state.refusal = refusal{
 			n: n, until: sent + ans.Retry*1000, relook: now + l.hub.jitter(maxLookAgain),
@@ -183,8 +183,8 @@ func (l *Limiter) refuse(key string, at place, n int64, ans lua.Answer, sent, no
 // accept forgets a refusal: something came back that it does not know of.
 func (l *Limiter) accept(key string) {
 	if e := l.store.get(key); e != nil {
-		e.mu.Lock()
-		defer e.mu.Unlock()
+		e.lock()
+		defer e.unlock()
 		e.state.refusal = refusal{}
 	}
 }

@@ -180,7 +180,7 @@ func (h *Hub) forget(l *Limiter) {
 	defer h.mu.Unlock()
 	if !h.closed && h.limiters[l.cfg.Name] == l {
 		delete(h.limiters, l.cfg.Name)
-		h.decided += l.count.decisions()
+		h.decided += l.decisions()
 	}
 }
 
@@ -265,7 +265,7 @@ func payAll(ctx context.Context, entries []*entry) (owing []*entry, err error) {
 			case open > 0:
 				e.sync(syncNow)
 				owing = append(owing, e)
-			case onItsWay && !e.lim.hub.broken(e.tag):
+			case onItsWay && !e.lim.hub.broken(e.tag()):
 				owing = append(owing, e)
 			}
 		}
@@ -309,8 +309,8 @@ func (h *Hub) Close() error {
 func (l *Limiter) writeOff() {
 	now := l.hub.clock.now()
 	l.store.each(func(e *entry) {
-		e.mu.Lock()
-		defer e.mu.Unlock()
+		e.lock()
+		defer e.unlock()
 		if e.dead {
 			return
 		}
@@ -326,8 +326,8 @@ func (l *Limiter) writeOff() {
 // unsettled is the units admitted that Redis has not acknowledged, less those
 // given back, what of both is open, and whether a sync is on its way.
 func (e *entry) unsettled() (owed, open int64, onItsWay bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.lock()
+	defer e.unlock()
 	e.begin(e.lim.hub.clock.now())
 	s := &e.state
 	owed, back := s.owed()+s.share.admitted, s.refund+s.giving

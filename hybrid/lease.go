@@ -69,6 +69,9 @@ func (s *state) expire(now int64) int64 {
 		}
 	}
 	s.close()
+	if s.booked.gen != 0 && !s.frozen && now-s.view.received > ledgerMemory {
+		s.booked = booking{} // the ledger has forgotten it
+	}
 	return lost
 }
 
@@ -104,7 +107,7 @@ func (s *state) keep(l lease) (lost int64) {
 func (s *state) renew(gen, leased, end int64) {
 	kept := s.booked.kept
 	s.booked = booking{}
-	if gen != 0 {
+	if gen != 0 && kept+leased > 0 {
 		s.booked = booking{gen: gen, had: kept + leased}
 	}
 	for i := range s.leases {

@@ -112,7 +112,10 @@ func (l *Limiter) Ready(ctx context.Context) error {
 }
 
 // stop refuses further decisions.
-func (l *Limiter) stop() { l.closed.Store(true) }
+func (l *Limiter) stop() {
+	l.closed.Store(true)
+	l.hub.clock.void()
+}
 
 // shut is stop, and lets go of those who wait and of the identity.
 func (l *Limiter) shut() {
@@ -134,18 +137,18 @@ func (l *Limiter) Allow(ctx context.Context, key string) (hybridlimit.Result, er
 // for Config.MaxWait at most. Only then does ctx matter: when it ends first
 // nothing is charged and its error is returned.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
+	// A key that is found was checked when it came in.
+	if e := l.store.get(key); e != nil && n > 0 {
+		if r := e.rules.Load(); r.from != fromCall {
+			if res, ok := l.common(e, r, n); ok {
+				return res, nil
+			}
+		}
+	}
 	if err := l.check(key, n); err != nil {
 		return hybridlimit.Result{}, err
 	}
-	e := l.store.get(key)
-	if e == nil {
-		return l.slow(ctx, key, n, nil)
-	}
-	r := e.rules.Load()
-	if l.outdated(r) || r.from == fromCall || static(r.limit) || n > 1 && n > r.limit.BurstSize() {
-		return l.slow(ctx, key, n, nil)
-	}
-	return l.common(ctx, e, r, key, n)
+	return l.slow(ctx, key, n, nil)
 }
 
 // check refuses a request that cannot be answered.
@@ -156,39 +159,40 @@ func (l *Limiter) check(key string, n int64) error {
 	return hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes)
 }
 
-// common is the common path, and the slow one where that does not do.
-func (l *Limiter) common(ctx context.Context, e *entry, r *rules, key string, n int64) (hybridlimit.Result, error) {
+// common is the common path; it reports false where that does not do. What it
+// decides is counted when the word is taken back, by its units: see drained.
+// A word that is good says that the limiter is open and the rules are its last.
+func (l *Limiter) common(e *entry, r *rules, n int64) (res hybridlimit.Result, ok bool) {
+	if n > r.burst {
+		return res, false
+	}
 	kind, left := e.take(n, l.hub.clock.epoch.Load())
 	if kind == wordNone {
-		return l.slow(ctx, key, n, r.given())
+		return res, false
 	}
-	res := hybridlimit.Result{Limit: r.limit.BurstSize(), Policy: l.cfg.Name}
-	switch kind {
-	case wordDeny:
-		res.Source = hybridlimit.SourceDenyCache
-		res.RetryAfter = l.retryFromWord(e, r.Bucket, n)
-		res.ResetAfter = l.resetAfter(r, e.rest.Load(), e.ends.Load())
-	case wordLease, wordCredit:
-		res.Source = hybridlimit.SourceLease
-		if kind == wordCredit {
-			res.Source = hybridlimit.SourceCredit
-		}
+	if n > 1 {
+		l.count.words[kind].more.Add(n - 1)
+	}
+	res.Limit, res.Policy, res.Source = r.burst, l.cfg.Name, wordSources[kind]
+	if kind != wordDeny {
 		res.Allowed, res.Granted = true, n
 		left += e.rest.Load()
 		res.Remaining = max(0, left)
 		res.ResetAfter = l.resetAfter(r, left, e.ends.Load())
+		return res, true
 	}
-	return l.answer(res, n), nil
+	res.RetryAfter = l.retryFromWord(e, r.Bucket, n)
+	res.ResetAfter = l.resetAfter(r, e.rest.Load(), e.ends.Load())
+	return l.shadowed(res, n), true
 }
 
 // retryFromWord is a lower bound from the last tick: the rough clock is
 // behind, by a tick in general, so that much is taken off.
 func (l *Limiter) retryFromWord(e *entry, b algo.Bucket, n int64) time.Duration {
-	until := e.open.Load()
-	if e.ends.Load() == 0 {
+	until := e.shut.Load()
+	if until&1 == 0 && e.ends.Load() == 0 && n > 1 {
 		until += (n - 1) * b.Unit / b.Refill * 1000
 	}
-	until = max(until, e.turn.Load())
 	return max(time.Microsecond, time.Duration(until-l.hub.clock.rough.Load()-int64(2*tick)))
 }
 
@@ -218,6 +222,11 @@ func (l *Limiter) resetAfter(r *rules, remaining, ends int64) time.Duration {
 // answer counts a decision and applies Shadow.
 func (l *Limiter) answer(res hybridlimit.Result, n int64) hybridlimit.Result {
 	l.count.decided(res.Source, res.Allowed, n)
+	return l.shadowed(res, n)
+}
+
+// shadowed lets pass what a shadow limit has denied.
+func (l *Limiter) shadowed(res hybridlimit.Result, n int64) hybridlimit.Result {
 	if l.cfg.Shadow && !res.Allowed {
 		res.Allowed, res.Shadowed, res.Granted, res.RetryAfter = true, true, n, 0
 	}

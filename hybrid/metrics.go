@@ -137,16 +137,17 @@ func (h *Hub) observe(o metric.Observer, in *instruments) {
 			return metric.WithAttributes(append(kv, policy)...)
 		}
 		c := &l.count
+		allowed, denied, admitted := c.tally() // h.Stats has drained
 		for i := range hybridlimit.NumSources {
 			src := attrSource.String(hybridlimit.Source(i).String())
-			if n := c.allowed[i].Load(); n > 0 {
+			if n := allowed[i]; n > 0 {
 				o.ObserveInt64(in.decisions, n, of(attrResult.String("allowed"), src))
 			}
-			if n := c.denied[i].Load(); n > 0 {
+			if n := denied[i]; n > 0 {
 				o.ObserveInt64(in.decisions, n, of(attrResult.String("denied"), src))
 			}
 		}
-		o.ObserveInt64(in.units, c.admitted.Load(), of(attrFate.String("admitted")))
+		o.ObserveInt64(in.units, admitted, of(attrFate.String("admitted")))
 		o.ObserveInt64(in.units, c.acked.Load(), of(attrFate.String("paid")))
 		o.ObserveInt64(in.units, c.debited.Load(), of(attrFate.String("granted")))
 		o.ObserveInt64(in.units, c.expired.Load(), of(attrFate.String("expired")))

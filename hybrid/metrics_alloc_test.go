@@ -37,7 +37,7 @@ func TestSyncsDoNotAllocateForMetrics(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			e.mu.Unlock()
+			e.unlock()
 			in := e.rules.Load().Bucket
 			for what, note := range map[string]func(){
 				"debt": func() { l.found(in, -in.Unit) }, "no debt": func() { l.found(in, in.Unit) },
@@ -48,9 +48,9 @@ func TestSyncsDoNotAllocateForMetrics(t *testing.T) {
 				}
 			}
 			perSync = append(perSync, testing.AllocsPerRun(100, func() {
-				e.mu.Lock()
+				e.lock()
 				e.state.pending = 1
-				e.mu.Unlock()
+				e.unlock()
 				if _, ok := e.Freeze(time.Time{}); !ok {
 					t.Error("nothing to say")
 				}
@@ -99,20 +99,22 @@ func TestInstrumentsRunUnderNoLock(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.state.view.known, e.state.pending = true, 1
-		e.mu.Unlock()
+		e.unlock()
 		looks := 0
 		look := func() {
 			looks++
-			if !e.mu.TryLock() {
+			if !e.tryLock() {
 				t.Errorf("record %d: the entry is locked", looks)
 				return
 			}
-			e.mu.Unlock()
+			e.unlock()
 		}
 		l.hist = &histograms{overshoot: lookingInt64{look: look}, staleness: lookingFloat64{look: look}}
 		e.Freeze(time.Time{})
 		e.Settle(ratesync.Answer{})
-		e.dead = true
+		e.lock()
+		e.sent, e.state.frozen, e.dead = e.rules.Load(), true, true
+		e.unlock()
 		e.Settle(ratesync.Answer{})
 		if looks != 3 {
 			t.Errorf("%d records, want 3", looks)

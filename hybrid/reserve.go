@@ -195,9 +195,9 @@ func (l *Limiter) beside(e *entry, n int64, ans lua.Answer, ok bool) {
 	if ok {
 		granted = ans.Granted
 	}
-	e.mu.Lock()
+	e.lock()
 	if e.dead {
-		e.mu.Unlock()
+		e.unlock()
 		return
 	}
 	l.event(e, func(t *terms, _ int64, _ bool) verdict {
@@ -278,7 +278,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if _, _, ok := l.askNow(ctx, at, algo.Op{Reset: true}); !ok {
 		return errors.Join(ctx.Err(), hybridlimit.ErrUnavailable)
 	}
-	if l.store.get(key) == nil {
+	if l.store.lookup(key) == nil {
 		return nil
 	}
 	e, _, err := l.lockAt(key, at)

@@ -142,8 +142,8 @@ func (r *resync) plan(lost map[int]bool) {
 	byTag, keys := map[int][]*entry{}, 0
 	for _, l := range r.hub.all() {
 		l.store.each(func(e *entry) {
-			if _, ok := lost[e.tag]; ok && e.tells(r.lost[e.tag].Load()) {
-				byTag[e.tag] = append(byTag[e.tag], e)
+			if _, ok := lost[e.tag()]; ok && e.tells(r.lost[e.tag()].Load()) {
+				byTag[e.tag()] = append(byTag[e.tag()], e)
 				keys++
 			}
 		})
@@ -182,7 +182,7 @@ func (r *resync) send() {
 		lost, due := r.lost[g.tag].Load(), time.Now().Add(resyncGather)
 		for _, e := range g.entries {
 			if e.again(lost) {
-				r.hub.engine.Enqueue(g.tag, &e.node, due)
+				r.hub.engine.Enqueue(g.tag, e, due)
 			}
 		}
 		r.ahead += g.cost()
@@ -204,24 +204,24 @@ func (h *Hub) fleetSize() int64 {
 func (l *Limiter) suspect() {
 	now, asked := l.hub.clock.now(), make(map[int]bool, l.hub.cfg.Tags)
 	l.store.each(func(e *entry) {
-		if !asked[e.tag] && e.again(now) {
-			asked[e.tag] = true
-			l.hub.engine.Enqueue(e.tag, &e.node, time.Now().Add(rand.N(resyncWithin)))
+		if !asked[e.tag()] && e.again(now) {
+			asked[e.tag()] = true
+			l.hub.engine.Enqueue(e.tag(), e, time.Now().Add(rand.N(resyncWithin)))
 		}
 	})
 }
 
 // tells says whether Redis may learn something from the entry's view.
 func (e *entry) tells(lost int64) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.lock()
+	defer e.unlock()
 	return !e.dead && e.state.tells(e.rules.Load().Bucket, lost)
 }
 
 // again has the view told at the next sync, if it is not newer than a loss.
 func (e *entry) again(lost int64) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.lock()
+	defer e.unlock()
 	if e.dead || e.state.view.received > lost || !e.state.tells(e.rules.Load().Bucket, lost) {
 		return false
 	}

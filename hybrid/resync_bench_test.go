@@ -24,10 +24,11 @@ func BenchmarkResyncPlan(b *testing.B) {
 	for i := range 100_000 {
 		key := fmt.Sprint("k", i)
 		at, _ := l.place(key)
-		e := &entry{lim: l, place: at}
-		e.node.Item = e
-		e.state.view = view{born: 1, known: true}
-		l.store.add(key, e, 0)
+		e := &entry{lim: l, name: key}
+		e.node.Tag = uint16(at.tag)
+		e.rules.Store(at.rules)
+		e.resting.view = view{born: 1, known: true}
+		l.store.add(e, 0)
 	}
 	all := map[int]bool{}
 	for tag := range h.cfg.Tags {

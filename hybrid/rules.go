@@ -12,6 +12,7 @@ import (
 // rules is a limit and what follows from it.
 type rules struct {
 	limit      hybridlimit.Limit
+	burst      int64      // limit.BurstSize()
 	algo.Scale            // of a limit that counts
 	full       int64      // ns from empty to full
 	from       rulesOrder // who gave the limit
@@ -30,7 +31,7 @@ const (
 )
 
 func newRules(l hybridlimit.Limit) *rules {
-	r := &rules{limit: l, full: int64(l.TimeToFull()), counts: l.Algorithm}
+	r := &rules{limit: l, burst: l.BurstSize(), full: int64(l.TimeToFull()), counts: l.Algorithm}
 	if !static(l) {
 		r.Scale = algo.ScaleOf(l)
 	}
@@ -115,6 +116,7 @@ func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
 		r.counts = have.counts
 	}
 	l.rules.Store(r)
+	l.hub.clock.void()
 	return nil
 }
 

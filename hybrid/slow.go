@@ -2,6 +2,7 @@ package hybrid
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -22,12 +23,12 @@ func (l *Limiter) slow(ctx context.Context, key string, n int64, given *rules) (
 	}
 	r := e.rules.Load()
 	if res, ok := r.static(res, n); ok {
-		e.mu.Unlock()
+		e.unlock()
 		return l.answer(res, n), nil
 	}
 	res.Limit = r.limit.BurstSize()
 	if n > res.Limit {
-		e.mu.Unlock()
+		e.unlock()
 		return l.answer(never(res), n), nil
 	}
 	var w *waiter
@@ -61,12 +62,12 @@ func (l *Limiter) slow(ctx context.Context, key string, n int64, given *rules) (
 func (l *Limiter) event(e *entry, step func(t *terms, now int64, broken bool) verdict) verdict {
 	epoch, now := l.hub.clock.stamp()
 	t := l.terms(e.rules.Load(), now)
-	broken := l.hub.broken(e.tag)
+	broken := l.hub.broken(e.tag())
 	e.begin(now)
 	v := step(&t, now, broken)
 	e.end(&t, epoch, broken, now)
 	v.left, v.ends = e.remaining(&t, now), e.windowEnd(&t, now)
-	e.mu.Unlock()
+	e.unlock()
 	e.sync(v.sync)
 	return v
 }
@@ -104,17 +105,19 @@ func (l *Limiter) lockAt(key string, at place) (*entry, hybridlimit.Result, erro
 func (l *Limiter) lockBy(key string, given *rules, find func() (place, error)) (*entry, hybridlimit.Result, error) {
 	res := hybridlimit.Result{Policy: l.cfg.Name}
 	for {
-		e := l.store.get(key)
+		e := l.store.lookup(key)
 		if e == nil {
 			at, err := find()
 			if err != nil {
 				return nil, res, err
 			}
-			made := &entry{lim: l, place: at}
+			// The caller's string may be a piece of a request or of a buffer
+			// that is about to be used again.
+			made := &entry{lim: l, name: strings.Clone(key)}
+			made.node.Tag = uint16(at.tag)
 			made.rules.Store(at.rules)
-			made.node.Item = made
 			var owing []*entry
-			e, owing = l.store.add(key, made, l.hub.clock.now())
+			e, owing = l.store.add(made, l.hub.clock.now())
 			for _, o := range owing {
 				o.sync(syncNow) // pay, so that they can go
 			}
@@ -132,10 +135,10 @@ func (l *Limiter) lockBy(key string, given *rules, find func() (place, error)) (
 			}
 			want = at.rules
 		}
-		e.mu.Lock()
+		e.lock()
 		switch {
 		case l.closed.Load(): // asked under the lock: see writeOff
-			e.mu.Unlock()
+			e.unlock()
 			return nil, res, hybridlimit.ErrClosed
 		case !e.dead:
 			if want == nil && l.outdated(e.rules.Load()) {
@@ -146,7 +149,7 @@ func (l *Limiter) lockBy(key string, given *rules, find func() (place, error)) (
 			}
 			return e, res, nil
 		}
-		e.mu.Unlock()
+		e.unlock()
 	}
 }
 
@@ -175,14 +178,14 @@ func (l *Limiter) wait(ctx context.Context, e *entry, w *waiter) (verdict, error
 // timedOut decides without Redis for a call that has waited long enough. It
 // leaves and decides under one lock: once it has left, the entry may go.
 func (l *Limiter) timedOut(e *entry, w *waiter) (verdict, error) {
-	e.mu.Lock()
+	e.lock()
 	if w.done {
-		e.mu.Unlock()
+		e.unlock()
 		return <-w.out, nil
 	}
 	w.gone = true
 	if l.closed.Load() {
-		e.mu.Unlock()
+		e.unlock()
 		return verdict{}, hybridlimit.ErrClosed
 	}
 	e.adapt(w.by, l.hub.clock.now())

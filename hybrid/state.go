@@ -59,7 +59,13 @@ const (
 	wordLease
 	wordCredit
 	wordDeny // units counts denied units up from 0
+
+	wordKinds
 )
+
+var wordSources = [wordKinds]hybridlimit.Source{
+	wordLease: hybridlimit.SourceLease, wordCredit: hybridlimit.SourceCredit, wordDeny: hybridlimit.SourceDenyCache,
+}
 
 // terms is everything that the step needs to know besides the state.
 type terms struct {
@@ -115,19 +121,23 @@ type verdict struct {
 const maxLookAgain = 5e9 // ns
 
 // drain books what the common path did with the word: left is its units now.
-func (s *state) drain(left, now int64) {
+// It returns how many units it decided.
+func (s *state) drain(left, now int64) (kind wordKind, units int64) {
 	w := s.word
 	s.word = word{}
+	units = w.units - left
 	switch w.kind {
+	case wordNone:
+		return wordNone, 0
 	case wordLease:
-		s.spend(w.units - left)
-		s.demand.note(w.units-left, now)
+		s.spend(units)
 	case wordCredit:
-		s.owe(w.units - left)
-		s.demand.note(w.units-left, now)
+		s.owe(units)
 	case wordDeny:
-		s.demand.note(left, now)
+		units = left
 	}
+	s.demand.note(units, now)
+	return w.kind, units
 }
 
 // exactly books what an exact call for n units beside the entry came to. The

@@ -1,6 +1,8 @@
 package hybrid
 
 import (
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -11,6 +13,8 @@ import (
 // counters are a limiter's, exported by Stats and by metrics.
 type counters struct {
 	born     int64 // ns on the hub's clock; set once
+	words    [wordKinds]wordCount
+	shown    [2][hybridlimit.NumSources]atomic.Int64 // see tally
 	allowed  [hybridlimit.NumSources]atomic.Int64
 	denied   [hybridlimit.NumSources]atomic.Int64
 	admitted atomic.Int64 // units
@@ -38,9 +42,71 @@ func (c *counters) decided(s hybridlimit.Source, allowed bool, n int64) {
 	}
 }
 
-func (c *counters) decisions() (total int64) {
+// wordCount is what words decided that have been taken back: units, of them
+// those that were not the first of their call. So a call of one unit, which
+// most are, costs the common path no count of its own.
+type wordCount struct{ units, more atomic.Int64 }
+
+func (c *counters) drained(kind wordKind, units int64) {
+	if units != 0 {
+		c.words[kind].units.Add(units)
+	}
+}
+
+// tally is the decisions by who made them, and the units admitted. A call of
+// several units is counted once they are all known; so that no count ever
+// falls, the last one stands until then.
+func (c *counters) tally() (allowed, denied [hybridlimit.NumSources]int64, admitted int64) {
 	for src := range hybridlimit.NumSources {
-		total += c.allowed[src].Load() + c.denied[src].Load()
+		allowed[src], denied[src] = c.allowed[src].Load(), c.denied[src].Load()
+	}
+	admitted = c.admitted.Load()
+	for kind := range wordKinds {
+		more := c.words[kind].more.Load()
+		units := c.words[kind].units.Load()
+		if kind == wordDeny {
+			denied[wordSources[kind]] += units - more
+		} else {
+			allowed[wordSources[kind]] += units - more
+			admitted += units
+		}
+	}
+	for src := range hybridlimit.NumSources {
+		allowed[src], denied[src] = rise(&c.shown[0][src], allowed[src]), rise(&c.shown[1][src], denied[src])
+	}
+	return allowed, denied, admitted
+}
+
+// rise raises what was shown to n and returns the larger.
+func rise(shown *atomic.Int64, n int64) int64 {
+	for {
+		was := shown.Load()
+		if n <= was {
+			return was
+		}
+		if shown.CompareAndSwap(was, n) {
+			return n
+		}
+	}
+}
+
+// drain takes back the words of all keys, so that what they decided is counted.
+func (l *Limiter) drain() {
+	l.store.sweep(func(e *entry) {
+		if e.word.Load() != 0 {
+			e.lock()
+			e.begin(l.hub.clock.now())
+			e.unlock()
+		}
+	})
+}
+
+// decisions is how many have been made.
+func (l *Limiter) decisions() (total int64) {
+	l.drain()
+	allowed, denied, _ := l.count.tally()
+	for src := range hybridlimit.NumSources {
+		total += allowed[src] + denied[src]
 	}
 	return total
 }
@@ -136,21 +202,22 @@ func (l *Limiter) Stats() Stats {
 	l.store.each(func(e *entry) {
 		s.Keys++
 		owed, _, _ := e.unsettled()
-		e.mu.Lock()
+		e.lock()
 		s.Held += e.state.held()
-		e.mu.Unlock()
+		e.unlock()
 		s.Owed += owed
 	})
 	c := &l.count
+	allowed, denied, admitted := c.tally()
 	for src := range hybridlimit.NumSources {
-		if n := c.allowed[src].Load(); n > 0 {
+		if n := allowed[src]; n > 0 {
 			s.Allowed[hybridlimit.Source(src)] = n
 		}
-		if n := c.denied[src].Load(); n > 0 {
+		if n := denied[src]; n > 0 {
 			s.Denied[hybridlimit.Source(src)] = n
 		}
 	}
-	s.Admitted, s.Paid, s.Granted = c.admitted.Load(), c.acked.Load(), c.debited.Load()
+	s.Admitted, s.Paid, s.Granted = admitted, c.acked.Load(), c.debited.Load()
 	s.Netted, s.Expired, s.Lost = c.netted.Load(), c.expired.Load(), c.lost.Load()
 	s.Dropped, s.Forgiven, s.Overflow = c.dropped.Load(), c.forgiven.Load(), c.overflow.Load()
 	s.Refunded = c.refunded.Load()
@@ -197,10 +264,10 @@ func (h *Hub) Stats() HubStats {
 
 func (h *Hub) decisions() int64 {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	total := h.decided
-	for _, l := range h.limiters {
-		total += l.count.decisions()
+	total, limiters := h.decided, slices.Collect(maps.Values(h.limiters))
+	h.mu.Unlock()
+	for _, l := range limiters {
+		total += l.decisions()
 	}
 	return total
 }

@@ -155,8 +155,10 @@ type answer struct {
 
 // learn takes over what an answer says of the key.
 func (s *state) learn(t *terms, a answer, now int64) {
-	s.inflight, s.giving, s.frozen, s.asked, s.stuckAt = 0, 0, false, false, 0
-	s.share.started = s.share.admitted > 0 // else the next stretch starts warm
+	s.inflight, s.sentIn, s.giving, s.frozen, s.asked, s.stuckAt = 0, 0, 0, false, false, 0
+	if s.share.admitted == 0 {
+		s.share = share{} // the next stretch starts warm
+	}
 	s.view = view{
 		level: a.Level, cap: a.Cap, turn: now + a.Retry*1000, sent: a.sent, received: now, redisAt: a.redisNow,
 		born: a.Born, relook: now + t.relookIn, known: true,

@@ -3,15 +3,16 @@ package hybrid
 import (
 	"hash/maphash"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// store holds a limiter's entries: shards of golang-lru, each under its own
-// lock, so that an eviction can be refused and no lock is shared by all keys.
+// store holds a limiter's entries in shards. A table per shard finds them
+// without a lock; golang-lru, under the shard's lock, says which may go. What
+// the common path uses is noted there on the slow path only, which every key in
+// use takes at least once in a tick: so recency lags by that.
 type store struct {
 	seed   maphash.Seed
 	mask   uint64
@@ -23,10 +24,13 @@ type store struct {
 }
 
 type shard struct {
+	table atomic.Pointer[table]
+	_     [56]byte // readers share the line of nothing that is written
+
 	mu  sync.Mutex
-	lru *simplelru.LRU[string, *entry]
+	lru *simplelru.LRU[*entry, struct{}]
 	max int
-	_   [64]byte // its own cache line
+	_   [40]byte
 }
 
 // perShard is how many keys a shard should hold at least: splitting a small
@@ -46,25 +50,38 @@ func newStore(maxKeys int) *store {
 			size++
 		}
 		// One more than is ever used: simplelru must not evict by itself.
-		lru, err := simplelru.NewLRU[string, *entry](size+1, nil)
+		lru, err := simplelru.NewLRU[*entry, struct{}](size+1, nil)
 		if err != nil {
 			panic("hybrid: " + err.Error()) // size is positive
 		}
 		s.shards[i].lru, s.shards[i].max = lru, size
+		s.shards[i].table.Store(newTable(minTable))
 	}
 	return s
 }
 
-func (s *store) shard(key string) *shard {
-	return &s.shards[maphash.String(s.seed, key)&s.mask]
+// get finds a key. It takes no lock, and so may miss one that is there: lookup
+// does not.
+func (s *store) get(key string) *entry {
+	hash := maphash.String(s.seed, key)
+	return s.shards[hash&s.mask].table.Load().find(hash, key)
 }
 
-// get finds a key and notes its use.
-func (s *store) get(key string) *entry {
-	sh := s.shard(key)
+// lookup finds a key and notes its use.
+func (s *store) lookup(key string) *entry {
+	hash := maphash.String(s.seed, key)
+	sh := &s.shards[hash&s.mask]
 	sh.mu.Lock()
-	e, _ := sh.lru.Get(key)
-	sh.mu.Unlock()
+	defer sh.mu.Unlock()
+	return sh.use(hash, key)
+}
+
+// use is lookup under the lock.
+func (sh *shard) use(hash uint64, key string) *entry {
+	e := sh.table.Load().find(hash, key)
+	if e != nil {
+		sh.lru.Get(e)
+	}
 	return e
 }
 
@@ -75,17 +92,19 @@ const evictTries = 8
 // add puts an entry in unless the key is there already, evicting the least
 // recently used that may go. It returns what the key has now, nil when
 // nothing could go, and the entries that must pay before they can.
-func (s *store) add(key string, e *entry, now int64) (got *entry, owing []*entry) {
-	sh := s.shard(key)
+func (s *store) add(e *entry, now int64) (got *entry, owing []*entry) {
+	hash := maphash.String(s.seed, e.name)
+	sh := &s.shards[hash&s.mask]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if have, ok := sh.lru.Get(key); ok {
+	if have := sh.use(hash, e.name); have != nil {
 		return have, nil
 	}
 	for try := 0; sh.lru.Len() >= sh.max; try++ {
-		oldKey, old, _ := sh.lru.GetOldest()
+		old, _, _ := sh.lru.GetOldest()
 		if old.tryEvict(now) {
-			sh.lru.Remove(oldKey)
+			sh.lru.Remove(old)
+			sh.table.Load().remove(maphash.String(s.seed, old.name), old)
 			s.evicted.Add(1)
 			s.lastEvict.Store(now)
 			break
@@ -95,11 +114,15 @@ func (s *store) add(key string, e *entry, now int64) (got *entry, owing []*entry
 			s.refused.Add(1)
 			return nil, owing
 		}
-		sh.lru.Get(oldKey) // the newest now: the next try sees another
+		sh.lru.Get(old) // the newest now: the next try sees another
 	}
-	// The caller's string may be a piece of a request or of a buffer that is
-	// about to be used again.
-	sh.lru.Add(strings.Clone(key), e)
+	if t := sh.table.Load(); t.full() {
+		// To the end it is a third larger than its entries, so that one
+		// in four slots is free.
+		sh.table.Store(t.grown(min(2*len(t.slots), max(minTable, sh.max+sh.max/3+2))))
+	}
+	sh.table.Load().put(hash, e)
+	sh.lru.Add(e, struct{}{})
 	return e, owing
 }
 
@@ -120,10 +143,23 @@ func (s *store) each(f func(*entry)) {
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.Lock()
-		entries := sh.lru.Values()
+		entries := sh.lru.Keys()
 		sh.mu.Unlock()
 		for _, e := range entries {
 			f(e)
+		}
+	}
+}
+
+// sweep calls f for the entries that it meets: all that are there before and
+// after, but for those that move meanwhile. It takes no lock and no memory.
+func (s *store) sweep(f func(*entry)) {
+	for i := range s.shards {
+		t := s.shards[i].table.Load()
+		for j := range t.slots {
+			if e := t.slots[j].e.Load(); e != nil {
+				f(e)
+			}
 		}
 	}
 }

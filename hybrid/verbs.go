@@ -19,8 +19,10 @@ func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hyb
 		return hybridlimit.Result{}, err
 	}
 	if e := l.store.get(key); e != nil {
-		if r := e.rules.Load(); r.limit == limit && r.from == fromCall && n <= limit.BurstSize() {
-			return l.common(ctx, e, r, key, n)
+		if r := e.rules.Load(); r.limit == limit && r.from == fromCall {
+			if res, ok := l.common(e, r, n); ok {
+				return res, nil
+			}
 		}
 	}
 	if err := errors.Join(limit.Validate(), sameAlgorithm(limit, l.rules.Load())); err != nil {
@@ -81,7 +83,7 @@ func (l *Limiter) more(key string, took int64, v verdict) hybridlimit.Result {
 	res := hybridlimit.Result{
 		Allowed: true, Granted: took, Source: v.source, Delay: time.Duration(v.delay), Policy: l.cfg.Name,
 	}
-	if e := l.store.get(key); e != nil {
+	if e := l.store.lookup(key); e != nil {
 		r := e.rules.Load()
 		res.Limit = r.limit.BurstSize()
 		left := e.rest.Load() + wordUnits(e.word.Load())

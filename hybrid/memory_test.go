@@ -1,0 +1,106 @@
+package hybrid_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
+)
+
+// keyBytes is what a key of 20 bytes may cost, all told: its entry, its place
+// in the table and in golang-lru, and its name.
+const keyBytes = 448
+
+var memoryCases = []struct {
+	mode  hybrid.Mode
+	limit hybridlimit.Limit
+}{
+	{hybrid.ModeAuto, hybridlimit.TokenBucket(100, time.Second, 100)},
+	{hybrid.ModeStrict, hybridlimit.TokenBucket(100, time.Second, 100)},
+	{hybrid.ModeDeferred, hybridlimit.TokenBucket(100, time.Second, 100)},
+	{hybrid.ModeAuto, hybridlimit.LeakyQueue(100, time.Second, 100)},
+	{hybrid.ModeAuto, hybridlimit.FixedWindow(100, time.Minute)},
+	{hybrid.ModeAuto, hybridlimit.SlidingWindow(100, time.Minute)},
+	{hybrid.ModeAuto, hybridlimit.SlidingLog(1, time.Minute)}, // and refused: else nothing is kept
+}
+
+// heldBytes is what a limiter's heap grows by with each key that has made two
+// calls.
+func heldBytes(tb testing.TB, mode hybrid.Mode, limit hybridlimit.Limit, keys int) (perKey float64, s hybrid.Stats) {
+	srv := redistest.New(tb)
+	l := newLimiter(tb, srv.Client(tb), limit, hybrid.Config{
+		Mode: mode, MaxKeys: keys, MaxWait: 10 * time.Second,
+		// A busy machine is slow, not broken: what the fallback needs beside is
+		// another figure.
+		Hub: hybrid.HubConfig{SyncTimeout: 5 * time.Second, Breaker: breaker.Config{SlowCall: time.Minute}},
+	})
+	if err := l.Ready(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	names := make([]string, keys)
+	for i := range names {
+		names[i] = fmt.Sprintf("%020d", i)
+	}
+	// heap is after two calls of each of some keys.
+	heap := func(names []string) float64 {
+		var wg sync.WaitGroup
+		const callers = 256
+		for g := range callers {
+			wg.Go(func() {
+				for i := g; i < len(names); i += callers {
+					for range 2 {
+						if _, err := l.Allow(context.Background(), names[i]); err != nil {
+							tb.Error(err)
+							return
+						}
+					}
+				}
+			})
+		}
+		wg.Wait()
+		time.Sleep(2 * time.Second) // what was on its way has come; leases have ended
+		s = l.Stats()
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return float64(m.HeapAlloc)
+	}
+	before := heap(names[:1024]) // connections, and what is the limiter's
+	had := s.Keys
+	perKey = (heap(names[1024:]) - before) / float64(s.Keys-had)
+	runtime.KeepAlive(names)
+	shutdown(tb, l)
+	return perKey, s
+}
+
+func TestMemoryOfAKey(t *testing.T) {
+	for _, tc := range memoryCases[:testenv.Runs(1, len(memoryCases))] {
+		got, s := heldBytes(t, tc.mode, tc.limit, testenv.Runs(16_384, 131_072))
+		t.Logf("%v of %v: %.0f bytes a key, %d keys", tc.mode, tc.limit, got, s.Keys)
+		if got > keyBytes {
+			t.Errorf("%v of %v: %.0f bytes a key, want at most %d", tc.mode, tc.limit, got, keyBytes)
+		}
+	}
+}
+
+// BenchmarkMemory is bytes per key at a million keys.
+func BenchmarkMemory(b *testing.B) {
+	for _, tc := range memoryCases {
+		b.Run(fmt.Sprintf("%v/%v", tc.mode, tc.limit.Algorithm), func(b *testing.B) {
+			for range b.N {
+				got, s := heldBytes(b, tc.mode, tc.limit, 1_000_000)
+				b.ReportMetric(got, "B/key")
+				b.ReportMetric(float64(s.Keys), "keys")
+			}
+		})
+	}
+}

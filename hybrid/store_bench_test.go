@@ -1,0 +1,163 @@
+package hybrid
+
+import (
+	"fmt"
+	"hash/maphash"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+)
+
+// The stores that were tried: decision 0015. Each finds an entry as the common
+// path does; recency is noted in it, or, where a map stands beside the LRU, on
+// the slow path.
+
+type finder interface {
+	find(key string) *entry
+	add(e *entry)
+}
+
+// ours is what the limiter uses.
+type ours struct{ *store }
+
+func (s ours) find(key string) *entry { return s.get(key) }
+func (s ours) add(e *entry)           { s.store.add(e, 0) }
+
+// locked is golang-lru alone, in shards, each under its lock.
+type locked struct {
+	seed   maphash.Seed
+	shards [8]struct {
+		mu  sync.Mutex
+		lru *simplelru.LRU[string, *entry]
+		_   [40]byte
+	}
+}
+
+func newLocked(keys int) *locked {
+	l := &locked{seed: maphash.MakeSeed()}
+	for i := range l.shards {
+		l.shards[i].lru, _ = simplelru.NewLRU[string, *entry](keys, nil)
+	}
+	return l
+}
+
+func (l *locked) find(key string) *entry {
+	sh := &l.shards[maphash.String(l.seed, key)&7]
+	sh.mu.Lock()
+	e, _ := sh.lru.Get(key)
+	sh.mu.Unlock()
+	return e
+}
+
+func (l *locked) add(e *entry) {
+	sh := &l.shards[maphash.String(l.seed, e.name)&7]
+	sh.mu.Lock()
+	sh.lru.Add(e.name, e)
+	sh.mu.Unlock()
+}
+
+// beside is a sync.Map with golang-lru beside it.
+type beside struct {
+	m   sync.Map
+	mu  sync.Mutex
+	lru *simplelru.LRU[*entry, struct{}]
+}
+
+func newBeside(keys int) *beside {
+	lru, _ := simplelru.NewLRU[*entry, struct{}](keys, nil)
+	return &beside{lru: lru}
+}
+
+func (b *beside) find(key string) *entry {
+	e, ok := b.m.Load(key)
+	if !ok {
+		return nil
+	}
+	return e.(*entry)
+}
+
+func (b *beside) add(e *entry) {
+	b.m.Store(e.name, e)
+	b.mu.Lock()
+	b.lru.Add(e, struct{}{})
+	b.mu.Unlock()
+}
+
+var finders = []struct {
+	name string
+	make func(keys int) finder
+}{
+	{"table+lru", func(keys int) finder { return ours{newStore(2 * keys)} }},
+	{"locked-lru", func(keys int) finder { return newLocked(keys) }},
+	{"sync.Map+lru", func(keys int) finder { return newBeside(keys) }},
+}
+
+// BenchmarkFind is looking up a key, without a decision: one hot key, and keys
+// as they come in Zipf's order.
+func BenchmarkFind(b *testing.B) {
+	const keys = 100_000
+	for _, f := range finders {
+		store := f.make(keys)
+		names := make([]string, keys)
+		for i := range names {
+			names[i] = fmt.Sprintf("%020d", i)
+			store.add(&entry{lim: &Limiter{}, name: strings.Clone(names[i])})
+		}
+		zipf := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.1, 1, keys-1)
+		order := make([]string, 1<<16)
+		for i := range order {
+			order[i] = names[zipf.Uint64()]
+		}
+		for what, of := range map[string]func(i int) string{
+			"hot":  func(int) string { return names[7] },
+			"zipf": func(i int) string { return order[i&(1<<16-1)] },
+		} {
+			b.Run(what+"/1/"+f.name, func(b *testing.B) {
+				for i := 0; b.Loop(); i++ {
+					if store.find(of(i)) == nil {
+						b.Fatal("not found")
+					}
+				}
+			})
+			b.Run(what+"/64/"+f.name, func(b *testing.B) {
+				b.SetParallelism(64 / runtime.GOMAXPROCS(0))
+				b.RunParallel(func(pb *testing.PB) {
+					for i := rand.IntN(1 << 16); pb.Next(); i++ {
+						if store.find(of(i)) == nil {
+							b.Error("not found")
+							return
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// BenchmarkStoreMemory is bytes per key of 20 bytes at a million keys, entry
+// and name included.
+func BenchmarkStoreMemory(b *testing.B) {
+	const keys = 1_000_000
+	for _, f := range finders {
+		b.Run(f.name, func(b *testing.B) {
+			for range b.N {
+				var before, after runtime.MemStats
+				lim := &Limiter{}
+				runtime.GC()
+				runtime.ReadMemStats(&before)
+				store := f.make(keys)
+				for i := range keys {
+					store.add(&entry{lim: lim, name: fmt.Sprintf("%020d", i)})
+				}
+				runtime.GC()
+				runtime.ReadMemStats(&after)
+				runtime.KeepAlive(store)
+				b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/keys, "B/key")
+			}
+		})
+	}
+}
