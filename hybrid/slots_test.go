@@ -10,13 +10,16 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
 // A fleet that shares a queue forwards no faster than the queue leaks, whatever
 // comes, and about as fast while enough does. Most of what it admits under load
 // it takes from blocks of slots.
 func TestQueueOfAFleet(t *testing.T) {
-	const rate, burst, span = 200, 400, 10 * time.Second
+	t.Parallel()
+	const rate, burst = 200, 400
+	span := time.Duration(testenv.Runs(5, 10)) * time.Second
 	for _, tc := range []struct {
 		n    int
 		load float64 // of the rate
@@ -32,6 +35,7 @@ func TestQueueOfAFleet(t *testing.T) {
 		{20, 2, hybrid.ModeAuto, 0.9},
 	} {
 		t.Run(fmt.Sprintf("%d at %g %v", tc.n, tc.load, tc.mode), func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := redistest.NewBubble(t)
 				ls := make([]*hybrid.Limiter, tc.n)

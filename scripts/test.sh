@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that `make test` promises: redis-server, then for every module go vet, gofmt and go test -race.
 #
-#   TIMEOUT  longest that one package's tests may take (default 5m)
+#   TIMEOUT  longest that one package's tests may take (default 10m)
 #   P        packages tested at once (default: one per core, at most 4); 1 when a test's own timing matters
 #   CI       if set, a missing redis-server is a failure; otherwise the tests that need it are skipped, and this says so
 #   HYBRIDLIMIT_LONG  if set, the tests take the long way (make test-long)
@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 
 cores=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 P=${P:-$((cores < 4 ? cores : 4))}
-TIMEOUT=${TIMEOUT:-5m}
+TIMEOUT=${TIMEOUT:-10m}
 
 check_gofmt() {
   local unformatted
