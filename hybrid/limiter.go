@@ -12,7 +12,6 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/global"
-	"github.com/hybridlimit/hybridlimit/internal/algo"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
@@ -181,17 +180,23 @@ func (l *Limiter) common(e *entry, r *rules, n int64) (res hybridlimit.Result, o
 		res.ResetAfter = l.resetAfter(r, left, e.ends.Load())
 		return res, true
 	}
-	res.RetryAfter = l.retryFromWord(e, r.Bucket, n)
+	res.RetryAfter = l.retryFromWord(e, r, n)
 	res.ResetAfter = l.resetAfter(r, e.rest.Load(), e.ends.Load())
 	return l.shadowed(res, n), true
 }
 
 // retryFromWord is a lower bound from the last tick: the rough clock is
 // behind, by a tick in general, so that much is taken off.
-func (l *Limiter) retryFromWord(e *entry, b algo.Bucket, n int64) time.Duration {
+func (l *Limiter) retryFromWord(e *entry, r *rules, n int64) time.Duration {
 	until := e.shut.Load()
-	if until&1 == 0 && e.ends.Load() == 0 && n > 1 {
-		until += (n - 1) * b.Unit / b.Refill * 1000
+	switch {
+	case n == 1 || e.ends.Load() != 0:
+	case until&1 == 0:
+		until += (n - 1) * r.Bucket.Unit / r.Bucket.Refill * 1000
+	default: // a turn: units may take longer
+		e.lock()
+		until = max(until, e.state.provedUntil(&terms{bucket: r.Bucket, window: r.Window}, n))
+		e.unlock()
 	}
 	return max(time.Microsecond, time.Duration(until-l.hub.clock.rough.Load()-int64(2*tick)))
 }
