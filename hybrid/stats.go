@@ -192,7 +192,9 @@ func ratio(of, to int64) float64 {
 	return float64(of) / float64(to)
 }
 
-// Stats sums up. It visits every key in memory: milliseconds for 100 000.
+// Stats sums up. It visits every key in memory: milliseconds for 100 000. What
+// the common path has decided of a key is counted when its units are taken
+// back, which this does, and so do a collection of metrics and Hub.Stats.
 func (l *Limiter) Stats() Stats {
 	s := Stats{
 		Allowed: map[hybridlimit.Source]int64{}, Denied: map[hybridlimit.Source]int64{},
