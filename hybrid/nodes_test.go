@@ -65,6 +65,7 @@ func (n nodes) check(t *testing.T) {
 			n.needFunctions(t, how.functions)
 			spec := conformance(how.mode, of)
 			spec.Name, spec.Exact, spec.RetryIsLowerBound = "", false, true // as in TestConformanceOnRedis
+			spec.WindowSlack = 200 * time.Millisecond
 			spec.New = func(tb testing.TB, limit hybridlimit.Limit) hybridlimit.Limiter {
 				cfg := patient(hybrid.Config{Mode: how.mode})
 				cfg.Hub.Prefix, cfg.Hub.Functions = fmt.Sprint("p", prefixes.Add(1)), how.functions
