@@ -76,7 +76,7 @@ local function run_batch(keys, argv, now)
     if not op then return bad('unreadable op ' .. i) end
     if first > 0 and op.lim.kind == 'l' then return bad('a log in an envelope') end
     if head.all and not only_asks(op) then return bad('op ' .. i .. ' does more than ask') end
-    op.late = op.maxdelay > 0 or op.lim.kind == 'q' -- answered with a delay
+    if op.maxdelay > 0 or op.lim.kind == 'q' then op.late = true end -- answered with a delay
     ops[i] = op
   end
   if #keys < first or #argv ~= 1 + head.limits + #ops then return bad('keys and ops differ') end
@@ -106,7 +106,7 @@ local function run_batch(keys, argv, now)
     local lim, kind = op.lim, kinds[op.lim.kind]
     local s = state_of(states, key, raw[first + i], lim, now)
     if waits then op.asks = {} end -- so it changes nothing
-    op.lost = op.lost or gap
+    if gap then op.lost = true end
     local granted, lease, life, retry, delay
     if status % 4 == 1 and not s.fresh and s.born <= env.stamp then
       granted, lease, life, retry, delay = replay(env, i, s, op, now)

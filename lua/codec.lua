@@ -39,34 +39,41 @@ local function read_limits(argv, count)
   return limits
 end
 
--- read_more reads what follows an op's asks.
+-- read_more reads an op's asks and what follows them.
 local function read_more(op, rest)
-  for letter, n in string.gmatch(rest, ' (%l)(%d+)') do
+  local asks = op.asks
+  for n in gmatch(rest, ' (%d+)') do asks[#asks + 1] = num(n) end
+  rest = gsub(rest, ' %d+', '')
+  if rest == '' then return true end
+  for letter, n in gmatch(rest, ' (%l)(%d+)') do
     if letter == 'w' then op.win = num(n) end
     if letter == 'r' then op.refund = num(n) end
     if letter == 'd' then op.maxdelay = num(n) end
     if letter == 'p' then op.vprev = num(n) end
   end
   op.id = match(rest, '( i%S+)$') or ''
-  op.id = op.id ~= '' and ' ' .. string.sub(op.id, 3) or ''
-  rest = string.gsub(string.gsub(rest, ' i[%w%%%+%-_.~]+$', ''), ' [wrdp]%d+', '')
+  op.id = op.id ~= '' and ' ' .. sub(op.id, 3) or ''
+  rest = gsub(gsub(rest, ' i[%w%%%+%-_.~]+$', ''), ' [wrdp]%d+', '')
   return rest == ''
 end
 
+-- read_op reads an op. What most do not say is nil then: a table of up to 16
+-- fields costs half of a larger one. And what a match of digits says is a
+-- number as soon as it is added to, at half the price of num.
 local function read_op(text, limits)
   local limit, owed, flags, demand, div, vborn, vlevel, vat, gen, had, keep, rest = match(text or '',
     '^(%d+) (%d+) ([0-7]) (%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d+) (%d+) (%d+)(.*)$')
-  local lim = limit and limits[num(limit)]
+  local lim = limit and limits[limit + 0]
   if not lim then return nil end
-  local asks = {}
-  flags = num(flags)
   local op = {
-    lim = lim, owed = num(owed), partial = flags % 2 == 1, lost = flags % 4 > 1, reset = flags > 3, asks = asks,
-    demand = num(demand), div = num(div), vborn = num(vborn), vlevel = num(vlevel), vat = num(vat),
-    gen = num(gen), had = num(had), keep = num(keep), win = 0, refund = 0, maxdelay = 0, vprev = 0, id = '',
+    lim = lim, owed = owed + 0, asks = {}, demand = demand + 0, div = div + 0,
+    vborn = vborn + 0, vlevel = vlevel + 0, vat = vat + 0,
+    gen = gen + 0, had = had + 0, keep = keep + 0, win = 0, refund = 0, maxdelay = 0,
   }
-  for n in string.gmatch(rest, ' (%d+)') do asks[#asks + 1] = num(n) end
-  rest = string.gsub(rest, ' %d+', '')
+  if flags ~= '0' then
+    flags = flags + 0
+    op.partial, op.lost, op.reset = flags % 2 == 1, flags % 4 > 1, flags > 3
+  end
   if rest ~= '' and not read_more(op, rest) then return nil end
   return op
 end
@@ -80,6 +87,6 @@ local function read_envelope(raw)
   local kind, seq, stamp, rest = match(raw or '', '^1([eg])(%d+) (%d+)(.*)$')
   if not seq then return nil end
   local answers = {}
-  for n in string.gmatch(rest, ' (%-?%d+)') do answers[#answers + 1] = num(n) end
+  for n in gmatch(rest, ' (%-?%d+)') do answers[#answers + 1] = num(n) end
   return {seq = num(seq), stamp = num(stamp), gap = kind == 'g', answers = answers}
 end

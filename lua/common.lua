@@ -17,7 +17,8 @@ local MAX_LEASE, MIN_LEASE, CLOCK_SLACK = 1000000, 20000, 1000000
 local EXACT, NEVER = 2 ^ 53, 2 ^ 53
 local abs, floor, ceil, min, max, sqrt =
   math.abs, math.floor, math.ceil, math.min, math.max, math.sqrt
-local match, format = string.match, string.format
+local match, gmatch, gsub, sub, format = string.match, string.gmatch, string.gsub, string.sub, string.format
+local tonumber, HUGE = tonumber, math.huge
 local kinds, makers = {}, {}
 
 -- kind_of is the algorithm of a letter.
@@ -29,12 +30,12 @@ end
 -- num is what a match of digits says, and infinite where it says nothing or
 -- too much (gopher-lua's tonumber gives nil above 63 bits, and fails on a match
 -- that found nothing).
-local function num(digits) return digits and tonumber(digits) or math.huge end
+local function num(digits) return digits and tonumber(digits) or HUGE end
 
 -- hex is num of hexadecimal digits, perhaps with a minus.
 local function hex(digits)
-  if string.sub(digits, 1, 1) == '-' then return -(tonumber(string.sub(digits, 2), 16) or math.huge) end
-  return tonumber(digits, 16) or math.huge
+  if sub(digits, 1, 1) == '-' then return -(tonumber(sub(digits, 2), 16) or HUGE) end
+  return tonumber(digits, 16) or HUGE
 end
 
 -- hexed is how hex reads n.

@@ -34,10 +34,10 @@ end
 for i = 2 + head.limits, #ARGV do
   local op = read_op(ARGV[i], limits)
   local text = string.format('%.0f %.0f %s %s %s %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', index[op.lim], op.owed,
-    tostring(op.partial), tostring(op.lost), tostring(op.reset), op.demand, op.div, op.vborn, op.vlevel, op.vat,
+    tostring(op.partial or false), tostring(op.lost or false), tostring(op.reset or false), op.demand, op.div, op.vborn, op.vlevel, op.vat,
     op.gen, op.had, op.keep)
   for _, n in ipairs(op.asks) do text = text .. string.format(' %.0f', n) end
-  text = text .. string.format(' w%.0f r%.0f d%.0f p%.0f i%s', op.win, op.refund, op.maxdelay, op.vprev, string.sub(op.id, 2))
+  text = text .. string.format(' w%.0f r%.0f d%.0f p%.0f i%s', op.win, op.refund, op.maxdelay, op.vprev or 0, string.sub(op.id or '', 2))
   out[#out + 1] = text
 end
 return out

@@ -134,13 +134,13 @@ end
 local function log_apply(s, lim, op, now)
   if op.reset and s.first < log_count(s) then s.first, s.base, s.dirty = log_count(s), s.total, true end
   local owed = min(op.owed, min(2 * lim.rate, EXACT) - (s.total - s.base))
-  if owed > 0 then log_add(s, owed, op.id, now) end
+  if owed > 0 then log_add(s, owed, op.id or '', now) end
   if op.refund > 0 and op.win > 0 then
     log_undo(s, op.refund, op.win)
   elseif op.refund > 0 then
     log_refund(s, op.refund)
   end
-  local granted, refused = serve(op, max(lim.rate - (s.total - s.base), 0), function(n) log_add(s, n, op.id, now) end)
+  local granted, refused = serve(op, max(lim.rate - (s.total - s.base), 0), function(n) log_add(s, n, op.id or '', now) end)
   return granted, 0, 0, log_retry(s, lim, max(refused, 1), now), 0
 end
 

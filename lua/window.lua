@@ -30,7 +30,7 @@ local function window_read(raw, kind)
     return nil
   end
   if mark ~= '' then
-    s.reset = s.win * s.period + hex(string.sub(mark, 2))
+    s.reset = s.win * s.period + hex(sub(mark, 2))
     if s.reset > EXACT then return nil end
   end
   return s
@@ -142,7 +142,7 @@ local function window_merge(s, lim, op, now)
   if op.vborn == 0 or op.vat <= s.reset or floor(op.vat / lim.period) ~= s.win then return end
   local used, prev, most = lim.cap - min(max(op.vlevel, -3 * lim.cap), lim.cap), 0, window_most(lim)
   if lim.kind == 's' then
-    prev = min(op.vprev, most)
+    prev = min(op.vprev or 0, most)
     used = used - prev * window_weight(s, lim, op.vat)
   end
   local cur = min(ceil(max(used, 0) / lim.unit), most)
