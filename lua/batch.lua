@@ -116,23 +116,22 @@ local function run_batch(keys, argv, now)
     if s.dirty then states[key] = s end
     local born = (s.dirty or not s.fresh) and s.born or 0
     stamp = max(stamp, born) -- in the future, where the clock stepped back
-    answers[#answers + 1] = format('%.0f %.0f %.0f', granted, lease, op.late and delay or life)
+    answers[i] = format('%d %d %d', granted, lease, op.late and delay or life)
     if granted < 0 then
       granted = -1 - granted -- one after the other: gopher-lua would mix them up
       delay = -1
     end
     if waits then retry = waits[i] end
     local level, ceiling, refill, ends = kind.tell(s, lim, now)
-    local n = #reply
+    local n = 10 * i - 6
     reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5] = granted, lease, life, level, retry
     reply[n + 6], reply[n + 7], reply[n + 8], reply[n + 9], reply[n + 10] = born, ceiling, delay, refill, ends
   end
 
   for key, s in pairs(states) do if s.dirty then kinds[s.lim.kind].write(key, s, s.lim, now) end end
   if first > 0 then
-    redis.call('SET', keys[2], format('%.0f', epoch), 'PX', head.ttl)
-    redis.call('SET', keys[1],
-      format('1%s%.0f %.0f %s', gap and 'g' or 'e', head.seq, stamp, table.concat(answers, ' ')), 'PX', head.ttl)
+    store(keys[2], format('%.0f', epoch), head.ttl)
+    store(keys[1], format('1%s%.0f %.0f %s', gap and 'g' or 'e', head.seq, stamp, table.concat(answers, ' ')), head.ttl)
   end
   return reply
 end

@@ -39,13 +39,17 @@ local function bucket_rescale(s, unit, lim)
 end
 
 -- bucket_read parses a state. One that this library cannot have written is nil.
-local function bucket_read(raw, kind)
+local function bucket_read(raw, lim)
   local letter, unit, level, age, born, since, tail, mark =
     match(raw or '', '^1([bq])(%x+) (%-?%x+) (%-?%x+) (%x+) (%x+)([^@]*)(@?.*)$')
-  if letter ~= kind then return nil end
-  unit, level, age, born, since = hex(unit), hex(level), hex(age), hex(born), hex(since)
+  if letter ~= lim.kind then return nil end
+  unit, level, age = tonumber(unit, 16) or HUGE, hex(level), hex(age)
+  born, since = tonumber(born, 16) or HUGE, tonumber(since, 16) or HUGE
   if unit < 1 or born < 1 or max(unit, abs(level), abs(age), born, since) > EXACT then return nil end
-  local s = {level = level, last = born + age, born = born, since = since, slot = 0, out = 0, outbefore = 0, reset = 0}
+  local s = {
+    level = level, last = born + age, born = born, since = since, slot = 0, out = 0, outbefore = 0, reset = 0,
+    lim = lim, dirty = false, -- a place for each, or the table would grow
+  }
   if tail ~= '' then
     local wait, out, outbefore = match(tail, '^ (%x+) (%x+) (%x+)$')
     if not wait then return nil end
@@ -55,7 +59,7 @@ local function bucket_read(raw, kind)
   end
   if mark ~= '' then
     local reset = match(mark, '^@(%-?%x+)$')
-    s.reset = born + (reset and hex(reset) or math.huge)
+    s.reset = born + (reset and hex(reset) or HUGE)
     if s.reset < 1 or s.reset > EXACT then return nil end
   end
   return s, unit
@@ -75,9 +79,12 @@ end
 
 -- bucket_load is a state brought to now; an unreadable one is lost.
 local function bucket_load(raw, lim, now)
-  local s, unit = bucket_read(raw, lim.kind)
+  local s, unit = bucket_read(raw, lim)
   if not s then
-    return {level = lim.cap, last = now, born = now, since = 0, slot = 0, out = 0, outbefore = 0, reset = 0, fresh = true}
+    return {
+      level = lim.cap, last = now, born = now, since = 0, slot = 0, out = 0, outbefore = 0, reset = 0,
+      lim = lim, dirty = false, fresh = true,
+    }
   end
   bucket_rescale(s, unit, lim)
   local elapsed = now - s.last
@@ -98,7 +105,9 @@ end
 
 -- bucket_write stores the state.
 local function bucket_write(key, s, lim)
-  local text = format('1%s%x %s %s %x %x', lim.kind, lim.unit, hexed(s.level - bucket_kept(lim)), hexed(s.last - s.born), s.born, s.since)
+  local level, age = s.level - bucket_kept(lim), s.last - s.born
+  local text = format('1%s%x %s%x %s%x %x %x', lim.kind, lim.unit, level < 0 and '-' or '', abs(level),
+    age < 0 and '-' or '', abs(age), s.born, s.since)
   if s.slot > s.last or s.out + s.outbefore > 0 then
     text = text .. format(' %x %x %x', max(s.slot - s.last, 0), s.out, s.outbefore)
   end
@@ -107,7 +116,7 @@ local function bucket_write(key, s, lim)
     text = text .. '@' .. hexed(s.reset - s.born)
     full = max(full, s.reset - s.last + ceil(2 * lim.cap / lim.refill))
   end
-  redis.call('SET', key, text, 'PX', ceil(full / 1000) + (MAX_LEASE + CLOCK_SLACK) / 1000)
+  store(key, text, ceil(full / 1000) + (MAX_LEASE + CLOCK_SLACK) / 1000)
 end
 
 -- bucket_delay is how many µs after it is granted at a level an ask for n

@@ -24,7 +24,7 @@ local function window_read(raw, kind)
   if letter ~= kind then return nil end
   local s = {
     period = hex(period), win = hex(win), cur = hex(cur), prev = hex(prev),
-    born = hex(born), since = hex(since), reset = 0,
+    born = hex(born), since = hex(since), reset = 0, lim = false, dirty = false,
   }
   if s.period < 1 or s.born < 1 or max(s.cur, s.prev, s.born, s.since) > EXACT or s.period > EXACT / 2 or s.period * s.win > EXACT then
     return nil
@@ -94,7 +94,8 @@ local function window_load(raw, lim, now)
   local s = window_read(raw, lim.kind)
   if not s then
     return {
-      period = lim.period, win = floor(now / lim.period), cur = 0, prev = 0, born = now, since = 0, reset = 0, fresh = true,
+      period = lim.period, win = floor(now / lim.period), cur = 0, prev = 0, born = now, since = 0, reset = 0,
+      lim = lim, dirty = false, fresh = true,
     }
   end
   window_again(s, lim, now)
@@ -221,7 +222,7 @@ local function window_write(key, s, lim, now)
   local last = s.win + 2
   if window_carry(s.cur, lim) > 0 then last = last + 1 end
   local ttl = ceil((last * s.period - window_clock(s, s.period, now)) / 1000) + (MAX_LEASE + CLOCK_SLACK) / 1000
-  redis.call('SET', key, text, 'PX', ttl)
+  store(key, text, ttl)
 end
 
 local function window_kind(letter)
