@@ -1,0 +1,83 @@
+package hybrid
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+)
+
+// Keys in use survive a scan of keys that nobody uses twice as they do in a
+// plain golang-lru of the same size, although the common path notes no use,
+// and keys that owe are passed over: of ten calls one is for a key in use, by a
+// Zipf law so that the last of them are rarely asked for. On a real Redis: the
+// stand-in looks at all its keys whenever time has passed.
+func TestScanEvictsLikePlainLRU(t *testing.T) {
+	for _, mode := range []Mode{ModeAuto, ModeStrict} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			const size, inUse, calls, per = 100, 6, 400, 9
+			rdb := redistest.New(t).Client(t)
+			l, err := New(rdb, hybridlimit.PerSecond(1000), Config{
+				Name: "scan", Mode: mode, MaxKeys: size, MaxWait: 10 * time.Second,
+				Hub: HubConfig{Logger: slog.New(slog.DiscardHandler), SyncTimeout: 10 * time.Second},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			plain, err := simplelru.NewLRU[string, struct{}](size, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Ready(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			ask := func(key string) (gone, goneInPlain bool) {
+				gone = l.store.get(key) == nil
+				if _, ok := plain.Get(key); !ok {
+					goneInPlain = true
+					plain.Add(key, struct{}{})
+				}
+				if _, err := l.Allow(context.Background(), key); err != nil {
+					t.Fatal(err)
+				}
+				return gone, goneInPlain
+			}
+			seed := rand.Uint64()
+			z := rand.NewZipf(rand.New(rand.NewPCG(seed, 0)), 1.1, 1, inUse-1)
+			var missed, missedInPlain int
+			for i := range calls {
+				gone, goneInPlain := ask(fmt.Sprint("in use ", z.Uint64()))
+				if i > size/per { // both are full
+					if gone {
+						missed++
+					}
+					if goneInPlain {
+						missedInPlain++
+					}
+				}
+				for j := range per {
+					ask(fmt.Sprint("scan ", i, " ", j))
+				}
+			}
+			t.Logf("%d calls for a key in use: %d found it gone, %d in a plain LRU; %d keys found memory full of keys that owe",
+				calls, missed, missedInPlain, l.store.refused.Load())
+			if missedInPlain < calls/50 {
+				t.Errorf("a plain LRU lost %d of %d: the test tests nothing", missedInPlain, calls)
+			}
+			// A use may be noted a tick late, and chance has its part in so
+			// few calls. With no use noted it is twice as many.
+			if missed > missedInPlain+missedInPlain/2 {
+				t.Errorf("seed %d: keys in use were gone %d times, in a plain LRU %d times", seed, missed, missedInPlain)
+			}
+		})
+	}
+}
