@@ -2,6 +2,7 @@ package hybrid_test
 
 import (
 	"runtime"
+	"runtime/metrics"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -54,6 +55,63 @@ func TestIdleSendsHeartbeatsOnly(t *testing.T) {
 		}
 		if got := l.Hub().Stats(); got.Messages-sent.Messages != 60 || got.Ops != sent.Ops {
 			t.Errorf("in 60 s without traffic the hub counted %+v, before %+v", got, sent)
+		}
+	})
+}
+
+// wakes counts how often a goroutine of this program was woken, one in eight
+// of them: the runtime samples.
+func wakes() (sum uint64) {
+	s := []metrics.Sample{{Name: "/sched/latencies:seconds"}}
+	metrics.Read(s)
+	for _, n := range s[0].Value.Float64Histogram().Counts {
+		sum += n
+	}
+	return sum
+}
+
+// With keys in memory and no traffic there is one goroutine, the heartbeat's,
+// and nothing else wakes up. Not parallel: wakes are the whole program's.
+func TestNothingWakesWhileIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		l := newLimiter(t, b.Client(nil), hybridlimit.PerSecond(1000), hybrid.Config{})
+		keys := keysOf("k", 200)
+		use := func() {
+			for _, k := range keys {
+				ask(t, l, k, 1)
+			}
+		}
+		use()
+		time.Sleep(2100 * time.Millisecond) // N is known: from now on keys owe, and have leases
+		for range 3 {
+			use()
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(10 * time.Second) // what is owed gets paid, leases expire
+		if got := ours(); len(got) != 1 || !strings.Contains(got[0], ".beat(") {
+			t.Errorf("%d goroutines of the library, want that of the heartbeat:\n%s", len(got), strings.Join(got, "\n\n"))
+		}
+		const seconds = 60
+		before := wakes()
+		time.Sleep(seconds * time.Second)
+		idle := wakes() - before
+		// The same time with a call each 50 ms, which keeps the ticker going.
+		before = wakes()
+		for range seconds * 20 {
+			ask(t, l, keys[0], 1)
+			time.Sleep(50 * time.Millisecond)
+		}
+		busy := wakes() - before
+		// A heartbeat wakes its goroutine, and those of the connection and of
+		// the stand-in for Redis: some tens. A ticker alone would be 200 a
+		// second.
+		const most = seconds * 50 / 8
+		if idle > most || busy <= 2*most {
+			t.Errorf("%d wakes sampled in %d s without traffic, want at most %d; %d in use, where there should be more", idle, seconds, most, busy)
+		}
+		if s := l.Stats(); s.Keys != len(keys) {
+			t.Errorf("%d keys in memory", s.Keys)
 		}
 	})
 }
