@@ -27,7 +27,7 @@ func BenchmarkResyncPlan(b *testing.B) {
 		e := &entry{lim: l, name: key}
 		e.node.Tag = uint16(at.tag)
 		e.rules.Store(at.rules)
-		e.resting.view = view{born: 1, known: true}
+		e.view = view{born: 1, known: true}
 		l.store.add(e, 0)
 	}
 	all := map[int]bool{}

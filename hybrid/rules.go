@@ -72,14 +72,6 @@ func (r *rules) slot() time.Duration {
 	return time.Duration(r.each())
 }
 
-// given is r where it came with a call, which the slow path must be told.
-func (r *rules) given() *rules {
-	if r.from == fromCall {
-		return r
-	}
-	return nil
-}
-
 // outdated says whether SetLimit has replaced the limit that a key still has.
 func (l *Limiter) outdated(r *rules) bool { return r.from == fromLimiter && r != l.rules.Load() }
 
