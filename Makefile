@@ -22,6 +22,10 @@ fuzz: ## every fuzz target for a minute (FUZZTIME=5m make fuzz: for five)
 lab: ## whole fleets in virtual time: docs/lab/results.md and its plots; fails if a bound of a scenario does not hold
 	@cd bench/accuracy && go test -run '^TestLab$$' -count=1 -timeout 2h -lab -revision "$$(git describe --always --dirty --exclude '*')"
 
+.PHONY: bench-redis
+bench-redis: ## what it costs Redis, and many keys a process: bench/REDIS.md, about four minutes; fails if a figure that must be reached is not
+	@cd bench && go run ./redis -write REDIS.md
+
 .PHONY: lint
 lint: ## golangci-lint over every module
 	@scripts/each-module.sh $(GOLANGCI_LINT) run --config "$(CURDIR)/.golangci.yml"

@@ -5,6 +5,7 @@
 // It is a module of its own, so that what only a measurement needs (rival libraries, the OpenTelemetry SDK, a proxy that drops
 // replies) never reaches those who import the library: heavy dependencies are allowed here and nowhere else. It sees the
 // library through its public packages, as a user does, from the working tree that it lies in; only the lab (accuracy) goes
-// through internal/fleet, which plays whole fleets in virtual time, and windows, which holds the windows against a log, through
-// internal/algo, because arithmetic takes any time that it is given.
+// through internal/fleet, which plays whole fleets in virtual time, windows, which holds the windows against a log, through
+// internal/algo, because arithmetic takes any time that it is given, and redis, which measures ops as Redis gets them, through
+// that and internal/redistest.
 package bench

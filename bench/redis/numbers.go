@@ -1,0 +1,37 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// thousands is 1 234 567.
+func thousands(n int64) string {
+	text := strconv.FormatInt(n, 10)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + " " + text[i:]
+	}
+	return text
+}
+
+// small is a figure that may be many or next to nothing.
+func small(v float64) string {
+	switch {
+	case v == 0:
+		return "0"
+	case v >= 100:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case v >= 0.01:
+		return strconv.FormatFloat(v, 'g', 3, 64)
+	default:
+		return fmt.Sprintf("%.2g", v)
+	}
+}
+
+// micros is ns as µs.
+func micros(ns int64) string {
+	if ns >= 100_000 {
+		return thousands(ns/1000) + " µs"
+	}
+	return strconv.FormatFloat(float64(ns)/1000, 'g', 3, 64) + " µs"
+}

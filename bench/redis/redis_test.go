@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+func TestMain(m *testing.M) {
+	hush()
+	os.Exit(m.Run())
+}
+
+// tiny is the whole measurement, too short to say anything but that it runs.
+var tiny = scale{
+	rounds: 2, costOps: 128, lasts: 40 * time.Millisecond, timing: 500, paced: 2000,
+	idleKeys: 500, settle: 100 * time.Millisecond,
+	churnKeys: 2048, churnEach: 500, churnOnRedis: 200,
+	survivalKeys: 2000, survivalCalls: 1000,
+}
+
+func testServer(t *testing.T) *server {
+	t.Helper()
+	redistest.Need(t)
+	srv, err := startServer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(srv.close)
+	return srv
+}
+
+// What does not depend on how long is measured, or on who else works on the
+// machine, is checked here: what goes over the wire, and what is kept.
+func TestMeasurement(t *testing.T) {
+	var r results
+	r.scale = tiny
+	ctx := context.Background()
+	t.Run("sections", func(t *testing.T) { // each on a Redis of its own, side by side
+		for name, section := range map[string]func(srv *server) error{
+			"costs": func(srv *server) (err error) { r.costs, err = costs(ctx, srv, tiny.rounds, tiny.costOps); return },
+			"idle": func(srv *server) (err error) {
+				if r.machine, err = thisMachine(ctx, srv); err == nil {
+					r.idle, err = idle(ctx, srv, 1, tiny.idleKeys, tiny.settle)
+				}
+				return
+			},
+			"decisions": func(srv *server) (err error) {
+				r.decisions, err = decisions(ctx, srv, tiny.rounds, tiny.lasts, tiny.timing, tiny.paced)
+				return
+			},
+			"survival": func(*server) (err error) {
+				r.survival, err = survival(ctx, tiny.rounds, tiny.survivalKeys, tiny.survivalCalls)
+				return
+			},
+			"churn": func(srv *server) (err error) {
+				r.churn, err = churns(ctx, srv, tiny.rounds, tiny.churnKeys, tiny.churnEach, tiny.churnOnRedis)
+				return
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				if err := section(testServer(t)); err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
+	})
+	if t.Failed() || t.Skipped() || len(r.costs) == 0 {
+		t.SkipNow() // said above
+	}
+	checkCosts(t, r.costs)
+	checkDecisions(t, r.decisions)
+	if r.idle.keys != tiny.idleKeys || len(r.idle.with) != 1 || len(r.idle.without) != 1 {
+		t.Errorf("idle: %+v", r.idle)
+	}
+	for i, c := range r.churn {
+		evicted := c.cost.median(func(i insertion) float64 { return i.evicted })
+		if c.keys != tiny.churnKeys || len(c.cost) != tiny.rounds || c.gcShare <= 0 || c.gcShare >= 1 || i > 0 && (evicted < 0.9 || evicted > 1) {
+			t.Errorf("churn: %+v", c)
+		}
+	}
+	if len(r.survival) != 2 || r.survival[0].missed.median(same) <= 0 {
+		t.Errorf("survival: %+v", r.survival)
+	}
+	page := r.page()
+	for _, want := range []string{"# What it costs Redis", "## A synced op", "## A decision", "## Idle", "## Many keys", "| **64** |", "go-zero TokenLimiter"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page has no %q:\n%s", want, page)
+		}
+	}
+	if strings.Contains(page, "NaN") || strings.Contains(page, "Inf") {
+		t.Errorf("the page has what is no number:\n%s", page)
+	}
+	if got := len(r.musts()); got != 4 {
+		t.Errorf("%d figures must be reached, want 4", got)
+	}
+}
+
+func checkCosts(t *testing.T, rows []costRow) {
+	t.Helper()
+	if len(rows) != len(sizes) {
+		t.Fatalf("%d rows", len(rows))
+	}
+	for i, row := range rows {
+		if row.size != sizes[i] || len(row.batch) != tiny.rounds || len(row.pipeline) != tiny.rounds {
+			t.Errorf("row %d: %+v", i, row)
+		}
+		for _, c := range slices.Concat(row.batch, row.pipeline) {
+			if c.cpu < 0 || c.usec <= 0 || c.sent < 50 || c.sent > 400 || c.received < 50 || c.received > 200 {
+				t.Errorf("batches of %d: %+v", row.size, c)
+			}
+		}
+	}
+	batch, alone := rows[4].batch[0], rows[4].pipeline[0]
+	if rows[4].size != lua.MaxOps || batch.sent >= alone.sent || batch.received >= alone.received {
+		t.Errorf("an op in a batch of %d takes %+v, alone %+v", rows[4].size, batch, alone)
+	}
+}
+
+func checkDecisions(t *testing.T, rows []*decisionRow) {
+	t.Helper()
+	if len(rows) != len(kinds)+2 {
+		t.Fatalf("%d rows", len(rows))
+	}
+	for i, row := range rows {
+		if len(row.cost) != tiny.rounds || (row.took.TotalCount() > 0) != (i < len(kinds)) {
+			t.Errorf("%s, %s: %d rounds, %d times", row.name, row.load, len(row.cost), row.took.TotalCount())
+		}
+		for _, c := range row.cost {
+			if bad := c.fails > 0 && row.name != "throttled"; c.perSecond <= 0 || bad {
+				t.Errorf("%s, %s: %+v", row.name, row.load, c)
+			}
+			// Who asks Redis for each decision sends a message for each; a
+			// few more are of connections.
+			if asks := i > 0 && i < len(kinds) && row.name != "throttled"; asks && (c.messages < 1 || c.messages > 1.2) {
+				t.Errorf("%s: %.3f messages a decision", row.name, c.messages)
+			}
+			if row.name == "hybrid" && i == 0 && c.messages > 1.0/500 {
+				t.Errorf("hybrid, hot key: %.4f messages a decision", c.messages)
+			}
+		}
+	}
+}
+
+func TestAgainst(t *testing.T) {
+	t.Parallel()
+	srv := testServer(t)
+	file := filepath.Join(t.TempDir(), "old.lua")
+	if err := os.WriteFile(file, []byte("-- of yesterday\n"+lua.Batch.Source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text, err := against(t.Context(), srv, file, 3, 64)
+	if err != nil || strings.Count(text, "\n") != 5 || strings.Contains(text, "NaN") {
+		t.Errorf("%v\n%s", err, text)
+	}
+	if _, err := against(t.Context(), srv, file+".not", 3, 64); err == nil {
+		t.Error("there is no such file")
+	}
+}
+
+// However a stream is cut into pieces, the commands in it are counted once.
+func TestRequests(t *testing.T) {
+	const stream = "*1\r\n$4\r\nPING\r\n" +
+		"*3\r\n$3\r\nSET\r\n$11\r\n*9\r\n$3\r\n\r\n*\r\n$0\r\n\r\n" + // what looks like a command is data
+		"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"
+	for range 200 {
+		var r requests
+		var n int64
+		for rest := []byte(stream); len(rest) > 0; {
+			k := 1 + rand.IntN(len(rest))
+			n += r.count(rest[:k])
+			rest = rest[k:]
+		}
+		if n != 3 {
+			t.Fatalf("%d commands, want 3", n)
+		}
+	}
+}
+
+func TestMedian(t *testing.T) {
+	for _, tc := range []struct {
+		s    series[float64]
+		want float64
+	}{{nil, 0}, {series[float64]{3}, 3}, {series[float64]{9, 1, 2}, 2}, {series[float64]{4, 1, 2, 100}, 3}} {
+		if got := tc.s.median(same); got != tc.want {
+			t.Errorf("median of %v is %v, want %v", tc.s, got, tc.want)
+		}
+	}
+}
+
+// A figure that is not reached is an error.
+func TestMissed(t *testing.T) {
+	made := func(batch, messages, perSecond, gone float64) *results {
+		return &results{
+			costs: []costRow{{size: 1}, {size: lua.MaxOps, batch: series[opCost]{{cpu: batch}}, pipeline: series[opCost]{{cpu: 10}}}},
+			decisions: []*decisionRow{
+				{name: "hybrid", cost: series[perDecision]{{messages: messages, perSecond: perSecond}}},
+				{name: "redis_rate", cost: series[perDecision]{{messages: 1, perSecond: 100}}},
+				{name: "hybrid", load: "another", cost: series[perDecision]{{messages: 1, perSecond: 1}}},
+			},
+			survival: []survivalRow{{missed: series[float64]{0.1}}, {missed: series[float64]{gone}}},
+		}
+	}
+	if err := made(6.5, 0.002, 30_000, 0.1).missed(); err != nil {
+		t.Errorf("all is reached: %v", err)
+	}
+	for name, r := range map[string]*results{
+		"pipeline": made(6.6, 0, 30_000, 0.1), "messages": made(5, 0.0021, 30_000, 0.1),
+		"decisions/s": made(5, 0, 29_999, 0.1), "drove out": made(5, 0, 30_000, 0.2),
+	} {
+		if err := r.missed(); err == nil || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	for got, want := range map[string]string{
+		thousands(0): "0", thousands(999): "999", thousands(1000): "1 000", thousands(1234567): "1 234 567",
+		small(0): "0", small(0.00012345): "0.00012", small(0.5): "0.5", small(12.345): "12.3", small(1234.5): "1234",
+		micros(319): "0.319 µs", micros(12_345_678): "12 345 µs",
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

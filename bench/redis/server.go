@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+)
+
+// server is a redis-server of our own, with a client that asks it how it is
+// and that nobody counts.
+type server struct {
+	*redistest.Server
+	admin *redis.Client
+}
+
+func startServer() (*server, error) {
+	s, err := redistest.Start()
+	if err != nil {
+		return nil, err
+	}
+	return &server{s, redis.NewClient(&redis.Options{Addr: s.Addr()})}, nil
+}
+
+func (s *server) close() {
+	s.admin.Close()
+	s.Close()
+}
+
+// client is one whose traffic w counts; w may be nil.
+func (s *server) client(w *wire) *redis.Client {
+	c := redis.NewClient(&redis.Options{Addr: s.Addr(), ContextTimeoutEnabled: true, PoolSize: 64})
+	if w != nil {
+		c.AddHook(w)
+	}
+	return c
+}
+
+// wipe forgets all keys, and the figures of INFO commandstats and latencystats.
+func (s *server) wipe(ctx context.Context) error {
+	if err := s.admin.FlushAll(ctx).Err(); err != nil {
+		return err
+	}
+	return s.admin.ConfigResetStat(ctx).Err()
+}
+
+// info is the fields of a section of INFO.
+func (s *server) info(ctx context.Context, section string) (map[string]string, error) {
+	text, err := s.admin.Info(ctx, section).Result()
+	fields := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			fields[name] = value
+		}
+	}
+	return fields, err
+}
+
+// cpu is what Redis has used, user and system together, background threads
+// included.
+func (s *server) cpu(ctx context.Context) (time.Duration, error) {
+	fields, err := s.info(ctx, "cpu")
+	var sum float64
+	for _, name := range []string{"used_cpu_user", "used_cpu_sys"} {
+		v, bad := strconv.ParseFloat(fields[name], 64)
+		if err == nil && bad != nil {
+			err = fmt.Errorf("INFO cpu: %s is %q", name, fields[name])
+		}
+		sum += v
+	}
+	return time.Duration(sum * float64(time.Second)), err
+}
+
+// subfields reads "calls=1,usec=2" and the like.
+func subfields(text string) map[string]float64 {
+	out := map[string]float64{}
+	for part := range strings.SplitSeq(text, ",") {
+		if name, value, ok := strings.Cut(part, "="); ok {
+			out[name], _ = strconv.ParseFloat(value, 64)
+		}
+	}
+	return out
+}
+
+// commands is calls and µs by command, of all but ours, since the last reset.
+func (s *server) commands(ctx context.Context) (map[string]map[string]float64, error) {
+	fields, err := s.info(ctx, "commandstats")
+	out := map[string]map[string]float64{}
+	for name, value := range fields {
+		name = strings.TrimPrefix(name, "cmdstat_")
+		if name != "info" && !strings.HasPrefix(name, "config") && name != "flushall" {
+			out[name] = subfields(value)
+		}
+	}
+	return out, err
+}
+
+// calls is how many commands Redis has run, those that scripts call included.
+func (s *server) calls(ctx context.Context) (sum int64, err error) {
+	commands, err := s.commands(ctx)
+	for _, c := range commands {
+		sum += int64(c["calls"])
+	}
+	return sum, err
+}
+
+// blocked is for how many µs a command has kept Redis busy, half and all but a
+// hundredth of the calls since the last reset. Zeros before Redis 7, which does
+// not say.
+func (s *server) blocked(ctx context.Context, command string) (p50, p99 float64, err error) {
+	fields, err := s.info(ctx, "latencystats")
+	v := subfields(fields["latency_percentiles_usec_"+command])
+	return v["p50"], v["p99"], err
+}

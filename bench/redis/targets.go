@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/go-redis/redis_rate/v10"
+	"github.com/redis/go-redis/v9"
+	"github.com/throttled/throttled/v2"
+	"github.com/throttled/throttled/v2/store/goredisstore.v9"
+	ulule "github.com/ulule/limiter/v3"
+	ululeredis "github.com/ulule/limiter/v3/drivers/store/redis"
+	zerolimit "github.com/zeromicro/go-zero/core/limit"
+	zeroredis "github.com/zeromicro/go-zero/core/stores/redis"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/global"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+)
+
+// target is a limiter under load.
+type target struct {
+	allow func(ctx context.Context, key string) (allowed bool, err error)
+	close func()
+}
+
+// kind is how to make a target whose traffic w counts, with a limit of so many
+// a second and as large a burst.
+type kind struct {
+	name string
+	make func(ctx context.Context, srv *server, w *wire, rate int64) (target, error)
+}
+
+// hotKey is the one that all callers ask for.
+const hotKey = "customer-00000042"
+
+// kinds are hybridlimit's own, and those that are asked for beside it. What
+// they make of an unknown key differs in nothing that is measured here.
+var kinds = []kind{
+	{"hybrid", newHybrid},
+	{"global", func(_ context.Context, srv *server, w *wire, rate int64) (target, error) {
+		rdb := srv.client(w)
+		l, err := global.New(rdb, hybridlimit.PerSecond(rate), global.Config{Name: "global"})
+		return limited(l, rdb, err, func() { l.Close() })
+	}},
+	{"redis_rate", func(_ context.Context, srv *server, w *wire, rate int64) (target, error) {
+		rdb := srv.client(w)
+		l, limit := redis_rate.NewLimiter(rdb), redis_rate.PerSecond(int(rate))
+		return target{func(ctx context.Context, key string) (bool, error) {
+			r, err := l.Allow(ctx, key, limit)
+			return err == nil && r.Allowed > 0, err
+		}, closing(rdb)}, nil
+	}},
+	{"ulule/limiter", func(_ context.Context, srv *server, w *wire, rate int64) (target, error) {
+		rdb := srv.client(w)
+		store, err := ululeredis.NewStoreWithOptions(rdb, ulule.StoreOptions{Prefix: "ulule"})
+		if err != nil {
+			rdb.Close()
+			return target{}, err
+		}
+		l := ulule.New(store, ulule.Rate{Period: time.Second, Limit: rate})
+		return target{func(ctx context.Context, key string) (bool, error) {
+			r, err := l.Get(ctx, key)
+			return !r.Reached, err
+		}, closing(rdb)}, nil
+	}},
+	{"throttled", func(_ context.Context, srv *server, w *wire, rate int64) (target, error) {
+		rdb := srv.client(w)
+		store, err := goredisstore.NewCtx(rdb, "throttled:")
+		if err != nil {
+			rdb.Close()
+			return target{}, err
+		}
+		l, err := throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{MaxRate: throttled.PerSec(int(rate)), MaxBurst: int(rate)})
+		return target{func(ctx context.Context, key string) (bool, error) {
+			limited, _, err := l.RateLimitCtx(ctx, key, 1)
+			return !limited, err
+		}, closing(rdb)}, err
+	}},
+	{"go-zero TokenLimiter", newZero},
+}
+
+func closing(rdb *redis.Client) func() { return func() { rdb.Close() } }
+
+// limited is a target of our own.
+func limited(l hybridlimit.Limiter, rdb *redis.Client, err error, end func()) (target, error) {
+	if err != nil {
+		rdb.Close()
+		return target{}, err
+	}
+	return target{func(ctx context.Context, key string) (bool, error) {
+		r, err := l.Allow(ctx, key)
+		return r.Allowed, err
+	}, func() { end(); rdb.Close() }}, nil
+}
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func newHybrid(ctx context.Context, srv *server, w *wire, rate int64) (target, error) {
+	rdb := srv.client(w)
+	l, err := hybrid.New(rdb, hybridlimit.PerSecond(rate), hybrid.Config{Name: "hybrid", Hub: hybrid.HubConfig{Logger: quiet}})
+	if err == nil {
+		if err = settled(ctx, l); err != nil {
+			l.Close()
+		}
+	}
+	return limited(l, rdb, err, func() { l.Shutdown(context.Background()) })
+}
+
+// settled waits until a limiter knows how many processes there are: from then
+// on it is as in a process that has run for a while.
+func settled(ctx context.Context, l *hybrid.Limiter) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	if err := l.Ready(ctx); err != nil {
+		return err
+	}
+	for l.Stats().Credit == 0 {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("credit never came: %w", ctx.Err())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// newZero makes a limiter of one key, whatever key is asked for: go-zero has no
+// other.
+func newZero(ctx context.Context, srv *server, w *wire, rate int64) (target, error) {
+	store, err := zeroredis.NewRedis(zeroredis.RedisConf{Host: srv.Addr(), Type: zeroredis.NodeType, NonBlock: true}, zeroredis.WithHook(w))
+	if err != nil {
+		return target{}, err
+	}
+	l := zerolimit.NewTokenLimiter(int(rate), int(rate), store, hotKey)
+	// Its breaker takes it for a failure that a script is not loaded yet. Many
+	// callers who meet that at once open it, and a process of its own decides.
+	for range 200 {
+		l.AllowCtx(ctx)
+	}
+	return target{func(ctx context.Context, _ string) (bool, error) {
+		// It has no error to return: without Redis it goes on by itself, which
+		// shows in the messages.
+		if !l.AllowCtx(ctx) {
+			return false, errors.New("denied below the limit")
+		}
+		return true, nil
+	}, func() {}}, nil // its client is the package's, and stays
+}
