@@ -1,0 +1,50 @@
+package rivals
+
+import (
+	"context"
+	"sync"
+
+	"github.com/zeromicro/go-zero/core/limit"
+	"github.com/zeromicro/go-zero/core/logx"
+	"github.com/zeromicro/go-zero/core/stat"
+	"github.com/zeromicro/go-zero/core/stores/redis"
+)
+
+// goZero is a limiter for each key, so they are in a sync.Map. Its rate is in
+// whole units a second, one at least. It connects by itself.
+var goZero = Rival{
+	Name: "go-zero", Module: "github.com/zeromicro/go-zero", What: "TokenLimiter.AllowCtx", Where: InRedis,
+	Open: func(env Env) (Limiter, error) {
+		quiet()
+		r, err := redis.NewRedis(redis.RedisConf{Host: env.Addr, Type: redis.NodeType, MaintNotifications: "disabled"})
+		return &tokens{env: env, r: r}, err
+	},
+}
+
+// quiet ends what go-zero writes to the standard output once a minute.
+var quiet = sync.OnceFunc(func() {
+	logx.Disable()
+	stat.DisableLog()
+})
+
+type tokens struct {
+	env Env
+	r   *redis.Redis
+	m   sync.Map
+}
+
+func (t *tokens) Decide(ctx context.Context, keys []string) (allowed int, err error) {
+	for _, key := range keys {
+		v, ok := t.m.Load(key)
+		if !ok {
+			v, _ = t.m.LoadOrStore(key, limit.NewTokenLimiter(
+				max(1, int(perSecond(t.env.Limit))), int(t.env.Limit.BurstSize()), t.r, "go-zero"+t.env.Name+key))
+		}
+		if v.(*limit.TokenLimiter).AllowCtx(ctx) {
+			allowed++
+		}
+	}
+	return allowed, nil
+}
+
+func (*tokens) Close() error { return nil }

@@ -1,0 +1,60 @@
+package rivals
+
+import (
+	"context"
+	"time"
+
+	"github.com/failsafe-go/failsafe-go/ratelimiter"
+	limiter "github.com/sethvargo/go-limiter"
+	"github.com/sethvargo/go-limiter/memorystore"
+)
+
+// sethvargo counts intervals, one bucket with a lock for each key.
+var sethvargo = Rival{
+	Name: "sethvargo", Module: "github.com/sethvargo/go-limiter", What: "memorystore Take",
+	Open: func(env Env) (Limiter, error) {
+		s, err := memorystore.New(&memorystore.Config{
+			Tokens: uint64(env.Limit.Rate), Interval: env.Limit.Period, SweepInterval: time.Hour,
+		})
+		return taker{s}, err
+	},
+}
+
+type taker struct{ s limiter.Store }
+
+func (t taker) Decide(ctx context.Context, keys []string) (allowed int, err error) {
+	for _, key := range keys {
+		_, _, _, ok, err := t.s.Take(ctx, key)
+		if err != nil {
+			return allowed, err
+		}
+		if ok {
+			allowed++
+		}
+	}
+	return allowed, nil
+}
+
+func (t taker) Close() error { return t.s.Close(context.Background()) }
+
+// failsafe is one limiter without a key, as the policy of an executor is. The
+// bursty one counts periods.
+var failsafe = Rival{
+	Name: "failsafe-go", Module: "github.com/failsafe-go/failsafe-go", What: "bursty RateLimiter.TryAcquirePermit", Single: true,
+	Open: func(env Env) (Limiter, error) {
+		return permits{ratelimiter.NewBursty[any](uint(env.Limit.Rate), env.Limit.Period)}, nil
+	},
+}
+
+type permits struct{ l ratelimiter.RateLimiter[any] }
+
+func (p permits) Decide(_ context.Context, keys []string) (allowed int, err error) {
+	for range keys {
+		if p.l.TryAcquirePermit() {
+			allowed++
+		}
+	}
+	return allowed, nil
+}
+
+func (permits) Close() error { return nil }
