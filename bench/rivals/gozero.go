@@ -11,13 +11,19 @@ import (
 )
 
 // goZero is a limiter for each key, so they are in a sync.Map. Its rate is in
-// whole units a second, one at least. It connects by itself.
+// whole units a second, one at least. It connects by itself, and has a breaker
+// that takes NOSCRIPT for a failure: many callers at the start would open it,
+// and be answered by a limiter in memory. So there is one at first.
 var goZero = Rival{
 	Name: "go-zero", Module: "github.com/zeromicro/go-zero", What: "TokenLimiter.AllowCtx", Where: InRedis,
 	Open: func(env Env) (Limiter, error) {
 		quiet()
-		r, err := redis.NewRedis(redis.RedisConf{Host: env.Addr, Type: redis.NodeType, MaintNotifications: "disabled"})
-		return &tokens{env: env, r: r}, err
+		r, err := redis.NewRedis(redis.RedisConf{Host: env.Addr, Type: redis.NodeType, NonBlock: true, MaintNotifications: "disabled"})
+		if err != nil {
+			return nil, err
+		}
+		limit.NewTokenLimiter(1, 1, r, "go-zero"+env.Name+"-first").Allow()
+		return &tokens{env: env, r: r}, nil
 	},
 }
 

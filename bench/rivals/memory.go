@@ -9,13 +9,19 @@ import (
 	"github.com/sethvargo/go-limiter/memorystore"
 )
 
-// sethvargo counts intervals, one bucket with a lock for each key.
+// sethvargo counts intervals, one bucket with a lock for each key. An interval
+// brings back interval/tokens (in ns) units, not tokens, so above √interval it
+// is stricter than it is told: a limit of 10⁹ a second admits one a second from
+// the second on. Such a limit is said as an hour's, which no measurement sees
+// the end of.
 var sethvargo = Rival{
 	Name: "sethvargo", Module: "github.com/sethvargo/go-limiter", What: "memorystore Take",
 	Open: func(env Env) (Limiter, error) {
-		s, err := memorystore.New(&memorystore.Config{
-			Tokens: uint64(env.Limit.Rate), Interval: env.Limit.Period, SweepInterval: time.Hour,
-		})
+		tokens, interval := uint64(env.Limit.Rate), env.Limit.Period
+		if perSecond(env.Limit) >= 1e9 {
+			tokens, interval = tokens*uint64(time.Hour/interval), time.Hour
+		}
+		s, err := memorystore.New(&memorystore.Config{Tokens: tokens, Interval: interval, SweepInterval: time.Hour})
 		return taker{s}, err
 	},
 }

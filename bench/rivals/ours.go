@@ -73,34 +73,43 @@ func (a globalLimiter) Close() error { return a.l.Close() }
 var ourHybrid = Rival{
 	Name: "hybrid", What: "Limiter.Allow", Where: InBoth,
 	Open: func(env Env) (Limiter, error) {
-		l, err := openHybrid(env)
-		return hybridLimiter{warmed{l}}, err
+		w, err := openHybrid(env)
+		return hybridLimiter{w}, err
 	},
 }
 
-func openHybrid(env Env) (*hybrid.Limiter, error) {
-	return hybrid.New(env.Redis, env.Limit, hybrid.Config{
+func openHybrid(env Env) (warmed, error) {
+	l, err := hybrid.New(env.Redis, env.Limit, hybrid.Config{
 		Name: name(env), MaxKeys: spare(env.Keys), MaxWait: env.Patience,
 	})
+	return warmed{l, env.Limit.BurstSize() >= 20}, err // of which it gives 5 %
 }
 
 // warmed is what both forms have in common.
-type warmed struct{ l *hybrid.Limiter }
+type warmed struct {
+	l      *hybrid.Limiter
+	credit bool // there will be some, in a fleet of one
+}
 
-// Warm waits until the fleet is known and gives credit, and until a limiter
-// that has run for so long may take a key that it does not know for full.
+// Warm waits until the fleet is known and gives credit, as far as the limit has
+// any.
 func (w warmed) Warm(ctx context.Context) error {
 	if err := w.l.Ready(ctx); err != nil {
 		return err
 	}
-	t := time.NewTicker(10 * time.Millisecond)
-	defer t.Stop()
-	for start := time.Now(); time.Since(start) < 3*time.Second; {
-		if w.l.Stats().Credit > 0 {
-			break // a limit without credit waits for as long as it would take
-		}
+	return until(ctx, func() bool { return w.l.Stats().Credit > 0 || !w.credit })
+}
+
+// Settle waits until nothing is owed and leases have ended.
+func (w warmed) Settle(ctx context.Context) error {
+	return until(ctx, func() bool { s := w.l.Stats(); return s.Owed == 0 && s.Held == 0 })
+}
+
+// until polls, seldom: visiting a million keys takes its time.
+func until(ctx context.Context, cond func() bool) error {
+	for !cond() {
 		select {
-		case <-t.C:
+		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():
 			return fmt.Errorf("rivals: hybrid is not warm: %w", ctx.Err())
 		}
@@ -140,11 +149,11 @@ func (a hybridLimiter) Decide(ctx context.Context, keys []string) (allowed int, 
 var ourBucket = Rival{
 	Name: "hybrid_Bucket", What: "Limiter.Bucket(key), Bucket.Allow", Where: InBoth, Single: true,
 	Open: func(env Env) (Limiter, error) {
-		l, err := openHybrid(env)
+		w, err := openHybrid(env)
 		if err != nil {
 			return nil, err
 		}
-		return bucketLimiter{warmed{l}, l.Bucket("key")}, nil
+		return bucketLimiter{w, w.l.Bucket("key")}, nil
 	},
 }
 

@@ -29,7 +29,10 @@ type Rival struct {
 	What   string // the call that is made
 	Where  Where
 	Single bool // there is no key: it is one limiter, or a handle of one key
-	Open   func(Env) (Limiter, error)
+	// GivesUp says that where many ask about one key some calls end in an
+	// error, which counts as a denial.
+	GivesUp bool
+	Open    func(Env) (Limiter, error)
 }
 
 // Env is what a rival is opened with.
@@ -61,6 +64,13 @@ type Limiter interface {
 type Warmer interface {
 	// Warm waits until it is.
 	Warm(ctx context.Context) error
+}
+
+// Settler is a limiter that works on after a decision.
+type Settler interface {
+	// Settle waits until nothing is on its way, and nothing that was lent is
+	// still out.
+	Settle(ctx context.Context) error
 }
 
 // Sourced is a limiter that knows who has decided, so that a measurement can

@@ -10,9 +10,11 @@ import (
 
 const throttledModule = "github.com/throttled/throttled/v2"
 
-// throttledMemory keeps keys in a map without a bound, its faster store.
+// throttledMemory keeps keys in a map without a bound, its faster store. Both
+// stores compare and swap, and where others are always first a call gives up
+// after ten attempts.
 var throttledMemory = Rival{
-	Name: "throttled", Module: throttledModule, What: "memstore without a bound, RateLimitCtx",
+	Name: "throttled", Module: throttledModule, What: "memstore without a bound, RateLimitCtx", GivesUp: true,
 	Open: func(env Env) (Limiter, error) {
 		s, err := memstore.NewCtx(0)
 		if err != nil {
@@ -22,10 +24,8 @@ var throttledMemory = Rival{
 	},
 }
 
-// throttledRedis reads, computes and compares: on one hot key with many
-// callers it gives up after ten attempts. Such a call counts as denied.
 var throttledRedis = Rival{
-	Name: "throttled_redis", Module: throttledModule, What: "goredisstore.v9, RateLimitCtx; a call that gives up counts as denied", Where: InRedis,
+	Name: "throttled_redis", Module: throttledModule, What: "goredisstore.v9, RateLimitCtx; a call that gives up counts as denied", Where: InRedis, GivesUp: true,
 	Open: func(env Env) (Limiter, error) {
 		s, err := goredisstore.NewCtx(env.Redis, "throttled"+env.Name)
 		if err != nil {

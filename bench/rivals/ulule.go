@@ -30,7 +30,9 @@ var ululeRedis = Rival{
 	},
 }
 
-func ululeRate(l hybridlimit.Limit) limiter.Rate { return limiter.Rate{Limit: l.Rate, Period: l.Period} }
+func ululeRate(l hybridlimit.Limit) limiter.Rate {
+	return limiter.Rate{Limit: l.Rate, Period: l.Period}
+}
 
 type getter struct{ l *limiter.Limiter }
 

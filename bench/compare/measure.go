@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/bench/rivals"
+)
+
+// nothing is the control: the loop and, where each decision is timed, reading
+// the clock twice.
+var nothing = rivals.Rival{
+	Name: "nothing", What: "the loop alone", Single: true,
+	Open: func(rivals.Env) (rivals.Limiter, error) { return idle{}, nil },
+}
+
+type idle struct{}
+
+func (idle) Decide(_ context.Context, keys []string) (allowed int, err error) {
+	for range keys {
+		allowed++
+	}
+	return allowed, nil
+}
+
+func (idle) Close() error { return nil }
+
+// slice is how long the parts of one turn take.
+type slice struct{ Warm, Timed, Single time.Duration }
+
+// figures are what one turn came to.
+type figures struct {
+	Calls   int64
+	Allowed int64
+	Took    time.Duration // by the wall, for all of them
+	CPU     time.Duration // of the process
+	Mallocs uint64
+	Bytes   uint64 // allocated
+
+	P50, P99, P999, Max int64 // ns; of single decisions
+	// Meant is the part of decisions that were made in memory by lease, credit
+	// or a denial that Redis has proved; negative: the limiter does not say.
+	Meant float64
+}
+
+// A chunk is what a limiter is asked at once, between two looks at the clock:
+// many where a decision takes nanoseconds, few where it takes a round trip.
+const (
+	maxChunk   = 256
+	redisChunk = 4
+)
+
+// subject is a limiter under one workload.
+type subject struct {
+	limiter rivals.Limiter
+	seq     []string
+	chunk   int
+}
+
+// turn measures it.
+func (s subject) turn(ctx context.Context, goroutines int, d slice) (f figures, err error) {
+	before := sources(s.limiter)
+	if _, err := s.timed(ctx, goroutines, d.Warm); err != nil {
+		return f, err
+	}
+	if f, err = s.timed(ctx, goroutines, d.Timed); err != nil {
+		return f, err
+	}
+	hist, err := s.single(ctx, goroutines, d.Single)
+	if err != nil {
+		return f, err
+	}
+	f.P50, f.P99, f.P999 = hist.ValueAtPercentile(50), hist.ValueAtPercentile(99), hist.ValueAtPercentile(99.9)
+	f.Max = hist.Max()
+	f.Meant = meant(before, sources(s.limiter))
+	return f, nil
+}
+
+// timed asks in chunks for so long.
+func (s subject) timed(ctx context.Context, goroutines int, d time.Duration) (f figures, err error) {
+	var m0, m1 runtime.MemStats
+	runtime.ReadMemStats(&m0)
+	cpu := cpuTime()
+	start := time.Now()
+	each := make([]figures, goroutines)
+	errs := spread(goroutines, func(g int) error {
+		var mine figures
+		defer func() { each[g] = mine }()
+		for i := s.from(g, goroutines); time.Since(start) < d; i += s.chunk {
+			if i+s.chunk > len(s.seq) {
+				i = 0
+			}
+			n, err := s.limiter.Decide(ctx, s.seq[i:i+s.chunk])
+			mine.Allowed += int64(n)
+			mine.Calls += int64(s.chunk)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	f.Took, f.CPU = time.Since(start), cpuTime()-cpu
+	runtime.ReadMemStats(&m1)
+	for _, one := range each {
+		f.Calls, f.Allowed = f.Calls+one.Calls, f.Allowed+one.Allowed
+	}
+	f.Mallocs, f.Bytes = m1.Mallocs-m0.Mallocs, m1.TotalAlloc-m0.TotalAlloc
+	return f, errs
+}
+
+// single times each decision for so long. What is measured has reading the
+// clock in it, once.
+func (s subject) single(ctx context.Context, goroutines int, d time.Duration) (*hdrhistogram.Histogram, error) {
+	hists := make([]*hdrhistogram.Histogram, goroutines)
+	for g := range hists {
+		hists[g] = hdrhistogram.New(1, int64(time.Minute), 2)
+	}
+	start := time.Now()
+	err := spread(goroutines, func(g int) error {
+		hist, from := hists[g], start
+		for i := s.from(g, goroutines); time.Since(start) < d; i++ {
+			if i == len(s.seq) {
+				i = 0
+			}
+			from = time.Now()
+			_, err := s.limiter.Decide(ctx, s.seq[i:i+1])
+			took := time.Since(from)
+			if err := errors.Join(err, hist.RecordValue(max(1, int64(took)))); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for _, h := range hists[1:] {
+		hists[0].Merge(h)
+	}
+	return hists[0], err
+}
+
+// from is where in the sequence a goroutine begins.
+func (s subject) from(g, of int) int { return len(s.seq) / of * g / s.chunk * s.chunk }
+
+// spread runs f on so many goroutines.
+func spread(goroutines int, f func(g int) error) error {
+	errs := make([]error, goroutines)
+	var wg sync.WaitGroup
+	for g := range goroutines {
+		wg.Go(func() { errs[g] = f(g) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func sources(l rivals.Limiter) map[hybridlimit.Source]int64 {
+	if s, ok := l.(rivals.Sourced); ok {
+		return s.Sources()
+	}
+	return nil
+}
+
+func meant(before, after map[hybridlimit.Source]int64) float64 {
+	if after == nil {
+		return -1
+	}
+	var all, good int64
+	for source, n := range after {
+		n -= before[source]
+		all += n
+		switch source {
+		case hybridlimit.SourceLease, hybridlimit.SourceCredit, hybridlimit.SourceDenyCache:
+			good += n
+		}
+	}
+	return float64(good) / float64(max(1, all))
+}
+
+// fill makes a limiter know all keys, by strings that nobody else has.
+func (s subject) fill(ctx context.Context, keys int) error {
+	const goroutines = 8
+	return spread(goroutines, func(g int) error {
+		for i := g; i < keys; i += goroutines {
+			if _, err := s.limiter.Decide(ctx, []string{keyName(i)}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// cpuTime is what this process has used.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// heap is what the heap holds.
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}

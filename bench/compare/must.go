@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// must is what this library promises of its speed.
+type must struct {
+	what  string
+	a, b  cell // figure of a, by that of b where b is set
+	unit  string
+	bound float64
+}
+
+const (
+	xtimeBare = "x-time-rate"
+	xtimeMap  = "x-time-rate_sync.Map"
+	takes     = "sethvargo"
+	ours      = "hybrid"
+	handle    = "hybrid_Bucket"
+)
+
+// maxKeyBytes is what a key may cost in memory, all told.
+const maxKeyBytes = 448
+
+// musts are the promises.
+func musts(levels []int) []must {
+	out := []must{
+		{"`Allow`, hot key, 1 goroutine / x/time/rate", cell{ours, hot, 1}, cell{xtimeBare, hot, 1}, "ns/op", 0.4},
+		{"`Bucket(key).Allow`, 1 goroutine / x/time/rate", cell{handle, hot, 1}, cell{xtimeBare, hot, 1}, "ns/op", 0.2},
+		{"`Allow`, hot key, 64 goroutines / x/time/rate, 64", cell{ours, hot, 64}, cell{xtimeBare, hot, 64}, "ns/op", 0.6},
+		{"`Allow`, hot key, denied, 1 goroutine / x/time/rate denied", cell{ours, denied, 1}, cell{xtimeBare, denied, 1}, "ns/op", 0.4},
+	}
+	for _, g := range levels {
+		out = append(out,
+			must{fmt.Sprintf("`Allow`, Zipf, %s / sync.Map of x/time/rate", goroutines(g)), cell{ours, zipf, g}, cell{xtimeMap, zipf, g}, "ns/op", 0.5},
+			must{fmt.Sprintf("`Allow`, Zipf, %s / sethvargo `Take`", goroutines(g)), cell{ours, zipf, g}, cell{takes, zipf, g}, "ns/op", 0.9},
+		)
+	}
+	for _, m := range []must{
+		{what: "allocations of a decision, hot key, `Allow`", a: cell{ours, hot, 1}},
+		{what: "allocations of a decision, hot key, denied", a: cell{ours, denied, 1}},
+		{what: "allocations of a decision, hot key, `Bucket`", a: cell{handle, hot, 1}},
+	} {
+		m.unit = "allocs/op"
+		out = append(out, m)
+	}
+	return out
+}
+
+// mustTable holds the results against the promises.
+func (p page) mustTable() string {
+	var b strings.Builder
+	b.WriteString("| must reach | at most | measured | of single rounds | by CPU time | holds |\n|---|--:|--:|--:|--:|---|\n")
+	row := func(what string, bound, got float64, digits int, rounds, cpu string) {
+		verdict := "yes"
+		if !(got <= bound) {
+			verdict = "**no**"
+		}
+		fmt.Fprintf(&b, "| %s | %v | %.*f | %s | %s | %s |\n", what, bound, digits, got, rounds, cpu, verdict)
+	}
+	for _, m := range musts(p.plan.goroutines) {
+		if m.b != (cell{}) {
+			if got, lo, hi, ok := p.results.ratio(m.a, m.b, m.unit); ok {
+				cpu, _, _, _ := p.results.ratio(m.a, m.b, "cpu-ns/op")
+				row(m.what, m.bound, got, 2, fmt.Sprintf("%.2f to %.2f", lo, hi), fmt.Sprintf("%.2f", cpu))
+			}
+			continue
+		}
+		if got := p.results.center(m.a, m.unit); !math.IsNaN(got) {
+			// As go test counts: by whole allocations. What remains are those
+			// of syncs, a few hundred a second.
+			row(m.what, m.bound, math.Floor(got), 0, fmt.Sprintf("%.6f with syncs", got), "-")
+		}
+	}
+	for _, name := range []string{ours, handle} {
+		// That it is the common path that was measured.
+		if got := p.results.center(cell{name, hot, 1}, "in-memory/op"); !math.IsNaN(got) {
+			row(fmt.Sprintf("decisions of the hot key that were not by lease or credit, %s", plain(name)), 0.01, 1-got, 4, "-", "-")
+		}
+	}
+	if got, ok := p.results.key[ours]; ok {
+		row("bytes of memory for a key, of 1 000 000", maxKeyBytes, got, 0, "measured once", "-")
+	}
+	return b.String()
+}
+
+func goroutines(n int) string {
+	if n == 1 {
+		return "1 goroutine"
+	}
+	return fmt.Sprintf("%d goroutines", n)
+}

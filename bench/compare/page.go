@@ -1,0 +1,223 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/hybridlimit/hybridlimit/bench/rivals"
+)
+
+// page is RESULTS.md.
+type page struct {
+	results results
+	plan    plan
+	machine machine
+}
+
+func (p page) markdown() string {
+	var b strings.Builder
+	b.WriteString("# Limiters side by side\n\n<!-- Printed by: make bench. Do not edit. -->\n\n")
+	fmt.Fprintf(&b, "What a decision takes, by each limiter, under the same loads, in one run: `make bench`. "+
+		"What it costs Redis is another page's.\n\nMachine: %v.\n\n", p.machine)
+	fmt.Fprintf(&b, "%d rounds; in each, every limiter has a turn at every load: %v warm-up, %v timed as a whole (ns/op, by the wall: "+
+		"what one goroutine waits for, or how often all of them together decide), %v with each decision timed by itself (p50 to max; "+
+		"reading the clock is in it, see *nothing*). "+
+		"Figures are medians of the rounds with their 95 %% interval, as benchstat prints them; of p50 to p99.9 too, and max is the largest of all rounds. "+
+		"Each limiter has a process and, where it uses one, a redis-server of its own on the same machine, over loopback; so Redis is as near as it can be, "+
+		"and takes its CPU from the same cores. The rounds are in [%[5]s/rounds.txt](%[5]s/rounds.txt): `benchstat -col /rival %[5]s/rounds.txt`.\n\n",
+		p.plan.rounds, p.plan.slice.Warm, p.plan.slice.Timed, p.plan.slice.Single, resultsDir)
+	b.WriteString("The machine is a guest that others use too: absolute figures drift by tens of percent within minutes, all limiters' alike. Read the ratios. " +
+		"Below 1.25 they say nothing. " +
+		"The process's CPU time (cpu-ns/op of the rounds, and *by CPU time*: the background's share is in it, redis-server's is not) suffers less from neighbours than the wall clock.\n\n")
+	b.WriteString(p.mustTable())
+	for _, w := range p.plan.workloads {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", w.Title, w.About)
+		b.WriteString(p.speeds(w))
+		fmt.Fprintf(&b, "\n![%s](%s/%s.svg)\n\n", w.Title, resultsDir, w.Name)
+		b.WriteString(p.latencies(w))
+	}
+	b.WriteString(p.memory())
+	b.WriteString(p.who())
+	return b.String()
+}
+
+// speeds is a table of ns/op.
+func (p page) speeds(w workload) string {
+	var b strings.Builder
+	b.WriteString("| limiter |")
+	for _, g := range p.plan.goroutines {
+		fmt.Fprintf(&b, " %s: ns/op | of hybrid's | decisions/s |", goroutines(g))
+	}
+	b.WriteString(" allocs/op | denied | in memory |\n|---|" + strings.Repeat("--:|--:|--:|", len(p.plan.goroutines)) + "--:|--:|--:|\n")
+	for _, r := range p.rows(w) {
+		fmt.Fprintf(&b, "| %s |", strong(r.Name))
+		for _, g := range p.plan.goroutines {
+			c, best := cell{r.Name, w.Name, g}, cell{ours, w.Name, g}
+			m, spread, _ := p.results.median(c, "ns/op")
+			fmt.Fprintf(&b, " %s ± %s | %s | %s |", three(m), percent(spread), times(m/p.results.center(best, "ns/op"), r), three(p.results.center(c, "decisions/s")))
+		}
+		one := cell{r.Name, w.Name, p.plan.goroutines[0]}
+		memory := "-"
+		if m := p.results.center(one, "in-memory/op"); !math.IsNaN(m) {
+			memory = fmt.Sprintf("%.2f %%", 100*m)
+		}
+		fmt.Fprintf(&b, " %s | %.1f %% | %s |\n", allocs(p.results.center(one, "allocs/op")), 100*p.results.center(one, "denied/op"), memory)
+	}
+	return b.String()
+}
+
+// latencies is a table of single decisions.
+func (p page) latencies(w workload) string {
+	var b strings.Builder
+	b.WriteString("| single decisions |")
+	for _, g := range p.plan.goroutines {
+		fmt.Fprintf(&b, " %s: p50 | p99 | p99.9 | max |", goroutines(g))
+	}
+	b.WriteString("\n|---|" + strings.Repeat("--:|--:|--:|--:|", len(p.plan.goroutines)) + "\n")
+	for _, r := range p.rows(w) {
+		fmt.Fprintf(&b, "| %s |", strong(r.Name))
+		for _, g := range p.plan.goroutines {
+			c := cell{r.Name, w.Name, g}
+			for _, unit := range []string{"p50-ns", "p99-ns", "p99.9-ns"} {
+				fmt.Fprintf(&b, " %s |", duration(p.results.center(c, unit)))
+			}
+			fmt.Fprintf(&b, " %s |", duration(p.results.most(c, "max-ns")))
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// memory is what a key takes.
+func (p page) memory() string {
+	if len(p.results.key) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n## Memory\n\nBytes of heap that a key of 20 bytes takes, its name included, when there are a million (growth of HeapAlloc, "+
+		"after garbage collection). hybrid is measured when all has been paid and no lease is out.\n\n"+
+		"| limiter | bytes a key |\n|---|--:|\n")
+	rs := p.plan.rivals
+	rs = slices.SortedStableFunc(slices.Values(rs), func(a, b rivals.Rival) int { return cmp.Compare(p.results.key[a.Name], p.results.key[b.Name]) })
+	for _, r := range rs {
+		if bytes, ok := p.results.key[r.Name]; ok {
+			fmt.Fprintf(&b, "| %s | %.0f |\n", strong(r.Name), bytes)
+		}
+	}
+	return b.String()
+}
+
+// who says what each limiter is.
+func (p page) who() string {
+	var b strings.Builder
+	b.WriteString("\n## Who is who\n\n| limiter | the call | where it decides | module |\n|---|---|---|---|\n")
+	for _, r := range p.plan.rivals {
+		module := "this one"
+		switch {
+		case r.Name == nothing.Name:
+			module = "the control"
+		case r.Module != "":
+			module = strings.TrimSpace(r.Module + " " + p.machine.versions[r.Module])
+		}
+		where := map[rivals.Where]string{rivals.InMemory: "memory", rivals.InRedis: "Redis", rivals.InBoth: "memory, shared through Redis"}[r.Where]
+		if r.Single {
+			where += "; one key"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", strong(r.Name), r.What, where, module)
+	}
+	b.WriteString("\n*in memory*: of all decisions of the turns, the part that was made by a lease, by credit, or by a denial that Redis has proved. *allocs/op*, *denied* and it are those of one goroutine. " +
+		"*of hybrid's*: how many times as long as hybrid's `Allow` it takes; in bold where it takes less.\n")
+	return b.String()
+}
+
+// rows are the rivals of a workload, the fastest first.
+func (p page) rows(w workload) []rivals.Rival {
+	var rs []rivals.Rival
+	for _, r := range p.plan.rivals {
+		if len(p.results.cells[cell{r.Name, w.Name, p.plan.goroutines[0]}]) > 0 {
+			rs = append(rs, r)
+		}
+	}
+	slices.SortStableFunc(rs, func(a, b rivals.Rival) int {
+		return cmp.Compare(p.results.center(cell{a.Name, w.Name, p.plan.goroutines[0]}, "ns/op"),
+			p.results.center(cell{b.Name, w.Name, p.plan.goroutines[0]}, "ns/op"))
+	})
+	return rs
+}
+
+// plain is a name as it is read.
+func plain(name string) string {
+	if name == "redis_rate" {
+		return name
+	}
+	return strings.Replace(strings.ReplaceAll(name, "_", " "), "x-time-rate", "x/time/rate", 1)
+}
+
+// strong marks ours.
+func strong(name string) string {
+	shown := plain(name)
+	if slices.ContainsFunc(rivals.All, func(r rivals.Rival) bool { return r.Name == name && r.Module == "" }) {
+		return "**" + shown + "**"
+	}
+	return shown
+}
+
+// times is a ratio to hybrid's.
+func times(x float64, r rivals.Rival) string {
+	switch {
+	case math.IsNaN(x) || r.Name == nothing.Name:
+		return "-"
+	case x < 1:
+		return fmt.Sprintf("**%.2f**", x)
+	case x < 10:
+		return fmt.Sprintf("%.2f", x)
+	}
+	return fmt.Sprintf("%.0f", x)
+}
+
+// three has three digits that count.
+func three(x float64) string {
+	switch {
+	case math.IsNaN(x):
+		return "-"
+	case x >= 1e6:
+		return three(x/1e6) + " M"
+	case x >= 1e5:
+		return three(x/1e3) + " k"
+	case x >= 100:
+		return fmt.Sprintf("%.0f", x)
+	case x >= 10:
+		return fmt.Sprintf("%.1f", x)
+	}
+	return fmt.Sprintf("%.2f", x)
+}
+
+func percent(x float64) string {
+	if math.IsInf(x, 0) || math.IsNaN(x) {
+		return "∞"
+	}
+	return fmt.Sprintf("%.0f %%", 100*x)
+}
+
+func allocs(x float64) string {
+	if x < 0.005 {
+		return "0"
+	}
+	return fmt.Sprintf("%.2g", x)
+}
+
+// duration writes ns.
+func duration(ns float64) string {
+	switch {
+	case math.IsNaN(ns):
+		return "-"
+	case ns < 1e3:
+		return fmt.Sprintf("%.0f ns", ns)
+	case ns < 1e6:
+		return three(ns/1e3) + " µs"
+	}
+	return three(ns/1e6) + " ms"
+}

@@ -1,0 +1,264 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/bench/rivals"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+)
+
+// request is what a worker is asked to do.
+type request struct {
+	Open       bool // and nothing else
+	Workload   workload
+	Goroutines int
+	Slice      slice
+}
+
+// reply is what came of it.
+type reply struct {
+	Figures figures
+	Limit   hybridlimit.Limit
+	// PerKey is the bytes of heap that a key takes, after Open.
+	PerKey float64
+	Err    string
+}
+
+// worker measures one rival.
+type worker interface {
+	do(request) (reply, error)
+	Close() error
+}
+
+// bench is a worker in this process.
+type bench struct {
+	ctx   context.Context
+	rival rivals.Rival
+	redis *redistest.Server
+	rdb   *redis.Client
+	seqs  map[string][]string // by workload
+	open  map[string]opened
+}
+
+type opened struct {
+	subject
+	limit  hybridlimit.Limit
+	perKey float64
+}
+
+var _ worker = (*bench)(nil)
+
+// newBench starts a redis-server where the rival needs one.
+func newBench(ctx context.Context, r rivals.Rival) (*bench, error) {
+	b := &bench{ctx: ctx, rival: r, seqs: map[string][]string{}, open: map[string]opened{}}
+	if r.Where == rivals.InMemory {
+		return b, nil
+	}
+	var err error
+	if b.redis, err = redistest.Start(); err != nil {
+		return nil, err
+	}
+	b.rdb = redis.NewClient(&redis.Options{
+		Addr: b.redis.Addr(), PoolSize: 64,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	return b, nil
+}
+
+func (b *bench) Close() error {
+	var errs []error
+	for _, o := range b.open {
+		errs = append(errs, o.limiter.Close())
+	}
+	if b.redis != nil {
+		errs = append(errs, b.rdb.Close())
+		b.redis.Close()
+	}
+	return errors.Join(errs...)
+}
+
+func (b *bench) do(r request) (reply, error) {
+	o, err := b.subject(r)
+	if err != nil || r.Open {
+		return reply{Limit: o.limit, PerKey: o.perKey}, err
+	}
+	f, err := o.turn(b.ctx, r.Goroutines, r.Slice)
+	return reply{Figures: f, Limit: o.limit, PerKey: o.perKey}, err
+}
+
+// subject is the limiter for a workload, made when it is first asked for. A
+// limit that is a part of what the rival can do is found by trying.
+func (b *bench) subject(r request) (opened, error) {
+	w := r.Workload
+	id := w.Name
+	if w.Over > 0 {
+		id = fmt.Sprint(w.Name, r.Goroutines)
+	}
+	if o, ok := b.open[id]; ok {
+		return o, nil
+	}
+	if b.seqs[w.Name] == nil {
+		b.seqs[w.Name] = w.sequence()
+	}
+	limit := w.Limit
+	if w.Over > 0 {
+		for try := range 2 { // by what it does far below a limit, and at about this one
+			o, err := b.make(w, limit, fmt.Sprint(id, "-", try))
+			if err != nil {
+				return opened{}, err
+			}
+			_, err = o.timed(b.ctx, r.Goroutines, r.Slice.Warm)
+			f, err2 := o.timed(b.ctx, r.Goroutines, 2*r.Slice.Timed)
+			if err := errors.Join(err, err2, o.limiter.Close()); err != nil {
+				return opened{}, err
+			}
+			limit = w.limitFor(float64(f.Calls) / f.Took.Seconds())
+		}
+	}
+	o, err := b.make(w, limit, id)
+	if err == nil {
+		b.open[id] = o
+	}
+	return o, err
+}
+
+// make opens a limiter, fills it with the keys, and says what they take.
+func (b *bench) make(w workload, limit hybridlimit.Limit, name string) (opened, error) {
+	before := heap()
+	env := rivals.Env{Limit: limit, Keys: w.Keys, Name: name}
+	if b.redis != nil {
+		env.Redis, env.Addr = b.rdb, b.redis.Addr()
+	}
+	l, err := b.rival.Open(env)
+	if err != nil {
+		return opened{}, err
+	}
+	o := opened{subject: subject{l, b.seqs[w.Name], maxChunk}, limit: limit}
+	if warmer, ok := l.(rivals.Warmer); ok {
+		err = warmer.Warm(b.ctx)
+	}
+	if b.rival.Where == rivals.InRedis {
+		o.chunk = redisChunk // its keys are in no memory of this process
+		return o, err
+	}
+	err = errors.Join(err, o.fill(b.ctx, w.Keys))
+	if s, ok := l.(rivals.Settler); ok {
+		err = errors.Join(err, s.Settle(b.ctx))
+	}
+	o.perKey = float64(heap()-before) / float64(w.Keys)
+	return o, err
+}
+
+// serve is the process of one rival: a line of JSON in, a line out.
+func serve(ctx context.Context, name string, in io.Reader, out io.Writer) error {
+	r := nothing
+	if name != nothing.Name {
+		var err error
+		if r, err = rivals.Find(name); err != nil {
+			return err
+		}
+	}
+	b, err := newBench(ctx, r)
+	if err != nil {
+		return err
+	}
+	dec, enc := json.NewDecoder(bufio.NewReader(in)), json.NewEncoder(out)
+	for {
+		var r request
+		switch err := dec.Decode(&r); {
+		case errors.Is(err, io.EOF):
+			return b.Close()
+		case err != nil:
+			return errors.Join(err, b.Close())
+		}
+		answer, err := b.do(r)
+		if err != nil {
+			answer.Err = err.Error()
+		}
+		if err := enc.Encode(answer); err != nil {
+			return errors.Join(err, b.Close())
+		}
+	}
+}
+
+// process is a worker in a process of its own.
+type process struct {
+	name string
+	cmd  *exec.Cmd
+	in   io.WriteCloser
+	out  *json.Decoder
+}
+
+var _ worker = (*process)(nil)
+
+// spawn starts this program again.
+func spawn(ctx context.Context, r rivals.Rival) (*process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, self, "-worker", r.Name)
+	cmd.Stderr = os.Stderr
+	cmd.WaitDelay = time.Minute
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	return &process{r.Name, cmd, in, json.NewDecoder(bufio.NewReader(out))}, nil
+}
+
+func (p *process) do(r request) (answer reply, err error) {
+	if err := json.NewEncoder(p.in).Encode(r); err != nil {
+		return answer, fmt.Errorf("%s: %w", p.name, err)
+	}
+	if err := p.out.Decode(&answer); err != nil {
+		return answer, fmt.Errorf("%s: %w", p.name, err)
+	}
+	if answer.Err != "" {
+		return answer, fmt.Errorf("%s: %s", p.name, answer.Err)
+	}
+	return answer, nil
+}
+
+// Close ends it: the end of its input is the end of it.
+func (p *process) Close() error {
+	return errors.Join(p.in.Close(), p.cmd.Wait())
+}
+
+func spawnAll(ctx context.Context, rs []rivals.Rival) (workers []worker, err error) {
+	for _, r := range rs {
+		p, err := spawn(ctx, r)
+		if err != nil {
+			return workers, err
+		}
+		workers = append(workers, p)
+	}
+	return workers, nil
+}
+
+func closeAll(workers []worker) {
+	for _, w := range workers {
+		if err := w.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, "compare:", err)
+		}
+	}
+}
