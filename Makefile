@@ -26,6 +26,14 @@ lab: ## whole fleets in virtual time: docs/lab/results.md and its plots; fails i
 bench-redis: ## what it costs Redis, and many keys a process: bench/REDIS.md, about four minutes; fails if a figure that must be reached is not
 	@cd bench && go run ./redis -write REDIS.md
 
+.PHONY: bench
+bench: ## limiters side by side, about ten minutes: bench/RESULTS.md, its figures and rounds
+	@cd bench && go run ./compare -write . -revision "$$(git describe --always --dirty --exclude '*')"
+
+.PHONY: guard
+guard: ## the common path allocates nothing and is no slower than x/time/rate, by far
+	@go test -count=1 -run '^TestCommonPath' ./hybrid
+
 .PHONY: lint
 lint: ## golangci-lint over every module
 	@scripts/each-module.sh $(GOLANGCI_LINT) run --config "$(CURDIR)/.golangci.yml"
