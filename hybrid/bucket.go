@@ -26,12 +26,10 @@ func (l *Limiter) Bucket(key string) *Bucket { return &Bucket{l: l, key: strings
 func (b *Bucket) Allow(ctx context.Context) (hybridlimit.Result, error) { return b.AllowN(ctx, 1) }
 
 // AllowN is Limiter.AllowN of the handle's key.
-func (b *Bucket) AllowN(ctx context.Context, n int64) (hybridlimit.Result, error) {
+func (b *Bucket) AllowN(ctx context.Context, n int64) (res hybridlimit.Result, err error) {
 	if e := b.e.Load(); e != nil && n > 0 {
-		if r := e.rules.Load(); r.from != fromCall {
-			if res, ok := b.l.common(e, r, n); ok {
-				return res, nil
-			}
+		if r := e.rules.Load(); r.from != fromCall && b.l.common(e, r, n, &res) {
+			return res, nil
 		}
 	}
 	return b.slow(ctx, n)

@@ -43,14 +43,14 @@ func TestCommonPathAllocatesNothing(t *testing.T) {
 			allowed bool
 			call    func() (hybridlimit.Result, error)
 		}{
-			"Allow":             {true, func() (hybridlimit.Result, error) { return far.Allow(ctx, "k") }},
-			"AllowN":            {true, func() (hybridlimit.Result, error) { return far.AllowN(ctx, "k", 3) }},
-			"Allow, denied":     {false, func() (hybridlimit.Result, error) { return shut.Allow(ctx, "k") }},
-			"Allow, shadow":     {true, func() (hybridlimit.Result, error) { return shadow.Allow(ctx, "k") }},
-			"Allow, window":     {true, func() (hybridlimit.Result, error) { return window.Allow(ctx, "k") }},
-			"Bucket.Allow":      {true, func() (hybridlimit.Result, error) { return farKey.Allow(ctx) }},
-			"Bucket.AllowN":     {true, func() (hybridlimit.Result, error) { return farKey.AllowN(ctx, 3) }},
-			"Bucket, denied":    {false, func() (hybridlimit.Result, error) { return shutKey.Allow(ctx) }},
+			"Allow":          {true, func() (hybridlimit.Result, error) { return far.Allow(ctx, "k") }},
+			"AllowN":         {true, func() (hybridlimit.Result, error) { return far.AllowN(ctx, "k", 3) }},
+			"Allow, denied":  {false, func() (hybridlimit.Result, error) { return shut.Allow(ctx, "k") }},
+			"Allow, shadow":  {true, func() (hybridlimit.Result, error) { return shadow.Allow(ctx, "k") }},
+			"Allow, window":  {true, func() (hybridlimit.Result, error) { return window.Allow(ctx, "k") }},
+			"Bucket.Allow":   {true, func() (hybridlimit.Result, error) { return farKey.Allow(ctx) }},
+			"Bucket.AllowN":  {true, func() (hybridlimit.Result, error) { return farKey.AllowN(ctx, 3) }},
+			"Bucket, denied": {false, func() (hybridlimit.Result, error) { return shutKey.Allow(ctx) }},
 		} {
 			for range 10 { // until there is a lease, and the word is of this epoch
 				time.Sleep(time.Millisecond + time.Microsecond) // never when a tick is due

@@ -66,34 +66,6 @@ type waiter struct {
 	gone bool         // the caller left; guarded by entry.mu
 }
 
-// take is the common path: it spends n units of the word, or counts n denied,
-// if the word is of this epoch and holds enough. left is the word's units
-// afterwards. wordNone sends the call the slow way.
-func (e *entry) take(n int64, epoch uint64) (kind wordKind, left int64) {
-	if n > maxWordUnits {
-		return wordNone, 0
-	}
-	for {
-		w := e.word.Load()
-		if w>>epochShift != epoch&epochMask {
-			return wordNone, 0
-		}
-		units, kind := wordUnits(w), wordKindOf(w)
-		next := w - uint64(n)
-		if kind == wordDeny {
-			if units+n > maxWordUnits {
-				return wordNone, 0
-			}
-			next = w + uint64(n)
-		} else if units < n {
-			return wordNone, 0
-		}
-		if e.word.CompareAndSwap(w, next) {
-			return kind, units - n
-		}
-	}
-}
-
 // maxAsks is how many waiting calls one op carries. The rest are served from
 // the lease that comes with it, or by the next.
 const maxAsks = 64

@@ -72,6 +72,11 @@ func (r *rules) slot() time.Duration {
 	return time.Duration(r.each())
 }
 
+// refilled is how long until a bucket in which so many units are left is full.
+func (r *rules) refilled(left int64) time.Duration {
+	return time.Duration(r.Bucket.WaitFull(left*r.Bucket.Unit)) * time.Microsecond
+}
+
 // outdated says whether SetLimit has replaced the limit that a key still has.
 func (l *Limiter) outdated(r *rules) bool { return r.from == fromLimiter && r != l.rules.Load() }
 

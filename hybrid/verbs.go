@@ -14,15 +14,13 @@ import (
 // the like go back to the key's own. What it has used stays used, as SetLimit
 // says. A limit that differs from the key's last costs the slow path and a
 // sync; Config.LimitFor is cheaper where the key alone decides.
-func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hybridlimit.Limit) (hybridlimit.Result, error) {
+func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hybridlimit.Limit) (res hybridlimit.Result, err error) {
 	if err := l.check(key, n); err != nil {
 		return hybridlimit.Result{}, err
 	}
 	if e := l.store.get(key); e != nil {
-		if r := e.rules.Load(); r.limit == limit && r.from == fromCall {
-			if res, ok := l.common(e, r, n); ok {
-				return res, nil
-			}
+		if r := e.rules.Load(); r.limit == limit && r.from == fromCall && l.common(e, r, n, &res) {
+			return res, nil
 		}
 	}
 	if err := errors.Join(limit.Validate(), sameAlgorithm(limit, l.rules.Load())); err != nil {
