@@ -6,8 +6,8 @@
 //	cd bench && go run ./compare -workloads hot -rivals 'hybrid|^x-time-rate$'
 //
 // Each rival runs in a process of its own, with a redis-server of its own if it
-// needs one, so that nobody pays for another's heap; they take turns, a tenth
-// of a second each, round after round. A machine that is shared drifts by tens
+// needs one, so that nobody pays for another's heap; they take turns, a tenth of
+// a second each, round after round. A machine that is shared drifts by tens
 // of percent over minutes: within a round that hits all alike, so what counts
 // are ratios of medians over rounds, not the nanoseconds.
 package main
@@ -36,10 +36,10 @@ func main() {
 
 func run(ctx context.Context) error {
 	p := plan{workloads: workloads, rivals: append([]rivals.Rival{nothing}, rivals.All...), goroutines: levels()}
-	flag.IntVar(&p.rounds, "rounds", 8, "of all that is measured; medians need six")
-	flag.DurationVar(&p.slice.Timed, "for", 100*time.Millisecond, "one turn takes, timed as a whole")
-	flag.DurationVar(&p.slice.Single, "single", 40*time.Millisecond, "and then, each decision timed by itself")
-	flag.DurationVar(&p.slice.Warm, "warm", 40*time.Millisecond, "before that, unmeasured")
+	flag.IntVar(&p.rounds, "rounds", 6, "of all that is measured; an interval needs six")
+	flag.DurationVar(&p.slice.Timed, "for", 60*time.Millisecond, "one turn takes, timed as a whole")
+	flag.DurationVar(&p.slice.Single, "single", 20*time.Millisecond, "and then, each decision timed by itself")
+	flag.DurationVar(&p.slice.Warm, "warm", 30*time.Millisecond, "before that, unmeasured")
 	only := flag.String("rivals", "", "only those whose names match")
 	loads := flag.String("workloads", "", "only those whose names match")
 	dir := flag.String("write", "", "directory for RESULTS.md and results/; empty: print the page")

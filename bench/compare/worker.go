@@ -31,7 +31,7 @@ type request struct {
 type reply struct {
 	Figures figures
 	Limit   hybridlimit.Limit
-	// PerKey is the bytes of heap that a key takes, after Open.
+	// PerKey is the bytes of heap that a key of uniform takes.
 	PerKey float64
 	Err    string
 }
@@ -136,7 +136,10 @@ func (b *bench) subject(r request) (opened, error) {
 
 // make opens a limiter, fills it with the keys, and says what they take.
 func (b *bench) make(w workload, limit hybridlimit.Limit, name string) (opened, error) {
-	before := heap()
+	var before int64
+	if w.Name == uniform {
+		before = heap()
+	}
 	env := rivals.Env{Limit: limit, Keys: w.Keys, Name: name}
 	if b.redis != nil {
 		env.Redis, env.Addr = b.rdb, b.redis.Addr()
@@ -157,7 +160,9 @@ func (b *bench) make(w workload, limit hybridlimit.Limit, name string) (opened, 
 	if s, ok := l.(rivals.Settler); ok {
 		err = errors.Join(err, s.Settle(b.ctx))
 	}
-	o.perKey = float64(heap()-before) / float64(w.Keys)
+	if w.Name == uniform {
+		o.perKey = float64(heap()-before) / float64(w.Keys)
+	}
 	return o, err
 }
 
@@ -223,7 +228,9 @@ func spawn(ctx context.Context, r rivals.Rival) (*process, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	return &process{r.Name, cmd, in, json.NewDecoder(bufio.NewReader(out))}, nil
+	dec := json.NewDecoder(bufio.NewReader(out))
+	dec.DisallowUnknownFields() // a rival's log is not a reply
+	return &process{r.Name, cmd, in, dec}, nil
 }
 
 func (p *process) do(r request) (answer reply, err error) {

@@ -17,7 +17,6 @@ import (
 var goZero = Rival{
 	Name: "go-zero", Module: "github.com/zeromicro/go-zero", What: "TokenLimiter.AllowCtx", Where: InRedis,
 	Open: func(env Env) (Limiter, error) {
-		quiet()
 		r, err := redis.NewRedis(redis.RedisConf{Host: env.Addr, Type: redis.NodeType, NonBlock: true, MaintNotifications: "disabled"})
 		if err != nil {
 			return nil, err
@@ -27,11 +26,11 @@ var goZero = Rival{
 	},
 }
 
-// quiet ends what go-zero writes to the standard output once a minute.
-var quiet = sync.OnceFunc(func() {
+// Whoever imports go-zero has it write to the standard output once a minute.
+func init() {
 	logx.Disable()
 	stat.DisableLog()
-})
+}
 
 type tokens struct {
 	env Env
