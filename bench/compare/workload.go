@@ -48,12 +48,13 @@ var workloads = []workload{
 	{
 		Name: uniform, Title: "Uniform over 1 000 000 keys", Keys: 1_000_000, Limit: far,
 		About: "1 000 000 keys that are all in memory, drawn alike, 10⁹ a second each. " +
-			"Every call meets a key that nobody has used for a while: for caches, and for a limiter that tells others of each key, the worst case.",
+			"Every call meets a key that nobody has used for a while: the worst case for caches, and for a limiter that tells others of each key.",
 	},
 	{
 		Name: over, Title: "Twenty times the limit: 95 % denied", Keys: 20, Limit: far, Over: 20,
 		About: "20 keys, drawn alike. A twentieth of what the rival decides in a second is the limit of all keys together, " +
-			"counted in periods of 100 ms; so each rival has a limit of its own, and the same share of denials.",
+			"counted in periods of 100 ms; so each rival has a limit of its own. Callers ask as fast as they are answered: " +
+			"a limiter that waits for Redis, rather than deny what Redis may have, is asked less, and denies less.",
 	},
 }
 
