@@ -11,7 +11,9 @@ import (
 )
 
 // goZero is a limiter for each key, so they are in a sync.Map. Its rate is in
-// whole units a second, one at least. It connects by itself, and has a breaker
+// whole units a second, one at least, and its burst a second's units at least:
+// with less than half of that its script sets an expiry of 0, which fails, and
+// a limiter in memory answers. It connects by itself, and has a breaker
 // that takes NOSCRIPT for a failure: many callers at the start would open it,
 // and be answered by a limiter in memory. So there is one at first.
 var goZero = Rival{
@@ -42,8 +44,9 @@ func (t *tokens) Decide(ctx context.Context, keys []string) (allowed int, err er
 	for _, key := range keys {
 		v, ok := t.m.Load(key)
 		if !ok {
-			v, _ = t.m.LoadOrStore(key, limit.NewTokenLimiter(
-				max(1, int(perSecond(t.env.Limit))), int(t.env.Limit.BurstSize()), t.r, "go-zero"+t.env.Name+key))
+			rate := max(1, int(perSecond(t.env.Limit)))
+			burst := max(rate, int(t.env.Limit.BurstSize()))
+			v, _ = t.m.LoadOrStore(key, limit.NewTokenLimiter(rate, burst, t.r, "go-zero"+t.env.Name+key))
 		}
 		if v.(*limit.TokenLimiter).AllowCtx(ctx) {
 			allowed++

@@ -19,7 +19,9 @@ func spare(keys int) int { return keys + keys/4 + 16 }
 var ourLocal = Rival{
 	Name: "local", What: "Limiter.Allow",
 	Open: func(env Env) (Limiter, error) {
-		l, err := local.New(env.Limit, local.Config{MaxKeys: spare(env.Keys)})
+		// The others in memory, too, keep a key that is full again.
+		idle := max(time.Hour, env.Limit.TimeToFull())
+		l, err := local.New(env.Limit, local.Config{MaxKeys: spare(env.Keys), IdleAfter: idle})
 		return localLimiter{l}, err
 	},
 }
