@@ -93,7 +93,7 @@ func (s subject) timed(ctx context.Context, goroutines int, d time.Duration) (f 
 	errs := spread(goroutines, func(g int) error {
 		var mine figures
 		defer func() { each[g] = mine }()
-		for i := s.from(g, goroutines); time.Since(start) < d; i += s.chunk {
+		for i := s.from(g, goroutines); mine.Calls == 0 || time.Since(start) < d; i += s.chunk {
 			if i+s.chunk > len(s.seq) {
 				i = 0
 			}
@@ -125,7 +125,7 @@ func (s subject) single(ctx context.Context, goroutines int, d time.Duration) (*
 	start := time.Now()
 	err := spread(goroutines, func(g int) error {
 		hist := hists[g]
-		for i := s.from(g, goroutines); time.Since(start) < d; i++ {
+		for i := s.from(g, goroutines); hist.TotalCount() == 0 || time.Since(start) < d; i++ {
 			if i == len(s.seq) {
 				i = 0
 			}
