@@ -9,9 +9,8 @@ import (
 // probing over a fixed array; whoever changes it holds its shard's lock, and
 // may move what others are looking for. So a reader that finds nothing has to
 // look again under the lock, and one that finds an entry which has just been
-// evicted learns that from the entry, whose word is void. sync.Map needs three
-// times the memory, and no lock-free map of the standard library less
-// (docs/decisions/0012-store.md).
+// evicted learns that from the entry, whose word is void. What else was tried:
+// docs/decisions/0015-a-table-beside-the-lru.md.
 type table struct {
 	slots []slot
 	used  int // under the shard's lock
