@@ -7,6 +7,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/waiting"
 )
 
 // longest is the MaxDelay of a reservation without a deadline.
@@ -39,63 +40,21 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*hybridlimi
 // (context.DeadlineExceeded) or the burst can never hold n (ErrExceedsBurst).
 // When ctx ends while it waits the units are given back.
 func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
-	for {
+	if _, err := l.of(key, n); err != nil {
+		return hybridlimit.Result{}, err
+	}
+	who := waiting.Caller{Package: "global", Key: key, N: n, Done: l.done, Longest: longest * time.Microsecond}
+	return who.Wait(ctx, func(most time.Duration) (hybridlimit.Result, func(context.Context) error, error) {
 		t, err := l.of(key, n)
 		if err != nil {
-			return hybridlimit.Result{}, err
+			return hybridlimit.Result{}, nil, err
 		}
-		left := time.Duration(longest) * time.Microsecond
-		if deadline, ok := ctx.Deadline(); ok {
-			left = time.Until(deadline)
+		res, back, err := l.book(ctx, key, t, n, max(1, int64(most/time.Microsecond)))
+		if err != nil || !res.Allowed {
+			return res, nil, err
 		}
-		if err := ctx.Err(); err != nil {
-			return hybridlimit.Result{}, err
-		}
-		res, back, err := l.book(ctx, key, t, n, max(1, int64(left/time.Microsecond)))
-		if err != nil {
-			return hybridlimit.Result{}, err
-		}
-		wait := res.Delay
-		if !res.Allowed {
-			wait = res.RetryAfter
-		}
-		if wait == hybridlimit.Never {
-			return res, fmt.Errorf("global: %d units of %q: %w (%d)", n, key, hybridlimit.ErrExceedsBurst, res.Limit)
-		}
-		if wait >= left {
-			if res.Allowed {
-				_ = l.giveBack(context.WithoutCancel(ctx), key, t, back) // they come back by themselves at the latest
-			}
-			return res, fmt.Errorf("global: %v until %d units of %q can be had: %w", wait, n, key, context.DeadlineExceeded)
-		}
-		if err := l.sleep(ctx, wait); err != nil {
-			if res.Allowed {
-				_ = l.giveBack(context.WithoutCancel(ctx), key, t, back)
-			}
-			return hybridlimit.Result{}, err
-		}
-		if res.Allowed {
-			res.Delay = 0
-			return res, nil
-		}
-	}
-}
-
-// sleep waits, for ctx to end or the limiter to be closed at the longest.
-func (l *Limiter) sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-l.done:
-		return hybridlimit.ErrClosed
-	}
+		return res, func(ctx context.Context) error { return l.giveBack(ctx, key, t, back) }, nil
+	})
 }
 
 // book takes n units that can be had within most µs.

@@ -329,25 +329,14 @@ func (p *part) fetchExactly(ctx context.Context) (verdict, error) {
 		if err := ctx.Err(); err != nil {
 			return verdict{}, err
 		}
-		e, _, err := l.lockAt(p.Key, p.at)
-		if err != nil {
-			return verdict{}, err
-		}
-		if e == nil {
-			return verdict{action: deny, source: hybridlimit.SourceFallback, retry: int64(l.cfg.SyncInterval)}, nil
-		}
-		return l.event(e, func(t *terms, now int64, broken bool) verdict {
-			return e.state.without(t, p.N, now, broken)
-		}), nil
+		return l.withoutRedis(p.Key, p.at, p.N)
 	}
-	v := verdict{action: deny, source: hybridlimit.SourceRedis, retry: ans.Retry * 1000, left: r.Units(ans.Level)}
-	now := l.hub.clock.now()
+	v, now := r.said(ans, p.N), l.hub.clock.now()
 	if r.Window.Period > 0 {
 		v.ends = now + ans.Ends*1000
 	}
-	if ans.Granted == p.N {
-		v.action, v.delay, p.back = admit, ans.Delay*1000, r.Back(ans, at)
-		p.v = v
+	if v.action == admit {
+		p.v, p.back = v, r.Back(ans, at)
 	} else {
 		l.refuse(p.Key, p.at, p.N, ans, sent, now)
 	}

@@ -44,22 +44,26 @@ func (l *Limiter) exactRange(ctx context.Context, key string, least, n int64, gi
 		if err := ctx.Err(); err != nil {
 			return hybridlimit.Result{}, err
 		}
-		return l.exactFallback(key, res, least, given)
+		return l.exactFallback(key, at, res, least)
 	}
-	v := verdict{
-		action: deny, source: hybridlimit.SourceRedis, retry: ans.Retry * 1000, left: at.rules.Bucket.Units(ans.Level),
-	}
-	if ans.Granted >= least {
-		v.action, n = admit, ans.Granted
+	v := at.rules.said(ans, least)
+	if v.action == admit {
+		n = ans.Granted
 	} else {
 		l.refuse(key, at, least, ans, sent, l.hub.clock.now())
 	}
 	res = l.fill(res, at.rules, v, n)
 	res.ResetAfter = time.Duration(at.rules.Reset(ans)) * time.Microsecond
-	if res.Allowed {
-		res.Delay = time.Duration(ans.Delay) * time.Microsecond
-	}
 	return l.answer(res, n), nil
+}
+
+// said is what Redis answered to an ask for least units or more.
+func (r *rules) said(ans lua.Answer, least int64) verdict {
+	v := verdict{action: deny, source: hybridlimit.SourceRedis, retry: ans.Retry * 1000, left: r.Units(ans.Level)}
+	if ans.Granted >= least {
+		v.action, v.delay = admit, ans.Delay*1000
+	}
+	return v
 }
 
 // askNow sends one op by itself, once and without an envelope. It says what Redis
@@ -105,29 +109,33 @@ func (l *Limiter) blame(ctx context.Context, err error) error {
 	return err
 }
 
-// exactFallback decides locally for a call that Redis did not answer.
-func (l *Limiter) exactFallback(key string, res hybridlimit.Result, n int64, given *rules) (hybridlimit.Result, error) {
-	if l.closed.Load() {
-		return hybridlimit.Result{}, hybridlimit.ErrClosed
-	}
-	e, _, err := l.lock(key, given)
+// exactFallback answers a call that Redis did not answer.
+func (l *Limiter) exactFallback(key string, at place, res hybridlimit.Result, n int64) (hybridlimit.Result, error) {
+	v, err := l.withoutRedis(key, at, n)
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	if e == nil { // and no memory to count it in
-		l.count.overflow.Add(1)
-		res.Source = hybridlimit.SourceFallback
-		if res.Allowed = l.cfg.Fallback == FallbackAllowAll; res.Allowed {
-			res.Granted = n
-			l.count.dropped.Add(n)
-		} else {
-			res.RetryAfter = max(time.Microsecond, l.cfg.SyncInterval)
-		}
-		return l.answer(res, n), nil
+	return l.answer(l.fill(res, at.rules, v, n), n), nil
+}
+
+// withoutRedis decides locally for a call that Redis did not answer.
+func (l *Limiter) withoutRedis(key string, at place, n int64) (verdict, error) {
+	e, _, err := l.lockAt(key, at)
+	switch {
+	case err != nil:
+		return verdict{}, err
+	case e == nil && l.closed.Load(): // who has an entry was asked under its lock
+		return verdict{}, hybridlimit.ErrClosed
+	case e != nil:
+		return l.event(e, func(t *terms, now int64, broken bool) verdict { return e.state.without(t, n, now, broken) }), nil
 	}
-	r := e.rules.Load()
-	v := l.event(e, func(t *terms, now int64, broken bool) verdict { return e.state.without(t, n, now, broken) })
-	return l.answer(l.fill(res, r, v, n), n), nil
+	// And there is no memory to count it in.
+	l.count.overflow.Add(1)
+	if l.cfg.Fallback == FallbackAllowAll {
+		l.count.dropped.Add(n)
+		return verdict{action: admit, source: hybridlimit.SourceFallback}, nil
+	}
+	return verdict{action: deny, source: hybridlimit.SourceFallback, retry: int64(l.cfg.SyncInterval)}, nil
 }
 
 // refusal is what Redis said when it denied an exact call: none of as many

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/waiting"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -41,60 +42,20 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*hybridlimi
 // never hold n (ErrExceedsBurst). When ctx ends while it waits the units are
 // given back.
 func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
-	for {
+	if err := l.check(key, n); err != nil {
+		return hybridlimit.Result{}, err
+	}
+	who := waiting.Caller{Package: "hybrid", Key: key, N: n, Done: l.done, Longest: longest * time.Microsecond}
+	return who.Wait(ctx, func(most time.Duration) (hybridlimit.Result, func(context.Context) error, error) {
 		if err := l.check(key, n); err != nil {
-			return hybridlimit.Result{}, err
+			return hybridlimit.Result{}, nil, err
 		}
-		if err := ctx.Err(); err != nil {
-			return hybridlimit.Result{}, err
+		res, back, err := l.book(ctx, key, n, max(1, int64(most/time.Microsecond)))
+		if err != nil || !res.Allowed || res.Shadowed {
+			return res, nil, err
 		}
-		left := time.Duration(longest) * time.Microsecond
-		if deadline, ok := ctx.Deadline(); ok {
-			left = time.Until(deadline)
-		}
-		res, back, err := l.book(ctx, key, n, max(1, int64(left/time.Microsecond)))
-		if err != nil {
-			return hybridlimit.Result{}, err
-		}
-		taken := res.Allowed && !res.Shadowed
-		wait := res.Delay
-		if !res.Allowed {
-			wait = res.RetryAfter
-		}
-		if wait == hybridlimit.Never {
-			err = fmt.Errorf("hybrid: %d units of %q: %w (%d)", n, key, hybridlimit.ErrExceedsBurst, res.Limit)
-		} else if wait >= left {
-			err = fmt.Errorf("hybrid: %v until %d units of %q can be had: %w", wait, n, key, context.DeadlineExceeded)
-		} else {
-			err = l.sleep(ctx, wait)
-		}
-		switch {
-		case err != nil && taken:
-			return hybridlimit.Result{}, errors.Join(err, l.giveBack(context.WithoutCancel(ctx), key, n, back))
-		case err != nil:
-			return res, err
-		case res.Allowed:
-			res.Delay = 0
-			return res, nil
-		}
-	}
-}
-
-// sleep waits, for ctx to end or the limiter to be closed at the longest.
-func (l *Limiter) sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-l.done:
-		return hybridlimit.ErrClosed
-	}
+		return res, func(ctx context.Context) error { return l.giveBack(ctx, key, n, back) }, nil
+	})
 }
 
 // book takes n units that can be had within most µs. back is the op that gives
@@ -128,19 +89,14 @@ func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybr
 		if err := ctx.Err(); err != nil {
 			return hybridlimit.Result{}, back, err
 		}
-		res, err = l.exactFallback(key, res, n, at.rules)
+		res, err = l.exactFallback(key, at, res, n)
 		return res, back, err
 	}
 	if e == nil {
 		back = at.rules.Back(ans, now)
 	}
-	v := verdict{action: deny, source: hybridlimit.SourceRedis, retry: ans.Retry * 1000, left: at.rules.Units(ans.Level)}
-	if ans.Granted == n {
-		v.action = admit
-	}
-	res = l.fill(res, at.rules, v, n)
+	res = l.fill(res, at.rules, at.rules.said(ans, n), n)
 	res.ResetAfter = time.Duration(at.rules.Reset(ans)) * time.Microsecond
-	res.Delay = time.Duration(ans.Delay) * time.Microsecond
 	return l.answer(res, n), back, nil
 }
 

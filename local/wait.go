@@ -2,10 +2,12 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/waiting"
 )
 
 // Wait takes n units of key and returns when they may be used. The Result is
@@ -62,17 +64,12 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Re
 
 // sleep waits for d unless ctx ends or the limiter is closed.
 func (l *Limiter) sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
+	switch err := waiting.Sleep(ctx, l.closed, d); {
+	case err == nil:
 		return nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("local: %w", ctx.Err())
-	case <-l.closed:
+	case errors.Is(err, hybridlimit.ErrClosed):
 		return errClosed
+	default:
+		return fmt.Errorf("local: %w", err)
 	}
 }

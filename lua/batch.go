@@ -10,7 +10,7 @@ import (
 )
 
 // MaxOps is the most ops a batch should carry: as many keep Redis busy for 0.7
-// to 0.9 ms (docs/decisions/0001-batch-size.md), and everybody else waits so
+// to 1.2 ms (docs/decisions/0001-batch-size.md; lua/README.md), and everybody else waits so
 // long.
 const MaxOps = 64
 

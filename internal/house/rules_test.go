@@ -28,13 +28,14 @@ const (
 // one, is a decision about what the library, and whoever imports it, depends on.
 // .golangci.yml (depguard) says the same to editors; this table is the one that counts.
 var product = map[string]rule{
-	".":             {},
-	"internal/algo": {inside: []string{"."}},
-	"lua":           {inside: []string{".", "internal/algo"}, outside: []string{xxhash}},
-	"local":         {inside: []string{".", "internal/algo"}, outside: []string{xtime, lru, xxhash}},
-	"breaker":       {inside: []string{"."}, outside: []string{gobreaker, redisClient, otel}},
+	".":                {},
+	"internal/algo":    {inside: []string{"."}},
+	"internal/waiting": {inside: []string{"."}},
+	"lua":              {inside: []string{".", "internal/algo"}, outside: []string{xxhash}},
+	"local":            {inside: []string{".", "internal/algo", "internal/waiting"}, outside: []string{xtime, lru, xxhash}},
+	"breaker":          {inside: []string{"."}, outside: []string{gobreaker, redisClient, otel}},
 	"global": {
-		inside:  []string{".", "internal/algo", "lua"},
+		inside:  []string{".", "internal/algo", "internal/waiting", "lua"},
 		outside: []string{redisClient, otel, xxhash},
 	},
 	"sync": {
@@ -42,7 +43,7 @@ var product = map[string]rule{
 		outside: []string{redisClient, otel, xxhash},
 	},
 	"hybrid": {
-		inside:  []string{".", "internal/algo", "lua", "breaker", "local", "global", "sync"},
+		inside:  []string{".", "internal/algo", "internal/waiting", "lua", "breaker", "local", "global", "sync"},
 		outside: []string{redisClient, lru, xtime, otel, xxhash},
 	},
 	"httplimit": {inside: []string{"."}},
