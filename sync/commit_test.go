@@ -212,7 +212,7 @@ func TestLargeBatchesAreSplit(t *testing.T) {
 			items[i] = newItem(t, fmt.Sprint(i), 1)
 			w.Enqueue(0, items[i], began.Add(time.Millisecond))
 		}
-		time.Sleep(4 * rtt)
+		time.Sleep(10 * rtt) // they keep away in between
 		var sizes []int
 		for _, a := range w.wantAttempts(3) {
 			sizes = append(sizes, len(a.ops))

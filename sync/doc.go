@@ -14,6 +14,10 @@
 // while one batch travels, everything else gathers for the next. A lane's
 // goroutine ends when nothing is queued, so an idle engine costs nothing.
 //
+// What can wait takes half of the time of one connection at most, however much
+// there is of it; then it waits for longer. Half is for what cannot wait, and for
+// the callers of the process, whose cores encode and decode all this.
+//
 // Everything is bounded: a node is queued once, a batch has at most
 // lua.MaxOps ops, and a lane keeps one frozen batch.
 //

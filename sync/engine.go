@@ -66,6 +66,7 @@ type Engine struct {
 
 	messages, ops, failures, seen, gaps, refused atomic.Uint64
 	rtt                                          atomic.Int64 // ns, smoothed
+	behind                                       atomic.Int64 // lanes that hold syncs back
 }
 
 // New makes an engine. It starts no goroutine: a lane runs while it has
@@ -79,10 +80,23 @@ func New(cfg Config) *Engine {
 	return e
 }
 
-// Enqueue asks that it sync by due: at once when that is past, else together
-// with what else is due then. A queued item is moved forward, never back.
-// After Close it does nothing.
-func (e *Engine) Enqueue(tag int, it Item, due time.Time) { e.lanes[tag].enqueue(it, e.at(due)) }
+// Enqueue asks that it sync by due, together with what else is due then. The
+// zero time is at once, ahead of all others. So many can be due that telling
+// Redis of them would take too much of everybody's time: then they wait for
+// longer, but for those that are to go at once. A queued item is moved forward,
+// never back. After Close it does nothing.
+func (e *Engine) Enqueue(tag int, it Item, due time.Time) {
+	var at int64
+	if due.IsZero() {
+		at = e.at(time.Now()) - urgent
+	} else {
+		at = max(0, e.at(due))
+	}
+	e.lanes[tag].enqueue(it, at)
+}
+
+// Behind says whether items wait for longer than they asked to.
+func (e *Engine) Behind() bool { return e.behind.Load() > 0 }
 
 // at is ns after the engine was made.
 func (e *Engine) at(t time.Time) int64 { return int64(t.Sub(e.made)) }

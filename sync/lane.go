@@ -28,14 +28,39 @@ type lane struct {
 	misses int       // attempts without an answer in a row
 	kept   time.Time // until then Redis knows the last batch; zero: it has not stored it
 	epoch  int64     // of the last answer; 0: there was none
+	full   bool      // the last batch was, so more may be due
+	behind bool      // what can wait does so
+	resume int64     // until then; ns after the engine was made
+}
+
+// pace is how many times as long as it takes to send them, lanes together, syncs
+// that can wait keep away from Redis when there are more of them than that. So
+// they take up a quarter of one connection, of what Redis can do, and of this
+// process's time, however many keys are in use.
+const pace = 2
+
+// yield puts off what can wait after a full batch, which took so long.
+func (l *lane) yield(took time.Duration) {
+	if l.behind != l.full {
+		l.behind = l.full
+		if l.full {
+			l.engine.behind.Add(1)
+		} else {
+			l.engine.behind.Add(-1)
+		}
+	}
+	if l.full {
+		l.resume = l.engine.at(time.Now()) + int64(took)*(pace*l.engine.behind.Load()-1)
+	}
 }
 
 // batch is what was sent, until it is answered.
 type batch struct {
-	env   lua.Envelope
-	ops   []lua.Op
-	items []Item
-	sent  time.Time // first attempt
+	env    lua.Envelope
+	ops    []lua.Op
+	items  []Item
+	sent   time.Time // first attempt
+	urgent bool      // it has only what could not wait
 }
 
 func (l *lane) enqueue(it Item, due int64) {
@@ -120,10 +145,16 @@ func (l *lane) next() (time.Duration, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.queue) == 0 {
+		l.full = false
+		l.yield(0)
 		l.idle = nil
 		return 0, false
 	}
-	return time.Duration(l.queue[0].Node().due - l.engine.at(time.Now())), true
+	due := l.queue[0].Node().due
+	if l.behind && due >= 0 {
+		due = max(due, l.resume)
+	}
+	return time.Duration(due - l.engine.at(time.Now())), true
 }
 
 // attempt sends the frozen batch, or a new one of all that is due, and returns
@@ -159,6 +190,9 @@ func (l *lane) attempt() time.Duration {
 		l.misses = 0
 		e.measured(took)
 		l.answered(reply, began)
+		if !b.urgent {
+			l.yield(took)
+		}
 	case err == nil || global.Refused(err):
 		l.refused(err)
 	default:
@@ -172,8 +206,11 @@ func (l *lane) attempt() time.Duration {
 // freeze builds the next batch of what is due.
 func (l *lane) freeze() bool {
 	now := time.Now()
-	items := l.due(now)
-	b := &batch{ops: make([]lua.Op, 0, len(items)), items: items[:0]}
+	items, urgent := l.due(now)
+	if !urgent {
+		l.full = len(items) == lua.MaxOps
+	}
+	b := &batch{ops: make([]lua.Op, 0, len(items)), items: items[:0], urgent: urgent}
 	for _, it := range items {
 		if op, ok := it.Freeze(now); ok {
 			b.ops = append(b.ops, op)
@@ -193,11 +230,16 @@ func (l *lane) freeze() bool {
 	return true
 }
 
-// due takes what goes into a batch now.
-func (l *lane) due(now time.Time) []Item {
+// due takes what goes into a batch now: only what is urgent while the rest has
+// to wait.
+func (l *lane) due(now time.Time) (items []Item, urgent bool) {
+	then := l.engine.at(now)
+	if urgent = l.behind && then < l.resume; urgent {
+		then = -1
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.queue.take(l.engine.at(now), lua.MaxOps)
+	return l.queue.take(then, lua.MaxOps), urgent
 }
 
 // answered settles the batch. began is when the attempt that was answered did.

@@ -42,6 +42,10 @@ type Node struct {
 	Tag uint16
 }
 
+// urgent is how far ahead of its time is due what is to go at once: before all
+// that may wait, whose due times are not negative.
+const urgent = 1 << 62
+
 // queue is a heap of items by due time.
 type queue []Item
 

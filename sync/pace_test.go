@@ -1,0 +1,81 @@
+package ratesync_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+// However many keys are due in however many lanes: they take up half of a
+// connection's time, not all of it, and each is told in the end.
+func TestWhatCanWaitTakesHalf(t *testing.T) {
+	for _, lanes := range []int{1, 4} {
+		t.Run(fmt.Sprint(lanes), func(t *testing.T) {
+			inBubble(t, calm, func(t *testing.T, w *world) {
+				const batches = 40
+				var items []*item
+				for i := range lanes * batches * lua.MaxOps {
+					it := newItem(t, fmt.Sprint(i), 1)
+					items = append(items, it)
+					w.Enqueue(i%lanes, it, now().Add(time.Millisecond))
+				}
+				if w.Behind() {
+					t.Error("behind before anything is due")
+				}
+				time.Sleep(time.Millisecond + rtt)
+				synctest.Wait()
+				if !w.Behind() {
+					t.Error("not behind, with full batches left")
+				}
+				// Lanes are about as often on their way as one that rests as long
+				// as it takes.
+				time.Sleep(100*rtt - rtt)
+				sent := len(w.redis.all())
+				if want := 50; sent < want*8/10 || sent > want*12/10+lanes {
+					t.Errorf("%d batches in %d round trips, want about %d", sent, 100, want)
+				}
+				time.Sleep(time.Duration(3*lanes*batches) * rtt)
+				synctest.Wait()
+				if w.Behind() {
+					t.Error("behind with nothing left")
+				}
+				for _, it := range items {
+					if it.account() != [4]int64{0, 0, 1, 0} {
+						t.Fatalf("%s: %v", it.name, it.account())
+					}
+				}
+			})
+		})
+	}
+}
+
+// What is urgent does not wait for what can, in its lane or in another, and
+// takes nothing of it along: that would be as much as before.
+func TestUrgentPassesWhatWaits(t *testing.T) {
+	inBubble(t, calm, func(t *testing.T, w *world) {
+		for i := range 20 * lua.MaxOps {
+			w.Enqueue(i%2, newItem(t, fmt.Sprint(i), 1), now().Add(time.Millisecond))
+		}
+		time.Sleep(time.Millisecond + rtt + rtt/2)
+		synctest.Wait() // the first batch is back, and all others wait
+		before := len(w.redis.all())
+		if before != 2 {
+			t.Fatalf("%d batches, want one of each lane", before)
+		}
+		for lane := range 3 {
+			began := now()
+			it := newItem(t, fmt.Sprint("urgent", lane), 1)
+			w.Enqueue(lane, it, time.Time{})
+			synctest.Wait()
+			all := w.redis.all()
+			last := all[len(all)-1]
+			if len(all) != before+1 || len(last.ops) != 1 || last.ops[0].Key != it.name || !last.at.Equal(began) {
+				t.Errorf("lane %d: %d batches more, the last at %v of %d ops", lane, len(all)-before, last.at.Sub(began), len(last.ops))
+			}
+			before++
+		}
+	})
+}
