@@ -27,7 +27,7 @@ bench-redis: ## what it costs Redis, and many keys a process: bench/REDIS.md, ab
 	@cd bench && go run ./redis -write REDIS.md
 
 .PHONY: bench
-bench: ## limiters side by side, about ten minutes: bench/RESULTS.md, its figures and rounds
+bench: ## limiters side by side, about a quarter of an hour: bench/RESULTS.md, its figures and rounds
 	@cd bench && go run ./compare -write . -revision "$$(git describe --always --dirty --exclude '*')"
 
 .PHONY: guard

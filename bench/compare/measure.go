@@ -35,6 +35,23 @@ func (idle) Close() error { return nil }
 // slice is how long the parts of one turn take.
 type slice struct{ Warm, Timed, Single time.Duration }
 
+// manyKeys is from how many keys on a turn is longer: by manyTimes, and its
+// warm-up by warmTimes, so that most keys have been asked about in it. Limiters
+// that forget or look again after a while would else be measured at that.
+const (
+	manyKeys  = 10_000
+	manyTimes = 3
+	warmTimes = 15
+)
+
+// of is the slice for a workload.
+func (d slice) of(w workload) slice {
+	if w.Keys < manyKeys {
+		return d
+	}
+	return slice{warmTimes * d.Warm, manyTimes * d.Timed, manyTimes * d.Single}
+}
+
 // figures are what one turn came to.
 type figures struct {
 	Calls   int64

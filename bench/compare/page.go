@@ -24,11 +24,12 @@ func (p page) markdown() string {
 		"What it costs Redis is another page's.\n\nMachine: %v.\n\n", p.machine)
 	fmt.Fprintf(&b, "%d rounds; in each, every limiter has a turn at every load: %v warm-up, %v timed as a whole (ns/op, by the wall: "+
 		"what one goroutine waits for, or how often all of them together decide), %v with each decision timed by itself (p50 to max; "+
-		"reading the clock is in it, see *nothing*). "+
+		"reading the clock is in it, see *nothing*); with many keys %[6]v, %[7]v and %[8]v. "+
 		"Figures are medians of the rounds with their 95 %% interval, as benchstat prints them; of p50 to p99.9 too, and max is the largest of all rounds. "+
 		"Each limiter has a process and, where it uses one, a redis-server of its own on the same machine, over loopback; so Redis is as near as it can be, "+
 		"and takes its CPU from the same cores. The rounds are in [%[5]s/rounds.txt](%[5]s/rounds.txt): `benchstat -col /rival %[5]s/rounds.txt`.\n\n",
-		p.plan.rounds, p.plan.slice.Warm, p.plan.slice.Timed, p.plan.slice.Single, resultsDir)
+		p.plan.rounds, p.plan.slice.Warm, p.plan.slice.Timed, p.plan.slice.Single, resultsDir,
+		warmTimes*p.plan.slice.Warm, manyTimes*p.plan.slice.Timed, manyTimes*p.plan.slice.Single)
 	b.WriteString("The machine is a guest that others use too: absolute figures drift by tens of percent within minutes, all limiters' alike. Read the ratios. " +
 		"Below 1.25 they say nothing. " +
 		"The process's CPU time (cpu-ns/op of the rounds, and *by CPU time*: the background's share is in it, redis-server's is not) suffers less from neighbours than the wall clock.\n\n")

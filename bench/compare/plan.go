@@ -55,7 +55,7 @@ func (p plan) measure(ctx context.Context, workers []worker, log io.Writer) ([]b
 					if err := ctx.Err(); err != nil {
 						return nil, err
 					}
-					answer, err := workers[i].do(request{Workload: w, Goroutines: g, Slice: p.slice})
+					answer, err := workers[i].do(request{Workload: w, Goroutines: g, Slice: p.slice.of(w)})
 					if err != nil {
 						return nil, fmt.Errorf("%s: %w", w.Name, err)
 					}
