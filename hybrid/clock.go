@@ -1,28 +1,37 @@
 package hybrid
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// tick is the time between epochs. What the common path may spend is good for
-// one epoch, so this is how stale it can be.
+// tick is the time between epochs.
 const tick = 5 * time.Millisecond
 
-// idleTicks is how many epochs without a slow path stop the ticker.
-const idleTicks = 20
+// wordTicks is for how many epochs a word is good at most: 5.1 s, about as long
+// as a view is believed. The longer, the fewer slow paths where there are many
+// keys.
+const wordTicks = 1024
+
+// idleTicks is how many epochs without a slow path stop the ticker: as long as
+// a lease lives.
+const idleTicks = 200
 
 // clock is the hub's time: monotonic ns since it was made, and an epoch that
-// the common path compares instead of reading a clock. The goroutine that
-// advances the epoch runs only while the slow path is in use; before it stops
-// it advances once more, so that whatever was stamped is void.
+// the common path compares instead of reading a clock: a word says the last one
+// in which it is good. The goroutine that advances the epoch runs only while the
+// slow path is in use; when it stops, whatever was stamped is void.
 type clock struct {
 	start time.Time
+	aged  func() // called under no lock when a quarter of the epochs that a word can tell apart are over; nil: nobody
 	epoch atomic.Uint64
 	rough atomic.Int64 // ns at the last tick
 	used  atomic.Bool  // the slow path ran since the last tick
 	runs  atomic.Bool
+	// ends is when all words end, ns: what they were made of is not known then.
+	ends atomic.Int64
 
 	mu     sync.Mutex // guards starting and stopping
 	closed bool
@@ -33,6 +42,7 @@ type clock struct {
 func newClock() *clock {
 	c := &clock{start: time.Now(), stop: make(chan struct{})}
 	c.epoch.Store(1) // 0 is the epoch of an empty word
+	c.ends.Store(math.MaxInt64)
 	return c
 }
 
@@ -58,29 +68,51 @@ func (c *clock) touch() {
 	}
 }
 
-// void makes the common path of all keys of the hub look again.
-func (c *clock) void() { c.epoch.Add(1) }
+// void makes the common path of all keys of the hub look again: whatever was
+// stamped before is past.
+func (c *clock) void() { c.epoch.Add(wordTicks + 1) }
 
 // stamp is touch, and the epoch and the time for an event. The epoch is read
-// first: a word is good for one tick after its epoch began, so it must not
-// be computed for a time before that.
+// first: until when a word is good is counted from there, and what voids words,
+// or stops the ticker, moves it.
 func (c *clock) stamp() (epoch uint64, now int64) {
+	epoch = c.epoch.Load()
 	c.touch()
-	return c.epoch.Load(), c.now()
+	return epoch, c.now()
+}
+
+// goodUntil is the last epoch in which a word is good that was stamped with an
+// epoch and the time then, and is to end at until: it dies up to a tick after
+// that, and later by as much as the ticker is late.
+func goodUntil(epoch uint64, now, until int64) uint64 {
+	return epoch + uint64(max(0, min((until-now)/int64(tick), wordTicks)))
 }
 
 func (c *clock) run() {
 	defer c.wg.Done()
 	t := time.NewTicker(tick)
 	defer t.Stop()
+	at, aged := c.rough.Load()/int64(tick), c.epoch.Load()
 	for idle := 0; ; {
 		select {
 		case <-t.C:
 		case <-c.stop:
 			return
 		}
-		c.rough.Store(c.now())
-		c.epoch.Add(1)
+		now := c.now()
+		c.rough.Store(now)
+		// A ticker drops what it is late for; epochs are counted all the same.
+		passed := max(1, now/int64(tick)-at)
+		at += passed
+		epoch := c.epoch.Add(uint64(passed))
+		if ends := c.ends.Load(); now >= ends {
+			c.ends.CompareAndSwap(ends, math.MaxInt64)
+			c.void()
+		}
+		if (epoch^aged)>>(epochBits-2) != 0 && c.aged != nil {
+			aged = epoch
+			c.aged()
+		}
 		if c.used.Swap(false) {
 			idle = 0
 			continue
@@ -100,7 +132,7 @@ func (c *clock) park() bool {
 		c.runs.Store(true)
 		return false
 	}
-	c.epoch.Add(1)
+	c.void()
 	return true
 }
 
@@ -112,5 +144,5 @@ func (c *clock) close() {
 	}
 	c.mu.Unlock()
 	c.wg.Wait()
-	c.epoch.Add(1)
+	c.void()
 }

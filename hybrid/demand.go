@@ -24,6 +24,24 @@ func (d *demand) note(n, now int64) {
 	d.sq += float64(n) * float64(n)
 }
 
+// spread notes units that were asked for since the last decay, nobody knows when
+// and by how many calls: as if evenly, by such as there were before.
+func (d *demand) spread(units, now int64) {
+	span := float64(now-d.at) / demandMemory
+	if d.first == 0 || span <= 0 {
+		d.note(units, now)
+		return
+	}
+	cost := 1.0
+	if d.sum > 0 {
+		cost = max(cost, d.sq/d.sum)
+	}
+	d.decay(now)
+	left := float64(units) * -math.Expm1(-span) / span
+	d.sum += left
+	d.sq += left * cost
+}
+
 func (d *demand) decay(now int64) {
 	if now > d.at {
 		fade := math.Exp(-float64(now-d.at) / demandMemory)

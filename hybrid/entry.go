@@ -1,32 +1,39 @@
 package hybrid
 
 import (
+	"math"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/lua"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
-// The spendable word: [epoch 34][kind 2][units 28]. A word of another epoch is
-// worth nothing. 34 bits of 5 ms ticks come round after 2.7 years.
+// The spendable word: [epoch 34][kind 2][units 28]. The epoch is the last in
+// which it is good. Epochs come round; one is past if it lies less than half of
+// them, 1.4 years of ticks, behind: see Hub.takeBack.
 const (
 	unitBits     = 28
 	kindBits     = 2
 	epochShift   = unitBits + kindBits
-	epochMask    = 1<<(64-epochShift) - 1
+	epochBits    = 64 - epochShift
 	maxWordUnits = 1<<unitBits - 1
 )
 
-func packWord(epoch uint64, w word) uint64 {
+func packWord(until uint64, w word) uint64 {
 	if w.kind == wordNone {
 		return 0
 	}
-	return (epoch&epochMask)<<epochShift | uint64(w.kind)<<unitBits | uint64(w.units)
+	return until<<epochShift | uint64(w.kind)<<unitBits | uint64(w.units)
 }
+
+// past says whether the epoch until which a word was good is over.
+func past(w, epoch uint64) bool { return int64(w-epoch<<epochShift) < 0 }
 
 func wordUnits(w uint64) int64     { return int64(w & maxWordUnits) }
 func wordKindOf(w uint64) wordKind { return wordKind(w >> unitBits & (1<<kindBits - 1)) }
@@ -34,20 +41,47 @@ func wordKindOf(w uint64) wordKind { return wordKind(w >> unitBits & (1<<kindBit
 // entry is one key in memory: the state of the step behind a lock, and the
 // word that the common path spends from without it.
 type entry struct {
-	word atomic.Uint64
-	rest atomic.Int64 // estimate of the fleet's units beyond the word's; negative is debt
+	// What finding it and admitting take is in one line of the cache.
+	name  string         // the caller's key
+	short [shortKey]byte // where name lies if it fits
+	word  atomic.Uint64
+	rest  atomic.Uint64         // a float64: see left
+	rules atomic.Pointer[rules] // changed under mu
+
 	shut atomic.Int64 // of wordDeny, ns, even: before this, no unit can be had; odd: nor, if one can, is it this process's turn
 	ends atomic.Int64 // ns: when the window ends; 0: it is a bucket, or not known
 
-	lim   *Limiter
-	name  string                // the caller's key
-	rules atomic.Pointer[rules] // changed under mu
-	node  ratesync.Node
+	lim  *Limiter
+	node ratesync.Node
 
 	mu      sync.Mutex // guards what follows; never held across I/O; by lock and unlock
 	*whole             // while mu is held, and while it does not rest
 	resting            // while it does
 	dead    bool       // evicted: look the key up again
+}
+
+// shortKey is how long a key may be that lies in its entry, where comparing it
+// costs no memory that is not at hand.
+const shortKey = 24
+
+// newEntry is one for a key, of which it keeps a copy: the caller's string may
+// be a piece of a request, or of a buffer that is about to be used again.
+func newEntry(l *Limiter, key string) *entry {
+	e := &entry{lim: l}
+	if len(key) > shortKey {
+		e.name = strings.Clone(key)
+		return e
+	}
+	e.name = unsafe.String(&e.short[0], copy(e.short[:], key)) // which is not written to again
+	return e
+}
+
+// is says whether it is the key's.
+func (e *entry) is(key string) bool {
+	if len(key) > shortKey {
+		return e.name == key
+	}
+	return len(e.name) == len(key) && string(e.short[:len(key)]) == key
 }
 
 // tag is the slot that the key is in.
@@ -79,23 +113,46 @@ func (e *entry) begin(now int64) {
 	}
 }
 
-// end loads the word for the epoch that was read before the event's now.
+// end loads the word, which is good from the epoch that was read before the
+// event's now.
 func (e *entry) end(t *terms, epoch uint64, broken bool, now int64) {
 	var w word
+	var until int64
 	switch {
 	case e.lim.closed.Load(): // asked after the epoch was read: see Limiter.stop
 	case broken:
-		w = e.state.loadFallback()
+		w, until = e.state.loadFallback()
 	default:
-		w = e.state.load(t, now)
+		w, until = e.state.load(t, now)
 	}
-	e.rest.Store(e.remaining(t, now) - w.spendable())
+	e.estimate(e.rules.Load(), e.remaining(t, now)-w.spendable())
 	e.ends.Store(e.windowEnd(t, now))
 	if w.kind == wordDeny {
 		proved, turn := e.state.provedUntil(t, 1)&^1, e.state.turn(t)|1
 		e.shut.Store(max(proved, turn))
 	}
-	e.word.Store(packWord(epoch, w))
+	e.word.Store(packWord(goodUntil(epoch, now, min(until, e.lim.store.turnover.notedBy(now))), w))
+}
+
+// estimate notes the estimate of the fleet's units beyond the word's; negative is
+// debt. A word is good for long, and meanwhile units come back: so the line is
+// kept on which they do, by its value at the time 0 of the clock that the common
+// path reads. (Of windows none come back as far as this is concerned.)
+func (e *entry) estimate(r *rules, units int64) {
+	e.rest.Store(math.Float64bits(float64(units) - r.perNs*float64(e.lim.hub.clock.rough.Load())))
+}
+
+// units is that estimate by the time of the clock.
+func (e *entry) units(r *rules, c *clock) float64 {
+	return math.Float64frombits(e.rest.Load()) + r.perNs*float64(c.rough.Load())
+}
+
+// floatSlack is what an estimate in floats may be off by, in units.
+const floatSlack = 1e-3
+
+// left is the estimate in whole units.
+func (e *entry) left(r *rules) int64 {
+	return int64(math.Floor(e.units(r, e.lim.hub.clock) + floatSlack))
 }
 
 func (w word) spendable() int64 {
@@ -340,12 +397,11 @@ func (e *entry) Drop() {
 
 // sync queues the entry as a verdict wants. Call it without e.mu.
 func (e *entry) sync(w when) {
-	now := time.Now()
 	switch w {
 	case syncNow:
-		e.lim.hub.engine.Enqueue(e.tag(), e, now)
+		e.lim.hub.engine.Enqueue(e.tag(), e, time.Time{})
 	case syncLazily:
-		e.lim.hub.engine.Enqueue(e.tag(), e, e.lim.lazily(now))
+		e.lim.hub.engine.Enqueue(e.tag(), e, e.lim.lazily(time.Now()))
 	}
 }
 

@@ -2,6 +2,7 @@ package hybrid
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -62,7 +63,24 @@ func (f *fleet) size() int64 {
 // known reports whether N may be trusted for credit: this process has been
 // seen by all others and has seen them, lately.
 func (f *fleet) known(now int64) bool {
-	return f.beats.Load() >= 2 && now-f.first.Load() >= int64(beatStale) && now-f.last.Load() <= int64(beatStale)
+	return f.beats.Load() >= 2 && now-f.first.Load() >= int64(beatStale) && now < f.ends()
+}
+
+// ends is until when a count may be believed.
+func (f *fleet) ends() int64 { return f.last.Load() + int64(beatStale) + 1 }
+
+// watch ends all words when the first of the fleets that are known no longer
+// is: credit is worth nothing then.
+func (h *Hub) watch(now int64) {
+	first := int64(math.MaxInt64)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, l := range h.limiters {
+		if ends := l.fleet.ends(); ends > now {
+			first = min(first, ends)
+		}
+	}
+	h.clock.ends.Store(first)
 }
 
 // beat runs a limiter's heartbeat until it is stopped or the limiter closes.
@@ -115,7 +133,12 @@ func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 		return
 	}
 	received := h.clock.now()
+	before := f.size()
 	f.counted(int64(beat.Alive), h.clock.at(sent), received)
+	h.watch(received)
+	if f.size() != before {
+		h.clock.void() // C is another
+	}
 	h.clocks.heard(h.names.Tag(l.cfg.Name), beat.Now, h.clock.at(sent), received)
 	if beat.Before < f.beaten {
 		l.suspect()

@@ -72,6 +72,7 @@ func NewHub(rdb redis.UniversalClient, cfg HubConfig) (*Hub, error) {
 		process: hex.EncodeToString(id[:]), client: rdb, runner: runner,
 		clock: newClock(), limiters: map[string]*Limiter{},
 	}
+	h.clock.aged = h.takeBack
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.log = newStateLog(cfg.Logger.With(slog.String("prefix", cfg.Prefix)))
 	if err := h.makeBreakers(); err != nil {
@@ -105,6 +106,7 @@ func (h *Hub) makeBreakers() error {
 	users := cfg.OnChange
 	for i := range count {
 		cfg.OnChange = func(c breaker.Change) {
+			h.clock.void() // what credit is in words is not to be had without Redis
 			h.log.breaker(i, c, h)
 			if users != nil {
 				users(c)
@@ -146,7 +148,7 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 		return nil, err
 	}
 	l := &Limiter{
-		hub: h, cfg: cfg, store: newStore(cfg.MaxKeys), release: release,
+		hub: h, cfg: cfg, store: newStore(cfg.MaxKeys, h.clock.void), release: release,
 		done: make(chan struct{}), stopBeat: make(chan struct{}), beaten: make(chan struct{}), ready: make(chan struct{}),
 	}
 	l.rules.Store(newRules(limit))
@@ -181,6 +183,15 @@ func (h *Hub) forget(l *Limiter) {
 	if !h.closed && h.limiters[l.cfg.Name] == l {
 		delete(h.limiters, l.cfg.Name)
 		h.decided += l.decisions()
+	}
+}
+
+// takeBack takes the words of all keys back. A word that nobody looked at for
+// half of the epochs would come to be good again: once in a quarter of them is
+// often enough, which is eight months of ticks.
+func (h *Hub) takeBack() {
+	for _, l := range h.all() {
+		l.drain()
 	}
 }
 

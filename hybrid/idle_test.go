@@ -1,6 +1,7 @@
 package hybrid_test
 
 import (
+	"math"
 	"runtime"
 	"runtime/metrics"
 	"strings"
@@ -93,11 +94,16 @@ func TestNothingWakesWhileIdle(t *testing.T) {
 			t.Errorf("%d goroutines of the library, want that of the heartbeat:\n%s", len(got), strings.Join(got, "\n\n"))
 		}
 		const seconds = 60
-		before := wakes()
-		time.Sleep(seconds * time.Second)
-		idle := wakes() - before
+		// The garbage collector wakes now and then, too: what keeps waking shows
+		// each time.
+		idle := uint64(math.MaxUint64)
+		for range 5 {
+			before := wakes()
+			time.Sleep(seconds * time.Second)
+			idle = min(idle, wakes()-before)
+		}
 		// The same time with a call each 50 ms, which keeps the ticker going.
-		before = wakes()
+		before := wakes()
 		for range seconds * 20 {
 			ask(t, l, keys[0], 1)
 			time.Sleep(50 * time.Millisecond)

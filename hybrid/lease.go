@@ -75,6 +75,28 @@ func (s *state) expire(now int64) int64 {
 	return lost
 }
 
+// firstEnd is when the first of the leases ends; 0: there is none.
+func (s *state) firstEnd() (end int64) {
+	for _, l := range s.leases {
+		if l.units > 0 && (end == 0 || l.end < end) {
+			end = l.end
+		}
+	}
+	return end
+}
+
+// looksAgain is when the slow path should look at the leases: at the end of the
+// first, or as early as they can be renewed.
+func (s *state) looksAgain(now int64) int64 {
+	end := s.firstEnd()
+	if units, last := s.renewable(); units > 0 && !s.frozen {
+		if early := last - renewWithin(s.demand.steady(now)); early > now {
+			return min(end, early)
+		}
+	}
+	return end
+}
+
 // keep puts a lease beside what is in hand. Booked units have one end, that of
 // the last renewal; others that find no room join the spare, to the earlier
 // end. It returns what it cannot keep: units of another kind than both, and a
@@ -131,9 +153,19 @@ func (t *terms) hasLeases() bool {
 	return (t.mode == ModeAuto || t.mode == ModeStrict) && !t.closing
 }
 
+// livesOnCredit says that a key can do without leases, while there are so many
+// keys that syncs have to wait: for a second at least its credit lasts. A lease
+// would be gone in that time, and the next would be one more sync.
+func (s *state) livesOnCredit(t *terms, now int64) bool {
+	return t.behind && float64(s.creditLeft(t, now)) > s.demand.perSecond(now)
+}
+
 // takesLease says whether a sync that goes out anyway should ask for a lease:
 // few units are in hand, or they can be topped up.
 func (s *state) takesLease(t *terms, now int64) bool {
+	if s.livesOnCredit(t, now) {
+		return false
+	}
 	units, _ := s.renewable()
 	return t.hasLeases() && (units > 0 || s.leases[1].units == 0 && s.held() <= s.prefetchAt(t, now))
 }
@@ -148,6 +180,9 @@ const leasable = 2
 func (s *state) worthLease(t *terms, now int64) bool {
 	demand := s.demand.steady(now)
 	if s.frozen || !t.hasLeases() || demand < leasable || now < s.turn(t) {
+		return false
+	}
+	if s.livesOnCredit(t, now) {
 		return false
 	}
 	if units, end := s.renewable(); units > 0 && end-now < renewWithin(demand) {

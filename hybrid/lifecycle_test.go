@@ -47,13 +47,14 @@ func TestCloseEndsWaitingCalls(t *testing.T) {
 
 func TestCallsThatRaceWithCloseEnd(t *testing.T) {
 	srv := redistest.New(t)
-	for range 20 {
+	for i := range 20 {
+		key := fmt.Sprint("k", i)
 		l := newLimiter(t, srv.Client(t), still(1_000_000), hybrid.Config{Overshoot: 1})
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
 				for {
-					if _, err := l.Allow(context.Background(), "k"); err != nil {
+					if _, err := l.Allow(context.Background(), key); err != nil {
 						if !errors.Is(err, hybridlimit.ErrClosed) {
 							t.Errorf("a call beside Close: %v", err)
 						}

@@ -170,11 +170,11 @@ func (l *Limiter) common(e *entry, r *rules, n int64, res *hybridlimit.Result) b
 	if n > r.burst || n > maxWordUnits {
 		return false
 	}
-	epoch := l.hub.clock.epoch.Load() & epochMask
+	epoch := l.hub.clock.epoch.Load()
 	res.Limit, res.Policy = r.burst, l.cfg.Name
 	for {
 		w := e.word.Load()
-		if w>>epochShift != epoch {
+		if past(w, epoch) {
 			return false
 		}
 		units, kind := wordUnits(w), wordKindOf(w)
@@ -187,20 +187,20 @@ func (l *Limiter) common(e *entry, r *rules, n int64, res *hybridlimit.Result) b
 			next = w + uint64(n) // it counts what is denied
 			res.Allowed, res.Granted, res.Remaining, res.Source = false, 0, 0, hybridlimit.SourceDenyCache
 			res.RetryAfter = l.retryFromWord(e, r, n)
-			res.ResetAfter = l.resetAfter(r, e.rest.Load(), e.ends.Load())
+			res.ResetAfter = l.resetAfter(r, min(e.left(r), r.burst), e.ends.Load())
 			if l.cfg.Shadow {
 				*res = l.shadowed(*res, n)
 			}
 		case units < n:
 			return false
 		default:
-			left := units - n + e.rest.Load()
-			res.Allowed, res.Granted, res.Remaining, res.Source = true, n, max(0, left), wordSources[kind]
+			left := min(e.units(r, l.hub.clock)+float64(units), float64(r.burst)) - float64(n)
+			res.Allowed, res.Granted, res.Remaining, res.Source = true, n, max(0, int64(left+floatSlack)), wordSources[kind]
 			res.Shadowed, res.RetryAfter = false, 0
 			if r.Window.Period == 0 { // resetAfter, without a call
 				res.ResetAfter = r.refilled(left)
 			} else {
-				res.ResetAfter = l.resetAfter(r, left, e.ends.Load())
+				res.ResetAfter = l.resetAfter(r, int64(left), e.ends.Load())
 			}
 		}
 		if !e.word.CompareAndSwap(w, next) {
@@ -249,7 +249,7 @@ func (l *Limiter) resetAfter(r *rules, remaining, ends int64) time.Duration {
 		}
 		return left + time.Duration((max(0, -remaining)+r.limit.Rate-1)/r.limit.Rate)*period // a debt begins the next
 	}
-	return r.refilled(remaining)
+	return r.refilled(float64(min(remaining, r.burst)))
 }
 
 // answer counts a decision and applies Shadow.
@@ -323,7 +323,7 @@ func (l *Limiter) terms(r *rules, now int64) terms {
 		bucket: r.Bucket, window: r.Window, limit: r.limit, mode: l.cfg.Mode,
 		n: l.fleet.size(), every: l.every(), adaptive: l.cfg.SyncEvery == 0, interval: int64(l.cfg.SyncInterval),
 		rtt: int64(l.hub.engine.RTT()), tick: int64(tick), maxWait: int64(l.cfg.MaxWait),
-		relookIn: l.hub.jitter(maxLookAgain), closing: l.closed.Load(),
+		relookIn: l.hub.jitter(maxLookAgain), closing: l.closed.Load(), behind: l.hub.engine.Behind(),
 	}
 	if l.fleet.known(now) {
 		t.credit = l.credit(r, t.n)

@@ -85,7 +85,11 @@ func (w *world) beat(p *proc) {
 		}
 	}
 	b[p.id] = w.now
+	before, first := p.fleet.size(), p.fleet.first.Load()
 	p.fleet.counted(int64(len(b)), w.now, w.now)
+	if p.fleet.size() != before || p.fleet.first.Load() != first { // there was a gap
+		w.void(p)
+	}
 	if w.mutant == mutLastCount {
 		p.fleet.n.Store(int64(len(b)))
 	}

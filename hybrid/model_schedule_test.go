@@ -170,8 +170,10 @@ func (w *world) play(e modelEvent) {
 		w.exact(p, min(e.n+1, w.t.limit.BurstSize()))
 	case evCredit:
 		p.credit = min(e.n, w.t.credit)
+		w.void(p)
 	case evBroken:
 		p.broken = !p.broken && w.t.share.policy != FallbackDenyAll
+		w.void(p)
 	case evCrash:
 		w.crash(e.p % len(w.procs))
 		if w.members != nil {

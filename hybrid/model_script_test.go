@@ -113,12 +113,12 @@ func TestModelSchedules(t *testing.T) {
 			events: script(calls(1, 1), does(1, evRound), calls(0, 1), does(0, evRound),
 				after(980*ms, calls(0, 1, 1, 1, 1, 1, 1, 1, 1, 1), calls(1, 4))),
 		}},
-		{name: "a lease ends two ticks early: the word outlives its load by as much", excess: 0, mutant: mutNoTicks, worse: 7, plan: modelPlan{
+		{name: "a lease ends two ticks early: the word outlives its load by as much", excess: 0, mutant: mutNoTicks, worse: 6, plan: modelPlan{
 			limit: hybridlimit.TokenBucket(1000, s, 30), procs: 2, mode: ModeStrict, greedy: true,
 			events: script(calls(0, 30), does(0, evRound), after(10*ms, calls(0, 1), does(0, evRound)),
 				after(20*ms-1, calls(0, 1)), after(10*ms-1, calls(1, 29), does(1, evRound)), calls(0, 1, 1, 1, 1, 1, 1, 1, 1)),
 		}},
-		{name: "a word dies with its epoch", excess: 0, mutant: mutLateWord, worse: 4, plan: modelPlan{
+		{name: "a word dies with its epoch", excess: 0, mutant: mutLateWord, worse: 3, plan: modelPlan{
 			limit: seven, procs: 2, mode: ModeStrict, greedy: true,
 			events: script(calls(0, 2), does(0, evRound), calls(0, 1), does(0, evRound),
 				after(2*s, calls(1, 7), does(1, evRound)), calls(0, 1, 1, 1, 1)),

@@ -45,6 +45,7 @@ type proc struct {
 	word    word
 	left    int64 // in the word
 	loaded  int64
+	until   int64 // it is good
 	waiters []*waitingCall
 	carried int
 	seq     int64
@@ -143,9 +144,9 @@ func (w *world) end(p *proc) {
 	restore := w.forgetInflight(p)
 	restoreView := w.stretchWord(p)
 	if p.broken {
-		p.word = p.s.loadFallback()
+		p.word, p.until = p.s.loadFallback()
 	} else {
-		p.word = p.s.load(t, w.now)
+		p.word, p.until = p.s.load(t, w.now)
 	}
 	restoreView()
 	credit := p.s.creditLeft(t, w.now)
@@ -164,14 +165,21 @@ func (w *world) end(p *proc) {
 	}
 }
 
+// void has p's common path look again, as clock.void.
+func (w *world) void(p *proc) { p.loaded, p.until = w.now-2*w.t.tick, w.now-2*w.t.tick }
+
 // spend is the common path: it takes n units of the word, if the word is still
-// of this epoch. An epoch lasts one tick, and the next may be a tick late.
+// good. An epoch lasts one tick, and the next may be a tick late.
 func (w *world) spend(p *proc, n int64) bool {
-	if late := w.now-p.loaded >= 2*w.t.tick; late && w.mutant != mutLateWord || p.word.kind == wordNone {
+	until := max(p.loaded, p.until)
+	if w.members != nil && p.word.kind == wordCredit {
+		until = max(p.loaded, min(until, p.fleet.ends()))
+	}
+	if late := w.now-until >= 2*w.t.tick; late && w.mutant != mutLateWord || p.word.kind == wordNone {
 		return false
 	}
 	if p.word.kind == wordDeny {
-		if w.now-p.loaded < w.t.tick {
+		if w.now-until < w.t.tick {
 			w.checkDenial(p, n)
 		}
 		p.left += n

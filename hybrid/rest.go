@@ -15,10 +15,11 @@ type whole struct {
 	sent    *rules // that the frozen op was made with
 }
 
-// resting is a state with one plain lease at most, nothing owed, and nothing on
-// its way; of a log, what Redis refused last.
+// resting is a state with one plain lease at most, nothing on its way, and what
+// is owed of one window; of a log, what Redis refused last.
 type resting struct {
 	units, end int64 // of the lease
+	pending    int64 // as state.pending, all of the view's window
 	view       view
 	demand     demand
 	word       uint64
@@ -29,16 +30,19 @@ type resting struct {
 const refusedBy = -1
 
 func (r *resting) expand() (s state) {
-	s.leases[0].units, s.leases[0].end = r.units, r.end
+	s.leases[0].units, s.leases[0].end, s.pending = r.units, r.end, r.pending
 	s.view, s.demand, s.word = r.view, r.demand, word{wordKindOf(r.word), wordUnits(r.word)}
 	if v := r.view; v.born == refusedBy {
 		s.view, s.refusal = view{}, refusal{n: v.level, until: v.turn, relook: v.relook, left: v.cap, reset: v.ends}
+	}
+	if s.pending > 0 && s.view.known {
+		s.window = s.view.window
 	}
 	return s
 }
 
 func rest(s *state) resting {
-	r := resting{s.leases[0].units, s.leases[0].end, s.view, s.demand, packWord(0, s.word)}
+	r := resting{s.leases[0].units, s.leases[0].end, s.pending, s.view, s.demand, packWord(0, s.word)}
 	if f := s.refusal; f.n > 0 && s.view == (view{}) {
 		r.view = view{level: f.n, turn: f.until, relook: f.relook, cap: f.left, ends: f.reset, born: refusedBy}
 	}

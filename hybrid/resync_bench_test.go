@@ -24,7 +24,7 @@ func BenchmarkResyncPlan(b *testing.B) {
 	for i := range 100_000 {
 		key := fmt.Sprint("k", i)
 		at, _ := l.place(key)
-		e := &entry{lim: l, name: key}
+		e := newEntry(l, key)
 		e.node.Tag = uint16(at.tag)
 		e.rules.Store(at.rules)
 		e.view = view{born: 1, known: true}

@@ -2,7 +2,6 @@ package hybrid
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -111,9 +110,7 @@ func (l *Limiter) lockBy(key string, given *rules, find func() (place, error)) (
 			if err != nil {
 				return nil, res, err
 			}
-			// The caller's string may be a piece of a request or of a buffer
-			// that is about to be used again.
-			made := &entry{lim: l, name: strings.Clone(key)}
+			made := newEntry(l, key)
 			made.node.Tag = uint16(at.tag)
 			made.rules.Store(at.rules)
 			var owing []*entry

@@ -85,6 +85,7 @@ type terms struct {
 	share    shareTerms
 	relookIn int64 // ns, jittered
 	closing  bool  // no more decisions: a lease would be for nobody
+	behind   bool  // syncs that can wait do so for longer than T
 	lost     int64 // ns; when it was last seen that Redis had lost writes; 0: never
 }
 
@@ -136,7 +137,7 @@ func (s *state) drain(left, now int64) (kind wordKind, units int64) {
 	case wordDeny:
 		units = left
 	}
-	s.demand.note(units, now)
+	s.demand.spread(units, now)
 	return w.kind, units
 }
 

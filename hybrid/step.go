@@ -226,21 +226,34 @@ func (s *state) drop() int64 {
 	return units
 }
 
-// load chooses what the common path may spend until the next epoch.
-func (s *state) load(t *terms, now int64) word {
+// load chooses what the common path may spend, and until when. It may be spent
+// for two ticks after that, or after now: an epoch lasts one, and the next may
+// be late by one. The last ticks of a denial are for the slow path, whose
+// RetryAfter is exact. Whatever else changes what may be spent either comes by an
+// event of the key, which takes the word back, or voids the words of all.
+func (s *state) load(t *terms, now int64) (w word, until int64) {
+	until = now + wordTicks*t.tick
+	if t.window.Sliding {
+		until = now + t.interval // what comes back is not in the estimate that goes with the word
+	}
+	s.demand.decay(now) // what is asked of the word is spread over the time from here
 	switch held := s.held(); {
 	case s.slotted():
 	case held > 0:
+		until = min(until, s.looksAgain(now))
 		units := held
 		if !s.frozen && s.leases[1].units == 0 {
-			// Run dry early, so that the slow path prefetches.
-			if low := s.prefetchAt(t, now); low < held {
+			// Run dry early, so that the slow path prefetches; or takes the last
+			// unit, at least.
+			if low := max(1, s.prefetchAt(t, now)); low < held {
 				units = held - low
+			} else if low == 1 && t.hasLeases() {
+				units = 0
 			}
 		}
 		s.word = word{wordLease, min(units, maxWordUnits)}
 	case now+t.tick < s.deniedUntil(t):
-		s.word = word{kind: wordDeny}
+		s.word, until = word{kind: wordDeny}, min(until, max(now, s.deniedUntil(t)-3*t.tick))
 	case s.pending > 0 && s.outlasts(now, 2*t.tick):
 		// A unit is pending, so a sync is queued: what is spent from here on
 		// goes with it. Run dry where that sync becomes urgent.
@@ -249,19 +262,22 @@ func (s *state) load(t *terms, now int64) word {
 			units = min(units, more)
 		}
 		s.word = word{wordCredit, min(units, maxWordUnits)}
+		if s.view.ends != 0 {
+			until = min(until, s.view.ends-2*t.tick)
+		}
 	}
 	if s.word.kind != wordDeny && s.word.units <= 0 {
 		s.word = word{}
 	}
-	return s.word
+	return s.word, until
 }
 
 // loadFallback is load while Redis does not answer: leases only.
-func (s *state) loadFallback() word {
+func (s *state) loadFallback() (w word, until int64) {
 	if held := s.held(); held > 0 && !s.slotted() {
 		s.word = word{wordLease, min(held, maxWordUnits)}
 	}
-	return s.word
+	return s.word, s.firstEnd()
 }
 
 // idle says that forgetting the state loses nothing but unspent leases.

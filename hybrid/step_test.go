@@ -204,7 +204,10 @@ func TestLoadAndDrainConserveUnits(t *testing.T) {
 		now := sec + rapid.Int64Range(0, 2*sec).Draw(t, "later")
 
 		before, credit := s, s.creditLeft(terms, now)
-		w := s.load(terms, now)
+		w, until := s.load(terms, now)
+		if until > now+wordTicks*terms.tick {
+			t.Fatalf("%+v until %d, %d ns from now", w, until, until-now)
+		}
 		left := int64(0)
 		switch w.kind {
 		case wordNone:
@@ -212,8 +215,8 @@ func TestLoadAndDrainConserveUnits(t *testing.T) {
 				t.Fatalf("%+v", w)
 			}
 		case wordLease:
-			if w.units < 1 || w.units > before.held() {
-				t.Fatalf("%+v of %d held", w, before.held())
+			if w.units < 1 || w.units > before.held() || until > 9*sec {
+				t.Fatalf("%+v until %d of %d held until %d", w, until, before.held(), 9*sec)
 			}
 			left = rapid.Int64Range(0, w.units).Draw(t, "left")
 		case wordCredit:
@@ -222,8 +225,8 @@ func TestLoadAndDrainConserveUnits(t *testing.T) {
 			}
 			left = rapid.Int64Range(0, w.units).Draw(t, "left")
 		case wordDeny:
-			if w.units != 0 || now >= s.provedUntil(terms, 1) {
-				t.Fatalf("%+v, proved until %d", w, s.provedUntil(terms, 1))
+			if proved := s.provedUntil(terms, 1); w.units != 0 || now >= proved || until > proved-terms.tick {
+				t.Fatalf("%+v until %d, proved until %d", w, until, proved)
 			}
 			left = rapid.Int64Range(0, 100).Draw(t, "denied")
 		}
@@ -294,6 +297,34 @@ func TestFlushAt(t *testing.T) {
 		s := state{demand: tc.demand}
 		if got := s.flushAt(terms, 100*sec); got != tc.want {
 			t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
+		}
+	}
+}
+
+// While there are so many keys that syncs wait, a key takes no lease that it can
+// do without, and one that it cannot all the same.
+func TestWithoutLeasesWhileSyncsWait(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		behind  bool
+		credit  int64
+		demand  float64 // a second
+		without bool
+	}{
+		{"nobody waits", false, 4, 3, false},
+		{"the credit lasts", true, 4, 3, true},
+		{"it does not", true, 4, 5, false},
+		{"there is none", true, 0, 3, false},
+	} {
+		tm := stepTerms()
+		tm.behind, tm.credit = tc.behind, tc.credit
+		s := seen(tm, 10)
+		s.demand = demand{sum: tc.demand, sq: 0, at: sec, first: -9 * sec}
+		if got := !s.takesLease(tm, sec); got != tc.without {
+			t.Errorf("%s: without a lease %t, want %t", tc.name, got, tc.without)
+		}
+		if got := !s.worthLease(tm, sec); got != tc.without {
+			t.Errorf("%s: no sync for one %t, want %t", tc.name, got, tc.without)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 // store holds a limiter's entries in shards. A table per shard finds them
 // without a lock; golang-lru, under the shard's lock, says which may go. What
 // the common path uses is noted there on the slow path only, which every key in
-// use takes at least once in a tick: so recency lags by that.
+// use takes before many others have come: see turnover.
 type store struct {
 	seed   maphash.Seed
 	mask   uint64
@@ -21,6 +21,7 @@ type store struct {
 	evicted   atomic.Uint64
 	refused   atomic.Uint64 // insertions refused because nothing could be evicted
 	lastEvict atomic.Int64  // ns on the hub's clock; negative: never
+	turnover  turnover
 }
 
 type shard struct {
@@ -37,12 +38,17 @@ type shard struct {
 // bound over many shards would evict unevenly.
 const perShard = 1024
 
-func newStore(maxKeys int) *store {
+// newStore is for so many keys. Its void has all words end, and is called under
+// a shard's lock.
+func newStore(maxKeys int, void func()) *store {
 	n := 1
 	for n < 4*runtime.GOMAXPROCS(0) && n < 256 && maxKeys/(2*n) >= perShard {
 		n *= 2
 	}
-	s := &store{seed: maphash.MakeSeed(), mask: uint64(n - 1), shards: make([]shard, n)}
+	s := &store{
+		seed: maphash.MakeSeed(), mask: uint64(n - 1), shards: make([]shard, n),
+		turnover: turnover{step: max(1, int64(maxKeys/turnoverParts)), void: void},
+	}
 	s.lastEvict.Store(-1)
 	for i := range s.shards {
 		size := maxKeys / n
@@ -99,6 +105,9 @@ func (s *store) add(e *entry, now int64) (got *entry, owing []*entry) {
 	defer sh.mu.Unlock()
 	if have := sh.use(hash, e.name); have != nil {
 		return have, nil
+	}
+	if sh.lru.Len() >= sh.max-sh.max/16 {
+		s.turnover.came(now)
 	}
 	for try := 0; sh.lru.Len() >= sh.max; try++ {
 		old, _, _ := sh.lru.GetOldest()

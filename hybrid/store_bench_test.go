@@ -5,7 +5,6 @@ import (
 	"hash/maphash"
 	"math/rand/v2"
 	"runtime"
-	"strings"
 	"sync"
 	"testing"
 
@@ -91,7 +90,7 @@ var finders = []struct {
 	name string
 	make func(keys int) finder
 }{
-	{"table+lru", func(keys int) finder { return ours{newStore(2 * keys)} }},
+	{"table+lru", func(keys int) finder { return ours{newStore(2*keys, func() {})} }},
 	{"locked-lru", func(keys int) finder { return newLocked(keys) }},
 	{"sync.Map+lru", func(keys int) finder { return newBeside(keys) }},
 }
@@ -105,7 +104,7 @@ func BenchmarkFind(b *testing.B) {
 		names := make([]string, keys)
 		for i := range names {
 			names[i] = fmt.Sprintf("%020d", i)
-			store.add(&entry{lim: &Limiter{}, name: strings.Clone(names[i])})
+			store.add(newEntry(&Limiter{}, names[i]))
 		}
 		zipf := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.1, 1, keys-1)
 		order := make([]string, 1<<16)
@@ -151,7 +150,7 @@ func BenchmarkStoreMemory(b *testing.B) {
 				runtime.ReadMemStats(&before)
 				store := f.make(keys)
 				for i := range keys {
-					store.add(&entry{lim: lim, name: fmt.Sprintf("%020d", i)})
+					store.add(newEntry(lim, fmt.Sprintf("%020d", i)))
 				}
 				runtime.GC()
 				runtime.ReadMemStats(&after)

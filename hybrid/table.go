@@ -44,7 +44,7 @@ func (t *table) find(hash uint64, key string) *entry {
 		if e == nil {
 			return nil
 		}
-		if s.hash.Load() == hash && e.name == key {
+		if s.hash.Load() == hash && e.is(key) {
 			return e
 		}
 		if i++; i == len(t.slots) {

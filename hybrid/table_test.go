@@ -17,7 +17,7 @@ func TestTableIsAMap(t *testing.T) {
 			entries := make([]*entry, size+size/2)
 			hashes := make([]uint64, len(entries))
 			for i := range entries {
-				entries[i] = &entry{name: fmt.Sprint(i)}
+				entries[i] = newEntry(nil, fmt.Sprint(i))
 				hashes[i] = rng.Uint64() >> (64 - bits) << (64 - bits)
 			}
 			table, has := newTable(size), map[int]bool{}
@@ -54,13 +54,13 @@ func TestTableIsAMap(t *testing.T) {
 // meanwhile, and finds one that nobody touches but for a moment.
 func TestStoreWhileItChanges(t *testing.T) {
 	const keys, max = 400, 256
-	s := newStore(max)
-	made := make([]entry, keys)
+	s := newStore(max, func() {})
+	made := make([]*entry, keys)
 	for i := range made {
-		made[i].lim, made[i].name = &Limiter{}, fmt.Sprint("k", i)
+		made[i] = newEntry(&Limiter{}, fmt.Sprint("k", i))
 	}
 	for i := range 20 {
-		s.add(&made[i], 0)
+		s.add(made[i], 0)
 	}
 	var wg, readers sync.WaitGroup
 	var stop atomic.Bool
@@ -90,12 +90,12 @@ func TestStoreWhileItChanges(t *testing.T) {
 			rng := rand.New(rand.NewPCG(3, uint64(g)))
 			for range 5_000 {
 				i := 20 + rng.IntN(keys-20)
-				e := &entry{lim: made[i].lim, name: made[i].name}
+				e := newEntry(made[i].lim, made[i].name)
 				if got, _ := s.add(e, 0); got == nil || got.name != e.name {
 					t.Errorf("added %q, got %v", e.name, got)
 				}
 				for i := range 20 { // in use: not the least recently used
-					if s.lookup(made[i].name) != &made[i] {
+					if s.lookup(made[i].name) != made[i] {
 						t.Errorf("%q is gone", made[i].name)
 					}
 				}
@@ -125,9 +125,9 @@ func TestStoreWhileItChanges(t *testing.T) {
 // Probes are short up to the last key that fits.
 func TestProbesAreShort(t *testing.T) {
 	const keys = 20_000
-	s := newStore(keys)
+	s := newStore(keys, func() {})
 	for i := range keys {
-		s.add(&entry{lim: &Limiter{}, name: fmt.Sprint("key", i)}, 0)
+		s.add(newEntry(&Limiter{}, fmt.Sprint("key", i)), 0)
 	}
 	probes, longest := 0, 0
 	for i := range s.shards {

@@ -84,7 +84,7 @@ func (l *Limiter) more(key string, took int64, v verdict) hybridlimit.Result {
 	if e := l.store.lookup(key); e != nil {
 		r := e.rules.Load()
 		res.Limit = r.limit.BurstSize()
-		left := e.rest.Load() + wordUnits(e.word.Load())
+		left := min(e.left(r)+wordUnits(e.word.Load()), r.burst)
 		res.Remaining = max(0, left)
 		res.ResetAfter = l.resetAfter(r, left, e.ends.Load())
 	}

@@ -43,7 +43,7 @@ func TestCreditWordEndsWithItsWindow(t *testing.T) {
 		{end - 1, word{}},
 	} {
 		one := *s
-		if got := one.load(tm, tc.now); got != tc.want {
+		if got, _ := one.load(tm, tc.now); got != tc.want {
 			t.Errorf("%d ns before its end: %v, want %v", end-tc.now, got, tc.want)
 		}
 	}

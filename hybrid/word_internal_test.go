@@ -1,0 +1,90 @@
+package hybrid
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+)
+
+// A word is good for seconds. What makes its units worth nothing ends it at
+// once, or, where only time does, within two ticks.
+func TestWhatEndsCredit(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		do   func(t *testing.T, l *Limiter, link *redistest.MemLink)
+		in   time.Duration
+	}{
+		{"the breaker opens", func(_ *testing.T, l *Limiter, _ *redistest.MemLink) {
+			l.hub.breakers[0].Switch(breaker.ModeForceOpen)
+		}, 0},
+		{"another process joins", func(t *testing.T, l *Limiter, link *redistest.MemLink) {
+			other, err := New(link.Client(nil), l.rules.Load().limit, Config{Name: "api", Mode: ModeDeferred, Hub: HubConfig{Logger: slog.New(slog.DiscardHandler)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = other.Close() })
+		}, 2 * beatEvery},
+		{"heartbeats stay away", func(_ *testing.T, l *Limiter, _ *redistest.MemLink) {
+			l.stopOnce.Do(func() { close(l.stopBeat) })
+		}, beatStale + 2*tick},
+		{"the limit is another", func(t *testing.T, l *Limiter, _ *redistest.MemLink) {
+			if err := l.SetLimit(hybridlimit.PerSecond(500)); err != nil {
+				t.Error(err)
+			}
+		}, 0},
+		{"the limiter closes", func(t *testing.T, l *Limiter, _ *redistest.MemLink) {
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+		}, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := redistest.NewBubble(t)
+				link := b.Link()
+				// No sync comes in between: nothing else takes the word back.
+				l, err := New(link.Client(nil), hybridlimit.PerSecond(1000), Config{
+					Name: "api", Mode: ModeDeferred, SyncInterval: time.Minute, SyncEvery: 1000,
+					Hub: HubConfig{Logger: slog.New(slog.DiscardHandler)},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer l.Close()
+				time.Sleep(3 * time.Second)
+				ctx := context.Background()
+				for range 3 {
+					if _, err := l.Allow(ctx, "k"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				e := l.store.get("k")
+				good := func() bool {
+					synctest.Wait()
+					w := e.word.Load()
+					return wordKindOf(w) == wordCredit && !past(w, l.hub.clock.epoch.Load())
+				}
+				if !good() {
+					t.Fatalf("the key has no word of credit: %x", e.word.Load())
+				}
+				time.Sleep(100 * time.Millisecond)
+				if !good() {
+					t.Fatal("it was good for less than 0.1 s")
+				}
+				tc.do(t, l, link)
+				for end := time.Now().Add(tc.in); time.Now().Before(end); time.Sleep(tick) {
+					l.hub.clock.stamp() // somebody is on the slow path: the ticker goes on
+				}
+				if good() {
+					t.Errorf("it is good %v later", tc.in)
+				}
+			})
+		})
+	}
+}
