@@ -2,7 +2,6 @@ package global
 
 import (
 	"context"
-	"fmt"
 	"reflect"
 	"sync"
 	"time"
@@ -114,39 +113,36 @@ func (r *Runner) History(ctx context.Context, key string, limit hybridlimit.Limi
 	return lua.DecodeHistory(raw)
 }
 
-// Beat is the answer to a heartbeat.
-type Beat struct {
-	Alive  int   // processes
-	Before int64 // µs of Redis time of this process's last beat that Redis knows of; 0: of none
-	Now    int64 // µs of Redis time of this one
-}
-
-// Heartbeat notes that process is alive and returns how many are. With leave
-// it takes the process out instead.
-func (r *Runner) Heartbeat(ctx context.Context, key, process string, expiry time.Duration, leave bool) (Beat, error) {
-	flag := "0"
-	if leave {
-		flag = "1"
-	}
-	raw, err := r.run(ctx, lua.Fleet, lua.Library.Heartbeat, []string{key}, []string{process, fmt.Sprint(expiry.Microseconds()), flag})
+// Heartbeat notes that a process is alive and returns how many are, and what
+// their fleet was told. With Leave it takes the process out instead.
+func (r *Runner) Heartbeat(ctx context.Context, p lua.Pulse) (lua.Beat, error) {
+	keys, argv := lua.EncodePulse(p)
+	raw, err := r.run(ctx, lua.Fleet, lua.Library.Heartbeat, keys, argv)
 	if err != nil {
-		return Beat{}, err
+		return lua.Beat{}, err
 	}
-	return decodeBeat(raw)
+	return lua.DecodeBeat(raw)
 }
 
-func decodeBeat(raw any) (Beat, error) {
-	list, ok := raw.([]any)
-	if !ok || len(list) != 3 {
-		return Beat{}, fmt.Errorf("%w: heartbeat answered with a %T", lua.ErrReply, raw)
+// SetSwitch sets the fleet's switch of a limiter, whose key is that of
+// lua.Names.Switch, and returns it with its time. It lives for ttl, or as long
+// as heartbeats renew it.
+func (r *Runner) SetSwitch(ctx context.Context, key string, to int64, ttl time.Duration) (lua.Flag, error) {
+	return r.flag(ctx, func() (keys, argv []string) { return lua.EncodeSwitch(key, to, ttl) })
+}
+
+// Switch returns the fleet's switch of a limiter.
+func (r *Runner) Switch(ctx context.Context, key string) (lua.Flag, error) {
+	return r.flag(ctx, func() (keys, argv []string) { return lua.EncodeSwitchRead(key) })
+}
+
+func (r *Runner) flag(ctx context.Context, encode func() (keys, argv []string)) (lua.Flag, error) {
+	keys, argv := encode()
+	raw, err := r.run(ctx, lua.SetSwitch, lua.Library.SetSwitch, keys, argv)
+	if err != nil {
+		return lua.Flag{}, err
 	}
-	var v [3]int64
-	for i := range v {
-		if v[i], ok = list[i].(int64); !ok || v[i] < 0 {
-			return Beat{}, fmt.Errorf("%w: element %d of a heartbeat's answer is %v", lua.ErrReply, i, list[i])
-		}
-	}
-	return Beat{Alive: int(v[0]), Before: v[1], Now: v[2]}, nil
+	return lua.DecodeSwitch(raw)
 }
 
 // run runs a script, or the function that does the same.

@@ -83,7 +83,7 @@ func (e *entry) begin(now int64) {
 func (e *entry) end(t *terms, epoch uint64, broken bool, now int64) {
 	var w word
 	switch {
-	case e.lim.closed.Load(): // asked after the epoch was read: see Limiter.stop
+	case e.lim.wordless(): // asked after the epoch was read: see Limiter.stop and changeSwitch
 	case broken:
 		w = e.state.loadFallback()
 	default:
@@ -133,6 +133,10 @@ func (e *entry) windowEnd(t *terms, now int64) int64 {
 // Freeze is for the sync engine. Its time is a little older than the epoch's,
 // and a word must not be: it is not used.
 func (e *entry) Freeze(time.Time) (lua.Op, bool) {
+	if e.lim.mute() {
+		e.quiet()
+		return lua.Op{}, false
+	}
 	op, age, ok := e.freeze()
 	if ok {
 		e.lim.count.ops.Add(1)
@@ -177,7 +181,7 @@ func (e *entry) freeze() (op lua.Op, age int64, ok bool) {
 		l.count.resynced.Add(1)
 	}
 	l.count.forgiven.Add(owed - e.state.owed() - e.state.share.admitted)
-	e.end(&t, epoch, l.hub.broken(e.tag()), now)
+	e.end(&t, epoch, l.alone(e.tag()), now)
 	e.sent = r
 	return lua.Op{Key: l.hub.names.State(e.tag(), l.cfg.Name, e.name), Limit: r.limit, Op: said}, age, ok
 }
@@ -317,7 +321,7 @@ func (e *entry) Settle(a ratesync.Answer) {
 		answered = append(answered, w)
 	}
 	e.waiters = still
-	e.end(&t, epoch, l.hub.broken(e.tag()), now)
+	e.end(&t, epoch, l.alone(e.tag()), now)
 	left, ends := e.remaining(&t, now), e.windowEnd(&t, now)
 	for _, w := range answered {
 		w.v.left, w.v.ends, w.done = left, ends, true
@@ -340,6 +344,9 @@ func (e *entry) Drop() {
 
 // sync queues the entry as a verdict wants. Call it without e.mu.
 func (e *entry) sync(w when) {
+	if w == syncNot || e.lim.mute() {
+		return
+	}
 	now := time.Now()
 	switch w {
 	case syncNow:
@@ -378,6 +385,9 @@ func (e *entry) tryEvict(now int64) bool {
 	}
 	defer e.unlock()
 	e.begin(now)
+	if e.state.share.admitted > 0 && e.lim.alone(e.tag()) {
+		e.forgive(now)
+	}
 	if len(e.waiters) > 0 || !e.state.idle() {
 		return false
 	}

@@ -80,6 +80,7 @@ func (l *Limiter) beat() {
 			return
 		}
 		timer.Reset(beatEvery)
+		l.changeSwitch(func(*switches) {}) // for a line of the log that is due
 		l.heartbeat(l.ctx, false)
 	}
 }
@@ -96,7 +97,6 @@ func (l *Limiter) leave() {
 // up when ctx ends.
 func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 	h, f := l.hub, &l.fleet
-	key := h.names.Fleet(l.cfg.Name)
 	br := h.breaker(h.names.Tag(l.cfg.Name))
 	call, ok := br.Begin()
 	if !ok {
@@ -104,7 +104,10 @@ func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 	}
 	sent := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, h.cfg.SyncTimeout)
-	beat, err := h.runner.Heartbeat(bounded, key, h.process, beatExpiry, leave)
+	beat, err := h.runner.Heartbeat(bounded, lua.Pulse{
+		Fleet: h.names.Fleet(l.cfg.Name), Switch: h.names.Switch(l.cfg.Name), Process: h.process,
+		Expiry: beatExpiry, Leave: leave, Seen: l.told(), TTL: switchTTL,
+	})
 	cancel()
 	if err != nil && ctx.Err() != nil {
 		err = context.Canceled // closing: says nothing of Redis
@@ -115,6 +118,7 @@ func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 		return
 	}
 	received := h.clock.now()
+	l.heardSwitch(beat.Flag)
 	f.counted(int64(beat.Alive), h.clock.at(sent), received)
 	h.clocks.heard(h.names.Tag(l.cfg.Name), beat.Now, h.clock.at(sent), received)
 	if beat.Before < f.beaten {

@@ -150,6 +150,7 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 		done: make(chan struct{}), stopBeat: make(chan struct{}), beaten: make(chan struct{}), ready: make(chan struct{}),
 	}
 	l.rules.Store(newRules(limit))
+	l.switches.shadow.Store(cfg.Shadow)
 	l.ctx, l.cancel = context.WithCancel(h.ctx)
 	l.hist = h.metrics.histograms(cfg.Name)
 	l.fleet.hint = int64(h.cfg.FleetSize)
@@ -265,7 +266,7 @@ func payAll(ctx context.Context, entries []*entry) (owing []*entry, err error) {
 			case open > 0:
 				e.sync(syncNow)
 				owing = append(owing, e)
-			case onItsWay && !e.lim.hub.broken(e.tag()):
+			case onItsWay && !e.lim.alone(e.tag()):
 				owing = append(owing, e)
 			}
 		}

@@ -61,6 +61,19 @@ func (s *share) wait(t shareTerms, n int64) int64 {
 	return int64(max(0, float64(n)-s.level)/t.perNs) + 1
 }
 
+// forgive ends a stretch of fallback that leaves nothing to be owed, before
+// Redis is back. Else a key that the fallback has once admitted could not be
+// forgotten while Redis is away, and a memory full of such keys has no room for
+// another one. Call it under e.mu.
+func (e *entry) forgive(now int64) {
+	s := e.state.share
+	admitted := s.admitted
+	if s.settle(e.lim.shareTerms(e.rules.Load(), e.lim.fleet.size()), now) == 0 {
+		e.state.share = s
+		e.lim.count.forgiven.Add(admitted)
+	}
+}
+
 // settle ends a stretch of fallback: what was admitted and what the bucket
 // lacks at this moment, whichever is less, is owed. What has been refilled
 // since is forgiven, as it would have been in Redis; what is owed is not.

@@ -22,6 +22,7 @@ const MaxTags = 16384
 //	prefix:v1:{tag}:@epoch        when this tag's states began
 //	prefix:v1:{tag}:@env:process  last batch of a process
 //	prefix:v1:{tag}:@fleet:name   heartbeats of a limiter
+//	prefix:v1:{tag}:@switch:name  what its fleet was told, in the heartbeats' slot
 type Names struct {
 	Prefix string // of every key
 	Tags   int    // slots; part of the deployment's identity
@@ -53,3 +54,7 @@ func (n Names) Envelope(tag int, process string) string { return n.base(tag) + "
 
 // Fleet is the key of a limiter's heartbeats.
 func (n Names) Fleet(name string) string { return n.base(n.Tag(name)) + "@fleet:" + name }
+
+// Switch is the key of a limiter's switch. It is in the slot of its heartbeats,
+// which read it.
+func (n Names) Switch(name string) string { return n.base(n.Tag(name)) + "@switch:" + name }
