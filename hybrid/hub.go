@@ -80,7 +80,7 @@ func NewHub(rdb redis.UniversalClient, cfg HubConfig) (*Hub, error) {
 	h.resync = newResync(h)
 	h.engine = ratesync.New(ratesync.Config{
 		Caller: newTraced(runner, cfg.TracerProvider, cfg.Functions), Names: h.names, Process: h.process,
-		Timeout: cfg.SyncTimeout, Breaker: h.breaker,
+		Timeout: cfg.SyncTimeout, InFlight: h.inFlight(), Breaker: h.breaker,
 		OnRefused: func(tag, ops int, err error) {
 			h.log.event("hybridlimit: Redis refused a sync for good; what it carried is lost",
 				slog.Int("tag", tag), slog.Int("ops", ops), slog.Any("error", err))
@@ -118,6 +118,18 @@ func (h *Hub) makeBreakers() error {
 	}
 	h.clocks.of = make([]redisClock, len(h.breakers))
 	return nil
+}
+
+// inFlight bounds the syncs of a process that wait for each other in one Redis:
+// four full batches keep it busy over a round trip of some ms, and when it
+// hangs they are as many time-outs at once as open the breaker. In a cluster
+// a bound over all tags would have those of a node that is down hold up the
+// others. See docs/decisions/0017-ops-in-flight.md.
+func (h *Hub) inFlight() int {
+	if len(h.breakers) > 1 {
+		return 0
+	}
+	return 4 * lua.MaxOps
 }
 
 func (h *Hub) breaker(tag int) *breaker.Breaker {
