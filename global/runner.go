@@ -2,6 +2,8 @@ package global
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"reflect"
 	"sync"
 	"time"
@@ -82,23 +84,37 @@ func (r *Runner) Batch(ctx context.Context, env lua.Envelope, ops []lua.Op) (lua
 	}
 	defer r.calls.Done()
 	keys, argv := lua.EncodeBatch(env, ops)
-	return r.batch(ctx, keys, argv, len(ops))
+	reply, err := r.batch(ctx, keys, argv, ops)
+	if err == nil {
+		err = reply.Check(env, ops)
+	}
+	if err != nil {
+		return lua.Reply{}, err
+	}
+	return reply, nil
 }
 
-// batch runs an encoded batch of n ops. Only within a call that has begun.
-func (r *Runner) batch(ctx context.Context, keys, argv []string, n int) (lua.Reply, error) {
+// batch runs encoded ops. Only within a call that has begun.
+func (r *Runner) batch(ctx context.Context, keys, argv []string, ops []lua.Op) (lua.Reply, error) {
 	raw, err := r.send(ctx, lua.Batch, lua.Library.Batch, keys, argv)
 	if err != nil {
 		return lua.Reply{}, err
 	}
-	return lua.DecodeReply(raw, n)
+	return lua.DecodeReply(raw, len(ops))
 }
 
 // all runs ops in one slot that get all that they ask for, or nothing. Only
 // within a call that has begun.
 func (r *Runner) all(ctx context.Context, ops []lua.Op) (lua.Reply, error) {
 	keys, argv := lua.EncodeAll(ops)
-	return r.batch(ctx, keys, argv, len(ops))
+	reply, err := r.batch(ctx, keys, argv, ops)
+	if err == nil {
+		err = reply.CheckAll(ops)
+	}
+	if err != nil {
+		return lua.Reply{}, err
+	}
+	return reply, nil
 }
 
 // History asks for a page of what a key has admitted under a sliding log, after
@@ -156,10 +172,15 @@ func (r *Runner) run(ctx context.Context, script lua.Script, function string, ke
 
 // send is run within a call that has begun.
 func (r *Runner) send(ctx context.Context, script lua.Script, function string, keys, argv []string) (any, error) {
+	call := func() (any, error) { return r.eval(ctx, script, keys, argv) }
 	if r.functions {
-		return r.fcall(ctx, function, script, keys, argv)
+		call = func() (any, error) { return r.fcall(ctx, function, script, keys, argv) }
 	}
-	return r.eval(ctx, script, keys, argv)
+	raw, err := call()
+	if errors.Is(err, redis.Nil) { // for others an answer like any; none that the library gives
+		err = fmt.Errorf("%w: nothing", lua.ErrReply)
+	}
+	return raw, err
 }
 
 // eval runs a script by its digest, and by its source where Redis does not

@@ -35,7 +35,7 @@ func (l *Limiter) exactRange(ctx context.Context, key string, least, n int64, gi
 	if r, now, ok := l.refused(key, at, least); ok {
 		v := verdict{action: deny, source: hybridlimit.SourceDenyCache, retry: r.until - now, left: r.left}
 		res = l.fill(res, at.rules, v, n)
-		res.ResetAfter = time.Duration(r.reset - now)
+		res.ResetAfter = time.Duration(max(0, r.reset-now))
 		return l.answer(res, n), nil
 	}
 	sent := l.hub.clock.now()

@@ -76,7 +76,7 @@ func DecodeSwitch(raw any) (Flag, error) {
 	return Flag{v[0], v[1]}, nil
 }
 
-// naturals are n integers from 0 on, and no more.
+// naturals are n integers from 0 to maxReply, and no more.
 func naturals(raw any, n int, what string) ([]int64, error) {
 	list, ok := raw.([]any)
 	if !ok || len(list) != n {
@@ -84,7 +84,7 @@ func naturals(raw any, n int, what string) ([]int64, error) {
 	}
 	out := make([]int64, n)
 	for i := range out {
-		if out[i], ok = list[i].(int64); !ok || out[i] < 0 {
+		if out[i], ok = list[i].(int64); !ok || out[i] < 0 || out[i] > maxReply {
 			return nil, fmt.Errorf("%w: element %d of a %s's answer is %v", ErrReply, i, what, list[i])
 		}
 	}
