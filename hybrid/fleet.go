@@ -97,7 +97,7 @@ func (l *Limiter) leave() {
 // up when ctx ends.
 func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 	h, f := l.hub, &l.fleet
-	br := h.breaker(h.names.Tag(l.cfg.Name))
+	br := h.breaker(h.names.FleetTag(l.cfg.Name))
 	call, ok := br.Begin()
 	if !ok {
 		return
@@ -120,7 +120,7 @@ func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 	received := h.clock.now()
 	l.heardSwitch(beat.Flag)
 	f.counted(int64(beat.Alive), h.clock.at(sent), received)
-	h.clocks.heard(h.names.Tag(l.cfg.Name), beat.Now, h.clock.at(sent), received)
+	h.clocks.heard(h.names.FleetTag(l.cfg.Name), beat.Now, h.clock.at(sent), received)
 	if beat.Before < f.beaten {
 		l.suspect()
 	}

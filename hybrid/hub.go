@@ -68,7 +68,7 @@ func NewHub(rdb redis.UniversalClient, cfg HubConfig) (*Hub, error) {
 	var id [16]byte
 	rand.Read(id[:]) // never fails: crypto/rand ends the program instead
 	h := &Hub{
-		cfg: cfg, names: lua.Names{Prefix: cfg.Prefix, Tags: cfg.Tags},
+		cfg: cfg, names: lua.Names{Prefix: cfg.Prefix, Tags: cfg.Tags, HashKeys: cfg.HashKeys},
 		process: hex.EncodeToString(id[:]), client: rdb, runner: runner,
 		clock: newClock(), limiters: map[string]*Limiter{},
 	}
