@@ -255,6 +255,7 @@ func (p *part) try() {
 	t := l.terms(p.rules, now)
 	broken := l.alone(e.tag())
 	if broken { // a share refills from the first call on, also if that is denied
+		t.share.ends = e.windowEnd(&t, now)
 		e.state.startShare(&t, now)
 	}
 	p.trial = e.state

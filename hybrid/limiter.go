@@ -365,7 +365,7 @@ func (l *Limiter) credit(r *rules, n int64) int64 {
 
 func (l *Limiter) shareTerms(r *rules, n int64) shareTerms {
 	burst := float64(r.limit.BurstSize())
-	t := shareTerms{policy: l.cfg.Fallback, cap: burst, perNs: float64(r.limit.Rate) / float64(r.limit.Period)}
+	t := shareTerms{policy: l.cfg.Fallback, cap: burst, perNs: float64(r.limit.Rate) / float64(r.limit.Period), period: r.Window.Period * 1000}
 	if t.policy == FallbackShare {
 		floor := min(float64(l.cfg.FallbackFloor), burst) // a key's own limit may be below it
 		t.cap = max(burst/float64(n), floor)

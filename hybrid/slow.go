@@ -66,6 +66,9 @@ func (l *Limiter) event(e *entry, step func(t *terms, now int64, broken bool) ve
 	epoch, now := l.hub.clock.stamp()
 	t := l.terms(e.rules.Load(), now)
 	broken := l.alone(e.tag())
+	if broken {
+		t.share.ends = e.windowEnd(&t, now)
+	}
 	e.begin(now)
 	v := step(&t, now, broken)
 	e.end(&t, epoch, broken, now)
