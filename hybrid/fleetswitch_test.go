@@ -33,7 +33,7 @@ func TestFleetSwitch(t *testing.T) {
 				}
 			}
 		}
-		time.Sleep(2 * time.Second)
+		time.Sleep(2500 * time.Millisecond) // between two heartbeats
 		messages := ls[1].Hub().Stats().Messages
 		time.Sleep(10 * time.Second)
 		idle := ls[1].Hub().Stats().Messages - messages
@@ -42,7 +42,7 @@ func TestFleetSwitch(t *testing.T) {
 		if s, own := ls[0].Switch(); s != hybrid.SwitchDenyAll || own {
 			t.Errorf("the process that set it: %v, %v", s, own)
 		}
-		time.Sleep(1001 * time.Millisecond)
+		time.Sleep(time.Second)
 		all("set", hybrid.SwitchDenyAll)
 		if res := ask(t, ls[2], "k", 1); res.Allowed || res.Source != hybridlimit.SourceSwitch {
 			t.Errorf("%+v", res)
