@@ -176,8 +176,12 @@ func TestDecodeBeatTrustsNothing(t *testing.T) {
 		return out
 	}
 	for _, raw := range []any{
-		nil, "OK", int64(1), []any{}, good[:4], append(slices.Clone(good), int64(1)), with(0, int64(-1)), with(3, "2"),
-		with(4, nil), with(1, 17.5), map[any]any{"a": 1}, with(2, int64(math.MinInt64)), with(2, []any{int64(1)}), errors.New("x"),
+		nil, "OK", int64(1),
+		[]any{},
+		good[:4], append(slices.Clone(good), int64(1)), with(0, int64(-1)), with(3, "2"),
+		with(4, nil), with(1, 17.5),
+		map[any]any{"a": 1},
+		with(2, int64(math.MinInt64)), with(2, []any{int64(1)}), errors.New("x"),
 	} {
 		if b, err := lua.DecodeBeat(raw); !errors.Is(err, lua.ErrReply) || b != (lua.Beat{}) {
 			t.Errorf("%v: %+v, %v", raw, b, err)
