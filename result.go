@@ -60,11 +60,15 @@ const (
 	// SourceTimeout denied because Redis did not answer within MaxWait
 	// (ModeStrict only).
 	SourceTimeout
-	// SourceFallback decided locally because Redis does not answer. The
-	// shared limit does not hold while this is reported.
+	// SourceFallback decided locally because Redis does not answer, or, by a
+	// switch, is not to be asked. The shared limit does not hold while this is
+	// reported.
 	SourceFallback
 	// SourceStatic needed no state: the cost exceeds the burst.
 	SourceStatic
+	// SourceSwitch is a switch, set by hand, that allows or denies everything.
+	// No limit holds while this is reported.
+	SourceSwitch
 
 	sources // how many there are
 )
@@ -74,7 +78,7 @@ const NumSources = int(sources)
 
 var sourceNames = [sources]string{
 	"unknown", "local", "lease", "credit", "redis",
-	"deny_cache", "timeout", "fallback", "static",
+	"deny_cache", "timeout", "fallback", "static", "switch",
 }
 
 // String returns the name that metrics use: "lease", "deny_cache".

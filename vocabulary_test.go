@@ -79,10 +79,10 @@ func TestNamesOfSourcesAndAlgorithms(t *testing.T) {
 	for s := range hybridlimit.NumSources {
 		got = append(got, hybridlimit.Source(s).String())
 	}
-	if s := strings.Join(got, " "); s != "unknown local lease credit redis deny_cache timeout fallback static" {
+	if s := strings.Join(got, " "); s != "unknown local lease credit redis deny_cache timeout fallback static switch" {
 		t.Errorf("sources: %s", s)
 	}
-	if s := hybridlimit.Source(hybridlimit.NumSources).String(); s != "Source(9)" {
+	if s := hybridlimit.Source(hybridlimit.NumSources).String(); s != "Source(10)" {
 		t.Errorf("beyond the last source: %s", s)
 	}
 	got = nil

@@ -34,7 +34,9 @@ func checkLimiter(t *testing.T, rdb redis.UniversalClient, functions bool) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if got, err := r.Heartbeat(t.Context(), fmt.Sprint("hl:v1:{7}:@fleet:x", functions), "p", time.Minute, false); got.Alive != 1 || err != nil {
+	beat := pulse("p", time.Minute, false)
+	beat.Fleet += fmt.Sprint(functions)
+	if got, err := r.Heartbeat(t.Context(), beat); got.Alive != 1 || err != nil {
 		t.Errorf("Heartbeat = %+v, %v", got, err)
 	}
 }

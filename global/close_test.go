@@ -148,7 +148,7 @@ func TestClosedRunner(t *testing.T) {
 		r.Close()
 		_, err = r.Batch(t.Context(), lua.Envelope{}, nil)
 		wantErr(t, err, hybridlimit.ErrClosed)
-		_, err = r.Heartbeat(t.Context(), "k", "p", time.Second, false)
+		_, err = r.Heartbeat(t.Context(), pulse("p", time.Second, false))
 		wantErr(t, err, hybridlimit.ErrClosed)
 	})
 }

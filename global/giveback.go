@@ -49,7 +49,7 @@ func giveBack(ctx context.Context, timeout time.Duration, groups [][]*part) erro
 				ops[i] = lua.Op{Key: p.name, Limit: p.terms.limit, Op: p.back}
 			}
 			keys, argv := lua.EncodeBatch(lua.Envelope{}, ops)
-			_, causes[i] = group[0].Limiter.runner.batch(ctx, keys, argv, len(ops))
+			_, causes[i] = group[0].Limiter.runner.batch(ctx, keys, argv, ops)
 		})
 	}
 	wg.Wait()

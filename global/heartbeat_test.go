@@ -12,7 +12,12 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-const fleetKey = "hl:v1:{3}:@fleet:api"
+const fleetKey, switchKey = "hl:v1:{3}:@fleet:api", "hl:v1:{3}:@switch:api"
+
+// pulse is a heartbeat of a process that was told nothing.
+func pulse(process string, expiry time.Duration, leave bool) lua.Pulse {
+	return lua.Pulse{Fleet: fleetKey, Switch: switchKey, Process: process, Expiry: expiry, Leave: leave, TTL: time.Hour}
+}
 
 func withRunner(t *testing.T, f func(t *testing.T, bubble *redistest.Bubble, r *global.Runner)) {
 	t.Helper()
@@ -32,7 +37,7 @@ func inFleet(t *testing.T, f func(t *testing.T, bubble *redistest.Bubble, beat f
 	withRunner(t, func(t *testing.T, bubble *redistest.Bubble, r *global.Runner) {
 		f(t, bubble, func(process string, leave bool, want int) {
 			t.Helper()
-			if got, err := r.Heartbeat(t.Context(), fleetKey, process, 3*time.Second, leave); got.Alive != want || err != nil {
+			if got, err := r.Heartbeat(t.Context(), pulse(process, 3*time.Second, leave)); got.Alive != want || err != nil {
 				t.Errorf("heartbeat of %s: %+v, %v; want %d alive", process, got, err, want)
 			}
 		})
@@ -92,7 +97,7 @@ func TestHeartbeatRemembersTheLast(t *testing.T) {
 			if step.knows {
 				want = last
 			}
-			got, err := r.Heartbeat(t.Context(), fleetKey, "me", 3*time.Second, step.leave)
+			got, err := r.Heartbeat(t.Context(), pulse("me", 3*time.Second, step.leave))
 			if err != nil || got.Before != want || got.Now != time.Now().UnixMicro() {
 				t.Errorf("step %d: %+v, %v; want before %d", i, got, err, want)
 			}
@@ -128,18 +133,20 @@ func TestHeartbeatOnRedis(t *testing.T) {
 	}
 	defer r.Close()
 	for i := range 3 {
-		if got, err := r.Heartbeat(t.Context(), fleetKey, fmt.Sprint(i), time.Minute, false); got.Alive != i+1 || err != nil {
+		if got, err := r.Heartbeat(t.Context(), pulse(fmt.Sprint(i), time.Minute, false)); got.Alive != i+1 || err != nil {
 			t.Errorf("heartbeat = %+v, %v", got, err)
 		}
 		if err := rdb.ScriptFlush(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got, err := r.Heartbeat(t.Context(), fleetKey, "0", 0, false); got != (global.Beat{}) || err == nil {
+	if got, err := r.Heartbeat(t.Context(), pulse("0", 0, false)); got != (lua.Beat{}) || err == nil {
 		t.Errorf("with an expiry of 0: %+v, %v", got, err)
 	}
-	rdb.Set(t.Context(), "{x}string", "v", 0)
-	if got, err := r.Heartbeat(t.Context(), "{x}string", "0", time.Second, false); got != (global.Beat{}) || err == nil || errors.Is(err, lua.ErrReply) {
+	rdb.Set(t.Context(), "{3}string", "v", 0)
+	odd := pulse("0", time.Second, false)
+	odd.Fleet = "{3}string"
+	if got, err := r.Heartbeat(t.Context(), odd); got != (lua.Beat{}) || err == nil || errors.Is(err, lua.ErrReply) {
 		t.Errorf("on a string: %+v, %v", got, err)
 	}
 }

@@ -42,7 +42,7 @@ func New(rdb redis.UniversalClient, limit hybridlimit.Limit, cfg Config) (*Limit
 	if err != nil {
 		return nil, err
 	}
-	l := &Limiter{cfg: cfg, runner: runner, done: make(chan struct{}), names: lua.Names{Prefix: cfg.Prefix, Tags: cfg.Tags}}
+	l := &Limiter{cfg: cfg, runner: runner, done: make(chan struct{}), names: lua.Names{Prefix: cfg.Prefix, Tags: cfg.Tags, HashKeys: cfg.HashKeys}}
 	l.terms.Store(t)
 	return l, nil
 }

@@ -2,6 +2,7 @@ package global
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"sync"
@@ -83,23 +84,37 @@ func (r *Runner) Batch(ctx context.Context, env lua.Envelope, ops []lua.Op) (lua
 	}
 	defer r.calls.Done()
 	keys, argv := lua.EncodeBatch(env, ops)
-	return r.batch(ctx, keys, argv, len(ops))
+	reply, err := r.batch(ctx, keys, argv, ops)
+	if err == nil {
+		err = reply.Check(env, ops)
+	}
+	if err != nil {
+		return lua.Reply{}, err
+	}
+	return reply, nil
 }
 
-// batch runs an encoded batch of n ops. Only within a call that has begun.
-func (r *Runner) batch(ctx context.Context, keys, argv []string, n int) (lua.Reply, error) {
+// batch runs encoded ops. Only within a call that has begun.
+func (r *Runner) batch(ctx context.Context, keys, argv []string, ops []lua.Op) (lua.Reply, error) {
 	raw, err := r.send(ctx, lua.Batch, lua.Library.Batch, keys, argv)
 	if err != nil {
 		return lua.Reply{}, err
 	}
-	return lua.DecodeReply(raw, n)
+	return lua.DecodeReply(raw, len(ops))
 }
 
 // all runs ops in one slot that get all that they ask for, or nothing. Only
 // within a call that has begun.
 func (r *Runner) all(ctx context.Context, ops []lua.Op) (lua.Reply, error) {
 	keys, argv := lua.EncodeAll(ops)
-	return r.batch(ctx, keys, argv, len(ops))
+	reply, err := r.batch(ctx, keys, argv, ops)
+	if err == nil {
+		err = reply.CheckAll(ops)
+	}
+	if err != nil {
+		return lua.Reply{}, err
+	}
+	return reply, nil
 }
 
 // History asks for a page of what a key has admitted under a sliding log, after
@@ -114,39 +129,36 @@ func (r *Runner) History(ctx context.Context, key string, limit hybridlimit.Limi
 	return lua.DecodeHistory(raw)
 }
 
-// Beat is the answer to a heartbeat.
-type Beat struct {
-	Alive  int   // processes
-	Before int64 // µs of Redis time of this process's last beat that Redis knows of; 0: of none
-	Now    int64 // µs of Redis time of this one
-}
-
-// Heartbeat notes that process is alive and returns how many are. With leave
-// it takes the process out instead.
-func (r *Runner) Heartbeat(ctx context.Context, key, process string, expiry time.Duration, leave bool) (Beat, error) {
-	flag := "0"
-	if leave {
-		flag = "1"
-	}
-	raw, err := r.run(ctx, lua.Fleet, lua.Library.Heartbeat, []string{key}, []string{process, fmt.Sprint(expiry.Microseconds()), flag})
+// Heartbeat notes that a process is alive and returns how many are, and what
+// their fleet was told. With Leave it takes the process out instead.
+func (r *Runner) Heartbeat(ctx context.Context, p lua.Pulse) (lua.Beat, error) {
+	keys, argv := lua.EncodePulse(p)
+	raw, err := r.run(ctx, lua.Fleet, lua.Library.Heartbeat, keys, argv)
 	if err != nil {
-		return Beat{}, err
+		return lua.Beat{}, err
 	}
-	return decodeBeat(raw)
+	return lua.DecodeBeat(raw)
 }
 
-func decodeBeat(raw any) (Beat, error) {
-	list, ok := raw.([]any)
-	if !ok || len(list) != 3 {
-		return Beat{}, fmt.Errorf("%w: heartbeat answered with a %T", lua.ErrReply, raw)
+// SetSwitch sets the fleet's switch of a limiter, whose key is that of
+// lua.Names.Switch, and returns it with its time. It lives for ttl, or as long
+// as heartbeats renew it.
+func (r *Runner) SetSwitch(ctx context.Context, key string, to int64, ttl time.Duration) (lua.Flag, error) {
+	return r.flag(ctx, func() (keys, argv []string) { return lua.EncodeSwitch(key, to, ttl) })
+}
+
+// Switch returns the fleet's switch of a limiter.
+func (r *Runner) Switch(ctx context.Context, key string) (lua.Flag, error) {
+	return r.flag(ctx, func() (keys, argv []string) { return lua.EncodeSwitchRead(key) })
+}
+
+func (r *Runner) flag(ctx context.Context, encode func() (keys, argv []string)) (lua.Flag, error) {
+	keys, argv := encode()
+	raw, err := r.run(ctx, lua.SetSwitch, lua.Library.SetSwitch, keys, argv)
+	if err != nil {
+		return lua.Flag{}, err
 	}
-	var v [3]int64
-	for i := range v {
-		if v[i], ok = list[i].(int64); !ok || v[i] < 0 {
-			return Beat{}, fmt.Errorf("%w: element %d of a heartbeat's answer is %v", lua.ErrReply, i, list[i])
-		}
-	}
-	return Beat{Alive: int(v[0]), Before: v[1], Now: v[2]}, nil
+	return lua.DecodeSwitch(raw)
 }
 
 // run runs a script, or the function that does the same.
@@ -160,10 +172,15 @@ func (r *Runner) run(ctx context.Context, script lua.Script, function string, ke
 
 // send is run within a call that has begun.
 func (r *Runner) send(ctx context.Context, script lua.Script, function string, keys, argv []string) (any, error) {
+	call := func() (any, error) { return r.eval(ctx, script, keys, argv) }
 	if r.functions {
-		return r.fcall(ctx, function, script, keys, argv)
+		call = func() (any, error) { return r.fcall(ctx, function, script, keys, argv) }
 	}
-	return r.eval(ctx, script, keys, argv)
+	raw, err := call()
+	if errors.Is(err, redis.Nil) { // for others an answer like any; none that the library gives
+		err = fmt.Errorf("%w: nothing", lua.ErrReply)
+	}
+	return raw, err
 }
 
 // eval runs a script by its digest, and by its source where Redis does not

@@ -203,6 +203,12 @@ func TestStaticLimits(t *testing.T) {
 		if res := must(t)(h.AllowAll(t.Context(), hybrid.Ask{Limiter: free, Key: "k", N: 1}, hybrid.Ask{Limiter: none, Key: "k", N: 1})); res.Allowed || res.Policy != "none" {
 			t.Errorf("%+v", res)
 		}
+		// Was Admitted: what no limit counts is in nobody's books.
+		for _, l := range []*hybrid.Limiter{free, none} {
+			if s := l.Stats(); balance(t, s) != 0 || s.Admitted != 0 {
+				t.Errorf("%+v", s)
+			}
+		}
 		if err := free.SetLimit(hybridlimit.Blocked()); err != nil {
 			t.Error(err)
 		}

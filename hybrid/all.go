@@ -82,7 +82,7 @@ func fetchAll(ctx context.Context, parts []*part) (res hybridlimit.Result, done 
 			case v.action == admit:
 				p.paid, p.source = true, v.source
 				p.due = p.Limiter.hub.clock.now() + v.delay
-			case p.Limiter.cfg.Shadow:
+			case p.Limiter.switches.shadow.Load():
 				p.refuse(v)
 			default:
 				return p.denied(v), true, nil
@@ -135,12 +135,17 @@ func (h *Hub) parts(asks []Ask) (parts []*part, res hybridlimit.Result, err erro
 		if err := hybridlimit.CheckRequest(a.Key, a.N, a.Limiter.cfg.MaxKeyBytes); err != nil {
 			return nil, res, fmt.Errorf("hybrid: AllowAll: ask %d: %w", i, err)
 		}
-		at, err := a.Limiter.place(a.Key)
-		if err != nil {
-			return nil, res, err
+		one, ok := a.Limiter.decidedBySwitch(a.N)
+		var at place
+		if !ok {
+			if at, err = a.Limiter.place(a.Key); err != nil {
+				return nil, res, err
+			}
+			if one, ok = at.rules.static(hybridlimit.Result{Policy: a.Limiter.cfg.Name}, a.N); ok {
+				one = a.Limiter.answer(one, a.N)
+			}
 		}
-		if one, ok := at.rules.static(hybridlimit.Result{Policy: a.Limiter.cfg.Name}, a.N); ok {
-			one = a.Limiter.answer(one, a.N)
+		if ok {
 			shadowed := res.Shadowed || one.Shadowed
 			if res.Source == hybridlimit.SourceUnknown || !one.Allowed {
 				res = one
@@ -188,7 +193,7 @@ func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
 		}
 		if e == nil { // memory is full of keys that owe
 			p.refuse(verdict{source: hybridlimit.SourceTimeout, retry: int64(p.Limiter.cfg.SyncInterval)})
-			if p.Limiter.cfg.Shadow {
+			if p.Limiter.switches.shadow.Load() {
 				continue
 			}
 			return p.denied(p.v), true, nil
@@ -202,7 +207,7 @@ func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
 		if p.e != nil {
 			p.try()
 		}
-		passes := p.v.action == admit || p.v.action == deny && p.Limiter.cfg.Shadow
+		passes := p.v.action == admit || p.v.action == deny && p.Limiter.switches.shadow.Load()
 		admitted = admitted && passes
 		if p.v.action == deny && !passes && (worst == nil || p.v.retry > worst.v.retry) {
 			worst = p
@@ -248,8 +253,9 @@ func (p *part) try() {
 	now := l.hub.clock.now()
 	e.begin(now)
 	t := l.terms(p.rules, now)
-	broken := l.hub.broken(e.tag())
+	broken := l.alone(e.tag())
 	if broken { // a share refills from the first call on, also if that is denied
+		t.share.ends = e.windowEnd(&t, now)
 		e.state.startShare(&t, now)
 	}
 	p.trial = e.state
@@ -282,7 +288,7 @@ func (p *part) end(admitted bool) {
 		}
 	}
 	e.begin(now) // a lease may have ended since the try
-	e.end(&t, epoch, l.hub.broken(e.tag()), now)
+	e.end(&t, epoch, l.alone(e.tag()), now)
 	p.v.left, p.v.ends = e.remaining(&t, now), e.state.view.ends
 }
 

@@ -28,8 +28,8 @@
 // # Guarantees
 //
 // With Redis's memory intact, N not underestimated, no Refund or Reset, and
-// while no decision's Source is Fallback, for any schedule, delay, load and T,
-// what the fleet admits of a token or leaky bucket in any interval (s, t] is
+// while no decision's Source is Fallback or Switch, for any schedule, delay,
+// load and T, what the fleet admits of a token or leaky bucket in any interval (s, t] is
 //
 //	ModeDeferred, ModeAuto:  ≤ Burst + rate·(t-s) + (N-1)·C
 //	ModeStrict, ModeExact:   ≤ Burst + rate·(t-s)

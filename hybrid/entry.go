@@ -119,7 +119,7 @@ func (e *entry) end(t *terms, epoch uint64, broken bool, now int64) {
 	var w word
 	var until int64
 	switch {
-	case e.lim.closed.Load(): // asked after the epoch was read: see Limiter.stop
+	case e.lim.wordless(): // asked after the epoch was read: see Limiter.stop and changeSwitch
 	case broken:
 		w, until = e.state.loadFallback()
 	default:
@@ -190,6 +190,10 @@ func (e *entry) windowEnd(t *terms, now int64) int64 {
 // Freeze is for the sync engine. Its time is a little older than the epoch's,
 // and a word must not be: it is not used.
 func (e *entry) Freeze(time.Time) (lua.Op, bool) {
+	if e.lim.mute() {
+		e.quiet()
+		return lua.Op{}, false
+	}
 	op, age, ok := e.freeze()
 	if ok {
 		e.lim.count.ops.Add(1)
@@ -234,7 +238,7 @@ func (e *entry) freeze() (op lua.Op, age int64, ok bool) {
 		l.count.resynced.Add(1)
 	}
 	l.count.forgiven.Add(owed - e.state.owed() - e.state.share.admitted)
-	e.end(&t, epoch, l.hub.broken(e.tag()), now)
+	e.end(&t, epoch, l.alone(e.tag()), now)
 	e.sent = r
 	return lua.Op{Key: l.hub.names.State(e.tag(), l.cfg.Name, e.name), Limit: r.limit, Op: said}, age, ok
 }
@@ -374,7 +378,7 @@ func (e *entry) Settle(a ratesync.Answer) {
 		answered = append(answered, w)
 	}
 	e.waiters = still
-	e.end(&t, epoch, l.hub.broken(e.tag()), now)
+	e.end(&t, epoch, l.alone(e.tag()), now)
 	left, ends := e.remaining(&t, now), e.windowEnd(&t, now)
 	for _, w := range answered {
 		w.v.left, w.v.ends, w.done = left, ends, true
@@ -397,6 +401,9 @@ func (e *entry) Drop() {
 
 // sync queues the entry as a verdict wants. Call it without e.mu.
 func (e *entry) sync(w when) {
+	if w == syncNot || e.lim.mute() {
+		return
+	}
 	switch w {
 	case syncNow:
 		e.lim.hub.engine.Enqueue(e.tag(), e, time.Time{})
@@ -434,6 +441,9 @@ func (e *entry) tryEvict(now int64) bool {
 	}
 	defer e.unlock()
 	e.begin(now)
+	if e.state.share.admitted > 0 && e.lim.alone(e.tag()) {
+		e.forgive(now)
+	}
 	if len(e.waiters) > 0 || !e.state.idle() {
 		return false
 	}

@@ -35,7 +35,7 @@ func (l *Limiter) exactRange(ctx context.Context, key string, least, n int64, gi
 	if r, now, ok := l.refused(key, at, least); ok {
 		v := verdict{action: deny, source: hybridlimit.SourceDenyCache, retry: r.until - now, left: r.left}
 		res = l.fill(res, at.rules, v, n)
-		res.ResetAfter = time.Duration(r.reset - now)
+		res.ResetAfter = time.Duration(max(0, r.reset-now))
 		return l.answer(res, n), nil
 	}
 	sent := l.hub.clock.now()
@@ -69,6 +69,9 @@ func (r *rules) said(ans lua.Answer, least int64) verdict {
 // askNow sends one op by itself, once and without an envelope. It says what Redis
 // answered, and at which µs of its time.
 func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans lua.Answer, now int64, ok bool) {
+	if l.mute() {
+		return ans, 0, false
+	}
 	wait := l.cfg.MaxWait
 	call, ok := l.hub.breaker(at.tag).Begin()
 	if !ok || wait < 0 {

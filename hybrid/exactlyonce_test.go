@@ -11,13 +11,14 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
+	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// isSync tells a call of the library that carries an envelope. Heartbeats have
-// one key.
+// isSync tells a call of the library that carries an envelope from one of one
+// key, and from heartbeats.
 func isSync(cmd []string) bool {
 	verb := strings.ToUpper(cmd[0])
-	return (verb == "EVALSHA" || verb == "FCALL") && len(cmd) > 2 && cmd[2] != "1"
+	return (verb == "EVALSHA" || verb == "FCALL") && len(cmd) > 2 && cmd[2] != "1" && cmd[1] != lua.Fleet.SHA && cmd[1] != lua.Library.Heartbeat
 }
 
 // everySync gives a verdict to every nth sync. Heartbeats are left alone, and

@@ -1,6 +1,7 @@
 package hybrid_test
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -210,4 +211,57 @@ func TestShadow(t *testing.T) {
 			t.Errorf("Redis debited %d, want 5: %+v", got, s)
 		}
 	})
+}
+
+// In a window what the fallback admitted is owed until the window is over, and
+// forgiven with it. Cause: it was forgiven as a bucket refills, so that a Redis
+// that came back within the window admitted it once more.
+func TestFallbackOfAWindow(t *testing.T) {
+	for _, limit := range []hybridlimit.Limit{hybridlimit.FixedWindow(100, time.Minute), hybridlimit.SlidingWindow(100, time.Minute)} {
+		for _, later := range []bool{false, true} {
+			t.Run(fmt.Sprint(limit.Algorithm, " later ", later), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := redistest.NewBubble(t)
+					link, rdb := b.Link(), b.Client(nil)
+					l := newLimiter(t, link.Client(nil), limit, hybrid.Config{})
+					time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute + 2*time.Second)))
+					ask(t, l, "k", 10)
+					time.Sleep(time.Second) // Redis knows
+					link.Refuse(true)
+					link.CutAll()
+					var got int64
+					for range 80 {
+						got += ask(t, l, "k", 1).Granted
+					}
+					away := 40 * time.Second // within the window, and the bucket of the fallback is full again
+					if later {
+						away = time.Minute
+					}
+					time.Sleep(away)
+					link.Refuse(false)
+					time.Sleep(3 * time.Second)
+					s := l.Stats()
+					if later {
+						if s.Owed != 0 || s.Forgiven != s.Allowed[hybridlimit.SourceFallback] || s.Forgiven < 60 {
+							t.Errorf("of %d units of the last window: %+v", got, s)
+						}
+						return
+					}
+					if got < 70 || s.Owed != 0 || s.Forgiven != 0 {
+						t.Errorf("of %d units of this window: %+v", got, s)
+					}
+					if n := debited(t, rdb, "api", "k"); n != balance(t, s) || n < 10+got {
+						t.Errorf("Redis debited %d, of which 10 and %d were admitted: %+v", n, got, s)
+					}
+					for range 100 {
+						got += ask(t, l, "k", 1).Granted
+					}
+					if got > 90+5 { // C is 5
+						t.Errorf("%d units in one window besides the first 10", got)
+					}
+					balance(t, l.Stats())
+				})
+			})
+		}
+	}
 }

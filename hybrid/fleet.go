@@ -98,6 +98,7 @@ func (l *Limiter) beat() {
 			return
 		}
 		timer.Reset(beatEvery)
+		l.changeSwitch(func(*switches) {}) // for a line of the log that is due
 		l.heartbeat(l.ctx, false)
 	}
 }
@@ -114,15 +115,17 @@ func (l *Limiter) leave() {
 // up when ctx ends.
 func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 	h, f := l.hub, &l.fleet
-	key := h.names.Fleet(l.cfg.Name)
-	br := h.breaker(h.names.Tag(l.cfg.Name))
+	br := h.breaker(h.names.FleetTag(l.cfg.Name))
 	call, ok := br.Begin()
 	if !ok {
 		return
 	}
 	sent := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, h.cfg.SyncTimeout)
-	beat, err := h.runner.Heartbeat(bounded, key, h.process, beatExpiry, leave)
+	beat, err := h.runner.Heartbeat(bounded, lua.Pulse{
+		Fleet: h.names.Fleet(l.cfg.Name), Switch: h.names.Switch(l.cfg.Name), Process: h.process,
+		Expiry: beatExpiry, Leave: leave, Seen: l.told(), TTL: switchTTL,
+	})
 	cancel()
 	if err != nil && ctx.Err() != nil {
 		err = context.Canceled // closing: says nothing of Redis
@@ -133,13 +136,14 @@ func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 		return
 	}
 	received := h.clock.now()
+	l.heardSwitch(beat.Flag)
 	before := f.size()
 	f.counted(int64(beat.Alive), h.clock.at(sent), received)
 	h.watch(received)
 	if f.size() != before {
 		h.clock.void() // C is another
 	}
-	h.clocks.heard(h.names.Tag(l.cfg.Name), beat.Now, h.clock.at(sent), received)
+	h.clocks.heard(h.names.FleetTag(l.cfg.Name), beat.Now, h.clock.at(sent), received)
 	if beat.Before < f.beaten {
 		l.suspect()
 	}

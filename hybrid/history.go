@@ -38,6 +38,9 @@ func (l *Limiter) History(ctx context.Context, key string) ([]hybridlimit.Admiss
 
 // historyPage asks for a page, under the breaker.
 func (l *Limiter) historyPage(ctx context.Context, at place, after int64) (lua.Page, error) {
+	if l.mute() {
+		return lua.Page{}, fmt.Errorf("hybrid: History: %w: the switch is %v", hybridlimit.ErrUnavailable, SwitchLocalOnly)
+	}
 	call, ok := l.hub.breaker(at.tag).Begin()
 	if !ok {
 		return lua.Page{}, fmt.Errorf("hybrid: History: %w: the breaker is open", hybridlimit.ErrUnavailable)

@@ -68,7 +68,7 @@ func NewHub(rdb redis.UniversalClient, cfg HubConfig) (*Hub, error) {
 	var id [16]byte
 	rand.Read(id[:]) // never fails: crypto/rand ends the program instead
 	h := &Hub{
-		cfg: cfg, names: lua.Names{Prefix: cfg.Prefix, Tags: cfg.Tags},
+		cfg: cfg, names: lua.Names{Prefix: cfg.Prefix, Tags: cfg.Tags, HashKeys: cfg.HashKeys},
 		process: hex.EncodeToString(id[:]), client: rdb, runner: runner,
 		clock: newClock(), limiters: map[string]*Limiter{},
 	}
@@ -81,7 +81,7 @@ func NewHub(rdb redis.UniversalClient, cfg HubConfig) (*Hub, error) {
 	h.resync = newResync(h)
 	h.engine = ratesync.New(ratesync.Config{
 		Caller: newTraced(runner, cfg.TracerProvider, cfg.Functions), Names: h.names, Process: h.process,
-		Timeout: cfg.SyncTimeout, Breaker: h.breaker,
+		Timeout: cfg.SyncTimeout, InFlight: h.inFlight(), Breaker: h.breaker,
 		OnRefused: func(tag, ops int, err error) {
 			h.log.event("hybridlimit: Redis refused a sync for good; what it carried is lost",
 				slog.Int("tag", tag), slog.Int("ops", ops), slog.Any("error", err))
@@ -122,6 +122,18 @@ func (h *Hub) makeBreakers() error {
 	return nil
 }
 
+// inFlight bounds the syncs of a process that wait for each other in one Redis:
+// four full batches keep it busy over a round trip of some ms, and when it
+// hangs they are as many time-outs at once as open the breaker. In a cluster
+// a bound over all tags would have those of a node that is down hold up the
+// others. See docs/decisions/0018-ops-in-flight.md.
+func (h *Hub) inFlight() int {
+	if len(h.breakers) > 1 {
+		return 0
+	}
+	return 4 * lua.MaxOps
+}
+
 func (h *Hub) breaker(tag int) *breaker.Breaker {
 	if len(h.breakers) == 1 {
 		return h.breakers[0]
@@ -152,6 +164,7 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 		done: make(chan struct{}), stopBeat: make(chan struct{}), beaten: make(chan struct{}), ready: make(chan struct{}),
 	}
 	l.rules.Store(newRules(limit))
+	l.switches.shadow.Store(cfg.Shadow)
 	l.ctx, l.cancel = context.WithCancel(h.ctx)
 	l.hist = h.metrics.histograms(cfg.Name)
 	l.fleet.hint = int64(h.cfg.FleetSize)
@@ -276,7 +289,7 @@ func payAll(ctx context.Context, entries []*entry) (owing []*entry, err error) {
 			case open > 0:
 				e.sync(syncNow)
 				owing = append(owing, e)
-			case onItsWay && !e.lim.hub.broken(e.tag()):
+			case onItsWay && !e.lim.alone(e.tag()):
 				owing = append(owing, e)
 			}
 		}

@@ -24,11 +24,12 @@ type Limiter struct {
 	// setting is held from the claim of a new limit to its rules: of two
 	// SetLimit at once, the later one would have the claim and the earlier the
 	// rules.
-	setting sync.Mutex
-	store   *store
-	fleet   fleet
-	count   counters
-	hist    *histograms // nil: nobody takes metrics
+	setting  sync.Mutex
+	store    *store
+	fleet    fleet
+	switches switches
+	count    counters
+	hist     *histograms // nil: nobody takes metrics
 
 	closed    atomic.Bool
 	done      chan struct{} // closed with it: who waits goes home
@@ -158,8 +159,8 @@ func (l *Limiter) check(key string, n int64) error {
 
 // common is the common path; it reports false where that does not do, and res
 // means nothing then. What it decides is counted when the word is taken back, by
-// its units: see drained. A word that is good says that the limiter is open and
-// the rules are its last.
+// its units: see drained. A word that is good says that the limiter is open, the
+// rules are its last, and no switch decides.
 //
 // The answer is written in place, field by field, and before the word is
 // changed. The atomic operation waits anyway until what was written before has
@@ -188,7 +189,7 @@ func (l *Limiter) common(e *entry, r *rules, n int64, res *hybridlimit.Result) b
 			res.Allowed, res.Granted, res.Remaining, res.Source = false, 0, 0, hybridlimit.SourceDenyCache
 			res.RetryAfter = l.retryFromWord(e, r, n)
 			res.ResetAfter = l.resetAfter(r, min(e.left(r), r.burst), e.ends.Load())
-			if l.cfg.Shadow {
+			if l.switches.shadow.Load() {
 				*res = l.shadowed(*res, n)
 			}
 		case units < n:
@@ -260,7 +261,7 @@ func (l *Limiter) answer(res hybridlimit.Result, n int64) hybridlimit.Result {
 
 // shadowed lets pass what a shadow limit has denied.
 func (l *Limiter) shadowed(res hybridlimit.Result, n int64) hybridlimit.Result {
-	if l.cfg.Shadow && !res.Allowed {
+	if l.switches.shadow.Load() && !res.Allowed {
 		res.Allowed, res.Shadowed, res.Granted, res.RetryAfter = true, true, n, 0
 	}
 	return res
@@ -364,7 +365,7 @@ func (l *Limiter) credit(r *rules, n int64) int64 {
 
 func (l *Limiter) shareTerms(r *rules, n int64) shareTerms {
 	burst := float64(r.limit.BurstSize())
-	t := shareTerms{policy: l.cfg.Fallback, cap: burst, perNs: float64(r.limit.Rate) / float64(r.limit.Period)}
+	t := shareTerms{policy: l.cfg.Fallback, cap: burst, perNs: float64(r.limit.Rate) / float64(r.limit.Period), period: r.Window.Period * 1000}
 	if t.policy == FallbackShare {
 		floor := min(float64(l.cfg.FallbackFloor), burst) // a key's own limit may be below it
 		t.cap = max(burst/float64(n), floor)

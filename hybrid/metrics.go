@@ -33,7 +33,7 @@ type metrics struct {
 
 type instruments struct {
 	decisions, units, messages, ops, failures, resyncs metric.Int64ObservableCounter
-	fleet, credit, keys, breaker                       metric.Int64ObservableGauge
+	fleet, credit, keys, breaker, switched             metric.Int64ObservableGauge
 }
 
 // Bounds of buckets. The first of overshoot holds the syncs that found none.
@@ -106,6 +106,7 @@ func newMetrics(h *Hub) (*metrics, error) {
 	in.credit = gauge("rate_limiting.credit", "{unit}", "C: units that a process may admit on a key before Redis knows; 0 while N is not known.")
 	in.keys = gauge("rate_limiting.keys", "{key}", "Keys in memory.")
 	in.breaker = gauge("rate_limiting.breaker.state", "{state}", "0 closed, 1 half-open, 2 open: deciding locally.")
+	in.switched = gauge("rate_limiting.switch", "{state}", "Switch in force: 0 normal, 1 shadow, 2 local only, 3 allow all, 4 deny all.")
 	out := &metrics{}
 	var err error
 	out.overshoot, err = m.Int64Histogram("rate_limiting.overshoot", metric.WithUnit("{unit}"),
@@ -158,6 +159,7 @@ func (h *Hub) observe(o metric.Observer, in *instruments) {
 		o.ObserveInt64(in.resyncs, c.resynced.Load(), of())
 		o.ObserveInt64(in.fleet, l.fleet.size(), of())
 		o.ObserveInt64(in.credit, l.creditNow(), of())
+		o.ObserveInt64(in.switched, int64(l.inForce()), of())
 		o.ObserveInt64(in.keys, int64(l.store.len()), of())
 	}
 }

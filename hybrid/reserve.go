@@ -31,7 +31,12 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*hybridlimi
 	if err != nil {
 		return nil, err
 	}
-	return hybridlimit.NewReservation(res, func(ctx context.Context) error { return l.giveBack(ctx, key, n, back) }), nil
+	return hybridlimit.NewReservation(res, func(ctx context.Context) error {
+		if res.Source == hybridlimit.SourceSwitch { // nothing was taken
+			return nil
+		}
+		return l.giveBack(ctx, key, n, back)
+	}), nil
 }
 
 // Wait takes n units of key as soon as they can be had, and returns when they
@@ -51,7 +56,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Re
 			return hybridlimit.Result{}, nil, err
 		}
 		res, back, err := l.book(ctx, key, n, max(1, int64(most/time.Microsecond)))
-		if err != nil || !res.Allowed || res.Shadowed {
+		if err != nil || !res.Allowed || res.Shadowed || res.Source == hybridlimit.SourceSwitch {
 			return res, nil, err
 		}
 		return res, func(ctx context.Context) error { return l.giveBack(ctx, key, n, back) }, nil
@@ -62,6 +67,9 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Re
 // back what Redis gave to this very call of a key that is not kept in memory;
 // else it is zero.
 func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybridlimit.Result, back algo.Op, err error) {
+	if res, ok := l.decidedBySwitch(n); ok {
+		return res, back, nil
+	}
 	at, err := l.place(key)
 	if err != nil {
 		return res, back, err
@@ -169,6 +177,9 @@ func (l *Limiter) beside(e *entry, n int64, ans lua.Answer, ok bool) {
 func (l *Limiter) Refund(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	if err := l.check(key, n); err != nil {
 		return hybridlimit.Result{}, err
+	}
+	if res, ok := l.uncounted(0); ok {
+		return res, nil
 	}
 	at, err := l.place(key)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/lua"
 )
 
 // scene is a fleet and its Redis in a bubble. What happens at one instant
@@ -115,10 +116,10 @@ func (s *scene) enter(name string) {
 	s.cast = append(s.cast, a)
 }
 
-// meet counts syncs (which have an envelope: more keys than a heartbeat or an
-// exact call) and decides what becomes of them.
+// meet counts syncs (which have an envelope: more keys than an exact
+// call) and decides what becomes of them.
 func (a *actor) meet(_ int, cmd []string) redistest.Verdict {
-	if !strings.HasPrefix(strings.ToUpper(cmd[0]), "EVAL") || cmd[2] == "0" || cmd[2] == "1" {
+	if !strings.HasPrefix(strings.ToUpper(cmd[0]), "EVAL") || cmd[2] == "0" || cmd[2] == "1" || cmd[1] == lua.Fleet.SHA || cmd[1] == lua.Fleet.Source {
 		return redistest.Forward()
 	}
 	a.mu.Lock()

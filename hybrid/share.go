@@ -7,6 +7,8 @@ type share struct {
 	at       int64   // ns at which level was right
 	started  bool
 	admitted int64 // units admitted and not yet owed
+	past     int64 // of a window: those of admitted that were in an earlier one
+	ends     int64 // of a window: ns at which that of the others is over
 }
 
 // shareTerms is how large that bucket is.
@@ -14,6 +16,8 @@ type shareTerms struct {
 	policy Fallback
 	cap    float64 // units
 	perNs  float64 // units that come back each ns
+	period int64   // of a window, ns; 0: it is a bucket
+	ends   int64   // of a window: ns at which that of now is over; 0: not known
 }
 
 // most is how much is saved up: a share below one unit is carried until it is
@@ -49,6 +53,12 @@ func (s *share) take(t shareTerms, n, now int64, warm float64) bool {
 		}
 	}
 	s.level = max(0, s.level-float64(n))
+	if t.period > 0 && now >= s.ends {
+		s.past = s.admitted
+		if s.ends = t.ends; s.ends <= now {
+			s.ends = now + t.period // as late as it can be
+		}
+	}
 	s.admitted += n
 	return true
 }
@@ -61,16 +71,36 @@ func (s *share) wait(t shareTerms, n int64) int64 {
 	return int64(max(0, float64(n)-s.level)/t.perNs) + 1
 }
 
+// forgive ends a stretch of fallback that leaves nothing to be owed, before
+// Redis is back. Else a key that the fallback has once admitted could not be
+// forgotten while Redis is away, and a memory full of such keys has no room for
+// another one. Call it under e.mu.
+func (e *entry) forgive(now int64) {
+	s := e.state.share
+	admitted := s.admitted
+	if s.settle(e.lim.shareTerms(e.rules.Load(), e.lim.fleet.size()), now) == 0 {
+		e.state.share = s
+		e.lim.count.forgiven.Add(admitted)
+	}
+}
+
 // settle ends a stretch of fallback: what was admitted and what the bucket
 // lacks at this moment, whichever is less, is owed. What has been refilled
-// since is forgiven, as it would have been in Redis; what is owed is not.
+// since is forgiven, as it would have been in Redis; what is owed is not. In a
+// window nothing comes back before its end, and all is forgiven with it: what is
+// owed is what was admitted in the current one.
 func (s *share) settle(t shareTerms, now int64) int64 {
 	if s.admitted == 0 {
 		return 0
 	}
 	s.refill(t, now)
-	lacks := int64(t.cap - s.level + 0.999999)
-	owed := min(s.admitted, max(lacks, 0))
-	s.admitted = 0
+	owed := int64(0)
+	if t.period == 0 {
+		lacks := int64(t.cap - s.level + 0.999999)
+		owed = min(s.admitted, max(lacks, 0))
+	} else if now < s.ends {
+		owed = max(0, s.admitted-s.past) // a lease may have paid for some
+	}
+	s.admitted, s.past = 0, 0
 	return owed
 }

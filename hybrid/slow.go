@@ -10,6 +10,9 @@ import (
 // slow decides where the word did not: a key that is not in memory, an epoch
 // that has passed, units that ran out.
 func (l *Limiter) slow(ctx context.Context, key string, n int64, given *rules) (hybridlimit.Result, error) {
+	if res, ok := l.decidedBySwitch(n); ok {
+		return res, nil
+	}
 	if given != nil && l.exactly(given) || given == nil && l.exactly(l.rules.Load()) {
 		return l.exact(ctx, key, n, given)
 	}
@@ -61,7 +64,10 @@ func (l *Limiter) slow(ctx context.Context, key string, n int64, given *rules) (
 func (l *Limiter) event(e *entry, step func(t *terms, now int64, broken bool) verdict) verdict {
 	epoch, now := l.hub.clock.stamp()
 	t := l.terms(e.rules.Load(), now)
-	broken := l.hub.broken(e.tag())
+	broken := l.alone(e.tag())
+	if broken {
+		t.share.ends = e.windowEnd(&t, now)
+	}
 	e.begin(now)
 	v := step(&t, now, broken)
 	e.end(&t, epoch, broken, now)

@@ -70,11 +70,13 @@ func (s *stateLog) small(l *Limiter, n int64) {
 }
 
 const (
-	msgSmall  = "hybridlimit: this process's part of the limit is below one unit; cold keys wait one round trip"
-	msgBroken = "hybridlimit: Redis does not answer; deciding locally"
-	msgMended = "hybridlimit: Redis answers again; back on the shared limit"
-	msgLost   = "hybridlimit: Redis lost its state; telling it what this process knows"
-	msgAlone  = "hybridlimit: the fleet's size is unknown; this process takes the whole limit (set HubConfig.FleetSize)"
+	msgSmall     = "hybridlimit: this process's part of the limit is below one unit; cold keys wait one round trip"
+	msgBroken    = "hybridlimit: Redis does not answer; deciding locally"
+	msgMended    = "hybridlimit: Redis answers again; back on the shared limit"
+	msgSwitch    = "hybridlimit: the limit was switched by hand"
+	msgLost      = "hybridlimit: Redis lost its state; telling it what this process knows"
+	msgOddSwitch = "hybridlimit: the fleet's switch is none that this version knows; deciding as usual"
+	msgAlone     = "hybridlimit: the fleet's size is unknown; this process takes the whole limit (set HubConfig.FleetSize)"
 )
 
 // breaker reports that the hub fell back, when the first of its breakers opens,

@@ -33,12 +33,16 @@ type counters struct {
 	worst    atomic.Int64 // the largest debt found, units
 }
 
+// decided counts a decision for n units. What no limit counts (SourceStatic,
+// SourceSwitch) is in nobody's books: no units of it are.
 func (c *counters) decided(s hybridlimit.Source, allowed bool, n int64) {
-	if allowed {
-		c.allowed[s].Add(1)
-		c.admitted.Add(n)
-	} else {
+	if !allowed {
 		c.denied[s].Add(1)
+		return
+	}
+	c.allowed[s].Add(1)
+	if s != hybridlimit.SourceStatic && s != hybridlimit.SourceSwitch {
+		c.admitted.Add(n)
 	}
 }
 
@@ -135,7 +139,7 @@ func (l *Limiter) found(b algo.Bucket, level int64) {
 type Stats struct {
 	Allowed  map[hybridlimit.Source]int64 // decisions by who made them
 	Denied   map[hybridlimit.Source]int64 // decisions by who made them
-	Admitted int64                        // units
+	Admitted int64                        // units, but for those that no limit counted: SourceStatic, SourceSwitch
 	Paid     int64                        // units owed that Redis acknowledged
 	Granted  int64                        // units that Redis granted to callers or leased
 	Held     int64                        // units in hand
@@ -167,6 +171,7 @@ type Stats struct {
 	Fleet   int64         // N
 	Credit  int64         // C of the limiter's own limit; 0 while N is not known
 	Breaker breaker.State // the worst of the hub's
+	Switch  Switch        // in force
 }
 
 // Decisions is all of Allowed and Denied.
@@ -199,7 +204,7 @@ func (l *Limiter) Stats() Stats {
 	s := Stats{
 		Allowed: map[hybridlimit.Source]int64{}, Denied: map[hybridlimit.Source]int64{},
 		Evicted: l.store.evicted.Load(), Refused: l.store.refused.Load(),
-		Fleet: l.fleet.size(), Breaker: l.hub.worst(), Credit: l.creditNow(),
+		Fleet: l.fleet.size(), Breaker: l.hub.worst(), Credit: l.creditNow(), Switch: l.inForce(),
 	}
 	l.store.each(func(e *entry) {
 		s.Keys++

@@ -42,11 +42,14 @@ func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridl
 	if err := l.check(key, n); err != nil {
 		return hybridlimit.Result{}, err
 	}
+	if res, ok := l.decidedBySwitch(n); ok {
+		return res, nil
+	}
 	if res, ok, err := l.static(key, n); ok || err != nil {
 		return l.answered(res, n), err
 	}
 	res, err := l.atMost(ctx, key, n)
-	if l.cfg.Shadow && res.Allowed && res.Granted < n {
+	if l.switches.shadow.Load() && res.Allowed && res.Granted < n {
 		res.Granted, res.Shadowed = n, true
 	}
 	return res, err
@@ -128,6 +131,9 @@ func (l *Limiter) takeAtMost(key string, n int64) (took int64, v verdict) {
 func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, error) {
 	if err := l.check(key, 1); err != nil {
 		return hybridlimit.Result{}, err
+	}
+	if res, ok := l.switched(0); ok {
+		return res, nil
 	}
 	if res, ok, err := l.static(key, 1); ok || err != nil {
 		res.Granted = 0
@@ -211,6 +217,9 @@ const maxCharge = 1 << 52
 func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	if err := l.check(key, n); err != nil {
 		return hybridlimit.Result{}, err
+	}
+	if res, ok := l.uncounted(n); ok {
+		return res, nil
 	}
 	if res, ok, err := l.static(key, n); ok || err != nil {
 		res.Allowed, res.Granted, res.RetryAfter = err == nil, n, 0

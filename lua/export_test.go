@@ -45,16 +45,18 @@ return out
 
 // Sources are the .lua files by name.
 var Sources = map[string]string{
-	"common.lua":  commonSource,
-	"bucket.lua":  bucketSource,
-	"lease.lua":   leaseSource,
-	"window.lua":  windowSource,
-	"log.lua":     logSource,
-	"codec.lua":   codecSource,
-	"batch.lua":   batchSource,
-	"history.lua": historySource,
-	"main.lua":    mainSource,
-	"fleet.lua":   fleetSource,
+	"common.lua":    commonSource,
+	"bucket.lua":    bucketSource,
+	"lease.lua":     leaseSource,
+	"window.lua":    windowSource,
+	"log.lua":       logSource,
+	"codec.lua":     codecSource,
+	"batch.lua":     batchSource,
+	"history.lua":   historySource,
+	"main.lua":      mainSource,
+	"fleet.lua":     fleetSource,
+	"switch.lua":    switchSource,
+	"setswitch.lua": setSwitchSource,
 }
 
 // EncodeState is the text under which Redis keeps a state.

@@ -1,16 +1,22 @@
--- A process's heartbeat: how many are alive.
--- KEYS:   1: sorted set of process ids by the µs of their last heartbeat
--- ARGV:   1: process id; 2: expiry in µs; 3: "1" to leave, else "0"
+-- A process's heartbeat: how many are alive, and what the fleet was told.
+-- KEYS:   1: sorted set of process ids by the µs of their last heartbeat;
+--         2: switch
+-- ARGV:   1: process id; 2: expiry in µs; 3: "1" to leave, else "0"; 4 and 5:
+--         the switch that the process saw last, and the µs at which that was
+--         set (0 0: none); 6: TTL of the switch in ms
 -- Reply:  how many processes beat within the expiry, this one included unless
---         it leaves; when this one last did (0: not known), and now, in µs. A
---         process that knows of a later beat of its own knows that Redis has
---         forgotten.
--- Expiry: twice the processes' own; the set is empty of the living by then.
+--         it leaves; when this one last did (0: not known), and now, in µs; the
+--         switch, and the µs at which it was set. A process that knows of a
+--         later beat of its own knows that Redis has forgotten.
+-- Expiry: twice the processes' own; the set is empty of the living by then. Of
+--         the switch: see switch.lua.
 local t = redis.call('TIME')
 local now, expiry = t[1] * 1000000 + t[2], string.match(ARGV[2] or '', '^%d+$')
 expiry = expiry and tonumber(expiry)
 -- PEXPIRE refuses what is out of range, and would do so after the ZADD.
 if not expiry or expiry < 1 or expiry > 2 ^ 53 then return {err = 'HLFLEET unreadable expiry'} end
+local seen, seen_at, ttl = switch_args(ARGV[4], ARGV[5], ARGV[6])
+if not seen or not KEYS[2] then return {err = 'HLFLEET unreadable switch'} end
 local before = tonumber(redis.call('ZSCORE', KEYS[1], ARGV[1]) or 0)
 if ARGV[3] == '1' then
   redis.call('ZREM', KEYS[1], ARGV[1])
@@ -25,4 +31,11 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], string.format('(%.0f', 
   redis.call('ZADD', KEYS[1], now, id)
 end
 redis.call('PEXPIRE', KEYS[1], math.ceil(expiry / 500))
-return {redis.call('ZCARD', KEYS[1]), before, now}
+local switch, at = read_switch(KEYS[2])
+if seen_at > at then
+  switch, at = seen, seen_at
+  write_switch(KEYS[2], switch, at, ttl)
+elseif at > 0 and redis.call('PTTL', KEYS[2]) < ttl / 2 then
+  redis.call('PEXPIRE', KEYS[2], string.format('%.0f', ttl))
+end
+return {redis.call('ZCARD', KEYS[1]), before, now, switch, at}

@@ -11,20 +11,32 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-const fleetKey = "hl:v1:{3}:@fleet:api"
+const fleetKey, switchKey = "hl:v1:{3}:@fleet:api", "hl:v1:{3}:@switch:api"
 
 // beat is one heartbeat with an expiry of 3 s.
 func (st store) beat(t *testing.T, process, leave string) int64 {
 	t.Helper()
-	raw, err := st.run(lua.Fleet, []string{fleetKey}, []string{process, "3000000", leave})
+	return int64(st.pulse(t, lua.Pulse{Process: process, Leave: leave == "1"}).Alive)
+}
+
+// pulse is a heartbeat, with an expiry of 3 s and a TTL of an hour for the
+// switch unless it says otherwise.
+func (st store) pulse(t *testing.T, p lua.Pulse) lua.Beat {
+	t.Helper()
+	p.Fleet, p.Switch, p.Expiry = fleetKey, switchKey, 3*time.Second
+	if p.TTL == 0 {
+		p.TTL = time.Hour
+	}
+	keys, argv := lua.EncodePulse(p)
+	raw, err := st.run(lua.Fleet, keys, argv)
 	if err != nil {
 		t.Fatal(err)
 	}
-	reply, ok := raw.([]any)
-	if !ok || len(reply) != 3 {
-		t.Fatalf("heartbeat answered %v", raw)
+	beat, err := lua.DecodeBeat(raw)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return reply[0].(int64)
+	return beat
 }
 
 // redisTime is Redis's clock in µs.
@@ -138,7 +150,9 @@ func TestFleetRefusesBadExpiry(t *testing.T) {
 			{"me", strings.Repeat("9", 40), "0"},
 			{"me", "9223372036854775807", "0"},
 		} {
-			if n, err := st.run(lua.Fleet, []string{fleetKey}, argv); err == nil || !strings.Contains(err.Error(), "HLFLEET ") {
+			argv = append(argv, make([]string, max(0, 3-len(argv)))...)
+			argv = append(argv, "0", "0", "3600000")
+			if n, err := st.run(lua.Fleet, []string{fleetKey, switchKey}, argv); err == nil || !strings.Contains(err.Error(), "HLFLEET ") {
 				t.Errorf("%q: %v, %v", argv, n, err)
 			}
 			if got := st.dump(t); got != "" {

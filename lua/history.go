@@ -45,7 +45,7 @@ func DecodeHistory(raw any) (Page, error) {
 	now, ok1 := list[1].(int64)
 	left, ok2 := list[2].(int64)
 	p := Page{Now: now, Left: left, Log: make([]Admission, 0, len(list)/each-1)}
-	if !ok1 || !ok2 || left < int64(cap(p.Log)) {
+	if !ok1 || !ok2 || left < int64(cap(p.Log)) || left > maxReply {
 		return Page{}, fmt.Errorf("%w: head of a history is %v", ErrReply, list[:head])
 	}
 	for i := head; i < len(list); i += each {
@@ -74,6 +74,9 @@ func ReadHistory(page func(after int64) (Page, error)) ([]hybridlimit.Admission,
 		}
 		if left = min(left, p.Left); len(p.Log) == 0 {
 			break
+		}
+		if p.Log[len(p.Log)-1].At <= after {
+			return nil, fmt.Errorf("%w: a page of a history that does not go on", ErrReply)
 		}
 		p.Log = p.Log[:min(left, int64(len(p.Log)))]
 		for _, e := range p.Log {

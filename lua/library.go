@@ -20,6 +20,7 @@ type FunctionLibrary struct {
 	Batch     string // does what the script Batch does
 	History   string // does what the script History does
 	Heartbeat string // does what the script Fleet does
+	SetSwitch string // does what the script SetSwitch does
 }
 
 // Library is the scripts of this package as Redis Functions.
@@ -36,9 +37,13 @@ func newLibrary(batchMain string) FunctionLibrary {
 	name, source := buildLibrary(
 		function{"batch", batchLibrary, batchMain},
 		function{"history", historyLibrary, historyMain},
-		function{"heartbeat", "", fleetSource},
+		function{"heartbeat", switchSource, fleetSource},
+		function{"setswitch", switchSource, setSwitchSource},
 	)
-	return FunctionLibrary{Name: name, Source: source, Batch: name + "_batch", History: name + "_history", Heartbeat: name + "_heartbeat"}
+	return FunctionLibrary{
+		Name: name, Source: source, Batch: name + "_batch", History: name + "_history",
+		Heartbeat: name + "_heartbeat", SetSwitch: name + "_setswitch",
+	}
 }
 
 // buildLibrary names a library and its functions after its content; names of

@@ -21,11 +21,11 @@ import (
 
 // goldenLibrary is the name of the library: its last part changes with its
 // content. What the golden scripts ask of a change holds here as well.
-const goldenLibrary = "hybridlimit_v1_1f512dbb"
+const goldenLibrary = "hybridlimit_v1_6001f31e"
 
 func TestGoldenLibrary(t *testing.T) {
 	l := lua.Library
-	if l.Name != goldenLibrary || l.Batch != l.Name+"_batch" || l.History != l.Name+"_history" || l.Heartbeat != l.Name+"_heartbeat" {
+	if l.Name != goldenLibrary || l.Batch != l.Name+"_batch" || l.History != l.Name+"_history" || l.Heartbeat != l.Name+"_heartbeat" || l.SetSwitch != l.Name+"_setswitch" {
 		t.Errorf("%s, %s, %s, golden %s", l.Name, l.Batch, l.Heartbeat, goldenLibrary)
 	}
 	if !strings.HasPrefix(l.Source, "#!lua name="+l.Name+"\n") {
@@ -45,11 +45,11 @@ func TestGoldenLibrary(t *testing.T) {
 func TestLibraryOnRedis(t *testing.T) {
 	st := functionStore(t)
 	got, err := st.rdb.FunctionList(t.Context(), redis.FunctionListQuery{LibraryNamePattern: lua.Library.Name}).Result()
-	if err != nil || len(got) != 1 || len(got[0].Functions) != 3 {
+	if err != nil || len(got) != 1 || len(got[0].Functions) != 4 {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	for _, f := range got[0].Functions {
-		if !slices.Contains([]string{lua.Library.Batch, lua.Library.History, lua.Library.Heartbeat}, f.Name) || len(f.Flags) > 0 {
+		if !slices.Contains([]string{lua.Library.Batch, lua.Library.History, lua.Library.Heartbeat, lua.Library.SetSwitch}, f.Name) || len(f.Flags) > 0 {
 			t.Errorf("function %+v", f)
 		}
 	}

@@ -19,6 +19,7 @@ func TestNamesGolden(t *testing.T) {
 		n.Epoch(3):                    "hl:v1:{3}:@epoch",
 		n.Envelope(3, "0af1"):         "hl:v1:{3}:@env:0af1",
 		n.Fleet("api"):                "hl:v1:{" + strconv.Itoa(n.Tag("api")) + "}:@fleet:api",
+		n.Switch("api"):               "hl:v1:{" + strconv.Itoa(n.Tag("api")) + "}:@switch:api",
 	} {
 		if got != want {
 			t.Errorf("%s, want %s", got, want)
@@ -84,7 +85,7 @@ func FuzzNames(f *testing.F) {
 					same = same && a.Tag(key1) == b.Tag(key2)
 				case "envelope": // of the same process, by its name here
 					same = same && a.Tag(key1) == b.Tag(key2) && name1 == name2
-				case "fleet":
+				case "fleet", "switch":
 					same = same && name1 == name2
 				}
 				if (x == y) != same {
@@ -98,7 +99,7 @@ func FuzzNames(f *testing.F) {
 		}
 		for what, key := range keys1 {
 			want := tag
-			if what == "fleet" {
+			if what == "fleet" || what == "switch" {
 				want = a.Tag(name1)
 			}
 			if hashTag(key) != strconv.Itoa(want) {
@@ -111,7 +112,7 @@ func FuzzNames(f *testing.F) {
 // names are all Redis keys that a caller's key has to do with.
 func names(n lua.Names, name, key string) map[string]string {
 	tag := n.Tag(key)
-	return map[string]string{"state": n.State(tag, name, key), "epoch": n.Epoch(tag), "envelope": n.Envelope(tag, name), "fleet": n.Fleet(name)}
+	return map[string]string{"state": n.State(tag, name, key), "epoch": n.Epoch(tag), "envelope": n.Envelope(tag, name), "fleet": n.Fleet(name), "switch": n.Switch(name)}
 }
 
 func TestTagDependsOnTheSubjectOnly(t *testing.T) {

@@ -63,7 +63,7 @@ func functionStore(t testing.TB) store {
 
 // functions are the functions of scripts.
 var functions = map[string]string{
-	lua.Batch.SHA: lua.Library.Batch, lua.TimedBatch.SHA: lua.TimedLibrary.Batch, lua.Fleet.SHA: lua.Library.Heartbeat, lua.History.SHA: lua.Library.History,
+	lua.Batch.SHA: lua.Library.Batch, lua.TimedBatch.SHA: lua.TimedLibrary.Batch, lua.Fleet.SHA: lua.Library.Heartbeat, lua.SetSwitch.SHA: lua.Library.SetSwitch, lua.History.SHA: lua.Library.History,
 }
 
 func miniStore(t *testing.T) store {

@@ -27,6 +27,11 @@ const (
 	answerInts = 10
 )
 
+// maxReply is the largest number that the library answers with: 2⁵³, which
+// stands for never, and the second or so for which a clock that stepped back
+// keeps a state frozen. µs up to it are ns in an int64.
+const maxReply = 1<<53 + 1<<21
+
 // DecodeReply reads the reply to a batch of n ops: what EVALSHA returned, as
 // go-redis gives it. It trusts nothing: a reply of another shape is ErrReply.
 func DecodeReply(raw any, n int) (Reply, error) {
@@ -38,6 +43,9 @@ func DecodeReply(raw any, n int) (Reply, error) {
 	for i, v := range list {
 		if ints[i], ok = v.(int64); !ok {
 			return Reply{}, fmt.Errorf("%w: element %d is a %T", ErrReply, i, v)
+		}
+		if ints[i] > maxReply || ints[i] < -maxReply {
+			return Reply{}, fmt.Errorf("%w: element %d is %d, out of range", ErrReply, i, ints[i])
 		}
 	}
 	if len(ints) < headInts || ints[0] != 1 {
@@ -71,4 +79,37 @@ func DecodeReply(raw any, n int) (Reply, error) {
 		}
 	}
 	return r, nil
+}
+
+// Check refuses a reply that this batch cannot have got: more than was asked
+// for, or what only a batch with an envelope is told.
+func (r Reply) Check(env Envelope, ops []Op) error {
+	if r.Refused || env.Seq == 0 && (r.Seen || r.Stale || r.Gap) {
+		return fmt.Errorf("%w: of another kind of batch", ErrReply)
+	}
+	return r.checkGrants(ops)
+}
+
+// CheckAll is Check for what EncodeAll made.
+func (r Reply) CheckAll(ops []Op) error {
+	if r.Seen || r.Stale || r.Gap {
+		return fmt.Errorf("%w: of another kind of batch", ErrReply)
+	}
+	return r.checkGrants(ops)
+}
+
+func (r Reply) checkGrants(ops []Op) error {
+	for i, a := range r.Answers {
+		var asked int64
+		for _, n := range ops[i].Asks {
+			asked += n
+		}
+		if a.Granted > asked {
+			return fmt.Errorf("%w: %d units granted of %d, for op %d", ErrReply, a.Granted, asked, i)
+		}
+		if a.Lease > 0 && (ops[i].Div == 0 || a.Lease > ops[i].Limit.BurstSize()) {
+			return fmt.Errorf("%w: %d units leased, for op %d", ErrReply, a.Lease, i)
+		}
+	}
+	return nil
 }

@@ -17,13 +17,14 @@ import (
 // review: is a fleet that runs both versions for a while still right? When it
 // is, copy the sum from the failing test.
 var golden = map[string]string{
-	"Batch":   "b409c16cca5a2e861e9b8264ed189e6a7b205eb0",
-	"History": "6202f6a7f46908d350f8e342ae382a52fb82dbf9",
-	"Fleet":   "14c3a5a3a8bf0732b05a2643049a0bfcbd0ce23b",
+	"Batch":     "b409c16cca5a2e861e9b8264ed189e6a7b205eb0",
+	"History":   "6202f6a7f46908d350f8e342ae382a52fb82dbf9",
+	"Fleet":     "a25a43fae9472a8cf4ad388a593e755568c1a4d6",
+	"SetSwitch": "08137f60a15cc602e3eb7074d163c7a22650f73e",
 }
 
 func TestGoldenScripts(t *testing.T) {
-	for name, script := range map[string]lua.Script{"Batch": lua.Batch, "History": lua.History, "Fleet": lua.Fleet} {
+	for name, script := range map[string]lua.Script{"Batch": lua.Batch, "History": lua.History, "Fleet": lua.Fleet, "SetSwitch": lua.SetSwitch} {
 		sum := sha1.Sum([]byte(script.Source))
 		if got := hex.EncodeToString(sum[:]); got != script.SHA || got != golden[name] {
 			t.Errorf("%s is %s, named %s, golden %s", name, got, script.SHA, golden[name])
@@ -34,7 +35,7 @@ func TestGoldenScripts(t *testing.T) {
 // Redis and go-redis know the scripts by the same names as this package.
 func TestScriptSHA(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
-		for _, script := range []lua.Script{lua.Batch, lua.History, lua.Fleet} {
+		for _, script := range []lua.Script{lua.Batch, lua.History, lua.Fleet, lua.SetSwitch} {
 			sha, err := st.rdb.ScriptLoad(context.Background(), script.Source).Result()
 			if err != nil || sha != script.SHA || redis.NewScript(script.Source).Hash() != sha {
 				t.Errorf("%s, named %s: %v", sha, script.SHA, err)
@@ -46,16 +47,18 @@ func TestScriptSHA(t *testing.T) {
 // Each file says in its head what its parts are, as far as it has them.
 func TestScriptHeaders(t *testing.T) {
 	sections := map[string][]string{
-		"common.lua":  {"Numbers", "Kinds"},
-		"bucket.lua":  {"State", "Limit", "Expiry", "Source"},
-		"lease.lua":   {"State", "Source"},
-		"window.lua":  {"State", "Limit", "Expiry", "Source"},
-		"log.lua":     {"State", "Limit", "Expiry", "Memory", "Source"},
-		"codec.lua":   {"Header", "Limit", "Op", "Envelope"},
-		"batch.lua":   {"KEYS", "ARGV", "Reply", "Once", "Errors", "Expiry"},
-		"history.lua": {"KEYS", "ARGV", "Reply", "Expiry"},
-		"main.lua":    {},
-		"fleet.lua":   {"KEYS", "ARGV", "Reply", "Expiry"},
+		"common.lua":    {"Numbers", "Kinds"},
+		"bucket.lua":    {"State", "Limit", "Expiry", "Source"},
+		"lease.lua":     {"State", "Source"},
+		"window.lua":    {"State", "Limit", "Expiry", "Source"},
+		"log.lua":       {"State", "Limit", "Expiry", "Memory", "Source"},
+		"codec.lua":     {"Header", "Limit", "Op", "Envelope"},
+		"batch.lua":     {"KEYS", "ARGV", "Reply", "Once", "Errors", "Expiry"},
+		"history.lua":   {"KEYS", "ARGV", "Reply", "Expiry"},
+		"main.lua":      {},
+		"fleet.lua":     {"KEYS", "ARGV", "Reply", "Expiry"},
+		"switch.lua":    {"State", "Lost", "Expiry"},
+		"setswitch.lua": {"KEYS", "ARGV", "Reply", "Expiry"},
 	}
 	for name, source := range lua.Sources {
 		want, ok := sections[name]
@@ -85,7 +88,7 @@ func TestScriptHeaders(t *testing.T) {
 func TestScriptsKeepToTheCommonGround(t *testing.T) {
 	commands := map[string]bool{
 		"TIME": true, "MGET": true, "SET": true, "ZADD": true, "ZREM": true, "ZCARD": true,
-		"ZSCORE": true, "ZRANGEBYSCORE": true, "ZREMRANGEBYSCORE": true, "PEXPIRE": true,
+		"ZSCORE": true, "ZRANGEBYSCORE": true, "ZREMRANGEBYSCORE": true, "PEXPIRE": true, "PTTL": true,
 		"ZRANGE": true, "ZCOUNT": true, "ZREMRANGEBYRANK": true, "DEL": true,
 	}
 	call := regexp.MustCompile(`redis\.p?call\(([^,)]*)`)

@@ -27,6 +27,10 @@ var (
 	historySource string
 	//go:embed fleet.lua
 	fleetSource string
+	//go:embed switch.lua
+	switchSource string
+	//go:embed setswitch.lua
+	setSwitchSource string
 )
 
 // The library without an entry point.
@@ -45,11 +49,12 @@ type Script struct {
 }
 
 // Batch runs one batch of ops; History reads a sliding log; Fleet is a
-// heartbeat.
+// heartbeat; SetSwitch sets or reads the fleet's switch of a limit.
 var (
-	Batch   = newScript(batchLibrary + mainSource)
-	History = newScript(historyLibrary + historyMain)
-	Fleet   = newScript(fleetSource)
+	Batch     = newScript(batchLibrary + mainSource)
+	History   = newScript(historyLibrary + historyMain)
+	Fleet     = newScript(switchSource + fleetSource)
+	SetSwitch = newScript(switchSource + setSwitchSource)
 )
 
 // maker wraps an algorithm so that it is defined when it is needed; letters are

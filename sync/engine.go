@@ -22,12 +22,19 @@ type Caller interface {
 // twice: an over-count of at most the batch, never an amnesty.
 const EnvelopeTTL = 10 * time.Minute
 
-// Config is what an Engine needs. All fields but the last two are required.
+// Config is what an Engine needs. Caller, Names, Process, Timeout and
+// Breaker are required.
 type Config struct {
 	Caller  Caller        // to Redis
 	Names   lua.Names     // of the deployment; Tags says how many lanes there are
 	Process string        // unique among all processes, ever
 	Timeout time.Duration // of one attempt
+	// InFlight bounds the ops that are on their way at once, over all tags; a
+	// batch counts as 16 at least. For tags that share one Redis: else their
+	// batches wait for each other there, each on its own clock, and a Redis that
+	// is busy looks slow. 0: no bound but one batch per tag. One full batch is
+	// always let through.
+	InFlight int
 	// Breaker is asked before each attempt to a tag and told the outcome.
 	Breaker func(tag int) *breaker.Breaker
 	// OnRefused hears of batches that Redis will never apply. Nil: nobody.
@@ -56,6 +63,8 @@ type Engine struct {
 	made  time.Time
 	lanes []lane
 
+	flight *flight
+
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	mu     sync.Mutex // guards closed against the start of a lane
@@ -72,7 +81,7 @@ type Engine struct {
 // New makes an engine. It starts no goroutine: a lane runs while it has
 // something to send.
 func New(cfg Config) *Engine {
-	e := &Engine{cfg: cfg, made: time.Now(), lanes: make([]lane, cfg.Names.Tags)}
+	e := &Engine{cfg: cfg, made: time.Now(), lanes: make([]lane, cfg.Names.Tags), flight: newFlight(cfg.InFlight)}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	for tag := range e.lanes {
 		e.lanes[tag] = lane{engine: e, tag: tag, kick: make(chan struct{}, 1)}

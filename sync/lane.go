@@ -160,16 +160,25 @@ func (l *lane) next() (time.Duration, bool) {
 // attempt sends the frozen batch, or a new one of all that is due, and returns
 // how long to wait before the next.
 func (l *lane) attempt() time.Duration {
+	tokens := l.weight()
+	if !l.engine.flight.acquire(l.engine.ctx, tokens) {
+		return 0 // closing
+	}
+	defer func() { l.engine.flight.release(tokens) }()
 	br := l.engine.cfg.Breaker(l.tag)
 	call, ok := br.Begin()
 	if !ok {
 		return untilLetIn(br)
 	}
-	if l.frozen == nil && !l.freeze() {
+	if l.frozen == nil && !l.freeze(tokens*flightPiece) {
 		call.End(0, context.Canceled) // nothing was asked of Redis after all
 		return 0
 	}
 	b := l.frozen
+	if n := pieces(len(b.ops)); n < tokens { // less was due than is queued
+		l.engine.flight.release(tokens - n)
+		tokens = n
+	}
 	began := time.Now()
 	if b.sent.IsZero() {
 		b.sent = began
@@ -203,10 +212,20 @@ func (l *lane) attempt() time.Duration {
 	return 0
 }
 
-// freeze builds the next batch of what is due.
-func (l *lane) freeze() bool {
+// weight is how many tokens the next attempt may need.
+func (l *lane) weight() int {
+	if l.frozen != nil {
+		return pieces(len(l.frozen.ops))
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return pieces(min(lua.MaxOps, len(l.queue)))
+}
+
+// freeze builds the next batch of what is due, of most ops at most.
+func (l *lane) freeze(most int) bool {
 	now := time.Now()
-	items, urgent := l.due(now)
+	items, urgent := l.due(now, most)
 	if !urgent {
 		l.full = len(items) == lua.MaxOps
 	}
@@ -230,16 +249,16 @@ func (l *lane) freeze() bool {
 	return true
 }
 
-// due takes what goes into a batch now: only what is urgent while the rest has
-// to wait.
-func (l *lane) due(now time.Time) (items []Item, urgent bool) {
+// due takes what goes into a batch now, most items at most: only what is urgent
+// while the rest has to wait.
+func (l *lane) due(now time.Time, most int) (items []Item, urgent bool) {
 	then := l.engine.at(now)
 	if urgent = l.behind && then < l.resume; urgent {
 		then = -1
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.queue.take(then, lua.MaxOps), urgent
+	return l.queue.take(then, min(most, lua.MaxOps)), urgent
 }
 
 // answered settles the batch. began is when the attempt that was answered did.

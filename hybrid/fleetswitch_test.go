@@ -1,0 +1,268 @@
+package hybrid_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+// The fleet's switch reaches all processes with their next heartbeat, is kept
+// by Redis, and is weaker than a process's own.
+func TestFleetSwitch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		var ls []*hybrid.Limiter
+		for range 3 {
+			ls = append(ls, newLimiter(t, b.Client(nil), still(100), hybrid.Config{}))
+		}
+		all := func(when string, want ...hybrid.Switch) {
+			t.Helper()
+			for i, l := range ls {
+				if s, _ := l.Switch(); s != want[min(i, len(want)-1)] {
+					t.Errorf("%s: process %d has %v, want %v", when, i, s, want)
+				}
+			}
+		}
+		time.Sleep(2500 * time.Millisecond) // between two heartbeats
+		messages := ls[1].Hub().Stats().Messages
+		time.Sleep(10 * time.Second)
+		idle := ls[1].Hub().Stats().Messages - messages
+
+		flipFleet(t, ls[0], hybrid.SwitchDenyAll)
+		if s, own := ls[0].Switch(); s != hybrid.SwitchDenyAll || own {
+			t.Errorf("the process that set it: %v, %v", s, own)
+		}
+		time.Sleep(time.Second)
+		all("set", hybrid.SwitchDenyAll)
+		if res := ask(t, ls[2], "k", 1); res.Allowed || res.Source != hybridlimit.SourceSwitch {
+			t.Errorf("%+v", res)
+		}
+		messages = ls[1].Hub().Stats().Messages
+		time.Sleep(10 * time.Second)
+		if n := ls[1].Hub().Stats().Messages - messages; n != idle {
+			t.Errorf("%d messages in 10 s with a switch, %d without", n, idle)
+		}
+
+		flip(t, ls[1], hybrid.SwitchNormal)
+		all("one's own", hybrid.SwitchDenyAll, hybrid.SwitchNormal, hybrid.SwitchDenyAll)
+		time.Sleep(5 * time.Second)
+		all("one's own, later", hybrid.SwitchDenyAll, hybrid.SwitchNormal, hybrid.SwitchDenyAll)
+
+		// A newcomer hears of it with its first heartbeat.
+		ls = append(ls, newLimiter(t, b.Client(nil), still(100), hybrid.Config{}))
+		time.Sleep(time.Millisecond)
+		all("a newcomer", hybrid.SwitchDenyAll, hybrid.SwitchNormal, hybrid.SwitchDenyAll, hybrid.SwitchDenyAll)
+
+		ls[1].ClearSwitch()
+		all("cleared", hybrid.SwitchDenyAll)
+		flipFleet(t, ls[3], hybrid.SwitchNormal)
+		time.Sleep(1001 * time.Millisecond)
+		all("taken back", hybrid.SwitchNormal)
+	})
+}
+
+// A Redis that lost its state, and one that is away, do not take a switch back;
+// and it goes with the last of the fleet, a day later.
+func TestFleetSwitchOutlivesRedis(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		ls := []*hybrid.Limiter{
+			newLimiter(t, b.Client(nil), still(100), hybrid.Config{}), newLimiter(t, b.Client(nil), still(100), hybrid.Config{}),
+		}
+		names := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}
+		time.Sleep(2 * time.Second)
+		flipFleet(t, ls[0], hybrid.SwitchShadow)
+		time.Sleep(2 * time.Second)
+		b.Kill()
+		time.Sleep(5 * time.Second)
+		b.Restart()
+		time.Sleep(5 * time.Second)
+		for i, l := range ls {
+			if s, _ := l.Switch(); s != hybrid.SwitchShadow {
+				t.Errorf("process %d has %v", i, s)
+			}
+		}
+		if !b.Mini.Exists(names.Switch("api")) {
+			t.Error("Redis was not told")
+		}
+		if ttl := b.Mini.TTL(names.Switch("api")); ttl < 23*time.Hour || ttl > 24*time.Hour {
+			t.Errorf("TTL %v of a switch that Redis was told of again", ttl)
+		}
+		b.Mini.SetTTL(names.Switch("api"), 11*time.Hour)
+		time.Sleep(1001 * time.Millisecond)
+		if ttl := b.Mini.TTL(names.Switch("api")); ttl < 23*time.Hour || ttl > 24*time.Hour {
+			t.Errorf("TTL %v in use", ttl)
+		}
+		shutdown(t, ls...)
+		time.Sleep(24*time.Hour + time.Second)
+		if b.Mini.Exists(names.Switch("api")) {
+			t.Error("it outlives the fleet")
+		}
+	})
+}
+
+// SwitchLocalOnly of a whole fleet, and back: the bound of a total outage while
+// it lasts, one limit again afterwards, nothing lost.
+func TestFleetSwitchLocalOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		var ls []*hybrid.Limiter
+		for range 4 {
+			ls = append(ls, newLimiter(t, b.Client(nil), hybridlimit.TokenBucket(100, time.Second, 200), hybrid.Config{}))
+			time.Sleep(13 * time.Millisecond)
+		}
+		admitted := func(during time.Duration) (units int64) {
+			for end := time.Now().Add(during); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+				for _, l := range ls {
+					units += ask(t, l, "k", 1).Granted
+				}
+			}
+			return units
+		}
+		time.Sleep(4 * time.Second)
+		admitted(5 * time.Second)
+		flipFleet(t, ls[2], hybrid.SwitchLocalOnly)
+		if n := admitted(20 * time.Second); n > 200+100*20 || n < 100*18 {
+			t.Errorf("%d units in 20 s by shares of 100 a second, burst 200", n)
+		}
+		flipFleet(t, ls[1], hybrid.SwitchNormal)
+		if n := admitted(20 * time.Second); n > 200+100*20+10 || n < 100*17 {
+			t.Errorf("%d units in the 20 s after", n)
+		}
+		shutdown(t, ls...)
+		for _, l := range ls {
+			balance(t, l.Stats())
+		}
+	})
+}
+
+// A tool that is no process of the fleet sets and reads the switch by name.
+func TestHubSetsTheFleetsSwitch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		l := newLimiter(t, b.Client(nil), still(100), hybrid.Config{})
+		time.Sleep(2 * time.Second)
+		tool := newHub(t, b.Client(nil), hybrid.HubConfig{})
+		if s, at, err := tool.FleetSwitch(t.Context(), "api"); s != hybrid.SwitchNormal || !at.IsZero() || err != nil {
+			t.Errorf("never set: %v, %v, %v", s, at, err)
+		}
+		if err := tool.SetFleetSwitch(t.Context(), "api", hybrid.SwitchAllowAll); err != nil {
+			t.Fatal(err)
+		}
+		set := time.Now()
+		if s, at, err := tool.FleetSwitch(t.Context(), "api"); s != hybrid.SwitchAllowAll || !at.Equal(set) || err != nil {
+			t.Errorf("set: %v, %v, %v", s, at, err)
+		}
+		time.Sleep(1001 * time.Millisecond)
+		if res := ask(t, l, "k", 1000); !res.Allowed || l.Stats().Fleet != 1 {
+			t.Errorf("%+v; %+v", res, l.Stats())
+		}
+		for what, err := range map[string]error{
+			"name":   tool.SetFleetSwitch(t.Context(), "a b", hybrid.SwitchNormal),
+			"switch": tool.SetFleetSwitch(t.Context(), "api", 99),
+		} {
+			if !errors.Is(err, hybridlimit.ErrInvalid) {
+				t.Errorf("bad %s: %v", what, err)
+			}
+		}
+		b.Kill()
+		if err := tool.SetFleetSwitch(t.Context(), "api", hybrid.SwitchNormal); !errors.Is(err, hybridlimit.ErrUnavailable) {
+			t.Errorf("without Redis: %v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := tool.SetFleetSwitch(ctx, "api", hybrid.SwitchNormal); !errors.Is(err, context.Canceled) {
+			t.Errorf("with a context that has ended: %v", err)
+		}
+		tool.Close()
+		if err := tool.SetFleetSwitch(t.Context(), "api", hybrid.SwitchNormal); !errors.Is(err, hybridlimit.ErrClosed) {
+			t.Errorf("closed: %v", err)
+		}
+	})
+}
+
+// A line per change of the switch in force, and one a second at most, of which
+// the last is right.
+func TestSwitchIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, log := redistest.NewBubble(t), newCapture()
+		l := newLimiter(t, b.Client(nil), still(100), hybrid.Config{Hub: hybrid.HubConfig{Logger: slog.New(log)}})
+		time.Sleep(2 * time.Second)
+		lines := func() (out []string) {
+			for _, line := range log.all() {
+				if strings.Contains(line, "switch") {
+					out = append(out, line)
+				}
+			}
+			return out
+		}
+		want := func(n int, contains ...string) {
+			t.Helper()
+			got := lines()
+			if len(got) != n {
+				t.Fatalf("%d lines, want %d: %q", len(got), n, got)
+			}
+			for _, c := range contains {
+				if !strings.Contains(got[n-1], c) {
+					t.Errorf("%q does not say %q", got[n-1], c)
+				}
+			}
+		}
+		want(0)
+		flip(t, l, hybrid.SwitchNormal)
+		want(0)
+		flipFleet(t, l, hybrid.SwitchShadow)
+		want(0)
+		l.ClearSwitch()
+		want(1, "api", "from=normal", "to=shadow", "by=fleet")
+		time.Sleep(2 * time.Second)
+		flip(t, l, hybrid.SwitchDenyAll)
+		want(2, "from=shadow", "to=deny_all", "by=process")
+		for range 10 {
+			flip(t, l, hybrid.SwitchAllowAll)
+			flip(t, l, hybrid.SwitchLocalOnly)
+		}
+		want(2)
+		time.Sleep(2 * time.Second)
+		want(3, "from=deny_all", "to=local_only", "by=process", "skipped=19")
+		time.Sleep(5 * time.Second)
+		want(3)
+	})
+}
+
+// A switch of a later version is none for this one, and it says so once.
+func TestFleetSwitchOfALaterVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, log := redistest.NewBubble(t), newCapture()
+		l := newLimiter(t, b.Client(nil), still(100), hybrid.Config{Hub: hybrid.HubConfig{Logger: slog.New(log)}})
+		time.Sleep(2 * time.Second)
+		flipFleet(t, l, hybrid.SwitchDenyAll)
+		names := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}
+		if err := b.Mini.Set(names.Switch("api"), fmt.Sprintf("1 77 %d", time.Now().Add(time.Millisecond).UnixMicro())); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		if s, _ := l.Switch(); s != hybrid.SwitchNormal {
+			t.Errorf("%v is in force", s)
+		}
+		odd := 0
+		for _, line := range log.all() {
+			if strings.Contains(line, "none that this version knows") && strings.Contains(line, "switch=77") {
+				odd++
+			}
+		}
+		if odd != 1 {
+			t.Errorf("%d lines about it: %q", odd, log.all())
+		}
+	})
+}

@@ -1,0 +1,468 @@
+package hybrid_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+)
+
+// flip is SetSwitch where no error may come.
+func flip(t *testing.T, l *hybrid.Limiter, s hybrid.Switch) {
+	t.Helper()
+	if err := l.SetSwitch(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func flipFleet(t *testing.T, l *hybrid.Limiter, s hybrid.Switch) {
+	t.Helper()
+	if err := l.SetFleetSwitch(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSwitchText(t *testing.T) {
+	var names []string
+	for s := hybrid.SwitchNormal; s <= hybrid.SwitchDenyAll; s++ {
+		names = append(names, s.String())
+		if got, err := hybrid.ParseSwitch(s.String()); got != s || err != nil {
+			t.Errorf("%v read back as %v, %v", s, got, err)
+		}
+	}
+	// What the gauge shows and Redis keeps, in this order.
+	if got := strings.Join(names, " "); got != "normal shadow local_only allow_all deny_all" {
+		t.Errorf("switches: %s", got)
+	}
+	if got := hybrid.Switch(9).String(); got != "Switch(9)" {
+		t.Errorf("beyond the last: %s", got)
+	}
+	for _, bad := range []string{"", "Normal", "allow all", "0"} {
+		if s, err := hybrid.ParseSwitch(bad); !errors.Is(err, hybridlimit.ErrInvalid) || s != hybrid.SwitchNormal || !strings.Contains(err.Error(), fmt.Sprintf("%q", bad)) {
+			t.Errorf("%q: %v, %v", bad, s, err)
+		}
+	}
+}
+
+// Each switch decides from the next call on, also of a key whose word was
+// loaded for the common path, and so does taking it back.
+func TestSwitchTakesEffectAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		l := newLimiter(t, b.Client(nil), hybridlimit.TokenBucket(1000, time.Second, 2000), hybrid.Config{})
+		time.Sleep(2100 * time.Millisecond)
+		warm := func() {
+			t.Helper()
+			for range 100 {
+				ask(t, l, "k", 1)
+				time.Sleep(time.Millisecond)
+			}
+		}
+		for _, c := range []struct {
+			to      hybrid.Switch
+			source  hybridlimit.Source
+			allowed bool
+		}{
+			{hybrid.SwitchDenyAll, hybridlimit.SourceSwitch, false},
+			{hybrid.SwitchAllowAll, hybridlimit.SourceSwitch, true},
+			{hybrid.SwitchDenyAll, hybridlimit.SourceSwitch, false},
+			{hybrid.SwitchShadow, hybridlimit.SourceLease, true},
+			{hybrid.SwitchNormal, hybridlimit.SourceLease, true},
+		} {
+			warm()
+			if c.to == hybrid.SwitchShadow { // a lease is there at once
+				flip(t, l, hybrid.SwitchNormal)
+				warm()
+			}
+			flip(t, l, c.to)
+			res := ask(t, l, "k", 1)
+			if res.Source != c.source || res.Allowed != c.allowed || res.Shadowed || res.Granted != map[bool]int64{true: 1}[c.allowed] || res.Policy != "api" || res.Limit != 2000 {
+				t.Errorf("%v: %+v", c.to, res)
+			}
+			if !c.allowed && res.RetryAfter != time.Second || c.allowed && res.RetryAfter != 0 {
+				t.Errorf("%v: retry after %v", c.to, res.RetryAfter)
+			}
+			if s, own := l.Switch(); s != c.to || !own || l.Stats().Switch != c.to {
+				t.Errorf("%v, %v in force; Stats say %v; want %v", s, own, l.Stats().Switch, c.to)
+			}
+		}
+		l.ClearSwitch()
+		if s, own := l.Switch(); s != hybrid.SwitchNormal || own {
+			t.Errorf("cleared: %v, %v", s, own)
+		}
+		if err := l.SetSwitch(17); !errors.Is(err, hybridlimit.ErrInvalid) || !strings.Contains(err.Error(), "Switch (Switch(17)) is not a switch") {
+			t.Errorf("no switch: %v", err)
+		}
+		l.Close()
+		if err := l.SetSwitch(hybrid.SwitchDenyAll); !errors.Is(err, hybridlimit.ErrClosed) {
+			t.Errorf("closed: %v", err)
+		}
+		if err := l.SetFleetSwitch(t.Context(), hybrid.SwitchDenyAll); !errors.Is(err, hybridlimit.ErrClosed) {
+			t.Errorf("closed: %v", err)
+		}
+		l.ClearSwitch() // harmless
+	})
+}
+
+// SwitchAllowAll and SwitchDenyAll answer every verb that decides, count the
+// decisions and no units, and Redis does not hear of them.
+func TestSwitchedVerbs(t *testing.T) {
+	for _, to := range []hybrid.Switch{hybrid.SwitchAllowAll, hybrid.SwitchDenyAll} {
+		for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeExact} {
+			t.Run(fmt.Sprint(to, mode), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					ctx, rdb := t.Context(), redistest.NewBubble(t).Client(nil)
+					l := newLimiter(t, rdb, still(5), hybrid.Config{Mode: mode, Shadow: true})
+					time.Sleep(2100 * time.Millisecond)
+					ask(t, l, "k", 1)
+					time.Sleep(time.Second)
+					flip(t, l, to)
+					before, allowed := l.Stats(), to == hybrid.SwitchAllowAll
+					check := func(verb string, n int64, res hybridlimit.Result, err error) {
+						t.Helper()
+						if !allowed {
+							n = 0
+						}
+						if err != nil || res.Source != hybridlimit.SourceSwitch || res.Allowed != allowed || res.Granted != n || res.Shadowed {
+							t.Errorf("%s: %+v, %v", verb, res, err)
+						}
+					}
+					decisions := int64(0)
+					decide := func(verb string, n int64, res hybridlimit.Result, err error) {
+						t.Helper()
+						decisions++
+						check(verb, n, res, err)
+					}
+					res, err := l.Allow(ctx, "k")
+					decide("Allow", 1, res, err)
+					res, err = l.AllowN(ctx, "new", 1000) // above the burst
+					decide("AllowN", 1000, res, err)
+					res, err = l.AllowAtMost(ctx, "k", 7)
+					decide("AllowAtMost", 7, res, err)
+					res, err = l.AllowLimit(ctx, "k", 3, still(9))
+					decide("AllowLimit", 3, res, err)
+					res, err = l.Bucket("k").AllowN(ctx, 2)
+					decide("Bucket.AllowN", 2, res, err)
+					res, err = hybrid.AllowAll(ctx, hybrid.Ask{Limiter: l, Key: "k", N: 2})
+					decide("AllowAll", 2, res, err)
+					r, err := l.Reserve(ctx, "k", 3)
+					decide("Reserve", 3, r.Result, err)
+					if err := r.Cancel(ctx); err != nil && allowed {
+						t.Errorf("Cancel: %v", err)
+					}
+					short, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+					res, err = l.Wait(short, "k", 2)
+					decisions++
+					if allowed {
+						check("Wait", 2, res, err)
+					} else if !errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("Wait: %+v, %v", res, err)
+					}
+					cancel()
+					res, err = l.Peek(ctx, "k")
+					check("Peek", 0, res, err)
+					if allowed { // nothing was counted that could be charged or given back
+						res, err = l.Charge(ctx, "k", 3)
+						check("Charge", 3, res, err)
+						res, err = l.Refund(ctx, "k", 1)
+						check("Refund", 0, res, err)
+					}
+					if _, err := l.Allow(ctx, ""); !errors.Is(err, hybridlimit.ErrEmptyKey) {
+						t.Errorf("bad input: %v", err)
+					}
+					time.Sleep(time.Second)
+					s := l.Stats()
+					got := s.Denied[hybridlimit.SourceSwitch]
+					if allowed {
+						got = s.Allowed[hybridlimit.SourceSwitch]
+					}
+					if got != decisions || s.Decisions()-before.Decisions() != decisions || s.Admitted != before.Admitted || s.Ops != before.Ops {
+						t.Errorf("%d decisions; before %+v, after %+v", decisions, before, s)
+					}
+					l.ClearSwitch()
+					shutdown(t, l)
+					if n := debited(t, rdb, "api", "k", "new"); n != 1 || balance(t, l.Stats()) != 1 {
+						t.Errorf("Redis debited %d of 1: %+v", n, l.Stats())
+					}
+				})
+			})
+		}
+	}
+}
+
+// A shadow switch denies nobody and counts, as Config.Shadow does; the call
+// says what would have been.
+func TestSwitchShadow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := redistest.NewBubble(t).Client(nil)
+		l := newLimiter(t, rdb, still(5), hybrid.Config{})
+		flip(t, l, hybrid.SwitchShadow)
+		for i := range 20 {
+			res := ask(t, l, "k", 1)
+			if !res.Allowed || res.Granted != 1 || res.RetryAfter != 0 || res.Shadowed != (i >= 5) {
+				t.Errorf("call %d: %+v", i, res)
+			}
+		}
+		flip(t, l, hybrid.SwitchNormal)
+		if res := ask(t, l, "k", 1); res.Allowed {
+			t.Errorf("back to normal: %+v", res)
+		}
+		shutdown(t, l)
+		if got := debited(t, rdb, "api", "k"); got != 5 || balance(t, l.Stats()) != 5 {
+			t.Errorf("Redis debited %d, want 5", got)
+		}
+	})
+}
+
+// opsOf is how many keys limiters have synced or asked for.
+func opsOf(ls ...*hybrid.Limiter) (ops uint64) {
+	for _, l := range ls {
+		ops += l.Hub().Stats().Ops
+	}
+	return ops
+}
+
+// SwitchLocalOnly decides by the process's share, warm; Redis hears of nothing
+// until it is taken back, and of all of it then: to the unit.
+func TestSwitchLocalOnly(t *testing.T) {
+	for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict, hybrid.ModeDeferred, hybrid.ModeExact} {
+		t.Run(mode.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := redistest.NewBubble(t)
+				rdb := b.Client(nil)
+				var ls []*hybrid.Limiter
+				for range 2 {
+					ls = append(ls, newLimiter(t, b.Client(nil), still(100), hybrid.Config{Mode: mode}))
+				}
+				l := ls[0]
+				time.Sleep(3 * time.Second)
+				for range 40 {
+					ask(t, l, "k", 1)
+				}
+				time.Sleep(6 * time.Second) // leases have expired, Redis knows all
+				spent := debited(t, rdb, "api", "k")
+				flip(t, l, hybrid.SwitchLocalOnly)
+				before, alive := opsOf(ls...), l.Hub().Stats().Messages
+				var got int64
+				for range 200 {
+					began := time.Now()
+					res := ask(t, l, "k", 1)
+					got += res.Granted
+					if res.Source != hybridlimit.SourceFallback && res.Source != hybridlimit.SourceLease || time.Since(began) > 0 {
+						t.Fatalf("after %v: %+v", time.Since(began), res)
+					}
+				}
+				time.Sleep(10 * time.Second)
+				// Half of what Redis had when it was last asked; who asks for
+				// each call keeps no such view.
+				most := (100 - spent + 1) / 2
+				if mode == hybrid.ModeExact {
+					most = 50
+				}
+				if got < most-5 || got > most {
+					t.Errorf("%d units were admitted, with %d spent of 100 before", got, spent)
+				}
+				if ops := opsOf(ls...); ops != before {
+					t.Errorf("%d ops while Redis was not to be asked", ops-before)
+				}
+				if beats := l.Hub().Stats().Messages - alive; beats < 9 || beats > 11 {
+					t.Errorf("%d messages in 10 s, want the heartbeats", beats)
+				}
+				if s := l.Stats(); s.Owed != got || s.Fleet != 2 {
+					t.Errorf("%d admitted: %+v", got, s)
+				}
+				l.ClearSwitch()
+				time.Sleep(1500 * time.Millisecond)
+				if s := l.Stats(); s.Owed != 0 || s.Forgiven != 0 {
+					t.Errorf("1.5 s after it was taken back: %+v", s)
+				}
+				if now := debited(t, rdb, "api", "k"); now != spent+got {
+					t.Errorf("Redis debited %d, want %d and %d", now, spent, got)
+				}
+				if res := ask(t, ls[1], "k", max(1, 100-spent-got+1)); res.Allowed {
+					t.Errorf("another process, of more than is left: %+v", res)
+				}
+				shutdown(t, ls...)
+				if n := debited(t, rdb, "api", "k"); n != balance(t, ls[0].Stats())+balance(t, ls[1].Stats()) {
+					t.Errorf("Redis debited %d", n)
+				}
+			})
+		})
+	}
+}
+
+// What a stretch of SwitchLocalOnly had back by its end is forgiven, as after an
+// outage, and a key that nobody comes for is settled too.
+func TestSwitchLocalOnlyForgivesWhatRefilled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		rdb := b.Client(nil)
+		l := newLimiter(t, b.Client(nil), hybridlimit.TokenBucket(10, time.Second, 100), hybrid.Config{})
+		time.Sleep(2 * time.Second)
+		flip(t, l, hybrid.SwitchLocalOnly)
+		var got int64
+		for range 50 {
+			got += ask(t, l, "k", 1).Granted
+		}
+		time.Sleep(3 * time.Second)
+		l.ClearSwitch()
+		time.Sleep(1500 * time.Millisecond)
+		s := l.Stats()
+		if got != 50 || s.Owed != 0 || s.Forgiven < 30 || s.Forgiven > 40 || debited(t, rdb, "api", "k") != balance(t, s) {
+			t.Errorf("of %d units %d were forgiven: %+v", got, s.Forgiven, s)
+		}
+	})
+}
+
+// Shutdown pays what SwitchLocalOnly left owed: there is nobody else to do it.
+func TestSwitchLocalOnlyShutdownPays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		rdb := b.Client(nil)
+		l := newLimiter(t, b.Client(nil), still(100), hybrid.Config{})
+		time.Sleep(2 * time.Second)
+		flip(t, l, hybrid.SwitchLocalOnly)
+		ask(t, l, "k", 7)
+		if err := l.Reset(t.Context(), "k"); !errors.Is(err, hybridlimit.ErrUnavailable) {
+			t.Errorf("Reset: %v", err)
+		}
+		must(t)(l.Charge(t.Context(), "k", 3))
+		shutdown(t, l)
+		if n := debited(t, rdb, "api", "k"); n != 10 || balance(t, l.Stats()) != 10 {
+			t.Errorf("Redis debited %d, want 10: %+v", n, l.Stats())
+		}
+	})
+}
+
+// A call that waits for Redis when the switch comes waits for MaxWait at most,
+// and what was sent is still settled.
+func TestSwitchWhileWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		rdb, link := b.Client(nil), b.Link()
+		l := newLimiter(t, link.Client(nil), still(100), hybrid.Config{Mode: hybrid.ModeStrict, MaxWait: 20 * time.Millisecond})
+		time.Sleep(2 * time.Second)
+		link.Latency(30*time.Millisecond, 30*time.Millisecond)
+		var wg sync.WaitGroup
+		for i := range 10 {
+			wg.Go(func() {
+				began := time.Now()
+				res := ask(t, l, fmt.Sprint("k", i%3), 1)
+				if took := time.Since(began); took > 20*time.Millisecond || res.Source != hybridlimit.SourceFallback {
+					t.Errorf("after %v: %+v", took, res)
+				}
+			})
+		}
+		time.Sleep(5 * time.Millisecond)
+		flip(t, l, hybrid.SwitchLocalOnly)
+		wg.Wait()
+		time.Sleep(time.Second)
+		l.ClearSwitch()
+		time.Sleep(2 * time.Second)
+		shutdown(t, l)
+		if n := debited(t, rdb, "api", "k0", "k1", "k2"); n != balance(t, l.Stats()) || n < 10 {
+			t.Errorf("Redis debited %d: %+v", n, l.Stats())
+		}
+	})
+}
+
+// AllowAll and DenyAll are local: they make no entries, and allocate nothing.
+func TestSwitchIsCheap(t *testing.T) {
+	srvless := redistest.Client(t, "127.0.0.1:1", oneDial)
+	l := newLimiter(t, srvless, still(100), hybrid.Config{})
+	for _, to := range []hybrid.Switch{hybrid.SwitchAllowAll, hybrid.SwitchDenyAll} {
+		flip(t, l, to)
+		ctx := context.Background()
+		if n := testing.AllocsPerRun(1000, func() {
+			if _, err := l.Allow(ctx, "k"); err != nil {
+				t.Error(err)
+			}
+		}); n != 0 {
+			t.Errorf("%v: %v allocations", to, n)
+		}
+	}
+	if s := l.Stats(); s.Keys != 0 {
+		t.Errorf("%d keys in memory", s.Keys)
+	}
+}
+
+// Under SwitchLocalOnly, as in an outage, a key whose share is full again can be
+// forgotten: a memory that is full of such keys has room for others.
+func TestMemoryHasRoomWithoutRedis(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		l := newLimiter(t, b.Client(nil), hybridlimit.TokenBucket(10, time.Second, 10), hybrid.Config{MaxKeys: 50})
+		time.Sleep(2 * time.Second)
+		flip(t, l, hybrid.SwitchLocalOnly)
+		var got int64
+		for i := range 1000 { // 50 new keys a second, and each is full again after 0.1 s
+			got += ask(t, l, fmt.Sprint("k", i), 1).Granted
+			time.Sleep(20 * time.Millisecond)
+		}
+		if s := l.Stats(); got != 1000 || s.Overflow != 0 || s.Keys > 50 {
+			t.Errorf("%d of 1000 new keys were admitted: %+v", got, s)
+		}
+		l.ClearSwitch()
+		shutdown(t, l)
+		balance(t, l.Stats())
+	})
+}
+
+// Switches change under load, over a slow link, in every order: no unit is in
+// nobody's books, and Redis is told of all that was admitted.
+func TestSwitchesUnderLoad(t *testing.T) {
+	for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict, hybrid.ModeDeferred, hybrid.ModeExact} {
+		t.Run(mode.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := redistest.NewBubble(t)
+				rdb, link := b.Client(nil), b.Link()
+				l := newLimiter(t, link.Client(nil), still(1000), patient(hybrid.Config{Mode: mode}))
+				time.Sleep(2300 * time.Millisecond)
+				link.Latency(3*time.Millisecond, 3*time.Millisecond)
+				var admitted atomic.Int64
+				var wg sync.WaitGroup
+				for g := range 8 {
+					wg.Go(func() {
+						rng := rand.New(rand.NewPCG(7, uint64(g)))
+						for range 150 {
+							res := ask(t, l, fmt.Sprint("k", rng.IntN(3)), 1+rng.Int64N(3))
+							if res.Source != hybridlimit.SourceSwitch && !res.Shadowed {
+								admitted.Add(res.Granted)
+							}
+							time.Sleep(time.Duration(rng.IntN(8)) * time.Millisecond)
+						}
+					})
+				}
+				wg.Go(func() {
+					rng := rand.New(rand.NewPCG(7, 99))
+					for range 60 {
+						if rng.IntN(4) == 0 {
+							l.ClearSwitch()
+						} else {
+							flip(t, l, hybrid.Switch(rng.IntN(5)))
+						}
+						time.Sleep(time.Duration(rng.IntN(20)) * time.Millisecond)
+					}
+				})
+				wg.Wait()
+				l.ClearSwitch()
+				time.Sleep(2 * time.Second)
+				shutdown(t, l)
+				s := l.Stats()
+				if n := debited(t, rdb, "api", "k0", "k1", "k2"); s.Admitted != admitted.Load() || n != balance(t, s) || s.Admitted == 0 {
+					t.Errorf("%d units were admitted, Redis debited %d: %+v", admitted.Load(), n, s)
+				}
+			})
+		})
+	}
+}

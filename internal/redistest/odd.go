@@ -1,0 +1,37 @@
+package redistest
+
+import (
+	"github.com/alicebob/miniredis/v2/server"
+)
+
+// Odd starts a server that is no Redis: it greets as one, and answers each call
+// of a script or function with the bytes that reply gives for it, whatever they
+// are. An empty reply hangs up. reply is called from several goroutines. It
+// returns the server's address, and ends it with the test.
+func Odd(tb TB, reply func(cmd []string) string) (addr string) {
+	tb.Helper()
+	srv, err := server.NewServer("127.0.0.1:0")
+	if err != nil {
+		tb.Fatalf("redistest: %v", err)
+	}
+	tb.Cleanup(srv.Close)
+	answer := func(c *server.Peer, cmd string, args []string) {
+		raw := reply(append([]string{cmd}, args...))
+		if raw == "" {
+			c.Close()
+			return
+		}
+		c.WriteRaw(raw)
+	}
+	for _, cmd := range []string{"EVALSHA", "EVAL", "FCALL", "FUNCTION"} {
+		if err := srv.Register(cmd, answer); err != nil {
+			tb.Fatalf("redistest: %v", err)
+		}
+	}
+	for _, cmd := range []string{"CLIENT", "PING"} {
+		if err := srv.Register(cmd, func(c *server.Peer, _ string, _ []string) { c.WriteOK() }); err != nil {
+			tb.Fatalf("redistest: %v", err)
+		}
+	}
+	return srv.Addr().String() // HELLO is an unknown command: an old Redis
+}

@@ -1,0 +1,103 @@
+package lua_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+// values makes any reply that go-redis can give of bytes: the first says what a
+// value is, the others what is in it.
+func values(data []byte, depth int) (v any, rest []byte) {
+	if len(data) == 0 {
+		return nil, nil
+	}
+	kind, data := data[0], data[1:]
+	number := func() int64 {
+		var b [8]byte
+		n := copy(b[:], data)
+		data = data[n:]
+		return int64(binary.LittleEndian.Uint64(b[:]))
+	}
+	switch {
+	case kind < 100: // small, as most are
+		return int64(kind), data
+	case kind < 120:
+		v = number()
+		return v, data
+	case kind < 130:
+		return float64(number()), data
+	case kind < 140 && len(data) > 0:
+		n := min(int(data[0]), len(data)-1)
+		return string(data[1 : 1+n]), data[1+n:]
+	case kind < 145:
+		return kind%2 == 0, data
+	case kind < 150:
+		return errors.New("ERR"), data
+	case kind < 155:
+		return nil, data
+	case kind < 160:
+		return map[any]any{"a": number()}, data
+	}
+	var list []any
+	for n := int(kind) - 160; n > 0 && len(data) > 0 && depth > 0; n-- {
+		var one any
+		one, data = values(data, depth-1)
+		list = append(list, one)
+	}
+	return list, data
+}
+
+// Whatever a Redis answers is an answer or an error, and what is taken for an
+// answer holds numbers that can be reckoned with.
+func FuzzReplies(f *testing.F) {
+	f.Add([]byte{164, 1, 0, 5, 9}, uint8(0))
+	f.Add([]byte{174, 1, 1, 5, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, uint8(1))
+	f.Add([]byte{174, 1, 0, 5, 9, 110, 255, 255, 255, 255, 255, 255, 255, 127, 2, 3, 4, 5, 6, 7, 8, 9, 10}, uint8(1))
+	f.Add([]byte{165, 1, 2, 3, 4, 5}, uint8(2))
+	f.Add([]byte{162, 161, 1, 131, 3, 65, 66, 67}, uint8(3))
+	f.Add([]byte{166, 1, 9, 1, 17, 1, 131, 1, 65}, uint8(0))
+	f.Fuzz(func(t *testing.T, data []byte, ops uint8) {
+		raw, _ := values(data, 3)
+		n := int(ops) % 8
+		r, err := lua.DecodeReply(raw, n)
+		switch {
+		case err != nil:
+			if !errors.Is(err, lua.ErrReply) || len(r.Answers) > 0 {
+				t.Errorf("%v: %+v, %v", raw, r, err)
+			}
+		case r.Stale != (len(r.Answers) == 0) && n > 0 || !r.Stale && len(r.Answers) != n:
+			t.Errorf("%v: %d answers to %d ops, stale %v", raw, len(r.Answers), n, r.Stale)
+		}
+		const most = math.MaxInt64 / 1000 // of µs, in ns
+		for _, a := range r.Answers {
+			for _, v := range []int64{a.Granted, a.Lease, a.Life, a.Retry, a.Born, a.Cap, a.Delay, a.Refill, a.Ends} {
+				if v < 0 || v > most {
+					t.Errorf("%v: %+v", raw, a)
+				}
+			}
+			if a.Level > most || a.Level < -most {
+				t.Errorf("%v: %+v", raw, a)
+			}
+		}
+		if b, err := lua.DecodeBeat(raw); err != nil && (!errors.Is(err, lua.ErrReply) || b != (lua.Beat{})) || b.Alive < 0 || b.Flag.Switch < 0 || b.Now < 0 || b.Now > most {
+			t.Errorf("%v: %+v, %v", raw, b, err)
+		}
+		if s, err := lua.DecodeSwitch(raw); err != nil && (!errors.Is(err, lua.ErrReply) || s != (lua.Flag{})) || s.Switch < 0 || s.At < 0 {
+			t.Errorf("%v: %+v, %v", raw, s, err)
+		}
+		pages := 0
+		log, err := lua.ReadHistory(func(int64) (lua.Page, error) {
+			if pages++; pages > 3 {
+				t.Fatalf("%v: asks on and on", raw)
+			}
+			return lua.DecodeHistory(raw)
+		})
+		if err != nil && (!errors.Is(err, lua.ErrReply) || log != nil) {
+			t.Errorf("%v: %v, %v", raw, log, err)
+		}
+	})
+}

@@ -1,0 +1,193 @@
+package lua_test
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+func (st store) setSwitch(t *testing.T, to int64, ttl time.Duration) lua.Flag {
+	t.Helper()
+	return st.flag(t, func() (keys, argv []string) { return lua.EncodeSwitch(switchKey, to, ttl) })
+}
+
+func (st store) readSwitch(t *testing.T) lua.Flag {
+	t.Helper()
+	return st.flag(t, func() (keys, argv []string) { return lua.EncodeSwitchRead(switchKey) })
+}
+
+func (st store) flag(t *testing.T, encode func() (keys, argv []string)) lua.Flag {
+	t.Helper()
+	keys, argv := encode()
+	raw, err := st.run(lua.SetSwitch, keys, argv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := lua.DecodeSwitch(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestSwitchIsToldWithHeartbeats(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		if f := st.readSwitch(t); f != (lua.Flag{}) {
+			t.Errorf("before any was set: %+v", f)
+		}
+		if b := st.pulse(t, lua.Pulse{Process: "a"}); b.Flag != (lua.Flag{}) || st.get(t, switchKey) != "" {
+			t.Errorf("before any was set: %+v, %q", b, st.get(t, switchKey))
+		}
+		began := st.redisTime(t)
+		var last lua.Flag
+		for _, to := range []int64{3, 3, 0, 999_999_999} {
+			f := st.setSwitch(t, to, time.Hour)
+			if f.Switch != to || f.At < began || f.At <= last.At {
+				t.Errorf("set to %d: %+v after %+v", to, f, last)
+			}
+			if b := st.pulse(t, lua.Pulse{Process: "a"}); b.Flag != f || b.Alive != 1 {
+				t.Errorf("heartbeat: %+v, want %+v", b, f)
+			}
+			if got := st.readSwitch(t); got != f {
+				t.Errorf("read %+v, want %+v", got, f)
+			}
+			last = f
+		}
+	})
+}
+
+// A Redis that was wiped, or went back to an older state, is told; of two
+// switches the later stands, whoever comes first.
+func TestSwitchOutlivesRedis(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		old := st.setSwitch(t, 4, time.Hour)
+		seen := st.setSwitch(t, 2, time.Hour)
+		st.del(t, switchKey, fleetKey)
+		if b := st.pulse(t, lua.Pulse{Process: "late", Seen: old}); b.Flag != old {
+			t.Errorf("told of %+v, says %+v", old, b.Flag)
+		}
+		if b := st.pulse(t, lua.Pulse{Process: "a", Seen: seen}); b.Flag != seen {
+			t.Errorf("told of %+v, says %+v", seen, b.Flag)
+		}
+		if b := st.pulse(t, lua.Pulse{Process: "late", Seen: old}); b.Flag != seen || st.readSwitch(t) != seen {
+			t.Errorf("the older one came back: %+v", b.Flag)
+		}
+		// And one that is set is later than all that are known, also where
+		// the clock has stepped back.
+		ahead := lua.Flag{Switch: 1, At: st.redisTime(t) + time.Hour.Microseconds()}
+		st.pulse(t, lua.Pulse{Process: "a", Seen: ahead})
+		if f := st.setSwitch(t, 0, time.Hour); f.At != ahead.At+1 {
+			t.Errorf("set to %+v, after %+v", f, ahead)
+		}
+	})
+}
+
+// It lives as long as somebody beats, and a TTL longer.
+func TestSwitchExpires(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		near := func(what string, want time.Duration) {
+			t.Helper()
+			if got := st.ttl(t, switchKey); got > want || got < want-time.Minute {
+				t.Errorf("%s: TTL %v, want %v", what, got, want)
+			}
+		}
+		f := st.setSwitch(t, 1, time.Hour)
+		near("set", time.Hour)
+		st.pulse(t, lua.Pulse{Process: "a", TTL: 100 * time.Minute})
+		near("a heartbeat within half of it", time.Hour)
+		st.pulse(t, lua.Pulse{Process: "a", TTL: 3 * time.Hour})
+		near("a heartbeat beyond half of it", 3*time.Hour)
+		st.del(t, switchKey)
+		st.pulse(t, lua.Pulse{Process: "a", Seen: f, TTL: 2 * time.Hour})
+		near("told again", 2*time.Hour)
+	})
+}
+
+// What the library cannot have written is no switch, and does not stop a
+// heartbeat.
+func TestUnreadableSwitchIsNone(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		for _, text := range []string{"", "x", "1", "1 1", "2 1 1", "1 -1 1", "1 1 1 1", "1 1.5 1", "1 1 1\n", "1 9999999999 1", "1 1 99999999999999999", "1  1 1"} {
+			st.set(t, switchKey, text)
+			if f := st.readSwitch(t); f != (lua.Flag{}) {
+				t.Errorf("%q: %+v", text, f)
+			}
+			if b := st.pulse(t, lua.Pulse{Process: "a"}); b.Flag != (lua.Flag{}) || b.Alive != 1 {
+				t.Errorf("%q: %+v", text, b)
+			}
+		}
+		st.del(t, switchKey)
+		st.rdb.RPush(t.Context(), switchKey, "a", "b")
+		if b := st.pulse(t, lua.Pulse{Process: "a"}); b.Flag != (lua.Flag{}) || b.Alive != 1 {
+			t.Errorf("a list: %+v", b)
+		}
+		if f := st.setSwitch(t, 2, time.Hour); f.Switch != 2 || st.readSwitch(t) != f {
+			t.Errorf("over a list: %+v", f)
+		}
+	})
+}
+
+// Nothing is written where something cannot be read.
+func TestSwitchRefusesWhatItCannotRead(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		for _, bad := range []string{"", "x", "-1", "1.5", "0x1", "1e3", strings.Repeat("9", 40)} {
+			for i := range 3 {
+				argv := []string{"me", "3000000", "0", "1", "1", "1000"}
+				argv[3+i] = bad
+				if n, err := st.run(lua.Fleet, []string{fleetKey, switchKey}, argv); err == nil || !strings.Contains(err.Error(), "HLFLEET ") {
+					t.Errorf("heartbeat %q: %v, %v", argv, n, err)
+				}
+			}
+			for _, argv := range [][]string{{bad, "1000"}, {"1", bad}} {
+				if argv[0] == "" { // reads
+					continue
+				}
+				if n, err := st.run(lua.SetSwitch, []string{switchKey}, argv); err == nil || !strings.Contains(err.Error(), "HLSWITCH ") {
+					t.Errorf("set %q: %v, %v", argv, n, err)
+				}
+			}
+		}
+		if n, err := st.run(lua.SetSwitch, []string{switchKey}, []string{"1", "0"}); err == nil {
+			t.Errorf("a TTL of 0: %v", n)
+		}
+		if n, err := st.run(lua.Fleet, []string{fleetKey}, []string{"me", "3000000", "0", "0", "0", "1"}); err == nil {
+			t.Errorf("without the key of the switch: %v", n)
+		}
+		if got := st.dump(t); got != "" {
+			t.Errorf("left %s", got)
+		}
+	})
+}
+
+func TestDecodeBeatTrustsNothing(t *testing.T) {
+	good := []any{int64(3), int64(17), int64(18), int64(2), int64(16)}
+	want := lua.Beat{Alive: 3, Before: 17, Now: 18, Flag: lua.Flag{Switch: 2, At: 16}}
+	if b, err := lua.DecodeBeat(good); err != nil || b != want {
+		t.Fatalf("%+v, %v", b, err)
+	}
+	with := func(i int, v any) []any {
+		out := slices.Clone(good)
+		out[i] = v
+		return out
+	}
+	for _, raw := range []any{
+		nil, "OK", int64(1),
+		[]any{},
+		good[:4], append(slices.Clone(good), int64(1)), with(0, int64(-1)), with(3, "2"),
+		with(4, nil), with(1, 17.5),
+		map[any]any{"a": 1},
+		with(2, int64(math.MinInt64)), with(2, []any{int64(1)}), errors.New("x"),
+	} {
+		if b, err := lua.DecodeBeat(raw); !errors.Is(err, lua.ErrReply) || b != (lua.Beat{}) {
+			t.Errorf("%v: %+v, %v", raw, b, err)
+		}
+		if f, err := lua.DecodeSwitch(raw); !errors.Is(err, lua.ErrReply) || f != (lua.Flag{}) {
+			t.Errorf("%v: %+v, %v", raw, f, err)
+		}
+	}
+}
