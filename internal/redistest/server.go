@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -39,6 +40,8 @@ type Server struct {
 	port int
 	dir  string
 	args []string // as given by WithArgs
+	env  []string // as given by WithEnv
+	conf string   // path of what WithConfig gave, or ""
 
 	mu     sync.Mutex
 	proc   *process // the last one started, dead or alive
@@ -51,6 +54,8 @@ type Option func(*options)
 
 type options struct {
 	args []string
+	env  []string
+	conf string
 	port int
 }
 
@@ -66,6 +71,17 @@ func WithPort(port int) Option {
 	return func(o *options) { o.port = port }
 }
 
+// WithEnv adds to the environment of the process, as "name=value".
+func WithEnv(env ...string) Option {
+	return func(o *options) { o.env = append(o.env, env...) }
+}
+
+// WithConfig gives the server a configuration file of its own, which it may
+// rewrite: a Sentinel must. The arguments of the command line win.
+func WithConfig(text string) Option {
+	return func(o *options) { o.conf = text }
+}
+
 // Start starts a redis-server and waits until it answers. The caller must
 // Close it. Without a test at hand this is the way in; see [New] otherwise.
 func Start(opts ...Option) (*Server, error) {
@@ -77,7 +93,14 @@ func Start(opts ...Option) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redistest: %w", err)
 	}
-	s := &Server{port: o.port, dir: dir, args: o.args}
+	s := &Server{port: o.port, dir: dir, args: o.args, env: o.env}
+	if o.conf != "" {
+		s.conf = filepath.Join(dir, "redis.conf")
+		if err := os.WriteFile(s.conf, []byte(o.conf), 0o600); err != nil {
+			os.RemoveAll(dir)
+			return nil, fmt.Errorf("redistest: %w", err)
+		}
+	}
 	for try := 1; ; try++ {
 		if o.port == 0 {
 			if s.port, err = freePort(); err != nil {
@@ -144,6 +167,10 @@ func (s *Server) Client(tb TB, opts ...func(*redis.Options)) *redis.Client {
 	return Client(tb, s.Addr(), opts...)
 }
 
+// Dir is the directory that holds what the server has written: nothing, unless
+// its arguments turn persistence on. It is removed by Close.
+func (s *Server) Dir() string { return s.dir }
+
 // Running reports whether the process exists, stopped or not. It turns false
 // by itself when the server exits of its own accord.
 func (s *Server) Running() bool {
@@ -175,9 +202,12 @@ func (s *Server) Kill() {
 	s.kill()
 }
 
-// Restart kills the server if it runs, starts it empty on the same port, and
-// waits until it answers.
-func (s *Server) Restart() error {
+// Restart kills the server if it runs, starts it on the same port, and waits
+// until it answers. It is empty then, unless its arguments turn persistence on.
+func (s *Server) Restart() error { return s.RestartWith() }
+
+// RestartWith is [Server.Restart] with more arguments, for this run only.
+func (s *Server) RestartWith(args ...string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -186,7 +216,7 @@ func (s *Server) Restart() error {
 	s.kill()
 	var err error
 	poll(bindPatience, func() bool {
-		err = s.start()
+		err = s.start(args...)
 		return !errors.Is(err, syscall.EADDRINUSE)
 	})
 	return err
@@ -237,20 +267,26 @@ func (s *Server) kill() {
 
 // start starts a process and waits until it answers; an error wraps EADDRINUSE
 // when it could not have the port.
-func (s *Server) start() error {
+func (s *Server) start(more ...string) error {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
 		return ErrNotInstalled
 	}
-	args := append([]string{
+	var args []string
+	if s.conf != "" {
+		args = append(args, s.conf)
+	}
+	args = append(args,
 		"--port", strconv.Itoa(s.port),
 		"--bind", "127.0.0.1",
 		"--dir", s.dir,
 		"--save", "",
 		"--appendonly", "no",
 		"--daemonize", "no",
-	}, s.args...)
-	proc, err := startProcess(exec.Command(path, args...), s.logPath())
+	)
+	cmd := exec.Command(path, slices.Concat(args, s.args, more)...)
+	cmd.Env = append(os.Environ(), s.env...)
+	proc, err := startProcess(cmd, s.logPath())
 	if err != nil {
 		return fmt.Errorf("redistest: %w", err)
 	}

@@ -1,0 +1,298 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// The promises that a run is held against (DESIGN: what the library says of
+// itself in README and godoc, in figures).
+const (
+	maxWait    = 20 * time.Millisecond // the default of hybrid.Config
+	slack      = 20 * time.Millisecond
+	recovery   = 2 * time.Second
+	openP99    = 10 * time.Microsecond
+	overshoot  = 0.05    // the default of hybrid.Config
+	heapGrowth = 1 << 20 // what a client may keep after Close: pools of the runtime, no state
+)
+
+// violation is a promise that a run has broken.
+type violation struct {
+	kind string // one of the kinds below
+	text string
+}
+
+const (
+	brokeErrors     = "errors"
+	brokeBound      = "bound"
+	brokeAccounting = "accounting"
+	brokeTwice      = "applied twice"
+	brokeLatency    = "latency"
+	brokeOpen       = "latency while open"
+	brokeLiveness   = "liveness"
+	brokeGrowth     = "growth"
+	brokeTTL        = "ttl"
+)
+
+// verdict is what a check has found, the figures of the table included.
+type verdict struct {
+	violations []violation
+
+	decisions, errors int64
+	slowest           time.Duration // beyond the canary
+	p99               time.Duration // while breakers were open; 0: none was
+	shared, alone     reach         // of the key that came closest to its bound
+	accounting        string
+	recovered         time.Duration
+}
+
+// reach is how far above rate·t the worst interval came, and may.
+type reach struct{ units, bound float64 }
+
+func (v *verdict) found(kind, format string, args ...any) {
+	v.violations = append(v.violations, violation{kind, fmt.Sprintf(format, args...)})
+}
+
+// check holds a run against the promises. strictly says that the figures of
+// time for a quiet machine count; otherwise, only what the canary can excuse.
+func check(e *evidence, strictly bool) *verdict {
+	v := &verdict{}
+	v.checkErrors(e)
+	v.checkBound(e)
+	v.checkAccounting(e)
+	v.checkLatency(e)
+	if strictly {
+		v.checkOpen(e)
+	}
+	v.checkLiveness(e)
+	v.checkGrowth(e)
+	for _, key := range slices.Compact(slices.Sorted(slices.Values(e.eternal))) {
+		v.found(brokeTTL, "%s has no TTL", key)
+	}
+	return v
+}
+
+func (v *verdict) checkErrors(e *evidence) {
+	v.decisions, v.errors = e.decisions()
+	if v.errors > 0 {
+		text := ""
+		for _, w := range e.clients {
+			text += " " + w.last.Failed
+		}
+		v.found(brokeErrors, "%d of %d decisions returned an error:%s", v.errors, v.decisions, text)
+	}
+}
+
+// checkBound compares, for every key, the worst interval of what was admitted
+// with the fleet's bound, and of what fallbacks admitted with theirs.
+func (v *verdict) checkBound(e *evidence) {
+	n := int64(len(e.clients))
+	others := max(n-1, 1)
+	for i, s := range e.load.Streams {
+		c := int64(overshoot*float64(s.Burst)) / others
+		if e.allowed.alone {
+			c *= others // a process that believes itself alone
+		}
+		shared := float64(s.Burst+(n-1)*c) + e.allowed.seconds*float64(s.Rate) + float64(e.allowed.bursts*s.Burst) + float64(e.allowed.units)
+		// Each process its part; the fraction of a unit that a part may lack is
+		// carried, so at most one each.
+		alone := float64(s.Burst*max(e.allowed.parts, 1) + n)
+		for k := range s.Keys {
+			for _, side := range []struct {
+				fallback bool
+				bound    float64
+				rate     float64
+				worst    *reach
+				name     string
+			}{
+				{false, shared, float64(s.Rate), &v.shared, "admitted"},
+				{true, alone, float64(s.Rate * max(e.allowed.parts, 1)), &v.alone, "admitted by fallbacks"},
+			} {
+				units := excess(e.admissions(uint8(i), uint16(k), side.fallback), side.rate)
+				if side.worst.bound == 0 || units/side.bound > side.worst.units/side.worst.bound {
+					*side.worst = reach{units, side.bound}
+				}
+				if units > side.bound {
+					v.found(brokeBound, "key %s: %.0f units more than rate·t %s in an interval, at most %.0f may be",
+						s.key(k), units, side.name, side.bound)
+				}
+			}
+		}
+	}
+}
+
+// checkAccounting compares what Redis has debited with what the clients know.
+func (v *verdict) checkAccounting(e *evidence) {
+	var known, most int64
+	crashed := false
+	for i, w := range e.clients {
+		s := w.last.Stats
+		if got, want := s.Paid+s.Granted-s.Refunded, s.Admitted+s.Expired+s.Held+s.Lost-s.Owed-s.Dropped-s.Forgiven; got != want && !w.killed {
+			v.found(brokeAccounting, "client %d: paid, granted and not refunded %d, but admitted, expired, held and lost, less owed, dropped and forgiven %d: %+v",
+				i, got, want, s)
+		}
+		known += s.Paid + s.Granted - s.Refunded
+		if !w.killed {
+			if admitted := w.admitted(); admitted != s.Admitted {
+				v.found(brokeAccounting, "client %d: callers were granted %d units, the limiter counts %d", i, admitted, s.Admitted)
+			}
+			if !w.last.Settled {
+				v.found(brokeAccounting, "client %d: Shutdown could not settle: %s", i, w.last.Err)
+			}
+			continue
+		}
+		// What it was granted, and what it admitted, since it last said how it stood
+		// is not known but by its history: at most C units a key were never told,
+		// and at most a lease a key wasted.
+		crashed = true
+		for _, s := range e.load.Streams {
+			c := int64(overshoot*float64(s.Burst)) / int64(max(len(e.clients)-1, 1))
+			known -= c * int64(s.Keys)
+			most += (c + s.Burst/2) * int64(s.Keys)
+		}
+		since := w.admitted() - s.Admitted
+		known += min(since, 0)
+		most += max(since, 0)
+	}
+	lacks := e.sums.debited - known
+	switch {
+	case crashed:
+		v.accounting = "crash: within C and a lease"
+		if lacks < 0 || lacks > most {
+			v.found(brokeAccounting, "Redis debited %d units, which is %d too few or more than %d too many for what crashed clients may take along",
+				e.sums.debited, -lacks, most)
+		}
+	case lacks != 0:
+		v.accounting = fmt.Sprintf("%+d units", lacks)
+		v.found(brokeAccounting, "Redis debited %d units, the clients know of %d", e.sums.debited, known)
+	default:
+		v.accounting = "to the unit"
+	}
+	if e.sums.forgotten > 0 {
+		v.accounting += fmt.Sprintf("; %d acknowledged and lost by the failover", e.sums.forgotten)
+	}
+	if e.sums.again > 0 {
+		v.accounting += fmt.Sprintf("; %d debited again after the loss", e.sums.again)
+	}
+	for _, t := range e.sums.twice {
+		v.found(brokeTwice, "%s", t)
+	}
+}
+
+// admitted is the units that callers of a client were granted.
+func (w *witness) admitted() (units int64) {
+	for _, r := range w.history {
+		if r.kind == recordDecision && r.allowed {
+			units += int64(r.units)
+		}
+	}
+	return units
+}
+
+// checkLatency takes from each slow decision what the machine did to the
+// canary meanwhile.
+func (v *verdict) checkLatency(e *evidence) {
+	for i, w := range e.clients {
+		naps := w.naps()
+		for _, r := range w.history {
+			if r.kind != recordDecision || r.took <= v.slowest {
+				continue
+			}
+			beyond := r.took - noise(naps, r.begin, r.end())
+			v.slowest = max(v.slowest, beyond)
+			if beyond > maxWait+slack {
+				v.found(brokeLatency, "client %d: a decision took %v, %v beyond the canary, at most %v may be: %+v",
+					i, r.took, beyond, maxWait+slack, r)
+			}
+		}
+	}
+}
+
+// noise is the most that a nap within an interval, or over its ends, overslept.
+func noise(naps []record, from, to int64) (most time.Duration) {
+	first := sort.Search(len(naps), func(i int) bool { return naps[i].end() >= from })
+	for _, n := range naps[first:] {
+		if n.begin > to {
+			break
+		}
+		most = max(most, n.took-time.Millisecond)
+	}
+	return most
+}
+
+// checkOpen looks at decisions while a breaker was open: of keys that were
+// there before, which all are by then.
+func (v *verdict) checkOpen(e *evidence) {
+	if e.cpu > 0.5 {
+		return // the promise is for a machine that is half idle; the page says so
+	}
+	var took []time.Duration
+	for _, w := range e.clients {
+		spans := w.open()
+		for _, r := range w.history {
+			if r.kind == recordDecision && slices.ContainsFunc(spans, func(s [2]int64) bool { return r.begin > s[0] && r.end() < s[1] }) {
+				took = append(took, r.took)
+			}
+		}
+	}
+	if len(took) < 100 {
+		return // no percentile of so few
+	}
+	slices.Sort(took)
+	v.p99 = took[len(took)*99/100]
+	if v.p99 > openP99 {
+		v.found(brokeOpen, "p99 of %d decisions with the breaker open is %v, at most %v may be", len(took), v.p99, openP99)
+	}
+}
+
+// checkLiveness wants each client back on the shared limit soon after the
+// fault, for good.
+func (v *verdict) checkLiveness(e *evidence) {
+	for i, w := range e.clients {
+		if w.killed {
+			continue
+		}
+		var last, back int64 = 0, math.MaxInt64
+		for _, r := range w.history {
+			if r.kind != recordDecision || r.begin < e.over {
+				continue
+			}
+			switch r.source {
+			case hybridlimit.SourceFallback:
+				last = max(last, r.end())
+			case hybridlimit.SourceLease, hybridlimit.SourceCredit, hybridlimit.SourceRedis:
+				back = min(back, r.begin)
+			}
+		}
+		excused := noise(w.naps(), e.over, e.over+int64(recovery))
+		took := time.Duration(max(last-e.over, 0))
+		v.recovered = max(v.recovered, took)
+		switch {
+		case back == math.MaxInt64:
+			v.found(brokeLiveness, "client %d: no decision by lease, credit or Redis after the fault", i)
+		case back-e.over > int64(recovery+excused) || took > recovery+excused:
+			v.found(brokeLiveness, "client %d: first decision by the shared limit %v, last by the fallback %v after the fault, at most %v may be",
+				i, time.Duration(back-e.over), took, recovery)
+		}
+	}
+}
+
+func (v *verdict) checkGrowth(e *evidence) {
+	for i, w := range e.clients {
+		if w.killed {
+			continue
+		}
+		r := w.last
+		if r.Goroutines > r.Before {
+			v.found(brokeGrowth, "client %d: %d goroutines before, %d after Close:\n%s", i, r.Before, r.Goroutines, r.Stacks)
+		}
+		if r.Heap > r.HeapBefore+heapGrowth {
+			v.found(brokeGrowth, "client %d: %d bytes before, %d after Close", i, r.HeapBefore, r.Heap)
+		}
+	}
+}

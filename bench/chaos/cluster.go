@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+)
+
+const (
+	masters      = 3
+	clusterSlots = 16384
+)
+
+// startCluster starts three masters and a replica of each.
+func (w *world) startCluster() error {
+	ctx := context.Background()
+	for range 2 * masters {
+		port, err := pairOfPorts()
+		if err != nil {
+			return err
+		}
+		if err := w.add(redistest.WithPort(port), redistest.WithArgs(
+			"--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-replica-validity-factor", "0",
+			"--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0",
+		)); err != nil {
+			return err
+		}
+	}
+	for i, n := range w.nodes {
+		// Distinct from the start, or nodes that meet would have to agree first.
+		if err := n.do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1); err != nil {
+			return err
+		}
+		if i < masters {
+			if err := n.do(ctx, "CLUSTER", "ADDSLOTSRANGE", i*clusterSlots/masters, (i+1)*clusterSlots/masters-1); err != nil {
+				return err
+			}
+		}
+		for _, other := range w.nodes[:i] {
+			if err := n.do(ctx, "CLUSTER", "MEET", "127.0.0.1", other.Port(), other.Port()+redistest.BusOffset); err != nil {
+				return err
+			}
+		}
+	}
+	if err := w.agreed(ctx); err != nil {
+		return err
+	}
+	for i, n := range w.nodes[masters:] {
+		id, err := w.nodes[i].admin.ClusterMyID(ctx).Result()
+		if err != nil {
+			return err
+		}
+		if err := until(ctx, patience, "a replica is told its master", func() bool {
+			return n.do(ctx, "CLUSTER", "REPLICATE", id) == nil
+		}); err != nil {
+			return err
+		}
+		if err := w.replicating(ctx, n); err != nil {
+			return err
+		}
+	}
+	return until(ctx, patience, "every node knows of three replicas", func() bool {
+		for _, n := range w.nodes {
+			text, _ := n.admin.ClusterNodes(ctx).Result()
+			if strings.Count(text, "slave ") != masters {
+				return false
+			}
+		}
+		return w.agreed(ctx) == nil
+	})
+}
+
+// agreed waits until every node that runs knows of every slot's owner.
+func (w *world) agreed(ctx context.Context) error {
+	return until(ctx, patience, "the cluster is up", func() bool {
+		for _, n := range w.nodes {
+			if !n.Running() {
+				continue
+			}
+			text, err := n.admin.ClusterInfo(ctx).Result()
+			if err != nil || !strings.Contains(text, "cluster_state:ok") ||
+				!strings.Contains(text, fmt.Sprintf("cluster_slots_ok:%d", clusterSlots)) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// masterOf is the node that serves a slot now, as node 0 or, if that is not
+// there, the next one sees it.
+func (w *world) masterOf(ctx context.Context, slot int) (*node, error) {
+	for _, asked := range w.nodes {
+		if !asked.Running() {
+			continue
+		}
+		ranges, err := asked.admin.ClusterSlots(ctx).Result()
+		if err != nil {
+			continue
+		}
+		for _, r := range ranges {
+			if slot < r.Start || slot > r.End || len(r.Nodes) == 0 {
+				continue
+			}
+			for _, n := range w.nodes {
+				if n.Addr() == r.Nodes[0].Addr {
+					return n, nil
+				}
+			}
+		}
+	}
+	return nil, fmt.Errorf("nobody serves slot %d", slot)
+}

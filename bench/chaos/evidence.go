@@ -1,0 +1,125 @@
+package main
+
+import (
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/breaker"
+)
+
+// evidence is all that is known of a run when it is over.
+type evidence struct {
+	load    load
+	clients []witness
+	began   int64 // ns on the shared clock: the fault
+	over    int64 // the fault had ended, and Redis took writes again
+	sums    sums
+	eternal []string // keys without a TTL
+	cpu     float64  // of the machine, while under load: 0 to 1
+	allowed allowance
+}
+
+// witness is what is known of one client.
+type witness struct {
+	history []record
+	last    report // of one that was killed, just before
+	killed  bool
+}
+
+// allowance is what a fault may do to the promises. The zero value: nothing.
+type allowance struct {
+	// seconds of the rate that Redis may forget: it lost its memory, and what
+	// was debited since the other processes' last views is in nobody's hands.
+	seconds float64
+	// bursts that Redis gives away: its clock has jumped forwards.
+	bursts int64
+	// units that a client held when it was frozen: it may spend them once.
+	units int64
+	// alone is that a process may believe itself alone: N underestimated.
+	alone bool
+	// parts is in how many times the limit fallbacks share. 0: once, each
+	// process its part.
+	parts int64
+}
+
+// and puts two allowances together.
+func (a allowance) and(b allowance) allowance {
+	return allowance{
+		a.seconds + b.seconds, a.bursts + b.bursts, a.units + b.units, a.alone || b.alone, max(a.parts, b.parts),
+	}
+}
+
+// admissions of one key of a stream, by fallbacks or by the others.
+func (e *evidence) admissions(stream uint8, key uint16, fallback bool) (out []admission) {
+	for _, w := range e.clients {
+		for _, r := range w.history {
+			if r.kind == recordDecision && r.allowed && r.stream == stream && r.key == key &&
+				(r.source == hybridlimit.SourceFallback) == fallback {
+				out = append(out, admission{r.begin, r.end(), int64(r.units)})
+			}
+		}
+	}
+	return out
+}
+
+// decisions counts calls, and those that failed.
+func (e *evidence) decisions() (all, failed int64) {
+	for _, w := range e.clients {
+		for _, r := range w.history {
+			if r.kind == recordDecision {
+				all++
+				if r.failed {
+					failed++
+				}
+			}
+		}
+	}
+	return all, failed
+}
+
+// syncs counts calls to Redis, and those that failed.
+func (e *evidence) syncs() (all, failed int64) {
+	for _, w := range e.clients {
+		for _, r := range w.history {
+			if r.kind == recordSync {
+				all++
+				if r.failed {
+					failed++
+				}
+			}
+		}
+	}
+	return all, failed
+}
+
+// naps is when the canary of a client overslept.
+func (w *witness) naps() (out []record) {
+	for _, r := range w.history {
+		if r.kind == recordNap {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// open is the times at which the client's breaker was open. It has one breaker
+// only, but on a cluster.
+func (w *witness) open() (spans [][2]int64) {
+	var from int64
+	for _, r := range w.history {
+		if r.kind != recordBreaker {
+			continue
+		}
+		switch state := breaker.State(r.units); {
+		case state == breaker.Open && from == 0:
+			from = r.begin
+		case state != breaker.Open && from != 0:
+			spans = append(spans, [2]int64{from, r.begin})
+			from = 0
+		}
+	}
+	return spans
+}
+
+// ms for people.
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

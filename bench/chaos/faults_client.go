@@ -1,0 +1,27 @@
+package main
+
+import (
+	"context"
+	"time"
+)
+
+// clientFaults are of the processes that limit.
+var clientFaults = []*fault{
+	{name: "client paused 4 s", hold: 4 * time.Second, begin: pausedClient, allowed: allowance{alone: true}},
+	{name: "client paused 30 s", hold: 30 * time.Second, begin: pausedClient, allowed: allowance{alone: true}, long: true},
+	{name: "client SIGKILLed", begin: func(_ context.Context, s *scene) (func() error, error) {
+		return nil, s.clients[s.rng.IntN(len(s.clients))].kill()
+	}},
+}
+
+// pausedClient freezes a client for longer than its heartbeat lives: the others
+// count one fewer, and it may spend once what it held.
+func pausedClient(_ context.Context, s *scene) (func() error, error) {
+	c := s.clients[s.rng.IntN(len(s.clients))]
+	r, err := c.tell(orderStats)
+	if err != nil {
+		return nil, err
+	}
+	s.allowed.units += r.Stats.Held
+	return c.resume, c.pause()
+}

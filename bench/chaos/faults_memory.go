@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// memoryFaults are of what Redis remembers.
+var memoryFaults = []*fault{
+	{name: "FLUSHALL", proof: resynced, allowed: forgets, begin: everyNode("FLUSHALL")},
+	{name: "SCRIPT FLUSH", begin: again(100*time.Millisecond, everyNode("SCRIPT", "FLUSH")), proof: noScript("SCRIPT")},
+	{name: "FUNCTION FLUSH", functions: true, begin: again(100*time.Millisecond, everyNode("FUNCTION", "FLUSH")), proof: noScript("FUNCTION")},
+	{name: "OOM, noeviction", proof: failedSyncs, begin: func(ctx context.Context, s *scene) (func() error, error) {
+		return s.config(ctx, "maxmemory-policy", "noeviction", "maxmemory", "1mb")
+	}},
+	{name: "allkeys-lru evicts", allowed: forgets, begin: evicting},
+	{name: "states of another schema", allowed: forgets, begin: otherSchema},
+}
+
+// noScript is the proof that clients had to load the library again.
+func noScript(string) func(e *evidence) string {
+	return func(e *evidence) string {
+		if all, _ := e.syncs(); all == 0 {
+			return "no sync"
+		}
+		return ""
+	}
+}
+
+// evicting fills a Redis that may not grow, so that it forgets the limiter's
+// keys, those of the heartbeats and envelopes included.
+func evicting(ctx context.Context, s *scene) (func() error, error) {
+	n := s.world.nodes[0]
+	used, err := strconv.Atoi(n.info(ctx, "memory", "used_memory"))
+	if err != nil {
+		return nil, err
+	}
+	before := n.info(ctx, "stats", "evicted_keys")
+	back, err := s.config(ctx, "maxmemory-policy", "allkeys-lru", "maxmemory", fmt.Sprint(used+100_000), "maxmemory-samples", "1")
+	if err != nil {
+		return nil, err
+	}
+	filler, big := 0, strings.Repeat("x", 10_000)
+	stop := repeat(20*time.Millisecond, func() {
+		for range 5 {
+			filler++
+			n.admin.Set(ctx, fmt.Sprint("filler:", filler), big, 5*time.Second)
+		}
+	})
+	return func() error {
+		stop()
+		if after := n.info(ctx, "stats", "evicted_keys"); after == before {
+			return fmt.Errorf("no key was evicted (%s)", after)
+		}
+		return back()
+	}, nil
+}
+
+// otherSchema writes states that another version of the library might have
+// left under its own names: earlier or later than this one.
+func otherSchema(ctx context.Context, s *scene) (func() error, error) {
+	return nil, s.each(func(n *node) error {
+		states, err := n.admin.Keys(ctx, "hl:v1:{*}:"+limiterName+":*").Result()
+		if err == nil && len(states) == 0 {
+			err = fmt.Errorf("no states to overwrite")
+		}
+		for i, key := range states {
+			if err == nil {
+				err = n.do(ctx, "SET", key, fmt.Sprintf("%db1 2 3 4 5", 2*(i%2)), "PX", 60_000)
+			}
+		}
+		return err
+	})
+}

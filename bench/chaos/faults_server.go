@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// serverFaults are of the process redis-server.
+var serverFaults = []*fault{
+	{name: "none"},
+	{name: "SIGKILL, restart with data", proof: failedSyncs, begin: killed(func(n *node) error { return n.Restart() })},
+	{name: "SIGKILL, restart empty", proof: resynced, allowed: forgets, begin: killed(func(n *node) error {
+		if err := n.forget(); err != nil {
+			return err
+		}
+		return n.Restart()
+	})},
+	{name: "SIGSTOP 1 s", hold: time.Second, proof: failedSyncs, begin: stopped},
+	{name: "SIGSTOP 30 s", hold: 30 * time.Second, proof: failedSyncs, begin: stopped, long: true},
+	{name: "LOADING", proof: failedSyncs, begin: loading},
+	{name: "BUSY script", proof: failedSyncs, begin: busyScript},
+	{name: "READONLY after a demotion", proof: failedSyncs, begin: demoted},
+	{name: "clock +1 h", allowed: allowance{bursts: 1}, begin: clockMoved("+3600"), environ: fakeTime},
+	{name: "clock -1 h", begin: clockMoved("-3600"), environ: fakeTime},
+}
+
+// killed kills a node, and brings it back in some way.
+func killed(back func(n *node) error) func(context.Context, *scene) (func() error, error) {
+	return func(_ context.Context, s *scene) (func() error, error) {
+		n := s.world.nodes[0]
+		n.Kill()
+		return func() error { return back(n) }, nil
+	}
+}
+
+func stopped(_ context.Context, s *scene) (func() error, error) {
+	n := s.world.nodes[0]
+	return n.Resume, n.Pause()
+}
+
+// loading restarts a node so that it is busy reading its file for a while: each
+// of the commands in there takes a millisecond longer.
+func loading(ctx context.Context, s *scene) (func() error, error) {
+	n := s.world.nodes[0]
+	pipe := n.admin.Pipeline()
+	for i := range 1500 {
+		pipe.Set(ctx, fmt.Sprint("filler:", i), "x", time.Minute)
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, err
+	}
+	n.Kill()
+	err := n.RestartWith("--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024")
+	return func() error {
+		return until(ctx, patience, "the file is loaded", func() bool { return n.info(ctx, "persistence", "loading") == "0" })
+	}, err
+}
+
+// busyScript keeps Redis in a script that does not end, until it is killed.
+func busyScript(ctx context.Context, s *scene) (func() error, error) {
+	n := s.world.nodes[0]
+	if err := n.do(ctx, "CONFIG", "SET", "lua-time-limit", "100"); err != nil {
+		return nil, err
+	}
+	done := make(chan error, 1)
+	go func() { done <- n.admin.Eval(ctx, "while true do end", nil).Err() }()
+	return func() error {
+		killer := adminClient(n.Addr())
+		defer killer.Close()
+		if err := until(ctx, patience, "the script is killed", func() bool { return killer.ScriptKill(ctx).Err() == nil }); err != nil {
+			return err
+		}
+		<-done // an error: it was killed
+		return nil
+	}, nil
+}
+
+// demoted makes the master the replica of nobody that is there.
+func demoted(ctx context.Context, s *scene) (func() error, error) {
+	n := s.world.nodes[0]
+	return func() error { return n.do(ctx, "REPLICAOF", "NO", "ONE") }, n.do(ctx, "REPLICAOF", "127.0.0.1", 1)
+}
+
+// fakeTimeLibrary is where Debian and others put libfaketime, for programs
+// with threads.
+var fakeTimeLibrary = func() string {
+	for _, pattern := range []string{"/usr/lib/*/faketime/libfaketimeMT.so.1", "/usr/lib/faketime/libfaketimeMT.so.1", "/usr/lib64/faketime/libfaketimeMT.so.1"} {
+		if found, _ := filepath.Glob(pattern); len(found) > 0 {
+			return found[0]
+		}
+	}
+	return ""
+}()
+
+// fakeTime makes a server read its wall clock from a file's offset.
+func fakeTime(dir string) []string {
+	file := filepath.Join(dir, "clock")
+	if err := os.WriteFile(file, []byte("+0"), 0o600); err != nil {
+		panic(err)
+	}
+	return []string{
+		"LD_PRELOAD=" + fakeTimeLibrary, "FAKETIME_TIMESTAMP_FILE=" + file, "FAKETIME_NO_CACHE=1", "FAKETIME_DONT_FAKE_MONOTONIC=1",
+	}
+}
+
+// clockMoved moves the server's clock by seconds, and leaves it there.
+func clockMoved(seconds string) func(context.Context, *scene) (func() error, error) {
+	return func(ctx context.Context, s *scene) (func() error, error) {
+		before, err := s.world.nodes[0].admin.Time(ctx).Result()
+		if err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(filepath.Join(s.dir, "clock"), []byte(seconds), 0o600); err != nil {
+			return nil, err
+		}
+		after, err := s.world.nodes[0].admin.Time(ctx).Result()
+		if moved := after.Sub(before).Abs(); err == nil && (moved < 59*time.Minute || moved > 61*time.Minute) {
+			err = fmt.Errorf("the server's clock moved by %v", moved)
+		}
+		return nil, err
+	}
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// recordKind says what a record is of.
+type recordKind uint8
+
+const (
+	recordDecision recordKind = iota + 1 // a call, as its caller saw it
+	recordNap                            // the canary overslept: the machine, not the library
+	recordSync                           // a call of the library to Redis
+	recordBreaker                        // a breaker changed; units is its new state
+)
+
+// record is a line of a worker's history.
+type record struct {
+	kind    recordKind
+	allowed bool
+	failed  bool // an error was returned
+	source  hybridlimit.Source
+	stream  uint8
+	key     uint16        // number within the stream; of a breaker: which
+	units   int32         // granted
+	begin   int64         // ns, on the clock that all processes of a run share
+	took    time.Duration // of a nap: by how much it overslept
+}
+
+func (r record) end() int64 { return r.begin + int64(r.took) }
+
+const recordBytes = 28
+
+func (r record) encode() (b [recordBytes]byte) {
+	b[0] = byte(r.kind)
+	if r.allowed {
+		b[1] |= 1
+	}
+	if r.failed {
+		b[1] |= 2
+	}
+	b[2], b[3] = byte(r.source), r.stream
+	binary.LittleEndian.PutUint16(b[4:], r.key)
+	binary.LittleEndian.PutUint32(b[8:], uint32(r.units))
+	binary.LittleEndian.PutUint64(b[12:], uint64(r.begin))
+	binary.LittleEndian.PutUint64(b[20:], uint64(r.took))
+	return b
+}
+
+func decodeRecord(b *[recordBytes]byte) record {
+	return record{
+		kind: recordKind(b[0]), allowed: b[1]&1 > 0, failed: b[1]&2 > 0,
+		source: hybridlimit.Source(b[2]), stream: b[3],
+		key: binary.LittleEndian.Uint16(b[4:]), units: int32(binary.LittleEndian.Uint32(b[8:])),
+		begin: int64(binary.LittleEndian.Uint64(b[12:])), took: time.Duration(binary.LittleEndian.Uint64(b[20:])),
+	}
+}
+
+// sharedClock is one time for all processes of a run: the wall clock read once
+// per process, and monotonic from then on.
+type sharedClock struct{ start time.Time }
+
+func newSharedClock() sharedClock { return sharedClock{time.Now()} }
+
+func (c sharedClock) at(t time.Time) int64 { return c.start.UnixNano() + int64(t.Sub(c.start)) }
+func (c sharedClock) now() int64           { return c.at(time.Now()) }
+
+// journal writes a worker's history. Each record goes to the kernel at once,
+// so that a worker which is killed takes nothing along, and none of it is in
+// the heap that the run measures. An append of one write is whole whoever else
+// appends.
+type journal struct {
+	clock sharedClock
+	file  *os.File
+}
+
+func openJournal(path string) (*journal, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	return &journal{newSharedClock(), f}, err
+}
+
+func (j *journal) write(r record) {
+	b := r.encode()
+	if _, err := j.file.Write(b[:]); err != nil {
+		panic(err) // a history with a hole proves nothing
+	}
+}
+
+// readHistory reads what a worker has written. A last record that is cut short
+// was being written when the worker was killed.
+func readHistory(path string) (out []record, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	in := bufio.NewReaderSize(f, 1<<20)
+	for {
+		var b [recordBytes]byte
+		if _, err := io.ReadFull(in, b[:]); err != nil {
+			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+				return out, nil
+			}
+			return nil, err
+		}
+		out = append(out, decodeRecord(&b))
+	}
+}

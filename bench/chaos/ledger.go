@@ -1,0 +1,236 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+// ledger is what Redis has debited, by its append-only files: Redis's side of
+// the history. A file tells every write, by whom it was asked (the envelope in
+// the same transaction), and what it made of a key. So it also knows what was
+// forgotten since, by a wipe, an eviction or a failover.
+type ledger struct {
+	entries []debit
+	fallen  map[string]bool // servers that were masters until they failed
+	eternal []string // keys written without a TTL
+}
+
+// debit is one write of a state.
+type debit struct {
+	server string
+	batch  string // process, tag and sequence; "" of a call without an envelope
+	stamp  int64  // µs: when the batch was applied; 0 without an envelope
+	order  int    // among the writes of a server
+	key    string // the caller's
+	raw    string // the state
+	born   int64
+	units  int64 // by which since grew
+}
+
+// readLedger reads what servers have written, each in its directory and what
+// was put aside of it.
+func readLedger(w *world) (*ledger, error) {
+	l := ledger{fallen: map[string]bool{}}
+	for _, n := range w.nodes {
+		l.fallen[n.Addr()] = n.fallen
+		dirs, err := subdirs(n.attic)
+		if err != nil {
+			return nil, err
+		}
+		var files []string
+		for _, dir := range append(dirs, filepath.Join(n.Dir(), "appendonlydir")) {
+			in, err := aofFiles(dir)
+			if err != nil {
+				return nil, err
+			}
+			files = append(files, in...)
+		}
+		if err := l.read(n.Addr(), files); err != nil {
+			return nil, err
+		}
+	}
+	return &l, nil
+}
+
+func subdirs(dir string) (out []string, err error) {
+	found, err := os.ReadDir(dir)
+	slices.SortFunc(found, func(a, b fs.DirEntry) int { // by number
+		return cmp.Or(len(a.Name())-len(b.Name()), strings.Compare(a.Name(), b.Name()))
+	})
+	for _, d := range found {
+		out = append(out, filepath.Join(dir, d.Name()))
+	}
+	return out, err
+}
+
+// read reads the files of one server.
+func (l *ledger) read(server string, files []string) error {
+	was := map[string]lua.State{} // by key
+	order := 0
+	for _, path := range files {
+		if err := readAOF(path, func(tx transaction) {
+			order++
+			l.apply(server, order, was, tx)
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// apply notes the writes of a transaction.
+func (l *ledger) apply(server string, order int, was map[string]lua.State, tx transaction) {
+	batch, stamp := envelopeOf(tx)
+	for _, cmd := range tx {
+		key, raw, ok := written(cmd)
+		if !ok {
+			continue
+		}
+		if strings.HasPrefix(key, "hl:") && !mortal(tx, cmd, key) {
+			l.eternal = append(l.eternal, key)
+		}
+		name, ok := callersKey(key)
+		if !ok {
+			continue
+		}
+		s, ok := lua.DecodeState(raw)
+		if !ok {
+			delete(was, key) // planted by a fault
+			continue
+		}
+		old := was[key]
+		d := debit{server: server, batch: batch, stamp: stamp, order: order, key: name, raw: raw, born: s.Born, units: s.Since}
+		if old.Born == s.Born {
+			d.units -= old.Since
+		}
+		was[key] = s
+		if strings.ToUpper(cmd[0]) != "RESTORE" { // moved here, not debited
+			l.entries = append(l.entries, d)
+		}
+	}
+}
+
+// written is the key and the text that a command has written.
+func written(cmd []string) (key, text string, ok bool) {
+	switch strings.ToUpper(cmd[0]) {
+	case "SET":
+		return cmd[1], cmd[2], true
+	case "RESTORE":
+		text, ok := restored(cmd[3])
+		return cmd[1], text, ok
+	}
+	return "", "", false
+}
+
+// mortal reports whether a key that was written got a TTL with it.
+func mortal(tx transaction, cmd []string, key string) bool {
+	if strings.ToUpper(cmd[0]) == "RESTORE" {
+		return cmd[2] != "0"
+	}
+	for _, word := range cmd[3:] {
+		switch strings.ToUpper(word) {
+		case "PX", "PXAT", "EX", "EXAT":
+			return true
+		}
+	}
+	return slices.ContainsFunc(tx, func(c []string) bool {
+		return strings.HasPrefix(strings.ToUpper(c[0]), "PEXPIRE") && c[1] == key
+	})
+}
+
+// callersKey is the key of a state as its caller knows it.
+func callersKey(key string) (string, bool) {
+	_, rest, ok := strings.Cut(key, "}:"+limiterName+":")
+	return rest, ok && strings.HasPrefix(key, "hl:v1:{")
+}
+
+// envelopeOf names the batch that a transaction applies, and when it did.
+func envelopeOf(tx transaction) (batch string, stamp int64) {
+	for _, cmd := range tx {
+		key, text, ok := written(cmd)
+		if !ok || !strings.Contains(key, "}:@env:") || len(text) < 2 {
+			continue
+		}
+		fields := strings.Fields(text[2:])
+		if len(fields) < 2 {
+			continue
+		}
+		stamp, _ = strconv.ParseInt(fields[1], 10, 64)
+		return key + "#" + fields[0], stamp
+	}
+	return "", 0
+}
+
+// sums is what a ledger comes to.
+type sums struct {
+	debited int64 // units, each batch once: as its sender was told last
+	again   int64 // units debited again for a batch that Redis had forgotten
+	exact   int64 // of debited: by calls without an envelope
+
+	// forgotten is units that the servers of before a failover have debited and
+	// those of after it do not know of.
+	forgotten int64
+	twice     []string
+}
+
+// sum adds up. A replica writes what its master wrote: the same write, which
+// counts once. A batch that a server applies again, although it still had the
+// key, was applied twice, and that must never be.
+func (l *ledger) sum() (out sums) {
+	type write struct{ batch, key, raw string }
+	once := map[write]debit{}
+	elsewhere := map[write]bool{} // known to a server that did not fall
+	for _, d := range l.entries {
+		id := write{d.batch, d.key, d.raw}
+		elsewhere[id] = elsewhere[id] || !l.fallen[d.server]
+		if old, ok := once[id]; !ok || d.units < old.units {
+			// The smaller: a server that got the key with a snapshot has not seen what
+			// it was before.
+			once[id] = d
+		}
+	}
+	last := map[write]debit{} // by batch and key
+	var all []debit
+	for id, d := range once {
+		if !elsewhere[id] {
+			out.forgotten += d.units
+		}
+		if d.batch == "" {
+			out.debited, out.exact = out.debited+d.units, out.exact+d.units
+			continue
+		}
+		all = append(all, d)
+	}
+	slices.SortFunc(all, func(a, b debit) int {
+		if a.server == b.server { // whose clock may have been moved
+			return a.order - b.order
+		}
+		return cmp.Or(cmp.Compare(a.stamp, b.stamp), strings.Compare(a.server, b.server))
+	})
+	for _, d := range all {
+		id := write{batch: d.batch, key: d.key}
+		old, seen := last[id]
+		switch {
+		case !seen:
+			last[id] = d
+			out.debited += d.units
+		case old.born == d.born && old.server == d.server:
+			if d.units != 0 {
+				out.twice = append(out.twice, fmt.Sprintf("%s: %s, %d units more", d.batch, d.key, d.units))
+			}
+		default: // the state was lost in between
+			out.debited += d.units - old.units
+			out.again += old.units
+			last[id] = d
+		}
+	}
+	return out
+}

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// plan is a run.
+type plan struct {
+	topology string
+	faults   []*fault // one, or several at random moments
+	load     load
+	clients  int
+	hold     time.Duration // how long the faults last, where they do not say themselves
+	seed     uint64
+	strictly bool // times for a quiet machine count
+}
+
+func (p plan) name() string {
+	names := make([]string, len(p.faults))
+	for i, f := range p.faults {
+		names[i] = f.name
+	}
+	return strings.Join(names, " + ")
+}
+
+// usualLoad is a key with room for leases, one that is asked for several times
+// what it has, and some that are seldom asked for.
+var usualLoad = load{Goroutines: 2, Streams: []stream{
+	{Prefix: "hot", Keys: 1, PerSecond: 200, Rate: 1000, Burst: 4000},
+	{Prefix: "tight", Keys: 2, PerSecond: 200, Rate: 100, Burst: 400},
+	{Prefix: "rare", Keys: 20, PerSecond: 60, Rate: 20, Burst: 200},
+}}
+
+// scene is a run under way: what faults work on.
+type scene struct {
+	plan    plan
+	world   *world
+	clients []*client
+	rng     *rand.Rand
+	allowed allowance
+	dir     string
+	clock   sharedClock
+	stop    chan struct{} // closed when a fault's own goroutines shall end
+	running sync.WaitGroup
+}
+
+// outcome is a run that is over.
+type outcome struct {
+	plan     plan
+	evidence *evidence
+	verdict  *verdict
+}
+
+// run plays a plan and checks what came of it. An error says that the run
+// itself failed: that nothing is known.
+func run(ctx context.Context, p plan) (out *outcome, err error) {
+	dir, err := os.MkdirTemp("", "hybridlimit-chaos-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	s := &scene{plan: p, dir: dir, rng: rand.New(rand.NewPCG(p.seed, 0)), clock: newSharedClock(), stop: make(chan struct{})}
+	var env []string
+	functions := false
+	for _, f := range p.faults {
+		env = append(env, f.env(dir)...)
+		functions = functions || f.functions
+	}
+	attic := filepath.Join(dir, "attic")
+	if s.world, err = startWorld(p.topology, attic, env...); err != nil {
+		return nil, err
+	}
+	defer s.world.close()
+	defer func() {
+		for _, c := range s.clients {
+			c.end()
+		}
+	}()
+	for i := range p.clients {
+		c, err := startClient(spec{
+			Topology: p.topology, Addrs: s.world.addrs(), Dial: s.world.dial(), FleetSize: p.clients,
+			Functions: functions, Load: p.load, History: filepath.Join(dir, fmt.Sprint("client", i)),
+		})
+		if err != nil {
+			return nil, err
+		}
+		s.clients = append(s.clients, c)
+	}
+	e, err := s.play(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%s on %s: %w", p.name(), p.topology, err)
+	}
+	return &outcome{p, e, check(e, p.strictly)}, nil
+}
+
+// play is the run itself.
+func (s *scene) play(ctx context.Context) (*evidence, error) {
+	if err := until(ctx, patience, "every client knows of all", func() bool {
+		for _, c := range s.clients {
+			if r, err := c.tell(orderStats); err != nil || r.Stats.Fleet < int64(len(s.clients)) || r.Stats.Credit == 0 {
+				return false
+			}
+		}
+		return true
+	}); err != nil {
+		return nil, err
+	}
+	for _, c := range s.clients {
+		if _, err := c.tell(orderStart); err != nil {
+			return nil, err
+		}
+	}
+	before := readCPU()
+	ttl := s.watchTTL(ctx)
+	s.sleep(time.Second)
+	e := &evidence{load: s.plan.load, began: s.clock.now()}
+	if err := s.strike(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.world.well(ctx); err != nil {
+		return nil, err
+	}
+	e.over = s.clock.now()
+	s.sleep(recovery + 500*time.Millisecond)
+	e.cpu = before.busy(readCPU())
+	for _, c := range s.clients {
+		if c.killed {
+			continue
+		}
+		if _, err := c.tell(orderStop); err != nil {
+			return nil, err
+		}
+	}
+	for _, c := range s.clients {
+		if c.killed {
+			continue
+		}
+		if _, err := c.tell(orderShutdown); err != nil && c.last.Settled {
+			return nil, err
+		}
+	}
+	e.eternal = ttl()
+	return e, s.collect(e)
+}
+
+// strike begins and ends the faults: one by itself, or several that overlap.
+func (s *scene) strike(ctx context.Context) error {
+	errs := make([]error, len(s.plan.faults))
+	var wg sync.WaitGroup
+	for i, f := range s.plan.faults {
+		wait := time.Duration(0)
+		if len(s.plan.faults) > 1 {
+			wait = time.Duration(s.rng.Int64N(int64(s.plan.hold)))
+		}
+		wg.Go(func() {
+			s.sleep(wait)
+			errs[i] = s.suffer(ctx, f)
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// suffer is one fault from begin to end.
+func (s *scene) suffer(ctx context.Context, f *fault) error {
+	if f.begin == nil {
+		return nil
+	}
+	end, err := f.begin(ctx, s)
+	if err != nil {
+		return err
+	}
+	hold := f.hold
+	if hold == 0 {
+		hold = s.plan.hold
+	}
+	s.sleep(hold)
+	if end == nil {
+		return nil
+	}
+	return end()
+}
+
+func (s *scene) sleep(d time.Duration) { <-time.After(d) }
+
+// repeat calls f now and then until the function that it returns is called.
+func repeat(every time.Duration, f func()) (stop func()) {
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			f()
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+			}
+		}
+	})
+	return sync.OnceFunc(func() { close(done); wg.Wait() })
+}
+
+// collect gathers what clients and servers have written.
+func (s *scene) collect(e *evidence) error {
+	for _, c := range s.clients {
+		history, err := readHistory(c.history)
+		if err != nil {
+			return err
+		}
+		e.clients = append(e.clients, witness{history: history, last: c.last, killed: c.killed})
+	}
+	l, err := readLedger(s.world)
+	if err != nil {
+		return err
+	}
+	e.sums, e.allowed = l.sum(), s.allowed
+	e.eternal = append(e.eternal, l.eternal...)
+	for _, f := range s.plan.faults {
+		e.allowed = e.allowed.and(f.allowed)
+		if f.proof == nil {
+			continue
+		}
+		if why := f.proof(e); why != "" {
+			return fmt.Errorf("%s did not happen: %s", f.name, why)
+		}
+	}
+	return nil
+}

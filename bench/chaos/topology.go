@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+)
+
+// The topologies.
+const (
+	topologySingle   = "single"
+	topologySentinel = "sentinel" // a master, a replica and three Sentinels
+	topologyCluster  = "cluster"  // three masters with a replica each
+)
+
+// node is a redis-server that keeps an append-only file, with a proxy in front
+// of it and a connection around the proxy.
+type node struct {
+	*redistest.Server
+	proxy  *proxy
+	admin  *redis.Client
+	fallen bool // was a master until it failed
+	saved  int  // append-only files put aside
+	attic  string
+}
+
+// aofArgs keep all that a server has ever written: the kernel has it before
+// the reply is sent, so a SIGKILL takes nothing along, and nothing is
+// rewritten. Payloads of MIGRATE stay readable.
+var aofArgs = []string{
+	"--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0", "--rdbcompression", "no",
+	// A run that a fault ends in the middle of a write must not hinder the next.
+	"--aof-load-truncated", "yes",
+	"--enable-debug-command", "no",
+}
+
+func startNode(attic string, opts ...redistest.Option) (*node, error) {
+	srv, err := redistest.Start(append([]redistest.Option{redistest.WithArgs(aofArgs...)}, opts...)...)
+	if err != nil {
+		return nil, err
+	}
+	p, err := startProxy(srv.Addr())
+	if err != nil {
+		srv.Close()
+		return nil, err
+	}
+	n := &node{Server: srv, proxy: p, admin: adminClient(srv.Addr())}
+	n.attic = filepath.Join(attic, strconv.Itoa(srv.Port()))
+	return n, os.MkdirAll(n.attic, 0o700)
+}
+
+// adminClient gives up early, and does not try again: the runner does.
+func adminClient(addr string) *redis.Client {
+	return redis.NewClient(&redis.Options{
+		Addr: addr, MaxRetries: -1, DialerRetries: 1, DialTimeout: time.Second, ReadTimeout: 3 * time.Second,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+}
+
+func (n *node) close() {
+	n.admin.Close()
+	n.proxy.Stop()
+	n.Server.Close()
+}
+
+func (n *node) do(ctx context.Context, words ...any) error {
+	if err := n.admin.Do(ctx, words...).Err(); err != nil && !errors.Is(err, redis.Nil) {
+		return fmt.Errorf("%s: %v: %w", n.Addr(), words[:min(len(words), 3)], err)
+	}
+	return nil
+}
+
+// forget puts the append-only files of a server that is down aside, for the
+// ledger, so that it starts empty.
+func (n *node) forget() error {
+	n.saved++
+	return os.Rename(filepath.Join(n.Dir(), "appendonlydir"), filepath.Join(n.attic, strconv.Itoa(n.saved)))
+}
+
+// remember copies the append-only files of a server, which a replica is about
+// to write anew.
+func (n *node) remember() error {
+	n.saved++
+	return os.CopyFS(filepath.Join(n.attic, strconv.Itoa(n.saved)), os.DirFS(filepath.Join(n.Dir(), "appendonlydir")))
+}
+
+// world is the Redis of a run.
+type world struct {
+	topology  string
+	nodes     []*node // of a cluster: masters first
+	sentinels []*redistest.Server
+	attic     string
+}
+
+// startWorld starts a topology; env is for its servers.
+func startWorld(topology, attic string, env ...string) (w *world, err error) {
+	w = &world{topology: topology, attic: attic}
+	defer func() {
+		if err != nil {
+			w.close()
+		}
+	}()
+	switch topology {
+	case topologySingle:
+		return w, w.add(redistest.WithEnv(env...))
+	case topologySentinel:
+		return w, w.startSentinels()
+	case topologyCluster:
+		return w, w.startCluster()
+	default:
+		return w, fmt.Errorf("no such topology: %s", topology)
+	}
+}
+
+func (w *world) add(opts ...redistest.Option) error {
+	n, err := startNode(w.attic, opts...)
+	if err == nil {
+		w.nodes = append(w.nodes, n)
+	}
+	return err
+}
+
+func (w *world) close() {
+	for _, s := range w.sentinels {
+		s.Close()
+	}
+	for _, n := range w.nodes {
+		n.close()
+	}
+}
+
+// addrs is what clients are told.
+func (w *world) addrs() (out []string) {
+	switch w.topology {
+	case topologySentinel:
+		for _, s := range w.sentinels {
+			out = append(out, s.Addr())
+		}
+	case topologyCluster:
+		for _, n := range w.nodes {
+			out = append(out, n.Addr())
+		}
+	default:
+		out = []string{w.nodes[0].Addr()}
+	}
+	return out
+}
+
+// dial is through which proxy clients reach which server.
+func (w *world) dial() map[string]string {
+	out := map[string]string{}
+	for _, n := range w.nodes {
+		out[n.Addr()] = n.proxy.addr()
+	}
+	return out
+}
+
+// until polls cond, and says what did not happen.
+func until(ctx context.Context, within time.Duration, what string, cond func() bool) error {
+	for deadline := time.Now().Add(within); !cond(); {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("did not happen within %v: %s", within, what)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// well waits until every slot takes a write, by whoever is its master now, and
+// through the proxies.
+func (w *world) well(ctx context.Context) error {
+	rdb := (&worker{spec: spec{Topology: w.topology, Addrs: w.addrs(), Dial: w.dial()}}).client()
+	defer rdb.Close()
+	var last error
+	err := until(ctx, patience, "every slot takes writes", func() bool {
+		for tag := range probedTags {
+			one, cancel := context.WithTimeout(ctx, time.Second)
+			last = rdb.Set(one, fmt.Sprintf("probe:{%d}", tag), "1", time.Minute).Err()
+			cancel()
+			if last != nil {
+				return false
+			}
+		}
+		return true
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", err, last)
+	}
+	return nil
+}
+
+// probedTags is lua.DefaultTags: a probe per slot that the limiter uses.
+const probedTags = 16
+
+// pairOfPorts is a port that is free together with the one of a cluster's bus.
+func pairOfPorts() (int, error) {
+	for range 1000 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return 0, err
+		}
+		port := l.Addr().(*net.TCPAddr).Port
+		bus, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port+redistest.BusOffset)))
+		l.Close()
+		if err == nil {
+			bus.Close()
+			return port, nil
+		}
+	}
+	return 0, errors.New("no two free ports for a cluster node")
+}
+
+// info is a field of INFO.
+func (n *node) info(ctx context.Context, section, field string) string {
+	text, _ := n.admin.Info(ctx, section).Result()
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok && name == field {
+			return value
+		}
+	}
+	return ""
+}

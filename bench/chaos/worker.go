@@ -1,0 +1,344 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+)
+
+// workerEnv in the environment makes this program a worker.
+const workerEnv = "HYBRIDLIMIT_CHAOS_WORKER"
+
+// limiterName is the limiter that all workers share; the prefix is the default.
+const limiterName = "chaos"
+
+// worker is one client process: a limiter under paced load.
+type worker struct {
+	spec    spec
+	journal *journal
+	rdb     redis.UniversalClient
+	limiter *hybrid.Limiter
+	log     *lineLog
+	failed  atomic.Pointer[string] // the first error of a decision
+	stop    func()                 // ends the load
+
+	goroutines int    // before the limiter was made
+	heap       uint64 // likewise
+}
+
+// workerMain obeys until its input ends.
+func workerMain(in io.Reader, out io.Writer) error {
+	redis.SetLogger(noLog{}) // failed dials are what this is about
+	lines := bufio.NewReader(in)
+	var w worker
+	if err := readLine(lines, &w.spec); err != nil {
+		return err
+	}
+	if err := w.open(); err != nil {
+		return err
+	}
+	if err := send(out, w.report()); err != nil {
+		return err
+	}
+	for {
+		var o order
+		if err := readLine(lines, &o); err != nil {
+			return nil // the runner is done, or gone
+		}
+		if err := send(out, w.obey(o)); err != nil {
+			return err
+		}
+	}
+}
+
+func readLine(in *bufio.Reader, v any) error {
+	line, err := in.ReadBytes('\n')
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(line, v)
+}
+
+func (w *worker) open() (err error) {
+	if w.journal, err = openJournal(w.spec.History); err != nil {
+		return err
+	}
+	// The canary runs from the start: what it needs is not growth.
+	go w.canary()
+	w.log = &lineLog{}
+	w.settleRuntime()
+	w.goroutines, w.heap = runtime.NumGoroutine(), heapInUse()
+	w.rdb = w.client()
+	w.rdb.AddHook(syncHook{w.journal})
+	first := w.spec.Load.Streams[0]
+	w.limiter, err = hybrid.New(w.rdb, first.limit(), hybrid.Config{
+		Name: limiterName,
+		LimitFor: func(key string) hybridlimit.Limit {
+			for _, s := range w.spec.Load.Streams {
+				if len(key) > len(s.Prefix) && key[:len(s.Prefix)] == s.Prefix {
+					return s.limit()
+				}
+			}
+			return first.limit()
+		},
+		Hub: hybrid.HubConfig{
+			FleetSize: w.spec.FleetSize, Functions: w.spec.Functions, Logger: slog.New(w.log),
+			Breaker: breaker.Config{OnChange: func(c breaker.Change) {
+				w.journal.write(record{kind: recordBreaker, units: int32(c.To), begin: w.journal.clock.now()})
+			}},
+		},
+	})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return w.limiter.Ready(ctx)
+}
+
+// client has go-redis's defaults, but for who is dialled.
+func (w *worker) client() redis.UniversalClient {
+	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if proxy, ok := w.spec.Dial[addr]; ok {
+			addr = proxy
+		}
+		return (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, network, addr)
+	}
+	quiet := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	switch w.spec.Topology {
+	case topologySentinel:
+		return redis.NewFailoverClient(&redis.FailoverOptions{
+			MasterName: sentinelMaster, SentinelAddrs: w.spec.Addrs, Dialer: dial,
+		})
+	case topologyCluster:
+		return redis.NewClusterClient(&redis.ClusterOptions{
+			Addrs: w.spec.Addrs, Dialer: dial, MaintNotificationsConfig: quiet,
+		})
+	default:
+		return redis.NewClient(&redis.Options{
+			Addr: w.spec.Addrs[0], Dialer: dial, MaintNotificationsConfig: quiet,
+		})
+	}
+}
+
+func (w *worker) obey(o order) report {
+	switch o {
+	case orderStart:
+		w.start()
+	case orderStop:
+		w.halt()
+	case orderBaseline:
+		r := w.report()
+		r.Heap = heapInUse()
+		return r
+	case orderShutdown:
+		return w.shutdown()
+	}
+	return w.report()
+}
+
+// report is how things stand; the heap is measured on request only.
+func (w *worker) report() report {
+	r := report{
+		Stats: w.limiter.Stats(), Hub: w.limiter.Hub().Stats(),
+		Goroutines: runtime.NumGoroutine(), Before: w.goroutines, HeapBefore: w.heap, Logged: w.log.take(),
+	}
+	if failed := w.failed.Load(); failed != nil {
+		r.Failed = *failed
+	}
+	return r
+}
+
+// shutdown settles and closes, and waits for what go-redis closes behind it.
+func (w *worker) shutdown() report {
+	w.halt()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	err := w.limiter.Shutdown(ctx)
+	r := w.report()
+	r.Settled = err == nil
+	if err != nil {
+		r.Err = err.Error()
+	}
+	w.limiter, w.rdb = nil, closed(w.rdb)
+	for range 200 {
+		if w.settleRuntime(); runtime.NumGoroutine() <= w.goroutines {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	r.Goroutines, r.Heap = runtime.NumGoroutine(), heapInUse()
+	if r.Goroutines > r.Before {
+		buf := make([]byte, 1<<16)
+		r.Stacks = string(buf[:runtime.Stack(buf, true)])
+	}
+	return r
+}
+
+func closed(rdb redis.UniversalClient) redis.UniversalClient {
+	rdb.Close()
+	return nil
+}
+
+func (w *worker) settleRuntime() {
+	runtime.GC()
+	runtime.GC() // the second one sweeps what finalizers let go
+}
+
+func heapInUse() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// canary measures what this machine adds to any wait.
+func (w *worker) canary() {
+	const asleep = time.Millisecond
+	for {
+		from := time.Now()
+		time.Sleep(asleep)
+		if over := time.Since(from) - asleep; over > 200*time.Microsecond {
+			w.journal.write(record{kind: recordNap, begin: w.journal.clock.at(from), took: asleep + over})
+		}
+	}
+}
+
+// start begins the load: some goroutines for each stream.
+func (w *worker) start() {
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	for i, s := range w.spec.Load.Streams {
+		for g := range w.spec.Load.Goroutines {
+			wg.Go(func() { w.pace(uint8(i), s, g, done) })
+		}
+	}
+	w.stop = sync.OnceFunc(func() { close(done); wg.Wait() })
+}
+
+func (w *worker) halt() {
+	if w.stop != nil {
+		w.stop()
+	}
+}
+
+// pace makes the calls of one goroutine, each when it is due; those that a
+// machine which stood still has missed are not made up for.
+func (w *worker) pace(i uint8, s stream, g int, done <-chan struct{}) {
+	every := time.Second * time.Duration(w.spec.Load.Goroutines) / time.Duration(s.PerSecond)
+	due := time.Now().Add(every * time.Duration(g) / time.Duration(w.spec.Load.Goroutines))
+	timer := time.NewTimer(time.Until(due))
+	defer timer.Stop()
+	for key := g % s.Keys; ; key = (key + 1) % s.Keys {
+		select {
+		case <-done:
+			return
+		case <-timer.C:
+		}
+		w.call(i, s, key)
+		if due = due.Add(every); time.Since(due) > 50*time.Millisecond {
+			due = time.Now()
+		}
+		timer.Reset(time.Until(due))
+	}
+}
+
+func (w *worker) call(i uint8, s stream, key int) {
+	name := s.key(key)
+	from := time.Now()
+	res, err := w.limiter.Allow(context.Background(), name)
+	took := time.Since(from)
+	if err != nil {
+		text := err.Error()
+		w.failed.CompareAndSwap(nil, &text)
+	}
+	w.journal.write(record{
+		kind: recordDecision, allowed: res.Allowed, failed: err != nil, source: res.Source,
+		stream: i, key: uint16(key), units: int32(res.Granted), begin: w.journal.clock.at(from), took: took,
+	})
+}
+
+// syncHook writes down every call of the library to Redis.
+type syncHook struct{ journal *journal }
+
+func (h syncHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h syncHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (h syncHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		from := time.Now()
+		err := next(ctx, cmd)
+		if name := cmd.Name(); name == "evalsha" || name == "eval" || name == "fcall" {
+			h.journal.write(record{
+				kind: recordSync, failed: err != nil, begin: h.journal.clock.at(from), took: time.Since(from),
+			})
+		}
+		return err
+	}
+}
+
+// lineLog keeps the messages of what the limiter logs, the last hundred of
+// them.
+type lineLog struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *lineLog) Enabled(context.Context, slog.Level) bool { return true }
+func (l *lineLog) WithAttrs([]slog.Attr) slog.Handler       { return l }
+func (l *lineLog) WithGroup(string) slog.Handler            { return l }
+
+func (l *lineLog) Handle(_ context.Context, r slog.Record) error {
+	line := r.Message
+	r.Attrs(func(a slog.Attr) bool { line += fmt.Sprint(" ", a); return true })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.lines) < 100 {
+		l.lines = append(l.lines, line)
+	}
+	return nil
+}
+
+func (l *lineLog) take() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := l.lines
+	l.lines = nil
+	return out
+}
+
+type noLog struct{}
+
+func (noLog) Printf(context.Context, string, ...any) {}
+
+// isWorker makes this process a worker if it was started as one.
+func isWorker() {
+	if os.Getenv(workerEnv) == "" {
+		return
+	}
+	if err := workerMain(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
