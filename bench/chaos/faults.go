@@ -3,12 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
 // fault is a way for a Redis, a network or a client to fail.
 type fault struct {
 	name string
+	// on is the topologies. Nil: single.
+	on []string
 	// begin starts it and returns how to end it, or nil where it is over at once.
 	begin func(ctx context.Context, s *scene) (end func() error, err error)
 	// hold is how long it lasts. 0: as the plan says.
@@ -23,6 +26,14 @@ type fault struct {
 	environ func(dir string) []string
 	// long is that it takes too long for every day.
 	long bool
+}
+
+// where is the topologies that it can happen on.
+func (f *fault) where() []string {
+	if f.on == nil {
+		return []string{topologySingle}
+	}
+	return f.on
 }
 
 func (f *fault) env(dir string) []string {
@@ -124,13 +135,16 @@ func again(every time.Duration, begin func(context.Context, *scene) (func() erro
 	}
 }
 
+// allFaults is every fault there is, in the order of the page.
+func allFaults() []*fault {
+	return slices.Concat(serverFaults, memoryFaults, accessFaults, networkFaults, clientFaults, failovers, clusterFaults)
+}
+
 // faultNamed finds a fault.
 func faultNamed(name string) (*fault, error) {
-	for _, set := range [][]*fault{serverFaults, memoryFaults, accessFaults, networkFaults, clientFaults, fleetFaults} {
-		for _, f := range set {
-			if f.name == name {
-				return f, nil
-			}
+	for _, f := range allFaults() {
+		if f.name == name {
+			return f, nil
 		}
 	}
 	return nil, fmt.Errorf("no such fault: %s", name)

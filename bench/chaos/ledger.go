@@ -20,7 +20,7 @@ import (
 type ledger struct {
 	entries []debit
 	fallen  map[string]bool // servers that were masters until they failed
-	eternal []string // keys written without a TTL
+	eternal []string        // keys written without a TTL
 }
 
 // debit is one write of a state.
@@ -186,11 +186,21 @@ type sums struct {
 // key, was applied twice, and that must never be.
 func (l *ledger) sum() (out sums) {
 	type write struct{ batch, key, raw string }
+	type witnessed struct {
+		server string
+		write
+	}
+	seen := map[witnessed]bool{}
 	once := map[write]debit{}
 	elsewhere := map[write]bool{} // known to a server that did not fall
 	for _, d := range l.entries {
 		id := write{d.batch, d.key, d.raw}
 		elsewhere[id] = elsewhere[id] || !l.fallen[d.server]
+		by := witnessed{d.server, id}
+		if seen[by] {
+			continue // written once more, as it was
+		}
+		seen[by] = true
 		if old, ok := once[id]; !ok || d.units < old.units {
 			// The smaller: a server that got the key with a snapshot has not seen what
 			// it was before.
@@ -217,9 +227,9 @@ func (l *ledger) sum() (out sums) {
 	})
 	for _, d := range all {
 		id := write{batch: d.batch, key: d.key}
-		old, seen := last[id]
+		old, again := last[id]
 		switch {
-		case !seen:
+		case !again:
 			last[id] = d
 			out.debited += d.units
 		case old.born == d.born && old.server == d.server:

@@ -173,13 +173,15 @@ func (s *scene) strike(ctx context.Context) error {
 	return nil
 }
 
-// suffer is one fault from begin to end.
+// suffer is one fault from begin to end. Among others, one may have to wait
+// until another leaves it something to break.
 func (s *scene) suffer(ctx context.Context, f *fault) error {
 	if f.begin == nil {
+		s.sleep(s.plan.hold)
 		return nil
 	}
-	end, err := f.begin(ctx, s)
-	if err != nil {
+	var end func() error
+	if err := s.insist(ctx, func() (err error) { end, err = f.begin(ctx, s); return err }); err != nil {
 		return err
 	}
 	hold := f.hold
@@ -190,7 +192,18 @@ func (s *scene) suffer(ctx context.Context, f *fault) error {
 	if end == nil {
 		return nil
 	}
-	return end()
+	return s.insist(ctx, end)
+}
+
+// insist calls f until it succeeds, where faults are mixed; else once.
+func (s *scene) insist(ctx context.Context, f func() error) (err error) {
+	if len(s.plan.faults) == 1 {
+		return f()
+	}
+	if late := until(ctx, patience, "a fault among others", func() bool { err = f(); return err == nil }); late != nil {
+		return fmt.Errorf("%w: %w", late, err)
+	}
+	return nil
 }
 
 func (s *scene) sleep(d time.Duration) { <-time.After(d) }

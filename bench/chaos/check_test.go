@@ -1,0 +1,188 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/breaker"
+)
+
+const second = int64(time.Second)
+
+// sound is the evidence of a run in which nothing is wrong: three clients, one
+// key of 100 a second and a burst of 100, a decision each 20 ms for five
+// seconds, and a fault from 1 s to 2 s with the breaker open.
+func sound() *evidence {
+	e := &evidence{
+		load:  load{Streams: []stream{{Prefix: "k", Keys: 1, PerSecond: 50, Rate: 100, Burst: 100}}},
+		began: second, over: 2 * second,
+	}
+	for i := range 3 {
+		w := witness{}
+		for at := int64(i); at < 5*second; at += second / 50 {
+			r := record{
+				kind: recordDecision, allowed: at/(second/50)%2 == 0, source: hybridlimit.SourceLease, begin: at, took: time.Microsecond,
+			}
+			if at > second && at < 2*second {
+				r.source = hybridlimit.SourceFallback
+			}
+			if r.allowed {
+				r.units = 1
+			}
+			w.history = append(w.history, r)
+		}
+		w.history = append(w.history,
+			record{kind: recordBreaker, units: int32(breaker.Open), begin: second},
+			record{kind: recordBreaker, units: int32(breaker.HalfOpen), begin: 2 * second},
+			record{kind: recordNap, begin: 0, took: time.Millisecond},
+		)
+		w.last.Settled = true
+		w.last.Stats.Admitted = w.admitted()
+		w.last.Stats.Granted = w.admitted()
+		w.last.Goroutines, w.last.Before = 5, 5
+		e.sums.debited += w.admitted()
+		e.clients = append(e.clients, w)
+	}
+	return e
+}
+
+func TestSoundHistoryPasses(t *testing.T) {
+	v := check(sound(), true)
+	for _, b := range v.violations {
+		t.Errorf("%s: %s", b.kind, b.text)
+	}
+	if v.decisions != 750 || v.errors != 0 || v.accounting != "to the unit" || v.p99 != time.Microsecond || v.shared.bound != 104 {
+		t.Errorf("%+v", v)
+	}
+}
+
+// decisionAt is the first decision of client 0 at or after a time.
+func decisionAt(e *evidence, at int64) *record {
+	for i := range e.clients[0].history {
+		if r := &e.clients[0].history[i]; r.kind == recordDecision && r.begin >= at {
+			return r
+		}
+	}
+	panic("none")
+}
+
+// TestPlantedViolationsAreFound: each promise, broken by the least that breaks
+// it.
+func TestPlantedViolationsAreFound(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind  string
+		plant func(e *evidence)
+	}{
+		"an error": {brokeErrors, func(e *evidence) { decisionAt(e, 0).failed = true }},
+		"too much admitted at once": {brokeBound, func(e *evidence) {
+			// 104 in no time are what burst and credit allow.
+			credit(e, decisionAt(e, 4*second), 105)
+		}},
+		"too much admitted over a while": {brokeBound, func(e *evidence) {
+			for at := 3 * second; at < 4*second; at += second / 50 {
+				if r := decisionAt(e, at); r.allowed {
+					credit(e, r, 10)
+				}
+			}
+		}},
+		"too much by fallbacks": {brokeBound, func(e *evidence) { credit(e, decisionAt(e, second+second/2), 104) }},
+		"a lost unit":           {brokeAccounting, func(e *evidence) { e.sums.debited-- }},
+		"a unit debited twice":  {brokeAccounting, func(e *evidence) { e.sums.debited++ }},
+		"a unit that a client forgot": {brokeAccounting, func(e *evidence) {
+			e.clients[1].last.Stats.Paid++
+			e.sums.debited++
+		}},
+		"a grant that a limiter does not count": {brokeAccounting, func(e *evidence) {
+			e.clients[1].last.Stats.Admitted--
+			e.clients[1].last.Stats.Granted--
+			e.sums.debited--
+		}},
+		"nothing settled":       {brokeAccounting, func(e *evidence) { e.clients[2].last.Settled = false }},
+		"a batch applied twice": {brokeTwice, func(e *evidence) { e.sums.twice = []string{"batch"} }},
+		"a crash that takes more than C along": {brokeAccounting, func(e *evidence) {
+			e.clients[2].killed = true
+			e.sums.debited -= 3 // C is 2
+		}},
+		"a crash that wastes more than a lease": {brokeAccounting, func(e *evidence) {
+			e.clients[2].killed = true
+			e.sums.debited += 53 // half a burst, and C
+		}},
+		"a slow decision": {brokeLatency, func(e *evidence) { decisionAt(e, 3*second).took = maxWait + slack + time.Microsecond }},
+		"a decision slower than the canary excuses": {brokeLatency, func(e *evidence) {
+			r := decisionAt(e, 3*second)
+			r.took = maxWait + slack + 10*time.Millisecond
+			w := &e.clients[0]
+			w.history = append(w.history, record{kind: recordNap, begin: r.begin, took: 10 * time.Millisecond}) // overslept by 9
+		}},
+		"slow while the breaker is open": {brokeOpen, func(e *evidence) {
+			for at := second + 1; at < 2*second; at += second / 10 {
+				decisionAt(e, at).took = 11 * time.Microsecond
+			}
+		}},
+		"no recovery": {brokeLiveness, func(e *evidence) {
+			for i := range e.clients[0].history {
+				if r := &e.clients[0].history[i]; r.kind == recordDecision && r.begin > e.over {
+					r.source = hybridlimit.SourceFallback
+				}
+			}
+		}},
+		"a late recovery":     {brokeLiveness, func(e *evidence) { decisionAt(e, e.over+int64(recovery)).source = hybridlimit.SourceFallback }},
+		"a leaked goroutine":  {brokeGrowth, func(e *evidence) { e.clients[1].last.Goroutines++ }},
+		"a heap that grew":    {brokeGrowth, func(e *evidence) { e.clients[1].last.Heap = heapGrowth + 1 }},
+		"a key without a TTL": {brokeTTL, func(e *evidence) { e.eternal = []string{"hl:v1:{0}:chaos:k0"} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := sound()
+			c.plant(e)
+			v := check(e, true)
+			found := false
+			for _, b := range v.violations {
+				found = found || b.kind == c.kind
+				if b.kind != c.kind {
+					t.Errorf("also found: %s: %s", b.kind, b.text)
+				}
+			}
+			if !found {
+				t.Errorf("not found: %s", c.kind)
+			}
+		})
+	}
+}
+
+// credit grants a decision more, and tells everyone.
+func credit(e *evidence, r *record, units int32) {
+	more := int64(units - r.units)
+	r.allowed, r.units = true, units
+	w := &e.clients[0]
+	w.last.Stats.Admitted += more
+	w.last.Stats.Granted += more
+	e.sums.debited += more
+}
+
+// TestExcuses: what the machine does to everyone is not held against the
+// library.
+func TestExcuses(t *testing.T) {
+	e := sound()
+	r := decisionAt(e, 3*second)
+	r.took = time.Second
+	w := &e.clients[0]
+	w.history = append(w.history, record{kind: recordNap, begin: r.begin - 1, took: time.Second})
+	if v := check(e, true); len(v.violations) > 0 || v.slowest > maxWait+slack {
+		t.Errorf("%+v", v)
+	}
+	e = sound()
+	e.cpu = 0.6
+	decisionAt(e, second+1).took = 50 * time.Microsecond
+	if v := check(e, true); len(v.violations) > 0 {
+		t.Errorf("%+v", v.violations)
+	}
+	e.clients[0].killed = true // what it may take along: C, and a lease
+	for _, units := range []int64{-2, 50} {
+		e.sums.debited += units
+		if v := check(e, true); len(v.violations) > 0 || !strings.Contains(v.accounting, "crash") {
+			t.Errorf("%s: %+v", v.accounting, v.violations)
+		}
+	}
+}

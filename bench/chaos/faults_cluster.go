@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+var onCluster = []string{topologyCluster}
+
+// clusterFaults are of slots.
+var clusterFaults = []*fault{
+	{name: "resharding with keys (MOVED, ASK)", on: onCluster, begin: resharded},
+	{name: "CLUSTERDOWN of one slot range", on: onCluster, proof: failedSyncs, begin: slotsGone},
+}
+
+// resharded moves the slots of all tags to another master, with the keys, while
+// they are in use.
+func resharded(ctx context.Context, s *scene) (func() error, error) {
+	moved := 0
+	for tag := range probedTags {
+		slot, err := s.world.nodes[0].admin.ClusterKeySlot(ctx, fmt.Sprintf("{%d}", tag)).Result()
+		if err != nil {
+			return nil, err
+		}
+		from, err := s.world.masterOf(ctx, int(slot))
+		if err != nil {
+			return nil, err
+		}
+		to := s.world.nodes[0]
+		if to == from {
+			to = s.world.nodes[1]
+		}
+		keys, err := s.moveSlot(ctx, int(slot), from, to)
+		if err != nil {
+			return nil, err
+		}
+		moved += keys
+	}
+	if moved == 0 {
+		return nil, fmt.Errorf("no key was moved")
+	}
+	return nil, nil
+}
+
+// moveSlot moves a slot with its keys, slowly enough for calls that find some
+// of their keys here and some there.
+func (s *scene) moveSlot(ctx context.Context, slot int, from, to *node) (moved int, err error) {
+	fromID, err := from.admin.ClusterMyID(ctx).Result()
+	if err != nil {
+		return 0, err
+	}
+	toID, err := to.admin.ClusterMyID(ctx).Result()
+	if err != nil {
+		return 0, err
+	}
+	if err := to.do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", fromID); err != nil {
+		return 0, err
+	}
+	if err := from.do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", toID); err != nil {
+		return 0, err
+	}
+	for {
+		keys, err := from.admin.ClusterGetKeysInSlot(ctx, slot, 1).Result()
+		if err != nil {
+			return moved, err
+		}
+		if len(keys) == 0 {
+			break
+		}
+		if err := from.do(ctx, "MIGRATE", "127.0.0.1", to.Port(), keys[0], 0, 1000); err != nil {
+			return moved, err
+		}
+		moved++
+		s.sleep(10 * time.Millisecond)
+	}
+	for _, n := range s.world.nodes[:masters] {
+		if err := n.do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", toID); err != nil {
+			return moved, err
+		}
+	}
+	return moved, nil
+}
+
+// slotsGone takes the slots of one master from the cluster, and gives them back
+// with what is in them.
+func slotsGone(ctx context.Context, s *scene) (func() error, error) {
+	owner := s.world.nodes[0]
+	first, last := "0", strconv.Itoa(clusterSlots/masters-1)
+	// The owner first, or what it says to others would undo it. Who does not
+	// know of the slots any more says so, which is what was wanted.
+	for range 2 {
+		for _, n := range s.world.nodes {
+			if err := n.do(ctx, "CLUSTER", "DELSLOTSRANGE", first, last); err != nil && n == owner && !s.slotsUnserved(ctx, owner) {
+				return nil, err
+			}
+		}
+	}
+	return func() error {
+		if err := owner.do(ctx, "CLUSTER", "ADDSLOTSRANGE", first, last); err != nil {
+			return err
+		}
+		return s.world.agreed(ctx)
+	}, nil
+}
+
+func (s *scene) slotsUnserved(ctx context.Context, n *node) bool {
+	ranges, err := n.admin.ClusterSlots(ctx).Result()
+	for _, r := range ranges {
+		if r.Start == 0 {
+			return false
+		}
+	}
+	return err == nil
+}

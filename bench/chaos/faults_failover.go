@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"time"
+)
+
+var replicated = []string{topologySentinel, topologyCluster}
+
+// failovers are of a master that has a replica: the first node.
+var failovers = []*fault{
+	{name: "master SIGKILLed, replica promoted", on: replicated, proof: failedSyncs, begin: masterKilled, allowed: forgets},
+	{name: "master SIGSTOPped, replica promoted, old master back", on: replicated, proof: failedSyncs, begin: masterStopped, allowed: forgets},
+	{name: "failover with lost acknowledged writes", on: replicated, proof: lostWrites, begin: masterCutOff, allowed: forgets},
+}
+
+// lostWrites is the proof that a replica was promoted that lacked something.
+func lostWrites(e *evidence) string {
+	if e.sums.forgotten == 0 {
+		return "no write was lost"
+	}
+	return ""
+}
+
+// failedOver waits until another node serves what the first one did.
+func (s *scene) failedOver(ctx context.Context) error {
+	if s.world.topology == topologySentinel {
+		return s.world.promoted(ctx, s.world.nodes[0])
+	}
+	return until(ctx, patience, "the replica takes over", func() bool {
+		text, err := s.world.nodes[masters].admin.Info(ctx, "replication").Result()
+		return err == nil && text != "" && s.world.nodes[masters].info(ctx, "replication", "role") == "master"
+	})
+}
+
+// masterKilled kills the master; when the replica has taken over, it comes back
+// with what it had.
+func masterKilled(ctx context.Context, s *scene) (func() error, error) {
+	n := s.world.nodes[0]
+	n.fallen = true
+	n.Kill()
+	return n.Restart, s.failedOver(ctx)
+}
+
+// masterStopped freezes the master for a failover. It then executes what was
+// sent to it before it hears that it is a master no more.
+func masterStopped(ctx context.Context, s *scene) (func() error, error) {
+	n := s.world.nodes[0]
+	n.fallen = true
+	if err := n.Pause(); err != nil {
+		return nil, err
+	}
+	return n.Resume, s.failedOver(ctx)
+}
+
+// masterCutOff lets the master go on for a while after its replica has lost the
+// link to it, and then kills it: what it has acknowledged meanwhile is lost.
+func masterCutOff(ctx context.Context, s *scene) (func() error, error) {
+	n, replica := s.world.nodes[0], s.world.nodes[1]
+	if s.world.topology == topologyCluster {
+		replica = s.world.nodes[masters]
+	}
+	// A password that the master does not ask for: it refuses the replica.
+	if err := replica.do(ctx, "CONFIG", "SET", "masterauth", "wrong"); err != nil {
+		return nil, err
+	}
+	if err := n.do(ctx, "CLIENT", "KILL", "TYPE", "replica"); err != nil {
+		return nil, err
+	}
+	s.sleep(300 * time.Millisecond)
+	n.fallen = true
+	n.Kill()
+	return func() error {
+		if err := replica.do(ctx, "CONFIG", "SET", "masterauth", ""); err != nil {
+			return err
+		}
+		return n.Restart()
+	}, s.failedOver(ctx)
+}

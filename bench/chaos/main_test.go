@@ -1,0 +1,12 @@
+package main
+
+import (
+	"os"
+	"testing"
+)
+
+// TestMain makes the test binary a worker, when a run starts it as one.
+func TestMain(m *testing.M) {
+	isWorker()
+	os.Exit(m.Run())
+}
