@@ -225,8 +225,7 @@ func noise(naps []record, from, to int64) (most time.Duration) {
 	return most
 }
 
-// checkOpen looks at decisions while a breaker was open: of keys that were
-// there before, which all are by then.
+// checkOpen looks at decisions on warm keys while a breaker was open.
 func (v *verdict) checkOpen(e *evidence) {
 	if e.cpu > 0.5 {
 		return // the promise is for a machine that is half idle; the page says so
@@ -235,7 +234,7 @@ func (v *verdict) checkOpen(e *evidence) {
 	for _, w := range e.clients {
 		spans := w.open()
 		for _, r := range w.history {
-			if r.kind == recordDecision && slices.ContainsFunc(spans, func(s [2]int64) bool { return r.begin > s[0] && r.end() < s[1] }) {
+			if r.kind == recordDecision && r.warm && slices.ContainsFunc(spans, func(s [2]int64) bool { return r.begin > s[0] && r.end() < s[1] }) {
 				took = append(took, r.took)
 			}
 		}

@@ -23,7 +23,7 @@ func sound() *evidence {
 		w := witness{}
 		for at := int64(i); at < 5*second; at += second / 50 {
 			r := record{
-				kind: recordDecision, allowed: at/(second/50)%2 == 0, source: hybridlimit.SourceLease, begin: at, took: time.Microsecond,
+				kind: recordDecision, allowed: at/(second/50)%2 == 0, source: hybridlimit.SourceLease, begin: at, took: time.Microsecond, warm: true,
 			}
 			if at > second && at < 2*second {
 				r.source = hybridlimit.SourceFallback

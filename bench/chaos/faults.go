@@ -23,7 +23,7 @@ type fault struct {
 	// functions is that clients use Redis Functions.
 	functions bool
 	// environ is what the servers' environment needs. Nil: nothing.
-	environ func(dir string) []string
+	environ func(dir string) ([]string, error)
 	// long is that it takes too long for every day.
 	long bool
 }
@@ -36,9 +36,9 @@ func (f *fault) where() []string {
 	return f.on
 }
 
-func (f *fault) env(dir string) []string {
+func (f *fault) env(dir string) ([]string, error) {
 	if f.environ == nil {
-		return nil
+		return nil, nil
 	}
 	return f.environ(dir)
 }

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 )
 
@@ -23,8 +21,8 @@ var serverFaults = []*fault{
 	{name: "LOADING", proof: failedSyncs, begin: loading},
 	{name: "BUSY script", proof: failedSyncs, begin: busyScript},
 	{name: "READONLY after a demotion", proof: failedSyncs, begin: demoted},
-	{name: "clock +1 h", allowed: allowance{bursts: 1}, begin: clockMoved("+3600"), environ: fakeTime},
-	{name: "clock -1 h", begin: clockMoved("-3600"), environ: fakeTime},
+	{name: "clock +1 h", allowed: allowance{bursts: 1}, begin: clockMoved(3600), environ: movableClock},
+	{name: "clock -1 h", begin: clockMoved(-3600), environ: movableClock},
 }
 
 // killed kills a node, and brings it back in some way.
@@ -82,44 +80,4 @@ func busyScript(ctx context.Context, s *scene) (func() error, error) {
 func demoted(ctx context.Context, s *scene) (func() error, error) {
 	n := s.world.nodes[0]
 	return func() error { return n.do(ctx, "REPLICAOF", "NO", "ONE") }, n.do(ctx, "REPLICAOF", "127.0.0.1", 1)
-}
-
-// fakeTimeLibrary is where Debian and others put libfaketime, for programs
-// with threads.
-var fakeTimeLibrary = func() string {
-	for _, pattern := range []string{"/usr/lib/*/faketime/libfaketimeMT.so.1", "/usr/lib/faketime/libfaketimeMT.so.1", "/usr/lib64/faketime/libfaketimeMT.so.1"} {
-		if found, _ := filepath.Glob(pattern); len(found) > 0 {
-			return found[0]
-		}
-	}
-	return ""
-}()
-
-// fakeTime makes a server read its wall clock from a file's offset.
-func fakeTime(dir string) []string {
-	file := filepath.Join(dir, "clock")
-	if err := os.WriteFile(file, []byte("+0"), 0o600); err != nil {
-		panic(err)
-	}
-	return []string{
-		"LD_PRELOAD=" + fakeTimeLibrary, "FAKETIME_TIMESTAMP_FILE=" + file, "FAKETIME_NO_CACHE=1", "FAKETIME_DONT_FAKE_MONOTONIC=1",
-	}
-}
-
-// clockMoved moves the server's clock by seconds, and leaves it there.
-func clockMoved(seconds string) func(context.Context, *scene) (func() error, error) {
-	return func(ctx context.Context, s *scene) (func() error, error) {
-		before, err := s.world.nodes[0].admin.Time(ctx).Result()
-		if err != nil {
-			return nil, err
-		}
-		if err := os.WriteFile(filepath.Join(s.dir, "clock"), []byte(seconds), 0o600); err != nil {
-			return nil, err
-		}
-		after, err := s.world.nodes[0].admin.Time(ctx).Result()
-		if moved := after.Sub(before).Abs(); err == nil && (moved < 59*time.Minute || moved > 61*time.Minute) {
-			err = fmt.Errorf("the server's clock moved by %v", moved)
-		}
-		return nil, err
-	}
 }

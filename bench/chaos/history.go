@@ -26,6 +26,7 @@ type record struct {
 	kind    recordKind
 	allowed bool
 	failed  bool // an error was returned
+	warm    bool // the same call was made just before
 	source  hybridlimit.Source
 	stream  uint8
 	key     uint16        // number within the stream; of a breaker: which
@@ -46,6 +47,9 @@ func (r record) encode() (b [recordBytes]byte) {
 	if r.failed {
 		b[1] |= 2
 	}
+	if r.warm {
+		b[1] |= 4
+	}
 	b[2], b[3] = byte(r.source), r.stream
 	binary.LittleEndian.PutUint16(b[4:], r.key)
 	binary.LittleEndian.PutUint32(b[8:], uint32(r.units))
@@ -56,7 +60,7 @@ func (r record) encode() (b [recordBytes]byte) {
 
 func decodeRecord(b *[recordBytes]byte) record {
 	return record{
-		kind: recordKind(b[0]), allowed: b[1]&1 > 0, failed: b[1]&2 > 0,
+		kind: recordKind(b[0]), allowed: b[1]&1 > 0, failed: b[1]&2 > 0, warm: b[1]&4 > 0,
 		source: hybridlimit.Source(b[2]), stream: b[3],
 		key: binary.LittleEndian.Uint16(b[4:]), units: int32(binary.LittleEndian.Uint32(b[8:])),
 		begin: int64(binary.LittleEndian.Uint64(b[12:])), took: time.Duration(binary.LittleEndian.Uint64(b[20:])),

@@ -112,7 +112,7 @@ func (l *ledger) apply(server string, order int, was map[string]lua.State, tx tr
 			d.units -= old.Since
 		}
 		was[key] = s
-		if strings.ToUpper(cmd[0]) != "RESTORE" { // moved here, not debited
+		if !moved(cmd) {
 			l.entries = append(l.entries, d)
 		}
 	}
@@ -123,16 +123,19 @@ func written(cmd []string) (key, text string, ok bool) {
 	switch strings.ToUpper(cmd[0]) {
 	case "SET":
 		return cmd[1], cmd[2], true
-	case "RESTORE":
+	case "RESTORE", "RESTORE-ASKING":
 		text, ok := restored(cmd[3])
 		return cmd[1], text, ok
 	}
 	return "", "", false
 }
 
+// moved reports whether a key came from another node: nothing was debited.
+func moved(cmd []string) bool { return strings.HasPrefix(strings.ToUpper(cmd[0]), "RESTORE") }
+
 // mortal reports whether a key that was written got a TTL with it.
 func mortal(tx transaction, cmd []string, key string) bool {
-	if strings.ToUpper(cmd[0]) == "RESTORE" {
+	if moved(cmd) {
 		return cmd[2] != "0"
 	}
 	for _, word := range cmd[3:] {
@@ -182,37 +185,32 @@ type sums struct {
 }
 
 // sum adds up. A replica writes what its master wrote: the same write, which
-// counts once. A batch that a server applies again, although it still had the
-// key, was applied twice, and that must never be.
+// counts once. Of a batch that a fallen master has applied and its successor
+// too, whichever came first, the successor's counts: it answered. A batch that
+// a server applies again, although it still had the key, was applied twice, and
+// that must never be.
 func (l *ledger) sum() (out sums) {
 	type write struct{ batch, key, raw string }
-	type witnessed struct {
-		server string
-		write
-	}
-	seen := map[witnessed]bool{}
 	once := map[write]debit{}
-	elsewhere := map[write]bool{} // known to a server that did not fall
-	for _, d := range l.entries {
-		id := write{d.batch, d.key, d.raw}
-		elsewhere[id] = elsewhere[id] || !l.fallen[d.server]
-		by := witnessed{d.server, id}
-		if seen[by] {
-			continue // written once more, as it was
-		}
-		seen[by] = true
-		if old, ok := once[id]; !ok || d.units < old.units {
-			// The smaller: a server that got the key with a snapshot has not seen what
-			// it was before.
+	note := func(fallen bool) {
+		for _, d := range l.entries {
+			id := write{d.batch, d.key, d.raw}
+			if _, known := once[id]; known || l.fallen[d.server] != fallen {
+				continue // or written once more, as it was
+			}
 			once[id] = d
+			if fallen {
+				out.forgotten += d.units
+			}
 		}
 	}
+	// What a fallen server writes after it has come back is its successor's, and
+	// not to be had from its own file, which lacks the snapshot in between.
+	note(false)
+	note(true)
 	last := map[write]debit{} // by batch and key
 	var all []debit
-	for id, d := range once {
-		if !elsewhere[id] {
-			out.forgotten += d.units
-		}
+	for _, d := range once {
 		if d.batch == "" {
 			out.debited, out.exact = out.debited+d.units, out.exact+d.units
 			continue
@@ -222,6 +220,12 @@ func (l *ledger) sum() (out sums) {
 	slices.SortFunc(all, func(a, b debit) int {
 		if a.server == b.server { // whose clock may have been moved
 			return a.order - b.order
+		}
+		if l.fallen[a.server] != l.fallen[b.server] {
+			if l.fallen[a.server] {
+				return -1
+			}
+			return 1
 		}
 		return cmp.Or(cmp.Compare(a.stamp, b.stamp), strings.Compare(a.server, b.server))
 	})

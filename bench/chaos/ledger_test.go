@@ -102,6 +102,14 @@ func TestLedger(t *testing.T) {
 			fallen: 1,
 			want:   sums{debited: 10, forgotten: 4},
 		},
+		"a batch that a frozen master applies after its successor": {
+			servers: [][][]string{
+				{{state(100, 5), envelope("a", 1, 100)}, {state(100, 9), envelope("a", 2, 300)}},
+				{{state(100, 5), envelope("a", 1, 100)}, {state(100, 8), envelope("a", 2, 200)}},
+			},
+			fallen: 1,
+			want:   sums{debited: 8, again: 4, forgotten: 4},
+		},
 		"a server that comes back with a snapshot": {
 			servers: [][][]string{
 				{{state(100, 5), envelope("a", 1, 100)}, {state(100, 20), envelope("b", 4, 150)}},

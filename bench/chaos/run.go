@@ -70,7 +70,11 @@ func run(ctx context.Context, p plan) (out *outcome, err error) {
 	var env []string
 	functions := false
 	for _, f := range p.faults {
-		env = append(env, f.env(dir)...)
+		more, err := f.env(dir)
+		if err != nil {
+			return nil, err
+		}
+		env = append(env, more...)
 		functions = functions || f.functions
 	}
 	attic := filepath.Join(dir, "attic")

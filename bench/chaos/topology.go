@@ -59,10 +59,11 @@ func startNode(attic string, opts ...redistest.Option) (*node, error) {
 	return n, os.MkdirAll(n.attic, 0o700)
 }
 
-// adminClient gives up early, and does not try again: the runner does.
+// adminClient has one connection, which a fault that lets nobody in leaves it.
+// It gives up early, and does not try again: the runner does.
 func adminClient(addr string) *redis.Client {
 	return redis.NewClient(&redis.Options{
-		Addr: addr, MaxRetries: -1, DialerRetries: 1, DialTimeout: time.Second, ReadTimeout: 3 * time.Second,
+		Addr: addr, PoolSize: 1, MaxRetries: -1, DialerRetries: 1, DialTimeout: time.Second, ReadTimeout: 3 * time.Second,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 }

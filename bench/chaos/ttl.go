@@ -27,7 +27,7 @@ func (s *scene) watchTTL(ctx context.Context) func() []string {
 
 // eternal is the limiter's keys without a TTL.
 func (n *node) eternal(ctx context.Context) (out []string) {
-	one, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+	one, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	keys := n.admin.Scan(one, 0, "hl:*", 1000).Iterator()
 	for keys.Next(one) {
