@@ -18,6 +18,7 @@ const (
 	recovery   = 2 * time.Second
 	openP99    = 10 * time.Microsecond
 	overshoot  = 0.05    // the default of hybrid.Config
+	heapSlope  = 0.05    // either way, from the second quarter of a soak to the last
 	heapGrowth = 1 << 20 // what a client may keep after Close: pools of the runtime, no state
 )
 
@@ -290,8 +291,22 @@ func (v *verdict) checkGrowth(e *evidence) {
 		if r.Goroutines > r.Before {
 			v.found(brokeGrowth, "client %d: %d goroutines before, %d after Close:\n%s", i, r.Before, r.Goroutines, r.Stacks)
 		}
+		if first, last, ok := halves(w.heap); ok && math.Abs(last/first-1) > heapSlope {
+			v.found(brokeGrowth, "client %d: the heap was %.0f bytes in the second quarter of the run and %.0f in the last: %v", i, first, last, w.heap)
+		}
 		if r.Heap > r.HeapBefore+heapGrowth {
 			v.found(brokeGrowth, "client %d: %d bytes before, %d after Close", i, r.HeapBefore, r.Heap)
 		}
 	}
+}
+
+// halves is the median of the second quarter of samples, when all has warmed
+// up, and of the last.
+func halves(samples []uint64) (first, last float64, ok bool) {
+	quarter := len(samples) / 4
+	if quarter < 3 {
+		return 0, 0, false // too few to tell a slope
+	}
+	median := func(s []uint64) float64 { return float64(slices.Sorted(slices.Values(s))[len(s)/2]) }
+	return median(samples[quarter : 2*quarter]), median(samples[len(samples)-quarter:]), true
 }

@@ -128,9 +128,14 @@ func TestPlantedViolationsAreFound(t *testing.T) {
 				}
 			}
 		}},
-		"a late recovery":     {brokeLiveness, func(e *evidence) { decisionAt(e, e.over+int64(recovery)).source = hybridlimit.SourceFallback }},
-		"a leaked goroutine":  {brokeGrowth, func(e *evidence) { e.clients[1].last.Goroutines++ }},
-		"a heap that grew":    {brokeGrowth, func(e *evidence) { e.clients[1].last.Heap = heapGrowth + 1 }},
+		"a late recovery":    {brokeLiveness, func(e *evidence) { decisionAt(e, e.over+int64(recovery)).source = hybridlimit.SourceFallback }},
+		"a leaked goroutine": {brokeGrowth, func(e *evidence) { e.clients[1].last.Goroutines++ }},
+		"a heap that grew":   {brokeGrowth, func(e *evidence) { e.clients[1].last.Heap = heapGrowth + 1 }},
+		"a heap that grows": {brokeGrowth, func(e *evidence) {
+			for i := range uint64(40) {
+				e.clients[1].heap = append(e.clients[1].heap, 1000+3*i)
+			}
+		}},
 		"a key without a TTL": {brokeTTL, func(e *evidence) { e.eternal = []string{"hl:v1:{0}:chaos:k0"} }},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -26,6 +26,7 @@ type client struct {
 	busy    sync.Mutex // one order at a time
 	killed  bool
 	last    report // the last that it said
+	heap    []uint64
 }
 
 // startClient starts this program as a worker and waits until its limiter is

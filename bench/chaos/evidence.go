@@ -24,6 +24,7 @@ type witness struct {
 	history []record
 	last    report // of one that was killed, just before
 	killed  bool
+	heap    []uint64 // of a soak: bytes in use now and then, under load
 }
 
 // allowance is what a fault may do to the promises. The zero value: nothing.

@@ -24,8 +24,9 @@ type fault struct {
 	functions bool
 	// environ is what the servers' environment needs. Nil: nothing.
 	environ func(dir string) ([]string, error)
-	// long is that it takes too long for every day.
-	long bool
+	// alone is that it goes with no others: it takes too long, or what it does
+	// cannot be undone.
+	alone bool
 }
 
 // where is the topologies that it can happen on.

@@ -8,8 +8,8 @@ import (
 // clientFaults are of the processes that limit.
 var clientFaults = []*fault{
 	{name: "client paused 4 s", hold: 4 * time.Second, begin: pausedClient, allowed: allowance{alone: true}},
-	{name: "client paused 30 s", hold: 30 * time.Second, begin: pausedClient, allowed: allowance{alone: true}, long: true},
-	{name: "client SIGKILLed", begin: func(_ context.Context, s *scene) (func() error, error) {
+	{name: "client paused 30 s", hold: 30 * time.Second, begin: pausedClient, allowed: allowance{alone: true}, alone: true},
+	{name: "client SIGKILLed", alone: true, begin: func(_ context.Context, s *scene) (func() error, error) {
 		return nil, s.clients[s.rng.IntN(len(s.clients))].kill()
 	}},
 }
@@ -22,6 +22,6 @@ func pausedClient(_ context.Context, s *scene) (func() error, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.allowed.units += r.Stats.Held
+	s.allow(allowance{units: r.Stats.Held})
 	return c.resume, c.pause()
 }

@@ -12,7 +12,7 @@ import (
 var memoryFaults = []*fault{
 	{name: "FLUSHALL", proof: resynced, allowed: forgets, begin: everyNode("FLUSHALL")},
 	{name: "SCRIPT FLUSH", begin: again(100*time.Millisecond, everyNode("SCRIPT", "FLUSH")), proof: noScript("SCRIPT")},
-	{name: "FUNCTION FLUSH", functions: true, begin: again(100*time.Millisecond, everyNode("FUNCTION", "FLUSH")), proof: noScript("FUNCTION")},
+	{name: "FUNCTION FLUSH", functions: true, alone: true, begin: again(100*time.Millisecond, everyNode("FUNCTION", "FLUSH")), proof: noScript("FUNCTION")},
 	{name: "OOM, noeviction", proof: failedSyncs, begin: func(ctx context.Context, s *scene) (func() error, error) {
 		return s.config(ctx, "maxmemory-policy", "noeviction", "maxmemory", "1mb")
 	}},

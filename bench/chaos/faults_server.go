@@ -8,7 +8,7 @@ import (
 
 // serverFaults are of the process redis-server.
 var serverFaults = []*fault{
-	{name: "none"},
+	{name: "none", alone: true},
 	{name: "SIGKILL, restart with data", proof: failedSyncs, begin: killed(func(n *node) error { return n.Restart() })},
 	{name: "SIGKILL, restart empty", proof: resynced, allowed: forgets, begin: killed(func(n *node) error {
 		if err := n.forget(); err != nil {
@@ -17,12 +17,12 @@ var serverFaults = []*fault{
 		return n.Restart()
 	})},
 	{name: "SIGSTOP 1 s", hold: time.Second, proof: failedSyncs, begin: stopped},
-	{name: "SIGSTOP 30 s", hold: 30 * time.Second, proof: failedSyncs, begin: stopped, long: true},
+	{name: "SIGSTOP 30 s", hold: 30 * time.Second, proof: failedSyncs, begin: stopped, alone: true},
 	{name: "LOADING", proof: failedSyncs, begin: loading},
 	{name: "BUSY script", proof: failedSyncs, begin: busyScript},
 	{name: "READONLY after a demotion", proof: failedSyncs, begin: demoted},
-	{name: "clock +1 h", allowed: allowance{bursts: 1}, begin: clockMoved(3600), environ: movableClock},
-	{name: "clock -1 h", begin: clockMoved(-3600), environ: movableClock},
+	{name: "clock +1 h", allowed: allowance{bursts: 1}, begin: clockMoved(3600), environ: movableClock, alone: true},
+	{name: "clock -1 h", begin: clockMoved(-3600), environ: movableClock, alone: true},
 }
 
 // killed kills a node, and brings it back in some way.

@@ -2,45 +2,132 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
+	"os/exec"
 	"regexp"
+	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
+
+const (
+	clients    = 3                       // of a row
+	usualHold  = 1500 * time.Millisecond // of a fault
+	mixes      = 5                       // rows of random mixes
+	faultsEach = 3                       // of a mix
+)
+
+// options are the flags.
+type options struct {
+	only  string
+	write string
+	soak  time.Duration
+	seed  uint64
+}
 
 func main() {
 	isWorker()
-	only := flag.String("run", "", "only faults that match this `regexp`")
+	var o options
+	flag.StringVar(&o.only, "run", "", "only rows, as \"fault on topology\", that match this `regexp`")
+	flag.StringVar(&o.write, "write", "", "write the page to this `file`")
+	flag.DurationVar(&o.soak, "soak", 0, "faults one after the other for so long, instead of a table")
+	flag.Uint64Var(&o.seed, "seed", 1, "of mixes and of a soak; 0: a random one")
 	flag.Parse()
-	if err := mainErr(*only); err != nil {
+	redis.SetLogger(noLog{}) // failed dials are what this is about
+	if err := o.main(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		os.Exit(1)
 	}
 }
 
-func mainErr(only string) error {
-	match, err := regexp.Compile(only)
+func (o options) main(ctx context.Context) error {
+	if o.seed == 0 {
+		o.seed = rand.Uint64()
+		fmt.Println("seed", o.seed)
+	}
+	plans, err := o.plans()
 	if err != nil {
 		return err
 	}
-	for _, f := range allFaults() {
-		for _, on := range f.where() {
-			if !match.MatchString(f.name + " on " + on) {
-				continue
-			}
-			out, err := run(context.Background(), plan{topology: on, faults: []*fault{f}, load: usualLoad, clients: 3, hold: 1500 * time.Millisecond, seed: 1, strictly: true})
-			if err != nil {
-				fmt.Println(f.name, on, "ERROR", err)
-				continue
-			}
-			v := out.verdict
-			fmt.Printf("%-32s %s %6d %d slow %.1fms p99 %v shared %.0f/%.0f alone %.0f/%.0f %s rec %v cpu %.2f\n", f.name, on, v.decisions, v.errors, ms(v.slowest), v.p99,
-				v.shared.units, v.shared.bound, v.alone.units, v.alone.bound, v.accounting, v.recovered, out.evidence.cpu)
-			for _, b := range v.violations {
-				fmt.Println("   BROKEN", b.kind, b.text)
-			}
+	p := page{command: "make chaos", redis: redisVersion()}
+	var failed []error
+	for _, plan := range plans {
+		began := time.Now()
+		out, err := run(ctx, plan)
+		if err != nil {
+			failed = append(failed, err)
+			fmt.Println("FAILED:", err)
+			continue
+		}
+		fmt.Print(out.progress(time.Since(began)))
+		if len(out.verdict.violations) > 0 {
+			failed = append(failed, fmt.Errorf("%s on %s: %d violations", plan.name(), plan.topology, len(out.verdict.violations)))
+		}
+		p.rows = append(p.rows, out)
+	}
+	if o.write != "" {
+		if err := os.WriteFile(o.write, []byte(p.text()), 0o644); err != nil {
+			return err
 		}
 	}
-	return nil
+	return errors.Join(failed...)
+}
+
+// plans is what is to be run.
+func (o options) plans() (out []plan, err error) {
+	match, err := regexp.Compile(o.only)
+	if err != nil {
+		return nil, err
+	}
+	usual := plan{load: usualLoad, clients: clients, hold: usualHold, seed: o.seed, strictly: true}
+	if o.soak > 0 {
+		p := usual
+		p.topology, p.faults, p.load, p.clients, p.soak = topologySingle, mixable(), soakLoad, 4, o.soak
+		return []plan{p}, nil
+	}
+	add := func(p plan) {
+		if match.MatchString(p.name() + " on " + p.topology) {
+			out = append(out, p)
+		}
+	}
+	for _, f := range allFaults() {
+		for _, on := range f.where() {
+			p := usual
+			p.topology, p.faults = on, []*fault{f}
+			add(p)
+		}
+	}
+	for i := range uint64(mixes) {
+		add(mix(usual, o.seed+i))
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("no row matches %q", o.only)
+	}
+	return out, nil
+}
+
+// mix is some faults at once, by chance.
+func mix(p plan, seed uint64) plan {
+	all := mixable()
+	p.topology, p.seed = topologySingle, seed
+	for _, i := range rand.New(rand.NewPCG(seed, 1)).Perm(len(all))[:faultsEach] {
+		p.faults = append(p.faults, all[i])
+	}
+	return p
+}
+
+// redisVersion is that of the redis-server in PATH.
+func redisVersion() string {
+	text, err := exec.Command("redis-server", "--version").Output()
+	_, rest, ok := strings.Cut(string(text), " v=")
+	if err != nil || !ok {
+		return ""
+	}
+	version, _, _ := strings.Cut(rest, " ")
+	return version
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -19,10 +20,14 @@ type plan struct {
 	clients  int
 	hold     time.Duration // how long the faults last, where they do not say themselves
 	seed     uint64
-	strictly bool // times for a quiet machine count
+	soak     time.Duration // for so long, the faults one after the other; 0: once
+	strictly bool          // times for a quiet machine count
 }
 
 func (p plan) name() string {
+	if p.soak > 0 {
+		return fmt.Sprintf("soak of %v", p.soak)
+	}
 	names := make([]string, len(p.faults))
 	for i, f := range p.faults {
 		names[i] = f.name
@@ -44,11 +49,18 @@ type scene struct {
 	world   *world
 	clients []*client
 	rng     *rand.Rand
-	allowed allowance
 	dir     string
 	clock   sharedClock
-	stop    chan struct{} // closed when a fault's own goroutines shall end
-	running sync.WaitGroup
+
+	mu      sync.Mutex // guards what follows
+	allowed allowance  // by the faults so far
+}
+
+// allow notes what a fault may do to the promises.
+func (s *scene) allow(a allowance) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.allowed = s.allowed.and(a)
 }
 
 // outcome is a run that is over.
@@ -66,7 +78,7 @@ func run(ctx context.Context, p plan) (out *outcome, err error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	s := &scene{plan: p, dir: dir, rng: rand.New(rand.NewPCG(p.seed, 0)), clock: newSharedClock(), stop: make(chan struct{})}
+	s := &scene{plan: p, dir: dir, rng: rand.New(rand.NewPCG(p.seed, 0)), clock: newSharedClock()}
 	var env []string
 	functions := false
 	for _, f := range p.faults {
@@ -154,8 +166,12 @@ func (s *scene) play(ctx context.Context) (*evidence, error) {
 	return e, s.collect(e)
 }
 
-// strike begins and ends the faults: one by itself, or several that overlap.
+// strike begins and ends the faults: one by itself, several at random moments
+// so that they overlap, or one after the other for a soak.
 func (s *scene) strike(ctx context.Context) error {
+	if s.plan.soak > 0 {
+		return s.soak(ctx)
+	}
 	errs := make([]error, len(s.plan.faults))
 	var wg sync.WaitGroup
 	for i, f := range s.plan.faults {
@@ -165,32 +181,27 @@ func (s *scene) strike(ctx context.Context) error {
 		}
 		wg.Go(func() {
 			s.sleep(wait)
-			errs[i] = s.suffer(ctx, f)
+			errs[i] = s.suffer(ctx, f, s.plan.hold)
 		})
 	}
 	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // suffer is one fault from begin to end. Among others, one may have to wait
 // until another leaves it something to break.
-func (s *scene) suffer(ctx context.Context, f *fault) error {
+func (s *scene) suffer(ctx context.Context, f *fault, hold time.Duration) error {
+	s.allow(f.allowed)
 	if f.begin == nil {
-		s.sleep(s.plan.hold)
+		s.sleep(hold)
 		return nil
 	}
 	var end func() error
 	if err := s.insist(ctx, func() (err error) { end, err = f.begin(ctx, s); return err }); err != nil {
 		return err
 	}
-	hold := f.hold
-	if hold == 0 {
-		hold = s.plan.hold
+	if f.hold > 0 {
+		hold = f.hold
 	}
 	s.sleep(hold)
 	if end == nil {
@@ -238,7 +249,7 @@ func (s *scene) collect(e *evidence) error {
 		if err != nil {
 			return err
 		}
-		e.clients = append(e.clients, witness{history: history, last: c.last, killed: c.killed})
+		e.clients = append(e.clients, witness{history: history, last: c.last, killed: c.killed, heap: c.heap})
 	}
 	l, err := readLedger(s.world)
 	if err != nil {
@@ -247,9 +258,8 @@ func (s *scene) collect(e *evidence) error {
 	e.sums, e.allowed = l.sum(), s.allowed
 	e.eternal = append(e.eternal, l.eternal...)
 	for _, f := range s.plan.faults {
-		e.allowed = e.allowed.and(f.allowed)
-		if f.proof == nil {
-			continue
+		if f.proof == nil || len(s.plan.faults) > 1 {
+			continue // among others, one may not come to bear
 		}
 		if why := f.proof(e); why != "" {
 			return fmt.Errorf("%s did not happen: %s", f.name, why)

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
+)
+
+// everyDay is the rows that go test plays, one of each kind of trouble;
+// make chaos, and HYBRIDLIMIT_LONG, play them all.
+var everyDay = map[string]string{
+	"SIGKILL, restart empty":                 topologySingle,
+	"replies lost after execution":           topologySingle,
+	"client SIGKILLed":                       topologySingle,
+	"failover with lost acknowledged writes": topologySentinel,
+	"resharding with keys (MOVED, ASK)":      topologyCluster,
+}
+
+// play runs a plan and fails the test for what it breaks. The times of a quiet
+// machine (p99 while a breaker is open) are for make chaos; all others are
+// relative to a canary.
+func play(t *testing.T, p plan) {
+	t.Helper()
+	began := time.Now()
+	out, err := run(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range out.verdict.violations {
+		t.Errorf("%s: %s", x.kind, x.text)
+	}
+	t.Log(out.progress(time.Since(began)))
+}
+
+// needRedis skips, or under CI fails, without a redis-server that keeps its
+// append-only file as Redis 7 does.
+func needRedis(t *testing.T) {
+	t.Helper()
+	redistest.Need(t)
+	redistest.NeedFunctions(t, redistest.New(t).Client(t)) // what Redis 7 has, too
+}
+
+// TestFaults is the short form of make chaos.
+func TestFaults(t *testing.T) {
+	needRedis(t)
+	usual := plan{load: usualLoad, clients: clients, hold: time.Second, seed: testenv.Seed(t)}
+	for _, f := range allFaults() {
+		for _, on := range f.where() {
+			if everyDay[f.name] != on && !testenv.Long() {
+				continue
+			}
+			t.Run(f.name+" on "+on, func(t *testing.T) {
+				p := usual
+				p.topology, p.faults = on, []*fault{f}
+				play(t, p)
+			})
+		}
+	}
+	t.Run("mix", func(t *testing.T) {
+		p := mix(usual, usual.seed)
+		t.Log(p.name())
+		play(t, p)
+	})
+}
+
+// TestSoak is the short form of make soak. A slope of the heap takes longer to
+// be seen; that nothing is left after Close does not.
+func TestSoak(t *testing.T) {
+	needRedis(t)
+	p := plan{
+		topology: topologySingle, faults: mixable(), load: soakLoad, clients: 4, hold: time.Second,
+		soak: 6 * time.Second, seed: testenv.Seed(t),
+	}
+	if testenv.Long() {
+		p.soak = 3 * time.Minute
+	}
+	play(t, p)
+}
+
+// TestEveryDayRowsExist: a row that is renamed must not drop out unseen.
+func TestEveryDayRowsExist(t *testing.T) {
+	for name, on := range everyDay {
+		f, err := faultNamed(name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		found := false
+		for _, where := range f.where() {
+			found = found || where == on
+		}
+		if !found {
+			t.Errorf("%s does not happen on %s", name, on)
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"time"
+)
+
+// soakEvery is how often a soak looks at the heaps of clients.
+const soakEvery = 5 * time.Second
+
+// soakLoad is usualLoad from many goroutines, and with enough keys for their
+// memory to be most of what there is.
+var soakLoad = load{Goroutines: 16, Streams: append([]stream{
+	{Prefix: "many", Keys: 5000, PerSecond: 400, Rate: 10, Burst: 100},
+}, usualLoad.Streams...)}
+
+// mixable is the faults that go with others.
+func mixable() (out []*fault) {
+	for _, f := range allFaults() {
+		if f.on == nil && !f.alone {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// soak plays one fault after the other, with a few seconds in between, and
+// looks at the heaps of clients meanwhile.
+func (s *scene) soak(ctx context.Context) error {
+	stop := repeat(soakEvery, func() {
+		for _, c := range s.clients {
+			if r, err := c.tell(orderBaseline); err == nil {
+				c.heap = append(c.heap, r.Heap)
+			}
+		}
+	})
+	defer stop()
+	for deadline := time.Now().Add(s.plan.soak); time.Now().Before(deadline); {
+		f := s.plan.faults[s.rng.IntN(len(s.plan.faults))]
+		if err := s.suffer(ctx, f, s.plan.hold/2+time.Duration(s.rng.Int64N(int64(s.plan.hold)))); err != nil {
+			return err
+		}
+		if err := s.world.well(ctx); err != nil {
+			return err
+		}
+		s.sleep(time.Second + time.Duration(s.rng.Int64N(int64(3*time.Second))))
+	}
+	return nil
+}
