@@ -306,11 +306,11 @@ func (p *part) fetch(ctx context.Context) (verdict, error) {
 		return verdict{source: hybridlimit.SourceTimeout, action: deny, retry: int64(l.cfg.SyncInterval)}, nil
 	}
 	var w *waiter
-	v := l.event(e, func(t *terms, now int64, broken bool) verdict {
+	v := l.event(e, func(t terms, now int64, broken bool) verdict {
 		if broken {
-			return e.state.fallback(t, p.N, now)
+			return e.state.fallback(&t, p.N, now)
 		}
-		v := e.state.judge(t, p.N, now) // it was counted in the try
+		v := e.state.judge(&t, p.N, now) // it was counted in the try
 		if v.action == ask {
 			w = &waiter{n: p.N, by: e.rules.Load(), out: make(chan verdict, 1)}
 			e.waiters = append(e.waiters, w)

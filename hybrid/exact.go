@@ -130,7 +130,7 @@ func (l *Limiter) withoutRedis(key string, at place, n int64) (verdict, error) {
 	case e == nil && l.closed.Load(): // who has an entry was asked under its lock
 		return verdict{}, hybridlimit.ErrClosed
 	case e != nil:
-		return l.event(e, func(t *terms, now int64, broken bool) verdict { return e.state.without(t, n, now, broken) }), nil
+		return l.event(e, func(t terms, now int64, broken bool) verdict { return e.state.without(&t, n, now, broken) }), nil
 	}
 	// And there is no memory to count it in.
 	l.count.overflow.Add(1)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
@@ -263,5 +264,32 @@ func TestFallbackOfAWindow(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// TestFallbackDoesNotAllocate: the terms of a decision once went to the heap,
+// where one call in thirty took 25 µs to find room.
+func TestFallbackDoesNotAllocate(t *testing.T) {
+	for name, fallback := range map[string]hybrid.Fallback{"admitted": hybrid.FallbackFull, "denied": hybrid.FallbackDenyAll} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := redistest.NewBubble(t)
+				b.Kill()
+				l := newLimiter(t, b.Client(nil), hybridlimit.PerSecond(1_000_000), hybrid.Config{
+					Fallback: fallback, MaxWait: -1, Hub: hybrid.HubConfig{FleetSize: 1},
+				})
+				admits(t, l, "k", time.Second) // the breaker opens
+				if state := l.Stats().Breaker; state != breaker.Open {
+					t.Fatalf("the breaker is %v", state)
+				}
+				var res hybridlimit.Result
+				if n := testing.AllocsPerRun(1000, func() { res = ask(t, l, "k", 1) }); n != 0 {
+					t.Errorf("a decision allocates %v times: %+v", n, res)
+				}
+				if res.Source != hybridlimit.SourceFallback || res.Allowed != (fallback == hybrid.FallbackFull) {
+					t.Errorf("%+v", res)
+				}
+			})
+		})
 	}
 }

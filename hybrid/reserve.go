@@ -131,15 +131,15 @@ func (l *Limiter) inHand(key string, at place, n int64) (*entry, verdict, error)
 	if e == nil || err != nil {
 		return nil, verdict{}, err
 	}
-	v := l.event(e, func(t *terms, now int64, broken bool) verdict {
+	v := l.event(e, func(t terms, now int64, broken bool) verdict {
 		s := &e.state
 		switch {
 		case s.atOnce(n) >= n:
 			s.demand.note(n, now)
 			return s.hand(n, now)
 		case broken:
-			return s.fallback(t, n, now)
-		case s.creditLeft(t, now) >= n:
+			return s.fallback(&t, n, now)
+		case s.creditLeft(&t, now) >= n:
 			s.demand.note(n, now)
 			s.owe(n)
 			return verdict{action: admit, source: hybridlimit.SourceCredit, sync: syncLazily}
@@ -164,8 +164,8 @@ func (l *Limiter) beside(e *entry, n int64, ans lua.Answer, ok bool) {
 		e.unlock()
 		return
 	}
-	l.event(e, func(t *terms, _ int64, _ bool) verdict {
-		e.state.exactly(t, n, granted)
+	l.event(e, func(t terms, _ int64, _ bool) verdict {
+		e.state.exactly(&t, n, granted)
 		return verdict{}
 	})
 }
@@ -199,7 +199,7 @@ func (l *Limiter) Refund(ctx context.Context, key string, n int64) (hybridlimit.
 	if e == nil {
 		return l.refundNow(ctx, key, at, algo.Op{Refund: n})
 	}
-	v := l.event(e, func(*terms, int64, bool) verdict {
+	v := l.event(e, func(terms, int64, bool) verdict {
 		s := &e.state
 		unsent := min(n, s.pending)
 		s.pending -= unsent
@@ -252,7 +252,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if e == nil || err != nil {
 		return err
 	}
-	l.event(e, func(*terms, int64, bool) verdict {
+	l.event(e, func(terms, int64, bool) verdict {
 		s := &e.state
 		l.count.expired.Add(s.held())
 		l.count.dropped.Add(s.pending + s.share.admitted - s.refund)

@@ -104,23 +104,23 @@ func (l *Limiter) takeAtMost(key string, n int64) (took int64, v verdict) {
 	if e == nil || err != nil {
 		return 0, v
 	}
-	v = l.event(e, func(t *terms, now int64, broken bool) verdict {
+	v = l.event(e, func(t terms, now int64, broken bool) verdict {
 		s := &e.state
 		if took = s.atOnce(n); took > 0 {
 			s.demand.note(took, now)
-			return s.fromLease(t, took, now)
+			return s.fromLease(&t, took, now)
 		}
-		if broken || now < s.deniedUntil(t) {
+		if broken || now < s.deniedUntil(&t) {
 			return verdict{}
 		}
-		if took = min(s.creditLeft(t, now), n); took == 0 {
+		if took = min(s.creditLeft(&t, now), n); took == 0 {
 			if t.bucket.Queue && s.owed() == 0 && s.refund == 0 {
 				return verdict{action: ask}
 			}
 			return verdict{}
 		}
 		s.demand.note(took, now)
-		return s.onCredit(t, took, now)
+		return s.onCredit(&t, took, now)
 	})
 	return took, v
 }
@@ -169,7 +169,7 @@ func (l *Limiter) peekHere(key string) (res hybridlimit.Result, known bool, err 
 	}
 	r := e.rules.Load()
 	var until int64
-	v := l.event(e, func(t *terms, now int64, broken bool) verdict {
+	v := l.event(e, func(t terms, now int64, broken bool) verdict {
 		s := &e.state
 		known = s.view.known
 		switch {
@@ -178,17 +178,17 @@ func (l *Limiter) peekHere(key string) (res hybridlimit.Result, known bool, err 
 			res.Delay = time.Duration(max(0, s.leases[0].next-now))
 		case broken:
 			res.Source = hybridlimit.SourceFallback
-			s.startShare(t, now)
+			s.startShare(&t, now)
 			s.share.refill(t.share, now)
 			res.Allowed = s.share.level >= 1
 			until = now + max(s.share.wait(t.share, 1), t.tick)
 		default:
-			until = s.deniedUntil(t)
+			until = s.deniedUntil(&t)
 			res.Source = hybridlimit.SourceCredit
 			if res.Allowed = now >= until; !res.Allowed {
 				res.Source = hybridlimit.SourceDenyCache
 			} else if t.bucket.Queue && known {
-				res.Delay = time.Duration(t.bucket.WaitFull(s.level(t, now))) * time.Microsecond
+				res.Delay = time.Duration(t.bucket.WaitFull(s.level(&t, now))) * time.Microsecond
 			}
 		}
 		until -= now
@@ -239,7 +239,7 @@ func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.
 	r := e.rules.Load()
 	res.Limit, res.Allowed, res.Granted, res.Source = r.limit.BurstSize(), true, n, hybridlimit.SourceCredit
 	var counted int64
-	v := l.event(e, func(t *terms, now int64, _ bool) verdict {
+	v := l.event(e, func(t terms, now int64, _ bool) verdict {
 		s := &e.state
 		s.demand.note(min(n, maxCharge), now)
 		paid := min(s.held(), n)
@@ -247,7 +247,7 @@ func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.
 		// More than that changes nothing: no debt is larger than the burst.
 		owed := max(0, min(n-paid, maxCharge-s.pending))
 		counted = paid + owed
-		return s.onCredit(t, owed, now)
+		return s.onCredit(&t, owed, now)
 	})
 	l.count.admitted.Add(counted)
 	res.Remaining = max(0, v.left)
