@@ -16,8 +16,9 @@ const second = int64(time.Second)
 // seconds, and a fault from 1 s to 2 s with the breaker open.
 func sound() *evidence {
 	e := &evidence{
-		load:  load{Streams: []stream{{Prefix: "k", Keys: 1, PerSecond: 50, Rate: 100, Burst: 100}}},
-		began: second, over: 2 * second,
+		single: true,
+		load:   load{Streams: []stream{{Prefix: "k", Keys: 1, PerSecond: 50, Rate: 100, Burst: 100}}},
+		began:  second, over: 2 * second,
 	}
 	for i := range 3 {
 		w := witness{}
@@ -34,8 +35,9 @@ func sound() *evidence {
 			w.history = append(w.history, r)
 		}
 		w.history = append(w.history,
-			record{kind: recordBreaker, units: int32(breaker.Open), begin: second},
-			record{kind: recordBreaker, units: int32(breaker.HalfOpen), begin: 2 * second},
+			record{kind: recordBreaker, key: uint16(breaker.Closed), units: int32(breaker.Open), begin: second},
+			record{kind: recordBreaker, key: uint16(breaker.Open), units: int32(breaker.HalfOpen), begin: 2 * second},
+			record{kind: recordBreaker, key: uint16(breaker.HalfOpen), units: int32(breaker.Closed), begin: 2*second + 1},
 			record{kind: recordNap, begin: 0, took: time.Millisecond},
 		)
 		w.last.Settled = true
@@ -128,7 +130,25 @@ func TestPlantedViolationsAreFound(t *testing.T) {
 				}
 			}
 		}},
-		"a late recovery":    {brokeLiveness, func(e *evidence) { decisionAt(e, e.over+int64(recovery)).source = hybridlimit.SourceFallback }},
+		"a breaker that closes late": {brokeLiveness, func(e *evidence) {
+			for i := range e.clients[0].history {
+				if r := &e.clients[0].history[i]; r.kind == recordBreaker && r.begin > e.over {
+					r.begin = e.over + int64(recovery) + 1
+				}
+			}
+		}},
+		"a breaker that stays open": {brokeLiveness, func(e *evidence) {
+			e.clients[0].history = append(e.clients[0].history, record{
+				kind: recordBreaker, key: uint16(breaker.Closed), units: int32(breaker.Open), begin: 3 * second,
+			})
+		}},
+		"back, and gone again": {brokeLiveness, func(e *evidence) {
+			for i := range e.clients[0].history {
+				if r := &e.clients[0].history[i]; r.kind == recordDecision && r.begin > e.over+int64(recovery) {
+					r.source = hybridlimit.SourceFallback
+				}
+			}
+		}},
 		"a leaked goroutine": {brokeGrowth, func(e *evidence) { e.clients[1].last.Goroutines++ }},
 		"a heap that grew":   {brokeGrowth, func(e *evidence) { e.clients[1].last.Heap = heapGrowth + 1 }},
 		"a heap that grows": {brokeGrowth, func(e *evidence) {

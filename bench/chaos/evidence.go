@@ -10,6 +10,7 @@ import (
 // evidence is all that is known of a run when it is over.
 type evidence struct {
 	load    load
+	single  bool // one breaker says whether Redis is there
 	clients []witness
 	began   int64 // ns on the shared clock: the fault
 	over    int64 // the fault had ended, and Redis took writes again
@@ -103,21 +104,32 @@ func (w *witness) naps() (out []record) {
 	return out
 }
 
-// open is the times at which the client's breaker was open. It has one breaker
-// only, but on a cluster.
+// open is the times at which a breaker of the client was open or probing: one
+// of its breakers, on a cluster. The last may not have ended: then it has no
+// second.
 func (w *witness) open() (spans [][2]int64) {
 	var from int64
+	unwell := 0
 	for _, r := range w.history {
 		if r.kind != recordBreaker {
 			continue
 		}
-		switch state := breaker.State(r.units); {
-		case state == breaker.Open && from == 0:
-			from = r.begin
-		case state != breaker.Open && from != 0:
-			spans = append(spans, [2]int64{from, r.begin})
-			from = 0
+		was := unwell
+		if breaker.State(r.key) != breaker.Closed {
+			unwell--
 		}
+		if breaker.State(r.units) != breaker.Closed {
+			unwell++
+		}
+		switch {
+		case was == 0 && unwell > 0:
+			from = r.begin
+		case was > 0 && unwell == 0:
+			spans = append(spans, [2]int64{from, r.begin})
+		}
+	}
+	if unwell > 0 {
+		spans = append(spans, [2]int64{from, 0})
 	}
 	return spans
 }

@@ -18,7 +18,7 @@ const (
 	recordDecision recordKind = iota + 1 // a call, as its caller saw it
 	recordNap                            // the canary overslept: the machine, not the library
 	recordSync                           // a call of the library to Redis
-	recordBreaker                        // a breaker changed; units is its new state
+	recordBreaker                        // a breaker changed from a state, key, to another, units
 )
 
 // record is a line of a worker's history.
@@ -29,7 +29,7 @@ type record struct {
 	warm    bool // the same call was made just before
 	source  hybridlimit.Source
 	stream  uint8
-	key     uint16        // number within the stream; of a breaker: which
+	key     uint16        // number within the stream
 	units   int32         // granted
 	begin   int64         // ns, on the clock that all processes of a run share
 	took    time.Duration // of a nap: by how much it overslept

@@ -31,7 +31,7 @@ func (p *page) text() string {
 - *open p99*: of decisions on warm keys while a breaker was open; at most 10 µs may be, on a machine that is half idle (otherwise, or where no breaker opened for long enough, "–").
 - *admitted*: how far above rate·t the worst of all intervals was / may be, for the key that came closest: by leases, credit and Redis; *by fallbacks* likewise. The bound is burst + (N − 1)·C, and, where Redis lost memory, a second of the rate, which is as old as the last view of a living process may be; where its clock jumped forwards, a burst; where a client was frozen, what it held, and C of a fleet that does not count it. Fallbacks: one burst in all, and the fraction of a unit for each process.
 - *accounting*: what Redis has debited, by its append-only file, against what the processes know: to the unit, or what is allowed after a crash (C a key and a lease). "Debited again": the batch was applied, forgotten with its envelope, and applied again; "lost by the failover": debits that the promoted replica never had.
-- *back after*: the last decision of a fallback after the fault had ended and every slot took writes; at most 2 s may be.
+- *back after*: from the end of the fault, when every slot takes writes, until the last process had decided by lease, credit or Redis and its breakers were closed; at most 2 s may be.
 
 Besides, in every row: no goroutine more than before once clients were closed, at most 1 MiB of heap more, a TTL on every key in every Redis at every look and in every write, and no batch applied twice.
 

@@ -96,18 +96,20 @@ func run(ctx context.Context, p plan) (out *outcome, err error) {
 	defer s.world.close()
 	defer func() {
 		for _, c := range s.clients {
-			c.end()
+			if c != nil {
+				c.end()
+			}
 		}
 	}()
-	for i := range p.clients {
-		c, err := startClient(spec{
+	s.clients = make([]*client, p.clients)
+	if err := together(p.clients, func(i int) (err error) {
+		s.clients[i], err = startClient(spec{
 			Topology: p.topology, Addrs: s.world.addrs(), Dial: s.world.dial(), FleetSize: p.clients,
 			Functions: functions, Load: p.load, History: filepath.Join(dir, fmt.Sprint("client", i)),
 		})
-		if err != nil {
-			return nil, err
-		}
-		s.clients = append(s.clients, c)
+		return err
+	}); err != nil {
+		return nil, err
 	}
 	e, err := s.play(ctx)
 	if err != nil {
@@ -128,15 +130,13 @@ func (s *scene) play(ctx context.Context) (*evidence, error) {
 	}); err != nil {
 		return nil, err
 	}
-	for _, c := range s.clients {
-		if _, err := c.tell(orderStart); err != nil {
-			return nil, err
-		}
+	if err := s.tellAll(orderStart); err != nil {
+		return nil, err
 	}
 	before := readCPU()
 	ttl := s.watchTTL(ctx)
 	s.sleep(time.Second)
-	e := &evidence{load: s.plan.load, began: s.clock.now()}
+	e := &evidence{load: s.plan.load, single: s.plan.topology != topologyCluster, began: s.clock.now()}
 	if err := s.strike(ctx); err != nil {
 		return nil, err
 	}
@@ -146,24 +146,36 @@ func (s *scene) play(ctx context.Context) (*evidence, error) {
 	e.over = s.clock.now()
 	s.sleep(recovery + 500*time.Millisecond)
 	e.cpu = before.busy(readCPU())
-	for _, c := range s.clients {
-		if c.killed {
-			continue
-		}
-		if _, err := c.tell(orderStop); err != nil {
-			return nil, err
-		}
+	if err := s.tellAll(orderStop); err != nil {
+		return nil, err
 	}
-	for _, c := range s.clients {
-		if c.killed {
-			continue
-		}
-		if _, err := c.tell(orderShutdown); err != nil && c.last.Settled {
-			return nil, err
-		}
+	if err := s.tellAll(orderShutdown); err != nil {
+		return nil, err
 	}
 	e.eternal = ttl()
 	return e, s.collect(e)
+}
+
+// tellAll gives an order to all clients that live.
+func (s *scene) tellAll(o order) error {
+	return together(len(s.clients), func(i int) error {
+		if s.clients[i].killed {
+			return nil
+		}
+		_, err := s.clients[i].tell(o)
+		return err
+	})
+}
+
+// together calls f for 0 to n-1, all at once.
+func together(n int, f func(i int) error) error {
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { errs[i] = f(i) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 // strike begins and ends the faults: one by itself, several at random moments

@@ -59,11 +59,12 @@ const (
 
 // report is how a worker stands.
 type report struct {
-	Err     string          `json:",omitempty"` // what went wrong with the order
-	Stats   hybrid.Stats    // of the limiter
-	Hub     hybrid.HubStats // of its hub
-	Settled bool            // Shutdown returned nil
-	Failed  string          `json:",omitempty"` // the first error that a decision returned
+	Err       string          `json:",omitempty"` // what went wrong with the order
+	Stats     hybrid.Stats    // of the limiter
+	Hub       hybrid.HubStats // of its hub
+	Settled   bool            // Shutdown returned nil
+	Unsettled string          `json:",omitempty"` // else what it returned
+	Failed    string          `json:",omitempty"` // the first error that a decision returned
 
 	Goroutines int    // now
 	Before     int    // before the limiter was made

@@ -100,7 +100,7 @@ func (w *worker) open() (err error) {
 		Hub: hybrid.HubConfig{
 			FleetSize: w.spec.FleetSize, Functions: w.spec.Functions, Logger: slog.New(w.log),
 			Breaker: breaker.Config{OnChange: func(c breaker.Change) {
-				w.journal.write(record{kind: recordBreaker, units: int32(c.To), begin: w.journal.clock.now()})
+				w.journal.write(record{kind: recordBreaker, key: uint16(c.From), units: int32(c.To), begin: w.journal.clock.now()})
 			}},
 		},
 	})
@@ -172,9 +172,8 @@ func (w *worker) shutdown() report {
 	defer cancel()
 	err := w.limiter.Shutdown(ctx)
 	r := w.report()
-	r.Settled = err == nil
-	if err != nil {
-		r.Err = err.Error()
+	if r.Settled = err == nil; err != nil {
+		r.Unsettled = err.Error()
 	}
 	w.limiter, w.rdb = nil, closed(w.rdb)
 	for range 200 {
