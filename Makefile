@@ -30,6 +30,14 @@ bench-redis: ## what it costs Redis, and many keys a process: bench/REDIS.md, ab
 bench: ## limiters side by side, about a quarter of an hour: bench/RESULTS.md, its figures and rounds
 	@cd bench && go run ./compare -write . -revision "$$(git describe --always --dirty --exclude '*')"
 
+.PHONY: chaos
+chaos: ## faults on real servers and processes, about ten minutes: docs/reliability.md; fails if a promise is broken
+	@cd bench/chaos && go run . -write ../../docs/reliability.md
+
+.PHONY: soak
+soak: ## a quarter of an hour of faults, 64 goroutines in each of four processes; fails if a promise is broken, or a heap grows
+	@cd bench/chaos && go run . -soak 15m -seed 0
+
 .PHONY: guard
 guard: ## the common path allocates nothing and is no slower than x/time/rate, by far
 	@go test -count=1 -run '^TestCommonPath' ./hybrid

@@ -16,6 +16,9 @@ const (
 	maxWait    = 20 * time.Millisecond // the default of hybrid.Config
 	slack      = 20 * time.Millisecond
 	recovery   = 2 * time.Second
+	idleEnough = 0.5              // the promises of time are for a machine that is no busier
+	anyWait    = time.Second      // on a busier one: nobody waits out a time-out of go-redis, 3 s or more
+	anyReturn  = 10 * time.Second // and everybody comes back
 	openP99    = 10 * time.Microsecond
 	overshoot  = 0.05    // the default of hybrid.Config
 	heapSlope  = 0.05    // either way, from the second quarter of a soak to the last
@@ -67,9 +70,7 @@ func check(e *evidence, strictly bool) *verdict {
 	v.checkBound(e)
 	v.checkAccounting(e)
 	v.checkLatency(e)
-	if strictly {
-		v.checkOpen(e)
-	}
+	v.checkOpen(e, strictly)
 	v.checkLiveness(e)
 	v.checkGrowth(e)
 	for _, key := range slices.Compact(slices.Sorted(slices.Values(e.eternal))) {
@@ -198,6 +199,10 @@ func (w *witness) admitted() (units int64) {
 // checkLatency takes from each slow decision what the machine did to the
 // canary meanwhile.
 func (v *verdict) checkLatency(e *evidence) {
+	most := maxWait + slack
+	if e.cpu > idleEnough {
+		most = anyWait
+	}
 	for i, w := range e.clients {
 		naps := w.naps()
 		for _, r := range w.history {
@@ -206,9 +211,9 @@ func (v *verdict) checkLatency(e *evidence) {
 			}
 			beyond := r.took - noise(naps, r.begin, r.end())
 			v.slowest = max(v.slowest, beyond)
-			if beyond > maxWait+slack {
+			if beyond > most {
 				v.found(brokeLatency, "client %d: a decision took %v, %v beyond the canary, at most %v may be: %+v",
-					i, r.took, beyond, maxWait+slack, r)
+					i, r.took, beyond, most, r)
 			}
 		}
 	}
@@ -226,10 +231,11 @@ func noise(naps []record, from, to int64) (most time.Duration) {
 	return most
 }
 
-// checkOpen looks at decisions on warm keys while a breaker was open.
-func (v *verdict) checkOpen(e *evidence) {
-	if e.cpu > 0.5 || !e.single {
-		return // the promise is for a machine that is half idle; the page says so
+// checkOpen looks at decisions on warm keys while the breaker was open. The
+// promise is for a machine that is half idle.
+func (v *verdict) checkOpen(e *evidence, strictly bool) {
+	if !e.single {
+		return // of several breakers, which one is a key's?
 	}
 	var took []time.Duration
 	for _, w := range e.clients {
@@ -245,7 +251,7 @@ func (v *verdict) checkOpen(e *evidence) {
 	}
 	slices.Sort(took)
 	v.p99 = took[len(took)*99/100]
-	if v.p99 > openP99 {
+	if v.p99 > openP99 && strictly && e.cpu <= idleEnough {
 		v.found(brokeOpen, "p99 of %d decisions with the breaker open is %v, at most %v may be", len(took), v.p99, openP99)
 	}
 }
@@ -254,6 +260,10 @@ func (v *verdict) checkOpen(e *evidence) {
 // fault: a decision by it, all breakers closed, and most decisions by it from
 // then on. (One that waited in vain on a busy machine is not an outage.)
 func (v *verdict) checkLiveness(e *evidence) {
+	most := recovery
+	if e.cpu > idleEnough {
+		most = anyReturn
+	}
 	for i, w := range e.clients {
 		if w.killed {
 			continue
@@ -268,7 +278,7 @@ func (v *verdict) checkLiveness(e *evidence) {
 			case hybridlimit.SourceLease, hybridlimit.SourceCredit, hybridlimit.SourceRedis:
 				first = min(first, r.begin)
 			}
-			if r.begin > e.over+int64(recovery) {
+			if r.begin > e.back {
 				late++
 				if r.source == hybridlimit.SourceFallback {
 					alone++
@@ -287,9 +297,9 @@ func (v *verdict) checkLiveness(e *evidence) {
 			continue
 		}
 		took := time.Duration(max(first, closed) - e.over)
-		if v.recovered = max(v.recovered, took); took > recovery+excused {
+		if v.recovered = max(v.recovered, took); took > most+excused {
 			v.found(brokeLiveness, "client %d: first decision by the shared limit %v after the fault, breakers closed %v after it, at most %v may be",
-				i, time.Duration(first-e.over), time.Duration(closed-e.over), recovery)
+				i, time.Duration(first-e.over), time.Duration(closed-e.over), most)
 		}
 	}
 }

@@ -144,7 +144,7 @@ func TestPlantedViolationsAreFound(t *testing.T) {
 		}},
 		"back, and gone again": {brokeLiveness, func(e *evidence) {
 			for i := range e.clients[0].history {
-				if r := &e.clients[0].history[i]; r.kind == recordDecision && r.begin > e.over+int64(recovery) {
+				if r := &e.clients[0].history[i]; r.kind == recordDecision && r.begin > e.back {
 					r.source = hybridlimit.SourceFallback
 				}
 			}
@@ -198,11 +198,19 @@ func TestExcuses(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	e = sound()
-	e.cpu = 0.6
-	decisionAt(e, second+1).took = 50 * time.Microsecond
+	e.cpu = 0.6 // the promises of time are for a machine that is half idle
+	decisionAt(e, 3*second).took = 900 * time.Millisecond
+	for at := second + 1; at < 2*second; at += second / 10 {
+		decisionAt(e, at).took = 11 * time.Microsecond
+	}
 	if v := check(e, true); len(v.violations) > 0 {
 		t.Errorf("%+v", v.violations)
 	}
+	decisionAt(e, 3*second).took = anyWait + time.Microsecond
+	if v := check(e, true); len(v.violations) != 1 || v.violations[0].kind != brokeLatency {
+		t.Errorf("%+v", v.violations)
+	}
+	decisionAt(e, 3*second).took = time.Microsecond
 	e.clients[0].killed = true // what it may take along: C, and a lease
 	for _, units := range []int64{-2, 50} {
 		e.sums.debited += units

@@ -3,7 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
@@ -89,24 +92,23 @@ func (w *world) agreed(ctx context.Context) error {
 	})
 }
 
-// masterOf is the node that serves a slot now, as node 0 or, if that is not
-// there, the next one sees it.
+// masterOf is the node that serves a slot now, as the first node that answers
+// sees it.
 func (w *world) masterOf(ctx context.Context, slot int) (*node, error) {
 	for _, asked := range w.nodes {
-		if !asked.Running() {
-			continue
-		}
-		ranges, err := asked.admin.ClusterSlots(ctx).Result()
+		shards, err := asked.admin.ClusterShards(ctx).Result()
 		if err != nil {
 			continue
 		}
-		for _, r := range ranges {
-			if slot < r.Start || slot > r.End || len(r.Nodes) == 0 {
+		for _, shard := range shards {
+			if !slices.ContainsFunc(shard.Slots, func(r redis.SlotRange) bool { return r.Start <= int64(slot) && int64(slot) <= r.End }) {
 				continue
 			}
-			for _, n := range w.nodes {
-				if n.Addr() == r.Nodes[0].Addr {
-					return n, nil
+			for _, one := range shard.Nodes {
+				for _, n := range w.nodes {
+					if one.Role == "master" && one.Port == int64(n.Port()) {
+						return n, nil
+					}
 				}
 			}
 		}

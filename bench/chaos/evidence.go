@@ -14,6 +14,7 @@ type evidence struct {
 	clients []witness
 	began   int64 // ns on the shared clock: the fault
 	over    int64 // the fault had ended, and Redis took writes again
+	back    int64 // and every client had had the time to come back
 	sums    sums
 	eternal []string // keys without a TTL
 	cpu     float64  // of the machine, while under load: 0 to 1

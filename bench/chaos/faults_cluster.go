@@ -91,8 +91,9 @@ func slotsGone(ctx context.Context, s *scene) (func() error, error) {
 	// The owner first, or what it says to others would undo it. Who does not
 	// know of the slots any more says so, which is what was wanted.
 	for range 2 {
-		for _, n := range s.world.nodes {
-			if err := n.do(ctx, "CLUSTER", "DELSLOTSRANGE", first, last); err != nil && n == owner && !s.slotsUnserved(ctx, owner) {
+		for i, n := range s.world.nodes {
+			err := n.do(ctx, "CLUSTER", "DELSLOTSRANGE", first, last)
+			if err != nil && (i == 0 && !s.unserved(ctx)) {
 				return nil, err
 			}
 		}
@@ -105,12 +106,8 @@ func slotsGone(ctx context.Context, s *scene) (func() error, error) {
 	}, nil
 }
 
-func (s *scene) slotsUnserved(ctx context.Context, n *node) bool {
-	ranges, err := n.admin.ClusterSlots(ctx).Result()
-	for _, r := range ranges {
-		if r.Start == 0 {
-			return false
-		}
-	}
-	return err == nil
+// unserved reports that nobody serves the first slot any more.
+func (s *scene) unserved(ctx context.Context) bool {
+	_, err := s.world.masterOf(ctx, 0)
+	return err != nil
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/breaker"
 )
 
 // plan is a run.
@@ -144,7 +146,11 @@ func (s *scene) play(ctx context.Context) (*evidence, error) {
 		return nil, err
 	}
 	e.over = s.clock.now()
-	s.sleep(recovery + 500*time.Millisecond)
+	if err := s.comeBack(ctx); err != nil {
+		return nil, err
+	}
+	e.back = s.clock.now()
+	s.sleep(500 * time.Millisecond)
 	e.cpu = before.busy(readCPU())
 	if err := s.tellAll(orderStop); err != nil {
 		return nil, err
@@ -154,6 +160,31 @@ func (s *scene) play(ctx context.Context) (*evidence, error) {
 	}
 	e.eternal = ttl()
 	return e, s.collect(e)
+}
+
+// comeBack gives clients the time that they have to come back, and on a machine
+// that is busy with something else some more. Who does not is found by the
+// check.
+func (s *scene) comeBack(ctx context.Context) error {
+	s.sleep(recovery)
+	for range int((anyReturn - recovery) / (100 * time.Millisecond)) {
+		open := false
+		for _, c := range s.clients {
+			if c.killed {
+				continue
+			}
+			r, err := c.tell(orderStats)
+			if err != nil {
+				return err
+			}
+			open = open || r.Stats.Breaker != breaker.Closed
+		}
+		if !open {
+			break
+		}
+		s.sleep(100 * time.Millisecond)
+	}
+	return ctx.Err()
 }
 
 // tellAll gives an order to all clients that live.

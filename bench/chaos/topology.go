@@ -71,7 +71,7 @@ func adminClient(addr string) *redis.Client {
 func (n *node) close() {
 	n.admin.Close()
 	n.proxy.Stop()
-	n.Server.Close()
+	n.Close()
 }
 
 func (n *node) do(ctx context.Context, words ...any) error {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -58,8 +59,10 @@ func workerMain(in io.Reader, out io.Writer) error {
 	}
 	for {
 		var o order
-		if err := readLine(lines, &o); err != nil {
+		if err := readLine(lines, &o); errors.Is(err, io.EOF) {
 			return nil // the runner is done, or gone
+		} else if err != nil {
+			return err
 		}
 		if err := send(out, w.obey(o)); err != nil {
 			return err
