@@ -211,6 +211,11 @@ func TestExcuses(t *testing.T) {
 		t.Errorf("%+v", v.violations)
 	}
 	decisionAt(e, 3*second).took = time.Microsecond
+	again := record{kind: recordBreaker, key: uint16(breaker.Closed), units: int32(breaker.Open), begin: 3 * second}
+	e.clients[0].history = append(e.clients[0].history, again)
+	if v := check(e, true); len(v.violations) > 0 {
+		t.Errorf("%+v", v.violations)
+	}
 	e.clients[0].killed = true // what it may take along: C, and a lease
 	for _, units := range []int64{-2, 50} {
 		e.sums.debited += units

@@ -175,7 +175,7 @@ func envelopeOf(tx transaction) (batch string, stamp int64) {
 // sums is what a ledger comes to.
 type sums struct {
 	debited int64 // units, each batch once: as its sender was told last
-	again   int64 // units debited again for a batch that Redis had forgotten
+	again   int64 // units debited again for a batch that came again when the key was gone
 	exact   int64 // of debited: by calls without an envelope
 
 	// forgotten is units that the servers of before a failover have debited and
@@ -240,7 +240,7 @@ func (l *ledger) sum() (out sums) {
 			if d.units != 0 {
 				out.twice = append(out.twice, fmt.Sprintf("%s: %s, %d units more", d.batch, d.key, d.units))
 			}
-		default: // the state was lost in between
+		default: // the state was lost, or full and expired, in between
 			out.debited += d.units - old.units
 			out.again += old.units
 			last[id] = d
