@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -75,6 +77,35 @@ func seenBefore(e *evidence) string {
 		}
 	}
 	return "no sync was answered at a later try"
+}
+
+// shows makes a fault fail unless, when it ends, a counter of INFO has risen on
+// some node since it began.
+func shows(section, counter string, begin func(context.Context, *scene) (func() error, error)) func(context.Context, *scene) (func() error, error) {
+	return func(ctx context.Context, s *scene) (func() error, error) {
+		before := s.counted(ctx, section, counter)
+		end, err := begin(ctx, s)
+		return func() error {
+			if end != nil {
+				if err := end(); err != nil {
+					return err
+				}
+			}
+			if after := s.counted(ctx, section, counter); after <= before {
+				return fmt.Errorf("%s was %d and is %d: nothing has happened", counter, before, after)
+			}
+			return nil
+		}, err
+	}
+}
+
+// counted adds a counter up over the nodes; what INFO does not list is 0.
+func (s *scene) counted(ctx context.Context, section, counter string) (sum int64) {
+	for _, n := range s.world.nodes {
+		n, _ := strconv.ParseInt(strings.TrimPrefix(n.info(ctx, section, counter), "count="), 10, 64)
+		sum += n
+	}
+	return sum
 }
 
 // each calls f on every node.

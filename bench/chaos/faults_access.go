@@ -7,7 +7,8 @@ import (
 
 // accessFaults are a Redis that is there and lets nobody in, or not to do this.
 var accessFaults = []*fault{
-	{name: "CLIENT KILL", begin: again(50*time.Millisecond, everyNode("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"))},
+	{name: "CLIENT KILL", begin: shows("stats", "total_connections_received",
+		again(50*time.Millisecond, everyNode("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")))},
 	{name: "maxclients reached", proof: failedSyncs, begin: func(ctx context.Context, s *scene) (func() error, error) {
 		back, err := s.config(ctx, "maxclients", "2") // the runner's, and one more
 		if err == nil {
@@ -15,17 +16,17 @@ var accessFaults = []*fault{
 		}
 		return back, err
 	}},
-	{name: "AUTH changed", proof: failedSyncs, begin: func(ctx context.Context, s *scene) (func() error, error) {
+	{name: "AUTH changed", begin: shows("errorstats", "errorstat_NOAUTH", func(ctx context.Context, s *scene) (func() error, error) {
 		back, err := s.config(ctx, "requirepass", "another")
 		if err == nil {
 			_, err = everyNode("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")(ctx, s)
 		}
 		return back, err
-	}},
-	{name: "ACL without EVALSHA", proof: failedSyncs, begin: func(ctx context.Context, s *scene) (func() error, error) {
+	})},
+	{name: "ACL without EVALSHA", begin: shows("errorstats", "errorstat_NOPERM", func(ctx context.Context, s *scene) (func() error, error) {
 		_, err := everyNode("ACL", "SETUSER", "default", "-evalsha", "-eval")(ctx, s)
 		return func() error {
 			return s.each(func(n *node) error { return n.do(ctx, "ACL", "SETUSER", "default", "+@all") })
 		}, err
-	}},
+	})},
 }

@@ -11,8 +11,8 @@ var onCluster = []string{topologyCluster}
 
 // clusterFaults are of slots.
 var clusterFaults = []*fault{
-	{name: "resharding with keys (MOVED, ASK)", on: onCluster, begin: resharded},
-	{name: "CLUSTERDOWN of one slot range", on: onCluster, proof: failedSyncs, begin: slotsGone},
+	{name: "resharding with keys (MOVED, ASK)", on: onCluster, begin: shows("errorstats", "errorstat_MOVED", shows("errorstats", "errorstat_ASK", resharded))},
+	{name: "CLUSTERDOWN of one slot range", on: onCluster, begin: shows("errorstats", "errorstat_CLUSTERDOWN", slotsGone)},
 }
 
 // resharded moves the slots of all tags to another master, with the keys, while

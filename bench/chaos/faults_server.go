@@ -19,8 +19,8 @@ var serverFaults = []*fault{
 	{name: "SIGSTOP 1 s", hold: time.Second, proof: failedSyncs, begin: stopped},
 	{name: "SIGSTOP 30 s", hold: 30 * time.Second, proof: failedSyncs, begin: stopped, alone: true},
 	{name: "LOADING", proof: failedSyncs, begin: loading},
-	{name: "BUSY script", proof: failedSyncs, begin: busyScript},
-	{name: "READONLY after a demotion", proof: failedSyncs, begin: demoted},
+	{name: "BUSY script", begin: shows("errorstats", "errorstat_BUSY", busyScript)},
+	{name: "READONLY after a demotion", begin: shows("errorstats", "errorstat_READONLY", demoted)},
 	{name: "clock +1 h", allowed: allowance{bursts: 1}, begin: clockMoved(3600), environ: movableClock, alone: true},
 	{name: "clock -1 h", begin: clockMoved(-3600), environ: movableClock, alone: true},
 }

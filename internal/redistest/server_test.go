@@ -149,6 +149,55 @@ func TestServerArgs(t *testing.T) {
 	}
 }
 
+// TestServerKeepsData: with persistence a restart finds what was there, and
+// arguments of one run are gone with the next.
+func TestServerKeepsData(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := New(t, WithArgs("--appendonly", "yes"))
+	c := s.Client(t)
+	c.Set(ctx, "k", "v", 0)
+	if err := s.RestartWith("--maxclients", "77"); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Get(ctx, "k").Val(); got != "v" {
+		t.Errorf("after a restart k is %q", got)
+	}
+	if got := c.ConfigGet(ctx, "maxclients").Val()["maxclients"]; got != "77" {
+		t.Errorf("maxclients is %s", got)
+	}
+	if found, _ := filepath.Glob(filepath.Join(s.Dir(), "append*")); len(found) == 0 {
+		t.Errorf("nothing was written to %s", s.Dir())
+	}
+	if err := s.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.ConfigGet(ctx, "maxclients").Val()["maxclients"]; got == "77" {
+		t.Error("an argument of one run outlived it")
+	}
+}
+
+// TestServerConfig: a file of its own, which it may rewrite, and an environment.
+func TestServerConfig(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := New(t, WithConfig("timeout 123\n"), WithEnv("REDISTEST=yes"))
+	c := s.Client(t)
+	if got := c.ConfigGet(ctx, "timeout").Val()["timeout"]; got != "123" {
+		t.Errorf("timeout is %q", got)
+	}
+	if err := c.ConfigRewrite(ctx).Err(); err != nil {
+		t.Error(err)
+	}
+	if runtime.GOOS != "linux" {
+		return
+	}
+	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", s.proc.cmd.Process.Pid))
+	if err != nil || !strings.Contains(string(environ), "REDISTEST=yes") {
+		t.Errorf("its environment is %q, %v", environ, err)
+	}
+}
+
 func TestServerPortTaken(t *testing.T) {
 	t.Parallel()
 	first := New(t)
