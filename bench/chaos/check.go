@@ -100,7 +100,8 @@ func (v *verdict) checkBound(e *evidence) {
 		if e.allowed.alone {
 			c *= others // a process that believes itself alone
 		}
-		shared := float64(s.Burst+(n-1)*c) + e.allowed.seconds*float64(s.Rate) + float64(e.allowed.bursts*s.Burst) + float64(e.allowed.units)
+		shared := float64(s.Burst+(n-1)*c) + e.allowed.seconds*float64(s.Rate) + float64(e.allowed.bursts*s.Burst) +
+			float64(min(e.allowed.units, s.Burst/2)) // a lease is no more than half of what there was
 		// Each process its part; the fraction of a unit that a part may lack is
 		// carried, so at most one each.
 		alone := float64(s.Burst*max(e.allowed.parts, 1) + n)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -39,9 +40,10 @@ func stopped(_ context.Context, s *scene) (func() error, error) {
 	return n.Resume, n.Pause()
 }
 
-// loading restarts a node so that it is busy reading its file for a while: each
-// of the commands in there takes a millisecond longer.
+// loading restarts a node so that it is busy reading its file for a few
+// seconds: each of the commands in there is delayed.
 func loading(ctx context.Context, s *scene) (func() error, error) {
+	const takes, command = 3 * time.Second, 80 // bytes, about
 	n := s.world.nodes[0]
 	pipe := n.admin.Pipeline()
 	for i := range 1500 {
@@ -50,8 +52,13 @@ func loading(ctx context.Context, s *scene) (func() error, error) {
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, err
 	}
+	size, err := strconv.ParseInt(n.info(ctx, "persistence", "aof_current_size"), 10, 64)
+	if err != nil {
+		return nil, err
+	}
+	delay := max(1, takes.Microseconds()*command/size)
 	n.Kill()
-	err := n.RestartWith("--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024")
+	err = n.RestartWith("--key-load-delay", fmt.Sprint(delay), "--loading-process-events-interval-bytes", "1024")
 	return func() error {
 		return until(ctx, patience, "the file is loaded", func() bool { return n.info(ctx, "persistence", "loading") == "0" })
 	}, err
