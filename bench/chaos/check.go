@@ -131,7 +131,7 @@ func (v *verdict) checkBound(e *evidence) {
 
 // checkAccounting compares what Redis has debited with what the clients know.
 func (v *verdict) checkAccounting(e *evidence) {
-	var known, most int64
+	var known, fewer, more int64 // what is known, and what a crash may make of it
 	crashed := false
 	for i, w := range e.clients {
 		s := w.last.Stats
@@ -139,8 +139,8 @@ func (v *verdict) checkAccounting(e *evidence) {
 			v.found(brokeAccounting, "client %d: paid, granted and not refunded %d, but admitted, expired, held and lost, less owed, dropped and forgiven %d: %+v",
 				i, got, want, s)
 		}
-		known += s.Paid + s.Granted - s.Refunded
 		if !w.killed {
+			known += s.Paid + s.Granted - s.Refunded
 			if admitted := w.admitted(); admitted != s.Admitted {
 				v.found(brokeAccounting, "client %d: callers were granted %d units, the limiter counts %d", i, admitted, s.Admitted)
 			}
@@ -149,26 +149,23 @@ func (v *verdict) checkAccounting(e *evidence) {
 			}
 			continue
 		}
-		// What it was granted, and what it admitted, since it last said how it stood
-		// is not known but by its history: at most C units a key were never told,
-		// and at most a lease a key wasted.
+		// Of what its callers were granted, at most C units a key were never told;
+		// of what it had been granted, at most a lease a key is wasted.
 		crashed = true
+		known += w.admitted() + s.Expired + s.Lost - s.Dropped - s.Forgiven - s.Refunded
 		for _, s := range e.load.Streams {
 			c := int64(overshoot*float64(s.Burst)) / int64(max(len(e.clients)-1, 1))
-			known -= c * int64(s.Keys)
-			most += (c + s.Burst/2) * int64(s.Keys)
+			fewer += c * int64(s.Keys)
+			more += s.Burst / 2 * int64(s.Keys)
 		}
-		since := w.admitted() - s.Admitted
-		known += min(since, 0)
-		most += max(since, 0)
 	}
 	lacks := e.sums.debited - known
 	switch {
 	case crashed:
-		v.accounting = "crash: within C and a lease"
-		if lacks < 0 || lacks > most {
-			v.found(brokeAccounting, "Redis debited %d units, which is %d too few or more than %d too many for what crashed clients may take along",
-				e.sums.debited, -lacks, most)
+		v.accounting = fmt.Sprintf("crash: %+d units of -%d to +%d", lacks, fewer, more)
+		if lacks < -fewer || lacks > more {
+			v.found(brokeAccounting, "Redis debited %d units, %d more than the clients know of, which is not within -%d and +%d",
+				e.sums.debited, lacks, fewer, more)
 		}
 	case lacks != 0:
 		v.accounting = fmt.Sprintf("%+d units", lacks)
@@ -177,7 +174,7 @@ func (v *verdict) checkAccounting(e *evidence) {
 		v.accounting = "to the unit"
 	}
 	if e.sums.forgotten > 0 {
-		v.accounting += fmt.Sprintf("; %d acknowledged and lost by the failover", e.sums.forgotten)
+		v.accounting += fmt.Sprintf("; %d lost by the failover", e.sums.forgotten)
 	}
 	if e.sums.again > 0 {
 		v.accounting += fmt.Sprintf("; %d debited again", e.sums.again)

@@ -109,7 +109,7 @@ func TestPlantedViolationsAreFound(t *testing.T) {
 		}},
 		"a crash that wastes more than a lease": {brokeAccounting, func(e *evidence) {
 			e.clients[2].killed = true
-			e.sums.debited += 53 // half a burst, and C
+			e.sums.debited += 51 // half a burst is 50
 		}},
 		"a slow decision": {brokeLatency, func(e *evidence) { decisionAt(e, 3*second).took = maxWait + slack + time.Microsecond }},
 		"a decision slower than the canary excuses": {brokeLatency, func(e *evidence) {
