@@ -95,6 +95,7 @@ func (v *verdict) checkErrors(e *evidence) {
 func (v *verdict) checkBound(e *evidence) {
 	n := int64(len(e.clients))
 	others := max(n-1, 1)
+	admissions := e.admissions()
 	for i, s := range e.load.Streams {
 		c := int64(overshoot*float64(s.Burst)) / others
 		if e.allowed.alone {
@@ -116,7 +117,7 @@ func (v *verdict) checkBound(e *evidence) {
 				{false, shared, float64(s.Rate), &v.shared, "admitted"},
 				{true, alone, float64(s.Rate * max(e.allowed.parts, 1)), &v.alone, "admitted by fallbacks"},
 			} {
-				units := excess(e.admissions(uint8(i), uint16(k), side.fallback), side.rate)
+				units := excess(admissions[keyed{uint8(i), uint16(k), side.fallback}], side.rate)
 				if side.worst.bound == 0 || units/side.bound > side.worst.units/side.worst.bound {
 					*side.worst = reach{units, side.bound}
 				}

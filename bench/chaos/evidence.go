@@ -52,13 +52,21 @@ func (a allowance) and(b allowance) allowance {
 	}
 }
 
-// admissions of one key of a stream, by fallbacks or by the others.
-func (e *evidence) admissions(stream uint8, key uint16, fallback bool) (out []admission) {
+// keyed is a key, and by which side it was admitted.
+type keyed struct {
+	stream   uint8
+	key      uint16
+	fallback bool
+}
+
+// admissions by key, and by fallbacks or the others.
+func (e *evidence) admissions() map[keyed][]admission {
+	out := map[keyed][]admission{}
 	for _, w := range e.clients {
 		for _, r := range w.history {
-			if r.kind == recordDecision && r.allowed && r.stream == stream && r.key == key &&
-				(r.source == hybridlimit.SourceFallback) == fallback {
-				out = append(out, admission{r.begin, r.end(), int64(r.units)})
+			if r.kind == recordDecision && r.allowed {
+				k := keyed{r.stream, r.key, r.source == hybridlimit.SourceFallback}
+				out[k] = append(out[k], admission{r.begin, r.end(), int64(r.units)})
 			}
 		}
 	}
