@@ -106,25 +106,21 @@ func (v *verdict) checkBound(e *evidence) {
 		// Each process its part; the fraction of a unit that a part may lack is
 		// carried, so at most one each.
 		alone := float64(s.Burst*max(e.allowed.parts, 1) + n)
-		for k := range s.Keys {
-			for _, side := range []struct {
-				fallback bool
-				bound    float64
-				rate     float64
-				worst    *reach
-				name     string
-			}{
-				{false, shared, float64(s.Rate), &v.shared, "admitted"},
-				{true, alone, float64(s.Rate * max(e.allowed.parts, 1)), &v.alone, "admitted by fallbacks"},
-			} {
-				units := excess(admissions[keyed{uint8(i), uint16(k), side.fallback}], side.rate)
-				if side.worst.bound == 0 || units/side.bound > side.worst.units/side.worst.bound {
-					*side.worst = reach{units, side.bound}
-				}
-				if units > side.bound {
-					v.found(brokeBound, "key %s: %.0f units more than rate·t %s in an interval, at most %.0f may be",
-						s.key(k), units, side.name, side.bound)
-				}
+		for key, as := range admissions {
+			if int(key.stream) != i {
+				continue
+			}
+			worst, bound, rate, who := &v.shared, shared, float64(s.Rate), "admitted"
+			if key.fallback {
+				worst, bound, rate, who = &v.alone, alone, float64(s.Rate*max(e.allowed.parts, 1)), "admitted by fallbacks"
+			}
+			units := excess(as, rate)
+			if worst.bound == 0 || units/bound > worst.units/worst.bound {
+				*worst = reach{units, bound}
+			}
+			if units > bound {
+				v.found(brokeBound, "key %s: %.0f units more than rate·t %s in an interval, at most %.0f may be",
+					s.key(int(key.key)), units, who, bound)
 			}
 		}
 	}

@@ -186,6 +186,26 @@ func credit(e *evidence, r *record, units int32) {
 	e.sums.debited += more
 }
 
+// TestOutagesCountByThemselves: what fallbacks may admit they may in each.
+func TestOutagesCountByThemselves(t *testing.T) {
+	e := sound()
+	for _, at := range []int64{second + second/4, second + 3*second/4} {
+		for r := decisionAt(e, at); ; r = decisionAt(e, r.begin+1) {
+			if r.source == hybridlimit.SourceFallback && r.units > 0 {
+				credit(e, r, 60)
+				break
+			}
+		}
+	}
+	if v := check(e, true); len(v.violations) != 1 || v.violations[0].kind != brokeBound {
+		t.Errorf("in one outage: %+v", v.violations)
+	}
+	e.struck = []int64{second, second + second/2}
+	if v := check(e, true); len(v.violations) > 0 {
+		t.Errorf("in two: %+v", v.violations)
+	}
+}
+
 // TestExcuses: what the machine does to everyone is not held against the
 // library.
 func TestExcuses(t *testing.T) {

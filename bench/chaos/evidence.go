@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -12,9 +13,10 @@ type evidence struct {
 	load    load
 	single  bool // one breaker says whether Redis is there
 	clients []witness
-	began   int64 // ns on the shared clock: the fault
-	over    int64 // the fault had ended, and Redis took writes again
-	back    int64 // and every client had had the time to come back
+	began   int64   // ns on the shared clock: the fault
+	struck  []int64 // when a fault began or ended, where there were several, in order
+	over    int64   // the fault had ended, and Redis took writes again
+	back    int64   // and every client had had the time to come back
 	sums    sums
 	eternal []string // keys without a TTL
 	cpu     float64  // of the machine, while under load: 0 to 1
@@ -52,11 +54,13 @@ func (a allowance) and(b allowance) allowance {
 	}
 }
 
-// keyed is a key, and by which side it was admitted.
+// keyed is a key, and by which side it was admitted. What fallbacks may admit
+// they may in each outage: of several, each is by itself.
 type keyed struct {
 	stream   uint8
 	key      uint16
 	fallback bool
+	outage   int
 }
 
 // admissions by key, and by fallbacks or the others.
@@ -65,7 +69,10 @@ func (e *evidence) admissions() map[keyed][]admission {
 	for _, w := range e.clients {
 		for _, r := range w.history {
 			if r.kind == recordDecision && r.allowed {
-				k := keyed{r.stream, r.key, r.source == hybridlimit.SourceFallback}
+				k := keyed{stream: r.stream, key: r.key, fallback: r.source == hybridlimit.SourceFallback}
+				if k.fallback {
+					k.outage, _ = slices.BinarySearch(e.struck, r.begin)
+				}
 				out[k] = append(out[k], admission{r.begin, r.end(), int64(r.units)})
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -56,6 +57,14 @@ type scene struct {
 
 	mu      sync.Mutex // guards what follows
 	allowed allowance  // by the faults so far
+	struck  []int64    // when one began or ended
+}
+
+// note is that a fault begins or ends.
+func (s *scene) note() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.struck = append(s.struck, s.clock.now())
 }
 
 // allow notes what a fault may do to the promises.
@@ -235,6 +244,10 @@ func (s *scene) strike(ctx context.Context) error {
 // until another leaves it something to break.
 func (s *scene) suffer(ctx context.Context, f *fault, hold time.Duration) error {
 	s.allow(f.allowed)
+	if len(s.plan.faults) > 1 {
+		s.note()
+		defer s.note()
+	}
 	if f.begin == nil {
 		s.sleep(hold)
 		return nil
@@ -298,7 +311,7 @@ func (s *scene) collect(e *evidence) error {
 	if err != nil {
 		return err
 	}
-	e.sums, e.allowed = l.sum(), s.allowed
+	e.sums, e.allowed, e.struck = l.sum(), s.allowed, slices.Sorted(slices.Values(s.struck))
 	e.eternal = append(e.eternal, l.eternal...)
 	for _, f := range s.plan.faults {
 		if f.proof == nil || len(s.plan.faults) > 1 {

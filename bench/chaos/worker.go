@@ -250,7 +250,8 @@ func (w *worker) pace(i uint8, s stream, g int, done <-chan struct{}) {
 	due := time.Now().Add(every * time.Duration(g) / time.Duration(w.spec.Load.Goroutines))
 	timer := time.NewTimer(time.Until(due))
 	defer timer.Stop()
-	for key := g % s.Keys; ; key = (key + 1) % s.Keys {
+	// Each goroutine has its own part of the keys, or its own turn at few.
+	for key := g % s.Keys; ; key = (key + w.spec.Load.Goroutines) % s.Keys {
 		select {
 		case <-done:
 			return
