@@ -45,7 +45,8 @@ type Bubble struct {
 	server *server.Server // Mini.Server() may not be called while Mini closes
 
 	mu      sync.Mutex
-	idle    sync.Cond // signalled when served shrinks
+	idle    sync.Cond // signalled when served or dialing shrinks
+	dialing int       // connections that the server has not counted yet
 	served  map[*servedConn]struct{}
 	clients []*redis.Client
 	links   []*MemLink
@@ -82,9 +83,14 @@ func (b *Bubble) Dial(context.Context) (net.Conn, error) {
 		return nil, refused()
 	}
 	b.served[served] = struct{}{}
+	b.dialing++
 	b.mu.Unlock()
 	// Outside mu, which servedConn.Close takes while the server holds a lock.
 	b.server.ServeConn(served)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.dialing--
+	b.idle.Broadcast()
 	return client, nil
 }
 
@@ -160,6 +166,9 @@ func (b *Bubble) Close() {
 	clients, links := b.clients, b.links
 	b.clients, b.links = nil, nil
 	b.closed = true
+	for b.dialing > 0 { // the server counts a connection that comes while it closes too late
+		b.idle.Wait()
+	}
 	b.mu.Unlock()
 	for _, c := range clients {
 		c.Close()
