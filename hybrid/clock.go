@@ -32,6 +32,7 @@ type clock struct {
 	runs  atomic.Bool
 	// ends is when all words end, ns: what they were made of is not known then.
 	ends atomic.Int64
+	lag  atomic.Int64 // ns by which ticks came late, the most of about a second
 
 	mu     sync.Mutex // guards starting and stopping
 	closed bool
@@ -63,6 +64,7 @@ func (c *clock) touch() {
 	if !c.runs.Load() && !c.closed {
 		c.runs.Store(true)
 		c.rough.Store(c.now())
+		c.lag.Store(0)
 		c.wg.Add(1)
 		go c.run()
 	}
@@ -88,6 +90,22 @@ func goodUntil(epoch uint64, now, until int64) uint64 {
 	return epoch + uint64(max(0, min((until-now)/int64(tick), wordTicks)))
 }
 
+// lagMemory is in how many ticks the lag is forgotten, but for a third.
+const lagMemory = 200
+
+// late is by how much this process runs late what is due: it waits for a core.
+// What it has waited for took longer than it would have, by up to this.
+func (c *clock) late() time.Duration {
+	if !c.runs.Load() {
+		return 0
+	}
+	return time.Duration(max(0, c.lag.Load(), c.now()-c.rough.Load()-int64(tick)))
+}
+
+// without is how long a call to Redis took, but for what the process was late:
+// else a Redis that is well would be slow for one that has no core.
+func (c *clock) without(took time.Duration) time.Duration { return max(0, took-c.late()) }
+
 func (c *clock) run() {
 	defer c.wg.Done()
 	t := time.NewTicker(tick)
@@ -100,7 +118,8 @@ func (c *clock) run() {
 			return
 		}
 		now := c.now()
-		c.rough.Store(now)
+		lag := c.lag.Load()
+		c.lag.Store(max(now-c.rough.Swap(now)-int64(tick), lag-lag/lagMemory))
 		// A ticker drops what it is late for; epochs are counted all the same.
 		passed := max(1, now/int64(tick)-at)
 		at += passed

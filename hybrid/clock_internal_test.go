@@ -147,3 +147,55 @@ func TestOldWordsAreTakenBack(t *testing.T) {
 		}
 	})
 }
+
+// A process that waits for a core knows it, for about a second, and takes that
+// off what a call took; one that does not takes off nothing.
+func TestLateness(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClock()
+		defer c.close()
+		if c.stamp(); c.late() != 0 || c.without(150*time.Millisecond) != 150*time.Millisecond {
+			t.Errorf("%v late at first", c.late())
+		}
+		time.Sleep(20 * tick)
+		synctest.Wait()
+		if c.late() != 0 {
+			t.Errorf("%v late though every tick came in time", c.late())
+		}
+		held := make(chan struct{})
+		c.aged = func() { <-held }
+		c.epoch.Add(1 << (epochBits - 2))
+		time.Sleep(tick) // holds the ticker's goroutine
+		synctest.Wait()
+		time.Sleep(26 * tick)
+		if got := c.late(); got != 25*tick {
+			t.Errorf("%v late while the ticker is held for 130 ms, want 125 ms", got)
+		}
+		if got := c.without(150 * time.Millisecond); got != 25*time.Millisecond {
+			t.Errorf("150 ms without it are %v", got)
+		}
+		if got := c.without(100 * time.Millisecond); got != 0 {
+			t.Errorf("100 ms without it are %v", got)
+		}
+		close(held)
+		for range 100 {
+			time.Sleep(tick)
+			c.stamp() // somebody is on the slow path: the ticker goes on
+		}
+		if got := c.late(); got < 25*tick/2 || got > 25*tick {
+			t.Errorf("%v late half a second later", got)
+		}
+		for range 1000 {
+			time.Sleep(tick)
+			c.stamp()
+		}
+		if got := c.late(); got > tick {
+			t.Errorf("%v late five seconds later", got)
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if c.runs.Load() || c.late() != 0 {
+			t.Errorf("%v late with no ticker", c.late())
+		}
+	})
+}

@@ -81,7 +81,7 @@ func NewHub(rdb redis.UniversalClient, cfg HubConfig) (*Hub, error) {
 	h.resync = newResync(h)
 	h.engine = ratesync.New(ratesync.Config{
 		Caller: newTraced(runner, cfg.TracerProvider, cfg.Functions), Names: h.names, Process: h.process,
-		Timeout: cfg.SyncTimeout, InFlight: h.inFlight(), Breaker: h.breaker,
+		Timeout: cfg.SyncTimeout, InFlight: h.inFlight(), Breaker: h.breaker, Late: h.clock.late,
 		OnRefused: func(tag, ops int, err error) {
 			h.log.event("hybridlimit: Redis refused a sync for good; what it carried is lost",
 				slog.Int("tag", tag), slog.Int("ops", ops), slog.Any("error", err))

@@ -194,3 +194,49 @@ func TestBreakerPerTag(t *testing.T) {
 		}
 	})
 }
+
+// A process that waits for a core takes neither its own lateness for that of
+// Redis nor an answer that lies there for lost; nor does it wait for ever.
+func TestLatenessIsNotRedis(t *testing.T) {
+	for _, tc := range []struct {
+		name         string
+		late, answer time.Duration
+		misses       bool
+		opens        bool
+	}{
+		{"in time, slow", 0, 150 * time.Millisecond, false, true},
+		{"late, slow", 60 * time.Millisecond, 150 * time.Millisecond, false, false},
+		{"late, slower than that", 40 * time.Millisecond, 150 * time.Millisecond, false, true},
+		{"in time, lost", 0, timeout + 50*time.Millisecond, true, true},
+		{"late, not lost", 240 * time.Millisecond, timeout + 50*time.Millisecond, false, false},
+		{"for ever late, lost", time.Hour, 2*timeout + 50*time.Millisecond, true, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, trips, func(cfg *ratesync.Config) { cfg.Late = func() time.Duration { return tc.late } })
+				w.redis.script = func(ctx context.Context, a attempt) (lua.Reply, error) {
+					if err := wait(ctx, tc.answer); err != nil {
+						return lua.Reply{}, err
+					}
+					return replyTo(a), nil
+				}
+				opened := false
+				for i := range 4 {
+					w.Enqueue(0, newItem(t, fmt.Sprint(i), 1), time.Time{})
+					time.Sleep(tc.answer + time.Millisecond)
+					synctest.Wait()
+					opened = opened || w.breaker.State() == breaker.Open
+				}
+				time.Sleep(3 * timeout)
+				synctest.Wait()
+				opened = opened || w.breaker.State() == breaker.Open
+				if opened != tc.opens {
+					t.Errorf("opened %t, want %t", opened, tc.opens)
+				}
+				if got := w.Stats().Failures > 0; got != tc.misses {
+					t.Errorf("%d attempts without an answer", w.Stats().Failures)
+				}
+			})
+		})
+	}
+}

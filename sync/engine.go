@@ -37,6 +37,11 @@ type Config struct {
 	InFlight int
 	// Breaker is asked before each attempt to a tag and told the outcome.
 	Breaker func(tag int) *breaker.Breaker
+	// Late is by how much this process runs late what is due, because it waits
+	// for a core. An attempt has that much longer, twice Timeout at most, and the
+	// breaker is told what it took without: else a Redis that is well would be
+	// slow, or gone, for a process that is busy. Nil: 0.
+	Late func() time.Duration
 	// OnRefused hears of batches that Redis will never apply. Nil: nobody.
 	OnRefused func(tag int, ops int, err error)
 	// OnLoss hears that Redis lost what it knew of a tag: its epoch is not the
@@ -109,6 +114,14 @@ func (e *Engine) Behind() bool { return e.behind.Load() > 0 }
 
 // at is ns after the engine was made.
 func (e *Engine) at(t time.Time) int64 { return int64(t.Sub(e.made)) }
+
+// late is Config.Late, and Timeout at most.
+func (e *Engine) late() time.Duration {
+	if e.cfg.Late == nil {
+		return 0
+	}
+	return max(0, min(e.cfg.Late(), e.cfg.Timeout))
+}
 
 // RTT is the smoothed time between sending a batch and its answer; 0 before
 // the first.

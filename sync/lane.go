@@ -186,14 +186,14 @@ func (l *lane) attempt() time.Duration {
 	e := l.engine
 	e.messages.Add(1)
 	e.ops.Add(uint64(len(b.ops)))
-	ctx, cancel := context.WithTimeout(e.ctx, e.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(e.ctx, e.cfg.Timeout+e.late())
 	reply, err := e.cfg.Caller.Batch(ctx, b.env, b.ops)
 	cancel()
 	took := time.Since(began)
 	if e.ctx.Err() != nil && err != nil {
 		err = context.Canceled // closing: says nothing of Redis
 	}
-	call.End(took, err)
+	call.End(max(0, took-e.late()), err)
 	switch {
 	case err == nil && !reply.Stale:
 		l.misses = 0
