@@ -160,7 +160,7 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 		return nil, err
 	}
 	l := &Limiter{
-		hub: h, cfg: cfg, store: newStore(cfg.MaxKeys, h.clock.void), release: release,
+		hub: h, clock: h.clock, cfg: cfg, store: newStore(cfg.MaxKeys, h.clock.void), release: release,
 		done: make(chan struct{}), stopBeat: make(chan struct{}), beaten: make(chan struct{}), ready: make(chan struct{}),
 	}
 	l.rules.Store(newRules(limit))

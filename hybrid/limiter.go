@@ -18,7 +18,8 @@ import (
 // Limiter is one limit of a hub. It is safe for concurrent use.
 type Limiter struct {
 	hub   *Hub
-	own   bool // made by New: closes its hub
+	clock *clock // the hub's, a step nearer
+	own   bool   // made by New: closes its hub
 	cfg   Config
 	rules atomic.Pointer[rules]
 	// setting is held from the claim of a new limit to its rules: of two
@@ -171,7 +172,7 @@ func (l *Limiter) common(e *entry, r *rules, n int64, res *hybridlimit.Result) b
 	if n > r.burst || n > maxWordUnits {
 		return false
 	}
-	epoch := l.hub.clock.epoch.Load()
+	epoch := l.clock.epoch.Load()
 	res.Limit, res.Policy = r.burst, l.cfg.Name
 	for {
 		w := e.word.Load()
@@ -188,14 +189,18 @@ func (l *Limiter) common(e *entry, r *rules, n int64, res *hybridlimit.Result) b
 			next = w + uint64(n) // it counts what is denied
 			res.Allowed, res.Granted, res.Remaining, res.Source = false, 0, 0, hybridlimit.SourceDenyCache
 			res.RetryAfter = l.retryFromWord(e, r, n)
-			res.ResetAfter = l.resetAfter(r, min(e.left(r), r.burst), e.ends.Load())
+			if r.Window.Period == 0 { // resetAfter, without a call
+				res.ResetAfter = r.refilled(min(e.units(r, l.clock), float64(r.burst)))
+			} else {
+				res.ResetAfter = l.resetAfter(r, e.left(r), e.ends.Load())
+			}
 			if l.switches.shadow.Load() {
 				*res = l.shadowed(*res, n)
 			}
 		case units < n:
 			return false
 		default:
-			left := min(e.units(r, l.hub.clock)+float64(units), float64(r.burst)) - float64(n)
+			left := min(e.units(r, l.clock)+float64(units), float64(r.burst)) - float64(n)
 			res.Allowed, res.Granted, res.Remaining, res.Source = true, n, max(0, int64(left+floatSlack)), wordSources[kind]
 			res.Shadowed, res.RetryAfter = false, 0
 			if r.Window.Period == 0 { // resetAfter, without a call
@@ -227,7 +232,7 @@ func (l *Limiter) retryFromWord(e *entry, r *rules, n int64) time.Duration {
 		until = max(until, e.state.provedUntil(&terms{bucket: r.Bucket, window: r.Window}, n))
 		e.unlock()
 	}
-	return max(time.Microsecond, time.Duration(until-l.hub.clock.rough.Load()-int64(2*tick)))
+	return max(time.Microsecond, time.Duration(until-l.clock.rough.Load()-int64(2*tick)))
 }
 
 // resetAfter is how long until nothing is used any more, by what is left, where
