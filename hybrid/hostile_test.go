@@ -189,9 +189,12 @@ func TestFloodOfKeys(t *testing.T) {
 	if s.Keys > floodKeys || s.Evicted < uint64(total/2) {
 		t.Errorf("%d keys in memory, %d evicted", s.Keys, s.Evicted)
 	}
-	// What was leased and not spent in time is had by nobody.
-	if got, most := f.got.Load(), int64(len(f.hot)*hotUnits); got > most || got < most*9/10 {
-		t.Errorf("%d units of the keys in use were admitted, want %d and no more", got, most)
+	// What was leased and not spent in time is had by nobody: on a busy machine
+	// that was once an eighth.
+	got, most := f.got.Load(), int64(len(f.hot)*hotUnits)
+	if got > most || got < most-s.Expired-s.Lost-s.Held || got < most/2 {
+		t.Errorf("%d units of the keys in use were admitted, want %d and no more, but for %d that ended with their leases: %+v",
+			got, most, s.Expired+s.Lost+s.Held, s)
 	}
 	for _, key := range f.hot {
 		if n := debited(t, rdb, "api", key); n != hotUnits {
