@@ -63,3 +63,31 @@ func TestFiguresInTheReadme(t *testing.T) {
 		}
 	}
 }
+
+// README's ratios are those of bench/RESULTS.md, which make bench writes.
+func TestSpeedInTheReadme(t *testing.T) {
+	cells := func(file, row string) []string {
+		t.Helper()
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, ok := strings.Cut(string(text), "| "+row+" | ")
+		if !ok {
+			t.Fatalf("%s has no row %q", file, row)
+		}
+		line, _, _ := strings.Cut(rest, "\n")
+		return strings.Split(strings.TrimSuffix(line, " |"), " | ")
+	}
+	for row, measured := range map[string]string{
+		"one hot key / a bare `rate.Limiter`":                         "`Allow`, hot key, 1 goroutine / x/time/rate",
+		"by `Bucket(key)` / the same":                                 "`Bucket(key).Allow`, 1 goroutine / x/time/rate",
+		"from 64 goroutines / the same":                               "`Allow`, hot key, 64 goroutines / x/time/rate, 64",
+		"one hot key, denied / the same":                              "`Allow`, hot key, denied, 1 goroutine / x/time/rate denied",
+		"100 000 keys by Zipf's law / a `sync.Map` of `rate.Limiter`": "`Allow`, Zipf, 1 goroutine / sync.Map of x/time/rate",
+	} {
+		if got, want := cells("README.md", row)[0], cells("bench/RESULTS.md", measured)[1]; got != want {
+			t.Errorf("%s: %s, bench/RESULTS.md has %s", row, got, want)
+		}
+	}
+}
