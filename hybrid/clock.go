@@ -102,10 +102,6 @@ func (c *clock) late() time.Duration {
 	return time.Duration(max(0, c.lag.Load(), c.now()-c.rough.Load()-int64(tick)))
 }
 
-// without is how long a call to Redis took, but for what the process was late:
-// else a Redis that is well would be slow for one that has no core.
-func (c *clock) without(took time.Duration) time.Duration { return max(0, took-c.late()) }
-
 func (c *clock) run() {
 	defer c.wg.Done()
 	t := time.NewTicker(tick)

@@ -92,7 +92,7 @@ func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans lua.Ans
 	l.hub.exacts.Add(1)
 	l.count.ops.Add(1)
 	took := time.Since(sent)
-	call.End(l.hub.clock.without(took), l.blame(ctx, err))
+	call.End(max(0, took-l.hub.engine.Late()), l.blame(ctx, err))
 	if err != nil {
 		return ans, 0, false
 	}

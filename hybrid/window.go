@@ -14,7 +14,7 @@ func (s *state) fresh(now int64) bool {
 }
 
 // outlasts says whether the view is good for so long, in ns. A word of credit
-// may be spent until two ticks after its load, and counts in the view's window.
+// may be spent until two ticks after its end, and counts in the view's window.
 func (s *state) outlasts(now, d int64) bool {
 	return s.view.ends == 0 || now+d <= s.view.ends
 }

@@ -38,9 +38,8 @@ type Config struct {
 	// Breaker is asked before each attempt to a tag and told the outcome.
 	Breaker func(tag int) *breaker.Breaker
 	// Late is by how much this process runs late what is due, because it waits
-	// for a core. An attempt has that much longer, twice Timeout at most, and the
-	// breaker is told what it took without: else a Redis that is well would be
-	// slow, or gone, for a process that is busy. Nil: 0.
+	// for a core; Timeout at most counts. An attempt has that much longer, and
+	// the breaker is told what it took without. Nil: 0.
 	Late func() time.Duration
 	// OnRefused hears of batches that Redis will never apply. Nil: nobody.
 	OnRefused func(tag int, ops int, err error)
@@ -115,8 +114,10 @@ func (e *Engine) Behind() bool { return e.behind.Load() > 0 }
 // at is ns after the engine was made.
 func (e *Engine) at(t time.Time) int64 { return int64(t.Sub(e.made)) }
 
-// late is Config.Late, and Timeout at most.
-func (e *Engine) late() time.Duration {
+// Late is Config.Late, and Timeout at most. It is taken off what a call to Redis
+// took before a breaker hears of it, and added to what one may take: else a Redis
+// that is well would be slow, or gone, for a process that has no core.
+func (e *Engine) Late() time.Duration {
 	if e.cfg.Late == nil {
 		return 0
 	}

@@ -35,7 +35,7 @@ type lane struct {
 
 // pace is how many times as long as it takes to send them, lanes together, syncs
 // that can wait keep away from Redis when there are more of them than that. So
-// they take up a quarter of one connection, of what Redis can do, and of this
+// they take up half of one connection, of what Redis can do, and of this
 // process's time, however many keys are in use.
 const pace = 2
 
@@ -186,14 +186,14 @@ func (l *lane) attempt() time.Duration {
 	e := l.engine
 	e.messages.Add(1)
 	e.ops.Add(uint64(len(b.ops)))
-	ctx, cancel := context.WithTimeout(e.ctx, e.cfg.Timeout+e.late())
+	ctx, cancel := context.WithTimeout(e.ctx, e.cfg.Timeout+e.Late())
 	reply, err := e.cfg.Caller.Batch(ctx, b.env, b.ops)
 	cancel()
 	took := time.Since(began)
 	if e.ctx.Err() != nil && err != nil {
 		err = context.Canceled // closing: says nothing of Redis
 	}
-	call.End(max(0, took-e.late()), err)
+	call.End(max(0, took-e.Late()), err)
 	switch {
 	case err == nil && !reply.Stale:
 		l.misses = 0
