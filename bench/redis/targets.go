@@ -137,9 +137,18 @@ func newZero(ctx context.Context, srv *server, w *wire, rate int64) (target, err
 	}
 	l := zerolimit.NewTokenLimiter(int(rate), int(rate), store, hotKey)
 	// Its breaker takes it for a failure that a script is not loaded yet. Many
-	// callers who meet that at once open it, and a process of its own decides.
-	for range 200 {
+	// callers who meet that at once open it, and a process of its own decides,
+	// until a look at Redis every tenth of a second succeeds.
+	end := time.Now().Add(5 * time.Second)
+	for asked := false; !asked && time.Now().Before(end); {
+		for range 200 {
+			l.AllowCtx(ctx)
+		}
+		before := w.traffic().messages
 		l.AllowCtx(ctx)
+		if asked = w.traffic().messages > before; !asked {
+			time.Sleep(50 * time.Millisecond)
+		}
 	}
 	return target{func(ctx context.Context, _ string) (bool, error) {
 		// It has no error to return: without Redis it goes on by itself, which
