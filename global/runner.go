@@ -230,14 +230,24 @@ func (r *Runner) within(ctx context.Context, f func() error) error {
 	r.calls.Go(func() { done <- f() })
 	select {
 	case err := <-done:
-		if err != nil && expired(ctx) {
-			<-ctx.Done()
-			return ctx.Err()
-		}
-		return err
+		return ended(ctx, err)
 	case <-ctx.Done():
+	}
+	select {
+	case err := <-done: // in time, but nobody had looked
+		return ended(ctx, err)
+	default:
 		return ctx.Err()
 	}
+}
+
+// ended is what to say of a call that ended with err.
+func ended(ctx context.Context, err error) error {
+	if err != nil && expired(ctx) {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return err
 }
 
 // expired reports whether ctx's deadline has passed. That can be seen a moment

@@ -15,9 +15,9 @@ const tick = 5 * time.Millisecond
 // keys.
 const wordTicks = 1024
 
-// idleTicks is how many epochs without a slow path stop the ticker: as long as
-// a lease lives.
-const idleTicks = 200
+// idleTicks is how many epochs without a slow path stop the ticker: as many as a
+// word is good for, so that traffic that pauses for less finds its words again.
+const idleTicks = wordTicks
 
 // clock is the hub's time: monotonic ns since it was made, and an epoch that
 // the common path compares instead of reading a clock: a word says the last one
@@ -31,8 +31,8 @@ type clock struct {
 	used  atomic.Bool  // the slow path ran since the last tick
 	runs  atomic.Bool
 	// ends is when all words end, ns: what they were made of is not known then.
-	ends atomic.Int64
-	lag  atomic.Int64 // ns by which ticks came late, the most of about a second
+	ends     atomic.Int64
+	lateness lateness
 
 	mu     sync.Mutex // guards starting and stopping
 	closed bool
@@ -64,9 +64,11 @@ func (c *clock) touch() {
 	if !c.runs.Load() && !c.closed {
 		c.runs.Store(true)
 		c.rough.Store(c.now())
-		c.lag.Store(0)
-		c.wg.Add(1)
-		go c.run()
+		c.lateness.reset()
+		asked := make(chan struct{}, 1)
+		c.wg.Add(2)
+		go c.run(asked)
+		go c.stand(asked)
 	}
 }
 
@@ -90,20 +92,18 @@ func goodUntil(epoch uint64, now, until int64) uint64 {
 	return epoch + uint64(max(0, min((until-now)/int64(tick), wordTicks)))
 }
 
-// lagMemory is in how many ticks the lag is forgotten, but for a third.
-const lagMemory = 200
-
 // late is by how much this process runs late what is due: it waits for a core.
 // What it has waited for took longer than it would have, by up to this.
 func (c *clock) late() time.Duration {
 	if !c.runs.Load() {
 		return 0
 	}
-	return time.Duration(max(0, c.lag.Load(), c.now()-c.rough.Load()-int64(tick)))
+	return c.lateness.late(c.now(), c.rough.Load())
 }
 
-func (c *clock) run() {
+func (c *clock) run(asked chan<- struct{}) {
 	defer c.wg.Done()
+	defer close(asked)
 	t := time.NewTicker(tick)
 	defer t.Stop()
 	at, aged := c.rough.Load()/int64(tick), c.epoch.Load()
@@ -114,8 +114,11 @@ func (c *clock) run() {
 			return
 		}
 		now := c.now()
-		lag := c.lag.Load()
-		c.lag.Store(max(now-c.rough.Swap(now)-int64(tick), lag-lag/lagMemory))
+		most(&c.lateness.timer, now-c.rough.Swap(now)-int64(tick))
+		select {
+		case asked <- struct{}{}:
+		default: // it still waits
+		}
 		// A ticker drops what it is late for; epochs are counted all the same.
 		passed := max(1, now/int64(tick)-at)
 		at += passed

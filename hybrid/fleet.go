@@ -121,7 +121,8 @@ func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 		return
 	}
 	sent := time.Now()
-	bounded, cancel := context.WithTimeout(ctx, h.cfg.SyncTimeout+h.engine.Late())
+	given := h.cfg.SyncTimeout + h.engine.Late()
+	bounded, cancel := context.WithTimeout(ctx, given)
 	beat, err := h.runner.Heartbeat(bounded, lua.Pulse{
 		Fleet: h.names.Fleet(l.cfg.Name), Switch: h.names.Switch(l.cfg.Name), Process: h.process,
 		Expiry: beatExpiry, Leave: leave, Seen: l.told(), TTL: switchTTL,
@@ -130,7 +131,7 @@ func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 	if err != nil && ctx.Err() != nil {
 		err = context.Canceled // closing: says nothing of Redis
 	}
-	call.End(max(0, time.Since(sent)-h.engine.Late()), err)
+	call.End(h.engine.Outcome(given, time.Since(sent), err))
 	h.beats.Add(1)
 	if err != nil || leave {
 		return

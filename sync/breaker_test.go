@@ -2,6 +2,7 @@ package ratesync_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -238,5 +239,34 @@ func TestLatenessIsNotRedis(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A call that timed out while this process was later than the call was given
+// time says nothing; given that time, it does.
+func TestOutcome(t *testing.T) {
+	late := time.Duration(0)
+	e := ratesync.New(ratesync.Config{Timeout: timeout, Late: func() time.Duration { return late }})
+	defer e.Close()
+	broken := errors.New("broken")
+	for _, tc := range []struct {
+		name              string
+		late, given, took time.Duration
+		err               error
+		wantTook          time.Duration
+		want              error
+	}{
+		{"in time", 0, timeout, timeout, context.DeadlineExceeded, timeout, context.DeadlineExceeded},
+		{"late, and not known at first", timeout, timeout, 2 * timeout, context.DeadlineExceeded, timeout, context.Canceled},
+		{"late, and known", timeout, 2 * timeout, 2 * timeout, context.DeadlineExceeded, timeout, context.DeadlineExceeded},
+		{"for ever late", time.Hour, 2 * timeout, 2 * timeout, context.DeadlineExceeded, timeout, context.DeadlineExceeded},
+		{"late by half", timeout / 2, timeout, timeout, context.DeadlineExceeded, timeout / 2, context.DeadlineExceeded},
+		{"late and refused", timeout, timeout, timeout, broken, 0, broken},
+		{"late and answered", timeout, timeout, timeout / 2, nil, 0, nil},
+	} {
+		late = tc.late
+		if took, err := e.Outcome(tc.given, tc.took, tc.err); took != tc.wantTook || err != tc.want {
+			t.Errorf("%s: %v, %v, want %v, %v", tc.name, took, err, tc.wantTook, tc.want)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package ratesync
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -117,11 +118,24 @@ func (e *Engine) at(t time.Time) int64 { return int64(t.Sub(e.made)) }
 // Late is Config.Late, and Timeout at most. It is taken off what a call to Redis
 // took before a breaker hears of it, and added to what one may take: else a Redis
 // that is well would be slow, or gone, for a process that has no core.
+// See Outcome.
 func (e *Engine) Late() time.Duration {
 	if e.cfg.Late == nil {
 		return 0
 	}
 	return max(0, min(e.cfg.Late(), e.cfg.Timeout))
+}
+
+// Outcome is what a breaker is to hear of a call that was given so long, took so
+// long, and ended with err. A time-out of one that was given less than half a
+// Timeout beyond what this process is late by now says nothing of Redis: its
+// answer may lie there, unread. The next call is given more.
+func (e *Engine) Outcome(given, took time.Duration, err error) (time.Duration, error) {
+	late := e.Late()
+	if errors.Is(err, context.DeadlineExceeded) && given-late < e.cfg.Timeout/2 {
+		err = context.Canceled
+	}
+	return max(0, took-late), err
 }
 
 // RTT is the smoothed time between sending a batch and its answer; 0 before

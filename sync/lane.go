@@ -186,14 +186,15 @@ func (l *lane) attempt() time.Duration {
 	e := l.engine
 	e.messages.Add(1)
 	e.ops.Add(uint64(len(b.ops)))
-	ctx, cancel := context.WithTimeout(e.ctx, e.cfg.Timeout+e.Late())
+	given := e.cfg.Timeout + e.Late()
+	ctx, cancel := context.WithTimeout(e.ctx, given)
 	reply, err := e.cfg.Caller.Batch(ctx, b.env, b.ops)
 	cancel()
 	took := time.Since(began)
 	if e.ctx.Err() != nil && err != nil {
 		err = context.Canceled // closing: says nothing of Redis
 	}
-	call.End(max(0, took-e.Late()), err)
+	call.End(e.Outcome(given, took, err))
 	switch {
 	case err == nil && !reply.Stale:
 		l.misses = 0
