@@ -119,8 +119,8 @@ func (l *Limiter) wordless() bool { return l.closed.Load() || l.inForce() >= Swi
 // SetSwitch sets the switch of this process, from the next decision on,
 // whatever the fleet's is; SwitchNormal is such a setting too, and ClearSwitch
 // goes back to the fleet's. It is not kept: a restarted process follows the
-// fleet. Leaving SwitchLocalOnly looks at every key in memory, some ms for 100
-// 000.
+// fleet. Leaving SwitchLocalOnly looks at every key in memory, some ms for
+// 100 000.
 func (l *Limiter) SetSwitch(s Switch) error {
 	if err := s.check(); err != nil {
 		return err
