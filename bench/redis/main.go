@@ -38,7 +38,7 @@ type scale struct {
 
 var whole = scale{
 	rounds: 6, costOps: 8192, lasts: 400 * time.Millisecond, timing: 4000, paced: 50_000,
-	idleKeys: 100_000, settle: 5 * time.Second,
+	idleKeys: 100_000, settle: 12 * time.Second,
 	churnKeys: 1_000_000, churnEach: 200_000, churnOnRedis: 40_000,
 	survivalKeys: 100_000, survivalCalls: 20_000,
 }
