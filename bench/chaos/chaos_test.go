@@ -96,3 +96,17 @@ func TestEveryDayRowsExist(t *testing.T) {
 		}
 	}
 }
+
+// However large the file, its naps together take about three seconds.
+func TestLoadDelay(t *testing.T) {
+	for _, commands := range []int64{2000, 1e4, 49_999, 50_001, 1e5, 1e6, 1e7} {
+		d := loadDelay(80 * commands)
+		naps := commands * d // µs
+		if d < 0 {
+			naps = commands / -d * 60
+		}
+		if naps < 2_000_000 || naps > 3_100_000 {
+			t.Errorf("%d commands, delay %d: %d µs", commands, d, naps)
+		}
+	}
+}

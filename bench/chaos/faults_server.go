@@ -40,10 +40,22 @@ func stopped(_ context.Context, s *scene) (func() error, error) {
 	return n.Resume, n.Pause()
 }
 
+// loadDelay is the key-load-delay that makes a file of so many bytes take about
+// three seconds: µs for each command in it, or, negative, one nap for so many of
+// them. No nap is shorter than 60 µs, whatever was asked for; so a large file,
+// late in a soak, has few.
+func loadDelay(bytes int64) int64 {
+	const takes, nap, command = 3_000_000, 60, 80 // µs, µs, bytes, about
+	commands := max(1, bytes/command)
+	if each := takes / commands; each >= nap {
+		return each
+	}
+	return -(commands * nap / takes)
+}
+
 // loading restarts a node so that it is busy reading its file for a few
-// seconds: each of the commands in there is delayed.
+// seconds.
 func loading(ctx context.Context, s *scene) (func() error, error) {
-	const takes, command = 3 * time.Second, 80 // bytes, about
 	n := s.world.nodes[0]
 	pipe := n.admin.Pipeline()
 	for i := range 1500 {
@@ -56,9 +68,8 @@ func loading(ctx context.Context, s *scene) (func() error, error) {
 	if err != nil {
 		return nil, err
 	}
-	delay := max(1, takes.Microseconds()*command/size)
 	n.Kill()
-	err = n.RestartWith("--key-load-delay", fmt.Sprint(delay), "--loading-process-events-interval-bytes", "1024")
+	err = n.RestartWith("--key-load-delay", fmt.Sprint(loadDelay(size)), "--loading-process-events-interval-bytes", "1024")
 	return func() error {
 		return until(ctx, patience, "the file is loaded", func() bool { return n.info(ctx, "persistence", "loading") == "0" })
 	}, err
