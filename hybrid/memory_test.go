@@ -78,7 +78,11 @@ func heldBytes(tb testing.TB, mode hybrid.Mode, limit hybridlimit.Limit, keys in
 	had := s.Keys
 	perKey = (heap(names[1024:]) - before) / float64(s.Keys-had)
 	runtime.KeepAlive(names)
-	shutdown(tb, l)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // a million keys have much to tell
+	defer cancel()
+	if err := l.Shutdown(ctx); err != nil {
+		tb.Errorf("Shutdown: %v", err)
+	}
 	return perKey, s
 }
 
