@@ -13,7 +13,7 @@ import (
 )
 
 // BenchmarkAllow is the common path beside bare x/time/rate: a hot key far
-// below its limit, and one that is over it.
+// below its limit, and one that is over it, looked up or by a handle.
 func BenchmarkAllow(b *testing.B) {
 	b.Run("x-time-rate", func(b *testing.B) {
 		l := rate.NewLimiter(1e9, 1e9)
@@ -21,20 +21,26 @@ func BenchmarkAllow(b *testing.B) {
 			l.Allow()
 		}
 	})
-	for name, limit := range map[string]hybridlimit.Limit{
-		"allowed": hybridlimit.PerSecond(1e9),
-		"denied":  hybridlimit.PerHour(1),
+	for _, tc := range []struct {
+		name   string
+		limit  hybridlimit.Limit
+		handle bool
+	}{
+		{"allowed", hybridlimit.PerSecond(1e9), false},
+		{"allowed by a handle", hybridlimit.PerSecond(1e9), true},
+		{"denied", hybridlimit.PerHour(1), false},
+		{"denied by a handle", hybridlimit.PerHour(1), true},
 	} {
-		b.Run(name, func(b *testing.B) {
+		b.Run(tc.name, func(b *testing.B) {
 			rdb := redis.NewClient(&redis.Options{Addr: standIn()})
 			defer rdb.Close()
-			l, err := hybrid.New(rdb, limit, hybrid.Config{Name: "bench", MaxWait: time.Second})
+			l, err := hybrid.New(rdb, tc.limit, hybrid.Config{Name: "bench", MaxWait: time.Second})
 			if err != nil {
 				b.Fatal(err)
 			}
 			defer l.Close()
 			ctx := context.Background()
-			for l.Stats().Credit == 0 && limit.Rate > 1 { // until N is known
+			for l.Stats().Credit == 0 && tc.limit.Rate > 1 { // until N is known
 				time.Sleep(10 * time.Millisecond)
 			}
 			for range 10 {
@@ -42,7 +48,19 @@ func BenchmarkAllow(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
+			handle := l.Bucket("k")
+			if _, err := handle.Allow(ctx); err != nil {
+				b.Fatal(err)
+			}
 			b.ReportAllocs()
+			if tc.handle {
+				for b.Loop() {
+					if _, err := handle.Allow(ctx); err != nil {
+						b.Fatal(err)
+					}
+				}
+				return
+			}
 			for b.Loop() {
 				if _, err := l.Allow(ctx, "k"); err != nil {
 					b.Fatal(err)

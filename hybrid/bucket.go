@@ -22,8 +22,15 @@ type Bucket struct {
 // key each call says.
 func (l *Limiter) Bucket(key string) *Bucket { return &Bucket{l: l, key: strings.Clone(key)} }
 
-// Allow is AllowN with a cost of 1.
-func (b *Bucket) Allow(ctx context.Context) (hybridlimit.Result, error) { return b.AllowN(ctx, 1) }
+// Allow is AllowN with a cost of 1. It is written out: see Limiter.common.
+func (b *Bucket) Allow(ctx context.Context) (res hybridlimit.Result, err error) {
+	if e := b.e.Load(); e != nil {
+		if r := e.rules.Load(); r.from != fromCall && b.l.common(e, r, 1, &res) {
+			return res, nil
+		}
+	}
+	return b.slow(ctx, 1)
+}
 
 // AllowN is Limiter.AllowN of the handle's key.
 func (b *Bucket) AllowN(ctx context.Context, n int64) (res hybridlimit.Result, err error) {

@@ -128,9 +128,14 @@ func (l *Limiter) shut() {
 	})
 }
 
-// Allow is AllowN with a cost of 1.
-func (l *Limiter) Allow(ctx context.Context, key string) (hybridlimit.Result, error) {
-	return l.AllowN(ctx, key, 1)
+// Allow is AllowN with a cost of 1. It is written out: see common.
+func (l *Limiter) Allow(ctx context.Context, key string) (res hybridlimit.Result, err error) {
+	if e := l.store.get(key); e != nil {
+		if r := e.rules.Load(); r.from != fromCall && l.common(e, r, 1, &res) {
+			return res, nil
+		}
+	}
+	return l.uncommon(ctx, key, 1)
 }
 
 // AllowN takes n units of key, all or none. Mostly it is a memory operation;
@@ -144,6 +149,11 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res hybridli
 			return res, nil
 		}
 	}
+	return l.uncommon(ctx, key, n)
+}
+
+// uncommon is AllowN where the common path does not do.
+func (l *Limiter) uncommon(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	if err := l.check(key, n); err != nil {
 		return hybridlimit.Result{}, err
 	}
