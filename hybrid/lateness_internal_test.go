@@ -67,7 +67,8 @@ func TestAnswersLieUnread(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 12 * runtime.GOMAXPROCS(0) { // each runs for 10 ms at a time
 		wg.Go(func() {
-			for !stop.Load() {
+			for spins := 0; !stop.Load(); spins++ {
+				_ = spins
 			}
 		})
 	}
