@@ -1,0 +1,181 @@
+package hybridlimit_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/global"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/local"
+)
+
+// kind makes limiters that join those made with the same place.
+type kind struct {
+	name  string
+	place func(t *testing.T, rdb redis.UniversalClient) (limiter func(name string, limit hybridlimit.Limit, limitFor func(string) hybridlimit.Limit) hybridlimit.Limiter)
+}
+
+func must(t *testing.T, l hybridlimit.Limiter, err error) hybridlimit.Limiter {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+var kinds = []kind{
+	{"local", func(t *testing.T, _ redis.UniversalClient) func(string, hybridlimit.Limit, func(string) hybridlimit.Limit) hybridlimit.Limiter {
+		return func(name string, limit hybridlimit.Limit, limitFor func(string) hybridlimit.Limit) hybridlimit.Limiter {
+			l, err := local.New(limit, local.Config{Name: name, LimitFor: limitFor})
+			return must(t, l, err)
+		}
+	}},
+	{"global", func(t *testing.T, rdb redis.UniversalClient) func(string, hybridlimit.Limit, func(string) hybridlimit.Limit) hybridlimit.Limiter {
+		return func(name string, limit hybridlimit.Limit, limitFor func(string) hybridlimit.Limit) hybridlimit.Limiter {
+			l, err := global.New(rdb, limit, global.Config{Name: name, LimitFor: limitFor})
+			return must(t, l, err)
+		}
+	}},
+	{"hybrid", func(t *testing.T, rdb redis.UniversalClient) func(string, hybridlimit.Limit, func(string) hybridlimit.Limit) hybridlimit.Limiter {
+		h, err := hybrid.NewHub(rdb, hybrid.HubConfig{Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { h.Close() })
+		return func(name string, limit hybridlimit.Limit, limitFor func(string) hybridlimit.Limit) hybridlimit.Limiter {
+			l, err := h.Limiter(limit, hybrid.Config{Name: name, LimitFor: limitFor, MaxWait: time.Second})
+			return must(t, l, err)
+		}
+	}},
+}
+
+// AllowJoint is AllowAll: of all or of none.
+func TestAllowJointIsAllOrNothing(t *testing.T) {
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rdb := redistest.NewBubble(t).Client(nil)
+				limiter := k.place(t, rdb)
+				wide, narrow := limiter("wide", hybridlimit.PerHour(5), nil), limiter("narrow", hybridlimit.PerHour(2), nil)
+				joint := wide.(hybridlimit.Joint)
+				if !joint.Joins(narrow) || !joint.Joins(wide) {
+					t.Error("limiters of one place join")
+				}
+				call := func(n int64) hybridlimit.Result {
+					t.Helper()
+					res, err := joint.AllowJoint(t.Context(), []hybridlimit.Ask{{Limiter: wide, Key: "all", N: n}, {Limiter: narrow, Key: "ann", N: n}})
+					if err != nil {
+						t.Fatal(err)
+					}
+					return res
+				}
+				if res := call(2); !res.Allowed || res.Policy != "narrow" {
+					t.Errorf("two of two: %+v", res)
+				}
+				for range 3 {
+					if res := call(1); res.Allowed || res.Policy != "narrow" || res.RetryAfter <= 0 {
+						t.Errorf("one of none: %+v", res)
+					}
+				}
+				if res, err := wide.AllowN(t.Context(), "all", 3); err != nil || !res.Allowed {
+					t.Errorf("three of the wide limit are left: %+v, %v", res, err)
+				}
+			})
+		})
+	}
+}
+
+// A limiter joins those that AllowAll can ask with it, and no other.
+func TestLimitersThatDoNotJoin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb, other := redistest.NewBubble(t).Client(nil), redistest.NewBubble(t).Client(nil)
+		var all []hybridlimit.Limiter
+		for _, k := range kinds {
+			all = append(all, k.place(t, rdb)("api", hybridlimit.PerSecond(10), nil), k.place(t, other)("api", hybridlimit.PerSecond(10), nil))
+		}
+		for i, l := range all {
+			joint := l.(hybridlimit.Joint)
+			for j, o := range all {
+				want := i == j || i < 2 && j < 2 // local joins any local
+				if got := joint.Joins(o); got != want {
+					t.Errorf("%T joins %T (%d, %d): %t", l, o, i, j, got)
+				}
+				if want {
+					continue
+				}
+				res, err := joint.AllowJoint(t.Context(), []hybridlimit.Ask{{Limiter: l, Key: "k", N: 1}, {Limiter: o, Key: "k", N: 1}})
+				if !errors.Is(err, hybridlimit.ErrInvalid) || res.Allowed {
+					t.Errorf("%T with %T: %+v, %v", l, o, res, err)
+				}
+			}
+			if joint.Joins(nil) {
+				t.Errorf("%T joins nil", l)
+			}
+			if _, err := joint.AllowJoint(context.Background(), nil); !errors.Is(err, hybridlimit.ErrInvalid) {
+				t.Errorf("%T, no asks: %v", l, err)
+			}
+		}
+	})
+}
+
+// Policy follows SetLimit and LimitFor.
+func TestPolicyIsWhatIsEnforced(t *testing.T) {
+	base, own, next := hybridlimit.PerSecond(10), hybridlimit.PerSecond(100), hybridlimit.PerSecond(20)
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				limiter := k.place(t, redistest.NewBubble(t).Client(nil))
+				plain := limiter("plain", base, nil)
+				tiers := limiter("tiers", base, func(key string) hybridlimit.Limit {
+					if key == "pro" {
+						return own
+					}
+					return base
+				})
+				expect := func(l hybridlimit.Limiter, key, name string, limit hybridlimit.Limit) {
+					t.Helper()
+					got := l.(hybridlimit.Describer).Policy(key)
+					if got != (hybridlimit.Policy{Name: name, Limit: limit}) {
+						t.Errorf("%s: %+v, want %s", key, got, limit)
+					}
+					if res, err := l.Allow(t.Context(), key); err != nil || res.Limit != limit.BurstSize() || res.Policy != name {
+						t.Errorf("%s: the limiter enforces %d of %q, %v", key, res.Limit, res.Policy, err)
+					}
+				}
+				expect(plain, "ann", "plain", base)
+				expect(tiers, "ann", "tiers", base)
+				expect(tiers, "pro", "tiers", own)
+				if err := plain.(interface {
+					SetLimit(hybridlimit.Limit) error
+				}).SetLimit(next); err != nil {
+					t.Fatal(err)
+				}
+				expect(plain, "ann", "plain", next)
+			})
+		})
+	}
+}
+
+// A shadow limiter says that it is one.
+func TestPolicyOfAShadowLimiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := hybrid.New(redistest.NewBubble(t).Client(nil), hybridlimit.PerSecond(1), hybrid.Config{
+			Name: "dark", Shadow: true, Hub: hybrid.HubConfig{Logger: slog.New(slog.DiscardHandler)},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		if p := l.Policy("k"); !p.Shadow || p.Name != "dark" {
+			t.Errorf("%+v", p)
+		}
+	})
+}
