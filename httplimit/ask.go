@@ -1,0 +1,111 @@
+package httplimit
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// jointOf is the limiter that can ask all of them together, if there is one.
+func jointOf(limits []Limit) hybridlimit.Joint {
+	joint, ok := limits[0].Limiter.(hybridlimit.Joint)
+	if !ok || len(limits) == 1 {
+		return nil
+	}
+	for _, l := range limits[1:] {
+		if !joint.Joins(l.Limiter) {
+			return nil
+		}
+	}
+	return joint
+}
+
+// askTogether decides all parts at once. denied is the part that refused, or -1.
+// The answer is of one limit; the others stay unknown.
+func (g *gate) askTogether(ctx context.Context, parts []part) (denied int, err error) {
+	asks := make([]hybridlimit.Ask, len(parts))
+	for i, p := range parts {
+		asks[i] = hybridlimit.Ask{Limiter: p.limiter, Key: p.key, N: p.n}
+	}
+	res, err := g.joint.AllowJoint(ctx, asks)
+	unavailable, err := g.unavailable(ctx, res, err)
+	if err != nil {
+		return -1, err
+	}
+	at := 0
+	for i := range parts {
+		if parts[i].limiterName(parts[i].key) == res.Policy {
+			at = i
+			break
+		}
+	}
+	parts[at].res, parts[at].unavailable = res, unavailable
+	if !res.Allowed {
+		return at, nil
+	}
+	return -1, nil
+}
+
+// askInTurn decides the parts one after the other. A denial gives back what the
+// former ones took; so does a failure, unless it is passed over.
+func (g *gate) askInTurn(ctx context.Context, parts []part) (denied int, err error) {
+	for i := range parts {
+		p := &parts[i]
+		res, oops := p.limiter.AllowN(ctx, p.key, p.n)
+		if p.unavailable, oops = g.unavailable(ctx, res, oops); oops != nil {
+			err = oops // the last one tells as much as the first
+			if g.cfg.Failure == FailOpen && ctx.Err() == nil {
+				continue
+			}
+			g.giveBack(ctx, parts[:i])
+			return -1, err
+		}
+		if p.res = res; !res.Allowed {
+			g.giveBack(ctx, parts[:i])
+			return i, err
+		}
+	}
+	return -1, err
+}
+
+// unavailable says whether a Result is what a limiter decides without Redis,
+// beside ErrUnavailable; that is logged, and no failure.
+func (g *gate) unavailable(ctx context.Context, res hybridlimit.Result, err error) (bool, error) {
+	if err == nil || !errors.Is(err, hybridlimit.ErrUnavailable) || res.Source != hybridlimit.SourceFallback {
+		return false, err
+	}
+	g.log.degraded(ctx, err)
+	return true, nil
+}
+
+// refunder is what limiters offer that can take units back.
+type refunder interface {
+	Refund(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
+}
+
+// giveBackTimeout bounds a give-back, which does not end with the request: the
+// client may be gone, its units are not.
+const giveBackTimeout = time.Second
+
+// giveBack returns what was taken for a request that another limit denied.
+// Limiters that cannot keep it; the units come back as their limits refill.
+func (g *gate) giveBack(ctx context.Context, parts []part) {
+	if len(parts) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
+	defer cancel()
+	for i := range parts {
+		p := &parts[i]
+		if !p.res.Allowed || p.res.Shadowed || p.res.Source == hybridlimit.SourceFallback || p.res.Source == hybridlimit.SourceStatic {
+			continue // nothing was taken, or nobody counts
+		}
+		if l, ok := p.limiter.(refunder); ok {
+			if _, err := l.Refund(ctx, p.key, p.n); err != nil {
+				g.log.failed(ctx, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package httplimit
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+)
+
+// complainEvery is how long failures are counted between two lines of one kind:
+// a limiter that fails does so at each request.
+const complainEvery = time.Second
+
+// complaints logs what limiters could not do. Keys are in no line.
+type complaints struct {
+	to                   *slog.Logger
+	failure, degradation throttle
+}
+
+func newComplaints(to *slog.Logger) *complaints { return &complaints{to: to} }
+
+// failed tells of a request that could not be decided. That its client is gone
+// is not the limiter's failure.
+func (c *complaints) failed(ctx context.Context, err error) {
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		return
+	}
+	if more, ok := c.failure.pass(); ok {
+		c.logger().ErrorContext(ctx, "httplimit: a limiter gave no answer", "err", err, "more", more)
+	}
+}
+
+// degraded tells of one that was decided by the fallback.
+func (c *complaints) degraded(ctx context.Context, err error) {
+	if more, ok := c.degradation.pass(); ok {
+		c.logger().WarnContext(ctx, "httplimit: a limiter decides without Redis", "err", err, "more", more)
+	}
+}
+
+// logger asks for the default late: programs set it in main.
+func (c *complaints) logger() *slog.Logger {
+	if c.to == nil {
+		return slog.Default()
+	}
+	return c.to
+}
+
+// throttle lets one through in each complainEvery, and counts the others.
+type throttle struct {
+	next   atomic.Int64 // Unix ns
+	missed atomic.Int64
+}
+
+// pass says whether to log, and how many were not since the last time.
+func (t *throttle) pass() (missed int64, ok bool) {
+	now, next := time.Now().UnixNano(), t.next.Load()
+	if now < next || !t.next.CompareAndSwap(next, now+int64(complainEvery)) {
+		t.missed.Add(1)
+		return 0, false
+	}
+	return t.missed.Swap(0), true
+}

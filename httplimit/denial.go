@@ -1,0 +1,92 @@
+package httplimit
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// The problem types of draft-ietf-httpapi-ratelimit-headers-11, section 5.
+const (
+	// TypeQuotaExceeded is the type of a denial.
+	TypeQuotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+	// TypeReducedCapacity is the type of a 503: nobody could tell whether the
+	// quota is exceeded.
+	TypeReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+)
+
+// Denial is why a request may not proceed.
+type Denial struct {
+	// Status is 429, or 503 where no limiter could tell.
+	Status int
+	// Policies are the violated ones, by the names that RateLimit has. Empty:
+	// none is known to be.
+	Policies []string
+	// RetryAfter is what the field of that name says: whole seconds, 0 where it
+	// is left out because waiting does not help or nobody knows.
+	RetryAfter time.Duration
+	// Result is that of the limit that denied; zero where none did.
+	Result hybridlimit.Result
+	// Err is what failed; nil for a denial.
+	Err error
+}
+
+// Problem answers with a problem of RFC 9457. It is what Config.Denied does
+// unless it is set. It tells nothing of Err.
+func Problem(w http.ResponseWriter, _ *http.Request, d Denial) {
+	p := problem{Type: TypeQuotaExceeded, Title: "Quota Exceeded", Status: d.Status, Policies: d.Policies}
+	switch {
+	case d.Status != http.StatusTooManyRequests:
+		p.Type, p.Title = TypeReducedCapacity, "Temporary Reduced Capacity"
+	case d.Result.RetryAfter == hybridlimit.Never:
+		p.Detail = "The request costs more than the quota can ever hold."
+	}
+	body, err := json.Marshal(p)
+	if err != nil { // strings and a number: it cannot be
+		http.Error(w, p.Title, d.Status)
+		return
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(d.Status)
+	w.Write(append(body, '\n'))
+}
+
+// problem is the body.
+type problem struct {
+	Type     string   `json:"type"`
+	Title    string   `json:"title"`
+	Status   int      `json:"status"`
+	Detail   string   `json:"detail,omitempty"`
+	Policies []string `json:"violated-policies,omitempty"`
+}
+
+// deny answers for a limit that denied.
+func (g *gate) deny(w http.ResponseWriter, r *http.Request, parts []part, denied int) {
+	p := &parts[denied]
+	d := Denial{Status: http.StatusTooManyRequests, Result: p.res, Policies: []string{p.policyName()}}
+	// Nobody has shown that the quota is exceeded. A process that limits itself
+	// to its share has: a client that is over it is no failing server.
+	if p.unavailable || p.res.Source == hybridlimit.SourceTimeout {
+		d.Status = http.StatusServiceUnavailable
+	}
+	retry := g.retryAfter(&p.res)
+	d.RetryAfter = time.Duration(min(retry, int64(hybridlimit.Never/time.Second))) * time.Second
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	g.publishDenial(h, parts, denied, retry)
+	g.cfg.Denied(w, r, d)
+}
+
+// policyName is what fields and problems call the part's policy.
+func (p *part) policyName() string {
+	return cmp.Or(p.name, p.res.Policy, defaultName)
+}
+
+// fail answers for a limiter that gave no answer.
+func (g *gate) fail(w http.ResponseWriter, r *http.Request, err error) {
+	w.Header().Set("Cache-Control", "no-store")
+	g.cfg.Denied(w, r, Denial{Status: http.StatusServiceUnavailable, Err: err})
+}

@@ -1,0 +1,48 @@
+// Package httplimit puts any hybridlimit.Limiter in front of an http.Handler,
+// and a client that heeds such limits under an http.Client. It needs the
+// standard library only.
+//
+//	mw, err := httplimit.New(httplimit.Config{}, httplimit.Limit{Limiter: limiter, Key: httplimit.PeerIP()})
+//	...
+//	http.ListenAndServe(":8080", mw(mux))
+//
+// # What a response says
+//
+// An admitted request goes to the handler, with the fields RateLimit-Policy
+// (what is enforced) and RateLimit (what is left) of
+// draft-ietf-httpapi-ratelimit-headers-11 on its response:
+//
+//	RateLimit-Policy: "api";q=100;w=60
+//	RateLimit: "api";r=99;t=60
+//
+// q is the burst and w the time in which it comes back: Period for windows,
+// Burst·Period/Rate for buckets and queues, rounded up to seconds, and left out
+// below one second, which the draft cannot express. r is Result.Remaining. t is
+// the longer of Result.ResetAfter and r·w/q: a client that spreads r over t is
+// never faster than the limit's rate, and gets slower than it below half of the
+// quota. The draft asks for such a bound. Nothing of it is sent while a decision
+// comes from the fallback, where the figures would not be the fleet's, or for
+// limits that are in shadow or count nothing.
+//
+// A denied one is answered 429 with Retry-After (in seconds, rounded up, and
+// none where waiting does not help), Cache-Control: no-store, and a problem of
+// RFC 9457 that names the violated policy. A RateLimit field then has the
+// violated policy alone, with Retry-After as its t, because the draft wants no
+// t to end later than Retry-After. Where the limiter could not know (it failed,
+// or Redis did not answer in time) the status is 503 and the problem is
+// temporary-reduced-capacity.
+//
+// # Several limits
+//
+// Limiters that are hybridlimit.Joint with each other (of one hub; of one Redis
+// client; of local) are asked together: a request that one limit denies is not
+// charged to the others. The RateLimit field then has the narrowest one, the
+// only one of which AllowAll tells. Others are asked one after the other, and
+// get their units back when a later one denies, if they can (Refund); until
+// then, those units are missing to others. The RateLimit field has all of them.
+//
+// # Time and tests
+//
+// All waiting is on package time, so that middleware and Transport run on the
+// clock of testing/synctest. Package limittest has limiters for tests.
+package httplimit

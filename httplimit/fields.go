@@ -1,0 +1,257 @@
+package httplimit
+
+import (
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// The field names, as http.Header has them.
+const (
+	fieldRateLimit  = "Ratelimit"
+	fieldPolicy     = "Ratelimit-Policy"
+	fieldRetryAfter = "Retry-After"
+	fieldBucket     = "X-Ratelimit-Bucket"
+	fieldShadow     = "X-Ratelimit-Shadow"
+	fieldLimit      = "X-Ratelimit-Limit"
+	fieldRemaining  = "X-Ratelimit-Remaining"
+	fieldReset      = "X-Ratelimit-Reset"
+	fieldResetAfter = "X-Ratelimit-Reset-After"
+)
+
+// maxInteger is the largest of structured fields: 15 digits (RFC 9651, 3.3.1).
+const maxInteger = 999_999_999_999_999
+
+// newPolicyItem writes the item of a policy.
+func newPolicyItem(p hybridlimit.Policy, name string) *policyItem {
+	it := &policyItem{policy: p, name: name, quota: p.Limit.BurstSize()}
+	if p.Shadow || p.Limit.Algorithm == hybridlimit.AlgUnlimited {
+		it.secret = true
+		return it
+	}
+	b, ok := appendString(nil, name)
+	if !ok {
+		it.secret = true
+		return it
+	}
+	b = appendInteger(append(b, ";q="...), it.quota)
+	if full := p.Limit.TimeToFull(); full >= time.Second && full != hybridlimit.Never {
+		it.window = seconds(full)
+		b = appendInteger(append(b, ";w="...), it.window)
+	}
+	it.field = []string{string(b)}
+	return it
+}
+
+// publish sets what the response of an admitted request tells of its limits.
+func (g *gate) publish(h http.Header, parts []part) {
+	if g.cfg.ShadowHeader {
+		publishShadow(h, parts)
+	}
+	if !telling(parts) {
+		return
+	}
+	if !g.cfg.Hide {
+		var room [128]byte
+		line := room[:0]
+		for i := range parts {
+			p := &parts[i]
+			it := p.item(p.key, &p.res)
+			if it == nil || it.secret {
+				continue
+			}
+			addField(h, fieldPolicy, it.field)
+			if p.res.Source == hybridlimit.SourceUnknown {
+				continue
+			}
+			line = appendLimitItem(line, it, max(0, p.res.Remaining), it.effective(&p.res))
+		}
+		if len(line) > 0 {
+			h[fieldRateLimit] = []string{string(line)}
+		}
+	}
+	g.publishNarrowest(h, narrowest(parts))
+}
+
+// publishNarrowest sets what is told of one limit only.
+func (g *gate) publishNarrowest(h http.Header, p *part) {
+	if p == nil {
+		return
+	}
+	if p.bucket != nil {
+		h[fieldBucket] = p.bucket
+	}
+	if !g.cfg.XRateLimit {
+		return
+	}
+	res := &p.res
+	reset := min(res.ResetAfter, math.MaxInt64/2)
+	h[fieldLimit] = []string{strconv.FormatInt(res.Limit, 10)}
+	h[fieldRemaining] = []string{strconv.FormatInt(max(0, res.Remaining), 10)}
+	h[fieldReset] = []string{strconv.FormatInt(ceilUnix(time.Now().Add(reset)), 10)}
+	ms := (reset + time.Millisecond - 1) / time.Millisecond
+	h[fieldResetAfter] = []string{strconv.FormatFloat(float64(ms)/1000, 'f', 3, 64)}
+}
+
+// publishDenial sets what a denial tells: of the limit that denied, since what
+// the draft calls t may not be later than Retry-After.
+func (g *gate) publishDenial(h http.Header, parts []part, denied int, retry int64) {
+	p := &parts[denied]
+	if retry > 0 {
+		h[fieldRetryAfter] = []string{strconv.FormatInt(retry, 10)}
+	}
+	if !telling(parts[denied : denied+1]) {
+		return
+	}
+	if !g.cfg.Hide {
+		for i := range parts {
+			if it := parts[i].item(parts[i].key, &parts[i].res); it != nil && !it.secret {
+				addField(h, fieldPolicy, it.field)
+			}
+		}
+		if it := p.item(p.key, &p.res); it != nil && !it.secret {
+			h[fieldRateLimit] = []string{string(appendLimitItem(nil, it, max(0, p.res.Remaining), retry))}
+		}
+	}
+	g.publishNarrowest(h, p)
+}
+
+// publishShadow names the shadow limits that would have denied the request.
+func publishShadow(h http.Header, parts []part) {
+	for i := range parts {
+		if p := &parts[i]; p.res.Shadowed {
+			name := p.policyName()
+			if b, ok := appendString(nil, name); ok && len(b) == len(name)+2 {
+				h[fieldShadow] = append(h[fieldShadow], name)
+			}
+		}
+	}
+}
+
+// telling says whether the answers are the shared limits', so that others may
+// be told of them.
+func telling(parts []part) bool {
+	known := false
+	for i := range parts {
+		switch s := parts[i].res.Source; s {
+		case hybridlimit.SourceFallback, hybridlimit.SourceTimeout:
+			return false
+		default:
+			known = known || s != hybridlimit.SourceUnknown
+		}
+	}
+	return known
+}
+
+// narrowest is the part that has the fewest units left of those that are
+// published.
+func narrowest(parts []part) *part {
+	var least *part
+	for i := range parts {
+		p := &parts[i]
+		if p.res.Source == hybridlimit.SourceUnknown {
+			continue
+		}
+		if it := p.item(p.key, &p.res); it == nil || it.secret {
+			continue
+		}
+		if least == nil || p.res.Remaining < least.res.Remaining {
+			least = p
+		}
+	}
+	return least
+}
+
+// addField sets a field to lines that it shares with other responses, or adds
+// them to a copy.
+func addField(h http.Header, name string, lines []string) {
+	have := h[name]
+	if len(have) == 0 {
+		h[name] = lines
+		return
+	}
+	h[name] = append(have[:len(have):len(have)], lines...)
+}
+
+// effective is t in seconds: what is left may be used within so long without
+// exceeding the limit's rate. 0: the draft cannot express it.
+func (it *policyItem) effective(res *hybridlimit.Result) int64 {
+	if it.window == 0 || it.quota <= 0 {
+		return 0
+	}
+	share := math.Ceil(float64(max(0, res.Remaining)) * float64(it.window) / float64(it.quota))
+	return max(1, seconds(res.ResetAfter), int64(share))
+}
+
+// retryAfter is Retry-After in seconds: rounded up, never 0, unless waiting does
+// not help.
+func (g *gate) retryAfter(res *hybridlimit.Result) int64 {
+	if res.RetryAfter == hybridlimit.Never {
+		return 0
+	}
+	after := res.RetryAfter
+	if g.cfg.Jitter > 0 {
+		more := g.cfg.Jitter * rand.Float64() * float64(after)
+		after += time.Duration(min(more, float64(math.MaxInt64/2)))
+		if after < 0 {
+			after = math.MaxInt64 - 1
+		}
+	}
+	return max(1, seconds(after))
+}
+
+// seconds rounds up to whole seconds.
+func seconds(d time.Duration) int64 {
+	s := int64(d / time.Second)
+	if d%time.Second > 0 {
+		s++
+	}
+	return s
+}
+
+// ceilUnix is the Unix time in seconds, rounded up.
+func ceilUnix(t time.Time) int64 {
+	s := t.Unix()
+	if t.Nanosecond() > 0 {
+		s++
+	}
+	return s
+}
+
+// appendLimitItem writes an item of RateLimit behind others. t of 0 is left out.
+func appendLimitItem(b []byte, it *policyItem, r, t int64) []byte {
+	if len(b) > 0 {
+		b = append(b, ", "...)
+	}
+	b, _ = appendString(b, it.name) // newPolicyItem has seen to it
+	b = appendInteger(append(b, ";r="...), r)
+	if t > 0 {
+		b = appendInteger(append(b, ";t="...), t)
+	}
+	return b
+}
+
+func appendInteger(b []byte, n int64) []byte {
+	return strconv.AppendInt(b, min(n, maxInteger), 10)
+}
+
+// appendString writes a String of structured fields; false where it holds what
+// a String may not: anything but printable ASCII.
+func appendString(b []byte, s string) ([]byte, bool) {
+	b = append(b, '"')
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case c < ' ' || c > '~':
+			return b, false
+		case c == '"' || c == '\\':
+			b = append(b, '\\')
+		}
+		b = append(b, c)
+	}
+	return append(b, '"'), true
+}

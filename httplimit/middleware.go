@@ -1,0 +1,139 @@
+package httplimit
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// ErrNoLimit is the failure of a request that no limit applies to: every Key
+// said nothing, though Skip did not name the request.
+var ErrNoLimit = errors.New("httplimit: no limit applies to the request")
+
+// New makes the middleware that puts all the limits in front of a handler. It
+// fails with all that is wrong with its arguments at once (ErrInvalid).
+//
+// Handlers made by it are safe for concurrent use, as the limiters are, and
+// start no goroutines. What one adds to a request with one hybrid limit is in
+// docs/http.md.
+func New(cfg Config, limits ...Limit) (func(http.Handler) http.Handler, error) {
+	if err := violations(cfg, limits); err != nil {
+		return nil, err
+	}
+	if cfg.Denied == nil {
+		cfg.Denied = Problem
+	}
+	g := &gate{cfg: cfg, limits: make([]*limit, len(limits)), log: newComplaints(cfg.Logger)}
+	for i, l := range limits {
+		g.limits[i] = newLimit(l)
+	}
+	g.joint = jointOf(limits)
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.serve(w, r, next) })
+	}, nil
+}
+
+// gate is a middleware: what requests pass.
+type gate struct {
+	cfg    Config
+	limits []*limit
+	joint  hybridlimit.Joint // asks all at once; nil: they are asked in turn
+	log    *complaints
+}
+
+// part is one limit's part of a request.
+type part struct {
+	*limit
+	key string
+	n   int64
+	res hybridlimit.Result // SourceUnknown: not known, or not asked
+	// unavailable says that res is what a limiter makes of having no answer.
+	unavailable bool
+}
+
+// fewParts is for how many limits a request's parts stay on the stack.
+const fewParts = 4
+
+func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	if g.cfg.Skip != nil && g.cfg.Skip(r) {
+		next.ServeHTTP(w, r)
+		return
+	}
+	var room [fewParts]part
+	parts := room[:0]
+	for _, l := range g.limits {
+		key, n := l.key(r), int64(1)
+		if key == "" {
+			continue
+		}
+		if l.cost != nil {
+			if n = l.cost(r); n == 0 {
+				l = nil
+			}
+		}
+		parts = append(parts, part{limit: l, key: key, n: n})
+	}
+	asked := len(parts)
+	parts = slices.DeleteFunc(parts, func(p part) bool { return p.limit == nil })
+	var err error
+	denied := -1
+	switch {
+	case asked == 0:
+		err = ErrNoLimit
+	case len(parts) == 0: // all of it is free
+	case g.joint != nil && len(parts) > 1:
+		denied, err = g.askTogether(r.Context(), parts)
+	default:
+		denied, err = g.askInTurn(r.Context(), parts)
+	}
+	if err != nil {
+		g.log.failed(r.Context(), err)
+		if g.cfg.Failure == FailClosed || r.Context().Err() != nil {
+			g.fail(w, r, err)
+			return
+		}
+	}
+	if denied >= 0 {
+		g.deny(w, r, parts, denied)
+		return
+	}
+	g.publish(w.Header(), parts)
+	if err := g.shape(r.Context(), parts); err != nil {
+		g.fail(w, r, err)
+		return
+	}
+	next.ServeHTTP(w, r)
+}
+
+// shape waits until the queues of the parts serve the request, as far as its
+// context allows. Who gives up has used the place.
+func (g *gate) shape(ctx context.Context, parts []part) error {
+	var delay time.Duration
+	for i := range parts {
+		delay = max(delay, parts[i].res.Delay)
+	}
+	if delay <= 0 {
+		return nil
+	}
+	return sleep(ctx, delay)
+}
+
+// sleep waits for d, or until ctx ends; it fails at once where ctx's deadline is
+// earlier than that.
+func sleep(ctx context.Context, d time.Duration) error {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < d {
+		return context.DeadlineExceeded
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
