@@ -17,12 +17,14 @@
 //
 // q is the burst and w the time in which it comes back: Period for windows,
 // Burst·Period/Rate for buckets and queues, rounded up to seconds, and left out
-// below one second, which the draft cannot express. r is Result.Remaining. t is
-// the longer of Result.ResetAfter and r·w/q: a client that spreads r over t is
-// never faster than the limit's rate, and gets slower than it below half of the
-// quota. The draft asks for such a bound. Nothing of it is sent while a decision
-// comes from the fallback, where the figures would not be the fleet's, or for
-// limits that are in shadow or count nothing.
+// below one second, which the draft cannot express. r is Result.Remaining, and t
+// what those are enough for: of buckets and queues the time in which r units come
+// back, or with none left that until the next one; of windows the time until
+// what was used no longer counts, and no less than r·w/q. So a client that
+// spreads r over t is not faster than the limit's rate, as the draft asks.
+// Nothing of it is sent while a decision comes from the fallback, where the
+// figures would not be the fleet's, or for limits that are in shadow or count
+// nothing.
 //
 // A denied one is answered 429 with Retry-After (in seconds, rounded up, and
 // none where waiting does not help), Cache-Control: no-store, and a problem of

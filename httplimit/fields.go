@@ -177,14 +177,34 @@ func addField(h http.Header, name string, lines []string) {
 	h[name] = append(have[:len(have):len(have)], lines...)
 }
 
-// effective is t in seconds: what is left may be used within so long without
-// exceeding the limit's rate. 0: the draft cannot express it.
+// effective is t in seconds. 0: the draft cannot express it.
+//
+// For buckets and queues it is how long r units take to come back, so that r/t
+// is the limit's rate, or with none left how long the next one takes: the level
+// is full in ResetAfter, and one unit is there (quota-1) units before that. For
+// windows it is until what was used no longer counts, a window at most, and no
+// less than r at the limit's rate.
 func (it *policyItem) effective(res *hybridlimit.Result) int64 {
 	if it.window == 0 || it.quota <= 0 {
 		return 0
 	}
-	share := math.Ceil(float64(max(0, res.Remaining)) * float64(it.window) / float64(it.quota))
-	return max(1, seconds(res.ResetAfter), int64(share))
+	l, r := it.policy.Limit, max(0, res.Remaining)
+	each := float64(l.TimeToFull()) / float64(it.quota) // ns
+	var t float64
+	switch {
+	case windowed(l.Algorithm):
+		t = max(min(float64(res.ResetAfter), float64(l.Period)), float64(r)*each)
+	case r == 0:
+		t = float64(res.ResetAfter) - float64(it.quota-1)*each
+	default:
+		t = float64(r) * each
+	}
+	// A part of a millionth is of the floating point, not of the limit.
+	return max(1, int64(math.Ceil(t/float64(time.Second)-1e-6)))
+}
+
+func windowed(a hybridlimit.Algorithm) bool {
+	return a == hybridlimit.AlgFixedWindow || a == hybridlimit.AlgSlidingWindow || a == hybridlimit.AlgSlidingLog
 }
 
 // retryAfter is Retry-After in seconds: rounded up, never 0, unless waiting does

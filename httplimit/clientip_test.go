@@ -1,0 +1,163 @@
+package httplimit_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/httplimit"
+)
+
+var ourProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8:ffff::/48")}
+
+func clientIP(t testing.TB, cfg httplimit.IPConfig) httplimit.KeyFunc {
+	t.Helper()
+	key, err := httplimit.ClientIP(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func TestClientIP(t *testing.T) {
+	xff := httplimit.IPConfig{TrustedProxies: ourProxies}
+	fwd := httplimit.IPConfig{TrustedProxies: ourProxies, Header: "forwarded"}
+	unix := httplimit.IPConfig{TrustedProxies: ourProxies, TrustUnix: true}
+	for _, tc := range []struct {
+		name  string
+		cfg   httplimit.IPConfig
+		peer  string
+		lines []string
+		want  string
+	}{
+		{"no proxy", xff, "192.0.2.1:1234", nil, "ip:192.0.2.1"},
+		{"a stranger's header", xff, "192.0.2.1:1234", []string{"198.51.100.7"}, "ip:192.0.2.1"},
+		{"nobody is trusted", httplimit.IPConfig{}, "10.0.0.1:1234", []string{"198.51.100.7"}, "ip:10.0.0.1"},
+		{"one proxy", xff, "10.0.0.1:1", []string{"192.0.2.1"}, "ip:192.0.2.1"},
+		{"a proxy, with a port", xff, "10.0.0.1:1", []string{"192.0.2.1:5678"}, "ip:192.0.2.1"},
+		{"a lie before the truth", xff, "10.0.0.1:1", []string{"198.51.100.7, 192.0.2.1"}, "ip:192.0.2.1"},
+		{"a lie that claims to be a proxy", xff, "10.0.0.1:1", []string{"198.51.100.7, 10.0.0.9, 192.0.2.1"}, "ip:192.0.2.1"},
+		{"two proxies", xff, "10.0.0.1:1", []string{"198.51.100.7, 192.0.2.1, 10.0.0.2"}, "ip:192.0.2.1"},
+		{"two proxies, two lines", xff, "10.0.0.1:1", []string{"192.0.2.1", "10.0.0.2"}, "ip:192.0.2.1"},
+		{"nobody but proxies", xff, "10.0.0.1:1", []string{"10.0.0.3, 10.0.0.2"}, "ip:10.0.0.3"},
+		{"garbage", xff, "10.0.0.1:1", []string{"192.0.2.1, what, 10.0.0.2"}, "ip:10.0.0.2"},
+		{"an empty entry", xff, "10.0.0.1:1", []string{"192.0.2.1,"}, "ip:10.0.0.1"},
+		{"no header", xff, "10.0.0.1:1", nil, "ip:10.0.0.1"},
+		{"IPv6 by /64", xff, "[2001:db8:1:2:3:4:5:6]:1", nil, "ip:2001:db8:1:2::/64"},
+		{"IPv6 through IPv6", xff, "[2001:db8:ffff::1]:1", []string{"2001:db8:1:2:3:4:5:6"}, "ip:2001:db8:1:2::/64"},
+		{"IPv6 with brackets and a port", xff, "10.0.0.1:1", []string{"[2001:db8:1:2:3::6]:99"}, "ip:2001:db8:1:2::/64"},
+		{"IPv6 by /128", httplimit.IPConfig{IPv6Bits: 128}, "[2001:db8::6]:1", nil, "ip:2001:db8::6"},
+		{"IPv6 by /48", httplimit.IPConfig{IPv6Bits: 48}, "[2001:db8:1:2::6]:1", nil, "ip:2001:db8:1::/48"},
+		{"IPv4 by /24", httplimit.IPConfig{IPv4Bits: 24}, "192.0.2.77:1", nil, "ip:192.0.2.0/24"},
+		{"a zone", xff, "[fe80::1%eth0]:1", nil, "ip:fe80::/64"},
+		{"IPv4 in IPv6", xff, "[::ffff:10.0.0.1]:1", []string{"::ffff:192.0.2.1"}, "ip:192.0.2.1"},
+		{"no address", xff, "@", []string{"192.0.2.1"}, ""},
+		{"a Unix socket", unix, "@", []string{"198.51.100.7, 192.0.2.1"}, "ip:192.0.2.1"},
+		{"a Unix socket without a header", unix, "", nil, ""},
+		{"Forwarded", fwd, "10.0.0.1:1", []string{"for=192.0.2.1"}, "ip:192.0.2.1"},
+		{"Forwarded in full", fwd, "10.0.0.1:1", []string{`for=198.51.100.7, FOR="192.0.2.1:80" ;proto=https;by=10.0.0.1;host="a,b;c=\"d\""`}, "ip:192.0.2.1"},
+		{"Forwarded, IPv6", fwd, "10.0.0.1:1", []string{`proto=http;for="[2001:db8:1:2::9]:4711"`}, "ip:2001:db8:1:2::/64"},
+		{"Forwarded, two proxies", fwd, "10.0.0.1:1", []string{`for=192.0.2.1;proto=http, for=10.0.0.2`}, "ip:192.0.2.1"},
+		{"Forwarded, a mark left open", fwd, "10.0.0.1:1", []string{`for="198.51.100.7, for=192.0.2.1`}, "ip:192.0.2.1"},
+		{"Forwarded, a mark left open, quoted", fwd, "10.0.0.1:1", []string{`host="x\, for="192.0.2.1:5"`}, "ip:192.0.2.1"},
+		{"Forwarded, unknown", fwd, "10.0.0.1:1", []string{`for=192.0.2.1, for=unknown`}, "ip:10.0.0.1"},
+		{"Forwarded, obfuscated", fwd, "10.0.0.1:1", []string{`for=_hidden`}, "ip:10.0.0.1"},
+		{"Forwarded, nothing of who", fwd, "10.0.0.1:1", []string{`proto=https`}, "ip:10.0.0.1"},
+		{"Forwarded, for twice", fwd, "10.0.0.1:1", []string{`for=192.0.2.1;for=192.0.2.2`}, "ip:10.0.0.1"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			r.RemoteAddr = tc.peer
+			header := httplimit.XForwardedFor
+			other := httplimit.Forwarded
+			if tc.cfg.Header != "" {
+				header, other = other, header
+			}
+			r.Header[header] = tc.lines
+			r.Header.Set(other, "for=203.0.113.66, 203.0.113.66") // which nobody reads
+			if got := clientIP(t, tc.cfg)(r); got != tc.want {
+				t.Errorf("%q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// Whatever a client sends, and whatever way it takes through our proxies, it has
+// one key, and nobody else's.
+func TestLiesDoNotMoveTheKey(t *testing.T) {
+	text := rapid.OneOf(
+		rapid.StringOfN(rapid.RuneFrom([]rune(`for=";\,. :[]10_unkow2db8f`)), 0, 30, -1),
+		rapid.SampledFrom([]string{"", "10.0.0.1", "for=10.0.0.1", `for="10.0.0.1`, `"`, `\"`, "10.0.0.1,", `for="[2001:db8:ffff::1]:1"`, "unknown", ",,,", "for=;for="}),
+	)
+	rapid.Check(t, func(t *rapid.T) {
+		header := rapid.SampledFrom([]string{httplimit.XForwardedFor, httplimit.Forwarded}).Draw(t, "header")
+		client := rapid.SampledFrom([]string{"192.0.2.1", "198.51.100.9", "2001:db8:5::1"}).Draw(t, "client")
+		proxies := rapid.SliceOfN(rapid.SampledFrom([]string{"10.0.0.1", "10.9.9.9", "2001:db8:ffff::7"}), 1, 4).Draw(t, "proxies")
+		lies := rapid.SliceOfN(text, 0, 4).Draw(t, "lies")
+		key, err := httplimit.ClientIP(httplimit.IPConfig{TrustedProxies: ourProxies, Header: header})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := append([]string(nil), lies...)
+		caller := client
+		for _, p := range proxies {
+			entry := caller
+			if header == httplimit.Forwarded {
+				entry = entryOf(t, caller)
+			} else if rapid.Bool().Draw(t, "port") {
+				entry = netip.AddrPortFrom(netip.MustParseAddr(caller), 4711).String()
+			}
+			if len(lines) == 0 || rapid.Bool().Draw(t, "own line") {
+				lines = append(lines, entry)
+			} else {
+				lines[len(lines)-1] += rapid.SampledFrom([]string{",", ", "}).Draw(t, "comma") + entry
+			}
+			caller = p
+		}
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.RemoteAddr = netip.AddrPortFrom(netip.MustParseAddr(caller), 1).String()
+		r.Header[header] = lines
+		want := "ip:" + client
+		if strings.Contains(client, ":") {
+			want = "ip:2001:db8:5::/64"
+		}
+		if got := key(r); got != want {
+			t.Errorf("%s %q from %s: %q, want %q", header, lines, r.RemoteAddr, got, want)
+		}
+	})
+}
+
+// entryOf is an element that a proxy writes of who has called it.
+func entryOf(t *rapid.T, caller string) string {
+	node := caller
+	if strings.Contains(caller, ":") {
+		node = `"[` + caller + `]"`
+	} else if rapid.Bool().Draw(t, "quoted") {
+		node = `"` + caller + `:80"`
+	}
+	before := rapid.SampledFrom([]string{"", "by=10.0.0.1;", "proto=https;", `host="a,\"b;for=1.1.1.1";`}).Draw(t, "before")
+	after := rapid.SampledFrom([]string{"", ";proto=http", `;host="x\\"`, `;ext="for=2.2.2.2,"`}).Draw(t, "after")
+	return fmt.Sprintf("%sfor=%s%s", before, node, after)
+}
+
+func TestIPConfigIsChecked(t *testing.T) {
+	_, err := httplimit.ClientIP(httplimit.IPConfig{
+		Header: "X-Real-Ip", IPv4Bits: 33, IPv6Bits: -1,
+		TrustedProxies: []netip.Prefix{{}, netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::ffff:10.0.0.0/104")},
+	})
+	if !errors.Is(err, hybridlimit.ErrInvalid) {
+		t.Fatalf("%v", err)
+	}
+	for _, field := range []string{"IPConfig.Header", "IPConfig.IPv4Bits", "IPConfig.IPv6Bits", "TrustedProxies[0]", "TrustedProxies[1]", "TrustedProxies[2]"} {
+		if !strings.Contains(err.Error(), field) {
+			t.Errorf("%s is not named in: %v", field, err)
+		}
+	}
+}

@@ -1,0 +1,157 @@
+package httplimit_test
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/httplimit"
+	"github.com/hybridlimit/hybridlimit/limittest"
+)
+
+var update = flag.Bool("update", false, "write what comes of the cases into testdata")
+
+// dump is a response as text, its fields in order.
+func dump(r *http.Response) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d %s\n", r.StatusCode, http.StatusText(r.StatusCode))
+	for _, name := range slices.Sorted(func(yield func(string) bool) {
+		for name := range r.Header {
+			if !yield(name) {
+				return
+			}
+		}
+	}) {
+		for _, v := range r.Header[name] {
+			fmt.Fprintf(&b, "%s: %s\n", name, v)
+		}
+	}
+	body, _ := io.ReadAll(r.Body)
+	fmt.Fprintf(&b, "\n%s\n", strings.TrimSuffix(string(body), "\n"))
+	return b.String()
+}
+
+// chain is a case: requests to a handler, one after the other, in a bubble that
+// begins on 1 January 2000.
+type chain struct {
+	name string
+	play func(t *testing.T, show func(h http.Handler))
+}
+
+var chains = []chain{
+	{"one limit", func(t *testing.T, show func(http.Handler)) {
+		mw := middleware(t, httplimit.Config{}, httplimit.Limit{Limiter: newLocal(t, "api", hybridlimit.PerMinute(2)), Key: fixed("k")})
+		for range 3 {
+			show(mw(&served{}))
+		}
+		time.Sleep(29 * time.Second)
+		show(mw(&served{})) // Retry-After was the truth but for a second
+		time.Sleep(time.Second)
+		show(mw(&served{}))
+	}},
+	{"windows shorter than a second", func(t *testing.T, show func(http.Handler)) {
+		mw := middleware(t, httplimit.Config{}, httplimit.Limit{Limiter: newLocal(t, "fast", hybridlimit.TokenBucket(100, time.Second, 2)), Key: fixed("k")})
+		for range 3 {
+			show(mw(&served{}))
+		}
+	}},
+	{"a fixed window, near its end", func(t *testing.T, show func(http.Handler)) {
+		mw := middleware(t, httplimit.Config{}, httplimit.Limit{Limiter: newLocal(t, "daily", hybridlimit.FixedWindow(100, 24*time.Hour)), Key: fixed("k")})
+		time.Sleep(24*time.Hour - 10*time.Second)
+		show(mw(&served{}))
+	}},
+	{"several limits together", func(t *testing.T, show func(http.Handler)) {
+		mw := middleware(t, httplimit.Config{XRateLimit: true},
+			httplimit.Limit{Limiter: newLocal(t, "all", hybridlimit.PerSecond(100)), Key: httplimit.Everyone()},
+			httplimit.Limit{Limiter: newLocal(t, "user", hybridlimit.PerHour(1)), Key: fixed("ann"), Bucket: "b1"})
+		for range 2 {
+			show(mw(&served{}))
+		}
+	}},
+	{"several limits in turn", func(t *testing.T, show func(http.Handler)) {
+		mw := middleware(t, httplimit.Config{},
+			httplimit.Limit{Limiter: limittest.Record(newLocal(t, "all", hybridlimit.PerSecond(100))), Key: httplimit.Everyone(), Name: "all"},
+			httplimit.Limit{Limiter: newLocal(t, "user", hybridlimit.PerHour(1)), Key: fixed("ann")})
+		for range 2 {
+			show(mw(&served{}))
+		}
+	}},
+	{"it costs more than there can be", func(t *testing.T, show func(http.Handler)) {
+		show(middleware(t, httplimit.Config{}, httplimit.Limit{
+			Limiter: newLocal(t, "api", hybridlimit.PerMinute(2)), Key: fixed("k"), Cost: func(*http.Request) int64 { return 3 },
+		})(&served{}))
+	}},
+	{"the fallback decides", func(t *testing.T, show func(http.Handler)) {
+		script := limittest.Play(
+			hybridlimit.Result{Allowed: true, Granted: 1, Limit: 10, Remaining: 9, Source: hybridlimit.SourceFallback, Policy: "api"},
+			hybridlimit.Result{Limit: 10, RetryAfter: 1500 * time.Millisecond, Source: hybridlimit.SourceFallback, Policy: "api"},
+			hybridlimit.Result{Limit: 10, RetryAfter: time.Millisecond, Source: hybridlimit.SourceTimeout, Policy: "api"},
+		)
+		mw := middleware(t, httplimit.Config{XRateLimit: true}, httplimit.Limit{Limiter: script, Key: fixed("k"), Bucket: "b"})
+		for range 3 {
+			show(mw(&served{}))
+		}
+	}},
+	{"a limiter that does not describe itself", func(t *testing.T, show func(http.Handler)) {
+		script := limittest.Play(hybridlimit.Result{Allowed: true, Granted: 1, Limit: 10, Remaining: 9, ResetAfter: time.Second, Source: hybridlimit.SourceRedis})
+		show(middleware(t, httplimit.Config{XRateLimit: true}, httplimit.Limit{Limiter: script, Key: fixed("k")})(&served{}))
+	}},
+	{"nothing counts", func(t *testing.T, show func(http.Handler)) {
+		show(middleware(t, httplimit.Config{XRateLimit: true}, httplimit.Limit{Limiter: newLocal(t, "staff", hybridlimit.Unlimited()), Key: fixed("k")})(&served{}))
+	}},
+	{"blocked", func(t *testing.T, show func(http.Handler)) {
+		show(middleware(t, httplimit.Config{}, httplimit.Limit{Limiter: newLocal(t, "banned", hybridlimit.Blocked()), Key: fixed("k")})(&served{}))
+	}},
+	{"hidden", func(t *testing.T, show func(http.Handler)) {
+		mw := middleware(t, httplimit.Config{Hide: true}, httplimit.Limit{Limiter: newLocal(t, "api", hybridlimit.PerMinute(1)), Key: fixed("k")})
+		for range 2 {
+			show(mw(&served{}))
+		}
+	}},
+	{"a failure", func(t *testing.T, show func(http.Handler)) {
+		var log lines
+		show(middleware(t, httplimit.Config{Logger: log.logger()}, httplimit.Limit{Limiter: limittest.Play(), Key: fixed("k")})(&served{}))
+	}},
+}
+
+// The responses in full. Write them anew with -update, and read the difference.
+func TestGoldenResponses(t *testing.T) {
+	for _, c := range chains {
+		t.Run(c.name, func(t *testing.T) {
+			var b strings.Builder
+			synctest.Test(t, func(t *testing.T) {
+				c.play(t, func(h http.Handler) {
+					w := httptest.NewRecorder()
+					h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+					fmt.Fprintf(&b, "--- %v\n%s", time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)), dump(w.Result()))
+				})
+			})
+			file := filepath.Join("testdata", strings.ReplaceAll(c.name, " ", "-")+".txt")
+			if *update {
+				if err := os.MkdirAll("testdata", 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b.String() != string(want) {
+				t.Errorf("%s is otherwise; now:\n%s", file, b.String())
+			}
+		})
+	}
+}

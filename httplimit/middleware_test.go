@@ -1,0 +1,373 @@
+package httplimit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/global"
+	"github.com/hybridlimit/hybridlimit/httplimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/limittest"
+	"github.com/hybridlimit/hybridlimit/local"
+)
+
+// All that is wrong is said at once.
+func TestNewChecksItsArguments(t *testing.T) {
+	key := fixed("k")
+	_, err := httplimit.New(httplimit.Config{Failure: 7, Jitter: math.NaN()},
+		httplimit.Limit{Name: "a b", Bucket: "{}"},
+		httplimit.Limit{Name: "same", Limiter: limittest.AllowAll(), Key: key},
+		httplimit.Limit{Name: "same", Limiter: limittest.AllowAll(), Key: key})
+	if !errors.Is(err, hybridlimit.ErrInvalid) {
+		t.Fatalf("%v", err)
+	}
+	for _, field := range []string{"Config.Failure (7)", "Config.Jitter (NaN)", "limits[0].Limiter", "limits[0].Key", `limits[0].Name ("a b")`, `limits[0].Bucket ("{}")`, `limits[2].Name ("same")`} {
+		if !strings.Contains(err.Error(), field) {
+			t.Errorf("%s is not named in: %v", field, err)
+		}
+	}
+	if _, err := httplimit.New(httplimit.Config{}); !errors.Is(err, hybridlimit.ErrInvalid) {
+		t.Errorf("no limits: %v", err)
+	}
+}
+
+func TestSkipAndCost(t *testing.T) {
+	recorder := limittest.Record(nil)
+	mw := middleware(t, httplimit.Config{Skip: func(r *http.Request) bool { return r.URL.Path == "/healthz" }},
+		httplimit.Limit{Limiter: recorder, Key: fixed("k"), Cost: func(r *http.Request) int64 {
+			n, _ := strconv.ParseInt(r.Header.Get("Cost"), 10, 64)
+			return n
+		}})
+	h := &served{}
+	for path, cost := range map[string]string{"/healthz": "5", "/five": "5", "/free": "0"} {
+		res := get(mw(h), func(r *http.Request) { r.URL.Path = path }, header("Cost", cost))
+		if res.StatusCode != http.StatusOK {
+			t.Errorf("%s: %d", path, res.StatusCode)
+		}
+	}
+	if calls := recorder.Calls(); len(calls) != 1 || calls[0].N != 5 || h.requests() != 3 {
+		t.Errorf("%+v, %d served", calls, h.requests())
+	}
+}
+
+// A request for which there is no answer is refused or passed on, as the Config
+// says, and a log line tells of it; it is never silent and never a flood.
+func TestFailures(t *testing.T) {
+	oops := errors.New("oops")
+	for name, limit := range map[string]httplimit.Limit{
+		"the limiter fails": {Limiter: limittest.PlaySteps(), Key: fixed("secret key")},
+		"it is closed":      {Limiter: closed(t), Key: fixed("secret key")},
+		"no limit applies":  {Limiter: limittest.AllowAll(), Key: fixed("")},
+		"the cost is bad":   {Limiter: limittest.AllowAll(), Key: fixed("secret key"), Cost: func(*http.Request) int64 { return -1 }},
+		"the key is bad":    {Limiter: limittest.AllowAll(), Key: fixed(strings.Repeat("secret key", 100))},
+		"another error":     {Limiter: limittest.PlaySteps(limittest.Step{Err: oops}, limittest.Step{Err: oops}, limittest.Step{Err: oops}), Key: fixed("secret key")},
+	} {
+		for failure, status := range map[httplimit.Failure]int{httplimit.FailClosed: 503, httplimit.FailOpen: 200} {
+			t.Run(name+"/"+failure.String(), func(t *testing.T) {
+				var log lines
+				h := &served{}
+				mw := middleware(t, httplimit.Config{Failure: failure, Logger: log.logger()}, limit)
+				for range 3 {
+					res := get(mw(h))
+					if res.StatusCode != status || (h.requests() > 0) != (status == 200) {
+						t.Errorf("%d, %d served", res.StatusCode, h.requests())
+					}
+					if status == 503 && res.Header.Get("Cache-Control") != "no-store" || res.Header.Get("RateLimit") != "" || res.Header.Get("Retry-After") != "" {
+						t.Errorf("%v", res.Header)
+					}
+				}
+				if log.count() != 1 || !strings.Contains(log.String(), "ERROR") || strings.Contains(log.String(), "secret key") {
+					t.Errorf("three failures are one line without the key, not:\n%s", log.String())
+				}
+			})
+		}
+	}
+}
+
+func closed(t *testing.T) hybridlimit.Limiter {
+	l := newLocal(t, "api", hybridlimit.PerSecond(1))
+	l.Close()
+	return l
+}
+
+// The line after a second says how many there were that it does not tell of.
+func TestFailuresAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lines
+		mw := middleware(t, httplimit.Config{Logger: log.logger()}, httplimit.Limit{Limiter: limittest.Play(), Key: fixed("k")})
+		for range 5 {
+			get(mw(&served{}))
+		}
+		time.Sleep(time.Second)
+		get(mw(&served{}))
+		if log.count() != 2 || !strings.Contains(log.String(), "more=4") {
+			t.Errorf("%s", log.String())
+		}
+	})
+}
+
+// Where Redis is down, global's own FailOpen decides, not the middleware's
+// Failure, and the fields are left out.
+func TestLimiterWithoutRedis(t *testing.T) {
+	for _, open := range []bool{false, true} {
+		t.Run(fmt.Sprint(open), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := redistest.NewBubble(t)
+				l, err := global.New(b.Client(nil), hybridlimit.PerSecond(10), global.Config{Name: "api", FailOpen: open})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer l.Close()
+				b.Kill()
+				var log lines
+				res := get(middleware(t, httplimit.Config{Logger: log.logger()}, httplimit.Limit{Limiter: l, Key: fixed("k")})(&served{}))
+				want := http.StatusServiceUnavailable
+				if open {
+					want = http.StatusOK
+				}
+				if res.StatusCode != want || res.Header.Get("RateLimit") != "" || res.Header.Get("RateLimit-Policy") != "" {
+					t.Errorf("%d, %v", res.StatusCode, res.Header)
+				}
+				if log.count() != 1 || !strings.Contains(log.String(), "WARN") {
+					t.Errorf("%s", log.String())
+				}
+			})
+		})
+	}
+}
+
+// A hub's limits are asked together: what one denies costs the others nothing.
+func TestLimitsOfAHubAreAskedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub, err := hybrid.NewHub(redistest.NewBubble(t).Client(nil), hybrid.HubConfig{Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer hub.Close()
+		all, err := hub.Limiter(hybridlimit.PerHour(10), hybrid.Config{Name: "all", MaxWait: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		user, err := hub.Limiter(hybridlimit.PerHour(3), hybrid.Config{Name: "user", MaxWait: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Second)
+		h := &served{}
+		handler := middleware(t, httplimit.Config{},
+			httplimit.Limit{Limiter: all, Key: httplimit.Everyone()},
+			httplimit.Limit{Limiter: user, Key: func(r *http.Request) string { return r.Header.Get("User") }})(h)
+		for i := range 20 {
+			res := get(handler, header("User", "ann"))
+			if i >= 3 && (res.StatusCode != 429 || !strings.HasPrefix(res.Header.Get("RateLimit"), `"user";r=0;t=`)) {
+				t.Errorf("request %d of ann: %d, %v", i, res.StatusCode, res.Header)
+			}
+			if i < 3 && res.StatusCode != 200 {
+				t.Errorf("request %d of ann: %d, %v", i, res.StatusCode, res.Header)
+			}
+		}
+		for _, user := range []string{"bob", "cid", "bob", "cid", "bob", "cid", "dan", "eve"} {
+			get(handler, header("User", user))
+		}
+		if h.requests() != 10 {
+			t.Errorf("%d requests are served of ten in all: denials took some", h.requests())
+		}
+	})
+}
+
+// Limiters that cannot be asked together are asked in turn, and get back what
+// they gave to a request that a later one denied.
+func TestLimitsInTurnGetBackWhatTheyGave(t *testing.T) {
+	all := newLocal(t, "all", hybridlimit.PerHour(10))
+	h := &served{}
+	mw := middleware(t, httplimit.Config{},
+		httplimit.Limit{Limiter: all, Key: httplimit.Everyone()},
+		httplimit.Limit{Limiter: limittest.DenyAll(time.Minute), Key: fixed("ann")})
+	for range 20 {
+		if res := get(mw(h)); res.StatusCode != 429 {
+			t.Fatalf("%d", res.StatusCode)
+		}
+	}
+	if res, err := all.Peek(t.Context(), "*"); err != nil || res.Remaining != 10 || h.requests() != 0 {
+		t.Errorf("%+v, %v, %d served", res, err, h.requests())
+	}
+}
+
+// With FailOpen a limiter that fails is passed over, and the others still hold.
+func TestFailOpenPassesOneLimiterOver(t *testing.T) {
+	var log lines
+	h := &served{}
+	mw := middleware(t, httplimit.Config{Failure: httplimit.FailOpen, Logger: log.logger()},
+		httplimit.Limit{Limiter: limittest.Play(), Key: fixed("k"), Name: "broken"},
+		httplimit.Limit{Limiter: newLocal(t, "sound", hybridlimit.PerHour(1)), Key: fixed("k")})
+	for i, want := range []int{200, 429} {
+		if res := get(mw(h)); res.StatusCode != want {
+			t.Errorf("request %d: %d", i, res.StatusCode)
+		}
+	}
+}
+
+// A queue delays; it does not refuse before it is full.
+func TestShapingDelays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := middleware(t, httplimit.Config{}, httplimit.Limit{
+			Limiter: newLocal(t, "shape", hybridlimit.LeakyQueue(1, time.Second, 3)), Key: fixed("k"),
+		})(&served{})
+		start := time.Now()
+		took := make(chan time.Duration, 4)
+		for range 4 {
+			go func() {
+				if res := get(h); res.StatusCode == http.StatusTooManyRequests {
+					took <- -1
+				} else {
+					took <- time.Since(start)
+				}
+			}()
+		}
+		sum := time.Duration(0)
+		refused := 0
+		for range 4 {
+			if d := <-took; d < 0 {
+				refused++
+			} else {
+				sum += d
+			}
+		}
+		if refused != 1 || sum != 3*time.Second { // at once, after 1 s, after 2 s
+			t.Errorf("%d refused, waited %v in all", refused, sum)
+		}
+	})
+}
+
+// A request that ends while it is delayed does not reach the handler, and one
+// that would end is not delayed.
+func TestShapingHonoursTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &served{}
+		handler := middleware(t, httplimit.Config{}, httplimit.Limit{
+			Limiter: newLocal(t, "shape", hybridlimit.LeakyQueue(1, time.Second, 10)), Key: fixed("k"),
+		})(h)
+		get(handler)
+		start := time.Now()
+		for name, ctx := range map[string]func() (context.Context, context.CancelFunc){
+			"gone": func() (context.Context, context.CancelFunc) {
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(300*time.Millisecond, cancel)
+				return ctx, cancel
+			},
+			"a deadline": func() (context.Context, context.CancelFunc) { return context.WithTimeout(t.Context(), time.Millisecond) },
+		} {
+			ctx, cancel := ctx()
+			defer cancel()
+			if res := get(handler, func(r *http.Request) { *r = *r.WithContext(ctx) }); res.StatusCode != 503 || h.requests() != 1 {
+				t.Errorf("%s: %d, %d served", name, res.StatusCode, h.requests())
+			}
+		}
+		if waited := time.Since(start); waited != 300*time.Millisecond {
+			t.Errorf("waited %v", waited)
+		}
+	})
+}
+
+// A shadow limit denies nobody, and tells so only when asked to.
+func TestShadowLimits(t *testing.T) {
+	for _, asked := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			l, err := hybrid.New(redistest.NewBubble(t).Client(nil), hybridlimit.PerHour(1), hybrid.Config{
+				Name: "dark", Shadow: true, MaxWait: time.Second, Hub: hybrid.HubConfig{Logger: slog.New(slog.DiscardHandler)},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			h := middleware(t, httplimit.Config{ShadowHeader: asked, XRateLimit: true}, httplimit.Limit{Limiter: l, Key: fixed("k")})(&served{})
+			for i := range 3 {
+				res := get(h)
+				want := ""
+				if asked && i > 0 {
+					want = "dark"
+				}
+				if res.StatusCode != 200 || res.Header.Get("X-RateLimit-Shadow") != want {
+					t.Errorf("asked %t, request %d: %d, %v", asked, i, res.StatusCode, res.Header)
+				}
+				for _, field := range []string{"RateLimit", "RateLimit-Policy", "X-RateLimit-Limit"} {
+					if got := res.Header.Get(field); got != "" {
+						t.Errorf("a limit that is not in force is published: %s: %s", field, got)
+					}
+				}
+			}
+		})
+	}
+}
+
+// The policy follows LimitFor and SetLimit.
+func TestPolicyOfTiers(t *testing.T) {
+	l, err := local.New(hybridlimit.PerMinute(10), local.Config{Name: "api", LimitFor: func(key string) hybridlimit.Limit {
+		if key == "pro" {
+			return hybridlimit.PerMinute(1000)
+		}
+		return hybridlimit.PerMinute(10)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := middleware(t, httplimit.Config{}, httplimit.Limit{Limiter: l, Key: func(r *http.Request) string { return r.Header.Get("Tier") }})(&served{})
+	expect := func(tier, want string) {
+		t.Helper()
+		if got := get(h, header("Tier", tier)).Header.Get("RateLimit-Policy"); got != want {
+			t.Errorf("%s: %q, want %q", tier, got, want)
+		}
+	}
+	for range 2 {
+		expect("free", `"api";q=10;w=60`)
+		expect("pro", `"api";q=1000;w=60`)
+	}
+	if err := l.SetLimit(hybridlimit.PerMinute(20)); err != nil {
+		t.Fatal(err)
+	}
+	expect("pro", `"api";q=1000;w=60`)
+}
+
+func TestDeniedHandler(t *testing.T) {
+	var got httplimit.Denial
+	h := middleware(t, httplimit.Config{Denied: func(w http.ResponseWriter, _ *http.Request, d httplimit.Denial) {
+		got = d
+		w.WriteHeader(d.Status)
+	}}, httplimit.Limit{Limiter: limittest.DenyAll(1100 * time.Millisecond), Key: fixed("k"), Name: "mine"})(&served{})
+	res := get(h)
+	if res.StatusCode != 429 || res.Header.Get("Retry-After") != "2" || res.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("%d, %v", res.StatusCode, res.Header)
+	}
+	if got.Status != 429 || got.RetryAfter != 2*time.Second || len(got.Policies) != 1 || got.Policies[0] != "mine" || got.Err != nil || got.Result.RetryAfter != 1100*time.Millisecond {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Jitter lengthens Retry-After, by its fraction at most, and not always by the
+// same.
+func TestJitter(t *testing.T) {
+	h := middleware(t, httplimit.Config{Jitter: 0.5}, httplimit.Limit{Limiter: limittest.DenyAll(1000 * time.Second), Key: fixed("k")})(&served{})
+	seen := map[string]bool{}
+	for range 50 {
+		field := get(h).Header.Get("Retry-After")
+		s, err := strconv.Atoi(field)
+		if err != nil || s < 1000 || s > 1500 {
+			t.Errorf("Retry-After: %q, %v", field, err)
+		}
+		seen[field] = true
+	}
+	if len(seen) < 10 {
+		t.Errorf("50 denials, %d different", len(seen))
+	}
+}
