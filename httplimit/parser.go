@@ -1,0 +1,196 @@
+package httplimit
+
+import (
+	"encoding/base64"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// itemKind is what a bare item of structured fields is.
+type itemKind uint8
+
+const (
+	kindInteger itemKind = iota
+	kindString
+	kindBytes
+	kindOther // decimals, tokens, booleans, dates, display strings: of no use here
+)
+
+type bareItem struct {
+	kind itemKind
+	n    int64
+	s    string // of bytes: in base64
+}
+
+// parser reads structured fields (RFC 9651, section 4.2) off the front of in.
+type parser struct{ in string }
+
+func (p *parser) skip(chars string) { p.in = strings.TrimLeft(p.in, chars) }
+
+func (p *parser) take(c byte) bool {
+	if p.in == "" || p.in[0] != c {
+		return false
+	}
+	p.in = p.in[1:]
+	return true
+}
+
+// while takes the longest prefix whose characters are all of a kind.
+func (p *parser) while(of func(c byte) bool) string {
+	i := 0
+	for i < len(p.in) && of(p.in[i]) {
+		i++
+	}
+	s := p.in[:i]
+	p.in = p.in[i:]
+	return s
+}
+
+// parameters reads section 4.2.3.2. Of two with one name the last counts.
+func (p *parser) parameters() (map[string]bareItem, bool) {
+	var params map[string]bareItem
+	for p.take(';') {
+		p.skip(" ")
+		if p.in == "" || !lower(p.in[0]) && p.in[0] != '*' {
+			return nil, false
+		}
+		name := p.while(func(c byte) bool { return lower(c) || digit(c) || strings.IndexByte("_-.*", c) >= 0 })
+		value := bareItem{kind: kindOther} // true
+		if p.take('=') {
+			var ok bool
+			if value, ok = p.bare(); !ok {
+				return nil, false
+			}
+		}
+		if params == nil {
+			params = map[string]bareItem{}
+		}
+		params[name] = value
+	}
+	return params, true
+}
+
+// bare reads section 4.2.3.1.
+func (p *parser) bare() (bareItem, bool) {
+	if p.in == "" {
+		return bareItem{}, false
+	}
+	switch c := p.in[0]; {
+	case c == '-' || digit(c):
+		return p.number()
+	case c == '"':
+		return p.text()
+	case c == ':':
+		return p.bytes()
+	case c == '*' || alpha(c):
+		p.while(func(c byte) bool {
+			return alpha(c) || digit(c) || strings.IndexByte("!#$%&'*+-.^_`|~:/", c) >= 0
+		})
+		return bareItem{kind: kindOther}, true
+	case c == '?':
+		p.in = p.in[1:]
+		return bareItem{kind: kindOther}, p.take('0') || p.take('1')
+	case c == '@':
+		p.in = p.in[1:]
+		n, ok := p.number()
+		return bareItem{kind: kindOther}, ok && n.kind == kindInteger
+	case c == '%':
+		return p.display()
+	}
+	return bareItem{}, false
+}
+
+// number reads section 4.2.4: an Integer of 15 digits at most, or a Decimal.
+func (p *parser) number() (bareItem, bool) {
+	sign := int64(1)
+	if p.take('-') {
+		sign = -1
+	}
+	whole := p.while(digit)
+	if whole == "" {
+		return bareItem{}, false
+	}
+	if p.take('.') {
+		fraction := p.while(digit)
+		return bareItem{kind: kindOther}, len(whole) <= 12 && len(fraction) >= 1 && len(fraction) <= 3
+	}
+	if len(whole) > 15 {
+		return bareItem{}, false
+	}
+	n, err := strconv.ParseInt(whole, 10, 64)
+	return bareItem{kind: kindInteger, n: sign * n}, err == nil
+}
+
+// text reads section 4.2.5.
+func (p *parser) text() (bareItem, bool) {
+	p.in = p.in[1:]
+	var b strings.Builder
+	for p.in != "" {
+		c := p.in[0]
+		p.in = p.in[1:]
+		switch {
+		case c == '"':
+			return bareItem{kind: kindString, s: b.String()}, true
+		case c < ' ' || c > '~':
+			return bareItem{}, false
+		case c == '\\':
+			if p.in == "" || p.in[0] != '"' && p.in[0] != '\\' {
+				return bareItem{}, false
+			}
+			c = p.in[0]
+			p.in = p.in[1:]
+		}
+		b.WriteByte(c)
+	}
+	return bareItem{}, false
+}
+
+// bytes reads section 4.2.7.
+func (p *parser) bytes() (bareItem, bool) {
+	text, rest, ok := strings.Cut(p.in[1:], ":")
+	if !ok {
+		return bareItem{}, false
+	}
+	p.in = rest
+	if _, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(text, "=")); err != nil || strings.ContainsAny(text, "\r\n") {
+		return bareItem{}, false
+	}
+	return bareItem{kind: kindBytes, s: strings.TrimRight(text, "=")}, true
+}
+
+// display reads section 4.2.10: percent-encoded UTF-8 in quotation marks.
+func (p *parser) display() (bareItem, bool) {
+	p.in = p.in[1:]
+	if !p.take('"') {
+		return bareItem{}, false
+	}
+	var b []byte
+	for p.in != "" {
+		c := p.in[0]
+		p.in = p.in[1:]
+		switch {
+		case c == '"':
+			return bareItem{kind: kindOther}, utf8.Valid(b)
+		case c < ' ' || c > '~':
+			return bareItem{}, false
+		case c == '%':
+			if len(p.in) < 2 || !lowerHex(p.in[0]) || !lowerHex(p.in[1]) {
+				return bareItem{}, false
+			}
+			n, err := strconv.ParseUint(p.in[:2], 16, 8)
+			if err != nil {
+				return bareItem{}, false
+			}
+			c = byte(n)
+			p.in = p.in[2:]
+		}
+		b = append(b, c)
+	}
+	return bareItem{}, false
+}
+
+func digit(c byte) bool    { return '0' <= c && c <= '9' }
+func lower(c byte) bool    { return 'a' <= c && c <= 'z' }
+func alpha(c byte) bool    { return lower(c) || 'A' <= c && c <= 'Z' }
+func lowerHex(c byte) bool { return digit(c) || 'a' <= c && c <= 'f' }
