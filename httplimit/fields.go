@@ -255,8 +255,9 @@ func appendLimitItem(b []byte, it *policyItem, r, t int64) []byte {
 	return b
 }
 
+// appendInteger writes an Integer; what a limiter says that is none is the nearest.
 func appendInteger(b []byte, n int64) []byte {
-	return strconv.AppendInt(b, min(n, maxInteger), 10)
+	return strconv.AppendInt(b, max(0, min(n, maxInteger)), 10)
 }
 
 // appendString writes a String of structured fields; false where it holds what

@@ -1,0 +1,265 @@
+package e2e
+
+import (
+	"errors"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dunglas/httpsfv"
+	"pgregory.net/rapid"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/httplimit"
+	"github.com/hybridlimit/hybridlimit/limittest"
+	"github.com/hybridlimit/hybridlimit/local"
+)
+
+// items reads a field with a parser that is not ours, and holds it against the
+// grammar of draft-ietf-httpapi-ratelimit-headers-11: a List of Strings, whose
+// parameters are non-negative Integers of some names.
+func items(t *rapid.T, h http.Header, field string, integers map[string]int64, required string) map[string]map[string]int64 {
+	lines := h.Values(field)
+	if len(lines) == 0 {
+		return nil
+	}
+	list, err := httpsfv.UnmarshalList(lines)
+	if err != nil {
+		t.Fatalf("%s: %q: %v", field, lines, err)
+	}
+	if len(list) == 0 {
+		t.Fatalf("%s: %q is empty", field, lines)
+	}
+	read := map[string]map[string]int64{}
+	for _, member := range list {
+		item, ok := member.(httpsfv.Item)
+		if !ok {
+			t.Fatalf("%s: %q: %T is no item", field, lines, member)
+		}
+		name, ok := item.Value.(string)
+		if !ok {
+			t.Fatalf("%s: %q: %T is no String", field, lines, item.Value)
+		}
+		params := map[string]int64{}
+		for _, p := range item.Params.Names() {
+			v, _ := item.Params.Get(p)
+			n, ok := v.(int64)
+			least, known := integers[p]
+			if !known || !ok || n < least {
+				t.Fatalf("%s: %q: parameter %s is %v", field, lines, p, v)
+			}
+			params[p] = n
+		}
+		if _, ok := params[required]; !ok {
+			t.Fatalf("%s: %q: no %s", field, lines, required)
+		}
+		if _, twice := read[name]; twice {
+			t.Fatalf("%s: %q: %q twice", field, lines, name)
+		}
+		read[name] = params
+	}
+	return read
+}
+
+func drawDuration(t *rapid.T, name string) time.Duration {
+	return time.Duration(rapid.OneOf(
+		rapid.Int64Range(0, int64(10*time.Second)), rapid.Int64Range(0, math.MaxInt64),
+		rapid.SampledFrom([]int64{0, 1, int64(time.Second), int64(time.Second) + 1, math.MaxInt64 - 1}),
+	).Draw(t, name))
+}
+
+// Whatever limiters answer, what is sent is of the grammar, Retry-After is not
+// before the end of t, and a client that spreads r over t is no faster than the
+// policy.
+func TestFieldsAreOfTheGrammar(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		units := rapid.OneOf(rapid.Int64Range(-3, 100), rapid.SampledFrom([]int64{math.MaxInt64, math.MinInt64, 999_999_999_999_999, 1e15}))
+		var limits []httplimit.Limit
+		for i := range rapid.IntRange(1, 3).Draw(t, "limits") {
+			res := hybridlimit.Result{
+				Limit: units.Draw(t, "limit"), Remaining: units.Draw(t, "remaining"), ResetAfter: drawDuration(t, "reset"),
+				Source: hybridlimit.Source(rapid.IntRange(0, hybridlimit.NumSources-1).Draw(t, "source")),
+				Policy: rapid.OneOf(rapid.SampledFrom([]string{"", "api", `q"\uote`, "naïve", "new\nline"}), rapid.String()).Draw(t, "policy"),
+			}
+			if res.Allowed = rapid.Bool().Draw(t, "allowed"); !res.Allowed {
+				res.RetryAfter = max(1, drawDuration(t, "retry"))
+			}
+			limit := httplimit.Limit{Limiter: limittest.Play(res), Key: httplimit.Everyone()}
+			if i > 0 || rapid.Bool().Draw(t, "named") {
+				limit.Name = "n" + string(rune('0'+i))
+			}
+			limits = append(limits, limit)
+		}
+		mw, err := httplimit.New(httplimit.Config{
+			XRateLimit: rapid.Bool().Draw(t, "x"), ShadowHeader: true, Jitter: rapid.Float64Range(0, 1).Draw(t, "jitter"),
+		}, limits...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(t, mw)
+	})
+}
+
+// The same with limiters that decide, and say what they enforce.
+func TestFieldsOfRealLimits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := hybridlimit.Limit{
+			Algorithm: rapid.SampledFrom([]hybridlimit.Algorithm{
+				hybridlimit.AlgTokenBucket, hybridlimit.AlgLeakyBucket, hybridlimit.AlgFixedWindow, hybridlimit.AlgSlidingWindow, hybridlimit.AlgSlidingLog,
+			}).Draw(t, "algorithm"),
+			Rate:   rapid.Int64Range(1, 1000).Draw(t, "rate"),
+			Period: time.Duration(rapid.IntRange(1, 100_000).Draw(t, "ms")) * time.Millisecond,
+		}
+		if limit.Algorithm == hybridlimit.AlgTokenBucket {
+			limit.Burst = rapid.Int64Range(1, 1000).Draw(t, "burst")
+		}
+		l, err := local.New(limit, local.Config{Name: "api"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mw, err := httplimit.New(httplimit.Config{}, httplimit.Limit{
+			Limiter: l, Key: httplimit.Everyone(), Cost: func(*http.Request) int64 { return 1 + limit.BurstSize()/3 },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			check(t, mw)
+		}
+	})
+}
+
+// check sends a request and reads all that its response says.
+func check(t *rapid.T, mw func(http.Handler) http.Handler) {
+	w := httptest.NewRecorder()
+	mw(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	h := w.Result().Header
+	policies := items(t, h, "RateLimit-Policy", map[string]int64{"q": 0, "w": 1}, "q")
+	limits := items(t, h, "RateLimit", map[string]int64{"r": 0, "t": 0}, "r")
+	retry := int64(-1)
+	if field := h.Get("Retry-After"); field != "" {
+		item, err := httpsfv.UnmarshalItem([]string{field})
+		if err != nil && len(field) <= 15 {
+			t.Fatalf("Retry-After: %q: %v", field, err)
+		}
+		if err == nil {
+			retry = item.Value.(int64)
+		}
+		if retry == 0 || w.Code < 400 {
+			t.Fatalf("Retry-After: %q with %d", field, w.Code)
+		}
+	}
+	for name, l := range limits {
+		p, ok := policies[name]
+		if !ok {
+			t.Fatalf("%q is no policy: %v", name, h)
+		}
+		if retry > 0 && l["t"] > retry {
+			t.Fatalf("t ends after Retry-After: %v", h)
+		}
+		if tt, w := l["t"], p["w"]; retry < 0 && tt > 0 && w > 0 && l["r"]*(w-1) > tt*p["q"] {
+			t.Fatalf("r/t is above q/w: %v", h)
+		}
+	}
+	if w.Code == http.StatusTooManyRequests && h.Get("Cache-Control") != "no-store" {
+		t.Fatalf("a 429 may be cached: %v", h)
+	}
+	if _, err := httplimit.ParseRateLimit(h); err != nil {
+		t.Fatalf("our own parser refuses %v", h)
+	}
+}
+
+// Our parser takes what another one takes, as far as the draft allows that, and
+// reads the same.
+func TestParserAgainstAnother(t *testing.T) {
+	piece := rapid.SampledFrom([]string{
+		`"a"`, `"b\"\\c"`, `"`, `\`, "a", "*t/x:y", "r", "t", "q", ";", "; ", "=", ",", ", ", "\t", " ", "1", "0", "-7", "-", "1.5", "1.", ".5", "1.2345",
+		"999999999999999", "1000000000000000", "123456789012.1", "1234567890123.1", "?1", "?2", ":YQ==:", ":YQ:", ":=:", ":Y!:", ":", "@123", "@1.5", `%"a%c3%bc"`, `%"%C3"`, `%"%c3"`, "(", ")", `("a")`,
+		`"a";r=1`, `"b";r=0;t=30`, `;pk=:cHM=:`, `;t=5`, `;r=2`, "é",
+	})
+	var good, bad int
+	rapid.Check(t, func(t *rapid.T) {
+		lines := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string {
+			return strings.Join(rapid.SliceOfN(piece, 1, 6).Draw(t, "pieces"), "")
+		}), 1, 2).Draw(t, "lines")
+		got, err := httplimit.ParseRateLimit(http.Header{"Ratelimit": lines})
+		if err != nil && !errors.Is(err, httplimit.ErrMalformed) {
+			t.Fatal(err)
+		}
+		want, valid := reference(lines)
+		if (err == nil) != valid {
+			t.Fatalf("%q: %v, the other parser says valid: %t", lines, err, valid)
+		}
+		if !valid {
+			bad++
+			return
+		}
+		good++
+		if len(got) != len(want) {
+			t.Fatalf("%q: %+v, want %+v", lines, got, want)
+		}
+		for i := range got {
+			if got[i] != want[i] {
+				t.Fatalf("%q: %+v, want %+v", lines, got[i], want[i])
+			}
+		}
+	})
+	if good == 0 || bad == 0 {
+		t.Errorf("%d valid, %d not: the texts show nothing", good, bad)
+	}
+}
+
+// reference is ParseRateLimit over the other parser.
+func reference(lines []string) (limits []httplimit.ServiceLimit, valid bool) {
+	list, err := httpsfv.UnmarshalList(lines)
+	if err != nil {
+		return nil, false
+	}
+	for _, member := range list {
+		item, ok := member.(httpsfv.Item)
+		if !ok {
+			return nil, false
+		}
+		var l httplimit.ServiceLimit
+		if l.Policy, ok = item.Value.(string); !ok {
+			return nil, false
+		}
+		r, _ := item.Params.Get("r")
+		if l.Remaining, ok = r.(int64); !ok || l.Remaining < 0 {
+			return nil, false
+		}
+		if v, some := item.Params.Get("t"); some {
+			n, ok := v.(int64)
+			if !ok || n < 0 {
+				return nil, false
+			}
+			l.Window = time.Duration(min(n, math.MaxInt64/int64(time.Second))) * time.Second
+		}
+		if v, some := item.Params.Get("pk"); some {
+			b, ok := v.([]byte)
+			if !ok {
+				return nil, false
+			}
+			l.PartitionKey = string(b)
+		}
+		limits = append(limits, l)
+	}
+	return limits, true
+}
+
+// FuzzParser is TestParserAgainstAnother on any bytes.
+func FuzzParser(f *testing.F) {
+	for _, s := range []string{`"default";r=50;t=30`, `"a";r=1;pk=:cHM=:, "b";r=2`, `"a";r=1;x=?1;y=%"a";z=@5`, `"\"";r=0`, `a;r=1`, `"a";r=1,`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		got, err := httplimit.ParseRateLimit(http.Header{"Ratelimit": {s}})
+		want, valid := reference([]string{s})
+		if (err == nil) != valid || len(got) != len(want) {
+			t.Fatalf("%q: %+v, %v; want %+v, %t", s, got, err, want, valid)
+		}
+	})
+}
