@@ -74,7 +74,7 @@ type Config struct {
 	// XRateLimit adds X-RateLimit-Limit and -Remaining (units), -Reset (Unix
 	// time in seconds, rounded up) and -Reset-After (seconds, to the ms) of the
 	// narrowest limit: the fields from before the draft. Both tell when the
-	// limit is as if never used. It costs four allocations more.
+	// limit is as if never used. It costs two allocations more.
 	XRateLimit bool
 	// ShadowHeader adds X-RateLimit-Shadow with the policy's name where a
 	// shadow limit would have denied the request. It tells callers of a limit

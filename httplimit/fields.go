@@ -90,11 +90,24 @@ func (g *gate) publishNarrowest(h http.Header, p *part) {
 	}
 	res := &p.res
 	reset := min(res.ResetAfter, math.MaxInt64/2)
-	h[fieldLimit] = []string{strconv.FormatInt(res.Limit, 10)}
-	h[fieldRemaining] = []string{strconv.FormatInt(max(0, res.Remaining), 10)}
-	h[fieldReset] = []string{strconv.FormatInt(ceilUnix(time.Now().Add(reset)), 10)}
+	// One string and one array for the four: this is done for each request.
+	var room [96]byte
+	var ends [4]int
+	b := strconv.AppendInt(room[:0], res.Limit, 10)
+	ends[0] = len(b)
+	b = strconv.AppendInt(b, max(0, res.Remaining), 10)
+	ends[1] = len(b)
+	b = strconv.AppendInt(b, ceilUnix(time.Now().Add(reset)), 10)
+	ends[2] = len(b)
 	ms := (reset + time.Millisecond - 1) / time.Millisecond
-	h[fieldResetAfter] = []string{strconv.FormatFloat(float64(ms)/1000, 'f', 3, 64)}
+	b = strconv.AppendFloat(b, float64(ms)/1000, 'f', 3, 64)
+	ends[3] = len(b)
+	all, values, from := string(b), new([4]string), 0
+	for i, name := range [...]string{fieldLimit, fieldRemaining, fieldReset, fieldResetAfter} {
+		values[i] = all[from:ends[i]]
+		h[name] = values[i : i+1 : i+1]
+		from = ends[i]
+	}
 }
 
 // publishDenial sets what a denial tells: of the limit that denied, since what

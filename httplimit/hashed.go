@@ -67,14 +67,17 @@ const hashBytes = 16
 const hashPrefix = "key:"
 
 func hashed(secret []byte, who string) string {
-	var sum [sha256.Size]byte
-	if len(secret) == 0 {
-		sum = sha256.Sum256([]byte(who))
-	} else {
+	if len(secret) > 0 {
 		mac := hmac.New(sha256.New, secret)
 		mac.Write([]byte(who))
-		mac.Sum(sum[:0])
+		return encoded(mac.Sum(nil))
 	}
+	var room [128]byte // longer ones cost an allocation
+	sum := sha256.Sum256(append(room[:0], who...))
+	return encoded(sum[:])
+}
+
+func encoded(sum []byte) string {
 	var key [len(hashPrefix) + (hashBytes*8+5)/6]byte
 	copy(key[:], hashPrefix)
 	base64.RawURLEncoding.Encode(key[len(hashPrefix):], sum[:hashBytes])

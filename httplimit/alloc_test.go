@@ -1,0 +1,55 @@
+//go:build !race
+
+package httplimit_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/httplimit"
+	"github.com/hybridlimit/hybridlimit/limittest"
+)
+
+// reused is a ResponseWriter for many responses.
+type reused struct{ h http.Header }
+
+func (w *reused) Header() http.Header         { return w.h }
+func (w *reused) Write(b []byte) (int, error) { return len(b), nil }
+func (w *reused) WriteHeader(int)             {}
+
+// What an admitted request costs, as docs/http.md has it: the value of RateLimit
+// and the slice that a header keeps it in, the key if it is made up for the
+// request, and of several limits what AllowAll takes. RateLimit-Policy is
+// written once.
+func TestAllocations(t *testing.T) {
+	handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	limiter := limittest.AllowAll()
+	counted := newLocal(t, "api", hybridlimit.PerSecond(1_000_000_000))
+	for _, tc := range []struct {
+		name string
+		cfg  httplimit.Config
+		key  httplimit.KeyFunc
+		of   hybridlimit.Limiter
+		want float64
+	}{
+		{"a key that is there", httplimit.Config{}, fixed("k"), counted, 2},
+		{"address", httplimit.Config{}, httplimit.PeerIP(), counted, 3},
+		{"API key", httplimit.Config{}, httplimit.APIKey("X-Api-Key", nil), counted, 3},
+		{"hidden", httplimit.Config{Hide: true}, fixed("k"), counted, 0},
+		{"X-RateLimit", httplimit.Config{XRateLimit: true}, fixed("k"), counted, 4},
+		{"skipped", httplimit.Config{Skip: func(*http.Request) bool { return true }}, fixed("k"), limiter, 0},
+	} {
+		h := middleware(t, tc.cfg, httplimit.Limit{Limiter: tc.of, Key: tc.key})(handler)
+		w := &reused{h: http.Header{}}
+		r := request(header("X-Api-Key", "0123456789abcdef0123456789abcdef"))
+		serve := func() {
+			clear(w.h)
+			h.ServeHTTP(w, r)
+		}
+		serve()
+		if got := testing.AllocsPerRun(1000, serve); got > tc.want {
+			t.Errorf("%s: %v allocations a request, want %v", tc.name, got, tc.want)
+		}
+	}
+}
