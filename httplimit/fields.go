@@ -47,7 +47,8 @@ func newPolicyItem(p hybridlimit.Policy, name string) *policyItem {
 	return it
 }
 
-// publish sets what the response of an admitted request tells of its limits.
+// publish adds what the response of an admitted request tells of its limits to
+// what middleware around this one has told.
 func (g *gate) publish(h http.Header, parts []part) {
 	if g.cfg.ShadowHeader {
 		publishShadow(h, parts)
@@ -71,7 +72,7 @@ func (g *gate) publish(h http.Header, parts []part) {
 			line = appendLimitItem(line, it, max(0, p.res.Remaining), it.effective(&p.res))
 		}
 		if len(line) > 0 {
-			h[fieldRateLimit] = []string{string(line)}
+			addField(h, fieldRateLimit, []string{string(line)})
 		}
 	}
 	g.publishNarrowest(h, narrowest(parts))
@@ -110,8 +111,9 @@ func (g *gate) publishNarrowest(h http.Header, p *part) {
 	}
 }
 
-// publishDenial sets what a denial tells: of the limit that denied, since what
-// the draft calls t may not be later than Retry-After.
+// publishDenial sets what a denial tells: of the limit that denied and of no
+// other, since what the draft calls t may not be later than Retry-After. So what
+// middleware around this one has told of its limits goes too.
 func (g *gate) publishDenial(h http.Header, parts []part, denied int, retry int64) {
 	p := &parts[denied]
 	if retry > 0 {

@@ -86,6 +86,13 @@ var chains = []chain{
 			show(mw(&served{}))
 		}
 	}},
+	{"one middleware in another", func(t *testing.T, show func(http.Handler)) {
+		outer := middleware(t, httplimit.Config{}, httplimit.Limit{Limiter: newLocal(t, "all", hybridlimit.PerMinute(100)), Key: httplimit.Everyone()})
+		inner := middleware(t, httplimit.Config{}, httplimit.Limit{Limiter: newLocal(t, "route", hybridlimit.PerMinute(1)), Key: fixed("k")})
+		for range 2 {
+			show(outer(inner(&served{})))
+		}
+	}},
 	{"it costs more than there can be", func(t *testing.T, show func(http.Handler)) {
 		show(middleware(t, httplimit.Config{}, httplimit.Limit{
 			Limiter: newLocal(t, "api", hybridlimit.PerMinute(2)), Key: fixed("k"), Cost: func(*http.Request) int64 { return 3 },

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/local"
+)
+
+// The whole program, with its stand-in, in real time; it fails if its books are
+// off.
+func TestStart(t *testing.T) {
+	var out strings.Builder
+	if err := start(t.Context(), &out); err != nil {
+		t.Fatalf("%v; it printed:\n%s", err, out.String())
+	}
+	if !strings.Contains(out.String(), "denied") || !strings.Contains(out.String(), "tokens in all") {
+		t.Errorf("it printed:\n%s", out.String())
+	}
+}
+
+func TestPlayOnVirtualTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		if err := play(t.Context(), &out, redistest.NewBubble(t).Client(nil)); err != nil {
+			t.Errorf("%v; it printed:\n%s", err, out.String())
+		}
+	})
+}
+
+// fixed uses so much, and fails or not.
+type fixed struct {
+	used int64
+	err  error
+}
+
+func (f fixed) Complete(context.Context, prompt) (int64, error) { return f.used, f.err }
+
+// Predicted 100 of 1000: what is left is what was used, whatever came of it.
+func TestTheDifferenceIsSettled(t *testing.T) {
+	oops := errors.New("oops")
+	for _, tc := range []struct {
+		model fixed
+		left  int64
+	}{
+		{fixed{100, nil}, 900},
+		{fixed{30, nil}, 970},
+		{fixed{250, nil}, 750},
+		{fixed{0, oops}, 1000},
+		{fixed{40, oops}, 960},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l, err := local.New(hybridlimit.PerHour(1000), local.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := ask(t.Context(), l, "ann", prompt{100}, tc.model); !errors.Is(err, tc.model.err) {
+				t.Errorf("%+v: %v", tc.model, err)
+			}
+			if res, err := l.Peek(t.Context(), "ann"); err != nil || res.Remaining != tc.left {
+				t.Errorf("%+v: %d left, want %d", tc.model, res.Remaining, tc.left)
+			}
+		})
+	}
+}
