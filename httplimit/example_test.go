@@ -1,0 +1,147 @@
+package httplimit_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/httplimit"
+	"github.com/hybridlimit/hybridlimit/local"
+)
+
+func Example() {
+	limiter, err := local.New(hybridlimit.PerMinute(2), local.Config{Name: "api"}) // or of global, or of hybrid
+	if err != nil {
+		panic(err)
+	}
+	mw, err := httplimit.New(httplimit.Config{}, httplimit.Limit{Limiter: limiter, Key: httplimit.PeerIP()})
+	if err != nil {
+		panic(err)
+	}
+	handler := mw(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
+
+	for range 3 {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		left, _, _ := strings.Cut(w.Header().Get("RateLimit"), ";t=")
+		fmt.Println(w.Code, w.Header().Get("RateLimit-Policy"), left, w.Header().Get("Retry-After") != "")
+	}
+	// Output:
+	// 200 "api";q=2;w=60 "api";r=1 false
+	// 200 "api";q=2;w=60 "api";r=0 false
+	// 429 "api";q=2;w=60 "api";r=0 true
+}
+
+// Two limits: each user's, and that of all together. Who is over the first is
+// not charged to the second.
+func ExampleNew_severalLimits() {
+	perUser, err := local.New(hybridlimit.PerMinute(1), local.Config{Name: "user"})
+	if err != nil {
+		panic(err)
+	}
+	all, err := local.New(hybridlimit.PerSecond(100), local.Config{Name: "all"})
+	if err != nil {
+		panic(err)
+	}
+	mw, err := httplimit.New(httplimit.Config{},
+		httplimit.Limit{Limiter: perUser, Key: httplimit.APIKey("X-Api-Key", nil)},
+		httplimit.Limit{Limiter: all, Key: httplimit.Everyone()})
+	if err != nil {
+		panic(err)
+	}
+	handler := mw(http.NotFoundHandler())
+
+	for range 2 {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("X-Api-Key", "ann's")
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		fmt.Println(w.Code, strings.Join(w.Header().Values("RateLimit-Policy"), ", "))
+	}
+	// Output:
+	// 404 "user";q=1;w=60, "all";q=100;w=1
+	// 429 "user";q=1;w=60, "all";q=100;w=1
+}
+
+// What the client has written into the header does not count, only what the
+// proxies have.
+func ExampleClientIP() {
+	key, err := httplimit.ClientIP(httplimit.IPConfig{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
+	if err != nil {
+		panic(err)
+	}
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.RemoteAddr = "10.0.0.1:443"
+	r.Header.Set("X-Forwarded-For", "6.6.6.6, 192.0.2.7, 10.0.0.2")
+	fmt.Println(key(r))
+	// Output: ip:192.0.2.7
+}
+
+// Uploads cost a unit for each MB; a custom answer for those who are over.
+func ExampleConfig() {
+	limiter, err := local.New(hybridlimit.PerHour(10), local.Config{Name: "uploads"})
+	if err != nil {
+		panic(err)
+	}
+	mw, err := httplimit.New(httplimit.Config{
+		Skip: func(r *http.Request) bool { return r.Method != http.MethodPost },
+		Denied: func(w http.ResponseWriter, _ *http.Request, d httplimit.Denial) {
+			http.Error(w, fmt.Sprintf("too many %v, come back later: %t", d.Policies, d.RetryAfter > 0), d.Status)
+		},
+	}, httplimit.Limit{
+		Limiter: limiter, Key: httplimit.PeerIP(),
+		Cost: func(r *http.Request) int64 { return 1 + r.ContentLength>>20 },
+	})
+	if err != nil {
+		panic(err)
+	}
+	handler := mw(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "stored") }))
+
+	for range 2 {
+		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(strings.Repeat("x", 6<<20)))
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		fmt.Print(w.Code, " ", w.Body)
+	}
+	// Output:
+	// 200 stored
+	// 429 too many [uploads], come back later: true
+}
+
+func ExampleNewTransport() {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("User-Agent") == "" {
+			w.Header().Set("Retry-After", "3600")
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+	}))
+	defer server.Close()
+	transport, err := httplimit.NewTransport(httplimit.TransportConfig{MaxWait: 5 * time.Second})
+	if err != nil {
+		panic(err)
+	}
+	client := &http.Client{Transport: transport}
+
+	r, err := http.NewRequest(http.MethodGet, server.URL, nil)
+	if err != nil {
+		panic(err)
+	}
+	r.Header["User-Agent"] = nil
+	resp, err := client.Do(r)
+	if err != nil {
+		panic(err)
+	}
+	resp.Body.Close()
+	fmt.Println(resp.StatusCode) // an hour is more than it may wait
+
+	if _, err = client.Get(server.URL); err != nil { // not sent: the server wants none for an hour
+		fmt.Println("the server wants no request now")
+	}
+	// Output:
+	// 429
+	// the server wants no request now
+}

@@ -1,0 +1,13 @@
+package e2e
+
+// What the code in docs/migrating.md moves from, so that go.mod has it.
+import (
+	_ "github.com/go-redis/redis_rate/v10"
+	_ "github.com/redis/go-redis/v9"
+	_ "github.com/throttled/throttled/v2"
+	_ "github.com/throttled/throttled/v2/store/goredisstore.v9"
+	_ "github.com/ulule/limiter/v3"
+	_ "github.com/ulule/limiter/v3/drivers/middleware/stdlib"
+	_ "github.com/ulule/limiter/v3/drivers/store/redis"
+	_ "golang.org/x/time/rate"
+)
