@@ -1,7 +1,6 @@
 package httplimit
 
 import (
-	"encoding/base64"
 	"errors"
 	"net/http"
 	"strings"
@@ -122,20 +121,7 @@ func (it listItem) duration(name string, least int64) (time.Duration, bool) {
 
 func (it listItem) text(name string, kind itemKind) (string, bool) {
 	p, some := it.params[name]
-	if !some {
-		return "", true
-	}
-	if p.kind != kind {
-		return "", false
-	}
-	if kind != kindBytes {
-		return p.s, true
-	}
-	b, err := base64.StdEncoding.DecodeString(p.s)
-	if err != nil {
-		b, err = base64.RawStdEncoding.DecodeString(p.s) // padding may be missing (RFC 9651, 4.2.7)
-	}
-	return string(b), err == nil
+	return p.s, !some || p.kind == kind
 }
 
 // parseList reads a List of Strings (RFC 9651, section 4.2.1); any other member

@@ -20,7 +20,7 @@ const (
 type bareItem struct {
 	kind itemKind
 	n    int64
-	s    string // of bytes: in base64
+	s    string // of a String or a Byte Sequence
 }
 
 // parser reads structured fields (RFC 9651, section 4.2) off the front of in.
@@ -153,10 +153,14 @@ func (p *parser) bytes() (bareItem, bool) {
 		return bareItem{}, false
 	}
 	p.in = rest
-	if _, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(text, "=")); err != nil || strings.ContainsAny(text, "\r\n") {
+	decoded, err := base64.StdEncoding.DecodeString(text)
+	if err != nil && !strings.Contains(text, "=") {
+		decoded, err = base64.RawStdEncoding.DecodeString(text) // padding may be missing
+	}
+	if err != nil || strings.ContainsAny(text, "\r\n") {
 		return bareItem{}, false
 	}
-	return bareItem{kind: kindBytes, s: strings.TrimRight(text, "=")}, true
+	return bareItem{kind: kindBytes, s: string(decoded)}, true
 }
 
 // display reads section 4.2.10: percent-encoded UTF-8 in quotation marks.

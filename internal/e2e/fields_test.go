@@ -5,6 +5,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -180,16 +181,32 @@ func TestParserAgainstAnother(t *testing.T) {
 		"999999999999999", "1000000000000000", "123456789012.1", "1234567890123.1", "?1", "?2", ":YQ==:", ":YQ:", ":=:", ":Y!:", ":", "@123", "@1.5", `%"a%c3%bc"`, `%"%C3"`, `%"%c3"`, "(", ")", `("a")`,
 		`"a";r=1`, `"b";r=0;t=30`, `;pk=:cHM=:`, `;t=5`, `;r=2`, "é",
 	})
+	param := rapid.SampledFrom([]string{
+		";r=1", ";r=999999999999999", "; r=7", ";t=30", ";t=999999999999999", ";pk=:cHM=:", ";x", ";x=?0", ";*a=tok", ";d=1.25", ";s=\"q\\\"\"", ";at=@-5", ";u=%\"a%c3%bc\"", ";r=-1", ";t=?1", ";pk=\"no\"",
+	})
+	item := rapid.Custom(func(t *rapid.T) string {
+		name := rapid.SampledFrom([]string{`"a"`, `""`, `"b c\"\\"`, `"a"`, "tok", "1"}).Draw(t, "name")
+		return name + ";r=3" + strings.Join(rapid.SliceOfN(param, 0, 3).Draw(t, "params"), "")
+	})
 	var good, bad int
 	rapid.Check(t, func(t *rapid.T) {
 		lines := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string {
-			return strings.Join(rapid.SliceOfN(piece, 1, 6).Draw(t, "pieces"), "")
+			items := rapid.SliceOfN(item, 1, 3).Draw(t, "items")
+			text := strings.Join(items, rapid.SampledFrom([]string{",", ", ", "\t,  "}).Draw(t, "comma"))
+			if rapid.IntRange(0, 2).Draw(t, "broken") == 0 {
+				at := rapid.IntRange(0, len(text)).Draw(t, "at")
+				text = text[:at] + piece.Draw(t, "piece") + text[at:]
+			}
+			return text
 		}), 1, 2).Draw(t, "lines")
 		got, err := httplimit.ParseRateLimit(http.Header{"Ratelimit": lines})
 		if err != nil && !errors.Is(err, httplimit.ErrMalformed) {
 			t.Fatal(err)
 		}
 		want, valid := reference(lines)
+		if err == nil && !valid && unpadded(lines) {
+			return
+		}
 		if (err == nil) != valid {
 			t.Fatalf("%q: %v, the other parser says valid: %t", lines, err, valid)
 		}
@@ -210,6 +227,19 @@ func TestParserAgainstAnother(t *testing.T) {
 	if good == 0 || bad == 0 {
 		t.Errorf("%d valid, %d not: the texts show nothing", good, bad)
 	}
+}
+
+var byteSequence = regexp.MustCompile(`:([A-Za-z0-9+/]+):`)
+
+// unpadded says whether there are bytes in base64 without padding. Parsers
+// should take them (RFC 9651, section 4.2.7); ours does, the other does not.
+func unpadded(lines []string) bool {
+	for _, m := range byteSequence.FindAllStringSubmatch(strings.Join(lines, ","), -1) {
+		if len(m[1])%4 != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // reference is ParseRateLimit over the other parser.
@@ -258,6 +288,9 @@ func FuzzParser(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		got, err := httplimit.ParseRateLimit(http.Header{"Ratelimit": {s}})
 		want, valid := reference([]string{s})
+		if err == nil && !valid && unpadded([]string{s}) {
+			return
+		}
 		if (err == nil) != valid || len(got) != len(want) {
 			t.Fatalf("%q: %+v, %v; want %+v, %t", s, got, err, want, valid)
 		}
