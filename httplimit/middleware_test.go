@@ -266,7 +266,9 @@ func TestShapingHonoursTheContext(t *testing.T) {
 				time.AfterFunc(300*time.Millisecond, cancel)
 				return ctx, cancel
 			},
-			"a deadline": func() (context.Context, context.CancelFunc) { return context.WithTimeout(t.Context(), time.Millisecond) },
+			"a deadline": func() (context.Context, context.CancelFunc) {
+				return context.WithTimeout(t.Context(), time.Millisecond)
+			},
 		} {
 			ctx, cancel := ctx()
 			defer cancel()

@@ -12,7 +12,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-type caller interface{ Call(ctx context.Context) error }
+type caller interface {
+	Call(ctx context.Context) error
+}
 
 // waiter is what a worker asks: limiters of local, global and hybrid do.
 type waiter interface {
