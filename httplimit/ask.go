@@ -30,7 +30,7 @@ func (g *gate) askTogether(ctx context.Context, parts []part) (denied int, err e
 		asks[i] = hybridlimit.Ask{Limiter: p.limiter, Key: p.key, N: p.n}
 	}
 	res, err := g.joint.AllowJoint(ctx, asks)
-	unavailable, err := g.unavailable(ctx, res, err)
+	unavailable, err := g.unavailable(ctx, res, err, parts)
 	if err != nil {
 		return -1, err
 	}
@@ -54,7 +54,7 @@ func (g *gate) askInTurn(ctx context.Context, parts []part) (denied int, err err
 	for i := range parts {
 		p := &parts[i]
 		res, oops := p.limiter.AllowN(ctx, p.key, p.n)
-		if p.unavailable, oops = g.unavailable(ctx, res, oops); oops != nil {
+		if p.unavailable, oops = g.unavailable(ctx, res, oops, parts); oops != nil {
 			err = oops // the last one tells as much as the first
 			if g.cfg.Failure == FailOpen && ctx.Err() == nil {
 				continue
@@ -71,13 +71,18 @@ func (g *gate) askInTurn(ctx context.Context, parts []part) (denied int, err err
 }
 
 // unavailable says whether a Result is what a limiter decides without Redis,
-// beside ErrUnavailable; that is logged, and no failure.
-func (g *gate) unavailable(ctx context.Context, res hybridlimit.Result, err error) (bool, error) {
-	if err == nil || !errors.Is(err, hybridlimit.ErrUnavailable) || res.Source != hybridlimit.SourceFallback {
+// beside ErrUnavailable. That is logged, and no failure; so is an error beside a
+// decision, such as units that could not be given back.
+func (g *gate) unavailable(ctx context.Context, res hybridlimit.Result, err error, parts []part) (bool, error) {
+	switch {
+	case err == nil || res.Source == hybridlimit.SourceUnknown:
 		return false, err
+	case errors.Is(err, hybridlimit.ErrUnavailable) && res.Source == hybridlimit.SourceFallback:
+		g.log.degraded(ctx, err, parts)
+		return true, nil
 	}
-	g.log.degraded(ctx, err)
-	return true, nil
+	g.log.failed(ctx, err, parts)
+	return false, nil
 }
 
 // refunder is what limiters offer that can take units back.
@@ -104,7 +109,7 @@ func (g *gate) giveBack(ctx context.Context, parts []part) {
 		}
 		if l, ok := p.limiter.(refunder); ok {
 			if _, err := l.Refund(ctx, p.key, p.n); err != nil {
-				g.log.failed(ctx, err)
+				g.log.failed(ctx, err, parts)
 			}
 		}
 	}

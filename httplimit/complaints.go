@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -20,22 +22,32 @@ type complaints struct {
 
 func newComplaints(to *slog.Logger) *complaints { return &complaints{to: to} }
 
-// failed tells of a request that could not be decided. That its client is gone
-// is not the limiter's failure.
-func (c *complaints) failed(ctx context.Context, err error) {
+// failed tells of a request that could not be decided, or not undone. That its
+// client is gone is not the limiter's failure.
+func (c *complaints) failed(ctx context.Context, err error, parts []part) {
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		return
 	}
 	if more, ok := c.failure.pass(); ok {
-		c.logger().ErrorContext(ctx, "httplimit: a limiter gave no answer", "err", err, "more", more)
+		c.logger().ErrorContext(ctx, "httplimit: a limiter failed", "err", redacted(err, parts), "more", more)
 	}
 }
 
 // degraded tells of one that was decided by the fallback.
-func (c *complaints) degraded(ctx context.Context, err error) {
+func (c *complaints) degraded(ctx context.Context, err error, parts []part) {
 	if more, ok := c.degradation.pass(); ok {
-		c.logger().WarnContext(ctx, "httplimit: a limiter decides without Redis", "err", err, "more", more)
+		c.logger().WarnContext(ctx, "httplimit: a limiter decides without Redis", "err", redacted(err, parts), "more", more)
 	}
+}
+
+// redacted is an error's text without the keys, which errors quote: a key may be
+// somebody's address.
+func redacted(err error, parts []part) string {
+	text := err.Error()
+	for i := range parts {
+		text = strings.ReplaceAll(text, strconv.Quote(parts[i].key), "[key]")
+	}
+	return text
 }
 
 // logger asks for the default late: programs set it in main.

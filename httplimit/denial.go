@@ -30,7 +30,7 @@ type Denial struct {
 	RetryAfter time.Duration
 	// Result is that of the limit that denied; zero where none did.
 	Result hybridlimit.Result
-	// Err is what failed; nil for a denial.
+	// Err is what failed; nil for a denial. Its text may have the key in it.
 	Err error
 }
 

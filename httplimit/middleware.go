@@ -91,7 +91,7 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 		denied, err = g.askInTurn(r.Context(), parts)
 	}
 	if err != nil {
-		g.log.failed(r.Context(), err)
+		g.log.failed(r.Context(), err, parts)
 		if g.cfg.Failure == FailClosed || r.Context().Err() != nil {
 			g.fail(w, r, err)
 			return

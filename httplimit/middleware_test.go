@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/httplimit"
@@ -371,5 +373,44 @@ func TestJitter(t *testing.T) {
 	}
 	if len(seen) < 10 {
 		t.Errorf("50 denials, %d different", len(seen))
+	}
+}
+
+// A request whose client has gone is not served, with FailOpen neither, and is
+// no failure of the limiter.
+func TestClientThatIsGone(t *testing.T) {
+	for _, failure := range []httplimit.Failure{httplimit.FailClosed, httplimit.FailOpen} {
+		var log lines
+		h := &served{}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		limiter := limittest.PlaySteps(limittest.Step{Err: context.Canceled})
+		mw := middleware(t, httplimit.Config{Failure: failure, Logger: log.logger()}, httplimit.Limit{Limiter: limiter, Key: fixed("k")})
+		res := get(mw(h), func(r *http.Request) { *r = *r.WithContext(ctx) })
+		if res.StatusCode != 503 || h.requests() != 0 || log.count() != 0 {
+			t.Errorf("%v: %d, %d served, log: %s", failure, res.StatusCode, h.requests(), log.String())
+		}
+	}
+}
+
+// An error beside a decision is logged, without the key that its text has, and
+// the decision holds.
+func TestErrorBesideADecision(t *testing.T) {
+	other, err := global.New(redis.NewClient(&redis.Options{Addr: redistest.Mini(t).Addr()}), hybridlimit.PerSecond(1), global.Config{Name: "other"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	for want, res := range map[int]hybridlimit.Result{
+		429: {RetryAfter: time.Second, Source: hybridlimit.SourceRedis},
+		200: {Allowed: true, Granted: 1, Source: hybridlimit.SourceRedis},
+	} {
+		var log lines
+		asks := []global.Ask{{Limiter: other, Key: "192.0.2.1", N: 1}}
+		limiter := limittest.PlaySteps(limittest.Step{Result: res, Err: &global.NotReturnedError{Asks: asks, Err: hybridlimit.ErrUnavailable}})
+		mw := middleware(t, httplimit.Config{Logger: log.logger()}, httplimit.Limit{Limiter: limiter, Key: fixed("192.0.2.1")})
+		if res := get(mw(&served{})); res.StatusCode != want || log.count() != 1 || strings.Contains(log.String(), "192.0.2.1") || !strings.Contains(log.String(), "[key]") {
+			t.Errorf("%d, want %d, log: %s", res.StatusCode, want, log.String())
+		}
 	}
 }

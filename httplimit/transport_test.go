@@ -433,3 +433,88 @@ func TestTransportAgainstMiddleware(t *testing.T) {
 		})
 	}
 }
+
+// Two clients that were refused together do not come back together.
+func TestRetryAfterHasJitter(t *testing.T) {
+	seen := map[time.Duration]bool{}
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			tr, b := newTransport(t, httplimit.TransportConfig{}, answers(response(429, "Retry-After", "10")))
+			send(t, tr, http.MethodGet, "")
+			seen[b.at[1]] = true
+		})
+	}
+	if len(seen) < 15 {
+		t.Errorf("20 came back at %d different times", len(seen))
+	}
+}
+
+// held is a base that answers the first requests only when all of them are there.
+func held(t *testing.T, n int, answer func(i int) *http.Response) *httplimit.Transport {
+	t.Helper()
+	var mu sync.Mutex
+	came, all := 0, make(chan struct{})
+	tr, err := httplimit.NewTransport(httplimit.TransportConfig{Base: roundTrip(func(*http.Request) (*http.Response, error) {
+		mu.Lock()
+		i := came
+		if came++; came == n {
+			close(all)
+		}
+		mu.Unlock()
+		<-all
+		time.Sleep(time.Duration(i) * time.Millisecond) // they are answered in the order in which they came
+		return answer(i), nil
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// What an answer tells as left may not count the requests behind it yet.
+func TestRequestsOnTheirWayAreTakenOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := held(t, 5, func(i int) *http.Response {
+			if i == 0 {
+				return response(200, "RateLimit", `"api";r=4;t=10`)
+			}
+			return response(200)
+		})
+		var wg sync.WaitGroup
+		for range 5 {
+			wg.Go(func() { send(t, tr, http.MethodGet, "") })
+			synctest.Wait()
+		}
+		wg.Wait()
+		start := time.Now()
+		send(t, tr, http.MethodGet, "")
+		between(t, "the sixth", time.Since(start), 9*time.Second, 11*time.Second+10*time.Millisecond)
+	})
+}
+
+// Retry-After takes precedence over what RateLimit has told before.
+func TestRetryAfterTakesPrecedence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := held(t, 2, func(i int) *http.Response {
+			switch i {
+			case 0:
+				return response(200, "RateLimit", `"api";r=0;t=25`)
+			case 1:
+				return response(429, "Retry-After", "5")
+			}
+			return response(200)
+		})
+		start := time.Now()
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() { send(t, tr, http.MethodGet, "") })
+			synctest.Wait()
+		}
+		wg.Wait()
+		between(t, "the refused one", time.Since(start), 5*time.Second, 6*time.Second)
+	})
+}

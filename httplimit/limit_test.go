@@ -1,0 +1,33 @@
+package httplimit
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/local"
+)
+
+// A limit for each key is an item for each: they are written, and not kept
+// without end.
+func TestItemsAreBounded(t *testing.T) {
+	const keys = 10 * maxItems
+	l, err := local.New(hybridlimit.PerMinute(1), local.Config{Name: "api", LimitFor: func(key string) hybridlimit.Limit {
+		var n int64
+		fmt.Sscan(key, &n)
+		return hybridlimit.PerMinute(n)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := newLimit(Limit{Limiter: l})
+	for i := 1; i <= keys; i++ {
+		it := made.item(fmt.Sprint(i), &hybridlimit.Result{})
+		if want := fmt.Sprintf(`"api";q=%d;w=60`, i); it.field[0] != want {
+			t.Errorf("%q, want %q", it.field[0], want)
+		}
+	}
+	if n := len(*made.written.Load()); n != maxItems {
+		t.Errorf("%d items are kept, want %d", n, maxItems)
+	}
+}
