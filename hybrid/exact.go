@@ -86,7 +86,7 @@ func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans lua.Ans
 	sent := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	reply, err := l.hub.runner.Batch(bounded, lua.Envelope{}, []lua.Op{{
+	reply, err := l.hub.caller.Batch(bounded, lua.Envelope{}, []lua.Op{{
 		Key: at.key, Limit: at.rules.limit, Op: op,
 	}})
 	l.hub.exacts.Add(1)

@@ -33,6 +33,7 @@ type Hub struct {
 	process  string // 128 random bits: a restarted process is another one
 	client   redis.UniversalClient
 	runner   *global.Runner
+	caller   ratesync.Caller // the runner, traced and timed
 	engine   *ratesync.Engine
 	breakers []*breaker.Breaker // one, or one per tag
 	clocks   redisClocks        // as many
@@ -78,9 +79,13 @@ func NewHub(rdb redis.UniversalClient, cfg HubConfig) (*Hub, error) {
 	if err := h.makeBreakers(); err != nil {
 		return nil, err
 	}
+	if h.metrics, err = newMetrics(cfg.MeterProvider); err != nil {
+		return nil, fmt.Errorf("hybrid: HubConfig.MeterProvider: %w", err)
+	}
+	h.caller = newTraced(h.metrics.timed(runner), rdb, cfg)
 	h.resync = newResync(h)
 	h.engine = ratesync.New(ratesync.Config{
-		Caller: newTraced(runner, cfg.TracerProvider, cfg.Functions), Names: h.names, Process: h.process,
+		Caller: h.caller, Names: h.names, Process: h.process,
 		Timeout: cfg.SyncTimeout, InFlight: h.inFlight(), Breaker: h.breaker, Late: h.clock.late,
 		OnRefused: func(tag, ops int, err error) {
 			h.log.event("hybridlimit: Redis refused a sync for good; what it carried is lost",
@@ -88,7 +93,7 @@ func NewHub(rdb redis.UniversalClient, cfg HubConfig) (*Hub, error) {
 		},
 		OnLoss: h.resync.onLoss,
 	})
-	if h.metrics, err = newMetrics(h); err != nil {
+	if err := h.metrics.register(h); err != nil {
 		return nil, fmt.Errorf("hybrid: HubConfig.MeterProvider: %w", err)
 	}
 	return h, nil

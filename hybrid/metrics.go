@@ -26,14 +26,20 @@ const (
 // only its distribution tells at each sync. Decisions on the common path cost
 // nothing more for it, and without a provider neither does a sync.
 type metrics struct {
+	meter     metric.Meter
+	in        instruments
+	made      []metric.Observable
 	reg       metric.Registration
 	overshoot metric.Int64Histogram
 	staleness metric.Float64Histogram
+	duration  metric.Float64Histogram // nil, as all of them: nobody takes metrics
+	batch     metric.Int64Histogram
 }
 
 type instruments struct {
-	decisions, units, messages, ops, failures, resyncs metric.Int64ObservableCounter
-	fleet, credit, keys, breaker, switched             metric.Int64ObservableGauge
+	decisions, units, evictions, refusals, overflow          metric.Int64ObservableCounter
+	messages, ops, failures, resyncs, gaps, unapplied        metric.Int64ObservableCounter
+	fleet, credit, keys, owed, held, breaker, switched, late metric.Int64ObservableGauge
 }
 
 // Bounds of buckets. The first of overshoot holds the syncs that found none.
@@ -42,6 +48,9 @@ type instruments struct {
 var (
 	overshootBounds = []float64{0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000}
 	stalenessBounds = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600, 3600}
+	// A full batch keeps Redis busy for 1 ms; SyncTimeout is 0.25 s.
+	durationBounds = []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1}
+	batchBounds    = []float64{1, 2, 4, 8, 16, 32, 64} // to lua.MaxOps
 )
 
 // histograms is one limiter's part of them; nil: nobody takes metrics. The
@@ -74,24 +83,25 @@ func (h *histograms) stale(ns int64) {
 	}
 }
 
-func newMetrics(h *Hub) (*metrics, error) {
-	if h.cfg.MeterProvider == nil {
+// newMetrics makes the instruments. Those of a nil provider record nothing.
+func newMetrics(provider metric.MeterProvider) (*metrics, error) {
+	if provider == nil {
 		return &metrics{}, nil
 	}
-	m := h.cfg.MeterProvider.Meter(scope)
-	var in instruments
-	var made []metric.Observable
+	m := provider.Meter(scope)
+	out := &metrics{meter: m}
+	in := &out.in
 	var first error
 	counter := func(name, unit, what string) metric.Int64ObservableCounter {
 		c, err := m.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(what))
 		first = cmp.Or(first, err)
-		made = append(made, c)
+		out.made = append(out.made, c)
 		return c
 	}
 	gauge := func(name, unit, what string) metric.Int64ObservableGauge {
 		g, err := m.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(what))
 		first = cmp.Or(first, err)
-		made = append(made, g)
+		out.made = append(out.made, g)
 		return g
 	}
 	in.decisions = counter("rate_limiting.decisions", "{request}", "Decisions by policy, result and source.")
@@ -102,12 +112,19 @@ func newMetrics(h *Hub) (*metrics, error) {
 		"Keys synced or asked for, each once however often it was sent. Per decision: divide by rate_limiting.decisions of the same policy.")
 	in.failures = counter("rate_limiting.sync.failures", "{message}", "Syncs without an answer.")
 	in.resyncs = counter("rate_limiting.sync.resyncs", "{key}", "Keys synced because Redis had, or might have, lost its state.")
+	in.gaps = counter("rate_limiting.sync.gaps", "{message}", "Answers showing that Redis lost an earlier sync.")
+	in.unapplied = counter("rate_limiting.sync.refused", "{op}", "Keys whose sync Redis will never apply; what it carried is lost.")
+	in.evictions = counter("rate_limiting.evictions", "{key}", "Keys forgotten to make room for others, having paid what they owed.")
+	in.refusals = counter("rate_limiting.refusals", "{key}", "Keys that found memory full of keys that owe, and were not kept.")
+	in.overflow = counter("rate_limiting.overflow", "{request}", "Fallback decisions without memory to count them in.")
 	in.fleet = gauge("rate_limiting.fleet.size", "{process}", "N: processes that share the limit.")
 	in.credit = gauge("rate_limiting.credit", "{unit}", "C: units that a process may admit on a key before Redis knows; 0 while N is not known.")
 	in.keys = gauge("rate_limiting.keys", "{key}", "Keys in memory.")
+	in.owed = gauge("rate_limiting.owed", "{unit}", "Units admitted that Redis has not acknowledged, less those given back.")
+	in.held = gauge("rate_limiting.held", "{unit}", "Leased units in hand.")
+	in.late = gauge("rate_limiting.sync.behind", "{state}", "1 while syncs that can wait do so for longer than SyncInterval, because there are more than a connection can carry in half of its time; else 0.")
 	in.breaker = gauge("rate_limiting.breaker.state", "{state}", "0 closed, 1 half-open, 2 open: deciding locally.")
 	in.switched = gauge("rate_limiting.switch", "{state}", "Switch in force: 0 normal, 1 shadow, 2 local only, 3 allow all, 4 deny all.")
-	out := &metrics{}
 	var err error
 	out.overshoot, err = m.Int64Histogram("rate_limiting.overshoot", metric.WithUnit("{unit}"),
 		metric.WithDescription("Debt with which Redis answered an op: what the fleet had admitted beyond the limit, 0 if nothing, rounded up."),
@@ -117,21 +134,44 @@ func newMetrics(h *Hub) (*metrics, error) {
 		metric.WithDescription("Age of what the process knew of a key, since it was received, when the key's next sync was made up."),
 		metric.WithExplicitBucketBoundaries(stalenessBounds...))
 	first = cmp.Or(first, err)
+	out.duration, err = m.Float64Histogram("rate_limiting.sync.duration", metric.WithUnit("s"),
+		metric.WithDescription("Time from sending a batch of syncs, or an exact call, to its answer, or to giving it up."),
+		metric.WithExplicitBucketBoundaries(durationBounds...))
+	first = cmp.Or(first, err)
+	out.batch, err = m.Int64Histogram("rate_limiting.sync.batch.size", metric.WithUnit("{op}"),
+		metric.WithDescription("Keys in a batch of syncs, again with each attempt; 1 for an exact call."),
+		metric.WithExplicitBucketBoundaries(batchBounds...))
+	first = cmp.Or(first, err)
 	if first != nil {
 		return nil, first
 	}
-	out.reg, err = m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		h.observe(o, &in)
+	return out, nil
+}
+
+// register has a hub observed from here on: a reader may collect at once.
+func (m *metrics) register(h *Hub) (err error) {
+	if m.made == nil {
 		return nil
-	}, made...)
-	return out, err
+	}
+	m.reg, err = m.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		h.observe(o, &m.in)
+		return nil
+	}, m.made...)
+	return err
 }
 
 func (h *Hub) observe(o metric.Observer, in *instruments) {
 	s := h.Stats()
 	o.ObserveInt64(in.messages, int64(s.Messages))
 	o.ObserveInt64(in.failures, int64(s.Failures))
+	o.ObserveInt64(in.gaps, int64(s.Gaps))
+	o.ObserveInt64(in.unapplied, int64(s.Refused))
 	o.ObserveInt64(in.breaker, int64(s.Breaker))
+	late := int64(0)
+	if h.engine.Behind() {
+		late = 1
+	}
+	o.ObserveInt64(in.late, late)
 	for _, l := range h.all() {
 		policy := attrPolicy.String(l.cfg.Name)
 		of := func(kv ...attribute.KeyValue) metric.MeasurementOption {
@@ -155,6 +195,14 @@ func (h *Hub) observe(o metric.Observer, in *instruments) {
 		o.ObserveInt64(in.units, c.lost.Load(), of(attrFate.String("lost")))
 		o.ObserveInt64(in.units, c.dropped.Load(), of(attrFate.String("dropped")))
 		o.ObserveInt64(in.units, c.forgiven.Load(), of(attrFate.String("forgiven")))
+		o.ObserveInt64(in.units, c.returned.Load(), of(attrFate.String("returned")))
+		o.ObserveInt64(in.units, c.refunded.Load(), of(attrFate.String("refunded")))
+		o.ObserveInt64(in.evictions, int64(l.store.evicted.Load()), of())
+		o.ObserveInt64(in.refusals, int64(l.store.refused.Load()), of())
+		o.ObserveInt64(in.overflow, c.overflow.Load(), of())
+		owed, held := l.books()
+		o.ObserveInt64(in.owed, owed, of())
+		o.ObserveInt64(in.held, held, of())
 		o.ObserveInt64(in.ops, c.ops.Load(), of())
 		o.ObserveInt64(in.resyncs, c.resynced.Load(), of())
 		o.ObserveInt64(in.fleet, l.fleet.size(), of())

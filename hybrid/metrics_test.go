@@ -54,7 +54,7 @@ func TestMetrics(t *testing.T) {
 			}
 			for fate, n := range map[string]int64{
 				"admitted": s.Admitted, "paid": s.Paid, "granted": s.Granted, "expired": s.Expired,
-				"lost": s.Lost, "dropped": s.Dropped, "forgiven": s.Forgiven,
+				"lost": s.Lost, "dropped": s.Dropped, "forgiven": s.Forgiven, "refunded": s.Refunded, "returned": 0,
 			} {
 				want(fmt.Sprintf("rate_limiting.units{%s%s,rate_limiting.unit.fate=%s}", policy, name, fate), n)
 			}
@@ -63,6 +63,11 @@ func TestMetrics(t *testing.T) {
 			want("rate_limiting.sync.ops{"+policy+name+"}", s.Ops)
 			want("rate_limiting.keys{"+policy+name+"}", int64(s.Keys))
 			want("rate_limiting.sync.resyncs{"+policy+name+"}", s.Resynced)
+			want("rate_limiting.owed{"+policy+name+"}", s.Owed)
+			want("rate_limiting.held{"+policy+name+"}", s.Held)
+			want("rate_limiting.evictions{"+policy+name+"}", int64(s.Evicted))
+			want("rate_limiting.refusals{"+policy+name+"}", int64(s.Refused))
+			want("rate_limiting.overflow{"+policy+name+"}", s.Overflow)
 		}
 		decisions(api, "api")
 		decisions(hot, "hot")
@@ -77,6 +82,12 @@ func TestMetrics(t *testing.T) {
 		}
 		want("rate_limiting.sync.failures{}", 0)
 		want("rate_limiting.breaker.state{}", 0)
+		want("rate_limiting.sync.behind{}", 0)
+		want("rate_limiting.sync.gaps{}", int64(s.Gaps))
+		want("rate_limiting.sync.refused{}", int64(s.Refused))
+		if took, sizes := m.take("rate_limiting.sync.duration{}"), m.take("rate_limiting.sync.batch.size{}"); len(took) == 0 || len(took) != len(sizes) || sizes[0] < 1 || took[0] < 0 {
+			t.Errorf("batches took %v, of %v keys", took, sizes)
+		}
 		for at := range got {
 			if strings.Contains(at, "alice") || strings.Contains(at, "AGAIN") {
 				t.Errorf("observed %s: a key in an attribute, or the same twice", at)
@@ -103,6 +114,76 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("unregistered %d times by Close", m.removed)
 		}
 		h.Close()
+	})
+}
+
+// What callers give back is counted beside what was admitted: a counter that
+// falls is read as a restart of the program, and the rate of it is nonsense.
+func TestCountersDoNotFall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, m := redistest.NewBubble(t), &meters{}
+		h := newHub(t, b.Client(nil), hybrid.HubConfig{MeterProvider: m})
+		l := add(t, h, still(100), hybrid.Config{Name: "api"})
+		x := add(t, h, still(100), hybrid.Config{Name: "exact", Mode: hybrid.ModeExact})
+		time.Sleep(2100 * time.Millisecond)
+		was := map[string]int64{}
+		look := func() map[string]int64 {
+			got := m.collect(t)
+			for at, v := range got {
+				name, _, _ := strings.Cut(at, "{")
+				if m.made[name].kind == "counter" && v < was[at] {
+					t.Errorf("%s fell from %d to %d", at, was[at], v)
+				}
+			}
+			was = got
+			return got
+		}
+		for _, limiter := range []*hybrid.Limiter{l, x} {
+			ask(t, limiter, "k", 10)
+			look()
+			must(t)(limiter.Refund(t.Context(), "k", 4))
+			look()
+			time.Sleep(time.Second)
+		}
+		got := look()
+		for _, name := range []string{"api", "exact"} {
+			for fate, want := range map[string]int64{"admitted": 10, "returned": 4, "refunded": 4} {
+				if n := got["rate_limiting.units{rate_limiting.policy="+name+",rate_limiting.unit.fate="+fate+"}"]; n != want {
+					t.Errorf("%s: %s %d, want %d", name, fate, n, want)
+				}
+			}
+		}
+		if s := l.Stats(); s.Admitted != 6 || x.Stats().Admitted != 6 {
+			t.Errorf("admitted %d and %d, want 6", s.Admitted, x.Stats().Admitted)
+		}
+		balance(t, l.Stats())
+	})
+}
+
+// What is owed and what is in hand is what Stats says, while keys rest and
+// while they do not.
+func TestOwedAndHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, m := redistest.NewBubble(t), &meters{}
+		h := newHub(t, b.Client(nil), hybrid.HubConfig{MeterProvider: m})
+		l := add(t, h, hybridlimit.TokenBucket(1000, time.Second, 2000), hybrid.Config{Name: "hot"})
+		time.Sleep(2100 * time.Millisecond)
+		var owed, held bool
+		for i := range 400 {
+			ask(t, l, fmt.Sprint("k", i%3), 1)
+			time.Sleep(3 * time.Millisecond)
+			if i == 300 {
+				b.Kill() // the fallback owes too
+			}
+			got, s := m.collect(t), l.Stats()
+			owed, held = owed || s.Owed > 0, held || s.Held > 0
+			if o, h := got["rate_limiting.owed{rate_limiting.policy=hot}"], got["rate_limiting.held{rate_limiting.policy=hot}"]; o != s.Owed || h != s.Held {
+				t.Fatalf("call %d: owed %d, held %d; Stats say %d and %d", i, o, h, s.Owed, s.Held)
+			}
+		}
+		if !owed || !held {
+			t.Errorf("anything owed: %v, held: %v: nothing was compared", owed, held)
+		}
 	})
 }
 

@@ -208,7 +208,7 @@ func (l *Limiter) Refund(ctx context.Context, key string, n int64) (hybridlimit.
 		}
 		return verdict{sync: syncLazily}
 	})
-	l.count.admitted.Add(-n)
+	l.count.returned.Add(n)
 	res.Source, res.Remaining = hybridlimit.SourceCredit, max(0, v.left)
 	res.ResetAfter = l.resetAfter(at.rules, v.left, v.ends)
 	return res, nil
@@ -221,7 +221,7 @@ func (l *Limiter) refundNow(ctx context.Context, key string, at place, op algo.O
 		return hybridlimit.Result{}, errors.Join(ctx.Err(), hybridlimit.ErrUnavailable)
 	}
 	l.accept(key)
-	l.count.admitted.Add(-op.Refund)
+	l.count.returned.Add(op.Refund)
 	l.count.refunded.Add(op.Refund)
 	return hybridlimit.Result{
 		Allowed: true, Limit: at.rules.limit.BurstSize(), Policy: l.cfg.Name, Source: hybridlimit.SourceRedis,

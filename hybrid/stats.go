@@ -26,6 +26,7 @@ type counters struct {
 	dropped  atomic.Int64 // owed units that Redis never hears of
 	forgiven atomic.Int64 // units of fallback that had been refilled when Redis came back
 	overflow atomic.Int64 // fallback decisions without memory to count them in
+	returned atomic.Int64 // admitted units that callers gave back
 	refunded atomic.Int64 // units that Redis has taken back
 	resynced atomic.Int64 // keys told to Redis again
 	ops      atomic.Int64 // frozen, and exact calls
@@ -224,13 +225,35 @@ func (l *Limiter) Stats() Stats {
 			s.Denied[hybridlimit.Source(src)] = n
 		}
 	}
-	s.Admitted, s.Paid, s.Granted = admitted, c.acked.Load(), c.debited.Load()
+	s.Admitted, s.Paid, s.Granted = admitted-c.returned.Load(), c.acked.Load(), c.debited.Load()
 	s.Netted, s.Expired, s.Lost = c.netted.Load(), c.expired.Load(), c.lost.Load()
 	s.Dropped, s.Forgiven, s.Overflow = c.dropped.Load(), c.forgiven.Load(), c.overflow.Load()
 	s.Refunded = c.refunded.Load()
 	s.Resynced, s.Ops = c.resynced.Load(), c.ops.Load()
 	s.Overshoot, s.Overshoots = c.worst.Load(), c.indebted.Load()
 	return s
+}
+
+// books is what all keys owe, less what they give back, and what they have in
+// hand, as of when their words were last taken back. It takes an entry's lock
+// and, of one that rests, no more than that: 100 000 keys take some ms.
+func (l *Limiter) books() (owed, held int64) {
+	now := l.hub.clock.now()
+	l.store.sweep(func(e *entry) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.whole == nil {
+			owed += e.resting.pending
+			if now < e.resting.end {
+				held += e.resting.units
+			}
+			return
+		}
+		s := &e.state
+		owed += s.owed() + s.share.admitted - s.refund - s.giving
+		held += s.held()
+	})
+	return owed, held
 }
 
 // creditNow is C of the limiter's own limit; 0 while N is not known.

@@ -2,7 +2,12 @@ package hybrid
 
 import (
 	"context"
+	"errors"
+	"net"
+	"strconv"
+	"strings"
 
+	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
@@ -11,34 +16,56 @@ import (
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
-// traced gives each sync a span, by OpenTelemetry's conventions for database
-// clients.
+// traced gives each sync and each exact call a span, by OpenTelemetry's
+// conventions for database clients. A key is never an attribute. The parent of
+// an exact call is its caller's span; a sync is for many callers and has none.
 type traced struct {
 	next   ratesync.Caller
 	tracer trace.Tracer
 	verb   string // the Redis command
-	script string // what it runs
+	attrs  []attribute.KeyValue
 }
 
 // newTraced returns next itself where there is no provider.
-func newTraced(next ratesync.Caller, provider trace.TracerProvider, functions bool) ratesync.Caller {
-	if provider == nil {
+func newTraced(next ratesync.Caller, rdb redis.UniversalClient, cfg HubConfig) ratesync.Caller {
+	if cfg.TracerProvider == nil {
 		return next
 	}
-	t := traced{next, provider.Tracer(scope), "EVALSHA", lua.Batch.SHA}
-	if functions {
-		t.verb, t.script = "FCALL", lua.Library.Batch
+	t := traced{next: next, tracer: cfg.TracerProvider.Tracer(scope), verb: "EVALSHA"}
+	script := lua.Batch.SHA
+	if cfg.Functions {
+		t.verb, script = "FCALL", lua.Library.Batch
 	}
+	t.attrs = append([]attribute.KeyValue{
+		attribute.String("db.system.name", "redis"),
+		attribute.String("db.operation.name", t.verb),
+		attribute.String("db.stored_procedure.name", script),
+	}, server(rdb)...)
 	return t
+}
+
+// server is where a client of one server sends to. Others choose with each call.
+func server(rdb redis.UniversalClient) []attribute.KeyValue {
+	c, ok := rdb.(*redis.Client)
+	if !ok {
+		return nil
+	}
+	o := c.Options()
+	attrs := []attribute.KeyValue{attribute.String("db.namespace", strconv.Itoa(o.DB))}
+	host, port, err := net.SplitHostPort(o.Addr)
+	if err != nil { // a socket's path
+		return append(attrs, attribute.String("server.address", o.Addr))
+	}
+	attrs = append(attrs, attribute.String("server.address", host))
+	if n, err := strconv.Atoi(port); err == nil {
+		attrs = append(attrs, attribute.Int("server.port", n))
+	}
+	return attrs
 }
 
 // Batch runs one batch within a span.
 func (t traced) Batch(ctx context.Context, env lua.Envelope, ops []lua.Op) (lua.Reply, error) {
-	attrs := []attribute.KeyValue{
-		attribute.String("db.system.name", "redis"),
-		attribute.String("db.operation.name", t.verb),
-		attribute.String("db.stored_procedure.name", t.script),
-	}
+	attrs := t.attrs[:len(t.attrs):len(t.attrs)]
 	if len(ops) > 1 { // the convention: not for a batch of one
 		attrs = append(attrs, attribute.Int("db.operation.batch.size", len(ops)))
 	}
@@ -46,8 +73,31 @@ func (t traced) Batch(ctx context.Context, env lua.Envelope, ops []lua.Op) (lua.
 	defer span.End()
 	reply, err := t.next.Batch(ctx, env, ops)
 	if err != nil {
+		class, code := errorType(err)
+		span.SetAttributes(attribute.String("error.type", class))
+		if code != "" {
+			span.SetAttributes(attribute.String("db.response.status_code", code))
+		}
 		span.RecordError(err)
 		span.SetStatus(codes.Error, err.Error())
 	}
 	return reply, err
+}
+
+// errorType is an error in few words, and Redis's own code for it where the
+// error is a reply: "LOADING".
+func errorType(err error) (class, code string) {
+	var reply redis.Error
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return "timeout", ""
+	case errors.Is(err, context.Canceled):
+		return "canceled", ""
+	case errors.As(err, &reply):
+		code, _, _ = strings.Cut(reply.Error(), " ")
+		return code, code
+	case errors.Is(err, lua.ErrReply):
+		return "unreadable_reply", ""
+	}
+	return "_OTHER", ""
 }

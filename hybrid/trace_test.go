@@ -2,6 +2,7 @@ package hybrid_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -32,12 +33,14 @@ type tracer struct {
 
 type span struct {
 	noop.Span
-	to    *tracers
-	name  string
-	kind  trace.SpanKind
-	attrs map[attribute.Key]attribute.Value
-	errs  []error
-	code  codes.Code
+	to   *tracers
+	name string
+	kind trace.SpanKind
+	// parent is the span that ctx had; nil: none of ours.
+	parent *span
+	attrs  map[attribute.Key]attribute.Value
+	errs   []error
+	code   codes.Code
 }
 
 func (p *tracers) Tracer(scope string, _ ...trace.TracerOption) trace.Tracer {
@@ -48,6 +51,7 @@ func (p *tracers) Tracer(scope string, _ ...trace.TracerOption) trace.Tracer {
 func (t tracer) Start(ctx context.Context, name string, opts ...trace.SpanStartOption) (context.Context, trace.Span) {
 	cfg := trace.NewSpanStartConfig(opts...)
 	s := &span{to: t.to, name: name, kind: cfg.SpanKind(), attrs: map[attribute.Key]attribute.Value{}}
+	s.parent, _ = trace.SpanFromContext(ctx).(*span)
 	for _, kv := range cfg.Attributes() {
 		s.attrs[kv.Key] = kv.Value
 	}
@@ -56,6 +60,12 @@ func (t tracer) Start(ctx context.Context, name string, opts ...trace.SpanStartO
 
 func (s *span) RecordError(err error, _ ...trace.EventOption) { s.errs = append(s.errs, err) }
 func (s *span) SetStatus(c codes.Code, _ string)              { s.code = c }
+
+func (s *span) SetAttributes(kv ...attribute.KeyValue) {
+	for _, a := range kv {
+		s.attrs[a.Key] = a.Value
+	}
+}
 
 func (s *span) End(...trace.SpanEndOption) {
 	s.to.mu.Lock()
@@ -97,7 +107,9 @@ func TestSpans(t *testing.T) {
 			if s.name != "EVALSHA" || s.kind != trace.SpanKindClient || len(s.errs) > 0 || s.code != codes.Unset ||
 				s.attrs["db.system.name"].AsString() != "redis" ||
 				s.attrs["db.operation.name"].AsString() != "EVALSHA" ||
-				s.attrs["db.stored_procedure.name"].AsString() != lua.Batch.SHA {
+				s.attrs["db.stored_procedure.name"].AsString() != lua.Batch.SHA ||
+				s.attrs["db.namespace"].AsString() != "0" || s.attrs["server.address"].AsString() == "" || s.attrs["server.port"].AsInt64() == 0 ||
+				s.attrs["error.type"].AsString() != "" {
 				t.Errorf("span %+v", s)
 			}
 		}
@@ -112,9 +124,30 @@ func TestSpans(t *testing.T) {
 		ask(t, l, "a", 1)
 		time.Sleep(200 * time.Millisecond)
 		failed := p.take()
-		if len(failed) == 0 || len(failed[0].errs) != 1 || failed[0].code != codes.Error {
+		if len(failed) == 0 || len(failed[0].errs) != 1 || failed[0].code != codes.Error || failed[0].attrs["error.type"].AsString() != "_OTHER" {
 			t.Errorf("spans of syncs that failed: %+v", failed)
 		}
 		b.Restart()
+	})
+}
+
+// An exact call is within its caller's span, and says as much as a sync does.
+func TestSpansOfExactCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, p := redistest.NewBubble(t), &tracers{}
+		l := newLimiter(t, b.Client(nil), still(5), hybrid.Config{Mode: hybrid.ModeExact, Hub: hybrid.HubConfig{TracerProvider: p}})
+		time.Sleep(1100 * time.Millisecond)
+		p.take()
+		ctx, outer := p.Tracer("test").Start(t.Context(), "request")
+		must(t)(l.Allow(ctx, "alice@example.com"))
+		spans := p.take()
+		if len(spans) != 1 || spans[0].parent != outer.(*span) || spans[0].attrs["db.system.name"].AsString() != "redis" {
+			t.Fatalf("spans %+v", spans)
+		}
+		for k, v := range spans[0].attrs {
+			if strings.Contains(v.String(), "alice") {
+				t.Errorf("%s is %s: a key in an attribute", k, v.String())
+			}
+		}
 	})
 }
