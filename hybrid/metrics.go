@@ -114,7 +114,7 @@ func newMetrics(provider metric.MeterProvider) (*metrics, error) {
 	in.resyncs = counter("rate_limiting.sync.resyncs", "{key}", "Keys synced because Redis had, or might have, lost its state.")
 	in.gaps = counter("rate_limiting.sync.gaps", "{message}", "Answers showing that Redis lost an earlier sync.")
 	in.unapplied = counter("rate_limiting.sync.refused", "{op}", "Keys whose sync Redis will never apply; what it carried is lost.")
-	in.evictions = counter("rate_limiting.evictions", "{key}", "Keys forgotten to make room for others, having paid what they owed.")
+	in.evictions = counter("rate_limiting.evictions", "{key}", "Keys forgotten to make room for others.")
 	in.refusals = counter("rate_limiting.refusals", "{key}", "Keys that found memory full of keys that owe, and were not kept.")
 	in.overflow = counter("rate_limiting.overflow", "{request}", "Fallback decisions without memory to count them in.")
 	in.fleet = gauge("rate_limiting.fleet.size", "{process}", "N: processes that share the limit.")

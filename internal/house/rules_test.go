@@ -47,6 +47,7 @@ var product = map[string]rule{
 		outside: []string{redisClient, lru, xtime, otel, xxhash},
 	},
 	"httplimit": {inside: []string{"."}},
+	"otellimit": {inside: []string{"."}, outside: []string{otel}},
 	"limittest": {inside: []string{"."}}, // made for tests, and imports none of what tests are made of
 }
 

@@ -1,0 +1,134 @@
+package otellimit
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// counted is a limiter whose decisions are counted.
+type counted struct {
+	name     string
+	next     hybridlimit.Limiter
+	duration metric.Float64Histogram // nil: none
+	policy   []metric.RecordOption   // made once: recording allocates nothing
+
+	allowed, denied [hybridlimit.NumSources]atomic.Int64
+	failed          atomic.Int64
+}
+
+func newCounted(name string, next hybridlimit.Limiter, duration metric.Float64Histogram) *counted {
+	of := metric.WithAttributeSet(attribute.NewSet(attrPolicy.String(name)))
+	return &counted{name: name, next: next, duration: duration, policy: []metric.RecordOption{of}}
+}
+
+// Allow is AllowN with a cost of 1.
+func (c *counted) Allow(ctx context.Context, key string) (hybridlimit.Result, error) {
+	return c.AllowN(ctx, key, 1)
+}
+
+// AllowN is the limiter's, counted.
+func (c *counted) AllowN(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
+	if c.duration == nil {
+		res, err := c.next.AllowN(ctx, key, n)
+		c.note(&res, err)
+		return res, err
+	}
+	began := time.Now()
+	res, err := c.next.AllowN(ctx, key, n)
+	c.duration.Record(ctx, time.Since(began).Seconds(), c.policy...)
+	c.note(&res, err)
+	return res, err
+}
+
+func (c *counted) note(res *hybridlimit.Result, err error) {
+	if err != nil {
+		c.failed.Add(1)
+	}
+	switch {
+	case !decided(err):
+	case res.Allowed && !res.Shadowed:
+		c.allowed[res.Source].Add(1)
+	default: // of a shadow limit what it would have said
+		c.denied[res.Source].Add(1)
+	}
+}
+
+// The interfaces that a limiter may have besides.
+type (
+	joining struct {
+		*counted
+		joint hybridlimit.Joint
+	}
+	describing struct {
+		*counted
+		describer hybridlimit.Describer
+	}
+	both struct {
+		joining
+		describer hybridlimit.Describer
+	}
+)
+
+// Policy is the limiter's.
+func (d describing) Policy(key string) hybridlimit.Policy { return d.describer.Policy(key) }
+
+// Policy is the limiter's.
+func (b both) Policy(key string) hybridlimit.Policy { return b.describer.Policy(key) }
+
+// wrapper finds what a wrapper wraps.
+type wrapper interface{ wraps() *counted }
+
+func (c *counted) wraps() *counted { return c }
+
+// dressed is c with the interfaces that its limiter has.
+func (c *counted) dressed() hybridlimit.Limiter {
+	d, describes := c.next.(hybridlimit.Describer)
+	j, joins := c.next.(hybridlimit.Joint)
+	switch {
+	case describes && joins:
+		return both{joining{c, j}, d}
+	case describes:
+		return describing{c, d}
+	case joins:
+		return joining{c, j}
+	}
+	return c
+}
+
+// inner is what a limiter wraps, or itself.
+func inner(l hybridlimit.Limiter) hybridlimit.Limiter {
+	if w, ok := l.(wrapper); ok {
+		return w.wraps().next
+	}
+	return l
+}
+
+// Joins says whether the limiter joins the other, wrapped or not.
+func (j joining) Joins(other hybridlimit.Limiter) bool { return j.joint.Joins(inner(other)) }
+
+// AllowJoint is the limiter's. A call that is allowed counts for each of its
+// limits, one that is denied for the limit that denied, as in package hybrid.
+func (j joining) AllowJoint(ctx context.Context, asks []hybridlimit.Ask) (hybridlimit.Result, error) {
+	plain := make([]hybridlimit.Ask, len(asks))
+	for i, a := range asks {
+		plain[i] = hybridlimit.Ask{Limiter: inner(a.Limiter), Key: a.Key, N: a.N}
+	}
+	res, err := j.joint.AllowJoint(ctx, plain)
+	for _, a := range asks {
+		w, ok := a.Limiter.(wrapper)
+		if !ok {
+			continue
+		}
+		c := w.wraps()
+		if d, tells := c.next.(hybridlimit.Describer); err != nil || res.Allowed || !tells || d.Policy(a.Key).Name == res.Policy {
+			c.note(&res, err)
+		}
+	}
+	return res, err
+}

@@ -1,0 +1,343 @@
+package otellimit_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/global"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/limittest"
+	"github.com/hybridlimit/hybridlimit/local"
+	"github.com/hybridlimit/hybridlimit/otellimit"
+)
+
+// provider keeps what it is given: the SDK is not a dependency of this module.
+type provider struct {
+	noop.MeterProvider
+	made     map[string]string // name: "kind | unit | description"
+	callback metric.Callback
+	recorded map[string][]float64
+	failAt   string
+}
+
+type meter struct {
+	noop.Meter
+	p *provider
+}
+
+type (
+	counter struct {
+		noop.Int64ObservableCounter
+		name string
+	}
+	gauge struct {
+		noop.Int64ObservableGauge
+		name string
+	}
+	histogram struct {
+		noop.Float64Histogram
+		name string
+		p    *provider
+	}
+	registration struct {
+		noop.Registration
+		p *provider
+	}
+	observer struct {
+		noop.Observer
+		seen map[string]int64
+	}
+)
+
+var errNoMore = errors.New("no more instruments")
+
+func newProvider() *provider {
+	return &provider{made: map[string]string{}, recorded: map[string][]float64{}}
+}
+
+func (p *provider) note(name, kind, unit, description string) error {
+	p.made[name] = strings.Join([]string{kind, unit, description}, " | ")
+	if name == p.failAt {
+		return errNoMore
+	}
+	return nil
+}
+
+func (p *provider) Meter(string, ...metric.MeterOption) metric.Meter { return meter{p: p} }
+
+func (m meter) Int64ObservableCounter(name string, opts ...metric.Int64ObservableCounterOption) (metric.Int64ObservableCounter, error) {
+	c := metric.NewInt64ObservableCounterConfig(opts...)
+	return counter{name: name}, m.p.note(name, "counter", c.Unit(), c.Description())
+}
+
+func (m meter) Int64ObservableGauge(name string, opts ...metric.Int64ObservableGaugeOption) (metric.Int64ObservableGauge, error) {
+	c := metric.NewInt64ObservableGaugeConfig(opts...)
+	return gauge{name: name}, m.p.note(name, "gauge", c.Unit(), c.Description())
+}
+
+func (m meter) Float64Histogram(name string, opts ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
+	c := metric.NewFloat64HistogramConfig(opts...)
+	return histogram{name: name, p: m.p}, m.p.note(name, "histogram", c.Unit(), c.Description())
+}
+
+func (m meter) RegisterCallback(f metric.Callback, _ ...metric.Observable) (metric.Registration, error) {
+	m.p.callback = f
+	return registration{p: m.p}, nil
+}
+
+func (r registration) Unregister() error { r.p.callback = nil; return nil }
+
+func (h histogram) Record(_ context.Context, v float64, opts ...metric.RecordOption) {
+	at := named(h.name, metric.NewRecordConfig(opts).Attributes())
+	h.p.recorded[at] = append(h.p.recorded[at], v)
+}
+
+func named(name string, set attribute.Set) string {
+	return name + "{" + set.Encoded(attribute.DefaultEncoder()) + "}"
+}
+
+func (o observer) ObserveInt64(in metric.Int64Observable, v int64, opts ...metric.ObserveOption) {
+	var name string
+	switch in := in.(type) {
+	case counter:
+		name = in.name
+	case gauge:
+		name = in.name
+	}
+	o.seen[named(name, metric.NewObserveConfig(opts).Attributes())] = v
+}
+
+func (p *provider) collect(t *testing.T) map[string]int64 {
+	t.Helper()
+	o := observer{seen: map[string]int64{}}
+	if err := p.callback(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	return o.seen
+}
+
+func must[T any](t *testing.T) func(v T, err error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func recorder(t *testing.T, cfg otellimit.Config) *otellimit.Recorder {
+	t.Helper()
+	r := must[*otellimit.Recorder](t)(otellimit.NewRecorder(cfg))
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+func newLocal(t *testing.T, name string, n int64) *local.Limiter {
+	t.Helper()
+	return must[*local.Limiter](t)(local.New(hybridlimit.TokenBucket(1, time.Hour, n), local.Config{Name: name, MaxKeys: 2}))
+}
+
+func TestDecisionsAreCounted(t *testing.T) {
+	p := newProvider()
+	r := recorder(t, otellimit.Config{MeterProvider: p, Durations: true})
+	api := must[hybridlimit.Limiter](t)(r.Wrap("api", newLocal(t, "api", 2)))
+	ctx := t.Context()
+	for range 5 {
+		must[hybridlimit.Result](t)(api.Allow(ctx, "alice@example.com"))
+	}
+	must[hybridlimit.Result](t)(api.AllowN(ctx, "bob", 3))
+	must[hybridlimit.Result](t)(api.Allow(ctx, "carol"))
+	must[hybridlimit.Result](t)(api.Allow(ctx, "dave")) // puts one out
+	if _, err := api.Allow(ctx, ""); !errors.Is(err, hybridlimit.ErrEmptyKey) {
+		t.Error(err)
+	}
+	shadow := must[hybridlimit.Limiter](t)(r.Wrap("shadow", limittest.Play(hybridlimit.Result{Allowed: true, Shadowed: true, Source: hybridlimit.SourceRedis})))
+	must[hybridlimit.Result](t)(shadow.Allow(ctx, "k"))
+	got := p.collect(t)
+	const of = "rate_limiting.decisions{rate_limiting.policy="
+	for at, want := range map[string]int64{
+		of + "api,rate_limiting.result=allowed,rate_limiting.source=local}":   4,
+		of + "api,rate_limiting.result=denied,rate_limiting.source=local}":    3,
+		of + "api,rate_limiting.result=denied,rate_limiting.source=static}":   1,
+		of + "shadow,rate_limiting.result=denied,rate_limiting.source=redis}": 1,
+		"rate_limiting.errors{rate_limiting.policy=api}":                      1,
+		"rate_limiting.errors{rate_limiting.policy=shadow}":                   0,
+		"rate_limiting.keys{rate_limiting.policy=api}":                        2,
+		"rate_limiting.evictions{rate_limiting.policy=api}":                   1,
+	} {
+		if have, ok := got[at]; have != want || !ok {
+			t.Errorf("%s is %d (%v), want %d", at, have, ok, want)
+		}
+		delete(got, at)
+	}
+	if len(got) > 0 {
+		t.Errorf("besides: %v", got)
+	}
+	if n := len(p.recorded["rate_limiting.decision.duration{rate_limiting.policy=api}"]); n != 9 {
+		t.Errorf("%d durations of 9 calls: %v", n, p.recorded)
+	}
+	if r.Close() != nil || r.Close() != nil || p.callback != nil {
+		t.Error("Close")
+	}
+	if _, err := r.Wrap("late", newLocal(t, "late", 1)); !errors.Is(err, hybridlimit.ErrClosed) {
+		t.Errorf("closed: %v", err)
+	}
+}
+
+// A global limiter without Redis: the fallback decides and the call is an error.
+func TestGlobalWithoutRedis(t *testing.T) {
+	p := newProvider()
+	r := recorder(t, otellimit.Config{MeterProvider: p})
+	g := must[*global.Limiter](t)(global.New(redistest.Client(t, "127.0.0.1:1"), hybridlimit.PerSecond(1), global.Config{Name: "g", FailOpen: true, Timeout: 50 * time.Millisecond}))
+	defer g.Close()
+	l := must[hybridlimit.Limiter](t)(r.Wrap("g", g))
+	if _, err := l.Allow(t.Context(), "k"); !errors.Is(err, hybridlimit.ErrUnavailable) {
+		t.Fatal(err)
+	}
+	got := p.collect(t)
+	if got["rate_limiting.decisions{rate_limiting.policy=g,rate_limiting.result=allowed,rate_limiting.source=fallback}"] != 1 || got["rate_limiting.errors{rate_limiting.policy=g}"] != 1 {
+		t.Errorf("%v", got)
+	}
+}
+
+// Wrapped limiters join each other, and others of their kind, and say what is
+// enforced.
+func TestJointCalls(t *testing.T) {
+	p := newProvider()
+	r := recorder(t, otellimit.Config{MeterProvider: p})
+	wide, narrow, bare := newLocal(t, "wide", 100), newLocal(t, "narrow", 1), newLocal(t, "bare", 50)
+	a, b := must[hybridlimit.Limiter](t)(r.Wrap("wide", wide)), must[hybridlimit.Limiter](t)(r.Wrap("narrow", narrow))
+	joint, ok := a.(hybridlimit.Joint)
+	if !ok || !joint.Joins(b) || !joint.Joins(bare) || joint.Joins(limittest.AllowAll()) {
+		t.Fatal("joins")
+	}
+	if d, ok := a.(hybridlimit.Describer); !ok || d.Policy("k") != wide.Policy("k") {
+		t.Error("does not describe itself")
+	}
+	asks := []hybridlimit.Ask{{Limiter: a, Key: "k", N: 1}, {Limiter: b, Key: "k", N: 1}, {Limiter: bare, Key: "k", N: 1}}
+	for i := range 3 {
+		if res := must[hybridlimit.Result](t)(joint.AllowJoint(t.Context(), asks)); res.Allowed != (i == 0) {
+			t.Errorf("call %d: %+v", i, res)
+		}
+	}
+	got := p.collect(t)
+	const of, local = "rate_limiting.decisions{rate_limiting.policy=", ",rate_limiting.source=local}"
+	for at, want := range map[string]int64{
+		of + "wide,rate_limiting.result=allowed" + local: 1, of + "wide,rate_limiting.result=denied" + local: 0,
+		of + "narrow,rate_limiting.result=allowed" + local: 1, of + "narrow,rate_limiting.result=denied" + local: 2,
+	} {
+		if got[at] != want {
+			t.Errorf("%s is %d, want %d", at, got[at], want)
+		}
+	}
+}
+
+// limiters of any set of interfaces keep it.
+func TestInterfacesAreKept(t *testing.T) {
+	type onlyJoint struct{ hybridlimit.Joint }
+	type onlyDescriber struct{ hybridlimit.Describer }
+	type neither struct{ hybridlimit.Limiter }
+	l := newLocal(t, "l", 1)
+	r := recorder(t, otellimit.Config{MeterProvider: newProvider()})
+	for name, of := range map[string]hybridlimit.Limiter{"both": l, "joint": onlyJoint{l}, "describer": onlyDescriber{l}, "neither": neither{l}} {
+		w := must[hybridlimit.Limiter](t)(r.Wrap(name, of))
+		_, j := w.(hybridlimit.Joint)
+		_, d := w.(hybridlimit.Describer)
+		_, wantJ := of.(hybridlimit.Joint)
+		_, wantD := of.(hybridlimit.Describer)
+		if j != wantJ || d != wantD {
+			t.Errorf("%s: joint %v, describer %v", name, j, d)
+		}
+	}
+}
+
+// Without a provider nothing is wrapped.
+func TestNoProvider(t *testing.T) {
+	l := newLocal(t, "l", 1)
+	r := recorder(t, otellimit.Config{Durations: true})
+	if w := must[hybridlimit.Limiter](t)(r.Wrap("l", l)); w != hybridlimit.Limiter(l) {
+		t.Errorf("wrapped: %T", w)
+	}
+}
+
+func TestBadInput(t *testing.T) {
+	r := recorder(t, otellimit.Config{MeterProvider: newProvider()})
+	must[hybridlimit.Limiter](t)(r.Wrap("api", newLocal(t, "api", 1)))
+	for want, wrap := range map[string]func() (hybridlimit.Limiter, error){
+		`otellimit: name ("a b") must match [A-Za-z0-9_.-]{1,128}`:             func() (hybridlimit.Limiter, error) { return r.Wrap("a b", newLocal(t, "x", 1)) },
+		`otellimit: name ("api") is taken by another limiter of this Recorder`: func() (hybridlimit.Limiter, error) { return r.Wrap("api", newLocal(t, "x", 1)) },
+		`is required`: func() (hybridlimit.Limiter, error) { return r.Wrap("x", nil) },
+	} {
+		if _, err := wrap(); !errors.Is(err, hybridlimit.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	all := newProvider()
+	recorder(t, otellimit.Config{MeterProvider: all, Durations: true})
+	for name := range all.made {
+		p := newProvider()
+		p.failAt = name
+		if _, err := otellimit.NewRecorder(otellimit.Config{MeterProvider: p, Durations: true}); !errors.Is(err, errNoMore) {
+			t.Errorf("without %s: %v", name, err)
+		}
+	}
+}
+
+func TestCountingDoesNotAllocate(t *testing.T) {
+	r := recorder(t, otellimit.Config{MeterProvider: noop.NewMeterProvider(), Durations: true})
+	l := must[hybridlimit.Limiter](t)(r.Wrap("l", newLocal(t, "l", 1)))
+	ctx := t.Context()
+	if n := testing.AllocsPerRun(100, func() { _, _ = l.Allow(ctx, "k") }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// docs/metrics.md lists these instruments, as they are, and no other.
+func TestInstrumentsAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, ok := strings.Cut(string(text), "\n## Limiters without a hub\n")
+	if section, _, _ = strings.Cut(section, "\n## "); !ok {
+		t.Fatal("no section")
+	}
+	rows := map[string]string{}
+	for line := range strings.Lines(section) {
+		if !strings.HasPrefix(line, "| `") {
+			continue
+		}
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
+		if len(cells) != 6 {
+			t.Fatalf("%d cells in %q", len(cells), line)
+		}
+		plain := func(i int) string { return strings.ReplaceAll(strings.TrimSpace(cells[i]), "`", "") }
+		rows[plain(0)] = plain(1) + " | " + plain(2) + " | " + plain(4)
+	}
+	p := newProvider()
+	recorder(t, otellimit.Config{MeterProvider: p, Durations: true})
+	if !maps.Equal(rows, p.made) {
+		t.Errorf("documented:\n%s\nmade:\n%s", list(rows), list(p.made))
+	}
+}
+
+func list(m map[string]string) string {
+	var lines []string
+	for k, v := range m {
+		lines = append(lines, k+": "+v)
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}

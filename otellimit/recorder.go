@@ -1,0 +1,161 @@
+package otellimit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// scope names this package to OpenTelemetry.
+const scope = "github.com/hybridlimit/hybridlimit/otellimit"
+
+// Attribute keys, as in package hybrid.
+const (
+	attrPolicy = attribute.Key("rate_limiting.policy")
+	attrResult = attribute.Key("rate_limiting.result")
+	attrSource = attribute.Key("rate_limiting.source")
+)
+
+// durationBounds are seconds: from a decision in memory to one that Redis keeps
+// waiting.
+var durationBounds = []float64{1e-7, 2.5e-7, 5e-7, 1e-6, 1e-5, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1}
+
+// Config is what a Recorder does. The zero Config records nothing.
+type Config struct {
+	// MeterProvider takes the metrics. Nil: none, at no cost.
+	MeterProvider metric.MeterProvider
+	// Durations records how long each decision takes, which costs two readings
+	// of the clock and what the provider's histogram costs. It is meant for
+	// limiters that ask Redis. Zero: no.
+	Durations bool
+}
+
+// Recorder counts what the limiters that it wraps decide. It is safe for
+// concurrent use and starts no goroutine.
+type Recorder struct {
+	decisions, failures, evictions metric.Int64ObservableCounter
+	keys                           metric.Int64ObservableGauge
+	duration                       metric.Float64Histogram // nil: none
+	on                             bool
+	reg                            metric.Registration
+
+	mu      sync.Mutex // guards what follows
+	closed  bool
+	wrapped map[string]*counted
+}
+
+// NewRecorder makes a Recorder. The error is the provider's.
+func NewRecorder(cfg Config) (*Recorder, error) {
+	r := &Recorder{wrapped: map[string]*counted{}, on: cfg.MeterProvider != nil}
+	if !r.on {
+		return r, nil
+	}
+	m := cfg.MeterProvider.Meter(scope)
+	var errs [5]error
+	r.decisions, errs[0] = m.Int64ObservableCounter("rate_limiting.decisions", metric.WithUnit("{request}"),
+		metric.WithDescription("Decisions by policy, result and source."))
+	r.failures, errs[1] = m.Int64ObservableCounter("rate_limiting.errors", metric.WithUnit("{request}"),
+		metric.WithDescription("Calls that could not be decided, or only by the fallback: bad input, a context that ended, Redis unavailable."))
+	r.keys, errs[2] = m.Int64ObservableGauge("rate_limiting.keys", metric.WithUnit("{key}"),
+		metric.WithDescription("Keys in memory."))
+	r.evictions, errs[3] = m.Int64ObservableCounter("rate_limiting.evictions", metric.WithUnit("{key}"),
+		metric.WithDescription("Keys forgotten to make room for others."))
+	made := []metric.Observable{r.decisions, r.failures, r.keys, r.evictions}
+	if cfg.Durations {
+		r.duration, errs[4] = m.Float64Histogram("rate_limiting.decision.duration", metric.WithUnit("s"),
+			metric.WithDescription("Time that a decision took."), metric.WithExplicitBucketBoundaries(durationBounds...))
+	}
+	err := cmp.Or(errs[0], errs[1], errs[2], errs[3], errs[4])
+	if err == nil {
+		r.reg, err = m.RegisterCallback(r.observe, made...)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("otellimit: Config.MeterProvider: %w", err)
+	}
+	return r, nil
+}
+
+// Wrap returns a limiter that decides as next does and is counted under a name,
+// [A-Za-z0-9_.-]+, which no other limiter of the Recorder has. It is a
+// hybridlimit.Joint and a hybridlimit.Describer where next is. Other verbs than
+// Allow and AllowN are called on next itself, and are not counted. Without a
+// provider it is next.
+func (r *Recorder) Wrap(name string, next hybridlimit.Limiter) (hybridlimit.Limiter, error) {
+	var bad hybridlimit.Violations
+	if !hybridlimit.CheckName(name) {
+		bad.Add("name", name, "must match [A-Za-z0-9_.-]{1,128}")
+	}
+	if next == nil {
+		bad.Add("next", next, "is required")
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.wrapped[name] != nil {
+		bad.Add("name", name, "is taken by another limiter of this Recorder")
+	}
+	if err := bad.Err("otellimit"); err != nil {
+		return nil, err
+	}
+	if r.closed {
+		return nil, fmt.Errorf("otellimit: %w", hybridlimit.ErrClosed)
+	}
+	c := newCounted(name, next, r.duration)
+	r.wrapped[name] = c
+	if !r.on {
+		return next, nil
+	}
+	return c.dressed(), nil
+}
+
+// Close ends the export. The limiters go on, and are theirs to close who made
+// them. It is idempotent.
+func (r *Recorder) Close() error {
+	r.mu.Lock()
+	was := r.closed
+	r.closed = true
+	r.mu.Unlock()
+	if was || r.reg == nil {
+		return nil
+	}
+	return r.reg.Unregister()
+}
+
+// observe is called when somebody collects.
+func (r *Recorder) observe(_ context.Context, o metric.Observer) error {
+	r.mu.Lock()
+	all := make([]*counted, 0, len(r.wrapped))
+	for _, c := range r.wrapped {
+		all = append(all, c)
+	}
+	r.mu.Unlock()
+	for _, c := range all {
+		policy := attrPolicy.String(c.name)
+		for i := range hybridlimit.NumSources {
+			source := attrSource.String(hybridlimit.Source(i).String())
+			if n := c.allowed[i].Load(); n > 0 {
+				o.ObserveInt64(r.decisions, n, metric.WithAttributes(policy, attrResult.String("allowed"), source))
+			}
+			if n := c.denied[i].Load(); n > 0 {
+				o.ObserveInt64(r.decisions, n, metric.WithAttributes(policy, attrResult.String("denied"), source))
+			}
+		}
+		o.ObserveInt64(r.failures, c.failed.Load(), metric.WithAttributes(policy))
+		if l, ok := c.next.(interface{ Len() int }); ok {
+			o.ObserveInt64(r.keys, int64(l.Len()), metric.WithAttributes(policy))
+		}
+		if l, ok := c.next.(interface{ Evicted() uint64 }); ok {
+			o.ObserveInt64(r.evictions, int64(l.Evicted()), metric.WithAttributes(policy))
+		}
+	}
+	return nil
+}
+
+// decided says whether a Result beside an error holds a decision: the fallback's.
+func decided(err error) bool { return err == nil || errors.Is(err, hybridlimit.ErrUnavailable) }
