@@ -41,6 +41,14 @@ func AllowAll(ctx context.Context, asks ...Ask) (hybridlimit.Result, error) {
 // would have denied it, whichever that is. Only the limit that denied counts a
 // denial. Asks for one key of one limiter add up.
 func (h *Hub) AllowAll(ctx context.Context, asks ...Ask) (hybridlimit.Result, error) {
+	res, err := h.allowAll(ctx, asks)
+	if err == nil {
+		logJoint(asks, &res)
+	}
+	return res, err
+}
+
+func (h *Hub) allowAll(ctx context.Context, asks []Ask) (hybridlimit.Result, error) {
 	parts, res, err := h.parts(asks)
 	if err != nil || res.Source != hybridlimit.SourceUnknown && (!res.Allowed || len(parts) == 0) {
 		return res, err

@@ -50,6 +50,13 @@ type Config struct {
 	FallbackFloor int64
 	// Shadow decides and counts, but denies nobody.
 	Shadow bool
+	// LogDenials logs a denial to HubConfig.Logger, at level Info, at most once
+	// in so long. It is a sample: of what the common path denies it sees one in
+	// 5 s for each key, and says of that how many it left out. The key is named by a digest
+	// (lua.Names.Digest), never as it is: with HashKeys by what stands for it in
+	// Redis, else by a hash that whoever can guess the key can check. What a
+	// shadow limit would have denied is logged too. At least 1 ms. Zero: none.
+	LogDenials time.Duration
 	// LimitFor gives a key its own limit. It is asked when a key comes into
 	// memory, off the common path, and must be safe for concurrent use. Nil:
 	// one limit for all.
@@ -166,6 +173,9 @@ func (c Config) violations(limit hybridlimit.Limit) hybridlimit.Violations {
 	}
 	if c.MaxWait < 0 && c.Mode == ModeExact {
 		bad.Add("Config.MaxWait", c.MaxWait, "must not be negative with ModeExact, which waits for every decision")
+	}
+	if c.LogDenials != 0 && c.LogDenials < time.Millisecond {
+		bad.Add("Config.LogDenials", c.LogDenials, "must be at least 1ms, or 0 for none")
 	}
 	if c.MaxKeys < 0 {
 		bad.Add("Config.MaxKeys", c.MaxKeys, "must not be negative")

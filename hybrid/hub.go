@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"log/slog"
 	mrand "math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -222,6 +224,13 @@ func (h *Hub) all() []*Limiter {
 		out = append(out, l)
 	}
 	return out
+}
+
+// Limiters is the limiters of the hub that are open, by their names' order.
+func (h *Hub) Limiters() []*Limiter {
+	all := h.all()
+	slices.SortFunc(all, func(a, b *Limiter) int { return strings.Compare(a.cfg.Name, b.cfg.Name) })
+	return all
 }
 
 // Ready waits until every limiter is ready: see Limiter.Ready.

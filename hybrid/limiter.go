@@ -43,6 +43,7 @@ type Limiter struct {
 	ready     chan struct{} // closed when two heartbeats were answered
 	readyOnce sync.Once
 	release   func() // of the identity
+	denials   denials
 }
 
 var _ hybridlimit.Limiter = (*Limiter)(nil)

@@ -98,6 +98,8 @@ func everyVerb(ctx context.Context, t *testing.T, rdb redis.UniversalClient, fun
 		check(name+" AllowAtMost", err)
 		_, err = l.Peek(ctx, "k")
 		check(name+" Peek", err)
+		_, err = l.Inspect(ctx, "k")
+		check(name+" Inspect", err)
 		_, err = l.Charge(ctx, "k", 3)
 		check(name+" Charge", err)
 		_, err = l.Refund(ctx, "k", 2)
@@ -128,6 +130,11 @@ func everyVerb(ctx context.Context, t *testing.T, rdb redis.UniversalClient, fun
 		l := add(t, h, still(1000), patient(hybrid.Config{Name: name, Mode: mode}))
 		_, err := l.AllowN(ctx, "k", 3)
 		check(name+" AllowN", err)
+		i, err := l.InspectRedis(ctx, "k")
+		check(name+" InspectRedis", err)
+		if i.Redis == nil {
+			check(name+" InspectRedis", errors.New(i.RedisError))
+		}
 	}
 	check("Ready", h.Ready(ctx))
 	for _, l := range []string{"auto", "other"} {

@@ -10,6 +10,14 @@ import (
 // slow decides where the word did not: a key that is not in memory, an epoch
 // that has passed, units that ran out.
 func (l *Limiter) slow(ctx context.Context, key string, n int64, given *rules) (hybridlimit.Result, error) {
+	res, err := l.slowly(ctx, key, n, given)
+	if err == nil {
+		l.logDenial(key, n, &res)
+	}
+	return res, err
+}
+
+func (l *Limiter) slowly(ctx context.Context, key string, n int64, given *rules) (hybridlimit.Result, error) {
 	if res, ok := l.decidedBySwitch(n); ok {
 		return res, nil
 	}

@@ -302,6 +302,15 @@ func (h *Hub) decisions() int64 {
 	return total
 }
 
+// Name is Config.Name.
+func (l *Limiter) Name() string { return l.cfg.Name }
+
+// Limit is the limiter's own, of keys that have none of theirs.
+func (l *Limiter) Limit() hybridlimit.Limit { return l.rules.Load().limit }
+
+// Mode is Config.Mode.
+func (l *Limiter) Mode() Mode { return l.cfg.Mode }
+
 // Hub is the hub that the limiter belongs to.
 func (l *Limiter) Hub() *Hub { return l.hub }
 

@@ -82,6 +82,15 @@ func (s *store) lookup(key string) *entry {
 	return sh.use(hash, key)
 }
 
+// peek finds a key and notes nothing.
+func (s *store) peek(key string) *entry {
+	hash := maphash.String(s.seed, key)
+	sh := &s.shards[hash&s.mask]
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.table.Load().find(hash, key)
+}
+
 // use is lookup under the lock.
 func (sh *shard) use(hash uint64, key string) *entry {
 	e := sh.table.Load().find(hash, key)

@@ -54,6 +54,11 @@ func (n Names) hashed(domain, text string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:hashedBytes])
 }
 
+// Digest stands for a limiter's key where the key may not be seen, such as in a
+// log: 22 letters, those that stand for it in Redis with HashKeys. Without
+// HashKeys whoever can guess a key can check the guess.
+func (n Names) Digest(name, key string) string { return n.hashed(name, key) }
+
 // Tag is the slot number of a subject: its hash modulo Tags. Redis hashes the
 // first braces of a key, which hold the tag, so that braces in a caller's key
 // are data and nobody outside chooses a slot.

@@ -1,0 +1,201 @@
+package debug_test
+
+import (
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/hybrid/debug"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+)
+
+// inBubble is a hub with two limiters, "api" of 10 an hour, of which a key has
+// used 7, and "hot"; after its start.
+func inBubble(t *testing.T, f func(t *testing.T, b *redistest.Bubble, h *hybrid.Hub)) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		h, err := hybrid.NewHub(b.Client(nil), hybrid.HubConfig{Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { h.Close() })
+		for name, limit := range map[string]hybridlimit.Limit{"api": hybridlimit.TokenBucket(1, time.Hour, 10), "hot": hybridlimit.PerSecond(1000)} {
+			l, err := h.Limiter(limit, hybrid.Config{Name: name})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name == "api" {
+				time.Sleep(2100 * time.Millisecond)
+				if _, err := l.AllowN(t.Context(), alice, 7); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		f(t, b, h)
+	})
+}
+
+const alice = "alice@example.com"
+
+// do asks a handler.
+func do(t *testing.T, h http.Handler, method, query, accept string) (int, string, http.Header) {
+	t.Helper()
+	target, body := "/debug/limits?"+query, io.Reader(nil)
+	if method == http.MethodPost {
+		target, body = "/debug/limits", strings.NewReader(query)
+	}
+	r := httptest.NewRequest(method, target, body)
+	if method == http.MethodPost {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	if accept != "" {
+		r.Header.Set("Accept", accept)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Code, w.Body.String(), w.Header()
+}
+
+func TestKeyAsText(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *redistest.Bubble, h *hybrid.Hub) {
+		const query = "limiter=api&key=alice%40example.com"
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			status, body, header := do(t, debug.Handler(h), method, query, "")
+			for _, want := range []string{
+				"the next call asks Redis, for 20ms at most, because nothing is leased, and with a fleet of 1 a process's credit is below one unit\n",
+				`key         "alice@example.com", in the log `, "limiter     api: 1 per 1h0m0s, burst 10 (token bucket), mode auto\n",
+				"Redis said  3 units left, 0s ago\n", "owed        0 units, 0 of them by the fallback; 0 calls wait\n",
+				"leased      nothing\n", "fleet       1 processes, credit 0\n", "switch      normal\n", "breaker     closed\n",
+			} {
+				if !strings.Contains(body, want) {
+					t.Errorf("%s: no %q in\n%s", method, want, body)
+				}
+			}
+			if status != http.StatusOK || header.Get("Content-Type") != "text/plain; charset=utf-8" || header.Get("Cache-Control") != "no-store" || header.Get("X-Content-Type-Options") != "nosniff" {
+				t.Errorf("%d, %v", status, header)
+			}
+			if strings.Contains(body, "Redis now") {
+				t.Errorf("Redis was asked:\n%s", body)
+			}
+		}
+		_, body, _ := do(t, debug.Handler(h), http.MethodGet, query+"&redis=1", "")
+		for _, want := range []string{"Redis now   allowed because the bucket has 3 of 10 units left\n", "7 units debited, 0 leased by the ledger, forgotten in 7h0m2s\n"} {
+			if !strings.Contains(body, want) {
+				t.Errorf("no %q in\n%s", want, body)
+			}
+		}
+		b.Kill()
+		_, body, _ = do(t, debug.Handler(h), http.MethodGet, query+"&redis=1", "")
+		if !strings.Contains(body, "; Redis, asked now, did not answer\n") {
+			t.Errorf("without Redis:\n%s", body)
+		}
+	})
+}
+
+func TestKeyAsJSON(t *testing.T) {
+	inBubble(t, func(t *testing.T, _ *redistest.Bubble, h *hybrid.Hub) {
+		for query, accept := range map[string]string{"format=json&": "", "": "application/json"} {
+			status, body, header := do(t, debug.Handler(h), http.MethodGet, query+"limiter=api&key=alice%40example.com&redis=1", accept)
+			var got struct {
+				Policy, Key, Limit, Outcome, Sentence, Breaker string
+				Owed, ViewLeft                                 int64
+				Redis                                          struct{ Left, Debited int64 }
+			}
+			if err := json.Unmarshal([]byte(body), &got); err != nil || status != http.StatusOK || header.Get("Content-Type") != "application/json" {
+				t.Fatalf("%d, %v, %v:\n%s", status, header, err, body)
+			}
+			if got.Policy != "api" || got.Key != alice || got.Limit != "1/h burst 10" || got.Outcome != "ask" || got.Breaker != "closed" || got.Redis.Left != 3 || got.Redis.Debited != 7 || !strings.Contains(got.Sentence, "Redis now: allowed") {
+				t.Errorf("%+v", got)
+			}
+		}
+		if _, body, _ := do(t, debug.Handler(h), http.MethodGet, "format=text&limiter=api&key=k", "application/json"); !strings.HasPrefix(body, "the next call") {
+			t.Errorf("format=text: %s", body)
+		}
+	})
+}
+
+func TestListing(t *testing.T) {
+	inBubble(t, func(t *testing.T, _ *redistest.Bubble, h *hybrid.Hub) {
+		_, body, _ := do(t, debug.Handler(h), http.MethodGet, "", "")
+		for _, want := range []string{
+			"breaker closed, ", "\napi: 1 per 1h0m0s, burst 10 (token bucket), mode auto, switch normal\n", "\nhot: 1000 per 1s, ",
+			"  allowed  1 by redis\n", "  denied   none\n", "  keys     1 in memory, 0 evicted\n",
+		} {
+			if !strings.Contains(body, want) {
+				t.Errorf("no %q in\n%s", want, body)
+			}
+		}
+		if strings.Contains(body, "alice") {
+			t.Errorf("the list shows a key:\n%s", body)
+		}
+		_, body, _ = do(t, debug.Handler(h), http.MethodGet, "limiter=hot&format=json", "")
+		var got struct{ Limiters []struct{ Name string } }
+		if err := json.Unmarshal([]byte(body), &got); err != nil || len(got.Limiters) != 1 || got.Limiters[0].Name != "hot" {
+			t.Errorf("%v: %s", err, body)
+		}
+	})
+}
+
+// With one limiter its name is not needed; a key of the user's making stays
+// text.
+func TestHostileKey(t *testing.T) {
+	inBubble(t, func(t *testing.T, _ *redistest.Bubble, h *hybrid.Hub) {
+		h.Limiters()[1].Close()
+		_, body, header := do(t, debug.Handler(h), http.MethodGet, "key="+url.QueryEscape("<script>\nlimiter  fine\x1b[2J"), "")
+		if strings.Contains(body, "\nlimiter  fine") || strings.Contains(body, "\x1b") || !strings.Contains(body, `"<script>\nlimiter  fine\x1b[2J"`) || !strings.HasPrefix(header.Get("Content-Type"), "text/plain") {
+			t.Errorf("%v\n%s", header, body)
+		}
+	})
+}
+
+func TestBadQuestions(t *testing.T) {
+	inBubble(t, func(t *testing.T, _ *redistest.Bubble, h *hybrid.Hub) {
+		for _, c := range []struct {
+			method, query string
+			status        int
+			want          string
+		}{
+			{"GET", "limiter=nope&key=k", 404, `the hub has no limiter "nope"`},
+			{"GET", "key=k", 400, "the hub has 2 limiters: say which, by limiter=name"},
+			{"GET", "limiter=api&key=", 400, "empty"},
+			{"GET", "limiter=api&key=" + strings.Repeat("k", 600), 400, "600 bytes, at most 512"},
+			{"GET", "limiter=api&key=a&key=b", 400, `"key" is there 2 times`},
+			{"GET", "limiter=api&redis=1", 400, "redis=1 needs a key"},
+			{"GET", "limiter=api&key=k&redis=yes", 400, `redis ("yes") must be 0 or 1`},
+			{"GET", "format=xml", 400, `format ("xml") must be json or text`},
+			{"GET", "reset=1", 400, `"reset" is no parameter: there are limiter, key, redis and format`},
+			{"GET", "key=%zz", 400, "the query cannot be read"},
+			{"DELETE", "limiter=api&key=k", 405, "DELETE changes nothing here: use GET"},
+			{"POST", "key=" + strings.Repeat("k", 70_000), 400, "too large"},
+		} {
+			for _, accept := range []string{"", "application/json"} {
+				status, body, header := do(t, debug.Handler(h), c.method, c.query, accept)
+				var asJSON struct{ Error string }
+				said := body
+				if accept != "" {
+					if err := json.Unmarshal([]byte(body), &asJSON); err != nil {
+						t.Errorf("%s: %v in %s", c.query, err, body)
+					}
+					said = asJSON.Error
+				}
+				if status != c.status || !strings.Contains(said, c.want) || status == 405 && header.Get("Allow") != "GET, HEAD, POST" {
+					t.Errorf("%s %.40s: %d, %s, want %d, %s", c.method, c.query, status, said, c.status, c.want)
+				}
+			}
+		}
+		l := h.Limiters()[0]
+		h.Close()
+		if status, body, _ := do(t, debug.Handler(h), "GET", "limiter=api&key=k", ""); status != 503 {
+			t.Errorf("closed: %d, %s (%s)", status, body, l.Name())
+		}
+	})
+}

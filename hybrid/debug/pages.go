@@ -1,0 +1,131 @@
+package debug
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+)
+
+// page is the list of limiters.
+type page struct {
+	Breaker  string  `json:"breaker"` // the worst of the hub's
+	Messages uint64  `json:"messages"`
+	Ops      uint64  `json:"ops"`
+	Failures uint64  `json:"failures"`
+	Limiters []entry `json:"limiters"`
+}
+
+type entry struct {
+	Name     string           `json:"name"`
+	Limit    string           `json:"limit"` // of keys without one of their own
+	Mode     string           `json:"mode"`
+	Switch   string           `json:"switch"`
+	Fleet    int64            `json:"fleet"`
+	Credit   int64            `json:"credit"`
+	Keys     int              `json:"keys"`
+	Owed     int64            `json:"owed"`
+	Held     int64            `json:"held"`
+	Evicted  uint64           `json:"evicted"`
+	Dropped  int64            `json:"dropped"`
+	Worst    int64            `json:"overshoot"`
+	Allowed  map[string]int64 `json:"allowed"` // by source
+	Denied   map[string]int64 `json:"denied"`
+	PerOp    float64          `json:"ops_per_decision"`
+	Resynced int64            `json:"resynced"`
+}
+
+// listing visits every key in memory: see hybrid.Limiter.Stats.
+func listing(h *hybrid.Hub, limiters []*hybrid.Limiter) page {
+	s := h.Stats()
+	p := page{Breaker: s.Breaker.String(), Messages: s.Messages, Ops: s.Ops, Failures: s.Failures, Limiters: []entry{}}
+	for _, l := range limiters {
+		s := l.Stats()
+		p.Limiters = append(p.Limiters, entry{
+			Name: l.Name(), Limit: l.Limit().String(), Mode: l.Mode().String(), Switch: s.Switch.String(), Fleet: s.Fleet, Credit: s.Credit,
+			Keys: s.Keys, Owed: s.Owed, Held: s.Held, Evicted: s.Evicted, Dropped: s.Dropped, Worst: s.Overshoot,
+			Allowed: bySource(s.Allowed), Denied: bySource(s.Denied), PerOp: s.OpsPerDecision(), Resynced: s.Resynced,
+		})
+	}
+	return p
+}
+
+func bySource(of map[hybridlimit.Source]int64) map[string]int64 {
+	out := map[string]int64{}
+	for s, n := range of {
+		out[s.String()] = n
+	}
+	return out
+}
+
+func (p page) text(w io.Writer) {
+	fmt.Fprintf(w, "breaker %s, %d messages with %d ops to Redis, %d failed\n", p.Breaker, p.Messages, p.Ops, p.Failures)
+	for _, e := range p.Limiters {
+		fmt.Fprintf(w, "\n%s: %s, mode %s, switch %s\n", e.Name, e.Limit, e.Mode, e.Switch)
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		fmt.Fprintf(t, "  fleet\t%d processes, credit %d\n", e.Fleet, e.Credit)
+		fmt.Fprintf(t, "  keys\t%d in memory, %d evicted\n", e.Keys, e.Evicted)
+		fmt.Fprintf(t, "  units\t%d owed, %d leased, %d dropped, largest debt %d\n", e.Owed, e.Held, e.Dropped, e.Worst)
+		fmt.Fprintf(t, "  allowed\t%s\n", counts(e.Allowed))
+		fmt.Fprintf(t, "  denied\t%s\n", counts(e.Denied))
+		fmt.Fprintf(t, "  Redis\t%.4g ops per decision, %d keys told again\n", e.PerOp, e.Resynced)
+		t.Flush()
+	}
+}
+
+func counts(of map[string]int64) string {
+	if len(of) == 0 {
+		return "none"
+	}
+	var parts []string
+	for _, source := range slices.Sorted(maps.Keys(of)) {
+		parts = append(parts, fmt.Sprintf("%d by %s", of[source], source))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// inspected is what is known of a key.
+type inspected hybrid.Inspection
+
+func (i inspected) text(w io.Writer) {
+	fmt.Fprintf(w, "%s\n\n", i.Sentence)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	line := func(name, format string, args ...any) { fmt.Fprintf(t, name+"\t"+format+"\n", args...) }
+	line("limiter", "%s: %v, mode %s", i.Policy, i.Limit, i.Mode)
+	line("key", "%q, in the log %s, slot %d", i.Key, i.Digest, i.Slot) // quoted: a key may hold anything
+	line("at", "%s", i.At.UTC().Format(time.RFC3339Nano))
+	if !i.DenyUntil.IsZero() {
+		line("deny until", "%s", i.DenyUntil.UTC().Format(time.RFC3339Nano))
+	}
+	line("leased", "%s", leased(i))
+	line("owed", "%d units, %d of them by the fallback; %d calls wait", i.Owed, i.Fallback, i.Waiting)
+	if i.Viewed {
+		line("Redis said", "%d units left, %v ago", i.ViewLeft, i.ViewAge.Round(time.Millisecond))
+	} else {
+		line("Redis said", "nothing yet")
+	}
+	line("fleet", "%d processes%s, credit %d", i.Fleet, map[bool]string{false: " (not sure)"}[i.FleetKnown], i.Credit)
+	line("switch", "%s%s%s", i.Switch, map[bool]string{true: ", this process's own"}[i.SwitchOwn], map[bool]string{true: "; in shadow"}[i.Shadow])
+	line("breaker", "%s", i.Breaker)
+	switch k := i.Redis; {
+	case k != nil:
+		line("Redis now", "%s", k)
+		line("", "%d units debited, %d leased by the ledger, forgotten in %v", k.Debited, k.Leased, k.TTL)
+	case i.RedisError != "":
+		line("Redis now", "%s", i.RedisError)
+	}
+	t.Flush()
+}
+
+func leased(i inspected) string {
+	if i.Leased == 0 {
+		return "nothing"
+	}
+	return fmt.Sprintf("%d units, until %s", i.Leased, i.LeaseUntil.UTC().Format(time.RFC3339Nano))
+}

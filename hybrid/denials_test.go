@@ -1,0 +1,119 @@
+package hybrid_test
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+// Denials are logged on demand, at a bounded rate, and never by their key.
+func TestDenialLog(t *testing.T) {
+	for _, secret := range []hybridlimit.Secret{"", hashSecret} {
+		synctest.Test(t, func(t *testing.T) {
+			b, log := redistest.NewBubble(t), newCapture()
+			h := newHub(t, b.Client(nil), hybrid.HubConfig{Logger: slog.New(log), HashKeys: secret})
+			l := add(t, h, still(3), hybrid.Config{Name: "api", LogDenials: 10 * time.Second})
+			silent := add(t, h, still(3), hybrid.Config{Name: "silent"})
+			time.Sleep(2100 * time.Millisecond)
+			denials := func() (lines []string) {
+				for _, line := range log.all() {
+					if strings.Contains(line, "hybridlimit: denied") {
+						lines = append(lines, line)
+					}
+				}
+				return lines
+			}
+			const key = "alice@example.com"
+			digest := lua.Names{HashKeys: secret}.Digest("api", key)
+			for range 3 {
+				ask(t, l, key, 1)
+				ask(t, silent, key, 1)
+			}
+			if lines := denials(); len(lines) != 0 {
+				t.Errorf("logged before anything was denied: %q", lines)
+			}
+			began := time.Now()
+			for time.Since(began) < 35*time.Second {
+				ask(t, l, key, 1)
+				ask(t, silent, key, 1)
+				time.Sleep(time.Millisecond)
+			}
+			lines := denials()
+			if len(lines) != 4 {
+				t.Fatalf("%d lines in 35 s, want 4: %q", len(lines), lines)
+			}
+			for i, line := range lines {
+				if !strings.HasPrefix(line, "INFO hybridlimit: denied") || !strings.Contains(line, "limiter=api") || !strings.Contains(line, "key_digest="+digest) ||
+					!strings.Contains(line, "units=1 limit=3 source=") || !strings.Contains(line, "retry_after=") || strings.Contains(line, "more=") != (i > 0) {
+					t.Errorf("line %d: %s", i, line)
+				}
+				if strings.Contains(line, "alice") || strings.Contains(line, "example.com") {
+					t.Errorf("the key is in %s", line)
+				}
+			}
+			if i := inspect(t, l, key); i.Digest != digest {
+				t.Errorf("Inspect has the digest %q, the log %q", i.Digest, digest)
+			}
+		})
+	}
+}
+
+// Whatever denies is logged: a cost that can never be had, a shadow limit, a
+// limit among several, a switch.
+func TestDenialLogOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, log := redistest.NewBubble(t), newCapture()
+		h := newHub(t, b.Client(nil), hybrid.HubConfig{Logger: slog.New(log)})
+		every := hybrid.Config{LogDenials: time.Millisecond}
+		make := func(name string, shadow bool) *hybrid.Limiter {
+			cfg := every
+			cfg.Name, cfg.Shadow = name, shadow
+			return add(t, h, still(3), cfg)
+		}
+		never, shadow, wide, switched := make("never", false), make("shadow", true), make("wide", false), make("switched", false)
+		narrow := add(t, h, still(1), hybrid.Config{Name: "narrow", LogDenials: time.Millisecond})
+		time.Sleep(2100 * time.Millisecond)
+		ask(t, never, "k", 4)
+		ask(t, shadow, "k", 3)
+		time.Sleep(6 * time.Second) // until then the common path denies
+		ask(t, shadow, "k", 1)
+		for range 2 {
+			must(t)(h.AllowAll(t.Context(), hybrid.Ask{Limiter: wide, Key: "w", N: 1}, hybrid.Ask{Limiter: narrow, Key: "n", N: 1}))
+		}
+		flip(t, switched, hybrid.SwitchDenyAll)
+		ask(t, switched, "k", 1)
+		text := strings.Join(log.all(), "\n")
+		for name, want := range map[string]string{
+			"never": "units=4 limit=3 source=static retry_after=never", "shadow": "source=", "narrow": "units=1 limit=1", "switched": "source=switch retry_after=1s",
+		} {
+			_, line, ok := strings.Cut(text, "limiter="+name+" key_digest=")
+			line, _, _ = strings.Cut(line, "\n")
+			if !ok || !strings.Contains(line, want) || strings.Contains(line, "shadow=true") != (name == "shadow") {
+				t.Errorf("%s: %q", name, line)
+			}
+		}
+		if strings.Contains(text, "limiter=wide key_digest=") {
+			t.Error("a limit that admitted is logged as denying")
+		}
+	})
+}
+
+func TestLogDenialsIsChecked(t *testing.T) {
+	for d, ok := range map[time.Duration]bool{0: true, -1: false, time.Microsecond: false, time.Millisecond: true} {
+		l, err := hybrid.New(nobody(t), still(1), hybrid.Config{Name: "api", LogDenials: d, Hub: hybrid.HubConfig{Logger: quiet}})
+		if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), fmt.Sprintf("hybrid: Config.LogDenials (%v) must be at least 1ms, or 0 for none", d)) {
+			t.Errorf("%v: %v", d, err)
+		}
+		if err == nil {
+			l.Close()
+		}
+	}
+}

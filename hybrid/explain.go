@@ -1,0 +1,165 @@
+package hybrid
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// This file is the words of an Inspection.
+
+// sentence puts the parts together.
+func (x *explanation) sentence(i Inspection) string {
+	var b strings.Builder
+	switch x.outcome {
+	case OutcomeAllow:
+		b.WriteString("allowed")
+		if x.source == hybridlimit.SourceCredit {
+			b.WriteString(" on credit")
+		}
+	case OutcomeDeny:
+		b.WriteString("denied")
+		if x.until > x.now {
+			b.WriteString(" until " + x.clock(x.until))
+		}
+	default:
+		fmt.Fprintf(&b, "the next call asks Redis, for %v at most,", x.l.cfg.MaxWait)
+	}
+	b.WriteString(" because " + x.because)
+	if i.Owed > 0 && !x.owes {
+		b.WriteString("; " + are(i.Owed) + " owed by this process")
+	}
+	if i.Shadow && x.outcome != OutcomeAllow && x.source != hybridlimit.SourceSwitch {
+		b.WriteString("; nobody is denied all the same, because the limit is in shadow")
+	}
+	return b.String()
+}
+
+// who has set the switch.
+func (x *explanation) who() string {
+	if x.own {
+		return "this process"
+	}
+	return "the fleet"
+}
+
+// whyAlone is why Redis is not asked.
+func (x *explanation) whyAlone() string {
+	if x.switched == SwitchLocalOnly {
+		return "the switch of " + x.who() + " is local_only"
+	}
+	return "Redis does not answer"
+}
+
+// said is what Redis said last.
+func (x *explanation) said() string {
+	v, unit := &x.state.view, x.rules.Bucket.Unit
+	if !v.known {
+		return "Redis has said nothing of the key yet"
+	}
+	noun, level := "bucket", v.level
+	switch {
+	case x.rules.Bucket.Queue:
+		noun = "queue"
+	case x.terms.windowed():
+		noun = "window"
+	}
+	var what string
+	switch {
+	case level < 0 && noun == "bucket":
+		what = "is " + units(-floorDiv(level, unit)) + " in debt"
+	case level < 0:
+		what = "is " + units(-floorDiv(level, unit)) + " beyond its limit"
+	case level < unit && noun == "queue":
+		what = "is full"
+	case level < unit:
+		what = "is empty"
+		if noun == "window" {
+			what = "is used up"
+		}
+	case noun == "queue":
+		what = "has " + places(level/unit) + " left"
+	default:
+		what = "has " + units(level/unit) + " left"
+	}
+	return fmt.Sprintf("Redis said the %s %s %s ago", noun, what, long(x.now-v.received))
+}
+
+// whyAsk is why neither memory nor credit decides.
+func (x *explanation) whyAsk() string {
+	s, t := &x.state, &x.terms
+	nothing := "nothing is leased"
+	switch {
+	case !x.known:
+		nothing = "this process knows nothing of the key"
+	case s.asked:
+		return "its answer to an earlier question is on its way"
+	case s.share.admitted > 0:
+		return "what the fallback admitted is to be settled first"
+	}
+	switch {
+	case t.bucket.Queue:
+		return nothing + ", and only Redis knows when the queue serves a call"
+	case x.l.cfg.Mode == ModeStrict:
+		return nothing + ", and mode strict gives no credit"
+	case !x.l.givesCredit():
+		return nothing + ", and Overshoot gives no credit"
+	case !x.l.fleet.known(x.now):
+		return nothing + ", and there is no credit while the fleet's size is not known"
+	case t.credit <= 0:
+		return fmt.Sprintf("%s, and with a fleet of %d a process's credit is below one unit", nothing, t.n)
+	case !x.known || !s.view.known:
+		return nothing + ", and a key that it does not know may be empty"
+	case !s.fresh(x.now):
+		return nothing + ", and what Redis said was of a window that is over"
+	case s.owed() >= t.credit:
+		return fmt.Sprintf("%s, and the credit of %s is used up", nothing, units(t.credit))
+	}
+	return nothing + ", and " + x.said()
+}
+
+// clock is a time of today as people say it, with the date if it is not soon.
+func (x *explanation) clock(ns int64) string {
+	at := x.time(ns).UTC()
+	if at.Sub(x.time(x.now)) >= 12*time.Hour {
+		return at.Format("2006-01-02 15:04:05 UTC")
+	}
+	return at.Format("15:04:05.000 UTC")
+}
+
+// long is a time that has passed, in as many digits as people want.
+func long(ns int64) string {
+	switch d := time.Duration(max(0, ns)); {
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	default:
+		return fmt.Sprintf("%d h", int(d.Hours()))
+	}
+}
+
+func units(n int64) string {
+	if n == 1 {
+		return "1 unit"
+	}
+	return fmt.Sprintf("%d units", n)
+}
+
+func places(n int64) string {
+	if n == 1 {
+		return "1 place"
+	}
+	return fmt.Sprintf("%d places", n)
+}
+
+func are(n int64) string {
+	if n == 1 {
+		return "1 unit is"
+	}
+	return fmt.Sprintf("%d units are", n)
+}

@@ -1,0 +1,331 @@
+package hybrid
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/global"
+)
+
+// Outcome is what would become of a call.
+type Outcome string
+
+// The outcomes.
+const (
+	OutcomeAllow Outcome = "allow"
+	OutcomeDeny  Outcome = "deny"
+	OutcomeAsk   Outcome = "ask" // Redis is asked, for MaxWait at most; then the call is decided without it
+)
+
+// Inspection is what this process knows of a key, and what it would tell a call
+// for one unit. Durations in JSON are nanoseconds. It holds the key: keep it
+// where keys may be seen.
+type Inspection struct {
+	Policy string            `json:"policy"` // Config.Name
+	Key    string            `json:"key"`    // as it was asked for
+	Digest string            `json:"digest"` // stands for the key in logs: see Config.LogDenials
+	Limit  hybridlimit.Limit `json:"limit"`  // of the key
+	Mode   string            `json:"mode"`   // of the limiter
+	At     time.Time         `json:"at"`     // when it was looked at
+
+	// Sentence says what would become of the call, and why.
+	Sentence string `json:"sentence"`
+	// Outcome is the same for programs.
+	Outcome Outcome `json:"outcome"`
+	// Source is who would decide; SourceRedis where Redis is asked.
+	Source hybridlimit.Source `json:"-"`
+	// DenyUntil is until when the call is denied, as far as this process knows.
+	// Zero: it is not, or nobody knows.
+	DenyUntil time.Time `json:"deny_until,omitzero"`
+
+	Shadow     bool   `json:"shadow"`      // nobody is denied
+	Switch     string `json:"switch"`      // in force
+	SwitchOwn  bool   `json:"switch_own"`  // it is this process's own
+	Breaker    string `json:"breaker"`     // of the key's slot
+	Slot       int    `json:"slot"`        // below HubConfig.Tags
+	Fleet      int64  `json:"fleet"`       // N
+	FleetKnown bool   `json:"fleet_known"` // N may be trusted for credit
+	Credit     int64  `json:"credit"`      // C of the key's limit
+
+	Known      bool      `json:"known"`                // there is something of the key in memory
+	Leased     int64     `json:"leased"`               // units in hand
+	LeaseUntil time.Time `json:"lease_until,omitzero"` // when the first of them are lost
+	Owed       int64     `json:"owed"`                 // units admitted that Redis has not acknowledged, less what is given back
+	Fallback   int64     `json:"fallback"`             // of these, what the fallback admitted
+	Waiting    int       `json:"waiting"`              // calls that wait for Redis
+
+	Viewed   bool          `json:"viewed"`      // Redis has said something
+	ViewLeft int64         `json:"view_left"`   // units, as of then; negative: debt
+	ViewAge  time.Duration `json:"view_age_ns"` // since it was received
+
+	// Redis is what it has now. Nil: it was not asked, or did not answer.
+	Redis *global.KeyState `json:"redis,omitempty"`
+	// RedisError says why it did not.
+	RedisError string `json:"redis_error,omitempty"`
+}
+
+// String is the Sentence.
+func (i Inspection) String() string { return i.Sentence }
+
+// Inspect says what this process knows of a key, and what it would tell a call
+// for one unit, with the reason in a sentence: for people on call. It takes
+// nothing, changes nothing, counts nothing, and asks nobody but LimitFor and
+// Subject. It costs some µs, and the key's lock for a part of one.
+func (l *Limiter) Inspect(_ context.Context, key string) (Inspection, error) {
+	i, _, err := l.inspect(key)
+	return i, err
+}
+
+// InspectRedis is Inspect, and says what Redis has of the key now, whatever the
+// breaker and the switch say. It costs three messages, for which it waits,
+// HubConfig.SyncTimeout at most, and writes nothing. A Redis that does not
+// answer is no error, but said in RedisError.
+func (l *Limiter) InspectRedis(ctx context.Context, key string) (Inspection, error) {
+	i, at, err := l.inspect(key)
+	if err != nil || static(i.Limit) {
+		return i, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, l.hub.cfg.SyncTimeout)
+	defer cancel()
+	k, err := l.hub.runner.Look(bounded, at.key, i.Limit)
+	l.hub.beats.Add(3)
+	switch {
+	case err == nil:
+		i.Redis = &k
+		i.Sentence += "; Redis now: " + k.String()
+	case ctx.Err() != nil:
+		return Inspection{}, ctx.Err()
+	case errors.Is(err, hybridlimit.ErrClosed):
+		return Inspection{}, err
+	default:
+		i.RedisError = err.Error()
+		i.Sentence += "; Redis, asked now, did not answer"
+	}
+	return i, nil
+}
+
+func (l *Limiter) inspect(key string) (Inspection, place, error) {
+	if err := l.check(key, 1); err != nil {
+		return Inspection{}, place{}, err
+	}
+	at, err := l.place(key)
+	if err != nil {
+		return Inspection{}, place{}, err
+	}
+	x := explanation{l: l, at: at, rules: at.rules}
+	x.switched, x.own = l.Switch()
+	x.look(key)
+	x.now = l.hub.clock.now()
+	x.terms = l.terms(x.rules, x.now)
+	x.state.drain(x.word, x.now)
+	x.state.expire(x.now)
+	x.broken, x.alone = l.hub.broken(at.tag), l.alone(at.tag)
+	x.explain()
+
+	s := &x.state
+	i := Inspection{
+		Policy: l.cfg.Name, Key: key, Digest: l.hub.names.Digest(l.cfg.Name, key), Limit: x.rules.limit, Mode: l.cfg.Mode.String(),
+		At: x.time(x.now).Round(0), Outcome: x.outcome, Source: x.source,
+		Shadow: l.switches.shadow.Load(), Switch: x.switched.String(), SwitchOwn: x.own,
+		Breaker: l.hub.breaker(at.tag).State().String(), Slot: at.tag,
+		Fleet: x.terms.n, FleetKnown: l.fleet.known(x.now), Credit: x.terms.credit,
+		Known: x.known, Leased: s.held(), Owed: s.owed() + s.share.admitted - s.back(), Fallback: s.share.admitted, Waiting: x.waiting,
+		Viewed: s.view.known,
+	}
+	if end := s.firstEnd(); i.Leased > 0 {
+		i.LeaseUntil = x.time(end).Round(0)
+	}
+	if i.Viewed {
+		i.ViewAge = time.Duration(x.now - s.view.received)
+		i.ViewLeft = floorDiv(s.view.level, x.rules.Bucket.Unit)
+	}
+	if x.outcome == OutcomeDeny && x.until > x.now {
+		i.DenyUntil = x.time(x.until).Round(0)
+	}
+	i.Sentence = x.sentence(i)
+	return i, at, nil
+}
+
+// explanation is a copy of what there is of a key, and what follows from it.
+type explanation struct {
+	l        *Limiter
+	at       place
+	rules    *rules
+	state    state // a copy
+	word     int64 // units of the spendable word
+	terms    terms
+	now      int64
+	known    bool
+	waiting  int
+	switched Switch
+	own      bool // the switch is the process's own
+	broken   bool // the breaker is not closed
+	alone    bool // Redis is not to be asked, for that or for the switch
+
+	outcome Outcome
+	source  hybridlimit.Source
+	until   int64 // ns: of a denial; 0: nobody knows
+	because string
+	owes    bool // because says what is owed
+}
+
+// look copies what is in memory.
+func (x *explanation) look(key string) {
+	e := x.l.store.peek(key)
+	if e == nil {
+		return
+	}
+	e.lock()
+	defer e.unlock()
+	if e.dead {
+		return
+	}
+	x.known, x.rules, x.state, x.word, x.waiting = true, e.rules.Load(), e.state, wordUnits(e.word.Load()), len(e.waiters)
+}
+
+func (x *explanation) time(ns int64) time.Time {
+	return x.l.hub.clock.start.Add(time.Duration(ns))
+}
+
+func floorDiv(a, b int64) int64 {
+	if b == 0 {
+		return 0
+	}
+	if q := a / b; q*b <= a {
+		return q
+	}
+	return a/b - 1
+}
+
+func (x *explanation) allow(source hybridlimit.Source, because string, args ...any) {
+	x.outcome, x.source, x.because = OutcomeAllow, source, fmt.Sprintf(because, args...)
+}
+
+func (x *explanation) deny(source hybridlimit.Source, until int64, because string, args ...any) {
+	x.outcome, x.source, x.until, x.because = OutcomeDeny, source, until, fmt.Sprintf(because, args...)
+}
+
+func (x *explanation) ask(because string) {
+	x.outcome, x.source, x.because = OutcomeAsk, hybridlimit.SourceRedis, because
+}
+
+// explain goes the way of a call for one unit: Limiter.slow, and state.judge.
+func (x *explanation) explain() {
+	l, s, t, now := x.l, &x.state, &x.terms, x.now
+	switch x.switched {
+	case SwitchAllowAll:
+		x.allow(hybridlimit.SourceSwitch, "the switch of %s is allow_all: no limit counts", x.who())
+		return
+	case SwitchDenyAll:
+		x.deny(hybridlimit.SourceSwitch, 0, "the switch of %s is deny_all", x.who())
+		return
+	}
+	switch {
+	case x.rules.limit.Algorithm == hybridlimit.AlgUnlimited:
+		x.allow(hybridlimit.SourceStatic, "the limit is unlimited")
+	case x.rules.limit.Algorithm == hybridlimit.AlgBlocked:
+		x.deny(hybridlimit.SourceStatic, 0, "the limit is blocked: it admits nobody")
+	case l.exactly(x.rules):
+		x.explainExact()
+	case x.alone:
+		x.explainFallback(x.whyAlone())
+	case s.atOnce(1) >= 1:
+		x.explainLease("")
+	case now < min(s.provedUntil(t, 1), s.view.relook):
+		x.explainProof()
+	case now < s.turn(t):
+		x.deny(hybridlimit.SourceDenyCache, s.turn(t), "units are scarce and other processes have their turn first; %s", x.said())
+	case s.creditLeft(t, now) >= 1:
+		reason := "a key that this process does not know is full by now"
+		if s.view.known {
+			reason = x.said()
+		}
+		x.allow(hybridlimit.SourceCredit, "up to %s may be admitted before Redis hears of them, and %s", units(s.creditLeft(t, now)), reason)
+	case t.maxWait < 0:
+		x.explainWithout("calls do not wait for Redis (MaxWait is negative), and " + x.whyAsk())
+	case s.tooLate(t, now):
+		x.explainWithout(fmt.Sprintf("Redis has kept calls for this key waiting for %s", long(now-s.stuckAt)))
+	default:
+		x.ask(x.whyAsk())
+	}
+}
+
+// explainExact is for limits of which Redis decides each call.
+func (x *explanation) explainExact() {
+	r := x.state.refusal
+	switch {
+	case x.l.cfg.Mode != ModeExact && r.holds(1, x.now):
+		x.deny(hybridlimit.SourceDenyCache, min(r.until, r.relook), "Redis said that the log has no room for 1 unit")
+	case x.alone:
+		x.explainFallback(x.whyAlone())
+	case x.l.cfg.Mode == ModeExact:
+		x.ask("in mode exact it decides each call")
+	default:
+		x.ask("under a sliding log it decides each call")
+	}
+}
+
+// explainLease is for units in hand.
+func (x *explanation) explainLease(although string) {
+	s := &x.state
+	if s.slotted() {
+		x.allow(hybridlimit.SourceLease, "%s of the queue are leased to this process, the next of them served at %s%s", places(s.held()), x.clock(max(x.now, s.leases[0].next)), although)
+		return
+	}
+	x.allow(hybridlimit.SourceLease, "%s in hand, leased until %s%s", are(s.held()), x.clock(s.firstEnd()), although)
+}
+
+// explainProof is for a denial that Redis has proved.
+func (x *explanation) explainProof() {
+	s := &x.state
+	proved := s.provedUntil(&x.terms, 1)
+	because := x.said()
+	if owed := s.owed() - s.back(); s.view.level >= x.rules.Bucket.Unit && owed > 0 {
+		because += ", and since then " + are(owed) + " owed by this process"
+		x.owes = true
+	}
+	switch until := min(proved, s.view.relook); {
+	case s.turn(&x.terms) > until:
+		because += ", and then other processes have their turn first"
+	case s.view.relook < proved:
+		because += "; then Redis is asked again, which may have been reset"
+	}
+	x.deny(hybridlimit.SourceDenyCache, s.deniedUntil(&x.terms), "%s", because)
+}
+
+// explainWithout is for calls that Redis does not answer in time while the
+// breaker is closed.
+func (x *explanation) explainWithout(why string) {
+	if x.terms.mode == ModeStrict {
+		x.deny(hybridlimit.SourceTimeout, 0, "%s, and mode strict admits nothing without its word", why)
+		return
+	}
+	x.explainFallback(why)
+}
+
+// explainFallback is for decisions without Redis.
+func (x *explanation) explainFallback(why string) {
+	s, t, now := x.state, x.terms, x.now // copies: a try takes
+	if s.atOnce(1) >= 1 {
+		x.explainLease(", although " + why)
+		return
+	}
+	t.share.ends = x.l.hub.clocks.windowEnd(x.at.tag, t.window.Period, now)
+	s.startShare(&t, now)
+	s.share.refill(t.share, now)
+	left := s.share.level
+	name := x.l.cfg.Fallback
+	switch ok := s.share.take(t.share, 1, now, left); {
+	case name == FallbackAllowAll:
+		x.allow(hybridlimit.SourceFallback, "the fallback (%v) decides since %s", name, why)
+	case name == FallbackDenyAll:
+		x.deny(hybridlimit.SourceFallback, 0, "the fallback (%v) decides since %s", name, why)
+	case ok:
+		x.allow(hybridlimit.SourceFallback, "the fallback (%v) decides since %s: this process has %.4g of its %.4g units left", name, why, left, t.share.most())
+	default:
+		x.deny(hybridlimit.SourceFallback, now+max(0, s.share.wait(t.share, 1)), "the fallback (%v) decides since %s: this process has %.4g of its %.4g units left", name, why, left, t.share.most())
+	}
+}
