@@ -69,6 +69,15 @@ func TestForbiddenImportsAreReported(t *testing.T) {
 		in("examples/quickstart", "internal/redistest"),
 		in("examples/quickstart", "lua"),
 		out("examples/quickstart", rapid),
+		// Tools are the library's users too.
+		in("cmd/hybridlimit", "internal/algo"),
+		in("cmd/hybridlimit", "internal/redistest"),
+		in("cmd/hybridlimit", "sync"),
+		in("hybrid", "cmd/hybridlimit"),
+		out("cmd/hybridlimit", otel),
+		in("hybrid", "hybrid/debug"),
+		in("hybrid/debug", "lua"),
+		in("otellimit", "local"),
 	}
 	for _, e := range bad {
 		found := checkImports(nil, []edge{e})
@@ -95,6 +104,10 @@ func TestAllowedImportsAreNotReported(t *testing.T) {
 		in("sync", "breaker"),
 		in("hybrid", "sync"),
 		in("hybrid", "local"),
+		in("hybrid/debug", "hybrid"),
+		in("cmd/hybridlimit", "lua"),
+		out("cmd/hybridlimit", redisClient),
+		out("otellimit", otel+"/metric"),
 		out("hybrid", otel+"/metric"),
 		out("httplimit", "net/http"),
 		in("examples/quickstart", "hybrid"),
@@ -109,8 +122,8 @@ func TestAllowedImportsAreNotReported(t *testing.T) {
 }
 
 func TestUnknownPackagesAreReported(t *testing.T) {
-	found := checkImports([]string{".", "cmd/hl", "examples/quickstart", "hybrid", "hybrid/internal/x", "internal/any", "sync2"}, nil)
-	expect(t, found, "package cmd/hl", "package hybrid/internal/x", "package sync2")
+	found := checkImports([]string{".", "cmd/any", "tools/hl", "examples/quickstart", "hybrid", "hybrid/internal/x", "internal/any", "sync2"}, nil)
+	expect(t, found, "package tools/hl", "package hybrid/internal/x", "package sync2")
 }
 
 // TestGraphIsReadFromFiles takes the whole way from source text to finding, through everything that load must see or skip.

@@ -58,6 +58,13 @@ var example = rule{
 	outside: []string{redisClient, miniredis, otel},
 }
 
+// tool is the rule of everything below cmd/: programs for operators, which look at what Redis keeps, hence lua; no test
+// support, and nothing that the library does not depend on anyway.
+var tool = rule{
+	inside:  []string{".", "lua", "global", "hybrid"},
+	outside: []string{redisClient},
+}
+
 // ruleOf finds the rule of a package. ok is false for one that nobody has thought about; free is true for test support,
 // which is any package directly below internal/ that is not product: it may import anything, and product may not import it.
 func ruleOf(pkg string) (r rule, free, ok bool) {
@@ -66,6 +73,9 @@ func ruleOf(pkg string) (r rule, free, ok bool) {
 	}
 	if strings.HasPrefix(pkg, "examples/") {
 		return example, false, true
+	}
+	if strings.HasPrefix(pkg, "cmd/") {
+		return tool, false, true
 	}
 	if strings.HasPrefix(pkg, "internal/") {
 		return rule{}, true, true

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/global"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+// connection is the flags that all commands have.
+type connection struct {
+	url        string
+	cluster    bool
+	functions  bool
+	prefix     string
+	tags       int
+	name       string
+	secretFile string
+	timeout    time.Duration
+
+	secret hybridlimit.Secret // out of secretFile
+}
+
+const defaultURL = "redis://localhost:6379"
+
+func addConnection(fs *flag.FlagSet, fromEnv string) *connection {
+	c := &connection{}
+	if fromEnv == "" {
+		fromEnv = defaultURL
+	}
+	c.url = fromEnv
+	fs.Func("redis", "`URL` of Redis, redis://[user:password@]host:port[/db], rediss:// for TLS (default $HYBRIDLIMIT_REDIS, or "+defaultURL+")", func(s string) error {
+		c.url = s
+		return nil
+	})
+	fs.BoolVar(&c.cluster, "cluster", false, "it is a Redis Cluster; more nodes by ?addr=host:port in the URL")
+	fs.BoolVar(&c.functions, "functions", false, "run functions, not scripts, as HubConfig.Functions does")
+	fs.StringVar(&c.prefix, "prefix", "hl", "HubConfig.Prefix")
+	fs.IntVar(&c.tags, "tags", lua.DefaultTags, "HubConfig.Tags")
+	fs.StringVar(&c.name, "name", "", "Config.Name of the limiter (required)")
+	fs.StringVar(&c.secretFile, "hash-secret-file", "", "`file` with HubConfig.HashKeys; a newline at its end is not part of it")
+	fs.DurationVar(&c.timeout, "timeout", 2*time.Second, "longest wait for one answer")
+	return c
+}
+
+// check notes what is wrong with the flags, and reads the secret.
+func (c *connection) check(bad *hybridlimit.Violations) {
+	if !hybridlimit.CheckName(c.name) {
+		bad.Add("-name", c.name, "is required and must match [A-Za-z0-9_.-]{1,128}")
+	}
+	if !hybridlimit.CheckName(c.prefix) {
+		bad.Add("-prefix", c.prefix, "must match [A-Za-z0-9_.-]{1,128}")
+	}
+	if c.tags < 1 || c.tags > lua.MaxTags {
+		bad.Add("-tags", c.tags, "must be 1 to 16384")
+	}
+	if c.timeout <= 0 {
+		bad.Add("-timeout", c.timeout, "must be positive")
+	}
+	if c.secretFile != "" {
+		text, err := os.ReadFile(c.secretFile)
+		c.secret = hybridlimit.Secret(strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r"))
+		switch {
+		case err != nil:
+			bad.Add("-hash-secret-file", c.secretFile, "cannot be read: "+err.Error())
+		case c.secret == "":
+			bad.Add("-hash-secret-file", c.secretFile, "is empty")
+		default:
+			bad.AddSecret("-hash-secret-file", c.secret)
+		}
+	}
+	if _, err := c.options(); err != nil {
+		bad.Add("-redis", "[url]", err.Error())
+	}
+}
+
+// options reads the URL. What is wrong with it is said without what is in it.
+func (c *connection) options() (connect func() redis.UniversalClient, err error) {
+	const problem = "must be redis://[user:password@]host:port[/db], or rediss:// or unix://"
+	if c.cluster {
+		o, err := redis.ParseClusterURL(c.url)
+		if err != nil {
+			return nil, fmt.Errorf("%s", problem)
+		}
+		o.ContextTimeoutEnabled = true // -timeout holds
+		return func() redis.UniversalClient { return redis.NewClusterClient(o) }, nil
+	}
+	o, err := redis.ParseURL(c.url)
+	if err != nil {
+		return nil, fmt.Errorf("%s", problem)
+	}
+	o.ContextTimeoutEnabled = true
+	return func() redis.UniversalClient { return redis.NewClient(o) }, nil
+}
+
+// open connects. Only after check.
+func (c *connection) open() (redis.UniversalClient, error) {
+	connect, err := c.options()
+	if err != nil {
+		return nil, err
+	}
+	return connect(), nil
+}
+
+func (c *connection) names() lua.Names {
+	return lua.Names{Prefix: c.prefix, Tags: c.tags, HashKeys: c.secret}
+}
+
+// limiter is one of the fleet's limiters, to ask Redis by.
+func (c *connection) limiter(rdb redis.UniversalClient, limit hybridlimit.Limit, subject string) (*global.Limiter, error) {
+	cfg := global.Config{
+		Prefix: c.prefix, Tags: c.tags, Name: c.name, Timeout: c.timeout, HashKeys: c.secret, Functions: c.functions, MaxKeyBytes: maxKeyBytes,
+	}
+	if subject != "" {
+		cfg.Subject = func(string) string { return subject }
+	}
+	return global.New(rdb, limit, cfg)
+}
+
+// maxKeyBytes is more than any limiter should take: the tool is not to refuse
+// what they accept.
+const maxKeyBytes = 64 << 10
+
+// slot is where a key lives.
+func (c *connection) slot(key, subject string) (tag int, name string) {
+	if subject == "" {
+		subject = key
+	}
+	tag = c.names().Tag(subject)
+	return tag, c.names().State(tag, c.name, key)
+}
+
+// limitFlag is -limit.
+type limitFlag struct {
+	limit hybridlimit.Limit
+	set   bool
+}
+
+func (f *limitFlag) Set(text string) (err error) {
+	f.limit, err = hybridlimit.ParseLimit(text)
+	f.set = err == nil
+	return err
+}
+
+func (f *limitFlag) String() string {
+	if !f.set {
+		return ""
+	}
+	return f.limit.String()
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/global"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+// report is what inspect says.
+type report struct {
+	Name      string           `json:"name"`
+	Key       string           `json:"key"`
+	Digest    string           `json:"digest"`
+	RedisKey  string           `json:"redis_key"`
+	Sentence  string           `json:"sentence"`
+	State     *global.KeyState `json:"state,omitempty"` // with -limit
+	Stored    string           `json:"stored,omitempty"`
+	TTL       time.Duration    `json:"ttl_ns"`
+	Processes int64            `json:"processes"`
+	Switch    string           `json:"switch"`
+	SwitchSet time.Time        `json:"switch_set,omitzero"`
+}
+
+func inspect(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []string, out io.Writer) error {
+	var limit limitFlag
+	fs.Var(&limit, "limit", "the key's `limit`, such as \"100/s burst 200\": Redis keeps none, so that without it only what was written last is known")
+	subject := fs.String("subject", "", "what Config.Subject says of the key, where it is set")
+	asJSON := fs.Bool("json", false, "print JSON")
+	return func(ctx context.Context, args []string, out io.Writer) error {
+		var bad hybridlimit.Violations
+		c.check(&bad)
+		arguments(&bad, args, 1, 1, "must be one key")
+		if err := bad.Err("hybridlimit"); err != nil {
+			return err
+		}
+		rdb, err := c.open()
+		if err != nil {
+			return err
+		}
+		defer rdb.Close()
+		r, err := c.report(ctx, rdb, args[0], *subject, limit)
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			enc := json.NewEncoder(out)
+			enc.SetIndent("", "  ")
+			return enc.Encode(r)
+		}
+		return r.print(out)
+	}
+}
+
+// report reads what Redis has. It writes nothing.
+func (c *connection) report(ctx context.Context, rdb redis.UniversalClient, key, subject string, limit limitFlag) (r report, err error) {
+	_, name := c.slot(key, subject)
+	r = report{Name: c.name, Key: key, RedisKey: name, Digest: c.names().Digest(c.name, key)}
+	if limit.set {
+		l, err := c.limiter(rdb, limit.limit, subject)
+		if err != nil {
+			return r, err
+		}
+		defer l.Close()
+		k, err := l.Inspect(ctx, key)
+		if err != nil {
+			return r, err
+		}
+		r.State, r.Sentence = &k, k.String()
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	runner, err := global.NewRunner(rdb, c.timeout)
+	if err != nil {
+		return r, err
+	}
+	defer runner.Close()
+	if r.Stored, r.TTL, err = runner.Stored(ctx, name); err != nil {
+		return r, fmt.Errorf("hybridlimit: %w", err)
+	}
+	if !limit.set {
+		r.Sentence = stored(r.Stored, r.TTL)
+	}
+	if r.TTL < 0 {
+		r.TTL = 0
+	}
+	if r.Processes, err = rdb.ZCard(ctx, c.names().Fleet(c.name)).Result(); err != nil {
+		return r, fmt.Errorf("hybridlimit: %w", err)
+	}
+	h, err := c.hub(rdb)
+	if err != nil {
+		return r, err
+	}
+	defer h.Close()
+	s, at, err := h.FleetSwitch(ctx, c.name)
+	r.Switch, r.SwitchSet = s.String(), at
+	return r, err
+}
+
+// stored says what the text of a state does, without a limit to count by.
+func stored(text string, ttl time.Duration) string {
+	if text == "" && ttl < 0 {
+		return "Redis has nothing of the key: it was never used, or is full again"
+	}
+	if text == "" {
+		return "Redis has a log of the key; -limit says what is left of it"
+	}
+	s, ok := lua.DecodeState(text)
+	if !ok {
+		return "Redis has something of the key that this version cannot read, and would take for nothing"
+	}
+	return fmt.Sprintf("when it was last written the %s; -limit says what is left by now", standing(s))
+}
+
+// standing is a state in words: "bucket had 7 units left at 12:03:04 UTC".
+func standing(s lua.State) string {
+	level := float64(0)
+	if s.Unit > 0 {
+		level = float64(s.Level) / float64(s.Unit)
+	}
+	at := time.UnixMicro(s.Last).UTC().Format(time.RFC3339)
+	switch noun := kindOf(s); noun {
+	case "bucket":
+		if level < 0 {
+			return fmt.Sprintf("bucket was %.1f units in debt, at %s", -level, at)
+		}
+		return fmt.Sprintf("bucket had %.1f units left, at %s", level, at)
+	case "queue":
+		return fmt.Sprintf("queue had %.1f units standing in it, at %s", -level, at)
+	default:
+		return fmt.Sprintf("%s had %d units counted, and %d in the window before", noun, s.Cur, s.Prev)
+	}
+}
+
+func (r report) print(out io.Writer) error {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "%s %q: %s\n", r.Name, r.Key, r.Sentence)
+	fmt.Fprintf(t, "  in Redis\t%q\n", r.RedisKey)
+	fmt.Fprintf(t, "  in the log\t%s\n", r.Digest)
+	if s, ok := lua.DecodeState(r.Stored); ok {
+		fmt.Fprintf(t, "  debited\t%d units since %s\n", s.Since, time.UnixMicro(max(s.Born, s.Reset)).UTC().Format(time.RFC3339))
+		fmt.Fprintf(t, "  leased\t%d units by the ledger\n", s.Out[0]+s.Out[1])
+	}
+	if r.TTL > 0 {
+		fmt.Fprintf(t, "  forgotten\tin %v, if nobody uses it\n", r.TTL.Round(time.Second))
+	}
+	fmt.Fprintf(t, "  fleet\t%d processes\n", r.Processes)
+	fmt.Fprintf(t, "  switch\t%s\n", switchSaid(r.Switch, r.SwitchSet))
+	return t.Flush()
+}
+
+// hub is one without limiters, for what belongs to a limit as a whole.
+func (c *connection) hub(rdb redis.UniversalClient) (*hybrid.Hub, error) {
+	return hybrid.NewHub(rdb, hybrid.HubConfig{
+		Prefix: c.prefix, Tags: c.tags, SyncTimeout: c.timeout, HashKeys: c.secret, Functions: c.functions,
+	})
+}

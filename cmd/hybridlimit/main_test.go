@@ -1,0 +1,380 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/global"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}
+
+// TestMain silences go-redis, which reports every failed dial on stderr.
+func TestMain(m *testing.M) {
+	redis.SetLogger(silence{})
+	os.Exit(m.Run())
+}
+
+// cli runs the program against a server.
+func cli(t *testing.T, url string, args ...string) (status int, out, errOut string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	status = run(t.Context(), args, url, &o, &e)
+	return status, o.String(), e.String()
+}
+
+// expect runs it and wants success and texts, in this order.
+func expect(t *testing.T, url string, args []string, wants ...string) string {
+	t.Helper()
+	status, out, errOut := cli(t, url, args...)
+	if status != 0 || errOut != "" {
+		t.Fatalf("%q: status %d, %s", args, status, errOut)
+	}
+	rest := out
+	for _, want := range wants {
+		at := strings.Index(rest, want)
+		if at < 0 {
+			t.Errorf("%q: no %q (in this order) in\n%s", args, want, out)
+			continue
+		}
+		rest = rest[at+len(want):]
+	}
+	return out
+}
+
+func urlOf(srv *redistest.Server) string { return "redis://" + srv.Addr() }
+
+// used takes units of a key by a limiter of the fleet.
+func used(t *testing.T, rdb redis.UniversalClient, limit hybridlimit.Limit, cfg global.Config, key string, units int64) {
+	t.Helper()
+	cfg.Timeout = 10 * time.Second
+	l, err := global.New(rdb, limit, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if _, err := l.Charge(t.Context(), key, units); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var hourly = hybridlimit.TokenBucket(1, time.Hour, 10)
+
+func TestInspect(t *testing.T) {
+	t.Parallel()
+	srv := redistest.New(t)
+	url, rdb := urlOf(srv), srv.Client(t)
+	api := global.Config{Name: "api"}
+	expect(t, url, []string{"inspect", "-name", "api", "alice"}, `api "alice": Redis has nothing of the key: it was never used, or is full again`, "fleet       0 processes", "switch      normal, never set")
+	used(t, rdb, hourly, api, "alice", 3)
+	before := dump(t, rdb)
+	expect(t, url, []string{"inspect", "-name", "api", "alice"},
+		`api "alice": when it was last written the bucket had 7.0 units left, at 20`, "-limit says what is left by now", `in Redis    "hl:v1:{`, `}:api:alice"`, "debited     3 units since 20", "leased      0 units", "forgotten   in 3h0m")
+	expect(t, url, []string{"inspect", "-name", "api", "-limit", "1/h burst 10", "alice"}, `api "alice": allowed because the bucket has 7 of 10 units left`)
+	out := expect(t, url, []string{"inspect", "-name", "api", "-limit", "1/h burst 10", "-json", "alice"})
+	var r report
+	if err := json.Unmarshal([]byte(out), &r); err != nil || r.State == nil || r.State.Left != 7 || r.Key != "alice" || r.Switch != "normal" || r.Digest != (lua.Names{}).Digest("api", "alice") {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if after := dump(t, rdb); after != before {
+		t.Errorf("inspect changed\n%s to\n%s", before, after)
+	}
+	used(t, rdb, hourly, api, "alice", 9)
+	expect(t, url, []string{"inspect", "-name", "api", "-limit", "1/h burst 10", "alice"}, "denied for 2h59m", "because the bucket is 2 units beyond the limit")
+	expect(t, url, []string{"inspect", "-name", "api", "alice"}, "bucket was 2.0 units in debt")
+	for name, c := range map[string]struct {
+		limit hybridlimit.Limit
+		said  string
+	}{
+		"queue":   {hybridlimit.LeakyQueue(1, time.Hour, 10), "queue had 3.0 units standing in it"},
+		"fixed":   {hybridlimit.FixedWindow(10, 240*time.Hour), "fixed window had 3 units counted, and 0 in the window before"},
+		"sliding": {hybridlimit.SlidingWindow(10, 240*time.Hour), "sliding window had 3 units counted"},
+		"log":     {hybridlimit.SlidingLog(10, time.Hour), "Redis has a log of the key"},
+	} {
+		used(t, rdb, c.limit, global.Config{Name: name}, "k", 3)
+		expect(t, url, []string{"inspect", "-name", name, "k"}, c.said)
+	}
+	names := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}
+	if err := rdb.Set(t.Context(), names.State(names.Tag("odd"), "api", "odd"), "9z", time.Minute).Err(); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, url, []string{"inspect", "-name", "api", "odd"}, "Redis has something of the key that this version cannot read")
+	// A key is data, wherever it is printed.
+	used(t, rdb, hourly, api, "{a}:\x1b[2J\n", 1)
+	out = expect(t, url, []string{"inspect", "-name", "api", "{a}:\x1b[2J\n"}, `"{a}:\x1b[2J\n"`)
+	if strings.Contains(out, "\x1b") {
+		t.Error("a key was printed as it is")
+	}
+}
+
+// dump is all keys and values, without TTLs.
+func dump(t *testing.T, rdb *redis.Client) string {
+	t.Helper()
+	var b strings.Builder
+	keys, err := rdb.Keys(t.Context(), "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range keys {
+		fmt.Fprintln(&b, k, rdb.Dump(t.Context(), k).Val())
+	}
+	return b.String()
+}
+
+// What identifies the deployment decides which key is meant: the prefix, the
+// tags, the subject, the secret.
+func TestIdentity(t *testing.T) {
+	t.Parallel()
+	srv := redistest.New(t)
+	url, rdb := urlOf(srv), srv.Client(t)
+	secret := strings.Repeat("s", 40)
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte(secret+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tenant := func(string) string { return "tenant" }
+	used(t, rdb, hourly, global.Config{Name: "api", Prefix: "shop", Tags: 7, HashKeys: hybridlimit.Secret(secret), Subject: tenant}, "alice@example.com", 4)
+	shop := []string{"-name", "api", "-prefix", "shop", "-tags", "7", "-hash-secret-file", file, "-subject", "tenant"}
+	out := expect(t, url, append(append([]string{"inspect"}, shop...), "alice@example.com"), "bucket had 6.0 units left")
+	if strings.Contains(out, secret) || !regexp.MustCompile(`in Redis +"shop:v1:\{\d\}:api:[\w-]{22}"`).MatchString(out) {
+		t.Errorf("%s", out)
+	}
+	for _, other := range [][]string{{"-name", "api"}, shop[:2], shop[:4], shop[:6], shop[:8]} {
+		if len(other) == 8 && (lua.Names{Tags: 7, HashKeys: hybridlimit.Secret(secret)}).Tag("tenant") == (lua.Names{Tags: 7, HashKeys: hybridlimit.Secret(secret)}).Tag("alice@example.com") {
+			continue // in one slot by chance
+		}
+		expect(t, url, append(append([]string{"inspect"}, other...), "alice@example.com"), "Redis has nothing of the key")
+	}
+	out = expect(t, url, append([]string{"top"}, shop[:8]...), "6.0 left", "1 keys of api, all there are")
+	if strings.Contains(out, "alice") {
+		t.Errorf("top knows a hashed key:\n%s", out)
+	}
+	expect(t, url, append(append([]string{"reset", "-limit", "1/h burst 10"}, shop...), "alice@example.com"), `api "alice@example.com": reset; before, it was allowed because the bucket has 6 of 10 units left`)
+	expect(t, url, append(append([]string{"inspect", "-limit", "1/h burst 10"}, shop...), "alice@example.com"), "10 of 10 units left")
+}
+
+func TestReset(t *testing.T) {
+	t.Parallel()
+	srv := redistest.New(t)
+	url, rdb := urlOf(srv), srv.Client(t)
+	used(t, rdb, hourly, global.Config{Name: "api"}, "alice", 12)
+	expect(t, url, []string{"reset", "-name", "api", "-limit", "1/h burst 10", "alice"}, `reset; before, it was denied for`, "Processes may spend what they have leased")
+	expect(t, url, []string{"inspect", "-name", "api", "-limit", "1/h burst 10", "alice"}, "allowed because the bucket has 10 of 10 units left")
+	used(t, rdb, hybridlimit.SlidingLog(10, time.Hour), global.Config{Name: "log"}, "k", 10)
+	expect(t, url, []string{"reset", "-name", "log", "-limit", "10/h sliding log", "k"}, "reset; before, it was denied")
+	// A limit of another algorithm would leave a state that the fleet cannot read.
+	used(t, rdb, hybridlimit.SlidingLog(10, time.Hour), global.Config{Name: "log"}, "k", 10)
+	before := dump(t, rdb)
+	for _, c := range []struct{ name, limit, key, want string }{
+		{"api", "10/h sliding log", "alice", "is a log: Redis has a bucket of the key"},
+		{"log", "10/h", "k", "is a bucket: Redis has a log of the key"},
+		{"api", "10/h fixed window", "alice", "is a fixed window: Redis has a bucket of the key"},
+	} {
+		status, _, errOut := cli(t, url, "reset", "-name", c.name, "-limit", c.limit, c.key)
+		if status != 2 || !strings.Contains(errOut, c.want) {
+			t.Errorf("%+v: %d, %s", c, status, errOut)
+		}
+	}
+	if after := dump(t, rdb); after != before {
+		t.Errorf("what was refused changed\n%s to\n%s", before, after)
+	}
+}
+
+func TestSwitch(t *testing.T) {
+	t.Parallel()
+	srv := redistest.New(t)
+	url, rdb := urlOf(srv), srv.Client(t)
+	expect(t, url, []string{"switch", "-name", "api"}, "api: normal, never set\n")
+	expect(t, url, []string{"switch", "-name", "api", "deny_all"}, "api: deny_all, was normal\n", "No process shares a limit of this name now, by -prefix hl and -tags 16.")
+	l, err := hybrid.New(rdb, hourly, hybrid.Config{Name: "api", Hub: hybrid.HubConfig{Logger: slog.New(slog.DiscardHandler)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	hears := func(s hybrid.Switch) {
+		t.Helper()
+		redistest.Eventually(t, 20*time.Second, "the process hears of it", func() bool { return l.Stats().Switch == s })
+	}
+	hears(hybrid.SwitchDenyAll)
+	expect(t, url, []string{"switch", "-name", "api", "shadow"}, "api: shadow, was deny_all\n", "1 processes hear of it within a second")
+	hears(hybrid.SwitchShadow)
+	expect(t, url, []string{"switch", "-name", "api"}, "api: shadow, since 20")
+	expect(t, url, []string{"inspect", "-name", "api", "k"}, "fleet       1 processes", "switch      shadow, since 20")
+	expect(t, url, []string{"switch", "-name", "api", "normal"}, "api: normal, was shadow\n")
+	hears(hybrid.SwitchNormal)
+}
+
+// rows are the first words of the lines of top: the keys.
+func rows(out string) (keys []string) {
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, `"`) {
+			key, _, _ := strings.Cut(line[1:], `"`)
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+func TestTop(t *testing.T) {
+	t.Parallel()
+	srv := redistest.New(t)
+	url, rdb := urlOf(srv), srv.Client(t)
+	for i, key := range []string{"a", "b", "c", "d"} {
+		used(t, rdb, hourly, global.Config{Name: "api"}, key, int64(3*i+1)) // d is at 0
+	}
+	used(t, rdb, hourly, global.Config{Name: "api"}, "d", 100) // and now far in debt, down to a burst
+	used(t, rdb, hourly, global.Config{Name: "other"}, "x", 9)
+	used(t, rdb, hourly, global.Config{Name: "other"}, "y}:api:z", 9) // a key that looks like a name
+	used(t, rdb, hybridlimit.SlidingLog(10, time.Hour), global.Config{Name: "log"}, "k", 2)
+	out := expect(t, url, []string{"top", "-name", "api", "-by", "emptiest"}, "KEY", "-10.0 left", "3.0 left", "6.0 left", "9.0 left", "4 keys of api, all there are")
+	if got := strings.Join(rows(out), " "); got != "d c b a" {
+		t.Errorf("emptiest: %s\n%s", got, out)
+	}
+	out = expect(t, url, []string{"top", "-name", "api", "-n", "2"}, "110", "4 keys of api")
+	if got := strings.Join(rows(out), " "); got != "d c" {
+		t.Errorf("busiest: %s\n%s", got, out)
+	}
+	expect(t, url, []string{"top", "-name", "log"}, `"k"`, "entries", "1 keys of log")
+	expect(t, url, []string{"top", "-name", "nobody"}, "0 keys of nobody, all there are")
+	names := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}
+	if err := rdb.Set(t.Context(), names.State(0, "api", "odd"), "9z", time.Minute).Err(); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, url, []string{"top", "-name", "api"}, "4 keys of api", "1 more hold something that this version cannot read.")
+}
+
+// A scan keeps to its rate and ends in time, and says that it has not seen all.
+func TestTopIsBounded(t *testing.T) {
+	t.Parallel()
+	srv := redistest.New(t)
+	url, rdb := urlOf(srv), srv.Client(t)
+	pipe := rdb.Pipeline()
+	for i := range 20_000 {
+		pipe.Set(t.Context(), fmt.Sprint("session:", i), "x", time.Hour)
+	}
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	used(t, rdb, hourly, global.Config{Name: "api"}, "a", 1)
+	before := redistest.Calls(t, rdb)["scan"]
+	began := time.Now()
+	expect(t, url, []string{"top", "-name", "api", "-rate", "1000", "-for", "500ms"}, "keys of api, not all: -for 500ms was over at -rate 1000")
+	// 100 keys of Redis a page, ten pages a second: five and the first.
+	if n := redistest.Calls(t, rdb)["scan"] - before; n > 6 {
+		t.Errorf("%d pages in half a second", n)
+	}
+	if took := time.Since(began); took < 300*time.Millisecond && !testing.Short() {
+		t.Errorf("ended after %v: it kept to no rate", took)
+	}
+	out := expect(t, url, []string{"top", "-name", "api", "-rate", "1000000"}, "1 keys of api, all there are")
+	if len(rows(out)) != 1 {
+		t.Errorf("%s", out)
+	}
+}
+
+// In a cluster all masters are looked at, and a key is found in its slot,
+// whatever braces it has.
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.NewCluster(t, 3)
+	rdb := c.Client(t)
+	url := "redis://" + c.Nodes[0].Addr() + "?addr=" + c.Nodes[1].Addr()
+	var want []string
+	for i := range 30 {
+		key := fmt.Sprintf("{user%02d}", i)
+		want = append(want, key)
+		used(t, rdb, hourly, global.Config{Name: "api"}, key, 2)
+	}
+	expect(t, url, []string{"inspect", "-cluster", "-name", "api", "-limit", "1/h burst 10", "{user07}"}, `api "{user07}": allowed because the bucket has 8 of 10 units left`, "switch      normal, never set")
+	expect(t, url, []string{"reset", "-cluster", "-name", "api", "-limit", "1/h burst 10", "{user07}"}, "reset; before")
+	expect(t, url, []string{"switch", "-cluster", "-name", "api", "shadow"}, "api: shadow, was normal")
+	out := expect(t, url, []string{"top", "-cluster", "-name", "api", "-n", "100", "-rate", "100000"}, "30 keys of api, all there are")
+	for _, key := range want {
+		if !strings.Contains(out, `"`+key+`"`) {
+			t.Errorf("no %s in\n%s", key, out)
+		}
+	}
+}
+
+func TestBadInput(t *testing.T) {
+	t.Parallel()
+	empty, short := filepath.Join(t.TempDir(), "empty"), filepath.Join(t.TempDir(), "short")
+	for file, text := range map[string]string{empty: "\n", short: "tooshort\n"} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const url = "redis://127.0.0.1:1"
+	for _, c := range []struct {
+		args  []string
+		wants []string
+	}{
+		{nil, []string{"usage: hybridlimit COMMAND", "inspect", "top"}},
+		{[]string{"flush"}, []string{`"flush" is no command: there are inspect, reset, switch and top`}},
+		{[]string{"inspect"}, []string{`-name ("") is required`, "must be one key"}},
+		{[]string{"inspect", "-name", "a:b", "-prefix", "{x}", "-tags", "0", "-timeout", "-1s", "a", "b"}, []string{`-name ("a:b")`, `-prefix ("{x}")`, "-tags (0) must be 1 to 16384", "-timeout (-1s) must be positive", "must be one key"}},
+		{[]string{"inspect", "-name", "api", "-limit", "fast", "k"}, []string{"fast"}},
+		{[]string{"inspect", "-name", "api", "-redis", "http://user:geheim@host", "k"}, []string{"-redis", "must be redis://"}},
+		{[]string{"inspect", "-cluster", "-name", "api", "-redis", "tcp://user:geheim@host", "k"}, []string{"-redis", "must be redis://"}},
+		{[]string{"inspect", "-name", "api", "-hash-secret-file", "/no/such/file", "k"}, []string{"-hash-secret-file", "cannot be read"}},
+		{[]string{"inspect", "-name", "api", "-hash-secret-file", empty, "k"}, []string{"-hash-secret-file", "is empty"}},
+		{[]string{"inspect", "-name", "api", "-hash-secret-file", short, "k"}, []string{"-hash-secret-file ([secret]) must be 32 to 1024 bytes, not 8"}},
+		{[]string{"inspect", "-nme", "api"}, []string{"-nme"}},
+		{[]string{"reset", "-name", "api", "k"}, []string{"-limit", "is required"}},
+		{[]string{"reset", "-name", "api", "-limit", "unlimited", "k"}, []string{`-limit ("unlimited") counts nothing`}},
+		{[]string{"switch", "-name", "api", "off"}, []string{`switch ("off") must be "normal"`}},
+		{[]string{"switch", "-name", "api", "shadow", "now"}, []string{"must be one switch"}},
+		{[]string{"top", "-name", "api", "-by", "size", "-n", "0", "-for", "0s", "-rate", "0", "x"}, []string{"must be none", `-by ("size") must be busiest or emptiest`, "-n (0)", "-for (0s)", "-rate (0)"}},
+	} {
+		status, out, errOut := cli(t, url, c.args...)
+		if status != 2 || out != "" {
+			t.Errorf("%q: status %d, %q", c.args, status, out)
+		}
+		for _, want := range c.wants {
+			if !strings.Contains(errOut, want) {
+				t.Errorf("%q: no %q in %s", c.args, want, errOut)
+			}
+		}
+		if strings.Contains(errOut, "geheim") || strings.Contains(errOut, "tooshort") {
+			t.Errorf("%q: a secret in %s", c.args, errOut)
+		}
+	}
+	for _, args := range [][]string{{"help"}, {"top", "-h"}} {
+		status, _, errOut := cli(t, "redis://:geheim@host:1", args...)
+		if status != 0 || !strings.Contains(errOut, "usage: hybridlimit") || strings.Contains(errOut, "geheim") {
+			t.Errorf("%q: %d, %s", args, status, errOut)
+		}
+	}
+}
+
+// Without a Redis every command fails, soon, and says so.
+func TestWithoutRedis(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"inspect", "-name", "api", "k"}, {"inspect", "-name", "api", "-limit", "1/s", "k"}, {"reset", "-name", "api", "-limit", "1/s", "k"},
+		{"switch", "-name", "api"}, {"switch", "-name", "api", "shadow"}, {"top", "-name", "api"},
+	} {
+		args = append([]string{args[0], "-timeout", "200ms"}, args[1:]...)
+		status, out, errOut := cli(t, "redis://127.0.0.1:1", args...)
+		if status != 1 || out != "" || errOut == "" {
+			t.Errorf("%q: %d, %s, %s", args, status, out, errOut)
+		}
+	}
+}
