@@ -378,3 +378,43 @@ func TestWithoutRedis(t *testing.T) {
 		}
 	}
 }
+
+// The rights that SECURITY.md gives to the library, and those that
+// docs/operations.md adds, are enough for every command.
+func TestRightsOfTheTool(t *testing.T) {
+	t.Parallel()
+	security, err := os.ReadFile("../../SECURITY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	operations, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, line, _ := strings.Cut(string(security), "\nACL SETUSER ")
+	line, _, _ = strings.Cut(line, "\n")
+	more := regexp.MustCompile("It needs `([^`]+)` besides").FindStringSubmatch(string(operations))
+	if line == "" || more == nil {
+		t.Fatal("no rights in the documents")
+	}
+	srv := redistest.New(t)
+	rdb := srv.Client(t)
+	words := []any{"ACL", "SETUSER"}
+	for _, w := range strings.Fields(line + " " + more[1]) {
+		words = append(words, w)
+	}
+	redistest.Do(t, rdb, words...)
+	url := "redis://limiter:PASSWORD@" + srv.Addr()
+	used(t, rdb, hourly, global.Config{Name: "api"}, "alice", 3)
+	expect(t, url, []string{"inspect", "-name", "api", "alice"}, "bucket had 7.0 units left")
+	expect(t, url, []string{"inspect", "-name", "api", "-limit", "1/h burst 10", "alice"}, "7 of 10 units left")
+	expect(t, url, []string{"reset", "-name", "api", "-limit", "1/h burst 10", "alice"}, "reset")
+	expect(t, url, []string{"switch", "-name", "api", "shadow"}, "api: shadow, was normal")
+	expect(t, url, []string{"switch", "-name", "api"}, "api: shadow")
+	expect(t, url, []string{"top", "-name", "api"}, "1 keys of api")
+	// And without them it fails rather than shows less.
+	redistest.Do(t, rdb, "ACL", "SETUSER", "limiter", "-scan", "-get")
+	if status, _, errOut := cli(t, url, "top", "-name", "api"); status != 1 || !strings.Contains(errOut, "NOPERM") {
+		t.Errorf("without +scan: %d, %s", status, errOut)
+	}
+}

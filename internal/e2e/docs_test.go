@@ -62,6 +62,7 @@ var imports = map[string]string{
 	"global": "github.com/hybridlimit/hybridlimit/global", "hybrid": "github.com/hybridlimit/hybridlimit/hybrid",
 	"httplimit": "github.com/hybridlimit/hybridlimit/httplimit", "limittest": "github.com/hybridlimit/hybridlimit/limittest",
 	"otellimit": "github.com/hybridlimit/hybridlimit/otellimit", "metric": "go.opentelemetry.io/otel/metric",
+	"debug": "github.com/hybridlimit/hybridlimit/hybrid/debug",
 	"redis": "github.com/redis/go-redis/v9", "rate": "golang.org/x/time/rate",
 	"redis_rate": "github.com/go-redis/redis_rate/v10",
 	"limiter":    "github.com/ulule/limiter/v3", "stdlib": "github.com/ulule/limiter/v3/drivers/middleware/stdlib",
