@@ -91,3 +91,26 @@ func TestSpeedInTheReadme(t *testing.T) {
 		}
 	}
 }
+
+// The figures of README's first lines are those of its table.
+func TestFirstFiguresInTheReadme(t *testing.T) {
+	page, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := func(row string) string {
+		t.Helper()
+		_, rest, ok := strings.Cut(string(page), row)
+		line, _, _ := strings.Cut(rest, " |\n")
+		if !ok {
+			t.Fatalf("no row %q", row)
+		}
+		return line[strings.LastIndex(line, "| ")+2:]
+	}
+	ours, beyond, _ := strings.Cut(last("| `ModeAuto`, `ModeStrict` |"), ", ")
+	theirs, excess, _ := strings.Cut(last("| count locally, push each 50 ms |"), ", ")
+	want := fmt.Sprintf("ask Redis %s times per admitted unit, and admit nothing beyond it. Counting locally and pushing each 50 ms asks %s times and admits %s of a burst too much", ours, theirs, excess)
+	if beyond != "0" || !strings.Contains(string(page), want) {
+		t.Errorf("the table has %q, and README does not say %q", beyond, want)
+	}
+}
