@@ -40,8 +40,10 @@ func rowsOf(t *testing.T, page, after string) (names []string, cells map[string]
 func speeds(t *testing.T, results string) string {
 	t.Helper()
 	loads := []struct{ title, short string }{
-		{"One hot key, far below its limit", "one hot key"}, {"One hot key, over its limit", "the same, denied"},
-		{"Zipf over 100 000 keys", "Zipf, 100 000 keys"}, {"Uniform over 1 000 000 keys", "uniform, a million"},
+		{"One hot key, far below its limit", "one hot key"},
+		{"One hot key, over its limit", "the same, denied"},
+		{"Zipf over 100 000 keys", "Zipf, 100 000 keys"},
+		{"Uniform over 1 000 000 keys", "uniform, a million"},
 		{"Twenty times the limit: 95 % denied", "20 keys, 20 times over"},
 	}
 	var b strings.Builder

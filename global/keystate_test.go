@@ -51,7 +51,7 @@ func TestInspect(t *testing.T) {
 					t.Errorf("%s, %s: %q, want %q", where, c.name, said, want)
 				}
 				res, err := l.Peek(ctx, "k")
-				if err != nil || res.Remaining != k.Left || res.Allowed != (k.RetryAfter == 0) || (res.ResetAfter - k.ResetAfter).Abs() > time.Minute {
+				if err != nil || res.Remaining != k.Left || res.Allowed != (k.RetryAfter == 0) || (res.ResetAfter-k.ResetAfter).Abs() > time.Minute {
 					t.Errorf("%s, %s: %+v, Peek says %+v, %v", where, c.name, k, res, err)
 				}
 				return k

@@ -243,7 +243,7 @@ func (l *Limiter) books() (owed, held int64) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		if e.whole == nil {
-			owed += e.resting.pending
+			owed += e.pending
 			if now < e.resting.end {
 				held += e.resting.units
 			}

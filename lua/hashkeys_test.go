@@ -60,6 +60,29 @@ func FuzzHashedNames(f *testing.F) {
 	})
 }
 
+// What stands for a key in a log is what stands for it in Redis, where that is
+// hashed; two limiters have two, and so have two secrets.
+func TestDigest(t *testing.T) {
+	n := lua.Names{Prefix: "hl", Tags: 16, HashKeys: secret}
+	const key = "alice@example.com"
+	if d := n.Digest("api", key); !strings.HasSuffix(n.State(n.Tag(key), "api", key), ":"+d) {
+		t.Errorf("digest %q of %q", d, n.State(n.Tag(key), "api", key))
+	}
+	seen := map[string]bool{}
+	for _, names := range []lua.Names{{}, {HashKeys: secret}} {
+		for _, of := range [][2]string{{"api", key}, {"login", key}, {"api", "bob"}} {
+			d := names.Digest(of[0], of[1])
+			if len(d) != 22 || strings.Contains(d, "alice") || d != names.Digest(of[0], of[1]) {
+				t.Errorf("%q", d)
+			}
+			seen[d] = true
+		}
+	}
+	if len(seen) != 6 {
+		t.Errorf("%d digests of 6", len(seen))
+	}
+}
+
 // Slots are chosen by the hash, as evenly as without.
 func TestHashedTagsSpread(t *testing.T) {
 	n, counts := lua.Names{Prefix: "hl", Tags: 16, HashKeys: secret}, make([]int, 16)

@@ -188,8 +188,10 @@ func TestDecisionsAreCounted(t *testing.T) {
 	if n := len(p.recorded["rate_limiting.decision.duration{rate_limiting.policy=api}"]); n != 9 {
 		t.Errorf("%d durations of 9 calls: %v", n, p.recorded)
 	}
-	if r.Close() != nil || r.Close() != nil || p.callback != nil {
-		t.Error("Close")
+	for range 2 { // it is idempotent
+		if err := r.Close(); err != nil || p.callback != nil {
+			t.Errorf("Close: %v", err)
+		}
 	}
 	if _, err := r.Wrap("late", newLocal(t, "late", 1)); !errors.Is(err, hybridlimit.ErrClosed) {
 		t.Errorf("closed: %v", err)

@@ -368,8 +368,12 @@ func TestBadInput(t *testing.T) {
 func TestWithoutRedis(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
-		{"inspect", "-name", "api", "k"}, {"inspect", "-name", "api", "-limit", "1/s", "k"}, {"reset", "-name", "api", "-limit", "1/s", "k"},
-		{"switch", "-name", "api"}, {"switch", "-name", "api", "shadow"}, {"top", "-name", "api"},
+		{"inspect", "-name", "api", "k"},
+		{"inspect", "-name", "api", "-limit", "1/s", "k"},
+		{"reset", "-name", "api", "-limit", "1/s", "k"},
+		{"switch", "-name", "api"},
+		{"switch", "-name", "api", "shadow"},
+		{"top", "-name", "api"},
 	} {
 		args = append([]string{args[0], "-timeout", "200ms"}, args[1:]...)
 		status, out, errOut := cli(t, "redis://127.0.0.1:1", args...)
