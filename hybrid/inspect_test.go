@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -417,6 +418,45 @@ func TestExactAfterAnOutage(t *testing.T) {
 		}
 		if s := l.Stats(); s.Denied[hybridlimit.SourceRedis] < 20 || s.Owed != 0 {
 			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// Whoever looks disturbs nobody: with calls, syncs, evictions and collections
+// going on beside it the books balance to the unit.
+func TestInspectBesideCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, m := redistest.NewBubble(t), &meters{}
+		h := newHub(t, b.Client(nil), hybrid.HubConfig{MeterProvider: m})
+		l := add(t, h, hybridlimit.TokenBucket(500, time.Second, 1000), hybrid.Config{Name: "api", MaxKeys: 4, LogDenials: time.Millisecond})
+		time.Sleep(2100 * time.Millisecond)
+		var wg sync.WaitGroup
+		for g := range 6 {
+			wg.Go(func() {
+				for n := range 600 {
+					key := fmt.Sprint("k", (g+n)%8)
+					switch {
+					case g < 4:
+						ask(t, l, key, 1)
+					case g == 4:
+						inspect(t, l, key)
+					default:
+						if _, err := l.InspectRedis(t.Context(), key); err != nil {
+							t.Error(err)
+						}
+						h.Stats()
+					}
+					time.Sleep(time.Millisecond)
+				}
+			})
+		}
+		wg.Wait()
+		m.collect(t)
+		time.Sleep(2 * time.Second)
+		s := l.Stats()
+		balance(t, s)
+		if s.Decisions() != 2400 {
+			t.Errorf("%d decisions of 2400: looking was counted", s.Decisions())
 		}
 	})
 }
