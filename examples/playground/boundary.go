@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/local"
+)
+
+// The attack on the border of two windows: a burst right before it and a burst
+// right after it, on a fixed and on a sliding window at once. Each alone is
+// within the limit.
+const (
+	attackRate   = 10
+	attackWindow = 4 * time.Second
+	attackAway   = 200 * time.Millisecond // from the border
+	attackBurst  = 10
+	attackSpread = 15 * time.Millisecond // between two calls of a burst
+)
+
+// boundary is the demonstration, one run of it at a time.
+type boundary struct {
+	changed func(boundaryState)
+	ctx     context.Context // ends with close
+	cancel  context.CancelFunc
+	runs    sync.WaitGroup
+
+	mu    sync.Mutex
+	state boundaryState
+}
+
+// boundaryState is what the page draws.
+type boundaryState struct {
+	Seq      int64  `json:"seq"`
+	Phase    string `json:"phase"` // ready, waiting, running, done
+	Rate     int64  `json:"rate"`
+	WindowMs int64  `json:"window_ms"`
+	Border   int64  `json:"border"` // Unix ms
+	Now      int64  `json:"now"`
+	Lanes    []lane `json:"lanes"`
+}
+
+// lane is one of the two under attack.
+type lane struct {
+	Name     string `json:"name"`
+	Dots     []dot  `json:"dots"`
+	Admitted int64  `json:"admitted"`
+	Worst    int64  `json:"worst"` // most admitted in any trailing window
+}
+
+var errRunning = errors.New("playground: the attack is running already")
+
+func newBoundary(changed func(boundaryState)) *boundary {
+	b := &boundary{changed: changed}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b.state = boundaryState{Phase: "ready", Rate: attackRate, WindowMs: attackWindow.Milliseconds(), Lanes: emptyLanes()}
+	return b
+}
+
+func emptyLanes() []lane {
+	return []lane{{Name: "fixed window", Dots: []dot{}}, {Name: "sliding window", Dots: []dot{}}}
+}
+
+func (b *boundary) close() {
+	b.mu.Lock()
+	b.cancel()
+	b.mu.Unlock()
+	b.runs.Wait()
+}
+
+// attack begins a run, which ends by itself a second after the next border that
+// leaves time for it.
+func (b *boundary) attack() error {
+	b.mu.Lock()
+	if b.ctx.Err() != nil {
+		b.mu.Unlock()
+		return errEnded
+	}
+	if b.state.Phase == "waiting" || b.state.Phase == "running" {
+		b.mu.Unlock()
+		return errRunning
+	}
+	fixed, err := local.New(hybridlimit.FixedWindow(attackRate, attackWindow), local.Config{MaxKeys: 1})
+	if err != nil {
+		b.mu.Unlock()
+		return err
+	}
+	sliding, err := local.New(hybridlimit.SlidingWindow(attackRate, attackWindow), local.Config{MaxKeys: 1})
+	if err != nil {
+		b.mu.Unlock()
+		return err
+	}
+	now := time.Now()
+	border := time.Unix(0, (now.Add(2*attackAway).UnixNano()/int64(attackWindow)+1)*int64(attackWindow))
+	b.state.Phase, b.state.Border, b.state.Lanes = "waiting", border.UnixMilli(), emptyLanes()
+	b.runs.Go(func() { b.run(now, border, []*local.Limiter{fixed, sliding}) })
+	b.mu.Unlock()
+	b.tell("waiting")
+	return nil
+}
+
+// run makes the calls. Times are taken from now on by the monotonic clock, as
+// the limiters take theirs.
+func (b *boundary) run(now, border time.Time, limiters []*local.Limiter) {
+	toBorder := border.Sub(now)
+	at := func(d time.Duration) bool { return sleep(b.ctx, time.Until(now.Add(toBorder+d))) }
+	for _, from := range []time.Duration{-attackAway, attackAway - attackSpread*attackBurst/2} {
+		for i := range attackBurst {
+			if !at(from + time.Duration(i)*attackSpread) {
+				return
+			}
+			b.call(limiters)
+			b.tell("running")
+		}
+	}
+	if at(time.Second) {
+		b.tell("done")
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(max(d, 0))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// call sends a request to both.
+func (b *boundary) call(limiters []*local.Limiter) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, l := range limiters {
+		at := time.Now()
+		res, err := l.Allow(b.ctx, visitor)
+		if err != nil { // a key of ours, and nobody closes it
+			continue
+		}
+		lane := &b.state.Lanes[i]
+		lane.Dots = append(lane.Dots, dot{At: at.UnixMilli(), Allowed: res.Allowed})
+		if res.Allowed {
+			lane.Admitted++
+		}
+		lane.Worst = trailing(lane.Dots, attackWindow.Milliseconds())
+	}
+}
+
+// trailing is the most that was admitted in any window, wherever it begins.
+func trailing(dots []dot, windowMs int64) (worst int64) {
+	for i, first := range dots {
+		n := int64(0)
+		for _, d := range dots[i:] {
+			if d.Allowed && d.At-first.At < windowMs {
+				n++
+			}
+		}
+		worst = max(worst, n)
+	}
+	return worst
+}
+
+func (b *boundary) tell(phase string) {
+	b.mu.Lock()
+	b.state.Phase = phase
+	b.state.Seq++
+	b.mu.Unlock()
+	b.changed(b.look())
+}
+
+func (b *boundary) look() boundaryState {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.state
+	s.Now = time.Now().UnixMilli()
+	s.Lanes = make([]lane, len(b.state.Lanes))
+	for i, l := range b.state.Lanes {
+		l.Dots = append([]dot{}, l.Dots...)
+		s.Lanes[i] = l
+	}
+	return s
+}

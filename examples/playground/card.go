@@ -1,0 +1,286 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/httplimit"
+	"github.com/hybridlimit/hybridlimit/local"
+)
+
+// visitor is the key of everybody who plays with a card: all pages and curl
+// share it.
+const visitor = "visitor"
+
+// card is one algorithm: a limiter behind httplimit, and what is drawn of it.
+type card struct {
+	id    string
+	title string
+	limit hybridlimit.Limit // at first; guarded by mu
+	first hybridlimit.Limit
+
+	limiter *local.Limiter
+	quick   http.Handler // answers the page: a queue's delay is told, not waited for
+	slow    http.Handler // answers /try: as a service would
+	changed func(cardState)
+
+	mu      sync.Mutex
+	windows pastWindows
+	answers []answer
+	dots    []dot
+	seq     int64
+	sent    int64
+	passed  int64
+	last    string // what happened and why
+}
+
+// answer is what a request was told, with all that httplimit has written.
+type answer struct {
+	Seq     int64       `json:"seq"`
+	Status  int         `json:"status"`
+	Headers [][2]string `json:"headers"`
+	Body    string      `json:"body"`
+	Delay   int64       `json:"delay_ms"` // of a queue
+}
+
+// dot is a request on the card's line of time.
+type dot struct {
+	At      int64 `json:"at"` // Unix ms
+	Allowed bool  `json:"allowed"`
+	Delay   int64 `json:"delay_ms"`
+}
+
+const (
+	maxAnswers = 1   // the last is shown
+	maxDots    = 240 // what the line shows at most
+)
+
+// cardState is what the page draws. The browser goes on from there by itself:
+// nothing is sent while nothing happens.
+type cardState struct {
+	ID        string   `json:"id"`
+	Title     string   `json:"title"`
+	Algorithm string   `json:"algorithm"`
+	Seq       int64    `json:"seq"`
+	Now       int64    `json:"now"` // Unix ms
+	Rate      int64    `json:"rate"`
+	PeriodMs  int64    `json:"period_ms"`
+	Burst     int64    `json:"burst"`
+	Text      string   `json:"text"` // the limit, for people
+	Remaining int64    `json:"remaining"`
+	Used      float64  `json:"used"` // of buckets and queues, units, at Now
+	Window    window   `json:"window"`
+	Log       []logged `json:"log"` // of a sliding log
+	Answers   []answer `json:"answers"`
+	Dots      []dot    `json:"dots"`
+	Sent      int64    `json:"sent"`
+	Passed    int64    `json:"passed"`
+	Last      string   `json:"last"`
+}
+
+// logged is an entry of a sliding log.
+type logged struct {
+	At    int64 `json:"at"` // Unix ms
+	Units int64 `json:"units"`
+}
+
+func newCard(id, title string, limit hybridlimit.Limit, changed func(cardState)) (*card, error) {
+	limiter, err := local.New(limit, local.Config{Name: id, MaxKeys: 16})
+	if err != nil {
+		return nil, err
+	}
+	c := &card{id: id, title: title, limit: limit, first: limit, limiter: limiter, changed: changed,
+		last: "Nobody has asked yet."}
+	if c.quick, err = c.service(true); err != nil {
+		return nil, err
+	}
+	c.slow, err = c.service(false)
+	return c, err
+}
+
+// service is a handler with the card's limit in front of it.
+func (c *card) service(quick bool) (http.Handler, error) {
+	mw, err := httplimit.New(httplimit.Config{}, httplimit.Limit{
+		Limiter: &overheard{c.limiter, c, quick},
+		Key:     func(*http.Request) string { return visitor },
+	})
+	if err != nil {
+		return nil, err
+	}
+	return mw(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Write([]byte("Hello.\n"))
+	})), nil
+}
+
+// overheard is the card's limiter, and lets the card know what it says. quick:
+// the delay of a queue is for the page to show, not for the request to wait.
+type overheard struct {
+	*local.Limiter
+	card  *card
+	quick bool
+}
+
+// Allow is part of hybridlimit.Limiter.
+func (o *overheard) Allow(ctx context.Context, key string) (hybridlimit.Result, error) {
+	return o.AllowN(ctx, key, 1)
+}
+
+// AllowN is part of hybridlimit.Limiter.
+func (o *overheard) AllowN(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
+	c := o.card
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	res, err := o.Limiter.AllowN(ctx, key, n)
+	if err == nil {
+		c.note(time.Now(), n, res)
+	}
+	if h, ok := ctx.Value(heardKey{}).(*hybridlimit.Result); ok {
+		*h = res
+	}
+	if o.quick {
+		res.Delay = 0
+	}
+	return res, err
+}
+
+// heardKey is the context key of a *hybridlimit.Result that a caller of the
+// handler wants.
+type heardKey struct{}
+
+// note is called with c.mu held.
+func (c *card) note(now time.Time, n int64, res hybridlimit.Result) {
+	c.seq++
+	c.sent++
+	if res.Allowed {
+		c.passed++
+		c.windows.add(now, c.limit.Period, n)
+	}
+	c.dots = append(c.dots, dot{At: now.UnixMilli(), Allowed: res.Allowed, Delay: res.Delay.Milliseconds()})
+	if len(c.dots) > maxDots {
+		c.dots = append(c.dots[:0:0], c.dots[len(c.dots)-maxDots:]...)
+	}
+	c.last = explain(c.limit, res, c.windows.at(now, c.limit.Period))
+}
+
+// send makes n requests, one after the other, and returns the answers.
+func (c *card) send(n int) []answer {
+	var answers []answer
+	for range n {
+		var res hybridlimit.Result
+		ctx := context.WithValue(context.Background(), heardKey{}, &res)
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/try/"+c.id, nil)
+		if err != nil { // a constant and an id of ours
+			panic(err)
+		}
+		w := newRecorder()
+		c.quick.ServeHTTP(w, r)
+		answers = append(answers, w.answer(res))
+	}
+	c.mu.Lock()
+	for i := range answers {
+		answers[i].Seq = c.seq
+	}
+	c.answers = answers[max(0, len(answers)-maxAnswers):]
+	if n > 1 {
+		c.last = explainBurst(answers, c.last)
+	}
+	c.mu.Unlock()
+	c.tell()
+	return answers
+}
+
+// serve is /try: the service, to be called with curl too.
+func (c *card) serve(w http.ResponseWriter, r *http.Request) {
+	c.slow.ServeHTTP(&tellFirst{ResponseWriter: w, tell: c.tell}, r)
+}
+
+// reset makes the card as if never used.
+func (c *card) reset() error {
+	c.mu.Lock()
+	err := c.limiter.Reset(context.Background(), visitor)
+	c.seq++
+	c.windows, c.answers, c.dots, c.sent, c.passed = pastWindows{}, nil, nil, 0, 0
+	c.last = "Reset: as if never used."
+	c.mu.Unlock()
+	c.tell()
+	return err
+}
+
+// setLimit changes the limit. What was used stays used: see
+// local.Limiter.SetLimit.
+func (c *card) setLimit(rate int64, period time.Duration, burst int64) error {
+	c.mu.Lock()
+	limit := c.limit
+	limit.Rate, limit.Period, limit.Burst = rate, period, burst
+	if windowed(limit) {
+		limit.Burst = 0
+	}
+	err := cardLimit(limit)
+	if err == nil {
+		err = c.limiter.SetLimit(limit)
+	}
+	if err != nil {
+		c.mu.Unlock()
+		return err
+	}
+	c.windows.change(time.Now(), c.limit.Period, period)
+	c.limit = limit
+	c.seq++
+	c.last = "The limit is " + limit.String() + ". What was used stays used."
+	c.mu.Unlock()
+	c.tell()
+	return nil
+}
+
+// cardLimit refuses what cannot be drawn.
+func cardLimit(l hybridlimit.Limit) error {
+	var bad hybridlimit.Violations
+	if l.Rate < 1 || l.Rate > 100 {
+		bad.Add("rate", l.Rate, "must be 1 to 100 units")
+	}
+	if l.Period < 100*time.Millisecond || l.Period > time.Minute {
+		bad.Add("period_ms", l.Period.Milliseconds(), "must be 100 ms to a minute")
+	}
+	if l.Burst < 0 || l.Burst > 100 || !windowed(l) && l.Burst == 0 {
+		bad.Add("burst", l.Burst, "must be 1 to 100 units")
+	}
+	return bad.Err("playground")
+}
+
+func windowed(l hybridlimit.Limit) bool {
+	switch l.Algorithm {
+	case hybridlimit.AlgFixedWindow, hybridlimit.AlgSlidingWindow, hybridlimit.AlgSlidingLog:
+		return true
+	}
+	return false
+}
+
+func (c *card) tell() { c.changed(c.state()) }
+
+func (c *card) state() cardState {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	res, _ := c.limiter.Peek(context.Background(), visitor) // the key is fine, and a closed one shows nothing
+	s := cardState{
+		ID: c.id, Title: c.title, Algorithm: c.limit.Algorithm.String(), Seq: c.seq, Now: now.UnixMilli(),
+		Rate: c.limit.Rate, PeriodMs: c.limit.Period.Milliseconds(), Burst: c.limit.BurstSize(), Text: c.limit.String(),
+		Remaining: res.Remaining, Window: c.windows.at(now, c.limit.Period),
+		Answers: append([]answer{}, c.answers...), Dots: append([]dot{}, c.dots...),
+		Sent: c.sent, Passed: c.passed, Last: c.last, Log: []logged{},
+	}
+	if !windowed(c.limit) {
+		s.Used = res.ResetAfter.Seconds() * float64(c.limit.Rate) / c.limit.Period.Seconds()
+	}
+	if c.limit.Algorithm == hybridlimit.AlgSlidingLog {
+		entries, _ := c.limiter.History(context.Background(), visitor)
+		for _, e := range entries {
+			s.Log = append(s.Log, logged{e.At.UnixMilli(), e.Units})
+		}
+	}
+	return s
+}

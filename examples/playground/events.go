@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// event is a line of the log.
+type event struct {
+	Seq  int64  `json:"seq"`
+	At   int64  `json:"at"`   // ms since the start
+	Kind string `json:"kind"` // you, redis, fleet, warn
+	Text string `json:"text"`
+}
+
+// The kinds of events: what was done on the page, what Redis is found to be,
+// what the fleet is about, and what a limiter warns of.
+const (
+	kindYou   = "you"
+	kindRedis = "redis"
+	kindFleet = "fleet"
+	kindWarn  = "warn"
+)
+
+const (
+	maxEvents = 200
+	// gather is how long the same words of several processes are waited for, to
+	// be one event.
+	gather = 400 * time.Millisecond
+)
+
+// chronicle is what has happened, in words. Limiters write to it from their own
+// goroutines.
+type chronicle struct {
+	start time.Time
+
+	mu      sync.Mutex
+	seq     int64
+	events  []event
+	waiting []said
+}
+
+// said is a line of a process's limiter.
+type said struct {
+	process int
+	at      time.Time
+	kind    string
+	text    string
+	cause   string
+}
+
+func newChronicle(start time.Time) *chronicle { return &chronicle{start: start} }
+
+func (c *chronicle) note(kind, format string, args ...any) event {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.add(time.Now(), kind, fmt.Sprintf(format, args...))
+}
+
+// add is called with c.mu held.
+func (c *chronicle) add(at time.Time, kind, text string) event {
+	c.seq++
+	e := event{Seq: c.seq, At: at.Sub(c.start).Milliseconds(), Kind: kind, Text: text}
+	c.events = append(c.events, e)
+	if len(c.events) > maxEvents {
+		c.events = slices.Delete(c.events, 0, len(c.events)-maxEvents)
+	}
+	return e
+}
+
+func (c *chronicle) all() []event {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.events)
+}
+
+func (c *chronicle) hear(s said) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.waiting) < maxEvents {
+		c.waiting = append(c.waiting, s)
+	}
+}
+
+// settle makes events of what has waited long enough.
+func (c *chronicle) settle(now time.Time) (made []event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.waiting) > 0 && now.Sub(c.waiting[0].at) >= gather {
+		first := c.waiting[0]
+		var who []int
+		c.waiting = slices.DeleteFunc(c.waiting, func(s said) bool {
+			if s.text != first.text {
+				return false
+			}
+			who = append(who, s.process)
+			return true
+		})
+		text := fmt.Sprintf("%s: %s", processes(who), first.text)
+		if first.cause != "" {
+			text += fmt.Sprintf(" (%s)", first.cause)
+		}
+		made = append(made, c.add(first.at, first.kind, text))
+	}
+	return made
+}
+
+// processes is "Process 2", "Processes 1–4" or "Processes 1, 3".
+func processes(who []int) string {
+	slices.Sort(who)
+	who = slices.Compact(who)
+	if len(who) == 1 {
+		return fmt.Sprintf("Process %d", who[0])
+	}
+	var parts []string
+	for i := 0; i < len(who); {
+		j := i
+		for j+1 < len(who) && who[j+1] == who[j]+1 {
+			j++
+		}
+		switch j - i {
+		case 0:
+			parts = append(parts, fmt.Sprint(who[i]))
+		case 1:
+			parts = append(parts, fmt.Sprint(who[i]), fmt.Sprint(who[j]))
+		default:
+			parts = append(parts, fmt.Sprintf("%d–%d", who[i], who[j]))
+		}
+		i = j + 1
+	}
+	return "Processes " + strings.Join(parts, ", ")
+}
+
+// listener is the slog.Handler of one process's hub: its few lines become
+// events, with the library's own words.
+type listener struct {
+	to      *chronicle
+	process int
+	silent  func() bool // a paused process says nothing, since it does nothing
+}
+
+// Enabled is part of slog.Handler.
+func (l *listener) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
+
+// Handle is part of slog.Handler.
+func (l *listener) Handle(_ context.Context, r slog.Record) error {
+	if l.silent() {
+		return nil
+	}
+	s := said{process: l.process, at: r.Time, kind: kindFleet, text: strings.TrimPrefix(r.Message, "hybridlimit: ")}
+	if r.Level >= slog.LevelWarn {
+		s.kind = kindWarn
+	}
+	r.Attrs(func(a slog.Attr) bool {
+		switch {
+		case a.Key == "cause" || a.Key == "error":
+			s.cause = a.Value.String()
+		case a.Value.Kind() == slog.KindGroup:
+			s.text += fallback(a.Value.Group())
+		}
+		return true
+	})
+	l.to.hear(s)
+	return nil
+}
+
+// fallback is what a limiter's group says of the fallback that now decides.
+func fallback(attrs []slog.Attr) string {
+	policy, n := "", int64(0)
+	for _, a := range attrs {
+		switch a.Key {
+		case "fallback":
+			policy = a.Value.String()
+		case "fleet":
+			n = a.Value.Int64()
+		}
+	}
+	if policy == "share" && n > 0 {
+		return fmt.Sprintf("; fallback share 1/%d", n)
+	}
+	return ""
+}
+
+// WithAttrs and WithGroup are part of slog.Handler. What all lines have in
+// common is left out.
+func (l *listener) WithAttrs([]slog.Attr) slog.Handler { return l }
+
+// WithGroup is part of slog.Handler.
+func (l *listener) WithGroup(string) slog.Handler { return l }

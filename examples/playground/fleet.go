@@ -1,0 +1,468 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+)
+
+// fleet is the processes that share the limit, and what is known of them. One
+// goroutine owns all of it; others ask it by do.
+type fleet struct {
+	store   *store
+	log     *chronicle
+	send    func(name string, v any)
+	watched func() bool // a page is open
+
+	orders chan func()
+	quit   chan struct{}
+	done   sync.WaitGroup
+
+	start    time.Time
+	settings settings
+	slots    []*slot
+	watch    *watch
+	recount  time.Time // when a new watch is to begin; zero: not
+	samples  []sample
+	last     time.Time // of the last sample
+	seq      int64
+	state    fleetState // as last sent
+	restored *restoring
+	members  int64 // N as all processes last agreed on
+	sleeping bool  // nobody watches
+	gone     ended
+}
+
+// slot is a place in the fleet: a process, or a crashed one.
+type slot struct {
+	*process
+	crashed bool
+	before  counts // as of the last sample
+	sent    int64
+}
+
+// ended sums up processes that are no more, so that totals never fall.
+type ended struct {
+	counts   counts
+	stats    map[string][2]int64 // source: allowed, denied, as the library counts
+	messages int64
+}
+
+var errEnded = errors.New("playground: the fleet has ended")
+
+func newFleet(s *store, send func(string, any), watched func() bool) (*fleet, error) {
+	now := time.Now()
+	f := &fleet{
+		store: s, log: newChronicle(now), send: send, watched: watched,
+		orders: make(chan func()), quit: make(chan struct{}),
+		start: now, last: now, settings: initial, gone: ended{stats: map[string][2]int64{}},
+	}
+	f.settings.Running = true
+	if err := f.resize(f.settings.Processes); err != nil {
+		f.end(0)
+		return nil, err
+	}
+	f.note(kindFleet, "%d processes share %v through Redis, %s.", f.settings.Processes, f.settings.limit(), s.name())
+	f.countAnew(now.Add(newcomer))
+	f.done.Go(f.run)
+	return f, nil
+}
+
+// newcomer is how long counting waits after the fleet has changed: leases of
+// the old limit live for a second, and N is counted within three.
+const newcomer = 3 * time.Second
+
+func (f *fleet) close() {
+	close(f.quit)
+	f.done.Wait()
+	f.end(500 * time.Millisecond)
+}
+
+// end ends all processes at once.
+func (f *fleet) end(grace time.Duration) {
+	if state, _ := f.store.condition(); state != redisUp {
+		grace = 0
+	}
+	var all sync.WaitGroup
+	for _, s := range f.slots {
+		if !s.crashed {
+			all.Go(func() { s.process.end(grace) })
+		}
+	}
+	all.Wait()
+}
+
+// do has the fleet's goroutine do something, and returns when it is done.
+func (f *fleet) do(order func() error) error {
+	result := make(chan error, 1)
+	select {
+	case f.orders <- func() { result <- order() }:
+		return <-result
+	case <-f.quit:
+		return errEnded
+	}
+}
+
+func (f *fleet) run() {
+	timer := time.NewTimer(tickBusy)
+	defer timer.Stop()
+	for {
+		select {
+		case order := <-f.orders:
+			order()
+			f.tell()
+			continue
+		case <-timer.C:
+			f.tick(time.Now())
+		case <-f.quit:
+			return
+		}
+		if f.busy() {
+			timer.Reset(tickBusy)
+		} else {
+			timer.Reset(tickIdle)
+		}
+	}
+}
+
+func (f *fleet) busy() bool { return f.settings.Running && f.settings.Load > 0 && !f.sleeping }
+
+func (f *fleet) note(kind, format string, args ...any) {
+	f.send("event", f.log.note(kind, format, args...))
+}
+
+// steer divides the load among the processes that run.
+func (f *fleet) steer() {
+	running := 0
+	for _, s := range f.slots {
+		if !s.crashed && !s.frozen.Load() {
+			running++
+		}
+	}
+	each := 0.0
+	if f.busy() && running > 0 {
+		each = f.settings.Load * float64(f.settings.Rate) / float64(running)
+	}
+	for _, s := range f.slots {
+		if !s.crashed {
+			s.perSecond.Store(int64(each * 1000))
+			s.compare.Store(f.settings.Naive)
+		}
+	}
+}
+
+// resize makes the fleet of n processes.
+func (f *fleet) resize(n int) error {
+	for len(f.slots) < n {
+		p, err := f.newProcess(len(f.slots) + 1)
+		if err != nil {
+			return err
+		}
+		f.slots = append(f.slots, &slot{process: p})
+	}
+	if len(f.slots) > n {
+		f.retire(f.slots[n:], f.grace())
+		f.slots = f.slots[:n]
+	}
+	f.steer()
+	return nil
+}
+
+func (f *fleet) newProcess(number int) (*process, error) {
+	var made atomic.Pointer[process]
+	log := &listener{to: f.log, process: number, silent: func() bool {
+		p := made.Load()
+		return p != nil && p.frozen.Load()
+	}}
+	p, err := startProcess(f.store, processConfig{number: number, settings: f.settings, epoch: f.start, log: log})
+	if err != nil {
+		return nil, err
+	}
+	made.Store(p)
+	return p, nil
+}
+
+// grace is how long a process may take to settle: none without Redis.
+func (f *fleet) grace() time.Duration {
+	if state, _ := f.store.condition(); state != redisUp {
+		return 0
+	}
+	return 500 * time.Millisecond
+}
+
+// retire ends processes and keeps what they have counted.
+func (f *fleet) retire(slots []*slot, grace time.Duration) {
+	var all sync.WaitGroup
+	for _, s := range slots {
+		if s.crashed {
+			continue
+		}
+		all.Go(func() { s.process.end(grace) })
+	}
+	all.Wait()
+	for _, s := range slots {
+		if s.crashed {
+			continue
+		}
+		c, placed := s.tally.take()
+		f.watchOf().add(placed, f.cell(time.Now()))
+		f.gone.counts.add(c)
+		f.gone.add(s.limiter.Stats())
+		f.gone.messages += int64(s.limiter.Hub().Stats().Messages)
+		s.before, s.sent = counts{}, 0
+	}
+}
+
+func (g *ended) add(s hybrid.Stats) {
+	for src, n := range s.Allowed {
+		both := g.stats[src.String()]
+		g.stats[src.String()] = [2]int64{both[0] + n, both[1]}
+	}
+	for src, n := range s.Denied {
+		both := g.stats[src.String()]
+		g.stats[src.String()] = [2]int64{both[0], both[1] + n}
+	}
+}
+
+func (f *fleet) cell(at time.Time) int { return int(at.Sub(f.start) / cellTime) }
+
+// countAnew has the bounds begin at a time.
+func (f *fleet) countAnew(at time.Time) {
+	f.recount = at
+	f.watch = newWatch(f.settings, f.cell(at))
+}
+
+func (f *fleet) watchOf() *watch {
+	if f.watch == nil {
+		f.countAnew(f.start)
+	}
+	return f.watch
+}
+
+// set changes the settings. Nothing is changed when they are wrong.
+func (f *fleet) set(to settings) error {
+	if err := to.violations().Err("playground"); err != nil {
+		return err
+	}
+	from := f.settings
+	if from == to {
+		return nil
+	}
+	f.settings = to
+	switch {
+	case from.rebuilds(to):
+		if err := f.rebuild(); err != nil {
+			return err
+		}
+		f.note(kindYou, "Settings: mode %s, K %s, T %d ms, overshoot %g %%; every process has a new limiter.",
+			to.Mode, adaptive(to.K), to.TMs, 100*to.Overshoot)
+	case from.limit() != to.limit():
+		for _, s := range f.slots {
+			if s.crashed {
+				continue
+			}
+			if err := s.limiter.SetLimit(to.limit()); err != nil {
+				return fmt.Errorf("process %d: %w", s.number, err)
+			}
+			s.naive.setLimit(to.limit())
+		}
+		f.note(kindYou, "The limit is %v. What was used stays used.", to.limit())
+	}
+	if from.Processes != to.Processes {
+		f.note(kindYou, "%d processes instead of %d.", to.Processes, from.Processes)
+	}
+	if err := f.resize(to.Processes); err != nil {
+		return err
+	}
+	if from.Running != to.Running {
+		f.note(kindYou, "%s", map[bool]string{true: "The load goes on.", false: "The load is stopped."}[to.Running])
+	}
+	if from.rebuilds(to) || from.limit() != to.limit() || from.Processes != to.Processes {
+		f.countAnew(time.Now().Add(newcomer))
+	} else {
+		f.watch.settings.Naive = to.Naive
+	}
+	return nil
+}
+
+func adaptive(k int64) string {
+	if k == 0 {
+		return "adaptive"
+	}
+	return fmt.Sprint(k)
+}
+
+// rebuild gives every process a new limiter, of the present settings.
+func (f *fleet) rebuild() error {
+	f.retire(f.slots, f.grace())
+	for i, s := range f.slots {
+		p, err := f.newProcess(s.number)
+		if err != nil {
+			for _, bad := range f.slots[i:] {
+				bad.crashed = true
+			}
+			return err
+		}
+		f.slots[i] = &slot{process: p}
+	}
+	return nil
+}
+
+// tick takes a sample, and looks for what has changed.
+func (f *fleet) tick(now time.Time) {
+	if asleep := !f.watched(); asleep != f.sleeping {
+		f.sleeping = asleep
+		f.steer()
+		if asleep {
+			f.note(kindFleet, "No page is open: the load waits for one.")
+		}
+	}
+	f.sampleAt(now)
+	for _, e := range f.log.settle(now) {
+		f.send("event", e)
+	}
+	if !f.recount.IsZero() && !now.Before(f.recount) {
+		f.recount = time.Time{}
+	}
+	f.lookAtMembers()
+	f.lookAtMemory(now)
+	f.tell()
+}
+
+// sampleAt adds a point to the charts, if anything was decided or sent.
+func (f *fleet) sampleAt(now time.Time) {
+	state, _ := f.store.condition()
+	s := sample{
+		At: now.Sub(f.start).Milliseconds(), Span: now.Sub(f.last).Milliseconds(),
+		Admitted: make([]int64, len(f.slots)), Sources: make([]int64, len(shownSources)), Redis: state, Rate: f.settings.Rate,
+	}
+	f.last = now
+	for i, slot := range f.slots {
+		if slot.crashed {
+			continue
+		}
+		c, placed := slot.tally.take()
+		f.watchOf().add(placed, f.cell(now))
+		since := c
+		since.sub(slot.before)
+		slot.before = c
+		s.Offered += since.Offered
+		s.Admitted[i] = since.admitted()
+		s.Naive += since.Naive
+		for j, n := range since.bySource() {
+			s.Sources[j] += n
+		}
+		sent := int64(slot.limiter.Hub().Stats().Messages)
+		s.Messages += sent - slot.sent
+		slot.sent = sent
+		f.watch.credit = max(f.watch.credit, slot.limiter.Stats().Credit)
+	}
+	if !f.busy() && s.Offered == 0 {
+		return // the charts stand still
+	}
+	f.seq++
+	s.Seq = f.seq
+	f.samples = append(f.samples, s)
+	if len(f.samples) > maxSamples {
+		f.samples = append(f.samples[:0:0], f.samples[len(f.samples)-maxSamples:]...)
+	}
+	f.send("sample", s)
+}
+
+// tell sends the state if it has changed.
+func (f *fleet) tell() {
+	s := f.look()
+	if !reflect.DeepEqual(s, f.state) {
+		f.state = s
+		f.send("fleet", s)
+	}
+}
+
+// lookAtMembers notes when all processes agree on another N.
+func (f *fleet) lookAtMembers() {
+	n := int64(0)
+	var credit int64
+	for _, s := range f.slots {
+		if s.crashed || s.frozen.Load() {
+			continue
+		}
+		st := s.limiter.Stats()
+		if n != 0 && st.Fleet != n {
+			return
+		}
+		n, credit = st.Fleet, st.Credit
+	}
+	if n != 0 && n != f.members {
+		if f.members != 0 {
+			f.note(kindFleet, "N is %d now, by heartbeats; the credit of each process is %d units.", n, credit)
+		}
+		f.members = n
+	}
+}
+
+// restoring is a Redis that has lost its memory and is being told.
+type restoring struct {
+	since    time.Time
+	resynced int64 // before
+}
+
+func (f *fleet) resynced() (n int64) {
+	for _, s := range f.slots {
+		if !s.crashed {
+			n += s.limiter.Stats().Resynced
+		}
+	}
+	return n
+}
+
+// forgets begins to wait for the fleet to tell Redis what it has lost.
+func (f *fleet) forgets() {
+	f.watch.lost = true
+	f.restored = &restoring{time.Now(), f.resynced()}
+}
+
+// lookAtMemory notes, when processes have told Redis what it had lost, what it
+// now has.
+func (f *fleet) lookAtMemory(now time.Time) {
+	r := f.restored
+	if r == nil || now.Sub(r.since) < 500*time.Millisecond {
+		return
+	}
+	told := f.resynced() - r.resynced
+	closed := true
+	for _, s := range f.slots {
+		closed = closed && (s.crashed || s.frozen.Load() || s.limiter.Stats().Breaker == breaker.Closed)
+	}
+	late := now.Sub(r.since) > 5*time.Second
+	if (told == 0 || !closed) && !late {
+		return
+	}
+	f.restored = nil
+	if told == 0 {
+		return // nobody knew anything
+	}
+	limit := f.settings.limit()
+	observer, err := newObserver(f.store, limit)
+	if err != nil {
+		f.note(kindWarn, "Redis cannot be looked at: %v", err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 250*time.Millisecond)
+	defer cancel()
+	res, err := observer.Peek(ctx, hotKey)
+	if err != nil {
+		return // it is gone again
+	}
+	used := limit.BurstSize() - res.Remaining
+	if res.Source == hybridlimit.SourceRedis {
+		f.note(kindRedis, "Restored: the fleet has told Redis what it had lost; it counts %d of %d units as used, not none.", used, limit.BurstSize())
+	}
+}

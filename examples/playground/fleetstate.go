@@ -1,0 +1,106 @@
+package main
+
+// fleetState is the fleet as the page shows it, but for what is in samples.
+type fleetState struct {
+	Settings  settings       `json:"settings"`
+	Redis     redisState     `json:"redis"`
+	Processes []processState `json:"processes"`
+	Totals    totals         `json:"totals"`
+	Bounds    []bound        `json:"bounds"`
+	Counting  bool           `json:"counting"` // false: the bounds begin in a moment
+}
+
+type redisState struct {
+	State    condition `json:"state"`
+	SlowMs   int64     `json:"slow_ms"`
+	Name     string    `json:"name"`
+	Embedded bool      `json:"embedded"`
+}
+
+type processState struct {
+	Number  int    `json:"number"`
+	State   string `json:"state"`
+	N       int64  `json:"n"`
+	Credit  int64  `json:"credit"`
+	Breaker string `json:"breaker"`
+	Held    int64  `json:"held"`
+	Owed    int64  `json:"owed"`
+}
+
+// totals are of all processes since the start.
+type totals struct {
+	Decisions int64   `json:"decisions"`
+	Admitted  int64   `json:"admitted"`
+	Offered   int64   `json:"offered"`
+	Errors    int64   `json:"errors"`
+	Messages  int64   `json:"messages"`
+	Sources   []int64 `json:"sources"` // decisions, by shownSources
+}
+
+func (f *fleet) look() fleetState {
+	state, delay := f.store.condition()
+	out := fleetState{
+		Settings: f.settings, Bounds: f.watchOf().bounds(), Counting: f.recount.IsZero(),
+		Redis: redisState{State: state, SlowMs: delay.Milliseconds(), Name: f.store.name(), Embedded: f.store.embedded()},
+	}
+	sum := f.gone.counts
+	out.Totals.Messages = f.gone.messages
+	for _, s := range f.slots {
+		p := processState{Number: s.number, State: s.condition()}
+		if !s.crashed {
+			st := s.limiter.Stats()
+			p.N, p.Credit, p.Breaker, p.Held, p.Owed = st.Fleet, st.Credit, st.Breaker.String(), st.Held, st.Owed
+			sum.add(s.before)
+			out.Totals.Messages += s.sent
+		}
+		out.Processes = append(out.Processes, p)
+	}
+	out.Totals.Decisions, out.Totals.Admitted = sum.decisions(), sum.admitted()
+	out.Totals.Offered, out.Totals.Errors = sum.Offered, sum.Errors
+	out.Totals.Sources = sum.bySource()
+	return out
+}
+
+// libraryStats is what the limiters themselves have counted, of all processes
+// since the start: source to allowed and denied.
+type libraryStats struct {
+	Sources  map[string][2]int64 `json:"sources"`
+	Messages int64               `json:"messages"`
+}
+
+func (f *fleet) stats() libraryStats {
+	all := ended{stats: map[string][2]int64{}, messages: f.gone.messages}
+	for src, both := range f.gone.stats {
+		all.stats[src] = both
+	}
+	for _, s := range f.slots {
+		if !s.crashed {
+			all.add(s.limiter.Stats())
+			all.messages += int64(s.limiter.Hub().Stats().Messages)
+		}
+	}
+	return libraryStats{all.stats, all.messages}
+}
+
+// history is what a page needs to begin with.
+type history struct {
+	State   fleetState `json:"state"`
+	Samples []sample   `json:"samples"`
+	Events  []event    `json:"events"`
+	Sources []string   `json:"sources"` // names, in the order of samples
+	Start   int64      `json:"start"`   // Unix ms
+}
+
+func (f *fleet) history() (h history) {
+	err := f.do(func() error {
+		h = history{
+			State: f.look(), Samples: append([]sample{}, f.samples...), Events: f.log.all(),
+			Sources: sourceNames(), Start: f.start.UnixMilli(),
+		}
+		return nil
+	})
+	if err != nil {
+		h.Sources = sourceNames()
+	}
+	return h
+}

@@ -1,0 +1,127 @@
+// Playground is a page on which rate limiters can be watched and broken: each
+// algorithm as a card with buttons, and a fleet of hybrid limiters under load
+// whose Redis is killed, hung, slowed and wiped by hand. Nothing but Go and a
+// browser is needed.
+//
+//	go run ./examples/playground
+//	go run ./examples/playground -redis redis://localhost:6379/0
+//
+// The cards are package local behind httplimit; http://ADDR/try/token-bucket
+// answers as such a service does, to curl too. The processes of the fleet are
+// hybrid hubs of this program, each with a client and a connection of its own,
+// which is where the faults happen.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := start(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case errors.Is(err, errUsage):
+		fmt.Fprintln(os.Stderr, "playground:", err)
+		os.Exit(2)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "playground:", err)
+		os.Exit(1)
+	}
+}
+
+var errUsage = errors.New("usage")
+
+// config is what the flags say.
+type config struct {
+	addr  string
+	redis *redis.Options // nil: embedded
+}
+
+func parseFlags(args []string, out io.Writer) (config, error) {
+	var c config
+	var url string
+	fs := flag.NewFlagSet("playground", flag.ContinueOnError)
+	fs.SetOutput(out)
+	fs.StringVar(&c.addr, "addr", "127.0.0.1:8089", "serve on `host:port`; port 0 takes a free one")
+	fs.StringVar(&url, "redis", "", "use the Redis at `URL`, redis://user:password@host:port/db; empty: one in this program")
+	if err := fs.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return c, err
+		}
+		return c, fmt.Errorf("%w: %w", errUsage, err)
+	}
+	if fs.NArg() > 0 {
+		return c, fmt.Errorf("%w: unexpected argument %q", errUsage, fs.Arg(0))
+	}
+	if url != "" {
+		opts, err := redis.ParseURL(url)
+		if err != nil {
+			return c, fmt.Errorf("%w: -redis: %w", errUsage, err)
+		}
+		c.redis = opts
+	}
+	return c, nil
+}
+
+// start serves the page until ctx ends, and returns when everything that it
+// has started has ended.
+func start(ctx context.Context, args []string, out, usage io.Writer) error {
+	c, err := parseFlags(args, usage)
+	if err != nil {
+		return err
+	}
+	redis.SetLogger(quiet{})
+	listener, err := net.Listen("tcp", c.addr)
+	if err != nil {
+		return fmt.Errorf("%w (another -addr?)", err)
+	}
+	store := newStore(c.redis)
+	defer store.close()
+	if err := store.ping(ctx); err != nil {
+		listener.Close()
+		return fmt.Errorf("no Redis at %s: %w", store.name(), err)
+	}
+	p, err := newPlayground(store)
+	if err != nil {
+		listener.Close()
+		return err
+	}
+	defer p.close()
+	server := &http.Server{Handler: p.handler(), ReadHeaderTimeout: 5 * time.Second}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	fmt.Fprintf(out, "The playground is at http://%s (Ctrl-C ends it). Redis: %s.\n", listener.Addr(), store.name())
+	select {
+	case err = <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	p.feed.close() // or Shutdown would wait for the pages to go
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
+	defer cancel()
+	if server.Shutdown(bounded) != nil {
+		server.Close()
+	}
+	<-ended
+	return nil
+}
+
+// quiet drops what go-redis logs about its connections: a line for each that
+// fails while Redis is away.
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}

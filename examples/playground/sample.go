@@ -1,0 +1,51 @@
+package main
+
+import (
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// sample is what happened between two ticks: a point of the charts.
+type sample struct {
+	Seq      int64     `json:"seq"`
+	At       int64     `json:"at"` // ms since the start, of its end
+	Span     int64     `json:"span"`
+	Offered  int64     `json:"offered"`
+	Admitted []int64   `json:"admitted"` // by process
+	Naive    int64     `json:"naive"`
+	Sources  []int64   `json:"sources"` // decisions, by shownSources
+	Messages int64     `json:"messages"`
+	Redis    condition `json:"redis"`
+	Rate     int64     `json:"rate"` // the limit
+}
+
+// shownSources are who decided, in the order of the page.
+var shownSources = []hybridlimit.Source{
+	hybridlimit.SourceLease, hybridlimit.SourceCredit, hybridlimit.SourceRedis,
+	hybridlimit.SourceDenyCache, hybridlimit.SourceFallback, hybridlimit.SourceTimeout,
+}
+
+func sourceNames() []string {
+	var names []string
+	for _, s := range shownSources {
+		names = append(names, s.String())
+	}
+	return names
+}
+
+func (c *counts) bySource() []int64 {
+	out := make([]int64, len(shownSources))
+	for i, s := range shownSources {
+		out[i] = c.Allowed[s] + c.Denied[s]
+	}
+	return out
+}
+
+const (
+	// tickBusy and tickIdle are how often the fleet is looked at: under load,
+	// and without.
+	tickBusy, tickIdle = 250 * time.Millisecond, time.Second
+	// maxSamples is a minute and a bit.
+	maxSamples = 280
+)

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+)
+
+// settings are the fleet's, as the page sends and gets them.
+type settings struct {
+	Processes int     `json:"processes"`
+	Rate      int64   `json:"rate"`      // units a second
+	Burst     int64   `json:"burst"`     // units
+	Load      float64 `json:"load"`      // calls, as a multiple of the rate
+	K         int64   `json:"k"`         // hybrid.Config.SyncEvery; 0: adaptive
+	TMs       int64   `json:"t_ms"`      // hybrid.Config.SyncInterval
+	Overshoot float64 `json:"overshoot"` // of the burst; ModeAuto only
+	Mode      string  `json:"mode"`
+	Naive     bool    `json:"naive"` // count-and-push beside it
+	Running   bool    `json:"running"`
+}
+
+var initial = settings{
+	Processes: 4, Rate: 500, Burst: 500, Load: 2, TMs: 50, Overshoot: 0.05, Mode: hybrid.ModeAuto.String(), Naive: true, Running: true,
+}
+
+const (
+	maxProcesses = 12
+	maxRate      = 2000
+	maxBurst     = 5000
+	maxLoad      = 20
+	maxK         = 10_000
+	maxT         = 2000 // ms
+)
+
+func (s settings) violations() hybridlimit.Violations {
+	var bad hybridlimit.Violations
+	refuse := func(wrong bool, field string, value any, problem string) {
+		if wrong {
+			bad.Add(field, value, problem)
+		}
+	}
+	refuse(s.Processes < 1 || s.Processes > maxProcesses, "processes", s.Processes, "must be 1 to 12")
+	refuse(s.Rate < 1 || s.Rate > maxRate, "rate", s.Rate, "must be 1 to 2000 units a second")
+	refuse(s.Burst < 1 || s.Burst > maxBurst, "burst", s.Burst, "must be 1 to 5000 units")
+	refuse(!(s.Load >= 0 && s.Load <= maxLoad), "load", s.Load, "must be 0 to 20 times the limit")
+	refuse(s.K < 0 || s.K > maxK, "k", s.K, "must be 0 (adaptive) to 10000 units")
+	refuse(s.TMs < 5 || s.TMs > maxT, "t_ms", s.TMs, "must be 5 to 2000 ms")
+	refuse(!(s.Overshoot >= 0 && s.Overshoot <= 1), "overshoot", s.Overshoot, "must be 0 to 1, a fraction of the burst")
+	if _, ok := parseMode(s.Mode); !ok {
+		bad.Add("mode", s.Mode, "must be auto, strict, deferred or exact")
+	}
+	return bad
+}
+
+func parseMode(name string) (hybrid.Mode, bool) {
+	modes := []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict, hybrid.ModeDeferred, hybrid.ModeExact}
+	i := slices.IndexFunc(modes, func(m hybrid.Mode) bool { return m.String() == name })
+	if i < 0 {
+		return 0, false
+	}
+	return modes[i], true
+}
+
+func (s settings) limit() hybridlimit.Limit {
+	return hybridlimit.TokenBucket(s.Rate, time.Second, s.Burst)
+}
+
+// limiter is what each process makes its limiter of. A limiter keeps it: other
+// values of these fields need other limiters.
+func (s settings) limiter() hybrid.Config {
+	mode, _ := parseMode(s.Mode) // violations has looked at it
+	c := hybrid.Config{Name: "requests", Mode: mode, SyncEvery: s.K, SyncInterval: time.Duration(s.TMs) * time.Millisecond}
+	if mode == hybrid.ModeAuto {
+		c.Overshoot = s.Overshoot
+		if c.Overshoot == 0 {
+			c.Overshoot = -1 // none; 0 would be the default
+		}
+	}
+	return c
+}
+
+// rebuilds says whether going from s to t takes new limiters.
+func (s settings) rebuilds(t settings) bool {
+	return s.Mode != t.Mode || s.K != t.K || s.TMs != t.TMs || s.Overshoot != t.Overshoot
+}
+
+// credit is C of hybrid's doc for a fleet of n.
+func (s settings) credit(n int64) int64 {
+	others := max(n-1, 1)
+	switch mode, _ := parseMode(s.Mode); mode {
+	case hybrid.ModeAuto:
+		return int64(math.Floor(s.Overshoot*float64(s.Burst))) / others
+	case hybrid.ModeDeferred:
+		k := s.K
+		if k == 0 {
+			k = 1000 // hybrid.Config.SyncEvery: the bound counts with it then
+		}
+		return min(k, s.Burst/others)
+	}
+	return 0
+}

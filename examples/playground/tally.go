@@ -1,0 +1,124 @@
+package main
+
+import (
+	"sync"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// counts are what callers were told, by who decided: the figures that the page
+// shows, counted apart from the library's own Stats.
+type counts struct {
+	Offered int64                         `json:"offered"`
+	Allowed [hybridlimit.NumSources]int64 `json:"allowed"`
+	Denied  [hybridlimit.NumSources]int64 `json:"denied"`
+	Errors  int64                         `json:"errors"`
+	Naive   int64                         `json:"naive"` // admitted by the naive limiter
+}
+
+func (c *counts) add(d counts) {
+	c.Offered += d.Offered
+	c.Errors += d.Errors
+	c.Naive += d.Naive
+	for i := range c.Allowed {
+		c.Allowed[i] += d.Allowed[i]
+		c.Denied[i] += d.Denied[i]
+	}
+}
+
+func (c *counts) sub(d counts) {
+	c.Offered -= d.Offered
+	c.Errors -= d.Errors
+	c.Naive -= d.Naive
+	for i := range c.Allowed {
+		c.Allowed[i] -= d.Allowed[i]
+		c.Denied[i] -= d.Denied[i]
+	}
+}
+
+// admitted is units; a call costs one.
+func (c *counts) admitted() (n int64) {
+	for _, k := range c.Allowed {
+		n += k
+	}
+	return n
+}
+
+func (c *counts) decisions() int64 {
+	n := c.admitted()
+	for _, k := range c.Denied {
+		n += k
+	}
+	return n
+}
+
+// placed are admissions in time: from what Redis keeps, by processes alone, and
+// by the naive limiter.
+type placed struct{ shared, alone, naive []admission }
+
+// tally counts the calls of a process.
+type tally struct {
+	epoch time.Time
+
+	mu     sync.Mutex
+	counts counts
+	placed placed
+}
+
+func newTally(epoch time.Time) *tally { return &tally{epoch: epoch} }
+
+func (t *tally) cell(at time.Time) int { return int(at.Sub(t.epoch) / cellTime) }
+
+func (t *tally) note(began, ended time.Time, res hybridlimit.Result, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.counts.Offered++
+	if err != nil {
+		if res.Source == hybridlimit.SourceUnknown {
+			t.counts.Errors++
+			return
+		}
+	}
+	if !res.Allowed {
+		t.counts.Denied[res.Source]++
+		return
+	}
+	t.counts.Allowed[res.Source]++
+	a := admission{t.cell(began), t.cell(ended), res.Granted}
+	if res.Source == hybridlimit.SourceFallback {
+		t.placed.alone = put(t.placed.alone, a)
+	} else {
+		t.placed.shared = put(t.placed.shared, a)
+	}
+}
+
+// naive notes an answer of the naive limiter, which takes no time.
+func (t *tally) naive(allowed bool) {
+	if !allowed {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.counts.Naive++
+	c := t.cell(time.Now())
+	t.placed.naive = put(t.placed.naive, admission{c, c, 1})
+}
+
+// put adds to the last one where it is of the same cells, which most are.
+func put(as []admission, a admission) []admission {
+	if n := len(as); n > 0 && as[n-1].began == a.began && as[n-1].ended == a.ended {
+		as[n-1].units += a.units
+		return as
+	}
+	return append(as, a)
+}
+
+// take is what was counted since the start, and placed since the last take.
+func (t *tally) take() (counts, placed) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.placed
+	t.placed = placed{}
+	return t.counts, p
+}

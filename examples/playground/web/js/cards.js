@@ -1,0 +1,134 @@
+// The cards of the algorithms: what is drawn of each, its buttons, and the answer to the last request.
+
+import { byId, el, set, stillness, svg, text } from "./dom.js";
+import { ask, now } from "./net.js";
+import { bucket } from "./draw-bucket.js";
+import { queue } from "./draw-queue.js";
+import { fixed, sliding } from "./draw-windows.js";
+import { log } from "./draw-log.js";
+import { dots, SPAN } from "./draw-dots.js";
+
+const ABOUT = {
+  "token-bucket": ["Tokens come back at the rate, up to the burst. Each request takes one.", bucket],
+  "leaky-bucket": ["Each request fills the bucket, which leaks at the rate. What would run over is denied.", bucket],
+  "leaky-queue": ["Requests wait in a queue and leave it at the rate. When it is full they are denied.", queue],
+  "fixed-window": ["Counts requests in windows of the clock. Cheap, but two bursts fit at a border.", fixed],
+  "sliding-window": ["This window, and the part of the one before that still counts.", sliding],
+  "sliding-log": ["Keeps the time of every admitted request: exact, at the cost of memory.", log],
+};
+
+const cards = new Map(); // by id
+
+byId("reset-all").addEventListener("click", () => ask("POST", "api/reset"));
+
+// update shows what the server has told. anew: it may have been started again, and count from the beginning.
+export function update(state, anew) {
+  let card = cards.get(state.id);
+  if (!card) {
+    card = make(state.id);
+    cards.set(state.id, card);
+    byId("cards").append(card.node);
+  }
+  if (!anew && card.state && state.seq < card.state.seq) return; // two requests at once: the older answer came last
+  card.state = state;
+  text(card.title, state.title);
+  text(card.last, state.last);
+  showLimit(card, state);
+  showAnswer(card, state);
+  card.drawing.setAttribute("aria-label", `${state.title}, ${state.text}: ${state.remaining} left, ${state.passed} of ${state.sent} admitted`);
+  set(card.node, { "data-remaining": state.remaining, "data-sent": state.sent, "data-passed": state.passed });
+  animate();
+}
+
+function make(id) {
+  const [about, draw] = ABOUT[id];
+  const title = el("h3", { id: `${id}-title` });
+  const drawing = svg("svg", { class: "drawing", role: "img", viewBox: "0 0 360 150" });
+  const send = (n) => () => ask("POST", `api/cards/${id}/send`, { n });
+  const last = el("p", { class: "last", "aria-live": "polite" });
+  const answer = el("pre", { class: "answer", tabindex: 0, "aria-label": "Answer to the last request" });
+  const fields = {
+    rate: el("input", { type: "number", min: 1, max: 100, step: 1, inputmode: "numeric" }),
+    period: el("input", { type: "number", min: 0.1, max: 60, step: 0.1, inputmode: "decimal" }),
+    burst: el("input", { type: "number", min: 1, max: 100, step: 1, inputmode: "numeric" }),
+  };
+  const burst = el("label", {}, id === "leaky-queue" ? "Queue" : "Burst", fields.burst);
+  const form = el("form", { class: "limit", novalidate: true, "aria-label": "Limit" },
+    el("label", {}, "Units", fields.rate), el("label", {}, "per seconds", fields.period), burst,
+    el("button", { type: "submit" }, "Set the limit"));
+  form.addEventListener("submit", (e) => {
+    e.preventDefault();
+    ask("PUT", `api/cards/${id}/limit`, {
+      rate: whole(fields.rate), period_ms: Math.round(fields.period.value * 1000), burst: burst.hidden ? 0 : whole(fields.burst),
+    });
+  });
+  const node = el("article", { class: "panel card", id: `card-${id}`, "aria-labelledby": `${id}-title` },
+    title, el("p", { class: "about" }, about), drawing,
+    el("div", { class: "buttons" },
+      el("button", { type: "button", class: "primary send", onclick: send(1) }, "Send request"),
+      el("button", { type: "button", class: "burst", onclick: send(10) }, "Burst 10"),
+      el("button", { type: "button", class: "reset", onclick: () => ask("POST", `api/cards/${id}/reset`) }, "Reset")),
+    last, answer,
+    el("details", {}, el("summary", {}, "Change the limit, or use curl"), form,
+      el("p", { class: "small" }, el("code", {}, `curl -i ${location.origin}/try/${id}`))));
+  return { node, title, drawing, last, answer, fields, burst, draw, state: null };
+}
+
+// A field that holds no whole number is the server's to refuse, with its value.
+const whole = (field) => (field.value === "" ? 0 : Math.trunc(Number(field.value)));
+
+function showLimit(card, state) {
+  card.burst.hidden = state.id.includes("window") || state.id.includes("log");
+  const values = { rate: state.rate, period: state.period_ms / 1000, burst: state.burst };
+  for (const [name, field] of Object.entries(card.fields)) {
+    if (document.activeElement !== field) field.value = values[name];
+  }
+}
+
+const STATUS = { 200: "200 OK", 429: "429 Too Many Requests", 503: "503 Service Unavailable" };
+
+function showAnswer(card, state) {
+  const answer = state.answers.at(-1);
+  if (!answer) {
+    card.answer.replaceChildren(el("span", { class: "body" }, "The answer to a request is shown here, with its headers."));
+    return;
+  }
+  const lines = answer.headers.map(([name, value]) => `${spelled(name)}: ${value}\n`).join("");
+  card.answer.replaceChildren(
+    el("b", { class: answer.status === 200 ? "ok" : "no" }, `${answer.status === 200 ? "✓" : "✗"} ${STATUS[answer.status] ?? answer.status}`),
+    lines, ...(answer.status === 200 ? [] : [el("span", { class: "body" }, answer.body)]));
+}
+
+// spelled is a header as RFCs write it; Go has them all like Ratelimit.
+const spelled = (name) => name.replace("Ratelimit", "RateLimit");
+
+// Drawing goes on while something moves, and no longer. Cards that are out of sight are left out.
+
+const FRAME = 50; // ms: enough for the eye, and little for the processor
+const seen = new Set();
+const watcher = new IntersectionObserver((entries) => {
+  for (const { target, isIntersecting } of entries) isIntersecting ? seen.add(target) : seen.delete(target);
+  animate();
+});
+let timer = 0;
+
+function animate() {
+  if (!timer) timer = setTimeout(frame, 0);
+}
+
+function frame() {
+  timer = 0;
+  const at = now();
+  let moving = false;
+  for (const card of cards.values()) {
+    watcher.observe(card.drawing); // once
+    if (!seen.has(card.drawing)) continue;
+    const parts = card.draw(card.state, at);
+    card.drawing.replaceChildren(...parts.shapes, ...dots(card.state, at));
+    const latest = card.state.dots.at(-1);
+    moving ||= parts.moving || (latest && at - latest.at - latest.delay_ms < SPAN);
+  }
+  if (moving && !document.hidden) timer = setTimeout(frame, stillness.matches ? 500 : FRAME);
+}
+
+document.addEventListener("visibilitychange", animate);

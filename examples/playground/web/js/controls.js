@@ -1,0 +1,87 @@
+// The settings of the fleet: sliders, mode, switches. A slider sends when it is let go.
+
+import { byId, el, number, text } from "./dom.js";
+import { ask } from "./net.js";
+
+const SLIDERS = [
+  { field: "processes", label: "Processes", steps: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], show: (n) => `${n}` },
+  { field: "load", label: "Load", steps: [0, 0.2, 0.5, 0.8, 1, 1.2, 1.5, 2, 3, 5, 10, 20], show: (n) => `${n} × limit` },
+  { field: "rate", label: "Limit", steps: [10, 20, 50, 100, 200, 500, 1000, 2000], show: (n) => `${number(n)}/s` },
+  { field: "burst", label: "Burst", steps: [5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000], show: (n) => `${number(n)} units` },
+  { field: "k", label: "K, sync after", steps: [0, 1, 5, 10, 20, 50, 100, 200, 500, 1000, 5000], show: (n) => (n ? `${number(n)} units` : "adaptive") },
+  { field: "t_ms", label: "T, or after", steps: [5, 10, 20, 50, 100, 200, 500, 1000, 2000], show: (n) => `${n} ms` },
+  { field: "overshoot", label: "Overshoot", steps: [0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1], show: (n) => `${Math.round(n * 100)} % of burst` },
+];
+
+const MODES = ["auto", "strict", "deferred", "exact"];
+const ABOUT = {
+  auto: "Leases first, credit for new keys and spikes.",
+  strict: "Leases only: nothing that Redis has not debited.",
+  deferred: "Credit only: count locally, push every K or T.",
+  exact: "Every decision asks Redis.",
+};
+
+let settings = null; // as the server has told
+const shown = {}; // by field: how to show a value
+
+for (const slider of SLIDERS) byId("controls").append(range(slider));
+byId("controls").append(modes(), switches());
+
+function range({ field, label, steps, show }) {
+  const output = el("output");
+  const input = el("input", { type: "range", id: `set-${field}`, min: 0, step: 1 });
+  let values = steps;
+  const say = () => {
+    const value = show(values[input.value]);
+    text(output, value);
+    input.setAttribute("aria-valuetext", value);
+  };
+  const put = (value) => {
+    // One that was set otherwise, by another page or by curl, gets a place.
+    values = steps.includes(value) ? steps : [...steps, value].sort((a, b) => a - b);
+    input.max = values.length - 1;
+    input.value = values.indexOf(value);
+    say();
+  };
+  input.addEventListener("input", say);
+  input.addEventListener("change", () => change({ [field]: values[input.value] }));
+  shown[field] = (value) => { if (!input.matches(":active")) put(value); };
+  if (field === "overshoot") shown.overshootFor = (mode) => { input.disabled = mode !== "auto"; };
+  return el("label", {}, label, output, input);
+}
+
+function modes() {
+  const about = el("small", { "aria-live": "polite" });
+  const radios = MODES.map((mode) => el("input", { type: "radio", name: "mode", value: mode, id: `set-mode-${mode}`, onchange: () => change({ mode }) }));
+  shown.mode = (mode) => {
+    for (const radio of radios) radio.checked = radio.value === mode;
+    text(about, ABOUT[mode]);
+    shown.overshootFor(mode);
+  };
+  return el("fieldset", {}, el("legend", {}, "Mode"),
+    el("div", { class: "segments" }, ...radios.map((radio, i) => el("label", {}, radio, MODES[i]))), about);
+}
+
+function switches() {
+  const naive = el("input", { type: "checkbox", id: "set-naive", onchange: () => change({ naive: naive.checked }) });
+  const run = el("button", { type: "button", id: "run", onclick: () => change({ running: !settings.running }) });
+  shown.naive = (on) => { naive.checked = on; };
+  shown.running = (on) => {
+    text(run, on ? "Stop the load" : "Start the load");
+    run.className = on ? "" : "primary";
+  };
+  return el("div", { class: "buttons" }, run,
+    el("label", { class: "switch", for: "set-naive" }, naive, "Count and push beside it"));
+}
+
+async function change(part) {
+  if (!settings) return;
+  const was = settings;
+  settings = { ...settings, ...part };
+  if (await ask("PUT", "api/fleet/settings", settings) === false) show(was);
+}
+
+export function show(now) {
+  settings = now;
+  for (const [field, put] of Object.entries(shown)) if (field in now) put(now[field]);
+}

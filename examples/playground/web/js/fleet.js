@@ -1,0 +1,42 @@
+// The fleet: keeps what the server has told and hands it to the panels.
+
+import { byId } from "./dom.js";
+import { ask } from "./net.js";
+import * as chart from "./chart.js";
+import * as controls from "./controls.js";
+import * as panels from "./panels.js";
+import * as events from "./events.js";
+import * as processes from "./processes.js";
+
+const KEEP = 280; // samples, a minute and a bit
+
+const known = { state: null, samples: [], sources: [] };
+
+byId("recount").addEventListener("click", () => ask("POST", "api/fleet/recount"));
+
+// begin starts anew with all that there is, at first and after a loss of connection.
+export function begin(history) {
+  known.samples = history.samples ?? [];
+  known.sources = history.sources;
+  events.begin(history.events ?? []);
+  if (history.state.processes) update(history.state);
+}
+
+export function update(state) {
+  known.state = state;
+  controls.show(state.settings);
+  panels.show(known);
+  processes.show(known);
+  chart.draw(known);
+}
+
+export function sample(s) {
+  const last = known.samples.at(-1);
+  if (last && s.seq <= last.seq) return; // it was part of hello
+  known.samples.push(s);
+  if (known.samples.length > KEEP) known.samples.splice(0, known.samples.length - KEEP);
+}
+
+export const event = events.add;
+
+addEventListener("resize", () => known.state && chart.draw(known));

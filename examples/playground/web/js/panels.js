@@ -1,0 +1,139 @@
+// Figures, who decided, the state of Redis, and the bounds.
+
+import { byId, el, number, perDecision, set, svg, text } from "./dom.js";
+import { ask } from "./net.js";
+
+const RECENT = 5000; // ms
+
+const SOURCES = {
+  lease: "lease", credit: "credit", redis: "Redis", deny_cache: "deny cache", fallback: "fallback", timeout: "timeout",
+};
+
+const FIGURES = [
+  ["admitted", "Admitted"], ["offered", "Offered"], ["messages", "Redis messages / decision"],
+  ["n", "N, processes known"], ["credit", "C, credit of each"], ["breaker", "Breakers"],
+];
+const figures = {};
+for (const [name, label] of FIGURES) {
+  figures[name] = el("dd", { id: `figure-${name}` }, "–");
+  byId("figures").append(el("div", {}, el("dt", { title: label }, label), figures[name]));
+}
+
+// recent sums up the samples of the last seconds.
+function recent(samples) {
+  const sum = { span: 0, offered: 0, admitted: 0, messages: 0, sources: [] };
+  const latest = samples.at(-1)?.at ?? 0;
+  for (const s of samples) {
+    if (s.at <= latest - RECENT) continue;
+    sum.span += s.span;
+    sum.offered += s.offered;
+    sum.messages += s.messages;
+    sum.admitted += s.admitted.reduce((a, b) => a + b, 0);
+    s.sources.forEach((n, i) => { sum.sources[i] = (sum.sources[i] ?? 0) + n; });
+  }
+  sum.decisions = sum.sources.reduce((a, b) => a + b, 0);
+  return sum;
+}
+
+export function show({ state, samples, sources }) {
+  const sum = recent(samples);
+  showFigures(state, sum);
+  showSources(state, sum, sources);
+  showRedis(state.redis);
+  showBounds(state);
+}
+
+function showFigures(state, sum) {
+  const perSecond = (n) => (sum.span && state.settings.running ? `${number(n * 1000 / sum.span)}/s` : "0/s");
+  const live = state.processes.filter((p) => p.state === "running");
+  const range = (values) => {
+    const low = Math.min(...values), high = Math.max(...values);
+    return values.length === 0 ? "–" : low === high ? number(low) : `${number(low)}–${number(high)}`;
+  };
+  const open = live.filter((p) => p.breaker !== "closed").length;
+  text(figures.admitted, perSecond(sum.admitted));
+  text(figures.offered, perSecond(sum.offered));
+  text(figures.messages, perDecision(sum.messages, sum.decisions));
+  text(figures.n, range(live.map((p) => p.n)));
+  text(figures.credit, range(live.map((p) => p.credit)));
+  text(figures.breaker, open ? `${open} of ${live.length} open` : "closed");
+  figures.breaker.className = open ? "bad" : "";
+}
+
+function showSources(state, sum, names) {
+  const list = byId("sources");
+  if (list.children.length !== names.length) {
+    list.replaceChildren(...names.map((name, i) => el("li", { "data-source": name },
+      svg("svg", { class: "chart swatch", width: 12, height: 12, "aria-hidden": "true" }, svg("rect", { class: `s${i}`, width: 12, height: 12, rx: 3 })),
+      el("span", {}, SOURCES[name] ?? name), el("b"), el("small"))));
+  }
+  names.forEach((_, i) => {
+    const [, , share, all] = list.children[i].children;
+    const part = sum.decisions ? 100 * (sum.sources[i] ?? 0) / sum.decisions : 0;
+    text(share, `${part > 0 && part < 1 ? part.toFixed(1) : part.toFixed(0)} %`);
+    text(all, `${number(state.totals.sources[i])} in all`);
+    list.children[i].dataset.total = state.totals.sources[i];
+  });
+}
+
+const STATES = {
+  up: ["good", "up"], dead: ["bad", "dead"], hung: ["bad", "hung"], slow: ["warn", "slow"],
+};
+
+const slowBy = el("select", { id: "slow-by", "aria-label": "Slow by" },
+  ...[10, 30, 80, 150, 400].map((ms) => el("option", { value: ms, selected: ms === 30 }, `${ms} ms`)));
+const fault = (action, of = {}) => ask("POST", "api/fleet/redis", { action, ...of });
+const buttons = {
+  dead: el("button", { type: "button", id: "redis-kill", class: "danger", onclick: () => fault("kill") }, "Kill"),
+  hung: el("button", { type: "button", id: "redis-hang", class: "danger", onclick: () => fault("hang") }, "Hang"),
+  slow: el("button", { type: "button", id: "redis-slow", class: "danger", onclick: () => fault("slow", { ms: Number(slowBy.value) }) }, "Slow"),
+  wipe: el("button", { type: "button", id: "redis-wipe", class: "danger", onclick: () => fault("wipe") }, "Wipe"),
+  up: el("button", { type: "button", id: "redis-restore", onclick: () => fault("restore") }, "Bring it back"),
+};
+byId("redis-buttons").append(buttons.dead, buttons.hung, buttons.slow, slowBy, buttons.wipe, buttons.up);
+
+function showRedis(redis) {
+  const [kind, word] = STATES[redis.state];
+  const pill = byId("redis-state");
+  pill.className = `pill ${kind}`;
+  text(pill, redis.state === "slow" ? `slow by ${redis.slow_ms} ms` : word);
+  text(byId("redis-name"), redis.embedded
+    ? "Embedded: killed, it loses its memory."
+    : `Yours, ${redis.name}: only the connections to it are broken, and only the playground's keys wiped.`);
+  text(buttons.dead, redis.embedded ? "Kill" : "Cut off");
+  for (const state of ["dead", "hung", "slow"]) set(buttons[state], { "aria-pressed": String(redis.state === state) });
+  buttons.up.disabled = redis.state === "up";
+  buttons.up.className = redis.state === "up" ? "" : "primary";
+  buttons.wipe.disabled = redis.state === "dead";
+}
+
+const BOUNDS = { shared: "With Redis", alone: "Without Redis, last outage", naive: "Count and push" };
+const VERDICTS = { holds: "✓", broken: "✗", none: "" };
+
+function showBounds(state) {
+  const list = byId("bounds");
+  const widest = Math.max(1, ...state.bounds.flatMap((b) => [b.measured, b.allowed])) * 1.04;
+  if (list.children.length !== state.bounds.length) {
+    list.replaceChildren(...state.bounds.map(() => el("li", {},
+      el("div", { class: "line" }, el("span"), el("b")),
+      svg("svg", { "aria-hidden": "true" },
+        svg("rect", { class: "track", x: 0, y: 1, width: "100%", height: 10, rx: 4 }),
+        svg("rect", { class: "fill", x: 0, y: 1, height: 10, rx: 4 }),
+        svg("line", { class: "mark", y1: 0, y2: 12 })),
+      el("span", { class: "small" }))));
+  }
+  state.bounds.forEach((bound, i) => {
+    const item = list.children[i];
+    const [line, bar, why] = item.children;
+    const share = (n) => `${(100 * n / widest).toFixed(2)}%`;
+    item.className = `${bound.verdict} ${bound.name}`;
+    item.dataset.bound = bound.name;
+    text(line.children[0], BOUNDS[bound.name]);
+    text(line.children[1], bound.verdict === "none"
+      ? number(bound.measured)
+      : `${number(bound.measured)} ${bound.verdict === "holds" ? "≤" : ">"} ${number(bound.allowed)} ${VERDICTS[bound.verdict]}`);
+    bar.children[1].setAttribute("width", share(Math.max(0, bound.measured)));
+    set(bar.children[2], { x1: share(bound.allowed), x2: share(bound.allowed), visibility: bound.allowed ? "visible" : "hidden" });
+    text(why, state.counting ? bound.why : "counting begins when the fleet has settled");
+  });
+}
