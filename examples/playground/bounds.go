@@ -40,6 +40,11 @@ func newWatch(s settings, from int) *watch {
 	}
 }
 
+// fleet notes how many processes share the limit, and C.
+func (w *watch) fleet(processes int, credit int64) {
+	w.processes, w.credit = max(w.processes, processes), max(w.credit, credit)
+}
+
 // outage begins to count what processes admit alone. known is the smallest N
 // that one of them has.
 func (w *watch) outage(now int, known int64) {
@@ -57,17 +62,15 @@ func (w *watch) aloneFactor() float64 {
 
 // add takes in all cells up to now.
 func (w *watch) add(p placed, now int) {
-	w.waiting.shared = append(w.waiting.shared, p.shared...)
-	w.waiting.alone = append(w.waiting.alone, p.alone...)
-	w.waiting.naive = append(w.waiting.naive, p.naive...)
+	w.waiting.add(p)
 	w.waiting.shared = feedTo(w.shared, w.waiting.shared, now)
 	w.waiting.alone = feedTo(w.alone, w.waiting.alone, now)
 	w.waiting.naive = feedTo(w.naive, w.waiting.naive, now)
 }
 
-// feedTo adds the cells before now and returns what ended later. What was noted
-// too late for its cell is taken for having ended in the next: it counts in
-// fewer intervals.
+// feedTo adds the cells before now and returns what belongs to later ones. What
+// was noted too late for its cell is taken for having ended in the next that is
+// open: it counts in fewer intervals.
 func feedTo(x *excess, as []admission, now int) []admission {
 	if x == nil {
 		return nil
@@ -75,11 +78,11 @@ func feedTo(x *excess, as []admission, now int) []admission {
 	byCell := map[int][]admission{}
 	var later []admission
 	for _, a := range as {
-		if a.ended >= now {
+		at := max(a.ended, x.next)
+		if at >= now {
 			later = append(later, a)
 			continue
 		}
-		at := max(a.ended, x.next)
 		byCell[at] = append(byCell[at], a)
 	}
 	for x.next < now {

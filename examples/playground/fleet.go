@@ -65,20 +65,19 @@ func newFleet(s *store, send func(string, any), watched func() bool) (*fleet, er
 		orders: make(chan func()), quit: make(chan struct{}),
 		start: now, last: now, settings: initial, gone: ended{stats: map[string][2]int64{}},
 	}
-	f.settings.Running = true
+	f.countAnew(now)
 	if err := f.resize(f.settings.Processes); err != nil {
 		f.end(0)
 		return nil, err
 	}
 	f.note(kindFleet, "%d processes share %v through Redis, %s.", f.settings.Processes, f.settings.limit(), s.name())
-	f.countAnew(now.Add(newcomer))
 	f.done.Go(f.run)
 	return f, nil
 }
 
-// newcomer is how long counting waits after the fleet has changed: leases of
-// the old limit live for a second, and N is counted within three.
-const newcomer = 3 * time.Second
+// oldLeases is how long counting waits after the limit has changed: leases of
+// the old one live for a second.
+const oldLeases = 1200 * time.Millisecond
 
 func (f *fleet) close() {
 	close(f.quit)
@@ -212,8 +211,8 @@ func (f *fleet) retire(slots []*slot, grace time.Duration) {
 		if s.crashed {
 			continue
 		}
-		c, placed := s.tally.take()
-		f.watchOf().add(placed, f.cell(time.Now()))
+		c, when := s.tally.take()
+		f.watch.waiting.add(when)
 		f.gone.counts.add(c)
 		f.gone.add(s.limiter.Stats())
 		f.gone.messages += int64(s.limiter.Hub().Stats().Messages)
@@ -238,13 +237,6 @@ func (f *fleet) cell(at time.Time) int { return int(at.Sub(f.start) / cellTime) 
 func (f *fleet) countAnew(at time.Time) {
 	f.recount = at
 	f.watch = newWatch(f.settings, f.cell(at))
-}
-
-func (f *fleet) watchOf() *watch {
-	if f.watch == nil {
-		f.countAnew(f.start)
-	}
-	return f.watch
 }
 
 // set changes the settings. Nothing is changed when they are wrong.
@@ -285,11 +277,14 @@ func (f *fleet) set(to settings) error {
 	if from.Running != to.Running {
 		f.note(kindYou, "%s", map[bool]string{true: "The load goes on.", false: "The load is stopped."}[to.Running])
 	}
-	if from.rebuilds(to) || from.limit() != to.limit() || from.Processes != to.Processes {
-		f.countAnew(time.Now().Add(newcomer))
-	} else {
-		f.watch.settings.Naive = to.Naive
+	switch {
+	case from.limit() != to.limit():
+		f.countAnew(time.Now().Add(oldLeases))
+	case from.rebuilds(to):
+		f.countAnew(time.Now())
 	}
+	f.watch.settings = to
+	f.watch.fleet(to.Processes, to.credit(int64(to.Processes)))
 	return nil
 }
 
@@ -345,12 +340,13 @@ func (f *fleet) sampleAt(now time.Time) {
 		Admitted: make([]int64, len(f.slots)), Sources: make([]int64, len(shownSources)), Redis: state, Rate: f.settings.Rate,
 	}
 	f.last = now
+	var all placed
 	for i, slot := range f.slots {
 		if slot.crashed {
 			continue
 		}
-		c, placed := slot.tally.take()
-		f.watchOf().add(placed, f.cell(now))
+		c, when := slot.tally.take()
+		all.add(when)
 		since := c
 		since.sub(slot.before)
 		slot.before = c
@@ -363,8 +359,9 @@ func (f *fleet) sampleAt(now time.Time) {
 		sent := int64(slot.limiter.Hub().Stats().Messages)
 		s.Messages += sent - slot.sent
 		slot.sent = sent
-		f.watch.credit = max(f.watch.credit, slot.limiter.Stats().Credit)
+		f.watch.fleet(f.settings.Processes, slot.limiter.Stats().Credit)
 	}
+	f.watch.add(all, f.cell(now))
 	if !f.busy() && s.Offered == 0 {
 		return // the charts stand still
 	}

@@ -40,7 +40,7 @@ type totals struct {
 func (f *fleet) look() fleetState {
 	state, delay := f.store.condition()
 	out := fleetState{
-		Settings: f.settings, Bounds: f.watchOf().bounds(), Counting: f.recount.IsZero(),
+		Settings: f.settings, Bounds: f.watch.bounds(), Counting: f.recount.IsZero(),
 		Redis: redisState{State: state, SlowMs: delay.Milliseconds(), Name: f.store.name(), Embedded: f.store.embedded()},
 	}
 	sum := f.gone.counts

@@ -10,32 +10,29 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// naive is what is mostly built where a fleet shares a limit: it counts
-// locally and pushes the count to Redis each T. It admits while the level that
-// it last saw, with the refill since and less what it has admitted and not seen
-// counted, suffices. Nothing bounds what a fleet of them admits between two
-// pushes, and without Redis each process takes the refill of the whole limit.
+// naive is what is mostly built where a fleet shares a limit: a bucket of its
+// own in each process, which every T pushes what it has admitted to Redis and
+// takes over the level there. Nothing bounds what a fleet of them admits between
+// two pushes, and without Redis each process admits the whole limit.
 //
-// Its Redis side keeps debt, so its long-run rate holds while Redis answers:
-// this is that limiter at its best.
+// Its Redis side keeps debt, down to a burst, so its long-run rate holds while
+// Redis answers: this is that limiter at its best.
 type naive struct {
 	client *redis.Client
 	key    string
 	stop   chan struct{}
 	done   sync.WaitGroup
 
-	mu       sync.Mutex
-	limit    hybridlimit.Limit
-	level    float64 // units, as last seen
-	seen     time.Time
-	pending  int64 // units not sent
-	inflight int64 // units sent and not seen counted
-	pushes   int64
+	mu      sync.Mutex
+	limit   hybridlimit.Limit
+	level   float64 // units
+	at      time.Time
+	pending int64 // units admitted and not sent
 }
 
 // newNaive starts a process of it on a client of its own.
 func newNaive(client *redis.Client, key string, limit hybridlimit.Limit, every time.Duration) *naive {
-	n := &naive{client: client, key: key, stop: make(chan struct{}), limit: limit, level: float64(limit.BurstSize()), seen: time.Now()}
+	n := &naive{client: client, key: key, stop: make(chan struct{}), limit: limit, level: float64(limit.BurstSize()), at: time.Now()}
 	n.done.Go(func() { n.run(every) })
 	return n
 }
@@ -43,13 +40,22 @@ func newNaive(client *redis.Client, key string, limit hybridlimit.Limit, every t
 func (n *naive) allow(now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	back := now.Sub(n.seen).Seconds() * float64(n.limit.Rate) / n.limit.Period.Seconds()
-	level := min(n.level+max(back, 0), float64(n.limit.BurstSize()))
-	if level-float64(n.pending+n.inflight) < 1 {
+	n.refill(now)
+	if n.level < 1 {
 		return false
 	}
+	n.level--
 	n.pending++
 	return true
+}
+
+// refill is called with n.mu held.
+func (n *naive) refill(now time.Time) {
+	if back := now.Sub(n.at); back > 0 {
+		n.level += back.Seconds() * float64(n.limit.Rate) / n.limit.Period.Seconds()
+		n.at = now
+	}
+	n.level = min(n.level, float64(n.limit.BurstSize()))
 }
 
 func (n *naive) setLimit(l hybridlimit.Limit) {
@@ -79,10 +85,7 @@ const pushTimeout = 250 * time.Millisecond
 func (n *naive) push() {
 	n.mu.Lock()
 	units, limit := n.pending, n.limit
-	if units > 0 {
-		n.pending, n.inflight = 0, units
-		n.pushes++
-	}
+	n.pending = 0
 	n.mu.Unlock()
 	if units == 0 {
 		return
@@ -93,15 +96,14 @@ func (n *naive) push() {
 		float64(limit.Rate)/float64(limit.Period.Microseconds()), limit.BurstSize(), 2*limit.TimeToFull().Milliseconds()+1000).Float64()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.inflight = 0
 	if err != nil {
 		n.pending += units
 		return
 	}
-	n.level, n.seen = level, time.Now()
+	n.level, n.at = level-float64(n.pending), time.Now()
 }
 
-// pushScript debits a token bucket, whatever it holds.
+// pushScript debits a token bucket, whatever it holds, down to a burst of debt.
 //
 // KEYS: bucket. ARGV: units, units per µs, burst, TTL in ms. Reply: units left,
 // as text. State: a hash of level and at (µs of TIME).
@@ -113,17 +115,11 @@ local level = tonumber(ARGV[3])
 if s[1] then
   level = math.min(level, tonumber(s[1]) + math.max(0, now - tonumber(s[2])) * ARGV[2])
 end
-level = level - ARGV[1]
+level = math.max(level - ARGV[1], -ARGV[3])
 redis.call('HSET', KEYS[1], 'level', string.format('%.6f', level), 'at', string.format('%.0f', now))
 redis.call('PEXPIRE', KEYS[1], ARGV[4])
 return string.format('%.6f', level)
 `)
-
-func (n *naive) messages() int64 {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.pushes
-}
 
 // close ends it as a crash would: what was not pushed is nobody's.
 func (n *naive) close() {

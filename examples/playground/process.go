@@ -70,7 +70,7 @@ func startProcess(s *store, c processConfig) (*process, error) {
 const (
 	pace    = 10 * time.Millisecond
 	batches = 8
-	maxLag  = 50 * time.Millisecond
+	maxLag  = 250 * time.Millisecond
 )
 
 // offer makes the calls of the process, from one goroutine as long as none of

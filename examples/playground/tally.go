@@ -57,6 +57,10 @@ func (c *counts) decisions() int64 {
 // by the naive limiter.
 type placed struct{ shared, alone, naive []admission }
 
+func (p *placed) add(q placed) {
+	p.shared, p.alone, p.naive = append(p.shared, q.shared...), append(p.alone, q.alone...), append(p.naive, q.naive...)
+}
+
 // tally counts the calls of a process.
 type tally struct {
 	epoch time.Time

@@ -31,6 +31,7 @@ export function update(state, anew) {
   }
   if (!anew && card.state && state.seq < card.state.seq) return; // two requests at once: the older answer came last
   card.state = state;
+  card.stale = true;
   text(card.title, state.title);
   text(card.last, state.last);
   showLimit(card, state);
@@ -71,7 +72,7 @@ function make(id) {
     last, answer,
     el("details", {}, el("summary", {}, "Change the limit, or use curl"), form,
       el("p", { class: "small" }, el("code", {}, `curl -i ${location.origin}/try/${id}`))));
-  return { node, title, drawing, last, answer, fields, burst, draw, state: null };
+  return { node, title, drawing, last, answer, fields, burst, draw, state: null, stale: true };
 }
 
 // A field that holds no whole number is the server's to refuse, with its value.
@@ -122,11 +123,12 @@ function frame() {
   let moving = false;
   for (const card of cards.values()) {
     watcher.observe(card.drawing); // once
-    if (!seen.has(card.drawing)) continue;
+    if (!seen.has(card.drawing) && !card.stale) continue;
+    card.stale = false;
     const parts = card.draw(card.state, at);
     card.drawing.replaceChildren(...parts.shapes, ...dots(card.state, at));
     const latest = card.state.dots.at(-1);
-    moving ||= parts.moving || (latest && at - latest.at - latest.delay_ms < SPAN);
+    moving ||= seen.has(card.drawing) && (parts.moving || (latest && at - latest.at - latest.delay_ms < SPAN));
   }
   if (moving && !document.hidden) timer = setTimeout(frame, stillness.matches ? 500 : FRAME);
 }

@@ -73,7 +73,7 @@ function drawAdmitted(shown, latest, state, perSecond) {
     parts.push(svg("line", { class: "grid", x1: LEFT, x2: right, y1: y(n), y2: y(n) }));
     parts.push(svg("text", { x: LEFT - 6, y: y(n) + 4, "text-anchor": "end" }, number(n)));
   }
-  parts.push(...bands(shown, x, TOP, bottom), ...axis(x, bottom, latest));
+  parts.push(...bands(shown, x, TOP, bottom, right), ...axis(x, bottom, latest));
   parts.push(...stack(shown, (b) => b.admitted.map((n) => perSecond(b, n)), x, y, (i, count) => ({ class: "share", fill: tint(i, count) })));
   const line = (values, attributes) => svg("path", { ...attributes, d: path(shown.map((b, i) => [x(b.end), y(values[i])])) });
   if (shown.length > 1) {
@@ -132,7 +132,7 @@ export function tint(i, count) {
 }
 
 // bands mark the time in which Redis was not well.
-function bands(shown, x, top, bottom) {
+function bands(shown, x, top, bottom, right) {
   const out = [];
   for (let i = 0; i < shown.length; i++) {
     const state = shown[i].redis;
@@ -141,7 +141,8 @@ function bands(shown, x, top, bottom) {
     while (i + 1 < shown.length && shown[i + 1].redis === state) i++;
     const left = Math.max(LEFT, x(from));
     out.push(svg("rect", { class: `band ${state}`, x: left, y: top, width: Math.max(0, x(shown[i].end) - left), height: bottom - top }));
-    out.push(svg("text", { class: `band-label ${state}`, x: left + 5, y: top + 13 }, `Redis ${state}`));
+    const [at, anchor] = right - left < 80 ? [right - 5, "end"] : [left + 5, "start"];
+    out.push(svg("text", { class: `band-label ${state}`, x: at, y: top + 13, "text-anchor": anchor }, `Redis ${state}`));
   }
   return out;
 }

@@ -10,13 +10,13 @@ const SOURCES = {
 };
 
 const FIGURES = [
-  ["admitted", "Admitted"], ["offered", "Offered"], ["messages", "Redis messages / decision"],
+  ["admitted", "Admitted"], ["offered", "Offered"], ["messages", "Messages / decision"],
   ["n", "N, processes known"], ["credit", "C, credit of each"], ["breaker", "Breakers"],
 ];
 const figures = {};
 for (const [name, label] of FIGURES) {
   figures[name] = el("dd", { id: `figure-${name}` }, "–");
-  byId("figures").append(el("div", {}, el("dt", { title: label }, label), figures[name]));
+  byId("figures").append(el("div", {}, el("dt", {}, label), figures[name]));
 }
 
 // recent sums up the samples of the last seconds.
