@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -165,8 +166,8 @@ func TestCardLimits(t *testing.T) {
 // The attack: twice the limit past a fixed window, the limit past a sliding one.
 func TestBoundary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var last boundaryState
-		b := newBoundary(func(s boundaryState) { last = s })
+		var told atomic.Int64
+		b := newBoundary(func(boundaryState) { told.Add(1) })
 		for range 2 { // it can be had again
 			if err := b.attack(); err != nil {
 				t.Fatal(err)
@@ -175,6 +176,7 @@ func TestBoundary(t *testing.T) {
 				t.Error("two attacks at once")
 			}
 			time.Sleep(2*attackWindow + 2*time.Second)
+			last := b.look()
 			if last.Phase != "done" || last.Lanes[0].Worst != 20 || last.Lanes[1].Worst != 10 {
 				t.Errorf("%+v", last)
 			}
@@ -183,6 +185,9 @@ func TestBoundary(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.close()
+		if told := told.Load(); told < 2*2*attackBurst {
+			t.Errorf("it has told only %d times", told)
+		}
 		if err := b.attack(); err == nil {
 			t.Error("an attack after the end")
 		}

@@ -63,7 +63,7 @@ func newFleet(s *store, send func(string, any), watched func() bool) (*fleet, er
 	f := &fleet{
 		store: s, log: newChronicle(now), send: send, watched: watched,
 		orders: make(chan func()), quit: make(chan struct{}),
-		start: now, last: now, settings: initial, gone: ended{stats: map[string][2]int64{}},
+		start: now, last: now, settings: initial, sleeping: true, gone: ended{stats: map[string][2]int64{}},
 	}
 	f.countAnew(now)
 	if err := f.resize(f.settings.Processes); err != nil {
@@ -152,8 +152,8 @@ func (f *fleet) steer() {
 	}
 	for _, s := range f.slots {
 		if !s.crashed {
-			s.perSecond.Store(int64(each * 1000))
 			s.compare.Store(f.settings.Naive)
+			s.aim(each)
 		}
 	}
 }

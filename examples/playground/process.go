@@ -31,6 +31,7 @@ type process struct {
 	perSecond atomic.Int64 // calls it makes, in thousandths
 	compare   atomic.Bool  // ask naive too
 	frozen    atomic.Bool  // paused
+	wake      chan struct{} // there is load again
 	stop      chan struct{}
 	load      sync.WaitGroup
 }
@@ -44,7 +45,7 @@ type processConfig struct {
 }
 
 func startProcess(s *store, c processConfig) (*process, error) {
-	p := &process{number: c.number, link: newLink(s), stop: make(chan struct{}), tally: newTally(c.epoch)}
+	p := &process{number: c.number, link: newLink(s), wake: make(chan struct{}, 1), stop: make(chan struct{}), tally: newTally(c.epoch)}
 	p.client = redis.NewClient(s.options(p.link.dial))
 	cfg := c.settings.limiter()
 	cfg.Hub = hybrid.HubConfig{
@@ -88,8 +89,19 @@ func (p *process) offer() {
 			return
 		case <-tick.C:
 		}
-		now := time.Now()
 		rate := float64(p.perSecond.Load()) / 1000
+		if rate == 0 { // nothing ticks while nothing is to be done
+			tick.Stop()
+			select {
+			case <-p.stop:
+				return
+			case <-p.wake:
+			}
+			tick.Reset(pace)
+			last = time.Now()
+			continue
+		}
+		now := time.Now()
 		due += rate * min(now.Sub(last), maxLag).Seconds()
 		last = now
 		calls := int(due)
@@ -102,6 +114,15 @@ func (p *process) offer() {
 			running.Go(func() { p.call(calls); <-room })
 		default: // all of them wait
 		}
+	}
+}
+
+// aim sets how many calls it makes a second.
+func (p *process) aim(perSecond float64) {
+	p.perSecond.Store(int64(perSecond * 1000))
+	select {
+	case p.wake <- struct{}{}:
+	default: // it will find it
 	}
 }
 
@@ -137,17 +158,16 @@ func (p *process) resume() {
 func (p *process) end(grace time.Duration) {
 	p.frozen.Store(true) // also in the middle of a batch
 	close(p.stop)
-	if grace == 0 {
-		p.link.cut() // a crash resets its connections before anything is settled
-	}
 	if grace > 0 {
+		p.load.Wait() // who is in the middle of a call gets an answer
 		ctx, cancel := context.WithTimeout(context.Background(), grace)
 		p.limiter.Shutdown(ctx) // what cannot be paid is in Stats().Dropped
 		cancel()
 	} else {
+		p.link.cut() // a crash resets its connections before anything is settled
 		p.limiter.Close()
+		p.load.Wait()
 	}
-	p.load.Wait()
 	p.naive.close()
 	p.client.Close()
 	p.link.cut()

@@ -3,16 +3,19 @@
 import { svg } from "./dom.js";
 
 export const SPAN = 10_000; // ms
-const LEFT = 14, RIGHT = 346, Y = 134;
+const LEFT = 14, RIGHT = 346, Y = 134, APART = 9.5;
 
 export function dots(state, at) {
-  const x = (t) => RIGHT - (RIGHT - LEFT) * (at - t) / SPAN;
+  // One that was queued is forwarded later, and until then it waits at the right.
+  const shown = state.dots.map((dot) => ({ dot, when: dot.at + dot.delay_ms })).filter(({ when }) => at - when <= SPAN);
+  shown.sort((a, b) => b.when - a.when);
   const shapes = [svg("line", { class: "axis", x1: LEFT, x2: RIGHT, y1: Y, y2: Y })];
-  for (const dot of state.dots) {
-    // One that was queued is forwarded later, and until then it waits at the right.
-    const when = dot.at + dot.delay_ms;
-    if (at - when > SPAN) continue;
-    shapes.push(mark(dot, x(Math.min(when, at)), when > at));
+  let room = RIGHT + APART;
+  for (const { dot, when } of shown) {
+    // Those of one moment stand side by side, or a burst would look like one.
+    room = Math.min(room - APART, RIGHT - (RIGHT - LEFT) * (at - Math.min(when, at)) / SPAN);
+    if (room < LEFT) break;
+    shapes.push(mark(dot, room, when > at));
   }
   return shapes;
 }

@@ -53,7 +53,7 @@ export function sliding(state, at) {
   shapes.push(
     svg("rect", { class: "frame", x: now - EACH, width: EACH, y: TOP - 6, height: FLOOR - TOP + 12, rx: 4 }),
     svg("text", { class: "big", x: LEFT, y: 30 }, (c.cur + part).toFixed(1)),
-    svg("text", { class: "strong", x: LEFT + 64, y: 28 }, `= ${c.cur} + ${c.prev} × ${(1 - c.share).toFixed(2)}`),
+    svg("text", { class: "strong", x: LEFT + 76, y: 28 }, `= ${c.cur} + ${c.prev} × ${(1 - c.share).toFixed(2)}`),
     svg("text", { x: RIGHT, y: 28, "text-anchor": "end" }, `of ${state.rate}`));
   return { shapes, moving: c.cur + c.prev > 0 };
 }
