@@ -14,6 +14,11 @@ test: ## redis-server if missing, then vet, gofmt and race tests of every module
 test-long: ## the same with the long tests, one package at a time, up to an hour each
 	@HYBRIDLIMIT_LONG=1 TIMEOUT=60m P=1 scripts/test.sh
 
+.PHONY: test-ui
+test-ui: ## the playground's page in headless Chromium, two minutes; its pictures go to docs/img
+	@scripts/install-chromium.sh
+	@cd internal/e2e/ui && HYBRIDLIMIT_LONG=1 go test -count=1 -v -timeout 10m -pictures ../../../docs/img .
+
 .PHONY: fuzz
 fuzz: ## every fuzz target for a minute (FUZZTIME=5m make fuzz: for five)
 	@scripts/fuzz.sh
@@ -57,6 +62,10 @@ tidy: ## go mod tidy in every module
 .PHONY: tidy-check
 tidy-check: ## fail if go mod tidy would change anything; changes nothing
 	@scripts/each-module.sh go mod tidy -diff
+
+.PHONY: playground
+playground: ## a page on which limiters can be watched and broken
+	@go run ./examples/playground
 
 .PHONY: quickstart
 quickstart: ## run the quick start example

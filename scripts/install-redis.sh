@@ -10,6 +10,9 @@ set -euo pipefail
 
 readonly need_major=6 need_minor=2
 
+cd "$(dirname "$0")/.."
+. scripts/lib.sh
+
 say() { printf 'install-redis: %s\n' "$*" >&2; }
 
 # version prints MAJOR.MINOR.PATCH of the redis-server in PATH (Valkey answers in the same form), or nothing.
@@ -22,18 +25,6 @@ enough() {
   local major minor
   IFS=. read -r major minor _ <<<"$1"
   [[ -n $major ]] && ((major > need_major || (major == need_major && minor >= need_minor)))
-}
-
-# as_root runs a command as root, without ever asking for a password.
-as_root() {
-  if (($(id -u) == 0)); then
-    "$@"
-  elif command -v sudo >/dev/null 2>&1; then
-    sudo -n "$@"
-  else
-    say "not root, and no sudo"
-    return 1
-  fi
 }
 
 # is_installed is true if the Debian package is installed, hence its service somebody's.

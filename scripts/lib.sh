@@ -41,3 +41,15 @@ finish() {
   printf '  - %s\n' "${failed[@]}"
   return 1
 }
+
+# as_root runs a command as root, without ever asking for a password. Whoever calls it has say, which tells why it could not.
+as_root() {
+  if (($(id -u) == 0)); then
+    "$@"
+  elif command -v sudo >/dev/null 2>&1; then
+    sudo -n "$@"
+  else
+    say "not root, and no sudo"
+    return 1
+  fi
+}

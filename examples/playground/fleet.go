@@ -438,28 +438,30 @@ func (f *fleet) lookAtMemory(now time.Time) {
 	for _, s := range f.slots {
 		closed = closed && (s.crashed || s.frozen.Load() || s.limiter.Stats().Breaker == breaker.Closed)
 	}
-	late := now.Sub(r.since) > 5*time.Second
-	if (told == 0 || !closed) && !late {
+	// What a process does not tell at once it tells within a second.
+	if !closed || told == 0 && now.Sub(r.since) < 2*time.Second {
 		return
-	}
-	f.restored = nil
-	if told == 0 {
-		return // nobody knew anything
 	}
 	limit := f.settings.limit()
 	observer, err := newObserver(f.store, limit)
+	var res hybridlimit.Result
+	if err == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 250*time.Millisecond)
+		defer cancel()
+		res, err = observer.Peek(ctx, hotKey)
+	}
 	if err != nil {
-		f.note(kindWarn, "Redis cannot be looked at: %v", err)
+		// The first connection may be one to the Redis that died.
+		if now.Sub(r.since) > 10*time.Second {
+			f.restored = nil
+			f.note(kindWarn, "What Redis now counts cannot be seen: %v.", err)
+		}
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 250*time.Millisecond)
-	defer cancel()
-	res, err := observer.Peek(ctx, hotKey)
-	if err != nil {
-		return // it is gone again
+	f.restored = nil
+	what := "Restored: the fleet has told Redis what it had lost"
+	if told == 0 {
+		what = "There was nothing to restore: what Redis had lost would have come back by now"
 	}
-	used := limit.BurstSize() - res.Remaining
-	if res.Source == hybridlimit.SourceRedis {
-		f.note(kindRedis, "Restored: the fleet has told Redis what it had lost; it counts %d of %d units as used, not none.", used, limit.BurstSize())
-	}
+	f.note(kindRedis, "%s; it counts %d of %d units as used.", what, limit.BurstSize()-res.Remaining, limit.BurstSize())
 }

@@ -55,6 +55,10 @@ func boundOf(t *testing.T, s fleetState, name string) bound {
 func TestKillAndRecovery(t *testing.T) {
 	world(t, func(t *testing.T, f *fleet) {
 		time.Sleep(10 * time.Second)
+		// A connection from before the kill: the next call on it fails.
+		if err := f.store.ping(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		before := f.seen(t)
 		if b := boundOf(t, before, "shared"); b.Verdict != "holds" || b.Measured < 250 {
 			t.Errorf("under load, from a full bucket: %+v", b)

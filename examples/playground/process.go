@@ -28,9 +28,9 @@ type process struct {
 	naive   *naive
 	tally   *tally
 
-	perSecond atomic.Int64 // calls it makes, in thousandths
-	compare   atomic.Bool  // ask naive too
-	frozen    atomic.Bool  // paused
+	perSecond atomic.Int64  // calls it makes, in thousandths
+	compare   atomic.Bool   // ask naive too
+	frozen    atomic.Bool   // paused
 	wake      chan struct{} // there is load again
 	stop      chan struct{}
 	load      sync.WaitGroup

@@ -47,7 +47,8 @@ function range({ field, label, steps, show }) {
   input.addEventListener("change", () => change({ [field]: values[input.value] }));
   shown[field] = (value) => { if (!input.matches(":active")) put(value); };
   if (field === "overshoot") shown.overshootFor = (mode) => { input.disabled = mode !== "auto"; };
-  return el("label", {}, label, output, input);
+  // The output is labelable, too, and would have the label without "for".
+  return el("label", { for: input.id }, label, output, input);
 }
 
 function modes() {

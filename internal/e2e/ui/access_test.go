@@ -1,0 +1,157 @@
+package ui
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/accessibility"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// A phone: nothing is wider than it. Dark and light: what is written can be read.
+// By keyboard and by screen reader: all that can be done can be reached, is seen
+// to be, and has a name.
+func TestEverybodyCanUseIt(t *testing.T) {
+	needBrowser(t)
+	p := start(t)
+	g := browse(t, p, 360, 740)
+	// Everything that may be there: answers, a problem, a denial, a dead Redis.
+	for _, id := range []string{"token-bucket", "leaky-queue"} {
+		g.do(chromedp.Evaluate[chromedp.Void](`document.querySelector("#card-` + id + ` details").open = true`))
+		g.click("#card-" + id + " .burst")
+		g.click("#card-" + id + " .burst")
+		g.wait(`document.querySelector("#card-%s .answer").innerText.includes("429")`, id)
+	}
+	g.click("#redis-kill")
+	g.wait(`document.querySelector("#redis-state").innerText === "dead"`)
+	g.wait(`document.querySelector("#chart .limit")`)
+	for _, width := range []int64{360, 768, 1360} {
+		g.do(chromedp.EmulateViewport(width, 800))
+		if got := value[int64](g, "document.documentElement.scrollWidth"); got > width {
+			t.Errorf("at %d px it is %d px wide; beyond: %s", width, got, value[string](g, tooWide, width))
+		}
+	}
+	for _, scheme := range []string{"light", "dark"} {
+		g.scheme(scheme)
+		for _, line := range value[[]string](g, lowContrast) {
+			t.Errorf("%s: %s", scheme, line)
+		}
+	}
+
+	ctx := g.ctx
+	tree, err := chromedp.Call(ctx, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := map[string]int{}
+	for _, node := range tree.Nodes {
+		if node.Ignored || node.Role == nil {
+			continue
+		}
+		role := strings.Trim(string(node.Role.Value), `"`)
+		if !slices.Contains([]string{"button", "slider", "checkbox", "radio", "spinbutton", "combobox", "image", "link", "log", "form", "group"}, role) {
+			continue
+		}
+		if node.Name == nil || strings.Trim(string(node.Name.Value), `" `) == "" {
+			if role != "group" { // a details has none
+				t.Errorf("a %s without a name (node %v)", role, node.BackendDOMNodeID)
+			}
+			continue
+		}
+		named[role]++
+	}
+	for role, least := range map[string]int{"button": 25, "slider": 7, "radio": 4, "checkbox": 1, "image": 10, "log": 1} {
+		if named[role] < least {
+			t.Errorf("%d of role %s have names, want %d", named[role], role, least)
+		}
+	}
+
+	// Tab goes to all that a mouse could click, and is seen where it is.
+	want := value[int](g, `[...document.querySelectorAll("button, summary, input:not([type=radio]), select, a[href]")].filter((e) => e.checkVisibility() && !e.disabled).length`)
+	g.do(chromedp.Evaluate[chromedp.Void](`document.activeElement.blur()`))
+	reached := 0
+	for range 3 * want {
+		g.do(chromedp.KeyEvent(kb.Tab))
+		at := value[string](g, `(() => {
+			const e = document.activeElement;
+			if (e === document.body) return "end";
+			const s = getComputedStyle(e.matches("[type=radio], .segments *") ? e.closest("label") : e);
+			return s.outlineStyle === "none" || parseFloat(s.outlineWidth) < 2 ? "unseen " + e.outerHTML.slice(0, 80) : e.tagName;
+		})()`)
+		if at == "end" {
+			break
+		}
+		if strings.HasPrefix(at, "unseen") {
+			t.Errorf("focus is not seen: %s", at)
+		}
+		reached++
+	}
+	if reached < want {
+		t.Errorf("Tab reached %d of %d", reached, want)
+	}
+	// And Enter does what a click does.
+	g.do(chromedp.Focus(chromedp.CSS("#redis-restore")), chromedp.KeyEvent(kb.Enter))
+	g.wait(`document.querySelector("#redis-state").innerText === "up"`)
+	g.do(chromedp.Focus(chromedp.CSS("#set-processes")), chromedp.KeyEvent(kb.ArrowRight))
+	g.wait(`document.querySelectorAll("#processes li").length === 5`)
+}
+
+// Two tabs show the same, and a reload loses nothing.
+func TestTabsAndReload(t *testing.T) {
+	needBrowser(t)
+	p := start(t)
+	one := browse(t, p, 1000, 800)
+	two := one.tab(p, 1000, 800)
+	one.click("#card-sliding-log .burst")
+	two.wait(`document.querySelector("#card-sliding-log").dataset.sent === "10"`)
+	two.click("#redis-hang")
+	one.wait(`document.querySelector("#redis-state").innerText === "hung"`)
+	lines := value[int](one, `document.querySelectorAll("#events li").length`)
+	one.do(chromedp.Reload())
+	one.wait(`document.documentElement.dataset.ready === "yes"`)
+	one.wait(`document.querySelector("#card-sliding-log").dataset.sent === "10"`)
+	one.wait(`document.querySelector("#redis-state").innerText === "hung"`)
+	if got := value[int](one, `document.querySelectorAll("#events li").length`); got < lines {
+		t.Errorf("%d lines in the log, %d before the reload", got, lines)
+	}
+	time.Sleep(time.Second)
+	if value[int](one, `document.querySelectorAll("#chart .total").length`) != 1 {
+		t.Error("the chart has forgotten")
+	}
+	two.click("#redis-restore")
+	one.wait(`document.querySelector("#redis-state").innerText === "up"`)
+}
+
+// tooWide names what reaches beyond a width.
+const tooWide = `[...document.querySelectorAll("body *")].filter((e) => e.getBoundingClientRect().right > %d).map((e) => e.tagName + "." + e.className).slice(0, 5).join(", ")`
+
+// lowContrast is what is written below WCAG's level AA: 4.5, or 3 in large type.
+// Colours are drawn on a canvas to be read as sRGB, whatever their notation.
+const lowContrast = `(() => {
+	const pen = Object.assign(document.createElement("canvas"), { width: 1, height: 1 }).getContext("2d", { willReadFrequently: true });
+	const rgb = (...layers) => {
+		pen.clearRect(0, 0, 1, 1);
+		for (const layer of layers) { pen.fillStyle = layer; pen.fillRect(0, 0, 1, 1); }
+		return pen.getImageData(0, 0, 1, 1).data;
+	};
+	const light = (c) => [0.2126, 0.7152, 0.0722].reduce((sum, w, i) => {
+		const v = c[i] / 255;
+		return sum + w * (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+	}, 0);
+	const out = [];
+	for (const e of document.querySelectorAll("body *")) {
+		const says = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+		if (!says || !e.checkVisibility() || e.disabled || e.closest("noscript, .skip, option")) continue;
+		const style = getComputedStyle(e);
+		const behind = [];
+		for (let b = e; b; b = b.parentElement) behind.unshift(getComputedStyle(b).backgroundColor);
+		const back = light(rgb(...behind)), front = light(rgb(...behind, e instanceof SVGElement ? style.fill : style.color));
+		const ratio = (Math.max(back, front) + 0.05) / (Math.min(back, front) + 0.05);
+		const size = parseFloat(style.fontSize), large = size >= 24 || size >= 18.66 && style.fontWeight >= 700;
+		if (ratio < (large ? 3 : 4.5)) out.push(ratio.toFixed(2) + " " + e.tagName + "." + (e.getAttribute("class") ?? "") + " " + e.textContent.trim().slice(0, 30));
+	}
+	return out;
+})()`

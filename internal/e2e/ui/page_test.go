@@ -1,0 +1,170 @@
+package ui
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+)
+
+// needBrowser returns the path of a Chromium. Without one the test is skipped,
+// loudly; where CI is set in the environment it fails.
+func needBrowser(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	if os.Getenv("CI") != "" {
+		t.Fatal("no chromium in PATH, and CI is set: scripts/install-chromium.sh installs one")
+	}
+	t.Skip("SKIPPED: NO CHROMIUM IN PATH: NOBODY LOOKS AT THE PLAYGROUND'S PAGE. Run scripts/install-chromium.sh")
+	return ""
+}
+
+// page is a tab with the playground in it.
+type page struct {
+	t   *testing.T
+	ctx context.Context
+
+	mu       sync.Mutex
+	console  []string // what was complained of
+	expected []string // parts of complaints that the test provokes
+}
+
+// patience is for what takes a second or three on an idle machine.
+const patience = 40 * time.Second
+
+// browse opens the playground in a browser of its own, which ends with the test.
+func browse(t *testing.T, p *playground, width, height int64) *page {
+	t.Helper()
+	opts := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(needBrowser(t)), chromedp.NoSandbox) // there is none for root, and the page is ours
+	ctx, cancel := chromedp.NewExecAllocator(context.Background(), opts...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	return open(t, ctx, p, width, height)
+}
+
+// tab opens it once more, beside the page.
+func (g *page) tab(p *playground, width, height int64) *page {
+	g.t.Helper()
+	ctx, cancel := chromedp.NewContext(g.ctx)
+	g.t.Cleanup(cancel)
+	return open(g.t, ctx, p, width, height)
+}
+
+func open(t *testing.T, ctx context.Context, p *playground, width, height int64) *page {
+	t.Helper()
+	g := &page{t: t, ctx: ctx}
+	// The first call starts the browser, which ends with this context.
+	if err := chromedp.Do(ctx, chromedp.EmulateViewport(width, height)); err != nil {
+		t.Fatal(err)
+	}
+	messages := chromedp.Console(ctx)
+	go func() {
+		for m, err := range messages {
+			if err != nil {
+				return
+			}
+			if m.IsException() || m.Type == "error" || m.Type == "warning" || m.Type == "assert" {
+				g.mu.Lock()
+				g.console = append(g.console, m.String())
+				g.mu.Unlock()
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		for _, line := range g.console {
+			known := false
+			for _, part := range g.expected {
+				known = known || strings.Contains(line, part)
+			}
+			if !known {
+				t.Errorf("the page's console: %s", line)
+			}
+		}
+	})
+	g.do(chromedp.Navigate(p.url))
+	g.wait(`document.documentElement.dataset.ready === "yes"`)
+	return g
+}
+
+// do takes steps, and run one that returns something.
+func (g *page) do(steps ...chromedp.Action[chromedp.Void]) {
+	g.t.Helper()
+	ctx, cancel := context.WithTimeout(g.ctx, patience)
+	defer cancel()
+	if err := chromedp.Do(ctx, steps...); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+func run[T any](g *page, a chromedp.Action[T]) T {
+	g.t.Helper()
+	ctx, cancel := context.WithTimeout(g.ctx, patience)
+	defer cancel()
+	v, err := chromedp.Run(ctx, a)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return v
+}
+
+// value is what an expression comes to on the page.
+func value[T any](g *page, format string, args ...any) T {
+	g.t.Helper()
+	return run(g, chromedp.Evaluate[T](fmt.Sprintf(format, args...)))
+}
+
+// wait waits until an expression is true.
+func (g *page) wait(format string, args ...any) {
+	g.t.Helper()
+	expression := fmt.Sprintf(format, args...)
+	deadline := time.Now().Add(patience)
+	for !run(g, chromedp.Evaluate[bool]("Boolean("+expression+")")) {
+		if time.Now().After(deadline) {
+			g.t.Fatalf("after %v it is still not so: %s\nThe log: %s", patience, expression, value[string](g, `document.querySelector("#events").innerText`))
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// click clicks, with the mouse, what is there and can be seen.
+func (g *page) click(selector string) {
+	g.t.Helper()
+	g.do(chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
+}
+
+func (g *page) text(selector string) string {
+	g.t.Helper()
+	return value[string](g, "document.querySelector(%q).innerText", selector)
+}
+
+func (g *page) scheme(name string) {
+	g.t.Helper()
+	_, err := chromedp.Call(g.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}},
+	})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// expect lets the page complain of something.
+func (g *page) expect(part string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.expected = append(g.expected, part)
+}

@@ -1,0 +1,225 @@
+package ui
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+// Each card: one request, a burst that is too much, the answer with its fields,
+// a change of the limit, a reset.
+func TestCards(t *testing.T) {
+	needBrowser(t)
+	p := start(t)
+	g := browse(t, p, 1360, 900)
+	for _, c := range []struct {
+		id       string
+		capacity int
+		policy   string
+		denied   string // what is said
+	}{
+		{"token-bucket", 10, `"token-bucket";q=10;w=5`, "the bucket is empty"},
+		{"leaky-bucket", 10, `"leaky-bucket";q=10;w=5`, "would run over"},
+		{"leaky-queue", 8, `"leaky-queue";q=8;w=4`, "the queue of 8 is full"},
+		{"fixed-window", 10, `"fixed-window";q=10;w=5`, "of this window are used"},
+		{"sliding-window", 10, `"sliding-window";q=10;w=5`, "still counts"},
+		{"sliding-log", 10, `"sliding-log";q=10;w=5`, "are in the log"},
+	} {
+		card := "#card-" + c.id
+		data := func(name string) int {
+			return value[int](g, "Number(document.querySelector(%q).dataset[%q])", card, name)
+		}
+		g.click(card + " .send")
+		g.wait(`document.querySelector(%q).dataset.sent === "1"`, card)
+		answer := g.text(card + " .answer")
+		for _, want := range []string{"✓ 200 OK", "RateLimit-Policy: " + c.policy, `RateLimit: "` + c.id + `";r=` + strconv.Itoa(c.capacity-1)} {
+			if !strings.Contains(answer, want) {
+				t.Errorf("%s: the answer lacks %q:\n%s", c.id, want, answer)
+			}
+		}
+		if data("passed") != 1 || data("remaining") != c.capacity-1 {
+			t.Errorf("%s: %d admitted, %d remain", c.id, data("passed"), data("remaining"))
+		}
+		// Three bursts: whatever comes back meanwhile, and even if a window ends
+		// between them, the last request is one too many.
+		for n := range 3 {
+			g.click(card + " .burst")
+			g.wait(`document.querySelector(%q).dataset.sent === "%d"`, card, 11+10*n)
+		}
+		if answer := g.text(card + " .answer"); !strings.Contains(answer, "✗ 429 Too Many Requests") ||
+			!strings.Contains(answer, "Retry-After: ") || !strings.Contains(answer, "quota-exceeded") {
+			t.Errorf("%s: the answer to one too many:\n%s", c.id, answer)
+		}
+		if last := g.text(card + " .last"); !strings.Contains(last, c.denied) {
+			t.Errorf("%s: it says %q", c.id, last)
+		}
+		if n := data("passed"); n < c.capacity || n > 2*c.capacity+10 {
+			t.Errorf("%s: %d of 31 admitted", c.id, n)
+		}
+		if n := value[int](g, `document.querySelectorAll("%s .drawing > *").length`, card); n < 5 {
+			t.Errorf("%s: %d shapes are drawn", c.id, n)
+		}
+		g.click(card + " .reset")
+		g.wait(`document.querySelector(%q).dataset.sent === "0"`, card)
+		if data("remaining") != c.capacity {
+			t.Errorf("%s: %d remain after a reset", c.id, data("remaining"))
+		}
+	}
+	g.click("#card-leaky-bucket summary")
+	g.do(chromedp.SetValue(chromedp.CSS("#card-leaky-bucket form input"), "7"))
+	g.click("#card-leaky-bucket form button")
+	g.wait(`document.querySelector("#card-leaky-bucket .last").innerText.includes("The limit is 7 per 1s")`)
+	// What the server does not take it says, in words.
+	g.expect("400 (Bad Request)") // the browser's own complaint
+	g.do(chromedp.SetValue(chromedp.CSS("#card-leaky-bucket form input"), "700"))
+	g.click("#card-leaky-bucket form button")
+	g.wait(`!document.querySelector("#problem").hidden`)
+	if text := g.text("#problem"); !strings.Contains(text, "rate (700) must be 1 to 100") {
+		t.Errorf("of a wrong limit it says %q", text)
+	}
+	g.click("#card-token-bucket .send")
+	g.wait(`document.querySelector("#card-token-bucket").dataset.sent === "1"`)
+	g.wait(`document.querySelector("#problem").hidden`)
+	g.click("#reset-all")
+	g.wait(`[...document.querySelectorAll(".card")].every((c) => c.dataset.sent === "0")`)
+}
+
+func TestBoundary(t *testing.T) {
+	needBrowser(t)
+	g := browse(t, start(t), 1360, 900)
+	g.click("#attack")
+	g.wait(`document.querySelector("#boundary-last").innerText.includes("twice the limit")`)
+	lanes := g.text("#lanes")
+	if !strings.Contains(lanes, "20 in one window") || !strings.Contains(lanes, "10 in one window") {
+		t.Errorf("it shows:\n%s", lanes)
+	}
+	if !value[bool](g, `!document.querySelector("#attack").disabled`) {
+		t.Error("it cannot be run again")
+	}
+}
+
+// The fleet loses its Redis and finds it again; then its figures are held
+// against what the limiters have counted themselves.
+func TestKillAndRecovery(t *testing.T) {
+	needBrowser(t)
+	p := start(t)
+	g := browse(t, p, 1360, 900)
+	total := func(source string) int64 {
+		return value[int64](g, `Number(document.querySelector('[data-source="%s"]').dataset.total)`, source)
+	}
+	log := func(part string) {
+		t.Helper()
+		g.wait(`document.querySelector("#events").innerText.includes(%q)`, part)
+	}
+	g.wait(`document.querySelector("#figure-n").innerText === "4"`)
+	g.wait(`Number(document.querySelector('[data-source="lease"]').dataset.total) > 500`)
+	before := total("fallback")
+	g.click("#redis-kill")
+	g.wait(`document.querySelector("#redis-state").innerText === "dead"`)
+	g.wait(`document.querySelector("#figure-breaker").innerText === "4 of 4 open"`)
+	log("deciding locally; fallback share 1/4")
+	g.wait(`Number(document.querySelector('[data-source="fallback"]').dataset.total) > %d`, before+500)
+	g.wait(`document.querySelector('[data-bound="alone"]')`)
+	g.click("#redis-restore")
+	g.wait(`document.querySelector("#figure-breaker").innerText === "closed"`)
+	log("Redis is back, with nothing in it")
+	log("back on the shared limit")
+	log("of 500 units as used")
+	leases := total("lease")
+	g.wait(`Number(document.querySelector('[data-source="lease"]').dataset.total) > %d`, leases+100)
+	for _, bound := range []string{"shared", "alone"} {
+		if text := g.text(`[data-bound="` + bound + `"]`); strings.Contains(text, "✗") {
+			t.Errorf("%s: %s", bound, text)
+		}
+	}
+	if d := value[int](g, `document.querySelector("#chart .total").getAttribute("d").length`); d < 100 {
+		t.Errorf("the chart's line has %d characters", d)
+	}
+	if value[int](g, `document.querySelectorAll("#chart .band.dead").length`) == 0 {
+		t.Error("the chart does not show when Redis was dead")
+	}
+
+	g.click("#run")
+	g.wait(`document.querySelector("#run").innerText === "Start the load"`)
+	settled := func() bool {
+		lib := p.stats(t)
+		for source, both := range lib.Sources {
+			if source != "unknown" && total(source) != both[0]+both[1] {
+				return false
+			}
+		}
+		return true
+	}
+	for deadline := time.Now().Add(patience); !settled(); time.Sleep(200 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the page has %s, the library %+v", g.text("#sources"), p.stats(t))
+		}
+	}
+	lib := p.stats(t)
+	var all int64
+	for _, source := range []string{"lease", "credit", "redis", "deny_cache", "fallback", "timeout"} {
+		all += total(source)
+	}
+	var want int64
+	for _, both := range lib.Sources {
+		want += both[0] + both[1]
+	}
+	if all != want || all < 1000 || lib.Messages == 0 || lib.Messages > all/5 {
+		t.Errorf("%d decisions on the page, %d in the library, with %d messages", all, want, lib.Messages)
+	}
+
+	// Nothing is to be done now, and little is.
+	if before, ok := p.cpu(); ok {
+		time.Sleep(3 * time.Second)
+		after, _ := p.cpu()
+		if used := after - before; used > 3*time.Second*8/100 {
+			t.Errorf("without load it used %v in 3 s", used)
+		}
+	}
+}
+
+// Faults and processes by their buttons, as far as they can be told apart.
+func TestFleetButtons(t *testing.T) {
+	if os.Getenv("HYBRIDLIMIT_LONG") == "" {
+		t.Skip("takes its time: HYBRIDLIMIT_LONG is not set")
+	}
+	needBrowser(t)
+	g := browse(t, start(t), 1360, 900)
+	g.wait(`document.querySelector("#figure-n").innerText === "4"`)
+	state := func(n int, want string) {
+		t.Helper()
+		g.wait(`document.querySelector('[data-process="%d"] .pill').innerText === %q`, n, want)
+	}
+	g.click(`[aria-label="Pause process 2"]`)
+	state(2, "paused")
+	g.click(`[aria-label="Crash process 4"]`)
+	state(4, "crashed")
+	g.wait(`document.querySelector("#figure-n").innerText === "2"`)
+	g.click(`[aria-label="Resume process 2"]`)
+	state(2, "running")
+	g.click(`[aria-label="Start process 4"]`)
+	state(4, "running")
+	g.wait(`document.querySelector("#figure-n").innerText === "4"`)
+	g.click("#redis-hang")
+	g.wait(`document.querySelector("#figure-breaker").innerText === "4 of 4 open"`)
+	g.click("#redis-restore")
+	g.wait(`document.querySelector("#figure-breaker").innerText === "closed"`)
+	g.do(chromedp.SetValue(chromedp.CSS("#slow-by"), "150"))
+	g.click("#redis-slow")
+	g.wait(`document.querySelector("#redis-state").innerText === "slow by 150 ms"`)
+	g.wait(`document.querySelector("#figure-breaker").innerText !== "closed"`)
+	g.click("#redis-restore")
+	g.wait(`document.querySelector("#figure-breaker").innerText === "closed"`)
+	g.click("#redis-wipe")
+	g.wait(`document.querySelector("#events").innerText.includes("Redis is wiped")`)
+	g.click(`label:has(#set-mode-strict)`)
+	g.wait(`document.querySelector("#events").innerText.includes("mode strict")`)
+	g.wait(`document.querySelector("#figure-credit").innerText === "0"`)
+	g.click(`label[for="set-naive"]`)
+	g.wait(`!document.querySelector('[data-bound="naive"]')`)
+	g.click("#recount")
+}
