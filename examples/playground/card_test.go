@@ -48,7 +48,7 @@ func TestCards(t *testing.T) {
 		"leaky bucket":   {hybridlimit.LeakyBucket(2, time.Second, 10), 10, `"test";q=10;w=5`, 10, "would run over", 500 * time.Millisecond},
 		"leaky queue":    {hybridlimit.LeakyQueue(2, time.Second, 8), 8, `"test";q=8;w=4`, 8, "the queue of 8 is full", 500 * time.Millisecond},
 		"fixed window":   {hybridlimit.FixedWindow(10, 5*time.Second), 10, `"test";q=10;w=5`, 0, "all 10 of this window are used", 5 * time.Second},
-		"sliding window": {hybridlimit.SlidingWindow(10, 5*time.Second), 10, `"test";q=10;w=5`, 0, "10 in this window", 5500 * time.Millisecond},
+		"sliding window": {hybridlimit.SlidingWindow(10, 5*time.Second), 10, `"test";q=10;w=5`, 0, "They count for a part of the next one", 5500 * time.Millisecond},
 		"sliding log":    {hybridlimit.SlidingLog(10, 5*time.Second), 10, `"test";q=10;w=5`, 0, "10 are in the log", 5 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {

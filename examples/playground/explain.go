@@ -34,7 +34,12 @@ func explain(l hybridlimit.Limit, res hybridlimit.Result, w window) string {
 		}
 		return fmt.Sprintf("Denied: all %d of this window are used. The next one begins in %s.", l.Rate, short(res.RetryAfter))
 	case hybridlimit.AlgSlidingWindow:
-		if res.Allowed {
+		switch {
+		case w.Prev == 0 && res.Allowed:
+			return fmt.Sprintf("Admitted: number %d of %d in this window, and none in the one before.", w.Cur, l.Rate)
+		case w.Prev == 0:
+			return fmt.Sprintf("Denied: all %d of this window are used. They count for a part of the next one, too: room in %s.", l.Rate, short(res.RetryAfter))
+		case res.Allowed:
 			return fmt.Sprintf("Admitted: %d in this window and a part of the %d in the one before, %s.", w.Cur, w.Prev, left(res.Remaining))
 		}
 		return fmt.Sprintf("Denied: %d in this window and what still counts of the %d before come to %d. Room in %s.", w.Cur, w.Prev, l.Rate, short(res.RetryAfter))

@@ -24,7 +24,7 @@ type settings struct {
 }
 
 var initial = settings{
-	Processes: 4, Rate: 500, Burst: 500, Load: 2, TMs: 50, Overshoot: 0.05, Mode: hybrid.ModeAuto.String(), Naive: true, Running: true,
+	Processes: 4, Rate: 500, Burst: 500, Load: 3, TMs: 50, Overshoot: 0.05, Mode: hybrid.ModeAuto.String(), Naive: true, Running: true,
 }
 
 const (

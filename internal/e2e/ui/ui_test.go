@@ -26,7 +26,7 @@ func TestCards(t *testing.T) {
 		{"leaky-bucket", 10, `"leaky-bucket";q=10;w=5`, "would run over"},
 		{"leaky-queue", 8, `"leaky-queue";q=8;w=4`, "the queue of 8 is full"},
 		{"fixed-window", 10, `"fixed-window";q=10;w=5`, "of this window are used"},
-		{"sliding-window", 10, `"sliding-window";q=10;w=5`, "still counts"},
+		{"sliding-window", 10, `"sliding-window";q=10;w=5`, ""},
 		{"sliding-log", 10, `"sliding-log";q=10;w=5`, "are in the log"},
 	} {
 		card := "#card-" + c.id
@@ -54,7 +54,7 @@ func TestCards(t *testing.T) {
 			!strings.Contains(answer, "Retry-After: ") || !strings.Contains(answer, "quota-exceeded") {
 			t.Errorf("%s: the answer to one too many:\n%s", c.id, answer)
 		}
-		if last := g.text(card + " .last"); !strings.Contains(last, c.denied) {
+		if last := g.text(card + " .last"); !strings.Contains(last, "The last one: Denied: ") || !strings.Contains(last, c.denied) {
 			t.Errorf("%s: it says %q", c.id, last)
 		}
 		if n := data("passed"); n < c.capacity || n > 2*c.capacity+10 {
@@ -176,7 +176,7 @@ func TestKillAndRecovery(t *testing.T) {
 	if before, ok := p.cpu(); ok {
 		time.Sleep(3 * time.Second)
 		after, _ := p.cpu()
-		if used := after - before; used > 3*time.Second*8/100 {
+		if used := after - before; used > 3*time.Second*5/100 {
 			t.Errorf("without load it used %v in 3 s", used)
 		}
 	}

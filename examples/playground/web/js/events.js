@@ -1,4 +1,5 @@
-// The log of what happened, the latest first.
+// The log of what happened, the latest first. What processes say is told a little later, all that said the same as one, and
+// stands where it belongs.
 
 import { byId, el, seconds } from "./dom.js";
 
@@ -6,16 +7,18 @@ const KEEP = 200;
 const list = byId("events");
 let last = 0;
 
-const line = (e) => el("li", { class: e.kind, "data-seq": e.seq }, el("time", {}, seconds(e.at)), el("span", {}, e.text));
+const line = (e) => el("li", { class: e.kind, "data-seq": e.seq, "data-at": e.at }, el("time", {}, seconds(e.at)), el("span", {}, e.text));
 
 export function begin(events) {
-  list.replaceChildren(...events.map(line).reverse());
-  last = events.at(-1)?.seq ?? 0;
+  list.replaceChildren();
+  last = 0;
+  for (const e of events) add(e);
 }
 
 export function add(e) {
   if (e.seq <= last) return; // it was part of hello
   last = e.seq;
-  list.prepend(line(e));
+  const before = [...list.children].find((item) => Number(item.dataset.at) <= e.at);
+  list.insertBefore(line(e), before ?? null);
   while (list.children.length > KEEP) list.lastChild.remove();
 }

@@ -11,7 +11,7 @@ const SOURCES = {
 
 const FIGURES = [
   ["admitted", "Admitted"], ["offered", "Offered"], ["messages", "Messages / decision"],
-  ["n", "N, processes known"], ["credit", "C, credit of each"], ["breaker", "Breakers"],
+  ["n", "Processes, N"], ["credit", "Credit, C"], ["breaker", "Breakers"],
 ];
 const figures = {};
 for (const [name, label] of FIGURES) {
@@ -112,7 +112,8 @@ const VERDICTS = { holds: "✓", broken: "✗", none: "" };
 
 function showBounds(state) {
   const list = byId("bounds");
-  const widest = Math.max(1, ...state.bounds.flatMap((b) => [b.measured, b.allowed])) * 1.04;
+  // What is promised sets the scale. What nobody has promised anything of may go far beyond, and fills its bar.
+  const widest = Math.max(1, state.settings.burst, ...state.bounds.map((b) => b.allowed)) * 1.25;
   if (list.children.length !== state.bounds.length) {
     list.replaceChildren(...state.bounds.map(() => el("li", {},
       el("div", { class: "line" }, el("span"), el("b")),
@@ -132,7 +133,7 @@ function showBounds(state) {
     text(line.children[1], bound.verdict === "none"
       ? number(bound.measured)
       : `${number(bound.measured)} ${bound.verdict === "holds" ? "≤" : ">"} ${number(bound.allowed)} ${VERDICTS[bound.verdict]}`);
-    bar.children[1].setAttribute("width", share(Math.max(0, bound.measured)));
+    bar.children[1].setAttribute("width", share(Math.min(widest, Math.max(0, bound.measured))));
     set(bar.children[2], { x1: share(bound.allowed), x2: share(bound.allowed), visibility: bound.allowed ? "visible" : "hidden" });
     text(why, state.counting ? bound.why : "counting begins when the fleet has settled");
   });

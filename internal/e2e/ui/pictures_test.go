@@ -1,0 +1,78 @@
+package ui
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+var pictures = flag.String("pictures", "", "take the pictures of the documents, into `directory`")
+
+// TestPictures takes what README and the documents show: a fleet that has lost
+// its Redis and found it again, the cards, the boundary, and a phone.
+func TestPictures(t *testing.T) {
+	if *pictures == "" {
+		t.Skip("without -pictures there are none to take")
+	}
+	needBrowser(t)
+	const width, height = 1360, 1040
+	p := start(t)
+	g := browse(t, p, width, height)
+	g.scheme("light")
+	g.wait(`document.querySelector("#figure-n").innerText === "4"`)
+	load := value[int](g, `(() => { const e = document.querySelector("#set-load"); e.value = 9; e.dispatchEvent(new Event("change")); return Number(e.value); })()`)
+	if load != 9 {
+		t.Fatal("the load's slider has no tenth place")
+	}
+	g.wait(`document.querySelector("#controls").innerText.includes("5 × limit")`)
+	time.Sleep(14 * time.Second)
+	g.click("#redis-kill")
+	time.Sleep(9 * time.Second)
+	g.click("#redis-restore")
+	g.wait(`document.querySelector("#events").innerText.includes("of 500 units as used")`)
+	time.Sleep(16 * time.Second)
+	both := func(name string, take func() []byte) {
+		for _, scheme := range []string{"light", "dark"} {
+			g.scheme(scheme)
+			time.Sleep(600 * time.Millisecond)
+			save(t, "playground-"+name+"-"+scheme+".png", take())
+		}
+	}
+	view := func() []byte { return run(g, chromedp.CaptureScreenshot()) }
+	both("fleet", view)
+
+	g.do(chromedp.EmulateViewport(width, 4000)) // without scrolling nothing stands over anything
+	for _, burst := range []string{"token-bucket", "leaky-bucket", "leaky-queue"} {
+		g.click("#card-" + burst + " .burst")
+	}
+	for _, burst := range []string{"fixed-window", "sliding-window", "sliding-log"} {
+		g.click("#card-" + burst + " .burst")
+		time.Sleep(300 * time.Millisecond)
+	}
+	time.Sleep(1200 * time.Millisecond)
+	for _, one := range []string{"leaky-queue", "sliding-window", "token-bucket", "sliding-log"} {
+		g.click("#card-" + one + " .send")
+	}
+	both("cards", func() []byte { return run(g, chromedp.Screenshot(chromedp.CSS("#algorithms"))) })
+
+	g.click("#attack")
+	g.wait(`document.querySelector("#boundary-last").innerText.includes("twice the limit")`)
+	both("boundary", func() []byte { return run(g, chromedp.Screenshot(chromedp.CSS("#boundary"))) })
+
+	g.scheme("dark")
+	g.do(chromedp.EmulateViewport(360, 780, chromedp.EmulateScale(2)),
+		chromedp.Evaluate[chromedp.Void](`scrollTo({ top: 0, behavior: "instant" })`))
+	time.Sleep(time.Second)
+	save(t, "playground-phone.png", view())
+}
+
+func save(t *testing.T, name string, png []byte) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(*pictures, name), png, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
