@@ -19,8 +19,7 @@ const visitor = "visitor"
 type card struct {
 	id    string
 	title string
-	limit hybridlimit.Limit // at first; guarded by mu
-	first hybridlimit.Limit
+	limit hybridlimit.Limit // guarded by mu
 
 	limiter *local.Limiter
 	quick   http.Handler // answers the page: a queue's delay is told, not waited for
@@ -92,8 +91,10 @@ func newCard(id, title string, limit hybridlimit.Limit, changed func(cardState))
 	if err != nil {
 		return nil, err
 	}
-	c := &card{id: id, title: title, limit: limit, first: limit, limiter: limiter, changed: changed,
-		last: "Nobody has asked yet."}
+	c := &card{
+		id: id, title: title, limit: limit, limiter: limiter, changed: changed,
+		last: "Nobody has asked yet.",
+	}
 	if c.quick, err = c.service(true); err != nil {
 		return nil, err
 	}

@@ -93,7 +93,7 @@ func (f *fleet) end(grace time.Duration) {
 	var all sync.WaitGroup
 	for _, s := range f.slots {
 		if !s.crashed {
-			all.Go(func() { s.process.end(grace) })
+			all.Go(func() { s.end(grace) })
 		}
 	}
 	all.Wait()
@@ -204,7 +204,7 @@ func (f *fleet) retire(slots []*slot, grace time.Duration) {
 		if s.crashed {
 			continue
 		}
-		all.Go(func() { s.process.end(grace) })
+		all.Go(func() { s.end(grace) })
 	}
 	all.Wait()
 	for _, s := range slots {

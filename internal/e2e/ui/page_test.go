@@ -52,7 +52,7 @@ func browse(t *testing.T, p *playground, width, height int64) *page {
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
 	t.Cleanup(cancel)
-	return open(t, ctx, p, width, height)
+	return (&page{t: t, ctx: ctx}).open(p, width, height)
 }
 
 // tab opens it once more, beside the page.
@@ -60,12 +60,12 @@ func (g *page) tab(p *playground, width, height int64) *page {
 	g.t.Helper()
 	ctx, cancel := chromedp.NewContext(g.ctx)
 	g.t.Cleanup(cancel)
-	return open(g.t, ctx, p, width, height)
+	return (&page{t: g.t, ctx: ctx}).open(p, width, height)
 }
 
-func open(t *testing.T, ctx context.Context, p *playground, width, height int64) *page {
+func (g *page) open(p *playground, width, height int64) *page {
+	t, ctx := g.t, g.ctx
 	t.Helper()
-	g := &page{t: t, ctx: ctx}
 	// The first call starts the browser, which ends with this context.
 	if err := chromedp.Do(ctx, chromedp.EmulateViewport(width, height)); err != nil {
 		t.Fatal(err)
