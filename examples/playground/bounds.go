@@ -122,7 +122,7 @@ func (w *watch) bounds() []bound {
 	if w.settings.Naive {
 		all = append(all, bound{
 			Name: "naive", Measured: w.naive.worst, Verdict: "none",
-			Why: "nothing bounds what a process admits between two pushes",
+			Why: "each process admits all that it last saw; without Redis, the whole limit",
 		})
 	}
 	return all

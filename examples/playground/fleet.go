@@ -1,16 +1,12 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
@@ -239,78 +235,6 @@ func (f *fleet) countAnew(at time.Time) {
 	f.watch = newWatch(f.settings, f.cell(at))
 }
 
-// set changes the settings. Nothing is changed when they are wrong.
-func (f *fleet) set(to settings) error {
-	if err := to.violations().Err("playground"); err != nil {
-		return err
-	}
-	from := f.settings
-	if from == to {
-		return nil
-	}
-	f.settings = to
-	switch {
-	case from.rebuilds(to):
-		if err := f.rebuild(); err != nil {
-			return err
-		}
-		f.note(kindYou, "Settings: mode %s, K %s, T %d ms, overshoot %g %%; every process has a new limiter.",
-			to.Mode, adaptive(to.K), to.TMs, 100*to.Overshoot)
-	case from.limit() != to.limit():
-		for _, s := range f.slots {
-			if s.crashed {
-				continue
-			}
-			if err := s.limiter.SetLimit(to.limit()); err != nil {
-				return fmt.Errorf("process %d: %w", s.number, err)
-			}
-			s.naive.setLimit(to.limit())
-		}
-		f.note(kindYou, "The limit is %v. What was used stays used.", to.limit())
-	}
-	if from.Processes != to.Processes {
-		f.note(kindYou, "%d processes instead of %d.", to.Processes, from.Processes)
-	}
-	if err := f.resize(to.Processes); err != nil {
-		return err
-	}
-	if from.Running != to.Running {
-		f.note(kindYou, "%s", map[bool]string{true: "The load goes on.", false: "The load is stopped."}[to.Running])
-	}
-	switch {
-	case from.limit() != to.limit():
-		f.countAnew(time.Now().Add(oldLeases))
-	case from.rebuilds(to):
-		f.countAnew(time.Now())
-	}
-	f.watch.settings = to
-	f.watch.fleet(to.Processes, to.credit(int64(to.Processes)))
-	return nil
-}
-
-func adaptive(k int64) string {
-	if k == 0 {
-		return "adaptive"
-	}
-	return fmt.Sprint(k)
-}
-
-// rebuild gives every process a new limiter, of the present settings.
-func (f *fleet) rebuild() error {
-	f.retire(f.slots, f.grace())
-	for i, s := range f.slots {
-		p, err := f.newProcess(s.number)
-		if err != nil {
-			for _, bad := range f.slots[i:] {
-				bad.crashed = true
-			}
-			return err
-		}
-		f.slots[i] = &slot{process: p}
-	}
-	return nil
-}
-
 // tick takes a sample, and looks for what has changed.
 func (f *fleet) tick(now time.Time) {
 	if asleep := !f.watched(); asleep != f.sleeping {
@@ -403,65 +327,4 @@ func (f *fleet) lookAtMembers() {
 		}
 		f.members = n
 	}
-}
-
-// restoring is a Redis that has lost its memory and is being told.
-type restoring struct {
-	since    time.Time
-	resynced int64 // before
-}
-
-func (f *fleet) resynced() (n int64) {
-	for _, s := range f.slots {
-		if !s.crashed {
-			n += s.limiter.Stats().Resynced
-		}
-	}
-	return n
-}
-
-// forgets begins to wait for the fleet to tell Redis what it has lost.
-func (f *fleet) forgets() {
-	f.watch.lost = true
-	f.restored = &restoring{time.Now(), f.resynced()}
-}
-
-// lookAtMemory notes, when processes have told Redis what it had lost, what it
-// now has.
-func (f *fleet) lookAtMemory(now time.Time) {
-	r := f.restored
-	if r == nil || now.Sub(r.since) < 500*time.Millisecond {
-		return
-	}
-	told := f.resynced() - r.resynced
-	closed := true
-	for _, s := range f.slots {
-		closed = closed && (s.crashed || s.frozen.Load() || s.limiter.Stats().Breaker == breaker.Closed)
-	}
-	// What a process does not tell at once it tells within a second.
-	if !closed || told == 0 && now.Sub(r.since) < 2*time.Second {
-		return
-	}
-	limit := f.settings.limit()
-	observer, err := newObserver(f.store, limit)
-	var res hybridlimit.Result
-	if err == nil {
-		ctx, cancel := context.WithTimeout(context.Background(), 250*time.Millisecond)
-		defer cancel()
-		res, err = observer.Peek(ctx, hotKey)
-	}
-	if err != nil {
-		// The first connection may be one to the Redis that died.
-		if now.Sub(r.since) > 10*time.Second {
-			f.restored = nil
-			f.note(kindWarn, "What Redis now counts cannot be seen: %v.", err)
-		}
-		return
-	}
-	f.restored = nil
-	what := "Restored: the fleet has told Redis what it had lost"
-	if told == 0 {
-		what = "There was nothing to restore: what Redis had lost would have come back by now"
-	}
-	f.note(kindRedis, "%s; it counts %d of %d units as used.", what, limit.BurstSize()-res.Remaining, limit.BurstSize())
 }

@@ -12,8 +12,8 @@ import (
 
 // naive is what is mostly built where a fleet shares a limit: a bucket of its
 // own in each process, which every T pushes what it has admitted to Redis and
-// takes over the level there. Nothing bounds what a fleet of them admits between
-// two pushes, and without Redis each process admits the whole limit.
+// takes over the level there. Between two pushes each process admits all that it
+// last saw, a fleet N times that, and without Redis each admits the whole limit.
 //
 // Its Redis side keeps debt, down to a burst, so its long-run rate holds while
 // Redis answers: this is that limiter at its best.

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"time"
+)
+
+// set changes the settings. Nothing is changed when they are wrong.
+func (f *fleet) set(to settings) error {
+	if err := to.violations().Err("playground"); err != nil {
+		return err
+	}
+	from := f.settings
+	if from == to {
+		return nil
+	}
+	f.settings = to
+	switch {
+	case from.rebuilds(to):
+		if err := f.rebuild(); err != nil {
+			return err
+		}
+		f.note(kindYou, "Settings: mode %s, K %s, T %d ms, overshoot %g %%; every process has a new limiter.",
+			to.Mode, adaptive(to.K), to.TMs, 100*to.Overshoot)
+	case from.limit() != to.limit():
+		for _, s := range f.slots {
+			if s.crashed {
+				continue
+			}
+			if err := s.limiter.SetLimit(to.limit()); err != nil {
+				return fmt.Errorf("process %d: %w", s.number, err)
+			}
+			s.naive.setLimit(to.limit())
+		}
+		f.note(kindYou, "The limit is %v. What was used stays used.", to.limit())
+	}
+	if from.Processes != to.Processes {
+		f.note(kindYou, "%d processes instead of %d.", to.Processes, from.Processes)
+	}
+	if err := f.resize(to.Processes); err != nil {
+		return err
+	}
+	if from.Running != to.Running {
+		f.note(kindYou, "%s", map[bool]string{true: "The load goes on.", false: "The load is stopped."}[to.Running])
+	}
+	switch {
+	case from.limit() != to.limit():
+		f.countAnew(time.Now().Add(oldLeases))
+	case from.rebuilds(to):
+		f.countAnew(time.Now())
+	}
+	f.watch.settings = to
+	f.watch.fleet(to.Processes, to.credit(int64(to.Processes)))
+	return nil
+}
+
+func adaptive(k int64) string {
+	if k == 0 {
+		return "adaptive"
+	}
+	return fmt.Sprint(k)
+}
+
+// rebuild gives every process a new limiter, of the present settings.
+func (f *fleet) rebuild() error {
+	f.retire(f.slots, f.grace())
+	for i, s := range f.slots {
+		p, err := f.newProcess(s.number)
+		if err != nil {
+			for _, bad := range f.slots[i:] {
+				bad.crashed = true
+			}
+			return err
+		}
+		f.slots[i] = &slot{process: p}
+	}
+	return nil
+}
