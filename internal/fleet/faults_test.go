@@ -125,6 +125,38 @@ func TestNaiveFaults(t *testing.T) {
 	}
 }
 
+// Count-and-push goes on in an outage, however long: each process by the whole
+// limit. What it had not pushed was taken off a full bucket again and again, so
+// that it denied everything from a burst on. When the outage is over it is at
+// its rate as soon as a burst for each process is repaid.
+func TestNaiveOutage(t *testing.T) {
+	const n, rate, burst = 3, 100, 50
+	for _, limit := range []hybridlimit.Limit{
+		hybridlimit.TokenBucket(rate, time.Second, burst), hybridlimit.LeakyBucket(rate, time.Second, burst), hybridlimit.LeakyQueue(rate, time.Second, burst),
+		hybridlimit.FixedWindow(rate, time.Second), hybridlimit.SlidingWindow(rate, time.Second), hybridlimit.SlidingLog(rate, time.Second),
+	} {
+		for _, fault := range []FaultKind{KillRedis, HangRedis} {
+			for _, factor := range []float64{0.9, 9} { // of the limit; of it each process has a third
+				r := Run(t, Scenario{
+					Seed: 4, Kind: CountAndPush, Processes: n, Limit: limit, Load: Load{Factor: factor}, Span: 20 * time.Second,
+					Latency: time.Millisecond, Faults: []Fault{{At: 2 * time.Second, Kind: fault, Process: -1, For: 10 * time.Second}},
+				})
+				out, back := between(r, 4*time.Second, 12*time.Second), between(r, 16*time.Second, 20*time.Second)
+				least, most := float64(out.Offered), float64(out.Offered)
+				if factor > n {
+					least, most = 0.95*8*n*rate, 1.05*8*n*rate
+				}
+				if got := float64(out.Admitted); got < least || got > most {
+					t.Errorf("%v, %s, load %v: %v of %d in the outage, want %v to %v", limit, fault, factor, got, out.Offered, least, most)
+				}
+				if got, want := float64(back.Admitted), min(factor, 1)*4*rate; got < 0.85*want || got > 1.5*want {
+					t.Errorf("%v, %s, load %v: %v of %d after it, want about %v", limit, fault, factor, got, back.Offered, want)
+				}
+			}
+		}
+	}
+}
+
 // Redis's clock goes on after steps that cancel each other. It stood still.
 func TestStepThereAndBack(t *testing.T) {
 	s := Scenario{

@@ -52,9 +52,10 @@ func (p *pushed) wipe() {
 }
 
 // pusher is a process of [CountAndPush]: it admits while the last level that
-// it saw, with the refill since, less what it has admitted and not seen
-// counted, suffices, and pushes each T. No lease, no bound on what a process
-// admits in between.
+// it saw, less what it has admitted since and with the refill, suffices, and
+// pushes each T. No lease, no bound on what a process admits in between. While
+// nobody answers it goes on so, each process by the whole limit, and tells of a
+// burst at most when it is over: the rest has been refilled where it was admitted.
 type pusher struct {
 	w      *world
 	net    *network
@@ -70,10 +71,9 @@ type pusher struct {
 
 // sight is what a pusher knows of a key.
 type sight struct {
-	meter.Meter       // as last seen
+	meter.Meter       // as last seen, and what was admitted since
 	pending     int64 // units not sent
 	last        int64 // when the last of them was admitted
-	inflight    int64 // units sent, and not seen counted
 }
 
 func newPusher(w *world, net *network, server *pushed, hold func()) *pusher {
@@ -93,13 +93,14 @@ func (p *pusher) AllowN(_ context.Context, key string, n int64) (hybridlimit.Res
 		p.seen[key] = s
 	}
 	now := p.now()
-	if !s.Holds(now, n+s.pending+s.inflight) {
+	if !s.Holds(now, n) {
 		return hybridlimit.Result{Source: hybridlimit.SourceLocal}, nil
 	}
 	res := hybridlimit.Result{Allowed: true, Source: hybridlimit.SourceLocal}
 	if q, ok := s.Meter.(*meter.Bucket); ok && p.w.s.Limit.Algorithm == hybridlimit.AlgLeakyQueue {
-		res.Delay = time.Duration(q.Depth(now, s.pending+s.inflight))
+		res.Delay = time.Duration(q.Depth(now, 0))
 	}
+	s.Admit(now, n)
 	s.pending, s.last = s.pending+n, now
 	return res, nil
 }
@@ -128,8 +129,8 @@ func (p *pusher) push() {
 	p.mu.Lock()
 	for key, s := range p.seen {
 		if s.pending > 0 {
-			deltas[key] = delta{s.pending, s.last}
-			s.inflight, s.pending = s.pending, 0
+			deltas[key] = delta{min(s.pending, p.w.s.Limit.BurstSize()), s.last}
+			s.pending = 0
 		}
 	}
 	p.ops += int64(len(deltas))
@@ -161,8 +162,11 @@ func (p *pusher) push() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key, seen := range levels {
-		s := p.seen[key]
-		s.inflight, s.Meter = 0, seen.Seen(p.now())
+		s, now := p.seen[key], p.now()
+		s.Meter = seen.Seen(now)
+		if s.pending > 0 {
+			s.Late(now, s.last, s.pending)
+		}
 	}
 }
 
@@ -172,7 +176,7 @@ func (p *pusher) missed(deltas map[string]delta) {
 	defer p.mu.Unlock()
 	for key, d := range deltas {
 		s := p.seen[key]
-		s.inflight, s.pending, s.last = 0, s.pending+d.units, max(s.last, d.at)
+		s.pending, s.last = s.pending+d.units, max(s.last, d.at)
 	}
 }
 
