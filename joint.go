@@ -7,6 +7,14 @@ type Ask struct {
 	Limiter Limiter // one that joins the one that is called
 	Key     string  // as for AllowN
 	N       int64   // units
+
+	// Result is this limit's own answer, which AllowJoint writes here; what was
+	// there before is not read. When the call is admitted, each limit's; Shadowed
+	// is then of this limit alone, and Delay of its own queue. When it is denied,
+	// that of the limits that are known to deny, and of the others the zero
+	// Result: nothing was taken of them. With an error and no decision, all are
+	// zero.
+	Result Result
 }
 
 // Joint is a Limiter that can decide a call together with others of its kind,
@@ -20,7 +28,7 @@ type Joint interface {
 	Joins(other Limiter) bool
 	// AllowJoint is AllowAll of the asks, the receiver's own being one of them
 	// or not: the Result is that of the limit that denied, or else of the one
-	// with the fewest units remaining. A limiter that does not join is
-	// ErrInvalid, and then nothing is taken.
+	// with the fewest units remaining, and each Ask's Result its own limit's. A
+	// limiter that does not join is ErrInvalid, and then nothing is taken.
 	AllowJoint(ctx context.Context, asks []Ask) (Result, error)
 }

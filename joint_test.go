@@ -93,6 +93,80 @@ func TestAllowJointIsAllOrNothing(t *testing.T) {
 	}
 }
 
+// Each ask gets the answer of its own limit: one limiter under two keys, two
+// asks for one key, limits that count nothing, and denials of those that deny
+// and of no others.
+func TestAllowJointTellsOfEach(t *testing.T) {
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				limiter := k.place(t, redistest.NewBubble(t).Client(nil))
+				five, two := limiter("five", hybridlimit.PerHour(5), nil), limiter("two", hybridlimit.PerHour(2), nil)
+				free, never := limiter("free", hybridlimit.Unlimited(), nil), limiter("never", hybridlimit.Blocked(), nil)
+				joint := five.(hybridlimit.Joint)
+				call := func(asks ...hybridlimit.Ask) (hybridlimit.Result, []hybridlimit.Ask) {
+					t.Helper()
+					for i := range asks {
+						asks[i].Result = hybridlimit.Result{Policy: "stale", Allowed: true, Source: hybridlimit.SourceLocal}
+					}
+					res, err := joint.AllowJoint(t.Context(), asks)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return res, asks
+				}
+				ask := func(l hybridlimit.Limiter, key string, n int64) hybridlimit.Ask {
+					return hybridlimit.Ask{Limiter: l, Key: key, N: n}
+				}
+				res, asks := call(ask(five, "a", 1), ask(five, "b", 2), ask(two, "a", 1), ask(two, "a", 1), ask(free, "a", 7))
+				if !res.Allowed || res.Policy != "two" {
+					t.Errorf("%+v", res)
+				}
+				for i, want := range []struct {
+					policy        string
+					granted, left int64
+				}{{"five", 1, 4}, {"five", 2, 3}, {"two", 1, 0}, {"two", 1, 0}} {
+					if got := asks[i].Result; !got.Allowed || got.Policy != want.policy || got.Granted != want.granted || got.Remaining != want.left {
+						t.Errorf("ask %d: %+v, want %+v", i, got, want)
+					}
+				}
+				if got := asks[4].Result; !got.Allowed || got.Granted != 7 || got.Source != hybridlimit.SourceStatic {
+					t.Errorf("%+v", got)
+				}
+				for i, tc := range []struct {
+					asks   []hybridlimit.Ask
+					denied int
+				}{
+					{[]hybridlimit.Ask{ask(five, "a", 1), ask(five, "b", 4), ask(free, "a", 1)}, 1},
+					{[]hybridlimit.Ask{ask(five, "a", 1), ask(two, "a", 1), ask(free, "a", 1)}, 1},
+					{[]hybridlimit.Ask{ask(five, "a", 1), ask(two, "b", 3)}, 1},
+					{[]hybridlimit.Ask{ask(never, "a", 1), ask(five, "a", 1)}, 0},
+				} {
+					res, asks := call(tc.asks...)
+					if res.Allowed {
+						t.Errorf("call %d: %+v", i, res)
+					}
+					for j, a := range asks {
+						if got := a.Result; j == tc.denied && got != res || j != tc.denied && got != (hybridlimit.Result{}) {
+							t.Errorf("call %d, ask %d: %+v, and of all %+v", i, j, got, res)
+						}
+					}
+				}
+				asks = []hybridlimit.Ask{ask(five, "a", 1), ask(five, "", 1), ask(never, "a", 1)}
+				asks[0].Result.Allowed = true
+				if _, err := joint.AllowJoint(t.Context(), asks); !errors.Is(err, hybridlimit.ErrEmptyKey) {
+					t.Errorf("%v", err)
+				}
+				for i, a := range asks {
+					if a.Result != (hybridlimit.Result{}) {
+						t.Errorf("ask %d beside an error: %+v", i, a.Result)
+					}
+				}
+			})
+		})
+	}
+}
+
 // A limiter joins those that AllowAll can ask with it, and no other.
 func TestLimitersThatDoNotJoin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -143,7 +217,7 @@ func TestPolicyIsWhatIsEnforced(t *testing.T) {
 				expect := func(l hybridlimit.Limiter, key, name string, limit hybridlimit.Limit) {
 					t.Helper()
 					got := l.(hybridlimit.Describer).Policy(key)
-					if got != (hybridlimit.Policy{Name: name, Limit: limit}) {
+					if got != (hybridlimit.Policy{Name: name, Limit: limit}) || l.(hybridlimit.Describer).Name() != name {
 						t.Errorf("%s: %+v, want %s", key, got, limit)
 					}
 					if res, err := l.Allow(t.Context(), key); err != nil || res.Limit != limit.BurstSize() || res.Policy != name {
@@ -176,6 +250,21 @@ func TestPolicyOfAShadowLimiter(t *testing.T) {
 		defer l.Close()
 		if p := l.Policy("k"); !p.Shadow || p.Name != "dark" {
 			t.Errorf("%+v", p)
+		}
+		live, err := hybrid.New(redistest.NewBubble(t).Client(nil), hybridlimit.PerSecond(1), hybrid.Config{
+			Name: "live", Hub: hybrid.HubConfig{Logger: slog.New(slog.DiscardHandler)},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer live.Close()
+		for _, to := range []hybrid.Switch{hybrid.SwitchNormal, hybrid.SwitchShadow, hybrid.SwitchNormal} {
+			if err := live.SetSwitch(to); err != nil {
+				t.Fatal(err)
+			}
+			if p := live.Policy("k"); p.Shadow != (to == hybrid.SwitchShadow) {
+				t.Errorf("%v: %+v", to, p)
+			}
 		}
 	})
 }

@@ -50,13 +50,20 @@ type Ask struct {
 // error admits. To give back has one Timeout more; what that did not do is a
 // *NotReturnedError beside whatever else there is to say.
 func AllowAll(ctx context.Context, asks ...Ask) (hybridlimit.Result, error) {
-	parts, res, err := partsOf(asks)
+	return allowEach(ctx, asks, nil)
+}
+
+// allowEach writes each limit's answer into each, if there is one.
+func allowEach(ctx context.Context, asks []Ask, each []hybridlimit.Ask) (hybridlimit.Result, error) {
+	parts, res, err := partsOf(asks, each)
+	defer func() { tellEach(each, asks, parts, &res) }()
 	if err != nil || res.Source != hybridlimit.SourceUnknown && (!res.Allowed || len(parts) == 0) {
 		return res, err
 	}
 	done, err := begin(parts)
 	if err != nil {
-		return hybridlimit.Result{}, err
+		res = hybridlimit.Result{}
+		return res, err
 	}
 	defer done()
 	timeout := parts[0].Limiter.cfg.Timeout
@@ -71,7 +78,8 @@ func AllowAll(ctx context.Context, asks ...Ask) (hybridlimit.Result, error) {
 		one, err := take(ctx, bounded, group)
 		switch {
 		case !one.Allowed:
-			return one, errors.Join(unanswered, err, giveBack(ctx, timeout, taken))
+			res = one
+			return res, errors.Join(unanswered, err, giveBack(ctx, timeout, taken))
 		case err != nil:
 			res, unanswered = one, err
 		default:
@@ -81,7 +89,27 @@ func AllowAll(ctx context.Context, asks ...Ask) (hybridlimit.Result, error) {
 	if unanswered != nil {
 		return res, unanswered
 	}
-	return narrowest(parts), nil
+	res = narrowest(parts)
+	return res, nil
+}
+
+// tellEach gives every ask the answer of its limit: asks for one key share it,
+// but each has its own units. A call that was not admitted has taken nothing, so
+// only denials are told then.
+func tellEach(each []hybridlimit.Ask, asks []Ask, parts []*part, res *hybridlimit.Result) {
+	for _, p := range parts {
+		for _, i := range p.asks {
+			each[i].Result = p.res
+		}
+	}
+	for i := range each {
+		switch one := &each[i].Result; {
+		case res.Source == hybridlimit.SourceUnknown || one.Allowed != res.Allowed || !one.Allowed && one.RetryAfter == 0:
+			*one = hybridlimit.Result{}
+		case one.Allowed:
+			one.Granted = asks[i].N
+		}
+	}
 }
 
 // part is one key of a call under several limits.
@@ -92,12 +120,13 @@ type part struct {
 	name  string // of the key in Redis
 	res   hybridlimit.Result
 	back  algo.Op // gives back what it took
+	asks  []int   // those that it is of, if each is to be told
 }
 
 // partsOf checks the asks and puts them into the order in which they are taken.
 // res is the answer where Redis need not be asked: of a limit that denies for
 // ever, or, if there is no part, of one that admits all.
-func partsOf(asks []Ask) (parts []*part, res hybridlimit.Result, err error) {
+func partsOf(asks []Ask, each []hybridlimit.Ask) (parts []*part, res hybridlimit.Result, err error) {
 	if len(asks) == 0 {
 		return nil, res, fmt.Errorf("global: AllowAll: %w: no limit is asked", hybridlimit.ErrInvalid)
 	}
@@ -110,18 +139,25 @@ func partsOf(asks []Ask) (parts []*part, res hybridlimit.Result, err error) {
 			return nil, hybridlimit.Result{}, fmt.Errorf("global: AllowAll: asks[%d]: %w", i, err)
 		}
 		if t.static() {
-			if one := a.Limiter.fixed(t, a.N); res.Source == hybridlimit.SourceUnknown || !one.Allowed {
+			one := a.Limiter.fixed(t, a.N)
+			if res.Source == hybridlimit.SourceUnknown || !one.Allowed {
 				res = one
+			}
+			if each != nil {
+				each[i].Result = one
 			}
 			continue
 		}
 		tag, name := a.Limiter.place(a.Key)
 		same := slices.IndexFunc(parts, func(p *part) bool { return p.name == name })
 		if same < 0 {
-			parts = append(parts, &part{Ask: a, terms: t, tag: tag, name: name})
-			continue
+			same = len(parts)
+			parts = append(parts, &part{Ask: Ask{Limiter: a.Limiter, Key: a.Key}, terms: t, tag: tag, name: name})
 		}
 		p := parts[same]
+		if each != nil {
+			p.asks = append(p.asks, i)
+		}
 		if p.Limiter != a.Limiter && p.terms.limit != t.limit {
 			return nil, hybridlimit.Result{}, invalid(i, "Limiter", a.Limiter.cfg.Name,
 				fmt.Sprintf("must have the limit of the other one of that name for key %q (%v), not %v", a.Key, p.terms.limit, t.limit))
@@ -134,8 +170,10 @@ func partsOf(asks []Ask) (parts []*part, res hybridlimit.Result, err error) {
 		return nil, hybridlimit.Result{}, fmt.Errorf("global: AllowAll: %w: %d limits, at most %d", hybridlimit.ErrInvalid, len(parts), lua.MaxOps)
 	}
 	for _, p := range parts {
-		if blank := p.Limiter.blank(p.terms); p.N > blank.Limit && (res.Source == hybridlimit.SourceUnknown || res.Allowed) {
-			res = never(blank)
+		if blank := p.Limiter.blank(p.terms); p.N > blank.Limit {
+			if p.res = never(blank); res.Source == hybridlimit.SourceUnknown || res.Allowed {
+				res = p.res
+			}
 		}
 	}
 	slices.SortStableFunc(parts, func(p, q *part) int { return cmp.Compare(p.tag, q.tag) })
@@ -221,7 +259,8 @@ func take(ctx, bounded context.Context, group []*part) (hybridlimit.Result, erro
 	reply, err := group[0].Limiter.runner.all(bounded, ops)
 	if err != nil {
 		p := group[max(0, slices.IndexFunc(group, func(p *part) bool { return !p.Limiter.cfg.FailOpen }))]
-		return p.Limiter.unavailable(ctx, p.Limiter.blank(p.terms), p.N, err)
+		p.res, err = p.Limiter.unavailable(ctx, p.Limiter.blank(p.terms), p.N, err)
+		return p.res, err
 	}
 	worst := group[0]
 	for i, p := range group {

@@ -41,15 +41,21 @@ func AllowAll(ctx context.Context, asks ...Ask) (hybridlimit.Result, error) {
 // would have denied it, whichever that is. Only the limit that denied counts a
 // denial. Asks for one key of one limiter add up.
 func (h *Hub) AllowAll(ctx context.Context, asks ...Ask) (hybridlimit.Result, error) {
-	res, err := h.allowAll(ctx, asks)
+	return h.allowEach(ctx, asks, nil)
+}
+
+// allowEach writes each limit's answer into each, if there is one.
+func (h *Hub) allowEach(ctx context.Context, asks []Ask, each []hybridlimit.Ask) (hybridlimit.Result, error) {
+	res, err := h.allowAll(ctx, asks, each)
 	if err == nil {
 		logJoint(asks, &res)
 	}
 	return res, err
 }
 
-func (h *Hub) allowAll(ctx context.Context, asks []Ask) (hybridlimit.Result, error) {
-	parts, res, err := h.parts(asks)
+func (h *Hub) allowAll(ctx context.Context, asks []Ask, each []hybridlimit.Ask) (res hybridlimit.Result, err error) {
+	parts, res, err := h.parts(asks, each)
+	defer func() { tellEach(each, asks, parts, &res, err) }()
 	if err != nil || res.Source != hybridlimit.SourceUnknown && (!res.Allowed || len(parts) == 0) {
 		return res, err
 	}
@@ -70,6 +76,26 @@ func (h *Hub) allowAll(ctx context.Context, asks []Ask) (hybridlimit.Result, err
 	}
 	waste(ctx, parts)
 	return hybridlimit.Result{}, fmt.Errorf("hybrid: AllowAll: %d limits did not come to an end", len(parts))
+}
+
+// tellEach gives every ask the answer of its limit: asks for one key share it,
+// but each has its own units. A call that was not admitted has taken nothing, so
+// only denials are told then.
+func tellEach(each []hybridlimit.Ask, asks []Ask, parts []*part, res *hybridlimit.Result, err error) {
+	for i := range each {
+		one := &each[i].Result
+		for _, p := range parts {
+			if p.Limiter == asks[i].Limiter && p.Key == asks[i].Key {
+				*one = p.res
+			}
+		}
+		switch {
+		case err != nil || one.Allowed != res.Allowed:
+			*one = hybridlimit.Result{}
+		case one.Allowed:
+			one.Granted = asks[i].N
+		}
+	}
 }
 
 // fetchAll asks Redis for what the parts lack, and reports true with the answer
@@ -118,6 +144,8 @@ type part struct {
 	exactly bool    // Redis makes every decision
 	back    algo.Op // gives back what it gave to one of those
 	shadow  bool    // a shadow limit has denied: it is not asked again
+
+	res hybridlimit.Result // the answer, once there is one
 }
 
 // refuse notes what a shadow limit said that could not be tried.
@@ -129,7 +157,7 @@ func (p *part) refuse(v verdict) {
 // parts checks the asks and puts them into the order in which locks are taken.
 // res is the answer of the limits that count nothing: of one that denies, or
 // of one that admits.
-func (h *Hub) parts(asks []Ask) (parts []*part, res hybridlimit.Result, err error) {
+func (h *Hub) parts(asks []Ask, each []hybridlimit.Ask) (parts []*part, res hybridlimit.Result, err error) {
 	if len(asks) == 0 {
 		return nil, res, fmt.Errorf("hybrid: AllowAll: %w: no limit is asked", hybridlimit.ErrInvalid)
 	}
@@ -154,6 +182,9 @@ func (h *Hub) parts(asks []Ask) (parts []*part, res hybridlimit.Result, err erro
 			}
 		}
 		if ok {
+			if each != nil {
+				each[i].Result = one
+			}
 			shadowed := res.Shadowed || one.Shadowed
 			if res.Source == hybridlimit.SourceUnknown || !one.Allowed {
 				res = one
@@ -233,6 +264,7 @@ func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
 	shadowed, delay := false, time.Duration(0)
 	for i, p := range parts {
 		one := p.Limiter.answer(p.Limiter.fill(hybridlimit.Result{Limit: p.rules.limit.BurstSize(), Policy: p.Limiter.cfg.Name}, p.rules, p.v, p.N), p.N)
+		p.res = one
 		shadowed, delay = shadowed || one.Shadowed, max(delay, one.Delay)
 		if i == 0 || one.Remaining < res.Remaining {
 			res = one
@@ -361,7 +393,8 @@ func (p *part) fetchExactly(ctx context.Context) (verdict, error) {
 func (p *part) denied(v verdict) hybridlimit.Result {
 	v.action = deny
 	res := p.Limiter.fill(hybridlimit.Result{Limit: p.rules.limit.BurstSize(), Policy: p.Limiter.cfg.Name}, p.rules, v, p.N)
-	return p.Limiter.answer(res, p.N)
+	p.res = p.Limiter.answer(res, p.N)
+	return p.res
 }
 
 // waste gives back what Redis gave to a call that was denied after all, where

@@ -36,6 +36,11 @@ func AllowAll(ctx context.Context, asks ...Ask) (hybridlimit.Result, error) {
 }
 
 func allowAllAt(ctx context.Context, now time.Time, asks []Ask) (hybridlimit.Result, error) {
+	return allowEachAt(ctx, now, asks, nil)
+}
+
+// allowEachAt writes each limit's answer into each, if there is one.
+func allowEachAt(ctx context.Context, now time.Time, asks []Ask, each []hybridlimit.Ask) (hybridlimit.Result, error) {
 	parts, err := partsOf(ctx, asks)
 	if err != nil {
 		return hybridlimit.Result{}, err
@@ -48,24 +53,44 @@ func allowAllAt(ctx context.Context, now time.Time, asks []Ask) (hybridlimit.Res
 	denied := false
 	for _, p := range parts {
 		one := p.look(now)
-		if denied = denied || !one.Allowed; !one.Allowed && (res.Source == hybridlimit.SourceUnknown || one.RetryAfter > res.RetryAfter) {
+		if one.Allowed {
+			continue
+		}
+		denied, p.res = true, one
+		if res.Source == hybridlimit.SourceUnknown || one.RetryAfter > res.RetryAfter {
 			res = one
 		}
 	}
 	if denied {
+		tellEach(each, asks, parts)
 		return res, nil
 	}
 	var delay time.Duration
 	for _, p := range parts {
 		one := p.take()
-		delay = max(delay, one.Delay)
+		p.res, delay = one, max(delay, one.Delay)
 		// One that counts nothing has more left than any other.
 		if res.Source == hybridlimit.SourceUnknown || one.Remaining < res.Remaining {
 			res = one
 		}
 	}
 	res.Delay = delay
+	tellEach(each, asks, parts)
 	return res, nil
+}
+
+// tellEach gives every ask the answer of its limit: asks for one key share it,
+// but each has its own units.
+func tellEach(each []hybridlimit.Ask, asks []Ask, parts []*part) {
+	for i := range each {
+		for _, p := range parts {
+			if p.Limiter == asks[i].Limiter && p.Key == asks[i].Key {
+				if each[i].Result = p.res; p.res.Allowed {
+					each[i].Result.Granted = asks[i].N
+				}
+			}
+		}
+	}
 }
 
 // part is one key of a call under several limits.
@@ -79,6 +104,8 @@ type part struct {
 
 	plan       *plan
 	at, behind time.Duration
+
+	res hybridlimit.Result // of the take, or of the look that denied
 }
 
 // partsOf checks the asks and puts them into the order in which locks are taken.

@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/hybridlimit/hybridlimit"
 )
@@ -18,24 +19,28 @@ func (l *Limiter) Joins(other hybridlimit.Limiter) bool {
 	return ok
 }
 
-// AllowJoint is AllowAll for those who have limiters as hybridlimit.Limiter.
+// AllowJoint is AllowAll for those who have limiters as hybridlimit.Limiter. It
+// writes each limit's answer into its ask.
 func (l *Limiter) AllowJoint(ctx context.Context, asks []hybridlimit.Ask) (hybridlimit.Result, error) {
 	all := make([]Ask, len(asks))
+	for i := range asks {
+		asks[i].Result = hybridlimit.Result{}
+	}
 	for i, a := range asks {
 		if a.Limiter == nil || !l.Joins(a.Limiter) {
 			return hybridlimit.Result{}, fmt.Errorf("local: AllowJoint: ask %d (%q): %w: the limiter does not join this one", i, a.Key, hybridlimit.ErrInvalid)
 		}
 		all[i] = Ask{Limiter: a.Limiter.(*Limiter), Key: a.Key, N: a.N}
 	}
-	return AllowAll(ctx, all...)
+	return allowEachAt(ctx, time.Now(), all, asks)
 }
+
+// Name is what Config says, as in Result.Policy.
+func (l *Limiter) Name() string { return l.cfg.Name }
 
 // Policy tells what is enforced on key.
 func (l *Limiter) Policy(key string) hybridlimit.Policy {
-	s := &l.shards[0]
-	s.mu.Lock()
-	limit := s.base.limit
-	s.mu.Unlock()
+	limit := l.base.Load().limit
 	if l.cfg.LimitFor != nil {
 		if own := l.cfg.LimitFor(key); own != l.first {
 			limit = own

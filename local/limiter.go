@@ -27,7 +27,8 @@ type Limiter struct {
 	order  uint64  // among all limiters: see AllowAll
 	plans  plans   // of limits that came with calls, keys and SetLimit
 
-	counting atomic.Uint32 // see counts
+	counting atomic.Uint32        // see counts
+	base     atomic.Pointer[plan] // that of all shards, for Policy, which asks at each request
 
 	changing sync.Mutex // held by SetLimit, so that all shards end with the same
 	closing  sync.Once
@@ -63,6 +64,7 @@ func newLimiter(limit hybridlimit.Limit, cfg Config, shards int, start time.Time
 	}
 	l.counting.Store(uint32(limit.Algorithm))
 	base := newPlan(limit, cfg.IdleAfter, start)
+	l.base.Store(base)
 	for i := range l.shards {
 		room := cfg.MaxKeys / shards
 		if i < cfg.MaxKeys%shards {

@@ -68,6 +68,7 @@ func (l *Limiter) setLimitAt(now time.Time, limit hybridlimit.Limit) error {
 			return errClosed
 		}
 	}
+	l.base.Store(p)
 	return nil
 }
 

@@ -75,8 +75,14 @@ type (
 	}
 )
 
+// Name is the limiter's.
+func (d describing) Name() string { return d.describer.Name() }
+
 // Policy is the limiter's.
 func (d describing) Policy(key string) hybridlimit.Policy { return d.describer.Policy(key) }
+
+// Name is the limiter's.
+func (b both) Name() string { return b.describer.Name() }
 
 // Policy is the limiter's.
 func (b both) Policy(key string) hybridlimit.Policy { return b.describer.Policy(key) }
@@ -113,21 +119,25 @@ func inner(l hybridlimit.Limiter) hybridlimit.Limiter {
 func (j joining) Joins(other hybridlimit.Limiter) bool { return j.joint.Joins(inner(other)) }
 
 // AllowJoint is the limiter's. A call that is allowed counts for each of its
-// limits, one that is denied for the limit that denied, as in package hybrid.
+// limits as that one's own answer, one that is denied for the limits that
+// denied, and a failure for all.
 func (j joining) AllowJoint(ctx context.Context, asks []hybridlimit.Ask) (hybridlimit.Result, error) {
 	plain := make([]hybridlimit.Ask, len(asks))
 	for i, a := range asks {
 		plain[i] = hybridlimit.Ask{Limiter: inner(a.Limiter), Key: a.Key, N: a.N}
 	}
 	res, err := j.joint.AllowJoint(ctx, plain)
-	for _, a := range asks {
-		w, ok := a.Limiter.(wrapper)
-		if !ok {
-			continue
+	for i := range asks {
+		one := plain[i].Result
+		asks[i].Result = one
+		if one.Source == hybridlimit.SourceUnknown {
+			if err == nil {
+				continue
+			}
+			one = res
 		}
-		c := w.wraps()
-		if d, tells := c.next.(hybridlimit.Describer); err != nil || res.Allowed || !tells || d.Policy(a.Key).Name == res.Policy {
-			c.note(&res, err)
+		if w, ok := asks[i].Limiter.(wrapper); ok {
+			w.wraps().note(&one, err)
 		}
 	}
 	return res, err

@@ -233,6 +233,12 @@ func TestJointCalls(t *testing.T) {
 		if res := must[hybridlimit.Result](t)(joint.AllowJoint(t.Context(), asks)); res.Allowed != (i == 0) {
 			t.Errorf("call %d: %+v", i, res)
 		}
+		if left, denied := asks[0].Result, asks[1].Result; i == 0 && left.Remaining != 99 || i > 0 && (left.Policy != "" || denied.Policy != "narrow") {
+			t.Errorf("call %d: %+v", i, asks)
+		}
+	}
+	if a.(hybridlimit.Describer).Name() != "wide" {
+		t.Error("has another name")
 	}
 	got := p.collect(t)
 	const of, local = "rate_limiting.decisions{rate_limiting.policy=", ",rate_limiting.source=local}"
