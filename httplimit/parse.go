@@ -33,8 +33,16 @@ type QuotaPolicy struct {
 	PartitionKey string
 }
 
-// ErrMalformed is what the parsers say of a field that the draft wants ignored.
+// ErrMalformed is what the parsers say of a field that the draft wants ignored,
+// and of one that is longer than servers have reason to send: 8 KB or 64 items.
 var ErrMalformed = errors.New("httplimit: malformed field")
+
+// What is read of a field at most, since a server may send as much as the
+// client's transport takes.
+const (
+	maxFieldBytes = 8 << 10
+	maxFieldItems = 64
+)
 
 // unitRequests is the unit of a quota that does not name one.
 const unitRequests = "requests"
@@ -130,9 +138,18 @@ func parseList(lines []string) ([]listItem, error) {
 	if len(lines) == 0 {
 		return nil, nil
 	}
+	size := 0
+	for _, line := range lines {
+		if size += len(line) + 1; size > maxFieldBytes+1 {
+			return nil, ErrMalformed
+		}
+	}
 	p := &parser{in: strings.TrimLeft(strings.Join(lines, ","), " ")}
 	var items []listItem
 	for p.in != "" {
+		if len(items) >= maxFieldItems {
+			return nil, ErrMalformed
+		}
 		b, ok := p.bare()
 		if !ok || b.kind != kindString {
 			return nil, ErrMalformed

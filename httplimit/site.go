@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"container/list"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -43,7 +44,8 @@ type site struct {
 
 	mu      sync.Mutex
 	until   time.Time // no request before that
-	sent    uint64    // requests so far
+	refused uint64    // the youngest request that was answered so
+	sent    uint64    // requests so far, those that wait for their slot among them
 	windows []*window // maxWindows at most
 }
 
@@ -54,6 +56,7 @@ const maxWindows = 8
 // window is what was told of one policy.
 type window struct {
 	policy, partition string
+	heard             uint64        // the youngest request whose answer told of it
 	quota             int64         // what there was at most, or was told
 	each              time.Duration // a unit at the policy's rate; 0: not known
 	left              int64         // less what was sent since
@@ -68,43 +71,106 @@ func (s *site) blocked(now time.Time) time.Duration {
 	return s.until.Sub(now)
 }
 
-// slot counts a request, and says how long it should wait.
-func (s *site) slot(now time.Time, slowBelow float64) (seq uint64, wait time.Duration) {
+// slot is what a request has taken of each window.
+type slot struct {
+	seq  uint64 // which of the site's requests it is
+	wait time.Duration
+	of   [maxWindows]taken
+	n    int
+}
+
+type taken struct {
+	w    *window
+	unit bool          // one that was left
+	step time.Duration // by which others were put off
+}
+
+// slot counts a request, and says how long it should wait. One that would wait
+// for longer than most takes its units, and no time that it will not keep.
+func (s *site) slot(now time.Time, slowBelow float64, most time.Duration) slot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sent++
+	mine := slot{seq: s.sent}
 	kept := s.windows[:0]
 	for _, w := range s.windows {
 		if w.over(now) {
 			continue
 		}
 		kept = append(kept, w)
-		wait = max(wait, w.slot(now, slowBelow))
+		mine.wait = max(mine.wait, w.turn(now, slowBelow).Sub(now))
 	}
 	clear(s.windows[len(kept):])
 	s.windows = kept
-	return s.sent, wait
+	keeps, empty := mine.wait <= most, false
+	for _, w := range kept {
+		took := taken{w: w, unit: w.left >= 1}
+		empty = empty || !took.unit
+		if keeps {
+			took.step = w.book(now, slowBelow)
+		}
+		if took.unit {
+			w.left--
+		}
+		mine.of[mine.n] = took
+		mine.n++
+	}
+	if empty { // so that those who wait for a window's end do not come together
+		mine.wait += jitter(mine.wait)
+	}
+	return mine
+}
+
+// leave gives back what a request has taken: its time, and if it is not sent
+// its units too. Those behind keep their times; who comes next may come together
+// with one of them.
+func (s *site) leave(mine *slot, sent bool, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, took := range mine.of[:mine.n] {
+		w := took.w
+		if took.step > 0 {
+			w.next = latest(now, w.next.Add(-took.step))
+		}
+		if took.unit && !sent {
+			w.left = min(w.left+1, w.quota)
+		}
+	}
 }
 
 // over says whether nothing that was told holds any longer.
 func (w *window) over(now time.Time) bool { return !now.Before(w.ends) && !now.Before(w.next) }
 
-// slot takes one unit. With little left, the rest is spread over the window;
-// with none, requests come after it, at the policy's rate if that is known.
-func (w *window) slot(now time.Time, slowBelow float64) time.Duration {
-	at := now
+// turn is when the next request should be sent. With little left, the rest is
+// spread over the window; with none, requests come after it, at the policy's
+// rate if that is known.
+func (w *window) turn(now time.Time, slowBelow float64) time.Time {
 	switch {
 	case w.left < 1:
-		if at = latest(now, w.ends, w.next); w.each > 0 {
-			w.next = at.Add(w.each)
-		}
-		return at.Sub(now) + jitter(at.Sub(now))
-	case float64(w.left) < slowBelow*float64(w.quota):
-		at = latest(now, w.next)
-		w.next = at.Add(max(0, w.ends.Sub(at)) / time.Duration(w.left))
+		return latest(now, w.ends, w.next)
+	case w.scarce(slowBelow):
+		return latest(now, w.next)
 	}
-	w.left--
-	return at.Sub(now)
+	return now
+}
+
+func (w *window) scarce(slowBelow float64) bool {
+	return float64(w.left) < slowBelow*float64(w.quota)
+}
+
+// book takes the turn, and says by how much the next one is later.
+func (w *window) book(now time.Time, slowBelow float64) (step time.Duration) {
+	at := w.turn(now, slowBelow)
+	switch {
+	case w.left < 1:
+		step = w.each
+	case w.scarce(slowBelow):
+		step = max(0, w.ends.Sub(at)) / time.Duration(w.left)
+	}
+	if step > 0 {
+		w.next = at.Add(step)
+	}
+	return step
 }
 
 func latest(first time.Time, others ...time.Time) time.Time {
@@ -129,7 +195,7 @@ func (t *Transport) hear(s *site, seq uint64, resp *http.Response) (a answer) {
 	a.refused = resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable
 	if a.refused {
 		if a.after, a.told = retryAfterOf(resp.Header, now); a.told {
-			s.block(now.Add(min(a.after, t.cfg.MaxBlock)))
+			s.block(now.Add(min(a.after, t.cfg.MaxBlock)), seq)
 			return a // which takes precedence over RateLimit
 		}
 	}
@@ -144,6 +210,7 @@ func (t *Transport) hear(s *site, seq uint64, resp *http.Response) (a answer) {
 	if err != nil {
 		policies = nil
 	}
+	limits = limits[:min(len(limits), maxWindows)]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range limits {
@@ -152,10 +219,12 @@ func (t *Transport) hear(s *site, seq uint64, resp *http.Response) (a answer) {
 	return a
 }
 
-// block puts requests off, never to an earlier time than before.
-func (s *site) block(until time.Time) {
+// block puts requests off, never to an earlier time than before. It takes
+// precedence over what RateLimit has told of requests up to the refused one.
+func (s *site) block(until time.Time, seq uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.refused = max(s.refused, seq)
 	if until.After(s.until) {
 		s.until = until
 	}
@@ -163,7 +232,8 @@ func (s *site) block(until time.Time) {
 }
 
 // note takes over what is told of a policy. Requests that were sent after the
-// one that it answers may not be counted in it, so they are taken off.
+// one that it answers may not be counted in it, so they are taken off. An answer
+// to a request before one that was heard of since is too old.
 func (s *site) note(l ServiceLimit, policies []QuotaPolicy, seq uint64, now time.Time) {
 	var policy QuotaPolicy
 	for _, p := range policies {
@@ -171,7 +241,7 @@ func (s *site) note(l ServiceLimit, policies []QuotaPolicy, seq uint64, now time
 			policy = p
 		}
 	}
-	if l.Window == 0 || policy.Unit != "" && policy.Unit != unitRequests {
+	if seq <= s.refused || l.Window == 0 || policy.Unit != "" && policy.Unit != unitRequests {
 		return
 	}
 	var w *window
@@ -187,6 +257,10 @@ func (s *site) note(l ServiceLimit, policies []QuotaPolicy, seq uint64, now time
 		w = &window{policy: l.Policy, partition: l.PartitionKey}
 		s.windows = append(s.windows, w)
 	}
+	if seq < w.heard {
+		return
+	}
+	w.heard = seq
 	w.quota = max(w.quota, l.Remaining)
 	if policy.Quota > 0 {
 		w.quota = policy.Quota
@@ -195,15 +269,17 @@ func (s *site) note(l ServiceLimit, policies []QuotaPolicy, seq uint64, now time
 	w.left = max(0, l.Remaining-int64(s.sent-seq))
 	w.ends = now.Add(l.Window)
 	if w.left > 0 && w.next.After(w.ends) {
-		w.next = w.ends // more is left than was thought
+		w.next = now // more is left than was thought
 	}
 }
 
 // retryAfterOf reads Retry-After: seconds, or a date, which is held against the
-// server's own clock where it tells that. False: there is none, or it is over.
+// server's own clock where it tells that. More seconds than can be counted are
+// as many as can. False: there is none, or it is over.
 func retryAfterOf(h http.Header, now time.Time) (time.Duration, bool) {
 	text := strings.TrimSpace(h.Get(fieldRetryAfter))
-	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+	n, err := strconv.ParseInt(text, 10, 64) // out of range it is the nearest
+	if err == nil || errors.Is(err, strconv.ErrRange) {
 		return time.Duration(min(n, maxSeconds)) * time.Second, n > 0
 	}
 	at, err := http.ParseTime(text)

@@ -18,8 +18,8 @@ type TransportConfig struct {
 	// Base sends the requests. Nil: http.DefaultTransport.
 	Base http.RoundTripper
 	// MaxWait bounds what one request waits in all, before it is sent and
-	// between its retries. The context of a request bounds it too. Zero: 30 s;
-	// negative: nothing waits, and nothing is retried.
+	// between its retries, reading refusals included. The context of a request
+	// bounds it too. Zero: 30 s; negative: nothing waits, and nothing is retried.
 	MaxWait time.Duration
 	// MaxRetries is how often one request is sent again. Zero: 3; negative:
 	// never.
@@ -35,8 +35,9 @@ type TransportConfig struct {
 	// MaxBlock bounds for how long a Retry-After is believed: after that a
 	// request is sent to see. Zero: 10 min.
 	MaxBlock time.Duration
-	// Key says which requests count against the same limits, by what is sent:
-	// one user's, say, if this program acts for many. Nil: scheme and host.
+	// Key says which requests to a server, which is a scheme and a host, count
+	// against the same limits, by what is sent: one user's, say, if this program
+	// acts for many. Nil, and where it says nothing: all to that server.
 	Key KeyFunc
 	// MaxKeys is how many of those are remembered; the least recently used one
 	// is forgotten. Zero: 1000.
@@ -62,9 +63,13 @@ type TransportConfig struct {
 // (GetBody), and the answer was 429, which says that it was not served, or 503
 // with Retry-After to an idempotent request (by method, or with an
 // Idempotency-Key). When that cannot be in time, or happened too often, the
-// caller gets the response. Connections that fail are Base's to deal with.
+// caller gets the response; if the server has put everybody off for longer while
+// a request waited to be sent again, it gets *BusyError, since the response is
+// gone by then. Connections that fail are Base's to deal with. The body of a
+// refusal that is followed by a retry is read, so that its connection can be used
+// again, if it is said to be small, for 100 ms at most.
 //
-// It starts no goroutine, and is safe for concurrent use.
+// It keeps no goroutine, and is safe for concurrent use.
 type Transport struct {
 	cfg   TransportConfig
 	sites sites
@@ -110,9 +115,6 @@ func NewTransport(cfg TransportConfig) (*Transport, error) {
 	if cfg.Base == nil {
 		cfg.Base = http.DefaultTransport
 	}
-	if cfg.Key == nil {
-		cfg.Key = func(r *http.Request) string { return r.URL.Scheme + "://" + r.URL.Host }
-	}
 	return &Transport{cfg: cfg, sites: sites{most: cfg.MaxKeys}}, nil
 }
 
@@ -131,11 +133,20 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
+// siteKey names the site of a request. What Key says is of one server only.
+func (t *Transport) siteKey(req *http.Request) string {
+	server := req.URL.Scheme + "://" + req.URL.Host
+	if t.cfg.Key == nil {
+		return server
+	}
+	return server + " " + t.cfg.Key(req) // no host has a space
+}
+
 // RoundTrip sends a request when its server's limits allow, and sends it again
 // if it is refused.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
-	s := t.sites.of(t.cfg.Key(req))
+	s := t.sites.of(t.siteKey(req))
 	left := max(0, t.cfg.MaxWait)
 	for try, out := 0, req; ; try++ {
 		seq, waited, err := t.enter(ctx, s, left)
@@ -162,16 +173,16 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		if out, err = again(req); err != nil {
 			return resp, nil //nolint:nilerr // the refusal is the answer to a body that cannot be read again
 		}
-		discard(resp)
+		left -= discard(resp, left)
 		t.logger().DebugContext(ctx, "httplimit: a request is sent again", "status", resp.StatusCode, "retry", try+1, "host", req.URL.Host, "after", delay)
 		if a.told {
 			continue // enter waits for it, with all others
 		}
-		if err := sleep(ctx, delay); err != nil {
+		if err := sleep(ctx, min(delay, left)); err != nil {
 			closeBody(out)
 			return nil, err
 		}
-		left -= delay
+		left = max(0, left-delay)
 	}
 }
 
@@ -186,6 +197,9 @@ func (t *Transport) logger() *slog.Logger {
 // which of the site's requests it is.
 func (t *Transport) enter(ctx context.Context, s *site, most time.Duration) (seq uint64, waited time.Duration, err error) {
 	for {
+		if err := ctx.Err(); err != nil {
+			return 0, waited, err
+		}
 		now := time.Now()
 		if block := s.blocked(now); block > 0 {
 			if block > most-waited || tooLate(ctx, block) {
@@ -200,11 +214,24 @@ func (t *Transport) enter(ctx context.Context, s *site, most time.Duration) (seq
 			waited += block
 			continue // it may have been put off meanwhile
 		}
-		seq, wait := s.slot(now, t.cfg.SlowBelow)
-		if wait = min(wait, most-waited); wait <= 0 || tooLate(ctx, wait) {
-			return seq, waited, nil
+		patience := most - waited
+		if deadline, ok := ctx.Deadline(); ok {
+			patience = min(patience, deadline.Sub(now))
 		}
-		return seq, waited + wait, sleep(ctx, wait)
+		mine := s.slot(now, t.cfg.SlowBelow, patience)
+		wait := min(mine.wait, most-waited)
+		if mine.wait <= 0 {
+			return mine.seq, waited, nil
+		}
+		if wait <= 0 || tooLate(ctx, wait) {
+			s.leave(&mine, true, now)
+			return mine.seq, waited, nil
+		}
+		if err := sleep(ctx, wait); err != nil {
+			s.leave(&mine, false, time.Now())
+			return 0, waited, err
+		}
+		return mine.seq, waited + wait, nil
 	}
 }
 
@@ -259,11 +286,24 @@ func closeBody(req *http.Request) {
 	}
 }
 
-// maxDiscard is what is read of a refusal so that its connection can be used
-// again; a longer one costs the connection.
-const maxDiscard = 64 << 10
+// What is read of a refusal so that its connection can be used again; a longer
+// one, or a slower, costs the connection.
+const (
+	maxDiscard  = 64 << 10
+	discardTime = 100 * time.Millisecond
+)
 
-func discard(resp *http.Response) {
-	io.CopyN(io.Discard, resp.Body, maxDiscard)
-	resp.Body.Close()
+// discard is done with a response, and says how long that took.
+func discard(resp *http.Response, most time.Duration) time.Duration {
+	if n := resp.ContentLength; n <= 0 || n > maxDiscard || most <= 0 {
+		resp.Body.Close()
+		return 0
+	}
+	start := time.Now()
+	stop := time.AfterFunc(min(most, discardTime), func() { resp.Body.Close() })
+	io.CopyN(io.Discard, resp.Body, resp.ContentLength)
+	if stop.Stop() {
+		resp.Body.Close()
+	}
+	return time.Since(start)
 }

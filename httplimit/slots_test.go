@@ -1,0 +1,282 @@
+package httplimit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/httplimit"
+)
+
+// sendWithin sends a request that ends after d, and says what came of it.
+func sendWithin(t *testing.T, tr http.RoundTripper, d time.Duration) (*http.Response, error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	stop := time.AfterFunc(d, cancel) // not a deadline: nobody knows before
+	defer stop.Stop()
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.test/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tr.RoundTrip(r)
+}
+
+// Requests that stop waiting leave their slots: the next one waits for the
+// window's end, and not behind them.
+func TestSlotsOfThoseWhoGiveUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr, b := newTransport(t, httplimit.TransportConfig{MaxWait: time.Minute}, answers(response(200, "RateLimit-Policy", `"api";q=10;w=10`, "RateLimit", `"api";r=0;t=10`)))
+		send(t, tr, http.MethodGet, "")
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				if _, err := sendWithin(t, tr, time.Second); !errors.Is(err, context.Canceled) {
+					t.Errorf("%v", err)
+				}
+			})
+		}
+		wg.Wait()
+		send(t, tr, http.MethodGet, "")
+		between(t, "the next", b.at[1], 10*time.Second, 11*time.Second)
+	})
+}
+
+// The same where units are left: they are there again, and so is the time over
+// which they are spread.
+func TestUnitsOfThoseWhoGiveUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr, b := newTransport(t, httplimit.TransportConfig{}, answers(response(200, "RateLimit-Policy", `"api";q=100;w=100`, "RateLimit", `"api";r=10;t=20`)))
+		send(t, tr, http.MethodGet, "")
+		send(t, tr, http.MethodGet, "") // at once; the next is 2 s later
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() { sendWithin(t, tr, time.Second) })
+		}
+		wg.Wait()
+		for range 3 {
+			send(t, tr, http.MethodGet, "")
+		}
+		between(t, "the first of the rest", b.at[2], 2*time.Second-time.Millisecond, 2*time.Second+time.Millisecond)
+		between(t, "the third", b.at[4], 5*time.Second, 7*time.Second)
+	})
+}
+
+// Requests that are sent at once because they may not wait put nobody off.
+func TestSlotsThatAreNotKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr, b := newTransport(t, httplimit.TransportConfig{MaxWait: time.Minute}, answers(response(200, "RateLimit-Policy", `"api";q=10;w=10`, "RateLimit", `"api";r=0;t=10`)))
+		send(t, tr, http.MethodGet, "")
+		for range 20 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.test/", nil)
+			if resp, err := tr.RoundTrip(r); err != nil || resp.StatusCode != 200 {
+				t.Errorf("%v, %v", resp, err)
+			}
+			cancel()
+		}
+		send(t, tr, http.MethodGet, "")
+		between(t, "the next", b.at[21], 10*time.Second, 11*time.Second)
+	})
+}
+
+// More is left than was thought: the next request goes now, not when the window
+// ends.
+func TestMoreIsLeftThanWasThought(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := response(200, "RateLimit-Policy", `"api";q=10;w=10`, "RateLimit", `"api";r=0;t=2`)
+		more := response(200, "RateLimit-Policy", `"api";q=10;w=10`, "RateLimit", `"api";r=9;t=9`)
+		tr, b := newTransport(t, httplimit.TransportConfig{}, answers(told, more))
+		send(t, tr, http.MethodGet, "")
+		var wg sync.WaitGroup
+		for range 12 { // after 2 s one a second
+			wg.Go(func() { send(t, tr, http.MethodGet, "") })
+		}
+		time.Sleep(2500 * time.Millisecond) // the first has heard that there is more
+		start := time.Since(b.start)
+		send(t, tr, http.MethodGet, "")
+		wg.Wait()
+		if !containsBetween(b.at, start, start+time.Second) {
+			t.Errorf("none is sent in the second after %v: %v", start, b.at)
+		}
+	})
+}
+
+func containsBetween(at []time.Duration, lo, hi time.Duration) bool {
+	for _, d := range at {
+		if d >= lo && d < hi {
+			return true
+		}
+	}
+	return false
+}
+
+// overtaken is a base that answers the second of two requests first.
+func overtaken(t *testing.T, cfg httplimit.TransportConfig, first, second *http.Response) *httplimit.Transport {
+	t.Helper()
+	var mu sync.Mutex
+	n := 0
+	cfg.Base = roundTrip(func(*http.Request) (*http.Response, error) {
+		mu.Lock()
+		i := n
+		n++
+		mu.Unlock()
+		switch i {
+		case 0:
+			time.Sleep(2 * time.Second)
+			return first, nil
+		case 1:
+			time.Sleep(time.Second)
+			return second, nil
+		}
+		return response(200), nil
+	})
+	tr, err := httplimit.NewTransport(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+// An answer that was overtaken by that to a later request is older, and says
+// nothing any more: neither that there is more left, nor that there is less.
+func TestAnswersThatWereOvertaken(t *testing.T) {
+	for _, tc := range []struct {
+		name          string
+		first, second *http.Response
+		lo, hi        time.Duration // when a third one is sent
+	}{
+		{"more is left", response(200, "RateLimit", `"api";r=50;t=60`), response(200, "RateLimit", `"api";r=0;t=10`), 11 * time.Second, 12 * time.Second},
+		{"less is left", response(200, "RateLimit", `"api";r=0;t=20`), response(200, "RateLimit", `"api";r=50;t=60`), 2 * time.Second, 2 * time.Second},
+		{"Retry-After", response(200, "RateLimit", `"api";r=0;t=25`), response(429, "Retry-After", "5"), 6 * time.Second, 7 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			start := time.Now()
+			tr := overtaken(t, httplimit.TransportConfig{MaxRetries: -1}, tc.first, tc.second)
+			var wg sync.WaitGroup
+			for range 2 {
+				wg.Go(func() { send(t, tr, http.MethodGet, "") })
+				synctest.Wait()
+			}
+			wg.Wait()
+			send(t, tr, http.MethodGet, "")
+			between(t, tc.name, time.Since(start), tc.lo, tc.hi)
+		})
+	}
+}
+
+// Fields without an end are malformed before they cost anything.
+func TestHugeFieldsAreMalformed(t *testing.T) {
+	many := strings.Repeat(`"a";r=1, `, 64) + `"a";r=1`
+	long := `"` + strings.Repeat("a", 8<<10) + `";r=1`
+	for name, lines := range map[string][]string{"many items": {many}, "many lines": strings.Split(many, ", "), "a long name": {long}} {
+		if got, err := httplimit.ParseRateLimit(http.Header{"Ratelimit": lines}); !errors.Is(err, httplimit.ErrMalformed) || got != nil {
+			t.Errorf("%s: %d items, %v", name, len(got), err)
+		}
+	}
+	if got, err := httplimit.ParseRateLimit(http.Header{"Ratelimit": {strings.TrimSuffix(many, `, "a";r=1`)}}); err != nil || len(got) != 64 {
+		t.Errorf("64 items: %d, %v", len(got), err)
+	}
+	huge := http.Header{"Ratelimit": {strings.Repeat(`"a";r=1,`, 1<<20)}}
+	if n := testing.AllocsPerRun(10, func() { httplimit.ParseRateLimit(huge) }); n > 0 {
+		t.Errorf("8 MB cost %v allocations", n)
+	}
+}
+
+// Of many policies the first eight are looked at, and are enough.
+func TestManyPolicies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var items []string
+		for i := range 9 {
+			left := "9"
+			if i == 8 {
+				left = "0"
+			}
+			items = append(items, fmt.Sprintf(`"p%d";r=%s;t=10`, i, left))
+		}
+		tr, b := newTransport(t, httplimit.TransportConfig{SlowBelow: -1}, answers(response(200, "RateLimit", strings.Join(items, ", "))))
+		send(t, tr, http.MethodGet, "")
+		send(t, tr, http.MethodGet, "")
+		between(t, "the second", b.at[1], 0, 0)
+	})
+}
+
+// A Retry-After that no Duration can hold is the longest, and none of nothing.
+func TestRetryAfterBeyondNumbers(t *testing.T) {
+	for text, blocked := range map[string]bool{"99999999999999999999999": true, "-99999999999999999999999": false, "0": false} {
+		synctest.Test(t, func(t *testing.T) {
+			tr, b := newTransport(t, httplimit.TransportConfig{MaxRetries: -1}, answers(response(429, "Retry-After", text)))
+			send(t, tr, http.MethodGet, "")
+			var busy *httplimit.BusyError
+			if _, err := send(t, tr, http.MethodGet, ""); errors.As(err, &busy) != blocked || blocked == (len(b.at) == 2) {
+				t.Errorf("%s: %v, sent %d times", text, err, len(b.at))
+			}
+		})
+	}
+}
+
+// A request that has ended already says so, also where its server is blocked.
+func TestEndedRequestsSaySo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr, _ := newTransport(t, httplimit.TransportConfig{MaxRetries: -1}, answers(response(429, "Retry-After", "3600")))
+		send(t, tr, http.MethodGet, "")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.test/", nil)
+		if _, err := tr.RoundTrip(r); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// What Key says is of one server: no other one is held up, whatever it is.
+func TestKeysAreOfOneServer(t *testing.T) {
+	for name, key := range map[string]httplimit.KeyFunc{"none": fixed(""), "one": fixed("ann")} {
+		synctest.Test(t, func(t *testing.T) {
+			tr, b := newTransport(t, httplimit.TransportConfig{Key: key, MaxRetries: -1}, answers(response(429, "Retry-After", "3600")))
+			for i, url := range []string{"http://a.test/", "http://b.test/", "https://a.test/", "http://a.test:81/", "http://a.test/x"} {
+				r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+				if _, err := tr.RoundTrip(r); (err != nil) != (i == 4) {
+					t.Errorf("%s: %s: %v", name, url, err)
+				}
+			}
+			if len(b.at) != 4 {
+				t.Errorf("%s: %d were sent", name, len(b.at))
+			}
+		})
+	}
+}
+
+// A request that waits to be sent again, while the server puts everybody off for
+// longer than it may wait, fails with that.
+func TestPutOffWhileWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr, b := newTransport(t, httplimit.TransportConfig{MaxWait: 30 * time.Second}, func(_ int, r *http.Request) *http.Response {
+			return response(429, "Retry-After", r.Header.Get("Wants"))
+		})
+		other, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://api.test/", nil)
+		other.Header.Set("Wants", "600")
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://api.test/", nil)
+			r.Header.Set("Wants", "10")
+			var busy *httplimit.BusyError
+			if resp, err := tr.RoundTrip(r); !errors.As(err, &busy) || resp != nil {
+				t.Errorf("%v, %v", resp, err)
+			}
+		})
+		synctest.Wait()
+		time.Sleep(10*time.Second + time.Millisecond) // those who come now are not held up
+		tr.RoundTrip(other)
+		wg.Wait()
+		if len(b.at) > 3 {
+			t.Errorf("sent at %v", b.at)
+		}
+	})
+}
