@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/hybridlimit/hybridlimit"
 )
@@ -21,7 +22,8 @@ const (
 // IPConfig is how the client's address is found and what of it is the key. The
 // zero IPConfig trusts nobody: the key is of the peer of the connection.
 type IPConfig struct {
-	// TrustedProxies are the networks of your own proxies. The header is
+	// TrustedProxies are the networks of your own proxies, and of nobody else:
+	// every host in them may write who a request is from. The header is
 	// believed as far as they have written it: it is read from its end, as long
 	// as the address that wrote the entry is one of them; the first that is not
 	// is the client. Whatever the client has put before that is not looked at.
@@ -119,11 +121,15 @@ func (c IPConfig) client(addr netip.Addr, lines []string) netip.Addr {
 			if addr.IsValid() && !c.trusts(addr) {
 				return addr
 			}
+			entry := rest
 			var hop netip.Addr
-			if rest, hop = next(rest); !hop.IsValid() {
-				return addr
+			rest, hop = next(entry)
+			switch {
+			case hop.IsValid():
+				addr = hop
+			case strings.Trim(entry[len(rest):], ", \t") != "":
+				return addr // and not an empty element, which is none (RFC 9110, section 5.6.1)
 			}
-			addr = hop
 		}
 	}
 	return addr
