@@ -35,7 +35,7 @@ func TestAllocations(t *testing.T) {
 	}{
 		{"a key that is there", httplimit.Config{}, fixed("k"), counted, 2},
 		{"address", httplimit.Config{}, httplimit.PeerIP(), counted, 3},
-		{"API key", httplimit.Config{}, httplimit.APIKey("X-Api-Key", nil), counted, 3},
+		{"API key", httplimit.Config{}, httplimit.APIKey("X-Api-Key", ""), counted, 3},
 		{"hidden", httplimit.Config{Hide: true}, fixed("k"), counted, 0},
 		{"X-RateLimit", httplimit.Config{XRateLimit: true}, fixed("k"), counted, 4},
 		{"skipped", httplimit.Config{Skip: func(*http.Request) bool { return true }}, fixed("k"), limiter, 0},

@@ -48,7 +48,7 @@ func ExampleNew_severalLimits() {
 		panic(err)
 	}
 	mw, err := httplimit.New(httplimit.Config{},
-		httplimit.Limit{Limiter: perUser, Key: httplimit.APIKey("X-Api-Key", nil)},
+		httplimit.Limit{Limiter: perUser, Key: httplimit.APIKey("X-Api-Key", "")},
 		httplimit.Limit{Limiter: all, Key: httplimit.Everyone()})
 	if err != nil {
 		panic(err)
@@ -70,7 +70,7 @@ func ExampleNew_severalLimits() {
 // What the client has written into the header does not count, only what the
 // proxies have.
 func ExampleClientIP() {
-	key, err := httplimit.ClientIP(httplimit.IPConfig{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
+	key, err := httplimit.ClientIP(httplimit.IPConfig{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/28")}})
 	if err != nil {
 		panic(err)
 	}
@@ -81,7 +81,8 @@ func ExampleClientIP() {
 	// Output: ip:192.0.2.7
 }
 
-// Uploads cost a unit for each MB; a custom answer for those who are over.
+// Uploads cost a unit for each MB, and those that do not say how long they are
+// as much as the longest; a custom answer for those who are over.
 func ExampleConfig() {
 	limiter, err := local.New(hybridlimit.PerHour(10), local.Config{Name: "uploads"})
 	if err != nil {
@@ -94,21 +95,30 @@ func ExampleConfig() {
 		},
 	}, httplimit.Limit{
 		Limiter: limiter, Key: httplimit.PeerIP(),
-		Cost: func(r *http.Request) int64 { return 1 + r.ContentLength>>20 },
+		Cost: func(r *http.Request) int64 {
+			if r.ContentLength < 0 { // sent in chunks: it may be as long as any
+				return 10
+			}
+			return 1 + r.ContentLength>>20
+		},
 	})
 	if err != nil {
 		panic(err)
 	}
 	handler := mw(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "stored") }))
 
-	for range 2 {
+	for _, chunked := range []bool{true, false, true} {
 		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(strings.Repeat("x", 6<<20)))
+		if chunked {
+			r.ContentLength = -1
+		}
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, r)
 		fmt.Print(w.Code, " ", w.Body)
 	}
 	// Output:
 	// 200 stored
+	// 429 too many [uploads], come back later: true
 	// 429 too many [uploads], come back later: true
 }
 

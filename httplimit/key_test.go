@@ -1,6 +1,9 @@
 package httplimit_test
 
 import (
+	"errors"
+	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -9,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/httplimit"
 )
 
@@ -24,10 +28,16 @@ func header(name string, values ...string) func(*http.Request) {
 	return func(r *http.Request) { r.Header[http.CanonicalHeaderKey(name)] = values }
 }
 
+// The secrets are of the least length.
+const (
+	pepper = hybridlimit.Secret("0123456789abcdef0123456789abcdef")
+	salt   = hybridlimit.Secret("fedcba9876543210fedcba9876543210")
+)
+
 func TestAPIKeyIsHashed(t *testing.T) {
-	key := httplimit.APIKey("x-api-key", nil)
+	key := httplimit.APIKey("x-api-key", "")
 	ann := key(request(header("X-Api-Key", "ann's secret")))
-	if !strings.HasPrefix(ann, "key:") || len(ann) != len("key:")+22 || strings.Contains(ann, "ann") {
+	if !strings.HasPrefix(ann, "apikey:") || len(ann) != len("apikey:")+22 || strings.Contains(ann, "ann") {
 		t.Errorf("%q", ann)
 	}
 	if again := key(request(header("X-Api-Key", "ann's secret"))); again != ann {
@@ -36,50 +46,125 @@ func TestAPIKeyIsHashed(t *testing.T) {
 	if bob := key(request(header("X-Api-Key", "bob's secret"))); bob == ann {
 		t.Error("two keys, one hash")
 	}
-	for _, values := range [][]string{nil, {""}, {"ann's secret", "bob's secret"}} {
-		if got := key(request(header("X-Api-Key", values...))); got != "" {
-			t.Errorf("%q: %q", values, got)
-		}
+	if got := key(request()); got != "" {
+		t.Errorf("no header: %q", got)
 	}
-	salted := httplimit.APIKey("X-Api-Key", []byte("pepper"))(request(header("X-Api-Key", "ann's secret")))
-	other := httplimit.APIKey("X-Api-Key", []byte("salt"))(request(header("X-Api-Key", "ann's secret")))
+	salted := httplimit.APIKey("X-Api-Key", pepper)(request(header("X-Api-Key", "ann's secret")))
+	other := httplimit.APIKey("X-Api-Key", salt)(request(header("X-Api-Key", "ann's secret")))
 	if salted == ann || other == salted || len(salted) != len(ann) {
 		t.Errorf("%q, %q, %q", ann, salted, other)
 	}
 }
 
+// Who sends a header twice, or broken, has a key all the same: the one by which
+// Header.Get tells who it is.
+func TestNobodyLosesTheKey(t *testing.T) {
+	apiKey, bearer := httplimit.APIKey("X-Api-Key", ""), httplimit.Bearer("")
+	ann, token := apiKey(request(header("X-Api-Key", "ann"))), bearer(request(header("Authorization", "Bearer token")))
+	for _, values := range [][]string{{"ann", "bob"}, {"ann", "ann"}, {"ann", ""}} {
+		if got := apiKey(request(header("X-Api-Key", values...))); got != ann {
+			t.Errorf("%q: %q, want that of the first", values, got)
+		}
+	}
+	for _, values := range [][]string{{""}, {"", "ann"}} {
+		if got := apiKey(request(header("X-Api-Key", values...))); got == "" || got == ann {
+			t.Errorf("%q: %q", values, got)
+		}
+	}
+	if got := bearer(request(header("Authorization", "Bearer token", "Bearer other"))); got != token {
+		t.Errorf("two tokens: %q, want that of the first", got)
+	}
+}
+
 // What is written into Redis may not change with a release: all limits would
-// begin anew. The values are those of openssl dgst, cut and in base64url.
+// begin anew. The values are those of SHA-256 and HMAC, cut and in base64url; of
+// an API key, of the header's name and a zero byte before it.
 func TestHashesStay(t *testing.T) {
-	for secret, want := range map[string]string{"": "key:LPJNul-wow4m6Dsqxbning", "pepper": "key:QsgwYeETTZD-zqdlGoCHgg"} {
-		if got := httplimit.APIKey("K", []byte(secret))(request(header("K", "hello"))); got != want {
-			t.Errorf("secret %q: %q, want %q", secret, got, want)
+	hello := func(*http.Request) string { return "hello" }
+	for _, tc := range []struct {
+		key  httplimit.KeyFunc
+		want string
+	}{
+		{httplimit.APIKey("K", ""), "apikey:U59bhEbRdLZf2HiHzoDgWQ"},
+		{httplimit.APIKey("K", pepper), "apikey:RRIKtoQ_76O3fcPjrrPJxw"},
+		{httplimit.Bearer(""), "bearer:LPJNul-wow4m6Dsqxbning"},
+		{httplimit.Bearer(pepper), "bearer:22i0e2PCOX6seFAlscnCEA"},
+		{httplimit.Subject("", hello), "subject:LPJNul-wow4m6Dsqxbning"},
+		{httplimit.Subject(pepper, hello), "subject:22i0e2PCOX6seFAlscnCEA"},
+	} {
+		if got := tc.key(request(header("K", "hello"), header("Authorization", "Bearer hello"))); got != tc.want {
+			t.Errorf("%q, want %q", got, tc.want)
+		}
+	}
+}
+
+// A text that one kind of key may be made of by anybody is nobody's key of
+// another kind.
+func TestKindsOfKeysDiffer(t *testing.T) {
+	r := request(header("A", "42"), header("B", "42"), header("Authorization", "Bearer 42"))
+	for _, secret := range []hybridlimit.Secret{"", pepper} {
+		seen := map[string]int{}
+		for i, key := range []httplimit.KeyFunc{
+			httplimit.APIKey("A", secret), httplimit.APIKey("B", secret), httplimit.Bearer(secret),
+			httplimit.Subject(secret, func(*http.Request) string { return "42" }),
+		} {
+			if first, twice := seen[key(r)]; twice {
+				t.Errorf("kinds %d and %d: %q", first, i, key(r))
+			}
+			seen[key(r)] = i
 		}
 	}
 }
 
 func TestBearer(t *testing.T) {
-	key := httplimit.Bearer(nil)
-	want := httplimit.APIKey("K", nil)(request(header("K", "token")))
-	for _, v := range []string{"Bearer token", "bearer token", "BEARER  token"} {
+	key := httplimit.Bearer("")
+	want := key(request(header("Authorization", "Bearer token")))
+	if want == "" || want != httplimit.Bearer("")(request(header("Authorization", "Bearer token"))) {
+		t.Fatalf("%q", want)
+	}
+	for _, v := range []string{"bearer token", "BEARER  token", "Bearer\ttoken", "bEaReR \t token\t", " Bearer token"} {
 		if got := key(request(header("Authorization", v))); got != want {
 			t.Errorf("%q: %q, want %q", v, got, want)
 		}
 	}
-	for _, v := range []string{"", "Bearer", "Bearer ", "Basic token", "token"} {
-		if got := key(request(header("Authorization", v))); got != "" {
+	for _, v := range []string{"", "Bearer", "Bearer ", "Basic token", "token", "Bearertoken", "Bearer token 1", "Bearer token 2", "Bearer\u00a0token"} {
+		if got := key(request(header("Authorization", v))); got != "bearer:malformed" {
 			t.Errorf("%q: %q", v, got)
 		}
 	}
+	if got := key(request()); got != "" {
+		t.Errorf("no header: %q", got)
+	}
 }
 
-func TestSecretIsCopied(t *testing.T) {
-	secret := []byte("pepper")
-	key := httplimit.Subject(secret, func(*http.Request) string { return "ann" })
-	before := key(request())
-	secret[0] = 'x'
-	if key(request()) != before {
-		t.Error("the caller's slice is used")
+// Keys that cannot be made are refused where the program makes them, by the name
+// of the argument, and no secret is in the text.
+func TestConstructorsOfKeysCheckTheirArguments(t *testing.T) {
+	a := fixed("a")
+	yes := func(*http.Request) bool { return true }
+	who := func(*http.Request) string { return "ann" }
+	for want, construct := range map[string]func(){
+		`APIKey: header ("") must not be empty`:                      func() { httplimit.APIKey("", "") },
+		`APIKey: secret ([secret]) must be 32 to 1024 bytes, not 6`:  func() { httplimit.APIKey("K", "pepper") },
+		`Bearer: secret ([secret]) must be 32 to 1024 bytes, not 6`:  func() { httplimit.Bearer("pepper") },
+		`Subject: secret ([secret]) must be 32 to 1024 bytes, not 6`: func() { httplimit.Subject("pepper", who) },
+		"Subject: of (<nil>) is required":                            func() { httplimit.Subject("", nil) },
+		`Join: keys ("none") must be at least one`:                   func() { httplimit.Join() },
+		"Join: keys[1] (<nil>) is required":                          func() { httplimit.Join(a, nil) },
+		`First: keys ("none") must be at least one`:                  func() { httplimit.First() },
+		"First: keys[0] (<nil>) is required":                         func() { httplimit.First(nil, a) },
+		"When: condition (<nil>) is required":                        func() { httplimit.When(nil, a) },
+		"When: key (<nil>) is required":                              func() { httplimit.When(yes, nil) },
+	} {
+		func() {
+			defer func() {
+				err, _ := recover().(error)
+				if !errors.Is(err, hybridlimit.ErrInvalid) || !strings.Contains(fmt.Sprint(err), want) {
+					t.Errorf("%v, want %s", err, want)
+				}
+			}()
+			construct()
+		}()
 	}
 }
 
@@ -95,8 +180,59 @@ func TestPattern(t *testing.T) {
 		mux.ServeHTTP(httptest.NewRecorder(), r)
 	}
 	route := "route:GET /users/{id}"
-	if want := []string{route, route, route, route, ""}; !slices.Equal(seen, want) {
+	if want := []string{route, route, route, route, "route:unmatched"}; !slices.Equal(seen, want) {
 		t.Errorf("%q, want %q", seen, want)
+	}
+}
+
+// Whatever a client sends, there are as many keys as routes, and one.
+func TestRoutesAreFew(t *testing.T) {
+	mux := http.NewServeMux()
+	for _, pattern := range []string{"/users/{id}/", "GET /a/{$}", "/literal/", "CONNECT /tunnel/{x}/"} {
+		mux.HandleFunc(pattern, func(http.ResponseWriter, *http.Request) {})
+	}
+	key := httplimit.Pattern(mux)
+	seen := map[string]bool{}
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodConnect} {
+		for i := range 20 {
+			for _, path := range []string{"/users/%d", "/users/%d/", "/users/%d/x", "/users//%d", "/literal", "/a/%d", "/nowhere/%d", "/tunnel/%d", "/tunnel/%d/"} {
+				r := httptest.NewRequest(http.MethodGet, strings.ReplaceAll(path, "%d", fmt.Sprint(i)), nil)
+				r.Method = method
+				seen[key(r)] = true
+			}
+		}
+	}
+	want := []string{"route:/literal/", "route:/users/{id}/", "route:CONNECT /tunnel/{x}/", "route:unmatched"}
+	if got := slices.Sorted(maps.Keys(seen)); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// Around a mux, as the only limit: what the mux answers is what comes, 404 and
+// 405 too, and these are limited as well.
+func TestPatternAroundAMux(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /users/{id}", func(http.ResponseWriter, *http.Request) {})
+	for name, key := range map[string]httplimit.KeyFunc{
+		"alone": httplimit.Pattern(mux), "with the address": httplimit.Join(httplimit.PeerIP(), httplimit.Pattern(mux)),
+	} {
+		var log lines
+		h := middleware(t, httplimit.Config{Logger: log.logger()}, httplimit.Limit{Limiter: newLocal(t, "route", hybridlimit.PerHour(2)), Key: key})(mux)
+		for _, tc := range []struct {
+			method, path string
+			want         int
+		}{
+			{http.MethodGet, "/users/7", 200}, {http.MethodGet, "/users/8", 200}, {http.MethodGet, "/users/9", 429},
+			{http.MethodGet, "/nowhere", 404}, {http.MethodPost, "/users/7", 405}, {http.MethodGet, "/no", 429},
+		} {
+			res := get(h, func(r *http.Request) { r.Method, r.URL.Path = tc.method, tc.path })
+			if res.StatusCode != tc.want {
+				t.Errorf("%s, %s %s: %d, want %d", name, tc.method, tc.path, res.StatusCode, tc.want)
+			}
+		}
+		if log.count() != 0 {
+			t.Errorf("%s: %s", name, log.String())
+		}
 	}
 }
 

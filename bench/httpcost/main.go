@@ -97,7 +97,7 @@ func measure(out io.Writer, rounds, calls int) (added time.Duration, err error) 
 	subjects := []*subject{
 		{name: "bare handler", h: handler},
 		{name: "limited by address", h: behind(httplimit.Config{}, httplimit.PeerIP())},
-		{name: "limited by API key (SHA-256)", h: behind(httplimit.Config{}, httplimit.APIKey("X-Api-Key", nil))},
+		{name: "limited by API key (SHA-256)", h: behind(httplimit.Config{}, httplimit.APIKey("X-Api-Key", ""))},
 		{name: "by address, fields hidden", h: behind(httplimit.Config{Hide: true}, httplimit.PeerIP())},
 		{name: "by address, with X-RateLimit", h: behind(httplimit.Config{XRateLimit: true}, httplimit.PeerIP())},
 	}

@@ -43,8 +43,10 @@ func TestTiers(t *testing.T) {
 			"anonymous, from elsewhere    1 of  1 served, the last 200",
 			"made-up key, first address   0 of  1 served, the last 429",
 			"free                        20 of 24 served, the last 429",
+			"free, the key twice          0 of  4 served, the last 429",
 			"pro                         40 of 40 served, the last 200",
 			"pro, a dear route            3 of  4 served, the last 429",
+			"made-up keys, a dear route   3 of  5 served, the last 429",
 			"health check                20 of 20 served, the last 200",
 			`"violated-policies":["anonymous"]`, `"violated-policies":["free"]`, `"violated-policies":["report"]`,
 		} {

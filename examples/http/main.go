@@ -91,18 +91,21 @@ func play(out io.Writer, handler http.Handler) error {
 	for _, c := range []struct {
 		who, path, addr, key string
 		requests             int
+		send                 func(r *http.Request, i int) // changes the i-th; nil: nothing
 	}{
-		{"anonymous", "/", "192.0.2.1:4711", "", 8},
-		{"anonymous, from elsewhere", "/", "198.51.100.1:4711", "", 1},
-		{"made-up key, first address", "/", "192.0.2.1:4712", "i-am-pro", 1},
-		{"free", "/", "192.0.2.1:4711", "free-ann", 24},
-		{"pro", "/", "192.0.2.1:4711", "pro-bob", 40},
-		{"pro, a dear route", "/report", "192.0.2.1:4711", "pro-bob", 4},
-		{"health check", "/healthz", "192.0.2.1:4711", "", 20},
+		{"anonymous", "/", "192.0.2.1:4711", "", 8, nil},
+		{"anonymous, from elsewhere", "/", "198.51.100.1:4711", "", 1, nil},
+		{"made-up key, first address", "/", "192.0.2.1:4712", "i-am-pro", 1, nil},
+		{"free", "/", "192.0.2.1:4711", "free-ann", 24, nil},
+		{"free, the key twice", "/", "192.0.2.1:4711", "free-ann", 4, func(r *http.Request, _ int) { r.Header.Add("X-Api-Key", "free-ann") }},
+		{"pro", "/", "192.0.2.1:4711", "pro-bob", 40, nil},
+		{"pro, a dear route", "/report", "192.0.2.1:4711", "pro-bob", 4, nil},
+		{"made-up keys, a dear route", "/report", "203.0.113.7:4711", "", 5, func(r *http.Request, i int) { r.Header.Set("X-Api-Key", fmt.Sprint("made-up-", i)) }},
+		{"health check", "/healthz", "192.0.2.1:4711", "", 20, nil},
 	} {
 		served := 0
 		var last *answer
-		for range c.requests {
+		for i := range c.requests {
 			r, err := http.NewRequest(http.MethodGet, c.path, nil)
 			if err != nil {
 				return err
@@ -110,6 +113,9 @@ func play(out io.Writer, handler http.Handler) error {
 			r.RemoteAddr = c.addr
 			if c.key != "" {
 				r.Header.Set("X-Api-Key", c.key)
+			}
+			if c.send != nil {
+				c.send(r, i)
 			}
 			last = &answer{header: http.Header{}, status: http.StatusOK}
 			handler.ServeHTTP(last, r)
