@@ -3,6 +3,7 @@
 package httplimit_test
 
 import (
+	"context"
 	"net/http"
 	"testing"
 
@@ -19,9 +20,10 @@ func (w *reused) Write(b []byte) (int, error) { return len(b), nil }
 func (w *reused) WriteHeader(int)             {}
 
 // What an admitted request costs, as docs/http.md has it: the value of RateLimit
-// and the slice that a header keeps it in, the key if it is made up for the
-// request, and of several limits what AllowAll takes. RateLimit-Policy is
-// written once.
+// and the array that both fields keep their lines in, and the key if it is made
+// up for the request. The items of RateLimit-Policy are written once. Of several
+// limits that are asked together also the asks, and what AllowAll takes of its
+// own: that is what "together" has more than "two in turn".
 func TestAllocations(t *testing.T) {
 	handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	limiter := limittest.AllowAll()
@@ -41,15 +43,39 @@ func TestAllocations(t *testing.T) {
 		{"skipped", httplimit.Config{Skip: func(*http.Request) bool { return true }}, fixed("k"), limiter, 0},
 	} {
 		h := middleware(t, tc.cfg, httplimit.Limit{Limiter: tc.of, Key: tc.key})(handler)
-		w := &reused{h: http.Header{}}
-		r := request(header("X-Api-Key", "0123456789abcdef0123456789abcdef"))
-		serve := func() {
-			clear(w.h)
-			h.ServeHTTP(w, r)
-		}
-		serve()
-		if got := testing.AllocsPerRun(1000, serve); got > tc.want {
-			t.Errorf("%s: %v allocations a request, want %v", tc.name, got, tc.want)
-		}
+		allocates(t, tc.name, h, tc.want)
+	}
+	more := newLocal(t, "more", hybridlimit.PerSecond(1_000_000_000))
+	for name, tc := range map[string]struct {
+		second hybridlimit.Limiter
+		want   float64
+	}{
+		"two in turn":  {forgetful{}, 2},
+		"two together": {more, 10},
+	} {
+		h := middleware(t, httplimit.Config{}, httplimit.Limit{Limiter: counted, Key: fixed("k")}, httplimit.Limit{Limiter: tc.second, Key: fixed("k"), Name: "second"})(handler)
+		allocates(t, name, h, tc.want)
+	}
+}
+
+// forgetful admits all and is no Joint.
+type forgetful struct{ hybridlimit.Limiter }
+
+func (forgetful) AllowN(_ context.Context, _ string, n int64) (hybridlimit.Result, error) {
+	return hybridlimit.Result{Allowed: true, Granted: n, Limit: 10, Remaining: 9, Source: hybridlimit.SourceRedis}, nil
+}
+
+// allocates fails where a request to h allocates more often than that.
+func allocates(t *testing.T, name string, h http.Handler, want float64) {
+	t.Helper()
+	w := &reused{h: http.Header{}}
+	r := request(header("X-Api-Key", "0123456789abcdef0123456789abcdef"))
+	serve := func() {
+		clear(w.h)
+		h.ServeHTTP(w, r)
+	}
+	serve()
+	if got := testing.AllocsPerRun(1000, serve); got > want {
+		t.Errorf("%s: %v allocations a request, want %v", name, got, want)
 	}
 }

@@ -22,8 +22,9 @@ func jointOf(limits []Limit) hybridlimit.Joint {
 	return joint
 }
 
-// askTogether decides all parts at once. denied is the part that refused, or -1.
-// The answer is of one limit; the others stay unknown.
+// askTogether decides all parts at once. denied is the part that refused, that
+// with the longest wait if there are more, or -1. Of a denial the parts that did
+// not refuse stay unknown.
 func (g *gate) askTogether(ctx context.Context, parts []part) (denied int, err error) {
 	asks := make([]hybridlimit.Ask, len(parts))
 	for i, p := range parts {
@@ -32,20 +33,24 @@ func (g *gate) askTogether(ctx context.Context, parts []part) (denied int, err e
 	res, err := g.joint.AllowJoint(ctx, asks)
 	unavailable, err := g.unavailable(ctx, res, err, parts)
 	if err != nil {
+		if g.passes(ctx, err) { // nothing was taken; one that fails must not free the others
+			g.log.failed(ctx, err, parts)
+			return g.askInTurn(ctx, parts)
+		}
 		return -1, err
 	}
-	at := 0
+	denied = -1
 	for i := range parts {
-		if parts[i].limiterName(parts[i].key) == res.Policy {
-			at = i
-			break
+		p, one := &parts[i], asks[i].Result
+		p.res, p.unavailable = one, unavailable && one.Source == hybridlimit.SourceFallback
+		if !res.Allowed && one.Source != hybridlimit.SourceUnknown && (denied < 0 || one.RetryAfter > parts[denied].res.RetryAfter) {
+			denied = i
 		}
 	}
-	parts[at].res, parts[at].unavailable = res, unavailable
-	if !res.Allowed {
-		return at, nil
+	if !res.Allowed && denied < 0 { // a Joint that does not say which
+		denied, parts[0].res, parts[0].unavailable = 0, res, unavailable
 	}
-	return -1, nil
+	return denied, nil
 }
 
 // askInTurn decides the parts one after the other. A denial gives back what the
@@ -56,7 +61,8 @@ func (g *gate) askInTurn(ctx context.Context, parts []part) (denied int, err err
 		res, oops := p.limiter.AllowN(ctx, p.key, p.n)
 		if p.unavailable, oops = g.unavailable(ctx, res, oops, parts); oops != nil {
 			err = oops // the last one tells as much as the first
-			if g.cfg.Failure == FailOpen && ctx.Err() == nil {
+			if g.passes(ctx, oops) {
+				p.passed = true
 				continue
 			}
 			g.giveBack(ctx, parts[:i])
@@ -94,8 +100,9 @@ type refunder interface {
 // client may be gone, its units are not.
 const giveBackTimeout = time.Second
 
-// giveBack returns what was taken for a request that another limit denied.
-// Limiters that cannot keep it; the units come back as their limits refill.
+// giveBack returns what was taken for a request that another limit denied, or
+// that could not wait. Limiters that cannot keep it; the units come back as
+// their limits refill.
 func (g *gate) giveBack(ctx context.Context, parts []part) {
 	if len(parts) == 0 {
 		return
@@ -104,7 +111,7 @@ func (g *gate) giveBack(ctx context.Context, parts []part) {
 	defer cancel()
 	for i := range parts {
 		p := &parts[i]
-		if !p.res.Allowed || p.res.Shadowed || p.res.Source == hybridlimit.SourceFallback || p.res.Source == hybridlimit.SourceStatic {
+		if !p.res.Allowed || p.res.Shadowed || uncounted(p.res.Source) {
 			continue // nothing was taken, or nobody counts
 		}
 		if l, ok := p.limiter.(refunder); ok {
@@ -113,4 +120,9 @@ func (g *gate) giveBack(ctx context.Context, parts []part) {
 			}
 		}
 	}
+}
+
+// uncounted says whether what was admitted is in nobody's books.
+func uncounted(s hybridlimit.Source) bool {
+	return s == hybridlimit.SourceFallback || s == hybridlimit.SourceStatic || s == hybridlimit.SourceSwitch
 }

@@ -16,20 +16,32 @@ const complainEvery = time.Second
 
 // complaints logs what limiters could not do. Keys are in no line.
 type complaints struct {
-	to                   *slog.Logger
-	failure, degradation throttle
+	to                          *slog.Logger
+	failure, degradation, ended throttle
 }
 
 func newComplaints(to *slog.Logger) *complaints { return &complaints{to: to} }
 
-// failed tells of a request that could not be decided, or not undone. That its
-// client is gone is not the limiter's failure.
+// failed tells of a request that could not be decided, or not undone. That the
+// request's own time is up is no failure of the limiter.
 func (c *complaints) failed(ctx context.Context, err error, parts []part) {
-	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+	if end := ctx.Err(); end != nil && (errors.Is(err, end) || errors.Is(err, context.Cause(ctx))) {
+		c.gaveUp(ctx, err, parts)
 		return
 	}
 	if more, ok := c.failure.pass(); ok {
 		c.logger().ErrorContext(ctx, "httplimit: a limiter failed", "err", redacted(err, parts), "more", more)
+	}
+}
+
+// gaveUp tells of a request whose deadline is before its place in a queue, or
+// before a limiter's answer. Nothing is wrong if its client is gone.
+func (c *complaints) gaveUp(ctx context.Context, err error, parts []part) {
+	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return
+	}
+	if more, ok := c.ended.pass(); ok {
+		c.logger().WarnContext(ctx, "httplimit: a request has no time to wait", "err", redacted(err, parts), "more", more)
 	}
 }
 

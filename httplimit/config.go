@@ -1,9 +1,11 @@
 package httplimit
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"reflect"
 
 	"github.com/hybridlimit/hybridlimit"
 )
@@ -17,13 +19,20 @@ type Limit struct {
 	// does not apply to the request; a request that no limit applies to is a
 	// failure (ErrNoLimit), see Config.Failure.
 	Key KeyFunc
+	// Required makes a request for which Key says nothing a failure (ErrNoKey):
+	// for limits that no request may go without, such as that of each user
+	// beside one of all. False: such a request is under the other limits only.
+	Required bool
 	// Cost says how many units a request costs. 0 is free: the limit is not
-	// asked. Below 0 is a failure. Nil: 1 for each.
+	// asked. Below 0 is a failure. Beware of what the client decides: the
+	// ContentLength of a body that is sent in chunks is -1, which should cost
+	// what the largest one does, or be refused. Nil: 1 for each.
 	Cost func(r *http.Request) int64
 	// Name is what RateLimit, RateLimit-Policy and problems call the policy,
 	// [A-Za-z0-9_.-]+. Empty: Result.Policy, the limiter's own name, or
-	// "default" where that is empty too. Limits should differ in it, and two
-	// that are given here must.
+	// "default" where that is empty too. No two limits may have the same, so of
+	// several those need one whose limiters have none, or do not tell it
+	// (hybridlimit.Describer), or are used twice.
 	Name string
 	// Bucket, if set, is sent as X-RateLimit-Bucket with the responses that
 	// this limit is the narrowest for: routes that tell the same bucket share
@@ -32,15 +41,19 @@ type Limit struct {
 }
 
 // Failure says what becomes of a request when a limiter gives no answer: it is
-// closed, the key is bad, no limit applies, or the request's context ended.
-// A limiter that has lost Redis is none of that: it answers by its fallback.
+// closed, or returns another error. A limiter that has lost Redis is none of
+// that: it answers by its fallback. Nor is what the request is to blame for, and
+// no Failure hands it on: no limit applies, a required key is missing, a key or
+// a cost is bad (ErrKeyTooLong, ErrEmptyKey, ErrCost of package hybridlimit), or
+// it ended, or cannot wait for its place in a queue.
 type Failure uint8
 
 // The ways to fail.
 const (
 	// FailClosed answers 503. It is the zero value.
 	FailClosed Failure = iota
-	// FailOpen hands the request on as if the limit did not apply.
+	// FailOpen goes on as if the limit that failed did not apply; the others
+	// hold.
 	FailOpen
 )
 
@@ -66,7 +79,7 @@ type Config struct {
 	Denied func(w http.ResponseWriter, r *http.Request, d Denial)
 	// Failure says what becomes of a request that a limiter could not decide.
 	// Each failure is logged, or counted in the next line that is: at most one
-	// a second. Zero: FailClosed.
+	// a second and kind. That a client is gone is not logged. Zero: FailClosed.
 	Failure Failure
 	// Hide leaves RateLimit and RateLimit-Policy out, for those to whom the
 	// limits are no business. Retry-After stays.
@@ -76,8 +89,8 @@ type Config struct {
 	// narrowest limit: the fields from before the draft. Both tell when the
 	// limit is as if never used. It costs two allocations more.
 	XRateLimit bool
-	// ShadowHeader adds X-RateLimit-Shadow with the policy's name where a
-	// shadow limit would have denied the request. It tells callers of a limit
+	// ShadowHeader adds X-RateLimit-Shadow with the policy's name to admitted
+	// requests that a shadow limit would have denied. It tells callers of a limit
 	// that is not in force yet. False: it shows in the limiter's counters only.
 	ShadowHeader bool
 	// Jitter lengthens each Retry-After by a random part of itself, up to this
@@ -103,8 +116,9 @@ func violations(cfg Config, limits []Limit) error {
 	names := map[string]int{}
 	for i, l := range limits {
 		field := func(name string) string { return fmt.Sprintf("limits[%d].%s", i, name) }
-		if l.Limiter == nil {
+		if isNil(l.Limiter) {
 			bad.Add(field("Limiter"), nil, "is required")
+			l.Limiter = nil
 		}
 		if l.Key == nil {
 			bad.Add(field("Key"), nil, "is required")
@@ -115,11 +129,42 @@ func violations(cfg Config, limits []Limit) error {
 		if l.Bucket != "" && !hybridlimit.CheckName(l.Bucket) {
 			bad.Add(field("Bucket"), l.Bucket, "must match [A-Za-z0-9_.-]{1,128}")
 		}
-		if first, twice := names[l.Name]; twice && l.Name != "" {
-			bad.Add(field("Name"), l.Name, fmt.Sprintf("must not be that of limits[%d]", first))
+		if len(limits) == 1 || l.Limiter == nil && l.Name == "" {
 			continue
 		}
-		names[l.Name] = i
+		name, known := l.policyName()
+		if !known {
+			bad.Add(field("Name"), l.Name, "must be set beside other limits: the limiter does not tell its own")
+			continue
+		}
+		if first, twice := names[name]; twice {
+			bad.Add(field("Name"), l.Name, fmt.Sprintf("must be set so that the policy is not called %q as that of limits[%d]", name, first))
+			continue
+		}
+		names[name] = i
 	}
 	return bad.Err("httplimit")
+}
+
+// policyName is what the limit's policy is called, as far as that is known
+// before there is a Result.
+func (l Limit) policyName() (name string, known bool) {
+	if l.Name != "" {
+		return l.Name, true
+	}
+	d, ok := l.Limiter.(hybridlimit.Describer)
+	if !ok {
+		return "", false
+	}
+	return cmp.Or(d.Name(), defaultName), true
+}
+
+// isNil finds a pointer that is nil in the interface too, as of a constructor
+// whose error was not looked at.
+func isNil(l hybridlimit.Limiter) bool {
+	if l == nil {
+		return true
+	}
+	v := reflect.ValueOf(l)
+	return v.Kind() == reflect.Pointer && v.IsNil()
 }

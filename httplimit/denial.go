@@ -22,13 +22,16 @@ const (
 type Denial struct {
 	// Status is 429, or 503 where no limiter could tell.
 	Status int
-	// Policies are the violated ones, by the names that RateLimit has. Empty:
-	// none is known to be.
+	// Policies are the violated ones, by the names that RateLimit has, in the
+	// order of the limits. Limits that are asked one after the other have one at
+	// most; of those that are asked together some may not be known. Empty: none
+	// is known to be.
 	Policies []string
 	// RetryAfter is what the field of that name says: whole seconds, 0 where it
 	// is left out because waiting does not help or nobody knows.
 	RetryAfter time.Duration
-	// Result is that of the limit that denied; zero where none did.
+	// Result is that of the limit that denied, with the longest RetryAfter if
+	// there are more; zero where none did.
 	Result hybridlimit.Result
 	// Err is what failed; nil for a denial. Its text may have the key in it.
 	Err error
@@ -66,7 +69,12 @@ type problem struct {
 // deny answers for a limit that denied.
 func (g *gate) deny(w http.ResponseWriter, r *http.Request, parts []part, denied int) {
 	p := &parts[denied]
-	d := Denial{Status: http.StatusTooManyRequests, Result: p.res, Policies: []string{p.policyName()}}
+	d := Denial{Status: http.StatusTooManyRequests, Result: p.res}
+	for i := range parts {
+		if one := &parts[i]; one.res.Source != hybridlimit.SourceUnknown && !one.res.Allowed || i == denied {
+			d.Policies = append(d.Policies, one.policyName())
+		}
+	}
 	// Nobody has shown that the quota is exceeded. A process that limits itself
 	// to its share has: a client that is over it is no failing server.
 	if p.unavailable || p.res.Source == hybridlimit.SourceTimeout {
@@ -87,6 +95,8 @@ func (p *part) policyName() string {
 
 // fail answers for a limiter that gave no answer.
 func (g *gate) fail(w http.ResponseWriter, r *http.Request, err error) {
-	w.Header().Set("Cache-Control", "no-store")
+	h := w.Header()
+	withdraw(h)
+	h.Set("Cache-Control", "no-store")
 	g.cfg.Denied(w, r, Denial{Status: http.StatusServiceUnavailable, Err: err})
 }

@@ -22,15 +22,16 @@
 // back, or with none left that until the next one; of windows the time until
 // what was used no longer counts, and no less than r·w/q. So a client that
 // spreads r over t is not faster than the limit's rate, as the draft asks.
-// Nothing of it is sent while a decision comes from the fallback, where the
-// figures would not be the fleet's, or for limits that are in shadow or count
-// nothing.
+// Nothing of it is sent of a limit that decided by its fallback, where the
+// figures would not be the fleet's, or that a switch has put aside, nor of one
+// that is in shadow or counts nothing.
 //
 // A denied one is answered 429 with Retry-After (in seconds, rounded up, and
 // none where waiting does not help), Cache-Control: no-store, and a problem of
-// RFC 9457 that names the violated policy. A RateLimit field then has the
-// violated policy alone, with Retry-After as its t, because the draft wants no
-// t to end later than Retry-After. Where the limiter could not know (it failed,
+// RFC 9457 that names the violated policies. A RateLimit field then has the
+// violated policy alone (with the longest wait, if there are more), with
+// Retry-After as its t, because the draft wants no t to end later than
+// Retry-After; what middleware around this one has told to be left goes. Where the limiter could not know (it failed,
 // or Redis did not answer in time) the status is 503 and the problem is
 // temporary-reduced-capacity.
 //
@@ -38,10 +39,9 @@
 //
 // Limiters that are hybridlimit.Joint with each other (of one hub; of one Redis
 // client; of local) are asked together: a request that one limit denies is not
-// charged to the others. The RateLimit field then has the narrowest one, the
-// only one of which AllowAll tells. Others are asked one after the other, and
-// get their units back when a later one denies, if they can (Refund); until
-// then, those units are missing to others. The RateLimit field has all of them.
+// charged to the others. Others are asked one after the other, and get their
+// units back when a later one denies, if they can (Refund); until then, those
+// units are missing to others. The RateLimit field has each of them either way.
 //
 // # Time and tests
 //

@@ -43,48 +43,63 @@ func newPolicyItem(p hybridlimit.Policy, name string) *policyItem {
 		it.window = seconds(full)
 		b = appendInteger(append(b, ";w="...), it.window)
 	}
-	it.field = []string{string(b)}
+	it.text = string(b)
 	return it
 }
 
 // publish adds what the response of an admitted request tells of its limits to
 // what middleware around this one has told.
 func (g *gate) publish(h http.Header, parts []part) {
-	if g.cfg.ShadowHeader {
-		publishShadow(h, parts)
+	var room [128]byte
+	line := room[:0]
+	// One array for the lines of both fields: this is done for each request. They
+	// are this response's own, since a handler may change them in place.
+	var values []string
+	var least *part
+	for i := range parts {
+		p := &parts[i]
+		if p.res.Shadowed && g.cfg.ShadowHeader {
+			publishShadow(h, p.policyName())
+		}
+		it := p.published()
+		if it == nil || p.res.Source == hybridlimit.SourceUnknown {
+			continue
+		}
+		if least == nil || p.res.Remaining < least.res.Remaining {
+			least = p
+		}
+		if g.cfg.Hide {
+			continue
+		}
+		if values == nil {
+			values = make([]string, 0, len(parts)+1)
+		}
+		values = append(values, it.text)
+		line = appendLimitItem(line, it, max(0, p.res.Remaining), it.effective(&p.res))
 	}
-	if !telling(parts) {
+	if least == nil {
 		return
 	}
-	if !g.cfg.Hide {
-		var room [128]byte
-		line := room[:0]
-		for i := range parts {
-			p := &parts[i]
-			it := p.item(p.key, &p.res)
-			if it == nil || it.secret {
-				continue
-			}
-			addField(h, fieldPolicy, it.field)
-			if p.res.Source == hybridlimit.SourceUnknown {
-				continue
-			}
-			line = appendLimitItem(line, it, max(0, p.res.Remaining), it.effective(&p.res))
-		}
-		if len(line) > 0 {
-			addField(h, fieldRateLimit, []string{string(line)})
-		}
+	g.publishNarrowest(h, least, false) // which looks at what others have told
+	if n := len(values); n > 0 {
+		values = append(values, string(line))
+		addField(h, fieldPolicy, values[:n:n])
+		addField(h, fieldRateLimit, values[n:])
 	}
-	g.publishNarrowest(h, narrowest(parts))
 }
 
-// publishNarrowest sets what is told of one limit only.
-func (g *gate) publishNarrowest(h http.Header, p *part) {
-	if p == nil {
+// publishNarrowest sets what is told of one limit only, unless middleware around
+// this one has told of a narrower one. A denial has no other.
+func (g *gate) publishNarrowest(h http.Header, p *part, denied bool) {
+	if p.bucket == "" && !g.cfg.XRateLimit {
 		return
 	}
-	if p.bucket != nil {
-		h[fieldBucket] = p.bucket
+	if left, told := toldRemaining(h); told && !denied && left < p.res.Remaining {
+		return
+	}
+	delete(h, fieldBucket)
+	if p.bucket != "" {
+		h[fieldBucket] = []string{p.bucket}
 	}
 	if !g.cfg.XRateLimit {
 		return
@@ -111,78 +126,90 @@ func (g *gate) publishNarrowest(h http.Header, p *part) {
 	}
 }
 
+// toldRemaining is what middleware around this one has told to be left of its
+// narrowest limit, as far as it sent fields of that one.
+func toldRemaining(h http.Header) (left int64, told bool) {
+	if v := h[fieldRemaining]; len(v) > 0 {
+		left, err := strconv.ParseInt(v[0], 10, 64)
+		return left, err == nil
+	}
+	if len(h[fieldBucket]) == 0 {
+		return 0, false
+	}
+	limits, err := ParseRateLimit(h)
+	for i, l := range limits {
+		if i == 0 || l.Remaining < left {
+			left = l.Remaining
+		}
+	}
+	return left, err == nil && len(limits) > 0
+}
+
 // publishDenial sets what a denial tells: of the limit that denied and of no
 // other, since what the draft calls t may not be later than Retry-After. So what
-// middleware around this one has told of its limits goes too.
+// middleware around this one has told of its limits goes too, but for what they
+// are.
 func (g *gate) publishDenial(h http.Header, parts []part, denied int, retry int64) {
+	withdraw(h)
 	p := &parts[denied]
 	if retry > 0 {
 		h[fieldRetryAfter] = []string{strconv.FormatInt(retry, 10)}
 	}
-	if !telling(parts[denied : denied+1]) {
+	if !holds(p.res.Source) {
+		return
+	}
+	it := p.published()
+	if it == nil {
 		return
 	}
 	if !g.cfg.Hide {
+		var policies []string
 		for i := range parts {
-			if it := parts[i].item(parts[i].key, &parts[i].res); it != nil && !it.secret {
-				addField(h, fieldPolicy, it.field)
+			if one := parts[i].published(); one != nil {
+				policies = append(policies, one.text)
 			}
 		}
-		if it := p.item(p.key, &p.res); it != nil && !it.secret {
-			h[fieldRateLimit] = []string{string(appendLimitItem(nil, it, max(0, p.res.Remaining), retry))}
-		}
+		addField(h, fieldPolicy, policies)
+		h[fieldRateLimit] = []string{string(appendLimitItem(nil, it, max(0, p.res.Remaining), retry))}
 	}
-	g.publishNarrowest(h, p)
+	g.publishNarrowest(h, p, true)
 }
 
-// publishShadow names the shadow limits that would have denied the request.
-func publishShadow(h http.Header, parts []part) {
-	for i := range parts {
-		if p := &parts[i]; p.res.Shadowed {
-			name := p.policyName()
-			if b, ok := appendString(nil, name); ok && len(b) == len(name)+2 {
-				h[fieldShadow] = append(h[fieldShadow], name)
-			}
-		}
+// withdraw takes back what has been told to be left.
+func withdraw(h http.Header) {
+	for _, name := range [...]string{fieldRateLimit, fieldBucket, fieldLimit, fieldRemaining, fieldReset, fieldResetAfter} {
+		delete(h, name)
 	}
 }
 
-// telling says whether the answers are the shared limits', so that others may
-// be told of them.
-func telling(parts []part) bool {
-	known := false
-	for i := range parts {
-		switch s := parts[i].res.Source; s {
-		case hybridlimit.SourceFallback, hybridlimit.SourceTimeout:
-			return false
-		default:
-			known = known || s != hybridlimit.SourceUnknown
-		}
+// publishShadow names a shadow limit that would have denied the request.
+func publishShadow(h http.Header, name string) {
+	if b, ok := appendString(nil, name); ok && len(b) == len(name)+2 {
+		addField(h, fieldShadow, []string{name})
 	}
-	return known
 }
 
-// narrowest is the part that has the fewest units left of those that are
-// published.
-func narrowest(parts []part) *part {
-	var least *part
-	for i := range parts {
-		p := &parts[i]
-		if p.res.Source == hybridlimit.SourceUnknown {
-			continue
-		}
-		if it := p.item(p.key, &p.res); it == nil || it.secret {
-			continue
-		}
-		if least == nil || p.res.Remaining < least.res.Remaining {
-			least = p
-		}
+// published is the item of the part's policy, if others may be told of it: its
+// limiter gave no other answer than what holds for all.
+func (p *part) published() *policyItem {
+	if p.passed || !holds(p.res.Source) {
+		return nil
 	}
-	return least
+	if it := p.item(p.key, &p.res); it != nil && !it.secret {
+		return it
+	}
+	return nil
 }
 
-// addField sets a field to lines that it shares with other responses, or adds
-// them to a copy.
+// holds says whether an answer is by the limit that all share: not by what a
+// process does without Redis, nor by a switch. Of SourceUnknown the figures are
+// not known, but the limit is.
+func holds(s hybridlimit.Source) bool {
+	return s != hybridlimit.SourceFallback && s != hybridlimit.SourceTimeout && s != hybridlimit.SourceSwitch
+}
+
+// addField sets a field to lines, or adds them to a copy of those that are
+// there.
 func addField(h http.Header, name string, lines []string) {
 	have := h[name]
 	if len(have) == 0 {

@@ -1,6 +1,7 @@
 package httplimit_test
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/httplimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/limittest"
 )
 
@@ -91,6 +93,55 @@ var chains = []chain{
 		inner := middleware(t, httplimit.Config{}, httplimit.Limit{Limiter: newLocal(t, "route", hybridlimit.PerMinute(1)), Key: fixed("k")})
 		for range 2 {
 			show(outer(inner(&served{})))
+		}
+	}},
+	{"a middleware that hides in another", func(t *testing.T, show func(http.Handler)) {
+		outer := middleware(t, httplimit.Config{XRateLimit: true}, httplimit.Limit{Limiter: newLocal(t, "all", hybridlimit.PerMinute(100)), Key: httplimit.Everyone(), Bucket: "outer"})
+		inner := middleware(t, httplimit.Config{Hide: true}, httplimit.Limit{Limiter: newLocal(t, "route", hybridlimit.PerMinute(1)), Key: fixed("k")})
+		for range 2 {
+			show(outer(inner(&served{})))
+		}
+	}},
+	{"the narrower of two middlewares", func(t *testing.T, show func(http.Handler)) {
+		x := httplimit.Config{XRateLimit: true}
+		wide := middleware(t, x, httplimit.Limit{Limiter: newLocal(t, "wide", hybridlimit.PerMinute(100)), Key: httplimit.Everyone(), Bucket: "w"})
+		narrow := middleware(t, x, httplimit.Limit{Limiter: newLocal(t, "narrow", hybridlimit.PerMinute(5)), Key: fixed("k"), Bucket: "n"})
+		show(wide(narrow(&served{})))
+		show(narrow(wide(&served{})))
+	}},
+	{"a failure in another middleware", func(t *testing.T, show func(http.Handler)) {
+		var log lines
+		outer := middleware(t, httplimit.Config{XRateLimit: true}, httplimit.Limit{Limiter: newLocal(t, "all", hybridlimit.PerMinute(100)), Key: httplimit.Everyone(), Bucket: "outer"})
+		show(outer(middleware(t, httplimit.Config{Logger: log.logger()}, httplimit.Limit{Limiter: limittest.Play(), Key: fixed("k")})(&served{})))
+	}},
+	{"no time for the queue", func(t *testing.T, show func(http.Handler)) {
+		var log lines
+		mw := middleware(t, httplimit.Config{XRateLimit: true, Logger: log.logger()},
+			httplimit.Limit{Limiter: newLocal(t, "shape", hybridlimit.LeakyQueue(1, time.Minute, 2)), Key: fixed("k"), Bucket: "b"},
+			httplimit.Limit{Limiter: newLocal(t, "user", hybridlimit.PerMinute(10)), Key: fixed("k")})
+		hurried := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+			defer cancel()
+			mw(&served{}).ServeHTTP(w, r.WithContext(ctx))
+		})
+		show(hurried)
+		show(hurried)
+		time.Sleep(time.Minute)
+		show(hurried)
+	}},
+	{"shadow and switches", func(t *testing.T, show func(http.Handler)) {
+		l := hubOf(t, map[string]hybrid.Config{"dark": {Shadow: true}}, map[string]hybridlimit.Limit{
+			"real": hybridlimit.PerHour(10), "dark": hybridlimit.PerHour(1),
+		})
+		mw := middleware(t, httplimit.Config{ShadowHeader: true, XRateLimit: true},
+			httplimit.Limit{Limiter: l["real"], Key: fixed("k")}, httplimit.Limit{Limiter: l["dark"], Key: fixed("k")})
+		show(mw(&served{}))
+		show(mw(&served{}))
+		for _, to := range []hybrid.Switch{hybrid.SwitchShadow, hybrid.SwitchAllowAll, hybrid.SwitchDenyAll, hybrid.SwitchLocalOnly} {
+			if err := l["real"].SetSwitch(to); err != nil {
+				t.Fatal(err)
+			}
+			show(mw(&served{}))
 		}
 	}},
 	{"it costs more than there can be", func(t *testing.T, show func(http.Handler)) {

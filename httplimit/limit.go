@@ -16,29 +16,18 @@ type limit struct {
 	limiter   hybridlimit.Limiter
 	describer hybridlimit.Describer // nil: the limiter does not tell what it enforces
 	key       KeyFunc
+	required  bool
 	cost      func(*http.Request) int64
 	name      string // overrides the limiter's
-	bucket    []string
+	bucket    string
 
 	written atomic.Pointer[[]*policyItem]
 }
 
 func newLimit(l Limit) *limit {
-	made := &limit{limiter: l.Limiter, key: l.Key, cost: l.Cost, name: l.Name}
+	made := &limit{limiter: l.Limiter, key: l.Key, required: l.Required, cost: l.Cost, name: l.Name, bucket: l.Bucket}
 	made.describer, _ = l.Limiter.(hybridlimit.Describer)
-	if l.Bucket != "" {
-		made.bucket = []string{l.Bucket}
-	}
 	return made
-}
-
-// limiterName is what the limiter calls itself in a Result; empty: it does not
-// tell before.
-func (l *limit) limiterName(key string) string {
-	if l.describer == nil {
-		return l.name
-	}
-	return l.describer.Policy(key).Name
 }
 
 // policyItem is an item of RateLimit-Policy, and what it was written from.
@@ -46,9 +35,9 @@ type policyItem struct {
 	policy hybridlimit.Policy
 	name   string
 	quota  int64
-	window int64    // s; 0: none that can be expressed
-	field  []string // the item alone, as a field
-	secret bool     // it is not published
+	window int64  // s; 0: none that can be expressed
+	text   string // the item alone, as a field's value
+	secret bool   // it is not published
 }
 
 // maxItems bounds the items that are kept: with LimitFor there is one for each

@@ -23,8 +23,8 @@ func TestItemsAreBounded(t *testing.T) {
 	made := newLimit(Limit{Limiter: l})
 	for i := 1; i <= keys; i++ {
 		it := made.item(fmt.Sprint(i), &hybridlimit.Result{})
-		if want := fmt.Sprintf(`"api";q=%d;w=60`, i); it.field[0] != want {
-			t.Errorf("%q, want %q", it.field[0], want)
+		if want := fmt.Sprintf(`"api";q=%d;w=60`, i); it.text != want {
+			t.Errorf("%q, want %q", it.text, want)
 		}
 	}
 	if n := len(*made.written.Load()); n != maxItems {

@@ -4,15 +4,20 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// ErrNoLimit is the failure of a request that no limit applies to: every Key
-// said nothing, though Skip did not name the request.
-var ErrNoLimit = errors.New("httplimit: no limit applies to the request")
+// The failures of requests that limits were not asked about.
+var (
+	// ErrNoLimit is the failure of a request that no limit applies to: every Key
+	// said nothing, though Skip did not name the request.
+	ErrNoLimit = errors.New("httplimit: no limit applies to the request")
+	// ErrNoKey is the failure of a request for which the Key of a Required limit
+	// said nothing.
+	ErrNoKey = errors.New("httplimit: a required limit has no key for the request")
+)
 
 // New makes the middleware that puts all the limits in front of a handler. It
 // fails with all that is wrong with its arguments at once (ErrInvalid).
@@ -53,6 +58,8 @@ type part struct {
 	res hybridlimit.Result // SourceUnknown: not known, or not asked
 	// unavailable says that res is what a limiter makes of having no answer.
 	unavailable bool
+	// passed says that the limiter failed, and the request goes on without it.
+	passed bool
 }
 
 // fewParts is for how many limits a request's parts stay on the stack.
@@ -64,27 +71,10 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 		return
 	}
 	var room [fewParts]part
-	parts := room[:0]
-	for _, l := range g.limits {
-		key, n := l.key(r), int64(1)
-		if key == "" {
-			continue
-		}
-		if l.cost != nil {
-			if n = l.cost(r); n == 0 {
-				l = nil
-			}
-		}
-		parts = append(parts, part{limit: l, key: key, n: n})
-	}
-	asked := len(parts)
-	parts = slices.DeleteFunc(parts, func(p part) bool { return p.limit == nil })
-	var err error
+	parts, err := g.partsOf(r, room[:0])
 	denied := -1
 	switch {
-	case asked == 0:
-		err = ErrNoLimit
-	case len(parts) == 0: // all of it is free
+	case err != nil || len(parts) == 0: // or all of it is free
 	case g.joint != nil && len(parts) > 1:
 		denied, err = g.askTogether(r.Context(), parts)
 	default:
@@ -92,7 +82,7 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	}
 	if err != nil {
 		g.log.failed(r.Context(), err, parts)
-		if g.cfg.Failure == FailClosed || r.Context().Err() != nil {
+		if !g.passes(r.Context(), err) {
 			g.fail(w, r, err)
 			return
 		}
@@ -101,16 +91,60 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 		g.deny(w, r, parts, denied)
 		return
 	}
-	g.publish(w.Header(), parts)
 	if err := g.shape(r.Context(), parts); err != nil {
+		g.log.gaveUp(r.Context(), err, parts)
 		g.fail(w, r, err)
 		return
 	}
+	g.publish(w.Header(), parts)
 	next.ServeHTTP(w, r)
 }
 
+// partsOf finds the limits that a request is under, what is free left out.
+func (g *gate) partsOf(r *http.Request, parts []part) ([]part, error) {
+	applied := false
+	for _, l := range g.limits {
+		key, n := l.key(r), int64(1)
+		if key == "" {
+			if l.required {
+				return parts, ErrNoKey
+			}
+			continue
+		}
+		applied = true
+		if l.cost != nil {
+			if n = l.cost(r); n == 0 {
+				continue
+			}
+		}
+		parts = append(parts, part{limit: l, key: key, n: n})
+	}
+	if !applied {
+		return parts, ErrNoLimit
+	}
+	return parts, nil
+}
+
+// passes says whether a request goes on without a limit that failed with err.
+// What a client can cause is no way around the limits.
+func (g *gate) passes(ctx context.Context, err error) bool {
+	if g.cfg.Failure != FailOpen || ctx.Err() != nil {
+		return false
+	}
+	for _, caused := range [...]error{
+		ErrNoLimit, ErrNoKey, hybridlimit.ErrKeyTooLong, hybridlimit.ErrEmptyKey, hybridlimit.ErrCost,
+	} {
+		if errors.Is(err, caused) {
+			return false
+		}
+	}
+	return true
+}
+
 // shape waits until the queues of the parts serve the request, as far as its
-// context allows. Who gives up has used the place.
+// context allows. Who gives up leaves the queues, and gets back what the other
+// limits gave. Of those who wait it is the last place that becomes free: if it
+// is not theirs, whoever comes next starts together with another.
 func (g *gate) shape(ctx context.Context, parts []part) error {
 	var delay time.Duration
 	for i := range parts {
@@ -119,7 +153,15 @@ func (g *gate) shape(ctx context.Context, parts []part) error {
 	if delay <= 0 {
 		return nil
 	}
-	return sleep(ctx, delay)
+	if err := sleep(ctx, delay); err != nil {
+		g.giveBack(ctx, parts)
+		return err
+	}
+	for i := range parts { // what is told is told now
+		res := &parts[i].res
+		res.ResetAfter = max(0, res.ResetAfter-delay)
+	}
+	return nil
 }
 
 // sleep waits for d, or until ctx ends; it fails at once where ctx's deadline is

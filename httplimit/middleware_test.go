@@ -27,20 +27,34 @@ import (
 // All that is wrong is said at once.
 func TestNewChecksItsArguments(t *testing.T) {
 	key := fixed("k")
+	var none *local.Limiter
+	unnamed, named := newLocal(t, "", hybridlimit.PerSecond(1)), newLocal(t, "named", hybridlimit.PerSecond(1))
 	_, err := httplimit.New(httplimit.Config{Failure: 7, Jitter: math.NaN()},
 		httplimit.Limit{Name: "a b", Bucket: "{}"},
 		httplimit.Limit{Name: "same", Limiter: limittest.AllowAll(), Key: key},
-		httplimit.Limit{Name: "same", Limiter: limittest.AllowAll(), Key: key})
+		httplimit.Limit{Name: "same", Limiter: limittest.AllowAll(), Key: key},
+		httplimit.Limit{Limiter: none, Key: key},
+		httplimit.Limit{Limiter: limittest.AllowAll(), Key: key},
+		httplimit.Limit{Limiter: unnamed, Key: key},
+		httplimit.Limit{Limiter: newLocal(t, "", hybridlimit.PerSecond(2)), Key: key},
+		httplimit.Limit{Limiter: named, Key: key},
+		httplimit.Limit{Limiter: named, Key: key},
+		httplimit.Limit{Limiter: unnamed, Key: key, Name: "default"})
 	if !errors.Is(err, hybridlimit.ErrInvalid) {
 		t.Fatalf("%v", err)
 	}
-	for _, field := range []string{"Config.Failure (7)", "Config.Jitter (NaN)", "limits[0].Limiter", "limits[0].Key", `limits[0].Name ("a b")`, `limits[0].Bucket ("{}")`, `limits[2].Name ("same")`} {
+	for _, field := range []string{"Config.Failure (7)", "Config.Jitter (NaN)", "limits[0].Limiter", "limits[0].Key", `limits[0].Name ("a b")`, `limits[0].Bucket ("{}")`, `limits[2].Name ("same")`,
+		"limits[3].Limiter", `limits[4].Name ("") must be set beside`, `limits[6].Name ("")`, `"default" as that of limits[5]`,
+		`limits[8].Name ("")`, `"named" as that of limits[7]`, `limits[9].Name ("default")`} {
 		if !strings.Contains(err.Error(), field) {
 			t.Errorf("%s is not named in: %v", field, err)
 		}
 	}
 	if _, err := httplimit.New(httplimit.Config{}); !errors.Is(err, hybridlimit.ErrInvalid) {
 		t.Errorf("no limits: %v", err)
+	}
+	if _, err := httplimit.New(httplimit.Config{}, httplimit.Limit{Limiter: unnamed, Key: key}, httplimit.Limit{Limiter: named, Key: key}, httplimit.Limit{Limiter: named, Key: key, Name: "again"}); err != nil {
+		t.Errorf("names that differ: %v", err)
 	}
 }
 
@@ -67,19 +81,23 @@ func TestSkipAndCost(t *testing.T) {
 // says, and a log line tells of it; it is never silent and never a flood.
 func TestFailures(t *testing.T) {
 	oops := errors.New("oops")
-	for name, limit := range map[string]httplimit.Limit{
-		"the limiter fails": {Limiter: limittest.PlaySteps(), Key: fixed("secret key")},
-		"it is closed":      {Limiter: closed(t), Key: fixed("secret key")},
-		"no limit applies":  {Limiter: limittest.AllowAll(), Key: fixed("")},
-		"the cost is bad":   {Limiter: limittest.AllowAll(), Key: fixed("secret key"), Cost: func(*http.Request) int64 { return -1 }},
-		"the key is bad":    {Limiter: limittest.AllowAll(), Key: fixed(strings.Repeat("secret key", 100))},
-		"another error":     {Limiter: limittest.PlaySteps(limittest.Step{Err: oops}, limittest.Step{Err: oops}, limittest.Step{Err: oops}), Key: fixed("secret key")},
+	for name, tc := range map[string]struct {
+		limit httplimit.Limit
+		open  int // with FailOpen; of what the request is to blame for, 503 as well
+	}{
+		"the limiter fails": {httplimit.Limit{Limiter: limittest.PlaySteps(), Key: fixed("secret key")}, 200},
+		"it is closed":      {httplimit.Limit{Limiter: closed(t), Key: fixed("secret key")}, 200},
+		"no limit applies":  {httplimit.Limit{Limiter: limittest.AllowAll(), Key: fixed("")}, 503},
+		"no required key":   {httplimit.Limit{Limiter: limittest.AllowAll(), Key: fixed(""), Required: true}, 503},
+		"the cost is bad":   {httplimit.Limit{Limiter: limittest.AllowAll(), Key: fixed("secret key"), Cost: func(*http.Request) int64 { return -1 }}, 503},
+		"the key is bad":    {httplimit.Limit{Limiter: limittest.AllowAll(), Key: fixed(strings.Repeat("secret key", 100))}, 503},
+		"another error":     {httplimit.Limit{Limiter: limittest.PlaySteps(limittest.Step{Err: oops}, limittest.Step{Err: oops}, limittest.Step{Err: oops}), Key: fixed("secret key")}, 200},
 	} {
-		for failure, status := range map[httplimit.Failure]int{httplimit.FailClosed: 503, httplimit.FailOpen: 200} {
+		for failure, status := range map[httplimit.Failure]int{httplimit.FailClosed: 503, httplimit.FailOpen: tc.open} {
 			t.Run(name+"/"+failure.String(), func(t *testing.T) {
 				var log lines
 				h := &served{}
-				mw := middleware(t, httplimit.Config{Failure: failure, Logger: log.logger()}, limit)
+				mw := middleware(t, httplimit.Config{Failure: failure, Logger: log.logger()}, tc.limit)
 				for range 3 {
 					res := get(mw(h))
 					if res.StatusCode != status || (h.requests() > 0) != (status == 200) {
@@ -195,7 +213,7 @@ func TestLimitsInTurnGetBackWhatTheyGave(t *testing.T) {
 	h := &served{}
 	mw := middleware(t, httplimit.Config{},
 		httplimit.Limit{Limiter: all, Key: httplimit.Everyone()},
-		httplimit.Limit{Limiter: limittest.DenyAll(time.Minute), Key: fixed("ann")})
+		httplimit.Limit{Limiter: limittest.DenyAll(time.Minute), Key: fixed("ann"), Name: "user"})
 	for range 20 {
 		if res := get(mw(h)); res.StatusCode != 429 {
 			t.Fatalf("%d", res.StatusCode)
@@ -218,70 +236,6 @@ func TestFailOpenPassesOneLimiterOver(t *testing.T) {
 			t.Errorf("request %d: %d", i, res.StatusCode)
 		}
 	}
-}
-
-// A queue delays; it does not refuse before it is full.
-func TestShapingDelays(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := middleware(t, httplimit.Config{}, httplimit.Limit{
-			Limiter: newLocal(t, "shape", hybridlimit.LeakyQueue(1, time.Second, 3)), Key: fixed("k"),
-		})(&served{})
-		start := time.Now()
-		took := make(chan time.Duration, 4)
-		for range 4 {
-			go func() {
-				if res := get(h); res.StatusCode == http.StatusTooManyRequests {
-					took <- -1
-				} else {
-					took <- time.Since(start)
-				}
-			}()
-		}
-		sum := time.Duration(0)
-		refused := 0
-		for range 4 {
-			if d := <-took; d < 0 {
-				refused++
-			} else {
-				sum += d
-			}
-		}
-		if refused != 1 || sum != 3*time.Second { // at once, after 1 s, after 2 s
-			t.Errorf("%d refused, waited %v in all", refused, sum)
-		}
-	})
-}
-
-// A request that ends while it is delayed does not reach the handler, and one
-// that would end is not delayed.
-func TestShapingHonoursTheContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := &served{}
-		handler := middleware(t, httplimit.Config{}, httplimit.Limit{
-			Limiter: newLocal(t, "shape", hybridlimit.LeakyQueue(1, time.Second, 10)), Key: fixed("k"),
-		})(h)
-		get(handler)
-		start := time.Now()
-		for name, ctx := range map[string]func() (context.Context, context.CancelFunc){
-			"gone": func() (context.Context, context.CancelFunc) {
-				ctx, cancel := context.WithCancel(t.Context())
-				time.AfterFunc(300*time.Millisecond, cancel)
-				return ctx, cancel
-			},
-			"a deadline": func() (context.Context, context.CancelFunc) {
-				return context.WithTimeout(t.Context(), time.Millisecond)
-			},
-		} {
-			ctx, cancel := ctx()
-			defer cancel()
-			if res := get(handler, func(r *http.Request) { *r = *r.WithContext(ctx) }); res.StatusCode != 503 || h.requests() != 1 {
-				t.Errorf("%s: %d, %d served", name, res.StatusCode, h.requests())
-			}
-		}
-		if waited := time.Since(start); waited != 300*time.Millisecond {
-			t.Errorf("waited %v", waited)
-		}
-	})
 }
 
 // A shadow limit denies nobody, and tells so only when asked to.
