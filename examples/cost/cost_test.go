@@ -68,3 +68,55 @@ func TestTheDifferenceIsSettled(t *testing.T) {
 		})
 	}
 }
+
+// broken is a meter whose books cannot be reached after the call.
+type broken struct {
+	meter
+	err error
+}
+
+func (b broken) Charge(context.Context, string, int64) (hybridlimit.Result, error) {
+	return hybridlimit.Result{}, b.err
+}
+
+func (b broken) Refund(context.Context, string, int64) (hybridlimit.Result, error) {
+	return hybridlimit.Result{}, b.err
+}
+
+// A difference that was not settled is told, also where the call failed too.
+func TestUnsettledDifferencesAreTold(t *testing.T) {
+	oops, unsettled := errors.New("oops"), errors.New("unsettled")
+	for _, model := range []fixed{{150, nil}, {50, nil}, {150, oops}, {50, oops}} {
+		l, err := local.New(hybridlimit.PerHour(1000), local.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := ask(t.Context(), broken{l, unsettled}, "ann", prompt{100}, model); !errors.Is(err, unsettled) || !errors.Is(err, model.err) && model.err != nil {
+			t.Errorf("%+v: %v", model, err)
+		}
+	}
+}
+
+// panics is a model that does.
+type panics struct{}
+
+func (panics) Complete(context.Context, prompt) (int64, error) { panic("oops") }
+
+// What a call that panics has used is not known: the prediction stays taken.
+func TestPredictionStandsAfterAPanic(t *testing.T) {
+	l, err := local.New(hybridlimit.PerHour(1000), local.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic is swallowed")
+			}
+		}()
+		ask(t.Context(), l, "ann", prompt{100}, panics{})
+	}()
+	if res, err := l.Peek(t.Context(), "ann"); err != nil || res.Remaining != 900 {
+		t.Errorf("%+v, %v", res, err)
+	}
+}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/hybridlimit/hybridlimit"
 )
@@ -19,7 +21,8 @@ type completer interface {
 	Complete(ctx context.Context, p prompt) (used int64, err error)
 }
 
-// ask takes the predicted cost, calls, and settles the difference.
+// ask takes the predicted cost, calls, and settles the difference. What could
+// not be settled is an error beside that of the call.
 func ask(ctx context.Context, limiter meter, user string, p prompt, model completer) (used int64, res hybridlimit.Result, err error) {
 	// All or nothing, before anything is spent. A prediction above the burst
 	// would be denied for ever: cap it where that can be.
@@ -27,22 +30,33 @@ func ask(ctx context.Context, limiter meter, user string, p prompt, model comple
 	if err != nil || !res.Allowed {
 		return 0, res, err
 	}
-	used, callErr := model.Complete(ctx, p)
-	// What was used was used, also by a call that failed or whose ctx ended.
-	settle := context.WithoutCancel(ctx)
-	settled := res
-	switch {
-	case used > p.predicted:
-		// Unconditional, into debt if need be: the next calls wait for it.
-		settled, err = limiter.Charge(settle, user, used-p.predicted)
-	case used < p.predicted:
-		settled, err = limiter.Refund(settle, user, p.predicted-used)
-	}
-	if callErr != nil {
-		return used, res, callErr
-	}
-	if err == nil {
-		res.Remaining = settled.Remaining
-	}
+	// What was used was used, also by a call that failed or whose ctx ended. Of
+	// one that panics nobody knows: then the prediction stands.
+	used = p.predicted
+	defer func() {
+		left, settleErr := settle(context.WithoutCancel(ctx), limiter, user, used-p.predicted, res.Remaining)
+		res.Remaining, err = left, errors.Join(err, settleErr)
+	}()
+	used, err = model.Complete(ctx, p)
 	return used, res, err
+}
+
+// settle takes what was used more, or gives back what was used less, and says
+// what is left.
+func settle(ctx context.Context, limiter meter, user string, more, left int64) (int64, error) {
+	var res hybridlimit.Result
+	var err error
+	switch {
+	case more > 0:
+		// Unconditional, into debt if need be: the next calls wait for it.
+		res, err = limiter.Charge(ctx, user, more)
+	case more < 0:
+		res, err = limiter.Refund(ctx, user, -more)
+	default:
+		return left, nil
+	}
+	if err != nil {
+		return left, fmt.Errorf("settle %+d units: %w", more, err)
+	}
+	return res.Remaining, nil
 }
