@@ -222,8 +222,12 @@ func TestPatternAroundAMux(t *testing.T) {
 			method, path string
 			want         int
 		}{
-			{http.MethodGet, "/users/7", 200}, {http.MethodGet, "/users/8", 200}, {http.MethodGet, "/users/9", 429},
-			{http.MethodGet, "/nowhere", 404}, {http.MethodPost, "/users/7", 405}, {http.MethodGet, "/no", 429},
+			{http.MethodGet, "/users/7", 200},
+			{http.MethodGet, "/users/8", 200},
+			{http.MethodGet, "/users/9", 429},
+			{http.MethodGet, "/nowhere", 404},
+			{http.MethodPost, "/users/7", 405},
+			{http.MethodGet, "/no", 429},
 		} {
 			res := get(h, func(r *http.Request) { r.Method, r.URL.Path = tc.method, tc.path })
 			if res.StatusCode != tc.want {

@@ -43,9 +43,11 @@ func TestNewChecksItsArguments(t *testing.T) {
 	if !errors.Is(err, hybridlimit.ErrInvalid) {
 		t.Fatalf("%v", err)
 	}
-	for _, field := range []string{"Config.Failure (7)", "Config.Jitter (NaN)", "limits[0].Limiter", "limits[0].Key", `limits[0].Name ("a b")`, `limits[0].Bucket ("{}")`, `limits[2].Name ("same")`,
+	for _, field := range []string{
+		"Config.Failure (7)", "Config.Jitter (NaN)", "limits[0].Limiter", "limits[0].Key", `limits[0].Name ("a b")`, `limits[0].Bucket ("{}")`, `limits[2].Name ("same")`,
 		"limits[3].Limiter", `limits[4].Name ("") must be set beside`, `limits[6].Name ("")`, `"default" as that of limits[5]`,
-		`limits[8].Name ("")`, `"named" as that of limits[7]`, `limits[9].Name ("default")`} {
+		`limits[8].Name ("")`, `"named" as that of limits[7]`, `limits[9].Name ("default")`,
+	} {
 		if !strings.Contains(err.Error(), field) {
 			t.Errorf("%s is not named in: %v", field, err)
 		}

@@ -1,6 +1,6 @@
 // Httpcost measures what a rate limit adds to an HTTP handler: ServeHTTP of
 // the bare handler, and of the same handler behind httplimit with one hybrid
-// limiter, in short rounds that take turns in a random order, with a writer
+// limiter, or with two that are asked together, in short rounds that take turns in a random order, with a writer
 // that is used again.
 //
 //	cd bench && go run ./httpcost
@@ -73,21 +73,27 @@ func measure(out io.Writer, rounds, calls int) (added time.Duration, err error) 
 	server.ClockTTL(true)
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer rdb.Close()
-	limiter, err := hybrid.New(rdb, hybridlimit.PerSecond(1_000_000_000), hybrid.Config{
-		Name: "api", Hub: hybrid.HubConfig{Logger: slog.New(slog.DiscardHandler)},
-	})
+	hub, err := hybrid.NewHub(rdb, hybrid.HubConfig{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return 0, err
 	}
-	defer limiter.Close()
+	defer hub.Close()
+	limiter, err := hub.Limiter(hybridlimit.PerSecond(1_000_000_000), hybrid.Config{Name: "api"})
+	if err != nil {
+		return 0, err
+	}
+	all, err := hub.Limiter(hybridlimit.PerSecond(1_000_000_000), hybrid.Config{Name: "all"})
+	if err != nil {
+		return 0, err
+	}
 	ready, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	if err := limiter.Ready(ready); err != nil {
+	if err := hub.Ready(ready); err != nil {
 		return 0, err
 	}
 	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
-	behind := func(cfg httplimit.Config, key httplimit.KeyFunc) http.Handler {
-		mw, e := httplimit.New(cfg, httplimit.Limit{Limiter: limiter, Key: key})
+	behind := func(cfg httplimit.Config, key httplimit.KeyFunc, more ...httplimit.Limit) http.Handler {
+		mw, e := httplimit.New(cfg, append(more, httplimit.Limit{Limiter: limiter, Key: key})...)
 		if e != nil {
 			err = e
 			return handler
@@ -100,6 +106,7 @@ func measure(out io.Writer, rounds, calls int) (added time.Duration, err error) 
 		{name: "limited by API key (SHA-256)", h: behind(httplimit.Config{}, httplimit.APIKey("X-Api-Key", ""))},
 		{name: "by address, fields hidden", h: behind(httplimit.Config{Hide: true}, httplimit.PeerIP())},
 		{name: "by address, with X-RateLimit", h: behind(httplimit.Config{XRateLimit: true}, httplimit.PeerIP())},
+		{name: "by address, and all together", h: behind(httplimit.Config{}, httplimit.PeerIP(), httplimit.Limit{Limiter: all, Key: httplimit.Everyone()})},
 	}
 	if err != nil {
 		return 0, err

@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"math"
 	"net/http"
@@ -89,10 +91,16 @@ func TestFieldsAreOfTheGrammar(t *testing.T) {
 				res.RetryAfter = max(1, drawDuration(t, "retry"))
 			}
 			limit := httplimit.Limit{Limiter: limittest.Play(res), Key: httplimit.Everyone()}
-			if i > 0 || rapid.Bool().Draw(t, "named") {
-				limit.Name = "n" + string(rune('0'+i))
+			if rapid.IntRange(0, 3).Draw(t, "named") > 0 {
+				limit.Name = "n" + string(rune('0'+(i+rapid.IntRange(0, 1).Draw(t, "by"))%3))
 			}
 			limits = append(limits, limit)
+		}
+		if len(limits) > 1 && !differ(limits) {
+			if _, err := httplimit.New(httplimit.Config{}, limits...); !errors.Is(err, hybridlimit.ErrInvalid) {
+				t.Fatalf("names that are none, or not different: %v", err)
+			}
+			return
 		}
 		mw, err := httplimit.New(httplimit.Config{
 			XRateLimit: rapid.Bool().Draw(t, "x"), ShadowHeader: true, Jitter: rapid.Float64Range(0, 1).Draw(t, "jitter"),
@@ -101,6 +109,95 @@ func TestFieldsAreOfTheGrammar(t *testing.T) {
 			t.Fatal(err)
 		}
 		check(t, mw)
+	})
+}
+
+// differ says whether the limits have names, and those differ.
+func differ(limits []httplimit.Limit) bool {
+	seen := map[string]bool{"": true}
+	for _, l := range limits {
+		if seen[l.Name] {
+			return false
+		}
+		seen[l.Name] = true
+	}
+	return true
+}
+
+// Limits that are asked together, of limiters without names or with one, several
+// of them the same limiter: each is told of by the name that it was given, with
+// what is left of it and of no other, and a denial names those that deny.
+func TestJointLimitsTellOfThemselves(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		type known struct {
+			limiter *local.Limiter
+			key     string
+			n       int64
+		}
+		var made []*local.Limiter
+		var limits []httplimit.Limit
+		of := map[string]known{}
+		for i := range rapid.IntRange(2, 5).Draw(t, "limits") {
+			if len(made) == 0 || rapid.Bool().Draw(t, "another") {
+				l, err := local.New(hybridlimit.PerHour(rapid.Int64Range(1, 6).Draw(t, "rate")), local.Config{Name: rapid.SampledFrom([]string{"", "same"}).Draw(t, "own name")})
+				if err != nil {
+					t.Fatal(err)
+				}
+				made = append(made, l)
+			}
+			k := known{made[len(made)-1], "k" + string(rune('0'+i)), rapid.Int64Range(1, 3).Draw(t, "n")}
+			name := "n" + string(rune('0'+i))
+			limits = append(limits, httplimit.Limit{
+				Limiter: k.limiter, Name: name, Key: func(*http.Request) string { return k.key }, Cost: func(*http.Request) int64 { return k.n },
+			})
+			of[name] = k
+		}
+		mw, err := httplimit.New(httplimit.Config{}, limits...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			deny := map[string]bool{}
+			for name, k := range of {
+				res, err := k.limiter.PeekN(context.Background(), k.key, k.n)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !res.Allowed {
+					deny[name] = true
+				}
+			}
+			w := httptest.NewRecorder()
+			mw(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+			if (w.Code == http.StatusTooManyRequests) != (len(deny) > 0) {
+				t.Fatalf("%d, though %v deny", w.Code, deny)
+			}
+			told := items(t, w.Result().Header, "RateLimit", map[string]int64{"r": 0, "t": 0}, "r")
+			policies := items(t, w.Result().Header, "RateLimit-Policy", map[string]int64{"q": 0, "w": 1}, "q")
+			if len(policies) != len(of) || len(told) != len(of) && len(deny) == 0 || len(told) != 1 && len(deny) > 0 {
+				t.Fatalf("%v, %v: of %d limits, %v deny", told, policies, len(of), deny)
+			}
+			for name, l := range told {
+				res, err := of[name].limiter.Peek(context.Background(), of[name].key)
+				if err != nil || res.Remaining != l["r"] || len(deny) > 0 && !deny[name] {
+					t.Fatalf("%s: %v, is %+v, %v; %v deny", name, l, res, err, deny)
+				}
+			}
+			if len(deny) == 0 {
+				continue
+			}
+			var problem struct {
+				Policies []string `json:"violated-policies"`
+			}
+			if err := json.Unmarshal(w.Body.Bytes(), &problem); err != nil || len(problem.Policies) != len(deny) {
+				t.Fatalf("violated are %q, %v; %v deny", problem.Policies, err, deny)
+			}
+			for _, name := range problem.Policies {
+				if !deny[name] {
+					t.Fatalf("violated are %q; %v deny", problem.Policies, deny)
+				}
+			}
+		}
 	})
 }
 
@@ -286,6 +383,9 @@ func FuzzParser(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
+		if len(s) > 8<<10 || strings.Count(s, ",") >= 64 { // longer than ours reads
+			return
+		}
 		got, err := httplimit.ParseRateLimit(http.Header{"Ratelimit": {s}})
 		want, valid := reference([]string{s})
 		if err == nil && !valid && unpadded([]string{s}) {
