@@ -86,35 +86,41 @@ func TestSlotsThatAreNotKept(t *testing.T) {
 	})
 }
 
+// Nor do those who wait for as long as they may, and are sent before their slot.
+func TestSlotsBeyondMaxWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr, b := newTransport(t, httplimit.TransportConfig{MaxWait: 2 * time.Second}, answers(response(200, "RateLimit-Policy", `"api";q=10;w=10`, "RateLimit", `"api";r=0;t=10`)))
+		send(t, tr, http.MethodGet, "")
+		var wg sync.WaitGroup
+		for range 5 {
+			wg.Go(func() { send(t, tr, http.MethodGet, "") })
+		}
+		wg.Wait()
+		between(t, "the last of those", b.at[5], 2*time.Second, 2*time.Second)
+		time.Sleep(7 * time.Second)
+		send(t, tr, http.MethodGet, "")
+		between(t, "one that can wait", b.at[6], 10*time.Second, 10200*time.Millisecond)
+	})
+}
+
 // More is left than was thought: the next request goes now, not when the window
 // ends.
 func TestMoreIsLeftThanWasThought(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		told := response(200, "RateLimit-Policy", `"api";q=10;w=10`, "RateLimit", `"api";r=0;t=2`)
-		more := response(200, "RateLimit-Policy", `"api";q=10;w=10`, "RateLimit", `"api";r=9;t=9`)
-		tr, b := newTransport(t, httplimit.TransportConfig{}, answers(told, more))
+		const policy = `"api";q=100;w=100` // one a second
+		tr, b := newTransport(t, httplimit.TransportConfig{}, answers(
+			response(200, "RateLimit-Policy", policy, "RateLimit", `"api";r=0;t=2`),
+			response(200, "RateLimit-Policy", policy, "RateLimit", `"api";r=5;t=1`)))
 		send(t, tr, http.MethodGet, "")
 		var wg sync.WaitGroup
-		for range 12 { // after 2 s one a second
+		for range 3 { // in 2, 3 and 4 s, and a tenth at most
 			wg.Go(func() { send(t, tr, http.MethodGet, "") })
 		}
-		time.Sleep(2500 * time.Millisecond) // the first has heard that there is more
-		start := time.Since(b.start)
+		time.Sleep(2500 * time.Millisecond) // the first of them has heard
 		send(t, tr, http.MethodGet, "")
 		wg.Wait()
-		if !containsBetween(b.at, start, start+time.Second) {
-			t.Errorf("none is sent in the second after %v: %v", start, b.at)
-		}
+		between(t, "the next", b.at[2], 2500*time.Millisecond, 2500*time.Millisecond)
 	})
-}
-
-func containsBetween(at []time.Duration, lo, hi time.Duration) bool {
-	for _, d := range at {
-		if d >= lo && d < hi {
-			return true
-		}
-	}
-	return false
 }
 
 // overtaken is a base that answers the second of two requests first.
@@ -189,16 +195,16 @@ func TestHugeFieldsAreMalformed(t *testing.T) {
 	}
 }
 
-// Of many policies the first eight are looked at, and are enough.
+// Of many policies the first eight are looked at, whatever they say.
 func TestManyPolicies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var items []string
 		for i := range 9 {
-			left := "9"
-			if i == 8 {
-				left = "0"
+			item := fmt.Sprintf(`"p%d";r=0`, i)
+			if i == 8 { // the only one that says for how long
+				item += ";t=10"
 			}
-			items = append(items, fmt.Sprintf(`"p%d";r=%s;t=10`, i, left))
+			items = append(items, item)
 		}
 		tr, b := newTransport(t, httplimit.TransportConfig{SlowBelow: -1}, answers(response(200, "RateLimit", strings.Join(items, ", "))))
 		send(t, tr, http.MethodGet, "")
