@@ -96,13 +96,27 @@ type refunder interface {
 	Refund(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
 }
 
+// refunderOf is the limiter, or what it wraps, if that can take units back.
+func refunderOf(l hybridlimit.Limiter) (refunder, bool) {
+	for {
+		if r, ok := l.(refunder); ok {
+			return r, true
+		}
+		w, ok := l.(interface{ Unwrap() hybridlimit.Limiter })
+		if !ok {
+			return nil, false
+		}
+		l = w.Unwrap()
+	}
+}
+
 // giveBackTimeout bounds a give-back, which does not end with the request: the
 // client may be gone, its units are not.
 const giveBackTimeout = time.Second
 
 // giveBack returns what was taken for a request that another limit denied, or
-// that could not wait. Limiters that cannot keep it; the units come back as
-// their limits refill.
+// that could not wait. Limiters that cannot, nor wrap one that can (Unwrap),
+// keep it; the units come back as their limits refill.
 func (g *gate) giveBack(ctx context.Context, parts []part) {
 	if len(parts) == 0 {
 		return
@@ -114,7 +128,7 @@ func (g *gate) giveBack(ctx context.Context, parts []part) {
 		if !p.res.Allowed || p.res.Shadowed || uncounted(p.res.Source) {
 			continue // nothing was taken, or nobody counts
 		}
-		if l, ok := p.limiter.(refunder); ok {
+		if l, ok := refunderOf(p.limiter); ok {
 			if _, err := l.Refund(ctx, p.key, p.n); err != nil {
 				g.log.failed(ctx, err, parts)
 			}

@@ -94,10 +94,12 @@ func (g *gate) publishNarrowest(h http.Header, p *part, denied bool) {
 	if p.bucket == "" && !g.cfg.XRateLimit {
 		return
 	}
-	if left, told := toldRemaining(h); told && !denied && left < p.res.Remaining {
-		return
+	if len(h) > 0 && !denied {
+		if left, told := toldRemaining(h); told && left < p.res.Remaining {
+			return
+		}
+		delete(h, fieldBucket)
 	}
-	delete(h, fieldBucket)
 	if p.bucket != "" {
 		h[fieldBucket] = []string{p.bucket}
 	}

@@ -129,6 +129,9 @@ func TestGivingUpGivesBack(t *testing.T) {
 			l := newLocal(t, "bucket", hybridlimit.PerHour(100))
 			return newLocal(t, "queue", hybridlimit.LeakyQueue(1, time.Second, 10)), alone{l, l}
 		},
+		"wrapped, in turn": func(t *testing.T) (hybridlimit.Limiter, hybridlimit.Limiter) {
+			return newLocal(t, "queue", hybridlimit.LeakyQueue(1, time.Second, 10)), wrapped{wrapped{newLocal(t, "bucket", hybridlimit.PerHour(100))}}
+		},
 		"global": func(t *testing.T) (hybridlimit.Limiter, hybridlimit.Limiter) {
 			rdb := redistest.NewBubble(t).Client(nil)
 			return newGlobal(t, rdb, "queue", hybridlimit.LeakyQueue(1, time.Second, 10)), newGlobal(t, rdb, "bucket", hybridlimit.PerHour(100))
@@ -195,6 +198,11 @@ func TestGivingUpGivesBack(t *testing.T) {
 		}
 	}
 }
+
+// wrapped has nothing of what it wraps but decisions.
+type wrapped struct{ hybridlimit.Limiter }
+
+func (w wrapped) Unwrap() hybridlimit.Limiter { return w.Limiter }
 
 // refunds is what local.Limiter is besides.
 type refunds interface {

@@ -27,6 +27,10 @@ func newCounted(name string, next hybridlimit.Limiter, duration metric.Float64Hi
 	return &counted{name: name, next: next, duration: duration, policy: []metric.RecordOption{of}}
 }
 
+// Unwrap is the limiter, for those who need what else it can: httplimit gives
+// back by it. What is done there is not counted.
+func (c *counted) Unwrap() hybridlimit.Limiter { return c.next }
+
 // Allow is AllowN with a cost of 1.
 func (c *counted) Allow(ctx context.Context, key string) (hybridlimit.Result, error) {
 	return c.AllowN(ctx, key, 1)

@@ -265,6 +265,9 @@ func TestInterfacesAreKept(t *testing.T) {
 		_, d := w.(hybridlimit.Describer)
 		_, wantJ := of.(hybridlimit.Joint)
 		_, wantD := of.(hybridlimit.Describer)
+		if u, ok := w.(interface{ Unwrap() hybridlimit.Limiter }); !ok || u.Unwrap() != of {
+			t.Errorf("%s: is not unwrapped", name)
+		}
 		if j != wantJ || d != wantD {
 			t.Errorf("%s: joint %v, describer %v", name, j, d)
 		}
