@@ -349,6 +349,23 @@ func TestClientThatIsGone(t *testing.T) {
 	}
 }
 
+// A request whose own deadline ends while a limiter is asked is no error of the
+// limiter, and not silent either.
+func TestDeadlineOfTheRequest(t *testing.T) {
+	for _, failure := range []httplimit.Failure{httplimit.FailClosed, httplimit.FailOpen} {
+		var log lines
+		h := &served{}
+		ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+		defer cancel()
+		limiter := limittest.PlaySteps(limittest.Step{Err: fmt.Errorf("hybrid: %w", context.DeadlineExceeded)})
+		mw := middleware(t, httplimit.Config{Failure: failure, Logger: log.logger()}, httplimit.Limit{Limiter: limiter, Key: fixed("k")})
+		res := get(mw(h), func(r *http.Request) { *r = *r.WithContext(ctx) })
+		if res.StatusCode != 503 || h.requests() != 0 || log.count() != 1 || !strings.Contains(log.String(), "WARN") {
+			t.Errorf("%v: %d, %d served, log: %s", failure, res.StatusCode, h.requests(), log.String())
+		}
+	}
+}
+
 // An error beside a decision is logged, without the key that its text has, and
 // the decision holds.
 func TestErrorBesideADecision(t *testing.T) {

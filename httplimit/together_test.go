@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -230,6 +231,28 @@ func TestRequiredKey(t *testing.T) {
 		}
 		if res := get(handler, header("X-Api-Key", values...)); res.StatusCode != want {
 			t.Errorf("%q: %d, want %d", values, res.StatusCode, want)
+		}
+	}
+}
+
+// What a handler, or middleware around this one, does to the lines of a field in
+// place is done to this response alone.
+func TestFieldsAreOfOneResponse(t *testing.T) {
+	l := newLocal(t, "api", hybridlimit.PerHour(2))
+	inner := middleware(t, httplimit.Config{XRateLimit: true}, httplimit.Limit{Limiter: l, Key: fixed("k"), Bucket: "b"})(&served{})
+	for i := range 4 {
+		w := httptest.NewRecorder()
+		inner.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		for name, want := range map[string]string{"Ratelimit-Policy": `"api";q=2;w=3600`, "X-Ratelimit-Bucket": "b", "X-Ratelimit-Limit": "2"} {
+			if got := w.Header()[name]; len(got) != 1 || got[0] != want {
+				t.Errorf("request %d: %s: %q, want %q", i, name, got, want)
+			}
+		}
+		for _, lines := range w.Header() {
+			for j := range lines {
+				lines[j] = "spoilt"
+			}
+			_ = append(lines, "spoilt")
 		}
 	}
 }
