@@ -113,6 +113,34 @@ func TestShapingServesThoseWhoCanWait(t *testing.T) {
 	})
 }
 
+// The same in a fleet's queue, alone and asked together with another limit.
+func TestShapingOfAFleetServesThoseWhoCanWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := hubOf(t, nil, map[string]hybridlimit.Limit{"queue": hybridlimit.LeakyQueue(1, time.Second, 100), "user": hybridlimit.PerHour(100_000)})
+		for key, limits := range map[string][]httplimit.Limit{
+			"alone":    {{Limiter: l["queue"], Key: fixed("alone")}},
+			"together": {{Limiter: l["queue"], Key: fixed("together")}, {Limiter: l["user"], Key: fixed("k")}},
+		} {
+			h := &served{}
+			var log lines
+			handler := middleware(t, httplimit.Config{Logger: log.logger()}, limits...)(h)
+			var wg sync.WaitGroup
+			for range 200 {
+				wg.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+					defer cancel()
+					get(handler, func(r *http.Request) { *r = *r.WithContext(ctx) })
+				})
+				time.Sleep(time.Second / 2)
+			}
+			wg.Wait()
+			if n := h.requests(); n < 95 || n > 106 {
+				t.Errorf("%s: %d of 200 are served, want 100, and those who wait at the end", key, n)
+			}
+		}
+	})
+}
+
 // Who gives up gets the units back of all limits, asked together or in turn,
 // and is told no figures: they are not those that it leaves behind. FailOpen
 // hands it on neither.
