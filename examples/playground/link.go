@@ -12,14 +12,16 @@ import (
 // condition says, and stand still while the process is paused.
 type link struct {
 	store *store
+	to    dialer
 
 	mu     sync.Mutex
 	paused bool
+	ended  bool
 	conns  map[*faulty]struct{}
 }
 
 func newLink(s *store) *link {
-	l := &link{store: s, conns: map[*faulty]struct{}{}}
+	l := &link{store: s, to: s.dial, conns: map[*faulty]struct{}{}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.links[l] = struct{}{}
@@ -28,10 +30,10 @@ func newLink(s *store) *link {
 
 // dial is for redis.Options.
 func (l *link) dial(ctx context.Context) (net.Conn, error) {
-	if state, _ := l.store.condition(); state == redisDead {
+	if l.refuses() {
 		return nil, refused()
 	}
-	conn, err := l.store.dial(ctx)
+	conn, err := l.to(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +41,19 @@ func (l *link) dial(ctx context.Context) (net.Conn, error) {
 	l.mu.Lock()
 	l.conns[c] = struct{}{}
 	l.mu.Unlock()
+	// What happened while it was dialled has not reset it: it was not there.
+	if l.refuses() {
+		c.Close()
+		return nil, refused()
+	}
 	return c, nil
+}
+
+func (l *link) refuses() bool {
+	state, _ := l.store.condition()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return state == redisDead || l.ended
 }
 
 // pause holds back what is sent from now on, until resume.
@@ -96,6 +110,9 @@ func (l *link) cut() {
 	l.store.mu.Lock()
 	delete(l.store.links, l)
 	l.store.mu.Unlock()
+	l.mu.Lock()
+	l.ended = true
+	l.mu.Unlock()
 	l.reset()
 }
 
