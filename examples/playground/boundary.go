@@ -16,9 +16,14 @@ import (
 const (
 	attackRate   = 10
 	attackWindow = 4 * time.Second
-	attackAway   = 200 * time.Millisecond // from the border
 	attackBurst  = 10
 	attackSpread = 15 * time.Millisecond // between two calls of a burst
+	// attackBefore is how long before the border the first burst begins: a busy
+	// machine may be a quarter of a second late and still be before it.
+	attackBefore = 400 * time.Millisecond
+	// attackAfter is how long after it the second one begins. Up to a tenth of a
+	// window the sliding one has room for none of it.
+	attackAfter = 125 * time.Millisecond
 )
 
 // boundary is the demonstration, one run of it at a time.
@@ -94,7 +99,7 @@ func (b *boundary) attack() error {
 		return err
 	}
 	now := time.Now()
-	border := time.Unix(0, (now.Add(2*attackAway).UnixNano()/int64(attackWindow)+1)*int64(attackWindow))
+	border := time.Unix(0, (now.Add(2*attackBefore).UnixNano()/int64(attackWindow)+1)*int64(attackWindow))
 	b.state.Phase, b.state.Border, b.state.Lanes = "waiting", border.UnixMilli(), emptyLanes()
 	b.runs.Go(func() { b.run(now, border, []*local.Limiter{fixed, sliding}) })
 	b.mu.Unlock()
@@ -107,7 +112,7 @@ func (b *boundary) attack() error {
 func (b *boundary) run(now, border time.Time, limiters []*local.Limiter) {
 	toBorder := border.Sub(now)
 	at := func(d time.Duration) bool { return sleep(b.ctx, time.Until(now.Add(toBorder+d))) }
-	for _, from := range []time.Duration{-attackAway, attackAway - attackSpread*attackBurst/2} {
+	for _, from := range []time.Duration{-attackBefore, attackAfter} {
 		for i := range attackBurst {
 			if !at(from + time.Duration(i)*attackSpread) {
 				return
