@@ -26,10 +26,11 @@ type watch struct {
 
 	processes int   // most that shared the limit at once
 	credit    int64 // the largest C of any process
-	crashes   int64 // each leaves at most C that nobody has counted
+	unsettled int64 // processes that crashed, or ended without Redis: each leaves at most C that nobody has counted
 	lost      bool  // Redis has lost its memory: the guarantee's first condition
 	known     int64 // of the outage: the smallest N that a process works with
 	steady    bool  // of the outage: Redis answered nobody all the time
+	disturbed bool  // of the outage: a process began in it
 }
 
 // newWatch counts from a cell on.
@@ -48,7 +49,7 @@ func (w *watch) fleet(processes int, credit int64) {
 // outage begins to count what processes admit alone. known is the smallest N
 // that one of them has.
 func (w *watch) outage(now int, known int64) {
-	w.known, w.steady = max(known, 1), true
+	w.known, w.steady, w.disturbed = max(known, 1), true, false
 	w.alone = newExcess(float64(w.settings.Rate)*w.aloneFactor(), max(now, w.from))
 }
 
@@ -96,11 +97,11 @@ func (w *watch) bounds() []bound {
 	others := int64(w.processes - 1)
 	shared := bound{
 		Name: "shared", Measured: w.shared.worst,
-		Allowed: float64(w.settings.Burst + (others+w.crashes)*w.credit),
+		Allowed: float64(w.settings.Burst + (others+w.unsettled)*w.credit),
 		Why:     fmt.Sprintf("burst %d + credit %d × %d", w.settings.Burst, others, w.credit),
 	}
-	if w.crashes > 0 {
-		shared.Why += fmt.Sprintf(" + %d crashed × %d", w.crashes, w.credit)
+	if w.unsettled > 0 {
+		shared.Why += fmt.Sprintf(" + %d crashed or ended without Redis × %d", w.unsettled, w.credit)
 	}
 	shared.judge()
 	if shared.Verdict == "broken" && w.lost {
@@ -110,12 +111,15 @@ func (w *watch) bounds() []bound {
 	all := []bound{shared}
 	if w.alone != nil {
 		alone := bound{Name: "alone", Measured: w.alone.worst}
-		if w.steady {
+		switch {
+		case w.disturbed:
+			alone.Verdict, alone.Why = "none", "the fleet was changed during the outage: a new process begins with a whole share"
+		case !w.steady:
+			alone.Verdict, alone.Why = "none", "Redis answers, but later than MaxWait (20ms)"
+		default:
 			alone.Allowed = math.Ceil(float64(w.settings.Burst) * w.aloneFactor())
 			alone.Why = fmt.Sprintf("%d × burst/%d", w.processes, w.known)
 			alone.judge()
-		} else {
-			alone.Verdict, alone.Why = "none", "Redis answers, but later than MaxWait (20ms)"
 		}
 		all = append(all, alone)
 	}

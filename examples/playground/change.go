@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// set changes the settings. Nothing is changed when they are wrong.
+// set changes the settings. Those that are wrong change nothing. Where a process
+// cannot be made of right ones, they stay changed and the error says which.
 func (f *fleet) set(to settings) error {
 	if err := to.violations().Err("playground"); err != nil {
 		return err
@@ -20,7 +21,7 @@ func (f *fleet) set(to settings) error {
 		if err := f.rebuild(); err != nil {
 			return err
 		}
-		f.note(kindYou, "Settings: mode %s, K %s, T %d ms, overshoot %g %%; every process has a new limiter.",
+		f.note(kindYou, "Settings: mode %s, K %s, T %d ms, overshoot %g %%; every process that has not crashed has a new limiter.",
 			to.Mode, adaptive(to.K), to.TMs, 100*to.Overshoot)
 	case from.limit() != to.limit():
 		for _, s := range f.slots {
@@ -61,16 +62,27 @@ func adaptive(k int64) string {
 	return fmt.Sprint(k)
 }
 
-// rebuild gives every process a new limiter, of the present settings.
+// rebuild gives every process a new limiter, of the present settings. What is
+// paused stays so, and what has crashed.
 func (f *fleet) rebuild() error {
+	paused := map[*slot]bool{}
+	for _, s := range f.slots {
+		paused[s] = s.condition() == "paused"
+	}
 	f.retire(f.slots, f.grace())
 	for i, s := range f.slots {
+		if s.crashed {
+			continue
+		}
 		p, err := f.newProcess(s.number)
 		if err != nil {
 			for _, bad := range f.slots[i:] {
 				bad.crashed = true
 			}
 			return err
+		}
+		if paused[s] {
+			p.pause()
 		}
 		f.slots[i] = &slot{process: p}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -34,48 +35,83 @@ func (q fault) violations() hybridlimit.Violations {
 	return bad
 }
 
-// fault does it.
-func (f *fleet) fault(q fault) error {
+// inflict does it. It is for others than the fleet's goroutine.
+func (f *fleet) inflict(q fault) error {
 	if err := q.violations().Err("playground"); err != nil {
 		return err
 	}
+	if q.Action == "wipe" {
+		return f.wipe()
+	}
+	return f.do(func() error { f.fault(q); return nil })
+}
+
+// wipe looks through all keys that Redis has, which may be many: the fleet goes
+// on meanwhile.
+func (f *fleet) wipe() error {
+	var before int64
+	err := f.do(func() error {
+		if was, _ := f.store.condition(); was == redisDead && f.store.embedded() {
+			return errors.New("playground: a dead Redis cannot be wiped: bring it back first")
+		}
+		f.watch.lost = true
+		before = f.resynced()
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := f.store.wipe(context.Background()); err != nil {
+		return fmt.Errorf("playground: %w", err)
+	}
+	return f.do(func() error {
+		if f.store.embedded() {
+			f.note(kindYou, "Redis is wiped: all that it knew of the fleet is gone.")
+		} else {
+			f.note(kindYou, "Redis is wiped: all that it knew of the fleet is gone. Keys that are not the playground's are as they were.")
+		}
+		f.forgets(before)
+		return nil
+	})
+}
+
+// fault has happened to Redis, as the fleet's processes see it.
+func (f *fleet) fault(q fault) {
 	was, _ := f.store.condition()
 	switch q.Action {
 	case "kill":
 		f.store.set(redisDead, 0)
 		if was == redisDead {
-			return nil
+			return
 		}
 		if f.store.embedded() {
 			f.note(kindYou, "Redis is killed: connections are reset, its memory is gone.")
 		} else {
-			f.note(kindYou, "Redis is cut off: connections are reset, new ones refused. It keeps its memory.")
+			f.note(kindYou, "Redis is cut off: connections are reset, new ones refused. It keeps its memory, and is not touched.")
 		}
-		f.withoutRedis(was)
+		if was != redisHung {
+			f.withoutRedis(time.Now())
+		}
 	case "hang":
 		f.store.set(redisHung, 0)
+		if was == redisHung {
+			return
+		}
 		f.note(kindYou, "Redis hangs: it takes commands and does not answer.")
-		f.withoutRedis(was)
+		if was != redisDead {
+			f.withoutRedis(time.Now())
+		}
 	case "slow":
 		f.store.set(redisSlow, time.Duration(q.Ms)*time.Millisecond)
 		f.note(kindYou, "Redis is slow: each command takes %d ms more.", q.Ms)
 		if f.watch.alone != nil {
 			f.watch.steady = false
 		}
-	case "wipe":
-		if was == redisDead && f.store.embedded() {
-			return fmt.Errorf("playground: a dead Redis cannot be wiped: bring it back first")
-		}
-		if err := f.store.wipe(context.Background()); err != nil {
-			return fmt.Errorf("playground: %w", err)
-		}
-		f.note(kindYou, "Redis is wiped: all that it knew of the fleet is gone.")
-		f.forgets()
 	case "restore":
 		f.store.set(redisUp, 0)
 		switch {
 		case was == redisUp:
-			return nil
+			return
 		case was == redisDead && f.store.embedded():
 			f.note(kindYou, "Redis is back, with nothing in it.")
 		case was == redisDead:
@@ -85,24 +121,25 @@ func (f *fleet) fault(q fault) error {
 		}
 	}
 	if was == redisDead && f.store.embedded() && q.Action != "kill" {
-		f.forgets()
+		f.forgets(f.resynced())
 	}
-	return nil
+}
+
+// outage says whether Redis answers nobody.
+func (f *fleet) outage() bool {
+	state, _ := f.store.condition()
+	return state == redisDead || state == redisHung
 }
 
 // withoutRedis begins to count what processes admit alone.
-func (f *fleet) withoutRedis(was condition) {
-	if was == redisDead || was == redisHung {
-		return
-	}
+func (f *fleet) withoutRedis(at time.Time) {
 	known := int64(f.settings.Processes)
 	for _, s := range f.slots {
 		if !s.crashed {
 			known = min(known, s.limiter.Stats().Fleet)
 		}
 	}
-	f.watch.outage(f.cell(time.Now()), known)
-	f.watch.steady = was == redisUp
+	f.watch.outage(f.cell(at), known)
 }
 
 // intervene does something to a process.
@@ -133,7 +170,6 @@ func (f *fleet) intervene(number int, action string) error {
 		}
 		f.retire([]*slot{s}, 0)
 		s.crashed = true
-		f.watch.crashes++
 		f.note(kindYou, "Process %d has crashed: what it held is wasted, what it owed (at most C) nobody counts.", number)
 	case "start":
 		if !s.crashed {

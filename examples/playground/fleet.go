@@ -50,6 +50,7 @@ type ended struct {
 	counts   counts
 	stats    map[string][2]int64 // source: allowed, denied, as the library counts
 	messages int64
+	resynced int64
 }
 
 var errEnded = errors.New("playground: the fleet has ended")
@@ -177,6 +178,9 @@ func (f *fleet) newProcess(number int) (*process, error) {
 		p := made.Load()
 		return p != nil && p.frozen.Load()
 	}}
+	if f.outage() {
+		f.watch.disturbed = true
+	}
 	p, err := startProcess(f.store, processConfig{number: number, settings: f.settings, epoch: f.start, log: log})
 	if err != nil {
 		return nil, err
@@ -196,13 +200,19 @@ func (f *fleet) grace() time.Duration {
 // retire ends processes and keeps what they have counted.
 func (f *fleet) retire(slots []*slot, grace time.Duration) {
 	var all sync.WaitGroup
+	var unsettled atomic.Int64
 	for _, s := range slots {
 		if s.crashed {
 			continue
 		}
-		all.Go(func() { s.end(grace) })
+		all.Go(func() {
+			if !s.end(grace) {
+				unsettled.Add(1)
+			}
+		})
 	}
 	all.Wait()
+	f.watch.unsettled += unsettled.Load()
 	for _, s := range slots {
 		if s.crashed {
 			continue
@@ -212,6 +222,7 @@ func (f *fleet) retire(slots []*slot, grace time.Duration) {
 		f.gone.counts.add(c)
 		f.gone.add(s.limiter.Stats())
 		f.gone.messages += int64(s.limiter.Hub().Stats().Messages)
+		f.gone.resynced += s.limiter.Stats().Resynced
 		s.before, s.sent = counts{}, 0
 	}
 }
@@ -229,10 +240,13 @@ func (g *ended) add(s hybrid.Stats) {
 
 func (f *fleet) cell(at time.Time) int { return int(at.Sub(f.start) / cellTime) }
 
-// countAnew has the bounds begin at a time.
+// countAnew has the bounds begin at a time. An outage goes on.
 func (f *fleet) countAnew(at time.Time) {
 	f.recount = at
 	f.watch = newWatch(f.settings, f.cell(at))
+	if f.outage() {
+		f.withoutRedis(at)
+	}
 }
 
 // tick takes a sample, and looks for what has changed.
@@ -261,7 +275,7 @@ func (f *fleet) sampleAt(now time.Time) {
 	state, _ := f.store.condition()
 	s := sample{
 		At: now.Sub(f.start).Milliseconds(), Span: now.Sub(f.last).Milliseconds(),
-		Admitted: make([]int64, len(f.slots)), Sources: make([]int64, len(shownSources)), Redis: state, Rate: f.settings.Rate,
+		Admitted: make([]int64, len(f.slots)), Calls: make([]int64, len(f.slots)), Sources: make([]int64, len(shownSources)), Redis: state, Rate: f.settings.Rate,
 	}
 	f.last = now
 	var all placed
@@ -275,6 +289,7 @@ func (f *fleet) sampleAt(now time.Time) {
 		since.sub(slot.before)
 		slot.before = c
 		s.Offered += since.Offered
+		s.Calls[i] = since.Offered
 		s.Admitted[i] = since.admitted()
 		s.Naive += since.Naive
 		for j, n := range since.bySource() {

@@ -5,14 +5,12 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // world is a fleet in virtual time, on an embedded Redis without sockets.
 func world(t *testing.T, play func(t *testing.T, f *fleet)) {
 	t.Helper()
-	redis.SetLogger(quiet{})
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore(nil)
 		f, err := newFleet(s, func(string, any) {}, func() bool { return true })
@@ -30,6 +28,14 @@ func world(t *testing.T, play func(t *testing.T, f *fleet)) {
 func (f *fleet) ask(t *testing.T, order func() error) {
 	t.Helper()
 	if err := f.do(order); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hit has a fault happen that is none of the test's mistakes.
+func (f *fleet) hit(t *testing.T, q fault) {
+	t.Helper()
+	if err := f.inflict(q); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -63,7 +69,7 @@ func TestKillAndRecovery(t *testing.T) {
 		if b := boundOf(t, before, "shared"); b.Verdict != "holds" || b.Measured < 250 {
 			t.Errorf("under load, from a full bucket: %+v", b)
 		}
-		f.ask(t, func() error { return f.fault(fault{Action: "kill"}) })
+		f.hit(t, fault{Action: "kill"})
 		time.Sleep(8 * time.Second)
 		out := f.seen(t)
 		if out.Redis.State != redisDead {
@@ -85,7 +91,7 @@ func TestKillAndRecovery(t *testing.T) {
 		if n := out.Totals.Sources[4] - before.Totals.Sources[4]; n < 11_000 {
 			t.Errorf("%d decisions by the fallback in 8 s of 1500 calls a second", n)
 		}
-		f.ask(t, func() error { return f.fault(fault{Action: "restore"}) })
+		f.hit(t, fault{Action: "restore"})
 		time.Sleep(8 * time.Second)
 		back := f.seen(t)
 		for _, p := range back.Processes {
@@ -98,7 +104,7 @@ func TestKillAndRecovery(t *testing.T) {
 		}
 		for _, want := range []string{
 			"Redis is killed", "Processes 1–4: Redis does not answer; deciding locally; fallback share 1/4",
-			"Redis is back, with nothing in it", "back on the shared limit", "Restored: the fleet has told Redis",
+			"Redis is back, with nothing in it", "back on the shared limit", " units: the fleet has told Redis what it had lost",
 		} {
 			if !f.told(want) {
 				t.Errorf("the log lacks %q:\n%v", want, f.log.all())
@@ -121,22 +127,37 @@ func TestTotalsAreTheLibrarys(t *testing.T) {
 		set.Running = false
 		f.ask(t, func() error { return f.set(set) })
 		time.Sleep(3 * time.Second)
-		s := f.seen(t)
+		var s fleetState
 		var lib libraryStats
-		f.ask(t, func() error { lib = f.stats(); return nil })
-		var all int64
+		var messages int64 // heartbeats go on: from here to lib's
+		f.ask(t, func() error {
+			messages = f.stats().Messages
+			f.sampleAt(time.Now())
+			s, lib = f.look(), f.stats()
+			return nil
+		})
+		var all, admitted int64
 		for i, src := range shownSources {
 			both := lib.Sources[src.String()]
 			if got, want := s.Totals.Sources[i], both[0]+both[1]; got != want {
 				t.Errorf("%v: the page has %d, the library %d", src, got, want)
 			}
 			all += s.Totals.Sources[i]
+			admitted += both[0]
 		}
 		if all != s.Totals.Decisions || all < 5000 {
 			t.Errorf("%d decisions, %d by source", s.Totals.Decisions, all)
 		}
-		if s.Totals.Messages == 0 {
-			t.Error("no message was counted")
+		if n := s.Totals.Messages; n == 0 || n < messages || n > lib.Messages {
+			t.Errorf("%d messages on the page, %d to %d in the library", n, messages, lib.Messages)
+		}
+		if s.Totals.Admitted != admitted {
+			t.Errorf("%d admitted on the page, %d in the library", s.Totals.Admitted, admitted)
+		}
+		for i, p := range s.Processes {
+			if l := lib.Processes[i]; p.Number != l.Number || p.N != l.N || p.Credit != l.Credit || p.Breaker != l.Breaker || l.N != 3 {
+				t.Errorf("process %d: the page has %+v, the library %+v", i+1, p, l)
+			}
 		}
 	})
 }
@@ -154,27 +175,27 @@ func (f *fleet) told(part string) bool {
 func TestHangAndSlow(t *testing.T) {
 	world(t, func(t *testing.T, f *fleet) {
 		time.Sleep(5 * time.Second)
-		f.ask(t, func() error { return f.fault(fault{Action: "hang"}) })
+		f.hit(t, fault{Action: "hang"})
 		time.Sleep(4 * time.Second)
 		hung := f.seen(t)
 		if hung.Processes[0].Breaker == "closed" || hung.Redis.State != redisHung {
 			t.Errorf("hung: %+v, %+v", hung.Redis, hung.Processes[0])
 		}
-		f.ask(t, func() error { return f.fault(fault{Action: "restore"}) })
+		f.hit(t, fault{Action: "restore"})
 		time.Sleep(4 * time.Second)
 		// Slower than MaxWait, faster than what the breaker calls slow.
-		f.ask(t, func() error { return f.fault(fault{Action: "slow", Ms: 60}) })
+		f.hit(t, fault{Action: "slow", Ms: 60})
 		time.Sleep(4 * time.Second)
 		slow := f.seen(t)
 		if slow.Processes[0].Breaker != "closed" || slow.Redis.SlowMs != 60 {
 			t.Errorf("slow by 60 ms: %+v, %+v", slow.Redis, slow.Processes[0])
 		}
-		f.ask(t, func() error { return f.fault(fault{Action: "slow", Ms: 200}) })
+		f.hit(t, fault{Action: "slow", Ms: 200})
 		time.Sleep(4 * time.Second)
 		if p := f.seen(t).Processes[0]; p.Breaker == "closed" {
 			t.Errorf("slow by 200 ms: %+v", p)
 		}
-		f.ask(t, func() error { return f.fault(fault{Action: "restore"}) })
+		f.hit(t, fault{Action: "restore"})
 		time.Sleep(4 * time.Second)
 		if p := f.seen(t).Processes[0]; p.Breaker != "closed" {
 			t.Errorf("back: %+v", p)
@@ -218,9 +239,9 @@ func TestPauseAndCrash(t *testing.T) {
 func TestWipe(t *testing.T) {
 	world(t, func(t *testing.T, f *fleet) {
 		time.Sleep(5 * time.Second)
-		f.ask(t, func() error { return f.fault(fault{Action: "wipe"}) })
+		f.hit(t, fault{Action: "wipe"})
 		time.Sleep(4 * time.Second)
-		if !f.told("Redis is wiped") || !f.told("Restored: the fleet has told Redis") {
+		if !f.told("Redis is wiped") || !f.told(" units: the fleet has told Redis what it had lost") {
 			t.Errorf("the log: %v", f.log.all())
 		}
 		if b := boundOf(t, f.seen(t), "shared"); b.Verdict != "holds" {
@@ -234,7 +255,7 @@ func TestSettings(t *testing.T) {
 	world(t, func(t *testing.T, f *fleet) {
 		time.Sleep(3 * time.Second)
 		for _, change := range []func(*settings){
-			func(s *settings) { s.Mode = "strict" },
+			func(s *settings) { s.Mode, s.Load = "strict", 1.5 }, // all take fewer calls than three times the limit
 			func(s *settings) { s.Mode = "exact" },
 			func(s *settings) { s.Mode, s.K, s.TMs = "deferred", 10, 20 },
 			func(s *settings) { s.Mode, s.Overshoot = "auto", 0 },
@@ -246,7 +267,7 @@ func TestSettings(t *testing.T) {
 			to := f.settings
 			change(&to)
 			f.ask(t, func() error { return f.set(to) })
-			time.Sleep(5 * time.Second)
+			time.Sleep(4 * time.Second)
 			s := f.seen(t)
 			if s.Settings != to || len(s.Processes) != to.Processes {
 				t.Fatalf("settings %+v, %d processes, want %+v", s.Settings, len(s.Processes), to)
@@ -273,6 +294,7 @@ func TestSettings(t *testing.T) {
 
 // Nobody watches: no calls. Somebody does: they go on.
 func TestLoadWaitsForAPage(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore(nil)
 		open := true

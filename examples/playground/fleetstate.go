@@ -62,10 +62,18 @@ func (f *fleet) look() fleetState {
 }
 
 // libraryStats is what the limiters themselves have counted, of all processes
-// since the start: source to allowed and denied.
+// since the start, and what those that run say of the fleet.
 type libraryStats struct {
-	Sources  map[string][2]int64 `json:"sources"`
-	Messages int64               `json:"messages"`
+	Sources   map[string][2]int64 `json:"sources"` // source to allowed and denied
+	Messages  int64               `json:"messages"`
+	Processes []processStats      `json:"processes"`
+}
+
+type processStats struct {
+	Number  int    `json:"number"`
+	N       int64  `json:"n"`
+	Credit  int64  `json:"credit"`
+	Breaker string `json:"breaker"`
 }
 
 func (f *fleet) stats() libraryStats {
@@ -73,13 +81,16 @@ func (f *fleet) stats() libraryStats {
 	for src, both := range f.gone.stats {
 		all.stats[src] = both
 	}
+	var each []processStats
 	for _, s := range f.slots {
 		if !s.crashed {
-			all.add(s.limiter.Stats())
+			st := s.limiter.Stats()
+			all.add(st)
 			all.messages += int64(s.limiter.Hub().Stats().Messages)
+			each = append(each, processStats{s.number, st.Fleet, st.Credit, st.Breaker.String()})
 		}
 	}
-	return libraryStats{all.stats, all.messages}
+	return libraryStats{all.stats, all.messages, each}
 }
 
 // history is what a page needs to begin with.

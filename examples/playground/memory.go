@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -14,7 +15,10 @@ type restoring struct {
 	resynced int64 // before
 }
 
-func (f *fleet) resynced() (n int64) {
+// resynced is how often any process has told Redis something that it had lost,
+// those that are no more too.
+func (f *fleet) resynced() int64 {
+	n := f.gone.resynced
 	for _, s := range f.slots {
 		if !s.crashed {
 			n += s.limiter.Stats().Resynced
@@ -23,10 +27,11 @@ func (f *fleet) resynced() (n int64) {
 	return n
 }
 
-// forgets begins to wait for the fleet to tell Redis what it has lost.
-func (f *fleet) forgets() {
+// forgets begins to wait for the fleet to tell Redis what it has lost. before is
+// what resynced was.
+func (f *fleet) forgets(before int64) {
 	f.watch.lost = true
-	f.restored = &restoring{time.Now(), f.resynced()}
+	f.restored = &restoring{time.Now(), before}
 }
 
 // lookAtMemory notes, when processes have told Redis what it had lost, what it
@@ -62,9 +67,10 @@ func (f *fleet) lookAtMemory(now time.Time) {
 		return
 	}
 	f.restored = nil
-	what := "Restored: the fleet has told Redis what it had lost"
+	used := limit.BurstSize() - res.Remaining
+	what := fmt.Sprintf("Restored %d units: the fleet has told Redis what it had lost", used)
 	if told == 0 {
 		what = "There was nothing to restore: what Redis had lost would have come back by now"
 	}
-	f.note(kindRedis, "%s; it counts %d of %d units as used.", what, limit.BurstSize()-res.Remaining, limit.BurstSize())
+	f.note(kindRedis, "%s; it counts %d of %d units as used.", what, used, limit.BurstSize())
 }

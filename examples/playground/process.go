@@ -154,14 +154,14 @@ func (p *process) resume() {
 }
 
 // end stops the load, and the limiter with grace (it pays what it owes and
-// leaves the fleet) or without.
-func (p *process) end(grace time.Duration) {
+// leaves the fleet) or without. It says whether all was paid.
+func (p *process) end(grace time.Duration) (settled bool) {
 	p.frozen.Store(true) // also in the middle of a batch
 	close(p.stop)
 	if grace > 0 {
 		p.load.Wait() // who is in the middle of a call gets an answer
 		ctx, cancel := context.WithTimeout(context.Background(), grace)
-		p.limiter.Shutdown(ctx) // what cannot be paid is in Stats().Dropped
+		settled = p.limiter.Shutdown(ctx) == nil // what cannot be paid is in Stats().Dropped
 		cancel()
 	} else {
 		p.link.cut() // a crash resets its connections before anything is settled
@@ -171,6 +171,7 @@ func (p *process) end(grace time.Duration) {
 	p.naive.close()
 	p.client.Close()
 	p.link.cut()
+	return settled
 }
 
 // newObserver reads what Redis has of the key, past all faults, for as long as

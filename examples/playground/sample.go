@@ -13,6 +13,7 @@ type sample struct {
 	Span     int64     `json:"span"`
 	Offered  int64     `json:"offered"`
 	Admitted []int64   `json:"admitted"` // by process
+	Calls    []int64   `json:"calls"`    // by process: what was offered to each
 	Naive    int64     `json:"naive"`
 	Sources  []int64   `json:"sources"` // decisions, by shownSources
 	Messages int64     `json:"messages"`

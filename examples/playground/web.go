@@ -106,9 +106,7 @@ func (p *playground) handler() http.Handler {
 	mux.HandleFunc("PUT /api/fleet/settings", order(func(q settings) error {
 		return p.fleet.do(func() error { return p.fleet.set(q) })
 	}))
-	mux.HandleFunc("POST /api/fleet/redis", order(func(q fault) error {
-		return p.fleet.do(func() error { return p.fleet.fault(q) })
-	}))
+	mux.HandleFunc("POST /api/fleet/redis", order(p.fleet.inflict))
 	mux.HandleFunc("POST /api/fleet/recount", func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, struct{}{}, p.fleet.do(func() error { p.fleet.countAnew(time.Now()); return nil }))
 	})
