@@ -24,7 +24,7 @@ type card struct {
 	limiter *local.Limiter
 	quick   http.Handler // answers the page: a queue's delay is told, not waited for
 	slow    http.Handler // answers /try: as a service would
-	changed func(cardState)
+	changed func()       // is told after each change
 
 	mu      sync.Mutex
 	windows pastWindows
@@ -86,7 +86,7 @@ type logged struct {
 	Units int64 `json:"units"`
 }
 
-func newCard(id, title string, limit hybridlimit.Limit, changed func(cardState)) (*card, error) {
+func newCard(id, title string, limit hybridlimit.Limit, changed func()) (*card, error) {
 	limiter, err := local.New(limit, local.Config{Name: id, MaxKeys: 16})
 	if err != nil {
 		return nil, err
@@ -190,13 +190,13 @@ func (c *card) send(n int) []answer {
 		c.last = explainBurst(answers, c.last)
 	}
 	c.mu.Unlock()
-	c.tell()
+	c.changed()
 	return answers
 }
 
 // serve is /try: the service, to be called with curl too.
 func (c *card) serve(w http.ResponseWriter, r *http.Request) {
-	c.slow.ServeHTTP(&tellFirst{ResponseWriter: w, tell: c.tell}, r)
+	c.slow.ServeHTTP(&tellFirst{ResponseWriter: w, tell: c.changed}, r)
 }
 
 // reset makes the card as if never used.
@@ -207,49 +207,56 @@ func (c *card) reset() error {
 	c.windows, c.answers, c.dots, c.sent, c.passed = pastWindows{}, nil, nil, 0, 0
 	c.last = "Reset: as if never used."
 	c.mu.Unlock()
-	c.tell()
+	c.changed()
 	return err
+}
+
+// cardOrder is a limit as a page asks for it.
+type cardOrder struct {
+	Rate     int64 `json:"rate"`
+	PeriodMs int64 `json:"period_ms"`
+	Burst    int64 `json:"burst"` // not of windows
 }
 
 // setLimit changes the limit. What was used stays used: see
 // local.Limiter.SetLimit.
-func (c *card) setLimit(rate int64, period time.Duration, burst int64) error {
+func (c *card) setLimit(q cardOrder) error {
 	c.mu.Lock()
 	limit := c.limit
-	limit.Rate, limit.Period, limit.Burst = rate, period, burst
-	if windowed(limit) {
-		limit.Burst = 0
-	}
-	err := cardLimit(limit)
+	err := q.violations(windowed(limit)).Err("playground")
 	if err == nil {
+		limit.Rate, limit.Period, limit.Burst = q.Rate, time.Duration(q.PeriodMs)*time.Millisecond, q.Burst
 		err = c.limiter.SetLimit(limit)
 	}
 	if err != nil {
 		c.mu.Unlock()
 		return err
 	}
-	c.windows.change(time.Now(), c.limit.Period, period)
+	c.windows.change(time.Now(), c.limit.Period, limit.Period)
 	c.limit = limit
 	c.seq++
 	c.last = "The limit is " + limit.String() + ". What was used stays used."
 	c.mu.Unlock()
-	c.tell()
+	c.changed()
 	return nil
 }
 
-// cardLimit refuses what cannot be drawn.
-func cardLimit(l hybridlimit.Limit) error {
+// violations are what cannot be drawn, as it was sent.
+func (q cardOrder) violations(windowed bool) hybridlimit.Violations {
 	var bad hybridlimit.Violations
-	if l.Rate < 1 || l.Rate > 100 {
-		bad.Add("rate", l.Rate, "must be 1 to 100 units")
+	if q.Rate < 1 || q.Rate > 100 {
+		bad.Add("rate", q.Rate, "must be 1 to 100 units")
 	}
-	if l.Period < 100*time.Millisecond || l.Period > time.Minute {
-		bad.Add("period_ms", l.Period.Milliseconds(), "must be 100 ms to a minute")
+	if q.PeriodMs < 100 || q.PeriodMs > 60_000 {
+		bad.Add("period_ms", q.PeriodMs, "must be 100 ms to a minute")
 	}
-	if l.Burst < 0 || l.Burst > 100 || !windowed(l) && l.Burst == 0 {
-		bad.Add("burst", l.Burst, "must be 1 to 100 units")
+	switch {
+	case windowed && q.Burst != 0:
+		bad.Add("burst", q.Burst, "must be 0: a window has no burst but its rate")
+	case !windowed && (q.Burst < 1 || q.Burst > 100):
+		bad.Add("burst", q.Burst, "must be 1 to 100 units")
 	}
-	return bad.Err("playground")
+	return bad
 }
 
 func windowed(l hybridlimit.Limit) bool {
@@ -259,8 +266,6 @@ func windowed(l hybridlimit.Limit) bool {
 	}
 	return false
 }
-
-func (c *card) tell() { c.changed(c.state()) }
 
 func (c *card) state() cardState {
 	c.mu.Lock()

@@ -18,7 +18,9 @@ import (
 func testCard(t rapid.TB, limit hybridlimit.Limit) (*card, *cardState) {
 	t.Helper()
 	var last cardState
-	c, err := newCard("test", "Test", limit, func(s cardState) { last = s })
+	var c *card
+	var err error
+	c, err = newCard("test", "Test", limit, func() { last = c.state() })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +106,7 @@ func TestDrawnWindowsAreTheLimiters(t *testing.T) {
 				switch rapid.IntRange(0, 5).Draw(r, "step") {
 				case 0:
 					period = time.Duration(rapid.IntRange(1, 40).Draw(r, "period")) * 100 * time.Millisecond
-					if err := c.setLimit(rate, period, 0); err != nil {
+					if err := c.setLimit(cardOrder{rate, period.Milliseconds(), 0}); err != nil {
 						r.Fatal(err)
 					}
 				case 1:
@@ -146,14 +148,14 @@ func TestQueueDelays(t *testing.T) {
 func TestCardLimits(t *testing.T) {
 	c, state := testCard(t, hybridlimit.TokenBucket(2, time.Second, 10))
 	c.send(10)
-	if err := c.setLimit(5, 2*time.Second, 20); err != nil {
+	if err := c.setLimit(cardOrder{5, 2000, 20}); err != nil {
 		t.Fatal(err)
 	}
 	if state.Rate != 5 || state.PeriodMs != 2000 || state.Burst != 20 || state.Remaining > 1 {
 		t.Errorf("state %+v: a new limit is no refill", state)
 	}
-	err := c.setLimit(0, time.Hour, 500)
-	for _, want := range []string{"rate (0)", "period_ms (3600000)", "burst (500)"} {
+	err := c.setLimit(cardOrder{0, -500, 500})
+	for _, want := range []string{"rate (0)", "period_ms (-500)", "burst (500)"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
@@ -161,6 +163,35 @@ func TestCardLimits(t *testing.T) {
 	if c.limit.Rate != 5 {
 		t.Errorf("a limit that was refused has changed the card: %v", c.limit)
 	}
+}
+
+// Any number of calls in a moment is one push, which has them all, and the next
+// moment's first is at once.
+func TestPushesAreFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var n atomic.Int64
+		s := &soon{every: pushEvery, do: func() { n.Add(1) }}
+		for range 3 {
+			for range 1000 {
+				s.ask()
+			}
+			time.Sleep(pushEvery / 5)
+		}
+		time.Sleep(2 * pushEvery)
+		if n := n.Load(); n != 2 { // at 0 and 50 ms
+			t.Errorf("%d pushes of 3000 askings in 20 ms", n)
+		}
+		s.ask()
+		if n.Load() != 3 {
+			t.Error("after a while it is not at once")
+		}
+		s.ask()
+		s.end()
+		time.Sleep(2 * pushEvery)
+		if n.Load() != 3 {
+			t.Error("it goes on after its end")
+		}
+	})
 }
 
 // The attack: twice the limit past a fixed window, the limit past a sliding one.

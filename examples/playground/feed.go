@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -10,18 +11,33 @@ import (
 
 // feed pushes to all open pages, by server-sent events.
 type feed struct {
+	patience time.Duration // with a page that reads slowly
+
 	mu     sync.Mutex
 	pages  map[chan []byte]struct{}
 	closed bool
 	left   time.Time // when the last page went
 }
 
-func newFeed() *feed { return &feed{pages: map[chan []byte]struct{}{}} }
+func newFeed() *feed { return &feed{patience: patience, pages: map[chan []byte]struct{}{}} }
 
-// backlog is how many messages a page may be behind. One that is further gets
-// disconnected, comes back by itself, and begins anew: no message is missing in
-// between.
-const backlog = 128
+const (
+	// backlog is how many messages a page may be behind. One that is further
+	// behind is disconnected, comes back by itself, and begins with all that is
+	// known then: it has missed what was pushed for a moment only, which is what
+	// it could not have drawn.
+	backlog = 128
+	// maxPages is how many may be open: far more than anybody looks at.
+	maxPages = 64
+	// alive is how often a page hears something, at least. It takes two misses
+	// for a loss.
+	alive = 20 * time.Second
+)
+
+var (
+	errTooManyPages = fmt.Errorf("playground: %d pages are open already: close some", maxPages)
+	errEnding       = errors.New("playground: it is ending")
+)
 
 // send pushes v under a name to all pages.
 func (f *feed) send(name string, v any) {
@@ -75,23 +91,26 @@ func (f *feed) close() {
 	}
 }
 
-func (f *feed) open() (chan []byte, bool) {
+func (f *feed) open() (chan []byte, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.closed {
-		return nil, false
+	switch {
+	case f.closed:
+		return nil, errEnding
+	case len(f.pages) >= maxPages:
+		return nil, errTooManyPages
 	}
 	page := make(chan []byte, backlog)
 	f.pages[page] = struct{}{}
-	return page, true
+	return page, nil
 }
 
 // serve is a page's connection. The first message is everything, made after
 // the page was entered, so that the ones that follow miss nothing.
 func (f *feed) serve(w http.ResponseWriter, r *http.Request, everything func() any) {
-	page, ok := f.open()
-	if !ok {
-		http.Error(w, "the playground is ending", http.StatusServiceUnavailable)
+	page, err := f.open()
+	if err != nil {
+		refuse(w, http.StatusServiceUnavailable, err)
 		return
 	}
 	defer func() {
@@ -103,25 +122,27 @@ func (f *feed) serve(w http.ResponseWriter, r *http.Request, everything func() a
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no")
-	flush := http.NewResponseController(w)
+	conn := http.NewResponseController(w)
 	write := func(text []byte) bool {
+		_ = conn.SetWriteDeadline(time.Now().Add(f.patience)) // fails where no connection is to be waited for
 		_, err := w.Write(text)
-		return err == nil && flush.Flush() == nil
+		return err == nil && conn.Flush() == nil
 	}
+	defer func() { _ = conn.SetWriteDeadline(time.Time{}) }() // the connection may have another request
 	if !write([]byte("retry: 1000\n\n")) || !write(message("hello", everything())) {
 		return
 	}
-	// Something now and then shows a proxy, and us, that the page is there.
-	alive := time.NewTicker(20 * time.Second)
-	defer alive.Stop()
+	// Something now and then shows the page that we are there, and us that it is.
+	beat := time.NewTicker(alive)
+	defer beat.Stop()
 	for {
 		select {
 		case text, ok := <-page:
 			if !ok || !write(text) {
 				return
 			}
-		case <-alive.C:
-			if !write([]byte(": alive\n\n")) {
+		case <-beat.C:
+			if !write(message("alive", struct{}{})) {
 				return
 			}
 		case <-r.Context().Done():

@@ -20,8 +20,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -53,11 +55,11 @@ type config struct {
 
 func parseFlags(args []string, out io.Writer) (config, error) {
 	var c config
-	var url string
+	var at string
 	fs := flag.NewFlagSet("playground", flag.ContinueOnError)
 	fs.SetOutput(out)
 	fs.StringVar(&c.addr, "addr", "127.0.0.1:8089", "serve on `host:port`; port 0 takes a free one")
-	fs.StringVar(&url, "redis", "", "use the Redis at `URL`, redis://user:password@host:port/db; empty: one in this program")
+	fs.StringVar(&at, "redis", "", "use the Redis at `URL`, redis://user:password@host:port/db; empty: one in this program")
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return c, err
@@ -67,14 +69,30 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 	if fs.NArg() > 0 {
 		return c, fmt.Errorf("%w: unexpected argument %q", errUsage, fs.Arg(0))
 	}
-	if url != "" {
-		opts, err := redis.ParseURL(url)
+	if at != "" {
+		opts, err := redis.ParseURL(at)
 		if err != nil {
-			return c, fmt.Errorf("%w: -redis: %w", errUsage, err)
+			return c, fmt.Errorf("%w: -redis: %w", errUsage, withoutSecret(at, err))
 		}
 		c.redis = opts
 	}
 	return c, nil
+}
+
+var errURL = errors.New("must be redis://user:password@host:port/db, with %25, %2F and %40 for %, / and @ in the password; not shown, since it has one")
+
+// withoutSecret is what is wrong with a URL of Redis. Parts of a password that
+// is not written as URLs want it are found in any part of it, and in the error
+// of any: where there may be one, only the form is told.
+func withoutSecret(text string, err error) error {
+	var parse *url.Error
+	switch {
+	case strings.Contains(text, "@"):
+		return errURL
+	case errors.As(err, &parse):
+		return parse.Err
+	}
+	return err
 }
 
 // start serves the page until ctx ends, and returns when everything that it
@@ -101,10 +119,14 @@ func start(ctx context.Context, args []string, out, usage io.Writer) error {
 		return err
 	}
 	defer p.close()
-	server := &http.Server{Handler: p.handler(), ReadHeaderTimeout: 5 * time.Second}
+	host, _, _ := net.SplitHostPort(c.addr) // it was listened on
+	server := &http.Server{Handler: p.handler(host), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
-	fmt.Fprintf(out, "The playground is at http://%s (Ctrl-C ends it). Redis: %s.\n", listener.Addr(), store.name())
+	fmt.Fprintf(out, "The playground is at http://%s (Ctrl-C ends it). Redis: %s.\n", shown(listener.Addr()), store.name())
+	if !loopback(listener.Addr()) {
+		fmt.Fprintf(out, "Whoever can reach %s over the network can play along, and break its Redis: -addr 127.0.0.1:8089 is for you alone.\n", listener.Addr())
+	}
 	select {
 	case err = <-ended:
 		return err
@@ -118,6 +140,20 @@ func start(ctx context.Context, args []string, out, usage io.Writer) error {
 	}
 	<-ended
 	return nil
+}
+
+// loopback says whether only this machine can reach an address.
+func loopback(addr net.Addr) bool {
+	at, ok := addr.(*net.TCPAddr)
+	return ok && at.IP.IsLoopback()
+}
+
+// shown is an address for this machine's browser.
+func shown(addr net.Addr) string {
+	if at, ok := addr.(*net.TCPAddr); ok && at.IP.IsUnspecified() {
+		return fmt.Sprintf("localhost:%d", at.Port)
+	}
+	return addr.String()
 }
 
 // quiet drops what go-redis logs about its connections: a line for each that

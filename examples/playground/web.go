@@ -2,7 +2,6 @@ package main
 
 import (
 	"embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,11 +20,13 @@ type playground struct {
 	feed     *feed
 	fleet    *fleet
 	cards    []*card
+	pushes   []*soon // of cards
 	boundary *boundary
+	patience time.Duration
 }
 
 func newPlayground(s *store) (*playground, error) {
-	p := &playground{feed: newFeed()}
+	p := &playground{feed: newFeed(), patience: patience}
 	p.boundary = newBoundary(func(b boundaryState) { p.feed.send("boundary", b) })
 	for _, c := range []struct {
 		id, title string
@@ -38,11 +39,13 @@ func newPlayground(s *store) (*playground, error) {
 		{"sliding-window", "Sliding window", hybridlimit.SlidingWindow(10, 5*time.Second)},
 		{"sliding-log", "Sliding log", hybridlimit.SlidingLog(10, 5*time.Second)},
 	} {
-		made, err := newCard(c.id, c.title, c.limit, func(s cardState) { p.feed.send("card", s) })
+		push := &soon{every: pushEvery}
+		made, err := newCard(c.id, c.title, c.limit, push.ask)
 		if err != nil {
 			return nil, err
 		}
-		p.cards = append(p.cards, made)
+		push.do = func() { p.feed.send("card", made.state()) }
+		p.cards, p.pushes = append(p.cards, made), append(p.pushes, push)
 	}
 	var err error
 	p.fleet, err = newFleet(s, p.feed.send, p.feed.watched)
@@ -51,6 +54,9 @@ func newPlayground(s *store) (*playground, error) {
 
 func (p *playground) close() {
 	p.feed.close()
+	for _, push := range p.pushes {
+		push.end()
+	}
 	p.boundary.close()
 	p.fleet.close()
 }
@@ -71,9 +77,9 @@ func (p *playground) everything() any {
 	return h
 }
 
-// handler serves the page and takes its orders. Orders of other sites' pages
-// are refused.
-func (p *playground) handler() http.Handler {
+// handler serves the page and takes its orders, as guarded lets them pass. host
+// is the one of -addr.
+func (p *playground) handler(host string) http.Handler {
 	files, err := fs.Sub(web, "web")
 	if err != nil { // embedded above
 		panic(err)
@@ -103,9 +109,7 @@ func (p *playground) handler() http.Handler {
 	mux.HandleFunc("POST /api/boundary", func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, struct{}{}, p.boundary.attack())
 	})
-	mux.HandleFunc("PUT /api/fleet/settings", order(func(q settings) error {
-		return p.fleet.do(func() error { return p.fleet.set(q) })
-	}))
+	mux.HandleFunc("PATCH /api/fleet/settings", p.changeSettings)
 	mux.HandleFunc("POST /api/fleet/redis", order(p.fleet.inflict))
 	mux.HandleFunc("POST /api/fleet/recount", func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, struct{}{}, p.fleet.do(func() error { p.fleet.countAnew(time.Now()); return nil }))
@@ -116,19 +120,7 @@ func (p *playground) handler() http.Handler {
 		err := p.fleet.do(func() error { s = p.fleet.stats(); return nil })
 		reply(w, s, err)
 	})
-	return http.NewCrossOriginProtection().Handler(secured(mux))
-}
-
-// secured allows the page nothing but its own files.
-func secured(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("Content-Security-Policy", "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Cache-Control", "no-cache")
-		next.ServeHTTP(w, r)
-	})
+	return secured(p.guarded(host, mux))
 }
 
 // card is the one that the path names; nil: there is none, and the response
@@ -168,17 +160,26 @@ func (p *playground) setCardLimit(w http.ResponseWriter, r *http.Request) {
 	if c == nil {
 		return
 	}
-	var q struct {
-		Rate     int64 `json:"rate"`
-		PeriodMs int64 `json:"period_ms"`
-		Burst    int64 `json:"burst"`
+	var q cardOrder
+	if read(w, r, &q) {
+		reply(w, struct{}{}, c.setLimit(q))
 	}
-	if !read(w, r, &q) {
-		return
+}
+
+// changeSettings changes those that are sent. Two pages that change two of them
+// at once both get what they want.
+func (p *playground) changeSettings(w http.ResponseWriter, r *http.Request) {
+	body, err := content(w, r)
+	if err == nil {
+		err = p.fleet.do(func() error {
+			to := p.fleet.settings
+			if err := decode(body, &to); err != nil {
+				return err
+			}
+			return p.fleet.set(to)
+		})
 	}
-	// Far below what overflows; cardLimit has the message.
-	period := time.Duration(max(-1, min(q.PeriodMs, 1<<40))) * time.Millisecond
-	reply(w, struct{}{}, c.setLimit(q.Rate, period, q.Burst))
+	reply(w, struct{}{}, err)
 }
 
 func (p *playground) intervene(w http.ResponseWriter, r *http.Request) {
@@ -194,51 +195,4 @@ func (p *playground) intervene(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	reply(w, struct{}{}, p.fleet.do(func() error { return p.fleet.intervene(number, q.Action) }))
-}
-
-// order is a handler that reads what is asked for, and has it done.
-func order[Q any](do func(Q) error) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		var q Q
-		if read(w, r, &q) {
-			reply(w, struct{}{}, do(q))
-		}
-	}
-}
-
-// maxBody is far more than any order takes, in bytes.
-const maxBody = 4 << 10
-
-// read reads an order. One with fields that nobody knows is refused.
-func read(w http.ResponseWriter, r *http.Request, q any) bool {
-	from := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
-	from.DisallowUnknownFields()
-	if err := from.Decode(q); err != nil {
-		refuse(w, http.StatusBadRequest, fmt.Errorf("playground: the request cannot be read: %w", err))
-		return false
-	}
-	return true
-}
-
-func reply(w http.ResponseWriter, v any, err error) {
-	switch {
-	case errors.Is(err, hybridlimit.ErrInvalid):
-		refuse(w, http.StatusBadRequest, err)
-	case errors.Is(err, errEnded):
-		refuse(w, http.StatusServiceUnavailable, err)
-	case err != nil:
-		refuse(w, http.StatusConflict, err)
-	default:
-		write(w, http.StatusOK, v)
-	}
-}
-
-func refuse(w http.ResponseWriter, status int, err error) {
-	write(w, status, map[string]string{"error": err.Error()})
-}
-
-func write(w http.ResponseWriter, status int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(v) // who does not read it has gone
 }

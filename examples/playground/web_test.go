@@ -2,33 +2,25 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"regexp"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
-
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
 // serve is a playground on a port of its own.
 func serve(t *testing.T) *httptest.Server {
 	t.Helper()
-	redis.SetLogger(quiet{})
 	s := newStore(nil)
 	p, err := newPlayground(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(p.handler())
+	server := httptest.NewServer(p.handler("play.example"))
 	t.Cleanup(func() {
 		p.feed.close()
 		server.Close()
@@ -69,13 +61,20 @@ func TestBadOrdersAreRefused(t *testing.T) {
 		status             int
 		want               []string
 	}{
-		{"PUT", "/api/fleet/settings", `{"processes":99,"rate":0,"burst":-1,"load":-2,"k":-1,"t_ms":1,"overshoot":2,"mode":"fast"}`, 400, []string{
+		{"PATCH", "/api/fleet/settings", `{"processes":99,"rate":0,"burst":-1,"load":-2,"k":-1,"t_ms":1,"overshoot":2,"mode":"fast"}`, 400, []string{
 			"processes (99) must be 1 to 12", "rate (0)", "burst (-1)", "load (-2)", "k (-1)", "t_ms (1)", "overshoot (2)", `mode ("fast")`,
 		}},
-		{"PUT", "/api/fleet/settings", `{"processes":"four"}`, 400, []string{"cannot be read"}},
-		{"PUT", "/api/fleet/settings", `{"unheard_of":1}`, 400, []string{"unheard_of"}},
-		{"PUT", "/api/fleet/settings", `{"load":1e999}`, 400, []string{"cannot be read"}},
-		{"PUT", "/api/fleet/settings", strings.Repeat(" ", 10000) + "{}", 400, []string{"too large"}},
+		{"PATCH", "/api/fleet/settings", `{"processes":"four"}`, 400, []string{"cannot be read"}},
+		{"PATCH", "/api/fleet/settings", `{"unheard_of":1}`, 400, []string{"unheard_of"}},
+		{"PATCH", "/api/fleet/settings", `{"load":1e999}`, 400, []string{"load (1e999) is too large"}},
+		{"PATCH", "/api/fleet/settings", `{"rate":2.7}`, 400, []string{"playground: rate (2.7) must be a whole number"}},
+		{"PATCH", "/api/fleet/settings", `{"rate":99999999999999999999}`, 400, []string{"rate (99999999999999999999) is too large"}},
+		{"PATCH", "/api/fleet/settings", `{"mode":5}`, 400, []string{"cannot be read: mode is of type number"}},
+		{"PATCH", "/api/fleet/settings", `{"rate":600}{"rate":700}`, 400, []string{"something follows its first value"}},
+		{"PATCH", "/api/fleet/settings", `{"rate":600} nonsense`, 400, []string{"something follows its first value"}},
+		{"PATCH", "/api/fleet/settings", ``, 400, []string{"cannot be read"}},
+		{"PATCH", "/api/fleet/settings", `[]`, 400, []string{"cannot be read: it is of type array"}},
+		{"PATCH", "/api/fleet/settings", strings.Repeat(" ", 10000) + "{}", 400, []string{"too large"}},
 		{"POST", "/api/fleet/redis", `{"action":"explode"}`, 400, []string{`action ("explode") must be kill, hang, slow, wipe or restore`}},
 		{"POST", "/api/fleet/redis", `{"action":"slow","ms":100000}`, 400, []string{"ms (100000) must be 1 to 1000"}},
 		{"POST", "/api/fleet/redis", `{"action":"kill","ms":3}`, 400, []string{"ms (3) is for slow only"}},
@@ -86,6 +85,10 @@ func TestBadOrdersAreRefused(t *testing.T) {
 		{"POST", "/api/cards/token-bucket/send", `{"n":101}`, 400, []string{"n (101) must be 1 to 100"}},
 		{"POST", "/api/cards/nothing/send", `{"n":1}`, 404, []string{`no card "nothing"`}},
 		{"PUT", "/api/cards/sliding-log/limit", `{"rate":1000,"period_ms":9223372036854775807,"burst":0}`, 400, []string{"rate (1000)", "period_ms ("}},
+		{"PUT", "/api/cards/sliding-log/limit", `{"rate":10,"period_ms":-500,"burst":0}`, 400, []string{"period_ms (-500) must be 100 ms to a minute"}},
+		{"PUT", "/api/cards/sliding-log/limit", `{"rate":10,"period_ms":1000,"burst":5}`, 400, []string{"burst (5) must be 0"}},
+		{"PUT", "/api/cards/token-bucket/limit", `{"rate":2.7,"period_ms":1000,"burst":5}`, 400, []string{"rate (2.7) must be a whole number"}},
+		{"PUT", "/api/cards/token-bucket/limit", `{"rate":"","period_ms":1000,"burst":5}`, 400, []string{"rate must be a whole number, not of type string"}},
 		{"PUT", "/api/cards/leaky-queue/limit", `{"rate":1,"period_ms":1000,"burst":0}`, 400, []string{"burst (0)"}},
 	} {
 		status, text := do(t, tc.method, server.URL+tc.path, tc.body)
@@ -112,20 +115,58 @@ func TestBadOrdersAreRefused(t *testing.T) {
 // Another site's page may not break anything, and ours may load nothing else.
 func TestOtherSitesAreRefused(t *testing.T) {
 	server := serve(t)
-	r, err := http.NewRequestWithContext(t.Context(), "POST", server.URL+"/api/reset", nil)
-	if err != nil {
-		t.Fatal(err)
+	port := server.URL[strings.LastIndex(server.URL, ":"):]
+	for _, tc := range []struct {
+		method, path, host, origin, site string
+		status                           int
+	}{
+		{"POST", "/api/reset", "", "", "cross-site", 403},
+		{"POST", "/api/reset", "", "", "same-site", 403},
+		{"POST", "/api/reset", "", "http://evil.example", "", 403},
+		{"POST", "/api/reset", "", "", "same-origin", 200},
+		{"POST", "/api/reset", "", "", "", 200}, // curl
+		// A name of theirs that leads here: to the browser it is one site.
+		{"POST", "/api/reset", "evil.example", "http://evil.example", "same-origin", 403},
+		{"POST", "/api/reset", "evil.example" + port, "http://evil.example" + port, "", 403},
+		{"GET", "/", "evil.example", "", "none", 403},
+		{"GET", "/feed", "localhost.evil.example", "", "same-origin", 403},
+		{"GET", "/try/sliding-log", "127.0.0.1.evil.example", "", "same-origin", 403},
+		{"POST", "/api/reset", "localhost" + port, "http://localhost" + port, "same-origin", 200},
+		{"POST", "/api/reset", "[::1]" + port, "http://[::1]" + port, "same-origin", 200},
+		{"POST", "/api/reset", "192.168.1.7", "", "same-origin", 200},
+		{"POST", "/api/reset", "Play.Example", "", "same-origin", 200}, // of -addr
+		// What costs something to answer.
+		{"GET", "/feed", "", "", "cross-site", 403},
+		{"GET", "/try/sliding-log", "", "", "cross-site", 403},
+		{"GET", "/try/sliding-log", "", "", "same-origin", 200},
+		{"GET", "/try/sliding-log", "", "", "none", 200},
+		{"GET", "/try/sliding-log", "", "", "", 200},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), tc.method, server.URL+tc.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = tc.host
+		for name, value := range map[string]string{"Origin": tc.origin, "Sec-Fetch-Site": tc.site} {
+			if value != "" {
+				r.Header.Set(name, value)
+			}
+		}
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var reply struct{ Error string }
+		err = json.NewDecoder(res.Body).Decode(&reply)
+		res.Body.Close()
+		if res.StatusCode != tc.status {
+			t.Errorf("%+v: status %d", tc, res.StatusCode)
+		}
+		if tc.status == 403 && (err != nil || !strings.HasPrefix(reply.Error, "playground: ")) {
+			t.Errorf("%+v: it says %q, %v", tc, reply.Error, err)
+		}
 	}
-	r.Header.Set("Sec-Fetch-Site", "cross-site")
-	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res.Body.Close()
-	if res.StatusCode != http.StatusForbidden {
-		t.Errorf("status %d", res.StatusCode)
-	}
-	res, err = http.Get(server.URL)
+	res, err := http.Get(server.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,81 +262,5 @@ func TestTry(t *testing.T) {
 		if res.Header.Get("RateLimit-Policy") != `"fixed-window";q=10;w=5` {
 			t.Errorf("headers %v", res.Header)
 		}
-	}
-}
-
-// Ctrl-C, with a page open: start returns, and no goroutine of it is left.
-func TestNothingIsLeft(t *testing.T) {
-	for name, args := range map[string][]string{
-		"embedded": {"-addr", "127.0.0.1:0"},
-		"redis":    {"-addr", "127.0.0.1:0"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if name == "redis" {
-				args = append(args, "-redis", "redis://"+redistest.New(t).Addr()+"/3")
-			}
-			http.DefaultClient.CloseIdleConnections()
-			before := ours()
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			out, to := io.Pipe()
-			ended := make(chan error, 1)
-			go func() { ended <- start(ctx, args, to, io.Discard) }()
-			line, err := bufio.NewReader(out).ReadString('\n')
-			if err != nil {
-				t.Fatal(err)
-			}
-			url := regexp.MustCompile(`http://[0-9.:]+`).FindString(line)
-			var h hello
-			hear(t, url, "hello", &h)
-			if h.Fleet.State.Redis.Embedded != (name == "embedded") {
-				t.Errorf("Redis is %+v", h.Fleet.State.Redis)
-			}
-			var s sample
-			hear(t, url, "sample", &s)
-			open, err := http.Get(url + "/feed")
-			if err != nil {
-				t.Fatal(err)
-			}
-			cancel()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
-			open.Body.Close()
-			http.DefaultClient.CloseIdleConnections()
-			redistest.Eventually(t, 10*time.Second, "all goroutines have ended", func() bool { return ours() <= before })
-		})
-	}
-}
-
-// ours is how many goroutines are in code of this module, or of what it starts
-// for itself, but for tests.
-func ours() (n int) {
-	buf := make([]byte, 4<<20)
-	buf = buf[:runtime.Stack(buf, true)]
-	for _, g := range bytes.Split(buf, []byte("\n\n")) {
-		text := string(g)
-		if strings.Contains(text, "testing.tRunner") && !strings.Contains(text, "created by") || strings.Contains(text, "_test.go") {
-			continue
-		}
-		for _, part := range []string{"hybridlimit/", "go-redis", "miniredis", "net/http.(*Server)"} {
-			if strings.Contains(text, part) {
-				n++
-				break
-			}
-		}
-	}
-	return n
-}
-
-func TestFlags(t *testing.T) {
-	for _, args := range [][]string{{"-redis", "nonsense://"}, {"-addr"}, {"extra"}, {"-nope"}} {
-		if err := start(t.Context(), args, io.Discard, io.Discard); err == nil {
-			t.Errorf("%q was taken", args)
-		}
-	}
-	err := start(t.Context(), []string{"-addr", "127.0.0.1:0", "-redis", "redis://127.0.0.1:1"}, io.Discard, io.Discard)
-	if err == nil || !strings.Contains(err.Error(), "no Redis at 127.0.0.1:1") {
-		t.Errorf("without a Redis: %v", err)
 	}
 }
