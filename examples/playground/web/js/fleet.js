@@ -24,11 +24,14 @@ export function begin(history) {
 
 export function update(state) {
   known.state = state;
+  if (document.hidden) return; // nobody sees it
   controls.show(state.settings);
   panels.show(known);
   processes.show(known);
   chart.draw(known);
 }
+
+document.addEventListener("visibilitychange", () => known.state && update(known.state));
 
 export function sample(s) {
   const last = known.samples.at(-1);
