@@ -5,7 +5,8 @@ import { byId, el, number, svg } from "./dom.js";
 const SPAN = 60_000; // ms
 const LEFT = 46;
 const BOTTOM = 20;
-const TOP = 12;
+const TOP = 30; // for what is written above
+const GAP = 300; // ms between two bins: the load has stood still
 
 const LEGEND = [
   ["admitted", "admitted, by process"],
@@ -24,11 +25,12 @@ function bins(samples, rate) {
   for (const s of samples) {
     const at = Math.floor((s.at - 1) / width);
     let bin = out.at(-1);
-    if (!bin || bin.at !== at) {
-      bin = { at, end: s.at, span: 0, offered: 0, naive: 0, admitted: [], sources: [], redis: s.redis };
+    if (!bin || bin.at !== at || s.at - s.span - bin.end > GAP) {
+      bin = { at, start: s.at - s.span, span: 0, offered: 0, naive: 0, admitted: [], sources: [], redis: s.redis };
       out.push(bin);
     }
     bin.end = s.at;
+    bin.rate = s.rate;
     bin.span += s.span;
     bin.offered += s.offered;
     bin.naive += s.naive;
@@ -39,6 +41,20 @@ function bins(samples, rate) {
   if (out.length > 1 && out.at(-1).span < width / 2) out.pop(); // not full yet: it would jump
   return out;
 }
+
+// runs are the bins between which the load did not stand still.
+function runs(shown) {
+  const out = [];
+  for (const bin of shown) {
+    const last = out.at(-1)?.at(-1);
+    if (last && bin.start - last.end <= GAP) out.at(-1).push(bin);
+    else out.push([bin]);
+  }
+  return out;
+}
+
+// points are those of a line over a run: what a bin comes to at its end, and the first bin at its start too.
+const points = (run, x, y, of) => [[x(run[0].start), y(of(run[0]))], ...run.map((bin) => [x(bin.end), y(of(bin))])];
 
 const total = (list) => list.reduce((sum, n) => sum + n, 0);
 
@@ -62,37 +78,61 @@ function drawAdmitted(shown, latest, state, perSecond) {
   const { width, right, bottom } = frame(node);
   if (width === 0) return;
   const { rate, naive } = state.settings;
-  const admitted = shown.map((b) => perSecond(b, total(b.admitted)));
-  const beside = naive ? shown.map((b) => perSecond(b, b.naive)) : [];
-  // What was offered may be twenty times the limit: it is cut off, the rest never is.
-  const top = nice(Math.max(rate * 1.6, ...admitted, ...beside.map((n) => Math.min(n, rate * 8))) * 1.05);
-  const x = (at) => LEFT + (right - LEFT) * (1 - (latest - at) / SPAN);
+  const of = {
+    admitted: (b) => perSecond(b, total(b.admitted)),
+    offered: (b) => perSecond(b, b.offered),
+    naive: (b) => perSecond(b, b.naive),
+  };
+  // What is admitted is never cut off. What is offered may be twenty times the limit, and count-and-push admit as much as
+  // there are processes: what does not fit says how far it goes.
+  const most = Math.max(rate, ...shown.map((b) => b.rate));
+  const top = nice(Math.max(most * 1.6, ...shown.map(of.admitted), ...(naive ? shown.map((b) => Math.min(of.naive(b), most * 8)) : [])) * 1.05);
+  const x = (at) => Math.max(LEFT, LEFT + (right - LEFT) * (1 - (latest - at) / SPAN));
   const y = (n) => bottom - (bottom - TOP) * Math.min(n, top) / top;
   const parts = [];
   for (const n of [0, top / 2, top]) {
     parts.push(svg("line", { class: "grid", x1: LEFT, x2: right, y1: y(n), y2: y(n) }));
     parts.push(svg("text", { x: LEFT - 6, y: y(n) + 4, "text-anchor": "end" }, number(n)));
   }
-  parts.push(...bands(shown, x, TOP, bottom, right), ...axis(x, bottom, latest));
-  parts.push(...stack(shown, (b) => b.admitted.map((n) => perSecond(b, n)), x, y, (i, count) => ({ class: "share", fill: tint(i, count) })));
-  const line = (values, attributes) => svg("path", { ...attributes, d: path(shown.map((b, i) => [x(b.end), y(values[i])])) });
-  if (shown.length > 1) {
-    parts.push(line(admitted, { class: "total" }));
-    parts.push(line(shown.map((b) => perSecond(b, b.offered)), { class: "offered" }));
-    if (naive) parts.push(line(beside, { class: "naive" }));
+  const all = runs(shown);
+  parts.push(...bands(all, x, TOP, bottom, right), ...axis(x, bottom, latest));
+  parts.push(...stack(all, (b) => b.admitted.map((n) => perSecond(b, n)), x, y, (i, count) => ({ class: "share", fill: tint(i, count) })));
+  const line = (value, attributes) => svg("path", { ...attributes, d: all.map((run) => path(points(run, x, y, value))).join("") });
+  if (shown.length > 0) {
+    parts.push(line(of.admitted, { class: "total" }), line(of.offered, { class: "offered" }));
+    if (naive) parts.push(line(of.naive, { class: "naive" }));
+    parts.push(svg("path", { class: "limit", d: all.map((run) => steps(run, x, y)).join("") }));
+    // Beside the oldest bin of the limit that is.
+    const since = shown.findLast((b) => b.rate !== rate)?.end ?? shown[0].start;
+    const at = Math.max(LEFT, x(since));
+    parts.push(right - at < 90
+      ? svg("text", { class: "limit-label", x: right - 5, y: y(rate) - 6, "text-anchor": "end" }, `limit ${number(rate)}/s`)
+      : svg("text", { class: "limit-label", x: at + 8, y: y(rate) - 6 }, `limit ${number(rate)}/s`));
+    const beyond = [["offered", "offered"], ...(naive ? [["naive", "count and push"]] : [])];
+    beyond.forEach(([name, what], i) => {
+      const bin = shown.findLast((b) => of[name](b) > top);
+      if (!bin) return;
+      parts.push(svg("text", { class: `beyond beyond-${name}`, x: Math.max(x(bin.end) - 5, LEFT + 150), y: TOP + 14 + i * 15, "text-anchor": "end" },
+        `${what} ${number(of[name](bin))}/s ↑`));
+    });
   }
-  parts.push(svg("line", { class: "limit", x1: LEFT, x2: right, y1: y(rate), y2: y(rate) }));
-  parts.push(svg("text", { class: "limit-label", x: LEFT + 8, y: y(rate) - 6 }, `limit ${number(rate)}/s`));
   node.replaceChildren(...parts);
   for (const item of byId("legend").children) if (item.dataset.series === "naive") item.hidden = !naive;
-  describe(node, admitted, beside, rate);
+  describe(node, shown.map(of.admitted), naive ? shown.map(of.naive) : [], rate);
+}
+
+// steps is the limit as it was.
+function steps(run, x, y) {
+  let d = `M${x(run[0].start).toFixed(1)} ${y(run[0].rate).toFixed(1)}`;
+  for (const bin of run) d += `V${y(bin.rate).toFixed(1)}H${x(bin.end).toFixed(1)}`;
+  return d;
 }
 
 function drawSources(shown, latest, names) {
   const node = byId("sources-chart");
   const { width, right, bottom } = frame(node);
   if (width === 0) return;
-  const x = (at) => LEFT + (right - LEFT) * (1 - (latest - at) / SPAN);
+  const x = (at) => Math.max(LEFT, LEFT + (right - LEFT) * (1 - (latest - at) / SPAN));
   const y = (share) => bottom - (bottom - 4) * share;
   const shares = (b) => {
     const all = total(b.sources);
@@ -103,22 +143,21 @@ function drawSources(shown, latest, names) {
     parts.push(svg("line", { class: "grid", x1: LEFT, x2: right, y1: y(share), y2: y(share) }));
     parts.push(svg("text", { x: LEFT - 6, y: y(share) + (share ? 9 : 4), "text-anchor": "end" }, `${share * 100} %`));
   }
-  parts.push(...axis(x, bottom, latest), ...stack(shown, shares, x, y, (i) => ({ class: `s${i}` })));
+  parts.push(...axis(x, bottom, latest), ...stack(runs(shown), shares, x, y, (i) => ({ class: `s${i}` })));
   node.replaceChildren(...parts);
 }
 
 // stack is one area for each value of a bin, on top of each other.
-function stack(shown, of, x, y, look) {
-  if (shown.length < 2) return [];
-  const values = shown.map(of);
-  const count = Math.max(...values.map((v) => v.length));
-  const base = shown.map(() => 0);
+function stack(all, of, x, y, look) {
+  const count = Math.max(0, ...all.flat().map((bin) => of(bin).length));
+  const below = (bin, i) => of(bin).slice(0, i).reduce((sum, n) => sum + (n ?? 0), 0);
   const areas = [];
   for (let i = 0; i < count; i++) {
-    const lower = shown.map((b, j) => [x(b.end), y(base[j])]);
-    values.forEach((v, j) => { base[j] += v[i] ?? 0; });
-    const upper = shown.map((b, j) => [x(b.end), y(base[j])]);
-    areas.push(svg("path", { ...look(i, count), d: `${path(upper)}L${path(lower.reverse()).slice(1)}Z` }));
+    const d = all.map((run) => {
+      const lower = points(run, x, y, (bin) => below(bin, i)), upper = points(run, x, y, (bin) => below(bin, i + 1));
+      return `${path(upper)}L${path(lower.reverse()).slice(1)}Z`;
+    });
+    areas.push(svg("path", { ...look(i, count), d: d.join("") }));
   }
   return areas;
 }
@@ -131,18 +170,24 @@ export function tint(i, count) {
   return `color-mix(in oklab, var(--lease) ${share.toFixed(0)}%, var(--card))`;
 }
 
-// bands mark the time in which Redis was not well.
-function bands(shown, x, top, bottom, right) {
+// bands mark the time in which Redis was not well. They have their names above the chart, as far as there is room.
+function bands(all, x, top, bottom, right) {
   const out = [];
-  for (let i = 0; i < shown.length; i++) {
-    const state = shown[i].redis;
-    if (state === "up") continue;
-    const from = i > 0 ? shown[i - 1].end : shown[i].end - shown[i].span;
-    while (i + 1 < shown.length && shown[i + 1].redis === state) i++;
-    const left = Math.max(LEFT, x(from));
-    out.push(svg("rect", { class: `band ${state}`, x: left, y: top, width: Math.max(0, x(shown[i].end) - left), height: bottom - top }));
-    const [at, anchor] = right - left < 80 ? [right - 5, "end"] : [left + 5, "start"];
-    out.push(svg("text", { class: `band-label ${state}`, x: at, y: top + 13, "text-anchor": anchor }, `Redis ${state}`));
+  let free = LEFT;
+  for (const run of all) {
+    for (let i = 0; i < run.length; i++) {
+      const state = run[i].redis;
+      if (state === "up") continue;
+      const from = i > 0 ? run[i - 1].end : run[i].start;
+      while (i + 1 < run.length && run[i + 1].redis === state) i++;
+      const left = Math.max(LEFT, x(from));
+      out.push(svg("rect", { class: `band ${state}`, x: left, y: top - 20, width: Math.max(0, x(run[i].end) - left), height: bottom - top + 20 }));
+      const name = `Redis ${state}`, wide = 6.6 * name.length;
+      const at = Math.min(left + 5, right - wide);
+      if (at < free) continue;
+      free = at + wide + 8;
+      out.push(svg("text", { class: `band-label ${state}`, x: at, y: top - 7 }, name));
+    }
   }
   return out;
 }
