@@ -44,7 +44,9 @@ export function perDecision(messages, decisions) {
   return ratio >= 0.1 ? ratio.toFixed(2) : ratio.toPrecision(2).replace(/e.*/, (e) => "·10" + e.slice(1));
 }
 
+// seconds is a time since the start: "12.3 s", and after three hours minutes, "183:20".
 export function seconds(ms) {
+  if (ms >= 3 * 3_600_000) return `${Math.floor(ms / 60_000)}:${String(Math.floor(ms / 1000) % 60).padStart(2, "0")}`;
   return `${(ms / 1000).toFixed(1)} s`;
 }
 

@@ -14,15 +14,19 @@ export function log(state, at) {
     svg("rect", { class: "frame", x: RIGHT - width, width, y: TOP - 6, height: FLOOR - TOP + 12, rx: 4 }),
     svg("text", { x: RIGHT - width + 6, y: FLOOR + 1 }, `the last ${+(state.period_ms / 1000).toFixed(1)} s`),
   ];
-  // Entries of one moment stand on top of each other.
+  // Entries of one moment stand on top of each other, the closer the more there are.
   const heights = new Map();
-  for (const e of state.log) {
+  const placed = state.log.map((e) => {
     const at = Math.round(x(e.at) / 7);
     const height = heights.get(at) ?? 0;
     heights.set(at, height + 1);
+    return { e, height };
+  });
+  const step = Math.min(5.4, (FLOOR - 16 - TOP) / Math.max(1, ...heights.values()));
+  for (const { e, height } of placed) {
     if (x(e.at) < LEFT) continue;
     shapes.push(svg("rect", {
-      class: `bar${inside.includes(e) ? "" : " faded"}`, x: x(e.at) - 3, y: FLOOR - 16 - height * 5.4, width: 6, height: 4.4, rx: 1.5,
+      class: `bar${inside.includes(e) ? "" : " faded"}`, x: x(e.at) - 3, y: FLOOR - 16 - height * step, width: 6, height: step * 0.8, rx: Math.min(1.5, step / 4),
     }));
   }
   shapes.push(

@@ -36,10 +36,10 @@ function frame(state, { prev, cur, share }, faded) {
 
 export function fixed(state, at) {
   const c = counts(state, at);
-  const { shapes, now } = frame(state, c, true);
+  const { shapes, now, y } = frame(state, c, true);
   const left = (1 - c.share) * state.period_ms / 1000;
   shapes.push(
-    svg("line", { class: "now", x1: now, x2: now, y1: TOP - 6, y2: FLOOR + 6 }),
+    svg("line", { class: "now", x1: now, x2: now, y1: y(state.rate), y2: FLOOR + 6 }),
     svg("text", { class: "big", x: LEFT, y: 30 }, String(c.cur)),
     svg("text", { class: "strong", x: LEFT + 14 + 14 * String(c.cur).length, y: 28 }, `of ${state.rate} in this window`),
     svg("text", { x: RIGHT, y: 28, "text-anchor": "end" }, `${left.toFixed(1)} s to go`));
@@ -48,10 +48,10 @@ export function fixed(state, at) {
 
 export function sliding(state, at) {
   const c = counts(state, at);
-  const { shapes, now } = frame(state, c, true);
+  const { shapes, now, y } = frame(state, c, true);
   const part = c.prev * (1 - c.share);
   shapes.push(
-    svg("rect", { class: "frame", x: now - EACH, width: EACH, y: TOP - 6, height: FLOOR - TOP + 12, rx: 4 }),
+    svg("rect", { class: "frame", x: now - EACH, width: EACH, y: y(state.rate), height: FLOOR + 6 - y(state.rate), rx: 4 }),
     svg("text", { class: "big", x: LEFT, y: 30 }, (c.cur + part).toFixed(1)),
     svg("text", { class: "strong", x: LEFT + 76, y: 28 }, `= ${c.cur} + ${c.prev} × ${(1 - c.share).toFixed(2)}`),
     svg("text", { x: RIGHT, y: 28, "text-anchor": "end" }, `of ${state.rate}`));
