@@ -1,7 +1,7 @@
 // The cards of the algorithms: what is drawn of each, its buttons, and the answer to the last request.
 
 import { byId, el, set, stillness, svg, text } from "./dom.js";
-import { ask, now } from "./net.js";
+import { ask, complain, now } from "./net.js";
 import { bucket } from "./draw-bucket.js";
 import { queue } from "./draw-queue.js";
 import { fixed, sliding } from "./draw-windows.js";
@@ -47,7 +47,7 @@ function make(id) {
   const drawing = svg("svg", { class: "drawing", role: "img", viewBox: "0 0 360 150" });
   const send = (n) => () => ask("POST", `api/cards/${id}/send`, { n });
   const last = el("p", { class: "last", "aria-live": "polite" });
-  const answer = el("pre", { class: "answer", tabindex: 0, "aria-label": "Answer to the last request" });
+  const answer = el("pre", { class: "answer", tabindex: 0, role: "region", "aria-label": `Answer to the last request: ${id.replace("-", " ")}` });
   const fields = {
     rate: el("input", { type: "number", min: 1, max: 100, step: 1, inputmode: "numeric" }),
     period: el("input", { type: "number", min: 0.1, max: 60, step: 0.1, inputmode: "decimal" }),
@@ -59,8 +59,15 @@ function make(id) {
     el("button", { type: "submit" }, "Set the limit"));
   form.addEventListener("submit", (e) => {
     e.preventDefault();
+    const shown = Object.entries({ Units: fields.rate, "per seconds": fields.period, ...(burst.hidden ? {} : { [burst.firstChild.data]: fields.burst }) });
+    const empty = shown.find(([, field]) => field.value === "");
+    if (empty) {
+      complain(`${empty[0]}: there is no number`);
+      return;
+    }
+    // What is no whole number, or too large, the server refuses as it is.
     ask("PUT", `api/cards/${id}/limit`, {
-      rate: whole(fields.rate), period_ms: Math.round(fields.period.value * 1000), burst: burst.hidden ? 0 : whole(fields.burst),
+      rate: Number(fields.rate.value), period_ms: milliseconds(fields.period.value), burst: burst.hidden ? 0 : Number(fields.burst.value),
     });
   });
   const node = el("article", { class: "panel card", id: `card-${id}`, "aria-labelledby": `${id}-title` },
@@ -75,8 +82,8 @@ function make(id) {
   return { node, title, drawing, last, answer, fields, burst, draw, state: null, stale: true };
 }
 
-// A field that holds no whole number is the server's to refuse, with its value.
-const whole = (field) => (field.value === "" ? 0 : Math.trunc(Number(field.value)));
+// milliseconds is seconds × 1000, without what floating point adds to it: 1.1 is 1100, and 1.0005 stays what it is.
+const milliseconds = (seconds) => Number((seconds * 1000).toPrecision(12));
 
 function showLimit(card, state) {
   card.burst.hidden = state.id.includes("window") || state.id.includes("log");
@@ -114,11 +121,12 @@ const watcher = new IntersectionObserver((entries) => {
 let timer = 0;
 
 function animate() {
-  if (!timer) timer = setTimeout(frame, 0);
+  if (!timer && !document.hidden) timer = setTimeout(frame, 0);
 }
 
 function frame() {
   timer = 0;
+  if (document.hidden) return;
   const at = now();
   let moving = false;
   for (const card of cards.values()) {
@@ -130,7 +138,7 @@ function frame() {
     const latest = card.state.dots.at(-1);
     moving ||= seen.has(card.drawing) && (parts.moving || (latest && at - latest.at - latest.delay_ms < SPAN));
   }
-  if (moving && !document.hidden) timer = setTimeout(frame, stillness.matches ? 500 : FRAME);
+  if (moving) timer = setTimeout(frame, stillness.matches ? 500 : FRAME);
 }
 
 document.addEventListener("visibilitychange", animate);

@@ -1,4 +1,4 @@
-// The settings of the fleet: sliders, mode, switches. A slider sends when it is let go.
+// The settings of the fleet: sliders, mode, switches. A slider sends when it is let go, or when arrow keys have rested.
 
 import { byId, el, number, text } from "./dom.js";
 import { ask } from "./net.js";
@@ -20,6 +20,8 @@ const ABOUT = {
   deferred: "Credit only: count locally, push every K or T.",
   exact: "Every decision asks Redis.",
 };
+
+const REST = 250; // ms
 
 let settings = null; // as the server has told
 const shown = {}; // by field: how to show a value
@@ -43,9 +45,20 @@ function range({ field, label, steps, show }) {
     input.value = values.indexOf(value);
     say();
   };
+  // What the server pushes meanwhile is older than what is being set.
+  let timer = 0, sending = 0;
   input.addEventListener("input", say);
-  input.addEventListener("change", () => change({ [field]: values[input.value] }));
-  shown[field] = (value) => { if (!input.matches(":active")) put(value); };
+  input.addEventListener("change", () => {
+    clearTimeout(timer);
+    timer = setTimeout(async () => {
+      timer = 0;
+      sending++;
+      const done = await change({ [field]: values[input.value] });
+      sending--;
+      setTimeout(() => settings && shown[field](settings[field]), done ? REST : 0);
+    }, REST);
+  });
+  shown[field] = (value) => { if (!input.matches(":active") && !timer && !sending) put(value); };
   if (field === "overshoot") shown.overshootFor = (mode) => { input.disabled = mode !== "auto"; };
   // The output is labelable, too, and would have the label without "for".
   return el("label", { for: input.id }, label, output, input);
@@ -75,11 +88,12 @@ function switches() {
     el("label", { class: "switch", for: "set-naive" }, naive, "Count and push beside it"));
 }
 
+// change sends what was changed and nothing else: another page may change the rest.
 async function change(part) {
-  if (!settings) return;
-  const was = settings;
-  settings = { ...settings, ...part };
-  if (await ask("PUT", "api/fleet/settings", settings) === false) show(was);
+  if (!settings) return false;
+  const done = await ask("PATCH", "api/fleet/settings", part) !== false;
+  if (!done) show(settings);
+  return done;
 }
 
 export function show(now) {

@@ -10,9 +10,12 @@ let last = 0;
 const line = (e) => el("li", { class: e.kind, "data-seq": e.seq, "data-at": e.at }, el("time", {}, seconds(e.at)), el("span", {}, e.text));
 
 export function begin(events) {
+  // What has been is not read out once more.
+  list.setAttribute("aria-live", "off");
   list.replaceChildren();
   last = 0;
   for (const e of events) add(e);
+  setTimeout(() => list.removeAttribute("aria-live"), 1000);
 }
 
 export function add(e) {

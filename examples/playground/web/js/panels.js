@@ -35,6 +35,9 @@ function recent(samples) {
   return sum;
 }
 
+// loaded says whether calls are made: without, the latest samples are old.
+export const loaded = (state) => state.settings.running && state.settings.load > 0;
+
 export function show({ state, samples, sources }) {
   const sum = recent(samples);
   showFigures(state, sum);
@@ -44,7 +47,7 @@ export function show({ state, samples, sources }) {
 }
 
 function showFigures(state, sum) {
-  const perSecond = (n) => (sum.span && state.settings.running ? `${number(n * 1000 / sum.span)}/s` : "0/s");
+  const perSecond = (n) => (sum.span && loaded(state) ? `${number(n * 1000 / sum.span)}/s` : "0/s");
   const live = state.processes.filter((p) => p.state === "running");
   const range = (values) => {
     const low = Math.min(...values), high = Math.max(...values);
@@ -53,11 +56,16 @@ function showFigures(state, sum) {
   const open = live.filter((p) => p.breaker !== "closed").length;
   text(figures.admitted, perSecond(sum.admitted));
   text(figures.offered, perSecond(sum.offered));
+  set(figures.admitted, { "data-total": state.totals.admitted });
+  set(figures.messages, { "data-total": state.totals.messages });
   text(figures.messages, perDecision(sum.messages, sum.decisions));
   text(figures.n, range(live.map((p) => p.n)));
   text(figures.credit, range(live.map((p) => p.credit)));
   text(figures.breaker, open ? `${open} of ${live.length} open` : "closed");
   figures.breaker.className = open ? "bad" : "";
+  const errors = byId("errors");
+  errors.hidden = state.totals.errors === 0;
+  text(errors, `${number(state.totals.errors)} calls got an error instead of a decision, which none should.`);
 }
 
 function showSources(state, sum, names) {
@@ -83,12 +91,14 @@ const STATES = {
 const slowBy = el("select", { id: "slow-by", "aria-label": "Slow by" },
   ...[10, 30, 80, 150, 400].map((ms) => el("option", { value: ms, selected: ms === 30 }, `${ms} ms`)));
 const fault = (action, of = {}) => ask("POST", "api/fleet/redis", { action, ...of });
+// A button that is off keeps the focus, or who uses the keyboard would begin at the top again.
+const unlessOff = (act) => (e) => { if (e.currentTarget.getAttribute("aria-disabled") !== "true") act(); };
 const buttons = {
   dead: el("button", { type: "button", id: "redis-kill", class: "danger", onclick: () => fault("kill") }, "Kill"),
   hung: el("button", { type: "button", id: "redis-hang", class: "danger", onclick: () => fault("hang") }, "Hang"),
   slow: el("button", { type: "button", id: "redis-slow", class: "danger", onclick: () => fault("slow", { ms: Number(slowBy.value) }) }, "Slow"),
-  wipe: el("button", { type: "button", id: "redis-wipe", class: "danger", onclick: () => fault("wipe") }, "Wipe"),
-  up: el("button", { type: "button", id: "redis-restore", onclick: () => fault("restore") }, "Bring it back"),
+  wipe: el("button", { type: "button", id: "redis-wipe", class: "danger", onclick: unlessOff(() => fault("wipe")) }, "Wipe"),
+  up: el("button", { type: "button", id: "redis-restore", onclick: unlessOff(() => fault("restore")) }, "Bring it back"),
 };
 byId("redis-buttons").append(buttons.dead, buttons.hung, buttons.slow, slowBy, buttons.wipe, buttons.up);
 
@@ -96,15 +106,15 @@ function showRedis(redis) {
   const [kind, word] = STATES[redis.state];
   const pill = byId("redis-state");
   pill.className = `pill ${kind}`;
-  text(pill, redis.state === "slow" ? `slow by ${redis.slow_ms} ms` : word);
+  text(pill, redis.state === "slow" ? `slow by ${redis.slow_ms} ms` : redis.state === "up" && !redis.embedded ? "no fault" : word);
   text(byId("redis-name"), redis.embedded
     ? "Embedded: killed, it loses its memory."
     : `Yours, ${redis.name}: only the connections to it are broken, and only the playground's keys wiped.`);
   text(buttons.dead, redis.embedded ? "Kill" : "Cut off");
-  for (const state of ["dead", "hung", "slow"]) set(buttons[state], { "aria-pressed": String(redis.state === state) });
-  buttons.up.disabled = redis.state === "up";
+  for (const state of ["dead", "hung", "slow"]) buttons[state].classList.toggle("on", redis.state === state);
+  set(buttons.up, { "aria-disabled": String(redis.state === "up") });
   buttons.up.className = redis.state === "up" ? "" : "primary";
-  buttons.wipe.disabled = redis.state === "dead";
+  set(buttons.wipe, { "aria-disabled": String(redis.state === "dead" && redis.embedded) });
 }
 
 const BOUNDS = { shared: "With Redis", alone: "Without Redis, last outage", naive: "Count and push" };
