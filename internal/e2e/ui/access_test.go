@@ -39,6 +39,9 @@ func TestEverybodyCanUseIt(t *testing.T) {
 		for _, line := range value[[]string](g, lowContrast) {
 			t.Errorf("%s: %s", scheme, line)
 		}
+		for _, line := range value[[]string](g, faintLines) {
+			t.Errorf("%s: %s", scheme, line)
+		}
 	}
 
 	ctx := g.ctx
@@ -95,8 +98,39 @@ func TestEverybodyCanUseIt(t *testing.T) {
 	// And Enter does what a click does.
 	g.do(chromedp.Focus(chromedp.CSS("#redis-restore")), chromedp.KeyEvent(kb.Enter))
 	g.wait(`document.querySelector("#redis-state").innerText === "up"`)
-	g.do(chromedp.Focus(chromedp.CSS("#set-processes")), chromedp.KeyEvent(kb.ArrowRight))
-	g.wait(`document.querySelectorAll("#processes li").length === 5`)
+	// Who has pressed a button is still on it, whatever it does now.
+	stays := func(selector string) {
+		t.Helper()
+		if !value[bool](g, `document.activeElement === document.querySelector(%q)`, selector) {
+			t.Errorf("the focus has left %s for %s", selector, value[string](g, `document.activeElement.outerHTML.slice(0, 80)`))
+		}
+	}
+	stays("#redis-restore")
+	for _, b := range []struct{ place, label, state string }{
+		{"first", "Resume", "paused"}, {"first", "Pause", "running"}, {"last", "Start", "crashed"}, {"last", "Crash", "running"},
+	} {
+		button := `[data-process="2"] button:` + b.place + `-child`
+		g.do(chromedp.Focus(chromedp.CSS(button)), chromedp.KeyEvent(kb.Enter))
+		g.wait(`document.querySelector('[data-process="2"] .pill').innerText === %q`, b.state)
+		g.wait(`document.querySelector(%q).innerText === %q`, button, b.label)
+		stays(button)
+	}
+	// Arrow keys in a row are one change, and nothing moves the slider meanwhile.
+	g.do(chromedp.Focus(chromedp.CSS("#set-processes")))
+	for range 3 {
+		g.do(chromedp.KeyEvent(kb.ArrowRight))
+	}
+	if at := value[string](g, `document.querySelector("#set-processes").getAttribute("aria-valuetext")`); at != "7" {
+		t.Errorf("after three steps from 4 the slider is at %s", at)
+	}
+	g.wait(`document.querySelectorAll("#processes li").length === 7`)
+	if log := g.text("#events"); !strings.Contains(log, "7 processes instead of 4.") {
+		t.Errorf("the log:\n%s", log)
+	}
+	stays("#set-processes")
+	g.click("#attack")
+	g.wait(`document.querySelector("#attack").getAttribute("aria-disabled") === "true"`)
+	stays("#attack")
 }
 
 // Two tabs show the same, and a reload loses nothing.
@@ -130,7 +164,39 @@ const tooWide = `[...document.querySelectorAll("body *")].filter((e) => e.getBou
 
 // lowContrast is what is written below WCAG's level AA: 4.5, or 3 in large type.
 // Colours are drawn on a canvas to be read as sRGB, whatever their notation.
-const lowContrast = `(() => {
+const lowContrast = contrast + `
+	const out = [];
+	for (const e of document.querySelectorAll("body *")) {
+		const says = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+		if (!says || !e.checkVisibility() || e.disabled || e.closest("noscript, .skip, option")) continue;
+		const style = getComputedStyle(e);
+		const ratio = against(e, e instanceof SVGElement ? style.fill : style.color);
+		const size = parseFloat(style.fontSize), large = size >= 24 || size >= 18.66 && style.fontWeight >= 700;
+		if (ratio < (large ? 3 : 4.5)) out.push(ratio.toFixed(2) + " " + name(e) + " " + e.textContent.trim().slice(0, 30));
+	}
+	return out;
+})()`
+
+// faintLines is what means something, or can be operated, and has a line below
+// 3 to what it stands on.
+const faintLines = contrast + `
+	const out = [];
+	const look = (selector, of, from) => {
+		const all = [...document.querySelectorAll(selector)];
+		if (all.length === 0) out.push("there is no " + selector);
+		for (const e of all) {
+			const ratio = against(from(e), getComputedStyle(e)[of]);
+			if (ratio < 3) out.push(ratio.toFixed(2) + " " + name(e));
+		}
+	};
+	look(".drawing .place, .drawing .axis, .drawing .vessel, .bounds .track, .bounds .mark, #chart .limit, #chart .total", "stroke", (e) => e.parentElement);
+	look("button:not(.primary, .on), input[type=number], select, .segments", "borderTopColor", (e) => e.parentElement);
+	return out;
+})()`
+
+// contrast begins a function with what the two need.
+const contrast = `(() => {
+	const name = (e) => e.tagName + "." + (e.getAttribute("class") ?? "");
 	const pen = Object.assign(document.createElement("canvas"), { width: 1, height: 1 }).getContext("2d", { willReadFrequently: true });
 	const rgb = (...layers) => {
 		pen.clearRect(0, 0, 1, 1);
@@ -141,17 +207,9 @@ const lowContrast = `(() => {
 		const v = c[i] / 255;
 		return sum + w * (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
 	}, 0);
-	const out = [];
-	for (const e of document.querySelectorAll("body *")) {
-		const says = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
-		if (!says || !e.checkVisibility() || e.disabled || e.closest("noscript, .skip, option")) continue;
-		const style = getComputedStyle(e);
+	const against = (e, colour) => {
 		const behind = [];
 		for (let b = e; b; b = b.parentElement) behind.unshift(getComputedStyle(b).backgroundColor);
-		const back = light(rgb(...behind)), front = light(rgb(...behind, e instanceof SVGElement ? style.fill : style.color));
-		const ratio = (Math.max(back, front) + 0.05) / (Math.min(back, front) + 0.05);
-		const size = parseFloat(style.fontSize), large = size >= 24 || size >= 18.66 && style.fontWeight >= 700;
-		if (ratio < (large ? 3 : 4.5)) out.push(ratio.toFixed(2) + " " + e.tagName + "." + (e.getAttribute("class") ?? "") + " " + e.textContent.trim().slice(0, 30));
-	}
-	return out;
-})()`
+		const back = light(rgb(...behind)), front = light(rgb(...behind, colour));
+		return (Math.max(back, front) + 0.05) / (Math.min(back, front) + 0.05);
+	};`

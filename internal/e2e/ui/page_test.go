@@ -10,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/performance"
 	"github.com/chromedp/chromedp"
 )
 
@@ -160,6 +162,34 @@ func (g *page) scheme(name string) {
 	if err != nil {
 		g.t.Fatal(err)
 	}
+}
+
+// worked is how long the page's main thread has been busy.
+func (g *page) worked() time.Duration {
+	g.t.Helper()
+	if _, err := chromedp.Call(g.ctx, performance.Enable, performance.EnableParams{}); err != nil {
+		g.t.Fatal(err)
+	}
+	all, err := chromedp.Call(g.ctx, performance.GetMetrics, cdp.Empty{})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	for _, m := range all.Metrics {
+		if m.Name == "TaskDuration" {
+			return time.Duration(m.Value * float64(time.Second))
+		}
+	}
+	g.t.Fatal("the browser does not tell what it has done")
+	return 0
+}
+
+// hide makes the page take itself for one that nobody sees, or for seen again.
+func (g *page) hide(hidden bool) {
+	g.t.Helper()
+	g.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`(() => {
+		Object.defineProperty(document, "hidden", { configurable: true, get: () => %t });
+		document.dispatchEvent(new Event("visibilitychange"));
+	})()`, hidden)))
 }
 
 // expect lets the page complain of something.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 )
 
@@ -19,7 +20,7 @@ func TestPictures(t *testing.T) {
 		t.Skip("without -pictures there are none to take")
 	}
 	needBrowser(t)
-	const width, height = 1360, 1040
+	const width, height = 1360, 1080
 	p := start(t)
 	g := browse(t, p, width, height)
 	g.scheme("light")
@@ -43,7 +44,25 @@ func TestPictures(t *testing.T) {
 		}
 	}
 	view := func() []byte { return run(g, chromedp.CaptureScreenshot()) }
-	both("fleet", view)
+	// The figures, the charts and what stands beside them, down to the gap below.
+	both("fleet", func() []byte {
+		bottom := value[float64](g, `document.querySelector(".stage").getBoundingClientRect().bottom + 8`)
+		if bottom > height {
+			t.Fatalf("the fleet is %.0f px high, the window %d", bottom, height)
+		}
+		shot, err := chromedp.Call(g.ctx, cdppage.CaptureScreenshot, cdppage.CaptureScreenshotParams{
+			Clip: &cdppage.Viewport{Width: width, Height: bottom, Scale: 1},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return shot.Data
+	})
+	for _, want := range []string{"Redis is killed", "fallback share 1/4"} {
+		if !value[bool](g, `[...document.querySelectorAll("#events li")].some((e) => e.innerText.includes(%q) && e.getBoundingClientRect().bottom <= e.parentElement.getBoundingClientRect().bottom)`, want) {
+			t.Errorf("the picture of the fleet's log does not show %q", want)
+		}
+	}
 
 	g.do(chromedp.EmulateViewport(width, 4000)) // without scrolling nothing stands over anything
 	for _, burst := range []string{"token-bucket", "leaky-bucket", "leaky-queue"} {

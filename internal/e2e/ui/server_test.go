@@ -42,21 +42,27 @@ func TestMain(m *testing.M) {
 
 // playground is a running one.
 type playground struct {
-	url string
-	cmd *exec.Cmd
+	url   string
+	cmd   *exec.Cmd
+	ended bool
 }
 
 var atURL = regexp.MustCompile(`http://[0-9.:]+`)
 
 // start runs a playground on a free port, until the test ends: by Ctrl-C, which
 // must end it well.
-func start(t *testing.T) *playground {
+func start(t *testing.T, args ...string) *playground {
+	t.Helper()
+	return startAt(t, "127.0.0.1:0", args...)
+}
+
+func startAt(t *testing.T, addr string, args ...string) *playground {
 	t.Helper()
 	program, err := build()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &playground{cmd: exec.Command(program, "-addr", "127.0.0.1:0")}
+	p := &playground{cmd: exec.Command(program, append([]string{"-addr", addr}, args...)...)}
 	p.cmd.Stderr = os.Stderr
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
@@ -74,6 +80,11 @@ func start(t *testing.T) *playground {
 }
 
 func (p *playground) end(t *testing.T) {
+	t.Helper()
+	if p.ended {
+		return
+	}
+	p.ended = true
 	if runtime.GOOS == "windows" { // there is no way to send an interrupt
 		p.cmd.Process.Kill()
 		p.cmd.Wait()
@@ -96,8 +107,14 @@ func (p *playground) end(t *testing.T) {
 
 // libraryStats is what the limiters of the fleet have counted themselves.
 type libraryStats struct {
-	Sources  map[string][2]int64 `json:"sources"` // allowed, denied
-	Messages int64               `json:"messages"`
+	Sources   map[string][2]int64 `json:"sources"` // allowed, denied
+	Messages  int64               `json:"messages"`
+	Processes []struct {
+		Number  int    `json:"number"`
+		N       int64  `json:"n"`
+		Credit  int64  `json:"credit"`
+		Breaker string `json:"breaker"`
+	} `json:"processes"`
 }
 
 func (p *playground) stats(t *testing.T) (s libraryStats) {

@@ -1,7 +1,8 @@
 package ui
 
 import (
-	"os"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -73,14 +74,18 @@ func TestCards(t *testing.T) {
 	g.do(chromedp.SetValue(chromedp.CSS("#card-leaky-bucket form input"), "7"))
 	g.click("#card-leaky-bucket form button")
 	g.wait(`document.querySelector("#card-leaky-bucket .last").innerText.includes("The limit is 7 per 1s")`)
-	// What the server does not take it says, in words.
+	// What is no number is not sent, and what the server does not take it says, in
+	// words.
+	g.do(chromedp.Evaluate[chromedp.Void](`document.querySelector("#card-leaky-bucket form input").value = ""`))
+	g.click("#card-leaky-bucket form button")
+	g.wait(`document.querySelector("#problem").innerText === "Units: there is no number"`)
 	g.expect("400 (Bad Request)") // the browser's own complaint
+	g.do(chromedp.SetValue(chromedp.CSS("#card-leaky-bucket form input"), "2.7"))
+	g.click("#card-leaky-bucket form button")
+	g.wait(`document.querySelector("#problem").innerText.includes("rate (2.7) must be a whole number")`)
 	g.do(chromedp.SetValue(chromedp.CSS("#card-leaky-bucket form input"), "700"))
 	g.click("#card-leaky-bucket form button")
-	g.wait(`!document.querySelector("#problem").hidden`)
-	if text := g.text("#problem"); !strings.Contains(text, "rate (700) must be 1 to 100") {
-		t.Errorf("of a wrong limit it says %q", text)
-	}
+	g.wait(`document.querySelector("#problem").innerText.includes("rate (700) must be 1 to 100")`)
 	g.click("#card-token-bucket .send")
 	g.wait(`document.querySelector("#card-token-bucket").dataset.sent === "1"`)
 	g.wait(`document.querySelector("#problem").hidden`)
@@ -97,7 +102,7 @@ func TestBoundary(t *testing.T) {
 	if !strings.Contains(lanes, "20 in one window") || !strings.Contains(lanes, "10 in one window") {
 		t.Errorf("it shows:\n%s", lanes)
 	}
-	if !value[bool](g, `!document.querySelector("#attack").disabled`) {
+	if !value[bool](g, `document.querySelector("#attack").getAttribute("aria-disabled") === "false"`) {
 		t.Error("it cannot be run again")
 	}
 }
@@ -128,7 +133,7 @@ func TestKillAndRecovery(t *testing.T) {
 	g.wait(`document.querySelector("#figure-breaker").innerText === "closed"`)
 	log("Redis is back, with nothing in it")
 	log("back on the shared limit")
-	log("of 500 units as used")
+	log("units: the fleet has told Redis what it had lost; it counts")
 	leases := total("lease")
 	g.wait(`Number(document.querySelector('[data-source="lease"]').dataset.total) > %d`, leases+100)
 	for _, bound := range []string{"shared", "alone"} {
@@ -152,39 +157,63 @@ func TestKillAndRecovery(t *testing.T) {
 		}
 		return true
 	}
+	figure := func(name string) int64 {
+		return value[int64](g, `Number(document.querySelector("#figure-%s").dataset.total)`, name)
+	}
 	for deadline := time.Now().Add(patience); !settled(); time.Sleep(200 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the page has %s, the library %+v", g.text("#sources"), p.stats(t))
 		}
 	}
-	lib := p.stats(t)
-	var all int64
+	var all, admitted int64
 	for _, source := range []string{"lease", "credit", "redis", "deny_cache", "fallback", "timeout"} {
 		all += total(source)
+	}
+	messages := figure("messages") // heartbeats go on: from here to there
+	lib := p.stats(t)
+	g.wait(`Number(document.querySelector("#figure-messages").dataset.total) >= %d`, lib.Messages)
+	if messages > lib.Messages || messages < lib.Messages-100 {
+		t.Errorf("%d messages on the page, then %d in the library", messages, lib.Messages)
 	}
 	var want int64
 	for _, both := range lib.Sources {
 		want += both[0] + both[1]
+		admitted += both[0]
+	}
+	if got := figure("admitted"); got != admitted {
+		t.Errorf("%d admitted on the page, %d in the library", got, admitted)
+	}
+	for _, l := range lib.Processes {
+		of := value[[]string](g, `(({ n, credit, breaker }) => [n, credit, breaker])(document.querySelector('[data-process="%d"]').dataset)`, l.Number)
+		if want := []string{fmt.Sprint(l.N), fmt.Sprint(l.Credit), l.Breaker}; !slices.Equal(of, want) || l.N != 4 {
+			t.Errorf("process %d: N, C and breaker are %v on the page, %v in the library", l.Number, of, want)
+		}
 	}
 	if all != want || all < 1000 || lib.Messages == 0 || lib.Messages > all/5 {
 		t.Errorf("%d decisions on the page, %d in the library, with %d messages", all, want, lib.Messages)
 	}
 
-	// Nothing is to be done now, and little is.
+	// Nothing is to be done now, and little is: by the program, and by the page.
 	if before, ok := p.cpu(); ok {
+		worked := g.worked()
 		time.Sleep(3 * time.Second)
 		after, _ := p.cpu()
 		if used := after - before; used > 3*time.Second*5/100 {
 			t.Errorf("without load it used %v in 3 s", used)
 		}
+		if used := g.worked() - worked; used > 3*time.Second*5/100 {
+			t.Errorf("without load, untouched, the page used %v in 3 s", used)
+		}
 	}
+
+	// The chart has a gap where nothing was offered.
+	g.click("#run")
+	g.wait(`document.querySelector("#chart .total").getAttribute("d").split("M").length === 3`)
 }
 
 // Faults and processes by their buttons, as far as they can be told apart.
 func TestFleetButtons(t *testing.T) {
-	if os.Getenv("HYBRIDLIMIT_LONG") == "" {
-		t.Skip("takes its time: HYBRIDLIMIT_LONG is not set")
-	}
+	long(t)
 	needBrowser(t)
 	g := browse(t, start(t), 1360, 900)
 	g.wait(`document.querySelector("#figure-n").innerText === "4"`)
@@ -220,4 +249,17 @@ func TestFleetButtons(t *testing.T) {
 	g.click(`label[for="set-naive"]`)
 	g.wait(`!document.querySelector('[data-bound="naive"]')`)
 	g.click("#recount")
+	// What goes beyond the chart says how far, and no load is no figure.
+	slide := func(name string, place int) {
+		g.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(
+			`(() => { const e = document.querySelector("#set-%s"); e.value = %d; e.dispatchEvent(new Event("change")); })()`, name, place)))
+	}
+	slide("load", 11)
+	g.wait(`/^offered [\d,]+\/s ↑$/.test(document.querySelector("#chart .beyond-offered")?.textContent)`)
+	slide("rate", 4)
+	g.wait(`document.querySelector("#chart .limit-label").textContent === "limit 200/s"`)
+	g.wait(`document.querySelector("#chart .limit").getAttribute("d").match(/V([\d.]+)/g).filter((v, i, all) => v !== all[0]).length > 0`)
+	slide("load", 0)
+	g.wait(`document.querySelector("#figure-admitted").innerText === "0/s"`)
+	g.wait(`document.querySelector('[data-process="1"] .rate').innerText === "0/s"`)
 }
