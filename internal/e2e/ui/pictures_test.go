@@ -20,7 +20,7 @@ func TestPictures(t *testing.T) {
 		t.Skip("without -pictures there are none to take")
 	}
 	needBrowser(t)
-	const width, height = 1360, 1080
+	const width, height = 1360, 1220
 	p := start(t)
 	g := browse(t, p, width, height)
 	g.scheme("light")

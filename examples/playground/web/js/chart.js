@@ -110,7 +110,7 @@ function drawAdmitted(shown, latest, state, perSecond) {
       : svg("text", { class: "limit-label", x: at + 8, y: y(rate) - 6 }, `limit ${number(rate)}/s`));
     const beyond = [["offered", "offered"], ...(naive ? [["naive", "count and push"]] : [])];
     beyond.forEach(([name, what], i) => {
-      const bin = shown.findLast((b) => of[name](b) > top);
+      const bin = shown.findLast((b) => of[name](b) > top * 1.05); // noise at the rim is not meant
       if (!bin) return;
       parts.push(svg("text", { class: `beyond beyond-${name}`, x: Math.max(x(bin.end) - 5, LEFT + 150), y: TOP + 14 + i * 15, "text-anchor": "end" },
         `${what} ${number(of[name](bin))}/s ↑`));
