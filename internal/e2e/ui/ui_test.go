@@ -93,6 +93,40 @@ func TestCards(t *testing.T) {
 	g.wait(`[...document.querySelectorAll(".card")].every((c) => c.dataset.sent === "0")`)
 }
 
+// However large a limit is, or has been, what is drawn of it is in its frame.
+func TestDrawingsStayInside(t *testing.T) {
+	needBrowser(t)
+	g := browse(t, start(t), 1360, 900)
+	order := func(method, path, body string) {
+		t.Helper()
+		ask := fmt.Sprintf(`fetch("api/cards/%s", { method: %q, body: %q }).then((r) => r.ok)`, path, method, body)
+		if !run(g, chromedp.Evaluate[bool](ask, chromedp.EvalAwaitPromise)) {
+			t.Fatalf("%s %s %s is refused", method, path, body)
+		}
+	}
+	inside := func(card, shape string, least int) {
+		t.Helper()
+		g.wait(`document.querySelectorAll("#card-%s .drawing %s").length >= %d`, card, shape, least)
+		for _, out := range value[[]string](g, `[...document.querySelectorAll("#card-%s .drawing > *")].filter((e) => {
+			const b = e.getBBox();
+			return b.x < 0 || b.y < 0 || b.x + b.width > 360 || b.y + b.height > 150;
+		}).map((e) => e.outerHTML.slice(0, 100))`, card) {
+			t.Errorf("%s: outside: %s", card, out)
+		}
+	}
+	order("PUT", "sliding-log/limit", `{"rate":100,"period_ms":60000,"burst":0}`)
+	order("POST", "sliding-log/send", `{"n":100}`)
+	inside("sliding-log", ".bar", 100)
+	order("PUT", "leaky-queue/limit", `{"rate":1,"period_ms":60000,"burst":40}`)
+	order("POST", "leaky-queue/send", `{"n":40}`)
+	order("PUT", "leaky-queue/limit", `{"rate":1,"period_ms":60000,"burst":5}`)
+	inside("leaky-queue", ".item", 40)
+	for _, card := range []string{"fixed-window", "sliding-window"} {
+		order("POST", card+"/send", `{"n":10}`)
+		inside(card, ".bar", 2)
+	}
+}
+
 func TestBoundary(t *testing.T) {
 	needBrowser(t)
 	g := browse(t, start(t), 1360, 900)
