@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -73,7 +74,9 @@ func (i Inspection) String() string { return i.Sentence }
 // Inspect says what this process knows of a key, and what it would tell a call
 // for one unit, with the reason in a sentence: for people on call. It takes
 // nothing, changes nothing, counts nothing, and asks nobody but LimitFor and
-// Subject. It costs some µs, and the key's lock for a part of one.
+// Subject. It costs some µs, and the key's lock for a part of one; of a key that
+// finds memory full up to a ms. A call that brings its own limit (AllowLimit) may
+// be told otherwise: Inspect speaks of one that brings none.
 func (l *Limiter) Inspect(_ context.Context, key string) (Inspection, error) {
 	i, _, err := l.inspect(key)
 	return i, err
@@ -81,8 +84,9 @@ func (l *Limiter) Inspect(_ context.Context, key string) (Inspection, error) {
 
 // InspectRedis is Inspect, and says what Redis has of the key now, whatever the
 // breaker and the switch say. It costs three messages, for which it waits,
-// HubConfig.SyncTimeout at most, and writes nothing. A Redis that does not
-// answer is no error, but said in RedisError.
+// HubConfig.SyncTimeout at most, and writes nothing but the library of
+// HubConfig.Functions, or the script into the cache of scripts, where it is
+// missing. A Redis that does not answer is no error, but said in RedisError.
 func (l *Limiter) InspectRedis(ctx context.Context, key string) (Inspection, error) {
 	i, at, err := l.inspect(key)
 	if err != nil || static(i.Limit) {
@@ -115,13 +119,15 @@ func (l *Limiter) inspect(key string) (Inspection, place, error) {
 	if err != nil {
 		return Inspection{}, place{}, err
 	}
-	x := explanation{l: l, at: at, rules: at.rules}
+	x := explanation{l: l, at: at}
 	x.switched, x.own = l.Switch()
 	x.look(key)
 	x.now = l.hub.clock.now()
-	x.terms = l.terms(x.rules, x.now)
 	x.state.drain(x.word, x.now)
 	x.state.expire(x.now)
+	x.adapt()
+	x.terms = l.terms(x.rules, x.now)
+	x.crowded = !x.known && l.crowded(key, x.now)
 	x.broken, x.alone = l.hub.broken(at.tag), l.alone(at.tag)
 	x.explain()
 
@@ -153,12 +159,14 @@ func (l *Limiter) inspect(key string) (Inspection, place, error) {
 type explanation struct {
 	l        *Limiter
 	at       place
-	rules    *rules
-	state    state // a copy
-	word     int64 // units of the spendable word
+	had      *rules // of the key in memory
+	rules    *rules // under which a call would be decided
+	state    state  // a copy
+	word     int64  // units of the spendable word
 	terms    terms
 	now      int64
 	known    bool
+	crowded  bool // it is not, and there is no memory for it
 	waiting  int
 	switched Switch
 	own      bool // the switch is the process's own
@@ -183,7 +191,41 @@ func (x *explanation) look(key string) {
 	if e.dead {
 		return
 	}
-	x.known, x.rules, x.state, x.word, x.waiting = true, e.rules.Load(), e.state, wordUnits(e.word.Load()), len(e.waiters)
+	x.known, x.had, x.state, x.word, x.waiting = true, e.rules.Load(), e.state, wordUnits(e.word.Load()), len(e.waiters)
+}
+
+// adapt gives the copy the rules that the next call gives the key, if it brings
+// no limit: see lockBy, and exactRange for those that Redis decides.
+func (x *explanation) adapt() {
+	x.rules = x.at.rules
+	if !x.known {
+		return
+	}
+	if l := x.l; !l.exactly(x.rules) && !l.backToOwn(x.had) && !l.outdated(x.had) {
+		x.rules = x.had
+	}
+	x.state.adapt(x.had, x.rules)
+}
+
+// crowded says whether a key that is not in memory finds no room there: store.add
+// would look at these keys, and none may go.
+func (l *Limiter) crowded(key string, now int64) bool {
+	others := l.store.inTheWay(key)
+	return len(others) > 0 && !slices.ContainsFunc(others, func(e *entry) bool { return e.mayGo(now) })
+}
+
+// mayGo is what tryEvict would say of an entry that nobody uses just now, and
+// changes nothing.
+func (e *entry) mayGo(now int64) bool {
+	e.lock()
+	defer e.unlock()
+	s := e.state // a copy
+	s.drain(wordUnits(e.word.Load()), now)
+	s.expire(now)
+	if share := s.share; share.admitted > 0 && e.lim.alone(e.tag()) && share.settle(e.lim.shareTerms(e.rules.Load(), e.lim.fleet.size()), now) == 0 {
+		s.share = share // see forgive
+	}
+	return e.dead || len(e.waiters) == 0 && s.idle()
 }
 
 func (x *explanation) time(ns int64) time.Time {
@@ -230,6 +272,10 @@ func (x *explanation) explain() {
 		x.deny(hybridlimit.SourceStatic, 0, "the limit is blocked: it admits nobody")
 	case l.exactly(x.rules):
 		x.explainExact()
+	case x.crowded && !x.alone && t.maxWait >= 0:
+		x.ask("memory is full of keys that owe Redis, so that it decides each call for a key that is not there")
+	case x.crowded && !x.alone:
+		x.explainFallback("calls do not wait for Redis (MaxWait is negative)")
 	case x.alone:
 		x.explainFallback(x.whyAlone())
 	case s.atOnce(1) >= 1:
@@ -309,6 +355,10 @@ func (x *explanation) explainWithout(why string) {
 // explainFallback is for decisions without Redis.
 func (x *explanation) explainFallback(why string) {
 	s, t, now := x.state, x.terms, x.now // copies: a try takes
+	if x.crowded {
+		x.explainOverflow(why)
+		return
+	}
 	if s.atOnce(1) >= 1 {
 		x.explainLease(", although " + why)
 		return
@@ -328,4 +378,15 @@ func (x *explanation) explainFallback(why string) {
 	default:
 		x.deny(hybridlimit.SourceFallback, now+max(0, s.share.wait(t.share, 1)), "the fallback (%v) decides since %s: this process has %.4g of its %.4g units left", name, why, left, t.share.most())
 	}
+}
+
+// explainOverflow is for decisions without Redis that there is no memory to count
+// in: see withoutRedis.
+func (x *explanation) explainOverflow(why string) {
+	const full = "the fallback (%v) decides since %s, and memory is full of keys that owe: there is none to count this one in"
+	if x.l.cfg.Fallback == FallbackAllowAll {
+		x.allow(hybridlimit.SourceFallback, full, x.l.cfg.Fallback, why)
+		return
+	}
+	x.deny(hybridlimit.SourceFallback, x.now+int64(x.l.cfg.SyncInterval), full, x.l.cfg.Fallback, why)
 }

@@ -273,6 +273,35 @@ func TestInspectionOfPlaces(t *testing.T) {
 	})
 }
 
+// foretold inspects a key and makes a call for it, of which has to become what
+// Inspect said.
+func foretold(t *testing.T, l *hybrid.Limiter, key, where string) hybrid.Inspection {
+	t.Helper()
+	i := inspect(t, l, key)
+	if again := inspect(t, l, key); again.Sentence != i.Sentence {
+		t.Fatalf("%s: inspected twice:\n%s\n%s", where, i, again)
+	}
+	was := time.Now()
+	res := ask(t, l, key, 1)
+	switch i.Outcome {
+	case hybrid.OutcomeAllow, hybrid.OutcomeDeny:
+		if res.Allowed != (i.Outcome == hybrid.OutcomeAllow) || res.Source != i.Source || time.Since(was) != 0 {
+			t.Fatalf("%s: told %q, got %+v", where, i, res)
+		}
+		if until := i.DenyUntil.Sub(i.At); i.Outcome == hybrid.OutcomeDeny && !i.DenyUntil.IsZero() && (res.RetryAfter <= 0 || res.RetryAfter > until+time.Microsecond) { // a lower bound
+			t.Fatalf("%s: told %q, to come back in %v", where, i, res.RetryAfter)
+		}
+	case hybrid.OutcomeAsk:
+		if res.Source == hybridlimit.SourceDenyCache || res.Source == hybridlimit.SourceCredit || res.Source == hybridlimit.SourceStatic {
+			t.Fatalf("%s: told %q, got %+v", where, i, res)
+		}
+	}
+	if i.Limit.BurstSize() != res.Limit {
+		t.Fatalf("%s: told of %v, the limit was %d", where, i.Limit, res.Limit)
+	}
+	return i
+}
+
 // What Inspect says would become of a call becomes of the next one, and it
 // changes nothing: with and without it the same is decided.
 func TestInspectForetells(t *testing.T) {
@@ -288,27 +317,8 @@ func TestInspectForetells(t *testing.T) {
 				r := rand.New(rand.NewPCG(1, uint64(mode)))
 				outcomes := map[hybrid.Outcome]int{}
 				for n := range 1500 {
-					key := fmt.Sprint("k", r.IntN(2))
-					i := inspect(t, l, key)
-					if again := inspect(t, l, key); again.Sentence != i.Sentence {
-						t.Fatalf("%v, %v: inspected twice:\n%s\n%s", limit, mode, i, again)
-					}
+					i := foretold(t, l, fmt.Sprint("k", r.IntN(2)), fmt.Sprintf("%v, %v, call %d", limit, mode, n))
 					outcomes[i.Outcome]++
-					was := time.Now()
-					res := ask(t, l, key, 1)
-					switch i.Outcome {
-					case hybrid.OutcomeAllow, hybrid.OutcomeDeny:
-						if res.Allowed != (i.Outcome == hybrid.OutcomeAllow) || res.Source != i.Source || time.Since(was) != 0 {
-							t.Fatalf("%v, %v, call %d: told %q, got %+v", limit, mode, n, i, res)
-						}
-						if until := i.DenyUntil.Sub(i.At); i.Outcome == hybrid.OutcomeDeny && !i.DenyUntil.IsZero() && (res.RetryAfter <= 0 || res.RetryAfter > until+time.Microsecond) { // a lower bound
-							t.Fatalf("%v, %v, call %d: told %q, to come back in %v", limit, mode, n, i, res.RetryAfter)
-						}
-					case hybrid.OutcomeAsk:
-						if res.Source == hybridlimit.SourceDenyCache || res.Source == hybridlimit.SourceCredit {
-							t.Fatalf("%v, %v, call %d: told %q, got %+v", limit, mode, n, i, res)
-						}
-					}
 					if n == 700 {
 						b.Kill()
 					}

@@ -88,6 +88,13 @@ func (r *rules) refilled(left float64) time.Duration {
 // outdated says whether SetLimit has replaced the limit that a key still has.
 func (l *Limiter) outdated(r *rules) bool { return r.from == fromLimiter && r != l.rules.Load() }
 
+// backToOwn says whether a key that has these rules goes back to its own with
+// the next call that brings no limit: a call brought the last one, or SetLimit
+// has replaced what LimitFor gave it too.
+func (l *Limiter) backToOwn(r *rules) bool {
+	return r.from == fromCall || l.cfg.LimitFor != nil && l.outdated(r)
+}
+
 // SetLimit changes the limit of every key that has none of its own, at once.
 // What a key has used stays used: its level, in units, survives, capped at the
 // new burst, and refills at the new rate from then on. It is never a free
@@ -144,11 +151,17 @@ func (e *entry) adapt(r *rules, now int64) {
 	}
 	e.begin(now)
 	e.rules.Store(r)
+	e.state.adapt(old, r)
+}
+
+// adapt is what becomes of a state when its key gets other rules. Drain it and
+// expire its leases before.
+func (s *state) adapt(old, r *rules) {
 	if old.limit == r.limit {
 		return
 	}
-	e.state.refusal = refusal{}
-	v := &e.state.view
+	s.refusal = refusal{}
+	v := &s.view
 	if old.Kind != r.Kind || r.Window.Period > 0 || static(old.limit) || static(r.limit) {
 		*v = view{} // of another window
 		return

@@ -139,9 +139,7 @@ func (l *Limiter) lockBy(key string, given *rules, find func() (place, error)) (
 			}
 		}
 		want := given
-		// Back to its own: a call brought the last one, or SetLimit has
-		// replaced what LimitFor gave it too.
-		if r := e.rules.Load(); want == nil && (r.from == fromCall || l.cfg.LimitFor != nil && l.outdated(r)) {
+		if want == nil && l.backToOwn(e.rules.Load()) {
 			at, err := l.place(key)
 			if err != nil {
 				return nil, res, err

