@@ -178,7 +178,7 @@ func (h *Hub) parts(asks []Ask, each []hybridlimit.Ask) (parts []*part, res hybr
 				return nil, res, err
 			}
 			if one, ok = at.rules.static(hybridlimit.Result{Policy: a.Limiter.cfg.Name}, a.N); ok {
-				one = a.Limiter.answer(one, a.N)
+				one = a.Limiter.tally(one, a.N)
 			}
 		}
 		if ok {
@@ -263,7 +263,7 @@ func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
 	}
 	shadowed, delay := false, time.Duration(0)
 	for i, p := range parts {
-		one := p.Limiter.answer(p.Limiter.fill(hybridlimit.Result{Limit: p.rules.limit.BurstSize(), Policy: p.Limiter.cfg.Name}, p.rules, p.v, p.N), p.N)
+		one := p.Limiter.tally(p.Limiter.fill(hybridlimit.Result{Limit: p.rules.limit.BurstSize(), Policy: p.Limiter.cfg.Name}, p.rules, p.v, p.N), p.N)
 		p.res = one
 		shadowed, delay = shadowed || one.Shadowed, max(delay, one.Delay)
 		if i == 0 || one.Remaining < res.Remaining {
@@ -393,7 +393,7 @@ func (p *part) fetchExactly(ctx context.Context) (verdict, error) {
 func (p *part) denied(v verdict) hybridlimit.Result {
 	v.action = deny
 	res := p.Limiter.fill(hybridlimit.Result{Limit: p.rules.limit.BurstSize(), Policy: p.Limiter.cfg.Name}, p.rules, v, p.N)
-	p.res = p.Limiter.answer(res, p.N)
+	p.res = p.Limiter.tally(res, p.N)
 	return p.res
 }
 

@@ -51,7 +51,11 @@ type Config struct {
 	// Shadow decides and counts, but denies nobody.
 	Shadow bool
 	// LogDenials logs a denial to HubConfig.Logger, at level Info, at most once
-	// in so long. It is a sample: of what the common path denies it sees one in
+	// in so long, whichever verb it was of: Allow and AllowN, AllowLimit,
+	// AllowAtMost, Reserve, Wait (each time that it is refused), and AllowAll (by
+	// the limit that denied). Not Peek, which decides nothing, and no cost above
+	// the burst of Reserve and Wait, which is an error. It is a sample: of what
+	// the common path denies it sees one in
 	// 5 s for each key, and says of that how many it left out. The key is named by a digest
 	// (lua.Names.Digest), never as it is: with HashKeys by what stands for it in
 	// Redis, else by a hash that whoever can guess the key can check. What a

@@ -45,7 +45,7 @@ func (l *Limiter) logDenial(key string, n int64, res *hybridlimit.Result) {
 	l.hub.log.write(slog.LevelInfo, msgDenied, 0, attrs)
 }
 
-// logJoint is logDenial of a call under several limits: of the ask that denied.
+// logJoint is logDenial, once, of a call under several limits: of the ask that denied.
 // Which shadow limit would have denied is not known here.
 func logJoint(asks []Ask, res *hybridlimit.Result) {
 	if res.Allowed {

@@ -1,6 +1,8 @@
 package hybrid_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -115,5 +117,76 @@ func TestLogDenialsIsChecked(t *testing.T) {
 		if err == nil {
 			l.Close()
 		}
+	}
+}
+
+// Every verb that decides logs what it denies, in every mode. Only AllowN and
+// AllowAll did.
+func TestDenialLogOfEveryVerb(t *testing.T) {
+	for _, kind := range []struct {
+		name  string
+		limit hybridlimit.Limit
+		mode  hybrid.Mode
+	}{
+		{"bucket", still(3), hybrid.ModeAuto}, {"strict", still(3), hybrid.ModeStrict}, {"exact", still(3), hybrid.ModeExact},
+		{"queue", hybridlimit.LeakyQueue(1, time.Hour, 3), hybrid.ModeAuto}, {"log", hybridlimit.SlidingLog(3, time.Hour), hybrid.ModeAuto},
+	} {
+		for verb, call := range map[string]func(ctx context.Context, l *hybrid.Limiter) error{
+			"Allow": func(ctx context.Context, l *hybrid.Limiter) error { _, err := l.Allow(ctx, "k"); return err },
+			"AllowLimit": func(ctx context.Context, l *hybrid.Limiter) error {
+				_, err := l.AllowLimit(ctx, "k", 1, hybridlimit.Blocked())
+				return err
+			},
+			"AllowAtMost": func(ctx context.Context, l *hybrid.Limiter) error { _, err := l.AllowAtMost(ctx, "k", 2); return err },
+			"AllowAll": func(ctx context.Context, l *hybrid.Limiter) error {
+				_, err := hybrid.AllowAll(ctx, hybrid.Ask{Limiter: l, Key: "k", N: 1})
+				return err
+			},
+			"Wait": func(ctx context.Context, l *hybrid.Limiter) error {
+				ctx, cancel := context.WithTimeout(ctx, time.Second)
+				defer cancel()
+				if _, err := l.Wait(ctx, "k", 1); !errors.Is(err, context.DeadlineExceeded) {
+					return fmt.Errorf("waited: %w", err)
+				}
+				return nil
+			},
+			"Reserve": func(ctx context.Context, l *hybrid.Limiter) error {
+				for range 10 { // a burst is booked ahead before one is denied
+					if r, err := l.Reserve(ctx, "k", 1); err != nil || !r.Allowed {
+						return err
+					}
+				}
+				return errors.New("nothing was denied")
+			},
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				b, log := redistest.NewBubble(t), newCapture()
+				l := newLimiter(t, b.Client(nil), kind.limit, hybrid.Config{Mode: kind.mode, LogDenials: time.Millisecond, Hub: hybrid.HubConfig{Logger: slog.New(log)}})
+				time.Sleep(2100 * time.Millisecond)
+				ask(t, l, "k", 3)
+				time.Sleep(10 * time.Second) // until then memory denies, and not all of that is seen
+				before := l.Stats()
+				if err := call(t.Context(), l); err != nil {
+					t.Fatalf("%s, %s: %v", kind.name, verb, err)
+				}
+				var denied int64
+				for source, n := range l.Stats().Denied {
+					denied += n - before.Denied[source]
+				}
+				lines := strings.Count(strings.Join(log.all(), "\n"), "hybridlimit: denied")
+				if denied == 0 || lines == 0 {
+					t.Errorf("%s, %s: %d denials counted, %d logged", kind.name, verb, denied, lines)
+				}
+			})
+		}
+		synctest.Test(t, func(t *testing.T) { // and by a switch
+			b, log := redistest.NewBubble(t), newCapture()
+			l := newLimiter(t, b.Client(nil), kind.limit, hybrid.Config{Mode: kind.mode, LogDenials: time.Millisecond, Hub: hybrid.HubConfig{Logger: slog.New(log)}})
+			flip(t, l, hybrid.SwitchDenyAll)
+			must(t)(l.AllowAtMost(t.Context(), "k", 2))
+			if !strings.Contains(strings.Join(log.all(), "\n"), "units=2 limit=3 source=switch") {
+				t.Errorf("%s: the switch's denial is not logged: %q", kind.name, log.all())
+			}
+		})
 	}
 }

@@ -269,8 +269,16 @@ func (l *Limiter) resetAfter(r *rules, remaining, ends int64) time.Duration {
 	return r.refilled(float64(min(remaining, r.burst)))
 }
 
-// answer counts a decision and applies Shadow.
-func (l *Limiter) answer(res hybridlimit.Result, n int64) hybridlimit.Result {
+// answer counts a decision, applies Shadow, and logs a denial: of every verb but
+// AllowAll, which does so once for all its limits. Call it under no lock.
+func (l *Limiter) answer(key string, res hybridlimit.Result, n int64) hybridlimit.Result {
+	res = l.tally(res, n)
+	l.logDenial(key, n, &res)
+	return res
+}
+
+// tally counts a decision and applies Shadow.
+func (l *Limiter) tally(res hybridlimit.Result, n int64) hybridlimit.Result {
 	l.count.decided(res.Source, res.Allowed, n)
 	return l.shadowed(res, n)
 }

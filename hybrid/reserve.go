@@ -68,6 +68,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Re
 // else it is zero.
 func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybridlimit.Result, back algo.Op, err error) {
 	if res, ok := l.decidedBySwitch(n); ok {
+		l.logDenial(key, n, &res)
 		return res, back, nil
 	}
 	at, err := l.place(key)
@@ -76,7 +77,7 @@ func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybr
 	}
 	res = hybridlimit.Result{Limit: at.rules.limit.BurstSize(), Policy: l.cfg.Name}
 	if res, ok := at.rules.static(res, n); ok {
-		return l.answer(res, n), back, nil
+		return l.answer(key, res, n), back, nil
 	}
 	if n > res.Limit {
 		return res, back, fmt.Errorf("hybrid: %d units of %q: %w (%d)", n, key, hybridlimit.ErrExceedsBurst, res.Limit)
@@ -88,7 +89,7 @@ func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybr
 			return hybridlimit.Result{}, back, err
 		}
 		if v.source != hybridlimit.SourceUnknown {
-			return l.answer(l.fill(res, at.rules, v, n), n), back, nil
+			return l.answer(key, l.fill(res, at.rules, v, n), n), back, nil
 		}
 	}
 	ans, now, ok := l.askNow(ctx, at, algo.Op{Asks: []int64{n}, MaxDelay: most})
@@ -105,7 +106,7 @@ func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybr
 	}
 	res = l.fill(res, at.rules, at.rules.said(ans, n), n)
 	res.ResetAfter = time.Duration(at.rules.Reset(ans)) * time.Microsecond
-	return l.answer(res, n), back, nil
+	return l.answer(key, res, n), back, nil
 }
 
 // giveBack gives back what book took.

@@ -10,15 +10,8 @@ import (
 // slow decides where the word did not: a key that is not in memory, an epoch
 // that has passed, units that ran out.
 func (l *Limiter) slow(ctx context.Context, key string, n int64, given *rules) (hybridlimit.Result, error) {
-	res, err := l.slowly(ctx, key, n, given)
-	if err == nil {
-		l.logDenial(key, n, &res)
-	}
-	return res, err
-}
-
-func (l *Limiter) slowly(ctx context.Context, key string, n int64, given *rules) (hybridlimit.Result, error) {
 	if res, ok := l.decidedBySwitch(n); ok {
+		l.logDenial(key, n, &res)
 		return res, nil
 	}
 	if given != nil && l.exactly(given) || given == nil && l.exactly(l.rules.Load()) {
@@ -34,12 +27,12 @@ func (l *Limiter) slowly(ctx context.Context, key string, n int64, given *rules)
 	r := e.rules.Load()
 	if res, ok := r.static(res, n); ok {
 		e.unlock()
-		return l.answer(res, n), nil
+		return l.answer(key, res, n), nil
 	}
 	res.Limit = r.limit.BurstSize()
 	if n > res.Limit {
 		e.unlock()
-		return l.answer(never(res), n), nil
+		return l.answer(key, never(res), n), nil
 	}
 	var w *waiter
 	v := l.event(e, func(t terms, now int64, broken bool) verdict {
@@ -64,7 +57,7 @@ func (l *Limiter) slowly(ctx context.Context, key string, n int64, given *rules)
 			return hybridlimit.Result{}, err
 		}
 	}
-	return l.answer(l.fill(res, r, v, n), n), nil
+	return l.answer(key, l.fill(res, r, v, n), n), nil
 }
 
 // event runs one event of the step on a locked entry, unlocks it, and queues

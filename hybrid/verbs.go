@@ -43,10 +43,11 @@ func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridl
 		return hybridlimit.Result{}, err
 	}
 	if res, ok := l.decidedBySwitch(n); ok {
+		l.logDenial(key, n, &res)
 		return res, nil
 	}
 	if res, ok, err := l.static(key, n); ok || err != nil {
-		return l.answered(res, n), err
+		return l.answered(key, res, n), err
 	}
 	res, err := l.atMost(ctx, key, n)
 	if l.switches.shadow.Load() && res.Allowed && res.Granted < n {
@@ -91,7 +92,7 @@ func (l *Limiter) more(key string, took int64, v verdict) hybridlimit.Result {
 		res.Remaining = max(0, left)
 		res.ResetAfter = l.resetAfter(r, left, e.ends.Load())
 	}
-	return l.answer(res, took)
+	return l.answer(key, res, took)
 }
 
 // takeAtMost takes what is in hand of a key that is in memory, up to n units:
@@ -295,11 +296,11 @@ func (l *Limiter) static(key string, n int64) (res hybridlimit.Result, ok bool, 
 }
 
 // answered is answer, unless there is none.
-func (l *Limiter) answered(res hybridlimit.Result, n int64) hybridlimit.Result {
+func (l *Limiter) answered(key string, res hybridlimit.Result, n int64) hybridlimit.Result {
 	if res.Source == hybridlimit.SourceUnknown {
 		return res
 	}
-	return l.answer(res, n)
+	return l.answer(key, res, n)
 }
 
 // unanswered is why askNow has no answer.
