@@ -76,6 +76,12 @@ type Config struct {
 type HubConfig struct {
 	// Prefix starts every Redis key, [A-Za-z0-9_.-]+. Empty: "hl".
 	Prefix string
+	// Name tells the hub apart from others of its MeterProvider,
+	// [A-Za-z0-9_.-]+: it is the attribute rate_limiting.hub of the metrics that
+	// are the hub's and not a limiter's. It says nothing to Redis. While a hub of
+	// one name is open, others get a number ("api-2"). Empty: Prefix, and for the
+	// hub of a limiter made by New, Prefix/Config.Name.
+	Name string
 	// Tags is how many cluster slots keys are spread over, 1 to 16384. It is
 	// part of the deployment's identity: another number is another keyspace.
 	// Zero: 16.
@@ -216,6 +222,9 @@ func (c HubConfig) violations() hybridlimit.Violations {
 	bad := c.Breaker.Violations("HubConfig.Breaker.")
 	if c.Prefix != "" && !hybridlimit.CheckName(c.Prefix) {
 		bad.Add("HubConfig.Prefix", c.Prefix, "must match [A-Za-z0-9_.-]{1,128}")
+	}
+	if c.Name != "" && !hybridlimit.CheckName(c.Name) {
+		bad.Add("HubConfig.Name", c.Name, "must match [A-Za-z0-9_.-]{1,128}")
 	}
 	if c.Tags < 0 || c.Tags > lua.MaxTags {
 		bad.Add("HubConfig.Tags", c.Tags, "must be 1 to 16384, or 0 for 16")

@@ -2,6 +2,7 @@ package hybrid
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -92,8 +93,12 @@ func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans lua.Ans
 	l.hub.exacts.Add(1)
 	l.count.ops.Add(1)
 	took := time.Since(sent)
-	call.End(max(0, took-l.hub.engine.Late()), l.blame(ctx, err))
+	blamed := l.blame(ctx, err)
+	call.End(max(0, took-l.hub.engine.Late()), blamed)
 	if err != nil {
+		if !errors.Is(blamed, context.Canceled) { // nobody's but Redis's
+			l.hub.failed.Add(1)
+		}
 		return ans, 0, false
 	}
 	ans = reply.Answers[0]

@@ -45,6 +45,8 @@ type Hub struct {
 	metrics  *metrics
 	exacts   atomic.Uint64 // messages besides the engine's, as are
 	beats    atomic.Uint64 // heartbeats
+	failed   atomic.Uint64 // of exacts: without an answer
+	syncs    syncTimes
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -59,11 +61,21 @@ type Hub struct {
 // NewHub makes a hub. It does not connect: a Redis that cannot be reached is
 // not an error. The client stays the caller's to close, after the hub; give
 // the hub a client of its own where its traffic should not share a pool.
-func NewHub(rdb redis.UniversalClient, cfg HubConfig) (*Hub, error) {
+func NewHub(rdb redis.UniversalClient, cfg HubConfig) (*Hub, error) { return newHub(rdb, cfg, "") }
+
+// newHub is NewHub, for one limiter only where that is named.
+func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error) {
 	if err := errors.Join(global.CheckClient(rdb), cfg.violations().Err("hybrid")); err != nil {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
+	switch {
+	case cfg.Name != "":
+	case only == "":
+		cfg.Name = cfg.Prefix
+	default:
+		cfg.Name = cfg.Prefix + "/" + only
+	}
 	runner, err := global.NewRunner(rdb, cfg.SyncTimeout, global.WithFunctions(cfg.Functions))
 	if err != nil {
 		return nil, err
@@ -81,10 +93,10 @@ func NewHub(rdb redis.UniversalClient, cfg HubConfig) (*Hub, error) {
 	if err := h.makeBreakers(); err != nil {
 		return nil, err
 	}
-	if h.metrics, err = newMetrics(cfg.MeterProvider); err != nil {
+	if h.metrics, err = newMetrics(cfg.MeterProvider, cfg.Name); err != nil {
 		return nil, fmt.Errorf("hybrid: HubConfig.MeterProvider: %w", err)
 	}
-	h.caller = newTraced(h.metrics.timed(runner), rdb, cfg)
+	h.caller = newTraced(timed{runner, h}, rdb, cfg)
 	h.resync = newResync(h)
 	h.engine = ratesync.New(ratesync.Config{
 		Caller: h.caller, Names: h.names, Process: h.process,
@@ -96,6 +108,7 @@ func NewHub(rdb redis.UniversalClient, cfg HubConfig) (*Hub, error) {
 		OnLoss: h.resync.onLoss,
 	})
 	if err := h.metrics.register(h); err != nil {
+		h.metrics.release()
 		return nil, fmt.Errorf("hybrid: HubConfig.MeterProvider: %w", err)
 	}
 	return h, nil

@@ -57,7 +57,7 @@ func New(rdb redis.UniversalClient, limit hybridlimit.Limit, cfg Config) (*Limit
 		append(cfg.violations(limit), cfg.Hub.violations()...).Err("hybrid")); err != nil {
 		return nil, err
 	}
-	h, err := NewHub(rdb, cfg.Hub)
+	h, err := newHub(rdb, cfg.Hub, cfg.Name)
 	if err != nil {
 		return nil, err
 	}

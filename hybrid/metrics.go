@@ -3,6 +3,7 @@ package hybrid
 import (
 	"cmp"
 	"context"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -20,6 +21,7 @@ const (
 	attrResult = attribute.Key("rate_limiting.result")
 	attrSource = attribute.Key("rate_limiting.source")
 	attrFate   = attribute.Key("rate_limiting.unit.fate")
+	attrHub    = attribute.Key("rate_limiting.hub")
 )
 
 // metrics exports a hub's counters when they are collected, and records what
@@ -30,6 +32,9 @@ type metrics struct {
 	in        instruments
 	made      []metric.Observable
 	reg       metric.Registration
+	hub       attribute.Set // what the hub's own have
+	record    []metric.RecordOption
+	release   func() // of the name in it
 	overshoot metric.Int64Histogram
 	staleness metric.Float64Histogram
 	duration  metric.Float64Histogram // nil, as all of them: nobody takes metrics
@@ -42,14 +47,17 @@ type instruments struct {
 	fleet, credit, keys, owed, held, breaker, switched, late metric.Int64ObservableGauge
 }
 
-// Bounds of buckets. The first of overshoot holds the syncs that found none.
+// Bounds of buckets. The first of overshoot holds the syncs that found none; the
+// last has to lie above the bounds that alerts compare with: (N-1)·C of large
+// limits.
 // Staleness is about T for a key in use, from a few ms to the 5 s after which
 // a denial is looked at again; beyond that, the key was idle.
 var (
-	overshootBounds = []float64{0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000}
+	overshootBounds = []float64{0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 2e6, 5e6, 1e7}
 	stalenessBounds = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600, 3600}
-	// A full batch keeps Redis busy for 1 ms; SyncTimeout is 0.25 s.
-	durationBounds = []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1}
+	// A full batch keeps Redis busy for 1 ms; MaxWait, with which alerts compare,
+	// is 20 ms, and SyncTimeout 0.25 s.
+	durationBounds = []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.025, 0.05, 0.1, 0.25, 0.5, 1}
 	batchBounds    = []float64{1, 2, 4, 8, 16, 32, 64} // to lua.MaxOps
 )
 
@@ -83,10 +91,19 @@ func (h *histograms) stale(ns int64) {
 	}
 }
 
-// newMetrics makes the instruments. Those of a nil provider record nothing.
-func newMetrics(provider metric.MeterProvider) (*metrics, error) {
+// synced records a batch of syncs, or an exact call.
+func (m *metrics) synced(ctx context.Context, took time.Duration, ops int) {
+	if m.duration != nil {
+		m.duration.Record(ctx, took.Seconds(), m.record...)
+		m.batch.Record(ctx, int64(ops), m.record...)
+	}
+}
+
+// newMetrics makes the instruments of a hub. Those of a nil provider record
+// nothing.
+func newMetrics(provider metric.MeterProvider, hub string) (*metrics, error) {
 	if provider == nil {
-		return &metrics{}, nil
+		return &metrics{release: func() {}}, nil
 	}
 	m := provider.Meter(scope)
 	out := &metrics{meter: m}
@@ -110,7 +127,7 @@ func newMetrics(provider metric.MeterProvider) (*metrics, error) {
 		"Commands sent to Redis by the hub. Per decision: divide by the sum of rate_limiting.decisions over all policies of the hub, which share messages.")
 	in.ops = counter("rate_limiting.sync.ops", "{op}",
 		"Keys synced or asked for, each once however often it was sent. Per decision: divide by rate_limiting.decisions of the same policy.")
-	in.failures = counter("rate_limiting.sync.failures", "{message}", "Syncs without an answer.")
+	in.failures = counter("rate_limiting.sync.failures", "{message}", "Batches of syncs, and exact calls, without an answer.")
 	in.resyncs = counter("rate_limiting.sync.resyncs", "{key}", "Keys synced because Redis had, or might have, lost its state.")
 	in.gaps = counter("rate_limiting.sync.gaps", "{message}", "Answers showing that Redis lost an earlier sync.")
 	in.unapplied = counter("rate_limiting.sync.refused", "{op}", "Keys whose sync Redis will never apply; what it carried is lost.")
@@ -145,6 +162,9 @@ func newMetrics(provider metric.MeterProvider) (*metrics, error) {
 	if first != nil {
 		return nil, first
 	}
+	hub, out.release = named(provider, hub)
+	out.hub = attribute.NewSet(attrHub.String(hub))
+	out.record = []metric.RecordOption{metric.WithAttributeSet(out.hub)}
 	return out, nil
 }
 
@@ -161,17 +181,17 @@ func (m *metrics) register(h *Hub) (err error) {
 }
 
 func (h *Hub) observe(o metric.Observer, in *instruments) {
-	s := h.Stats()
-	o.ObserveInt64(in.messages, int64(s.Messages))
-	o.ObserveInt64(in.failures, int64(s.Failures))
-	o.ObserveInt64(in.gaps, int64(s.Gaps))
-	o.ObserveInt64(in.unapplied, int64(s.Refused))
-	o.ObserveInt64(in.breaker, int64(s.Breaker))
+	s, hub := h.Stats(), metric.WithAttributeSet(h.metrics.hub)
+	o.ObserveInt64(in.messages, int64(s.Messages), hub)
+	o.ObserveInt64(in.failures, int64(s.Failures), hub)
+	o.ObserveInt64(in.gaps, int64(s.Gaps), hub)
+	o.ObserveInt64(in.unapplied, int64(s.Refused), hub)
+	o.ObserveInt64(in.breaker, int64(s.Breaker), hub)
 	late := int64(0)
-	if h.engine.Behind() {
+	if s.Behind {
 		late = 1
 	}
-	o.ObserveInt64(in.late, late)
+	o.ObserveInt64(in.late, late, hub)
 	for _, l := range h.all() {
 		policy := attrPolicy.String(l.cfg.Name)
 		of := func(kv ...attribute.KeyValue) metric.MeasurementOption {
@@ -181,10 +201,11 @@ func (h *Hub) observe(o metric.Observer, in *instruments) {
 		allowed, denied, admitted := c.tally() // h.Stats has drained
 		for i := range hybridlimit.NumSources {
 			src := attrSource.String(hybridlimit.Source(i).String())
-			if n := allowed[i]; n > 0 {
+			may := l.mayDecide(hybridlimit.Source(i))
+			if n := allowed[i]; n > 0 || may.allow {
 				o.ObserveInt64(in.decisions, n, of(attrResult.String("allowed"), src))
 			}
-			if n := denied[i]; n > 0 {
+			if n := denied[i]; n > 0 || may.deny {
 				o.ObserveInt64(in.decisions, n, of(attrResult.String("denied"), src))
 			}
 		}
@@ -212,7 +233,33 @@ func (h *Hub) observe(o metric.Observer, in *instruments) {
 	}
 }
 
+// decides is what a source can say.
+type decides struct{ allow, deny bool }
+
+// mayDecide is what a source can say of a limiter's calls: exported from the
+// start, at 0, so that the first of them is a rise. That is twelve series of a
+// policy at most. What a limit that counts nothing admits comes when it does.
+func (l *Limiter) mayDecide(s hybridlimit.Source) decides {
+	exactly := l.exactly(l.rules.Load())
+	switch s {
+	case hybridlimit.SourceLease:
+		return decides{allow: !exactly}
+	case hybridlimit.SourceCredit:
+		return decides{allow: !exactly && l.givesCredit()}
+	case hybridlimit.SourceRedis, hybridlimit.SourceFallback, hybridlimit.SourceSwitch:
+		return decides{true, true}
+	case hybridlimit.SourceDenyCache:
+		return decides{deny: l.cfg.Mode != ModeExact}
+	case hybridlimit.SourceTimeout:
+		return decides{deny: l.cfg.Mode == ModeStrict}
+	case hybridlimit.SourceStatic: // a cost above the burst
+		return decides{deny: true}
+	}
+	return decides{}
+}
+
 func (m *metrics) close() error {
+	defer m.release()
 	if m.reg == nil {
 		return nil
 	}

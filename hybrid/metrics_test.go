@@ -73,19 +73,19 @@ func TestMetrics(t *testing.T) {
 		decisions(hot, "hot")
 		want("rate_limiting.decisions{rate_limiting.policy=api,rate_limiting.result=denied,rate_limiting.source=static}", 1)
 		s := h.Stats()
-		want("rate_limiting.sync.messages{}", int64(s.Messages))
+		want("rate_limiting.sync.messages{rate_limiting.hub=hl}", int64(s.Messages))
 		if sent := api.Stats().Ops + hot.Stats().Ops; sent != int64(s.Ops) { // nothing was sent twice
 			t.Errorf("the limiters count %d ops, their hub %d", sent, s.Ops)
 		}
 		if api.Stats().Credit != 0 || hot.Stats().Credit == 0 {
 			t.Errorf("credit %d of a burst of 5, %d of 2000", api.Stats().Credit, hot.Stats().Credit)
 		}
-		want("rate_limiting.sync.failures{}", 0)
-		want("rate_limiting.breaker.state{}", 0)
-		want("rate_limiting.sync.behind{}", 0)
-		want("rate_limiting.sync.gaps{}", int64(s.Gaps))
-		want("rate_limiting.sync.refused{}", int64(s.Refused))
-		if took, sizes := m.take("rate_limiting.sync.duration{}"), m.take("rate_limiting.sync.batch.size{}"); len(took) == 0 || len(took) != len(sizes) || sizes[0] < 1 || took[0] < 0 {
+		want("rate_limiting.sync.failures{rate_limiting.hub=hl}", 0)
+		want("rate_limiting.breaker.state{rate_limiting.hub=hl}", 0)
+		want("rate_limiting.sync.behind{rate_limiting.hub=hl}", 0)
+		want("rate_limiting.sync.gaps{rate_limiting.hub=hl}", int64(s.Gaps))
+		want("rate_limiting.sync.refused{rate_limiting.hub=hl}", int64(s.Refused))
+		if took, sizes := m.take("rate_limiting.sync.duration{rate_limiting.hub=hl}"), m.take("rate_limiting.sync.batch.size{rate_limiting.hub=hl}"); len(took) == 0 || len(took) != len(sizes) || sizes[0] < 1 || took[0] < 0 {
 			t.Errorf("batches took %v, of %v keys", took, sizes)
 		}
 		for at := range got {
@@ -100,7 +100,7 @@ func TestMetrics(t *testing.T) {
 			time.Sleep(300 * time.Millisecond)
 		}
 		got = m.collect(t)
-		if got["rate_limiting.breaker.state{}"] == 0 || got["rate_limiting.sync.failures{}"] == 0 {
+		if got["rate_limiting.breaker.state{rate_limiting.hub=hl}"] == 0 || got["rate_limiting.sync.failures{rate_limiting.hub=hl}"] == 0 {
 			t.Errorf("with Redis dead: %v", got)
 		}
 		api.Close()

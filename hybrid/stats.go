@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
@@ -150,7 +151,8 @@ type Stats struct {
 	Lost     int64                        // units granted to callers that had gone, or too late
 	Dropped  int64                        // owed units that Redis never hears of
 	Forgiven int64                        // units that a fallback admitted and whose part had refilled when Redis came back
-	Refunded int64                        // units given back, as Redis has acknowledged; Admitted is less by all that are
+	Returned int64                        // units that callers gave back: Admitted is less by them
+	Refunded int64                        // of these, those that Redis has acknowledged
 	Overflow int64                        // fallback decisions made without memory to count them in
 	Resynced int64                        // keys synced because Redis had, or might have, lost its state
 
@@ -225,7 +227,8 @@ func (l *Limiter) Stats() Stats {
 			s.Denied[hybridlimit.Source(src)] = n
 		}
 	}
-	s.Admitted, s.Paid, s.Granted = admitted-c.returned.Load(), c.acked.Load(), c.debited.Load()
+	s.Returned = c.returned.Load()
+	s.Admitted, s.Paid, s.Granted = admitted-s.Returned, c.acked.Load(), c.debited.Load()
 	s.Netted, s.Expired, s.Lost = c.netted.Load(), c.expired.Load(), c.lost.Load()
 	s.Dropped, s.Forgiven, s.Overflow = c.dropped.Load(), c.forgiven.Load(), c.overflow.Load()
 	s.Refunded = c.refunded.Load()
@@ -269,11 +272,25 @@ type HubStats struct {
 	Decisions int64         // of all its limiters, also those that are closed
 	Messages  uint64        // top-level Redis commands: syncs, exact decisions, heartbeats
 	Ops       uint64        // keys synced or asked for, again with each attempt
-	Failures  uint64        // syncs without an answer
+	Failures  uint64        // syncs, and exact decisions, without an answer
 	Seen      uint64        // syncs answered at a later try that had been applied before
 	Gaps      uint64        // answers showing that Redis lost an earlier sync
 	Refused   uint64        // ops that Redis will never apply
 	Breaker   breaker.State // the worst, where there are several
+	Behind    bool          // syncs that can wait do so for longer than SyncInterval: rate_limiting.sync.behind
+	Syncs     uint64        // batches of syncs, again with each attempt, and exact decisions
+	SyncOps   uint64        // keys in them: SyncOps/Syncs is the mean size of a batch
+	SyncTime  time.Duration // from sending them to their answers, or to giving them up, in all: see SyncMean
+}
+
+// SyncMean is how long a sync, or an exact decision, took in the mean since the
+// start; 0 before the first. The difference of two Stats tells of the time
+// between them: SyncTime by Syncs.
+func (s HubStats) SyncMean() time.Duration {
+	if s.Syncs == 0 {
+		return 0
+	}
+	return s.SyncTime / time.Duration(s.Syncs)
 }
 
 // MessagesPerDecision is how many commands a decision has cost Redis; 0 before
@@ -287,7 +304,8 @@ func (h *Hub) Stats() HubStats {
 	s := HubStats{
 		Decisions: h.decisions(),
 		Messages:  e.Messages + h.exacts.Load() + h.beats.Load(), Ops: e.Ops + h.exacts.Load(),
-		Failures: e.Failures, Seen: e.Seen, Gaps: e.Gaps, Refused: e.Refused, Breaker: h.worst(),
+		Failures: e.Failures + h.failed.Load(), Seen: e.Seen, Gaps: e.Gaps, Refused: e.Refused, Breaker: h.worst(),
+		Behind: h.engine.Behind(), Syncs: h.syncs.calls.Load(), SyncOps: h.syncs.ops.Load(), SyncTime: time.Duration(h.syncs.ns.Load()),
 	}
 	return s
 }

@@ -2,34 +2,34 @@ package hybrid
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
-
-	"go.opentelemetry.io/otel/metric"
 
 	"github.com/hybridlimit/hybridlimit/lua"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
-// timed records how long each batch takes, and how many keys it has.
+// timed notes how long each batch takes, and how many keys it has.
 type timed struct {
-	next     ratesync.Caller
-	duration metric.Float64Histogram
-	batch    metric.Int64Histogram
+	next ratesync.Caller
+	hub  *Hub
 }
 
-// timed returns next itself where nobody takes metrics.
-func (m *metrics) timed(next ratesync.Caller) ratesync.Caller {
-	if m.duration == nil {
-		return next
-	}
-	return timed{next, m.duration, m.batch}
+// syncTimes is what of it HubStats has.
+type syncTimes struct {
+	calls, ops atomic.Uint64
+	ns         atomic.Int64
 }
 
 // Batch runs one batch and records it.
 func (t timed) Batch(ctx context.Context, env lua.Envelope, ops []lua.Op) (lua.Reply, error) {
 	began := time.Now()
 	reply, err := t.next.Batch(ctx, env, ops)
-	t.duration.Record(ctx, time.Since(began).Seconds())
-	t.batch.Record(ctx, int64(len(ops)))
+	took := time.Since(began)
+	s := &t.hub.syncs
+	s.calls.Add(1)
+	s.ops.Add(uint64(len(ops)))
+	s.ns.Add(int64(took))
+	t.hub.metrics.synced(ctx, took, len(ops))
 	return reply, err
 }
