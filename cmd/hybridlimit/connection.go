@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -24,6 +25,7 @@ type connection struct {
 	name       string
 	secretFile string
 	timeout    time.Duration
+	trust      trust
 
 	secret hybridlimit.Secret // out of secretFile
 }
@@ -41,11 +43,12 @@ func addConnection(fs *flag.FlagSet, fromEnv string) *connection {
 		return nil
 	})
 	fs.BoolVar(&c.cluster, "cluster", false, "it is a Redis Cluster; more nodes by ?addr=host:port in the URL")
-	fs.BoolVar(&c.functions, "functions", false, "run functions, not scripts, as HubConfig.Functions does")
+	fs.BoolVar(&c.functions, "functions", false, "run functions, not scripts, as HubConfig.Functions does: the library is loaded where it is missing, by inspect too")
 	fs.StringVar(&c.prefix, "prefix", "hl", "HubConfig.Prefix")
 	fs.IntVar(&c.tags, "tags", lua.DefaultTags, "HubConfig.Tags")
 	fs.StringVar(&c.name, "name", "", "Config.Name of the limiter (required)")
 	fs.StringVar(&c.secretFile, "hash-secret-file", "", "`file` with HubConfig.HashKeys; a newline at its end is not part of it")
+	c.trust.add(fs)
 	fs.DurationVar(&c.timeout, "timeout", 2*time.Second, "longest wait for one answer")
 	return c
 }
@@ -76,6 +79,7 @@ func (c *connection) check(bad *hybridlimit.Violations) {
 			bad.AddSecret("-hash-secret-file", c.secret)
 		}
 	}
+	c.trust.check(bad, strings.HasPrefix(c.url, "rediss:"))
 	if _, err := c.options(); err != nil {
 		bad.Add("-redis", "[url]", err.Error())
 	}
@@ -90,6 +94,7 @@ func (c *connection) options() (connect func() redis.UniversalClient, err error)
 			return nil, fmt.Errorf("%s", problem)
 		}
 		o.ContextTimeoutEnabled = true // -timeout holds
+		c.trust.apply(o.TLSConfig)
 		return func() redis.UniversalClient { return redis.NewClusterClient(o) }, nil
 	}
 	o, err := redis.ParseURL(c.url)
@@ -97,16 +102,52 @@ func (c *connection) options() (connect func() redis.UniversalClient, err error)
 		return nil, fmt.Errorf("%s", problem)
 	}
 	o.ContextTimeoutEnabled = true
+	c.trust.apply(o.TLSConfig)
 	return func() redis.UniversalClient { return redis.NewClient(o) }, nil
 }
 
-// open connects. Only after check.
-func (c *connection) open() (redis.UniversalClient, error) {
+// open connects, and refuses a node of a cluster that is taken for a Redis by
+// itself: it has a part of the keys, and would be shown as if it had all. Only
+// after check.
+func (c *connection) open(ctx context.Context) (redis.UniversalClient, error) {
 	connect, err := c.options()
 	if err != nil {
 		return nil, err
 	}
-	return connect(), nil
+	rdb := connect()
+	if c.cluster {
+		return rdb, nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	said, err := rdb.Do(bounded, "hello").Result() // go-redis has sent it with the connection, so it is allowed
+	switch {
+	case err != nil:
+		rdb.Close()
+		return nil, fmt.Errorf("hybridlimit: is it a cluster? %w", err)
+	case mode(said) == "cluster":
+		rdb.Close()
+		var bad hybridlimit.Violations
+		bad.Add("-cluster", false, "must be set: this Redis is a node of a cluster")
+		return nil, bad.Err("hybridlimit")
+	}
+	return rdb, nil
+}
+
+// mode is what HELLO says of a server, a map or, by the older protocol, a list:
+// "standalone", "cluster" or "sentinel".
+func mode(said any) string {
+	switch said := said.(type) {
+	case map[any]any:
+		return fmt.Sprint(said["mode"])
+	case []any:
+		for i := 0; i+1 < len(said); i += 2 {
+			if said[i] == "mode" {
+				return fmt.Sprint(said[i+1])
+			}
+		}
+	}
+	return ""
 }
 
 func (c *connection) names() lua.Names {

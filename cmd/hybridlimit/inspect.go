@@ -44,7 +44,7 @@ func inspect(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []s
 		if err := bad.Err("hybridlimit"); err != nil {
 			return err
 		}
-		rdb, err := c.open()
+		rdb, err := c.open(ctx)
 		if err != nil {
 			return err
 		}

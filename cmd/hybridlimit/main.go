@@ -7,7 +7,8 @@
 //
 // It is no process of the fleet: it sends no heartbeats and holds nothing. What a
 // process knows beyond Redis (leases, what it owes) its own debug handler shows,
-// package hybrid/debug.
+// package hybrid/debug. Inspect and top write nothing, but that with -functions the
+// library is loaded where it is missing.
 //
 // The deployment's identity is told by -prefix, -tags and -hash-secret-file, which
 // must be those of HubConfig: with others it looks at other keys. A password
@@ -18,6 +19,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -25,6 +27,9 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/hybridlimit/hybridlimit"
 )
@@ -53,6 +58,7 @@ const usage = "usage: hybridlimit COMMAND [FLAGS] [ARGUMENT]\n\n"
 
 // run is the program. redisURL is what the environment says.
 func run(ctx context.Context, args []string, redisURL string, out, errOut io.Writer) int {
+	errOut = redacted(errOut, args)
 	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "-help" || args[0] == "--help" {
 		fmt.Fprint(errOut, usage)
 		for _, c := range commands {
@@ -97,6 +103,44 @@ func (c command) run(ctx context.Context, args []string, redisURL string, out, e
 		return 2
 	}
 	return 1
+}
+
+// redacted is a writer in whose text no argument with a URL in it is to be seen:
+// where it stands in the wrong place an error repeats it, password and all.
+func redacted(w io.Writer, args []string) io.Writer {
+	var urls []string
+	add := func(s string) {
+		quoted := strconv.Quote(s)
+		urls = append(urls, s, quoted[1:len(quoted)-1])
+	}
+	for _, a := range args {
+		if !strings.Contains(a, "://") {
+			continue
+		}
+		add(a)
+		if _, value, ok := strings.Cut(a, "="); ok && strings.Contains(value, "://") {
+			add(value)
+		}
+	}
+	slices.SortFunc(urls, func(a, b string) int { return cmp.Compare(len(b), len(a)) }) // a whole before its part
+	var pairs []string
+	for _, u := range urls {
+		pairs = append(pairs, u, "[url]")
+	}
+	return redactor{w, strings.NewReplacer(pairs...)}
+}
+
+type redactor struct {
+	w io.Writer
+	r *strings.Replacer
+}
+
+// Write takes whole messages, as fmt and flag write them.
+func (r redactor) Write(p []byte) (int, error) {
+	if _, err := r.r.WriteString(r.w, string(p)); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }
 
 // arguments notes a number of arguments that is wrong.

@@ -337,6 +337,13 @@ func TestBadInput(t *testing.T) {
 		{[]string{"inspect", "-name", "api", "-hash-secret-file", empty, "k"}, []string{"-hash-secret-file", "is empty"}},
 		{[]string{"inspect", "-name", "api", "-hash-secret-file", short, "k"}, []string{"-hash-secret-file ([secret]) must be 32 to 1024 bytes, not 8"}},
 		{[]string{"inspect", "-nme", "api"}, []string{"-nme"}},
+		{[]string{"inspect", "-name", "api", "redis://:geheim@host", "alice"}, []string{"arguments ([[url] alice]) must be one key"}},
+		{[]string{"redis://:geheim@host"}, []string{`"[url]" is no command`}},
+		{[]string{"redis://:geh\"eim@host"}, []string{`"[url]" is no command`}},
+		{[]string{"switch", "-name", "api", "redis://:geheim@host"}, []string{`switch ("[url]") must be "normal"`}},
+		{[]string{"top", "-name", "redis://:geheim@host"}, []string{`-name ("[url]") is required`}},
+		{[]string{"top", "-n=redis://:geheim@host"}, []string{`invalid value "[url]" for flag -n`}},
+		{[]string{"inspect", "-name", "api", "-limit", "redis://:geheim@host", "k"}, []string{"[url]"}},
 		{[]string{"reset", "-name", "api", "k"}, []string{"-limit", "is required"}},
 		{[]string{"reset", "-name", "api", "-limit", "unlimited", "k"}, []string{`-limit ("unlimited") counts nothing`}},
 		{[]string{"switch", "-name", "api", "off"}, []string{`switch ("off") must be "normal"`}},
@@ -352,7 +359,7 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("%q: no %q in %s", c.args, want, errOut)
 			}
 		}
-		if strings.Contains(errOut, "geheim") || strings.Contains(errOut, "tooshort") {
+		if strings.Contains(errOut, "geh") || strings.Contains(errOut, "tooshort") {
 			t.Errorf("%q: a secret in %s", c.args, errOut)
 		}
 	}

@@ -52,7 +52,7 @@ func top(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []strin
 		if err := bad.Err("hybridlimit"); err != nil {
 			return err
 		}
-		rdb, err := c.open()
+		rdb, err := c.open(ctx)
 		if err != nil {
 			return err
 		}
@@ -89,7 +89,9 @@ type findings struct {
 	looked  int   // keys of Redis
 	keys    int   // keys of the limiter
 	odd     int   // that this version cannot read
+	moved   int   // that lie on another node by now
 	cut     bool  // the time was over first
+	seen    map[string]bool
 	elapsed time.Duration
 }
 
@@ -99,7 +101,7 @@ func (s *scan) run(ctx context.Context, c *connection, rdb redis.UniversalClient
 	if err != nil {
 		return nil, fmt.Errorf("hybridlimit: %w", err)
 	}
-	began, f := time.Now(), &findings{}
+	began, f := time.Now(), &findings{seen: map[string]bool{}}
 	for _, node := range nodes {
 		if f.cut {
 			break
@@ -173,7 +175,8 @@ func (s *scan) node(ctx context.Context, c *connection, node *redis.Client, f *f
 func (s *scan) page(ctx context.Context, c *connection, node *redis.Client, keys []string, f *findings) error {
 	var mine []string
 	for _, k := range keys {
-		if _, ok := c.callers(k); ok { // a caller's key may look like another limiter's name
+		if _, ok := c.callers(k); ok && !f.seen[k] { // a caller's key may look like another limiter's name; SCAN may name one twice
+			f.seen[k] = true
 			mine = append(mine, k)
 		}
 	}
@@ -189,13 +192,20 @@ func (s *scan) page(ctx context.Context, c *connection, node *redis.Client, keys
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "WRONGTYPE") {
-		return err
+	// That is the first error of all: one key of the wrong type hides another's.
+	for _, e := range append(errorsOf(texts, entries), clock.Err(), err) {
+		if e != nil && !expected(e) && !gone(e) {
+			return e
+		}
 	}
 	for i, k := range mine {
 		key, _ := c.callers(k)
 		r := row{key: key, age: -1}
 		switch st, ok := lua.DecodeState(texts[i].Val()); {
+		case gone(texts[i].Err()) || gone(entries[i].Err()):
+			f.moved++
+			delete(f.seen, k) // it may be met there
+			continue
 		case ok:
 			r.of(st, clock.Val())
 		case texts[i].Err() == nil:
@@ -211,6 +221,24 @@ func (s *scan) page(ctx context.Context, c *connection, node *redis.Client, keys
 		f.keep(r, s)
 	}
 	return nil
+}
+
+// expected says that a key is not there any more, or is of the other type.
+func expected(err error) bool {
+	return errors.Is(err, redis.Nil) || redis.HasErrorPrefix(err, "WRONGTYPE")
+}
+
+// gone says that a key has moved to another node since it was named, or is about
+// to.
+func gone(err error) bool {
+	return err != nil && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK") || redis.HasErrorPrefix(err, "TRYAGAIN"))
+}
+
+func errorsOf(texts []*redis.StringCmd, entries []*redis.IntCmd) (errs []error) {
+	for i := range texts {
+		errs = append(errs, texts[i].Err(), entries[i].Err())
+	}
+	return errs
 }
 
 // callers is the caller's key out of a key of Redis: of this limiter, and in the
@@ -247,16 +275,8 @@ func (r *row) of(s lua.State, now time.Time) {
 	}
 }
 
-// keep puts a row where it belongs, if it is among the first. SCAN may name a
-// key twice.
+// keep puts a row where it belongs, if it is among the first.
 func (f *findings) keep(r row, s *scan) {
-	for i := range f.rows {
-		if f.rows[i].key == r.key {
-			f.rows = slices.Delete(f.rows, i, i+1)
-			f.keys--
-			break
-		}
-	}
 	at, _ := slices.BinarySearchFunc(f.rows, r, func(a, b row) int {
 		return cmp.Or(cmp.Compare(b.rank(s.by), a.rank(s.by)), strings.Compare(a.key, b.key))
 	})
@@ -283,10 +303,16 @@ func (f *findings) print(out io.Writer, c *connection, s *scan) error {
 		return err
 	}
 	all := "all there are"
-	if f.cut {
+	switch {
+	case f.cut:
 		all = fmt.Sprintf("not all: -for %v was over at -rate %d", s.most, s.rate)
+	case f.moved > 0:
+		all = "perhaps not all"
 	}
 	fmt.Fprintf(out, "%d keys of %s, %s; looked for %v\n", f.keys, c.name, all, f.elapsed.Round(time.Millisecond))
+	if f.moved > 0 {
+		fmt.Fprintf(out, "%d were on their way to another node: look again when the cluster has come to rest.\n", f.moved)
+	}
 	if f.odd > 0 {
 		fmt.Fprintf(out, "%d more hold something that this version cannot read.\n", f.odd)
 	}

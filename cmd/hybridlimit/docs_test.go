@@ -1,0 +1,104 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+)
+
+// words are those of a shell's line: quotes and a comment at the end.
+func words(line string) (out []string) {
+	var b strings.Builder
+	quote, in := rune(0), false
+	for _, r := range line {
+		switch {
+		case quote != 0 && r == quote:
+			quote = 0
+		case quote != 0:
+			b.WriteRune(r)
+		case r == '\'' || r == '"':
+			quote, in = r, true
+		case r == '#' && !in:
+			return out
+		case r == ' ':
+			if in {
+				out = append(out, b.String())
+			}
+			b.Reset()
+			in = false
+		default:
+			b.WriteRune(r)
+			in = true
+		}
+	}
+	if in {
+		out = append(out, b.String())
+	}
+	return out
+}
+
+// What the documents tell people to type is understood: with a Redis that is not
+// there it fails for that, and not for the arguments.
+func TestLinesOfTheDocuments(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages = append(pages, "../../README.md", "../../SECURITY.md", "main.go")
+	lines := regexp.MustCompile("(?m)(?:^(?:\\$ |//\t|go run github\\.com/hybridlimit/hybridlimit/cmd/)|`)hybridlimit(?:@latest)? ((?:inspect|reset|switch|top) [^`\\n]*-name[^`\\n]*)")
+	seen := map[string]int{}
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range lines.FindAllStringSubmatch(string(text), -1) {
+			line := strings.NewReplacer("[normal|shadow|local_only|allow_all|deny_all]", "shadow", "[-by busiest|emptiest]", "-by busiest").Replace(m[1])
+			args := words(line)
+			if at := slices.Index(args, "-redis"); at >= 0 {
+				args[at+1] = "redis://127.0.0.1:1"
+			}
+			seen[args[0]]++
+			if status, out, errOut := cli(t, "redis://127.0.0.1:1", args...); status != 1 || out != "" {
+				t.Errorf("%s: %q: status %d, %s", page, args, status, errOut)
+			}
+		}
+	}
+	for _, c := range commands {
+		if seen[c.name] == 0 {
+			t.Errorf("no line shows %s: %v", c.name, seen)
+		}
+	}
+	if got := words(`top -limit '100/min  a' "b#" c#d   # text 'x`); !slices.Equal(got, []string{"top", "-limit", "100/min  a", "b#", "c#d"}) {
+		t.Errorf("words: %q", got)
+	}
+}
+
+// Who may only switch, by the rights that SECURITY.md gives, can switch: it was
+// set and then reported as failed, for want of the right to count processes.
+func TestRightsToSwitch(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../SECURITY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rights := regexp.MustCompile("Whoever only switches limits .* needs `([^`]+)`").FindSubmatch(text)
+	if rights == nil {
+		t.Fatal("no rights in SECURITY.md")
+	}
+	srv := redistest.New(t)
+	set := []any{"ACL", "SETUSER", "switcher", "on", ">PASSWORD", "resetkeys", "~hl:v1:*", "-@all"}
+	for _, w := range strings.Fields(string(rights[1])) {
+		set = append(set, w)
+	}
+	redistest.Do(t, srv.Client(t), set...)
+	url := "redis://switcher:PASSWORD@" + srv.Addr()
+	expect(t, url, []string{"switch", "-name", "api", "shadow"}, "api: shadow, was normal\n", "It is not known which processes are there to hear of it: NOPERM")
+	expect(t, url, []string{"switch", "-name", "api"}, "api: shadow, since 20")
+}
