@@ -45,9 +45,15 @@ func (c *counted) AllowN(ctx context.Context, key string, n int64) (hybridlimit.
 	}
 	began := time.Now()
 	res, err := c.next.AllowN(ctx, key, n)
-	c.duration.Record(ctx, time.Since(began).Seconds(), c.policy...)
+	c.took(ctx, time.Since(began))
 	c.note(&res, err)
 	return res, err
+}
+
+func (c *counted) took(ctx context.Context, d time.Duration) {
+	if c.duration != nil {
+		c.duration.Record(ctx, d.Seconds(), c.policy...)
+	}
 }
 
 func (c *counted) note(res *hybridlimit.Result, err error) {
@@ -124,13 +130,15 @@ func (j joining) Joins(other hybridlimit.Limiter) bool { return j.joint.Joins(in
 
 // AllowJoint is the limiter's. A call that is allowed counts for each of its
 // limits as that one's own answer, one that is denied for the limits that
-// denied, and a failure for all.
+// denied, and a failure for all; so does the time that it took.
 func (j joining) AllowJoint(ctx context.Context, asks []hybridlimit.Ask) (hybridlimit.Result, error) {
 	plain := make([]hybridlimit.Ask, len(asks))
 	for i, a := range asks {
 		plain[i] = hybridlimit.Ask{Limiter: inner(a.Limiter), Key: a.Key, N: a.N}
 	}
+	began := time.Now()
 	res, err := j.joint.AllowJoint(ctx, plain)
+	took := time.Since(began)
 	for i := range asks {
 		one := plain[i].Result
 		asks[i].Result = one
@@ -141,7 +149,9 @@ func (j joining) AllowJoint(ctx context.Context, asks []hybridlimit.Ask) (hybrid
 			one = res
 		}
 		if w, ok := asks[i].Limiter.(wrapper); ok {
-			w.wraps().note(&one, err)
+			c := w.wraps()
+			c.note(&one, err)
+			c.took(ctx, took)
 		}
 	}
 	return res, err

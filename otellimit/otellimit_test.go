@@ -168,14 +168,16 @@ func TestDecisionsAreCounted(t *testing.T) {
 	got := p.collect(t)
 	const of = "rate_limiting.decisions{rate_limiting.policy="
 	for at, want := range map[string]int64{
-		of + "api,rate_limiting.result=allowed,rate_limiting.source=local}":   4,
-		of + "api,rate_limiting.result=denied,rate_limiting.source=local}":    3,
-		of + "api,rate_limiting.result=denied,rate_limiting.source=static}":   1,
-		of + "shadow,rate_limiting.result=denied,rate_limiting.source=redis}": 1,
-		"rate_limiting.errors{rate_limiting.policy=api}":                      1,
-		"rate_limiting.errors{rate_limiting.policy=shadow}":                   0,
-		"rate_limiting.keys{rate_limiting.policy=api}":                        2,
-		"rate_limiting.evictions{rate_limiting.policy=api}":                   1,
+		of + "api,rate_limiting.result=allowed,rate_limiting.source=local}":    4,
+		of + "api,rate_limiting.result=denied,rate_limiting.source=local}":     3,
+		of + "api,rate_limiting.result=denied,rate_limiting.source=static}":    1,
+		of + "api,rate_limiting.result=allowed,rate_limiting.source=static}":   0, // a result that has not come yet is there, at 0
+		of + "shadow,rate_limiting.result=denied,rate_limiting.source=redis}":  1,
+		of + "shadow,rate_limiting.result=allowed,rate_limiting.source=redis}": 0,
+		"rate_limiting.errors{rate_limiting.policy=api}":                       1,
+		"rate_limiting.errors{rate_limiting.policy=shadow}":                    0,
+		"rate_limiting.keys{rate_limiting.policy=api}":                         2,
+		"rate_limiting.evictions{rate_limiting.policy=api}":                    1,
 	} {
 		if have, ok := got[at]; have != want || !ok {
 			t.Errorf("%s is %d (%v), want %d", at, have, ok, want)
@@ -218,7 +220,7 @@ func TestGlobalWithoutRedis(t *testing.T) {
 // enforced.
 func TestJointCalls(t *testing.T) {
 	p := newProvider()
-	r := recorder(t, otellimit.Config{MeterProvider: p})
+	r := recorder(t, otellimit.Config{MeterProvider: p, Durations: true})
 	wide, narrow, bare := newLocal(t, "wide", 100), newLocal(t, "narrow", 1), newLocal(t, "bare", 50)
 	a, b := must[hybridlimit.Limiter](t)(r.Wrap("wide", wide)), must[hybridlimit.Limiter](t)(r.Wrap("narrow", narrow))
 	joint, ok := a.(hybridlimit.Joint)
@@ -248,6 +250,11 @@ func TestJointCalls(t *testing.T) {
 	} {
 		if got[at] != want {
 			t.Errorf("%s is %d, want %d", at, got[at], want)
+		}
+	}
+	for name, want := range map[string]int{"wide": 1, "narrow": 3} { // of the calls that count for it
+		if n := len(p.recorded["rate_limiting.decision.duration{rate_limiting.policy="+name+"}"]); n != want {
+			t.Errorf("%d durations of %s, want %d", n, name, want)
 		}
 	}
 }
@@ -325,7 +332,7 @@ func TestInstrumentsAreDocumented(t *testing.T) {
 	if section, _, _ = strings.Cut(section, "\n## "); !ok {
 		t.Fatal("no section")
 	}
-	rows := map[string]string{}
+	rows, attributes := map[string]string{}, map[string]string{}
 	for line := range strings.Lines(section) {
 		if !strings.HasPrefix(line, "| `") {
 			continue
@@ -335,10 +342,25 @@ func TestInstrumentsAreDocumented(t *testing.T) {
 			t.Fatalf("%d cells in %q", len(cells), line)
 		}
 		plain := func(i int) string { return strings.ReplaceAll(strings.TrimSpace(cells[i]), "`", "") }
-		rows[plain(0)] = plain(1) + " | " + plain(2) + " | " + plain(4)
+		rows[plain(0)], attributes[plain(0)] = plain(1)+" | "+plain(2)+" | "+plain(4), plain(3)
 	}
 	p := newProvider()
-	recorder(t, otellimit.Config{MeterProvider: p, Durations: true})
+	r := recorder(t, otellimit.Config{MeterProvider: p, Durations: true})
+	l := must[hybridlimit.Limiter](t)(r.Wrap("api", newLocal(t, "api", 1)))
+	must[hybridlimit.Result](t)(l.Allow(t.Context(), "k"))
+	seen := map[string]string{}
+	for _, at := range slices.AppendSeq(slices.Collect(maps.Keys(p.collect(t))), maps.Keys(p.recorded)) {
+		name, set, _ := strings.Cut(strings.TrimSuffix(at, "}"), "{")
+		var keys []string
+		for kv := range strings.SplitSeq(set, ",") {
+			key, _, _ := strings.Cut(kv, "=")
+			keys = append(keys, key)
+		}
+		seen[name] = strings.Join(keys, ", ")
+	}
+	if !maps.Equal(attributes, seen) {
+		t.Errorf("attributes documented:\n%s\nobserved:\n%s", list(attributes), list(seen))
+	}
 	if !maps.Equal(rows, p.made) {
 		t.Errorf("documented:\n%s\nmade:\n%s", list(rows), list(p.made))
 	}

@@ -25,7 +25,7 @@ const (
 
 // durationBounds are seconds: from a decision in memory to one that Redis keeps
 // waiting.
-var durationBounds = []float64{1e-7, 2.5e-7, 5e-7, 1e-6, 1e-5, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1}
+var durationBounds = []float64{1e-7, 2.5e-7, 5e-7, 1e-6, 1e-5, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.025, 0.05, 0.1, 0.25, 0.5, 1}
 
 // Config is what a Recorder does. The zero Config records nothing.
 type Config struct {
@@ -138,13 +138,14 @@ func (r *Recorder) observe(_ context.Context, o metric.Observer) error {
 	for _, c := range all {
 		policy := attrPolicy.String(c.name)
 		for i := range hybridlimit.NumSources {
+			allowed, denied := c.allowed[i].Load(), c.denied[i].Load()
+			if allowed+denied == 0 {
+				continue
+			}
+			// Both, so that the first denial is a rise.
 			source := attrSource.String(hybridlimit.Source(i).String())
-			if n := c.allowed[i].Load(); n > 0 {
-				o.ObserveInt64(r.decisions, n, metric.WithAttributes(policy, attrResult.String("allowed"), source))
-			}
-			if n := c.denied[i].Load(); n > 0 {
-				o.ObserveInt64(r.decisions, n, metric.WithAttributes(policy, attrResult.String("denied"), source))
-			}
+			o.ObserveInt64(r.decisions, allowed, metric.WithAttributes(policy, attrResult.String("allowed"), source))
+			o.ObserveInt64(r.decisions, denied, metric.WithAttributes(policy, attrResult.String("denied"), source))
 		}
 		o.ObserveInt64(r.failures, c.failed.Load(), metric.WithAttributes(policy))
 		if l, ok := c.next.(interface{ Len() int }); ok {
