@@ -4,8 +4,11 @@
 // It shows keys, which are somebody's identity, and figures that tell how to get
 // around a limit. It asks nobody who is there. So mount it where only you are: on
 // a port of its own on the loopback, or behind your own authentication. It changes
-// nothing, allows no other site to read it, and asks Redis only when told to, with
-// three messages a request. The key is in the query, so it is in the access log of
+// nothing, and asks Redis only when told to, with three messages a request. No page
+// of another site can read it in the browser of somebody who may: it allows none by
+// CORS, and answers only to names that such a page cannot have, which are addresses,
+// localhost and those that Handler is told (else a name that is made to point to the
+// loopback would do). The key is in the query, so it is in the access log of
 // whatever stands before it; POST takes it in a form instead.
 package debug
 
@@ -14,17 +17,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
+	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-// maxForm bounds a POST: a key of the longest kind that can be, encoded.
-const maxForm = 64 << 10
+// maxForm bounds a POST: a key of 64 KiB, each byte of it as "%xx", and the rest.
+const maxForm = 3*64<<10 + 4<<10
 
-// Handler shows a hub. Without a query it lists the limiters. The query says
+// Handler shows a hub. Hosts are the names by which it is asked
+// besides localhost and IP addresses: "limits.internal". A hub that is nil is a
+// panic, here and not with the first question. Without a query it lists the limiters. The query says
 //
 //	limiter=name   one limiter; needed with key where the hub has several
 //	key=text       what this process knows of a key
@@ -32,10 +40,41 @@ const maxForm = 64 << 10
 //	format=json    JSON instead of text, as does "Accept: application/json"
 //
 // Answers are never cached. What cannot be shown is 400 (no such parameter, no
-// such key), 404 (no such limiter), 405 (not GET, HEAD or POST) or 503 (closed).
-func Handler(hub *hybrid.Hub) http.Handler { return handler{hub} }
+// such key), 404 (no such limiter), 405 (not GET, HEAD or POST), 415 (a POST that is
+// no form), 421 (a host that is not one of these) or 503 (closed).
+func Handler(hub *hybrid.Hub, hosts ...string) http.Handler {
+	if hub == nil {
+		panic("debug: Handler: hub (nil) is required")
+	}
+	h := handler{hub, map[string]bool{"localhost": true}}
+	for _, name := range hosts {
+		h.hosts[plain(name)] = true
+	}
+	return h
+}
 
-type handler struct{ hub *hybrid.Hub }
+type handler struct {
+	hub   *hybrid.Hub
+	hosts map[string]bool
+}
+
+// welcome says whether a request's Host is a name that no other site can have.
+// "Host: " alone is of no browser.
+func (h handler) welcome(host string) bool {
+	host = plain(host)
+	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil || host == "" {
+		return true
+	}
+	return h.hosts[host] || strings.HasSuffix(host, ".localhost")
+}
+
+// plain is a host without its port, as it is compared.
+func plain(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return strings.ToLower(strings.TrimSuffix(host, "."))
+}
 
 // problem is an error with its status.
 type problem struct {
@@ -56,7 +95,13 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Content-Security-Policy", "default-src 'none'")
 	asJSON := strings.Contains(r.Header.Get("Accept"), "application/json")
-	q, err := readQuery(w, r)
+	var q query
+	var err error
+	if h.welcome(r.Host) {
+		q, err = readQuery(w, r)
+	} else {
+		err = problemf(http.StatusMisdirectedRequest, "host (%q) must be localhost, an IP address, or one that debug.Handler is told", r.Host)
+	}
 	if err == nil {
 		asJSON = asJSON && q.format == "" || q.format == "json"
 		var v any
@@ -97,6 +142,10 @@ func readQuery(w http.ResponseWriter, r *http.Request) (q query, err error) {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
 	case http.MethodPost:
+		const form = "application/x-www-form-urlencoded"
+		if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != form {
+			return q, problemf(http.StatusUnsupportedMediaType, "Content-Type (%q) must be %s", r.Header.Get("Content-Type"), form)
+		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	default:
 		return q, problemf(http.StatusMethodNotAllowed, "%s changes nothing here: use GET", r.Method)

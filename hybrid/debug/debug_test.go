@@ -54,6 +54,7 @@ func do(t *testing.T, h http.Handler, method, query, accept string) (int, string
 		target, body = "/debug/limits", strings.NewReader(query)
 	}
 	r := httptest.NewRequest(method, target, body)
+	r.Host = "127.0.0.1:6060"
 	if method == http.MethodPost {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
@@ -127,7 +128,7 @@ func TestListing(t *testing.T) {
 	inBubble(t, func(t *testing.T, _ *redistest.Bubble, h *hybrid.Hub) {
 		_, body, _ := do(t, debug.Handler(h), http.MethodGet, "", "")
 		for _, want := range []string{
-			"breaker closed, ", "\napi: 1 per 1h0m0s, burst 10 (token bucket), mode auto, switch normal\n", "\nhot: 1000 per 1s, ",
+			"breaker closed, ", "\nsyncs take ", " and have 1 keys in the mean\n", "0 dropped, 0 given back, largest debt 0\n", "\napi: 1 per 1h0m0s, burst 10 (token bucket), mode auto, switch normal\n", "\nhot: 1000 per 1s, ",
 			"  allowed  1 by redis\n", "  denied   none\n", "  keys     1 in memory, 0 evicted\n",
 		} {
 			if !strings.Contains(body, want) {
@@ -175,7 +176,8 @@ func TestBadQuestions(t *testing.T) {
 			{"GET", "reset=1", 400, `"reset" is no parameter: there are limiter, key, redis and format`},
 			{"GET", "key=%zz", 400, "the query cannot be read"},
 			{"DELETE", "limiter=api&key=k", 405, "DELETE changes nothing here: use GET"},
-			{"POST", "key=" + strings.Repeat("k", 70_000), 400, "too large"},
+			{"POST", "key=" + strings.Repeat("k", 250_000), 400, "too large"},
+			{"POST", "limiter=api&key=" + strings.Repeat("%c3", 64<<10), 400, "65536 bytes, at most 512"}, // the longest, in its longest form
 		} {
 			for _, accept := range []string{"", "application/json"} {
 				status, body, header := do(t, debug.Handler(h), c.method, c.query, accept)
@@ -198,4 +200,52 @@ func TestBadQuestions(t *testing.T) {
 			t.Errorf("closed: %d, %s (%s)", status, body, l.Name())
 		}
 	})
+}
+
+// A POST that is no form was answered with the list, as if it had asked nothing.
+func TestPostThatIsNoForm(t *testing.T) {
+	inBubble(t, func(t *testing.T, _ *redistest.Bubble, h *hybrid.Hub) {
+		for kind, want := range map[string]int{
+			"": 415, "application/json": 415, "multipart/form-data; boundary=x": 415, "text/plain": 415,
+			"application/x-www-form-urlencoded": 200, "application/x-www-form-urlencoded; charset=utf-8": 200,
+		} {
+			r := httptest.NewRequest(http.MethodPost, "http://localhost/debug/limits", strings.NewReader("limiter=api&key=k"))
+			if kind != "" {
+				r.Header.Set("Content-Type", kind)
+			}
+			w := httptest.NewRecorder()
+			debug.Handler(h).ServeHTTP(w, r)
+			if w.Code != want || want == 415 && !strings.Contains(w.Body.String(), "must be application/x-www-form-urlencoded") {
+				t.Errorf("%q: %d, %s", kind, w.Code, w.Body)
+			}
+		}
+	})
+}
+
+// A page of another site, whose name was made to point here, is not answered.
+func TestHosts(t *testing.T) {
+	inBubble(t, func(t *testing.T, _ *redistest.Bubble, h *hybrid.Hub) {
+		for host, want := range map[string]int{
+			"localhost": 200, "localhost:6060": 200, "LOCALHOST.": 200, "app.localhost": 200, "127.0.0.1": 200, "127.0.0.1:6060": 200, "[::1]:6060": 200, "[::1]": 200, "10.1.2.3:80": 200, "": 200,
+			"limits.internal": 200, "Limits.Internal.:6060": 200,
+			"evil.example": 421, "evil.example:6060": 421, "localhost.evil.example": 421, "127.0.0.1.evil.example": 421, "notlocalhost": 421, "x.limits.internal": 421,
+		} {
+			r := httptest.NewRequest(http.MethodGet, "/debug/limits?limiter=api&key=k", nil)
+			r.Host = host
+			w := httptest.NewRecorder()
+			debug.Handler(h, "limits.internal").ServeHTTP(w, r)
+			if w.Code != want || want == 421 && (!strings.Contains(w.Body.String(), "must be localhost, an IP address") || strings.Contains(w.Body.String(), "allowed")) {
+				t.Errorf("%q: %d, %s", host, w.Code, w.Body)
+			}
+		}
+	})
+}
+
+func TestHandlerOfNothing(t *testing.T) {
+	defer func() {
+		if said := recover(); said != "debug: Handler: hub (nil) is required" {
+			t.Errorf("%v", said)
+		}
+	}()
+	debug.Handler(nil)
 }

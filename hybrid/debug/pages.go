@@ -19,6 +19,9 @@ type page struct {
 	Messages uint64  `json:"messages"`
 	Ops      uint64  `json:"ops"`
 	Failures uint64  `json:"failures"`
+	Behind   bool    `json:"behind"`            // syncs that can wait do so for longer than SyncInterval
+	SyncMean float64 `json:"sync_mean_seconds"` // since the start
+	BatchOps float64 `json:"batch_mean_ops"`
 	Limiters []entry `json:"limiters"`
 }
 
@@ -34,6 +37,7 @@ type entry struct {
 	Held     int64            `json:"held"`
 	Evicted  uint64           `json:"evicted"`
 	Dropped  int64            `json:"dropped"`
+	Returned int64            `json:"returned"`
 	Worst    int64            `json:"overshoot"`
 	Allowed  map[string]int64 `json:"allowed"` // by source
 	Denied   map[string]int64 `json:"denied"`
@@ -44,12 +48,15 @@ type entry struct {
 // listing visits every key in memory: see hybrid.Limiter.Stats.
 func listing(h *hybrid.Hub, limiters []*hybrid.Limiter) page {
 	s := h.Stats()
-	p := page{Breaker: s.Breaker.String(), Messages: s.Messages, Ops: s.Ops, Failures: s.Failures, Limiters: []entry{}}
+	p := page{Breaker: s.Breaker.String(), Messages: s.Messages, Ops: s.Ops, Failures: s.Failures, Behind: s.Behind, SyncMean: s.SyncMean().Seconds(), Limiters: []entry{}}
+	if s.Syncs > 0 {
+		p.BatchOps = float64(s.SyncOps) / float64(s.Syncs)
+	}
 	for _, l := range limiters {
 		s := l.Stats()
 		p.Limiters = append(p.Limiters, entry{
 			Name: l.Name(), Limit: l.Limit().String(), Mode: l.Mode().String(), Switch: s.Switch.String(), Fleet: s.Fleet, Credit: s.Credit,
-			Keys: s.Keys, Owed: s.Owed, Held: s.Held, Evicted: s.Evicted, Dropped: s.Dropped, Worst: s.Overshoot,
+			Keys: s.Keys, Owed: s.Owed, Held: s.Held, Evicted: s.Evicted, Dropped: s.Dropped, Returned: s.Returned, Worst: s.Overshoot,
 			Allowed: bySource(s.Allowed), Denied: bySource(s.Denied), PerOp: s.OpsPerDecision(), Resynced: s.Resynced,
 		})
 	}
@@ -66,12 +73,13 @@ func bySource(of map[hybridlimit.Source]int64) map[string]int64 {
 
 func (p page) text(w io.Writer) {
 	fmt.Fprintf(w, "breaker %s, %d messages with %d ops to Redis, %d failed\n", p.Breaker, p.Messages, p.Ops, p.Failures)
+	fmt.Fprintf(w, "syncs take %v and have %.3g keys in the mean%s\n", time.Duration(p.SyncMean*1e9).Round(time.Microsecond), p.BatchOps, map[bool]string{true: "; they are behind"}[p.Behind])
 	for _, e := range p.Limiters {
 		fmt.Fprintf(w, "\n%s: %s, mode %s, switch %s\n", e.Name, e.Limit, e.Mode, e.Switch)
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		fmt.Fprintf(t, "  fleet\t%d processes, credit %d\n", e.Fleet, e.Credit)
 		fmt.Fprintf(t, "  keys\t%d in memory, %d evicted\n", e.Keys, e.Evicted)
-		fmt.Fprintf(t, "  units\t%d owed, %d leased, %d dropped, largest debt %d\n", e.Owed, e.Held, e.Dropped, e.Worst)
+		fmt.Fprintf(t, "  units\t%d owed, %d leased, %d dropped, %d given back, largest debt %d\n", e.Owed, e.Held, e.Dropped, e.Returned, e.Worst)
 		fmt.Fprintf(t, "  allowed\t%s\n", counts(e.Allowed))
 		fmt.Fprintf(t, "  denied\t%s\n", counts(e.Denied))
 		fmt.Fprintf(t, "  Redis\t%.4g ops per decision, %d keys told again\n", e.PerOp, e.Resynced)
