@@ -3,9 +3,11 @@ package hybrid
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel/attribute"
@@ -16,13 +18,14 @@ import (
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
-// traced gives each sync and each exact call a span, by OpenTelemetry's
-// conventions for database clients. A key is never an attribute. The parent of
+// traced gives each sync and each exact call a span, by OpenTelemetry's stable
+// conventions for database clients and what those for Redis add: its name is the
+// command and the stored procedure. A key is never an attribute. The parent of
 // an exact call is its caller's span; a sync is for many callers and has none.
 type traced struct {
 	next   ratesync.Caller
 	tracer trace.Tracer
-	verb   string // the Redis command
+	name   string // of spans: command and script
 	attrs  []attribute.KeyValue
 }
 
@@ -31,14 +34,14 @@ func newTraced(next ratesync.Caller, rdb redis.UniversalClient, cfg HubConfig) r
 	if cfg.TracerProvider == nil {
 		return next
 	}
-	t := traced{next: next, tracer: cfg.TracerProvider.Tracer(scope), verb: "EVALSHA"}
-	script := lua.Batch.SHA
+	verb, script := "EVALSHA", lua.Batch.SHA
 	if cfg.Functions {
-		t.verb, script = "FCALL", lua.Library.Batch
+		verb, script = "FCALL", lua.Library.Batch
 	}
+	t := traced{next: next, tracer: cfg.TracerProvider.Tracer(scope), name: verb + " " + script}
 	t.attrs = append([]attribute.KeyValue{
 		attribute.String("db.system.name", "redis"),
-		attribute.String("db.operation.name", t.verb),
+		attribute.String("db.operation.name", verb),
 		attribute.String("db.stored_procedure.name", script),
 	}, server(rdb)...)
 	return t
@@ -69,7 +72,7 @@ func (t traced) Batch(ctx context.Context, env lua.Envelope, ops []lua.Op) (lua.
 	if len(ops) > 1 { // the convention: not for a batch of one
 		attrs = append(attrs, attribute.Int("db.operation.batch.size", len(ops)))
 	}
-	ctx, span := t.tracer.Start(ctx, t.verb, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attrs...))
+	ctx, span := t.tracer.Start(ctx, t.name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attrs...))
 	defer span.End()
 	reply, err := t.next.Batch(ctx, env, ops)
 	if err != nil {
@@ -98,6 +101,22 @@ func errorType(err error) (class, code string) {
 		return code, code
 	case errors.Is(err, lua.ErrReply):
 		return "unreadable_reply", ""
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "connection_refused", ""
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return "connection_reset", ""
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
+		return "connection_closed", ""
+	case errors.Is(err, redis.ErrPoolTimeout):
+		return "pool_timeout", ""
+	}
+	var resolve *net.DNSError
+	var waited net.Error
+	switch {
+	case errors.As(err, &resolve):
+		return "name_resolution", ""
+	case errors.As(err, &waited) && waited.Timeout():
+		return "timeout", ""
 	}
 	return "_OTHER", ""
 }

@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -28,6 +32,15 @@ func TestErrorTypes(t *testing.T) {
 		{fmt.Errorf("dial: %w", context.Canceled), "canceled", ""},
 		{fmt.Errorf("run: %w", reply("OOM command not allowed")), "OOM", "OOM"},
 		{fmt.Errorf("%w: nothing", lua.ErrReply), "unreadable_reply", ""},
+		{fmt.Errorf("dial: %w", &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}), "connection_refused", ""},
+		{&net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ECONNRESET)}, "connection_reset", ""},
+		{&net.OpError{Op: "write", Err: os.NewSyscallError("write", syscall.EPIPE)}, "connection_reset", ""},
+		{fmt.Errorf("run: %w", io.EOF), "connection_closed", ""},
+		{fmt.Errorf("run: %w", io.ErrUnexpectedEOF), "connection_closed", ""},
+		{&net.OpError{Op: "read", Err: net.ErrClosed}, "connection_closed", ""},
+		{redis.ErrPoolTimeout, "pool_timeout", ""},
+		{&net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "cache", IsNotFound: true}}, "name_resolution", ""},
+		{&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, "timeout", ""},
 		{errors.New("connection refused by 10.0.0.1"), "_OTHER", ""},
 	} {
 		if class, code := errorType(c.err); class != c.class || code != c.code {

@@ -104,7 +104,7 @@ func TestSpans(t *testing.T) {
 			t.Fatalf("%d spans of two cold keys, then %d of one sync for both", len(cold), len(owed))
 		}
 		for _, s := range append(cold, owed...) {
-			if s.name != "EVALSHA" || s.kind != trace.SpanKindClient || len(s.errs) > 0 || s.code != codes.Unset ||
+			if s.name != "EVALSHA "+lua.Batch.SHA || s.kind != trace.SpanKindClient || len(s.errs) > 0 || s.code != codes.Unset ||
 				s.attrs["db.system.name"].AsString() != "redis" ||
 				s.attrs["db.operation.name"].AsString() != "EVALSHA" ||
 				s.attrs["db.stored_procedure.name"].AsString() != lua.Batch.SHA ||
