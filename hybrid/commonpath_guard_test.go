@@ -15,10 +15,10 @@ import (
 )
 
 // A decision on a hot key takes about a third of what x/time/rate takes
-// (bench/RESULTS.md). Here half as much again would pass, in the best of many
-// short rounds that take turns: what fails this is a lock, a clock or an
-// allocation on the common path, not a busy machine. The race detector slows
-// the two unevenly, so make guard runs it without.
+// (bench/RESULTS.md), and README says that it is faster: here it has to be, in the
+// best of up to a hundred short rounds that take turns. What fails this is a lock, a
+// clock or an allocation on the common path, not a busy machine. The race detector
+// slows the two unevenly, so make guard runs it without.
 func TestCommonPathIsFasterThanTheStandard(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: standIn()})
 	defer rdb.Close()
@@ -42,7 +42,7 @@ func TestCommonPathIsFasterThanTheStandard(t *testing.T) {
 			best[name] = took
 		}
 	}
-	slow := func(name string) bool { return best[name]*2 >= best["x/time/rate"]*3 }
+	slow := func(name string) bool { return best[name] >= best["x/time/rate"] }
 	for round := range rounds {
 		timed("x/time/rate", bare.Allow)
 		timed("Allow", func() bool { res, err := l.Allow(ctx, "k"); return err == nil && res.Allowed })
@@ -55,6 +55,6 @@ func TestCommonPathIsFasterThanTheStandard(t *testing.T) {
 		t.Logf("%s: %v for %d decisions", name, took, calls)
 	}
 	if slow("Allow") || slow("Bucket") {
-		t.Errorf("1.5 times as slow as x/time/rate, or slower: %v", best)
+		t.Errorf("not faster than x/time/rate: %v", best)
 	}
 }
