@@ -84,6 +84,7 @@ func TestSpeedInTheReadme(t *testing.T) {
 		"by `Bucket(key)` / the same":                                 "`Bucket(key).Allow`, 1 goroutine / x/time/rate",
 		"from 64 goroutines / the same":                               "`Allow`, hot key, 64 goroutines / x/time/rate, 64",
 		"one hot key, denied / the same":                              "`Allow`, hot key, denied, 1 goroutine / x/time/rate denied",
+		"these keys, from 64 goroutines / the same":                   "`Allow`, Zipf, 64 goroutines / sync.Map of x/time/rate",
 		"100 000 keys by Zipf's law / a `sync.Map` of `rate.Limiter`": "`Allow`, Zipf, 1 goroutine / sync.Map of x/time/rate",
 	} {
 		if got, want := cells("README.md", row)[0], cells("bench/RESULTS.md", measured)[1]; got != want {

@@ -27,7 +27,7 @@
 //
 // # Guarantees
 //
-// With Redis's memory intact, N not underestimated, no Refund or Reset, and
+// With Redis's memory intact, N not underestimated, no Refund, Reset or Charge, and
 // while no decision's Source is Fallback or Switch, for any schedule, delay,
 // load and T, what the fleet admits of a token or leaky bucket in any interval (s, t] is
 //
