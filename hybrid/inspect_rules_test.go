@@ -3,6 +3,8 @@ package hybrid_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"regexp"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -148,6 +150,47 @@ func TestInspectionOfOverflow(t *testing.T) {
 					t.Errorf("there was memory: %+v", s)
 				}
 			})
+		}
+	}
+}
+
+// The sentences that README and docs/operations.md show are of this form: the
+// figures are made up.
+func TestSentencesOfTheDocuments(t *testing.T) {
+	shape := func(sentence string) string {
+		sentence = regexp.MustCompile(`\d\d:\d\d:\d\d\.\d+`).ReplaceAllString(sentence, "TIME")
+		sentence = regexp.MustCompile(`\d[\dhm.]*(ms|s)\b`).ReplaceAllString(sentence, "DURATION")
+		return regexp.MustCompile(`\d+`).ReplaceAllString(sentence, "N")
+	}
+	said := map[string]bool{}
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		l := newLimiter(t, b.Client(nil), hybridlimit.TokenBucket(5, time.Second, 10), hybrid.Config{Mode: hybrid.ModeDeferred})
+		time.Sleep(2100 * time.Millisecond)
+		ask(t, l, "k", 10)
+		must(t)(l.Charge(t.Context(), "k", 3))
+		time.Sleep(100 * time.Millisecond) // the charge is told after 50 ms
+		i, err := l.InspectRedis(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		said[shape(i.Sentence)] = true
+		must(t)(l.Charge(t.Context(), "k", 812))
+		said[shape(inspect(t, l, "k").Sentence)] = true
+	})
+	for _, page := range []string{"../README.md", "../docs/operations.md"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := regexp.MustCompile(`(?m)^denied until .*$`).FindAllString(string(text), -1)
+		if len(found) == 0 {
+			t.Errorf("%s shows no sentence", page)
+		}
+		for _, sentence := range found {
+			if !said[shape(sentence)] {
+				t.Errorf("%s shows\n%s\nof the form\n%s\nand there are %q", page, sentence, shape(sentence), said)
+			}
 		}
 	}
 }
