@@ -119,7 +119,7 @@ func (e *entry) end(t *terms, epoch uint64, broken bool, now int64) {
 	var w word
 	var until int64
 	switch {
-	case e.lim.wordless(): // asked after the epoch was read: see Limiter.stop and changeSwitch
+	case e.lim.wordless() || e.lim.outdated(e.rules.Load()): // asked after the epoch was read: see Limiter.stop, changeSwitch and SetLimit
 	case e.lim.exactly(e.rules.Load()): // what the fallback left is settled like any other, and decides nothing
 	case broken:
 		w, until = e.state.loadFallback()
