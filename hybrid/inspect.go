@@ -146,7 +146,7 @@ func (l *Limiter) inspect(key string) (Inspection, place, error) {
 	}
 	if i.Viewed {
 		i.ViewAge = time.Duration(x.now - s.view.received)
-		i.ViewLeft = floorDiv(s.view.level, x.rules.Bucket.Unit)
+		i.ViewLeft = floorDiv(s.view.level, x.unit())
 	}
 	if x.outcome == OutcomeDeny && x.until > x.now {
 		i.DenyUntil = x.time(x.until).Round(0)
@@ -201,10 +201,12 @@ func (x *explanation) adapt() {
 	if !x.known {
 		return
 	}
-	if l := x.l; !l.exactly(x.rules) && !l.backToOwn(x.had) && !l.outdated(x.had) {
+	if l := x.l; !l.exactly(l.rules.Load()) && !l.backToOwn(x.had) && !l.outdated(x.had) {
 		x.rules = x.had
 	}
-	x.state.adapt(x.had, x.rules)
+	if !static(x.rules.limit) {
+		x.state.adapt(x.had, x.rules)
+	}
 }
 
 // crowded says whether a key that is not in memory finds no room there: store.add
@@ -226,6 +228,14 @@ func (e *entry) mayGo(now int64) bool {
 		s.share = share // see forgive
 	}
 	return e.dead || len(e.waiters) == 0 && s.idle()
+}
+
+// unit is that of the view: of a limit that counts nothing, the one before it.
+func (x *explanation) unit() int64 {
+	if static(x.rules.limit) && x.known {
+		return x.had.Bucket.Unit
+	}
+	return x.rules.Bucket.Unit
 }
 
 func (x *explanation) time(ns int64) time.Time {

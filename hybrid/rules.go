@@ -64,8 +64,11 @@ func (r *rules) static(res hybridlimit.Result, n int64) (hybridlimit.Result, boo
 }
 
 // exactly says whether every decision asks Redis: what is logged has to be,
-// each call with its own time.
-func (l *Limiter) exactly(r *rules) bool { return l.cfg.Mode == ModeExact || r.Kind == algo.KindLog }
+// each call with its own time. A limit that counts nothing stands for the one
+// before it: LimitFor may still give keys logs.
+func (l *Limiter) exactly(r *rules) bool {
+	return l.cfg.Mode == ModeExact || r.Kind == algo.KindLog || r.counts == hybridlimit.AlgSlidingLog
+}
 
 // each is how many ns a unit of a queue takes.
 func (r *rules) each() int64 { return (r.Bucket.Unit*1000 + r.Bucket.Refill - 1) / r.Bucket.Refill }
@@ -143,7 +146,7 @@ func sameAlgorithm(limit hybridlimit.Limit, have *rules) error {
 	return bad.Err("hybrid")
 }
 
-// adapt gives an entry other rules. Call it under e.mu.
+// adapt gives an entry other rules, of a limit that counts. Call it under e.mu.
 func (e *entry) adapt(r *rules, now int64) {
 	old := e.rules.Load()
 	if old == r {

@@ -17,14 +17,13 @@ func (l *Limiter) slow(ctx context.Context, key string, n int64, given *rules) (
 	if given != nil && l.exactly(given) || given == nil && l.exactly(l.rules.Load()) {
 		return l.exact(ctx, key, n, given)
 	}
-	e, res, err := l.lock(key, given)
+	e, r, res, err := l.lockBy(key, given, func() (place, error) { return l.placeUnder(key, given) })
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
 	if e == nil {
 		return l.exact(ctx, key, n, given)
 	}
-	r := e.rules.Load()
 	if res, ok := r.static(res, n); ok {
 		e.unlock()
 		return l.answer(key, res, n), nil
@@ -102,22 +101,28 @@ func (l *Limiter) fill(res hybridlimit.Result, r *rules, v verdict, n int64) hyb
 // the limit that came with the call or else its own; nil when memory is full
 // of keys that still owe.
 func (l *Limiter) lock(key string, given *rules) (*entry, hybridlimit.Result, error) {
-	return l.lockBy(key, given, func() (place, error) { return l.placeUnder(key, given) })
+	e, _, res, err := l.lockBy(key, given, func() (place, error) { return l.placeUnder(key, given) })
+	return e, res, err
 }
 
 // lockAt is lock for a key whose place is known: no callback of the user runs.
 func (l *Limiter) lockAt(key string, at place) (*entry, hybridlimit.Result, error) {
-	return l.lockBy(key, at.rules, func() (place, error) { return at, nil })
+	e, _, res, err := l.lockBy(key, at.rules, func() (place, error) { return at, nil })
+	return e, res, err
 }
 
-func (l *Limiter) lockBy(key string, given *rules, find func() (place, error)) (*entry, hybridlimit.Result, error) {
+// lockBy is both, and says under which rules the call is decided. They are the
+// entry's, but for a limit that counts nothing: of that an entry takes nothing
+// over, since what it owes is still to be paid under the limit by which it was
+// counted.
+func (l *Limiter) lockBy(key string, given *rules, find func() (place, error)) (*entry, *rules, hybridlimit.Result, error) {
 	res := hybridlimit.Result{Policy: l.cfg.Name}
 	for {
 		e := l.store.lookup(key)
 		if e == nil {
 			at, err := find()
 			if err != nil {
-				return nil, res, err
+				return nil, nil, res, err
 			}
 			made := newEntry(l, key)
 			made.node.Tag = uint16(at.tag)
@@ -128,14 +133,14 @@ func (l *Limiter) lockBy(key string, given *rules, find func() (place, error)) (
 				o.sync(syncNow) // pay, so that they can go
 			}
 			if e == nil {
-				return nil, res, nil
+				return nil, nil, res, nil
 			}
 		}
 		want := given
 		if want == nil && l.backToOwn(e.rules.Load()) {
 			at, err := l.place(key)
 			if err != nil {
-				return nil, res, err
+				return nil, nil, res, err
 			}
 			want = at.rules
 		}
@@ -143,15 +148,18 @@ func (l *Limiter) lockBy(key string, given *rules, find func() (place, error)) (
 		switch {
 		case l.closed.Load(): // asked under the lock: see writeOff
 			e.unlock()
-			return nil, res, hybridlimit.ErrClosed
+			return nil, nil, res, hybridlimit.ErrClosed
 		case !e.dead:
 			if want == nil && l.outdated(e.rules.Load()) {
 				want = l.rules.Load()
 			}
-			if want != nil {
+			switch {
+			case want == nil:
+				want = e.rules.Load()
+			case !static(want.limit):
 				e.adapt(want, l.hub.clock.now())
 			}
-			return e, res, nil
+			return e, want, res, nil
 		}
 		e.unlock()
 	}
