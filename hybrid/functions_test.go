@@ -86,7 +86,7 @@ func TestSpansOfFunctions(t *testing.T) {
 		t.Fatal("no spans")
 	}
 	for _, s := range spans {
-		if s.name != "FCALL" || s.kind != trace.SpanKindClient || s.attrs["db.operation.name"].AsString() != "FCALL" ||
+		if s.name != "FCALL "+lua.Library.Batch || s.kind != trace.SpanKindClient || s.attrs["db.operation.name"].AsString() != "FCALL" ||
 			s.attrs["db.stored_procedure.name"].AsString() != lua.Library.Batch {
 			t.Errorf("span %+v", s)
 		}

@@ -189,7 +189,7 @@ func TestSentencesOfTheDocuments(t *testing.T) {
 		}
 		for _, sentence := range found {
 			if !said[shape(sentence)] {
-				t.Errorf("%s shows\n%s\nof the form\n%s\nand there are %q", page, sentence, shape(sentence), said)
+				t.Errorf("%s shows\n%s\nof the form\n%s\nand there are %v", page, sentence, shape(sentence), said)
 			}
 		}
 	}

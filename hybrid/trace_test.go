@@ -124,8 +124,8 @@ func TestSpans(t *testing.T) {
 		ask(t, l, "a", 1)
 		time.Sleep(200 * time.Millisecond)
 		failed := p.take()
-		if len(failed) == 0 || len(failed[0].errs) != 1 || failed[0].code != codes.Error || failed[0].attrs["error.type"].AsString() != "_OTHER" {
-			t.Errorf("spans of syncs that failed: %+v", failed)
+		if len(failed) == 0 || len(failed[0].errs) != 1 || failed[0].code != codes.Error || failed[0].attrs["error.type"].AsString() != "connection_reset" {
+			t.Errorf("spans of syncs that failed: %+v", *failed[0])
 		}
 		b.Restart()
 	})
