@@ -140,8 +140,11 @@ func TestDenialLogOfEveryVerb(t *testing.T) {
 		limit hybridlimit.Limit
 		mode  hybrid.Mode
 	}{
-		{"bucket", still(3), hybrid.ModeAuto}, {"strict", still(3), hybrid.ModeStrict}, {"exact", still(3), hybrid.ModeExact},
-		{"queue", hybridlimit.LeakyQueue(1, time.Hour, 3), hybrid.ModeAuto}, {"log", hybridlimit.SlidingLog(3, time.Hour), hybrid.ModeAuto},
+		{"bucket", still(3), hybrid.ModeAuto},
+		{"strict", still(3), hybrid.ModeStrict},
+		{"exact", still(3), hybrid.ModeExact},
+		{"queue", hybridlimit.LeakyQueue(1, time.Hour, 3), hybrid.ModeAuto},
+		{"log", hybridlimit.SlidingLog(3, time.Hour), hybrid.ModeAuto},
 	} {
 		for verb, call := range map[string]func(ctx context.Context, l *hybrid.Limiter) error{
 			"Allow": func(ctx context.Context, l *hybrid.Limiter) error { _, err := l.Allow(ctx, "k"); return err },

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -209,27 +208,6 @@ func (x *explanation) adapt() {
 	}
 }
 
-// crowded says whether a key that is not in memory finds no room there: store.add
-// would look at these keys, and none may go.
-func (l *Limiter) crowded(key string, now int64) bool {
-	others := l.store.inTheWay(key)
-	return len(others) > 0 && !slices.ContainsFunc(others, func(e *entry) bool { return e.mayGo(now) })
-}
-
-// mayGo is what tryEvict would say of an entry that nobody uses just now, and
-// changes nothing.
-func (e *entry) mayGo(now int64) bool {
-	e.lock()
-	defer e.unlock()
-	s := e.state // a copy
-	s.drain(wordUnits(e.word.Load()), now)
-	s.expire(now)
-	if share := s.share; share.admitted > 0 && e.lim.alone(e.tag()) && share.settle(e.lim.shareTerms(e.rules.Load(), e.lim.fleet.size()), now) == 0 {
-		s.share = share // see forgive
-	}
-	return e.dead || len(e.waiters) == 0 && s.idle()
-}
-
 // unit is that of the view: of a limit that counts nothing, the one before it.
 func (x *explanation) unit() int64 {
 	if static(x.rules.limit) && x.known {
@@ -388,15 +366,4 @@ func (x *explanation) explainFallback(why string) {
 	default:
 		x.deny(hybridlimit.SourceFallback, now+max(0, s.share.wait(t.share, 1)), "the fallback (%v) decides since %s: this process has %.4g of its %.4g units left", name, why, left, t.share.most())
 	}
-}
-
-// explainOverflow is for decisions without Redis that there is no memory to count
-// in: see withoutRedis.
-func (x *explanation) explainOverflow(why string) {
-	const full = "the fallback (%v) decides since %s, and memory is full of keys that owe: there is none to count this one in"
-	if x.l.cfg.Fallback == FallbackAllowAll {
-		x.allow(hybridlimit.SourceFallback, full, x.l.cfg.Fallback, why)
-		return
-	}
-	x.deny(hybridlimit.SourceFallback, x.now+int64(x.l.cfg.SyncInterval), full, x.l.cfg.Fallback, why)
 }

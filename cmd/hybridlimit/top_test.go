@@ -22,7 +22,10 @@ func TestNodeOfACluster(t *testing.T) {
 	for _, protocol := range []string{"2", "3"} {
 		url := "redis://" + c.Nodes[0].Addr() + "?protocol=" + protocol
 		for _, args := range [][]string{
-			{"top", "-name", "api"}, {"inspect", "-name", "api", "k"}, {"switch", "-name", "api"}, {"switch", "-name", "api", "shadow"},
+			{"top", "-name", "api"},
+			{"inspect", "-name", "api", "k"},
+			{"switch", "-name", "api"},
+			{"switch", "-name", "api", "shadow"},
 			{"reset", "-name", "api", "-limit", "1/s", "k"},
 		} {
 			status, out, errOut := cli(t, url, args...)

@@ -1,0 +1,41 @@
+package hybrid
+
+import (
+	"slices"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// This file is what Inspect says of a key for which memory has no room.
+
+// crowded says whether a key that is not in memory finds no room there: store.add
+// would look at these keys, and none may go.
+func (l *Limiter) crowded(key string, now int64) bool {
+	others := l.store.inTheWay(key)
+	return len(others) > 0 && !slices.ContainsFunc(others, func(e *entry) bool { return e.mayGo(now) })
+}
+
+// mayGo is what tryEvict would say of an entry that nobody uses just now, and
+// changes nothing.
+func (e *entry) mayGo(now int64) bool {
+	e.lock()
+	defer e.unlock()
+	s := e.state // a copy
+	s.drain(wordUnits(e.word.Load()), now)
+	s.expire(now)
+	if share := s.share; share.admitted > 0 && e.lim.alone(e.tag()) && share.settle(e.lim.shareTerms(e.rules.Load(), e.lim.fleet.size()), now) == 0 {
+		s.share = share // see forgive
+	}
+	return e.dead || len(e.waiters) == 0 && s.idle()
+}
+
+// explainOverflow is for decisions without Redis that there is no memory to count
+// in: see withoutRedis.
+func (x *explanation) explainOverflow(why string) {
+	const full = "the fallback (%v) decides since %s, and memory is full of keys that owe: there is none to count this one in"
+	if x.l.cfg.Fallback == FallbackAllowAll {
+		x.allow(hybridlimit.SourceFallback, full, x.l.cfg.Fallback, why)
+		return
+	}
+	x.deny(hybridlimit.SourceFallback, x.now+int64(x.l.cfg.SyncInterval), full, x.l.cfg.Fallback, why)
+}
