@@ -13,6 +13,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
 // Inspect speaks of the limit that the next call meets, not of the one that the
@@ -49,7 +50,7 @@ func TestInspectForetellsOtherLimits(t *testing.T) {
 					l := newLimiter(t, b.Client(nil), limits[0], cfg)
 					time.Sleep(2100 * time.Millisecond)
 					changes := 0
-					for n := range 800 {
+					for n := range testenv.Runs(300, 800) {
 						key := fmt.Sprint("k", r.IntN(2))
 						foretold(t, l, key, fmt.Sprintf("%v, %v, LimitFor %v, call %d", algorithm, mode, own, n))
 						switch r.IntN(25) {

@@ -14,6 +14,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
 func inspect(t *testing.T, l *hybrid.Limiter, key string) hybrid.Inspection {
@@ -318,13 +319,14 @@ func TestInspectForetells(t *testing.T) {
 				time.Sleep(2100 * time.Millisecond)
 				r := rand.New(rand.NewPCG(1, uint64(mode)))
 				outcomes := map[hybrid.Outcome]int{}
-				for n := range 1500 {
+				calls := testenv.Runs(900, 1500)
+				for n := range calls {
 					i := foretold(t, l, fmt.Sprint("k", r.IntN(2)), fmt.Sprintf("%v, %v, call %d", limit, mode, n))
 					outcomes[i.Outcome]++
-					if n == 700 {
+					if n == calls/2 {
 						b.Kill()
 					}
-					if n == 1000 {
+					if n == calls*2/3 {
 						b.Restart()
 					}
 					time.Sleep(time.Duration(r.IntN(8_000)) * time.Microsecond)

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/otlptranslator"
@@ -12,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
@@ -40,7 +42,13 @@ func TestHubsByTheSDK(t *testing.T) {
 		if to != "" {
 			rdb = redistest.Client(t, to)
 		}
-		l, err := hybrid.New(rdb, hybridlimit.PerSecond(5), hybrid.Config{Name: name, Mode: hybrid.ModeExact, Hub: hybrid.HubConfig{MeterProvider: provider, Logger: slog.New(slog.DiscardHandler)}})
+		l, err := hybrid.New(rdb, hybridlimit.PerSecond(5), hybrid.Config{
+			Name: name, Mode: hybrid.ModeExact, MaxWait: 10 * time.Second, // a busy machine is slow, and no failure
+			Hub: hybrid.HubConfig{
+				MeterProvider: provider, Logger: slog.New(slog.DiscardHandler),
+				SyncTimeout: 10 * time.Second, Breaker: breaker.Config{SlowCall: time.Minute},
+			},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
