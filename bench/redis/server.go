@@ -49,6 +49,29 @@ func (s *server) wipe(ctx context.Context) error {
 	return s.admin.ConfigResetStat(ctx).Err()
 }
 
+// connections is the ids of all that there are.
+func (s *server) connections(ctx context.Context) (ids map[string]bool, err error) {
+	list, err := s.admin.ClientList(ctx).Result()
+	ids = map[string]bool{}
+	for line := range strings.Lines(list) {
+		id, _, _ := strings.Cut(strings.TrimPrefix(line, "id="), " ")
+		ids[id] = true
+	}
+	return ids, err
+}
+
+// endConnections ends all but those.
+func (s *server) endConnections(ctx context.Context, but map[string]bool) error {
+	ids, err := s.connections(ctx)
+	for id := range ids {
+		if !but[id] {
+			// One that has gone meanwhile is none to end.
+			s.admin.ClientKillByFilter(ctx, "ID", id)
+		}
+	}
+	return err
+}
+
 // info is the fields of a section of INFO.
 func (s *server) info(ctx context.Context, section string) (map[string]string, error) {
 	text, err := s.admin.Info(ctx, section).Result()
