@@ -45,17 +45,14 @@ func (h *Hub) AllowAll(ctx context.Context, asks ...Ask) (hybridlimit.Result, er
 }
 
 // allowEach writes each limit's answer into each, if there is one.
-func (h *Hub) allowEach(ctx context.Context, asks []Ask, each []hybridlimit.Ask) (hybridlimit.Result, error) {
-	res, err := h.allowAll(ctx, asks, each)
-	if err == nil {
-		logJoint(asks, &res)
-	}
-	return res, err
-}
-
-func (h *Hub) allowAll(ctx context.Context, asks []Ask, each []hybridlimit.Ask) (res hybridlimit.Result, err error) {
+func (h *Hub) allowEach(ctx context.Context, asks []Ask, each []hybridlimit.Ask) (res hybridlimit.Result, err error) {
 	parts, res, err := h.parts(asks, each)
-	defer func() { tellEach(each, asks, parts, &res, err) }()
+	defer func() {
+		tellEach(each, asks, parts, &res, err)
+		if err == nil && !res.Allowed {
+			logJoint(asks, parts, &res)
+		}
+	}()
 	if err != nil || res.Source != hybridlimit.SourceUnknown && (!res.Allowed || len(parts) == 0) {
 		return res, err
 	}

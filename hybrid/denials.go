@@ -45,11 +45,14 @@ func (l *Limiter) logDenial(key string, n int64, res *hybridlimit.Result) {
 	l.hub.log.write(slog.LevelInfo, msgDenied, 0, attrs)
 }
 
-// logJoint is logDenial, once, of a call under several limits: of the ask that denied.
-// Which shadow limit would have denied is not known here.
-func logJoint(asks []Ask, res *hybridlimit.Result) {
-	if res.Allowed {
-		return
+// logJoint is logDenial, once, of a call under several limits: of the key that
+// denied. A limit that counts nothing has no part.
+func logJoint(asks []Ask, parts []*part, res *hybridlimit.Result) {
+	for _, p := range parts {
+		if p.Limiter.cfg.Name == res.Policy && p.res.Source == res.Source && !p.res.Allowed {
+			p.Limiter.logDenial(p.Key, p.N, res)
+			return
+		}
 	}
 	for _, a := range asks {
 		if a.Limiter.cfg.Name == res.Policy {

@@ -120,6 +120,26 @@ func TestDenialLogOfOthers(t *testing.T) {
 	})
 }
 
+// Of several keys under one limit the one that denied is logged.
+func TestDenialLogOfTwoKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, log := redistest.NewBubble(t), newCapture()
+		h := newHub(t, b.Client(nil), hybrid.HubConfig{Logger: slog.New(log)})
+		l := add(t, h, still(3), hybrid.Config{Name: "api", LogDenials: time.Millisecond})
+		time.Sleep(2100 * time.Millisecond)
+		for range 3 {
+			ask(t, l, "used", 1)
+		}
+		if res := must(t)(h.AllowAll(t.Context(), hybrid.Ask{Limiter: l, Key: "new", N: 1}, hybrid.Ask{Limiter: l, Key: "used", N: 1})); res.Allowed {
+			t.Fatalf("%+v", res)
+		}
+		text := strings.Join(log.all(), "\n")
+		if !strings.Contains(text, "key_digest="+(lua.Names{}).Digest("api", "used")) || strings.Contains(text, (lua.Names{}).Digest("api", "new")) {
+			t.Errorf("%s", text)
+		}
+	})
+}
+
 func TestLogDenialsIsChecked(t *testing.T) {
 	for d, ok := range map[time.Duration]bool{0: true, -1: false, time.Microsecond: false, time.Millisecond: true} {
 		l, err := hybrid.New(nobody(t), still(1), hybrid.Config{Name: "api", LogDenials: d, Hub: hybrid.HubConfig{Logger: quiet}})

@@ -94,7 +94,7 @@ func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans lua.Ans
 	l.count.ops.Add(1)
 	took := time.Since(sent)
 	blamed := l.blame(ctx, err)
-	call.End(max(0, took-l.hub.engine.Late()), blamed)
+	call.End(l.hub.engine.Without(took), blamed)
 	if err != nil {
 		if !errors.Is(blamed, context.Canceled) { // nobody's but Redis's
 			l.hub.failed.Add(1)

@@ -50,7 +50,7 @@ func (l *Limiter) historyPage(ctx context.Context, at place, after int64) (lua.P
 	sent := time.Now()
 	p, err := l.hub.runner.History(bounded, at.key, at.rules.limit, after)
 	l.hub.exacts.Add(1)
-	call.End(max(0, time.Since(sent)-l.hub.engine.Late()), l.blame(ctx, err))
+	call.End(l.hub.engine.Without(time.Since(sent)), l.blame(ctx, err))
 	switch {
 	case err == nil:
 		return p, nil

@@ -117,8 +117,8 @@ func (e *Engine) at(t time.Time) int64 { return int64(t.Sub(e.made)) }
 
 // Late is Config.Late, and Timeout at most. It is taken off what a call to Redis
 // took before a breaker hears of it, and added to what one may take: else a Redis
-// that is well would be slow, or gone, for a process that has no core.
-// See Outcome.
+// that is well would be slow, or gone, for a process that has no core. See
+// Outcome.
 func (e *Engine) Late() time.Duration {
 	if e.cfg.Late == nil {
 		return 0
@@ -131,12 +131,15 @@ func (e *Engine) Late() time.Duration {
 // Timeout beyond what this process is late by now says nothing of Redis: its
 // answer may lie there, unread. The next call is given more.
 func (e *Engine) Outcome(given, took time.Duration, err error) (time.Duration, error) {
-	late := e.Late()
-	if errors.Is(err, context.DeadlineExceeded) && given-late < e.cfg.Timeout/2 {
+	if errors.Is(err, context.DeadlineExceeded) && given-e.Late() < e.cfg.Timeout/2 {
 		err = context.Canceled
 	}
-	return max(0, took-late), err
+	return e.Without(took), err
 }
+
+// Without is what a call took, less what this process is late by: what Redis
+// took, as far as is known.
+func (e *Engine) Without(took time.Duration) time.Duration { return max(0, took-e.Late()) }
 
 // RTT is the smoothed time between sending a batch and its answer; 0 before
 // the first.
