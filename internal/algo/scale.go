@@ -56,15 +56,17 @@ func (s Scale) Reset(a Answer) int64 {
 }
 
 // Back is the op that gives back what the only ask of an op was granted at now:
-// to the window in which it was taken, and of a log the entry that was made,
-// which is the last.
+// to the window in which it was taken, of a log the entry that was made, which
+// is the last, and of a bucket less what was granted after it.
 func (s Scale) Back(a Answer, now int64) Op {
 	op := Op{Refund: a.Granted}
 	switch s.Kind {
+	case KindBucket:
+		op.RefundAt = now + a.Delay
 	case KindFixed, KindSliding:
-		op.Win = (now+a.Ends)/s.Window.Period - 1
+		op.RefundAt = (now+a.Ends)/s.Window.Period - 1
 	case KindLog:
-		op.Win = now + a.Ends - s.Log.Period
+		op.RefundAt = now + a.Ends - s.Log.Period
 	}
 	return op
 }
