@@ -56,7 +56,7 @@ func TestCancelledBookingsNeverLetTwoBurstsMeet(t *testing.T) {
 				}
 				var a algo.Answer
 				if s, a, _ = b.Apply(s, op, now); a.Granted > 0 {
-					open = append(open, booking{use{now + a.Delay, a.Granted}, scale.Back(a, now)})
+					open = append(open, booking{use{now + a.Delay, a.Granted}, scale.Cancel(a, now)})
 				}
 			}
 		}
@@ -79,7 +79,7 @@ func TestCancelGivesBackWhatNobodyBookedBehind(t *testing.T) {
 		if a.Granted != n {
 			t.Fatalf("%d of %d booked at %d: %+v", a.Granted, n, now, s)
 		}
-		return s, scale.Back(a, now), a.Delay
+		return s, scale.Cancel(a, now), a.Delay
 	}
 	left := func(s algo.State, now int64) int64 { return b.Load(s, now).Level / (b.Unit / 10) } // tenths of a unit
 	used, _, _ := book(algo.State{}, 1, start)
