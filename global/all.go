@@ -251,7 +251,7 @@ func begin(parts []*part) (done func(), err error) {
 func take(ctx, bounded context.Context, group []*part) (hybridlimit.Result, error) {
 	ops := make([]lua.Op, len(group))
 	for i, p := range group {
-		ops[i] = lua.Op{Key: p.name, Limit: p.terms.limit, Op: algo.Op{Asks: []int64{p.N}}}
+		ops[i] = lua.Op{Key: p.name, Limit: p.terms.limit, Op: algo.Op{Asks: []int64{p.N}, Since: p.terms.since()}}
 		if p.terms.Kind == algo.KindLog {
 			ops[i].ID = hybridlimit.RequestID(ctx)
 		}

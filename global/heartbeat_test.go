@@ -12,7 +12,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-const fleetKey, switchKey = "hl:v1:{3}:@fleet:api", "hl:v1:{3}:@switch:api"
+const fleetKey, switchKey = "hl:v2:{3}:@fleet:api", "hl:v2:{3}:@switch:api"
 
 // pulse is a heartbeat of a process that was told nothing.
 func pulse(process string, expiry time.Duration, leave bool) lua.Pulse {

@@ -82,6 +82,7 @@ type terms struct {
 	// counts is the algorithm of the limiter's last limit that counts: what
 	// state there may be is of it.
 	counts hybridlimit.Algorithm
+	began  time.Time // when SetLimit, or the call, brought the limit; zero: it has been in force for long
 }
 
 func newTerms(limit hybridlimit.Limit) (*terms, error) {
@@ -93,6 +94,14 @@ func newTerms(limit hybridlimit.Limit) (*terms, error) {
 		t.Scale = algo.ScaleOf(limit)
 	}
 	return t, nil
+}
+
+// since is the µs for which the limit has been in force, for algo.Op.Since.
+func (t *terms) since() int64 {
+	if t.began.IsZero() {
+		return 0
+	}
+	return t.Scale.Since(time.Since(t.began).Microseconds())
 }
 
 // static says whether the limit counts nothing: it admits all, or none.
@@ -184,7 +193,7 @@ func (l *Limiter) take(ctx context.Context, key string, t *terms, n int64, op al
 	if res.Delay = micros(ans.Delay); !res.Allowed {
 		res.RetryAfter = micros(ans.Retry)
 	}
-	return res, t.Back(ans, now), nil
+	return res, t.Cancel(ans, now), nil
 }
 
 // blank is a result before there is one.
@@ -232,6 +241,7 @@ func (l *Limiter) ask(ctx context.Context, key string, t *terms, op algo.Op) (lu
 	if t.Kind == algo.KindLog {
 		op.ID = hybridlimit.RequestID(ctx)
 	}
+	op.Since = t.since()
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
 	defer cancel()
 	reply, err := l.runner.Batch(ctx, lua.Envelope{}, []lua.Op{{

@@ -2,6 +2,7 @@ package global
 
 import (
 	"context"
+	"time"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
@@ -9,7 +10,8 @@ import (
 
 // AllowLimit is AllowN under a limit that comes with the call: the plan in a
 // token, say. What the key has used stays used: its level, in units, survives,
-// capped at the burst of whatever limit asks next.
+// capped at the burst of whatever limit asks next. Until a call brings another
+// limit a bucket refills by the last one.
 func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hybridlimit.Limit) (hybridlimit.Result, error) {
 	if err := l.check(key, n); err != nil {
 		return hybridlimit.Result{}, err
@@ -21,6 +23,7 @@ func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hyb
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
+	t.began = time.Now()
 	res, _, err := l.take(ctx, key, t, n, algo.Op{Asks: []int64{n}})
 	return res, err
 }
@@ -74,8 +77,8 @@ func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.
 
 // SetLimit changes the limit of every key that has none of its own, for this
 // process, at once. What a key has used stays used: its level, in units,
-// survives, capped at the new burst. It is never a free refill. The algorithm
-// stays.
+// survives, capped at the new burst, and refills at the new rate from now on. It
+// is never a free refill. The algorithm stays.
 func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
 	if l.closed.Load() {
 		return hybridlimit.ErrClosed
@@ -93,6 +96,7 @@ func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
 	if t.static() {
 		t.counts = have.counts
 	}
+	t.began = time.Now()
 	l.terms.Store(t)
 	return nil
 }

@@ -241,6 +241,7 @@ func (e *entry) freeze() (op lua.Op, age int64, ok bool) {
 	l.count.forgiven.Add(owed - e.state.owed() - e.state.share.admitted)
 	e.end(&t, epoch, l.alone(e.tag()), now)
 	e.sent = r
+	said.Since = r.since(now)
 	return lua.Op{Key: l.hub.names.State(e.tag(), l.cfg.Name, e.name), Limit: r.limit, Op: said}, age, ok
 }
 
@@ -385,7 +386,7 @@ func (e *entry) Settle(a ratesync.Answer) {
 		w.v.left, w.v.ends, w.done = left, ends, true
 		w.out <- w.v
 	}
-	if e.state.pending > 0 {
+	if e.state.pending+e.state.refunds.units() > 0 {
 		again = max(again, syncLazily)
 	}
 	e.unlock()

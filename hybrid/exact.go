@@ -84,6 +84,7 @@ func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans lua.Ans
 	if at.rules.Kind == algo.KindLog {
 		op.ID = hybridlimit.RequestID(ctx)
 	}
+	op.Since = at.rules.since(l.hub.clock.now())
 	sent := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()

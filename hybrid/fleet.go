@@ -137,7 +137,7 @@ func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 		return
 	}
 	received := h.clock.now()
-	l.heardSwitch(beat.Flag)
+	l.heardSwitch(beat.Flag, beat.Now)
 	before := f.size()
 	f.counted(int64(beat.Alive), h.clock.at(sent), received)
 	h.watch(received)

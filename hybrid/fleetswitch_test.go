@@ -266,3 +266,48 @@ func TestFleetSwitchOfALaterVersion(t *testing.T) {
 		}
 	})
 }
+
+// Cause: a switch stamped with a time far ahead, by whoever can write to Redis,
+// could not be taken back, not even by a FLUSHALL: the processes told it again.
+func TestFleetSwitchFromTheFutureIsTakenBack(t *testing.T) {
+	for _, at := range []string{"1<<53", "an hour ahead"} {
+		t.Run(at, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := redistest.NewBubble(t)
+				ls := []*hybrid.Limiter{
+					newLimiter(t, b.Client(nil), still(100), hybrid.Config{}), newLimiter(t, b.Client(nil), still(100), hybrid.Config{}),
+				}
+				hears := func(when string, want hybrid.Switch) {
+					t.Helper()
+					time.Sleep(2100 * time.Millisecond)
+					for i, l := range ls {
+						if s, _ := l.Switch(); s != want {
+							t.Errorf("%s: process %d has %v, want %v", when, i, s, want)
+						}
+					}
+				}
+				ahead := int64(1) << 53
+				if at != "1<<53" {
+					ahead = time.Now().Add(time.Hour).UnixMicro()
+				}
+				key := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}.Switch(ls[0].Name())
+				poison := func() {
+					if err := b.Mini.Set(key, fmt.Sprintf("1 %d %d", hybrid.SwitchAllowAll, ahead)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				poison()
+				hears("poisoned", hybrid.SwitchAllowAll)
+				flipFleet(t, ls[0], hybrid.SwitchNormal)
+				hears("taken back", hybrid.SwitchNormal)
+
+				poison()
+				hears("poisoned again", hybrid.SwitchAllowAll)
+				b.Mini.FlushAll()
+				hears("wiped", hybrid.SwitchAllowAll) // the fleet tells what it was told last
+				flipFleet(t, ls[1], hybrid.SwitchDenyAll)
+				hears("set after that", hybrid.SwitchDenyAll)
+			})
+		})
+	}
+}

@@ -23,7 +23,7 @@ import (
 // hostileKeys are keys that somebody would like to be more than a key.
 var hostileKeys = []string{
 	"\x00", "\x00\x00", "a\x00b", "a", "\r\n", "a\r\nb", "*1\r\n$8\r\nFLUSHALL\r\n", "$-1\r\n", "\xff\xfe", "\xc3\x28", "\xed\xa0\x80", "é", "e\u0301", "\u202eabc",
-	"{", "}", "{}", "{}a", "{a}", "}{", "{0}", "{13}:api:x", "hl:v1:{0}:api:x", "a:b", ":", "::", "@epoch", "@fleet:api", "@switch:api", "@env:0",
+	"{", "}", "{}", "{}a", "{a}", "}{", "{0}", "{13}:api:x", "hl:v2:{0}:api:x", "a:b", ":", "::", "@epoch", "@fleet:api", "@switch:api", "@env:0",
 	"'", "\"", "]]", "--[[", "' .. redis.call('FLUSHALL') .. '", "]] redis.call('FLUSHALL') --", "%s%d%n", "%d+", "(.*)", "\\", "\\0", "$1", "..", "../..",
 	" ", "  ", "\t", "a b", "1 0 0 1", "i", " i", "nil", "0", "-1", "1e308", "*", "?", "[a]", "key with spaces", strings.Repeat("{", 100), strings.Repeat("x", 1<<16), strings.Repeat("x", 1<<16-1) + "y",
 	strings.Repeat("\xff", 1<<16), strings.Repeat("{}", 1<<15),
@@ -81,7 +81,7 @@ func TestHostileKeys(t *testing.T) {
 			found++
 			continue
 		}
-		rest, ok := strings.CutPrefix(key, "hl:v1:{")
+		rest, ok := strings.CutPrefix(key, "hl:v2:{")
 		tag, part, closed := strings.Cut(rest, "}:")
 		n, err := strconv.Atoi(tag)
 		if !ok || !closed || err != nil || n < 0 || n >= lua.DefaultTags {

@@ -368,9 +368,9 @@ func (l *Limiter) writeOff() {
 		e.begin(now)
 		e.dead = true
 		s := &e.state
-		l.count.dropped.Add(s.pending + s.share.admitted - s.refund)
+		l.count.dropped.Add(s.pending + s.share.admitted - s.refunds.units())
 		l.count.expired.Add(s.held())
-		s.pending, s.refund, s.share.admitted, s.leases = 0, 0, 0, [2]lease{}
+		s.pending, s.refunds, s.share.admitted, s.leases = 0, refunds{}, 0, [2]lease{}
 	})
 }
 
@@ -381,7 +381,7 @@ func (e *entry) unsettled() (owed, open int64, onItsWay bool) {
 	defer e.unlock()
 	e.begin(e.lim.hub.clock.now())
 	s := &e.state
-	owed, back := s.owed()+s.share.admitted, s.refund+s.giving
+	owed, back := s.owed()+s.share.admitted, s.back()
 	return owed - back, owed + back, s.frozen
 }
 

@@ -204,7 +204,7 @@ func (x *explanation) adapt() {
 		x.rules = x.had
 	}
 	if !static(x.rules.limit) {
-		x.state.adapt(x.had, x.rules)
+		x.state.adapt(x.had, x.rules, x.now)
 	}
 }
 

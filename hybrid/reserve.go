@@ -20,9 +20,13 @@ const longest = algo.Never - 1 // µs
 // come back only later. Delay says when they may be used. At most a burst can
 // be booked ahead. A queue's place is ahead by itself, and it has no more of
 // them for who reserves; windows and logs cannot be booked ahead. A cost above
-// the burst is ErrExceedsBurst. Without Redis the fallback decides, and
-// books nothing ahead. Cancel is Refund; of a log it gives back the entry that
-// was made.
+// the burst is ErrExceedsBurst. Without Redis the fallback decides, and books
+// nothing ahead.
+//
+// Cancel gives back: of a window to that in which the units were taken, of a log
+// the entry that was made, of a bucket no more than keeps what was booked later
+// within the limit. It goes with a sync of its own, and so exactly once; where
+// there is no memory for the key, with a message that is sent once.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*hybridlimit.Reservation, error) {
 	if err := l.check(key, n); err != nil {
 		return nil, err
@@ -63,10 +67,15 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Re
 	})
 }
 
-// book takes n units that can be had within most µs. back is the op that gives
-// back what Redis gave to this very call of a key that is not kept in memory;
-// else it is zero.
-func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybridlimit.Result, back algo.Op, err error) {
+// booked is what a reservation has taken, for who gives it back.
+type booked struct {
+	op   algo.Op // gives back what Redis gave to this very call; Refund 0: it was in hand
+	kept bool    // its key is in memory: without Redis it can wait there
+	at   int64   // when it was taken, as algo.Op.RefundAt; 0: not known
+}
+
+// book takes n units that can be had within most µs.
+func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybridlimit.Result, back booked, err error) {
 	if res, ok := l.decidedBySwitch(n); ok {
 		l.logDenial(key, n, &res)
 		return res, back, nil
@@ -85,9 +94,10 @@ func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybr
 	var e *entry
 	if !l.exactly(at.rules) {
 		var v verdict
-		if e, v, err = l.inHand(key, at, n); err != nil {
+		if e, v, back.at, err = l.inHand(key, at, n); err != nil {
 			return hybridlimit.Result{}, back, err
 		}
+		back.kept = e != nil
 		if v.source != hybridlimit.SourceUnknown {
 			return l.answer(key, l.fill(res, at.rules, v, n), n), back, nil
 		}
@@ -101,39 +111,44 @@ func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybr
 		res, err = l.exactFallback(key, at, res, n)
 		return res, back, err
 	}
-	if e == nil {
-		back = at.rules.Back(ans, now)
-	}
+	back.op = at.rules.Cancel(ans, now)
+	back.at = back.op.RefundAt
 	res = l.fill(res, at.rules, at.rules.said(ans, n), n)
 	res.ResetAfter = time.Duration(at.rules.Reset(ans)) * time.Microsecond
 	return l.answer(key, res, n), back, nil
 }
 
 // giveBack gives back what book took.
-func (l *Limiter) giveBack(ctx context.Context, key string, n int64, back algo.Op) error {
-	if back.Refund == 0 {
-		_, err := l.Refund(ctx, key, n)
-		return err
-	}
+func (l *Limiter) giveBack(ctx context.Context, key string, n int64, back booked) error {
 	if err := l.check(key, n); err != nil {
 		return err
 	}
-	at, err := l.place(key)
-	if err == nil && !static(at.rules.limit) {
-		_, err = l.refundNow(ctx, key, at, back)
+	if _, ok := l.uncounted(0); ok && back.op.Refund == 0 {
+		return nil
 	}
+	at, err := l.place(key)
+	if err != nil || static(at.rules.limit) {
+		return err
+	}
+	if back.op.Refund > 0 && !back.kept {
+		_, err = l.refundNow(ctx, key, at, back.op)
+		return err
+	}
+	_, err = l.refundLater(ctx, key, at, n, back, syncNow)
 	return err
 }
 
-// inHand takes n units that need not be asked for. Else it notes that an exact
-// call is about to ask for them, and says nothing: SourceUnknown.
-func (l *Limiter) inHand(key string, at place, n int64) (*entry, verdict, error) {
-	e, _, err := l.lockAt(key, at)
+// inHand takes n units that need not be asked for, and says when, as
+// algo.Op.RefundAt has it. Else it notes that an exact call is about to ask for
+// them, and says nothing: SourceUnknown.
+func (l *Limiter) inHand(key string, at place, n int64) (e *entry, v verdict, taken int64, err error) {
+	e, _, err = l.lockAt(key, at)
 	if e == nil || err != nil {
-		return nil, verdict{}, err
+		return nil, verdict{}, 0, err
 	}
-	v := l.event(e, func(t terms, now int64, broken bool) verdict {
+	v = l.event(e, func(t terms, now int64, broken bool) verdict {
 		s := &e.state
+		taken = e.moment(&t, now)
 		switch {
 		case s.atOnce(n) >= n:
 			s.demand.note(n, now)
@@ -148,7 +163,20 @@ func (l *Limiter) inHand(key string, at place, n int64) (*entry, verdict, error)
 		s.asking += n
 		return verdict{}
 	})
-	return e, v, nil
+	return e, v, taken, nil
+}
+
+// moment is now as algo.Op.RefundAt has it: the number of the window, or µs of
+// Redis time; 0: not known, and of a queue, which has no use for it.
+func (e *entry) moment(t *terms, now int64) int64 {
+	at := e.lim.hub.clocks.redis(e.tag(), now)
+	switch {
+	case t.bucket.Queue || at <= 0:
+		return 0
+	case t.windowed():
+		return t.window.Number(at)
+	}
+	return at
 }
 
 // beside books what an exact call got beside its entry.
@@ -173,8 +201,10 @@ func (l *Limiter) beside(e *entry, n int64, ans lua.Answer, ok bool) {
 
 // Refund gives back n units of key, of a call that came to less than was taken
 // for it: off what is still owed, and beyond that with the next sync. The key
-// never holds more than when it is full. The bound of the package
-// documentation holds for what was decided, not for what was given back.
+// never holds more than when it is full. Of a window they are units of the
+// current one: call it before the window ends, or Cancel a reservation, which
+// knows its window. The bound of the package documentation holds for what was
+// decided, not for what was given back.
 func (l *Limiter) Refund(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	if err := l.check(key, n); err != nil {
 		return hybridlimit.Result{}, err
@@ -186,30 +216,51 @@ func (l *Limiter) Refund(ctx context.Context, key string, n int64) (hybridlimit.
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	res := hybridlimit.Result{Allowed: true, Limit: at.rules.limit.BurstSize(), Policy: l.cfg.Name}
 	if static(at.rules.limit) {
-		res.Source = hybridlimit.SourceStatic
-		return res, nil
+		return hybridlimit.Result{Allowed: true, Limit: at.rules.limit.BurstSize(), Policy: l.cfg.Name, Source: hybridlimit.SourceStatic}, nil
 	}
+	return l.refundLater(ctx, key, at, n, booked{at: ofNow}, syncLazily)
+}
+
+// ofNow stands for the current window, and for no time of a bucket.
+const ofNow = -1
+
+// refundLater gives back n units with a sync, or at once where there is no
+// memory for the key. What Redis did not give to this very call may be of what it
+// has not heard of: that is not told.
+func (l *Limiter) refundLater(ctx context.Context, key string, at place, n int64, back booked, soon when) (hybridlimit.Result, error) {
 	var e *entry
 	if !l.exactly(at.rules) {
+		var err error
 		if e, _, err = l.lockAt(key, at); err != nil {
 			return hybridlimit.Result{}, err
 		}
 	}
 	if e == nil {
-		return l.refundNow(ctx, key, at, algo.Op{Refund: n})
+		return l.refundNow(ctx, key, at, algo.Op{Refund: n, RefundAt: max(0, back.at)})
 	}
-	v := l.event(e, func(terms, int64, bool) verdict {
-		s := &e.state
-		unsent := min(n, s.pending)
-		s.pending -= unsent
-		if s.refund += n - unsent; s.refund == 0 {
+	v := l.event(e, func(t terms, now int64, _ bool) verdict {
+		s, taken := &e.state, back.at
+		if taken == ofNow {
+			if taken = 0; t.windowed() {
+				taken = e.moment(&t, now)
+			}
+		}
+		left := n
+		if back.op.Refund == 0 && (!t.windowed() || taken == 0 || s.window == 0 || s.window == taken) {
+			left -= min(n, s.pending)
+			s.pending -= n - left
+		}
+		if left > 0 {
+			l.count.refunded.Add(s.refunds.add(left, taken, t.windowed()))
+		}
+		if s.refunds.units() == 0 {
 			return verdict{}
 		}
-		return verdict{sync: syncLazily}
+		return verdict{sync: soon}
 	})
 	l.count.returned.Add(n)
+	res := hybridlimit.Result{Allowed: true, Limit: at.rules.limit.BurstSize(), Policy: l.cfg.Name}
 	res.Source, res.Remaining = hybridlimit.SourceCredit, max(0, v.left)
 	res.ResetAfter = l.resetAfter(at.rules, v.left, v.ends)
 	return res, nil
@@ -256,9 +307,9 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	l.event(e, func(terms, int64, bool) verdict {
 		s := &e.state
 		l.count.expired.Add(s.held())
-		l.count.dropped.Add(s.pending + s.share.admitted - s.refund)
+		l.count.dropped.Add(s.pending + s.share.admitted - s.refunds.units())
 		s.leases, s.booked, s.view, s.refusal = [2]lease{}, booking{}, view{}, refusal{}
-		s.pending, s.window, s.refund, s.share = 0, 0, 0, share{}
+		s.pending, s.window, s.refunds, s.share = 0, 0, refunds{}, share{}
 		return verdict{}
 	})
 	return nil

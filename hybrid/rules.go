@@ -18,9 +18,18 @@ type rules struct {
 	perNs      float64    // of a bucket: units that come back in a ns
 	perUnit    float64    // of a bucket: µs in which one comes back
 	from       rulesOrder // who gave the limit
+	began      int64      // ns; when SetLimit, or the call, brought it; 0: it has been in force for long
 	// counts is the algorithm of the limiter's last limit that counts: what
 	// state there may be is of it.
 	counts hybridlimit.Algorithm
+}
+
+// since is the µs for which the limit has been in force, for algo.Op.Since.
+func (r *rules) since(now int64) int64 {
+	if r.began == 0 {
+		return 0
+	}
+	return r.Scale.Since((now - r.began) / 1000)
 }
 
 // rulesOrder says who gave a key its limit.
@@ -127,6 +136,7 @@ func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
 		return err
 	}
 	r := newRules(limit)
+	r.began = max(1, l.hub.clock.now())
 	if static(limit) {
 		r.counts = have.counts
 	}
@@ -154,12 +164,16 @@ func (e *entry) adapt(r *rules, now int64) {
 	}
 	e.begin(now)
 	e.rules.Store(r)
-	e.state.adapt(old, r)
+	if s := &e.state.share; s.started {
+		s.refill(e.lim.shareTerms(old, e.lim.fleet.size()), now)
+	}
+	e.state.adapt(old, r, now)
 }
 
 // adapt is what becomes of a state when its key gets other rules. Drain it and
-// expire its leases before.
-func (s *state) adapt(old, r *rules) {
+// expire its leases before. Redis, too, refills at the old rate until the limit
+// came into force.
+func (s *state) adapt(old, r *rules, now int64) {
 	if old.limit == r.limit {
 		return
 	}
@@ -167,8 +181,23 @@ func (s *state) adapt(old, r *rules) {
 	v := &s.view
 	if old.Kind != r.Kind || r.Window.Period > 0 || static(old.limit) || static(r.limit) {
 		*v = view{} // of another window
+		s.window = 0
+		for i := range s.refunds {
+			s.refunds[i].at = 0
+		}
 		return
 	}
-	v.level, v.cap = r.Bucket.Convert(v.level, old.Bucket), r.Bucket.Convert(v.cap, old.Bucket)
+	from := max(v.received, r.began)
+	if r.began == 0 || r.from == fromCall {
+		from = max(v.received, now)
+	}
+	passed := (from - v.received) / 1000
+	was := old.Bucket
+	if from-v.received < ledgerMemory {
+		was.Cap = v.cap
+	}
+	v.level, v.cap = r.Bucket.Convert(was.Fill(v.level, passed), old.Bucket), r.Bucket.Convert(v.cap, old.Bucket)
+	// As if it had been refilled at the new rate all the time.
+	v.level -= min(passed, 2*r.Bucket.WaitFull(-r.Bucket.Cap)) * r.Bucket.Refill
 	v.turn, v.relook = 0, 0 // what it proved, it proved of the old limit
 }

@@ -68,7 +68,7 @@ func TestACLHoldsNoMore(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("the line has\n%q, the scripts need\n%q", got, want)
 	}
-	if others := strings.Join(slices.DeleteFunc(slices.Clone(line), func(w string) bool { return strings.HasPrefix(w, "+") }), " "); others != "on >PASSWORD resetkeys ~hl:v1:* resetchannels -@all" {
+	if others := strings.Join(slices.DeleteFunc(slices.Clone(line), func(w string) bool { return strings.HasPrefix(w, "+") }), " "); others != "on >PASSWORD resetkeys ~hl:v2:* resetchannels -@all" {
 		t.Errorf("besides commands: %s", others)
 	}
 }
@@ -203,7 +203,7 @@ func TestACL(t *testing.T) {
 				"FLUSHALL": user.FlushAll(ctx).Err(), "KEYS": user.Keys(ctx, "*").Err(), "another key": user.Set(ctx, "x", "y", 0).Err(),
 				"another key in a script": user.Eval(ctx, "return redis.call('SET', KEYS[1], '1')", []string{"session:1"}).Err(),
 				"a key that is not named": user.Eval(ctx, "return redis.call('SET', 'session:1', '1')", nil).Err(),
-				"another prefix":          user.Set(ctx, "hlx:v1:{0}:api:k", "y", time.Second).Err(), "CONFIG": user.ConfigGet(ctx, "*").Err(),
+				"another prefix":          user.Set(ctx, "hlx:v2:{0}:api:k", "y", time.Second).Err(), "CONFIG": user.ConfigGet(ctx, "*").Err(),
 			} {
 				if err == nil {
 					t.Errorf("%s was let through", what)

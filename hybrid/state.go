@@ -21,7 +21,7 @@ type state struct {
 	view     view
 	demand   demand
 	refusal  refusal // of exact calls
-	refund   int64   // units to be given back with the next sync
+	refunds  refunds // units to be given back with the next syncs
 	giving   int64   // units that the sync on its way gives back
 	asking   int64   // units that exact calls of this key are asking for
 	aside    int64   // units that such calls got since the sync on its way was frozen
@@ -235,7 +235,7 @@ func (s *state) proved(b algo.Bucket, level, n int64) int64 {
 }
 
 // back is what is given back and not acknowledged.
-func (s *state) back() int64 { return s.refund + s.giving }
+func (s *state) back() int64 { return s.refunds.units() + s.giving }
 
 // deniedUntil is until when a call for one unit is denied without asking.
 func (s *state) deniedUntil(t *terms) int64 {

@@ -253,7 +253,7 @@ func (l *Limiter) books() (owed, held int64) {
 			return
 		}
 		s := &e.state
-		owed += s.owed() + s.share.admitted - s.refund - s.giving
+		owed += s.owed() + s.share.admitted - s.back()
 		held += s.held()
 	})
 	return owed, held

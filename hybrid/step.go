@@ -111,7 +111,7 @@ func (s *state) freeze(t *terms, asks []int64, now int64) (algo.Op, bool) {
 	}
 	again := s.resync && s.tells(t.bucket, t.lost)
 	s.resync = false
-	if s.pending == 0 && s.refund == 0 && len(asks) == 0 && !again && !s.worthLease(t, now) {
+	if s.pending == 0 && s.refunds.units() == 0 && len(asks) == 0 && !again && !s.worthLease(t, now) {
 		s.stuckAt = 0 // those who waited have left
 		return algo.Op{}, false
 	}
@@ -122,8 +122,9 @@ func (s *state) freeze(t *terms, asks []int64, now int64) (algo.Op, bool) {
 		op.Keep = s.booked.kept
 	}
 	// Telling a view takes no lease: Redis may not know yet what others used.
-	op.Refund = s.refund
-	s.giving, s.refund, s.aside = s.refund, 0, 0
+	back := s.refunds.take()
+	op.Refund, op.RefundAt = back.units, back.at
+	s.giving, s.aside = back.units, 0
 	onlyTells := again && s.pending == 0 && len(asks) == 0
 	if !t.closing && !onlyTells { // else a turn, too, would be for nobody
 		op.Div = 2 * t.n
@@ -282,5 +283,5 @@ func (s *state) loadFallback() (w word, until int64) {
 
 // idle says that forgetting the state loses nothing but unspent leases.
 func (s *state) idle() bool {
-	return s.owed() == 0 && s.refund == 0 && s.asking == 0 && !s.frozen && s.share.admitted == 0
+	return s.owed() == 0 && s.refunds.units() == 0 && s.asking == 0 && !s.frozen && s.share.admitted == 0
 }

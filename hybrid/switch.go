@@ -156,7 +156,7 @@ func (l *Limiter) SetFleetSwitch(ctx context.Context, s Switch) error {
 	}
 	flag, err := l.hub.setFleetSwitch(ctx, l.cfg.Name, s)
 	if err == nil {
-		l.heardSwitch(flag)
+		l.heardSwitch(flag, flag.At)
 	}
 	return err
 }
@@ -174,7 +174,7 @@ func (h *Hub) SetFleetSwitch(ctx context.Context, limiter string, s Switch) erro
 	l := h.limiters[limiter]
 	h.mu.Unlock()
 	if l != nil {
-		l.heardSwitch(flag)
+		l.heardSwitch(flag, flag.At)
 	}
 	return nil
 }
@@ -199,6 +199,9 @@ func (h *Hub) setFleetSwitch(ctx context.Context, limiter string, s Switch) (fla
 	}
 	err = h.aboutSwitch(ctx, limiter, func(ctx context.Context, key string) (err error) {
 		flag, err = h.runner.SetSwitch(ctx, key, int64(s), switchTTL)
+		if err == nil && flag.Switch != int64(s) {
+			err = fmt.Errorf("%w: set to %d, answered %d", lua.ErrReply, s, flag.Switch)
+		}
 		return err
 	})
 	return flag, err
@@ -227,11 +230,13 @@ func (h *Hub) aboutSwitch(ctx context.Context, limiter string, ask func(ctx cont
 	return fmt.Errorf("hybrid: the switch of %q: %w: %w", limiter, hybridlimit.ErrUnavailable, err)
 }
 
-// heardSwitch notes what the fleet was told. Of two the later counts: a
-// heartbeat that was sent before the other may be answered after it.
-func (l *Limiter) heardSwitch(f lua.Flag) {
+// heardSwitch notes what the fleet was told, as Redis said at now, in µs of its
+// time. Of two the later counts: a heartbeat that was sent before the other may
+// be answered after it. A time in the future tells nothing (Redis's clock was
+// set back, or somebody else wrote it): then what Redis says now counts.
+func (l *Limiter) heardSwitch(f lua.Flag, now int64) {
 	l.changeSwitch(func(w *switches) {
-		if f.At > w.fleet.At {
+		if f.At > w.fleet.At || f.At > 0 && w.fleet.At > now {
 			w.fleet = f
 		}
 	})

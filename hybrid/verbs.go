@@ -27,6 +27,7 @@ func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hyb
 		return hybridlimit.Result{}, err
 	}
 	given := newRules(limit)
+	given.began = max(1, l.hub.clock.now())
 	given.from = fromCall
 	return l.slow(ctx, key, n, given)
 }
@@ -115,7 +116,7 @@ func (l *Limiter) takeAtMost(key string, n int64) (took int64, v verdict) {
 			return verdict{}
 		}
 		if took = min(s.creditLeft(&t, now), n); took == 0 {
-			if t.bucket.Queue && s.owed() == 0 && s.refund == 0 {
+			if t.bucket.Queue && s.owed() == 0 && s.refunds.units() == 0 {
 				return verdict{action: ask}
 			}
 			return verdict{}

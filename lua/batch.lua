@@ -27,17 +27,26 @@ local function bad(what) return {err = 'HLBATCH ' .. what} end
 
 -- state_of is the key's state in the limit's terms: as the last op in this
 -- batch left it, if one changed it, else as Redis has it.
-local function state_of(states, key, raw, lim, now)
+local function state_of(states, key, raw, op, now)
+  local lim = op.lim
   local s, kind = states[key], kinds[lim.kind]
   if not s then
-    s = kind.load(raw, lim, now, key)
+    s = kind.load(raw, lim, now, key, op.limsince)
   elseif s.lim.kind == lim.kind then
     kind.again(s, lim, now)
   else -- lost
-    s = kind.load('', lim, now, key)
+    s = kind.load('', lim, now, key, 0)
   end
   s.lim = lim
   return s
+end
+
+-- own_envelope reports whether a later batch's envelope can be one that this
+-- library wrote: not in the future, and with a TTL no longer than its own. Any
+-- other counts as none, or it would stop its process for as long as it stands.
+local function own_envelope(key, env, head, now)
+  local ttl = redis.call('PTTL', key)
+  return env.seq < EXACT and env.stamp <= now + CLOCK_SLACK and ttl >= 0 and ttl <= head.ttl
 end
 
 -- replay is what an op got when the batch was applied.
@@ -55,7 +64,7 @@ local function refused(ops, keys, raw, states, now)
   for i = 1, #ops do
     local op, key = ops[i], keys[i]
     local kind = kinds[op.lim.kind]
-    if not states[key] then states[key], want[key] = state_of(states, key, raw[i], op.lim, now), 0 end
+    if not states[key] then states[key], want[key] = state_of(states, key, raw[i], op, now), 0 end
     if states[key].lim ~= op.lim then return nil, 'two limits on one key' end
     for _, n in ipairs(op.asks) do want[key] = want[key] + n end
     waits[i] = want[key] > 0 and kind.retry(states[key], op.lim, want[key], now) or 0
@@ -88,7 +97,10 @@ local function run_batch(keys, argv, now)
     env = read_envelope(raw[1])
     epoch = match(raw[2] or '', '^%d+$')
     epoch = num(epoch) <= EXACT and num(epoch) or now
-    if env and env.seq > head.seq then return {SCHEMA, 2, epoch, now} end
+    if env and env.seq > head.seq then
+      if own_envelope(keys[1], env, head, now) then return {SCHEMA, 2, epoch, now} end
+      env = nil
+    end
     if env and env.seq == head.seq and #env.answers == 3 * #ops then status = 1 end
     gap = head.seq > 1 and (not env or env.seq < head.seq - 1) or status == 1 and env.gap
     if gap then status = status + 4 end
@@ -104,7 +116,7 @@ local function run_batch(keys, argv, now)
   for i = 1, #ops do
     local op, key = ops[i], keys[first + i]
     local lim, kind = op.lim, kinds[op.lim.kind]
-    local s = state_of(states, key, raw[first + i], lim, now)
+    local s = state_of(states, key, raw[first + i], op, now)
     if waits then op.asks = {} end -- so it changes nothing
     if gap then op.lost = true end
     local granted, lease, life, retry, delay

@@ -350,7 +350,7 @@ func TestSameKeyTwice(t *testing.T) {
 				t.Errorf("op %d left %d, want %d", i, got, want)
 			}
 		}
-		if got := st.get(t, "k"); got != bucketText(7000000, -21000000, 0, start, 8) {
+		if got := st.get(t, "k"); got != bucketText(7000000, -21000000, 0, start, 8)+" r3" {
 			t.Error(got)
 		}
 	})

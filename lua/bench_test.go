@@ -27,7 +27,7 @@ var syncKinds = []struct {
 	{"owed+64asks", algo.Op{Owed: 7, Asks: slices.Repeat([]int64{1}, 64), Demand: 200_000, Div: 20}},
 }
 
-const benchTag = "hl:v1:{11}:"
+const benchTag = "hl:v2:{11}:"
 
 // syncBatch is size ops of one kind on keys as long as an API key.
 func syncBatch(op algo.Op, size int, seq int64) (lua.Envelope, []lua.Op) {

@@ -1,6 +1,6 @@
 -- Buckets: token bucket and leaky bucket as a meter (b), leaky queue (q).
--- State:   "1b<unit> <level> <age> <born> <since>[ <wait> <out> <outbefore>][@<reset>]"
---          in hexadecimal; 1q for a queue, which keeps what stands in it: as
+-- State:   "1b<unit> <level> <age> <born> <since>[ <letter><number> ...]" in
+--          hexadecimal; 1q for a queue, which keeps what stands in it: as
 --          -depth in the text, and Burst - depth while an op works on it
 --          unit   sub-units per unit of the limit that wrote it
 --          level  sub-units left at <born>+<age>; negative is debt
@@ -8,10 +8,14 @@
 --                 after a clock step back: born is a name and never changes
 --          born   µs of Redis time at creation
 --          since  units debited since born or the last reset
---          wait   µs from <born>+<age> to the next free turn
---          out    units that the ledger holds: leased in the second in which
+--          Fields, each absent where it is 0 (r: where it is 1); common.lua
+--          has the rules for fields of other versions:
+--          r      refill of the limit that wrote it, in sub-units per µs: the
+--                 time up to a change of limit refills at the old rate
+--          t      µs from <born>+<age> to the next free turn
+--          o, p   units that the ledger holds: leased in the second in which
 --                 level was right, and in the one before
---          reset  µs from born to the last reset: views up to it are void
+--          z      µs from born to the last reset: views up to it are void
 -- Limit:   "b <unit> <refill> <cap>": sub-units per unit, per µs, of a full bucket
 -- Expiry:  time to full, after a reset at least that from the deepest debt, + 1 s
 --          (the longest lease) + 1 s (the longest freeze, or the ledger's second
@@ -38,31 +42,43 @@ local function bucket_rescale(s, unit, lim)
   s.level = max(-lim.cap, min(s.level, lim.cap))
 end
 
+local bucket_fields = {r = 'refill', t = 'wait', o = 'out', p = 'outbefore', z = 'reset'}
+
 -- bucket_read parses a state. One that this library cannot have written is nil.
+-- It returns the state, and the unit and the refill of the limit that wrote it.
 local function bucket_read(raw, lim)
-  local letter, unit, level, age, born, since, tail, mark =
-    match(raw or '', '^1([bq])(%x+) (%-?%x+) (%-?%x+) (%x+) (%x+)([^@]*)(@?.*)$')
+  local letter, unit, level, age, born, since, tail =
+    match(raw or '', '^1([bq])(%x+) (%-?%x+) (%-?%x+) (%x+) (%x+)(.*)$')
   if letter ~= lim.kind then return nil end
   unit, level, age = tonumber(unit, 16) or HUGE, hex(level), hex(age)
   born, since = tonumber(born, 16) or HUGE, tonumber(since, 16) or HUGE
   if unit < 1 or born < 1 or max(unit, abs(level), abs(age), born, since) > EXACT then return nil end
   local s = {
     level = level, last = born + age, born = born, since = since, slot = 0, out = 0, outbefore = 0, reset = 0,
-    lim = lim, dirty = false, -- a place for each, or the table would grow
+    lim = lim, dirty = false, wrote = born + age, more = '', changed = false, -- a place for each, or the table would grow
   }
-  if tail ~= '' then
-    local wait, out, outbefore = match(tail, '^ (%x+) (%x+) (%x+)$')
-    if not wait then return nil end
-    wait, s.out, s.outbefore = hex(wait), hex(out), hex(outbefore)
-    if max(wait, s.out, s.outbefore) > EXACT then return nil end
-    if wait > 0 then s.slot = s.last + wait end
-  end
-  if mark ~= '' then
-    local reset = match(mark, '^@(%-?%x+)$')
-    s.reset = born + (reset and hex(reset) or HUGE)
+  if tail == '' then return s, unit, 1 end
+  local f = read_fields(tail, bucket_fields)
+  if not f then return nil end
+  local refill, wait = f.refill or 1, f.wait or 0
+  s.out, s.outbefore, s.more = f.out or 0, f.outbefore or 0, f.more
+  if min(wait, s.out, s.outbefore) < 0 or max(wait, s.out, s.outbefore) > EXACT then return nil end
+  if refill < 1 or refill > EXACT / 4 then return nil end
+  if wait > 0 then s.slot = s.last + wait end
+  if f.reset then
+    s.reset = born + f.reset
     if s.reset < 1 or s.reset > EXACT then return nil end
   end
-  return s, unit
+  return s, unit, refill
+end
+
+-- bucket_terms is the limit that wrote a state, as far as the state tells: its
+-- rate, with the burst of the limit that reads it. The old burst is not needed:
+-- a bucket that has been full for two seconds is forgotten, and full under any
+-- limit.
+local function bucket_terms(lim, unit, refill)
+  if unit == lim.unit and refill == lim.refill then return lim end
+  return {kind = lim.kind, unit = unit, refill = refill, cap = min(floor(lim.cap / lim.unit) * unit, floor((EXACT - refill) / 2))}
 end
 
 -- The ledger's generations are the seconds of Redis time.
@@ -77,28 +93,38 @@ local function bucket_refill(s, lim, at)
   s.level, s.last = min(s.level + (at - s.last) * lim.refill, bucket_ceiling(s, lim)), at
 end
 
--- bucket_load is a state brought to now; an unreadable one is lost.
-local function bucket_load(raw, lim, now)
-  local s, unit = bucket_read(raw, lim)
+-- bucket_advance refills up to a time; nothing where that is past.
+local function bucket_advance(s, lim, at)
+  if at <= s.last then return end
+  local edge = (generation(s) + 1) * MAX_LEASE
+  while s.out + s.outbefore > 0 and edge <= at do
+    bucket_refill(s, lim, edge)
+    s.outbefore = s.out -- what is older is dead
+    s.out, edge = 0, edge + MAX_LEASE
+  end
+  bucket_refill(s, lim, at)
+end
+
+-- bucket_load is a state brought to now; an unreadable one is lost. Until this
+-- limit came into force (since, in µs before now; 0: long ago) it refills by the
+-- limit that wrote it.
+local function bucket_load(raw, lim, now, _, since)
+  local s, unit, refill = bucket_read(raw, lim)
   if not s then
     return {
       level = lim.cap, last = now, born = now, since = 0, slot = 0, out = 0, outbefore = 0, reset = 0,
-      lim = lim, dirty = false, fresh = true,
+      lim = lim, dirty = false, wrote = now, more = '', changed = false, fresh = true,
     }
   end
-  bucket_rescale(s, unit, lim)
-  local elapsed = now - s.last
-  if elapsed > 0 then
-    local edge = (generation(s) + 1) * MAX_LEASE
-    while s.out + s.outbefore > 0 and edge <= now do
-      bucket_refill(s, lim, edge)
-      s.outbefore = s.out -- what is older is dead
-      s.out, edge = 0, edge + MAX_LEASE
-    end
-    bucket_refill(s, lim, now)
-  elseif elapsed < -CLOCK_SLACK then
-    s.last = now -- the clock stepped back: shift, do not forget
+  local old = bucket_terms(lim, unit, refill)
+  s.level = max(-old.cap, min(s.level + bucket_kept(old), old.cap))
+  if now - s.last < -CLOCK_SLACK then s.last = now end -- the clock stepped back: shift, do not forget
+  if old ~= lim then
+    if since > 0 then bucket_advance(s, old, now - since) end
+    s.level, s.changed = min(s.level, bucket_ceiling(s, old)) - bucket_kept(old), true
+    bucket_rescale(s, unit, lim)
   end
+  bucket_advance(s, lim, now)
   s.level = min(s.level, bucket_ceiling(s, lim))
   return s
 end
@@ -108,15 +134,16 @@ local function bucket_write(key, s, lim)
   local level, age = s.level - bucket_kept(lim), s.last - s.born
   local text = format('1%s%x %s%x %s%x %x %x', lim.kind, lim.unit, level < 0 and '-' or '', abs(level),
     age < 0 and '-' or '', abs(age), s.born, s.since)
-  if s.slot > s.last or s.out + s.outbefore > 0 then
-    text = text .. format(' %x %x %x', max(s.slot - s.last, 0), s.out, s.outbefore)
-  end
+  if lim.refill ~= 1 then text = text .. format(' r%x', lim.refill) end
+  if s.slot > s.last then text = text .. format(' t%x', s.slot - s.last) end
+  if s.out > 0 then text = text .. format(' o%x', s.out) end
+  if s.outbefore > 0 then text = text .. format(' p%x', s.outbefore) end
   local full = ceil((lim.cap - s.level) / lim.refill)
   if s.reset > 0 then
-    text = text .. '@' .. hexed(s.reset - s.born)
+    text = text .. ' z' .. hexed(s.reset - s.born)
     full = max(full, s.reset - s.last + ceil(2 * lim.cap / lim.refill))
   end
-  store(key, text, ceil(full / 1000) + (MAX_LEASE + CLOCK_SLACK) / 1000)
+  store(key, text .. s.more, ceil(full / 1000) + (MAX_LEASE + CLOCK_SLACK) / 1000)
 end
 
 -- bucket_delay is how many µs after it is granted at a level an ask for n
@@ -172,9 +199,18 @@ local function bucket_merge(s, lim, op, now)
   end
 end
 
--- bucket_refund gives back n units. What a full bucket cannot take is gone.
-local function bucket_refund(s, lim, n)
-  local level = s.level + max(0, min(n * lim.unit, bucket_ceiling(s, lim) - s.level))
+-- bucket_refund gives back n units. What a full bucket cannot take is gone. Of
+-- units that might be used from a time on (a booking that is cancelled), what
+-- was granted after them stays taken: else a booking behind them and the units
+-- that come back would be used in the same moment.
+local function bucket_refund(s, lim, n, at)
+  local give = n * lim.unit
+  if at > 0 and lim.kind == 'b' then
+    local after = ((s.level < 0 or s.dirty) and s.last or s.wrote) - at
+    give = max(0, give - max(0, after * lim.refill - min(s.level, 0)))
+    n = floor(give / lim.unit)
+  end
+  local level = s.level + max(0, min(give, bucket_ceiling(s, lim) - s.level))
   local since = max(s.since - n, 0)
   s.dirty = s.dirty or level ~= s.level or since ~= s.since
   s.level, s.since = level, since

@@ -70,7 +70,7 @@ func TestRescaleEqualsGo(t *testing.T) {
 		for range testenv.Runs(200, 5000) {
 			from, to := diffLimits[rng.IntN(len(diffLimits))], diffLimits[rng.IntN(len(diffLimits))]
 			bf, bt := algo.BucketOf(from), algo.BucketOf(to)
-			s := algo.State{Unit: bf.Unit, Level: rng.Int64N(2*bf.Cap+1) - bf.Cap, Last: start, Born: start, Since: 1}
+			s := algo.State{Unit: bf.Unit, Refill: bf.Refill, Level: rng.Int64N(2*bf.Cap+1) - bf.Cap, Last: start, Born: start, Since: 1}
 			st.set(t, "k", lua.EncodeState(s))
 			if a := st.one(t, "k", to, algo.Op{}, start); a.Level != bt.Rescale(s.Level, bf.Unit) {
 				t.Fatalf("%d of %v is %d of %v, want %d", s.Level, from, a.Level, to, bt.Rescale(s.Level, bf.Unit))

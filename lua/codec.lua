@@ -4,14 +4,17 @@
 --           that only ask, without an envelope and under one limit a key
 -- Limit:    "<kind> <a> <b> <c>": as the kind's file says
 -- Op:       "<limit> <owed> <flags> <demand> <div> <vborn> <vlevel> <vat> <gen>
---           <had> <keep>[ <ask> ...][ w<when>][ r<refund>][ d<maxdelay>]
---           [ p<vprev>][ i<id>]"; owed, asks, had, keep and refund in units,
---           demand in thousandths of a unit per second, the view in Redis's own
---           terms, when the number of the window of owed and refund, or the µs
---           of the log's entry that refund is of, maxdelay in µs, vprev the
---           last window's units in the view, id escaped as in a query; flags: 1
---           an ask may be granted in part, +2 writes were lost since the view,
---           as there were if this batch shows it, +4 reset
+--           <had> <keep>[ <ask> ...][ w<window>][ r<refund>][ b<when>]
+--           [ d<maxdelay>][ p<vprev>][ s<since>][ i<id>]"
+--           owed, asks, had, keep, refund: units. demand: thousandths of a unit
+--           per second. The view (v...): in Redis's own terms, vprev the last
+--           window's units. window: the number of that of owed. when: that of
+--           refund; of a window its number, of a log the µs of the entry, of a
+--           bucket the µs from which the units might have been used. maxdelay:
+--           µs, of one ask at most. since: the µs for which the sender's limit
+--           has been in force; without it, for long. id: escaped as in a query.
+--           flags: 1 an ask may be granted in part, +2 writes were lost since
+--           the view, as there were if this batch shows it, +4 reset
 -- Envelope: "1e<seq> <stamp> <granted> <lease> <life> ...", of the last batch
 local SCHEMA = 1
 
@@ -48,12 +51,14 @@ local function read_more(op, rest)
   for letter, n in gmatch(rest, ' (%l)(%d+)') do
     if letter == 'w' then op.win = num(n) end
     if letter == 'r' then op.refund = num(n) end
+    if letter == 'b' then op.refundat = num(n) end
     if letter == 'd' then op.maxdelay = num(n) end
     if letter == 'p' then op.vprev = num(n) end
+    if letter == 's' then op.limsince = num(n) end
   end
   op.id = match(rest, '( i%S+)$') or ''
   op.id = op.id ~= '' and ' ' .. sub(op.id, 3) or ''
-  rest = gsub(gsub(rest, ' i[%w%%%+%-_.~]+$', ''), ' [wrdp]%d+', '')
+  rest = gsub(gsub(rest, ' i[%w%%%+%-_.~]+$', ''), ' [wrbdps]%d+', '')
   return rest == ''
 end
 
@@ -68,13 +73,15 @@ local function read_op(text, limits)
   local op = {
     lim = lim, owed = owed + 0, asks = {}, demand = demand + 0, div = div + 0,
     vborn = vborn + 0, vlevel = vlevel + 0, vat = vat + 0,
-    gen = gen + 0, had = had + 0, keep = keep + 0, win = 0, refund = 0, maxdelay = 0,
+    gen = gen + 0, had = had + 0, keep = keep + 0, win = 0, refund = 0, refundat = 0, maxdelay = 0, limsince = 0,
   }
   if flags ~= '0' then
     flags = flags + 0
     op.partial, op.lost, op.reset = flags % 2 == 1, flags % 4 > 1, flags > 3
   end
   if rest ~= '' and not read_more(op, rest) then return nil end
+  -- An answer has one delay, and a burst is booked ahead once.
+  if op.maxdelay > 0 and #op.asks > 1 then return nil end
   return op
 end
 

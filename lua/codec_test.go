@@ -62,12 +62,14 @@ func TestEncodeBatchGolden(t *testing.T) {
 				{Key: "s", Limit: hybridlimit.SlidingWindow(1_000_000, 24*time.Hour), Op: algo.Op{View: lua.View{Level: 5, Prev: 7, At: 9, Born: 8}}},
 				{Key: "l", Limit: hybridlimit.SlidingLog(10, time.Minute), Op: algo.Op{Asks: []int64{1, 2}, ID: "a b"}},
 				{Key: "l", Limit: hybridlimit.SlidingLog(10, time.Minute), Op: algo.Op{Reset: true, Refund: 6}},
+				{Key: "f", Limit: hybridlimit.FixedWindow(10, time.Minute), Op: algo.Op{Owed: 3, Win: 29383333, Refund: 2, RefundAt: 29383332}},
 			},
-			[]string{"q", "f", "s", "l", "l"},
+			[]string{"q", "f", "s", "l", "l", "f"},
 			[]string{
 				"1 0 0 4", "q 100000 1 500000", "f 10 60000000 1", "s 1000000 86400000000 39", "l 10 60000000 1",
 				"1 0 0 0 0 0 0 0 0 0 0 2 d1500000", "2 3 0 0 0 0 0 0 0 0 0 w29383333", "3 0 0 0 0 8 5 9 0 0 0 p7",
 				"4 0 0 0 0 0 0 0 0 0 0 1 2 ia+b", "4 0 4 0 0 0 0 0 0 0 0 r6",
+				"2 3 0 0 0 0 0 0 0 0 0 w29383333 r2 b29383332",
 			},
 		},
 	} {
@@ -103,11 +105,14 @@ func TestEncodedBatchIsReadBack(t *testing.T) {
 					Owed: any53.Draw(t, "owed"), Asks: rapid.SliceOfN(any53, 0, 4).Draw(t, "asks"), Partial: rapid.Bool().Draw(t, "partial"),
 					Lost:   rapid.Bool().Draw(t, "lost"),
 					Demand: any53.Draw(t, "demand"), Div: any53.Draw(t, "div"),
-					Reset: rapid.Bool().Draw(t, "reset"), Win: some.Draw(t, "win"), Refund: some.Draw(t, "refund"), MaxDelay: some.Draw(t, "max delay"),
+					Reset: rapid.Bool().Draw(t, "reset"), Win: some.Draw(t, "win"), Refund: some.Draw(t, "refund"), RefundAt: some.Draw(t, "refund at"), MaxDelay: some.Draw(t, "max delay"), Since: some.Draw(t, "since"),
 					ID:   rapid.StringN(0, 12, -1).Draw(t, "id"),
 					View: lua.View{Prev: some.Draw(t, "prev"), Level: rapid.Int64Range(-1<<53+1, 1<<53-1).Draw(t, "level"), At: any53.Draw(t, "at"), Born: any53.Draw(t, "born")},
 					Gen:  any53.Draw(t, "gen"), Had: any53.Draw(t, "had"), Keep: any53.Draw(t, "keep"),
 				}})
+				if op := &ops[len(ops)-1]; len(op.Asks) > 1 {
+					op.MaxDelay = 0
+				}
 			}
 			keys, argv := lua.EncodeBatch(env, ops)
 			raw, err := st.run(lua.ParsedBatch, keys, argv)
@@ -125,7 +130,7 @@ func TestEncodedBatchIsReadBack(t *testing.T) {
 				for _, n := range op.Asks {
 					rest += fmt.Sprintf(" %d", n)
 				}
-				rest += fmt.Sprintf(" w%d r%d d%d p%d i%s", op.Win, op.Refund, op.MaxDelay, v.Prev, url.QueryEscape(op.ID))
+				rest += fmt.Sprintf(" w%d r%d b%d d%d p%d s%d i%s", op.Win, op.Refund, op.RefundAt, op.MaxDelay, v.Prev, op.Since, url.QueryEscape(op.ID))
 				text := got[len(got)-len(ops)+i].(string)
 				index := 0
 				if _, err := fmt.Sscan(text, &index); err != nil || index < 1 || index > len(limits) || text != fmt.Sprint(index)+rest {

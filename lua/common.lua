@@ -7,7 +7,7 @@
 --          script defines costs each call, and to define all of them took as
 --          long as a small batch. It puts its functions into `kinds`:
 --            limit(a, b, c)              of three numbers, or nil
---            load(raw, lim, now, key)    a state brought to now; lost: fresh
+--            load(raw, lim, now, key, since)  a state brought to now; lost: fresh
 --            again(s, lim, now)          a loaded state in another limit's terms
 --            apply(s, lim, op, now)      granted, lease, life, retry, delay
 --            retry(s, lim, n, now)       µs until n units are there
@@ -36,6 +36,25 @@ local function num(digits) return digits and tonumber(digits) or HUGE end
 local function hex(digits)
   if sub(digits, 1, 1) == '-' then return -(tonumber(sub(digits, 2), 16) or HUGE) end
   return tonumber(digits, 16) or HUGE
+end
+
+-- read_fields reads the tail of a state, " <letter><number>" again and again:
+-- those that `names` has under their names, the others as they are in `more`, so
+-- that a state passes through a version that does not know them. (What must not
+-- be ignored needs another letter for the kind.) Other text is nil.
+local MAX_TAIL = 256
+local function read_fields(tail, names)
+  if #tail > MAX_TAIL then return nil end
+  local f, length = {more = ''}, 0
+  for letter, n in gmatch(tail, ' (%l)(%-?%x+)') do
+    length = length + 2 + #n
+    if names[letter] then
+      f[names[letter]] = hex(n)
+    else
+      f.more = f.more .. ' ' .. letter .. n
+    end
+  end
+  return length == #tail and f or nil
 end
 
 -- hexed is how hex reads n.

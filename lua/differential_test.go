@@ -116,6 +116,12 @@ func (d *differ) round() {
 		d.st.del(d.t, key)
 		delete(d.model, key)
 	}
+	if key := d.key(); d.rng.IntN(20) == 0 && d.model[key].state.Born != 0 { // a later version has left a field
+		c := d.model[key]
+		c.state.More = []string{"", " y0", " b1f x-7"}[d.rng.IntN(3)]
+		d.st.set(d.t, key, lua.EncodeState(c.state))
+		d.model[key] = c
+	}
 	if d.rng.IntN(8) == 0 { // a key goes back to what it was
 		key := d.key()
 		if s := d.model[key].state; s.Born != 0 && d.old[key].state.Born != 0 && d.rng.IntN(2) == 0 {
@@ -228,7 +234,7 @@ func (d *differ) note(c cell, op lua.Op, a algo.Answer, next cell) {
 		"booked": a.Gen != 0 && a.Lease > 0, "renewed": a.Gen != 0 && op.Keep > 0, "not renewed": a.Gen == 0 && op.Keep > 0,
 		"turn":        op.Div > 0 && a.Retry > 0 && a.Retry != algo.Never && a.Level >= n.Unit,
 		"rolled back": s.Born != 0 && op.View.Born == s.Born && a.Born != s.Born,
-		"delayed":     a.Delay > 0, "refunded of a call": op.Refund > 0 && op.Win > 0 && len(next.log) < len(c.log), "refunded": op.Refund > 0, "reset": op.Reset,
+		"delayed":     a.Delay > 0, "refunded of a call": op.Refund > 0 && op.RefundAt > 0 && len(next.log) < len(c.log), "refunded": op.Refund > 0, "reset": op.Reset,
 		"void view": other && op.View.At <= s.Reset,
 		"dropped":   a.Dropped, "late": op.Owed > 0 && op.Win == n.Win-1, "carried": n.Kind == algo.KindFixed && n.Prev*n.Period > n.Prev && n.Cur > 0 && a.Granted == 0,
 		"of the next window": a.Retry > a.Ends && a.Retry != algo.Never, "fading": a.Refill > 0, "another kind": c.another(op.Limit),
@@ -351,6 +357,9 @@ func (d *differ) op() lua.Op {
 	if d.rng.IntN(2) == 0 {
 		op.Demand, op.Div = d.rng.Int64N(1+d.rng.Int64N(1e12)), d.rng.Int64N(6)
 	}
+	if d.rng.IntN(3) == 0 {
+		op.Since = 1 + d.rng.Int64N(1<<d.rng.IntN(48))
+	}
 	op.View, op.Lost = d.view(key, limit), d.rng.IntN(2) == 0
 	if held := d.held[key]; len(held) > 0 && d.rng.IntN(3) > 0 { // mostly the last
 		h := held[len(held)-1-min(d.rng.IntN(20), len(held)-1)/18]
@@ -371,12 +380,23 @@ func (d *differ) seldom(op *lua.Op, burst int64) {
 	}
 	if d.rng.IntN(10) == 0 {
 		op.MaxDelay = 1 + d.rng.Int64N(1+int64(op.Limit.Period/time.Microsecond)*(1+d.rng.Int64N(3)))
+		op.Asks = op.Asks[:min(1, len(op.Asks))]
 	}
+	period := int64(op.Limit.Period / time.Microsecond)
+	window := func() int64 { return max(0, d.now/period+1-d.rng.Int64N(4)) }
 	if d.rng.IntN(3) == 0 {
-		op.Win = max(0, d.now/int64(op.Limit.Period/time.Microsecond)+1-d.rng.Int64N(4))
+		op.Win = window()
 	}
-	if log := d.model[op.Key].log; len(log) > 0 && d.rng.IntN(2) == 0 {
-		op.Win = log[d.rng.IntN(len(log))].At
+	switch kind := algo.KindOf(op.Limit.Algorithm); {
+	case d.rng.IntN(2) == 0:
+	case kind == algo.KindLog:
+		if log := d.model[op.Key].log; len(log) > 0 {
+			op.RefundAt = log[d.rng.IntN(len(log))].At
+		}
+	case kind == algo.KindFixed || kind == algo.KindSliding:
+		op.RefundAt = window()
+	default:
+		op.RefundAt = max(0, d.now+d.rng.Int64N(1+2*period)-period)
 	}
 	if d.rng.IntN(4) == 0 {
 		op.ID = fmt.Sprintf("id-%d", d.rng.IntN(100))

@@ -37,7 +37,7 @@ for i = 2 + head.limits, #ARGV do
     tostring(op.partial or false), tostring(op.lost or false), tostring(op.reset or false), op.demand, op.div, op.vborn, op.vlevel, op.vat,
     op.gen, op.had, op.keep)
   for _, n in ipairs(op.asks) do text = text .. string.format(' %.0f', n) end
-  text = text .. string.format(' w%.0f r%.0f d%.0f p%.0f i%s', op.win, op.refund, op.maxdelay, op.vprev or 0, string.sub(op.id or '', 2))
+  text = text .. string.format(' w%.0f r%.0f b%.0f d%.0f p%.0f s%.0f i%s', op.win, op.refund, op.refundat, op.maxdelay, op.vprev or 0, op.limsince, string.sub(op.id or '', 2))
   out[#out + 1] = text
 end
 return out
@@ -61,19 +61,26 @@ var Sources = map[string]string{
 
 // EncodeState is the text under which Redis keeps a state.
 func EncodeState(s State) string {
-	if s.Kind == algo.KindFixed || s.Kind == algo.KindSliding {
-		text := fmt.Sprintf("1%c%x %x %x %x %x %x", s.Kind.Letter(), s.Period, s.Win, s.Cur, s.Prev, s.Born, s.Since)
-		if s.Reset > 0 {
-			text += fmt.Sprintf("@%x", s.Reset-s.Win*s.Period)
+	var text string
+	field := func(letter string, n, none int64) {
+		if n != none {
+			text += fmt.Sprintf(" %s%x", letter, n)
 		}
-		return text
 	}
-	text := fmt.Sprintf("1%c%x %x %x %x %x", s.Kind.Letter(), s.Unit, s.Level, s.Last-s.Born, s.Born, s.Since)
-	if wait := max(s.Slot-s.Last, 0); wait+s.Out[0]+s.Out[1] > 0 {
-		text += fmt.Sprintf(" %x %x %x", wait, s.Out[0], s.Out[1])
+	if s.Kind == algo.KindFixed || s.Kind == algo.KindSliding {
+		text = fmt.Sprintf("1%c%x %x %x %x %x %x", s.Kind.Letter(), s.Period, s.Win, s.Cur, s.Prev, s.Born, s.Since)
+		if s.Reset > 0 {
+			text += fmt.Sprintf(" z%x", s.Reset-s.Win*s.Period)
+		}
+		return text + s.More
 	}
+	text = fmt.Sprintf("1%c%x %x %x %x %x", s.Kind.Letter(), s.Unit, s.Level, s.Last-s.Born, s.Born, s.Since)
+	field("r", s.Refill, 1)
+	field("t", max(s.Slot-s.Last, 0), 0)
+	field("o", s.Out[0], 0)
+	field("p", s.Out[1], 0)
 	if s.Reset > 0 {
-		text += fmt.Sprintf("@%x", s.Reset-s.Born)
+		text += fmt.Sprintf(" z%x", s.Reset-s.Born)
 	}
-	return text
+	return text + s.More
 }

@@ -52,7 +52,7 @@ func DecodeBeat(raw any) (Beat, error) {
 	if err != nil {
 		return Beat{}, err
 	}
-	return Beat{Alive: int(v[0]), Before: v[1], Now: v[2], Flag: Flag{v[3], v[4]}}, nil
+	return Beat{Alive: int(v[0]), Before: v[1], Now: v[2], Flag: Flag{v[3], min(v[4], v[2])}}, nil
 }
 
 // EncodeSwitch returns KEYS and ARGV of the script SetSwitch for the key of

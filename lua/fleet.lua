@@ -27,14 +27,16 @@ redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('(%.0f', now - exp
 -- A clock that stepped back leaves members in the future, who would never
 -- expire. They count as seen now: to drop them would count the living as gone,
 -- and too few is the unsafe side.
-for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], string.format('(%.0f', now), '+inf')) do
+-- A hundred a beat, so that no beat takes long; the others are counted too.
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], string.format('(%.0f', now), '+inf', 'LIMIT', 0, 100)) do
   redis.call('ZADD', KEYS[1], now, id)
 end
 redis.call('PEXPIRE', KEYS[1], math.ceil(expiry / 500))
-local switch, at = read_switch(KEYS[2])
+local switch, at, more = read_switch(KEYS[2], now)
+if seen_at > now then seen_at = at > 0 and 0 or now end -- no time can tell which is later: what stands here
 if seen_at > at then
   switch, at = seen, seen_at
-  write_switch(KEYS[2], switch, at, ttl)
+  write_switch(KEYS[2], switch, at, more, ttl)
 elseif at > 0 and redis.call('PTTL', KEYS[2]) < ttl / 2 then
   redis.call('PEXPIRE', KEYS[2], string.format('%.0f', ttl))
 end

@@ -11,7 +11,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-const fleetKey, switchKey = "hl:v1:{3}:@fleet:api", "hl:v1:{3}:@switch:api"
+const fleetKey, switchKey = "hl:v2:{3}:@fleet:api", "hl:v2:{3}:@switch:api"
 
 // beat is one heartbeat with an expiry of 3 s.
 func (st store) beat(t *testing.T, process, leave string) int64 {

@@ -11,14 +11,14 @@ import (
 
 const secret = "0123456789abcdef0123456789abcdef"
 
-var hashedState = regexp.MustCompile(`^hl:v1:\{(\d+)\}:api:[A-Za-z0-9_-]{22}$`)
+var hashedState = regexp.MustCompile(`^hl:v2:\{(\d+)\}:api:[A-Za-z0-9_-]{22}$`)
 
 // What a key is called is as much of the stored format as what is under it:
 // printf 'api\0user-1' | openssl dgst -sha256 -hmac SECRET, the first 16 bytes.
 func TestHashedNamesGolden(t *testing.T) {
 	n := lua.Names{Prefix: "hl", Tags: 16, HashKeys: secret}
 	plain := lua.Names{Prefix: "hl", Tags: 16}
-	if got, want := n.State(3, "api", "user-1"), "hl:v1:{3}:api:WgzsHqiRwkmuvC9r6yt-6g"; got != want {
+	if got, want := n.State(3, "api", "user-1"), "hl:v2:{3}:api:WgzsHqiRwkmuvC9r6yt-6g"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if got, want := n.Tag("user-1"), plain.Tag("I5DlasZ0yILeS8JysdaHsg"); got != want {

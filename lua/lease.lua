@@ -7,6 +7,7 @@ local HORIZON, MAX_TICKET = 500000, 60000000
 -- bucket_settle replaces what the ledger holds for the sender by what it still
 -- has in hand, unless the ledger knows nothing of it any more.
 local function bucket_settle(s, op)
+  if op.lost then return false end -- what Redis forgot may have settled it before
   local back = generation(s) - op.gen
   local field = back == 0 and 'out' or back == 1 and 'outbefore'
   if op.gen == 0 or not field or op.vborn ~= s.born or op.had > s[field] or op.keep > op.had then return false end
@@ -81,11 +82,12 @@ local function bucket_apply(s, lim, op, now)
   if op.reset then
     s.reset, s.level, s.last, s.since, s.slot, s.out, s.outbefore, s.dirty = max(now, s.last), cap, now, 0, 0, 0, 0, true
   end
+  if s.changed and op.limsince > 0 and #op.asks > 0 then s.dirty = true end -- the new rate begins
   bucket_merge(s, lim, op, now)
   if op.owed > 0 then
     s.level, s.since, s.dirty = max(s.level - op.owed * unit, -cap), min(s.since + op.owed, EXACT), true
   end
-  if op.refund > 0 then bucket_refund(s, lim, op.refund) end
+  if op.refund > 0 then bucket_refund(s, lim, op.refund, op.refundat) end
   local kept = bucket_settle(s, op)
   local before, frozen = s.level, max(s.last - now, 0)
   local granted, delay, refused, patience = 0, 0, 0, 0

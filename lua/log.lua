@@ -135,8 +135,8 @@ local function log_apply(s, lim, op, now)
   if op.reset and s.first < log_count(s) then s.first, s.base, s.dirty = log_count(s), s.total, true end
   local owed = min(op.owed, min(2 * lim.rate, EXACT) - (s.total - s.base))
   if owed > 0 then log_add(s, owed, op.id or '', now) end
-  if op.refund > 0 and op.win > 0 then
-    log_undo(s, op.refund, op.win)
+  if op.refund > 0 and op.refundat > 0 then
+    log_undo(s, op.refund, op.refundat)
   elseif op.refund > 0 then
     log_refund(s, op.refund)
   end

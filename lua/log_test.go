@@ -136,7 +136,7 @@ func TestRefundOfAnEntryAndMore(t *testing.T) {
 		later := start + 3
 		short := hybridlimit.SlidingLog(logged.Rate, time.Microsecond)
 		got := st.batch(t, lua.Envelope{}, []lua.Op{
-			{Key: "k", Limit: logged, Op: algo.Op{Refund: 1, Win: start + 1}},
+			{Key: "k", Limit: logged, Op: algo.Op{Refund: 1, RefundAt: start + 1}},
 			{Key: "k", Limit: short, Op: algo.Op{Asks: []int64{1, 2}}},
 			{Key: "k", Limit: logged},
 		}, later)
@@ -218,7 +218,7 @@ func TestRefundOfAnEntry(t *testing.T) {
 				st.one(t, "k", logged, algo.Op{Asks: []int64{n}, ID: string(rune('a' + i))}, start+int64(i)*10)
 			}
 			before := st.dump(t)
-			a := st.one(t, "k", logged, algo.Op{Refund: tc.n, Win: start + tc.of}, start+50)
+			a := st.one(t, "k", logged, algo.Op{Refund: tc.n, RefundAt: start + tc.of}, start+50)
 			var used int64
 			log := st.history(t, "k", logged, start+50)
 			for i := range log {

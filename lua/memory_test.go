@@ -18,7 +18,7 @@ import (
 func TestMemoryOfAKey(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	st := realStore(t)
-	key := "hl:v1:{11}:api:user7" // 20 bytes
+	key := "hl:v2:{11}:api:user7" // 20 bytes
 	for _, tc := range []struct {
 		name  string
 		limit hybridlimit.Limit
@@ -58,13 +58,13 @@ func TestMemoryOfALog(t *testing.T) {
 	for _, tc := range []struct {
 		entries, most int64 // bytes in all
 	}{{1, 140}, {100, 5_000}, {1000, 130_000}, {10_000, 1_300_000}} {
-		st.del(t, "hl:v1:{11}:api:user7")
+		st.del(t, "hl:v2:{11}:api:user7")
 		for i := int64(0); i < tc.entries; i += 100 {
 			n := int(min(100, tc.entries-i))
 			op := algo.Op{Asks: slices.Repeat([]int64{1}, n)}
-			st.one(t, "hl:v1:{11}:api:user7", hybridlimit.SlidingLog(tc.entries, time.Hour), op, start+i)
+			st.one(t, "hl:v2:{11}:api:user7", hybridlimit.SlidingLog(tc.entries, time.Hour), op, start+i)
 		}
-		bytes, err := st.rdb.Do(context.Background(), "MEMORY", "USAGE", "hl:v1:{11}:api:user7", "SAMPLES", "0").Int64()
+		bytes, err := st.rdb.Do(context.Background(), "MEMORY", "USAGE", "hl:v2:{11}:api:user7", "SAMPLES", "0").Int64()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +78,7 @@ func TestMemoryOfALog(t *testing.T) {
 // An envelope costs by the op, and goes with the process's last batch.
 func TestMemoryOfAnEnvelope(t *testing.T) {
 	st := realStore(t)
-	env := lua.Envelope{Key: "hl:v1:{11}:@env:0123456789abcdef0123456789abcdef", Epoch: "hl:v1:{11}:@epoch", Seq: 1_000_000, TTL: time.Minute}
+	env := lua.Envelope{Key: "hl:v2:{11}:@env:0123456789abcdef0123456789abcdef", Epoch: "hl:v2:{11}:@epoch", Seq: 1_000_000, TTL: time.Minute}
 	for _, n := range []int{1, lua.MaxOps} {
 		var ops []lua.Op
 		for i := range n {

@@ -11,7 +11,7 @@ import (
 )
 
 // schema is the version in every key: another schema is another keyspace.
-const schema = "v1"
+const schema = "v2"
 
 // DefaultTags is how many slots keys are spread over unless configured.
 const DefaultTags = 16
@@ -23,11 +23,11 @@ const MaxTags = 16384
 // no colon, brace or '@' (hybridlimit.CheckName), so a name can never be taken
 // for another part; the caller's key comes last and may hold anything.
 //
-//	prefix:v1:{tag}:name:key      state of a key
-//	prefix:v1:{tag}:@epoch        when this tag's states began
-//	prefix:v1:{tag}:@env:process  last batch of a process
-//	prefix:v1:{tag}:@fleet:name   heartbeats of a limiter
-//	prefix:v1:{tag}:@switch:name  what its fleet was told, in the heartbeats' slot
+//	prefix:v2:{tag}:name:key      state of a key
+//	prefix:v2:{tag}:@epoch        when this tag's states began
+//	prefix:v2:{tag}:@env:process  last batch of a process
+//	prefix:v2:{tag}:@fleet:name   heartbeats of a limiter
+//	prefix:v2:{tag}:@switch:name  what its fleet was told, in the heartbeats' slot
 //
 // With HashKeys the caller's key is replaced by the first 128 bits of an
 // HMAC-SHA-256 (RFC 2104) of the limiter's name and the key, in 22 letters of

@@ -14,12 +14,12 @@ func TestNamesGolden(t *testing.T) {
 	n := lua.Names{Prefix: "hl", Tags: 16}
 	tag := n.Tag("user-1")
 	for got, want := range map[string]string{
-		n.State(tag, "api", "user-1"): "hl:v1:{14}:api:user-1",
-		n.State(3, "api", "a}{b:c"):   "hl:v1:{3}:api:a}{b:c",
-		n.Epoch(3):                    "hl:v1:{3}:@epoch",
-		n.Envelope(3, "0af1"):         "hl:v1:{3}:@env:0af1",
-		n.Fleet("api"):                "hl:v1:{" + strconv.Itoa(n.Tag("api")) + "}:@fleet:api",
-		n.Switch("api"):               "hl:v1:{" + strconv.Itoa(n.Tag("api")) + "}:@switch:api",
+		n.State(tag, "api", "user-1"): "hl:v2:{14}:api:user-1",
+		n.State(3, "api", "a}{b:c"):   "hl:v2:{3}:api:a}{b:c",
+		n.Epoch(3):                    "hl:v2:{3}:@epoch",
+		n.Envelope(3, "0af1"):         "hl:v2:{3}:@env:0af1",
+		n.Fleet("api"):                "hl:v2:{" + strconv.Itoa(n.Tag("api")) + "}:@fleet:api",
+		n.Switch("api"):               "hl:v2:{" + strconv.Itoa(n.Tag("api")) + "}:@switch:api",
 	} {
 		if got != want {
 			t.Errorf("%s, want %s", got, want)
@@ -62,7 +62,7 @@ func FuzzNames(f *testing.F) {
 	f.Add("hl", "a", "b:c", "hl", "a:b", "c", 1)
 	f.Add("hl", "api", "{x}", "h", "api", "}{", 16384)
 	f.Add("hl", "api", "@epoch", "hl", "epoch", "@env:1", 7)
-	f.Add("a", "v1", "x", "a.v1", "v1", "{0}:v1:x", 2)
+	f.Add("a", "v2", "x", "a.v2", "v2", "{0}:v2:x", 2)
 	f.Add("hl", "", "", "hl", "a", "\x00\xff", 12)
 	f.Fuzz(func(t *testing.T, prefix1, name1, key1, prefix2, name2, key2 string, tags int) {
 		for _, name := range []string{prefix1, name1, prefix2, name2} {

@@ -189,5 +189,5 @@ func (st store) dump(t testing.TB) string {
 
 // bucketText is how a bucket at rest is stored.
 func bucketText(unit, level, age, born, since int64) string {
-	return lua.EncodeState(algo.State{Unit: unit, Level: level, Last: born + age, Born: born, Since: since})
+	return lua.EncodeState(algo.State{Unit: unit, Refill: 1, Level: level, Last: born + age, Born: born, Since: since})
 }

@@ -1,6 +1,7 @@
 package lua
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -22,27 +23,72 @@ func DecodeState(text string) (State, bool) {
 	if kind < 0 {
 		return State{}, false
 	}
-	bucket := algo.Kind(kind) == algo.KindBucket || algo.Kind(kind) == algo.KindQueue
-	body, mark, marked := strings.Cut(text[2:], "@")
-	var v []int64
-	for i, f := range strings.Split(body, " ") {
-		n, ok := hexInt(f, bucket && (i == 1 || i == 2))
+	k := algo.Kind(kind)
+	signed, fixed := k == algo.KindBucket || k == algo.KindQueue, 5
+	if !signed {
+		fixed = 6
+	}
+	words := strings.Split(text[2:], " ")
+	if len(words) < fixed {
+		return State{}, false
+	}
+	v := make([]int64, fixed)
+	for i, f := range words[:fixed] {
+		n, ok := hexInt(f, signed && (i == 1 || i == 2))
 		if !ok {
 			return State{}, false
 		}
-		v = append(v, n)
+		v[i] = n
 	}
-	reset, ok := int64(0), true
-	if marked {
-		reset, ok = hexInt(mark, bucket)
-	}
+	f, ok := readFields(words[fixed:])
 	if !ok {
 		return State{}, false
 	}
-	if bucket {
-		return bucketState(algo.Kind(kind), v, reset, marked)
+	if signed {
+		return bucketState(k, v, f)
 	}
-	return windowState(algo.Kind(kind), v, reset, marked)
+	return windowState(k, v, f)
+}
+
+// maxTail is the longest tail of fields that a state may have, in bytes.
+const maxTail = 256
+
+// fields is the tail of a state: numbers by their letters, and the text of all
+// of them.
+type fields struct {
+	known map[byte]int64
+	text  []string
+}
+
+// readFields reads what stands behind the numbers that each state has. Numbers
+// that are too large are told by the letters that are known, and by no other.
+func readFields(words []string) (fields, bool) {
+	f := fields{known: map[byte]int64{}, text: words}
+	length := 0
+	for _, w := range words {
+		if length += 1 + len(w); length > maxTail || !field.MatchString(w) {
+			return f, false
+		}
+		n, ok := hexInt(w[1:], true)
+		if !ok {
+			n = 1<<53 + 1
+		}
+		f.known[w[0]] = n
+	}
+	return f, true
+}
+
+var field = regexp.MustCompile(`^[a-z]-?[0-9a-fA-F]+$`)
+
+// more is the fields that have none of the letters.
+func (f fields) more(letters string) string {
+	var text strings.Builder
+	for _, w := range f.text {
+		if !strings.Contains(letters, w[:1]) {
+			text.WriteString(" " + w)
+		}
+	}
+	return text.String()
 }
 
 // hexInt reads what %x can have written, after a minus where one may stand, up
@@ -52,41 +98,47 @@ func hexInt(f string, signed bool) (int64, bool) {
 	return n, err == nil && n <= 1<<53 && n >= -1<<53 && f[0] != '+' && (signed || f[0] != '-')
 }
 
-func negative(v ...int64) bool {
+// within reports whether all are from least to 2⁵³.
+func within(least int64, v ...int64) bool {
 	for _, n := range v {
-		if n < 0 {
-			return true
+		if n < least || n > 1<<53 {
+			return false
 		}
 	}
-	return false
+	return true
 }
 
-func bucketState(k algo.Kind, v []int64, reset int64, marked bool) (State, bool) {
-	if len(v) != 5 && len(v) != 8 || v[0] < 1 || v[3] < 1 || negative(v[4:]...) {
+func bucketState(k algo.Kind, v []int64, f fields) (State, bool) {
+	refill, given := f.known['r']
+	if !given {
+		refill = 1
+	}
+	s := State{
+		Kind: k, Unit: v[0], Refill: refill, Level: v[1], Last: v[3] + v[2], Born: v[3], Since: v[4],
+		Out: [2]int64{f.known['o'], f.known['p']}, More: f.more("rtopz"),
+	}
+	wait := f.known['t']
+	if !within(1, s.Unit, s.Born, refill) || !within(0, s.Since, wait, s.Out[0], s.Out[1]) || refill > 1<<51 {
 		return State{}, false
 	}
-	s := State{Kind: k, Unit: v[0], Level: v[1], Last: v[3] + v[2], Born: v[3], Since: v[4]}
-	if marked {
-		if s.Reset = v[3] + reset; s.Reset < 1 || s.Reset > 1<<53 {
+	if reset, marked := f.known['z']; marked {
+		if s.Reset = s.Born + reset; !within(1, s.Reset) {
 			return State{}, false
 		}
 	}
-	if len(v) == 8 {
-		s.Out = [2]int64{v[6], v[7]}
-		if v[5] > 0 {
-			s.Slot = s.Last + v[5]
-		}
+	if wait > 0 {
+		s.Slot = s.Last + wait
 	}
 	return s, true
 }
 
-func windowState(k algo.Kind, v []int64, reset int64, marked bool) (State, bool) {
-	if len(v) != 6 || v[0] < 1 || v[4] < 1 || negative(v...) || reset < 0 || v[0] > 1<<52 || v[1] > 1<<53/v[0] {
+func windowState(k algo.Kind, v []int64, f fields) (State, bool) {
+	s := State{Kind: k, Period: v[0], Win: v[1], Cur: v[2], Prev: v[3], Born: v[4], Since: v[5], More: f.more("z")}
+	if !within(1, s.Period, s.Born) || !within(0, v...) || s.Period > 1<<52 || s.Win > 1<<53/s.Period {
 		return State{}, false
 	}
-	s := State{Kind: k, Period: v[0], Win: v[1], Cur: v[2], Prev: v[3], Born: v[4], Since: v[5]}
-	if marked {
-		if s.Reset = s.Win*s.Period + reset; s.Reset > 1<<53 {
+	if reset, marked := f.known['z']; marked {
+		if s.Reset = s.Win*s.Period + reset; !within(0, reset, s.Reset) {
 			return State{}, false
 		}
 	}

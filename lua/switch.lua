@@ -1,6 +1,8 @@
 -- The fleet's switch of a limit: what an operator has told all its processes.
--- State:  text "1 <switch> <at>": schema; a number that says nothing here; the
---         µs at which it was set. No state is as one of 0 0.
+-- State:  text "1 <switch> <at>[ <letter><number> ...]": schema; a number that
+--         says nothing here; the µs at which it was set, where a time in the
+--         future counts as now (else nothing that is set later would count);
+--         fields of other versions, which are kept. No state is as one of 0 0.
 -- Lost:   a Redis that was wiped is told by the next heartbeat: processes carry
 --         the switch that they saw last, and the later one stands. So one that
 --         is taken back is written like any other, and not deleted.
@@ -15,12 +17,12 @@ local function switch_args(switch, at, ttl)
 end
 
 -- read_switch takes what the library cannot have written for none.
-local function read_switch(key)
-  local switch, at = string.match(redis.call('MGET', key)[1] or '', '^1 (%d+) (%d+)$')
-  if not switch or #switch > 9 or #at > 16 then return 0, 0 end
-  return tonumber(switch), tonumber(at)
+local function read_switch(key, now)
+  local switch, at, more = string.match(redis.call('MGET', key)[1] or '', '^1 (%d+) (%d+)(.*)$')
+  if not switch or #switch > 9 or #at > 16 or #more > 256 or string.gsub(more, ' %l%-?%x+', '') ~= '' then return 0, 0, '' end
+  return tonumber(switch), math.min(tonumber(at), now), more
 end
 
-local function write_switch(key, switch, at, ttl)
-  redis.call('SET', key, string.format('1 %.0f %.0f', switch, at), 'PX', string.format('%.0f', ttl))
+local function write_switch(key, switch, at, more, ttl)
+  redis.call('SET', key, string.format('1 %.0f %.0f', switch, at) .. more, 'PX', string.format('%.0f', ttl))
 end

@@ -2,6 +2,7 @@ package lua_test
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -77,12 +78,52 @@ func TestSwitchOutlivesRedis(t *testing.T) {
 		if b := st.pulse(t, lua.Pulse{Process: "late", Seen: old}); b.Flag != seen || st.readSwitch(t) != seen {
 			t.Errorf("the older one came back: %+v", b.Flag)
 		}
-		// And one that is set is later than all that are known, also where
-		// the clock has stepped back.
-		ahead := lua.Flag{Switch: 1, At: st.redisTime(t) + time.Hour.Microseconds()}
-		st.pulse(t, lua.Pulse{Process: "a", Seen: ahead})
-		if f := st.setSwitch(t, 0, time.Hour); f.At != ahead.At+1 {
-			t.Errorf("set to %+v, after %+v", f, ahead)
+	})
+}
+
+// Cause: a switch that was stamped with a time in the future outlived whatever
+// was set after it, and one that was stamped beyond 2^53 outlived a FLUSHALL.
+func TestSwitchOfTheFutureIsTakenBack(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		for _, ahead := range []int64{st.redisTime(t) + time.Hour.Microseconds(), 1 << 53, 1<<53 + 2, 9999999999999999} {
+			poison := lua.Flag{Switch: 4, At: ahead}
+			st.set(t, switchKey, fmt.Sprintf("1 4 %d", ahead))
+			before := st.redisTime(t)
+			if f := st.readSwitch(t); f.Switch != 4 || f.At < before || f.At > st.redisTime(t) {
+				t.Errorf("at %d: read as %+v, now %d", ahead, f, before)
+			}
+			set := st.setSwitch(t, 0, time.Hour)
+			if set.Switch != 0 || set.At < before || set.At > st.redisTime(t)+1 {
+				t.Errorf("at %d: set to %+v at %d", ahead, set, before)
+			}
+			// A process that heard of it before Redis's clock was set back, or by
+			// a version that believed it, does not bring it back...
+			if b := st.pulse(t, lua.Pulse{Process: "a", Seen: poison}); b.Flag != set || st.readSwitch(t) != set {
+				t.Errorf("at %d: told of %+v, says %+v, want %+v", ahead, poison, b.Flag, set)
+			}
+			// ...but to a Redis that has lost all, and then it can be taken back.
+			st.del(t, switchKey, fleetKey)
+			if b := st.pulse(t, lua.Pulse{Process: "a", Seen: poison}); b.Flag.Switch != 4 || b.Flag.At > b.Now {
+				t.Errorf("at %d: told of %+v, says %+v", ahead, poison, b.Flag)
+			}
+			if f := st.setSwitch(t, 0, time.Hour); st.readSwitch(t) != f || f.Switch != 0 {
+				t.Errorf("at %d: set to %+v", ahead, f)
+			}
+		}
+	})
+}
+
+// Fields of a later version stay.
+func TestSwitchKeepsFields(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		at := st.redisTime(t)
+		st.set(t, switchKey, fmt.Sprintf("1 2 %d x1f y-2", at))
+		if f := st.readSwitch(t); f != (lua.Flag{Switch: 2, At: at}) {
+			t.Errorf("%+v", f)
+		}
+		f := st.setSwitch(t, 3, time.Hour)
+		if got, want := st.get(t, switchKey), fmt.Sprintf("1 3 %d x1f y-2", f.At); got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	})
 }

@@ -1,13 +1,15 @@
 -- Windows of two counters: fixed (f), sliding (s), aligned to Redis's clock.
--- State:   "1f<period> <win> <cur> <prev> <born> <since>[@<reset>]" in
---          hexadecimal; 1s for a sliding one
+-- State:   "1f<period> <win> <cur> <prev> <born> <since>[ <letter><number> ...]"
+--          in hexadecimal; 1s for a sliding one
 --          period µs of a window of the limit that wrote it
 --          win    number of the current window: Redis time / period
 --          cur    units counted in it; fixed: with what was carried into it
 --          prev   units counted in the window before
 --          born   µs of Redis time at creation
 --          since  units debited since born or the last reset
---          reset  µs from the window's begin to the last reset in it: views up
+--          Field, absent where it is 0; common.lua has the rules for fields of
+--          other versions:
+--          z      µs from the window's begin to the last reset in it: views up
 --                 to it are void
 -- Limit:   "f <rate> <period> 1", "s <rate> <period> <tick>": units, µs, µs. The
 --          sub-units of a unit are the ticks of a sliding window; fixed: one.
@@ -18,21 +20,27 @@
 --          Go twin, line for line and with the reasons, is internal/algo:
 --          window.go, fixed.go, sliding.go.
 
+local window_fields = {z = 'reset'}
+
 local function window_read(raw, kind)
-  local letter, period, win, cur, prev, born, since, mark =
-    match(raw or '', '^1([fs])(%x+) (%x+) (%x+) (%x+) (%x+) (%x+)(@?%x*)$')
+  local letter, period, win, cur, prev, born, since, tail =
+    match(raw or '', '^1([fs])(%x+) (%x+) (%x+) (%x+) (%x+) (%x+)(.*)$')
   if letter ~= kind then return nil end
   local s = {
     period = hex(period), win = hex(win), cur = hex(cur), prev = hex(prev),
-    born = hex(born), since = hex(since), reset = 0, lim = false, dirty = false,
+    born = hex(born), since = hex(since), reset = 0, lim = false, dirty = false, more = '',
   }
   if s.period < 1 or s.born < 1 or max(s.cur, s.prev, s.born, s.since) > EXACT or s.period > EXACT / 2 or s.period * s.win > EXACT then
     return nil
   end
-  if mark ~= '' then
-    s.reset = s.win * s.period + hex(sub(mark, 2))
-    if s.reset > EXACT then return nil end
+  if tail == '' then return s end
+  local f = read_fields(tail, window_fields)
+  if not f then return nil end
+  if f.reset then
+    s.reset = s.win * s.period + f.reset
+    if f.reset < 0 or s.reset > EXACT then return nil end
   end
+  s.more = f.more
   return s
 end
 
@@ -95,7 +103,7 @@ local function window_load(raw, lim, now)
   if not s then
     return {
       period = lim.period, win = floor(now / lim.period), cur = 0, prev = 0, born = now, since = 0, reset = 0,
-      lim = lim, dirty = false, fresh = true,
+      lim = lim, dirty = false, more = '', fresh = true,
     }
   end
   window_again(s, lim, now)
@@ -124,9 +132,14 @@ local function window_add(s, lim, n, win, at)
   return true
 end
 
+-- window_refund gives units back to their window. Where that is not known they
+-- are of this one, as far as it has counted as many, and else of the last.
 local function window_refund(s, lim, n, win)
   local cur, prev, since = s.cur, s.prev, s.since
-  if win == 0 or win >= s.win then
+  if win == 0 then
+    s.cur = cur - min(n, cur)
+    if n > cur then window_prev(s, lim, prev - min(n - cur, prev)) end
+  elseif win >= s.win then
     s.cur = cur - min(n, cur)
   elseif win == s.win - 1 then
     window_prev(s, lim, prev - min(n, prev))
@@ -208,7 +221,7 @@ local function window_apply(s, lim, op, now)
     dropped = not window_add(s, lim, op.owed, op.win, at)
     if not dropped then s.since, s.dirty = min(s.since + op.owed, EXACT), true end
   end
-  if op.refund > 0 then window_refund(s, lim, op.refund, op.win) end
+  if op.refund > 0 then window_refund(s, lim, op.refund, op.refundat) end
   local granted, refused, free = serve(op, floor(max(window_level(s, lim, at), 0) / lim.unit))
   local lease, life = window_lease(op, free, refused, (s.win + 1) * lim.period - now)
   local took = granted + lease
@@ -218,11 +231,11 @@ end
 
 local function window_write(key, s, lim, now)
   local text = format('1%s%x %x %x %x %x %x', lim.kind, s.period, s.win, s.cur, s.prev, s.born, s.since)
-  if s.reset > 0 then text = text .. format('@%x', s.reset - s.win * s.period) end
+  if s.reset > 0 then text = text .. format(' z%x', s.reset - s.win * s.period) end
   local last = s.win + 2
   if window_carry(s.cur, lim) > 0 then last = last + 1 end
   local ttl = ceil((last * s.period - window_clock(s, s.period, now)) / 1000) + (MAX_LEASE + CLOCK_SLACK) / 1000
-  store(key, text, ttl)
+  store(key, text .. s.more, ttl)
 end
 
 local function window_kind(letter)

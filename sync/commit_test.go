@@ -23,7 +23,7 @@ func TestUrgentGoesAtOnce(t *testing.T) {
 		w.Enqueue(2, a, began)
 		time.Sleep(rtt)
 		got := w.wantAttempts(1)[0]
-		want := lua.Envelope{Key: "hl:v1:{2}:@env:p1", Epoch: "hl:v1:{2}:@epoch", Seq: 1, TTL: ratesync.EnvelopeTTL}
+		want := lua.Envelope{Key: "hl:v2:{2}:@env:p1", Epoch: "hl:v2:{2}:@epoch", Seq: 1, TTL: ratesync.EnvelopeTTL}
 		if got.env != want || !got.at.Equal(began) {
 			t.Errorf("sent %+v at %v, want %+v at %v", got.env, got.at, want, began)
 		}
@@ -65,7 +65,7 @@ func TestGroupCommit(t *testing.T) {
 func TestTagsAreIndependent(t *testing.T) {
 	inBubble(t, calm, func(t *testing.T, w *world) {
 		w.redis.script = func(ctx context.Context, a attempt) (lua.Reply, error) {
-			if a.env.Key == "hl:v1:{0}:@env:p1" {
+			if a.env.Key == "hl:v2:{0}:@env:p1" {
 				return hangs(ctx)
 			}
 			return applied(ctx, a)

@@ -31,7 +31,7 @@ type attempt struct {
 	ops []lua.Op
 }
 
-// String is an attempt as a line: "#3 at 15:04:05.002: hl:v1:{0}:@env:p 2, 7 ops".
+// String is an attempt as a line: "#3 at 15:04:05.002: hl:v2:{0}:@env:p 2, 7 ops".
 func (a attempt) String() string {
 	return fmt.Sprintf("#%d at %s: %s %d, %d ops", a.n, a.at.Format("05.000000"), a.env.Key, a.env.Seq, len(a.ops))
 }

@@ -156,7 +156,7 @@ func TestPlantedViolationsAreFound(t *testing.T) {
 				e.clients[1].heap = append(e.clients[1].heap, 1000+3*i)
 			}
 		}},
-		"a key without a TTL": {brokeTTL, func(e *evidence) { e.eternal = []string{"hl:v1:{0}:chaos:k0"} }},
+		"a key without a TTL": {brokeTTL, func(e *evidence) { e.eternal = []string{"hl:v2:{0}:chaos:k0"} }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := sound()

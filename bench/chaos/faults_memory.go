@@ -50,7 +50,7 @@ func evicting(ctx context.Context, s *scene) (func() error, error) {
 // left under its own names: earlier or later than this one.
 func otherSchema(ctx context.Context, s *scene) (func() error, error) {
 	return nil, s.each(func(n *node) error {
-		states, err := n.admin.Keys(ctx, "hl:v1:{*}:"+limiterName+":*").Result()
+		states, err := n.admin.Keys(ctx, "hl:v2:{*}:"+limiterName+":*").Result()
 		if err == nil && len(states) == 0 {
 			err = fmt.Errorf("no states to overwrite")
 		}

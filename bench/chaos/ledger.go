@@ -152,7 +152,7 @@ func mortal(tx transaction, cmd []string, key string) bool {
 // callersKey is the key of a state as its caller knows it.
 func callersKey(key string) (string, bool) {
 	_, rest, ok := strings.Cut(key, "}:"+limiterName+":")
-	return rest, ok && strings.HasPrefix(key, "hl:v1:{")
+	return rest, ok && strings.HasPrefix(key, "hl:v2:{")
 }
 
 // envelopeOf names the batch that a transaction applies, and when it did.

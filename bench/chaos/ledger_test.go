@@ -39,12 +39,12 @@ func aofOf(t *testing.T, txs ...[]string) string {
 
 // state is SET of a state that was born then and debited so much since.
 func state(born, since int) string {
-	return fmt.Sprintf("SET|hl:v1:{3}:chaos:k|1b1 0 0 %x %x|PXAT|1700000000000", born, since)
+	return fmt.Sprintf("SET|hl:v2:{3}:chaos:k|1b1 0 0 %x %x|PXAT|1700000000000", born, since)
 }
 
 // envelope is SET of the envelope of a process's batch.
 func envelope(process string, seq, stamp int) string {
-	return fmt.Sprintf("SET|hl:v1:{3}:@env:%s|1e%d %d 0 0 0|PX|5000", process, seq, stamp)
+	return fmt.Sprintf("SET|hl:v2:{3}:@env:%s|1e%d %d 0 0 0|PX|5000", process, seq, stamp)
 }
 
 // TestLedger reads histories whose sum is known.
@@ -76,7 +76,7 @@ func TestLedger(t *testing.T) {
 				{state(100, 5), envelope("a", 1, 100)},
 				{state(100, 10), envelope("a", 1, 101)},
 			}},
-			want: sums{debited: 5, twice: []string{"hl:v1:{3}:@env:a#1: k, 5 units more"}},
+			want: sums{debited: 5, twice: []string{"hl:v2:{3}:@env:a#1: k, 5 units more"}},
 		},
 		"a batch applied again after a loss": {
 			servers: [][][]string{{
@@ -120,17 +120,17 @@ func TestLedger(t *testing.T) {
 		},
 		"a key that moves to another node": {
 			servers: [][][]string{
-				{{state(100, 5), envelope("a", 1, 100)}, {"DEL|hl:v1:{3}:chaos:k"}},
-				{{"RESTORE|hl:v1:{3}:chaos:k|1700000000000|" + payload("1b1 0 0 64 5") + "|ABSTTL"}, {state(100, 9), envelope("a", 2, 160)}},
+				{{state(100, 5), envelope("a", 1, 100)}, {"DEL|hl:v2:{3}:chaos:k"}},
+				{{"RESTORE|hl:v2:{3}:chaos:k|1700000000000|" + payload("1b1 0 0 64 5") + "|ABSTTL"}, {state(100, 9), envelope("a", 2, 160)}},
 			},
 			want: sums{debited: 9},
 		},
 		"a key without a TTL": {
-			servers: [][][]string{{{"SET|hl:v1:{3}:@epoch|12"}, {"SET|filler|1"}}},
+			servers: [][][]string{{{"SET|hl:v2:{3}:@epoch|12"}, {"SET|filler|1"}}},
 			eternal: 1,
 		},
 		"a TTL by a command of its own": {
-			servers: [][][]string{{{"SET|hl:v1:{3}:@epoch|12", "PEXPIREAT|hl:v1:{3}:@epoch|1700000000000"}}},
+			servers: [][][]string{{{"SET|hl:v2:{3}:@epoch|12", "PEXPIREAT|hl:v2:{3}:@epoch|1700000000000"}}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -29,7 +29,7 @@ type syncs struct {
 	next   int // op
 }
 
-const costTag = "hl:v1:{11}:"
+const costTag = "hl:v2:{11}:"
 
 func newSyncs(rdb *redis.Client, script lua.Script, keys int) *syncs {
 	// Neither full nor empty for the whole run, so that leases are granted.

@@ -93,7 +93,7 @@ func TestRightsToSwitch(t *testing.T) {
 		t.Fatal("no rights in SECURITY.md")
 	}
 	srv := redistest.New(t)
-	set := []any{"ACL", "SETUSER", "switcher", "on", ">PASSWORD", "resetkeys", "~hl:v1:*", "-@all"}
+	set := []any{"ACL", "SETUSER", "switcher", "on", ">PASSWORD", "resetkeys", "~hl:v2:*", "-@all"}
 	for _, w := range strings.Fields(string(rights[1])) {
 		set = append(set, w)
 	}

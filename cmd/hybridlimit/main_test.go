@@ -86,7 +86,7 @@ func TestInspect(t *testing.T) {
 	used(t, rdb, hourly, api, "alice", 3)
 	before := dump(t, rdb)
 	expect(t, url, []string{"inspect", "-name", "api", "alice"},
-		`api "alice": when it was last written the bucket had 7.0 units left, at 20`, "-limit says what is left by now", `in Redis    "hl:v1:{`, `}:api:alice"`, "debited     3 units since 20", "leased      0 units", "forgotten   in 3h0m")
+		`api "alice": when it was last written the bucket had 7.0 units left, at 20`, "-limit says what is left by now", `in Redis    "hl:v2:{`, `}:api:alice"`, "debited     3 units since 20", "leased      0 units", "forgotten   in 3h0m")
 	expect(t, url, []string{"inspect", "-name", "api", "-limit", "1/h burst 10", "alice"}, `api "alice": allowed because the bucket has 7 of 10 units left`)
 	out := expect(t, url, []string{"inspect", "-name", "api", "-limit", "1/h burst 10", "-json", "alice"})
 	var r report
@@ -153,7 +153,7 @@ func TestIdentity(t *testing.T) {
 	used(t, rdb, hourly, global.Config{Name: "api", Prefix: "shop", Tags: 7, HashKeys: hybridlimit.Secret(secret), Subject: tenant}, "alice@example.com", 4)
 	shop := []string{"-name", "api", "-prefix", "shop", "-tags", "7", "-hash-secret-file", file, "-subject", "tenant"}
 	out := expect(t, url, append(append([]string{"inspect"}, shop...), "alice@example.com"), "bucket had 6.0 units left")
-	if strings.Contains(out, secret) || !regexp.MustCompile(`in Redis +"shop:v1:\{\d\}:api:[\w-]{22}"`).MatchString(out) {
+	if strings.Contains(out, secret) || !regexp.MustCompile(`in Redis +"shop:v2:\{\d\}:api:[\w-]{22}"`).MatchString(out) {
 		t.Errorf("%s", out)
 	}
 	for _, other := range [][]string{{"-name", "api"}, shop[:2], shop[:4], shop[:6], shop[:8]} {

@@ -140,7 +140,7 @@ const page = 500
 
 // node scans one server.
 func (s *scan) node(ctx context.Context, c *connection, node *redis.Client, f *findings, began time.Time) error {
-	begin := c.prefix + ":v1:{"
+	begin := c.prefix + ":v2:{"
 	match := begin + "*}:" + c.name + ":*" // neither prefix nor name can hold what means something in a pattern
 	count := min(page, max(1, s.rate/10))
 	for cursor := uint64(0); ; {
@@ -244,7 +244,7 @@ func errorsOf(texts []*redis.StringCmd, entries []*redis.IntCmd) (errs []error) 
 // callers is the caller's key out of a key of Redis: of this limiter, and in the
 // slot of some tag.
 func (c *connection) callers(key string) (string, bool) {
-	rest, ok := strings.CutPrefix(key, c.prefix+":v1:{")
+	rest, ok := strings.CutPrefix(key, c.prefix+":v2:{")
 	if !ok {
 		return "", false
 	}

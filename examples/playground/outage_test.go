@@ -178,7 +178,7 @@ func TestRetiredProcessesHaveTold(t *testing.T) {
 func TestForeignKeysAreNotTouched(t *testing.T) {
 	addr := redistest.New(t).Addr()
 	client := redistest.Client(t, addr)
-	foreign := []string{"user:42", "playground-", "playground-of-somebody-else:v1:key", "hl:v1:requests"}
+	foreign := []string{"user:42", "playground-", "playground-of-somebody-else:v2:key", "hl:v2:requests"}
 	for _, key := range foreign {
 		if err := client.Set(t.Context(), key, "theirs", 0).Err(); err != nil {
 			t.Fatal(err)

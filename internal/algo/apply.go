@@ -6,7 +6,9 @@ import "math"
 // be written. A state with Born 0 is a full bucket that nobody has used.
 func (b Bucket) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	written := s.Born != 0 && s.Kind == b.kind() // its birth is worth reporting
-	s = b.Load(s, now)
+	wrote := s.Last                              // the last grant is not later
+	changed := written && (s.Unit != b.Unit || s.Refill != b.Refill)
+	s = b.load(s, now, op.Since)
 	op.MaxDelay = max(op.MaxDelay, 0)
 	if op.MaxDelay > 0 {
 		op.Div = 0 // whoever waits for units has none to spare
@@ -16,13 +18,17 @@ func (b Bucket) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	}
 	dirty := op.Reset
 	if op.Reset {
-		s = State{Kind: s.Kind, Born: s.Born, Reset: max(now, s.Last), Unit: b.Unit, Level: b.Cap, Last: now}
+		s = State{Kind: s.Kind, Born: s.Born, Reset: max(now, s.Last), Unit: b.Unit, Refill: b.Refill, Level: b.Cap, Last: now, More: s.More}
 	}
+	dirty = changed && op.Since > 0 && len(op.Asks) > 0 || dirty // the new rate begins
 	dirty = b.merge(&s, op, now) || dirty
 	if op.Owed > 0 {
 		s.Level, s.Since, dirty = b.debit(s.Level, op.Owed), s.Since+min(op.Owed, exact-s.Since), true
 	}
-	dirty = op.Refund > 0 && b.refund(&s, op.Refund) || dirty
+	if dirty || !written {
+		wrote = s.Last
+	}
+	dirty = op.Refund > 0 && b.refund(&s, op, wrote) || dirty
 	var ans Answer
 	if op.Gen != 0 && s.settle(op) {
 		dirty = true
@@ -86,24 +92,54 @@ func (b Bucket) kept() int64 {
 }
 
 // Load brings a state to now and into this bucket's terms, with the level that
-// is left also of a queue.
-func (b Bucket) Load(s State, now int64) State {
+// is left also of a queue. This bucket has been in force for long.
+func (b Bucket) Load(s State, now int64) State { return b.load(s, now, 0) }
+
+// load is Load where this bucket came into force since µs before now (0: long
+// ago): until then the bucket that wrote the state refills it.
+func (b Bucket) load(s State, now, since int64) State {
 	if s.Born == 0 || s.Kind != b.kind() {
-		return State{Kind: b.kind(), Unit: b.Unit, Level: b.Cap, Last: now, Born: now}
+		return State{Kind: b.kind(), Unit: b.Unit, Refill: b.Refill, Level: b.Cap, Last: now, Born: now}
 	}
-	s.Level, s.Unit = b.clamp(b.scale(s.Level, s.Unit)+float64(b.kept())), b.Unit
-	switch elapsed := now - s.Last; {
-	case elapsed > 0:
-		for s.out() > 0 && s.edge() <= now {
-			b.refill(&s, s.edge())
-			s.Out = [2]int64{0, s.Out[0]} // what is older is dead
-		}
-		b.refill(&s, now)
-	case elapsed < -ClockSlack:
+	old := b.wrote(s)
+	s.Level = old.clamp(float64(s.Level) + float64(old.kept()))
+	if now-s.Last < -ClockSlack {
 		s.Last = now
 	}
+	if old != b {
+		if since > 0 {
+			old.advance(&s, now-since)
+		}
+		s.Level = min(s.Level, old.ceiling(s)) - old.kept()
+		s.Level = b.clamp(b.scale(s.Level, s.Unit) + float64(b.kept()))
+		s.Unit, s.Refill = b.Unit, b.Refill
+	}
+	b.advance(&s, now)
 	s.Level = min(s.Level, b.ceiling(s))
 	return s
+}
+
+// advance refills up to a time; nothing where that is past.
+func (b Bucket) advance(s *State, at int64) {
+	if at <= s.Last {
+		return
+	}
+	for s.out() > 0 && s.edge() <= at {
+		b.refill(s, s.edge())
+		s.Out = [2]int64{0, s.Out[0]} // what is older is dead
+	}
+	b.refill(s, at)
+}
+
+// wrote is the bucket that wrote a state, as far as the state tells: its rate,
+// with this bucket's burst. The old burst is not needed: a bucket that has been
+// full for two seconds is forgotten, and full under any limit.
+func (b Bucket) wrote(s State) Bucket {
+	if s.Unit == b.Unit && s.Refill == b.Refill {
+		return b
+	}
+	room := math.Min(float64(b.Cap/b.Unit)*float64(s.Unit), float64((exact-s.Refill)/2))
+	return Bucket{Queue: b.Queue, Unit: s.Unit, Refill: s.Refill, Cap: int64(room)}
 }
 
 // refill brings the level to a time before which the ledger does not change.
@@ -147,15 +183,25 @@ func (b Bucket) debit(level, n int64) int64 {
 	return level - n*b.Unit
 }
 
-// refund gives back n units and reports whether that changed anything. What a
-// full bucket cannot take is gone: it had come back by itself.
-func (b Bucket) refund(s *State, n int64) bool {
-	level, since := s.Level, s.Since
-	room := b.ceiling(*s) - level // not negative: Load and merge have seen to that
-	if float64(n)*float64(b.Unit) < float64(room) {
-		room = n * b.Unit
+// refund gives back units and reports whether that changed anything. What a
+// full bucket cannot take is gone: it had come back by itself. Of units that
+// might be used from a time on (a booking that is cancelled), what was granted
+// after them stays taken: else a booking behind them, and the units that come
+// back, would be used in the same moment. wrote is not before the last grant.
+// The rule is that of x/time/rate's Reservation.CancelAt.
+func (b Bucket) refund(s *State, op Op, wrote int64) bool {
+	level, since, n := s.Level, s.Since, op.Refund
+	give := float64(n) * float64(b.Unit)
+	if op.RefundAt > 0 && !b.Queue {
+		if level < 0 {
+			wrote = s.Last // and the debt is of later bookings
+		}
+		after := float64(float64(wrote-op.RefundAt)*float64(b.Refill)) - float64(min(level, 0))
+		give = math.Max(0, give-math.Max(0, after))
+		n = int64(give / float64(b.Unit))
 	}
-	s.Level, s.Since = level+max(room, 0), max(since-n, 0)
+	room := float64(b.ceiling(*s) - level) // not negative: Load and merge have seen to that
+	s.Level, s.Since = level+int64(math.Max(math.Min(give, room), 0)), max(since-n, 0)
 	return s.Level != level || s.Since != since
 }
 

@@ -64,7 +64,7 @@ func TestWaitForMoreThanTheBurst(t *testing.T) {
 // written, which Redis then took for lost: a full bucket again.
 func TestSinceSaturates(t *testing.T) {
 	b := algo.BucketOf(hybridlimit.PerSecond(5))
-	s := algo.State{Unit: b.Unit, Level: 0, Last: start, Born: start, Since: 1<<53 - 1}
+	s := algo.State{Unit: b.Unit, Refill: b.Refill, Level: 0, Last: start, Born: start, Since: 1<<53 - 1}
 	for _, op := range []algo.Op{owe(math.MaxInt64), owe(2)} {
 		if s, _, _ = b.Apply(s, op, start); s.Since != 1<<53 {
 			t.Errorf("since is %d", s.Since)
@@ -167,7 +167,7 @@ func TestNothingOverflowsInAnyKind(t *testing.T) {
 			now += rapid.Int64Range(-2_000_000, 5_000_000).Draw(t, "step")
 			op := algo.Op{
 				Owed: huge.Draw(t, "owed"), Asks: []int64{huge.Draw(t, "ask"), huge.Draw(t, "ask")}, Partial: rapid.Bool().Draw(t, "partial"),
-				Demand: huge.Draw(t, "demand"), Div: huge.Draw(t, "div"), Refund: huge.Draw(t, "refund"), Win: huge.Draw(t, "window"),
+				Demand: huge.Draw(t, "demand"), Div: huge.Draw(t, "div"), Refund: huge.Draw(t, "refund"), Win: huge.Draw(t, "window"), RefundAt: huge.Draw(t, "refund at"), Since: huge.Draw(t, "since"),
 				MaxDelay: huge.Draw(t, "max delay"), Reset: rapid.IntRange(0, 9).Draw(t, "reset") == 0, Lost: rapid.Bool().Draw(t, "lost"),
 				View: algo.View{Level: huge.Draw(t, "level"), Prev: huge.Draw(t, "prev"), At: now - rapid.Int64Range(0, 1000).Draw(t, "ago"), Born: rapid.Int64Range(0, 3).Draw(t, "born")},
 			}

@@ -69,8 +69,8 @@ func (l LogWindow) Apply(log []Entry, op Op, now int64) ([]Entry, Answer, bool) 
 		add(owed)
 	}
 	if op.Refund > 0 && len(log) > 0 {
-		if op.Win > 0 {
-			log, dirty = refundEntry(log, op.Refund, op.Win, dirty)
+		if op.RefundAt > 0 {
+			log, dirty = refundEntry(log, op.Refund, op.RefundAt, dirty)
 		} else {
 			log, dirty = refundOldest(log, op.Refund), true
 		}

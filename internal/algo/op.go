@@ -32,10 +32,11 @@ type State struct {
 	Reset int64 // µs of Redis time of the last Reset; 0: none. Views up to it are void
 
 	// Of a bucket or queue.
-	Unit  int64 // sub-units per unit when it was written
-	Level int64 // sub-units left, negative is debt, down to -Cap; of a queue less Cap: minus what stands in it
-	Last  int64 // µs of Redis time at which Level was right
-	Slot  int64 // µs of Redis time of the next free turn; 0: now
+	Unit   int64 // sub-units per unit when it was written
+	Refill int64 // sub-units per µs then
+	Level  int64 // sub-units left, negative is debt, down to -Cap; of a queue less Cap: minus what stands in it
+	Last   int64 // µs of Redis time at which Level was right
+	Slot   int64 // µs of Redis time of the next free turn; 0: now
 
 	// Out is the ledger: units leased that lower the level to which the
 	// bucket refills, by generation: that of Last, and the one before.
@@ -46,6 +47,9 @@ type State struct {
 	Win    int64 // number of the current window: Redis time / Period
 	Cur    int64 // units counted in it; of a fixed window with what was carried into it
 	Prev   int64 // units counted in the one before
+
+	// More is the fields of other versions, as they stand in the state's text.
+	More string
 }
 
 // View is a state as a process last saw it, sent back so that Redis can tell,
@@ -74,13 +78,20 @@ type Op struct {
 	// another process's refill makes a level look too high.
 	Lost bool
 
-	// Win is the number of the window in which Owed was admitted, or Refund
-	// debited; 0: the current one. Of a log it is the µs of Redis time of the
-	// entry that Refund is of; 0: of the oldest.
-	Win      int64
-	Refund   int64  // units given back
+	Win    int64 // number of the window in which Owed was admitted; 0: the current one
+	Refund int64 // units given back
+	// RefundAt tells when Refund was taken. Of a window it is its number; 0: not
+	// known, so the current one, and what that has not counted is of the one
+	// before. Of a log it is the µs of Redis time of the entry; 0: the oldest. Of
+	// a bucket it is the µs from which the units might have been used, and what
+	// was granted after that stays taken; 0: all comes back.
+	RefundAt int64
+	// Since is the µs for which the sender's limit has been in force; 0: for
+	// longer than a state lives. Before that the limit that wrote the state
+	// refilled it.
+	Since    int64
 	Reset    bool   // first of all, forget what was used, and all views up to now
-	MaxDelay int64  // µs that an ask may be put off, in debt down to -Cap; 0: it is granted now or refused. No lease and no turn comes with it
+	MaxDelay int64  // µs that the only ask may be put off, in debt down to -Cap; 0: it is granted now or refused. No lease and no turn comes with it
 	ID       string // of a log: noted beside what is admitted
 }
 

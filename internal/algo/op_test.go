@@ -141,7 +141,7 @@ func TestViewOfALostState(t *testing.T) {
 	const s = time.Second
 	b := algo.BucketOf(hybridlimit.TokenBucket(10, s, 5)) // 100 000 sub-units a unit, one a µs
 	seen := algo.View{Level: 100_000, At: start, Born: start - 77}
-	reborn := algo.State{Unit: b.Unit, Level: 300_000, Last: start, Born: start, Since: 2}
+	reborn := algo.State{Unit: b.Unit, Refill: b.Refill, Level: 300_000, Last: start, Born: start, Since: 2}
 	for _, tc := range []struct {
 		name  string
 		state algo.State

@@ -109,7 +109,7 @@ func edgeBurst(rate int64, period time.Duration) int64 {
 func drawState(t *rapid.T, b algo.Bucket, now int64) algo.State {
 	last := now - rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, 5_000_000), rapid.Int64Range(0, 1<<47)).Draw(t, "age")
 	return algo.State{
-		Unit: b.Unit, Level: rapid.Int64Range(-b.Cap, b.Cap).Draw(t, "level"),
+		Unit: b.Unit, Refill: b.Refill, Level: rapid.Int64Range(-b.Cap, b.Cap).Draw(t, "level"),
 		Last: last, Born: min(last, now), Since: rapid.Int64Range(0, 1<<30).Draw(t, "since"),
 	}
 }

@@ -55,16 +55,35 @@ func (s Scale) Reset(a Answer) int64 {
 	return s.Bucket.WaitFull(a.Level)
 }
 
-// Back is the op that gives back what the only ask of an op was granted at now:
-// to the window in which it was taken, and of a log the entry that was made,
-// which is the last.
+// Since is what an op says of a limit that has been in force for so many µs: 0
+// once that is longer than a state of a bucket or queue lives.
+func (s Scale) Since(µs int64) int64 {
+	if s.Kind != KindBucket && s.Kind != KindQueue || µs > 3*s.Bucket.wait(s.Bucket.Cap)+MaxLease+2*ClockSlack {
+		return 0
+	}
+	return max(1, µs)
+}
+
+// Cancel is the op that gives back what the only ask of an op was granted at
+// now: Back, and of a bucket less what was granted after it.
+func (s Scale) Cancel(a Answer, now int64) Op {
+	op := s.Back(a, now)
+	if s.Kind == KindBucket {
+		op.RefundAt = now + a.Delay
+	}
+	return op
+}
+
+// Back is the op that gives back at once what the only ask of an op was granted
+// at now: to the window in which it was taken, and of a log the entry that was
+// made, which is the last.
 func (s Scale) Back(a Answer, now int64) Op {
 	op := Op{Refund: a.Granted}
 	switch s.Kind {
 	case KindFixed, KindSliding:
-		op.Win = (now+a.Ends)/s.Window.Period - 1
+		op.RefundAt = (now+a.Ends)/s.Window.Period - 1
 	case KindLog:
-		op.Win = now + a.Ends - s.Log.Period
+		op.RefundAt = now + a.Ends - s.Log.Period
 	}
 	return op
 }

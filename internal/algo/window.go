@@ -135,7 +135,7 @@ func (w Window) Apply(s State, op Op, now int64) (State, Answer, bool) {
 			s.Since, dirty = s.Since+min(op.Owed, exact-s.Since), true
 		}
 	}
-	dirty = op.Refund > 0 && w.refund(&s, op.Refund, op.Win) || dirty
+	dirty = op.Refund > 0 && w.refund(&s, op.Refund, op.RefundAt) || dirty
 
 	free, refused := max(w.Level(s, at), 0)/w.Unit, int64(0)
 	for _, n := range op.Asks {
@@ -207,11 +207,18 @@ func (w Window) add(s *State, n, win, at int64) bool {
 }
 
 // refund takes units off their window, not below zero, and reports whether
-// that changed anything.
+// that changed anything. Where the window is not known they are of this one, as
+// far as it has counted as many, and else of the last.
 func (w Window) refund(s *State, n, win int64) bool {
 	before := *s
 	switch {
-	case win <= 0 || win >= s.Win:
+	case win <= 0:
+		here := min(n, s.Cur)
+		s.Cur -= here
+		if n > here {
+			w.setPrev(s, s.Prev-min(n-here, s.Prev))
+		}
+	case win >= s.Win:
 		s.Cur -= min(n, s.Cur)
 	case win == s.Win-1:
 		w.setPrev(s, s.Prev-min(n, s.Prev))

@@ -143,7 +143,7 @@ func TestItCanFail(t *testing.T) {
 		{"nothing", "", func(*world) {}},
 		{"admits too much", "callers were told", func(w *world) { w.mutant = everyFifth() }},
 		{"a key without a TTL", "no TTL", func(w *world) {
-			w.at(time.Second, func() { w.bubble.Mini.Set("hl:v1:{0}:api:stray", "x") })
+			w.at(time.Second, func() { w.bubble.Mini.Set("hl:v2:{0}:api:stray", "x") })
 		}},
 		{"state lost unseen", "processes account for", func(w *world) {
 			w.at(1500*time.Millisecond, func() { w.bubble.Mini.Del(w.ledger.names[0]) })

@@ -144,12 +144,16 @@ func (r *run) op() algo.Op {
 	if r.rng.IntN(10) == 0 {
 		op.Refund = r.cost()
 	}
-	switch {
+	window := func() int64 { return r.now/r.limit.Period.Microseconds() + 1 - r.rng.Int64N(4) }
+	if r.rng.IntN(3) == 0 {
+		op.Win = window()
+	}
+	switch kind := algo.KindOf(r.limit.Algorithm); {
 	case r.rng.IntN(3) > 0:
-	case r.limit.Algorithm != hybridlimit.AlgSlidingLog:
-		op.Win = r.now/r.limit.Period.Microseconds() + 1 - r.rng.Int64N(4)
-	case len(r.twin.log) > 0: // the time of an entry, or of none
-		op.Win = r.twin.log[r.rng.IntN(len(r.twin.log))].At + r.rng.Int64N(2)
+	case kind == algo.KindFixed || kind == algo.KindSliding:
+		op.RefundAt = window()
+	case kind == algo.KindLog && len(r.twin.log) > 0: // the time of an entry, or of none
+		op.RefundAt = r.twin.log[r.rng.IntN(len(r.twin.log))].At + r.rng.Int64N(2)
 	}
 	op.Reset = r.rng.IntN(40) == 0
 	queue := r.limit.Algorithm == hybridlimit.AlgLeakyQueue
@@ -180,7 +184,7 @@ func (r *run) step() {
 		}
 	}
 	if op.Refund > 0 {
-		m.Refund(now, op.Refund, op.Win)
+		m.Refund(now, op.Refund, op.RefundAt)
 		r.saw["refunded"]++
 	}
 	wait := int64(1)

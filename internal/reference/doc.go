@@ -31,7 +31,8 @@ type Model interface {
 	// Owe debits n units that were admitted in the given window (0: now's),
 	// down to a burst of debt. It reports false where that is too long ago.
 	Owe(now, n, window int64) bool
-	// Refund gives back n units that were debited in the given window.
+	// Refund gives back n units that were debited in the given window; 0: not
+	// known.
 	Refund(now, n, window int64)
 	// Reset forgets all use.
 	Reset(now int64)

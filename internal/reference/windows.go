@@ -102,6 +102,17 @@ func (w *Windows) Owe(now, n, window int64) bool {
 // Refund is for Model.
 func (w *Windows) Refund(now, n, window int64) {
 	number := w.at(now) / w.period
+	if window == 0 { // not known: of this one, and what it has not counted of the last
+		here := w.counts[number]
+		if !w.sliding {
+			here = w.total(number)
+		}
+		if n > here {
+			w.Refund(now, here, number)
+			w.Refund(now, n-here, number-1)
+			return
+		}
+	}
 	if window != 0 && window < number {
 		if window != number-1 {
 			return

@@ -1,0 +1,132 @@
+package lua_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+// Cause: one SET of a process's envelope key made each of its batches stale, for
+// as long as the key stood there.
+func TestEnvelopeThatTheLibraryDidNotWrite(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		ctx := context.Background()
+		now := st.redisTime(t)
+		for name, tc := range map[string]struct {
+			text  string
+			ttl   time.Duration
+			stale bool
+		}{
+			"its own, of a later batch": {fmt.Sprintf("1e900 %d 0 0 0", now), 30 * time.Second, true},
+			"without a TTL":             {fmt.Sprintf("1e900 %d 0 0 0", now), 0, false},
+			"a longer TTL than its own": {fmt.Sprintf("1e900 %d 0 0 0", now), time.Hour, false},
+			"from the future":           {fmt.Sprintf("1e900 %d 0 0 0", now+time.Hour.Microseconds()), 30 * time.Second, false},
+			"beyond 2^53":               {fmt.Sprintf("1e9007199254740992 %d 0 0 0", now), 30 * time.Second, false},
+			"far beyond":                {fmt.Sprintf("1e99999999999999999999 %d 0 0 0", now), 30 * time.Second, false},
+		} {
+			st.del(t, "env", "epoch", "k")
+			if err := st.rdb.Set(ctx, "env", tc.text, tc.ttl).Err(); err != nil {
+				t.Fatal(err)
+			}
+			env := lua.Envelope{Key: "env", Epoch: "epoch", Seq: 5, TTL: time.Minute}
+			r := st.batch(t, env, []lua.Op{owe("k", 2)}, 0)
+			if r.Stale != tc.stale || !tc.stale && (!r.Gap || r.Answers[0].Level != 300_000) {
+				t.Errorf("%s: %+v", name, r)
+			}
+			// What counted as none is replaced, and the next batch finds its own.
+			env.Seq++
+			if r := st.batch(t, env, []lua.Op{owe("k", 1)}, 0); r.Stale != tc.stale || r.Gap {
+				t.Errorf("%s: the next one %+v", name, r)
+			}
+		}
+	})
+}
+
+// Cause: a batch that came again after its envelope was evicted took the units
+// that it settled off the ledger a second time, and with them another process's.
+func TestBatchThatShowsAGapSettlesNothing(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		lease := func(process string, seq int64, op algo.Op) lua.Reply {
+			env := lua.Envelope{Key: "env:" + process, Epoch: "epoch", Seq: seq, TTL: time.Minute}
+			return st.batch(t, env, []lua.Op{{Key: "k", Limit: ten, Op: op}}, start)
+		}
+		demand := algo.Op{Demand: 1_000_000, Div: 2}
+		lease("p", 1, demand)
+		lease("q", 1, demand)
+		p, q := lease("p", 2, demand), lease("q", 2, demand)
+		held := st.out(t)
+		if p.Answers[0].Gen == 0 && q.Answers[0].Gen == 0 && held == 0 {
+			t.Fatalf("nothing is in the ledger: %+v, %+v", p, q)
+		}
+		gen := start / algo.MaxLease
+		op := algo.Op{Gen: gen, Had: 1, Keep: 0, View: lua.View{Born: start, Level: 1, At: start}}
+		lease("p", 3, op)
+		if got := st.out(t); got != held-1 {
+			t.Fatalf("settled %d to %d", held, got)
+		}
+		st.del(t, "env:p")
+		if r := lease("p", 3, op); !r.Gap {
+			t.Fatalf("no gap: %+v", r)
+		}
+		if got := st.out(t); got != held-1 {
+			t.Errorf("the ledger has %d after the batch came again, want %d", got, held-1)
+		}
+	})
+}
+
+// out is what the ledger of k holds.
+func (st store) out(t *testing.T) int64 {
+	t.Helper()
+	s, ok := lua.DecodeState(st.get(t, "k"))
+	if !ok {
+		t.Fatalf("%q", st.get(t, "k"))
+	}
+	return s.Out[0] + s.Out[1]
+}
+
+// Cause: a hundred thousand members with scores in the future kept Redis busy
+// for a quarter of a second, each time.
+func TestMembersOfTheFutureAreWorkedOffInPieces(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		const members = 2000
+		ahead := float64(st.redisTime(t) + time.Hour.Microseconds())
+		var zs []redis.Z
+		for i := range members {
+			zs = append(zs, redis.Z{Score: ahead + float64(i), Member: fmt.Sprint("m", i)})
+		}
+		if err := st.rdb.ZAdd(context.Background(), fleetKey, zs...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		left := int64(members)
+		for range 3 {
+			if b := st.pulse(t, lua.Pulse{Process: "a"}); int64(b.Alive) != members+1 {
+				t.Errorf("%d alive, want %d: to count too few is the unsafe side", b.Alive, members+1)
+			}
+			future, err := st.rdb.ZCount(context.Background(), fleetKey, fmt.Sprintf("(%d", st.redisTime(t)), "+inf").Result()
+			if err != nil || left-future > 100 || future >= left {
+				t.Errorf("%d members of the future are left of %d, %v", future, left, err)
+			}
+			left = future
+		}
+	})
+}
+
+// An ask with a delay stands alone: an answer has one delay, and with two asks
+// 229 of a burst of 200 were granted.
+func TestTwoAsksWithADelayAreRefused(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		keys, argv := lua.EncodeBatch(lua.Envelope{}, []lua.Op{{Key: "k", Limit: ten, Op: algo.Op{Asks: []int64{3, 4}, MaxDelay: 1000}}})
+		if _, err := st.run(lua.Batch, keys, argv); !redis.HasErrorPrefix(err, "HLBATCH") {
+			t.Errorf("%v", err)
+		}
+		if got := st.dump(t); got != "" {
+			t.Errorf("left %q", got)
+		}
+	})
+}
