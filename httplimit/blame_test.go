@@ -207,44 +207,44 @@ var limitersOf = map[string]func(t *testing.T, rdb redis.UniversalClient, limitF
 // A key or a cost of a client's choice never gets a request past a limit, with
 // FailOpen neither: of each package, alone and together, with Redis and without.
 func TestNoKeyOrCostPasses(t *testing.T) {
-	known := func(limit hybridlimit.Limit) func(string) hybridlimit.Limit {
-		return func(key string) hybridlimit.Limit {
-			if key == "known" {
-				return hybridlimit.PerMinute(2)
-			}
-			return limit
-		}
-	}
 	attacks := map[string]struct {
-		key      string
-		cost     int64
-		limitFor func(string) hybridlimit.Limit
-		want     int
+		key   string
+		cost  int64
+		limit hybridlimit.Limit // what LimitFor returns for the key
+		want  int
 	}{
-		"a key without a limit":       {"made up", 1, known(hybridlimit.Limit{}), 503},
-		"a limit that is invalid":     {"made up", 1, known(hybridlimit.Limit{Rate: -1, Period: time.Second}), 503},
-		"a limit of a wrong kind":     {"made up", 1, known(hybridlimit.FixedWindow(5, time.Minute)), 503},
-		"an algorithm that is none":   {"made up", 1, known(hybridlimit.Limit{Algorithm: 200, Rate: 1, Period: time.Second}), 503},
-		"a limit that cannot be held": {"made up", 1, known(hybridlimit.Limit{Rate: math.MaxInt64, Period: time.Hour}), 503},
-		"a blocked key":               {"made up", 1, known(hybridlimit.Blocked()), 429},
-		"a huge key":                  {strings.Repeat("x", 1<<20), 1, nil, 400},
-		"a cost below 0":              {"k", -1, nil, 400},
-		"the smallest cost":           {"k", math.MinInt64, nil, 400},
-		"a cost above the burst":      {"k", 3, nil, 429},
-		"the largest cost":            {"k", math.MaxInt64, nil, 429},
+		"a key without a limit":       {"unknown", 1, hybridlimit.Limit{}, 503},
+		"a limit that is invalid":     {"invalid", 1, hybridlimit.Limit{Rate: -1, Period: time.Second}, 503},
+		"a limit of a wrong kind":     {"window", 1, hybridlimit.FixedWindow(5, time.Minute), 503},
+		"an algorithm that is none":   {"algorithm", 1, hybridlimit.Limit{Algorithm: 200, Rate: 1, Period: time.Second}, 503},
+		"a limit that cannot be held": {"large", 1, hybridlimit.Limit{Rate: math.MaxInt64, Period: time.Hour}, 503},
+		"a blocked key":               {"blocked", 1, hybridlimit.Blocked(), 429},
+		"a huge key":                  {strings.Repeat("x", 1<<20), 1, hybridlimit.PerMinute(2), 400},
+		"a cost below 0":              {"k", -1, hybridlimit.PerMinute(2), 400},
+		"the smallest cost":           {"k", math.MinInt64, hybridlimit.PerMinute(2), 400},
+		"a cost above the burst":      {"k", 3, hybridlimit.PerMinute(2), 429},
+		"the largest cost":            {"k", math.MaxInt64, hybridlimit.PerMinute(2), 429},
+	}
+	limitFor := func(key string) hybridlimit.Limit {
+		for _, a := range attacks {
+			if a.key == key {
+				return a.limit
+			}
+		}
+		return hybridlimit.PerMinute(2)
 	}
 	for kind, limiters := range limitersOf {
-		for name, a := range attacks {
-			for _, redisUp := range []bool{true, false} {
-				t.Run(fmt.Sprintf("%s/%s/Redis %t", kind, name, redisUp), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						b := redistest.NewBubble(t)
-						two := limiters(t, b.Client(nil), a.limitFor)
-						time.Sleep(3 * time.Second)
-						if !redisUp {
-							b.Kill()
-							time.Sleep(5 * time.Second)
-						}
+		for _, redisUp := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/Redis %t", kind, redisUp), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := redistest.NewBubble(t)
+					two := limiters(t, b.Client(nil), limitFor)
+					time.Sleep(3 * time.Second)
+					if !redisUp {
+						b.Kill()
+						time.Sleep(5 * time.Second)
+					}
+					for name, a := range attacks {
 						cost := func(*http.Request) int64 { return a.cost }
 						for shape, limits := range map[string][]httplimit.Limit{
 							"alone":     {{Limiter: two[0], Key: fixed(a.key), Cost: cost}},
@@ -254,18 +254,15 @@ func TestNoKeyOrCostPasses(t *testing.T) {
 						} {
 							for _, failure := range []httplimit.Failure{httplimit.FailClosed, httplimit.FailOpen} {
 								h := &served{}
-								mw := middleware(t, httplimit.Config{Failure: failure, Logger: slog.New(slog.DiscardHandler)}, limits...)
-								for range 3 {
-									res := get(mw(h))
-									if res.StatusCode != a.want && (redisUp || res.StatusCode != 503) || h.requests() > 0 {
-										t.Errorf("%s, %v: %d, want %d", shape, failure, res.StatusCode, a.want)
-									}
+								res := get(middleware(t, httplimit.Config{Failure: failure, Logger: slog.New(slog.DiscardHandler)}, limits...)(h))
+								if res.StatusCode != a.want && (redisUp || res.StatusCode != 503) || h.requests() > 0 {
+									t.Errorf("%s, %s, %v: %d, want %d", name, shape, failure, res.StatusCode, a.want)
 								}
 							}
 						}
-					})
+					}
 				})
-			}
+			})
 		}
 	}
 }
