@@ -26,7 +26,7 @@ func newComplaints(to *slog.Logger) *complaints { return &complaints{to: to} }
 
 // failed tells of a request that could not be decided, or not undone. That the
 // request's own time is up is no failure of the limiter. Lines of one kind do not
-// take the place of another's: clients that cause the one must not hide the other.
+// take the place of another's: a client that causes the one could hide the other.
 func (c *complaints) failed(ctx context.Context, err error, parts []part) {
 	if end := ctx.Err(); end != nil && (errors.Is(err, end) || errors.Is(err, context.Cause(ctx))) {
 		c.gaveUp(ctx, err, parts)

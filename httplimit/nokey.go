@@ -14,7 +14,7 @@ import (
 //	httplimit.Config{NoKey: http.StatusUnauthorized}
 type NoKey int
 
-// The answers that are no status of one's choice.
+// The answers besides a status of one's choice.
 const (
 	// NoKeyDeny answers 429, without Retry-After. It is the zero value, because
 	// a client often chooses whether it has a key: if such a request passed,
