@@ -24,11 +24,12 @@ type Joint interface {
 	Limiter
 	// Joins says whether AllowJoint can decide with the other limiter too: in
 	// local with any of local, in global with those of its Redis client, in
-	// hybrid with those of its hub. A limiter joins itself.
+	// hybrid with those of its hub. A limiter joins itself, and none joins nil.
 	Joins(other Limiter) bool
 	// AllowJoint is AllowAll of the asks, the receiver's own being one of them
 	// or not: the Result is that of the limit that denied, or else of the one
 	// with the fewest units remaining, and each Ask's Result its own limit's. A
-	// limiter that does not join is ErrInvalid, and then nothing is taken.
+	// limiter that is nil (as an interface, or as a pointer in it) or that does
+	// not join is an *InvalidError that names the ask, and then nothing is taken.
 	AllowJoint(ctx context.Context, asks []Ask) (Result, error)
 }

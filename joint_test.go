@@ -200,6 +200,62 @@ func TestLimitersThatDoNotJoin(t *testing.T) {
 	})
 }
 
+// A limiter that is nil, as an interface or as a pointer in it, is a typed error
+// that names the ask, and nothing is taken of the others.
+func TestNilLimitersAreNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := redistest.NewBubble(t).Client(nil)
+		nils := map[string]hybridlimit.Limiter{
+			"nil": nil, "local": (*local.Limiter)(nil), "global": (*global.Limiter)(nil), "hybrid": (*hybrid.Limiter)(nil),
+		}
+		for _, k := range kinds {
+			l := k.place(t, rdb)("api", hybridlimit.PerHour(10), nil)
+			if r, ok := l.(interface{ Ready(context.Context) error }); ok {
+				if err := r.Ready(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			joint := l.(hybridlimit.Joint)
+			for name, none := range nils {
+				if joint.Joins(none) {
+					t.Errorf("%s joins a limiter that is nil (%s)", k.name, name)
+				}
+				_, err := joint.AllowJoint(t.Context(), []hybridlimit.Ask{{Limiter: l, Key: "k", N: 5}, {Limiter: none, Key: "k", N: 1}})
+				if !names(err, "asks[1].Limiter") {
+					t.Errorf("%s with nil (%s): %v", k.name, name, err)
+				}
+			}
+			if err := allowAllOfNil(t, l); !names(err, "asks[1].Limiter") {
+				t.Errorf("%s: AllowAll: %v", k.name, err)
+			}
+			peek := l.(interface {
+				Peek(ctx context.Context, key string) (hybridlimit.Result, error)
+			}).Peek
+			if res, err := peek(t.Context(), "k"); err != nil || res.Remaining != 10 {
+				t.Errorf("%s: something was taken: %+v, %v", k.name, res, err)
+			}
+		}
+	})
+}
+
+// names reports whether an error is an *InvalidError of one field.
+func names(err error, field string) bool {
+	var invalid *hybridlimit.InvalidError
+	return errors.As(err, &invalid) && len(invalid.Violations) == 1 && invalid.Violations[0].Field == field
+}
+
+func allowAllOfNil(t *testing.T, l hybridlimit.Limiter) (err error) {
+	switch l := l.(type) {
+	case *local.Limiter:
+		_, err = local.AllowAll(t.Context(), local.Ask{Limiter: l, Key: "k", N: 5}, local.Ask{Key: "k", N: 1})
+	case *global.Limiter:
+		_, err = global.AllowAll(t.Context(), global.Ask{Limiter: l, Key: "k", N: 5}, global.Ask{Key: "k", N: 1})
+	case *hybrid.Limiter:
+		_, err = hybrid.AllowAll(t.Context(), hybrid.Ask{Limiter: l, Key: "k", N: 5}, hybrid.Ask{Key: "k", N: 1})
+	}
+	return err
+}
+
 // Policy follows SetLimit and LimitFor.
 func TestPolicyIsWhatIsEnforced(t *testing.T) {
 	base, own, next := hybridlimit.PerSecond(10), hybridlimit.PerSecond(100), hybridlimit.PerSecond(20)

@@ -27,7 +27,9 @@ type Config struct {
 	FailOpen bool
 	// LimitFor gives a key its own limit. It is asked for each decision, must
 	// be safe for concurrent use, and costs what validating a limit costs
-	// where it gives another than the limiter's. Nil: one limit for all.
+	// where it gives another than the limiter's. A limit that New would refuse,
+	// or of another algorithm, is an error of the call (ErrInvalid): return
+	// Blocked() for a key that has none. Nil: one limit for all.
 	LimitFor func(key string) hybridlimit.Limit
 	// Subject maps a key to what decides its slot; keys with one subject
 	// share a slot. Nil: the key itself.

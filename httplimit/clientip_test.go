@@ -26,6 +26,11 @@ func clientIP(t testing.TB, cfg httplimit.IPConfig) httplimit.KeyFunc {
 	return key
 }
 
+// nat64 is the configuration of a server behind a translator.
+func nat64(prefix string) httplimit.IPConfig {
+	return httplimit.IPConfig{TrustedProxies: ourProxies, NAT64: []netip.Prefix{netip.MustParsePrefix(prefix)}}
+}
+
 func TestClientIP(t *testing.T) {
 	xff := httplimit.IPConfig{TrustedProxies: ourProxies}
 	fwd := httplimit.IPConfig{TrustedProxies: ourProxies, Header: "forwarded"}
@@ -61,6 +66,25 @@ func TestClientIP(t *testing.T) {
 		{"IPv4 by /24", httplimit.IPConfig{IPv4Bits: 24}, "192.0.2.77:1", nil, "ip:192.0.2.0/24"},
 		{"a zone", xff, "[fe80::1%eth0]:1", nil, "ip:fe80::/64"},
 		{"IPv4 in IPv6", xff, "[::ffff:10.0.0.1]:1", []string{"::ffff:192.0.2.1"}, "ip:192.0.2.1"},
+		{"NAT64", xff, "[64:ff9b::192.0.2.1]:1", nil, "ip:192.0.2.1"},
+		{"NAT64, another host", xff, "10.0.0.1:1", []string{"64:ff9b::198.51.100.7"}, "ip:198.51.100.7"},
+		{"NAT64 in brackets, with a port", xff, "10.0.0.1:1", []string{"[64:ff9b::c000:201]:80"}, "ip:192.0.2.1"},
+		{"NAT64 by /24", httplimit.IPConfig{IPv4Bits: 24}, "[64:ff9b::192.0.2.77]:1", nil, "ip:192.0.2.0/24"},
+		{"NAT64, whatever IPv6Bits", httplimit.IPConfig{IPv6Bits: 128}, "[64:ff9b::192.0.2.1]:1", nil, "ip:192.0.2.1"},
+		{"NAT64 of a proxy's address is no proxy", xff, "[64:ff9b::10.0.0.1]:1", []string{"192.0.2.1"}, "ip:10.0.0.1"},
+		{"outside of the well-known prefix", xff, "[64:ff9b:0:1::1]:1", nil, "ip:64:ff9b:0:1::/64"},
+		{"a translator that nobody names", xff, "[64:ff9b:1::192.0.2.1]:1", nil, "ip:64:ff9b:1::/64"},
+		{"a translator by /96", nat64("64:ff9b:1::/96"), "[64:ff9b:1::192.0.2.1]:1", nil, "ip:192.0.2.1"},
+		{"a translator by /96, another network", nat64("64:ff9b:1::/96"), "[64:ff9b:1:1::192.0.2.1]:1", nil, "ip:64:ff9b:1:1::/64"},
+		{"a translator by /64", nat64("2001:db8:122:344::/64"), "[2001:db8:122:344:c0:2:2100::]:1", nil, "ip:192.0.2.33"},
+		{"a translator by /56", nat64("2001:db8:122:300::/56"), "[2001:db8:122:3c0:0:221::]:1", nil, "ip:192.0.2.33"},
+		{"a translator by /48", nat64("2001:db8:122::/48"), "[2001:db8:122:c000:2:2100::]:1", nil, "ip:192.0.2.33"},
+		{"a translator by /40", nat64("2001:db8:100::/40"), "[2001:db8:1c0:2:21::]:1", nil, "ip:192.0.2.33"},
+		{"a translator by /32", nat64("2001:db8::/32"), "[2001:db8:c000:221::]:1", nil, "ip:192.0.2.33"},
+		{"6to4", xff, "[2002:c000:201::1]:1", nil, "ip:192.0.2.1"},
+		{"6to4, another network of the host", xff, "10.0.0.1:1", []string{"2002:c000:201:ffff::9"}, "ip:192.0.2.1"},
+		{"Teredo", xff, "[2001:0:4136:e378:8000:63bf:3fff:fdd2]:1", nil, "ip:192.0.2.45"},
+		{"Teredo, another server", xff, "[2001:0:c633:6407:0:0:3fff:fdd2]:1", nil, "ip:192.0.2.45"},
 		{"no address", xff, "@", []string{"192.0.2.1"}, ""},
 		{"a Unix socket", unix, "@", []string{"198.51.100.7, 192.0.2.1"}, "ip:192.0.2.1"},
 		{"a Unix socket without a header", unix, "", nil, ""},
@@ -152,13 +176,14 @@ func entryOf(t *rapid.T, caller string) string {
 
 func TestIPConfigIsChecked(t *testing.T) {
 	_, err := httplimit.ClientIP(httplimit.IPConfig{
+		NAT64:  []netip.Prefix{{}, netip.MustParsePrefix("64:ff9b:1::/52"), netip.MustParsePrefix("10.0.0.0/32"), netip.MustParsePrefix("::ffff:0.0.0.0/96")},
 		Header: "X-Real-Ip", IPv4Bits: 33, IPv6Bits: -1,
 		TrustedProxies: []netip.Prefix{{}, netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::ffff:10.0.0.0/104")},
 	})
 	if !errors.Is(err, hybridlimit.ErrInvalid) {
 		t.Fatalf("%v", err)
 	}
-	for _, field := range []string{"IPConfig.Header", "IPConfig.IPv4Bits", "IPConfig.IPv6Bits", "TrustedProxies[0]", "TrustedProxies[1]", "TrustedProxies[2]"} {
+	for _, field := range []string{"IPConfig.Header", "IPConfig.IPv4Bits", "IPConfig.IPv6Bits", "TrustedProxies[0]", "TrustedProxies[1]", "TrustedProxies[2]", "NAT64[0]", "NAT64[1]", "NAT64[2]", "NAT64[3]"} {
 		if !strings.Contains(err.Error(), field) {
 			t.Errorf("%s is not named in: %v", field, err)
 		}

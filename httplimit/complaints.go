@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -18,20 +19,66 @@ const complainEvery = time.Second
 type complaints struct {
 	to                          *slog.Logger
 	failure, degradation, ended throttle
+	keyless, bad, refusal       throttle
 }
 
 func newComplaints(to *slog.Logger) *complaints { return &complaints{to: to} }
 
 // failed tells of a request that could not be decided, or not undone. That the
-// request's own time is up is no failure of the limiter.
+// request's own time is up is no failure of the limiter. Lines of one kind do not
+// take the place of another's: a client that causes the one could hide the other.
 func (c *complaints) failed(ctx context.Context, err error, parts []part) {
 	if end := ctx.Err(); end != nil && (errors.Is(err, end) || errors.Is(err, context.Cause(ctx))) {
 		c.gaveUp(ctx, err, parts)
 		return
 	}
-	if more, ok := c.failure.pass(); ok {
-		c.logger().ErrorContext(ctx, "httplimit: a limiter failed", "err", redacted(err, parts), "more", more)
+	switch {
+	case badRequest(err):
+		if more, ok := c.bad.pass(); ok {
+			c.logger().WarnContext(ctx, "httplimit: a request has a key or a cost that no limiter takes", "err", redacted(err, parts), "more", more)
+		}
+	case misconfigured(err):
+		if more, ok := c.refusal.pass(); ok {
+			c.logger().ErrorContext(ctx, "httplimit: a limiter has no valid limit for a key", "err", redacted(err, parts),
+				"remedy", "let LimitFor return a valid limit for each key: Blocked() for a key that it does not know", "more", more)
+		}
+	default:
+		if more, ok := c.failure.pass(); ok {
+			c.logger().ErrorContext(ctx, "httplimit: a limiter failed", "err", redacted(err, parts), "more", more)
+		}
 	}
+}
+
+// noKey tells of a request without a key. That it passes is the Config's word,
+// and so a line for those who look for it only.
+func (c *complaints) noKey(r *http.Request, err error, answer NoKey) {
+	more, ok := c.keyless.pass()
+	if !ok {
+		return
+	}
+	level := slog.LevelWarn
+	if answer == NoKeyPass {
+		level = slog.LevelDebug
+	}
+	route := r.Pattern
+	if route == "" {
+		route = r.URL.Path
+	}
+	c.logger().Log(r.Context(), level, "httplimit: a request has no key", "err", err,
+		"method", shortened(r.Method), "route", shortened(route), "answer", answer.String(),
+		"remedy", "let Config.Skip name the request, let Limit.Key return a key for it (Pattern(nil) does so only behind a ServeMux), or set Config.NoKey",
+		"more", more)
+}
+
+// maxShown is how much of a text that a client chooses is logged, in bytes.
+const maxShown = 128
+
+// shortened is a text of a client as it is logged.
+func shortened(s string) string {
+	if len(s) <= maxShown {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxShown], "") + "…"
 }
 
 // gaveUp tells of a request whose deadline is before its place in a queue, or

@@ -15,16 +15,16 @@ type Limit struct {
 	// Limiter decides. Required. It stays the caller's to close, after the
 	// server.
 	Limiter hybridlimit.Limiter
-	// Key says who is limited. Required. Where it says nothing (""), this limit
-	// does not apply to the request; a request that no limit applies to is a
-	// failure (ErrNoLimit), see Config.Failure.
+	// Key returns who is limited. Required. Where it returns "", this limit does
+	// not apply to the request; Config.NoKey answers a request that no limit
+	// applies to (ErrNoLimit).
 	Key KeyFunc
-	// Required makes a request for which Key says nothing a failure (ErrNoKey):
-	// for limits that no request may go without, such as that of each user
-	// beside one of all. False: such a request is under the other limits only.
+	// Required has Config.NoKey answer a request for which Key returns ""
+	// (ErrNoKey): for limits that no request may go without, such as that of each
+	// user beside one of all. False: such a request is under the other limits only.
 	Required bool
-	// Cost says how many units a request costs. 0 is free: the limit is not
-	// asked. Below 0 is a failure. Beware of what the client decides: the
+	// Cost returns how many units a request costs. 0 is free: the limit is not
+	// asked. Below 0 is answered 400 (ErrCost). Beware of what the client decides: the
 	// ContentLength of a body that is sent in chunks is -1, which should cost
 	// what the largest one does, or be refused. Nil: 1 for each.
 	Cost func(r *http.Request) int64
@@ -40,12 +40,19 @@ type Limit struct {
 	Bucket string
 }
 
-// Failure says what becomes of a request when a limiter gives no answer: it is
-// closed, or returns another error. A limiter that has lost Redis is none of
-// that: it answers by its fallback. Nor is what the request is to blame for, and
-// no Failure hands it on: no limit applies, a required key is missing, a key or
-// a cost is bad (ErrKeyTooLong, ErrEmptyKey, ErrCost of package hybridlimit), or
-// it ended, or cannot wait for its place in a queue.
+// Failure is the answer to a request that an unavailable limiter did not decide.
+// A limiter is unavailable if its error matches hybridlimit.ErrUnavailable or
+// ErrClosed, or context.DeadlineExceeded where the request itself has no
+// deadline. A limiter that has lost Redis and answers by its fallback has
+// decided.
+//
+// No other error lets a request pass, whichever Failure is set, because a client
+// may be able to cause it: an error that the key or the cost causes (400:
+// ErrKeyTooLong, ErrEmptyKey, ErrCost, ErrExceedsBurst), a limit of LimitFor that
+// the limiter refuses (503: ErrInvalid, ErrUnsupported), and any error of a
+// limiter of your own that does not wrap one of the above (503). Neither does a
+// request pass that ended, or that cannot wait for its place in a queue (503).
+// Config.NoKey answers requests without a key.
 type Failure uint8
 
 // The ways to fail.
@@ -77,10 +84,15 @@ type Config struct {
 	// response are set before, Retry-After and Cache-Control among them; it
 	// should write d.Status. Nil: Problem.
 	Denied func(w http.ResponseWriter, r *http.Request, d Denial)
-	// Failure says what becomes of a request that a limiter could not decide.
-	// Each failure is logged, or counted in the next line that is: at most one
-	// a second and kind. That a client is gone is not logged. Zero: FailClosed.
+	// Failure is the answer where a limiter is unavailable. Each failure is
+	// logged, or counted in the next line that is: at most one a second and kind.
+	// That a client is gone is not logged. Zero: FailClosed.
 	Failure Failure
+	// NoKey is the answer to a request without a key: NoKeyDeny, NoKeyPass, or a
+	// status of 400 to 599. It is logged with method and route, at most once a
+	// second: at level Warn, or Debug for NoKeyPass. Denied sees each that may not
+	// pass, with ErrNoLimit or ErrNoKey. Zero: NoKeyDeny, a 429.
+	NoKey NoKey
 	// Hide leaves RateLimit and RateLimit-Policy out, for those to whom the
 	// limits are no business. Retry-After stays.
 	Hide bool
@@ -107,6 +119,9 @@ func violations(cfg Config, limits []Limit) error {
 	if cfg.Failure > FailOpen {
 		bad.Add("Config.Failure", uint8(cfg.Failure), "must be FailClosed or FailOpen")
 	}
+	if !cfg.NoKey.valid() {
+		bad.Add("Config.NoKey", int(cfg.NoKey), "must be NoKeyDeny, NoKeyPass or a status of 400 to 599")
+	}
 	if !(cfg.Jitter >= 0 && cfg.Jitter <= 1) { // NaN too
 		bad.Add("Config.Jitter", cfg.Jitter, "must be 0 to 1")
 	}
@@ -122,6 +137,9 @@ func violations(cfg Config, limits []Limit) error {
 		}
 		if l.Key == nil {
 			bad.Add(field("Key"), nil, "is required")
+		}
+		if l.Required && cfg.NoKey == NoKeyPass {
+			bad.Add(field("Required"), true, "must be false with Config.NoKey NoKeyPass, which lets requests without a key pass")
 		}
 		if l.Name != "" && !hybridlimit.CheckName(l.Name) {
 			bad.Add(field("Name"), l.Name, "must match [A-Za-z0-9_.-]{1,128}")

@@ -3,6 +3,7 @@ package httplimit
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"time"
 
@@ -14,13 +15,14 @@ const (
 	// TypeQuotaExceeded is the type of a denial.
 	TypeQuotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 	// TypeReducedCapacity is the type of a 503: nobody could tell whether the
-	// quota is exceeded.
+	// quota is exceeded. Other statuses than 429 and 503 have no type.
 	TypeReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 )
 
 // Denial is why a request may not proceed.
 type Denial struct {
-	// Status is 429, or 503 where no limiter could tell.
+	// Status is 429; 503 where no limiter could tell; 400 where the request's key
+	// or cost is one that no limiter takes; or that of Config.NoKey.
 	Status int
 	// Policies are the violated ones, by the names that RateLimit has, in the
 	// order of the limits. Limits that are asked one after the other have one at
@@ -33,7 +35,8 @@ type Denial struct {
 	// Result is that of the limit that denied, with the longest RetryAfter if
 	// there are more; zero where none did.
 	Result hybridlimit.Result
-	// Err is what failed; nil for a denial. Its text may have the key in it.
+	// Err is the failure; nil for the denial of a limiter. It is ErrNoLimit or
+	// ErrNoKey for a request without a key. Its text may have the key in it.
 	Err error
 }
 
@@ -42,8 +45,14 @@ type Denial struct {
 func Problem(w http.ResponseWriter, _ *http.Request, d Denial) {
 	p := problem{Type: TypeQuotaExceeded, Title: "Quota Exceeded", Status: d.Status, Policies: d.Policies}
 	switch {
-	case d.Status != http.StatusTooManyRequests:
+	case errors.Is(d.Err, ErrNoLimit), errors.Is(d.Err, ErrNoKey):
+		p.Type, p.Title = "", http.StatusText(d.Status) // no type is about:blank
+		p.Detail = "The request lacks the key that it is counted by."
+	case d.Status == http.StatusServiceUnavailable:
 		p.Type, p.Title = TypeReducedCapacity, "Temporary Reduced Capacity"
+	case d.Status != http.StatusTooManyRequests:
+		p.Type, p.Title = "", http.StatusText(d.Status)
+		p.Detail = "The request has a key or a cost that cannot be counted."
 	case d.Result.RetryAfter == hybridlimit.Never:
 		p.Detail = "The request costs more than the quota can ever hold."
 	}
@@ -59,7 +68,7 @@ func Problem(w http.ResponseWriter, _ *http.Request, d Denial) {
 
 // problem is the body.
 type problem struct {
-	Type     string   `json:"type"`
+	Type     string   `json:"type,omitempty"`
 	Title    string   `json:"title"`
 	Status   int      `json:"status"`
 	Detail   string   `json:"detail,omitempty"`
@@ -93,10 +102,10 @@ func (p *part) policyName() string {
 	return cmp.Or(p.name, p.res.Policy, defaultName)
 }
 
-// fail answers for a limiter that gave no answer.
-func (g *gate) fail(w http.ResponseWriter, r *http.Request, err error) {
+// refuse answers for limits that gave no answer, or that were not asked.
+func (g *gate) refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
 	h := w.Header()
 	withdraw(h)
 	h.Set("Cache-Control", "no-store")
-	g.cfg.Denied(w, r, Denial{Status: http.StatusServiceUnavailable, Err: err})
+	g.cfg.Denied(w, r, Denial{Status: status, Err: err})
 }

@@ -31,9 +31,16 @@
 // RFC 9457 that names the violated policies. A RateLimit field then has the
 // violated policy alone (with the longest wait, if there are more), with
 // Retry-After as its t, because the draft wants no t to end later than
-// Retry-After; what middleware around this one has told to be left goes. Where the limiter could not know (it failed,
-// or Redis did not answer in time) the status is 503 and the problem is
-// temporary-reduced-capacity.
+// Retry-After; what middleware around this one has told to be left goes.
+//
+// # Without a decision
+//
+// Where the limiter could not know (it failed, or Redis did not answer in time)
+// the status is 503 and the problem is temporary-reduced-capacity. FailOpen
+// passes over a limiter that is unavailable (Failure lists its errors), and
+// nothing that a client can cause: a key or a cost that no limiter takes is 400,
+// and a limit of LimitFor that the limiter refuses is 503. Config.NoKey answers a
+// request without a key, with 429 unless it says otherwise.
 //
 // # Several limits
 //

@@ -244,7 +244,7 @@ func (it *policyItem) effective(res *hybridlimit.Result) int64 {
 		t = float64(r) * each
 	}
 	// A part of a millionth is of the floating point, not of the limit.
-	return max(1, int64(math.Ceil(t/float64(time.Second)-1e-6)))
+	return max(1, int64(min(maxInteger, math.Ceil(t/float64(time.Second)-1e-6))))
 }
 
 func windowed(a hybridlimit.Algorithm) bool {

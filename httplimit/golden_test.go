@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -174,6 +175,19 @@ var chains = []chain{
 		mw := middleware(t, httplimit.Config{Hide: true}, httplimit.Limit{Limiter: newLocal(t, "api", hybridlimit.PerMinute(1)), Key: fixed("k")})
 		for range 2 {
 			show(mw(&served{}))
+		}
+	}},
+	{"a bad key and a bad cost", func(t *testing.T, show func(http.Handler)) {
+		for _, limit := range []httplimit.Limit{
+			{Limiter: limittest.AllowAll(), Key: fixed(strings.Repeat("k", hybridlimit.DefaultMaxKeyBytes+1))},
+			{Limiter: limittest.AllowAll(), Key: fixed("k"), Cost: func(*http.Request) int64 { return -1 }},
+		} {
+			show(middleware(t, httplimit.Config{Logger: slog.New(slog.DiscardHandler)}, limit)(&served{}))
+		}
+	}},
+	{"no key", func(t *testing.T, show func(http.Handler)) {
+		for _, answer := range []httplimit.NoKey{httplimit.NoKeyDeny, httplimit.NoKeyPass, http.StatusUnauthorized, http.StatusServiceUnavailable} {
+			show(middleware(t, httplimit.Config{NoKey: answer, Logger: slog.New(slog.DiscardHandler)}, httplimit.Limit{Limiter: limittest.AllowAll(), Key: fixed("")})(&served{}))
 		}
 	}},
 	{"a failure", func(t *testing.T, show func(http.Handler)) {

@@ -1,6 +1,7 @@
 package httplimit_test
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -48,6 +49,19 @@ func newLocal(t testing.TB, name string, limit hybridlimit.Limit) *local.Limiter
 		t.Fatal(err)
 	}
 	return l
+}
+
+// failing is a limiter that has no decision, and one error.
+func failing(err error) hybridlimit.Limiter { return failure{err} }
+
+type failure struct{ err error }
+
+func (f failure) Allow(context.Context, string) (hybridlimit.Result, error) {
+	return hybridlimit.Result{}, f.err
+}
+
+func (f failure) AllowN(context.Context, string, int64) (hybridlimit.Result, error) {
+	return hybridlimit.Result{}, f.err
 }
 
 // get sends one request through a handler, changed by the functions.

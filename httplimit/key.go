@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// KeyFunc says who is limited: the key that a limiter counts a request under.
-// An empty key means that the limit does not apply, unless it is Required. It
-// must be safe for concurrent use.
+// KeyFunc returns who is limited: the key that a limiter counts a request under.
+// An empty key means that the limit does not apply, unless it is Required;
+// Config.NoKey answers a request that no limit applies to. It must be safe for
+// concurrent use.
 //
 // What a client can choose freely it can change for each request, and so have a
 // fresh limit each time, or somebody else's. Take what a proxy or a check of
@@ -30,7 +31,8 @@ func Everyone() KeyFunc { return func(*http.Request) string { return "*" } }
 //
 // With nil it is Request.Pattern, which the mux sets on its way to the handler:
 // for middleware around the handlers that a mux serves. Elsewhere there is none,
-// and so no key. Middleware around the mux itself comes too early for that and
+// and so no key (Config.NoKey): all requests are denied unless another limit
+// applies. Middleware around the mux itself comes too early for that and
 // passes the mux, to be asked once more. All requests that it has no route for,
 // and answers 404 or 405, share one key.
 func Pattern(mux *http.ServeMux) KeyFunc {

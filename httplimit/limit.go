@@ -17,6 +17,7 @@ type limit struct {
 	describer hybridlimit.Describer // nil: the limiter does not tell what it enforces
 	key       KeyFunc
 	required  bool
+	missing   error // of a request without its key, where it is required
 	cost      func(*http.Request) int64
 	name      string // overrides the limiter's
 	bucket    string
@@ -24,8 +25,11 @@ type limit struct {
 	written atomic.Pointer[[]*policyItem]
 }
 
-func newLimit(l Limit) *limit {
+func newLimit(i int, l Limit) *limit {
 	made := &limit{limiter: l.Limiter, key: l.Key, required: l.Required, cost: l.Cost, name: l.Name, bucket: l.Bucket}
+	if l.Required {
+		made.missing = missingKey(i, l)
+	}
 	made.describer, _ = l.Limiter.(hybridlimit.Describer)
 	return made
 }

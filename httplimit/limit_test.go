@@ -20,7 +20,7 @@ func TestItemsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made := newLimit(Limit{Limiter: l})
+	made := newLimit(0, Limit{Limiter: l})
 	for i := 1; i <= keys; i++ {
 		it := made.item(fmt.Sprint(i), &hybridlimit.Result{})
 		if want := fmt.Sprintf(`"api";q=%d;w=60`, i); it.text != want {

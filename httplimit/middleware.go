@@ -2,21 +2,10 @@ package httplimit
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
-)
-
-// The failures of requests that limits were not asked about.
-var (
-	// ErrNoLimit is the failure of a request that no limit applies to: every Key
-	// said nothing, though Skip did not name the request.
-	ErrNoLimit = errors.New("httplimit: no limit applies to the request")
-	// ErrNoKey is the failure of a request for which the Key of a Required limit
-	// said nothing.
-	ErrNoKey = errors.New("httplimit: a required limit has no key for the request")
 )
 
 // New makes the middleware that puts all the limits in front of a handler. It
@@ -34,7 +23,7 @@ func New(cfg Config, limits ...Limit) (func(http.Handler) http.Handler, error) {
 	}
 	g := &gate{cfg: cfg, limits: make([]*limit, len(limits)), log: newComplaints(cfg.Logger)}
 	for i, l := range limits {
-		g.limits[i] = newLimit(l)
+		g.limits[i] = newLimit(i, l)
 	}
 	g.joint = jointOf(limits)
 	return func(next http.Handler) http.Handler {
@@ -72,9 +61,13 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	}
 	var room [fewParts]part
 	parts, err := g.partsOf(r, room[:0])
+	if err != nil {
+		g.withoutKey(w, r, next, err)
+		return
+	}
 	denied := -1
 	switch {
-	case err != nil || len(parts) == 0: // or all of it is free
+	case len(parts) == 0: // all of it is free
 	case g.joint != nil && len(parts) > 1:
 		denied, err = g.askTogether(r.Context(), parts)
 	default:
@@ -83,7 +76,7 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	if err != nil {
 		g.log.failed(r.Context(), err, parts)
 		if !g.passes(r.Context(), err) {
-			g.fail(w, r, err)
+			g.refuse(w, r, statusOf(err), err)
 			return
 		}
 	}
@@ -93,21 +86,22 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	}
 	if err := g.shape(r.Context(), parts); err != nil {
 		g.log.gaveUp(r.Context(), err, parts)
-		g.fail(w, r, err)
+		g.refuse(w, r, http.StatusServiceUnavailable, err)
 		return
 	}
 	g.publish(w.Header(), parts)
 	next.ServeHTTP(w, r)
 }
 
-// partsOf finds the limits that a request is under, what is free left out.
+// partsOf finds the limits that a request is under, what is free left out. It
+// fails where a key is missing.
 func (g *gate) partsOf(r *http.Request, parts []part) ([]part, error) {
 	applied := false
 	for _, l := range g.limits {
 		key, n := l.key(r), int64(1)
 		if key == "" {
 			if l.required {
-				return parts, ErrNoKey
+				return parts, l.missing
 			}
 			continue
 		}
@@ -123,22 +117,6 @@ func (g *gate) partsOf(r *http.Request, parts []part) ([]part, error) {
 		return parts, ErrNoLimit
 	}
 	return parts, nil
-}
-
-// passes says whether a request goes on without a limit that failed with err.
-// What a client can cause is no way around the limits.
-func (g *gate) passes(ctx context.Context, err error) bool {
-	if g.cfg.Failure != FailOpen || ctx.Err() != nil {
-		return false
-	}
-	for _, caused := range [...]error{
-		ErrNoLimit, ErrNoKey, hybridlimit.ErrKeyTooLong, hybridlimit.ErrEmptyKey, hybridlimit.ErrCost,
-	} {
-		if errors.Is(err, caused) {
-			return false
-		}
-	}
-	return true
 }
 
 // shape waits until the queues of the parts serve the request, as far as its

@@ -29,7 +29,7 @@ func TestNewChecksItsArguments(t *testing.T) {
 	key := fixed("k")
 	var none *local.Limiter
 	unnamed, named := newLocal(t, "", hybridlimit.PerSecond(1)), newLocal(t, "named", hybridlimit.PerSecond(1))
-	_, err := httplimit.New(httplimit.Config{Failure: 7, Jitter: math.NaN()},
+	_, err := httplimit.New(httplimit.Config{Failure: 7, NoKey: 302, Jitter: math.NaN()},
 		httplimit.Limit{Name: "a b", Bucket: "{}"},
 		httplimit.Limit{Name: "same", Limiter: limittest.AllowAll(), Key: key},
 		httplimit.Limit{Name: "same", Limiter: limittest.AllowAll(), Key: key},
@@ -44,7 +44,7 @@ func TestNewChecksItsArguments(t *testing.T) {
 		t.Fatalf("%v", err)
 	}
 	for _, field := range []string{
-		"Config.Failure (7)", "Config.Jitter (NaN)", "limits[0].Limiter", "limits[0].Key", `limits[0].Name ("a b")`, `limits[0].Bucket ("{}")`, `limits[2].Name ("same")`,
+		"Config.Failure (7)", "Config.NoKey (302)", "Config.Jitter (NaN)", "limits[0].Limiter", "limits[0].Key", `limits[0].Name ("a b")`, `limits[0].Bucket ("{}")`, `limits[2].Name ("same")`,
 		"limits[3].Limiter", `limits[4].Name ("") must be set beside`, `limits[6].Name ("")`, `"default" as that of limits[5]`,
 		`limits[8].Name ("")`, `"named" as that of limits[7]`, `limits[9].Name ("default")`,
 	} {
@@ -84,18 +84,20 @@ func TestSkipAndCost(t *testing.T) {
 func TestFailures(t *testing.T) {
 	oops := errors.New("oops")
 	for name, tc := range map[string]struct {
-		limit httplimit.Limit
-		open  int // with FailOpen; of what the request is to blame for, 503 as well
+		limit  httplimit.Limit
+		closed int // the status with FailClosed
+		open   int // with FailOpen; the same where the limiter is not unavailable
+		level  string
 	}{
-		"the limiter fails": {httplimit.Limit{Limiter: limittest.PlaySteps(), Key: fixed("secret key")}, 200},
-		"it is closed":      {httplimit.Limit{Limiter: closed(t), Key: fixed("secret key")}, 200},
-		"no limit applies":  {httplimit.Limit{Limiter: limittest.AllowAll(), Key: fixed("")}, 503},
-		"no required key":   {httplimit.Limit{Limiter: limittest.AllowAll(), Key: fixed(""), Required: true}, 503},
-		"the cost is bad":   {httplimit.Limit{Limiter: limittest.AllowAll(), Key: fixed("secret key"), Cost: func(*http.Request) int64 { return -1 }}, 503},
-		"the key is bad":    {httplimit.Limit{Limiter: limittest.AllowAll(), Key: fixed(strings.Repeat("secret key", 100))}, 503},
-		"another error":     {httplimit.Limit{Limiter: limittest.PlaySteps(limittest.Step{Err: oops}, limittest.Step{Err: oops}, limittest.Step{Err: oops}), Key: fixed("secret key")}, 200},
+		"the limiter fails": {httplimit.Limit{Limiter: failing(hybridlimit.ErrUnavailable), Key: fixed("secret key")}, 503, 200, "ERROR"},
+		"it is closed":      {httplimit.Limit{Limiter: closed(t), Key: fixed("secret key")}, 503, 200, "ERROR"},
+		"no limit applies":  {httplimit.Limit{Limiter: limittest.AllowAll(), Key: fixed("")}, 429, 429, "WARN"},
+		"no required key":   {httplimit.Limit{Limiter: limittest.AllowAll(), Key: fixed(""), Required: true}, 429, 429, "WARN"},
+		"the cost is bad":   {httplimit.Limit{Limiter: limittest.AllowAll(), Key: fixed("secret key"), Cost: func(*http.Request) int64 { return -1 }}, 400, 400, "WARN"},
+		"the key is bad":    {httplimit.Limit{Limiter: limittest.AllowAll(), Key: fixed(strings.Repeat("secret key", 100))}, 400, 400, "WARN"},
+		"another error":     {httplimit.Limit{Limiter: failing(oops), Key: fixed("secret key")}, 503, 503, "ERROR"},
 	} {
-		for failure, status := range map[httplimit.Failure]int{httplimit.FailClosed: 503, httplimit.FailOpen: tc.open} {
+		for failure, status := range map[httplimit.Failure]int{httplimit.FailClosed: tc.closed, httplimit.FailOpen: tc.open} {
 			t.Run(name+"/"+failure.String(), func(t *testing.T) {
 				var log lines
 				h := &served{}
@@ -105,11 +107,11 @@ func TestFailures(t *testing.T) {
 					if res.StatusCode != status || (h.requests() > 0) != (status == 200) {
 						t.Errorf("%d, %d served", res.StatusCode, h.requests())
 					}
-					if status == 503 && res.Header.Get("Cache-Control") != "no-store" || res.Header.Get("RateLimit") != "" || res.Header.Get("Retry-After") != "" {
+					if status != 200 && res.Header.Get("Cache-Control") != "no-store" || res.Header.Get("RateLimit") != "" || res.Header.Get("Retry-After") != "" {
 						t.Errorf("%v", res.Header)
 					}
 				}
-				if log.count() != 1 || !strings.Contains(log.String(), "ERROR") || strings.Contains(log.String(), "secret key") {
+				if log.count() != 1 || !strings.Contains(log.String(), tc.level) || strings.Contains(log.String(), "secret key") {
 					t.Errorf("three failures are one line without the key, not:\n%s", log.String())
 				}
 			})
@@ -231,7 +233,7 @@ func TestFailOpenPassesOneLimiterOver(t *testing.T) {
 	var log lines
 	h := &served{}
 	mw := middleware(t, httplimit.Config{Failure: httplimit.FailOpen, Logger: log.logger()},
-		httplimit.Limit{Limiter: limittest.Play(), Key: fixed("k"), Name: "broken"},
+		httplimit.Limit{Limiter: failing(hybridlimit.ErrUnavailable), Key: fixed("k"), Name: "broken"},
 		httplimit.Limit{Limiter: newLocal(t, "sound", hybridlimit.PerHour(1)), Key: fixed("k")})
 	for i, want := range []int{200, 429} {
 		if res := get(mw(h)); res.StatusCode != want {

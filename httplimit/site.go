@@ -116,7 +116,7 @@ func (s *site) slot(now time.Time, slowBelow float64, most time.Duration) slot {
 		mine.n++
 	}
 	if empty { // so that those who wait for a window's end do not come together
-		mine.wait += jitter(mine.wait)
+		mine.wait = plus(mine.wait, jitter(mine.wait))
 	}
 	return mine
 }
@@ -275,12 +275,12 @@ func (s *site) note(l ServiceLimit, policies []QuotaPolicy, seq uint64, now time
 
 // retryAfterOf reads Retry-After: seconds, or a date, which is held against the
 // server's own clock where it tells that. More seconds than can be counted are
-// as many as can. False: there is none, or it is over.
+// as many as can. False: there is none, or it is over, and the wait is 0.
 func retryAfterOf(h http.Header, now time.Time) (time.Duration, bool) {
 	text := strings.TrimSpace(h.Get(fieldRetryAfter))
 	n, err := strconv.ParseInt(text, 10, 64) // out of range it is the nearest
 	if err == nil || errors.Is(err, strconv.ErrRange) {
-		return time.Duration(min(n, maxSeconds)) * time.Second, n > 0
+		return time.Duration(min(max(n, 0), maxSeconds)) * time.Second, n > 0
 	}
 	at, err := http.ParseTime(text)
 	if err != nil {
@@ -289,12 +289,13 @@ func retryAfterOf(h http.Header, now time.Time) (time.Duration, bool) {
 	if date, err := http.ParseTime(h.Get("Date")); err == nil {
 		now = date
 	}
-	after := at.Sub(now)
+	after := max(0, at.Sub(now))
 	return after, after > 0
 }
 
-// stale says whether a response was in a cache for a while.
+// stale reports whether a response was in a cache for a while. An age that is too
+// large to count is one.
 func stale(h http.Header) bool {
-	age, err := strconv.Atoi(h.Get("Age"))
-	return err == nil && age > 0
+	age, err := strconv.ParseInt(h.Get("Age"), 10, 64) // out of range it is the nearest
+	return (err == nil || errors.Is(err, strconv.ErrRange)) && age > 0
 }

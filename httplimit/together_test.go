@@ -183,12 +183,12 @@ func TestFailOpenKeepsTheOtherLimits(t *testing.T) {
 			return middleware(t, httplimit.Config{Failure: httplimit.FailOpen, Logger: log.logger()}, limits...)(h)
 		}
 		for range 5 {
-			if res := get(mw(limits...), header("User-Agent", big)); res.StatusCode != 503 || h.requests() != 0 {
+			if res := get(mw(limits...), header("User-Agent", big)); res.StatusCode != 400 || h.requests() != 0 {
 				t.Errorf("together %t: a long key: %d, %d served", together, res.StatusCode, h.requests())
 			}
 		}
 		limits[0].Cost = func(*http.Request) int64 { return -1 }
-		if res := get(mw(limits...), header("User-Agent", "ann")); res.StatusCode != 503 || h.requests() != 0 {
+		if res := get(mw(limits...), header("User-Agent", "ann")); res.StatusCode != 400 || h.requests() != 0 {
 			t.Errorf("together %t: a bad cost: %d", together, res.StatusCode)
 		}
 		limits[0] = httplimit.Limit{Limiter: gone, Key: agent}
@@ -221,7 +221,7 @@ func TestRequiredKey(t *testing.T) {
 	}},
 		httplimit.Limit{Limiter: newLocal(t, "all", hybridlimit.PerHour(100)), Key: httplimit.Everyone()},
 		httplimit.Limit{Limiter: newLocal(t, "user", hybridlimit.PerHour(1)), Key: httplimit.APIKey("X-Api-Key", ""), Required: true})(&served{})
-	if res := get(handler); res.StatusCode != 503 || !errors.Is(failed, httplimit.ErrNoKey) {
+	if res := get(handler); res.StatusCode != 429 || !errors.Is(failed, httplimit.ErrNoKey) {
 		t.Errorf("no key: %d, %v", res.StatusCode, failed)
 	}
 	for i, want := range []int{200, 429, 429} {

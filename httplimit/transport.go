@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"time"
@@ -205,7 +206,7 @@ func (t *Transport) enter(ctx context.Context, s *site, most time.Duration) (seq
 			if block > most-waited || tooLate(ctx, block) {
 				return 0, waited, &BusyError{RetryAfter: block}
 			}
-			if later := block + jitter(block); later <= most-waited && !tooLate(ctx, later) {
+			if later := plus(block, jitter(block)); later <= most-waited && !tooLate(ctx, later) {
 				block = later
 			}
 			if err := sleep(ctx, block); err != nil {
@@ -238,9 +239,18 @@ func (t *Transport) enter(ctx context.Context, s *site, most time.Duration) (seq
 // jitter is up to a tenth of a wait.
 func jitter(d time.Duration) time.Duration { return time.Duration(rand.Float64() * 0.1 * float64(d)) }
 
-// backoff is drawn from 0 to first·2ᵗʳʸ.
+// plus is the sum of two waits, or the longest Duration where the sum is longer.
+func plus(a, b time.Duration) time.Duration {
+	if b > math.MaxInt64-a {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+// backoff is drawn from 0 to first·2ᵗʳʸ, or to half the longest Duration.
 func backoff(first time.Duration, try int) time.Duration {
-	return time.Duration(rand.Float64() * float64(first) * float64(uint64(1)<<min(try, 62)))
+	most := min(float64(first)*float64(uint64(1)<<min(try, 62)), math.MaxInt64/2)
+	return time.Duration(rand.Float64() * most)
 }
 
 // tooLate says whether ctx ends before a wait is over.

@@ -158,16 +158,10 @@ func (h *Hub) parts(asks []Ask, each []hybridlimit.Ask) (parts []*part, res hybr
 	if len(asks) == 0 {
 		return nil, res, fmt.Errorf("hybrid: AllowAll: %w: no limit is asked", hybridlimit.ErrInvalid)
 	}
+	if err := h.check(asks); err != nil {
+		return nil, res, err
+	}
 	for i, a := range asks {
-		switch {
-		case a.Limiter == nil || a.Limiter.hub != h:
-			return nil, res, fmt.Errorf("hybrid: AllowAll: ask %d (%q): %w: the limiter is not of this hub", i, a.Key, hybridlimit.ErrInvalid)
-		case a.Limiter.closed.Load():
-			return nil, res, hybridlimit.ErrClosed
-		}
-		if err := hybridlimit.CheckRequest(a.Key, a.N, a.Limiter.cfg.MaxKeyBytes); err != nil {
-			return nil, res, fmt.Errorf("hybrid: AllowAll: ask %d: %w", i, err)
-		}
 		one, ok := a.Limiter.decidedBySwitch(a.N)
 		var at place
 		if !ok {

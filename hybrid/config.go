@@ -62,8 +62,10 @@ type Config struct {
 	// is logged too. At least 1 ms. Zero: none.
 	LogDenials time.Duration
 	// LimitFor gives a key its own limit. It is asked when a key comes into
-	// memory, off the common path, and must be safe for concurrent use. Nil:
-	// one limit for all.
+	// memory, off the common path, and must be safe for concurrent use. A limit
+	// that New would refuse, or of another algorithm, is an error of the call
+	// (ErrInvalid): return Blocked() for a key that has none. Nil: one limit for
+	// all.
 	LimitFor func(key string) hybridlimit.Limit
 	// Subject maps a key to what decides its Redis slot; keys with one
 	// subject share a slot. Nil: the key itself.

@@ -37,7 +37,8 @@ type Config struct {
 	// comes back after it was dropped, evicted or reset; also by calls that
 	// look at a key that is not there. It is called under no lock and must be
 	// safe for concurrent use; with it, each call costs one lookup more. A
-	// limit that New would refuse is an error of the call. A key that it calls
+	// limit that New would refuse is an error of the call (ErrInvalid): return
+	// Blocked() for a key that has none. A key that it calls
 	// Unlimited or Blocked is not held, so it is asked at each call. Nil: one limit for
 	// all.
 	LimitFor func(key string) hybridlimit.Limit

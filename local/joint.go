@@ -15,24 +15,37 @@ var (
 
 // Joins says whether AllowAll can ask the other limiter together with this one.
 func (l *Limiter) Joins(other hybridlimit.Limiter) bool {
-	_, ok := other.(*Limiter)
-	return ok
+	o, ok := other.(*Limiter)
+	return ok && o != nil
 }
 
 // AllowJoint is AllowAll for those who have limiters as hybridlimit.Limiter. It
-// writes each limit's answer into its ask.
+// writes each limit's answer into its ask. A Limiter that is nil, as an interface
+// or as a pointer in it, or that does not join is ErrInvalid.
 func (l *Limiter) AllowJoint(ctx context.Context, asks []hybridlimit.Ask) (hybridlimit.Result, error) {
 	all := make([]Ask, len(asks))
 	for i := range asks {
 		asks[i].Result = hybridlimit.Result{}
 	}
 	for i, a := range asks {
-		if a.Limiter == nil || !l.Joins(a.Limiter) {
-			return hybridlimit.Result{}, fmt.Errorf("local: AllowJoint: ask %d (%q): %w: the limiter does not join this one", i, a.Key, hybridlimit.ErrInvalid)
+		if !l.Joins(a.Limiter) {
+			return hybridlimit.Result{}, stranger(i, a.Limiter)
 		}
 		all[i] = Ask{Limiter: a.Limiter.(*Limiter), Key: a.Key, N: a.N}
 	}
 	return allowEachAt(ctx, time.Now(), all, asks)
+}
+
+// stranger is the error of an ask whose limiter does not join.
+func stranger(ask int, of hybridlimit.Limiter) error {
+	field := fmt.Sprintf("asks[%d].Limiter", ask)
+	var bad hybridlimit.Violations
+	if own, ok := of.(*Limiter); of == nil || ok && own == nil {
+		bad.Add(field, nil, "must not be nil")
+	} else {
+		bad.Add(field, fmt.Sprintf("%T", of), "must be a limiter of package local")
+	}
+	return bad.Err("local: AllowJoint")
 }
 
 // Name is what Config says, as in Result.Policy.
