@@ -68,7 +68,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Re
 // else it is zero.
 func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybridlimit.Result, back algo.Op, err error) {
 	if res, ok := l.decidedBySwitch(n); ok {
-		l.logDenial(key, n, &res)
+		l.logDenial(key, nil, n, &res)
 		return res, back, nil
 	}
 	at, err := l.place(key)
