@@ -20,6 +20,7 @@ type Runner struct {
 	client    redis.UniversalClient
 	process   process // of the client
 	functions bool    // FCALL, not EVALSHA
+	dials     *dials  // of the client
 
 	mu     sync.Mutex // guards closed against the start of a call
 	closed bool
@@ -42,12 +43,15 @@ func CheckClient(rdb redis.UniversalClient) error {
 // (*redis.Client) is told to give up after timeout, unless it does so sooner,
 // so that a call which hangs does not outlive its caller by the client's 5 s
 // default. That works on a copy, which shares the client's connections and
-// has the hooks that it has by now. A nil client is ErrNilClient.
+// has the hooks that it has by now. The client itself gets one hook, once, which
+// notes why dials fail: so an error of a call that waited for a connection in
+// vain names the reason, "connection refused", besides context.DeadlineExceeded.
+// A nil client is ErrNilClient.
 func NewRunner(rdb redis.UniversalClient, timeout time.Duration, opts ...RunnerOption) (*Runner, error) {
 	if err := CheckClient(rdb); err != nil {
 		return nil, err
 	}
-	r := &Runner{client: rdb, process: rdb.Process}
+	r := &Runner{client: rdb, process: rdb.Process, dials: watch(rdb)}
 	if c, ok := rdb.(*redis.Client); ok && timeout > 0 {
 		r.process = bounded(c, timeout)
 	}
@@ -225,7 +229,8 @@ func (r *Runner) once(ctx context.Context, verb, script string, keys, argv []str
 // within runs f and returns by ctx's end, whatever go-redis does: by default it
 // ignores a deadline until its own read time-out. Only within a call that has
 // begun.
-func (r *Runner) within(ctx context.Context, f func() error) error {
+func (r *Runner) within(ctx context.Context, f func() error) (err error) {
+	defer r.dials.blame(time.Now(), &err)
 	done := make(chan error, 1)
 	r.calls.Go(func() { done <- f() })
 	select {

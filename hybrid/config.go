@@ -54,12 +54,15 @@ type Config struct {
 	// in so long, whichever verb it was of: Allow and AllowN, AllowLimit,
 	// AllowAtMost, Reserve, Wait (each time that it is refused), and AllowAll (by
 	// the limit that denied). Not Peek, which decides nothing, and no cost above
-	// the burst of Reserve and Wait, which is an error. It is a sample: of what
-	// the common path denies it sees one in 5 s for each key, and says of that how
-	// many it left out. The key is named by a digest (lua.Names.Digest), never as
-	// it is: with HashKeys by what stands for it in Redis, else by a hash that
-	// whoever can guess the key can check. What a shadow limit would have denied
-	// is logged too. At least 1 ms. Zero: none.
+	// the burst of Reserve and Wait, which is an error. Each denial counts once:
+	// it has a line, or is in the "more" of a later line, whichever key that is of.
+	// Where no later denial brings that line, one without a key comes two seconds
+	// after it is due, or with Close. So the lines and their "more" add up to
+	// Stats.Denied. The key is named by a digest (lua.Names.Digest), never as it
+	// is: with HashKeys by the text that stands for it in Redis, else by a hash,
+	// which a guess of the key can be checked against; hybridlimit inspect -digest
+	// finds the key. What a shadow limit would have denied is logged too. At least
+	// 1 ms. Zero: none.
 	LogDenials time.Duration
 	// LimitFor gives a key its own limit. It is asked when a key comes into
 	// memory, off the common path, and must be safe for concurrent use. A limit

@@ -28,16 +28,16 @@ func (l *Limiter) exactRange(ctx context.Context, key string, least, n int64, gi
 	}
 	res := hybridlimit.Result{Limit: at.rules.limit.BurstSize(), Policy: l.cfg.Name}
 	if res, ok := at.rules.static(res, n); ok {
-		return l.answer(key, res, n), nil
+		return l.answerUnder(at.rules, key, res, n), nil
 	}
 	if least > res.Limit {
-		return l.answer(key, never(res), n), nil
+		return l.answerUnder(at.rules, key, never(res), n), nil
 	}
 	if r, now, ok := l.refused(key, at, least); ok {
 		v := verdict{action: deny, source: hybridlimit.SourceDenyCache, retry: r.until - now, left: r.left}
 		res = l.fill(res, at.rules, v, n)
 		res.ResetAfter = time.Duration(max(0, r.reset-now))
-		return l.answer(key, res, n), nil
+		return l.answerUnder(at.rules, key, res, n), nil
 	}
 	sent := l.hub.clock.now()
 	ans, _, ok := l.askNow(ctx, at, algo.Op{Asks: []int64{n}, Partial: least < n})
@@ -55,7 +55,7 @@ func (l *Limiter) exactRange(ctx context.Context, key string, least, n int64, gi
 	}
 	res = l.fill(res, at.rules, v, n)
 	res.ResetAfter = time.Duration(at.rules.Reset(ans)) * time.Microsecond
-	return l.answer(key, res, n), nil
+	return l.answerUnder(at.rules, key, res, n), nil
 }
 
 // said is what Redis answered to an ask for least units or more.
@@ -124,7 +124,7 @@ func (l *Limiter) exactFallback(key string, at place, res hybridlimit.Result, n 
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	return l.answer(key, l.fill(res, at.rules, v, n), n), nil
+	return l.answerUnder(at.rules, key, l.fill(res, at.rules, v, n), n), nil
 }
 
 // withoutRedis decides locally for a call that Redis did not answer.

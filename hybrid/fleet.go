@@ -99,6 +99,7 @@ func (l *Limiter) beat() {
 		}
 		timer.Reset(beatEvery)
 		l.changeSwitch(func(*switches) {}) // for a line of the log that is due
+		l.beatDenials()
 		l.heartbeat(l.ctx, false)
 	}
 }

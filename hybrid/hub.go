@@ -355,7 +355,7 @@ func (h *Hub) Close() error {
 	return h.metrics.close()
 }
 
-// writeOff counts what a closed limiter owed and held. What is on its way may
+// writeOff counts what a closed limiter owed, held and denied. What is on its way may
 // still arrive: Settle or Drop will know.
 func (l *Limiter) writeOff() {
 	now := l.hub.clock.now()
@@ -372,6 +372,7 @@ func (l *Limiter) writeOff() {
 		l.count.expired.Add(s.held())
 		s.pending, s.refunds, s.share.admitted, s.leases = 0, refunds{}, 0, [2]lease{}
 	})
+	l.endDenials()
 }
 
 // unsettled is the units admitted that Redis has not acknowledged, less those

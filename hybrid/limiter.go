@@ -272,8 +272,13 @@ func (l *Limiter) resetAfter(r *rules, remaining, ends int64) time.Duration {
 // answer counts a decision, applies Shadow, and logs a denial: of every verb but
 // AllowAll, which does so once for all its limits. Call it under no lock.
 func (l *Limiter) answer(key string, res hybridlimit.Result, n int64) hybridlimit.Result {
+	return l.answerUnder(nil, key, res, n)
+}
+
+// answerUnder is answer to a call that was decided under r.
+func (l *Limiter) answerUnder(r *rules, key string, res hybridlimit.Result, n int64) hybridlimit.Result {
 	res = l.tally(res, n)
-	l.logDenial(key, n, &res)
+	l.logDenial(key, r, n, &res)
 	return res
 }
 

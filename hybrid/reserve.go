@@ -77,7 +77,7 @@ type booked struct {
 // book takes n units that can be had within most µs.
 func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybridlimit.Result, back booked, err error) {
 	if res, ok := l.decidedBySwitch(n); ok {
-		l.logDenial(key, n, &res)
+		l.logDenial(key, nil, n, &res)
 		return res, back, nil
 	}
 	at, err := l.place(key)

@@ -11,7 +11,7 @@ import (
 // that has passed, units that ran out.
 func (l *Limiter) slow(ctx context.Context, key string, n int64, given *rules) (hybridlimit.Result, error) {
 	if res, ok := l.decidedBySwitch(n); ok {
-		l.logDenial(key, n, &res)
+		l.logDenial(key, nil, n, &res)
 		return res, nil
 	}
 	if given != nil && l.exactly(given) || given == nil && l.exactly(l.rules.Load()) {
@@ -26,12 +26,12 @@ func (l *Limiter) slow(ctx context.Context, key string, n int64, given *rules) (
 	}
 	if res, ok := r.static(res, n); ok {
 		e.unlock()
-		return l.answer(key, res, n), nil
+		return l.answerUnder(r, key, res, n), nil
 	}
 	res.Limit = r.limit.BurstSize()
 	if n > res.Limit {
 		e.unlock()
-		return l.answer(key, never(res), n), nil
+		return l.answerUnder(r, key, never(res), n), nil
 	}
 	var w *waiter
 	v := l.event(e, func(t terms, now int64, broken bool) verdict {
@@ -56,7 +56,7 @@ func (l *Limiter) slow(ctx context.Context, key string, n int64, given *rules) (
 			return hybridlimit.Result{}, err
 		}
 	}
-	return l.answer(key, l.fill(res, r, v, n), n), nil
+	return l.answerUnder(r, key, l.fill(res, r, v, n), n), nil
 }
 
 // event runs one event of the step on a locked entry, unlocks it, and queues

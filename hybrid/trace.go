@@ -92,8 +92,6 @@ func (t traced) Batch(ctx context.Context, env lua.Envelope, ops []lua.Op) (lua.
 func errorType(err error) (class, code string) {
 	var reply redis.Error
 	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return "timeout", ""
 	case errors.Is(err, context.Canceled):
 		return "canceled", ""
 	case errors.As(err, &reply):

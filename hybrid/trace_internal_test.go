@@ -41,6 +41,7 @@ func TestErrorTypes(t *testing.T) {
 		{redis.ErrPoolTimeout, "pool_timeout", ""},
 		{&net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "cache", IsNotFound: true}}, "name_resolution", ""},
 		{&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, "timeout", ""},
+		{fmt.Errorf("%w (%w)", &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}, context.DeadlineExceeded), "connection_refused", ""},
 		{errors.New("connection refused by 10.0.0.1"), "_OTHER", ""},
 	} {
 		if class, code := errorType(c.err); class != c.class || code != c.code {

@@ -44,7 +44,7 @@ func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridl
 		return hybridlimit.Result{}, err
 	}
 	if res, ok := l.decidedBySwitch(n); ok {
-		l.logDenial(key, n, &res)
+		l.logDenial(key, nil, n, &res)
 		return res, nil
 	}
 	if res, ok, err := l.static(key, n); ok || err != nil {

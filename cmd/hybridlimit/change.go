@@ -141,7 +141,7 @@ func fleetSwitch(_ *flag.FlagSet, c *connection) func(ctx context.Context, args 
 		}
 		if len(args) == 0 {
 			fmt.Fprintf(out, "%s: %s\n", c.name, switchSaid(was.String(), at))
-			return nil
+			return c.never(ctx, rdb, at)
 		}
 		if err := h.SetFleetSwitch(ctx, c.name, to); err != nil {
 			return err
@@ -150,6 +150,20 @@ func fleetSwitch(_ *flag.FlagSet, c *connection) func(ctx context.Context, args 
 		c.heard(ctx, rdb, out)
 		return nil
 	}
+}
+
+// never is nil unless a switch was never set of a limiter that Redis knows nothing
+// of: a name that is misspelled. Who may only switch may not count: nil too.
+func (c *connection) never(ctx context.Context, rdb redis.UniversalClient, at time.Time) error {
+	if !at.IsZero() {
+		return nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	if n, err := rdb.ZCard(bounded, c.names().Fleet(c.name)).Result(); n > 0 || err != nil {
+		return nil
+	}
+	return c.unknown(ctx, rdb, &walk{most: 10 * time.Second, rate: 5000})
 }
 
 // heard says how many processes there are to hear of a switch: a name that is

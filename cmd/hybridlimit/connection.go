@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -27,7 +29,9 @@ type connection struct {
 	timeout    time.Duration
 	trust      trust
 
-	secret hybridlimit.Secret // out of secretFile
+	secret  hybridlimit.Secret // out of secretFile
+	in      io.Reader          // standard input
+	unnamed bool               // the command does without -name
 }
 
 const defaultURL = "redis://localhost:6379"
@@ -46,7 +50,7 @@ func addConnection(fs *flag.FlagSet, fromEnv string) *connection {
 	fs.BoolVar(&c.functions, "functions", false, "run functions, not scripts, as HubConfig.Functions does: the library is loaded where it is missing, by inspect too")
 	fs.StringVar(&c.prefix, "prefix", "hl", "HubConfig.Prefix")
 	fs.IntVar(&c.tags, "tags", lua.DefaultTags, "HubConfig.Tags")
-	fs.StringVar(&c.name, "name", "", "Config.Name of the limiter (required)")
+	fs.StringVar(&c.name, "name", "", "Config.Name of the limiter (required, but for list)")
 	fs.StringVar(&c.secretFile, "hash-secret-file", "", "`file` with HubConfig.HashKeys; a newline at its end is not part of it")
 	c.trust.add(fs)
 	fs.DurationVar(&c.timeout, "timeout", 2*time.Second, "longest wait for one answer")
@@ -55,7 +59,7 @@ func addConnection(fs *flag.FlagSet, fromEnv string) *connection {
 
 // check notes what is wrong with the flags, and reads the secret.
 func (c *connection) check(bad *hybridlimit.Violations) {
-	if !hybridlimit.CheckName(c.name) {
+	if !hybridlimit.CheckName(c.name) && !(c.unnamed && c.name == "") {
 		bad.Add("-name", c.name, "is required and must match [A-Za-z0-9_.-]{1,128}")
 	}
 	if !hybridlimit.CheckName(c.prefix) {
@@ -67,22 +71,34 @@ func (c *connection) check(bad *hybridlimit.Violations) {
 	if c.timeout <= 0 {
 		bad.Add("-timeout", c.timeout, "must be positive")
 	}
-	if c.secretFile != "" {
-		text, err := os.ReadFile(c.secretFile)
-		c.secret = hybridlimit.Secret(strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r"))
-		switch {
-		case err != nil:
-			bad.Add("-hash-secret-file", c.secretFile, "cannot be read: "+err.Error())
-		case c.secret == "":
-			bad.Add("-hash-secret-file", c.secretFile, "is empty")
-		default:
-			bad.AddSecret("-hash-secret-file", c.secret)
-		}
-	}
+	c.secret = secretOf(bad, "-hash-secret-file", c.secretFile)
 	c.trust.check(bad, strings.HasPrefix(c.url, "rediss:"))
 	if _, err := c.options(); err != nil {
 		bad.Add("-redis", "[url]", err.Error())
 	}
+}
+
+// secretOf reads the file of a secret; none where there is no file.
+func secretOf(bad *hybridlimit.Violations, name, file string) hybridlimit.Secret {
+	if file == "" {
+		return ""
+	}
+	text, err := os.ReadFile(file)
+	secret := hybridlimit.Secret(line(text))
+	switch {
+	case err != nil:
+		bad.Add(name, file, "cannot be read: "+err.Error())
+	case secret == "":
+		bad.Add(name, file, "is empty")
+	default:
+		bad.AddSecret(name, secret)
+	}
+	return secret
+}
+
+// line is a text without the newline at its end.
+func line(text []byte) string {
+	return strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
 }
 
 // options reads the URL. What is wrong with it is said without what is in it.
@@ -93,7 +109,7 @@ func (c *connection) options() (connect func() redis.UniversalClient, err error)
 		if err != nil {
 			return nil, fmt.Errorf("%s", problem)
 		}
-		o.ContextTimeoutEnabled = true // -timeout holds
+		o.ContextTimeoutEnabled, o.DialerRetries = true, 1 // -timeout holds, and a dial's error is heard before it is over
 		c.trust.apply(o.TLSConfig)
 		return func() redis.UniversalClient { return redis.NewClusterClient(o) }, nil
 	}
@@ -101,7 +117,10 @@ func (c *connection) options() (connect func() redis.UniversalClient, err error)
 	if err != nil {
 		return nil, fmt.Errorf("%s", problem)
 	}
-	o.ContextTimeoutEnabled = true
+	o.ContextTimeoutEnabled, o.DialerRetries = true, 1
+	if o.MaxRetries == 0 {
+		o.MaxRetries = -1
+	}
 	c.trust.apply(o.TLSConfig)
 	return func() redis.UniversalClient { return redis.NewClient(o) }, nil
 }
@@ -122,9 +141,12 @@ func (c *connection) open(ctx context.Context) (redis.UniversalClient, error) {
 	defer cancel()
 	said, err := rdb.Do(bounded, "hello").Result() // go-redis has sent it with the connection, so it is allowed
 	switch {
+	case errors.As(err, new(redis.Error)):
+		rdb.Close()
+		return nil, fmt.Errorf("hybridlimit: Redis does not tell whether it is a node of a cluster: %w", err)
 	case err != nil:
 		rdb.Close()
-		return nil, fmt.Errorf("hybridlimit: is it a cluster? %w", err)
+		return nil, fmt.Errorf("hybridlimit: Redis cannot be reached: %w", err)
 	case mode(said) == "cluster":
 		rdb.Close()
 		var bad hybridlimit.Violations

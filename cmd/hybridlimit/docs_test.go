@@ -51,7 +51,7 @@ func TestLinesOfTheDocuments(t *testing.T) {
 		t.Fatal(err)
 	}
 	pages = append(pages, "../../README.md", "../../SECURITY.md", "main.go")
-	lines := regexp.MustCompile("(?m)(?:^(?:\\$ |//\t|go run github\\.com/hybridlimit/hybridlimit/cmd/)|`)hybridlimit(?:@latest)? ((?:inspect|reset|switch|top) [^`\\n]*-name[^`\\n]*)")
+	lines := regexp.MustCompile("(?m)(?:^(?:\\$ |//\t|go run github\\.com/hybridlimit/hybridlimit/cmd/)|`)hybridlimit(?:@latest)? ((?:list|inspect|reset|switch|top) [^`\\n]*-name[^`\\n]*)")
 	seen := map[string]int{}
 	for _, page := range pages {
 		text, err := os.ReadFile(page)
@@ -60,12 +60,12 @@ func TestLinesOfTheDocuments(t *testing.T) {
 		}
 		for _, m := range lines.FindAllStringSubmatch(string(text), -1) {
 			line := strings.NewReplacer("[normal|shadow|local_only|allow_all|deny_all]", "shadow", "[-by busiest|emptiest]", "-by busiest").Replace(m[1])
-			args := words(line)
+			args := slices.DeleteFunc(words(line), func(w string) bool { return strings.HasPrefix(w, "<") })
 			if at := slices.Index(args, "-redis"); at >= 0 {
 				args[at+1] = "redis://127.0.0.1:1"
 			}
 			seen[args[0]]++
-			if status, out, errOut := cli(t, "redis://127.0.0.1:1", args...); status != 1 || out != "" {
+			if status, out, errOut := cliWith(t, "redis://127.0.0.1:1", "an API key\n", args...); status != 1 || out != "" {
 				t.Errorf("%s: %q: status %d, %s", page, args, status, errOut)
 			}
 		}

@@ -20,7 +20,7 @@ import (
 // report is what inspect says.
 type report struct {
 	Name      string           `json:"name"`
-	Key       string           `json:"key"`
+	Key       string           `json:"key,omitempty"` // of a hashed key that was found by its digest: not known
 	Digest    string           `json:"digest"`
 	RedisKey  string           `json:"redis_key"`
 	Sentence  string           `json:"sentence"`
@@ -30,6 +30,8 @@ type report struct {
 	Processes int64            `json:"processes"`
 	Switch    string           `json:"switch"`
 	SwitchSet time.Time        `json:"switch_set,omitzero"`
+
+	found bool // there is a state
 }
 
 func inspect(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []string, out io.Writer) error {
@@ -37,59 +39,76 @@ func inspect(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []s
 	fs.Var(&limit, "limit", "the key's `limit`, such as \"100/s burst 200\": Redis keeps none, so that without it only what was written last is known")
 	subject := fs.String("subject", "", "what Config.Subject says of the key, where it is set")
 	asJSON := fs.Bool("json", false, "print JSON")
+	key, w := &which{}, &walk{}
+	key.add(fs)
+	w.add(fs)
 	return func(ctx context.Context, args []string, out io.Writer) error {
 		var bad hybridlimit.Violations
 		c.check(&bad)
-		arguments(&bad, args, 1, 1, "must be one key")
+		key.check(&bad, args)
+		w.check(&bad)
 		if err := bad.Err("hybridlimit"); err != nil {
 			return err
+		}
+		var t target
+		if key.digest == "" {
+			text, err := key.key(c.in, args)
+			if err != nil {
+				return err
+			}
+			_, name := c.slot(text, *subject)
+			t = target{key: text, digest: c.names().Digest(c.name, text), redisKey: name}
 		}
 		rdb, err := c.open(ctx)
 		if err != nil {
 			return err
 		}
 		defer rdb.Close()
-		r, err := c.report(ctx, rdb, args[0], *subject, limit)
+		if key.digest != "" {
+			if t, err = c.find(ctx, rdb, key.digest, w); err != nil {
+				return err
+			}
+		}
+		r, err := c.report(ctx, rdb, t, limit)
 		if err != nil {
 			return err
 		}
-		if *asJSON {
-			enc := json.NewEncoder(out)
-			enc.SetIndent("", "  ")
-			return enc.Encode(r)
+		if err := r.write(out, *asJSON); err != nil || r.found {
+			return err
 		}
-		return r.print(out)
+		if r.Processes == 0 && r.SwitchSet.IsZero() {
+			if err := c.unknown(ctx, rdb, w); err != nil {
+				return err
+			}
+		}
+		return nothing("no state under this key")
 	}
 }
 
 // report reads what Redis has. It writes nothing.
-func (c *connection) report(ctx context.Context, rdb redis.UniversalClient, key, subject string, limit limitFlag) (r report, err error) {
-	_, name := c.slot(key, subject)
-	r = report{Name: c.name, Key: key, RedisKey: name, Digest: c.names().Digest(c.name, key)}
-	if limit.set {
-		l, err := c.limiter(rdb, limit.limit, subject)
-		if err != nil {
-			return r, err
-		}
-		defer l.Close()
-		k, err := l.Inspect(ctx, key)
-		if err != nil {
-			return r, err
-		}
-		r.State, r.Sentence = &k, k.String()
-	}
+func (c *connection) report(ctx context.Context, rdb redis.UniversalClient, t target, limit limitFlag) (r report, err error) {
+	r = report{Name: c.name, Key: t.key, Digest: t.digest, RedisKey: t.redisKey}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	runner, err := global.NewRunner(rdb, c.timeout)
+	runner, err := global.NewRunner(rdb, c.timeout, global.WithFunctions(c.functions))
 	if err != nil {
 		return r, err
 	}
 	defer runner.Close()
-	if r.Stored, r.TTL, err = runner.Stored(ctx, name); err != nil {
+	if r.Stored, r.TTL, err = runner.Stored(ctx, t.redisKey); err != nil {
 		return r, fmt.Errorf("hybridlimit: %w", err)
 	}
-	if !limit.set {
-		r.Sentence = stored(r.Stored, r.TTL)
+	r.found = r.Stored != "" || r.TTL > -2
+	r.Sentence = stored(r.Stored, r.found)
+	if limit.set {
+		k, err := runner.Look(ctx, t.redisKey, limit.limit)
+		if err != nil {
+			return r, fmt.Errorf("hybridlimit: %w", err)
+		}
+		r.State = &k
+		if r.found {
+			r.Sentence = k.String()
+		}
 	}
 	if r.TTL < 0 {
 		r.TTL = 0
@@ -108,9 +127,9 @@ func (c *connection) report(ctx context.Context, rdb redis.UniversalClient, key,
 }
 
 // stored says what the text of a state does, without a limit to count by.
-func stored(text string, ttl time.Duration) string {
-	if text == "" && ttl < 0 {
-		return "Redis has nothing of the key: it was never used, or is full again"
+func stored(text string, found bool) string {
+	if !found {
+		return "no state under this key: it was not used, or is full again, or is not the key that the limiter counts"
 	}
 	if text == "" {
 		return "Redis has a log of the key; -limit says what is left of it"
@@ -142,9 +161,18 @@ func standing(s lua.State) string {
 	}
 }
 
-func (r report) print(out io.Writer) error {
+func (r report) write(out io.Writer, asJSON bool) error {
+	if asJSON {
+		enc := json.NewEncoder(out)
+		enc.SetIndent("", "  ")
+		return enc.Encode(r)
+	}
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "%s %q: %s\n", r.Name, r.Key, r.Sentence)
+	if r.Key == "" {
+		fmt.Fprintf(t, "%s, a key that Redis has a hash of: %s\n", r.Name, r.Sentence)
+	} else {
+		fmt.Fprintf(t, "%s %q: %s\n", r.Name, r.Key, r.Sentence)
+	}
 	fmt.Fprintf(t, "  in Redis\t%q\n", r.RedisKey)
 	fmt.Fprintf(t, "  in the log\t%s\n", r.Digest)
 	if s, ok := lua.DecodeState(r.Stored); ok {

@@ -1,13 +1,18 @@
 // Hybridlimit is for operators: it shows and changes what Redis keeps of limits.
 //
+//	hybridlimit list
+//	hybridlimit list    -name api -n 100
 //	hybridlimit inspect -name api -limit "100/s burst 200" alice
+//	hybridlimit inspect -name api -ip 2001:db8::7
+//	hybridlimit inspect -name api -api-key - <key.txt
+//	hybridlimit inspect -name api -digest y1eRbAQ7NoCgToOgndaqrA
 //	hybridlimit reset   -name api -limit "100/s burst 200" alice
 //	hybridlimit switch  -name api [normal|shadow|local_only|allow_all|deny_all]
 //	hybridlimit top     -name api [-by busiest|emptiest]
 //
 // It is no process of the fleet: it sends no heartbeats and holds nothing. What a
 // process knows beyond Redis (leases, what it owes) its own debug handler shows,
-// package hybrid/debug. Inspect and top write nothing, but that with -functions the
+// package hybrid/debug. List, inspect and top write nothing, but that with -functions the
 // library is loaded where it is missing.
 //
 // The deployment's identity is told by -prefix, -tags and -hash-secret-file, which
@@ -15,7 +20,14 @@
 // belongs into the environment (HYBRIDLIMIT_REDIS), since others see the
 // arguments of a program. What it prints has keys in it.
 //
-// The exit status is 0, 1 if it could not be done, or 2 if the arguments are wrong.
+// List, top, inspect -digest, and inspect and switch of a limiter that has no
+// process, look through all keys of Redis with SCAN, a page at a time and at a
+// bounded rate; on a cluster on each master. That needs the right to SCAN and GET.
+// An API key is read from standard input, never from an argument.
+//
+// The exit status is 0, 1 if it could not be done, 2 if the arguments are wrong,
+// or 3 if Redis has nothing of what was asked for: no state under the key, no
+// limiter of the name.
 package main
 
 import (
@@ -31,13 +43,17 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+
 	"github.com/hybridlimit/hybridlimit"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	os.Exit(run(ctx, os.Args[1:], os.Getenv("HYBRIDLIMIT_REDIS"), os.Stdout, os.Stderr))
+	redis.SetLogger(&logging.VoidLogger{}) // what it would write, the errors say
+	os.Exit(run(ctx, os.Args[1:], os.Getenv("HYBRIDLIMIT_REDIS"), os.Stdin, os.Stdout, os.Stderr))
 }
 
 // command is one of the program's.
@@ -48,7 +64,8 @@ type command struct {
 }
 
 var commands = []command{
-	{"inspect", "KEY", "what Redis has of a key, in words", inspect},
+	{"list", "", "the limiters that Redis knows, and their keys, by a scan", list},
+	{"inspect", "[KEY]", "what Redis has of a key, in words", inspect},
 	{"reset", "KEY", "forget what a key has used", reset},
 	{"switch", "[SWITCH]", "show, or set, the switch of a limit's whole fleet", fleetSwitch},
 	{"top", "", "the busiest, or emptiest, keys of a limit, by a scan", top},
@@ -56,15 +73,28 @@ var commands = []command{
 
 const usage = "usage: hybridlimit COMMAND [FLAGS] [ARGUMENT]\n\n"
 
+const statuses = `
+List, top, inspect -digest, and inspect and switch of a limiter without a
+process, look through all keys of Redis: that needs the right to SCAN and GET.
+The exit status is 0, 1 if it could not be done, 2 if the arguments are wrong,
+or 3 if Redis has nothing of what was asked for: no state under the key, no
+limiter of the name.
+`
+
+// nothing is the error of a command that has found nothing.
+type nothing string
+
+func (n nothing) Error() string { return "hybridlimit: " + string(n) }
+
 // run is the program. redisURL is what the environment says.
-func run(ctx context.Context, args []string, redisURL string, out, errOut io.Writer) int {
+func run(ctx context.Context, args []string, redisURL string, in io.Reader, out, errOut io.Writer) int {
 	errOut = redacted(errOut, args)
 	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "-help" || args[0] == "--help" {
 		fmt.Fprint(errOut, usage)
 		for _, c := range commands {
 			fmt.Fprintf(errOut, "  %-8s %-9s %s\n", c.name, c.args, c.what)
 		}
-		fmt.Fprintf(errOut, "\nhybridlimit COMMAND -h lists the flags.\n")
+		fmt.Fprintf(errOut, "\nhybridlimit COMMAND -h lists the flags.\n%s", statuses)
 		if len(args) == 0 {
 			return 2
 		}
@@ -72,21 +102,23 @@ func run(ctx context.Context, args []string, redisURL string, out, errOut io.Wri
 	}
 	for _, c := range commands {
 		if c.name == args[0] {
-			return c.run(ctx, args[1:], redisURL, out, errOut)
+			return c.run(ctx, args[1:], redisURL, in, out, errOut)
 		}
 	}
-	fmt.Fprintf(errOut, "hybridlimit: %q is no command: there are inspect, reset, switch and top\n", args[0])
+	fmt.Fprintf(errOut, "hybridlimit: %q is no command: there are list, inspect, reset, switch and top\n", args[0])
 	return 2
 }
 
-func (c command) run(ctx context.Context, args []string, redisURL string, out, errOut io.Writer) int {
+func (c command) run(ctx context.Context, args []string, redisURL string, in io.Reader, out, errOut io.Writer) int {
 	fs := flag.NewFlagSet(c.name, flag.ContinueOnError)
 	fs.SetOutput(errOut)
 	fs.Usage = func() {
 		fmt.Fprintf(errOut, "usage: hybridlimit %s [FLAGS] %s\n%s\n\n", c.name, c.args, c.what)
 		fs.PrintDefaults()
+		fmt.Fprint(errOut, statuses)
 	}
 	conn := addConnection(fs, redisURL)
+	conn.in = in
 	do := c.prepare(fs, conn)
 	switch err := fs.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
@@ -101,6 +133,9 @@ func (c command) run(ctx context.Context, args []string, redisURL string, out, e
 	fmt.Fprintln(errOut, err)
 	if errors.Is(err, hybridlimit.ErrInvalid) {
 		return 2
+	}
+	if _, ok := errors.AsType[nothing](err); ok {
+		return 3
 	}
 	return 1
 }

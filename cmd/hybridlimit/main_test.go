@@ -26,8 +26,12 @@ type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
 
-// TestMain silences go-redis, which reports every failed dial on stderr.
+// TestMain silences go-redis, which reports every failed dial on stderr, unless
+// it is to be the program itself.
 func TestMain(m *testing.M) {
+	if os.Getenv("HYBRIDLIMIT_TEST_MAIN") != "" {
+		main()
+	}
 	redis.SetLogger(silence{})
 	os.Exit(m.Run())
 }
@@ -35,8 +39,14 @@ func TestMain(m *testing.M) {
 // cli runs the program against a server.
 func cli(t *testing.T, url string, args ...string) (status int, out, errOut string) {
 	t.Helper()
+	return cliWith(t, url, "", args...)
+}
+
+// cliWith is cli with a standard input.
+func cliWith(t *testing.T, url, in string, args ...string) (status int, out, errOut string) {
+	t.Helper()
 	var o, e bytes.Buffer
-	status = run(t.Context(), args, url, &o, &e)
+	status = run(t.Context(), args, url, strings.NewReader(in), &o, &e)
 	return status, o.String(), e.String()
 }
 
@@ -57,6 +67,30 @@ func expect(t *testing.T, url string, args []string, wants ...string) string {
 		rest = rest[at+len(want):]
 	}
 	return out
+}
+
+// finds runs it and wants the exit status of what Redis has nothing of, a text in
+// the error, and texts in the output, in this order.
+func finds(t *testing.T, url string, args []string, fault string, wants ...string) {
+	t.Helper()
+	status, out, errOut := cli(t, url, args...)
+	if status != 3 || !strings.Contains(errOut, fault) || strings.Count(errOut, "\n") != 1 {
+		t.Errorf("%q: status %d, %s", args, status, errOut)
+	}
+	rest := out
+	for _, want := range wants {
+		at := strings.Index(rest, want)
+		if at < 0 {
+			t.Fatalf("%q: no %q (in this order) in\n%s", args, want, out)
+		}
+		rest = rest[at+len(want):]
+	}
+}
+
+// redisKey is the key of a state, by the tool's defaults.
+func redisKey(name, key string) string {
+	n := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}
+	return n.State(n.Tag(key), name, key)
 }
 
 func urlOf(srv *redistest.Server) string { return "redis://" + srv.Addr() }
@@ -82,7 +116,8 @@ func TestInspect(t *testing.T) {
 	srv := redistest.New(t)
 	url, rdb := urlOf(srv), srv.Client(t)
 	api := global.Config{Name: "api"}
-	expect(t, url, []string{"inspect", "-name", "api", "alice"}, `api "alice": Redis has nothing of the key: it was never used, or is full again`, "fleet       0 processes", "switch      normal, never set")
+	finds(t, url, []string{"inspect", "-name", "api", "alice"}, `no limiter "api" is known to this Redis: no key, no process and no switch, by -prefix hl and -tags 16`,
+		`api "alice": no state under this key: it was not used, or is full again`, redisKey("api", "alice"), "fleet       0 processes", "switch      normal, never set")
 	used(t, rdb, hourly, api, "alice", 3)
 	before := dump(t, rdb)
 	expect(t, url, []string{"inspect", "-name", "api", "alice"},
@@ -160,7 +195,7 @@ func TestIdentity(t *testing.T) {
 		if len(other) == 8 && (lua.Names{Tags: 7, HashKeys: hybridlimit.Secret(secret)}).Tag("tenant") == (lua.Names{Tags: 7, HashKeys: hybridlimit.Secret(secret)}).Tag("alice@example.com") {
 			continue // in one slot by chance
 		}
-		expect(t, url, append(append([]string{"inspect"}, other...), "alice@example.com"), "Redis has nothing of the key")
+		finds(t, url, append(append([]string{"inspect"}, other...), "alice@example.com"), "hybridlimit: no ", "no state under this key")
 	}
 	out = expect(t, url, append([]string{"top"}, shop[:8]...), "6.0 left", "1 keys of api, all there are")
 	if strings.Contains(out, "alice") {
@@ -201,7 +236,7 @@ func TestSwitch(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)
 	url, rdb := urlOf(srv), srv.Client(t)
-	expect(t, url, []string{"switch", "-name", "api"}, "api: normal, never set\n")
+	finds(t, url, []string{"switch", "-name", "api"}, `no limiter "api" is known to this Redis`, "api: normal, never set\n")
 	expect(t, url, []string{"switch", "-name", "api", "deny_all"}, "api: deny_all, was normal\n", "No process shares a limit of this name now, by -prefix hl and -tags 16.")
 	l, err := hybrid.New(rdb, hourly, hybrid.Config{Name: "api", Hub: hybrid.HubConfig{Logger: slog.New(slog.DiscardHandler)}})
 	if err != nil {
@@ -216,7 +251,8 @@ func TestSwitch(t *testing.T) {
 	expect(t, url, []string{"switch", "-name", "api", "shadow"}, "api: shadow, was deny_all\n", "1 processes hear of it within a second")
 	hears(hybrid.SwitchShadow)
 	expect(t, url, []string{"switch", "-name", "api"}, "api: shadow, since 20")
-	expect(t, url, []string{"inspect", "-name", "api", "k"}, "fleet       1 processes", "switch      shadow, since 20")
+	finds(t, url, []string{"inspect", "-name", "api", "k"}, "hybridlimit: no state under this key\n", "no state under this key", redisKey("api", "k"), "fleet       1 processes", "switch      shadow, since 20")
+	finds(t, url, []string{"inspect", "-name", "api", "-limit", "1/h burst 10", "k"}, "hybridlimit: no state under this key\n", "no state under this key")
 	expect(t, url, []string{"switch", "-name", "api", "normal"}, "api: normal, was shadow\n")
 	hears(hybrid.SwitchNormal)
 }
@@ -311,6 +347,14 @@ func TestCluster(t *testing.T) {
 			t.Errorf("no %s in\n%s", key, out)
 		}
 	}
+	used(t, rdb, hourly, global.Config{Name: "web"}, "one", 2)
+	out = expect(t, url, []string{"list", "-cluster", "-n", "100", "-rate", "100000"}, "api: 0 processes, switch shadow, since 20", "web: 0 processes, switch normal, never set", `"one"`)
+	for _, key := range want {
+		if strings.Count(out, `"`+key+`"`) != 1 {
+			t.Errorf("no %s, or several, in\n%s", key, out)
+		}
+		expect(t, url, []string{"inspect", "-cluster", "-name", "api", "-rate", "100000", "-digest", (lua.Names{}).Digest("api", key)}, fmt.Sprintf("api %q: ", key))
+	}
 }
 
 func TestBadInput(t *testing.T) {
@@ -327,7 +371,7 @@ func TestBadInput(t *testing.T) {
 		wants []string
 	}{
 		{nil, []string{"usage: hybridlimit COMMAND", "inspect", "top"}},
-		{[]string{"flush"}, []string{`"flush" is no command: there are inspect, reset, switch and top`}},
+		{[]string{"flush"}, []string{`"flush" is no command: there are list, inspect, reset, switch and top`}},
 		{[]string{"inspect"}, []string{`-name ("") is required`, "must be one key"}},
 		{[]string{"inspect", "-name", "a:b", "-prefix", "{x}", "-tags", "0", "-timeout", "-1s", "a", "b"}, []string{`-name ("a:b")`, `-prefix ("{x}")`, "-tags (0) must be 1 to 16384", "-timeout (-1s) must be positive", "must be one key"}},
 		{[]string{"inspect", "-name", "api", "-limit", "fast", "k"}, []string{"fast"}},
@@ -336,6 +380,15 @@ func TestBadInput(t *testing.T) {
 		{[]string{"inspect", "-name", "api", "-hash-secret-file", "/no/such/file", "k"}, []string{"-hash-secret-file", "cannot be read"}},
 		{[]string{"inspect", "-name", "api", "-hash-secret-file", empty, "k"}, []string{"-hash-secret-file", "is empty"}},
 		{[]string{"inspect", "-name", "api", "-hash-secret-file", short, "k"}, []string{"-hash-secret-file ([secret]) must be 32 to 1024 bytes, not 8"}},
+		{[]string{"inspect", "-name", "api", "-api-key", "geheim"}, []string{`-api-key ("[secret]") must be -, and the API key in standard input`}},
+		{[]string{"inspect", "-name", "api", "-api-key", "-"}, []string{`-api-key ("[secret]") must be 1 to 65536 bytes in standard input`}},
+		{[]string{"inspect", "-name", "api", "-ip", "203.0.113.7", "k"}, []string{"must be one key, or one of -ip, -api-key and -digest"}},
+		{[]string{"inspect", "-name", "api", "-ip", "203.0.113.7", "-digest", "short"}, []string{"must be one key, or one of", `-digest ("short") must be the 22 letters`}},
+		{[]string{"inspect", "-name", "api", "-ip", "203.0.113.7:80", "-ipv4-bits", "33"}, []string{`-ip ("203.0.113.7:80") must be an address`, "-ipv4-bits, -ipv6-bits"}},
+		{[]string{"inspect", "-name", "api", "-api-key", "-", "-header", "", "-api-key-secret-file", short}, []string{`-header ("") must not be empty`, "-api-key-secret-file ([secret]) must be 32 to 1024 bytes"}},
+		{[]string{"inspect", "-name", "api", ""}, []string{"key"}},
+		{[]string{"list", "-n", "0", "-for", "0s", "-rate", "0", "-limit", "1/s", "x"}, []string{"must be none", "-n (0)", "-for (0s)", "-rate (0)", "needs -name"}},
+		{[]string{"list", "-name", "a:b"}, []string{`-name ("a:b")`}},
 		{[]string{"inspect", "-nme", "api"}, []string{"-nme"}},
 		{[]string{"inspect", "-name", "api", "redis://:geheim@host", "alice"}, []string{"arguments ([[url] alice]) must be one key"}},
 		{[]string{"redis://:geheim@host"}, []string{`"[url]" is no command`}},
@@ -381,10 +434,17 @@ func TestWithoutRedis(t *testing.T) {
 		{"switch", "-name", "api"},
 		{"switch", "-name", "api", "shadow"},
 		{"top", "-name", "api"},
+		{"list"},
+		{"inspect", "-name", "api", "-ip", "203.0.113.7"},
+		{"inspect", "-name", "api", "-digest", "y1eRbAQ7NoCgToOgndaqrA"},
 	} {
 		args = append([]string{args[0], "-timeout", "200ms"}, args[1:]...)
 		status, out, errOut := cli(t, "redis://127.0.0.1:1", args...)
-		if status != 1 || out != "" || errOut == "" {
+		if status != 1 || out != "" || !strings.Contains(errOut, "connection refused") || strings.Contains(errOut, "cluster") {
+			t.Errorf("%q: %d, %s, %s", args, status, out, errOut)
+		}
+		args = append([]string{args[0], "-cluster"}, args[1:]...)
+		if status, out, errOut := cli(t, "redis://127.0.0.1:1", args...); status != 1 || out != "" || !strings.Contains(errOut, "connection refused") {
 			t.Errorf("%q: %d, %s, %s", args, status, out, errOut)
 		}
 	}
@@ -423,9 +483,17 @@ func TestRightsOfTheTool(t *testing.T) {
 	expect(t, url, []string{"switch", "-name", "api", "shadow"}, "api: shadow, was normal")
 	expect(t, url, []string{"switch", "-name", "api"}, "api: shadow")
 	expect(t, url, []string{"top", "-name", "api"}, "1 keys of api")
+	expect(t, url, []string{"list"}, "api: 0 processes, switch shadow", `"alice"`)
+	expect(t, url, []string{"inspect", "-name", "api", "-digest", (lua.Names{}).Digest("api", "alice")}, `api "alice": when it was last written`)
+	finds(t, url, []string{"inspect", "-name", "none", "alice"}, "no limiter \"none\" is known")
+	finds(t, url, []string{"switch", "-name", "none"}, "no limiter \"none\" is known")
 	// And without them it fails rather than shows less.
 	redistest.Do(t, rdb, "ACL", "SETUSER", "limiter", "-scan", "-get")
 	if status, _, errOut := cli(t, url, "top", "-name", "api"); status != 1 || !strings.Contains(errOut, "NOPERM") {
 		t.Errorf("without +scan: %d, %s", status, errOut)
 	}
+	if status, _, errOut := cli(t, url, "list"); status != 1 || !strings.Contains(errOut, "NOPERM") {
+		t.Errorf("list without +scan: %d, %s", status, errOut)
+	}
+	finds(t, url, []string{"switch", "-name", "none"}, "no process and no switch of a limiter \"none\", by -prefix hl and -tags 16; whether it has keys is not known: NOPERM")
 }

@@ -3,13 +3,11 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
-	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -73,7 +71,22 @@ type row struct {
 	since  int64   // units debited
 	per    float64 // of them, a second
 	leased int64
-	age    time.Duration // since it was last written; negative: not known
+
+	redisKey, kind string // of list
+
+	age time.Duration // since it was last written; negative: not known
+	ttl time.Duration // until Redis forgets it; negative: not known, or never
+}
+
+// ago is how long it was not written.
+func (r row) ago() string { return span(r.age, time.Millisecond) }
+
+// span is a time, or that it is not known.
+func span(d, to time.Duration) string {
+	if d < 0 {
+		return "-"
+	}
+	return d.Round(to).String()
 }
 
 func (r row) rank(by string) float64 {
@@ -86,7 +99,6 @@ func (r row) rank(by string) float64 {
 // findings is what a scan has found.
 type findings struct {
 	rows    []row // the first of them, in order
-	looked  int   // keys of Redis
 	keys    int   // keys of the limiter
 	odd     int   // that this version cannot read
 	moved   int   // that lie on another node by now
@@ -97,78 +109,15 @@ type findings struct {
 
 // run goes through all masters, one after the other, page by page.
 func (s *scan) run(ctx context.Context, c *connection, rdb redis.UniversalClient) (*findings, error) {
-	nodes, err := masters(ctx, c.timeout, rdb)
+	w, f := &walk{most: s.most, rate: s.rate}, &findings{seen: map[string]bool{}}
+	err := w.run(ctx, c, rdb, c.names().Pattern(c.name), func(ctx context.Context, node *redis.Client, keys []string) (bool, error) {
+		return false, s.page(ctx, c, node, keys, f)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("hybridlimit: %w", err)
 	}
-	began, f := time.Now(), &findings{seen: map[string]bool{}}
-	for _, node := range nodes {
-		if f.cut {
-			break
-		}
-		if err := s.node(ctx, c, node, f, began); err != nil {
-			return nil, fmt.Errorf("hybridlimit: %w", err)
-		}
-	}
-	f.elapsed = time.Since(began)
+	f.cut, f.elapsed = w.cut, w.elapsed
 	return f, nil
-}
-
-// masters are the servers that have keys.
-func masters(ctx context.Context, timeout time.Duration, rdb redis.UniversalClient) (nodes []*redis.Client, err error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	switch c := rdb.(type) {
-	case *redis.Client:
-		return []*redis.Client{c}, nil
-	case *redis.ClusterClient:
-		var mu sync.Mutex // they are called at once
-		err = c.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
-			mu.Lock()
-			defer mu.Unlock()
-			nodes = append(nodes, node)
-			return nil
-		})
-		slices.SortFunc(nodes, func(a, b *redis.Client) int { return strings.Compare(a.Options().Addr, b.Options().Addr) })
-	}
-	return nodes, err
-}
-
-// page is how many keys of Redis one SCAN looks at, at most: it keeps Redis busy
-// for less than a millisecond.
-const page = 500
-
-// node scans one server.
-func (s *scan) node(ctx context.Context, c *connection, node *redis.Client, f *findings, began time.Time) error {
-	begin := c.prefix + ":v2:{"
-	match := begin + "*}:" + c.name + ":*" // neither prefix nor name can hold what means something in a pattern
-	count := min(page, max(1, s.rate/10))
-	for cursor := uint64(0); ; {
-		bounded, cancel := context.WithTimeout(ctx, c.timeout)
-		keys, next, err := node.Scan(bounded, cursor, match, int64(count)).Result()
-		if err == nil {
-			err = s.page(bounded, c, node, keys, f)
-		}
-		cancel()
-		if err != nil {
-			return err
-		}
-		f.looked += count
-		if cursor = next; cursor == 0 {
-			return nil
-		}
-		// What was looked at so far takes so long at the rate.
-		wait := time.Duration(float64(f.looked)/float64(s.rate)*float64(time.Second)) - time.Since(began)
-		if time.Since(began)+max(0, wait) >= s.most {
-			f.cut = true
-			return nil
-		}
-		select {
-		case <-time.After(max(0, wait)):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 }
 
 // page reads the states of keys.
@@ -180,79 +129,34 @@ func (s *scan) page(ctx context.Context, c *connection, node *redis.Client, keys
 			mine = append(mine, k)
 		}
 	}
-	if len(mine) == 0 {
-		return nil
-	}
-	texts, entries := make([]*redis.StringCmd, len(mine)), make([]*redis.IntCmd, len(mine))
-	var clock *redis.TimeCmd
-	_, err := node.Pipelined(ctx, func(p redis.Pipeliner) error { // one by one: in a cluster they are of many slots
-		clock = p.Time(ctx)
-		for i, k := range mine {
-			texts[i], entries[i] = p.Get(ctx, k), p.ZCard(ctx, k) // one of the two is of the wrong type
-		}
-		return nil
-	})
-	// That is the first error of all: one key of the wrong type hides another's.
-	for _, e := range append(errorsOf(texts, entries), clock.Err(), err) {
-		if e != nil && !expected(e) && !gone(e) {
-			return e
-		}
+	found, err := read(ctx, node, mine)
+	if err != nil {
+		return err
 	}
 	for i, k := range mine {
-		key, _ := c.callers(k)
-		r := row{key: key, age: -1}
-		switch st, ok := lua.DecodeState(texts[i].Val()); {
-		case gone(texts[i].Err()) || gone(entries[i].Err()):
+		switch found[i].how {
+		case moved:
 			f.moved++
 			delete(f.seen, k) // it may be met there
 			continue
-		case ok:
-			r.of(st, clock.Val())
-		case texts[i].Err() == nil:
+		case odd:
 			f.odd++
 			continue
-		case entries[i].Err() == nil && entries[i].Val() > 0:
-			n := entries[i].Val()
-			r.what, r.empty = fmt.Sprintf("%d entries", n), float64(n)
-		default:
-			continue // gone meanwhile
+		case vanished:
+			continue
 		}
+		r := found[i].row
+		r.key, _ = c.callers(k)
 		f.keys++
 		f.keep(r, s)
 	}
 	return nil
 }
 
-// expected says that a key is not there any more, or is of the other type.
-func expected(err error) bool {
-	return errors.Is(err, redis.Nil) || redis.HasErrorPrefix(err, "WRONGTYPE")
-}
-
-// gone says that a key has moved to another node since it was named, or is about
-// to.
-func gone(err error) bool {
-	return err != nil && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK") || redis.HasErrorPrefix(err, "TRYAGAIN"))
-}
-
-func errorsOf(texts []*redis.StringCmd, entries []*redis.IntCmd) (errs []error) {
-	for i := range texts {
-		errs = append(errs, texts[i].Err(), entries[i].Err())
-	}
-	return errs
-}
-
-// callers is the caller's key out of a key of Redis: of this limiter, and in the
-// slot of some tag.
+// callers is the caller's key out of a key of Redis of this limiter's states.
 func (c *connection) callers(key string) (string, bool) {
-	rest, ok := strings.CutPrefix(key, c.prefix+":v2:{")
-	if !ok {
-		return "", false
-	}
-	tag, rest, ok := strings.Cut(rest, "}:")
-	if !ok || strings.Trim(tag, "0123456789") != "" {
-		return "", false
-	}
-	return strings.CutPrefix(rest, c.name+":")
+	p, ok := c.names().Parse(key)
+	return p.Key, ok && p.Limiter == c.name && p.Key != ""
 }
 
 // of fills in what a state says.
@@ -265,7 +169,8 @@ func (r *row) of(s lua.State, now time.Time) {
 	if s.Unit > 0 {
 		level, r.age = float64(s.Level)/float64(s.Unit), now.Sub(time.UnixMicro(s.Last))
 	}
-	switch kindOf(s) {
+	r.kind = kindOf(s)
+	switch r.kind {
 	case "bucket":
 		r.what, r.empty = fmt.Sprintf("%.1f left", level), -level
 	case "queue":
@@ -293,11 +198,7 @@ func (f *findings) print(out io.Writer, c *connection, s *scan) error {
 		fmt.Fprintln(t, "KEY\tWHEN LAST WRITTEN\tAGO\tDEBITED\tA SECOND\tLEASED")
 	}
 	for _, r := range f.rows {
-		ago := "-"
-		if r.age >= 0 {
-			ago = r.age.Round(time.Millisecond).String()
-		}
-		fmt.Fprintf(t, "%q\t%s\t%s\t%d\t%.2f\t%d\n", r.key, r.what, ago, r.since, r.per, r.leased)
+		fmt.Fprintf(t, "%q\t%s\t%s\t%d\t%.2f\t%d\n", r.key, r.what, r.ago(), r.since, r.per, r.leased)
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -46,7 +46,7 @@ func TestTopFailsWithAnyKey(t *testing.T) {
 		used(t, rdb, hourly, global.Config{Name: "api"}, key, 1)
 	}
 	names := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}
-	redistest.Do(t, rdb, "ACL", "SETUSER", "some", "on", ">PASSWORD", "resetkeys", "~"+names.State(names.Tag("a"), "api", "a"), "-@all", "+hello", "+scan", "+get", "+zcard", "+time")
+	redistest.Do(t, rdb, "ACL", "SETUSER", "some", "on", ">PASSWORD", "resetkeys", "~"+names.State(names.Tag("a"), "api", "a"), "-@all", "+hello", "+scan", "+get", "+zcard", "+pttl", "+time")
 	status, out, errOut := cli(t, "redis://some:PASSWORD@"+srv.Addr(), "top", "-name", "api")
 	if status != 1 || out != "" || !strings.Contains(errOut, "NOPERM") {
 		t.Errorf("%d, %s, %s", status, out, errOut)

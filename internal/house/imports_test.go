@@ -106,6 +106,7 @@ func TestAllowedImportsAreNotReported(t *testing.T) {
 		in("hybrid", "local"),
 		in("hybrid/debug", "hybrid"),
 		in("cmd/hybridlimit", "lua"),
+		in("cmd/hybridlimit", "httplimit"),
 		out("cmd/hybridlimit", redisClient),
 		out("otellimit", otel+"/metric"),
 		out("hybrid", otel+"/metric"),

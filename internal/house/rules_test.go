@@ -58,10 +58,10 @@ var example = rule{
 	outside: []string{redisClient, miniredis, otel},
 }
 
-// tool is the rule of everything below cmd/: programs for operators, which look at what Redis keeps, hence lua; no test
-// support, and nothing that the library does not depend on anyway.
+// tool is the rule of everything below cmd/: programs for operators, which look at what Redis keeps, hence lua, also under
+// the keys that httplimit makes; no test support, and nothing that the library does not depend on anyway.
 var tool = rule{
-	inside:  []string{".", "lua", "global", "hybrid"},
+	inside:  []string{".", "lua", "global", "hybrid", "httplimit"},
 	outside: []string{redisClient},
 }
 

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/global"
+)
+
+// listing is the flags of list, and what it has found.
+type listing struct {
+	walk
+	rows  int
+	limit limitFlag
+
+	limiters map[string]*listed
+	left     bool // there are more limiters than it holds
+}
+
+// listed is one limiter.
+type listed struct {
+	rows []row
+	more bool            // there are more keys than rows
+	seen map[string]bool // keys of rows: SCAN may name one twice
+	now  []string        // of the rows, with -limit
+
+	processes int64
+	said      string // of its switch
+}
+
+// maxListed is how many limiters are shown at most: more are none that people
+// gave names to.
+const maxListed = 1000
+
+func list(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []string, out io.Writer) error {
+	l := &listing{limiters: map[string]*listed{}}
+	c.unnamed = true
+	fs.IntVar(&l.rows, "n", 20, "how many `keys` of each limiter to show, 1 to 1000; those that SCAN names first")
+	fs.Var(&l.limit, "limit", "with -name: the keys' `limit`, such as \"100/s burst 200\", to show what is left now")
+	l.walk.add(fs)
+	return func(ctx context.Context, args []string, out io.Writer) error {
+		var bad hybridlimit.Violations
+		c.check(&bad)
+		l.check(&bad)
+		arguments(&bad, args, 0, 0, "must be none; one limiter by -name")
+		if l.rows < 1 || l.rows > 1000 {
+			bad.Add("-n", l.rows, "must be 1 to 1000")
+		}
+		if l.limit.set && c.name == "" {
+			bad.Add("-limit", l.limit.String(), "needs -name: limiters differ")
+		}
+		if err := bad.Err("hybridlimit"); err != nil {
+			return err
+		}
+		rdb, err := c.open(ctx)
+		if err != nil {
+			return err
+		}
+		defer rdb.Close()
+		if err := l.find(ctx, c, rdb); err != nil {
+			return fmt.Errorf("hybridlimit: %w", err)
+		}
+		if err := l.describe(ctx, c, rdb); err != nil {
+			return fmt.Errorf("hybridlimit: %w", err)
+		}
+		return l.print(out, c)
+	}
+}
+
+// find scans for the limiters and their keys.
+func (l *listing) find(ctx context.Context, c *connection, rdb redis.UniversalClient) error {
+	match := c.names().Pattern("")
+	if c.name != "" {
+		l.limiters[c.name] = &listed{seen: map[string]bool{}}
+		match = c.names().Pattern(c.name)
+	}
+	return l.run(ctx, c, rdb, match, func(ctx context.Context, node *redis.Client, keys []string) (bool, error) {
+		err := l.page(ctx, c, node, keys)
+		return c.name != "" && l.limiters[c.name].more, err
+	})
+}
+
+// page notes the limiters of keys, and reads the states of those to show.
+func (l *listing) page(ctx context.Context, c *connection, node *redis.Client, keys []string) error {
+	var mine []string
+	for _, k := range keys {
+		p, ok := c.names().Parse(k)
+		if !ok || c.name != "" && p.Limiter != c.name {
+			continue
+		}
+		one := l.limiters[p.Limiter]
+		if one == nil {
+			if len(l.limiters) == maxListed {
+				l.left = true
+				continue
+			}
+			one = &listed{seen: map[string]bool{}}
+			l.limiters[p.Limiter] = one
+		}
+		switch {
+		case p.Key == "" || one.seen[k]:
+		case len(one.seen) == l.rows:
+			one.more = true
+		default:
+			one.seen[k] = true
+			mine = append(mine, k)
+		}
+	}
+	states, err := read(ctx, node, mine)
+	if err != nil {
+		return err
+	}
+	for i, k := range mine {
+		p, _ := c.names().Parse(k)
+		one := l.limiters[p.Limiter]
+		switch states[i].how {
+		case moved: // it may be met there
+			delete(one.seen, k)
+			continue
+		case vanished:
+			continue
+		case odd:
+			states[i].row.what, states[i].row.kind = "unreadable", "state that cannot be read"
+		}
+		r := states[i].row
+		r.key, r.redisKey = p.Key, k
+		one.rows = append(one.rows, r)
+	}
+	return nil
+}
+
+// describe asks for what is of each limiter as a whole, and with -limit for what
+// its keys have left.
+func (l *listing) describe(ctx context.Context, c *connection, rdb redis.UniversalClient) error {
+	h, err := c.hub(rdb)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	runner, err := global.NewRunner(rdb, c.timeout, global.WithFunctions(c.functions))
+	if err != nil {
+		return err
+	}
+	defer runner.Close()
+	for name, one := range l.limiters {
+		slices.SortFunc(one.rows, func(a, b row) int { return strings.Compare(a.key, b.key) })
+		bounded, cancel := context.WithTimeout(ctx, c.timeout)
+		one.processes, err = rdb.ZCard(bounded, c.names().Fleet(name)).Result()
+		cancel()
+		if err != nil {
+			return err
+		}
+		s, at, err := h.FleetSwitch(ctx, name)
+		if err != nil {
+			return err
+		}
+		one.said = switchSaid(s.String(), at)
+		if c.name != "" && at.IsZero() && one.processes == 0 && len(one.seen) == 0 && !l.cut {
+			delete(l.limiters, name) // nobody has heard of it
+		}
+		for _, r := range one.rows {
+			if !l.limit.set {
+				break
+			}
+			bounded, cancel := context.WithTimeout(ctx, c.timeout)
+			k, err := runner.Look(bounded, r.redisKey, l.limit.limit)
+			cancel()
+			if err != nil {
+				return err
+			}
+			if now := fmt.Sprintf("%d of %d", k.Left, k.Limit.BurstSize()); r.kind == kindFor(l.limit.limit.Algorithm) {
+				one.now = append(one.now, now)
+			} else {
+				one.now = append(one.now, "- (a "+r.kind+")") // the limit counts otherwise
+			}
+		}
+	}
+	return nil
+}
+
+func (l *listing) print(out io.Writer, c *connection) error {
+	for _, name := range slices.Sorted(maps.Keys(l.limiters)) {
+		one := l.limiters[name]
+		fmt.Fprintf(out, "%s: %d processes, switch %s\n", name, one.processes, one.said)
+		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		if len(one.rows) > 0 {
+			now := ""
+			if l.limit.set {
+				now = "\tNOW LEFT"
+			}
+			fmt.Fprintf(t, "  KEY\tWHEN LAST WRITTEN\tAGO\tFORGOTTEN IN%s\n", now)
+		}
+		for i, r := range one.rows {
+			fmt.Fprintf(t, "  %q\t%s\t%s\t%s", r.key, r.what, r.ago(), span(r.ttl, time.Second))
+			if l.limit.set {
+				fmt.Fprintf(t, "\t%s", one.now[i])
+			}
+			fmt.Fprintln(t)
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+		if one.more {
+			fmt.Fprintf(out, "  and more: -n shows more than %d\n", l.rows)
+		}
+	}
+	switch {
+	case l.left:
+		fmt.Fprintf(out, "There are more than %d limiters.\n", maxListed)
+	case l.cut:
+		fmt.Fprintf(out, "Perhaps not all: -for %v was over at -rate %d.\n", l.most, l.rate)
+	}
+	switch {
+	case len(l.limiters) > 0 || l.cut:
+		return nil
+	case c.name != "":
+		return nothing(fmt.Sprintf("no limiter %q is known to this Redis: no key, no process and no switch, by -prefix %s and -tags %d", c.name, c.prefix, c.tags))
+	}
+	return nothing(fmt.Sprintf("this Redis has no key of any limiter, by -prefix %s", c.prefix))
+}

@@ -1,0 +1,44 @@
+package hybrid_test
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+)
+
+// The log says why Redis does not answer: the connection is refused. go-redis
+// dials for longer than a call waits, so that each call's time was over first.
+func TestTheLogHasTheCause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, log := redistest.NewBubble(t), newCapture()
+		rdb := b.Client(func(o *redis.Options) { o.DialerRetries = 5 }) // go-redis's default
+		l := newLimiter(t, rdb, hybridlimit.PerSecond(100), hybrid.Config{Hub: hybrid.HubConfig{Logger: slog.New(log)}})
+		time.Sleep(2100 * time.Millisecond)
+		for range 100 {
+			ask(t, l, "k", 1)
+			time.Sleep(10 * time.Millisecond)
+		}
+		b.Kill()
+		for range 500 {
+			ask(t, l, "k", 1)
+			time.Sleep(10 * time.Millisecond)
+		}
+		for _, line := range log.all() {
+			if strings.HasPrefix(line, lineBroken) {
+				if _, cause, _ := strings.Cut(line, "cause="); !strings.HasPrefix(cause, "dial ") || !strings.Contains(cause, "connection refused") {
+					t.Errorf("not the cause: %s", line)
+				}
+				return
+			}
+		}
+		t.Errorf("no outage in %q", log.all())
+	})
+}

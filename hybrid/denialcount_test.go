@@ -1,0 +1,179 @@
+package hybrid_test
+
+import (
+	"fmt"
+	"log/slog"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+var moreOf = regexp.MustCompile(` more=(\d+)`)
+
+// toldOf is how many denials of a limiter the lines tell of: those with a line
+// and those in the "more" of one.
+func toldOf(t *testing.T, lines []string, limiter string) (total int64) {
+	t.Helper()
+	for _, line := range lines {
+		if !strings.Contains(line, " limiter="+limiter+" ") {
+			continue
+		}
+		one := strings.HasPrefix(line, "INFO hybridlimit: denied ")
+		if !one && !strings.HasPrefix(line, "INFO hybridlimit: more denials ") {
+			continue
+		}
+		if one {
+			total++
+		}
+		if m := moreOf.FindStringSubmatch(line); m != nil {
+			n, err := strconv.ParseInt(m[1], 10, 64)
+			if err != nil || n < 1 {
+				t.Errorf("more of nothing: %s", line)
+			}
+			total += n
+		}
+	}
+	return total
+}
+
+func deniedBy(s hybrid.Stats) (total int64) {
+	for _, n := range s.Denied {
+		total += n
+	}
+	return total
+}
+
+// Each denial is told of once: by its own line, or in a later line's "more". Two
+// processes deny three calls in four, from memory and by Redis, of one unit and
+// of many; when they have closed the lines add up to what was denied.
+func TestDenialLogIsExact(t *testing.T) {
+	for _, every := range []time.Duration{time.Millisecond, 700 * time.Millisecond, 10 * time.Second, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			b := redistest.NewBubble(t)
+			limit := hybridlimit.TokenBucket(10, time.Second, 20)
+			var logs []capture
+			var limiters [][2]*hybrid.Limiter
+			for range 2 {
+				log := newCapture()
+				h := newHub(t, b.Client(nil), hybrid.HubConfig{Logger: slog.New(log)})
+				l := add(t, h, limit, hybrid.Config{Name: "api", LogDenials: every})
+				wide := add(t, h, limit, hybrid.Config{Name: "wide", LogDenials: every, Shadow: true})
+				logs, limiters = append(logs, log), append(limiters, [2]*hybrid.Limiter{l, wide})
+			}
+			time.Sleep(2100 * time.Millisecond)
+			var wg sync.WaitGroup
+			for p, ls := range limiters {
+				l, wide := ls[0], ls[1]
+				wg.Go(func() {
+					for i := range 2000 {
+						key := fmt.Sprint("k", i%3)
+						switch i % 7 {
+						case 0:
+							ask(t, l, key, 5)
+						case 1:
+							must(t)(l.AllowAtMost(t.Context(), key, 3))
+						case 2:
+							must(t)(hybrid.AllowAll(t.Context(), hybrid.Ask{Limiter: l, Key: key, N: 1}, hybrid.Ask{Limiter: wide, Key: key, N: 2}))
+							must(t)(hybrid.AllowAll(t.Context(), hybrid.Ask{Limiter: l, Key: fmt.Sprint("new", i), N: 1}, hybrid.Ask{Limiter: wide, Key: "all", N: 9}))
+						case 3:
+							must(t)(l.Bucket(key).AllowN(t.Context(), 2))
+						case 4:
+							must(t)(l.AllowLimit(t.Context(), "plan", 1, hybridlimit.Blocked()))
+						default:
+							ask(t, l, key, 1)
+						}
+						if i%50 == p {
+							time.Sleep(100 * time.Millisecond)
+						}
+						time.Sleep(time.Millisecond)
+					}
+				})
+			}
+			wg.Wait()
+			for p, ls := range limiters {
+				for _, l := range ls {
+					denied := deniedBy(l.Stats())
+					if err := l.Close(); err != nil {
+						t.Fatal(err)
+					}
+					if again := deniedBy(l.Stats()); again != denied {
+						t.Fatalf("%d denials before Close, %d after", denied, again)
+					}
+					if told := toldOf(t, logs[p].all(), l.Name()); told != denied || denied < 100 {
+						t.Errorf("one line in %v: process %d has denied %d by %s, and its log tells of %d", every, p, denied, l.Name(), told)
+					}
+				}
+			}
+		})
+	}
+}
+
+// The denials of a key that is not used again are told of in time, and not only
+// when the limiter closes.
+func TestDenialLogOfAQuietKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, log := redistest.NewBubble(t), newCapture()
+		h := newHub(t, b.Client(nil), hybrid.HubConfig{Logger: slog.New(log)})
+		l := add(t, h, still(3), hybrid.Config{Name: "api", LogDenials: 5 * time.Second})
+		time.Sleep(2100 * time.Millisecond)
+		for range 152 {
+			ask(t, l, "k", 1)
+		}
+		time.Sleep(8 * time.Second) // the interval, and two heartbeats
+		if told := toldOf(t, log.all(), "api"); told != 149 {
+			t.Errorf("149 denials, and the log tells of %d: %q", told, log.all())
+		}
+		before := len(log.all())
+		time.Sleep(time.Minute)
+		if err := h.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if after := log.all(); len(after) != before {
+			t.Errorf("nothing was denied, and there are more lines: %q", after[before:])
+		}
+	})
+}
+
+// The limit in a line is the one that denied, as ParseLimit reads it: the
+// limiter's, the key's, or the call's.
+func TestDenialLogShowsTheLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, log := redistest.NewBubble(t), newCapture()
+		h := newHub(t, b.Client(nil), hybrid.HubConfig{Logger: slog.New(log)})
+		big, small := hybridlimit.TokenBucket(100, time.Minute, 10), hybridlimit.TokenBucket(7, time.Minute, 2)
+		l := add(t, h, big, hybrid.Config{Name: "api", LogDenials: time.Millisecond, LimitFor: func(key string) hybridlimit.Limit {
+			if key == "small" {
+				return small
+			}
+			return big
+		}})
+		window := add(t, h, hybridlimit.SlidingWindow(5, time.Minute), hybrid.Config{Name: "window", Mode: hybrid.ModeExact, LogDenials: time.Millisecond})
+		time.Sleep(2100 * time.Millisecond)
+		ask(t, l, "alice", 11)
+		time.Sleep(time.Second)
+		ask(t, l, "small", 3)
+		time.Sleep(time.Second)
+		must(t)(l.AllowLimit(t.Context(), "alice", 1, hybridlimit.Blocked()))
+		must(t)(window.AllowLimit(t.Context(), "alice", 5, hybridlimit.SlidingWindow(4, time.Minute)))
+		text := strings.Join(log.all(), "\n")
+		for _, want := range []string{
+			"limiter=api key_digest=" + (lua.Names{}).Digest("api", "alice") + " units=11 limit=100/min burst 10 source=static",
+			"limiter=api key_digest=" + (lua.Names{}).Digest("api", "small") + " units=3 limit=7/min burst 2 source=static",
+			"limiter=api key_digest=" + (lua.Names{}).Digest("api", "alice") + " units=1 limit=blocked source=static",
+			"limiter=window key_digest=" + (lua.Names{}).Digest("window", "alice") + " units=5 limit=4/min sliding window source=static",
+		} {
+			if !strings.Contains(text, want) {
+				t.Errorf("no %q in\n%s", want, text)
+			}
+		}
+	})
+}
