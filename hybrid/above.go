@@ -48,6 +48,21 @@ func (l *Limiter) aboveHere(ctx context.Context, e *entry, r *rules, key string,
 	return l.answer(key, never(res), n), nil
 }
 
+// aboveAll is the answer of the first part that is decided by Redis and asks for
+// more than the burst, if there is one.
+func aboveAll(ctx context.Context, parts []*part) (res hybridlimit.Result, ok bool) {
+	for _, p := range parts {
+		if !p.exactly || p.N <= p.at.rules.burst || p.Limiter.switches.shadow.Load() {
+			continue
+		}
+		p.rules = p.at.rules
+		one, _ := p.Limiter.aboveAsked(ctx, p.at)
+		p.res = p.Limiter.tally(never(one), p.N)
+		return p.res, true
+	}
+	return res, false
+}
+
 // aboveAsked asks Redis what is left of a key. It reports false, and that nothing
 // is left, where Redis does not answer.
 func (l *Limiter) aboveAsked(ctx context.Context, at place) (res hybridlimit.Result, ok bool) {
