@@ -2,8 +2,10 @@ package limitertest
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -153,6 +155,40 @@ func cancelBeforeOthers(t *testing.T, spec Spec) {
 		}
 	}
 	b.hold("and others after it")
+}
+
+// Who gives up waiting makes no room beside those who wait on.
+func giveUpWaiting(t *testing.T, spec Spec) {
+	b, _ := reserves(t, spec, 10, time.Second, 10)
+	l, ok := b.lim.(waiter)
+	if !ok || b.spec.real || !b.booksAhead() || b.due("cancel before others") {
+		return
+	}
+	b.take(1)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	wait := func(ctx context.Context, n int64) {
+		wg.Go(func() {
+			_, err := l.Wait(ctx, b.key, n)
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				b.acted(time.Now(), n, 0, nil)
+			} else if !errors.Is(err, context.Canceled) {
+				t.Errorf("Wait(%d): %v", n, err)
+			}
+		})
+		b.spec.Sleep(20 * time.Millisecond)
+	}
+	wait(ctx, 10)
+	wait(context.Background(), 9)
+	cancel()
+	b.spec.Sleep(20 * time.Millisecond)
+	wait(context.Background(), 10)
+	wg.Wait()
+	b.hold("one gave up waiting")
 }
 
 // slack is how exact times are that two calls name, in virtual time.

@@ -85,7 +85,7 @@ func (r *reference) cancel(key string, b *booked) {
 		need = max(need, s.of.Rate*int64(from.at.Sub(s.at))+sum)
 	}
 	switch is := func(fault string) bool { return r.faulty == fault }; {
-	case is("cancels at the cost of others"),
+	case is("cancels at the cost of others"), is("gives up at the cost of others"),
 		is("cancels at the cost of several") && len(r.book[key]) > 2,
 		is("cancels what has run over") && !b.at.After(s.at):
 		need = 0
@@ -112,4 +112,33 @@ func (r *reference) Reserve(ctx context.Context, key string, n int64) (*hybridli
 		r.cancel(key, b)
 		return nil
 	}), nil
+}
+
+func (r *reference) Wait(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
+	if n > r.limit.BurstSize() {
+		return hybridlimit.Result{}, hybridlimit.ErrExceedsBurst
+	}
+	if r.isClosed() {
+		return hybridlimit.Result{}, hybridlimit.ErrClosed
+	}
+	for {
+		res, b := r.bookAhead(key, n)
+		if r.faulty == "does not wait" {
+			return res, nil
+		}
+		delay := max(res.Delay, res.RetryAfter)
+		if end, ok := ctx.Deadline(); ok && time.Until(end) < delay && r.faulty != "waits for what cannot be" {
+			r.cancel(key, b)
+			return hybridlimit.Result{}, context.DeadlineExceeded
+		}
+		select {
+		case <-time.After(delay):
+		case <-ctx.Done():
+			r.cancel(key, b)
+			return hybridlimit.Result{}, ctx.Err()
+		}
+		if res.Delay = 0; res.Allowed {
+			return res, nil
+		}
+	}
 }

@@ -134,23 +134,3 @@ func (r *reference) Reset(_ context.Context, key string) error {
 	}
 	return nil
 }
-
-func (r *reference) Wait(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
-	if n > r.limit.BurstSize() {
-		return hybridlimit.Result{}, hybridlimit.ErrExceedsBurst
-	}
-	for {
-		res, err := r.AllowN(ctx, key, n)
-		if err != nil || res.Allowed || r.faulty == "does not wait" {
-			return res, err
-		}
-		if end, ok := ctx.Deadline(); ok && time.Until(end) < res.RetryAfter && r.faulty != "waits for what cannot be" {
-			return hybridlimit.Result{}, context.DeadlineExceeded
-		}
-		select {
-		case <-time.After(max(res.RetryAfter, time.Millisecond)): // a faulty one may say 0
-		case <-ctx.Done():
-			return hybridlimit.Result{}, ctx.Err()
-		}
-	}
-}

@@ -137,6 +137,7 @@ func Cases() []Case {
 		{"refund after a border", refundAfterBorder},
 		{"refund of a log", refundOfALog},
 		{"wait", wait},
+		{"give up waiting", giveUpWaiting},
 		{"history", history},
 		{"concurrent callers", concurrentCallers},
 		{"concurrent refill", concurrentRefill},

@@ -102,6 +102,7 @@ var faults = map[string]string{
 	ofWindow + "cancels in the next one": "cancel after a border",
 	ofWindow + "refunds to the next one": "refund after a border",
 	ofWindow + "refunds the latest":      "refund of a log",
+	"gives up at the cost of others":     "give up waiting",
 	"cancels half":                       "cancel the last",
 	"cancels at the cost of others":      "cancel before others",
 	"remains empty above the burst":      "left above the burst",
