@@ -10,7 +10,7 @@ import (
 
 // This file is costs above the burst, which nobody can ever be granted. What is
 // left is said all the same: by the estimate in memory, or by Redis of a key of
-// which nothing is known here, once in maxLookAgain at most.
+// which nothing is known here, once in maxLookAgain or so.
 
 // aboveHere denies n units of a locked entry, which it unlocks.
 func (l *Limiter) aboveHere(ctx context.Context, e *entry, r *rules, key string, given *rules, n int64) (hybridlimit.Result, error) {
