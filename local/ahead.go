@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// ahead is what a bucket must know for units to be given back: of a key from
-// its first reservation on.
+// ahead keeps the bookings of a bucket apart, from the first reservation of a
+// key on.
 //
-// Units that are booked before they are there are for a time that the caller
-// was told. Who cancels behind nobody gives back everything. Who cancels before
-// others makes room only for what they do not fill: they keep their times, and
-// if all of it came back, a newcomer could take a whole burst at the time for
-// which they have one. So of n units those come back that were not booked
-// ahead after them, as of a reservation of golang.org/x/time/rate. The rest is a
-// gap, and comes back too when all behind it have left.
+// A caller that books units before they are there is told a time. A booking that
+// is cancelled with no other behind it gives back all its units. With others
+// behind it, it makes room only for the units that they do not fill. They keep
+// their times: if all units came back, a newcomer could take a whole burst at the
+// time of the others. So of n units those come back that were not booked ahead
+// since, as of a reservation of golang.org/x/time/rate. The rest is a gap, and
+// comes back too when all bookings behind it are cancelled.
 type ahead struct {
 	given float64 // units given back so far: see tokens.undo
 	tail  int64   // units booked ahead so far, less those of the end that left
