@@ -24,8 +24,10 @@ func NewReservation(res Result, cancel func(context.Context) error) *Reservation
 }
 
 // Cancel gives the units back, unless nothing was taken. Others may have been
-// put off meanwhile, and are not called back; what has been refilled since the
-// bucket was full is not given back twice. The first call counts, later ones
+// put off meanwhile, and are not called back. Those who booked after it keep
+// their times: of a bucket no more comes back than the limit lets through beside
+// them, and what has been refilled since it was full is not given back twice. Of
+// a window the units go back to that in which they were taken. The first call counts, later ones
 // return what it returned. The error is Redis's, in which case the units stay
 // taken, and come back as the limit refills.
 func (r *Reservation) Cancel(ctx context.Context) error {

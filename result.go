@@ -21,8 +21,8 @@ type Result struct {
 	Granted int64
 	// Limit is the burst size in units.
 	Limit int64
-	// Remaining is the units left. In hybrid it estimates the fleet's from
-	// the last sync.
+	// Remaining is the units left, also where the cost is above the burst. In
+	// hybrid it estimates the fleet's from the last sync.
 	Remaining int64
 	// RetryAfter is how long to wait before the same call can succeed: 0 when
 	// allowed, Never when it cannot. Exact in local and global where nobody

@@ -57,6 +57,9 @@ func AllowAll(ctx context.Context, asks ...Ask) (hybridlimit.Result, error) {
 func allowEach(ctx context.Context, asks []Ask, each []hybridlimit.Ask) (hybridlimit.Result, error) {
 	parts, res, err := partsOf(asks, each)
 	defer func() { tellEach(each, asks, parts, &res) }()
+	if err == nil && res.RetryAfter == hybridlimit.Never {
+		res, err = tellNever(ctx, parts, res)
+	}
 	if err != nil || res.Source != hybridlimit.SourceUnknown && (!res.Allowed || len(parts) == 0) {
 		return res, err
 	}
@@ -90,6 +93,25 @@ func allowEach(ctx context.Context, asks []Ask, each []hybridlimit.Ask) (hybridl
 		return res, unanswered
 	}
 	res = narrowest(parts)
+	return res, nil
+}
+
+// tellNever asks what is left of the limits that a call can never have, so that
+// their answers say it.
+func tellNever(ctx context.Context, parts []*part, res hybridlimit.Result) (hybridlimit.Result, error) {
+	for _, p := range parts {
+		was := p.res
+		if was.RetryAfter != hybridlimit.Never {
+			continue
+		}
+		one, err := p.Limiter.never(ctx, p.Key, p.terms)
+		if err != nil {
+			return hybridlimit.Result{}, err
+		}
+		if p.res = one; res == was {
+			res = one
+		}
+	}
 	return res, nil
 }
 

@@ -46,18 +46,23 @@ func TestBadRequestsSendNothing(t *testing.T) {
 func TestAboveTheBurst(t *testing.T) {
 	inBubble(t, hybridlimit.TokenBucket(10, time.Second, 20), global.Config{}, defaults, func(t *testing.T, s *scene) {
 		want := hybridlimit.Result{
-			Limit: 20, RetryAfter: hybridlimit.Never, Source: hybridlimit.SourceStatic, Policy: "api",
+			Limit: 20, Remaining: 20, RetryAfter: hybridlimit.Never, Source: hybridlimit.SourceStatic, Policy: "api",
 		}
 		for _, n := range []int64{21, 1 << 62} {
 			if res := allow(t, s.Limiter, "k", n); res != want {
 				t.Errorf("AllowN(%d) = %+v, want %+v", n, res, want)
 			}
 		}
-		if c := s.link.Count("EVALSHA"); c.Seen != 0 {
-			t.Errorf("sent %+v", c)
-		}
 		if res := allow(t, s.Limiter, "k", 20); !res.Allowed {
 			t.Errorf("the whole burst: %+v", res)
+		}
+		before := s.link.Count("EVALSHA").Seen
+		want.Remaining, want.ResetAfter = 0, 2*time.Second
+		if res := allow(t, s.Limiter, "k", 21); res != want {
+			t.Errorf("after the whole burst: %+v, want %+v", res, want)
+		}
+		if sent := s.link.Count("EVALSHA").Seen - before; sent != 1 {
+			t.Errorf("%d messages to tell what is left", sent)
 		}
 	})
 }

@@ -63,7 +63,8 @@ func (l *Limiter) Allow(ctx context.Context, key string) (hybridlimit.Result, er
 }
 
 // AllowN asks Redis for n units of key, all or none: one message, one round
-// trip. With ErrUnavailable the Result holds what Config.FailOpen says, and
+// trip. Of an n above the burst it asks what is left, for Remaining and
+// ResetAfter, and denies without an error whether Redis answers or not. With ErrUnavailable the Result holds what Config.FailOpen says, and
 // the units may or may not have been consumed. With ctx's own error they may
 // have been consumed as well: it ended while Redis was deciding.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
@@ -181,7 +182,8 @@ func (l *Limiter) take(ctx context.Context, key string, t *terms, n int64, op al
 	}
 	res = l.blank(t)
 	if n > res.Limit && !op.Partial {
-		return never(res), back, nil
+		res, err = l.never(ctx, key, t)
+		return res, back, err
 	}
 	ans, now, err := l.ask(ctx, key, t, op)
 	if err != nil {
@@ -201,7 +203,21 @@ func (l *Limiter) blank(t *terms) hybridlimit.Result {
 	return hybridlimit.Result{Limit: t.limit.BurstSize(), Policy: l.cfg.Name}
 }
 
-// never is the answer to a cost above the burst.
+// never is the answer to a cost above the burst. Redis is asked what is left;
+// where it does not say, nothing is.
+func (l *Limiter) never(ctx context.Context, key string, t *terms) (hybridlimit.Result, error) {
+	res := l.blank(t)
+	ans, _, err := l.ask(ctx, key, t, algo.Op{})
+	if errors.Is(err, hybridlimit.ErrClosed) {
+		return hybridlimit.Result{}, err
+	}
+	if err == nil {
+		res = t.fill(res, ans)
+	}
+	return never(res), nil
+}
+
+// never makes an answer one to a cost above the burst.
 func never(res hybridlimit.Result) hybridlimit.Result {
 	res.RetryAfter, res.Source = hybridlimit.Never, hybridlimit.SourceStatic
 	return res

@@ -56,6 +56,9 @@ func (h *Hub) allowEach(ctx context.Context, asks []Ask, each []hybridlimit.Ask)
 	if err != nil || res.Source != hybridlimit.SourceUnknown && (!res.Allowed || len(parts) == 0) {
 		return res, err
 	}
+	if res, ok := aboveAll(ctx, parts); ok {
+		return res, nil
+	}
 	shadowed := res.Shadowed
 	for range len(parts) + 1 { // each round either answers or settles one part
 		res, done, err := tryAll(parts)

@@ -141,7 +141,7 @@ func TestAllowAllOfWhatRedisDecides(t *testing.T) {
 				t.Fatalf("%+v", res)
 			}
 		}
-		if res := all(5); res.Allowed || res.Policy != "log" || res.RetryAfter != hybridlimit.Never {
+		if res := all(5); res.Allowed || res.Policy != "log" || res.RetryAfter != hybridlimit.Never || res.Remaining != 0 || res.ResetAfter == 0 {
 			t.Fatalf("%+v", res)
 		}
 		must(t)(log.Refund(t.Context(), "k", 4))

@@ -31,6 +31,7 @@ func (l *Limiter) exactRange(ctx context.Context, key string, least, n int64, gi
 		return l.answerUnder(at.rules, key, res, n), nil
 	}
 	if least > res.Limit {
+		res, _ = l.aboveAsked(ctx, at)
 		return l.answerUnder(at.rules, key, never(res), n), nil
 	}
 	if r, now, ok := l.refused(key, at, least); ok {

@@ -142,7 +142,9 @@ func (l *Limiter) Allow(ctx context.Context, key string) (res hybridlimit.Result
 // AllowN takes n units of key, all or none. Mostly it is a memory operation;
 // where this process's part of the limit does not suffice it waits for Redis,
 // for Config.MaxWait at most. Only then does ctx matter: when it ends first
-// nothing is charged and its error is returned.
+// nothing is charged and its error is returned. An n above the burst is denied
+// for ever; Remaining is the estimate from memory, or, of a key that this
+// process does not know, from a message that takes nothing.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res hybridlimit.Result, err error) {
 	// A key that is found was checked when it came in.
 	if e := l.store.get(key); e != nil && n > 0 {

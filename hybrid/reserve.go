@@ -147,33 +147,35 @@ func (l *Limiter) inHand(key string, at place, n int64) (e *entry, v verdict, ta
 		return nil, verdict{}, 0, err
 	}
 	v = l.event(e, func(t terms, now int64, broken bool) verdict {
-		s := &e.state
-		taken = e.moment(&t, now)
-		switch {
-		case s.atOnce(n) >= n:
-			s.demand.note(n, now)
-			return s.hand(n, now)
-		case broken:
-			return s.fallback(&t, n, now)
-		case s.creditLeft(&t, now) >= n:
-			s.demand.note(n, now)
-			s.owe(n)
-			return verdict{action: admit, source: hybridlimit.SourceCredit, sync: syncLazily}
-		}
-		s.asking += n
-		return verdict{}
+		v := e.state.inHand(&t, n, now, broken)
+		taken = e.moment(&t, now+v.delay)
+		return v
 	})
 	return e, v, taken, nil
 }
 
-// moment is now as algo.Op.RefundAt has it: the number of the window, or µs of
-// Redis time; 0: not known, and of a queue, which has no use for it.
-func (e *entry) moment(t *terms, now int64) int64 {
-	at := e.lim.hub.clocks.redis(e.tag(), now)
+// inHand is Limiter.inHand of a state.
+func (s *state) inHand(t *terms, n, now int64, broken bool) verdict {
 	switch {
-	case t.bucket.Queue || at <= 0:
-		return 0
-	case t.windowed():
+	case s.atOnce(n) >= n:
+		s.demand.note(n, now)
+		return s.hand(n, now)
+	case broken:
+		return s.fallback(t, n, now)
+	case s.creditLeft(t, now) >= n:
+		s.demand.note(n, now)
+		s.owe(n)
+		return verdict{action: admit, source: hybridlimit.SourceCredit, sync: syncLazily}
+	}
+	s.asking += n
+	return verdict{}
+}
+
+// moment is a time as algo.Op.RefundAt has it: the number of the window, or µs of
+// Redis time; 0: not known.
+func (e *entry) moment(t *terms, at int64) int64 {
+	at = max(0, e.lim.hub.clocks.redis(e.tag(), at))
+	if t.windowed() {
 		return t.window.Number(at)
 	}
 	return at

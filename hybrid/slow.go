@@ -30,8 +30,7 @@ func (l *Limiter) slow(ctx context.Context, key string, n int64, given *rules) (
 	}
 	res.Limit = r.limit.BurstSize()
 	if n > res.Limit {
-		e.unlock()
-		return l.answerUnder(r, key, never(res), n), nil
+		return l.aboveHere(ctx, e, r, key, given, n)
 	}
 	var w *waiter
 	v := l.event(e, func(t terms, now int64, broken bool) verdict {

@@ -97,8 +97,8 @@ func (b *tokens) mark(p *plan, now time.Duration) mark {
 // have had to let run over since. It would have been n units higher, and cannot
 // have been above the burst; how high this one was at most, is not known, but
 // it was no higher than with all of the refill and all gifts. So what is given
-// back never is too much, and all of it while the bucket cannot have been full:
-// before the delay of a booking has passed, for one.
+// back never is too much, and all of it while the bucket cannot have been full.
+// Whom it would make room beside is not its concern: see ahead.
 func (b *tokens) undo(p *plan, now time.Duration, m mark, given float64, n int64) float64 {
 	peak := m.level + given + float64(p.perSecond)*(now-m.at).Seconds()
 	return b.give(p, now, min(float64(n), float64(p.burst)-peak))

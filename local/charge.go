@@ -66,17 +66,19 @@ func (l *Limiter) chargeAt(now time.Time, key string, n int64, request string) (
 	e := s.find(key, p, own)
 	e.use(p, at)
 	e.by(request)
-	e.state.charge(p, at, n)
+	e.charge(at, n)
 	res := l.result(e.look(at, 0), p, behind)
 	res.Allowed, res.Granted = true, n
 	return res, nil
 }
 
 // Refund gives n units of key back: of what was admitted and did not happen, say.
-// More than what is missing is not given. Windows and logs take it off what
-// would have counted longest. A key that is not held is full, and stays so. It
-// fails as AllowN does, but n may be above the burst. Result.Granted is 0,
-// Remaining what there is now.
+// More than what is missing is not given. A refund names no window: it takes
+// units off the window that is, as many as were counted in it, and what is
+// beyond that off the one before, where that still counts. Of a log the oldest
+// are given back. A key that is not held is full, and stays so. It fails as
+// AllowN does, but n may be above the burst. Result.Granted is 0, Remaining what
+// there is now.
 //
 // What comes back between the admission and the refund is counted twice where
 // the key was full meanwhile, so the bound of the package comment holds for what

@@ -8,7 +8,7 @@ type entry struct {
 	plan  *plan         // the limit in force: that of the last call
 	own   *plan         // what LimitFor said, nil if that was the limiter's limit
 	state state
-	given float64 // units given back so far, see tokens.undo
+	book  *ahead // of a bucket from which somebody has reserved
 }
 
 // newEntry begins under p, the limit of the first call.
@@ -23,8 +23,7 @@ func (e *entry) use(p *plan, now time.Duration) {
 	}
 	if e.plan.limit != p.limit {
 		e.state.change(e.plan, p, now)
-		// Nobody knows any more how full a bucket may have been.
-		e.given += float64(e.plan.burst) + float64(p.burst)
+		e.book = nil
 	}
 	e.plan = p
 }
@@ -42,20 +41,15 @@ func (e *entry) look(now time.Duration, n int64) look { return e.state.look(e.pl
 func (e *entry) fresh(now time.Duration) bool { return e.look(now, 0).reset == 0 }
 
 func (e *entry) refund(now time.Duration, n int64) {
-	e.given += e.state.refund(e.plan, now, n)
+	if back := e.state.refund(e.plan, now, n); e.book != nil {
+		e.book.given += back
+	}
 }
 
-// A receipt is what Cancel must know.
-type receipt struct {
-	mark
-	given float64
-	n     int64
-}
-
-func (e *entry) receipt(now time.Duration, n int64) receipt {
-	return receipt{mark: e.state.mark(e.plan, now), given: e.given, n: n}
-}
-
-func (e *entry) undo(now time.Duration, r receipt) {
-	e.given += e.state.undo(e.plan, now, r.mark, e.given-r.given, r.n)
+// charge parts what is booked ahead after it from what was before.
+func (e *entry) charge(now time.Duration, n int64) {
+	if e.book != nil {
+		e.book.seal()
+	}
+	e.state.charge(e.plan, now, n)
 }

@@ -86,7 +86,7 @@ func TestHistory(t *testing.T) {
 		if _, err := l.Refund(t.Context(), "k", 2); err != nil {
 			t.Fatal(err)
 		}
-		want("1m0s:1f")
+		want("2s:1e") // what would leave first goes first
 		if err := l.Reset(t.Context(), "k"); err != nil {
 			t.Fatal(err)
 		}

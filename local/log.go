@@ -186,13 +186,16 @@ func (j *journal) charge(p *plan, now time.Duration, n int64) {
 	}
 }
 
-// refund gives back what would stay longest first.
+// refund gives back the oldest first: they would have left first, so that no
+// period ever counts less than was admitted in it and kept.
 func (j *journal) refund(_ *plan, now time.Duration, n int64) float64 {
 	j.advance(now)
-	var back int64
-	for back < n && j.gone < len(j.calls) {
-		back += j.remove(len(j.calls)-1, n-back)
+	back := min(n, j.used())
+	j.base += back // as if they had left
+	for j.gone < len(j.calls) && j.calls[j.gone].sum-j.base <= 0 {
+		j.gone++
 	}
+	j.advance(now)
 	return float64(back)
 }
 

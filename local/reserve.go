@@ -21,12 +21,16 @@ import (
 //
 // What cannot be had is not Allowed, and RetryAfter is when to ask again.
 //
-// Cancel gives back what was taken, as if it had never been. Of a bucket: all of
-// it before Delay has passed; later, or if other units were given back
-// meanwhile, what surely would not have run over since. Of a queue, the last
+// Cancel gives back what was taken, as if it had never been, as far as others
+// keep the times that they were told. Of a bucket: of n units those that were
+// not booked ahead by others after them, as with golang.org/x/time/rate, and the
+// rest when those others cancel too; all of it if nobody did. Once Delay has
+// passed, or if other units were given back meanwhile, it is what surely would
+// not have run over since. Of a queue, the last
 // place, with any before it that were cancelled; one in the middle passes
 // unused: those behind were told when to start, and whoever came next would
-// start together with one of them. Of a window, what still counts. It is not an
+// start together with one of them. Of a window, what still counts in the window
+// in which it was taken. It is not an
 // error of Cancel when there is nothing to give back any more, because the key
 // was reset, evicted or dropped, or the limiter closed. A bucket or a queue
 // whose limit has changed meanwhile gets nothing back.
@@ -83,7 +87,7 @@ func (l *Limiter) bookAt(now time.Time, key string, n int64, most time.Duration,
 	held := holding{entry: e, soonest: after(b.delay, behind)}
 	if b.ok {
 		res.Allowed, res.Granted, res.Delay = true, n, held.soonest
-		held.receipt = e.receipt(at, n)
+		held.receipt = e.receipt(at, n, b.delay > 0)
 	}
 	return res, held, nil
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/time/rate"
 	"pgregory.net/rapid"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -272,21 +273,23 @@ func TestCancelKnowsWhereUnitsAre(t *testing.T) {
 }
 
 // TestCancelNeverGivesTooMuch: a bucket never holds more than one in which what
-// was cancelled had never been taken; and all of it is given back while the
-// delay lasts.
+// was cancelled had never been taken; units that were kept are used within the
+// limit, each at the time that its caller was told; and all of it is given back
+// while the delay lasts and nobody has booked ahead since.
 func TestCancelNeverGivesTooMuch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := anyLimit(t)
 		l, start := at(t, limit, Config{})
 		h := &hand{start}
 		type taking struct {
-			at      time.Time
+			at, use time.Time
 			n       int64
 			r       *hybridlimit.Reservation
 			cancels int // before it
+			booked  int // ahead, with it
 		}
 		var took []taking
-		cancels := 0
+		cancels, booked := 0, 0
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			if h.now = h.now.Add(anyPause(t, limit)); h.now.Sub(start) > 100*365*24*time.Hour {
 				return
@@ -294,7 +297,10 @@ func TestCancelNeverGivesTooMuch(t *testing.T) {
 			n := logInt(t, limit.BurstSize(), "n")
 			if len(took) == 0 || rapid.Bool().Draw(t, "take") {
 				if r := reserve(t, l, h, n); r.Allowed {
-					took = append(took, taking{h.now, n, r, cancels})
+					if r.Delay > 0 {
+						booked++
+					}
+					took = append(took, taking{h.now, h.now.Add(r.Delay), n, r, cancels, booked})
 				}
 				continue
 			}
@@ -304,7 +310,7 @@ func TestCancelNeverGivesTooMuch(t *testing.T) {
 				t.Fatal(err)
 			}
 			after := mustPeek(t, l, h.now)
-			if h.now.Before(took[i].at.Add(took[i].r.Delay)) && took[i].cancels == cancels {
+			if h.now.Before(took[i].at.Add(took[i].r.Delay)) && took[i].cancels == cancels && took[i].booked == booked {
 				back := max(0, before-timeOf(limit, took[i].n))
 				if off := back - after.ResetAfter; off > 1000+before>>40 || -off > 1000+before>>40 {
 					t.Fatalf("%d given back before their time made %v to full out of %v", took[i].n, after.ResetAfter, before)
@@ -325,6 +331,74 @@ func TestCancelNeverGivesTooMuch(t *testing.T) {
 			if blur := never.blur(); !never.holds(limit.BurstSize(), after.ResetAfter+blur) {
 				t.Fatalf("%v to full, and if it had never been taken, %v of %v", after.ResetAfter, never.level, never.size)
 			}
+		}
+		slices.SortFunc(took, func(a, b taking) int { return a.use.Compare(b.use) })
+		for i, from := range took {
+			sum := int64(0)
+			for _, to := range took[i:] {
+				sum += to.n
+				span := to.use.Sub(from.use)
+				if most := limit.TimeToFull() + span; timeOf(limit, sum) > most+1000+most>>40 {
+					t.Fatalf("%d units are used within %v", sum, span)
+				}
+			}
+		}
+	})
+}
+
+// TestCancelAsTimeRate: of several bookings one is cancelled. What comes back is
+// what golang.org/x/time/rate gives back.
+func TestCancelAsTimeRate(t *testing.T) {
+	costs := []int64{10, 3, 4, 2}
+	for which := range costs {
+		l, start := at(t, hybridlimit.TokenBucket(10, time.Second, 10), Config{})
+		h, lim := &hand{start}, rate.NewLimiter(10, 10)
+		ask(t, l, start, "k", 1)
+		lim.AllowN(start, 1)
+		var ours []*hybridlimit.Reservation
+		var theirs []*rate.Reservation
+		for _, n := range costs {
+			r, x := reserve(t, l, h, n), lim.ReserveN(start, int(n))
+			if !r.Allowed || r.Delay != x.DelayFrom(start) {
+				t.Fatalf("%d units: %+v, want a delay of %v", n, r.Result, x.DelayFrom(start))
+			}
+			ours, theirs = append(ours, r), append(theirs, x)
+		}
+		if err := ours[which].Cancel(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		theirs[which].CancelAt(start)
+		want := time.Duration((10 - lim.TokensAt(start)) * float64(time.Second) / 10)
+		if got := mustPeek(t, l, start).ResetAfter; (got - want).Abs() > time.Microsecond {
+			t.Errorf("%d units of %v cancelled: %v to full, want %v", costs[which], costs, got, want)
+		}
+	}
+}
+
+// TestAllWhoCancelGiveBackAll: in whichever order all leave that have booked
+// ahead, in the end it is as if none had.
+func TestAllWhoCancelGiveBackAll(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l, start := at(t, hybridlimit.TokenBucket(10, time.Second, 20), Config{})
+		h := &hand{start}
+		ask(t, l, start, "k", 20)
+		var booked []*hybridlimit.Reservation
+		for range rapid.IntRange(1, 12).Draw(t, "bookings") {
+			if r := reserve(t, l, h, rapid.Int64Range(1, 8).Draw(t, "n")); r.Allowed {
+				booked = append(booked, r)
+			}
+		}
+		for _, r := range rapid.Permutation(booked).Draw(t, "leaving") {
+			if err := r.Cancel(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if res := mustPeek(t, l, h.now); res.ResetAfter != 2*time.Second || res.Remaining != 0 {
+			t.Fatalf("all have left: %+v", res)
+		}
+		e, _ := l.shardOf("k").keys.Peek("k")
+		if len(e.book.gaps) != 0 {
+			t.Fatalf("gaps are left: %+v", e.book)
 		}
 	})
 }

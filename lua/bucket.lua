@@ -202,10 +202,14 @@ end
 -- bucket_refund gives back n units. What a full bucket cannot take is gone. Of
 -- units that might be used from a time on (a booking that is cancelled), what
 -- was granted after them stays taken: else a booking behind them and the units
--- that come back would be used in the same moment.
+-- that come back would be used in the same moment. In a queue those whose time
+-- has come have been served.
 local function bucket_refund(s, lim, n, at)
   local give = n * lim.unit
-  if at > 0 and lim.kind == 'b' then
+  if at > 0 and lim.kind == 'q' then
+    n = max(0, n - floor(max(0, s.last - at) * lim.refill / lim.unit))
+    give = n * lim.unit
+  elseif at > 0 then
     local after = ((s.level < 0 or s.dirty) and s.last or s.wrote) - at
     give = max(0, give - max(0, after * lim.refill - min(s.level, 0)))
     n = floor(give / lim.unit)

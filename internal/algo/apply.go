@@ -192,7 +192,13 @@ func (b Bucket) debit(level, n int64) int64 {
 func (b Bucket) refund(s *State, op Op, wrote int64) bool {
 	level, since, n := s.Level, s.Since, op.Refund
 	give := float64(n) * float64(b.Unit)
-	if op.RefundAt > 0 && !b.Queue {
+	switch {
+	case op.RefundAt <= 0:
+	case b.Queue: // those whose time has come have been served
+		passed := float64(max(0, s.Last-op.RefundAt))
+		n = int64(math.Max(0, float64(n)-math.Floor(float64(passed*float64(b.Refill))/float64(b.Unit))))
+		give = float64(n) * float64(b.Unit)
+	default:
 		if level < 0 {
 			wrote = s.Last // and the debt is of later bookings
 		}

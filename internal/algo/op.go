@@ -84,7 +84,8 @@ type Op struct {
 	// known, so the current one, and what that has not counted is of the one
 	// before. Of a log it is the µs of Redis time of the entry; 0: the oldest. Of
 	// a bucket it is the µs from which the units might have been used, and what
-	// was granted after that stays taken; 0: all comes back.
+	// was granted after that stays taken; of a queue the µs at which the first of
+	// them is served; 0: all comes back.
 	RefundAt int64
 	// Since is the µs for which the sender's limit has been in force; 0: for
 	// longer than a state lives. Before that the limit that wrote the state

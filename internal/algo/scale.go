@@ -65,10 +65,11 @@ func (s Scale) Since(µs int64) int64 {
 }
 
 // Cancel is the op that gives back what the only ask of an op was granted at
-// now: Back, and of a bucket less what was granted after it.
+// now: Back, of a bucket less what was granted after it, and of a queue less what
+// has been served.
 func (s Scale) Cancel(a Answer, now int64) Op {
 	op := s.Back(a, now)
-	if s.Kind == KindBucket {
+	if s.Kind == KindBucket || s.Kind == KindQueue {
 		op.RefundAt = now + a.Delay
 	}
 	return op

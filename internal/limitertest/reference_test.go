@@ -19,6 +19,7 @@ type reference struct {
 
 	mu     sync.Mutex
 	keys   map[string]state
+	book   map[string][]*booked
 	closed bool
 }
 
@@ -30,7 +31,7 @@ type state struct {
 }
 
 func newReference(limit hybridlimit.Limit, faulty string) *reference {
-	return &reference{limit: limit, faulty: faulty, keys: map[string]state{}}
+	return &reference{limit: limit, faulty: faulty, keys: map[string]state{}, book: map[string][]*booked{}}
 }
 
 func (r *reference) Allow(ctx context.Context, key string) (hybridlimit.Result, error) {
@@ -109,6 +110,9 @@ func (r *reference) decide(ctx context.Context, key string, n int64, what kind, 
 		}
 	}
 	if ok && s.of != limit {
+		if !is("refills the past at a new rate") {
+			s = s.refilled(now)
+		}
 		s = r.convert(s, limit, by != nil)
 	}
 	rate := limit.Rate
@@ -165,11 +169,21 @@ func (r *reference) decide(ctx context.Context, key string, n int64, what kind, 
 		r.mu.Lock()
 	}
 	r.keys[key] = s
+	if what == ask || what == some {
+		r.note(key, s, res.Granted*per)
+	}
 
 	ceil := func(x int64) time.Duration { return time.Duration((x + limit.Rate - 1) / limit.Rate) }
 	res.Remaining = max(0, burst*per-s.used) / per
-	if is("remains at the old value") {
+	switch {
+	case is("remains at the old value"):
 		res.Remaining = max(0, room) / per
+	case is("remains empty above the burst") && n > burst:
+		res.Remaining = 0
+	case is("denies what remains") && !res.Allowed:
+		res.Remaining = min(burst, res.Remaining+1)
+	case is("hides what remains") && res.Allowed:
+		res.Remaining = max(0, res.Remaining-1)
 	}
 	res.ResetAfter = max(0, ceil(s.used))
 	switch {

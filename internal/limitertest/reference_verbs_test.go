@@ -15,6 +15,9 @@ func (r *reference) convert(s state, limit hybridlimit.Limit, given bool) state 
 	}
 	was, per := int64(s.of.Period), int64(limit.Period)
 	left := s.of.BurstSize() - (s.used+was-1)/was
+	if r.faulty == "adds a unit with each plan" {
+		left++
+	}
 	if r.faulty != "hoards under a plan" {
 		left = min(left, limit.BurstSize())
 	}
@@ -78,6 +81,11 @@ func (r *reference) SetLimit(limit hybridlimit.Limit) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for key, s := range r.keys {
+		if s.of == r.limit && r.faulty != "refills the past at a new rate" {
+			r.keys[key] = r.convert(s.refilled(time.Now()), limit, false)
+		}
+	}
 	r.limit = limit
 	return nil
 }
@@ -119,46 +127,10 @@ func (r *reference) Reset(_ context.Context, key string) error {
 	case "resets nobody":
 	case "resets everybody":
 		clear(r.keys)
+		clear(r.book)
 	default:
 		delete(r.keys, key)
+		delete(r.book, key)
 	}
 	return nil
-}
-
-func (r *reference) Reserve(ctx context.Context, key string, n int64) (*hybridlimit.Reservation, error) {
-	if n > r.limit.BurstSize() {
-		return nil, hybridlimit.ErrExceedsBurst
-	}
-	res, err := r.AllowN(ctx, key, n)
-	switch r.faulty {
-	case "reserves nothing":
-		r.giveBack(key, n)
-		return hybridlimit.NewReservation(res, nil), err
-	case "keeps what is cancelled":
-		return hybridlimit.NewReservation(res, nil), err
-	}
-	return hybridlimit.NewReservation(res, func(context.Context) error {
-		r.giveBack(key, n)
-		return nil
-	}), err
-}
-
-func (r *reference) Wait(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
-	if n > r.limit.BurstSize() {
-		return hybridlimit.Result{}, hybridlimit.ErrExceedsBurst
-	}
-	for {
-		res, err := r.AllowN(ctx, key, n)
-		if err != nil || res.Allowed || r.faulty == "does not wait" {
-			return res, err
-		}
-		if end, ok := ctx.Deadline(); ok && time.Until(end) < res.RetryAfter && r.faulty != "waits for what cannot be" {
-			return hybridlimit.Result{}, context.DeadlineExceeded
-		}
-		select {
-		case <-time.After(max(res.RetryAfter, time.Millisecond)): // a faulty one may say 0
-		case <-ctx.Done():
-			return hybridlimit.Result{}, ctx.Err()
-		}
-	}
 }

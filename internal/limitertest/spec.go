@@ -64,6 +64,8 @@ type Spec struct {
 	// Light runs the cases with many callers with a quarter of their calls: for
 	// a limiter that went through all of them under another algorithm.
 	Light bool
+	// real is set where Wrap is not: time is real then, and sleeping costs.
+	real bool
 	// Slack is how many units may be admitted beyond burst + rate·t. Nil: none.
 	Slack func(hybridlimit.Limit) int64
 }
@@ -78,6 +80,7 @@ func (s Spec) calls(n int) int {
 
 func (s Spec) withDefaults() Spec {
 	if s.Wrap == nil {
+		s.real = true
 		s.Wrap = func(t *testing.T, f func(t *testing.T)) { f(t) }
 	}
 	if s.Sleep == nil {
@@ -112,6 +115,8 @@ func Cases() []Case {
 		{"denials change nothing", denials},
 		{"all or none", allOrNone},
 		{"above burst", aboveBurst},
+		{"left above the burst", leftAboveBurst},
+		{"remaining", remainingHolds},
 		{"retry after", retryAfter},
 		{"refill", refill},
 		{"reset after", resetAfter},
@@ -124,7 +129,15 @@ func Cases() []Case {
 		{"charge and refund", chargeAndRefund},
 		{"reset", reset},
 		{"reserve", reserve},
+		{"cancel before others", cancelBeforeOthers},
+		{"cancel the last", cancelLast},
+		{"cancel in any order", cancelAnyOrder},
+		{"cancel late", cancelLate},
+		{"cancel after a border", cancelAfterBorder},
+		{"refund after a border", refundAfterBorder},
+		{"refund of a log", refundOfALog},
 		{"wait", wait},
+		{"give up waiting", giveUpWaiting},
 		{"history", history},
 		{"concurrent callers", concurrentCallers},
 		{"concurrent refill", concurrentRefill},
@@ -135,6 +148,8 @@ func Cases() []Case {
 		{"charge", charge},
 		{"limit of a call", allowLimit},
 		{"set limit", setLimit},
+		{"set limit in time", setLimitInTime},
+		{"limits in turn", limitsInTurn},
 		{"bad input to verbs", verbsBadInput},
 		{"verbs when closed", verbsClosed},
 		{"verbs concurrently", verbsConcurrently},
