@@ -76,7 +76,7 @@ func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error)
 	default:
 		cfg.Name = cfg.Prefix + "/" + only
 	}
-	runner, err := global.NewRunner(rdb, cfg.SyncTimeout, global.WithFunctions(cfg.Functions))
+	runner, err := global.NewRunner(rdb, cfg.SyncTimeout, global.WithFunctions(cfg.Functions), global.WithLogger(cfg.Logger))
 	if err != nil {
 		return nil, err
 	}
