@@ -118,7 +118,9 @@ func (r *replies) header(c byte) error {
 	case r.in == atEnd && c == '\n':
 		return r.announced()
 	case r.in == atEnd:
-	case c >= '0' && c <= '9' && r.digits < maxDigits:
+	case c >= '0' && c <= '9' && r.digits == maxDigits:
+		return fmt.Errorf("a length of more than %d digits after %q", maxDigits, r.kind)
+	case c >= '0' && c <= '9':
 		r.length, r.digits = 10*r.length+int64(c-'0'), r.digits+1
 		return nil
 	case c == '-' && r.digits == 0 && !r.minus:
