@@ -8,6 +8,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/respguard"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
@@ -48,6 +50,45 @@ func TestAClientHasOneGuard(t *testing.T) {
 		runtime.Gosched()
 	}
 	t.Errorf("%d clients with a guard, %d before", clientsWithGuard(), before)
+}
+
+// A ClusterClient that was in use has nodes, and they get a guard.
+func TestNodesThatAreKnownHaveAGuard(t *testing.T) {
+	c := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(ctx context.Context) ([]redis.ClusterSlot, error) {
+		return []redis.ClusterSlot{{Start: 0, End: 16383, Nodes: []redis.ClusterNode{{Addr: "127.0.0.1:1"}}}}, ctx.Err()
+	}})
+	defer c.Close()
+	node, err := c.MasterForKey(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if guard(c); first(node) {
+		t.Error("the node has no guard")
+	}
+}
+
+// BenchmarkAsk is a decision that Redis makes, with the guard and without.
+func BenchmarkAsk(b *testing.B) {
+	server := redistest.New(b)
+	for _, name := range []string{"plain", "guarded"} {
+		b.Run(name, func(b *testing.B) {
+			rdb := server.Client(b)
+			if name == "plain" {
+				first(rdb) // so it gets none
+			}
+			l, err := New(rdb, hybridlimit.PerSecond(1_000_000_000), Config{Name: "api", Timeout: time.Minute})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer l.Close()
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := l.Allow(b.Context(), "k"); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }
 
 func TestClassOfACommand(t *testing.T) {

@@ -194,3 +194,27 @@ func TestAGuardedReadAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// BenchmarkGuard is what a guard adds to a command and its reply: those of one
+// decision, and of the longest batch.
+func BenchmarkGuard(b *testing.B) {
+	words := []string{"ours", "sha", "1", "hl:v1:{0}:b:api:user", "1 0 0 1", "b 10000000 1000000 10000000", "1 0 0 0 0 0 0 0 0 0 0 1"}
+	for name, bm := range map[string]struct{ ask, say string }{
+		"decision": {request(words...), list(14)},
+		"batch":    {request(append(words, strings.Split(strings.Repeat("1 0 0 0 0 0 0 0 0 0 0 1,", 128), ",")...)...), list(644)},
+	} {
+		b.Run(name, func(b *testing.B) {
+			rules := testRules()
+			rules.Limits[Short] = Limits{Values: 1024, Bytes: 1 << 17, Depth: 16}
+			g := Wrap(&script{}, rules).(*guarded)
+			ask, say := []byte(bm.ask), []byte(bm.say)
+			b.ReportAllocs()
+			for b.Loop() {
+				g.requests.feed(ask, rules.Class)
+				if _, err := g.replies.feed(say, g.limits); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -89,10 +89,14 @@ func (r *replies) feed(p []byte, limits func(push bool) *Limits) (int, error) {
 // take counts n more bytes of the reply.
 func (r *replies) take(n int64) error {
 	if n > r.limits.Bytes-r.bytes {
-		return fmt.Errorf("a reply of more than %d bytes", r.limits.Bytes)
+		return r.tooLong()
 	}
 	r.bytes += n
 	return nil
+}
+
+func (r *replies) tooLong() error { // apart, so that take is inlined
+	return fmt.Errorf("a reply of more than %d bytes", r.limits.Bytes)
 }
 
 // begin reads the first byte of a value.
