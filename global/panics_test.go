@@ -26,7 +26,7 @@ func (panicking) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (h panicking) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if cmd.Name() == h.at {
-			_ = make([]any, len(h.at)-1<<62)
+			_ = make([]any, len(h.at)-100)
 		}
 		return next(ctx, cmd)
 	}
