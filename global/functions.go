@@ -77,6 +77,9 @@ type process func(context.Context, redis.Cmder) error
 // onNodes runs f on the node that owns a key, or if the key is empty on every
 // master or shard, and fails if none succeeds. With a client that is none of go-redis's it is wherever that sends it.
 func (r *Runner) onNodes(ctx context.Context, owner string, f func(context.Context, process) error) error {
+	caught := func(ctx context.Context, c *redis.Client) error { // in a goroutine of go-redis's
+		return r.panics.catch(func() error { return f(ctx, c.Process) })
+	}
 	var of func(context.Context, string) (*redis.Client, error)
 	var each func(context.Context, func(context.Context, *redis.Client) error) error
 	switch c := r.client.(type) {
@@ -91,7 +94,7 @@ func (r *Runner) onNodes(ctx context.Context, owner string, f func(context.Conte
 	if owner == "" {
 		var done atomic.Bool
 		err := each(ctx, func(ctx context.Context, c *redis.Client) error {
-			err := f(ctx, c.Process)
+			err := caught(ctx, c)
 			if err == nil {
 				done.Store(true)
 			}
@@ -106,5 +109,5 @@ func (r *Runner) onNodes(ctx context.Context, owner string, f func(context.Conte
 	if err != nil {
 		return err
 	}
-	return f(ctx, c.Process)
+	return caught(ctx, c)
 }

@@ -31,7 +31,8 @@ var _ hybridlimit.Limiter = (*Limiter)(nil)
 
 // New makes a limiter. It does not connect: a Redis that is down shows as
 // ErrUnavailable at the first decision. The client stays the caller's to
-// close, after the limiter.
+// close, after the limiter. It gets a hook, which guards the connections that it
+// dials from then on (see NewRunner).
 func New(rdb redis.UniversalClient, limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	cfg = cfg.withDefaults()
 	runner, err := NewRunner(rdb, cfg.Timeout, WithFunctions(cfg.Functions))

@@ -21,6 +21,7 @@ type Runner struct {
 	process   process // of the client
 	functions bool    // FCALL, not EVALSHA
 	dials     *dials  // of the client
+	panics    panics
 
 	mu     sync.Mutex // guards closed against the start of a call
 	closed bool
@@ -43,14 +44,20 @@ func CheckClient(rdb redis.UniversalClient) error {
 // (*redis.Client) is told to give up after timeout, unless it does so sooner,
 // so that a call which hangs does not outlive its caller by the client's 5 s
 // default. That works on a copy, which shares the client's connections and
-// has the hooks that it has by now. The client itself gets one hook, once, which
-// notes why dials fail: so an error of a call that waited for a connection in
-// vain names the reason, "connection refused", besides context.DeadlineExceeded.
-// A nil client is ErrNilClient.
+// has the hooks that it has by now. A nil client is ErrNilClient.
+//
+// Connections that a client of go-redis dials from now on are guarded: to the
+// commands of this package, and to what go-redis sends for them, they pass on no
+// reply that is longer than Redis can give. What others ask on the same client
+// is answered as before. Why a dial failed is noted: so an error of a call that
+// waited for a connection in vain names the reason, "connection refused", besides
+// context.DeadlineExceeded. Both are hooks of the client, of which only the
+// dialling does anything; they stay.
 func NewRunner(rdb redis.UniversalClient, timeout time.Duration, opts ...RunnerOption) (*Runner, error) {
 	if err := CheckClient(rdb); err != nil {
 		return nil, err
 	}
+	guard(rdb)
 	r := &Runner{client: rdb, process: rdb.Process, dials: watch(rdb)}
 	if c, ok := rdb.(*redis.Client); ok && timeout > 0 {
 		r.process = bounded(c, timeout)
@@ -81,7 +88,8 @@ func (r *Runner) begin() bool {
 }
 
 // Batch runs one batch of ops in one slot. With an envelope it may be called
-// again with the same arguments until it is answered, and is applied once.
+// again with the same arguments until it is answered, and is applied once. The
+// answer to more than lua.MaxOps ops may be refused.
 func (r *Runner) Batch(ctx context.Context, env lua.Envelope, ops []lua.Op) (lua.Reply, error) {
 	if !r.begin() {
 		return lua.Reply{}, hybridlimit.ErrClosed
@@ -232,7 +240,7 @@ func (r *Runner) once(ctx context.Context, verb, script string, keys, argv []str
 func (r *Runner) within(ctx context.Context, f func() error) (err error) {
 	defer r.dials.blame(time.Now(), &err)
 	done := make(chan error, 1)
-	r.calls.Go(func() { done <- f() })
+	r.calls.Go(func() { done <- r.panics.catch(f) })
 	select {
 	case err := <-done:
 		return ended(ctx, err)

@@ -60,7 +60,9 @@ type Hub struct {
 
 // NewHub makes a hub. It does not connect: a Redis that cannot be reached is
 // not an error. The client stays the caller's to close, after the hub; give
-// the hub a client of its own where its traffic should not share a pool.
+// the hub a client of its own where its traffic should not share a pool. It
+// gets a hook, which guards the connections that it dials from then on (see
+// global.NewRunner).
 func NewHub(rdb redis.UniversalClient, cfg HubConfig) (*Hub, error) { return newHub(rdb, cfg, "") }
 
 // newHub is NewHub, for one limiter only where that is named.
@@ -76,7 +78,7 @@ func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error)
 	default:
 		cfg.Name = cfg.Prefix + "/" + only
 	}
-	runner, err := global.NewRunner(rdb, cfg.SyncTimeout, global.WithFunctions(cfg.Functions))
+	runner, err := global.NewRunner(rdb, cfg.SyncTimeout, global.WithFunctions(cfg.Functions), global.WithLogger(cfg.Logger))
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
@@ -51,6 +54,44 @@ func TestNonsenseIsAnOutage(t *testing.T) {
 					ask(t, l, "k", 1)
 					return l.Stats().Breaker == breaker.Open
 				})
+			}
+		})
+	}
+}
+
+// breaking is a client that panics where go-redis reads a reply.
+type breaking struct{}
+
+func (breaking) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (breaking) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(context.Context, redis.Cmder) error { panic("makeslice: len out of range") }
+}
+
+func (breaking) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A panic of a call to Redis is an outage, with a line in the log: the fallback
+// decides and the breaker opens.
+func TestAPanicIsAnOutage(t *testing.T) {
+	for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeDeferred, hybrid.ModeStrict, hybrid.ModeExact} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			log := newCapture()
+			rdb := redistest.Client(t, redistest.Odd(t, func([]string) string { return ":1\r\n" }))
+			rdb.AddHook(breaking{})
+			l := newLimiter(t, rdb, still(10), hybrid.Config{
+				Mode: mode, Hub: hybrid.HubConfig{FleetSize: 2, SyncTimeout: time.Second, Logger: slog.New(log)},
+			})
+			redistest.Eventually(t, 10*time.Second, "the breaker opens", func() bool {
+				ask(t, l, "k", 1)
+				return l.Stats().Breaker == breaker.Open
+			})
+			if res := ask(t, l, "other", 1); !res.Allowed || res.Source != hybridlimit.SourceFallback {
+				t.Errorf("%+v", res)
+			}
+			if lines := strings.Join(log.all(), "\n"); !strings.Contains(lines, "ERROR hybridlimit: a call to Redis panicked; it counts as unanswered panic=makeslice") {
+				t.Errorf("logged %s", lines)
 			}
 		})
 	}

@@ -18,6 +18,12 @@ type Admission = algo.Entry
 // keep Redis busy for about a millisecond.
 const MaxHistory = 250
 
+const (
+	historyHead = 3 // values before the entries of a page
+	historyEach = 3 // values of an entry
+	escaped     = 3 // bytes of a byte of a request id, at most
+)
+
 // Page is a part of what a log has admitted within its period.
 type Page struct {
 	Log  []Admission // the oldest first
@@ -37,18 +43,17 @@ func EncodeHistory(key string, limit hybridlimit.Limit, after int64, most int) (
 // DecodeHistory reads the reply to History. A key that holds no log has
 // admitted nothing.
 func DecodeHistory(raw any) (Page, error) {
-	const head, each = 3, 3
 	list, ok := raw.([]any)
-	if !ok || len(list) < head || (len(list)-head)%each != 0 || list[0] != any(int64(1)) {
+	if !ok || len(list) < historyHead || (len(list)-historyHead)%historyEach != 0 || list[0] != any(int64(1)) {
 		return Page{}, fmt.Errorf("%w: no history in a %T", ErrReply, raw)
 	}
 	now, ok1 := list[1].(int64)
 	left, ok2 := list[2].(int64)
-	p := Page{Now: now, Left: left, Log: make([]Admission, 0, len(list)/each-1)}
+	p := Page{Now: now, Left: left, Log: make([]Admission, 0, len(list)/historyEach-1)}
 	if !ok1 || !ok2 || left < int64(cap(p.Log)) || left > maxReply {
-		return Page{}, fmt.Errorf("%w: head of a history is %v", ErrReply, list[:head])
+		return Page{}, fmt.Errorf("%w: head of a history is %v", ErrReply, list[:historyHead])
 	}
-	for i := head; i < len(list); i += each {
+	for i := historyHead; i < len(list); i += historyEach {
 		at, ok1 := list[i].(int64)
 		units, ok2 := list[i+1].(int64)
 		id, ok3 := list[i+2].(string)

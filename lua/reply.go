@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
@@ -25,7 +26,16 @@ type Reply struct {
 const (
 	headInts   = 4
 	answerInts = 10
+	intBytes   = 24 // of an integer in a reply, its line end included
 )
+
+// MaxReplyValues is the most values that a script or function of this package
+// answers with, to a batch of MaxOps ops or a page of MaxHistory entries.
+const MaxReplyValues = max(headInts+answerInts*MaxOps, historyHead+historyEach*MaxHistory)
+
+// MaxReplyBytes is the most bytes that such an answer takes: its integers, and
+// the escaped request id of each entry of a page.
+const MaxReplyBytes = (1+MaxReplyValues)*intBytes + MaxHistory*escaped*hybridlimit.MaxRequestIDBytes
 
 // maxReply is the largest number that the library answers with: 2⁵³, which
 // stands for never, and the second or so for which a clock that stepped back

@@ -28,14 +28,15 @@ const (
 // one, is a decision about what the library, and whoever imports it, depends on.
 // .golangci.yml (depguard) says the same to editors; this table is the one that counts.
 var product = map[string]rule{
-	".":                {},
-	"internal/algo":    {inside: []string{"."}},
-	"internal/waiting": {inside: []string{"."}},
-	"lua":              {inside: []string{".", "internal/algo"}, outside: []string{xxhash}},
-	"local":            {inside: []string{".", "internal/algo", "internal/waiting"}, outside: []string{xtime, lru, xxhash}},
-	"breaker":          {inside: []string{"."}, outside: []string{gobreaker, redisClient, otel}},
+	".":                  {},
+	"internal/algo":      {inside: []string{"."}},
+	"internal/waiting":   {inside: []string{"."}},
+	"internal/respguard": {},
+	"lua":                {inside: []string{".", "internal/algo"}, outside: []string{xxhash}},
+	"local":              {inside: []string{".", "internal/algo", "internal/waiting"}, outside: []string{xtime, lru, xxhash}},
+	"breaker":            {inside: []string{"."}, outside: []string{gobreaker, redisClient, otel}},
 	"global": {
-		inside:  []string{".", "internal/algo", "internal/waiting", "lua"},
+		inside:  []string{".", "internal/algo", "internal/respguard", "internal/waiting", "lua"},
 		outside: []string{redisClient, otel, xxhash},
 	},
 	"sync": {

@@ -7,13 +7,29 @@ import (
 )
 
 // Nonsense is replies that no script of this library gives: of the wrong type,
-// of the right type and the wrong content, broken off, and what is no RESP.
-var Nonsense = []string{
+// of the right type and the wrong content, broken off, and what is no RESP; and
+// Bombs.
+var Nonsense = append([]string{
 	":1\r\n", "+OK\r\n", "$-1\r\n", "*-1\r\n", "*0\r\n", "$5\r\nhello\r\n", "_\r\n", "#t\r\n", ",nan\r\n", ",1.5\r\n", "(123456789012345678901234567890\r\n",
 	"*1\r\n:1\r\n", "*4\r\n:1\r\n:0\r\n:0\r\n:0\r\n", "*4\r\n:1\r\n:2\r\n:0\r\n:0\r\n", "*5\r\n:1\r\n:0\r\n:0\r\n:0\r\n:0\r\n", "*2\r\n*1\r\n:1\r\n:2\r\n", "*3\r\n$1\r\na\r\n$-1\r\n:1\r\n",
 	"%1\r\n+a\r\n:1\r\n", "~1\r\n:1\r\n", "*1\r\n-ERR inside\r\n",
 	"-ERR something\r\n", "-\r\n", "-HLBATCH no\r\n", "-NOSCRIPT again\r\n", "-MOVED x\r\n", "-ASK\r\n", "-Function not found\r\n",
+	"*-7\r\n", "$-7\r\n", "*?\r\n:1\r\n.\r\n", "$?\r\n;4\r\nword\r\n;0\r\n",
 	"*14\r\n:1\r\n:0\r\n", "$100\r\nshort\r\n", "", "\x00\xff\xfe\r\n", "HTTP/1.1 400 Bad Request\r\n\r\n", ":99999999999999999999\r\n", "*x\r\n", ":1", "*3\r\n:1\r\n:2\r\n:3\r\n:4\r\n",
+}, Bombs...)
+
+// Bombs is replies that are short, or never end, and cost whoever believes them
+// his memory, his stack or his process.
+var Bombs = []string{
+	"*9223372036854775807\r\n", "*4000000000\r\n", "*100000000\r\n", "$9223372036854775806\r\n", "$8000000000\r\n", "$536870912\r\n",
+	"%4611686018427387904\r\n", "%9223372036854775807\r\n", "%50000000\r\n", "~9223372036854775807\r\n", "~100000000\r\n",
+	">9223372036854775807\r\n", ">100000000\r\n", ">2\r\n+message\r\n*100000000\r\n", "=9223372036854775800\r\n", "=536870912\r\n", "!536870912\r\n",
+	"|9223372036854775807\r\n", "|1\r\n+ttl\r\n*100000000\r\n", "|1\r\n+ttl\r\n:1\r\n*100000000\r\n",
+	"*1\r\n*100000000\r\n", "*5\r\n:1\r\n:1\r\n:1\r\n:1\r\n$536870912\r\n",
+	strings.Repeat("*1\r\n", 1<<16), strings.Repeat("~1\r\n", 1<<16), strings.Repeat("%1\r\n+a\r\n", 1<<16), strings.Repeat(">1\r\n", 1<<16),
+	strings.Repeat("|0\r\n", 1<<16), strings.Repeat("|1\r\n", 1<<16), strings.Repeat("*1000\r\n", 1<<16),
+	"+" + strings.Repeat("x", 1<<20), "-" + strings.Repeat("x", 1<<20), "(" + strings.Repeat("9", 1<<20), "_" + strings.Repeat("x", 1<<20),
+	"*" + strings.Repeat("0", 1<<20),
 }
 
 // Numbers is a reply of the right shape to a batch of ops or, for none, to a

@@ -1,6 +1,8 @@
 package redistest
 
 import (
+	"slices"
+
 	"github.com/alicebob/miniredis/v2/server"
 )
 
@@ -9,6 +11,12 @@ import (
 // are. An empty reply hangs up. reply is called from several goroutines. It
 // returns the server's address, and ends it with the test.
 func Odd(tb TB, reply func(cmd []string) string) (addr string) {
+	tb.Helper()
+	return OddTo(tb, reply, "EVALSHA", "EVAL", "FCALL", "FUNCTION")
+}
+
+// OddTo is Odd, for these commands.
+func OddTo(tb TB, reply func(cmd []string) string, commands ...string) (addr string) {
 	tb.Helper()
 	srv, err := server.NewServer("127.0.0.1:0")
 	if err != nil {
@@ -23,12 +31,15 @@ func Odd(tb TB, reply func(cmd []string) string) (addr string) {
 		}
 		c.WriteRaw(raw)
 	}
-	for _, cmd := range []string{"EVALSHA", "EVAL", "FCALL", "FUNCTION"} {
+	for _, cmd := range commands {
 		if err := srv.Register(cmd, answer); err != nil {
 			tb.Fatalf("redistest: %v", err)
 		}
 	}
 	for _, cmd := range []string{"CLIENT", "PING"} {
+		if slices.Contains(commands, cmd) {
+			continue
+		}
 		if err := srv.Register(cmd, func(c *server.Peer, _ string, _ []string) { c.WriteOK() }); err != nil {
 			tb.Fatalf("redistest: %v", err)
 		}

@@ -1,0 +1,115 @@
+package global_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/global"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+// bombCost is the most that a call may allocate whatever it is answered, the
+// server's own share and the new connection's buffers included. The least of the
+// bombs asks for 512 MiB, or for a stack without end.
+const bombCost = 32 << 20
+
+// oddClients is clients of each kind for a server that is none.
+var oddClients = map[string]func(t *testing.T, addr string) redis.UniversalClient{
+	"client": func(t *testing.T, addr string) redis.UniversalClient {
+		return redistest.Client(t, addr, func(o *redis.Options) { o.ReadTimeout, o.MaxRetries = time.Second, -1 })
+	},
+	"ring": func(t *testing.T, addr string) redis.UniversalClient {
+		return redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": addr}, ReadTimeout: time.Second, MaxRetries: -1, HeartbeatFrequency: time.Hour})
+	},
+	"cluster": func(t *testing.T, addr string) redis.UniversalClient {
+		return redis.NewClusterClient(&redis.ClusterOptions{
+			ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+				return []redis.ClusterSlot{{Start: 0, End: 16383, Nodes: []redis.ClusterNode{{Addr: addr}}}}, nil
+			}, ReadTimeout: time.Second, MaxRedirects: -1,
+		})
+	},
+	"discovery": func(t *testing.T, addr string) redis.UniversalClient {
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{addr}, ReadTimeout: 200 * time.Millisecond, MaxRedirects: -1})
+	},
+	"failover": func(t *testing.T, addr string) redis.UniversalClient {
+		host, port, _ := net.SplitHostPort(addr)
+		master := "*2\r\n$" + strconv.Itoa(len(host)) + "\r\n" + host + "\r\n$" + strconv.Itoa(len(port)) + "\r\n" + port + "\r\n"
+		sentinel := redistest.OddTo(t, func(cmd []string) string {
+			if cmd[1] == "get-master-addr-by-name" {
+				return master
+			}
+			return "*0\r\n"
+		}, "SENTINEL")
+		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{sentinel}, ReadTimeout: time.Second, MaxRetries: -1})
+	},
+}
+
+// A server in Redis's place that announces more than a script can answer, or
+// levels without end, at whatever moment, is refused before memory is allocated
+// for it; and it never ends the process.
+func TestBombsCostNothing(t *testing.T) {
+	for _, tc := range []struct {
+		client    string
+		functions bool
+		at        string // the command that is answered so
+	}{
+		{"client", false, "EVALSHA"},
+		{"client", false, "EVAL"},
+		{"client", true, "FCALL"},
+		{"client", true, "FUNCTION"},
+		{"client", false, "HELLO"},
+		{"client", false, "CLIENT"},
+		{"ring", false, "EVALSHA"},
+		{"ring", true, "FUNCTION"},
+		{"ring", false, "HELLO"},
+		{"cluster", false, "EVALSHA"},
+		{"cluster", true, "FUNCTION"},
+		{"discovery", false, "HELLO"},
+		{"discovery", false, "CLUSTER"},
+		{"failover", false, "EVALSHA"},
+		{"failover", false, "HELLO"},
+	} {
+		t.Run(strings.Join([]string{tc.client, tc.at}, " "), func(t *testing.T) {
+			var bomb atomic.Value
+			addr := redistest.OddTo(t, func(cmd []string) string {
+				switch {
+				case cmd[0] == tc.at:
+					return bomb.Load().(string)
+				case cmd[0] == "EVALSHA":
+					return "-NOSCRIPT no\r\n"
+				case cmd[0] == "FCALL":
+					return "-ERR Function not found\r\n"
+				}
+				return "-ERR unknown\r\n"
+			}, "HELLO", "CLIENT", "CLUSTER", "EVALSHA", "EVAL", "FCALL", "FUNCTION")
+			rdb := oddClients[tc.client](t, addr)
+			t.Cleanup(func() { _ = rdb.Close() })
+			l := newLimiter(t, rdb, ten, global.Config{Timeout: 10 * time.Second, Functions: tc.functions})
+			scripts := strings.HasPrefix(tc.at, "E") || strings.HasPrefix(tc.at, "F") // else go-redis may find an error of its own first
+			for _, text := range append(redistest.Bombs, "*2000\r\n"+strings.Repeat(":1\r\n", 100)) {
+				if tc.at == "CLUSTER" && strings.HasPrefix(text, "*2000") {
+					continue // so many ranges there may be
+				}
+				bomb.Store(text)
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				res, err := l.Allow(t.Context(), "k")
+				runtime.ReadMemStats(&after)
+				if cost := after.TotalAlloc - before.TotalAlloc; cost > bombCost || res.Allowed || !errors.Is(err, hybridlimit.ErrUnavailable) || scripts && !errors.Is(err, lua.ErrReply) {
+					t.Errorf("%.40q: %d MiB, %+v, %v", text, cost>>20, res, err)
+				}
+			}
+		})
+	}
+}
