@@ -449,6 +449,15 @@ func (e *entry) tryEvict(now int64) bool {
 		return false
 	}
 	e.lim.count.expired.Add(e.state.held())
-	e.dead = true
+	e.die()
 	return true
+}
+
+// die marks the entry dead, and takes it out of its lane's queue: else what is
+// forgotten while Redis is away would stay in memory until it is back. A sync
+// that somebody still wants of it comes to nothing. Call it under e.mu: a lane's
+// lock comes after an entry's, and nothing of an entry is called under it.
+func (e *entry) die() {
+	e.dead = true
+	e.lim.hub.engine.Remove(e.tag(), e)
 }

@@ -50,6 +50,9 @@ func (x *explanation) whyAlone() string {
 	if x.switched == SwitchLocalOnly {
 		return "the switch of " + x.who() + " is local_only"
 	}
+	if x.l.hub.engine.Refusing(x.at.tag) {
+		return "Redis refuses the syncs of the key's slot"
+	}
 	return "Redis does not answer"
 }
 

@@ -135,7 +135,7 @@ func (l *Limiter) inspect(key string) (Inspection, place, error) {
 		Policy: l.cfg.Name, Key: key, Digest: l.hub.names.Digest(l.cfg.Name, key), Limit: x.rules.limit, Mode: l.cfg.Mode.String(),
 		At: x.time(x.now).Round(0), Outcome: x.outcome, Source: x.source,
 		Shadow: l.switches.shadow.Load(), Switch: x.switched.String(), SwitchOwn: x.own,
-		Breaker: l.hub.breaker(at.tag).State().String(), Slot: at.tag,
+		Breaker: l.hub.state(at.tag).String(), Slot: at.tag,
 		Fleet: x.terms.n, FleetKnown: l.fleet.known(x.now), Credit: x.terms.credit,
 		Known: x.known, Leased: s.held(), Owed: s.owed() + s.share.admitted - s.back(), Fallback: s.share.admitted, Waiting: x.waiting,
 		Viewed: s.view.known,

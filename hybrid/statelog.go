@@ -76,6 +76,9 @@ const (
 	msgSwitch    = "hybridlimit: the limit was switched by hand"
 	msgLost      = "hybridlimit: Redis lost its state; telling it what this process knows"
 	msgOddSwitch = "hybridlimit: the fleet's switch is none that this version knows; deciding as usual"
+	msgRefuses   = "hybridlimit: Redis refuses the syncs of a slot; deciding its keys locally"
+	msgTakes     = "hybridlimit: Redis takes the syncs of a slot again; back on the shared limit"
+	msgRenamed   = "hybridlimit: another uses this process's identity in Redis (a write to its envelope, or a copy of this process); going on under a new one"
 	msgAlone     = "hybridlimit: the fleet's size is unknown; this process takes the whole limit (set HubConfig.FleetSize)"
 )
 
