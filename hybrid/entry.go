@@ -442,11 +442,15 @@ func (e *entry) tryEvict(now int64) bool {
 	}
 	defer e.unlock()
 	e.begin(now)
-	if e.state.share.admitted > 0 && e.lim.alone(e.tag()) {
+	alone := e.lim.alone(e.tag())
+	if e.state.share.admitted > 0 && alone {
 		e.forgive(now)
 	}
 	if len(e.waiters) > 0 || !e.state.idle() {
 		return false
+	}
+	if alone {
+		e.goOut(now)
 	}
 	e.lim.count.expired.Add(e.state.held())
 	e.die()

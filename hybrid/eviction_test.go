@@ -75,9 +75,9 @@ func TestFullMemoryAndNoRedis(t *testing.T) {
 				l, keys := owing(t, link, hybrid.Config{MaxKeys: 10, Fallback: fallback})
 				link.Refuse(true)
 				link.CutAll()
-				for i := range 20 {
+				for i := range 20 { // what no memory is needed for, and what the allowance holds
 					res := ask(t, l, fmt.Sprint("new", i), 2)
-					if res.Source != hybridlimit.SourceFallback || res.Allowed != (fallback == hybrid.FallbackAllowAll) {
+					if res.Source != hybridlimit.SourceFallback || res.Allowed != (fallback != hybrid.FallbackDenyAll) {
 						t.Errorf("new key %d: %+v", i, res)
 					}
 				}

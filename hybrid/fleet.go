@@ -99,6 +99,7 @@ func (l *Limiter) beat() {
 			return
 		}
 		timer.Reset(beatEvery)
+		l.overflow.release(l.hub.clock.now())
 		l.changeSwitch(func(*switches) {}) // for a line of the log that is due
 		l.heartbeat(l.ctx, false)
 	}

@@ -79,6 +79,7 @@ const (
 	msgRefuses   = "hybridlimit: Redis refuses the syncs of a slot; deciding its keys locally"
 	msgTakes     = "hybridlimit: Redis takes the syncs of a slot again; back on the shared limit"
 	msgRenamed   = "hybridlimit: another uses this process's identity in Redis (a write to its envelope, or a copy of this process); going on under a new one"
+	msgOverflow  = "hybridlimit: memory is full of keys that owe, and Redis does not answer; keys that find no room share an allowance, and Redis never hears of what it admits"
 	msgAlone     = "hybridlimit: the fleet's size is unknown; this process takes the whole limit (set HubConfig.FleetSize)"
 )
 
