@@ -3,6 +3,7 @@ package ratesync_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,6 +39,7 @@ func TestAnotherUsesTheIdentity(t *testing.T) {
 					i := newItem(t, "i", 3)
 					w.Enqueue(tag, i, now())
 					time.Sleep(10 * time.Millisecond)
+					synctest.Wait()
 					return i
 				}
 				send(1)
@@ -86,9 +88,9 @@ func TestRefusalsInARow(t *testing.T) {
 					}
 				})
 				w.redis.empty = true
-				well := false
+				var well atomic.Bool
 				w.redis.script = func(ctx context.Context, a attempt) (lua.Reply, error) {
-					if !well && strings.Contains(a.env.Key, "{1}") {
+					if !well.Load() && strings.Contains(a.env.Key, "{1}") {
 						return refuse()
 					}
 					return applied(ctx, a)
@@ -118,8 +120,9 @@ func TestRefusalsInARow(t *testing.T) {
 				if want := map[string]int64{"stale": 0, "unreadable": 3}[name]; lost != want || w.Stats().Refused != uint64(want) {
 					t.Errorf("%d units were dropped, want %d; %+v", lost, want, w.Stats())
 				}
-				well = true
+				well.Store(true)
 				time.Sleep(time.Second)
+				synctest.Wait()
 				if w.Refusing(1) || later.account() != [4]int64{0, 0, 1, 0} || len(told) != 2 || !told[0] || told[1] {
 					t.Errorf("refusing %v, %v, told %v", w.Refusing(1), later.account(), told)
 				}
