@@ -140,6 +140,7 @@ type part struct {
 	source hybridlimit.Source
 	due    int64 // ns: when the queue serves what is paid
 	paid   bool  // Redis has given the units for this very call
+	spare  bool  // there is no memory for the key, and no Redis: see withoutMemory
 
 	exactly bool    // Redis makes every decision
 	back    algo.Op // gives back what it gave to one of those
@@ -204,15 +205,18 @@ func (h *Hub) parts(asks []Ask, each []hybridlimit.Ask) (parts []*part, res hybr
 // tryAll decides all parts under the locks of their entries. It reports false
 // when some have to be fetched from Redis first.
 func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
-	locked := parts[:0:0]
+	locked, kept := parts[:0:0], false
 	defer func() {
+		for _, p := range parts {
+			p.endSpare(kept)
+		}
 		for _, p := range locked {
 			p.e.unlock()
 			p.e.sync(p.v.sync)
 		}
 	}()
 	for _, p := range parts {
-		p.e, p.rules = nil, p.at.rules
+		p.e, p.rules, p.spare = nil, p.at.rules, false
 		if p.shadow {
 			continue
 		}
@@ -223,6 +227,10 @@ func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
 		e, _, err := p.Limiter.lockAt(p.Key, p.at)
 		if err != nil {
 			return res, true, err
+		}
+		if p.spare = e == nil && p.Limiter.alone(p.at.tag); p.spare {
+			p.v = p.Limiter.fromOverflow(p.Key, p.rules, p.N)
+			continue
 		}
 		if e == nil { // memory is full of keys that owe
 			p.refuse(verdict{source: hybridlimit.SourceTimeout, retry: int64(p.Limiter.cfg.SyncInterval)})
@@ -249,6 +257,7 @@ func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
 	for _, p := range locked {
 		p.end(admitted)
 	}
+	kept = admitted
 	switch {
 	case worst != nil:
 		return worst.denied(worst.v), true, nil
@@ -266,6 +275,19 @@ func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
 	}
 	res.Shadowed, res.Delay = shadowed, delay
 	return res, true, nil
+}
+
+// endSpare keeps what the overflow gave, or puts it back.
+func (p *part) endSpare(admitted bool) {
+	if !p.spare {
+		return
+	}
+	l, took := p.Limiter, p.v.action == admit
+	if !took || admitted {
+		l.countOverflow(p.N, took)
+	} else if t := l.shareTerms(p.rules, l.fleet.size()); t.shares() {
+		l.spare(l.hub.clock.now()).put(l.store.hash(p.Key), t, p.N)
+	}
 }
 
 // tryExactly is try for a part that Redis decides.

@@ -38,7 +38,9 @@ type Config struct {
 	// negative: never wait (not with ModeExact).
 	MaxWait time.Duration
 	// MaxKeys bounds the keys held in memory; the least recently used goes
-	// first, after paying what it owes. Zero: 100 000.
+	// first, after paying what it owes. While Redis is away, keys that find it
+	// full of keys that owe share as much as MaxKeys of them have, each its own
+	// share at most: see docs/operations.md. Zero: 100 000.
 	MaxKeys int
 	// MaxKeyBytes is the longest key taken. Zero: 512.
 	MaxKeyBytes int

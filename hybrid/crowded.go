@@ -33,9 +33,26 @@ func (e *entry) mayGo(now int64) bool {
 // in: see withoutRedis.
 func (x *explanation) explainOverflow(why string) {
 	const full = "the fallback (%v) decides since %s, and memory is full of keys that owe: there is none to count this one in"
-	if x.l.cfg.Fallback == FallbackAllowAll {
-		x.allow(hybridlimit.SourceFallback, full, x.l.cfg.Fallback, why)
+	policy, t := x.l.cfg.Fallback, x.terms.share
+	if !t.shares() {
+		if policy == FallbackAllowAll {
+			x.allow(hybridlimit.SourceFallback, full, policy, why)
+		} else {
+			x.deny(hybridlimit.SourceFallback, x.now+int64(x.l.cfg.SyncInterval), full, policy, why)
+		}
 		return
 	}
-	x.deny(hybridlimit.SourceFallback, x.now+int64(x.l.cfg.SyncInterval), full, x.l.cfg.Fallback, why)
+	left := t.most()
+	if t.cap < left {
+		left = t.cap
+	}
+	if c := x.l.overflow.cells.Load(); c != nil {
+		left = c.level(x.hash, t, x.now)
+	}
+	const some = full + ", and keys that find no room share %.4g units by the key's hash, of which %.4g are left"
+	if left >= 1-floatSlack {
+		x.allow(hybridlimit.SourceFallback, some, policy, why, t.most(), left)
+		return
+	}
+	x.deny(hybridlimit.SourceFallback, x.now+spans(1-left, t)+1, some, policy, why, t.most(), left)
 }

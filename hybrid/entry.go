@@ -443,13 +443,26 @@ func (e *entry) tryEvict(now int64) bool {
 	}
 	defer e.unlock()
 	e.begin(now)
-	if e.state.share.admitted > 0 && e.lim.alone(e.tag()) {
+	alone := e.lim.alone(e.tag())
+	if e.state.share.admitted > 0 && alone {
 		e.forgive(now)
 	}
 	if len(e.waiters) > 0 || !e.state.idle() {
 		return false
 	}
+	if alone {
+		e.goOut(now)
+	}
 	e.lim.count.expired.Add(e.state.held())
-	e.dead = true
+	e.die()
 	return true
+}
+
+// die marks the entry dead, and takes it out of its lane's queue: else what is
+// forgotten while Redis is away would stay in memory until it is back. A sync
+// that somebody still wants of it comes to nothing. Call it under e.mu: a lane's
+// lock comes after an entry's, and nothing of an entry is called under it.
+func (e *entry) die() {
+	e.dead = true
+	e.lim.hub.engine.Remove(e.tag(), e)
 }

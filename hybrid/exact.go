@@ -139,13 +139,7 @@ func (l *Limiter) withoutRedis(key string, at place, n int64) (verdict, error) {
 	case e != nil:
 		return l.event(e, func(t terms, now int64, broken bool) verdict { return e.state.without(&t, n, now, broken) }), nil
 	}
-	// And there is no memory to count it in.
-	l.count.overflow.Add(1)
-	if l.cfg.Fallback == FallbackAllowAll {
-		l.count.dropped.Add(n)
-		return verdict{action: admit, source: hybridlimit.SourceFallback}, nil
-	}
-	return verdict{action: deny, source: hybridlimit.SourceFallback, retry: int64(l.cfg.SyncInterval)}, nil
+	return l.withoutMemory(key, at, n), nil
 }
 
 // refusal is what Redis said when it denied an exact call: none of as many

@@ -50,6 +50,9 @@ func (x *explanation) whyAlone() string {
 	if x.switched == SwitchLocalOnly {
 		return "the switch of " + x.who() + " is local_only"
 	}
+	if x.l.hub.engine.Refusing(x.at.tag) {
+		return "Redis refuses the syncs of the key's slot"
+	}
 	return "Redis does not answer"
 }
 
@@ -109,7 +112,7 @@ func (x *explanation) whyAsk() string {
 	case !x.l.fleet.known(x.now):
 		return nothing + ", and there is no credit while the fleet's size is not known"
 	case t.credit <= 0:
-		return fmt.Sprintf("%s, and with a fleet of %d a process's credit is below one unit", nothing, t.n)
+		return nothing + ", and " + x.l.noCredit(x.rules, t.n)
 	case !x.known || !s.view.known:
 		return nothing + ", and a key that it does not know may be empty"
 	case !s.fresh(x.now):
@@ -118,6 +121,20 @@ func (x *explanation) whyAsk() string {
 		return fmt.Sprintf("%s, and the credit of %s is used up", nothing, units(t.credit))
 	}
 	return nothing + ", and " + x.said()
+}
+
+// noCredit is why credit comes to 0 units in a fleet of n, and from when on it
+// does not: see credit.
+func (l *Limiter) noCredit(r *rules, n int64) string {
+	burst, others := r.limit.BurstSize(), max(n-1, 1)
+	switch {
+	case l.cfg.Mode != ModeAuto:
+		return fmt.Sprintf("credit is 0 units: burst %d / %d is below one, and a burst of %d gives 1", burst, others, others)
+	case others > burst:
+		return fmt.Sprintf("credit is 0 units: Overshoot %g × burst %d / %d is below one, and no Overshoot gives 1 with a burst below %d", l.cfg.Overshoot, burst, others, others)
+	}
+	enough := float64((1000*others+burst-1)/burst) / 1000
+	return fmt.Sprintf("credit is 0 units: Overshoot %g × burst %d / %d is below one, and an Overshoot of %g gives 1", l.cfg.Overshoot, burst, others, enough)
 }
 
 // clock is a time of today as people say it, with the date if it is not soon.

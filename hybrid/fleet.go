@@ -32,7 +32,8 @@ type fleet struct {
 	counts [countsKept]int64 // the last counts
 	beaten int64             // µs of Redis time of the last answered one; 0: there was none
 	loaded bool              // the batch script is known to Redis
-	small  bool              // it was said that C is below one unit
+	small  bool              // it was said that C is 0
+	name   *string           // the identity of the last one
 }
 
 // countsKept is how many counts must agree that the fleet has shrunk. A Redis
@@ -98,6 +99,7 @@ func (l *Limiter) beat() {
 			return
 		}
 		timer.Reset(beatEvery)
+		l.overflow.release(l.hub.clock.now())
 		l.changeSwitch(func(*switches) {}) // for a line of the log that is due
 		l.beatDenials()
 		l.heartbeat(l.ctx, false)
@@ -121,11 +123,14 @@ func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 	if !ok {
 		return
 	}
+	if name := h.beatsAs.Load(); name != f.name {
+		f.name, f.beaten = name, 0 // Redis has not heard of it
+	}
 	sent := time.Now()
 	given := h.cfg.SyncTimeout + h.engine.Late()
 	bounded, cancel := context.WithTimeout(ctx, given)
 	beat, err := h.runner.Heartbeat(bounded, lua.Pulse{
-		Fleet: h.names.Fleet(l.cfg.Name), Switch: h.names.Switch(l.cfg.Name), Process: h.process,
+		Fleet: h.names.Fleet(l.cfg.Name), Switch: h.names.Switch(l.cfg.Name), Process: *f.name,
 		Expiry: beatExpiry, Leave: leave, Seen: l.told(), TTL: switchTTL,
 	})
 	cancel()

@@ -2,8 +2,6 @@ package hybrid
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -32,7 +30,8 @@ import (
 type Hub struct {
 	cfg      HubConfig
 	names    lua.Names
-	process  string // 128 random bits: a restarted process is another one
+	process  string                 // 128 random bits: a restarted process is another one
+	beatsAs  atomic.Pointer[string] // the heartbeats' identity: see renamed
 	client   redis.UniversalClient
 	runner   *global.Runner
 	caller   ratesync.Caller // the runner, traced and timed
@@ -82,13 +81,12 @@ func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error)
 	if err != nil {
 		return nil, err
 	}
-	var id [16]byte
-	rand.Read(id[:]) // never fails: crypto/rand ends the program instead
 	h := &Hub{
 		cfg: cfg, names: lua.Names{Prefix: cfg.Prefix, Tags: cfg.Tags, HashKeys: cfg.HashKeys},
-		process: hex.EncodeToString(id[:]), client: rdb, runner: runner,
+		process: newIdentity(), client: rdb, runner: runner,
 		clock: newClock(), limiters: map[string]*Limiter{},
 	}
+	h.beatsAs.Store(&h.process)
 	h.clock.aged = h.takeBack
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.log = newStateLog(cfg.Logger.With(slog.String("prefix", cfg.Prefix)))
@@ -107,7 +105,7 @@ func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error)
 			h.log.event("hybridlimit: Redis refused a sync for good; what it carried is lost",
 				slog.Int("tag", tag), slog.Int("ops", ops), slog.Any("error", err))
 		},
-		OnLoss: h.resync.onLoss,
+		OnRefusing: h.refusing, OnRenamed: h.renamed, OnLoss: h.resync.onLoss,
 	})
 	if err := h.metrics.register(h); err != nil {
 		h.metrics.release()
@@ -162,9 +160,6 @@ func (h *Hub) breaker(tag int) *breaker.Breaker {
 	}
 	return h.breakers[tag]
 }
-
-// broken reports whether decisions on a tag must do without Redis.
-func (h *Hub) broken(tag int) bool { return h.breaker(tag).State() != breaker.Closed }
 
 // jitter is a random time in [½, 1½) of d.
 func (h *Hub) jitter(d int64) int64 { return d/2 + mrand.Int64N(d) }
@@ -368,7 +363,7 @@ func (l *Limiter) writeOff() {
 			return
 		}
 		e.begin(now)
-		e.dead = true
+		e.die()
 		s := &e.state
 		l.count.dropped.Add(s.pending + s.share.admitted - s.refunds.units())
 		l.count.expired.Add(s.held())

@@ -118,7 +118,7 @@ func (l *Limiter) inspect(key string) (Inspection, place, error) {
 	if err != nil {
 		return Inspection{}, place{}, err
 	}
-	x := explanation{l: l, at: at}
+	x := explanation{l: l, at: at, hash: l.store.hash(key)}
 	x.switched, x.own = l.Switch()
 	x.look(key)
 	x.now = l.hub.clock.now()
@@ -135,7 +135,7 @@ func (l *Limiter) inspect(key string) (Inspection, place, error) {
 		Policy: l.cfg.Name, Key: key, Digest: l.hub.names.Digest(l.cfg.Name, key), Limit: x.rules.limit, Mode: l.cfg.Mode.String(),
 		At: x.time(x.now).Round(0), Outcome: x.outcome, Source: x.source,
 		Shadow: l.switches.shadow.Load(), Switch: x.switched.String(), SwitchOwn: x.own,
-		Breaker: l.hub.breaker(at.tag).State().String(), Slot: at.tag,
+		Breaker: l.hub.state(at.tag).String(), Slot: at.tag,
 		Fleet: x.terms.n, FleetKnown: l.fleet.known(x.now), Credit: x.terms.credit,
 		Known: x.known, Leased: s.held(), Owed: s.owed() + s.share.admitted - s.back(), Fallback: s.share.admitted, Waiting: x.waiting,
 		Viewed: s.view.known,
@@ -166,6 +166,7 @@ type explanation struct {
 	now      int64
 	known    bool
 	crowded  bool // it is not, and there is no memory for it
+	hash     uint64
 	waiting  int
 	switched Switch
 	own      bool // the switch is the process's own
@@ -263,7 +264,7 @@ func (x *explanation) explain() {
 	case x.crowded && !x.alone && t.maxWait >= 0:
 		x.ask("memory is full of keys that owe Redis, so that it decides each call for a key that is not there")
 	case x.crowded && !x.alone:
-		x.explainFallback("calls do not wait for Redis (MaxWait is negative)")
+		x.explainWithout("calls do not wait for Redis (MaxWait is negative)")
 	case x.alone:
 		x.explainFallback(x.whyAlone())
 	case s.atOnce(1) >= 1:

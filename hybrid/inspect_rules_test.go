@@ -117,10 +117,10 @@ func TestInspectionAfterSetLimit(t *testing.T) {
 }
 
 // A key for which there is no memory, since all that is there owes: Redis decides
-// each call, and without it the fallback has nothing to count by.
+// each call, and without it the fallback's allowance for such keys does.
 func TestInspectionOfOverflow(t *testing.T) {
 	for fallback, want := range map[hybrid.Fallback]string{
-		hybrid.FallbackShare:    "denied until 00:0…:….… UTC because the fallback (share) decides since Redis does not answer, and memory is full of keys that owe: there is none to count this one in",
+		hybrid.FallbackShare:    "allowed because the fallback (share) decides since Redis does not answer, and memory is full of keys that owe: there is none to count this one in, and keys that find no room share 2000 units by the key's hash, of which 2000 are left",
 		hybrid.FallbackAllowAll: "allowed because the fallback (allow_all) decides since Redis does not answer, and memory is full of keys that owe: there is none to count this one in",
 	} {
 		for mode := hybrid.ModeAuto; mode <= hybrid.ModeExact; mode++ {

@@ -116,7 +116,7 @@ func TestInspectionSentences(t *testing.T) {
 		}},
 		"credit below one unit": {per(1, time.Hour, 10), hybrid.Config{}, func(t *testing.T, b *redistest.Bubble, l *hybrid.Limiter) {
 			ask(t, l, "k", 1)
-			sentence(t, inspect(t, l, "k"), "the next call asks Redis, for 20ms at most, because nothing is leased, and with a fleet of 1 a process's credit is below one unit")
+			sentence(t, inspect(t, l, "k"), "the next call asks Redis, for 20ms at most, because nothing is leased, and credit is 0 units: Overshoot 0.05 × burst 10 / 1 is below one, and an Overshoot of 0.1 gives 1")
 		}},
 		"Redis dead, a share": {per(1, time.Hour, 2), hybrid.Config{}, func(t *testing.T, b *redistest.Bubble, l *hybrid.Limiter) {
 			b.Kill()
@@ -147,7 +147,7 @@ func TestInspectionSentences(t *testing.T) {
 			sentence(t, inspect(t, l, "k"), "denied because Redis has kept calls for this key waiting for 45 ms, and mode strict admits nothing without its word")
 		}},
 		"never wait": {per(1, time.Hour, 2), hybrid.Config{MaxWait: -1}, func(t *testing.T, b *redistest.Bubble, l *hybrid.Limiter) {
-			sentence(t, inspect(t, l, "k"), "allowed because the fallback (share) decides since calls do not wait for Redis (MaxWait is negative), and this process knows nothing of the key, and with a fleet of 1 a process's credit is below one unit: this process has 2 of its 2 units left")
+			sentence(t, inspect(t, l, "k"), "allowed because the fallback (share) decides since calls do not wait for Redis (MaxWait is negative), and this process knows nothing of the key, and credit is 0 units: Overshoot 0.05 × burst 2 / 1 is below one, and an Overshoot of 0.5 gives 1: this process has 2 of its 2 units left")
 		}},
 		"switches": {per(1, time.Hour, 2), hybrid.Config{}, func(t *testing.T, b *redistest.Bubble, l *hybrid.Limiter) {
 			flipFleet(t, l, hybrid.SwitchDenyAll)
@@ -161,7 +161,7 @@ func TestInspectionSentences(t *testing.T) {
 			flip(t, l, hybrid.SwitchLocalOnly)
 			sentence(t, inspect(t, l, "k"), "allowed because the fallback (share) decides since the switch of this process is local_only: this process has 2 of its 2 units left")
 			flip(t, l, hybrid.SwitchShadow)
-			sentence(t, inspect(t, l, "k"), "the next call asks Redis, for 20ms at most, because this process knows nothing of the key, and with a fleet of 1 a process's credit is below one unit; nobody is denied all the same, because the limit is in shadow")
+			sentence(t, inspect(t, l, "k"), "the next call asks Redis, for 20ms at most, because this process knows nothing of the key, and credit is 0 units: Overshoot 0.05 × burst 2 / 1 is below one, and an Overshoot of 0.5 gives 1; nobody is denied all the same, because the limit is in shadow")
 		}},
 		"exact": {per(1, time.Hour, 2), hybrid.Config{Mode: hybrid.ModeExact}, func(t *testing.T, b *redistest.Bubble, l *hybrid.Limiter) {
 			sentence(t, inspect(t, l, "k"), "the next call asks Redis, for 20ms at most, because in mode exact it decides each call")
@@ -180,7 +180,7 @@ func TestInspectionSentences(t *testing.T) {
 			ask(t, l, "k", 10)
 			sentence(t, inspect(t, l, "k"), "denied until 00:00:03.000 UTC because Redis said the window is used up 0 ms ago")
 			time.Sleep(time.Second)
-			sentence(t, inspect(t, l, "k"), "the next call asks Redis, for 20ms at most, because nothing is leased, and with a fleet of 1 a process's credit is below one unit")
+			sentence(t, inspect(t, l, "k"), "the next call asks Redis, for 20ms at most, because nothing is leased, and credit is 0 units: Overshoot 0.05 × burst 10 / 1 is below one, and an Overshoot of 0.1 gives 1")
 		}},
 		"a window that is over": {hybridlimit.FixedWindow(1000, 3*time.Second), hybrid.Config{}, func(t *testing.T, b *redistest.Bubble, l *hybrid.Limiter) {
 			ask(t, l, "k", 10)

@@ -29,6 +29,7 @@ type Limiter struct {
 	store    *store
 	fleet    fleet
 	switches switches
+	overflow overflow
 	count    counters
 	hist     *histograms // nil: nobody takes metrics
 

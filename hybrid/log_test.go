@@ -194,7 +194,10 @@ func TestSmallPartIsSaid(t *testing.T) {
 					hybrid.Config{Mode: c.mode, Hub: hybrid.HubConfig{Logger: slog.New(log)}})
 				time.Sleep(10 * time.Second)
 				if c.says {
-					log.want(t, "INFO hybridlimit: this process's part of the limit is below one unit")
+					log.want(t, "INFO hybridlimit: the credit of a key is 0 units, so a key without a lease waits one round trip for Redis")
+					if got, why := log.all()[0], "credit is 0 units: Overshoot 0.05 × burst 5 / 1 is below one, and an Overshoot of 0.2 gives 1"; !strings.Contains(got, why) {
+						t.Errorf("%q does not say %q", got, why)
+					}
 				} else {
 					log.want(t)
 				}

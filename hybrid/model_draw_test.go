@@ -101,6 +101,9 @@ func drawPlan(r *rand.Rand, f family, mode Mode, h hazard) *modelPlan {
 			pl.events[at].wait, pl.events[at+3].wait = e.wait, waits()
 			pl.events = append(pl.events, modelEvent{kind: evCall, p: p, n: 1, wait: waits()})
 			e = modelEvent{kind: evRound, p: p}
+		case evRefused:
+			pl.events = append(pl.events, drawRefused(r, e.p, procs, burst, waits)...)
+			continue
 		case evCross:
 			pl.events = append(pl.events, drawCrossing(r, e.p, burst)...)
 			continue
@@ -108,6 +111,38 @@ func drawPlan(r *rand.Rand, f family, mode Mode, h hazard) *modelPlan {
 		pl.events = append(pl.events, e)
 	}
 	return pl
+}
+
+// drawRefused is a sync that p gives up after Redis has run it, or not; what
+// another takes then, p's next sync, and what both have of it a while later.
+func drawRefused(r *rand.Rand, p, procs int, burst int64, waits func() time.Duration) (es []modelEvent) {
+	q := (p + r.IntN(procs)) % procs
+	calls := func(p int, most int64, cost int64) {
+		for range r.Int64N(most + 1) {
+			es = append(es, modelEvent{kind: evCall, p: p, n: cost})
+		}
+	}
+	some := 1 + r.Int64N(burst)
+	calls(p, 2, 1)
+	es = append(es, does(p, evRound)...)
+	calls(p, burst/2, 1)
+	es = append(es, modelEvent{kind: evCall, p: p, n: some, wait: waits()}, modelEvent{kind: evFreeze, p: p})
+	if r.IntN(4) > 0 {
+		es = append(es, does(p, evArrive)...)
+	}
+	es = append(es, does(p, evDrop, evLeave)...)
+	if calls(p, 2, some); r.IntN(2) == 0 { // and q has all there is
+		calls(q, 2, burst)
+		return append(es, does(q, evRound)...)
+	}
+	calls(q, 2, 1)
+	es = append(es, does(q, evRound)...)
+	calls(p, 1, burst)
+	es = append(es, modelEvent{kind: evRound, p: p}, modelEvent{kind: evCall, p: p, n: some, wait: waits()})
+	calls(p, burst/2, 1)
+	es = append(es, does(p, evRound)...)
+	calls(q, burst/2, 1)
+	return es
 }
 
 // drawWaits draws waits of one scale or another: none, a round trip, a tick, a

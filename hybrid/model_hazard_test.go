@@ -15,6 +15,7 @@ const (
 	hazMembers                     // processes join and leave, heartbeats are lost
 	hazFailover                    // Redis goes back to what it was
 	hazPrompt                      // with hazLoss: between losses and views told, nothing happens
+	hazRefusal                     // batches are refused for good, often
 )
 
 // with adds hazards to the weights of events. Where something is lost, views
@@ -26,6 +27,10 @@ func (h hazard) with(r *rand.Rand, weights []int) {
 	weights[evCrash], weights[evDrop] = 0, 0
 	if h&hazCrash != 0 {
 		weights[evCrash], weights[evDrop] = r.IntN(2), r.IntN(2)
+	}
+	weights[evRefused] = 0
+	if h&hazRefusal != 0 {
+		weights[evDrop], weights[evRefused] = 1+r.IntN(4), 2+r.IntN(8)
 	}
 	if h&(hazLoss|hazFailover) != 0 {
 		weights[evEvict], weights[evExact] = 0, 0

@@ -57,6 +57,10 @@ const (
 	mutNoCarry    // a fixed window begins at nothing
 	mutOwedDenies // what is owed of the last window proves denials in this one
 	mutClockTag   // what is owed names the window that Redis's clock shows
+
+	// Of batches that are given up.
+	mutDropBooked // what is leased stays booked, and is settled again
+	mutDropSpent  // what was given up may be spent again on the same view
 )
 
 // forgetInflight hides what is in flight until the returned function is called.
@@ -67,6 +71,20 @@ func (w *world) forgetInflight(p *proc) func() {
 	hidden := p.s.inflight
 	p.s.inflight = 0
 	return func() { p.s.inflight = hidden }
+}
+
+// dropStep is state.drop, or a wrong one.
+func (w *world) dropStep(p *proc) int64 {
+	s := &p.s
+	booked, leases, untold := s.booked, s.leases, s.untold
+	units := s.drop()
+	switch w.mutant {
+	case mutDropBooked:
+		s.booked, s.leases = booked, leases
+	case mutDropSpent:
+		s.untold = untold
+	}
+	return units
 }
 
 // settleStep is state.settle, or a wrong one.
@@ -138,6 +156,7 @@ func (m mutant) String() string {
 		"a retry picks up", "a retry moves", "a retry splits", "denials as of the receipt", "no ceiling", "one generation", "a view fills up", "grants are kept", "an eager newcomer", "the last count",
 		"uncapped", "late units are dropped", "late units count where they come", "a view outlives its window", "a word outlives its window",
 		"no carry", "owed of another window denies", "the clock names the window",
+		"a batch given up stays booked", "units given up are spent again",
 	}[m]
 }
 

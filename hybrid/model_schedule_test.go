@@ -51,9 +51,10 @@ const (
 	evFailover      // Redis goes back to that
 	evEdge          // the time is near the end of the window: see edges
 
-	evFlood // phrases, when a plan is drawn: as many calls as can be
-	evSlow  // a sync whose answer is slow, and calls meanwhile
-	evCross // a sync that the end of the window overtakes, and calls meanwhile
+	evFlood   // phrases, when a plan is drawn: as many calls as can be
+	evSlow    // a sync whose answer is slow, and calls meanwhile
+	evRefused // a sync that Redis runs and its process gives up, and what others do then
+	evCross   // a sync that the end of the window overtakes, and calls meanwhile
 )
 
 var modelKindNames = [...]string{

@@ -162,6 +162,16 @@ func TestModelSchedules(t *testing.T) {
 			limit: hybridlimit.TokenBucket(60, s, 4), procs: 2, mode: ModeStrict, greedy: true, maxWait: s,
 			events: script(calls(0, 1), does(0, evFreeze, evArrive, evLeave), after(64*ms, calls(0, 1, 1, 1, 1, 1))),
 		}},
+		{name: "a lease is not settled again after its batch was given up: the ledger would forget another's", excess: 0, mutant: mutDropBooked, worse: 1, full: true, plan: modelPlan{
+			limit: hybridlimit.TokenBucket(664, s, 5), procs: 2, mode: ModeStrict, greedy: true, maxWait: 20 * ms, hazard: hazRefusal,
+			events: script(calls(0, 1), does(0, evRound), calls(0, 1, 1, 1), does(0, evFreeze, evArrive, evDrop),
+				after(33*ms, calls(1, 2)), does(1, evRound), calls(0, 5), does(0, evRound), after(77*ms, calls(1, 1)), calls(0, 2, 3)),
+		}},
+		{name: "what was given up is off the credit until the next view", excess: 4, mutant: mutDropSpent, worse: 12, plan: modelPlan{
+			limit: slow, procs: 2, mode: ModeDeferred, credit: 4, hazard: hazRefusal,
+			events: script(calls(0, 1), does(0, evRound), calls(0, 4), does(0, evFreeze, evDrop), calls(0, 4), does(0, evFreeze, evDrop), calls(0, 4),
+				calls(1, 1), does(1, evRound), calls(1, 1), does(1, evRound), calls(1, 4), does(1, evRound)),
+		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.plan.plain = !tc.full

@@ -61,7 +61,7 @@ func (w *world) retry(p *proc) {
 // settle brings a reply, as entry.Settle.
 func (w *world) settle(p *proc, r modelReply) {
 	f := p.frozen
-	p.frozen = nil
+	p.frozen, p.gaveUp = nil, 0
 	w.redis.heard(f.batch, r.at)
 	w.begin(p)
 	var waiting []int64

@@ -26,6 +26,7 @@ type world struct {
 	receipt  meter // the same, with waiting calls counted when they were told
 
 	expired, lost, dropped, forgiven int64 // units
+	untold                           int64 // of dropped, what may come on top: see giveUp
 	late                             int64 // units that came more than a window late
 	waited                           int64 // calls
 
@@ -57,6 +58,7 @@ type proc struct {
 	epoch   int64 // that the last answer told
 	lost    int64 // ns; when it was last told of a loss
 	own     int64 // a mutant's: what it has used itself
+	gaveUp  int64 // units that it gave up since its view came
 	member
 
 	admitted int64 // units
@@ -303,28 +305,43 @@ func (w *world) evict(p *proc) bool {
 	}
 	w.expired += p.s.held()
 	w.forgiven += p.s.owed() // none, but for a mutant
-	p.s, p.evicted, p.wants = state{}, w.now, syncNot
+	p.s, p.evicted, p.wants, p.gaveUp = state{}, w.now, syncNot, 0
 	w.logf("p%d forgets the key", p.id)
 	return true
 }
 
-// drop is Redis refusing the frozen batch for good.
+// drop is Redis refusing the frozen batch for good. An earlier attempt may have
+// been applied, or still be on its way.
 func (w *world) drop(p *proc) {
 	if p.frozen == nil {
 		return
 	}
 	w.begin(p)
-	w.dropped += p.s.drop()
+	w.giveUp(p, w.dropStep(p))
 	p.frozen, p.carried = nil, 0
 	w.logf("p%d gives its batch up", p.id)
 	w.end(p)
+}
+
+// giveUp notes units of p that Redis may never hear of. So much more may be
+// admitted, once; but of what a process gives up between one view and the next no
+// more than its credit.
+func (w *world) giveUp(p *proc, units int64) {
+	w.dropped += units
+	if w.members != nil { // C changes, and crashes alone give up: of each C at most
+		w.untold += units
+		return
+	}
+	before := min(p.gaveUp, w.t.credit)
+	p.gaveUp += units
+	w.untold += min(p.gaveUp, w.t.credit) - before
 }
 
 // crash restarts a process under another name.
 func (w *world) crash(i int) {
 	p := w.procs[i]
 	w.begin(p)
-	w.dropped += p.s.owed() + p.s.share.admitted
+	w.giveUp(p, p.s.owed()+p.s.share.admitted)
 	w.expired += p.s.held()
 	w.logf("p%d crashes owing %d", p.id, p.s.owed())
 	w.start(i)

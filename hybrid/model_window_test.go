@@ -172,7 +172,7 @@ func (w *world) worst() (excess, debt float64) {
 // more. What came more than a window late was within its own window's bound, but
 // nobody repays it.
 func (w *world) checkWindows(o *outcome) {
-	allowed := float64(o.bound+w.dropped) + o.gained + 1e-9
+	allowed := float64(o.bound+w.untold) + o.gained + 1e-9
 	if o.excess > allowed {
 		w.fail("excess %.6f, allowed %.6f", o.excess, allowed)
 	}

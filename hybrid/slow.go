@@ -126,6 +126,7 @@ func (l *Limiter) lockBy(key string, given *rules, find func() (place, error)) (
 			made := newEntry(l, key)
 			made.node.Tag = uint16(at.tag)
 			made.rules.Store(at.rules)
+			made.comeIn(at.rules, l.hub.clock.now())
 			var owing []*entry
 			e, owing = l.store.add(made, l.hub.clock.now())
 			for _, o := range owing {

@@ -15,6 +15,7 @@ type state struct {
 	window   int64    // in which they were admitted; 0: it is not known, or of several
 	inflight int64    // units sent and not answered; owed is the sum of both
 	sentIn   int64    // their window, as window
+	untold   int64    // units of syncs that were given up since the view came
 	frozen   bool     // a sync is on its way
 	asked    bool     // it carries asks: until its answer no credit is spent
 	stuckAt  int64    // since when Redis has owed an answer; 0: it does not
@@ -201,7 +202,7 @@ func (s *state) creditLeft(t *terms, now int64) int64 {
 		return 0
 	}
 	// What exact calls of this process take, the view does not know of.
-	return max(0, min(t.bucket.Units(level)-s.asking, t.credit)-s.owed())
+	return max(0, min(t.bucket.Units(level)-s.asking, t.credit)-s.owed()-s.untold)
 }
 
 // mayBeFull says whether a key without a view may be taken for full: whatever

@@ -61,21 +61,25 @@ func (s *stateLog) write(level slog.Level, msg string, skipped int, attrs []any)
 	s.log.Log(context.Background(), level, msg, attrs...)
 }
 
-// small says, once per limit, that its credit is below one unit.
+// small says, once per limit, that its credit is 0 units, and why.
 func (s *stateLog) small(l *Limiter, n int64) {
 	s.write(slog.LevelInfo, msgSmall, 0, []any{
 		slog.String("limiter", l.cfg.Name), slog.String("limit", l.rules.Load().limit.String()),
-		slog.String("mode", l.cfg.Mode.String()), slog.Int64("fleet", n),
+		slog.String("mode", l.cfg.Mode.String()), slog.Int64("fleet", n), slog.String("why", l.noCredit(l.rules.Load(), n)),
 	})
 }
 
 const (
-	msgSmall     = "hybridlimit: this process's part of the limit is below one unit; cold keys wait one round trip"
+	msgSmall     = "hybridlimit: the credit of a key is 0 units, so a key without a lease waits one round trip for Redis"
 	msgBroken    = "hybridlimit: Redis does not answer; deciding locally"
 	msgMended    = "hybridlimit: Redis answers again; back on the shared limit"
 	msgSwitch    = "hybridlimit: the limit was switched by hand"
 	msgLost      = "hybridlimit: Redis lost its state; telling it what this process knows"
 	msgOddSwitch = "hybridlimit: the fleet's switch is none that this version knows; deciding as usual"
+	msgRefuses   = "hybridlimit: Redis refuses the syncs of a slot; deciding its keys locally"
+	msgTakes     = "hybridlimit: Redis takes the syncs of a slot again; back on the shared limit"
+	msgRenamed   = "hybridlimit: another uses this process's identity in Redis (a write to its envelope, or a copy of this process); going on under a new one"
+	msgOverflow  = "hybridlimit: memory is full of keys that owe, and Redis does not answer; keys that find no room share an allowance, and Redis never hears of what it admits"
 	msgAlone     = "hybridlimit: the fleet's size is unknown; this process takes the whole limit (set HubConfig.FleetSize)"
 )
 

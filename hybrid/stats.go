@@ -276,7 +276,8 @@ type HubStats struct {
 	Seen      uint64        // syncs answered at a later try that had been applied before
 	Gaps      uint64        // answers showing that Redis lost an earlier sync
 	Refused   uint64        // ops that Redis will never apply
-	Breaker   breaker.State // the worst, where there are several
+	Renamed   uint64        // identities given up, because another used them
+	Breaker   breaker.State // the worst, where there are several; Open also while Redis refuses the syncs of a slot
 	Behind    bool          // syncs that can wait do so for longer than SyncInterval: rate_limiting.sync.behind
 	Syncs     uint64        // batches of syncs, again with each attempt, and exact decisions
 	SyncOps   uint64        // keys in them: SyncOps/Syncs is the mean size of a batch
@@ -304,7 +305,7 @@ func (h *Hub) Stats() HubStats {
 	s := HubStats{
 		Decisions: h.decisions(),
 		Messages:  e.Messages + h.exacts.Load() + h.beats.Load(), Ops: e.Ops + h.exacts.Load(),
-		Failures: e.Failures + h.failed.Load(), Seen: e.Seen, Gaps: e.Gaps, Refused: e.Refused, Breaker: h.worst(),
+		Failures: e.Failures + h.failed.Load(), Seen: e.Seen, Gaps: e.Gaps, Refused: e.Refused, Renamed: e.Renamed, Breaker: h.worst(),
 		Behind: h.engine.Behind(), Syncs: h.syncs.calls.Load(), SyncOps: h.syncs.ops.Load(), SyncTime: time.Duration(h.syncs.ns.Load()),
 	}
 	return s
@@ -331,11 +332,3 @@ func (l *Limiter) Mode() Mode { return l.cfg.Mode }
 
 // Hub is the hub that the limiter belongs to.
 func (l *Limiter) Hub() *Hub { return l.hub }
-
-func (h *Hub) worst() breaker.State {
-	worst := breaker.Closed
-	for _, b := range h.breakers {
-		worst = max(worst, b.State())
-	}
-	return worst
-}

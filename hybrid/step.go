@@ -96,7 +96,7 @@ func (s *state) warm(t *terms, now int64) float64 {
 	if !s.fresh(now) {
 		return t.share.cap
 	}
-	left := float64(s.level(t, now))/float64(t.bucket.Unit) - float64(s.owed())
+	left := float64(s.level(t, now))/float64(t.bucket.Unit) - float64(s.owed()+s.untold)
 	return max(0, min(t.share.cap, left*t.share.cap/float64(t.limit.BurstSize())))
 }
 
@@ -156,7 +156,7 @@ type answer struct {
 
 // learn takes over what an answer says of the key.
 func (s *state) learn(t *terms, a answer, now int64) {
-	s.inflight, s.sentIn, s.giving, s.frozen, s.asked, s.stuckAt = 0, 0, 0, false, false, 0
+	s.inflight, s.sentIn, s.untold, s.giving, s.frozen, s.asked, s.stuckAt = 0, 0, 0, 0, false, false, 0
 	if s.share.admitted == 0 {
 		s.share = share{} // the next stretch starts warm
 	}
@@ -220,9 +220,18 @@ func (s *state) settle(t *terms, a answer, waiting []int64, now int64) (served [
 }
 
 // drop gives up the frozen op and returns the units that Redis never hears of.
+// Redis may have run it all the same, so what is leased is not to be settled
+// again: the ledger would take another's units for these (rule 21). What is in
+// hand is no longer booked, and ends when it did: it was in the ledger until
+// then. And the units stay off what this process gives credit on (rule 22).
 func (s *state) drop() int64 {
 	units := s.inflight - s.giving
+	s.untold += s.inflight
 	s.giving = 0
+	s.booked = booking{}
+	for i := range s.leases {
+		s.leases[i].booked = false
+	}
 	s.inflight, s.frozen, s.asked, s.stuckAt = 0, false, false, 0
 	return units
 }

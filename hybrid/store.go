@@ -66,16 +66,19 @@ func newStore(maxKeys int, void func()) *store {
 	return s
 }
 
+// hash is a key's.
+func (s *store) hash(key string) uint64 { return maphash.String(s.seed, key) }
+
 // get finds a key. It takes no lock, and so may miss one that is there: lookup
 // does not.
 func (s *store) get(key string) *entry {
-	hash := maphash.String(s.seed, key)
+	hash := s.hash(key)
 	return s.shards[hash&s.mask].table.Load().find(hash, key)
 }
 
 // lookup finds a key and notes its use.
 func (s *store) lookup(key string) *entry {
-	hash := maphash.String(s.seed, key)
+	hash := s.hash(key)
 	sh := &s.shards[hash&s.mask]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -84,7 +87,7 @@ func (s *store) lookup(key string) *entry {
 
 // peek finds a key and notes nothing.
 func (s *store) peek(key string) *entry {
-	hash := maphash.String(s.seed, key)
+	hash := s.hash(key)
 	sh := &s.shards[hash&s.mask]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -108,7 +111,7 @@ const evictTries = 8
 // recently used that may go. It returns what the key has now, nil when
 // nothing could go, and the entries that must pay before they can.
 func (s *store) add(e *entry, now int64) (got *entry, owing []*entry) {
-	hash := maphash.String(s.seed, e.name)
+	hash := s.hash(e.name)
 	sh := &s.shards[hash&s.mask]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -122,7 +125,7 @@ func (s *store) add(e *entry, now int64) (got *entry, owing []*entry) {
 		old, _, _ := sh.lru.GetOldest()
 		if old.tryEvict(now) {
 			sh.lru.Remove(old)
-			sh.table.Load().remove(maphash.String(s.seed, old.name), old)
+			sh.table.Load().remove(s.hash(old.name), old)
 			s.evicted.Add(1)
 			s.lastEvict.Store(now)
 			break
@@ -148,7 +151,7 @@ func (s *store) add(e *entry, now int64) (got *entry, owing []*entry) {
 // in now; none where there is room, or the key is there already. It copies a
 // shard's list: some 10 µs for 10 000 keys.
 func (s *store) inTheWay(key string) []*entry {
-	hash := maphash.String(s.seed, key)
+	hash := s.hash(key)
 	sh := &s.shards[hash&s.mask]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

@@ -104,7 +104,7 @@ func BenchmarkFind(b *testing.B) {
 		names := make([]string, keys)
 		for i := range names {
 			names[i] = fmt.Sprintf("%020d", i)
-			store.add(newEntry(&Limiter{}, names[i]))
+			store.add(newEntry(hubOnly, names[i]))
 		}
 		zipf := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.1, 1, keys-1)
 		order := make([]string, 1<<16)
@@ -145,7 +145,7 @@ func BenchmarkStoreMemory(b *testing.B) {
 		b.Run(f.name, func(b *testing.B) {
 			for range b.N {
 				var before, after runtime.MemStats
-				lim := &Limiter{}
+				lim := hubOnly
 				runtime.GC()
 				runtime.ReadMemStats(&before)
 				store := f.make(keys)

@@ -7,7 +7,20 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/lua"
+	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
+
+// hubOnly is a limiter that has no more than what evicting takes.
+var hubOnly = func() *Limiter {
+	br, err := breaker.New(breaker.Config{})
+	if err != nil {
+		panic(err)
+	}
+	return &Limiter{hub: &Hub{engine: ratesync.New(ratesync.Config{Names: lua.Names{Tags: 1}}), breakers: []*breaker.Breaker{br}}}
+}()
 
 // A table does what a map does, however full, and with hashes that collide.
 func TestTableIsAMap(t *testing.T) {
@@ -57,7 +70,7 @@ func TestStoreWhileItChanges(t *testing.T) {
 	s := newStore(max, func() {})
 	made := make([]*entry, keys)
 	for i := range made {
-		made[i] = newEntry(&Limiter{}, fmt.Sprint("k", i))
+		made[i] = newEntry(hubOnly, fmt.Sprint("k", i))
 	}
 	for i := range 20 {
 		s.add(made[i], 0)
@@ -127,7 +140,7 @@ func TestProbesAreShort(t *testing.T) {
 	const keys = 20_000
 	s := newStore(keys, func() {})
 	for i := range keys {
-		s.add(newEntry(&Limiter{}, fmt.Sprint("key", i)), 0)
+		s.add(newEntry(hubOnly, fmt.Sprint("key", i)), 0)
 	}
 	probes, longest := 0, 0
 	for i := range s.shards {

@@ -28,7 +28,7 @@ const EnvelopeTTL = 10 * time.Minute
 type Config struct {
 	Caller  Caller        // to Redis
 	Names   lua.Names     // of the deployment; Tags says how many lanes there are
-	Process string        // unique among all processes, ever
+	Process string        // unique among all processes, ever; a lane adds to it what Renamed tells of
 	Timeout time.Duration // of one attempt
 	// InFlight bounds the ops that are on their way at once, over all tags; a
 	// batch counts as 16 at least. For tags that share one Redis: else their
@@ -42,8 +42,17 @@ type Config struct {
 	// for a core; Timeout at most counts. An attempt has that much longer, and
 	// the breaker is told what it took without. Nil: 0.
 	Late func() time.Duration
-	// OnRefused hears of batches that Redis will never apply. Nil: nobody.
+	// OnRefused hears of batches that Redis will never apply, and that were
+	// dropped. Nil: nobody.
 	OnRefused func(tag int, ops int, err error)
+	// OnRefusing hears that a tag has become, or is no longer, Refusing. It is
+	// called from the tag's lane, under no lock. Nil: nobody.
+	OnRefusing func(tag int, refusing bool, err error)
+	// OnRenamed hears that a tag has batches of this process's identity that
+	// another has sent: somebody wrote the envelope, or runs a copy of this
+	// process. The lane goes on under another identity. It is called from the
+	// tag's lane, under no lock. Nil: nobody.
+	OnRenamed func(tag int)
 	// OnLoss hears that Redis lost what it knew of a tag: its epoch is not the
 	// one of the last answer, or an earlier batch is missing. Not sure, when
 	// this process was silent for so long that the epoch may have expired by
@@ -60,6 +69,7 @@ type Stats struct {
 	Seen     uint64 // answers to batches that had been applied before
 	Gaps     uint64 // answers that miss an earlier batch: Redis lost writes
 	Refused  uint64 // ops that Redis will never apply, and were dropped
+	Renamed  uint64 // identities that lanes gave up, since another used them
 }
 
 // Engine syncs items with Redis, one lane per tag.
@@ -78,9 +88,9 @@ type Engine struct {
 
 	dropOnce sync.Once // for Close
 
-	messages, ops, failures, seen, gaps, refused atomic.Uint64
-	rtt                                          atomic.Int64 // ns, smoothed
-	behind                                       atomic.Int64 // lanes that hold syncs back
+	messages, ops, failures, seen, gaps, refused, renamed atomic.Uint64
+	rtt                                                   atomic.Int64 // ns, smoothed
+	behind                                                atomic.Int64 // lanes that hold syncs back
 }
 
 // New makes an engine. It starts no goroutine: a lane runs while it has
@@ -108,6 +118,22 @@ func (e *Engine) Enqueue(tag int, it Item, due time.Time) {
 	}
 	e.lanes[tag].enqueue(it, at)
 }
+
+// Remove takes it out of its tag's queue for good: Enqueue does nothing with it
+// from here on. An op of it that was frozen is settled or dropped all the same.
+// So a queue holds no more items than are in use, however long Redis is away.
+// It takes the lane's lock and no other, and calls nothing of it but Node.
+func (e *Engine) Remove(tag int, it Item) {
+	l := &e.lanes[tag]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.queue.remove(it)
+}
+
+// Refusing reports whether Redis has refused a tag's last batches, several in a
+// row: as good as no Redis, for what is in the tag. The lane asks on, with
+// batches that carry nothing, until one is applied.
+func (e *Engine) Refusing(tag int) bool { return e.lanes[tag].refusing.Load() }
 
 // Behind says whether items wait for longer than they asked to.
 func (e *Engine) Behind() bool { return e.behind.Load() > 0 }
@@ -149,7 +175,7 @@ func (e *Engine) RTT() time.Duration { return time.Duration(e.rtt.Load()) }
 func (e *Engine) Stats() Stats {
 	return Stats{
 		Messages: e.messages.Load(), Ops: e.ops.Load(), Failures: e.failures.Load(),
-		Seen: e.seen.Load(), Gaps: e.gaps.Load(), Refused: e.refused.Load(),
+		Seen: e.seen.Load(), Gaps: e.gaps.Load(), Refused: e.refused.Load(), Renamed: e.renamed.Load(),
 	}
 }
 

@@ -22,3 +22,11 @@ func (e *Engine) Idle(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Queued is how many items a tag has queued.
+func (e *Engine) Queued(tag int) int {
+	l := &e.lanes[tag]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.queue)
+}

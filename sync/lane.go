@@ -2,9 +2,9 @@ package ratesync
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/breaker"
@@ -18,14 +18,18 @@ type lane struct {
 	tag    int
 	kick   chan struct{} // something became due earlier; holds one
 
+	refusing atomic.Bool // see Engine.Refusing
+
 	mu    sync.Mutex // guards what follows; never held across a call
 	queue queue
 	idle  chan struct{} // closed when the goroutine ends; nil: none runs
 
 	// The rest belongs to the goroutine, and to Close after it.
+	name   string // that replaced Config.Process; empty: none has
 	seq    int64
 	frozen *batch
 	misses int       // attempts without an answer in a row
+	row    int       // batches refused in a row
 	kept   time.Time // until then Redis knows the last batch; zero: it has not stored it
 	epoch  int64     // of the last answer; 0: there was none
 	full   bool      // the last batch was, so more may be due
@@ -61,11 +65,15 @@ type batch struct {
 	items  []Item
 	sent   time.Time // first attempt
 	urgent bool      // it has only what could not wait
+	missed bool      // an attempt had no answer: it may have been applied
 }
 
 func (l *lane) enqueue(it Item, due int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if it.Node().place == gone {
+		return
+	}
 	if l.idle == nil {
 		if !l.engine.start() {
 			return // closed: a queue that nobody looks at would only grow
@@ -92,7 +100,7 @@ func (l *lane) wake() {
 // goroutine has ended for good.
 func (l *lane) drop() {
 	l.mu.Lock()
-	l.queue = nil
+	l.queue.clear()
 	l.mu.Unlock()
 	if l.frozen != nil {
 		l.settle(func(_ int, it Item) { it.Drop() })
@@ -139,7 +147,7 @@ func (l *lane) run(idle chan struct{}) {
 // next says how long until there is something to send, or false, having
 // marked the lane idle, when nothing is left.
 func (l *lane) next() (time.Duration, bool) {
-	if l.frozen != nil {
+	if l.frozen != nil || l.refusing.Load() {
 		return 0, true
 	}
 	l.mu.Lock()
@@ -147,7 +155,7 @@ func (l *lane) next() (time.Duration, bool) {
 	if len(l.queue) == 0 {
 		l.full = false
 		l.yield(0)
-		l.idle = nil
+		l.idle, l.queue = nil, nil // an outage may have made it large
 		return 0, false
 	}
 	due := l.queue[0].Node().due
@@ -196,18 +204,20 @@ func (l *lane) attempt() time.Duration {
 	}
 	call.End(e.Outcome(given, took, err))
 	switch {
-	case err == nil && !reply.Stale:
+	case err == nil && !b.others(reply):
 		l.misses = 0
 		e.measured(took)
+		l.applied()
 		l.answered(reply, began)
 		if !b.urgent {
 			l.yield(took)
 		}
 	case err == nil || global.Refused(err):
-		l.refused(err)
+		return l.refused(err)
 	default:
 		e.failures.Add(1)
 		l.misses++
+		b.missed = true
 		return retryAfter(l.misses)
 	}
 	return 0
@@ -223,8 +233,13 @@ func (l *lane) weight() int {
 	return pieces(min(lua.MaxOps, len(l.queue)))
 }
 
-// freeze builds the next batch of what is due, of most ops at most.
+// freeze builds the next batch of what is due, of most ops at most. While Redis
+// refuses what it gets, that is one of none, which has nothing to lose.
 func (l *lane) freeze(most int) bool {
+	if l.refusing.Load() {
+		l.send(new(batch))
+		return true
+	}
 	now := time.Now()
 	items, urgent := l.due(now, most)
 	if !urgent {
@@ -240,14 +255,23 @@ func (l *lane) freeze(most int) bool {
 	if len(b.ops) == 0 {
 		return false
 	}
+	l.send(b)
+	return true
+}
+
+// send freezes a batch under the next sequence.
+func (l *lane) send(b *batch) {
 	l.seq++
 	cfg := &l.engine.cfg
+	name := cfg.Process
+	if l.name != "" {
+		name = l.name
+	}
 	b.env = lua.Envelope{
-		Key: cfg.Names.Envelope(l.tag, cfg.Process), Epoch: cfg.Names.Epoch(l.tag),
+		Key: cfg.Names.Envelope(l.tag, name), Epoch: cfg.Names.Epoch(l.tag),
 		Seq: l.seq, TTL: EnvelopeTTL,
 	}
 	l.frozen = b
-	return true
 }
 
 // due takes what goes into a batch now, most items at most: only what is urgent
@@ -284,21 +308,6 @@ func (l *lane) answered(reply lua.Reply, began time.Time) {
 		a.Answer = reply.Answers[i]
 		it.Settle(a)
 	})
-}
-
-var errStale = errors.New("ratesync: Redis holds a later batch of this process")
-
-func (l *lane) refused(err error) {
-	if err == nil {
-		err = errStale
-	}
-	ops := len(l.frozen.ops)
-	l.kept = time.Time{}
-	l.engine.refused.Add(uint64(ops))
-	l.settle(func(_ int, it Item) { it.Drop() })
-	if l.engine.cfg.OnRefused != nil {
-		l.engine.cfg.OnRefused(l.tag, ops, err)
-	}
 }
 
 // longestSleep bounds how long a lane does not look whether an open breaker was

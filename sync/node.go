@@ -36,11 +36,14 @@ type Answer struct {
 // belong to the lane, but for Tag.
 type Node struct {
 	due   int64 // ns after the engine was made
-	place int32 // index in the queue plus one; 0: not queued
+	place int32 // index in the queue plus one; 0: not queued; gone
 
 	// Tag is for the item to remember its lane by: here it costs no memory.
 	Tag uint16
 }
+
+// gone is the place of an item that was removed: it is queued no more.
+const gone = -1
 
 // urgent is how far ahead of its time is due what is to go at once: before all
 // that may wait, whose due times are not negative.
@@ -74,7 +77,7 @@ func (q *queue) Pop() any {
 }
 
 // put queues an item for due, or moves it forward; later than it is does
-// nothing.
+// nothing. The item must not have been removed.
 func (q *queue) put(it Item, due int64) {
 	switch n := it.Node(); {
 	case n.place == 0:
@@ -84,6 +87,23 @@ func (q *queue) put(it Item, due int64) {
 		n.due = due
 		heap.Fix(q, int(n.place)-1)
 	}
+}
+
+// remove takes an item out for good.
+func (q *queue) remove(it Item) {
+	n := it.Node()
+	if n.place > 0 {
+		heap.Remove(q, int(n.place)-1)
+	}
+	n.place = gone
+}
+
+// clear empties the queue.
+func (q *queue) clear() {
+	for _, it := range *q {
+		it.Node().place = 0
+	}
+	*q = nil
 }
 
 // take removes up to most items that are due by then.

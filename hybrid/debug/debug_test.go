@@ -72,7 +72,7 @@ func TestKeyAsText(t *testing.T) {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			status, body, header := do(t, debug.Handler(h), method, query, "")
 			for _, want := range []string{
-				"the next call asks Redis, for 20ms at most, because nothing is leased, and with a fleet of 1 a process's credit is below one unit\n",
+				"the next call asks Redis, for 20ms at most, because nothing is leased, and credit is 0 units: Overshoot 0.05 × burst 10 / 1 is below one, and an Overshoot of 0.1 gives 1\n",
 				`key         "alice@example.com", in the log `, "limiter     api: 1 per 1h0m0s, burst 10 (token bucket), mode auto\n",
 				"Redis said  3 units left, 0s ago\n", "owed        0 units, 0 of them by the fallback; 0 calls wait\n",
 				"leased      nothing\n", "fleet       1 processes, credit 0\n", "switch      normal\n", "breaker     closed\n",

@@ -1,0 +1,81 @@
+package ratesync_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+// A queue holds what is in use, in every state of the breaker: a million items
+// that come and go, of which ten are there at a time, leave ten.
+func TestRemove(t *testing.T) {
+	states := map[string]func(w *world){
+		"closed":        func(*world) {},
+		"forced open":   func(w *world) { w.breaker.Switch(breaker.ModeForceOpen) },
+		"forced closed": func(w *world) { w.breaker.Switch(breaker.ModeForceClosed) },
+		"open": func(w *world) {
+			w.redis.script = func(context.Context, attempt) (lua.Reply, error) { return lua.Reply{}, errLost }
+		},
+		"hung": func(w *world) {
+			w.redis.script = func(ctx context.Context, _ attempt) (lua.Reply, error) { return hangs(ctx) }
+		},
+		"refused": func(w *world) {
+			w.redis.empty = true
+			w.redis.script = func(context.Context, attempt) (lua.Reply, error) { return lua.Reply{}, refusal("HLBATCH") }
+		},
+	}
+	for name, bring := range states {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, trips, func(t *testing.T, w *world) {
+				bring(w)
+				w.Enqueue(0, newItem(t, "first", 1), time.Time{})
+				time.Sleep(time.Second)
+				const live = 11 // with the first
+				var items []*item
+				for i := range 20_000 {
+					it := newItem(t, fmt.Sprint(i), 1)
+					due := time.Time{}
+					if i%2 == 0 {
+						due = now().Add(time.Duration(i%7) * time.Hour)
+					}
+					w.Enqueue(0, it, due)
+					if items = append(items, it); len(items) >= live {
+						w.Remove(0, items[0])
+						w.Enqueue(0, items[0], due) // a verdict from before
+						items = items[1:]
+					}
+					if n := w.Queued(0); n > live {
+						t.Fatalf("%d items are queued, %d are in use", n, live)
+					}
+				}
+				w.Close()
+				w.Remove(0, items[0]) // closed: nothing is queued
+			})
+		})
+	}
+}
+
+// What was removed is not sent, though it was frozen before, its answer comes.
+func TestRemoveOfWhatIsOnItsWay(t *testing.T) {
+	inBubble(t, calm, func(t *testing.T, w *world) {
+		a, b := newItem(t, "a", 1), newItem(t, "b", 1)
+		w.Enqueue(0, a, now())
+		synctest.Wait()
+		w.Enqueue(0, b, now().Add(time.Hour))
+		w.Remove(0, a)
+		w.Remove(0, b)
+		w.Remove(0, b)
+		a.owe(1)
+		w.Enqueue(0, a, now())
+		time.Sleep(2 * time.Hour)
+		w.wantAttempts(1)
+		if a.account() != [4]int64{1, 0, 1, 0} || b.account() != [4]int64{1, 0, 0, 0} {
+			t.Errorf("%v, %v", a.account(), b.account())
+		}
+	})
+}
