@@ -49,7 +49,7 @@ run_tests() (
 
 # full_forms prints the tests of the root module that have a longer form in make test-all.
 full_forms() {
-  find . \( -name '.?*' -o -name testdata -o -path './internal/e2e' -o -path './bench' \) -prune -o -name '*_test.go' -print0 |
+  find . \( -name '.?*' -o -name testdata -o -path ./internal/e2e -o -path ./internal/testenv -o -path ./bench \) -prune -o -name '*_test.go' -print0 |
     xargs -0 awk 'FNR == 1 { name = "" } /^func / { split($2, f, "("); name = f[1] } /testenv\.Full\(\)/ && name ~ /^Test/ { print name }' |
     LC_ALL=C sort -u
 }
