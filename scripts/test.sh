@@ -78,7 +78,7 @@ short() {
   part "redis-server" find_redis
   part "gofmt" check_gofmt
   part "go vet" vet .
-  part "go test" run_tests .
+  part "go test" run_tests . -parallel $((2 * cores)) # many wait for a real server more than they compute
   times
   printf '\nRan: gofmt of every module; go vet and go test of %s packages of the root module, random tests from seed %s.\n' \
     "$(packages . | wc -l | tr -d ' ')" "$HYBRIDLIMIT_SEED"
