@@ -4,15 +4,19 @@ GOLANGCI_LINT = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: ## redis-server if missing, then vet, gofmt and race tests of every module
+test: ## all that proves the library, the same each time, five minutes: redis-server if missing, gofmt, vet, tests
 	@scripts/test.sh
 
+.PHONY: test-all
+test-all: ## the rest: race detector, random seed, faults on real servers, benchmarks' tests, Prometheus, a browser
+	@scripts/test.sh all
+
 .PHONY: test-long
-test-long: ## the same with the long tests, one package at a time, up to an hour each
-	@HYBRIDLIMIT_LONG=1 TIMEOUT=60m P=1 scripts/test.sh
+test-long: ## test-all with the long tests, one package at a time, up to an hour each
+	@HYBRIDLIMIT_LONG=1 TIMEOUT=60m P=1 scripts/test.sh all
 
 .PHONY: test-ui
 test-ui: ## the playground's page in headless Chromium, two minutes; its pictures go to docs/img
@@ -50,6 +54,10 @@ guard: ## the common path allocates nothing and is faster than x/time/rate
 .PHONY: lint
 lint: ## golangci-lint over every module
 	@scripts/each-module.sh $(GOLANGCI_LINT) run --config "$(CURDIR)/.golangci.yml"
+
+.PHONY: vet-elsewhere
+vet-elsewhere: ## go vet of the root module, tests and all, as on Windows, macOS and 32 bits
+	@GOOS=windows GOARCH=amd64 go vet ./... && GOOS=darwin GOARCH=arm64 go vet ./... && GOOS=linux GOARCH=386 go vet ./...
 
 .PHONY: fmt
 fmt: ## format as lint wants it

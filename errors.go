@@ -25,9 +25,8 @@ var (
 	ErrCost = errors.New("hybridlimit: cost must be at least 1")
 	// ErrInvalid is matched by every *InvalidError.
 	ErrInvalid = errors.New("hybridlimit: invalid configuration")
-	// ErrUnsupported is returned by a constructor for an algorithm that its
-	// package does not offer, and by Hub.AllowAll of package hybrid for a limit
-	// that has nothing in memory to try.
+	// ErrUnsupported is returned by History for an algorithm that keeps no log,
+	// and by a constructor for one that its package has not heard of.
 	ErrUnsupported = errors.New("hybridlimit: algorithm is not supported")
 )
 

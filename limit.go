@@ -56,12 +56,16 @@ func LeakyQueue(rate int64, per time.Duration, burst int64) Limit {
 	return Limit{AlgLeakyQueue, rate, per, burst}
 }
 
-// FixedWindow is n units in each window.
+// FixedWindow is n units in each window. Windows begin at whole multiples of
+// their length since the Unix epoch, in UTC: an hour on the hour, a day at
+// midnight UTC, a week on a Thursday, because the epoch was one. Within an
+// instant at a border 2·n units may be admitted.
 func FixedWindow(n int64, window time.Duration) Limit {
 	return Limit{AlgFixedWindow, n, window, 0}
 }
 
-// SlidingWindow is an estimated n units in any trailing window.
+// SlidingWindow is an estimated n units in any trailing window. The windows
+// that it estimates from begin as those of FixedWindow do.
 func SlidingWindow(n int64, window time.Duration) Limit {
 	return Limit{AlgSlidingWindow, n, window, 0}
 }

@@ -64,7 +64,8 @@ const (
 	// switch, is not to be asked. The shared limit does not hold while this is
 	// reported.
 	SourceFallback
-	// SourceStatic needed no state: the cost exceeds the burst.
+	// SourceStatic needed no state: the cost exceeds the burst, or the limit is
+	// Unlimited or Blocked.
 	SourceStatic
 	// SourceSwitch is a switch, set by hand, that allows or denies everything.
 	// No limit holds while this is reported.

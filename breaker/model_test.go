@@ -12,6 +12,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
+	_ "github.com/hybridlimit/hybridlimit/internal/rapidseed"
 )
 
 // model is the breaker as one would explain it: it keeps every call and

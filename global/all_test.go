@@ -16,6 +16,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -214,7 +215,7 @@ func allowAllConcurrently(t *testing.T, rdb redis.UniversalClient, cfg global.Co
 	limits = append(limits, limit{newLimiter(t, rdb, hybridlimit.SlidingLog(70, time.Hour), log), "k", 70})
 	window := cfg
 	window.Name = "window"
-	limits = append(limits, limit{newLimiter(t, rdb, hybridlimit.FixedWindow(80, 1000*time.Hour), window), "w", 80})
+	limits = append(limits, limit{newLimiter(t, rdb, hybridlimit.FixedWindow(80, testenv.OpenWindow(time.Now(), 1, time.Hour)), window), "w", 80})
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	want, denied := make([]int64, len(limits)), 0

@@ -13,12 +13,14 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
 // Inspect says what Redis has under every algorithm, on one server and in a
 // cluster, agrees with Peek, and changes nothing.
 func TestInspect(t *testing.T) {
 	t.Parallel()
+	day := testenv.OpenWindow(time.Now(), 1, 24*time.Hour)
 	clients := map[string]redis.UniversalClient{"server": redistest.New(t).Client(t), "cluster": redistest.NewCluster(t, 2).Client(t)}
 	for where, rdb := range clients {
 		ctx := t.Context()
@@ -29,8 +31,8 @@ func TestInspect(t *testing.T) {
 		}{
 			{"bucket", hybridlimit.TokenBucket(1, time.Hour, 10), "no bucket of the key", "allowed because the bucket has 7 of 10 units left", "denied for 1h0m0s because none of the 10 units of the bucket is left"},
 			{"queue", hybridlimit.LeakyQueue(1, time.Hour, 10), "no queue of the key", "allowed because the queue has 7 of 10 units left", "because none of the 10 units of the queue is left"},
-			{"fixed", hybridlimit.FixedWindow(10, 24*time.Hour), "no window of the key", "allowed because the window has 7 of 10 units left", "because none of the 10 units of the window is left"},
-			{"sliding", hybridlimit.SlidingWindow(10, 24*time.Hour), "no window of the key", "allowed because the window has 7 of 10 units left", "because none of the 10 units of the window is left"},
+			{"fixed", hybridlimit.FixedWindow(10, day), "no window of the key", "allowed because the window has 7 of 10 units left", "because none of the 10 units of the window is left"},
+			{"sliding", hybridlimit.SlidingWindow(10, day), "no window of the key", "allowed because the window has 7 of 10 units left", "because none of the 10 units of the window is left"},
 			{"log", hybridlimit.SlidingLog(10, time.Hour), "no log of the key", "allowed because the log has 7 of 10 units left", "because none of the 10 units of the log is left"},
 		} {
 			l, err := global.New(rdb, c.limit, global.Config{Name: c.name, Timeout: 10 * time.Second})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/httplimit"
+	_ "github.com/hybridlimit/hybridlimit/internal/rapidseed"
 )
 
 func request(alter ...func(*http.Request)) *http.Request {

@@ -10,6 +10,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
 // owing fills a limiter's memory with keys that owe one unit each and would
@@ -108,7 +109,7 @@ func TestEvictionLosesNothing(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				seed := rand.Uint64()
+				seed := testenv.Seed(t)
 				rng, net := rand.New(rand.NewPCG(seed, 0)), rand.New(rand.NewPCG(seed, 1))
 				b := redistest.NewBubble(t)
 				link, rdb := b.Link(), b.Client(nil)

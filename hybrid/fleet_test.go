@@ -67,8 +67,11 @@ func TestFleetHoldsItsLimit(t *testing.T) {
 			if over > float64((processes-1)*credit) {
 				t.Errorf("%.1f units too many in (%v, %v], at most %d may be", over, from, to, (processes-1)*credit)
 			}
-			if got := float64(rec.total()); got < 0.95*could {
-				t.Errorf("%.0f units were admitted of %.0f", got, could)
+			// A machine too busy to call in time is too busy to sync in time: less is
+			// admitted by as much as was missed, of the calls and again of the syncs.
+			inTime := min(1, float64(rec.asked)/(10*400*0.98*lasted.Seconds()))
+			if got := float64(rec.total()); got < 0.95*inTime*inTime*could {
+				t.Errorf("%.0f units were admitted of %.0f, with %.0f %% of the calls made in time", got, could, 100*inTime)
 			}
 			if rec.sources[hybridlimit.SourceFallback] > 0 {
 				t.Error("a fallback decided")

@@ -156,7 +156,10 @@ func heapNow() float64 {
 // nothing in Redis but what expires by itself, and does not make a key that is
 // in use be forgotten.
 func TestFloodOfKeys(t *testing.T) {
-	total := testenv.Runs(100_000, 10_000_000)
+	total := testenv.Runs(40_000, 10_000_000)
+	if testenv.Full() && !testenv.Long() {
+		total = 100_000
+	}
 	rdb := redistest.New(t).Client(t)
 	f := &flooded{rdb: rdb, hot: keysOf("hot", 20)}
 	cfg := patient(hybrid.Config{MaxKeys: floodKeys, LimitFor: func(key string) hybridlimit.Limit {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
+	_ "github.com/hybridlimit/hybridlimit/internal/rapidseed"
 )
 
 func TestCreditRule(t *testing.T) {

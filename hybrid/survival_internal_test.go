@@ -12,6 +12,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
 // Keys in use survive a scan of keys that nobody uses twice as they do in a
@@ -51,7 +52,7 @@ func TestScanEvictsLikePlainLRU(t *testing.T) {
 				}
 				return gone, goneInPlain
 			}
-			seed := rand.Uint64()
+			seed := testenv.Seed(t)
 			z := rand.NewZipf(rand.New(rand.NewPCG(seed, 0)), 1.1, 1, inUse-1)
 			var missed, missedInPlain int
 			for i := range calls {

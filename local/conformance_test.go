@@ -30,6 +30,14 @@ func TestConformance(t *testing.T) {
 		}
 		limitertest.Run(t, spec)
 	}
+	// A test that took an hour's window failed in the last minute of an hour.
+	for _, of := range limitertest.Algorithms() {
+		if algorithm := of.Bucket(1, time.Second, 1).Algorithm; algorithm == hybridlimit.AlgFixedWindow || algorithm == hybridlimit.AlgSlidingWindow {
+			late := spec
+			late.Name, late.Bucket, late.New, late.Wrap = of.Name+" late in the hour", of.Bucket, with(0), limitertest.LateInTheHour
+			limitertest.Run(t, late)
+		}
+	}
 	spec.Name, spec.Bucket, spec.New, spec.Tick = "one shard", nil, with(1000), 2*time.Nanosecond
 	limitertest.Run(t, spec)
 	spec.Name, spec.Wrap, spec.Bucket = "real time", nil, nil

@@ -81,3 +81,13 @@ func eachAlgorithm(t *testing.T, n int64, per time.Duration, f func(t *testing.T
 		t.Run(limit.Algorithm.String(), func(t *testing.T) { f(t, limit) })
 	}
 }
+
+// allowAt is AllowN at a time of the test's.
+func (l *Limiter) allowAt(now time.Time, key string, n int64) (hybridlimit.Result, error) {
+	return l.decide(now, key, n, nil, "")
+}
+
+// peekAt is Peek at a time of the test's.
+func (l *Limiter) peekAt(now time.Time, key string) (hybridlimit.Result, error) {
+	return l.lookAt(now, key, 1)
+}

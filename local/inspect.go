@@ -21,10 +21,6 @@ func (l *Limiter) PeekN(_ context.Context, key string, n int64) (hybridlimit.Res
 	return l.lookAt(time.Now(), key, n)
 }
 
-func (l *Limiter) peekAt(now time.Time, key string) (hybridlimit.Result, error) {
-	return l.lookAt(now, key, 1)
-}
-
 func (l *Limiter) lookAt(now time.Time, key string, n int64) (hybridlimit.Result, error) {
 	s, own, err := l.lock(key, n)
 	if err != nil {

@@ -93,10 +93,6 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (hybridlimit.
 	return l.decide(time.Now(), key, n, nil, l.request(ctx))
 }
 
-func (l *Limiter) allowAt(now time.Time, key string, n int64) (hybridlimit.Result, error) {
-	return l.decide(now, key, n, nil, "")
-}
-
 // decide takes n units or none, under a limit that comes with the call if there
 // is one.
 func (l *Limiter) decide(now time.Time, key string, n int64, with *plan, request string) (hybridlimit.Result, error) {

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hybridlimit/hybridlimit"
+	_ "github.com/hybridlimit/hybridlimit/internal/rapidseed"
 )
 
 // TestAgainstIdealBucket drives a few keys through any times and costs and holds

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -37,9 +38,10 @@ func TestInnerCalls(t *testing.T) {
 		return strings.Join(list, ", ")
 	}
 	ask := algo.Op{Asks: []int64{1}}
+	hour := testenv.OpenWindow(time.Now(), 1, time.Hour)
 	for _, limit := range []hybridlimit.Limit{
 		hybridlimit.TokenBucket(1, time.Hour, 1), hybridlimit.LeakyQueue(1, time.Hour, 1),
-		hybridlimit.FixedWindow(1, time.Hour), hybridlimit.SlidingWindow(1, time.Hour),
+		hybridlimit.FixedWindow(1, hour), hybridlimit.SlidingWindow(1, hour),
 	} {
 		st.del(t, "k")
 		for what, want := range []string{"mget 1, set 1, time 1", "mget 1, time 1"} {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
+	_ "github.com/hybridlimit/hybridlimit/internal/rapidseed"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 

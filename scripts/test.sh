@@ -1,17 +1,25 @@
 #!/usr/bin/env bash
-# Everything that `make test` promises: redis-server and a browser, then for every module go vet, gofmt and go test -race.
+# scripts/test.sh      what make test promises: everything that proves the library, the same in each run, in five minutes on
+#                      two cores: gofmt, and go vet and go test of the root module
+# scripts/test.sh all  the rest: the root module's tests under -race and in their full form, with a seed that is drawn and
+#                      printed, and go vet and go test of the other modules: faults on real servers and processes, a browser,
+#                      other people's parsers and Prometheus, the benchmarks' own tests
 #
 #   TIMEOUT  longest that one package's tests may take (default 10m)
 #   P        packages tested at once (default: one per core, at most 4); 1 when a test's own timing matters
 #   CI       if set, a missing redis-server or browser is a failure; otherwise the tests that need it are skipped, and this says so
+#   HYBRIDLIMIT_SEED  the seed of random tests (default: 1; all: drawn)
 #   HYBRIDLIMIT_LONG  if set, the tests take the long way (make test-long)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
+what=${1:-short}
 cores=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 P=${P:-$((cores < 4 ? cores : 4))}
 TIMEOUT=${TIMEOUT:-10m}
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
 
 check_gofmt() {
   local unformatted
@@ -24,9 +32,34 @@ check_gofmt() {
 
 vet() (cd "$1" && go vet ./...)
 
+# The packages that wait the most come first, so that nothing has to wait for them at the end.
+packages() (cd "$1" && if [[ $1 == . ]]; then go list ./hybrid ./global ./...; else go list ./...; fi)
+
+# run_tests DIR FLAGS...
 # -count=1: an "ok" from the cache says nothing about a redis-server or an environment that has changed since.
 # -vet=off: vet has run, in full, just before.
-race() (cd "$1" && go test -race -vet=off -count=1 -p "$P" -timeout "$TIMEOUT" ./...)
+run_tests() (
+  dir=$1
+  shift
+  names=$(packages "$dir") || exit
+  cd "$dir"
+  # shellcheck disable=SC2086 # one word a package
+  go test "$@" -vet=off -count=1 -p "$P" -timeout "$TIMEOUT" $names 2>&1 | tee -a "$log"
+)
+
+# full_forms prints the tests of the root module that have a longer form in make test-all.
+full_forms() {
+  find . \( -name '.?*' -o -name testdata -o -path ./internal/e2e -o -path ./internal/testenv -o -path ./bench \) -prune -o -name '*_test.go' -print0 |
+    xargs -0 awk 'FNR == 1 { name = "" } /^func / { split($2, f, "("); name = f[1] } /testenv\.Full\(\)/ && name ~ /^Test/ { print name }' |
+    LC_ALL=C sort -u
+}
+
+# times prints what each package took, the slowest first.
+times() {
+  printf '\nSeconds by package, the slowest first:\n'
+  awk -F '\t' '($1 ~ /^ok/ || $1 == "FAIL") && $3 ~ /^[0-9.]+s/ { sub(/s.*/, "", $3); printf "%8.1f  %s%s\n", $3, $2, $1 == "FAIL" ? "  FAILED" : "" }' "$log" |
+    LC_ALL=C sort -rn
+}
 
 redis=yes
 find_redis() {
@@ -40,13 +73,57 @@ find_browser() {
   scripts/install-chromium.sh --check >/dev/null 2>&1 || browser=no
 }
 
-part "redis-server" find_redis
-part "chromium" find_browser
-part "gofmt" check_gofmt
-while read -r dir <&3; do
-  part "$dir: go vet" vet "$dir"
-  part "$dir: go test -race" race "$dir"
-done 3< <(modules)
+short() {
+  export HYBRIDLIMIT_SEED=${HYBRIDLIMIT_SEED:-1}
+  part "redis-server" find_redis
+  part "gofmt" check_gofmt
+  part "go vet" vet .
+  part "go test" run_tests . -parallel $((2 * cores)) # many wait for a real server more than they compute
+  times
+  printf '\nRan: gofmt of every module; go vet and go test of %s packages of the root module, random tests from seed %s.\n' \
+    "$(packages . | wc -l | tr -d ' ')" "$HYBRIDLIMIT_SEED"
+  cat <<'EOF'
+Left to make test-all:
+  - the root module under the race detector, with a random seed
+EOF
+  full_forms | sed 's/^/  - the full form of /'
+  cat <<'EOF'
+  - bench: the tests of the benchmarks, of the lab and of the figures in documents
+  - bench/chaos: faults on real servers and processes
+  - internal/e2e: other people's parsers and Prometheus; the Go code in README and docs
+  - internal/e2e/ui: the page of examples/playground in a browser
+Left to make test-long: the searches with many more schedules, an hour and more.
+EOF
+}
+
+all() {
+  export HYBRIDLIMIT_FULL=1
+  if [[ -z ${HYBRIDLIMIT_SEED:-} ]]; then
+    HYBRIDLIMIT_SEED=$(od -An -N6 -tu8 /dev/urandom | tr -d ' ')
+    export HYBRIDLIMIT_SEED
+  fi
+  printf 'Random tests begin at this seed; to see them again: HYBRIDLIMIT_SEED=%s make test-all\n' "$HYBRIDLIMIT_SEED"
+  part "redis-server" find_redis
+  part "chromium" find_browser
+  while read -r dir <&3; do
+    part "$dir: go vet" vet "$dir"
+    case $dir in
+    ./internal/e2e) part "$dir: go test" run_tests "$dir" ;; # Prometheus takes minutes to compile for the race detector
+    *) part "$dir: go test -race" run_tests "$dir" -race ;;
+    esac
+  done 3< <(modules)
+  times
+  printf '\nRan: go vet and go test of every module, under the race detector but for internal/e2e, random tests from HYBRIDLIMIT_SEED=%s.\nLeft to make test-long: the searches with many more schedules.\n' "$HYBRIDLIMIT_SEED"
+}
+
+case $what in
+short) short ;;
+all) all ;;
+*)
+  printf 'usage: scripts/test.sh [all]\n' >&2
+  exit 2
+  ;;
+esac
 
 if [[ $redis == no ]]; then
   printf '\n**** NOT TESTED: whatever needs a real redis-server. Those tests were skipped (see above for how to install it). ****\n'
@@ -54,4 +131,4 @@ fi
 if [[ $browser == no ]]; then
   printf '\n**** NOT TESTED: the page of examples/playground. Its tests were skipped, for want of a browser (see above). ****\n'
 fi
-finish "test"
+if [[ $what == all ]]; then finish "test-all"; else finish "test"; fi

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -16,6 +17,15 @@ var everyDay = map[string]string{
 	"client SIGKILLed":                       topologySingle,
 	"failover with lost acknowledged writes": topologySentinel,
 	"resharding with keys (MOVED, ASK)":      topologyCluster,
+}
+
+// failedMixes is the mixes that a seed once drew and that failed.
+var failedMixes = []struct {
+	seed   uint64
+	faults []string
+}{
+	// Two of these lose replies, by toxics that had one name.
+	{122015552161207943, []string{"states of another schema", "replies lost after execution", "half-open TCP, no replies"}},
 }
 
 // play runs a plan and fails the test for what it breaks. The times of a quiet
@@ -63,6 +73,47 @@ func TestFaults(t *testing.T) {
 		t.Log(p.name())
 		play(t, p)
 	})
+	for _, m := range failedMixes {
+		t.Run(fmt.Sprint("mix of ", m.seed), func(t *testing.T) {
+			p := usual
+			p.topology, p.seed = topologySingle, m.seed
+			for _, name := range m.faults {
+				f, err := faultNamed(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				p.faults = append(p.faults, f)
+			}
+			play(t, p)
+		})
+	}
+}
+
+// Two faults of one kind and direction may be held at once, and the end of one
+// leaves the other.
+func TestToxicsOfOneKind(t *testing.T) {
+	p, err := startProxy("127.0.0.1:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Stop()
+	lost := map[string]int{"timeout": 0}
+	first, err := p.poison("timeout", replies, 1, lost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := p.poison("timeout", replies, 1, lost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, cure := range []func() error{first, second} {
+		if err := cure(); err != nil {
+			t.Error(err)
+		}
+		if left := len(p.Toxics.GetToxicArray()); left != 1-i {
+			t.Errorf("%d toxics are left after %d cures", left, i+1)
+		}
+	}
 }
 
 // TestSoak is the short form of make soak. A slope of the heap takes longer to

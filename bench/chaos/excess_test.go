@@ -4,11 +4,13 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
 // TestExcess compares with all intervals tried one by one.
 func TestExcess(t *testing.T) {
-	seed := rand.Uint64()
+	seed := testenv.Seed(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for range 500 {
 		var as []admission

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -19,11 +20,24 @@ var networkFaults = []*fault{
 // toxic poisons every proxy while it is held.
 func toxic(kind string, d direction, part float64, attributes map[string]int) func(context.Context, *scene) (func() error, error) {
 	return func(_ context.Context, s *scene) (func() error, error) {
-		return func() error {
-				return s.each(func(n *node) error { n.proxy.heal(); return nil })
-			}, s.each(func(n *node) error {
-				return n.proxy.poison(kind, d, part, attributes)
-			})
+		var cures []func() error
+		err := s.each(func(n *node) error {
+			cure, err := n.proxy.poison(kind, d, part, attributes)
+			if err == nil {
+				cures = append(cures, cure)
+			}
+			return err
+		})
+		end := func() (err error) {
+			for _, cure := range cures {
+				err = errors.Join(err, cure())
+			}
+			return err
+		}
+		if err != nil {
+			return nil, errors.Join(err, end())
+		}
+		return end, nil
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync/atomic"
 
 	toxiproxy "github.com/Shopify/toxiproxy/v2"
 	"github.com/rs/zerolog"
@@ -13,6 +14,7 @@ import (
 // proxy is a toxiproxy in front of one server, in this process.
 type proxy struct {
 	*toxiproxy.Proxy
+	poisons atomic.Int64 // how many there have been
 }
 
 func startProxy(upstream string) (*proxy, error) {
@@ -21,7 +23,7 @@ func startProxy(upstream string) (*proxy, error) {
 	if err := p.Start(); err != nil {
 		return nil, fmt.Errorf("proxy of %s: %w", upstream, err)
 	}
-	return &proxy{p}, nil
+	return &proxy{Proxy: p}, nil
 }
 
 func (p *proxy) addr() string { return p.Listen }
@@ -34,20 +36,21 @@ const (
 	replies  direction = "downstream"
 )
 
-// poison adds a toxic: of every connection, or of a part of them.
-func (p *proxy) poison(kind string, d direction, part float64, attributes map[string]int) error {
+// poison adds a toxic, of every connection or of a part of them, and returns how
+// to take it away again. Connections that the toxic has silenced are closed with
+// it, as a network that comes back resets those it has forgotten. Each toxic has
+// a name of its own: two faults at once may be of one kind and direction, and
+// the end of one leaves the other.
+func (p *proxy) poison(kind string, d direction, part float64, attributes map[string]int) (cure func() error, err error) {
+	name := fmt.Sprintf("%s %d", kind, p.poisons.Add(1))
 	text, err := json.Marshal(map[string]any{
-		"type": kind, "stream": d, "toxicity": part, "attributes": attributes,
+		"name": name, "type": kind, "stream": d, "toxicity": part, "attributes": attributes,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if _, err := p.Toxics.AddToxicJson(bytes.NewReader(text)); err != nil {
-		return fmt.Errorf("toxic %s: %w", text, err)
+		return nil, fmt.Errorf("toxic %s: %w", text, err)
 	}
-	return nil
+	return func() error { return p.Toxics.RemoveToxic(context.Background(), name) }, nil
 }
-
-// heal takes all toxics away. Connections that a toxic has silenced are closed
-// with it, as a network that comes back resets those it has forgotten.
-func (p *proxy) heal() { p.Toxics.ResetToxics(context.Background()) }

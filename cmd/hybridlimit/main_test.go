@@ -19,6 +19,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -134,13 +135,14 @@ func TestInspect(t *testing.T) {
 	used(t, rdb, hourly, api, "alice", 9)
 	expect(t, url, []string{"inspect", "-name", "api", "-limit", "1/h burst 10", "alice"}, "denied for 2h59m", "because the bucket is 2 units beyond the limit")
 	expect(t, url, []string{"inspect", "-name", "api", "alice"}, "bucket was 2.0 units in debt")
+	days := testenv.OpenWindow(time.Now(), 1, 240*time.Hour)
 	for name, c := range map[string]struct {
 		limit hybridlimit.Limit
 		said  string
 	}{
 		"queue":   {hybridlimit.LeakyQueue(1, time.Hour, 10), "queue had 3.0 units standing in it"},
-		"fixed":   {hybridlimit.FixedWindow(10, 240*time.Hour), "fixed window had 3 units counted, and 0 in the window before"},
-		"sliding": {hybridlimit.SlidingWindow(10, 240*time.Hour), "sliding window had 3 units counted"},
+		"fixed":   {hybridlimit.FixedWindow(10, days), "fixed window had 3 units counted, and 0 in the window before"},
+		"sliding": {hybridlimit.SlidingWindow(10, days), "sliding window had 3 units counted"},
 		"log":     {hybridlimit.SlidingLog(10, time.Hour), "Redis has a log of the key"},
 	} {
 		used(t, rdb, c.limit, global.Config{Name: name}, "k", 3)

@@ -1,8 +1,9 @@
 package main
 
 import (
-	"math/rand/v2"
 	"testing"
+
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
 func TestExcess(t *testing.T) {
@@ -34,9 +35,7 @@ func TestExcess(t *testing.T) {
 
 // The definition, word for word.
 func TestExcessIsTheWorstInterval(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := testenv.Rand(t)
 	for range 200 {
 		const cells, rate = 30, 300 // three units per cell
 		var as []admission

@@ -1,10 +1,11 @@
 package main
 
 import (
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
 func TestBucketsFollowEachOther(t *testing.T) {
@@ -26,9 +27,7 @@ func TestBucketsFollowEachOther(t *testing.T) {
 }
 
 func TestQuantilesAreWithinAnEighth(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := testenv.Rand(t)
 	var whole, first, second histogram
 	var all []time.Duration
 	for i := range 10_000 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
+	_ "github.com/hybridlimit/hybridlimit/internal/rapidseed"
 )
 
 // start is a time of Redis in µs: 2025-11-13, where the digits that a float

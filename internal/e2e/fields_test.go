@@ -17,6 +17,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/httplimit"
+	_ "github.com/hybridlimit/hybridlimit/internal/rapidseed"
 	"github.com/hybridlimit/hybridlimit/limittest"
 	"github.com/hybridlimit/hybridlimit/local"
 )

@@ -154,3 +154,32 @@ func TestGraphIsReadFromFiles(t *testing.T) {
 		"local/tagged.go:4: local must not import hybrid",
 	)
 }
+
+// TestRapidIsSeeded: a package whose tests use rapid draws the same values in each run.
+func TestRapidIsSeeded(t *testing.T) { report(t, checkSeeded(edges(loadModule(t)))) }
+
+// rapidSeed is imported for its effect; redistest names only a type of rapid.
+const rapidSeed = "internal/rapidseed"
+
+// checkSeeded returns one line for each package whose tests import rapid without the package that seeds it.
+func checkSeeded(imports []edge) (bad []string) {
+	seeded := map[string]bool{rapidSeed: true, "internal/redistest": true}
+	for _, e := range imports {
+		if e.inside && e.to == rapidSeed {
+			seeded[e.from] = true
+		}
+	}
+	for _, e := range imports {
+		if e.test && e.to == rapid && !seeded[e.from] {
+			bad = append(bad, e.at+": rapid draws a seed of its own in "+e.from+": import "+rapidSeed+" for its effect")
+			seeded[e.from] = true
+		}
+	}
+	return bad
+}
+
+func TestUnseededChecksAreReported(t *testing.T) {
+	unseeded := edge{from: "local", to: rapid, test: true, at: "local/x_test.go:1"}
+	expect(t, checkSeeded([]edge{unseeded, unseeded}), "in local")
+	expect(t, checkSeeded([]edge{unseeded, inTest("local", rapidSeed)}))
+}

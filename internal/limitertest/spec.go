@@ -18,6 +18,7 @@ package limitertest
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -171,6 +172,15 @@ func Run(t *testing.T, spec Spec) {
 			spec.Wrap(t, func(t *testing.T) { c.Run(t, spec) })
 		})
 	}
+}
+
+// LateInTheHour is a Wrap: a bubble whose clock shows half a minute to the full
+// hour, of a day that ends with it.
+func LateInTheHour(t *testing.T, f func(t *testing.T)) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(24*time.Hour - 30*time.Second) // a bubble begins at midnight
+		f(t)
+	})
 }
 
 // Window makes a window into a Spec's Bucket: as many units as the burst, in the

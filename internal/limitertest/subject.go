@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
 // clockSlack is how much longer than ours the limiter's clock may have run: the
@@ -35,10 +36,11 @@ func newSubject(t *testing.T, spec Spec, rate int64, per time.Duration, burst in
 	return s
 }
 
-// still is a limiter that gains nothing while a test runs: a unit takes an hour.
+// still is a limiter that gains nothing while a test runs: a unit takes an hour,
+// or so much longer that no window of the clock ends soon.
 func still(t *testing.T, spec Spec, burst int64) *subject {
 	t.Helper()
-	return newSubject(t, spec, 1, time.Hour, burst)
+	return newSubject(t, spec, 1, testenv.OpenWindow(time.Now(), burst, time.Hour), burst)
 }
 
 // lively is a limiter that gains a unit every 20 ms, 5 at most.

@@ -2,9 +2,6 @@ package meter_test
 
 import (
 	"math"
-	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -12,6 +9,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 	"github.com/hybridlimit/hybridlimit/internal/meter"
 	"github.com/hybridlimit/hybridlimit/internal/reference"
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
 type step struct{ ms, n int64 }
@@ -111,12 +109,7 @@ func TestDepth(t *testing.T) {
 // What the reference admits exceeds nothing, and one unit more than it would
 // always does.
 func TestTheReferenceExceedsNothing(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	if s, err := strconv.ParseUint(os.Getenv("HYBRIDLIMIT_SEED"), 10, 64); err == nil {
-		seed = s
-	}
-	t.Logf("HYBRIDLIMIT_SEED=%d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testenv.Rand(t)
 	for _, l := range []hybridlimit.Limit{
 		hybridlimit.TokenBucket(7, time.Second, 9), hybridlimit.LeakyBucket(7, time.Second, 3), hybridlimit.LeakyQueue(3, time.Second, 5),
 		hybridlimit.FixedWindow(9, time.Second), hybridlimit.SlidingWindow(9, time.Second), hybridlimit.SlidingLog(9, time.Second),

@@ -223,11 +223,12 @@ func (s *Server) RestartWith(args ...string) error {
 }
 
 // Pause stops the process with SIGSTOP, and returns when it has stopped: its
-// kernel still accepts connections and bytes, and nobody answers.
+// kernel still accepts connections and bytes, and nobody answers. On Windows,
+// which has no such signal, it returns an error.
 func (s *Server) Pause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.signal(syscall.SIGSTOP); err != nil {
+	if err := s.signal(stopSignal); err != nil {
 		return err
 	}
 	s.proc.awaitStop(startPatience)
@@ -239,7 +240,7 @@ func (s *Server) Pause() error {
 func (s *Server) Resume() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.signal(syscall.SIGCONT)
+	return s.signal(continueSignal)
 }
 
 // Close kills the process in whatever state it is and removes its directory.

@@ -113,11 +113,11 @@ func TestServerCloseWhilePaused(t *testing.T) {
 	if err := s.Pause(); err != nil {
 		t.Fatal(err)
 	}
-	pid := s.proc.cmd.Process.Pid
+	process := s.proc.cmd.Process
 	s.Close()
 	s.Close()
-	if err := syscall.Kill(pid, 0); err != syscall.ESRCH {
-		t.Errorf("process %d after Close: %v", pid, err)
+	if err := process.Signal(syscall.Signal(0)); !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("process %d after Close: %v", process.Pid, err)
 	}
 	if _, err := os.Stat(s.dir); !os.IsNotExist(err) {
 		t.Errorf("directory %s after Close: %v", s.dir, err)

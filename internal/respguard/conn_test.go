@@ -198,7 +198,7 @@ func TestAGuardedReadAllocatesNothing(t *testing.T) {
 // BenchmarkGuard is what a guard adds to a command and its reply: those of one
 // decision, and of the longest batch.
 func BenchmarkGuard(b *testing.B) {
-	words := []string{"ours", "sha", "1", "hl:v1:{0}:b:api:user", "1 0 0 1", "b 10000000 1000000 10000000", "1 0 0 0 0 0 0 0 0 0 0 1"}
+	words := []string{"ours", "sha", "1", "hl:v2:{0}:b:api:user", "1 0 0 1", "b 10000000 1000000 10000000", "1 0 0 0 0 0 0 0 0 0 0 1"}
 	for name, bm := range map[string]struct{ ask, say string }{
 		"decision": {request(words...), list(14)},
 		"batch":    {request(append(words, strings.Split(strings.Repeat("1 0 0 0 0 0 0 0 0 0 0 1,", 128), ",")...)...), list(644)},

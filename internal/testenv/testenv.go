@@ -1,14 +1,24 @@
 // Package testenv reads what the environment asks of tests:
 //
-//	HYBRIDLIMIT_SEED  the seed of random tests, to see again what failed
-//	HYBRIDLIMIT_LONG  set: tests take the long way (make test-long)
+//	HYBRIDLIMIT_SEED  the seed of random tests; not set: 1, so that two runs are alike
+//	HYBRIDLIMIT_FULL  set: the tests take the form of make test-all
+//	HYBRIDLIMIT_LONG  set: the tests take the form of make test-long, which is longer still
+//
+// Nothing here draws a seed. make test-all draws one and prints it before the
+// first test starts, so that a run that is killed has named it.
+//
+// Package rapidseed gives the same seed to the checks of rapid.
 package testenv
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"strconv"
 )
+
+// defaultSeed is the seed where the environment names none.
+const defaultSeed = 1
 
 // TB is what is asked of a test; testing.TB and rapid's have it.
 type TB interface {
@@ -17,30 +27,44 @@ type TB interface {
 	Fatalf(format string, args ...any)
 }
 
-// Seed is HYBRIDLIMIT_SEED, or drawn; it is logged as it can be given.
+// ParseSeed returns HYBRIDLIMIT_SEED, or 1 where it is not set.
+func ParseSeed() (uint64, error) {
+	s := os.Getenv("HYBRIDLIMIT_SEED")
+	if s == "" {
+		return defaultSeed, nil
+	}
+	seed, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("testenv: HYBRIDLIMIT_SEED: %w", err)
+	}
+	return seed, nil
+}
+
+// Seed returns HYBRIDLIMIT_SEED, or 1, and logs it in the form in which it can
+// be given.
 func Seed(tb TB) uint64 {
 	tb.Helper()
-	seed := rand.Uint64()
-	if s := os.Getenv("HYBRIDLIMIT_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			tb.Fatalf("testenv: HYBRIDLIMIT_SEED: %v", err)
-		}
+	seed, err := ParseSeed()
+	if err != nil {
+		tb.Fatalf("%v", err)
 	}
 	tb.Logf("HYBRIDLIMIT_SEED=%d", seed)
 	return seed
 }
 
-// Rand is a generator of Seed.
+// Rand returns a generator that begins at Seed.
 func Rand(tb TB) *rand.Rand {
 	tb.Helper()
 	return rand.New(rand.NewPCG(Seed(tb), 1))
 }
 
-// Long says whether tests take the long way.
+// Full reports whether the tests take the form of make test-all, or a longer one.
+func Full() bool { return os.Getenv("HYBRIDLIMIT_FULL") != "" || Long() }
+
+// Long reports whether the tests take the form of make test-long.
 func Long() bool { return os.Getenv("HYBRIDLIMIT_LONG") != "" }
 
-// Runs is short, or long where tests take the long way.
+// Runs returns short, or long where the tests take the form of make test-long.
 func Runs(short, long int) int {
 	if Long() {
 		return long

@@ -14,18 +14,21 @@ func (r *recorder) Helper()                    {}
 func (r *recorder) Logf(f string, args ...any) { r.said = append(r.said, fmt.Sprintf(f, args...)) }
 func (r *recorder) Fatalf(f string, a ...any)  { r.failed = append(r.failed, fmt.Sprintf(f, a...)) }
 
-// What is logged is what has to be given to see a run again.
+// The seed is the same in each run, unless the environment names another; what
+// is logged is what has to be given to see a run again.
 func TestSeed(t *testing.T) {
 	t.Setenv("HYBRIDLIMIT_SEED", "")
 	var r recorder
-	drawn, other := testenv.Seed(&r), testenv.Seed(&r)
-	if drawn == other {
-		t.Errorf("%d twice", drawn)
+	if one, two := testenv.Seed(&r), testenv.Seed(&r); one != 1 || two != 1 {
+		t.Errorf("%d and %d, want 1 twice", one, two)
 	}
 	name, value, _ := strings.Cut(r.said[0], "=")
-	t.Setenv(name, value)
-	if again := testenv.Seed(&r); again != drawn || len(r.failed) > 0 {
-		t.Errorf("%d with %s, want %d; %q", again, r.said[0], drawn, r.failed)
+	if name != "HYBRIDLIMIT_SEED" || value != "1" {
+		t.Errorf("logged %q", r.said)
+	}
+	t.Setenv(name, "17")
+	if seed := testenv.Seed(&r); seed != 17 || len(r.failed) > 0 {
+		t.Errorf("%d of %s=17; %q", seed, name, r.failed)
 	}
 	if a, b := testenv.Rand(&r).Uint64(), testenv.Rand(&r).Uint64(); a != b {
 		t.Errorf("%d and %d of one seed", a, b)
@@ -37,10 +40,16 @@ func TestSeed(t *testing.T) {
 }
 
 func TestRuns(t *testing.T) {
+	t.Setenv("HYBRIDLIMIT_FULL", "")
 	for value, want := range map[string]int{"": 2, "1": 9} {
 		t.Setenv("HYBRIDLIMIT_LONG", value)
-		if got := testenv.Runs(2, 9); got != want || testenv.Long() != (value != "") {
+		if got := testenv.Runs(2, 9); got != want || testenv.Long() != (value != "") || testenv.Full() != (value != "") {
 			t.Errorf("HYBRIDLIMIT_LONG=%q: %d runs", value, got)
 		}
+	}
+	t.Setenv("HYBRIDLIMIT_LONG", "")
+	t.Setenv("HYBRIDLIMIT_FULL", "1")
+	if !testenv.Full() || testenv.Long() || testenv.Runs(2, 9) != 2 {
+		t.Error("the full form is the long one, or none")
 	}
 }
