@@ -361,7 +361,7 @@ func (l *Limiter) terms(r *rules, now int64) terms {
 	if l.fleet.known(now) {
 		t.credit = l.credit(r, t.n)
 	}
-	t.blind = mayBeFull(r.full, l.born(), l.store.lastEvict.Load(), now)
+	t.blind = mayBeFull(r.full, max(l.born(), r.began), l.store.lastEvict.Load(), now)
 	t.share = l.shareTerms(r, t.n)
 	return t
 }

@@ -72,6 +72,20 @@ type booked struct {
 	op   algo.Op // gives back what Redis gave to this very call; Refund 0: it was in hand
 	kept bool    // its key is in memory: without Redis it can wait there
 	at   int64   // when it was taken, as algo.Op.RefundAt; 0: not known
+	ns   int64   // when it was taken of what was in hand, by the hub's clock
+}
+
+// mayBeUnsent reports whether Redis need not have heard of the units. Of a
+// booking that is so until the next sync; of a call it does not matter which of
+// its key's units are given back.
+func (b booked) mayBeUnsent(s *state) bool {
+	switch {
+	case b.op.Refund > 0:
+		return false
+	case b.ns == 0:
+		return true
+	}
+	return !s.frozen && (!s.view.known || s.view.sent <= b.ns)
 }
 
 // book takes n units that can be had within most µs.
@@ -94,12 +108,23 @@ func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybr
 	var e *entry
 	if !l.exactly(at.rules) {
 		var v verdict
-		if e, v, back.at, err = l.inHand(key, at, n); err != nil {
+		var w *waiter
+		var again bool
+		if e, v, w, again, err = l.inHand(key, at, n, &back); err != nil {
 			return hybridlimit.Result{}, back, err
 		}
 		back.kept = e != nil
 		if v.source != hybridlimit.SourceUnknown {
 			return l.answer(key, l.fill(res, at.rules, v, n), n), back, nil
+		}
+		// What Redis books must stand behind all that it has not heard of.
+		if ok, err := l.settled(ctx, e, w, again); !ok {
+			l.beside(e, n, lua.Answer{}, true)
+			if err != nil {
+				return hybridlimit.Result{}, back, err
+			}
+			res, err = l.exactFallback(key, at, res, n)
+			return res, back, err
 		}
 	}
 	ans, now, ok := l.askNow(ctx, at, algo.Op{Asks: []int64{n}, MaxDelay: most})
@@ -138,20 +163,56 @@ func (l *Limiter) giveBack(ctx context.Context, key string, n int64, back booked
 	return err
 }
 
-// inHand takes n units that need not be asked for, and says when, as
-// algo.Op.RefundAt has it. Else it notes that an exact call is about to ask for
-// them, and says nothing: SourceUnknown.
-func (l *Limiter) inHand(key string, at place, n int64) (e *entry, v verdict, taken int64, err error) {
+// inHand takes n units that need not be asked for, and notes when. Else it notes that an exact call is about to ask for
+// them, and says nothing: SourceUnknown. Where Redis has yet to hear of what was
+// admitted, or given back, w waits until it has; again: for a second sync.
+func (l *Limiter) inHand(key string, at place, n int64, back *booked) (e *entry, v verdict, w *waiter, again bool, err error) {
 	e, _, err = l.lockAt(key, at)
 	if e == nil || err != nil {
-		return nil, verdict{}, 0, err
+		return nil, verdict{}, nil, false, err
 	}
 	v = l.event(e, func(t terms, now int64, broken bool) verdict {
-		v := e.state.inHand(&t, n, now, broken)
-		taken = e.moment(&t, now+v.delay)
+		s := &e.state
+		v := s.inHand(&t, n, now, broken)
+		back.at, back.ns = e.moment(&t, now+v.delay), now
+		if v.source == hybridlimit.SourceUnknown && s.owed()+s.back() > 0 {
+			again = s.frozen && s.pending+s.refunds.units() > 0
+			w, v.sync = e.expect(), syncNow
+		}
 		return v
 	})
-	return e, v, taken, nil
+	return e, v, w, again, nil
+}
+
+// expect adds a waiter that asks for nothing: it waits for the next answer. Call
+// it under e.mu, and have the entry synced.
+func (e *entry) expect() *waiter {
+	w := &waiter{by: e.rules.Load(), out: make(chan verdict, 1)}
+	e.waiters = append(e.waiters, w)
+	return w
+}
+
+// settled waits until Redis has heard of what was admitted and given back before
+// w. It reports false where it has not within MaxWait.
+func (l *Limiter) settled(ctx context.Context, e *entry, w *waiter, again bool) (bool, error) {
+	for w != nil {
+		if v, err := l.wait(ctx, e, w); err != nil || v.source != hybridlimit.SourceRedis {
+			return false, err
+		}
+		if w = nil; again {
+			again = false
+			e.lock()
+			if e.dead {
+				e.unlock()
+				return false, nil
+			}
+			l.event(e, func(terms, int64, bool) verdict {
+				w = e.expect()
+				return verdict{sync: syncNow}
+			})
+		}
+	}
+	return true, nil
 }
 
 // inHand is Limiter.inHand of a state.
@@ -228,8 +289,7 @@ func (l *Limiter) Refund(ctx context.Context, key string, n int64) (hybridlimit.
 const ofNow = -1
 
 // refundLater gives back n units with a sync, or at once where there is no
-// memory for the key. What Redis did not give to this very call may be of what it
-// has not heard of: that is not told.
+// memory for the key. What Redis has not heard of it is not told.
 func (l *Limiter) refundLater(ctx context.Context, key string, at place, n int64, back booked, soon when) (hybridlimit.Result, error) {
 	var e *entry
 	if !l.exactly(at.rules) {
@@ -249,7 +309,7 @@ func (l *Limiter) refundLater(ctx context.Context, key string, at place, n int64
 			}
 		}
 		left := n
-		if back.op.Refund == 0 && (!t.windowed() || taken == 0 || s.window == 0 || s.window == taken) {
+		if back.mayBeUnsent(s) && (!t.windowed() || taken == 0 || s.window == 0 || s.window == taken) {
 			left -= min(n, s.pending)
 			s.pending -= n - left
 		}

@@ -170,6 +170,9 @@ func (e *entry) adapt(r *rules, now int64) {
 	e.state.adapt(old, r, now)
 }
 
+// exactLevel is as far as a level may be from 0: Lua counts it in a float64.
+const exactLevel = 1 << 52
+
 // adapt is what becomes of a state when its key gets other rules. Drain it and
 // expire its leases before. Redis, too, refills at the old rate until the limit
 // came into force.
@@ -180,7 +183,7 @@ func (s *state) adapt(old, r *rules, now int64) {
 	s.refusal = refusal{}
 	v := &s.view
 	if old.Kind != r.Kind || r.Window.Period > 0 || static(old.limit) || static(r.limit) {
-		*v = view{} // of another window
+		*v, s.used = view{}, true // of another window
 		s.window = 0
 		for i := range s.refunds {
 			s.refunds[i].at = 0
@@ -197,7 +200,10 @@ func (s *state) adapt(old, r *rules, now int64) {
 		was.Cap = v.cap
 	}
 	v.level, v.cap = r.Bucket.Convert(was.Fill(v.level, passed), old.Bucket), r.Bucket.Convert(v.cap, old.Bucket)
-	// As if it had been refilled at the new rate all the time.
-	v.level -= min(passed, 2*r.Bucket.WaitFull(-r.Bucket.Cap)) * r.Bucket.Refill
 	v.turn, v.relook = 0, 0 // what it proved, it proved of the old limit
+	// As if it had been refilled at the new rate all the time; unless that is too
+	// long for a level to count.
+	if v.level -= passed * r.Bucket.Refill; passed > exactLevel/r.Bucket.Refill {
+		*v, s.used = view{}, true
+	}
 }

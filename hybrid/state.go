@@ -28,6 +28,7 @@ type state struct {
 	aside    int64   // units that such calls got since the sync on its way was frozen
 	share    share
 	word     word
+	used     bool // it has been used under another limit, and the view that knew of it is void
 	resync   bool // the next sync goes out even if nothing is owed: Redis may have lost the state
 }
 
@@ -196,7 +197,7 @@ func (s *state) creditLeft(t *terms, now int64) int64 {
 	switch {
 	case s.fresh(now):
 		level = s.level(t, now)
-	case t.blind && !s.view.known:
+	case t.blind && !s.view.known && !s.used:
 		level = t.bucket.Cap
 	default:
 		return 0
@@ -208,7 +209,7 @@ func (s *state) creditLeft(t *terms, now int64) int64 {
 // mayBeFull says whether a key without a view may be taken for full: whatever
 // this process once did with it, and has forgotten, is over by now. It may
 // have left the key in debt, down to -Burst, from which a bucket needs twice
-// its time to full. born is when the limiter was made, evicted when it last
+// its time to full. born is when the limiter was made, or the limit replaced, evicted when it last
 // forgot a key; negative: never.
 func mayBeFull(full, born, evicted, now int64) bool {
 	return now-born >= 2*full && (evicted < 0 || now-evicted >= 2*full)

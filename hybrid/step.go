@@ -164,6 +164,7 @@ func (s *state) learn(t *terms, a answer, now int64) {
 		level: a.Level, cap: a.Cap, turn: now + a.Retry*1000, sent: a.sent, received: now, redisAt: a.redisNow,
 		born: a.Born, relook: now + t.relookIn, known: true,
 	}
+	s.used = false
 	s.view.level -= s.aside * t.bucket.Unit
 	s.aside = 0
 	s.enter(t, a)
