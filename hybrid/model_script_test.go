@@ -44,7 +44,7 @@ func TestModelSchedules(t *testing.T) {
 	slow := hybridlimit.TokenBucket(1, time.Hour, 7)
 	seven := hybridlimit.TokenBucket(7, time.Second, 7)
 	hundred := hybridlimit.TokenBucket(100, time.Second, 7)
-	const s, ms = time.Second, time.Millisecond
+	const s, ms, us = time.Second, time.Millisecond, time.Microsecond
 	for _, tc := range []struct {
 		name   string
 		plan   modelPlan
@@ -161,6 +161,19 @@ func TestModelSchedules(t *testing.T) {
 		{name: "the ledger does not hold what was granted to a caller who left", excess: 0, mutant: mutKeepGranted, worse: 0.94, full: true, plan: modelPlan{
 			limit: hybridlimit.TokenBucket(60, s, 4), procs: 2, mode: ModeStrict, greedy: true, maxWait: s,
 			events: script(calls(0, 1), does(0, evFreeze, evArrive, evLeave), after(64*ms, calls(0, 1, 1, 1, 1, 1))),
+		}},
+		{name: "windows pass after the clock stepped back, though nothing is spent in them", excess: 0, plan: modelPlan{
+			// Was excess 5: the count took what was spent before the step to the
+			// window of the next admission, two windows on from the step.
+			limit: hybridlimit.SlidingWindow(4, 7*s), procs: 2, mode: ModeAuto, every: 4, greedy: true, warm: true, hazard: hazClock,
+			events: script(calls(1, 1, 1), does(1, evRound), calls(1, 1, 1), atEdge(-us), atEdge(-ms, calls(0, 1), does(0, evRound)),
+				step(-57457892*us), calls(1, 1), does(1, evFreeze, evArrive), atEdge(tick, calls(1, 1, 1, 1), does(1, evLeave)), atEdge(us, calls(1, 1))),
+		}},
+		{name: "and though what is owed arrives right after the step", excess: 0, plan: modelPlan{
+			// Was excess 14.87, for the same reason.
+			limit: hybridlimit.SlidingWindow(8, 300*ms), procs: 1, mode: ModeAuto, credit: 3, every: 2, blind: true, warm: true, maxWait: 20 * ms, hazard: hazClock,
+			events: script(calls(0, ones(8)...), does(0, evRound), atEdge(-us), atEdge(-tick-ms, calls(0, ones(6)...), does(0, evRound), calls(0, 1)),
+				step(-49804161*us), does(0, evRound), atEdge(0), atEdge(tick, calls(0, 4, 1, 1, 1, 1))),
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
