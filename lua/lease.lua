@@ -7,6 +7,7 @@ local HORIZON, MAX_TICKET = 500000, 60000000
 -- bucket_settle replaces what the ledger holds for the sender by what it still
 -- has in hand, unless the ledger knows nothing of it any more.
 local function bucket_settle(s, op)
+  if op.lost then return false end -- what Redis forgot may have settled it before
   local back = generation(s) - op.gen
   local field = back == 0 and 'out' or back == 1 and 'outbefore'
   if op.gen == 0 or not field or op.vborn ~= s.born or op.had > s[field] or op.keep > op.had then return false end

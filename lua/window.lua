@@ -6,7 +6,7 @@
 --          cur    units counted in it; fixed: with what was carried into it
 --          prev   units counted in the window before
 --          born   µs of Redis time at creation
---          since  units debited since born or the last reset
+--          since  units debited since born or the last reset, late ones apart
 --          reset  µs from the window's begin to the last reset in it: views up
 --                 to it are void
 -- Limit:   "f <rate> <period> 1", "s <rate> <period> <tick>": units, µs, µs. The
@@ -113,6 +113,7 @@ local function window_add(s, lim, n, win, at)
   if win == 0 or win >= s.win then
     local room = floor((window_level(s, lim, at) + lim.cap) / lim.unit)
     s.cur = min(s.cur + min(n, max(room, 0)), window_most(lim))
+    s.since = min(s.since + n, EXACT)
     return true
   end
   if win < s.win - 1 then return false end
@@ -133,7 +134,7 @@ local function window_refund(s, lim, n, win)
   else
     return
   end
-  s.since = max(since - n, 0)
+  s.since = max(since - (cur - s.cur), 0)
   s.dirty = s.dirty or s.cur ~= cur or s.prev ~= prev or s.since ~= since
 end
 
@@ -206,7 +207,7 @@ local function window_apply(s, lim, op, now)
   window_merge(s, lim, op, now)
   if op.owed > 0 then
     dropped = not window_add(s, lim, op.owed, op.win, at)
-    if not dropped then s.since, s.dirty = min(s.since + op.owed, EXACT), true end
+    s.dirty = s.dirty or not dropped
   end
   if op.refund > 0 then window_refund(s, lim, op.refund, op.win) end
   local granted, refused, free = serve(op, floor(max(window_level(s, lim, at), 0) / lim.unit))

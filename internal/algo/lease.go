@@ -31,9 +31,14 @@ func (b Bucket) ceiling(s State) int64 {
 }
 
 // settle replaces what the ledger holds for the sender by what it still has in
-// hand. It reports false where the ledger knows nothing of it any more: the
-// generation has passed, or the state was lost.
+// hand. It reports false where the ledger knows nothing of it any more (the
+// generation has passed, or the state was lost), and where Redis has lost
+// writes: a batch that comes again, after its envelope was lost, would take the
+// same units off the ledger twice.
 func (s *State) settle(op Op) bool {
+	if op.Lost {
+		return false // what Redis forgot may have settled it before
+	}
 	back := s.generation() - op.Gen
 	if back != 0 && back != 1 || op.View.Born != s.Born || op.Had > s.Out[back] || op.Keep > op.Had {
 		return false

@@ -131,9 +131,8 @@ func (w Window) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	dirty = w.merge(&s, op, now) || dirty
 	var ans Answer
 	if op.Owed > 0 {
-		if ans.Dropped = !w.add(&s, op.Owed, op.Win, at); !ans.Dropped {
-			s.Since, dirty = s.Since+min(op.Owed, exact-s.Since), true
-		}
+		ans.Dropped = !w.add(&s, op.Owed, op.Win, at)
+		dirty = dirty || !ans.Dropped
 	}
 	dirty = op.Refund > 0 && w.refund(&s, op.Refund, op.Win) || dirty
 
@@ -193,6 +192,7 @@ func (w Window) add(s *State, n, win, at int64) bool {
 	if win <= 0 || win >= s.Win {
 		room := floorDiv(w.Level(*s, at)+w.Cap, w.Unit)
 		s.Cur = min(s.Cur+min(n, max(room, 0)), w.most())
+		s.Since += min(n, exact-s.Since) // of this window only: see merge
 		return true
 	}
 	if win < s.Win-1 {
@@ -218,7 +218,7 @@ func (w Window) refund(s *State, n, win int64) bool {
 	default:
 		return false
 	}
-	s.Since = max(s.Since-n, 0)
+	s.Since = max(s.Since-(before.Cur-s.Cur), 0)
 	return *s != before
 }
 
