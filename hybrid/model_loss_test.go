@@ -143,11 +143,12 @@ func (w *world) allSynced() bool {
 	return true
 }
 
-// stepClock sets Redis's clock ahead, or back, by µs. A step ahead of d refills
-// d·rate at once, up to a full bucket, and views and leases know nothing of it:
-// so much comes on top of the bound, once for each step. A step back gives
-// nothing, but to windows: a step that enters another one, or moves their end,
-// may let leases and views outlive theirs, once.
+// stepClock sets Redis's clock ahead, or back, by µs. To a bucket a step ahead
+// of d refills d·rate at once, up to a full bucket, and views and leases know
+// nothing of it: so much comes on top of the bound, once for each step. A step
+// back gives nothing. To windows a step that enters another one, or moves their
+// end, gives Rate and all credit, once: leases and views may outlive their
+// window. Any other step back gives a sliding window what had faded.
 func (w *world) stepClock(d int64) {
 	w.now += 1000 // nothing is applied in the same µs before and after
 	r := &w.redis
@@ -155,16 +156,21 @@ func (w *world) stepClock(d int64) {
 	if d > 0 { // the ledger's generations end early
 		w.losses.gained += (r.state.Out[0] + r.state.Out[1]) * r.bucket.Unit
 	}
-	if at := r.clock(w.now); w.t.windowed() && (d > 0 || d < -algo.ClockSlack || w.t.window.Number(at) != w.t.window.Number(at+d)) {
-		w.losses.gained += r.bucket.Cap + w.astray() // leases and views may outlive their window
-	}
-	r.skews = append(r.skews, skew{w.now, r.skew})
+	at, s := r.clock(w.now), skew{until: w.now, was: r.skew}
 	r.skew += d
 	gained := r.peek(algo.Op{}, r.tick(w.now)).Level - before
-	w.losses.gained += max(0, gained)
-	if w.t.window.Sliding && gained < 0 { // what had faded counts again
-		w.losses.gained += w.astray() - gained
+	switch {
+	case !w.t.windowed():
+		w.losses.gained += max(0, gained)
+	case d > 0 || d < -algo.ClockSlack || w.t.window.Number(at) != w.t.window.Number(at+d):
+		w.losses.gained += r.bucket.Cap + w.astray()
+	default:
+		w.losses.gained += max(0, -gained)
 	}
+	if w.t.windowed() {
+		s.win = r.limit.Load(r.state, at+d).Win
+	}
+	r.skews = append(r.skews, s)
 	if d > 0 || w.t.windowed() {
 		w.losses.shaken = w.now
 	}

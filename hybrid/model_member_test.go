@@ -12,6 +12,8 @@ type member struct {
 	away   bool  // it is not running
 	mute   int64 // so many beats will be lost
 	most   int64 // the largest C since it last owed nothing
+	paid   int64 // what that was when it last had paid
+	owing  bool  // it has owed since, or could
 }
 
 // memberBook is the set in Redis, and what the bound is while N changes.
@@ -20,12 +22,37 @@ type memberBook struct {
 	rules  *rules
 	beats  map[int]int64 // ns, by process
 	ghosts []ghost
-	bound  int64 // the largest sum of all C but the smallest
+	bound  int64 // the largest sum of all C but the smallest, ghosts' included
 	lost   int64 // ns; when the set was last lost
 }
 
-// ghost is a process that has gone: it may have taken what others still see.
-type ghost struct{ at int64 }
+// ghost is a process that has gone: it may have taken what others still see, and
+// on its own credit c.
+type ghost struct{ born, at, c int64 }
+
+// haunt notes that p is about to go.
+func (w *world) haunt(p *proc) {
+	if m := w.members; m != nil {
+		m.ghosts = append(m.ghosts, ghost{p.born, w.now, max(p.most, p.paid)})
+	}
+}
+
+// owe is the most that all but one may have admitted on credit: of the living,
+// whose sum of C and least C are given, and of ghosts that were there together.
+// A ghost that had gone before another came is in what that one saw.
+func (m *memberBook) owe(living, least int64) int64 {
+	most := living - least
+	for _, g := range m.ghosts {
+		sum, least := living, least
+		for _, h := range m.ghosts {
+			if h.born <= g.at && g.at <= h.at {
+				sum, least = sum+h.c, min(least, h.c)
+			}
+		}
+		most = max(most, sum-least)
+	}
+	return most
+}
 
 func (w *world) join(p *proc) {
 	if w.members != nil {
@@ -44,10 +71,10 @@ func (w *world) depart(p *proc, crashed bool) {
 	w.expired += p.s.held()
 	if !crashed {
 		delete(w.members.beats, p.id)
+		w.haunt(p)
 	}
 	w.logf("p%d departs", p.id)
 	*p = proc{id: p.id, evicted: -1, member: member{away: true}}
-	w.members.ghosts = append(w.members.ghosts, ghost{w.now})
 }
 
 // advance passes time, and beats in it.
@@ -121,13 +148,19 @@ func (w *world) memberTerms(p *proc, t *terms) {
 
 // noteCredit keeps the bound: whoever has spoken to Redis last admits what it
 // has, and all others what they may owe, at the C that they had when they
-// began to. Ghosts count as having spoken last until every view is younger.
+// began to. Ghosts count among them, and as having spoken last, until every
+// view is younger.
 func (w *world) noteCredit(p *proc, c int64) {
 	m := w.members
 	if m == nil || p.away {
 		return
 	}
-	if p.s.owed() == 0 && p.word.kind != wordCredit {
+	switch {
+	case p.s.owed() > 0 || p.word.kind == wordCredit:
+		p.owing = true
+	case p.owing:
+		p.paid, p.most, p.owing = p.most, 0, false
+	default:
 		p.most = 0
 	}
 	p.most = max(p.most, c)
@@ -149,10 +182,7 @@ func (w *world) noteCredit(p *proc, c int64) {
 			sum, least = sum+c, min(least, c)
 		}
 	}
-	if len(m.ghosts) > 0 {
-		least = 0
-	}
-	m.bound = max(m.bound, sum-least)
+	m.bound = max(m.bound, m.owe(sum, least))
 	w.checkFleet()
 }
 

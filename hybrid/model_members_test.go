@@ -27,6 +27,18 @@ func TestModelMembers(t *testing.T) {
 		{"who is alone may still have a view of when he was not", 2, script(
 			calls(0, 1), does(0, evRound), calls(1, 9), does(1, evRound, evDepart), after(10*time.Second, calls(0, 1, 1, 1, 1, 1, 1)),
 		), 5},
+		// Was beyond the bound: who had left was counted as having spoken last,
+		// but what it had admitted on its own credit was not.
+		{"and of when nobody had used his credit", 4, script(
+			calls(1, 10), does(1, evRound, evDepart), calls(2, 1, 1), does(2, evRound, evDepart), after(10*time.Second, calls(0, 1, 1, 1, 1, 1, 1)),
+		), 7},
+		{"the same where one crashed", 4, script(
+			calls(1, 10), does(1, evRound, evDepart), calls(2, 1, 1), does(2, evRound, evCrash), after(10*time.Second, calls(0, 1, 1, 1, 1, 1, 1)),
+		), 7},
+		{"who came later has seen what others used before they left", 4, script(
+			calls(2, 1, 1), does(2, evRound, evDepart, evDepart), after(10*time.Second, does(2, evJoin)), after(2*time.Second, calls(2, 8), does(2, evRound, evDepart)),
+			after(10*time.Second, calls(0, 1, 1, 1, 1, 1, 1)),
+		), 5},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			pl := modelPlan{

@@ -44,7 +44,7 @@ func TestModelSchedules(t *testing.T) {
 	slow := hybridlimit.TokenBucket(1, time.Hour, 7)
 	seven := hybridlimit.TokenBucket(7, time.Second, 7)
 	hundred := hybridlimit.TokenBucket(100, time.Second, 7)
-	const s, ms = time.Second, time.Millisecond
+	const s, ms, us = time.Second, time.Millisecond, time.Microsecond
 	for _, tc := range []struct {
 		name   string
 		plan   modelPlan
@@ -171,6 +171,33 @@ func TestModelSchedules(t *testing.T) {
 			limit: slow, procs: 2, mode: ModeDeferred, credit: 4, hazard: hazRefusal,
 			events: script(calls(0, 1), does(0, evRound), calls(0, 4), does(0, evFreeze, evDrop), calls(0, 4), does(0, evFreeze, evDrop), calls(0, 4),
 				calls(1, 1), does(1, evRound), calls(1, 1), does(1, evRound), calls(1, 4), does(1, evRound)),
+		}},
+		{name: "a batch that comes again after its envelope was lost settles nothing", excess: 1, full: true, plan: modelPlan{
+			// Was excess 2: the ledger forgot the lease that its first coming had made.
+			limit: hybridlimit.TokenBucket(469, s, 5), procs: 2, mode: ModeAuto, credit: 1, every: 4, greedy: true, warm: true, hazard: hazLoss | hazPrompt,
+			events: script(calls(0, 1), does(0, evFreeze), calls(0, 1, 1), does(0, evRound), after(33*ms, calls(0, 1)), does(0, evFreeze, evLoseEnvelopes),
+				[]modelEvent{{kind: evArrive, n: 1}}, after(16*ms, calls(1, 1, 1, 1, 1)), does(1, evRound), calls(0, 1, 1, 1)),
+		}},
+		{name: "windows pass after the clock stepped back, though nothing is spent in them", excess: 0, plan: modelPlan{
+			// Was excess 5: the count took what was spent before the step to the
+			// window of the next admission, two windows on from the step.
+			limit: hybridlimit.SlidingWindow(4, 7*s), procs: 2, mode: ModeAuto, every: 4, greedy: true, warm: true, hazard: hazClock,
+			events: script(calls(1, 1, 1), does(1, evRound), calls(1, 1, 1), atEdge(-us), atEdge(-ms, calls(0, 1), does(0, evRound)),
+				step(-57457892*us), calls(1, 1), does(1, evFreeze, evArrive), atEdge(tick, calls(1, 1, 1, 1), does(1, evLeave)), atEdge(us, calls(1, 1))),
+		}},
+		{name: "and though what is owed arrives right after the step", excess: 0, plan: modelPlan{
+			// Was excess 14.87, for the same reason.
+			limit: hybridlimit.SlidingWindow(8, 300*ms), procs: 1, mode: ModeAuto, credit: 3, every: 2, blind: true, warm: true, maxWait: 20 * ms, hazard: hazClock,
+			events: script(calls(0, ones(8)...), does(0, evRound), atEdge(-us), atEdge(-tick-ms, calls(0, ones(6)...), does(0, evRound), calls(0, 1)),
+				step(-49804161*us), does(0, evRound), atEdge(0), atEdge(tick, calls(0, 4, 1, 1, 1, 1))),
+		}},
+		{name: "what comes late is in no view of this window", excess: 0, plan: modelPlan{
+			// Was counted twice: with the last window, and with this one when a
+			// view of the state before was merged.
+			limit: hybridlimit.FixedWindow(7, time.Hour), procs: 4, mode: ModeAuto, credit: 2, every: 5, maxWait: -1,
+			events: script(atEdge(-tick-ms, calls(1, 1, 2, 1), does(1, evFreeze, evArrive, evArrive), calls(1, 1), does(1, evRound)),
+				atEdge(tick, calls(2, 1, 1, 1), does(2, evRound), calls(2, 1)), atEdge(0, calls(3, 4, 2, 1), does(3, evFreeze, evArrive)),
+				atEdge(-2*tick-ms, does(3, evArrive), calls(3, 1))),
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -344,6 +344,7 @@ func (w *world) crash(i int) {
 	w.giveUp(p, p.s.owed()+p.s.share.admitted)
 	w.expired += p.s.held()
 	w.logf("p%d crashes owing %d", p.id, p.s.owed())
+	w.haunt(p)
 	w.start(i)
 }
 

@@ -94,8 +94,9 @@ func (w *world) toEdge(n int64) {
 	w.advance(max(d, 0))
 }
 
-// skew is by how much Redis's clock was ahead until a time.
-type skew struct{ until, was int64 } // ns, µs
+// skew is by how much Redis's clock was ahead until a time, and the window that
+// Redis counts in from then on.
+type skew struct{ until, was, win int64 } // ns, µs
 
 // clockAt is what Redis's clock showed, at a time that may be over.
 func (r *modelRedis) clockAt(ns int64) int64 {
@@ -115,8 +116,8 @@ type windowBook struct {
 	own            int64 // of cur, what is not carried
 }
 
-// to brings the book to a time of Redis. A clock that stepped back takes it
-// along.
+// to brings the book to a time of Redis. A time before its window leaves it
+// there, as a clock that stepped back freezes Redis.
 func (b *windowBook) to(at int64) {
 	w := b.window
 	win := w.Number(at)
@@ -128,7 +129,16 @@ func (b *windowBook) to(at int64) {
 		b.prev, b.cur, b.own = b.cur, carry, 0
 		b.win++
 	}
-	b.win = win
+	b.win = max(b.win, win)
+}
+
+// step takes the book over a step of the clock: to the time before it, for what
+// was over stays over, and then to the window in which Redis counts from there.
+// Windows pass from that moment on, whether or not anything is spent in them.
+func (b *windowBook) step(s skew) {
+	b.to(modelEpoch + s.until/1000 + s.was)
+	b.to(s.win * b.window.Period)
+	b.win = s.win
 }
 
 // used is the sub-units that count at a time.
@@ -151,8 +161,8 @@ func (w *world) worst() (excess, debt float64) {
 	var one, all int64
 	steps := w.redis.skews
 	for _, s := range m.spent {
-		for ; len(steps) > 0 && steps[0].until <= s.at; steps = steps[1:] { // what was over is, wherever the clock went
-			b.to(modelEpoch + steps[0].until/1000 + steps[0].was)
+		for ; len(steps) > 0 && steps[0].until <= s.at; steps = steps[1:] {
+			b.step(steps[0])
 		}
 		at := w.redis.clockAt(s.at)
 		b.to(at)

@@ -6,7 +6,7 @@
 --          cur    units counted in it; fixed: with what was carried into it
 --          prev   units counted in the window before
 --          born   µs of Redis time at creation
---          since  units debited since born or the last reset
+--          since  units debited since born or the last reset, late ones apart
 --          Field, absent where it is 0; common.lua has the rules for fields of
 --          other versions:
 --          z      µs from the window's begin to the last reset in it: views up
@@ -121,6 +121,7 @@ local function window_add(s, lim, n, win, at)
   if win == 0 or win >= s.win then
     local room = floor((window_level(s, lim, at) + lim.cap) / lim.unit)
     s.cur = min(s.cur + min(n, max(room, 0)), window_most(lim))
+    s.since = min(s.since + n, EXACT)
     return true
   end
   if win < s.win - 1 then return false end
@@ -135,18 +136,17 @@ end
 -- window_refund gives units back to their window. Where that is not known they
 -- are of this one, as far as it has counted as many, and else of the last.
 local function window_refund(s, lim, n, win)
-  local cur, prev, since = s.cur, s.prev, s.since
-  if win == 0 then
-    s.cur = cur - min(n, cur)
-    if n > cur then window_prev(s, lim, prev - min(n - cur, prev)) end
-  elseif win >= s.win then
-    s.cur = cur - min(n, cur)
+  local cur, prev, since, here = s.cur, s.prev, s.since, 0
+  if win == 0 or win >= s.win then
+    here = min(n, cur)
+    s.cur = cur - here
+    if win == 0 and n > here then window_prev(s, lim, prev - min(n - here, prev)) end
   elseif win == s.win - 1 then
     window_prev(s, lim, prev - min(n, prev))
   else
     return
   end
-  s.since = max(since - n, 0)
+  s.since = max(since - here, 0)
   s.dirty = s.dirty or s.cur ~= cur or s.prev ~= prev or s.since ~= since
 end
 
@@ -219,7 +219,7 @@ local function window_apply(s, lim, op, now)
   window_merge(s, lim, op, now)
   if op.owed > 0 then
     dropped = not window_add(s, lim, op.owed, op.win, at)
-    if not dropped then s.since, s.dirty = min(s.since + op.owed, EXACT), true end
+    s.dirty = s.dirty or not dropped
   end
   if op.refund > 0 then window_refund(s, lim, op.refund, op.refundat) end
   local granted, refused, free = serve(op, floor(max(window_level(s, lim, at), 0) / lim.unit))

@@ -131,9 +131,8 @@ func (w Window) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	dirty = w.merge(&s, op, now) || dirty
 	var ans Answer
 	if op.Owed > 0 {
-		if ans.Dropped = !w.add(&s, op.Owed, op.Win, at); !ans.Dropped {
-			s.Since, dirty = s.Since+min(op.Owed, exact-s.Since), true
-		}
+		ans.Dropped = !w.add(&s, op.Owed, op.Win, at)
+		dirty = dirty || !ans.Dropped
 	}
 	dirty = op.Refund > 0 && w.refund(&s, op.Refund, op.RefundAt) || dirty
 
@@ -193,6 +192,7 @@ func (w Window) add(s *State, n, win, at int64) bool {
 	if win <= 0 || win >= s.Win {
 		room := floorDiv(w.Level(*s, at)+w.Cap, w.Unit)
 		s.Cur = min(s.Cur+min(n, max(room, 0)), w.most())
+		s.Since += min(n, exact-s.Since) // of this window only: see merge
 		return true
 	}
 	if win < s.Win-1 {
@@ -210,22 +210,20 @@ func (w Window) add(s *State, n, win, at int64) bool {
 // that changed anything. Where the window is not known they are of this one, as
 // far as it has counted as many, and else of the last.
 func (w Window) refund(s *State, n, win int64) bool {
-	before := *s
+	before, here := *s, int64(0)
 	switch {
-	case win <= 0:
-		here := min(n, s.Cur)
+	case win <= 0 || win >= s.Win:
+		here = min(n, s.Cur)
 		s.Cur -= here
-		if n > here {
+		if win <= 0 && n > here {
 			w.setPrev(s, s.Prev-min(n-here, s.Prev))
 		}
-	case win >= s.Win:
-		s.Cur -= min(n, s.Cur)
 	case win == s.Win-1:
 		w.setPrev(s, s.Prev-min(n, s.Prev))
 	default:
 		return false
 	}
-	s.Since = max(s.Since-n, 0)
+	s.Since = max(s.Since-here, 0)
 	return *s != before
 }
 
