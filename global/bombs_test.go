@@ -83,12 +83,12 @@ func TestBombsCostNothing(t *testing.T) {
 		t.Run(strings.Join([]string{tc.client, tc.at}, " "), func(t *testing.T) {
 			var bomb atomic.Value
 			addr := redistest.OddTo(t, func(cmd []string) string {
-				switch {
-				case cmd[0] == tc.at:
+				switch cmd[0] {
+				case tc.at:
 					return bomb.Load().(string)
-				case cmd[0] == "EVALSHA":
+				case "EVALSHA":
 					return "-NOSCRIPT no\r\n"
-				case cmd[0] == "FCALL":
+				case "FCALL":
 					return "-ERR Function not found\r\n"
 				}
 				return "-ERR unknown\r\n"

@@ -103,7 +103,7 @@ func (t *terms) since() int64 {
 	if t.began.IsZero() {
 		return 0
 	}
-	return t.Scale.Since(time.Since(t.began).Microseconds())
+	return t.Since(time.Since(t.began).Microseconds())
 }
 
 // static says whether the limit counts nothing: it admits all, or none.

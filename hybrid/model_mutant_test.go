@@ -61,6 +61,7 @@ const (
 	// Of batches that are given up.
 	mutDropBooked // what is leased stays booked, and is settled again
 	mutDropSpent  // what was given up may be spent again on the same view
+	mutGapSettles // a batch that shows a gap settles with the ledger
 )
 
 // forgetInflight hides what is in flight until the returned function is called.
@@ -156,7 +157,7 @@ func (m mutant) String() string {
 		"a retry picks up", "a retry moves", "a retry splits", "denials as of the receipt", "no ceiling", "one generation", "a view fills up", "grants are kept", "an eager newcomer", "the last count",
 		"uncapped", "late units are dropped", "late units count where they come", "a view outlives its window", "a word outlives its window",
 		"no carry", "owed of another window denies", "the clock names the window",
-		"a batch given up stays booked", "units given up are spent again",
+		"a batch given up stays booked", "units given up are spent again", "a batch that shows a gap settles",
 	}[m]
 }
 

@@ -103,7 +103,7 @@ func (r *modelRedis) apply(b modelBatch, op algo.Op, now int64) (modelReply, boo
 	}
 	rep.seen = have && env.seq == b.seq
 	rep.gap = b.seq > 1 && (!have || env.seq < b.seq-1) || rep.seen && env.gap
-	op.Lost = op.Lost || rep.gap
+	op.Lost = op.Lost || rep.gap && r.mutant != mutGapSettles
 	if whole := r.state.Born != 0 && r.state.Born <= env.stamp; rep.seen && (whole || r.mutant == mutSkipEvicted) {
 		_, ans, _ := r.limit.Apply(r.state, algo.Op{}, at)
 		ans.Granted, ans.Lease, ans.Life, ans.Gen = env.ans.Granted, env.ans.Lease, env.ans.Life, env.ans.Gen

@@ -172,7 +172,7 @@ func TestModelSchedules(t *testing.T) {
 			events: script(calls(0, 1), does(0, evRound), calls(0, 4), does(0, evFreeze, evDrop), calls(0, 4), does(0, evFreeze, evDrop), calls(0, 4),
 				calls(1, 1), does(1, evRound), calls(1, 1), does(1, evRound), calls(1, 4), does(1, evRound)),
 		}},
-		{name: "a batch that comes again after its envelope was lost settles nothing", excess: 1, full: true, plan: modelPlan{
+		{name: "a batch that comes again after its envelope was lost settles nothing", excess: 1, mutant: mutGapSettles, worse: 2, full: true, plan: modelPlan{
 			// Was excess 2: the ledger forgot the lease that its first coming had made.
 			limit: hybridlimit.TokenBucket(469, s, 5), procs: 2, mode: ModeAuto, credit: 1, every: 4, greedy: true, warm: true, hazard: hazLoss | hazPrompt,
 			events: script(calls(0, 1), does(0, evFreeze), calls(0, 1, 1), does(0, evRound), after(33*ms, calls(0, 1)), does(0, evFreeze, evLoseEnvelopes),

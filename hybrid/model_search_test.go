@@ -9,9 +9,9 @@ import (
 
 // TestModelFindsMutants shows that the search can fail: each rule is switched
 // off in turn, and random schedules must break the bound. How many that takes
-// differs by a thousand times: the rare ones are left to the long run, and two
-// (mutNoTicks, mutBlindSoon: one in 40 000 and less) to TestModelSchedules, and
-// mutOwedDenies to TestModelWindows.
+// differs by a thousand times: the rare ones are left to the long run, and three
+// (mutNoTicks, mutBlindSoon, mutGapSettles: one in 40 000 and less) to
+// TestModelSchedules, and mutOwedDenies to TestModelWindows.
 func TestModelFindsMutants(t *testing.T) {
 	seed := testenv.Seed(t)
 	fast := func(pl *modelPlan) bool { return pl.greedy && pl.limit.TimeToFull() < 200e6 }

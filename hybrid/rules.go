@@ -29,7 +29,7 @@ func (r *rules) since(now int64) int64 {
 	if r.began == 0 {
 		return 0
 	}
-	return r.Scale.Since((now - r.began) / 1000)
+	return r.Since((now - r.began) / 1000)
 }
 
 // rulesOrder says who gave a key its limit.

@@ -59,7 +59,7 @@ func addConnection(fs *flag.FlagSet, fromEnv string) *connection {
 
 // check notes what is wrong with the flags, and reads the secret.
 func (c *connection) check(bad *hybridlimit.Violations) {
-	if !hybridlimit.CheckName(c.name) && !(c.unnamed && c.name == "") {
+	if optional := c.unnamed && c.name == ""; !optional && !hybridlimit.CheckName(c.name) {
 		bad.Add("-name", c.name, "is required and must match [A-Za-z0-9_.-]{1,128}")
 	}
 	if !hybridlimit.CheckName(c.prefix) {

@@ -47,7 +47,7 @@ func list(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []stri
 	c.unnamed = true
 	fs.IntVar(&l.rows, "n", 20, "how many `keys` of each limiter to show, 1 to 1000; those that SCAN names first")
 	fs.Var(&l.limit, "limit", "with -name: the keys' `limit`, such as \"100/s burst 200\", to show what is left now")
-	l.walk.add(fs)
+	l.add(fs)
 	return func(ctx context.Context, args []string, out io.Writer) error {
 		var bad hybridlimit.Violations
 		c.check(&bad)
