@@ -45,6 +45,11 @@
 // see docs/windows.md.) A queue forwards no faster than its rate, each forward up
 // to a round trip late; a log is exact, and asks for each call.
 //
+// In a partition the processes that reach Redis keep the whole limit, and each
+// process that is cut off has its share besides: with FallbackShare and k of N
+// processes cut off the fleet admits at most limit·(1 + k/N). These shares are
+// repaid when the partition ends.
+//
 // In a total outage with FallbackShare the fleet admits at most
 // N·max(limit/N known, FallbackFloor per time-to-full).
 //

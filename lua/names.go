@@ -61,7 +61,8 @@ func (n Names) Digest(name, key string) string { return n.hashed(name, key) }
 
 // Tag is the slot number of a subject: its hash modulo Tags. Redis hashes the
 // first braces of a key, which hold the tag, so that braces in a caller's key
-// are data and nobody outside chooses a slot.
+// are data. The hash is no secret: who chooses keys can choose which of the tags
+// they fall into.
 //
 // With HashKeys it is that of the subject's hash, or the tag would tell as much
 // of the subject as it has bits.
