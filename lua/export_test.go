@@ -69,6 +69,7 @@ func EncodeState(s State) string {
 	}
 	if s.Kind == algo.KindFixed || s.Kind == algo.KindSliding {
 		text = fmt.Sprintf("1%c%x %x %x %x %x %x", s.Kind.Letter(), s.Period, s.Win, s.Cur, s.Prev, s.Born, s.Since)
+		field("l", s.Late, 0)
 		if s.Reset > 0 {
 			text += fmt.Sprintf(" z%x", s.Reset-s.Win*s.Period)
 		}

@@ -6,9 +6,11 @@
 --          cur    units counted in it; fixed: with what was carried into it
 --          prev   units counted in the window before
 --          born   µs of Redis time at creation
---          since  units debited since born or the last reset, late ones apart
---          Field, absent where it is 0; common.lua has the rules for fields of
---          other versions:
+--          since  units debited since born or the last reset
+--          Fields, each absent where it is 0; common.lua has the rules for
+--          fields of other versions:
+--          l      in the window of born: how many units of since it does not
+--                 count, because they came late for the last one
 --          z      µs from the window's begin to the last reset in it: views up
 --                 to it are void
 -- Limit:   "f <rate> <period> 1", "s <rate> <period> <tick>": units, µs, µs. The
@@ -20,7 +22,7 @@
 --          Go twin, line for line and with the reasons, is internal/algo:
 --          window.go, fixed.go, sliding.go.
 
-local window_fields = {z = 'reset'}
+local window_fields = {l = 'late', z = 'reset'}
 
 local function window_read(raw, kind)
   local letter, period, win, cur, prev, born, since, tail =
@@ -28,7 +30,7 @@ local function window_read(raw, kind)
   if letter ~= kind then return nil end
   local s = {
     period = hex(period), win = hex(win), cur = hex(cur), prev = hex(prev),
-    born = hex(born), since = hex(since), reset = 0, lim = false, dirty = false, more = '',
+    born = hex(born), since = hex(since), reset = 0, late = 0, lim = false, dirty = false, more = '',
   }
   if s.period < 1 or s.born < 1 or max(s.cur, s.prev, s.born, s.since) > EXACT or s.period > EXACT / 2 or s.period * s.win > EXACT then
     return nil
@@ -40,7 +42,8 @@ local function window_read(raw, kind)
     s.reset = s.win * s.period + f.reset
     if f.reset < 0 or s.reset > EXACT then return nil end
   end
-  s.more = f.more
+  s.late, s.more = f.late or 0, f.more
+  if abs(s.late) > EXACT then return nil end
   return s
 end
 
@@ -64,6 +67,7 @@ local function window_roll(s, lim, period, now)
   end
   if s.win < win or s.win * period - now > CLOCK_SLACK then s.win = win end
   if s.reset < s.win * period then s.reset = 0 end
+  if floor(s.born / period) ~= s.win then s.late = 0 end
 end
 
 -- window_weight is how many ticks of the last window still trail.
@@ -102,7 +106,7 @@ local function window_load(raw, lim, now)
   local s = window_read(raw, lim.kind)
   if not s then
     return {
-      period = lim.period, win = floor(now / lim.period), cur = 0, prev = 0, born = now, since = 0, reset = 0,
+      period = lim.period, win = floor(now / lim.period), cur = 0, prev = 0, born = now, since = 0, reset = 0, late = 0,
       lim = lim, dirty = false, more = '', fresh = true,
     }
   end
@@ -121,7 +125,6 @@ local function window_add(s, lim, n, win, at)
   if win == 0 or win >= s.win then
     local room = floor((window_level(s, lim, at) + lim.cap) / lim.unit)
     s.cur = min(s.cur + min(n, max(room, 0)), window_most(lim))
-    s.since = min(s.since + n, EXACT)
     return true
   end
   if win < s.win - 1 then return false end
@@ -130,6 +133,7 @@ local function window_add(s, lim, n, win, at)
     room = min(room, floor((window_level(s, lim, at) + lim.cap) / window_weight(s, lim, at)))
   end
   window_prev(s, lim, s.prev + min(n, max(room, 0)))
+  s.late = min(s.late + n, EXACT)
   return true
 end
 
@@ -146,7 +150,8 @@ local function window_refund(s, lim, n, win)
   else
     return
   end
-  s.since = max(since - here, 0)
+  s.since = max(since - n, 0)
+  s.late = s.late + here - (since - s.since)
   s.dirty = s.dirty or s.cur ~= cur or s.prev ~= prev or s.since ~= since
 end
 
@@ -162,13 +167,13 @@ local function window_merge(s, lim, op, now)
   local cur = min(ceil(max(used, 0) / lim.unit), most)
   prev = max(prev, s.prev)
   if op.vborn ~= s.born then
-    if floor(s.born / lim.period) == s.win then cur = min(cur + s.since, most) end
+    if floor(s.born / lim.period) == s.win then cur = min(cur + max(s.since - s.late, 0), most) end
     cur = max(cur, s.cur)
     if cur ~= s.cur or prev ~= s.prev then s.cur, s.prev, s.dirty = cur, prev, true end
   elseif op.lost and op.vat <= now then
     cur = max(cur, s.cur)
     if cur ~= s.cur or prev ~= s.prev then
-      s.cur, s.prev, s.born, s.since, s.dirty = cur, prev, max(now, s.born + 1), 0, true
+      s.cur, s.prev, s.born, s.since, s.late, s.dirty = cur, prev, max(now, s.born + 1), 0, 0, true
     end
   end
 end
@@ -215,11 +220,11 @@ end
 -- came too late to be counted, its grant is -1 - granted.
 local function window_apply(s, lim, op, now)
   local at, dropped = window_clock(s, lim.period, now), false
-  if op.reset then s.cur, s.prev, s.since, s.reset, s.dirty = 0, 0, 0, at, true end
+  if op.reset then s.cur, s.prev, s.since, s.late, s.reset, s.dirty = 0, 0, 0, 0, at, true end
   window_merge(s, lim, op, now)
   if op.owed > 0 then
     dropped = not window_add(s, lim, op.owed, op.win, at)
-    s.dirty = s.dirty or not dropped
+    if not dropped then s.since, s.dirty = min(s.since + op.owed, EXACT), true end
   end
   if op.refund > 0 then window_refund(s, lim, op.refund, op.refundat) end
   local granted, refused, free = serve(op, floor(max(window_level(s, lim, at), 0) / lim.unit))
@@ -231,6 +236,7 @@ end
 
 local function window_write(key, s, lim, now)
   local text = format('1%s%x %x %x %x %x %x', lim.kind, s.period, s.win, s.cur, s.prev, s.born, s.since)
+  if s.late ~= 0 and floor(s.born / s.period) == s.win then text = text .. ' l' .. hexed(s.late) end
   if s.reset > 0 then text = text .. format(' z%x', s.reset - s.win * s.period) end
   local last = s.win + 2
   if window_carry(s.cur, lim) > 0 then last = last + 1 end

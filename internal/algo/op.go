@@ -47,6 +47,7 @@ type State struct {
 	Win    int64 // number of the current window: Redis time / Period
 	Cur    int64 // units counted in it; of a fixed window with what was carried into it
 	Prev   int64 // units counted in the one before
+	Late   int64 // in the window of Born: how many units of Since it does not count, because they came late for the one before
 
 	// More is the fields of other versions, as they stand in the state's text.
 	More string

@@ -75,6 +75,15 @@ func (w Window) roll(s State, now int64) State {
 	if s.Reset < s.Win*w.Period {
 		s.Reset = 0 // views from before it are void anyway
 	}
+	return w.settled(s)
+}
+
+// settled is a state without what only the window of its birth needs, once that
+// is over.
+func (w Window) settled(s State) State {
+	if w.Number(s.Born) != s.Win {
+		s.Late = 0
+	}
 	return s
 }
 
@@ -126,13 +135,14 @@ func (w Window) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	at := w.clock(s, now)
 	dirty := op.Reset
 	if op.Reset {
-		s.Cur, s.Prev, s.Since, s.Reset = 0, 0, 0, at
+		s.Cur, s.Prev, s.Since, s.Late, s.Reset = 0, 0, 0, 0, at
 	}
 	dirty = w.merge(&s, op, now) || dirty
 	var ans Answer
 	if op.Owed > 0 {
-		ans.Dropped = !w.add(&s, op.Owed, op.Win, at)
-		dirty = dirty || !ans.Dropped
+		if ans.Dropped = !w.add(&s, op.Owed, op.Win, at); !ans.Dropped {
+			s.Since, dirty = s.Since+min(op.Owed, exact-s.Since), true
+		}
 	}
 	dirty = op.Refund > 0 && w.refund(&s, op.Refund, op.RefundAt) || dirty
 
@@ -168,7 +178,7 @@ func (w Window) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	if dirty || written {
 		ans.Born = s.Born
 	}
-	return s, ans, dirty
+	return w.settled(s), ans, dirty
 }
 
 // lease sizes a lease from free units. It ends with the window, and so does
@@ -192,7 +202,6 @@ func (w Window) add(s *State, n, win, at int64) bool {
 	if win <= 0 || win >= s.Win {
 		room := floorDiv(w.Level(*s, at)+w.Cap, w.Unit)
 		s.Cur = min(s.Cur+min(n, max(room, 0)), w.most())
-		s.Since += min(n, exact-s.Since) // of this window only: see merge
 		return true
 	}
 	if win < s.Win-1 {
@@ -203,6 +212,7 @@ func (w Window) add(s *State, n, win, at int64) bool {
 		room = min(room, floorDiv(w.Level(*s, at)+w.Cap, w.weight(*s, at)))
 	}
 	w.setPrev(s, s.Prev+min(n, max(room, 0)))
+	s.Late = min(s.Late+n, exact)
 	return true
 }
 
@@ -223,7 +233,8 @@ func (w Window) refund(s *State, n, win int64) bool {
 	default:
 		return false
 	}
-	s.Since = max(s.Since-here, 0)
+	s.Since = max(s.Since-n, 0)
+	s.Late += here - (before.Since - s.Since)
 	return *s != before
 }
 
@@ -257,7 +268,7 @@ func (w Window) merge(s *State, op Op, now int64) bool {
 	prev = max(prev, s.Prev)
 	if v.Born != s.Born {
 		if w.Number(s.Born) == s.Win { // what was debited since is of this window
-			cur = min(cur+s.Since, w.most())
+			cur = min(cur+max(s.Since-s.Late, 0), w.most())
 		}
 		cur = max(cur, s.Cur)
 		if cur == s.Cur && prev == s.Prev {
@@ -269,7 +280,7 @@ func (w Window) merge(s *State, op Op, now int64) bool {
 	if cur = max(cur, s.Cur); !op.Lost || v.At > now || cur == s.Cur && prev == s.Prev {
 		return false
 	}
-	s.Cur, s.Prev, s.Born, s.Since = cur, prev, max(now, s.Born+1), 0
+	s.Cur, s.Prev, s.Born, s.Since, s.Late = cur, prev, max(now, s.Born+1), 0, 0
 	return true
 }
 
