@@ -24,6 +24,8 @@ var failedMixes = []struct {
 	seed   uint64
 	faults []string
 }{
+	// The server is killed while its scripts are flushed again and again.
+	{236750416181920, []string{"SCRIPT FLUSH", "SIGKILL, restart empty", "requests lost"}},
 	// Two of these lose replies, by toxics that had one name.
 	{122015552161207943, []string{"states of another schema", "replies lost after execution", "half-open TCP, no replies"}},
 }

@@ -236,7 +236,7 @@ func cancelAnyOrder(t *testing.T, spec Spec) { anyOrder(t, spec, "cancel in any 
 func cancelLate(t *testing.T, spec Spec) { anyOrder(t, spec, "cancel late", true) }
 
 func anyOrder(t *testing.T, spec Spec, name string, late bool) {
-	for seed := range uint64(testenv.Runs(6, spec.calls(24))) {
+	for seed := range uint64(testenv.Runs(spec.calls(8), spec.calls(24))) {
 		b, ok := reserves(t, spec, 10, time.Second, 10)
 		if !ok {
 			return

@@ -46,10 +46,10 @@ func (b *bookings) spend() (n int64) {
 	end := time.Now().Truncate(time.Minute).Add(58 * time.Second)
 	for {
 		n += b.drain()
-		if time.Now().Add(7 * time.Second).After(end) {
+		if time.Now().Add(19 * time.Second).After(end) {
 			return n
 		}
-		b.spec.Sleep(7 * time.Second)
+		b.spec.Sleep(19 * time.Second)
 	}
 }
 
