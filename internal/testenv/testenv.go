@@ -65,14 +65,9 @@ func Full() bool { return os.Getenv("HYBRIDLIMIT_FULL") != "" || Long() }
 func Long() bool { return os.Getenv("HYBRIDLIMIT_LONG") != "" }
 
 // Runs returns short, or long where the tests take the form of make test-long.
-// Under the race detector, which takes several times as long, it is a quarter of
-// short: the runs look for wrong decisions, and races show in a few of them.
 func Runs(short, long int) int {
-	switch {
-	case Long():
+	if Long() {
 		return long
-	case Race:
-		return (short + 3) / 4
 	}
 	return short
 }
