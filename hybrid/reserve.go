@@ -67,7 +67,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Re
 	})
 }
 
-// booked is what a reservation has taken, for who gives it back.
+// booked describes the units of a reservation, so that they can be given back.
 type booked struct {
 	op   algo.Op // gives back what Redis gave to this very call; Refund 0: it was in hand
 	kept bool    // its key is in memory: without Redis it can wait there
@@ -163,9 +163,11 @@ func (l *Limiter) giveBack(ctx context.Context, key string, n int64, back booked
 	return err
 }
 
-// inHand takes n units that need not be asked for, and notes when. Else it notes that an exact call is about to ask for
-// them, and says nothing: SourceUnknown. Where Redis has yet to hear of what was
-// admitted, or given back, w waits until it has; again: for a second sync.
+// inHand takes n units that need not be asked for, and notes when. Else it notes
+// that an exact call is about to ask for them, and says nothing: SourceUnknown.
+// While Redis has not heard of all units that were admitted or given back, w
+// waits for the answer that follows; again: it needs a second one, because a sync
+// without them is on its way.
 func (l *Limiter) inHand(key string, at place, n int64, back *booked) (e *entry, v verdict, w *waiter, again bool, err error) {
 	e, _, err = l.lockAt(key, at)
 	if e == nil || err != nil {

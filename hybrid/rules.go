@@ -199,11 +199,11 @@ func (s *state) adapt(old, r *rules, now int64) {
 	if from-v.received < ledgerMemory {
 		was.Cap = v.cap
 	}
-	v.level, v.cap = r.Bucket.Convert(was.Fill(v.level, passed), old.Bucket), r.Bucket.Convert(v.cap, old.Bucket)
-	v.turn, v.relook = 0, 0 // what it proved, it proved of the old limit
-	// As if it had been refilled at the new rate all the time; unless that is too
-	// long for a level to count.
-	if v.level -= passed * r.Bucket.Refill; passed > exactLevel/r.Bucket.Refill {
+	if passed > exactLevel/r.Bucket.Refill { // too long for a level to count
 		*v, s.used = view{}, true
+		return
 	}
+	v.level, v.cap = r.Bucket.Convert(was.Fill(v.level, passed), old.Bucket), r.Bucket.Convert(v.cap, old.Bucket)
+	v.turn, v.relook = 0, 0             // what it proved, it proved of the old limit
+	v.level -= passed * r.Bucket.Refill // as if it had been refilled at the new rate all the time
 }

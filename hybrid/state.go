@@ -206,11 +206,11 @@ func (s *state) creditLeft(t *terms, now int64) int64 {
 	return max(0, min(t.bucket.Units(level)-s.asking, t.credit)-s.owed()-s.untold)
 }
 
-// mayBeFull says whether a key without a view may be taken for full: whatever
-// this process once did with it, and has forgotten, is over by now. It may
-// have left the key in debt, down to -Burst, from which a bucket needs twice
-// its time to full. born is when the limiter was made, or the limit replaced, evicted when it last
-// forgot a key; negative: never.
+// mayBeFull reports whether a key without a view may be taken for full: all that
+// this process once did with it, and has forgotten, is over by now. It may have
+// left the key in debt, down to -Burst, from which a bucket needs twice its time
+// to full. born is when the limiter was made or its limit replaced, evicted when
+// it last forgot a key; negative: never.
 func mayBeFull(full, born, evicted, now int64) bool {
 	return now-born >= 2*full && (evicted < 0 || now-evicted >= 2*full)
 }
