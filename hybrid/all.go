@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
@@ -105,7 +106,7 @@ func fetchAll(ctx context.Context, parts []*part) (res hybridlimit.Result, done 
 	for _, exactly := range []bool{false, true} {
 		asked := false
 		for _, p := range parts {
-			if p.v.action != ask || p.paid || p.exactly != exactly {
+			if p.v.Action != account.Ask || p.paid || p.exactly != exactly {
 				continue
 			}
 			asked = true
@@ -113,9 +114,9 @@ func fetchAll(ctx context.Context, parts []*part) (res hybridlimit.Result, done 
 			switch {
 			case err != nil:
 				return res, true, err
-			case v.action == admit:
-				p.paid, p.source = true, v.source
-				p.due = p.Limiter.hub.clock.now() + v.delay
+			case v.Action == account.Admit:
+				p.paid, p.source = true, v.Source
+				p.due = p.Limiter.hub.clock.now() + v.Delay
 			case p.Limiter.switches.shadow.Load():
 				p.refuse(v)
 			default:
@@ -134,9 +135,9 @@ type part struct {
 	Ask
 	at     place
 	e      *entry // locked during a try; nil: there is no memory for the key
-	rules  *rules
-	trial  state // what the entry's state would be
-	v      verdict
+	plan   *account.Plan
+	trial  account.Account // what the entry's would be
+	v      account.Verdict
 	source hybridlimit.Source
 	due    int64 // ns: when the queue serves what is paid
 	paid   bool  // Redis has given the units for this very call
@@ -150,8 +151,8 @@ type part struct {
 }
 
 // refuse notes what a shadow limit said that could not be tried.
-func (p *part) refuse(v verdict) {
-	v.action, v.sync, v.left = deny, syncNot, 0
+func (p *part) refuse(v account.Verdict) {
+	v.Action, v.Sync, v.Left = account.Deny, account.SyncNot, 0
 	p.v, p.shadow = v, true
 }
 
@@ -172,7 +173,7 @@ func (h *Hub) parts(asks []Ask, each []hybridlimit.Ask) (parts []*part, res hybr
 			if at, err = a.Limiter.place(a.Key); err != nil {
 				return nil, res, err
 			}
-			if one, ok = at.rules.static(hybridlimit.Result{Policy: a.Limiter.cfg.Name}, a.N); ok {
+			if one, ok = static(at.plan, hybridlimit.Result{Policy: a.Limiter.cfg.Name}, a.N); ok {
 				one = a.Limiter.tally(one, a.N)
 			}
 		}
@@ -189,11 +190,11 @@ func (h *Hub) parts(asks []Ask, each []hybridlimit.Ask) (parts []*part, res hybr
 		}
 		if same := slices.IndexFunc(parts, func(p *part) bool { return p.Limiter == a.Limiter && p.Key == a.Key }); same >= 0 {
 			if parts[same].N += a.N; parts[same].N < 0 {
-				return nil, res, fmt.Errorf("hybrid: AllowAll: ask %d: %w", i, hybridlimit.ErrCost)
+				return nil, res, fmt.Errorf("hybrid: AllowAll: account.Ask %d: %w", i, hybridlimit.ErrCost)
 			}
 			continue
 		}
-		parts = append(parts, &part{Ask: a, at: at, exactly: a.Limiter.exactly(at.rules)})
+		parts = append(parts, &part{Ask: a, at: at, exactly: a.Limiter.exactly(at.plan)})
 	}
 	// Not by the key in Redis: a Subject may change its mind, a lock's place may not.
 	slices.SortFunc(parts, func(p, q *part) int {
@@ -212,11 +213,11 @@ func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
 		}
 		for _, p := range locked {
 			p.e.unlock()
-			p.e.sync(p.v.sync)
+			p.e.sync(p.v.Sync)
 		}
 	}()
 	for _, p := range parts {
-		p.e, p.rules, p.spare = nil, p.at.rules, false
+		p.e, p.plan, p.spare = nil, p.at.plan, false
 		if p.shadow {
 			continue
 		}
@@ -229,17 +230,17 @@ func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
 			return res, true, err
 		}
 		if p.spare = e == nil && p.Limiter.alone(p.at.tag); p.spare {
-			p.v = p.Limiter.fromOverflow(p.Key, p.rules, p.N)
+			p.v = p.Limiter.fromOverflow(p.Key, p.plan, p.N)
 			continue
 		}
 		if e == nil { // memory is full of keys that owe
-			p.refuse(verdict{source: hybridlimit.SourceTimeout, retry: int64(p.Limiter.cfg.SyncInterval)})
+			p.refuse(account.Verdict{Source: hybridlimit.SourceTimeout, Retry: int64(p.Limiter.cfg.SyncInterval)})
 			if p.Limiter.switches.shadow.Load() {
 				continue
 			}
 			return p.denied(p.v), true, nil
 		}
-		p.e, p.rules = e, e.rules.Load()
+		p.e, p.plan = e, e.plan.Load()
 		locked = append(locked, p)
 	}
 	var worst *part
@@ -248,9 +249,9 @@ func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
 		if p.e != nil {
 			p.try()
 		}
-		passes := p.v.action == admit || p.v.action == deny && p.Limiter.switches.shadow.Load()
+		passes := p.v.Action == account.Admit || p.v.Action == account.Deny && p.Limiter.switches.shadow.Load()
 		admitted = admitted && passes
-		if p.v.action == deny && !passes && (worst == nil || p.v.retry > worst.v.retry) {
+		if p.v.Action == account.Deny && !passes && (worst == nil || p.v.Retry > worst.v.Retry) {
 			worst = p
 		}
 	}
@@ -266,7 +267,7 @@ func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
 	}
 	shadowed, delay := false, time.Duration(0)
 	for i, p := range parts {
-		one := p.Limiter.tally(p.Limiter.fill(hybridlimit.Result{Limit: p.rules.limit.BurstSize(), Policy: p.Limiter.cfg.Name}, p.rules, p.v, p.N), p.N)
+		one := p.Limiter.tally(p.Limiter.fill(hybridlimit.Result{Limit: p.plan.Burst, Policy: p.Limiter.cfg.Name}, p.plan, p.v, p.N), p.N)
 		p.res = one
 		shadowed, delay = shadowed || one.Shadowed, max(delay, one.Delay)
 		if i == 0 || one.Remaining < res.Remaining {
@@ -282,10 +283,10 @@ func (p *part) endSpare(admitted bool) {
 	if !p.spare {
 		return
 	}
-	l, took := p.Limiter, p.v.action == admit
+	l, took := p.Limiter, p.v.Action == account.Admit
 	if !took || admitted {
 		l.countOverflow(p.N, took)
-	} else if t := l.shareTerms(p.rules, l.fleet.size()); t.shares() {
+	} else if t := l.share(p.plan, l.fleet.Size()); t.Counts() {
 		l.spare(l.hub.clock.now()).put(l.store.hash(p.Key), t, p.N)
 	}
 }
@@ -294,110 +295,96 @@ func (p *part) endSpare(admitted bool) {
 func (p *part) tryExactly() {
 	switch {
 	case p.paid:
-		p.v.action, p.v.source = admit, p.source
-		p.v.delay = max(0, p.due-p.Limiter.hub.clock.now())
-	case p.N > p.rules.limit.BurstSize():
-		p.v = verdict{action: deny, source: hybridlimit.SourceStatic, retry: int64(hybridlimit.Never)}
+		p.v.Action, p.v.Source = account.Admit, p.source
+		p.v.Delay = max(0, p.due-p.Limiter.hub.clock.now())
+	case p.N > p.plan.Burst:
+		p.v = account.Verdict{Action: account.Deny, Source: hybridlimit.SourceStatic, Retry: int64(hybridlimit.Never)}
 	default:
-		p.v = verdict{action: ask}
+		p.v = account.Verdict{Action: account.Ask}
 	}
 }
 
-// try decides the part on a copy of its entry's state.
+// try decides the part on a copy of its entry's account.
 func (p *part) try() {
 	e, l := p.e, p.Limiter
 	now := l.hub.clock.now()
 	e.begin(now)
-	t := l.terms(p.rules, now)
-	broken := l.alone(e.tag())
-	if broken { // a share refills from the first call on, also if that is denied
-		t.share.ends = e.windowEnd(&t, now)
-		e.state.startShare(&t, now)
+	c := e.conditions(p.plan, now)
+	if c.Broken {
+		e.account.StartFallback(&c, now)
 	}
-	p.trial = e.state
+	p.trial = e.account
 	switch {
 	case p.paid:
-		p.v = verdict{action: admit, source: p.source, delay: max(0, p.due-now)}
-	case p.N > p.rules.limit.BurstSize():
-		p.v = verdict{action: deny, source: hybridlimit.SourceStatic, retry: int64(hybridlimit.Never)}
-	case broken:
-		p.v = p.trial.fallback(&t, p.N, now)
+		p.v = account.Verdict{Action: account.Admit, Source: p.source, Delay: max(0, p.due-now)}
+	case p.N > p.plan.Burst:
+		p.v = account.Verdict{Action: account.Deny, Source: hybridlimit.SourceStatic, Retry: int64(hybridlimit.Never)}
 	default:
-		if p.v = p.trial.decide(&t, p.N, now); p.v.action == ask && p.trial.tooLate(&t, now) {
-			p.v = p.trial.without(&t, p.N, now, false)
-			p.v.sync = syncNow
-		}
+		p.v = p.trial.Call(&c, p.N, now)
 	}
 }
 
-// end keeps what the try did, or only the demand that it saw.
+// end keeps the result of the try, or only the demand that it saw.
 func (p *part) end(admitted bool) {
 	e, l := p.e, p.Limiter
 	epoch, now := l.hub.clock.stamp()
-	t := l.terms(p.rules, now)
+	c := e.conditions(p.plan, now)
 	if admitted {
-		e.state = p.trial
+		e.account = p.trial
 	} else {
-		e.state.demand = p.trial.demand
-		if p.v.action == admit {
-			p.v.sync = syncNot
+		e.account.KeepDemand(&p.trial)
+		if p.v.Action == account.Admit {
+			p.v.Sync = account.SyncNot
 		}
 	}
 	e.begin(now) // a lease may have ended since the try
-	e.end(&t, epoch, l.alone(e.tag()), now)
-	p.v.left, p.v.ends = e.remaining(&t, now), e.state.view.ends
+	e.end(&c, epoch, now)
+	p.v.Left, p.v.Ends = e.account.Remaining(&c, now), e.account.WindowEnds()
 }
 
 // fetch waits for Redis to give the part's units to this call.
-func (p *part) fetch(ctx context.Context) (verdict, error) {
+func (p *part) fetch(ctx context.Context) (account.Verdict, error) {
 	l := p.Limiter
 	if p.exactly {
 		return p.fetchExactly(ctx)
 	}
 	e, _, err := l.lockAt(p.Key, p.at)
 	if err != nil {
-		return verdict{}, err
+		return account.Verdict{}, err
 	}
 	if e == nil {
-		return verdict{source: hybridlimit.SourceTimeout, action: deny, retry: int64(l.cfg.SyncInterval)}, nil
+		return account.Verdict{Source: hybridlimit.SourceTimeout, Action: account.Deny, Retry: int64(l.cfg.SyncInterval)}, nil
 	}
-	var w *waiter
-	v := l.event(e, func(t terms, now int64, broken bool) verdict {
-		if broken {
-			return e.state.fallback(&t, p.N, now)
-		}
-		v := e.state.judge(&t, p.N, now) // it was counted in the try
-		if v.action == ask {
-			w = &waiter{n: p.N, by: e.rules.Load(), out: make(chan verdict, 1)}
-			e.waiters = append(e.waiters, w)
-		}
-		return v
-	})
-	if w == nil {
-		return v, nil
+	ev := e.event()
+	v := e.account.Again(&ev.conditions, p.N, ev.now) // it was counted in the try
+	if v.Action != account.Ask {
+		return ev.end(v), nil
 	}
+	w := account.NewWaiter(p.N, e.plan.Load())
+	e.waiters.Add(w)
+	ev.end(v)
 	return l.wait(ctx, e, w)
 }
 
 // fetchExactly is fetch for a part that Redis decides.
-func (p *part) fetchExactly(ctx context.Context) (verdict, error) {
-	l, r := p.Limiter, p.at.rules
+func (p *part) fetchExactly(ctx context.Context) (account.Verdict, error) {
+	l, r := p.Limiter, p.at.plan
 	if was, now, ok := l.refused(p.Key, p.at, p.N); ok {
-		return verdict{action: deny, source: hybridlimit.SourceDenyCache, retry: was.until - now, left: was.left}, nil
+		return account.Verdict{Action: account.Deny, Source: hybridlimit.SourceDenyCache, Retry: was.Until - now, Left: was.Left}, nil
 	}
 	sent := l.hub.clock.now()
 	ans, at, ok := l.askNow(ctx, p.at, algo.Op{Asks: []int64{p.N}})
 	if !ok {
 		if err := ctx.Err(); err != nil {
-			return verdict{}, err
+			return account.Verdict{}, err
 		}
 		return l.withoutRedis(p.Key, p.at, p.N)
 	}
-	v, now := r.said(ans, p.N), l.hub.clock.now()
+	v, now := said(r, ans, p.N), l.hub.clock.now()
 	if r.Window.Period > 0 {
-		v.ends = now + ans.Ends*1000
+		v.Ends = now + ans.Ends*1000
 	}
-	if v.action == admit {
+	if v.Action == account.Admit {
 		p.v, p.back = v, r.Back(ans, at)
 	} else {
 		l.refuse(p.Key, p.at, p.N, ans, sent, now)
@@ -406,9 +393,9 @@ func (p *part) fetchExactly(ctx context.Context) (verdict, error) {
 }
 
 // denied is the answer of the part that denied, counted.
-func (p *part) denied(v verdict) hybridlimit.Result {
-	v.action = deny
-	res := p.Limiter.fill(hybridlimit.Result{Limit: p.rules.limit.BurstSize(), Policy: p.Limiter.cfg.Name}, p.rules, v, p.N)
+func (p *part) denied(v account.Verdict) hybridlimit.Result {
+	v.Action = account.Deny
+	res := p.Limiter.fill(hybridlimit.Result{Limit: p.plan.Burst, Policy: p.Limiter.cfg.Name}, p.plan, v, p.N)
 	p.res = p.Limiter.tally(res, p.N)
 	return p.res
 }

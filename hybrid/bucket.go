@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/account"
 )
 
 // Bucket is a handle of one key, for callers that know theirs: a decision
@@ -25,7 +26,7 @@ func (l *Limiter) Bucket(key string) *Bucket { return &Bucket{l: l, key: strings
 // Allow is AllowN with a cost of 1. It is written out: see Limiter.common.
 func (b *Bucket) Allow(ctx context.Context) (res hybridlimit.Result, err error) {
 	if e := b.e.Load(); e != nil {
-		if r := e.rules.Load(); r.from != fromCall && b.l.common(e, r, 1, &res) {
+		if r := e.plan.Load(); r.From != account.FromCall && b.l.common(e, r, 1, &res) {
 			return res, nil
 		}
 	}
@@ -35,7 +36,7 @@ func (b *Bucket) Allow(ctx context.Context) (res hybridlimit.Result, err error) 
 // AllowN is Limiter.AllowN of the handle's key.
 func (b *Bucket) AllowN(ctx context.Context, n int64) (res hybridlimit.Result, err error) {
 	if e := b.e.Load(); e != nil && n > 0 {
-		if r := e.rules.Load(); r.from != fromCall && b.l.common(e, r, n, &res) {
+		if r := e.plan.Load(); r.From != account.FromCall && b.l.common(e, r, n, &res) {
 			return res, nil
 		}
 	}

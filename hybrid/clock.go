@@ -1,6 +1,7 @@
 package hybrid
 
 import (
+	"github.com/hybridlimit/hybridlimit/internal/account"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -13,7 +14,7 @@ const tick = 5 * time.Millisecond
 // wordTicks is for how many epochs a word is good at most: 5.1 s, about as long
 // as a view is believed. The longer, the fewer slow paths where there are many
 // keys.
-const wordTicks = 1024
+const wordTicks = account.Ticks
 
 // idleTicks is how many epochs without a slow path stop the ticker: as many as a
 // word is good for, so that traffic that pauses for less finds its words again.
@@ -127,7 +128,7 @@ func (c *clock) run(asked chan<- struct{}) {
 			c.ends.CompareAndSwap(ends, math.MaxInt64)
 			c.void()
 		}
-		if (epoch^aged)>>(epochBits-2) != 0 && c.aged != nil {
+		if (epoch^aged)>>(account.EpochBits-2) != 0 && c.aged != nil {
 			aged = epoch
 			c.aged()
 		}

@@ -1,6 +1,7 @@
 package hybrid
 
 import (
+	"github.com/hybridlimit/hybridlimit/internal/account"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -11,20 +12,20 @@ import (
 // A word is good from the epoch that it was stamped with to its last, however
 // the epochs come round, and in no other for half of them.
 func TestAWordIsGoodUntilItsEpoch(t *testing.T) {
-	const round = 1 << epochBits
+	const round = 1 << account.EpochBits
 	for _, at := range []uint64{1, 1000, round - 3, round - 1, round, 5*round - 2, math.MaxUint64 - 1} {
 		for _, ticks := range []uint64{0, 1, wordTicks} {
-			w := packWord(at+ticks, word{wordLease, maxWordUnits})
+			w := account.Budget{Kind: account.LeaseBudget, Units: account.MaxUnits}.Pack(at + ticks)
 			for _, tc := range []struct {
 				later uint64
 				past  bool
 			}{{0, false}, {ticks, false}, {ticks + 1, true}, {ticks + round/2, true}, {ticks + round/2 + 1, false}} {
-				if got := past(w, at+tc.later); got != tc.past {
+				if got := account.Over(w, at+tc.later); got != tc.past {
 					t.Errorf("of epoch %d for %d, in epoch %d: past %t", at, ticks, at+tc.later, got)
 				}
 			}
-			if wordUnits(w) != maxWordUnits || wordKindOf(w) != wordLease {
-				t.Errorf("%x: %d units of kind %d", w, wordUnits(w), wordKindOf(w))
+			if account.UnitsOf(w) != account.MaxUnits || account.KindOf(w) != account.LeaseBudget {
+				t.Errorf("%x: %d units of kind %d", w, account.UnitsOf(w), account.KindOf(w))
 			}
 		}
 	}
@@ -43,20 +44,20 @@ func TestAWordDiesInTime(t *testing.T) {
 			synctest.Wait()
 			epoch, now := c.stamp()
 			until := now + rng.Int64N(200*int64(tick))
-			w := packWord(goodUntil(epoch, now, until), word{wordLease, 1})
-			if past(w, c.epoch.Load()) {
+			w := account.Budget{Kind: account.LeaseBudget, Units: 1}.Pack(goodUntil(epoch, now, until))
+			if account.Over(w, c.epoch.Load()) {
 				t.Fatalf("past at once, %d ns before its end", until-now)
 			}
 			if rest := until - now - int64(tick); rest > 0 {
 				time.Sleep(time.Duration(rest))
 				synctest.Wait()
-				if past(w, c.epoch.Load()) {
+				if account.Over(w, c.epoch.Load()) {
 					t.Fatalf("past a tick before its end, %d ns after it was stamped", rest)
 				}
 			}
 			time.Sleep(time.Duration(until - c.now() + int64(tick)))
 			synctest.Wait()
-			if !past(w, c.epoch.Load()) {
+			if !account.Over(w, c.epoch.Load()) {
 				t.Fatalf("good %d ns after its end, of %d", c.now()-until, until-now)
 			}
 		}
@@ -71,15 +72,15 @@ func TestDroppedTicksCount(t *testing.T) {
 		held := make(chan struct{})
 		epoch, now := c.stamp()
 		synctest.Wait() // the ticker runs
-		w := packWord(goodUntil(epoch, now, now+20*int64(tick)), word{wordLease, 1})
+		w := account.Budget{Kind: account.LeaseBudget, Units: 1}.Pack(goodUntil(epoch, now, now+20*int64(tick)))
 		c.aged = func() { <-held } // holds the ticker's goroutine
-		c.epoch.Add(1 << (epochBits - 2))
+		c.epoch.Add(1 << (account.EpochBits - 2))
 		time.Sleep(2 * tick)
 		synctest.Wait()
-		c.epoch.Add(^uint64(1<<(epochBits-2) - 1))
+		c.epoch.Add(^uint64(1<<(account.EpochBits-2) - 1))
 		before := c.epoch.Load()
 		time.Sleep(100 * tick)
-		if synctest.Wait(); c.epoch.Load() != before || past(w, before) {
+		if synctest.Wait(); c.epoch.Load() != before || account.Over(w, before) {
 			t.Fatalf("epoch %d, before %d: the ticker was not held", c.epoch.Load(), before)
 		}
 		close(held)
@@ -88,7 +89,7 @@ func TestDroppedTicksCount(t *testing.T) {
 		if got := c.epoch.Load() - before; got < 100 || got > 103 {
 			t.Errorf("%d epochs in 102 ticks of which 100 were dropped", got)
 		}
-		if !past(w, c.epoch.Load()) {
+		if !account.Over(w, c.epoch.Load()) {
 			t.Error("the word is still good")
 		}
 	})
@@ -112,13 +113,13 @@ func TestWhatEndsWords(t *testing.T) {
 				c := newClock()
 				defer c.close()
 				epoch, now := c.stamp()
-				w := packWord(goodUntil(epoch, now, math.MaxInt64/2), word{wordCredit, 1})
+				w := account.Budget{Kind: account.CreditBudget, Units: 1}.Pack(goodUntil(epoch, now, math.MaxInt64/2))
 				time.Sleep(2 * tick)
-				if synctest.Wait(); past(w, c.epoch.Load()) {
+				if synctest.Wait(); account.Over(w, c.epoch.Load()) {
 					t.Fatal("past before anything happened")
 				}
 				tc.do(c)
-				if synctest.Wait(); !past(w, c.epoch.Load()) {
+				if synctest.Wait(); !account.Over(w, c.epoch.Load()) {
 					t.Error("still good")
 				}
 				if c.ends.Load() != math.MaxInt64 {
@@ -139,7 +140,7 @@ func TestOldWordsAreTakenBack(t *testing.T) {
 		for range 8 {
 			c.stamp()
 			time.Sleep(3 * tick)
-			c.epoch.Add(1 << (epochBits - 3))
+			c.epoch.Add(1 << (account.EpochBits - 3))
 		}
 		time.Sleep(3 * tick)
 		if synctest.Wait(); times != 4 {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/account"
 )
 
 // This file is what Inspect says of a key for which memory has no room.
@@ -20,21 +21,19 @@ func (l *Limiter) crowded(key string, now int64) bool {
 func (e *entry) mayGo(now int64) bool {
 	e.lock()
 	defer e.unlock()
-	s := e.state // a copy
-	s.drain(wordUnits(e.word.Load()), now)
-	s.expire(now)
-	if share := s.share; share.admitted > 0 && e.lim.alone(e.tag()) && share.settle(e.lim.shareTerms(e.rules.Load(), e.lim.fleet.size()), now) == 0 {
-		s.share = share // see forgive
+	if e.dead {
+		return true
 	}
-	return e.dead || len(e.waiters) == 0 && s.idle()
+	c := account.Conditions{Broken: e.lim.alone(e.tag()), Fallback: e.lim.share(e.plan.Load(), e.lim.fleet.Size())}
+	return e.waiters.Len() == 0 && e.account.MayGo(&c, account.UnitsOf(e.word.Load()), now)
 }
 
 // explainOverflow is for decisions without Redis that there is no memory to count
 // in: see withoutRedis.
 func (x *explanation) explainOverflow(why string) {
 	const full = "the fallback (%v) decides since %s, and memory is full of keys that owe: there is none to count this one in"
-	policy, t := x.l.cfg.Fallback, x.terms.share
-	if !t.shares() {
+	policy, t := x.l.cfg.Fallback, x.conditions.Fallback
+	if !t.Counts() {
 		if policy == FallbackAllowAll {
 			x.allow(hybridlimit.SourceFallback, full, policy, why)
 		} else {
@@ -42,17 +41,17 @@ func (x *explanation) explainOverflow(why string) {
 		}
 		return
 	}
-	left := t.most()
-	if t.cap < left {
-		left = t.cap
+	left := t.Most()
+	if t.Cap < left {
+		left = t.Cap
 	}
 	if c := x.l.overflow.cells.Load(); c != nil {
 		left = c.level(x.hash, t, x.now)
 	}
 	const some = full + ", and keys that find no room share %.4g units by the key's hash, of which %.4g are left"
 	if left >= 1-floatSlack {
-		x.allow(hybridlimit.SourceFallback, some, policy, why, t.most(), left)
+		x.allow(hybridlimit.SourceFallback, some, policy, why, t.Most(), left)
 		return
 	}
-	x.deny(hybridlimit.SourceFallback, x.now+spans(1-left, t)+1, some, policy, why, t.most(), left)
+	x.deny(hybridlimit.SourceFallback, x.now+spans(1-left, t)+1, some, policy, why, t.Most(), left)
 }

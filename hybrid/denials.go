@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/account"
 )
 
 const (
@@ -67,14 +68,14 @@ func (c *counters) denials() (others, words int64) {
 	for src := range c.denied {
 		others += c.denied[src].Load()
 	}
-	words = c.words[wordDeny].units.Load()
-	return others, words - c.words[wordDeny].more.Load()
+	words = c.words[account.DenyBudget].units.Load()
+	return others, words - c.words[account.DenyBudget].more.Load()
 }
 
 // logDenial writes a line about a denial that was counted, under r or else the
 // key's own limit, unless there was one less than Config.LogDenials ago. Call it
 // under no lock.
-func (l *Limiter) logDenial(key string, r *rules, n int64, res *hybridlimit.Result) {
+func (l *Limiter) logDenial(key string, r *account.Plan, n int64, res *hybridlimit.Result) {
 	if l.cfg.LogDenials == 0 || res.Allowed && !res.Shadowed {
 		return
 	}
@@ -113,7 +114,7 @@ func (l *Limiter) beatDenials() {
 		return
 	}
 	l.store.sweep(func(e *entry) {
-		if w := e.word.Load(); wordKindOf(w) == wordDeny && wordUnits(w) > 0 {
+		if w := e.word.Load(); account.KindOf(w) == account.DenyBudget && account.UnitsOf(w) > 0 {
 			e.lock()
 			e.begin(l.hub.clock.now())
 			e.unlock()
@@ -148,12 +149,12 @@ func (l *Limiter) tellDenials() {
 
 // limitOf is the limit that a call was decided under: r's, or else the key's
 // own. A callback of the user may run.
-func (l *Limiter) limitOf(key string, r *rules) hybridlimit.Limit {
+func (l *Limiter) limitOf(key string, r *account.Plan) hybridlimit.Limit {
 	if r != nil {
-		return r.limit
+		return r.Limit
 	}
 	if e := l.store.get(key); e != nil {
-		return e.rules.Load().limit
+		return e.plan.Load().Limit
 	}
 	if l.cfg.LimitFor != nil {
 		return l.cfg.LimitFor(key)
@@ -175,7 +176,7 @@ func limitText(limit hybridlimit.Limit) string {
 func logJoint(asks []Ask, parts []*part, res *hybridlimit.Result) {
 	for _, p := range parts {
 		if p.Limiter.cfg.Name == res.Policy && p.res.Source == res.Source && !p.res.Allowed {
-			p.Limiter.logDenial(p.Key, p.rules, p.N, res)
+			p.Limiter.logDenial(p.Key, p.plan, p.N, res)
 			return
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
@@ -15,30 +16,30 @@ import (
 
 // exact asks Redis for this very call: ModeExact, and keys that find memory
 // full of keys that still owe. It is sent once and without an envelope.
-func (l *Limiter) exact(ctx context.Context, key string, n int64, given *rules) (hybridlimit.Result, error) {
+func (l *Limiter) exact(ctx context.Context, key string, n int64, given *account.Plan) (hybridlimit.Result, error) {
 	return l.exactRange(ctx, key, n, n, given)
 }
 
 // exactRange is exact for as many of n units as there are, and for least of
 // them where they are fewer than that: for 1 or for n.
-func (l *Limiter) exactRange(ctx context.Context, key string, least, n int64, given *rules) (hybridlimit.Result, error) {
+func (l *Limiter) exactRange(ctx context.Context, key string, least, n int64, given *account.Plan) (hybridlimit.Result, error) {
 	at, err := l.placeUnder(key, given)
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	res := hybridlimit.Result{Limit: at.rules.limit.BurstSize(), Policy: l.cfg.Name}
-	if res, ok := at.rules.static(res, n); ok {
-		return l.answerUnder(at.rules, key, res, n), nil
+	res := hybridlimit.Result{Limit: at.plan.Limit.BurstSize(), Policy: l.cfg.Name}
+	if res, ok := static(at.plan, res, n); ok {
+		return l.answerUnder(at.plan, key, res, n), nil
 	}
 	if least > res.Limit {
 		res, _ = l.aboveAsked(ctx, at)
-		return l.answerUnder(at.rules, key, never(res), n), nil
+		return l.answerUnder(at.plan, key, never(res), n), nil
 	}
 	if r, now, ok := l.refused(key, at, least); ok {
-		v := verdict{action: deny, source: hybridlimit.SourceDenyCache, retry: r.until - now, left: r.left}
-		res = l.fill(res, at.rules, v, n)
-		res.ResetAfter = time.Duration(max(0, r.reset-now))
-		return l.answerUnder(at.rules, key, res, n), nil
+		v := account.Verdict{Action: account.Deny, Source: hybridlimit.SourceDenyCache, Retry: r.Until - now, Left: r.Left}
+		res = l.fill(res, at.plan, v, n)
+		res.ResetAfter = time.Duration(max(0, r.Reset-now))
+		return l.answerUnder(at.plan, key, res, n), nil
 	}
 	sent := l.hub.clock.now()
 	ans, _, ok := l.askNow(ctx, at, algo.Op{Asks: []int64{n}, Partial: least < n})
@@ -48,22 +49,24 @@ func (l *Limiter) exactRange(ctx context.Context, key string, least, n int64, gi
 		}
 		return l.exactFallback(key, at, res, least)
 	}
-	v := at.rules.said(ans, least)
-	if v.action == admit {
+	v := said(at.plan, ans, least)
+	if v.Action == account.Admit {
 		n = ans.Granted
 	} else {
 		l.refuse(key, at, least, ans, sent, l.hub.clock.now())
 	}
-	res = l.fill(res, at.rules, v, n)
-	res.ResetAfter = time.Duration(at.rules.Reset(ans)) * time.Microsecond
-	return l.answerUnder(at.rules, key, res, n), nil
+	res = l.fill(res, at.plan, v, n)
+	res.ResetAfter = time.Duration(at.plan.Reset(ans)) * time.Microsecond
+	return l.answerUnder(at.plan, key, res, n), nil
 }
 
-// said is what Redis answered to an ask for least units or more.
-func (r *rules) said(ans lua.Answer, least int64) verdict {
-	v := verdict{action: deny, source: hybridlimit.SourceRedis, retry: ans.Retry * 1000, left: r.Units(ans.Level)}
+// said is the verdict of Redis's answer to an ask for least units or more.
+func said(p *account.Plan, ans lua.Answer, least int64) account.Verdict {
+	v := account.Verdict{
+		Action: account.Deny, Source: hybridlimit.SourceRedis, Reason: account.Refused, Retry: ans.Retry * 1000, Left: p.Units(ans.Level),
+	}
 	if ans.Granted >= least {
-		v.action, v.delay = admit, ans.Delay*1000
+		v.Action, v.Reason, v.Delay = account.Admit, account.Granted, ans.Delay*1000
 	}
 	return v
 }
@@ -82,15 +85,15 @@ func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans lua.Ans
 		}
 		return ans, 0, false
 	}
-	if at.rules.Kind == algo.KindLog {
+	if at.plan.Kind == algo.KindLog {
 		op.ID = hybridlimit.RequestID(ctx)
 	}
-	op.Since = at.rules.since(l.hub.clock.now())
+	op.Since = at.plan.InForce(l.hub.clock.now())
 	sent := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	reply, err := l.hub.caller.Batch(bounded, lua.Envelope{}, []lua.Op{{
-		Key: at.key, Limit: at.rules.limit, Op: op,
+		Key: at.key, Limit: at.plan.Limit, Op: op,
 	}})
 	l.hub.exacts.Add(1)
 	l.count.ops.Add(1)
@@ -106,7 +109,7 @@ func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans lua.Ans
 	ans = reply.Answers[0]
 	l.count.debited.Add(ans.Granted)
 	l.hub.clocks.heard(at.tag, reply.Now, l.hub.clock.at(sent), l.hub.clock.at(sent.Add(took)))
-	l.found(at.rules.Bucket, ans.Level)
+	l.found(at.plan.Bucket, ans.Level)
 	return ans, reply.Now, true
 }
 
@@ -125,41 +128,26 @@ func (l *Limiter) exactFallback(key string, at place, res hybridlimit.Result, n 
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	return l.answerUnder(at.rules, key, l.fill(res, at.rules, v, n), n), nil
+	return l.answerUnder(at.plan, key, l.fill(res, at.plan, v, n), n), nil
 }
 
 // withoutRedis decides locally for a call that Redis did not answer.
-func (l *Limiter) withoutRedis(key string, at place, n int64) (verdict, error) {
+func (l *Limiter) withoutRedis(key string, at place, n int64) (account.Verdict, error) {
 	e, _, err := l.lockAt(key, at)
 	switch {
 	case err != nil:
-		return verdict{}, err
+		return account.Verdict{}, err
 	case e == nil && l.closed.Load(): // who has an entry was asked under its lock
-		return verdict{}, hybridlimit.ErrClosed
+		return account.Verdict{}, hybridlimit.ErrClosed
 	case e != nil:
-		return l.event(e, func(t terms, now int64, broken bool) verdict { return e.state.without(&t, n, now, broken) }), nil
+		ev := e.event()
+		return ev.end(e.account.TimedOut(&ev.conditions, n, ev.now)), nil
 	}
 	return l.withoutMemory(key, at, n), nil
 }
 
-// refusal is what Redis said when it denied an exact call: none of as many
-// units before then.
-type refusal struct {
-	n      int64 // units; 0: nothing is known
-	until  int64 // ns
-	relook int64 // ns: until when it is believed
-	left   int64 // units that were left
-	reset  int64 // ns: when nothing is used any more
-}
-
-// holds says whether it denies n units at now.
-func (r refusal) holds(n, now int64) bool {
-	return r.n > 0 && n >= r.n && now < min(r.until, r.relook)
-}
-
-// refused is what Redis said, and the time, where it has refused as many units
-// of a key under this limit, and that still holds.
-func (l *Limiter) refused(key string, at place, n int64) (r refusal, now int64, ok bool) {
+// refused is Redis's refusal of as many units of a key under this limit, and the time, where that still holds.
+func (l *Limiter) refused(key string, at place, n int64) (r account.Refusal, now int64, ok bool) {
 	if l.cfg.Mode == ModeExact {
 		return r, 0, false // it was asked for
 	}
@@ -169,14 +157,13 @@ func (l *Limiter) refused(key string, at place, n int64) (r refusal, now int64, 
 	}
 	e.lock()
 	defer e.unlock()
-	r, now = e.state.refusal, l.hub.clock.now()
-	return r, now, !e.dead && e.rules.Load().limit == at.rules.limit && r.holds(n, now)
+	r, now = e.account.Refusal(), l.hub.clock.now()
+	return r, now, !e.dead && e.plan.Load().Limit == at.plan.Limit && r.Holds(n, now)
 }
 
-// refuse notes a refusal that was received at now, unless one of fewer units
-// still holds.
+// refuse notes a refusal that was received at now, unless one of fewer units still holds.
 func (l *Limiter) refuse(key string, at place, n int64, ans lua.Answer, sent, now int64) {
-	if l.cfg.Mode == ModeExact || at.rules.Kind != algo.KindLog {
+	if l.cfg.Mode == ModeExact || at.plan.Kind != algo.KindLog {
 		return
 	}
 	e, _, err := l.lockAt(key, at)
@@ -184,19 +171,17 @@ func (l *Limiter) refuse(key string, at place, n int64, ans lua.Answer, sent, no
 		return // no memory for it: Redis is asked again
 	}
 	defer e.unlock()
-	if r := e.state.refusal; n <= r.n || !r.holds(r.n, now) {
-		e.state.refusal = refusal{
-			n: n, until: sent + ans.Retry*1000, relook: now + l.hub.jitter(maxLookAgain),
-			left: at.rules.Units(ans.Level), reset: now + at.rules.Reset(ans)*1000,
-		}
-	}
+	e.account.NoteRefusal(account.Refusal{
+		N: n, Until: sent + ans.Retry*1000, Relook: now + l.hub.jitter(account.MaxView),
+		Left: at.plan.Units(ans.Level), Reset: now + at.plan.Reset(ans)*1000,
+	}, now)
 }
 
-// accept forgets a refusal: something came back that it does not know of.
+// accept forgets a refusal: something came back of which it does not know.
 func (l *Limiter) accept(key string) {
 	if e := l.store.get(key); e != nil {
 		e.lock()
 		defer e.unlock()
-		e.state.refusal = refusal{}
+		e.account.Accept()
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/account"
 )
 
 // This file is the words of an Inspection.
@@ -58,15 +59,15 @@ func (x *explanation) whyAlone() string {
 
 // said is what Redis said last.
 func (x *explanation) said() string {
-	v, unit := &x.state.view, x.rules.Bucket.Unit
-	if !v.known {
+	unit := x.plan.Bucket.Unit
+	if !x.account.Viewed() {
 		return "Redis has said nothing of the key yet"
 	}
-	noun, level := "bucket", v.level
+	noun, level := "bucket", x.account.ViewLevel()
 	switch {
-	case x.rules.Bucket.Queue:
+	case x.plan.Bucket.Queue:
 		noun = "queue"
-	case x.terms.windowed():
+	case x.conditions.Window.Period > 0:
 		noun = "window"
 	}
 	var what string
@@ -87,46 +88,51 @@ func (x *explanation) said() string {
 	default:
 		what = "has " + units(level/unit) + " left"
 	}
-	return fmt.Sprintf("Redis said the %s %s %s ago", noun, what, long(x.now-v.received))
+	return fmt.Sprintf("Redis said the %s %s %s ago", noun, what, long(x.account.ViewAge(x.now)))
 }
 
-// whyAsk is why neither memory nor credit decides.
-func (x *explanation) whyAsk() string {
-	s, t := &x.state, &x.terms
+// whyAsk is why neither units in hand nor credit decides.
+func (x *explanation) whyAsk(asks account.Reason) string {
 	nothing := "nothing is leased"
-	switch {
-	case !x.known:
+	if !x.known {
 		nothing = "this process knows nothing of the key"
-	case s.asked:
-		return "its answer to an earlier question is on its way"
-	case s.share.admitted > 0:
-		return "what the fallback admitted is to be settled first"
 	}
-	switch {
-	case t.bucket.Queue:
-		return nothing + ", and only Redis knows when the queue serves a call"
-	case x.l.cfg.Mode == ModeStrict:
-		return nothing + ", and mode strict gives no credit"
-	case !x.l.givesCredit():
-		return nothing + ", and Overshoot gives no credit"
-	case !x.l.fleet.known(x.now):
-		return nothing + ", and there is no credit while the fleet's size is not known"
-	case t.credit <= 0:
-		return nothing + ", and " + x.l.noCredit(x.rules, t.n)
-	case !x.known || !s.view.known:
+	switch asks {
+	case account.AnswerDue:
+		return "its answer to an earlier question is on its way"
+	case account.LocalUnsaid:
+		return "what the fallback admitted is to be settled first"
+	case account.NoCredit:
+		return nothing + ", and " + x.whyNoCredit()
+	case account.NoView:
 		return nothing + ", and a key that it does not know may be empty"
-	case !s.fresh(x.now):
+	case account.ViewOver:
 		return nothing + ", and what Redis said was of a window that is over"
-	case s.owed() >= t.credit:
-		return fmt.Sprintf("%s, and the credit of %s is used up", nothing, units(t.credit))
+	case account.CreditUsed:
+		return fmt.Sprintf("%s, and the credit of %s is used up", nothing, units(x.conditions.Credit))
 	}
 	return nothing + ", and " + x.said()
 }
 
+// whyNoCredit is why C is 0.
+func (x *explanation) whyNoCredit() string {
+	switch l := x.l; {
+	case x.conditions.Bucket.Queue:
+		return "only Redis knows when the queue serves a call"
+	case l.cfg.Mode == ModeStrict:
+		return "mode strict gives no credit"
+	case !l.givesCredit():
+		return "Overshoot gives no credit"
+	case !l.fleet.Known(x.now):
+		return "there is no credit while the fleet's size is not known"
+	}
+	return x.l.noCredit(x.plan, x.conditions.N)
+}
+
 // noCredit is why credit comes to 0 units in a fleet of n, and from when on it
 // does not: see credit.
-func (l *Limiter) noCredit(r *rules, n int64) string {
-	burst, others := r.limit.BurstSize(), max(n-1, 1)
+func (l *Limiter) noCredit(r *account.Plan, n int64) string {
+	burst, others := r.Limit.BurstSize(), max(n-1, 1)
 	switch {
 	case l.cfg.Mode != ModeAuto:
 		return fmt.Sprintf("credit is 0 units: burst %d / %d is below one, and a burst of %d gives 1", burst, others, others)

@@ -2,73 +2,23 @@ package hybrid
 
 import (
 	"context"
+	"github.com/hybridlimit/hybridlimit/internal/account"
+	"github.com/hybridlimit/hybridlimit/internal/census"
 	"math"
-	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// The heartbeat of a limiter, by which its processes count each other.
-const (
-	beatEvery  = time.Second
-	beatExpiry = 3 * time.Second
-	// beatStale is the age from which a process's own heartbeat no longer
-	// tells it who else is there, and how long a newcomer is silent: whoever
-	// gives credit has beaten, and so heard of everyone, within this time.
-	beatStale = beatEvery + beatEvery/2
-)
-
-// fleet is what a limiter knows of its fellow processes.
+// fleet is what a limiter knows of its fellow processes. The fields below the census belong to the heartbeat's goroutine.
 type fleet struct {
-	hint  int64        // HubConfig.FleetSize
-	n     atomic.Int64 // the most that any of the last counts said
-	beats atomic.Int64 // answered
-	first atomic.Int64 // ns at which the first without a gap was answered
-	last  atomic.Int64 // ns at which the last answered one was sent
+	census.Census
 
-	// The heartbeat's own.
-	counts [countsKept]int64 // the last counts
-	beaten int64             // µs of Redis time of the last answered one; 0: there was none
-	loaded bool              // the batch script is known to Redis
-	small  bool              // it was said that C is 0
-	name   *string           // the identity of the last one
+	beaten int64   // µs of Redis time of the last answered beat; 0: there was none
+	loaded bool    // the batch script is known to Redis
+	small  bool    // it was logged that C is 0
+	name   *string // the identity of the last beat
 }
-
-// countsKept is how many counts must agree that the fleet has shrunk. A Redis
-// that was wiped counts one process at first, and the others within a beat:
-// taking that for N would give each of them everybody's credit and share.
-const countsKept = 3
-
-// counted notes the answer to a heartbeat that was sent at sent.
-func (f *fleet) counted(n, sent, now int64) {
-	if f.beats.Load() == 0 || sent-f.last.Load() > int64(beatStale) {
-		f.first.Store(now) // others may have come and gone unseen
-	}
-	i := f.beats.Add(1)
-	f.counts[i%countsKept] = n
-	f.n.Store(slices.Max(f.counts[:]))
-	f.last.Store(sent)
-}
-
-// size is N: counted, or the hint until two heartbeats have counted.
-func (f *fleet) size() int64 {
-	n := max(1, f.n.Load())
-	if f.beats.Load() < 2 {
-		n = max(n, f.hint)
-	}
-	return n
-}
-
-// known reports whether N may be trusted for credit: this process has been
-// seen by all others and has seen them, lately.
-func (f *fleet) known(now int64) bool {
-	return f.beats.Load() >= 2 && now-f.first.Load() >= int64(beatStale) && now < f.ends()
-}
-
-// ends is until when a count may be believed.
-func (f *fleet) ends() int64 { return f.last.Load() + int64(beatStale) + 1 }
 
 // watch ends all words when the first of the fleets that are known no longer
 // is: credit is worth nothing then.
@@ -77,7 +27,7 @@ func (h *Hub) watch(now int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, l := range h.limiters {
-		if ends := l.fleet.ends(); ends > now {
+		if ends := l.fleet.Ends(); ends > now {
 			first = min(first, ends)
 		}
 	}
@@ -98,7 +48,7 @@ func (l *Limiter) beat() {
 		case <-l.ctx.Done():
 			return
 		}
-		timer.Reset(beatEvery)
+		timer.Reset(census.Every)
 		l.overflow.release(l.hub.clock.now())
 		l.changeSwitch(func(*switches) {}) // for a line of the log that is due
 		l.beatDenials()
@@ -131,7 +81,7 @@ func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 	bounded, cancel := context.WithTimeout(ctx, given)
 	beat, err := h.runner.Heartbeat(bounded, lua.Pulse{
 		Fleet: h.names.Fleet(l.cfg.Name), Switch: h.names.Switch(l.cfg.Name), Process: *f.name,
-		Expiry: beatExpiry, Leave: leave, Seen: l.told(), TTL: switchTTL,
+		Expiry: census.Expiry, Leave: leave, Seen: l.told(), TTL: switchTTL,
 	})
 	cancel()
 	if err != nil && ctx.Err() != nil {
@@ -144,10 +94,10 @@ func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 	}
 	received := h.clock.now()
 	l.heardSwitch(beat.Flag, beat.Now)
-	before := f.size()
-	f.counted(int64(beat.Alive), h.clock.at(sent), received)
+	before := f.Size()
+	f.Counted(int64(beat.Alive), h.clock.at(sent), received)
 	h.watch(received)
-	if f.size() != before {
+	if f.Size() != before {
 		h.clock.void() // C is another
 	}
 	h.clocks.heard(h.names.FleetTag(l.cfg.Name), beat.Now, h.clock.at(sent), received)
@@ -155,14 +105,14 @@ func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 		l.suspect()
 	}
 	f.beaten = beat.Now
-	if !f.small && f.known(h.clock.now()) && l.givesCredit() && !static(l.rules.Load().limit) && l.credit(l.rules.Load(), f.size()) == 0 {
+	if !f.small && f.Known(h.clock.now()) && l.givesCredit() && !account.Static(l.plan.Load().Limit) && l.credit(l.plan.Load(), f.Size()) == 0 {
 		f.small = true
-		h.log.small(l, f.size())
+		h.log.small(l, f.Size())
 	}
 	if !f.loaded {
 		f.loaded = l.loadScript(ctx)
 	}
-	if f.loaded && f.beats.Load() >= 2 {
+	if f.loaded && f.Beats() >= 2 {
 		l.readyOnce.Do(func() { close(l.ready) })
 	}
 }

@@ -30,8 +30,8 @@ func (l *Limiter) History(ctx context.Context, key string) ([]hybridlimit.Admiss
 	if err != nil {
 		return nil, err
 	}
-	if at.rules.limit.Algorithm != hybridlimit.AlgSlidingLog {
-		return nil, fmt.Errorf("hybrid: History(%q): %w: %v keeps no log", key, hybridlimit.ErrUnsupported, at.rules.limit.Algorithm)
+	if at.plan.Limit.Algorithm != hybridlimit.AlgSlidingLog {
+		return nil, fmt.Errorf("hybrid: History(%q): %w: %v keeps no log", key, hybridlimit.ErrUnsupported, at.plan.Limit.Algorithm)
 	}
 	return lua.ReadHistory(func(after int64) (lua.Page, error) { return l.historyPage(ctx, at, after) })
 }
@@ -48,7 +48,7 @@ func (l *Limiter) historyPage(ctx context.Context, at place, after int64) (lua.P
 	bounded, cancel := context.WithTimeout(ctx, l.hub.cfg.SyncTimeout)
 	defer cancel()
 	sent := time.Now()
-	p, err := l.hub.runner.History(bounded, at.key, at.rules.limit, after)
+	p, err := l.hub.runner.History(bounded, at.key, at.plan.Limit, after)
 	l.hub.exacts.Add(1)
 	call.End(l.hub.engine.Without(time.Since(sent)), l.blame(ctx, err))
 	switch {

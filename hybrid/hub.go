@@ -17,6 +17,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/global"
+	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/lua"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
@@ -180,11 +181,11 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 		hub: h, clock: h.clock, cfg: cfg, store: newStore(cfg.MaxKeys, h.clock.void), release: release,
 		done: make(chan struct{}), stopBeat: make(chan struct{}), beaten: make(chan struct{}), ready: make(chan struct{}),
 	}
-	l.rules.Store(newRules(limit))
+	l.plan.Store(account.NewPlan(limit))
 	l.switches.shadow.Store(cfg.Shadow)
 	l.ctx, l.cancel = context.WithCancel(h.ctx)
 	l.hist = h.metrics.histograms(cfg.Name)
-	l.fleet.hint = int64(h.cfg.FleetSize)
+	l.fleet.Hint = int64(h.cfg.FleetSize)
 	l.count.born = h.clock.now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -311,7 +312,7 @@ func payAll(ctx context.Context, entries []*entry) (owing []*entry, err error) {
 		for _, e := range entries {
 			switch _, open, onItsWay := e.unsettled(); {
 			case open > 0:
-				e.sync(syncNow)
+				e.sync(account.SyncNow)
 				owing = append(owing, e)
 			case onItsWay && !e.lim.alone(e.tag()):
 				owing = append(owing, e)
@@ -364,10 +365,7 @@ func (l *Limiter) writeOff() {
 		}
 		e.begin(now)
 		e.die()
-		s := &e.state
-		l.count.dropped.Add(s.pending + s.share.admitted - s.refunds.units())
-		l.count.expired.Add(s.held())
-		s.pending, s.refunds, s.share.admitted, s.leases = 0, refunds{}, 0, [2]lease{}
+		l.count.book(e.account.Forget())
 	})
 	l.endDenials()
 }
@@ -378,9 +376,7 @@ func (e *entry) unsettled() (owed, open int64, onItsWay bool) {
 	e.lock()
 	defer e.unlock()
 	e.begin(e.lim.hub.clock.now())
-	s := &e.state
-	owed, back := s.owed()+s.share.admitted, s.back()
-	return owed - back, owed + back, s.frozen
+	return e.account.Owed(), e.account.Open(), e.account.OnItsWay()
 }
 
 var _ ratesync.Caller = (*global.Runner)(nil)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/global"
+	"github.com/hybridlimit/hybridlimit/internal/account"
 )
 
 // Outcome is what would become of a call.
@@ -88,7 +89,7 @@ func (l *Limiter) Inspect(_ context.Context, key string) (Inspection, error) {
 // missing. A Redis that does not answer is no error, but said in RedisError.
 func (l *Limiter) InspectRedis(ctx context.Context, key string) (Inspection, error) {
 	i, at, err := l.inspect(key)
-	if err != nil || static(i.Limit) {
+	if err != nil || account.Static(i.Limit) {
 		return i, err
 	}
 	bounded, cancel := context.WithTimeout(ctx, l.hub.cfg.SyncTimeout)
@@ -122,30 +123,30 @@ func (l *Limiter) inspect(key string) (Inspection, place, error) {
 	x.switched, x.own = l.Switch()
 	x.look(key)
 	x.now = l.hub.clock.now()
-	x.state.drain(x.word, x.now)
-	x.state.expire(x.now)
+	x.account.Begin(x.word, x.now)
 	x.adapt()
-	x.terms = l.terms(x.rules, x.now)
+	x.conditions = l.conditions(x.plan, x.now)
+	x.conditions.Broken = l.alone(at.tag)
+	x.conditions.Fallback.Ends = l.hub.clocks.windowEnd(at.tag, x.conditions.Window.Period, x.now)
 	x.crowded = !x.known && l.crowded(key, x.now)
-	x.broken, x.alone = l.hub.broken(at.tag), l.alone(at.tag)
 	x.explain()
 
-	s := &x.state
+	a := &x.account
 	i := Inspection{
-		Policy: l.cfg.Name, Key: key, Digest: l.hub.names.Digest(l.cfg.Name, key), Limit: x.rules.limit, Mode: l.cfg.Mode.String(),
+		Policy: l.cfg.Name, Key: key, Digest: l.hub.names.Digest(l.cfg.Name, key), Limit: x.plan.Limit, Mode: l.cfg.Mode.String(),
 		At: x.time(x.now).Round(0), Outcome: x.outcome, Source: x.source,
 		Shadow: l.switches.shadow.Load(), Switch: x.switched.String(), SwitchOwn: x.own,
 		Breaker: l.hub.state(at.tag).String(), Slot: at.tag,
-		Fleet: x.terms.n, FleetKnown: l.fleet.known(x.now), Credit: x.terms.credit,
-		Known: x.known, Leased: s.held(), Owed: s.owed() + s.share.admitted - s.back(), Fallback: s.share.admitted, Waiting: x.waiting,
-		Viewed: s.view.known,
+		Fleet: x.conditions.N, FleetKnown: l.fleet.Known(x.now), Credit: x.conditions.Credit,
+		Known: x.known, Leased: a.Held(), Owed: a.Owed(), Fallback: a.FallbackOwed(), Waiting: x.waiting,
+		Viewed: a.Viewed(),
 	}
-	if end := s.firstEnd(); i.Leased > 0 {
-		i.LeaseUntil = x.time(end).Round(0)
+	if i.Leased > 0 {
+		i.LeaseUntil = x.time(a.LeaseEnds()).Round(0)
 	}
 	if i.Viewed {
-		i.ViewAge = time.Duration(x.now - s.view.received)
-		i.ViewLeft = floorDiv(s.view.level, x.unit())
+		i.ViewAge = time.Duration(a.ViewAge(x.now))
+		i.ViewLeft = floorDiv(a.ViewLevel(), x.unit())
 	}
 	if x.outcome == OutcomeDeny && x.until > x.now {
 		i.DenyUntil = x.time(x.until).Round(0)
@@ -156,26 +157,24 @@ func (l *Limiter) inspect(key string) (Inspection, place, error) {
 
 // explanation is a copy of what there is of a key, and what follows from it.
 type explanation struct {
-	l        *Limiter
-	at       place
-	had      *rules // of the key in memory
-	rules    *rules // under which a call would be decided
-	state    state  // a copy
-	word     int64  // units of the spendable word
-	terms    terms
-	now      int64
-	known    bool
-	crowded  bool // it is not, and there is no memory for it
-	hash     uint64
-	waiting  int
-	switched Switch
-	own      bool // the switch is the process's own
-	broken   bool // the breaker is not closed
-	alone    bool // Redis is not to be asked, for that or for the switch
+	l          *Limiter
+	at         place
+	had        *account.Plan   // of the key in memory
+	plan       *account.Plan   // under which a call would be decided
+	account    account.Account // a copy
+	word       int64           // units of the word
+	conditions account.Conditions
+	now        int64
+	known      bool
+	crowded    bool // it is not, and there is no memory for it
+	hash       uint64
+	waiting    int
+	switched   Switch
+	own        bool // the switch is the process's own
 
 	outcome Outcome
 	source  hybridlimit.Source
-	until   int64 // ns: of a denial; 0: nobody knows
+	until   int64 // ns: of a denial; 0: not known
 	because string
 	owes    bool // because says what is owed
 }
@@ -191,30 +190,31 @@ func (x *explanation) look(key string) {
 	if e.dead {
 		return
 	}
-	x.known, x.had, x.state, x.word, x.waiting = true, e.rules.Load(), e.state, wordUnits(e.word.Load()), len(e.waiters)
+	x.known, x.had, x.account, x.word, x.waiting = true, e.plan.Load(), e.account, account.UnitsOf(e.word.Load()), e.waiters.Len()
 }
 
-// adapt gives the copy the rules that the next call gives the key, if it brings
-// no limit: see lockBy, and exactRange for those that Redis decides.
+// adapt gives the copy the plan that the next call gives the key, if it brings no limit: see lockBy, and exactRange for keys that
+// Redis decides.
 func (x *explanation) adapt() {
-	x.rules = x.at.rules
+	x.plan = x.at.plan
 	if !x.known {
 		return
 	}
-	if l := x.l; !l.exactly(l.rules.Load()) && !l.backToOwn(x.had) && !l.outdated(x.had) {
-		x.rules = x.had
+	l := x.l
+	if !l.exactly(l.plan.Load()) && !l.revertsToOwn(x.had) && !l.outdated(x.had) {
+		x.plan = x.had
 	}
-	if !static(x.rules.limit) {
-		x.state.adapt(x.had, x.rules, x.now)
+	if x.plan != x.had && !account.Static(x.plan.Limit) {
+		x.account.Adapt(x.had, x.plan, l.share(x.had, l.fleet.Size()), x.now)
 	}
 }
 
 // unit is that of the view: of a limit that counts nothing, the one before it.
 func (x *explanation) unit() int64 {
-	if static(x.rules.limit) && x.known {
+	if account.Static(x.plan.Limit) && x.known {
 		return x.had.Bucket.Unit
 	}
-	return x.rules.Bucket.Unit
+	return x.plan.Bucket.Unit
 }
 
 func (x *explanation) time(ns int64) time.Time {
@@ -243,9 +243,10 @@ func (x *explanation) ask(because string) {
 	x.outcome, x.source, x.because = OutcomeAsk, hybridlimit.SourceRedis, because
 }
 
-// explain goes the way of a call for one unit: Limiter.slow, and state.judge.
+// explain is the decision on a call for one unit, with its reason. What comes before the account is decided here, as in
+// Limiter.slow; the rest is a call on a copy.
 func (x *explanation) explain() {
-	l, s, t, now := x.l, &x.state, &x.terms, x.now
+	l, c := x.l, &x.conditions
 	switch x.switched {
 	case SwitchAllowAll:
 		x.allow(hybridlimit.SourceSwitch, "the switch of %s is allow_all: no limit counts", x.who())
@@ -255,47 +256,69 @@ func (x *explanation) explain() {
 		return
 	}
 	switch {
-	case x.rules.limit.Algorithm == hybridlimit.AlgUnlimited:
+	case x.plan.Limit.Algorithm == hybridlimit.AlgUnlimited:
 		x.allow(hybridlimit.SourceStatic, "the limit is unlimited")
-	case x.rules.limit.Algorithm == hybridlimit.AlgBlocked:
+	case x.plan.Limit.Algorithm == hybridlimit.AlgBlocked:
 		x.deny(hybridlimit.SourceStatic, 0, "the limit is blocked: it admits nobody")
-	case l.exactly(x.rules):
+	case l.exactly(x.plan):
 		x.explainExact()
-	case x.crowded && !x.alone && t.maxWait >= 0:
+	case x.crowded && !c.Broken && c.MaxWait >= 0:
 		x.ask("memory is full of keys that owe Redis, so that it decides each call for a key that is not there")
-	case x.crowded && !x.alone:
-		x.explainWithout("calls do not wait for Redis (MaxWait is negative)")
-	case x.alone:
-		x.explainFallback(x.whyAlone())
-	case s.atOnce(1) >= 1:
-		x.explainLease("")
-	case now < min(s.provedUntil(t, 1), s.view.relook):
-		x.explainProof()
-	case now < s.turn(t):
-		x.deny(hybridlimit.SourceDenyCache, s.turn(t), "units are scarce and other processes have their turn first; %s", x.said())
-	case s.creditLeft(t, now) >= 1:
-		reason := "a key that this process does not know is full by now"
-		if s.view.known {
-			reason = x.said()
-		}
-		x.allow(hybridlimit.SourceCredit, "up to %s may be admitted before Redis hears of them, and %s", units(s.creditLeft(t, now)), reason)
-	case t.maxWait < 0:
-		x.explainWithout("calls do not wait for Redis (MaxWait is negative), and " + x.whyAsk())
-	case s.tooLate(t, now):
-		x.explainWithout(fmt.Sprintf("Redis has kept calls for this key waiting for %s", long(now-s.stuckAt)))
+	case x.crowded && !c.Broken:
+		x.explainCrowded("calls do not wait for Redis (MaxWait is negative)")
+	case x.crowded:
+		x.explainOverflow(x.whyAlone())
 	default:
-		x.ask(x.whyAsk())
+		trial := x.account
+		x.print(trial.Call(c, 1, x.now))
 	}
+}
+
+// print puts a verdict into words.
+func (x *explanation) print(v account.Verdict) {
+	a, c, now := &x.account, &x.conditions, x.now
+	switch v.Reason {
+	case account.InHand:
+		x.explainLease(v)
+	case account.Proved:
+		x.explainProof()
+	case account.NotYet:
+		x.deny(hybridlimit.SourceDenyCache, a.NextPoll(c), "units are scarce and other processes have their turn first; %s", x.said())
+	case account.OnCredit:
+		x.allow(hybridlimit.SourceCredit, "up to %s may be admitted before Redis hears of them, and %s", units(a.CreditLeft(c, now)), x.said())
+	case account.OnBlindCredit:
+		x.allow(hybridlimit.SourceCredit, "up to %s may be admitted before Redis hears of them, and a key that this process does not know is full by now", units(a.CreditLeft(c, now)))
+	case account.WaitsForRedis:
+		x.ask(x.whyAsk(v.Asks))
+	case account.StrictDenies:
+		x.deny(hybridlimit.SourceTimeout, 0, "%s, and mode strict admits nothing without its word", x.without(v))
+	default:
+		x.explainFallback(v)
+	}
+}
+
+// without is why Redis is not asked, or not waited for.
+func (x *explanation) without(v account.Verdict) string {
+	switch v.Without {
+	case account.NeverWaits:
+		return "calls do not wait for Redis (MaxWait is negative), and " + x.whyAsk(v.Asks)
+	case account.WaitedLong:
+		return fmt.Sprintf("Redis has kept calls for this key waiting for %s", long(x.account.StuckFor(x.now)))
+	}
+	return x.whyAlone()
 }
 
 // explainExact is for limits of which Redis decides each call.
 func (x *explanation) explainExact() {
-	r := x.state.refusal
+	r := x.account.Refusal()
 	switch {
-	case x.l.cfg.Mode != ModeExact && r.holds(1, x.now):
-		x.deny(hybridlimit.SourceDenyCache, min(r.until, r.relook), "Redis said that the log has no room for 1 unit")
-	case x.alone:
-		x.explainFallback(x.whyAlone())
+	case x.l.cfg.Mode != ModeExact && r.Holds(1, x.now):
+		x.deny(hybridlimit.SourceDenyCache, min(r.Until, r.Relook), "Redis said that the log has no room for 1 unit")
+	case x.conditions.Broken && x.crowded:
+		x.explainOverflow(x.whyAlone())
+	case x.conditions.Broken:
+		trial := x.account
+		x.print(trial.Call(&x.conditions, 1, x.now))
 	case x.l.cfg.Mode == ModeExact:
 		x.ask("in mode exact it decides each call")
 	default:
@@ -304,67 +327,57 @@ func (x *explanation) explainExact() {
 }
 
 // explainLease is for units in hand.
-func (x *explanation) explainLease(although string) {
-	s := &x.state
-	if s.slotted() {
-		x.allow(hybridlimit.SourceLease, "%s of the queue are leased to this process, the next of them served at %s%s", places(s.held()), x.clock(max(x.now, s.leases[0].next)), although)
+func (x *explanation) explainLease(v account.Verdict) {
+	a, although := &x.account, ""
+	if v.Without != account.None {
+		although = ", although " + x.without(v)
+	}
+	if next, ok := a.Slots(); ok {
+		x.allow(hybridlimit.SourceLease, "%s of the queue are leased to this process, the next of them served at %s%s", places(a.Held()), x.clock(max(x.now, next)), although)
 		return
 	}
-	x.allow(hybridlimit.SourceLease, "%s in hand, leased until %s%s", are(s.held()), x.clock(s.firstEnd()), although)
+	x.allow(hybridlimit.SourceLease, "%s in hand, leased until %s%s", are(a.Held()), x.clock(a.LeaseEnds()), although)
 }
 
 // explainProof is for a denial that Redis has proved.
 func (x *explanation) explainProof() {
-	s := &x.state
-	proved := s.provedUntil(&x.terms, 1)
+	a, c := &x.account, &x.conditions
+	proved := a.ProvedUntil(c, 1)
 	because := x.said()
-	if owed := s.owed() - s.back(); s.view.level >= x.rules.Bucket.Unit && owed > 0 {
+	if owed := a.OwedLately(); a.ViewLevel() >= x.plan.Bucket.Unit && owed > 0 {
 		because += ", and since then " + are(owed) + " owed by this process"
 		x.owes = true
 	}
-	switch until := min(proved, s.view.relook); {
-	case s.turn(&x.terms) > until:
+	switch until := min(proved, a.Relook()); {
+	case a.NextPoll(c) > until:
 		because += ", and then other processes have their turn first"
-	case s.view.relook < proved:
+	case a.Relook() < proved:
 		because += "; then Redis is asked again, which may have been reset"
 	}
-	x.deny(hybridlimit.SourceDenyCache, s.deniedUntil(&x.terms), "%s", because)
+	x.deny(hybridlimit.SourceDenyCache, a.DeniedUntil(c), "%s", because)
 }
 
-// explainWithout is for calls that Redis does not answer in time while the
-// breaker is closed.
-func (x *explanation) explainWithout(why string) {
-	if x.terms.mode == ModeStrict {
+// explainCrowded is for a key that finds no memory, while the breaker is closed and calls do not wait.
+func (x *explanation) explainCrowded(why string) {
+	if x.conditions.Mode == account.ModeStrict {
 		x.deny(hybridlimit.SourceTimeout, 0, "%s, and mode strict admits nothing without its word", why)
 		return
 	}
-	x.explainFallback(why)
+	x.explainOverflow(why)
 }
 
-// explainFallback is for decisions without Redis.
-func (x *explanation) explainFallback(why string) {
-	s, t, now := x.state, x.terms, x.now // copies: a try takes
-	if x.crowded {
-		x.explainOverflow(why)
-		return
-	}
-	if s.atOnce(1) >= 1 {
-		x.explainLease(", although " + why)
-		return
-	}
-	t.share.ends = x.l.hub.clocks.windowEnd(x.at.tag, t.window.Period, now)
-	s.startShare(&t, now)
-	s.share.refill(t.share, now)
-	left := s.share.level
-	name := x.l.cfg.Fallback
-	switch ok := s.share.take(t.share, 1, now, left); {
-	case name == FallbackAllowAll:
+// explainFallback is for decisions of the fallback.
+func (x *explanation) explainFallback(v account.Verdict) {
+	why, name, c := x.without(v), x.l.cfg.Fallback, &x.conditions
+	left, most := x.account.FallbackLeft(c, x.now), c.Fallback.Most()
+	switch v.Reason {
+	case account.LocalAlways:
 		x.allow(hybridlimit.SourceFallback, "the fallback (%v) decides since %s", name, why)
-	case name == FallbackDenyAll:
+	case account.LocalNever:
 		x.deny(hybridlimit.SourceFallback, 0, "the fallback (%v) decides since %s", name, why)
-	case ok:
-		x.allow(hybridlimit.SourceFallback, "the fallback (%v) decides since %s: this process has %.4g of its %.4g units left", name, why, left, t.share.most())
+	case account.LocalUnits:
+		x.allow(hybridlimit.SourceFallback, "the fallback (%v) decides since %s: this process has %.4g of its %.4g units left", name, why, left, most)
 	default:
-		x.deny(hybridlimit.SourceFallback, now+max(0, s.share.wait(t.share, 1)), "the fallback (%v) decides since %s: this process has %.4g of its %.4g units left", name, why, left, t.share.most())
+		x.deny(hybridlimit.SourceFallback, x.now+v.Retry, "the fallback (%v) decides since %s: this process has %.4g of its %.4g units left", name, why, left, most)
 	}
 }

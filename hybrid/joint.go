@@ -71,7 +71,7 @@ func (h *Hub) check(asks []Ask) error {
 // now: Shadow follows the switch. What SwitchAllowAll and SwitchDenyAll make of
 // a limit is in Result.Source alone.
 func (l *Limiter) Policy(key string) hybridlimit.Policy {
-	limit := l.rules.Load().limit
+	limit := l.plan.Load().Limit
 	if l.cfg.LimitFor != nil {
 		limit = l.cfg.LimitFor(key)
 	}

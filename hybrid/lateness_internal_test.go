@@ -1,6 +1,7 @@
 package hybrid
 
 import (
+	"github.com/hybridlimit/hybridlimit/internal/account"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -27,7 +28,7 @@ func TestLateness(t *testing.T) {
 		}
 		held := make(chan struct{})
 		c.aged = func() { <-held }
-		c.epoch.Add(1 << (epochBits - 2))
+		c.epoch.Add(1 << (account.EpochBits - 2))
 		time.Sleep(tick) // holds the ticker's goroutine
 		synctest.Wait()
 		time.Sleep(26 * tick)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/global"
-	ratesync "github.com/hybridlimit/hybridlimit/sync"
+	"github.com/hybridlimit/hybridlimit/internal/account"
 )
 
 // Limiter is one limit of a hub. It is safe for concurrent use.
@@ -21,7 +21,7 @@ type Limiter struct {
 	clock *clock // the hub's, a step nearer
 	own   bool   // made by New: closes its hub
 	cfg   Config
-	rules atomic.Pointer[rules]
+	plan  atomic.Pointer[account.Plan]
 	// setting is held from the claim of a new limit to its rules: of two
 	// SetLimit at once, the later one would have the claim and the earlier the
 	// rules.
@@ -133,7 +133,7 @@ func (l *Limiter) shut() {
 // Allow is AllowN with a cost of 1. It is written out: see common.
 func (l *Limiter) Allow(ctx context.Context, key string) (res hybridlimit.Result, err error) {
 	if e := l.store.get(key); e != nil {
-		if r := e.rules.Load(); r.from != fromCall && l.common(e, r, 1, &res) {
+		if r := e.plan.Load(); r.From != account.FromCall && l.common(e, r, 1, &res) {
 			return res, nil
 		}
 	}
@@ -149,7 +149,7 @@ func (l *Limiter) Allow(ctx context.Context, key string) (res hybridlimit.Result
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res hybridlimit.Result, err error) {
 	// A key that is found was checked when it came in.
 	if e := l.store.get(key); e != nil && n > 0 {
-		if r := e.rules.Load(); r.from != fromCall && l.common(e, r, n, &res) {
+		if r := e.plan.Load(); r.From != account.FromCall && l.common(e, r, n, &res) {
 			return res, nil
 		}
 	}
@@ -182,29 +182,29 @@ func (l *Limiter) check(key string, n int64) error {
 // reached the cache. Whoever copies an answer that was just written, in larger
 // pieces than it was written in, waits for that too: it took as long as all the
 // rest (BenchmarkAllow).
-func (l *Limiter) common(e *entry, r *rules, n int64, res *hybridlimit.Result) bool {
-	if n > r.burst || n > maxWordUnits {
+func (l *Limiter) common(e *entry, r *account.Plan, n int64, res *hybridlimit.Result) bool {
+	if n > r.Burst || n > account.MaxUnits {
 		return false
 	}
 	epoch := l.clock.epoch.Load()
-	res.Limit, res.Policy = r.burst, l.cfg.Name
+	res.Limit, res.Policy = r.Burst, l.cfg.Name
 	for {
 		w := e.word.Load()
-		if past(w, epoch) {
+		if account.Over(w, epoch) {
 			return false
 		}
-		units, kind := wordUnits(w), wordKindOf(w)
+		units, kind := account.UnitsOf(w), account.KindOf(w)
 		next := w - uint64(n)
 		switch {
-		case kind == wordDeny:
-			if units+n > maxWordUnits {
+		case kind == account.DenyBudget:
+			if units+n > account.MaxUnits {
 				return false
 			}
 			next = w + uint64(n) // it counts what is denied
 			res.Allowed, res.Granted, res.Remaining, res.Source = false, 0, 0, hybridlimit.SourceDenyCache
 			res.RetryAfter = l.retryFromWord(e, r, n)
 			if r.Window.Period == 0 { // resetAfter, without a call
-				res.ResetAfter = r.refilled(min(e.units(r, l.clock), float64(r.burst)))
+				res.ResetAfter = r.Refilled(min(e.units(r, l.clock), float64(r.Burst)))
 			} else {
 				res.ResetAfter = l.resetAfter(r, e.left(r), e.ends.Load())
 			}
@@ -214,11 +214,11 @@ func (l *Limiter) common(e *entry, r *rules, n int64, res *hybridlimit.Result) b
 		case units < n:
 			return false
 		default:
-			left := min(e.units(r, l.clock)+float64(units), float64(r.burst)) - float64(n)
-			res.Allowed, res.Granted, res.Remaining, res.Source = true, n, max(0, int64(left+floatSlack)), wordSources[kind]
+			left := min(e.units(r, l.clock)+float64(units), float64(r.Burst)) - float64(n)
+			res.Allowed, res.Granted, res.Remaining, res.Source = true, n, max(0, int64(left+floatSlack)), account.Sources[kind]
 			res.Shadowed, res.RetryAfter = false, 0
 			if r.Window.Period == 0 { // resetAfter, without a call
-				res.ResetAfter = r.refilled(left)
+				res.ResetAfter = r.Refilled(left)
 			} else {
 				res.ResetAfter = l.resetAfter(r, int64(left), e.ends.Load())
 			}
@@ -235,7 +235,7 @@ func (l *Limiter) common(e *entry, r *rules, n int64, res *hybridlimit.Result) b
 
 // retryFromWord is a lower bound from the last tick: the rough clock is
 // behind, by a tick in general, so that much is taken off.
-func (l *Limiter) retryFromWord(e *entry, r *rules, n int64) time.Duration {
+func (l *Limiter) retryFromWord(e *entry, r *account.Plan, n int64) time.Duration {
 	until := e.shut.Load()
 	switch {
 	case n == 1 || e.ends.Load() != 0:
@@ -243,7 +243,7 @@ func (l *Limiter) retryFromWord(e *entry, r *rules, n int64) time.Duration {
 		until += (n - 1) * r.Bucket.Unit / r.Bucket.Refill * 1000
 	default: // a turn: units may take longer
 		e.lock()
-		until = max(until, e.state.provedUntil(&terms{bucket: r.Bucket, window: r.Window}, n))
+		until = max(until, e.account.ProvedUntil(&account.Conditions{Bucket: r.Bucket, Window: r.Window}, n))
 		e.unlock()
 	}
 	return max(time.Microsecond, time.Duration(until-l.clock.rough.Load()-int64(2*tick)))
@@ -252,7 +252,7 @@ func (l *Limiter) retryFromWord(e *entry, r *rules, n int64) time.Duration {
 // resetAfter is how long until nothing is used any more, by what is left, where
 // negative is debt; ends is when the window is over, 0 where that is not known.
 // The rough clock of windows is up to a tick behind, so it is that much more.
-func (l *Limiter) resetAfter(r *rules, remaining, ends int64) time.Duration {
+func (l *Limiter) resetAfter(r *account.Plan, remaining, ends int64) time.Duration {
 	if period := time.Duration(r.Window.Period) * time.Microsecond; period > 0 {
 		left := period
 		if ends > 0 {
@@ -262,14 +262,14 @@ func (l *Limiter) resetAfter(r *rules, remaining, ends int64) time.Duration {
 			left = max(0, min(period, left))
 		}
 		switch {
-		case remaining >= r.limit.Rate:
+		case remaining >= r.Limit.Rate:
 			return 0
 		case r.Window.Sliding:
 			return left + period // what is counted in this window fades in the next
 		}
-		return left + time.Duration((max(0, -remaining)+r.limit.Rate-1)/r.limit.Rate)*period // a debt begins the next
+		return left + time.Duration((max(0, -remaining)+r.Limit.Rate-1)/r.Limit.Rate)*period // a debt begins the next
 	}
-	return r.refilled(float64(min(remaining, r.burst)))
+	return r.Refilled(float64(min(remaining, r.Burst)))
 }
 
 // answer counts a decision, applies Shadow, and logs a denial: of every verb but
@@ -279,7 +279,7 @@ func (l *Limiter) answer(key string, res hybridlimit.Result, n int64) hybridlimi
 }
 
 // answerUnder is answer to a call that was decided under r.
-func (l *Limiter) answerUnder(r *rules, key string, res hybridlimit.Result, n int64) hybridlimit.Result {
+func (l *Limiter) answerUnder(r *account.Plan, key string, res hybridlimit.Result, n int64) hybridlimit.Result {
 	res = l.tally(res, n)
 	l.logDenial(key, r, n, &res)
 	return res
@@ -301,32 +301,32 @@ func (l *Limiter) shadowed(res hybridlimit.Result, n int64) hybridlimit.Result {
 
 // place is where a key lives.
 type place struct {
-	rules *rules // of this key's limit
-	tag   int
-	key   string // in Redis
+	plan *account.Plan // of this key's limit
+	tag  int
+	key  string // in Redis
 }
 
 // place finds a key's; callbacks of the user run here, under no lock.
 func (l *Limiter) place(key string) (place, error) {
-	at := place{rules: l.rules.Load()}
+	at := place{plan: l.plan.Load()}
 	if l.cfg.LimitFor != nil {
-		if limit := l.cfg.LimitFor(key); limit != at.rules.limit {
-			if err := errors.Join(limit.Validate(), sameAlgorithm(limit, at.rules)); err != nil {
+		if limit := l.cfg.LimitFor(key); limit != at.plan.Limit {
+			if err := errors.Join(limit.Validate(), sameAlgorithm(limit, at.plan)); err != nil {
 				return place{}, fmt.Errorf("hybrid: Config.LimitFor(%q): %w", key, err)
 			}
-			at.rules = newRules(limit)
-			at.rules.from = fromConfig
+			at.plan = account.NewPlan(limit)
+			at.plan.From = account.FromConfig
 		}
 	}
 	return l.slot(at, key), nil
 }
 
 // placeUnder is place under the limit that came with a call, if one did.
-func (l *Limiter) placeUnder(key string, given *rules) (place, error) {
+func (l *Limiter) placeUnder(key string, given *account.Plan) (place, error) {
 	if given == nil {
 		return l.place(key)
 	}
-	return l.slot(place{rules: given}, key), nil
+	return l.slot(place{plan: given}, key), nil
 }
 
 // slot adds where in Redis a key lives.
@@ -350,20 +350,20 @@ func (l *Limiter) lazily(now time.Time) time.Time {
 	return l.hub.clock.start.Add(time.Duration(at))
 }
 
-// terms is what the step needs to know now.
-func (l *Limiter) terms(r *rules, now int64) terms {
-	t := terms{
-		bucket: r.Bucket, window: r.Window, limit: r.limit, mode: l.cfg.Mode,
-		n: l.fleet.size(), every: l.every(), adaptive: l.cfg.SyncEvery == 0, interval: int64(l.cfg.SyncInterval),
-		rtt: int64(l.hub.engine.RTT()), tick: int64(tick), maxWait: int64(l.cfg.MaxWait),
-		relookIn: l.hub.jitter(maxLookAgain), closing: l.closed.Load(), behind: l.hub.engine.Behind(),
+// conditions is what an event of a key needs to know now, but for what depends on its tag: see entry.conditions.
+func (l *Limiter) conditions(p *account.Plan, now int64) account.Conditions {
+	c := account.Conditions{
+		Bucket: p.Bucket, Window: p.Window, Limit: p.Limit, Mode: account.Mode(l.cfg.Mode),
+		N: l.fleet.Size(), Every: l.every(), Adaptive: l.cfg.SyncEvery == 0, Interval: int64(l.cfg.SyncInterval),
+		RTT: int64(l.hub.engine.RTT()), Tick: int64(tick), MaxWait: int64(l.cfg.MaxWait),
+		RelookIn: l.hub.jitter(account.MaxView), Closing: l.closed.Load(), Behind: l.hub.engine.Behind(),
 	}
-	if l.fleet.known(now) {
-		t.credit = l.credit(r, t.n)
+	if l.fleet.Known(now) {
+		c.Credit = l.credit(p, c.N)
 	}
-	t.blind = mayBeFull(r.full, max(l.born(), r.began), l.store.lastEvict.Load(), now)
-	t.share = l.shareTerms(r, t.n)
-	return t
+	c.Blind = account.MayBeFull(p.Full, max(l.born(), p.Began), l.store.lastEvict.Load(), now)
+	c.Fallback = l.share(p, c.N)
+	return c
 }
 
 // born is when the limiter was made, on the hub's clock.
@@ -382,28 +382,12 @@ func (l *Limiter) givesCredit() bool {
 	return l.cfg.Mode == ModeDeferred || l.cfg.Mode == ModeAuto && l.cfg.Overshoot > 0
 }
 
-// credit is C in a fleet of n: rule 4.
-func (l *Limiter) credit(r *rules, n int64) int64 {
-	burst, others := r.limit.BurstSize(), max(n-1, 1)
-	switch {
-	case r.Bucket.Queue: // only Redis knows when a call is served
-	case l.cfg.Mode == ModeAuto:
-		return int64(l.cfg.Overshoot*float64(burst)) / others
-	case l.cfg.Mode == ModeDeferred:
-		return min(l.every(), burst/others)
-	}
-	return 0
+// credit is C in a fleet of n.
+func (l *Limiter) credit(p *account.Plan, n int64) int64 {
+	return p.Credit(account.Mode(l.cfg.Mode), l.cfg.Overshoot, l.every(), n)
 }
 
-func (l *Limiter) shareTerms(r *rules, n int64) shareTerms {
-	burst := float64(r.limit.BurstSize())
-	t := shareTerms{policy: l.cfg.Fallback, cap: burst, perNs: float64(r.limit.Rate) / float64(r.limit.Period), period: r.Window.Period * 1000}
-	if t.policy == FallbackShare {
-		floor := min(float64(l.cfg.FallbackFloor), burst) // a key's own limit may be below it
-		t.cap = max(burst/float64(n), floor)
-		t.perNs = max(t.perNs/float64(n), floor/float64(r.full))
-	}
-	return t
+// share is the size of the fallback bucket of a key in a fleet of n.
+func (l *Limiter) share(p *account.Plan, n int64) account.Fallback {
+	return p.Fallback(account.Policy(l.cfg.Fallback), l.cfg.FallbackFloor, n)
 }
-
-var _ ratesync.Item = (*entry)(nil)

@@ -226,7 +226,7 @@ func (h *Hub) observe(o metric.Observer, in *instruments) {
 		o.ObserveInt64(in.held, held, of())
 		o.ObserveInt64(in.ops, c.ops.Load(), of())
 		o.ObserveInt64(in.resyncs, c.resynced.Load(), of())
-		o.ObserveInt64(in.fleet, l.fleet.size(), of())
+		o.ObserveInt64(in.fleet, l.fleet.Size(), of())
 		o.ObserveInt64(in.credit, l.creditNow(), of())
 		o.ObserveInt64(in.switched, int64(l.inForce()), of())
 		o.ObserveInt64(in.keys, int64(l.store.len()), of())
@@ -240,7 +240,7 @@ type decides struct{ allow, deny bool }
 // start, at 0, so that the first of them is a rise. That is twelve series of a
 // policy at most. What a limit that counts nothing admits comes when it does.
 func (l *Limiter) mayDecide(s hybridlimit.Source) decides {
-	exactly := l.exactly(l.rules.Load())
+	exactly := l.exactly(l.plan.Load())
 	switch s {
 	case hybridlimit.SourceLease:
 		return decides{allow: !exactly}

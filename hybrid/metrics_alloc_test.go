@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
@@ -38,7 +39,7 @@ func TestSyncsDoNotAllocateForMetrics(t *testing.T) {
 				t.Fatal(err)
 			}
 			e.unlock()
-			in := e.rules.Load().Bucket
+			in := e.plan.Load().Bucket
 			for what, note := range map[string]func(){
 				"debt": func() { l.found(in, -in.Unit) }, "no debt": func() { l.found(in, in.Unit) },
 				"an age": func() { l.hist.stale(1) }, "no age": func() { l.hist.stale(-1) },
@@ -48,9 +49,7 @@ func TestSyncsDoNotAllocateForMetrics(t *testing.T) {
 				}
 			}
 			perSync = append(perSync, testing.AllocsPerRun(100, func() {
-				e.lock()
-				e.state.pending = 1
-				e.unlock()
+				charge(e)
 				if _, ok := e.Freeze(time.Time{}); !ok {
 					t.Error("nothing to say")
 				}
@@ -98,8 +97,13 @@ func TestInstrumentsRunUnderNoLock(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e.state.view.known, e.state.pending = true, 1
 		e.unlock()
+		sync := func() {
+			charge(e)
+			e.Freeze(time.Time{})
+			e.Settle(ratesync.Answer{})
+		}
+		sync() // there is a view now
 		looks := 0
 		look := func() {
 			looks++
@@ -110,14 +114,15 @@ func TestInstrumentsRunUnderNoLock(t *testing.T) {
 			e.unlock()
 		}
 		l.hist = &histograms{overshoot: lookingInt64{look: look}, staleness: lookingFloat64{look: look}}
+		sync()
+		charge(e)
 		e.Freeze(time.Time{})
-		e.Settle(ratesync.Answer{})
 		e.lock()
-		e.sent, e.state.frozen, e.dead = e.rules.Load(), true, true
+		e.dead = true
 		e.unlock()
 		e.Settle(ratesync.Answer{})
-		if looks != 3 {
-			t.Errorf("%d records, want 3", looks)
+		if looks != 4 {
+			t.Errorf("%d records, want 4", looks)
 		}
 	})
 }
@@ -125,7 +130,7 @@ func TestInstrumentsRunUnderNoLock(t *testing.T) {
 // Any debt is found, and what is found is never more than a bound in whole
 // units.
 func TestDebtIsRoundedUp(t *testing.T) {
-	r := newRules(hybridlimit.TokenBucket(1, time.Hour, 5))
+	r := account.NewPlan(hybridlimit.TokenBucket(1, time.Hour, 5))
 	for level, want := range map[int64]int64{
 		r.Bucket.Cap: 0, 1: 0, 0: 0, -1: 1, -r.Bucket.Unit: 1, -r.Bucket.Unit - 1: 2, -r.Bucket.Cap: 5,
 	} {
@@ -142,4 +147,14 @@ func TestDebtIsRoundedUp(t *testing.T) {
 	if worst, n := l.count.worst.Load(), l.count.indebted.Load(); worst != 3 || n != 3 {
 		t.Errorf("debts of 1, 3 and 2: largest %d of %d", worst, n)
 	}
+}
+
+// charge has an entry owe a unit.
+func charge(e *entry) {
+	e.lock()
+	defer e.unlock()
+	now := e.lim.hub.clock.now()
+	c := e.conditions(e.plan.Load(), now)
+	e.begin(now)
+	e.account.Charge(&c, 1, now)
 }

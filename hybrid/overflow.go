@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/account"
 )
 
 // This file is keys for which there is no memory while Redis does not answer:
@@ -50,30 +51,30 @@ func (c *cells) of(hash uint64) *atomic.Int64 {
 
 // lacks is how many units a cell that is full at a time lacks now, for a key of
 // these terms.
-func (c *cells) lacks(full int64, t shareTerms, now int64) float64 {
+func (c *cells) lacks(full int64, t account.Fallback, now int64) float64 {
 	if full == 0 { // as share.start: a share below one unit begins with that
-		full = c.began + spans(t.most()-t.cap, t)
+		full = c.began + spans(t.Most()-t.Cap, t)
 	}
-	return float64(max(0, full-now)) * t.perNs
+	return float64(max(0, full-now)) * t.PerNs
 }
 
 // spans is the ns in which units come back, rounded up.
-func spans(units float64, t shareTerms) int64 {
-	return int64(min(math.Ceil(units/t.perNs), 1<<61))
+func spans(units float64, t account.Fallback) int64 {
+	return int64(min(math.Ceil(units/t.PerNs), 1<<61))
 }
 
 // level is how many units a key has left in its cell.
-func (c *cells) level(hash uint64, t shareTerms, now int64) float64 {
-	return max(0, t.most()-c.lacks(c.of(hash).Load(), t, now))
+func (c *cells) level(hash uint64, t account.Fallback, now int64) float64 {
+	return max(0, t.Most()-c.lacks(c.of(hash).Load(), t, now))
 }
 
 // take takes n units out of a cell, and returns how many it lacked before.
-func (c *cells) take(hash uint64, t shareTerms, n, now int64) (lacked float64, ok bool) {
+func (c *cells) take(hash uint64, t account.Fallback, n, now int64) (lacked float64, ok bool) {
 	cell := c.of(hash)
 	for {
 		was := cell.Load()
 		lacked = c.lacks(was, t, now)
-		if lacked+float64(n) > t.most()+floatSlack {
+		if lacked+float64(n) > t.Most()+floatSlack {
 			return lacked, false
 		}
 		full := now + spans(lacked+float64(n), t)
@@ -85,20 +86,15 @@ func (c *cells) take(hash uint64, t shareTerms, n, now int64) (lacked float64, o
 }
 
 // put puts n units back that were taken just now.
-func (c *cells) put(hash uint64, t shareTerms, n int64) {
+func (c *cells) put(hash uint64, t account.Fallback, n int64) {
 	c.of(hash).Add(-spans(float64(n), t))
 }
 
 // drain has a cell hold level units at most.
-func (c *cells) drain(hash uint64, t shareTerms, level float64, now int64) {
-	full := now + spans(t.most()-level, t)
+func (c *cells) drain(hash uint64, t account.Fallback, level float64, now int64) {
+	full := now + spans(t.Most()-level, t)
 	rise(c.of(hash), full)
 	rise(&c.until, full)
-}
-
-// shares reports whether these terms are of a share that can be used up.
-func (t shareTerms) shares() bool {
-	return (t.policy == FallbackShare || t.policy == FallbackFull) && t.perNs > 0
 }
 
 // spare is the cells, made where there are none.
@@ -122,33 +118,33 @@ func (o *overflow) release(now int64) {
 // withoutMemory decides a call that Redis does not answer, for a key that memory
 // has no room for. What it admits is counted, and nobody owes it: Redis never
 // hears of it.
-func (l *Limiter) withoutMemory(key string, at place, n int64) verdict {
+func (l *Limiter) withoutMemory(key string, at place, n int64) account.Verdict {
 	if l.cfg.Mode == ModeStrict && !l.alone(at.tag) { // as state.without
-		return verdict{action: deny, source: hybridlimit.SourceTimeout, retry: max(int64(l.hub.engine.RTT()), int64(tick))}
+		return account.Verdict{Action: account.Deny, Source: hybridlimit.SourceTimeout, Retry: max(int64(l.hub.engine.RTT()), int64(tick))}
 	}
-	v := l.fromOverflow(key, at.rules, n)
-	l.countOverflow(n, v.action == admit)
+	v := l.fromOverflow(key, at.plan, n)
+	l.countOverflow(n, v.Action == account.Admit)
 	return v
 }
 
 // fromOverflow is withoutMemory, and counts nothing.
-func (l *Limiter) fromOverflow(key string, r *rules, n int64) verdict {
+func (l *Limiter) fromOverflow(key string, r *account.Plan, n int64) account.Verdict {
 	now := l.hub.clock.now()
-	v := verdict{action: deny, source: hybridlimit.SourceFallback, retry: int64(l.cfg.SyncInterval)}
-	t := l.shareTerms(r, l.fleet.size())
+	v := account.Verdict{Action: account.Deny, Source: hybridlimit.SourceFallback, Retry: int64(l.cfg.SyncInterval)}
+	t := l.share(r, l.fleet.Size())
 	switch {
-	case t.policy == FallbackAllowAll:
-		v.action, v.retry = admit, 0
-	case t.shares():
+	case t.Policy == account.FallbackAllowAll:
+		v.Action, v.Retry = account.Admit, 0
+	case t.Counts():
 		lacked, ok := l.spare(now).take(l.store.hash(key), t, n, now)
 		switch {
 		case ok:
-			v.action, v.retry, v.left = admit, 0, int64(t.most()-lacked)-n
+			v.Action, v.Retry, v.Left = account.Admit, 0, int64(t.Most()-lacked)-n
 			if r.Bucket.Queue {
-				v.delay = spans(lacked, t)
+				v.Delay = spans(lacked, t)
 			}
-		case float64(n) <= t.most():
-			v.retry, v.left = spans(lacked+float64(n)-t.most(), t)+1, int64(t.most()-lacked)
+		case float64(n) <= t.Most():
+			v.Retry, v.Left = spans(lacked+float64(n)-t.Most(), t)+1, int64(t.Most()-lacked)
 		}
 	}
 	return v
@@ -173,18 +169,18 @@ const overflowQuiet = 10e9 // ns
 
 // comeIn has an entry that is about to come into memory begin with what its key
 // has left in the overflow: it may have used the rest of its share there.
-func (e *entry) comeIn(r *rules, now int64) {
+func (e *entry) comeIn(r *account.Plan, now int64) {
 	c := e.lim.overflow.cells.Load()
 	if c == nil {
 		return
 	}
-	t := e.lim.shareTerms(r, e.lim.fleet.size())
-	if !t.shares() {
+	t := e.lim.share(r, e.lim.fleet.Size())
+	if !t.Counts() {
 		return
 	}
-	if level := c.level(e.lim.store.hash(e.name), t, now); level < t.cap {
+	if level := c.level(e.lim.store.hash(e.name), t, now); level < t.Cap {
 		e.lock()
-		e.state.share.start(level, now)
+		e.account.StartFallbackAt(level, now)
 		e.unlock()
 	}
 }
@@ -193,15 +189,12 @@ func (e *entry) comeIn(r *rules, now int64) {
 // forgotten while Redis does not answer: else whoever has used his part up would
 // have another, once others have driven him out. Call it under e.mu.
 func (e *entry) goOut(now int64) {
-	l, r := e.lim, e.rules.Load()
-	t := l.terms(r, now)
-	if !t.share.shares() {
+	l := e.lim
+	c := e.conditions(e.plan.Load(), now)
+	if !c.Fallback.Counts() {
 		return
 	}
-	s := e.state.share
-	s.start(e.state.warm(&t, now), now)
-	s.refill(t.share, now)
-	if s.level < t.share.cap-floatSlack {
-		l.spare(now).drain(l.store.hash(e.name), t.share, s.level, now)
+	if level := e.account.FallbackLeft(&c, now); level < c.Fallback.Cap-floatSlack {
+		l.spare(now).drain(l.store.hash(e.name), c.Fallback, level, now)
 	}
 }

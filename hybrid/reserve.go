@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 	"github.com/hybridlimit/hybridlimit/internal/waiting"
 	"github.com/hybridlimit/hybridlimit/lua"
@@ -69,23 +70,9 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Re
 
 // booked describes the units of a reservation, so that they can be given back.
 type booked struct {
-	op   algo.Op // gives back what Redis gave to this very call; Refund 0: it was in hand
-	kept bool    // its key is in memory: without Redis it can wait there
-	at   int64   // when it was taken, as algo.Op.RefundAt; 0: not known
-	ns   int64   // when it was taken of what was in hand, by the hub's clock
-}
-
-// mayBeUnsent reports whether Redis need not have heard of the units. Of a
-// booking that is so until the next sync; of a call it does not matter which of
-// its key's units are given back.
-func (b booked) mayBeUnsent(s *state) bool {
-	switch {
-	case b.op.Refund > 0:
-		return false
-	case b.ns == 0:
-		return true
-	}
-	return !s.frozen && (!s.view.known || s.view.sent <= b.ns)
+	op    algo.Op // gives back what Redis gave to this very call; Refund 0: it was in hand
+	kept  bool    // its key is in memory: without Redis it can wait there
+	taken account.Taken
 }
 
 // book takes n units that can be had within most µs.
@@ -98,24 +85,24 @@ func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybr
 	if err != nil {
 		return res, back, err
 	}
-	res = hybridlimit.Result{Limit: at.rules.limit.BurstSize(), Policy: l.cfg.Name}
-	if res, ok := at.rules.static(res, n); ok {
+	res = hybridlimit.Result{Limit: at.plan.Limit.BurstSize(), Policy: l.cfg.Name}
+	if res, ok := static(at.plan, res, n); ok {
 		return l.answer(key, res, n), back, nil
 	}
 	if n > res.Limit {
 		return res, back, fmt.Errorf("hybrid: %d units of %q: %w (%d)", n, key, hybridlimit.ErrExceedsBurst, res.Limit)
 	}
 	var e *entry
-	if !l.exactly(at.rules) {
-		var v verdict
-		var w *waiter
+	if !l.exactly(at.plan) {
+		var v account.Verdict
+		var w *account.Waiter
 		var again bool
 		if e, v, w, again, err = l.inHand(key, at, n, &back); err != nil {
 			return hybridlimit.Result{}, back, err
 		}
 		back.kept = e != nil
-		if v.source != hybridlimit.SourceUnknown {
-			return l.answer(key, l.fill(res, at.rules, v, n), n), back, nil
+		if v.Source != hybridlimit.SourceUnknown {
+			return l.answer(key, l.fill(res, at.plan, v, n), n), back, nil
 		}
 		// What Redis books must stand behind all that it has not heard of.
 		if ok, err := l.settled(ctx, e, w, again); !ok {
@@ -136,10 +123,10 @@ func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybr
 		res, err = l.exactFallback(key, at, res, n)
 		return res, back, err
 	}
-	back.op = at.rules.Cancel(ans, now)
-	back.at = back.op.RefundAt
-	res = l.fill(res, at.rules, at.rules.said(ans, n), n)
-	res.ResetAfter = time.Duration(at.rules.Reset(ans)) * time.Microsecond
+	back.op = at.plan.Cancel(ans, now)
+	back.taken.At, back.taken.Direct = back.op.RefundAt, back.op.Refund > 0
+	res = l.fill(res, at.plan, said(at.plan, ans, n), n)
+	res.ResetAfter = time.Duration(at.plan.Reset(ans)) * time.Microsecond
 	return l.answer(key, res, n), back, nil
 }
 
@@ -152,104 +139,81 @@ func (l *Limiter) giveBack(ctx context.Context, key string, n int64, back booked
 		return nil
 	}
 	at, err := l.place(key)
-	if err != nil || static(at.rules.limit) {
+	if err != nil || account.Static(at.plan.Limit) {
 		return err
 	}
 	if back.op.Refund > 0 && !back.kept {
 		_, err = l.refundNow(ctx, key, at, back.op)
 		return err
 	}
-	_, err = l.refundLater(ctx, key, at, n, back, syncNow)
+	_, err = l.refundLater(ctx, key, at, n, back, account.SyncNow)
 	return err
 }
 
-// inHand takes n units that need not be asked for, and notes when. Else it notes
-// that an exact call is about to ask for them, and says nothing: SourceUnknown.
-// While Redis has not heard of all units that were admitted or given back, w
-// waits for the answer that follows; again: it needs a second one, because a sync
-// without them is on its way.
-func (l *Limiter) inHand(key string, at place, n int64, back *booked) (e *entry, v verdict, w *waiter, again bool, err error) {
+// inHand takes n units that need not be asked for, and notes when. Else it notes that a direct call is about to ask for them, and
+// says nothing: SourceUnknown. While Redis has not heard of all units that were admitted or given back, w waits for the answer that
+// follows; twice: it needs a second one, because a sync without them is on its way.
+func (l *Limiter) inHand(key string, at place, n int64, back *booked) (e *entry, v account.Verdict, w *account.Waiter, twice bool, err error) {
 	e, _, err = l.lockAt(key, at)
 	if e == nil || err != nil {
-		return nil, verdict{}, nil, false, err
+		return nil, account.Verdict{}, nil, false, err
 	}
-	v = l.event(e, func(t terms, now int64, broken bool) verdict {
-		s := &e.state
-		v := s.inHand(&t, n, now, broken)
-		back.at, back.ns = e.moment(&t, now+v.delay), now
-		if v.source == hybridlimit.SourceUnknown && s.owed()+s.back() > 0 {
-			again = s.frozen && s.pending+s.refunds.units() > 0
-			w, v.sync = e.expect(), syncNow
+	ev := e.event()
+	v, decided := e.account.DirectBegin(&ev.conditions, n, ev.now)
+	back.taken = account.Taken{At: e.moment(&ev.conditions, ev.now+v.Delay), Ns: ev.now}
+	if !decided {
+		var must bool
+		if must, twice = e.account.MustSettle(); must {
+			w, v.Sync = e.expect(), account.SyncNow
 		}
-		return v
-	})
-	return e, v, w, again, nil
+	}
+	return e, ev.end(v), w, twice, nil
 }
 
-// expect adds a waiter that asks for nothing: it waits for the next answer. Call
-// it under e.mu, and have the entry synced.
-func (e *entry) expect() *waiter {
-	w := &waiter{by: e.rules.Load(), out: make(chan verdict, 1)}
-	e.waiters = append(e.waiters, w)
+// expect adds a waiter that asks for nothing: it waits for the next answer. Call it under e.mu, and have the entry synced.
+func (e *entry) expect() *account.Waiter {
+	w := account.NewWaiter(0, e.plan.Load())
+	e.waiters.Add(w)
 	return w
 }
 
-// settled waits until Redis has heard of what was admitted and given back before
-// w. It reports false where it has not within MaxWait.
-func (l *Limiter) settled(ctx context.Context, e *entry, w *waiter, again bool) (bool, error) {
+// settled waits until Redis has heard of what was admitted and given back before w. It reports false where it has not within
+// MaxWait.
+func (l *Limiter) settled(ctx context.Context, e *entry, w *account.Waiter, twice bool) (bool, error) {
 	for w != nil {
-		if v, err := l.wait(ctx, e, w); err != nil || v.source != hybridlimit.SourceRedis {
+		if v, err := l.wait(ctx, e, w); err != nil || v.Source != hybridlimit.SourceRedis {
 			return false, err
 		}
-		if w = nil; again {
-			again = false
+		if w = nil; twice {
+			twice = false
 			e.lock()
 			if e.dead {
 				e.unlock()
 				return false, nil
 			}
-			l.event(e, func(terms, int64, bool) verdict {
-				w = e.expect()
-				return verdict{sync: syncNow}
-			})
+			ev := e.event()
+			w = e.expect()
+			ev.end(account.Verdict{Sync: account.SyncNow})
 		}
 	}
 	return true, nil
 }
 
-// inHand is Limiter.inHand of a state.
-func (s *state) inHand(t *terms, n, now int64, broken bool) verdict {
-	switch {
-	case s.atOnce(n) >= n:
-		s.demand.note(n, now)
-		return s.hand(n, now)
-	case broken:
-		return s.fallback(t, n, now)
-	case s.creditLeft(t, now) >= n:
-		s.demand.note(n, now)
-		s.owe(n)
-		return verdict{action: admit, source: hybridlimit.SourceCredit, sync: syncLazily}
-	}
-	s.asking += n
-	return verdict{}
-}
-
-// moment is a time as algo.Op.RefundAt has it: the number of the window, or µs of
-// Redis time; 0: not known.
-func (e *entry) moment(t *terms, at int64) int64 {
+// moment is a time as algo.Op.RefundAt has it: the number of the window, or µs of Redis time; 0: not known.
+func (e *entry) moment(c *account.Conditions, at int64) int64 {
 	at = max(0, e.lim.hub.clocks.redis(e.tag(), at))
-	if t.windowed() {
-		return t.window.Number(at)
+	if c.Window.Period > 0 {
+		return c.Window.Number(at)
 	}
 	return at
 }
 
-// beside books what an exact call got beside its entry.
+// beside books the end of a direct call for n units whose key has an entry.
 func (l *Limiter) beside(e *entry, n int64, ans lua.Answer, ok bool) {
 	if e == nil {
 		return
 	}
-	granted := n // it may have been granted, for all that is known
+	granted := n // it may have been granted, as far as this process knows
 	if ok {
 		granted = ans.Granted
 	}
@@ -258,10 +222,9 @@ func (l *Limiter) beside(e *entry, n int64, ans lua.Answer, ok bool) {
 		e.unlock()
 		return
 	}
-	l.event(e, func(t terms, _ int64, _ bool) verdict {
-		e.state.exactly(&t, n, granted)
-		return verdict{}
-	})
+	ev := e.event()
+	e.account.DirectEnd(&ev.conditions, n, granted)
+	ev.end(account.Verdict{})
 }
 
 // Refund gives back n units of key, of a call that came to less than was taken
@@ -281,10 +244,10 @@ func (l *Limiter) Refund(ctx context.Context, key string, n int64) (hybridlimit.
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	if static(at.rules.limit) {
-		return hybridlimit.Result{Allowed: true, Limit: at.rules.limit.BurstSize(), Policy: l.cfg.Name, Source: hybridlimit.SourceStatic}, nil
+	if account.Static(at.plan.Limit) {
+		return hybridlimit.Result{Allowed: true, Limit: at.plan.Limit.BurstSize(), Policy: l.cfg.Name, Source: hybridlimit.SourceStatic}, nil
 	}
-	return l.refundLater(ctx, key, at, n, booked{at: ofNow}, syncLazily)
+	return l.refundLater(ctx, key, at, n, booked{taken: account.Taken{At: ofNow}}, account.SyncLazily)
 }
 
 // ofNow stands for the current window, and for no time of a bucket.
@@ -292,41 +255,30 @@ const ofNow = -1
 
 // refundLater gives back n units with a sync, or at once where there is no
 // memory for the key. What Redis has not heard of it is not told.
-func (l *Limiter) refundLater(ctx context.Context, key string, at place, n int64, back booked, soon when) (hybridlimit.Result, error) {
+func (l *Limiter) refundLater(ctx context.Context, key string, at place, n int64, back booked, soon account.Sync) (hybridlimit.Result, error) {
 	var e *entry
-	if !l.exactly(at.rules) {
+	if !l.exactly(at.plan) {
 		var err error
 		if e, _, err = l.lockAt(key, at); err != nil {
 			return hybridlimit.Result{}, err
 		}
 	}
 	if e == nil {
-		return l.refundNow(ctx, key, at, algo.Op{Refund: n, RefundAt: max(0, back.at)})
+		return l.refundNow(ctx, key, at, algo.Op{Refund: n, RefundAt: max(0, back.taken.At)})
 	}
-	v := l.event(e, func(t terms, now int64, _ bool) verdict {
-		s, taken := &e.state, back.at
-		if taken == ofNow {
-			if taken = 0; t.windowed() {
-				taken = e.moment(&t, now)
-			}
+	ev := e.event()
+	taken := back.taken
+	if taken.At == ofNow {
+		if taken.At = 0; ev.conditions.Window.Period > 0 {
+			taken.At = e.moment(&ev.conditions, ev.now)
 		}
-		left := n
-		if back.mayBeUnsent(s) && (!t.windowed() || taken == 0 || s.window == 0 || s.window == taken) {
-			left -= min(n, s.pending)
-			s.pending -= n - left
-		}
-		if left > 0 {
-			l.count.refunded.Add(s.refunds.add(left, taken, t.windowed()))
-		}
-		if s.refunds.units() == 0 {
-			return verdict{}
-		}
-		return verdict{sync: soon}
-	})
-	l.count.returned.Add(n)
-	res := hybridlimit.Result{Allowed: true, Limit: at.rules.limit.BurstSize(), Policy: l.cfg.Name}
-	res.Source, res.Remaining = hybridlimit.SourceCredit, max(0, v.left)
-	res.ResetAfter = l.resetAfter(at.rules, v.left, v.ends)
+	}
+	next, books := e.account.Refund(&ev.conditions, n, taken, soon)
+	l.count.book(books)
+	v := ev.end(account.Verdict{Sync: next})
+	res := hybridlimit.Result{Allowed: true, Limit: at.plan.Limit.BurstSize(), Policy: l.cfg.Name}
+	res.Source, res.Remaining = hybridlimit.SourceCredit, max(0, v.Left)
+	res.ResetAfter = l.resetAfter(at.plan, v.Left, v.Ends)
 	return res, nil
 }
 
@@ -340,9 +292,9 @@ func (l *Limiter) refundNow(ctx context.Context, key string, at place, op algo.O
 	l.count.returned.Add(op.Refund)
 	l.count.refunded.Add(op.Refund)
 	return hybridlimit.Result{
-		Allowed: true, Limit: at.rules.limit.BurstSize(), Policy: l.cfg.Name, Source: hybridlimit.SourceRedis,
-		Remaining:  at.rules.Units(ans.Level),
-		ResetAfter: time.Duration(at.rules.Reset(ans)) * time.Microsecond,
+		Allowed: true, Limit: at.plan.Limit.BurstSize(), Policy: l.cfg.Name, Source: hybridlimit.SourceRedis,
+		Remaining:  at.plan.Units(ans.Level),
+		ResetAfter: time.Duration(at.plan.Reset(ans)) * time.Microsecond,
 	}, nil
 }
 
@@ -355,7 +307,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 		return err
 	}
 	at, err := l.place(key)
-	if err != nil || static(at.rules.limit) {
+	if err != nil || account.Static(at.plan.Limit) {
 		return err
 	}
 	if _, _, ok := l.askNow(ctx, at, algo.Op{Reset: true}); !ok {
@@ -368,13 +320,8 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if e == nil || err != nil {
 		return err
 	}
-	l.event(e, func(terms, int64, bool) verdict {
-		s := &e.state
-		l.count.expired.Add(s.held())
-		l.count.dropped.Add(s.pending + s.share.admitted - s.refunds.units())
-		s.leases, s.booked, s.view, s.refusal = [2]lease{}, booking{}, view{}, refusal{}
-		s.pending, s.window, s.refunds, s.share = 0, 0, refunds{}, share{}
-		return verdict{}
-	})
+	ev := e.event()
+	l.count.book(e.account.Forget())
+	ev.end(account.Verdict{})
 	return nil
 }

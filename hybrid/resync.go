@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/algo"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -193,7 +192,7 @@ func (r *resync) send() {
 func (h *Hub) fleetSize() int64 {
 	n := int64(1)
 	for _, l := range h.all() {
-		n = max(n, l.fleet.size())
+		n = max(n, l.fleet.Size())
 	}
 	return n
 }
@@ -215,31 +214,12 @@ func (l *Limiter) suspect() {
 func (e *entry) tells(lost int64) bool {
 	e.lock()
 	defer e.unlock()
-	return !e.dead && e.state.tells(e.rules.Load().Bucket, lost)
+	return !e.dead && e.account.Tells(e.plan.Load().Bucket, lost)
 }
 
 // again has the view told at the next sync, if it is not newer than a loss.
 func (e *entry) again(lost int64) bool {
 	e.lock()
 	defer e.unlock()
-	if e.dead || e.state.view.received > lost || !e.state.tells(e.rules.Load().Bucket, lost) {
-		return false
-	}
-	e.state.resync = true
-	return true
-}
-
-// lossNoticed is the longest that a loss goes unnoticed while Redis answers: a
-// heartbeat tells of it, and the breaker's next probe after an outage.
-const lossNoticed = 3 * beatEvery
-
-// tells says whether the view is of a state, and of one that was not full when
-// Redis lost it, noticed at lost: a full one says nothing. It may be full by
-// now and still tell, because what the new state was debited since counts too.
-func (s *state) tells(b algo.Bucket, lost int64) bool {
-	v := &s.view
-	if v.ends > 0 {
-		return v.known && v.born != 0 && v.level < b.Cap && lost-int64(lossNoticed) < v.ends
-	}
-	return v.known && v.born != 0 && b.Fill(v.level, (lost-int64(lossNoticed)-v.received)/1000) < b.Cap
+	return !e.dead && e.account.Resync(e.plan.Load().Bucket, lost)
 }

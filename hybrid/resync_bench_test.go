@@ -7,6 +7,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
 // BenchmarkResyncPlan goes through 100 000 keys for those of one lost tag, and
@@ -26,8 +27,12 @@ func BenchmarkResyncPlan(b *testing.B) {
 		at, _ := l.place(key)
 		e := newEntry(l, key)
 		e.node.Tag = uint16(at.tag)
-		e.rules.Store(at.rules)
-		e.view = view{born: 1, known: true}
+		e.plan.Store(at.plan)
+		charge(e)
+		e.Freeze(time.Time{})
+		var a ratesync.Answer
+		a.Born = 1
+		e.Settle(a)
 		l.store.add(e, 0)
 	}
 	all := map[int]bool{}

@@ -40,7 +40,7 @@ func TestSetLimitAtOnce(t *testing.T) {
 		claims.Lock()
 		claimed := claims.held[id].limit
 		claims.Unlock()
-		if have := l.rules.Load().limit; have != claimed {
+		if have := l.plan.Load().Limit; have != claimed {
 			t.Fatalf("round %d: it counts by %v, and %v is claimed", round, have, claimed)
 		}
 	}

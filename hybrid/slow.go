@@ -5,16 +5,17 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/account"
 )
 
 // slow decides where the word did not: a key that is not in memory, an epoch
 // that has passed, units that ran out.
-func (l *Limiter) slow(ctx context.Context, key string, n int64, given *rules) (hybridlimit.Result, error) {
+func (l *Limiter) slow(ctx context.Context, key string, n int64, given *account.Plan) (hybridlimit.Result, error) {
 	if res, ok := l.decidedBySwitch(n); ok {
 		l.logDenial(key, nil, n, &res)
 		return res, nil
 	}
-	if given != nil && l.exactly(given) || given == nil && l.exactly(l.rules.Load()) {
+	if given != nil && l.exactly(given) || given == nil && l.exactly(l.plan.Load()) {
 		return l.exact(ctx, key, n, given)
 	}
 	e, r, res, err := l.lockBy(key, given, func() (place, error) { return l.placeUnder(key, given) })
@@ -24,32 +25,22 @@ func (l *Limiter) slow(ctx context.Context, key string, n int64, given *rules) (
 	if e == nil {
 		return l.exact(ctx, key, n, given)
 	}
-	if res, ok := r.static(res, n); ok {
+	if res, ok := static(r, res, n); ok {
 		e.unlock()
 		return l.answerUnder(r, key, res, n), nil
 	}
-	res.Limit = r.limit.BurstSize()
+	res.Limit = r.Limit.BurstSize()
 	if n > res.Limit {
 		return l.aboveHere(ctx, e, r, key, given, n)
 	}
-	var w *waiter
-	v := l.event(e, func(t terms, now int64, broken bool) verdict {
-		if broken {
-			return e.state.fallback(&t, n, now)
-		}
-		v := e.state.decide(&t, n, now)
-		if v.action != ask {
-			return v
-		}
-		if e.state.tooLate(&t, now) {
-			v = e.state.without(&t, n, now, broken)
-			v.sync = syncNow // Redis is still to be asked
-			return v
-		}
-		w = &waiter{n: n, by: r, out: make(chan verdict, 1)}
-		e.waiters = append(e.waiters, w)
-		return v
-	})
+	ev := e.event()
+	v := e.account.Call(&ev.conditions, n, ev.now)
+	var w *account.Waiter
+	if v.Action == account.Ask {
+		w = account.NewWaiter(n, r)
+		e.waiters.Add(w)
+	}
+	v = ev.end(v)
 	if w != nil {
 		if v, err = l.wait(ctx, e, w); err != nil {
 			return hybridlimit.Result{}, err
@@ -58,23 +49,29 @@ func (l *Limiter) slow(ctx context.Context, key string, n int64, given *rules) (
 	return l.answerUnder(r, key, l.fill(res, r, v, n), n), nil
 }
 
-// event runs one event of the step on a locked entry, unlocks it, and queues
-// the sync that it wants. The step gets its own copy of the terms: a pointer to
-// them would put them on the heap, where each call in 30 or so finds its page
-// full, which took 25 µs.
-func (l *Limiter) event(e *entry, step func(t terms, now int64, broken bool) verdict) verdict {
-	epoch, now := l.hub.clock.stamp()
-	t := l.terms(e.rules.Load(), now)
-	broken := l.alone(e.tag())
-	if broken {
-		t.share.ends = e.windowEnd(&t, now)
-	}
+// event is an event of a locked entry, from its beginning to its end.
+type event struct {
+	e          *entry
+	conditions account.Conditions
+	epoch      uint64
+	now        int64 // ns
+}
+
+// event begins one. The entry's lock is held.
+func (e *entry) event() event {
+	epoch, now := e.lim.hub.clock.stamp()
+	ev := event{e: e, conditions: e.conditions(e.plan.Load(), now), epoch: epoch, now: now}
 	e.begin(now)
-	v := step(t, now, broken)
-	e.end(&t, epoch, broken, now)
-	v.left, v.ends = e.remaining(&t, now), e.windowEnd(&t, now)
+	return ev
+}
+
+// end ends it, unlocks the entry, and queues the sync that the verdict wants. It returns the verdict with what only the shell knows.
+func (ev *event) end(v account.Verdict) account.Verdict {
+	e := ev.e
+	e.end(&ev.conditions, ev.epoch, ev.now)
+	v.Left, v.Ends = e.account.Remaining(&ev.conditions, ev.now), e.windowEnd(&ev.conditions, ev.now)
 	e.unlock()
-	e.sync(v.sync)
+	e.sync(v.Sync)
 	return v
 }
 
@@ -84,29 +81,29 @@ func never(res hybridlimit.Result) hybridlimit.Result {
 	return res
 }
 
-func (l *Limiter) fill(res hybridlimit.Result, r *rules, v verdict, n int64) hybridlimit.Result {
-	res.Source = v.source
-	res.Remaining = max(0, v.left)
-	if v.action == admit {
-		res.Allowed, res.Granted, res.Delay = true, n, time.Duration(v.delay)
+func (l *Limiter) fill(res hybridlimit.Result, r *account.Plan, v account.Verdict, n int64) hybridlimit.Result {
+	res.Source = v.Source
+	res.Remaining = max(0, v.Left)
+	if v.Action == account.Admit {
+		res.Allowed, res.Granted, res.Delay = true, n, time.Duration(v.Delay)
 	} else {
-		res.RetryAfter = max(time.Microsecond, time.Duration(v.retry))
+		res.RetryAfter = max(time.Microsecond, time.Duration(v.Retry))
 	}
-	res.ResetAfter = l.resetAfter(r, v.left, v.ends)
+	res.ResetAfter = l.resetAfter(r, v.Left, v.Ends)
 	return res
 }
 
 // lock returns the key's entry with its lock held, making it if need be, under
 // the limit that came with the call or else its own; nil when memory is full
 // of keys that still owe.
-func (l *Limiter) lock(key string, given *rules) (*entry, hybridlimit.Result, error) {
+func (l *Limiter) lock(key string, given *account.Plan) (*entry, hybridlimit.Result, error) {
 	e, _, res, err := l.lockBy(key, given, func() (place, error) { return l.placeUnder(key, given) })
 	return e, res, err
 }
 
 // lockAt is lock for a key whose place is known: no callback of the user runs.
 func (l *Limiter) lockAt(key string, at place) (*entry, hybridlimit.Result, error) {
-	e, _, res, err := l.lockBy(key, at.rules, func() (place, error) { return at, nil })
+	e, _, res, err := l.lockBy(key, at.plan, func() (place, error) { return at, nil })
 	return e, res, err
 }
 
@@ -114,7 +111,7 @@ func (l *Limiter) lockAt(key string, at place) (*entry, hybridlimit.Result, erro
 // entry's, but for a limit that counts nothing: of that an entry takes nothing
 // over, since what it owes is still to be paid under the limit by which it was
 // counted.
-func (l *Limiter) lockBy(key string, given *rules, find func() (place, error)) (*entry, *rules, hybridlimit.Result, error) {
+func (l *Limiter) lockBy(key string, given *account.Plan, find func() (place, error)) (*entry, *account.Plan, hybridlimit.Result, error) {
 	res := hybridlimit.Result{Policy: l.cfg.Name}
 	for {
 		e := l.store.lookup(key)
@@ -125,24 +122,24 @@ func (l *Limiter) lockBy(key string, given *rules, find func() (place, error)) (
 			}
 			made := newEntry(l, key)
 			made.node.Tag = uint16(at.tag)
-			made.rules.Store(at.rules)
-			made.comeIn(at.rules, l.hub.clock.now())
+			made.plan.Store(at.plan)
+			made.comeIn(at.plan, l.hub.clock.now())
 			var owing []*entry
 			e, owing = l.store.add(made, l.hub.clock.now())
 			for _, o := range owing {
-				o.sync(syncNow) // pay, so that they can go
+				o.sync(account.SyncNow) // pay, so that they can go
 			}
 			if e == nil {
 				return nil, nil, res, nil
 			}
 		}
 		want := given
-		if want == nil && l.backToOwn(e.rules.Load()) {
+		if want == nil && l.revertsToOwn(e.plan.Load()) {
 			at, err := l.place(key)
 			if err != nil {
 				return nil, nil, res, err
 			}
-			want = at.rules
+			want = at.plan
 		}
 		e.lock()
 		switch {
@@ -150,13 +147,13 @@ func (l *Limiter) lockBy(key string, given *rules, find func() (place, error)) (
 			e.unlock()
 			return nil, nil, res, hybridlimit.ErrClosed
 		case !e.dead:
-			if want == nil && l.outdated(e.rules.Load()) {
-				want = l.rules.Load()
+			if want == nil && l.outdated(e.plan.Load()) {
+				want = l.plan.Load()
 			}
 			switch {
 			case want == nil:
-				want = e.rules.Load()
-			case !static(want.limit):
+				want = e.plan.Load()
+			case !account.Static(want.Limit):
 				e.adapt(want, l.hub.clock.now())
 			}
 			return e, want, res, nil
@@ -166,11 +163,11 @@ func (l *Limiter) lockBy(key string, given *rules, find func() (place, error)) (
 }
 
 // wait waits for Redis: for MaxWait, and not beyond ctx or the limiter.
-func (l *Limiter) wait(ctx context.Context, e *entry, w *waiter) (verdict, error) {
+func (l *Limiter) wait(ctx context.Context, e *entry, w *account.Waiter) (account.Verdict, error) {
 	timer := time.NewTimer(l.cfg.MaxWait)
 	defer timer.Stop()
 	select {
-	case v := <-w.out:
+	case v := <-w.Out:
 		return v, nil
 	case <-timer.C:
 		return l.timedOut(e, w)
@@ -178,30 +175,28 @@ func (l *Limiter) wait(ctx context.Context, e *entry, w *waiter) (verdict, error
 		if v, ok := e.leave(w); ok {
 			return v, nil
 		}
-		return verdict{}, ctx.Err()
+		return account.Verdict{}, ctx.Err()
 	case <-l.done:
 		if v, ok := e.leave(w); ok {
 			return v, nil
 		}
-		return verdict{}, hybridlimit.ErrClosed
+		return account.Verdict{}, hybridlimit.ErrClosed
 	}
 }
 
-// timedOut decides without Redis for a call that has waited long enough. It
-// leaves and decides under one lock: once it has left, the entry may go.
-func (l *Limiter) timedOut(e *entry, w *waiter) (verdict, error) {
+// timedOut decides without Redis for a call that has waited long enough. It leaves and decides under one lock: once it has left,
+// the entry may be forgotten.
+func (l *Limiter) timedOut(e *entry, w *account.Waiter) (account.Verdict, error) {
 	e.lock()
-	if w.done {
+	if !w.Leave() {
 		e.unlock()
-		return <-w.out, nil
+		return <-w.Out, nil
 	}
-	w.gone = true
 	if l.closed.Load() {
 		e.unlock()
-		return verdict{}, hybridlimit.ErrClosed
+		return account.Verdict{}, hybridlimit.ErrClosed
 	}
-	e.adapt(w.by, l.hub.clock.now())
-	return l.event(e, func(t terms, now int64, broken bool) verdict {
-		return e.state.without(&t, w.n, now, broken)
-	}), nil
+	e.adapt(w.Plan, l.hub.clock.now())
+	ev := e.event()
+	return ev.end(e.account.TimedOut(&ev.conditions, w.N, ev.now)), nil
 }

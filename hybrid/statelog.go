@@ -64,8 +64,8 @@ func (s *stateLog) write(level slog.Level, msg string, skipped int, attrs []any)
 // small says, once per limit, that its credit is 0 units, and why.
 func (s *stateLog) small(l *Limiter, n int64) {
 	s.write(slog.LevelInfo, msgSmall, 0, []any{
-		slog.String("limiter", l.cfg.Name), slog.String("limit", l.rules.Load().limit.String()),
-		slog.String("mode", l.cfg.Mode.String()), slog.Int64("fleet", n), slog.String("why", l.noCredit(l.rules.Load(), n)),
+		slog.String("limiter", l.cfg.Name), slog.String("limit", l.plan.Load().Limit.String()),
+		slog.String("mode", l.cfg.Mode.String()), slog.Int64("fleet", n), slog.String("why", l.noCredit(l.plan.Load(), n)),
 	})
 }
 
@@ -120,8 +120,8 @@ func (s *stateLog) fellBack(c breaker.Change, h *Hub, skipped int) {
 	alone := ""
 	for _, l := range h.all() {
 		attrs = append(attrs, slog.Group(l.cfg.Name,
-			slog.String("fallback", l.cfg.Fallback.String()), slog.Int64("fleet", l.fleet.size())))
-		if l.fleet.beats.Load() < 2 && l.fleet.hint == 0 {
+			slog.String("fallback", l.cfg.Fallback.String()), slog.Int64("fleet", l.fleet.Size())))
+		if l.fleet.Beats() < 2 && l.fleet.Hint == 0 {
 			alone = l.cfg.Name
 		}
 	}

@@ -8,13 +8,14 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
 // counters are a limiter's, exported by Stats and by metrics.
 type counters struct {
 	born     int64 // ns on the hub's clock; set once
-	words    [wordKinds]wordCount
+	words    [account.BudgetKinds]wordCount
 	shown    [2][hybridlimit.NumSources]atomic.Int64 // see tally
 	allowed  [hybridlimit.NumSources]atomic.Int64
 	denied   [hybridlimit.NumSources]atomic.Int64
@@ -53,9 +54,24 @@ func (c *counters) decided(s hybridlimit.Source, allowed bool, n int64) {
 // most are, costs the common path no count of its own.
 type wordCount struct{ units, more atomic.Int64 }
 
-func (c *counters) drained(kind wordKind, units int64) {
+func (c *counters) drained(kind account.BudgetKind, units int64) {
 	if units != 0 {
 		c.words[kind].units.Add(units)
+	}
+}
+
+// book adds what an event did.
+func (c *counters) book(b account.Books) {
+	for _, each := range [...]struct {
+		total *atomic.Int64
+		n     int64
+	}{
+		{&c.acked, b.Acked}, {&c.debited, b.Debited}, {&c.netted, b.Netted}, {&c.refunded, b.Refunded}, {&c.returned, b.Returned},
+		{&c.expired, b.Expired}, {&c.lost, b.Lost}, {&c.dropped, b.Dropped}, {&c.forgiven, b.Forgiven}, {&c.resynced, b.Resynced},
+	} {
+		if each.n != 0 {
+			each.total.Add(each.n)
+		}
 	}
 }
 
@@ -67,13 +83,13 @@ func (c *counters) tally() (allowed, denied [hybridlimit.NumSources]int64, admit
 		allowed[src], denied[src] = c.allowed[src].Load(), c.denied[src].Load()
 	}
 	admitted = c.admitted.Load()
-	for kind := range wordKinds {
+	for kind := range account.BudgetKinds {
 		more := c.words[kind].more.Load()
 		units := c.words[kind].units.Load()
-		if kind == wordDeny {
-			denied[wordSources[kind]] += units - more
+		if kind == account.DenyBudget {
+			denied[account.Sources[kind]] += units - more
 		} else {
-			allowed[wordSources[kind]] += units - more
+			allowed[account.Sources[kind]] += units - more
 			admitted += units
 		}
 	}
@@ -207,13 +223,13 @@ func (l *Limiter) Stats() Stats {
 	s := Stats{
 		Allowed: map[hybridlimit.Source]int64{}, Denied: map[hybridlimit.Source]int64{},
 		Evicted: l.store.evicted.Load(), Refused: l.store.refused.Load(),
-		Fleet: l.fleet.size(), Breaker: l.hub.worst(), Credit: l.creditNow(), Switch: l.inForce(),
+		Fleet: l.fleet.Size(), Breaker: l.hub.worst(), Credit: l.creditNow(), Switch: l.inForce(),
 	}
 	l.store.each(func(e *entry) {
 		s.Keys++
 		owed, _, _ := e.unsettled()
 		e.lock()
-		s.Held += e.state.held()
+		s.Held += e.account.Held()
 		e.unlock()
 		s.Owed += owed
 	})
@@ -246,25 +262,22 @@ func (l *Limiter) books() (owed, held int64) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		if e.whole == nil {
-			owed += e.pending
-			if now < e.resting.end {
-				held += e.resting.units
-			}
+			owed += e.compact.Owed()
+			held += e.compact.Held(now)
 			return
 		}
-		s := &e.state
-		owed += s.owed() + s.share.admitted - s.back()
-		held += s.held()
+		owed += e.account.Owed()
+		held += e.account.Held()
 	})
 	return owed, held
 }
 
 // creditNow is C of the limiter's own limit; 0 while N is not known.
 func (l *Limiter) creditNow() int64 {
-	if !l.fleet.known(l.hub.clock.now()) {
+	if !l.fleet.Known(l.hub.clock.now()) {
 		return 0
 	}
-	return l.credit(l.rules.Load(), l.fleet.size())
+	return l.credit(l.plan.Load(), l.fleet.Size())
 }
 
 // HubStats is what a hub has sent.
@@ -325,7 +338,7 @@ func (h *Hub) decisions() int64 {
 func (l *Limiter) Name() string { return l.cfg.Name }
 
 // Limit is the limiter's own, of keys that have none of theirs.
-func (l *Limiter) Limit() hybridlimit.Limit { return l.rules.Load().limit }
+func (l *Limiter) Limit() hybridlimit.Limit { return l.plan.Load().Limit }
 
 // Mode is Config.Mode.
 func (l *Limiter) Mode() Mode { return l.cfg.Mode }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/census"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -330,14 +331,14 @@ func (l *Limiter) settleLater() {
 func (e *entry) quiet() {
 	e.lock()
 	defer e.unlock()
-	if !e.dead && !e.state.frozen {
-		e.state.stuckAt = 0
+	if !e.dead {
+		e.account.Unstick()
 	}
 }
 
 // retrySwitched is the RetryAfter of SwitchDenyAll: nobody knows when it will
 // be taken back, but processes hear of it once in so long.
-const retrySwitched = beatEvery
+const retrySwitched = census.Every
 
 // switched is the answer where a switch decides.
 func (l *Limiter) switched(n int64) (res hybridlimit.Result, ok bool) {
@@ -345,7 +346,7 @@ func (l *Limiter) switched(n int64) (res hybridlimit.Result, ok bool) {
 	if s < SwitchAllowAll {
 		return res, false
 	}
-	res = hybridlimit.Result{Limit: l.rules.Load().limit.BurstSize(), Source: hybridlimit.SourceSwitch, Policy: l.cfg.Name}
+	res = hybridlimit.Result{Limit: l.plan.Load().Limit.BurstSize(), Source: hybridlimit.SourceSwitch, Policy: l.cfg.Name}
 	if s == SwitchAllowAll {
 		res.Allowed, res.Granted, res.Remaining = true, n, res.Limit
 	} else {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
@@ -19,16 +20,16 @@ func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hyb
 		return hybridlimit.Result{}, err
 	}
 	if e := l.store.get(key); e != nil {
-		if r := e.rules.Load(); r.limit == limit && r.from == fromCall && l.common(e, r, n, &res) {
+		if r := e.plan.Load(); r.Limit == limit && r.From == account.FromCall && l.common(e, r, n, &res) {
 			return res, nil
 		}
 	}
-	if err := errors.Join(limit.Validate(), sameAlgorithm(limit, l.rules.Load())); err != nil {
+	if err := errors.Join(limit.Validate(), sameAlgorithm(limit, l.plan.Load())); err != nil {
 		return hybridlimit.Result{}, err
 	}
-	given := newRules(limit)
-	given.began = max(1, l.hub.clock.now())
-	given.from = fromCall
+	given := account.NewPlan(limit)
+	given.Began = max(1, l.hub.clock.now())
+	given.From = account.FromCall
 	return l.slow(ctx, key, n, given)
 }
 
@@ -47,7 +48,7 @@ func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridl
 		l.logDenial(key, nil, n, &res)
 		return res, nil
 	}
-	if res, ok, err := l.static(key, n); ok || err != nil {
+	if res, ok, err := l.uncountedKey(key, n); ok || err != nil {
 		return l.answered(key, res, n), err
 	}
 	res, err := l.atMost(ctx, key, n)
@@ -58,14 +59,14 @@ func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridl
 }
 
 func (l *Limiter) atMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
-	if l.exactly(l.rules.Load()) {
+	if l.exactly(l.plan.Load()) {
 		return l.exactRange(ctx, key, 1, n, nil)
 	}
 	took, v := l.takeAtMost(key, n)
 	if took > 0 {
 		return l.more(key, took, v), nil
 	}
-	if v.action == ask { // a queue that this process owes nothing
+	if v.Action == account.Ask { // a queue that this process owes nothing
 		return l.exactRange(ctx, key, 1, n, nil)
 	}
 	res, err := l.AllowN(ctx, key, 1)
@@ -74,7 +75,7 @@ func (l *Limiter) atMost(ctx context.Context, key string, n int64) (hybridlimit.
 	}
 	if took, v = l.takeAtMost(key, n-1); took > 0 {
 		l.count.admitted.Add(took)
-		res.Delay = max(res.Delay, time.Duration(v.delay)-l.rules.Load().slot()) // all are served together
+		res.Delay = max(res.Delay, time.Duration(v.Delay)-slotTime(l.plan.Load())) // all are served together
 	}
 	res.Granted += took
 	res.Remaining = max(0, res.Remaining-took)
@@ -82,14 +83,14 @@ func (l *Limiter) atMost(ctx context.Context, key string, n int64) (hybridlimit.
 }
 
 // more answers an AllowAtMost that took units at once.
-func (l *Limiter) more(key string, took int64, v verdict) hybridlimit.Result {
+func (l *Limiter) more(key string, took int64, v account.Verdict) hybridlimit.Result {
 	res := hybridlimit.Result{
-		Allowed: true, Granted: took, Source: v.source, Delay: time.Duration(v.delay), Policy: l.cfg.Name,
+		Allowed: true, Granted: took, Source: v.Source, Delay: time.Duration(v.Delay), Policy: l.cfg.Name,
 	}
 	if e := l.store.lookup(key); e != nil {
-		r := e.rules.Load()
-		res.Limit = r.limit.BurstSize()
-		left := min(e.left(r)+wordUnits(e.word.Load()), r.burst)
+		r := e.plan.Load()
+		res.Limit = r.Limit.BurstSize()
+		left := min(e.left(r)+account.UnitsOf(e.word.Load()), r.Burst)
 		res.Remaining = max(0, left)
 		res.ResetAfter = l.resetAfter(r, left, e.ends.Load())
 	}
@@ -98,33 +99,17 @@ func (l *Limiter) more(key string, took int64, v verdict) hybridlimit.Result {
 
 // takeAtMost takes what is in hand of a key that is in memory, up to n units:
 // leases, or else the credit that is left.
-func (l *Limiter) takeAtMost(key string, n int64) (took int64, v verdict) {
-	if r := l.rules.Load(); l.exactly(r) || l.store.get(key) == nil && !r.Bucket.Queue {
+func (l *Limiter) takeAtMost(key string, n int64) (took int64, v account.Verdict) {
+	if r := l.plan.Load(); l.exactly(r) || l.store.get(key) == nil && !r.Bucket.Queue {
 		return 0, v
 	}
 	e, _, err := l.lock(key, nil)
 	if e == nil || err != nil {
 		return 0, v
 	}
-	v = l.event(e, func(t terms, now int64, broken bool) verdict {
-		s := &e.state
-		if took = s.atOnce(n); took > 0 {
-			s.demand.note(took, now)
-			return s.fromLease(&t, took, now)
-		}
-		if broken || now < s.deniedUntil(&t) {
-			return verdict{}
-		}
-		if took = min(s.creditLeft(&t, now), n); took == 0 {
-			if t.bucket.Queue && s.owed() == 0 && s.refunds.units() == 0 {
-				return verdict{action: ask}
-			}
-			return verdict{}
-		}
-		s.demand.note(took, now)
-		return s.onCredit(&t, took, now)
-	})
-	return took, v
+	ev := e.event()
+	took, v = e.account.AtMost(&ev.conditions, n, ev.now)
+	return took, ev.end(v)
 }
 
 // Peek says what a call for one unit would be told, and takes nothing. For a
@@ -137,11 +122,11 @@ func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, err
 	if res, ok := l.switched(0); ok {
 		return res, nil
 	}
-	if res, ok, err := l.static(key, 1); ok || err != nil {
+	if res, ok, err := l.uncountedKey(key, 1); ok || err != nil {
 		res.Granted = 0
 		return res, err
 	}
-	if !l.exactly(l.rules.Load()) && l.store.get(key) != nil {
+	if !l.exactly(l.plan.Load()) && l.store.get(key) != nil {
 		if res, known, err := l.peekHere(key); known || err != nil {
 			return res, err
 		}
@@ -150,16 +135,16 @@ func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, err
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	res := hybridlimit.Result{Limit: at.rules.limit.BurstSize(), Policy: l.cfg.Name}
+	res := hybridlimit.Result{Limit: at.plan.Limit.BurstSize(), Policy: l.cfg.Name}
 	ans, _, ok := l.askNow(ctx, at, algo.Op{})
 	if !ok {
 		return l.unanswered(ctx, res)
 	}
-	res.Source, res.Remaining = hybridlimit.SourceRedis, at.rules.Bucket.Units(ans.Level)
+	res.Source, res.Remaining = hybridlimit.SourceRedis, at.plan.Bucket.Units(ans.Level)
 	if res.Allowed = res.Remaining > 0; !res.Allowed {
 		res.RetryAfter = time.Duration(ans.Retry) * time.Microsecond
 	}
-	res.ResetAfter = time.Duration(at.rules.Reset(ans)) * time.Microsecond
+	res.ResetAfter = time.Duration(at.plan.Reset(ans)) * time.Microsecond
 	return res, nil
 }
 
@@ -169,47 +154,21 @@ func (l *Limiter) peekHere(key string) (res hybridlimit.Result, known bool, err 
 	if e == nil || err != nil {
 		return res, false, err
 	}
-	r := e.rules.Load()
-	var until int64
-	v := l.event(e, func(t terms, now int64, broken bool) verdict {
-		s := &e.state
-		known = s.view.known
-		switch {
-		case s.held() > 0:
-			res.Allowed, res.Source = true, hybridlimit.SourceLease
-			res.Delay = time.Duration(max(0, s.leases[0].next-now))
-		case broken:
-			res.Source = hybridlimit.SourceFallback
-			s.startShare(&t, now)
-			s.share.refill(t.share, now)
-			res.Allowed = s.share.level >= 1
-			until = now + max(s.share.wait(t.share, 1), t.tick)
-		default:
-			until = s.deniedUntil(&t)
-			res.Source = hybridlimit.SourceCredit
-			if res.Allowed = now >= until; !res.Allowed {
-				res.Source = hybridlimit.SourceDenyCache
-			} else if t.bucket.Queue && known {
-				res.Delay = time.Duration(t.bucket.WaitFull(s.level(&t, now))) * time.Microsecond
-			}
-		}
-		until -= now
-		return verdict{}
-	})
-	if !known {
+	r := e.plan.Load()
+	ev := e.event()
+	f := e.account.Peek(&ev.conditions, ev.now)
+	v := ev.end(account.Verdict{})
+	if !f.Known {
 		return res, false, nil
 	}
-	res.Limit, res.Remaining = r.limit.BurstSize(), max(0, v.left)
+	res.Allowed, res.Source, res.Delay = f.Allowed, f.Source, time.Duration(f.Delay)
+	res.Limit, res.Remaining = r.Burst, max(0, v.Left)
 	if !res.Allowed {
-		res.RetryAfter = max(time.Microsecond, time.Duration(until))
+		res.RetryAfter = max(time.Microsecond, time.Duration(f.Until))
 	}
-	res.ResetAfter = l.resetAfter(r, v.left, v.ends)
+	res.ResetAfter = l.resetAfter(r, v.Left, v.Ends)
 	return res, true, nil
 }
-
-// maxCharge is how many units owed one sync carries, with room for what is
-// owed besides: Lua counts to 2⁵³.
-const maxCharge = 1 << 52
 
 // Charge debits an actual cost after the fact, unconditionally: what was used
 // was used. It is paid from what is in hand and owed beyond that, down to a
@@ -223,14 +182,14 @@ func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.
 	if res, ok := l.uncounted(n); ok {
 		return res, nil
 	}
-	if res, ok, err := l.static(key, n); ok || err != nil {
+	if res, ok, err := l.uncountedKey(key, n); ok || err != nil {
 		res.Allowed, res.Granted, res.RetryAfter = err == nil, n, 0
 		return res, err
 	}
 	var e *entry
 	var res hybridlimit.Result
 	var err error
-	if !l.exactly(l.rules.Load()) {
+	if !l.exactly(l.plan.Load()) {
 		if e, res, err = l.lock(key, nil); err != nil {
 			return hybridlimit.Result{}, err
 		}
@@ -238,22 +197,14 @@ func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.
 	if e == nil {
 		return l.chargeNow(ctx, key, n)
 	}
-	r := e.rules.Load()
-	res.Limit, res.Allowed, res.Granted, res.Source = r.limit.BurstSize(), true, n, hybridlimit.SourceCredit
-	var counted int64
-	v := l.event(e, func(t terms, now int64, _ bool) verdict {
-		s := &e.state
-		s.demand.note(min(n, maxCharge), now)
-		paid := min(s.held(), n)
-		s.spend(paid)
-		// More than that changes nothing: no debt is larger than the burst.
-		owed := max(0, min(n-paid, maxCharge-s.pending))
-		counted = paid + owed
-		return s.onCredit(&t, owed, now)
-	})
+	r := e.plan.Load()
+	res.Limit, res.Allowed, res.Granted, res.Source = r.Limit.BurstSize(), true, n, hybridlimit.SourceCredit
+	ev := e.event()
+	v, counted := e.account.Charge(&ev.conditions, n, ev.now)
+	v = ev.end(v)
 	l.count.admitted.Add(counted)
-	res.Remaining = max(0, v.left)
-	res.ResetAfter = l.resetAfter(r, v.left, v.ends)
+	res.Remaining = max(0, v.Left)
+	res.ResetAfter = l.resetAfter(r, v.Left, v.Ends)
 	return res, nil
 }
 
@@ -264,8 +215,8 @@ func (l *Limiter) chargeNow(ctx context.Context, key string, n int64) (hybridlim
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	res := hybridlimit.Result{Limit: at.rules.limit.BurstSize(), Policy: l.cfg.Name}
-	counted := min(n, maxCharge)
+	res := hybridlimit.Result{Limit: at.plan.Limit.BurstSize(), Policy: l.cfg.Name}
+	counted := min(n, account.MaxCharge)
 	sent := l.hub.clock.now()
 	ans, _, ok := l.askNow(ctx, at, algo.Op{Owed: counted})
 	l.count.admitted.Add(counted)
@@ -274,25 +225,25 @@ func (l *Limiter) chargeNow(ctx context.Context, key string, n int64) (hybridlim
 		return l.unanswered(ctx, res)
 	}
 	l.count.acked.Add(counted)
-	if at.rules.Units(ans.Level) < 1 { // for longer than a refusal from before says
+	if at.plan.Units(ans.Level) < 1 { // for longer than a refusal from before says
 		l.refuse(key, at, 1, ans, sent, l.hub.clock.now())
 	}
 	res.Allowed, res.Granted, res.Source = true, n, hybridlimit.SourceRedis
-	res.Remaining = at.rules.Bucket.Units(ans.Level)
-	res.ResetAfter = time.Duration(at.rules.Reset(ans)) * time.Microsecond
+	res.Remaining = at.plan.Bucket.Units(ans.Level)
+	res.ResetAfter = time.Duration(at.plan.Reset(ans)) * time.Microsecond
 	return res, nil
 }
 
-// static is the answer for a key whose limit counts nothing.
-func (l *Limiter) static(key string, n int64) (res hybridlimit.Result, ok bool, err error) {
-	if l.cfg.LimitFor == nil && !static(l.rules.Load().limit) {
+// uncountedKey is the answer for a key whose limit counts nothing.
+func (l *Limiter) uncountedKey(key string, n int64) (res hybridlimit.Result, ok bool, err error) {
+	if l.cfg.LimitFor == nil && !account.Static(l.plan.Load().Limit) {
 		return res, false, nil
 	}
 	at, err := l.place(key)
 	if err != nil {
 		return res, false, err
 	}
-	res, ok = at.rules.static(hybridlimit.Result{Policy: l.cfg.Name}, n)
+	res, ok = static(at.plan, hybridlimit.Result{Policy: l.cfg.Name}, n)
 	return res, ok, nil
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/account"
+	"github.com/hybridlimit/hybridlimit/internal/census"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
@@ -24,15 +26,15 @@ func TestWhatEndsCredit(t *testing.T) {
 			l.hub.breakers[0].Switch(breaker.ModeForceOpen)
 		}, 0},
 		{"another process joins", func(t *testing.T, l *Limiter, link *redistest.MemLink) {
-			other, err := New(link.Client(nil), l.rules.Load().limit, Config{Name: "api", Mode: ModeDeferred, Hub: HubConfig{Logger: slog.New(slog.DiscardHandler)}})
+			other, err := New(link.Client(nil), l.plan.Load().Limit, Config{Name: "api", Mode: ModeDeferred, Hub: HubConfig{Logger: slog.New(slog.DiscardHandler)}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = other.Close() })
-		}, 2 * beatEvery},
+		}, 2 * census.Every},
 		{"heartbeats stay away", func(_ *testing.T, l *Limiter, _ *redistest.MemLink) {
 			l.stopOnce.Do(func() { close(l.stopBeat) })
-		}, beatStale + 2*tick},
+		}, census.Stale + 2*tick},
 		{"the limit is another", func(t *testing.T, l *Limiter, _ *redistest.MemLink) {
 			if err := l.SetLimit(hybridlimit.PerSecond(500)); err != nil {
 				t.Error(err)
@@ -68,7 +70,7 @@ func TestWhatEndsCredit(t *testing.T) {
 				good := func() bool {
 					synctest.Wait()
 					w := e.word.Load()
-					return wordKindOf(w) == wordCredit && !past(w, l.hub.clock.epoch.Load())
+					return account.KindOf(w) == account.CreditBudget && !account.Over(w, l.hub.clock.epoch.Load())
 				}
 				if !good() {
 					t.Fatalf("the key has no word of credit: %x", e.word.Load())

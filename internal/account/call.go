@@ -1,0 +1,168 @@
+package account
+
+import "github.com/hybridlimit/hybridlimit"
+
+// Call decides a call for n units. The order is written here and nowhere else: AllowAll tries it on a copy, and Inspect
+// explains it on a copy.
+//
+// Where the answer is Ask, the caller waits for Redis: the shell adds it to the Waiters.
+func (a *Account) Call(c *Conditions, n, now int64) Verdict {
+	if c.Broken {
+		return a.locally(c, n, now, RedisAway)
+	}
+	a.demand.note(n, now)
+	v := a.judge(c, n, now)
+	if v.Action != Ask {
+		return v
+	}
+	why := None
+	switch {
+	case c.MaxWait < 0:
+		why = NeverWaits
+	case a.stuckAt != 0 && now-a.stuckAt > c.MaxWait: // another caller need not wait as well
+		why = WaitedLong
+	default:
+		return v
+	}
+	asks := v.Asks
+	v = a.without(c, n, now, why)
+	v.Asks, v.Sync = asks, SyncNow // Redis is still to be asked
+	return v
+}
+
+// Again decides a call that Call has counted before. It never gives up waiting.
+func (a *Account) Again(c *Conditions, n, now int64) Verdict {
+	if c.Broken {
+		return a.locally(c, n, now, RedisAway)
+	}
+	return a.judge(c, n, now)
+}
+
+// judge is the order of a decision while Redis answers.
+func (a *Account) judge(c *Conditions, n, now int64) Verdict {
+	if a.AtOnce(n) >= n {
+		return a.fromLease(c, n, now)
+	}
+	if until := a.ProvedUntil(c, n); now < min(until, a.view.relook) {
+		return Verdict{Action: Deny, Source: hybridlimit.SourceDenyCache, Reason: Proved, Retry: until - now}
+	}
+	if next := a.nextPoll(c); now < next {
+		return Verdict{Action: Deny, Source: hybridlimit.SourceDenyCache, Reason: NotYet, Retry: next - now}
+	}
+	left, why := a.credit(c, now)
+	if left >= n {
+		return a.onCredit(c, n, now)
+	}
+	if a.stuckAt == 0 {
+		a.stuckAt = now
+	}
+	if why == None {
+		why = MoreThanThere
+	}
+	return Verdict{Action: Ask, Reason: WaitsForRedis, Asks: why, Sync: SyncNow}
+}
+
+// fromLease takes n units that are in hand.
+func (a *Account) fromLease(c *Conditions, n, now int64) Verdict {
+	v := a.hand(n, now)
+	if a.worthLease(c, now) {
+		v.Sync = SyncNow
+	}
+	return v
+}
+
+// onCredit owes n units more.
+func (a *Account) onCredit(c *Conditions, n, now int64) Verdict {
+	v := Verdict{Action: Admit, Source: hybridlimit.SourceCredit, Reason: OnCredit, Sync: SyncLazily}
+	if !a.view.known {
+		v.Reason = OnBlindCredit
+	}
+	a.owe(n)
+	if a.pending >= a.flushAt(c, now) {
+		v.Sync = SyncNow
+	}
+	return v
+}
+
+// TimedOut decides a call for n units that has waited for Redis for MaxWait. The waiter has left by then.
+func (a *Account) TimedOut(c *Conditions, n, now int64) Verdict {
+	return a.without(c, n, now, WaitTimeout)
+}
+
+// without decides a call that Redis did not answer in time. While the breaker is closed, mode strict denies: there is a Redis
+// whose answer counts.
+func (a *Account) without(c *Conditions, n, now int64, why Reason) Verdict {
+	if c.Mode == ModeStrict && !c.Broken {
+		return Verdict{
+			Action: Deny, Source: hybridlimit.SourceTimeout, Reason: StrictDenies, Without: why, Retry: max(c.RTT, c.Tick),
+		}
+	}
+	return a.locally(c, n, now, why)
+}
+
+// AtMost takes what can be had of n units without Redis: from one lease, or else on credit. took is 0 where there is nothing.
+// The action is Ask where Redis may be asked for a part of n at once, since it has nothing to hear of before.
+func (a *Account) AtMost(c *Conditions, n, now int64) (took int64, v Verdict) {
+	if took = a.AtOnce(n); took > 0 {
+		a.demand.note(took, now)
+		return took, a.fromLease(c, took, now)
+	}
+	if c.Broken || now < a.deniedUntil(c) {
+		return 0, Verdict{Action: Deny}
+	}
+	if took = min(a.creditLeft(c, now), n); took > 0 {
+		a.demand.note(took, now)
+		return took, a.onCredit(c, took, now)
+	}
+	if c.Bucket.Queue && a.owed() == 0 && a.refunds.units() == 0 {
+		return 0, Verdict{Action: Ask}
+	}
+	return 0, Verdict{Action: Deny}
+}
+
+// MaxCharge is how many units owed one sync carries at most, with room for what is owed besides: Lua counts to 2⁵³.
+const MaxCharge = 1 << 52
+
+// Charge books n units that were used without asking: first from what is in hand, then as owed. It returns how many units
+// count. More than MaxCharge changes nothing, since no debt is larger than the burst.
+func (a *Account) Charge(c *Conditions, n, now int64) (v Verdict, counted int64) {
+	a.demand.note(min(n, MaxCharge), now)
+	paid := min(a.Held(), n)
+	a.spend(paid)
+	owed := max(0, min(n-paid, MaxCharge-a.pending))
+	return a.onCredit(c, owed, now), paid + owed
+}
+
+// Forecast is the likely answer to a call for one unit.
+type Forecast struct {
+	Known   bool // there is a view
+	Allowed bool
+	Source  hybridlimit.Source
+	Delay   int64 // ns, of a queue
+	Until   int64 // ns from now, of a denial
+}
+
+// Peek estimates the answer to a call for one unit and takes nothing.
+func (a *Account) Peek(c *Conditions, now int64) (f Forecast) {
+	f.Known = a.view.known
+	switch {
+	case a.Held() > 0:
+		f.Allowed, f.Source = true, hybridlimit.SourceLease
+		f.Delay = max(0, a.leases[0].next-now)
+	case c.Broken:
+		f.Source = hybridlimit.SourceFallback
+		a.StartFallback(c, now)
+		a.local.refill(c.Fallback, now)
+		f.Allowed = a.local.level >= 1
+		f.Until = max(a.local.wait(c.Fallback, 1), c.Tick)
+	default:
+		f.Until = a.deniedUntil(c) - now
+		f.Source = hybridlimit.SourceCredit
+		if f.Allowed = f.Until <= 0; !f.Allowed {
+			f.Source = hybridlimit.SourceDenyCache
+		} else if c.Bucket.Queue && f.Known {
+			f.Delay = c.Bucket.WaitFull(a.level(c, now)) * 1000
+		}
+	}
+	return f
+}

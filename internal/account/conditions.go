@@ -1,0 +1,48 @@
+package account
+
+import (
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+)
+
+// Mode is how a process uses its part of a limit: see hybrid.Mode.
+type Mode uint8
+
+// The modes. An exact limiter asks Redis for each call, and its accounts decide only what Redis does not answer.
+const (
+	ModeAuto     Mode = iota // leases, and credit as far as Overshoot allows
+	ModeStrict               // leases only
+	ModeDeferred             // credit only
+	ModeExact
+)
+
+// Conditions is what one event needs to know besides the account. The shell makes it anew for each event.
+type Conditions struct {
+	Bucket   algo.Bucket       // of a window: its units only, see Window
+	Window   algo.Window       // Period 0: the limit is a bucket
+	Limit    hybridlimit.Limit // in force for the key
+	Mode     Mode
+	N        int64 // fleet size
+	Credit   int64 // C, units
+	Every    int64 // K, units: the least that makes a sync urgent
+	Adaptive bool  // K grows with the key's demand
+	Interval int64 // T, ns
+	Blind    bool  // a key without a view may be taken for full: see MayBeFull
+	RTT      int64 // ns
+	Tick     int64 // ns; a step of the local clock
+	MaxWait  int64 // ns; negative: a call never waits
+	Fallback Fallback
+	RelookIn int64 // ns, jittered: how long a view may prove a denial
+	Closing  bool  // there are no more decisions, so a lease would be wasted
+	Behind   bool  // syncs that may wait are late by more than T
+	Lost     int64 // ns; when a loss in Redis was last noticed; 0: never
+	Broken   bool  // Redis is not to be asked: the breaker is not closed, or a switch says so
+}
+
+// windowed reports whether the limit counts in windows.
+func (c *Conditions) windowed() bool { return c.Window.Period > 0 }
+
+// hasLeases reports whether the mode has leases and somebody would use one.
+func (c *Conditions) hasLeases() bool {
+	return (c.Mode == ModeAuto || c.Mode == ModeStrict) && !c.Closing
+}

@@ -1,0 +1,109 @@
+package account
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestDemandConverges(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for _, tc := range []struct {
+		name string
+		rate float64 // calls a second
+		cost int64
+		gap  func() float64 // mean 1
+		slop float64        // of the estimate's mean over five seconds
+	}{
+		{"regular", 100, 1, func() float64 { return 1 }, 0.02},
+		{"Poisson", 100, 1, rnd.ExpFloat64, 0.15},
+		{"Poisson, many", 10_000, 1, rnd.ExpFloat64, 0.03},
+		{"Poisson, costly", 100, 50, rnd.ExpFloat64, 0.15},
+		{"once a second", 1, 1, func() float64 { return 1 }, 0.7},
+	} {
+		var d demand
+		now, sum, count := sec, 0.0, 0.0
+		for now < 15*sec {
+			now += max(1, int64(tc.gap()*1e9/tc.rate))
+			d.note(tc.cost, now)
+			if now > 10*sec {
+				sum, count = sum+d.perSecond(now), count+1
+			}
+		}
+		want := tc.rate * float64(tc.cost)
+		if got := sum / count; math.Abs(got-want) > tc.slop*want {
+			t.Errorf("%s: %.1f a second, want %.1f", tc.name, got, want)
+		}
+	}
+}
+
+// Leases are bought by this estimate and what is not spent of them is lost, so
+// it must not jump at a first call.
+func TestDemandOfAYoungKeyIsConservative(t *testing.T) {
+	for _, cost := range []int64{1, 3, 1000} {
+		var d demand
+		d.note(cost, sec)
+		for _, later := range []int64{0, 1, ms, 100 * ms} {
+			if got := d.perSecond(sec + later); got > 0 {
+				// Was 85 000 a second after one call of cost 100: each unit
+				// was taken for a call.
+				t.Errorf("one call of cost %d is taken for %.0f a second %d ns later", cost, got, later)
+			}
+		}
+	}
+	rnd := rand.New(rand.NewPCG(3, 4))
+	over := 0
+	for range 1000 {
+		var d demand
+		now := sec
+		for range 10 {
+			d.note(1, now)
+			now += int64(rnd.ExpFloat64() * 10e6) // 100 a second
+		}
+		if d.perSecond(now) > 100 {
+			over++
+		}
+	}
+	if over > 150 { // 1.5 σ of a normal is 7 %
+		t.Errorf("after ten calls %d estimates of 1000 are above the truth", over)
+	}
+}
+
+func TestDemandFades(t *testing.T) {
+	var d demand
+	for i := range int64(1000) {
+		d.note(1, sec+i*ms)
+	}
+	if got := d.perSecond(30 * sec); got > 1e-6 {
+		t.Errorf("%g a second after half a minute of silence", got)
+	}
+	if got := (&demand{}).perSecond(sec); got != 0 {
+		t.Errorf("%g a second of a key that nobody called", got)
+	}
+}
+
+func TestDemandIsANumber(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var d demand
+		now := rapid.Int64Range(0, math.MaxInt64/2).Draw(t, "start")
+		for range rapid.IntRange(1, 20).Draw(t, "notes") {
+			d.note(rapid.Int64Range(0, math.MaxInt64).Draw(t, "n"), now)
+			now += rapid.Int64Range(-sec, sec*3600).Draw(t, "step") // back as well: two locks, two clocks
+			if got := d.perSecond(now); math.IsNaN(got) || math.IsInf(got, 0) || got < 0 {
+				t.Fatalf("%v: %+v", got, d)
+			}
+		}
+	})
+}
+
+// Calls that cost more wobble more, and so less of their demand is leased.
+func TestSteadyDemand(t *testing.T) {
+	for _, tc := range []struct{ cost, want float64 }{{1, 100}, {4, 90}, {25, 60}, {100, 10}, {400, 0}} {
+		d := demand{sum: 100, sq: 100 * tc.cost, at: 9 * sec, first: 1}
+		if got := d.steady(9 * sec); math.Abs(got-tc.want) > 0.5 {
+			t.Errorf("100 a second in calls of %g: %g, want %g", tc.cost, got, tc.want)
+		}
+	}
+}

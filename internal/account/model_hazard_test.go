@@ -1,0 +1,81 @@
+package account
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// hazard is what may go wrong in a drawn schedule besides the network.
+type hazard uint8
+
+const (
+	hazCrash    hazard = 1 << iota // crashes, batches refused for good, outages
+	hazLoss                        // Redis loses states, envelopes, or all
+	hazClock                       // Redis's clock steps
+	hazMembers                     // processes join and leave, heartbeats are lost
+	hazFailover                    // Redis goes back to what it was
+	hazPrompt                      // with hazLoss: between losses and views told, nothing happens
+	hazRefusal                     // batches are refused for good, often
+)
+
+// with adds hazards to the weights of events. Where something is lost, views
+// must not be: what a view is the only witness of is forgotten with it.
+func (h hazard) with(r *rand.Rand, weights []int) {
+	for k := evWipe; k <= evFailover; k++ {
+		weights[k] = 0
+	}
+	weights[evCrash], weights[evDrop] = 0, 0
+	if h&hazCrash != 0 {
+		weights[evCrash], weights[evDrop] = r.IntN(2), r.IntN(2)
+	}
+	weights[evRefused] = 0
+	if h&hazRefusal != 0 {
+		weights[evDrop], weights[evRefused] = 1+r.IntN(4), 2+r.IntN(8)
+	}
+	if h&(hazLoss|hazFailover) != 0 {
+		weights[evEvict], weights[evExact] = 0, 0
+	}
+	if h&hazLoss != 0 {
+		weights[evWipe], weights[evLoseKey], weights[evLoseEnvelopes] = r.IntN(2), r.IntN(2), r.IntN(2)
+		weights[evResync] = r.IntN(4)
+	}
+	if h&hazClock != 0 {
+		weights[evClock] = 1 + r.IntN(2)
+	}
+	if h&hazMembers != 0 {
+		weights[evCredit], weights[evDrop], weights[evBroken] = 0, 0, 0
+		weights[evJoin], weights[evDepart], weights[evCrash] = 1+r.IntN(3), r.IntN(3), r.IntN(2)
+		weights[evNoBeat], weights[evLoseFleet] = r.IntN(2), r.IntN(2)
+	}
+	if h&hazFailover != 0 {
+		weights[evSave], weights[evFailover] = 2, 1
+	}
+}
+
+// drawHazard is the argument of an event.
+func drawHazard(r *rand.Rand, e *modelEvent) {
+	switch e.kind {
+	case evClock:
+		d := []time.Duration{time.Millisecond, time.Second, time.Second, time.Minute, time.Hour}[r.IntN(5)]
+		e.n = 1 + r.Int64N(d.Microseconds())
+		if r.IntN(2) == 0 {
+			e.n = -e.n
+		}
+	case evNoBeat:
+		e.n = 1 + r.Int64N(4)
+	}
+}
+
+// members makes the world's processes come and go: the first half of them has
+// been there for a while.
+func (pl *modelPlan) populate(w *world) {
+	p := NewPlan(pl.limit)
+	credit := func(n int64) int64 { return p.Credit(pl.mode, pl.overshoot, pl.every, n) }
+	w.members = &memberBook{credit: credit, plan: p, beats: map[int]int64{}, lost: -int64(time.Hour)}
+	for i, p := range w.procs {
+		if p.away = 2*i > len(w.procs); !p.away {
+			w.join(p)
+		}
+	}
+	w.advance(5 * int64(time.Second))
+}

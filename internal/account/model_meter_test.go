@@ -1,0 +1,37 @@
+package account
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+	meters "github.com/hybridlimit/hybridlimit/internal/meter"
+)
+
+// meter notes what was admitted when, in any order.
+type meter struct {
+	spent []spent
+	total int64
+}
+
+type spent struct{ at, n int64 } // ns, units
+
+func (m *meter) admit(at, n int64) {
+	if n > 0 {
+		m.spent, m.total = append(m.spent, spent{at, n}), m.total+n
+	}
+}
+
+// excess is the largest admitted(s, t] - Burst - rate·(t-s) over all s < t, in
+// sub-units·1000 so that a ns of refill is a whole number.
+func (m *meter) excess(b algo.Bucket) int64 {
+	slices.SortStableFunc(m.spent, func(x, y spent) int { return cmp.Compare(x.at, y.at) })
+	run := meters.NewBucket(b)
+	for _, s := range m.spent {
+		run.Admit(s.at, s.n)
+	}
+	return run.Worst()
+}
+
+// units converts what excess returns.
+func excessUnits(b algo.Bucket, e int64) float64 { return float64(e) / 1000 / float64(b.Unit) }

@@ -1,0 +1,197 @@
+package account
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
+)
+
+func planOf(seed uint64, f family, mode Mode, h hazard) *modelPlan {
+	return drawPlan(rand.New(rand.NewPCG(seed, uint64(mode))), f, mode, h)
+}
+
+// outcome is what a run came to, in units.
+type outcome struct {
+	bad     string
+	excess  float64 // over Burst + rate·t; windows: see worst
+	debt    float64 // of a fixed window: over Rate for each of any windows in a row
+	bound   int64
+	receipt float64 // excess, waiting calls counted when they were told
+	gained  float64 // what losses and clock steps gave, allowed on top of the bound
+
+	losses       int
+	under, over  float64 // against a Redis that lost nothing
+	extra, twice int64   // how much of each is allowed
+	wasted       int64   // debited, and nobody heard of it
+	unpaid       int64   // admitted and not debited: 0
+	promised     int64   // with members: C of the whole fleet
+	late         int64   // came more than a window late, and was dropped
+	idle         bool    // a batch that had taken nothing took something when it came again
+}
+
+// run plays a plan and checks the theorem and the accounts.
+func (pl *modelPlan) run(m mutant, trace *strings.Builder) outcome {
+	w := pl.world(m)
+	w.trace = trace
+	return pl.runIn(w)
+}
+
+func (pl *modelPlan) runIn(w *world) outcome {
+	for _, e := range pl.events {
+		w.play(e)
+	}
+	if !w.quiesce() {
+		w.fail("somebody waits or owes for ever")
+	}
+	var o outcome
+	o.unpaid, o.wasted = w.checkAccounts(), w.redis.wasted()
+	switch windowed := w.t.windowed(); {
+	case pl.hazard&hazClock != 0:
+	case !windowed:
+		w.checkRestored(&o)
+	case pl.hazard&(hazLoss|hazFailover) == 0:
+		w.checkCounted(&o)
+	}
+	if pl.hazard&^hazClock == 0 && w.redis.expiries == 0 {
+		w.checkOnce(&o)
+	}
+	bound := int64(pl.procs-1) * pl.credit
+	if w.members != nil {
+		bound = w.members.bound
+		o.promised = w.members.credit(1)
+	}
+	o.bound, o.gained = bound, excessUnits(w.t.Bucket, w.losses.gained*1000)
+	switch b := w.t.Bucket; {
+	case w.t.windowed():
+		o.late = w.late
+		o.excess, o.debt = w.worst()
+		if !pl.outage {
+			w.checkWindows(&o)
+		}
+	default:
+		worst := w.spending.excess(b)
+		o.excess, o.receipt = excessUnits(b, worst), excessUnits(b, w.receipt.excess(b))
+		if !pl.outage {
+			w.checkBound(worst, bound, int64(max(pl.maxWait, 0)))
+		}
+	}
+	o.bad = w.bad
+	return o
+}
+
+// checkBound holds the excess against the theorem. Units that a process owed
+// when it crashed, or that Redis refused, are forgotten: so much more may be
+// admitted, once (see giveUp). Redis counts in whole µs: an interval of its clock may be
+// one shorter.
+func (w *world) checkBound(worst, bound, maxWait int64) {
+	b := w.t.Bucket
+	allowed := (bound+w.untold)*b.Unit*1000 + (b.Refill+w.losses.gained)*1000
+	if worst > allowed {
+		w.fail("excess %.3f, allowed %.3f", excessUnits(b, worst), excessUnits(b, allowed))
+	}
+	// A call is told at most MaxWait after Redis has granted it.
+	told := w.receipt.excess(b)
+	if float64(told) > float64(allowed)+float64(b.Refill)*float64(maxWait) {
+		w.fail("excess %.3f when told, allowed %.3f and %d ns of refill", excessUnits(b, told), excessUnits(b, allowed), maxWait)
+	}
+}
+
+// checkAccounts compares what Redis has debited with what became of it. Call
+// it when nobody owes.
+func (w *world) checkAccounts() (unpaid int64) {
+	var held, owed int64
+	for _, p := range w.procs {
+		if p.away {
+			continue
+		}
+		w.begin(p)
+		held += p.s.Held()
+		owed += p.s.owed() + p.s.local.admitted
+	}
+	want := w.spending.total + w.expired + held + w.lost - owed - w.dropped - w.late - w.forgiven + w.redis.wasted()
+	if w.redis.debited != want {
+		w.fail("Redis has debited %d: admitted %d, expired %d, held %d, lost %d, owed %d, dropped %d, late %d, forgiven %d, wasted %d",
+			w.redis.debited, w.spending.total, w.expired, held, w.lost, owed, w.dropped, w.late, w.forgiven, w.redis.wasted())
+	}
+	return want - w.redis.debited
+}
+
+// shrink leaves out whatever is not needed to fail.
+func (pl *modelPlan) shrink(fails func(*modelPlan) bool) *modelPlan {
+	best := *pl
+	for again := true; again; {
+		again = false
+		for i := 0; i < len(best.events); i++ {
+			less := best
+			less.events = slices.Delete(slices.Clone(best.events), i, i+1)
+			if fails(&less) {
+				best, again = less, true
+				i--
+				continue
+			}
+			for _, wait := range []time.Duration{0, best.events[i].wait.Truncate(time.Millisecond)} {
+				less.events = slices.Clone(best.events)
+				if less.events[i].wait != wait {
+					less.events[i].wait = wait
+					if fails(&less) {
+						best, again = less, true
+						break
+					}
+				}
+			}
+		}
+	}
+	return &best
+}
+
+// report is the failing plan as small as it gets, and what happens in it.
+func (pl *modelPlan) report(m mutant) string {
+	small := pl.shrink(func(p *modelPlan) bool { return p.run(m, nil).bad != "" })
+	var trace strings.Builder
+	small.run(m, &trace)
+	return fmt.Sprintf("%v%s", small, trace.String())
+}
+
+// TestModel runs random schedules. With crashes come batches that Redis
+// refuses for good, and, in a quarter of the schedules, outages with fallback,
+// for which only the accounts are checked.
+func TestModel(t *testing.T) {
+	seed := testenv.Seed(t)
+	for _, tc := range []struct {
+		name   string
+		hazard hazard
+	}{
+		{"network", 0},
+		{"crashes", hazCrash},
+		{"batches given up", hazRefusal},
+		{"losses", hazLoss},
+		{"losses made good at once", hazLoss | hazPrompt},
+		{"clock", hazClock},
+		{"members", hazMembers},
+		{"failover", hazFailover},
+	} {
+		for _, f := range []family{buckets, windows} {
+			for _, mode := range []Mode{ModeAuto, ModeStrict, ModeDeferred} {
+				t.Run(fmt.Sprintf("%v/%s/%v", f, tc.name, mode), func(t *testing.T) {
+					t.Parallel()
+					var sum modelTally
+					runs := testenv.Runs(500, 100_000)
+					for i := range runs {
+						pl := planOf(seed+uint64(i), f, mode, tc.hazard)
+						o := pl.run(mutNone, nil)
+						if o.bad != "" {
+							t.Fatalf("HYBRIDLIMIT_SEED=%d: %s\n%s", seed+uint64(i), o.bad, pl.report(mutNone))
+						}
+						sum.add(pl, o)
+					}
+					t.Logf("%d schedules: %v", runs, &sum)
+				})
+			}
+		}
+	}
+}

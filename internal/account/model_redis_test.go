@@ -1,0 +1,285 @@
+package account
+
+import (
+	"math"
+
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+	ratesync "github.com/hybridlimit/hybridlimit/sync"
+)
+
+// modelEpoch is where the model's time starts on Redis's clock: 2025-11-13 in
+// µs, where a float has lost the digits that a real timestamp loses.
+const modelEpoch = 1_763_000_000_000_000
+
+// modelRedis is one key in Redis and the envelopes of all processes: what
+// lua/batch.lua does with a batch of one op, around the real arithmetic. Its
+// times are µs of its own clock.
+type modelRedis struct {
+	limit  algo.Limit
+	bucket algo.Bucket // of a window, its units only
+	mutant mutant
+	mirror modelMirror // the real script, asked the same; nil: not
+	skew   int64       // by how much its clock is ahead of the world's
+	skews  []skew      // what it was
+	plain  bool        // free leases of all there is, no ledger, no turns
+	off    ablation
+
+	state     algo.State
+	dies      int64 // the state's TTL ends
+	env       map[int]modelEnvelope
+	envDies   int64 // not after the first of them
+	epoch     int64
+	epochDies int64
+	expiries  int
+	booked    bool   // its ledger held something once
+	expired   func() // the state has
+
+	ledger  []*applied
+	debited int64 // units
+}
+
+// modelMirror is another Redis that must say the same.
+type modelMirror interface {
+	tick(at int64)
+	batch(b modelBatch, op algo.Op, at int64, want modelReply, r *modelRedis)
+	exact(op algo.Op, at int64, want algo.Answer, r *modelRedis)
+	lose(what modelKind)
+}
+
+type modelBatch struct {
+	id  int // of the process
+	seq int64
+}
+
+type modelEnvelope struct {
+	seq, stamp int64
+	gap        bool // a batch before it was missing
+	ans        algo.Answer
+	at         int64 // ns; when the batch was applied
+	dies       int64
+}
+
+// applied is one application of a batch: one, unless state or envelope was
+// lost, or the key expired, between two deliveries.
+type applied struct {
+	batch   modelBatch
+	ns      int64 // world time
+	at      int64 // Redis time
+	owed    int64 // units
+	win     int64 // their window
+	granted int64 // lease included
+	heard   bool  // by the process
+	stored  bool  // there was a state afterwards
+}
+
+func (a *applied) units() int64 { return a.owed + a.granted }
+
+// modelReply is what travels back. at is when the grants were made.
+type modelReply struct {
+	ans              algo.Answer
+	seen, stale, gap bool
+	epoch            int64
+	now              int64 // µs
+	at               int64 // ns
+	fresh            bool  // a mutant's: the state had to be made
+}
+
+// apply runs a batch that arrives at now, ns. A batch older than the last is
+// not answered.
+func (r *modelRedis) apply(b modelBatch, op algo.Op, now int64) (modelReply, bool) {
+	at := r.tick(now)
+	rep := modelReply{now: at, at: now, epoch: r.epoch}
+	if rep.epoch == 0 {
+		rep.epoch = at
+	}
+	env, have := r.env[b.id]
+	if r.mutant == mutNoEnvelope {
+		have = false
+	}
+	if have && env.seq > b.seq && r.mutant != mutStaleApplied {
+		rep.stale = true
+		r.compare(b, op, at, rep)
+		return rep, false
+	}
+	rep.seen = have && env.seq == b.seq
+	rep.gap = b.seq > 1 && (!have || env.seq < b.seq-1) || rep.seen && env.gap
+	op.Lost = op.Lost || rep.gap && r.mutant != mutGapSettles
+	if whole := r.state.Born != 0 && r.state.Born <= env.stamp; rep.seen && (whole || r.mutant == mutSkipEvicted) {
+		_, ans, _ := r.limit.Apply(r.state, algo.Op{}, at)
+		ans.Granted, ans.Lease, ans.Life, ans.Gen = env.ans.Granted, env.ans.Lease, env.ans.Life, env.ans.Gen
+		ans.Dropped = env.ans.Dropped
+		if r.mutant == mutNoReplay {
+			ans.Granted, ans.Lease, ans.Life = 0, 0, 0
+		}
+		rep.ans, rep.at = ans, env.at
+	} else {
+		rep.fresh = r.state.Born == 0
+		rep.ans = r.run(op, at)
+		if r.mutant == mutLongLife {
+			rep.ans.Life = algo.MaxLease
+		}
+		owed := op.Owed
+		if rep.ans.Dropped {
+			owed = 0
+		}
+		r.book(&applied{batch: b, ns: now, at: at, owed: owed, win: op.Win, granted: rep.ans.Granted + rep.ans.Lease, stored: rep.ans.Born != 0})
+	}
+	stamp := max(at, rep.ans.Born) // in the future, where the clock stepped back
+	if r.mutant == mutStampNow {
+		stamp = at
+	}
+	dies := at + ratesync.EnvelopeTTL.Microseconds()
+	r.envDies = min(r.envDies, dies)
+	r.env[b.id] = modelEnvelope{b.seq, stamp, rep.gap, rep.ans, rep.at, dies}
+	r.epoch, r.epochDies = rep.epoch, dies
+	r.compare(b, op, at, rep)
+	return rep, true
+}
+
+func (r *modelRedis) compare(b modelBatch, op algo.Op, at int64, rep modelReply) {
+	if r.mirror != nil {
+		r.mirror.batch(b, op, at, rep, r)
+	}
+}
+
+// clock is what Redis's clock shows.
+func (r *modelRedis) clock(now int64) int64 { return modelEpoch + now/1000 + r.skew }
+
+// tick is clock, and forgets what has expired by then.
+func (r *modelRedis) tick(now int64) int64 {
+	at := r.clock(now)
+	if r.mirror != nil {
+		r.mirror.tick(at)
+	}
+	if r.state.Born != 0 && at >= r.dies {
+		r.state = algo.State{}
+		r.expiries++
+		if r.expired != nil {
+			r.expired()
+		}
+	}
+	if at >= r.envDies {
+		r.envDies = math.MaxInt64
+		for id, e := range r.env {
+			if at >= e.dies {
+				delete(r.env, id)
+				r.expiries++
+			} else {
+				r.envDies = min(r.envDies, e.dies)
+			}
+		}
+	}
+	if at >= r.epochDies {
+		r.epoch = 0
+	}
+	return at
+}
+
+// run applies an op and stores the state.
+func (r *modelRedis) run(op algo.Op, at int64) algo.Answer {
+	s := r.state
+	switch {
+	case r.mutant == mutNoMerge || r.mutant == mutFresh:
+		op.View = algo.View{}
+	case r.mutant == mutNoSince:
+		s.Since = 0
+	case r.mutant == mutClockResets && at < s.Last:
+		s = algo.State{}
+	case r.mutant == mutNoCeiling && s.Born != 0:
+		out := s.Out
+		s.Out = [2]int64{}
+		s = r.limit.Load(s, at)
+		s.Out = out // and Load, in Apply, finds nothing to refill
+		defer func(level int64) { r.state.Level += level }(s.Level - min(s.Level, r.bucket.Cap-(out[0]+out[1])*r.bucket.Unit))
+	case r.mutant == mutOneGeneration && at/algo.MaxLease != s.Last/algo.MaxLease:
+		s.Out = [2]int64{}
+	}
+	wants := op.Demand > 0 && op.Div > 0
+	if r.plain {
+		op.Div = 0
+	}
+	switch {
+	case r.off == withoutLedger:
+		op.Gen, op.Keep = 0, 1 // as if the ledger had forgotten a lease
+	case r.off == withoutSizing && wants:
+		op.Demand = 1 << 40
+	}
+	if r.limit.Window.Period > 0 {
+		s, op = r.spoilWindow(s, op, at)
+	}
+	next, ans, dirty := r.limit.Apply(s, op, at)
+	switch {
+	case r.off == withoutTurns:
+		next.Slot, ans.Retry = 0, r.bucket.Wait(ans.Level, 1)
+	case r.off == withoutFree && ans.Gen == 0:
+		next.Level, next.Since = next.Level+ans.Lease*r.bucket.Unit, next.Since-ans.Lease
+		ans.Lease, ans.Level = 0, next.Level
+	}
+	if r.plain && wants && ans.Life > 0 && ans.Granted == sum(op.Asks) {
+		ans.Lease = r.bucket.Units(next.Level)
+		next.Level -= ans.Lease * r.bucket.Unit
+		next.Since += ans.Lease
+		ans.Level, ans.Born, dirty = next.Level, next.Born, dirty || ans.Lease > 0
+	}
+	r.booked = r.booked || ans.Gen != 0
+	if dirty {
+		if r.mutant == mutNoSince {
+			next.Since += r.state.Since
+		}
+		r.state, r.dies = next, at+r.limit.TTL(next, at)*1000
+	}
+	return ans
+}
+
+func sum(ns []int64) (total int64) {
+	for _, n := range ns {
+		total += n
+	}
+	return total
+}
+
+// exact is an op without an envelope.
+func (r *modelRedis) exact(n, now int64) bool {
+	at, op := r.tick(now), algo.Op{Asks: []int64{n}}
+	ans := r.run(op, at)
+	r.book(&applied{ns: now, at: at, granted: ans.Granted, heard: true})
+	if r.mirror != nil {
+		r.mirror.exact(op, at, ans, r)
+	}
+	return ans.Granted > 0
+}
+
+// peek is the answer that op would get, at a Redis time.
+func (r *modelRedis) peek(op algo.Op, at int64) algo.Answer {
+	_, ans, _ := r.limit.Apply(r.state, op, at)
+	return ans
+}
+
+func (r *modelRedis) book(a *applied) {
+	r.debited += a.units()
+	r.ledger = append(r.ledger, a)
+}
+
+// heard notes that the process has got the answer of the application at that
+// time.
+func (r *modelRedis) heard(b modelBatch, at int64) {
+	for i := len(r.ledger) - 1; i >= 0; i-- {
+		if a := r.ledger[i]; a.batch == b && a.ns == at && !a.heard {
+			a.heard = true
+			return
+		}
+	}
+}
+
+// wasted is what was debited without anybody hearing of it: by batches of
+// processes that crashed, given up after they were applied, or applied twice
+// because the state was not there any more.
+func (r *modelRedis) wasted() int64 {
+	var sum int64
+	for _, a := range r.ledger {
+		if !a.heard {
+			sum += a.units()
+		}
+	}
+	return sum
+}

@@ -1,0 +1,97 @@
+package account
+
+import "slices"
+
+// This file is what entry.go and the sync engine do around a sync.
+
+// freeze sends a batch, as entry.Freeze under the engine.
+func (w *world) freeze(p *proc) bool {
+	if p.frozen != nil {
+		return false
+	}
+	p.wants = SyncNot
+	if first := p.waiters.Front(); first != nil {
+		w.adapt(p, first)
+	}
+	w.begin(p)
+	c := w.terms(p)
+	op, b, ok := p.s.Send(c, p.plan, &p.waiters, w.now)
+	w.forgiven += b.Forgiven
+	if !ok {
+		w.end(p)
+		return false
+	}
+	if w.greedy && c.Mode != ModeDeferred {
+		op.Div, op.Demand = 1, 1<<40
+	}
+	if w.mutant == mutCreditWhileAsked {
+		p.s.asked = false
+	}
+	p.seq++
+	p.frozen = &frozenOp{op, modelBatch{p.id, p.seq}, w.now}
+	w.logf("p%d syncs: owed %d, asks %v, lease of 1/%d", p.id, op.Owed, op.Asks, op.Div)
+	w.end(p)
+	w.send(p)
+	return true
+}
+
+// send puts the frozen batch on its way.
+func (w *world) send(p *proc) {
+	w.net = append(w.net, message{batch: p.frozen.batch, op: p.frozen.op})
+}
+
+// retry sends the frozen batch again.
+func (w *world) retry(p *proc) {
+	if p.frozen != nil {
+		w.spoilRetry(p)
+		w.send(p)
+	}
+}
+
+// settle brings a reply, as entry.Settle.
+func (w *world) settle(p *proc, r modelReply) {
+	f := p.frozen
+	p.frozen, p.gaveUp = nil, 0
+	w.redis.heard(f.batch, r.at)
+	w.begin(p)
+	if r.gap || p.epoch != 0 && p.epoch != r.epoch {
+		p.lost = w.now
+	}
+	p.epoch = r.epoch
+	answered, next, b := w.receiveStep(p, w.terms(p), Answer{Answer: r.ans, RedisNow: r.now, Sent: f.sent})
+	w.lost += b.Lost
+	if r.ans.Dropped {
+		w.late += f.op.Owed
+		w.logf("Redis has dropped %d units of p%d: they came too late", f.op.Owed, p.id)
+	}
+	w.freshDebts(p, f.op, r)
+	w.logf("p%d hears: granted %d, lease %d for %d µs, level %.2f; held %d, owed %d, lost %d", p.id, r.ans.Granted,
+		r.ans.Lease, r.ans.Life, float64(r.ans.Level)/float64(p.plan.Bucket.Unit), p.s.Held(), p.s.pending, b.Lost)
+	for _, c := range answered {
+		switch v := c.Verdict; {
+		case v.Reason == Granted, v.Reason == Spare:
+			w.admitWaiter(p, c, v.Reason == Granted, r.at)
+		case v.Action == Admit:
+			w.admit(p, c.N)
+		case v.Reason == Proved:
+			w.checkDenial(p, c.N)
+		}
+	}
+	p.calls = slices.DeleteFunc(p.calls, func(c *waitingCall) bool { return c.done || c.gone })
+	p.wants = max(p.wants, next)
+	w.end(p)
+}
+
+// admitWaiter counts a call served with what came. One that the op carried
+// counts at the moment at which Redis granted it, as hybrid's documentation
+// says; one that joined later spends what is over, so it counts now.
+func (w *world) admitWaiter(p *proc, c *Waiter, carried bool, granted int64) {
+	at := w.now
+	if carried {
+		at = granted
+	}
+	p.admitted += c.N
+	w.spending.admit(at, c.N)
+	w.receipt.admit(w.now, c.N)
+	w.logf("  a call for %d that waited is admitted (carried: %v)", c.N, carried)
+}

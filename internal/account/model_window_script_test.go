@@ -1,0 +1,157 @@
+package account
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// windowFigures are what a schedule on a window comes to, in units.
+type windowFigures struct {
+	excess float64 // of a window, or of the estimate, over Rate
+	debt   float64 // of any windows in a row over Rate for each: fixed ones only
+	over   float64 // counted more than once, or in another window
+	late   int64   // dropped
+}
+
+func (f windowFigures) near(g windowFigures) bool {
+	return math.Abs(f.excess-g.excess)+math.Abs(f.debt-g.debt)+math.Abs(f.over-g.over) < 0.02 && f.late == g.late
+}
+
+// atEdge is what happens so long before or after the end of the window: one of
+// edges.
+func atEdge(d time.Duration, es ...[]modelEvent) []modelEvent {
+	return append([]modelEvent{{kind: evEdge, n: int64(slices.Index(edges[:], d))}}, script(es...)...)
+}
+
+func ones(n int) []int64 { return slices.Repeat([]int64{1}, n) }
+
+// Counterexamples to rules that windows do not have, or would not have without
+// the one that is named. They begin with a window of a second.
+func TestModelWindows(t *testing.T) {
+	const ms = time.Millisecond
+	fixed, sliding := hybridlimit.FixedWindow(10, time.Second), hybridlimit.SlidingWindow(10, time.Second)
+	seen := func(ps ...int) (es []modelEvent) { // each has a view, and has used a unit
+		for _, p := range ps {
+			es = append(es, script(calls(p, 1), does(p, evRound))...)
+		}
+		return es
+	}
+	spends := script(seen(0), calls(1, ones(9)...), does(1, evRound), calls(0, 1, 1, 1), does(0, evRound))
+	for _, tc := range []struct {
+		name   string
+		limit  hybridlimit.Limit
+		procs  int
+		mode   Mode // Deferred if zero
+		credit int64
+		events []modelEvent
+		hazard hazard
+		on     windowFigures
+		mutant mutant
+		off    windowFigures
+		silent bool // no property fails: a step of the clock may give as much
+	}{
+		{
+			name: "C, not freshness, is the cure", limit: fixed, procs: 3, credit: 2,
+			events: script(seen(0, 1, 2), calls(2, ones(7)...), does(2, evRound), calls(0, ones(9)...), calls(1, ones(8)...)),
+			on:     windowFigures{excess: 4, debt: 4}, mutant: mutUncapped, off: windowFigures{excess: 17, debt: 17},
+		},
+		{
+			name: "of the estimate too", limit: sliding, procs: 3, credit: 2,
+			events: script(seen(0, 1, 2), calls(2, ones(7)...), does(2, evRound), calls(0, ones(9)...), calls(1, ones(8)...)),
+			on:     windowFigures{excess: 4}, mutant: mutUncapped, off: windowFigures{excess: 17},
+		},
+		{
+			name: "however old the views are, within the window", limit: fixed, procs: 3, credit: 2,
+			events: script(seen(0, 1, 2), after(900*ms, calls(2, ones(7)...), does(2, evRound)), calls(0, ones(9)...), calls(1, ones(8)...)),
+			on:     windowFigures{excess: 4, debt: 4},
+		},
+		{
+			name: "what comes late counts in its own window", limit: sliding, procs: 2, credit: 4,
+			events: script(seen(0), atEdge(-ms, calls(0, ones(4)...), does(0, evFreeze)), atEdge(ms, does(0, evArrive, evArrive)),
+				calls(1, ones(9)...), does(1, evRound), calls(0, ones(4)...)),
+			on: windowFigures{excess: 4}, mutant: mutDropLate, off: windowFigures{excess: 8},
+		},
+		{
+			name: "and what it had too much is carried", limit: fixed, procs: 2, credit: 4,
+			events: script(seen(0), calls(1, ones(9)...), does(1, evRound), atEdge(-ms, calls(0, ones(4)...), does(0, evFreeze)),
+				atEdge(ms, does(0, evArrive, evArrive)), calls(1, ones(9)...), does(1, evRound), calls(0, ones(4)...)),
+			on: windowFigures{excess: 4, debt: 4}, mutant: mutDropLate, off: windowFigures{excess: 4, debt: 7},
+		},
+		{
+			name: "in another it takes what others could have", limit: fixed, procs: 2, credit: 4,
+			events: script(seen(0), atEdge(-ms, calls(0, ones(4)...), does(0, evFreeze)), atEdge(ms, does(0, evArrive, evArrive))),
+			mutant: mutLateHere, off: windowFigures{over: 4},
+		},
+		{
+			name: "older than the last it is dropped, and counted as that", limit: fixed, procs: 2, credit: 4,
+			events: script(seen(0), atEdge(-ms, calls(0, ones(4)...), does(0, evFreeze)), after(1500*ms, does(0, evArrive, evArrive))),
+			on:     windowFigures{late: 4}, mutant: mutLateHere, off: windowFigures{over: 4},
+		},
+		{
+			name: "a lease dies with its window", limit: fixed, procs: 2, mode: ModeStrict,
+			events: script(after(500*ms, seen(0)), atEdge(ms, calls(1, ones(10)...), does(1, evRound), calls(0, ones(9)...))),
+			mutant: mutLongLife, off: windowFigures{excess: 9, debt: 9},
+		},
+		{
+			name: "a sliding one too", limit: sliding, procs: 2, mode: ModeStrict,
+			events: script(after(500*ms, seen(0)), after(850*ms, calls(1, ones(10)...), does(1, evRound)), calls(0, ones(9)...)),
+			mutant: mutLongLife, off: windowFigures{excess: 2.65},
+		},
+		{
+			name: "so does a view", limit: fixed, procs: 2, credit: 3,
+			events: script(seen(0, 1), atEdge(ms, calls(0, 1, 1, 1), does(0, evRound), calls(1, 1, 1, 1), does(1, evRound)),
+				calls(1, ones(10)...), does(1, evRound), calls(0, 1, 1, 1)),
+			on: windowFigures{excess: 3, debt: 3}, mutant: mutViewStays, off: windowFigures{excess: 9, debt: 9},
+		},
+		{
+			name: "and a word of credit", limit: fixed, procs: 2, credit: 8,
+			events: script(seen(0), atEdge(-ms, calls(0, 1)), atEdge(ms, calls(0, 1, 1, 1), does(0, evRound)),
+				seen(1), calls(1, ones(10)...), does(1, evRound), calls(0, ones(8)...)),
+			on: windowFigures{excess: 7, debt: 7}, mutant: mutWordStays, off: windowFigures{excess: 11, debt: 11},
+		},
+		{
+			name: "an excess is repaid", limit: fixed, procs: 2, credit: 3,
+			events: script(spends, atEdge(ms, spends), atEdge(ms, spends), atEdge(ms, spends)),
+			on:     windowFigures{excess: 3, debt: 3}, mutant: mutNoCarry, off: windowFigures{excess: 3, debt: 12},
+		},
+		{
+			name: "what is owed of the last window denies nothing in this one", limit: fixed, procs: 2, credit: 4,
+			events: script(seen(0), calls(0, 1), atEdge(-ms, does(0, evFreeze), calls(0, 2)), atEdge(0, does(0, evArrive, evArrive), calls(0, 9))),
+			mutant: mutOwedDenies,
+		},
+		{
+			name: "while the clock is back, what is owed is of the window that Redis counts in", limit: fixed, procs: 2, credit: 4, hazard: hazClock,
+			events: script(seen(0), step(-500*time.Millisecond), calls(1, 1), does(1, evRound), calls(1, ones(4)...), does(1, evRound),
+				calls(0, ones(9)...), does(0, evRound), calls(1, ones(4)...), does(1, evRound), after(500*ms, calls(0, ones(4)...), does(0, evRound))),
+			on: windowFigures{excess: 4, debt: 4}, mutant: mutClockTag, off: windowFigures{excess: 8, debt: 8}, silent: true,
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			pl := modelPlan{
+				limit: tc.limit, procs: tc.procs, mode: tc.mode, credit: tc.credit, every: defaultSyncEvery,
+				maxWait: time.Hour, greedy: true, hazard: tc.hazard, events: tc.events,
+			}
+			if pl.mode == ModeAuto {
+				pl.mode = ModeDeferred
+			}
+			for _, m := range []mutant{mutNone, tc.mutant} {
+				want, name := tc.on, "on"
+				if m != mutNone {
+					want, name = tc.off, fmt.Sprint("off: ", m)
+				}
+				var trace strings.Builder
+				o := pl.run(m, &trace)
+				got := windowFigures{max(o.excess, 0), max(o.debt, 0), max(o.over, 0), o.late}
+				if bad := m != mutNone && !tc.silent; !got.near(want) || bad != (o.bad != "") {
+					t.Errorf("%s: %+v, want %+v; %q\n%s", name, got, want, o.bad, trace.String())
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,94 @@
+package account
+
+import (
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+)
+
+// Plan is a limit and the constants that follow from it. It does not change.
+type Plan struct {
+	Limit      hybridlimit.Limit
+	Burst      int64   // Limit.BurstSize()
+	algo.Scale         // of a limit that counts
+	Full       int64   // ns from empty to full
+	PerNs      float64 // of a bucket: units that come back in a ns
+	PerUnit    float64 // of a bucket: µs in which a unit comes back
+	From       Origin
+	Began      int64 // ns; when SetLimit, or the call, brought it; 0: it has been in force for long
+	// Counts is the algorithm of the limiter's last limit that counts. An account that exists is of that algorithm.
+	Counts hybridlimit.Algorithm
+}
+
+// Origin is where a key's limit came from.
+type Origin uint8
+
+// The origins.
+const (
+	FromLimiter Origin = iota // SetLimit replaces it
+	FromConfig                // Config.LimitFor
+	FromCall                  // AllowLimit
+)
+
+// NewPlan makes the plan of a limit that is valid.
+func NewPlan(l hybridlimit.Limit) *Plan {
+	p := &Plan{Limit: l, Burst: l.BurstSize(), Full: int64(l.TimeToFull()), Counts: l.Algorithm}
+	if !Static(l) {
+		p.Scale = algo.ScaleOf(l)
+		if p.Window.Period == 0 {
+			p.PerNs = float64(l.Rate) / float64(l.Period)
+			p.PerUnit = float64(p.Bucket.Unit) / float64(p.Bucket.Refill)
+		}
+	}
+	return p
+}
+
+// Static reports whether a limit counts nothing: it admits all calls, or none.
+func Static(l hybridlimit.Limit) bool {
+	return l.Algorithm == hybridlimit.AlgUnlimited || l.Algorithm == hybridlimit.AlgBlocked
+}
+
+// InForce is the µs for which the limit has been in force, for algo.Op.Since.
+func (p *Plan) InForce(now int64) int64 {
+	if p.Began == 0 {
+		return 0
+	}
+	return p.Since((now - p.Began) / 1000)
+}
+
+// Each is how many ns a unit of a queue takes.
+func (p *Plan) Each() int64 { return (p.Bucket.Unit*1000 + p.Bucket.Refill - 1) / p.Bucket.Refill }
+
+// Refilled is how long until a bucket with so many units left is full, in whole µs, rounded up. It multiplies floats, since
+// a division of integers would be a fifth of the cost of a decision.
+func (p *Plan) Refilled(left float64) time.Duration {
+	return time.Duration(int64((float64(p.Burst)-left)*p.PerUnit+(1-1e-6))) * time.Microsecond
+}
+
+// Credit is C, the units that a process may admit before Redis is told, in a fleet of n processes: rule 4 of
+// docs/protocol.md. every is K.
+func (p *Plan) Credit(mode Mode, overshoot float64, every, n int64) int64 {
+	others := max(n-1, 1)
+	switch {
+	case p.Bucket.Queue: // only Redis knows when a queue serves a call
+	case mode == ModeAuto:
+		return int64(overshoot*float64(p.Burst)) / others
+	case mode == ModeDeferred:
+		return min(every, p.Burst/others)
+	}
+	return 0
+}
+
+// Fallback is the size of the fallback bucket of one of n processes. floor is Config.FallbackFloor, units; a key's own limit may be
+// below it.
+func (p *Plan) Fallback(policy Policy, floor, n int64) Fallback {
+	burst := float64(p.Burst)
+	f := Fallback{Policy: policy, Cap: burst, PerNs: float64(p.Limit.Rate) / float64(p.Limit.Period), Period: p.Window.Period * 1000}
+	if policy == FallbackShare {
+		least := min(float64(floor), burst)
+		f.Cap = max(burst/float64(n), least)
+		f.PerNs = max(f.PerNs/float64(n), least/float64(p.Full))
+	}
+	return f
+}

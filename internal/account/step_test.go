@@ -1,0 +1,338 @@
+package account
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+	_ "github.com/hybridlimit/hybridlimit/internal/rapidseed"
+)
+
+func TestCreditRule(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		alter func(*Account, *Conditions)
+		now   int64
+		want  int64
+	}{
+		{"the view has less than C", func(s *Account, _ *Conditions) { s.view.level = 250_000 }, sec, 2},
+		{"C is less than the view", func(*Account, *Conditions) {}, sec, 4},
+		{"pending is owed", func(s *Account, _ *Conditions) { s.pending = 3 }, sec, 1},
+		{"in flight is owed", func(s *Account, _ *Conditions) { s.inflight, s.pending = 2, 1 }, sec, 1},
+		{"owed comes off the view too", func(s *Account, _ *Conditions) { s.view.level, s.pending = 250_000, 1 }, sec, 1},
+		{"refill counts from receipt", func(s *Account, _ *Conditions) { s.view.level = 0 }, sec + 100*ms - 1000, 0},
+		{"and is whole units", func(s *Account, _ *Conditions) { s.view.level = 0 }, sec + 100*ms, 1},
+		{"up to a full bucket", func(_ *Account, t *Conditions) { t.Credit = 99 }, 100 * sec, 10},
+		{"C shrank below what is owed", func(s *Account, t *Conditions) { s.pending, t.Credit = 4, 2 }, sec, 0},
+		{"none while asks are in flight", func(s *Account, _ *Conditions) { s.asked = true }, sec, 0},
+		{"none before the fallback has settled", func(s *Account, _ *Conditions) { s.local.admitted = 1 }, sec, 0},
+		{"none without C", func(_ *Account, t *Conditions) { t.Credit = 0 }, sec, 0},
+		{"none without a view", func(s *Account, _ *Conditions) { s.view = view{} }, sec, 0},
+		{"as if full where nothing was forgotten", func(s *Account, t *Conditions) { s.view, t.Blind = view{}, true }, sec, 4},
+		{"held units are no credit", func(s *Account, _ *Conditions) { s.view.level, s.leases[0] = 0, lease{units: 9, end: 9 * sec} }, sec, 0},
+	} {
+		terms := stepTerms()
+		s := seen(terms, 7)
+		tc.alter(&s, terms)
+		if got := s.creditLeft(terms, tc.now); got != tc.want {
+			t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
+		}
+	}
+}
+
+func TestDecide(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		alter func(*Account, *Conditions)
+		n     int64
+		want  Verdict
+	}{
+		{"a lease first", func(s *Account, _ *Conditions) { s.leases[0] = lease{units: 3, end: 9 * sec} }, 3, Verdict{Action: Admit, Source: hybridlimit.SourceLease, Reason: InHand}},
+		{"credit next", func(*Account, *Conditions) {}, 1, Verdict{Action: Admit, Source: hybridlimit.SourceCredit, Reason: OnCredit, Sync: SyncLazily}},
+		{"half of C makes a sync urgent", func(*Account, *Conditions) {}, 2, Verdict{Action: Admit, Source: hybridlimit.SourceCredit, Reason: OnCredit, Sync: SyncNow}},
+		{"so does K", func(_ *Account, t *Conditions) { t.Every = 1 }, 1, Verdict{Action: Admit, Source: hybridlimit.SourceCredit, Reason: OnCredit, Sync: SyncNow}},
+		{"beyond credit: ask", func(*Account, *Conditions) {}, 5, Verdict{Action: Ask, Reason: WaitsForRedis, Asks: MoreThanThere, Sync: SyncNow}},
+		{"credit for one is none for two", func(s *Account, _ *Conditions) { s.view.level = 190_000; s.view.sent = 0 }, 2, Verdict{Action: Ask, Reason: WaitsForRedis, Asks: MoreThanThere, Sync: SyncNow}},
+		{
+			"a proof denies: from the sending, less what is owed", func(s *Account, _ *Conditions) { s.view.level, s.pending = 100_000, 1 }, 1,
+			Verdict{Action: Deny, Source: hybridlimit.SourceDenyCache, Reason: Proved, Retry: 99 * ms},
+		},
+		{"until it is time to look again", func(s *Account, _ *Conditions) { s.view.level, s.view.relook = 0, sec }, 1, Verdict{Action: Ask, Reason: WaitsForRedis, Asks: ViewTooSmall, Sync: SyncNow}},
+	} {
+		terms := stepTerms()
+		s := seen(terms, 7)
+		tc.alter(&s, terms)
+		if got := s.Call(terms, tc.n, sec); got != tc.want {
+			t.Errorf("%s: %+v, want %+v", tc.name, got, tc.want)
+		}
+	}
+}
+
+// A denial lasts no longer than Redis, which knows no debt beyond a whole
+// burst, would have made it last. Was one burst's refill longer.
+func TestAProofEndsAtTheFloor(t *testing.T) {
+	terms := stepTerms()
+	s := seen(terms, -10)
+	s.pending = 10
+	if got := s.ProvedUntil(terms, 1) - s.view.sent; got != 1100*ms {
+		t.Errorf("one unit in %v", time.Duration(got))
+	}
+}
+
+func TestMayBeFull(t *testing.T) {
+	const full, never = 10 * sec, -1
+	for _, tc := range []struct {
+		born, evicted, now int64
+		want               bool
+	}{
+		{0, never, 2*full - 1, false}, // Was true from one time to full: the key may be in debt
+		{0, never, 2 * full, true},
+		{5, never, 2 * full, false},
+		{0, full, 3*full - 1, false},
+		{0, full, 3 * full, true},
+		{0, 0, 2*full - 1, false},
+	} {
+		if got := MayBeFull(full, tc.born, tc.evicted, tc.now); got != tc.want {
+			t.Errorf("%+v", tc)
+		}
+	}
+}
+
+func TestGivingUp(t *testing.T) {
+	terms := stepTerms()
+	s := seen(terms, 0)
+	s.view.relook = 0
+	if v := s.Call(terms, 1, sec); v.Action != Ask || s.stuckAt != sec {
+		t.Errorf("%+v, stuck at %d: the first call waits", v, s.stuckAt)
+	}
+	if v := s.Call(terms, 1, sec+20*ms); v.Action != Ask {
+		t.Errorf("%+v: another call waits while the first has not waited for MaxWait", v)
+	}
+	if v := s.Call(terms, 1, sec+20*ms+1); v.Source != hybridlimit.SourceFallback || v.Without != WaitedLong || v.Sync != SyncNow {
+		t.Errorf("%+v: another call need not wait when one has for MaxWait", v)
+	}
+	if v := s.TimedOut(terms, 1, sec); v.Source != hybridlimit.SourceFallback || v.Without != WaitTimeout {
+		t.Errorf("auto: %+v", v)
+	}
+	terms.Mode = ModeStrict
+	if v := s.TimedOut(terms, 1, sec); v.Action != Deny || v.Source != hybridlimit.SourceTimeout || v.Retry <= 0 {
+		t.Errorf("strict: %+v", v)
+	}
+	terms.Broken = true
+	if v := s.TimedOut(terms, 1, sec); v.Source != hybridlimit.SourceFallback {
+		t.Errorf("strict, with the breaker open: %+v", v)
+	}
+	terms.Broken, terms.MaxWait = false, -1
+	if s.stuckAt = 0; s.Call(terms, 1, sec).Without != NeverWaits {
+		t.Error("with MaxWait negative a call waits")
+	}
+}
+
+func TestFreeze(t *testing.T) {
+	terms := stepTerms()
+	s := seen(terms, 7)
+	s.stuckAt = 5
+	if _, ok := s.freeze(terms, nil, sec); ok || s.frozen || s.stuckAt != 0 {
+		t.Errorf("nothing to say, yet %+v", s)
+	}
+	s.pending, s.view.createdAt, s.view.redisAt = 3, 11, 12
+	op, ok := s.freeze(terms, []int64{2}, sec)
+	if !ok || op.Owed != 3 || op.Div != 2*terms.N || op.View != (algo.View{Level: 700_000, At: 12, Born: 11}) || len(op.Asks) != 1 {
+		t.Errorf("%+v", op)
+	}
+	if s.pending != 0 || s.inflight != 3 || !s.frozen || !s.asked || s.stuckAt != sec {
+		t.Errorf("%+v", s)
+	}
+	if lost := s.GiveUp(new(Waiters)).Dropped; lost != 3 || s.owed() != 0 || s.frozen || s.asked || s.stuckAt != 0 {
+		t.Errorf("dropped %d: %+v", lost, s)
+	}
+	s.pending, terms.Mode = 1, ModeDeferred
+	if op, _ := s.freeze(terms, nil, sec); op.Demand != 0 || op.Div != 2*terms.N || s.asked {
+		t.Errorf("deferred asks for a lease, or for no turn: %+v", op)
+	}
+}
+
+func TestWorthLease(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		alter func(*Account, *Conditions)
+		want  bool
+	}{
+		{"demand, and room", func(*Account, *Conditions) {}, true},
+		{"on its way", func(s *Account, _ *Conditions) { s.frozen = true }, false},
+		{"enough in hand", func(s *Account, _ *Conditions) { s.leases[0] = lease{units: 5, end: 9 * sec} }, false},
+		{"a spare one", func(s *Account, _ *Conditions) { s.leases[1] = lease{units: 1, end: 9 * sec} }, false},
+		{"too little demand for a unit a second", func(s *Account, _ *Conditions) { s.demand = demand{} }, false},
+		{"too full to live: the ledger", func(s *Account, _ *Conditions) { s.view.level = 990_000 }, true},
+		{"too full to live, and a part that is not worth it", func(s *Account, t *Conditions) { s.view.level, t.N = 990_000, 3 }, false},
+		{"little, but it can live", func(s *Account, _ *Conditions) { s.view.level = 390_000 }, true},
+		{"not its turn", func(s *Account, _ *Conditions) { s.view.nextPoll = sec + 1 }, false},
+		{"its turn", func(s *Account, _ *Conditions) { s.view.nextPoll = sec }, true},
+		{"no turns for one alone with credit", func(s *Account, t *Conditions) { s.view.nextPoll, t.N = sec+1, 1 }, true},
+		{"booked, and not to be renewed yet", func(s *Account, _ *Conditions) { s.leases[0] = lease{units: 5, end: sec + 100*ms, booked: true} }, false},
+		{"booked, and ending before the second call from now", func(s *Account, _ *Conditions) { s.leases[0] = lease{units: 5, end: sec + 39*ms, booked: true} }, true},
+		{"who knows", func(s *Account, _ *Conditions) { s.view = view{} }, true},
+		{"no leases in this mode", func(_ *Account, t *Conditions) { t.Mode = ModeDeferred }, false},
+	} {
+		terms := stepTerms()
+		s := seen(terms, 7)
+		s.demand = demand{sum: 50, sq: 50, at: sec, first: -9 * sec}
+		tc.alter(&s, terms)
+		if got := s.worthLease(terms, sec); got != tc.want {
+			t.Errorf("%s: %v", tc.name, got)
+		}
+	}
+	s, terms := Account{demand: demand{sum: 1000, at: sec, first: -9 * sec}}, stepTerms()
+	if got := s.prefetchAt(terms, sec); got != 1 && got != 2 { // 1000 a second for 2 ms
+		t.Errorf("prefetch at %d", got)
+	}
+}
+
+// What is put into the word is in the state too, and what comes back of it is
+// neither lost nor doubled.
+func TestLoadAndDrainConserveUnits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		terms := stepTerms()
+		terms.Credit = rapid.Int64Range(0, 10).Draw(t, "credit")
+		terms.Blind = rapid.Bool().Draw(t, "blind")
+		few := rapid.Int64Range(0, 6)
+		s := seen(terms, rapid.Float64Range(-10, 10).Draw(t, "level"))
+		s.view.known = rapid.Bool().Draw(t, "known")
+		s.leases = [2]lease{{units: few.Draw(t, "held"), end: 9 * sec}, {units: 0, end: 9 * sec}}
+		if s.leases[0].units > 0 {
+			s.leases[1].units = few.Draw(t, "spare")
+		}
+		s.pending, s.inflight = few.Draw(t, "pending"), few.Draw(t, "in flight")
+		s.frozen = s.inflight > 0
+		s.asked = s.frozen && rapid.Bool().Draw(t, "asked")
+		s.demand = demand{sum: rapid.Float64Range(0, 5000).Draw(t, "demand"), at: sec, first: -9 * sec}
+		now := sec + rapid.Int64Range(0, 2*sec).Draw(t, "later")
+
+		before, credit := s, s.creditLeft(terms, now)
+		w, until := s.Load(terms, now)
+		if until > now+Ticks*terms.Tick {
+			t.Fatalf("%+v until %d, %d ns from now", w, until, until-now)
+		}
+		left := int64(0)
+		switch w.Kind {
+		case NoBudget:
+			if w.Units != 0 {
+				t.Fatalf("%+v", w)
+			}
+		case LeaseBudget:
+			if w.Units < 1 || w.Units > before.Held() || until > 9*sec {
+				t.Fatalf("%+v until %d of %d held until %d", w, until, before.Held(), 9*sec)
+			}
+			left = rapid.Int64Range(0, w.Units).Draw(t, "left")
+		case CreditBudget:
+			if w.Units < 1 || w.Units > credit {
+				t.Fatalf("%+v of %d on credit", w, credit)
+			}
+			left = rapid.Int64Range(0, w.Units).Draw(t, "left")
+		case DenyBudget:
+			if proved := s.ProvedUntil(terms, 1); w.Units != 0 || now >= proved || until > proved-terms.Tick {
+				t.Fatalf("%+v until %d, proved until %d", w, until, proved)
+			}
+			left = rapid.Int64Range(0, 100).Draw(t, "denied")
+		}
+		s.drain(left, now)
+		spent := w.Spendable() - left
+		if w.Kind == DenyBudget {
+			spent = 0
+		}
+		if got := before.Held() - s.Held() + s.pending - before.pending; got != spent || s.inflight != before.inflight {
+			t.Fatalf("%+v: %d units spent, %d booked", w, spent, got)
+		}
+		if s.budget != (Budget{}) || s.leases[0].units < 0 || s.leases[1].units < 0 {
+			t.Fatalf("%+v", s)
+		}
+		s.drain(5, now) // a second time takes nothing
+		if got := before.Held() - s.Held() + s.pending - before.pending; got != spent {
+			t.Fatalf("drained twice")
+		}
+	})
+}
+
+func TestExpireAndSpendTheOlderFirst(t *testing.T) {
+	s := Account{leases: [2]lease{{units: 3, end: 2 * sec}, {units: 5, end: 4 * sec}}}
+	s.spend(4)
+	if s.leases != [2]lease{{units: 4, end: 4 * sec}} {
+		t.Errorf("%+v", s.leases)
+	}
+	s.leases = [2]lease{{units: 3, end: 2 * sec}, {units: 5, end: 4 * sec}}
+	if lost := s.expire(2*sec - 1); lost != 0 {
+		t.Errorf("lost %d a ns early", lost)
+	}
+	if lost := s.expire(2 * sec); lost != 3 || s.leases != [2]lease{{units: 5, end: 4 * sec}} {
+		t.Errorf("lost %d: %+v", lost, s.leases)
+	}
+}
+
+func TestIdle(t *testing.T) {
+	for _, s := range []Account{{pending: 1}, {inflight: 1}, {frozen: true}, {local: fallbackBucket{admitted: 1}}} {
+		if s.Idle() {
+			t.Errorf("%+v", s)
+		}
+	}
+	if s := (Account{leases: [2]lease{{units: 3}}}); !s.Idle() {
+		t.Error("a lease alone keeps a key in memory")
+	}
+}
+
+// K given is K; an adaptive one grows to what the key uses in T; neither waits
+// for more than half of the credit.
+func TestFlushAt(t *testing.T) {
+	busy := demand{first: 1, at: 100 * sec, sum: 100_000, sq: 100_000} // a second
+	for _, tc := range []struct {
+		name     string
+		every    int64
+		adaptive bool
+		credit   int64
+		demand   demand
+		want     int64
+	}{
+		{"given", 50, false, 1 << 40, busy, 50},
+		{"adaptive, idle", 1000, true, 1 << 40, demand{}, 1000},
+		{"adaptive, busy: 100 000 a second for 50 ms", 1000, true, 1 << 40, busy, 5000},
+		{"half of the credit", 1000, true, 90, busy, 45},
+		{"at least one", 1000, false, 1, busy, 1},
+	} {
+		terms := stepTerms()
+		terms.Every, terms.Adaptive, terms.Credit, terms.Interval = tc.every, tc.adaptive, tc.credit, 50*ms
+		s := Account{demand: tc.demand}
+		if got := s.flushAt(terms, 100*sec); got != tc.want {
+			t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
+		}
+	}
+}
+
+// While there are so many keys that syncs wait, a key takes no lease that it can
+// do without, and one that it cannot all the same.
+func TestWithoutLeasesWhileSyncsWait(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		behind  bool
+		credit  int64
+		demand  float64 // a second
+		without bool
+	}{
+		{"nobody waits", false, 4, 3, false},
+		{"the credit lasts", true, 4, 3, true},
+		{"it does not", true, 4, 5, false},
+		{"there is none", true, 0, 3, false},
+	} {
+		tm := stepTerms()
+		tm.Behind, tm.Credit = tc.behind, tc.credit
+		s := seen(tm, 10)
+		s.demand = demand{sum: tc.demand, sq: 0, at: sec, first: -9 * sec}
+		if got := !s.takesLease(tm, sec); got != tc.without {
+			t.Errorf("%s: without a lease %t, want %t", tc.name, got, tc.without)
+		}
+		if got := !s.worthLease(tm, sec); got != tc.without {
+			t.Errorf("%s: no sync for one %t, want %t", tc.name, got, tc.without)
+		}
+	}
+}

@@ -1,0 +1,258 @@
+package account
+
+import (
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+)
+
+// This file is a sync of the key: what it tells Redis, and what becomes of the answer.
+
+// Answer is Redis's answer to an op, and its times.
+type Answer struct {
+	algo.Answer
+	RedisNow int64 // µs of Redis time
+	Sent     int64 // ns; when the op was first sent
+	At       int64 // ns; when Redis answered, as the whole fleet has it: needed for queues only
+
+	carried int   // how many of the calls that still wait the op asked for
+	each    int64 // of a queue: ns that a unit takes, by the limit that the op had
+}
+
+// Send turns what the key owes and wants into an op, or reports that there is nothing to say. Call Waiters.Front, Adapt to the
+// plan that it returns, and Begin before. p is the key's plan.
+func (a *Account) Send(c *Conditions, p *Plan, ws *Waiters, now int64) (op algo.Op, b Books, ok bool) {
+	if c.Closing { // pay, and ask for nothing
+		ws.carried = 0
+	}
+	owed, again := a.owed()+a.local.admitted, a.resync
+	op, ok = a.freeze(c, ws.asks(), now)
+	b.Forgiven = owed - a.owed() - a.local.admitted
+	ws.sent = p
+	switch {
+	case !ok:
+		ws.carried = 0
+	case again:
+		b.Resynced = 1
+	}
+	op.Since = p.InForce(now)
+	return op, b, ok
+}
+
+// freeze is Send for asks of these costs.
+func (a *Account) freeze(c *Conditions, asks []int64, now int64) (algo.Op, bool) {
+	if owed := a.local.settle(c.Fallback, now); owed > 0 {
+		a.pending, a.window = a.pending+owed, 0
+	}
+	again := a.resync && a.Tells(c.Bucket, c.Lost)
+	a.resync = false
+	if a.pending == 0 && a.refunds.units() == 0 && len(asks) == 0 && !again && !a.worthLease(c, now) {
+		a.stuckAt = 0 // the calls that waited have left
+		return algo.Op{}, false
+	}
+	op := algo.Op{Owed: a.pending, Win: a.window, Asks: asks, Gen: a.booked.gen, Had: a.booked.had}
+	a.booked.kept = 0
+	if a.booked.gen != 0 && c.hasLeases() {
+		a.booked.kept, _ = a.renewable()
+		op.Keep = a.booked.kept
+	}
+	back := a.refunds.take()
+	op.Refund, op.RefundAt = back.units, back.at
+	a.giving, a.aside = back.units, 0
+	// A sync that only tells a view takes no lease: Redis may not know yet what other processes used.
+	onlyTells := again && a.pending == 0 && len(asks) == 0
+	if !c.Closing && !onlyTells { // else a turn, too, would be wasted
+		op.Div = 2 * c.N
+	}
+	if a.takesLease(c, now) && !onlyTells {
+		op.Demand = int64(min(a.demand.steady(now)*1000, MaxCharge))
+	}
+	if a.view.known {
+		op.View = algo.View{Level: a.view.level, Prev: a.view.refill * c.Window.Tick, At: a.view.redisAt, Born: a.view.createdAt}
+		op.Lost = c.Lost > 0 && a.view.received <= c.Lost
+	}
+	a.inflight, a.sentIn, a.pending, a.window = a.pending, a.window, 0, 0
+	a.frozen, a.asked = true, len(asks) > 0
+	if a.stuckAt == 0 {
+		a.stuckAt = now
+	}
+	return op, true
+}
+
+// Receive books the answer to the op on its way, and decides the calls that wait: it returns those that have an answer now, with
+// their Verdict, and how soon the key wants its next sync. Call Begin before. p is the key's plan, which may have changed since
+// the op was sent.
+func (a *Account) Receive(c *Conditions, p *Plan, ws *Waiters, ans Answer, now int64) (answered []*Waiter, next Sync, b Books) {
+	sent := ws.sent
+	level, changed := ans.Level, sent.Limit != p.Limit
+	if changed && !c.windowed() {
+		ans.Level, ans.Cap = p.Bucket.Convert(ans.Level, sent.Bucket), p.Bucket.Convert(ans.Cap, sent.Bucket)
+	}
+	b = Books{Refunded: a.giving, Debited: ans.Granted + ans.Lease}
+	if ans.Dropped {
+		b.Dropped = a.inflight
+	} else {
+		b.Acked = a.inflight
+	}
+	var costs []int64
+	costs, ans.carried = ws.present()
+	pending := a.pending
+	delays := make([]int64, 0, len(costs)) // ns; negative: not served
+	if p.Bucket.Queue {
+		ans.each = sent.Each()
+		delays, b.Lost = a.settleQueue(c, ans, costs, now)
+	} else {
+		var served []bool
+		served, b.Lost = a.settle(c, ans, costs, now)
+		for _, is := range served {
+			if is {
+				delays = append(delays, 0)
+			} else {
+				delays = append(delays, -1)
+			}
+		}
+	}
+	if changed && c.windowed() {
+		a.view = view{}
+	}
+	b.Netted = pending - a.pending
+
+	still := ws.list[:0:0]
+	for i, w := range ws.list {
+		carried := i < ans.carried
+		v := Verdict{Action: Admit, Source: hybridlimit.SourceRedis, Reason: Granted, Delay: delays[i]}
+		switch {
+		case delays[i] >= 0 && !carried:
+			v.Reason = Spare
+		case delays[i] < 0:
+			v = a.unserved(c, p, w, now)
+			next = max(next, v.Sync)
+			if v.Action == Ask && carried {
+				v = a.refuse(c, sent, level, w.N, now)
+			}
+		}
+		if v.Action == Ask {
+			still = append(still, w)
+			continue
+		}
+		w.Verdict, w.done = v, true
+		answered = append(answered, w)
+	}
+	ws.list = still
+	if a.pending+a.refunds.units() > 0 {
+		next = max(next, SyncLazily)
+	}
+	return answered, next, b
+}
+
+// unserved decides a call that waits and that the answer did not serve.
+func (a *Account) unserved(c *Conditions, p *Plan, w *Waiter, now int64) Verdict {
+	if w.Plan.Limit != p.Limit && a.Held() < w.N {
+		if a.stuckAt == 0 {
+			a.stuckAt = now
+		}
+		return Verdict{Action: Ask, Reason: WaitsForRedis, Sync: SyncNow} // the next op is its
+	}
+	v := a.judge(c, w.N, now)
+	if v.Source == hybridlimit.SourceDenyCache {
+		v.Source = hybridlimit.SourceRedis // Redis has just said so
+	}
+	return v
+}
+
+// refuse denies a call that the op carried and Redis refused. Units that have come back since are for the calls that come next:
+// a call that asked again would wait for MaxWait where a unit comes back faster than a round trip takes. level is that of the
+// answer, by the limit of the op.
+func (a *Account) refuse(c *Conditions, sent *Plan, level, n, now int64) Verdict {
+	until := a.ProvedUntil(c, n)
+	if !c.windowed() { // the level may have been that of another limit
+		until = a.proved(sent.Bucket, level, n)
+	}
+	return Verdict{Action: Deny, Source: hybridlimit.SourceRedis, Reason: Refused, Retry: max(0, until-now)}
+}
+
+// learn takes over what an answer says of the key.
+func (a *Account) learn(c *Conditions, ans Answer, now int64) {
+	a.inflight, a.sentIn, a.untold, a.giving, a.frozen, a.asked, a.stuckAt = 0, 0, 0, 0, false, false, 0
+	if a.local.admitted == 0 {
+		a.local = fallbackBucket{} // the next stretch starts warm
+	}
+	a.view = view{
+		level: ans.Level, cap: ans.Cap, nextPoll: now + ans.Retry*1000, sent: ans.Sent, received: now, redisAt: ans.RedisNow,
+		createdAt: ans.Born, relook: now + c.RelookIn, known: true,
+	}
+	a.used = false
+	a.view.level -= a.aside * c.Bucket.Unit
+	a.aside = 0
+	a.enter(c, ans)
+}
+
+// settle books an answer. waiting is the costs of the calls that still wait, in order, those that the op carried first. It
+// returns which of them are served, and how many units were lost.
+func (a *Account) settle(c *Conditions, ans Answer, waiting []int64, now int64) (served []bool, lost int64) {
+	a.learn(c, ans, now)
+	// The life counts from the sending, because Redis may have granted the units then; less two ticks, because the coarse epoch
+	// may lag by one and a tick may be late.
+	end := ans.Sent + ans.Life*1000 - 2*c.Tick
+	a.renew(ans.Gen, ans.Lease, end)
+	// Granted units are for the calls that Redis was asked for, which are admitted as of then. While the answer's life lasts the
+	// bucket cannot have filled up, and the units may go to others. The ledger does not hold them, so with a ledger that is not
+	// known, and neither is it once the life is over.
+	grants, pool := ans.Granted, ans.Lease
+	switch alive := now < end; {
+	case !alive:
+		lost, pool = pool, 0
+	case ans.Gen == 0:
+		grants, pool = 0, pool+grants
+	}
+	// Rule 3: a lease first pays the credit that was spent while it was on its way. The process held a view from before the lease;
+	// keeping both would admit C more.
+	net := min(pool, a.pending)
+	pool -= net
+	a.pending -= net
+	served = make([]bool, len(waiting))
+	for i, n := range waiting {
+		switch {
+		case i < ans.carried && n <= grants:
+			grants -= n
+			served[i] = true
+		case n <= pool:
+			pool -= n
+			served[i] = true
+		case i < ans.carried:
+			a.stayAway(c)
+		}
+	}
+	lost += grants
+	// Calls that left have left their units too, perhaps to the fallback.
+	net = min(pool, a.local.admitted)
+	pool -= net
+	a.local.admitted -= net
+	if pool > 0 {
+		lost += a.keep(lease{units: pool, end: end, booked: ans.Gen != 0})
+	}
+	return served, lost
+}
+
+// ReceiveClosed books an answer that comes after the key was forgotten for good.
+func (a *Account) ReceiveClosed(ans Answer) Books {
+	b := Books{Acked: a.inflight, Refunded: a.giving, Debited: ans.Granted + ans.Lease, Lost: ans.Granted + ans.Lease}
+	a.GiveUp(new(Waiters))
+	return b
+}
+
+// GiveUp drops the op on its way for good: its units are units that Redis never hears of. Redis may have run the op all the
+// same, so what is leased is not to be settled again: the ledger would take another process's units for these (rule 21). The
+// units in hand are no longer booked, and end as before: they were in the ledger until then. And the units stay off what this
+// process gives credit on (rule 22).
+func (a *Account) GiveUp(ws *Waiters) Books {
+	b := Books{Dropped: a.inflight - a.giving}
+	ws.carried = 0
+	a.untold += a.inflight
+	a.giving = 0
+	a.booked = booking{}
+	for i := range a.leases {
+		a.leases[i].booked = false
+	}
+	a.inflight, a.frozen, a.asked, a.stuckAt = 0, false, false, 0
+	return b
+}

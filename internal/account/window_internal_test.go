@@ -1,0 +1,103 @@
+package account
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+)
+
+// windowTerms is stepTerms for a fixed window of 10 a second.
+func windowTerms() *Conditions {
+	t, r := stepTerms(), NewPlan(hybridlimit.FixedWindow(10, time.Second))
+	t.Bucket, t.Window, t.Limit = r.Bucket, r.Window, r.Limit
+	return t
+}
+
+// inWindow is a state that heard at 1 s of a window's level and of its end, a
+// round trip after it had asked at that time of Redis.
+func inWindow(t *Conditions, redisNow, level, ends int64) *Account {
+	s := &Account{frozen: true}
+	s.settle(t, Answer{Answer: algo.Answer{Level: level, Cap: t.Bucket.Cap, Ends: ends}, RedisNow: redisNow, Sent: sec - ms}, nil, sec)
+	return s
+}
+
+// The common path spends a word for up to two ticks after it was loaded. What
+// it spent after the window's end would count in the last one, where it may be
+// for nothing, and the window that is would have it once more.
+func TestCreditWordEndsWithItsWindow(t *testing.T) {
+	tm := windowTerms()
+	s := inWindow(tm, 5e6+500e3, 10, 500e3)
+	s.owe(1)
+	end := s.view.ends
+	if end != sec-ms+500*ms {
+		t.Fatalf("the view ends at %d", end)
+	}
+	for _, tc := range []struct {
+		now  int64
+		want Budget
+	}{
+		{end - 2*tm.Tick, Budget{CreditBudget, 1}}, // half of C makes the sync urgent
+		{end - 2*tm.Tick + 1, Budget{}},
+		{end - 1, Budget{}},
+	} {
+		one := *s
+		if got, _ := one.Load(tm, tc.now); got != tc.want {
+			t.Errorf("%d ns before its end: %v, want %v", end-tc.now, got, tc.want)
+		}
+	}
+	if got := s.creditLeft(tm, end-1); got != 3 {
+		t.Errorf("%d units of credit at the end, want 3", got)
+	}
+}
+
+// While a clock that stepped back is before the window that Redis counts in,
+// what is owed is of that one, not of the one that the clock shows: it would
+// count in the last one, or, two windows back, not at all.
+func TestOwedNamesTheWindowThatEnds(t *testing.T) {
+	tm := windowTerms()
+	for _, tc := range []struct {
+		name           string
+		redisNow, ends int64
+		window         int64
+	}{
+		{"at its begin", 5e6, 1e6, 5},
+		{"at its end", 6e6 - 1, 1, 5},
+		{"the clock stepped back before it", 5e6 - 1, 1e6 + 1, 5},
+		{"by a second", 4e6, 2e6, 5},
+	} {
+		s := inWindow(tm, tc.redisNow, 10, tc.ends)
+		s.owe(3)
+		if op, _ := s.freeze(tm, nil, sec); op.Win != tc.window || op.Owed != 3 {
+			t.Errorf("%s: %d units owed of window %d, want 3 of %d", tc.name, op.Owed, op.Win, tc.window)
+		}
+	}
+}
+
+// What is owed of the last window takes nothing from the one that is, so it
+// proves no denial in it.
+func TestOwedOfTheLastWindowDeniesNothing(t *testing.T) {
+	tm := windowTerms()
+	s := inWindow(tm, 5e6+500e3, 10, 500e3)
+	s.owe(2)
+	for _, where := range []string{"pending", "in flight"} {
+		for _, tc := range []struct {
+			window, n int64
+			denied    bool
+		}{
+			{5, 8, false}, // its own
+			{5, 9, true},
+			{4, 10, false}, // the last
+			{0, 9, true},   // of several: it counts where it arrives
+		} {
+			one := *s
+			if one.window = tc.window; where == "in flight" {
+				one.freeze(tm, nil, sec)
+			}
+			if got := one.ProvedUntil(tm, tc.n) > sec; got != tc.denied {
+				t.Errorf("2 units of window %d %s, a call for %d of 10 in window 5: denied %t", tc.window, where, tc.n, got)
+			}
+		}
+	}
+}
