@@ -5,8 +5,8 @@ import "github.com/hybridlimit/hybridlimit"
 // Budget is what the fast path may spend of a key without the account. While the fast path has it, the units in it are
 // still the account's: Begin takes the rest back and books the difference.
 type Budget struct {
-	Kind  BudgetKind
-	Units int64
+	Kind  BudgetKind // where the units come from
+	Units int64      // at most MaxUnits
 }
 
 // BudgetKind is where the units of a budget come from.

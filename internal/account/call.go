@@ -135,11 +135,11 @@ func (a *Account) Charge(c *Conditions, n, now int64) (v Verdict, counted int64)
 
 // Forecast is the likely answer to a call for one unit.
 type Forecast struct {
-	Known   bool // there is a view
-	Allowed bool
-	Source  hybridlimit.Source
-	Delay   int64 // ns, of a queue
-	Until   int64 // ns from now, of a denial
+	Known   bool               // there is a view
+	Allowed bool               // the call would be admitted
+	Source  hybridlimit.Source // of the decision
+	Delay   int64              // ns, of a queue
+	Until   int64              // ns from now, of a denial
 }
 
 // Peek estimates the answer to a call for one unit and takes nothing.

@@ -21,22 +21,22 @@ type Conditions struct {
 	Bucket   algo.Bucket       // of a window: its units only, see Window
 	Window   algo.Window       // Period 0: the limit is a bucket
 	Limit    hybridlimit.Limit // in force for the key
-	Mode     Mode
-	N        int64 // fleet size
-	Credit   int64 // C, units
-	Every    int64 // K, units: the least that makes a sync urgent
-	Adaptive bool  // K grows with the key's demand
-	Interval int64 // T, ns
-	Blind    bool  // a key without a view may be taken for full: see MayBeFull
-	RTT      int64 // ns
-	Tick     int64 // ns; a step of the local clock
-	MaxWait  int64 // ns; negative: a call never waits
-	Fallback Fallback
-	RelookIn int64 // ns, jittered: how long a view may prove a denial
-	Closing  bool  // there are no more decisions, so a lease would be wasted
-	Behind   bool  // syncs that may wait are late by more than T
-	Lost     int64 // ns; when a loss in Redis was last noticed; 0: never
-	Broken   bool  // Redis is not to be asked: the breaker is not closed, or a switch says so
+	Mode     Mode              // of the limiter
+	N        int64             // fleet size
+	Credit   int64             // C, units
+	Every    int64             // K, units: the least that makes a sync urgent
+	Adaptive bool              // K grows with the key's demand
+	Interval int64             // T, ns
+	Blind    bool              // a key without a view may be taken for full: see MayBeFull
+	RTT      int64             // ns
+	Tick     int64             // ns; a step of the local clock
+	MaxWait  int64             // ns; negative: a call never waits
+	Fallback Fallback          // the fallback bucket of the key
+	RelookIn int64             // ns, jittered: how long a view may prove a denial
+	Closing  bool              // there are no more decisions, so a lease would be wasted
+	Behind   bool              // syncs that may wait are late by more than T
+	Lost     int64             // ns; when a loss in Redis was last noticed; 0: never
+	Broken   bool              // Redis is not to be asked: the breaker is not closed, or a switch says so
 }
 
 // windowed reports whether the limit counts in windows.

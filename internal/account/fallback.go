@@ -17,7 +17,7 @@ const (
 
 // Fallback is the size of a process's own bucket while Redis is away.
 type Fallback struct {
-	Policy Policy
+	Policy Policy  // of the limiter
 	Cap    float64 // units
 	PerNs  float64 // units that come back each ns
 	Period int64   // of a window, ns; 0: it is a bucket

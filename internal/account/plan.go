@@ -9,14 +9,14 @@ import (
 
 // Plan is a limit and the constants that follow from it. It does not change.
 type Plan struct {
-	Limit      hybridlimit.Limit
-	Burst      int64   // Limit.BurstSize()
-	algo.Scale         // of a limit that counts
-	Full       int64   // ns from empty to full
-	PerNs      float64 // of a bucket: units that come back in a ns
-	PerUnit    float64 // of a bucket: µs in which a unit comes back
-	From       Origin
-	Began      int64 // ns; when SetLimit, or the call, brought it; 0: it has been in force for long
+	Limit      hybridlimit.Limit // valid
+	Burst      int64             // Limit.BurstSize()
+	algo.Scale                   // of a limit that counts
+	Full       int64             // ns from empty to full
+	PerNs      float64           // of a bucket: units that come back in a ns
+	PerUnit    float64           // of a bucket: µs in which a unit comes back
+	From       Origin            // of the limit
+	Began      int64             // ns; when SetLimit, or the call, brought it; 0: it has been in force for long
 	// Counts is the algorithm of the limiter's last limit that counts. An account that exists is of that algorithm.
 	Counts hybridlimit.Algorithm
 }

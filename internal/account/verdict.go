@@ -24,11 +24,11 @@ const (
 
 // Verdict is a decision.
 type Verdict struct {
-	Action Action
-	Source hybridlimit.Source
-	Retry  int64 // ns, of a denial
-	Delay  int64 // ns, of a call that a queue admits
-	Sync   Sync
+	Action Action             // admit, deny or ask
+	Source hybridlimit.Source // of the decision
+	Retry  int64              // ns, of a denial
+	Delay  int64              // ns, of a call that a queue admits
+	Sync   Sync               // how soon the key wants a sync
 
 	Reason  Reason // of the action
 	Asks    Reason // why neither units in hand nor credit decided; None: one did

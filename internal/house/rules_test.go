@@ -30,6 +30,8 @@ const (
 var product = map[string]rule{
 	".":                  {},
 	"internal/algo":      {inside: []string{"."}},
+	"internal/account":   {inside: []string{".", "internal/algo"}}, // pure: purity_test.go
+	"internal/census":    {},
 	"internal/waiting":   {inside: []string{"."}},
 	"internal/respguard": {},
 	"lua":                {inside: []string{".", "internal/algo"}, outside: []string{xxhash}},
@@ -44,7 +46,7 @@ var product = map[string]rule{
 		outside: []string{redisClient, otel, xxhash},
 	},
 	"hybrid": {
-		inside:  []string{".", "internal/algo", "internal/waiting", "lua", "breaker", "local", "global", "sync"},
+		inside:  []string{".", "internal/account", "internal/algo", "internal/census", "internal/waiting", "lua", "breaker", "local", "global", "sync"},
 		outside: []string{redisClient, lru, xtime, otel, xxhash},
 	},
 	"hybrid/debug": {inside: []string{".", "hybrid"}}, // an adapter, so that hybrid does not bring net/http
