@@ -88,7 +88,7 @@ func TestRightsToSwitch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rights := regexp.MustCompile("Whoever only switches limits .* needs `([^`]+)`").FindSubmatch(text)
+	rights := regexp.MustCompile("A user that only sets switches .* needs `([^`]+)`").FindSubmatch(text)
 	if rights == nil {
 		t.Fatal("no rights in SECURITY.md")
 	}

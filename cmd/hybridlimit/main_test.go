@@ -466,7 +466,7 @@ func TestRightsOfTheTool(t *testing.T) {
 	}
 	_, line, _ := strings.Cut(string(security), "\nACL SETUSER ")
 	line, _, _ = strings.Cut(line, "\n")
-	more := regexp.MustCompile("It needs `([^`]+)` besides").FindStringSubmatch(string(operations))
+	more := regexp.MustCompile("The command needs `([^`]+)` besides").FindStringSubmatch(string(operations))
 	if line == "" || more == nil {
 		t.Fatal("no rights in the documents")
 	}
