@@ -12,7 +12,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // Ask is one limit's part of a call under several: so many units of a key.
@@ -188,8 +188,8 @@ func partsOf(asks []Ask, each []hybridlimit.Ask) (parts []*part, res hybridlimit
 			return nil, hybridlimit.Result{}, fmt.Errorf("global: AllowAll: asks[%d]: %w: %d units of one key and more", i, hybridlimit.ErrCost, a.N)
 		}
 	}
-	if len(parts) > lua.MaxOps {
-		return nil, hybridlimit.Result{}, fmt.Errorf("global: AllowAll: %w: %d limits, at most %d", hybridlimit.ErrInvalid, len(parts), lua.MaxOps)
+	if len(parts) > wire.MaxOps {
+		return nil, hybridlimit.Result{}, fmt.Errorf("global: AllowAll: %w: %d limits, at most %d", hybridlimit.ErrInvalid, len(parts), wire.MaxOps)
 	}
 	for _, p := range parts {
 		if blank := p.Limiter.blank(p.terms); p.N > blank.Limit {
@@ -271,9 +271,9 @@ func begin(parts []*part) (done func(), err error) {
 // result is that of the limit that denied with the longest wait; with an error,
 // of the one that decides what becomes of the call without Redis.
 func take(ctx, bounded context.Context, group []*part) (hybridlimit.Result, error) {
-	ops := make([]lua.Op, len(group))
+	ops := make([]wire.Op, len(group))
 	for i, p := range group {
-		ops[i] = lua.Op{Key: p.name, Limit: p.terms.limit, Op: algo.Op{Asks: []int64{p.N}, Since: p.terms.since()}}
+		ops[i] = wire.Op{Key: p.name, Limit: p.terms.limit, Op: algo.Op{Asks: []int64{p.N}, Since: p.terms.since()}}
 		if p.terms.Kind == algo.KindLog {
 			ops[i].ID = hybridlimit.RequestID(ctx)
 		}

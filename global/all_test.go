@@ -17,6 +17,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -274,7 +275,7 @@ func TestAllowAllRefuses(t *testing.T) {
 		namesake := newLimiter(t, rdb, still(9), global.Config{Name: "user"})
 		twin := newLimiter(t, rdb, still(5), global.Config{Name: "user"})
 		stranger := newLimiter(t, bubble.Client(nil), still(5), global.Config{Name: "stranger"})
-		many := make([]global.Ask, lua.MaxOps+1)
+		many := make([]global.Ask, wire.MaxOps+1)
 		for i := range many {
 			many[i] = global.Ask{Limiter: user, Key: fmt.Sprint("k", i), N: 1}
 		}

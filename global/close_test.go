@@ -15,7 +15,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // callsRunning counts the goroutines that the package has started.
@@ -146,7 +146,7 @@ func TestClosedRunner(t *testing.T) {
 		}
 		r.Close()
 		r.Close()
-		_, err = r.Batch(t.Context(), lua.Envelope{}, nil)
+		_, err = r.Batch(t.Context(), wire.Envelope{}, nil)
 		wantErr(t, err, hybridlimit.ErrClosed)
 		_, err = r.Heartbeat(t.Context(), pulse("p", time.Second, false))
 		wantErr(t, err, hybridlimit.ErrClosed)

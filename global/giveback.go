@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // NotReturnedError says what an AllowAll that was denied, or failed, had taken
@@ -44,11 +44,11 @@ func giveBack(ctx context.Context, timeout time.Duration, groups [][]*part) erro
 	var wg sync.WaitGroup
 	for i, group := range groups {
 		wg.Go(func() {
-			ops := make([]lua.Op, len(group))
+			ops := make([]wire.Op, len(group))
 			for i, p := range group {
-				ops[i] = lua.Op{Key: p.name, Limit: p.terms.limit, Op: p.back}
+				ops[i] = wire.Op{Key: p.name, Limit: p.terms.limit, Op: p.back}
 			}
-			keys, argv := lua.EncodeBatch(lua.Envelope{}, ops)
+			keys, argv := wire.EncodeBatch(wire.Envelope{}, ops)
 			_, causes[i] = group[0].Limiter.runner.batch(ctx, keys, argv, ops)
 		})
 	}

@@ -9,14 +9,14 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 const fleetKey, switchKey = "hl:v2:{3}:@fleet:api", "hl:v2:{3}:@switch:api"
 
 // pulse is a heartbeat of a process that was told nothing.
-func pulse(process string, expiry time.Duration, leave bool) lua.Pulse {
-	return lua.Pulse{Fleet: fleetKey, Switch: switchKey, Process: process, Expiry: expiry, Leave: leave, TTL: time.Hour}
+func pulse(process string, expiry time.Duration, leave bool) wire.Pulse {
+	return wire.Pulse{Fleet: fleetKey, Switch: switchKey, Process: process, Expiry: expiry, Leave: leave, TTL: time.Hour}
 }
 
 func withRunner(t *testing.T, f func(t *testing.T, bubble *redistest.Bubble, r *global.Runner)) {
@@ -140,13 +140,13 @@ func TestHeartbeatOnRedis(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, err := r.Heartbeat(t.Context(), pulse("0", 0, false)); got != (lua.Beat{}) || err == nil {
+	if got, err := r.Heartbeat(t.Context(), pulse("0", 0, false)); got != (wire.Beat{}) || err == nil {
 		t.Errorf("with an expiry of 0: %+v, %v", got, err)
 	}
 	rdb.Set(t.Context(), "{3}string", "v", 0)
 	odd := pulse("0", time.Second, false)
 	odd.Fleet = "{3}string"
-	if got, err := r.Heartbeat(t.Context(), odd); got != (lua.Beat{}) || err == nil || errors.Is(err, lua.ErrReply) {
+	if got, err := r.Heartbeat(t.Context(), odd); got != (wire.Beat{}) || err == nil || errors.Is(err, wire.ErrReply) {
 		t.Errorf("on a string: %+v, %v", got, err)
 	}
 }

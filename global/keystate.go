@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // KeyState is what Redis has of a key at the moment at which it is read.
@@ -89,7 +89,7 @@ func (r *Runner) Look(ctx context.Context, name string, limit hybridlimit.Limit)
 		k.Left = limit.BurstSize()
 		return k, nil
 	}
-	reply, err := r.Batch(ctx, lua.Envelope{}, []lua.Op{{Key: name, Limit: limit}}) // asks for nothing: a peek
+	reply, err := r.Batch(ctx, wire.Envelope{}, []wire.Op{{Key: name, Limit: limit}}) // asks for nothing: a peek
 	if err != nil {
 		return KeyState{}, err
 	}
@@ -110,13 +110,13 @@ func (r *Runner) Look(ctx context.Context, name string, limit hybridlimit.Limit)
 	}
 	k.TTL = max(0, ttl)
 	k.Found = ans.Born > 0 || ttl > 0
-	if s, ok := lua.DecodeState(stored); ok {
+	if s, ok := wire.DecodeState(stored); ok {
 		k.Debited, k.Leased, k.Born = s.Since, s.Out[0]+s.Out[1], time.UnixMicro(s.Born)
 	}
 	return k, nil
 }
 
-// Stored reads the text under which Redis keeps a key, for lua.DecodeState, and
+// Stored reads the text under which Redis keeps a key, for wire.DecodeState, and
 // how long it will: negative if there is none. Of a log there is a TTL and no
 // text. It costs two messages, and needs no right that the scripts do not.
 func (r *Runner) Stored(ctx context.Context, name string) (text string, ttl time.Duration, err error) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -136,7 +137,7 @@ func (l *Limiter) fixed(t *terms, n int64) hybridlimit.Result {
 }
 
 // fill says what Redis said of the level.
-func (t *terms) fill(res hybridlimit.Result, ans lua.Answer) hybridlimit.Result {
+func (t *terms) fill(res hybridlimit.Result, ans wire.Answer) hybridlimit.Result {
 	res.Source = hybridlimit.SourceRedis
 	res.Remaining = t.Units(ans.Level)
 	res.ResetAfter = micros(t.Reset(ans))
@@ -253,7 +254,7 @@ func (l *Limiter) place(key string) (tag int, name string) {
 }
 
 // ask sends an op, and says what Redis answered and at which µs of its time.
-func (l *Limiter) ask(ctx context.Context, key string, t *terms, op algo.Op) (lua.Answer, int64, error) {
+func (l *Limiter) ask(ctx context.Context, key string, t *terms, op algo.Op) (wire.Answer, int64, error) {
 	_, name := l.place(key)
 	if t.Kind == algo.KindLog {
 		op.ID = hybridlimit.RequestID(ctx)
@@ -261,11 +262,11 @@ func (l *Limiter) ask(ctx context.Context, key string, t *terms, op algo.Op) (lu
 	op.Since = t.since()
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
 	defer cancel()
-	reply, err := l.runner.Batch(ctx, lua.Envelope{}, []lua.Op{{
+	reply, err := l.runner.Batch(ctx, wire.Envelope{}, []wire.Op{{
 		Key: name, Limit: t.limit, Op: op,
 	}})
 	if err != nil {
-		return lua.Answer{}, 0, err
+		return wire.Answer{}, 0, err
 	}
 	return reply.Answers[0], reply.Now, nil
 }

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // WithLogger makes a Runner log to l what nobody but the log can be told: that
@@ -33,7 +33,7 @@ type panics struct {
 func (p *panics) catch(f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("%w: go-redis panicked: %v", lua.ErrReply, v)
+			err = fmt.Errorf("%w: go-redis panicked: %v", wire.ErrReply, v)
 			p.note(v, debug.Stack())
 		}
 	}()

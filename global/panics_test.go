@@ -14,7 +14,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // panicking is a client that panics as go-redis does when it trusts a length, at
@@ -83,7 +83,7 @@ func TestAPanicIsAnErrorOfTheCall(t *testing.T) {
 			}
 			for range 3 {
 				_, err = r.Heartbeat(t.Context(), pulse("p", time.Minute, false))
-				if !errors.Is(err, lua.ErrReply) || !strings.Contains(err.Error(), "panicked: runtime error: makeslice: len out of range") {
+				if !errors.Is(err, wire.ErrReply) || !strings.Contains(err.Error(), "panicked: runtime error: makeslice: len out of range") {
 					t.Errorf("%v", err)
 				}
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -89,88 +90,88 @@ func (r *Runner) begin() bool {
 
 // Batch runs one batch of ops in one slot. With an envelope it may be called
 // again with the same arguments until it is answered, and is applied once. The
-// answer to more than lua.MaxOps ops may be refused.
-func (r *Runner) Batch(ctx context.Context, env lua.Envelope, ops []lua.Op) (lua.Reply, error) {
+// answer to more than wire.MaxOps ops may be refused.
+func (r *Runner) Batch(ctx context.Context, env wire.Envelope, ops []wire.Op) (wire.Reply, error) {
 	if !r.begin() {
-		return lua.Reply{}, hybridlimit.ErrClosed
+		return wire.Reply{}, hybridlimit.ErrClosed
 	}
 	defer r.calls.Done()
-	keys, argv := lua.EncodeBatch(env, ops)
+	keys, argv := wire.EncodeBatch(env, ops)
 	reply, err := r.batch(ctx, keys, argv, ops)
 	if err == nil {
 		err = reply.Check(env, ops)
 	}
 	if err != nil {
-		return lua.Reply{}, err
+		return wire.Reply{}, err
 	}
 	return reply, nil
 }
 
 // batch runs encoded ops. Only within a call that has begun.
-func (r *Runner) batch(ctx context.Context, keys, argv []string, ops []lua.Op) (lua.Reply, error) {
+func (r *Runner) batch(ctx context.Context, keys, argv []string, ops []wire.Op) (wire.Reply, error) {
 	raw, err := r.send(ctx, lua.Batch, lua.Library.Batch, keys, argv)
 	if err != nil {
-		return lua.Reply{}, err
+		return wire.Reply{}, err
 	}
-	return lua.DecodeReply(raw, len(ops))
+	return wire.DecodeReply(raw, len(ops))
 }
 
 // all runs ops in one slot that get all that they ask for, or nothing. Only
 // within a call that has begun.
-func (r *Runner) all(ctx context.Context, ops []lua.Op) (lua.Reply, error) {
-	keys, argv := lua.EncodeAll(ops)
+func (r *Runner) all(ctx context.Context, ops []wire.Op) (wire.Reply, error) {
+	keys, argv := wire.EncodeAll(ops)
 	reply, err := r.batch(ctx, keys, argv, ops)
 	if err == nil {
 		err = reply.CheckAll(ops)
 	}
 	if err != nil {
-		return lua.Reply{}, err
+		return wire.Reply{}, err
 	}
 	return reply, nil
 }
 
 // History asks for a page of what a key has admitted under a sliding log, after
-// a time in µs of Redis time or from the begin (0). It holds lua.MaxHistory
-// entries at most; lua.ReadHistory puts pages together.
-func (r *Runner) History(ctx context.Context, key string, limit hybridlimit.Limit, after int64) (lua.Page, error) {
-	keys, argv := lua.EncodeHistory(key, limit, after, lua.MaxHistory)
+// a time in µs of Redis time or from the begin (0). It holds wire.MaxHistory
+// entries at most; wire.ReadHistory puts pages together.
+func (r *Runner) History(ctx context.Context, key string, limit hybridlimit.Limit, after int64) (wire.Page, error) {
+	keys, argv := wire.EncodeHistory(key, limit, after, wire.MaxHistory)
 	raw, err := r.run(ctx, lua.History, lua.Library.History, keys, argv)
 	if err != nil {
-		return lua.Page{}, err
+		return wire.Page{}, err
 	}
-	return lua.DecodeHistory(raw)
+	return wire.DecodeHistory(raw)
 }
 
 // Heartbeat notes that a process is alive and returns how many are, and what
 // their fleet was told. With Leave it takes the process out instead.
-func (r *Runner) Heartbeat(ctx context.Context, p lua.Pulse) (lua.Beat, error) {
-	keys, argv := lua.EncodePulse(p)
+func (r *Runner) Heartbeat(ctx context.Context, p wire.Pulse) (wire.Beat, error) {
+	keys, argv := wire.EncodePulse(p)
 	raw, err := r.run(ctx, lua.Fleet, lua.Library.Heartbeat, keys, argv)
 	if err != nil {
-		return lua.Beat{}, err
+		return wire.Beat{}, err
 	}
-	return lua.DecodeBeat(raw)
+	return wire.DecodeBeat(raw)
 }
 
 // SetSwitch sets the fleet's switch of a limiter, whose key is that of
 // lua.Names.Switch, and returns it with its time. It lives for ttl, or as long
 // as heartbeats renew it.
-func (r *Runner) SetSwitch(ctx context.Context, key string, to int64, ttl time.Duration) (lua.Flag, error) {
-	return r.flag(ctx, func() (keys, argv []string) { return lua.EncodeSwitch(key, to, ttl) })
+func (r *Runner) SetSwitch(ctx context.Context, key string, to int64, ttl time.Duration) (wire.Flag, error) {
+	return r.flag(ctx, func() (keys, argv []string) { return wire.EncodeSwitch(key, to, ttl) })
 }
 
 // Switch returns the fleet's switch of a limiter.
-func (r *Runner) Switch(ctx context.Context, key string) (lua.Flag, error) {
-	return r.flag(ctx, func() (keys, argv []string) { return lua.EncodeSwitchRead(key) })
+func (r *Runner) Switch(ctx context.Context, key string) (wire.Flag, error) {
+	return r.flag(ctx, func() (keys, argv []string) { return wire.EncodeSwitchRead(key) })
 }
 
-func (r *Runner) flag(ctx context.Context, encode func() (keys, argv []string)) (lua.Flag, error) {
+func (r *Runner) flag(ctx context.Context, encode func() (keys, argv []string)) (wire.Flag, error) {
 	keys, argv := encode()
 	raw, err := r.run(ctx, lua.SetSwitch, lua.Library.SetSwitch, keys, argv)
 	if err != nil {
-		return lua.Flag{}, err
+		return wire.Flag{}, err
 	}
-	return lua.DecodeSwitch(raw)
+	return wire.DecodeSwitch(raw)
 }
 
 // run runs a script, or the function that does the same.
@@ -190,7 +191,7 @@ func (r *Runner) send(ctx context.Context, script lua.Script, function string, k
 	}
 	raw, err := call()
 	if errors.Is(err, redis.Nil) { // for others an answer like any; none that the library gives
-		err = fmt.Errorf("%w: nothing", lua.ErrReply)
+		err = fmt.Errorf("%w: nothing", wire.ErrReply)
 	}
 	return raw, err
 }

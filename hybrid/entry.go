@@ -10,7 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
@@ -190,10 +190,10 @@ func (e *entry) windowEnd(t *terms, now int64) int64 {
 
 // Freeze is for the sync engine. Its time is a little older than the epoch's,
 // and a word must not be: it is not used.
-func (e *entry) Freeze(time.Time) (lua.Op, bool) {
+func (e *entry) Freeze(time.Time) (wire.Op, bool) {
 	if e.lim.mute() {
 		e.quiet()
-		return lua.Op{}, false
+		return wire.Op{}, false
 	}
 	op, age, ok := e.freeze()
 	if ok {
@@ -205,12 +205,12 @@ func (e *entry) Freeze(time.Time) (lua.Op, bool) {
 
 // freeze also returns the ns since the view was received; negative: there is
 // none.
-func (e *entry) freeze() (op lua.Op, age int64, ok bool) {
+func (e *entry) freeze() (op wire.Op, age int64, ok bool) {
 	l := e.lim
 	e.lock()
 	defer e.unlock()
 	if e.dead {
-		return lua.Op{}, -1, false
+		return wire.Op{}, -1, false
 	}
 	epoch, now := l.hub.clock.stamp() // the sync may be due long after the last call
 	e.waiters = slicesDeleteGone(e.waiters)
@@ -242,7 +242,7 @@ func (e *entry) freeze() (op lua.Op, age int64, ok bool) {
 	e.end(&t, epoch, l.alone(e.tag()), now)
 	e.sent = r
 	said.Since = r.since(now)
-	return lua.Op{Key: l.hub.names.State(e.tag(), l.cfg.Name, e.name), Limit: r.limit, Op: said}, age, ok
+	return wire.Op{Key: l.hub.names.State(e.tag(), l.cfg.Name, e.name), Limit: r.limit, Op: said}, age, ok
 }
 
 // front puts those who ask under the limit of who has waited longest before

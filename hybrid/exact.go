@@ -7,7 +7,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // This file is decisions that Redis makes, one message each: ModeExact, logs,
@@ -60,7 +60,7 @@ func (l *Limiter) exactRange(ctx context.Context, key string, least, n int64, gi
 }
 
 // said is what Redis answered to an ask for least units or more.
-func (r *rules) said(ans lua.Answer, least int64) verdict {
+func (r *rules) said(ans wire.Answer, least int64) verdict {
 	v := verdict{action: deny, source: hybridlimit.SourceRedis, retry: ans.Retry * 1000, left: r.Units(ans.Level)}
 	if ans.Granted >= least {
 		v.action, v.delay = admit, ans.Delay*1000
@@ -70,7 +70,7 @@ func (r *rules) said(ans lua.Answer, least int64) verdict {
 
 // askNow sends one op by itself, once and without an envelope. It says what Redis
 // answered, and at which µs of its time.
-func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans lua.Answer, now int64, ok bool) {
+func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans wire.Answer, now int64, ok bool) {
 	if l.mute() {
 		return ans, 0, false
 	}
@@ -89,7 +89,7 @@ func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans lua.Ans
 	sent := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	reply, err := l.hub.caller.Batch(bounded, lua.Envelope{}, []lua.Op{{
+	reply, err := l.hub.caller.Batch(bounded, wire.Envelope{}, []wire.Op{{
 		Key: at.key, Limit: at.rules.limit, Op: op,
 	}})
 	l.hub.exacts.Add(1)
@@ -175,7 +175,7 @@ func (l *Limiter) refused(key string, at place, n int64) (r refusal, now int64, 
 
 // refuse notes a refusal that was received at now, unless one of fewer units
 // still holds.
-func (l *Limiter) refuse(key string, at place, n int64, ans lua.Answer, sent, now int64) {
+func (l *Limiter) refuse(key string, at place, n int64, ans wire.Answer, sent, now int64) {
 	if l.cfg.Mode == ModeExact || at.rules.Kind != algo.KindLog {
 		return
 	}

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // The heartbeat of a limiter, by which its processes count each other.
@@ -129,7 +129,7 @@ func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 	sent := time.Now()
 	given := h.cfg.SyncTimeout + h.engine.Late()
 	bounded, cancel := context.WithTimeout(ctx, given)
-	beat, err := h.runner.Heartbeat(bounded, lua.Pulse{
+	beat, err := h.runner.Heartbeat(bounded, wire.Pulse{
 		Fleet: h.names.Fleet(l.cfg.Name), Switch: h.names.Switch(l.cfg.Name), Process: *f.name,
 		Expiry: beatExpiry, Leave: leave, Seen: l.told(), TTL: switchTTL,
 	})
@@ -173,7 +173,7 @@ func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 func (l *Limiter) loadScript(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, l.hub.cfg.SyncTimeout)
 	defer cancel()
-	_, err := l.hub.runner.Batch(ctx, lua.Envelope{}, nil)
+	_, err := l.hub.runner.Batch(ctx, wire.Envelope{}, nil)
 	l.hub.beats.Add(1)
 	return err == nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // identified is a context with a request id.
@@ -53,7 +53,7 @@ func TestHistory(t *testing.T) {
 				for range 2 {
 					cfg := patient(hybrid.Config{Mode: mode})
 					cfg.Hub.Prefix, cfg.Hub.Functions = fmt.Sprint(name, mode), functions
-					ls = append(ls, newLimiter(t, srv.Client(t), hybridlimit.SlidingLog(2*lua.MaxHistory, time.Hour), cfg))
+					ls = append(ls, newLimiter(t, srv.Client(t), hybridlimit.SlidingLog(2*wire.MaxHistory, time.Hour), cfg))
 				}
 				ctx := t.Context()
 				for i, l := range ls {
@@ -77,17 +77,17 @@ func TestHistory(t *testing.T) {
 				if err := r.Cancel(ctx); err != nil {
 					t.Fatal(err)
 				}
-				if res, err := ls[0].AllowN(identified(t, "denied"), "k", 2*lua.MaxHistory-8); err != nil || res.Allowed {
+				if res, err := ls[0].AllowN(identified(t, "denied"), "k", 2*wire.MaxHistory-8); err != nil || res.Allowed {
 					t.Errorf("%+v, %v", res, err)
 				}
 				want := `2"allow\n0" 2"allow\n1" 1"waited" 4"charged"`
 				if got := trail(t, ls[0], "k"); got != want {
 					t.Error(got)
 				}
-				for range lua.MaxHistory {
+				for range wire.MaxHistory {
 					ask(t, ls[1], "k", 1)
 				}
-				if got := trail(t, ls[0], "k"); got != want+strings.Repeat(` 1""`, lua.MaxHistory) {
+				if got := trail(t, ls[0], "k"); got != want+strings.Repeat(` 1""`, wire.MaxHistory) {
 					t.Error(got)
 				}
 				shutdown(t, ls...)

@@ -17,6 +17,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/global"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
@@ -151,7 +152,7 @@ func (h *Hub) inFlight() int {
 	if len(h.breakers) > 1 {
 		return 0
 	}
-	return 4 * lua.MaxOps
+	return 4 * wire.MaxOps
 }
 
 func (h *Hub) breaker(tag int) *breaker.Breaker {

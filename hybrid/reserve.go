@@ -9,7 +9,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 	"github.com/hybridlimit/hybridlimit/internal/waiting"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // longest is the MaxDelay of a reservation without a deadline.
@@ -119,7 +119,7 @@ func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybr
 		}
 		// What Redis books must stand behind all that it has not heard of.
 		if ok, err := l.settled(ctx, e, w, again); !ok {
-			l.beside(e, n, lua.Answer{}, true)
+			l.beside(e, n, wire.Answer{}, true)
 			if err != nil {
 				return hybridlimit.Result{}, back, err
 			}
@@ -245,7 +245,7 @@ func (e *entry) moment(t *terms, at int64) int64 {
 }
 
 // beside books what an exact call got beside its entry.
-func (l *Limiter) beside(e *entry, n int64, ans lua.Answer, ok bool) {
+func (l *Limiter) beside(e *entry, n int64, ans wire.Answer, ok bool) {
 	if e == nil {
 		return
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
@@ -30,7 +31,7 @@ type debtor struct {
 // was debited.
 var slowLimit = hybridlimit.TokenBucket(1, 24*time.Hour, 20_000)
 
-func (d *debtor) Freeze(at time.Time) (lua.Op, bool) {
+func (d *debtor) Freeze(at time.Time) (wire.Op, bool) {
 	op, ok := d.item.Freeze(at)
 	op.Key, op.Limit = d.key, slowLimit
 	return op, ok
@@ -101,7 +102,7 @@ func (p *party) check(rdb *redis.Client) {
 			p.t.Errorf("%s: %d pending, %d in flight, %d lost", d.name, pending, inflight, lost)
 		}
 		text, err := rdb.Get(context.Background(), d.key).Result()
-		state, ok := lua.DecodeState(text)
+		state, ok := wire.DecodeState(text)
 		if (!ok && paid > 0) || state.Since != paid {
 			p.t.Errorf("%s: %d paid, Redis has debited %d (%q, %v)", d.name, paid, state.Since, text, err)
 		}
@@ -208,18 +209,18 @@ func TestRefusedByRedis(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(runner.Close)
-		env := lua.Envelope{Key: fmt.Sprintf("{1}env%d", protocol), Epoch: "{1}epoch", Seq: 2, TTL: time.Minute}
-		op := lua.Op{Key: "{1}k", Limit: slowLimit}
+		env := wire.Envelope{Key: fmt.Sprintf("{1}env%d", protocol), Epoch: "{1}epoch", Seq: 2, TTL: time.Minute}
+		op := wire.Op{Key: "{1}k", Limit: slowLimit}
 		op.Owed = -1
-		if _, err := runner.Batch(t.Context(), env, []lua.Op{op}); !global.Refused(err) {
+		if _, err := runner.Batch(t.Context(), env, []wire.Op{op}); !global.Refused(err) {
 			t.Errorf("RESP%d: a negative debt: %v", protocol, err)
 		}
 		op.Owed = 1
-		if r, err := runner.Batch(t.Context(), env, []lua.Op{op}); err != nil || r.Stale {
+		if r, err := runner.Batch(t.Context(), env, []wire.Op{op}); err != nil || r.Stale {
 			t.Errorf("RESP%d: %+v, %v", protocol, r, err)
 		}
 		env.Seq = 1
-		if r, err := runner.Batch(t.Context(), env, []lua.Op{op}); err != nil || !r.Stale || global.Refused(err) {
+		if r, err := runner.Batch(t.Context(), env, []wire.Op{op}); err != nil || !r.Stale || global.Refused(err) {
 			t.Errorf("RESP%d: %+v, %v", protocol, r, err)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // This file is the commands that change something: reset and switch.
@@ -77,7 +77,7 @@ func (c *connection) sameKind(ctx context.Context, rdb redis.UniversalClient, ke
 		return fmt.Errorf("hybridlimit: %w", err)
 	}
 	have := ""
-	if s, ok := lua.DecodeState(text); ok {
+	if s, ok := wire.DecodeState(text); ok {
 		have = kindOf(s)
 	} else if text == "" && ttl > 0 {
 		have = "log"
@@ -91,7 +91,7 @@ func (c *connection) sameKind(ctx context.Context, rdb redis.UniversalClient, ke
 }
 
 // kindOf is what a state is of.
-func kindOf(s lua.State) string {
+func kindOf(s wire.State) string {
 	return map[byte]string{'b': "bucket", 'q': "queue", 'f': "fixed window", 's': "sliding window", 'l': "log"}[s.Kind.Letter()]
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // report is what inspect says.
@@ -134,7 +134,7 @@ func stored(text string, found bool) string {
 	if text == "" {
 		return "Redis has a log of the key; -limit says what is left of it"
 	}
-	s, ok := lua.DecodeState(text)
+	s, ok := wire.DecodeState(text)
 	if !ok {
 		return "Redis has something of the key that this version cannot read, and would take for nothing"
 	}
@@ -142,7 +142,7 @@ func stored(text string, found bool) string {
 }
 
 // standing is a state in words: "bucket had 7 units left at 12:03:04 UTC".
-func standing(s lua.State) string {
+func standing(s wire.State) string {
 	level := float64(0)
 	if s.Unit > 0 {
 		level = float64(s.Level) / float64(s.Unit)
@@ -175,7 +175,7 @@ func (r report) write(out io.Writer, asJSON bool) error {
 	}
 	fmt.Fprintf(t, "  in Redis\t%q\n", r.RedisKey)
 	fmt.Fprintf(t, "  in the log\t%s\n", r.Digest)
-	if s, ok := lua.DecodeState(r.Stored); ok {
+	if s, ok := wire.DecodeState(r.Stored); ok {
 		fmt.Fprintf(t, "  debited\t%d units since %s\n", s.Since, time.UnixMicro(max(s.Born, s.Reset)).UTC().Format(time.RFC3339))
 		fmt.Fprintf(t, "  leased\t%d units by the ledger\n", s.Out[0]+s.Out[1])
 	}

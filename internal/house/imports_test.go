@@ -32,6 +32,10 @@ func TestForbiddenImportsAreReported(t *testing.T) {
 		// Leaves know the root only.
 		in("internal/algo", "lua"),
 		in("internal/algo", "local"),
+		in("internal/wire", "lua"),
+		out("internal/wire", redisClient),
+		in("lua", "internal/algo"),
+		in("lua", "internal/wire"),
 		out("internal/algo", xtime+"/rate"),
 		in("lua", "global"),
 		out("lua", redisClient),
@@ -91,7 +95,7 @@ func TestAllowedImportsAreNotReported(t *testing.T) {
 	good := []edge{
 		out(".", "context"),
 		out("lua", "embed"),
-		in("lua", "internal/algo"),
+		in("internal/wire", "internal/algo"),
 		in("local", "."),
 		out("local", xtime+"/rate"),
 		out("local", lru),
