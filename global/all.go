@@ -12,6 +12,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/runner"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
@@ -210,7 +211,7 @@ func sameClient(asks []Ask) error {
 		switch {
 		case a.Limiter == nil:
 			return invalid(i, "Limiter", nil, "must not be nil")
-		case a.Limiter != first && !equal(a.Limiter.runner.client, first.runner.client):
+		case a.Limiter != first && !equal(a.Limiter.runner.Client(), first.runner.Client()):
 			return invalid(i, "Limiter", a.Limiter.cfg.Name, fmt.Sprintf("must use the Redis client of asks[0].Limiter (%q)", first.cfg.Name))
 		}
 	}
@@ -247,10 +248,10 @@ func byTag(parts []*part) iter.Seq[[]*part] {
 // begin holds the runners open until done: what was taken can be given back
 // even if a limiter is closed meanwhile.
 func begin(parts []*part) (done func(), err error) {
-	var open []*Runner
+	var open []*runner.Runner
 	done = func() {
 		for _, r := range open {
-			r.calls.Done()
+			r.Done()
 		}
 	}
 	for _, p := range parts {
@@ -258,7 +259,7 @@ func begin(parts []*part) (done func(), err error) {
 		if slices.Contains(open, r) {
 			continue
 		}
-		if !r.begin() {
+		if !r.Begin() {
 			done()
 			return nil, hybridlimit.ErrClosed
 		}
@@ -278,7 +279,7 @@ func take(ctx, bounded context.Context, group []*part) (hybridlimit.Result, erro
 			ops[i].ID = hybridlimit.RequestID(ctx)
 		}
 	}
-	reply, err := group[0].Limiter.runner.all(bounded, ops)
+	reply, err := group[0].Limiter.runner.All(bounded, ops)
 	if err != nil {
 		p := group[max(0, slices.IndexFunc(group, func(p *part) bool { return !p.Limiter.cfg.FailOpen }))]
 		p.res, err = p.Limiter.unavailable(ctx, p.Limiter.blank(p.terms), p.N, err)

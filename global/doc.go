@@ -13,7 +13,4 @@
 //
 // [AllowAll] is a call under several limits, all or nothing. Keys that share a
 // slot are one message that Redis decides as a whole.
-//
-// [Runner] is the part that talks to Redis. It runs batches of ops for any
-// redis.UniversalClient and serves package ratesync as well.
 package global

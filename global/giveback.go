@@ -48,8 +48,7 @@ func giveBack(ctx context.Context, timeout time.Duration, groups [][]*part) erro
 			for i, p := range group {
 				ops[i] = wire.Op{Key: p.name, Limit: p.terms.limit, Op: p.back}
 			}
-			keys, argv := wire.EncodeBatch(wire.Envelope{}, ops)
-			_, causes[i] = group[0].Limiter.runner.batch(ctx, keys, argv, ops)
+			causes[i] = group[0].Limiter.runner.BatchWithin(ctx, ops)
 		})
 	}
 	wg.Wait()

@@ -15,7 +15,7 @@ var (
 // Joins says whether AllowAll can ask the other limiter together with this one.
 func (l *Limiter) Joins(other hybridlimit.Limiter) bool {
 	o, ok := other.(*Limiter)
-	return ok && o != nil && equal(o.runner.client, l.runner.client)
+	return ok && o != nil && equal(o.runner.Client(), l.runner.Client())
 }
 
 // AllowJoint is AllowAll for those who have limiters as hybridlimit.Limiter. It

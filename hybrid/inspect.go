@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/global"
 )
 
 // Outcome is what would become of a call.
@@ -62,7 +61,7 @@ type Inspection struct {
 	ViewAge  time.Duration `json:"view_age_ns"` // since it was received
 
 	// Redis is what it has now. Nil: it was not asked, or did not answer.
-	Redis *global.KeyState `json:"redis,omitempty"`
+	Redis *hybridlimit.KeyState `json:"redis,omitempty"`
 	// RedisError says why it did not.
 	RedisError string `json:"redis_error,omitempty"`
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// Caller runs a batch; *global.Runner is one.
+// Caller runs a batch; package hybrid has one.
 type Caller interface {
 	// Batch sends env and ops once and returns by ctx's end. The engine does
 	// not change ops afterwards, so a call that lives on may read them.

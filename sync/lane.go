@@ -2,13 +2,13 @@ package ratesync
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/breaker"
-	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
@@ -212,7 +212,7 @@ func (l *lane) attempt() time.Duration {
 		if !b.urgent {
 			l.yield(took)
 		}
-	case err == nil || global.Refused(err):
+	case err == nil || errors.Is(err, wire.ErrRefused):
 		return l.refused(err)
 	default:
 		e.failures.Add(1)

@@ -2,6 +2,7 @@ package ratesync_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -13,8 +14,8 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
-	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/runner"
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
@@ -51,20 +52,20 @@ type party struct {
 	owed    int64
 }
 
-func newParty(t *testing.T, rdb redis.UniversalClient, rng *rand.Rand, count int, opts ...global.RunnerOption) *party {
+func newParty(t *testing.T, rdb redis.UniversalClient, rng *rand.Rand, count int, opts ...runner.Option) *party {
 	t.Helper()
-	runner, err := global.NewRunner(rdb, timeout, opts...)
+	calls, err := runner.New(rdb, timeout, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(runner.Close)
+	t.Cleanup(calls.Close)
 	br, err := breaker.New(breaker.Config{OpenFor: 10 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	names := lua.Names{Prefix: "hl", Tags: 2}
 	p := &party{t: t, rng: rng, Engine: ratesync.New(ratesync.Config{
-		Caller: runner, Names: names, Process: fmt.Sprintf("%016x", rng.Uint64()), Timeout: timeout,
+		Caller: calls, Names: names, Process: fmt.Sprintf("%016x", rng.Uint64()), Timeout: timeout,
 		Breaker:   func(int) *breaker.Breaker { return br },
 		OnRefused: func(tag, ops int, err error) { t.Errorf("tag %d: %d ops refused: %v", tag, ops, err) },
 	})}
@@ -181,7 +182,7 @@ func exactlyOnceOnRedis(t *testing.T, functions bool) {
 	}
 	proxy := redistest.NewProxy(t, server.Addr())
 	proxy.Script(lossy(rng, 0))
-	p := newParty(t, proxy.Client(t), rng, 100, global.WithFunctions(functions))
+	p := newParty(t, proxy.Client(t), rng, 100, runner.WithFunctions(functions))
 	for range 5 {
 		p.owe(60)
 		redistest.Do(t, direct, flush, "FLUSH")
@@ -204,23 +205,23 @@ func TestRefusedByRedis(t *testing.T) {
 	server := redistest.New(t)
 	for _, protocol := range []int{2, 3} {
 		rdb := server.Client(t, func(o *redis.Options) { o.Protocol = protocol })
-		runner, err := global.NewRunner(rdb, timeout)
+		calls, err := runner.New(rdb, timeout)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(runner.Close)
+		t.Cleanup(calls.Close)
 		env := wire.Envelope{Key: fmt.Sprintf("{1}env%d", protocol), Epoch: "{1}epoch", Seq: 2, TTL: time.Minute}
 		op := wire.Op{Key: "{1}k", Limit: slowLimit}
 		op.Owed = -1
-		if _, err := runner.Batch(t.Context(), env, []wire.Op{op}); !global.Refused(err) {
+		if _, err := calls.Batch(t.Context(), env, []wire.Op{op}); !errors.Is(err, wire.ErrRefused) {
 			t.Errorf("RESP%d: a negative debt: %v", protocol, err)
 		}
 		op.Owed = 1
-		if r, err := runner.Batch(t.Context(), env, []wire.Op{op}); err != nil || r.Stale {
+		if r, err := calls.Batch(t.Context(), env, []wire.Op{op}); err != nil || r.Stale {
 			t.Errorf("RESP%d: %+v, %v", protocol, r, err)
 		}
 		env.Seq = 1
-		if r, err := runner.Batch(t.Context(), env, []wire.Op{op}); err != nil || !r.Stale || global.Refused(err) {
+		if r, err := calls.Batch(t.Context(), env, []wire.Op{op}); err != nil || !r.Stale || errors.Is(err, wire.ErrRefused) {
 			t.Errorf("RESP%d: %+v, %v", protocol, r, err)
 		}
 	}

@@ -21,6 +21,11 @@ type refusal string
 func (r refusal) Error() string { return string(r) }
 func (refusal) RedisError()     {}
 
+// Is reports whether the caller of a batch wraps this error in target.
+func (r refusal) Is(target error) bool {
+	return target == wire.ErrRefused && strings.HasPrefix(string(r), "HLBATCH")
+}
+
 var _ redis.Error = refusal("")
 
 // What Redis will never apply is dropped and told, and the next batch goes on

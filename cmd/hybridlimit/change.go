@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/runner"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
@@ -66,13 +66,13 @@ func reset(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []str
 func (c *connection) sameKind(ctx context.Context, rdb redis.UniversalClient, key, subject string, limit hybridlimit.Limit) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	runner, err := global.NewRunner(rdb, c.timeout)
+	calls, err := runner.New(rdb, c.timeout)
 	if err != nil {
 		return err
 	}
-	defer runner.Close()
+	defer calls.Close()
 	_, name := c.slot(key, subject)
-	text, ttl, err := runner.Stored(ctx, name)
+	text, ttl, err := calls.Stored(ctx, name)
 	if err != nil {
 		return fmt.Errorf("hybridlimit: %w", err)
 	}

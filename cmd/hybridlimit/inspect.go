@@ -12,24 +12,24 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/runner"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // report is what inspect says.
 type report struct {
-	Name      string           `json:"name"`
-	Key       string           `json:"key,omitempty"` // of a hashed key that was found by its digest: not known
-	Digest    string           `json:"digest"`
-	RedisKey  string           `json:"redis_key"`
-	Sentence  string           `json:"sentence"`
-	State     *global.KeyState `json:"state,omitempty"` // with -limit
-	Stored    string           `json:"stored,omitempty"`
-	TTL       time.Duration    `json:"ttl_ns"`
-	Processes int64            `json:"processes"`
-	Switch    string           `json:"switch"`
-	SwitchSet time.Time        `json:"switch_set,omitzero"`
+	Name      string                `json:"name"`
+	Key       string                `json:"key,omitempty"` // of a hashed key that was found by its digest: not known
+	Digest    string                `json:"digest"`
+	RedisKey  string                `json:"redis_key"`
+	Sentence  string                `json:"sentence"`
+	State     *hybridlimit.KeyState `json:"state,omitempty"` // with -limit
+	Stored    string                `json:"stored,omitempty"`
+	TTL       time.Duration         `json:"ttl_ns"`
+	Processes int64                 `json:"processes"`
+	Switch    string                `json:"switch"`
+	SwitchSet time.Time             `json:"switch_set,omitzero"`
 
 	found bool // there is a state
 }
@@ -90,18 +90,18 @@ func (c *connection) report(ctx context.Context, rdb redis.UniversalClient, t ta
 	r = report{Name: c.name, Key: t.key, Digest: t.digest, RedisKey: t.redisKey}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	runner, err := global.NewRunner(rdb, c.timeout, global.WithFunctions(c.functions))
+	calls, err := runner.New(rdb, c.timeout, runner.WithFunctions(c.functions))
 	if err != nil {
 		return r, err
 	}
-	defer runner.Close()
-	if r.Stored, r.TTL, err = runner.Stored(ctx, t.redisKey); err != nil {
+	defer calls.Close()
+	if r.Stored, r.TTL, err = calls.Stored(ctx, t.redisKey); err != nil {
 		return r, fmt.Errorf("hybridlimit: %w", err)
 	}
 	r.found = r.Stored != "" || r.TTL > -2
 	r.Sentence = stored(r.Stored, r.found)
 	if limit.set {
-		k, err := runner.Look(ctx, t.redisKey, limit.limit)
+		k, err := calls.Look(ctx, t.redisKey, limit.limit)
 		if err != nil {
 			return r, fmt.Errorf("hybridlimit: %w", err)
 		}

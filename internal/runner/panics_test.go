@@ -1,4 +1,4 @@
-package global_test
+package runner_test
 
 import (
 	"bytes"
@@ -12,8 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/runner"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
@@ -77,7 +77,7 @@ func TestAPanicIsAnErrorOfTheCall(t *testing.T) {
 				tc.rdb.AddHook(panicking{tc.at})
 			}
 			var log lines
-			r, err := global.NewRunner(tc.rdb, 10*time.Second, global.WithFunctions(tc.functions), global.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+			r, err := runner.New(tc.rdb, 10*time.Second, runner.WithFunctions(tc.functions), runner.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,4 +1,4 @@
-package global
+package runner
 
 import (
 	"context"
@@ -41,7 +41,7 @@ func CheckClient(rdb redis.UniversalClient) error {
 	return nil
 }
 
-// NewRunner wraps a client. A client that can bound its own reads and writes
+// New wraps a client. A client that can bound its own reads and writes
 // (*redis.Client) is told to give up after timeout, unless it does so sooner,
 // so that a call which hangs does not outlive its caller by the client's 5 s
 // default. That works on a copy, which shares the client's connections and
@@ -54,7 +54,7 @@ func CheckClient(rdb redis.UniversalClient) error {
 // waited for a connection in vain names the reason, "connection refused", besides
 // context.DeadlineExceeded. Both are hooks of the client, of which only the
 // dialling does anything; they stay.
-func NewRunner(rdb redis.UniversalClient, timeout time.Duration, opts ...RunnerOption) (*Runner, error) {
+func New(rdb redis.UniversalClient, timeout time.Duration, opts ...Option) (*Runner, error) {
 	if err := CheckClient(rdb); err != nil {
 		return nil, err
 	}
@@ -79,7 +79,12 @@ func (r *Runner) Close() {
 	r.calls.Wait()
 }
 
-func (r *Runner) begin() bool {
+// Client returns the client that New wrapped.
+func (r *Runner) Client() redis.UniversalClient { return r.client }
+
+// Begin keeps the Runner open for the calls All and BatchWithin until Done. It
+// reports false if the Runner is closed; Done is not called then.
+func (r *Runner) Begin() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.closed {
@@ -88,11 +93,16 @@ func (r *Runner) begin() bool {
 	return !r.closed
 }
 
+// Done ends what Begin began.
+func (r *Runner) Done() { r.calls.Done() }
+
 // Batch runs one batch of ops in one slot. With an envelope it may be called
 // again with the same arguments until it is answered, and is applied once. The
 // answer to more than wire.MaxOps ops may be refused.
+//
+// A batch that Redis read and did not apply, and never will, is wire.ErrRefused.
 func (r *Runner) Batch(ctx context.Context, env wire.Envelope, ops []wire.Op) (wire.Reply, error) {
-	if !r.begin() {
+	if !r.Begin() {
 		return wire.Reply{}, hybridlimit.ErrClosed
 	}
 	defer r.calls.Done()
@@ -107,18 +117,30 @@ func (r *Runner) Batch(ctx context.Context, env wire.Envelope, ops []wire.Op) (w
 	return reply, nil
 }
 
-// batch runs encoded ops. Only within a call that has begun.
+// batch runs encoded ops. It needs Begin.
 func (r *Runner) batch(ctx context.Context, keys, argv []string, ops []wire.Op) (wire.Reply, error) {
 	raw, err := r.send(ctx, lua.Batch, lua.Library.Batch, keys, argv)
+	if redis.HasErrorPrefix(err, "HLBATCH") {
+		err = fmt.Errorf("%w: %w", wire.ErrRefused, err)
+	}
 	if err != nil {
 		return wire.Reply{}, err
 	}
 	return wire.DecodeReply(raw, len(ops))
 }
 
-// all runs ops in one slot that get all that they ask for, or nothing. Only
-// within a call that has begun.
-func (r *Runner) all(ctx context.Context, ops []wire.Op) (wire.Reply, error) {
+// BatchWithin runs one batch of ops without an envelope, like Batch, between
+// Begin and Done: so a call that has begun can still give back what it took
+// after the Runner was closed.
+func (r *Runner) BatchWithin(ctx context.Context, ops []wire.Op) error {
+	keys, argv := wire.EncodeBatch(wire.Envelope{}, ops)
+	_, err := r.batch(ctx, keys, argv, ops)
+	return err
+}
+
+// All runs ops in one slot that get all that they ask for, or nothing. Call it
+// between Begin and Done.
+func (r *Runner) All(ctx context.Context, ops []wire.Op) (wire.Reply, error) {
 	keys, argv := wire.EncodeAll(ops)
 	reply, err := r.batch(ctx, keys, argv, ops)
 	if err == nil {
@@ -176,7 +198,7 @@ func (r *Runner) flag(ctx context.Context, encode func() (keys, argv []string)) 
 
 // run runs a script, or the function that does the same.
 func (r *Runner) run(ctx context.Context, script lua.Script, function string, keys, argv []string) (any, error) {
-	if !r.begin() {
+	if !r.Begin() {
 		return nil, hybridlimit.ErrClosed
 	}
 	defer r.calls.Done()
@@ -271,7 +293,3 @@ func expired(ctx context.Context) bool {
 	at, ok := ctx.Deadline()
 	return ok && !time.Now().Before(at)
 }
-
-// Refused reports whether an error of Batch says that Redis read the batch,
-// did not apply it, and never will: sending it again does not help.
-func Refused(err error) bool { return redis.HasErrorPrefix(err, "HLBATCH") }

@@ -1,4 +1,4 @@
-package global
+package runner
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 // WithLogger makes a Runner log to l what nobody but the log can be told: that
 // go-redis panicked. Without it, and with nil, that is slog.Default().
-func WithLogger(l *slog.Logger) RunnerOption { return func(r *Runner) { r.panics.log = l } }
+func WithLogger(l *slog.Logger) Option { return func(r *Runner) { r.panics.log = l } }
 
 // logEvery is the least time between two log lines of panics.
 const logEvery = time.Second
