@@ -132,24 +132,24 @@ func TestHistoryRefuses(t *testing.T) {
 	})
 }
 
-// The function is the method of the hub that is meant.
+// The hub that decides is that of the first limiter.
 func TestAllowAllWithoutAHub(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
-		h, user, addr, _ := three(t, b, hybrid.ModeAuto, nil)
+		_, user, addr, _ := three(t, b, hybrid.ModeAuto, nil)
 		for i := range 6 {
-			res, err := hybrid.AllowAll(t.Context(), hybrid.Ask{user, "ann", 1}, hybrid.Ask{addr, "::1", 1})
+			res, err := hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: user, Key: "ann", N: 1}, hybridlimit.Ask{Limiter: addr, Key: "::1", N: 1})
 			if err != nil || res.Allowed != (i < 5) || res.Policy != "user" {
 				t.Errorf("call %d: %+v, %v", i, res, err)
 			}
 			time.Sleep(20 * time.Millisecond)
 		}
-		if res, err := h.AllowAll(t.Context(), hybrid.Ask{addr, "::1", 4}); err != nil || res.Allowed {
+		if res, err := hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: addr, Key: "::1", N: 4}); err != nil || res.Allowed {
 			t.Errorf("%+v, %v", res, err)
 		}
 		stranger := newLimiter(t, b.Client(nil), still(5), hybrid.Config{Name: "stranger"})
-		for name, asks := range map[string][]hybrid.Ask{"nothing": nil, "nobody": {{Key: "k", N: 1}}, "a stranger": {{user, "k", 1}, {stranger, "k", 1}}} {
-			if res, err := hybrid.AllowAll(t.Context(), asks...); !errors.Is(err, hybridlimit.ErrInvalid) || res.Allowed {
+		for name, asks := range map[string][]hybridlimit.Ask{"nothing": nil, "nobody": {{Key: "k", N: 1}}, "a stranger": {{Limiter: user, Key: "k", N: 1}, {Limiter: stranger, Key: "k", N: 1}}} {
+			if res, err := hybridlimit.AllowAll(t.Context(), asks...); !errors.Is(err, hybridlimit.ErrInvalid) || res.Allowed {
 				t.Errorf("%s: %+v, %v", name, res, err)
 			}
 		}

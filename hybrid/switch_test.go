@@ -153,7 +153,7 @@ func TestSwitchedVerbs(t *testing.T) {
 					decide("AllowLimit", 3, res, err)
 					res, err = l.Bucket("k").AllowN(ctx, 2)
 					decide("Bucket.AllowN", 2, res, err)
-					res, err = hybrid.AllowAll(ctx, hybrid.Ask{Limiter: l, Key: "k", N: 2})
+					res, err = hybridlimit.AllowAll(ctx, hybridlimit.Ask{Limiter: l, Key: "k", N: 2})
 					decide("AllowAll", 2, res, err)
 					r, err := l.Reserve(ctx, "k", 3)
 					decide("Reserve", 3, r.Result, err)

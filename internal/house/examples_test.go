@@ -17,13 +17,12 @@ const examplesPerVerb = 2
 var undemonstrated = []string{
 	"Limiter.Allow",                                                                                // AllowN with a cost of 1: in nearly every example
 	"Limiter.Close", "Hub.Close", "Limiter.Shutdown", "Hub.Shutdown", "Limiter.Ready", "Hub.Ready", // lifecycle, not verbs
-	"Limiter.AllowJoint", // AllowAll, for adapters
 }
 
 // demonstrated lists what else is shown in examples, by the names that package doc gives them, besides the methods that
 // take a context or a limit.
 var demonstrated = map[string][]string{
-	".":      {"ParseLimit", "Limit_MarshalText", "Limit_UnmarshalText"},
+	".":      {"AllowAll", "ParseLimit", "Limit_MarshalText", "Limit_UnmarshalText"},
 	"local":  {"Config_limitFor"},
 	"global": {"Config_limitFor"},
 	"hybrid": {"Config_limitFor", "Config_shadow", "NewHub"},
