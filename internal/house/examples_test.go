@@ -22,7 +22,7 @@ var undemonstrated = []string{
 // demonstrated lists what else is shown in examples, by the names that package doc gives them, besides the methods that
 // take a context or a limit.
 var demonstrated = map[string][]string{
-	".":      {"AllowAll", "ParseLimit", "Limit_MarshalText", "Limit_UnmarshalText"},
+	".":      {"ParseLimit", "Limit_MarshalText", "Limit_UnmarshalText"},
 	"local":  {"Config_limitFor"},
 	"global": {"Config_limitFor"},
 	"hybrid": {"Config_limitFor", "Config_shadow", "NewHub"},
