@@ -18,10 +18,10 @@ type Admission struct {
 	RequestID string
 }
 
-// MaxRequestIDBytes is the longest request id. A log keeps each as long as the
+// maxRequestIDBytes is the longest request id. A log keeps each as long as the
 // units count, so that its length is memory: up to three bytes in Redis for
 // each of them, for as many calls as the limit admits.
-const MaxRequestIDBytes = 128
+const maxRequestIDBytes = 128
 
 type requestID struct{}
 
@@ -30,13 +30,13 @@ type requestID struct{}
 // Any bytes may stand in an id, and several calls may share one; an empty one
 // is none.
 //
-// An id above MaxRequestIDBytes is an *InvalidError, and then the context is
+// An id above 128 bytes is an *InvalidError, and then the context is
 // ctx as it was. So the one place that takes ids from outside decides what
 // becomes of a long one, and a limiter never fails for its sake.
 func WithRequestID(ctx context.Context, id string) (context.Context, error) {
-	if len(id) > MaxRequestIDBytes {
+	if len(id) > maxRequestIDBytes {
 		var bad Violations
-		bad.Add("request id", id[:MaxRequestIDBytes]+"…", fmt.Sprintf("must be at most %d bytes, not %d", MaxRequestIDBytes, len(id)))
+		bad.Add("request id", id[:maxRequestIDBytes]+"…", fmt.Sprintf("must be at most %d bytes, not %d", maxRequestIDBytes, len(id)))
 		return ctx, bad.Err("hybridlimit")
 	}
 	return context.WithValue(ctx, requestID{}, id), nil

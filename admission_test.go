@@ -14,7 +14,7 @@ func TestWithRequestID(t *testing.T) {
 	if id := hybridlimit.RequestID(ctx); id != "" {
 		t.Errorf("nobody said %q", id)
 	}
-	longest := strings.Repeat("x", hybridlimit.MaxRequestIDBytes)
+	longest := strings.Repeat("x", 128)
 	for _, id := range []string{"a", "", "\x00 {}\n\xff", longest} {
 		with, err := hybridlimit.WithRequestID(ctx, id)
 		if err != nil || hybridlimit.RequestID(with) != id {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/local"
 )
 
 func ExampleLimit() {
@@ -21,6 +22,33 @@ func ExampleLimit() {
 	// 100 per 1s, burst 200 (token bucket)
 	// 5 per 1m0s (sliding window)
 	// true
+}
+
+func ExampleAllowAll() {
+	perUser, err := local.New(hybridlimit.PerHour(2), local.Config{Name: "user"})
+	if err != nil {
+		panic(err)
+	}
+	perAddr, err := local.New(hybridlimit.PerHour(100), local.Config{Name: "addr"})
+	if err != nil {
+		panic(err)
+	}
+	for range 3 {
+		asks := []hybridlimit.Ask{{Limiter: perUser, Key: "alice", N: 1}, {Limiter: perAddr, Key: "192.0.2.1", N: 1}}
+		res, err := hybridlimit.AllowAll(context.Background(), asks...)
+		if err != nil {
+			panic(err)
+		}
+		if !res.Allowed {
+			fmt.Println("denied by", res.Policy)
+			continue
+		}
+		fmt.Println(res.Remaining, "left by", res.Policy, "and", asks[1].Result.Remaining, "for the address")
+	}
+	// Output:
+	// 1 left by user and 99 for the address
+	// 0 left by user and 98 for the address
+	// denied by user
 }
 
 func ExampleLimit_Validate() {

@@ -225,7 +225,7 @@ func TestNilLimitersAreNamed(t *testing.T) {
 					t.Errorf("%s with nil (%s): %v", k.name, name, err)
 				}
 			}
-			if err := allowAllOfNil(t, l); !names(err, "asks[1].Limiter") {
+			if _, err := hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: l, Key: "k", N: 5}, hybridlimit.Ask{Key: "k", N: 1}); !names(err, "asks[1].Limiter") {
 				t.Errorf("%s: AllowAll: %v", k.name, err)
 			}
 			peek := l.(interface {
@@ -244,16 +244,19 @@ func names(err error, field string) bool {
 	return errors.As(err, &invalid) && len(invalid.Violations) == 1 && invalid.Violations[0].Field == field
 }
 
-func allowAllOfNil(t *testing.T, l hybridlimit.Limiter) (err error) {
-	switch l := l.(type) {
-	case *local.Limiter:
-		_, err = local.AllowAll(t.Context(), local.Ask{Limiter: l, Key: "k", N: 5}, local.Ask{Key: "k", N: 1})
-	case *global.Limiter:
-		_, err = global.AllowAll(t.Context(), global.Ask{Limiter: l, Key: "k", N: 5}, global.Ask{Key: "k", N: 1})
-	case *hybrid.Limiter:
-		_, err = hybrid.AllowAll(t.Context(), hybrid.Ask{Limiter: l, Key: "k", N: 5}, hybrid.Ask{Key: "k", N: 1})
+// AllowAll calls the limiter of the first ask, and says what is wrong with it.
+func TestAllowAllWithoutALimiterThatJoins(t *testing.T) {
+	if _, err := hybridlimit.AllowAll(t.Context()); !errors.Is(err, hybridlimit.ErrInvalid) {
+		t.Errorf("no asks: %v", err)
 	}
-	return err
+	for name, first := range map[string]hybridlimit.Limiter{
+		"nil": nil, "a nil pointer": (*local.Limiter)(nil), "alone": struct{ hybridlimit.Limiter }{},
+	} {
+		asks := []hybridlimit.Ask{{Limiter: first, Key: "k", N: 1, Result: hybridlimit.Result{Allowed: true}}}
+		if _, err := hybridlimit.AllowAll(t.Context(), asks...); !names(err, "asks[0].Limiter") || asks[0].Result != (hybridlimit.Result{}) {
+			t.Errorf("%s: %v, %+v", name, err, asks[0].Result)
+		}
+	}
 }
 
 // Policy follows SetLimit and LimitFor.

@@ -152,9 +152,9 @@ var probes = map[string]func(a asker) bool{
 		}
 		return false
 	},
-	"in `hybrid`: `Hub.AllowAll`": func(a asker) bool {
+	"in `hybrid`: `hybridlimit.AllowAll`": func(a asker) bool {
 		l := a.verbs.(*hybrid.Limiter)
-		_, err := l.Hub().AllowAll(a.t.Context(), hybrid.Ask{Limiter: l, Key: "k", N: 1})
+		_, err := hybridlimit.AllowAll(a.t.Context(), hybridlimit.Ask{Limiter: l, Key: "k", N: 1})
 		if err != nil && !errors.Is(err, hybridlimit.ErrUnsupported) {
 			a.t.Error(err)
 		}

@@ -9,11 +9,11 @@ import (
 // printed, what comes out is that it is one. Empty: there is none.
 type Secret string
 
-// MinSecretBytes and MaxSecretBytes bound a Secret that is set: from the size of
+// minSecretBytes and maxSecretBytes bound a Secret that is set: from the size of
 // the hash that it keys (RFC 2104) to what nobody exceeds on purpose.
 const (
-	MinSecretBytes = 32
-	MaxSecretBytes = 1024
+	minSecretBytes = 32
+	maxSecretBytes = 1024
 )
 
 const secretText = "[secret]"
@@ -37,7 +37,7 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
 // AddSecret notes what is wrong with a secret, without saying it.
 func (v *Violations) AddSecret(field string, s Secret) {
-	if n := len(s); n > 0 && (n < MinSecretBytes || n > MaxSecretBytes) {
-		v.Add(field, s, fmt.Sprintf("must be %d to %d bytes, not %d", MinSecretBytes, MaxSecretBytes, n))
+	if n := len(s); n > 0 && (n < minSecretBytes || n > maxSecretBytes) {
+		v.Add(field, s, fmt.Sprintf("must be %d to %d bytes, not %d", minSecretBytes, maxSecretBytes, n))
 	}
 }

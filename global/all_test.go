@@ -17,6 +17,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -32,8 +33,8 @@ func newTrio(t testing.TB, rdb redis.UniversalClient, cfg global.Config) trio {
 	return trio{mk("user", 5), mk("addr", 8), mk("all", 100)}
 }
 
-func (l trio) asks(user string, n int64) []global.Ask {
-	return []global.Ask{{Limiter: l.all, Key: "*", N: n}, {Limiter: l.user, Key: user, N: n}, {Limiter: l.addr, Key: "::1", N: n}}
+func (l trio) asks(user string, n int64) []hybridlimit.Ask {
+	return []hybridlimit.Ask{{Limiter: l.all, Key: "*", N: n}, {Limiter: l.user, Key: user, N: n}, {Limiter: l.addr, Key: "::1", N: n}}
 }
 
 // tagsOf are the tags over which the keys of a trio are spread.
@@ -80,7 +81,7 @@ func allOrNothing(t *testing.T, rdb redis.UniversalClient, cfg global.Config) {
 	l := newTrio(t, rdb, cfg)
 	call := func(u string, n int64) hybridlimit.Result {
 		t.Helper()
-		res, err := global.AllowAll(t.Context(), l.asks(u, n)...)
+		res, err := hybridlimit.AllowAll(t.Context(), l.asks(u, n)...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,15 +131,15 @@ func TestAllowAllMessages(t *testing.T) {
 			link := bubble.Link()
 			l := newTrio(t, link.Client(nil), tc.cfg)
 			messages := func() int { return link.Count("EVALSHA").Seen }
-			if _, err := global.AllowAll(t.Context(), l.asks("ann", 1)...); err != nil {
+			if _, err := hybridlimit.AllowAll(t.Context(), l.asks("ann", 1)...); err != nil {
 				t.Fatal(err)
 			}
 			before := messages()
-			if res, err := global.AllowAll(t.Context(), l.asks("ann", 4)...); err != nil || !res.Allowed {
+			if res, err := hybridlimit.AllowAll(t.Context(), l.asks("ann", 4)...); err != nil || !res.Allowed {
 				t.Fatalf("%+v, %v", res, err)
 			}
 			granted := messages() - before
-			if res, err := global.AllowAll(t.Context(), l.asks("ann", 1)...); err != nil || res.Allowed {
+			if res, err := hybridlimit.AllowAll(t.Context(), l.asks("ann", 1)...); err != nil || res.Allowed {
 				t.Fatalf("%+v, %v", res, err)
 			}
 			denied := messages() - before - granted
@@ -167,11 +168,11 @@ func TestAllowAllOfOneIsAllowN(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					asks := []global.Ask{{Limiter: all, Key: "k", N: n}}
+					asks := []hybridlimit.Ask{{Limiter: all, Key: "k", N: n}}
 					if n > 1 && rng.IntN(2) == 0 {
-						asks = []global.Ask{{Limiter: all, Key: "k", N: 1}, {Limiter: all, Key: "k", N: n - 1}}
+						asks = []hybridlimit.Ask{{Limiter: all, Key: "k", N: 1}, {Limiter: all, Key: "k", N: n - 1}}
 					}
-					got, err := global.AllowAll(t.Context(), asks...)
+					got, err := hybridlimit.AllowAll(t.Context(), asks...)
 					if err != nil || got != want {
 						t.Fatalf("call %d of %d units: %+v, %v, want %+v", i, n, got, err, want)
 					}
@@ -223,13 +224,13 @@ func allowAllConcurrently(t *testing.T, rdb redis.UniversalClient, cfg global.Co
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(1, uint64(g)))
 			for range 60 {
-				var asks []global.Ask
+				var asks []hybridlimit.Ask
 				var of []int
 				for _, i := range rng.Perm(len(limits))[:1+rng.IntN(len(limits))] {
-					asks = append(asks, global.Ask{Limiter: limits[i].Limiter, Key: limits[i].key, N: 1 + rng.Int64N(2)})
+					asks = append(asks, hybridlimit.Ask{Limiter: limits[i].Limiter, Key: limits[i].key, N: 1 + rng.Int64N(2)})
 					of = append(of, i)
 				}
-				res, err := global.AllowAll(context.Background(), asks...)
+				res, err := hybridlimit.AllowAll(context.Background(), asks...)
 				if err != nil {
 					t.Error(err)
 				}
@@ -274,40 +275,40 @@ func TestAllowAllRefuses(t *testing.T) {
 		namesake := newLimiter(t, rdb, still(9), global.Config{Name: "user"})
 		twin := newLimiter(t, rdb, still(5), global.Config{Name: "user"})
 		stranger := newLimiter(t, bubble.Client(nil), still(5), global.Config{Name: "stranger"})
-		many := make([]global.Ask, lua.MaxOps+1)
+		many := make([]hybridlimit.Ask, wire.MaxOps+1)
 		for i := range many {
-			many[i] = global.Ask{Limiter: user, Key: fmt.Sprint("k", i), N: 1}
+			many[i] = hybridlimit.Ask{Limiter: user, Key: fmt.Sprint("k", i), N: 1}
 		}
 		for name, tc := range map[string]struct {
-			asks []global.Ask
+			asks []hybridlimit.Ask
 			want error
 			says string
 		}{
 			"nothing":       {nil, hybridlimit.ErrInvalid, "no limit is asked"},
-			"nobody":        {[]global.Ask{{user, "k", 1}, {Key: "k", N: 1}}, hybridlimit.ErrInvalid, "asks[1].Limiter (<nil>) must not be nil"},
-			"a stranger":    {[]global.Ask{{user, "k", 1}, {stranger, "k", 1}}, hybridlimit.ErrInvalid, `asks[1].Limiter ("stranger") must use the Redis client of asks[0].Limiter ("user")`},
-			"two limits":    {[]global.Ask{{user, "k", 1}, {namesake, "k", 1}}, hybridlimit.ErrInvalid, `asks[1].Limiter ("user") must have the limit`},
-			"no cost":       {[]global.Ask{{user, "j", 1}, {user, "k", 0}}, hybridlimit.ErrCost, "asks[1]"},
-			"no key":        {[]global.Ask{{user, "", 1}}, hybridlimit.ErrEmptyKey, "asks[0]"},
-			"cost overflow": {[]global.Ask{{user, "k", 1 << 62}, {user, "k", 1 << 62}}, hybridlimit.ErrCost, "asks[1]"},
+			"nobody":        {[]hybridlimit.Ask{{Limiter: user, Key: "k", N: 1}, {Key: "k", N: 1}}, hybridlimit.ErrInvalid, "asks[1].Limiter (<nil>) must not be nil"},
+			"a stranger":    {[]hybridlimit.Ask{{Limiter: user, Key: "k", N: 1}, {Limiter: stranger, Key: "k", N: 1}}, hybridlimit.ErrInvalid, `asks[1].Limiter ("stranger") must use the Redis client of the limiter "user"`},
+			"two limits":    {[]hybridlimit.Ask{{Limiter: user, Key: "k", N: 1}, {Limiter: namesake, Key: "k", N: 1}}, hybridlimit.ErrInvalid, `asks[1].Limiter ("user") must have the limit`},
+			"no cost":       {[]hybridlimit.Ask{{Limiter: user, Key: "j", N: 1}, {Limiter: user, Key: "k", N: 0}}, hybridlimit.ErrCost, "asks[1]"},
+			"no key":        {[]hybridlimit.Ask{{Limiter: user, Key: "", N: 1}}, hybridlimit.ErrEmptyKey, "asks[0]"},
+			"cost overflow": {[]hybridlimit.Ask{{Limiter: user, Key: "k", N: 1 << 62}, {Limiter: user, Key: "k", N: 1 << 62}}, hybridlimit.ErrCost, "asks[1]"},
 			"too many":      {many, hybridlimit.ErrInvalid, "65 limits, at most 64"},
 		} {
-			res, err := global.AllowAll(t.Context(), tc.asks...)
+			res, err := hybridlimit.AllowAll(t.Context(), tc.asks...)
 			if !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.says) || res != (hybridlimit.Result{}) {
 				t.Errorf("%s: %+v, %v", name, res, err)
 			}
 		}
-		if res, err := global.AllowAll(t.Context(), global.Ask{user, "k", 3}, global.Ask{twin, "k", 3}); err != nil || res.Allowed || res.RetryAfter != hybridlimit.Never {
+		if res, err := hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: user, Key: "k", N: 3}, hybridlimit.Ask{Limiter: twin, Key: "k", N: 3}); err != nil || res.Allowed || res.RetryAfter != hybridlimit.Never {
 			t.Errorf("3 and 3 of one key of 5: %+v, %v", res, err)
 		}
-		if res, err := global.AllowAll(t.Context(), global.Ask{user, "k", 2}, global.Ask{twin, "k", 3}); err != nil || !res.Allowed || res.Remaining != 0 || res.Granted != 5 {
+		if res, err := hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: user, Key: "k", N: 2}, hybridlimit.Ask{Limiter: twin, Key: "k", N: 3}); err != nil || !res.Allowed || res.Remaining != 0 || res.Granted != 5 {
 			t.Errorf("2 and 3 of one key of 5: %+v, %v", res, err)
 		}
-		if res, err := global.AllowAll(t.Context(), global.Ask{user, "a", 2}, global.Ask{user, "b", 3}); err != nil || !res.Allowed || res.Remaining != 2 {
+		if res, err := hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: user, Key: "a", N: 2}, hybridlimit.Ask{Limiter: user, Key: "b", N: 3}); err != nil || !res.Allowed || res.Remaining != 2 {
 			t.Errorf("two keys of one limiter: %+v, %v", res, err)
 		}
 		user.Close()
-		if _, err := global.AllowAll(t.Context(), global.Ask{twin, "k", 1}, global.Ask{user, "k", 1}); !errors.Is(err, hybridlimit.ErrClosed) {
+		if _, err := hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: twin, Key: "k", N: 1}, hybridlimit.Ask{Limiter: user, Key: "k", N: 1}); !errors.Is(err, hybridlimit.ErrClosed) {
 			t.Error(err)
 		}
 	})
@@ -323,11 +324,11 @@ func TestAllowAllStatic(t *testing.T) {
 		shut := newLimiter(t, rdb, hybridlimit.Blocked(), global.Config{Name: "shut"})
 		ask := func(ls ...*global.Limiter) hybridlimit.Result {
 			t.Helper()
-			var asks []global.Ask
+			var asks []hybridlimit.Ask
 			for _, l := range ls {
-				asks = append(asks, global.Ask{Limiter: l, Key: "k", N: 2})
+				asks = append(asks, hybridlimit.Ask{Limiter: l, Key: "k", N: 2})
 			}
-			res, err := global.AllowAll(t.Context(), asks...)
+			res, err := hybridlimit.AllowAll(t.Context(), asks...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -355,7 +356,7 @@ func TestAllowAllDelay(t *testing.T) {
 		slow := newLimiter(t, rdb, hybridlimit.LeakyQueue(1, time.Second, 9), global.Config{Name: "slow"})
 		fast := newLimiter(t, rdb, hybridlimit.LeakyQueue(10, time.Second, 3), global.Config{Name: "fast"})
 		for i := range 4 {
-			res, err := global.AllowAll(t.Context(), global.Ask{slow, "k", 1}, global.Ask{fast, "k", 1})
+			res, err := hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: slow, Key: "k", N: 1}, hybridlimit.Ask{Limiter: fast, Key: "k", N: 1})
 			if i < 3 {
 				if want := time.Duration(i) * time.Second; err != nil || !res.Allowed || res.Delay != want || res.Policy != "fast" {
 					t.Errorf("call %d: %+v, %v, want a delay of %v", i, res, err, want)

@@ -16,7 +16,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // bombCost is the most that a call may allocate whatever it is answered, the
@@ -106,7 +106,7 @@ func TestBombsCostNothing(t *testing.T) {
 				runtime.ReadMemStats(&before)
 				res, err := l.Allow(t.Context(), "k")
 				runtime.ReadMemStats(&after)
-				if cost := after.TotalAlloc - before.TotalAlloc; cost > bombCost || res.Allowed || !errors.Is(err, hybridlimit.ErrUnavailable) || scripts && !errors.Is(err, lua.ErrReply) {
+				if cost := after.TotalAlloc - before.TotalAlloc; cost > bombCost || res.Allowed || !errors.Is(err, hybridlimit.ErrUnavailable) || scripts && !errors.Is(err, wire.ErrReply) {
 					t.Errorf("%.40q: %d MiB, %+v, %v", text, cost>>20, res, err)
 				}
 			}

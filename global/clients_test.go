@@ -15,6 +15,8 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/runner"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // checkLimiter is what must work on every kind of client.
@@ -29,13 +31,15 @@ func checkLimiter(t *testing.T, rdb redis.UniversalClient, functions bool) {
 			t.Errorf("%q: %+v", key, res)
 		}
 	}
-	r, err := global.NewRunner(rdb, 10*time.Second, global.WithFunctions(functions))
+	r, err := runner.New(rdb, 10*time.Second, runner.WithFunctions(functions))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	beat := pulse("p", time.Minute, false)
-	beat.Fleet += fmt.Sprint(functions)
+	beat := wire.Pulse{
+		Fleet: "hl:v2:{3}:@fleet:api" + fmt.Sprint(functions), Switch: "hl:v2:{3}:@switch:api",
+		Process: "p", Expiry: time.Minute, TTL: time.Hour,
+	}
 	if got, err := r.Heartbeat(t.Context(), beat); got.Alive != 1 || err != nil {
 		t.Errorf("Heartbeat = %+v, %v", got, err)
 	}

@@ -15,13 +15,12 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
-	"github.com/hybridlimit/hybridlimit/lua"
 )
 
 // callsRunning counts the goroutines that the package has started.
 func callsRunning() int {
 	buf := make([]byte, 1<<20)
-	return strings.Count(string(buf[:runtime.Stack(buf, true)]), "global.(*Runner).once.func")
+	return strings.Count(string(buf[:runtime.Stack(buf, true)]), "runner.(*Runner).once.func")
 }
 
 func TestClosed(t *testing.T) {
@@ -135,21 +134,6 @@ func TestCloseOvertakesACall(t *testing.T) {
 		if !errors.Is(err, hybridlimit.ErrClosed) || errors.Is(err, hybridlimit.ErrUnavailable) || res != (hybridlimit.Result{}) {
 			t.Errorf("%+v, %v", res, err)
 		}
-	})
-}
-
-func TestClosedRunner(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, err := global.NewRunner(redistest.NewBubble(t).Client(nil), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Close()
-		r.Close()
-		_, err = r.Batch(t.Context(), lua.Envelope{}, nil)
-		wantErr(t, err, hybridlimit.ErrClosed)
-		_, err = r.Heartbeat(t.Context(), pulse("p", time.Second, false))
-		wantErr(t, err, hybridlimit.ErrClosed)
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/global"
+	"github.com/hybridlimit/hybridlimit/internal/runner"
 )
 
 // nobody is a client that is never used: New does not connect.
@@ -85,14 +86,14 @@ func TestNilClient(t *testing.T) {
 	} {
 		_, err := global.New(rdb, ten, global.Config{})
 		wantErr(t, err, hybridlimit.ErrNilClient, hybridlimit.ErrInvalid)
-		if _, err := global.NewRunner(rdb, time.Second); !errors.Is(err, hybridlimit.ErrNilClient) {
-			t.Errorf("NewRunner of a nil %s: %v", name, err)
+		if _, err := runner.New(rdb, time.Second); !errors.Is(err, hybridlimit.ErrNilClient) {
+			t.Errorf("runner.New of a nil %s: %v", name, err)
 		}
-		if err := global.CheckClient(rdb); !errors.Is(err, hybridlimit.ErrNilClient) {
+		if err := runner.CheckClient(rdb); !errors.Is(err, hybridlimit.ErrNilClient) {
 			t.Errorf("CheckClient of a nil %s: %v", name, err)
 		}
 	}
-	if err := global.CheckClient(nobody(t)); err != nil {
+	if err := runner.CheckClient(nobody(t)); err != nil {
 		t.Errorf("CheckClient: %v", err)
 	}
 }

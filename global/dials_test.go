@@ -17,6 +17,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/runner"
 )
 
 // retries is go-redis's default: half a second of dials in the background.
@@ -92,7 +93,7 @@ func TestOneHookPerClient(t *testing.T) {
 		})
 		rdb.AddHook(counting{&own})
 		for range 10 {
-			r, err := global.NewRunner(rdb, time.Second)
+			r, err := runner.New(rdb, time.Second)
 			if err != nil {
 				t.Fatal(err)
 			}

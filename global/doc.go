@@ -11,9 +11,6 @@
 // own cost at most, and the caller learns of it as ErrUnavailable. Every
 // deadline is honoured, even where the client's ContextTimeoutEnabled is off.
 //
-// [AllowAll] is a call under several limits, all or nothing. Keys that share a
+// [hybridlimit.AllowAll] is a call under several limits, all or nothing. Keys that share a
 // slot are one message that Redis decides as a whole.
-//
-// [Runner] is the part that talks to Redis. It runs batches of ops for any
-// redis.UniversalClient and serves package ratesync as well.
 package global

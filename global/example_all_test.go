@@ -9,7 +9,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/global"
 )
 
-func ExampleAllowAll() {
+// hybridlimit.AllowAll calls AllowJoint of the first limiter.
+func ExampleLimiter_AllowJoint() {
 	rdb, stop := standIn()
 	defer stop()
 	perUser, err := global.New(rdb, hybridlimit.PerHour(2), global.Config{Name: "user", Tags: 1})
@@ -24,9 +25,9 @@ func ExampleAllowAll() {
 	defer all.Close()
 
 	for range 3 {
-		res, err := global.AllowAll(context.Background(),
-			global.Ask{Limiter: perUser, Key: "alice", N: 1},
-			global.Ask{Limiter: all, Key: "*", N: 1})
+		res, err := hybridlimit.AllowAll(context.Background(),
+			hybridlimit.Ask{Limiter: perUser, Key: "alice", N: 1},
+			hybridlimit.Ask{Limiter: all, Key: "*", N: 1})
 		fmt.Println(res.Allowed, res.Policy, res.Remaining, err)
 	}
 	left, err := all.Peek(context.Background(), "*")
@@ -40,7 +41,7 @@ func ExampleAllowAll() {
 
 // On a cluster, the limits of one tenant share a slot, so that each call is one
 // message, which Redis decides as a whole.
-func ExampleAllowAll_tenant() {
+func ExampleLimiter_AllowJoint_tenant() {
 	rdb, stop := standIn()
 	defer stop()
 	tenantOf := func(key string) string { return key[:4] }
@@ -57,9 +58,9 @@ func ExampleAllowAll_tenant() {
 	defer tokens.Close()
 
 	for _, cost := range []int64{600, 600, 300} {
-		res, err := global.AllowAll(context.Background(),
-			global.Ask{Limiter: requests, Key: "acme/alice", N: 1},
-			global.Ask{Limiter: tokens, Key: "acme", N: cost})
+		res, err := hybridlimit.AllowAll(context.Background(),
+			hybridlimit.Ask{Limiter: requests, Key: "acme/alice", N: 1},
+			hybridlimit.Ask{Limiter: tokens, Key: "acme", N: cost})
 		if err != nil {
 			panic(err)
 		}

@@ -9,16 +9,16 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// NotReturnedError says what an AllowAll that was denied, or failed, had taken
+// NotReturnedError says what a hybridlimit.AllowAll that was denied, or failed, had taken
 // and could not give back: Redis gave no answer, so it may have been given back
 // all the same. It comes back as the limits refill. To Refund it at once is to
 // risk that it is given back twice.
 type NotReturnedError struct {
-	Asks []Ask // what was taken
-	Err  error // why it stays so; wraps hybridlimit.ErrUnavailable
+	Asks []hybridlimit.Ask // what was taken; their Result is not set
+	Err  error             // why it stays so; wraps hybridlimit.ErrUnavailable
 }
 
 // Error names the limiters, the keys and the units.
@@ -28,7 +28,10 @@ func (e *NotReturnedError) Error() string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		fmt.Fprintf(&b, "%d units of %q (%s)", a.N, a.Key, a.Limiter.cfg.Name)
+		fmt.Fprintf(&b, "%d units of %q", a.N, a.Key)
+		if l, ok := a.Limiter.(hybridlimit.Describer); ok {
+			fmt.Fprintf(&b, " (%s)", l.Name())
+		}
 	}
 	return fmt.Sprintf("global: AllowAll: not given back: %s: %v", &b, e.Err)
 }
@@ -44,12 +47,11 @@ func giveBack(ctx context.Context, timeout time.Duration, groups [][]*part) erro
 	var wg sync.WaitGroup
 	for i, group := range groups {
 		wg.Go(func() {
-			ops := make([]lua.Op, len(group))
+			ops := make([]wire.Op, len(group))
 			for i, p := range group {
-				ops[i] = lua.Op{Key: p.name, Limit: p.terms.limit, Op: p.back}
+				ops[i] = wire.Op{Key: p.name, Limit: p.terms.limit, Op: p.back}
 			}
-			keys, argv := lua.EncodeBatch(lua.Envelope{}, ops)
-			_, causes[i] = group[0].Limiter.runner.batch(ctx, keys, argv, ops)
+			causes[i] = group[0].Limiter.runner.BatchWithin(ctx, ops)
 		})
 	}
 	wg.Wait()
@@ -60,7 +62,7 @@ func giveBack(ctx context.Context, timeout time.Duration, groups [][]*part) erro
 		}
 		left.Err = errors.Join(left.Err, err)
 		for _, p := range groups[i] {
-			left.Asks = append(left.Asks, p.Ask)
+			left.Asks = append(left.Asks, hybridlimit.Ask{Limiter: p.Limiter, Key: p.Key, N: p.N})
 		}
 	}
 	if left.Err == nil {

@@ -20,7 +20,7 @@ import (
 type spread struct {
 	*scene
 	limits []*global.Limiter
-	asks   []global.Ask
+	asks   []hybridlimit.Ask
 }
 
 func inSpread(t *testing.T, alter func(i int, limit *hybridlimit.Limit, cfg *global.Config), f func(t *testing.T, s spread)) {
@@ -40,7 +40,7 @@ func inSpread(t *testing.T, alter func(i int, limit *hybridlimit.Limit, cfg *glo
 			}
 			l := newLimiter(t, rdb, limit, cfg)
 			sp.limits = append(sp.limits, l)
-			sp.asks = append(sp.asks, global.Ask{Limiter: l, Key: byTag[3*i], N: 2})
+			sp.asks = append(sp.asks, hybridlimit.Ask{Limiter: l, Key: byTag[3*i], N: 2})
 			allow(t, l, "warm", 1)
 		}
 		f(t, sp)
@@ -52,7 +52,7 @@ func (s spread) lefts() string {
 	s.link.Script(nil)
 	var out []int64
 	for _, a := range s.asks {
-		out = append(out, left(s.t, a.Limiter, a.Key))
+		out = append(out, left(s.t, a.Limiter.(*global.Limiter), a.Key))
 	}
 	return fmt.Sprint(out)
 }
@@ -75,7 +75,7 @@ func TestAllowAllUnanswered(t *testing.T) {
 			inSpread(t, nil, func(t *testing.T, s spread) {
 				s.link.Script(redistest.OnNth("EVALSHA", tc.nth, tc.verdict))
 				began := time.Now()
-				res, err := global.AllowAll(t.Context(), s.asks...)
+				res, err := hybridlimit.AllowAll(t.Context(), s.asks...)
 				wantErr(t, err, hybridlimit.ErrUnavailable)
 				var notReturned *global.NotReturnedError
 				if res.Allowed || res.Policy != fmt.Sprint("l", tc.nth) || res.Source != hybridlimit.SourceFallback || errors.As(err, &notReturned) {
@@ -99,7 +99,7 @@ func TestAllowAllNotReturned(t *testing.T) {
 		// Three messages, then two that give back, of which one is lost.
 		s.link.Script(redistest.OnNth("EVALSHA", 3, redistest.DropRequest(redistest.ThenHang)))
 		began := time.Now()
-		res, err := global.AllowAll(t.Context(), s.asks...)
+		res, err := hybridlimit.AllowAll(t.Context(), s.asks...)
 		var e *global.NotReturnedError
 		if res.Allowed || res.Policy != "l2" || res.Source != hybridlimit.SourceRedis || res.RetryAfter != 2*time.Hour || !errors.As(err, &e) {
 			t.Fatalf("%+v, %v", res, err)
@@ -124,7 +124,7 @@ func TestAllowAllContextEnds(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 25*time.Millisecond)
 		defer cancel()
 		s.link.Latency(5*time.Millisecond, 5*time.Millisecond)
-		res, err := global.AllowAll(ctx, s.asks...)
+		res, err := hybridlimit.AllowAll(ctx, s.asks...)
 		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, hybridlimit.ErrUnavailable) || res.Allowed {
 			t.Errorf("%+v, %v", res, err)
 		}
@@ -136,7 +136,7 @@ func TestAllowAllContextEnds(t *testing.T) {
 		ended, stop := context.WithCancel(t.Context())
 		stop()
 		before := s.lefts()
-		if _, err := global.AllowAll(ended, s.asks...); !errors.Is(err, context.Canceled) || s.lefts() != before {
+		if _, err := hybridlimit.AllowAll(ended, s.asks...); !errors.Is(err, context.Canceled) || s.lefts() != before {
 			t.Errorf("%v, left %s", err, s.lefts())
 		}
 	})
@@ -165,7 +165,7 @@ func TestAllowAllFailOpen(t *testing.T) {
 					allow(t, s.limits[tc.used], s.asks[tc.used].Key, 5)
 				}
 				s.link.Script(redistest.OnNth("EVALSHA", 1, redistest.DropRequest(redistest.ThenClose)))
-				res, err := global.AllowAll(t.Context(), s.asks...)
+				res, err := hybridlimit.AllowAll(t.Context(), s.asks...)
 				if res.Allowed != tc.allowed || res.Policy != tc.policy || errors.Is(err, hybridlimit.ErrUnavailable) != (tc.used != 0) {
 					t.Errorf("%+v, %v", res, err)
 				}
@@ -201,7 +201,7 @@ func TestAllowAllGivesBackWhatItTook(t *testing.T) {
 					allowedMeanwhile <- res
 				}()
 				denied, _ := hybridlimit.WithRequestID(t.Context(), "denied")
-				if res, err := global.AllowAll(denied, s.asks...); err != nil || res.Allowed || res.Policy != "l2" {
+				if res, err := hybridlimit.AllowAll(denied, s.asks...); err != nil || res.Allowed || res.Policy != "l2" {
 					t.Fatalf("%+v, %v", res, err)
 				}
 				if res := <-allowedMeanwhile; !res.Allowed {
@@ -239,7 +239,7 @@ func TestAllowAllClosedInTheMiddle(t *testing.T) {
 				l.Close()
 			}
 		}()
-		if res, err := global.AllowAll(t.Context(), s.asks...); err != nil || res.Allowed || res.Policy != "l2" {
+		if res, err := hybridlimit.AllowAll(t.Context(), s.asks...); err != nil || res.Allowed || res.Policy != "l2" {
 			t.Errorf("%+v, %v", res, err)
 		}
 		s.link.Latency(0, 0)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/runner"
 )
 
 // Whoever shares a client with a limiter gets whatever Redis answers: the guard
@@ -112,7 +113,7 @@ func TestAGuardAsksNobody(t *testing.T) {
 		redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": "127.0.0.1:1"}, NewClient: watch, HeartbeatFrequency: time.Hour}),
 		watch(&redis.Options{Addr: "127.0.0.1:1"}),
 	} {
-		r, err := global.NewRunner(rdb, time.Second)
+		r, err := runner.New(rdb, time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // History is what a sliding log has admitted of key and still counts, the
@@ -13,7 +13,7 @@ import (
 // hybridlimit.WithRequestID named. What was given back is not in it, nor who
 // was denied. Other algorithms keep no log and are ErrUnsupported.
 //
-// It costs a message for every 250 entries (lua.MaxHistory), each of which
+// It costs a message for every 250 entries, each of which
 // keeps Redis busy for up to a millisecond and has Config.Timeout, and memory
 // for all: a log has as many entries as its limit has units, at most, or twice
 // that in debt. It is no snapshot: between two messages the oldest entries may
@@ -27,7 +27,7 @@ func (l *Limiter) History(ctx context.Context, key string) ([]hybridlimit.Admiss
 		return nil, fmt.Errorf("global: History(%q): %w: %v keeps no log", key, hybridlimit.ErrUnsupported, t.limit.Algorithm)
 	}
 	_, name := l.place(key)
-	return lua.ReadHistory(func(after int64) (lua.Page, error) {
+	return wire.ReadHistory(func(after int64) (wire.Page, error) {
 		bounded, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
 		defer cancel()
 		p, err := l.runner.History(bounded, name, t.limit, after)

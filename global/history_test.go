@@ -14,7 +14,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // named is a context with a request id.
@@ -58,7 +58,7 @@ func TestHistory(t *testing.T) {
 			}
 			cfg := patientConfig
 			cfg.Functions = functions
-			l := newLimiter(t, rdb, hybridlimit.SlidingLog(3*lua.MaxHistory, time.Hour), cfg)
+			l := newLimiter(t, rdb, hybridlimit.SlidingLog(3*wire.MaxHistory, time.Hour), cfg)
 			if got := trail(t, l, "k"); got != "" {
 				t.Errorf("nobody yet: %s", got)
 			}
@@ -71,15 +71,15 @@ func TestHistory(t *testing.T) {
 				}
 				want = append(want, fmt.Sprintf("%d%q", n, id))
 			}
-			longest := strings.Repeat("\xff", hybridlimit.MaxRequestIDBytes)
+			longest := strings.Repeat("\xff", 128)
 			for _, id := range []string{"req-1", "", "a b\r\n{}%+", "\x00", "✓ 🙂", longest} {
 				take(id, 2)
 			}
-			for i := range 2*lua.MaxHistory + 10 {
+			for i := range 2*wire.MaxHistory + 10 {
 				take(fmt.Sprint(i), 1)
 			}
 			allow(t, l, "other", 1)
-			if res, err := l.AllowN(named(t, "denied"), "k", 3*lua.MaxHistory); err != nil || res.Allowed {
+			if res, err := l.AllowN(named(t, "denied"), "k", 3*wire.MaxHistory); err != nil || res.Allowed {
 				t.Fatalf("%+v, %v", res, err)
 			}
 			if got := trail(t, l, "k"); got != strings.Join(want, " ") {

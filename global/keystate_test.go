@@ -39,7 +39,7 @@ func TestInspect(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			look := func(want string) global.KeyState {
+			look := func(want string) hybridlimit.KeyState {
 				t.Helper()
 				k, err := l.Inspect(ctx, "k")
 				if err != nil {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/runner"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -22,7 +24,7 @@ type Limiter struct {
 	setting sync.Mutex // held while a limit is replaced: its algorithm is looked at first
 	cfg     Config
 	names   lua.Names
-	runner  *Runner
+	runner  *runner.Runner
 	closed  atomic.Bool
 	done    chan struct{} // closed with it: who waits goes home
 }
@@ -31,11 +33,17 @@ var _ hybridlimit.Limiter = (*Limiter)(nil)
 
 // New makes a limiter. It does not connect: a Redis that is down shows as
 // ErrUnavailable at the first decision. The client stays the caller's to
-// close, after the limiter. It gets a hook, which guards the connections that it
-// dials from then on (see NewRunner).
+// close, after the limiter.
+//
+// New adds two hooks to a client of go-redis, which stay. One guards the
+// connections that the client dials from now on: to this limiter's commands they
+// pass on no reply that is longer than Redis can give. The other notes why a
+// dial failed, so that the error of a call that waited for a connection names
+// the reason ("connection refused"). Commands of others on the same client are
+// answered as before.
 func New(rdb redis.UniversalClient, limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	cfg = cfg.withDefaults()
-	runner, err := NewRunner(rdb, cfg.Timeout, WithFunctions(cfg.Functions))
+	calls, err := runner.New(rdb, cfg.Timeout, runner.WithFunctions(cfg.Functions))
 	if err := errors.Join(err, cfg.violations(limit)); err != nil {
 		return nil, err
 	}
@@ -43,7 +51,7 @@ func New(rdb redis.UniversalClient, limit hybridlimit.Limit, cfg Config) (*Limit
 	if err != nil {
 		return nil, err
 	}
-	l := &Limiter{cfg: cfg, runner: runner, done: make(chan struct{}), names: lua.Names{Prefix: cfg.Prefix, Tags: cfg.Tags, HashKeys: cfg.HashKeys}}
+	l := &Limiter{cfg: cfg, runner: calls, done: make(chan struct{}), names: lua.Names{Prefix: cfg.Prefix, Tags: cfg.Tags, HashKeys: cfg.HashKeys}}
 	l.terms.Store(t)
 	return l, nil
 }
@@ -136,7 +144,7 @@ func (l *Limiter) fixed(t *terms, n int64) hybridlimit.Result {
 }
 
 // fill says what Redis said of the level.
-func (t *terms) fill(res hybridlimit.Result, ans lua.Answer) hybridlimit.Result {
+func (t *terms) fill(res hybridlimit.Result, ans wire.Answer) hybridlimit.Result {
 	res.Source = hybridlimit.SourceRedis
 	res.Remaining = t.Units(ans.Level)
 	res.ResetAfter = micros(t.Reset(ans))
@@ -253,7 +261,7 @@ func (l *Limiter) place(key string) (tag int, name string) {
 }
 
 // ask sends an op, and says what Redis answered and at which µs of its time.
-func (l *Limiter) ask(ctx context.Context, key string, t *terms, op algo.Op) (lua.Answer, int64, error) {
+func (l *Limiter) ask(ctx context.Context, key string, t *terms, op algo.Op) (wire.Answer, int64, error) {
 	_, name := l.place(key)
 	if t.Kind == algo.KindLog {
 		op.ID = hybridlimit.RequestID(ctx)
@@ -261,11 +269,11 @@ func (l *Limiter) ask(ctx context.Context, key string, t *terms, op algo.Op) (lu
 	op.Since = t.since()
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
 	defer cancel()
-	reply, err := l.runner.Batch(ctx, lua.Envelope{}, []lua.Op{{
+	reply, err := l.runner.Batch(ctx, wire.Envelope{}, []wire.Op{{
 		Key: name, Limit: t.limit, Op: op,
 	}})
 	if err != nil {
-		return lua.Answer{}, 0, err
+		return wire.Answer{}, 0, err
 	}
 	return reply.Answers[0], reply.Now, nil
 }

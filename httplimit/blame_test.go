@@ -25,9 +25,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/httplimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/limittest"
 	"github.com/hybridlimit/hybridlimit/local"
-	"github.com/hybridlimit/hybridlimit/lua"
 )
 
 // blamed is an error of this module, and the statuses of a request that a
@@ -57,7 +57,7 @@ var blamed = map[string]struct {
 	"limittest.ErrScriptOver":    {limittest.ErrScriptOver, 503, 503},
 	"breaker.ErrSlow":            {breaker.ErrSlow, 503, 503},
 	"breaker.ErrSwitched":        {breaker.ErrSwitched, 503, 503},
-	"lua.ErrReply":               {lua.ErrReply, 503, 503}, // limiters wrap it in ErrUnavailable
+	"wire.ErrReply":              {wire.ErrReply, 503, 503}, // limiters wrap it in ErrUnavailable
 }
 
 // exportedErrors finds the exported errors of packages in their source: variables

@@ -19,7 +19,7 @@ import (
 // one. Without, whoever reads Redis can try out which keys are in use, which is
 // of use to them only where keys can be guessed. Another secret is other keys,
 // hence fresh limits. Empty: none. It panics where the header has no name, or
-// the secret is not of hybridlimit.MinSecretBytes to MaxSecretBytes.
+// the secret is not of 32 to 1024 bytes.
 //
 // A key that nobody has checked may be made up, and each that is has a limit of
 // its own: check before (When), or limit by address too.

@@ -381,7 +381,7 @@ func TestErrorBesideADecision(t *testing.T) {
 		200: {Allowed: true, Granted: 1, Source: hybridlimit.SourceRedis},
 	} {
 		var log lines
-		asks := []global.Ask{{Limiter: other, Key: "192.0.2.1", N: 1}}
+		asks := []hybridlimit.Ask{{Limiter: other, Key: "192.0.2.1", N: 1}}
 		limiter := limittest.PlaySteps(limittest.Step{Result: res, Err: &global.NotReturnedError{Asks: asks, Err: hybridlimit.ErrUnavailable}})
 		mw := middleware(t, httplimit.Config{Logger: log.logger()}, httplimit.Limit{Limiter: limiter, Key: fixed("192.0.2.1")})
 		if res := get(mw(&served{})); res.StatusCode != want || log.count() != 1 || strings.Contains(log.String(), "192.0.2.1") || !strings.Contains(log.String(), "[key]") {

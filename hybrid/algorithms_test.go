@@ -197,10 +197,10 @@ func TestStaticLimits(t *testing.T) {
 		if res := must(t)(free.Peek(t.Context(), "k")); !res.Allowed || res.Granted != 0 {
 			t.Errorf("%+v", res)
 		}
-		if res := must(t)(h.AllowAll(t.Context(), hybrid.Ask{Limiter: free, Key: "k", N: 1})); !res.Allowed {
+		if res := must(t)(hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: free, Key: "k", N: 1})); !res.Allowed {
 			t.Errorf("%+v", res)
 		}
-		if res := must(t)(h.AllowAll(t.Context(), hybrid.Ask{Limiter: free, Key: "k", N: 1}, hybrid.Ask{Limiter: none, Key: "k", N: 1})); res.Allowed || res.Policy != "none" {
+		if res := must(t)(hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: free, Key: "k", N: 1}, hybridlimit.Ask{Limiter: none, Key: "k", N: 1})); res.Allowed || res.Policy != "none" {
 			t.Errorf("%+v", res)
 		}
 		// Was Admitted: what no limit counts is in nobody's books.

@@ -12,41 +12,15 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// Ask is one limit's part of a call under several: so many units of a key.
-type Ask struct {
-	Limiter *Limiter // of the hub that is asked
-	Key     string   // as for AllowN
-	N       int64    // units
+// joint is one limit's part of a call under several: so many units of a key.
+type joint struct {
+	Limiter *Limiter
+	Key     string
+	N       int64
 }
 
-// AllowAll is AllowAll of the hub that the limiters share.
-func AllowAll(ctx context.Context, asks ...Ask) (hybridlimit.Result, error) {
-	if len(asks) == 0 || asks[0].Limiter == nil {
-		return new(Hub).AllowAll(ctx, asks...) // which says what is wrong
-	}
-	return asks[0].Limiter.hub.AllowAll(ctx, asks...)
-}
-
-// AllowAll is a call under several limits (per user, per address, for all),
-// all or nothing: when one denies, nothing is taken of the others. It is local
-// work like AllowN: under the locks of the keys all are tried, and taken only
-// if all admit. A key of which this process has nothing in hand is asked for
-// first, while no lock is held; if another limit denies then, what Redis gave
-// for this call is lost, and counted so. ModeExact and logs have nothing in hand
-// to try: Redis is asked for these when all others admit, one message each, and
-// they get back what they gave if the call is denied after all.
-//
-// The result is that of the limit that denied with the longest RetryAfter, or,
-// when all admit, of the one with the fewest units remaining; Policy says
-// which. Delay is the longest of all queues. Shadowed says that a shadow limit
-// would have denied it, whichever that is. Only the limit that denied counts a
-// denial. Asks for one key of one limiter add up.
-func (h *Hub) AllowAll(ctx context.Context, asks ...Ask) (hybridlimit.Result, error) {
-	return h.allowEach(ctx, asks, nil)
-}
-
-// allowEach writes each limit's answer into each, if there is one.
-func (h *Hub) allowEach(ctx context.Context, asks []Ask, each []hybridlimit.Ask) (res hybridlimit.Result, err error) {
+// allowJoint decides asks, and writes each limit's answer into each.
+func (h *Hub) allowJoint(ctx context.Context, asks []joint, each []hybridlimit.Ask) (res hybridlimit.Result, err error) {
 	parts, res, err := h.parts(asks, each)
 	defer func() {
 		tellEach(each, asks, parts, &res, err)
@@ -82,7 +56,7 @@ func (h *Hub) allowEach(ctx context.Context, asks []Ask, each []hybridlimit.Ask)
 // tellEach gives every ask the answer of its limit: asks for one key share it,
 // but each has its own units. A call that was not admitted has taken nothing, so
 // only denials are told then.
-func tellEach(each []hybridlimit.Ask, asks []Ask, parts []*part, res *hybridlimit.Result, err error) {
+func tellEach(each []hybridlimit.Ask, asks []joint, parts []*part, res *hybridlimit.Result, err error) {
 	for i := range each {
 		one := &each[i].Result
 		for _, p := range parts {
@@ -132,7 +106,7 @@ func fetchAll(ctx context.Context, parts []*part) (res hybridlimit.Result, done 
 
 // part is one key of a call under several limits.
 type part struct {
-	Ask
+	joint
 	at     place
 	e      *entry // locked during a try; nil: there is no memory for the key
 	plan   *account.Plan
@@ -159,11 +133,11 @@ func (p *part) refuse(v account.Verdict) {
 // parts checks the asks and puts them into the order in which locks are taken.
 // res is the answer of the limits that count nothing: of one that denies, or
 // of one that admits.
-func (h *Hub) parts(asks []Ask, each []hybridlimit.Ask) (parts []*part, res hybridlimit.Result, err error) {
+func (h *Hub) parts(asks []joint, each []hybridlimit.Ask) (parts []*part, res hybridlimit.Result, err error) {
 	if len(asks) == 0 {
 		return nil, res, fmt.Errorf("hybrid: AllowAll: %w: no limit is asked", hybridlimit.ErrInvalid)
 	}
-	if err := h.check(asks); err != nil {
+	if err := check(asks); err != nil {
 		return nil, res, err
 	}
 	for i, a := range asks {
@@ -178,9 +152,7 @@ func (h *Hub) parts(asks []Ask, each []hybridlimit.Ask) (parts []*part, res hybr
 			}
 		}
 		if ok {
-			if each != nil {
-				each[i].Result = one
-			}
+			each[i].Result = one
 			shadowed := res.Shadowed || one.Shadowed
 			if res.Source == hybridlimit.SourceUnknown || !one.Allowed {
 				res = one
@@ -194,7 +166,7 @@ func (h *Hub) parts(asks []Ask, each []hybridlimit.Ask) (parts []*part, res hybr
 			}
 			continue
 		}
-		parts = append(parts, &part{Ask: a, at: at, exactly: a.Limiter.exactly(at.plan)})
+		parts = append(parts, &part{joint: a, at: at, exactly: a.Limiter.exactly(at.plan)})
 	}
 	// Not by the key in Redis: a Subject may change its mind, a lock's place may not.
 	slices.SortFunc(parts, func(p, q *part) int {

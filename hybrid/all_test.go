@@ -41,7 +41,7 @@ func TestAllowAllOrNothing(t *testing.T) {
 				h, user, addr, all := three(t, b, mode, nil)
 				call := func(u string) hybridlimit.Result {
 					t.Helper()
-					res, err := h.AllowAll(t.Context(), hybrid.Ask{Limiter: all, Key: "*", N: 1}, hybrid.Ask{Limiter: user, Key: u, N: 1}, hybrid.Ask{Limiter: addr, Key: "::1", N: 1})
+					res, err := hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: all, Key: "*", N: 1}, hybridlimit.Ask{Limiter: user, Key: u, N: 1}, hybridlimit.Ask{Limiter: addr, Key: "::1", N: 1})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -85,31 +85,31 @@ func TestAllowAllOrNothing(t *testing.T) {
 func TestAllowAllRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
-		h, user, _, _ := three(t, b, hybrid.ModeAuto, nil)
+		_, user, _, _ := three(t, b, hybrid.ModeAuto, nil)
 		stranger := newLimiter(t, b.Client(nil), still(5), hybrid.Config{Name: "stranger"})
 		for name, tc := range map[string]struct {
-			asks []hybrid.Ask
+			asks []hybridlimit.Ask
 			want error
 		}{
 			"nothing":       {nil, hybridlimit.ErrInvalid},
-			"nobody":        {[]hybrid.Ask{{Key: "k", N: 1}}, hybridlimit.ErrInvalid},
-			"a stranger":    {[]hybrid.Ask{{stranger, "k", 1}}, hybridlimit.ErrInvalid},
-			"no cost":       {[]hybrid.Ask{{user, "k", 0}}, hybridlimit.ErrCost},
-			"no key":        {[]hybrid.Ask{{user, "", 1}}, hybridlimit.ErrEmptyKey},
-			"cost overflow": {[]hybrid.Ask{{user, "k", 1 << 62}, {user, "k", 1 << 62}, {user, "k", 1 << 62}}, hybridlimit.ErrCost},
+			"nobody":        {[]hybridlimit.Ask{{Key: "k", N: 1}}, hybridlimit.ErrInvalid},
+			"a stranger":    {[]hybridlimit.Ask{{Limiter: user, Key: "k", N: 1}, {Limiter: stranger, Key: "k", N: 1}}, hybridlimit.ErrInvalid},
+			"no cost":       {[]hybridlimit.Ask{{Limiter: user, Key: "k", N: 0}}, hybridlimit.ErrCost},
+			"no key":        {[]hybridlimit.Ask{{Limiter: user, Key: "", N: 1}}, hybridlimit.ErrEmptyKey},
+			"cost overflow": {[]hybridlimit.Ask{{Limiter: user, Key: "k", N: 1 << 62}, {Limiter: user, Key: "k", N: 1 << 62}, {Limiter: user, Key: "k", N: 1 << 62}}, hybridlimit.ErrCost},
 		} {
-			if res, err := h.AllowAll(t.Context(), tc.asks...); !errors.Is(err, tc.want) || res.Allowed {
+			if res, err := hybridlimit.AllowAll(t.Context(), tc.asks...); !errors.Is(err, tc.want) || res.Allowed {
 				t.Errorf("%s: %+v, %v", name, res, err)
 			}
 		}
-		if res, err := h.AllowAll(t.Context(), hybrid.Ask{user, "k", 3}, hybrid.Ask{user, "k", 3}); err != nil || res.Allowed || res.RetryAfter != hybridlimit.Never {
+		if res, err := hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: user, Key: "k", N: 3}, hybridlimit.Ask{Limiter: user, Key: "k", N: 3}); err != nil || res.Allowed || res.RetryAfter != hybridlimit.Never {
 			t.Errorf("3 and 3 of one key of 5: %+v, %v", res, err)
 		}
-		if res, err := h.AllowAll(t.Context(), hybrid.Ask{user, "k", 2}, hybrid.Ask{user, "k", 3}); err != nil || !res.Allowed || res.Remaining != 0 {
+		if res, err := hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: user, Key: "k", N: 2}, hybridlimit.Ask{Limiter: user, Key: "k", N: 3}); err != nil || !res.Allowed || res.Remaining != 0 {
 			t.Errorf("2 and 3 of one key of 5: %+v, %v", res, err)
 		}
 		user.Close()
-		if _, err := h.AllowAll(t.Context(), hybrid.Ask{user, "k", 1}); !errors.Is(err, hybridlimit.ErrClosed) {
+		if _, err := hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: user, Key: "k", N: 1}); !errors.Is(err, hybridlimit.ErrClosed) {
 			t.Error(err)
 		}
 	})
@@ -126,7 +126,7 @@ func TestAllowAllOfWhatRedisDecides(t *testing.T) {
 		exact := add(t, h, still(7), hybrid.Config{Name: "exact", Mode: hybrid.ModeExact})
 		log := add(t, h, hybridlimit.SlidingLog(4, time.Hour), hybrid.Config{Name: "log"})
 		all := func(n int64) hybridlimit.Result {
-			return must(t)(h.AllowAll(t.Context(), hybrid.Ask{log, "k", n}, hybrid.Ask{user, "k", 1}, hybrid.Ask{exact, "k", n}))
+			return must(t)(hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: log, Key: "k", N: n}, hybridlimit.Ask{Limiter: user, Key: "k", N: 1}, hybridlimit.Ask{Limiter: exact, Key: "k", N: n}))
 		}
 		for i := range 3 {
 			if res := all(1); !res.Allowed || res.Policy == "" {
@@ -170,10 +170,10 @@ func TestAllowAllOfWhatRedisDecides(t *testing.T) {
 func TestAllowAllShadow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
-		h, user, addr, _ := three(t, b, hybrid.ModeAuto, func(c *hybrid.Config) { c.Shadow = c.Name == "user" })
+		_, user, addr, _ := three(t, b, hybrid.ModeAuto, func(c *hybrid.Config) { c.Shadow = c.Name == "user" })
 		shadowed := 0
 		for i := range 12 {
-			res, err := h.AllowAll(t.Context(), hybrid.Ask{user, "ann", 1}, hybrid.Ask{addr, "::1", 1})
+			res, err := hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: user, Key: "ann", N: 1}, hybridlimit.Ask{Limiter: addr, Key: "::1", N: 1})
 			if err != nil || res.Allowed != (i < 8) {
 				t.Errorf("call %d: %+v, %v", i, res, err)
 			}
@@ -192,11 +192,11 @@ func TestAllowAllShadow(t *testing.T) {
 func TestAllowAllWithoutRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
-		h, user, addr, all := three(t, b, hybrid.ModeAuto, func(c *hybrid.Config) { c.MaxWait = -1 })
+		_, user, addr, all := three(t, b, hybrid.ModeAuto, func(c *hybrid.Config) { c.MaxWait = -1 })
 		b.Kill()
 		allowed := 0
 		for range 60 {
-			res, err := h.AllowAll(t.Context(), hybrid.Ask{user, "ann", 1}, hybrid.Ask{addr, "::1", 1}, hybrid.Ask{all, "*", 1})
+			res, err := hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: user, Key: "ann", N: 1}, hybridlimit.Ask{Limiter: addr, Key: "::1", N: 1}, hybridlimit.Ask{Limiter: all, Key: "*", N: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -232,18 +232,18 @@ func TestAllowAllConcurrently(t *testing.T) {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(1, uint64(g)))
 			for range 100 {
-				var asks []hybrid.Ask
+				var asks []hybridlimit.Ask
 				for _, i := range rng.Perm(len(ls))[:1+rng.IntN(len(ls))] {
-					asks = append(asks, hybrid.Ask{ls[i], "k", 1 + rng.Int64N(2)})
+					asks = append(asks, hybridlimit.Ask{Limiter: ls[i], Key: "k", N: 1 + rng.Int64N(2)})
 				}
-				res, err := h.AllowAll(context.Background(), asks...)
+				res, err := hybridlimit.AllowAll(context.Background(), asks...)
 				if err != nil {
 					t.Error(err)
 				}
 				if res.Allowed {
 					mu.Lock()
 					for _, a := range asks {
-						want[a.Limiter] += a.N
+						want[a.Limiter.(*hybrid.Limiter)] += a.N
 					}
 					mu.Unlock()
 				}

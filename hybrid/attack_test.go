@@ -105,9 +105,9 @@ func TestAllowAllUnderAttack(t *testing.T) {
 						rng := rand.New(rand.NewPCG(2, uint64(g)))
 						for {
 							ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+rng.IntN(30))*time.Millisecond)
-							var asks []hybrid.Ask
+							var asks []hybridlimit.Ask
 							for _, i := range rng.Perm(3)[:1+rng.IntN(3)] {
-								asks = append(asks, hybrid.Ask{ls[i], fmt.Sprint("k", rng.IntN(6)), 1 + rng.Int64N(2)})
+								asks = append(asks, hybridlimit.Ask{Limiter: ls[i], Key: fmt.Sprint("k", rng.IntN(6)), N: 1 + rng.Int64N(2)})
 							}
 							var err error
 							var res hybridlimit.Result
@@ -116,7 +116,7 @@ func TestAllowAllUnderAttack(t *testing.T) {
 								asks = asks[:1]
 								res, err = asks[0].Limiter.AllowN(ctx, asks[0].Key, asks[0].N)
 							default:
-								res, err = h.AllowAll(ctx, asks...)
+								res, err = hybridlimit.AllowAll(ctx, asks...)
 							}
 							cancel()
 							switch {
@@ -174,7 +174,7 @@ func TestCallbacksRunUnderNoLock(t *testing.T) {
 				must(t)(l.AllowN(t.Context(), k, 1))
 				must(t)(l.Charge(t.Context(), k, 1))
 				must(t)(l.AllowLimit(t.Context(), k, 1, still(77)))
-				must(t)(l.Hub().AllowAll(t.Context(), hybrid.Ask{l, k, 1}))
+				must(t)(hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: l, Key: k, N: 1}))
 			}
 			inside.Store(0)
 		}
@@ -192,7 +192,7 @@ func TestCallbacksRunUnderNoLock(t *testing.T) {
 			must(t)(l.AllowAtMost(ctx, key, 2))
 			must(t)(l.Peek(ctx, key))
 			must(t)(l.Charge(ctx, key, 1))
-			must(t)(l.Hub().AllowAll(ctx, hybrid.Ask{l, key, 1}, hybrid.Ask{l, "other", 1}))
+			must(t)(hybridlimit.AllowAll(ctx, hybridlimit.Ask{Limiter: l, Key: key, N: 1}, hybridlimit.Ask{Limiter: l, Key: "other", N: 1}))
 			if err := l.SetLimit(still(int64(900 + i))); err != nil {
 				t.Error(err)
 			}
@@ -222,7 +222,7 @@ func TestAllowAllContextEnds(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), wait)
 			key := fmt.Sprint("k", wait)
 			began := time.Now()
-			res, err := h.AllowAll(ctx, hybrid.Ask{ls[0], key, 2}, hybrid.Ask{ls[1], key, 2}, hybrid.Ask{ls[2], key, 2})
+			res, err := hybridlimit.AllowAll(ctx, hybridlimit.Ask{Limiter: ls[0], Key: key, N: 2}, hybridlimit.Ask{Limiter: ls[1], Key: key, N: 2}, hybridlimit.Ask{Limiter: ls[2], Key: key, N: 2})
 			cancel()
 			if ended := wait < 120*time.Millisecond; ended != errors.Is(err, context.DeadlineExceeded) || ended == res.Allowed || time.Since(began) > wait {
 				t.Errorf("%v: %+v, %v after %v", wait, res, err, time.Since(began))

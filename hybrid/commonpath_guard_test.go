@@ -28,7 +28,7 @@ func TestCommonPathIsFasterThanTheStandard(t *testing.T) {
 			t.Fatal("the limiter does not get warm")
 		}
 	}
-	bare, ctx, key := rate.NewLimiter(1e9, 1e9), context.Background(), l.Bucket("k")
+	bare, ctx, key := rate.NewLimiter(1e9, 1e9), context.Background(), l.Key("k")
 	const calls, rounds = 20_000, 100
 	best := map[string]time.Duration{}
 	timed := func(name string, call func() bool) {

@@ -173,7 +173,7 @@ func limitText(limit hybridlimit.Limit) string {
 
 // logJoint is logDenial, once, of a call under several limits: of the key that
 // denied. A limit that counts nothing has no part.
-func logJoint(asks []Ask, parts []*part, res *hybridlimit.Result) {
+func logJoint(asks []joint, parts []*part, res *hybridlimit.Result) {
 	for _, p := range parts {
 		if p.Limiter.cfg.Name == res.Policy && p.res.Source == res.Source && !p.res.Allowed {
 			p.Limiter.logDenial(p.Key, p.plan, p.N, res)

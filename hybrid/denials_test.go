@@ -100,7 +100,7 @@ func TestDenialLogOfOthers(t *testing.T) {
 		time.Sleep(6 * time.Second) // until then the common path denies
 		ask(t, shadow, "k", 1)
 		for range 2 {
-			must(t)(h.AllowAll(t.Context(), hybrid.Ask{Limiter: wide, Key: "w", N: 1}, hybrid.Ask{Limiter: narrow, Key: "n", N: 1}))
+			must(t)(hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: wide, Key: "w", N: 1}, hybridlimit.Ask{Limiter: narrow, Key: "n", N: 1}))
 		}
 		flip(t, switched, hybrid.SwitchDenyAll)
 		ask(t, switched, "k", 1)
@@ -130,7 +130,7 @@ func TestDenialLogOfTwoKeys(t *testing.T) {
 		for range 3 {
 			ask(t, l, "used", 1)
 		}
-		if res := must(t)(h.AllowAll(t.Context(), hybrid.Ask{Limiter: l, Key: "new", N: 1}, hybrid.Ask{Limiter: l, Key: "used", N: 1})); res.Allowed {
+		if res := must(t)(hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: l, Key: "new", N: 1}, hybridlimit.Ask{Limiter: l, Key: "used", N: 1})); res.Allowed {
 			t.Fatalf("%+v", res)
 		}
 		text := strings.Join(log.all(), "\n")
@@ -174,7 +174,7 @@ func TestDenialLogOfEveryVerb(t *testing.T) {
 			},
 			"AllowAtMost": func(ctx context.Context, l *hybrid.Limiter) error { _, err := l.AllowAtMost(ctx, "k", 2); return err },
 			"AllowAll": func(ctx context.Context, l *hybrid.Limiter) error {
-				_, err := hybrid.AllowAll(ctx, hybrid.Ask{Limiter: l, Key: "k", N: 1})
+				_, err := hybridlimit.AllowAll(ctx, hybridlimit.Ask{Limiter: l, Key: "k", N: 1})
 				return err
 			},
 			"Wait": func(ctx context.Context, l *hybrid.Limiter) error {

@@ -9,7 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/hybridlimit/hybridlimit/internal/account"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
@@ -179,10 +179,10 @@ func (e *entry) windowEnd(c *account.Conditions, now int64) int64 {
 func (e *entry) Node() *ratesync.Node { return &e.node }
 
 // Freeze is for the sync engine. Its time is a little older than the epoch's, and a word must not be: it is not used.
-func (e *entry) Freeze(time.Time) (lua.Op, bool) {
+func (e *entry) Freeze(time.Time) (wire.Op, bool) {
 	if e.lim.mute() {
 		e.quiet()
-		return lua.Op{}, false
+		return wire.Op{}, false
 	}
 	op, age, ok := e.freeze()
 	if ok {
@@ -193,12 +193,12 @@ func (e *entry) Freeze(time.Time) (lua.Op, bool) {
 }
 
 // freeze also returns the ns since the view was received; negative: there is none.
-func (e *entry) freeze() (op lua.Op, age int64, ok bool) {
+func (e *entry) freeze() (op wire.Op, age int64, ok bool) {
 	l := e.lim
 	e.lock()
 	defer e.unlock()
 	if e.dead {
-		return lua.Op{}, -1, false
+		return wire.Op{}, -1, false
 	}
 	epoch, now := l.hub.clock.stamp() // the sync may be due long after the last call
 	if first := e.waiters.Front(); first != nil {
@@ -212,7 +212,7 @@ func (e *entry) freeze() (op lua.Op, age int64, ok bool) {
 	said, books, ok := e.account.Send(&c, p, &e.waiters, now)
 	l.count.book(books)
 	e.end(&c, epoch, now)
-	return lua.Op{Key: l.hub.names.State(e.tag(), l.cfg.Name, e.name), Limit: p.Limit, Op: said}, age, ok
+	return wire.Op{Key: l.hub.names.State(e.tag(), l.cfg.Name, e.name), Limit: p.Limit, Op: said}, age, ok
 }
 
 // Settle is for the sync engine. The view counts as received now, under the lock: never earlier than it was.

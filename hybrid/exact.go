@@ -8,7 +8,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // This file is decisions that Redis makes, one message each: ModeExact, logs,
@@ -61,7 +61,7 @@ func (l *Limiter) exactRange(ctx context.Context, key string, least, n int64, gi
 }
 
 // said is the verdict of Redis's answer to an ask for least units or more.
-func said(p *account.Plan, ans lua.Answer, least int64) account.Verdict {
+func said(p *account.Plan, ans wire.Answer, least int64) account.Verdict {
 	v := account.Verdict{
 		Action: account.Deny, Source: hybridlimit.SourceRedis, Reason: account.Refused, Retry: ans.Retry * 1000, Left: p.Units(ans.Level),
 	}
@@ -73,7 +73,7 @@ func said(p *account.Plan, ans lua.Answer, least int64) account.Verdict {
 
 // askNow sends one op by itself, once and without an envelope. It says what Redis
 // answered, and at which µs of its time.
-func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans lua.Answer, now int64, ok bool) {
+func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans wire.Answer, now int64, ok bool) {
 	if l.mute() {
 		return ans, 0, false
 	}
@@ -92,7 +92,7 @@ func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans lua.Ans
 	sent := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	reply, err := l.hub.caller.Batch(bounded, lua.Envelope{}, []lua.Op{{
+	reply, err := l.hub.caller.Batch(bounded, wire.Envelope{}, []wire.Op{{
 		Key: at.key, Limit: at.plan.Limit, Op: op,
 	}})
 	l.hub.exacts.Add(1)
@@ -162,7 +162,7 @@ func (l *Limiter) refused(key string, at place, n int64) (r account.Refusal, now
 }
 
 // refuse notes a refusal that was received at now, unless one of fewer units still holds.
-func (l *Limiter) refuse(key string, at place, n int64, ans lua.Answer, sent, now int64) {
+func (l *Limiter) refuse(key string, at place, n int64, ans wire.Answer, sent, now int64) {
 	if l.cfg.Mode == ModeExact || at.plan.Kind != algo.KindLog {
 		return
 	}

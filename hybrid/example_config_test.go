@@ -132,9 +132,9 @@ func ExampleConfig_shadow_darkLaunch() {
 
 	var allowed, would int
 	for range 7 {
-		res, err := today.Hub().AllowAll(context.Background(),
-			hybrid.Ask{Limiter: today, Key: "alice", N: 1},
-			hybrid.Ask{Limiter: tomorrow, Key: "alice", N: 1})
+		res, err := hybridlimit.AllowAll(context.Background(),
+			hybridlimit.Ask{Limiter: today, Key: "alice", N: 1},
+			hybridlimit.Ask{Limiter: tomorrow, Key: "alice", N: 1})
 		if err != nil {
 			panic(err)
 		}
@@ -168,26 +168,10 @@ func hubWith(limits map[string]hybridlimit.Limit) (ls map[string]*hybrid.Limiter
 	}
 }
 
-func ExampleHub_AllowAll() {
-	limits, hub, stop := hubWith(map[string]hybridlimit.Limit{"user": hybridlimit.PerHour(2), "all": hybridlimit.PerHour(100)})
-	defer stop()
-
-	for range 3 {
-		res, err := hub.AllowAll(context.Background(),
-			hybrid.Ask{Limiter: limits["user"], Key: "alice", N: 1},
-			hybrid.Ask{Limiter: limits["all"], Key: "*", N: 1})
-		fmt.Println(res.Allowed, res.Policy, err)
-	}
-	// Output:
-	// true user <nil>
-	// true user <nil>
-	// false user <nil>
-}
-
 // Per user, per address, and for all. What one limit denies, the others are
 // not charged for.
-func ExampleHub_AllowAll_login() {
-	limits, hub, stop := hubWith(map[string]hybridlimit.Limit{
+func ExampleLimiter_AllowJoint_login() {
+	limits, _, stop := hubWith(map[string]hybridlimit.Limit{
 		"login-user": hybridlimit.PerHour(2),
 		"login-addr": hybridlimit.PerHour(3),
 		"login-all":  hybridlimit.PerHour(100),
@@ -195,10 +179,10 @@ func ExampleHub_AllowAll_login() {
 	defer stop()
 
 	for _, user := range []string{"alice", "alice", "alice", "bob", "carol"} {
-		res, err := hub.AllowAll(context.Background(),
-			hybrid.Ask{Limiter: limits["login-user"], Key: user, N: 1},
-			hybrid.Ask{Limiter: limits["login-addr"], Key: "192.0.2.1", N: 1},
-			hybrid.Ask{Limiter: limits["login-all"], Key: "*", N: 1})
+		res, err := hybridlimit.AllowAll(context.Background(),
+			hybridlimit.Ask{Limiter: limits["login-user"], Key: user, N: 1},
+			hybridlimit.Ask{Limiter: limits["login-addr"], Key: "192.0.2.1", N: 1},
+			hybridlimit.Ask{Limiter: limits["login-all"], Key: "*", N: 1})
 		switch {
 		case err != nil:
 			panic(err)

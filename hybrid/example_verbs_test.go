@@ -263,16 +263,15 @@ func ExampleLimiter_SetLimit_reload() {
 	// 1 of 1 <nil>
 }
 
-// For limiters of one hub the function and the hub's method are one: move
-// between packages by changing the package's name.
-func ExampleAllowAll() {
+// hybridlimit.AllowAll calls AllowJoint of the first limiter.
+func ExampleLimiter_AllowJoint() {
 	limits, _, stop := hubWith(map[string]hybridlimit.Limit{"user": hybridlimit.PerHour(2), "all": hybridlimit.PerHour(100)})
 	defer stop()
 
 	for range 3 {
-		res, err := hybrid.AllowAll(context.Background(),
-			hybrid.Ask{Limiter: limits["user"], Key: "alice", N: 1},
-			hybrid.Ask{Limiter: limits["all"], Key: "*", N: 1})
+		res, err := hybridlimit.AllowAll(context.Background(),
+			hybridlimit.Ask{Limiter: limits["user"], Key: "alice", N: 1},
+			hybridlimit.Ask{Limiter: limits["all"], Key: "*", N: 1})
 		fmt.Println(res.Allowed, res.Policy, err)
 	}
 	// Output:
@@ -282,14 +281,14 @@ func ExampleAllowAll() {
 }
 
 // A request counts as one call and as many bytes, or not at all.
-func ExampleAllowAll_costs() {
+func ExampleLimiter_AllowJoint_costs() {
 	limits, _, stop := hubWith(map[string]hybridlimit.Limit{"calls": hybridlimit.PerDay(10), "bytes": hybridlimit.PerDay(1000)})
 	defer stop()
 
 	for _, size := range []int64{600, 600, 2000, 300} {
-		res, err := hybrid.AllowAll(context.Background(),
-			hybrid.Ask{Limiter: limits["calls"], Key: "alice", N: 1},
-			hybrid.Ask{Limiter: limits["bytes"], Key: "alice", N: size})
+		res, err := hybridlimit.AllowAll(context.Background(),
+			hybridlimit.Ask{Limiter: limits["calls"], Key: "alice", N: 1},
+			hybridlimit.Ask{Limiter: limits["bytes"], Key: "alice", N: size})
 		switch {
 		case err != nil:
 			panic(err)

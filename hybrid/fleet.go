@@ -7,7 +7,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // fleet is what a limiter knows of its fellow processes. The fields below the census belong to the heartbeat's goroutine.
@@ -79,7 +79,7 @@ func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 	sent := time.Now()
 	given := h.cfg.SyncTimeout + h.engine.Late()
 	bounded, cancel := context.WithTimeout(ctx, given)
-	beat, err := h.runner.Heartbeat(bounded, lua.Pulse{
+	beat, err := h.runner.Heartbeat(bounded, wire.Pulse{
 		Fleet: h.names.Fleet(l.cfg.Name), Switch: h.names.Switch(l.cfg.Name), Process: *f.name,
 		Expiry: census.Expiry, Leave: leave, Seen: l.told(), TTL: switchTTL,
 	})
@@ -123,7 +123,7 @@ func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 func (l *Limiter) loadScript(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, l.hub.cfg.SyncTimeout)
 	defer cancel()
-	_, err := l.hub.runner.Batch(ctx, lua.Envelope{}, nil)
+	_, err := l.hub.runner.Batch(ctx, wire.Envelope{}, nil)
 	l.hub.beats.Add(1)
 	return err == nil
 }

@@ -77,7 +77,7 @@ func TestHashKeys(t *testing.T) {
 			must(t)(l.Peek(ctx, key))
 			must(t)(l.Charge(ctx, key, 1))
 			must(t)(l.Refund(ctx, key, 1))
-			must(t)(h.AllowAll(ctx, hybrid.Ask{Limiter: exact, Key: key, N: 1}, hybrid.Ask{Limiter: l, Key: other, N: 1}))
+			must(t)(hybridlimit.AllowAll(ctx, hybridlimit.Ask{Limiter: exact, Key: key, N: 1}, hybridlimit.Ask{Limiter: l, Key: other, N: 1}))
 			if r, err := l.Reserve(ctx, key, 1); err != nil || r.Cancel(ctx) != nil {
 				t.Errorf("hashed %v: Reserve: %v", hashed, err)
 			}

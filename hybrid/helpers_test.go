@@ -15,6 +15,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -118,17 +119,17 @@ func ask(tb testing.TB, l hybridlimit.Limiter, key string, n int64) hybridlimit.
 
 // inRedis reads the state of a key of the default prefix and tags; the zero
 // State where there is none.
-func inRedis(tb testing.TB, rdb redis.UniversalClient, name, key string) lua.State {
+func inRedis(tb testing.TB, rdb redis.UniversalClient, name, key string) wire.State {
 	tb.Helper()
 	names := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}
 	raw, err := rdb.Get(context.Background(), names.State(names.Tag(key), name, key)).Result()
 	if err == redis.Nil {
-		return lua.State{}
+		return wire.State{}
 	}
 	if err != nil {
 		tb.Fatal(err)
 	}
-	state, ok := lua.DecodeState(raw)
+	state, ok := wire.DecodeState(raw)
 	if !ok {
 		tb.Fatalf("state of %q is %q", key, raw)
 	}

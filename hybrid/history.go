@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // History is what a sliding log has admitted of key and still counts, in all
@@ -17,7 +17,7 @@ import (
 // ErrUnavailable.
 //
 // It is no decision and does not keep to MaxWait. It costs a message for every
-// 250 entries (lua.MaxHistory), each of which keeps Redis busy for up to a
+// 250 entries, each of which keeps Redis busy for up to a
 // millisecond and has HubConfig.SyncTimeout, and memory for all: a log has as
 // many entries as its limit has units, at most, or twice that in debt. It is no
 // snapshot: between two messages the oldest entries may leave, and as many that
@@ -33,17 +33,17 @@ func (l *Limiter) History(ctx context.Context, key string) ([]hybridlimit.Admiss
 	if at.plan.Limit.Algorithm != hybridlimit.AlgSlidingLog {
 		return nil, fmt.Errorf("hybrid: History(%q): %w: %v keeps no log", key, hybridlimit.ErrUnsupported, at.plan.Limit.Algorithm)
 	}
-	return lua.ReadHistory(func(after int64) (lua.Page, error) { return l.historyPage(ctx, at, after) })
+	return wire.ReadHistory(func(after int64) (wire.Page, error) { return l.historyPage(ctx, at, after) })
 }
 
 // historyPage asks for a page, under the breaker.
-func (l *Limiter) historyPage(ctx context.Context, at place, after int64) (lua.Page, error) {
+func (l *Limiter) historyPage(ctx context.Context, at place, after int64) (wire.Page, error) {
 	if l.mute() {
-		return lua.Page{}, fmt.Errorf("hybrid: History: %w: the switch is %v", hybridlimit.ErrUnavailable, SwitchLocalOnly)
+		return wire.Page{}, fmt.Errorf("hybrid: History: %w: the switch is %v", hybridlimit.ErrUnavailable, SwitchLocalOnly)
 	}
 	call, ok := l.hub.breaker(at.tag).Begin()
 	if !ok {
-		return lua.Page{}, fmt.Errorf("hybrid: History: %w: the breaker is open", hybridlimit.ErrUnavailable)
+		return wire.Page{}, fmt.Errorf("hybrid: History: %w: the breaker is open", hybridlimit.ErrUnavailable)
 	}
 	bounded, cancel := context.WithTimeout(ctx, l.hub.cfg.SyncTimeout)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // identified is a context with a request id.
@@ -53,7 +53,7 @@ func TestHistory(t *testing.T) {
 				for range 2 {
 					cfg := patient(hybrid.Config{Mode: mode})
 					cfg.Hub.Prefix, cfg.Hub.Functions = fmt.Sprint(name, mode), functions
-					ls = append(ls, newLimiter(t, srv.Client(t), hybridlimit.SlidingLog(2*lua.MaxHistory, time.Hour), cfg))
+					ls = append(ls, newLimiter(t, srv.Client(t), hybridlimit.SlidingLog(2*wire.MaxHistory, time.Hour), cfg))
 				}
 				ctx := t.Context()
 				for i, l := range ls {
@@ -77,17 +77,17 @@ func TestHistory(t *testing.T) {
 				if err := r.Cancel(ctx); err != nil {
 					t.Fatal(err)
 				}
-				if res, err := ls[0].AllowN(identified(t, "denied"), "k", 2*lua.MaxHistory-8); err != nil || res.Allowed {
+				if res, err := ls[0].AllowN(identified(t, "denied"), "k", 2*wire.MaxHistory-8); err != nil || res.Allowed {
 					t.Errorf("%+v, %v", res, err)
 				}
 				want := `2"allow\n0" 2"allow\n1" 1"waited" 4"charged"`
 				if got := trail(t, ls[0], "k"); got != want {
 					t.Error(got)
 				}
-				for range lua.MaxHistory {
+				for range wire.MaxHistory {
 					ask(t, ls[1], "k", 1)
 				}
-				if got := trail(t, ls[0], "k"); got != want+strings.Repeat(` 1""`, lua.MaxHistory) {
+				if got := trail(t, ls[0], "k"); got != want+strings.Repeat(` 1""`, wire.MaxHistory) {
 					t.Error(got)
 				}
 				shutdown(t, ls...)
@@ -132,24 +132,24 @@ func TestHistoryRefuses(t *testing.T) {
 	})
 }
 
-// The function is the method of the hub that is meant.
+// The hub that decides is that of the first limiter.
 func TestAllowAllWithoutAHub(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
-		h, user, addr, _ := three(t, b, hybrid.ModeAuto, nil)
+		_, user, addr, _ := three(t, b, hybrid.ModeAuto, nil)
 		for i := range 6 {
-			res, err := hybrid.AllowAll(t.Context(), hybrid.Ask{user, "ann", 1}, hybrid.Ask{addr, "::1", 1})
+			res, err := hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: user, Key: "ann", N: 1}, hybridlimit.Ask{Limiter: addr, Key: "::1", N: 1})
 			if err != nil || res.Allowed != (i < 5) || res.Policy != "user" {
 				t.Errorf("call %d: %+v, %v", i, res, err)
 			}
 			time.Sleep(20 * time.Millisecond)
 		}
-		if res, err := h.AllowAll(t.Context(), hybrid.Ask{addr, "::1", 4}); err != nil || res.Allowed {
+		if res, err := hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: addr, Key: "::1", N: 4}); err != nil || res.Allowed {
 			t.Errorf("%+v, %v", res, err)
 		}
 		stranger := newLimiter(t, b.Client(nil), still(5), hybrid.Config{Name: "stranger"})
-		for name, asks := range map[string][]hybrid.Ask{"nothing": nil, "nobody": {{Key: "k", N: 1}}, "a stranger": {{user, "k", 1}, {stranger, "k", 1}}} {
-			if res, err := hybrid.AllowAll(t.Context(), asks...); !errors.Is(err, hybridlimit.ErrInvalid) || res.Allowed {
+		for name, asks := range map[string][]hybridlimit.Ask{"nothing": nil, "nobody": {{Key: "k", N: 1}}, "a stranger": {{Limiter: user, Key: "k", N: 1}, {Limiter: stranger, Key: "k", N: 1}}} {
+			if res, err := hybridlimit.AllowAll(t.Context(), asks...); !errors.Is(err, hybridlimit.ErrInvalid) || res.Allowed {
 				t.Errorf("%s: %+v, %v", name, res, err)
 			}
 		}

@@ -16,8 +16,9 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
-	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/internal/account"
+	"github.com/hybridlimit/hybridlimit/internal/runner"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
@@ -34,7 +35,7 @@ type Hub struct {
 	process  string                 // 128 random bits: a restarted process is another one
 	beatsAs  atomic.Pointer[string] // the heartbeats' identity: see renamed
 	client   redis.UniversalClient
-	runner   *global.Runner
+	runner   *runner.Runner
 	caller   ratesync.Caller // the runner, traced and timed
 	engine   *ratesync.Engine
 	breakers []*breaker.Breaker // one, or one per tag
@@ -60,14 +61,18 @@ type Hub struct {
 
 // NewHub makes a hub. It does not connect: a Redis that cannot be reached is
 // not an error. The client stays the caller's to close, after the hub; give
-// the hub a client of its own where its traffic should not share a pool. It
-// gets a hook, which guards the connections that it dials from then on (see
-// global.NewRunner).
+// the hub a client of its own where its traffic should not share a pool.
+//
+// NewHub adds two hooks to a client of go-redis, which stay. One guards the
+// connections that the client dials from now on: to this hub's commands they
+// pass on no reply that is longer than Redis can give. The other notes why a
+// dial failed, so that the cause of an outage is named ("connection refused").
+// Commands of others on the same client are answered as before.
 func NewHub(rdb redis.UniversalClient, cfg HubConfig) (*Hub, error) { return newHub(rdb, cfg, "") }
 
 // newHub is NewHub, for one limiter only where that is named.
 func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error) {
-	if err := errors.Join(global.CheckClient(rdb), cfg.violations().Err("hybrid")); err != nil {
+	if err := errors.Join(runner.CheckClient(rdb), cfg.violations().Err("hybrid")); err != nil {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
@@ -78,13 +83,13 @@ func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error)
 	default:
 		cfg.Name = cfg.Prefix + "/" + only
 	}
-	runner, err := global.NewRunner(rdb, cfg.SyncTimeout, global.WithFunctions(cfg.Functions), global.WithLogger(cfg.Logger))
+	calls, err := runner.New(rdb, cfg.SyncTimeout, runner.WithFunctions(cfg.Functions), runner.WithLogger(cfg.Logger))
 	if err != nil {
 		return nil, err
 	}
 	h := &Hub{
 		cfg: cfg, names: lua.Names{Prefix: cfg.Prefix, Tags: cfg.Tags, HashKeys: cfg.HashKeys},
-		process: newIdentity(), client: rdb, runner: runner,
+		process: newIdentity(), client: rdb, runner: calls,
 		clock: newClock(), limiters: map[string]*Limiter{},
 	}
 	h.beatsAs.Store(&h.process)
@@ -97,7 +102,7 @@ func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error)
 	if h.metrics, err = newMetrics(cfg.MeterProvider, cfg.Name); err != nil {
 		return nil, fmt.Errorf("hybrid: HubConfig.MeterProvider: %w", err)
 	}
-	h.caller = newTraced(timed{runner, h}, rdb, cfg)
+	h.caller = newTraced(timed{calls, h}, rdb, cfg)
 	h.resync = newResync(h)
 	h.engine = ratesync.New(ratesync.Config{
 		Caller: h.caller, Names: h.names, Process: h.process,
@@ -152,7 +157,7 @@ func (h *Hub) inFlight() int {
 	if len(h.breakers) > 1 {
 		return 0
 	}
-	return 4 * lua.MaxOps
+	return 4 * wire.MaxOps
 }
 
 func (h *Hub) breaker(tag int) *breaker.Breaker {
@@ -379,4 +384,4 @@ func (e *entry) unsettled() (owed, open int64, onItsWay bool) {
 	return e.account.Owed(), e.account.Open(), e.account.OnItsWay()
 }
 
-var _ ratesync.Caller = (*global.Runner)(nil)
+var _ ratesync.Caller = (*runner.Runner)(nil)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 )
 
@@ -63,7 +62,7 @@ type Inspection struct {
 	ViewAge  time.Duration `json:"view_age_ns"` // since it was received
 
 	// Redis is what it has now. Nil: it was not asked, or did not answer.
-	Redis *global.KeyState `json:"redis,omitempty"`
+	Redis *hybridlimit.KeyState `json:"redis,omitempty"`
 	// RedisError says why it did not.
 	RedisError string `json:"redis_error,omitempty"`
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/internal/account"
+	"github.com/hybridlimit/hybridlimit/internal/runner"
 )
 
 // Limiter is one limit of a hub. It is safe for concurrent use.
@@ -54,7 +54,7 @@ var _ hybridlimit.Limiter = (*Limiter)(nil)
 // fallback, says so in a log line, and goes over to Redis when it is there.
 // The client stays the caller's to close, after the limiter.
 func New(rdb redis.UniversalClient, limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
-	if err := errors.Join(global.CheckClient(rdb),
+	if err := errors.Join(runner.CheckClient(rdb),
 		append(cfg.violations(limit), cfg.Hub.violations()...).Err("hybrid")); err != nil {
 		return nil, err
 	}

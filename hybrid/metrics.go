@@ -58,7 +58,7 @@ var (
 	// A full batch keeps Redis busy for 1 ms; MaxWait, with which alerts compare,
 	// is 20 ms, and SyncTimeout 0.25 s.
 	durationBounds = []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.025, 0.05, 0.1, 0.25, 0.5, 1}
-	batchBounds    = []float64{1, 2, 4, 8, 16, 32, 64} // to lua.MaxOps
+	batchBounds    = []float64{1, 2, 4, 8, 16, 32, 64} // to wire.MaxOps
 )
 
 // histograms is one limiter's part of them; nil: nobody takes metrics. The

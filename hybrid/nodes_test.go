@@ -15,6 +15,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/limitertest"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -123,7 +124,7 @@ func (n nodes) spread(t *testing.T) {
 		names := lua.Names{Prefix: cfg.Hub.Prefix, Tags: lua.DefaultTags}
 		for _, k := range keys {
 			raw, err := n.rdb.Get(t.Context(), names.State(names.Tag(k), "api", k)).Result()
-			if s, ok := lua.DecodeState(raw); err != nil || !ok || s.Since != 1 {
+			if s, ok := wire.DecodeState(raw); err != nil || !ok || s.Since != 1 {
 				t.Errorf("%s: %s holds %q, %v", name, k, raw, err)
 			}
 		}

@@ -179,7 +179,7 @@ func TestOverflowOfSeveralLimits(t *testing.T) {
 		}
 		both := func() (units int64) {
 			for range 10 {
-				res := must(t)(h.AllowAll(t.Context(), hybrid.Ask{Limiter: ls[0], Key: "new", N: 1}, hybrid.Ask{Limiter: ls[1], Key: "new", N: 1}))
+				res := must(t)(hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: ls[0], Key: "new", N: 1}, hybridlimit.Ask{Limiter: ls[1], Key: "new", N: 1}))
 				if res.Source != hybridlimit.SourceFallback {
 					t.Errorf("%+v", res)
 				}

@@ -10,7 +10,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 	"github.com/hybridlimit/hybridlimit/internal/waiting"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // longest is the MaxDelay of a reservation without a deadline.
@@ -106,7 +106,7 @@ func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybr
 		}
 		// What Redis books must stand behind all that it has not heard of.
 		if ok, err := l.settled(ctx, e, w, again); !ok {
-			l.beside(e, n, lua.Answer{}, true)
+			l.beside(e, n, wire.Answer{}, true)
 			if err != nil {
 				return hybridlimit.Result{}, back, err
 			}
@@ -209,7 +209,7 @@ func (e *entry) moment(c *account.Conditions, at int64) int64 {
 }
 
 // beside books the end of a direct call for n units whose key has an entry.
-func (l *Limiter) beside(e *entry, n int64, ans lua.Answer, ok bool) {
+func (l *Limiter) beside(e *entry, n int64, ans wire.Answer, ok bool) {
 	if e == nil {
 		return
 	}

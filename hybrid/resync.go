@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // What a fleet that restores a Redis asks of it: 64 keys keep Redis busy for
@@ -20,7 +20,7 @@ const (
 	resyncOp      = 12 * time.Microsecond // and for each key in it
 	resyncPart    = 4                     // the fleet takes 1/4 of Redis's time
 	// resyncSaved is what a tick may leave to the next: one full message.
-	resyncSaved = resyncMessage + lua.MaxOps*resyncOp
+	resyncSaved = resyncMessage + wire.MaxOps*resyncOp
 	// resyncWithin is the longest that a process waits before it begins, at
 	// random: the fleet does not learn of a loss at once, nor a process of all
 	// its tags. So often, at most, it goes through its keys (100 000 take some
@@ -148,7 +148,7 @@ func (r *resync) plan(lost map[int]bool) {
 		})
 	}
 	for tag, entries := range byTag {
-		for group := range slices.Chunk(entries, lua.MaxOps) {
+		for group := range slices.Chunk(entries, wire.MaxOps) {
 			r.work = append(r.work, resyncGroup{tag, group})
 		}
 	}

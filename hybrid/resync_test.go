@@ -14,6 +14,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -139,7 +140,7 @@ func (f *restoring) usageOfTag0(keys []string) map[string]int64 {
 	names, all := lua.Names{Prefix: "hl", Tags: 1}, map[string]int64{}
 	for _, k := range keys {
 		text, _ := f.rdb.Get(context.Background(), names.State(0, "api", k)).Result()
-		if s, ok := lua.DecodeState(text); ok {
+		if s, ok := wire.DecodeState(text); ok {
 			all[k] = (1000*s.Unit - s.Level + s.Unit - 1) / s.Unit
 		} else {
 			all[k] = 0

@@ -111,7 +111,7 @@ func everyVerb(ctx context.Context, t *testing.T, rdb redis.UniversalClient, fun
 			check(name+" AllowN", err)
 			check(name+" Cancel", r.Cancel(ctx))
 		}
-		_, err = global.AllowAll(ctx, global.Ask{Limiter: l, Key: "k", N: 1}, global.Ask{Limiter: l, Key: "k2", N: 1})
+		_, err = hybridlimit.AllowAll(ctx, hybridlimit.Ask{Limiter: l, Key: "k", N: 1}, hybridlimit.Ask{Limiter: l, Key: "k2", N: 1})
 		check(name+" AllowAll", err)
 		if _, err = l.History(ctx, "k"); !errors.Is(err, hybridlimit.ErrUnsupported) {
 			check(name+" History", err)

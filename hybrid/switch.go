@@ -11,7 +11,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/census"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // Switch takes a limit out of its usual course, by hand: for an incident, or a
@@ -92,8 +92,8 @@ type switches struct {
 
 	mu    sync.Mutex // guards what follows
 	local Switch
-	own   bool     // local is set, and wins
-	fleet lua.Flag // as heard last
+	own   bool      // local is set, and wins
+	fleet wire.Flag // as heard last
 
 	logged   Switch    // by the last line
 	loggedAt time.Time // when that was written
@@ -183,7 +183,7 @@ func (h *Hub) SetFleetSwitch(ctx context.Context, limiter string, s Switch) erro
 // FleetSwitch asks Redis for the fleet's switch of a limiter by its name, and
 // for when it was set, by Redis's clock: the zero Time if it never was.
 func (h *Hub) FleetSwitch(ctx context.Context, limiter string) (Switch, time.Time, error) {
-	var flag lua.Flag
+	var flag wire.Flag
 	err := h.aboutSwitch(ctx, limiter, func(ctx context.Context, key string) (err error) {
 		flag, err = h.runner.Switch(ctx, key)
 		return err
@@ -194,14 +194,14 @@ func (h *Hub) FleetSwitch(ctx context.Context, limiter string) (Switch, time.Tim
 	return Switch(min(flag.Switch, 255)), time.UnixMicro(flag.At), nil
 }
 
-func (h *Hub) setFleetSwitch(ctx context.Context, limiter string, s Switch) (flag lua.Flag, err error) {
+func (h *Hub) setFleetSwitch(ctx context.Context, limiter string, s Switch) (flag wire.Flag, err error) {
 	if err := s.check(); err != nil {
 		return flag, err
 	}
 	err = h.aboutSwitch(ctx, limiter, func(ctx context.Context, key string) (err error) {
 		flag, err = h.runner.SetSwitch(ctx, key, int64(s), switchTTL)
 		if err == nil && flag.Switch != int64(s) {
-			err = fmt.Errorf("%w: set to %d, answered %d", lua.ErrReply, s, flag.Switch)
+			err = fmt.Errorf("%w: set to %d, answered %d", wire.ErrReply, s, flag.Switch)
 		}
 		return err
 	})
@@ -235,7 +235,7 @@ func (h *Hub) aboutSwitch(ctx context.Context, limiter string, ask func(ctx cont
 // time. Of two the later counts: a heartbeat that was sent before the other may
 // be answered after it. A time in the future tells nothing (Redis's clock was
 // set back, or somebody else wrote it): then what Redis says now counts.
-func (l *Limiter) heardSwitch(f lua.Flag, now int64) {
+func (l *Limiter) heardSwitch(f wire.Flag, now int64) {
 	l.changeSwitch(func(w *switches) {
 		if f.At > w.fleet.At || f.At > 0 && w.fleet.At > now {
 			w.fleet = f
@@ -244,7 +244,7 @@ func (l *Limiter) heardSwitch(f lua.Flag, now int64) {
 }
 
 // told is what the limiter has heard of the fleet's switch.
-func (l *Limiter) told() lua.Flag {
+func (l *Limiter) told() wire.Flag {
 	w := &l.switches
 	w.mu.Lock()
 	defer w.mu.Unlock()

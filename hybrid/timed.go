@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
@@ -22,7 +22,7 @@ type syncTimes struct {
 }
 
 // Batch runs one batch and records it.
-func (t timed) Batch(ctx context.Context, env lua.Envelope, ops []lua.Op) (lua.Reply, error) {
+func (t timed) Batch(ctx context.Context, env wire.Envelope, ops []wire.Op) (wire.Reply, error) {
 	began := time.Now()
 	reply, err := t.next.Batch(ctx, env, ops)
 	took := time.Since(began)

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
@@ -67,7 +68,7 @@ func server(rdb redis.UniversalClient) []attribute.KeyValue {
 }
 
 // Batch runs one batch within a span.
-func (t traced) Batch(ctx context.Context, env lua.Envelope, ops []lua.Op) (lua.Reply, error) {
+func (t traced) Batch(ctx context.Context, env wire.Envelope, ops []wire.Op) (wire.Reply, error) {
 	attrs := t.attrs[:len(t.attrs):len(t.attrs)]
 	if len(ops) > 1 { // the convention: not for a batch of one
 		attrs = append(attrs, attribute.Int("db.operation.batch.size", len(ops)))
@@ -97,7 +98,7 @@ func errorType(err error) (class, code string) {
 	case errors.As(err, &reply):
 		code, _, _ = strings.Cut(reply.Error(), " ")
 		return code, code
-	case errors.Is(err, lua.ErrReply):
+	case errors.Is(err, wire.ErrReply):
 		return "unreadable_reply", ""
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "connection_refused", ""

@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // reply is an error that Redis answered with.
@@ -31,7 +31,7 @@ func TestErrorTypes(t *testing.T) {
 		{context.DeadlineExceeded, "timeout", ""},
 		{fmt.Errorf("dial: %w", context.Canceled), "canceled", ""},
 		{fmt.Errorf("run: %w", reply("OOM command not allowed")), "OOM", "OOM"},
-		{fmt.Errorf("%w: nothing", lua.ErrReply), "unreadable_reply", ""},
+		{fmt.Errorf("%w: nothing", wire.ErrReply), "unreadable_reply", ""},
 		{fmt.Errorf("dial: %w", &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}), "connection_refused", ""},
 		{&net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ECONNRESET)}, "connection_reset", ""},
 		{&net.OpError{Op: "write", Err: os.NewSyscallError("write", syscall.EPIPE)}, "connection_reset", ""},

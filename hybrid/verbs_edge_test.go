@@ -22,7 +22,7 @@ func TestAllowAllSavesUpAShare(t *testing.T) {
 			return l.AllowN(t.Context(), "k", 1)
 		},
 		"AllowAll": func(t *testing.T, l *hybrid.Limiter) (hybridlimit.Result, error) {
-			return l.Hub().AllowAll(t.Context(), hybrid.Ask{l, "k", 1})
+			return hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: l, Key: "k", N: 1})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestAllowAllShadowRefused(t *testing.T) {
 			})
 			admitted := int64(0)
 			for i := range 30 {
-				res := must(t)(h.AllowAll(t.Context(), hybrid.Ask{real, "k", 1}, hybrid.Ask{shadow, "k", 1}))
+				res := must(t)(hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: real, Key: "k", N: 1}, hybridlimit.Ask{Limiter: shadow, Key: "k", N: 1}))
 				if !res.Allowed {
 					t.Errorf("call %d: %+v", i, res)
 				}
@@ -101,7 +101,7 @@ func TestAllowAllShadowRefused(t *testing.T) {
 			}
 			allowed := 0
 			for range 20 {
-				if res := must(t)(h.AllowAll(t.Context(), hybrid.Ask{real, "k", 1}, hybrid.Ask{shadow, "k", 1})); res.Allowed {
+				if res := must(t)(hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: real, Key: "k", N: 1}, hybridlimit.Ask{Limiter: shadow, Key: "k", N: 1})); res.Allowed {
 					allowed++
 				}
 			}
@@ -121,7 +121,7 @@ func TestAllowAllSaysShadowed(t *testing.T) {
 		a := add(t, h, still(2), hybrid.Config{Name: "a"})
 		z := add(t, h, still(1), hybrid.Config{Name: "z", Shadow: true})
 		for i := range 3 {
-			res := must(t)(h.AllowAll(t.Context(), hybrid.Ask{a, "k", 1}, hybrid.Ask{z, "k", 1}))
+			res := must(t)(hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: a, Key: "k", N: 1}, hybridlimit.Ask{Limiter: z, Key: "k", N: 1}))
 			if res.Allowed != (i < 2) || res.Shadowed != (i == 1) {
 				t.Errorf("call %d: %+v", i, res)
 			}
@@ -138,7 +138,7 @@ func TestAllowAllFickleSubject(t *testing.T) {
 		var calls atomic.Int64
 		l := add(t, h, still(50), hybrid.Config{Name: "l", Subject: func(string) string { return strconv.FormatInt(calls.Add(1), 10) }})
 		for range 5 {
-			if res := must(t)(h.AllowAll(t.Context(), hybrid.Ask{l, "k", 1}, hybrid.Ask{l, "k", 2})); !res.Allowed {
+			if res := must(t)(hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: l, Key: "k", N: 1}, hybridlimit.Ask{Limiter: l, Key: "k", N: 2})); !res.Allowed {
 				t.Errorf("%+v", res)
 			}
 		}

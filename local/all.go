@@ -14,33 +14,15 @@ import (
 // made counts limiters: their order is that in which AllowAll takes locks.
 var made atomic.Uint64
 
-// Ask is one limit's part of a call under several: so many units of a key.
-type Ask struct {
-	Limiter *Limiter // any
-	Key     string   // as for AllowN
-	N       int64    // units
+// joint is one limit's part of a call under several: so many units of a key.
+type joint struct {
+	Limiter *Limiter
+	Key     string
+	N       int64
 }
 
-// AllowAll is a call under several limits (per user, per address, for all),
-// all or nothing: under the locks of their keys all are looked at, and units
-// taken only if all admit. When one denies, nothing is taken of the others, and
-// nobody sees anything in between.
-//
-// The result is that of the limit that denied with the longest RetryAfter, or,
-// when all admit, of the one with the fewest units remaining; Policy says which,
-// so give the limiters names. Delay is the longest of all. Asks for one key of
-// one limiter add up. It fails as AllowN does, and with ErrInvalid where no limit
-// is asked or a Limiter is nil; then nothing is taken.
-func AllowAll(ctx context.Context, asks ...Ask) (hybridlimit.Result, error) {
-	return allowAllAt(ctx, time.Now(), asks)
-}
-
-func allowAllAt(ctx context.Context, now time.Time, asks []Ask) (hybridlimit.Result, error) {
-	return allowEachAt(ctx, now, asks, nil)
-}
-
-// allowEachAt writes each limit's answer into each, if there is one.
-func allowEachAt(ctx context.Context, now time.Time, asks []Ask, each []hybridlimit.Ask) (hybridlimit.Result, error) {
+// allowJointAt decides asks at a time, and writes each limit's answer into each.
+func allowJointAt(ctx context.Context, now time.Time, asks []joint, each []hybridlimit.Ask) (hybridlimit.Result, error) {
 	parts, err := partsOf(ctx, asks)
 	if err != nil {
 		return hybridlimit.Result{}, err
@@ -81,7 +63,7 @@ func allowEachAt(ctx context.Context, now time.Time, asks []Ask, each []hybridli
 
 // tellEach gives every ask the answer of its limit: asks for one key share it,
 // but each has its own units.
-func tellEach(each []hybridlimit.Ask, asks []Ask, parts []*part) {
+func tellEach(each []hybridlimit.Ask, asks []joint, parts []*part) {
 	for i := range each {
 		for _, p := range parts {
 			if p.Limiter == asks[i].Limiter && p.Key == asks[i].Key {
@@ -95,7 +77,7 @@ func tellEach(each []hybridlimit.Ask, asks []Ask, parts []*part) {
 
 // part is one key of a call under several limits.
 type part struct {
-	Ask
+	joint
 	index   int // of its shard
 	shard   *shard
 	request string
@@ -109,24 +91,19 @@ type part struct {
 }
 
 // partsOf checks the asks and puts them into the order in which locks are taken.
-func partsOf(ctx context.Context, asks []Ask) ([]*part, error) {
+func partsOf(ctx context.Context, asks []joint) ([]*part, error) {
 	if len(asks) == 0 {
 		return nil, fmt.Errorf("local: AllowAll: %w: no limit is asked", hybridlimit.ErrInvalid)
 	}
 	var parts []*part
 	for i, a := range asks {
-		if a.Limiter == nil {
-			var bad hybridlimit.Violations
-			bad.Add(fmt.Sprintf("asks[%d].Limiter", i), nil, "must not be nil")
-			return nil, bad.Err("local: AllowAll")
-		}
 		if err := hybridlimit.CheckRequest(a.Key, a.N, a.Limiter.cfg.MaxKeyBytes); err != nil {
 			return nil, fmt.Errorf("local: AllowAll: asks[%d]: %w", i, err)
 		}
 		same := slices.IndexFunc(parts, func(p *part) bool { return p.Limiter == a.Limiter && p.Key == a.Key })
 		if same < 0 {
 			index := a.Limiter.indexOf(a.Key)
-			parts = append(parts, &part{Ask: a, index: index, shard: &a.Limiter.shards[index], request: a.Limiter.request(ctx)})
+			parts = append(parts, &part{joint: a, index: index, shard: &a.Limiter.shards[index], request: a.Limiter.request(ctx)})
 			continue
 		}
 		if parts[same].N += a.N; parts[same].N < 0 {

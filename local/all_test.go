@@ -33,7 +33,7 @@ func TestAllowAllOrNothing(t *testing.T) {
 		user, addr, all := must(t, still(5), Config{Name: "user"}), must(t, still(8), Config{Name: "addr"}), must(t, still(100), Config{Name: "all"})
 		call := func(u string, n int64) hybridlimit.Result {
 			t.Helper()
-			res, err := AllowAll(t.Context(), Ask{all, "*", n}, Ask{user, u, n}, Ask{addr, "::1", n})
+			res, err := hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: all, Key: "*", N: n}, hybridlimit.Ask{Limiter: user, Key: u, N: n}, hybridlimit.Ask{Limiter: addr, Key: "::1", N: n})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -76,11 +76,11 @@ func TestAllowAllOfOneIsAllowN(t *testing.T) {
 			now = now.Add(time.Duration(rng.Int64N(int64(400 * time.Millisecond))))
 			n := 1 + rng.Int64N(6)/(1+rng.Int64N(3))
 			want := ask(t, one, now, "k", n)
-			asks := []Ask{{all, "k", n}}
+			asks := []hybridlimit.Ask{{Limiter: all, Key: "k", N: n}}
 			if n > 1 && rng.IntN(2) == 0 {
-				asks = []Ask{{all, "k", 1}, {all, "k", n - 1}}
+				asks = []hybridlimit.Ask{{Limiter: all, Key: "k", N: 1}, {Limiter: all, Key: "k", N: n - 1}}
 			}
-			got, err := allowAllAt(t.Context(), now, asks)
+			got, err := allowJointAt(t.Context(), now, jointsOf(asks), asks)
 			if err != nil || got != want {
 				t.Fatalf("call %d of %d units: %+v, %v, want %+v", i, n, got, err, want)
 			}
@@ -110,13 +110,13 @@ func TestAllowAllConcurrently(t *testing.T) {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(1, uint64(g)))
 			for range 300 {
-				var asks []Ask
+				var asks []hybridlimit.Ask
 				var at []place
 				for _, i := range rng.Perm(3 * len(ls))[:1+rng.IntN(6)] {
 					p := place{i / 3, i % 3}
-					asks, at = append(asks, Ask{ls[p.l], fmt.Sprint("k", p.key), 1 + rng.Int64N(2)}), append(at, p)
+					asks, at = append(asks, hybridlimit.Ask{Limiter: ls[p.l], Key: fmt.Sprint("k", p.key), N: 1 + rng.Int64N(2)}), append(at, p)
 				}
-				res, err := AllowAll(context.Background(), asks...)
+				res, err := hybridlimit.AllowAll(context.Background(), asks...)
 				if err != nil {
 					t.Error(err)
 				}
@@ -154,29 +154,29 @@ func TestAllowAllRefuses(t *testing.T) {
 	user := must(t, still(5), Config{Name: "user"})
 	other := must(t, still(5), Config{Name: "other"})
 	for name, tc := range map[string]struct {
-		asks []Ask
+		asks []hybridlimit.Ask
 		want error
 		says string
 	}{
 		"nothing":       {nil, hybridlimit.ErrInvalid, "no limit is asked"},
-		"nobody":        {[]Ask{{user, "k", 1}, {Key: "k", N: 1}}, hybridlimit.ErrInvalid, "asks[1].Limiter (<nil>) must not be nil"},
-		"no cost":       {[]Ask{{user, "j", 1}, {user, "k", 0}}, hybridlimit.ErrCost, "asks[1]"},
-		"no key":        {[]Ask{{user, "", 1}}, hybridlimit.ErrEmptyKey, "asks[0]"},
-		"cost overflow": {[]Ask{{user, "k", 1 << 62}, {user, "k", 1 << 62}}, hybridlimit.ErrCost, "asks[1]"},
+		"nobody":        {[]hybridlimit.Ask{{Limiter: user, Key: "k", N: 1}, {Key: "k", N: 1}}, hybridlimit.ErrInvalid, "asks[1].Limiter (<nil>) must not be nil"},
+		"no cost":       {[]hybridlimit.Ask{{Limiter: user, Key: "j", N: 1}, {Limiter: user, Key: "k", N: 0}}, hybridlimit.ErrCost, "asks[1]"},
+		"no key":        {[]hybridlimit.Ask{{Limiter: user, Key: "", N: 1}}, hybridlimit.ErrEmptyKey, "asks[0]"},
+		"cost overflow": {[]hybridlimit.Ask{{Limiter: user, Key: "k", N: 1 << 62}, {Limiter: user, Key: "k", N: 1 << 62}}, hybridlimit.ErrCost, "asks[1]"},
 	} {
-		res, err := AllowAll(t.Context(), tc.asks...)
+		res, err := hybridlimit.AllowAll(t.Context(), tc.asks...)
 		if !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.says) || res != (hybridlimit.Result{}) {
 			t.Errorf("%s: %+v, %v", name, res, err)
 		}
 	}
-	if res, err := AllowAll(t.Context(), Ask{user, "k", 3}, Ask{user, "k", 3}); err != nil || res.Allowed || res.RetryAfter != hybridlimit.Never {
+	if res, err := hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: user, Key: "k", N: 3}, hybridlimit.Ask{Limiter: user, Key: "k", N: 3}); err != nil || res.Allowed || res.RetryAfter != hybridlimit.Never {
 		t.Errorf("3 and 3 of one key of 5: %+v, %v", res, err)
 	}
 	other.Close()
-	if _, err := AllowAll(t.Context(), Ask{user, "k", 1}, Ask{other, "k", 1}); !errors.Is(err, hybridlimit.ErrClosed) || left(t, user, "k") != 5 {
+	if _, err := hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: user, Key: "k", N: 1}, hybridlimit.Ask{Limiter: other, Key: "k", N: 1}); !errors.Is(err, hybridlimit.ErrClosed) || left(t, user, "k") != 5 {
 		t.Errorf("%v, %d left", err, left(t, user, "k"))
 	}
-	if res, err := AllowAll(t.Context(), Ask{user, "k", 5}); err != nil || !res.Allowed { // its locks are free
+	if res, err := hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: user, Key: "k", N: 5}); err != nil || !res.Allowed { // its locks are free
 		t.Errorf("%+v, %v", res, err)
 	}
 }
@@ -185,11 +185,11 @@ func TestAllowAllStatic(t *testing.T) {
 	user, open, shut := must(t, still(5), Config{Name: "user"}), must(t, hybridlimit.Unlimited(), Config{Name: "open"}), must(t, hybridlimit.Blocked(), Config{Name: "shut"})
 	ask := func(ls ...*Limiter) hybridlimit.Result {
 		t.Helper()
-		var asks []Ask
+		var asks []hybridlimit.Ask
 		for _, l := range ls {
-			asks = append(asks, Ask{l, "k", 2})
+			asks = append(asks, hybridlimit.Ask{Limiter: l, Key: "k", N: 2})
 		}
-		res, err := AllowAll(t.Context(), asks...)
+		res, err := hybridlimit.AllowAll(t.Context(), asks...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -212,7 +212,7 @@ func TestAllowAllDelay(t *testing.T) {
 		slow := must(t, hybridlimit.LeakyQueue(1, time.Second, 9), Config{Name: "slow"})
 		fast := must(t, hybridlimit.LeakyQueue(10, time.Second, 3), Config{Name: "fast"})
 		for i := range 4 {
-			res, err := AllowAll(t.Context(), Ask{slow, "k", 1}, Ask{fast, "k", 1})
+			res, err := hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: slow, Key: "k", N: 1}, hybridlimit.Ask{Limiter: fast, Key: "k", N: 1})
 			if want := time.Duration(i) * time.Second; i < 3 && (err != nil || !res.Allowed || res.Delay != want || res.Policy != "fast") {
 				t.Errorf("call %d: %+v, %v, want a delay of %v", i, res, err, want)
 			}
@@ -234,23 +234,32 @@ func TestAllowAllLimitFor(t *testing.T) {
 		return map[string]hybridlimit.Limit{"vip": still(50), "bad": {}, "open": hybridlimit.Unlimited()}[key]
 	}})
 	for i := range 3 {
-		if res, err := AllowAll(t.Context(), Ask{l, "vip", 10}, Ask{l, "open", 1}); err != nil || !res.Allowed || res.Limit != 50 || res.Remaining != int64(40-10*i) {
+		if res, err := hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: l, Key: "vip", N: 10}, hybridlimit.Ask{Limiter: l, Key: "open", N: 1}); err != nil || !res.Allowed || res.Limit != 50 || res.Remaining != int64(40-10*i) {
 			t.Errorf("call %d: %+v, %v", i, res, err)
 		}
 	}
 	if asked["vip"] != 1 || asked["open"] != 3 {
 		t.Errorf("asked %v", asked)
 	}
-	if _, err := AllowAll(t.Context(), Ask{l, "vip", 10}, Ask{l, "bad", 1}); !errors.Is(err, hybridlimit.ErrInvalid) || left(t, l, "vip") != 20 {
+	if _, err := hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: l, Key: "vip", N: 10}, hybridlimit.Ask{Limiter: l, Key: "bad", N: 1}); !errors.Is(err, hybridlimit.ErrInvalid) || left(t, l, "vip") != 20 {
 		t.Errorf("%v, %d left", err, left(t, l, "vip"))
 	}
 	two := must(t, still(5), Config{MaxKeys: 1, LimitFor: func(string) hybridlimit.Limit { return still(7) }})
 	for i := range 3 {
-		if res, err := AllowAll(t.Context(), Ask{two, fmt.Sprint("a", i), 6}, Ask{two, fmt.Sprint("b", i), 6}); err != nil || !res.Allowed || res.Limit != 7 {
+		if res, err := hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: two, Key: fmt.Sprint("a", i), N: 6}, hybridlimit.Ask{Limiter: two, Key: fmt.Sprint("b", i), N: 6}); err != nil || !res.Allowed || res.Limit != 7 {
 			t.Errorf("keys that push each other out: %+v, %v", res, err)
 		}
 	}
 	if two.Evicted() < 3 {
 		t.Errorf("%d evicted", two.Evicted())
 	}
+}
+
+// jointsOf are asks of limiters of this package.
+func jointsOf(asks []hybridlimit.Ask) []joint {
+	all := make([]joint, len(asks))
+	for i, a := range asks {
+		all[i] = joint{Limiter: a.Limiter.(*Limiter), Key: a.Key, N: a.N}
+	}
+	return all
 }

@@ -13,17 +13,27 @@ var (
 	_ hybridlimit.Describer = (*Limiter)(nil)
 )
 
-// Joins says whether AllowAll can ask the other limiter together with this one.
+// Joins reports whether AllowJoint can ask the other limiter together with this one: it can be any of this package.
 func (l *Limiter) Joins(other hybridlimit.Limiter) bool {
 	o, ok := other.(*Limiter)
 	return ok && o != nil
 }
 
-// AllowJoint is AllowAll for those who have limiters as hybridlimit.Limiter. It
-// writes each limit's answer into its ask. A Limiter that is nil, as an interface
-// or as a pointer in it, or that does not join is ErrInvalid.
+// AllowJoint is what [hybridlimit.AllowAll] calls: a call under several limits
+// (per user, per address, for all), all or nothing. Under the locks of their
+// keys all limits are looked at, and units are taken only if all admit. When one
+// denies, nothing is taken of the others. Others see nothing in between.
+//
+// The result is that of the limit that denied with the longest RetryAfter, or,
+// when all admit, of the one with the fewest units remaining. Policy names that
+// limit, so give the limiters names. Delay is the longest of all. Asks for one
+// key of one limiter add up.
+//
+// AllowJoint writes each limit's answer into its ask. It fails as AllowN does.
+// It is ErrInvalid without asks, and with a Limiter that is nil, as an interface
+// or as a pointer in it, or that does not join. With an error nothing is taken.
 func (l *Limiter) AllowJoint(ctx context.Context, asks []hybridlimit.Ask) (hybridlimit.Result, error) {
-	all := make([]Ask, len(asks))
+	all := make([]joint, len(asks))
 	for i := range asks {
 		asks[i].Result = hybridlimit.Result{}
 	}
@@ -31,9 +41,9 @@ func (l *Limiter) AllowJoint(ctx context.Context, asks []hybridlimit.Ask) (hybri
 		if !l.Joins(a.Limiter) {
 			return hybridlimit.Result{}, stranger(i, a.Limiter)
 		}
-		all[i] = Ask{Limiter: a.Limiter.(*Limiter), Key: a.Key, N: a.N}
+		all[i] = joint{Limiter: a.Limiter.(*Limiter), Key: a.Key, N: a.N}
 	}
-	return allowEachAt(ctx, time.Now(), all, asks)
+	return allowJointAt(ctx, time.Now(), all, asks)
 }
 
 // stranger is the error of an ask whose limiter does not join.
@@ -45,7 +55,7 @@ func stranger(ask int, of hybridlimit.Limiter) error {
 	} else {
 		bad.Add(field, fmt.Sprintf("%T", of), "must be a limiter of package local")
 	}
-	return bad.Err("local: AllowJoint")
+	return bad.Err("local: AllowAll")
 }
 
 // Name is what Config says, as in Result.Policy.

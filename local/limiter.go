@@ -24,7 +24,7 @@ type Limiter struct {
 	start  time.Time         // shard time 0
 	seed   maphash.Seed
 	shards []shard // a power of two
-	order  uint64  // among all limiters: see AllowAll
+	order  uint64  // among all limiters: see AllowJoint
 	plans  plans   // of limits that came with calls, keys and SetLimit
 
 	counting atomic.Uint32        // see counts

@@ -265,13 +265,14 @@ func ExampleLimiter_Allow_queue() {
 	// false 0s 1h0m0s
 }
 
-func ExampleAllowAll() {
+// hybridlimit.AllowAll calls AllowJoint of the first limiter.
+func ExampleLimiter_AllowJoint() {
 	perUser := open(hybridlimit.PerHour(2), local.Config{Name: "user"})
 	all := open(hybridlimit.PerHour(100), local.Config{Name: "all"})
 	for range 3 {
-		res := ok(local.AllowAll(context.Background(),
-			local.Ask{Limiter: perUser, Key: "alice", N: 1},
-			local.Ask{Limiter: all, Key: "*", N: 1}))
+		res := ok(hybridlimit.AllowAll(context.Background(),
+			hybridlimit.Ask{Limiter: perUser, Key: "alice", N: 1},
+			hybridlimit.Ask{Limiter: all, Key: "*", N: 1}))
 		fmt.Println(res.Allowed, res.Policy, res.Remaining)
 	}
 	fmt.Println(ok(all.Peek(context.Background(), "*")).Remaining) // the third took nothing of it
@@ -283,13 +284,13 @@ func ExampleAllowAll() {
 }
 
 // A request counts as one call and as many bytes, or not at all.
-func ExampleAllowAll_costs() {
+func ExampleLimiter_AllowJoint_costs() {
 	calls := open(hybridlimit.PerDay(10), local.Config{Name: "calls"})
 	bytes := open(hybridlimit.PerDay(1000), local.Config{Name: "bytes"})
 	for _, size := range []int64{600, 600, 2000, 300} {
-		res := ok(local.AllowAll(context.Background(),
-			local.Ask{Limiter: calls, Key: "alice", N: 1},
-			local.Ask{Limiter: bytes, Key: "alice", N: size}))
+		res := ok(hybridlimit.AllowAll(context.Background(),
+			hybridlimit.Ask{Limiter: calls, Key: "alice", N: 1},
+			hybridlimit.Ask{Limiter: bytes, Key: "alice", N: size}))
 		switch {
 		case res.Allowed:
 			fmt.Println(size, "in; fewest left:", res.Remaining, res.Policy)

@@ -10,30 +10,31 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
 var ten = hybridlimit.TokenBucket(10, time.Second, 5) // 100 000 sub-units a unit, one a µs
 
-func envelope(seq int64) lua.Envelope {
-	return lua.Envelope{Key: "env", Epoch: "epoch", Seq: seq, TTL: time.Minute}
+func envelope(seq int64) wire.Envelope {
+	return wire.Envelope{Key: "env", Epoch: "epoch", Seq: seq, TTL: time.Minute}
 }
 
-func owe(key string, n int64) lua.Op {
-	return lua.Op{Key: key, Limit: ten, Op: algo.Op{Owed: n}}
+func owe(key string, n int64) wire.Op {
+	return wire.Op{Key: key, Limit: ten, Op: algo.Op{Owed: n}}
 }
 
-func ask(key string, n ...int64) lua.Op {
-	return lua.Op{Key: key, Limit: ten, Op: algo.Op{Asks: n}}
+func ask(key string, n ...int64) wire.Op {
+	return wire.Op{Key: key, Limit: ten, Op: algo.Op{Asks: n}}
 }
 
 // A batch that cannot be understood in full is refused in full: the good ops
 // before the bad one are not applied either.
 func TestBadBatchWritesNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
-		st.batch(t, envelope(1), []lua.Op{owe("a", 1), owe("b", 2)}, start)
+		st.batch(t, envelope(1), []wire.Op{owe("a", 1), owe("b", 2)}, start)
 		before := st.dump(t)
-		keys, argv := lua.EncodeBatch(envelope(2), []lua.Op{owe("a", 1), owe("b", 1), owe("new", 1)})
+		keys, argv := wire.EncodeBatch(envelope(2), []wire.Op{owe("a", 1), owe("b", 1), owe("new", 1)})
 		header, limit, op := argv[0], argv[1], argv[2]
 		for name, change := range map[string]func(keys, argv []string) ([]string, []string){
 			"nothing":            func(_, _ []string) ([]string, []string) { return nil, nil },
@@ -108,14 +109,14 @@ func TestAllOrNothingOnlyAsks(t *testing.T) {
 		fine := ask("k", 1)
 		for name, op := range map[string]algo.Op{
 			"owed": {Owed: 1}, "refund": {Refund: 1}, "reset": {Reset: true}, "in part": {Asks: []int64{1}, Partial: true},
-			"patient": {Asks: []int64{1}, MaxDelay: 5}, "lease": {Div: 1, Demand: 5}, "view": {View: lua.View{Born: 1}}, "ledger": {Gen: 1},
+			"patient": {Asks: []int64{1}, MaxDelay: 5}, "lease": {Div: 1, Demand: 5}, "view": {View: wire.View{Born: 1}}, "ledger": {Gen: 1},
 		} {
-			keys, argv := lua.EncodeAll([]lua.Op{fine, {Key: "other", Limit: ten, Op: op}})
+			keys, argv := wire.EncodeAll([]wire.Op{fine, {Key: "other", Limit: ten, Op: op}})
 			if raw, err := st.run(lua.Batch, keys, argv); err == nil || !strings.Contains(err.Error(), "HLBATCH op 2 does more than ask") {
 				t.Errorf("%s: %v, %v", name, raw, err)
 			}
 		}
-		keys, argv := lua.EncodeAll([]lua.Op{fine, {Key: "k", Limit: hybridlimit.PerSecond(9), Op: algo.Op{Asks: []int64{1}}}})
+		keys, argv := wire.EncodeAll([]wire.Op{fine, {Key: "k", Limit: hybridlimit.PerSecond(9), Op: algo.Op{Asks: []int64{1}}}})
 		if raw, err := st.run(lua.Batch, keys, argv); err == nil || !strings.Contains(err.Error(), "HLBATCH two limits on one key") {
 			t.Errorf("%v, %v", raw, err)
 		}
@@ -130,16 +131,16 @@ func TestAllOrNothingOnlyAsks(t *testing.T) {
 func TestAllOrNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for i, limit := range everyKind { // five units each
-			op := func(key string, n ...int64) lua.Op {
-				return lua.Op{Key: key, Limit: limit, Op: algo.Op{Asks: n, ID: "x"}}
+			op := func(key string, n ...int64) wire.Op {
+				return wire.Op{Key: key, Limit: limit, Op: algo.Op{Asks: n, ID: "x"}}
 			}
 			st.del(t, "a", "b")
-			got := st.all(t, []lua.Op{op("a", 2), op("b", 1, 1), op("a", 1), op("b")}, start)
+			got := st.all(t, []wire.Op{op("a", 2), op("b", 1, 1), op("a", 1), op("b")}, start)
 			if got.Refused || got.Answers[0].Granted != 2 || got.Answers[1].Granted != 2 || got.Answers[2].Granted != 1 || got.Answers[3].Granted != 0 {
 				t.Errorf("%v: %+v", limit, got)
 			}
 			before := st.dump(t)
-			ops := []lua.Op{op("b", 3), op("a", 2), op("a", 1), ask("c", 5), op("a", 9)}
+			ops := []wire.Op{op("b", 3), op("a", 2), op("a", 1), ask("c", 5), op("a", 9)}
 			got = st.all(t, ops, start)
 			for j, a := range got.Answers {
 				fits := j == 0 || j == 1 || j == 3
@@ -152,7 +153,7 @@ func TestAllOrNothing(t *testing.T) {
 			}
 			// Told when, it fits then, and not a µs sooner.
 			wait := got.Answers[2].Retry
-			again := []lua.Op{op("b", 3), op("a", 2), op("a", 1)}
+			again := []wire.Op{op("b", 3), op("a", 2), op("a", 1)}
 			if early := st.all(t, again, start+wait-1); !early.Refused {
 				t.Errorf("kind %d: granted a µs early: %+v", i, early)
 			}
@@ -176,7 +177,7 @@ func TestEnvelopeWithoutLifeDebitsNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		env := envelope(1)
 		env.TTL = 999 * time.Microsecond // 0 ms
-		keys, argv := lua.EncodeBatch(env, []lua.Op{owe("k", 1)})
+		keys, argv := wire.EncodeBatch(env, []wire.Op{owe("k", 1)})
 		if _, err := st.run(lua.Batch, keys, argv); err == nil {
 			t.Error("no error")
 		}
@@ -188,7 +189,7 @@ func TestEnvelopeWithoutLifeDebitsNothing(t *testing.T) {
 
 func TestSeenBatchIsNotAppliedAgain(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
-		ops := []lua.Op{owe("a", 3), {Key: "b", Limit: ten, Op: algo.Op{Owed: 2, Asks: []int64{1, 9}}}, {Key: "a", Limit: ten, Op: algo.Op{Demand: 1e6, Div: 1}}}
+		ops := []wire.Op{owe("a", 3), {Key: "b", Limit: ten, Op: algo.Op{Owed: 2, Asks: []int64{1, 9}}}, {Key: "a", Limit: ten, Op: algo.Op{Demand: 1e6, Div: 1}}}
 		first := st.batch(t, envelope(1), ops, start)
 		if first.Seen || first.Stale || first.Gap || first.Epoch != start || first.Now != start {
 			t.Fatalf("first: %+v", first)
@@ -225,11 +226,11 @@ func TestSeenBatchIsNotAppliedAgain(t *testing.T) {
 func TestStaleBatchDoesNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for seq := int64(1); seq <= 3; seq++ {
-			st.batch(t, envelope(seq), []lua.Op{owe("k", 1)}, start)
+			st.batch(t, envelope(seq), []wire.Op{owe("k", 1)}, start)
 		}
 		before := st.dump(t)
 		for seq := int64(1); seq <= 2; seq++ {
-			r := st.batch(t, envelope(seq), []lua.Op{owe("k", 1)}, start+1)
+			r := st.batch(t, envelope(seq), []wire.Op{owe("k", 1)}, start+1)
 			if !r.Stale || r.Seen || len(r.Answers) != 0 || r.Epoch != start {
 				t.Errorf("%d: %+v", seq, r)
 			}
@@ -252,7 +253,7 @@ func TestGapIsFlagged(t *testing.T) {
 			if tc.lose {
 				st.del(t, "env")
 			}
-			if r := st.batch(t, envelope(tc.seq), []lua.Op{owe("k", 1)}, start); r.Gap != tc.gap || r.Seen || r.Stale {
+			if r := st.batch(t, envelope(tc.seq), []wire.Op{owe("k", 1)}, start); r.Gap != tc.gap || r.Seen || r.Stale {
 				t.Errorf("%+v: %+v", tc, r)
 			}
 		}
@@ -263,20 +264,20 @@ func TestGapIsFlagged(t *testing.T) {
 func TestEpochChangesWithAWipe(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for i, step := range []struct {
-			env  lua.Envelope
+			env  wire.Envelope
 			wipe bool
 			want int64
 		}{
 			{env: envelope(1), want: start},
 			{env: envelope(2), want: start},
-			{env: lua.Envelope{Key: "env of another", Epoch: "epoch", Seq: 1, TTL: time.Second}, want: start},
+			{env: wire.Envelope{Key: "env of another", Epoch: "epoch", Seq: 1, TTL: time.Second}, want: start},
 			{env: envelope(3), wipe: true, want: start + 3},
 			{env: envelope(3), want: start + 3},
 		} {
 			if step.wipe {
 				st.rdb.FlushAll(context.Background())
 			}
-			if r := st.batch(t, step.env, []lua.Op{owe("k", 1)}, start+int64(i)); r.Epoch != step.want {
+			if r := st.batch(t, step.env, []wire.Op{owe("k", 1)}, start+int64(i)); r.Epoch != step.want {
 				t.Errorf("step %d: epoch %d, want %d", i, r.Epoch, step.want)
 			}
 		}
@@ -286,13 +287,13 @@ func TestEpochChangesWithAWipe(t *testing.T) {
 // A server out of memory refuses the first write of a batch, and so all.
 func TestOutOfMemoryWritesNothing(t *testing.T) {
 	st := realStore(t)
-	st.batch(t, envelope(1), []lua.Op{owe("a", 1)}, start)
+	st.batch(t, envelope(1), []wire.Op{owe("a", 1)}, start)
 	before := st.dump(t)
 	ctx := context.Background()
 	if err := st.rdb.ConfigSet(ctx, "maxmemory", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
-	keys, argv := lua.EncodeBatch(envelope(2), []lua.Op{owe("a", 1), owe("b", 1), owe("c", 1)})
+	keys, argv := wire.EncodeBatch(envelope(2), []wire.Op{owe("a", 1), owe("b", 1), owe("c", 1)})
 	if _, err := st.run(lua.Batch, keys, argv); err == nil || !strings.Contains(err.Error(), "OOM") {
 		t.Errorf("error %v", err)
 	}
@@ -300,7 +301,7 @@ func TestOutOfMemoryWritesNothing(t *testing.T) {
 		t.Errorf("before:\n%s\nafter:\n%s", before, after)
 	}
 	st.rdb.ConfigSet(ctx, "maxmemory", "0")
-	if r := st.batch(t, envelope(2), []lua.Op{owe("a", 1)}, start); r.Seen || r.Gap || r.Answers[0].Level != 300_000 {
+	if r := st.batch(t, envelope(2), []wire.Op{owe("a", 1)}, start); r.Seen || r.Gap || r.Answers[0].Level != 300_000 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -308,7 +309,7 @@ func TestOutOfMemoryWritesNothing(t *testing.T) {
 // In a seen batch only the op whose key was lost is run again.
 func TestSeenBatchRunsLostKeysAgain(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
-		ops := []lua.Op{owe("kept", 1), owe("lost", 2), owe("reborn", 3), owe("lost", 1)}
+		ops := []wire.Op{owe("kept", 1), owe("lost", 2), owe("reborn", 3), owe("lost", 1)}
 		st.batch(t, envelope(1), ops, start)
 		st.del(t, "lost", "reborn")
 		st.one(t, "reborn", ten, algo.Op{Owed: 1}, start+10)
@@ -332,8 +333,8 @@ func TestSeenBatchRunsLostKeysAgain(t *testing.T) {
 
 func TestSameKeyTwice(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
-		fresh := []lua.Op{ask("k"), ask("k", 3), ask("k", 3), ask("k", 2), ask("k")}
-		r := st.batch(t, lua.Envelope{}, fresh, start)
+		fresh := []wire.Op{ask("k"), ask("k", 3), ask("k", 3), ask("k", 2), ask("k")}
+		r := st.batch(t, wire.Envelope{}, fresh, start)
 		for i, want := range []int64{500_000, 200_000, 200_000, 0, 0} {
 			if got := r.Answers[i].Level; got != want {
 				t.Errorf("op %d left %d, want %d", i, got, want)
@@ -344,7 +345,7 @@ func TestSameKeyTwice(t *testing.T) {
 		}
 		// Under two limits at once, and the last one is what is stored.
 		odd := hybridlimit.TokenBucket(3, 7*time.Second, 50)
-		r = st.batch(t, lua.Envelope{}, []lua.Op{owe("k", 2), {Key: "k", Limit: odd}, owe("k", 1), {Key: "k", Limit: odd}}, start)
+		r = st.batch(t, wire.Envelope{}, []wire.Op{owe("k", 2), {Key: "k", Limit: odd}, owe("k", 1), {Key: "k", Limit: odd}}, start)
 		for i, want := range []int64{-200_000, -14_000_000, -300_000, -21_000_000} {
 			if got := r.Answers[i].Level; got != want {
 				t.Errorf("op %d left %d, want %d", i, got, want)
@@ -361,7 +362,7 @@ func TestSameKeyTwice(t *testing.T) {
 func TestPeekUnderASmallerLimit(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		large := hybridlimit.TokenBucket(10, time.Second, 50)
-		r := st.batch(t, lua.Envelope{}, []lua.Op{ask("k"), {Key: "k", Limit: large, Op: algo.Op{Asks: []int64{50}}}}, start)
+		r := st.batch(t, wire.Envelope{}, []wire.Op{ask("k"), {Key: "k", Limit: large, Op: algo.Op{Asks: []int64{50}}}}, start)
 		if got := r.Answers[1].Granted; got != 50 {
 			t.Errorf("granted %d of a full bucket of 50", got)
 		}
@@ -370,18 +371,18 @@ func TestPeekUnderASmallerLimit(t *testing.T) {
 
 func TestFullBatch(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
-		var ops []lua.Op
-		for i := range lua.MaxOps {
+		var ops []wire.Op
+		for i := range wire.MaxOps {
 			ops = append(ops, owe("k"+strconv.Itoa(i), 1+int64(i%5)))
 		}
 		for seq := int64(1); seq < 3; seq++ {
 			st.batch(t, envelope(seq), ops, start)
 			r := st.batch(t, envelope(seq), ops, start)
-			if !r.Seen || len(r.Answers) != lua.MaxOps {
+			if !r.Seen || len(r.Answers) != wire.MaxOps {
 				t.Fatalf("%+v", r)
 			}
 		}
-		last := lua.MaxOps - 1
+		last := wire.MaxOps - 1
 		want := int64(500_000 - 2*(1+last%5)*100_000)
 		if a := st.one(t, "k"+strconv.Itoa(last), ten, algo.Op{}, start); a.Level != want {
 			t.Errorf("%+v, want level %d", a, want)
@@ -391,7 +392,7 @@ func TestFullBatch(t *testing.T) {
 
 func TestEmptyBatch(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
-		if r := st.batch(t, lua.Envelope{}, nil, start); r.Now != start || len(r.Answers) != 0 {
+		if r := st.batch(t, wire.Envelope{}, nil, start); r.Now != start || len(r.Answers) != 0 {
 			t.Errorf("%+v", r)
 		}
 		if r := st.batch(t, envelope(1), nil, start); r.Epoch != start {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -30,16 +31,16 @@ var syncKinds = []struct {
 const benchTag = "hl:v2:{11}:"
 
 // syncBatch is size ops of one kind on keys as long as an API key.
-func syncBatch(op algo.Op, size int, seq int64) (lua.Envelope, []lua.Op) {
+func syncBatch(op algo.Op, size int, seq int64) (wire.Envelope, []wire.Op) {
 	// Neither full nor empty for the whole run, so that leases are granted.
 	limit := hybridlimit.TokenBucket(1000, time.Second, 1_000_000_000)
-	env := lua.Envelope{
+	env := wire.Envelope{
 		Key:   benchTag + "@env:0123456789abcdef0123456789abcdef",
 		Epoch: benchTag + "@epoch", Seq: seq, TTL: 10 * time.Minute,
 	}
-	ops := make([]lua.Op, size)
+	ops := make([]wire.Op, size)
 	for i := range ops {
-		ops[i] = lua.Op{Key: fmt.Sprintf("%sapi:customer-%08d", benchTag, i), Limit: limit, Op: op}
+		ops[i] = wire.Op{Key: fmt.Sprintf("%sapi:customer-%08d", benchTag, i), Limit: limit, Op: op}
 	}
 	return env, ops
 }
@@ -75,9 +76,9 @@ func redisTime(b *testing.B, st store, command string, op algo.Op, size int) {
 }
 
 // views puts what Redis said into the next ops.
-func views(ops []lua.Op, r lua.Reply) {
+func views(ops []wire.Op, r wire.Reply) {
 	for i, a := range r.Answers {
-		ops[i].View = lua.View{Level: a.Level, At: r.Now, Born: a.Born}
+		ops[i].View = wire.View{Level: a.Level, At: r.Now, Born: a.Born}
 	}
 }
 
@@ -98,33 +99,15 @@ func usecPerCall(b *testing.B, rdb *redis.Client, command string) float64 {
 }
 
 func BenchmarkEncodeBatch(b *testing.B) {
-	for _, size := range []int{1, lua.MaxOps} {
+	for _, size := range []int{1, wire.MaxOps} {
 		b.Run(strconv.Itoa(size), func(b *testing.B) {
 			env, ops := syncBatch(syncKinds[1].op, size, 1)
 			for i := range ops {
-				ops[i].View = lua.View{Level: 1_234_567, At: start, Born: start - 1_000_000}
+				ops[i].View = wire.View{Level: 1_234_567, At: start, Born: start - 1_000_000}
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				lua.EncodeBatch(env, ops)
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(size), "ns/exchange")
-		})
-	}
-}
-
-func BenchmarkDecodeReply(b *testing.B) {
-	for _, size := range []int{1, lua.MaxOps} {
-		b.Run(strconv.Itoa(size), func(b *testing.B) {
-			raw := []any{int64(1), int64(0), start, start}
-			for range size {
-				raw = append(raw, int64(1), int64(20), int64(1_000_000), int64(1_234_567), int64(0), start)
-			}
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := lua.DecodeReply(raw, size); err != nil {
-					b.Fatal(err)
-				}
+				wire.EncodeBatch(env, ops)
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(size), "ns/exchange")
 		})

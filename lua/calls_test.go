@@ -12,7 +12,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // What a call of one op asks of Redis besides: the table in README.md.
@@ -85,9 +85,9 @@ func BenchmarkExactCall(b *testing.B) {
 				if err := st.rdb.ConfigResetStat(context.Background()).Err(); err != nil {
 					b.Fatal(err)
 				}
-				op := []lua.Op{{Key: "k", Limit: limit, Op: algo.Op{Asks: []int64{1}}}}
+				op := []wire.Op{{Key: "k", Limit: limit, Op: algo.Op{Asks: []int64{1}}}}
 				for b.Loop() {
-					st.batch(b, lua.Envelope{}, op, 0)
+					st.batch(b, wire.Envelope{}, op, 0)
 				}
 				b.ReportMetric(usecPerCall(b, st.rdb, "evalsha"), "redis-µs/call")
 			})
@@ -97,7 +97,7 @@ func BenchmarkExactCall(b *testing.B) {
 
 // How long a page of a long log keeps Redis busy.
 func BenchmarkHistory(b *testing.B) {
-	for _, most := range []int{100, lua.MaxHistory} {
+	for _, most := range []int{100, wire.MaxHistory} {
 		b.Run(fmt.Sprint(most), func(b *testing.B) {
 			st, limit := realStore(b), hybridlimit.SlidingLog(10_000, 24*time.Hour)
 			for range 100 {

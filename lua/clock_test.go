@@ -6,6 +6,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -29,7 +30,7 @@ func TestBirthSurvivesClockStep(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		st.one(t, "k", ten, algo.Op{Owed: 1}, start)
 		a := st.one(t, "k", ten, algo.Op{Owed: 1}, start-3_600_000_000)
-		view := lua.View{Level: a.Level, At: start - 3_600_000_000, Born: a.Born}
+		view := wire.View{Level: a.Level, At: start - 3_600_000_000, Born: a.Born}
 		a = st.one(t, "k", ten, algo.Op{View: view}, start-3_600_000_000)
 		if a.Level != 300_000 || a.Born != start {
 			t.Errorf("%+v", a)
@@ -49,12 +50,12 @@ func TestRetryAfterClockStep(t *testing.T) {
 				now := start - back.Microseconds()
 				st.one(t, "k", ten, algo.Op{Owed: 1}, start)
 				for range 3 {
-					if r := st.batch(t, envelope(1), []lua.Op{owe("k", 1)}, now); r.Answers[0].Level != 300_000 {
+					if r := st.batch(t, envelope(1), []wire.Op{owe("k", 1)}, now); r.Answers[0].Level != 300_000 {
 						t.Errorf("%+v", r)
 					}
 				}
 				// The step may also come between a batch and its retry.
-				if r := st.batch(t, envelope(1), []lua.Op{owe("k", 1)}, now-back.Microseconds()); !r.Seen || r.Answers[0].Level != 300_000 {
+				if r := st.batch(t, envelope(1), []wire.Op{owe("k", 1)}, now-back.Microseconds()); !r.Seen || r.Answers[0].Level != 300_000 {
 					t.Errorf("%+v", r)
 				}
 			})

@@ -13,6 +13,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -27,7 +28,7 @@ type cell struct {
 func (c cell) empty() bool { return c.state.Born == 0 && len(c.log) == 0 }
 
 // apply runs an op on the twin. The TTL is that of the cell if it is written.
-func (c cell) apply(op lua.Op, now int64) (next cell, ans algo.Answer, dirty bool, ttl int64) {
+func (c cell) apply(op wire.Op, now int64) (next cell, ans algo.Answer, dirty bool, ttl int64) {
 	if op.Limit.Algorithm == hybridlimit.AlgSlidingLog {
 		l := algo.LogOf(op.Limit)
 		next.log, ans, dirty = l.Apply(c.log, op.Op, now)
@@ -54,21 +55,21 @@ type differ struct {
 	now    int64
 	limits []hybridlimit.Limit
 	model  map[string]cell
-	old    map[string]cell       // some time ago
-	seen   map[string][]lua.View // what processes remember of a key
-	held   map[string][]booked   // what the ledger holds for them
+	old    map[string]cell        // some time ago
+	seen   map[string][]wire.View // what processes remember of a key
+	held   map[string][]booked    // what the ledger holds for them
 	home   map[string]hybridlimit.Limit
 	ops    int
 	saw    map[string]int // what the ops led to
 
-	batch []lua.Op // the last one
-	reply lua.Reply
+	batch []wire.Op // the last one
+	reply wire.Reply
 }
 
 func newDiffer(t *testing.T, st store, limits []hybridlimit.Limit) *differ {
 	return &differ{
 		t: t, st: st, rng: testenv.Rand(t), now: start, limits: limits, model: map[string]cell{}, old: map[string]cell{},
-		seen: map[string][]lua.View{}, held: map[string][]booked{}, home: map[string]hybridlimit.Limit{}, saw: map[string]int{},
+		seen: map[string][]wire.View{}, held: map[string][]booked{}, home: map[string]hybridlimit.Limit{}, saw: map[string]int{},
 	}
 }
 
@@ -131,12 +132,12 @@ func (d *differ) round() {
 			d.old[key] = d.model[key]
 		}
 	}
-	ops := make([]lua.Op, 1+d.rng.IntN(48))
+	ops := make([]wire.Op, 1+d.rng.IntN(48))
 	for i := range ops {
 		ops[i] = d.op()
 	}
 	sent := time.Now()
-	var reply lua.Reply
+	var reply wire.Reply
 	var waits []int64
 	if d.rng.IntN(4) == 0 {
 		ops = ops[:min(len(ops), 1+d.rng.IntN(6))]
@@ -152,7 +153,7 @@ func (d *differ) round() {
 			d.t.Fatalf("refused: %v, want waits of %v for %+v", reply.Refused, waits, ops)
 		}
 	} else {
-		reply = d.st.batch(d.t, lua.Envelope{}, ops, d.now)
+		reply = d.st.batch(d.t, wire.Envelope{}, ops, d.now)
 	}
 	if reply.Now != d.now || reply.Epoch != 0 || reply.Seen || reply.Stale || reply.Gap {
 		d.t.Fatalf("reply %+v at %d", reply, d.now)
@@ -183,7 +184,7 @@ func (d *differ) round() {
 			if want.Gen != 0 {
 				d.held[op.Key] = append(d.held[op.Key], booked{want.Gen, op.Keep + want.Lease})
 			}
-			d.seen[op.Key] = append(d.seen[op.Key], lua.View{Level: want.Level, Prev: want.Refill, At: d.now, Born: want.Born})
+			d.seen[op.Key] = append(d.seen[op.Key], wire.View{Level: want.Level, Prev: want.Refill, At: d.now, Born: want.Born})
 		}
 	}
 	d.ops += len(ops)
@@ -193,7 +194,7 @@ func (d *differ) round() {
 
 // allOrNothing makes ops that only ask, with one limit a key, and says when each
 // of them and those before it on its key would fit; nil if all do.
-func (d *differ) allOrNothing(ops []lua.Op) ([]lua.Op, []int64) {
+func (d *differ) allOrNothing(ops []wire.Op) ([]wire.Op, []int64) {
 	limits, want := map[string]hybridlimit.Limit{}, map[string]int64{}
 	waits, refused := make([]int64, len(ops)), false
 	for i, op := range ops {
@@ -202,7 +203,7 @@ func (d *differ) allOrNothing(ops []lua.Op) ([]lua.Op, []int64) {
 			limit = op.Limit
 			limits[op.Key] = limit
 		}
-		ops[i] = lua.Op{Key: op.Key, Limit: limit, Op: algo.Op{Asks: op.Asks, ID: op.ID}}
+		ops[i] = wire.Op{Key: op.Key, Limit: limit, Op: algo.Op{Asks: op.Asks, ID: op.ID}}
 		for _, n := range op.Asks {
 			want[op.Key] += n
 		}
@@ -210,7 +211,7 @@ func (d *differ) allOrNothing(ops []lua.Op) ([]lua.Op, []int64) {
 		if want[op.Key] == 0 {
 			continue
 		}
-		probe := lua.Op{Limit: limit, Op: algo.Op{Asks: []int64{want[op.Key]}}}
+		probe := wire.Op{Limit: limit, Op: algo.Op{Asks: []int64{want[op.Key]}}}
 		if _, ans, _, _ := d.model[op.Key].apply(probe, d.now); ans.Granted == 0 {
 			waits[i], refused = ans.Retry, true
 		}
@@ -224,7 +225,7 @@ func (d *differ) allOrNothing(ops []lua.Op) ([]lua.Op, []int64) {
 }
 
 // note counts what an op led to, so that a run cannot pass by being dull.
-func (d *differ) note(c cell, op lua.Op, a algo.Answer, next cell) {
+func (d *differ) note(c cell, op wire.Op, a algo.Answer, next cell) {
 	s, n := c.state, next.state
 	other := op.View.Born != 0 && s.Born != 0 && op.View.Born != s.Born
 	for what, is := range map[string]bool{
@@ -279,7 +280,7 @@ func (d *differ) compare(written map[string]int64, sent time.Time) {
 		want, got := "", ""
 		if m.state.Born != 0 {
 			want = lua.EncodeState(m.state)
-			if s, ok := lua.DecodeState(want); !ok || s != m.state {
+			if s, ok := wire.DecodeState(want); !ok || s != m.state {
 				d.t.Fatalf("%q decodes to %+v, want %+v", want, s, m.state)
 			}
 		}
@@ -335,7 +336,7 @@ func (d *differ) step() int64 {
 
 func (d *differ) key() string { return fmt.Sprintf("k%d", d.rng.IntN(12)) }
 
-func (d *differ) op() lua.Op {
+func (d *differ) op() wire.Op {
 	key := d.key()
 	limit, ok := d.home[key]
 	if !ok || d.rng.IntN(50) == 0 { // now and then a key's limit changes
@@ -345,7 +346,7 @@ func (d *differ) op() lua.Op {
 	if d.rng.IntN(20) == 0 { // and a process has not heard of it
 		limit = d.limits[d.rng.IntN(len(d.limits))]
 	}
-	op := lua.Op{Key: key, Limit: limit}
+	op := wire.Op{Key: key, Limit: limit}
 	burst := limit.BurstSize()
 	if d.rng.IntN(8) == 0 {
 		op.Owed = d.cost(burst)
@@ -371,7 +372,7 @@ func (d *differ) op() lua.Op {
 }
 
 // seldom adds what ops of hybrid do not have.
-func (d *differ) seldom(op *lua.Op, burst int64) {
+func (d *differ) seldom(op *wire.Op, burst int64) {
 	if d.rng.IntN(20) == 0 {
 		op.Refund = d.cost(burst)
 	}
@@ -417,18 +418,18 @@ func (d *differ) cost(burst int64) int64 {
 }
 
 // view is none, the last one, an old one, or one of another life.
-func (d *differ) view(key string, limit hybridlimit.Limit) lua.View {
+func (d *differ) view(key string, limit hybridlimit.Limit) wire.View {
 	seen := d.seen[key]
 	switch n := d.rng.IntN(100); {
 	case n < 30 || len(seen) == 0:
-		return lua.View{}
+		return wire.View{}
 	case n < 95:
 		return seen[len(seen)-1]
 	case n < 99:
 		return seen[d.rng.IntN(len(seen))]
 	}
 	most := full(limit)
-	return lua.View{
+	return wire.View{
 		Level: d.rng.Int64N(2*most+1) - most,
 		Prev:  d.rng.Int64N(2 * limit.Rate),
 		At:    d.now - d.rng.Int64N(1e7) + 1e6, Born: 1 + d.rng.Int64N(start),

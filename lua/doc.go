@@ -1,11 +1,7 @@
-// Package lua holds the algorithms as one Lua library for Redis, and the codec
-// of its batches. It has no Redis client and does no I/O: global runs what is
-// encoded here.
+// Package lua holds the scripts that run in Redis and the names of their keys. It has no Redis client.
 //
-// A batch is a list of ops in one slot: one call, one reading of Redis's
-// clock, many keys. An [Op] pays what a process owes on a key, asks for units,
-// and asks for a lease. With an envelope a batch is applied exactly once
-// however often it is sent; without one it is sent once. The .lua files say in
-// their headers what KEYS, ARGV and the reply are, when keys expire, and where
-// the algorithm comes from.
+// Programs in other languages can run the scripts: the headers of the .lua files say what KEYS, ARGV and the reply of each
+// are, when keys expire, and where the algorithms come from. [Library] is the same code as Redis Functions.
+//
+// Operators find a limiter's keys with [Names].
 package lua

@@ -10,7 +10,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // The slow limits refill one unit a day, or have windows of a day: within a
@@ -37,7 +37,7 @@ type network struct {
 	execs   map[packetID]int // how often a batch arrived
 	lossAt  map[packetID]int // losses when it first did
 	slack   map[string]int64 // units that may be counted twice, by key
-	first   map[packetID][]lua.Answer
+	first   map[packetID][]wire.Answer
 	seen    int // replayed batches
 	stale   int
 	trouble []string // faults injected, for the message
@@ -49,7 +49,7 @@ type node struct {
 	seq     int64
 	pending map[string]int64
 	frozen  *packet
-	view    map[string]lua.View
+	view    map[string]wire.View
 	debited map[string]int64 // what it knows to have taken
 }
 
@@ -60,17 +60,17 @@ type packetID struct {
 
 type packet struct {
 	id  packetID
-	env lua.Envelope
-	ops []lua.Op
+	env wire.Envelope
+	ops []wire.Op
 }
 
 func newNetwork(t *testing.T, st store, rng *rand.Rand) *network {
 	n := &network{
 		t: t, st: st, rng: rng, limit: slow[rng.IntN(len(slow))], now: start, keys: []string{"k0", "k1", "k2"},
-		execs: map[packetID]int{}, lossAt: map[packetID]int{}, slack: map[string]int64{}, first: map[packetID][]lua.Answer{},
+		execs: map[packetID]int{}, lossAt: map[packetID]int{}, slack: map[string]int64{}, first: map[packetID][]wire.Answer{},
 	}
 	for id := range 2 + rng.IntN(3) {
-		n.nodes = append(n.nodes, &node{id: id, pending: map[string]int64{}, view: map[string]lua.View{}, debited: map[string]int64{}})
+		n.nodes = append(n.nodes, &node{id: id, pending: map[string]int64{}, view: map[string]wire.View{}, debited: map[string]int64{}})
 	}
 	return n
 }
@@ -80,7 +80,7 @@ func (n *network) freeze(d *node, settle bool) {
 	d.seq++
 	p := &packet{
 		id:  packetID{d.id, d.seq},
-		env: lua.Envelope{Key: fmt.Sprintf("env%d", d.id), Epoch: "epoch", Seq: d.seq, TTL: time.Hour},
+		env: wire.Envelope{Key: fmt.Sprintf("env%d", d.id), Epoch: "epoch", Seq: d.seq, TTL: time.Hour},
 	}
 	for _, key := range n.keys {
 		op := algo.Op{Owed: d.pending[key], View: d.view[key]}
@@ -89,7 +89,7 @@ func (n *network) freeze(d *node, settle bool) {
 			op.Demand, op.Div = n.rng.Int64N(40_000), 1+n.rng.Int64N(200)
 		}
 		if settle || op.Owed > 0 || len(op.Asks) > 0 {
-			p.ops = append(p.ops, lua.Op{Key: key, Limit: n.limit, Op: op})
+			p.ops = append(p.ops, wire.Op{Key: key, Limit: n.limit, Op: op})
 		}
 		delete(d.pending, key)
 	}
@@ -97,7 +97,7 @@ func (n *network) freeze(d *node, settle bool) {
 }
 
 // deliver runs a copy of a batch on Redis and returns the reply.
-func (n *network) deliver(p packet) lua.Reply {
+func (n *network) deliver(p packet) wire.Reply {
 	n.now += 1 + n.rng.Int64N(50)
 	r := n.st.batch(n.t, p.env, p.ops, n.now)
 	n.execs[p.id]++
@@ -126,16 +126,16 @@ func (n *network) deliver(p packet) lua.Reply {
 }
 
 // receive is the node's side of a reply.
-func (n *network) receive(d *node, r lua.Reply) {
+func (n *network) receive(d *node, r wire.Reply) {
 	if r.Stale {
 		n.t.Fatalf("node %d: its batch %d is stale", d.id, d.seq)
 	}
 	for i, op := range d.frozen.ops {
 		a := r.Answers[i]
 		d.debited[op.Key] += op.Owed + a.Granted + a.Lease
-		d.view[op.Key] = lua.View{}
+		d.view[op.Key] = wire.View{}
 		if a.Born != 0 {
-			d.view[op.Key] = lua.View{Level: a.Level, At: r.Now, Born: a.Born}
+			d.view[op.Key] = wire.View{Level: a.Level, At: r.Now, Born: a.Born}
 		}
 	}
 	d.frozen = nil
@@ -240,7 +240,7 @@ func TestExactlyOnce(t *testing.T) {
 		}
 		n.check()
 		for _, key := range n.keys {
-			s, _ := lua.DecodeState(n.st.get(n.t, key))
+			s, _ := wire.DecodeState(n.st.get(n.t, key))
 			if took := n.debited(key); s.Since != took {
 				n.t.Fatalf("%s: since %d, %d units taken", key, s.Since, took)
 			}

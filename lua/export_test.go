@@ -60,7 +60,7 @@ var Sources = map[string]string{
 }
 
 // EncodeState is the text under which Redis keeps a state.
-func EncodeState(s State) string {
+func EncodeState(s algo.State) string {
 	var text string
 	field := func(letter string, n, none int64) {
 		if n != none {

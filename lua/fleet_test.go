@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -16,23 +17,23 @@ const fleetKey, switchKey = "hl:v2:{3}:@fleet:api", "hl:v2:{3}:@switch:api"
 // beat is one heartbeat with an expiry of 3 s.
 func (st store) beat(t *testing.T, process, leave string) int64 {
 	t.Helper()
-	return int64(st.pulse(t, lua.Pulse{Process: process, Leave: leave == "1"}).Alive)
+	return int64(st.pulse(t, wire.Pulse{Process: process, Leave: leave == "1"}).Alive)
 }
 
 // pulse is a heartbeat, with an expiry of 3 s and a TTL of an hour for the
 // switch unless it says otherwise.
-func (st store) pulse(t *testing.T, p lua.Pulse) lua.Beat {
+func (st store) pulse(t *testing.T, p wire.Pulse) wire.Beat {
 	t.Helper()
 	p.Fleet, p.Switch, p.Expiry = fleetKey, switchKey, 3*time.Second
 	if p.TTL == 0 {
 		p.TTL = time.Hour
 	}
-	keys, argv := lua.EncodePulse(p)
+	keys, argv := wire.EncodePulse(p)
 	raw, err := st.run(lua.Fleet, keys, argv)
 	if err != nil {
 		t.Fatal(err)
 	}
-	beat, err := lua.DecodeBeat(raw)
+	beat, err := wire.DecodeBeat(raw)
 	if err != nil {
 		t.Fatal(err)
 	}

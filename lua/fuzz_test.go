@@ -1,16 +1,15 @@
 package lua_test
 
 import (
-	"errors"
 	"fmt"
 	"net/url"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -53,7 +52,7 @@ func FuzzBatch(f *testing.F) {
 			Win: win, MaxDelay: delay, Refund: refund, Demand: demand, Div: div, ID: id,
 		}
 		if flags&16 != 0 { // a view
-			op.View = lua.View{Level: -owed, Prev: refund, At: start - win&(1<<40-1), Born: 1 + seq>>1}
+			op.View = wire.View{Level: -owed, Prev: refund, At: start - win&(1<<40-1), Born: 1 + seq>>1}
 			op.Gen, op.Had, op.Keep = demand, ask1, ask2
 		}
 		if flags&32 != 0 {
@@ -63,17 +62,17 @@ func FuzzBatch(f *testing.F) {
 		if ask2 == 0 {
 			op.Asks = op.Asks[:1]
 		}
-		env := lua.Envelope{}
+		env := wire.Envelope{}
 		if flags&8 != 0 && seq > 0 {
-			env = lua.Envelope{Key: "env", Epoch: "epoch", Seq: seq, TTL: time.Second}
+			env = wire.Envelope{Key: "env", Epoch: "epoch", Seq: seq, TTL: time.Second}
 		}
-		ops := []lua.Op{{Key: "k", Limit: limit, Op: op}}
+		ops := []wire.Op{{Key: "k", Limit: limit, Op: op}}
 		if !patient {
 			readBack(t, st, env, ops)
 		}
 
 		st.mini.FlushAll()
-		keys, argv := lua.EncodeBatch(env, ops)
+		keys, argv := wire.EncodeBatch(env, ops)
 		raw, err := st.run(lua.TimedBatch, keys, append(argv, fmt.Sprint(start)))
 		if err != nil {
 			if !patient && (limit.Algorithm != hybridlimit.AlgSlidingLog || env.Seq == 0) {
@@ -87,7 +86,7 @@ func FuzzBatch(f *testing.F) {
 		if patient {
 			t.Fatalf("%+v was not refused", op)
 		}
-		reply, err := lua.DecodeReply(raw, 1)
+		reply, err := wire.DecodeReply(raw, 1)
 		if err != nil {
 			t.Fatalf("%+v: %v", op, err)
 		}
@@ -103,9 +102,9 @@ func FuzzBatch(f *testing.F) {
 }
 
 // readBack compares what Lua reads of a batch with what was meant.
-func readBack(t *testing.T, st store, env lua.Envelope, ops []lua.Op) {
+func readBack(t *testing.T, st store, env wire.Envelope, ops []wire.Op) {
 	t.Helper()
-	keys, argv := lua.EncodeBatch(env, ops)
+	keys, argv := wire.EncodeBatch(env, ops)
 	raw, err := st.run(lua.ParsedBatch, keys, argv)
 	if err != nil {
 		t.Fatalf("%q: %v", argv, err)
@@ -149,8 +148,8 @@ func FuzzBatchText(f *testing.F) {
 			}
 			return
 		}
-		if r, err := lua.DecodeReply(raw, 1); err != nil && len(r.Answers) == 0 {
-			if _, none := lua.DecodeReply(raw, 0); none != nil {
+		if r, err := wire.DecodeReply(raw, 1); err != nil && len(r.Answers) == 0 {
+			if _, none := wire.DecodeReply(raw, 0); none != nil {
 				t.Fatalf("%q %q %q: %v", head, limit, op, err)
 			}
 		}
@@ -177,9 +176,9 @@ func FuzzState(f *testing.F) {
 	}
 	st := fuzzStore(f)
 	f.Fuzz(func(t *testing.T, text string) {
-		s, ok := lua.DecodeState(text)
+		s, ok := wire.DecodeState(text)
 		if ok {
-			if again, ok := lua.DecodeState(lua.EncodeState(s)); !ok || again.Born != s.Born || again.Level != s.Level || again.Cur != s.Cur || again.Reset != s.Reset {
+			if again, ok := wire.DecodeState(lua.EncodeState(s)); !ok || again.Born != s.Born || again.Level != s.Level || again.Cur != s.Cur || again.Reset != s.Reset {
 				t.Errorf("%q: %+v, written and read again %+v", text, s, again)
 			}
 		}
@@ -198,45 +197,6 @@ func FuzzState(f *testing.F) {
 			}
 			if _, want, _ := algo.LimitOf(limit).Apply(from, algo.Op{}, start); got != want {
 				t.Errorf("%q under %v: %+v, in Go %+v", text, limit, got, want)
-			}
-		}
-	})
-}
-
-// DecodeHistory never panics, and what it takes is an admission.
-func FuzzDecodeHistory(f *testing.F) {
-	f.Add("1,9")
-	f.Add("1,9,2,1763,2,sa+b,1764,1,s")
-	f.Add("1,9,1,1763,0,s")
-	f.Add("2,n,f,s%zz")
-	f.Fuzz(func(t *testing.T, text string) {
-		var raw []any
-		for field := range strings.SplitSeq(text, ",") {
-			var v int64
-			switch _, err := fmt.Sscan(field, &v); {
-			case err == nil:
-				raw = append(raw, v)
-			case strings.HasPrefix(field, "s"):
-				raw = append(raw, field[1:])
-			case field == "f":
-				raw = append(raw, 1.5)
-			default:
-				raw = append(raw, nil)
-			}
-		}
-		page, err := lua.DecodeHistory(raw)
-		if err != nil {
-			if !errors.Is(err, lua.ErrReply) || page.Log != nil {
-				t.Errorf("%v beside %v", page, err)
-			}
-			return
-		}
-		if len(page.Log) != (len(raw)-3)/3 || page.Left < int64(len(page.Log)) {
-			t.Errorf("%d entries, %d left, of %d fields", len(page.Log), page.Left, len(raw))
-		}
-		for _, a := range page.Log {
-			if a.Units < 1 {
-				t.Errorf("%+v", a)
 			}
 		}
 	})

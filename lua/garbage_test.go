@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/hybridlimit/hybridlimit/internal/algo"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // What this library cannot have written is no state: the key begins again,
@@ -53,7 +53,7 @@ func TestUnreadableStateIsLost(t *testing.T) {
 			st.del(t, "k")
 		}
 		for name, text := range garbage {
-			if s, ok := lua.DecodeState(text); ok {
+			if s, ok := wire.DecodeState(text); ok {
 				t.Errorf("%s: decoded to %+v", name, s)
 			}
 			st.set(t, "k", text)
@@ -74,15 +74,15 @@ func TestUnreadableEnvelopeIsLost(t *testing.T) {
 			now := start + int64(i)
 			st.set(t, "env", text)
 			st.set(t, "epoch", "x"+text)
-			if r := st.batch(t, envelope(5), []lua.Op{owe("k", 1)}, now); !r.Gap || r.Seen || r.Stale || r.Epoch != now {
+			if r := st.batch(t, envelope(5), []wire.Op{owe("k", 1)}, now); !r.Gap || r.Seen || r.Stale || r.Epoch != now {
 				t.Errorf("%q: %+v", text, r)
 			}
 		}
 		st.del(t, "env", "epoch")
 		st.rdb.RPush(context.Background(), "env", "a")
 		st.rdb.RPush(context.Background(), "epoch", "a")
-		st.batch(t, envelope(6), []lua.Op{owe("k", 1)}, start)
-		if r := st.batch(t, envelope(6), []lua.Op{owe("k", 1)}, start); !r.Seen {
+		st.batch(t, envelope(6), []wire.Op{owe("k", 1)}, start)
+		if r := st.batch(t, envelope(6), []wire.Op{owe("k", 1)}, start); !r.Seen {
 			t.Errorf("after a list: %+v", r)
 		}
 	})
@@ -97,7 +97,7 @@ func TestUnreadableWindowIsLost(t *testing.T) {
 			"1f989680 a8212 1 0 1 0 z20000000000000", "1s989680 a8212 1 0 1 0", "1f989680 a8212 1 0 1 0 @1", "1f989680 a8212 1.5 0 1 0",
 		} {
 			st.set(t, "k", text)
-			if s, ok := lua.DecodeState(text); ok && text[1] == 'f' {
+			if s, ok := wire.DecodeState(text); ok && text[1] == 'f' {
 				t.Errorf("%q: decoded to %+v", text, s)
 			}
 			if a := st.one(t, "k", fixed, algo.Op{}, start); a.Level != 10 || a.Born != 0 {

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -34,14 +35,14 @@ func TestEnvelopeThatTheLibraryDidNotWrite(t *testing.T) {
 			if err := st.rdb.Set(ctx, "env", tc.text, tc.ttl).Err(); err != nil {
 				t.Fatal(err)
 			}
-			env := lua.Envelope{Key: "env", Epoch: "epoch", Seq: 5, TTL: time.Minute}
-			r := st.batch(t, env, []lua.Op{owe("k", 2)}, 0)
+			env := wire.Envelope{Key: "env", Epoch: "epoch", Seq: 5, TTL: time.Minute}
+			r := st.batch(t, env, []wire.Op{owe("k", 2)}, 0)
 			if r.Stale != tc.stale || !tc.stale && (!r.Gap || r.Answers[0].Level != 300_000) {
 				t.Errorf("%s: %+v", name, r)
 			}
 			// What counted as none is replaced, and the next batch finds its own.
 			env.Seq++
-			if r := st.batch(t, env, []lua.Op{owe("k", 1)}, 0); r.Stale != tc.stale || r.Gap {
+			if r := st.batch(t, env, []wire.Op{owe("k", 1)}, 0); r.Stale != tc.stale || r.Gap {
 				t.Errorf("%s: the next one %+v", name, r)
 			}
 		}
@@ -52,9 +53,9 @@ func TestEnvelopeThatTheLibraryDidNotWrite(t *testing.T) {
 // that it settled off the ledger a second time, and with them another process's.
 func TestBatchThatShowsAGapSettlesNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
-		lease := func(process string, seq int64, op algo.Op) lua.Reply {
-			env := lua.Envelope{Key: "env:" + process, Epoch: "epoch", Seq: seq, TTL: time.Minute}
-			return st.batch(t, env, []lua.Op{{Key: "k", Limit: ten, Op: op}}, start)
+		lease := func(process string, seq int64, op algo.Op) wire.Reply {
+			env := wire.Envelope{Key: "env:" + process, Epoch: "epoch", Seq: seq, TTL: time.Minute}
+			return st.batch(t, env, []wire.Op{{Key: "k", Limit: ten, Op: op}}, start)
 		}
 		demand := algo.Op{Demand: 1_000_000, Div: 2}
 		lease("p", 1, demand)
@@ -65,7 +66,7 @@ func TestBatchThatShowsAGapSettlesNothing(t *testing.T) {
 			t.Fatalf("nothing is in the ledger: %+v, %+v", p, q)
 		}
 		gen := start / algo.MaxLease
-		op := algo.Op{Gen: gen, Had: 1, Keep: 0, View: lua.View{Born: start, Level: 1, At: start}}
+		op := algo.Op{Gen: gen, Had: 1, Keep: 0, View: wire.View{Born: start, Level: 1, At: start}}
 		lease("p", 3, op)
 		if got := st.out(t); got != held-1 {
 			t.Fatalf("settled %d to %d", held, got)
@@ -83,7 +84,7 @@ func TestBatchThatShowsAGapSettlesNothing(t *testing.T) {
 // out is what the ledger of k holds.
 func (st store) out(t *testing.T) int64 {
 	t.Helper()
-	s, ok := lua.DecodeState(st.get(t, "k"))
+	s, ok := wire.DecodeState(st.get(t, "k"))
 	if !ok {
 		t.Fatalf("%q", st.get(t, "k"))
 	}
@@ -105,7 +106,7 @@ func TestMembersOfTheFutureAreWorkedOffInPieces(t *testing.T) {
 		}
 		left := int64(members)
 		for range 3 {
-			if b := st.pulse(t, lua.Pulse{Process: "a"}); int64(b.Alive) != members+1 {
+			if b := st.pulse(t, wire.Pulse{Process: "a"}); int64(b.Alive) != members+1 {
 				t.Errorf("%d alive, want %d: to count too few is the unsafe side", b.Alive, members+1)
 			}
 			future, err := st.rdb.ZCount(context.Background(), fleetKey, fmt.Sprintf("(%d", st.redisTime(t)), "+inf").Result()
@@ -121,7 +122,7 @@ func TestMembersOfTheFutureAreWorkedOffInPieces(t *testing.T) {
 // 229 of a burst of 200 were granted.
 func TestTwoAsksWithADelayAreRefused(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
-		keys, argv := lua.EncodeBatch(lua.Envelope{}, []lua.Op{{Key: "k", Limit: ten, Op: algo.Op{Asks: []int64{3, 4}, MaxDelay: 1000}}})
+		keys, argv := wire.EncodeBatch(wire.Envelope{}, []wire.Op{{Key: "k", Limit: ten, Op: algo.Op{Asks: []int64{3, 4}, MaxDelay: 1000}}})
 		if _, err := st.run(lua.Batch, keys, argv); !redis.HasErrorPrefix(err, "HLBATCH") {
 			t.Errorf("%v", err)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -81,14 +82,14 @@ func TestLibrariesSideBySide(t *testing.T) {
 		t.Fatal(err)
 	}
 	limit := hybridlimit.TokenBucket(1, time.Hour, 100)
-	keys, argv := lua.EncodeBatch(lua.Envelope{}, []lua.Op{{Key: "k", Limit: limit, Op: algo.Op{Asks: []int64{1}}}})
+	keys, argv := wire.EncodeBatch(wire.Envelope{}, []wire.Op{{Key: "k", Limit: limit, Op: algo.Op{Asks: []int64{1}}}})
 	take := func(function string) {
 		t.Helper()
 		raw, err := st.rdb.FCall(t.Context(), function, keys, argv[0], argv[1], argv[2]).Result()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if reply, err := lua.DecodeReply(raw, 1); err != nil || reply.Answers[0].Granted != 1 {
+		if reply, err := wire.DecodeReply(raw, 1); err != nil || reply.Answers[0].Granted != 1 {
 			t.Errorf("%+v, %v", reply, err)
 		}
 	}
@@ -113,29 +114,29 @@ func TestFunctionsEqualScripts(t *testing.T) {
 	d := newDiffer(t, scripts, limits)                                                                                            // makes the ops
 	ctx := context.Background()
 	seq, seen := int64(1), 0
-	var last []lua.Op // in an envelope
+	var last []wire.Op // in an envelope
 	for range testenv.Runs(400, 10_000) {
 		d.now = max(d.now+d.step(), start/2)
-		ops := make([]lua.Op, 1+d.rng.IntN(24))
+		ops := make([]wire.Op, 1+d.rng.IntN(24))
 		for i := range ops {
 			ops[i] = d.op()
 		}
-		var env lua.Envelope
+		var env wire.Envelope
 		if d.rng.IntN(3) > 0 { // repeated, next, one missing
 			if step := d.rng.Int64N(3); step > 0 || last == nil {
 				seq, last = seq+step, ops
 			}
 			ops = last
-			env = lua.Envelope{Key: "env", Epoch: "epoch", Seq: seq, TTL: time.Hour}
+			env = wire.Envelope{Key: "env", Epoch: "epoch", Seq: seq, TTL: time.Hour}
 		}
-		keys, argv := lua.EncodeBatch(env, ops)
+		keys, argv := wire.EncodeBatch(env, ops)
 		argv = append(argv, fmt.Sprint(d.now))
 		want, err := scripts.run(lua.TimedBatch, keys, argv)
 		got, err2 := libs.run(lua.TimedBatch, keys, argv)
 		if err != nil || err2 != nil || !reflect.DeepEqual(got, want) {
 			t.Fatalf("%q\nEVALSHA %v, %v\nFCALL   %v, %v", argv, want, err, got, err2)
 		}
-		reply, err := lua.DecodeReply(want, len(ops))
+		reply, err := wire.DecodeReply(want, len(ops))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +144,7 @@ func TestFunctionsEqualScripts(t *testing.T) {
 			seen++
 		}
 		for i, a := range reply.Answers {
-			d.seen[ops[i].Key] = append(d.seen[ops[i].Key], lua.View{Level: a.Level, At: d.now, Born: a.Born})
+			d.seen[ops[i].Key] = append(d.seen[ops[i].Key], wire.View{Level: a.Level, At: d.now, Born: a.Born})
 		}
 		for _, st := range []store{scripts, libs} { // nothing may expire: d's clock is not Redis's
 			pipe := st.rdb.Pipeline()

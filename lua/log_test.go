@@ -2,7 +2,6 @@ package lua_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,18 +13,19 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
 // history is what a log has admitted, at a time.
-func (st store) history(t testing.TB, key string, limit hybridlimit.Limit, now int64) []lua.Admission {
+func (st store) history(t testing.TB, key string, limit hybridlimit.Limit, now int64) []wire.Admission {
 	t.Helper()
-	return st.page(t, key, limit, 0, lua.MaxHistory, now).Log
+	return st.page(t, key, limit, 0, wire.MaxHistory, now).Log
 }
 
-func (st store) page(t testing.TB, key string, limit hybridlimit.Limit, after int64, most int, now int64) lua.Page {
+func (st store) page(t testing.TB, key string, limit hybridlimit.Limit, after int64, most int, now int64) wire.Page {
 	t.Helper()
-	keys, argv := lua.EncodeHistory(key, limit, after, most)
+	keys, argv := wire.EncodeHistory(key, limit, after, most)
 	script := lua.History
 	if now != 0 {
 		script, argv = lua.TimedHistory, append(argv, strconv.FormatInt(now, 10))
@@ -34,7 +34,7 @@ func (st store) page(t testing.TB, key string, limit hybridlimit.Limit, after in
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := lua.DecodeHistory(raw)
+	p, err := wire.DecodeHistory(raw)
 	if err != nil || now != 0 && p.Now != now || len(p.Log) > most {
 		t.Fatalf("%+v: %v", p, err)
 	}
@@ -47,7 +47,7 @@ func TestHistory(t *testing.T) {
 		st.one(t, "k", logged, algo.Op{Owed: 4}, start+5)
 		st.one(t, "k", logged, algo.Op{Asks: []int64{9}, Partial: true, ID: "5"}, start+window/2)
 		st.one(t, "k", logged, algo.Op{Asks: []int64{1}, ID: "refused"}, start+window/2)
-		all := []lua.Admission{
+		all := []wire.Admission{
 			{At: start, Units: 1, ID: "a b{}\n✓"},
 			{At: start + 1, Units: 2, ID: "a b{}\n✓"},
 			{At: start + 5, Units: 4},
@@ -55,7 +55,7 @@ func TestHistory(t *testing.T) {
 		}
 		for _, tc := range []struct {
 			at   int64
-			want []lua.Admission
+			want []wire.Admission
 		}{
 			{start + window - 1, all},
 			{start + window, all[1:]},
@@ -92,7 +92,7 @@ func TestHistory(t *testing.T) {
 		[]any{int64(1), int64(5), int64(0), int64(6), int64(7), "id"},
 		[]any{int64(1), int64(5), int64(1), int64(6), int64(0), "id"},
 	} {
-		if p, err := lua.DecodeHistory(raw); err == nil {
+		if p, err := wire.DecodeHistory(raw); err == nil {
 			t.Errorf("%v: %+v", raw, p)
 		}
 	}
@@ -107,7 +107,7 @@ func TestHistoryPages(t *testing.T) {
 		}
 		all := st.history(t, "k", limit, start+100)
 		for _, most := range []int{1, 7, 24, 25, 26} {
-			var got []lua.Admission
+			var got []wire.Admission
 			after := int64(0)
 			for {
 				p := st.page(t, "k", limit, after, most, start+100)
@@ -135,7 +135,7 @@ func TestRefundOfAnEntryAndMore(t *testing.T) {
 		}
 		later := start + 3
 		short := hybridlimit.SlidingLog(logged.Rate, time.Microsecond)
-		got := st.batch(t, lua.Envelope{}, []lua.Op{
+		got := st.batch(t, wire.Envelope{}, []wire.Op{
 			{Key: "k", Limit: logged, Op: algo.Op{Refund: 1, RefundAt: start + 1}},
 			{Key: "k", Limit: short, Op: algo.Op{Asks: []int64{1, 2}}},
 			{Key: "k", Limit: logged},
@@ -146,55 +146,6 @@ func TestRefundOfAnEntryAndMore(t *testing.T) {
 			}
 		}
 	})
-}
-
-// What is admitted while pages are read does not keep the reader.
-func TestReadHistory(t *testing.T) {
-	entry := func(at int64) lua.Admission { return lua.Admission{At: at, Units: at, ID: fmt.Sprint(at)} }
-	for name, tc := range map[string]struct {
-		pages []lua.Page
-		want  string // the ids
-		calls int
-	}{
-		"nothing":               {[]lua.Page{{}}, "", 1},
-		"one page":              {[]lua.Page{{Left: 2, Log: []lua.Admission{entry(1), entry(2)}}}, "1 2", 1},
-		"two, and some arrived": {[]lua.Page{{Left: 3, Log: []lua.Admission{entry(1), entry(2)}}, {Left: 9, Log: []lua.Admission{entry(3), entry(4)}}}, "1 2 3", 2},
-		"two, and some left":    {[]lua.Page{{Left: 5, Log: []lua.Admission{entry(1), entry(2)}}, {Left: 1, Log: []lua.Admission{entry(5)}}}, "1 2 5", 2},
-		"the rest left":         {[]lua.Page{{Left: 5, Log: []lua.Admission{entry(1), entry(2)}}, {}}, "1 2", 2},
-	} {
-		calls, after := 0, int64(0)
-		log, err := lua.ReadHistory(func(at int64) (lua.Page, error) {
-			if at != after {
-				t.Errorf("%s: page %d is after %d, want %d", name, calls, at, after)
-			}
-			p := tc.pages[calls]
-			if calls++; len(p.Log) > 0 {
-				after = p.Log[len(p.Log)-1].At
-			}
-			return p, nil
-		})
-		var ids []string
-		for _, a := range log {
-			ids = append(ids, a.RequestID)
-			if fmt.Sprint(a.At.UnixMicro()) != a.RequestID || fmt.Sprint(a.Units) != a.RequestID {
-				t.Errorf("%s: %+v", name, a)
-			}
-		}
-		if got := strings.Join(ids, " "); err != nil || got != tc.want || calls != tc.calls {
-			t.Errorf("%s: %s in %d calls, %v", name, got, calls, err)
-		}
-	}
-	cause := errors.New("gone")
-	pages := 0
-	log, err := lua.ReadHistory(func(int64) (lua.Page, error) {
-		if pages++; pages > 1 {
-			return lua.Page{}, cause
-		}
-		return lua.Page{Left: 5, Log: []lua.Admission{entry(1)}}, nil
-	})
-	if !errors.Is(err, cause) || log != nil {
-		t.Errorf("%v, %v", log, err)
-	}
 }
 
 // Units given back of a certain call are its own, wherever it stands.
@@ -294,7 +245,7 @@ func TestKindsDoNotMix(t *testing.T) {
 					t.Errorf("%v read by %v: %+v", from, to, a)
 				}
 				// In one batch too, and the last that wrote is stored.
-				st.batch(t, lua.Envelope{}, []lua.Op{
+				st.batch(t, wire.Envelope{}, []wire.Op{
 					{Key: "k", Limit: from, Op: algo.Op{Owed: 1}}, {Key: "k", Limit: to, Op: algo.Op{Owed: 2}}, {Key: "k", Limit: from},
 				}, start)
 				if a := st.one(t, "k", to, algo.Op{}, start); i != j && a.Level != full(to)-2*unitOf(to) {

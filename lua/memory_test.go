@@ -10,7 +10,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // needJemalloc skips a test of bytes that jemalloc's size classes set, where the
@@ -115,11 +115,11 @@ func TestMemoryOfALog(t *testing.T) {
 // An envelope costs by the op, and goes with the process's last batch.
 func TestMemoryOfAnEnvelope(t *testing.T) {
 	st := realStore(t)
-	env := lua.Envelope{Key: "hl:v2:{11}:@env:0123456789abcdef0123456789abcdef", Epoch: "hl:v2:{11}:@epoch", Seq: 1_000_000, TTL: time.Minute}
-	for _, n := range []int{1, lua.MaxOps} {
-		var ops []lua.Op
+	env := wire.Envelope{Key: "hl:v2:{11}:@env:0123456789abcdef0123456789abcdef", Epoch: "hl:v2:{11}:@epoch", Seq: 1_000_000, TTL: time.Minute}
+	for _, n := range []int{1, wire.MaxOps} {
+		var ops []wire.Op
 		for i := range n {
-			ops = append(ops, lua.Op{Key: fmt.Sprint("k", i), Limit: hybridlimit.PerSecond(1000), Op: algo.Op{Owed: 7, Asks: []int64{1}, Demand: 2e5, Div: 20}})
+			ops = append(ops, wire.Op{Key: fmt.Sprint("k", i), Limit: hybridlimit.PerSecond(1000), Op: algo.Op{Owed: 7, Asks: []int64{1}, Demand: 2e5, Div: 20}})
 		}
 		env.Seq++
 		st.batch(t, env, ops, start)

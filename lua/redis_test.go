@@ -16,6 +16,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -91,20 +92,20 @@ func (st store) run(script lua.Script, keys, argv []string) (any, error) {
 }
 
 // batch runs a batch at now, or at Redis's time if now is 0.
-func (st store) batch(t testing.TB, env lua.Envelope, ops []lua.Op, now int64) lua.Reply {
+func (st store) batch(t testing.TB, env wire.Envelope, ops []wire.Op, now int64) wire.Reply {
 	t.Helper()
-	keys, argv := lua.EncodeBatch(env, ops)
+	keys, argv := wire.EncodeBatch(env, ops)
 	return st.send(t, keys, argv, ops, now)
 }
 
 // all runs ops that get all or nothing.
-func (st store) all(t testing.TB, ops []lua.Op, now int64) lua.Reply {
+func (st store) all(t testing.TB, ops []wire.Op, now int64) wire.Reply {
 	t.Helper()
-	keys, argv := lua.EncodeAll(ops)
+	keys, argv := wire.EncodeAll(ops)
 	return st.send(t, keys, argv, ops, now)
 }
 
-func (st store) send(t testing.TB, keys, argv []string, ops []lua.Op, now int64) lua.Reply {
+func (st store) send(t testing.TB, keys, argv []string, ops []wire.Op, now int64) wire.Reply {
 	t.Helper()
 	script := lua.Batch
 	if now != 0 {
@@ -114,7 +115,7 @@ func (st store) send(t testing.TB, keys, argv []string, ops []lua.Op, now int64)
 	if err != nil {
 		t.Fatalf("batch %q %+v: %v", argv[0], ops, err)
 	}
-	reply, err := lua.DecodeReply(raw, len(ops))
+	reply, err := wire.DecodeReply(raw, len(ops))
 	if err != nil {
 		t.Fatalf("batch %q %+v: %v", argv[0], ops, err)
 	}
@@ -122,9 +123,9 @@ func (st store) send(t testing.TB, keys, argv []string, ops []lua.Op, now int64)
 }
 
 // one runs a single op without an envelope.
-func (st store) one(t testing.TB, key string, limit hybridlimit.Limit, op algo.Op, now int64) lua.Answer {
+func (st store) one(t testing.TB, key string, limit hybridlimit.Limit, op algo.Op, now int64) wire.Answer {
 	t.Helper()
-	return st.batch(t, lua.Envelope{}, []lua.Op{{Key: key, Limit: limit, Op: op}}, now).Answers[0]
+	return st.batch(t, wire.Envelope{}, []wire.Op{{Key: key, Limit: limit, Op: op}}, now).Answers[0]
 }
 
 func (st store) get(t testing.TB, key string) string {
@@ -190,4 +191,13 @@ func (st store) dump(t testing.TB) string {
 // bucketText is how a bucket at rest is stored.
 func bucketText(unit, level, age, born, since int64) string {
 	return lua.EncodeState(algo.State{Unit: unit, Refill: 1, Level: level, Last: born + age, Born: born, Since: since})
+}
+
+// ints is a reply of integers.
+func ints(values ...int64) []any {
+	list := make([]any, len(values))
+	for i, v := range values {
+		list[i] = v
+	}
+	return list
 }

@@ -4,18 +4,18 @@ import (
 	"testing"
 
 	"github.com/hybridlimit/hybridlimit/internal/algo"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // Once a batch has shown a gap, its replays do: the first reply may be lost.
 func TestGapIsReplayed(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
-		st.batch(t, envelope(1), []lua.Op{owe("k", 1)}, start)
+		st.batch(t, envelope(1), []wire.Op{owe("k", 1)}, start)
 		for i, want := range []struct {
 			seq       int64
 			gap, seen bool
 		}{{5, true, false}, {5, true, true}, {5, true, true}, {6, false, false}, {6, false, true}} {
-			if r := st.batch(t, envelope(want.seq), []lua.Op{owe("k", 1)}, start+int64(i)); r.Gap != want.gap || r.Seen != want.seen {
+			if r := st.batch(t, envelope(want.seq), []wire.Op{owe("k", 1)}, start+int64(i)); r.Gap != want.gap || r.Seen != want.seen {
 				t.Errorf("step %d: %+v", i, r)
 			}
 		}
@@ -25,12 +25,12 @@ func TestGapIsReplayed(t *testing.T) {
 // rollback is a bucket of five that three processes used up, and that Redis
 // then remembers as it was after the first; a and b are what the last two of
 // them saw.
-func rollback(t *testing.T, st store) (a, b lua.View) {
-	st.batch(t, envelope(1), []lua.Op{owe("k", 1)}, start)
+func rollback(t *testing.T, st store) (a, b wire.View) {
+	st.batch(t, envelope(1), []wire.Op{owe("k", 1)}, start)
 	old := st.get(t, "k")
-	seen := func(n, now int64) lua.View {
+	seen := func(n, now int64) wire.View {
 		ans := st.one(t, "k", ten, algo.Op{Owed: n}, now)
-		return lua.View{Level: ans.Level, At: now, Born: ans.Born}
+		return wire.View{Level: ans.Level, At: now, Born: ans.Born}
 	}
 	a, b = seen(3, start), seen(1, start+10)
 	st.set(t, "k", old)
@@ -43,7 +43,7 @@ func TestRollbackIsMerged(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for order := range 2 {
 			a, b := rollback(t, st)
-			views := []lua.View{a, b}
+			views := []wire.View{a, b}
 			for i := range views {
 				v := views[(i+order)%2]
 				st.one(t, "k", ten, algo.Op{View: v, Lost: true, Owed: 1}, start+20)
@@ -77,16 +77,16 @@ func TestRollbackNeedsALoss(t *testing.T) {
 		} {
 			v, _ := rollback(t, st)
 			v.Level, v.At = v.Level+tc.level, v.At+tc.at
-			r := st.batch(t, envelope(tc.seq), []lua.Op{{Key: "k", Limit: ten, Op: algo.Op{View: v, Lost: tc.lost}}}, start+10)
-			want := lua.Answer{Level: 400_010, Born: start}
+			r := st.batch(t, envelope(tc.seq), []wire.Op{{Key: "k", Limit: ten, Op: algo.Op{View: v, Lost: tc.lost}}}, start+10)
+			want := wire.Answer{Level: 400_010, Born: start}
 			if tc.merged {
-				want = lua.Answer{Level: v.Level + 10, Born: start + 10}
+				want = wire.Answer{Level: v.Level + 10, Born: start + 10}
 			}
 			if got := r.Answers[0]; got.Level != want.Level || got.Born != want.Born {
 				t.Errorf("%s: level %d born %d, want %d and %d", tc.name, got.Level, got.Born-start, want.Level, want.Born-start)
 			}
 			// Applied once: a rebirth is not a loss to the batch that made it.
-			again := st.batch(t, envelope(tc.seq), []lua.Op{{Key: "k", Limit: ten, Op: algo.Op{View: v, Lost: tc.lost}}}, start+10)
+			again := st.batch(t, envelope(tc.seq), []wire.Op{{Key: "k", Limit: ten, Op: algo.Op{View: v, Lost: tc.lost}}}, start+10)
 			if !again.Seen || again.Answers[0].Level != want.Level || again.Answers[0].Born != want.Born {
 				t.Errorf("%s, again: %+v", tc.name, again)
 			}

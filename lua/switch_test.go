@@ -1,35 +1,33 @@
 package lua_test
 
 import (
-	"errors"
 	"fmt"
-	"math"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-func (st store) setSwitch(t *testing.T, to int64, ttl time.Duration) lua.Flag {
+func (st store) setSwitch(t *testing.T, to int64, ttl time.Duration) wire.Flag {
 	t.Helper()
-	return st.flag(t, func() (keys, argv []string) { return lua.EncodeSwitch(switchKey, to, ttl) })
+	return st.flag(t, func() (keys, argv []string) { return wire.EncodeSwitch(switchKey, to, ttl) })
 }
 
-func (st store) readSwitch(t *testing.T) lua.Flag {
+func (st store) readSwitch(t *testing.T) wire.Flag {
 	t.Helper()
-	return st.flag(t, func() (keys, argv []string) { return lua.EncodeSwitchRead(switchKey) })
+	return st.flag(t, func() (keys, argv []string) { return wire.EncodeSwitchRead(switchKey) })
 }
 
-func (st store) flag(t *testing.T, encode func() (keys, argv []string)) lua.Flag {
+func (st store) flag(t *testing.T, encode func() (keys, argv []string)) wire.Flag {
 	t.Helper()
 	keys, argv := encode()
 	raw, err := st.run(lua.SetSwitch, keys, argv)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := lua.DecodeSwitch(raw)
+	f, err := wire.DecodeSwitch(raw)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,20 +36,20 @@ func (st store) flag(t *testing.T, encode func() (keys, argv []string)) lua.Flag
 
 func TestSwitchIsToldWithHeartbeats(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
-		if f := st.readSwitch(t); f != (lua.Flag{}) {
+		if f := st.readSwitch(t); f != (wire.Flag{}) {
 			t.Errorf("before any was set: %+v", f)
 		}
-		if b := st.pulse(t, lua.Pulse{Process: "a"}); b.Flag != (lua.Flag{}) || st.get(t, switchKey) != "" {
+		if b := st.pulse(t, wire.Pulse{Process: "a"}); b.Flag != (wire.Flag{}) || st.get(t, switchKey) != "" {
 			t.Errorf("before any was set: %+v, %q", b, st.get(t, switchKey))
 		}
 		began := st.redisTime(t)
-		var last lua.Flag
+		var last wire.Flag
 		for _, to := range []int64{3, 3, 0, 999_999_999} {
 			f := st.setSwitch(t, to, time.Hour)
 			if f.Switch != to || f.At < began || f.At <= last.At {
 				t.Errorf("set to %d: %+v after %+v", to, f, last)
 			}
-			if b := st.pulse(t, lua.Pulse{Process: "a"}); b.Flag != f || b.Alive != 1 {
+			if b := st.pulse(t, wire.Pulse{Process: "a"}); b.Flag != f || b.Alive != 1 {
 				t.Errorf("heartbeat: %+v, want %+v", b, f)
 			}
 			if got := st.readSwitch(t); got != f {
@@ -69,13 +67,13 @@ func TestSwitchOutlivesRedis(t *testing.T) {
 		old := st.setSwitch(t, 4, time.Hour)
 		seen := st.setSwitch(t, 2, time.Hour)
 		st.del(t, switchKey, fleetKey)
-		if b := st.pulse(t, lua.Pulse{Process: "late", Seen: old}); b.Flag != old {
+		if b := st.pulse(t, wire.Pulse{Process: "late", Seen: old}); b.Flag != old {
 			t.Errorf("told of %+v, says %+v", old, b.Flag)
 		}
-		if b := st.pulse(t, lua.Pulse{Process: "a", Seen: seen}); b.Flag != seen {
+		if b := st.pulse(t, wire.Pulse{Process: "a", Seen: seen}); b.Flag != seen {
 			t.Errorf("told of %+v, says %+v", seen, b.Flag)
 		}
-		if b := st.pulse(t, lua.Pulse{Process: "late", Seen: old}); b.Flag != seen || st.readSwitch(t) != seen {
+		if b := st.pulse(t, wire.Pulse{Process: "late", Seen: old}); b.Flag != seen || st.readSwitch(t) != seen {
 			t.Errorf("the older one came back: %+v", b.Flag)
 		}
 	})
@@ -86,7 +84,7 @@ func TestSwitchOutlivesRedis(t *testing.T) {
 func TestSwitchOfTheFutureIsTakenBack(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for _, ahead := range []int64{st.redisTime(t) + time.Hour.Microseconds(), 1 << 53, 1<<53 + 2, 9999999999999999} {
-			poison := lua.Flag{Switch: 4, At: ahead}
+			poison := wire.Flag{Switch: 4, At: ahead}
 			st.set(t, switchKey, fmt.Sprintf("1 4 %d", ahead))
 			before := st.redisTime(t)
 			if f := st.readSwitch(t); f.Switch != 4 || f.At < before || f.At > st.redisTime(t) {
@@ -98,12 +96,12 @@ func TestSwitchOfTheFutureIsTakenBack(t *testing.T) {
 			}
 			// A process that heard of it before Redis's clock was set back, or by
 			// a version that believed it, does not bring it back...
-			if b := st.pulse(t, lua.Pulse{Process: "a", Seen: poison}); b.Flag != set || st.readSwitch(t) != set {
+			if b := st.pulse(t, wire.Pulse{Process: "a", Seen: poison}); b.Flag != set || st.readSwitch(t) != set {
 				t.Errorf("at %d: told of %+v, says %+v, want %+v", ahead, poison, b.Flag, set)
 			}
 			// ...but to a Redis that has lost all, and then it can be taken back.
 			st.del(t, switchKey, fleetKey)
-			if b := st.pulse(t, lua.Pulse{Process: "a", Seen: poison}); b.Flag.Switch != 4 || b.Flag.At > b.Now {
+			if b := st.pulse(t, wire.Pulse{Process: "a", Seen: poison}); b.Flag.Switch != 4 || b.Flag.At > b.Now {
 				t.Errorf("at %d: told of %+v, says %+v", ahead, poison, b.Flag)
 			}
 			if f := st.setSwitch(t, 0, time.Hour); st.readSwitch(t) != f || f.Switch != 0 {
@@ -118,7 +116,7 @@ func TestSwitchKeepsFields(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		at := st.redisTime(t)
 		st.set(t, switchKey, fmt.Sprintf("1 2 %d x1f y-2", at))
-		if f := st.readSwitch(t); f != (lua.Flag{Switch: 2, At: at}) {
+		if f := st.readSwitch(t); f != (wire.Flag{Switch: 2, At: at}) {
 			t.Errorf("%+v", f)
 		}
 		f := st.setSwitch(t, 3, time.Hour)
@@ -139,12 +137,12 @@ func TestSwitchExpires(t *testing.T) {
 		}
 		f := st.setSwitch(t, 1, time.Hour)
 		near("set", time.Hour)
-		st.pulse(t, lua.Pulse{Process: "a", TTL: 100 * time.Minute})
+		st.pulse(t, wire.Pulse{Process: "a", TTL: 100 * time.Minute})
 		near("a heartbeat within half of it", time.Hour)
-		st.pulse(t, lua.Pulse{Process: "a", TTL: 3 * time.Hour})
+		st.pulse(t, wire.Pulse{Process: "a", TTL: 3 * time.Hour})
 		near("a heartbeat beyond half of it", 3*time.Hour)
 		st.del(t, switchKey)
-		st.pulse(t, lua.Pulse{Process: "a", Seen: f, TTL: 2 * time.Hour})
+		st.pulse(t, wire.Pulse{Process: "a", Seen: f, TTL: 2 * time.Hour})
 		near("told again", 2*time.Hour)
 	})
 }
@@ -155,16 +153,16 @@ func TestUnreadableSwitchIsNone(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for _, text := range []string{"", "x", "1", "1 1", "2 1 1", "1 -1 1", "1 1 1 1", "1 1.5 1", "1 1 1\n", "1 9999999999 1", "1 1 99999999999999999", "1  1 1"} {
 			st.set(t, switchKey, text)
-			if f := st.readSwitch(t); f != (lua.Flag{}) {
+			if f := st.readSwitch(t); f != (wire.Flag{}) {
 				t.Errorf("%q: %+v", text, f)
 			}
-			if b := st.pulse(t, lua.Pulse{Process: "a"}); b.Flag != (lua.Flag{}) || b.Alive != 1 {
+			if b := st.pulse(t, wire.Pulse{Process: "a"}); b.Flag != (wire.Flag{}) || b.Alive != 1 {
 				t.Errorf("%q: %+v", text, b)
 			}
 		}
 		st.del(t, switchKey)
 		st.rdb.RPush(t.Context(), switchKey, "a", "b")
-		if b := st.pulse(t, lua.Pulse{Process: "a"}); b.Flag != (lua.Flag{}) || b.Alive != 1 {
+		if b := st.pulse(t, wire.Pulse{Process: "a"}); b.Flag != (wire.Flag{}) || b.Alive != 1 {
 			t.Errorf("a list: %+v", b)
 		}
 		if f := st.setSwitch(t, 2, time.Hour); f.Switch != 2 || st.readSwitch(t) != f {
@@ -203,32 +201,4 @@ func TestSwitchRefusesWhatItCannotRead(t *testing.T) {
 			t.Errorf("left %s", got)
 		}
 	})
-}
-
-func TestDecodeBeatTrustsNothing(t *testing.T) {
-	good := []any{int64(3), int64(17), int64(18), int64(2), int64(16)}
-	want := lua.Beat{Alive: 3, Before: 17, Now: 18, Flag: lua.Flag{Switch: 2, At: 16}}
-	if b, err := lua.DecodeBeat(good); err != nil || b != want {
-		t.Fatalf("%+v, %v", b, err)
-	}
-	with := func(i int, v any) []any {
-		out := slices.Clone(good)
-		out[i] = v
-		return out
-	}
-	for _, raw := range []any{
-		nil, "OK", int64(1),
-		[]any{},
-		good[:4], append(slices.Clone(good), int64(1)), with(0, int64(-1)), with(3, "2"),
-		with(4, nil), with(1, 17.5),
-		map[any]any{"a": 1},
-		with(2, int64(math.MinInt64)), with(2, []any{int64(1)}), errors.New("x"),
-	} {
-		if b, err := lua.DecodeBeat(raw); !errors.Is(err, lua.ErrReply) || b != (lua.Beat{}) {
-			t.Errorf("%v: %+v, %v", raw, b, err)
-		}
-		if f, err := lua.DecodeSwitch(raw); !errors.Is(err, lua.ErrReply) || f != (lua.Flag{}) {
-			t.Errorf("%v: %+v, %v", raw, f, err)
-		}
-	}
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // Cause: a field that a version did not know made a state lost, and a lost
@@ -28,7 +28,7 @@ func TestFieldsOfALaterVersionStay(t *testing.T) {
 				if a := st.one(t, "k", limit, algo.Op{Asks: []int64{n}}, start); a.Granted != 0 || a.Born != start {
 					t.Errorf("%v, %q: %+v", limit, fields, a)
 				}
-				s, ok := lua.DecodeState(text + fields)
+				s, ok := wire.DecodeState(text + fields)
 				if !ok || s.More != fields {
 					t.Errorf("%q: %+v, %t", text+fields, s, ok)
 				}
@@ -45,7 +45,7 @@ func TestFieldsOfALaterVersionStay(t *testing.T) {
 			if a := st.one(t, "k", limit, algo.Op{}, start); a.Born != 0 {
 				t.Errorf("%v: a tail of 3000 bytes was read: %+v", limit, a)
 			}
-			if _, ok := lua.DecodeState(text + strings.Repeat(" y5", 1000)); ok {
+			if _, ok := wire.DecodeState(text + strings.Repeat(" y5", 1000)); ok {
 				t.Errorf("%v: a tail of 3000 bytes was decoded", limit)
 			}
 		}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // Every state outlives its time to full and the longest lease, on Redis's own
@@ -86,7 +86,7 @@ func TestEnvelopeTTL(t *testing.T) {
 				st.rdb.PExpire(context.Background(), key, 3*time.Second)
 			}
 			sent := time.Now()
-			st.batch(t, envelope(seq), []lua.Op{owe("k", 1)}, 0)
+			st.batch(t, envelope(seq), []wire.Op{owe("k", 1)}, 0)
 			for _, key := range []string{"env", "epoch"} {
 				if got := st.ttl(t, key); got > time.Minute || got < time.Minute-time.Since(sent)-time.Millisecond {
 					t.Errorf("%d: %s lives %v", seq, key, got)
@@ -102,7 +102,7 @@ func TestPeekAndDenialCreateNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for name, op := range map[string]algo.Op{
 			"peek": {}, "above the burst": {Asks: []int64{6}}, "a lease without demand": {Div: 1},
-			"view of a full bucket": {View: lua.View{Level: 500_000, At: start, Born: 1}},
+			"view of a full bucket": {View: wire.View{Level: 500_000, At: start, Born: 1}},
 		} {
 			a := st.one(t, "k", ten, op, start)
 			if got := st.dump(t); got != "" || a.Born != 0 || a.Level != 500_000 {
@@ -127,20 +127,20 @@ func TestEveryKeyHasATTL(t *testing.T) {
 		d := newDiffer(t, st, slices.Concat(diffLimits, diffQueues, diffWindows(hybridlimit.FixedWindow), diffWindows(hybridlimit.SlidingWindow)))
 		ctx := context.Background()
 		for seq := int64(1); seq < 60; seq++ {
-			ops := make([]lua.Op, 1+d.rng.IntN(20))
+			ops := make([]wire.Op, 1+d.rng.IntN(20))
 			for i := range ops {
 				ops[i] = d.op()
 			}
 			env := envelope(seq)
 			if d.rng.IntN(3) == 0 {
-				env = lua.Envelope{}
+				env = wire.Envelope{}
 				log := diffWindows(hybridlimit.SlidingLog)
-				ops[0] = lua.Op{Key: d.key(), Limit: log[d.rng.IntN(len(log))], Op: ops[0].Op}
+				ops[0] = wire.Op{Key: d.key(), Limit: log[d.rng.IntN(len(log))], Op: ops[0].Op}
 			}
 			reply := st.batch(t, env, ops, 0)
 			for i, op := range ops {
 				a := reply.Answers[i]
-				d.seen[op.Key] = append(d.seen[op.Key], lua.View{Level: a.Level, At: reply.Now, Born: a.Born})
+				d.seen[op.Key] = append(d.seen[op.Key], wire.View{Level: a.Level, At: reply.Now, Born: a.Born})
 			}
 		}
 		for _, key := range st.rdb.Keys(ctx, "*").Val() {

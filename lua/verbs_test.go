@@ -6,7 +6,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 var queued = hybridlimit.LeakyQueue(10, time.Second, 5) // one every 100 ms, five may wait
@@ -102,9 +102,9 @@ func TestQueueKeepsWhatStandsInIt(t *testing.T) {
 			for _, batched := range []bool{false, true} { // the state is read again, or not
 				st.del(t, "k")
 				take, come := algo.Op{Asks: []int64{4}}, algo.Op{Asks: []int64{1}}
-				var a lua.Answer
+				var a wire.Answer
 				if batched {
-					a = st.batch(t, lua.Envelope{}, []lua.Op{{Key: "k", Limit: queued, Op: take}, {Key: "k", Limit: tc.limit, Op: come}}, start).Answers[1]
+					a = st.batch(t, wire.Envelope{}, []wire.Op{{Key: "k", Limit: queued, Op: take}, {Key: "k", Limit: tc.limit, Op: come}}, start).Answers[1]
 				} else {
 					st.one(t, "k", queued, take, start)
 					a = st.one(t, "k", tc.limit, come, start)
@@ -165,7 +165,7 @@ func TestDelayIsReplayed(t *testing.T) {
 			if limit != queued {
 				patient.Asks[0] = 4
 			}
-			ops := []lua.Op{{Key: "k", Limit: limit, Op: patient}}
+			ops := []wire.Op{{Key: "k", Limit: limit, Op: patient}}
 			first := st.batch(t, envelope(1), ops, start).Answers[0]
 			for _, at := range []int64{0, 30_000, 30_001, first.Delay, first.Delay + 5} {
 				r := st.batch(t, envelope(1), ops, start+at)
@@ -195,7 +195,7 @@ func TestRefund(t *testing.T) {
 				if limit.Algorithm == hybridlimit.AlgSlidingLog {
 					continue
 				}
-				if s, _ := lua.DecodeState(st.get(t, "k")); s.Since != max(0, 7-2*int64(i+1)) {
+				if s, _ := wire.DecodeState(st.get(t, "k")); s.Since != max(0, 7-2*int64(i+1)) {
 					t.Errorf("%v: since %d", limit, s.Since)
 				}
 			}
@@ -223,7 +223,7 @@ func TestReset(t *testing.T) {
 			if limit.Algorithm == hybridlimit.AlgSlidingLog {
 				continue // it has no views
 			}
-			for _, view := range []lua.View{
+			for _, view := range []wire.View{
 				{Level: before.Level, At: start, Born: before.Born},
 				{Level: before.Level, At: start + 10, Born: before.Born},
 				{Level: before.Level, At: start, Born: 1},
@@ -233,7 +233,7 @@ func TestReset(t *testing.T) {
 					t.Errorf("%v: %+v of before was merged: %+v", limit, view, a)
 				}
 			}
-			if a := st.one(t, "k", limit, algo.Op{View: lua.View{Level: before.Level, At: start + 11, Born: 1}}, start+11); a.Level != before.Level {
+			if a := st.one(t, "k", limit, algo.Op{View: wire.View{Level: before.Level, At: start + 11, Born: 1}}, start+11); a.Level != before.Level {
 				t.Errorf("%v: a view of later was not merged: %+v", limit, a)
 			}
 			// In one op with units: they come after it.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // A window of 10 s that begins at start, and the two limits of 10 units in it.
@@ -76,8 +76,8 @@ func TestFixedWindowCarriesTheExcess(t *testing.T) {
 // ones are dropped, and said to be, however often the batch is sent.
 func TestLateUnits(t *testing.T) {
 	number := start / window
-	late := func(limit hybridlimit.Limit, win int64) lua.Op {
-		return lua.Op{Key: "k", Limit: limit, Op: algo.Op{Owed: 6, Win: win, Asks: []int64{2}}}
+	late := func(limit hybridlimit.Limit, win int64) wire.Op {
+		return wire.Op{Key: "k", Limit: limit, Op: algo.Op{Owed: 6, Win: win, Asks: []int64{2}}}
 	}
 	onEachStore(t, func(t *testing.T, st store) {
 		for _, tc := range []struct {
@@ -99,7 +99,7 @@ func TestLateUnits(t *testing.T) {
 			} {
 				st.del(t, "k", "env")
 				st.one(t, "k", tc.limit, algo.Op{Owed: 8}, start)
-				ops := []lua.Op{late(tc.limit, op.win)}
+				ops := []wire.Op{late(tc.limit, op.win)}
 				now := start + window + window/2
 				first := st.batch(t, envelope(1), ops, now).Answers[0]
 				again := st.batch(t, envelope(1), ops, now)
@@ -155,12 +155,12 @@ func TestWindowViews(t *testing.T) {
 			now := start + window + window/2
 			first := st.one(t, "k", limit, algo.Op{Asks: []int64{3}}, now)
 			second := st.one(t, "k", limit, algo.Op{Asks: []int64{2}}, now)
-			seen := func(a lua.Answer) lua.View {
-				return lua.View{Level: a.Level, Prev: a.Refill, At: now, Born: a.Born}
+			seen := func(a wire.Answer) wire.View {
+				return wire.View{Level: a.Level, Prev: a.Refill, At: now, Born: a.Born}
 			}
 			st.del(t, "k")
 			for i, tc := range []struct {
-				view  lua.View
+				view  wire.View
 				at    int64
 				level int64
 			}{

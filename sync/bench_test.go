@@ -7,15 +7,16 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
 // echo answers at once and keeps no books.
-type echo struct{ answers [lua.MaxOps]lua.Answer }
+type echo struct{ answers [wire.MaxOps]wire.Answer }
 
-func (e *echo) Batch(_ context.Context, _ lua.Envelope, ops []lua.Op) (lua.Reply, error) {
-	return lua.Reply{Answers: e.answers[:len(ops)]}, nil
+func (e *echo) Batch(_ context.Context, _ wire.Envelope, ops []wire.Op) (wire.Reply, error) {
+	return wire.Reply{Answers: e.answers[:len(ops)]}, nil
 }
 
 // counted tells when it was settled.
@@ -24,16 +25,16 @@ type counted struct {
 	settled chan<- struct{}
 }
 
-func (c *counted) Node() *ratesync.Node          { return &c.node }
-func (*counted) Freeze(time.Time) (lua.Op, bool) { return lua.Op{Key: "k", Limit: limit}, true }
-func (c *counted) Settle(ratesync.Answer)        { c.settled <- struct{}{} }
-func (*counted) Drop()                           {}
+func (c *counted) Node() *ratesync.Node           { return &c.node }
+func (*counted) Freeze(time.Time) (wire.Op, bool) { return wire.Op{Key: "k", Limit: limit}, true }
+func (c *counted) Settle(ratesync.Answer)         { c.settled <- struct{}{} }
+func (*counted) Drop()                            {}
 
 // What the engine itself costs: from Enqueue to Settle, Redis and codec aside.
 // One op is the price of waking an idle lane, goroutine included. Many go as
 // two batches: the first, and what gathers meanwhile.
 func BenchmarkCycle(b *testing.B) {
-	for _, size := range []int{1, lua.MaxOps} {
+	for _, size := range []int{1, wire.MaxOps} {
 		b.Run(strconv.Itoa(size), func(b *testing.B) {
 			br, err := breaker.New(breaker.Config{})
 			if err != nil {

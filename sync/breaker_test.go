@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/breaker"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
@@ -19,9 +19,9 @@ var trips = breaker.Config{Failures: 3, FailureRatio: -1, OpenFor: 500 * time.Mi
 // outage is a Redis that is down until it is mended.
 type outage struct{ mended time.Time }
 
-func (o outage) script(ctx context.Context, a attempt) (lua.Reply, error) {
+func (o outage) script(ctx context.Context, a attempt) (wire.Reply, error) {
 	if now().Before(o.mended) {
-		return lua.Reply{}, errLost
+		return wire.Reply{}, errLost
 	}
 	return applied(ctx, a)
 }
@@ -149,7 +149,7 @@ func TestEmptyProbe(t *testing.T) {
 // A slow answer is an answer, and a failure to the breaker.
 func TestSlowAnswersTrip(t *testing.T) {
 	inBubble(t, trips, func(t *testing.T, w *world) {
-		w.redis.script = func(ctx context.Context, a attempt) (lua.Reply, error) {
+		w.redis.script = func(ctx context.Context, a attempt) (wire.Reply, error) {
 			return replyTo(a), wait(ctx, trips.SlowCall+1)
 		}
 		for i := range 3 {
@@ -215,9 +215,9 @@ func TestLatenessIsNotRedis(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, trips, func(cfg *ratesync.Config) { cfg.Late = func() time.Duration { return tc.late } })
-				w.redis.script = func(ctx context.Context, a attempt) (lua.Reply, error) {
+				w.redis.script = func(ctx context.Context, a attempt) (wire.Reply, error) {
 					if err := wait(ctx, tc.answer); err != nil {
-						return lua.Reply{}, err
+						return wire.Reply{}, err
 					}
 					return replyTo(a), nil
 				}

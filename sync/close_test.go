@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // lanesRunning counts the goroutines of lanes. A bubble ends with a panic when
@@ -51,11 +51,11 @@ func TestIdleLanesHaveNoGoroutine(t *testing.T) {
 func TestClose(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		script func(context.Context, attempt) (lua.Reply, error)
+		script func(context.Context, attempt) (wire.Reply, error)
 		after  time.Duration
 	}{
-		{"on its way", func(ctx context.Context, _ attempt) (lua.Reply, error) { return hangs(ctx) }, 0},
-		{"between attempts", func(context.Context, attempt) (lua.Reply, error) { return lua.Reply{}, errLost }, time.Second},
+		{"on its way", func(ctx context.Context, _ attempt) (wire.Reply, error) { return hangs(ctx) }, 0},
+		{"between attempts", func(context.Context, attempt) (wire.Reply, error) { return wire.Reply{}, errLost }, time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			inBubble(t, calm, func(t *testing.T, w *world) {
@@ -90,7 +90,7 @@ func TestCloseDoesNotTrip(t *testing.T) {
 	cfg := trips
 	cfg.Failures = 1
 	inBubble(t, cfg, func(t *testing.T, w *world) {
-		w.redis.script = func(ctx context.Context, _ attempt) (lua.Reply, error) { return hangs(ctx) }
+		w.redis.script = func(ctx context.Context, _ attempt) (wire.Reply, error) { return hangs(ctx) }
 		a := newItem(t, "a", 1)
 		w.Enqueue(0, a, now())
 		synctest.Wait()
@@ -104,7 +104,7 @@ func TestCloseDoesNotTrip(t *testing.T) {
 // An answer that comes while closing is still an answer.
 func TestAnswerWhileClosing(t *testing.T) {
 	inBubble(t, calm, func(t *testing.T, w *world) {
-		w.redis.script = func(ctx context.Context, a attempt) (lua.Reply, error) {
+		w.redis.script = func(ctx context.Context, a attempt) (wire.Reply, error) {
 			<-ctx.Done()
 			return replyTo(a), nil
 		}
@@ -138,7 +138,7 @@ func TestCloseAtOnce(t *testing.T) {
 	for range 50 {
 		w := newWorld(t, calm, nil)
 		sent := make(chan struct{}, tags)
-		w.redis.script = func(ctx context.Context, _ attempt) (lua.Reply, error) {
+		w.redis.script = func(ctx context.Context, _ attempt) (wire.Reply, error) {
 			sent <- struct{}{}
 			return hangs(ctx)
 		}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
@@ -23,7 +23,7 @@ func TestUrgentGoesAtOnce(t *testing.T) {
 		w.Enqueue(2, a, began)
 		time.Sleep(rtt)
 		got := w.wantAttempts(1)[0]
-		want := lua.Envelope{Key: "hl:v2:{2}:@env:p1", Epoch: "hl:v2:{2}:@epoch", Seq: 1, TTL: ratesync.EnvelopeTTL}
+		want := wire.Envelope{Key: "hl:v2:{2}:@env:p1", Epoch: "hl:v2:{2}:@epoch", Seq: 1, TTL: ratesync.EnvelopeTTL}
 		if got.env != want || !got.at.Equal(began) {
 			t.Errorf("sent %+v at %v, want %+v at %v", got.env, got.at, want, began)
 		}
@@ -64,7 +64,7 @@ func TestGroupCommit(t *testing.T) {
 // Tags do not wait for each other.
 func TestTagsAreIndependent(t *testing.T) {
 	inBubble(t, calm, func(t *testing.T, w *world) {
-		w.redis.script = func(ctx context.Context, a attempt) (lua.Reply, error) {
+		w.redis.script = func(ctx context.Context, a attempt) (wire.Reply, error) {
 			if a.env.Key == "hl:v2:{0}:@env:p1" {
 				return hangs(ctx)
 			}
@@ -205,7 +205,7 @@ func TestNothingToSayIsNotSent(t *testing.T) {
 
 func TestLargeBatchesAreSplit(t *testing.T) {
 	inBubble(t, calm, func(t *testing.T, w *world) {
-		const n = 2*lua.MaxOps + 7
+		const n = 2*wire.MaxOps + 7
 		began := now()
 		items := make([]*item, n)
 		for i := range items {
@@ -217,7 +217,7 @@ func TestLargeBatchesAreSplit(t *testing.T) {
 		for _, a := range w.wantAttempts(3) {
 			sizes = append(sizes, len(a.ops))
 		}
-		if !reflect.DeepEqual(sizes, []int{lua.MaxOps, lua.MaxOps, 7}) {
+		if !reflect.DeepEqual(sizes, []int{wire.MaxOps, wire.MaxOps, 7}) {
 			t.Errorf("batches of %v", sizes)
 		}
 		for _, it := range items {
@@ -237,9 +237,9 @@ func TestRTT(t *testing.T) {
 			t.Errorf("%v before the first answer", w.RTT())
 		}
 		delays := []time.Duration{8 * time.Millisecond, 16 * time.Millisecond}
-		w.redis.script = func(ctx context.Context, a attempt) (lua.Reply, error) {
+		w.redis.script = func(ctx context.Context, a attempt) (wire.Reply, error) {
 			if a.n >= len(delays) {
-				return lua.Reply{}, errLost // not an answer: not measured
+				return wire.Reply{}, errLost // not an answer: not measured
 			}
 			return replyTo(a), wait(ctx, delays[a.n])
 		}

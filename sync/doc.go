@@ -19,7 +19,7 @@
 // the callers of the process, whose cores encode and decode all this.
 //
 // Everything is bounded: a node is queued once, a batch has at most
-// lua.MaxOps ops, and a lane keeps one frozen batch.
+// wire.MaxOps ops, and a lane keeps one frozen batch.
 //
 // The directory is sync/ and the package ratesync, so that the standard
 // library's sync needs no alias inside it.

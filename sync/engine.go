@@ -8,14 +8,15 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// Caller runs a batch; *global.Runner is one.
+// Caller runs a batch; package hybrid has one.
 type Caller interface {
 	// Batch sends env and ops once and returns by ctx's end. The engine does
 	// not change ops afterwards, so a call that lives on may read them.
-	Batch(ctx context.Context, env lua.Envelope, ops []lua.Op) (lua.Reply, error)
+	Batch(ctx context.Context, env wire.Envelope, ops []wire.Op) (wire.Reply, error)
 }
 
 // EnvelopeTTL is how long Redis remembers a process's last batch of a tag. A

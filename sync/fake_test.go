@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
@@ -27,8 +28,8 @@ var errLost = errors.New("fake: connection reset")
 type attempt struct {
 	n   int // from 0, over all tags
 	at  time.Time
-	env lua.Envelope
-	ops []lua.Op
+	env wire.Envelope
+	ops []wire.Op
 }
 
 // String is an attempt as a line: "#3 at 15:04:05.002: hl:v2:{0}:@env:p 2, 7 ops".
@@ -51,7 +52,7 @@ func (a attempt) owed() map[string]int64 {
 type fakeRedis struct {
 	t *testing.T
 	// script says what an attempt gets. Nil: applied, after rtt.
-	script func(ctx context.Context, a attempt) (lua.Reply, error)
+	script func(ctx context.Context, a attempt) (wire.Reply, error)
 	// empty is whether a batch may carry nothing, as those that ask whether
 	// Redis still refuses do.
 	empty bool
@@ -59,11 +60,11 @@ type fakeRedis struct {
 	mu       sync.Mutex
 	attempts []attempt
 	flying   map[string]bool
-	last     map[string]lua.Envelope
-	content  map[string][]lua.Op
+	last     map[string]wire.Envelope
+	content  map[string][]wire.Op
 }
 
-func (f *fakeRedis) Batch(ctx context.Context, env lua.Envelope, ops []lua.Op) (lua.Reply, error) {
+func (f *fakeRedis) Batch(ctx context.Context, env wire.Envelope, ops []wire.Op) (wire.Reply, error) {
 	a := f.begin(env, ops)
 	defer f.end(env)
 	if f.script != nil {
@@ -72,11 +73,11 @@ func (f *fakeRedis) Batch(ctx context.Context, env lua.Envelope, ops []lua.Op) (
 	return applied(ctx, a)
 }
 
-func (f *fakeRedis) begin(env lua.Envelope, ops []lua.Op) attempt {
+func (f *fakeRedis) begin(env wire.Envelope, ops []wire.Op) attempt {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.flying == nil {
-		f.flying, f.last, f.content = map[string]bool{}, map[string]lua.Envelope{}, map[string][]lua.Op{}
+		f.flying, f.last, f.content = map[string]bool{}, map[string]wire.Envelope{}, map[string][]wire.Op{}
 	}
 	if f.flying[env.Key] {
 		f.t.Errorf("two batches of %s on their way", env.Key)
@@ -92,7 +93,7 @@ func (f *fakeRedis) begin(env lua.Envelope, ops []lua.Op) attempt {
 	default:
 		f.t.Errorf("%s: sequence %d after %d", env.Key, env.Seq, last.Seq)
 	}
-	if len(ops) == 0 && !f.empty || len(ops) > lua.MaxOps {
+	if len(ops) == 0 && !f.empty || len(ops) > wire.MaxOps {
 		f.t.Errorf("a batch of %d ops", len(ops))
 	}
 	a := attempt{n: len(f.attempts), at: time.Now(), env: env, ops: f.content[env.Key]}
@@ -100,7 +101,7 @@ func (f *fakeRedis) begin(env lua.Envelope, ops []lua.Op) attempt {
 	return a
 }
 
-func (f *fakeRedis) end(env lua.Envelope) {
+func (f *fakeRedis) end(env wire.Envelope) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.flying[env.Key] = false
@@ -113,25 +114,25 @@ func (f *fakeRedis) all() []attempt {
 }
 
 // applied answers after rtt, unless ctx ends before.
-func applied(ctx context.Context, a attempt) (lua.Reply, error) {
+func applied(ctx context.Context, a attempt) (wire.Reply, error) {
 	if err := wait(ctx, rtt); err != nil {
-		return lua.Reply{}, err
+		return wire.Reply{}, err
 	}
 	return replyTo(a), nil
 }
 
-func replyTo(a attempt) lua.Reply {
-	r := lua.Reply{Now: time.Now().UnixMicro(), Answers: make([]lua.Answer, len(a.ops))}
+func replyTo(a attempt) wire.Reply {
+	r := wire.Reply{Now: time.Now().UnixMicro(), Answers: make([]wire.Answer, len(a.ops))}
 	for i, op := range a.ops {
-		r.Answers[i] = lua.Answer{Granted: int64(len(op.Asks)), Level: op.Owed, Born: 1}
+		r.Answers[i] = wire.Answer{Granted: int64(len(op.Asks)), Level: op.Owed, Born: 1}
 	}
 	return r
 }
 
 // hangs answers nothing until ctx ends.
-func hangs(ctx context.Context) (lua.Reply, error) {
+func hangs(ctx context.Context) (wire.Reply, error) {
 	<-ctx.Done()
-	return lua.Reply{}, ctx.Err()
+	return wire.Reply{}, ctx.Err()
 }
 
 func wait(ctx context.Context, d time.Duration) error {
@@ -176,17 +177,17 @@ func (i *item) owe(n int64) {
 	i.pending += n
 }
 
-func (i *item) Freeze(time.Time) (lua.Op, bool) {
+func (i *item) Freeze(time.Time) (wire.Op, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.frozen {
 		i.t.Errorf("%s: Freeze before the last one was settled or dropped", i.name)
 	}
 	if i.pending == 0 {
-		return lua.Op{}, false
+		return wire.Op{}, false
 	}
 	i.frozen, i.inflight, i.pending = true, i.pending, 0
-	op := lua.Op{Key: i.name, Limit: limit}
+	op := wire.Op{Key: i.name, Limit: limit}
 	op.Owed = i.inflight
 	return op, true
 }

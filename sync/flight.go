@@ -3,7 +3,7 @@ package ratesync
 import (
 	"context"
 
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // flightPiece is the ops that one token of a flight stands for. A smaller batch
@@ -23,7 +23,7 @@ func newFlight(ops int) *flight {
 	if ops <= 0 {
 		return nil
 	}
-	n := pieces(max(ops, lua.MaxOps))
+	n := pieces(max(ops, wire.MaxOps))
 	f := &flight{turn: make(chan struct{}, 1), tokens: make(chan struct{}, n)}
 	f.release(n)
 	return f

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
@@ -27,7 +27,7 @@ type oneByOne struct {
 	most int
 }
 
-func (o *oneByOne) Batch(ctx context.Context, env lua.Envelope, ops []lua.Op) (lua.Reply, error) {
+func (o *oneByOne) Batch(ctx context.Context, env wire.Envelope, ops []wire.Op) (wire.Reply, error) {
 	began := time.Now()
 	o.note(len(ops), 0)
 	r, err := o.f.Batch(ctx, env, ops)
@@ -35,7 +35,7 @@ func (o *oneByOne) Batch(ctx context.Context, env lua.Envelope, ops []lua.Op) (l
 	return r, err
 }
 
-func (o *oneByOne) serve(_ context.Context, a attempt) (lua.Reply, error) {
+func (o *oneByOne) serve(_ context.Context, a attempt) (wire.Reply, error) {
 	time.Sleep(rtt / 2)
 	o.turn <- struct{}{}
 	time.Sleep(time.Duration(len(a.ops)) * 15 * time.Microsecond)
@@ -87,14 +87,14 @@ func flood(t *testing.T, inFlight, items int) (all, slowest time.Duration, most 
 // clock: a flood of cold keys made a Redis that was well look slow, and opened
 // the breaker. With a bound they wait here, and it takes no longer.
 func TestFloodWaitsBeforeItsClockStarts(t *testing.T) {
-	const batch = lua.MaxOps * 15 * time.Microsecond
-	all, slowest, most := flood(t, 4*lua.MaxOps, 16*10*lua.MaxOps)
-	free, crowd, crowded := flood(t, 0, 16*10*lua.MaxOps)
+	const batch = wire.MaxOps * 15 * time.Microsecond
+	all, slowest, most := flood(t, 4*wire.MaxOps, 16*10*wire.MaxOps)
+	free, crowd, crowded := flood(t, 0, 16*10*wire.MaxOps)
 	t.Logf("%v, slowest call %v, %d ops at a time; without a bound %v, %v, %d", all, slowest, most, free, crowd, crowded)
-	if slowest > rtt+4*batch || most > 4*lua.MaxOps {
+	if slowest > rtt+4*batch || most > 4*wire.MaxOps {
 		t.Errorf("a call took %v, with %d ops at a time", slowest, most)
 	}
-	if crowd < 15*batch || crowded != 16*lua.MaxOps {
+	if crowd < 15*batch || crowded != 16*wire.MaxOps {
 		t.Errorf("without a bound a call took %v, with %d ops at a time: nothing is shown", crowd, crowded)
 	}
 	if all > free+free/20 {
@@ -104,14 +104,14 @@ func TestFloodWaitsBeforeItsClockStarts(t *testing.T) {
 
 // Small batches do not wait for each other.
 func TestSmallBatchesFlyTogether(t *testing.T) {
-	if _, slowest, most := flood(t, 4*lua.MaxOps, 16*16); most != 16*16 || slowest > rtt+16*16*15*time.Microsecond {
+	if _, slowest, most := flood(t, 4*wire.MaxOps, 16*16); most != 16*16 || slowest > rtt+16*16*15*time.Microsecond {
 		t.Errorf("the slowest of 16 batches of 16 took %v, with %d ops at a time", slowest, most)
 	}
 }
 
 // A bound below a batch lets one through at a time.
 func TestFlightOfOneBatch(t *testing.T) {
-	if _, _, most := flood(t, 1, 16*2*lua.MaxOps); most != lua.MaxOps {
+	if _, _, most := flood(t, 1, 16*2*wire.MaxOps); most != wire.MaxOps {
 		t.Errorf("%d ops at a time", most)
 	}
 }
@@ -121,14 +121,14 @@ func TestFlightOfOneBatch(t *testing.T) {
 func TestFlightWithARedisThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all atomic.Bool
-		w := newWorld(t, calm, func(cfg *ratesync.Config) { cfg.Names.Tags, cfg.InFlight = 16, lua.MaxOps })
-		w.redis.script = func(ctx context.Context, a attempt) (lua.Reply, error) {
+		w := newWorld(t, calm, func(cfg *ratesync.Config) { cfg.Names.Tags, cfg.InFlight = 16, wire.MaxOps })
+		w.redis.script = func(ctx context.Context, a attempt) (wire.Reply, error) {
 			if all.Load() || strings.Contains(a.env.Key, "{0}") {
 				return hangs(ctx)
 			}
 			return applied(ctx, a)
 		}
-		for i := range 16 * lua.MaxOps {
+		for i := range 16 * wire.MaxOps {
 			w.Enqueue(i%16, newItem(t, fmt.Sprint("k", i), 1), now())
 		}
 		time.Sleep(10 * timeout)
@@ -136,7 +136,7 @@ func TestFlightWithARedisThatHangs(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		all.Store(true)
-		for i := range 16 * lua.MaxOps {
+		for i := range 16 * wire.MaxOps {
 			w.Enqueue(i%16, newItem(t, fmt.Sprint("l", i), 1), now())
 		}
 		time.Sleep(timeout / 2)

@@ -2,14 +2,14 @@ package ratesync
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/breaker"
-	"github.com/hybridlimit/hybridlimit/global"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // lane carries one tag's syncs, one batch at a time.
@@ -60,8 +60,8 @@ func (l *lane) yield(took time.Duration) {
 
 // batch is what was sent, until it is answered.
 type batch struct {
-	env    lua.Envelope
-	ops    []lua.Op
+	env    wire.Envelope
+	ops    []wire.Op
 	items  []Item
 	sent   time.Time // first attempt
 	urgent bool      // it has only what could not wait
@@ -212,7 +212,7 @@ func (l *lane) attempt() time.Duration {
 		if !b.urgent {
 			l.yield(took)
 		}
-	case err == nil || global.Refused(err):
+	case err == nil || errors.Is(err, wire.ErrRefused):
 		return l.refused(err)
 	default:
 		e.failures.Add(1)
@@ -230,7 +230,7 @@ func (l *lane) weight() int {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return pieces(min(lua.MaxOps, len(l.queue)))
+	return pieces(min(wire.MaxOps, len(l.queue)))
 }
 
 // freeze builds the next batch of what is due, of most ops at most. While Redis
@@ -243,9 +243,9 @@ func (l *lane) freeze(most int) bool {
 	now := time.Now()
 	items, urgent := l.due(now, most)
 	if !urgent {
-		l.full = len(items) == lua.MaxOps
+		l.full = len(items) == wire.MaxOps
 	}
-	b := &batch{ops: make([]lua.Op, 0, len(items)), items: items[:0], urgent: urgent}
+	b := &batch{ops: make([]wire.Op, 0, len(items)), items: items[:0], urgent: urgent}
 	for _, it := range items {
 		if op, ok := it.Freeze(now); ok {
 			b.ops = append(b.ops, op)
@@ -267,7 +267,7 @@ func (l *lane) send(b *batch) {
 	if l.name != "" {
 		name = l.name
 	}
-	b.env = lua.Envelope{
+	b.env = wire.Envelope{
 		Key: cfg.Names.Envelope(l.tag, name), Epoch: cfg.Names.Epoch(l.tag),
 		Seq: l.seq, TTL: EnvelopeTTL,
 	}
@@ -283,11 +283,11 @@ func (l *lane) due(now time.Time, most int) (items []Item, urgent bool) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.queue.take(then, min(most, lua.MaxOps)), urgent
+	return l.queue.take(then, min(most, wire.MaxOps)), urgent
 }
 
 // answered settles the batch. began is when the attempt that was answered did.
-func (l *lane) answered(reply lua.Reply, began time.Time) {
+func (l *lane) answered(reply wire.Reply, began time.Time) {
 	now := time.Now()
 	if reply.Seen {
 		l.engine.seen.Add(1)

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
@@ -48,7 +48,7 @@ func TestOnLoss(t *testing.T) {
 						w.Enqueue(tag, other, now().Add(time.Hour))
 					}
 				})
-				w.redis.script = func(ctx context.Context, at attempt) (lua.Reply, error) {
+				w.redis.script = func(ctx context.Context, at attempt) (wire.Reply, error) {
 					r, err := applied(ctx, at)
 					r.Epoch, r.Gap = tc.epochs[at.n], tc.gaps[at.n]
 					return r, err
@@ -73,7 +73,7 @@ func TestOnLoss(t *testing.T) {
 // Each tag has its own epoch, and nobody need listen.
 func TestEpochsAreOfTags(t *testing.T) {
 	inBubble(t, calm, func(_ *testing.T, w *world) {
-		w.redis.script = func(ctx context.Context, a attempt) (lua.Reply, error) {
+		w.redis.script = func(ctx context.Context, a attempt) (wire.Reply, error) {
 			r, err := applied(ctx, a)
 			r.Epoch = 1 + int64(a.n)
 			return r, err

@@ -4,7 +4,7 @@ import (
 	"container/heap"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // Item has something to tell Redis. The engine calls its methods from a
@@ -15,7 +15,7 @@ type Item interface {
 	Node() *Node
 	// Freeze returns the op to send, or false when nothing is left to say.
 	// After true it is not called again before Settle or Drop.
-	Freeze(now time.Time) (lua.Op, bool)
+	Freeze(now time.Time) (wire.Op, bool)
 	// Settle brings the answer to the frozen op.
 	Settle(Answer)
 	// Drop says that the frozen op was given up: Redis refused it for good,
@@ -25,7 +25,7 @@ type Item interface {
 
 // Answer is what Redis said to one op.
 type Answer struct {
-	lua.Answer
+	wire.Answer
 	RedisNow int64     // µs of Redis time
 	Sent     time.Time // when the batch was first sent: leases count from here
 	Received time.Time // when the answer came

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // However many keys are due in however many lanes: they take up half of a
@@ -17,7 +17,7 @@ func TestWhatCanWaitTakesHalf(t *testing.T) {
 			inBubble(t, calm, func(t *testing.T, w *world) {
 				const batches = 40
 				var items []*item
-				for i := range lanes * batches * lua.MaxOps {
+				for i := range lanes * batches * wire.MaxOps {
 					it := newItem(t, fmt.Sprint(i), 1)
 					items = append(items, it)
 					w.Enqueue(i%lanes, it, now().Add(time.Millisecond))
@@ -56,7 +56,7 @@ func TestWhatCanWaitTakesHalf(t *testing.T) {
 // takes nothing of it along: that would be as much as before.
 func TestUrgentPassesWhatWaits(t *testing.T) {
 	inBubble(t, calm, func(t *testing.T, w *world) {
-		for i := range 20 * lua.MaxOps {
+		for i := range 20 * wire.MaxOps {
 			w.Enqueue(i%2, newItem(t, fmt.Sprint(i), 1), now().Add(time.Millisecond))
 		}
 		time.Sleep(time.Millisecond + rtt + rtt/2)

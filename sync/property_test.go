@@ -11,7 +11,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
@@ -26,11 +26,11 @@ type ledger struct {
 	faulty  bool
 }
 
-func (l *ledger) deliver(a attempt) lua.Reply {
+func (l *ledger) deliver(a attempt) wire.Reply {
 	r := replyTo(a)
 	switch last := l.last[a.env.Key]; {
 	case a.env.Seq < last:
-		return lua.Reply{Stale: true}
+		return wire.Reply{Stale: true}
 	case a.env.Seq == last:
 		r.Seen = true
 		return r
@@ -43,7 +43,7 @@ func (l *ledger) deliver(a attempt) lua.Reply {
 }
 
 // script decides an attempt's fate with the lock held, then waits without it.
-func (l *ledger) script(ctx context.Context, a attempt) (lua.Reply, error) {
+func (l *ledger) script(ctx context.Context, a attempt) (wire.Reply, error) {
 	l.mu.Lock()
 	fate := 9
 	if l.faulty {
@@ -65,20 +65,20 @@ func (l *ledger) script(ctx context.Context, a attempt) (lua.Reply, error) {
 
 	switch fate {
 	case 0: // request lost, and it is noticed
-		return lua.Reply{}, errLost
+		return wire.Reply{}, errLost
 	case 1: // or not
 		return hangs(ctx)
 	}
 	if err := wait(ctx, there); err != nil { // a packet in flight arrives all the same
 		l.keep(a)
-		return lua.Reply{}, err
+		return wire.Reply{}, err
 	}
 	l.mu.Lock()
 	r := l.deliver(a)
 	l.mu.Unlock()
 	switch fate {
 	case 2: // reply lost
-		return lua.Reply{}, errLost
+		return wire.Reply{}, errLost
 	case 3:
 		return hangs(ctx)
 	case 4: // repeated on the way
@@ -89,7 +89,7 @@ func (l *ledger) script(ctx context.Context, a attempt) (lua.Reply, error) {
 		l.mu.Unlock()
 	}
 	if err := wait(ctx, back); err != nil {
-		return lua.Reply{}, err
+		return wire.Reply{}, err
 	}
 	return r, nil
 }
@@ -124,7 +124,7 @@ func newSchedule(t *testing.T, rng *rand.Rand) *schedule {
 	}
 	s.world = newWorld(t, cfg, nil)
 	s.redis.script = s.ledger.script
-	for i := range 1 + rng.IntN(3*lua.MaxOps) {
+	for i := range 1 + rng.IntN(3*wire.MaxOps) {
 		s.items = append(s.items, newItem(t, fmt.Sprint(i), 0))
 	}
 	s.owed = make([]int64, len(s.items))

@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
 // instant answers at once, so that lanes go idle as often as they can.
-func instant(_ context.Context, a attempt) (lua.Reply, error) { return replyTo(a), nil }
+func instant(_ context.Context, a attempt) (wire.Reply, error) { return replyTo(a), nil }
 
 // A node that is enqueued while its lane goes idle is not forgotten: each
 // round waits for its answer, or hangs for ever.
@@ -39,9 +39,9 @@ func TestEnqueueWhileGoingIdle(t *testing.T) {
 func TestConcurrentUse(t *testing.T) {
 	for range 20 {
 		w := newWorld(t, calm, nil)
-		w.redis.script = func(ctx context.Context, a attempt) (lua.Reply, error) {
+		w.redis.script = func(ctx context.Context, a attempt) (wire.Reply, error) {
 			if a.n%5 == 0 {
-				return lua.Reply{}, errLost
+				return wire.Reply{}, errLost
 			}
 			return instant(ctx, a)
 		}

@@ -2,6 +2,7 @@ package ratesync_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -13,9 +14,10 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
-	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/runner"
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
@@ -30,7 +32,7 @@ type debtor struct {
 // was debited.
 var slowLimit = hybridlimit.TokenBucket(1, 24*time.Hour, 20_000)
 
-func (d *debtor) Freeze(at time.Time) (lua.Op, bool) {
+func (d *debtor) Freeze(at time.Time) (wire.Op, bool) {
 	op, ok := d.item.Freeze(at)
 	op.Key, op.Limit = d.key, slowLimit
 	return op, ok
@@ -50,20 +52,20 @@ type party struct {
 	owed    int64
 }
 
-func newParty(t *testing.T, rdb redis.UniversalClient, rng *rand.Rand, count int, opts ...global.RunnerOption) *party {
+func newParty(t *testing.T, rdb redis.UniversalClient, rng *rand.Rand, count int, opts ...runner.Option) *party {
 	t.Helper()
-	runner, err := global.NewRunner(rdb, timeout, opts...)
+	calls, err := runner.New(rdb, timeout, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(runner.Close)
+	t.Cleanup(calls.Close)
 	br, err := breaker.New(breaker.Config{OpenFor: 10 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	names := lua.Names{Prefix: "hl", Tags: 2}
 	p := &party{t: t, rng: rng, Engine: ratesync.New(ratesync.Config{
-		Caller: runner, Names: names, Process: fmt.Sprintf("%016x", rng.Uint64()), Timeout: timeout,
+		Caller: calls, Names: names, Process: fmt.Sprintf("%016x", rng.Uint64()), Timeout: timeout,
 		Breaker:   func(int) *breaker.Breaker { return br },
 		OnRefused: func(tag, ops int, err error) { t.Errorf("tag %d: %d ops refused: %v", tag, ops, err) },
 	})}
@@ -101,7 +103,7 @@ func (p *party) check(rdb *redis.Client) {
 			p.t.Errorf("%s: %d pending, %d in flight, %d lost", d.name, pending, inflight, lost)
 		}
 		text, err := rdb.Get(context.Background(), d.key).Result()
-		state, ok := lua.DecodeState(text)
+		state, ok := wire.DecodeState(text)
 		if (!ok && paid > 0) || state.Since != paid {
 			p.t.Errorf("%s: %d paid, Redis has debited %d (%q, %v)", d.name, paid, state.Since, text, err)
 		}
@@ -180,7 +182,7 @@ func exactlyOnceOnRedis(t *testing.T, functions bool) {
 	}
 	proxy := redistest.NewProxy(t, server.Addr())
 	proxy.Script(lossy(rng, 0))
-	p := newParty(t, proxy.Client(t), rng, 100, global.WithFunctions(functions))
+	p := newParty(t, proxy.Client(t), rng, 100, runner.WithFunctions(functions))
 	for range 5 {
 		p.owe(60)
 		redistest.Do(t, direct, flush, "FLUSH")
@@ -203,23 +205,23 @@ func TestRefusedByRedis(t *testing.T) {
 	server := redistest.New(t)
 	for _, protocol := range []int{2, 3} {
 		rdb := server.Client(t, func(o *redis.Options) { o.Protocol = protocol })
-		runner, err := global.NewRunner(rdb, timeout)
+		calls, err := runner.New(rdb, timeout)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(runner.Close)
-		env := lua.Envelope{Key: fmt.Sprintf("{1}env%d", protocol), Epoch: "{1}epoch", Seq: 2, TTL: time.Minute}
-		op := lua.Op{Key: "{1}k", Limit: slowLimit}
+		t.Cleanup(calls.Close)
+		env := wire.Envelope{Key: fmt.Sprintf("{1}env%d", protocol), Epoch: "{1}epoch", Seq: 2, TTL: time.Minute}
+		op := wire.Op{Key: "{1}k", Limit: slowLimit}
 		op.Owed = -1
-		if _, err := runner.Batch(t.Context(), env, []lua.Op{op}); !global.Refused(err) {
+		if _, err := calls.Batch(t.Context(), env, []wire.Op{op}); !errors.Is(err, wire.ErrRefused) {
 			t.Errorf("RESP%d: a negative debt: %v", protocol, err)
 		}
 		op.Owed = 1
-		if r, err := runner.Batch(t.Context(), env, []lua.Op{op}); err != nil || r.Stale {
+		if r, err := calls.Batch(t.Context(), env, []wire.Op{op}); err != nil || r.Stale {
 			t.Errorf("RESP%d: %+v, %v", protocol, r, err)
 		}
 		env.Seq = 1
-		if r, err := runner.Batch(t.Context(), env, []lua.Op{op}); err != nil || !r.Stale || global.Refused(err) {
+		if r, err := calls.Batch(t.Context(), env, []wire.Op{op}); err != nil || !r.Stale || errors.Is(err, wire.ErrRefused) {
 			t.Errorf("RESP%d: %+v, %v", protocol, r, err)
 		}
 	}

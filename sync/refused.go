@@ -6,7 +6,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // This file is what a lane does when Redis has read a batch and does not apply
@@ -22,7 +22,7 @@ const refusedRow = 3
 // others reports whether a reply is about a batch that another has sent under
 // this identity: a later one, or, to a batch that is sent for the first time,
 // one that was applied before.
-func (b *batch) others(r lua.Reply) bool { return r.Stale || r.Seen && !b.missed }
+func (b *batch) others(r wire.Reply) bool { return r.Stale || r.Seen && !b.missed }
 
 // refused deals with a frozen batch that Redis has read and not applied: err is
 // why, nil if another uses this identity. It returns how long to wait.

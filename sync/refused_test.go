@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/breaker"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
@@ -20,6 +20,11 @@ type refusal string
 
 func (r refusal) Error() string { return string(r) }
 func (refusal) RedisError()     {}
+
+// Is reports whether the caller of a batch wraps this error in target.
+func (r refusal) Is(target error) bool {
+	return target == wire.ErrRefused && strings.HasPrefix(string(r), "HLBATCH")
+}
 
 var _ redis.Error = refusal("")
 
@@ -33,14 +38,14 @@ func TestRefused(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name  string
-		reply lua.Reply
+		reply wire.Reply
 		err   error
 		lost  bool // the first answer
 		want  string
 		seq   int64 // of the next batch
 	}{
-		{"unreadable", lua.Reply{}, refusal("HLBATCH unreadable op 1"), false, "HLBATCH unreadable op 1", 2},
-		{"stale", lua.Reply{Stale: true}, nil, true, "ratesync: Redis holds a batch", 1},
+		{"unreadable", wire.Reply{}, refusal("HLBATCH unreadable op 1"), false, "HLBATCH unreadable op 1", 2},
+		{"stale", wire.Reply{Stale: true}, nil, true, "ratesync: Redis holds a batch", 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -59,10 +64,10 @@ func TestRefused(t *testing.T) {
 					a.owe(10)
 					w.Enqueue(1, a, now())
 				}
-				w.redis.script = func(ctx context.Context, at attempt) (lua.Reply, error) {
+				w.redis.script = func(ctx context.Context, at attempt) (wire.Reply, error) {
 					switch {
 					case tc.lost && at.n == 0:
-						return lua.Reply{}, errLost
+						return wire.Reply{}, errLost
 					case at.n == 0 || tc.lost && at.n == 1:
 						return tc.reply, tc.err
 					}
@@ -94,9 +99,9 @@ func TestRefused(t *testing.T) {
 
 func TestRefusedWithNobodyToTell(t *testing.T) {
 	inBubble(t, calm, func(t *testing.T, w *world) {
-		w.redis.script = func(ctx context.Context, a attempt) (lua.Reply, error) {
+		w.redis.script = func(ctx context.Context, a attempt) (wire.Reply, error) {
 			if a.n == 0 {
-				return lua.Reply{}, refusal("HLBATCH unreadable op 1")
+				return wire.Reply{}, refusal("HLBATCH unreadable op 1")
 			}
 			return applied(ctx, a)
 		}
@@ -115,11 +120,11 @@ func TestOtherErrorsAreRetried(t *testing.T) {
 	inBubble(t, calm, func(t *testing.T, w *world) {
 		errs := []error{
 			refusal("OOM command not allowed"), refusal("ERR user_script:12: bug"), refusal("LOADING Redis is loading"),
-			lua.ErrReply, context.DeadlineExceeded, context.Canceled, errors.New("HLBATCH but not from Redis"),
+			wire.ErrReply, context.DeadlineExceeded, context.Canceled, errors.New("HLBATCH but not from Redis"),
 		}
-		w.redis.script = func(ctx context.Context, a attempt) (lua.Reply, error) {
+		w.redis.script = func(ctx context.Context, a attempt) (wire.Reply, error) {
 			if strings.Contains(a.env.Key, "{0}") {
-				return lua.Reply{}, errs[a.n%len(errs)]
+				return wire.Reply{}, errs[a.n%len(errs)]
 			}
 			return applied(ctx, a)
 		}
@@ -144,7 +149,7 @@ func TestOtherErrorsAreRetried(t *testing.T) {
 func TestRefusalsTrip(t *testing.T) {
 	inBubble(t, trips, func(t *testing.T, w *world) {
 		w.redis.empty = true
-		w.redis.script = func(context.Context, attempt) (lua.Reply, error) { return lua.Reply{}, refusal("HLBATCH schema 2") }
+		w.redis.script = func(context.Context, attempt) (wire.Reply, error) { return wire.Reply{}, refusal("HLBATCH schema 2") }
 		for range 3 {
 			a := newItem(t, "a", 1)
 			w.Enqueue(0, a, now())
@@ -173,9 +178,9 @@ func TestGaps(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			inBubble(t, calm, func(t *testing.T, w *world) {
-				w.redis.script = func(ctx context.Context, a attempt) (lua.Reply, error) {
+				w.redis.script = func(ctx context.Context, a attempt) (wire.Reply, error) {
 					if a.n == 1 && tc.deny {
-						return lua.Reply{}, refusal("HLBATCH")
+						return wire.Reply{}, refusal("HLBATCH")
 					}
 					r, err := applied(ctx, a)
 					r.Gap = a.n == 2

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/breaker"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // A queue holds what is in use, in every state of the breaker: a million items
@@ -19,14 +19,14 @@ func TestRemove(t *testing.T) {
 		"forced open":   func(w *world) { w.breaker.Switch(breaker.ModeForceOpen) },
 		"forced closed": func(w *world) { w.breaker.Switch(breaker.ModeForceClosed) },
 		"open": func(w *world) {
-			w.redis.script = func(context.Context, attempt) (lua.Reply, error) { return lua.Reply{}, errLost }
+			w.redis.script = func(context.Context, attempt) (wire.Reply, error) { return wire.Reply{}, errLost }
 		},
 		"hung": func(w *world) {
-			w.redis.script = func(ctx context.Context, _ attempt) (lua.Reply, error) { return hangs(ctx) }
+			w.redis.script = func(ctx context.Context, _ attempt) (wire.Reply, error) { return hangs(ctx) }
 		},
 		"refused": func(w *world) {
 			w.redis.empty = true
-			w.redis.script = func(context.Context, attempt) (lua.Reply, error) { return lua.Reply{}, refusal("HLBATCH") }
+			w.redis.script = func(context.Context, attempt) (wire.Reply, error) { return wire.Reply{}, refusal("HLBATCH") }
 		},
 	}
 	for name, bring := range states {

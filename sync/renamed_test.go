@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
@@ -17,9 +17,9 @@ import (
 // identity; one that had goes again as it is, and loses nothing. The rest of the
 // tags keep theirs.
 func TestAnotherUsesTheIdentity(t *testing.T) {
-	for name, reply := range map[string]lua.Reply{
+	for name, reply := range map[string]wire.Reply{
 		"a later batch": {Stale: true},
-		"the same sequence, which was never sent before": {Seen: true, Answers: make([]lua.Answer, 1)},
+		"the same sequence, which was never sent before": {Seen: true, Answers: make([]wire.Answer, 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -29,7 +29,7 @@ func TestAnotherUsesTheIdentity(t *testing.T) {
 					c.OnRefused = func(int, int, error) { t.Error("a batch was dropped") }
 				})
 				poisoned := ""
-				w.redis.script = func(ctx context.Context, a attempt) (lua.Reply, error) {
+				w.redis.script = func(ctx context.Context, a attempt) (wire.Reply, error) {
 					if a.env.Key == poisoned {
 						return reply, nil
 					}
@@ -51,7 +51,7 @@ func TestAnotherUsesTheIdentity(t *testing.T) {
 				if again := all[3]; again.env.Key == poisoned || !strings.HasPrefix(again.env.Key, poisoned+".") || again.env.Seq != 1 || again.owed()["i"] != 3 {
 					t.Errorf("sent again as %v", again)
 				}
-				if all[4].env != (lua.Envelope{Key: all[1].env.Key, Epoch: all[1].env.Epoch, Seq: 2, TTL: ratesync.EnvelopeTTL}) {
+				if all[4].env != (wire.Envelope{Key: all[1].env.Key, Epoch: all[1].env.Epoch, Seq: 2, TTL: ratesync.EnvelopeTTL}) {
 					t.Errorf("the other tag's next batch is %v", all[4])
 				}
 				if i.account() != [4]int64{0, 0, 3, 0} || other.account() != [4]int64{0, 0, 3, 0} || len(renamed) != 1 || renamed[0] != 1 {
@@ -73,9 +73,9 @@ func TestAnotherUsesTheIdentity(t *testing.T) {
 // Batches that are refused again and again make a tag as good as gone, and no
 // other: what is asked then carries nothing, at a pace, until Redis applies it.
 func TestRefusalsInARow(t *testing.T) {
-	for name, refuse := range map[string]func() (lua.Reply, error){
-		"stale":      func() (lua.Reply, error) { return lua.Reply{Stale: true}, nil },
-		"unreadable": func() (lua.Reply, error) { return lua.Reply{}, refusal("HLBATCH schema 2") },
+	for name, refuse := range map[string]func() (wire.Reply, error){
+		"stale":      func() (wire.Reply, error) { return wire.Reply{Stale: true}, nil },
+		"unreadable": func() (wire.Reply, error) { return wire.Reply{}, refusal("HLBATCH schema 2") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestRefusalsInARow(t *testing.T) {
 				})
 				w.redis.empty = true
 				var well atomic.Bool
-				w.redis.script = func(ctx context.Context, a attempt) (lua.Reply, error) {
+				w.redis.script = func(ctx context.Context, a attempt) (wire.Reply, error) {
 					if !well.Load() && strings.Contains(a.env.Key, "{1}") {
 						return refuse()
 					}

@@ -5,15 +5,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
 // failing answers after so many attempts without an answer.
-func failing(misses int) func(context.Context, attempt) (lua.Reply, error) {
-	return func(ctx context.Context, a attempt) (lua.Reply, error) {
+func failing(misses int) func(context.Context, attempt) (wire.Reply, error) {
+	return func(ctx context.Context, a attempt) (wire.Reply, error) {
 		if a.n < misses {
-			return lua.Reply{}, errLost
+			return wire.Reply{}, errLost
 		}
 		return applied(ctx, a)
 	}
@@ -63,7 +63,7 @@ func TestBackoff(t *testing.T) {
 	inBubble(t, calm, func(t *testing.T, w *world) {
 		for range runs {
 			from := len(w.redis.all())
-			w.redis.script = func(ctx context.Context, a attempt) (lua.Reply, error) {
+			w.redis.script = func(ctx context.Context, a attempt) (wire.Reply, error) {
 				return failing(from+misses)(ctx, a)
 			}
 			a := newItem(t, "a", 1)
@@ -93,11 +93,11 @@ func TestBackoff(t *testing.T) {
 // An answer ends the misses: the next begins at the shortest pause.
 func TestBackoffStartsAnew(t *testing.T) {
 	inBubble(t, calm, func(t *testing.T, w *world) {
-		w.redis.script = func(ctx context.Context, a attempt) (lua.Reply, error) {
+		w.redis.script = func(ctx context.Context, a attempt) (wire.Reply, error) {
 			if a.n == 5 || a.n == 7 {
 				return applied(ctx, a)
 			}
-			return lua.Reply{}, errLost
+			return wire.Reply{}, errLost
 		}
 		for range 2 {
 			a := newItem(t, "a", 1)
@@ -136,7 +136,7 @@ func TestPauseIsNotCutShort(t *testing.T) {
 // An attempt lasts Timeout at most.
 func TestAttemptTimeout(t *testing.T) {
 	inBubble(t, calm, func(t *testing.T, w *world) {
-		w.redis.script = func(ctx context.Context, a attempt) (lua.Reply, error) {
+		w.redis.script = func(ctx context.Context, a attempt) (wire.Reply, error) {
 			if a.n == 0 {
 				return hangs(ctx)
 			}
@@ -158,9 +158,9 @@ func TestAttemptTimeout(t *testing.T) {
 // A batch that had been applied is settled like any other, and counted.
 func TestSeen(t *testing.T) {
 	inBubble(t, calm, func(t *testing.T, w *world) {
-		w.redis.script = func(ctx context.Context, a attempt) (lua.Reply, error) {
+		w.redis.script = func(ctx context.Context, a attempt) (wire.Reply, error) {
 			if a.n == 0 {
-				return lua.Reply{}, errLost
+				return wire.Reply{}, errLost
 			}
 			r := replyTo(a)
 			r.Seen = true

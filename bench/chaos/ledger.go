@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // ledger is what Redis has debited, by its append-only files: Redis's side of
@@ -73,7 +73,7 @@ func subdirs(dir string) (out []string, err error) {
 
 // read reads the files of one server.
 func (l *ledger) read(server string, files []string) error {
-	was := map[string]lua.State{} // by key
+	was := map[string]wire.State{} // by key
 	order := 0
 	for _, path := range files {
 		if err := readAOF(path, func(tx transaction) {
@@ -87,7 +87,7 @@ func (l *ledger) read(server string, files []string) error {
 }
 
 // apply notes the writes of a transaction.
-func (l *ledger) apply(server string, order int, was map[string]lua.State, tx transaction) {
+func (l *ledger) apply(server string, order int, was map[string]wire.State, tx transaction) {
 	batch, stamp := envelopeOf(tx)
 	for _, cmd := range tx {
 		key, raw, ok := written(cmd)
@@ -101,7 +101,7 @@ func (l *ledger) apply(server string, order int, was map[string]lua.State, tx tr
 		if !ok {
 			continue
 		}
-		s, ok := lua.DecodeState(raw)
+		s, ok := wire.DecodeState(raw)
 		if !ok {
 			delete(was, key) // planted by a fault
 			continue

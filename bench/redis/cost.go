@@ -10,6 +10,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
+	protocol "github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -24,8 +25,8 @@ const costKeys = 8192
 type syncs struct {
 	rdb    *redis.Client
 	script lua.Script
-	env    lua.Envelope
-	ops    []lua.Op
+	env    protocol.Envelope
+	ops    []protocol.Op
 	next   int // op
 }
 
@@ -34,11 +35,11 @@ const costTag = "hl:v2:{11}:"
 func newSyncs(rdb *redis.Client, script lua.Script, keys int) *syncs {
 	// Neither full nor empty for the whole run, so that leases are granted.
 	limit := hybridlimit.TokenBucket(1000, time.Second, 1_000_000_000)
-	s := &syncs{rdb: rdb, script: script, env: lua.Envelope{
+	s := &syncs{rdb: rdb, script: script, env: protocol.Envelope{
 		Key: costTag + "@env:0123456789abcdef0123456789abcdef", Epoch: costTag + "@epoch", TTL: 10 * time.Minute,
 	}}
 	for i := range keys {
-		s.ops = append(s.ops, lua.Op{
+		s.ops = append(s.ops, protocol.Op{
 			Key: fmt.Sprintf("%sapi:customer-%08d", costTag, i), Limit: limit,
 			Op: algo.Op{Owed: 7, Demand: 200_000, Div: 20},
 		})
@@ -47,7 +48,7 @@ func newSyncs(rdb *redis.Client, script lua.Script, keys int) *syncs {
 }
 
 // take is the next ops.
-func (s *syncs) take(size int) []lua.Op {
+func (s *syncs) take(size int) []protocol.Op {
 	if s.next+size > len(s.ops) {
 		s.next = 0
 	}
@@ -57,10 +58,10 @@ func (s *syncs) take(size int) []lua.Op {
 }
 
 // heard puts what Redis said into the ops' next.
-func heard(ops []lua.Op, raw any) error {
-	r, err := lua.DecodeReply(raw, len(ops))
+func heard(ops []protocol.Op, raw any) error {
+	r, err := protocol.DecodeReply(raw, len(ops))
 	for i, a := range r.Answers {
-		ops[i].View = lua.View{Level: a.Level, At: r.Now, Born: a.Born}
+		ops[i].View = protocol.View{Level: a.Level, At: r.Now, Born: a.Born}
 	}
 	return err
 }
@@ -69,7 +70,7 @@ func heard(ops []lua.Op, raw any) error {
 func (s *syncs) batch(ctx context.Context, size int) error {
 	ops := s.take(size)
 	s.env.Seq++
-	keys, argv := lua.EncodeBatch(s.env, ops)
+	keys, argv := protocol.EncodeBatch(s.env, ops)
 	raw, err := s.rdb.EvalSha(ctx, s.script.SHA, keys, anys(argv)...).Result()
 	if err != nil {
 		return err
@@ -82,7 +83,7 @@ func (s *syncs) pipeline(ctx context.Context, size int) error {
 	ops := s.take(size)
 	pipe := s.rdb.Pipeline()
 	for i := range ops {
-		keys, argv := lua.EncodeBatch(lua.Envelope{}, ops[i:i+1])
+		keys, argv := protocol.EncodeBatch(protocol.Envelope{}, ops[i:i+1])
 		pipe.EvalSha(ctx, s.script.SHA, keys, anys(argv)...)
 	}
 	got, err := pipe.Exec(ctx)

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/hybridlimit/hybridlimit/lua"
+	protocol "github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // must is a figure that has to be reached.
@@ -26,7 +26,7 @@ func (m must) reached() bool {
 // musts are all of them.
 func (r *results) musts() (all []must) {
 	for _, c := range r.costs {
-		if c.size == lua.MaxOps {
+		if c.size == protocol.MaxOps {
 			all = append(all, must{
 				what: fmt.Sprintf("Redis CPU of an op in a batch of %d, of one in a pipeline", c.size),
 				want: "≤ 0.65", most: 0.65, got: c.ratio(),

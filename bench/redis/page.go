@@ -5,7 +5,7 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/hybridlimit/hybridlimit/lua"
+	protocol "github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // page is bench/REDIS.md.
@@ -40,7 +40,7 @@ func (r *results) costPage(b *strings.Builder) {
 		usec := func(c opCost) float64 { return c.usec }
 		sent, received := func(c opCost) float64 { return c.sent }, func(c opCost) float64 { return c.received }
 		size := fmt.Sprint(c.size)
-		if c.size == lua.MaxOps {
+		if c.size == protocol.MaxOps {
 			size = "**" + size + "**"
 		}
 		fmt.Fprintf(b, "| %s | %.1f | %.1f | %.1f | %.1f | %.2f | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f |\n", size,
@@ -48,7 +48,7 @@ func (r *results) costPage(b *strings.Builder) {
 			of(c.batch, sent), of(c.batch, received), of(c.pipeline, sent), of(c.pipeline, received),
 			c.batch.median(func(c opCost) float64 { return c.p50 }), c.batch.median(func(c opCost) float64 { return c.p99 }))
 	}
-	fmt.Fprintf(b, "\nThe largest batch is `lua.MaxOps` = %d (docs/decisions/0001-batch-size.md).\n", lua.MaxOps)
+	fmt.Fprintf(b, "\nThe largest batch is `wire.MaxOps` = %d (docs/decisions/0001-batch-size.md).\n", protocol.MaxOps)
 }
 
 func (r *results) decisionPage(b *strings.Builder) {

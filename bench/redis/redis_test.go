@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	protocol "github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -121,7 +122,7 @@ func checkCosts(t *testing.T, rows []costRow) {
 		}
 	}
 	batch, alone := rows[4].batch[0], rows[4].pipeline[0]
-	if rows[4].size != lua.MaxOps || batch.sent >= alone.sent || batch.received >= alone.received {
+	if rows[4].size != protocol.MaxOps || batch.sent >= alone.sent || batch.received >= alone.received {
 		t.Errorf("an op in a batch of %d takes %+v, alone %+v", rows[4].size, batch, alone)
 	}
 }
@@ -227,7 +228,7 @@ func TestMedian(t *testing.T) {
 func TestMissed(t *testing.T) {
 	made := func(batch, messages, perSecond, gone float64) *results {
 		return &results{
-			costs: []costRow{{size: 1}, {size: lua.MaxOps, batch: series[opCost]{{cpu: batch}}, pipeline: series[opCost]{{cpu: 10}}}},
+			costs: []costRow{{size: 1}, {size: protocol.MaxOps, batch: series[opCost]{{cpu: batch}}, pipeline: series[opCost]{{cpu: 10}}}},
 			decisions: []*decisionRow{
 				{name: "hybrid", cost: series[perDecision]{{messages: messages, perSecond: perSecond}}},
 				{name: "redis_rate", cost: series[perDecision]{{messages: 1, perSecond: 100}}},

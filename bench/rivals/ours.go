@@ -149,19 +149,19 @@ func (a hybridLimiter) Decide(ctx context.Context, keys []string) (allowed int, 
 
 // ourBucket is the same by the handle of one key.
 var ourBucket = Rival{
-	Name: "hybrid_Bucket", What: "Limiter.Bucket(key), Bucket.Allow", Where: InBoth, Single: true,
+	Name: "hybrid_Bucket", What: "Limiter.Key(key), Key.Allow", Where: InBoth, Single: true,
 	Open: func(env Env) (Limiter, error) {
 		w, err := openHybrid(env)
 		if err != nil {
 			return nil, err
 		}
-		return bucketLimiter{w, w.l.Bucket("key")}, nil
+		return bucketLimiter{w, w.l.Key("key")}, nil
 	},
 }
 
 type bucketLimiter struct {
 	warmed
-	b *hybrid.Bucket
+	b *hybrid.Key
 }
 
 func (a bucketLimiter) Decide(ctx context.Context, keys []string) (allowed int, err error) {

@@ -10,9 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/runner"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // This file is the commands that change something: reset and switch.
@@ -66,18 +66,18 @@ func reset(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []str
 func (c *connection) sameKind(ctx context.Context, rdb redis.UniversalClient, key, subject string, limit hybridlimit.Limit) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	runner, err := global.NewRunner(rdb, c.timeout)
+	calls, err := runner.New(rdb, c.timeout)
 	if err != nil {
 		return err
 	}
-	defer runner.Close()
+	defer calls.Close()
 	_, name := c.slot(key, subject)
-	text, ttl, err := runner.Stored(ctx, name)
+	text, ttl, err := calls.Stored(ctx, name)
 	if err != nil {
 		return fmt.Errorf("hybridlimit: %w", err)
 	}
 	have := ""
-	if s, ok := lua.DecodeState(text); ok {
+	if s, ok := wire.DecodeState(text); ok {
 		have = kindOf(s)
 	} else if text == "" && ttl > 0 {
 		have = "log"
@@ -91,7 +91,7 @@ func (c *connection) sameKind(ctx context.Context, rdb redis.UniversalClient, ke
 }
 
 // kindOf is what a state is of.
-func kindOf(s lua.State) string {
+func kindOf(s wire.State) string {
 	return map[byte]string{'b': "bucket", 'q': "queue", 'f': "fixed window", 's': "sliding window", 'l': "log"}[s.Kind.Letter()]
 }
 

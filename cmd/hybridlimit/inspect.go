@@ -12,24 +12,24 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/runner"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // report is what inspect says.
 type report struct {
-	Name      string           `json:"name"`
-	Key       string           `json:"key,omitempty"` // of a hashed key that was found by its digest: not known
-	Digest    string           `json:"digest"`
-	RedisKey  string           `json:"redis_key"`
-	Sentence  string           `json:"sentence"`
-	State     *global.KeyState `json:"state,omitempty"` // with -limit
-	Stored    string           `json:"stored,omitempty"`
-	TTL       time.Duration    `json:"ttl_ns"`
-	Processes int64            `json:"processes"`
-	Switch    string           `json:"switch"`
-	SwitchSet time.Time        `json:"switch_set,omitzero"`
+	Name      string                `json:"name"`
+	Key       string                `json:"key,omitempty"` // of a hashed key that was found by its digest: not known
+	Digest    string                `json:"digest"`
+	RedisKey  string                `json:"redis_key"`
+	Sentence  string                `json:"sentence"`
+	State     *hybridlimit.KeyState `json:"state,omitempty"` // with -limit
+	Stored    string                `json:"stored,omitempty"`
+	TTL       time.Duration         `json:"ttl_ns"`
+	Processes int64                 `json:"processes"`
+	Switch    string                `json:"switch"`
+	SwitchSet time.Time             `json:"switch_set,omitzero"`
 
 	found bool // there is a state
 }
@@ -90,18 +90,18 @@ func (c *connection) report(ctx context.Context, rdb redis.UniversalClient, t ta
 	r = report{Name: c.name, Key: t.key, Digest: t.digest, RedisKey: t.redisKey}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	runner, err := global.NewRunner(rdb, c.timeout, global.WithFunctions(c.functions))
+	calls, err := runner.New(rdb, c.timeout, runner.WithFunctions(c.functions))
 	if err != nil {
 		return r, err
 	}
-	defer runner.Close()
-	if r.Stored, r.TTL, err = runner.Stored(ctx, t.redisKey); err != nil {
+	defer calls.Close()
+	if r.Stored, r.TTL, err = calls.Stored(ctx, t.redisKey); err != nil {
 		return r, fmt.Errorf("hybridlimit: %w", err)
 	}
 	r.found = r.Stored != "" || r.TTL > -2
 	r.Sentence = stored(r.Stored, r.found)
 	if limit.set {
-		k, err := runner.Look(ctx, t.redisKey, limit.limit)
+		k, err := calls.Look(ctx, t.redisKey, limit.limit)
 		if err != nil {
 			return r, fmt.Errorf("hybridlimit: %w", err)
 		}
@@ -134,7 +134,7 @@ func stored(text string, found bool) string {
 	if text == "" {
 		return "Redis has a log of the key; -limit says what is left of it"
 	}
-	s, ok := lua.DecodeState(text)
+	s, ok := wire.DecodeState(text)
 	if !ok {
 		return "Redis has something of the key that this version cannot read, and would take for nothing"
 	}
@@ -142,7 +142,7 @@ func stored(text string, found bool) string {
 }
 
 // standing is a state in words: "bucket had 7 units left at 12:03:04 UTC".
-func standing(s lua.State) string {
+func standing(s wire.State) string {
 	level := float64(0)
 	if s.Unit > 0 {
 		level = float64(s.Level) / float64(s.Unit)
@@ -175,7 +175,7 @@ func (r report) write(out io.Writer, asJSON bool) error {
 	}
 	fmt.Fprintf(t, "  in Redis\t%q\n", r.RedisKey)
 	fmt.Fprintf(t, "  in the log\t%s\n", r.Digest)
-	if s, ok := lua.DecodeState(r.Stored); ok {
+	if s, ok := wire.DecodeState(r.Stored); ok {
 		fmt.Fprintf(t, "  debited\t%d units since %s\n", s.Since, time.UnixMicro(max(s.Born, s.Reset)).UTC().Format(time.RFC3339))
 		fmt.Fprintf(t, "  leased\t%d units by the ledger\n", s.Out[0]+s.Out[1])
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/global"
+	"github.com/hybridlimit/hybridlimit/internal/runner"
 )
 
 // listing is the flags of list, and what it has found.
@@ -147,11 +147,11 @@ func (l *listing) describe(ctx context.Context, c *connection, rdb redis.Univers
 		return err
 	}
 	defer h.Close()
-	runner, err := global.NewRunner(rdb, c.timeout, global.WithFunctions(c.functions))
+	calls, err := runner.New(rdb, c.timeout, runner.WithFunctions(c.functions))
 	if err != nil {
 		return err
 	}
-	defer runner.Close()
+	defer calls.Close()
 	for name, one := range l.limiters {
 		slices.SortFunc(one.rows, func(a, b row) int { return strings.Compare(a.key, b.key) })
 		bounded, cancel := context.WithTimeout(ctx, c.timeout)
@@ -173,7 +173,7 @@ func (l *listing) describe(ctx context.Context, c *connection, rdb redis.Univers
 				break
 			}
 			bounded, cancel := context.WithTimeout(ctx, c.timeout)
-			k, err := runner.Look(bounded, r.redisKey, l.limit.limit)
+			k, err := calls.Look(bounded, r.redisKey, l.limit.limit)
 			cancel()
 			if err != nil {
 				return err

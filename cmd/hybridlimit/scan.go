@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // This file is how the commands look through all keys of Redis, and read states.
@@ -162,7 +162,7 @@ func read(ctx context.Context, node *redis.Client, keys []string) ([]state, erro
 	for i := range keys {
 		s := &states[i]
 		s.row.age, s.row.ttl = -1, ttls[i].Val()
-		switch st, ok := lua.DecodeState(texts[i].Val()); {
+		switch st, ok := wire.DecodeState(texts[i].Val()); {
 		case gone(texts[i].Err()) || gone(entries[i].Err()) || gone(ttls[i].Err()):
 			s.how = moved
 		case ok:

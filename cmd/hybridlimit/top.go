@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // scan is the flags of top.
@@ -160,7 +160,7 @@ func (c *connection) callers(key string) (string, bool) {
 }
 
 // of fills in what a state says.
-func (r *row) of(s lua.State, now time.Time) {
+func (r *row) of(s wire.State, now time.Time) {
 	r.since, r.leased = s.Since, s.Out[0]+s.Out[1]
 	if life := now.Sub(time.UnixMicro(max(s.Born, s.Reset))).Seconds(); life > 0 {
 		r.per = float64(s.Since) / max(life, 1)

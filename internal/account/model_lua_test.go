@@ -16,6 +16,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
@@ -57,10 +58,10 @@ func (s *scriptMirror) epoch() string          { return s.names.Epoch(0) }
 func (s *scriptMirror) envelope(id int) string { return s.names.Envelope(0, strconv.Itoa(id)) }
 
 // run is a batch of one op, at a Redis time.
-func (s *scriptMirror) run(env lua.Envelope, op algo.Op, at int64) lua.Reply {
+func (s *scriptMirror) run(env wire.Envelope, op algo.Op, at int64) wire.Reply {
 	s.steps++
 	s.mini.SetTime(time.UnixMicro(at))
-	keys, argv := lua.EncodeBatch(env, []lua.Op{{Key: s.state(), Limit: s.limit, Op: op}})
+	keys, argv := wire.EncodeBatch(env, []wire.Op{{Key: s.state(), Limit: s.limit, Op: op}})
 	args := make([]any, len(argv))
 	for i, a := range argv {
 		args[i] = a
@@ -68,9 +69,9 @@ func (s *scriptMirror) run(env lua.Envelope, op algo.Op, at int64) lua.Reply {
 	raw, err := s.rdb.EvalSha(context.Background(), lua.Batch.SHA, keys, args...).Result()
 	if err != nil {
 		s.w.fail("script: %v", err)
-		return lua.Reply{}
+		return wire.Reply{}
 	}
-	reply, err := lua.DecodeReply(raw, 1)
+	reply, err := wire.DecodeReply(raw, 1)
 	if err != nil {
 		s.w.fail("reply: %v", err)
 	}
@@ -95,11 +96,11 @@ func (s *scriptMirror) tick(at int64) {
 }
 
 func (s *scriptMirror) batch(b modelBatch, op algo.Op, at int64, want modelReply, r *modelRedis) {
-	env := lua.Envelope{Key: s.envelope(b.id), Epoch: s.epoch(), Seq: b.seq, TTL: ratesync.EnvelopeTTL}
+	env := wire.Envelope{Key: s.envelope(b.id), Epoch: s.epoch(), Seq: b.seq, TTL: ratesync.EnvelopeTTL}
 	reply := s.run(env, op, at)
-	expect := lua.Reply{Seen: want.seen, Stale: want.stale, Gap: want.gap, Epoch: want.epoch, Now: want.now}
+	expect := wire.Reply{Seen: want.seen, Stale: want.stale, Gap: want.gap, Epoch: want.epoch, Now: want.now}
 	if !want.stale {
-		expect.Answers = []lua.Answer{want.ans}
+		expect.Answers = []wire.Answer{want.ans}
 	}
 	s.same("reply", fmt.Sprintf("%+v", reply), fmt.Sprintf("%+v", expect))
 	e := r.env[b.id]
@@ -123,8 +124,8 @@ func (s *scriptMirror) batch(b modelBatch, op algo.Op, at int64, want modelReply
 }
 
 func (s *scriptMirror) exact(op algo.Op, at int64, want algo.Answer, r *modelRedis) {
-	reply := s.run(lua.Envelope{}, op, at)
-	s.same("reply", fmt.Sprintf("%+v", reply.Answers), fmt.Sprintf("%+v", []lua.Answer{want}))
+	reply := s.run(wire.Envelope{}, op, at)
+	s.same("reply", fmt.Sprintf("%+v", reply.Answers), fmt.Sprintf("%+v", []wire.Answer{want}))
 	s.storedState(r)
 }
 
@@ -138,7 +139,7 @@ func (s *scriptMirror) storedState(r *modelRedis) {
 		st.Slot = 0
 	}
 	got, _ := s.mini.Get(s.state())
-	stored, ok := lua.DecodeState(got)
+	stored, ok := wire.DecodeState(got)
 	s.same(s.state(), fmt.Sprintf("%+v %t until %d", stored, ok, s.dies[s.state()]), fmt.Sprintf("%+v true until %d", st, r.dies))
 }
 

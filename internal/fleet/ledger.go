@@ -8,6 +8,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -58,7 +59,7 @@ func (l *ledger) read(i int, name string) (debits, bool) {
 	if err != nil {
 		return debits{}, false
 	}
-	state, ok := lua.DecodeState(raw)
+	state, ok := wire.DecodeState(raw)
 	if !ok {
 		l.w.violate("the state of %q is %q", l.w.keys[i], raw)
 	}

@@ -17,7 +17,6 @@ const examplesPerVerb = 2
 var undemonstrated = []string{
 	"Limiter.Allow",                                                                                // AllowN with a cost of 1: in nearly every example
 	"Limiter.Close", "Hub.Close", "Limiter.Shutdown", "Hub.Shutdown", "Limiter.Ready", "Hub.Ready", // lifecycle, not verbs
-	"Limiter.AllowJoint", // AllowAll, for adapters
 }
 
 // demonstrated lists what else is shown in examples, by the names that package doc gives them, besides the methods that

@@ -34,19 +34,24 @@ var product = map[string]rule{
 	"internal/census":    {},
 	"internal/waiting":   {inside: []string{"."}},
 	"internal/respguard": {},
-	"lua":                {inside: []string{".", "internal/algo"}, outside: []string{xxhash}},
+	"internal/wire":      {inside: []string{".", "internal/algo"}},
+	"lua":                {inside: []string{"."}}, // for programs that have no Redis client of this module's
 	"local":              {inside: []string{".", "internal/algo", "internal/waiting"}, outside: []string{xtime, lru, xxhash}},
 	"breaker":            {inside: []string{"."}, outside: []string{gobreaker, redisClient, otel}},
-	"global": {
-		inside:  []string{".", "internal/algo", "internal/respguard", "internal/waiting", "lua"},
+	"internal/runner": {
+		inside:  []string{".", "internal/algo", "internal/respguard", "internal/wire", "lua"},
 		outside: []string{redisClient, otel, xxhash},
 	},
-	"sync": {
-		inside:  []string{".", "internal/algo", "lua", "breaker", "global"},
+	"global": {
+		inside:  []string{".", "internal/algo", "internal/runner", "internal/waiting", "internal/wire", "lua"},
+		outside: []string{redisClient, otel, xxhash},
+	},
+	"sync": { // no limiter
+		inside:  []string{".", "internal/algo", "internal/wire", "lua", "breaker"},
 		outside: []string{redisClient, otel, xxhash},
 	},
 	"hybrid": {
-		inside:  []string{".", "internal/account", "internal/algo", "internal/census", "internal/waiting", "lua", "breaker", "local", "global", "sync"},
+		inside:  []string{".", "internal/account", "internal/algo", "internal/census", "internal/runner", "internal/waiting", "internal/wire", "lua", "breaker", "local", "sync"},
 		outside: []string{redisClient, lru, xtime, otel, xxhash},
 	},
 	"hybrid/debug": {inside: []string{".", "hybrid"}}, // an adapter, so that hybrid does not bring net/http
@@ -64,7 +69,7 @@ var example = rule{
 // tool is the rule of everything below cmd/: programs for operators, which look at what Redis keeps, hence lua, also under
 // the keys that httplimit makes; no test support, and nothing that the library does not depend on anyway.
 var tool = rule{
-	inside:  []string{".", "lua", "global", "hybrid", "httplimit"},
+	inside:  []string{".", "internal/runner", "internal/wire", "lua", "global", "hybrid", "httplimit"},
 	outside: []string{redisClient},
 }
 

@@ -14,7 +14,7 @@ import (
 const maxLines = 500
 
 // arithmetic packages compute from a time that they are given.
-var arithmetic = []string{"internal/account", "internal/algo", "lua"}
+var arithmetic = []string{"internal/account", "internal/algo", "internal/wire", "lua"}
 
 // clock are the functions of package time that read a clock or wait for one.
 var clock = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer"}

@@ -1,4 +1,4 @@
-package global_test
+package runner_test
 
 import (
 	"bytes"
@@ -12,9 +12,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/runner"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // panicking is a client that panics as go-redis does when it trusts a length, at
@@ -77,13 +77,13 @@ func TestAPanicIsAnErrorOfTheCall(t *testing.T) {
 				tc.rdb.AddHook(panicking{tc.at})
 			}
 			var log lines
-			r, err := global.NewRunner(tc.rdb, 10*time.Second, global.WithFunctions(tc.functions), global.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+			r, err := runner.New(tc.rdb, 10*time.Second, runner.WithFunctions(tc.functions), runner.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 			if err != nil {
 				t.Fatal(err)
 			}
 			for range 3 {
 				_, err = r.Heartbeat(t.Context(), pulse("p", time.Minute, false))
-				if !errors.Is(err, lua.ErrReply) || !strings.Contains(err.Error(), "panicked: runtime error: makeslice: len out of range") {
+				if !errors.Is(err, wire.ErrReply) || !strings.Contains(err.Error(), "panicked: runtime error: makeslice: len out of range") {
 					t.Errorf("%v", err)
 				}
 			}

@@ -1,4 +1,4 @@
-package global
+package runner
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -40,7 +41,7 @@ func CheckClient(rdb redis.UniversalClient) error {
 	return nil
 }
 
-// NewRunner wraps a client. A client that can bound its own reads and writes
+// New wraps a client. A client that can bound its own reads and writes
 // (*redis.Client) is told to give up after timeout, unless it does so sooner,
 // so that a call which hangs does not outlive its caller by the client's 5 s
 // default. That works on a copy, which shares the client's connections and
@@ -53,7 +54,7 @@ func CheckClient(rdb redis.UniversalClient) error {
 // waited for a connection in vain names the reason, "connection refused", besides
 // context.DeadlineExceeded. Both are hooks of the client, of which only the
 // dialling does anything; they stay.
-func NewRunner(rdb redis.UniversalClient, timeout time.Duration, opts ...RunnerOption) (*Runner, error) {
+func New(rdb redis.UniversalClient, timeout time.Duration, opts ...Option) (*Runner, error) {
 	if err := CheckClient(rdb); err != nil {
 		return nil, err
 	}
@@ -78,7 +79,12 @@ func (r *Runner) Close() {
 	r.calls.Wait()
 }
 
-func (r *Runner) begin() bool {
+// Client returns the client that New wrapped.
+func (r *Runner) Client() redis.UniversalClient { return r.client }
+
+// Begin keeps the Runner open for the calls All and BatchWithin until Done. It
+// reports false if the Runner is closed; Done is not called then.
+func (r *Runner) Begin() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.closed {
@@ -87,95 +93,112 @@ func (r *Runner) begin() bool {
 	return !r.closed
 }
 
+// Done ends what Begin began.
+func (r *Runner) Done() { r.calls.Done() }
+
 // Batch runs one batch of ops in one slot. With an envelope it may be called
 // again with the same arguments until it is answered, and is applied once. The
-// answer to more than lua.MaxOps ops may be refused.
-func (r *Runner) Batch(ctx context.Context, env lua.Envelope, ops []lua.Op) (lua.Reply, error) {
-	if !r.begin() {
-		return lua.Reply{}, hybridlimit.ErrClosed
+// answer to more than wire.MaxOps ops may be refused.
+//
+// A batch that Redis read and did not apply, and never will, is wire.ErrRefused.
+func (r *Runner) Batch(ctx context.Context, env wire.Envelope, ops []wire.Op) (wire.Reply, error) {
+	if !r.Begin() {
+		return wire.Reply{}, hybridlimit.ErrClosed
 	}
 	defer r.calls.Done()
-	keys, argv := lua.EncodeBatch(env, ops)
+	keys, argv := wire.EncodeBatch(env, ops)
 	reply, err := r.batch(ctx, keys, argv, ops)
 	if err == nil {
 		err = reply.Check(env, ops)
 	}
 	if err != nil {
-		return lua.Reply{}, err
+		return wire.Reply{}, err
 	}
 	return reply, nil
 }
 
-// batch runs encoded ops. Only within a call that has begun.
-func (r *Runner) batch(ctx context.Context, keys, argv []string, ops []lua.Op) (lua.Reply, error) {
+// batch runs encoded ops. It needs Begin.
+func (r *Runner) batch(ctx context.Context, keys, argv []string, ops []wire.Op) (wire.Reply, error) {
 	raw, err := r.send(ctx, lua.Batch, lua.Library.Batch, keys, argv)
-	if err != nil {
-		return lua.Reply{}, err
+	if redis.HasErrorPrefix(err, "HLBATCH") {
+		err = fmt.Errorf("%w: %w", wire.ErrRefused, err)
 	}
-	return lua.DecodeReply(raw, len(ops))
+	if err != nil {
+		return wire.Reply{}, err
+	}
+	return wire.DecodeReply(raw, len(ops))
 }
 
-// all runs ops in one slot that get all that they ask for, or nothing. Only
-// within a call that has begun.
-func (r *Runner) all(ctx context.Context, ops []lua.Op) (lua.Reply, error) {
-	keys, argv := lua.EncodeAll(ops)
+// BatchWithin runs one batch of ops without an envelope, like Batch, between
+// Begin and Done: so a call that has begun can still give back what it took
+// after the Runner was closed.
+func (r *Runner) BatchWithin(ctx context.Context, ops []wire.Op) error {
+	keys, argv := wire.EncodeBatch(wire.Envelope{}, ops)
+	_, err := r.batch(ctx, keys, argv, ops)
+	return err
+}
+
+// All runs ops in one slot that get all that they ask for, or nothing. Call it
+// between Begin and Done.
+func (r *Runner) All(ctx context.Context, ops []wire.Op) (wire.Reply, error) {
+	keys, argv := wire.EncodeAll(ops)
 	reply, err := r.batch(ctx, keys, argv, ops)
 	if err == nil {
 		err = reply.CheckAll(ops)
 	}
 	if err != nil {
-		return lua.Reply{}, err
+		return wire.Reply{}, err
 	}
 	return reply, nil
 }
 
 // History asks for a page of what a key has admitted under a sliding log, after
-// a time in µs of Redis time or from the begin (0). It holds lua.MaxHistory
-// entries at most; lua.ReadHistory puts pages together.
-func (r *Runner) History(ctx context.Context, key string, limit hybridlimit.Limit, after int64) (lua.Page, error) {
-	keys, argv := lua.EncodeHistory(key, limit, after, lua.MaxHistory)
+// a time in µs of Redis time or from the begin (0). It holds wire.MaxHistory
+// entries at most; wire.ReadHistory puts pages together.
+func (r *Runner) History(ctx context.Context, key string, limit hybridlimit.Limit, after int64) (wire.Page, error) {
+	keys, argv := wire.EncodeHistory(key, limit, after, wire.MaxHistory)
 	raw, err := r.run(ctx, lua.History, lua.Library.History, keys, argv)
 	if err != nil {
-		return lua.Page{}, err
+		return wire.Page{}, err
 	}
-	return lua.DecodeHistory(raw)
+	return wire.DecodeHistory(raw)
 }
 
 // Heartbeat notes that a process is alive and returns how many are, and what
 // their fleet was told. With Leave it takes the process out instead.
-func (r *Runner) Heartbeat(ctx context.Context, p lua.Pulse) (lua.Beat, error) {
-	keys, argv := lua.EncodePulse(p)
+func (r *Runner) Heartbeat(ctx context.Context, p wire.Pulse) (wire.Beat, error) {
+	keys, argv := wire.EncodePulse(p)
 	raw, err := r.run(ctx, lua.Fleet, lua.Library.Heartbeat, keys, argv)
 	if err != nil {
-		return lua.Beat{}, err
+		return wire.Beat{}, err
 	}
-	return lua.DecodeBeat(raw)
+	return wire.DecodeBeat(raw)
 }
 
 // SetSwitch sets the fleet's switch of a limiter, whose key is that of
 // lua.Names.Switch, and returns it with its time. It lives for ttl, or as long
 // as heartbeats renew it.
-func (r *Runner) SetSwitch(ctx context.Context, key string, to int64, ttl time.Duration) (lua.Flag, error) {
-	return r.flag(ctx, func() (keys, argv []string) { return lua.EncodeSwitch(key, to, ttl) })
+func (r *Runner) SetSwitch(ctx context.Context, key string, to int64, ttl time.Duration) (wire.Flag, error) {
+	return r.flag(ctx, func() (keys, argv []string) { return wire.EncodeSwitch(key, to, ttl) })
 }
 
 // Switch returns the fleet's switch of a limiter.
-func (r *Runner) Switch(ctx context.Context, key string) (lua.Flag, error) {
-	return r.flag(ctx, func() (keys, argv []string) { return lua.EncodeSwitchRead(key) })
+func (r *Runner) Switch(ctx context.Context, key string) (wire.Flag, error) {
+	return r.flag(ctx, func() (keys, argv []string) { return wire.EncodeSwitchRead(key) })
 }
 
-func (r *Runner) flag(ctx context.Context, encode func() (keys, argv []string)) (lua.Flag, error) {
+func (r *Runner) flag(ctx context.Context, encode func() (keys, argv []string)) (wire.Flag, error) {
 	keys, argv := encode()
 	raw, err := r.run(ctx, lua.SetSwitch, lua.Library.SetSwitch, keys, argv)
 	if err != nil {
-		return lua.Flag{}, err
+		return wire.Flag{}, err
 	}
-	return lua.DecodeSwitch(raw)
+	return wire.DecodeSwitch(raw)
 }
 
 // run runs a script, or the function that does the same.
 func (r *Runner) run(ctx context.Context, script lua.Script, function string, keys, argv []string) (any, error) {
-	if !r.begin() {
+	if !r.Begin() {
 		return nil, hybridlimit.ErrClosed
 	}
 	defer r.calls.Done()
@@ -190,7 +213,7 @@ func (r *Runner) send(ctx context.Context, script lua.Script, function string, k
 	}
 	raw, err := call()
 	if errors.Is(err, redis.Nil) { // for others an answer like any; none that the library gives
-		err = fmt.Errorf("%w: nothing", lua.ErrReply)
+		err = fmt.Errorf("%w: nothing", wire.ErrReply)
 	}
 	return raw, err
 }
@@ -270,7 +293,3 @@ func expired(ctx context.Context) bool {
 	at, ok := ctx.Deadline()
 	return ok && !time.Now().Before(at)
 }
-
-// Refused reports whether an error of Batch says that Redis read the batch,
-// did not apply it, and never will: sending it again does not help.
-func Refused(err error) bool { return redis.HasErrorPrefix(err, "HLBATCH") }

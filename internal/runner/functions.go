@@ -1,4 +1,4 @@
-package global
+package runner
 
 import (
 	"context"
@@ -10,12 +10,12 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// RunnerOption changes how a Runner works.
-type RunnerOption func(*Runner)
+// Option changes how a Runner works.
+type Option func(*Runner)
 
 // WithFunctions says whether a Runner calls the functions of lua.Library
-// (FCALL) instead of the scripts (EVALSHA): see Config.Functions.
-func WithFunctions(on bool) RunnerOption { return func(r *Runner) { r.functions = on } }
+// (FCALL) instead of the scripts (EVALSHA).
+func WithFunctions(on bool) Option { return func(r *Runner) { r.functions = on } }
 
 // fcall runs a function, and loads the library where Redis does not know it: a
 // restart, a failover, a new node or FUNCTION FLUSH is not a failure. What was
@@ -48,7 +48,7 @@ func (r *Runner) fcall(ctx context.Context, function string, script lua.Script, 
 // withoutFunctions explains the answer of a Redis that has no functions.
 func withoutFunctions(err error) error {
 	if redis.HasErrorPrefix(err, "unknown command") {
-		return fmt.Errorf("global: Config.Functions needs Redis 7 or newer: %w", err)
+		return fmt.Errorf("hybridlimit: Config.Functions needs Redis 7 or newer: %w", err)
 	}
 	return err
 }
@@ -68,7 +68,7 @@ func loadLibrary(ctx context.Context, send process) error {
 	if err == nil || redis.HasErrorPrefix(err, "Library '"+lua.Library.Name+"' already exists") {
 		return nil
 	}
-	return fmt.Errorf("global: FUNCTION LOAD, which Config.Functions needs: %w", err)
+	return fmt.Errorf("hybridlimit: FUNCTION LOAD, which Config.Functions needs: %w", err)
 }
 
 // process sends a command.

@@ -1,16 +1,19 @@
-package lua
+package wire
 
 import (
 	"errors"
 	"fmt"
 
-	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
 // ErrReply is wrapped by every error about a reply that the library cannot
 // have given.
-var ErrReply = errors.New("lua: unreadable reply")
+var ErrReply = errors.New("wire: unreadable reply")
+
+// ErrRefused is wrapped by the error of a batch that Redis read and did not
+// apply. Redis never applies it: sending it again does not help.
+var ErrRefused = errors.New("wire: batch refused")
 
 // Reply is what a batch got.
 type Reply struct {
@@ -27,15 +30,17 @@ const (
 	headInts   = 4
 	answerInts = 10
 	intBytes   = 24 // of an integer in a reply, its line end included
+
+	maxRequestID = 128 // bytes that hybridlimit.WithRequestID keeps
 )
 
-// MaxReplyValues is the most values that a script or function of this package
+// MaxReplyValues is the most values that a script or function of package lua
 // answers with, to a batch of MaxOps ops or a page of MaxHistory entries.
 const MaxReplyValues = max(headInts+answerInts*MaxOps, historyHead+historyEach*MaxHistory)
 
 // MaxReplyBytes is the most bytes that such an answer takes: its integers, and
 // the escaped request id of each entry of a page.
-const MaxReplyBytes = (1+MaxReplyValues)*intBytes + MaxHistory*escaped*hybridlimit.MaxRequestIDBytes
+const MaxReplyBytes = (1+MaxReplyValues)*intBytes + MaxHistory*escaped*maxRequestID
 
 // maxReply is the largest number that the library answers with: 2⁵³, which
 // stands for never, and the second or so for which a clock that stepped back

@@ -1,4 +1,4 @@
-package global_test
+package runner_test
 
 import (
 	"errors"
@@ -7,23 +7,23 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/runner"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 const fleetKey, switchKey = "hl:v2:{3}:@fleet:api", "hl:v2:{3}:@switch:api"
 
 // pulse is a heartbeat of a process that was told nothing.
-func pulse(process string, expiry time.Duration, leave bool) lua.Pulse {
-	return lua.Pulse{Fleet: fleetKey, Switch: switchKey, Process: process, Expiry: expiry, Leave: leave, TTL: time.Hour}
+func pulse(process string, expiry time.Duration, leave bool) wire.Pulse {
+	return wire.Pulse{Fleet: fleetKey, Switch: switchKey, Process: process, Expiry: expiry, Leave: leave, TTL: time.Hour}
 }
 
-func withRunner(t *testing.T, f func(t *testing.T, bubble *redistest.Bubble, r *global.Runner)) {
+func withRunner(t *testing.T, f func(t *testing.T, bubble *redistest.Bubble, r *runner.Runner)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		bubble := redistest.NewBubble(t)
-		r, err := global.NewRunner(bubble.Client(nil), time.Second)
+		r, err := runner.New(bubble.Client(nil), time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +34,7 @@ func withRunner(t *testing.T, f func(t *testing.T, bubble *redistest.Bubble, r *
 
 func inFleet(t *testing.T, f func(t *testing.T, bubble *redistest.Bubble, beat func(process string, leave bool, want int))) {
 	t.Helper()
-	withRunner(t, func(t *testing.T, bubble *redistest.Bubble, r *global.Runner) {
+	withRunner(t, func(t *testing.T, bubble *redistest.Bubble, r *runner.Runner) {
 		f(t, bubble, func(process string, leave bool, want int) {
 			t.Helper()
 			if got, err := r.Heartbeat(t.Context(), pulse(process, 3*time.Second, leave)); got.Alive != want || err != nil {
@@ -73,7 +73,7 @@ func TestHeartbeatExpires(t *testing.T) {
 // A heartbeat says when Redis last heard of the process, so that one that was
 // forgotten can tell.
 func TestHeartbeatRemembersTheLast(t *testing.T) {
-	withRunner(t, func(t *testing.T, bubble *redistest.Bubble, r *global.Runner) {
+	withRunner(t, func(t *testing.T, bubble *redistest.Bubble, r *runner.Runner) {
 		var last int64
 		for i, step := range []struct {
 			wipe, leave bool
@@ -127,7 +127,7 @@ func TestHeartbeatsLeaveNothingBehind(t *testing.T) {
 func TestHeartbeatOnRedis(t *testing.T) {
 	server := redistest.New(t)
 	rdb := server.Client(t)
-	r, err := global.NewRunner(rdb, 10*time.Second)
+	r, err := runner.New(rdb, 10*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,13 +140,13 @@ func TestHeartbeatOnRedis(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, err := r.Heartbeat(t.Context(), pulse("0", 0, false)); got != (lua.Beat{}) || err == nil {
+	if got, err := r.Heartbeat(t.Context(), pulse("0", 0, false)); got != (wire.Beat{}) || err == nil {
 		t.Errorf("with an expiry of 0: %+v, %v", got, err)
 	}
 	rdb.Set(t.Context(), "{3}string", "v", 0)
 	odd := pulse("0", time.Second, false)
 	odd.Fleet = "{3}string"
-	if got, err := r.Heartbeat(t.Context(), odd); got != (lua.Beat{}) || err == nil || errors.Is(err, lua.ErrReply) {
+	if got, err := r.Heartbeat(t.Context(), odd); got != (wire.Beat{}) || err == nil || errors.Is(err, wire.ErrReply) {
 		t.Errorf("on a string: %+v, %v", got, err)
 	}
 }

@@ -1,4 +1,4 @@
-package global
+package runner
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/internal/respguard"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -42,12 +43,12 @@ const (
 var rules = &respguard.Rules{
 	Class: classOf,
 	Limits: [...]respguard.Limits{
-		respguard.Short: {Values: max(lua.MaxReplyValues, greetingValues), Bytes: lua.MaxReplyBytes, Depth: levels},
+		respguard.Short: {Values: max(wire.MaxReplyValues, greetingValues), Bytes: wire.MaxReplyBytes, Depth: levels},
 		respguard.Map:   {Values: mapValues, Bytes: mapBytes, Depth: levels},
 		respguard.Other: {Values: othersValues, Bytes: othersBytes, Depth: othersLevels},
 	},
 	Push: respguard.Limits{Values: pushValues, Bytes: pushBytes, Depth: levels},
-	Err:  lua.ErrReply,
+	Err:  wire.ErrReply,
 }
 
 // command is the first two words of a command, of which the guard sees 64 bytes.

@@ -9,11 +9,11 @@ import (
 )
 
 // A handle, for a key that is known beforehand: a limit of the whole service.
-func ExampleLimiter_Bucket() {
+func ExampleLimiter_Key() {
 	limiter, stop := start(hybridlimit.PerHour(3), hybrid.Config{Name: "reports"})
 	defer stop()
 
-	all := limiter.Bucket("all")
+	all := limiter.Key("all")
 	for range 4 {
 		res, err := all.Allow(context.Background())
 		fmt.Println(res.Allowed, err)
@@ -30,7 +30,7 @@ func ExampleBucket_AllowN() {
 	limiter, stop := start(hybridlimit.PerHour(10), hybrid.Config{Name: "uploads"})
 	defer stop()
 
-	session := limiter.Bucket("alice") // kept for as long as the connection is
+	session := limiter.Key("alice") // kept for as long as the connection is
 	a, _ := session.AllowN(context.Background(), 7)
 	b, _ := limiter.AllowN(context.Background(), "alice", 7)
 	fmt.Println(a.Allowed, b.Allowed)

@@ -1,4 +1,4 @@
-package global
+package runner
 
 import (
 	"context"
@@ -8,12 +8,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // WithLogger makes a Runner log to l what nobody but the log can be told: that
 // go-redis panicked. Without it, and with nil, that is slog.Default().
-func WithLogger(l *slog.Logger) RunnerOption { return func(r *Runner) { r.panics.log = l } }
+func WithLogger(l *slog.Logger) Option { return func(r *Runner) { r.panics.log = l } }
 
 // logEvery is the least time between two log lines of panics.
 const logEvery = time.Second
@@ -33,7 +33,7 @@ type panics struct {
 func (p *panics) catch(f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("%w: go-redis panicked: %v", lua.ErrReply, v)
+			err = fmt.Errorf("%w: go-redis panicked: %v", wire.ErrReply, v)
 			p.note(v, debug.Stack())
 		}
 	}()

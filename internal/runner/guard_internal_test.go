@@ -1,4 +1,4 @@
-package global
+package runner
 
 import (
 	"context"
@@ -9,8 +9,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/respguard"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -76,14 +78,15 @@ func BenchmarkAsk(b *testing.B) {
 			if name == "plain" {
 				first(rdb) // so it gets none
 			}
-			l, err := New(rdb, hybridlimit.PerSecond(1_000_000_000), Config{Name: "api", Timeout: time.Minute})
+			r, err := New(rdb, time.Minute)
 			if err != nil {
 				b.Fatal(err)
 			}
-			defer l.Close()
+			defer r.Close()
+			op := wire.Op{Key: "{1}k", Limit: hybridlimit.PerSecond(1_000_000_000), Op: algo.Op{Asks: []int64{1}}}
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := l.Allow(b.Context(), "k"); err != nil {
+				if _, err := r.Batch(b.Context(), wire.Envelope{}, []wire.Op{op}); err != nil {
 					b.Fatal(err)
 				}
 			}

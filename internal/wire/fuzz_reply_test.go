@@ -1,4 +1,4 @@
-package lua_test
+package wire_test
 
 import (
 	"encoding/binary"
@@ -6,7 +6,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/hybridlimit/hybridlimit/lua"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // values makes any reply that go-redis can give of bytes: the first says what a
@@ -63,10 +63,10 @@ func FuzzReplies(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, ops uint8) {
 		raw, _ := values(data, 3)
 		n := int(ops) % 8
-		r, err := lua.DecodeReply(raw, n)
+		r, err := wire.DecodeReply(raw, n)
 		switch {
 		case err != nil:
-			if !errors.Is(err, lua.ErrReply) || len(r.Answers) > 0 {
+			if !errors.Is(err, wire.ErrReply) || len(r.Answers) > 0 {
 				t.Errorf("%v: %+v, %v", raw, r, err)
 			}
 		case r.Stale != (len(r.Answers) == 0) && n > 0 || !r.Stale && len(r.Answers) != n:
@@ -83,20 +83,20 @@ func FuzzReplies(f *testing.F) {
 				t.Errorf("%v: %+v", raw, a)
 			}
 		}
-		if b, err := lua.DecodeBeat(raw); err != nil && (!errors.Is(err, lua.ErrReply) || b != (lua.Beat{})) || b.Alive < 0 || b.Flag.Switch < 0 || b.Now < 0 || b.Now > most {
+		if b, err := wire.DecodeBeat(raw); err != nil && (!errors.Is(err, wire.ErrReply) || b != (wire.Beat{})) || b.Alive < 0 || b.Flag.Switch < 0 || b.Now < 0 || b.Now > most {
 			t.Errorf("%v: %+v, %v", raw, b, err)
 		}
-		if s, err := lua.DecodeSwitch(raw); err != nil && (!errors.Is(err, lua.ErrReply) || s != (lua.Flag{})) || s.Switch < 0 || s.At < 0 {
+		if s, err := wire.DecodeSwitch(raw); err != nil && (!errors.Is(err, wire.ErrReply) || s != (wire.Flag{})) || s.Switch < 0 || s.At < 0 {
 			t.Errorf("%v: %+v, %v", raw, s, err)
 		}
 		pages := 0
-		log, err := lua.ReadHistory(func(int64) (lua.Page, error) {
+		log, err := wire.ReadHistory(func(int64) (wire.Page, error) {
 			if pages++; pages > 3 {
 				t.Fatalf("%v: asks on and on", raw)
 			}
-			return lua.DecodeHistory(raw)
+			return wire.DecodeHistory(raw)
 		})
-		if err != nil && (!errors.Is(err, lua.ErrReply) || log != nil) {
+		if err != nil && (!errors.Is(err, wire.ErrReply) || log != nil) {
 			t.Errorf("%v: %v, %v", raw, log, err)
 		}
 	})

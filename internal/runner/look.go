@@ -1,0 +1,75 @@
+package runner
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
+)
+
+// Look reads the state that Redis has of a key, and converts it to the units of
+// a limit. name is that of lua.Names.State. Look costs three messages and
+// writes nothing.
+func (r *Runner) Look(ctx context.Context, name string, limit hybridlimit.Limit) (hybridlimit.KeyState, error) {
+	if err := limit.Validate(); err != nil {
+		return hybridlimit.KeyState{}, err
+	}
+	k := hybridlimit.KeyState{Limit: limit}
+	if limit.Algorithm == hybridlimit.AlgUnlimited || limit.Algorithm == hybridlimit.AlgBlocked { // Redis has no state of it
+		k.Left = limit.BurstSize()
+		return k, nil
+	}
+	t := algo.ScaleOf(limit)
+	reply, err := r.Batch(ctx, wire.Envelope{}, []wire.Op{{Key: name, Limit: limit}}) // asks for nothing: a peek
+	if err != nil {
+		return hybridlimit.KeyState{}, err
+	}
+	ans := reply.Answers[0]
+	k.Left, k.ResetAfter = t.Units(ans.Level), micros(t.Reset(ans))
+	if ans.Level < 0 {
+		k.Debt = (t.Bucket.Unit - 1 - ans.Level) / t.Bucket.Unit
+	}
+	if k.Left == 0 {
+		k.RetryAfter = micros(max(1, ans.Retry, t.Bucket.Wait(ans.Level, 1)))
+		if t.Window.Period > 0 || t.Log.Period > 0 {
+			k.RetryAfter = micros(max(1, ans.Retry))
+		}
+	}
+	stored, ttl, err := r.Stored(ctx, name)
+	if err != nil {
+		return hybridlimit.KeyState{}, err
+	}
+	k.TTL = max(0, ttl)
+	k.Found = ans.Born > 0 || ttl > 0
+	if s, ok := wire.DecodeState(stored); ok {
+		k.Debited, k.Leased, k.Born = s.Since, s.Out[0]+s.Out[1], time.UnixMicro(s.Born)
+	}
+	return k, nil
+}
+
+// Stored reads the text under which Redis keeps a key, for wire.DecodeState, and
+// how long it will: negative if there is none. Of a log there is a TTL and no
+// text. It costs two messages, and needs no right that the scripts do not.
+func (r *Runner) Stored(ctx context.Context, name string) (text string, ttl time.Duration, err error) {
+	if !r.Begin() {
+		return "", 0, hybridlimit.ErrClosed
+	}
+	defer r.calls.Done()
+	read := redis.NewSliceCmd(ctx, "mget", name) // nothing, not an error, where it is no text
+	ms := redis.NewIntCmd(ctx, "pttl", name)
+	for _, cmd := range []redis.Cmder{read, ms} {
+		if err := r.within(ctx, func() error { _ = r.process(ctx, cmd); return cmd.Err() }); err != nil {
+			return "", 0, err
+		}
+	}
+	if got := read.Val(); len(got) == 1 {
+		text, _ = got[0].(string)
+	}
+	return text, time.Duration(ms.Val()) * time.Millisecond, nil
+}
+
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
