@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -93,24 +94,29 @@ func TestSpeedInTheReadme(t *testing.T) {
 	}
 }
 
-// The figures of README's first lines are those of its table.
+// The figures in the sentences above README's table are those of the table.
 func TestFirstFiguresInTheReadme(t *testing.T) {
 	page, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	last := func(row string) string {
+	last := func(row string) (perHundred, excess string) {
 		t.Helper()
 		_, rest, ok := strings.Cut(string(page), row)
 		line, _, _ := strings.Cut(rest, " |\n")
 		if !ok {
 			t.Fatalf("no row %q", row)
 		}
-		return line[strings.LastIndex(line, "| ")+2:]
+		ops, excess, _ := strings.Cut(line[strings.LastIndex(line, "| ")+2:], ", ")
+		each, err := strconv.ParseFloat(ops, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf("%.0f", 100*each), excess
 	}
-	ours, beyond, _ := strings.Cut(last("| `ModeAuto`, `ModeStrict` |"), ", ")
-	theirs, excess, _ := strings.Cut(last("| count locally, push each 50 ms |"), ", ")
-	want := fmt.Sprintf("ask Redis %s times per admitted unit, and admit nothing beyond it. Counting locally and pushing each 50 ms asks %s times and admits %s of a burst too much", ours, theirs, excess)
+	ours, beyond := last("| `ModeAuto`, `ModeStrict` |")
+	theirs, excess := last("| count locally, push each 50 ms |")
+	want := fmt.Sprintf("%s Redis operations per 100 admitted units, and the limit is never exceeded. A limiter that counts locally and pushes each 50 ms needs %s operations, and exceeds the limit by %s of a burst", ours, theirs, excess)
 	if beyond != "0" || !strings.Contains(string(page), want) {
 		t.Errorf("the table has %q, and README does not say %q", beyond, want)
 	}

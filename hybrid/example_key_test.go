@@ -26,7 +26,7 @@ func ExampleLimiter_Key() {
 }
 
 // A handle and its limiter share the key's units.
-func ExampleBucket_AllowN() {
+func ExampleKey_AllowN() {
 	limiter, stop := start(hybridlimit.PerHour(10), hybrid.Config{Name: "uploads"})
 	defer stop()
 

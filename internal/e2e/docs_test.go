@@ -56,8 +56,8 @@ func blocks(page, text string) (found []block) {
 
 // imports are the packages that a fragment may name.
 var imports = map[string]string{
-	"context": "context", "errors": "errors", "fmt": "fmt", "log": "log", "slog": "log/slog", "http": "net/http", "netip": "net/netip",
-	"os": "os", "strings": "strings", "time": "time",
+	"cmp": "cmp", "context": "context", "errors": "errors", "fmt": "fmt", "log": "log", "slog": "log/slog", "http": "net/http", "netip": "net/netip",
+	"os": "os", "signal": "os/signal", "strings": "strings", "syscall": "syscall", "time": "time",
 	"hybridlimit": "github.com/hybridlimit/hybridlimit", "local": "github.com/hybridlimit/hybridlimit/local",
 	"global": "github.com/hybridlimit/hybridlimit/global", "hybrid": "github.com/hybridlimit/hybridlimit/hybrid",
 	"httplimit": "github.com/hybridlimit/hybridlimit/httplimit", "limittest": "github.com/hybridlimit/hybridlimit/limittest",
