@@ -11,6 +11,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/httplimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/ratelimitheader"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
@@ -50,7 +51,7 @@ func TestCostsAboveTheBurstTellWhatIsLeft(t *testing.T) {
 						cost = step.cost
 						res := get(h)
 						_, _ = io.Copy(io.Discard, res.Body)
-						told, err := httplimit.ParseRateLimit(res.Header)
+						told, err := ratelimitheader.ParseRateLimit(res.Header)
 						if err != nil || len(told) == 0 {
 							t.Fatalf("%+v, %v", res.Header, err)
 						}

@@ -52,7 +52,6 @@ var blamed = map[string]struct {
 	"hybridlimit.ErrNilClient":   {hybridlimit.ErrNilClient, 503, 503},
 	"httplimit.ErrNoLimit":       {httplimit.ErrNoLimit, 503, 503},
 	"httplimit.ErrNoKey":         {httplimit.ErrNoKey, 503, 503},
-	"httplimit.ErrMalformed":     {httplimit.ErrMalformed, 503, 503},
 	"httplimit.BusyError":        {&httplimit.BusyError{}, 503, 503},
 	"limittest.ErrScriptOver":    {limittest.ErrScriptOver, 503, 503},
 	"breaker.ErrSlow":            {breaker.ErrSlow, 503, 503},

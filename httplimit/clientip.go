@@ -55,6 +55,12 @@ type IPConfig struct {
 	NAT64 []netip.Prefix
 }
 
+// The most that is read of TrustedProxies' header.
+const (
+	maxHeaderBytes   = 8 << 10
+	maxHeaderEntries = 64
+)
+
 // ClientIP is a key for each client's address. It fails with all that is wrong
 // with cfg at once (ErrInvalid).
 func ClientIP(cfg IPConfig) (KeyFunc, error) {
@@ -135,7 +141,7 @@ func (c IPConfig) client(addr netip.Addr, lines []string) netip.Addr {
 	if c.Header == Forwarded {
 		next = lastElement
 	}
-	bytes, entries := maxFieldBytes, maxFieldItems // that may still be read
+	bytes, entries := maxHeaderBytes, maxHeaderEntries // that may still be read
 	for _, line := range slices.Backward(lines) {
 		cut := len(line) > bytes
 		if cut {

@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/ratelimitheader"
 )
 
 // The field names, as http.Header has them.
 const (
-	fieldRateLimit  = "Ratelimit"
-	fieldPolicy     = "Ratelimit-Policy"
+	fieldRateLimit  = ratelimitheader.FieldRateLimit
+	fieldPolicy     = ratelimitheader.FieldPolicy
 	fieldRetryAfter = "Retry-After"
 	fieldBucket     = "X-Ratelimit-Bucket"
 	fieldShadow     = "X-Ratelimit-Shadow"
@@ -138,7 +139,7 @@ func toldRemaining(h http.Header) (left int64, told bool) {
 	if len(h[fieldBucket]) == 0 {
 		return 0, false
 	}
-	limits, err := ParseRateLimit(h)
+	limits, err := ratelimitheader.ParseRateLimit(h)
 	for i, l := range limits {
 		if i == 0 || l.Remaining < left {
 			left = l.Remaining

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/ratelimitheader"
 )
 
 // sites are what is known of servers, the most recently used first.
@@ -202,11 +204,11 @@ func (t *Transport) hear(s *site, seq uint64, resp *http.Response) (a answer) {
 	if stale(resp.Header) {
 		return a
 	}
-	limits, err := ParseRateLimit(resp.Header)
+	limits, err := ratelimitheader.ParseRateLimit(resp.Header)
 	if err != nil || len(limits) == 0 {
 		return a // malformed fields are ignored, as the draft wants
 	}
-	policies, err := ParseRateLimitPolicy(resp.Header)
+	policies, err := ratelimitheader.ParseRateLimitPolicy(resp.Header)
 	if err != nil {
 		policies = nil
 	}
@@ -234,14 +236,14 @@ func (s *site) block(until time.Time, seq uint64) {
 // note takes over what is told of a policy. Requests that were sent after the
 // one that it answers may not be counted in it, so they are taken off. An answer
 // to a request before one that was heard of since is too old.
-func (s *site) note(l ServiceLimit, policies []QuotaPolicy, seq uint64, now time.Time) {
-	var policy QuotaPolicy
+func (s *site) note(l ratelimitheader.ServiceLimit, policies []ratelimitheader.QuotaPolicy, seq uint64, now time.Time) {
+	var policy ratelimitheader.QuotaPolicy
 	for _, p := range policies {
 		if p.Name == l.Policy && p.PartitionKey == l.PartitionKey {
 			policy = p
 		}
 	}
-	if seq <= s.refused || l.Window == 0 || policy.Unit != "" && policy.Unit != unitRequests {
+	if seq <= s.refused || l.Window == 0 || policy.Unit != "" && policy.Unit != ratelimitheader.UnitRequests {
 		return
 	}
 	var w *window
@@ -272,6 +274,9 @@ func (s *site) note(l ServiceLimit, policies []QuotaPolicy, seq uint64, now time
 		w.next = now // more is left than was thought
 	}
 }
+
+// maxSeconds is the longest time.Duration, in whole seconds.
+const maxSeconds = int64(1<<63-1) / int64(time.Second)
 
 // retryAfterOf reads Retry-After: seconds, or a date, which is held against the
 // server's own clock where it tells that. More seconds than can be counted are

@@ -15,6 +15,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/httplimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/ratelimitheader"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
@@ -53,7 +54,7 @@ func TestJointDenialsNameTheirLimit(t *testing.T) {
 	} {
 		res := get(handler, header("User", tc.user))
 		var left []string
-		limits, err := httplimit.ParseRateLimit(res.Header)
+		limits, err := ratelimitheader.ParseRateLimit(res.Header)
 		if err != nil {
 			t.Fatal(err)
 		}
