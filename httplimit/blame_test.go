@@ -279,8 +279,8 @@ func TestFailuresHaveLinesOfTheirOwn(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		`level=ERROR msg="httplimit: a limiter has no valid limit for a key"`, "remedy=", "[key]",
-		`level=WARN msg="httplimit: a request has a key or a cost that no limiter takes"`,
+		`level=ERROR msg="httplimit: a limiter has no valid limit for a key; the request is answered 503"`, "remedy=", "[key]",
+		`level=WARN msg="httplimit: a request has an invalid key or cost; it is answered 400"`,
 		`level=ERROR msg="httplimit: a limiter failed"`,
 	} {
 		if !strings.Contains(log.String(), want) {

@@ -11,11 +11,12 @@ import (
 	"time"
 )
 
-// complainEvery is how long failures are counted between two lines of one kind:
-// a limiter that fails does so at each request.
+// complainEvery is the time between two log lines of one kind. Failures between
+// them are only counted, because a failing limiter may fail for each request.
 const complainEvery = time.Second
 
-// complaints logs what limiters could not do. Keys are in no line.
+// complaints logs requests that the limiters did not decide normally. No line has
+// a key in it.
 type complaints struct {
 	to                          *slog.Logger
 	failure, degradation, ended throttle
@@ -24,9 +25,10 @@ type complaints struct {
 
 func newComplaints(to *slog.Logger) *complaints { return &complaints{to: to} }
 
-// failed tells of a request that could not be decided, or not undone. That the
-// request's own time is up is no failure of the limiter. Lines of one kind do not
-// take the place of another's: a client that causes the one could hide the other.
+// failed logs a request that was not decided, or whose units were not returned. If
+// the request itself has ended, the limiter has not failed (gaveUp). Each kind of
+// line has its own throttle, so that a client that causes one kind cannot hide
+// another.
 func (c *complaints) failed(ctx context.Context, err error, parts []part) {
 	if end := ctx.Err(); end != nil && (errors.Is(err, end) || errors.Is(err, context.Cause(ctx))) {
 		c.gaveUp(ctx, err, parts)
@@ -35,22 +37,22 @@ func (c *complaints) failed(ctx context.Context, err error, parts []part) {
 	switch {
 	case badRequest(err):
 		if more, ok := c.bad.pass(); ok {
-			c.logger().WarnContext(ctx, "httplimit: a request has a key or a cost that no limiter takes", "err", redacted(err, parts), "more", more)
+			c.logger().WarnContext(ctx, "httplimit: a request has an invalid key or cost; it is answered 400", "err", redacted(err, parts), "limits", policyNames(parts), "more", more)
 		}
 	case misconfigured(err):
 		if more, ok := c.refusal.pass(); ok {
-			c.logger().ErrorContext(ctx, "httplimit: a limiter has no valid limit for a key", "err", redacted(err, parts),
-				"remedy", "let LimitFor return a valid limit for each key: Blocked() for a key that it does not know", "more", more)
+			c.logger().ErrorContext(ctx, "httplimit: a limiter has no valid limit for a key; the request is answered 503", "err", redacted(err, parts), "limits", policyNames(parts),
+				"remedy", "let LimitFor return a valid limit for each key, and Blocked() for an unknown key", "more", more)
 		}
 	default:
 		if more, ok := c.failure.pass(); ok {
-			c.logger().ErrorContext(ctx, "httplimit: a limiter failed", "err", redacted(err, parts), "more", more)
+			c.logger().ErrorContext(ctx, "httplimit: a limiter failed", "err", redacted(err, parts), "limits", policyNames(parts), "more", more)
 		}
 	}
 }
 
-// noKey tells of a request without a key. That it passes is the Config's word,
-// and so a line for those who look for it only.
+// noKey logs a request without a key. With NoKeyPass the level is Debug, because
+// the Config asks for such requests to be admitted.
 func (c *complaints) noKey(r *http.Request, err error, answer NoKey) {
 	more, ok := c.keyless.pass()
 	if !ok {
@@ -66,14 +68,14 @@ func (c *complaints) noKey(r *http.Request, err error, answer NoKey) {
 	}
 	c.logger().Log(r.Context(), level, "httplimit: a request has no key", "err", err,
 		"method", shortened(r.Method), "route", shortened(route), "answer", answer.String(),
-		"remedy", "let Config.Skip name the request, let Limit.Key return a key for it (Pattern(nil) does so only behind a ServeMux), or set Config.NoKey",
+		"remedy", "exempt the request in Config.Skip, return a key for it in Limit.Key (Pattern(nil) has one only inside a ServeMux), or set Config.NoKey",
 		"more", more)
 }
 
-// maxShown is how much of a text that a client chooses is logged, in bytes.
+// maxShown bounds how many bytes of a text chosen by a client are logged.
 const maxShown = 128
 
-// shortened is a text of a client as it is logged.
+// shortened returns the loggable part of a text chosen by a client.
 func shortened(s string) string {
 	if len(s) <= maxShown {
 		return s
@@ -81,26 +83,26 @@ func shortened(s string) string {
 	return strings.ToValidUTF8(s[:maxShown], "") + "…"
 }
 
-// gaveUp tells of a request whose deadline is before its place in a queue, or
-// before a limiter's answer. Nothing is wrong if its client is gone.
+// gaveUp logs a request whose deadline came before its place in a queue, or before
+// a limiter's answer. It logs nothing if the client has gone.
 func (c *complaints) gaveUp(ctx context.Context, err error, parts []part) {
 	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return
 	}
 	if more, ok := c.ended.pass(); ok {
-		c.logger().WarnContext(ctx, "httplimit: a request has no time to wait", "err", redacted(err, parts), "more", more)
+		c.logger().WarnContext(ctx, "httplimit: a request has no time left to wait for its limits", "err", redacted(err, parts), "limits", policyNames(parts), "more", more)
 	}
 }
 
-// degraded tells of one that was decided by the fallback.
+// degraded logs a request that was decided by the fallback.
 func (c *complaints) degraded(ctx context.Context, err error, parts []part) {
 	if more, ok := c.degradation.pass(); ok {
-		c.logger().WarnContext(ctx, "httplimit: a limiter decides without Redis", "err", redacted(err, parts), "more", more)
+		c.logger().WarnContext(ctx, "httplimit: a limiter decides without Redis", "err", redacted(err, parts), "limits", policyNames(parts), "more", more)
 	}
 }
 
-// redacted is an error's text without the keys, which errors quote: a key may be
-// somebody's address.
+// redacted returns an error's text without the keys, which errors quote. A key may
+// be a person's address.
 func redacted(err error, parts []part) string {
 	text := err.Error()
 	for i := range parts {
@@ -109,7 +111,17 @@ func redacted(err error, parts []part) string {
 	return text
 }
 
-// logger asks for the default late: programs set it in main.
+// policyNames returns the names of the limits that apply to a request.
+func policyNames(parts []part) []string {
+	names := make([]string, len(parts))
+	for i := range parts {
+		names[i] = parts[i].policyName()
+	}
+	return names
+}
+
+// logger looks up the default logger at each call, because a program may set it
+// after New.
 func (c *complaints) logger() *slog.Logger {
 	if c.to == nil {
 		return slog.Default()
@@ -117,13 +129,14 @@ func (c *complaints) logger() *slog.Logger {
 	return c.to
 }
 
-// throttle lets one through in each complainEvery, and counts the others.
+// throttle admits one log line per complainEvery and counts the others.
 type throttle struct {
 	next   atomic.Int64 // Unix ns
 	missed atomic.Int64
 }
 
-// pass says whether to log, and how many were not since the last time.
+// pass reports whether to log now, and how many lines were dropped since the last
+// one.
 func (t *throttle) pass() (missed int64, ok bool) {
 	now, next := time.Now().UnixNano(), t.next.Load()
 	if now < next || !t.next.CompareAndSwap(next, now+int64(complainEvery)) {
