@@ -15,12 +15,13 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/global"
+	"github.com/hybridlimit/hybridlimit/lua"
 )
 
 // listing is the flags of list, and what it has found.
 type listing struct {
 	walk
-	rows  int
+	show  int
 	limit limitFlag
 
 	limiters map[string]*listed
@@ -45,7 +46,7 @@ const maxListed = 1000
 func list(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []string, out io.Writer) error {
 	l := &listing{limiters: map[string]*listed{}}
 	c.unnamed = true
-	fs.IntVar(&l.rows, "n", 20, "how many `keys` of each limiter to show, 1 to 1000; those that SCAN names first")
+	fs.IntVar(&l.show, "n", 20, "how many `keys` of each limiter to show, 1 to 1000; those that SCAN names first")
 	fs.Var(&l.limit, "limit", "with -name: the keys' `limit`, such as \"100/s burst 200\", to show what is left now")
 	l.add(fs)
 	return func(ctx context.Context, args []string, out io.Writer) error {
@@ -53,8 +54,8 @@ func list(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []stri
 		c.check(&bad)
 		l.check(&bad)
 		arguments(&bad, args, 0, 0, "must be none; one limiter by -name")
-		if l.rows < 1 || l.rows > 1000 {
-			bad.Add("-n", l.rows, "must be 1 to 1000")
+		if l.show < 1 || l.show > 1000 {
+			bad.Add("-n", l.show, "must be 1 to 1000")
 		}
 		if l.limit.set && c.name == "" {
 			bad.Add("-limit", l.limit.String(), "needs -name: limiters differ")
@@ -90,53 +91,46 @@ func (l *listing) find(ctx context.Context, c *connection, rdb redis.UniversalCl
 	})
 }
 
-// page notes the limiters of keys, and reads the states of those to show.
+// page notes the limiters of a page's keys, and the states of those to show.
 func (l *listing) page(ctx context.Context, c *connection, node *redis.Client, keys []string) error {
-	var mine []string
-	for _, k := range keys {
-		p, ok := c.names().Parse(k)
-		if !ok || c.name != "" && p.Limiter != c.name {
-			continue
+	return c.rows(ctx, node, keys, l.takes(c), func(how how, r row) {
+		one := l.limiters[r.limiter]
+		switch how {
+		case moved:
+			delete(one.seen, r.redisKey) // the scan may find it on the other node
+			return
+		case odd:
+			r.what, r.kind = "unreadable", "state that cannot be read"
+		}
+		one.rows = append(one.rows, r)
+	})
+}
+
+// takes notes a key's limiter, and selects the key if there is a row for it.
+func (l *listing) takes(c *connection) func(redisKey string, p lua.Part) bool {
+	return func(redisKey string, p lua.Part) bool {
+		if c.name != "" && p.Limiter != c.name {
+			return false
 		}
 		one := l.limiters[p.Limiter]
 		if one == nil {
 			if len(l.limiters) == maxListed {
 				l.left = true
-				continue
+				return false
 			}
 			one = &listed{seen: map[string]bool{}}
 			l.limiters[p.Limiter] = one
 		}
 		switch {
-		case p.Key == "" || one.seen[k]:
-		case len(one.seen) == l.rows:
+		case p.Key == "" || one.seen[redisKey]:
+			return false
+		case len(one.seen) == l.show:
 			one.more = true
-		default:
-			one.seen[k] = true
-			mine = append(mine, k)
+			return false
 		}
+		one.seen[redisKey] = true
+		return true
 	}
-	states, err := read(ctx, node, mine)
-	if err != nil {
-		return err
-	}
-	for i, k := range mine {
-		p, _ := c.names().Parse(k)
-		one := l.limiters[p.Limiter]
-		switch states[i].how {
-		case moved: // it may be met there
-			delete(one.seen, k)
-			continue
-		case vanished:
-			continue
-		case odd:
-			states[i].row.what, states[i].row.kind = "unreadable", "state that cannot be read"
-		}
-		r := states[i].row
-		r.key, r.redisKey = p.Key, k
-		one.rows = append(one.rows, r)
-	}
-	return nil
 }
 
 // describe asks for what is of each limiter as a whole, and with -limit for what
@@ -211,7 +205,7 @@ func (l *listing) print(out io.Writer, c *connection) error {
 			return err
 		}
 		if one.more {
-			fmt.Fprintf(out, "  and more: -n shows more than %d\n", l.rows)
+			fmt.Fprintf(out, "  and more: -n shows more than %d\n", l.show)
 		}
 	}
 	switch {

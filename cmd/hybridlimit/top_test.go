@@ -87,16 +87,18 @@ func TestTopCountsKeysOnce(t *testing.T) {
 		keys = append(keys, names.State(names.Tag(key), "api", key))
 	}
 	c := &connection{prefix: "hl", name: "api", tags: lua.DefaultTags, timeout: time.Second}
-	s := &scan{by: "busiest", rows: 1, most: time.Second, rate: 1000}
-	f := &findings{seen: map[string]bool{}}
+	newRanking := func() *ranking {
+		return &ranking{by: "busiest", show: 1, seen: map[string]bool{}, walk: walk{most: time.Second, rate: 1000}}
+	}
+	r := newRanking()
 	for _, page := range [][]string{keys, keys, keys[1:]} {
-		if err := s.page(t.Context(), c, rdb, page, f); err != nil {
+		if err := r.page(t.Context(), c, rdb, page); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var out strings.Builder
-	if err := f.print(&out, c, s); err != nil || !strings.Contains(out.String(), "3 keys of api, all there are") || len(f.rows) != 1 || f.rows[0].key != "c" {
-		t.Errorf("%v, %+v\n%s", err, f.rows, out.String())
+	if err := r.print(&out, c); err != nil || !strings.Contains(out.String(), "3 keys of api, all there are") || len(r.rows) != 1 || r.rows[0].key != "c" {
+		t.Errorf("%v, %+v\n%s", err, r.rows, out.String())
 	}
 	other := srv.Client(t)
 	other.AddHook(answered(func(cmd redis.Cmder) {
@@ -104,12 +106,12 @@ func TestTopCountsKeysOnce(t *testing.T) {
 			cmd.SetErr(reply("MOVED 3999 127.0.0.1:6381"))
 		}
 	}))
-	f = &findings{seen: map[string]bool{}}
-	if err := s.page(t.Context(), c, other, keys, f); err != nil {
+	r = newRanking()
+	if err := r.page(t.Context(), c, other, keys); err != nil {
 		t.Fatal(err)
 	}
 	out.Reset()
-	if err := f.print(&out, c, s); err != nil || !strings.Contains(out.String(), "2 keys of api, perhaps not all; ") || !strings.Contains(out.String(), "1 were on their way to another node") {
+	if err := r.print(&out, c); err != nil || !strings.Contains(out.String(), "2 keys of api, perhaps not all; ") || !strings.Contains(out.String(), "1 were on their way to another node") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 	other.AddHook(answered(func(cmd redis.Cmder) {
@@ -117,7 +119,7 @@ func TestTopCountsKeysOnce(t *testing.T) {
 			cmd.SetErr(errors.New("connection reset by peer"))
 		}
 	}))
-	if err := s.page(t.Context(), c, other, keys, f); err == nil {
+	if err := r.page(t.Context(), c, other, keys); err == nil {
 		t.Error("a page without Redis's time is no error")
 	}
 }
