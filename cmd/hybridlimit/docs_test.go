@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
 // words are those of a shell's line: quotes and a comment at the end.
@@ -78,27 +76,4 @@ func TestLinesOfTheDocuments(t *testing.T) {
 	if got := words(`top -limit '100/min  a' "b#" c#d   # text 'x`); !slices.Equal(got, []string{"top", "-limit", "100/min  a", "b#", "c#d"}) {
 		t.Errorf("words: %q", got)
 	}
-}
-
-// Who may only switch, by the rights that SECURITY.md gives, can switch: it was
-// set and then reported as failed, for want of the right to count processes.
-func TestRightsToSwitch(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile("../../SECURITY.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rights := regexp.MustCompile("Whoever only switches limits .* needs `([^`]+)`").FindSubmatch(text)
-	if rights == nil {
-		t.Fatal("no rights in SECURITY.md")
-	}
-	srv := redistest.New(t)
-	set := []any{"ACL", "SETUSER", "switcher", "on", ">PASSWORD", "resetkeys", "~hl:v2:*", "-@all"}
-	for _, w := range strings.Fields(string(rights[1])) {
-		set = append(set, w)
-	}
-	redistest.Do(t, srv.Client(t), set...)
-	url := "redis://switcher:PASSWORD@" + srv.Addr()
-	expect(t, url, []string{"switch", "-name", "api", "shadow"}, "api: shadow, was normal\n", "It is not known which processes are there to hear of it: NOPERM")
-	expect(t, url, []string{"switch", "-name", "api"}, "api: shadow, since 20")
 }

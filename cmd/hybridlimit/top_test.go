@@ -3,36 +3,84 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// A node of a cluster has a part of the keys: none of the commands takes it for
-// all there is. Top did, and said so.
-func TestNodeOfACluster(t *testing.T) {
-	t.Parallel()
-	c := redistest.NewCluster(t, 3)
-	for _, protocol := range []string{"2", "3"} {
-		url := "redis://" + c.Nodes[0].Addr() + "?protocol=" + protocol
-		for _, args := range [][]string{
-			{"top", "-name", "api"},
-			{"inspect", "-name", "api", "k"},
-			{"switch", "-name", "api"},
-			{"switch", "-name", "api", "shadow"},
-			{"reset", "-name", "api", "-limit", "1/s", "k"},
-		} {
-			status, out, errOut := cli(t, url, args...)
-			if status != 2 || out != "" || !strings.Contains(errOut, "-cluster (false) must be set: this Redis is a node of a cluster") {
-				t.Errorf("protocol %s, %q: %d, %s, %s", protocol, args, status, out, errOut)
-			}
+// rows are the first words of the lines of top: the keys.
+func rows(out string) (keys []string) {
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, `"`) {
+			key, _, _ := strings.Cut(line[1:], `"`)
+			keys = append(keys, key)
 		}
+	}
+	return keys
+}
+
+func TestTop(t *testing.T) {
+	t.Parallel()
+	srv := redistest.New(t)
+	url, rdb := urlOf(srv), srv.Client(t)
+	for i, key := range []string{"a", "b", "c", "d"} {
+		used(t, rdb, hourly, global.Config{Name: "api"}, key, int64(3*i+1)) // d is at 0
+	}
+	used(t, rdb, hourly, global.Config{Name: "api"}, "d", 100) // and now far in debt, down to a burst
+	used(t, rdb, hourly, global.Config{Name: "other"}, "x", 9)
+	used(t, rdb, hourly, global.Config{Name: "other"}, "y}:api:z", 9) // a key that looks like a name
+	used(t, rdb, hybridlimit.SlidingLog(10, time.Hour), global.Config{Name: "log"}, "k", 2)
+	out := expect(t, url, []string{"top", "-name", "api", "-by", "emptiest"}, "KEY", "-10.0 left", "3.0 left", "6.0 left", "9.0 left", "4 keys of api, all there are")
+	if got := strings.Join(rows(out), " "); got != "d c b a" {
+		t.Errorf("emptiest: %s\n%s", got, out)
+	}
+	out = expect(t, url, []string{"top", "-name", "api", "-n", "2"}, "110", "4 keys of api")
+	if got := strings.Join(rows(out), " "); got != "d c" {
+		t.Errorf("busiest: %s\n%s", got, out)
+	}
+	expect(t, url, []string{"top", "-name", "log"}, `"k"`, "entries", "1 keys of log")
+	expect(t, url, []string{"top", "-name", "nobody"}, "0 keys of nobody, all there are")
+	names := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}
+	if err := rdb.Set(t.Context(), names.State(0, "api", "odd"), "9z", time.Minute).Err(); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, url, []string{"top", "-name", "api"}, "4 keys of api", "1 more hold something that this version cannot read.")
+}
+
+// A scan keeps to its rate and ends in time, and says that it has not seen all.
+func TestTopIsBounded(t *testing.T) {
+	t.Parallel()
+	srv := redistest.New(t)
+	url, rdb := urlOf(srv), srv.Client(t)
+	pipe := rdb.Pipeline()
+	for i := range 20_000 {
+		pipe.Set(t.Context(), fmt.Sprint("session:", i), "x", time.Hour)
+	}
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	used(t, rdb, hourly, global.Config{Name: "api"}, "a", 1)
+	before := redistest.Calls(t, rdb)["scan"]
+	began := time.Now()
+	expect(t, url, []string{"top", "-name", "api", "-rate", "1000", "-for", "500ms"}, "keys of api, not all: -for 500ms was over at -rate 1000")
+	// 100 keys of Redis a page, ten pages a second: five and the first.
+	if n := redistest.Calls(t, rdb)["scan"] - before; n > 6 {
+		t.Errorf("%d pages in half a second", n)
+	}
+	if took := time.Since(began); took < 300*time.Millisecond && !testing.Short() {
+		t.Errorf("ended after %v: it kept to no rate", took)
+	}
+	out := expect(t, url, []string{"top", "-name", "api", "-rate", "1000000"}, "1 keys of api, all there are")
+	if len(rows(out)) != 1 {
+		t.Errorf("%s", out)
 	}
 }
 

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/hybridlimit/hybridlimit/global"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+// The rights that SECURITY.md gives to the library, and those that
+// docs/operations.md adds, are enough for every command.
+func TestRightsOfTheTool(t *testing.T) {
+	t.Parallel()
+	security, err := os.ReadFile("../../SECURITY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	operations, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, line, _ := strings.Cut(string(security), "\nACL SETUSER ")
+	line, _, _ = strings.Cut(line, "\n")
+	more := regexp.MustCompile("It needs `([^`]+)` besides").FindStringSubmatch(string(operations))
+	if line == "" || more == nil {
+		t.Fatal("no rights in the documents")
+	}
+	srv := redistest.New(t)
+	rdb := srv.Client(t)
+	words := []any{"ACL", "SETUSER"}
+	for _, w := range strings.Fields(line + " " + more[1]) {
+		words = append(words, w)
+	}
+	redistest.Do(t, rdb, words...)
+	url := "redis://limiter:PASSWORD@" + srv.Addr()
+	used(t, rdb, hourly, global.Config{Name: "api"}, "alice", 3)
+	expect(t, url, []string{"inspect", "-name", "api", "alice"}, "bucket had 7.0 units left")
+	expect(t, url, []string{"inspect", "-name", "api", "-limit", "1/h burst 10", "alice"}, "7 of 10 units left")
+	expect(t, url, []string{"reset", "-name", "api", "-limit", "1/h burst 10", "alice"}, "reset")
+	expect(t, url, []string{"switch", "-name", "api", "shadow"}, "api: shadow, was normal")
+	expect(t, url, []string{"switch", "-name", "api"}, "api: shadow")
+	expect(t, url, []string{"top", "-name", "api"}, "1 keys of api")
+	expect(t, url, []string{"list"}, "api: 0 processes, switch shadow", `"alice"`)
+	expect(t, url, []string{"inspect", "-name", "api", "-digest", (lua.Names{}).Digest("api", "alice")}, `api "alice": when it was last written`)
+	finds(t, url, []string{"inspect", "-name", "none", "alice"}, "no limiter \"none\" is known")
+	finds(t, url, []string{"switch", "-name", "none"}, "no limiter \"none\" is known")
+	// And without them it fails rather than shows less.
+	redistest.Do(t, rdb, "ACL", "SETUSER", "limiter", "-scan", "-get")
+	if status, _, errOut := cli(t, url, "top", "-name", "api"); status != 1 || !strings.Contains(errOut, "NOPERM") {
+		t.Errorf("without +scan: %d, %s", status, errOut)
+	}
+	if status, _, errOut := cli(t, url, "list"); status != 1 || !strings.Contains(errOut, "NOPERM") {
+		t.Errorf("list without +scan: %d, %s", status, errOut)
+	}
+	finds(t, url, []string{"switch", "-name", "none"}, "no process and no switch of a limiter \"none\", by -prefix hl and -tags 16; whether it has keys is not known: NOPERM")
+}
+
+// Who may only switch, by the rights that SECURITY.md gives, can switch: it was
+// set and then reported as failed, for want of the right to count processes.
+func TestRightsToSwitch(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../SECURITY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rights := regexp.MustCompile("Whoever only switches limits .* needs `([^`]+)`").FindSubmatch(text)
+	if rights == nil {
+		t.Fatal("no rights in SECURITY.md")
+	}
+	srv := redistest.New(t)
+	set := []any{"ACL", "SETUSER", "switcher", "on", ">PASSWORD", "resetkeys", "~hl:v2:*", "-@all"}
+	for _, w := range strings.Fields(string(rights[1])) {
+		set = append(set, w)
+	}
+	redistest.Do(t, srv.Client(t), set...)
+	url := "redis://switcher:PASSWORD@" + srv.Addr()
+	expect(t, url, []string{"switch", "-name", "api", "shadow"}, "api: shadow, was normal\n", "It is not known which processes are there to hear of it: NOPERM")
+	expect(t, url, []string{"switch", "-name", "api"}, "api: shadow, since 20")
+}
