@@ -17,7 +17,7 @@ func TestReset(t *testing.T) {
 	srv := redistest.New(t)
 	url, rdb := urlOf(srv), srv.Client(t)
 	used(t, rdb, hourly, global.Config{Name: "api"}, "alice", 12)
-	expect(t, url, []string{"reset", "-name", "api", "-limit", "1/h burst 10", "alice"}, `reset; before, it was denied for`, "Processes may spend what they have leased")
+	expect(t, url, []string{"reset", "-name", "api", "-limit", "1/h burst 10", "alice"}, `reset; before, it was denied for`, "Processes may spend units that they have leased")
 	expect(t, url, []string{"inspect", "-name", "api", "-limit", "1/h burst 10", "alice"}, "allowed because the bucket has 10 of 10 units left")
 	used(t, rdb, hybridlimit.SlidingLog(10, time.Hour), global.Config{Name: "log"}, "k", 10)
 	expect(t, url, []string{"reset", "-name", "log", "-limit", "10/h sliding log", "k"}, "reset; before, it was denied")
@@ -25,9 +25,9 @@ func TestReset(t *testing.T) {
 	used(t, rdb, hybridlimit.SlidingLog(10, time.Hour), global.Config{Name: "log"}, "k", 10)
 	before := dump(t, rdb)
 	for _, c := range []struct{ name, limit, key, want string }{
-		{"api", "10/h sliding log", "alice", "is a log: Redis has a bucket of the key"},
-		{"log", "10/h", "k", "is a bucket: Redis has a log of the key"},
-		{"api", "10/h fixed window", "alice", "is a fixed window: Redis has a bucket of the key"},
+		{"api", "10/h sliding log", "alice", "is a log, but Redis has a bucket under this key"},
+		{"log", "10/h", "k", "is a bucket, but Redis has a log under this key"},
+		{"api", "10/h fixed window", "alice", "is a fixed window, but Redis has a bucket under this key"},
 	} {
 		status, _, errOut := cli(t, url, "reset", "-name", c.name, "-limit", c.limit, c.key)
 		if status != 2 || !strings.Contains(errOut, c.want) {
@@ -44,7 +44,7 @@ func TestSwitch(t *testing.T) {
 	srv := redistest.New(t)
 	url, rdb := urlOf(srv), srv.Client(t)
 	finds(t, url, []string{"switch", "-name", "api"}, `no limiter "api" is known to this Redis`, "api: normal, never set\n")
-	expect(t, url, []string{"switch", "-name", "api", "deny_all"}, "api: deny_all, was normal\n", "No process shares a limit of this name now, by -prefix hl and -tags 16.")
+	expect(t, url, []string{"switch", "-name", "api", "deny_all"}, "api: deny_all, was normal\n", "No process has a limiter of this name now, with -prefix hl and -tags 16.")
 	l, err := hybrid.New(rdb, hourly, hybrid.Config{Name: "api", Hub: hybrid.HubConfig{Logger: slog.New(slog.DiscardHandler)}})
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func TestSwitch(t *testing.T) {
 		redistest.Eventually(t, 20*time.Second, "the process hears of it", func() bool { return l.Stats().Switch == s })
 	}
 	hears(hybrid.SwitchDenyAll)
-	expect(t, url, []string{"switch", "-name", "api", "shadow"}, "api: shadow, was deny_all\n", "1 processes hear of it within a second")
+	expect(t, url, []string{"switch", "-name", "api", "shadow"}, "api: shadow, was deny_all\n", "1 processes receive it within a second")
 	hears(hybrid.SwitchShadow)
 	expect(t, url, []string{"switch", "-name", "api"}, "api: shadow, since 20")
 	finds(t, url, []string{"inspect", "-name", "api", "k"}, "hybridlimit: no state under this key\n", "no state under this key", redisKey("api", "k"), "fleet       1 processes", "switch      shadow, since 20")

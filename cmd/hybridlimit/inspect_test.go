@@ -21,12 +21,12 @@ func TestInspect(t *testing.T) {
 	srv := redistest.New(t)
 	url, rdb := urlOf(srv), srv.Client(t)
 	api := global.Config{Name: "api"}
-	finds(t, url, []string{"inspect", "-name", "api", "alice"}, `no limiter "api" is known to this Redis: no key, no process and no switch, by -prefix hl and -tags 16`,
-		`api "alice": no state under this key: it was not used, or is full again`, redisKey("api", "alice"), "fleet       0 processes", "switch      normal, never set")
+	finds(t, url, []string{"inspect", "-name", "api", "alice"}, `no limiter "api" is known to this Redis: no key, no process and no switch, with -prefix hl and -tags 16`,
+		`api "alice": no state under this key: it was never used, it has its full limit again`, redisKey("api", "alice"), "fleet       0 processes", "switch      normal, never set")
 	used(t, rdb, hourly, api, "alice", 3)
 	before := dump(t, rdb)
 	expect(t, url, []string{"inspect", "-name", "api", "alice"},
-		`api "alice": when it was last written the bucket had 7.0 units left, at 20`, "-limit says what is left by now", `in Redis    "hl:v2:{`, `}:api:alice"`, "debited     3 units since 20", "leased      0 units", "forgotten   in 3h0m")
+		`api "alice": when last written, the bucket had 7.0 units left, at 20`, "add -limit to see the units left now", `in Redis    "hl:v2:{`, `}:api:alice"`, "debited     3 units since 20", "leased      0 units", "expires     in 3h0m")
 	expect(t, url, []string{"inspect", "-name", "api", "-limit", "1/h burst 10", "alice"}, `api "alice": allowed because the bucket has 7 of 10 units left`)
 	out := expect(t, url, []string{"inspect", "-name", "api", "-limit", "1/h burst 10", "-json", "alice"})
 	var r report
@@ -44,10 +44,10 @@ func TestInspect(t *testing.T) {
 		limit hybridlimit.Limit
 		said  string
 	}{
-		"queue":   {hybridlimit.LeakyQueue(1, time.Hour, 10), "queue had 3.0 units standing in it"},
-		"fixed":   {hybridlimit.FixedWindow(10, days), "fixed window had 3 units counted, and 0 in the window before"},
-		"sliding": {hybridlimit.SlidingWindow(10, days), "sliding window had 3 units counted"},
-		"log":     {hybridlimit.SlidingLog(10, time.Hour), "Redis has a log of the key"},
+		"queue":   {hybridlimit.LeakyQueue(1, time.Hour, 10), "queue had 3.0 units in it"},
+		"fixed":   {hybridlimit.FixedWindow(10, days), "fixed window had 3 units, and the window before had 0"},
+		"sliding": {hybridlimit.SlidingWindow(10, days), "sliding window had 3 units"},
+		"log":     {hybridlimit.SlidingLog(10, time.Hour), "Redis has a sliding log for this key"},
 	} {
 		used(t, rdb, c.limit, global.Config{Name: name}, "k", 3)
 		expect(t, url, []string{"inspect", "-name", name, "k"}, c.said)
@@ -56,7 +56,7 @@ func TestInspect(t *testing.T) {
 	if err := rdb.Set(t.Context(), names.State(names.Tag("odd"), "api", "odd"), "9z", time.Minute).Err(); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, url, []string{"inspect", "-name", "api", "odd"}, "Redis has something of the key that this version cannot read")
+	expect(t, url, []string{"inspect", "-name", "api", "odd"}, "Redis has a state under this key that this version cannot read")
 	// A key is data, wherever it is printed.
 	used(t, rdb, hourly, api, "{a}:\x1b[2J\n", 1)
 	out = expect(t, url, []string{"inspect", "-name", "api", "{a}:\x1b[2J\n"}, `"{a}:\x1b[2J\n"`)
@@ -89,7 +89,7 @@ func TestIdentity(t *testing.T) {
 		}
 		finds(t, url, append(append([]string{"inspect"}, other...), "alice@example.com"), "hybridlimit: no ", "no state under this key")
 	}
-	out = expect(t, url, append([]string{"top"}, shop[:8]...), "6.0 left", "1 keys of api, all there are")
+	out = expect(t, url, append([]string{"top"}, shop[:8]...), "6.0 left", "1 keys of api, complete")
 	if strings.Contains(out, "alice") {
 		t.Errorf("top knows a hashed key:\n%s", out)
 	}

@@ -45,7 +45,7 @@ func TestRightsOfTheTool(t *testing.T) {
 	expect(t, url, []string{"switch", "-name", "api"}, "api: shadow")
 	expect(t, url, []string{"top", "-name", "api"}, "1 keys of api")
 	expect(t, url, []string{"list"}, "api: 0 processes, switch shadow", `"alice"`)
-	expect(t, url, []string{"inspect", "-name", "api", "-digest", (lua.Names{}).Digest("api", "alice")}, `api "alice": when it was last written`)
+	expect(t, url, []string{"inspect", "-name", "api", "-digest", (lua.Names{}).Digest("api", "alice")}, `api "alice": when last written`)
 	finds(t, url, []string{"inspect", "-name", "none", "alice"}, "no limiter \"none\" is known")
 	finds(t, url, []string{"switch", "-name", "none"}, "no limiter \"none\" is known")
 	// And without them it fails rather than shows less.
@@ -56,7 +56,7 @@ func TestRightsOfTheTool(t *testing.T) {
 	if status, _, errOut := cli(t, url, "list"); status != 1 || !strings.Contains(errOut, "NOPERM") {
 		t.Errorf("list without +scan: %d, %s", status, errOut)
 	}
-	finds(t, url, []string{"switch", "-name", "none"}, "no process and no switch of a limiter \"none\", by -prefix hl and -tags 16; whether it has keys is not known: NOPERM")
+	finds(t, url, []string{"switch", "-name", "none"}, "no limiter \"none\" has a process or a switch, with -prefix hl and -tags 16; whether it has keys is unknown: NOPERM")
 }
 
 // Who may only switch, by the rights that SECURITY.md gives, can switch: it was
@@ -78,6 +78,6 @@ func TestRightsToSwitch(t *testing.T) {
 	}
 	redistest.Do(t, srv.Client(t), set...)
 	url := "redis://switcher:PASSWORD@" + srv.Addr()
-	expect(t, url, []string{"switch", "-name", "api", "shadow"}, "api: shadow, was normal\n", "It is not known which processes are there to hear of it: NOPERM")
+	expect(t, url, []string{"switch", "-name", "api", "shadow"}, "api: shadow, was normal\n", "The number of processes that receive it is unknown: NOPERM")
 	expect(t, url, []string{"switch", "-name", "api"}, "api: shadow, since 20")
 }

@@ -17,23 +17,24 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// ranking is the flags of top, and what it has found.
+// ranking is the flags of top, and the keys that it found.
 type ranking struct {
 	walk
 	by   string
 	show int // the number of rows
 
-	rows  []row // the first of them, in order
-	keys  int   // keys of the limiter
-	odd   int   // keys with a state that this version cannot read
-	moved int   // keys that lie on another node by now
+	rows  []row // the first keys, in order
+	keys  int   // the number of the limiter's keys
+	odd   int   // the number of keys whose state this version cannot read
+	moved int   // the number of keys that were moving to another node
 	seen  map[string]bool
 }
 
+// top is the command top.
 func top(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []string, out io.Writer) error {
 	r := &ranking{seen: map[string]bool{}}
-	fs.StringVar(&r.by, "by", "busiest", "busiest (units a second since the key's state began) or emptiest (what is left, when it was last written)")
-	fs.IntVar(&r.show, "n", 20, "how many `keys` to show, 1 to 1000")
+	fs.StringVar(&r.by, "by", "busiest", "`order`: busiest (units per second since the key's state began) or emptiest (units left when the state was last written)")
+	fs.IntVar(&r.show, "n", 20, "number of `keys` to show, 1 to 1000")
 	r.add(fs)
 	return func(ctx context.Context, args []string, out io.Writer) error {
 		var bad hybridlimit.Violations
@@ -103,7 +104,7 @@ func (r *ranking) rank(one row) float64 {
 	return one.empty
 }
 
-// keep puts a row where it belongs, if it is among the first.
+// keep inserts a row in order if it is among the first.
 func (r *ranking) keep(one row) {
 	at, _ := slices.BinarySearchFunc(r.rows, one, func(a, b row) int {
 		return cmp.Or(cmp.Compare(r.rank(b), r.rank(a)), strings.Compare(a.key, b.key))
@@ -115,10 +116,11 @@ func (r *ranking) keep(one row) {
 	r.rows = r.rows[:min(len(r.rows), r.show)]
 }
 
+// print writes the table and a summary.
 func (r *ranking) print(out io.Writer, c *connection) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	if len(r.rows) > 0 {
-		fmt.Fprintln(t, "KEY\tWHEN LAST WRITTEN\tAGO\tDEBITED\tA SECOND\tLEASED")
+		fmt.Fprintln(t, "KEY\tWHEN LAST WRITTEN\tAGO\tDEBITED\tPER SECOND\tLEASED")
 	}
 	for _, one := range r.rows {
 		fmt.Fprintf(t, "%q\t%s\t%s\t%d\t%.2f\t%d\n", one.key, one.what, one.ago(), one.since, one.per, one.leased)
@@ -126,19 +128,19 @@ func (r *ranking) print(out io.Writer, c *connection) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	all := "all there are"
+	all := "complete"
 	switch {
 	case r.cut:
-		all = fmt.Sprintf("not all: -for %v was over at -rate %d", r.most, r.rate)
+		all = fmt.Sprintf("incomplete: the scan ended after -for %v at -rate %d", r.most, r.rate)
 	case r.moved > 0:
-		all = "perhaps not all"
+		all = "perhaps incomplete"
 	}
-	fmt.Fprintf(out, "%d keys of %s, %s; looked for %v\n", r.keys, c.name, all, r.elapsed.Round(time.Millisecond))
+	fmt.Fprintf(out, "%d keys of %s, %s; scanned for %v\n", r.keys, c.name, all, r.elapsed.Round(time.Millisecond))
 	if r.moved > 0 {
-		fmt.Fprintf(out, "%d were on their way to another node: look again when the cluster has come to rest.\n", r.moved)
+		fmt.Fprintf(out, "%d keys were moving to another node: run this again when the cluster has finished resharding.\n", r.moved)
 	}
 	if r.odd > 0 {
-		fmt.Fprintf(out, "%d more hold something that this version cannot read.\n", r.odd)
+		fmt.Fprintf(out, "%d more keys have a state that this version cannot read.\n", r.odd)
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func TestTop(t *testing.T) {
 	used(t, rdb, hourly, global.Config{Name: "other"}, "x", 9)
 	used(t, rdb, hourly, global.Config{Name: "other"}, "y}:api:z", 9) // a key that looks like a name
 	used(t, rdb, hybridlimit.SlidingLog(10, time.Hour), global.Config{Name: "log"}, "k", 2)
-	out := expect(t, url, []string{"top", "-name", "api", "-by", "emptiest"}, "KEY", "-10.0 left", "3.0 left", "6.0 left", "9.0 left", "4 keys of api, all there are")
+	out := expect(t, url, []string{"top", "-name", "api", "-by", "emptiest"}, "KEY", "-10.0 left", "3.0 left", "6.0 left", "9.0 left", "4 keys of api, complete")
 	if got := strings.Join(rows(out), " "); got != "d c b a" {
 		t.Errorf("emptiest: %s\n%s", got, out)
 	}
@@ -47,12 +47,12 @@ func TestTop(t *testing.T) {
 		t.Errorf("busiest: %s\n%s", got, out)
 	}
 	expect(t, url, []string{"top", "-name", "log"}, `"k"`, "entries", "1 keys of log")
-	expect(t, url, []string{"top", "-name", "nobody"}, "0 keys of nobody, all there are")
+	expect(t, url, []string{"top", "-name", "nobody"}, "0 keys of nobody, complete")
 	names := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}
 	if err := rdb.Set(t.Context(), names.State(0, "api", "odd"), "9z", time.Minute).Err(); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, url, []string{"top", "-name", "api"}, "4 keys of api", "1 more hold something that this version cannot read.")
+	expect(t, url, []string{"top", "-name", "api"}, "4 keys of api", "1 more keys have a state that this version cannot read.")
 }
 
 // A scan keeps to its rate and ends in time, and says that it has not seen all.
@@ -70,7 +70,7 @@ func TestTopIsBounded(t *testing.T) {
 	used(t, rdb, hourly, global.Config{Name: "api"}, "a", 1)
 	before := redistest.Calls(t, rdb)["scan"]
 	began := time.Now()
-	expect(t, url, []string{"top", "-name", "api", "-rate", "1000", "-for", "500ms"}, "keys of api, not all: -for 500ms was over at -rate 1000")
+	expect(t, url, []string{"top", "-name", "api", "-rate", "1000", "-for", "500ms"}, "keys of api, incomplete: the scan ended after -for 500ms at -rate 1000")
 	// 100 keys of Redis a page, ten pages a second: five and the first.
 	if n := redistest.Calls(t, rdb)["scan"] - before; n > 6 {
 		t.Errorf("%d pages in half a second", n)
@@ -78,7 +78,7 @@ func TestTopIsBounded(t *testing.T) {
 	if took := time.Since(began); took < 300*time.Millisecond && !testing.Short() {
 		t.Errorf("ended after %v: it kept to no rate", took)
 	}
-	out := expect(t, url, []string{"top", "-name", "api", "-rate", "1000000"}, "1 keys of api, all there are")
+	out := expect(t, url, []string{"top", "-name", "api", "-rate", "1000000"}, "1 keys of api, complete")
 	if len(rows(out)) != 1 {
 		t.Errorf("%s", out)
 	}
@@ -145,7 +145,7 @@ func TestTopCountsKeysOnce(t *testing.T) {
 		}
 	}
 	var out strings.Builder
-	if err := r.print(&out, c); err != nil || !strings.Contains(out.String(), "3 keys of api, all there are") || len(r.rows) != 1 || r.rows[0].key != "c" {
+	if err := r.print(&out, c); err != nil || !strings.Contains(out.String(), "3 keys of api, complete") || len(r.rows) != 1 || r.rows[0].key != "c" {
 		t.Errorf("%v, %+v\n%s", err, r.rows, out.String())
 	}
 	other := srv.Client(t)
@@ -159,7 +159,7 @@ func TestTopCountsKeysOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	out.Reset()
-	if err := r.print(&out, c); err != nil || !strings.Contains(out.String(), "2 keys of api, perhaps not all; ") || !strings.Contains(out.String(), "1 were on their way to another node") {
+	if err := r.print(&out, c); err != nil || !strings.Contains(out.String(), "2 keys of api, perhaps incomplete; ") || !strings.Contains(out.String(), "1 keys were moving to another node") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 	other.AddHook(answered(func(cmd redis.Cmder) {

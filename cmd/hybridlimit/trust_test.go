@@ -101,7 +101,7 @@ func TestTLS(t *testing.T) {
 	url := "rediss://" + encrypted(t, server, authority.Leaf, srv.Addr())
 	whole := []string{"-name", "api", "-ca", ca, "-cert", cert, "-key", key}
 	expect(t, url, append(append([]string{"inspect"}, whole...), "alice"), "bucket had 7.0 units left")
-	expect(t, url, append([]string{"top"}, whole...), "1 keys of api, all there are")
+	expect(t, url, append([]string{"top"}, whole...), "1 keys of api, complete")
 	for name, c := range map[string]struct {
 		args []string
 		want string
@@ -122,7 +122,7 @@ func TestTLS(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"redis://127.0.0.1:1", []string{"-ca", ca}, "is for a URL of rediss://"},
+		{"redis://127.0.0.1:1", []string{"-ca", ca}, "needs a rediss:// URL"},
 		{url, []string{"-ca", empty}, "-ca (\"" + empty + "\") has no certificate"},
 		{url, []string{"-ca", dir + "/no"}, "cannot be read"},
 		{url, []string{"-cert", cert}, "needs -key"},

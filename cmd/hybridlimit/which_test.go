@@ -87,12 +87,12 @@ func TestInspectByDigest(t *testing.T) {
 		used(t, rdb, hourly, global.Config{Name: "api", Subject: func(string) string { return "tenant" }}, key, 3)
 		used(t, rdb, hourly, global.Config{Name: "web"}, key, 1)
 	}
-	expect(t, url, []string{"inspect", "-name", "api", "-digest", plain}, `api "alice": when it was last written the bucket had 7.0 units left`, "in the log  "+plain)
+	expect(t, url, []string{"inspect", "-name", "api", "-digest", plain}, `api "alice": when last written, the bucket had 7.0 units left`, "key_digest  "+plain)
 	expect(t, url, []string{"inspect", "-name", "api", "-limit", "1/h burst 10", "-digest", plain}, `api "alice": allowed because the bucket has 7 of 10 units left`)
 	finds(t, url, []string{"inspect", "-name", "web", "-digest", plain}, "no key of \"web\" in Redis has this digest")
 	used(t, rdb, hourly, global.Config{Name: "api", HashKeys: secret}, "alice", 4)
 	for _, more := range [][]string{nil, {"-hash-secret-file", secretFile(t, secret)}} {
-		out := expect(t, url, append([]string{"inspect", "-name", "api", "-digest", hashed, "-limit", "1/h burst 10"}, more...), "api, a key that Redis has a hash of: allowed because the bucket has 6 of 10 units left")
+		out := expect(t, url, append([]string{"inspect", "-name", "api", "-digest", hashed, "-limit", "1/h burst 10"}, more...), "api, a hashed key: allowed because the bucket has 6 of 10 units left")
 		if strings.Contains(out, "alice") {
 			t.Errorf("the key is in %s", out)
 		}
@@ -106,7 +106,7 @@ func TestInspectByDigest(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := lua.Names{}.Digest("api", "nobody")
-	if status, out, errOut := cli(t, url, "inspect", "-name", "api", "-digest", other, "-rate", "100", "-for", "200ms"); status != 1 || out != "" || !strings.Contains(errOut, "before -for 200ms was over at -rate 100") {
+	if status, out, errOut := cli(t, url, "inspect", "-name", "api", "-digest", other, "-rate", "100", "-for", "200ms"); status != 1 || out != "" || !strings.Contains(errOut, "the scan ended after -for 200ms at -rate 100") {
 		t.Errorf("%d, %s, %s", status, out, errOut)
 	}
 }
