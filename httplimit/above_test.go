@@ -15,8 +15,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// A request that costs more than the burst is denied, and told what is left, by
-// one limit as by several that are asked together.
+// A request that costs more than the burst is denied, and its response has the
+// units left: with one limit, and with several that are asked together.
 func TestCostsAboveTheBurstTellWhatIsLeft(t *testing.T) {
 	five, fifty := hybridlimit.PerMinute(5), hybridlimit.PerMinute(50)
 	for name, build := range map[string]func(t *testing.T) (limits [2]hybridlimit.Limiter){
@@ -66,7 +66,7 @@ func TestCostsAboveTheBurstTellWhatIsLeft(t *testing.T) {
 	}
 }
 
-// ofHub makes two limiters of one hub.
+// ofHub returns two limiters of one hub.
 func ofHub(t *testing.T, a, b hybridlimit.Limit, mode hybrid.Mode) (limiters [2]hybridlimit.Limiter) {
 	t.Helper()
 	hub, err := hybrid.NewHub(redistest.NewBubble(t).Client(nil), hybrid.HubConfig{Logger: slog.New(slog.DiscardHandler)})

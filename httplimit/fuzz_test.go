@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The key is of the address that a trusted proxy appends, with any text of the
+// The key is that of the address that a trusted proxy appends, with any text of the
 // client before it.
 func FuzzClientPrefix(f *testing.F) {
 	f.Add("1.1.1.1", "for=\"", false)
@@ -48,8 +48,8 @@ func FuzzClientPrefix(f *testing.F) {
 	})
 }
 
-// With any fields of a server no request waits for longer than it may, no time is
-// negative, and memory is bounded.
+// With any fields of a server, no request waits for longer than its bounds, no time
+// is negative, and memory is bounded.
 func FuzzTransportHears(f *testing.F) {
 	f.Add(429, "5", "", `"a";r=1;t=5`, `"a";q=10;w=60`, `"b";r=0`, "0")
 	f.Add(200, "", "", `"a";r=0;t=999999999999999`, `"a";q=1;w=999999999999999`, "", "")

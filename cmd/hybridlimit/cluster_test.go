@@ -10,8 +10,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// In a cluster all masters are looked at, and a key is found in its slot,
-// whatever braces it has.
+// In a cluster, all masters are scanned, and a key with braces is found in its slot.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.NewCluster(t, 3)
@@ -42,8 +41,8 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// A node of a cluster has a part of the keys: none of the commands takes it for
-// all there is. Top did, and said so.
+// A node of a cluster has only a part of the keys, so every command fails without
+// -cluster. Top once called its output of one node complete.
 func TestNodeOfACluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.NewCluster(t, 3)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// words are those of a shell's line: quotes and a comment at the end.
+// words splits a line as a shell does, with quotes and a comment at the end.
 func words(line string) (out []string) {
 	var b strings.Builder
 	quote, in := rune(0), false
@@ -40,8 +40,8 @@ func words(line string) (out []string) {
 	return out
 }
 
-// What the documents tell people to type is understood: with a Redis that is not
-// there it fails for that, and not for the arguments.
+// The commands in the documents have valid arguments: without Redis they fail with
+// status 1, not 2.
 func TestLinesOfTheDocuments(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob("../../docs/*.md")

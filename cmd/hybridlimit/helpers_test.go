@@ -21,8 +21,8 @@ type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
 
-// TestMain silences go-redis, which reports every failed dial on stderr, unless
-// it is to be the program itself.
+// TestMain silences go-redis, which reports every failed dial on stderr. With
+// HYBRIDLIMIT_TEST_MAIN it runs the program itself.
 func TestMain(m *testing.M) {
 	if os.Getenv("HYBRIDLIMIT_TEST_MAIN") != "" {
 		main()
@@ -45,7 +45,7 @@ func cliWith(t *testing.T, url, in string, args ...string) (status int, out, err
 	return status, o.String(), e.String()
 }
 
-// expect runs it and wants success and texts, in this order.
+// expect runs the program and requires success and texts, in this order.
 func expect(t *testing.T, url string, args []string, wants ...string) string {
 	t.Helper()
 	status, out, errOut := cli(t, url, args...)
@@ -64,8 +64,8 @@ func expect(t *testing.T, url string, args []string, wants ...string) string {
 	return out
 }
 
-// finds runs it and wants the exit status of what Redis has nothing of, a text in
-// the error, and texts in the output, in this order.
+// finds runs the program and requires exit status 3, a text in the error, and texts
+// in the output, in this order.
 func finds(t *testing.T, url string, args []string, fault string, wants ...string) {
 	t.Helper()
 	status, out, errOut := cli(t, url, args...)
@@ -82,7 +82,7 @@ func finds(t *testing.T, url string, args []string, fault string, wants ...strin
 	}
 }
 
-// redisKey is the key of a state, by the tool's defaults.
+// redisKey returns the Redis key of a state, with the tool's defaults.
 func redisKey(name, key string) string {
 	n := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}
 	return n.State(n.Tag(key), name, key)
@@ -90,7 +90,7 @@ func redisKey(name, key string) string {
 
 func urlOf(srv *redistest.Server) string { return "redis://" + srv.Addr() }
 
-// used takes units of a key by a limiter of the fleet.
+// used charges units to a key with a limiter of the fleet.
 func used(t *testing.T, rdb redis.UniversalClient, limit hybridlimit.Limit, cfg global.Config, key string, units int64) {
 	t.Helper()
 	cfg.Timeout = 10 * time.Second
@@ -106,7 +106,7 @@ func used(t *testing.T, rdb redis.UniversalClient, limit hybridlimit.Limit, cfg 
 
 var hourly = hybridlimit.TokenBucket(1, time.Hour, 10)
 
-// dump is all keys and values, without TTLs.
+// dump returns all keys and values, without TTLs.
 func dump(t *testing.T, rdb *redis.Client) string {
 	t.Helper()
 	var b strings.Builder

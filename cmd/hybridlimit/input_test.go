@@ -75,7 +75,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// Without a Redis every command fails, soon, and says so.
+// Without Redis every command fails soon, with the reason.
 func TestWithoutRedis(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
@@ -101,8 +101,7 @@ func TestWithoutRedis(t *testing.T) {
 	}
 }
 
-// Without a Redis the program writes one line, with the cause: go-redis's own
-// lines are not among it.
+// Without Redis the program writes one line with the reason, and none of go-redis.
 func TestOneLineWithoutRedis(t *testing.T) {
 	t.Parallel()
 	for _, cluster := range []string{"-cluster=false", "-cluster"} {

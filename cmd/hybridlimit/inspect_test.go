@@ -57,7 +57,7 @@ func TestInspect(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(t, url, []string{"inspect", "-name", "api", "odd"}, "Redis has a state under this key that this version cannot read")
-	// A key is data, wherever it is printed.
+	// A key is quoted wherever it is printed.
 	used(t, rdb, hourly, api, "{a}:\x1b[2J\n", 1)
 	out = expect(t, url, []string{"inspect", "-name", "api", "{a}:\x1b[2J\n"}, `"{a}:\x1b[2J\n"`)
 	if strings.Contains(out, "\x1b") {
@@ -65,8 +65,7 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// What identifies the deployment decides which key is meant: the prefix, the
-// tags, the subject, the secret.
+// The prefix, the tags, the subject and the secret identify a key.
 func TestIdentity(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)

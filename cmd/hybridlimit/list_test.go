@@ -11,8 +11,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// List shows the limiters that Redis knows, by a key, a process or a switch, and
-// their keys, so many of each.
+// List shows each limiter with a key, a process or a switch in Redis, and -n keys of
+// each.
 func TestList(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// The rights that SECURITY.md gives to the library, and those that
-// docs/operations.md adds, are enough for every command.
+// The rights in SECURITY.md and docs/operations.md together are enough for every
+// command.
 func TestRightsOfTheTool(t *testing.T) {
 	t.Parallel()
 	security, err := os.ReadFile("../../SECURITY.md")
@@ -48,7 +48,7 @@ func TestRightsOfTheTool(t *testing.T) {
 	expect(t, url, []string{"inspect", "-name", "api", "-digest", (lua.Names{}).Digest("api", "alice")}, `api "alice": when last written`)
 	finds(t, url, []string{"inspect", "-name", "none", "alice"}, "no limiter \"none\" is known")
 	finds(t, url, []string{"switch", "-name", "none"}, "no limiter \"none\" is known")
-	// And without them it fails rather than shows less.
+	// Without the rights the command fails, instead of showing less.
 	redistest.Do(t, rdb, "ACL", "SETUSER", "limiter", "-scan", "-get")
 	if status, _, errOut := cli(t, url, "top", "-name", "api"); status != 1 || !strings.Contains(errOut, "NOPERM") {
 		t.Errorf("without +scan: %d, %s", status, errOut)
@@ -59,8 +59,8 @@ func TestRightsOfTheTool(t *testing.T) {
 	finds(t, url, []string{"switch", "-name", "none"}, "no limiter \"none\" has a process or a switch, with -prefix hl and -tags 16; whether it has keys is unknown: NOPERM")
 }
 
-// Who may only switch, by the rights that SECURITY.md gives, can switch: it was
-// set and then reported as failed, for want of the right to count processes.
+// A Redis user with only the switch rights of SECURITY.md can set a switch. The tool
+// once set the switch and then failed, because the user may not count processes.
 func TestRightsToSwitch(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../SECURITY.md")

@@ -16,7 +16,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// rows are the first words of the lines of top: the keys.
+// rows returns the keys in the output of top.
 func rows(out string) (keys []string) {
 	for line := range strings.Lines(out) {
 		if strings.HasPrefix(line, `"`) {
@@ -55,7 +55,7 @@ func TestTop(t *testing.T) {
 	expect(t, url, []string{"top", "-name", "api"}, "4 keys of api", "1 more keys have a state that this version cannot read.")
 }
 
-// A scan keeps to its rate and ends in time, and says that it has not seen all.
+// A scan keeps to its rate and ends in time. The output says that it is incomplete.
 func TestTopIsBounded(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)
@@ -84,8 +84,9 @@ func TestTopIsBounded(t *testing.T) {
 	}
 }
 
-// An error of one key is an error, also behind those that are expected: a
-// pipeline returns the first, which nearly always is that a state is no log.
+// An error of one key fails the command, even if it comes after expected errors. A
+// pipeline returns its first error, which nearly always is that a state is not a
+// log.
 func TestTopFailsWithAnyKey(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)
@@ -101,7 +102,7 @@ func TestTopFailsWithAnyKey(t *testing.T) {
 	}
 }
 
-// answered is a hook that has Redis answer otherwise.
+// answered is a hook that changes the answers of Redis.
 type answered func(cmd redis.Cmder)
 
 func (answered) DialHook(next redis.DialHook) redis.DialHook          { return next }
@@ -122,8 +123,8 @@ type reply string
 func (r reply) Error() string { return string(r) }
 func (reply) RedisError()     {}
 
-// Keys that SCAN names twice count once, shown or not; those that have moved are
-// counted apart, and said.
+// A key that SCAN returns twice counts once, shown or not. Keys that have moved are
+// counted separately.
 func TestTopCountsKeysOnce(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)

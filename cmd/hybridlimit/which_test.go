@@ -14,7 +14,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// secretFile is a file with a secret.
+// secretFile writes a secret to a file and returns its name.
 func secretFile(t *testing.T, secret hybridlimit.Secret) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "secret")
@@ -24,9 +24,8 @@ func secretFile(t *testing.T, secret hybridlimit.Secret) string {
 	return file
 }
 
-// The keys that httplimit makes are found by what an operator has: the address
-// and the API key, which is not among the arguments. With and without hashed
-// keys.
+// An operator finds the keys of httplimit by an address or by an API key, which is
+// not among the arguments. This holds with and without hashed keys.
 func TestInspectKeysOfHTTP(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)
@@ -74,8 +73,8 @@ func TestInspectKeysOfHTTP(t *testing.T) {
 	}
 }
 
-// The digest in a line of the log leads back to the key; of a hashed key to what
-// Redis has under the hash, for those who have the secret and for others.
+// The digest in a log line leads to the key. For a hashed key it leads to the state
+// under the hash, with and without the secret.
 func TestInspectByDigest(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)
@@ -97,7 +96,7 @@ func TestInspectByDigest(t *testing.T) {
 			t.Errorf("the key is in %s", out)
 		}
 	}
-	// A scan that was over first has not found that there is none.
+	// A scan that ended early does not prove that the key is missing.
 	pipe := rdb.Pipeline()
 	for i := range 3000 {
 		pipe.Set(t.Context(), "session:"+string(rune('a'+i%26))+strings.Repeat("x", i), "x", 0)
