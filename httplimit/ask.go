@@ -59,10 +59,10 @@ func (g *gate) askTogether(ctx context.Context, parts []part) (denied int, err e
 func (g *gate) askInTurn(ctx context.Context, parts []part) (denied int, err error) {
 	for i := range parts {
 		p := &parts[i]
-		res, oops := p.limiter.AllowN(ctx, p.key, p.n)
-		if p.unavailable, oops = g.unavailable(ctx, res, oops, parts); oops != nil {
-			err = oops // of several failures the last is returned
-			if g.passes(ctx, oops) {
+		res, failure := p.limiter.AllowN(ctx, p.key, p.n)
+		if p.unavailable, failure = g.unavailable(ctx, res, failure, parts); failure != nil {
+			err = failure // of several failures the last is returned
+			if g.passes(ctx, failure) {
 				p.passed = true
 				continue
 			}

@@ -162,7 +162,7 @@ func violations(cfg Config, limits []Limit) error {
 			continue
 		}
 		if first, twice := names[name]; twice {
-			bad.Add(field("Name"), l.Name, fmt.Sprintf("must be set to another name: limits[%[2]d] is already called %[1]q", name, first))
+			bad.Add(field("Name"), l.Name, fmt.Sprintf("must be another name, because limits[%d] has the name %q too", first, name))
 			continue
 		}
 		names[name] = i

@@ -1,6 +1,6 @@
 // Package httplimit has net/http middleware for any hybridlimit.Limiter, and an
-// http.RoundTripper that keeps to the limits of a server. It imports the standard
-// library only.
+// http.RoundTripper that keeps to the limits of a server. It needs no third-party
+// package.
 //
 //	mw, err := httplimit.New(httplimit.Config{}, httplimit.Limit{Limiter: limiter, Key: httplimit.PeerIP()})
 //	...

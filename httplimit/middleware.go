@@ -20,7 +20,7 @@ func New(cfg Config, limits ...Limit) (func(http.Handler) http.Handler, error) {
 	if cfg.Denied == nil {
 		cfg.Denied = Problem
 	}
-	g := &gate{cfg: cfg, limits: make([]*limit, len(limits)), log: newComplaints(cfg.Logger)}
+	g := &gate{cfg: cfg, limits: make([]*limit, len(limits)), log: newFailureLog(cfg.Logger)}
 	for i, l := range limits {
 		g.limits[i] = newLimit(i, l)
 	}
@@ -35,7 +35,7 @@ type gate struct {
 	cfg    Config
 	limits []*limit
 	joint  hybridlimit.Joint // asks all limits together; nil: they are asked in turn
-	log    *complaints
+	log    *failureLog
 }
 
 // part is one limit applied to one request.

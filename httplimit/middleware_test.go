@@ -45,8 +45,8 @@ func TestNewChecksItsArguments(t *testing.T) {
 	}
 	for _, field := range []string{
 		"Config.Failure (7)", "Config.NoKey (302)", "Config.Jitter (NaN)", "limits[0].Limiter", "limits[0].Key", `limits[0].Name ("a b")`, `limits[0].Bucket ("{}")`, `limits[2].Name ("same")`,
-		"limits[3].Limiter", `limits[4].Name ("") must be set beside`, `limits[6].Name ("")`, `"default" as that of limits[5]`,
-		`limits[8].Name ("")`, `"named" as that of limits[7]`, `limits[9].Name ("default")`,
+		"limits[3].Limiter", `limits[4].Name ("") must be set because there are several limits`, `limits[6].Name ("")`, `limits[5] has the name "default" too`,
+		`limits[8].Name ("")`, `limits[7] has the name "named" too`, `limits[9].Name ("default")`,
 	} {
 		if !strings.Contains(err.Error(), field) {
 			t.Errorf("%s is not named in: %v", field, err)
@@ -82,7 +82,7 @@ func TestSkipAndCost(t *testing.T) {
 // A request without a decision is rejected or admitted according to Config.Failure.
 // It is logged, with at most one line per second.
 func TestFailures(t *testing.T) {
-	oops := errors.New("oops")
+	failure := errors.New("failure")
 	for name, tc := range map[string]struct {
 		limit  httplimit.Limit
 		closed int // the status with FailClosed
@@ -95,7 +95,7 @@ func TestFailures(t *testing.T) {
 		"no required key":   {httplimit.Limit{Limiter: limittest.AllowAll(), Key: fixed(""), Required: true}, 429, 429, "WARN"},
 		"the cost is bad":   {httplimit.Limit{Limiter: limittest.AllowAll(), Key: fixed("secret key"), Cost: func(*http.Request) int64 { return -1 }}, 400, 400, "WARN"},
 		"the key is bad":    {httplimit.Limit{Limiter: limittest.AllowAll(), Key: fixed(strings.Repeat("secret key", 100))}, 400, 400, "WARN"},
-		"another error":     {httplimit.Limit{Limiter: failing(oops), Key: fixed("secret key")}, 503, 503, "ERROR"},
+		"another error":     {httplimit.Limit{Limiter: failing(failure), Key: fixed("secret key")}, 503, 503, "ERROR"},
 	} {
 		for failure, status := range map[httplimit.Failure]int{httplimit.FailClosed: tc.closed, httplimit.FailOpen: tc.open} {
 			t.Run(name+"/"+failure.String(), func(t *testing.T) {

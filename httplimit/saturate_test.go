@@ -29,7 +29,7 @@ func TestHugeNumbersOfAServerSaturate(t *testing.T) {
 			if i > 0 && name != "little left" && mine.wait < 290*365*24*time.Hour || mine.wait < 0 {
 				t.Fatalf("%s, request %d: a wait of %v", name, i, mine.wait)
 			}
-			tr.hear(s, mine.seq, &http.Response{StatusCode: http.StatusOK, Header: h})
+			tr.observe(s, mine.seq, &http.Response{StatusCode: http.StatusOK, Header: h})
 		}
 	}
 }

@@ -196,8 +196,8 @@ type answer struct {
 	after   time.Duration // its wait
 }
 
-// hear updates the site from the response to request number seq.
-func (t *Transport) hear(s *site, seq uint64, resp *http.Response) (a answer) {
+// observe updates the site from the response to request number seq.
+func (t *Transport) observe(s *site, seq uint64, resp *http.Response) (a answer) {
 	now := time.Now()
 	a.refused = resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable
 	if a.refused {

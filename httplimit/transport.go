@@ -168,7 +168,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		if err != nil {
 			return nil, err
 		}
-		a := t.hear(s, seq, resp)
+		a := t.observe(s, seq, resp)
 		if !a.refused || t.cfg.MaxWait < 0 || try >= t.cfg.MaxRetries || !mayRepeat(req, resp.StatusCode, a.told) {
 			return resp, nil
 		}

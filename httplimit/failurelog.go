@@ -11,25 +11,25 @@ import (
 	"time"
 )
 
-// complainEvery is the time between two log lines of one kind. Failures between
+// logEvery is the time between two log lines of one kind. Failures between
 // them are only counted, because a failing limiter may fail for each request.
-const complainEvery = time.Second
+const logEvery = time.Second
 
-// complaints logs requests that the limiters did not decide normally. No line has
+// failureLog logs requests that the limiters did not decide normally. No line has
 // a key in it.
-type complaints struct {
+type failureLog struct {
 	to                          *slog.Logger
 	failure, degradation, ended throttle
 	keyless, bad, refusal       throttle
 }
 
-func newComplaints(to *slog.Logger) *complaints { return &complaints{to: to} }
+func newFailureLog(to *slog.Logger) *failureLog { return &failureLog{to: to} }
 
 // failed logs a request that was not decided, or whose units were not returned. If
 // the request itself has ended, the limiter has not failed (gaveUp). Each kind of
 // line has its own throttle, so that a client that causes one kind cannot hide
 // another.
-func (c *complaints) failed(ctx context.Context, err error, parts []part) {
+func (c *failureLog) failed(ctx context.Context, err error, parts []part) {
 	if end := ctx.Err(); end != nil && (errors.Is(err, end) || errors.Is(err, context.Cause(ctx))) {
 		c.gaveUp(ctx, err, parts)
 		return
@@ -53,7 +53,7 @@ func (c *complaints) failed(ctx context.Context, err error, parts []part) {
 
 // noKey logs a request without a key. With NoKeyPass the level is Debug, because
 // the Config asks for such requests to be admitted.
-func (c *complaints) noKey(r *http.Request, err error, answer NoKey) {
+func (c *failureLog) noKey(r *http.Request, err error, answer NoKey) {
 	more, ok := c.keyless.pass()
 	if !ok {
 		return
@@ -85,7 +85,7 @@ func shortened(s string) string {
 
 // gaveUp logs a request whose deadline came before its place in a queue, or before
 // a limiter's answer. It logs nothing if the client has gone.
-func (c *complaints) gaveUp(ctx context.Context, err error, parts []part) {
+func (c *failureLog) gaveUp(ctx context.Context, err error, parts []part) {
 	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return
 	}
@@ -95,7 +95,7 @@ func (c *complaints) gaveUp(ctx context.Context, err error, parts []part) {
 }
 
 // degraded logs a request that was decided by the fallback.
-func (c *complaints) degraded(ctx context.Context, err error, parts []part) {
+func (c *failureLog) degraded(ctx context.Context, err error, parts []part) {
 	if more, ok := c.degradation.pass(); ok {
 		c.logger().WarnContext(ctx, "httplimit: a limiter decides without Redis", "err", redacted(err, parts), "limits", policyNames(parts), "more", more)
 	}
@@ -122,14 +122,14 @@ func policyNames(parts []part) []string {
 
 // logger looks up the default logger at each call, because a program may set it
 // after New.
-func (c *complaints) logger() *slog.Logger {
+func (c *failureLog) logger() *slog.Logger {
 	if c.to == nil {
 		return slog.Default()
 	}
 	return c.to
 }
 
-// throttle admits one log line per complainEvery and counts the others.
+// throttle admits one log line per logEvery and counts the others.
 type throttle struct {
 	next   atomic.Int64 // Unix ns
 	missed atomic.Int64
@@ -139,7 +139,7 @@ type throttle struct {
 // one.
 func (t *throttle) pass() (missed int64, ok bool) {
 	now, next := time.Now().UnixNano(), t.next.Load()
-	if now < next || !t.next.CompareAndSwap(next, now+int64(complainEvery)) {
+	if now < next || !t.next.CompareAndSwap(next, now+int64(logEvery)) {
 		t.missed.Add(1)
 		return 0, false
 	}
