@@ -36,8 +36,8 @@ type IPConfig struct {
 	// other header is read, because a proxy passes it on as the client sent it.
 	// Empty: XForwardedFor.
 	Header string
-	// TrustUnix trusts a peer without an address, which is one on a Unix socket,
-	// as a proxy of yours. False: such a request has no key.
+	// TrustUnix makes a peer without an address a trusted proxy. Such a peer is on
+	// a Unix socket. False: its requests have no key.
 	TrustUnix bool
 	// IPv4Bits and IPv6Bits are the length of the prefix that is the key. A host
 	// with IPv6 usually has a whole /64. Zero: 32 and 64.
@@ -47,16 +47,16 @@ type IPConfig struct {
 	//
 	//	IPv4-mapped
 	//	NAT64   64:ff9b::/96  all hosts share one /64
-	//	6to4    2002::/16     each host has 65 536 /64
+	//	6to4    2002::/16     each host has 65 536 times a /64
 	//	Teredo  2001::/32     the clients of one server share one /64
 	//
 	// TrustedProxies are compared with the IPv6 address, except for IPv4-mapped
 	// addresses.
 	IPv4Bits, IPv6Bits int
-	// NAT64 are prefixes of your own translators, besides 64:ff9b::/96. Their
-	// length is /32, /40, /48, /56, /64 or /96 (RFC 6052). It gives the position
-	// of the IPv4 address, which an address in 64:ff9b:1::/48, for example, does
-	// not show. Empty: none.
+	// NAT64 are prefixes of your own translators, besides 64:ff9b::/96. Prefixes
+	// in 64:ff9b:1::/48 belong here too. Their length is /32, /40, /48, /56, /64
+	// or /96 (RFC 6052); the position of the IPv4 address depends on it. Empty:
+	// none.
 	NAT64 []netip.Prefix
 }
 

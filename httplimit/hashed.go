@@ -18,9 +18,9 @@ import (
 //
 // The hash is SHA-256, cut to 128 bits. With a secret it is an HMAC. Without one,
 // a reader of Redis can test whether a guessed API key is in use, which matters if
-// API keys can be guessed. A new secret gives new keys, and so fresh limits.
-// Empty: no secret. APIKey panics if header is empty, or if the secret has a
-// length that hybridlimit.Secret does not allow.
+// API keys can be guessed. A new secret gives new keys, and so fresh limits. The
+// secret is empty for none, or has 32 to 1024 bytes. APIKey panics if the secret
+// has another length, or if header is empty.
 //
 // Each value has a limit of its own, so a client that invents values evades the
 // limit. Check the API key before (When), or limit by address too.
@@ -77,10 +77,10 @@ func bearerToken(credentials string) (token string, ok bool) {
 }
 
 // Subject returns a KeyFunc for the subject of a request, such as the user that
-// your authentication stored in the request's context. The key is a hash of what
-// of returns, as in APIKey. If of returns "", the request has no key. Do not take
-// the subject from an unverified token: the client writes it. This package
-// verifies no tokens.
+// your authentication stored in the request's context. The function of returns the
+// subject, and the key is a hash of it, as in APIKey. Without a subject ("") the
+// request has no key. Do not take the subject from an unverified token: the client
+// writes it. This package verifies no tokens.
 //
 // Set a secret: subjects are often numbers or names, and without a secret a reader
 // of Redis can find the subject of a hash by guessing. Subject panics if of is
