@@ -11,11 +11,12 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/httplimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/ratelimitheader"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// A request that costs more than the burst is denied, and told what is left, by
-// one limit as by several that are asked together.
+// A request that costs more than the burst is denied, and its response has the
+// units left: with one limit, and with several that are asked together.
 func TestCostsAboveTheBurstTellWhatIsLeft(t *testing.T) {
 	five, fifty := hybridlimit.PerMinute(5), hybridlimit.PerMinute(50)
 	for name, build := range map[string]func(t *testing.T) (limits [2]hybridlimit.Limiter){
@@ -50,7 +51,7 @@ func TestCostsAboveTheBurstTellWhatIsLeft(t *testing.T) {
 						cost = step.cost
 						res := get(h)
 						_, _ = io.Copy(io.Discard, res.Body)
-						told, err := httplimit.ParseRateLimit(res.Header)
+						told, err := ratelimitheader.ParseRateLimit(res.Header)
 						if err != nil || len(told) == 0 {
 							t.Fatalf("%+v, %v", res.Header, err)
 						}
@@ -65,7 +66,7 @@ func TestCostsAboveTheBurstTellWhatIsLeft(t *testing.T) {
 	}
 }
 
-// ofHub makes two limiters of one hub.
+// ofHub returns two limiters of one hub.
 func ofHub(t *testing.T, a, b hybridlimit.Limit, mode hybrid.Mode) (limiters [2]hybridlimit.Limiter) {
 	t.Helper()
 	hub, err := hybrid.NewHub(redistest.NewBubble(t).Client(nil), hybrid.HubConfig{Logger: slog.New(slog.DiscardHandler)})

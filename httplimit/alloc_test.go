@@ -12,18 +12,18 @@ import (
 	"github.com/hybridlimit/hybridlimit/limittest"
 )
 
-// reused is a ResponseWriter for many responses.
+// reused is a ResponseWriter that serves many responses.
 type reused struct{ h http.Header }
 
 func (w *reused) Header() http.Header         { return w.h }
 func (w *reused) Write(b []byte) (int, error) { return len(b), nil }
 func (w *reused) WriteHeader(int)             {}
 
-// What an admitted request costs, as docs/http.md has it: the value of RateLimit
-// and the array that both fields keep their lines in, and the key if it is made
-// up for the request. The items of RateLimit-Policy are written once. Of several
-// limits that are asked together also the asks, and what AllowAll takes of its
-// own: that is what "together" has more than "two in turn".
+// The allocations of an admitted request, as in docs/http.md: the value of
+// RateLimit, the array with the lines of both fields, and the key if it is built
+// for the request. Items of RateLimit-Policy are formatted once. Several limits
+// that are asked together also need the asks and the allocations of AllowAll: the
+// difference between "together" and "two in turn".
 func TestAllocations(t *testing.T) {
 	handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	limiter := limittest.AllowAll()
@@ -58,14 +58,14 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// forgetful admits all and is no Joint.
+// forgetful admits everything and is not a Joint.
 type forgetful struct{ hybridlimit.Limiter }
 
 func (forgetful) AllowN(_ context.Context, _ string, n int64) (hybridlimit.Result, error) {
 	return hybridlimit.Result{Allowed: true, Granted: n, Limit: 10, Remaining: 9, Source: hybridlimit.SourceRedis}, nil
 }
 
-// allocates fails where a request to h allocates more often than that.
+// allocates fails if a request to h allocates more often than want.
 func allocates(t *testing.T, name string, h http.Handler, want float64) {
 	t.Helper()
 	w := &reused{h: http.Header{}}

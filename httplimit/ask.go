@@ -8,7 +8,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// jointOf is the limiter that can ask all of them together, if there is one.
+// jointOf returns the limiter that can ask all limiters together, or nil.
 func jointOf(limits []Limit) hybridlimit.Joint {
 	joint, ok := limits[0].Limiter.(hybridlimit.Joint)
 	if !ok || len(limits) == 1 {
@@ -22,9 +22,9 @@ func jointOf(limits []Limit) hybridlimit.Joint {
 	return joint
 }
 
-// askTogether decides all parts at once. denied is the part that refused, that
-// with the longest wait if there are more, or -1. Of a denial the parts that did
-// not refuse stay unknown.
+// askTogether asks all limiters in one call. denied is the index of the part that
+// denies, with the longest wait if several do, or -1. After a denial the results
+// of the other parts may stay unknown.
 func (g *gate) askTogether(ctx context.Context, parts []part) (denied int, err error) {
 	asks := make([]hybridlimit.Ask, len(parts))
 	for i, p := range parts {
@@ -33,7 +33,7 @@ func (g *gate) askTogether(ctx context.Context, parts []part) (denied int, err e
 	res, err := g.joint.AllowJoint(ctx, asks)
 	unavailable, err := g.unavailable(ctx, res, err, parts)
 	if err != nil {
-		if g.passes(ctx, err) { // nothing was taken; one that fails must not free the others
+		if g.passes(ctx, err) { // no unit was charged; ask in turn, so that the other limits still apply
 			g.log.failed(ctx, err, parts)
 			return g.askInTurn(ctx, parts)
 		}
@@ -47,21 +47,22 @@ func (g *gate) askTogether(ctx context.Context, parts []part) (denied int, err e
 			denied = i
 		}
 	}
-	if !res.Allowed && denied < 0 { // a Joint that does not say which
+	if !res.Allowed && denied < 0 { // this Joint does not report which part denies
 		denied, parts[0].res, parts[0].unavailable = 0, res, unavailable
 	}
 	return denied, nil
 }
 
-// askInTurn decides the parts one after the other. A denial gives back what the
-// former ones took; so does a failure, unless it is passed over.
+// askInTurn asks the limiters one after the other. After a denial the earlier
+// parts get their units back. The same holds after a failure, unless FailOpen
+// admits the request.
 func (g *gate) askInTurn(ctx context.Context, parts []part) (denied int, err error) {
 	for i := range parts {
 		p := &parts[i]
-		res, oops := p.limiter.AllowN(ctx, p.key, p.n)
-		if p.unavailable, oops = g.unavailable(ctx, res, oops, parts); oops != nil {
-			err = oops // the last one tells as much as the first
-			if g.passes(ctx, oops) {
+		res, failure := p.limiter.AllowN(ctx, p.key, p.n)
+		if p.unavailable, failure = g.unavailable(ctx, res, failure, parts); failure != nil {
+			err = failure // of several failures the last is returned
+			if g.passes(ctx, failure) {
 				p.passed = true
 				continue
 			}
@@ -76,9 +77,9 @@ func (g *gate) askInTurn(ctx context.Context, parts []part) (denied int, err err
 	return -1, err
 }
 
-// unavailable says whether a Result is what a limiter decides without Redis,
-// beside ErrUnavailable. That is logged, and no failure; so is an error beside a
-// decision, such as units that could not be given back.
+// unavailable reports whether a limiter decided without Redis: by its fallback,
+// and with ErrUnavailable. An error beside a decision is logged and dropped, as
+// when units could not be given back; any other error is returned.
 func (g *gate) unavailable(ctx context.Context, res hybridlimit.Result, err error, parts []part) (bool, error) {
 	switch {
 	case err == nil || res.Source == hybridlimit.SourceUnknown:
@@ -91,12 +92,13 @@ func (g *gate) unavailable(ctx context.Context, res hybridlimit.Result, err erro
 	return false, nil
 }
 
-// refunder is what limiters offer that can take units back.
+// refunder is a limiter that can take units back.
 type refunder interface {
 	Refund(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
 }
 
-// refunderOf is the limiter, or what it wraps, if that can take units back.
+// refunderOf returns the limiter, or the first limiter that it wraps (Unwrap),
+// that is a refunder.
 func refunderOf(l hybridlimit.Limiter) (refunder, bool) {
 	for {
 		if r, ok := l.(refunder); ok {
@@ -110,13 +112,13 @@ func refunderOf(l hybridlimit.Limiter) (refunder, bool) {
 	}
 }
 
-// giveBackTimeout bounds a give-back, which does not end with the request: the
-// client may be gone, its units are not.
+// giveBackTimeout bounds giveBack, which continues after the request has ended:
+// the units must be returned even if the client has gone.
 const giveBackTimeout = time.Second
 
-// giveBack returns what was taken for a request that another limit denied, or
-// that could not wait. Limiters that cannot, nor wrap one that can (Unwrap),
-// keep it; the units come back as their limits refill.
+// giveBack returns the units of a request that another limit denied, or that could
+// not wait. A limiter that cannot take units back keeps them: they come back as
+// its limit refills.
 func (g *gate) giveBack(ctx context.Context, parts []part) {
 	if len(parts) == 0 {
 		return
@@ -126,7 +128,7 @@ func (g *gate) giveBack(ctx context.Context, parts []part) {
 	for i := range parts {
 		p := &parts[i]
 		if !p.res.Allowed || p.res.Shadowed || uncounted(p.res.Source) {
-			continue // nothing was taken, or nobody counts
+			continue // no unit was charged, or none is counted
 		}
 		if l, ok := refunderOf(p.limiter); ok {
 			if _, err := l.Refund(ctx, p.key, p.n); err != nil {
@@ -136,7 +138,8 @@ func (g *gate) giveBack(ctx context.Context, parts []part) {
 	}
 }
 
-// uncounted says whether what was admitted is in nobody's books.
+// uncounted reports whether no limiter counts the units of an admission from this
+// source.
 func uncounted(s hybridlimit.Source) bool {
 	return s == hybridlimit.SourceFallback || s == hybridlimit.SourceStatic || s == hybridlimit.SourceSwitch
 }

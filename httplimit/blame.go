@@ -8,14 +8,14 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// asked are the errors of a bad question: a key or a cost that no limiter takes.
-var asked = [...]error{
+// requestErrors are the errors that an invalid key or cost causes.
+var requestErrors = [...]error{
 	hybridlimit.ErrKeyTooLong, hybridlimit.ErrEmptyKey, hybridlimit.ErrCost, hybridlimit.ErrExceedsBurst,
 }
 
-// badRequest reports whether the request's key or cost caused an error.
+// badRequest reports whether the request's key or cost caused the error.
 func badRequest(err error) bool {
-	for _, bad := range asked {
+	for _, bad := range requestErrors {
 		if errors.Is(err, bad) {
 			return true
 		}
@@ -23,13 +23,13 @@ func badRequest(err error) bool {
 	return false
 }
 
-// misconfigured reports whether an error is of the configuration that a key has
-// met: a limit of LimitFor that the limiter refuses.
+// misconfigured reports whether LimitFor returned a limit for the key that the
+// limiter rejects.
 func misconfigured(err error) bool {
 	return errors.Is(err, hybridlimit.ErrInvalid) || errors.Is(err, hybridlimit.ErrUnsupported)
 }
 
-// statusOf is the status of a request that a limiter failed with err.
+// statusOf returns the status of a request for which a limiter returned err.
 func statusOf(err error) int {
 	if badRequest(err) {
 		return http.StatusBadRequest
@@ -37,10 +37,10 @@ func statusOf(err error) int {
 	return http.StatusServiceUnavailable
 }
 
-// passes reports whether a request goes on without a limit that failed with err.
-// It names the errors of a limiter that can decide for no key. An error that it
-// does not name may be one that a client causes at will, and so a way around the
-// limit. A deadline of the request itself may be of the client's choice too.
+// passes reports whether a request is admitted although a limiter returned err. It
+// lists the errors of a limiter that cannot decide for any key. A client may be
+// able to cause any other error, and could so evade the limit. A client may also
+// choose the deadline of its own request.
 func (g *gate) passes(ctx context.Context, err error) bool {
 	if g.cfg.Failure != FailOpen || ctx.Err() != nil || badRequest(err) || misconfigured(err) {
 		return false

@@ -30,9 +30,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
-// blamed is an error of this module, and the statuses of a request that a
-// limiter fails with it. A new error of the module must be listed here: think of
-// whether a key, a cost or a header of a client can cause it.
+// blamed has each error of this module, and the status of a request for which a
+// limiter returns it, with FailClosed and with FailOpen. List each new error here:
+// decide whether a client's key, cost or header can cause it.
 var blamed = map[string]struct {
 	err          error
 	closed, open int
@@ -52,7 +52,6 @@ var blamed = map[string]struct {
 	"hybridlimit.ErrNilClient":   {hybridlimit.ErrNilClient, 503, 503},
 	"httplimit.ErrNoLimit":       {httplimit.ErrNoLimit, 503, 503},
 	"httplimit.ErrNoKey":         {httplimit.ErrNoKey, 503, 503},
-	"httplimit.ErrMalformed":     {httplimit.ErrMalformed, 503, 503},
 	"httplimit.BusyError":        {&httplimit.BusyError{}, 503, 503},
 	"limittest.ErrScriptOver":    {limittest.ErrScriptOver, 503, 503},
 	"breaker.ErrSlow":            {breaker.ErrSlow, 503, 503},
@@ -60,7 +59,7 @@ var blamed = map[string]struct {
 	"wire.ErrReply":              {wire.ErrReply, 503, 503}, // limiters wrap it in ErrUnavailable
 }
 
-// exportedErrors finds the exported errors of packages in their source: variables
+// exportedErrors returns the exported errors in the source of packages: variables
 // named Err..., and types named ...Error.
 func exportedErrors(t *testing.T, dirs ...string) []string {
 	t.Helper()
@@ -89,7 +88,7 @@ func exportedErrors(t *testing.T, dirs ...string) []string {
 	return found
 }
 
-// declared are the names of a file's variables and types.
+// declared returns the names of a file's variables and types.
 func declared(file *ast.File) (names []string) {
 	for _, decl := range file.Decls {
 		g, ok := decl.(*ast.GenDecl)
@@ -110,8 +109,8 @@ func declared(file *ast.File) (names []string) {
 	return names
 }
 
-// Only the errors of an unavailable limiter let a request pass, and only with
-// FailOpen: of all errors that the module exports, alone and in a joint call.
+// Of all errors that the module exports, only those of an unavailable limiter admit
+// a request, and only with FailOpen: with one limit, and in a joint call.
 func TestErrorsThatPass(t *testing.T) {
 	listed := slices.Sorted(maps.Keys(blamed))
 	found := exportedErrors(t, "..", "../local", "../global", "../hybrid", "../lua", "../sync", "../breaker", "../limittest", "../otellimit", ".")
@@ -164,7 +163,7 @@ func (f failingJoint) AllowJoint(context.Context, []hybridlimit.Ask) (hybridlimi
 	return hybridlimit.Result{}, f.err
 }
 
-// limitersOf makes two limiters of each kind that join each other.
+// limitersOf makes two limiters of each kind that can be asked together.
 var limitersOf = map[string]func(t *testing.T, rdb redis.UniversalClient, limitFor func(string) hybridlimit.Limit) [2]hybridlimit.Limiter{
 	"local": func(t *testing.T, _ redis.UniversalClient, limitFor func(string) hybridlimit.Limit) (two [2]hybridlimit.Limiter) {
 		for i, name := range []string{"a", "b"} {
@@ -204,8 +203,8 @@ var limitersOf = map[string]func(t *testing.T, rdb redis.UniversalClient, limitF
 	},
 }
 
-// A key or a cost of a client's choice never gets a request past a limit, with
-// FailOpen neither: of each package, alone and together, with Redis and without.
+// No key or cost that a client chooses gets a request past a limit, even with
+// FailOpen: for each package, alone and together, with Redis and without.
 func TestNoKeyOrCostPasses(t *testing.T) {
 	attacks := map[string]struct {
 		key   string
@@ -267,8 +266,8 @@ func TestNoKeyOrCostPasses(t *testing.T) {
 	}
 }
 
-// A limit that LimitFor should not have returned, a bad key and an unavailable
-// limiter have lines of their own: none keeps another out of the log.
+// An invalid limit of LimitFor, an invalid key and an unavailable limiter have log
+// lines of their own: none of them suppresses another.
 func TestFailuresHaveLinesOfTheirOwn(t *testing.T) {
 	var log lines
 	refused := limitersOf["local"](t, nil, func(string) hybridlimit.Limit { return hybridlimit.Limit{} })[0]
@@ -280,8 +279,8 @@ func TestFailuresHaveLinesOfTheirOwn(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		`level=ERROR msg="httplimit: a limiter has no valid limit for a key"`, "remedy=", "[key]",
-		`level=WARN msg="httplimit: a request has a key or a cost that no limiter takes"`,
+		`level=ERROR msg="httplimit: a limiter has no valid limit for a key; the request is answered 503"`, "remedy=", "[key]",
+		`level=WARN msg="httplimit: a request has an invalid key or cost; it is answered 400"`,
 		`level=ERROR msg="httplimit: a limiter failed"`,
 	} {
 		if !strings.Contains(log.String(), want) {
@@ -293,7 +292,7 @@ func TestFailuresHaveLinesOfTheirOwn(t *testing.T) {
 	}
 }
 
-// choice asks the limiter that the key names.
+// choice asks the limiter that is named by the key.
 type choice struct {
 	of map[string]hybridlimit.Limiter
 }

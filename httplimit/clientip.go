@@ -10,53 +10,64 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// The headers that proxies tell addresses in.
+// The headers in which proxies write the client's address.
 const (
-	// XForwardedFor is what most proxies append the address to that they were
-	// called from.
+	// XForwardedFor is the common one: most proxies append the address of the
+	// connection that they received the request on.
 	XForwardedFor = "X-Forwarded-For"
-	// Forwarded is the standard one (RFC 7239).
+	// Forwarded is the standard header (RFC 7239).
 	Forwarded = "Forwarded"
 )
 
-// IPConfig is how the client's address is found and what of it is the key. The
-// zero IPConfig trusts nobody: the key is of the peer of the connection.
+// IPConfig configures how the client's address is found, and which part of it is
+// the key. The zero IPConfig trusts no proxy: the key is the address of the
+// connection's peer.
 type IPConfig struct {
-	// TrustedProxies are the networks of your own proxies, and of nobody else:
-	// every host in them may write who a request is from. The header is
-	// believed as far as they have written it: it is read from its end, as long
-	// as the address that wrote the entry is one of them; the first that is not
-	// is the client. Whatever the client has put before that is not looked at.
-	// At most 64 entries and 8 KB are read, empty entries included; the last
-	// address before that is then the client. Prefixes as wide as 0.0.0.0/0 are
-	// refused: everybody could then choose the key. Empty: no header is read.
+	// TrustedProxies are the networks of your own proxies. They must contain no
+	// other hosts, because every host in them can choose the client's address.
+	// The header is read from its end. An entry counts if the host that wrote it
+	// is a trusted proxy; the first address that is not one is the client. The
+	// entries before it may be forged and are ignored. At most 64 entries and
+	// 8 KB are read, including empty entries; after that, the last address read
+	// is the client. The prefixes 0.0.0.0/0 and ::/0 are invalid: every client
+	// could choose its key. Empty: no header is read.
 	TrustedProxies []netip.Prefix
-	// Header is the one that the proxies write, XForwardedFor or Forwarded. Only
-	// this one is read, because a proxy passes on the others as the client has
-	// sent them. Empty: XForwardedFor.
+	// Header is the header that the proxies write: XForwardedFor or Forwarded. No
+	// other header is read, because a proxy passes it on as the client sent it.
+	// Empty: XForwardedFor.
 	Header string
-	// TrustUnix says that a peer without an address, which is one on a Unix
-	// socket, is a proxy of yours. False: such a request has no key.
+	// TrustUnix makes a peer without an address a trusted proxy. Such a peer is on
+	// a Unix socket. False: its requests have no key.
 	TrustUnix bool
-	// IPv4Bits and IPv6Bits are how much of an address is the key. Whoever has
-	// an IPv6 address has a whole network of them, mostly a /64. Zero: 32 and 64.
+	// IPv4Bits and IPv6Bits are the length of the prefix that is the key. A host
+	// with IPv6 usually has a whole /64. Zero: 32 and 64.
 	//
-	// An IPv6 address that stands for a host with an IPv4 address has the key of
-	// the latter, with IPv4Bits: those of NAT64 (64:ff9b::/96), where all hosts
-	// share one /64; of 6to4 (2002::/16), where each has 65 536; of Teredo
-	// (2001::/32), where the clients of one server share one; and IPv4-mapped
-	// ones. TrustedProxies are compared with the address as it is, but for the
-	// last kind.
+	// An IPv6 address may stand for a host with an IPv4 address. Its key is then
+	// that of the IPv4 address, with IPv4Bits:
+	//
+	//	IPv4-mapped
+	//	NAT64   64:ff9b::/96  all hosts share one /64
+	//	6to4    2002::/16     each host has 65 536 times a /64
+	//	Teredo  2001::/32     the clients of one server share one /64
+	//
+	// TrustedProxies are compared with the IPv6 address, except for IPv4-mapped
+	// addresses.
 	IPv4Bits, IPv6Bits int
-	// NAT64 are the prefixes of translators of yours, besides 64:ff9b::/96: of
-	// /32, /40, /48, /56, /64 or /96 (RFC 6052), such as one out of
-	// 64:ff9b:1::/48, of which the address does not tell where the other one
-	// stands. Empty: none.
+	// NAT64 are prefixes of your own translators, besides 64:ff9b::/96. Prefixes
+	// in 64:ff9b:1::/48 belong here too. Their length is /32, /40, /48, /56, /64
+	// or /96 (RFC 6052); the position of the IPv4 address depends on it. Empty:
+	// none.
 	NAT64 []netip.Prefix
 }
 
-// ClientIP is a key for each client's address. It fails with all that is wrong
-// with cfg at once (ErrInvalid).
+// The most that is read of IPConfig.Header.
+const (
+	maxHeaderBytes   = 8 << 10
+	maxHeaderEntries = 64
+)
+
+// ClientIP returns a KeyFunc with a key per client address. Its error (ErrInvalid)
+// lists everything wrong with cfg.
 func ClientIP(cfg IPConfig) (KeyFunc, error) {
 	if cfg.Header == "" {
 		cfg.Header = XForwardedFor
@@ -80,7 +91,7 @@ func ClientIP(cfg IPConfig) (KeyFunc, error) {
 	}
 	for i, p := range cfg.TrustedProxies {
 		if !p.IsValid() || p.Bits() == 0 {
-			bad.Add(fmt.Sprintf("IPConfig.TrustedProxies[%d]", i), p, "must be a network, and not everybody's")
+			bad.Add(fmt.Sprintf("IPConfig.TrustedProxies[%d]", i), p, "must be a network with a prefix of at least 1 bit")
 		}
 		if p.Addr().Is4In6() {
 			bad.Add(fmt.Sprintf("IPConfig.TrustedProxies[%d]", i), p, "must be written as an IPv4 network")
@@ -98,8 +109,8 @@ func ClientIP(cfg IPConfig) (KeyFunc, error) {
 	return cfg.key, nil
 }
 
-// PeerIP is ClientIP of the zero IPConfig: for servers without a proxy before
-// them. Behind one, all requests would have the proxy's key.
+// PeerIP returns the KeyFunc of ClientIP for the zero IPConfig. It is for servers
+// without a proxy: behind a proxy, all requests have the proxy's key.
 func PeerIP() KeyFunc { return IPConfig{IPv4Bits: 32, IPv6Bits: 64}.key }
 
 func (c IPConfig) key(r *http.Request) string {
@@ -113,29 +124,29 @@ func (c IPConfig) key(r *http.Request) string {
 	return c.keyOf(addr)
 }
 
-// peer is the address of the connection; invalid where there is none.
+// peer returns the address of the connection. It is invalid if there is none.
 func peer(r *http.Request) netip.Addr {
 	if ap, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
 		return plain(ap.Addr())
 	}
-	addr, _ := netip.ParseAddr(r.RemoteAddr) // middleware may have put one without a port there
+	addr, _ := netip.ParseAddr(r.RemoteAddr) // other middleware may have set an address without a port
 	return plain(addr)
 }
 
-// plain is an address as it is compared: without a zone, which is of one host
-// only, and an IPv4 address as such.
+// plain returns the form of an address that is compared: IPv4 if it is IPv4-mapped,
+// and without a zone, which has a meaning on one host only.
 func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
-// client walks the header's lines from their end. addr is who has written what
-// comes next: the peer at first. What cannot be read was written by a trusted
-// proxy; all that is known then is that the request came through it. Nor is more
-// known where the header is longer than proxies have reason to write.
+// client reads the header's lines from their end. addr is the host that wrote the
+// next entry; the first is the peer. If a trusted proxy wrote an entry that is not
+// an address, that proxy is the client: nothing else is known. The same holds at
+// the bounds of what is read.
 func (c IPConfig) client(addr netip.Addr, lines []string) netip.Addr {
 	next := lastHop
 	if c.Header == Forwarded {
 		next = lastElement
 	}
-	bytes, entries := maxFieldBytes, maxFieldItems // that may still be read
+	bytes, entries := maxHeaderBytes, maxHeaderEntries // left to read
 	for _, line := range slices.Backward(lines) {
 		cut := len(line) > bytes
 		if cut {
@@ -152,12 +163,12 @@ func (c IPConfig) client(addr netip.Addr, lines []string) netip.Addr {
 			var hop netip.Addr
 			rest, hop = next(entry)
 			switch {
-			case cut && rest == "": // the entry may begin before what is read
+			case cut && rest == "": // the entry may start before the part that is read
 				return addr
 			case hop.IsValid():
 				addr = hop
 			case strings.Trim(entry[len(rest):], ", \t") != "":
-				return addr // and not an empty element, which is none (RFC 9110, section 5.6.1)
+				return addr // an empty element, in contrast, is skipped (RFC 9110, section 5.6.1)
 			}
 		}
 		if bytes -= len(line) + 1; bytes <= 0 {
@@ -176,7 +187,8 @@ func (c IPConfig) trusts(addr netip.Addr) bool {
 	return false
 }
 
-// keyOf is the key of an address: its network, or that of the IPv4 address in it.
+// keyOf returns the key of an address: its network, or the network of the IPv4
+// address that it stands for.
 func (c IPConfig) keyOf(addr netip.Addr) string {
 	if !addr.IsValid() {
 		return ""
@@ -194,7 +206,7 @@ func (c IPConfig) keyOf(addr netip.Addr) string {
 		return string(addr.AppendTo(b))
 	}
 	p, err := addr.Prefix(bits)
-	if err != nil { // bits are checked
+	if err != nil { // impossible: ClientIP checks the bits
 		return ""
 	}
 	return string(p.AppendTo(b))

@@ -108,7 +108,7 @@ func TestClientIP(t *testing.T) {
 				header, other = other, header
 			}
 			r.Header[header] = tc.lines
-			r.Header.Set(other, "for=203.0.113.66, 203.0.113.66") // which nobody reads
+			r.Header.Set(other, "for=203.0.113.66, 203.0.113.66") // this header is not read
 			if got := clientIP(t, tc.cfg)(r); got != tc.want {
 				t.Errorf("%q, want %q", got, tc.want)
 			}
@@ -116,8 +116,8 @@ func TestClientIP(t *testing.T) {
 	}
 }
 
-// Whatever a client sends, and whatever way it takes through our proxies, it has
-// one key, and nobody else's.
+// A client has one key, which no other client has: with any headers, and on any way
+// through the trusted proxies.
 func TestLiesDoNotMoveTheKey(t *testing.T) {
 	text := rapid.OneOf(
 		rapid.StringOfN(rapid.RuneFrom([]rune(`for=";\,. :[]10_unkow2db8f`)), 0, 30, -1),
@@ -161,7 +161,7 @@ func TestLiesDoNotMoveTheKey(t *testing.T) {
 	})
 }
 
-// entryOf is an element that a proxy writes of who has called it.
+// entryOf returns the element that a proxy writes for its peer.
 func entryOf(t *rapid.T, caller string) string {
 	node := caller
 	if strings.Contains(caller, ":") {

@@ -12,59 +12,61 @@ import (
 
 // Limit is one limit on requests.
 type Limit struct {
-	// Limiter decides. Required. It stays the caller's to close, after the
-	// server.
+	// Limiter decides. Required. The caller closes it, after the server.
 	Limiter hybridlimit.Limiter
-	// Key returns who is limited. Required. Where it returns "", this limit does
-	// not apply to the request; Config.NoKey answers a request that no limit
-	// applies to (ErrNoLimit).
+	// Key returns the key that the request counts for. Required. If it returns
+	// "", this limit does not apply to the request. Config.NoKey answers a
+	// request to which no limit applies (ErrNoLimit).
 	Key KeyFunc
-	// Required has Config.NoKey answer a request for which Key returns ""
-	// (ErrNoKey): for limits that no request may go without, such as that of each
-	// user beside one of all. False: such a request is under the other limits only.
+	// Required makes Key mandatory: Config.NoKey answers each request for which
+	// Key returns "" (ErrNoKey). Example: the limit per user, beside a limit for
+	// all users. False: only the other limits apply to such a request.
 	Required bool
-	// Cost returns how many units a request costs. 0 is free: the limit is not
-	// asked. Below 0 is answered 400 (ErrCost). Beware of what the client decides: the
-	// ContentLength of a body that is sent in chunks is -1, which should cost
-	// what the largest one does, or be refused. Nil: 1 for each.
+	// Cost returns the units that a request costs. A cost of 0 is free: the limit
+	// is not asked. A negative cost is answered 400 (ErrCost). Take care with
+	// values that the client chooses: the ContentLength of a chunked body is -1.
+	// Charge such a request like the largest body, or reject it. Nil: 1 unit per
+	// request.
 	Cost func(r *http.Request) int64
-	// Name is what RateLimit, RateLimit-Policy and problems call the policy,
-	// [A-Za-z0-9_.-]+. Empty: Result.Policy, the limiter's own name, or
-	// "default" where that is empty too. No two limits may have the same, so of
-	// several those need one whose limiters have none, or do not tell it
-	// (hybridlimit.Describer), or are used twice.
+	// Name is the policy's name in RateLimit, RateLimit-Policy and problems. It
+	// consists of 1 to 128 of the characters A-Z a-z 0-9 _ . -. Empty:
+	// Result.Policy, which is the limiter's name, or "default" if that is empty
+	// too. The names of a middleware's limits must differ. With several limits,
+	// set Name if the limiter has no name, is not a hybridlimit.Describer, or is
+	// used twice.
 	Name string
-	// Bucket, if set, is sent as X-RateLimit-Bucket with the responses that
-	// this limit is the narrowest for: routes that tell the same bucket share
-	// it. Of the characters of Name.
+	// Bucket is sent as X-RateLimit-Bucket if this limit is the narrowest for the
+	// response: the one with the fewest units left. Routes with the same bucket
+	// share a limit. It has the form of Name. Empty: the field is not sent.
 	Bucket string
 }
 
-// Failure is the answer to a request that an unavailable limiter did not decide.
-// A limiter is unavailable if its error matches hybridlimit.ErrUnavailable or
-// ErrClosed, or context.DeadlineExceeded where the request itself has no
-// deadline. A limiter that has lost Redis and answers by its fallback has
-// decided.
+// Failure is the answer to a request if the limiter is unavailable. A limiter is
+// unavailable if its error matches hybridlimit.ErrUnavailable or ErrClosed, or
+// context.DeadlineExceeded while the request itself has no deadline. A limiter
+// that has lost Redis and decides by its fallback is available.
 //
-// No other error lets a request pass, whichever Failure is set, because a client
-// may be able to cause it: an error that the key or the cost causes (400:
-// ErrKeyTooLong, ErrEmptyKey, ErrCost, ErrExceedsBurst), a limit of LimitFor that
-// the limiter refuses (503: ErrInvalid, ErrUnsupported), and any error of a
-// limiter of your own that does not wrap one of the above (503). Neither does a
-// request pass that ended, or that cannot wait for its place in a queue (503).
+// Every other error stops the request with either Failure, because a client may
+// be able to cause it:
+//
+//	400  the key or the cost is invalid: ErrKeyTooLong, ErrEmptyKey, ErrCost, ErrExceedsBurst
+//	503  the limiter rejects a limit of LimitFor: ErrInvalid, ErrUnsupported
+//	503  a limiter of your own returns an error that wraps none of the above
+//	503  the request ended, or cannot wait for its place in a queue
+//
 // Config.NoKey answers requests without a key.
 type Failure uint8
 
-// The ways to fail.
+// The answers of a Failure.
 const (
 	// FailClosed answers 503. It is the zero value.
 	FailClosed Failure = iota
-	// FailOpen goes on as if the limit that failed did not apply; the others
-	// hold.
+	// FailOpen treats the request as if the failed limit did not apply. The other
+	// limits still apply.
 	FailOpen
 )
 
-// String is "closed" or "open".
+// String returns "closed" or "open".
 func (f Failure) String() string {
 	switch f {
 	case FailClosed:
@@ -75,45 +77,49 @@ func (f Failure) String() string {
 	return fmt.Sprintf("Failure(%d)", uint8(f))
 }
 
-// Config is how requests are limited and what responses tell. The zero Config
-// is ready to use.
+// Config configures a middleware. The zero Config is ready to use.
 type Config struct {
-	// Skip says which requests are not limited: health checks, say. Nil: none.
+	// Skip reports whether a request is exempt from all limits, as health checks
+	// may be. Nil: no request is exempt.
 	Skip func(r *http.Request) bool
-	// Denied answers a request that may not proceed. The fields of the
-	// response are set before, Retry-After and Cache-Control among them; it
+	// Denied answers a request that must not reach the handler. The response
+	// fields are already set, including Retry-After and Cache-Control. Denied
 	// should write d.Status. Nil: Problem.
 	Denied func(w http.ResponseWriter, r *http.Request, d Denial)
-	// Failure is the answer where a limiter is unavailable. Each failure is
-	// logged, or counted in the next line that is: at most one a second and kind.
-	// That a client is gone is not logged. Zero: FailClosed.
+	// Failure is the answer if a limiter is unavailable. Failures are logged, at
+	// most one line per second and kind; each line has the number of failures
+	// since the previous one. A request whose client has gone is not logged.
+	// Zero: FailClosed.
 	Failure Failure
 	// NoKey is the answer to a request without a key: NoKeyDeny, NoKeyPass, or a
-	// status of 400 to 599. It is logged with method and route, at most once a
-	// second: at level Warn, or Debug for NoKeyPass. Denied sees each that may not
-	// pass, with ErrNoLimit or ErrNoKey. Zero: NoKeyDeny, a 429.
+	// status of 400 to 599. Such requests are logged with method and route, at
+	// most one line per second, at level Warn (Debug with NoKeyPass). Without
+	// NoKeyPass, Denied is called with ErrNoLimit or ErrNoKey. Zero: NoKeyDeny,
+	// which is a 429.
 	NoKey NoKey
-	// Hide leaves RateLimit and RateLimit-Policy out, for those to whom the
-	// limits are no business. Retry-After stays.
+	// Hide leaves out RateLimit and RateLimit-Policy, so that clients do not
+	// learn the limits. Retry-After is still sent.
 	Hide bool
-	// XRateLimit adds X-RateLimit-Limit and -Remaining (units), -Reset (Unix
-	// time in seconds, rounded up) and -Reset-After (seconds, to the ms) of the
-	// narrowest limit: the fields from before the draft. Both tell when the
-	// limit is as if never used. It costs two allocations more.
+	// XRateLimit adds the fields in use before the draft, for the narrowest limit:
+	// X-RateLimit-Limit and -Remaining in units, -Reset as Unix time in seconds,
+	// rounded up, and -Reset-After in seconds with ms. The last two give the time
+	// at which the limit is as if never used. Cost: two allocations per request.
 	XRateLimit bool
-	// ShadowHeader adds X-RateLimit-Shadow with the policy's name to admitted
-	// requests that a shadow limit would have denied. It tells callers of a limit
-	// that is not in force yet. False: it shows in the limiter's counters only.
+	// ShadowHeader adds X-RateLimit-Shadow, with the policy's name, to the response
+	// of an admitted request that a shadow limit would have denied. It announces a
+	// limit to clients before it is in force. False: such denials show only in the
+	// limiter's counters.
 	ShadowHeader bool
-	// Jitter lengthens each Retry-After by a random part of itself, up to this
-	// fraction (0.1: a tenth), so that those who were denied together do not
-	// come back together. It matters for windows, which end for all at once.
-	// 0 to 1; zero: none.
+	// Jitter lengthens each Retry-After by a random fraction of itself, at most
+	// this one, so that clients denied at the same time do not return at the same
+	// time. It matters for windows, which end for all clients at once. Range: 0 to
+	// 1. Zero: no jitter.
 	Jitter float64
-	// Logger gets failures. Nil: slog.Default().
+	// Logger receives failures. Nil: slog.Default().
 	Logger *slog.Logger
 }
 
+// violations returns an error with everything wrong with New's arguments.
 func violations(cfg Config, limits []Limit) error {
 	var bad hybridlimit.Violations
 	if cfg.Failure > FailOpen {
@@ -122,7 +128,7 @@ func violations(cfg Config, limits []Limit) error {
 	if !cfg.NoKey.valid() {
 		bad.Add("Config.NoKey", int(cfg.NoKey), "must be NoKeyDeny, NoKeyPass or a status of 400 to 599")
 	}
-	if !(cfg.Jitter >= 0 && cfg.Jitter <= 1) { // NaN too
+	if !(cfg.Jitter >= 0 && cfg.Jitter <= 1) { // written so that NaN is a violation too
 		bad.Add("Config.Jitter", cfg.Jitter, "must be 0 to 1")
 	}
 	if len(limits) == 0 {
@@ -139,7 +145,7 @@ func violations(cfg Config, limits []Limit) error {
 			bad.Add(field("Key"), nil, "is required")
 		}
 		if l.Required && cfg.NoKey == NoKeyPass {
-			bad.Add(field("Required"), true, "must be false with Config.NoKey NoKeyPass, which lets requests without a key pass")
+			bad.Add(field("Required"), true, "must be false with Config.NoKey NoKeyPass, which admits requests without a key")
 		}
 		if l.Name != "" && !hybridlimit.CheckName(l.Name) {
 			bad.Add(field("Name"), l.Name, "must match [A-Za-z0-9_.-]{1,128}")
@@ -152,11 +158,11 @@ func violations(cfg Config, limits []Limit) error {
 		}
 		name, known := l.policyName()
 		if !known {
-			bad.Add(field("Name"), l.Name, "must be set beside other limits: the limiter does not tell its own")
+			bad.Add(field("Name"), l.Name, "must be set because there are several limits and this limiter has no name (hybridlimit.Describer)")
 			continue
 		}
 		if first, twice := names[name]; twice {
-			bad.Add(field("Name"), l.Name, fmt.Sprintf("must be set so that the policy is not called %q as that of limits[%d]", name, first))
+			bad.Add(field("Name"), l.Name, fmt.Sprintf("must be another name, because limits[%d] has the name %q too", first, name))
 			continue
 		}
 		names[name] = i
@@ -164,8 +170,8 @@ func violations(cfg Config, limits []Limit) error {
 	return bad.Err("httplimit")
 }
 
-// policyName is what the limit's policy is called, as far as that is known
-// before there is a Result.
+// policyName returns the name of the limit's policy. known is false if only a
+// Result has the name.
 func (l Limit) policyName() (name string, known bool) {
 	if l.Name != "" {
 		return l.Name, true
@@ -177,8 +183,8 @@ func (l Limit) policyName() (name string, known bool) {
 	return cmp.Or(d.Name(), defaultName), true
 }
 
-// isNil finds a pointer that is nil in the interface too, as of a constructor
-// whose error was not looked at.
+// isNil reports whether the interface or the pointer in it is nil. A constructor
+// whose error was ignored gives such a pointer.
 func isNil(l hybridlimit.Limiter) bool {
 	if l == nil {
 		return true

@@ -14,39 +14,39 @@ import (
 const (
 	// TypeQuotaExceeded is the type of a denial.
 	TypeQuotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
-	// TypeReducedCapacity is the type of a 503: nobody could tell whether the
-	// quota is exceeded. Other statuses than 429 and 503 have no type.
+	// TypeReducedCapacity is the type of a 503: it is unknown whether the quota is
+	// exceeded. Statuses other than 429 and 503 have no type.
 	TypeReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 )
 
-// Denial is why a request may not proceed.
+// Denial is the reason why a request does not reach the handler.
 type Denial struct {
-	// Status is 429; 503 where no limiter could tell; 400 where the request's key
-	// or cost is one that no limiter takes; or that of Config.NoKey.
+	// Status is 429 for a denial, 503 without a decision, 400 for an invalid key
+	// or cost, or the status of Config.NoKey.
 	Status int
-	// Policies are the violated ones, by the names that RateLimit has, in the
-	// order of the limits. Limits that are asked one after the other have one at
-	// most; of those that are asked together some may not be known. Empty: none
-	// is known to be.
+	// Policies has the names of the violated policies, in the order of the limits.
+	// It has at most one name if the limits were asked one after the other. If
+	// they were asked together, some violated policies may be missing. Empty: no
+	// policy is known to be violated.
 	Policies []string
-	// RetryAfter is what the field of that name says: whole seconds, 0 where it
-	// is left out because waiting does not help or nobody knows.
+	// RetryAfter is the value of the Retry-After field, in whole seconds. Zero: the
+	// field is left out, because waiting does not help or the wait is unknown.
 	RetryAfter time.Duration
-	// Result is that of the limit that denied, with the longest RetryAfter if
-	// there are more; zero where none did.
+	// Result is the result of the limit that denied, or of the one with the longest
+	// RetryAfter if several did. Zero: no limit denied.
 	Result hybridlimit.Result
-	// Err is the failure; nil for the denial of a limiter. It is ErrNoLimit or
-	// ErrNoKey for a request without a key. Its text may have the key in it.
+	// Err is the failure. It matches ErrNoLimit or ErrNoKey for a request without a
+	// key. Its text may contain the key. Nil: a limit denied.
 	Err error
 }
 
-// Problem answers with a problem of RFC 9457. It is what Config.Denied does
-// unless it is set. It tells nothing of Err.
+// Problem answers with a problem of RFC 9457. It is the default of Config.Denied.
+// The answer contains nothing of Err.
 func Problem(w http.ResponseWriter, _ *http.Request, d Denial) {
 	p := problem{Type: TypeQuotaExceeded, Title: "Quota Exceeded", Status: d.Status, Policies: d.Policies}
 	switch {
 	case errors.Is(d.Err, ErrNoLimit), errors.Is(d.Err, ErrNoKey):
-		p.Type, p.Title = "", http.StatusText(d.Status) // no type is about:blank
+		p.Type, p.Title = "", http.StatusText(d.Status) // without a type it is about:blank
 		p.Detail = "The request lacks the key that it is counted by."
 	case d.Status == http.StatusServiceUnavailable:
 		p.Type, p.Title = TypeReducedCapacity, "Temporary Reduced Capacity"
@@ -57,7 +57,7 @@ func Problem(w http.ResponseWriter, _ *http.Request, d Denial) {
 		p.Detail = "The request costs more than the quota can ever hold."
 	}
 	body, err := json.Marshal(p)
-	if err != nil { // strings and a number: it cannot be
+	if err != nil { // impossible: problem has strings and a number
 		http.Error(w, p.Title, d.Status)
 		return
 	}
@@ -66,7 +66,7 @@ func Problem(w http.ResponseWriter, _ *http.Request, d Denial) {
 	w.Write(append(body, '\n'))
 }
 
-// problem is the body.
+// problem is the body of an answer.
 type problem struct {
 	Type     string   `json:"type,omitempty"`
 	Title    string   `json:"title"`
@@ -75,7 +75,7 @@ type problem struct {
 	Policies []string `json:"violated-policies,omitempty"`
 }
 
-// deny answers for a limit that denied.
+// deny answers a request that a limit denied.
 func (g *gate) deny(w http.ResponseWriter, r *http.Request, parts []part, denied int) {
 	p := &parts[denied]
 	d := Denial{Status: http.StatusTooManyRequests, Result: p.res}
@@ -84,8 +84,8 @@ func (g *gate) deny(w http.ResponseWriter, r *http.Request, parts []part, denied
 			d.Policies = append(d.Policies, one.policyName())
 		}
 	}
-	// Nobody has shown that the quota is exceeded. A process that limits itself
-	// to its share has: a client that is over it is no failing server.
+	// The status is 503 if it is unknown whether the quota is exceeded. A denial by
+	// the fallback's share of the limit is a 429: the client is above that share.
 	if p.unavailable || p.res.Source == hybridlimit.SourceTimeout {
 		d.Status = http.StatusServiceUnavailable
 	}
@@ -97,12 +97,12 @@ func (g *gate) deny(w http.ResponseWriter, r *http.Request, parts []part, denied
 	g.cfg.Denied(w, r, d)
 }
 
-// policyName is what fields and problems call the part's policy.
+// policyName returns the policy's name in fields and problems.
 func (p *part) policyName() string {
 	return cmp.Or(p.name, p.res.Policy, defaultName)
 }
 
-// refuse answers for limits that gave no answer, or that were not asked.
+// refuse answers a request that no limit decided.
 func (g *gate) refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
 	h := w.Header()
 	withdraw(h)

@@ -1,57 +1,64 @@
-// Package httplimit puts any hybridlimit.Limiter in front of an http.Handler,
-// and a client that heeds such limits under an http.Client. It needs the
-// standard library only.
+// Package httplimit has net/http middleware for any hybridlimit.Limiter, and an
+// http.RoundTripper that keeps to the limits of a server. It needs no third-party
+// package.
 //
 //	mw, err := httplimit.New(httplimit.Config{}, httplimit.Limit{Limiter: limiter, Key: httplimit.PeerIP()})
 //	...
 //	http.ListenAndServe(":8080", mw(mux))
 //
-// # What a response says
+// # Response fields
 //
-// An admitted request goes to the handler, with the fields RateLimit-Policy
-// (what is enforced) and RateLimit (what is left) of
-// draft-ietf-httpapi-ratelimit-headers-11 on its response:
+// The middleware passes an admitted request to the handler. It adds two fields of
+// draft-ietf-httpapi-ratelimit-headers-11 to the response: RateLimit-Policy
+// describes each limit, and RateLimit has the units left.
 //
 //	RateLimit-Policy: "api";q=100;w=60
 //	RateLimit: "api";r=99;t=60
 //
-// q is the burst and w the time in which it comes back: Period for windows,
-// Burst·Period/Rate for buckets and queues, rounded up to seconds, and left out
-// below one second, which the draft cannot express. r is Result.Remaining, and t
-// what those are enough for: of buckets and queues the time in which r units come
-// back, or with none left that until the next one; of windows the time until
-// what was used no longer counts, and no less than r·w/q. So a client that
-// spreads r over t is not faster than the limit's rate, as the draft asks.
-// Nothing of it is sent of a limit that decided by its fallback, where the
-// figures would not be the fleet's, or that a switch has put aside, nor of one
-// that is in shadow or counts nothing.
+// The parameters are:
 //
-// A denied one is answered 429 with Retry-After (in seconds, rounded up, and
-// none where waiting does not help), Cache-Control: no-store, and a problem of
-// RFC 9457 that names the violated policies. A RateLimit field then has the
-// violated policy alone (with the longest wait, if there are more), with
-// Retry-After as its t, because the draft wants no t to end later than
-// Retry-After; what middleware around this one has told to be left goes.
+//	q  the burst
+//	w  the time in which the burst refills, in seconds, rounded up: Period for windows, Burst·Period/Rate for
+//	   buckets and queues. Left out below one second, which the draft cannot express.
+//	r  Result.Remaining
+//	t  the time that the r units have to last, in seconds
+//
+// For buckets and queues, t is the time in which r units refill; if r is 0, it is
+// the time until the next unit. For windows, t is the time until the used units
+// no longer count, and at least r·w/q. A client that spreads r requests over t is
+// therefore not faster than the limit's rate, as the draft requires.
+//
+// A limit has neither field if its fallback decided, because the figures would
+// not be the fleet's. The same holds for a limit that a switch overrides, a limit
+// in shadow, and an unlimited one.
+//
+// A denied request gets status 429, Cache-Control: no-store, and a problem (RFC
+// 9457) with the names of the violated policies. Retry-After is in seconds,
+// rounded up, and is left out if waiting does not help. RateLimit then has one
+// item, for the violated policy with the longest wait. Its t equals Retry-After,
+// because the draft forbids a t that ends later. RateLimit items of a middleware
+// around this one are removed.
 //
 // # Without a decision
 //
-// Where the limiter could not know (it failed, or Redis did not answer in time)
-// the status is 503 and the problem is temporary-reduced-capacity. FailOpen
-// passes over a limiter that is unavailable (Failure lists its errors), and
-// nothing that a client can cause: a key or a cost that no limiter takes is 400,
-// and a limit of LimitFor that the limiter refuses is 503. Config.NoKey answers a
-// request without a key, with 429 unless it says otherwise.
+// If the limiter failed, or if Redis did not answer in time, the status is 503
+// and the problem's type is temporary-reduced-capacity. FailOpen admits the
+// request if the limiter is unavailable (see Failure for the errors). It never
+// applies to a failure that a client can cause: an invalid key or cost is answered
+// 400, and a limit of LimitFor that the limiter rejects is answered 503.
+// Config.NoKey answers a request without a key, by default with 429.
 //
 // # Several limits
 //
-// Limiters that are hybridlimit.Joint with each other (of one hub; of one Redis
-// client; of local) are asked together: a request that one limit denies is not
-// charged to the others. Others are asked one after the other, and get their
-// units back when a later one denies, if they can (Refund); until then, those
-// units are missing to others. The RateLimit field has each of them either way.
+// Limiters can be asked together if they are hybridlimit.Joint with each other:
+// limiters of one hub, of one Redis client, or of package local. A request that
+// one of them denies then costs no units in any of them. Other limiters are asked
+// one after the other. If a later one denies, the earlier ones get their units
+// back, if they have a Refund method; until then these units are missing to other
+// requests. In both cases RateLimit has an item for each limit.
 //
 // # Time and tests
 //
-// All waiting is on package time, so that middleware and Transport run on the
+// All waiting uses package time, so the middleware and Transport work with the
 // clock of testing/synctest. Package limittest has limiters for tests.
 package httplimit

@@ -2,15 +2,15 @@ package httplimit
 
 import "net/netip"
 
-// The networks whose addresses hold the IPv4 address of a host.
+// The networks whose addresses contain the IPv4 address of a host.
 var (
 	nat64  = netip.MustParsePrefix("64:ff9b::/96") // RFC 6052, section 2.1
 	sixTo4 = netip.MustParsePrefix("2002::/16")    // RFC 3056, section 2
 	teredo = netip.MustParsePrefix("2001::/32")    // RFC 4380, section 4
 )
 
-// embedded returns the IPv4 address that stands in an IPv6 address for the host
-// that has it. translators are the prefixes of NAT64 beside the well-known one.
+// embedded returns the IPv4 address of the host that an IPv6 address stands for.
+// translators are NAT64 prefixes besides the well-known one.
 func embedded(addr netip.Addr, translators []netip.Prefix) (netip.Addr, bool) {
 	if !addr.Is6() {
 		return netip.Addr{}, false
@@ -26,14 +26,14 @@ func embedded(addr netip.Addr, translators []netip.Prefix) (netip.Addr, bool) {
 		return translated(addr, nat64.Bits()), true
 	case sixTo4.Contains(addr):
 		return netip.AddrFrom4([4]byte(b[2:6])), true
-	case teredo.Contains(addr): // the NAT of the client, with each bit inverted
+	case teredo.Contains(addr): // the address of the client's NAT, with each bit inverted
 		return netip.AddrFrom4([4]byte{^b[12], ^b[13], ^b[14], ^b[15]}), true
 	}
 	return netip.Addr{}, false
 }
 
-// translated reads the address behind a prefix of RFC 6052, section 2.2: it
-// leaves byte 8 out.
+// translated returns the IPv4 address after a prefix of RFC 6052, section 2.2. The
+// address skips byte 8.
 func translated(addr netip.Addr, bits int) netip.Addr {
 	b := addr.As16()
 	var v4 [4]byte
@@ -48,7 +48,7 @@ func translated(addr netip.Addr, bits int) netip.Addr {
 	return netip.AddrFrom4(v4)
 }
 
-// translates reports whether a prefix can be one of NAT64 (RFC 6052, section 2.2).
+// translates reports whether p can be a NAT64 prefix (RFC 6052, section 2.2).
 func translates(p netip.Prefix) bool {
 	if !p.Addr().Is6() || p.Addr().Is4In6() {
 		return false

@@ -36,8 +36,8 @@ func Example() {
 	// 429 "api";q=2;w=60 "api";r=0 true
 }
 
-// Two limits: each user's, and that of all together. Who is over the first is
-// not charged to the second.
+// Two limits: one per user, and one for all users together. A request that the
+// first denies does not count for the second.
 func ExampleNew_severalLimits() {
 	perUser, err := local.New(hybridlimit.PerMinute(1), local.Config{Name: "user"})
 	if err != nil {
@@ -67,8 +67,8 @@ func ExampleNew_severalLimits() {
 	// 429 "user";q=1;w=60, "all";q=100;w=1
 }
 
-// What the client has written into the header does not count, only what the
-// proxies have.
+// Entries that the client wrote into the header do not count: only the entries of
+// trusted proxies do.
 func ExampleClientIP() {
 	key, err := httplimit.ClientIP(httplimit.IPConfig{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/28")}})
 	if err != nil {
@@ -81,8 +81,8 @@ func ExampleClientIP() {
 	// Output: ip:192.0.2.7
 }
 
-// Uploads cost a unit for each MB, and those that do not say how long they are
-// as much as the longest; a custom answer for those who are over.
+// An upload costs a unit per MB. An upload without a Content-Length costs as much
+// as the largest one. Denied requests get a custom answer.
 func ExampleConfig() {
 	limiter, err := local.New(hybridlimit.PerHour(10), local.Config{Name: "uploads"})
 	if err != nil {

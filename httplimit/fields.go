@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/ratelimitheader"
 )
 
-// The field names, as http.Header has them.
+// The field names, in the canonical form of http.Header.
 const (
-	fieldRateLimit  = "Ratelimit"
-	fieldPolicy     = "Ratelimit-Policy"
+	fieldRateLimit  = ratelimitheader.FieldRateLimit
+	fieldPolicy     = ratelimitheader.FieldPolicy
 	fieldRetryAfter = "Retry-After"
 	fieldBucket     = "X-Ratelimit-Bucket"
 	fieldShadow     = "X-Ratelimit-Shadow"
@@ -23,10 +24,11 @@ const (
 	fieldResetAfter = "X-Ratelimit-Reset-After"
 )
 
-// maxInteger is the largest of structured fields: 15 digits (RFC 9651, 3.3.1).
+// maxInteger is the largest Integer of structured fields: 15 digits (RFC 9651,
+// section 3.3.1).
 const maxInteger = 999_999_999_999_999
 
-// newPolicyItem writes the item of a policy.
+// newPolicyItem formats the item of a policy.
 func newPolicyItem(p hybridlimit.Policy, name string) *policyItem {
 	it := &policyItem{policy: p, name: name, quota: p.Limit.BurstSize()}
 	if p.Shadow || p.Limit.Algorithm == hybridlimit.AlgUnlimited {
@@ -47,13 +49,13 @@ func newPolicyItem(p hybridlimit.Policy, name string) *policyItem {
 	return it
 }
 
-// publish adds what the response of an admitted request tells of its limits to
-// what middleware around this one has told.
+// publish adds the fields of an admitted request to the response. It keeps the
+// fields of middleware around this one.
 func (g *gate) publish(h http.Header, parts []part) {
 	var room [128]byte
 	line := room[:0]
-	// One array for the lines of both fields: this is done for each request. They
-	// are this response's own, since a handler may change them in place.
+	// Both fields share one array, because this runs for each request. The array
+	// belongs to this response, because a handler may change it in place.
 	var values []string
 	var least *part
 	for i := range parts {
@@ -80,7 +82,7 @@ func (g *gate) publish(h http.Header, parts []part) {
 	if least == nil {
 		return
 	}
-	g.publishNarrowest(h, least, false) // which looks at what others have told
+	g.publishNarrowest(h, least, false) // first, because it reads the RateLimit of other middleware
 	if n := len(values); n > 0 {
 		values = append(values, string(line))
 		addField(h, fieldPolicy, values[:n:n])
@@ -88,14 +90,15 @@ func (g *gate) publish(h http.Header, parts []part) {
 	}
 }
 
-// publishNarrowest sets what is told of one limit only, unless middleware around
-// this one has told of a narrower one. A denial has no other.
+// publishNarrowest sets the fields that describe only the narrowest limit. It keeps
+// those of a middleware around this one if its limit is narrower. For a denial
+// they always describe the limit that denied.
 func (g *gate) publishNarrowest(h http.Header, p *part, denied bool) {
 	if p.bucket == "" && !g.cfg.XRateLimit {
 		return
 	}
 	if len(h) > 0 && !denied {
-		if left, told := toldRemaining(h); told && left < p.res.Remaining {
+		if left, ok := publishedRemaining(h); ok && left < p.res.Remaining {
 			return
 		}
 		delete(h, fieldBucket)
@@ -108,7 +111,8 @@ func (g *gate) publishNarrowest(h http.Header, p *part, denied bool) {
 	}
 	res := &p.res
 	reset := min(res.ResetAfter, math.MaxInt64/2)
-	// One string and one array for the four: this is done for each request.
+	// The four values share one string and one array, because this runs for each
+	// request.
 	var room [96]byte
 	var ends [4]int
 	b := strconv.AppendInt(room[:0], res.Limit, 10)
@@ -128,9 +132,10 @@ func (g *gate) publishNarrowest(h http.Header, p *part, denied bool) {
 	}
 }
 
-// toldRemaining is what middleware around this one has told to be left of its
-// narrowest limit, as far as it sent fields of that one.
-func toldRemaining(h http.Header) (left int64, told bool) {
+// publishedRemaining returns the units left under the narrowest limit of a
+// middleware around this one. ok is false if that sent no fields of its narrowest
+// limit.
+func publishedRemaining(h http.Header) (left int64, ok bool) {
 	if v := h[fieldRemaining]; len(v) > 0 {
 		left, err := strconv.ParseInt(v[0], 10, 64)
 		return left, err == nil
@@ -138,7 +143,7 @@ func toldRemaining(h http.Header) (left int64, told bool) {
 	if len(h[fieldBucket]) == 0 {
 		return 0, false
 	}
-	limits, err := ParseRateLimit(h)
+	limits, err := ratelimitheader.ParseRateLimit(h)
 	for i, l := range limits {
 		if i == 0 || l.Remaining < left {
 			left = l.Remaining
@@ -147,10 +152,10 @@ func toldRemaining(h http.Header) (left int64, told bool) {
 	return left, err == nil && len(limits) > 0
 }
 
-// publishDenial sets what a denial tells: of the limit that denied and of no
-// other, since what the draft calls t may not be later than Retry-After. So what
-// middleware around this one has told of its limits goes too, but for what they
-// are.
+// publishDenial sets the fields of a denial. RateLimit has only the limit that
+// denied, because the draft forbids a t that ends after Retry-After. Items of
+// middleware around this one are removed for the same reason; only their
+// RateLimit-Policy stays.
 func (g *gate) publishDenial(h http.Header, parts []part, denied int, retry int64) {
 	withdraw(h)
 	p := &parts[denied]
@@ -177,7 +182,7 @@ func (g *gate) publishDenial(h http.Header, parts []part, denied int, retry int6
 	g.publishNarrowest(h, p, true)
 }
 
-// withdraw takes back what has been told to be left.
+// withdraw removes the fields with the units left.
 func withdraw(h http.Header) {
 	for _, name := range [...]string{fieldRateLimit, fieldBucket, fieldLimit, fieldRemaining, fieldReset, fieldResetAfter} {
 		delete(h, name)
@@ -191,8 +196,8 @@ func publishShadow(h http.Header, name string) {
 	}
 }
 
-// published is the item of the part's policy, if others may be told of it: its
-// limiter gave no other answer than what holds for all.
+// published returns the item of the part's policy, or nil if the response must not
+// have it.
 func (p *part) published() *policyItem {
 	if p.passed || !holds(p.res.Source) {
 		return nil
@@ -203,15 +208,15 @@ func (p *part) published() *policyItem {
 	return nil
 }
 
-// holds says whether an answer is by the limit that all share: not by what a
-// process does without Redis, nor by a switch. Of SourceUnknown the figures are
-// not known, but the limit is.
+// holds reports whether an answer follows from the fleet's limit. A decision
+// without Redis, or by a switch, does not. With SourceUnknown the figures are
+// unknown, but the limit holds.
 func holds(s hybridlimit.Source) bool {
 	return s != hybridlimit.SourceFallback && s != hybridlimit.SourceTimeout && s != hybridlimit.SourceSwitch
 }
 
-// addField sets a field to lines, or adds them to a copy of those that are
-// there.
+// addField appends lines to a field. It copies existing lines, because another
+// middleware owns them.
 func addField(h http.Header, name string, lines []string) {
 	have := h[name]
 	if len(have) == 0 {
@@ -221,13 +226,13 @@ func addField(h http.Header, name string, lines []string) {
 	h[name] = append(have[:len(have):len(have)], lines...)
 }
 
-// effective is t in seconds. 0: the draft cannot express it.
+// effective returns t in seconds, or 0 if the draft cannot express it.
 //
-// For buckets and queues it is how long r units take to come back, so that r/t
-// is the limit's rate, or with none left how long the next one takes: the level
-// is full in ResetAfter, and one unit is there (quota-1) units before that. For
-// windows it is until what was used no longer counts, a window at most, and no
-// less than r at the limit's rate.
+// For buckets and queues, t is the time in which r units refill, so that r/t is
+// the limit's rate. If r is 0, t is the time until the next unit: the bucket is
+// full in ResetAfter, and has one unit (quota-1) units earlier. For windows, t is
+// the time until the used units no longer count, at most Period and at least the
+// time in which r units refill at the limit's rate.
 func (it *policyItem) effective(res *hybridlimit.Result) int64 {
 	if it.window == 0 || it.quota <= 0 {
 		return 0
@@ -243,16 +248,17 @@ func (it *policyItem) effective(res *hybridlimit.Result) int64 {
 	default:
 		t = float64(r) * each
 	}
-	// A part of a millionth is of the floating point, not of the limit.
+	// A millionth of a second is a floating-point error.
 	return max(1, int64(min(maxInteger, math.Ceil(t/float64(time.Second)-1e-6))))
 }
 
+// windowed reports whether an algorithm counts units in windows.
 func windowed(a hybridlimit.Algorithm) bool {
 	return a == hybridlimit.AlgFixedWindow || a == hybridlimit.AlgSlidingWindow || a == hybridlimit.AlgSlidingLog
 }
 
-// retryAfter is Retry-After in seconds: rounded up, never 0, unless waiting does
-// not help.
+// retryAfter returns Retry-After in seconds, rounded up, with jitter, and at least
+// 1. It returns 0 if waiting does not help.
 func (g *gate) retryAfter(res *hybridlimit.Result) int64 {
 	if res.RetryAfter == hybridlimit.Never {
 		return 0
@@ -277,7 +283,7 @@ func seconds(d time.Duration) int64 {
 	return s
 }
 
-// ceilUnix is the Unix time in seconds, rounded up.
+// ceilUnix returns the Unix time in seconds, rounded up.
 func ceilUnix(t time.Time) int64 {
 	s := t.Unix()
 	if t.Nanosecond() > 0 {
@@ -286,12 +292,13 @@ func ceilUnix(t time.Time) int64 {
 	return s
 }
 
-// appendLimitItem writes an item of RateLimit behind others. t of 0 is left out.
+// appendLimitItem appends an item of RateLimit, after a comma if b is not empty. t
+// is left out if 0.
 func appendLimitItem(b []byte, it *policyItem, r, t int64) []byte {
 	if len(b) > 0 {
 		b = append(b, ", "...)
 	}
-	b, _ = appendString(b, it.name) // newPolicyItem has seen to it
+	b, _ = appendString(b, it.name) // newPolicyItem has checked the name
 	b = appendInteger(append(b, ";r="...), r)
 	if t > 0 {
 		b = appendInteger(append(b, ";t="...), t)
@@ -299,13 +306,13 @@ func appendLimitItem(b []byte, it *policyItem, r, t int64) []byte {
 	return b
 }
 
-// appendInteger writes an Integer; what a limiter says that is none is the nearest.
+// appendInteger appends the nearest Integer to n: 0 to maxInteger.
 func appendInteger(b []byte, n int64) []byte {
 	return strconv.AppendInt(b, max(0, min(n, maxInteger)), 10)
 }
 
-// appendString writes a String of structured fields; false where it holds what
-// a String may not: anything but printable ASCII.
+// appendString appends a String of structured fields. It returns false if s has a
+// byte that is not printable ASCII.
 func appendString(b []byte, s string) ([]byte, bool) {
 	b = append(b, '"')
 	for i := 0; i < len(s); i++ {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// lastHop takes the last entry off a line of X-Forwarded-For. An address that
-// cannot be read is invalid.
+// lastHop splits the last entry off a line of X-Forwarded-For. hop is invalid if
+// the entry is not an address.
 func lastHop(line string) (rest string, hop netip.Addr) {
 	entry := line
 	if i := strings.LastIndexByte(line, ','); i >= 0 {
@@ -15,10 +15,10 @@ func lastHop(line string) (rest string, hop netip.Addr) {
 	return rest, address(strings.Trim(entry, " \t"))
 }
 
-// lastElement takes the last element off a line of Forwarded (RFC 7239, section
-// 4), and reads its for parameter. It is read from the end, as the elements are
-// trusted: a quotation mark that the client has left open, in an element before,
-// must not swallow what a proxy has appended.
+// lastElement splits the last element off a line of Forwarded (RFC 7239, section
+// 4) and reads its "for" parameter. It scans from the end, because trust also
+// starts at the end: an unclosed quotation mark in a client's element must not
+// hide the elements that a proxy appended.
 func lastElement(line string) (rest string, hop netip.Addr) {
 	at, semicolons := splitLast(line)
 	element := line
@@ -28,14 +28,14 @@ func lastElement(line string) (rest string, hop netip.Addr) {
 	base := len(line) - len(element)
 	end := len(element)
 	found := false
-	for i := 0; i <= len(semicolons); i++ { // the pairs, last one first
+	for i := 0; i <= len(semicolons); i++ { // the pairs, in reverse order
 		begin := 0
 		if i < len(semicolons) {
 			begin = semicolons[i] - base + 1
 		}
 		name, value, ok := strings.Cut(element[begin:end], "=")
 		if ok && strings.EqualFold(strings.Trim(name, " \t"), "for") {
-			if found { // a parameter may not come twice
+			if found { // a parameter must not occur twice
 				return rest, netip.Addr{}
 			}
 			found, hop = true, node(strings.Trim(value, " \t"))
@@ -45,8 +45,9 @@ func lastElement(line string) (rest string, hop netip.Addr) {
 	return rest, hop
 }
 
-// splitLast finds, from the end, the comma before the last element, or -1, and
-// the semicolons in that, last one first. Those in quotation marks are none.
+// splitLast scans from the end. It returns the position of the comma before the
+// last element, or -1, and the positions of that element's semicolons in reverse
+// order. Characters in quotation marks do not count.
 func splitLast(line string) (comma int, semicolons []int) {
 	quoted := false
 	for i := len(line) - 1; i >= 0; i-- {
@@ -66,8 +67,8 @@ func splitLast(line string) (comma int, semicolons []int) {
 	return -1, semicolons
 }
 
-// escaped says whether the character at i has an odd number of backslashes
-// before it.
+// escaped reports whether an odd number of backslashes precedes the character at
+// i.
 func escaped(s string, i int) bool {
 	odd := false
 	for i--; i >= 0 && s[i] == '\\'; i-- {
@@ -76,19 +77,19 @@ func escaped(s string, i int) bool {
 	return odd
 }
 
-// node reads a node of Forwarded: "unknown" and obfuscated ones are invalid.
+// node reads a node of Forwarded. It is invalid for "unknown" and for an obfuscated
+// node.
 func node(s string) netip.Addr {
 	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {
 		s = s[1 : len(s)-1]
-		if strings.IndexByte(s, '\\') >= 0 { // no address has one
+		if strings.IndexByte(s, '\\') >= 0 { // no address has a backslash
 			return netip.Addr{}
 		}
 	}
 	return address(s)
 }
 
-// address reads an address with or without a port, and one of IPv6 with or
-// without brackets.
+// address reads an address with or without a port. IPv6 may have brackets.
 func address(s string) netip.Addr {
 	if a, err := netip.ParseAddr(s); err == nil {
 		return plain(a)
@@ -100,7 +101,7 @@ func address(s string) netip.Addr {
 		}
 		return plain(a)
 	}
-	host, _, _ := strings.Cut(s, ":") // the port may be obfuscated: _gate
+	host, _, _ := strings.Cut(s, ":") // the port may be an obfuscated name such as _gate
 	if strings.HasPrefix(s, "[") {
 		i := strings.Index(s, "]:")
 		if i < 0 {

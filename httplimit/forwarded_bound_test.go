@@ -8,8 +8,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/httplimit"
 )
 
-// Of a header no more is read than proxies have reason to write: 64 entries and
-// 8 KB from its end. An address that is read in part only is none.
+// At most 64 entries and 8 KB of a header are read, from its end. An address that is
+// read in part does not count.
 func TestForwardedHeadersAreReadInPart(t *testing.T) {
 	const before, proxy = "192.0.2.1, ", "10.0.0.2, "
 	xff := httplimit.IPConfig{TrustedProxies: ourProxies}

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// The key is of the address that a trusted proxy appends, with any text of the
+// The key is that of the address that a trusted proxy appends, with any text of the
 // client before it.
 func FuzzClientPrefix(f *testing.F) {
 	f.Add("1.1.1.1", "for=\"", false)
 	f.Add(`for="[2001:db8::1]:80";by="\"`, "x", true)
 	f.Add(`"\`, `,`, true)
 	f.Add(`;host="a\\`, `for=10.0.0.1`, true)
-	f.Add(strings.Repeat(",", maxFieldItems), strings.Repeat(" ,", maxFieldItems), false)
+	f.Add(strings.Repeat(",", maxHeaderEntries), strings.Repeat(" ,", maxHeaderEntries), false)
 	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	x, err := ClientIP(IPConfig{TrustedProxies: trusted})
 	if err != nil {
@@ -48,8 +48,8 @@ func FuzzClientPrefix(f *testing.F) {
 	})
 }
 
-// With any fields of a server no request waits for longer than it may, no time is
-// negative, and memory is bounded.
+// With any fields of a server, no request waits for longer than its bounds, no time
+// is negative, and memory is bounded.
 func FuzzTransportHears(f *testing.F) {
 	f.Add(429, "5", "", `"a";r=1;t=5`, `"a";q=10;w=60`, `"b";r=0`, "0")
 	f.Add(200, "", "", `"a";r=0;t=999999999999999`, `"a";q=1;w=999999999999999`, "", "")
@@ -78,7 +78,7 @@ func FuzzTransportHears(f *testing.F) {
 			if more != "" {
 				h["Ratelimit"] = append(h["Ratelimit"], more)
 			}
-			a := tr.hear(s, mine.seq, &http.Response{StatusCode: status, Header: h})
+			a := tr.observe(s, mine.seq, &http.Response{StatusCode: status, Header: h})
 			if a.after < 0 {
 				t.Fatalf("after %v", a.after)
 			}

@@ -24,7 +24,7 @@ import (
 
 var update = flag.Bool("update", false, "write what comes of the cases into testdata")
 
-// dump is a response as text, its fields in order.
+// dump returns a response as text, with its fields in order.
 func dump(r *http.Response) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d %s\n", r.StatusCode, http.StatusText(r.StatusCode))
@@ -45,7 +45,7 @@ func dump(r *http.Response) string {
 }
 
 // chain is a case: requests to a handler, one after the other, in a bubble that
-// begins on 1 January 2000.
+// starts on 1 January 2000.
 type chain struct {
 	name string
 	play func(t *testing.T, show func(h http.Handler))
@@ -58,7 +58,7 @@ var chains = []chain{
 			show(mw(&served{}))
 		}
 		time.Sleep(29 * time.Second)
-		show(mw(&served{})) // Retry-After was the truth but for a second
+		show(mw(&served{})) // Retry-After was right, except for a second
 		time.Sleep(time.Second)
 		show(mw(&served{}))
 	}},
@@ -196,7 +196,7 @@ var chains = []chain{
 	}},
 }
 
-// The responses in full. Write them anew with -update, and read the difference.
+// The responses in full. -update writes them again: read the difference.
 func TestGoldenResponses(t *testing.T) {
 	for _, c := range chains {
 		t.Run(c.name, func(t *testing.T) {

@@ -10,24 +10,25 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// APIKey is the hash of what a header holds, X-Api-Key for example, as
-// Header.Get reads it: of several lines the first. A request without the header
-// has no key. One that has the header always has a key, also if it is empty:
-// nobody gets rid of a limit by sending it twice or broken.
+// APIKey returns a KeyFunc for the value of a header such as X-Api-Key. The key is
+// a hash of the value. If the header has several lines, the first counts, as with
+// Header.Get. A request without the header has no key. A request with the header
+// always has one, even if the value is empty, so that a client cannot evade the
+// limit with a repeated or malformed header.
 //
-// The hash is SHA-256, cut to 128 bits, keyed with the secret (HMAC) if there is
-// one. Without, whoever reads Redis can try out which keys are in use, which is
-// of use to them only where keys can be guessed. Another secret is other keys,
-// hence fresh limits. Empty: none. It panics where the header has no name, or
-// the secret is not of 32 to 1024 bytes.
+// The hash is SHA-256, cut to 128 bits. With a secret it is an HMAC. Without one,
+// a reader of Redis can test whether a guessed API key is in use, which matters if
+// API keys can be guessed. A new secret gives new keys, and so fresh limits. The
+// secret is empty for none, or has 32 to 1024 bytes. APIKey panics if the secret
+// has another length, or if header is empty.
 //
-// A key that nobody has checked may be made up, and each that is has a limit of
-// its own: check before (When), or limit by address too.
+// Each value has a limit of its own, so a client that invents values evades the
+// limit. Check the API key before (When), or limit by address too.
 func APIKey(header string, secret hybridlimit.Secret) KeyFunc {
 	name := http.CanonicalHeaderKey(header)
 	must("APIKey", header != "", "header", header, "must not be empty")
 	mustSecret("APIKey", secret)
-	salt := name + "\x00" // keys of two headers are not each other's
+	salt := name + "\x00" // the same value in two headers gives two keys
 	return func(r *http.Request) string {
 		v := r.Header[name]
 		if len(v) == 0 {
@@ -37,14 +38,15 @@ func APIKey(header string, secret hybridlimit.Secret) KeyFunc {
 	}
 }
 
-// Bearer is the hash of the token in "Authorization: Bearer ...", as APIKey is
-// of a header: each token has a limit of its own, so a client with many tokens
-// has many. For one limit per subject, however many tokens it has, use Subject.
+// Bearer returns a KeyFunc for the token in "Authorization: Bearer ...". The key is
+// a hash of the token, as in APIKey. Each token has a limit of its own, so a
+// client with many tokens has many limits. Subject gives one limit per subject.
 //
-// Of several lines the first counts. A request without the header has no key.
-// All whose Authorization is anything but a bearer token (another scheme, no
-// token, more than one word) share one key, which is no token's: where several
-// schemes are in use, pick the requests with When. It panics as APIKey does.
+// If the header has several lines, the first counts. A request without the header
+// has no key. All requests whose Authorization is not a bearer token (another
+// scheme, no token, more than one word) share one key, which differs from every
+// token's. If several schemes are in use, select the requests with When. Bearer
+// panics as APIKey does for the secret.
 func Bearer(secret hybridlimit.Secret) KeyFunc {
 	mustSecret("Bearer", secret)
 	return func(r *http.Request) string {
@@ -60,9 +62,9 @@ func Bearer(secret hybridlimit.Secret) KeyFunc {
 	}
 }
 
-// bearerToken reads credentials of RFC 6750, section 2.1: the scheme in any
-// case, and one word. Spaces and tabs between them are as many as there are,
-// since those who check tokens split there too.
+// bearerToken reads credentials of RFC 6750, section 2.1: the scheme, in upper or
+// lower case, and one word. It accepts any number of spaces and tabs between the
+// two, because code that checks tokens does so too.
 func bearerToken(credentials string) (token string, ok bool) {
 	const blank = " \t"
 	credentials = strings.Trim(credentials, blank)
@@ -74,14 +76,15 @@ func bearerToken(credentials string) (token string, ok bool) {
 	return token, !strings.ContainsAny(token, blank)
 }
 
-// Subject is the hash of whom the request is for, as your authentication has
-// found out: what it put into the request's context. "" is no key. This package
-// verifies no token, and so reads none: a subject out of one that nobody has
-// verified is whatever the client wrote there.
+// Subject returns a KeyFunc for the subject of a request, such as the user that
+// your authentication stored in the request's context. The function of returns the
+// subject, and the key is a hash of it, as in APIKey. Without a subject ("") the
+// request has no key. Do not take the subject from an unverified token: the client
+// writes it. This package verifies no tokens.
 //
-// Subjects are often numbers or names, which can be guessed: without a secret
-// whoever reads Redis finds out whose a hash is by trying. Set one. It panics as
-// APIKey does, and where there is no function.
+// Set a secret: subjects are often numbers or names, and without a secret a reader
+// of Redis can find the subject of a hash by guessing. Subject panics if of is
+// nil, and as APIKey does for the secret.
 func Subject(secret hybridlimit.Secret, of func(r *http.Request) string) KeyFunc {
 	must("Subject", of != nil, "of", nil, "is required")
 	mustSecret("Subject", secret)
@@ -94,8 +97,8 @@ func Subject(secret hybridlimit.Secret, of func(r *http.Request) string) KeyFunc
 	}
 }
 
-// must panics with what is wrong with an argument of a KeyFunc's constructor,
-// which is a mistake of the program.
+// must panics if an argument of a KeyFunc's constructor is not ok. That is a
+// mistake in the program.
 func must(of string, ok bool, argument string, value any, problem string) {
 	if ok {
 		return
@@ -105,6 +108,7 @@ func must(of string, ok bool, argument string, value any, problem string) {
 	panic(bad.Err("httplimit: " + of))
 }
 
+// mustSecret panics if the secret has a wrong length.
 func mustSecret(of string, secret hybridlimit.Secret) {
 	var bad hybridlimit.Violations
 	bad.AddSecret("secret", secret)
@@ -113,11 +117,12 @@ func mustSecret(of string, secret hybridlimit.Secret) {
 	}
 }
 
-// hashBytes are kept of a hash: 2⁶⁴ keys before two are likely to meet.
+// hashBytes is the length of the hash that is kept: a collision is likely after
+// 2⁶⁴ keys.
 const hashBytes = 16
 
-// hashed is the key of who. The kind before it keeps it apart from what is
-// hashed of another kind, of which somebody else may choose the text.
+// hashed returns the key of who. The prefix kind keeps keys of different kinds
+// apart: a client may choose the text of another kind.
 func hashed(kind string, secret hybridlimit.Secret, salt, who string) string {
 	if len(secret) > 0 {
 		mac := hmac.New(sha256.New, []byte(secret))
@@ -125,11 +130,12 @@ func hashed(kind string, secret hybridlimit.Secret, salt, who string) string {
 		mac.Write([]byte(who))
 		return encoded(kind, mac.Sum(nil))
 	}
-	var room [128]byte // longer ones cost an allocation
+	var room [128]byte // a longer text costs an allocation
 	sum := sha256.Sum256(append(append(room[:0], salt...), who...))
 	return encoded(kind, sum[:])
 }
 
+// encoded returns kind and the first hashBytes of sum in base64.
 func encoded(kind string, sum []byte) string {
 	const length = (hashBytes*8 + 5) / 6
 	var room [32]byte

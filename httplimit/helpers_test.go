@@ -14,14 +14,14 @@ import (
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
-// lines is a log of which a test reads the lines.
+// lines is a log for a test to read.
 type lines struct{ strings.Builder }
 
 func (l *lines) count() int { return strings.Count(l.String(), "\n") }
 
 func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-// served is a handler that counts what it gets.
+// served is a handler that counts its requests.
 type served struct{ n atomic.Int64 }
 
 func (s *served) requests() int { return int(s.n.Load()) }
@@ -31,7 +31,7 @@ func (s *served) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	w.Write([]byte("served"))
 }
 
-// middleware fails the test where New does.
+// middleware calls New, and fails the test if New fails.
 func middleware(t testing.TB, cfg httplimit.Config, limits ...httplimit.Limit) func(http.Handler) http.Handler {
 	t.Helper()
 	mw, err := httplimit.New(cfg, limits...)
@@ -41,7 +41,7 @@ func middleware(t testing.TB, cfg httplimit.Config, limits ...httplimit.Limit) f
 	return mw
 }
 
-// newLocal makes a local limiter with a name.
+// newLocal returns a local limiter with a name.
 func newLocal(t testing.TB, name string, limit hybridlimit.Limit) *local.Limiter {
 	t.Helper()
 	l, err := local.New(limit, local.Config{Name: name})
@@ -51,7 +51,7 @@ func newLocal(t testing.TB, name string, limit hybridlimit.Limit) *local.Limiter
 	return l
 }
 
-// failing is a limiter that has no decision, and one error.
+// failing is a limiter that always returns one error and no decision.
 func failing(err error) hybridlimit.Limiter { return failure{err} }
 
 type failure struct{ err error }
@@ -64,7 +64,7 @@ func (f failure) AllowN(context.Context, string, int64) (hybridlimit.Result, err
 	return hybridlimit.Result{}, f.err
 }
 
-// get sends one request through a handler, changed by the functions.
+// get sends a request through a handler, after the functions have changed it.
 func get(h http.Handler, alter ...func(*http.Request)) *http.Response {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	for _, f := range alter {
@@ -75,5 +75,5 @@ func get(h http.Handler, alter ...func(*http.Request)) *http.Response {
 	return w.Result()
 }
 
-// fixed is a key for all.
+// fixed returns one key for all requests.
 func fixed(key string) httplimit.KeyFunc { return func(*http.Request) string { return key } }

@@ -11,8 +11,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/httplimit"
 )
 
-// With nothing left requests wait for the window's end, without a refusal; if
-// that is too far, for as long as they may.
+// If no unit is left, requests wait for the end of the window, without a refusal. If
+// that is too late, they wait for MaxWait.
 func TestNothingLeft(t *testing.T) {
 	for window, want := range map[string]time.Duration{"10": 10 * time.Second, "1000": 30 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -27,7 +27,7 @@ func TestNothingLeft(t *testing.T) {
 	}
 }
 
-// A hint does not fail a request that cannot wait.
+// A request that cannot wait for a hint does not fail.
 func TestHintsFailNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr, b := newTransport(t, httplimit.TransportConfig{}, answers(response(200, "RateLimit", `"api";r=0;t=10`)))
@@ -41,7 +41,7 @@ func TestHintsFailNobody(t *testing.T) {
 	})
 }
 
-// Below a fifth of the quota, what is left is spread over its window.
+// Below a fifth of the quota, the units left are spread over the window.
 func TestSlowsDownBeforeExhaustion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr, b := newTransport(t, httplimit.TransportConfig{}, func(i int, _ *http.Request) *http.Response {
@@ -63,7 +63,7 @@ func TestSlowsDownBeforeExhaustion(t *testing.T) {
 	})
 }
 
-// Other units, cached responses and malformed fields say nothing.
+// Other units, cached responses and malformed fields have no effect.
 func TestFieldsThatAreIgnored(t *testing.T) {
 	for name, fields := range map[string][]string{
 		"bytes":     {"RateLimit-Policy", `"b";q=9;qu="content-bytes"`, "RateLimit", `"b";r=0;t=10`},
@@ -80,7 +80,7 @@ func TestFieldsThatAreIgnored(t *testing.T) {
 	}
 }
 
-// Requests at once take from what is left before the next answer comes.
+// Concurrent requests reduce the units left before the next response arrives.
 func TestConcurrentRequestsShareWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr, b := newTransport(t, httplimit.TransportConfig{SlowBelow: -1}, answers(response(200, "RateLimit", `"api";r=5;t=10`)))
@@ -104,7 +104,7 @@ func TestConcurrentRequestsShareWhatIsLeft(t *testing.T) {
 	})
 }
 
-// held is a base that answers the first requests only when all of them are there.
+// held is a base that answers the first requests only when all of them have arrived.
 func held(t *testing.T, n int, answer func(i int) *http.Response) *httplimit.Transport {
 	t.Helper()
 	var mu sync.Mutex
@@ -130,7 +130,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// What an answer tells as left may not count the requests behind it yet.
+// The units left in a response may not include the requests sent after it.
 func TestRequestsOnTheirWayAreTakenOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := held(t, 5, func(i int) *http.Response {
@@ -151,7 +151,7 @@ func TestRequestsOnTheirWayAreTakenOff(t *testing.T) {
 	})
 }
 
-// Retry-After takes precedence over what RateLimit has told before.
+// Retry-After takes precedence over an earlier RateLimit.
 func TestRetryAfterTakesPrecedence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := held(t, 2, func(i int) *http.Response {

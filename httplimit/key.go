@@ -7,34 +7,37 @@ import (
 	"strings"
 )
 
-// KeyFunc returns who is limited: the key that a limiter counts a request under.
-// An empty key means that the limit does not apply, unless it is Required;
-// Config.NoKey answers a request that no limit applies to. It must be safe for
-// concurrent use.
+// KeyFunc returns the key that a limiter counts a request for. If it returns "",
+// the limit does not apply to the request, unless the limit is Required;
+// Config.NoKey answers a request to which no limit applies. A KeyFunc must be safe
+// for concurrent use.
 //
-// What a client can choose freely it can change for each request, and so have a
-// fresh limit each time, or somebody else's. Take what a proxy or a check of
-// yours vouches for. The keys of this package begin with their kind ("ip:",
-// "apikey:", "bearer:", "subject:", "route:"), so that none can pass for one of
-// another kind.
+// Use only values that a proxy or a check of yours guarantees. If a client chooses
+// its key freely, it can take a new key, and so a fresh limit, for each request,
+// or use up another client's limit. The keys of this package start with their kind
+// ("ip:", "apikey:", "bearer:", "subject:", "route:"), so that a key of one kind
+// cannot equal one of another.
 //
-// Functions that make a KeyFunc panic where an argument makes none: a function
-// that is nil, say.
+// A function that returns a KeyFunc and no error panics if an argument is invalid,
+// for example if it is nil.
 type KeyFunc func(r *http.Request) string
 
-// Everyone is one key for all requests: the limit of the whole service.
+// Everyone returns a KeyFunc with one key for all requests, for a limit of the
+// whole service.
 func Everyone() KeyFunc { return func(*http.Request) string { return "*" } }
 
-// Pattern is a key for each route: the pattern of the ServeMux that matched
-// ("GET /users/{id}"), not the path, of which a client can make up as many as it
-// likes.
+// Pattern returns a KeyFunc with a key per route. The route is the ServeMux pattern
+// that matches, such as "GET /users/{id}". It is not the path, because a client
+// can invent any number of paths.
 //
-// With nil it is Request.Pattern, which the mux sets on its way to the handler:
-// for middleware around the handlers that a mux serves. Elsewhere there is none,
-// and so no key (Config.NoKey): all requests are denied unless another limit
-// applies. Middleware around the mux itself comes too early for that and
-// passes the mux, to be asked once more. All requests that it has no route for,
-// and answers 404 or 405, share one key.
+// Pattern(nil) uses Request.Pattern, which a ServeMux sets before it calls a
+// handler. It is for middleware around those handlers. Elsewhere Request.Pattern
+// is empty and the request has no key: Config.NoKey answers it unless another
+// limit applies.
+//
+// Middleware around the mux itself needs Pattern(mux), which looks the route up in
+// the mux, at the cost of a second lookup. All requests without a route, which the
+// mux answers 404 or 405, share one key.
 func Pattern(mux *http.ServeMux) KeyFunc {
 	if mux == nil {
 		return func(r *http.Request) string {
@@ -47,14 +50,15 @@ func Pattern(mux *http.ServeMux) KeyFunc {
 	return func(r *http.Request) string {
 		_, pattern := mux.Handler(r)
 		if r.Method == http.MethodConnect && strings.HasPrefix(pattern, "/") && strings.HasSuffix(pattern, "/") {
-			// For CONNECT, the mux says of a redirect where it goes: the path
-			// that the client has sent, and a slash. The route is what is there.
+			// For a redirect of CONNECT, the mux returns the target instead of a
+			// pattern: the client's path and a slash. The route is the pattern of
+			// that target.
 			there := *r
 			there.URL = &url.URL{Host: r.URL.Host, Path: pattern}
 			_, pattern = mux.Handler(&there)
 		}
 		if pattern == "" {
-			pattern = "unmatched" // patterns have a slash
+			pattern = "unmatched" // cannot equal a pattern: each has a slash
 		}
 		return routePrefix + pattern
 	}
@@ -62,8 +66,9 @@ func Pattern(mux *http.ServeMux) KeyFunc {
 
 const routePrefix = "route:"
 
-// Join is a key of several: per user and route, say. Where one of them says
-// nothing, it says nothing. No two lists of keys have the same.
+// Join returns a KeyFunc that combines several keys, for example user and route.
+// If one of them is empty, the result is empty. Different lists of keys give
+// different results.
 func Join(keys ...KeyFunc) KeyFunc {
 	mustKeys("Join", keys)
 	return func(r *http.Request) string {
@@ -84,7 +89,7 @@ func Join(keys ...KeyFunc) KeyFunc {
 
 const separator = '|'
 
-// escape writes a part so that a separator in it is none.
+// escape writes a part with its separators escaped.
 func escape(b *strings.Builder, part string) {
 	if !strings.ContainsAny(part, `|\`) {
 		b.WriteString(part)
@@ -98,9 +103,9 @@ func escape(b *strings.Builder, part string) {
 	}
 }
 
-// First is the first key that says something: the API key, or else the address.
-// A client that may choose what the first says chooses which of them it is: of
-// keys that nobody has checked take only the good ones (When).
+// First returns a KeyFunc with the first key that is not empty, for example the API
+// key, or else the address. A client that can choose the first key can choose its
+// limit: accept only checked keys there (When).
 func First(keys ...KeyFunc) KeyFunc {
 	mustKeys("First", keys)
 	return func(r *http.Request) string {
@@ -113,8 +118,8 @@ func First(keys ...KeyFunc) KeyFunc {
 	}
 }
 
-// When is a key for the requests that fulfil a condition; the limit does not
-// apply to others.
+// When returns a KeyFunc for the requests that meet a condition. It is empty for
+// other requests: the limit does not apply to them.
 func When(condition func(r *http.Request) bool, key KeyFunc) KeyFunc {
 	must("When", condition != nil, "condition", nil, "is required")
 	must("When", key != nil, "key", nil, "is required")
@@ -126,6 +131,7 @@ func When(condition func(r *http.Request) bool, key KeyFunc) KeyFunc {
 	}
 }
 
+// mustKeys panics if keys is empty or has a nil KeyFunc.
 func mustKeys(of string, keys []KeyFunc) {
 	must(of, len(keys) > 0, "keys", "none", "must be at least one")
 	for i, key := range keys {

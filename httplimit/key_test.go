@@ -29,7 +29,7 @@ func header(name string, values ...string) func(*http.Request) {
 	return func(r *http.Request) { r.Header[http.CanonicalHeaderKey(name)] = values }
 }
 
-// The secrets are of the least length.
+// The secrets have the least length.
 const (
 	pepper = hybridlimit.Secret("0123456789abcdef0123456789abcdef")
 	salt   = hybridlimit.Secret("fedcba9876543210fedcba9876543210")
@@ -57,8 +57,8 @@ func TestAPIKeyIsHashed(t *testing.T) {
 	}
 }
 
-// Who sends a header twice, or broken, has a key all the same: the one by which
-// Header.Get tells who it is.
+// A request with a repeated or malformed header has a key: that of the value which
+// Header.Get returns.
 func TestNobodyLosesTheKey(t *testing.T) {
 	apiKey, bearer := httplimit.APIKey("X-Api-Key", ""), httplimit.Bearer("")
 	ann, token := apiKey(request(header("X-Api-Key", "ann"))), bearer(request(header("Authorization", "Bearer token")))
@@ -77,9 +77,9 @@ func TestNobodyLosesTheKey(t *testing.T) {
 	}
 }
 
-// What is written into Redis may not change with a release: all limits would
-// begin anew. The values are those of SHA-256 and HMAC, cut and in base64url; of
-// an API key, of the header's name and a zero byte before it.
+// The keys in Redis must not change with a release: all limits would start afresh.
+// The values are SHA-256 and HMAC, cut and in base64url. For an API key, the hashed
+// text starts with the header's name and a zero byte.
 func TestHashesStay(t *testing.T) {
 	hello := func(*http.Request) string { return "hello" }
 	for _, tc := range []struct {
@@ -99,8 +99,8 @@ func TestHashesStay(t *testing.T) {
 	}
 }
 
-// A text that one kind of key may be made of by anybody is nobody's key of
-// another kind.
+// A text that a client chooses for one kind of key cannot equal a key of another
+// kind.
 func TestKindsOfKeysDiffer(t *testing.T) {
 	r := request(header("A", "42"), header("B", "42"), header("Authorization", "Bearer 42"))
 	for _, secret := range []hybridlimit.Secret{"", pepper} {
@@ -138,8 +138,8 @@ func TestBearer(t *testing.T) {
 	}
 }
 
-// Keys that cannot be made are refused where the program makes them, by the name
-// of the argument, and no secret is in the text.
+// Constructors panic with invalid arguments. The text names the argument and has no
+// secret in it.
 func TestConstructorsOfKeysCheckTheirArguments(t *testing.T) {
 	a := fixed("a")
 	yes := func(*http.Request) bool { return true }
@@ -186,7 +186,7 @@ func TestPattern(t *testing.T) {
 	}
 }
 
-// Whatever a client sends, there are as many keys as routes, and one.
+// With any requests there is one key per route, and one more for all others.
 func TestRoutesAreFew(t *testing.T) {
 	mux := http.NewServeMux()
 	for _, pattern := range []string{"/users/{id}/", "GET /a/{$}", "/literal/", "CONNECT /tunnel/{x}/"} {
@@ -209,8 +209,8 @@ func TestRoutesAreFew(t *testing.T) {
 	}
 }
 
-// Around a mux, as the only limit: what the mux answers is what comes, 404 and
-// 405 too, and these are limited as well.
+// Middleware around a mux, with this limit alone: the responses are the mux's own,
+// and requests that it answers 404 or 405 are limited too.
 func TestPatternAroundAMux(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /users/{id}", func(http.ResponseWriter, *http.Request) {})
@@ -265,7 +265,7 @@ func TestCombinations(t *testing.T) {
 	}
 }
 
-// Two lists of keys have one joint key only if they are one.
+// Two lists of keys have the same joint key only if they are equal.
 func TestJoinIsOneToOne(t *testing.T) {
 	part := rapid.StringOfN(rapid.RuneFrom([]rune(`ab|\`)), 1, 4, -1)
 	list := rapid.SliceOfN(part, 1, 3)

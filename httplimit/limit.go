@@ -8,21 +8,21 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// defaultName is a policy's that nobody has named.
+// defaultName is the name of a policy without a name.
 const defaultName = "default"
 
-// limit is a Limit in use.
+// limit is a Limit of a middleware.
 type limit struct {
 	limiter   hybridlimit.Limiter
-	describer hybridlimit.Describer // nil: the limiter does not tell what it enforces
+	describer hybridlimit.Describer // nil: the limiter does not describe its policy
 	key       KeyFunc
 	required  bool
-	missing   error // of a request without its key, where it is required
+	missing   error // the failure of a request without a key, if required
 	cost      func(*http.Request) int64
-	name      string // overrides the limiter's
+	name      string // overrides the limiter's name if not empty
 	bucket    string
 
-	written atomic.Pointer[[]*policyItem]
+	written atomic.Pointer[[]*policyItem] // a cache of at most maxItems
 }
 
 func newLimit(i int, l Limit) *limit {
@@ -34,22 +34,22 @@ func newLimit(i int, l Limit) *limit {
 	return made
 }
 
-// policyItem is an item of RateLimit-Policy, and what it was written from.
+// policyItem is an item of RateLimit-Policy, with the policy that it describes.
 type policyItem struct {
 	policy hybridlimit.Policy
 	name   string
 	quota  int64
-	window int64  // s; 0: none that can be expressed
-	text   string // the item alone, as a field's value
-	secret bool   // it is not published
+	window int64  // seconds; 0: w is left out
+	text   string // the item as a field value
+	secret bool   // not published
 }
 
-// maxItems bounds the items that are kept: with LimitFor there is one for each
-// tier. More are written anew for each request.
+// maxItems bounds the cached items of a limit. With LimitFor there is one per tier.
+// Further items are formatted for each request.
 const maxItems = 16
 
-// item finds or writes the item of a part. It wants the Result where the limiter
-// does not describe itself; nil: there is nothing to be told.
+// item returns the item for a key, from the cache if possible. Without a describer
+// it uses the Result, and returns nil if that has no figures.
 func (l *limit) item(key string, res *hybridlimit.Result) *policyItem {
 	var p hybridlimit.Policy
 	switch {
@@ -57,7 +57,7 @@ func (l *limit) item(key string, res *hybridlimit.Result) *policyItem {
 		p = l.describer.Policy(key)
 	case res.Source == hybridlimit.SourceUnknown:
 		return nil
-	default: // all that is known is the quota: Period 0 has no window
+	default: // only the quota is known: Period 0 gives no window
 		p = hybridlimit.Policy{Name: res.Policy, Limit: hybridlimit.Limit{Rate: res.Limit}}
 	}
 	have := l.written.Load()
@@ -75,7 +75,7 @@ func (l *limit) item(key string, res *hybridlimit.Result) *policyItem {
 			more = append(more, *have...)
 		}
 		more = append(more, it)
-		l.written.CompareAndSwap(have, &more) // who loses writes it again next time
+		l.written.CompareAndSwap(have, &more) // a lost race only costs another formatting
 	}
 	return it
 }

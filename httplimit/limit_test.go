@@ -8,8 +8,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
-// A limit for each key is an item for each: they are written, and not kept
-// without end.
+// With a limit per key there is an item per key: the items are right, and only a
+// bounded number is kept.
 func TestItemsAreBounded(t *testing.T) {
 	const keys = 10 * maxItems
 	l, err := local.New(hybridlimit.PerMinute(1), local.Config{Name: "api", LimitFor: func(key string) hybridlimit.Limit {

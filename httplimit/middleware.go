@@ -8,12 +8,11 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// New makes the middleware that puts all the limits in front of a handler. It
-// fails with all that is wrong with its arguments at once (ErrInvalid).
+// New returns a middleware that applies all limits to each request. Its error
+// (ErrInvalid) lists everything wrong with the arguments.
 //
-// Handlers made by it are safe for concurrent use, as the limiters are, and
-// start no goroutines. What one adds to a request with one hybrid limit is in
-// docs/http.md.
+// The handlers are safe for concurrent use and start no goroutines. docs/http.md
+// has the time that a limit adds to a request.
 func New(cfg Config, limits ...Limit) (func(http.Handler) http.Handler, error) {
 	if err := violations(cfg, limits); err != nil {
 		return nil, err
@@ -21,7 +20,7 @@ func New(cfg Config, limits ...Limit) (func(http.Handler) http.Handler, error) {
 	if cfg.Denied == nil {
 		cfg.Denied = Problem
 	}
-	g := &gate{cfg: cfg, limits: make([]*limit, len(limits)), log: newComplaints(cfg.Logger)}
+	g := &gate{cfg: cfg, limits: make([]*limit, len(limits)), log: newFailureLog(cfg.Logger)}
 	for i, l := range limits {
 		g.limits[i] = newLimit(i, l)
 	}
@@ -31,27 +30,29 @@ func New(cfg Config, limits ...Limit) (func(http.Handler) http.Handler, error) {
 	}, nil
 }
 
-// gate is a middleware: what requests pass.
+// gate is the state of one middleware.
 type gate struct {
 	cfg    Config
 	limits []*limit
-	joint  hybridlimit.Joint // asks all at once; nil: they are asked in turn
-	log    *complaints
+	joint  hybridlimit.Joint // asks all limits together; nil: they are asked in turn
+	log    *failureLog
 }
 
-// part is one limit's part of a request.
+// part is one limit applied to one request.
 type part struct {
 	*limit
 	key string
 	n   int64
-	res hybridlimit.Result // SourceUnknown: not known, or not asked
-	// unavailable says that res is what a limiter makes of having no answer.
+	res hybridlimit.Result // Source is SourceUnknown if the limiter was not asked or gave no figures
+	// unavailable is set if the limiter decided by its fallback and returned
+	// ErrUnavailable too.
 	unavailable bool
-	// passed says that the limiter failed, and the request goes on without it.
+	// passed is set if the limiter failed and FailOpen admits the request.
 	passed bool
 }
 
-// fewParts is for how many limits a request's parts stay on the stack.
+// fewParts is the number of limits up to which a request's parts stay on the
+// stack.
 const fewParts = 4
 
 func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
@@ -67,7 +68,7 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	}
 	denied := -1
 	switch {
-	case len(parts) == 0: // all of it is free
+	case len(parts) == 0: // every limit that applies has cost 0
 	case g.joint != nil && len(parts) > 1:
 		denied, err = g.askTogether(r.Context(), parts)
 	default:
@@ -93,8 +94,8 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	next.ServeHTTP(w, r)
 }
 
-// partsOf finds the limits that a request is under, what is free left out. It
-// fails where a key is missing.
+// partsOf appends a part for each limit that applies to the request and has a cost
+// other than 0. It returns ErrNoLimit or ErrNoKey if a key is missing.
 func (g *gate) partsOf(r *http.Request, parts []part) ([]part, error) {
 	applied := false
 	for _, l := range g.limits {
@@ -119,10 +120,10 @@ func (g *gate) partsOf(r *http.Request, parts []part) ([]part, error) {
 	return parts, nil
 }
 
-// shape waits until the queues of the parts serve the request, as far as its
-// context allows. Who gives up leaves the queues, and gets back what the other
-// limits gave. Of those who wait it is the last place that becomes free: if it
-// is not theirs, whoever comes next starts together with another.
+// shape waits until the request's place in all queues has come. If its context
+// ends before, shape returns the units of all parts and fails. This frees the
+// place at the end of the queue: if others wait behind the request, a later
+// request may start at the same time as another.
 func (g *gate) shape(ctx context.Context, parts []part) error {
 	var delay time.Duration
 	for i := range parts {
@@ -135,15 +136,15 @@ func (g *gate) shape(ctx context.Context, parts []part) error {
 		g.giveBack(ctx, parts)
 		return err
 	}
-	for i := range parts { // what is told is told now
+	for i := range parts { // the response is sent after the delay
 		res := &parts[i].res
 		res.ResetAfter = max(0, res.ResetAfter-delay)
 	}
 	return nil
 }
 
-// sleep waits for d, or until ctx ends; it fails at once where ctx's deadline is
-// earlier than that.
+// sleep waits for d, or until ctx ends. It fails at once if ctx's deadline comes
+// before the end of d.
 func sleep(ctx context.Context, d time.Duration) error {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < d {
 		return context.DeadlineExceeded

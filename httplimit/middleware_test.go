@@ -24,7 +24,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
-// All that is wrong is said at once.
+// The error lists everything that is wrong.
 func TestNewChecksItsArguments(t *testing.T) {
 	key := fixed("k")
 	var none *local.Limiter
@@ -45,8 +45,8 @@ func TestNewChecksItsArguments(t *testing.T) {
 	}
 	for _, field := range []string{
 		"Config.Failure (7)", "Config.NoKey (302)", "Config.Jitter (NaN)", "limits[0].Limiter", "limits[0].Key", `limits[0].Name ("a b")`, `limits[0].Bucket ("{}")`, `limits[2].Name ("same")`,
-		"limits[3].Limiter", `limits[4].Name ("") must be set beside`, `limits[6].Name ("")`, `"default" as that of limits[5]`,
-		`limits[8].Name ("")`, `"named" as that of limits[7]`, `limits[9].Name ("default")`,
+		"limits[3].Limiter", `limits[4].Name ("") must be set because there are several limits`, `limits[6].Name ("")`, `limits[5] has the name "default" too`,
+		`limits[8].Name ("")`, `limits[7] has the name "named" too`, `limits[9].Name ("default")`,
 	} {
 		if !strings.Contains(err.Error(), field) {
 			t.Errorf("%s is not named in: %v", field, err)
@@ -79,10 +79,10 @@ func TestSkipAndCost(t *testing.T) {
 	}
 }
 
-// A request for which there is no answer is refused or passed on, as the Config
-// says, and a log line tells of it; it is never silent and never a flood.
+// A request without a decision is rejected or admitted according to Config.Failure.
+// It is logged, with at most one line per second.
 func TestFailures(t *testing.T) {
-	oops := errors.New("oops")
+	failure := errors.New("failure")
 	for name, tc := range map[string]struct {
 		limit  httplimit.Limit
 		closed int // the status with FailClosed
@@ -95,7 +95,7 @@ func TestFailures(t *testing.T) {
 		"no required key":   {httplimit.Limit{Limiter: limittest.AllowAll(), Key: fixed(""), Required: true}, 429, 429, "WARN"},
 		"the cost is bad":   {httplimit.Limit{Limiter: limittest.AllowAll(), Key: fixed("secret key"), Cost: func(*http.Request) int64 { return -1 }}, 400, 400, "WARN"},
 		"the key is bad":    {httplimit.Limit{Limiter: limittest.AllowAll(), Key: fixed(strings.Repeat("secret key", 100))}, 400, 400, "WARN"},
-		"another error":     {httplimit.Limit{Limiter: failing(oops), Key: fixed("secret key")}, 503, 503, "ERROR"},
+		"another error":     {httplimit.Limit{Limiter: failing(failure), Key: fixed("secret key")}, 503, 503, "ERROR"},
 	} {
 		for failure, status := range map[httplimit.Failure]int{httplimit.FailClosed: tc.closed, httplimit.FailOpen: tc.open} {
 			t.Run(name+"/"+failure.String(), func(t *testing.T) {
@@ -125,7 +125,7 @@ func closed(t *testing.T) hybridlimit.Limiter {
 	return l
 }
 
-// The line after a second says how many there were that it does not tell of.
+// The line after a second has the number of failures without a line.
 func TestFailuresAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lines
@@ -141,7 +141,7 @@ func TestFailuresAreCounted(t *testing.T) {
 	})
 }
 
-// Where Redis is down, global's own FailOpen decides, not the middleware's
+// While Redis is down, FailOpen of package global decides, not the middleware's
 // Failure, and the fields are left out.
 func TestLimiterWithoutRedis(t *testing.T) {
 	for _, open := range []bool{false, true} {
@@ -171,7 +171,8 @@ func TestLimiterWithoutRedis(t *testing.T) {
 	}
 }
 
-// A hub's limits are asked together: what one denies costs the others nothing.
+// A hub's limits are asked together: a request that one denies costs no units in the
+// others.
 func TestLimitsOfAHubAreAskedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub, err := hybrid.NewHub(redistest.NewBubble(t).Client(nil), hybrid.HubConfig{Logger: slog.New(slog.DiscardHandler)})
@@ -210,8 +211,8 @@ func TestLimitsOfAHubAreAskedTogether(t *testing.T) {
 	})
 }
 
-// Limiters that cannot be asked together are asked in turn, and get back what
-// they gave to a request that a later one denied.
+// Limiters that cannot be asked together are asked in turn. If a later one denies,
+// the earlier ones get their units back.
 func TestLimitsInTurnGetBackWhatTheyGave(t *testing.T) {
 	all := newLocal(t, "all", hybridlimit.PerHour(10))
 	h := &served{}
@@ -228,7 +229,7 @@ func TestLimitsInTurnGetBackWhatTheyGave(t *testing.T) {
 	}
 }
 
-// With FailOpen a limiter that fails is passed over, and the others still hold.
+// With FailOpen, a limiter that fails does not stop a request; the others still apply.
 func TestFailOpenPassesOneLimiterOver(t *testing.T) {
 	var log lines
 	h := &served{}
@@ -242,7 +243,7 @@ func TestFailOpenPassesOneLimiterOver(t *testing.T) {
 	}
 }
 
-// A shadow limit denies nobody, and tells so only when asked to.
+// A shadow limit denies no request, and has a field only with ShadowHeader.
 func TestShadowLimits(t *testing.T) {
 	for _, asked := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -273,7 +274,7 @@ func TestShadowLimits(t *testing.T) {
 	}
 }
 
-// The policy follows LimitFor and SetLimit.
+// RateLimit-Policy follows LimitFor and SetLimit.
 func TestPolicyOfTiers(t *testing.T) {
 	l, err := local.New(hybridlimit.PerMinute(10), local.Config{Name: "api", LimitFor: func(key string) hybridlimit.Limit {
 		if key == "pro" {
@@ -316,8 +317,7 @@ func TestDeniedHandler(t *testing.T) {
 	}
 }
 
-// Jitter lengthens Retry-After, by its fraction at most, and not always by the
-// same.
+// Jitter lengthens Retry-After by a varying amount, at most by its fraction.
 func TestJitter(t *testing.T) {
 	h := middleware(t, httplimit.Config{Jitter: 0.5}, httplimit.Limit{Limiter: limittest.DenyAll(1000 * time.Second), Key: fixed("k")})(&served{})
 	seen := map[string]bool{}
@@ -334,8 +334,8 @@ func TestJitter(t *testing.T) {
 	}
 }
 
-// A request whose client has gone is not served, with FailOpen neither, and is
-// no failure of the limiter.
+// A request whose client has gone is not served, even with FailOpen. It is not
+// logged as a failure of the limiter.
 func TestClientThatIsGone(t *testing.T) {
 	for _, failure := range []httplimit.Failure{httplimit.FailClosed, httplimit.FailOpen} {
 		var log lines
@@ -351,8 +351,8 @@ func TestClientThatIsGone(t *testing.T) {
 	}
 }
 
-// A request whose own deadline ends while a limiter is asked is no error of the
-// limiter, and not silent either.
+// If a request's own deadline ends while a limiter is asked, the log has a line, but
+// not an error of the limiter.
 func TestDeadlineOfTheRequest(t *testing.T) {
 	for _, failure := range []httplimit.Failure{httplimit.FailClosed, httplimit.FailOpen} {
 		var log lines
@@ -368,8 +368,8 @@ func TestDeadlineOfTheRequest(t *testing.T) {
 	}
 }
 
-// An error beside a decision is logged, without the key that its text has, and
-// the decision holds.
+// An error beside a decision is logged, without the key in its text, and the
+// decision counts.
 func TestErrorBesideADecision(t *testing.T) {
 	other, err := global.New(redis.NewClient(&redis.Options{Addr: redistest.Mini(t).Addr()}), hybridlimit.PerSecond(1), global.Config{Name: "other"})
 	if err != nil {

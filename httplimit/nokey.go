@@ -7,27 +7,27 @@ import (
 	"strconv"
 )
 
-// NoKey is the answer to a request without a key: one for which every Key
-// returned "" (ErrNoLimit), or that of a Required limit did (ErrNoKey). It is
-// NoKeyDeny, NoKeyPass, or a status of 400 to 599:
+// NoKey is the answer to a request without a key. A request has no key if every
+// Limit.Key returns "" (ErrNoLimit), or if the Key of a Required limit does
+// (ErrNoKey). NoKey is NoKeyDeny, NoKeyPass, or a status of 400 to 599:
 //
 //	httplimit.Config{NoKey: http.StatusUnauthorized}
 type NoKey int
 
-// The answers besides a status of one's choice.
+// The answers other than a status.
 const (
-	// NoKeyDeny answers 429, without Retry-After. It is the zero value, because
-	// a client often chooses whether it has a key: if such a request passed,
-	// leaving a header out would free it of its limit. It is no 5xx, because
-	// the server works and any client can cause it.
+	// NoKeyDeny answers 429, without Retry-After. It is the zero value because a
+	// client can often leave out its key; if such a request were admitted, the
+	// client would have no limit. The status is not a 5xx, because the server
+	// works and any client can cause this answer.
 	NoKeyDeny NoKey = 0
-	// NoKeyPass hands the request to the handler, under no limit. It is for
-	// limits by keys that a client cannot leave out. It cannot stand beside a
-	// Required limit, which says the opposite.
+	// NoKeyPass passes the request to the handler without a limit. It is for keys
+	// that a client cannot leave out. It contradicts a Required limit, so New
+	// returns an error for both.
 	NoKeyPass NoKey = 1
 )
 
-// String is "deny", "pass" or the status.
+// String returns "deny", "pass" or the status.
 func (k NoKey) String() string {
 	switch k {
 	case NoKeyDeny:
@@ -38,12 +38,12 @@ func (k NoKey) String() string {
 	return strconv.Itoa(int(k))
 }
 
-// valid reports whether k is an answer.
+// valid reports whether k is NoKeyDeny, NoKeyPass, or a status of 400 to 599.
 func (k NoKey) valid() bool {
 	return k == NoKeyDeny || k == NoKeyPass || k >= 400 && k <= 599
 }
 
-// status is that of a request that may not pass.
+// status returns the status of an answer other than NoKeyPass.
 func (k NoKey) status() int {
 	if k == NoKeyDeny {
 		return http.StatusTooManyRequests
@@ -51,17 +51,17 @@ func (k NoKey) status() int {
 	return int(k)
 }
 
-// The failures of requests that limits were not asked about.
+// The failures of requests for which no limiter was asked.
 var (
-	// ErrNoLimit is the failure of a request that no limit applies to: every Key
-	// returned "", though Skip did not name the request.
+	// ErrNoLimit is the failure of a request to which no limit applies: every Key
+	// returned "", and Skip did not exempt the request.
 	ErrNoLimit = errors.New("httplimit: no limit applies to the request")
-	// ErrNoKey is the failure of a request for which the Key of a Required limit
-	// returned "".
+	// ErrNoKey is the failure of a request if the Key of a Required limit returned
+	// "".
 	ErrNoKey = errors.New("httplimit: a required limit has no key for the request")
 )
 
-// missingKey is the failure of a request without the key of limits[i].
+// missingKey returns the failure of a request without the key of limits[i].
 func missingKey(i int, l Limit) error {
 	if name, known := l.policyName(); known {
 		return fmt.Errorf("%w: limits[%d] (%q)", ErrNoKey, i, name)
@@ -69,7 +69,7 @@ func missingKey(i int, l Limit) error {
 	return fmt.Errorf("%w: limits[%d]", ErrNoKey, i)
 }
 
-// withoutKey answers a request without a key as the Config says.
+// withoutKey answers a request without a key according to Config.NoKey.
 func (g *gate) withoutKey(w http.ResponseWriter, r *http.Request, next http.Handler, err error) {
 	g.log.noKey(r, err, g.cfg.NoKey)
 	if g.cfg.NoKey == NoKeyPass {

@@ -16,8 +16,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/limittest"
 )
 
-// A request without a key is answered as the Config says, whatever becomes of a
-// limiter that fails, and no limit is charged for it.
+// Config.NoKey answers a request without a key, independent of Failure, and no limit
+// is asked.
 func TestNoKey(t *testing.T) {
 	for answer, want := range map[httplimit.NoKey]struct {
 		status       int
@@ -81,8 +81,8 @@ func debugging(to *lines) *slog.Logger {
 	return slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// Pattern(nil) has no key around a ServeMux: the line names the path, and what to
-// do. Behind the mux the line of another limit names the pattern.
+// Pattern(nil) has no key around a ServeMux: the line has the path, and the action to
+// take. Inside the mux, the line of another limit has the pattern.
 func TestNoKeyNamesTheRoute(t *testing.T) {
 	for _, tc := range []struct {
 		name, path, want string
@@ -115,8 +115,8 @@ func TestNoKeyNamesTheRoute(t *testing.T) {
 	}
 }
 
-// Lines about requests without a key are one a second, and leave those about
-// limiters that fail alone.
+// There is at most one line per second about requests without a key. It does not
+// suppress lines about limiters that fail.
 func TestNoKeyIsNoFloodInTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lines
@@ -136,7 +136,7 @@ func TestNoKeyIsNoFloodInTheLog(t *testing.T) {
 	})
 }
 
-// What the application does itself sees the error and the status.
+// Config.Denied gets the error and the status.
 func TestNoKeyGoesToDenied(t *testing.T) {
 	var got httplimit.Denial
 	handler := middleware(t, httplimit.Config{
@@ -149,8 +149,8 @@ func TestNoKeyGoesToDenied(t *testing.T) {
 	}
 }
 
-// What is no answer is refused with all else that is wrong, and so is NoKeyPass
-// beside a limit that no request may go without.
+// An invalid NoKey is listed with everything else that is wrong. So is NoKeyPass
+// beside a Required limit.
 func TestNoKeyIsChecked(t *testing.T) {
 	limit := httplimit.Limit{Limiter: limittest.AllowAll(), Key: fixed("k")}
 	for _, answer := range []httplimit.NoKey{-1, 2, 100, 200, 302, 399, 600, 1 << 30} {

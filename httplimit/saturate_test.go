@@ -9,8 +9,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// Numbers of a server that are too large to be added are as large as can be: the
-// wait neither ends at once nor is negative.
+// Numbers of a server that are too large to add are cut to the largest: the wait
+// neither ends at once nor is negative.
 func TestHugeNumbersOfAServerSaturate(t *testing.T) {
 	for name, h := range map[string]http.Header{
 		"t":               {"Ratelimit": {`"a";r=0;t=999999999999999`}},
@@ -29,12 +29,12 @@ func TestHugeNumbersOfAServerSaturate(t *testing.T) {
 			if i > 0 && name != "little left" && mine.wait < 290*365*24*time.Hour || mine.wait < 0 {
 				t.Fatalf("%s, request %d: a wait of %v", name, i, mine.wait)
 			}
-			tr.hear(s, mine.seq, &http.Response{StatusCode: http.StatusOK, Header: h})
+			tr.observe(s, mine.seq, &http.Response{StatusCode: http.StatusOK, Header: h})
 		}
 	}
 }
 
-// Retry-After and Age out of range are as large as can be, or nothing.
+// Retry-After and Age out of range are cut to the largest value, or have no effect.
 func TestHugeRetryAfter(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, tc := range []struct {
@@ -79,7 +79,7 @@ func TestHugeRetryAfter(t *testing.T) {
 	}
 }
 
-// t of a limiter's own figures that are out of range is the largest Integer.
+// If a limiter's figures are out of range, t is the largest Integer.
 func TestHugeFiguresOfALimiter(t *testing.T) {
 	limit := hybridlimit.Limit{Rate: 1, Period: 1 << 62, Burst: math.MaxInt64}
 	it := newPolicyItem(hybridlimit.Policy{Name: "a", Limit: limit}, "a")

@@ -17,8 +17,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/httplimit"
 )
 
-// A real server: HEAD gets the fields of GET and no body, and what comes after it
-// on the connection is read right.
+// On a real server, HEAD gets the fields of GET and no body. The next response on
+// the connection is read correctly.
 func TestHeadOfARealServer(t *testing.T) {
 	h := middleware(t, httplimit.Config{}, httplimit.Limit{Limiter: newLocal(t, "api", hybridlimit.PerHour(2)), Key: fixed("k")})(&served{})
 	server := httptest.NewServer(h)
@@ -39,8 +39,8 @@ func TestHeadOfARealServer(t *testing.T) {
 	}
 }
 
-// The handler has the server's own ResponseWriter: it can flush, and take the
-// connection over.
+// The handler gets the server's own ResponseWriter, so that it can flush and hijack
+// the connection.
 func TestHandlersKeepTheResponseWriter(t *testing.T) {
 	mux := http.NewServeMux()
 	flushed := make(chan struct{})
@@ -92,8 +92,8 @@ func TestHandlersKeepTheResponseWriter(t *testing.T) {
 	}
 }
 
-// A client that goes away while its request is delayed leaves the queue: its
-// handler is not called, and its place is free.
+// A client that disconnects while its request is delayed leaves the queue: the
+// handler is not called, and the place is free.
 func TestClientsThatLeaveTheQueue(t *testing.T) {
 	h := &served{}
 	queue := newLocal(t, "shape", hybridlimit.LeakyQueue(1, time.Hour, 2))
@@ -132,7 +132,7 @@ func TestClientsThatLeaveTheQueue(t *testing.T) {
 	}
 }
 
-// until waits for what another goroutine does.
+// until waits for the work of another goroutine.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
@@ -142,8 +142,8 @@ func until(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// A Transport over real connections: the body is sent again whole, after the
-// time that the server asked for, and the connection is used again.
+// A Transport on real connections: it sends the whole body again, after the wait
+// that the server asked for, and uses the connection again.
 func TestTransportOverRealConnections(t *testing.T) {
 	var requests, connections atomic.Int64
 	var bodies [3]string
@@ -191,8 +191,8 @@ func TestTransportOverRealConnections(t *testing.T) {
 	}
 }
 
-// A refusal whose body never ends holds nobody up: it is not read, or not for
-// long.
+// A refusal with an endless body holds up no request: the body is not read, or only
+// for a short time.
 func TestRefusalsThatDoNotEnd(t *testing.T) {
 	for name, length := range map[string]string{"no length": "", "a length": "1000"} {
 		t.Run(name, func(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// A queue delays; it does not refuse before it is full.
+// A queue delays requests, and denies only when it is full.
 func TestShapingDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := middleware(t, httplimit.Config{}, httplimit.Limit{
@@ -52,8 +52,8 @@ func TestShapingDelays(t *testing.T) {
 	})
 }
 
-// A request that ends while it is delayed does not reach the handler, and one
-// that would end is not delayed.
+// A request that ends while it is delayed does not reach the handler. A request that
+// would end before its place comes is not delayed.
 func TestShapingHonoursTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &served{}
@@ -84,9 +84,9 @@ func TestShapingHonoursTheContext(t *testing.T) {
 	})
 }
 
-// Requests that cannot wait leave the queue to those that can: at twice the
-// rate and with deadlines of 5 s, half of them are served, not those of the
-// first 5 s.
+// Requests that cannot wait leave the queue to others. At twice the rate and with
+// deadlines of 5 s, half of all requests are served, not only those of the first
+// 5 s.
 func TestShapingServesThoseWhoCanWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &served{}
@@ -113,7 +113,7 @@ func TestShapingServesThoseWhoCanWait(t *testing.T) {
 	})
 }
 
-// The same in a fleet's queue, alone and asked together with another limit.
+// The same with a fleet's queue, alone and asked together with another limit.
 func TestShapingOfAFleetServesThoseWhoCanWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := hubOf(t, nil, map[string]hybridlimit.Limit{"queue": hybridlimit.LeakyQueue(1, time.Second, 100), "user": hybridlimit.PerHour(100_000)})
@@ -141,9 +141,9 @@ func TestShapingOfAFleetServesThoseWhoCanWait(t *testing.T) {
 	})
 }
 
-// Who gives up gets the units back of all limits, asked together or in turn,
-// and is told no figures: they are not those that it leaves behind. FailOpen
-// hands it on neither.
+// A request that gives up returns its units to all limits, asked together or in
+// turn. Its response has no figures, because they would be those before the return.
+// FailOpen does not admit it.
 func TestGivingUpGivesBack(t *testing.T) {
 	for name, limits := range map[string]func(t *testing.T) (queue, bucket hybridlimit.Limiter){
 		"local, together": func(t *testing.T) (hybridlimit.Limiter, hybridlimit.Limiter) {
@@ -227,12 +227,12 @@ func TestGivingUpGivesBack(t *testing.T) {
 	}
 }
 
-// wrapped has nothing of what it wraps but decisions.
+// wrapped has only the decisions of the limiter that it wraps.
 type wrapped struct{ hybridlimit.Limiter }
 
 func (w wrapped) Unwrap() hybridlimit.Limiter { return w.Limiter }
 
-// refunds is what local.Limiter is besides.
+// refunds is the method that the middleware uses besides decisions.
 type refunds interface {
 	Refund(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
 }
@@ -247,7 +247,7 @@ func newGlobal(t *testing.T, rdb redis.UniversalClient, name string, limit hybri
 	return l
 }
 
-// What a response tells after a delay is told as of then.
+// After a delay, the figures of a response are those of its sending.
 func TestFieldsAfterADelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		handler := middleware(t, httplimit.Config{XRateLimit: true}, httplimit.Limit{

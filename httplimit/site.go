@@ -8,17 +8,20 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/ratelimitheader"
 )
 
-// sites are what is known of servers, the most recently used first.
+// sites is a cache of the sites of a Transport, with the most recently used first.
 type sites struct {
-	most  int
+	most  int // the largest number of sites
 	mu    sync.Mutex
 	known map[string]*list.Element
 	order list.List // of *site
 }
 
-// of finds or makes a key's; the oldest makes room.
+// of returns the site of a key. If the key is new and the cache is full, the least
+// recently used site is removed.
 func (s *sites) of(key string) *site {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,55 +41,55 @@ func (s *sites) of(key string) *site {
 	return made
 }
 
-// site is what is known of one server's limits.
+// site is the state of one server's limits.
 type site struct {
 	key string
 
 	mu      sync.Mutex
-	until   time.Time // no request before that
-	refused uint64    // the youngest request that was answered so
-	sent    uint64    // requests so far, those that wait for their slot among them
-	windows []*window // maxWindows at most
+	until   time.Time // no request is sent before
+	refused uint64    // the number of the last request whose refusal set until
+	sent    uint64    // the number of requests so far, including waiting ones
+	windows []*window // at most maxWindows
 }
 
-// maxWindows is how many policies are looked at: a server may tell of as many
-// as it likes.
+// maxWindows bounds the policies of a site: a server may send any number.
 const maxWindows = 8
 
-// window is what was told of one policy.
+// window is the state of one policy, from the last response that described it.
 type window struct {
 	policy, partition string
-	heard             uint64        // the youngest request whose answer told of it
-	quota             int64         // what there was at most, or was told
-	each              time.Duration // a unit at the policy's rate; 0: not known
-	left              int64         // less what was sent since
-	ends              time.Time
-	next              time.Time // when the next of those that are spread is sent
+	heard             uint64        // the number of the request that this response answers
+	quota             int64         // q; without q, the most units seen
+	each              time.Duration // time per unit at the policy's rate, w/q; 0: unknown
+	left              int64         // r less the requests counted since
+	ends              time.Time     // the end of t
+	next              time.Time     // the earliest time of the next spread request
 }
 
-// blocked is how long the server wants no request.
+// blocked returns for how long the server accepts no request.
 func (s *site) blocked(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.until.Sub(now)
 }
 
-// slot is what a request has taken of each window.
+// slot is the place of a request in the site's windows.
 type slot struct {
-	seq  uint64 // which of the site's requests it is
+	seq  uint64 // the request's number
 	wait time.Duration
 	of   [maxWindows]taken
 	n    int
 }
 
+// taken is what a request has taken of one window.
 type taken struct {
 	w    *window
-	unit bool          // one that was left
-	step time.Duration // by which others were put off
+	unit bool          // it took one of the units left
+	step time.Duration // the delay that it caused for later requests
 }
 
-// slot counts a request, and says how long it should wait. One that would wait
-// for longer than most takes its units, and no time that it will not keep.
+// slot counts a request and returns its wait. A request with a wait above most does
+// not wait for its slot: it takes a unit, but delays no other request.
 func (s *site) slot(now time.Time, slowBelow float64, most time.Duration) slot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,15 +118,15 @@ func (s *site) slot(now time.Time, slowBelow float64, most time.Duration) slot {
 		mine.of[mine.n] = took
 		mine.n++
 	}
-	if empty { // so that those who wait for a window's end do not come together
+	if empty { // spreads the requests that wait for the end of a window
 		mine.wait = plus(mine.wait, jitter(mine.wait))
 	}
 	return mine
 }
 
-// leave gives back what a request has taken: its time, and if it is not sent
-// its units too. Those behind keep their times; who comes next may come together
-// with one of them.
+// leave returns the slot of a request: its time, and its units too if the request
+// is not sent. Requests behind it keep their times. A later request may be sent at
+// the same time as one of them.
 func (s *site) leave(mine *slot, sent bool, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,12 +141,12 @@ func (s *site) leave(mine *slot, sent bool, now time.Time) {
 	}
 }
 
-// over says whether nothing that was told holds any longer.
+// over reports whether the window and all its spread requests are in the past.
 func (w *window) over(now time.Time) bool { return !now.Before(w.ends) && !now.Before(w.next) }
 
-// turn is when the next request should be sent. With little left, the rest is
-// spread over the window; with none, requests come after it, at the policy's
-// rate if that is known.
+// turn returns the time at which to send the next request. If few units are left,
+// requests are spread over the window. If none is left, they follow after the
+// window, at the policy's rate if known.
 func (w *window) turn(now time.Time, slowBelow float64) time.Time {
 	switch {
 	case w.left < 1:
@@ -154,11 +157,14 @@ func (w *window) turn(now time.Time, slowBelow float64) time.Time {
 	return now
 }
 
+// scarce reports whether fewer units are left than the fraction slowBelow of the
+// quota.
 func (w *window) scarce(slowBelow float64) bool {
 	return float64(w.left) < slowBelow*float64(w.quota)
 }
 
-// book takes the turn, and says by how much the next one is later.
+// book takes the next turn and returns the delay that this causes for the turn
+// after it.
 func (w *window) book(now time.Time, slowBelow float64) (step time.Duration) {
 	at := w.turn(now, slowBelow)
 	switch {
@@ -173,6 +179,7 @@ func (w *window) book(now time.Time, slowBelow float64) (step time.Duration) {
 	return step
 }
 
+// latest returns the latest of the times.
 func latest(first time.Time, others ...time.Time) time.Time {
 	for _, t := range others {
 		if t.After(first) {
@@ -182,31 +189,31 @@ func latest(first time.Time, others ...time.Time) time.Time {
 	return first
 }
 
-// answer is what a response says of limits.
+// answer is the part of a response that concerns limits.
 type answer struct {
-	refused bool
-	told    bool          // when to come back
-	after   time.Duration // and that is then
+	refused bool          // 429 or 503
+	told    bool          // there is a Retry-After in the future
+	after   time.Duration // its wait
 }
 
-// hear notes what a response to the seq-th request says.
-func (t *Transport) hear(s *site, seq uint64, resp *http.Response) (a answer) {
+// observe updates the site from the response to request number seq.
+func (t *Transport) observe(s *site, seq uint64, resp *http.Response) (a answer) {
 	now := time.Now()
 	a.refused = resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable
 	if a.refused {
 		if a.after, a.told = retryAfterOf(resp.Header, now); a.told {
 			s.block(now.Add(min(a.after, t.cfg.MaxBlock)), seq)
-			return a // which takes precedence over RateLimit
+			return a // Retry-After takes precedence over RateLimit
 		}
 	}
 	if stale(resp.Header) {
 		return a
 	}
-	limits, err := ParseRateLimit(resp.Header)
+	limits, err := ratelimitheader.ParseRateLimit(resp.Header)
 	if err != nil || len(limits) == 0 {
-		return a // malformed fields are ignored, as the draft wants
+		return a // the draft requires clients to ignore malformed fields
 	}
-	policies, err := ParseRateLimitPolicy(resp.Header)
+	policies, err := ratelimitheader.ParseRateLimitPolicy(resp.Header)
 	if err != nil {
 		policies = nil
 	}
@@ -219,8 +226,9 @@ func (t *Transport) hear(s *site, seq uint64, resp *http.Response) (a answer) {
 	return a
 }
 
-// block puts requests off, never to an earlier time than before. It takes
-// precedence over what RateLimit has told of requests up to the refused one.
+// block holds up all requests until a time; it never shortens an earlier block. It
+// replaces all windows, and RateLimit fields in responses to requests up to seq
+// are ignored afterwards.
 func (s *site) block(until time.Time, seq uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -231,17 +239,17 @@ func (s *site) block(until time.Time, seq uint64) {
 	s.windows = nil
 }
 
-// note takes over what is told of a policy. Requests that were sent after the
-// one that it answers may not be counted in it, so they are taken off. An answer
-// to a request before one that was heard of since is too old.
-func (s *site) note(l ServiceLimit, policies []QuotaPolicy, seq uint64, now time.Time) {
-	var policy QuotaPolicy
+// note updates the window of a policy from the response to request number seq. The
+// server may not have counted the requests sent after that one, so note subtracts
+// them. It ignores a response to an older request than the last one noted.
+func (s *site) note(l ratelimitheader.ServiceLimit, policies []ratelimitheader.QuotaPolicy, seq uint64, now time.Time) {
+	var policy ratelimitheader.QuotaPolicy
 	for _, p := range policies {
 		if p.Name == l.Policy && p.PartitionKey == l.PartitionKey {
 			policy = p
 		}
 	}
-	if seq <= s.refused || l.Window == 0 || policy.Unit != "" && policy.Unit != unitRequests {
+	if seq <= s.refused || l.Window == 0 || policy.Unit != "" && policy.Unit != ratelimitheader.UnitRequests {
 		return
 	}
 	var w *window
@@ -269,16 +277,20 @@ func (s *site) note(l ServiceLimit, policies []QuotaPolicy, seq uint64, now time
 	w.left = max(0, l.Remaining-int64(s.sent-seq))
 	w.ends = now.Add(l.Window)
 	if w.left > 0 && w.next.After(w.ends) {
-		w.next = now // more is left than was thought
+		w.next = now // the window has units again, so spreading starts anew
 	}
 }
 
-// retryAfterOf reads Retry-After: seconds, or a date, which is held against the
-// server's own clock where it tells that. More seconds than can be counted are
-// as many as can. False: there is none, or it is over, and the wait is 0.
+// maxSeconds is the longest time.Duration, in whole seconds.
+const maxSeconds = int64(1<<63-1) / int64(time.Second)
+
+// retryAfterOf returns the wait of Retry-After, in seconds or as a date. A date is
+// compared with the server's Date if there is one, else with now. Too many seconds
+// for a time.Duration are cut to maxSeconds. It returns 0 and false if there is no
+// Retry-After or if it is in the past.
 func retryAfterOf(h http.Header, now time.Time) (time.Duration, bool) {
 	text := strings.TrimSpace(h.Get(fieldRetryAfter))
-	n, err := strconv.ParseInt(text, 10, 64) // out of range it is the nearest
+	n, err := strconv.ParseInt(text, 10, 64) // out of range, n is the nearest int64
 	if err == nil || errors.Is(err, strconv.ErrRange) {
 		return time.Duration(min(max(n, 0), maxSeconds)) * time.Second, n > 0
 	}
@@ -293,9 +305,9 @@ func retryAfterOf(h http.Header, now time.Time) (time.Duration, bool) {
 	return after, after > 0
 }
 
-// stale reports whether a response was in a cache for a while. An age that is too
-// large to count is one.
+// stale reports whether a response comes from a cache: whether its Age is positive,
+// even if too large for an int64.
 func stale(h http.Header) bool {
-	age, err := strconv.ParseInt(h.Get("Age"), 10, 64) // out of range it is the nearest
+	age, err := strconv.ParseInt(h.Get("Age"), 10, 64) // out of range, age is the nearest int64
 	return (err == nil || errors.Is(err, strconv.ErrRange)) && age > 0
 }

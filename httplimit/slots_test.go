@@ -14,11 +14,11 @@ import (
 	"github.com/hybridlimit/hybridlimit/httplimit"
 )
 
-// sendWithin sends a request that ends after d, and says what came of it.
+// sendWithin sends a request that is cancelled after d, and returns the result.
 func sendWithin(t *testing.T, tr http.RoundTripper, d time.Duration) (*http.Response, error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	stop := time.AfterFunc(d, cancel) // not a deadline: nobody knows before
+	stop := time.AfterFunc(d, cancel) // not a deadline, which would be known beforehand
 	defer stop.Stop()
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.test/", nil)
@@ -28,8 +28,8 @@ func sendWithin(t *testing.T, tr http.RoundTripper, d time.Duration) (*http.Resp
 	return tr.RoundTrip(r)
 }
 
-// Requests that stop waiting leave their slots: the next one waits for the
-// window's end, and not behind them.
+// Requests that stop waiting leave their slots: the next request waits for the end
+// of the window, not behind them.
 func TestSlotsOfThoseWhoGiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr, b := newTransport(t, httplimit.TransportConfig{MaxWait: time.Minute}, answers(response(200, "RateLimit-Policy", `"api";q=10;w=10`, "RateLimit", `"api";r=0;t=10`)))
@@ -48,7 +48,7 @@ func TestSlotsOfThoseWhoGiveUp(t *testing.T) {
 	})
 }
 
-// The same where units are left: they are there again, and so is the time over
+// The same if units are left: the units are available again, and so is the time over
 // which they are spread.
 func TestUnitsOfThoseWhoGiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestUnitsOfThoseWhoGiveUp(t *testing.T) {
 	})
 }
 
-// Requests that are sent at once because they may not wait put nobody off.
+// Requests that are sent at once because they cannot wait delay no other request.
 func TestSlotsThatAreNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr, b := newTransport(t, httplimit.TransportConfig{MaxWait: time.Minute}, answers(response(200, "RateLimit-Policy", `"api";q=10;w=10`, "RateLimit", `"api";r=0;t=10`)))
@@ -86,7 +86,7 @@ func TestSlotsThatAreNotKept(t *testing.T) {
 	})
 }
 
-// Nor do those who wait for as long as they may, and are sent before their slot.
+// The same for requests that wait for MaxWait and are sent before their slot.
 func TestSlotsBeyondMaxWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr, b := newTransport(t, httplimit.TransportConfig{MaxWait: 2 * time.Second}, answers(response(200, "RateLimit-Policy", `"api";q=10;w=10`, "RateLimit", `"api";r=0;t=10`)))
@@ -103,8 +103,8 @@ func TestSlotsBeyondMaxWait(t *testing.T) {
 	})
 }
 
-// More is left than was thought: the next request goes now, not when the window
-// ends.
+// A response with more units left than expected lets the next request go now, not at
+// the end of the window.
 func TestMoreIsLeftThanWasThought(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const policy = `"api";q=100;w=100` // one a second
@@ -123,7 +123,7 @@ func TestMoreIsLeftThanWasThought(t *testing.T) {
 	})
 }
 
-// overtaken is a base that answers the second of two requests first.
+// overtaken returns a Transport whose base answers the second of two requests first.
 func overtaken(t *testing.T, cfg httplimit.TransportConfig, first, second *http.Response) *httplimit.Transport {
 	t.Helper()
 	var mu sync.Mutex
@@ -150,8 +150,8 @@ func overtaken(t *testing.T, cfg httplimit.TransportConfig, first, second *http.
 	return tr
 }
 
-// An answer that was overtaken by that to a later request is older, and says
-// nothing any more: neither that there is more left, nor that there is less.
+// A response that arrives after the response to a later request is outdated. It has
+// no effect, whether it has more units left or fewer.
 func TestAnswersThatWereOvertaken(t *testing.T) {
 	for _, tc := range []struct {
 		name          string
@@ -177,25 +177,7 @@ func TestAnswersThatWereOvertaken(t *testing.T) {
 	}
 }
 
-// Fields without an end are malformed before they cost anything.
-func TestHugeFieldsAreMalformed(t *testing.T) {
-	many := strings.Repeat(`"a";r=1, `, 64) + `"a";r=1`
-	long := `"` + strings.Repeat("a", 8<<10) + `";r=1`
-	for name, lines := range map[string][]string{"many items": {many}, "many lines": strings.Split(many, ", "), "a long name": {long}} {
-		if got, err := httplimit.ParseRateLimit(http.Header{"Ratelimit": lines}); !errors.Is(err, httplimit.ErrMalformed) || got != nil {
-			t.Errorf("%s: %d items, %v", name, len(got), err)
-		}
-	}
-	if got, err := httplimit.ParseRateLimit(http.Header{"Ratelimit": {strings.TrimSuffix(many, `, "a";r=1`)}}); err != nil || len(got) != 64 {
-		t.Errorf("64 items: %d, %v", len(got), err)
-	}
-	huge := http.Header{"Ratelimit": {strings.Repeat(`"a";r=1,`, 1<<20)}}
-	if n := testing.AllocsPerRun(10, func() { httplimit.ParseRateLimit(huge) }); n > 0 {
-		t.Errorf("8 MB cost %v allocations", n)
-	}
-}
-
-// Of many policies the first eight are looked at, whatever they say.
+// Only the first eight policies of a field count.
 func TestManyPolicies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var items []string
@@ -213,7 +195,8 @@ func TestManyPolicies(t *testing.T) {
 	})
 }
 
-// A Retry-After that no Duration can hold is the longest, and none of nothing.
+// A Retry-After above the range of time.Duration is cut to the longest. A negative
+// one or 0 has no effect.
 func TestRetryAfterBeyondNumbers(t *testing.T) {
 	for text, blocked := range map[string]bool{"99999999999999999999999": true, "-99999999999999999999999": false, "0": false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -227,7 +210,8 @@ func TestRetryAfterBeyondNumbers(t *testing.T) {
 	}
 }
 
-// A request that has ended already says so, also where its server is blocked.
+// A request that has already ended fails with its context's error, even if its
+// server is blocked.
 func TestEndedRequestsSaySo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr, _ := newTransport(t, httplimit.TransportConfig{MaxRetries: -1}, answers(response(429, "Retry-After", "3600")))
@@ -241,7 +225,7 @@ func TestEndedRequestsSaySo(t *testing.T) {
 	})
 }
 
-// What Key says is of one server: no other one is held up, whatever it is.
+// TransportConfig.Key groups the requests to one server: no other server is held up.
 func TestKeysAreOfOneServer(t *testing.T) {
 	for name, key := range map[string]httplimit.KeyFunc{"none": fixed(""), "one": fixed("ann")} {
 		synctest.Test(t, func(t *testing.T) {
@@ -259,8 +243,8 @@ func TestKeysAreOfOneServer(t *testing.T) {
 	}
 }
 
-// A request that waits to be sent again, while the server puts everybody off for
-// longer than it may wait, fails with that.
+// A request waits for its retry. Meanwhile the server holds up all requests for
+// longer than this request can wait: it fails with *BusyError.
 func TestPutOffWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr, b := newTransport(t, httplimit.TransportConfig{MaxWait: 30 * time.Second}, func(_ int, r *http.Request) *http.Response {
@@ -278,7 +262,7 @@ func TestPutOffWhileWaiting(t *testing.T) {
 			}
 		})
 		synctest.Wait()
-		time.Sleep(10*time.Second + time.Millisecond) // those who come now are not held up
+		time.Sleep(10*time.Second + time.Millisecond) // new requests are not held up
 		tr.RoundTrip(other)
 		wg.Wait()
 		if len(b.at) > 3 {

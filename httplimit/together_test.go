@@ -15,6 +15,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/httplimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/ratelimitheader"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
@@ -29,8 +30,8 @@ func violated(t *testing.T, res *http.Response) []string {
 	return p.Policies
 }
 
-// Limits of which none has a name of its own, and one limiter under two keys:
-// a denial names the limit that denied, and figures are each limit's own.
+// Limiters without names, and one limiter under two keys: a denial names the limit
+// that denied, and the figures are those of each limit.
 func TestJointDenialsNameTheirLimit(t *testing.T) {
 	shared := newLocal(t, "", hybridlimit.PerHour(5))
 	unnamed := newLocal(t, "", hybridlimit.PerHour(2))
@@ -53,7 +54,7 @@ func TestJointDenialsNameTheirLimit(t *testing.T) {
 	} {
 		res := get(handler, header("User", tc.user))
 		var left []string
-		limits, err := httplimit.ParseRateLimit(res.Header)
+		limits, err := ratelimitheader.ParseRateLimit(res.Header)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +77,7 @@ func TestJointDenialsNameTheirLimit(t *testing.T) {
 	}
 }
 
-// hubOf makes limits of one hub, ready for use.
+// hubOf returns limits of one hub, ready for use.
 func hubOf(t *testing.T, cfgs map[string]hybrid.Config, limits map[string]hybridlimit.Limit) map[string]*hybrid.Limiter {
 	t.Helper()
 	hub, err := hybrid.NewHub(redistest.NewBubble(t).Client(nil), hybrid.HubConfig{Logger: slog.New(slog.DiscardHandler)})
@@ -96,8 +97,8 @@ func hubOf(t *testing.T, cfgs map[string]hybrid.Config, limits map[string]hybrid
 	return made
 }
 
-// In a joint call the shadow header names the shadow limit, and the figures are
-// those of the limits in force, also where the shadow limit is the narrowest.
+// In a joint call, the shadow header names the shadow limit. The figures are those
+// of the limits in force, even if the shadow limit is the narrowest.
 func TestShadowLimitBesideARealOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := hubOf(t, map[string]hybrid.Config{"dark": {Shadow: true}}, map[string]hybridlimit.Limit{
@@ -120,8 +121,7 @@ func TestShadowLimitBesideARealOne(t *testing.T) {
 	})
 }
 
-// Switches: a limit that a switch has put aside has no figures, and those of the
-// others stay.
+// A limit that a switch overrides has no figures; the other limits keep theirs.
 func TestFieldsFollowTheSwitch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := hubOf(t, nil, map[string]hybridlimit.Limit{"wide": hybridlimit.PerHour(100), "narrow": hybridlimit.PerHour(1)})
@@ -165,8 +165,8 @@ func TestFieldsFollowTheSwitch(t *testing.T) {
 	})
 }
 
-// A key or a cost that a request makes bad frees it of no limit, its own or the
-// others; a limiter that is closed is passed over alone.
+// An invalid key or cost frees a request from no limit, neither its own nor the
+// others. With FailOpen, a closed limiter is left out alone.
 func TestFailOpenKeepsTheOtherLimits(t *testing.T) {
 	big := strings.Repeat("x", hybridlimit.DefaultMaxKeyBytes+1)
 	agent := func(r *http.Request) string { return r.Header.Get("User-Agent") }
@@ -212,7 +212,7 @@ func TestFailOpenKeepsTheOtherLimits(t *testing.T) {
 	}
 }
 
-// Required: who has no key is not left to the other limits alone.
+// With Required, a request without a key is not left to the other limits alone.
 func TestRequiredKey(t *testing.T) {
 	var failed error
 	handler := middleware(t, httplimit.Config{Denied: func(w http.ResponseWriter, _ *http.Request, d httplimit.Denial) {
@@ -235,8 +235,8 @@ func TestRequiredKey(t *testing.T) {
 	}
 }
 
-// What a handler, or middleware around this one, does to the lines of a field in
-// place is done to this response alone.
+// If a handler, or middleware around this one, changes the lines of a field in
+// place, only this response changes.
 func TestFieldsAreOfOneResponse(t *testing.T) {
 	l := newLocal(t, "api", hybridlimit.PerHour(2))
 	inner := middleware(t, httplimit.Config{XRateLimit: true}, httplimit.Limit{Limiter: l, Key: fixed("k"), Bucket: "b"})(&served{})

@@ -13,86 +13,92 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// TransportConfig is how a Transport heeds limits. The zero TransportConfig is
-// ready to use.
+// TransportConfig configures a Transport. The zero TransportConfig is ready to use.
 type TransportConfig struct {
 	// Base sends the requests. Nil: http.DefaultTransport.
 	Base http.RoundTripper
-	// MaxWait bounds what one request waits in all, before it is sent and
-	// between its retries, reading refusals included. The context of a request
-	// bounds it too. Zero: 30 s; negative: nothing waits, and nothing is retried.
+	// MaxWait bounds the total wait of one request: before it is sent, between its
+	// retries, and while the bodies of refusals are read. The request's context
+	// bounds it too. Zero: 30 s. Negative: no request waits or is retried.
 	MaxWait time.Duration
-	// MaxRetries is how often one request is sent again. Zero: 3; negative:
-	// never.
+	// MaxRetries bounds the retries of one request. Zero: 3. Negative: no retries.
 	MaxRetries int
-	// Backoff is the longest wait before the first retry of a response that
-	// does not say when to come back; it doubles with each. The wait is drawn
-	// from 0 to that. Zero: 500 ms.
+	// Backoff is used for a refusal without Retry-After: the wait before the first
+	// retry is random, from 0 to Backoff. The bound doubles with each retry. Zero:
+	// 500 ms.
 	Backoff time.Duration
-	// SlowBelow is the fraction of a quota below which requests are spread over
-	// what is left of its window, 0 to 1. Zero: 0.2; negative: never before
-	// nothing is left.
+	// SlowBelow is a fraction of the quota, at most 1. If fewer units are left,
+	// requests are spread over the rest of the window. Zero: 0.2. Negative:
+	// requests are held up only when no unit is left.
 	SlowBelow float64
-	// MaxBlock bounds for how long a Retry-After is believed: after that a
-	// request is sent to see. Zero: 10 min.
+	// MaxBlock bounds the effect of a Retry-After: after this time requests are
+	// sent again. Zero: 10 min.
 	MaxBlock time.Duration
-	// Key says which requests to a server, which is a scheme and a host, count
-	// against the same limits, by what is sent: one user's, say, if this program
-	// acts for many. Nil, and where it says nothing: all to that server.
+	// Key groups the requests to one server, which is a scheme and a host:
+	// requests with the same key share the server's limits. Example: the user, if
+	// the program acts for many users. Nil or "": all requests to that server.
 	Key KeyFunc
-	// MaxKeys is how many of those are remembered; the least recently used one
-	// is forgotten. Zero: 1000.
+	// MaxKeys bounds the pairs of server and key in memory. The least recently
+	// used one is removed. Zero: 1000.
 	MaxKeys int
-	// Logger gets a line for each retry, at level Debug. Nil: slog.Default().
+	// Logger receives a line per retry, at level Debug. Nil: slog.Default().
 	Logger *slog.Logger
 }
 
-// Transport is an http.RoundTripper that keeps to the limits that servers tell
-// of, as httplimit does, in RateLimit, RateLimit-Policy and Retry-After.
+// Transport is an http.RoundTripper that keeps to the limits of servers. It reads
+// them from the response fields RateLimit, RateLimit-Policy and Retry-After, which
+// the middleware of this package sends.
 //
-// A 429 or 503 with Retry-After holds up all requests of that host until then,
-// and a tenth of it more, drawn at random, so that clients do not come back
-// together. A request that cannot wait so long is not sent: *BusyError.
+// A refusal is a response with status 429 or 503. A refusal with Retry-After holds
+// up all requests to that server (see TransportConfig.Key) for that time and up to
+// a tenth longer. The addition is random, so that clients do not return at the
+// same time. A request that cannot wait so long is not sent and fails with
+// *BusyError.
 //
-// What RateLimit tells is a hint. When nothing is left, requests wait for the
-// end of t; when little is left (SlowBelow), they are spread over t. Those that
-// cannot wait so long wait for MaxWait and are sent then, or at once if their
-// context would end before. Quotas of other units than requests are not
-// looked at, nor are the fields of responses that come from a cache.
+// RateLimit is a hint. If no unit is left, requests wait for the end of t. If few
+// units are left (SlowBelow), requests are spread over t. A request that cannot
+// wait so long is sent after MaxWait, or at once if its context would end before.
+// Transport ignores quotas in units other than requests, and the fields of a
+// response from a cache.
 //
-// A refused request is sent again if that is safe: its body can be read again
-// (GetBody), and the answer was 429, which says that it was not served, or 503
-// with Retry-After to an idempotent request (by method, or with an
-// Idempotency-Key). When that cannot be in time, or happened too often, the
-// caller gets the response; if the server has put everybody off for longer while
-// a request waited to be sent again, it gets *BusyError, since the response is
-// gone by then. Connections that fail are Base's to deal with. The body of a
-// refusal that is followed by a retry is read, so that its connection can be used
-// again, if it is said to be small, for 100 ms at most.
+// A refused request is retried if that is safe. Its body must be readable again
+// (GetBody). The status must be 429, which means that the request was not served,
+// or 503 with Retry-After if the request is idempotent (by its method, or by an
+// Idempotency-Key). If there is no time for a retry, or after MaxRetries, the
+// caller gets the refusal. While a request waits for its retry, the server may
+// hold up all requests for longer than this request can wait. It then fails with
+// *BusyError, because the refusal is no longer available. Base handles failed
+// connections.
 //
-// It keeps no goroutine, and is safe for concurrent use.
+// Before a retry, Transport reads the refusal's body, so that the connection can
+// be used again. It does so only if Content-Length is at most 64 KB, and for at
+// most 100 ms.
+//
+// A Transport starts no goroutines of its own and is safe for concurrent use.
 type Transport struct {
 	cfg   TransportConfig
 	sites sites
 }
 
-// BusyError says that a request was not sent, because its server wants none for
-// longer than it may wait. http.Client wraps it: use errors.As.
+// BusyError means that a request was not sent, because its server accepts no
+// requests for longer than the request can wait. http.Client wraps it: use
+// errors.As.
 type BusyError struct {
-	// RetryAfter is how long the server wants none for, from now on.
+	// RetryAfter is the time, from the error on, in which the server accepts no
+	// requests.
 	RetryAfter time.Duration
 }
 
-// Error says how long.
+// Error returns a text with RetryAfter.
 func (e *BusyError) Error() string {
-	return fmt.Sprintf("httplimit: the server wants no request for %v", e.RetryAfter.Round(time.Millisecond))
+	return fmt.Sprintf("httplimit: the server accepts no requests for %v", e.RetryAfter.Round(time.Millisecond))
 }
 
-// NewTransport makes a Transport. It fails with all that is wrong with cfg at
-// once (ErrInvalid).
+// NewTransport returns a Transport. Its error (ErrInvalid) lists everything wrong
+// with cfg.
 func NewTransport(cfg TransportConfig) (*Transport, error) {
 	var bad hybridlimit.Violations
-	if !(cfg.SlowBelow <= 1) { // NaN too
+	if !(cfg.SlowBelow <= 1) { // written so that NaN is a violation too
 		bad.Add("TransportConfig.SlowBelow", cfg.SlowBelow, "must be at most 1")
 	}
 	if cfg.Backoff < 0 {
@@ -119,7 +125,7 @@ func NewTransport(cfg TransportConfig) (*Transport, error) {
 	return &Transport{cfg: cfg, sites: sites{most: cfg.MaxKeys}}, nil
 }
 
-// orDefault fills a zero field in.
+// orDefault sets a zero field to its default.
 func orDefault[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {
@@ -127,24 +133,26 @@ func orDefault[T comparable](field *T, value T) {
 	}
 }
 
-// CloseIdleConnections is Base's, for http.Client.
+// CloseIdleConnections calls the method of Base, if it has one. http.Client uses
+// it.
 func (t *Transport) CloseIdleConnections() {
 	if b, ok := t.cfg.Base.(interface{ CloseIdleConnections() }); ok {
 		b.CloseIdleConnections()
 	}
 }
 
-// siteKey names the site of a request. What Key says is of one server only.
+// siteKey returns the key of the request's site. It contains the server, because
+// TransportConfig.Key groups the requests to one server.
 func (t *Transport) siteKey(req *http.Request) string {
 	server := req.URL.Scheme + "://" + req.URL.Host
 	if t.cfg.Key == nil {
 		return server
 	}
-	return server + " " + t.cfg.Key(req) // no host has a space
+	return server + " " + t.cfg.Key(req) // unambiguous: a host has no space
 }
 
-// RoundTrip sends a request when its server's limits allow, and sends it again
-// if it is refused.
+// RoundTrip sends a request as soon as its server's limits allow. It retries a
+// refused request.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
 	s := t.sites.of(t.siteKey(req))
@@ -160,7 +168,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		if err != nil {
 			return nil, err
 		}
-		a := t.hear(s, seq, resp)
+		a := t.observe(s, seq, resp)
 		if !a.refused || t.cfg.MaxWait < 0 || try >= t.cfg.MaxRetries || !mayRepeat(req, resp.StatusCode, a.told) {
 			return resp, nil
 		}
@@ -172,12 +180,12 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			return resp, nil
 		}
 		if out, err = again(req); err != nil {
-			return resp, nil //nolint:nilerr // the refusal is the answer to a body that cannot be read again
+			return resp, nil //nolint:nilerr // the body cannot be read again, so the caller gets the refusal
 		}
 		left -= discard(resp, left)
-		t.logger().DebugContext(ctx, "httplimit: a request is sent again", "status", resp.StatusCode, "retry", try+1, "host", req.URL.Host, "after", delay)
+		t.logger().DebugContext(ctx, "httplimit: a refused request is retried", "status", resp.StatusCode, "retry", try+1, "host", req.URL.Host, "after", delay)
 		if a.told {
-			continue // enter waits for it, with all others
+			continue // enter waits, as for all requests to this server
 		}
 		if err := sleep(ctx, min(delay, left)); err != nil {
 			closeBody(out)
@@ -187,6 +195,8 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
+// logger looks up the default logger at each call, because a program may set it
+// after NewTransport.
 func (t *Transport) logger() *slog.Logger {
 	if t.cfg.Logger == nil {
 		return slog.Default()
@@ -194,8 +204,8 @@ func (t *Transport) logger() *slog.Logger {
 	return t.cfg.Logger
 }
 
-// enter waits until a site wants a request, for most at the longest, and says
-// which of the site's requests it is.
+// enter waits until the site accepts a request, for at most the duration most. It
+// returns the request's number and the time waited.
 func (t *Transport) enter(ctx context.Context, s *site, most time.Duration) (seq uint64, waited time.Duration, err error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -213,7 +223,7 @@ func (t *Transport) enter(ctx context.Context, s *site, most time.Duration) (seq
 				return 0, waited, err
 			}
 			waited += block
-			continue // it may have been put off meanwhile
+			continue // the block may have been extended meanwhile
 		}
 		patience := most - waited
 		if deadline, ok := ctx.Deadline(); ok {
@@ -236,10 +246,11 @@ func (t *Transport) enter(ctx context.Context, s *site, most time.Duration) (seq
 	}
 }
 
-// jitter is up to a tenth of a wait.
+// jitter returns a random duration of up to a tenth of d.
 func jitter(d time.Duration) time.Duration { return time.Duration(rand.Float64() * 0.1 * float64(d)) }
 
-// plus is the sum of two waits, or the longest Duration where the sum is longer.
+// plus returns the sum of two waits, or the longest time.Duration if the sum is
+// longer.
 func plus(a, b time.Duration) time.Duration {
 	if b > math.MaxInt64-a {
 		return math.MaxInt64
@@ -247,19 +258,20 @@ func plus(a, b time.Duration) time.Duration {
 	return a + b
 }
 
-// backoff is drawn from 0 to first·2ᵗʳʸ, or to half the longest Duration.
+// backoff returns a random wait from 0 to first·2ᵗʳʸ, or to half the longest
+// time.Duration if that is shorter.
 func backoff(first time.Duration, try int) time.Duration {
 	most := min(float64(first)*float64(uint64(1)<<min(try, 62)), math.MaxInt64/2)
 	return time.Duration(rand.Float64() * most)
 }
 
-// tooLate says whether ctx ends before a wait is over.
+// tooLate reports whether ctx ends before a wait is over.
 func tooLate(ctx context.Context, wait time.Duration) bool {
 	deadline, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && time.Until(deadline) < wait
 }
 
-// mayRepeat says whether a refused request may be sent again.
+// mayRepeat reports whether it is safe to retry a refused request.
 func mayRepeat(req *http.Request, status int, told bool) bool {
 	if req.Body != nil && req.Body != http.NoBody && req.GetBody == nil {
 		return false
@@ -270,7 +282,8 @@ func mayRepeat(req *http.Request, status int, told bool) bool {
 	return told && idempotent(req)
 }
 
-// idempotent follows RFC 9110, section 9.2.2.
+// idempotent reports whether a request is idempotent by RFC 9110, section 9.2.2, or
+// by an Idempotency-Key.
 func idempotent(req *http.Request) bool {
 	switch req.Method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
@@ -279,7 +292,7 @@ func idempotent(req *http.Request) bool {
 	return req.Header.Get("Idempotency-Key") != ""
 }
 
-// again is the request with its body from the beginning.
+// again returns a copy of the request whose body starts at the beginning.
 func again(req *http.Request) (*http.Request, error) {
 	out := req.Clone(req.Context())
 	if req.Body == nil || req.Body == http.NoBody {
@@ -296,14 +309,14 @@ func closeBody(req *http.Request) {
 	}
 }
 
-// What is read of a refusal so that its connection can be used again; a longer
-// one, or a slower, costs the connection.
+// The most that is read of a refusal's body, in bytes and time. A connection with a
+// longer or slower body is closed.
 const (
 	maxDiscard  = 64 << 10
 	discardTime = 100 * time.Millisecond
 )
 
-// discard is done with a response, and says how long that took.
+// discard reads and closes the body of a response. It returns the time spent.
 func discard(resp *http.Response, most time.Duration) time.Duration {
 	if n := resp.ContentLength; n <= 0 || n > maxDiscard || most <= 0 {
 		resp.Body.Close()

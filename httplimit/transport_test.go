@@ -16,7 +16,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/httplimit"
 )
 
-// base answers requests, and notes when each came and with what body.
+// base answers requests, and records the time and the body of each.
 type base struct {
 	mu     sync.Mutex
 	start  time.Time
@@ -42,7 +42,7 @@ func (b *base) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.answer(len(b.at)-1, r), nil
 }
 
-// response is one with fields in pairs.
+// response returns a response with the given fields, in pairs of name and value.
 func response(status int, fields ...string) *http.Response {
 	r := &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("body"))}
 	for i := 0; i < len(fields); i += 2 {
@@ -51,7 +51,7 @@ func response(status int, fields ...string) *http.Response {
 	return r
 }
 
-// answers gives them one after the other, and 200 past their end.
+// answers returns the responses one after the other, and 200 after the last.
 func answers(all ...*http.Response) func(int, *http.Request) *http.Response {
 	return func(i int, _ *http.Request) *http.Response {
 		if i < len(all) {
@@ -92,8 +92,8 @@ func between(t *testing.T, what string, d, lo, hi time.Duration) {
 	}
 }
 
-// Retry-After is kept to the second and up to a tenth more, as seconds and as a
-// date, that by the server's own clock.
+// A request waits for Retry-After and up to a tenth longer. Retry-After is in
+// seconds, or a date of the server's clock.
 func TestRetryAfterIsHonoured(t *testing.T) {
 	for name, fields := range map[string][]string{
 		"seconds":             {"Retry-After", "10"},
@@ -115,7 +115,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	}
 }
 
-// Without a time to come back the wait is drawn from an interval that doubles.
+// Without Retry-After, the wait is random, with a bound that doubles.
 func TestBackoffWithJitter(t *testing.T) {
 	seen := map[time.Duration]bool{}
 	for range 20 {
@@ -137,7 +137,7 @@ func TestBackoffWithJitter(t *testing.T) {
 	}
 }
 
-// What cannot be sent again safely is not.
+// A request that is not safe to retry is not sent again.
 func TestOnlySafeRetries(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -189,7 +189,7 @@ func TestOnlySafeRetries(t *testing.T) {
 	}
 }
 
-// A Retry-After holds for all requests of the host, and for no other host. One
+// Retry-After holds up all requests to its host, and to no other host. A request
 // that cannot wait so long is not sent, and its body is closed.
 func TestBlockedHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -222,7 +222,7 @@ type closing struct {
 
 func (c *closing) Close() error { c.closed = true; return nil }
 
-// A Retry-After of a year is believed for MaxBlock.
+// A Retry-After of a year has an effect for MaxBlock.
 func TestBlocksAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr, b := newTransport(t, httplimit.TransportConfig{}, answers(response(429, "Retry-After", "99999999999999999")))
@@ -235,7 +235,7 @@ func TestBlocksAreBounded(t *testing.T) {
 	})
 }
 
-// Nobody waits who may not, and a context that ends ends the waiting.
+// A request waits only within its bounds, and stops when its context ends.
 func TestWaitingIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr, b := newTransport(t, httplimit.TransportConfig{MaxWait: -1}, answers(response(429), response(429, "Retry-After", "1")))
@@ -261,7 +261,7 @@ func TestWaitingIsBounded(t *testing.T) {
 	})
 }
 
-// More hosts than are remembered: the oldest is forgotten, no more is kept.
+// With more hosts than MaxKeys, the least recently used one is removed.
 func TestHostsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr, b := newTransport(t, httplimit.TransportConfig{MaxKeys: 2, MaxWait: time.Second}, func(int, *http.Request) *http.Response {
@@ -296,7 +296,7 @@ func TestTransportConfigIsChecked(t *testing.T) {
 	}
 }
 
-// serve is a RoundTripper that asks a handler in this process.
+// serve is a RoundTripper that calls a handler in this process.
 type serve struct{ http.Handler }
 
 func (s serve) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -305,8 +305,8 @@ func (s serve) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// The two halves together: against the middleware, the Transport gets nearly all
-// that the limit gives, and is refused next to nothing.
+// Middleware and Transport together: the Transport uses nearly all of the limit, and
+// hardly any of its requests is refused.
 func TestTransportAgainstMiddleware(t *testing.T) {
 	for name, limit := range map[string]hybridlimit.Limit{
 		"bucket": hybridlimit.TokenBucket(2, time.Second, 20), "window": hybridlimit.FixedWindow(20, 10*time.Second),
@@ -341,7 +341,7 @@ func TestTransportAgainstMiddleware(t *testing.T) {
 	}
 }
 
-// Two clients that were refused together do not come back together.
+// Two clients that are refused at the same time do not return at the same time.
 func TestRetryAfterHasJitter(t *testing.T) {
 	seen := map[time.Duration]bool{}
 	for range 20 {

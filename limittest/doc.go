@@ -1,18 +1,22 @@
-// Package limittest has limiters for the tests of those who use
-// hybridlimit.Limiter: one that admits all, one that denies all, one that plays
-// a script, and one that notes what another is asked.
+// Package limittest has limiters for tests of code that uses a hybridlimit.Limiter:
 //
-// They refuse bad keys and costs as real limiters do, so that a test does not
-// pass with a call that would fail in earnest. The zero values are of no use:
-// make them with the functions.
+//	AllowAll  admits everything
+//	DenyAll   denies everything
+//	Play      returns prepared results
+//	Record    records the calls of another limiter
+//
+// They return the errors of real limiters for invalid keys and costs, so that a
+// test does not pass with a call that fails in production. Make them with the
+// functions: the zero values do not work.
 //
 // # Real limiters in tests
 //
-// The limiters of local, global and hybrid read package time only, and start
-// nothing that outlives Close. So they work inside the bubbles of
-// testing/synctest, where a minute takes no time: make the limiter in the
-// bubble, and close it there (the example of the package does). Those that talk
-// to Redis need one whose connections are in the bubble too: miniredis 2.40 or
-// newer with its Dial as redis.Options.Dialer, and an IP address as Addr, since
-// a name would be asked of a resolver outside.
+// The limiters of packages local, global and hybrid take the time from package time
+// only, and start no goroutine that outlives Close. They therefore work in a bubble
+// of testing/synctest, where a minute takes no real time. Make and close the
+// limiter in the bubble, as the package's example does.
+//
+// A limiter that uses Redis needs a Redis with connections in the same bubble, such
+// as miniredis 2.40 or newer, with its Dial as redis.Options.Dialer. Addr must be
+// an IP address, because a name needs a resolver outside the bubble.
 package limittest

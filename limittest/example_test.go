@@ -17,7 +17,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
-// send is what a program does with a limiter.
+// send uses a limiter as a program does.
 func send(ctx context.Context, l hybridlimit.Limiter, user string) string {
 	switch res, err := l.Allow(ctx, user); {
 	case err != nil:
@@ -40,7 +40,7 @@ func Example() {
 	// sent and wait 1s [ann bob]
 }
 
-// A limiter of one process on virtual time: an hour is over at once.
+// A local limiter in virtual time: an hour takes no real time.
 func TestLocalLimiterInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := local.New(hybridlimit.PerHour(2), local.Config{})
@@ -60,7 +60,7 @@ func TestLocalLimiterInABubble(t *testing.T) {
 	})
 }
 
-// A hybrid limiter, its Redis in the same bubble.
+// A hybrid limiter with its Redis in the same bubble.
 func TestHybridLimiterInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := miniredis.NewMiniRedis()
@@ -72,7 +72,7 @@ func TestHybridLimiterInABubble(t *testing.T) {
 		server.ClockTTL(true)
 		defer server.Close()
 		rdb := redis.NewClient(&redis.Options{
-			Addr: "127.0.0.1:1", DialerRetries: 1, // nobody dials it
+			Addr: "127.0.0.1:1", DialerRetries: 1, // never dialled
 			Dialer: func(context.Context, string, string) (net.Conn, error) { return server.Dial() },
 		})
 		defer rdb.Close()

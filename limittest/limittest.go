@@ -14,8 +14,8 @@ import (
 // Policy is the Result.Policy of this package's limiters.
 const Policy = "limittest"
 
-// AllowAll admits everything. Its results have SourceStatic, and nothing is
-// ever used up.
+// AllowAll returns a limiter that admits everything. Its results have SourceStatic
+// and the largest Remaining.
 func AllowAll() hybridlimit.Limiter {
 	return answer(func(n int64) hybridlimit.Result {
 		return hybridlimit.Result{
@@ -25,9 +25,9 @@ func AllowAll() hybridlimit.Limiter {
 	})
 }
 
-// DenyAll denies everything, with that RetryAfter and ResetAfter:
-// hybridlimit.Never for what never succeeds. It panics where retryAfter is not
-// above 0, as that of a denial always is.
+// DenyAll returns a limiter that denies everything. RetryAfter and ResetAfter of its
+// results are retryAfter; hybridlimit.Never means that no later call succeeds.
+// DenyAll panics unless retryAfter is above 0, as it is in every denial.
 func DenyAll(retryAfter time.Duration) hybridlimit.Limiter {
 	if retryAfter <= 0 {
 		panic(fmt.Sprintf("limittest: DenyAll(%v): retryAfter must be above 0", retryAfter))
@@ -40,7 +40,7 @@ func DenyAll(retryAfter time.Duration) hybridlimit.Limiter {
 	})
 }
 
-// answer is a limiter that has one answer.
+// answer is a limiter with one result for each cost n.
 type answer func(n int64) hybridlimit.Result
 
 func (a answer) Allow(ctx context.Context, key string) (hybridlimit.Result, error) {
@@ -54,25 +54,24 @@ func (a answer) AllowN(_ context.Context, key string, n int64) (hybridlimit.Resu
 	return a(n), nil
 }
 
-// ErrScriptOver is what a Script says that was asked more often than it has
-// answers.
-var ErrScriptOver = errors.New("limittest: the script is over")
+// ErrScriptOver is the error of a Script after its last answer.
+var ErrScriptOver = errors.New("limittest: the script has no more answers")
 
 // Step is one answer of a Script.
 type Step struct {
-	Result hybridlimit.Result // as it is given
-	Err    error              // beside it
+	Result hybridlimit.Result // returned unchanged
+	Err    error              // returned together with Result
 }
 
-// Script is a limiter that gives the results it was made with, one after the
-// other, whatever the key, just as they are. Past its end every call fails with
-// ErrScriptOver. It is safe for concurrent use.
+// Script is a limiter that returns prepared answers, one per call and unchanged. The
+// key does not matter. After the last answer, each call fails with ErrScriptOver. A
+// Script is safe for concurrent use.
 type Script struct {
 	mu    sync.Mutex
 	steps []Step
 }
 
-// Play makes a Script of results.
+// Play returns a Script of results.
 func Play(results ...hybridlimit.Result) *Script {
 	s := &Script{}
 	for _, r := range results {
@@ -81,7 +80,7 @@ func Play(results ...hybridlimit.Result) *Script {
 	return s
 }
 
-// PlaySteps makes a Script of results and errors.
+// PlaySteps returns a Script of results and errors.
 func PlaySteps(steps ...Step) *Script {
 	return &Script{steps: append([]Step(nil), steps...)}
 }
@@ -91,7 +90,8 @@ func (s *Script) Allow(ctx context.Context, key string) (hybridlimit.Result, err
 	return s.AllowN(ctx, key, 1)
 }
 
-// AllowN gives the next answer. A bad key or cost is an error, and uses none up.
+// AllowN returns the next answer. For an invalid key or cost it returns an error and
+// uses up no answer.
 func (s *Script) AllowN(_ context.Context, key string, n int64) (hybridlimit.Result, error) {
 	if err := hybridlimit.CheckRequest(key, n, 0); err != nil {
 		return hybridlimit.Result{}, fmt.Errorf("limittest: %w", err)
@@ -106,7 +106,7 @@ func (s *Script) AllowN(_ context.Context, key string, n int64) (hybridlimit.Res
 	return next.Result, next.Err
 }
 
-// Left is how many answers have not been given: 0 where a test has asked all.
+// Left returns the number of answers that have not been used.
 func (s *Script) Left() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -43,7 +43,7 @@ func TestDenyAllDenies(t *testing.T) {
 	limittest.DenyAll(0)
 }
 
-// What a real limiter refuses, these refuse.
+// The limiters return the errors of real limiters.
 func TestBadInputIsRefused(t *testing.T) {
 	script := limittest.Play(hybridlimit.Result{Allowed: true})
 	for name, l := range map[string]hybridlimit.Limiter{

@@ -8,25 +8,25 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// Call is one that a Recorder has noted.
+// Call is a call that a Recorder has recorded.
 type Call struct {
-	Key    string             // as asked
-	N      int64              // units; 1 of Allow
-	Result hybridlimit.Result // as answered
-	Err    error              // beside it
+	Key    string             // the caller's key
+	N      int64              // the cost in units; 1 for Allow
+	Result hybridlimit.Result // the limiter's result
+	Err    error              // the limiter's error
 }
 
-// Recorder is a limiter that asks another and notes what was asked and
-// answered, in the order of the answers. It keeps all of it until Reset: it is
-// for tests. It is safe for concurrent use.
+// Recorder is a limiter that calls another one and records each call, in the order
+// of the results. Its memory grows until Reset, so it is for tests only. A Recorder
+// is safe for concurrent use.
 type Recorder struct {
 	limiter hybridlimit.Limiter
 	mu      sync.Mutex
 	calls   []Call
 }
 
-// Record makes a Recorder of a limiter. Of its methods only Allow and AllowN are
-// passed on. Nil: AllowAll().
+// Record returns a Recorder that calls limiter. It has only the limiter's methods
+// Allow and AllowN. Nil: AllowAll().
 func Record(limiter hybridlimit.Limiter) *Recorder {
 	if limiter == nil {
 		limiter = AllowAll()
@@ -34,14 +34,14 @@ func Record(limiter hybridlimit.Limiter) *Recorder {
 	return &Recorder{limiter: limiter}
 }
 
-// Allow asks the limiter.
+// Allow calls the limiter and records the call.
 func (r *Recorder) Allow(ctx context.Context, key string) (hybridlimit.Result, error) {
 	res, err := r.limiter.Allow(ctx, key)
 	r.note(Call{key, 1, res, err})
 	return res, err
 }
 
-// AllowN asks the limiter.
+// AllowN calls the limiter and records the call.
 func (r *Recorder) AllowN(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	res, err := r.limiter.AllowN(ctx, key, n)
 	r.note(Call{key, n, res, err})
@@ -54,14 +54,14 @@ func (r *Recorder) note(c Call) {
 	r.calls = append(r.calls, c)
 }
 
-// Calls is what was asked so far; the slice is the caller's.
+// Calls returns a copy of the calls so far.
 func (r *Recorder) Calls() []Call {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.calls)
 }
 
-// Keys are those of the calls, in their order.
+// Keys returns the keys of the calls so far, in the same order.
 func (r *Recorder) Keys() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,7 +72,7 @@ func (r *Recorder) Keys() []string {
 	return keys
 }
 
-// Reset forgets the calls.
+// Reset removes all recorded calls.
 func (r *Recorder) Reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

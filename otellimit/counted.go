@@ -15,8 +15,8 @@ import (
 type counted struct {
 	name     string
 	next     hybridlimit.Limiter
-	duration metric.Float64Histogram // nil: none
-	policy   []metric.RecordOption   // made once: recording allocates nothing
+	duration metric.Float64Histogram // nil: durations are not recorded
+	policy   []metric.RecordOption   // made once, so that recording does not allocate
 
 	allowed, denied [hybridlimit.NumSources]atomic.Int64
 	failed          atomic.Int64
@@ -27,8 +27,8 @@ func newCounted(name string, next hybridlimit.Limiter, duration metric.Float64Hi
 	return &counted{name: name, next: next, duration: duration, policy: []metric.RecordOption{of}}
 }
 
-// Unwrap is the limiter, for those who need what else it can: httplimit gives
-// back by it. What is done there is not counted.
+// Unwrap returns the wrapped limiter, for access to its other methods: httplimit
+// uses Refund. Calls on it are not counted.
 func (c *counted) Unwrap() hybridlimit.Limiter { return c.next }
 
 // Allow is AllowN with a cost of 1.
@@ -36,7 +36,7 @@ func (c *counted) Allow(ctx context.Context, key string) (hybridlimit.Result, er
 	return c.AllowN(ctx, key, 1)
 }
 
-// AllowN is the limiter's, counted.
+// AllowN calls the limiter and counts the decision.
 func (c *counted) AllowN(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	if c.duration == nil {
 		res, err := c.next.AllowN(ctx, key, n)
@@ -50,12 +50,14 @@ func (c *counted) AllowN(ctx context.Context, key string, n int64) (hybridlimit.
 	return res, err
 }
 
+// took records the duration of a decision.
 func (c *counted) took(ctx context.Context, d time.Duration) {
 	if c.duration != nil {
 		c.duration.Record(ctx, d.Seconds(), c.policy...)
 	}
 }
 
+// note counts a decision and an error.
 func (c *counted) note(res *hybridlimit.Result, err error) {
 	if err != nil {
 		c.failed.Add(1)
@@ -64,12 +66,12 @@ func (c *counted) note(res *hybridlimit.Result, err error) {
 	case !decided(err):
 	case res.Allowed && !res.Shadowed:
 		c.allowed[res.Source].Add(1)
-	default: // of a shadow limit what it would have said
+	default: // for a shadow limit, also the calls that it would have denied
 		c.denied[res.Source].Add(1)
 	}
 }
 
-// The interfaces that a limiter may have besides.
+// Wrappers for limiters with more interfaces.
 type (
 	joining struct {
 		*counted
@@ -85,24 +87,24 @@ type (
 	}
 )
 
-// Name is the limiter's.
+// Name returns the limiter's name.
 func (d describing) Name() string { return d.describer.Name() }
 
-// Policy is the limiter's.
+// Policy returns the limiter's policy for a key.
 func (d describing) Policy(key string) hybridlimit.Policy { return d.describer.Policy(key) }
 
-// Name is the limiter's.
+// Name returns the limiter's name.
 func (b both) Name() string { return b.describer.Name() }
 
-// Policy is the limiter's.
+// Policy returns the limiter's policy for a key.
 func (b both) Policy(key string) hybridlimit.Policy { return b.describer.Policy(key) }
 
-// wrapper finds what a wrapper wraps.
+// wrapper is a limiter of this package.
 type wrapper interface{ wraps() *counted }
 
 func (c *counted) wraps() *counted { return c }
 
-// dressed is c with the interfaces that its limiter has.
+// dressed returns c with the interfaces of its limiter.
 func (c *counted) dressed() hybridlimit.Limiter {
 	d, describes := c.next.(hybridlimit.Describer)
 	j, joins := c.next.(hybridlimit.Joint)
@@ -117,7 +119,7 @@ func (c *counted) dressed() hybridlimit.Limiter {
 	return c
 }
 
-// inner is what a limiter wraps, or itself.
+// inner returns the limiter that l wraps, or l itself.
 func inner(l hybridlimit.Limiter) hybridlimit.Limiter {
 	if w, ok := l.(wrapper); ok {
 		return w.wraps().next
@@ -125,12 +127,13 @@ func inner(l hybridlimit.Limiter) hybridlimit.Limiter {
 	return l
 }
 
-// Joins says whether the limiter joins the other, wrapped or not.
+// Joins reports whether the limiter can be asked together with the other one,
+// wrapped or not.
 func (j joining) Joins(other hybridlimit.Limiter) bool { return j.joint.Joins(inner(other)) }
 
-// AllowJoint is the limiter's. A call that is allowed counts for each of its
-// limits as that one's own answer, one that is denied for the limits that
-// denied, and a failure for all; so does the time that it took.
+// AllowJoint calls the limiter. An allowed call counts for each limit with that
+// limit's result. A denied call counts for the limits that denied. A failure
+// counts for all limits. The duration is recorded for the same limits.
 func (j joining) AllowJoint(ctx context.Context, asks []hybridlimit.Ask) (hybridlimit.Result, error) {
 	plain := make([]hybridlimit.Ask, len(asks))
 	for i, a := range asks {

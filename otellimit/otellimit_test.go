@@ -22,7 +22,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/otellimit"
 )
 
-// provider keeps what it is given: the SDK is not a dependency of this module.
+// provider records its metrics. The SDK is not a dependency of this module.
 type provider struct {
 	noop.MeterProvider
 	made     map[string]string // name: "kind | unit | description"
@@ -200,7 +200,8 @@ func TestDecisionsAreCounted(t *testing.T) {
 	}
 }
 
-// A global limiter without Redis: the fallback decides and the call is an error.
+// A global limiter without Redis: the fallback decides, and the call returns an
+// error.
 func TestGlobalWithoutRedis(t *testing.T) {
 	p := newProvider()
 	r := recorder(t, otellimit.Config{MeterProvider: p})
@@ -216,8 +217,8 @@ func TestGlobalWithoutRedis(t *testing.T) {
 	}
 }
 
-// Wrapped limiters join each other, and others of their kind, and say what is
-// enforced.
+// Wrapped limiters can be asked together with each other and with others of their
+// kind, and describe their policies.
 func TestJointCalls(t *testing.T) {
 	p := newProvider()
 	r := recorder(t, otellimit.Config{MeterProvider: p, Durations: true})
@@ -259,7 +260,7 @@ func TestJointCalls(t *testing.T) {
 	}
 }
 
-// limiters of any set of interfaces keep it.
+// Wrapped limiters keep the interfaces of their limiter.
 func TestInterfacesAreKept(t *testing.T) {
 	type onlyJoint struct{ hybridlimit.Joint }
 	type onlyDescriber struct{ hybridlimit.Describer }
@@ -281,7 +282,7 @@ func TestInterfacesAreKept(t *testing.T) {
 	}
 }
 
-// Without a provider nothing is wrapped.
+// Without a provider, Wrap returns the limiter itself.
 func TestNoProvider(t *testing.T) {
 	l := newLocal(t, "l", 1)
 	r := recorder(t, otellimit.Config{Durations: true})
@@ -322,7 +323,7 @@ func TestCountingDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// docs/metrics.md lists these instruments, as they are, and no other.
+// docs/metrics.md lists exactly these instruments.
 func TestInstrumentsAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../docs/metrics.md")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// scope names this package to OpenTelemetry.
+// scope is the instrumentation scope of OpenTelemetry.
 const scope = "github.com/hybridlimit/hybridlimit/otellimit"
 
 // Attribute keys, as in package hybrid.
@@ -23,35 +23,35 @@ const (
 	attrSource = attribute.Key("rate_limiting.source")
 )
 
-// durationBounds are seconds: from a decision in memory to one that Redis keeps
-// waiting.
+// durationBounds are in seconds. They range from a decision in memory to one that
+// waits for Redis.
 var durationBounds = []float64{1e-7, 2.5e-7, 5e-7, 1e-6, 1e-5, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.025, 0.05, 0.1, 0.25, 0.5, 1}
 
-// Config is what a Recorder does. The zero Config records nothing.
+// Config configures a Recorder. The zero Config records nothing.
 type Config struct {
-	// MeterProvider takes the metrics. Nil: none, at no cost.
+	// MeterProvider receives the metrics. Nil: no metrics, at no cost.
 	MeterProvider metric.MeterProvider
-	// Durations records how long each decision takes, which costs two readings
-	// of the clock and what the provider's histogram costs. It is meant for
-	// limiters that ask Redis. Zero: no.
+	// Durations records the duration of each decision. It is meant for limiters
+	// that ask Redis. Cost per decision: two readings of the clock, and the
+	// provider's histogram. Zero: durations are not recorded.
 	Durations bool
 }
 
-// Recorder counts what the limiters that it wraps decide. It is safe for
-// concurrent use and starts no goroutine.
+// Recorder counts the decisions of the limiters that it wraps. It is safe for
+// concurrent use and starts no goroutines.
 type Recorder struct {
 	decisions, failures, evictions metric.Int64ObservableCounter
 	keys                           metric.Int64ObservableGauge
-	duration                       metric.Float64Histogram // nil: none
+	duration                       metric.Float64Histogram // nil: durations are not recorded
 	on                             bool
 	reg                            metric.Registration
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards closed and wrapped
 	closed  bool
 	wrapped map[string]*counted
 }
 
-// NewRecorder makes a Recorder. The error is the provider's.
+// NewRecorder returns a Recorder. It fails if the provider does.
 func NewRecorder(cfg Config) (*Recorder, error) {
 	r := &Recorder{wrapped: map[string]*counted{}, on: cfg.MeterProvider != nil}
 	if !r.on {
@@ -82,11 +82,12 @@ func NewRecorder(cfg Config) (*Recorder, error) {
 	return r, nil
 }
 
-// Wrap returns a limiter that decides as next does and is counted under a name,
-// [A-Za-z0-9_.-]+, which no other limiter of the Recorder has. It is a
-// hybridlimit.Joint and a hybridlimit.Describer where next is. Other verbs than
-// Allow and AllowN are called on next itself, and are not counted. Without a
-// provider it is next.
+// Wrap returns a limiter that decides as next does, and counts its decisions under
+// a name. The name has 1 to 128 of the characters A-Z a-z 0-9 _ . - and must be
+// unique in the Recorder. The result is a hybridlimit.Joint and a
+// hybridlimit.Describer if next is. Call methods other than Allow, AllowN and
+// AllowJoint on next itself; they are not counted. Without a provider, Wrap returns
+// next.
 func (r *Recorder) Wrap(name string, next hybridlimit.Limiter) (hybridlimit.Limiter, error) {
 	var bad hybridlimit.Violations
 	if !hybridlimit.CheckName(name) {
@@ -114,8 +115,8 @@ func (r *Recorder) Wrap(name string, next hybridlimit.Limiter) (hybridlimit.Limi
 	return c.dressed(), nil
 }
 
-// Close ends the export. The limiters go on, and are theirs to close who made
-// them. It is idempotent.
+// Close ends the export. It does not close the limiters, which continue to work.
+// Close is idempotent.
 func (r *Recorder) Close() error {
 	r.mu.Lock()
 	was := r.closed
@@ -127,7 +128,7 @@ func (r *Recorder) Close() error {
 	return r.reg.Unregister()
 }
 
-// observe is called when somebody collects.
+// observe reports the counters at each collection.
 func (r *Recorder) observe(_ context.Context, o metric.Observer) error {
 	r.mu.Lock()
 	all := make([]*counted, 0, len(r.wrapped))
@@ -142,7 +143,8 @@ func (r *Recorder) observe(_ context.Context, o metric.Observer) error {
 			if allowed+denied == 0 {
 				continue
 			}
-			// Both, so that the first denial is a rise.
+			// Both are exported from the first decision on, so that the first denial is a
+			// rise from 0.
 			source := attrSource.String(hybridlimit.Source(i).String())
 			o.ObserveInt64(r.decisions, allowed, metric.WithAttributes(policy, attrResult.String("allowed"), source))
 			o.ObserveInt64(r.decisions, denied, metric.WithAttributes(policy, attrResult.String("denied"), source))
@@ -158,5 +160,6 @@ func (r *Recorder) observe(_ context.Context, o metric.Observer) error {
 	return nil
 }
 
-// decided says whether a Result beside an error holds a decision: the fallback's.
+// decided reports whether a Result has a decision. Beside ErrUnavailable it is the
+// fallback's.
 func decided(err error) bool { return err == nil || errors.Is(err, hybridlimit.ErrUnavailable) }

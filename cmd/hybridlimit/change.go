@@ -15,12 +15,11 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// This file is the commands that change something: reset and switch.
-
+// reset is the command reset.
 func reset(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []string, out io.Writer) error {
 	var limit limitFlag
-	fs.Var(&limit, "limit", "the key's `limit`, such as \"100/s burst 200\" (required): an empty state is of a limit")
-	subject := fs.String("subject", "", "what Config.Subject says of the key, where it is set")
+	fs.Var(&limit, "limit", "the key's `limit`, such as \"100/s burst 200\" (required, because the new state depends on it)")
+	subject := fs.String("subject", "", "the result of Config.Subject for the key, if Config.Subject is set")
 	return func(ctx context.Context, args []string, out io.Writer) error {
 		var bad hybridlimit.Violations
 		c.check(&bad)
@@ -29,7 +28,7 @@ func reset(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []str
 		case !limit.set:
 			bad.Add("-limit", "", "is required")
 		case limit.limit.Algorithm == hybridlimit.AlgUnlimited || limit.limit.Algorithm == hybridlimit.AlgBlocked:
-			bad.Add("-limit", limit.String(), "counts nothing")
+			bad.Add("-limit", limit.String(), "must be a limit that counts units")
 		}
 		if err := bad.Err("hybridlimit"); err != nil {
 			return err
@@ -55,14 +54,14 @@ func reset(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []str
 			return err
 		}
 		fmt.Fprintf(out, "%s %q: reset; before, it was %v\n", c.name, args[0], before)
-		fmt.Fprintln(out, "Processes may spend what they have leased for a second, and deny from memory for some seconds more.")
+		fmt.Fprintln(out, "Processes may spend units that they have leased for one more second, and deny from memory for some seconds.")
 		return nil
 	}
 }
 
-// sameKind refuses a limit whose algorithm is not that of the key's state: a
-// reset by it would leave the state of another algorithm, which to the fleet is
-// none.
+// sameKind returns an error if the key's state belongs to another algorithm than
+// limit. A reset would write a state of limit's algorithm, which the fleet would
+// treat as no state.
 func (c *connection) sameKind(ctx context.Context, rdb redis.UniversalClient, key, subject string, limit hybridlimit.Limit) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -84,18 +83,18 @@ func (c *connection) sameKind(ctx context.Context, rdb redis.UniversalClient, ke
 	}
 	if want := kindFor(limit.Algorithm); have != "" && have != want {
 		var bad hybridlimit.Violations
-		bad.Add("-limit", limit.String(), fmt.Sprintf("is a %s: Redis has a %s of the key", want, have))
+		bad.Add("-limit", limit.String(), fmt.Sprintf("is a %s, but Redis has a %s under this key", want, have))
 		return bad.Err("hybridlimit")
 	}
 	return nil
 }
 
-// kindOf is what a state is of.
+// kindOf returns the kind of algorithm that wrote a state.
 func kindOf(s wire.State) string {
 	return map[byte]string{'b': "bucket", 'q': "queue", 'f': "fixed window", 's': "sliding window", 'l': "log"}[s.Kind.Letter()]
 }
 
-// kindFor is kindOf of an algorithm.
+// kindFor returns the kind of an algorithm.
 func kindFor(a hybridlimit.Algorithm) string {
 	switch a {
 	case hybridlimit.AlgLeakyQueue:
@@ -110,6 +109,7 @@ func kindFor(a hybridlimit.Algorithm) string {
 	return "bucket"
 }
 
+// fleetSwitch is the command switch.
 func fleetSwitch(_ *flag.FlagSet, c *connection) func(ctx context.Context, args []string, out io.Writer) error {
 	return func(ctx context.Context, args []string, out io.Writer) error {
 		var bad hybridlimit.Violations
@@ -152,8 +152,9 @@ func fleetSwitch(_ *flag.FlagSet, c *connection) func(ctx context.Context, args 
 	}
 }
 
-// never is nil unless a switch was never set of a limiter that Redis knows nothing
-// of: a name that is misspelled. Who may only switch may not count: nil too.
+// never returns an error if the switch was never set and Redis has nothing else of
+// the limiter: the name may be misspelled. It returns nil if the Redis user may not
+// count processes, as one with only the switch rights.
 func (c *connection) never(ctx context.Context, rdb redis.UniversalClient, at time.Time) error {
 	if !at.IsZero() {
 		return nil
@@ -166,25 +167,25 @@ func (c *connection) never(ctx context.Context, rdb redis.UniversalClient, at ti
 	return c.unknown(ctx, rdb, &walk{most: 10 * time.Second, rate: 5000})
 }
 
-// heard says how many processes there are to hear of a switch: a name that is
-// misspelled has none. The switch is set by then, so nothing fails here: who may
-// only switch may not count.
+// heard prints how many processes receive a switch. With a misspelled name there
+// are none. It does not fail, because the switch is already set: a Redis user with
+// only the switch rights may not count processes.
 func (c *connection) heard(ctx context.Context, rdb redis.UniversalClient, out io.Writer) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	n, err := rdb.ZCard(ctx, c.names().Fleet(c.name)).Result()
 	if err != nil {
-		fmt.Fprintf(out, "It is not known which processes are there to hear of it: %v\n", err)
+		fmt.Fprintf(out, "The number of processes that receive it is unknown: %v\n", err)
 		return
 	}
 	if n == 0 {
-		fmt.Fprintf(out, "No process shares a limit of this name now, by -prefix %s and -tags %d. Any that starts within a day hears of it.\n", c.prefix, c.tags)
+		fmt.Fprintf(out, "No process has a limiter of this name now, with -prefix %s and -tags %d. A process that starts within a day receives it.\n", c.prefix, c.tags)
 		return
 	}
-	fmt.Fprintf(out, "%d processes hear of it within a second; one that has a switch of its own keeps that.\n", n)
+	fmt.Fprintf(out, "%d processes receive it within a second. A process with a switch of its own keeps that one.\n", n)
 }
 
-// switchSaid is a switch and since when.
+// switchSaid describes a switch and the time at which it was set.
 func switchSaid(s string, at time.Time) string {
 	if at.IsZero() {
 		return s + ", never set"

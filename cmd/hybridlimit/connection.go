@@ -17,7 +17,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// connection is the flags that all commands have.
+// connection is the flags common to all commands.
 type connection struct {
 	url        string
 	cluster    bool
@@ -29,13 +29,15 @@ type connection struct {
 	timeout    time.Duration
 	trust      trust
 
-	secret  hybridlimit.Secret // out of secretFile
+	secret  hybridlimit.Secret // read from secretFile
 	in      io.Reader          // standard input
-	unnamed bool               // the command does without -name
+	unnamed bool               // -name is optional for the command
 }
 
+// defaultURL is the URL without -redis and HYBRIDLIMIT_REDIS.
 const defaultURL = "redis://localhost:6379"
 
+// addConnection adds the flags. fromEnv is the value of HYBRIDLIMIT_REDIS.
 func addConnection(fs *flag.FlagSet, fromEnv string) *connection {
 	c := &connection{}
 	if fromEnv == "" {
@@ -46,18 +48,18 @@ func addConnection(fs *flag.FlagSet, fromEnv string) *connection {
 		c.url = s
 		return nil
 	})
-	fs.BoolVar(&c.cluster, "cluster", false, "it is a Redis Cluster; more nodes by ?addr=host:port in the URL")
-	fs.BoolVar(&c.functions, "functions", false, "run functions, not scripts, as HubConfig.Functions does: the library is loaded where it is missing, by inspect too")
-	fs.StringVar(&c.prefix, "prefix", "hl", "HubConfig.Prefix")
-	fs.IntVar(&c.tags, "tags", lua.DefaultTags, "HubConfig.Tags")
-	fs.StringVar(&c.name, "name", "", "Config.Name of the limiter (required, but for list)")
-	fs.StringVar(&c.secretFile, "hash-secret-file", "", "`file` with HubConfig.HashKeys; a newline at its end is not part of it")
+	fs.BoolVar(&c.cluster, "cluster", false, "connect to a Redis Cluster; add nodes to the URL with ?addr=host:port")
+	fs.BoolVar(&c.functions, "functions", false, "run functions instead of scripts, as HubConfig.Functions does; every command, even inspect, loads the library if it is missing")
+	fs.StringVar(&c.prefix, "prefix", "hl", "the value of HubConfig.Prefix")
+	fs.IntVar(&c.tags, "tags", lua.DefaultTags, "the value of HubConfig.Tags")
+	fs.StringVar(&c.name, "name", "", "the limiter's Config.Name (required, except for list)")
+	fs.StringVar(&c.secretFile, "hash-secret-file", "", "`file` with the value of HubConfig.HashKeys; a newline at the end of the file is ignored")
 	c.trust.add(fs)
-	fs.DurationVar(&c.timeout, "timeout", 2*time.Second, "longest wait for one answer")
+	fs.DurationVar(&c.timeout, "timeout", 2*time.Second, "longest wait for one reply of Redis")
 	return c
 }
 
-// check notes what is wrong with the flags, and reads the secret.
+// check adds a violation for each invalid flag, and reads the secret.
 func (c *connection) check(bad *hybridlimit.Violations) {
 	if optional := c.unnamed && c.name == ""; !optional && !hybridlimit.CheckName(c.name) {
 		bad.Add("-name", c.name, "is required and must match [A-Za-z0-9_.-]{1,128}")
@@ -78,7 +80,7 @@ func (c *connection) check(bad *hybridlimit.Violations) {
 	}
 }
 
-// secretOf reads the file of a secret; none where there is no file.
+// secretOf reads a secret from a file. Without a file name there is no secret.
 func secretOf(bad *hybridlimit.Violations, name, file string) hybridlimit.Secret {
 	if file == "" {
 		return ""
@@ -96,12 +98,13 @@ func secretOf(bad *hybridlimit.Violations, name, file string) hybridlimit.Secret
 	return secret
 }
 
-// line is a text without the newline at its end.
+// line returns a text without the newline at its end.
 func line(text []byte) string {
 	return strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
 }
 
-// options reads the URL. What is wrong with it is said without what is in it.
+// options parses the URL. Its error does not quote the URL, which may contain a
+// password.
 func (c *connection) options() (connect func() redis.UniversalClient, err error) {
 	const problem = "must be redis://[user:password@]host:port[/db], or rediss:// or unix://"
 	if c.cluster {
@@ -109,7 +112,7 @@ func (c *connection) options() (connect func() redis.UniversalClient, err error)
 		if err != nil {
 			return nil, fmt.Errorf("%s", problem)
 		}
-		o.ContextTimeoutEnabled, o.DialerRetries = true, 1 // -timeout holds, and a dial's error is heard before it is over
+		o.ContextTimeoutEnabled, o.DialerRetries = true, 1 // for -timeout to hold, and for a dial's error to come before it
 		c.trust.apply(o.TLSConfig)
 		return func() redis.UniversalClient { return redis.NewClusterClient(o) }, nil
 	}
@@ -125,9 +128,8 @@ func (c *connection) options() (connect func() redis.UniversalClient, err error)
 	return func() redis.UniversalClient { return redis.NewClient(o) }, nil
 }
 
-// open connects, and refuses a node of a cluster that is taken for a Redis by
-// itself: it has a part of the keys, and would be shown as if it had all. Only
-// after check.
+// open connects to Redis. It fails for a node of a cluster without -cluster: such a
+// node has only a part of the keys. Call check before.
 func (c *connection) open(ctx context.Context) (redis.UniversalClient, error) {
 	connect, err := c.options()
 	if err != nil {
@@ -139,14 +141,14 @@ func (c *connection) open(ctx context.Context) (redis.UniversalClient, error) {
 	}
 	bounded, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	said, err := rdb.Do(bounded, "hello").Result() // go-redis has sent it with the connection, so it is allowed
+	said, err := rdb.Do(bounded, "hello").Result() // allowed: go-redis sends HELLO for each connection
 	switch {
 	case errors.As(err, new(redis.Error)):
 		rdb.Close()
-		return nil, fmt.Errorf("hybridlimit: Redis does not tell whether it is a node of a cluster: %w", err)
+		return nil, fmt.Errorf("hybridlimit: cannot find out whether this Redis is a node of a cluster: %w", err)
 	case err != nil:
 		rdb.Close()
-		return nil, fmt.Errorf("hybridlimit: Redis cannot be reached: %w", err)
+		return nil, fmt.Errorf("hybridlimit: cannot connect to Redis: %w", err)
 	case mode(said) == "cluster":
 		rdb.Close()
 		var bad hybridlimit.Violations
@@ -156,8 +158,8 @@ func (c *connection) open(ctx context.Context) (redis.UniversalClient, error) {
 	return rdb, nil
 }
 
-// mode is what HELLO says of a server, a map or, by the older protocol, a list:
-// "standalone", "cluster" or "sentinel".
+// mode returns the mode in a reply to HELLO: "standalone", "cluster" or "sentinel".
+// The reply is a map, or a list with the older protocol.
 func mode(said any) string {
 	switch said := said.(type) {
 	case map[any]any:
@@ -172,11 +174,12 @@ func mode(said any) string {
 	return ""
 }
 
+// names builds the deployment's Redis keys.
 func (c *connection) names() lua.Names {
 	return lua.Names{Prefix: c.prefix, Tags: c.tags, HashKeys: c.secret}
 }
 
-// limiter is one of the fleet's limiters, to ask Redis by.
+// limiter returns a limiter with the deployment's keys.
 func (c *connection) limiter(rdb redis.UniversalClient, limit hybridlimit.Limit, subject string) (*global.Limiter, error) {
 	cfg := global.Config{
 		Prefix: c.prefix, Tags: c.tags, Name: c.name, Timeout: c.timeout, HashKeys: c.secret, Functions: c.functions, MaxKeyBytes: maxKeyBytes,
@@ -187,11 +190,11 @@ func (c *connection) limiter(rdb redis.UniversalClient, limit hybridlimit.Limit,
 	return global.New(rdb, limit, cfg)
 }
 
-// maxKeyBytes is more than any limiter should take: the tool is not to refuse
-// what they accept.
+// maxKeyBytes bounds a key. It is above any sensible Config.MaxKeyBytes, so that the
+// tool accepts every key that a limiter accepts.
 const maxKeyBytes = 64 << 10
 
-// slot is where a key lives.
+// slot returns a key's tag and its Redis key.
 func (c *connection) slot(key, subject string) (tag int, name string) {
 	if subject == "" {
 		subject = key
@@ -200,18 +203,20 @@ func (c *connection) slot(key, subject string) (tag int, name string) {
 	return tag, c.names().State(tag, c.name, key)
 }
 
-// limitFlag is -limit.
+// limitFlag is the value of -limit.
 type limitFlag struct {
 	limit hybridlimit.Limit
 	set   bool
 }
 
+// Set parses a limit.
 func (f *limitFlag) Set(text string) (err error) {
 	f.limit, err = hybridlimit.ParseLimit(text)
 	f.set = err == nil
 	return err
 }
 
+// String returns the limit, or "" if the flag is not set.
 func (f *limitFlag) String() string {
 	if !f.set {
 		return ""

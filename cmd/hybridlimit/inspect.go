@@ -17,10 +17,10 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// report is what inspect says.
+// report is the output of inspect.
 type report struct {
 	Name      string                `json:"name"`
-	Key       string                `json:"key,omitempty"` // of a hashed key that was found by its digest: not known
+	Key       string                `json:"key,omitempty"` // unknown for a hashed key that was found by its digest
 	Digest    string                `json:"digest"`
 	RedisKey  string                `json:"redis_key"`
 	Sentence  string                `json:"sentence"`
@@ -31,13 +31,14 @@ type report struct {
 	Switch    string                `json:"switch"`
 	SwitchSet time.Time             `json:"switch_set,omitzero"`
 
-	found bool // there is a state
+	found bool // Redis has a state under the key
 }
 
+// inspect is the command inspect.
 func inspect(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []string, out io.Writer) error {
 	var limit limitFlag
-	fs.Var(&limit, "limit", "the key's `limit`, such as \"100/s burst 200\": Redis keeps none, so that without it only what was written last is known")
-	subject := fs.String("subject", "", "what Config.Subject says of the key, where it is set")
+	fs.Var(&limit, "limit", "the key's `limit`, such as \"100/s burst 200\"; Redis does not store limits, so without it only the last written state is shown")
+	subject := fs.String("subject", "", "the result of Config.Subject for the key, if Config.Subject is set")
 	asJSON := fs.Bool("json", false, "print JSON")
 	key, w := &which{}, &walk{}
 	key.add(fs)
@@ -85,7 +86,7 @@ func inspect(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []s
 	}
 }
 
-// report reads what Redis has. It writes nothing.
+// report reads the state of a key. It writes nothing.
 func (c *connection) report(ctx context.Context, rdb redis.UniversalClient, t target, limit limitFlag) (r report, err error) {
 	r = report{Name: c.name, Key: t.key, Digest: t.digest, RedisKey: t.redisKey}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
@@ -126,22 +127,24 @@ func (c *connection) report(ctx context.Context, rdb redis.UniversalClient, t ta
 	return r, err
 }
 
-// stored says what the text of a state does, without a limit to count by.
+// stored describes a state in words. Without a limit it cannot give the units left
+// now.
 func stored(text string, found bool) string {
 	if !found {
-		return "no state under this key: it was not used, or is full again, or is not the key that the limiter counts"
+		return "no state under this key: it was never used, it has its full limit again, or the limiter uses another key"
 	}
 	if text == "" {
-		return "Redis has a log of the key; -limit says what is left of it"
+		return "Redis has a sliding log for this key; add -limit to see the units left now"
 	}
 	s, ok := wire.DecodeState(text)
 	if !ok {
-		return "Redis has something of the key that this version cannot read, and would take for nothing"
+		return "Redis has a state under this key that this version cannot read and would treat as no state"
 	}
-	return fmt.Sprintf("when it was last written the %s; -limit says what is left by now", standing(s))
+	return fmt.Sprintf("when last written, the %s; add -limit to see the units left now", standing(s))
 }
 
-// standing is a state in words: "bucket had 7 units left at 12:03:04 UTC".
+// standing describes a state in words: "bucket had 7.0 units left, at
+// 2006-01-02T15:04:05Z".
 func standing(s wire.State) string {
 	level := float64(0)
 	if s.Unit > 0 {
@@ -155,12 +158,13 @@ func standing(s wire.State) string {
 		}
 		return fmt.Sprintf("bucket had %.1f units left, at %s", level, at)
 	case "queue":
-		return fmt.Sprintf("queue had %.1f units standing in it, at %s", -level, at)
+		return fmt.Sprintf("queue had %.1f units in it, at %s", -level, at)
 	default:
-		return fmt.Sprintf("%s had %d units counted, and %d in the window before", noun, s.Cur, s.Prev)
+		return fmt.Sprintf("%s had %d units, and the window before had %d", noun, s.Cur, s.Prev)
 	}
 }
 
+// write prints the report as text or as JSON.
 func (r report) write(out io.Writer, asJSON bool) error {
 	if asJSON {
 		enc := json.NewEncoder(out)
@@ -169,25 +173,25 @@ func (r report) write(out io.Writer, asJSON bool) error {
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	if r.Key == "" {
-		fmt.Fprintf(t, "%s, a key that Redis has a hash of: %s\n", r.Name, r.Sentence)
+		fmt.Fprintf(t, "%s, a hashed key: %s\n", r.Name, r.Sentence)
 	} else {
 		fmt.Fprintf(t, "%s %q: %s\n", r.Name, r.Key, r.Sentence)
 	}
 	fmt.Fprintf(t, "  in Redis\t%q\n", r.RedisKey)
-	fmt.Fprintf(t, "  in the log\t%s\n", r.Digest)
+	fmt.Fprintf(t, "  key_digest\t%s\n", r.Digest)
 	if s, ok := wire.DecodeState(r.Stored); ok {
 		fmt.Fprintf(t, "  debited\t%d units since %s\n", s.Since, time.UnixMicro(max(s.Born, s.Reset)).UTC().Format(time.RFC3339))
-		fmt.Fprintf(t, "  leased\t%d units by the ledger\n", s.Out[0]+s.Out[1])
+		fmt.Fprintf(t, "  leased\t%d units in the ledger\n", s.Out[0]+s.Out[1])
 	}
 	if r.TTL > 0 {
-		fmt.Fprintf(t, "  forgotten\tin %v, if nobody uses it\n", r.TTL.Round(time.Second))
+		fmt.Fprintf(t, "  expires\tin %v, if not used before\n", r.TTL.Round(time.Second))
 	}
 	fmt.Fprintf(t, "  fleet\t%d processes\n", r.Processes)
 	fmt.Fprintf(t, "  switch\t%s\n", switchSaid(r.Switch, r.SwitchSet))
 	return t.Flush()
 }
 
-// hub is one without limiters, for what belongs to a limit as a whole.
+// hub returns a hub without limiters. It reads and sets fleet switches.
 func (c *connection) hub(rdb redis.UniversalClient) (*hybrid.Hub, error) {
 	return hybrid.NewHub(rdb, hybrid.HubConfig{
 		Prefix: c.prefix, Tags: c.tags, SyncTimeout: c.timeout, HashKeys: c.secret, Functions: c.functions,

@@ -15,49 +15,50 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/runner"
+	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// listing is the flags of list, and what it has found.
+// listing is the flags of list, and the limiters that it found.
 type listing struct {
 	walk
-	rows  int
+	show  int // the number of keys per limiter
 	limit limitFlag
 
 	limiters map[string]*listed
-	left     bool // there are more limiters than it holds
+	left     bool // there are more limiters than maxListed
 }
 
 // listed is one limiter.
 type listed struct {
 	rows []row
-	more bool            // there are more keys than rows
-	seen map[string]bool // keys of rows: SCAN may name one twice
-	now  []string        // of the rows, with -limit
+	more bool            // the limiter has more keys than rows
+	seen map[string]bool // the Redis keys of rows: SCAN may return a key twice
+	now  []string        // with -limit: the units left now, one for each of rows
 
 	processes int64
-	said      string // of its switch
+	said      string // its switch, as text
 }
 
-// maxListed is how many limiters are shown at most: more are none that people
-// gave names to.
+// maxListed bounds the limiters in the output. It is more than people would name.
 const maxListed = 1000
 
+// list is the command list.
 func list(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []string, out io.Writer) error {
 	l := &listing{limiters: map[string]*listed{}}
 	c.unnamed = true
-	fs.IntVar(&l.rows, "n", 20, "how many `keys` of each limiter to show, 1 to 1000; those that SCAN names first")
-	fs.Var(&l.limit, "limit", "with -name: the keys' `limit`, such as \"100/s burst 200\", to show what is left now")
+	fs.IntVar(&l.show, "n", 20, "number of `keys` to show per limiter, 1 to 1000; these are the first keys that SCAN returns")
+	fs.Var(&l.limit, "limit", "needs -name: the `limit` of the keys, such as \"100/s burst 200\", to show the units left now")
 	l.add(fs)
 	return func(ctx context.Context, args []string, out io.Writer) error {
 		var bad hybridlimit.Violations
 		c.check(&bad)
 		l.check(&bad)
-		arguments(&bad, args, 0, 0, "must be none; one limiter by -name")
-		if l.rows < 1 || l.rows > 1000 {
-			bad.Add("-n", l.rows, "must be 1 to 1000")
+		arguments(&bad, args, 0, 0, "must be none; -name selects a limiter")
+		if l.show < 1 || l.show > 1000 {
+			bad.Add("-n", l.show, "must be 1 to 1000")
 		}
 		if l.limit.set && c.name == "" {
-			bad.Add("-limit", l.limit.String(), "needs -name: limiters differ")
+			bad.Add("-limit", l.limit.String(), "needs -name, because limiters differ in their limits")
 		}
 		if err := bad.Err("hybridlimit"); err != nil {
 			return err
@@ -90,57 +91,50 @@ func (l *listing) find(ctx context.Context, c *connection, rdb redis.UniversalCl
 	})
 }
 
-// page notes the limiters of keys, and reads the states of those to show.
+// page adds the limiters of the keys on a page, and rows for the keys to show.
 func (l *listing) page(ctx context.Context, c *connection, node *redis.Client, keys []string) error {
-	var mine []string
-	for _, k := range keys {
-		p, ok := c.names().Parse(k)
-		if !ok || c.name != "" && p.Limiter != c.name {
-			continue
+	return c.rows(ctx, node, keys, l.takes(c), func(how how, r row) {
+		one := l.limiters[r.limiter]
+		switch how {
+		case moved:
+			delete(one.seen, r.redisKey) // the scan may find it on the other node
+			return
+		case odd:
+			r.what, r.kind = "unreadable", "state that cannot be read"
+		}
+		one.rows = append(one.rows, r)
+	})
+}
+
+// takes adds the limiter of a key, and selects the key if it is to be shown.
+func (l *listing) takes(c *connection) func(redisKey string, p lua.Part) bool {
+	return func(redisKey string, p lua.Part) bool {
+		if c.name != "" && p.Limiter != c.name {
+			return false
 		}
 		one := l.limiters[p.Limiter]
 		if one == nil {
 			if len(l.limiters) == maxListed {
 				l.left = true
-				continue
+				return false
 			}
 			one = &listed{seen: map[string]bool{}}
 			l.limiters[p.Limiter] = one
 		}
 		switch {
-		case p.Key == "" || one.seen[k]:
-		case len(one.seen) == l.rows:
+		case p.Key == "" || one.seen[redisKey]:
+			return false
+		case len(one.seen) == l.show:
 			one.more = true
-		default:
-			one.seen[k] = true
-			mine = append(mine, k)
+			return false
 		}
+		one.seen[redisKey] = true
+		return true
 	}
-	states, err := read(ctx, node, mine)
-	if err != nil {
-		return err
-	}
-	for i, k := range mine {
-		p, _ := c.names().Parse(k)
-		one := l.limiters[p.Limiter]
-		switch states[i].how {
-		case moved: // it may be met there
-			delete(one.seen, k)
-			continue
-		case vanished:
-			continue
-		case odd:
-			states[i].row.what, states[i].row.kind = "unreadable", "state that cannot be read"
-		}
-		r := states[i].row
-		r.key, r.redisKey = p.Key, k
-		one.rows = append(one.rows, r)
-	}
-	return nil
 }
 
-// describe asks for what is of each limiter as a whole, and with -limit for what
-// its keys have left.
+// describe reads the processes and the switch of each limiter, and with -limit the
+// units left for its keys.
 func (l *listing) describe(ctx context.Context, c *connection, rdb redis.UniversalClient) error {
 	h, err := c.hub(rdb)
 	if err != nil {
@@ -166,7 +160,7 @@ func (l *listing) describe(ctx context.Context, c *connection, rdb redis.Univers
 		}
 		one.said = switchSaid(s.String(), at)
 		if c.name != "" && at.IsZero() && one.processes == 0 && len(one.seen) == 0 && !l.cut {
-			delete(l.limiters, name) // nobody has heard of it
+			delete(l.limiters, name) // Redis has nothing of this name
 		}
 		for _, r := range one.rows {
 			if !l.limit.set {
@@ -181,13 +175,14 @@ func (l *listing) describe(ctx context.Context, c *connection, rdb redis.Univers
 			if now := fmt.Sprintf("%d of %d", k.Left, k.Limit.BurstSize()); r.kind == kindFor(l.limit.limit.Algorithm) {
 				one.now = append(one.now, now)
 			} else {
-				one.now = append(one.now, "- (a "+r.kind+")") // the limit counts otherwise
+				one.now = append(one.now, "- (a "+r.kind+")") // the limit has another algorithm
 			}
 		}
 	}
 	return nil
 }
 
+// print writes each limiter with its keys.
 func (l *listing) print(out io.Writer, c *connection) error {
 	for _, name := range slices.Sorted(maps.Keys(l.limiters)) {
 		one := l.limiters[name]
@@ -196,9 +191,9 @@ func (l *listing) print(out io.Writer, c *connection) error {
 		if len(one.rows) > 0 {
 			now := ""
 			if l.limit.set {
-				now = "\tNOW LEFT"
+				now = "\tLEFT NOW"
 			}
-			fmt.Fprintf(t, "  KEY\tWHEN LAST WRITTEN\tAGO\tFORGOTTEN IN%s\n", now)
+			fmt.Fprintf(t, "  KEY\tWHEN LAST WRITTEN\tAGO\tEXPIRES IN%s\n", now)
 		}
 		for i, r := range one.rows {
 			fmt.Fprintf(t, "  %q\t%s\t%s\t%s", r.key, r.what, r.ago(), span(r.ttl, time.Second))
@@ -211,20 +206,20 @@ func (l *listing) print(out io.Writer, c *connection) error {
 			return err
 		}
 		if one.more {
-			fmt.Fprintf(out, "  and more: -n shows more than %d\n", l.rows)
+			fmt.Fprintf(out, "  There are more keys: -n shows more than %d.\n", l.show)
 		}
 	}
 	switch {
 	case l.left:
-		fmt.Fprintf(out, "There are more than %d limiters.\n", maxListed)
+		fmt.Fprintf(out, "There are more than %d limiters: the others are not shown.\n", maxListed)
 	case l.cut:
-		fmt.Fprintf(out, "Perhaps not all: -for %v was over at -rate %d.\n", l.most, l.rate)
+		fmt.Fprintf(out, "The list may be incomplete: the scan ended after -for %v at -rate %d.\n", l.most, l.rate)
 	}
 	switch {
 	case len(l.limiters) > 0 || l.cut:
 		return nil
 	case c.name != "":
-		return nothing(fmt.Sprintf("no limiter %q is known to this Redis: no key, no process and no switch, by -prefix %s and -tags %d", c.name, c.prefix, c.tags))
+		return nothing(fmt.Sprintf("no limiter %q is known to this Redis: no key, no process and no switch, with -prefix %s and -tags %d", c.name, c.prefix, c.tags))
 	}
-	return nothing(fmt.Sprintf("this Redis has no key of any limiter, by -prefix %s", c.prefix))
+	return nothing(fmt.Sprintf("this Redis has no key of any limiter, with -prefix %s", c.prefix))
 }

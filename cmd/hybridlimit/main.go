@@ -1,4 +1,5 @@
-// Hybridlimit is for operators: it shows and changes what Redis keeps of limits.
+// Hybridlimit is a tool for operators. It shows and changes the state that limiters
+// keep in Redis.
 //
 //	hybridlimit list
 //	hybridlimit list    -name api -n 100
@@ -10,24 +11,29 @@
 //	hybridlimit switch  -name api [normal|shadow|local_only|allow_all|deny_all]
 //	hybridlimit top     -name api [-by busiest|emptiest]
 //
-// It is no process of the fleet: it sends no heartbeats and holds nothing. What a
-// process knows beyond Redis (leases, what it owes) its own debug handler shows,
-// package hybrid/debug. List, inspect and top write nothing, but that with -functions the
-// library is loaded where it is missing.
+// The tool is not a process of the fleet: it sends no heartbeats and takes no
+// leases. A process has state that Redis does not have, such as its leases and the
+// units that it owes; the process's debug handler (package hybrid/debug) shows it.
+// List, inspect and top write nothing, with one exception: with -functions, they
+// load a missing library into Redis.
 //
-// The deployment's identity is told by -prefix, -tags and -hash-secret-file, which
-// must be those of HubConfig: with others it looks at other keys. A password
-// belongs into the environment (HYBRIDLIMIT_REDIS), since others see the
-// arguments of a program. What it prints has keys in it.
+// The flags -prefix, -tags and -hash-secret-file must have the values of HubConfig;
+// with other values the tool looks at other keys. Put a password into the
+// environment (HYBRIDLIMIT_REDIS), because other users can see a program's
+// arguments. The output contains keys.
 //
-// List, top, inspect -digest, and inspect and switch of a limiter that has no
-// process, look through all keys of Redis with SCAN, a page at a time and at a
-// bounded rate; on a cluster on each master. That needs the right to SCAN and GET.
-// An API key is read from standard input, never from an argument.
+// Some commands scan all keys of Redis: list, top and inspect -digest, and also
+// inspect and switch if the limiter has no process. They use SCAN, page by page and
+// at a bounded rate, on a cluster on each master. The Redis user needs the right to
+// run SCAN and GET. The tool reads an API key from standard input, never from an
+// argument.
 //
-// The exit status is 0, 1 if it could not be done, 2 if the arguments are wrong,
-// or 3 if Redis has nothing of what was asked for: no state under the key, no
-// limiter of the name.
+// The exit status is
+//
+//	0  success
+//	1  failure
+//	2  the arguments are invalid
+//	3  Redis has no state under the key, or no limiter of the name
 package main
 
 import (
@@ -52,41 +58,45 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	redis.SetLogger(&logging.VoidLogger{}) // what it would write, the errors say
+	redis.SetLogger(&logging.VoidLogger{}) // the errors have the same content
 	os.Exit(run(ctx, os.Args[1:], os.Getenv("HYBRIDLIMIT_REDIS"), os.Stdin, os.Stdout, os.Stderr))
 }
 
-// command is one of the program's.
+// command is a command of the tool.
 type command struct {
 	name, args, what string
-	// prepare adds flags and returns what runs with them.
+	// prepare adds the command's flags and returns the function that runs it.
 	prepare func(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []string, out io.Writer) error
 }
 
 var commands = []command{
-	{"list", "", "the limiters that Redis knows, and their keys, by a scan", list},
-	{"inspect", "[KEY]", "what Redis has of a key, in words", inspect},
-	{"reset", "KEY", "forget what a key has used", reset},
-	{"switch", "[SWITCH]", "show, or set, the switch of a limit's whole fleet", fleetSwitch},
-	{"top", "", "the busiest, or emptiest, keys of a limit, by a scan", top},
+	{"list", "", "list the limiters in Redis and their keys (scans Redis)", list},
+	{"inspect", "[KEY]", "describe the state of a key in Redis", inspect},
+	{"reset", "KEY", "give a key its full limit again", reset},
+	{"switch", "[SWITCH]", "show or set the switch of a limiter in the whole fleet", fleetSwitch},
+	{"top", "", "list the busiest or emptiest keys of a limiter (scans Redis)", top},
 }
 
 const usage = "usage: hybridlimit COMMAND [FLAGS] [ARGUMENT]\n\n"
 
 const statuses = `
-List, top, inspect -digest, and inspect and switch of a limiter without a
-process, look through all keys of Redis: that needs the right to SCAN and GET.
-The exit status is 0, 1 if it could not be done, 2 if the arguments are wrong,
-or 3 if Redis has nothing of what was asked for: no state under the key, no
-limiter of the name.
+Some commands scan all keys of Redis: list, top and inspect -digest, and also
+inspect and switch if the limiter has no process. They need the right to run
+SCAN and GET.
+
+Exit status:
+  0  success
+  1  failure
+  2  the arguments are invalid
+  3  Redis has no state under the key, or no limiter of the name
 `
 
-// nothing is the error of a command that has found nothing.
+// nothing is the error of a command that found nothing in Redis: exit status 3.
 type nothing string
 
 func (n nothing) Error() string { return "hybridlimit: " + string(n) }
 
-// run is the program. redisURL is what the environment says.
+// run is the program. redisURL is the value of HYBRIDLIMIT_REDIS.
 func run(ctx context.Context, args []string, redisURL string, in io.Reader, out, errOut io.Writer) int {
 	errOut = redacted(errOut, args)
 	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "-help" || args[0] == "--help" {
@@ -105,10 +115,11 @@ func run(ctx context.Context, args []string, redisURL string, in io.Reader, out,
 			return c.run(ctx, args[1:], redisURL, in, out, errOut)
 		}
 	}
-	fmt.Fprintf(errOut, "hybridlimit: %q is no command: there are list, inspect, reset, switch and top\n", args[0])
+	fmt.Fprintf(errOut, "hybridlimit: unknown command %q: the commands are list, inspect, reset, switch and top\n", args[0])
 	return 2
 }
 
+// run parses the command's flags and runs it. It returns the exit status.
 func (c command) run(ctx context.Context, args []string, redisURL string, in io.Reader, out, errOut io.Writer) int {
 	fs := flag.NewFlagSet(c.name, flag.ContinueOnError)
 	fs.SetOutput(errOut)
@@ -124,7 +135,7 @@ func (c command) run(ctx context.Context, args []string, redisURL string, in io.
 	case errors.Is(err, flag.ErrHelp):
 		return 0
 	case err != nil:
-		return 2 // flag has said it
+		return 2 // package flag has printed the error
 	}
 	err := do(ctx, fs.Args(), out)
 	if err == nil {
@@ -140,8 +151,8 @@ func (c command) run(ctx context.Context, args []string, redisURL string, in io.
 	return 1
 }
 
-// redacted is a writer in whose text no argument with a URL in it is to be seen:
-// where it stands in the wrong place an error repeats it, password and all.
+// redacted returns a writer that replaces each argument with a URL in it. If a URL
+// is in a wrong place, an error quotes it, together with its password.
 func redacted(w io.Writer, args []string) io.Writer {
 	var urls []string
 	add := func(s string) {
@@ -157,7 +168,7 @@ func redacted(w io.Writer, args []string) io.Writer {
 			add(value)
 		}
 	}
-	slices.SortFunc(urls, func(a, b string) int { return cmp.Compare(len(b), len(a)) }) // a whole before its part
+	slices.SortFunc(urls, func(a, b string) int { return cmp.Compare(len(b), len(a)) }) // a text before its own parts
 	var pairs []string
 	for _, u := range urls {
 		pairs = append(pairs, u, "[url]")
@@ -165,12 +176,13 @@ func redacted(w io.Writer, args []string) io.Writer {
 	return redactor{w, strings.NewReplacer(pairs...)}
 }
 
+// redactor replaces texts in what is written to w.
 type redactor struct {
 	w io.Writer
 	r *strings.Replacer
 }
 
-// Write takes whole messages, as fmt and flag write them.
+// Write expects whole messages, as packages fmt and flag write them.
 func (r redactor) Write(p []byte) (int, error) {
 	if _, err := r.r.WriteString(r.w, string(p)); err != nil {
 		return 0, err
@@ -178,7 +190,7 @@ func (r redactor) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// arguments notes a number of arguments that is wrong.
+// arguments adds a violation if the number of arguments is wrong.
 func arguments(bad *hybridlimit.Violations, args []string, least, most int, what string) {
 	if len(args) < least || len(args) > most {
 		bad.Add("arguments", args, what)

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -13,27 +11,26 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// This file is how the commands look through all keys of Redis, and read states.
-
-// walk is a look at keys of Redis, page by page, at a bounded rate and for a
+// walk is a scan of the keys of Redis: page by page, at a bounded rate and for a
 // bounded time.
 type walk struct {
-	most time.Duration
-	rate int
+	most time.Duration // -for
+	rate int           // -rate, in keys per second
 
-	looked  int  // keys of Redis
-	cut     bool // the time was over first
+	looked  int  // the number of keys scanned
+	cut     bool // the scan stopped because most was over
 	elapsed time.Duration
 }
 
+// add adds the flags of a walk.
 func (w *walk) add(fs *flag.FlagSet) {
-	fs.DurationVar(&w.most, "for", 10*time.Second, "longest time to look")
-	fs.IntVar(&w.rate, "rate", 5000, "keys of Redis, of whatever kind, to look at in a second, at most")
+	fs.DurationVar(&w.most, "for", 10*time.Second, "longest time to scan")
+	fs.IntVar(&w.rate, "rate", 5000, "most keys to scan per second, including keys of other programs")
 }
 
+// check adds a violation for each invalid flag.
 func (w *walk) check(bad *hybridlimit.Violations) {
 	if w.most <= 0 {
 		bad.Add("-for", w.most, "must be positive")
@@ -43,10 +40,10 @@ func (w *walk) check(bad *hybridlimit.Violations) {
 	}
 }
 
-// seen is a page of keys that match. It reports true to look no further.
+// seen receives a page of matching keys. done ends the scan.
 type seen func(ctx context.Context, node *redis.Client, keys []string) (done bool, err error)
 
-// run goes through all masters, one after the other, until page has seen enough.
+// run scans all masters, one after the other, until page is done.
 func (w *walk) run(ctx context.Context, c *connection, rdb redis.UniversalClient, match string, page seen) error {
 	nodes, err := masters(ctx, c.timeout, rdb)
 	if err != nil {
@@ -62,7 +59,7 @@ func (w *walk) run(ctx context.Context, c *connection, rdb redis.UniversalClient
 	return nil
 }
 
-// masters are the servers that have keys.
+// masters returns the servers that have keys.
 func masters(ctx context.Context, timeout time.Duration, rdb redis.UniversalClient) (nodes []*redis.Client, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -70,7 +67,7 @@ func masters(ctx context.Context, timeout time.Duration, rdb redis.UniversalClie
 	case *redis.Client:
 		return []*redis.Client{c}, nil
 	case *redis.ClusterClient:
-		var mu sync.Mutex // they are called at once
+		var mu sync.Mutex // ForEachMaster calls concurrently
 		err = c.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
 			mu.Lock()
 			defer mu.Unlock()
@@ -82,11 +79,11 @@ func masters(ctx context.Context, timeout time.Duration, rdb redis.UniversalClie
 	return nodes, err
 }
 
-// pageKeys is how many keys of Redis one SCAN looks at, at most: it keeps Redis
-// busy for less than a millisecond.
+// pageKeys is the largest COUNT of a SCAN. Such a SCAN keeps Redis busy for less
+// than a millisecond.
 const pageKeys = 500
 
-// node scans one server. It reports true where there is no more to look at.
+// node scans one server. done is true if the whole scan is over.
 func (w *walk) node(ctx context.Context, c *connection, node *redis.Client, match string, began time.Time, page seen) (done bool, err error) {
 	count := min(pageKeys, max(1, w.rate/10))
 	for cursor := uint64(0); ; {
@@ -103,7 +100,7 @@ func (w *walk) node(ctx context.Context, c *connection, node *redis.Client, matc
 		if cursor = next; cursor == 0 {
 			return false, nil
 		}
-		// What was looked at so far takes so long at the rate.
+		// Wait until the keys scanned so far are within the rate.
 		wait := time.Duration(float64(w.looked)/float64(w.rate)*float64(time.Second)) - time.Since(began)
 		if time.Since(began)+max(0, wait) >= w.most {
 			w.cut = true
@@ -115,78 +112,4 @@ func (w *walk) node(ctx context.Context, c *connection, node *redis.Client, matc
 			return true, ctx.Err()
 		}
 	}
-}
-
-// how is what became of a key between its name and its state.
-type how int
-
-const (
-	held     how = iota // there is a state
-	odd                 // this version cannot read it
-	moved               // it lies on another node by now, or is about to
-	vanished            // it is gone meanwhile
-)
-
-// state is what one key holds.
-type state struct {
-	how how
-	row row // of held; without the key
-}
-
-// read reads the states of keys of one server, which are of many slots: so each
-// has commands of its own.
-func read(ctx context.Context, node *redis.Client, keys []string) ([]state, error) {
-	if len(keys) == 0 {
-		return nil, nil
-	}
-	texts, entries, ttls := make([]*redis.StringCmd, len(keys)), make([]*redis.IntCmd, len(keys)), make([]*redis.DurationCmd, len(keys))
-	var clock *redis.TimeCmd
-	_, err := node.Pipelined(ctx, func(p redis.Pipeliner) error {
-		clock = p.Time(ctx)
-		for i, k := range keys {
-			texts[i], entries[i], ttls[i] = p.Get(ctx, k), p.ZCard(ctx, k), p.PTTL(ctx, k) // one of the first two is of the wrong type
-		}
-		return nil
-	})
-	// That is the first error of all: one key of the wrong type hides another's.
-	errs := []error{clock.Err(), err}
-	for i := range keys {
-		errs = append(errs, texts[i].Err(), entries[i].Err(), ttls[i].Err())
-	}
-	for _, e := range errs {
-		if e != nil && !expected(e) && !gone(e) {
-			return nil, e
-		}
-	}
-	states := make([]state, len(keys))
-	for i := range keys {
-		s := &states[i]
-		s.row.age, s.row.ttl = -1, ttls[i].Val()
-		switch st, ok := wire.DecodeState(texts[i].Val()); {
-		case gone(texts[i].Err()) || gone(entries[i].Err()) || gone(ttls[i].Err()):
-			s.how = moved
-		case ok:
-			s.row.of(st, clock.Val())
-		case texts[i].Err() == nil:
-			s.how = odd
-		case entries[i].Err() == nil && entries[i].Val() > 0:
-			n := entries[i].Val()
-			s.row.kind, s.row.what, s.row.empty = "log", fmt.Sprintf("%d entries", n), float64(n)
-		default:
-			s.how = vanished
-		}
-	}
-	return states, nil
-}
-
-// expected reports whether an error says that a key is not there any more, or is
-// of the other type.
-func expected(err error) bool {
-	return errors.Is(err, redis.Nil) || redis.HasErrorPrefix(err, "WRONGTYPE")
-}
-
-// gone reports whether an error says that a key has moved to another node since
-// it was named, or is about to.
-func gone(err error) bool {
-	return err != nil && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK") || redis.HasErrorPrefix(err, "TRYAGAIN"))
 }

@@ -3,41 +3,90 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// A node of a cluster has a part of the keys: none of the commands takes it for
-// all there is. Top did, and said so.
-func TestNodeOfACluster(t *testing.T) {
-	t.Parallel()
-	c := redistest.NewCluster(t, 3)
-	for _, protocol := range []string{"2", "3"} {
-		url := "redis://" + c.Nodes[0].Addr() + "?protocol=" + protocol
-		for _, args := range [][]string{
-			{"top", "-name", "api"},
-			{"inspect", "-name", "api", "k"},
-			{"switch", "-name", "api"},
-			{"switch", "-name", "api", "shadow"},
-			{"reset", "-name", "api", "-limit", "1/s", "k"},
-		} {
-			status, out, errOut := cli(t, url, args...)
-			if status != 2 || out != "" || !strings.Contains(errOut, "-cluster (false) must be set: this Redis is a node of a cluster") {
-				t.Errorf("protocol %s, %q: %d, %s, %s", protocol, args, status, out, errOut)
-			}
+// rows returns the keys in the output of top.
+func rows(out string) (keys []string) {
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, `"`) {
+			key, _, _ := strings.Cut(line[1:], `"`)
+			keys = append(keys, key)
 		}
+	}
+	return keys
+}
+
+func TestTop(t *testing.T) {
+	t.Parallel()
+	srv := redistest.New(t)
+	url, rdb := urlOf(srv), srv.Client(t)
+	for i, key := range []string{"a", "b", "c", "d"} {
+		used(t, rdb, hourly, global.Config{Name: "api"}, key, int64(3*i+1)) // d is at 0
+	}
+	used(t, rdb, hourly, global.Config{Name: "api"}, "d", 100) // and now far in debt, down to a burst
+	used(t, rdb, hourly, global.Config{Name: "other"}, "x", 9)
+	used(t, rdb, hourly, global.Config{Name: "other"}, "y}:api:z", 9) // a key that looks like a name
+	used(t, rdb, hybridlimit.SlidingLog(10, time.Hour), global.Config{Name: "log"}, "k", 2)
+	out := expect(t, url, []string{"top", "-name", "api", "-by", "emptiest"}, "KEY", "-10.0 left", "3.0 left", "6.0 left", "9.0 left", "4 keys of api, complete")
+	if got := strings.Join(rows(out), " "); got != "d c b a" {
+		t.Errorf("emptiest: %s\n%s", got, out)
+	}
+	out = expect(t, url, []string{"top", "-name", "api", "-n", "2"}, "110", "4 keys of api")
+	if got := strings.Join(rows(out), " "); got != "d c" {
+		t.Errorf("busiest: %s\n%s", got, out)
+	}
+	expect(t, url, []string{"top", "-name", "log"}, `"k"`, "entries", "1 keys of log")
+	expect(t, url, []string{"top", "-name", "nobody"}, "0 keys of nobody, complete")
+	names := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}
+	if err := rdb.Set(t.Context(), names.State(0, "api", "odd"), "9z", time.Minute).Err(); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, url, []string{"top", "-name", "api"}, "4 keys of api", "1 more keys have a state that this version cannot read.")
+}
+
+// A scan keeps to its rate and ends in time. The output says that it is incomplete.
+func TestTopIsBounded(t *testing.T) {
+	t.Parallel()
+	srv := redistest.New(t)
+	url, rdb := urlOf(srv), srv.Client(t)
+	pipe := rdb.Pipeline()
+	for i := range 20_000 {
+		pipe.Set(t.Context(), fmt.Sprint("session:", i), "x", time.Hour)
+	}
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	used(t, rdb, hourly, global.Config{Name: "api"}, "a", 1)
+	before := redistest.Calls(t, rdb)["scan"]
+	began := time.Now()
+	expect(t, url, []string{"top", "-name", "api", "-rate", "1000", "-for", "500ms"}, "keys of api, incomplete: the scan ended after -for 500ms at -rate 1000")
+	// 100 keys of Redis a page, ten pages a second: five and the first.
+	if n := redistest.Calls(t, rdb)["scan"] - before; n > 6 {
+		t.Errorf("%d pages in half a second", n)
+	}
+	if took := time.Since(began); took < 300*time.Millisecond && !testing.Short() {
+		t.Errorf("ended after %v: it kept to no rate", took)
+	}
+	out := expect(t, url, []string{"top", "-name", "api", "-rate", "1000000"}, "1 keys of api, complete")
+	if len(rows(out)) != 1 {
+		t.Errorf("%s", out)
 	}
 }
 
-// An error of one key is an error, also behind those that are expected: a
-// pipeline returns the first, which nearly always is that a state is no log.
+// An error of one key fails the command, even if it comes after expected errors. A
+// pipeline returns its first error, which nearly always is that a state is not a
+// log.
 func TestTopFailsWithAnyKey(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)
@@ -53,7 +102,7 @@ func TestTopFailsWithAnyKey(t *testing.T) {
 	}
 }
 
-// answered is a hook that has Redis answer otherwise.
+// answered is a hook that changes the answers of Redis.
 type answered func(cmd redis.Cmder)
 
 func (answered) DialHook(next redis.DialHook) redis.DialHook          { return next }
@@ -74,8 +123,8 @@ type reply string
 func (r reply) Error() string { return string(r) }
 func (reply) RedisError()     {}
 
-// Keys that SCAN names twice count once, shown or not; those that have moved are
-// counted apart, and said.
+// A key that SCAN returns twice counts once, shown or not. Keys that have moved are
+// counted separately.
 func TestTopCountsKeysOnce(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)
@@ -87,16 +136,18 @@ func TestTopCountsKeysOnce(t *testing.T) {
 		keys = append(keys, names.State(names.Tag(key), "api", key))
 	}
 	c := &connection{prefix: "hl", name: "api", tags: lua.DefaultTags, timeout: time.Second}
-	s := &scan{by: "busiest", rows: 1, most: time.Second, rate: 1000}
-	f := &findings{seen: map[string]bool{}}
+	newRanking := func() *ranking {
+		return &ranking{by: "busiest", show: 1, seen: map[string]bool{}, walk: walk{most: time.Second, rate: 1000}}
+	}
+	r := newRanking()
 	for _, page := range [][]string{keys, keys, keys[1:]} {
-		if err := s.page(t.Context(), c, rdb, page, f); err != nil {
+		if err := r.page(t.Context(), c, rdb, page); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var out strings.Builder
-	if err := f.print(&out, c, s); err != nil || !strings.Contains(out.String(), "3 keys of api, all there are") || len(f.rows) != 1 || f.rows[0].key != "c" {
-		t.Errorf("%v, %+v\n%s", err, f.rows, out.String())
+	if err := r.print(&out, c); err != nil || !strings.Contains(out.String(), "3 keys of api, complete") || len(r.rows) != 1 || r.rows[0].key != "c" {
+		t.Errorf("%v, %+v\n%s", err, r.rows, out.String())
 	}
 	other := srv.Client(t)
 	other.AddHook(answered(func(cmd redis.Cmder) {
@@ -104,12 +155,12 @@ func TestTopCountsKeysOnce(t *testing.T) {
 			cmd.SetErr(reply("MOVED 3999 127.0.0.1:6381"))
 		}
 	}))
-	f = &findings{seen: map[string]bool{}}
-	if err := s.page(t.Context(), c, other, keys, f); err != nil {
+	r = newRanking()
+	if err := r.page(t.Context(), c, other, keys); err != nil {
 		t.Fatal(err)
 	}
 	out.Reset()
-	if err := f.print(&out, c, s); err != nil || !strings.Contains(out.String(), "2 keys of api, perhaps not all; ") || !strings.Contains(out.String(), "1 were on their way to another node") {
+	if err := r.print(&out, c); err != nil || !strings.Contains(out.String(), "2 keys of api, perhaps incomplete; ") || !strings.Contains(out.String(), "1 keys were moving to another node") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 	other.AddHook(answered(func(cmd redis.Cmder) {
@@ -117,7 +168,7 @@ func TestTopCountsKeysOnce(t *testing.T) {
 			cmd.SetErr(errors.New("connection reset by peer"))
 		}
 	}))
-	if err := s.page(t.Context(), c, other, keys, f); err == nil {
+	if err := r.page(t.Context(), c, other, keys); err == nil {
 		t.Error("a page without Redis's time is no error")
 	}
 }

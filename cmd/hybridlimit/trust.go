@@ -9,25 +9,26 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// trust is the flags of TLS: whom to believe, and who we are.
+// trust is the flags of TLS.
 type trust struct {
 	ca, cert, key string
 
-	roots *x509.CertPool    // out of ca
-	own   []tls.Certificate // out of cert and key
+	roots *x509.CertPool    // read from ca
+	own   []tls.Certificate // read from cert and key
 }
 
+// add adds the flags.
 func (t *trust) add(fs *flag.FlagSet) {
-	fs.StringVar(&t.ca, "ca", "", "PEM `file` of the authorities that Redis's certificate may be of (default those of the system)")
-	fs.StringVar(&t.cert, "cert", "", "PEM `file` with the certificate to show to Redis; needs -key")
-	fs.StringVar(&t.key, "key", "", "PEM `file` with its private key")
+	fs.StringVar(&t.ca, "ca", "", "PEM `file` with the authorities that may sign Redis's certificate (default: those of the system)")
+	fs.StringVar(&t.cert, "cert", "", "PEM `file` with the client certificate; needs -key")
+	fs.StringVar(&t.key, "key", "", "PEM `file` with the private key of -cert")
 }
 
-// check reads the files.
+// check reads the files, and adds a violation for each invalid flag.
 func (t *trust) check(bad *hybridlimit.Violations, encrypted bool) {
 	for _, f := range []struct{ name, file string }{{"-ca", t.ca}, {"-cert", t.cert}, {"-key", t.key}} {
 		if f.file != "" && !encrypted {
-			bad.Add(f.name, f.file, "is for a URL of rediss://")
+			bad.Add(f.name, f.file, "needs a rediss:// URL")
 		}
 	}
 	if t.ca != "" {
@@ -55,7 +56,8 @@ func (t *trust) check(bad *hybridlimit.Violations, encrypted bool) {
 	}
 }
 
-// apply is for the configuration of a rediss:// URL; others have none.
+// apply sets the certificates in the TLS configuration of a URL. c is nil unless the
+// URL is rediss://.
 func (t *trust) apply(c *tls.Config) {
 	if c == nil {
 		return

@@ -21,8 +21,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// issue writes a certificate and its key to files: of an authority if by is nil,
-// else of one that it has signed.
+// issue writes a certificate and its key to files: that of an authority if by is
+// nil, else one signed by it.
 func issue(t *testing.T, dir, name string, by *tls.Certificate) (cert, key string, pair tls.Certificate) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -59,7 +59,7 @@ func issue(t *testing.T, dir, name string, by *tls.Certificate) (cert, key strin
 	return cert, key, pair
 }
 
-// encrypted is TLS before a Redis: whoever comes has to show a certificate of the
+// encrypted is a TLS proxy of a Redis. It requires a client certificate of the
 // authority.
 func encrypted(t *testing.T, own tls.Certificate, authority *x509.Certificate, to string) (addr string) {
 	t.Helper()
@@ -88,8 +88,8 @@ func encrypted(t *testing.T, own tls.Certificate, authority *x509.Certificate, t
 	return l.Addr().String()
 }
 
-// A Redis whose certificate is of an authority of one's own, and that wants to see
-// one.
+// A Redis with a certificate of a private authority, which requires a client
+// certificate.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -101,7 +101,7 @@ func TestTLS(t *testing.T) {
 	url := "rediss://" + encrypted(t, server, authority.Leaf, srv.Addr())
 	whole := []string{"-name", "api", "-ca", ca, "-cert", cert, "-key", key}
 	expect(t, url, append(append([]string{"inspect"}, whole...), "alice"), "bucket had 7.0 units left")
-	expect(t, url, append([]string{"top"}, whole...), "1 keys of api, all there are")
+	expect(t, url, append([]string{"top"}, whole...), "1 keys of api, complete")
 	for name, c := range map[string]struct {
 		args []string
 		want string
@@ -122,7 +122,7 @@ func TestTLS(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"redis://127.0.0.1:1", []string{"-ca", ca}, "is for a URL of rediss://"},
+		{"redis://127.0.0.1:1", []string{"-ca", ca}, "needs a rediss:// URL"},
 		{url, []string{"-ca", empty}, "-ca (\"" + empty + "\") has no certificate"},
 		{url, []string{"-ca", dir + "/no"}, "cannot be read"},
 		{url, []string{"-cert", cert}, "needs -key"},

@@ -17,30 +17,30 @@ import (
 	"github.com/hybridlimit/hybridlimit/httplimit"
 )
 
-// which is the flags that say which key is meant where the key as a limiter
-// counts it is not at hand.
+// which is the flags that select a key by something other than the key itself.
 type which struct {
 	ip           string
 	bits4, bits6 int
-	apiKey       string // "-": from standard input
+	apiKey       string // "-": read from standard input
 	header       string
 	secretFile   string
 	digest       string
 
-	secret hybridlimit.Secret // out of secretFile
+	secret hybridlimit.Secret // read from secretFile
 }
 
+// add adds the flags.
 func (w *which) add(fs *flag.FlagSet) {
-	fs.StringVar(&w.ip, "ip", "", "instead of KEY: the client's `address`, as httplimit.ClientIP makes a key of it")
-	fs.IntVar(&w.bits4, "ipv4-bits", 32, "IPConfig.IPv4Bits, for -ip")
-	fs.IntVar(&w.bits6, "ipv6-bits", 64, "IPConfig.IPv6Bits, for -ip")
-	fs.StringVar(&w.apiKey, "api-key", "", "instead of KEY: `-`, to read an API key from standard input, as httplimit.APIKey makes a key of it; never the API key itself, which a shell's history would keep")
-	fs.StringVar(&w.header, "header", "X-Api-Key", "the `name` of the header that holds it, for -api-key")
-	fs.StringVar(&w.secretFile, "api-key-secret-file", "", "`file` with the secret of httplimit.APIKey, for -api-key; a newline at its end is not part of it")
-	fs.StringVar(&w.digest, "digest", "", "instead of KEY: the `key_digest` of a line of the log; it is looked for by a scan, where keys are not hashed")
+	fs.StringVar(&w.ip, "ip", "", "instead of KEY: the client's `address`, for a key of httplimit.ClientIP or PeerIP")
+	fs.IntVar(&w.bits4, "ipv4-bits", 32, "for -ip: the value of IPConfig.IPv4Bits")
+	fs.IntVar(&w.bits6, "ipv6-bits", 64, "for -ip: the value of IPConfig.IPv6Bits")
+	fs.StringVar(&w.apiKey, "api-key", "", "instead of KEY: `-` reads an API key from standard input, for a key of httplimit.APIKey; never pass the API key itself, because a shell's history would keep it")
+	fs.StringVar(&w.header, "header", "X-Api-Key", "for -api-key: the `name` of the API key's header")
+	fs.StringVar(&w.secretFile, "api-key-secret-file", "", "for -api-key: `file` with the secret of httplimit.APIKey; a newline at the end of the file is ignored")
+	fs.StringVar(&w.digest, "digest", "", "instead of KEY: the `key_digest` of a log line; finding it takes a scan, unless keys are hashed")
 }
 
-// check notes what is wrong with the flags, and reads the secret.
+// check adds a violation for each invalid flag, and reads the secret.
 func (w *which) check(bad *hybridlimit.Violations, args []string) {
 	said := 0
 	for _, s := range []string{w.ip, w.apiKey, w.digest} {
@@ -59,33 +59,34 @@ func (w *which) check(bad *hybridlimit.Violations, args []string) {
 		bad.Add("arguments", args, "must be one key, or one of -ip, -api-key and -digest")
 	}
 	if w.apiKey != "" && w.apiKey != "-" {
-		bad.Add("-api-key", "[secret]", "must be -, and the API key in standard input")
+		bad.Add("-api-key", "[secret]", "must be -, with the API key in standard input")
 	}
 	if w.apiKey != "" && w.header == "" {
 		bad.Add("-header", w.header, "must not be empty")
 	}
 	if w.digest != "" {
 		if sum, err := base64.RawURLEncoding.DecodeString(w.digest); err != nil || len(sum) != 16 {
-			bad.Add("-digest", w.digest, "must be the 22 letters of a key_digest")
+			bad.Add("-digest", w.digest, "must be a key_digest of 22 characters")
 		}
 	}
 	if w.ip != "" {
 		if _, err := netip.ParseAddr(w.ip); err != nil {
-			bad.Add("-ip", w.ip, "must be an address, without a port")
+			bad.Add("-ip", w.ip, "must be an IP address without a port")
 		}
 		if _, err := w.clientIP(); err != nil {
-			bad.Add("-ipv4-bits, -ipv6-bits", fmt.Sprint(w.bits4, ", ", w.bits6), "must be 1 to 32, and 1 to 128")
+			bad.Add("-ipv4-bits, -ipv6-bits", fmt.Sprint(w.bits4, ", ", w.bits6), "must be 1 to 32 and 1 to 128")
 		}
 	}
 	w.secret = secretOf(bad, "-api-key-secret-file", w.secretFile)
 }
 
+// clientIP returns the KeyFunc for -ip.
 func (w *which) clientIP() (httplimit.KeyFunc, error) {
 	return httplimit.ClientIP(httplimit.IPConfig{IPv4Bits: w.bits4, IPv6Bits: w.bits6})
 }
 
-// key is the key as the limiter counts it, but of a digest. httplimit makes it,
-// of a request like the client's. Only after check.
+// key returns the key that the limiter uses, unless -digest is set. It calls the
+// KeyFunc of httplimit with a request like the client's. Call check before.
 func (w *which) key(in io.Reader, args []string) (string, error) {
 	switch {
 	case w.ip != "":
@@ -99,7 +100,7 @@ func (w *which) key(in io.Reader, args []string) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("hybridlimit: standard input: %w", err)
 		}
-		sent := strings.Trim(line(text), " \t") // as a server reads a header
+		sent := strings.Trim(line(text), " \t") // as a server trims a header
 		var bad hybridlimit.Violations
 		if sent == "" || len(text) > maxKeyBytes {
 			bad.Add("-api-key", "[secret]", fmt.Sprintf("must be 1 to %d bytes in standard input", maxKeyBytes))
@@ -111,15 +112,15 @@ func (w *which) key(in io.Reader, args []string) (string, error) {
 	return args[0], nil
 }
 
-// target is a key that was found.
+// target is a key to inspect.
 type target struct {
-	key      string // the caller's; empty: not known, because Redis has a hash of it
+	key      string // the caller's key; empty: unknown, because it is hashed
 	digest   string
 	redisKey string
 }
 
-// find looks for the key that a digest stands for: under the digest, as which
-// Redis has it with HashKeys, and else at each key of the limiter.
+// find returns the key with a digest. With HashKeys the digest is part of the Redis
+// key; without, find scans the limiter's keys.
 func (c *connection) find(ctx context.Context, rdb redis.UniversalClient, digest string, w *walk) (t target, err error) {
 	t.digest = digest
 	if t.redisKey, err = c.hashedKey(ctx, rdb, digest); t.redisKey != "" || err != nil {
@@ -143,15 +144,15 @@ func (c *connection) find(ctx context.Context, rdb redis.UniversalClient, digest
 	case t.redisKey != "":
 		return t, nil
 	case w.cut:
-		return t, fmt.Errorf("hybridlimit: no key of %q with this digest was found before -for %v was over at -rate %d", c.name, w.most, w.rate)
+		return t, fmt.Errorf("hybridlimit: found no key of %q with this digest, but the scan ended after -for %v at -rate %d", c.name, w.most, w.rate)
 	}
-	return t, nothing(fmt.Sprintf("no key of %q in Redis has this digest: its state is over, or -name, -prefix, -tags or -hash-secret-file is another", c.name))
+	return t, nothing(fmt.Sprintf("no key of %q in Redis has this digest: its state has expired, or -name, -prefix, -tags or -hash-secret-file is wrong", c.name))
 }
 
-// hashedKey is the Redis key that ends with a hash; the tag is not known.
+// hashedKey returns the Redis key that ends with a hash, or "". It tries all tags.
 func (c *connection) hashedKey(ctx context.Context, rdb redis.UniversalClient, hash string) (string, error) {
 	names := c.names()
-	names.HashKeys = "" // it is hashed
+	names.HashKeys = "" // the key is already hashed
 	for from := 0; from < c.tags; from += pageKeys {
 		keys := make([]string, 0, pageKeys)
 		ttls := make([]*redis.DurationCmd, 0, pageKeys)
@@ -170,7 +171,7 @@ func (c *connection) hashedKey(ctx context.Context, rdb redis.UniversalClient, h
 			return "", fmt.Errorf("hybridlimit: %w", err)
 		}
 		for i, ttl := range ttls {
-			if ttl.Val() != -2 { // there is none
+			if ttl.Val() != -2 { // -2: no such key
 				return keys[i], nil
 			}
 		}
@@ -178,8 +179,8 @@ func (c *connection) hashedKey(ctx context.Context, rdb redis.UniversalClient, h
 	return "", nil
 }
 
-// unknown is nil where Redis has a state of the limiter; else it says that there
-// is nothing: for a limiter without a process and without a switch.
+// unknown scans for a state of a limiter without a process and without a switch. It
+// returns nil if there is one, and else an error of type nothing.
 func (c *connection) unknown(ctx context.Context, rdb redis.UniversalClient, w *walk) error {
 	found := false
 	err := w.run(ctx, c, rdb, c.names().Pattern(c.name), func(_ context.Context, _ *redis.Client, keys []string) (bool, error) {
@@ -190,13 +191,13 @@ func (c *connection) unknown(ctx context.Context, rdb redis.UniversalClient, w *
 		return found, nil
 	})
 	if w.cut && err == nil {
-		err = errors.New("not all keys were looked at in time")
+		err = errors.New("the scan ended before all keys were seen")
 	}
 	switch {
 	case found:
 		return nil
 	case err != nil:
-		return nothing(fmt.Sprintf("no process and no switch of a limiter %q, by -prefix %s and -tags %d; whether it has keys is not known: %v", c.name, c.prefix, c.tags, err))
+		return nothing(fmt.Sprintf("no limiter %q has a process or a switch, with -prefix %s and -tags %d; whether it has keys is unknown: %v", c.name, c.prefix, c.tags, err))
 	}
-	return nothing(fmt.Sprintf("no limiter %q is known to this Redis: no key, no process and no switch, by -prefix %s and -tags %d; hybridlimit list shows those that are", c.name, c.prefix, c.tags))
+	return nothing(fmt.Sprintf("no limiter %q is known to this Redis: no key, no process and no switch, with -prefix %s and -tags %d; hybridlimit list shows the known ones", c.name, c.prefix, c.tags))
 }

@@ -1,15 +1,21 @@
-// Package debug shows over HTTP what a hub knows: its limiters, and of a key what
-// would become of a call and why, in a sentence that people on call understand.
+// Package debug shows the state of a hub over HTTP. It lists the hub's limiters. For
+// a key, it shows the decision on the next call and the reason for it, in one
+// sentence for people on call.
 //
-// It shows keys, which are somebody's identity, and figures that tell how to get
-// around a limit. It asks nobody who is there. So mount it where only you are: on
-// a port of its own on the loopback, or behind your own authentication. It changes
-// nothing, and asks Redis only when told to, with three messages a request. No page
-// of another site can read it in the browser of somebody who may: it allows none by
-// CORS, and answers only to names that such a page cannot have, which are addresses,
-// localhost and those that Handler is told (else a name that is made to point to the
-// loopback would do). The key is in the query, so it is in the access log of
-// whatever stands before it; POST takes it in a form instead.
+// The handler shows keys, which may identify people, and figures that help to evade
+// a limit. It has no authentication. Serve it on a separate port of the loopback
+// address, or behind your own authentication.
+//
+// The handler changes nothing. It asks Redis only on request, with three messages
+// per request.
+//
+// A page of another site cannot read the handler through the browser of a permitted
+// user. The handler sends no CORS headers. It answers only requests for an IP
+// address, localhost, or a host passed to Handler: another site could let its own
+// name point to the loopback address.
+//
+// The key is part of the URL and so appears in the access logs of proxies. With
+// POST, the key is in the form instead.
 package debug
 
 import (
@@ -27,21 +33,28 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-// maxForm bounds a POST: a key of 64 KiB, each byte of it as "%xx", and the rest.
+// maxForm bounds the body of a POST: a key of 64 KiB with each byte as "%xx", and
+// 4 KiB for the other parameters.
 const maxForm = 3*64<<10 + 4<<10
 
-// Handler shows a hub. Hosts are the names by which it is asked
-// besides localhost and IP addresses: "limits.internal". A hub that is nil is a
-// panic, here and not with the first question. Without a query it lists the limiters. The query says
+// Handler returns a handler that shows a hub. hosts are the names for which it
+// answers besides localhost and IP addresses, such as "limits.internal". Handler
+// panics if hub is nil. Without parameters the answer lists the limiters. The
+// parameters are
 //
-//	limiter=name   one limiter; needed with key where the hub has several
-//	key=text       what this process knows of a key
-//	redis=1        besides, what Redis has of it now
-//	format=json    JSON instead of text, as does "Accept: application/json"
+//	limiter=name   one limiter; required with key if the hub has several
+//	key=text       the state of a key in this process
+//	redis=1        also the state of the key in Redis now
+//	format=json    JSON instead of text, as with "Accept: application/json"
 //
-// Answers are never cached. What cannot be shown is 400 (no such parameter, no
-// such key), 404 (no such limiter), 405 (not GET, HEAD or POST), 415 (a POST that is
-// no form), 421 (a host that is not one of these) or 503 (closed).
+// Answers are never cached. The statuses of errors are
+//
+//	400  invalid parameter or key
+//	404  no such limiter
+//	405  the method is not GET, HEAD or POST
+//	415  the body of a POST is not a form
+//	421  the host is not one of the above
+//	503  the hub is closed
 func Handler(hub *hybrid.Hub, hosts ...string) http.Handler {
 	if hub == nil {
 		panic("debug: Handler: hub (nil) is required")
@@ -53,13 +66,14 @@ func Handler(hub *hybrid.Hub, hosts ...string) http.Handler {
 	return h
 }
 
+// handler shows a hub.
 type handler struct {
 	hub   *hybrid.Hub
 	hosts map[string]bool
 }
 
-// welcome says whether a request's Host is a name that no other site can have.
-// "Host: " alone is of no browser.
+// welcome reports whether a request's Host is a name that no other site can have. An
+// empty Host is accepted, because no browser sends one.
 func (h handler) welcome(host string) bool {
 	host = plain(host)
 	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil || host == "" {
@@ -68,7 +82,8 @@ func (h handler) welcome(host string) bool {
 	return h.hosts[host] || strings.HasSuffix(host, ".localhost")
 }
 
-// plain is a host without its port, as it is compared.
+// plain returns the form of a host that is compared: without a port, and in lower
+// case.
 func plain(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -84,11 +99,12 @@ type problem struct {
 
 func (p problem) Error() string { return p.text }
 
+// problemf returns a problem.
 func problemf(status int, format string, args ...any) error {
 	return problem{status, fmt.Sprintf(format, args...)}
 }
 
-// ServeHTTP answers one question.
+// ServeHTTP answers one request.
 func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Cache-Control", "no-store")
@@ -100,7 +116,7 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.welcome(r.Host) {
 		q, err = readQuery(w, r)
 	} else {
-		err = problemf(http.StatusMisdirectedRequest, "host (%q) must be localhost, an IP address, or one that debug.Handler is told", r.Host)
+		err = problemf(http.StatusMisdirectedRequest, "host (%q) must be localhost, an IP address, or a host passed to debug.Handler", r.Host)
 	}
 	if err == nil {
 		asJSON = asJSON && q.format == "" || q.format == "json"
@@ -126,18 +142,20 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	write(w, status, asJSON, failure{err.Error()})
 }
 
+// failure is the body of an error.
 type failure struct {
 	Error string `json:"error"`
 }
 
 func (f failure) text(w io.Writer) { fmt.Fprintln(w, "error:", f.Error) }
 
-// query is what is asked.
+// query is the parameters of a request.
 type query struct {
 	limiter, key, format string
 	byKey, redis         bool
 }
 
+// readQuery reads and checks the parameters.
 func readQuery(w http.ResponseWriter, r *http.Request) (q query, err error) {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
@@ -148,14 +166,14 @@ func readQuery(w http.ResponseWriter, r *http.Request) (q query, err error) {
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	default:
-		return q, problemf(http.StatusMethodNotAllowed, "%s changes nothing here: use GET", r.Method)
+		return q, problemf(http.StatusMethodNotAllowed, "method %s is not allowed: use GET, HEAD or POST", r.Method)
 	}
 	if err := r.ParseForm(); err != nil {
 		return q, problemf(http.StatusBadRequest, "the query cannot be read: %v", err)
 	}
 	for name, values := range r.Form {
 		if len(values) != 1 {
-			return q, problemf(http.StatusBadRequest, "%q is there %d times", name, len(values))
+			return q, problemf(http.StatusBadRequest, "parameter %q occurs %d times: it must occur once", name, len(values))
 		}
 		v := values[0]
 		switch name {
@@ -173,7 +191,7 @@ func readQuery(w http.ResponseWriter, r *http.Request) (q query, err error) {
 				return q, problemf(http.StatusBadRequest, "format (%q) must be json or text", v)
 			}
 		default:
-			return q, problemf(http.StatusBadRequest, "%q is no parameter: there are limiter, key, redis and format", name)
+			return q, problemf(http.StatusBadRequest, "unknown parameter %q: the parameters are limiter, key, redis and format", name)
 		}
 	}
 	if q.redis && !q.byKey {
@@ -182,7 +200,7 @@ func readQuery(w http.ResponseWriter, r *http.Request) (q query, err error) {
 	return q, nil
 }
 
-// answer is what is shown.
+// answer returns the content of the answer.
 func (h handler) answer(r *http.Request, q query) (any, error) {
 	limiters := h.hub.Limiters()
 	if q.limiter != "" {
@@ -200,7 +218,7 @@ func (h handler) answer(r *http.Request, q query) (any, error) {
 		return listing(h.hub, limiters), nil
 	}
 	if len(limiters) != 1 {
-		return nil, problemf(http.StatusBadRequest, "the hub has %d limiters: say which, by limiter=name", len(limiters))
+		return nil, problemf(http.StatusBadRequest, "the hub has %d limiters: select one with limiter=name", len(limiters))
 	}
 	var i hybrid.Inspection
 	var err error
@@ -212,16 +230,17 @@ func (h handler) answer(r *http.Request, q query) (any, error) {
 	return inspected(i), err
 }
 
-// texter writes itself for people.
+// texter is the content of an answer. It can be written as text.
 type texter interface{ text(w io.Writer) }
 
+// write writes an answer as text or JSON.
 func write(w http.ResponseWriter, status int, asJSON bool, v any) {
 	if asJSON {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
-		_ = enc.Encode(v) // who asked has gone
+		_ = enc.Encode(v) // an error means that the client has gone
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")

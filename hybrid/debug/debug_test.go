@@ -18,8 +18,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// inBubble is a hub with two limiters, "api" of 10 an hour, of which a key has
-// used 7, and "hot"; after its start.
+// inBubble runs f with a hub of two limiters after its start: "api" with 10 units,
+// of which alice has used 7, and "hot".
 func inBubble(t *testing.T, f func(t *testing.T, b *redistest.Bubble, h *hybrid.Hub)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -46,7 +46,7 @@ func inBubble(t *testing.T, f func(t *testing.T, b *redistest.Bubble, h *hybrid.
 
 const alice = "alice@example.com"
 
-// do asks a handler.
+// do sends a request to a handler.
 func do(t *testing.T, h http.Handler, method, query, accept string) (int, string, http.Header) {
 	t.Helper()
 	target, body := "/debug/limits?"+query, io.Reader(nil)
@@ -73,8 +73,8 @@ func TestKeyAsText(t *testing.T) {
 			status, body, header := do(t, debug.Handler(h), method, query, "")
 			for _, want := range []string{
 				"the next call asks Redis, for 20ms at most, because nothing is leased, and credit is 0 units: Overshoot 0.05 × burst 10 / 1 is below one, and an Overshoot of 0.1 gives 1\n",
-				`key         "alice@example.com", in the log `, "limiter     api: 1 per 1h0m0s, burst 10 (token bucket), mode auto\n",
-				"Redis said  3 units left, 0s ago\n", "owed        0 units, 0 of them by the fallback; 0 calls wait\n",
+				`key         "alice@example.com", key_digest `, "limiter     api: 1 per 1h0m0s, burst 10 (token bucket), mode auto\n",
+				"Redis view  3 units left, 0s ago\n", "owed        0 units, 0 of them by the fallback; 0 calls are waiting\n",
 				"leased      nothing\n", "fleet       1 processes, credit 0\n", "switch      normal\n", "breaker     closed\n",
 			} {
 				if !strings.Contains(body, want) {
@@ -89,7 +89,7 @@ func TestKeyAsText(t *testing.T) {
 			}
 		}
 		_, body, _ := do(t, debug.Handler(h), http.MethodGet, query+"&redis=1", "")
-		for _, want := range []string{"Redis now   allowed because the bucket has 3 of 10 units left\n", "7 units debited, 0 leased by the ledger, forgotten in 7h0m2s\n"} {
+		for _, want := range []string{"Redis now   allowed because the bucket has 3 of 10 units left\n", "7 units debited, 0 in the ledger, expires in 7h0m2s\n"} {
 			if !strings.Contains(body, want) {
 				t.Errorf("no %q in\n%s", want, body)
 			}
@@ -128,7 +128,7 @@ func TestListing(t *testing.T) {
 	inBubble(t, func(t *testing.T, _ *redistest.Bubble, h *hybrid.Hub) {
 		_, body, _ := do(t, debug.Handler(h), http.MethodGet, "", "")
 		for _, want := range []string{
-			"breaker closed, ", "\nsyncs take ", " and have 1 keys in the mean\n", "0 dropped, 0 given back, largest debt 0\n", "\napi: 1 per 1h0m0s, burst 10 (token bucket), mode auto, switch normal\n", "\nhot: 1000 per 1s, ",
+			"breaker closed, ", "\nmean sync: ", ", 1 keys\n", "0 dropped, 0 refunded, largest debt 0\n", "\napi: 1 per 1h0m0s, burst 10 (token bucket), mode auto, switch normal\n", "\nhot: 1000 per 1s, ",
 			"  allowed  1 by redis\n", "  denied   none\n", "  keys     1 in memory, 0 evicted\n",
 		} {
 			if !strings.Contains(body, want) {
@@ -146,8 +146,7 @@ func TestListing(t *testing.T) {
 	})
 }
 
-// With one limiter its name is not needed; a key of the user's making stays
-// text.
+// With one limiter its name is not needed. A hostile key stays text.
 func TestHostileKey(t *testing.T) {
 	inBubble(t, func(t *testing.T, _ *redistest.Bubble, h *hybrid.Hub) {
 		h.Limiters()[1].Close()
@@ -166,16 +165,16 @@ func TestBadQuestions(t *testing.T) {
 			want          string
 		}{
 			{"GET", "limiter=nope&key=k", 404, `the hub has no limiter "nope"`},
-			{"GET", "key=k", 400, "the hub has 2 limiters: say which, by limiter=name"},
+			{"GET", "key=k", 400, "the hub has 2 limiters: select one with limiter=name"},
 			{"GET", "limiter=api&key=", 400, "empty"},
 			{"GET", "limiter=api&key=" + strings.Repeat("k", 600), 400, "600 bytes, at most 512"},
-			{"GET", "limiter=api&key=a&key=b", 400, `"key" is there 2 times`},
+			{"GET", "limiter=api&key=a&key=b", 400, `parameter "key" occurs 2 times`},
 			{"GET", "limiter=api&redis=1", 400, "redis=1 needs a key"},
 			{"GET", "limiter=api&key=k&redis=yes", 400, `redis ("yes") must be 0 or 1`},
 			{"GET", "format=xml", 400, `format ("xml") must be json or text`},
-			{"GET", "reset=1", 400, `"reset" is no parameter: there are limiter, key, redis and format`},
+			{"GET", "reset=1", 400, `unknown parameter "reset": the parameters are limiter, key, redis and format`},
 			{"GET", "key=%zz", 400, "the query cannot be read"},
-			{"DELETE", "limiter=api&key=k", 405, "DELETE changes nothing here: use GET"},
+			{"DELETE", "limiter=api&key=k", 405, "method DELETE is not allowed: use GET, HEAD or POST"},
 			{"POST", "key=" + strings.Repeat("k", 250_000), 400, "too large"},
 			{"POST", "limiter=api&key=" + strings.Repeat("%c3", 64<<10), 400, "65536 bytes, at most 512"}, // the longest, in its longest form
 		} {
@@ -202,7 +201,8 @@ func TestBadQuestions(t *testing.T) {
 	})
 }
 
-// A POST that is no form was answered with the list, as if it had asked nothing.
+// A POST without a form was once answered with the list, like a request without
+// parameters.
 func TestPostThatIsNoForm(t *testing.T) {
 	inBubble(t, func(t *testing.T, _ *redistest.Bubble, h *hybrid.Hub) {
 		for kind, want := range map[string]int{
@@ -222,7 +222,7 @@ func TestPostThatIsNoForm(t *testing.T) {
 	})
 }
 
-// A page of another site, whose name was made to point here, is not answered.
+// A page of another site gets no answer, even if its name points to this host.
 func TestHosts(t *testing.T) {
 	inBubble(t, func(t *testing.T, _ *redistest.Bubble, h *hybrid.Hub) {
 		for host, want := range map[string]int{

@@ -15,19 +15,20 @@ import (
 
 // page is the list of limiters.
 type page struct {
-	Breaker  string  `json:"breaker"` // the worst of the hub's
+	Breaker  string  `json:"breaker"` // the worst state of the hub's breakers
 	Messages uint64  `json:"messages"`
 	Ops      uint64  `json:"ops"`
 	Failures uint64  `json:"failures"`
-	Behind   bool    `json:"behind"`            // syncs that can wait do so for longer than SyncInterval
-	SyncMean float64 `json:"sync_mean_seconds"` // since the start
+	Behind   bool    `json:"behind"`            // syncs that are not urgent wait for longer than SyncInterval
+	SyncMean float64 `json:"sync_mean_seconds"` // mean duration of a sync since the start
 	BatchOps float64 `json:"batch_mean_ops"`
 	Limiters []entry `json:"limiters"`
 }
 
+// entry is one limiter in the list.
 type entry struct {
 	Name     string           `json:"name"`
-	Limit    string           `json:"limit"` // of keys without one of their own
+	Limit    string           `json:"limit"` // for keys without a limit of their own
 	Mode     string           `json:"mode"`
 	Switch   string           `json:"switch"`
 	Fleet    int64            `json:"fleet"`
@@ -39,13 +40,14 @@ type entry struct {
 	Dropped  int64            `json:"dropped"`
 	Returned int64            `json:"returned"`
 	Worst    int64            `json:"overshoot"`
-	Allowed  map[string]int64 `json:"allowed"` // by source
+	Allowed  map[string]int64 `json:"allowed"` // decisions by source
 	Denied   map[string]int64 `json:"denied"`
 	PerOp    float64          `json:"ops_per_decision"`
 	Resynced int64            `json:"resynced"`
 }
 
-// listing visits every key in memory: see hybrid.Limiter.Stats.
+// listing returns the page. Its cost grows with the keys in memory: it calls
+// hybrid.Limiter.Stats.
 func listing(h *hybrid.Hub, limiters []*hybrid.Limiter) page {
 	s := h.Stats()
 	p := page{Breaker: s.Breaker.String(), Messages: s.Messages, Ops: s.Ops, Failures: s.Failures, Behind: s.Behind, SyncMean: s.SyncMean().Seconds(), Limiters: []entry{}}
@@ -63,6 +65,7 @@ func listing(h *hybrid.Hub, limiters []*hybrid.Limiter) page {
 	return p
 }
 
+// bySource replaces sources by their names.
 func bySource(of map[hybridlimit.Source]int64) map[string]int64 {
 	out := map[string]int64{}
 	for s, n := range of {
@@ -73,20 +76,21 @@ func bySource(of map[hybridlimit.Source]int64) map[string]int64 {
 
 func (p page) text(w io.Writer) {
 	fmt.Fprintf(w, "breaker %s, %d messages with %d ops to Redis, %d failed\n", p.Breaker, p.Messages, p.Ops, p.Failures)
-	fmt.Fprintf(w, "syncs take %v and have %.3g keys in the mean%s\n", time.Duration(p.SyncMean*1e9).Round(time.Microsecond), p.BatchOps, map[bool]string{true: "; they are behind"}[p.Behind])
+	fmt.Fprintf(w, "mean sync: %v, %.3g keys%s\n", time.Duration(p.SyncMean*1e9).Round(time.Microsecond), p.BatchOps, map[bool]string{true: "; syncs are behind"}[p.Behind])
 	for _, e := range p.Limiters {
 		fmt.Fprintf(w, "\n%s: %s, mode %s, switch %s\n", e.Name, e.Limit, e.Mode, e.Switch)
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		fmt.Fprintf(t, "  fleet\t%d processes, credit %d\n", e.Fleet, e.Credit)
 		fmt.Fprintf(t, "  keys\t%d in memory, %d evicted\n", e.Keys, e.Evicted)
-		fmt.Fprintf(t, "  units\t%d owed, %d leased, %d dropped, %d given back, largest debt %d\n", e.Owed, e.Held, e.Dropped, e.Returned, e.Worst)
+		fmt.Fprintf(t, "  units\t%d owed, %d leased, %d dropped, %d refunded, largest debt %d\n", e.Owed, e.Held, e.Dropped, e.Returned, e.Worst)
 		fmt.Fprintf(t, "  allowed\t%s\n", counts(e.Allowed))
 		fmt.Fprintf(t, "  denied\t%s\n", counts(e.Denied))
-		fmt.Fprintf(t, "  Redis\t%.4g ops per decision, %d keys told again\n", e.PerOp, e.Resynced)
+		fmt.Fprintf(t, "  Redis\t%.4g ops per decision, %d keys resynced\n", e.PerOp, e.Resynced)
 		t.Flush()
 	}
 }
 
+// counts writes decisions by source, such as "3 by redis".
 func counts(of map[string]int64) string {
 	if len(of) == 0 {
 		return "none"
@@ -98,7 +102,7 @@ func counts(of map[string]int64) string {
 	return strings.Join(parts, ", ")
 }
 
-// inspected is what is known of a key.
+// inspected is the state of a key.
 type inspected hybrid.Inspection
 
 func (i inspected) text(w io.Writer) {
@@ -106,31 +110,32 @@ func (i inspected) text(w io.Writer) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(name, format string, args ...any) { fmt.Fprintf(t, name+"\t"+format+"\n", args...) }
 	line("limiter", "%s: %v, mode %s", i.Policy, i.Limit, i.Mode)
-	line("key", "%q, in the log %s, slot %d", i.Key, i.Digest, i.Slot) // quoted: a key may hold anything
+	line("key", "%q, key_digest %s, slot %d", i.Key, i.Digest, i.Slot) // quoted, because a key may contain any bytes
 	line("at", "%s", i.At.UTC().Format(time.RFC3339Nano))
 	if !i.DenyUntil.IsZero() {
 		line("deny until", "%s", i.DenyUntil.UTC().Format(time.RFC3339Nano))
 	}
 	line("leased", "%s", leased(i))
-	line("owed", "%d units, %d of them by the fallback; %d calls wait", i.Owed, i.Fallback, i.Waiting)
+	line("owed", "%d units, %d of them by the fallback; %d calls are waiting", i.Owed, i.Fallback, i.Waiting)
 	if i.Viewed {
-		line("Redis said", "%d units left, %v ago", i.ViewLeft, i.ViewAge.Round(time.Millisecond))
+		line("Redis view", "%d units left, %v ago", i.ViewLeft, i.ViewAge.Round(time.Millisecond))
 	} else {
-		line("Redis said", "nothing yet")
+		line("Redis view", "none yet")
 	}
-	line("fleet", "%d processes%s, credit %d", i.Fleet, map[bool]string{false: " (not sure)"}[i.FleetKnown], i.Credit)
+	line("fleet", "%d processes%s, credit %d", i.Fleet, map[bool]string{false: " (uncertain)"}[i.FleetKnown], i.Credit)
 	line("switch", "%s%s%s", i.Switch, map[bool]string{true: ", this process's own"}[i.SwitchOwn], map[bool]string{true: "; in shadow"}[i.Shadow])
 	line("breaker", "%s", i.Breaker)
 	switch k := i.Redis; {
 	case k != nil:
 		line("Redis now", "%s", k)
-		line("", "%d units debited, %d leased by the ledger, forgotten in %v", k.Debited, k.Leased, k.TTL)
+		line("", "%d units debited, %d in the ledger, expires in %v", k.Debited, k.Leased, k.TTL)
 	case i.RedisError != "":
 		line("Redis now", "%s", i.RedisError)
 	}
 	t.Flush()
 }
 
+// leased describes the key's lease.
 func leased(i inspected) string {
 	if i.Leased == 0 {
 		return "nothing"

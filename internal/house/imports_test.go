@@ -62,6 +62,8 @@ func TestForbiddenImportsAreReported(t *testing.T) {
 		in("httplimit", "hybrid"),
 		in("httplimit", "local"),
 		out("httplimit", "google.golang.org/grpc"),
+		in("internal/ratelimitheader", "."),
+		in("hybrid", "internal/ratelimitheader"),
 		// What is made for tests stays in tests, whatever it is called.
 		in("hybrid", "internal/redistest"),
 		in("hybrid", "internal/fleet"),
@@ -123,6 +125,7 @@ func TestAllowedImportsAreNotReported(t *testing.T) {
 		out("otellimit", otel+"/metric"),
 		out("hybrid", otel+"/metric"),
 		out("httplimit", "net/http"),
+		in("httplimit", "internal/ratelimitheader"),
 		in("examples/quickstart", "hybrid"),
 		out("examples/quickstart", miniredis),
 		in("internal/fleet", "hybrid"),

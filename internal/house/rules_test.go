@@ -54,10 +54,11 @@ var product = map[string]rule{
 		inside:  []string{".", "internal/account", "internal/algo", "internal/census", "internal/runner", "internal/waiting", "internal/wire", "lua", "breaker", "local", "sync"},
 		outside: []string{redisClient, lru, xtime, otel, xxhash},
 	},
-	"hybrid/debug": {inside: []string{".", "hybrid"}}, // an adapter, so that hybrid does not bring net/http
-	"httplimit":    {inside: []string{"."}},
-	"otellimit":    {inside: []string{"."}, outside: []string{otel}},
-	"limittest":    {inside: []string{"."}}, // made for tests, and imports none of what tests are made of
+	"hybrid/debug":             {inside: []string{".", "hybrid"}}, // an adapter, so that hybrid does not bring net/http
+	"internal/ratelimitheader": {},
+	"httplimit":                {inside: []string{".", "internal/ratelimitheader"}},
+	"otellimit":                {inside: []string{"."}, outside: []string{otel}},
+	"limittest":                {inside: []string{"."}}, // made for tests, and imports none of what tests are made of
 }
 
 // example is the rule of everything below examples/: programs that a user could copy, hence public packages only.

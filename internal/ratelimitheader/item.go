@@ -1,4 +1,4 @@
-package httplimit
+package ratelimitheader
 
 import (
 	"encoding/base64"
@@ -7,27 +7,30 @@ import (
 	"unicode/utf8"
 )
 
-// itemKind is what a bare item of structured fields is.
+// itemKind is the type of a bare item of structured fields.
 type itemKind uint8
 
 const (
 	kindInteger itemKind = iota
 	kindString
 	kindBytes
-	kindOther // decimals, tokens, booleans, dates, display strings: of no use here
+	kindOther // Decimal, Token, Boolean, Date, Display String: checked, but the value is not kept
 )
 
+// bareItem is the value of an item or of a parameter.
 type bareItem struct {
 	kind itemKind
-	n    int64
-	s    string // of a String or a Byte Sequence
+	n    int64  // set for kindInteger
+	s    string // set for kindString and kindBytes, decoded
 }
 
-// parser reads structured fields (RFC 9651, section 4.2) off the front of in.
+// parser consumes structured fields (RFC 9651, section 4.2) from the front of in.
 type parser struct{ in string }
 
+// skip consumes any of chars.
 func (p *parser) skip(chars string) { p.in = strings.TrimLeft(p.in, chars) }
 
+// take consumes c if c comes next.
 func (p *parser) take(c byte) bool {
 	if p.in == "" || p.in[0] != c {
 		return false
@@ -36,10 +39,10 @@ func (p *parser) take(c byte) bool {
 	return true
 }
 
-// while takes the longest prefix whose characters are all of a kind.
-func (p *parser) while(of func(c byte) bool) string {
+// while consumes the longest prefix whose characters all match.
+func (p *parser) while(match func(c byte) bool) string {
 	i := 0
-	for i < len(p.in) && of(p.in[i]) {
+	for i < len(p.in) && match(p.in[i]) {
 		i++
 	}
 	s := p.in[:i]
@@ -47,7 +50,8 @@ func (p *parser) while(of func(c byte) bool) string {
 	return s
 }
 
-// parameters reads section 4.2.3.2. Of two with one name the last counts.
+// parameters reads Parameters (section 4.2.3.2). If a name occurs twice, the last
+// value counts.
 func (p *parser) parameters() (map[string]bareItem, bool) {
 	var params map[string]bareItem
 	for p.take(';') {
@@ -56,7 +60,7 @@ func (p *parser) parameters() (map[string]bareItem, bool) {
 			return nil, false
 		}
 		name := p.while(func(c byte) bool { return lower(c) || digit(c) || strings.IndexByte("_-.*", c) >= 0 })
-		value := bareItem{kind: kindOther} // true
+		value := bareItem{kind: kindOther} // Boolean true
 		if p.take('=') {
 			var ok bool
 			if value, ok = p.bare(); !ok {
@@ -71,7 +75,7 @@ func (p *parser) parameters() (map[string]bareItem, bool) {
 	return params, true
 }
 
-// bare reads section 4.2.3.1.
+// bare reads a Bare Item (section 4.2.3.1).
 func (p *parser) bare() (bareItem, bool) {
 	if p.in == "" {
 		return bareItem{}, false
@@ -101,7 +105,7 @@ func (p *parser) bare() (bareItem, bool) {
 	return bareItem{}, false
 }
 
-// number reads section 4.2.4: an Integer of 15 digits at most, or a Decimal.
+// number reads an Integer of at most 15 digits, or a Decimal (section 4.2.4).
 func (p *parser) number() (bareItem, bool) {
 	sign := int64(1)
 	if p.take('-') {
@@ -122,7 +126,7 @@ func (p *parser) number() (bareItem, bool) {
 	return bareItem{kind: kindInteger, n: sign * n}, err == nil
 }
 
-// text reads section 4.2.5.
+// text reads a String (section 4.2.5).
 func (p *parser) text() (bareItem, bool) {
 	p.in = p.in[1:]
 	var b strings.Builder
@@ -146,7 +150,7 @@ func (p *parser) text() (bareItem, bool) {
 	return bareItem{}, false
 }
 
-// bytes reads section 4.2.7.
+// bytes reads a Byte Sequence (section 4.2.7).
 func (p *parser) bytes() (bareItem, bool) {
 	text, rest, ok := strings.Cut(p.in[1:], ":")
 	if !ok {
@@ -155,7 +159,7 @@ func (p *parser) bytes() (bareItem, bool) {
 	p.in = rest
 	decoded, err := base64.StdEncoding.DecodeString(text)
 	if err != nil && !strings.Contains(text, "=") {
-		decoded, err = base64.RawStdEncoding.DecodeString(text) // padding may be missing
+		decoded, err = base64.RawStdEncoding.DecodeString(text) // a parser should accept missing padding
 	}
 	if err != nil || strings.ContainsAny(text, "\r\n") {
 		return bareItem{}, false
@@ -163,7 +167,8 @@ func (p *parser) bytes() (bareItem, bool) {
 	return bareItem{kind: kindBytes, s: string(decoded)}, true
 }
 
-// display reads section 4.2.10: percent-encoded UTF-8 in quotation marks.
+// display reads a Display String (section 4.2.10): percent-encoded UTF-8 in
+// quotation marks.
 func (p *parser) display() (bareItem, bool) {
 	p.in = p.in[1:]
 	if !p.take('"') {

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/global"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/lua"
+)
+
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}
+
+// TestMain silences go-redis, which reports every failed dial on stderr. With
+// HYBRIDLIMIT_TEST_MAIN it runs the program itself.
+func TestMain(m *testing.M) {
+	if os.Getenv("HYBRIDLIMIT_TEST_MAIN") != "" {
+		main()
+	}
+	redis.SetLogger(silence{})
+	os.Exit(m.Run())
+}
+
+// cli runs the program against a server.
+func cli(t *testing.T, url string, args ...string) (status int, out, errOut string) {
+	t.Helper()
+	return cliWith(t, url, "", args...)
+}
+
+// cliWith is cli with a standard input.
+func cliWith(t *testing.T, url, in string, args ...string) (status int, out, errOut string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	status = run(t.Context(), args, url, strings.NewReader(in), &o, &e)
+	return status, o.String(), e.String()
+}
+
+// expect runs the program and requires success and texts, in this order.
+func expect(t *testing.T, url string, args []string, wants ...string) string {
+	t.Helper()
+	status, out, errOut := cli(t, url, args...)
+	if status != 0 || errOut != "" {
+		t.Fatalf("%q: status %d, %s", args, status, errOut)
+	}
+	rest := out
+	for _, want := range wants {
+		at := strings.Index(rest, want)
+		if at < 0 {
+			t.Errorf("%q: no %q (in this order) in\n%s", args, want, out)
+			continue
+		}
+		rest = rest[at+len(want):]
+	}
+	return out
+}
+
+// finds runs the program and requires exit status 3, a text in the error, and texts
+// in the output, in this order.
+func finds(t *testing.T, url string, args []string, fault string, wants ...string) {
+	t.Helper()
+	status, out, errOut := cli(t, url, args...)
+	if status != 3 || !strings.Contains(errOut, fault) || strings.Count(errOut, "\n") != 1 {
+		t.Errorf("%q: status %d, %s", args, status, errOut)
+	}
+	rest := out
+	for _, want := range wants {
+		at := strings.Index(rest, want)
+		if at < 0 {
+			t.Fatalf("%q: no %q (in this order) in\n%s", args, want, out)
+		}
+		rest = rest[at+len(want):]
+	}
+}
+
+// redisKey returns the Redis key of a state, with the tool's defaults.
+func redisKey(name, key string) string {
+	n := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}
+	return n.State(n.Tag(key), name, key)
+}
+
+func urlOf(srv *redistest.Server) string { return "redis://" + srv.Addr() }
+
+// used charges units to a key with a limiter of the fleet.
+func used(t *testing.T, rdb redis.UniversalClient, limit hybridlimit.Limit, cfg global.Config, key string, units int64) {
+	t.Helper()
+	cfg.Timeout = 10 * time.Second
+	l, err := global.New(rdb, limit, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if _, err := l.Charge(t.Context(), key, units); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var hourly = hybridlimit.TokenBucket(1, time.Hour, 10)
+
+// dump returns all keys and values, without TTLs.
+func dump(t *testing.T, rdb *redis.Client) string {
+	t.Helper()
+	var b strings.Builder
+	keys, err := rdb.Keys(t.Context(), "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range keys {
+		fmt.Fprintln(&b, k, rdb.Dump(t.Context(), k).Val())
+	}
+	return b.String()
+}
