@@ -77,7 +77,7 @@ func (l *Limiter) aboveAsked(ctx context.Context, at place) (res hybridlimit.Res
 
 // noteAbove keeps what Redis said, for costs above the burst that come next.
 func (l *Limiter) noteAbove(e *entry, r *rules, res hybridlimit.Result) {
-	now := l.hub.clock.now()
+	now := l.hub.clock.Now()
 	e.lock()
 	defer e.unlock()
 	if s := &e.state; !e.dead && e.rules.Load().limit == r.limit && !s.view.known && !s.refusal.holds(s.refusal.n, now) {

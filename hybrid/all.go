@@ -89,7 +89,7 @@ func fetchAll(ctx context.Context, parts []*part) (res hybridlimit.Result, done 
 				return res, true, err
 			case v.action == admit:
 				p.paid, p.source = true, v.source
-				p.due = p.Limiter.hub.clock.now() + v.delay
+				p.due = p.Limiter.hub.clock.Now() + v.delay
 			case p.Limiter.switches.shadow.Load():
 				p.refuse(v)
 			default:
@@ -258,7 +258,7 @@ func (p *part) endSpare(admitted bool) {
 	if !took || admitted {
 		l.countOverflow(p.N, took)
 	} else if t := l.shareTerms(p.rules, l.fleet.size()); t.shares() {
-		l.spare(l.hub.clock.now()).put(l.store.hash(p.Key), t, p.N)
+		l.spare(l.hub.clock.Now()).put(l.store.hash(p.Key), t, p.N)
 	}
 }
 
@@ -267,7 +267,7 @@ func (p *part) tryExactly() {
 	switch {
 	case p.paid:
 		p.v.action, p.v.source = admit, p.source
-		p.v.delay = max(0, p.due-p.Limiter.hub.clock.now())
+		p.v.delay = max(0, p.due-p.Limiter.hub.clock.Now())
 	case p.N > p.rules.limit.BurstSize():
 		p.v = verdict{action: deny, source: hybridlimit.SourceStatic, retry: int64(hybridlimit.Never)}
 	default:
@@ -278,7 +278,7 @@ func (p *part) tryExactly() {
 // try decides the part on a copy of its entry's state.
 func (p *part) try() {
 	e, l := p.e, p.Limiter
-	now := l.hub.clock.now()
+	now := l.hub.clock.Now()
 	e.begin(now)
 	t := l.terms(p.rules, now)
 	broken := l.alone(e.tag())
@@ -305,7 +305,7 @@ func (p *part) try() {
 // end keeps what the try did, or only the demand that it saw.
 func (p *part) end(admitted bool) {
 	e, l := p.e, p.Limiter
-	epoch, now := l.hub.clock.stamp()
+	epoch, now := l.hub.clock.Stamp()
 	t := l.terms(p.rules, now)
 	if admitted {
 		e.state = p.trial
@@ -357,7 +357,7 @@ func (p *part) fetchExactly(ctx context.Context) (verdict, error) {
 	if was, now, ok := l.refused(p.Key, p.at, p.N); ok {
 		return verdict{action: deny, source: hybridlimit.SourceDenyCache, retry: was.until - now, left: was.left}, nil
 	}
-	sent := l.hub.clock.now()
+	sent := l.hub.clock.Now()
 	ans, at, ok := l.askNow(ctx, p.at, algo.Op{Asks: []int64{p.N}})
 	if !ok {
 		if err := ctx.Err(); err != nil {
@@ -365,7 +365,7 @@ func (p *part) fetchExactly(ctx context.Context) (verdict, error) {
 		}
 		return l.withoutRedis(p.Key, p.at, p.N)
 	}
-	v, now := r.said(ans, p.N), l.hub.clock.now()
+	v, now := r.said(ans, p.N), l.hub.clock.Now()
 	if r.Window.Period > 0 {
 		v.ends = now + ans.Ends*1000
 	}

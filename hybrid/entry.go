@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/clock"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
@@ -18,11 +19,16 @@ import (
 // which it is good. Epochs come round; one is past if it lies less than half of
 // them, 1.4 years of ticks, behind: see Hub.takeBack.
 const (
-	unitBits     = 28
+	unitBits     = 64 - clock.EpochBits - kindBits
 	kindBits     = 2
 	epochShift   = unitBits + kindBits
-	epochBits    = 64 - epochShift
 	maxWordUnits = 1<<unitBits - 1
+)
+
+// The clock's terms, under the names that this package uses.
+const (
+	tick      = clock.Tick // between epochs
+	wordTicks = clock.Span // epochs for which a word is good at most
 )
 
 func packWord(until uint64, w word) uint64 {
@@ -132,7 +138,7 @@ func (e *entry) end(t *terms, epoch uint64, broken bool, now int64) {
 		proved, turn := e.state.provedUntil(t, 1)&^1, e.state.turn(t)|1
 		e.shut.Store(max(proved, turn))
 	}
-	e.word.Store(packWord(goodUntil(epoch, now, min(until, e.lim.store.turnover.notedBy(now))), w))
+	e.word.Store(packWord(clock.GoodUntil(epoch, now, min(until, e.lim.store.turnover.notedBy(now))), w))
 }
 
 // estimate notes the estimate of the fleet's units beyond the word's; negative is
@@ -140,12 +146,12 @@ func (e *entry) end(t *terms, epoch uint64, broken bool, now int64) {
 // kept on which they do, by its value at the time 0 of the clock that the common
 // path reads. (Of windows none come back as far as this is concerned.)
 func (e *entry) estimate(r *rules, units int64) {
-	e.rest.Store(math.Float64bits(float64(units) - r.perNs*float64(e.lim.hub.clock.rough.Load())))
+	e.rest.Store(math.Float64bits(float64(units) - r.perNs*float64(e.lim.hub.clock.Rough())))
 }
 
 // units is that estimate by the time of the clock.
-func (e *entry) units(r *rules, c *clock) float64 {
-	return math.Float64frombits(e.rest.Load()) + r.perNs*float64(c.rough.Load())
+func (e *entry) units(r *rules, c *clock.Clock) float64 {
+	return math.Float64frombits(e.rest.Load()) + r.perNs*float64(c.Rough())
 }
 
 // floatSlack is what an estimate in floats may be off by, in units.
@@ -212,7 +218,7 @@ func (e *entry) freeze() (op wire.Op, age int64, ok bool) {
 	if e.dead {
 		return wire.Op{}, -1, false
 	}
-	epoch, now := l.hub.clock.stamp() // the sync may be due long after the last call
+	epoch, now := l.hub.clock.Stamp() // the sync may be due long after the last call
 	e.waiters = slicesDeleteGone(e.waiters)
 	e.carried = min(e.front(now), maxAsks)
 	r := e.rules.Load()
@@ -287,7 +293,7 @@ func (e *entry) Settle(a ratesync.Answer) {
 		l.count.lost.Add(a.Granted + a.Lease)
 		return
 	}
-	epoch, now := l.hub.clock.stamp()
+	epoch, now := l.hub.clock.Stamp()
 	r := e.rules.Load()
 	t := l.terms(r, now)
 	level := a.Level
@@ -320,9 +326,9 @@ func (e *entry) Settle(a ratesync.Answer) {
 	clear(e.waiters[len(present):])
 	e.waiters, e.carried = present, 0
 
-	l.hub.clocks.heard(e.tag(), a.RedisNow, l.hub.clock.at(a.Sent), now)
+	l.hub.clocks.heard(e.tag(), a.RedisNow, l.hub.clock.At(a.Sent), now)
 	pending := e.state.pending
-	said := answer{Answer: a.Answer, redisNow: a.RedisNow, sent: l.hub.clock.at(a.Sent), carried: carried}
+	said := answer{Answer: a.Answer, redisNow: a.RedisNow, sent: l.hub.clock.At(a.Sent), carried: carried}
 	var served []bool
 	var delays []int64 // of a queue
 	var lost int64

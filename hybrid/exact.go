@@ -40,7 +40,7 @@ func (l *Limiter) exactRange(ctx context.Context, key string, least, n int64, gi
 		res.ResetAfter = time.Duration(max(0, r.reset-now))
 		return l.answerUnder(at.rules, key, res, n), nil
 	}
-	sent := l.hub.clock.now()
+	sent := l.hub.clock.Now()
 	ans, _, ok := l.askNow(ctx, at, algo.Op{Asks: []int64{n}, Partial: least < n})
 	if !ok {
 		if err := ctx.Err(); err != nil {
@@ -52,7 +52,7 @@ func (l *Limiter) exactRange(ctx context.Context, key string, least, n int64, gi
 	if v.action == admit {
 		n = ans.Granted
 	} else {
-		l.refuse(key, at, least, ans, sent, l.hub.clock.now())
+		l.refuse(key, at, least, ans, sent, l.hub.clock.Now())
 	}
 	res = l.fill(res, at.rules, v, n)
 	res.ResetAfter = time.Duration(at.rules.Reset(ans)) * time.Microsecond
@@ -85,7 +85,7 @@ func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans wire.An
 	if at.rules.Kind == algo.KindLog {
 		op.ID = hybridlimit.RequestID(ctx)
 	}
-	op.Since = at.rules.since(l.hub.clock.now())
+	op.Since = at.rules.since(l.hub.clock.Now())
 	sent := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -105,7 +105,7 @@ func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans wire.An
 	}
 	ans = reply.Answers[0]
 	l.count.debited.Add(ans.Granted)
-	l.hub.clocks.heard(at.tag, reply.Now, l.hub.clock.at(sent), l.hub.clock.at(sent.Add(took)))
+	l.hub.clocks.heard(at.tag, reply.Now, l.hub.clock.At(sent), l.hub.clock.At(sent.Add(took)))
 	l.found(at.rules.Bucket, ans.Level)
 	return ans, reply.Now, true
 }
@@ -169,7 +169,7 @@ func (l *Limiter) refused(key string, at place, n int64) (r refusal, now int64, 
 	}
 	e.lock()
 	defer e.unlock()
-	r, now = e.state.refusal, l.hub.clock.now()
+	r, now = e.state.refusal, l.hub.clock.Now()
 	return r, now, !e.dead && e.rules.Load().limit == at.rules.limit && r.holds(n, now)
 }
 

@@ -133,7 +133,7 @@ func (l *Limiter) withoutMemory(key string, at place, n int64) verdict {
 
 // fromOverflow is withoutMemory, and counts nothing.
 func (l *Limiter) fromOverflow(key string, r *rules, n int64) verdict {
-	now := l.hub.clock.now()
+	now := l.hub.clock.Now()
 	v := verdict{action: deny, source: hybridlimit.SourceFallback, retry: int64(l.cfg.SyncInterval)}
 	t := l.shareTerms(r, l.fleet.size())
 	switch {
@@ -161,7 +161,7 @@ func (l *Limiter) countOverflow(n int64, admitted bool) {
 	if admitted {
 		l.count.dropped.Add(n)
 	}
-	now := l.hub.clock.now()
+	now := l.hub.clock.Now()
 	if quiet := l.overflow.quiet.Load(); now >= quiet && l.overflow.quiet.CompareAndSwap(quiet, now+overflowQuiet) {
 		l.hub.log.event(msgOverflow, slog.String("limiter", l.cfg.Name), slog.String("fallback", l.cfg.Fallback.String()),
 			slog.Int("keys", l.store.len()), slog.Int("shares", max(l.cfg.MaxKeys, leastCells)), slog.Int64("decisions", l.count.overflow.Load()))

@@ -136,12 +136,12 @@ func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
 		return err
 	}
 	r := newRules(limit)
-	r.began = max(1, l.hub.clock.now())
+	r.began = max(1, l.hub.clock.Now())
 	if static(limit) {
 		r.counts = have.counts
 	}
 	l.rules.Store(r)
-	l.hub.clock.void()
+	l.hub.clock.Void()
 	return nil
 }
 

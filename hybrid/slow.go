@@ -63,7 +63,7 @@ func (l *Limiter) slow(ctx context.Context, key string, n int64, given *rules) (
 // them would put them on the heap, where each call in 30 or so finds its page
 // full, which took 25 µs.
 func (l *Limiter) event(e *entry, step func(t terms, now int64, broken bool) verdict) verdict {
-	epoch, now := l.hub.clock.stamp()
+	epoch, now := l.hub.clock.Stamp()
 	t := l.terms(e.rules.Load(), now)
 	broken := l.alone(e.tag())
 	if broken {
@@ -126,9 +126,9 @@ func (l *Limiter) lockBy(key string, given *rules, find func() (place, error)) (
 			made := newEntry(l, key)
 			made.node.Tag = uint16(at.tag)
 			made.rules.Store(at.rules)
-			made.comeIn(at.rules, l.hub.clock.now())
+			made.comeIn(at.rules, l.hub.clock.Now())
 			var owing []*entry
-			e, owing = l.store.add(made, l.hub.clock.now())
+			e, owing = l.store.add(made, l.hub.clock.Now())
 			for _, o := range owing {
 				o.sync(syncNow) // pay, so that they can go
 			}
@@ -157,7 +157,7 @@ func (l *Limiter) lockBy(key string, given *rules, find func() (place, error)) (
 			case want == nil:
 				want = e.rules.Load()
 			case !static(want.limit):
-				e.adapt(want, l.hub.clock.now())
+				e.adapt(want, l.hub.clock.Now())
 			}
 			return e, want, res, nil
 		}
@@ -200,7 +200,7 @@ func (l *Limiter) timedOut(e *entry, w *waiter) (verdict, error) {
 		e.unlock()
 		return verdict{}, hybridlimit.ErrClosed
 	}
-	e.adapt(w.by, l.hub.clock.now())
+	e.adapt(w.by, l.hub.clock.Now())
 	return l.event(e, func(t terms, now int64, broken bool) verdict {
 		return e.state.without(&t, w.n, now, broken)
 	}), nil

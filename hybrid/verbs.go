@@ -27,7 +27,7 @@ func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hyb
 		return hybridlimit.Result{}, err
 	}
 	given := newRules(limit)
-	given.began = max(1, l.hub.clock.now())
+	given.began = max(1, l.hub.clock.Now())
 	given.from = fromCall
 	return l.slow(ctx, key, n, given)
 }
@@ -266,7 +266,7 @@ func (l *Limiter) chargeNow(ctx context.Context, key string, n int64) (hybridlim
 	}
 	res := hybridlimit.Result{Limit: at.rules.limit.BurstSize(), Policy: l.cfg.Name}
 	counted := min(n, maxCharge)
-	sent := l.hub.clock.now()
+	sent := l.hub.clock.Now()
 	ans, _, ok := l.askNow(ctx, at, algo.Op{Owed: counted})
 	l.count.admitted.Add(counted)
 	if !ok {
@@ -275,7 +275,7 @@ func (l *Limiter) chargeNow(ctx context.Context, key string, n int64) (hybridlim
 	}
 	l.count.acked.Add(counted)
 	if at.rules.Units(ans.Level) < 1 { // for longer than a refusal from before says
-		l.refuse(key, at, 1, ans, sent, l.hub.clock.now())
+		l.refuse(key, at, 1, ans, sent, l.hub.clock.Now())
 	}
 	res.Allowed, res.Granted, res.Source = true, n, hybridlimit.SourceRedis
 	res.Remaining = at.rules.Bucket.Units(ans.Level)

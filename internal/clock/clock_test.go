@@ -1,4 +1,4 @@
-package hybrid
+package clock
 
 import (
 	"math"
@@ -8,27 +8,13 @@ import (
 	"time"
 )
 
-// A word is good from the epoch that it was stamped with to its last, however
-// the epochs come round, and in no other for half of them.
-func TestAWordIsGoodUntilItsEpoch(t *testing.T) {
-	const round = 1 << epochBits
-	for _, at := range []uint64{1, 1000, round - 3, round - 1, round, 5*round - 2, math.MaxUint64 - 1} {
-		for _, ticks := range []uint64{0, 1, wordTicks} {
-			w := packWord(at+ticks, word{wordLease, maxWordUnits})
-			for _, tc := range []struct {
-				later uint64
-				past  bool
-			}{{0, false}, {ticks, false}, {ticks + 1, true}, {ticks + round/2, true}, {ticks + round/2 + 1, false}} {
-				if got := past(w, at+tc.later); got != tc.past {
-					t.Errorf("of epoch %d for %d, in epoch %d: past %t", at, ticks, at+tc.later, got)
-				}
-			}
-			if wordUnits(w) != maxWordUnits || wordKindOf(w) != wordLease {
-				t.Errorf("%x: %d units of kind %d", w, wordUnits(w), wordKindOf(w))
-			}
-		}
-	}
-}
+const shift = 64 - EpochBits
+
+// word keeps of an epoch what a word of the common path keeps.
+func word(until uint64) uint64 { return until << shift }
+
+// past compares as the common path does.
+func past(w, epoch uint64) bool { return int64(w-epoch<<shift) < 0 }
 
 // However the epochs and the time lie, and whatever ticks are dropped: a word
 // is past at the first tick that comes a tick or more after its end, and good at
@@ -36,28 +22,28 @@ func TestAWordIsGoodUntilItsEpoch(t *testing.T) {
 func TestAWordDiesInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(1, 2))
-		c := newClock()
-		defer c.close()
+		c := New(nil)
+		defer c.Close()
 		for range 300 {
-			time.Sleep(time.Duration(rng.Int64N(int64(3 * tick))))
+			time.Sleep(time.Duration(rng.Int64N(int64(3 * Tick))))
 			synctest.Wait()
-			epoch, now := c.stamp()
-			until := now + rng.Int64N(200*int64(tick))
-			w := packWord(goodUntil(epoch, now, until), word{wordLease, 1})
+			epoch, now := c.Stamp()
+			until := now + rng.Int64N(200*int64(Tick))
+			w := word(GoodUntil(epoch, now, until))
 			if past(w, c.epoch.Load()) {
 				t.Fatalf("past at once, %d ns before its end", until-now)
 			}
-			if rest := until - now - int64(tick); rest > 0 {
+			if rest := until - now - int64(Tick); rest > 0 {
 				time.Sleep(time.Duration(rest))
 				synctest.Wait()
 				if past(w, c.epoch.Load()) {
 					t.Fatalf("past a tick before its end, %d ns after it was stamped", rest)
 				}
 			}
-			time.Sleep(time.Duration(until - c.now() + int64(tick)))
+			time.Sleep(time.Duration(until - c.Now() + int64(Tick)))
 			synctest.Wait()
 			if !past(w, c.epoch.Load()) {
-				t.Fatalf("good %d ns after its end, of %d", c.now()-until, until-now)
+				t.Fatalf("good %d ns after its end, of %d", c.Now()-until, until-now)
 			}
 		}
 	})
@@ -66,24 +52,24 @@ func TestAWordDiesInTime(t *testing.T) {
 // A process that did not run drops ticks; words end by the time all the same.
 func TestDroppedTicksCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newClock()
-		defer c.close()
+		c := New(nil)
+		defer c.Close()
 		held := make(chan struct{})
-		epoch, now := c.stamp()
+		epoch, now := c.Stamp()
 		synctest.Wait() // the ticker runs
-		w := packWord(goodUntil(epoch, now, now+20*int64(tick)), word{wordLease, 1})
+		w := word(GoodUntil(epoch, now, now+20*int64(Tick)))
 		c.aged = func() { <-held } // holds the ticker's goroutine
-		c.epoch.Add(1 << (epochBits - 2))
-		time.Sleep(2 * tick)
+		c.epoch.Add(1 << (EpochBits - 2))
+		time.Sleep(2 * Tick)
 		synctest.Wait()
-		c.epoch.Add(^uint64(1<<(epochBits-2) - 1))
+		c.epoch.Add(^uint64(1<<(EpochBits-2) - 1))
 		before := c.epoch.Load()
-		time.Sleep(100 * tick)
+		time.Sleep(100 * Tick)
 		if synctest.Wait(); c.epoch.Load() != before || past(w, before) {
 			t.Fatalf("epoch %d, before %d: the ticker was not held", c.epoch.Load(), before)
 		}
 		close(held)
-		time.Sleep(2 * tick)
+		time.Sleep(2 * Tick)
 		synctest.Wait()
 		if got := c.epoch.Load() - before; got < 100 || got > 103 {
 			t.Errorf("%d epochs in 102 ticks of which 100 were dropped", got)
@@ -97,23 +83,23 @@ func TestDroppedTicksCount(t *testing.T) {
 func TestWhatEndsWords(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		do   func(c *clock)
+		do   func(c *Clock)
 	}{
-		{"void", (*clock).void},
-		{"close", (*clock).close},
-		{"nobody on the slow path", func(c *clock) { time.Sleep((idleTicks + 2) * tick) }},
-		{"their time", func(c *clock) {
-			c.ends.Store(c.now() + 3*int64(tick))
-			time.Sleep(5 * tick)
+		{"void", (*Clock).Void},
+		{"close", (*Clock).Close},
+		{"nobody on the slow path", func(c *Clock) { time.Sleep((idleTicks + 2) * Tick) }},
+		{"their time", func(c *Clock) {
+			c.ends.Store(c.Now() + 3*int64(Tick))
+			time.Sleep(5 * Tick)
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newClock()
-				defer c.close()
-				epoch, now := c.stamp()
-				w := packWord(goodUntil(epoch, now, math.MaxInt64/2), word{wordCredit, 1})
-				time.Sleep(2 * tick)
+				c := New(nil)
+				defer c.Close()
+				epoch, now := c.Stamp()
+				w := word(GoodUntil(epoch, now, math.MaxInt64/2))
+				time.Sleep(2 * Tick)
 				if synctest.Wait(); past(w, c.epoch.Load()) {
 					t.Fatal("past before anything happened")
 				}
@@ -132,16 +118,16 @@ func TestWhatEndsWords(t *testing.T) {
 // Words that lie for years are taken back before they come to be good again.
 func TestOldWordsAreTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newClock()
-		defer c.close()
+		c := New(nil)
+		defer c.Close()
 		times := 0
 		c.aged = func() { times++ }
 		for range 8 {
-			c.stamp()
-			time.Sleep(3 * tick)
-			c.epoch.Add(1 << (epochBits - 3))
+			c.Stamp()
+			time.Sleep(3 * Tick)
+			c.epoch.Add(1 << (EpochBits - 3))
 		}
-		time.Sleep(3 * tick)
+		time.Sleep(3 * Tick)
 		if synctest.Wait(); times != 4 {
 			t.Errorf("%d times while twice the quarter passed four times, want 4", times)
 		}
