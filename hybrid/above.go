@@ -75,7 +75,7 @@ func (l *Limiter) aboveAsked(ctx context.Context, at place) (res hybridlimit.Res
 
 // noteAbove keeps what Redis said, for costs above the burst that come next.
 func (l *Limiter) noteAbove(e *entry, r *account.Plan, res hybridlimit.Result) {
-	now := l.hub.clock.now()
+	now := l.hub.clock.Now()
 	e.lock()
 	defer e.unlock()
 	if !e.dead && e.plan.Load().Limit == r.Limit {

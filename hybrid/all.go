@@ -90,7 +90,7 @@ func fetchAll(ctx context.Context, parts []*part) (res hybridlimit.Result, done 
 				return res, true, err
 			case v.Action == account.Admit:
 				p.paid, p.source = true, v.Source
-				p.due = p.Limiter.hub.clock.now() + v.Delay
+				p.due = p.Limiter.hub.clock.Now() + v.Delay
 			case p.Limiter.switches.shadow.Load():
 				p.refuse(v)
 			default:
@@ -259,7 +259,7 @@ func (p *part) endSpare(admitted bool) {
 	if !took || admitted {
 		l.countOverflow(p.N, took)
 	} else if t := l.share(p.plan, l.fleet.Size()); t.Counts() {
-		l.spare(l.hub.clock.now()).put(l.store.hash(p.Key), t, p.N)
+		l.spare(l.hub.clock.Now()).put(l.store.hash(p.Key), t, p.N)
 	}
 }
 
@@ -268,7 +268,7 @@ func (p *part) tryExactly() {
 	switch {
 	case p.paid:
 		p.v.Action, p.v.Source = account.Admit, p.source
-		p.v.Delay = max(0, p.due-p.Limiter.hub.clock.now())
+		p.v.Delay = max(0, p.due-p.Limiter.hub.clock.Now())
 	case p.N > p.plan.Burst:
 		p.v = account.Verdict{Action: account.Deny, Source: hybridlimit.SourceStatic, Retry: int64(hybridlimit.Never)}
 	default:
@@ -279,7 +279,7 @@ func (p *part) tryExactly() {
 // try decides the part on a copy of its entry's account.
 func (p *part) try() {
 	e, l := p.e, p.Limiter
-	now := l.hub.clock.now()
+	now := l.hub.clock.Now()
 	e.begin(now)
 	c := e.conditions(p.plan, now)
 	if c.Broken {
@@ -299,7 +299,7 @@ func (p *part) try() {
 // end keeps the result of the try, or only the demand that it saw.
 func (p *part) end(admitted bool) {
 	e, l := p.e, p.Limiter
-	epoch, now := l.hub.clock.stamp()
+	epoch, now := l.hub.clock.Stamp()
 	c := e.conditions(p.plan, now)
 	if admitted {
 		e.account = p.trial
@@ -344,7 +344,7 @@ func (p *part) fetchExactly(ctx context.Context) (account.Verdict, error) {
 	if was, now, ok := l.refused(p.Key, p.at, p.N); ok {
 		return account.Verdict{Action: account.Deny, Source: hybridlimit.SourceDenyCache, Retry: was.Until - now, Left: was.Left}, nil
 	}
-	sent := l.hub.clock.now()
+	sent := l.hub.clock.Now()
 	ans, at, ok := l.askNow(ctx, p.at, algo.Op{Asks: []int64{p.N}})
 	if !ok {
 		if err := ctx.Err(); err != nil {
@@ -352,7 +352,7 @@ func (p *part) fetchExactly(ctx context.Context) (account.Verdict, error) {
 		}
 		return l.withoutRedis(p.Key, p.at, p.N)
 	}
-	v, now := said(r, ans, p.N), l.hub.clock.now()
+	v, now := said(r, ans, p.N), l.hub.clock.Now()
 	if r.Window.Period > 0 {
 		v.Ends = now + ans.Ends*1000
 	}

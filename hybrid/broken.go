@@ -40,7 +40,7 @@ func (h *Hub) worst() breaker.State {
 // refusing is for the sync engine: a tag's syncs are refused, or are not any
 // more.
 func (h *Hub) refusing(tag int, refusing bool, err error) {
-	h.clock.void() // what credit is in words is not to be had without Redis
+	h.clock.Void() // what credit is in words is not to be had without Redis
 	if refusing {
 		h.log.event(msgRefuses, slog.Int("tag", tag), slog.Any("cause", err))
 	} else {

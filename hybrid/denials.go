@@ -79,7 +79,7 @@ func (l *Limiter) logDenial(key string, r *account.Plan, n int64, res *hybridlim
 	if l.cfg.LogDenials == 0 || res.Allowed && !res.Shadowed {
 		return
 	}
-	d, now := &l.denials, l.hub.clock.now()
+	d, now := &l.denials, l.hub.clock.Now()
 	if now < d.next.Load() {
 		return
 	}
@@ -110,13 +110,13 @@ func (l *Limiter) logDenial(key string, r *account.Plan, n int64, res *hybridlim
 // denied comes to logDenial; what no call has told of by the next heartbeat gets
 // a line without a key.
 func (l *Limiter) beatDenials() {
-	if l.cfg.LogDenials == 0 || l.hub.clock.now() < l.denials.next.Load() {
+	if l.cfg.LogDenials == 0 || l.hub.clock.Now() < l.denials.next.Load() {
 		return
 	}
 	l.store.sweep(func(e *entry) {
 		if w := e.word.Load(); account.KindOf(w) == account.DenyBudget && account.UnitsOf(w) > 0 {
 			e.lock()
-			e.begin(l.hub.clock.now())
+			e.begin(l.hub.clock.Now())
 			e.unlock()
 		}
 	})
@@ -140,7 +140,7 @@ func (l *Limiter) endDenials() {
 
 // tellDenials writes a line about denials that have none of their own.
 func (l *Limiter) tellDenials() {
-	if untold, ok := l.denials.take(&l.count, 0, l.hub.clock.now(), int64(l.cfg.LogDenials)); ok && untold > 0 {
+	if untold, ok := l.denials.take(&l.count, 0, l.hub.clock.Now(), int64(l.cfg.LogDenials)); ok && untold > 0 {
 		l.hub.log.write(slog.LevelInfo, msgMoreDenied, 0, []any{
 			slog.String("limiter", l.cfg.Name), slog.String("limit", limitText(l.Limit())), slog.Int64("more", untold),
 		})

@@ -9,9 +9,13 @@ import (
 	"unsafe"
 
 	"github.com/hybridlimit/hybridlimit/internal/account"
+	"github.com/hybridlimit/hybridlimit/internal/clock"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
+
+// tick is the time between two epochs of the clock.
+const tick = clock.Tick
 
 // entry is one key in memory: its account behind a lock, and the word, a packed account.Budget, from which the common path
 // spends without the lock.
@@ -135,7 +139,7 @@ func (e *entry) end(c *account.Conditions, epoch uint64, now int64) {
 	if b.Kind == account.DenyBudget {
 		e.shut.Store(e.account.DenyUntil(c))
 	}
-	e.word.Store(b.Pack(goodUntil(epoch, now, min(until, e.lim.store.turnover.notedBy(now)))))
+	e.word.Store(b.Pack(clock.GoodUntil(epoch, now, min(until, e.lim.store.turnover.notedBy(now)))))
 }
 
 // conditions is what an event of the entry needs to know now. Call it under e.mu.
@@ -151,12 +155,12 @@ func (e *entry) conditions(p *account.Plan, now int64) account.Conditions {
 // units come back: so the line is kept on which they do, by its value at the time 0 of the clock that the common path reads.
 // (Units of windows do not come back in this sense.)
 func (e *entry) estimate(p *account.Plan, units int64) {
-	e.rest.Store(math.Float64bits(float64(units) - p.PerNs*float64(e.lim.hub.clock.rough.Load())))
+	e.rest.Store(math.Float64bits(float64(units) - p.PerNs*float64(e.lim.hub.clock.Rough())))
 }
 
 // units is that estimate by the time of the clock.
-func (e *entry) units(p *account.Plan, c *clock) float64 {
-	return math.Float64frombits(e.rest.Load()) + p.PerNs*float64(c.rough.Load())
+func (e *entry) units(p *account.Plan, c *clock.Clock) float64 {
+	return math.Float64frombits(e.rest.Load()) + p.PerNs*float64(c.Rough())
 }
 
 // floatSlack is how many units an estimate in floats may be wrong by.
@@ -200,7 +204,7 @@ func (e *entry) freeze() (op wire.Op, age int64, ok bool) {
 	if e.dead {
 		return wire.Op{}, -1, false
 	}
-	epoch, now := l.hub.clock.stamp() // the sync may be due long after the last call
+	epoch, now := l.hub.clock.Stamp() // the sync may be due long after the last call
 	if first := e.waiters.Front(); first != nil {
 		e.adapt(first, now)
 	}
@@ -221,13 +225,13 @@ func (e *entry) Settle(a ratesync.Answer) {
 	e.lock()
 	sent := e.waiters.Sent()
 	defer l.found(sent.Bucket, a.Level) // last: the lock is free then
-	ans := account.Answer{Answer: a.Answer, RedisNow: a.RedisNow, Sent: l.hub.clock.at(a.Sent)}
+	ans := account.Answer{Answer: a.Answer, RedisNow: a.RedisNow, Sent: l.hub.clock.At(a.Sent)}
 	if e.dead { // closed meanwhile
 		l.count.book(e.account.ReceiveClosed(ans))
 		e.unlock()
 		return
 	}
-	epoch, now := l.hub.clock.stamp()
+	epoch, now := l.hub.clock.Stamp()
 	p := e.plan.Load()
 	c := e.conditions(p, now)
 	e.begin(now)

@@ -41,7 +41,7 @@ func (l *Limiter) exactRange(ctx context.Context, key string, least, n int64, gi
 		res.ResetAfter = time.Duration(max(0, r.Reset-now))
 		return l.answerUnder(at.plan, key, res, n), nil
 	}
-	sent := l.hub.clock.now()
+	sent := l.hub.clock.Now()
 	ans, _, ok := l.askNow(ctx, at, algo.Op{Asks: []int64{n}, Partial: least < n})
 	if !ok {
 		if err := ctx.Err(); err != nil {
@@ -53,7 +53,7 @@ func (l *Limiter) exactRange(ctx context.Context, key string, least, n int64, gi
 	if v.Action == account.Admit {
 		n = ans.Granted
 	} else {
-		l.refuse(key, at, least, ans, sent, l.hub.clock.now())
+		l.refuse(key, at, least, ans, sent, l.hub.clock.Now())
 	}
 	res = l.fill(res, at.plan, v, n)
 	res.ResetAfter = time.Duration(at.plan.Reset(ans)) * time.Microsecond
@@ -88,7 +88,7 @@ func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans wire.An
 	if at.plan.Kind == algo.KindLog {
 		op.ID = hybridlimit.RequestID(ctx)
 	}
-	op.Since = at.plan.InForce(l.hub.clock.now())
+	op.Since = at.plan.InForce(l.hub.clock.Now())
 	sent := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -108,7 +108,7 @@ func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans wire.An
 	}
 	ans = reply.Answers[0]
 	l.count.debited.Add(ans.Granted)
-	l.hub.clocks.heard(at.tag, reply.Now, l.hub.clock.at(sent), l.hub.clock.at(sent.Add(took)))
+	l.hub.clocks.heard(at.tag, reply.Now, l.hub.clock.At(sent), l.hub.clock.At(sent.Add(took)))
 	l.found(at.plan.Bucket, ans.Level)
 	return ans, reply.Now, true
 }
@@ -157,7 +157,7 @@ func (l *Limiter) refused(key string, at place, n int64) (r account.Refusal, now
 	}
 	e.lock()
 	defer e.unlock()
-	r, now = e.account.Refusal(), l.hub.clock.now()
+	r, now = e.account.Refusal(), l.hub.clock.Now()
 	return r, now, !e.dead && e.plan.Load().Limit == at.plan.Limit && r.Holds(n, now)
 }
 

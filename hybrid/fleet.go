@@ -31,7 +31,7 @@ func (h *Hub) watch(now int64) {
 			first = min(first, ends)
 		}
 	}
-	h.clock.ends.Store(first)
+	h.clock.EndAll(first)
 }
 
 // beat runs a limiter's heartbeat until it is stopped or the limiter closes.
@@ -49,7 +49,7 @@ func (l *Limiter) beat() {
 			return
 		}
 		timer.Reset(census.Every)
-		l.overflow.release(l.hub.clock.now())
+		l.overflow.release(l.hub.clock.Now())
 		l.changeSwitch(func(*switches) {}) // for a line of the log that is due
 		l.beatDenials()
 		l.heartbeat(l.ctx, false)
@@ -92,20 +92,20 @@ func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 	if err != nil || leave {
 		return
 	}
-	received := h.clock.now()
+	received := h.clock.Now()
 	l.heardSwitch(beat.Flag, beat.Now)
 	before := f.Size()
-	f.Counted(int64(beat.Alive), h.clock.at(sent), received)
+	f.Counted(int64(beat.Alive), h.clock.At(sent), received)
 	h.watch(received)
 	if f.Size() != before {
-		h.clock.void() // C is another
+		h.clock.Void() // C is another
 	}
-	h.clocks.heard(h.names.FleetTag(l.cfg.Name), beat.Now, h.clock.at(sent), received)
+	h.clocks.heard(h.names.FleetTag(l.cfg.Name), beat.Now, h.clock.At(sent), received)
 	if beat.Before < f.beaten {
 		l.suspect()
 	}
 	f.beaten = beat.Now
-	if !f.small && f.Known(h.clock.now()) && l.givesCredit() && !account.Static(l.plan.Load().Limit) && l.credit(l.plan.Load(), f.Size()) == 0 {
+	if !f.small && f.Known(h.clock.Now()) && l.givesCredit() && !account.Static(l.plan.Load().Limit) && l.credit(l.plan.Load(), f.Size()) == 0 {
 		f.small = true
 		h.log.small(l, f.Size())
 	}

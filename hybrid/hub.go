@@ -17,6 +17,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/internal/account"
+	"github.com/hybridlimit/hybridlimit/internal/clock"
 	"github.com/hybridlimit/hybridlimit/internal/runner"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
@@ -40,7 +41,7 @@ type Hub struct {
 	engine   *ratesync.Engine
 	breakers []*breaker.Breaker // one, or one per tag
 	clocks   redisClocks        // as many
-	clock    *clock
+	clock    *clock.Clock
 	log      *stateLog
 	resync   *resync
 	metrics  *metrics
@@ -90,10 +91,10 @@ func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error)
 	h := &Hub{
 		cfg: cfg, names: lua.Names{Prefix: cfg.Prefix, Tags: cfg.Tags, HashKeys: cfg.HashKeys},
 		process: newIdentity(), client: rdb, runner: calls,
-		clock: newClock(), limiters: map[string]*Limiter{},
+		limiters: map[string]*Limiter{},
 	}
 	h.beatsAs.Store(&h.process)
-	h.clock.aged = h.takeBack
+	h.clock = clock.New(h.takeBack)
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.log = newStateLog(cfg.Logger.With(slog.String("prefix", cfg.Prefix)))
 	if err := h.makeBreakers(); err != nil {
@@ -106,7 +107,7 @@ func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error)
 	h.resync = newResync(h)
 	h.engine = ratesync.New(ratesync.Config{
 		Caller: h.caller, Names: h.names, Process: h.process,
-		Timeout: cfg.SyncTimeout, InFlight: h.inFlight(), Breaker: h.breaker, Late: h.clock.late,
+		Timeout: cfg.SyncTimeout, InFlight: h.inFlight(), Breaker: h.breaker, Late: h.clock.Late,
 		OnRefused: func(tag, ops int, err error) {
 			h.log.event("hybridlimit: Redis refused a sync for good; what it carried is lost",
 				slog.Int("tag", tag), slog.Int("ops", ops), slog.Any("error", err))
@@ -132,7 +133,7 @@ func (h *Hub) makeBreakers() error {
 	users := cfg.OnChange
 	for i := range count {
 		cfg.OnChange = func(c breaker.Change) {
-			h.clock.void() // what credit is in words is not to be had without Redis
+			h.clock.Void() // what credit is in words is not to be had without Redis
 			h.log.breaker(i, c, h)
 			if users != nil {
 				users(c)
@@ -183,7 +184,7 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 		return nil, err
 	}
 	l := &Limiter{
-		hub: h, clock: h.clock, cfg: cfg, store: newStore(cfg.MaxKeys, h.clock.void), release: release,
+		hub: h, clock: h.clock, cfg: cfg, store: newStore(cfg.MaxKeys, h.clock.Void), release: release,
 		done: make(chan struct{}), stopBeat: make(chan struct{}), beaten: make(chan struct{}), ready: make(chan struct{}),
 	}
 	l.plan.Store(account.NewPlan(limit))
@@ -191,7 +192,7 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	l.ctx, l.cancel = context.WithCancel(h.ctx)
 	l.hist = h.metrics.histograms(cfg.Name)
 	l.fleet.Hint = int64(h.cfg.FleetSize)
-	l.count.born = h.clock.now()
+	l.count.born = h.clock.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -351,7 +352,7 @@ func (h *Hub) Close() error {
 	h.resync.close()
 	h.engine.Close()
 	h.runner.Close()
-	h.clock.close()
+	h.clock.Close()
 	for _, l := range limiters {
 		l.writeOff()
 	}
@@ -361,7 +362,7 @@ func (h *Hub) Close() error {
 // writeOff counts what a closed limiter owed, held and denied. What is on its way may
 // still arrive: Settle or Drop will know.
 func (l *Limiter) writeOff() {
-	now := l.hub.clock.now()
+	now := l.hub.clock.Now()
 	l.store.each(func(e *entry) {
 		e.lock()
 		defer e.unlock()
@@ -380,7 +381,7 @@ func (l *Limiter) writeOff() {
 func (e *entry) unsettled() (owed, open int64, onItsWay bool) {
 	e.lock()
 	defer e.unlock()
-	e.begin(e.lim.hub.clock.now())
+	e.begin(e.lim.hub.clock.Now())
 	return e.account.Owed(), e.account.Open(), e.account.OnItsWay()
 }
 

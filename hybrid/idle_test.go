@@ -17,7 +17,7 @@ import (
 // tickers counts the goroutines that advance an epoch.
 func tickers() int {
 	buf := make([]byte, 1<<20)
-	return strings.Count(string(buf[:runtime.Stack(buf, true)]), "hybrid.(*clock).run(")
+	return strings.Count(string(buf[:runtime.Stack(buf, true)]), "clock.(*Clock).run(")
 }
 
 func TestIdleSendsHeartbeatsOnly(t *testing.T) {

@@ -121,7 +121,7 @@ func (l *Limiter) inspect(key string) (Inspection, place, error) {
 	x := explanation{l: l, at: at, hash: l.store.hash(key)}
 	x.switched, x.own = l.Switch()
 	x.look(key)
-	x.now = l.hub.clock.now()
+	x.now = l.hub.clock.Now()
 	x.account.Begin(x.word, x.now)
 	x.adapt()
 	x.conditions = l.conditions(x.plan, x.now)
@@ -217,7 +217,7 @@ func (x *explanation) unit() int64 {
 }
 
 func (x *explanation) time(ns int64) time.Time {
-	return x.l.hub.clock.start.Add(time.Duration(ns))
+	return x.l.hub.clock.Time(ns)
 }
 
 func floorDiv(a, b int64) int64 {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/census"
+	"github.com/hybridlimit/hybridlimit/internal/clock"
 )
 
 // Most of a key's memory is its entry: one more field takes it into the next size class of the allocator.
@@ -57,5 +58,13 @@ func TestAccountHasTheSameModes(t *testing.T) {
 func TestALossIsNoticedInTime(t *testing.T) {
 	if want := 3 * int64(census.Every); account.LossNoticed != want {
 		t.Errorf("LossNoticed is %d ns, want %d", account.LossNoticed, want)
+	}
+}
+
+// A budget is packed with an epoch of the clock, and lasts no longer than the clock's goroutine runs without a slow path.
+func TestBudgetsFitTheClock(t *testing.T) {
+	if account.EpochBits != clock.EpochBits || account.Ticks != clock.Span {
+		t.Errorf("budgets have %d bits of an epoch and last %d, the clock says %d and %d",
+			account.EpochBits, account.Ticks, clock.EpochBits, clock.Span)
 	}
 }

@@ -12,14 +12,15 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
+	"github.com/hybridlimit/hybridlimit/internal/clock"
 	"github.com/hybridlimit/hybridlimit/internal/runner"
 )
 
 // Limiter is one limit of a hub. It is safe for concurrent use.
 type Limiter struct {
 	hub   *Hub
-	clock *clock // the hub's, a step nearer
-	own   bool   // made by New: closes its hub
+	clock *clock.Clock // the hub's, a step nearer
+	own   bool         // made by New: closes its hub
 	cfg   Config
 	plan  atomic.Pointer[account.Plan]
 	// setting is held from the claim of a new limit to its rules: of two
@@ -117,7 +118,7 @@ func (l *Limiter) Ready(ctx context.Context) error {
 // stop refuses further decisions.
 func (l *Limiter) stop() {
 	l.closed.Store(true)
-	l.hub.clock.void()
+	l.hub.clock.Void()
 }
 
 // shut is stop, and lets go of those who wait and of the identity.
@@ -186,7 +187,7 @@ func (l *Limiter) common(e *entry, r *account.Plan, n int64, res *hybridlimit.Re
 	if n > r.Burst || n > account.MaxUnits {
 		return false
 	}
-	epoch := l.clock.epoch.Load()
+	epoch := l.clock.Epoch()
 	res.Limit, res.Policy = r.Burst, l.cfg.Name
 	for {
 		w := e.word.Load()
@@ -246,7 +247,7 @@ func (l *Limiter) retryFromWord(e *entry, r *account.Plan, n int64) time.Duratio
 		until = max(until, e.account.ProvedUntil(&account.Conditions{Bucket: r.Bucket, Window: r.Window}, n))
 		e.unlock()
 	}
-	return max(time.Microsecond, time.Duration(until-l.clock.rough.Load()-int64(2*tick)))
+	return max(time.Microsecond, time.Duration(until-l.clock.Rough()-int64(2*tick)))
 }
 
 // resetAfter is how long until nothing is used any more, by what is left, where
@@ -256,7 +257,7 @@ func (l *Limiter) resetAfter(r *account.Plan, remaining, ends int64) time.Durati
 	if period := time.Duration(r.Window.Period) * time.Microsecond; period > 0 {
 		left := period
 		if ends > 0 {
-			if left = time.Duration(ends - l.hub.clock.rough.Load()); left <= 0 {
+			if left = time.Duration(ends - l.hub.clock.Rough()); left <= 0 {
 				left += period // the next one has just begun
 			}
 			left = max(0, min(period, left))
@@ -343,11 +344,11 @@ func (l *Limiter) slot(at place, key string) place {
 // lazily is when a sync that can wait for T should go: on a grid of T/4, so
 // that many keys share a message.
 func (l *Limiter) lazily(now time.Time) time.Time {
-	at, grid := l.hub.clock.at(now)+int64(l.cfg.SyncInterval), int64(l.cfg.SyncInterval)/4
+	at, grid := l.hub.clock.At(now)+int64(l.cfg.SyncInterval), int64(l.cfg.SyncInterval)/4
 	if grid > 0 {
 		at -= at % grid
 	}
-	return l.hub.clock.start.Add(time.Duration(at))
+	return l.hub.clock.Time(at)
 }
 
 // conditions is what an event of a key needs to know now, but for what depends on its tag: see entry.conditions.

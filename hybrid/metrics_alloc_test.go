@@ -153,7 +153,7 @@ func TestDebtIsRoundedUp(t *testing.T) {
 func charge(e *entry) {
 	e.lock()
 	defer e.unlock()
-	now := e.lim.hub.clock.now()
+	now := e.lim.hub.clock.Now()
 	c := e.conditions(e.plan.Load(), now)
 	e.begin(now)
 	e.account.Charge(&c, 1, now)

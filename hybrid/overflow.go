@@ -129,7 +129,7 @@ func (l *Limiter) withoutMemory(key string, at place, n int64) account.Verdict {
 
 // fromOverflow is withoutMemory, and counts nothing.
 func (l *Limiter) fromOverflow(key string, r *account.Plan, n int64) account.Verdict {
-	now := l.hub.clock.now()
+	now := l.hub.clock.Now()
 	v := account.Verdict{Action: account.Deny, Source: hybridlimit.SourceFallback, Retry: int64(l.cfg.SyncInterval)}
 	t := l.share(r, l.fleet.Size())
 	switch {
@@ -157,7 +157,7 @@ func (l *Limiter) countOverflow(n int64, admitted bool) {
 	if admitted {
 		l.count.dropped.Add(n)
 	}
-	now := l.hub.clock.now()
+	now := l.hub.clock.Now()
 	if quiet := l.overflow.quiet.Load(); now >= quiet && l.overflow.quiet.CompareAndSwap(quiet, now+overflowQuiet) {
 		l.hub.log.event(msgOverflow, slog.String("limiter", l.cfg.Name), slog.String("fallback", l.cfg.Fallback.String()),
 			slog.Int("keys", l.store.len()), slog.Int("shares", max(l.cfg.MaxKeys, leastCells)), slog.Int64("decisions", l.count.overflow.Load()))

@@ -78,12 +78,12 @@ func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
 		return err
 	}
 	r := account.NewPlan(limit)
-	r.Began = max(1, l.hub.clock.now())
+	r.Began = max(1, l.hub.clock.Now())
 	if account.Static(limit) {
 		r.Counts = have.Counts
 	}
 	l.plan.Store(r)
-	l.hub.clock.void()
+	l.hub.clock.Void()
 	return nil
 }
 

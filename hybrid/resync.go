@@ -67,7 +67,7 @@ func newResync(h *Hub) *resync {
 // onLoss is for the sync engine. What it settles from here on is no older than
 // the loss.
 func (r *resync) onLoss(tag int, sure bool) {
-	r.lost[tag].Store(r.hub.clock.now())
+	r.lost[tag].Store(r.hub.clock.Now())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -201,7 +201,7 @@ func (h *Hub) fleetSize() int64 {
 // the answers tell whether the tags were lost too. So a process learns of a
 // loss that decides nothing and has nothing to sync.
 func (l *Limiter) suspect() {
-	now, asked := l.hub.clock.now(), make(map[int]bool, l.hub.cfg.Tags)
+	now, asked := l.hub.clock.Now(), make(map[int]bool, l.hub.cfg.Tags)
 	l.store.each(func(e *entry) {
 		if !asked[e.tag()] && e.again(now) {
 			asked[e.tag()] = true

@@ -59,7 +59,7 @@ type event struct {
 
 // event begins one. The entry's lock is held.
 func (e *entry) event() event {
-	epoch, now := e.lim.hub.clock.stamp()
+	epoch, now := e.lim.hub.clock.Stamp()
 	ev := event{e: e, conditions: e.conditions(e.plan.Load(), now), epoch: epoch, now: now}
 	e.begin(now)
 	return ev
@@ -123,9 +123,9 @@ func (l *Limiter) lockBy(key string, given *account.Plan, find func() (place, er
 			made := newEntry(l, key)
 			made.node.Tag = uint16(at.tag)
 			made.plan.Store(at.plan)
-			made.comeIn(at.plan, l.hub.clock.now())
+			made.comeIn(at.plan, l.hub.clock.Now())
 			var owing []*entry
-			e, owing = l.store.add(made, l.hub.clock.now())
+			e, owing = l.store.add(made, l.hub.clock.Now())
 			for _, o := range owing {
 				o.sync(account.SyncNow) // pay, so that they can go
 			}
@@ -154,7 +154,7 @@ func (l *Limiter) lockBy(key string, given *account.Plan, find func() (place, er
 			case want == nil:
 				want = e.plan.Load()
 			case !account.Static(want.Limit):
-				e.adapt(want, l.hub.clock.now())
+				e.adapt(want, l.hub.clock.Now())
 			}
 			return e, want, res, nil
 		}
@@ -196,7 +196,7 @@ func (l *Limiter) timedOut(e *entry, w *account.Waiter) (account.Verdict, error)
 		e.unlock()
 		return account.Verdict{}, hybridlimit.ErrClosed
 	}
-	e.adapt(w.Plan, l.hub.clock.now())
+	e.adapt(w.Plan, l.hub.clock.Now())
 	ev := e.event()
 	return ev.end(e.account.TimedOut(&ev.conditions, w.N, ev.now)), nil
 }

@@ -117,7 +117,7 @@ func (l *Limiter) drain() {
 	l.store.sweep(func(e *entry) {
 		if e.word.Load() != 0 {
 			e.lock()
-			e.begin(l.hub.clock.now())
+			e.begin(l.hub.clock.Now())
 			e.unlock()
 		}
 	})
@@ -257,7 +257,7 @@ func (l *Limiter) Stats() Stats {
 // hand, as of when their words were last taken back. It takes an entry's lock
 // and, of one that rests, no more than that: 100 000 keys take some ms.
 func (l *Limiter) books() (owed, held int64) {
-	now := l.hub.clock.now()
+	now := l.hub.clock.Now()
 	l.store.sweep(func(e *entry) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -274,7 +274,7 @@ func (l *Limiter) books() (owed, held int64) {
 
 // creditNow is C of the limiter's own limit; 0 while N is not known.
 func (l *Limiter) creditNow() int64 {
-	if !l.fleet.Known(l.hub.clock.now()) {
+	if !l.fleet.Known(l.hub.clock.Now()) {
 		return 0
 	}
 	return l.credit(l.plan.Load(), l.fleet.Size())

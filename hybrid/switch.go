@@ -264,7 +264,7 @@ func (l *Limiter) changeSwitch(change func(*switches)) {
 	w.now.Store(uint32(to))
 	w.shadow.Store(to == SwitchShadow || l.cfg.Shadow)
 	if from != to {
-		l.hub.clock.void()
+		l.hub.clock.Void()
 		w.skipped++
 	}
 	note := l.noteSwitch()

@@ -1,7 +1,7 @@
 package hybrid
 
 import (
-	"github.com/hybridlimit/hybridlimit/internal/account"
+	"github.com/hybridlimit/hybridlimit/internal/clock"
 	"math"
 	"sync/atomic"
 )
@@ -29,7 +29,7 @@ func (t *turnover) came(now int64) {
 		t.mark.Store(max(1, now))
 	case n%t.step == 0:
 		took := max(1, now-t.mark.Swap(max(1, now)))
-		if before := t.took.Swap(took); took < int64(account.Ticks*tick) && (before == 0 || took < before/2) {
+		if before := t.took.Swap(took); took < int64(clock.Span*tick) && (before == 0 || took < before/2) {
 			t.void()
 		}
 	}

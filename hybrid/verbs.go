@@ -28,7 +28,7 @@ func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hyb
 		return hybridlimit.Result{}, err
 	}
 	given := account.NewPlan(limit)
-	given.Began = max(1, l.hub.clock.now())
+	given.Began = max(1, l.hub.clock.Now())
 	given.From = account.FromCall
 	return l.slow(ctx, key, n, given)
 }
@@ -217,7 +217,7 @@ func (l *Limiter) chargeNow(ctx context.Context, key string, n int64) (hybridlim
 	}
 	res := hybridlimit.Result{Limit: at.plan.Limit.BurstSize(), Policy: l.cfg.Name}
 	counted := min(n, account.MaxCharge)
-	sent := l.hub.clock.now()
+	sent := l.hub.clock.Now()
 	ans, _, ok := l.askNow(ctx, at, algo.Op{Owed: counted})
 	l.count.admitted.Add(counted)
 	if !ok {
@@ -226,7 +226,7 @@ func (l *Limiter) chargeNow(ctx context.Context, key string, n int64) (hybridlim
 	}
 	l.count.acked.Add(counted)
 	if at.plan.Units(ans.Level) < 1 { // for longer than a refusal from before says
-		l.refuse(key, at, 1, ans, sent, l.hub.clock.now())
+		l.refuse(key, at, 1, ans, sent, l.hub.clock.Now())
 	}
 	res.Allowed, res.Granted, res.Source = true, n, hybridlimit.SourceRedis
 	res.Remaining = at.plan.Bucket.Units(ans.Level)

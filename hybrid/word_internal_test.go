@@ -3,6 +3,7 @@ package hybrid
 import (
 	"context"
 	"log/slog"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/census"
+	"github.com/hybridlimit/hybridlimit/internal/clock"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
@@ -70,7 +72,7 @@ func TestWhatEndsCredit(t *testing.T) {
 				good := func() bool {
 					synctest.Wait()
 					w := e.word.Load()
-					return account.KindOf(w) == account.CreditBudget && !account.Over(w, l.hub.clock.epoch.Load())
+					return account.KindOf(w) == account.CreditBudget && !account.Over(w, l.hub.clock.Epoch())
 				}
 				if !good() {
 					t.Fatalf("the key has no word of credit: %x", e.word.Load())
@@ -81,12 +83,34 @@ func TestWhatEndsCredit(t *testing.T) {
 				}
 				tc.do(t, l, link)
 				for end := time.Now().Add(tc.in); time.Now().Before(end); time.Sleep(tick) {
-					l.hub.clock.stamp() // somebody is on the slow path: the ticker goes on
+					l.hub.clock.Stamp() // somebody is on the slow path: the ticker goes on
 				}
 				if good() {
 					t.Errorf("it is good %v later", tc.in)
 				}
 			})
 		})
+	}
+}
+
+// A word is good from the epoch that it was stamped with to its last, however
+// the epochs come round, and in no other for half of them.
+func TestAWordIsGoodUntilItsEpoch(t *testing.T) {
+	const round = 1 << clock.EpochBits
+	for _, at := range []uint64{1, 1000, round - 3, round - 1, round, 5*round - 2, math.MaxUint64 - 1} {
+		for _, ticks := range []uint64{0, 1, clock.Span} {
+			w := account.Budget{Kind: account.LeaseBudget, Units: account.MaxUnits}.Pack(at + ticks)
+			for _, tc := range []struct {
+				later uint64
+				past  bool
+			}{{0, false}, {ticks, false}, {ticks + 1, true}, {ticks + round/2, true}, {ticks + round/2 + 1, false}} {
+				if got := account.Over(w, at+tc.later); got != tc.past {
+					t.Errorf("of epoch %d for %d, in epoch %d: past %t", at, ticks, at+tc.later, got)
+				}
+			}
+			if account.UnitsOf(w) != account.MaxUnits || account.KindOf(w) != account.LeaseBudget {
+				t.Errorf("%x: %d units of kind %d", w, account.UnitsOf(w), account.KindOf(w))
+			}
+		}
 	}
 }

@@ -34,6 +34,7 @@ var product = map[string]rule{
 	"internal/census":    {},
 	"internal/waiting":   {inside: []string{"."}},
 	"internal/respguard": {},
+	"internal/clock":     {},
 	"internal/wire":      {inside: []string{".", "internal/algo"}},
 	"lua":                {inside: []string{"."}}, // for programs that have no Redis client of this module's
 	"local":              {inside: []string{".", "internal/algo", "internal/waiting"}, outside: []string{xtime, lru, xxhash}},
@@ -51,7 +52,7 @@ var product = map[string]rule{
 		outside: []string{redisClient, otel, xxhash},
 	},
 	"hybrid": {
-		inside:  []string{".", "internal/account", "internal/algo", "internal/census", "internal/runner", "internal/waiting", "internal/wire", "lua", "breaker", "local", "sync"},
+		inside:  []string{".", "internal/account", "internal/algo", "internal/census", "internal/clock", "internal/runner", "internal/waiting", "internal/wire", "lua", "breaker", "local", "sync"},
 		outside: []string{redisClient, lru, xtime, otel, xxhash},
 	},
 	"hybrid/debug":             {inside: []string{".", "hybrid"}}, // an adapter, so that hybrid does not bring net/http

@@ -1,7 +1,6 @@
-package hybrid
+package clock
 
 import (
-	"github.com/hybridlimit/hybridlimit/internal/account"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -16,44 +15,44 @@ import (
 // off what a call took; one that does not takes off nothing.
 func TestLateness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newClock()
-		defer c.close()
-		if c.stamp(); c.late() != 0 {
-			t.Errorf("%v late at first", c.late())
+		c := New(nil)
+		defer c.Close()
+		if c.Stamp(); c.Late() != 0 {
+			t.Errorf("%v late at first", c.Late())
 		}
-		time.Sleep(20 * tick)
+		time.Sleep(20 * Tick)
 		synctest.Wait()
-		if c.late() != 0 {
-			t.Errorf("%v late though every tick came in time", c.late())
+		if c.Late() != 0 {
+			t.Errorf("%v late though every tick came in time", c.Late())
 		}
 		held := make(chan struct{})
 		c.aged = func() { <-held }
-		c.epoch.Add(1 << (account.EpochBits - 2))
-		time.Sleep(tick) // holds the ticker's goroutine
+		c.epoch.Add(1 << (EpochBits - 2))
+		time.Sleep(Tick) // holds the ticker's goroutine
 		synctest.Wait()
-		time.Sleep(26 * tick)
-		if got := c.late(); got != 25*tick {
+		time.Sleep(26 * Tick)
+		if got := c.Late(); got != 25*Tick {
 			t.Errorf("%v late while the ticker is held for 130 ms, want 125 ms", got)
 		}
 		close(held)
 		for range 100 {
-			time.Sleep(tick)
-			c.stamp() // somebody is on the slow path: the ticker goes on
+			time.Sleep(Tick)
+			c.Stamp() // somebody is on the slow path: the ticker goes on
 		}
-		if got := c.late(); got < 25*tick/2 || got > 25*tick {
+		if got := c.Late(); got < 25*Tick/2 || got > 25*Tick {
 			t.Errorf("%v late half a second later", got)
 		}
 		for range 1000 {
-			time.Sleep(tick)
-			c.stamp()
+			time.Sleep(Tick)
+			c.Stamp()
 		}
-		if got := c.late(); got > tick {
+		if got := c.Late(); got > Tick {
 			t.Errorf("%v late five seconds later", got)
 		}
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		if c.runs.Load() || c.late() != 0 {
-			t.Errorf("%v late with no ticker", c.late())
+		if c.runs.Load() || c.Late() != 0 {
+			t.Errorf("%v late with no ticker", c.Late())
 		}
 	})
 }
@@ -61,9 +60,9 @@ func TestLateness(t *testing.T) {
 // What has come from the network waits behind all that can run. The ticker does
 // not: it is the queue that tells how long answers lie unread.
 func TestAnswersLieUnread(t *testing.T) {
-	c := newClock()
-	defer c.close()
-	c.stamp()
+	c := New(nil)
+	defer c.Close()
+	c.Stamp()
 	var stop atomic.Bool
 	var wg sync.WaitGroup
 	for range 12 * runtime.GOMAXPROCS(0) { // each runs for 10 ms at a time
@@ -74,10 +73,10 @@ func TestAnswersLieUnread(t *testing.T) {
 		})
 	}
 	redistest.Eventually(t, 10*time.Second, "late by 40 ms", func() bool {
-		c.stamp()
+		c.Stamp()
 		return c.lateness.queue.Load() > int64(40*time.Millisecond)
 	})
-	if got := c.late(); got < 40*time.Millisecond {
+	if got := c.Late(); got < 40*time.Millisecond {
 		t.Errorf("late by %v, and the wait in the queue was %v", got, time.Duration(c.lateness.queue.Load()))
 	}
 	t.Logf("%d goroutines that spin on %d cores: the end of the queue waits for %v, the ticker is %v late", 12*runtime.GOMAXPROCS(0), runtime.GOMAXPROCS(0),
@@ -85,7 +84,7 @@ func TestAnswersLieUnread(t *testing.T) {
 	stop.Store(true)
 	wg.Wait()
 	redistest.Eventually(t, 20*time.Second, "late by less than that", func() bool {
-		c.stamp()
+		c.Stamp()
 		return c.lateness.queue.Load() < int64(20*time.Millisecond)
 	})
 }
@@ -93,10 +92,10 @@ func TestAnswersLieUnread(t *testing.T) {
 // A wait counts while it lasts.
 func TestLateWhileItWaits(t *testing.T) {
 	var l lateness
-	l.queue.Store(int64(3 * tick))
-	l.since.Store(int64(100 * tick))
+	l.queue.Store(int64(3 * Tick))
+	l.since.Store(int64(100 * Tick))
 	for _, tc := range []struct{ now, want int64 }{{101, 3}, {103, 3}, {140, 40}} {
-		if got := l.late(tc.now*int64(tick), tc.now*int64(tick)); got != time.Duration(tc.want)*tick {
+		if got := l.late(tc.now*int64(Tick), tc.now*int64(Tick)); got != time.Duration(tc.want)*Tick {
 			t.Errorf("after %d ticks in the queue: late by %v, want %d ticks", tc.now-100, got, tc.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package hybrid
+package clock
 
 import (
 	"runtime"
@@ -34,7 +34,7 @@ func (l *lateness) reset() {
 // late is what is remembered, or what goes on if that is more already: at now no
 // tick has come since the last one.
 func (l *lateness) late(now, last int64) time.Duration {
-	late := max(0, l.timer.Load(), l.queue.Load(), now-last-int64(tick))
+	late := max(0, l.timer.Load(), l.queue.Load(), now-last-int64(Tick))
 	if since := l.since.Load(); since != 0 {
 		late = max(late, now-since)
 	}
@@ -44,13 +44,13 @@ func (l *lateness) late(now, last int64) time.Duration {
 // stand goes to the end of the queue each time it is told to, and measures how
 // long it takes to get to its head. It is a goroutine of its own: the ticker must
 // not wait.
-func (c *clock) stand(asked <-chan struct{}) {
+func (c *Clock) stand(asked <-chan struct{}) {
 	defer c.wg.Done()
 	for range asked {
-		from := c.now()
+		from := c.Now()
 		c.lateness.since.Store(from)
 		runtime.Gosched()
-		most(&c.lateness.queue, c.now()-from)
+		most(&c.lateness.queue, c.Now()-from)
 		c.lateness.since.Store(0)
 	}
 }
