@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/sony/gobreaker/v2"
-
-	"github.com/hybridlimit/hybridlimit"
 )
 
 // Breaker decides whether Redis is asked. Make one with New, for one Redis. It
@@ -21,8 +19,6 @@ type Breaker struct {
 	mu     sync.Mutex // comes before gobreaker's own, which is held only while it counts
 	engine *gobreaker.TwoStepCircuitBreaker[struct{}]
 	noted  gobreaker.State // what the engine last said that it changed to
-	mode   Mode
-	trip   bool // the next failure opens, whatever the counts: Switch
 
 	// generation moves with every change of state. What a call that began in
 	// another generation has to say is out of date.
@@ -53,7 +49,7 @@ func New(cfg Config) (*Breaker, error) {
 		return nil, err
 	}
 	b := &Breaker{cfg: cfg.withDefaults(), random: rand.Int64N}
-	b.restart(Closed)
+	b.engine = gobreaker.NewTwoStepCircuitBreaker[struct{}](b.settings())
 	return b, nil
 }
 
@@ -80,7 +76,7 @@ func (b *Breaker) Begin() (Call, bool) {
 	switch b.State() {
 	case Open:
 		now = time.Now()
-		if b.mode == ModeForceOpen || now.Before(b.retryAt) {
+		if now.Before(b.retryAt) {
 			return Call{}, false
 		}
 	case HalfOpen:
@@ -94,8 +90,8 @@ func (b *Breaker) Begin() (Call, bool) {
 	}
 	done, err := b.engine.Allow()
 	if err != nil {
-		// Only on a clock so coarse that retryAt has come and gobreaker's own
-		// nanosecond (see settings) has not. The next tick lets us through.
+		// Not reached: gobreaker's open time (see settings) ends before retryAt,
+		// and its only place for a probe is free here.
 		return Call{}, false
 	}
 	b.settle(nil)
@@ -111,7 +107,7 @@ func (b *Breaker) Begin() (Call, bool) {
 
 // RetryIn is how long to wait before a Begin may be let through: 0 when it may
 // now; while a probe is out, the time after which it is taken for lost, though
-// it may of course end before that; hybridlimit.Never while forced open.
+// it may of course end before that.
 func (b *Breaker) RetryIn() time.Duration {
 	if b.State() == Closed {
 		return 0
@@ -119,44 +115,10 @@ func (b *Breaker) RetryIn() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case b.mode == ModeForceOpen:
-		return hybridlimit.Never
 	case b.State() == Open:
 		return max(0, time.Until(b.retryAt))
 	case b.probe.id != 0: // so HalfOpen
 		return max(0, b.cfg.patience()-time.Since(b.probe.began))
 	}
 	return 0
-}
-
-// Switch takes the breaker out of the hands of its counts, or gives it back.
-//
-// ModeForceOpen: Open at once and until further notice. ModeForceClosed:
-// Closed, likewise; calls are still counted. Back to ModeAuto, a breaker that
-// was forced open is Open and the next Begin is its probe, since nobody knows
-// how Redis is; one that was forced closed stays Closed with what it has
-// counted, so that a Redis which is still failing opens it with its next
-// failure.
-//
-// OnChange is told of each change of mode, even where the state stays the
-// same. Switching to the mode that is set does nothing. Switch panics on a
-// value that is not a Mode.
-func (b *Breaker) Switch(m Mode) {
-	if m >= modes {
-		panic("breaker: Switch to " + m.String())
-	}
-	b.mu.Lock()
-	defer b.release()
-	if m == b.mode {
-		return
-	}
-	from := b.State()
-	b.mode = m
-	switch {
-	case m == ModeForceOpen:
-		b.restart(Open)
-	case m == ModeForceClosed && from != Closed:
-		b.restart(Closed)
-	}
-	b.note(Change{From: from, To: b.State(), Mode: m, Cause: ErrSwitched, At: time.Now()})
 }

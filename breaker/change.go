@@ -6,29 +6,22 @@ import (
 	"time"
 )
 
-var (
-	// ErrSlow is the Cause of a Change that a slow call brought about: it took
-	// longer than SlowCall, though its error, if any, would not have counted.
-	ErrSlow = errors.New("breaker: slow call")
-	// ErrSwitched is the Cause of a Change that Switch brought about.
-	ErrSwitched = errors.New("breaker: switched by hand")
-)
+// ErrSlow is the Cause of a Change that a slow call brought about: it took
+// longer than SlowCall, though its error, if any, would not have counted.
+var ErrSlow = errors.New("breaker: slow call")
 
-// Change is one change of a Breaker's state, its mode, or both.
+// Change is one change of a Breaker's state.
 type Change struct {
-	// From and To are the states before and after. They are equal where only
-	// the mode changed, as when an open breaker is forced open.
+	// From and To are the states before and after.
 	From, To State
-	// Mode is the mode after the change.
-	Mode Mode
 	// Cause is why: the error of the last failed call when a breaker opens
-	// (ErrSlow when it was merely slow), ErrSwitched after Switch, and nil
-	// when a probe begins or has succeeded.
+	// (ErrSlow when it was merely slow), and nil when a probe begins or has
+	// succeeded.
 	Cause error
 	// At is when, by the clock of this process.
 	At time.Time
 	// OpenFor is how long the breaker stays open before a probe: the time
-	// drawn for this opening. 0 unless the breaker opened by itself.
+	// drawn for this opening. 0 unless the breaker opened.
 	OpenFor time.Duration
 }
 
@@ -37,9 +30,6 @@ func (c Change) String() string {
 	s := fmt.Sprintf("%v → %v", c.From, c.To)
 	if c.OpenFor > 0 {
 		s += fmt.Sprintf(" for %v", c.OpenFor.Round(time.Millisecond))
-	}
-	if c.Mode != ModeAuto {
-		s += fmt.Sprintf(" (%v)", c.Mode)
 	}
 	if c.Cause != nil {
 		s += ": " + c.Cause.Error()

@@ -26,13 +26,13 @@ func TestChangesAreTold(t *testing.T) {
 		halfOpen(t, b).End(0, nil)
 
 		const c, h, o = breaker.Closed, breaker.HalfOpen, breaker.Open
-		const auto, d = breaker.ModeAuto, 750 * time.Millisecond
+		const d = 750 * time.Millisecond
 		want := []breaker.Change{
-			{c, o, auto, last, start, d},
-			{o, h, auto, nil, start.Add(d), 0},
-			{h, o, auto, errDown, start.Add(d), d},
-			{o, h, auto, nil, start.Add(2 * d), 0},
-			{h, c, auto, nil, start.Add(2 * d), 0},
+			{c, o, last, start, d},
+			{o, h, nil, start.Add(d), 0},
+			{h, o, errDown, start.Add(d), d},
+			{o, h, nil, start.Add(2 * d), 0},
+			{h, c, nil, start.Add(2 * d), 0},
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("told %v\nwant %v", got, want)
@@ -64,7 +64,7 @@ func TestOnChangeMayCallBack(t *testing.T) {
 			refused(t, b)
 			halfOpen(t, b).End(0, nil)
 			want(t, b, breaker.Closed)
-			b.Switch(breaker.ModeForceOpen)
+			open(t, b)
 		}})
 		call(t, b, errDown)
 		call(t, b, errDown)

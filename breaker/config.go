@@ -42,11 +42,11 @@ type Config struct {
 	// costs Redis more probes, one per process and OpenFor.
 	OpenFor time.Duration
 
-	// OnChange is told of every change of state or mode. Nil: nobody is told.
+	// OnChange is told of every change of state. Nil: nobody is told.
 	//
 	// It runs outside every lock, so it may call any method of the Breaker.
 	// Changes come one at a time and in order: the goroutine that caused a
-	// change delivers it before its Begin, End or Switch returns, unless a
+	// change delivers it before its Begin or End returns, unless a
 	// goroutine is still delivering an earlier one (this one, even, when
 	// OnChange itself causes a change); then that goroutine delivers both.
 	// Waiting for it instead would be a lock over a callback under another

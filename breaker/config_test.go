@@ -79,10 +79,6 @@ func TestNames(t *testing.T) {
 		{breaker.HalfOpen, "half-open"},
 		{breaker.Open, "open"},
 		{breaker.State(9), "State(9)"},
-		{breaker.ModeAuto, "auto"},
-		{breaker.ModeForceOpen, "force-open"},
-		{breaker.ModeForceClosed, "force-closed"},
-		{breaker.Mode(9), "Mode(9)"},
 		{breaker.Success, "success"},
 		{breaker.Failure, "failure"},
 		{breaker.Ignored, "ignored"},
@@ -90,10 +86,6 @@ func TestNames(t *testing.T) {
 		{
 			breaker.Change{From: breaker.Closed, To: breaker.Open, OpenFor: 612345 * time.Microsecond, Cause: errDown},
 			"closed → open for 612ms: dial tcp: connection refused",
-		},
-		{
-			breaker.Change{From: breaker.Open, To: breaker.Open, Mode: breaker.ModeForceOpen, Cause: breaker.ErrSwitched},
-			"open → open (force-open): breaker: switched by hand",
 		},
 		{breaker.Change{From: breaker.HalfOpen}, "half-open → closed"},
 	} {

@@ -40,8 +40,8 @@
 // The state machine and its counts are those of github.com/sony/gobreaker/v2.
 // This package adds what a Redis and a fleet need: the classification, slow
 // calls, an open time that differs from process to process (a fleet that opened
-// together must not knock together), probes that die without a word, a manual
-// switch, and callbacks that may call back.
+// together must not knock together), probes that die without a word, and
+// callbacks that may call back.
 //
 // # What it is not for
 //

@@ -35,12 +35,9 @@ func (b *Breaker) settings() gobreaker.Settings {
 		// gobreaker's open time is fixed when it is made; ours is drawn for
 		// each opening, and Begin holds the gate until retryAt. So the one
 		// here should never be what we wait for. It cannot be 0, which means
-		// 60 s. Half of OpenFor, the shortest that we draw, would do for
-		// openings by failure; one nanosecond does for Switch as well, which
-		// may want a probe at once. gobreaker lets through strictly after its
-		// time, hence the second nanosecond in restart. Making a new
-		// engine per opening, with the time drawn, was the alternative: it
-		// loses gobreaker's own transition from open to half-open.
+		// 60 s. Making a new engine per opening, with the time drawn, was the
+		// alternative: it loses gobreaker's own transition from open to
+		// half-open.
 		Timeout: time.Nanosecond,
 
 		ReadyToTrip:   b.ripe,
@@ -53,10 +50,6 @@ func (b *Breaker) settings() gobreaker.Settings {
 // ripe tells gobreaker, after a failure in the closed state, whether to open.
 func (b *Breaker) ripe(n gobreaker.Counts) bool {
 	switch {
-	case b.trip:
-		return true
-	case b.mode == ModeForceClosed:
-		return false
 	case b.failures >= b.cfg.Failures:
 		return true
 	case b.cfg.FailureRatio < 0:
@@ -66,22 +59,6 @@ func (b *Breaker) ripe(n gobreaker.Counts) bool {
 	ended := uint64(n.TotalFailures) + uint64(n.TotalSuccesses)
 	return ended >= uint64(b.cfg.MinCalls) &&
 		float64(n.TotalFailures) >= b.cfg.FailureRatio*float64(ended)
-}
-
-// restart begins a new generation in state s, Closed or Open, with a new engine
-// that has counted nothing: gobreaker has no way to be set by hand.
-func (b *Breaker) restart(s State) {
-	b.engine = gobreaker.NewTwoStepCircuitBreaker[struct{}](b.settings())
-	b.noted = gobreaker.StateClosed
-	if s == Open {
-		b.trip = true
-		if done, err := b.engine.Allow(); err == nil { // always: it is closed
-			done(errFailed)
-		}
-		b.trip = false
-		b.retryAt = time.Now().Add(2 * time.Nanosecond)
-	}
-	b.enter(s)
 }
 
 // endProbe reports the probe that is out, whether it has ended or was given
@@ -98,7 +75,7 @@ func (b *Breaker) settle(cause error) {
 	if from == to {
 		return
 	}
-	change := Change{From: from, To: to, Mode: b.mode, At: time.Now()}
+	change := Change{From: from, To: to, At: time.Now()}
 	if to == Open {
 		// Read after gobreaker read its own clock, so that gobreaker is never
 		// behind us. Uniform in [⌊½·OpenFor⌋, ⌊½·OpenFor⌋ + OpenFor).

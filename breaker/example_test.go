@@ -44,27 +44,6 @@ func Example() {
 	// not asked; again in 30 to 90 s: true
 }
 
-// An operator takes Redis out of the picture, say for maintenance.
-func ExampleBreaker_Switch() {
-	b, err := breaker.New(breaker.Config{
-		OnChange: func(c breaker.Change) { fmt.Println(c) },
-	})
-	if err != nil {
-		panic(err)
-	}
-	b.Switch(breaker.ModeForceOpen)
-	_, ok := b.Begin()
-	fmt.Println("may ask:", ok)
-
-	b.Switch(breaker.ModeAuto)
-	fmt.Println(b.State(), "until a probe has found out how Redis is")
-	// Output:
-	// closed → open (force-open): breaker: switched by hand
-	// may ask: false
-	// open → open: breaker: switched by hand
-	// open until a probe has found out how Redis is
-}
-
 func ExampleClassify() {
 	for _, err := range []error{
 		nil,

@@ -10,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
-	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
 	_ "github.com/hybridlimit/hybridlimit/internal/rapidseed"
 )
@@ -20,7 +19,6 @@ import (
 type model struct {
 	cfg     breaker.Config // complete: no zeros to stand for something
 	jitter  time.Duration  // what the next opening draws
-	mode    breaker.Mode
 	state   breaker.State
 	since   time.Time // of the state, and of the window's steps
 	retryAt time.Time
@@ -42,24 +40,16 @@ type modelCall struct {
 	began time.Time
 }
 
-// gen counts the generations: a change of state begins one, and so does
-// forcing open what is open.
-func (m *model) gen() (n int) {
-	for _, c := range m.changes {
-		if c.From != c.To || c.Mode == breaker.ModeForceOpen {
-			n++
-		}
-	}
-	return n
-}
+// gen counts the generations: a change of state begins one.
+func (m *model) gen() int { return len(m.changes) }
 
 func (m *model) step() int64 { return int64(time.Since(m.since) / (m.cfg.Window / 10)) }
 
 func (m *model) patience() time.Duration { return max(m.cfg.OpenFor, 10*m.cfg.SlowCall) }
 
 func (m *model) enter(s breaker.State, cause error) {
-	c := breaker.Change{From: m.state, To: s, Mode: m.mode, Cause: cause, At: time.Now()}
-	if s == breaker.Open && m.mode == breaker.ModeAuto && cause != breaker.ErrSwitched {
+	c := breaker.Change{From: m.state, To: s, Cause: cause, At: time.Now()}
+	if s == breaker.Open {
 		c.OpenFor = m.jitter
 		m.retryAt = time.Now().Add(m.jitter)
 	}
@@ -107,7 +97,7 @@ func (m *model) end(c *modelCall, took time.Duration, err error) {
 			return
 		}
 		m.row++
-		if m.mode == breaker.ModeAuto && (m.row >= m.cfg.Failures || m.tooManyFailed()) {
+		if m.row >= m.cfg.Failures || m.tooManyFailed() {
 			m.enter(breaker.Open, err)
 		}
 	}
@@ -129,30 +119,12 @@ func (m *model) tooManyFailed() bool {
 
 func (m *model) retryIn() time.Duration {
 	switch {
-	case m.mode == breaker.ModeForceOpen:
-		return hybridlimit.Never
 	case m.state == breaker.Open:
 		return max(0, time.Until(m.retryAt))
 	case m.state == breaker.HalfOpen && m.probe != nil:
 		return max(0, m.patience()-time.Since(m.probe.began))
 	}
 	return 0
-}
-
-func (m *model) force(mode breaker.Mode) {
-	if mode == m.mode {
-		return
-	}
-	m.mode = mode
-	switch {
-	case mode == breaker.ModeForceOpen:
-		m.enter(breaker.Open, breaker.ErrSwitched)
-		m.retryAt = time.Now().Add(2)
-	case mode == breaker.ModeForceClosed && m.state != breaker.Closed:
-		m.enter(breaker.Closed, breaker.ErrSwitched)
-	default:
-		m.changes = append(m.changes, breaker.Change{From: m.state, To: m.state, Mode: mode, Cause: breaker.ErrSwitched, At: time.Now()})
-	}
 }
 
 func TestModel(t *testing.T) {
@@ -232,17 +204,7 @@ func compare(t *rapid.T, cfg breaker.Config) {
 		"sleep by steps": func(t *rapid.T) {
 			time.Sleep(time.Duration(rapid.IntRange(0, 12).Draw(t, "tenths")) * cfg.Window / 10)
 		},
-		"sleep until retry": func(*rapid.T) {
-			if m.mode != breaker.ModeForceOpen {
-				time.Sleep(m.retryIn())
-			}
-		},
-		"switch": func(t *rapid.T) {
-			// Mostly to auto, or little else is tested.
-			mode := breaker.Mode(max(0, rapid.IntRange(-8, 2).Draw(t, "mode")))
-			b.Switch(mode)
-			m.force(mode)
-		},
+		"sleep until retry": func(*rapid.T) { time.Sleep(m.retryIn()) },
 		"": func(t *rapid.T) {
 			if b.State() != m.state || b.RetryIn() != m.retryIn() {
 				t.Fatalf("%v for %v, model %v for %v", b.State(), b.RetryIn(), m.state, m.retryIn())

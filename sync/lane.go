@@ -310,14 +310,14 @@ func (l *lane) answered(reply lua.Reply, began time.Time) {
 	})
 }
 
-// longestSleep bounds how long a lane does not look whether an open breaker was
-// switched by hand.
+// longestSleep bounds the pause of a lane that reads RetryIn just after another
+// lane has become the probe: RetryIn is then the time until that probe counts
+// as lost.
 const longestSleep = 250 * time.Millisecond
 
 // untilLetIn is the pause of a lane that the breaker has turned away. RetryIn
-// alone will not do. While another lane's probe is out it is the time after
-// which that is taken for lost, but most come back within a round trip; and
-// it is Never while the breaker is forced open, until somebody changes that.
+// alone will not do: while another lane's probe is out, it is the time after
+// which that probe counts as lost, but most come back within a round trip.
 func untilLetIn(br *breaker.Breaker) time.Duration {
 	if br.State() == breaker.HalfOpen {
 		return retryAfter(1)
