@@ -17,6 +17,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/global"
+	"github.com/hybridlimit/hybridlimit/internal/circuit"
 	"github.com/hybridlimit/hybridlimit/lua"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
@@ -36,7 +37,7 @@ type Hub struct {
 	runner   *global.Runner
 	caller   ratesync.Caller // the runner, traced and timed
 	engine   *ratesync.Engine
-	breakers []*breaker.Breaker // one, or one per tag
+	breakers []*circuit.Breaker // one, or one per tag
 	clocks   redisClocks        // as many
 	clock    *clock
 	log      *stateLog
@@ -132,7 +133,7 @@ func (h *Hub) makeBreakers() error {
 				users(c)
 			}
 		}
-		b, err := breaker.New(cfg)
+		b, err := circuit.New(cfg)
 		if err != nil {
 			return err
 		}
@@ -154,7 +155,7 @@ func (h *Hub) inFlight() int {
 	return 4 * lua.MaxOps
 }
 
-func (h *Hub) breaker(tag int) *breaker.Breaker {
+func (h *Hub) breaker(tag int) *circuit.Breaker {
 	if len(h.breakers) == 1 {
 		return h.breakers[0]
 	}

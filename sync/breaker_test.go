@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/circuit"
 	"github.com/hybridlimit/hybridlimit/lua"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
@@ -17,7 +18,7 @@ import (
 var trips = breaker.Config{Failures: 3, FailureRatio: -1, OpenFor: 500 * time.Millisecond, SlowCall: 100 * time.Millisecond}
 
 // open makes a breaker of trips open: its next calls fail.
-func open(t *testing.T, br *breaker.Breaker) {
+func open(t *testing.T, br *circuit.Breaker) {
 	t.Helper()
 	for br.State() != breaker.Open {
 		call, ok := br.Begin()
@@ -166,14 +167,14 @@ func TestSlowAnswersTrip(t *testing.T) {
 // Each lane asks the breaker of its tag.
 func TestBreakerPerTag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		down, err := breaker.New(breaker.Config{OpenFor: time.Hour})
+		down, err := circuit.New(breaker.Config{OpenFor: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
 		open(t, down)
 		w := newWorld(t, calm, func(c *ratesync.Config) {
 			up := c.Breaker
-			c.Breaker = func(tag int) *breaker.Breaker {
+			c.Breaker = func(tag int) *circuit.Breaker {
 				if tag == 0 {
 					return down
 				}

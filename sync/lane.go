@@ -9,6 +9,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/global"
+	"github.com/hybridlimit/hybridlimit/internal/circuit"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -318,7 +319,7 @@ const longestSleep = 250 * time.Millisecond
 // untilLetIn is the pause of a lane that the breaker has turned away. RetryIn
 // alone will not do: while another lane's probe is out, it is the time after
 // which that probe counts as lost, but most come back within a round trip.
-func untilLetIn(br *breaker.Breaker) time.Duration {
+func untilLetIn(br *circuit.Breaker) time.Duration {
 	if br.State() == breaker.HalfOpen {
 		return retryAfter(1)
 	}

@@ -34,17 +34,18 @@ var product = map[string]rule{
 	"internal/respguard": {},
 	"lua":                {inside: []string{".", "internal/algo"}, outside: []string{xxhash}},
 	"local":              {inside: []string{".", "internal/algo", "internal/waiting"}, outside: []string{xtime, lru, xxhash}},
-	"breaker":            {inside: []string{"."}, outside: []string{gobreaker, redisClient, otel}},
+	"breaker":            {},
+	"internal/circuit":   {inside: []string{".", "breaker"}, outside: []string{gobreaker, redisClient}},
 	"global": {
 		inside:  []string{".", "internal/algo", "internal/respguard", "internal/waiting", "lua"},
 		outside: []string{redisClient, otel, xxhash},
 	},
 	"sync": {
-		inside:  []string{".", "internal/algo", "lua", "breaker", "global"},
+		inside:  []string{".", "internal/algo", "internal/circuit", "lua", "breaker", "global"},
 		outside: []string{redisClient, otel, xxhash},
 	},
 	"hybrid": {
-		inside:  []string{".", "internal/algo", "internal/waiting", "lua", "breaker", "local", "global", "sync"},
+		inside:  []string{".", "internal/algo", "internal/circuit", "internal/waiting", "lua", "breaker", "local", "global", "sync"},
 		outside: []string{redisClient, lru, xtime, otel, xxhash},
 	},
 	"hybrid/debug": {inside: []string{".", "hybrid"}}, // an adapter, so that hybrid does not bring net/http

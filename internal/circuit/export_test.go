@@ -1,4 +1,4 @@
-package breaker
+package circuit
 
 // SetRandom replaces the source of the open time's jitter. random returns a
 // number in [0, n).

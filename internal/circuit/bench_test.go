@@ -1,4 +1,4 @@
-package breaker_test
+package circuit_test
 
 import (
 	"testing"

@@ -1,8 +1,10 @@
-package breaker
+package circuit
 
 import (
 	"fmt"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/breaker"
 )
 
 // Call is one call to Redis that Begin let through. The zero Call is none.
@@ -65,7 +67,7 @@ func (c Call) End(took time.Duration, err error) {
 type slowError struct{ took, limit time.Duration }
 
 func (e slowError) Error() string {
-	return fmt.Sprintf("%v: took %v, SlowCall is %v", ErrSlow, e.took, e.limit)
+	return fmt.Sprintf("%v: took %v, SlowCall is %v", breaker.ErrSlow, e.took, e.limit)
 }
 
-func (e slowError) Unwrap() error { return ErrSlow }
+func (e slowError) Unwrap() error { return breaker.ErrSlow }

@@ -1,4 +1,4 @@
-package breaker_test
+package circuit_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/circuit"
 )
 
 func TestOneProbeAmongMany(t *testing.T) {
@@ -136,7 +137,7 @@ func TestLostProbe(t *testing.T) {
 
 // A probe taken for lost may end after all, with another one in its place.
 func TestLostProbeThatEnds(t *testing.T) {
-	lost := func(t *testing.T) (b *breaker.Breaker, first, second breaker.Call) {
+	lost := func(t *testing.T) (b *circuit.Breaker, first, second circuit.Call) {
 		b = newBreaker(t, breaker.Config{SlowCall: -1})
 		open(t, b)
 		first = halfOpen(t, b)
@@ -202,7 +203,7 @@ func TestCallsOfAnotherGeneration(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var changes int
 				b := newBreaker(t, breaker.Config{OnChange: func(breaker.Change) { changes++ }})
-				old := make([]breaker.Call, 40)
+				old := make([]circuit.Call, 40)
 				for i := range old {
 					old[i] = begin(t, b)
 				}
@@ -240,5 +241,5 @@ func TestCallsOfAnotherGeneration(t *testing.T) {
 }
 
 func TestZeroCall(t *testing.T) {
-	breaker.Call{}.End(time.Hour, errors.New("of nobody"))
+	circuit.Call{}.End(time.Hour, errors.New("of nobody"))
 }

@@ -1,4 +1,4 @@
-package breaker
+package circuit
 
 import (
 	"math/rand/v2"
@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"github.com/sony/gobreaker/v2"
+
+	"github.com/hybridlimit/hybridlimit/breaker"
 )
 
 // Breaker decides whether Redis is asked. Make one with New, for one Redis. It
 // is safe for concurrent use and must not be copied.
 type Breaker struct {
-	cfg    Config
+	cfg    breaker.Config
 	random func(n int64) int64 // uniform in [0, n); called with mu held
 	state  atomic.Uint32       // a State; written with mu held
 
@@ -31,7 +33,7 @@ type Breaker struct {
 	probe    probe     // HalfOpen: the one that is out
 	probes   uint64    // how many there have been: their identities
 
-	untold  []Change
+	untold  []breaker.Change
 	telling bool
 }
 
@@ -44,11 +46,11 @@ type probe struct {
 
 // New makes a closed Breaker. The error lists everything that is wrong with
 // cfg and is a *hybridlimit.InvalidError.
-func New(cfg Config) (*Breaker, error) {
-	if err := cfg.Violations("Config.").Err("breaker"); err != nil {
+func New(cfg breaker.Config) (*Breaker, error) {
+	if err := Violations(cfg, "Config.").Err("breaker"); err != nil {
 		return nil, err
 	}
-	b := &Breaker{cfg: cfg.withDefaults(), random: rand.Int64N}
+	b := &Breaker{cfg: withDefaults(cfg), random: rand.Int64N}
 	b.engine = gobreaker.NewTwoStepCircuitBreaker[struct{}](b.settings())
 	return b, nil
 }
@@ -56,7 +58,7 @@ func New(cfg Config) (*Breaker, error) {
 // State is what the breaker lets through now: Closed means that decisions may
 // rely on Redis. It is one atomic load. An Open breaker whose time is over
 // stays Open until somebody's Begin makes it HalfOpen.
-func (b *Breaker) State() State { return State(b.state.Load()) }
+func (b *Breaker) State() breaker.State { return breaker.State(b.state.Load()) }
 
 // Begin asks whether to call Redis now. True: call, and then call End exactly
 // once. False: do not call; the Call is empty and needs no End.
@@ -74,15 +76,15 @@ func (b *Breaker) Begin() (Call, bool) {
 
 	var now time.Time // read only where it is needed
 	switch b.State() {
-	case Open:
+	case breaker.Open:
 		now = time.Now()
 		if now.Before(b.retryAt) {
 			return Call{}, false
 		}
-	case HalfOpen:
+	case breaker.HalfOpen:
 		now = time.Now()
 		if b.probe.id != 0 {
-			if now.Sub(b.probe.began) < b.cfg.patience() {
+			if now.Sub(b.probe.began) < patience(b.cfg) {
 				return Call{}, false
 			}
 			b.endProbe(errIgnored)
@@ -97,7 +99,7 @@ func (b *Breaker) Begin() (Call, bool) {
 	b.settle(nil)
 
 	c := Call{breaker: b, generation: b.generation, done: done}
-	if b.State() == HalfOpen {
+	if b.State() == breaker.HalfOpen {
 		b.probes++
 		b.probe = probe{id: b.probes, began: now, done: done}
 		c.probe = b.probes
@@ -109,16 +111,16 @@ func (b *Breaker) Begin() (Call, bool) {
 // now; while a probe is out, the time after which it is taken for lost, though
 // it may of course end before that.
 func (b *Breaker) RetryIn() time.Duration {
-	if b.State() == Closed {
+	if b.State() == breaker.Closed {
 		return 0
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case b.State() == Open:
+	case b.State() == breaker.Open:
 		return max(0, time.Until(b.retryAt))
 	case b.probe.id != 0: // so HalfOpen
-		return max(0, b.cfg.patience()-time.Since(b.probe.began))
+		return max(0, patience(b.cfg)-time.Since(b.probe.began))
 	}
 	return 0
 }

@@ -1,4 +1,4 @@
-package breaker_test
+package circuit_test
 
 import (
 	"context"
@@ -9,10 +9,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/circuit"
 )
 
 func Example() {
-	b, err := breaker.New(breaker.Config{
+	b, err := circuit.New(breaker.Config{
 		Failures: 2,
 		OpenFor:  time.Minute,
 		OnChange: func(c breaker.Change) { fmt.Println(c.From, "→", c.To, "because:", c.Cause) },
@@ -53,7 +54,7 @@ func ExampleClassify() {
 		fmt.Errorf("sync: %w", context.DeadlineExceeded),
 		errors.New("read tcp: connection reset by peer"),
 	} {
-		fmt.Println(breaker.Classify(err))
+		fmt.Println(circuit.Classify(err))
 	}
 	// Output:
 	// success

@@ -1,4 +1,4 @@
-package breaker_test
+package circuit_test
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/circuit"
 )
 
 func TestChangesAreTold(t *testing.T) {
@@ -28,11 +29,11 @@ func TestChangesAreTold(t *testing.T) {
 		const c, h, o = breaker.Closed, breaker.HalfOpen, breaker.Open
 		const d = 750 * time.Millisecond
 		want := []breaker.Change{
-			{c, o, last, start, d},
-			{o, h, nil, start.Add(d), 0},
-			{h, o, errDown, start.Add(d), d},
-			{o, h, nil, start.Add(2 * d), 0},
-			{h, c, nil, start.Add(2 * d), 0},
+			{From: c, To: o, Cause: last, At: start, OpenFor: d},
+			{From: o, To: h, At: start.Add(d)},
+			{From: h, To: o, Cause: errDown, At: start.Add(d), OpenFor: d},
+			{From: o, To: h, At: start.Add(2 * d)},
+			{From: h, To: c, At: start.Add(2 * d)},
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("told %v\nwant %v", got, want)
@@ -44,7 +45,7 @@ func TestChangesAreTold(t *testing.T) {
 // has returned, so that the order holds and it never runs inside itself.
 func TestOnChangeMayCallBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var b *breaker.Breaker
+		var b *circuit.Breaker
 		var got []breaker.State
 		running := false
 		b = newBreaker(t, breaker.Config{OnChange: func(c breaker.Change) {
@@ -128,7 +129,7 @@ func TestOnChangeThatDies(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var b *breaker.Breaker
+				var b *circuit.Breaker
 				var got []breaker.State
 				b = newBreaker(t, breaker.Config{OnChange: func(c breaker.Change) {
 					got = append(got, c.To)

@@ -1,4 +1,4 @@
-package breaker_test
+package circuit_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/circuit"
 )
 
 // What opens a closed breaker, each rule on its own.
@@ -88,7 +89,7 @@ func TestOpensByRatio(t *testing.T) {
 // The share is of the calls begun in the last Window, and the window moves: it
 // does not start from nothing every Window.
 func TestRatioLooksBackOneWindow(t *testing.T) {
-	mixed := func(t *testing.T, b *breaker.Breaker, n int) {
+	mixed := func(t *testing.T, b *circuit.Breaker, n int) {
 		for range n {
 			call(t, b, nil)
 			if b.State() == breaker.Closed {

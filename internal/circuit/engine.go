@@ -1,10 +1,12 @@
-package breaker
+package circuit
 
 import (
 	"errors"
 	"time"
 
 	"github.com/sony/gobreaker/v2"
+
+	"github.com/hybridlimit/hybridlimit/breaker"
 )
 
 // The adapter to gobreaker. Everything here is called with b.mu held.
@@ -75,8 +77,8 @@ func (b *Breaker) settle(cause error) {
 	if from == to {
 		return
 	}
-	change := Change{From: from, To: to, At: time.Now()}
-	if to == Open {
+	change := breaker.Change{From: from, To: to, At: time.Now()}
+	if to == breaker.Open {
 		// Read after gobreaker read its own clock, so that gobreaker is never
 		// behind us. Uniform in [⌊½·OpenFor⌋, ⌊½·OpenFor⌋ + OpenFor).
 		change.OpenFor = b.cfg.OpenFor/2 + time.Duration(b.random(int64(b.cfg.OpenFor)))
@@ -91,19 +93,19 @@ func (b *Breaker) settle(cause error) {
 // same moments, but it looks at the clock first: a late result can turn its
 // open state into a half-open one. So results of older generations stop at
 // ours and do not reach it.
-func (b *Breaker) enter(s State) {
+func (b *Breaker) enter(s breaker.State) {
 	b.generation++
 	b.failures = 0
 	b.probe = probe{}
 	b.state.Store(uint32(s))
 }
 
-func stateOf(s gobreaker.State) State {
+func stateOf(s gobreaker.State) breaker.State {
 	switch s {
 	case gobreaker.StateOpen:
-		return Open
+		return breaker.Open
 	case gobreaker.StateHalfOpen:
-		return HalfOpen
+		return breaker.HalfOpen
 	}
-	return Closed
+	return breaker.Closed
 }

@@ -1,4 +1,4 @@
-package breaker_test
+package circuit_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/circuit"
 	_ "github.com/hybridlimit/hybridlimit/internal/rapidseed"
 )
 
@@ -34,7 +35,7 @@ type ended struct {
 }
 
 type modelCall struct {
-	real  breaker.Call
+	real  circuit.Call
 	gen   int   // the generation in which it began
 	step  int64 // the step of the window in which it began
 	began time.Time
@@ -77,22 +78,22 @@ func (m *model) begin() (*modelCall, bool) {
 }
 
 func (m *model) end(c *modelCall, took time.Duration, err error) {
-	class := breaker.Classify(err)
-	if m.cfg.SlowCall > 0 && took > m.cfg.SlowCall && class != breaker.Failure {
-		class, err = breaker.Failure, breaker.ErrSlow
+	class := circuit.Classify(err)
+	if m.cfg.SlowCall > 0 && took > m.cfg.SlowCall && class != circuit.Failure {
+		class, err = circuit.Failure, breaker.ErrSlow
 	}
 	switch {
 	case c.gen != m.gen():
-	case m.state == breaker.HalfOpen && class == breaker.Success:
+	case m.state == breaker.HalfOpen && class == circuit.Success:
 		m.enter(breaker.Closed, nil)
-	case m.state == breaker.HalfOpen && c == m.probe && class == breaker.Ignored:
+	case m.state == breaker.HalfOpen && c == m.probe && class == circuit.Ignored:
 		m.probe = nil
 	case m.state == breaker.HalfOpen && c == m.probe:
 		m.enter(breaker.Open, err)
-	case m.state == breaker.HalfOpen || class == breaker.Ignored:
+	case m.state == breaker.HalfOpen || class == circuit.Ignored:
 	default:
-		m.ended = append(m.ended, ended{c.step, class == breaker.Failure})
-		if class == breaker.Success {
+		m.ended = append(m.ended, ended{c.step, class == circuit.Failure})
+		if class == circuit.Success {
 			m.row = 0
 			return
 		}
@@ -156,7 +157,7 @@ var configs = rapid.Custom(func(t *rapid.T) breaker.Config {
 func compare(t *rapid.T, cfg breaker.Config) {
 	var told []breaker.Change
 	cfg.OnChange = func(c breaker.Change) { told = append(told, c) }
-	b, err := breaker.New(cfg)
+	b, err := circuit.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
