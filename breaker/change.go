@@ -6,26 +6,27 @@ import (
 	"time"
 )
 
-// ErrSlow is the Cause of a Change that a slow call brought about: it took
-// longer than SlowCall, though its error, if any, would not have counted.
+// ErrSlow is the Cause of a Change after a call that took longer than SlowCall
+// and did not otherwise count as failed. Compare with errors.Is: the Cause also
+// names the durations.
 var ErrSlow = errors.New("breaker: slow call")
 
-// Change is one change of a Breaker's state.
+// Change is one change of a breaker's state.
 type Change struct {
 	// From and To are the states before and after.
 	From, To State
-	// Cause is why: the error of the last failed call when a breaker opens
-	// (ErrSlow when it was merely slow), and nil when a probe begins or has
-	// succeeded.
+	// Cause is the error of the last failed call when the breaker opens: an
+	// ErrSlow when that call was only slow. It is nil when a probe begins or
+	// has succeeded.
 	Cause error
-	// At is when, by the clock of this process.
+	// At is the time of the change, by the clock of this process.
 	At time.Time
-	// OpenFor is how long the breaker stays open before a probe: the time
-	// drawn for this opening. 0 unless the breaker opened.
+	// OpenFor is the time until the first probe, drawn for this opening. 0
+	// unless the breaker opened.
 	OpenFor time.Duration
 }
 
-// String is the change as a line for a log: "closed → open for 612ms: i/o timeout".
+// String returns the change as a line for a log: "closed → open for 612ms: i/o timeout".
 func (c Change) String() string {
 	s := fmt.Sprintf("%v → %v", c.From, c.To)
 	if c.OpenFor > 0 {

@@ -2,24 +2,24 @@ package breaker
 
 import "fmt"
 
-// State is what a Breaker lets through.
+// State is the state of a breaker. The zero State is Closed.
 type State uint8
 
 // The states.
 const (
-	// Closed lets every call through: Redis is well as far as is known.
+	// Closed permits every call: as far as is known, Redis works.
 	Closed State = iota
-	// HalfOpen lets one call through, the probe.
+	// HalfOpen permits one call at a time, the probe.
 	HalfOpen
-	// Open lets no call through until its time is over.
+	// Open permits no call until its time is over.
 	Open
 
-	states // how many there are
+	states // the number of states
 )
 
 var stateNames = [states]string{"closed", "half-open", "open"}
 
-// String is "closed", "half-open" or "open".
+// String returns "closed", "half-open" or "open".
 func (s State) String() string {
 	if s < states {
 		return stateNames[s]

@@ -11,41 +11,41 @@ import (
 	"github.com/hybridlimit/hybridlimit/breaker"
 )
 
-// Breaker decides whether Redis is asked. Make one with New, for one Redis. It
+// Breaker decides whether Redis is called. Make one with New for each Redis. It
 // is safe for concurrent use and must not be copied.
 type Breaker struct {
 	cfg    breaker.Config
 	random func(n int64) int64 // uniform in [0, n); called with mu held
 	state  atomic.Uint32       // a State; written with mu held
 
-	mu     sync.Mutex // comes before gobreaker's own, which is held only while it counts
+	mu     sync.Mutex // taken before gobreaker's own, which is held only while it counts
 	engine *gobreaker.TwoStepCircuitBreaker[struct{}]
-	noted  gobreaker.State // what the engine last said that it changed to
+	noted  gobreaker.State // the engine's state after its last change
 
-	// generation moves with every change of state. What a call that began in
-	// another generation has to say is out of date.
+	// generation grows with every change of state. The result of a call from an
+	// earlier generation is out of date.
 	generation uint64
-	// failures is how many calls failed in a row. gobreaker's own count
-	// forgets what is older than its window, so a process that calls Redis
-	// once in five seconds, and fails each time, would never see three.
+	// failures is the number of failed calls in a row. gobreaker's own count
+	// drops failures older than its window: a process that calls Redis once in
+	// five seconds, and fails each time, would never count three.
 	failures int
-	retryAt  time.Time // Open: when the first Begin may be a probe
-	probe    probe     // HalfOpen: the one that is out
-	probes   uint64    // how many there have been: their identities
+	retryAt  time.Time // Open: from then on, a Begin may be the probe
+	probe    probe     // HalfOpen: the probe in flight
+	probes   uint64    // the number of probes so far, which numbers them
 
-	untold  []breaker.Change
-	telling bool
+	untold  []breaker.Change // queued for OnChange
+	telling bool             // a release is delivering
 }
 
-// probe is the call that a half-open breaker waits for.
+// probe is the call on which a half-open breaker waits.
 type probe struct {
-	id    uint64 // 0: none is out
+	id    uint64 // 0: no probe is in flight
 	began time.Time
 	done  func(error)
 }
 
-// New makes a closed Breaker. The error lists everything that is wrong with
-// cfg and is a *hybridlimit.InvalidError.
+// New returns a closed Breaker. Its error is a *hybridlimit.InvalidError of
+// package breaker that lists every invalid field of cfg.
 func New(cfg breaker.Config) (*Breaker, error) {
 	if err := Violations(cfg, "Config.").Err("breaker"); err != nil {
 		return nil, err
@@ -55,26 +55,26 @@ func New(cfg breaker.Config) (*Breaker, error) {
 	return b, nil
 }
 
-// State is what the breaker lets through now: Closed means that decisions may
-// rely on Redis. It is one atomic load. An Open breaker whose time is over
-// stays Open until somebody's Begin makes it HalfOpen.
+// State returns the current state. Closed means that decisions may rely on
+// Redis. It costs one atomic load. An Open breaker whose time is over stays Open
+// until the next Begin makes it HalfOpen.
 func (b *Breaker) State() breaker.State { return breaker.State(b.state.Load()) }
 
-// Begin asks whether to call Redis now. True: call, and then call End exactly
-// once. False: do not call; the Call is empty and needs no End.
+// Begin reports whether to call Redis now. True: call Redis, then End exactly
+// once. False: do not call Redis. The Call is then zero and needs no End.
 //
-// While the breaker is half-open, one call is let through at a time, the
-// probe. A probe whose End has not come after max(OpenFor, 10·SlowCall) is
-// taken for lost, and the next Begin becomes the probe in its place.
+// A half-open breaker permits one call at a time, the probe. A probe without an
+// End after max(OpenFor, 10·SlowCall) counts as lost, and the next Begin becomes
+// the probe in its place.
 //
-// It allocates once when it returns true (48 bytes: gobreaker hands out a
-// closure), which is little next to the message to Redis that follows, and
-// never when it returns false.
+// Begin allocates once when it returns true: 48 bytes, for a closure of
+// gobreaker. That is little beside the message to Redis that follows. It
+// allocates nothing when it returns false.
 func (b *Breaker) Begin() (Call, bool) {
 	b.mu.Lock()
 	defer b.release()
 
-	var now time.Time // read only where it is needed
+	var now time.Time // zero while Closed, which needs no clock
 	switch b.State() {
 	case breaker.Open:
 		now = time.Now()
@@ -92,8 +92,8 @@ func (b *Breaker) Begin() (Call, bool) {
 	}
 	done, err := b.engine.Allow()
 	if err != nil {
-		// Not reached: gobreaker's open time (see settings) ends before retryAt,
-		// and its only place for a probe is free here.
+		// Not reached: gobreaker's open time (see settings) ends before
+		// retryAt, and its only place for a probe is free here.
 		return Call{}, false
 	}
 	b.settle(nil)
@@ -107,9 +107,9 @@ func (b *Breaker) Begin() (Call, bool) {
 	return c, true
 }
 
-// RetryIn is how long to wait before a Begin may be let through: 0 when it may
-// now; while a probe is out, the time after which it is taken for lost, though
-// it may of course end before that.
+// RetryIn returns the time until a Begin may return true: 0 when it may now.
+// While a probe is in flight, it is the time until that probe counts as lost.
+// The probe may end earlier.
 func (b *Breaker) RetryIn() time.Duration {
 	if b.State() == breaker.Closed {
 		return 0
@@ -119,7 +119,7 @@ func (b *Breaker) RetryIn() time.Duration {
 	switch {
 	case b.State() == breaker.Open:
 		return max(0, time.Until(b.retryAt))
-	case b.probe.id != 0: // so HalfOpen
+	case b.probe.id != 0: // HalfOpen
 		return max(0, patience(b.cfg)-time.Since(b.probe.began))
 	}
 	return 0

@@ -7,24 +7,24 @@ import (
 	"github.com/hybridlimit/hybridlimit/breaker"
 )
 
-// Call is one call to Redis that Begin let through. The zero Call is none.
+// Call is one call to Redis that Begin permitted. The zero Call is no call.
 type Call struct {
 	breaker    *Breaker
 	generation uint64
-	probe      uint64 // its identity if it is a probe, else 0
+	probe      uint64 // the probe's number; 0 for a call that is no probe
 	done       func(error)
 }
 
-// End reports how the call went: how long it took and what it returned. Call
-// it exactly once, from any goroutine. A call that took longer than SlowCall
-// failed, whatever it returned: that includes one that its caller cancelled,
-// for it had waited that long in vain. Otherwise [Classify] decides.
+// End reports the duration and the error of a call. Call it exactly once, from
+// any goroutine. A call that took longer than SlowCall counts as failed with any
+// error: also one that its caller cancelled, since it had waited in vain that
+// long. Otherwise [Classify] decides.
 //
-// What a call has to say is dropped if the breaker has changed its state since
-// the call began: it is about a Redis of the past. A probe that was taken for
-// lost, and ends while the breaker is still half-open, can close it but not
-// open it: its success is news (and where SlowCall is off, a Redis may take
-// longer than our patience and be well), its failure is what we had assumed.
+// End drops the result if the breaker has changed its state since the call
+// began: the result describes an earlier state of Redis. A lost probe may still
+// end while the breaker is half-open. Its success closes the breaker: where
+// SlowCall is off, a healthy Redis may take longer than patience. Its failure
+// changes nothing, since it was already assumed.
 //
 // End of the zero Call does nothing.
 func (c Call) End(took time.Duration, err error) {
@@ -63,7 +63,7 @@ func (c Call) End(took time.Duration, err error) {
 	b.settle(err)
 }
 
-// slowError is made into text only if somebody wants to read it.
+// slowError is an ErrSlow with its durations. It formats its text on demand.
 type slowError struct{ took, limit time.Duration }
 
 func (e slowError) Error() string {

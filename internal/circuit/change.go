@@ -2,15 +2,16 @@ package circuit
 
 import "github.com/hybridlimit/hybridlimit/breaker"
 
-// note queues a change for delivery. It is called with b.mu held.
+// note queues a change for delivery. The caller holds b.mu.
 func (b *Breaker) note(c breaker.Change) {
 	if b.cfg.OnChange != nil {
 		b.untold = append(b.untold, c)
 	}
 }
 
-// release unlocks b.mu and delivers what was noted, unless another call of
-// release, in this goroutine or another, is at it and will find it.
+// release unlocks b.mu and delivers the queued changes. If another call of
+// release is delivering, in this goroutine or another, that call delivers them.
+// Waiting for it instead would amount to a lock held during a callback.
 func (b *Breaker) release() {
 	if len(b.untold) == 0 || b.telling {
 		b.mu.Unlock()
@@ -19,9 +20,9 @@ func (b *Breaker) release() {
 	b.tell()
 }
 
-// tell is called with b.mu held and gives it back. The defers keep the
-// bookkeeping straight when OnChange panics or calls runtime.Goexit: what is
-// still untold waits for the next release.
+// tell delivers the queued changes. The caller holds b.mu, and tell unlocks it.
+// The defers restore the lock and the flag when OnChange panics or calls
+// runtime.Goexit. The next release then delivers the rest of the queue.
 func (b *Breaker) tell() {
 	b.telling = true
 	defer func() {
@@ -33,7 +34,7 @@ func (b *Breaker) tell() {
 		b.untold = b.untold[1:]
 		b.tellOne(c)
 	}
-	b.untold = nil // let go of the causes
+	b.untold = nil // frees the causes
 }
 
 func (b *Breaker) tellOne(c breaker.Change) {

@@ -41,8 +41,8 @@ func TestChangesAreTold(t *testing.T) {
 	})
 }
 
-// OnChange may do anything with the breaker. What it changes is told after it
-// has returned, so that the order holds and it never runs inside itself.
+// OnChange may call any method of the breaker. A change that it causes is
+// delivered after it returns: the order holds, and it never runs inside itself.
 func TestOnChangeMayCallBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b *circuit.Breaker
@@ -76,8 +76,8 @@ func TestOnChangeMayCallBack(t *testing.T) {
 	})
 }
 
-// Nobody waits for a slow OnChange: the breaker works meanwhile, and whoever
-// is delivering delivers what came in between, in order.
+// A slow OnChange delays only the goroutine that delivers. That goroutine also
+// delivers the changes that come in between, in order.
 func TestSlowOnChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -117,8 +117,8 @@ func TestSlowOnChange(t *testing.T) {
 	})
 }
 
-// An OnChange that dies takes its own goroutine with it and nothing else. What
-// it leaves untold is told at the next occasion.
+// A panic or Goexit in OnChange ends its own goroutine only. The next Begin or
+// End delivers the changes that it left.
 func TestOnChangeThatDies(t *testing.T) {
 	for _, test := range []struct {
 		name string

@@ -18,7 +18,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/circuit"
 )
 
-// checkClass classifies err bare and in what callers wrap it in.
+// checkClass classifies err alone and as callers wrap it.
 func checkClass(t *testing.T, err error, want circuit.Class) {
 	t.Helper()
 	for _, err := range []error{
@@ -33,7 +33,7 @@ func checkClass(t *testing.T, err error, want circuit.Class) {
 	}
 }
 
-// Errors as they come without a server.
+// Errors that arise without a server.
 func TestClassify(t *testing.T) {
 	if got := circuit.Classify(nil); got != circuit.Success {
 		t.Errorf("Classify(nil) = %v", got)
@@ -74,7 +74,7 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// Every error reply, through go-redis, which has types for some of them.
+// Every error reply, read by go-redis, which has types for some of them.
 func TestClassifyReplies(t *testing.T) {
 	replies := map[circuit.Class][]string{
 		circuit.Success: {"_", "$-1", "+OK", ":1"},
@@ -136,7 +136,7 @@ func TestClassifyReplies(t *testing.T) {
 	}
 }
 
-// What the network and the pool do, through go-redis.
+// Errors of the network and the pool, as go-redis returns them.
 func TestClassifyTransport(t *testing.T) {
 	soon := func(o *redis.Options) { o.ReadTimeout = 10 * time.Millisecond }
 	get := func(ctx context.Context, c *redis.Client) error { return c.Get(ctx, "k").Err() }
@@ -223,7 +223,7 @@ func TestClassifyTransport(t *testing.T) {
 		})
 	}
 	t.Run("is not there", func(t *testing.T) {
-		for range 20 { // somebody may take the port
+		for range 20 { // another process may take the port
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
 				t.Fatal(err)
@@ -234,6 +234,6 @@ func TestClassifyTransport(t *testing.T) {
 				return
 			}
 		}
-		t.Fatal("somebody takes every port")
+		t.Fatal("another process took each of 20 ports")
 	})
 }

@@ -7,15 +7,15 @@ import (
 	"github.com/hybridlimit/hybridlimit/breaker"
 )
 
-// The longest duration accepted. It is far beyond what makes sense, and keeps
-// 1.5·OpenFor and 10·SlowCall away from overflow.
+// maxDuration is the longest duration accepted. It is far above every useful
+// value, and keeps 1.5·OpenFor and 10·SlowCall from overflowing.
 const maxDuration = 24 * time.Hour
 
-// The shortest window and open time accepted: below the resolution of the
-// clocks and schedulers that would have to keep them.
+// minDuration is the shortest Window and OpenFor accepted. Clocks and schedulers
+// do not keep shorter ones.
 const minDuration = time.Millisecond
 
-// withDefaults returns c with a value in each field that was zero.
+// withDefaults returns c with its zero fields set to their defaults.
 func withDefaults(c breaker.Config) breaker.Config {
 	setDefault(&c.Failures, 3)
 	setDefault(&c.FailureRatio, 0.5)
@@ -33,16 +33,15 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// Violations is everything that is wrong with c. Each field is named with
-// prefix in front ("HubConfig.Breaker."), so that a package which embeds a
-// Config can report it with its own.
+// Violations returns every invalid field of c. It puts prefix before the name of
+// each field ("HubConfig.Breaker."), for a Config inside another one.
 func Violations(c breaker.Config, prefix string) hybridlimit.Violations {
 	var bad hybridlimit.Violations
 	c = withDefaults(c)
 	if c.Failures < 0 {
 		bad.Add(prefix+"Failures", c.Failures, "must not be negative")
 	}
-	// In this form because a NaN is not above 1 either.
+	// Not "> 1": a NaN must be refused too.
 	if !(c.FailureRatio <= 1) {
 		bad.Add(prefix+"FailureRatio", c.FailureRatio, "must be at most 1")
 	}
@@ -62,10 +61,11 @@ func Violations(c breaker.Config, prefix string) hybridlimit.Violations {
 	return bad
 }
 
-// patience is how long a probe may be out before another may take its place:
-// max(OpenFor, 10·SlowCall). After OpenFor, a failed probe would have been
-// followed by another one anyway, so Redis sees no more probes than from an
-// open breaker; and a probe that has taken ten times SlowCall can only fail.
+// patience returns the time after which a probe without an End counts as lost
+// and another may take its place: max(OpenFor, 10·SlowCall). A failed probe is
+// followed by another after OpenFor on average, so Redis gets no more probes
+// than from an open breaker. A probe that has taken ten times SlowCall can only
+// fail.
 func patience(c breaker.Config) time.Duration {
 	if c.SlowCall < 0 {
 		return c.OpenFor

@@ -9,37 +9,37 @@ import (
 	"github.com/hybridlimit/hybridlimit/breaker"
 )
 
-// The adapter to gobreaker. Everything here is called with b.mu held.
+// This file is the adapter to gobreaker. Each function is called with b.mu held.
 //
 // gobreaker runs its callbacks under its own mutex, where calling it back
-// deadlocks. Ours only compare and note; what follows from a note is done in
-// settle, once gobreaker has returned, and OnChange is called by release, once
-// b.mu is free as well.
+// deadlocks. So the callbacks only compare and note. settle acts on a note after
+// gobreaker has returned, and release calls OnChange after b.mu is free.
 
-// What gobreaker is told of a call. It never sees the call's own error: that
-// one is classified before any lock is taken, since its methods are not ours.
+// The results that gobreaker receives. It never receives the error of a call:
+// that error is classified before any lock is taken, since its methods are
+// foreign code.
 var (
 	errFailed  = errors.New("failed")
 	errIgnored = errors.New("ignored")
 )
 
-// windowSteps is how finely the window of FailureRatio moves. gobreaker's
-// default, a window that starts anew from nothing, would drop the result of
-// each call that spans the turn and see half of a burst of failures that does.
+// windowSteps is the number of steps in which the window of FailureRatio moves.
+// gobreaker's default is a window that restarts empty. It would drop the results
+// of the calls in flight at a restart, and count half of a burst of failures
+// that spans one.
 const windowSteps = 10
 
 func (b *Breaker) settings() gobreaker.Settings {
 	return gobreaker.Settings{
-		MaxRequests:  1, // probes at a time, and successes that close
+		MaxRequests:  1, // probes at a time, and the successes that close
 		Interval:     b.cfg.Window,
 		BucketPeriod: b.cfg.Window / windowSteps,
 
-		// gobreaker's open time is fixed when it is made; ours is drawn for
-		// each opening, and Begin holds the gate until retryAt. So the one
-		// here should never be what we wait for. It cannot be 0, which means
-		// 60 s. Making a new engine per opening, with the time drawn, was the
-		// alternative: it loses gobreaker's own transition from open to
-		// half-open.
+		// gobreaker's open time is fixed when it is made. Here each opening
+		// draws its own, and Begin refuses until retryAt. So gobreaker's must
+		// always end first. It cannot be 0, which means 60 s. The rejected
+		// alternative, a new engine per opening, loses gobreaker's own
+		// transition from open to half-open.
 		Timeout: time.Nanosecond,
 
 		ReadyToTrip:   b.ripe,
@@ -49,7 +49,8 @@ func (b *Breaker) settings() gobreaker.Settings {
 	}
 }
 
-// ripe tells gobreaker, after a failure in the closed state, whether to open.
+// ripe reports whether to open. gobreaker calls it after a failure in the closed
+// state.
 func (b *Breaker) ripe(n gobreaker.Counts) bool {
 	switch {
 	case b.failures >= b.cfg.Failures:
@@ -57,21 +58,21 @@ func (b *Breaker) ripe(n gobreaker.Counts) bool {
 	case b.cfg.FailureRatio < 0:
 		return false
 	}
-	// Ended calls only: Requests includes those in flight.
+	// Without n.Requests, which includes calls in flight.
 	ended := uint64(n.TotalFailures) + uint64(n.TotalSuccesses)
 	return ended >= uint64(b.cfg.MinCalls) &&
 		float64(n.TotalFailures) >= b.cfg.FailureRatio*float64(ended)
 }
 
-// endProbe reports the probe that is out, whether it has ended or was given
-// up. gobreaker counts an excluded call off again, which frees the one place
-// of the half-open state.
+// endProbe reports the probe in flight, ended or lost, to gobreaker. gobreaker
+// takes an excluded call off its count, which frees the only place of the
+// half-open state.
 func (b *Breaker) endProbe(result error) {
 	b.probe.done(result)
 	b.probe = probe{}
 }
 
-// settle follows the engine where it has noted a change.
+// settle follows the engine if it has noted a change.
 func (b *Breaker) settle(cause error) {
 	from, to := b.State(), stateOf(b.noted)
 	if from == to {
@@ -79,8 +80,9 @@ func (b *Breaker) settle(cause error) {
 	}
 	change := breaker.Change{From: from, To: to, At: time.Now()}
 	if to == breaker.Open {
-		// Read after gobreaker read its own clock, so that gobreaker is never
-		// behind us. Uniform in [⌊½·OpenFor⌋, ⌊½·OpenFor⌋ + OpenFor).
+		// Uniform in [⌊½·OpenFor⌋, ⌊½·OpenFor⌋ + OpenFor). change.At was read
+		// after gobreaker read its clock, so gobreaker's open time ends before
+		// retryAt.
 		change.OpenFor = b.cfg.OpenFor/2 + time.Duration(b.random(int64(b.cfg.OpenFor)))
 		change.Cause = cause
 		b.retryAt = change.At.Add(change.OpenFor)
@@ -89,10 +91,10 @@ func (b *Breaker) settle(cause error) {
 	b.note(change)
 }
 
-// enter begins a generation in state s. The one gobreaker keeps moves at the
-// same moments, but it looks at the clock first: a late result can turn its
-// open state into a half-open one. So results of older generations stop at
-// ours and do not reach it.
+// enter begins a generation in state s. gobreaker's own generation changes at
+// the same moments, but gobreaker reads the clock first: a late result can turn
+// its open state into half-open. So End drops the results of older generations
+// before they reach gobreaker.
 func (b *Breaker) enter(s breaker.State) {
 	b.generation++
 	b.failures = 0

@@ -22,7 +22,7 @@ func Example() {
 		panic(err)
 	}
 
-	// A Redis that does not answer, and how it is asked.
+	// ask calls a Redis that does not answer.
 	answer := func() error { return context.DeadlineExceeded }
 	ask := func() {
 		call, ok := b.Begin()

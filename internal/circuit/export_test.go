@@ -4,7 +4,7 @@ package circuit
 // number in [0, n).
 func (b *Breaker) SetRandom(random func(n int64) int64) { b.random = random }
 
-// Unlocked reports whether nobody holds the breaker's lock.
+// Unlocked reports whether the breaker's lock is free.
 func (b *Breaker) Unlocked() bool {
 	if !b.mu.TryLock() {
 		return false

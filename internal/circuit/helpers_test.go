@@ -11,7 +11,7 @@ import (
 
 var errDown = errors.New("dial tcp: connection refused")
 
-// noRatio opens by Failures only, so that a test of one rule meets no other.
+// noRatio turns FailureRatio off, so that a test of Failures tests nothing else.
 const noRatio = -1
 
 func newBreaker(t testing.TB, cfg breaker.Config) *circuit.Breaker {
@@ -23,8 +23,8 @@ func newBreaker(t testing.TB, cfg breaker.Config) *circuit.Breaker {
 	return b
 }
 
-// call runs one fast call that ends with err, and fails the test if it was not
-// let through.
+// call runs one fast call that ends with err. It fails the test if Begin returns
+// false.
 func call(t testing.TB, b *circuit.Breaker, err error) {
 	t.Helper()
 	begin(t, b).End(0, err)

@@ -15,11 +15,11 @@ import (
 	_ "github.com/hybridlimit/hybridlimit/internal/rapidseed"
 )
 
-// model is the breaker as one would explain it: it keeps every call and
-// recounts from scratch. It knows neither gobreaker nor the breaker's code.
+// model is the breaker in its simplest form: it keeps every call and counts anew
+// each time. It shares no code with gobreaker or the breaker.
 type model struct {
-	cfg     breaker.Config // complete: no zeros to stand for something
-	jitter  time.Duration  // what the next opening draws
+	cfg     breaker.Config // without zero fields: no defaults
+	jitter  time.Duration  // the next opening draws this
 	state   breaker.State
 	since   time.Time // of the state, and of the window's steps
 	retryAt time.Time
@@ -129,7 +129,7 @@ func (m *model) retryIn() time.Duration {
 }
 
 func TestModel(t *testing.T) {
-	// rapid's own number of cases, ten times over: they cost 0.1 ms each.
+	// Ten times rapid's own number of cases: a case costs 0.1 ms.
 	for range 10 {
 		rapid.Check(t, func(t *rapid.T) {
 			cfg := configs.Draw(t, "config")
@@ -218,7 +218,7 @@ func compare(t *rapid.T, cfg breaker.Config) {
 	})
 }
 
-// sameChange is equality, but for the text of a slow call's error.
+// sameChange compares two changes. For slow calls it ignores the error's text.
 func sameChange(a, b breaker.Change) bool {
 	if b.Cause == breaker.ErrSlow && errors.Is(a.Cause, b.Cause) {
 		a.Cause = b.Cause

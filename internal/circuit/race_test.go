@@ -12,9 +12,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/breaker"
 )
 
-// Everything at once. The changes that were told must form a chain, each from
-// the state that the one before led to: so none was lost, doubled or told out
-// of turn.
+// All methods run concurrently. The delivered changes must form a chain: each
+// begins in the state in which the one before ended. So none was lost, doubled
+// or delivered out of order.
 func TestConcurrent(t *testing.T) {
 	var changes []breaker.Change // guarded by the promise that OnChange runs one at a time
 	var told atomic.Int64

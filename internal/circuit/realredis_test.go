@@ -19,9 +19,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// startRedis runs a server of this test's own on a Unix socket, so that no port
-// can be somebody else's. It returns its process, the socket, and the directory
-// that it would save to.
+// startRedis starts a server for this test on a Unix socket, which no other
+// process can take. It returns the process, the socket and the directory for
+// snapshots.
 func startRedis(t *testing.T) (cmd *exec.Cmd, socket, data string) {
 	t.Helper()
 	bin := redistest.Need(t)
@@ -57,7 +57,7 @@ func startRedis(t *testing.T) (cmd *exec.Cmd, socket, data string) {
 	return cmd, socket, data
 }
 
-// until asks, a millisecond apart, for ten seconds at most.
+// until calls ok every millisecond until it is true, for ten seconds at most.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -71,7 +71,7 @@ func until(t *testing.T, what string, ok func() bool) {
 	t.Fatalf("gave up waiting until %s", what)
 }
 
-// What a real server says in each of its moods.
+// The replies of a real server in each state that makes it refuse calls.
 func TestClassifyRealRedis(t *testing.T) {
 	cmd, socket, data := startRedis(t)
 	ctx := t.Context()
@@ -152,7 +152,7 @@ func TestClassifyRealRedis(t *testing.T) {
 	do("CONFIG", "SET", "maxclients", "1")
 	check("too many clients", circuit.Failure, "", client(t, socket).Get(ctx, "k").Err())
 
-	// Stopped: connections work, nobody is at home.
+	// Stopped: the kernel accepts connections, the process does not answer.
 	signal := func(s os.Signal) {
 		t.Helper()
 		if err := cmd.Process.Signal(s); err != nil {
