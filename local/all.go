@@ -69,7 +69,7 @@ func allowEachAt(ctx context.Context, now time.Time, asks []Ask, each []hybridli
 	for _, p := range parts {
 		one := p.take()
 		p.res, delay = one, max(delay, one.Delay)
-		// One that counts nothing has more left than any other.
+		// A limit that counts nothing has the most units left.
 		if res.Source == hybridlimit.SourceUnknown || one.Remaining < res.Remaining {
 			res = one
 		}
@@ -79,8 +79,8 @@ func allowEachAt(ctx context.Context, now time.Time, asks []Ask, each []hybridli
 	return res, nil
 }
 
-// tellEach gives every ask the answer of its limit: asks for one key share it,
-// but each has its own units.
+// tellEach writes the answer of its limit into every ask. Asks for one key share an
+// answer, with their own units.
 func tellEach(each []hybridlimit.Ask, asks []Ask, parts []*part) {
 	for i := range each {
 		for _, p := range parts {
@@ -108,7 +108,7 @@ type part struct {
 	res hybridlimit.Result // of the take, or of the look that denied
 }
 
-// partsOf checks the asks and puts them into the order in which locks are taken.
+// partsOf checks the asks and sorts them in the order of the locks.
 func partsOf(ctx context.Context, asks []Ask) ([]*part, error) {
 	if len(asks) == 0 {
 		return nil, fmt.Errorf("local: AllowAll: %w: no limit is asked", hybridlimit.ErrInvalid)
@@ -186,8 +186,8 @@ func unlockAll(parts []*part) {
 	}
 }
 
-// look says whether the part's units are there, and takes none. A key that is
-// held counts as used: one who is always denied must not be forgotten for it.
+// look reports whether the part's units are there, and takes none. It counts as a use
+// of a key that is held, so that a key that is always denied is not dropped.
 func (p *part) look(now time.Time) hybridlimit.Result {
 	l, s := p.Limiter, p.shard
 	p.at, p.behind = s.tick(now.Sub(l.start))
@@ -209,7 +209,7 @@ func (p *part) look(now time.Time) hybridlimit.Result {
 	return res
 }
 
-// take takes the part's units, which look has found.
+// take takes the part's units after look has found them.
 func (p *part) take() hybridlimit.Result {
 	l := p.Limiter
 	if static(p.plan.limit.Algorithm) {
