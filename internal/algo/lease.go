@@ -12,7 +12,8 @@ import "math"
 //
 // Near full, that time is too short. Then the ledger records the lease: its units
 // lower the level to which the bucket refills. The ledger counts them until the end of
-// the generation after their own, which is later than the end of the lease. A sync reports the spent units to the ledger and renews the rest.
+// the generation after their own, which is later than the end of the lease. A sync
+// reports the spent units to the ledger and renews the rest.
 //
 // Level, free leases and ledger together never exceed the bucket.
 
