@@ -8,12 +8,11 @@ type Ask struct {
 	Key     string  // as for AllowN
 	N       int64   // units
 
-	// Result is this limit's own answer, which AllowJoint writes here; what was
-	// there before is not read. When the call is admitted, each limit's; Shadowed
-	// is then of this limit alone, and Delay of its own queue. When it is denied,
-	// that of the limits that are known to deny, and of the others the zero
-	// Result: nothing was taken of them. With an error and no decision, all are
-	// zero.
+	// Result is this limit's own answer. AllowJoint writes it, and does not read
+	// the old value. If the call is admitted, every ask has one; its Shadowed and
+	// Delay are of this limit alone. If the call is denied, the limits known to
+	// deny have one. The others have the zero Result, since nothing was taken
+	// from them. With an error and no decision, all are zero.
 	Result Result
 }
 
@@ -22,7 +21,7 @@ type Ask struct {
 // not know which they have, such as adapters: whoever does know calls AllowAll.
 type Joint interface {
 	Limiter
-	// Joins says whether AllowJoint can decide with the other limiter too: in
+	// Joins reports whether AllowJoint can decide with the other limiter too: in
 	// local with any of local, in global with those of its Redis client, in
 	// hybrid with those of its hub. A limiter joins itself, and none joins nil.
 	Joins(other Limiter) bool
