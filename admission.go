@@ -6,33 +6,34 @@ import (
 	"time"
 )
 
-// Admission is one entry of a sliding log: what it admitted, when, and for
-// which request. The History of a limiter is a list of them.
+// Admission is one entry of a sliding log: the admitted units, their time and
+// their request. The History of a limiter is a list of them.
 type Admission struct {
-	// At is when, on the clock that the limit counts by: Redis's, or in local
-	// the process's. No two entries of one key in Redis have the same.
+	// At is the time of the call, by the clock that the limit uses: the clock
+	// of Redis, or in local that of the process. It is unique among the entries
+	// of one key in Redis.
 	At time.Time
-	// Units is what the call cost, less what was given back of it.
+	// Units is the cost of the call, less the units given back.
 	Units int64
-	// RequestID is what WithRequestID said of the call; empty: nothing.
+	// RequestID is the call's request id, set by WithRequestID. Empty: none.
 	RequestID string
 }
 
-// maxRequestIDBytes is the longest request id. A log keeps each as long as the
-// units count, so that its length is memory: up to three bytes in Redis for
-// each of them, for as many calls as the limit admits.
+// maxRequestIDBytes is the length of the longest request id. A log keeps each id
+// while its units count, so a long id costs memory: in Redis, up to three bytes
+// per byte of the id, for each admitted call.
 const maxRequestIDBytes = 128
 
 type requestID struct{}
 
-// WithRequestID names the request that calls with the returned context are
-// made for. Sliding logs note it beside what they admit; nothing else reads it.
-// Any bytes may stand in an id, and several calls may share one; an empty one
-// is none.
+// WithRequestID returns a context that carries the id of a request. A sliding log
+// stores the id with the admissions of calls that use this context. Nothing else
+// reads it. An id may contain any bytes, and several calls may share one. An
+// empty id is no id.
 //
-// An id above 128 bytes is an *InvalidError, and then the context is
-// ctx as it was. So the one place that takes ids from outside decides what
-// becomes of a long one, and a limiter never fails for its sake.
+// An id above maxRequestIDBytes is an *InvalidError, and the returned context is
+// ctx unchanged. So the code that takes ids from outside decides about long
+// ones, and a limiter never fails because of an id.
 func WithRequestID(ctx context.Context, id string) (context.Context, error) {
 	if len(id) > maxRequestIDBytes {
 		var bad Violations
@@ -42,7 +43,8 @@ func WithRequestID(ctx context.Context, id string) (context.Context, error) {
 	return context.WithValue(ctx, requestID{}, id), nil
 }
 
-// RequestID is what WithRequestID said; empty: nothing. It is for limiters.
+// RequestID returns the id that WithRequestID stored in ctx. Empty: none. It is for
+// implementations of limiters.
 func RequestID(ctx context.Context) string {
 	id, _ := ctx.Value(requestID{}).(string)
 	return id

@@ -2,7 +2,7 @@ package hybridlimit
 
 import "fmt"
 
-// Algorithm says how units are counted and when they come back.
+// Algorithm is the way in which units are counted and come back.
 type Algorithm uint8
 
 // The algorithms. The zero value is the token bucket.
@@ -11,19 +11,20 @@ const (
 	// while units are left (the generic cell rate algorithm of ITU-T I.371 in
 	// its token form).
 	AlgTokenBucket Algorithm = iota
-	// AlgLeakyBucket is the leaky bucket as a meter: it polices, and admits
-	// what an equal token bucket admits.
+	// AlgLeakyBucket is the leaky bucket as a meter, which polices. It admits
+	// the same calls as a token bucket of equal rate and burst.
 	AlgLeakyBucket
-	// AlgLeakyQueue is the leaky bucket as a queue: it shapes, and says how
-	// long to wait before forwarding.
+	// AlgLeakyQueue is the leaky bucket as a queue, which shapes: Result.Delay
+	// is the time to wait before forwarding.
 	AlgLeakyQueue
-	// AlgFixedWindow counts in windows aligned to the clock of Redis; in local
-	// to that of the process.
+	// AlgFixedWindow counts in windows aligned to the clock of Redis, or in
+	// local to the clock of the process.
 	AlgFixedWindow
 	// AlgSlidingWindow estimates a trailing window from two counters. A true
 	// trailing window may hold up to 2·Rate - 1.
 	AlgSlidingWindow
-	// AlgSlidingLog keeps every admission's time for one Period: exact.
+	// AlgSlidingLog keeps the time of every admission for one Period. Its count
+	// is exact.
 	AlgSlidingLog
 
 	// AlgUnlimited admits everything. It has no rate, period or burst, and
@@ -33,8 +34,8 @@ const (
 	// state.
 	AlgBlocked
 
-	algorithms                // how many there are
-	stateful   = AlgUnlimited // those below it have a rate
+	algorithms                // the number of algorithms
+	stateful   = AlgUnlimited // algorithms below it have a rate
 )
 
 var algorithmNames = [algorithms]string{
@@ -43,7 +44,7 @@ var algorithmNames = [algorithms]string{
 	"unlimited", "blocked",
 }
 
-// String returns the algorithm's name in words, "token bucket" for example.
+// String returns the algorithm's name, for example "token bucket".
 func (a Algorithm) String() string {
 	if a < algorithms {
 		return algorithmNames[a]
@@ -51,10 +52,10 @@ func (a Algorithm) String() string {
 	return fmt.Sprintf("Algorithm(%d)", uint8(a))
 }
 
-// windowed reports whether Rate is a count per window rather than a refill.
+// windowed reports whether Rate is a count per window. If not, it is a refill.
 func (a Algorithm) windowed() bool {
 	return a == AlgFixedWindow || a == AlgSlidingWindow || a == AlgSlidingLog
 }
 
-// stateless reports whether the answer is the same whatever was admitted.
+// stateless reports whether the decision is always the same.
 func (a Algorithm) stateless() bool { return a == AlgUnlimited || a == AlgBlocked }

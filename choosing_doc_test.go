@@ -31,10 +31,10 @@ func TestLabFiguresOfChoosing(t *testing.T) {
 	}
 	page := choosing(t)
 	for _, table := range []struct {
-		after    string // what stands before the table
+		after    string // the text before the table
 		scenario string
 		digits   int
-		each     string // what the ops are per
+		each     string // the unit per which ops are counted
 		rows     map[string]string
 	}{
 		{"A hundred processes, 1000 a second", "fleet100-over ×1.5", 2, "unit", map[string]string{"`ModeAuto`": "auto", "`ModeStrict`": "strict", "`ModeDeferred`": "deferred"}},

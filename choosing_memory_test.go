@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// What a key takes, as docs/choosing.md says, is what lua/README.md measured in
-// Redis and bench/RESULTS.md in a process.
+// The memory of a key in docs/choosing.md is that measured in lua/README.md for Redis
+// and in bench/RESULTS.md for a process.
 func TestMemoryOfChoosing(t *testing.T) {
 	page := choosing(t)
 	read := func(file, pattern string) []string {

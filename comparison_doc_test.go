@@ -36,7 +36,7 @@ func rowsOf(t *testing.T, page, after string) (names []string, cells map[string]
 	return names, cells
 }
 
-// speeds is the table of what a decision takes, out of bench/RESULTS.md.
+// speeds reads the table of the times of a decision from bench/RESULTS.md.
 func speeds(t *testing.T, results string) string {
 	t.Helper()
 	loads := []struct{ title, short string }{
@@ -76,7 +76,7 @@ func speeds(t *testing.T, results string) string {
 	return b.String()
 }
 
-// costs is the table of what it costs Redis, out of bench/REDIS.md.
+// costs reads the table of the costs for Redis from bench/REDIS.md.
 func costs(t *testing.T, redis string) string {
 	t.Helper()
 	_, section, ok := strings.Cut(redis, "## A decision\n")
@@ -103,7 +103,7 @@ func costs(t *testing.T, redis string) string {
 	return b.String()
 }
 
-// between replaces, or reads, what stands after a marker.
+// between replaces, or reads, the text after a marker.
 func between(t *testing.T, page, marker, with string) (was, now string) {
 	t.Helper()
 	begin := strings.Index(page, marker+"\n")

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Tests that the documents name exist: they are the proof of what stands there.
+// Every test that a document names exists.
 func TestTestsInTheDocumentsExist(t *testing.T) {
 	defined := map[string]bool{}
 	function := regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz)\w+)\(`)

@@ -6,38 +6,39 @@ import (
 	"strings"
 )
 
-// The errors that every limiter shares. Test for them with errors.Is.
+// The errors common to all limiters. Compare with errors.Is.
 var (
-	// ErrClosed is returned by a limiter that was closed or shut down.
+	// ErrClosed is returned after the limiter was closed or shut down.
 	ErrClosed = errors.New("hybridlimit: limiter is closed")
-	// ErrUnavailable wraps the cause when Redis gave no answer.
+	// ErrUnavailable is returned when Redis gave no answer. The error also
+	// wraps the cause.
 	ErrUnavailable = errors.New("hybridlimit: Redis is unavailable")
-	// ErrExceedsBurst is returned by verbs that wait, for a cost that the
-	// burst can never hold. Allow denies with RetryAfter Never instead.
+	// ErrExceedsBurst is returned by Wait and Reserve for a cost above the
+	// burst. Allow denies such a cost with RetryAfter Never.
 	ErrExceedsBurst = errors.New("hybridlimit: cost exceeds the burst")
 	// ErrNilClient is returned by constructors that need a Redis client.
 	ErrNilClient = errors.New("hybridlimit: Redis client is nil")
 	// ErrEmptyKey is returned for an empty key.
 	ErrEmptyKey = errors.New("hybridlimit: key is empty")
-	// ErrKeyTooLong is returned for a key above the configured size.
+	// ErrKeyTooLong is returned for a key above the configured length.
 	ErrKeyTooLong = errors.New("hybridlimit: key is too long")
 	// ErrCost is returned for a cost below 1.
 	ErrCost = errors.New("hybridlimit: cost must be at least 1")
-	// ErrInvalid is matched by every *InvalidError.
+	// ErrInvalid matches every *InvalidError.
 	ErrInvalid = errors.New("hybridlimit: invalid configuration")
 	// ErrUnsupported is returned by History for an algorithm that keeps no log,
-	// and by a constructor for one that its package has not heard of.
+	// and by a constructor for an algorithm that its package does not know.
 	ErrUnsupported = errors.New("hybridlimit: algorithm is not supported")
 )
 
-// Violation is one thing wrong with a configuration.
+// Violation is one invalid field of a configuration.
 type Violation struct {
 	Field   string // "Config.MaxKeys"
-	Value   any    // what was given
+	Value   any    // the invalid value
 	Problem string // "must not be negative"
 }
 
-// String is the violation as one clause: `Config.MaxKeys (-1) must not be negative`.
+// String returns the violation as one clause: `Config.MaxKeys (-1) must not be negative`.
 func (v Violation) String() string {
 	if s, ok := v.Value.(string); ok {
 		return fmt.Sprintf("%s (%q) %s", v.Field, s, v.Problem)
@@ -45,18 +46,18 @@ func (v Violation) String() string {
 	return fmt.Sprintf("%s (%v) %s", v.Field, v.Value, v.Problem)
 }
 
-// Violations collects what is wrong before anything is changed.
+// Violations collects the invalid fields of a configuration.
 type Violations []Violation
 
-// Add notes one violation.
+// Add appends one violation.
 func (v *Violations) Add(field string, value any, problem string) {
 	*v = append(*v, Violation{field, value, problem})
 }
 
-// AddLimit notes everything that l.Validate would report.
+// AddLimit appends the violations that l.Validate would report.
 func (v *Violations) AddLimit(l Limit) { l.violations(v) }
 
-// Err is nil when nothing was noted, else an *InvalidError of package pkg.
+// Err returns nil for no violations, else an *InvalidError of package pkg.
 func (v Violations) Err(pkg string) error {
 	if len(v) == 0 {
 		return nil
@@ -67,11 +68,11 @@ func (v Violations) Err(pkg string) error {
 // InvalidError lists all violations of a configuration at once. It matches
 // ErrInvalid.
 type InvalidError struct {
-	Package    string     // who refused: "hybrid"
+	Package    string     // the package that refused: "hybrid"
 	Violations Violations // at least one
 }
 
-// Error names the package and each field with its value.
+// Error returns the package and each field with its value.
 func (e *InvalidError) Error() string {
 	clauses := make([]string, len(e.Violations))
 	for i, v := range e.Violations {
@@ -80,5 +81,5 @@ func (e *InvalidError) Error() string {
 	return e.Package + ": " + strings.Join(clauses, "; ")
 }
 
-// Is makes errors.Is(err, ErrInvalid) true.
+// Is reports whether target is ErrInvalid.
 func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }

@@ -76,8 +76,8 @@ func ExamplePerDay() {
 	// 1m26.4s
 }
 
-// Limits by plan: who works here is not counted, who is banned gets nothing,
-// and so does whoever has a plan that nobody wrote down.
+// Limits by customer group: staff is not counted, and banned users get nothing. An
+// unknown group has the zero Limit, which is not valid.
 func ExampleUnlimited() {
 	plans := map[string]hybridlimit.Limit{
 		"staff":  hybridlimit.Unlimited(),
@@ -95,7 +95,7 @@ func ExampleUnlimited() {
 	// unheard of 0 false
 }
 
-// Blocked is a decision; the zero Limit is a mistake, and constructors say so.
+// Blocked is a valid limit. The zero Limit is a mistake, and constructors refuse it.
 func ExampleBlocked() {
 	fmt.Println(hybridlimit.Blocked(), hybridlimit.Blocked().Validate())
 	fmt.Println(hybridlimit.Limit{}.Validate())
@@ -118,8 +118,8 @@ func ExampleSource_String() {
 	// Output: true lease
 }
 
-// Take a request's id where it comes in. One that is too long is said to be so
-// here, and no limiter fails for it later.
+// Store a request's id where the request arrives. An id that is too long is an error
+// here, so no limiter fails because of it later.
 func ExampleWithRequestID() {
 	ctx, err := hybridlimit.WithRequestID(context.Background(), "req-7")
 	fmt.Println(hybridlimit.RequestID(ctx), err)
@@ -131,8 +131,8 @@ func ExampleWithRequestID() {
 	// true
 }
 
-// What comes from outside may be anything: take what fits, and go on without
-// where it does not.
+// An id from outside may have any length: use it if it fits, and continue without an
+// id if it does not.
 func ExampleWithRequestID_header() {
 	for _, header := range []string{"0191f2a4-7c1e", strings.Repeat("spam", 1000), ""} {
 		ctx, err := hybridlimit.WithRequestID(context.Background(), header)

@@ -11,12 +11,11 @@ type Ask struct {
 	Key     string  // as for AllowN
 	N       int64   // units
 
-	// Result is this limit's own answer, which AllowAll writes here; what was
-	// there before is not read. When the call is admitted, each limit's; Shadowed
-	// is then of this limit alone, and Delay of its own queue. When it is denied,
-	// that of the limits that are known to deny, and of the others the zero
-	// Result: nothing was taken of them. With an error and no decision, all are
-	// zero.
+	// Result is this limit's own answer. AllowAll writes it, and does not read
+	// the old value. If the call is admitted, every ask has one; its Shadowed and
+	// Delay are of this limit alone. If the call is denied, the limits known to
+	// deny have one. The others have the zero Result, since nothing was taken
+	// from them. With an error and no decision, all are zero.
 	Result Result
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
-// kind makes limiters that join those made with the same place.
+// kind makes limiters that join each other if they have the same place.
 type kind struct {
 	name  string
 	place func(t *testing.T, rdb redis.UniversalClient) (limiter func(name string, limit hybridlimit.Limit, limitFor func(string) hybridlimit.Limit) hybridlimit.Limiter)
@@ -93,9 +93,8 @@ func TestAllowJointIsAllOrNothing(t *testing.T) {
 	}
 }
 
-// Each ask gets the answer of its own limit: one limiter under two keys, two
-// asks for one key, limits that count nothing, and denials of those that deny
-// and of no others.
+// Each ask gets the answer of its own limit. The cases: one limiter under two keys, two
+// asks for one key, limits that count nothing, and denials by some limits only.
 func TestAllowJointTellsOfEach(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
@@ -167,7 +166,7 @@ func TestAllowJointTellsOfEach(t *testing.T) {
 	}
 }
 
-// A limiter joins those that AllowAll can ask with it, and no other.
+// A limiter joins exactly the limiters that AllowAll can ask with it.
 func TestLimitersThatDoNotJoin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb, other := redistest.NewBubble(t).Client(nil), redistest.NewBubble(t).Client(nil)
@@ -297,7 +296,7 @@ func TestPolicyIsWhatIsEnforced(t *testing.T) {
 	}
 }
 
-// A shadow limiter says that it is one.
+// The policy of a shadow limiter has Shadow set.
 func TestPolicyOfAShadowLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := hybrid.New(redistest.NewBubble(t).Client(nil), hybridlimit.PerSecond(1), hybrid.Config{

@@ -7,85 +7,84 @@ import (
 	"time"
 )
 
-// Limit is how much a key may consume: an algorithm, a rate and a burst.
-// Limits are comparable. The zero Limit is not valid: a limit that nobody
-// wrote down admits nobody. ParseLimit reads one from text, as do JSON and
-// flags.
+// Limit is the amount that a key may consume: an algorithm, a rate and a burst.
+// Limits are comparable. The zero Limit is not valid, so that a limit that was
+// never set admits nothing. ParseLimit reads a limit from text; JSON and flags
+// use the same text.
 type Limit struct {
-	// Algorithm says how units are counted. Zero: AlgTokenBucket.
+	// Algorithm is the way in which units are counted. Zero: AlgTokenBucket.
 	Algorithm Algorithm
-	// Rate is units per Period; for windows, units per window. At least 1; 0
-	// for AlgUnlimited and AlgBlocked, as are Period and Burst.
+	// Rate is the number of units per Period, which for windows is the window.
+	// At least 1. AlgUnlimited and AlgBlocked need 0, also in Period and Burst.
 	Rate int64
-	// Period is the time in which Rate units come back; for windows, the
-	// window. At least 1 µs, in whole µs.
+	// Period is the time in which Rate units come back. For windows it is the
+	// length of the window. At least 1 µs, in whole µs.
 	Period time.Duration
-	// Burst is the size of the bucket or the length of the queue in units:
-	// the most that can be admitted at once. Zero: Rate. Windows have no
-	// burst of their own and take 0 or Rate.
+	// Burst is the size of the bucket or the length of the queue, in units: the
+	// most that can be admitted at once. Zero: Rate. For windows it must be 0
+	// or Rate.
 	Burst int64
 }
 
-// PerSecond is a token bucket of n units a second, burst n.
+// PerSecond returns a token bucket of n units a second, burst n.
 func PerSecond(n int64) Limit { return TokenBucket(n, time.Second, 0) }
 
-// PerMinute is a token bucket of n units a minute, burst n.
+// PerMinute returns a token bucket of n units a minute, burst n.
 func PerMinute(n int64) Limit { return TokenBucket(n, time.Minute, 0) }
 
-// PerHour is a token bucket of n units an hour, burst n.
+// PerHour returns a token bucket of n units an hour, burst n.
 func PerHour(n int64) Limit { return TokenBucket(n, time.Hour, 0) }
 
-// PerDay is a token bucket of n units in 24 hours, burst n.
+// PerDay returns a token bucket of n units in 24 hours, burst n.
 func PerDay(n int64) Limit { return TokenBucket(n, 24*time.Hour, 0) }
 
-// TokenBucket is a bucket of burst units that refills at rate per period. A
+// TokenBucket returns a bucket of burst units that refills at rate per period. A
 // burst of 0 means rate.
 func TokenBucket(rate int64, per time.Duration, burst int64) Limit {
 	return Limit{AlgTokenBucket, rate, per, burst}
 }
 
-// LeakyBucket is a meter of size burst that leaks at rate per period. A burst
+// LeakyBucket returns a meter of size burst that leaks at rate per period. A burst
 // of 0 means rate.
 func LeakyBucket(rate int64, per time.Duration, burst int64) Limit {
 	return Limit{AlgLeakyBucket, rate, per, burst}
 }
 
-// LeakyQueue is a queue of length burst that is served at rate per period. A
+// LeakyQueue returns a queue of length burst, served at rate per period. A
 // burst of 0 means rate.
 func LeakyQueue(rate int64, per time.Duration, burst int64) Limit {
 	return Limit{AlgLeakyQueue, rate, per, burst}
 }
 
-// FixedWindow is n units in each window. Windows begin at whole multiples of
-// their length since the Unix epoch, in UTC: an hour on the hour, a day at
-// midnight UTC, a week on a Thursday, because the epoch was one. Within an
-// instant at a border 2·n units may be admitted.
+// FixedWindow returns a limit of n units in each window. Windows begin at whole
+// multiples of their length since the Unix epoch, in UTC: an hour on the hour, a
+// day at midnight UTC, a week on a Thursday, because the epoch was one. Around
+// the border of two windows, 2·n units may be admitted within an instant.
 func FixedWindow(n int64, window time.Duration) Limit {
 	return Limit{AlgFixedWindow, n, window, 0}
 }
 
-// SlidingWindow is an estimated n units in any trailing window. The windows
-// that it estimates from begin as those of FixedWindow do.
+// SlidingWindow returns a limit of an estimated n units in any trailing window.
+// The estimate uses windows that begin as those of FixedWindow do.
 func SlidingWindow(n int64, window time.Duration) Limit {
 	return Limit{AlgSlidingWindow, n, window, 0}
 }
 
-// SlidingLog is exactly n units in any trailing window.
+// SlidingLog returns a limit of exactly n units in any trailing window.
 func SlidingLog(n int64, window time.Duration) Limit {
 	return Limit{AlgSlidingLog, n, window, 0}
 }
 
-// Unlimited admits everything and keeps no state. It equals
+// Unlimited returns the limit that admits everything and keeps no state:
 // Limit{Algorithm: AlgUnlimited}.
 func Unlimited() Limit { return Limit{Algorithm: AlgUnlimited} }
 
-// Blocked admits nothing and keeps no state. It equals
-// Limit{Algorithm: AlgBlocked}, and unlike the zero Limit it is valid: somebody
-// wrote it down.
+// Blocked returns the limit that admits nothing and keeps no state:
+// Limit{Algorithm: AlgBlocked}. It is valid, unlike the zero Limit.
 func Blocked() Limit { return Limit{Algorithm: AlgBlocked} }
 
-// BurstSize is the most units that can be admitted at once: Burst, or Rate
-// where Burst is 0. It is math.MaxInt64 for AlgUnlimited and 0 for AlgBlocked.
+// BurstSize returns the most units that can be admitted at once: Burst, or Rate
+// if Burst is 0. It returns math.MaxInt64 for AlgUnlimited and 0 for AlgBlocked.
 func (l Limit) BurstSize() int64 {
 	switch {
 	case l.Algorithm == AlgUnlimited:
@@ -98,9 +97,9 @@ func (l Limit) BurstSize() int64 {
 	return l.Burst
 }
 
-// TimeToFull is how long an empty bucket takes to fill, BurstSize·Period/Rate
-// rounded up; for windows, the window; 0 where there is no state. It saturates
-// at Never.
+// TimeToFull returns the time in which an empty bucket becomes full:
+// BurstSize·Period/Rate, rounded up, at most Never. For windows it returns the
+// window, and for a limit without state 0.
 func (l Limit) TimeToFull() time.Duration {
 	switch {
 	case l.Algorithm.windowed():
@@ -122,8 +121,8 @@ func (l Limit) TimeToFull() time.Duration {
 	return time.Duration(q)
 }
 
-// String describes the limit for people: "100 per 1s, burst 200 (token
-// bucket)", "unlimited". The text that ParseLimit reads back is MarshalText's.
+// String returns the limit in words: "100 per 1s, burst 200 (token bucket)",
+// "unlimited". ParseLimit does not read it: use MarshalText for that.
 func (l Limit) String() string {
 	switch {
 	case l.Algorithm.windowed():

@@ -32,8 +32,8 @@ func TestLimitsInTheDocumentation(t *testing.T) {
 	}
 }
 
-// The rows of NGINX's table: the limit as the page writes it, the calls that are
-// not delayed, and what becomes of 30 calls at once.
+// The rows of NGINX's table: the limit as the page writes it, the calls without delay,
+// and the results of 30 calls at once.
 func TestNGINXInTheDocumentation(t *testing.T) {
 	page, err := os.ReadFile("docs/limits.md")
 	if err != nil {
@@ -125,8 +125,8 @@ func TestNGINXProgramInTheDocumentation(t *testing.T) {
 	}
 }
 
-// What the page says of memory, of Redis's commands and of bounds is said and
-// tested elsewhere; here it is held against the pages that it is taken from.
+// The page's figures for memory, Redis's commands and bounds are tested elsewhere. This
+// test compares them with the pages from which they are taken.
 func TestFiguresInTheDocumentation(t *testing.T) {
 	pages := map[string]string{}
 	for _, name := range []string{"docs/limits.md", "lua/README.md", "local/doc.go"} {
@@ -138,7 +138,7 @@ func TestFiguresInTheDocumentation(t *testing.T) {
 	}
 	for page, figures := range map[string][]string{
 		"docs/limits.md": {"about | 245 | 190 | 190 | 215 | 255, and 24 for each further call", "| 120 | 120 | 120 | 120 | 120 with one entry, 119 kB with 1000 |", "to ε, 2 ns"},
-		"local/doc.go":   {"A key costs 180 to 260 bytes and its name", "It costs 24 bytes more for each call", "ε = 2ns +"},
+		"local/doc.go":   {"A key costs 180 to 260 bytes and its name", "A log also costs 24 bytes for each call that still counts", "ε = 2ns +"},
 		"lua/README.md":  {"up to an hour old, and with a lease in the ledger | 120 |", "log of 1 / 100 / 1000 / 10,000 entries | 120 / 3144 / 118,640"},
 	} {
 		for _, figure := range figures {

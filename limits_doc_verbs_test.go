@@ -17,7 +17,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
-// verbs is what all three limiters have.
+// verbs has the methods that all three limiters have.
 type verbs interface {
 	hybridlimit.Limiter
 	AllowAtMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
@@ -59,7 +59,7 @@ func (a asker) allow(key string, n int64) hybridlimit.Result {
 	return a.must(a.AllowN(a.t.Context(), key, n))
 }
 
-// left is how many units can be had at once.
+// left returns the units that are available at once.
 func (a asker) left(key string) (n int64) {
 	a.t.Helper()
 	for a.allow(key, 1).Allowed {
@@ -68,7 +68,7 @@ func (a asker) left(key string) (n int64) {
 	return n
 }
 
-// atMost is how many units can be had nine at a time: in hybrid not all at once.
+// atMost returns the units available in calls of nine: hybrid does not give all at once.
 func (a asker) atMost(key string) (n int64) {
 	a.t.Helper()
 	for {
@@ -79,7 +79,7 @@ func (a asker) atMost(key string) (n int64) {
 	}
 }
 
-// probes tell whether what a row of the table is about works.
+// probes report whether the feature of a row of the table works.
 var probes = map[string]func(a asker) bool{
 	"`AllowN`, `AllowAtMost`, `AllowLimit`, `LimitFor`": func(a asker) bool {
 		more := a.limit
@@ -162,8 +162,8 @@ var probes = map[string]func(a asker) bool{
 	},
 }
 
-// in says whether a row of the table is about a limiter: it names those that it
-// is about, or none for all.
+// in reports whether a row of the table applies to a limiter. A row names its limiters,
+// or none for all.
 func in(row, limiter string) bool {
 	_, names, some := strings.Cut(row, "in `")
 	return !some || strings.Contains("`"+names, "`"+limiter+"`")
@@ -199,7 +199,7 @@ func TestVerbsInTheDocumentation(t *testing.T) {
 	}
 }
 
-// tryOnAll runs a probe on each limiter that a row is about, in virtual time.
+// tryOnAll runs a probe on each limiter of a row, in virtual time.
 func tryOnAll(t *testing.T, limit hybridlimit.Limit, probe func(asker) bool, want bool, row string) {
 	var limitFor func(key string) hybridlimit.Limit
 	if strings.Contains(row, "LimitFor") {

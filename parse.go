@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// ParseLimit reads a limit as people write it in configurations and flags:
+// ParseLimit reads a limit from text, for configurations and flags:
 //
 //	100/s
 //	100/s burst 200
@@ -18,19 +18,24 @@ import (
 //	unlimited
 //	blocked
 //
-// First the rate, a whole number; then "/" or "per"; then the period, which is
-// a unit (s, sec, second, m, min, minute, h, hour, d, day, ms, µs, us) or one
-// or more numbers with units (1m30s, 1.5h, 2 days), and so any duration of the
-// standard library without a sign. A day is 24 hours. After that may follow, in
-// either order, "burst" with a number of at least 1, and the algorithm: token
-// bucket, leaky bucket, leaky queue, fixed window, sliding window or sliding
-// log. Without them the burst is 0, which means Rate, and the algorithm is the
-// token bucket. Upper and lower case, singular and plural are the same, space
-// is free, and digits may be grouped with single underscores.
+// The parts are, in this order:
 //
-// What is returned is valid. The error is an *InvalidError that quotes the text
-// and says what was expected where, or what Validate says; the limit is then
-// the zero Limit, which admits nobody.
+//   - the rate, a whole number,
+//   - "/" or "per",
+//   - the period: a unit (s, sec, second, m, min, minute, h, hour, d, day, ms,
+//     µs, us), or one or more numbers with units (1m30s, 1.5h, 2 days). Any
+//     duration of the standard library without a sign is one. A day is 24 hours.
+//   - optional, in either order: "burst" with a number of at least 1, and the
+//     algorithm (token bucket, leaky bucket, leaky queue, fixed window, sliding
+//     window or sliding log).
+//
+// The default burst is 0, which means Rate. The default algorithm is the token
+// bucket. Case and plural do not matter, space may stand between the parts, and
+// single underscores may group digits.
+//
+// A returned limit is valid. The error is an *InvalidError that quotes the text
+// and names the expected part, or contains the violations of Validate. The
+// returned limit is then the zero Limit, which admits nothing.
 func ParseLimit(text string) (Limit, error) {
 	r := reader{rest: lower(text)}
 	l := r.limit()
@@ -46,8 +51,8 @@ func ParseLimit(text string) (Limit, error) {
 	return l, nil
 }
 
-// reader reads a limit from the left. Once problem is set, what its methods
-// return has no meaning.
+// reader reads a limit from the left. Once problem is set, the results of its
+// methods have no meaning.
 type reader struct {
 	rest    string
 	problem string
@@ -71,7 +76,7 @@ func (r *reader) limit() (l Limit) {
 	return l
 }
 
-// clauses reads the burst and the algorithm, each once at most.
+// clauses reads the burst and the algorithm, each at most once.
 func (r *reader) clauses(l *Limit) {
 	var burst, algorithm bool
 	for r.problem == "" && r.more() {
@@ -95,7 +100,7 @@ func (r *reader) clauses(l *Limit) {
 	}
 }
 
-// statefulNames is the algorithms that a rate goes with, for messages.
+// statefulNames lists the algorithms that have a rate, for messages.
 var statefulNames = strings.Join(algorithmNames[:stateful], ", ")
 
 func (r *reader) algorithm(to *Algorithm) bool {
@@ -108,7 +113,7 @@ func (r *reader) algorithm(to *Algorithm) bool {
 	return false
 }
 
-// count reads a whole number that an int64 holds.
+// count reads a whole number that fits an int64.
 func (r *reader) count(what string) int64 {
 	digits, rest, ok := cutDigits(r.skipSpace())
 	if !ok {
@@ -130,7 +135,8 @@ func (r *reader) slash() (ok bool) {
 	return ok
 }
 
-// phrase reads words, if they come next and nothing is glued to their letters.
+// phrase reads words, if they come next and no other letter follows them
+// directly.
 func (r *reader) phrase(words string) bool {
 	rest := r.rest
 	for want := range strings.FieldsSeq(words) {
@@ -143,7 +149,7 @@ func (r *reader) phrase(words string) bool {
 	return true
 }
 
-// more reports whether anything but space is left.
+// more reports whether text other than space is left.
 func (r *reader) more() bool { return r.skipSpace() != "" }
 
 func (r *reader) skipSpace() string {
@@ -151,8 +157,8 @@ func (r *reader) skipSpace() string {
 	return r.rest
 }
 
-// expected notes what should have come next. The first problem stays: those
-// after it are its consequences.
+// expected notes the part that should have come next. The first problem stays:
+// later ones are its consequences.
 func (r *reader) expected(what string) {
 	got := "nothing"
 	if r.more() {
@@ -171,7 +177,7 @@ func (r *reader) fail(problem string) {
 	}
 }
 
-// cutWord splits off the letters at the start of s, leading space dropped.
+// cutWord splits off the letters at the start of s. It drops leading space.
 func cutWord(s string) (word, rest string) {
 	s = strings.TrimLeftFunc(s, unicode.IsSpace)
 	rest = strings.TrimLeftFunc(s, unicode.IsLetter)
@@ -179,8 +185,8 @@ func cutWord(s string) (word, rest string) {
 }
 
 // cutDigits splits off the ASCII digits at the start of s, without the single
-// underscores between them. ok is false, and nothing split off, if there are
-// none or if an underscore stands elsewhere.
+// underscores between them. ok is false, and nothing is split off, if there are
+// no digits or if an underscore stands elsewhere.
 func cutDigits(s string) (digits, rest string, ok bool) {
 	rest = strings.TrimLeft(s, "0123456789_")
 	run := s[:len(s)-len(rest)]
@@ -190,7 +196,7 @@ func cutDigits(s string) (digits, rest string, ok bool) {
 	return strings.ReplaceAll(run, "_", ""), rest, true
 }
 
-// lower folds ASCII only: Unicode has other letters that fold to k and s.
+// lower folds ASCII only: Unicode has further letters that fold to k and s.
 func lower(s string) string {
 	b := []byte(s)
 	for i, c := range b {
@@ -201,9 +207,9 @@ func lower(s string) string {
 	return string(b)
 }
 
-// abridged keeps an error short whatever somebody has pasted.
+// abridged bounds the length of a text that an error quotes.
 func abridged(s string) string {
-	const most = 80 // bytes, a long limit with room
+	const most = 80 // bytes, more than a long limit needs
 	if len(s) <= most {
 		return s
 	}

@@ -43,7 +43,7 @@ func ExampleLimit_MarshalText() {
 	// Output: 5/min sliding window <nil>
 }
 
-// A limit is a string in JSON. One that is not valid cannot be written.
+// A limit is a string in JSON. An invalid limit cannot be written.
 func ExampleLimit_MarshalText_json() {
 	for _, limit := range []hybridlimit.Limit{hybridlimit.TokenBucket(100, time.Second, 200), hybridlimit.FixedWindow(0, time.Hour)} {
 		text, err := json.Marshal(map[string]hybridlimit.Limit{"limit": limit})
@@ -54,7 +54,7 @@ func ExampleLimit_MarshalText_json() {
 	//  true
 }
 
-// Limits of plans in a JSON configuration.
+// Limits of customer groups in a JSON configuration.
 func ExampleLimit_UnmarshalText() {
 	const file = `{
 		"free":     "5 per minute",

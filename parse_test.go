@@ -85,7 +85,7 @@ func TestParseLimitKnowsUnits(t *testing.T) {
 	}
 }
 
-// Any text of the standard library for a period is read as it reads it.
+// Every duration text of the standard library is read with the same meaning.
 func TestParseLimitReadsDurations(t *testing.T) {
 	for _, text := range []string{"1h15m30.918s", "1ms500us", "2562047h47m16.854775s", "3.25m", "0h1s", "1us1000ns"} {
 		want, err := time.ParseDuration(text)
@@ -195,7 +195,7 @@ func wantInvalid(t *testing.T, text, want string) {
 	}
 }
 
-// Whatever somebody has pasted, the error fits a line of a log.
+// An error fits a line of a log, for any text.
 func TestParseLimitAbridgesWhatItQuotes(t *testing.T) {
 	for _, piece := range []string{"x", "9", "9/", "1/s x", "é", "1/s burst", "1/9", "\xff"} {
 		_, err := hybridlimit.ParseLimit(strings.Repeat(piece, 1_000_000))

@@ -22,7 +22,7 @@ var units = map[string]time.Duration{
 	"d": day, "day": day, "days": day,
 }
 
-// period reads a unit, or numbers with units that add up.
+// period reads a unit, or numbers with units, and returns their sum.
 func (r *reader) period() time.Duration {
 	if word, rest := cutWord(r.rest); word != "" {
 		unit, ok := units[word]
@@ -44,8 +44,8 @@ func (r *reader) period() time.Duration {
 	return total
 }
 
-// numberNext reports whether the period goes on. Neither "burst" nor an
-// algorithm begins like that.
+// numberNext reports whether the period continues: "burst" and the algorithms do
+// not begin with a digit or a point.
 func (r *reader) numberNext() bool {
 	s := r.skipSpace()
 	return s != "" && (s[0] == '.' || '0' <= s[0] && s[0] <= '9')
@@ -92,8 +92,8 @@ func (r *reader) tooLong() {
 	r.fail(fmt.Sprintf("expected a period of at most %v", time.Duration(math.MaxInt64)))
 }
 
-// fractionOf is 0.digits of a unit, and whether that is a whole number of ns.
-// time.ParseDuration would round.
+// fractionOf returns 0.digits of a unit, and whether it is a whole number of ns.
+// time.ParseDuration would round instead.
 func fractionOf(digits string, unit time.Duration) (d time.Duration, exact bool) {
 	digits = strings.TrimRight(digits, "0")
 	if len(digits) > 18 { // below 10¹⁸ parts of a day there is no whole ns
@@ -109,7 +109,7 @@ func fractionOf(digits string, unit time.Duration) (d time.Duration, exact bool)
 	return time.Duration(q), rem == 0
 }
 
-// periodText is the shortest of what period reads back exactly: "s", "d",
+// periodText returns the shortest text that period reads back as d: "s", "d",
 // "5m", "1m30s".
 func periodText(d time.Duration) string {
 	switch d {

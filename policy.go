@@ -1,24 +1,26 @@
 package hybridlimit
 
-// Policy is what a limiter enforces on a key.
+// Policy is the limit that a limiter enforces on a key.
 type Policy struct {
-	// Name is the limiter's, as in Result.Policy. Empty: it has none.
+	// Name is the limiter's name, as in Result.Policy. Empty: none.
 	Name string
-	// Limit is the key's: the limiter's own, or what its LimitFor says.
+	// Limit is the key's limit: the limiter's own, or that of its LimitFor.
 	Limit Limit
-	// Shadow says that the limiter decides and counts, and denies nobody, be it
-	// by its configuration or by a switch that is set now.
+	// Shadow is true if the limiter decides and counts but denies nothing now,
+	// because of its configuration or a switch.
 	Shadow bool
 }
 
-// Describer is a Limiter that tells what it enforces, for those who publish it:
-// in HTTP fields, say. The limiters of local, global and hybrid are.
+// Describer is a Limiter that reports the limits that it enforces, so that an
+// adapter can publish them, for example in HTTP fields. The limiters of local,
+// global and hybrid are Describers.
 type Describer interface {
 	Limiter
-	// Name is the limiter's, as in Result.Policy; it does not change. Empty: it
-	// has none.
+	// Name returns the limiter's name, as in Result.Policy. It never changes.
+	// Empty: none.
 	Name() string
-	// Policy takes nothing and asks nobody but LimitFor, whose answer it does
-	// not check. A limit that came with a call (AllowLimit) is not in it.
+	// Policy returns the limit of key. It takes no units and does not ask
+	// Redis. It calls LimitFor and does not validate its answer. It does not
+	// know a limit that came with a call (AllowLimit).
 	Policy(key string) Policy
 }

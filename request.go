@@ -2,13 +2,13 @@ package hybridlimit
 
 import "fmt"
 
-// DefaultMaxKeyBytes is the longest key that limiters take unless configured
-// otherwise, in bytes. It keeps one caller from filling the store.
+// DefaultMaxKeyBytes is the default for the longest key, in bytes. The bound keeps
+// one caller from filling the store.
 const DefaultMaxKeyBytes = 512
 
-// CheckRequest reports what is wrong with a key and a cost: ErrEmptyKey,
-// ErrKeyTooLong, ErrCost, or nil. A maxKeyBytes of 0 means DefaultMaxKeyBytes.
-// Any bytes may stand in a key.
+// CheckRequest validates a key and a cost. It returns nil, or an error that wraps
+// ErrEmptyKey, ErrKeyTooLong or ErrCost. A maxKeyBytes of 0 means
+// DefaultMaxKeyBytes. A key may contain any bytes.
 func CheckRequest(key string, n int64, maxKeyBytes int) error {
 	if maxKeyBytes == 0 {
 		maxKeyBytes = DefaultMaxKeyBytes
@@ -24,9 +24,9 @@ func CheckRequest(key string, n int64, maxKeyBytes int) error {
 	return nil
 }
 
-// CheckName reports whether s can name a limiter or prefix its keys:
-// [A-Za-z0-9_.-]+, at most 128 bytes. Names become parts of Redis keys, so
-// braces, colons and spaces stay out.
+// CheckName reports whether s can be the name of a limiter or the prefix of its
+// keys: [A-Za-z0-9_.-]+, at most 128 bytes. Names are parts of Redis keys, so
+// braces, colons and spaces are excluded.
 func CheckName(s string) bool {
 	if s == "" || len(s) > 128 {
 		return false

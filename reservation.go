@@ -5,11 +5,11 @@ import (
 	"sync"
 )
 
-// Reservation is units taken for later: use them once Delay has passed since it
-// was made, or give them back with Cancel. It is not safe for concurrent use,
-// but for Cancel.
+// Reservation holds units that were taken for later use. Use them when Delay has
+// passed since the reservation, or give them back with Cancel. Only Cancel is
+// safe for concurrent use.
 type Reservation struct {
-	// Result tells whether the units were taken. Delay is 0 where they may be
+	// Result reports whether the units were taken. Delay is 0 if they may be
 	// used at once.
 	Result
 	once   sync.Once
@@ -17,19 +17,20 @@ type Reservation struct {
 	cancel func(context.Context) error
 }
 
-// NewReservation is for limiters. cancel gives the units back; nil where there
-// is nothing to give back.
+// NewReservation returns a Reservation. It is for implementations of limiters.
+// cancel gives the units back. Nil: there are none to give back.
 func NewReservation(res Result, cancel func(context.Context) error) *Reservation {
 	return &Reservation{Result: res, cancel: cancel}
 }
 
-// Cancel gives the units back, unless nothing was taken. Others may have been
-// put off meanwhile, and are not called back. Those who booked after it keep
-// their times: of a bucket no more comes back than the limit lets through beside
-// them, and what has been refilled since it was full is not given back twice. Of
-// a window the units go back to that in which they were taken. The first call counts, later ones
-// return what it returned. The error is Redis's, in which case the units stay
-// taken, and come back as the limit refills.
+// Cancel gives the units back, if any were taken. Callers that were denied in the
+// meantime are not notified. Later reservations keep their times. In a bucket,
+// only those units come back that the limit permits beside later reservations,
+// and units that a full bucket has refilled do not come back twice. In a window,
+// the units return to the window in which they were taken.
+//
+// Only the first call has an effect; later calls return its error. An error comes
+// from Redis. The units then stay taken, and come back as the limit refills.
 func (r *Reservation) Cancel(ctx context.Context) error {
 	r.once.Do(func() {
 		if r.cancel != nil && r.Allowed && !r.Shadowed {

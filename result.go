@@ -6,75 +6,76 @@ import (
 	"time"
 )
 
-// Never is the RetryAfter of a call that can never succeed: its cost exceeds
-// the burst.
+// Never is the RetryAfter of a call that can never succeed: its cost is above the
+// burst, or its limit is Blocked.
 const Never time.Duration = math.MaxInt64
 
 // Result is the answer to one call.
 type Result struct {
-	// Allowed says whether the call may proceed.
+	// Allowed is true if the call may proceed.
 	Allowed bool
-	// Shadowed says that a shadow limit would have denied the call.
+	// Shadowed is true if a limit in shadow mode would have denied the call.
 	Shadowed bool
-	// Granted is the units granted: the cost when allowed, else 0; between
-	// the two for AllowAtMost.
+	// Granted is the number of units granted: the cost if allowed, else 0. For
+	// AllowAtMost it may lie between the two.
 	Granted int64
-	// Limit is the burst size in units.
+	// Limit is the burst size, in units.
 	Limit int64
-	// Remaining is the units left, also where the cost is above the burst. In
-	// hybrid it estimates the fleet's from the last sync.
+	// Remaining is the number of units left, also if the cost is above the
+	// burst. In hybrid it is an estimate for the fleet from the last sync.
 	Remaining int64
-	// RetryAfter is how long to wait before the same call can succeed: 0 when
-	// allowed, Never when it cannot. Exact in local and global where nobody
-	// else comes first; in hybrid a lower bound.
+	// RetryAfter is the time until the same call can succeed: 0 if allowed,
+	// Never if it cannot succeed. In local and global it is exact, unless
+	// another call takes the units first. In hybrid it is a lower bound.
 	RetryAfter time.Duration
-	// ResetAfter is how long until the key is as if never used.
+	// ResetAfter is the time until the key has the state of an unused key.
 	ResetAfter time.Duration
-	// Delay is, for AlgLeakyQueue, how long to wait before forwarding.
+	// Delay is the time to wait before forwarding, for AlgLeakyQueue, or before
+	// use, for a Reservation.
 	Delay time.Duration
-	// Source says who decided.
+	// Source is the origin of the decision.
 	Source Source
 	// Policy is the limiter's name.
 	Policy string
 }
 
-// Source says who made a decision, and so how far it can be trusted.
+// Source is the origin of a decision. It shows which guarantee holds for it.
 type Source uint8
 
 // The sources.
 const (
 	// SourceUnknown is the zero value: no decision was made.
 	SourceUnknown Source = iota
-	// SourceLocal is a limiter that knows this process only.
+	// SourceLocal: a limiter of package local, which knows this process only.
 	SourceLocal
-	// SourceLease spent units that this process had already taken from Redis.
+	// SourceLease: spent units that this process had already taken from Redis.
 	SourceLease
-	// SourceCredit spent units that Redis hears of at the next sync.
+	// SourceCredit: spent units of which Redis learns with the next sync.
 	SourceCredit
-	// SourceRedis asked Redis for this very call.
+	// SourceRedis: asked Redis for this call.
 	SourceRedis
-	// SourceDenyCache denied because Redis has proved that nobody can be
-	// admitted yet, or because units are scarce and others have their turn
-	// before this process's.
+	// SourceDenyCache: denied in memory. Either an answer of Redis has shown
+	// that no call can be admitted yet, or units are scarce and other processes
+	// come before this one.
 	SourceDenyCache
-	// SourceTimeout denied because Redis did not answer within MaxWait
+	// SourceTimeout: denied because Redis did not answer within MaxWait
 	// (ModeStrict only).
 	SourceTimeout
-	// SourceFallback decided locally because Redis does not answer, or, by a
-	// switch, is not to be asked. The shared limit does not hold while this is
+	// SourceFallback: decided locally because Redis does not answer, or because
+	// a switch forbids asking it. The shared limit does not hold while this is
 	// reported.
 	SourceFallback
-	// SourceStatic needed no state: the cost exceeds the burst, or the limit is
-	// Unlimited or Blocked.
+	// SourceStatic: decided without state. The cost is above the burst, or the
+	// limit is Unlimited or Blocked.
 	SourceStatic
-	// SourceSwitch is a switch, set by hand, that allows or denies everything.
-	// No limit holds while this is reported.
+	// SourceSwitch: an operator has set a switch that allows or denies
+	// everything. No limit holds while this is reported.
 	SourceSwitch
 
-	sources // how many there are
+	sources // the number of sources
 )
 
-// NumSources is how many sources there are: Source values lie below it.
+// NumSources is the number of sources. Every Source is below it.
 const NumSources = int(sources)
 
 var sourceNames = [sources]string{
@@ -82,7 +83,7 @@ var sourceNames = [sources]string{
 	"deny_cache", "timeout", "fallback", "static", "switch",
 }
 
-// String returns the name that metrics use: "lease", "deny_cache".
+// String returns the name of the source in metrics: "lease", "deny_cache".
 func (s Source) String() string {
 	if s < sources {
 		return sourceNames[s]

@@ -5,12 +5,14 @@ import (
 	"log/slog"
 )
 
-// Secret is bytes that nobody should read in a log: however a Secret is
-// printed, what comes out is that it is one. Empty: there is none.
+// Secret is a value that must not appear in a log. Printing it with %s, %q, %v or
+// %#v, logging it with slog and marshaling it all give "[secret]". Empty: there
+// is no secret.
 type Secret string
 
-// minSecretBytes and maxSecretBytes bound a Secret that is set: from the size of
-// the hash that it keys (RFC 2104) to what nobody exceeds on purpose.
+// minSecretBytes and maxSecretBytes bound the length of a Secret. The minimum is
+// the size of the hash that it keys (RFC 2104). A value above the maximum is
+// probably a mistake.
 const (
 	minSecretBytes = 32
 	maxSecretBytes = 1024
@@ -18,7 +20,7 @@ const (
 
 const secretText = "[secret]"
 
-// String is "[secret]", or empty.
+// String returns "[secret]", or "" for an empty Secret.
 func (s Secret) String() string {
 	if s == "" {
 		return ""
@@ -26,16 +28,17 @@ func (s Secret) String() string {
 	return secretText
 }
 
-// GoString is String, for %#v.
+// GoString returns String quoted, for %#v.
 func (s Secret) GoString() string { return fmt.Sprintf("%q", s.String()) }
 
-// MarshalText is String, for JSON and the like.
+// MarshalText returns String, for JSON and other encodings.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// LogValue is String, for slog.
+// LogValue returns String, for slog.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// AddSecret notes what is wrong with a secret, without saying it.
+// AddSecret appends a violation if the length of s is invalid. The violation does
+// not contain the secret.
 func (v *Violations) AddSecret(field string, s Secret) {
 	if n := len(s); n > 0 && (n < minSecretBytes || n > maxSecretBytes) {
 		v.Add(field, s, fmt.Sprintf("must be %d to %d bytes, not %d", minSecretBytes, maxSecretBytes, n))

@@ -10,7 +10,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// However it is printed, alone or in a configuration.
+// It is hidden in every format, alone or in a configuration.
 func TestSecretIsNotPrinted(t *testing.T) {
 	const text = "correct horse battery staple, and more"
 	s := hybridlimit.Secret(text)

@@ -10,12 +10,12 @@ var (
 	_ encoding.TextUnmarshaler = (*Limit)(nil)
 )
 
-// MarshalText writes the limit so that ParseLimit reads an equal one:
-// "100/s burst 200", "5/min sliding window", "unlimited". What is its default
-// is left out. JSON, YAML and flag.TextVar use it.
+// MarshalText returns the limit as text that ParseLimit reads back: "100/s burst
+// 200", "5/min sliding window", "unlimited". It omits defaults. JSON, YAML and
+// flag.TextVar use it.
 //
-// A limit that is not valid has no text: the error is Validate's. A field that
-// may be left empty should be a pointer or, in JSON, be marked omitzero.
+// An invalid limit has no text: the error is that of Validate. An optional field
+// should be a pointer or, in JSON, have the option omitzero.
 func (l Limit) MarshalText() ([]byte, error) {
 	if err := l.Validate(); err != nil {
 		return nil, err
@@ -37,8 +37,8 @@ func (l Limit) MarshalText() ([]byte, error) {
 	return b, nil
 }
 
-// UnmarshalText reads what ParseLimit reads, with its errors. On an error the
-// limit keeps its value.
+// UnmarshalText reads a limit as ParseLimit does, with the same errors. On an
+// error the limit keeps its value.
 func (l *Limit) UnmarshalText(text []byte) error {
 	read, err := ParseLimit(string(text))
 	if err != nil {

@@ -6,26 +6,27 @@ import (
 	"time"
 )
 
-// exactInt is the largest magnitude that a float64, and so a Lua number,
-// counts to without gaps.
+// exactInt is 2⁵³: up to it, a float64, and so a Lua number, represents every
+// integer.
 const exactInt = 1 << 53
 
-// Validate reports everything that is wrong with the limit as one
-// *InvalidError, or nil.
+// Validate returns nil for a valid limit, else an *InvalidError with every
+// violation.
 //
-// Besides the obvious it refuses limits whose arithmetic would not be exact in
-// a float64, which counts without gaps to 2⁵³:
+// It also refuses limits whose arithmetic would not be exact in a float64, which
+// represents every integer up to 2⁵³:
 //
-//   - Buckets and the queue count in sub-units: with g = gcd(Rate, Period in
-//     µs), one unit is Period/g sub-units, of which Rate/g come back each µs. A
-//     bucket in debt spans two bursts, and 2·Burst·Period/g + Rate/g must not
-//     exceed 2⁵³. One a day and ten million a second are far inside; a large
-//     prime rate over a long period is not, and a rounder rate is.
-//   - Windows and the log count units: Rate must be at most 2⁵¹ and Period at
-//     most 2⁵⁰ µs (35 years). The sliding window's estimate cur + prev·(1 − f)
-//     is exact in f too while Rate·Period is at most 2⁵¹ (26 062 a day, a
-//     million in 37 minutes); beyond that prev fades in steps longer than 1 µs,
-//     up to one late.
+//   - Buckets and the queue count in sub-units. With g = gcd(Rate, Period in
+//     µs), one unit is Period/g sub-units, and Rate/g sub-units come back each
+//     µs. A bucket in debt spans two bursts, so 2·Burst·Period/g + Rate/g must
+//     not exceed 2⁵³. One a day and ten million a second are far within the
+//     bound. A large prime rate over a long period is not: choose a rounder
+//     rate.
+//   - Windows and the log count units. Rate must be at most 2⁵¹ and Period at
+//     most 2⁵⁰ µs (35 years). With f the elapsed part of the window, the sliding
+//     window estimates cur + prev·(1 − f). The estimate is exact in f too while
+//     Rate·Period is at most 2⁵¹ (26 062 a day, a million in 37 minutes). Beyond
+//     that, prev decreases in steps longer than 1 µs, up to one step late.
 //
 // AlgUnlimited and AlgBlocked have no arithmetic, and take no Rate, Period or
 // Burst.
@@ -91,8 +92,8 @@ func (l Limit) bucketViolations(bad *Violations) {
 	}
 }
 
-// countViolations bounds units and instants, so that two windows of twice the
-// Rate are counted exactly, and a window that begins today ends exactly.
+// countViolations bounds units and times, so that two windows of twice the Rate
+// are counted exactly, and the end of a window that begins today is exact.
 func (l Limit) countViolations(bad *Violations) {
 	if l.Rate > exactInt/4 {
 		bad.Add("Limit.Rate", l.Rate, "must be at most 2⁵¹ (2251799813685248)")

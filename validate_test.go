@@ -36,7 +36,7 @@ func TestValidate(t *testing.T) {
 		{hybridlimit.TokenBucket(1, math.MaxInt64/1000*1000, 2), []string{"Limit"}},
 		{hybridlimit.Limit{Algorithm: hybridlimit.AlgSlidingLog, Rate: 5, Period: time.Second, Burst: 6}, []string{"Limit.Burst"}},
 
-		// Cause: windows were held to the sub-units of buckets.
+		// Regression: windows had the bounds of a bucket's sub-units.
 		{hybridlimit.FixedWindow(1_000_003, day), nil},
 		{hybridlimit.SlidingLog(1_000_003, day), nil},
 		{hybridlimit.TokenBucket(1_000_003, day, 0), []string{"Limit"}},
@@ -77,7 +77,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// The last limit inside the exact range is taken and its neighbour is not:
+// The last limit inside the exact range is valid, and the next one is not:
 // 2·Burst·Period/g + Rate/g ≤ 2⁵³.
 func TestValidateAtTheBound(t *testing.T) {
 	const exact = 1 << 53

@@ -73,7 +73,7 @@ func TestInvalidErrorListsAll(t *testing.T) {
 	}
 }
 
-// The names are what metrics and logs say, so a change breaks dashboards.
+// Metrics and logs use the names, so a change breaks dashboards.
 func TestNamesOfSourcesAndAlgorithms(t *testing.T) {
 	var got []string
 	for s := range hybridlimit.NumSources {

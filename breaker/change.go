@@ -6,83 +6,34 @@ import (
 	"time"
 )
 
-var (
-	// ErrSlow is the Cause of a Change that a slow call brought about: it took
-	// longer than SlowCall, though its error, if any, would not have counted.
-	ErrSlow = errors.New("breaker: slow call")
-	// ErrSwitched is the Cause of a Change that Switch brought about.
-	ErrSwitched = errors.New("breaker: switched by hand")
-)
+// ErrSlow is the Cause of a Change after a call that took longer than SlowCall
+// and did not otherwise count as failed. Compare with errors.Is: the Cause also
+// names the durations.
+var ErrSlow = errors.New("breaker: slow call")
 
-// Change is one change of a Breaker's state, its mode, or both.
+// Change is one change of a breaker's state.
 type Change struct {
-	// From and To are the states before and after. They are equal where only
-	// the mode changed, as when an open breaker is forced open.
+	// From and To are the states before and after.
 	From, To State
-	// Mode is the mode after the change.
-	Mode Mode
-	// Cause is why: the error of the last failed call when a breaker opens
-	// (ErrSlow when it was merely slow), ErrSwitched after Switch, and nil
-	// when a probe begins or has succeeded.
+	// Cause is the error of the last failed call when the breaker opens: an
+	// ErrSlow when that call was only slow. It is nil when a probe begins or
+	// has succeeded.
 	Cause error
-	// At is when, by the clock of this process.
+	// At is the time of the change, by the clock of this process.
 	At time.Time
-	// OpenFor is how long the breaker stays open before a probe: the time
-	// drawn for this opening. 0 unless the breaker opened by itself.
+	// OpenFor is the time until the first probe, drawn for this opening. 0
+	// unless the breaker opened.
 	OpenFor time.Duration
 }
 
-// String is the change as a line for a log: "closed → open for 612ms: i/o timeout".
+// String returns the change as a line for a log: "closed → open for 612ms: i/o timeout".
 func (c Change) String() string {
 	s := fmt.Sprintf("%v → %v", c.From, c.To)
 	if c.OpenFor > 0 {
 		s += fmt.Sprintf(" for %v", c.OpenFor.Round(time.Millisecond))
 	}
-	if c.Mode != ModeAuto {
-		s += fmt.Sprintf(" (%v)", c.Mode)
-	}
 	if c.Cause != nil {
 		s += ": " + c.Cause.Error()
 	}
 	return s
-}
-
-// note queues a change for delivery. It is called with b.mu held.
-func (b *Breaker) note(c Change) {
-	if b.cfg.OnChange != nil {
-		b.untold = append(b.untold, c)
-	}
-}
-
-// release unlocks b.mu and delivers what was noted, unless another call of
-// release, in this goroutine or another, is at it and will find it.
-func (b *Breaker) release() {
-	if len(b.untold) == 0 || b.telling {
-		b.mu.Unlock()
-		return
-	}
-	b.tell()
-}
-
-// tell is called with b.mu held and gives it back. The defers keep the
-// bookkeeping straight when OnChange panics or calls runtime.Goexit: what is
-// still untold waits for the next release.
-func (b *Breaker) tell() {
-	b.telling = true
-	defer func() {
-		b.telling = false
-		b.mu.Unlock()
-	}()
-	for len(b.untold) > 0 {
-		c := b.untold[0]
-		b.untold = b.untold[1:]
-		b.tellOne(c)
-	}
-	b.untold = nil // let go of the causes
-}
-
-func (b *Breaker) tellOne(c Change) {
-	b.mu.Unlock()
-	defer b.mu.Lock()
-	b.cfg.OnChange(c)
 }

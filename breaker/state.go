@@ -2,54 +2,27 @@ package breaker
 
 import "fmt"
 
-// State is what a Breaker lets through.
+// State is the state of a breaker. The zero State is Closed.
 type State uint8
 
 // The states.
 const (
-	// Closed lets every call through: Redis is well as far as is known.
+	// Closed permits every call: as far as is known, Redis works.
 	Closed State = iota
-	// HalfOpen lets one call through, the probe.
+	// HalfOpen permits one call at a time, the probe.
 	HalfOpen
-	// Open lets no call through until its time is over.
+	// Open permits no call until its time is over.
 	Open
 
-	states // how many there are
+	states // the number of states
 )
 
 var stateNames = [states]string{"closed", "half-open", "open"}
 
-// String is "closed", "half-open" or "open".
+// String returns "closed", "half-open" or "open".
 func (s State) String() string {
 	if s < states {
 		return stateNames[s]
 	}
 	return fmt.Sprintf("State(%d)", uint8(s))
-}
-
-// Mode says who decides on the state: the breaker or an operator.
-type Mode uint8
-
-// The modes. The zero Mode is ModeAuto.
-const (
-	// ModeAuto decides by how calls end.
-	ModeAuto Mode = iota
-	// ModeForceOpen lets no call through: for taking Redis away on purpose,
-	// and for trying out what happens without it.
-	ModeForceOpen
-	// ModeForceClosed lets every call through and counts how they end, but
-	// does not open: for when the breaker is thought to be wrong.
-	ModeForceClosed
-
-	modes // how many there are
-)
-
-var modeNames = [modes]string{"auto", "force-open", "force-closed"}
-
-// String is "auto", "force-open" or "force-closed".
-func (m Mode) String() string {
-	if m < modes {
-		return modeNames[m]
-	}
-	return fmt.Sprintf("Mode(%d)", uint8(m))
 }

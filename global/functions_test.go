@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/global"
+	"github.com/hybridlimit/hybridlimit/internal/circuit"
 	"github.com/hybridlimit/hybridlimit/internal/limitertest"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/lua"
@@ -61,7 +61,7 @@ func TestNoFunctions(t *testing.T) {
 		l := newLimiter(t, rdb, hourly, functionConfig)
 		_, err := l.Allow(t.Context(), "k")
 		wantErr(t, err, hybridlimit.ErrUnavailable)
-		if err == nil || !strings.Contains(err.Error(), "Config.Functions needs Redis 7") || breaker.Classify(err) != breaker.Failure {
+		if err == nil || !strings.Contains(err.Error(), "Config.Functions needs Redis 7") || circuit.Classify(err) != circuit.Failure {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -76,7 +76,7 @@ func TestNoRightToLoad(t *testing.T) {
 	l := newLimiter(t, server.Client(t, func(o *redis.Options) { o.Username, o.Password = "limited", "secret" }), hourly, functionConfig)
 	_, err := l.Allow(t.Context(), "k")
 	wantErr(t, err, hybridlimit.ErrUnavailable)
-	if err == nil || !strings.Contains(err.Error(), "FUNCTION LOAD, which Config.Functions needs: NOPERM") || breaker.Classify(err) != breaker.Failure {
+	if err == nil || !strings.Contains(err.Error(), "FUNCTION LOAD, which Config.Functions needs: NOPERM") || circuit.Classify(err) != circuit.Failure {
 		t.Error(err)
 	}
 	if n := redistest.Calls(t, direct)["eval"]; n != 0 {

@@ -55,7 +55,6 @@ var blamed = map[string]struct {
 	"httplimit.BusyError":        {&httplimit.BusyError{}, 503, 503},
 	"limittest.ErrScriptOver":    {limittest.ErrScriptOver, 503, 503},
 	"breaker.ErrSlow":            {breaker.ErrSlow, 503, 503},
-	"breaker.ErrSwitched":        {breaker.ErrSwitched, 503, 503},
 	"wire.ErrReply":              {wire.ErrReply, 503, 503}, // limiters wrap it in ErrUnavailable
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/circuit"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -226,7 +227,7 @@ func (c HubConfig) withDefaults() HubConfig {
 }
 
 func (c HubConfig) violations() hybridlimit.Violations {
-	bad := c.Breaker.Violations("HubConfig.Breaker.")
+	bad := circuit.Violations(c.Breaker, "HubConfig.Breaker.")
 	if c.Prefix != "" && !hybridlimit.CheckName(c.Prefix) {
 		bad.Add("HubConfig.Prefix", c.Prefix, "must match [A-Za-z0-9_.-]{1,128}")
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/internal/account"
+	"github.com/hybridlimit/hybridlimit/internal/circuit"
 	"github.com/hybridlimit/hybridlimit/internal/clock"
 	"github.com/hybridlimit/hybridlimit/internal/runner"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
@@ -39,7 +40,7 @@ type Hub struct {
 	runner   *runner.Runner
 	caller   ratesync.Caller // the runner, traced and timed
 	engine   *ratesync.Engine
-	breakers []*breaker.Breaker // one, or one per tag
+	breakers []*circuit.Breaker // one, or one per tag
 	clocks   redisClocks        // as many
 	clock    *clock.Clock
 	log      *stateLog
@@ -139,7 +140,7 @@ func (h *Hub) makeBreakers() error {
 				users(c)
 			}
 		}
-		b, err := breaker.New(cfg)
+		b, err := circuit.New(cfg)
 		if err != nil {
 			return err
 		}
@@ -161,7 +162,7 @@ func (h *Hub) inFlight() int {
 	return 4 * wire.MaxOps
 }
 
-func (h *Hub) breaker(tag int) *breaker.Breaker {
+func (h *Hub) breaker(tag int) *circuit.Breaker {
 	if len(h.breakers) == 1 {
 		return h.breakers[0]
 	}

@@ -9,17 +9,18 @@ import (
 	"testing"
 
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/circuit"
 	"github.com/hybridlimit/hybridlimit/lua"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
 // hubOnly is a limiter that has no more than what evicting takes.
 var hubOnly = func() *Limiter {
-	br, err := breaker.New(breaker.Config{})
+	br, err := circuit.New(breaker.Config{})
 	if err != nil {
 		panic(err)
 	}
-	return &Limiter{hub: &Hub{engine: ratesync.New(ratesync.Config{Names: lua.Names{Tags: 1}}), breakers: []*breaker.Breaker{br}}}
+	return &Limiter{hub: &Hub{engine: ratesync.New(ratesync.Config{Names: lua.Names{Tags: 1}}), breakers: []*circuit.Breaker{br}}}
 }()
 
 // A table does what a map does, however full, and with hashes that collide.

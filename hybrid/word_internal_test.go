@@ -2,6 +2,7 @@ package hybrid
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math"
 	"testing"
@@ -25,7 +26,10 @@ func TestWhatEndsCredit(t *testing.T) {
 		in   time.Duration
 	}{
 		{"the breaker opens", func(_ *testing.T, l *Limiter, _ *redistest.MemLink) {
-			l.hub.breakers[0].Switch(breaker.ModeForceOpen)
+			for br := l.hub.breakers[0]; br.State() != breaker.Open; {
+				call, _ := br.Begin()
+				call.End(0, errors.New("down"))
+			}
 		}, 0},
 		{"another process joins", func(t *testing.T, l *Limiter, link *redistest.MemLink) {
 			other, err := New(link.Client(nil), l.plan.Load().Limit, Config{Name: "api", Mode: ModeDeferred, Hub: HubConfig{Logger: slog.New(slog.DiscardHandler)}})

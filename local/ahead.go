@@ -7,31 +7,29 @@ import (
 	"time"
 )
 
-// ahead keeps the bookings of a bucket apart, from the first reservation of a
-// key on.
+// ahead records the bookings of a bucket, from the first reservation of a key on.
 //
-// A caller that books units before they are there is told a time. A booking that
-// is cancelled with no other behind it gives back all its units. With others
-// behind it, it makes room only for the units that they do not fill. They keep
-// their times: if all units came back, a newcomer could take a whole burst at the
-// time of the others. So of n units those come back that were not booked ahead
-// since, as of a reservation of golang.org/x/time/rate. The rest is a gap, and
-// comes back too when all bookings behind it are cancelled.
+// A caller that books units before they are there gets a time. A cancelled booking
+// without later ones gives back all its units. With later bookings, which keep their
+// times, it gives back only the units that they have not booked ahead, as a
+// reservation of golang.org/x/time/rate does. If all came back, a new call could take
+// a whole burst at the time of the later bookings. The rest is a gap. It comes back
+// when all bookings behind it are cancelled.
 type ahead struct {
 	given float64 // units given back so far: see tokens.undo
-	tail  int64   // units booked ahead so far, less those of the end that left
-	base  int64   // where tail cannot fall below: somebody else came in between
-	gaps  []gap   // from base on, in order, none beside another
+	tail  int64   // units booked ahead so far, less those cancelled at the end
+	base  int64   // the least tail: another call has taken units at it
+	gaps  []gap   // from base on, in order, none adjacent
 }
 
-// gap is bookings side by side that were cancelled before others left: from and
-// to by the tail, and how many of their units have not come back.
+// gap is adjacent bookings that were cancelled while others stood behind them: from
+// and to as positions of the tail, and the number of units that have not come back.
 type gap struct{ from, to, kept int64 }
 
-// seal parts what is booked from here on from what is booked so far.
+// seal separates later bookings from those so far.
 func (a *ahead) seal() { a.base, a.gaps = a.tail, nil }
 
-// join notes n units more that are not there yet. first: all before them were.
+// join adds n units that are not there yet. first: all units before them were there.
 func (a *ahead) join(n int64, first bool) {
 	if first {
 		a.seal()
@@ -39,8 +37,8 @@ func (a *ahead) join(n int64, first bool) {
 	a.tail += n
 }
 
-// leave is how many units at most come back for those of a receipt, with gaps
-// that nobody stands behind any more. debt: units are missing still.
+// leave returns the most units that come back for those of a receipt, with the gaps
+// that are now at the end. debt: the level is below zero.
 func (a *ahead) leave(r receipt, debt bool) int64 {
 	if !debt {
 		a.seal()
@@ -57,7 +55,7 @@ func (a *ahead) leave(r receipt, debt bool) int64 {
 	return n
 }
 
-// gap notes that back units came back for those of a receipt, unless it was the
+// gap records that back units came back for those of a receipt, unless it was the
 // last one.
 func (a *ahead) gap(r receipt, back float64) {
 	from := r.tail - r.n
@@ -77,17 +75,17 @@ func (a *ahead) gap(r receipt, back float64) {
 	a.gaps = slices.Replace(a.gaps, first, last, g)
 }
 
-// A receipt is what Cancel must know.
+// receipt has the data that Cancel needs.
 type receipt struct {
 	mark
 	n     int64
 	book  *ahead  // of a bucket
 	given float64 // of book, at the time
 	tail  int64   // of book, with these units
-	ahead bool    // they were not there yet
+	ahead bool    // the units were not there yet
 }
 
-// receipt is of n units that were just taken, before they were there if later.
+// receipt returns the receipt of n units just taken. later: they were not there yet.
 func (e *entry) receipt(now time.Duration, n int64, later bool) receipt {
 	r := receipt{mark: e.state.mark(e.plan, now), n: n}
 	if !onRateLimiter(e.plan.limit.Algorithm) {
@@ -110,7 +108,7 @@ func (e *entry) undo(now time.Duration, r receipt) {
 		e.state.undo(e.plan, now, r.mark, 0, r.n)
 		return
 	}
-	if e.book != r.book { // under another limit since: nobody knows how full it may have been
+	if e.book != r.book { // the limit has changed: the highest level since is unknown
 		return
 	}
 	debt := e.state.mark(e.plan, now).level < 0

@@ -51,7 +51,7 @@ func allowJointAt(ctx context.Context, now time.Time, asks []joint, each []hybri
 	for _, p := range parts {
 		one := p.take()
 		p.res, delay = one, max(delay, one.Delay)
-		// One that counts nothing has more left than any other.
+		// A limit that counts nothing has the most units left.
 		if res.Source == hybridlimit.SourceUnknown || one.Remaining < res.Remaining {
 			res = one
 		}
@@ -61,8 +61,8 @@ func allowJointAt(ctx context.Context, now time.Time, asks []joint, each []hybri
 	return res, nil
 }
 
-// tellEach gives every ask the answer of its limit: asks for one key share it,
-// but each has its own units.
+// tellEach writes the answer of its limit into every ask. Asks for one key share an
+// answer, with their own units.
 func tellEach(each []hybridlimit.Ask, asks []joint, parts []*part) {
 	for i := range each {
 		for _, p := range parts {
@@ -90,7 +90,7 @@ type part struct {
 	res hybridlimit.Result // of the take, or of the look that denied
 }
 
-// partsOf checks the asks and puts them into the order in which locks are taken.
+// partsOf checks the asks and sorts them in the order of the locks.
 func partsOf(ctx context.Context, asks []joint) ([]*part, error) {
 	if len(asks) == 0 {
 		return nil, fmt.Errorf("local: AllowAll: %w: no limit is asked", hybridlimit.ErrInvalid)
@@ -163,8 +163,8 @@ func unlockAll(parts []*part) {
 	}
 }
 
-// look says whether the part's units are there, and takes none. A key that is
-// held counts as used: one who is always denied must not be forgotten for it.
+// look reports whether the part's units are there, and takes none. It counts as a use
+// of a key that is held, so that a key that is always denied is not dropped.
 func (p *part) look(now time.Time) hybridlimit.Result {
 	l, s := p.Limiter, p.shard
 	p.at, p.behind = s.tick(now.Sub(l.start))
@@ -186,7 +186,7 @@ func (p *part) look(now time.Time) hybridlimit.Result {
 	return res
 }
 
-// take takes the part's units, which look has found.
+// take takes the part's units after look has found them.
 func (p *part) take() hybridlimit.Result {
 	l := p.Limiter
 	if static(p.plan.limit.Algorithm) {

@@ -16,7 +16,7 @@ import (
 
 func still(burst int64) hybridlimit.Limit { return hybridlimit.TokenBucket(1, time.Hour, burst) }
 
-// left is what a limiter has left of a key.
+// left returns the units that a limiter has left of a key.
 func left(tb testing.TB, l *Limiter, key string) int64 {
 	tb.Helper()
 	res, err := l.Peek(context.Background(), key)
@@ -64,8 +64,8 @@ func TestAllowAllOrNothing(t *testing.T) {
 	})
 }
 
-// A call under one limit is AllowN, and two asks for one key are their sum,
-// whatever was before.
+// A call under one limit is AllowN, and two asks for one key are their sum, after any
+// history.
 func TestAllowAllOfOneIsAllowN(t *testing.T) {
 	eachAlgorithm(t, 5, time.Second, func(t *testing.T, limit hybridlimit.Limit) {
 		one, now := at(t, limit, Config{})
@@ -94,8 +94,8 @@ func TestAllowAllOfOneIsAllowN(t *testing.T) {
 	})
 }
 
-// Limits in every order, of many limiters and of few shards: no deadlock, no
-// more than each has, and to the unit what callers were told.
+// Limits in every order, of many limiters and few shards: no deadlock, no excess, and
+// exactly the units that callers were granted.
 func TestAllowAllConcurrently(t *testing.T) {
 	limits := []hybridlimit.Limit{still(150), still(200), hybridlimit.SlidingLog(180, time.Hour), hybridlimit.FixedWindow(220, 1000*time.Hour)}
 	var ls []*Limiter

@@ -50,7 +50,7 @@ func parallel(b *testing.B, keys []string, call func(key string)) {
 }
 
 // BenchmarkAllow compares this package with a bare rate.Limiter, which has one
-// key, and with the map of them under one lock that one writes first, which has
+// key, and with the simplest alternative, a map of them under one lock, which has
 // no bound and reports no Remaining or RetryAfter.
 func BenchmarkAllow(b *testing.B) {
 	ctx := context.Background()
@@ -204,8 +204,8 @@ func BenchmarkMemory(b *testing.B) {
 }
 
 // allowUnlocked is the rejected alternative: the lock is held for the lookup
-// only, and the bucket's own lock serves for the rest. It loses what is taken
-// from a bucket that is evicted meanwhile, and its RetryAfter is a guess.
+// only, and the bucket's own lock guards the rest. It loses units taken from a bucket
+// that is evicted in between, and its RetryAfter is a guess.
 func (l *Limiter) allowUnlocked(now time.Time, key string, n int64) hybridlimit.Result {
 	s := l.shardOf(key)
 	s.mu.Lock()

@@ -15,9 +15,9 @@ func TestBoundaryBurst(t *testing.T) {
 		before, after int64
 	}{
 		{hybridlimit.FixedWindow(100, time.Second), 100, 100},
-		{hybridlimit.SlidingWindow(100, time.Second), 100, 1}, // what has faded in 10 ms
+		{hybridlimit.SlidingWindow(100, time.Second), 100, 1}, // 10 ms of decrease
 		{hybridlimit.SlidingLog(100, time.Second), 100, 0},
-		{hybridlimit.TokenBucket(100, time.Second, 100), 100, 2}, // what has come back in 20 ms
+		{hybridlimit.TokenBucket(100, time.Second, 100), 100, 2}, // 20 ms of refill
 		{hybridlimit.LeakyBucket(100, time.Second, 100), 100, 2},
 	} {
 		l, start := at(t, tc.limit, Config{}) // a border of seconds

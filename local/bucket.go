@@ -7,13 +7,13 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// tokens is the state of a token bucket, and of a leaky bucket that polices,
-// which is the same seen from above: a [rate.Limiter], whose arithmetic it is.
+// tokens is the state of a token bucket, and of a leaky bucket that polices, which
+// has the same arithmetic: that of a [rate.Limiter].
 //
-// Three things are asked of it that its documentation does not spell out, and
-// TestWhatIsAskedOfRateLimiter holds on to: a level below 0 comes back as any
-// other, a cost below 0 gives, and an earlier time makes the refill since then
-// come a second time.
+// It relies on three properties of rate.Limiter that are not documented and that
+// TestWhatIsAskedOfRateLimiter checks: a level below 0 refills as any other, a
+// negative cost gives tokens, and an earlier time makes the refill since then
+// happen again.
 type tokens rate.Limiter
 
 func newTokens(p *plan) *tokens { return (*tokens)(p.newLimiter()) }
@@ -43,7 +43,7 @@ func (b *tokens) look(p *plan, now time.Duration, n int64) look {
 	return l
 }
 
-// book lets the level fall to a whole burst below 0.
+// book lets the level fall to one burst below 0.
 func (b *tokens) book(p *plan, now time.Duration, n int64, most time.Duration) booking {
 	lim, at := b.limiter(), p.start.Add(now)
 	level := lim.TokensAt(at)
@@ -54,11 +54,11 @@ func (b *tokens) book(p *plan, now time.Duration, n int64, most time.Duration) b
 	return booking{delay: delay, ok: lim.ReserveN(at, int(n)).OK()}
 }
 
-// charge leaves the part of a unit that does not fit above the floor.
+// charge takes whole units only, and so may stop a part of a unit above the floor.
 func (b *tokens) charge(p *plan, now time.Duration, n int64) {
 	lim, at := b.limiter(), p.start.Add(now)
 	n = min(n, int64(math.Floor(lim.TokensAt(at)+float64(p.burst))))
-	for n > 0 { // twice at most: no call of rate.Limiter takes more than a burst
+	for n > 0 { // at most twice: a call of rate.Limiter takes at most a burst
 		some := min(n, p.burst)
 		lim.ReserveN(at, int(some))
 		n -= some
@@ -70,7 +70,7 @@ func (b *tokens) refund(p *plan, now time.Duration, n int64) float64 {
 	return b.give(p, now, min(float64(n), float64(p.burst)-lim.TokensAt(at)))
 }
 
-// give adds units, at most two bursts, to within what comes back in 1 ns.
+// give adds units, at most two bursts. Its error is at most the refill of 1 ns.
 func (b *tokens) give(p *plan, now time.Duration, units float64) float64 {
 	if units <= 0 {
 		return 0
@@ -82,7 +82,7 @@ func (b *tokens) give(p *plan, now time.Duration, units float64) float64 {
 		lim.ReserveN(at, -int(some))
 		rest -= some
 	}
-	// The part of a unit: what came back in the last moments comes again.
+	// The part of a unit: the last refill happens again.
 	again := time.Duration(p.nanos(units - whole))
 	lim.ReserveN(at, 0)
 	lim.ReserveN(at.Add(-again), 0)
@@ -93,19 +93,18 @@ func (b *tokens) mark(p *plan, now time.Duration) mark {
 	return mark{at: now, level: b.limiter().TokensAt(p.start.Add(now))}
 }
 
-// undo gives back n less what a bucket from which nothing had been taken would
-// have had to let run over since. It would have been n units higher, and cannot
-// have been above the burst; how high this one was at most, is not known, but
-// it was no higher than with all of the refill and all gifts. So what is given
-// back never is too much, and all of it while the bucket cannot have been full.
-// Whom it would make room beside is not its concern: see ahead.
+// undo gives back n less the units that would have overflowed since if they had not
+// been taken. Without the taking, the level would have been n higher, but at most
+// the burst. The highest level since is unknown; it is bounded by peak, the level
+// with all refill and all units given back. So undo never gives back too much, and
+// gives back all while the bucket cannot have been full. ahead limits it further,
+// for later bookings.
 func (b *tokens) undo(p *plan, now time.Duration, m mark, given float64, n int64) float64 {
 	peak := m.level + given + float64(p.perSecond)*(now-m.at).Seconds()
 	return b.give(p, now, min(float64(n), float64(p.burst)-peak))
 }
 
-// change keeps the level: what is left, or owed, stays so, and what is above the
-// new burst is lost.
+// change keeps the level, also below 0. Units above the new burst are lost.
 func (b *tokens) change(from, to *plan, now time.Duration) {
 	lim, at := b.limiter(), from.start.Add(now)
 	lim.SetLimitAt(at, to.perSecond)

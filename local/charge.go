@@ -7,9 +7,9 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// AllowAtMost takes as many of n units of key as there are, 0 to n. Allowed says
-// whether that was any, Granted how many. n may be above the burst. It fails as
-// AllowN does.
+// AllowAtMost takes as many of n units of key as there are, 0 to n. Granted is
+// their number, and Allowed is true if it is not 0. n may be above the burst. It
+// fails as AllowN does.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	return l.atMostAt(time.Now(), key, n, l.request(ctx))
 }
@@ -34,18 +34,18 @@ func (l *Limiter) atMostAt(now time.Time, key string, n int64, request string) (
 	e.by(request)
 	delay, ok := e.state.take(e.plan, at, n)
 	res := l.result(e.look(at, 0), e.plan, behind)
-	if ok { // it is: look and take agree
+	if ok { // always: look and take agree
 		res.Allowed, res.Granted, res.Delay = true, n, after(delay, behind)
 	}
 	return res, nil
 }
 
-// Charge takes n units of key whether they are there or not: the actual cost of
-// something that was admitted for an estimate, say. What is not there is owed,
-// and comes out of what comes back: later calls are denied until it has. The
-// debt ends at one burst; what would go beyond is forgiven. A fixed window's debt
-// is the beginning of the next window. It fails as AllowN does, but n may be
-// above the burst. Result.Granted is n, Remaining what is left.
+// Charge takes n units of key, there or not: for example the actual cost of a call
+// that was admitted for an estimate. Missing units are a debt, which the refill
+// pays first: later calls are denied until it is paid. A debt is at most one burst;
+// Charge drops units beyond that. The debt of a fixed window is taken from the next
+// window. Charge fails as AllowN does, but n may be above the burst. Result.Granted
+// is n, and Remaining the units left.
 func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	return l.chargeAt(time.Now(), key, n, l.request(ctx))
 }
@@ -72,18 +72,17 @@ func (l *Limiter) chargeAt(now time.Time, key string, n int64, request string) (
 	return res, nil
 }
 
-// Refund gives n units of key back: of what was admitted and did not happen, say.
-// More than what is missing is not given. A refund names no window: it takes
-// units off the window that is, as many as were counted in it, and what is
-// beyond that off the one before, where that still counts. Of a log the oldest
-// are given back. A key that is not held is full, and stays so. It fails as
-// AllowN does, but n may be above the burst. Result.Granted is 0, Remaining what
-// there is now.
+// Refund gives n units of key back, for example those of a call that was admitted
+// and did not happen. It fills the key at most. A refund names no window: it
+// reduces the count of the current window, and then that of the one before, if
+// that still counts. In a log it gives back the oldest units. A key that is not
+// held is full and stays full. Refund fails as AllowN does, but n may be above the
+// burst. Result.Granted is 0, and Remaining the units left.
 //
-// What comes back between the admission and the refund is counted twice where
-// the key was full meanwhile, so the bound of the package comment holds for what
-// was admitted less what was refunded, plus that. Cancel of a Reservation knows
-// when its units were taken and avoids it.
+// If the key was full between the admission and the refund, the refill of that
+// time comes back twice. So the bound of the package comment holds for the units
+// admitted less those refunded, plus that refill. Cancel of a Reservation avoids
+// this: it knows when its units were taken.
 func (l *Limiter) Refund(_ context.Context, key string, n int64) (hybridlimit.Result, error) {
 	return l.refundAt(time.Now(), key, n)
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// TestWhatIsAskedOfRateLimiter is what tokens relies on and rate.Limiter's
-// documentation does not promise. If a new version breaks it, tokens has to keep
-// books of its own.
+// TestWhatIsAskedOfRateLimiter checks the properties of rate.Limiter on which tokens
+// relies and which its documentation does not promise. If a new version breaks one,
+// tokens needs its own arithmetic.
 func TestWhatIsAskedOfRateLimiter(t *testing.T) {
 	now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	lim := rate.NewLimiter(10, 5)
@@ -40,7 +40,7 @@ func TestWhatIsAskedOfRateLimiter(t *testing.T) {
 	level(5) // never above the burst
 	lim.SetBurstAt(now, 3)
 	lim.SetBurstAt(now, 5)
-	level(3) // what is above the new burst is lost
+	level(3) // units above the new burst are lost
 	lim.SetLimitAt(now, 1)
 	level(3)
 	now = now.Add(time.Second)
@@ -112,8 +112,7 @@ func TestChargeEndsAtOneBurstOfDebt(t *testing.T) {
 	}
 }
 
-// TestFixedWindowCarriesDebt: the next window begins with it, the one after does
-// not, nor does one that comes later.
+// TestFixedWindowCarriesDebt: only the directly next window begins with the debt.
 func TestFixedWindowCarriesDebt(t *testing.T) {
 	for _, tc := range []struct {
 		later     time.Duration
@@ -166,7 +165,7 @@ func TestRefundNeverAboveFull(t *testing.T) {
 	})
 }
 
-// TestVerbsCheckTheirInput: one error each, and nothing happens.
+// TestVerbsCheckTheirInput: each invalid input gives its error and changes nothing.
 func TestVerbsCheckTheirInput(t *testing.T) {
 	ctx := context.Background()
 	eachAlgorithm(t, 10, time.Second, func(t *testing.T, limit hybridlimit.Limit) {

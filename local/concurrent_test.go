@@ -40,10 +40,9 @@ func TestOutOfOrderCallersAddNoUnits(t *testing.T) {
 	}
 }
 
-// TestEvictionLosesNothingTaken: with more keys than room and all of them in
-// use, what is admitted is a burst for each key, and one for each history that
-// was lost. A key that is evicted while another caller takes from it would break
-// this.
+// TestEvictionLosesNothingTaken: with more keys than room, all in use, the admitted units
+// are one burst for each key and one for each lost history. Evicting a key while another
+// caller takes from it would break this.
 func TestEvictionLosesNothingTaken(t *testing.T) {
 	const keys, burst = 40, 10
 	l := must(t, hybridlimit.TokenBucket(1, 24*time.Hour, burst), Config{MaxKeys: 8})
@@ -176,7 +175,7 @@ func TestNoGoroutines(t *testing.T) {
 			_, _ = l.Allow(context.Background(), fmt.Sprint(i))
 		}
 		time.Sleep(time.Hour)
-		if n := l.Len(); n != 1000 { // and with no call, nobody frees anything
+		if n := l.Len(); n != 1000 { // without a call nothing is freed
 			t.Errorf("%d keys after an hour without a call", n)
 		}
 		// Not closed.

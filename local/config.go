@@ -7,44 +7,45 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// defaultMaxKeys costs 28 MB when all of it is in use (token buckets, 32-byte
-// keys, measured).
+// defaultMaxKeys costs 28 MB when full (token buckets, 32-byte keys, measured).
 const defaultMaxKeys = 100_000
 
-// Config says how a Limiter keeps its keys. The zero Config is ready to use.
+// Config sets how a Limiter keeps its keys. The zero Config is ready to use.
 type Config struct {
 	// Name is reported as Result.Policy. Empty: none. If set it must satisfy
 	// hybridlimit.CheckName.
 	Name string
-	// MaxKeys is how many keys are held at most; the least recently used one
-	// makes room. Zero: 100 000. A key costs 180 to 250 bytes and its name, one of
-	// a log 24 more for each call in it. A limiter that is too small for its
-	// keys forgets what they used.
+	// MaxKeys is the most keys that are held; the least recently used one makes
+	// room for a new one. Zero: 100 000. A key costs 180 to 250 bytes and its
+	// name, and a key of a log 24 bytes more for each call in it. A limiter that
+	// is too small for its keys loses their history.
 	MaxKeys int
-	// MaxKeyBytes is the longest key in bytes; a longer one is an error. Zero:
-	// hybridlimit.DefaultMaxKeyBytes. Keys are copied, so this times MaxKeys
-	// bounds what their names take.
+	// MaxKeyBytes is the length of the longest key, in bytes; a longer one is an
+	// error. Zero: hybridlimit.DefaultMaxKeyBytes. Keys are copied, so MaxKeys
+	// times MaxKeyBytes bounds the memory of their names.
 	MaxKeyBytes int
-	// IdleAfter is for how long nobody must have asked about a key before it
-	// can be dropped. Zero: the limit's TimeToFull. A key that still says
-	// something by then (one in debt, one with a limit of its own) stays, so
-	// nothing is lost. Longer costs memory and saves allocations for keys that
-	// come back; shorter would be an amnesty and is refused.
+	// IdleAfter is the time without a call after which a key can be dropped.
+	// Zero: the limit's TimeToFull. A key that is not full by then (in debt, or
+	// with a limit of its own) stays, so nothing is lost. A longer time costs
+	// memory and saves allocations for returning keys. A shorter one than
+	// TimeToFull would forgive used units and is refused.
 	IdleAfter time.Duration
-	// LimitFor gives a key its own limit, of the limiter's algorithm; the
-	// limit that New was given, or the present one, means that it has none of
-	// its own, and goes along with SetLimit. It is asked when a key comes into memory, and again when it
-	// comes back after it was dropped, evicted or reset; also by calls that
-	// look at a key that is not there. It is called under no lock and must be
-	// safe for concurrent use; with it, each call costs one lookup more. A
-	// limit that New would refuse is an error of the call (ErrInvalid): return
-	// Blocked() for a key that has none. A key that it calls
-	// Unlimited or Blocked is not held, so it is asked at each call. Nil: one limit for
-	// all.
+	// LimitFor returns the limit of a key, of the limiter's algorithm. If it
+	// returns the limit given to New, or the present one, the key has no limit
+	// of its own and follows SetLimit. Nil: all keys have one limit.
+	//
+	// It is called when a key comes into memory: at its first call, and again
+	// after it was dropped, evicted or reset. It is also called by a Peek at a
+	// key that is not held. For a key that it makes Unlimited or Blocked,
+	// nothing is held, so it is called each time. It is called under no lock
+	// and must be safe for concurrent use. It costs one more lookup per call.
+	//
+	// A limit that New would refuse is an error of the call (ErrInvalid).
+	// Return Blocked() for a key without a limit.
 	LimitFor func(key string) hybridlimit.Limit
 }
 
-// withDefaults fills in the zero fields. It wants a valid limit.
+// withDefaults sets the zero fields to their defaults. The limit must be valid.
 func (c Config) withDefaults(limit hybridlimit.Limit) Config {
 	if c.MaxKeys == 0 {
 		c.MaxKeys = defaultMaxKeys
@@ -58,9 +59,9 @@ func (c Config) withDefaults(limit hybridlimit.Limit) Config {
 	return c
 }
 
-// check reports all that is wrong with a limit and its Config in one
-// *hybridlimit.InvalidError; if nothing is, whether the algorithm is offered.
-// maxBurst is what rate.Limiter can hold: math.MaxInt.
+// check returns all violations of a limit and its Config in one
+// *hybridlimit.InvalidError, or ErrUnsupported for an unknown algorithm.
+// maxBurst is the largest burst of a rate.Limiter: math.MaxInt.
 func check(limit hybridlimit.Limit, c Config, maxBurst int64) error {
 	var bad hybridlimit.Violations
 	checkLimit(&bad, limit, maxBurst)
@@ -89,7 +90,7 @@ func check(limit hybridlimit.Limit, c Config, maxBurst int64) error {
 	return nil
 }
 
-// checkLimit notes what is wrong with a limit, whatever the Config.
+// checkLimit adds the violations of a limit alone.
 func checkLimit(bad *hybridlimit.Violations, limit hybridlimit.Limit, maxBurst int64) {
 	before := len(*bad)
 	bad.AddLimit(limit)

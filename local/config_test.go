@@ -34,7 +34,7 @@ func TestViolationsAreReportedTogether(t *testing.T) {
 			Config{Name: "ü", MaxKeys: -1, MaxKeyBytes: -1, IdleAfter: -1},
 			[]string{"Limit.Rate", "Limit.Period", "Limit.Burst", "Config.Name", "Config.MaxKeys", "Config.MaxKeyBytes", "Config.IdleAfter"},
 		},
-		// Without a limit nobody knows how long idle is.
+		// Without a valid limit, IdleAfter has no bound.
 		{"bad limit, any idle", hybridlimit.Limit{Period: time.Second}, Config{IdleAfter: 1}, []string{"Limit.Rate"}},
 		{"window", hybridlimit.FixedWindow(1, time.Second), Config{IdleAfter: time.Second - 1}, []string{"Config.IdleAfter"}},
 	} {
@@ -73,7 +73,7 @@ func TestAllAlgorithmsAreOffered(t *testing.T) {
 	}
 }
 
-// TestBurstFitsInt is what a 32-bit platform refuses, whatever this one is.
+// TestBurstFitsInt checks the bursts that a 32-bit platform refuses, on any platform.
 func TestBurstFitsInt(t *testing.T) {
 	for _, tc := range []struct {
 		limit hybridlimit.Limit

@@ -1,96 +1,95 @@
-// Package local limits in the memory of one process: any algorithm, per key, no
-// Redis, no goroutine. It satisfies hybridlimit.Limiter.
+// Package local limits keys in the memory of one process, with any algorithm. It
+// uses no Redis and no goroutine. Its Limiter is a hybridlimit.Limiter.
 //
-// Pick it when the limit belongs to the process (protecting its own CPU, its
-// own connections), when there is only one process, or in tests of code that
-// takes any Limiter. It is not a part of a fleet's limit: N processes with a
-// local limit of r admit N·r together. Pick global or hybrid for that.
+// Choose it when the limit belongs to the process, for example to protect its
+// CPU or its connections; when there is only one process; or in tests of code
+// that takes any Limiter. It cannot share a limit among a fleet: N processes with
+// a local limit of r together admit N·r. Choose global or hybrid for that.
 //
 // # Algorithms
 //
-// With n the units of a key that are admitted in any interval of length t, w =
-// ⌊t/Period⌋, and one lookup of a key in all cases:
+// Let n be the units of a key admitted in any interval of length t, and w =
+// ⌊t/Period⌋. Every algorithm needs one lookup of the key per call.
 //
 //	token bucket    n ≤ Burst + Rate·(t + 1ns)/Period
-//	leaky bucket    the same: a token bucket seen from above
-//	leaky queue     starts: n ≤ the cost of the last + Rate·(t + 1ns)/Period; admitted: as the buckets
+//	leaky bucket    the same: it is a token bucket that counts used units
+//	leaky queue     started: n ≤ the cost of the last + Rate·(t + 1ns)/Period; admitted: as the buckets
 //	fixed window    n ≤ Rate·(w + 2): two bursts at the border of two windows
-//	sliding window  n ≤ Rate·(w + 2), but no burst at a border: what it bounds is an estimate
-//	sliding log     n ≤ Rate·(w + 1), exactly what it says
+//	sliding window  n ≤ Rate·(w + 2), without a burst at a border: it bounds an estimate
+//	sliding log     n ≤ Rate·(w + 1), the exact limit
 //
 // The buckets are a [rate.Limiter]; a denial takes nothing from it. The 1 ns is
-// how it rounds: a call that lacks less than what comes back in a nanosecond is
-// admitted, and the next one pays for it. Below 10⁹ units a second that is less
-// than one unit. (Slow limits round more: see Resolution.) The queue, the
-// windows and the log count in integers and round nothing. A queue's answer is
-// Delay: when to start; Wait waits for it.
+// its rounding: it admits a call that lacks less than the refill of one
+// nanosecond, and the next call pays for it. Below 10⁹ units a second that is less
+// than one unit. (Slow limits round more: see Resolution.) The queue, the windows
+// and the log count in integers and do not round. The answer of a queue is Delay,
+// the time until the start. Wait waits for it.
 //
-// Pick the token bucket unless there is a reason: a queue to space out what
-// goes to something that cannot take bursts; a fixed window where a contract
-// speaks of calendar hours; a sliding window for the same without its borders;
-// a log where "in any hour" must be true, at 24 bytes for each call in it.
+// Choose the token bucket by default. Choose a queue to space out calls to a
+// server that cannot take bursts. Choose a fixed window if a contract names
+// calendar hours, and a sliding window for the same without borders. Choose a log
+// if "in any hour" must hold exactly; it costs 24 bytes for each call in it.
 //
-// The bounds hold from one loss of a key's state to the next (see Memory), and
-// without Charge, Refund, Reset, and changes of the limit. What a changed limit
-// does is said at [Limiter.SetLimit]; it never refills a key that is held.
+// The bounds hold between two losses of a key's state (see Memory). They do not
+// include Charge, Refund, Reset and changes of the limit. [Limiter.SetLimit]
+// documents the effect of a change. A change never refills a key that is held.
 //
 // # Time
 //
-// The clock is the monotonic one. Windows are aligned to Unix time as the wall
-// clock showed it when the limiter was made, and counted on from there: setting
-// the wall clock later moves no window, and a limiter that runs for long drifts
-// from it as the monotonic clock does. All of a fixed window's answers name the
-// same end of it in ResetAfter, to the nanosecond.
+// The clock is monotonic. Windows are aligned to Unix time as the wall clock
+// showed it when the limiter was made, and are counted from there. Setting the
+// wall clock later moves no window, and the windows of a long-running limiter
+// drift from the wall clock as the monotonic clock does. All answers of a fixed
+// window give the same end of the window in ResetAfter, to the nanosecond.
 //
 // # Debt
 //
 // [Limiter.Charge] and, in buckets, [Limiter.Reserve] and [Limiter.Wait] take
-// what is not there yet, down to one burst below nothing. Nothing is admitted
-// by Allow before a debt is paid.
+// units that are not there yet, down to one burst below zero: the key is then in
+// debt. Allow admits nothing before a debt is paid.
 //
 // # Memory
 //
-// At most MaxKeys keys are held, in least-recently-used order. A new key that
-// finds its shard full pushes out the shard's oldest key; if that one was not
-// full yet, its history is forgotten, it starts anew with a full bucket, and
-// [Limiter.Evicted] counts it: each such loss gives that key at most one burst
-// too much, and forgives it its debt. A flood of made-up keys therefore costs
-// real ones their history, so authenticate before limiting by a name that the
-// caller chose.
+// A limiter holds at most MaxKeys keys, in least-recently-used order. A new key in
+// a full shard pushes out the shard's oldest key. If that key was not full yet,
+// its history is lost and it restarts with a full bucket. [Limiter.Evicted]
+// counts these losses. Each gives the key at most one burst too much, and removes
+// its debt. A flood of invented keys thus costs real keys their history. So
+// authenticate before you limit by a name that the caller chose.
 //
-// A key costs 180 to 260 bytes and its name (measured, BenchmarkMemory), the
-// log most. It costs 24 bytes more for each call that still counts, whatever
-// that cost, and as much again while it grows: at most Rate calls, or twice that
-// in debt, so that a key of a million an hour may come to 48 MB. A call of a
-// request with an id (hybridlimit.WithRequestID) has 40 bytes and the id more.
+// A key costs 180 to 260 bytes and its name (measured, BenchmarkMemory); a log
+// costs most. A log also costs 24 bytes for each call that still counts, at any
+// cost of the call, and as much again while it grows. It has at most Rate calls,
+// or twice that in debt, so a key of a million an hour may use 48 MB. A call with
+// a request id (hybridlimit.WithRequestID) costs 40 bytes and the id more.
 //
-// A key that nobody asked about for longer than IdleAfter is full again, and
-// forgetting it loses nothing; one in debt, or under a slower limit of its own,
-// stays until it is. Each call drops up to two such keys from its shard. With no
-// calls nothing is freed: there is no goroutine to do it. What is freed is the
-// key and its state; the table that held them keeps its size, as Go maps do.
+// A key without a call for longer than IdleAfter is full again, and dropping it
+// loses nothing. A key in debt, or under a slower limit of its own, stays until it
+// is full. Each call drops up to two such keys from its shard. Without calls
+// nothing is freed, since there is no goroutine. Dropping frees the key and its
+// state. The table keeps its size, as Go maps do.
 //
 // # Shards
 //
-// Keys are hashed, with a seed of this limiter, over 1 shard for MaxKeys below
-// 2048 and else over a power of two up to 64 of at least 1024 keys each.
-// MaxKeys is dealt out evenly, so the total is never above it. The hash is not
-// perfectly even: with many shards the first one is full, and starts to evict,
-// when 92 to 96 % of MaxKeys are held (30 runs).
+// Keys are hashed over shards, with a seed of this limiter. There is 1 shard for
+// MaxKeys below 2048, else a power of two up to 64 with at least 1024 keys each.
+// MaxKeys is divided evenly among them, so the total never exceeds it. The hash is
+// not perfectly even: with many shards, the first shard is full and starts to
+// evict when 92 to 96 % of MaxKeys are held (30 runs).
 //
 // # Resolution
 //
-// A call that is repeated after its RetryAfter is admitted if nobody comes
-// first, without exception. The queue, the windows and the log deny it a
-// nanosecond earlier; a bucket was asked itself, and denies it ε earlier, with
+// A call that is repeated after its RetryAfter is always admitted, unless another
+// call takes the units first. The queue, the windows and the log deny it one
+// nanosecond earlier. A bucket denies it ε earlier, with
 //
 //	ε = 2ns + (a+2)·TimeToFull/2⁴⁹
 //
-// where a is how many calls were admitted since the key was last full: a bucket
-// is a float64, and each admission rounds it. The decisions themselves are
-// within ε of those of the ideal bucket. The second term is 2·10⁻⁶ ns for each
-// admission at a second to full, 0.2 ns at a day, and 8 µs at 142 years, the
-// longest that Validate passes. (It adds up the worst of each operation; random
-// search found a sixteenth of it.) ResetAfter is as exact. What Cancel and
-// Refund give back of a part of a unit is cut to whole nanoseconds of refill.
+// where a is the number of calls admitted since the key was last full: a bucket is
+// a float64, and each admission rounds it. The decisions are within ε of those of
+// the ideal bucket. For each admission, the second term is 2·10⁻⁶ ns at a second
+// to full, 0.2 ns at a day, and 8 µs at 142 years, the longest that Validate
+// permits. (It adds up the worst rounding of each operation; random search found
+// a sixteenth of it.) ResetAfter is as exact. Cancel and Refund cut the fraction
+// of a unit that they give back to whole nanoseconds of refill.
 package local

@@ -2,16 +2,16 @@ package local
 
 import "time"
 
-// entry is what is held for a key: 48 bytes and its state.
+// entry holds the data of a key: 48 bytes and its state.
 type entry struct {
 	seen  time.Duration // shard time of the last call
 	plan  *plan         // the limit in force: that of the last call
-	own   *plan         // what LimitFor said, nil if that was the limiter's limit
+	own   *plan         // from LimitFor; nil if that is the limiter's limit
 	state state
-	book  *ahead // of a bucket from which somebody has reserved
+	book  *ahead // the bookings of a bucket; nil before the first
 }
 
-// newEntry begins under p, the limit of the first call.
+// newEntry returns an unused entry under p, the limit of the first call.
 func newEntry(p, own *plan) *entry {
 	return &entry{own: own, plan: p, state: newState(p)}
 }
@@ -28,7 +28,7 @@ func (e *entry) use(p *plan, now time.Duration) {
 	e.plan = p
 }
 
-// by names the request that the next units are taken for. Only logs care.
+// by sets the request of the units taken next. Only logs use it.
 func (e *entry) by(request string) {
 	if j, ok := e.state.(*journal); ok {
 		j.request = request
@@ -37,7 +37,7 @@ func (e *entry) by(request string) {
 
 func (e *entry) look(now time.Duration, n int64) look { return e.state.look(e.plan, now, n) }
 
-// fresh reports whether the key is as if never used.
+// fresh reports whether the key has the state of an unused one.
 func (e *entry) fresh(now time.Duration) bool { return e.look(now, 0).reset == 0 }
 
 func (e *entry) refund(now time.Duration, n int64) {
@@ -46,7 +46,8 @@ func (e *entry) refund(now time.Duration, n int64) {
 	}
 }
 
-// charge parts what is booked ahead after it from what was before.
+// charge takes units, there or not. It separates the bookings after it from those
+// before it.
 func (e *entry) charge(now time.Duration, n int64) {
 	if e.book != nil {
 		e.book.seal()

@@ -162,7 +162,7 @@ func ExampleConfig_limitFor() {
 	// bob 10
 }
 
-// The plan is part of the key, so that the key alone decides the limit.
+// The customer group is part of the key, so that the key alone decides the limit.
 func ExampleConfig_limitFor_plans() {
 	ctx := context.Background()
 	plans := map[string]hybridlimit.Limit{

@@ -2,16 +2,16 @@ package local
 
 import "time"
 
-// fixed is the state of a fixed window: what was used in the window that ends at
-// end. The zero value was never used. Windows are aligned to the Unix time of
-// the limiter's start and counted on from there by the monotonic clock, so that
-// a wall clock that is set makes no window longer or shorter.
+// fixed is the state of a fixed window: the units used in the window that ends at
+// end. The zero value is an unused key. Windows are aligned to Unix time at the
+// limiter's start and counted from there by the monotonic clock, so that setting the
+// wall clock makes no window longer or shorter.
 //
-// When the period changes, the window in progress keeps its end.
+// When the period changes, the current window keeps its end.
 type fixed struct {
 	end  time.Duration
 	used int64
-	owed int64 // charged beyond the window: the next one starts with it
+	owed int64 // debt: charged beyond the window, and counted in the next
 }
 
 func (w *fixed) advance(p *plan, now time.Duration) {
@@ -20,7 +20,7 @@ func (w *fixed) advance(p *plan, now time.Duration) {
 	}
 	start := p.windowStart(now)
 	w.used = 0
-	if start <= w.end { // the very next one
+	if start <= w.end { // the next window
 		w.used = w.owed
 	}
 	w.end, w.owed = start+p.period, 0
@@ -64,7 +64,7 @@ func (w *fixed) book(p *plan, now time.Duration, n int64, _ time.Duration) booki
 	return bookNow(w, p, now, n)
 }
 
-// charge fills this window and then up to the whole of the next one.
+// charge fills this window, then the next one.
 func (w *fixed) charge(p *plan, now time.Duration, n int64) {
 	w.advance(p, now)
 	here := min(n, max(0, p.burst-w.used))
@@ -93,7 +93,7 @@ func (w *fixed) undo(p *plan, now time.Duration, m mark, _ float64, n int64) flo
 	return w.refund(p, now, n)
 }
 
-// change leaves the window that is in progress, if anything was used in it.
+// change keeps the current window, if it was used.
 func (w *fixed) change(from, _ *plan, now time.Duration) {
 	if w.advance(from, now); w.used == 0 && w.owed == 0 {
 		*w = fixed{}

@@ -18,7 +18,7 @@ func must(tb testing.TB, limit hybridlimit.Limit, cfg Config) *Limiter {
 	return l
 }
 
-// fataler is what a test of the testing package and one of rapid share.
+// fataler is the common part of testing.T and rapid.T.
 type fataler interface {
 	Helper()
 	Fatal(args ...any)

@@ -21,7 +21,7 @@ func named(tb testing.TB, id string) context.Context {
 	return ctx
 }
 
-// A log tells what it has admitted, exactly then and for whom.
+// A log returns its admissions, with their exact times and request ids.
 func TestHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := must(t, hybridlimit.SlidingLog(10, time.Minute), Config{})
@@ -67,7 +67,7 @@ func TestHistory(t *testing.T) {
 			t.Errorf("%+v, %v", res, err)
 		}
 		want("0s:1a 0s:3b 0s:1 1s:2c 1s:3d")
-		// Another period holds for what comes then; what was admitted was admitted when it was.
+		// A new period holds for later calls; admissions keep their times.
 		if err := l.SetLimit(hybridlimit.SlidingLog(20, time.Hour)); err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ func TestHistory(t *testing.T) {
 		if _, err := l.Refund(t.Context(), "k", 2); err != nil {
 			t.Fatal(err)
 		}
-		want("2s:1e") // what would leave first goes first
+		want("2s:1e") // the units that would leave first go first
 		if err := l.Reset(t.Context(), "k"); err != nil {
 			t.Fatal(err)
 		}

@@ -13,10 +13,9 @@ func (l *Limiter) Peek(_ context.Context, key string) (hybridlimit.Result, error
 	return l.lookAt(time.Now(), key, 1)
 }
 
-// PeekN says what AllowN would say, and takes nothing: Granted is 0. It does not
-// create the key, nor does it count as a use of it. A key whose last call
-// brought a limit of its own (AllowLimit) is described under that one. It fails
-// as AllowN does.
+// PeekN returns the answer that AllowN would give, and takes nothing: Granted is 0.
+// It neither creates the key nor counts as a use of it. If the last call of the key
+// came with a limit (AllowLimit), PeekN uses that limit. It fails as AllowN does.
 func (l *Limiter) PeekN(_ context.Context, key string, n int64) (hybridlimit.Result, error) {
 	return l.lookAt(time.Now(), key, n)
 }
@@ -42,17 +41,17 @@ func (l *Limiter) lookAt(now time.Time, key string, n int64) (hybridlimit.Result
 	res := l.result(seen, e.plan, behind)
 	res.Allowed = seen.retry == 0
 	if res.Allowed && e.plan.limit.Algorithm == hybridlimit.AlgLeakyQueue {
-		res.Delay = res.ResetAfter // what there is, is served first
+		res.Delay = res.ResetAfter // the whole queue is served first
 	}
 	return res, nil
 }
 
-// History is what a log has admitted of key and still counts, the oldest first,
-// with the requests that hybridlimit.WithRequestID named: to the nanosecond, in
-// Unix time as the wall clock showed it when the limiter was made. What was
-// given back is not in it, nor who was denied. It does not count as a use of
-// the key, and holds up its shard while the entries are copied. Other algorithms
-// keep no log and are hybridlimit.ErrUnsupported; else it fails as Allow does.
+// History returns the admissions of key that a log still counts, the oldest first,
+// with their request ids (hybridlimit.WithRequestID). Times are exact to the
+// nanosecond, in Unix time by the wall clock at the limiter's start. Units given
+// back and denied calls are not in it. It does not count as a use of the key, and
+// blocks the key's shard while it copies the entries. For other algorithms, which
+// keep no log, the error is hybridlimit.ErrUnsupported. Else it fails as Allow does.
 func (l *Limiter) History(_ context.Context, key string) ([]hybridlimit.Admission, error) {
 	return l.historyAt(time.Now(), key)
 }
@@ -85,7 +84,7 @@ func (l *Limiter) historyAt(now time.Time, key string) ([]hybridlimit.Admission,
 	return out, nil
 }
 
-// request is the id of the request that a call is made for, where it is noted.
+// request returns the request id of a call, or "" if the limiter keeps no log.
 func (l *Limiter) request(ctx context.Context) string {
 	if hybridlimit.Algorithm(l.counting.Load()) != hybridlimit.AlgSlidingLog {
 		return ""
@@ -93,8 +92,8 @@ func (l *Limiter) request(ctx context.Context) string {
 	return hybridlimit.RequestID(ctx)
 }
 
-// Reset makes key as if it was never used. What was reserved before is not given
-// back by a later Cancel. It fails as Allow does.
+// Reset gives key the state of an unused one. A later Cancel gives back nothing of
+// an earlier reservation. It fails as Allow does.
 func (l *Limiter) Reset(_ context.Context, key string) error {
 	if err := l.checkKey(key); err != nil {
 		return err
@@ -109,9 +108,9 @@ func (l *Limiter) Reset(_ context.Context, key string) error {
 	return nil
 }
 
-// Len is how many keys are held, idle ones that no call has dropped yet
-// included; 0 after Close. It locks one shard after the other, so under load it
-// is no snapshot.
+// Len returns the number of keys held, with idle ones that no call has dropped yet.
+// After Close it is 0. It locks one shard after the other, so it is no snapshot
+// under load.
 func (l *Limiter) Len() int {
 	n := 0
 	for i := range l.shards {
@@ -125,9 +124,9 @@ func (l *Limiter) Len() int {
 	return n
 }
 
-// Evicted is how many keys were pushed out by new ones before they were full
-// again. Each got at most one burst too much, and was forgiven its debt. If it
-// grows, MaxKeys is too small or somebody makes up keys.
+// Evicted returns the number of keys that new ones pushed out before they were full
+// again. Each such key got at most one burst too much, and lost its debt. If the
+// number grows, MaxKeys is too small or a caller invents keys.
 func (l *Limiter) Evicted() uint64 {
 	var n uint64
 	for i := range l.shards {
@@ -152,7 +151,7 @@ func (l *Limiter) Close() error {
 	return nil
 }
 
-// checkKey is what is wrong with a key.
+// checkKey returns an error for an invalid key.
 func (l *Limiter) checkKey(key string) error {
 	if err := hybridlimit.CheckRequest(key, 1, l.cfg.MaxKeyBytes); err != nil {
 		return fmt.Errorf("local: %w", err)

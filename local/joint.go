@@ -13,7 +13,7 @@ var (
 	_ hybridlimit.Describer = (*Limiter)(nil)
 )
 
-// Joins reports whether AllowJoint can ask the other limiter together with this one: it can be any of this package.
+// Joins reports whether AllowAll can ask the other limiter together with this one.
 func (l *Limiter) Joins(other hybridlimit.Limiter) bool {
 	o, ok := other.(*Limiter)
 	return ok && o != nil
@@ -39,15 +39,15 @@ func (l *Limiter) AllowJoint(ctx context.Context, asks []hybridlimit.Ask) (hybri
 	}
 	for i, a := range asks {
 		if !l.Joins(a.Limiter) {
-			return hybridlimit.Result{}, stranger(i, a.Limiter)
+			return hybridlimit.Result{}, joinError(i, a.Limiter)
 		}
 		all[i] = joint{Limiter: a.Limiter.(*Limiter), Key: a.Key, N: a.N}
 	}
 	return allowJointAt(ctx, time.Now(), all, asks)
 }
 
-// stranger is the error of an ask whose limiter does not join.
-func stranger(ask int, of hybridlimit.Limiter) error {
+// joinError returns the error of an ask whose limiter does not join.
+func joinError(ask int, of hybridlimit.Limiter) error {
 	field := fmt.Sprintf("asks[%d].Limiter", ask)
 	var bad hybridlimit.Violations
 	if own, ok := of.(*Limiter); of == nil || ok && own == nil {
@@ -58,10 +58,10 @@ func stranger(ask int, of hybridlimit.Limiter) error {
 	return bad.Err("local: AllowAll")
 }
 
-// Name is what Config says, as in Result.Policy.
+// Name returns Config.Name, as in Result.Policy.
 func (l *Limiter) Name() string { return l.cfg.Name }
 
-// Policy tells what is enforced on key.
+// Policy returns the limit that is enforced on key.
 func (l *Limiter) Policy(key string) hybridlimit.Policy {
 	limit := l.base.Load().limit
 	if l.cfg.LimitFor != nil {

@@ -15,22 +15,21 @@ import (
 // Limiter is one limit for many keys, in this process only. Make one with New.
 // It is safe for concurrent use.
 //
-// No method but Wait waits for anything but a lock that is held for a memory
-// operation, so no other asks whether ctx has ended: it changes neither the
-// answer nor what is charged. A log notes the request id that it has.
+// Only Wait checks whether ctx has ended. The other methods wait only for locks
+// that are held for a memory operation. From ctx, a log takes the request id.
 type Limiter struct {
 	cfg    Config            // defaults filled in
-	first  hybridlimit.Limit // what New was given
+	first  hybridlimit.Limit // the limit given to New
 	start  time.Time         // shard time 0
 	seed   maphash.Seed
 	shards []shard // a power of two
-	order  uint64  // among all limiters: see AllowJoint
+	order  uint64  // among all limiters: the order of locks in AllowJoint
 	plans  plans   // of limits that came with calls, keys and SetLimit
 
 	counting atomic.Uint32        // see counts
-	base     atomic.Pointer[plan] // that of all shards, for Policy, which asks at each request
+	base     atomic.Pointer[plan] // the plan of all shards, for Policy, which is called per request
 
-	changing sync.Mutex // held by SetLimit, so that all shards end with the same
+	changing sync.Mutex // held by SetLimit, so that all shards end with the same limit
 	closing  sync.Once
 	closed   chan struct{}
 }
@@ -39,9 +38,9 @@ var _ hybridlimit.Limiter = (*Limiter)(nil)
 
 // New makes a limiter for any algorithm. It starts no goroutine.
 //
-// The error is an *hybridlimit.InvalidError with everything that is wrong with
-// limit and cfg, or wraps hybridlimit.ErrUnsupported for an algorithm that this
-// package has not heard of.
+// The error is a *hybridlimit.InvalidError with all violations of limit and cfg,
+// or wraps hybridlimit.ErrUnsupported for an algorithm that this package does not
+// know.
 func New(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	if err := check(limit, cfg, math.MaxInt); err != nil {
 		return nil, err
@@ -50,8 +49,8 @@ func New(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	return newLimiter(limit, cfg, shardCount(cfg.MaxKeys), time.Now())
 }
 
-// newLimiter wants what check passed, the defaults filled in, and a power of
-// two of shards, at most MaxKeys.
+// newLimiter makes a limiter of arguments that check has accepted, with the
+// defaults set. shards is a power of two, at most MaxKeys.
 func newLimiter(limit hybridlimit.Limit, cfg Config, shards int, start time.Time) (*Limiter, error) {
 	l := &Limiter{
 		cfg:    cfg,
@@ -83,18 +82,18 @@ func (l *Limiter) Allow(ctx context.Context, key string) (hybridlimit.Result, er
 }
 
 // AllowN takes n units of key, all or none. It fails, and takes nothing, with
-// hybridlimit.ErrEmptyKey, ErrKeyTooLong, ErrCost or ErrClosed, or with what is
-// wrong with what Config.LimitFor said.
+// hybridlimit.ErrEmptyKey, ErrKeyTooLong, ErrCost or ErrClosed, or with the
+// *hybridlimit.InvalidError of a limit from Config.LimitFor.
 //
-// An n above the burst is denied for ever: RetryAfter is hybridlimit.Never,
-// Source is SourceStatic, and the rest tells the state of the key, which is
-// neither created nor touched.
+// An n above the burst is always denied: RetryAfter is hybridlimit.Never and
+// Source is SourceStatic. The other fields describe the key, which is neither
+// created nor changed.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	return l.decide(time.Now(), key, n, nil, l.request(ctx))
 }
 
-// decide takes n units or none, under a limit that comes with the call if there
-// is one.
+// decide takes n units or none. with is the plan of a limit that comes with the
+// call, or nil.
 func (l *Limiter) decide(now time.Time, key string, n int64, with *plan, request string) (hybridlimit.Result, error) {
 	s, own, err := l.lock(key, n)
 	if err != nil {
@@ -123,8 +122,8 @@ func (l *Limiter) decide(now time.Time, key string, n int64, with *plan, request
 	return res, nil
 }
 
-// lock finds the shard of a key and leaves it locked, unless there is an error.
-// own is what LimitFor says of a key that is not held, or nil.
+// lock returns the shard of a key, locked unless there is an error. own is the
+// plan from LimitFor of a key that is not held, or nil.
 func (l *Limiter) lock(key string, n int64) (s *shard, own *plan, err error) {
 	if err := hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes); err != nil {
 		return nil, nil, fmt.Errorf("local: %w", err)
@@ -133,7 +132,7 @@ func (l *Limiter) lock(key string, n int64) (s *shard, own *plan, err error) {
 	s.mu.Lock()
 	if l.cfg.LimitFor != nil && s.keys != nil && !s.keys.Contains(key) {
 		base := s.base.limit
-		s.mu.Unlock() // a callback may take its time, or come back here
+		s.mu.Unlock() // the callback may be slow or call this limiter
 		if own, err = l.ask(key, base); err != nil {
 			return nil, nil, err
 		}
@@ -146,7 +145,7 @@ func (l *Limiter) lock(key string, n int64) (s *shard, own *plan, err error) {
 	return s, own, nil
 }
 
-// limitOf is the limit that a call of key is under.
+// limitOf returns the plan that applies to a call of key.
 func (s *shard) limitOf(l *Limiter, key string, with, own *plan) *plan {
 	switch {
 	case with != nil:
@@ -163,8 +162,8 @@ func (s *shard) limitOf(l *Limiter, key string, with, own *plan) *plan {
 	return s.base
 }
 
-// result tells what was seen of a key. Waits count from the caller's time, which
-// is behind the shard's.
+// result returns the Result for a look at a key. Its waits count from the
+// caller's time, which is behind the shard's.
 func (l *Limiter) result(seen look, p *plan, behind time.Duration) hybridlimit.Result {
 	return hybridlimit.Result{
 		Limit:      p.burst,
@@ -176,7 +175,7 @@ func (l *Limiter) result(seen look, p *plan, behind time.Duration) hybridlimit.R
 	}
 }
 
-// static is the answer of a limit that counts nothing.
+// static returns the answer of a limit that counts nothing.
 func (l *Limiter) static(p *plan, n int64) hybridlimit.Result {
 	res := hybridlimit.Result{Limit: p.burst, Source: hybridlimit.SourceStatic, Policy: l.cfg.Name}
 	if res.Allowed = p.limit.Algorithm == hybridlimit.AlgUnlimited; res.Allowed {
@@ -187,7 +186,7 @@ func (l *Limiter) static(p *plan, n int64) hybridlimit.Result {
 	return res
 }
 
-// never is the answer to a cost above the burst.
+// never returns the answer to a cost above the burst.
 func (l *Limiter) never(seen look, p *plan, behind time.Duration) hybridlimit.Result {
 	seen.room = min(seen.room, p.burst)
 	res := l.result(seen, p, behind)
@@ -195,7 +194,7 @@ func (l *Limiter) never(seen look, p *plan, behind time.Duration) hybridlimit.Re
 	return res
 }
 
-// after is a wait as the caller counts it.
+// after converts a wait from the shard's time to the caller's.
 func after(d, behind time.Duration) time.Duration {
 	if d <= 0 {
 		return 0

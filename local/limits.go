@@ -9,17 +9,17 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// AllowLimit is AllowN under a limit that comes with the call: the plan in a
-// caller's token, say. The limit must be of the limiter's algorithm; what is
-// wrong with it is an *hybridlimit.InvalidError, and nothing is taken. Unlimited and
-// Blocked go with all, and tell nothing of the key. One that
-// was used lately, by whichever key, is neither checked nor built again.
+// AllowLimit is AllowN under a limit that comes with the call, for example a quota
+// in the caller's token. The limit must be of the limiter's algorithm, or
+// Unlimited or Blocked, whose answers do not describe the key. An invalid limit is
+// a *hybridlimit.InvalidError, and nothing is taken. A limit that was used
+// recently, with any key, is neither validated nor converted again.
 //
-// A key that is not held begins full under it; one that is held goes over to it
-// as SetLimit describes, and a later call that brings none takes it back to its
-// own. So calls of one key with limits in turn refill it, from one call to the
-// next, as fast as the limit of the former says, and a bucket holds no more
-// than the smallest burst lets it.
+// A key that is not held begins full under the limit. A key that is held changes
+// to it as SetLimit describes, and a later call without a limit restores the key's
+// own. So if calls of one key alternate between limits, the key refills between
+// two calls at the rate of the earlier call, and a bucket holds at most the
+// smallest burst.
 func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hybridlimit.Limit) (hybridlimit.Result, error) {
 	return l.allowLimitAt(time.Now(), key, n, limit, l.request(ctx))
 }
@@ -32,26 +32,28 @@ func (l *Limiter) allowLimitAt(now time.Time, key string, n int64, limit hybridl
 	return l.decide(now, key, n, p, request)
 }
 
-// SetLimit changes the limit of all keys that have none of their own (by
-// Config.LimitFor). It may change rate, period and burst, not the algorithm; but
-// Unlimited and Blocked go with all, and what keys have used survives them. The
-// error is an *hybridlimit.InvalidError, or wraps hybridlimit.ErrClosed; then
-// nothing has changed. It never refills a key that is held:
+// SetLimit changes the limit of all keys without a limit of their own (from
+// Config.LimitFor). It may change rate, period and burst, but not the algorithm.
+// Unlimited and Blocked may replace any limit and be replaced by it; the usage of
+// keys stays. The error is a *hybridlimit.InvalidError, or wraps
+// hybridlimit.ErrClosed; then nothing has changed.
 //
-//   - buckets: what is left stays left and what is owed stays owed, in units;
-//     what is above the new burst is lost. From then on the new rate refills,
-//     so that a key that had used everything of a small limit grows into a
-//     larger one.
-//   - queue: what stands in it stays, in units, and is served at the new rate.
-//     Who was told a Delay keeps to it.
-//   - windows and log: what was used stays used, and the new Rate counts at
-//     once. Of a new Period, the fixed window in progress keeps its end; the
-//     estimate of a sliding one becomes what was used in the window that now
-//     is; what is in a log leaves when it would have left.
+// SetLimit never refills a key that is held:
 //
-// A key that is not held begins full under the new limit. It goes over all keys,
-// one shard after the other: about 50 ms for 100 000 keys, of which a decision
-// may have to wait for a 64th. IdleAfter stays, or grows to what the limit needs.
+//   - buckets: the level stays, in units, also below zero. Units above the new
+//     burst are lost. The new rate refills from then on, so a key that had used
+//     all of a small limit refills towards a larger one.
+//   - queue: its content stays, in units, and is served at the new rate. A Delay
+//     that was already returned stays valid.
+//   - windows and log: used units stay used, and the new Rate counts at once.
+//     With a new Period, the current fixed window keeps its end. The estimate of
+//     a sliding window becomes the count of its current window. The entries of a
+//     log keep the times at which they leave.
+//
+// A key that is not held begins full under the new limit. SetLimit visits all
+// keys, one shard after the other: about 50 ms for 100 000 keys. A decision may
+// have to wait for one shard, up to a 64th of it. IdleAfter stays, or grows to the
+// time that the limit needs.
 func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
 	return l.setLimitAt(time.Now(), limit)
 }
@@ -72,8 +74,8 @@ func (l *Limiter) setLimitAt(now time.Time, limit hybridlimit.Limit) error {
 	return nil
 }
 
-// change makes p the limit of the shard, now rather than when a key is used
-// next: by then it would be too late to tell what had come back at the old rate.
+// change makes p the limit of the shard and of its keys. It does not wait for a
+// key's next call: by then, the refill at the old rate could not be told any more.
 func (s *shard) change(p *plan, now time.Duration) (open bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +85,7 @@ func (s *shard) change(p *plan, now time.Duration) (open bool) {
 	at, _ := s.tick(now)
 	s.base = p
 	if static(p.limit.Algorithm) {
-		return true // what keys have used stays, and comes back at the old rate
+		return true // the usage of keys stays, and comes back at the old rate
 	}
 	for _, e := range s.keys.Values() {
 		if s.counted != nil && e.own == nil && e.plan.limit == s.counted.limit {
@@ -94,8 +96,8 @@ func (s *shard) change(p *plan, now time.Duration) (open bool) {
 	return true
 }
 
-// counts is the algorithm that all keys' states are of: that of the first limit
-// that counted anything, which next may be.
+// counts returns the algorithm of all keys' states: that of the first limit that
+// is not static, which may be next.
 func (l *Limiter) counts(next hybridlimit.Algorithm) hybridlimit.Algorithm {
 	have := l.counting.Load()
 	if static(hybridlimit.Algorithm(have)) && !static(next) {
@@ -105,7 +107,7 @@ func (l *Limiter) counts(next hybridlimit.Algorithm) hybridlimit.Algorithm {
 	return hybridlimit.Algorithm(have)
 }
 
-// planFor is the plan of a limit of this limiter's algorithm.
+// planFor returns the plan of a limit, which must be of this limiter's algorithm.
 func (l *Limiter) planFor(limit hybridlimit.Limit) (*plan, error) {
 	slot := l.plans.slot(limit)
 	if p := slot.Load(); p != nil && p.limit == limit {
@@ -124,8 +126,9 @@ func (l *Limiter) planFor(limit hybridlimit.Limit) (*plan, error) {
 	return p, nil
 }
 
-// ask is what LimitFor says of key, nil if that is the limiter's limit: as it is,
-// or as it was before SetLimit, of which a callback need not know.
+// ask returns the plan of LimitFor's limit for key. It returns nil for the
+// limiter's limit: the present one, or that of New, since a callback need not know
+// of SetLimit.
 func (l *Limiter) ask(key string, base hybridlimit.Limit) (*plan, error) {
 	limit := l.cfg.LimitFor(key)
 	if limit == base || limit == l.first {

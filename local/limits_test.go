@@ -109,8 +109,8 @@ func TestLimitsInTurnRefillNothing(t *testing.T) {
 	})
 }
 
-// TestSetLimit is what becomes of a key of 10 a second that has used 6, of one
-// that has used all 10, and of one that nobody knows.
+// TestSetLimit checks keys of 10 a second under a new limit: one that has used 6, one
+// that has used all 10, and an unused one.
 func TestSetLimit(t *testing.T) {
 	for _, tc := range []struct {
 		algorithm          hybridlimit.Algorithm
@@ -168,8 +168,8 @@ func TestSetLimit(t *testing.T) {
 	}
 }
 
-// TestSetLimitTakesEffectAtOnce: what came back before it did so at the old rate,
-// what comes after at the new one, also for a key that nobody asks about.
+// TestSetLimitTakesEffectAtOnce: units come back at the old rate before it and at the new
+// one after it, also for a key without calls.
 func TestSetLimitTakesEffectAtOnce(t *testing.T) {
 	l, now := at(t, hybridlimit.TokenBucket(10, time.Second, 10), Config{})
 	ask(t, l, now, "k", 10)
@@ -227,8 +227,8 @@ func TestLimitFor(t *testing.T) {
 				t.Errorf("%s: %v", key, err)
 			}
 		}
-		// SetLimit leaves those alone that have their own; a limit that comes
-		// with a call comes first, and does not stay.
+		// SetLimit does not change keys with a limit of their own. A limit that
+		// comes with a call takes precedence, for that call only.
 		if err := l.SetLimit(hybridlimit.PerHour(4)); err != nil {
 			t.Fatal(err)
 		}
@@ -244,8 +244,8 @@ func TestLimitFor(t *testing.T) {
 	})
 }
 
-// TestDebtOutlivesIdleness: a key with something to remember is not dropped when
-// it is idle, does not keep others from being dropped, and is in the end.
+// TestDebtOutlivesIdleness: an idle key that is not full is not dropped, does not keep
+// others from being dropped, and is dropped when it is full.
 func TestDebtOutlivesIdleness(t *testing.T) {
 	long := func(l hybridlimit.Limit) hybridlimit.Limit { l.Rate = 1; return l }
 	eachAlgorithm(t, 4, time.Second, func(t *testing.T, limit hybridlimit.Limit) {
@@ -313,7 +313,7 @@ func TestPlansAreRemembered(t *testing.T) {
 	}
 }
 
-// TestChangesInDetail is what mutations of the code had shown to go untested.
+// TestChangesInDetail has the cases that mutations of the code had shown to be untested.
 func TestChangesInDetail(t *testing.T) {
 	ctx := context.Background()
 	t.Run("a sliding estimate counts the window before", func(t *testing.T) {

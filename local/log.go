@@ -6,31 +6,31 @@ import (
 	"time"
 )
 
-// journal is the state of a sliding log: when which units leave, in that order.
-// They leave a period after they were admitted, so that at any time those of a
-// whole period are there, and a changed period holds for what comes then.
+// journal is the state of a sliding log: the admitted units, in the order in which
+// they leave. Units leave a period after their admission, so the log always covers
+// a whole period. A changed period holds for later calls.
 //
-// An entry is a call, whatever its cost, of 24 bytes; calls of the same
-// nanosecond share one. Those of named requests have a note besides, of 40 bytes
-// and the name, and share with none but their own. Each holds the sum of all units up to it, so that a
-// search for the n-th unit is one of ⌈log₂ entries⌉ steps. Sums may wrap, only
-// their differences count.
+// An entry is a call of any cost and needs 24 bytes. Calls of the same nanosecond
+// share one. A call with a request id also has a note, of 40 bytes and the id, and
+// shares only with calls of the same id. Each entry holds the sum of all units up
+// to it, so a search for the n-th unit needs ⌈log₂ entries⌉ steps. Sums may wrap:
+// only their differences count.
 type journal struct {
 	calls []call
 	gone  int   // entries at the front that have left
 	base  int64 // sum up to and without calls[gone]
 
-	period  time.Duration // after which calls without a note leave
-	request string        // that of the call in progress
+	period  time.Duration // calls without a note leave after it
+	request string        // the request id of the call in progress
 }
 
 type call struct {
 	leaves time.Duration
 	sum    int64
-	note   *note // nil: nobody's, admitted a period before it leaves
+	note   *note // nil: no request id, and admitted a period before it leaves
 }
 
-// note is what its times do not tell of a call.
+// note is the part of a call that does not follow from its times.
 type note struct {
 	at      time.Duration
 	request string
@@ -50,8 +50,8 @@ func (j *journal) used() int64 {
 	return j.calls[len(j.calls)-1].sum - j.base
 }
 
-// advance drops what has left. Each entry is dropped once and moved at most
-// once for each one dropped, so a call costs O(1) on average.
+// advance drops the entries that have left. An entry is dropped once, and moved at
+// most once for each dropped one, so a call costs O(1) on average.
 func (j *journal) advance(now time.Duration) {
 	for j.gone < len(j.calls) && j.calls[j.gone].leaves <= now {
 		j.base = j.calls[j.gone].sum
@@ -68,11 +68,11 @@ func (j *journal) advance(now time.Duration) {
 	}
 }
 
-// keepCalls is how many entries are not worth giving back, 1 kB of them.
+// keepCalls is the number of entries that are not worth freeing, about 1 kB.
 const keepCalls = 64
 
-// add notes n units that leave a period from now: at the end, unless the period
-// became shorter.
+// add adds n units that leave a period from now. They come last, unless the period
+// has become shorter.
 func (j *journal) add(p *plan, now time.Duration, n int64) {
 	leaves, i := leaving(p, now), len(j.calls)
 	if i == j.gone {
@@ -97,13 +97,12 @@ func (j *journal) add(p *plan, now time.Duration, n int64) {
 	j.calls = slices.Insert(j.calls, i, call{leaves, before + n, about})
 }
 
-// same says whether a note says what the call's does.
+// same reports whether the note of the call equals as.
 func (c call) same(as *note) bool {
 	return c.note == as || c.note != nil && as != nil && *c.note == *as
 }
 
-// history is what still counts of what was admitted, the oldest first. Times are
-// the shard's.
+// history returns the admissions that still count, the oldest first, in shard time.
 func (j *journal) history(now time.Duration) []logged {
 	j.advance(now)
 	live, before := j.calls[j.gone:], j.base
@@ -118,14 +117,14 @@ func (j *journal) history(now time.Duration) []logged {
 	return log
 }
 
-// logged is a call as it was.
+// logged is an admission in the log.
 type logged struct {
 	at      time.Duration
 	units   int64
 	request string
 }
 
-// remove takes up to n units out of entry i, and says how many.
+// remove takes up to n units out of entry i and returns their number.
 func (j *journal) remove(i int, n int64) int64 {
 	before := j.base
 	if i > j.gone {
@@ -186,8 +185,8 @@ func (j *journal) charge(p *plan, now time.Duration, n int64) {
 	}
 }
 
-// refund gives back the oldest first: they would have left first, so that no
-// period ever counts less than was admitted in it and kept.
+// refund gives back the oldest units, which would leave first. So no period counts
+// less than the units admitted in it and kept.
 func (j *journal) refund(_ *plan, now time.Duration, n int64) float64 {
 	j.advance(now)
 	back := min(n, j.used())

@@ -11,9 +11,9 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// What a key costs besides its name, within a tenth of what docs/limits.md says:
-// 180 to 260 bytes, and of a log 24 for each call. BenchmarkMemory measures it
-// at the size of the default.
+// The cost of a key besides its name is within a tenth of the figures in docs/limits.md:
+// 180 to 260 bytes, and for a log 24 for each call. BenchmarkMemory measures it at the
+// default size.
 func TestMemoryOfAKey(t *testing.T) {
 	const keys, name = 20_000, 32
 	says := map[hybridlimit.Algorithm]int64{

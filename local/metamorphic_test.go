@@ -10,8 +10,8 @@ import (
 )
 
 // TestRetryAfterIsExactToTheNanosecond: a call that was denied is denied again a
-// nanosecond before its RetryAfter, and admitted at it. (Buckets round, and have
-// a test of their own.) At the end, that the limiter says so is tried on it.
+// nanosecond before its RetryAfter, and admitted at it. (Buckets round, and have a test
+// of their own.) The last part tries this on a Limiter.
 func TestRetryAfterIsExactToTheNanosecond(t *testing.T) {
 	for _, algorithm := range listed {
 		t.Run(algorithm.String(), func(t *testing.T) {
@@ -131,9 +131,9 @@ func TestShiftingTimeChangesNothing(t *testing.T) {
 	})
 }
 
-// TestBorders is what the kinds of windows differ in: a burst before and another
-// after the border of a fixed window, both whole, within two nanoseconds. The
-// sliding ones admit none of the second.
+// TestBorders shows the difference between the kinds of windows. A fixed window admits a
+// whole burst before its border and another after it, within two nanoseconds. The
+// sliding ones admit none of the second burst.
 func TestBorders(t *testing.T) {
 	const rate, per = 100, time.Minute
 	for _, tc := range []struct {

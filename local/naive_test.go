@@ -11,9 +11,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// naive is an algorithm as DESIGN says it, of a list of all that was ever
-// admitted and fractions: the queue, the windows and the log. (The buckets are
-// held against ideal, since they round.)
+// naive is the definition of the queue, the windows and the log, in fractions and with a
+// list of all admissions. (The buckets are compared with ideal, since they round.)
 type naive struct {
 	limit hybridlimit.Limit
 	epoch time.Duration // Unix time of shard time 0
@@ -35,7 +34,7 @@ func (o *naive) window(at time.Duration) (int64, *big.Rat) {
 	return no.Int64(), new(big.Rat).SetFrac(into, big.NewInt(int64(o.limit.Period)))
 }
 
-// used is what counts at a time that is no earlier than any admission.
+// used returns the units that count at a time not before the last admission.
 func (o *naive) used(at time.Duration) *big.Rat {
 	sum, next := new(big.Rat), new(big.Rat)
 	now, f := o.window(at)
@@ -77,15 +76,15 @@ func (o *naive) admits(at time.Duration, n int64) bool {
 	return used.Add(used, ratio(n, 1)).Cmp(ratio(o.limit.BurstSize(), 1)) <= 0
 }
 
-// starts reports whether what came in at a time could start d later: all that
-// is there is served by then.
+// starts reports whether a call at a time could start d later: the units before it are
+// served by then.
 func (o *naive) starts(at, d time.Duration) bool {
 	wait := o.used(at)
 	wait.Mul(wait, ratio(int64(o.limit.Period), o.limit.Rate))
 	return wait.Cmp(ratio(int64(d), 1)) <= 0
 }
 
-// judge holds an answer at a time against the list.
+// judge compares an answer at a time with the list.
 func (o *naive) judge(t *rapid.T, at time.Duration, n int64, res hybridlimit.Result) {
 	if res.Allowed != o.admits(at, n) {
 		t.Fatalf("%d with %v used: %+v", n, o.used(at), res)
@@ -104,7 +103,7 @@ func (o *naive) judge(t *rapid.T, at time.Duration, n int64, res hybridlimit.Res
 	o.judgeState(t, at, res)
 }
 
-// judgeState holds what every answer tells against the list.
+// judgeState compares the common fields of every answer with the list.
 func (o *naive) judgeState(t *rapid.T, at time.Duration, res hybridlimit.Result) {
 	if res.Remaining > 0 && !o.admits(at, res.Remaining) || res.Remaining < res.Limit && o.admits(at, res.Remaining+1) {
 		t.Fatalf("Remaining %d with %v used of %d", res.Remaining, o.used(at), res.Limit)

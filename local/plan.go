@@ -8,25 +8,25 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// plan is a valid limit in the terms of the arithmetic. It never changes, and
-// keys share it. Times are since the limiter's start ("shard time").
+// plan has the constants derived from a valid limit. It never changes, and keys
+// share it. Times count from the limiter's start ("shard time").
 type plan struct {
 	limit  hybridlimit.Limit
 	burst  int64
 	period time.Duration
-	idle   time.Duration // a key without debt is as if never used after it
+	idle   time.Duration // after this time without a call, a key without debt is full
 
 	arith           // token and leaky buckets
 	start time.Time // shard time 0, for rate.Limiter
 
-	unit, refill int64 // queue: sub-units in a unit, and served in a ns
+	unit, refill int64 // queue: sub-units per unit, and sub-units served per ns
 
 	origin time.Duration // windows: shard time 0 in Unix time
 }
 
-// newPlan wants a limit that check has passed. Two limiters that are started at
-// different times have the same windows, as far as their wall clocks agreed
-// when they were started.
+// newPlan makes the plan of a limit that check has accepted. Limiters started at
+// different times have the same windows, if their wall clocks agreed at the
+// start.
 func newPlan(limit hybridlimit.Limit, idle time.Duration, start time.Time) *plan {
 	if static(limit.Algorithm) {
 		return &plan{limit: limit, burst: limit.BurstSize(), idle: idle}
@@ -48,8 +48,8 @@ func newPlan(limit hybridlimit.Limit, idle time.Duration, start time.Time) *plan
 	}
 }
 
-// fresh is after how long without a call a key is as if never used: what is in
-// one window counts in the next one, too, where that slides.
+// fresh returns the time without a call after which a key is full. Units of a
+// sliding window count in the next window too.
 func fresh(limit hybridlimit.Limit) time.Duration {
 	if limit.Algorithm == hybridlimit.AlgSlidingWindow && limit.Period <= hybridlimit.Never/2 {
 		return 2 * limit.Period
@@ -57,8 +57,8 @@ func fresh(limit hybridlimit.Limit) time.Duration {
 	return limit.TimeToFull()
 }
 
-// windowStart is when the window that now lies in began: a multiple of the
-// period in Unix time. It may lie before shard time 0.
+// windowStart returns the start of the window at now: a multiple of the period in
+// Unix time. It may lie before shard time 0.
 func (p *plan) windowStart(now time.Duration) time.Duration {
 	into := (p.origin + now) % p.period
 	if into < 0 { // a clock before 1970
@@ -67,17 +67,17 @@ func (p *plan) windowStart(now time.Duration) time.Duration {
 	return now - into
 }
 
-// mulDiv is ⌊a·b/c⌋ for 0 ≤ a ≤ c or 0 ≤ b ≤ c, and 0 < c: the product has 128
-// bits, the quotient fits.
+// mulDiv returns ⌊a·b/c⌋ and the remainder, for 0 ≤ a ≤ c or 0 ≤ b ≤ c, and 0 < c.
+// The product has 128 bits, the quotient fits.
 func mulDiv(a, b, c int64) (quo, rem int64) {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	q, r := bits.Div64(hi, lo, uint64(c))
 	return int64(q), int64(r)
 }
 
-// plans remembers the limits that come with calls, so that a call with one that
-// was seen lately neither validates nor allocates. Two limits that share a
-// place push each other out, which costs both about 200 ns.
+// plans caches the plans of limits that come with calls, so that a call with a
+// recent limit neither validates nor allocates. Two limits that share a place
+// replace each other, which costs each about 200 ns.
 type plans [64]atomic.Pointer[plan]
 
 func (c *plans) slot(l hybridlimit.Limit) *atomic.Pointer[plan] {

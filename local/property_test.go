@@ -11,13 +11,12 @@ import (
 	_ "github.com/hybridlimit/hybridlimit/internal/rapidseed"
 )
 
-// TestAgainstIdealBucket drives a few keys through any times and costs and holds
-// every answer against the exact bucket of its key. It also is the theorem of
-// the package comment, in any interval: a bucket from which all that was
-// admitted is taken, never lacks more than comes back in the blur.
+// TestAgainstIdealBucket drives a few keys through random times and costs and compares
+// every answer with the exact bucket of its key. It also tests the theorem of the package
+// comment, in any interval: an exact bucket without the admitted units never lacks more
+// than the refill of the blur.
 //
-// Keys are dropped when they are idle, so it shows as well that this loses
-// nothing.
+// Idle keys are dropped, so it also shows that dropping loses nothing.
 func TestAgainstIdealBucket(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := anyLimit(t)
@@ -74,7 +73,7 @@ func judge(t *rapid.T, l *Limiter, b *ideal, now time.Time, key string, n int64)
 	if !b.holds(res.Remaining, blur) || res.Remaining < burst && b.holds(res.Remaining+1, -blur) {
 		t.Fatalf("Remaining %d, level %v of %v each", res.Remaining, b.level, b.units(1))
 	}
-	// Peek had told what would happen, and Remaining what the next call may cost.
+	// Peek had predicted the answer, and Remaining the possible cost of the next call.
 	if res.Allowed != (n <= before.Remaining) {
 		t.Fatalf("%d remained, and AllowN(%d) is %v", before.Remaining, n, res.Allowed)
 	}
@@ -141,7 +140,7 @@ func TestTwoNanosecondsAreTheResolution(t *testing.T) {
 		hybridlimit.PerSecond(10_000_000),
 	} {
 		b := newIdeal(limit, time.Time{})
-		if blur := b.blur(); blur != 3 { // 2 and what is below 1
+		if blur := b.blur(); blur != 3 { // 2 and a term below 1
 			t.Errorf("%v: blur is %v", limit, blur)
 		}
 		l, now := at(t, limit, Config{})
@@ -161,7 +160,7 @@ func TestTwoNanosecondsAreTheResolution(t *testing.T) {
 	}
 }
 
-// TestSettledIsWait: what is computed without asking is what asking gives.
+// TestSettledIsWait: settled computes the value that wait gets from the limiter.
 func TestSettledIsWait(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := anyLimit(t)

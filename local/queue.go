@@ -5,31 +5,31 @@ import (
 	"time"
 )
 
-// queue is the state of a leaky bucket as a queue: units in it and when that was
-// so. It is the virtual scheduling form of ITU-T I.371's generic cell rate
-// algorithm, whose next_free is last + used/refill; a call starts when all that
-// is before it has been served.
+// queue is the state of a leaky bucket as a queue: the sub-units in it, and the time
+// at which they were counted. It is the virtual scheduling form of ITU-T I.371's
+// generic cell rate algorithm, with next_free = last + used/refill. A call starts
+// when the units before it have been served.
 //
 // It counts in sub-units: with g = gcd(Rate, Period in ns), a unit is Period/g
-// of them, and Rate/g are served in each ns. So nothing is rounded but waits,
-// up to whole ns. Validate's bound (2·Burst·Period/g + Rate/g ≤ 2⁵³ with the
-// period in µs) is below 2⁶³ here.
+// sub-units, and Rate/g sub-units are served per ns. So only waits are rounded, up to
+// whole ns. Validate's bound (2·Burst·Period/g + Rate/g ≤ 2⁵³ with the period in µs)
+// stays below 2⁶³ here.
 type queue struct {
 	used  int64 // sub-units not served yet at last, up to twice Burst in debt
 	last  time.Duration
-	turns *turns // since somebody may cancel, until the queue is empty
+	turns *turns // from the first reservation until the queue is empty
 }
 
-// turns tells places in a queue apart: by where its tail was, in sub-units,
+// turns identifies places in a queue by the position of its tail, in sub-units,
 // before and after they were taken.
 type turns struct {
 	tail int64
-	gaps []turn // cancelled, with somebody behind; in order, at most Burst
+	gaps []turn // cancelled places with others behind them; in order, at most Burst
 }
 
 type turn struct{ from, to int64 }
 
-// served is what is left of used sub-units after elapsed ns.
+// served returns the rest of used sub-units after elapsed ns.
 func (p *plan) served(used int64, elapsed time.Duration) int64 {
 	if int64(elapsed) >= p.serve(used) {
 		return 0
@@ -37,7 +37,7 @@ func (p *plan) served(used int64, elapsed time.Duration) int64 {
 	return used - int64(elapsed)*p.refill
 }
 
-// serve is the time in which x sub-units are served, in ns, rounded up.
+// serve returns the time in which x sub-units are served, in ns, rounded up.
 func (p *plan) serve(x int64) int64 {
 	if x <= 0 {
 		return 0
@@ -52,7 +52,7 @@ func (q *queue) advance(p *plan, now time.Duration) {
 	}
 }
 
-// over is by how much n units more would be too long a queue, in sub-units.
+// over returns the sub-units by which n more units would exceed the queue.
 func (q *queue) over(p *plan, n int64) int64 { return q.used - (p.burst-n)*p.unit }
 
 func (q *queue) take(p *plan, now time.Duration, n int64) (time.Duration, bool) {
@@ -81,8 +81,7 @@ func (q *queue) look(p *plan, now time.Duration, n int64) look {
 	return l
 }
 
-// book is take: to stand in the queue is to have booked. However late one joins,
-// the start is when all that is there now has been served.
+// book is take with a bound on the delay: a place in the queue is a booking.
 func (q *queue) book(p *plan, now time.Duration, n int64, most time.Duration) booking {
 	q.advance(p, now)
 	delay := time.Duration(p.serve(q.used))
@@ -129,10 +128,9 @@ func (q *queue) mark(_ *plan, now time.Duration) mark {
 	return mark{at: now, turns: q.turns, tail: q.turns.tail}
 }
 
-// undo leaves the queue if nobody stands behind. Else whoever came next would
-// start together with one who was told so before, and a queue is there to keep
-// them apart: the turn becomes a gap, which passes unused unless all behind it
-// leave, too.
+// undo removes the place if it is the last one. Otherwise a new call in the place
+// could start together with an earlier one, which a queue must prevent. So the place
+// becomes a gap, which passes unused unless all places behind it are cancelled too.
 func (q *queue) undo(p *plan, now time.Duration, m mark, _ float64, n int64) float64 {
 	q.advance(p, now)
 	if q.turns == nil || q.turns != m.turns { // empty since, or another limit
@@ -153,8 +151,8 @@ func (q *queue) undo(p *plan, now time.Duration, m mark, _ float64, n int64) flo
 	}
 }
 
-// gap notes a turn that will pass unused, and drops those before front, which
-// have.
+// gap adds a turn that will pass unused, and drops the gaps before front, which have
+// passed.
 func (t *turns) gap(g turn, front int64) {
 	t.gaps = slices.DeleteFunc(t.gaps, func(old turn) bool { return old.to <= front })
 	i := len(t.gaps)
@@ -164,7 +162,7 @@ func (t *turns) gap(g turn, front int64) {
 	t.gaps = slices.Insert(t.gaps, i, g)
 }
 
-// close takes the gaps that end at tail away, and says where they begin.
+// close removes the gaps that end at tail, and returns their begin.
 func (t *turns) close(tail int64) int64 {
 	for i := len(t.gaps) - 1; i >= 0 && t.gaps[i].to == tail; i-- {
 		tail, t.gaps = t.gaps[i].from, t.gaps[:i]
@@ -172,15 +170,15 @@ func (t *turns) close(tail int64) int64 {
 	return tail
 }
 
-// longest is the longest queue there can be, in sub-units: what Validate's bound
-// of 2⁵³ for twice the burst comes to in ns.
+// longest is the length of the longest possible queue, in sub-units: Validate's bound
+// of 2⁵³ for twice the burst, converted from µs to ns.
 const longest = 1000 << 53
 
-// change keeps what stands in the queue, in units, rounded up. A shorter queue
-// than before may hold more than would be let in.
+// change keeps the content of the queue, in units, rounded up. It may exceed the size
+// of a new, shorter queue.
 func (q *queue) change(from, to *plan, now time.Duration) {
 	q.advance(from, now)
-	q.turns = nil // they are in other sub-units
+	q.turns = nil // they are in the old sub-units
 	whole, part := q.used/from.unit, q.used%from.unit
 	if most := longest / to.unit; whole >= most {
 		q.used = most * to.unit

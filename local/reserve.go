@@ -8,37 +8,41 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// Reserve takes n units of key now, to be used once Delay has passed, if need be
-// before they are there. It fails as AllowN does, and with
-// hybridlimit.ErrExceedsBurst for an n above the burst. What can be had:
+// Reserve takes n units of key now, for use after Delay. They may be units that come
+// back later. It fails as AllowN does, and with hybridlimit.ErrExceedsBurst for an n
+// above the burst. The algorithms differ:
 //
-//   - buckets: units that come back later, down to one burst of debt. Use them
-//     after Delay, and they are used no faster than the limit says.
-//   - queue: a place in it. Delay is what AllowN would say.
-//   - windows and log: what is there, with no Delay. A count of the past cannot
-//     tell what will be free, other than by keeping book of the future, which
-//     would be another algorithm.
+//   - buckets: Reserve takes units that come back later, down to one burst of debt.
+//     Use after Delay keeps to the limit.
+//   - queue: Reserve takes a place in the queue. Delay is that of AllowN.
+//   - windows and log: Reserve takes units that are there, without Delay. A count of
+//     the past does not show the future; a record of the future would be another
+//     algorithm.
 //
-// What cannot be had is not Allowed, and RetryAfter is when to ask again.
+// If the units cannot be reserved, Allowed is false and RetryAfter is the time until
+// the next try.
 //
-// Cancel gives back what was taken, as if it had never been, as far as others
-// keep the times that they were told. Of a bucket: of n units those that were
-// not booked ahead by others after them, as with golang.org/x/time/rate, and the
-// rest when those others cancel too; all of it if nobody did. Once Delay has
-// passed, or if other units were given back meanwhile, it is what surely would
-// not have run over since. Of a queue, the last
-// place, with any before it that were cancelled; one in the middle passes
-// unused: those behind were told when to start, and whoever came next would
-// start together with one of them. Of a window, what still counts in the window
-// in which it was taken. It is not an
-// error of Cancel when there is nothing to give back any more, because the key
-// was reset, evicted or dropped, or the limiter closed. A bucket or a queue
-// whose limit has changed meanwhile gets nothing back.
+// Cancel gives the units back. Later reservations keep their times, which limits it:
+//
+//   - buckets: of n units, those come back that later reservations have not booked
+//     ahead, as with golang.org/x/time/rate. The rest comes back when these later
+//     ones are cancelled too. Without later ones, all come back. After Delay, or if
+//     other units were given back in between, only those units come back that
+//     certainly would not have overflowed since.
+//   - queue: the last place comes back, with the cancelled places directly before it.
+//     An earlier place passes unused: the places behind it keep their start, and a
+//     new call in it would start together with one of them.
+//   - windows and log: the units come back that still count in the window in which
+//     they were taken.
+//
+// Cancel gives back nothing, without an error, if the key was reset, evicted or
+// dropped, or if the limiter was closed. After a change of the limit, a bucket or a
+// queue gets nothing back.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*hybridlimit.Reservation, error) {
 	return l.reserveAt(time.Now, key, n, l.request(ctx))
 }
 
-// reserveAt reads clock once now and once to cancel.
+// reserveAt reads clock once, and once more in Cancel.
 func (l *Limiter) reserveAt(clock func() time.Time, key string, n int64, request string) (*hybridlimit.Reservation, error) {
 	res, held, err := l.bookAt(clock(), key, n, hybridlimit.Never, request)
 	if err != nil {
@@ -53,16 +57,16 @@ func (l *Limiter) reserveAt(clock func() time.Time, key string, n int64, request
 	}), nil
 }
 
-// holding is what a caller holds of a key.
+// holding is the units that a caller holds of a key.
 type holding struct {
 	receipt
 	entry *entry
-	// soonest is when what could not be had will be there, if nobody else
-	// takes any.
+	// soonest is the time until the units are there, if no other call takes
+	// any.
 	soonest time.Duration
 }
 
-// bookAt takes n units that will be there within most.
+// bookAt takes n units if they are there within most.
 func (l *Limiter) bookAt(now time.Time, key string, n int64, most time.Duration, request string) (hybridlimit.Result, holding, error) {
 	s, own, err := l.lock(key, n)
 	if err != nil {
@@ -92,7 +96,7 @@ func (l *Limiter) bookAt(now time.Time, key string, n int64, most time.Duration,
 	return res, held, nil
 }
 
-// cancelAt gives back what is held, if the key still is the same.
+// cancelAt gives back the units held, if the key still has the same entry.
 func (l *Limiter) cancelAt(now time.Time, key string, held holding) {
 	s := l.shardOf(key)
 	s.mu.Lock()

@@ -71,7 +71,7 @@ func TestReserveGoesIntoDebt(t *testing.T) {
 	}
 }
 
-// TestReserveElsewhere: what the other algorithms make of it.
+// TestReserveElsewhere: Reserve with the other algorithms.
 func TestReserveElsewhere(t *testing.T) {
 	for _, tc := range []struct {
 		limit                  hybridlimit.Limit
@@ -130,8 +130,8 @@ func TestCancelGivesBack(t *testing.T) {
 		if got := mustPeek(t, l, h.now); !refused.Allowed && got != held {
 			t.Errorf("cancelling nothing made %+v of %+v", got, held)
 		}
-		// Of a key that was reset meanwhile there is nothing to give back, nor
-		// of a closed limiter.
+		// Cancel gives back nothing for a key that was reset since, or after
+		// Close.
 		r = reserve(t, l, h, 1)
 		if err := l.Reset(ctx, "k"); err != nil {
 			t.Fatal(err)
@@ -148,8 +148,8 @@ func TestCancelGivesBack(t *testing.T) {
 	})
 }
 
-// TestCancelInTheMiddleOfAQueue: those behind were told when to start, and nobody
-// else may start then. A gap closes when all behind it have left.
+// TestCancelInTheMiddleOfAQueue: later places keep their start, and no other call may
+// start then. A gap closes when all places behind it are cancelled.
 func TestCancelInTheMiddleOfAQueue(t *testing.T) {
 	ctx := context.Background()
 	l, start := at(t, hybridlimit.LeakyQueue(10, time.Second, 10), Config{})
@@ -184,9 +184,9 @@ func TestCancelInTheMiddleOfAQueue(t *testing.T) {
 	}
 }
 
-// TestQueueNeverOvertakes: whoever cancels and in whichever order, no two that
-// stay are told times closer than what the former takes; and when all have left,
-// nobody is there.
+// TestQueueNeverOvertakes: with cancellations in any order, the starts of two remaining
+// calls are at least the service time of the first apart. After all are cancelled, the
+// queue is empty.
 func TestQueueNeverOvertakes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := hybridlimit.LeakyQueue(rapid.Int64Range(1, 1000).Draw(t, "rate"), time.Second, rapid.Int64Range(1, 30).Draw(t, "burst"))
@@ -201,7 +201,7 @@ func TestQueueNeverOvertakes(t *testing.T) {
 			h.now = h.now.Add(anyPause(t, limit) / 8)
 			if len(there) > 0 && rapid.Bool().Draw(t, "cancel") {
 				i := rapid.IntRange(0, len(there)-1).Draw(t, "which")
-				if there[i].from.After(h.now) { // who has started is gone
+				if there[i].from.After(h.now) { // a started call has left
 					if err := there[i].r.Cancel(context.Background()); err != nil {
 						t.Fatal(err)
 					}
@@ -228,7 +228,7 @@ func TestQueueNeverOvertakes(t *testing.T) {
 				}
 			}
 		}
-		var busy time.Duration // with those who have started
+		var busy time.Duration // until the started calls are served
 		for _, p := range there {
 			if !p.from.After(h.now) {
 				busy = max(busy, p.from.Add(timeOf(limit, p.r.Granted)).Sub(h.now))
@@ -240,8 +240,8 @@ func TestQueueNeverOvertakes(t *testing.T) {
 	})
 }
 
-// TestCancelKnowsWhereUnitsAre: in a window they count in the one they were taken
-// in, in a log until they leave.
+// TestCancelKnowsWhereUnitsAre: units count in the window in which they were taken, and
+// in a log until they leave.
 func TestCancelKnowsWhereUnitsAre(t *testing.T) {
 	ctx := context.Background()
 	for _, tc := range []struct {
@@ -272,10 +272,10 @@ func TestCancelKnowsWhereUnitsAre(t *testing.T) {
 	}
 }
 
-// TestCancelNeverGivesTooMuch: a bucket never holds more than one in which what
-// was cancelled had never been taken; units that were kept are used within the
-// limit, each at the time that its caller was told; and all of it is given back
-// while the delay lasts and nobody has booked ahead since.
+// TestCancelNeverGivesTooMuch: a bucket never holds more than if the cancelled units had
+// never been taken. The other units are used within the limit, at the times that their
+// callers got. All units come back during the delay, if no other call has booked ahead
+// since.
 func TestCancelNeverGivesTooMuch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := anyLimit(t)
@@ -346,8 +346,8 @@ func TestCancelNeverGivesTooMuch(t *testing.T) {
 	})
 }
 
-// TestCancelAsTimeRate: of several bookings one is cancelled. What comes back is
-// what golang.org/x/time/rate gives back.
+// TestCancelAsTimeRate: if one of several bookings is cancelled, as many units come back
+// as with golang.org/x/time/rate.
 func TestCancelAsTimeRate(t *testing.T) {
 	costs := []int64{10, 3, 4, 2}
 	for which := range costs {
@@ -375,8 +375,8 @@ func TestCancelAsTimeRate(t *testing.T) {
 	}
 }
 
-// TestAllWhoCancelGiveBackAll: in whichever order all leave that have booked
-// ahead, in the end it is as if none had.
+// TestAllWhoCancelGiveBackAll: when all bookings ahead are cancelled, in any order, the
+// state is that before them.
 func TestAllWhoCancelGiveBackAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, start := at(t, hybridlimit.TokenBucket(10, time.Second, 20), Config{})

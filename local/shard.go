@@ -10,14 +10,14 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// Shards are many enough that a few dozen cores seldom meet on one lock, and
-// hold enough keys that the hash's unevenness (√n) costs little of MaxKeys.
+// With maxShards, a few dozen cores seldom meet on one lock. With minShardKeys, the
+// unevenness of the hash (√n) costs little of MaxKeys.
 const (
 	maxShards    = 64
 	minShardKeys = 1024
 )
 
-// shardCount is the number of shards for a bound: a power of two.
+// shardCount returns the number of shards for MaxKeys: a power of two.
 func shardCount(maxKeys int) int {
 	n := 1
 	for n < maxShards && maxKeys/(2*n) >= minShardKeys {
@@ -26,23 +26,23 @@ func shardCount(maxKeys int) int {
 	return n
 }
 
-// sweepKeys is how many idle keys one call drops: more than one, so that a
-// shard drains faster than new keys fill it; few, so that no call pays for the
-// others.
+// sweepKeys is the number of idle keys that one call drops. With more than one, a
+// shard empties faster than new keys fill it. It is small, so that no call pays for
+// many.
 const sweepKeys = 2
 
-// shard is a part of the keys under one lock. Tokens are taken under it too.
-// With the lock released after the lookup, a key could be evicted while a
-// caller still takes from its bucket, and what he takes would be forgotten; and
-// time could run backwards in the bucket (see tick), and RetryAfter would be a
-// guess. That would save two cores that share one key a third (190 to 135 ns a
-// call, BenchmarkAllow), and over many keys next to nothing (160 to 150 ns).
+// shard is a part of the keys under one lock. Tokens are taken under it too. The
+// rejected alternative releases the lock after the lookup. Then a key could be
+// evicted while a caller takes from its bucket, and those units would be lost; time
+// could run backwards in the bucket (see tick); and RetryAfter would be a guess. It
+// would save a third if two cores share one key (190 to 135 ns a call,
+// BenchmarkAllow), and little over many keys (160 to 150 ns).
 type shard struct {
 	mu      sync.Mutex
 	keys    *simplelru.LRU[string, *entry] // nil: closed
 	base    *plan                          // of keys without a limit of their own
-	counted *plan                          // base, or what it was when it last counted anything
-	room    int                            // how many keys may stand in keys
+	counted *plan                          // the last base that was not static
+	room    int                            // the most keys in keys
 	now     time.Duration                  // latest time of any call, since the limiter's start
 	sweepAt time.Duration                  // no key is idle before this
 	lost    uint64                         // keys evicted before they were full again
@@ -60,15 +60,14 @@ func (s *shard) open(room int, base *plan) error {
 	return err
 }
 
-// tick moves the shard's clock to now, and says what it shows and by how much
-// now is behind it.
+// tick moves the shard's clock to now. It returns the shard's time, and the time by
+// which now is behind it.
 //
-// Callers read the clock before they take the lock, so they come out of order,
-// by milliseconds when one is preempted in between. A rate.Limiter that is
-// given an earlier time than its last pays the refill between the two a second
-// time: bare, with 16 goroutines on 2 cores at 10⁶ a second, it was seen to
-// admit 13 000 more than its bound in two seconds. It also keeps the keys of
-// the LRU in the order of entry.seen.
+// Callers read the clock before they take the lock, so their times arrive out of
+// order, by milliseconds if one is preempted in between. A rate.Limiter that gets
+// an earlier time than its last refills the time between the two again. Alone, with
+// 16 goroutines on 2 cores at 10⁶ a second, it admitted 13 000 more than its bound
+// in two seconds. tick also keeps the keys of the LRU in the order of entry.seen.
 func (s *shard) tick(now time.Duration) (at, behind time.Duration) {
 	if now < s.now {
 		return s.now, s.now - now
@@ -77,9 +76,9 @@ func (s *shard) tick(now time.Duration) (at, behind time.Duration) {
 	return now, 0
 }
 
-// find returns the entry of key, one that was never used if it has none, as
-// just used. p is the limit of the call, and own what LimitFor said if the key
-// has no entry, which may be nil.
+// find returns the entry of key and marks it as used now. For a key without one, it
+// makes an unused entry. p is the plan of the call. own is the plan from LimitFor
+// for a key without an entry, or nil.
 func (s *shard) find(key string, p, own *plan) *entry {
 	e, ok := s.keys.Get(key)
 	if !ok {
@@ -87,8 +86,7 @@ func (s *shard) find(key string, p, own *plan) *entry {
 			s.evict()
 		}
 		e = newEntry(p, own)
-		// The caller's string may be a piece of a request or a buffer that is
-		// about to be reused.
+		// The caller's string may share memory with a request or a buffer.
 		s.keys.Add(strings.Clone(key), e)
 	}
 	e.seen = s.now
@@ -98,8 +96,8 @@ func (s *shard) find(key string, p, own *plan) *entry {
 	return e
 }
 
-// glance returns the entry of key without any trace, and one that nobody holds
-// if it has none.
+// glance returns the entry of key without marking it as used. For a key without
+// one, it returns an unused entry that the shard does not hold.
 func (s *shard) glance(key string, p, own *plan) *entry {
 	if e, ok := s.keys.Peek(key); ok {
 		return e
@@ -114,11 +112,10 @@ func (s *shard) evict() {
 	}
 }
 
-// sweep drops keys that were idle for longer than idle, the oldest first. Not
-// for as long: a bucket may owe less than a nanosecond's refill. One that has
-// something to remember all the same goes to the end of the queue, and is
-// looked at again when it comes round: at the front it would keep those behind
-// it from being dropped.
+// sweep drops keys without a call for longer than idle, the oldest first. Exactly
+// idle is not enough: a bucket may lack less than a nanosecond's refill. A key that
+// is not full yet moves to the end of the queue, and is checked again when it is the
+// oldest. At the front it would keep the keys behind it from being dropped.
 func (s *shard) sweep(idle time.Duration) {
 	for range sweepKeys {
 		key, e, ok := s.keys.GetOldest()
@@ -135,8 +132,7 @@ func (s *shard) sweep(idle time.Duration) {
 		s.keys.Get(key)
 		e.seen = s.now
 	}
-	// Keys that are used later become idle later, so until then there is
-	// nothing to look for.
+	// Other keys become idle later than the oldest.
 	if _, e, ok := s.keys.GetOldest(); ok {
 		s.sweepAt = e.seen + min(idle, hybridlimit.Never-e.seen)
 	}

@@ -208,8 +208,7 @@ func TestIdleKeysAreDropped(t *testing.T) {
 	})
 }
 
-// TestKeysAreCopied: a caller may hand in a string that shares memory with a
-// buffer of his.
+// TestKeysAreCopied: a caller's key may share memory with a buffer.
 func TestKeysAreCopied(t *testing.T) {
 	l, now := at(t, hybridlimit.PerHour(1), Config{})
 	buf := []byte("alice")
@@ -220,7 +219,7 @@ func TestKeysAreCopied(t *testing.T) {
 	}
 }
 
-// TestShardsAgree: how many shards there are changes nothing but the evictions.
+// TestShardsAgree: the number of shards changes only the evictions.
 func TestShardsAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := hybridlimit.TokenBucket(7, time.Second, 3)

@@ -2,15 +2,15 @@ package local
 
 import "time"
 
-// sliding is the state of a sliding window of two counters: the window that now
-// lies in, and the one before, whose units are taken to have come evenly. With f
-// the part of the window that has passed,
+// sliding is the state of a sliding window. It has two counters, for the current
+// window and the one before, and assumes that the units of the latter came evenly.
+// With f the elapsed part of the current window,
 //
 //	used = cur + prev·(1 − f)
 //
 // (Cloudflare, "How we built rate limiting capable of scaling to millions of
-// domains", 2017). The comparison is of integers, cross-multiplied in 128 bits.
-// Windows are aligned as those of fixed are.
+// domains", 2017). It compares integers, cross-multiplied in 128 bits. Windows are
+// aligned as those of fixed.
 type sliding struct {
 	start     time.Duration // of the window; may lie before shard time 0
 	cur, prev int64
@@ -35,7 +35,7 @@ func (w *sliding) advance(p *plan, now time.Duration) {
 	w.start += since - since%p.period
 }
 
-// estimate is used, rounded up: whole units fit or do not.
+// estimate returns used, rounded up, since only whole units are taken.
 func (w *sliding) estimate(p *plan, now time.Duration) int64 {
 	part, rest := mulDiv(w.prev, int64(p.period-(now-w.start)), int64(p.period))
 	if rest > 0 {
@@ -73,9 +73,9 @@ func (w *sliding) look(p *plan, now time.Duration, n int64) look {
 	return l
 }
 
-// wait solves cur + prev·(1 − f) + n ≤ Rate for f: in this window, or in the
-// next, in which cur is prev. The estimate is the same on both sides of the
-// border, and never rises by itself.
+// wait solves cur + prev·(1 − f) + n ≤ Rate for f: in this window, or in the next,
+// where cur becomes prev. The estimate is equal on both sides of the border, and
+// time never increases it.
 func (w *sliding) wait(p *plan, now time.Duration, n int64) time.Duration {
 	elapsed, left := now-w.start, p.period-(now-w.start)
 	if free := p.burst - n - w.cur; free > 0 {
@@ -86,8 +86,8 @@ func (w *sliding) wait(p *plan, now time.Duration, n int64) time.Duration {
 	return left + decayed(p, w.cur, p.burst-n)
 }
 
-// decayed is the first ns of a window in which units of the one before count no
-// more than free; the period when only its end will do.
+// decayed returns the first ns of a window at which the units of the one before
+// count at most free. It returns the period if that is only so at the end.
 func decayed(p *plan, units, free int64) time.Duration {
 	if units <= free {
 		return 0
@@ -105,7 +105,7 @@ func (w *sliding) charge(p *plan, now time.Duration, n int64) {
 	w.cur += max(0, min(n, 2*p.burst-w.estimate(p, now)))
 }
 
-// refund gives back what counts longest first.
+// refund first gives back the units that count longest.
 func (w *sliding) refund(p *plan, now time.Duration, n int64) float64 {
 	w.advance(p, now)
 	here := min(n, w.cur)
@@ -120,12 +120,12 @@ func (w *sliding) mark(p *plan, now time.Duration) mark {
 	return mark{at: now}
 }
 
-// undo takes the units out of the counter they are in.
+// undo takes the units out of the counter that has them.
 func (w *sliding) undo(p *plan, now time.Duration, m mark, _ float64, n int64) float64 {
 	w.advance(p, now)
 	var from *int64
 	switch since := m.at - w.start; {
-	case m.at < w.changed: // nobody knows which
+	case m.at < w.changed: // the counter is unknown
 		return 0
 	case since >= 0:
 		from = &w.cur
@@ -139,8 +139,8 @@ func (w *sliding) undo(p *plan, now time.Duration, m mark, _ float64, n int64) f
 	return float64(n)
 }
 
-// change of the rate leaves the counters. Of the period, it makes the estimate
-// the count of the window that now lies in.
+// change keeps the counters if the period stays. With a new period, the estimate
+// becomes the count of the current window.
 func (w *sliding) change(from, to *plan, now time.Duration) {
 	w.advance(from, now)
 	if from.period == to.period {

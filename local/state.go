@@ -6,50 +6,51 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// state is what a key has used, in the terms of one algorithm. Its methods are
-// the arithmetic: the answer and the next state follow from the state, the plan,
-// now and n. None reads a clock, and now never goes back. 1 ≤ n, and n ≤
-// p.burst but for charge and refund.
+// state is the usage of a key under one algorithm. Its methods are the arithmetic:
+// the answer and the next state follow from the state, the plan, now and n. None
+// reads a clock, and now never decreases. n is from 1 to p.burst; charge and
+// refund take any n from 1.
 type state interface {
-	// take takes n units if they are there, and says how long to wait before
-	// they may be used.
+	// take takes n units if they are there. delay is the time before they may
+	// be used.
 	take(p *plan, now time.Duration, n int64) (delay time.Duration, ok bool)
-	// decide is take, and then a look, for n if there was nothing to take.
+	// decide is take and then look, with n if the units were not there.
 	decide(p *plan, now time.Duration, n int64) (delay time.Duration, ok bool, seen look)
-	// look changes nothing that can be seen. retry is for n, 0 for n = 0.
+	// look takes nothing. retry is for n, and 0 for n = 0.
 	look(p *plan, now time.Duration, n int64) look
-	// book takes n units that will be there within most.
+	// book takes n units if they are there within most.
 	book(p *plan, now time.Duration, n int64, most time.Duration) booking
-	// charge takes n units whether they are there or not, down to a burst of
-	// debt.
+	// charge takes n units, there or not, down to a burst of debt.
 	charge(p *plan, now time.Duration, n int64)
-	// refund gives n units back, up to what is full, and says how many were.
+	// refund gives n units back, at most until the key is full, and returns
+	// their number.
 	refund(p *plan, now time.Duration, n int64) float64
-	// mark is what undo must know, taken right after the units were.
+	// mark returns the data that undo needs. It is called directly after the
+	// units were taken.
 	mark(p *plan, now time.Duration) mark
-	// undo makes it as if n units had not been taken at m, or less, and says
-	// how many were given back. given is what else was given back since.
+	// undo gives back the n units taken at m, or fewer, and returns their
+	// number. given is the number of other units given back since.
 	undo(p *plan, now time.Duration, m mark, given float64, n int64) float64
 	// change goes from one limit to another.
 	change(from, to *plan, now time.Duration)
 }
 
-// look is what there is to tell of a key.
+// look is the answer of a key.
 type look struct {
 	room  int64         // the largest n that would be taken, 0 in debt
 	retry time.Duration // until n would be taken
-	reset time.Duration // until the key is as if never used
+	reset time.Duration // until the key has the state of an unused one
 }
 
 // booking is the answer to book.
 type booking struct {
 	delay time.Duration // until the units are there, if nothing else is taken
-	retry time.Duration // if not ok: until the same could be booked; 0 if only most stands against it
+	retry time.Duration // if not ok: until the same could be booked; 0 if only most prevents it
 	ok    bool
 }
 
-// mark is the time at which units were taken, and what of the state that time
-// left. Each algorithm needs some of it.
+// mark is the time at which units were taken, and parts of the state directly
+// after. Each algorithm needs some of them.
 type mark struct {
 	at    time.Duration
 	level float64 // units left, of a bucket
@@ -59,7 +60,7 @@ type mark struct {
 	by    string        // of a log: the request that took them
 }
 
-// newState is a key that was never used.
+// newState returns the state of an unused key.
 func newState(p *plan) state {
 	switch p.limit.Algorithm {
 	case hybridlimit.AlgLeakyQueue:
@@ -75,22 +76,21 @@ func newState(p *plan) state {
 	}
 }
 
-// static reports whether an algorithm counts nothing: it admits all, or none, and
-// no key is held for it.
+// static reports whether an algorithm counts nothing: it admits all or none, and
+// holds no keys.
 func static(a hybridlimit.Algorithm) bool {
 	return a == hybridlimit.AlgUnlimited || a == hybridlimit.AlgBlocked
 }
 
-// offered reports whether newState has the algorithm, or it needs no state.
+// offered reports whether newState knows the algorithm, or it needs no state.
 func offered(a hybridlimit.Algorithm) bool { return a <= hybridlimit.AlgSlidingLog || static(a) }
 
-// onRateLimiter reports whether newState makes tokens of it.
+// onRateLimiter reports whether the state of an algorithm is tokens.
 func onRateLimiter(a hybridlimit.Algorithm) bool {
 	return a == hybridlimit.AlgTokenBucket || a == hybridlimit.AlgLeakyBucket
 }
 
-// decideBy is decide for algorithms that have nothing to gain by doing both at
-// once.
+// decideBy is decide for algorithms in which one combined step saves nothing.
 func decideBy(s state, p *plan, now time.Duration, n int64) (time.Duration, bool, look) {
 	delay, ok := s.take(p, now, n)
 	if ok {
@@ -99,7 +99,7 @@ func decideBy(s state, p *plan, now time.Duration, n int64) (time.Duration, bool
 	return delay, ok, s.look(p, now, n)
 }
 
-// bookNow is book for algorithms in which the future cannot be had today.
+// bookNow is book for algorithms that cannot take units of the future.
 func bookNow(s state, p *plan, now time.Duration, n int64) booking {
 	if _, ok := s.take(p, now, n); ok {
 		return booking{ok: true}

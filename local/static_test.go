@@ -52,7 +52,7 @@ func TestLimitsThatCountNothing(t *testing.T) {
 		if l.Len() != 0 {
 			t.Errorf("%v: %d keys are held for nothing", limit, l.Len())
 		}
-		// The first limit that counts says how, from then on.
+		// The first limit that is not static sets the algorithm.
 		if res, err := l.allowLimitAt(now, "k", 1, hybridlimit.FixedWindow(1, time.Second), ""); err != nil || !res.Allowed {
 			t.Errorf("%v, then a window: %+v, %v", limit, res, err)
 		}
@@ -62,8 +62,8 @@ func TestLimitsThatCountNothing(t *testing.T) {
 	}
 }
 
-// TestBlockingForAWhile: what a key has used outlives a time without counting, and
-// comes back at the rate from before.
+// TestBlockingForAWhile: the usage of a key survives a time under Blocked, and comes back
+// at the rate from before.
 func TestBlockingForAWhile(t *testing.T) {
 	eachAlgorithm(t, 4, 4*time.Second, func(t *testing.T, limit hybridlimit.Limit) {
 		l := must(t, limit, Config{})

@@ -75,7 +75,7 @@ func TestSteps(t *testing.T) {
 			{100, 1, true, 0, 0, time.Second},
 			{250, 2, false, 1, 50, time.Second - 150},
 		}},
-		// The clock never goes back: what was refilled until 200 ms is not paid
+		// The clock never goes back: the refill until 200 ms does not happen
 		// again, and RetryAfter counts from the caller's own time.
 		{"out of order", hybridlimit.TokenBucket(10, time.Second, 3), []step{
 			{0, 3, true, 0, 0, 300 * ms},

@@ -71,7 +71,7 @@ func ExampleLimiter_PeekN() {
 	// 11 false false true
 }
 
-// A queue tells how long one would wait.
+// Peek at a queue returns the wait.
 func ExampleLimiter_PeekN_queue() {
 	limiter := open(hybridlimit.LeakyQueue(1, time.Hour, 5), local.Config{})
 	ok(limiter.AllowN(context.Background(), "jobs", 3))
@@ -80,7 +80,7 @@ func ExampleLimiter_PeekN_queue() {
 	// Output: true after 3h0m0s
 }
 
-// The plan comes in the caller's token.
+// The limit comes with the caller's token.
 func ExampleLimiter_AllowLimit() {
 	limiter := open(hybridlimit.PerHour(1), local.Config{})
 	paid := hybridlimit.PerHour(3)
@@ -117,7 +117,7 @@ func ExampleLimiter_SetLimit() {
 	// bob: 100 left
 }
 
-// A window counts what was used, whatever the limit was then.
+// A window counts the used units, under any earlier limit.
 func ExampleLimiter_SetLimit_window() {
 	ctx := context.Background()
 	limiter := open(hybridlimit.SlidingLog(10, time.Hour), local.Config{})
@@ -148,7 +148,7 @@ func ExampleLimiter_Reserve() {
 	// ask again in 1m0s
 }
 
-// What is not needed after all goes back.
+// Cancel gives unneeded units back.
 func ExampleLimiter_Reserve_cancel() {
 	ctx := context.Background()
 	limiter := open(hybridlimit.SlidingWindow(5, time.Hour), local.Config{})
@@ -163,7 +163,7 @@ func ExampleLimiter_Reserve_cancel() {
 	// true
 }
 
-// Calls go out evenly, however they come in.
+// Calls leave evenly, for any pattern of arrivals.
 func ExampleLimiter_Wait() {
 	limiter := open(hybridlimit.LeakyQueue(100, time.Second, 10), local.Config{})
 	start := time.Now()
@@ -174,7 +174,7 @@ func ExampleLimiter_Wait() {
 	// Output: three intervals of 10 ms: true
 }
 
-// What cannot be in time is said at once.
+// A wait beyond the deadline fails at once.
 func ExampleLimiter_Wait_deadline() {
 	limiter := open(hybridlimit.PerHour(1), local.Config{})
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -189,7 +189,7 @@ func ExampleLimiter_Wait_deadline() {
 	// local: hybridlimit: cost exceeds the burst: 2 of 1
 }
 
-// The cost is known only when it is done.
+// The cost is known only after the work.
 func ExampleLimiter_Charge() {
 	ctx := context.Background()
 	limiter := open(hybridlimit.PerHour(1000), local.Config{})
@@ -201,7 +201,7 @@ func ExampleLimiter_Charge() {
 	// Output: 550
 }
 
-// What is not there is owed.
+// Missing units become a debt.
 func ExampleLimiter_Charge_debt() {
 	ctx := context.Background()
 	limiter := open(hybridlimit.PerHour(60), local.Config{})
@@ -213,7 +213,7 @@ func ExampleLimiter_Charge_debt() {
 	// Output: false for 31m0s
 }
 
-// What did not happen is given back.
+// The units of work that did not happen are given back.
 func ExampleLimiter_Refund() {
 	ctx := context.Background()
 	limiter := open(hybridlimit.PerHour(10), local.Config{})
@@ -225,7 +225,7 @@ func ExampleLimiter_Refund() {
 	// Output: 7
 }
 
-// Nobody gets more than a full bucket by it.
+// A refund fills the bucket at most.
 func ExampleLimiter_Refund_full() {
 	ctx := context.Background()
 	limiter := open(hybridlimit.FixedWindow(10, time.Hour), local.Config{})
@@ -250,7 +250,7 @@ func ExampleLimiter_Allow() {
 	// false 0
 }
 
-// A queue admits what it has room for, and says when to start.
+// A queue admits calls while it has room, and returns their start.
 func ExampleLimiter_Allow_queue() {
 	ctx := context.Background()
 	limiter := open(hybridlimit.LeakyQueue(1, time.Hour, 3), local.Config{})
@@ -321,7 +321,7 @@ func ExampleLimiter_History() {
 	// 1 req-2 true
 }
 
-// What was denied, or given back, is in nobody's trail.
+// Denied calls and units given back are in no trail.
 func ExampleLimiter_History_audit() {
 	limiter := open(hybridlimit.SlidingLog(3, time.Hour), local.Config{})
 	ctx := func(id string) context.Context { return ok(hybridlimit.WithRequestID(context.Background(), id)) }

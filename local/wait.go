@@ -10,23 +10,23 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/waiting"
 )
 
-// Wait takes n units of key and returns when they may be used. The Result is
-// that of the moment in which they were taken, with Delay 0: it is over. It
-// fails, and has taken nothing in the end, with
+// Wait takes n units of key and returns when they may be used. The Result
+// describes the moment of the taking, with Delay 0, since the delay is over. On an
+// error it holds no units in the end. The errors are:
 //
-//   - what AllowN fails with, and hybridlimit.ErrExceedsBurst for an n above the
-//     burst;
-//   - at once, an error that wraps context.DeadlineExceeded if ctx ends before
+//   - the errors of AllowN;
+//   - hybridlimit.ErrExceedsBurst for an n above the burst;
+//   - at once, an error that wraps context.DeadlineExceeded, if ctx ends before
 //     the units can be there;
-//   - ctx's error if it ends while waiting; the units are given back as Cancel
-//     of a Reservation gives them back;
-//   - hybridlimit.ErrClosed if the limiter is closed while waiting.
+//   - the error of ctx, if it ends during the wait. The units are given back as by
+//     Cancel of a Reservation;
+//   - hybridlimit.ErrClosed, if the limiter is closed during the wait.
 //
-// Buckets and queues serve in the order of the calls, up to a burst of debt or a
-// full queue; a queue is the shaper that spaces out what goes through it. Beyond
-// that, and with windows and logs always, callers ask again at the time at which
-// it could succeed: whoever comes first gets it, and a large cost may wait long
-// beside many small ones. It costs a timer, and no goroutine.
+// Buckets and queues serve calls in order, up to a burst of debt or a full queue. A
+// queue also spaces the calls out. Beyond that, and always with windows and logs,
+// callers try again when they could succeed. The first one then gets the units, so
+// a large cost may wait long beside many small ones. Wait costs a timer and no
+// goroutine.
 func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -34,7 +34,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Re
 		}
 		now, most := time.Now(), hybridlimit.Never
 		if deadline, ok := ctx.Deadline(); ok {
-			if most = deadline.Sub(now); most < 0 { // and ctx has not heard of it
+			if most = deadline.Sub(now); most < 0 { // the timer of ctx is late
 				return hybridlimit.Result{}, fmt.Errorf("local: %w", context.DeadlineExceeded)
 			}
 		}

@@ -21,7 +21,7 @@ func bubble(t *testing.T, n int64, per time.Duration, f func(t *testing.T, l *Li
 	})
 }
 
-// waited runs Wait and tells how long it took.
+// waited runs Wait and returns its duration.
 func waited(ctx context.Context, l *Limiter, n int64) (time.Duration, error) {
 	start := time.Now()
 	res, err := l.Wait(ctx, "k", n)
@@ -103,8 +103,8 @@ func TestWaitKeepsTheRate(t *testing.T) {
 	})
 }
 
-// TestQueueSpacesOut: through a queue, starts are a period of a unit apart,
-// whoever comes when.
+// TestQueueSpacesOut: through a queue, starts are a unit's service time apart, for any
+// arrivals.
 func TestQueueSpacesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := must(t, hybridlimit.LeakyQueue(3, time.Second, 100), Config{})
@@ -147,7 +147,7 @@ func TestWaitThatCannotBe(t *testing.T) {
 		if took, err := waited(ended, l, 1); !errors.Is(err, context.Canceled) || took != 0 || l.Len() != 0 {
 			t.Errorf("ended ctx: %v after %v, %d keys", err, took, l.Len())
 		}
-		// All that there is, and in a queue the whole of it.
+		// All units, and in a queue all of its room.
 		if _, err := l.AllowN(background, "k", 10); err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +199,7 @@ func TestWaitWithADeadlineThatJustSuffices(t *testing.T) {
 	})
 }
 
-// TestWaitGivesBack: whoever leaves has taken nothing.
+// TestWaitGivesBack: a call whose ctx ends has taken nothing.
 func TestWaitGivesBack(t *testing.T) {
 	bubble(t, 10, time.Second, func(t *testing.T, l *Limiter) {
 		if _, err := l.AllowN(t.Context(), "k", 10); err != nil {
@@ -231,7 +231,7 @@ func TestWaitGivesBack(t *testing.T) {
 	})
 }
 
-// TestCloseEndsEveryWait: of those who hold units for later, too.
+// TestCloseEndsEveryWait: also the waits that hold units of later.
 func TestCloseEndsEveryWait(t *testing.T) {
 	bubble(t, 1, time.Hour, func(t *testing.T, l *Limiter) {
 		if _, err := l.Allow(t.Context(), "k"); err != nil {

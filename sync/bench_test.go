@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/circuit"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
@@ -36,13 +37,13 @@ func (*counted) Drop()                            {}
 func BenchmarkCycle(b *testing.B) {
 	for _, size := range []int{1, wire.MaxOps} {
 		b.Run(strconv.Itoa(size), func(b *testing.B) {
-			br, err := breaker.New(breaker.Config{})
+			br, err := circuit.New(breaker.Config{})
 			if err != nil {
 				b.Fatal(err)
 			}
 			e := ratesync.New(ratesync.Config{
 				Caller: &echo{}, Names: lua.Names{Prefix: "hl", Tags: 1}, Process: "p", Timeout: time.Second,
-				Breaker: func(int) *breaker.Breaker { return br },
+				Breaker: func(int) *circuit.Breaker { return br },
 			})
 			defer e.Close()
 			settled := make(chan struct{}, size)

@@ -9,12 +9,25 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/circuit"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
 // trips after three misses, for 250 to 750 ms.
 var trips = breaker.Config{Failures: 3, FailureRatio: -1, OpenFor: 500 * time.Millisecond, SlowCall: 100 * time.Millisecond}
+
+// open makes a breaker of trips open: its next calls fail.
+func open(t *testing.T, br *circuit.Breaker) {
+	t.Helper()
+	for br.State() != breaker.Open {
+		call, ok := br.Begin()
+		if !ok {
+			t.Fatalf("Begin = false while %v", br.State())
+		}
+		call.End(0, errLost)
+	}
+}
 
 // outage is a Redis that is down until it is mended.
 type outage struct{ mended time.Time }
@@ -56,38 +69,20 @@ func TestBreakerPacesRetries(t *testing.T) {
 
 // Nothing is frozen while the breaker is open: it would be stale by then.
 func TestOpenBreakerFreezesNothing(t *testing.T) {
-	inBubble(t, trips, func(t *testing.T, w *world) {
-		w.breaker.Switch(breaker.ModeForceOpen)
+	long := trips
+	long.OpenFor = 2 * time.Minute // and 1 to 3 minutes in fact
+	inBubble(t, long, func(t *testing.T, w *world) {
+		open(t, w.breaker)
 		a := newItem(t, "a", 1)
 		w.Enqueue(0, a, now())
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute - time.Second)
 		a.owe(1)
 		w.wantAttempts(0)
-		w.breaker.Switch(breaker.ModeAuto)
-		time.Sleep(time.Second)
+		time.Sleep(2*time.Minute + 2*time.Second)
 		if got := w.wantAttempts(1)[0]; got.owed()["a"] != 2 {
 			t.Errorf("sent %v", got.owed())
 		}
 	})
-}
-
-// Regression: the lane slept for RetryIn, which is Never while the breaker is
-// forced open, and nothing woke it when the breaker was given back.
-func TestForcedOpenBreakerIsGivenBack(t *testing.T) {
-	for _, mode := range []breaker.Mode{breaker.ModeAuto, breaker.ModeForceClosed} {
-		t.Run(mode.String(), func(t *testing.T) {
-			inBubble(t, trips, func(t *testing.T, w *world) {
-				w.breaker.Switch(breaker.ModeForceOpen)
-				a := newItem(t, "a", 1)
-				w.Enqueue(0, a, now())
-				time.Sleep(time.Hour)
-				w.wantAttempts(0)
-				w.breaker.Switch(mode)
-				time.Sleep(300 * time.Millisecond)
-				w.wantAttempts(1)
-			})
-		})
-	}
 }
 
 // A half-open breaker sees one batch, whatever waits in all lanes. Regression:
@@ -128,8 +123,8 @@ func TestProbeIsOneBatch(t *testing.T) {
 // probe back.
 func TestEmptyProbe(t *testing.T) {
 	inBubble(t, trips, func(t *testing.T, w *world) {
-		w.breaker.Switch(breaker.ModeForceOpen)
-		w.breaker.Switch(breaker.ModeAuto) // open, the next Begin is the probe
+		open(t, w.breaker)
+		time.Sleep(w.breaker.RetryIn()) // open, the next Begin is the probe
 		silent := newItem(t, "silent", 0)
 		w.Enqueue(0, silent, now())
 		time.Sleep(2 * time.Millisecond)
@@ -172,14 +167,14 @@ func TestSlowAnswersTrip(t *testing.T) {
 // Each lane asks the breaker of its tag.
 func TestBreakerPerTag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		down, err := breaker.New(breaker.Config{})
+		down, err := circuit.New(breaker.Config{OpenFor: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
-		down.Switch(breaker.ModeForceOpen)
+		open(t, down)
 		w := newWorld(t, calm, func(c *ratesync.Config) {
 			up := c.Breaker
-			c.Breaker = func(tag int) *breaker.Breaker {
+			c.Breaker = func(tag int) *circuit.Breaker {
 				if tag == 0 {
 					return down
 				}

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/circuit"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
@@ -38,7 +38,7 @@ type Config struct {
 	// always let through.
 	InFlight int
 	// Breaker is asked before each attempt to a tag and told the outcome.
-	Breaker func(tag int) *breaker.Breaker
+	Breaker func(tag int) *circuit.Breaker
 	// Late is by how much this process runs late what is due, because it waits
 	// for a core; Timeout at most counts. An attempt has that much longer, and
 	// the breaker is told what it took without. Nil: 0.

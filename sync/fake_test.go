@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/circuit"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
@@ -245,7 +246,7 @@ type world struct {
 	*ratesync.Engine
 	t       *testing.T
 	redis   *fakeRedis
-	breaker *breaker.Breaker
+	breaker *circuit.Breaker
 	cfg     ratesync.Config
 }
 
@@ -256,14 +257,14 @@ var calm = breaker.Config{Failures: 1 << 30, FailureRatio: -1, SlowCall: -1}
 
 func newWorld(t *testing.T, cfg breaker.Config, edit func(*ratesync.Config)) *world {
 	t.Helper()
-	br, err := breaker.New(cfg)
+	br, err := circuit.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f := &fakeRedis{t: t}
 	w := &world{t: t, redis: f, breaker: br, cfg: ratesync.Config{
 		Caller: f, Names: lua.Names{Prefix: "hl", Tags: tags}, Process: "p1", Timeout: timeout,
-		Breaker: func(int) *breaker.Breaker { return br },
+		Breaker: func(int) *circuit.Breaker { return br },
 	}}
 	if edit != nil {
 		edit(&w.cfg)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/circuit"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
@@ -310,15 +311,15 @@ func (l *lane) answered(reply wire.Reply, began time.Time) {
 	})
 }
 
-// longestSleep bounds how long a lane does not look whether an open breaker was
-// switched by hand.
+// longestSleep bounds the pause of a lane that reads RetryIn just after another
+// lane has become the probe: RetryIn is then the time until that probe counts
+// as lost.
 const longestSleep = 250 * time.Millisecond
 
 // untilLetIn is the pause of a lane that the breaker has turned away. RetryIn
-// alone will not do. While another lane's probe is out it is the time after
-// which that is taken for lost, but most come back within a round trip; and
-// it is Never while the breaker is forced open, until somebody changes that.
-func untilLetIn(br *breaker.Breaker) time.Duration {
+// alone will not do: while another lane's probe is out, it is the time after
+// which that probe counts as lost, but most come back within a round trip.
+func untilLetIn(br *circuit.Breaker) time.Duration {
 	if br.State() == breaker.HalfOpen {
 		return retryAfter(1)
 	}

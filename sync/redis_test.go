@@ -14,6 +14,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/circuit"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/runner"
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
@@ -59,14 +60,14 @@ func newParty(t *testing.T, rdb redis.UniversalClient, rng *rand.Rand, count int
 		t.Fatal(err)
 	}
 	t.Cleanup(calls.Close)
-	br, err := breaker.New(breaker.Config{OpenFor: 10 * time.Millisecond})
+	br, err := circuit.New(breaker.Config{OpenFor: 10 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	names := lua.Names{Prefix: "hl", Tags: 2}
 	p := &party{t: t, rng: rng, Engine: ratesync.New(ratesync.Config{
 		Caller: calls, Names: names, Process: fmt.Sprintf("%016x", rng.Uint64()), Timeout: timeout,
-		Breaker:   func(int) *breaker.Breaker { return br },
+		Breaker:   func(int) *circuit.Breaker { return br },
 		OnRefused: func(tag, ops int, err error) { t.Errorf("tag %d: %d ops refused: %v", tag, ops, err) },
 	})}
 	t.Cleanup(p.Close)

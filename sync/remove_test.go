@@ -14,25 +14,31 @@ import (
 // A queue holds what is in use, in every state of the breaker: a million items
 // that come and go, of which ten are there at a time, leave ten.
 func TestRemove(t *testing.T) {
-	states := map[string]func(w *world){
-		"closed":        func(*world) {},
-		"forced open":   func(w *world) { w.breaker.Switch(breaker.ModeForceOpen) },
-		"forced closed": func(w *world) { w.breaker.Switch(breaker.ModeForceClosed) },
-		"open": func(w *world) {
-			w.redis.script = func(context.Context, attempt) (wire.Reply, error) { return wire.Reply{}, errLost }
-		},
-		"hung": func(w *world) {
+	hours := trips
+	hours.OpenFor = 24 * time.Hour
+	fails := func(w *world) {
+		w.redis.script = func(context.Context, attempt) (wire.Reply, error) { return wire.Reply{}, errLost }
+	}
+	states := map[string]struct {
+		breaker breaker.Config
+		bring   func(w *world)
+	}{
+		"closed":                    {trips, func(*world) {}},
+		"closed, while Redis fails": {calm, fails},
+		"open":                      {trips, fails},
+		"open for hours":            {hours, func(w *world) { open(w.t, w.breaker) }},
+		"hung": {trips, func(w *world) {
 			w.redis.script = func(ctx context.Context, _ attempt) (wire.Reply, error) { return hangs(ctx) }
-		},
-		"refused": func(w *world) {
+		}},
+		"refused": {trips, func(w *world) {
 			w.redis.empty = true
 			w.redis.script = func(context.Context, attempt) (wire.Reply, error) { return wire.Reply{}, refusal("HLBATCH") }
-		},
+		}},
 	}
-	for name, bring := range states {
+	for name, state := range states {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, trips, func(t *testing.T, w *world) {
-				bring(w)
+			inBubble(t, state.breaker, func(t *testing.T, w *world) {
+				state.bring(w)
 				w.Enqueue(0, newItem(t, "first", 1), time.Time{})
 				time.Sleep(time.Second)
 				const live = 11 // with the first

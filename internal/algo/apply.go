@@ -2,8 +2,8 @@ package algo
 
 import "math"
 
-// Apply runs op on a bucket or queue at now and reports whether the state must
-// be written. A state with Born 0 is a full bucket that nobody has used.
+// Apply runs op on a bucket or queue at now and reports whether the state must be
+// written. A state with Born 0 is a full, unused bucket.
 func (b Bucket) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	written := s.Born != 0 && s.Kind == b.kind() // its birth is worth reporting
 	wrote := s.Last                              // the last grant is not later
@@ -11,10 +11,10 @@ func (b Bucket) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	s = b.load(s, now, op.Since)
 	op.MaxDelay = max(op.MaxDelay, 0)
 	if op.MaxDelay > 0 {
-		op.Div = 0 // whoever waits for units has none to spare
+		op.Div = 0 // a caller that waits for units gets no lease
 	}
 	if b.Queue || op.MaxDelay > 0 {
-		op.Gen = 0 // no ledger: what is granted has a time of its own
+		op.Gen = 0 // no ledger: granted units have a time of their own
 	}
 	dirty := op.Reset
 	if op.Reset {
@@ -81,9 +81,9 @@ func (b Bucket) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	return s, ans, dirty
 }
 
-// kept is the level that a state calls 0: a full queue's, an empty bucket's.
-// What survives a change of limit is what stands in a queue, in units, and what
-// is left of a bucket.
+// kept returns the level that a State stores as 0: that of an empty bucket, or of a
+// queue without content. So the stored value is the content of a queue, or the units
+// left in a bucket, which a change of the limit keeps.
 func (b Bucket) kept() int64 {
 	if b.Queue {
 		return b.Cap
@@ -91,12 +91,12 @@ func (b Bucket) kept() int64 {
 	return 0
 }
 
-// Load brings a state to now and into this bucket's terms, with the level that
-// is left also of a queue. This bucket has been in force for long.
+// Load advances a state to now and converts it to this bucket, whose limit has been in
+// force for longer than the state. Level is then the sub-units left, also of a queue.
 func (b Bucket) Load(s State, now int64) State { return b.load(s, now, 0) }
 
-// load is Load where this bucket came into force since µs before now (0: long
-// ago): until then the bucket that wrote the state refills it.
+// load is Load for a limit that came into force since µs before now (0: long ago).
+// Until then, the limit that wrote the state refills it.
 func (b Bucket) load(s State, now, since int64) State {
 	if s.Born == 0 || s.Kind != b.kind() {
 		return State{Kind: b.kind(), Unit: b.Unit, Refill: b.Refill, Level: b.Cap, Last: now, Born: now}
@@ -119,21 +119,21 @@ func (b Bucket) load(s State, now, since int64) State {
 	return s
 }
 
-// advance refills up to a time; nothing where that is past.
+// advance refills up to a time. It does nothing for a time in the past.
 func (b Bucket) advance(s *State, at int64) {
 	if at <= s.Last {
 		return
 	}
 	for s.out() > 0 && s.edge() <= at {
 		b.refill(s, s.edge())
-		s.Out = [2]int64{0, s.Out[0]} // what is older is dead
+		s.Out = [2]int64{0, s.Out[0]} // older leases have expired
 	}
 	b.refill(s, at)
 }
 
-// wrote is the bucket that wrote a state, as far as the state tells: its rate,
-// with this bucket's burst. The old burst is not needed: a bucket that has been
-// full for two seconds is forgotten, and full under any limit.
+// wrote returns the bucket that wrote a state, with its rate and this bucket's burst.
+// The state does not have the old burst. It is not needed: Redis drops a bucket that
+// has been full for two seconds, and an unused bucket is full under any limit.
 func (b Bucket) wrote(s State) Bucket {
 	if s.Unit == b.Unit && s.Refill == b.Refill {
 		return b
@@ -142,23 +142,23 @@ func (b Bucket) wrote(s State) Bucket {
 	return Bucket{Queue: b.Queue, Unit: s.Unit, Refill: s.Refill, Cap: int64(room)}
 }
 
-// refill brings the level to a time before which the ledger does not change.
+// refill advances the level to a time before which the ledger does not change.
 func (b Bucket) refill(s *State, at int64) {
 	b.Cap = b.ceiling(*s)
 	s.Level, s.Last = b.Fill(s.Level, at-s.Last), at
 }
 
-// merge takes the larger of two histories where the state that the sender's
-// view is of was lost, or rolled back: others only debit, so a state above a
-// view of its own life has forgotten something. (Or had a Refund: it is taken
-// back then, on the safe side.) It begins a new life then, so that everyone
-// else's view is held against it too; by less than a unit it is not worth that.
+// merge repairs a state that was lost or rolled back since the sender's view: of the two
+// histories it takes the one with more usage. Other processes only debit, so a state
+// above a view with the same Born has lost a debit. (Or it had a Refund, which merge
+// then takes back, on the safe side.) merge then sets a new Born, so that the views of
+// the other processes correct the state too. It ignores less than a unit.
 func (b Bucket) merge(s *State, op Op, now int64) bool {
 	v := op.View
 	if v.Born == 0 || v.At <= s.Reset {
 		return false
 	}
-	// Products in conversions of their own: a fused one rounds otherwise than Lua.
+	// Each product has its own conversion: a fused one rounds differently from Lua.
 	if v.Born != s.Born {
 		seen := float64(v.Level) + float64(float64(max(now-v.At, 0))*float64(b.Refill)) - float64(float64(s.Since)*float64(b.Unit))
 		if seen < float64(s.Level) {
@@ -175,7 +175,7 @@ func (b Bucket) merge(s *State, op Op, now int64) bool {
 	return false
 }
 
-// debit takes n units, down to a whole burst of debt.
+// debit takes n units, down to one burst of debt.
 func (b Bucket) debit(level, n int64) int64 {
 	if float64(n)*float64(b.Unit) >= float64(level+b.Cap) {
 		return -b.Cap
@@ -183,38 +183,36 @@ func (b Bucket) debit(level, n int64) int64 {
 	return level - n*b.Unit
 }
 
-// refund gives back units and reports whether that changed anything. What a
-// full bucket cannot take is gone: it had come back by itself. Of units that
-// might be used from a time on (a booking that is cancelled), what was granted
-// after them stays taken: else a booking behind them, and the units that come
-// back, would be used in the same moment. wrote is not before the last grant.
-// The rule is that of x/time/rate's Reservation.CancelAt.
+// refund gives units back and reports whether that changed the state. Units that a full
+// bucket cannot take are dropped, since the refill has already returned them. For a
+// cancelled booking, with RefundAt, units granted after it stay taken: otherwise a later
+// booking and the returned units could be used at the same moment. wrote is not before
+// the last grant. The rule is that of x/time/rate's Reservation.CancelAt.
 func (b Bucket) refund(s *State, op Op, wrote int64) bool {
 	level, since, n := s.Level, s.Since, op.Refund
 	give := float64(n) * float64(b.Unit)
 	switch {
 	case op.RefundAt <= 0:
-	case b.Queue: // those whose time has come have been served
+	case b.Queue: // units whose time has come are served
 		passed := float64(max(0, s.Last-op.RefundAt))
 		n = int64(math.Max(0, float64(n)-math.Floor(float64(passed*float64(b.Refill))/float64(b.Unit))))
 		give = float64(n) * float64(b.Unit)
 	default:
 		if level < 0 {
-			wrote = s.Last // and the debt is of later bookings
+			wrote = s.Last // the debt is that of later bookings
 		}
 		after := float64(float64(wrote-op.RefundAt)*float64(b.Refill)) - float64(min(level, 0))
 		give = math.Max(0, give-math.Max(0, after))
 		n = int64(give / float64(b.Unit))
 	}
-	room := float64(b.ceiling(*s) - level) // not negative: Load and merge have seen to that
+	room := float64(b.ceiling(*s) - level) // not negative, after Load and merge
 	s.Level, s.Since = level+int64(math.Max(math.Min(give, room), 0)), max(since-n, 0)
 	return s.Level != level || s.Since != since
 }
 
-// TTL is how many ms a state must be kept: until the bucket is full, or, after
-// a Reset, until the lowest view from before it would be; the longest lease
-// beyond that, and the longest that a clock which stepped back freezes the
-// refill.
+// TTL returns the ms for which a state must be kept: until the bucket is full, or, after
+// a Reset, until the lowest view from before it would be full. It adds the longest life
+// of a lease, and the longest freeze after a clock stepped back.
 func (b Bucket) TTL(s State) int64 {
 	full := b.WaitFull(s.Level + b.kept())
 	if s.Reset > 0 {

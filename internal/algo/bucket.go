@@ -7,18 +7,18 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// Never is the wait in µs for more units than the bucket holds. It is longer
-// than any true wait (285 years), exact in a float64, and a time.Duration of
-// that many µs does not overflow.
+// Never is the wait in µs for more units than the bucket holds. It is longer than any
+// real wait (285 years), exact in a float64, and as a time.Duration it does not
+// overflow.
 const Never = exact
 
-// exact is the end of the range in which a float64 counts without gaps.
+// exact is 2⁵³: up to it, a float64 represents every integer.
 const exact = 1 << 53
 
 // Bucket is the limit of a token bucket, a leaky bucket, or a leaky queue, in
 // sub-units.
 type Bucket struct {
-	Queue  bool  // what is granted has to wait until what was before it is served: queue.go
+	Queue  bool  // granted units wait until earlier ones are served: queue.go
 	Unit   int64 // sub-units per unit
 	Refill int64 // sub-units per µs
 	Cap    int64 // sub-units of a full bucket
@@ -42,14 +42,14 @@ func (b Bucket) kind() Kind {
 	return KindBucket
 }
 
-// Fill is the level elapsed µs later. A negative elapsed refills nothing; a
-// level above Cap (the limit was lowered) is capped.
+// Fill returns the level elapsed µs later. A negative elapsed refills nothing. A level
+// above Cap, after the limit was lowered, is capped.
 func (b Bucket) Fill(level, elapsed int64) int64 {
 	if elapsed < 0 {
 		elapsed = 0
 	}
-	// The product may leave the exact range, but only where it is far above
-	// what is missing, so that the comparison stays right.
+	// The product may leave the exact range, but is then far above the missing
+	// sub-units, so the comparison stays right.
 	add := float64(elapsed) * float64(b.Refill)
 	if add >= float64(b.Cap-level) {
 		return b.Cap
@@ -57,7 +57,7 @@ func (b Bucket) Fill(level, elapsed int64) int64 {
 	return level + int64(add)
 }
 
-// Units is the whole units in a level, 0 in debt.
+// Units returns the whole units in a level, 0 in debt.
 func (b Bucket) Units(level int64) int64 {
 	if level < b.Unit {
 		return 0
@@ -65,8 +65,8 @@ func (b Bucket) Units(level int64) int64 {
 	return level / b.Unit
 }
 
-// Wait is how many µs until level reaches n units, rounded up; 0 when it has,
-// Never when the bucket does not hold n.
+// Wait returns the µs until level reaches n units, rounded up: 0 if it has, Never if
+// the bucket does not hold n.
 func (b Bucket) Wait(level, n int64) int64 {
 	if n > b.Cap/b.Unit {
 		return Never
@@ -74,7 +74,7 @@ func (b Bucket) Wait(level, n int64) int64 {
 	return b.wait(n*b.Unit - level)
 }
 
-// WaitFull is how many µs until the bucket is full.
+// WaitFull returns the µs until the bucket is full.
 func (b Bucket) WaitFull(level int64) int64 { return b.wait(b.Cap - level) }
 
 func (b Bucket) wait(missing int64) int64 {
@@ -84,36 +84,35 @@ func (b Bucket) wait(missing int64) int64 {
 	return (missing + b.Refill - 1) / b.Refill
 }
 
-// Rescale converts a level counted in units of from sub-units to this
-// bucket's. The limit changed; the level is in units and stays, within this
-// bucket's range. Never up: at most two sub-units, a few µs of refill at
-// most, are lost.
+// Rescale converts a level after a change of the limit: from counts of from sub-units
+// per unit to this bucket's. The level in units stays, within this bucket's range. It
+// never rounds up; it loses at most two sub-units, a few µs of refill.
 func (b Bucket) Rescale(level, from int64) int64 { return b.clamp(b.scale(level, from)) }
 
-// Convert is Rescale of the level that another limit's bucket has left; of a
-// queue what stands in it stays, not what is left.
+// Convert is Rescale for the level of another limit's bucket. For a queue, the content
+// of the queue stays in units, not the level.
 func (b Bucket) Convert(level int64, from Bucket) int64 {
 	return b.clamp(b.scale(level-from.kept(), from.Unit) + float64(b.kept()))
 }
 
-// scale is Rescale without the range.
+// scale is Rescale without the bounds.
 func (b Bucket) scale(level, from int64) float64 {
 	scaled := float64(level)
 	if from != b.Unit {
 		whole := math.Floor(scaled / float64(from))
-		// The conversions keep a compiler from fusing a product and a sum,
-		// which would round otherwise than Lua does.
+		// The conversions keep the compiler from fusing a product and a sum,
+		// which would round differently from Lua.
 		product := float64((scaled - float64(whole*float64(from))) * float64(b.Unit))
 		part := math.Floor(product / float64(from))
 		if product >= exact {
-			part = math.Max(part-1, 0) // rounded twice, perhaps up
+			part = math.Max(part-1, 0) // two roundings may have gone up
 		}
 		scaled = float64(whole*float64(b.Unit)) + part
 	}
 	return scaled
 }
 
-// clamp brings a level into the range.
+// clamp bounds a level to [-Cap, Cap].
 func (b Bucket) clamp(level float64) int64 {
 	return int64(math.Max(-float64(b.Cap), math.Min(level, float64(b.Cap))))
 }

@@ -26,8 +26,8 @@ func worst(b algo.Bucket, uses []use) (over int64) {
 	return over
 }
 
-// Cause: cancelling a booking gave back all of it, also what was booked behind
-// it, so that nearly two bursts were used at one instant.
+// Regression: a cancelled booking gave back all its units, although others had booked
+// behind it, so that nearly two bursts were used at one instant.
 func TestCancelledBookingsNeverLetTwoBurstsMeet(t *testing.T) {
 	limit := hybridlimit.TokenBucket(10, time.Second, 10)
 	b := algo.BucketOf(limit)
@@ -70,7 +70,7 @@ func TestCancelledBookingsNeverLetTwoBurstsMeet(t *testing.T) {
 	}
 }
 
-// What is cancelled comes back as far as nobody has booked behind it.
+// Cancelled units come back, except those that later bookings have booked ahead.
 func TestCancelGivesBackWhatNobodyBookedBehind(t *testing.T) {
 	limit := hybridlimit.TokenBucket(10, time.Second, 10)
 	b, scale := algo.BucketOf(limit), algo.ScaleOf(limit)

@@ -8,7 +8,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// Cause: the time that had passed was refilled at the new rate.
+// Regression: the time before the change was refilled at the new rate.
 func TestANewLimitRefillsNothingForThePast(t *testing.T) {
 	const second = int64(1_000_000)
 	slow, fast := hybridlimit.PerHour(100), hybridlimit.TokenBucket(1000, time.Second, 100)
@@ -52,14 +52,14 @@ func TestARefusedAskBeginsTheNewRate(t *testing.T) {
 	if _, a, _ = fast.Apply(s, algo.Op{Asks: []int64{10}, Since: 1}, start+2_010_000); a.Granted != 10 {
 		t.Errorf("%+v", a)
 	}
-	// Who only looks changes nothing.
+	// An op that only looks changes nothing.
 	s, _, _ = slow.Apply(algo.State{}, algo.Op{Asks: []int64{100}}, start)
 	if _, _, dirty := fast.Apply(s, algo.Op{Since: 1}, start+2_000_000); dirty {
 		t.Error("a peek wrote")
 	}
 }
 
-// A queue keeps what stands in it.
+// A queue keeps its content.
 func TestANewLimitOfAQueueServesThePastAtTheOldRate(t *testing.T) {
 	slow, fast := algo.BucketOf(hybridlimit.LeakyQueue(1, time.Second, 10)), algo.BucketOf(hybridlimit.LeakyQueue(10, time.Second, 10))
 	s, _, _ := slow.Apply(algo.State{}, algo.Op{Asks: []int64{8}}, start)

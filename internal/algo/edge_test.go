@@ -12,8 +12,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// Whatever an operation claims, the state stays within its range and the
-// answer is one that a caller can use.
+// For every operation, even with false values, the state stays within its range and the
+// answer is usable.
 func TestNothingOverflows(t *testing.T) {
 	huge := rapid.OneOf(
 		rapid.SampledFrom([]int64{0, 1, 1 << 52, 1<<53 - 1, 1 << 53, 1<<53 + 1, math.MaxInt64 - 1, math.MaxInt64}),
@@ -46,8 +46,8 @@ func TestNothingOverflows(t *testing.T) {
 	})
 }
 
-// Cause: n·Unit overflowed for asks far above the burst, so that a call which
-// can never succeed was told to retry at once.
+// Regression: n·Unit overflowed for asks far above the burst, so that a call that can
+// never succeed got a retry of 0.
 func TestWaitForMoreThanTheBurst(t *testing.T) {
 	b := algo.BucketOf(hybridlimit.TokenBucket(1, 24*time.Hour, 100))
 	for _, n := range []int64{101, 1 << 40, math.MaxInt64 / b.Unit, math.MaxInt64/b.Unit + 1, math.MaxInt64} {
@@ -60,8 +60,8 @@ func TestWaitForMoreThanTheBurst(t *testing.T) {
 	}
 }
 
-// Cause: Since + Owed overflowed and a state with a negative count was
-// written, which Redis then took for lost: a full bucket again.
+// Regression: Since + Owed overflowed, and a state with a negative count was written.
+// Redis then took the state for lost, and the bucket was full again.
 func TestSinceSaturates(t *testing.T) {
 	b := algo.BucketOf(hybridlimit.PerSecond(5))
 	s := algo.State{Unit: b.Unit, Refill: b.Refill, Level: 0, Last: start, Born: start, Since: 1<<53 - 1}
@@ -72,7 +72,7 @@ func TestSinceSaturates(t *testing.T) {
 	}
 }
 
-// Cause: demand below zero made the lease a NaN, and that int64 is -2⁶³.
+// Regression: a negative demand made the lease a NaN, which as int64 is -2⁶³.
 func TestNegativeDemandLeasesNothing(t *testing.T) {
 	b := algo.BucketOf(hybridlimit.PerSecond(5))
 	s, ans, _ := b.Apply(algo.State{}, algo.Op{Owed: 2, Demand: -1, Div: 1}, start)
@@ -102,9 +102,9 @@ func TestFillAtTheEdges(t *testing.T) {
 	}
 }
 
-// Causes: part·Unit rounds above 2⁵³ and could round up, which made units out
-// of nothing; whole·Unit above 2⁶³ came back from float64 as -2⁶³; and a debt
-// larger than the new burst stayed, below the floor.
+// Regressions: part·Unit above 2⁵³ could round up, which created units; whole·Unit above
+// 2⁶³ came back from float64 as -2⁶³; and a debt larger than the new burst stayed, below
+// the floor.
 func TestRescaleNeverCreatesUnits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		from, to := algo.BucketOf(drawLimit(t, "from")), algo.BucketOf(drawLimit(t, "to"))

@@ -11,8 +11,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/reference"
 )
 
-// The rules for windows, each of which can be off: what breaks then is what
-// the protocol has it for.
+// The rules for windows. Each can be off, which shows the failure that it prevents.
 type windowRules struct {
 	uncapped   bool // credit without a bound
 	dropLate   bool // units of the last window are not counted
@@ -153,9 +152,9 @@ func (f *windowFleet) run(steps int) *big.Rat {
 	return f.excess
 }
 
-// What a fleet admits stays within the credit of all but one of Rate (fixed:
-// with what was carried, in each window; sliding: the estimate). Without one
-// of the rules it does not.
+// A fleet admits at most Rate plus the credit of all processes but one. (Fixed window:
+// per window, with the carried units; sliding window: the estimate.) Without one of the
+// rules it admits more.
 func TestWindowFleets(t *testing.T) {
 	const period = 400 * time.Millisecond
 	for _, l := range []hybridlimit.Limit{hybridlimit.FixedWindow(20, period), hybridlimit.SlidingWindow(20, period)} {

@@ -9,7 +9,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// fold brings what a fuzzer says into a range, and leaves it where it is inside.
+// fold maps a value of the fuzzer into a range, and keeps values inside it.
 func fold(n, low, high int64) int64 {
 	if low <= n && n <= high {
 		return n
@@ -17,7 +17,7 @@ func fold(n, low, high int64) int64 {
 	return low + int64(uint64(n)%uint64(high-low+1))
 }
 
-// limitOf makes a valid limit of what a fuzzer says.
+// limitOf makes a valid limit of the fuzzer's values.
 func limitOf(a hybridlimit.Algorithm, rate, period, burst int64) (hybridlimit.Limit, bool) {
 	l := hybridlimit.Limit{Algorithm: a, Rate: fold(rate, 1, 1<<51), Period: time.Duration(fold(period, 1, 1<<50)) * time.Microsecond}
 	if a <= hybridlimit.AlgLeakyQueue {
@@ -30,7 +30,7 @@ func limitOf(a hybridlimit.Algorithm, rate, period, burst int64) (hybridlimit.Li
 	return l, l.Validate() == nil
 }
 
-// What is left of one limit's bucket never becomes more under another.
+// The units left of one limit's bucket never increase under another.
 func FuzzRescale(f *testing.F) {
 	f.Add(int64(100), int64(1_000_000), int64(200), int64(1), int64(86_400_000_000), int64(10), int64(123_456))
 	f.Add(int64(1), int64(86_400_000_000), int64(50_000), int64(10_000_000), int64(1_000_000), int64(1_000_000), int64(1)<<52)
@@ -61,8 +61,8 @@ func FuzzRescale(f *testing.F) {
 	})
 }
 
-// What is used of one window is used of a window of another period, never
-// less, and hardly more.
+// The usage of one window counts in a window of another period: never less, and hardly
+// more.
 func FuzzConvertWindow(f *testing.F) {
 	f.Add(true, int64(100), int64(1_000_000), int64(60_000_000), int64(70), int64(90), int64(start)+400_000)
 	f.Add(true, int64(1)<<51, int64(1)<<50, int64(1), int64(1)<<52, int64(1)<<52, int64(1))
@@ -124,9 +124,8 @@ func (k kept) apply(op algo.Op, now int64) (kept, algo.Answer) {
 	return k, ans
 }
 
-// Under any limit, what an op is granted fits into the Burst and what is left
-// of it is in range; asked again after Retry it is granted, and a µs earlier
-// it is not.
+// Under any limit, the grant of an op fits into the Burst and the level stays in range.
+// The same op after Retry is granted, and a µs earlier it is not.
 func FuzzApply(f *testing.F) {
 	f.Add(uint8(0), int64(100), int64(1_000_000), int64(200), int64(3), int64(150), int64(7))
 	f.Add(uint8(2), int64(10), int64(1_000_000), int64(21), int64(1), int64(30), int64(99_999))

@@ -2,7 +2,7 @@ package algo
 
 import "github.com/hybridlimit/hybridlimit"
 
-// Kind is an arithmetic. States of one are unreadable for another.
+// Kind is one of the arithmetics. A state of one kind is unreadable for another.
 type Kind uint8
 
 // The kinds. The zero value is the bucket.
@@ -14,10 +14,10 @@ const (
 	KindLog                 // sliding log: log.go
 )
 
-// Letter is the kind in a limit's text and in a state's.
+// Letter returns the letter of the kind in the text of a limit and of a state.
 func (k Kind) Letter() byte { return "bqfsl"[k] }
 
-// KindOf is the kind of an algorithm.
+// KindOf returns the kind of an algorithm.
 func KindOf(a hybridlimit.Algorithm) Kind {
 	switch a {
 	case hybridlimit.AlgLeakyQueue:
@@ -32,14 +32,14 @@ func KindOf(a hybridlimit.Algorithm) Kind {
 	return KindBucket
 }
 
-// Limit is a limit of any kind whose state is a State: all but the log.
+// Limit is a limit of any kind except the log: the kinds whose state is a State.
 type Limit struct {
-	Kind   Kind   // says which of the two
+	Kind   Kind   // selects one of the two
 	Bucket Bucket // of a bucket or a queue
 	Window Window // of a window
 }
 
-// LimitOf converts a valid limit. A sliding log is LogOf's.
+// LimitOf converts a valid limit. For a sliding log, see LogOf.
 func LimitOf(l hybridlimit.Limit) Limit {
 	switch k := KindOf(l.Algorithm); k {
 	case KindFixed, KindSliding:
@@ -51,8 +51,8 @@ func LimitOf(l hybridlimit.Limit) Limit {
 
 func (l Limit) window() bool { return l.Kind == KindFixed || l.Kind == KindSliding }
 
-// Apply runs op at now and reports whether the state must be written. A state
-// with Born 0 is one that nobody has used.
+// Apply runs op at now and reports whether the state must be written. A state with
+// Born 0 is that of an unused key.
 func (l Limit) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	if l.window() {
 		return l.Window.Apply(s, op, now)
@@ -60,7 +60,7 @@ func (l Limit) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	return l.Bucket.Apply(s, op, now)
 }
 
-// Load brings a state to now and into this limit's terms.
+// Load advances a state to now and converts it to this limit.
 func (l Limit) Load(s State, now int64) State {
 	if l.window() {
 		return l.Window.Load(s, now)
@@ -68,7 +68,7 @@ func (l Limit) Load(s State, now int64) State {
 	return l.Bucket.Load(s, now)
 }
 
-// TTL is how many ms a state written at now must be kept.
+// TTL returns the ms for which a state written at now must be kept.
 func (l Limit) TTL(s State, now int64) int64 {
 	if l.window() {
 		return l.Window.TTL(s, now)
@@ -76,7 +76,7 @@ func (l Limit) TTL(s State, now int64) int64 {
 	return l.Bucket.TTL(s)
 }
 
-// Unit is the sub-units of one unit.
+// Unit returns the sub-units of one unit.
 func (l Limit) Unit() int64 {
 	if l.window() {
 		return l.Window.Unit
@@ -84,7 +84,7 @@ func (l Limit) Unit() int64 {
 	return l.Bucket.Unit
 }
 
-// Full is the level in sub-units at which nothing is used.
+// Full returns the level of an unused key, in sub-units.
 func (l Limit) Full() int64 {
 	if l.window() {
 		return l.Window.Cap

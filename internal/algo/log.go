@@ -9,9 +9,9 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// LogWindow is the limit of a sliding log: Rate units in any trailing Period,
-// exactly. It keeps every admission, so it costs memory, and it has no leases
-// and no views: each call asks.
+// LogWindow is the limit of a sliding log: exactly Rate units in any trailing Period.
+// It keeps every admission, so it costs memory. It has no leases and no views: each
+// call asks Redis.
 type LogWindow struct {
 	Rate   int64 // units
 	Period int64 // µs
@@ -19,9 +19,9 @@ type LogWindow struct {
 
 // Entry is one admission in a log.
 type Entry struct {
-	At    int64  // µs of Redis time, and later than the one before
-	Units int64  // what it cost
-	ID    string // what its op said
+	At    int64  // µs of Redis time, greater than in the entry before
+	Units int64  // admitted units
+	ID    string // Op.ID
 }
 
 // LogOf converts a valid limit.
@@ -29,9 +29,9 @@ func LogOf(l hybridlimit.Limit) LogWindow {
 	return LogWindow{Rate: l.Rate, Period: int64(l.Period / time.Microsecond)}
 }
 
-// Load brings a log to now: what is a Period old is out. A clock that stepped
-// back by more than ClockSlack takes the log along; by less, entries of the
-// future stay, and live longer by as much.
+// Load advances a log to now: it drops entries that are a Period old. If the clock
+// stepped back by more than ClockSlack, the log moves with it. If by less, entries of
+// the future stay, and live longer by that time.
 func (l LogWindow) Load(log []Entry, now int64) []Entry {
 	log = slices.Clone(log)
 	if n := len(log); n > 0 && log[n-1].At-now > ClockSlack {
@@ -101,9 +101,8 @@ func (l LogWindow) Apply(log []Entry, op Op, now int64) ([]Entry, Answer, bool) 
 	return log, ans, dirty
 }
 
-// refundOldest takes units off the oldest entries: they would be back first
-// anyway, so that no trailing Period ever counts less than was admitted in it
-// and kept.
+// refundOldest takes units off the oldest entries, which would leave first. So no
+// trailing Period counts less than the units admitted in it and kept.
 func refundOldest(log []Entry, n int64) []Entry {
 	for len(log) > 0 && log[0].Units <= n {
 		n -= log[0].Units
@@ -115,8 +114,8 @@ func refundOldest(log []Entry, n int64) []Entry {
 	return log
 }
 
-// refundEntry takes units off the entry of a time, if it is still there: what
-// was taken for a call that did not happen after all, which is no admission.
+// refundEntry takes units off the entry of a time, if it is still there: the entry of
+// a call that did not happen, which is then no admission.
 func refundEntry(log []Entry, n, at int64, dirty bool) ([]Entry, bool) {
 	i, ok := slices.BinarySearchFunc(log, at, func(e Entry, at int64) int { return cmp.Compare(e.At, at) })
 	if !ok {
@@ -128,7 +127,7 @@ func refundEntry(log []Entry, n, at int64, dirty bool) ([]Entry, bool) {
 	return log, true
 }
 
-// retry is how many µs until n units fit: when enough of the oldest have left.
+// retry returns the µs until n units fit, because enough of the oldest have left.
 func (l LogWindow) retry(log []Entry, n, now int64) int64 {
 	if n > l.Rate {
 		return Never
@@ -141,7 +140,7 @@ func (l LogWindow) retry(log []Entry, n, now int64) int64 {
 	return log[i].At + l.Period - now
 }
 
-// TTL is how many ms a log that was written at now must be kept.
+// TTL returns the ms for which a log written at now must be kept.
 func (l LogWindow) TTL(log []Entry, now int64) int64 {
 	if len(log) == 0 {
 		return 0

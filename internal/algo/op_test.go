@@ -9,7 +9,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// step is one operation at a time, and what it must answer.
+// step is one operation at a time, and its expected answer.
 type step struct {
 	at   time.Duration // since start
 	op   algo.Op
@@ -135,8 +135,8 @@ func TestDeniedAndPeekedWriteNothing(t *testing.T) {
 	}
 }
 
-// A view of a life that Redis has forgotten: the larger of the two histories
-// holds, and merging it again changes nothing.
+// A view of a state that Redis has lost: the history with more usage holds, and merging
+// it again changes nothing.
 func TestViewOfALostState(t *testing.T) {
 	const s = time.Second
 	b := algo.BucketOf(hybridlimit.TokenBucket(10, s, 5)) // 100 000 sub-units a unit, one a µs

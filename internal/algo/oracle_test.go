@@ -15,8 +15,8 @@ import (
 // loses are those of a real timestamp.
 const start = 1_763_000_000_000_000
 
-// oracle is a token bucket as one would write it without thinking about
-// computers: rational units, refilled by rate·elapsed/period.
+// oracle is a token bucket in exact arithmetic: rational units, refilled by
+// rate·elapsed/period.
 type oracle struct {
 	limit hybridlimit.Limit
 	units *big.Rat // negative is debt

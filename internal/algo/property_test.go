@@ -102,7 +102,7 @@ func TestAdmittedWithinTheBound(t *testing.T) {
 	})
 }
 
-// Denied one µs before the retry, admitted at it if nobody else came.
+// A call is denied one µs before the retry, and admitted at it if no other call came.
 func TestRetryIsTheFirstMicrosecond(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := drawLimit(t, "limit")
@@ -124,8 +124,8 @@ func TestRetryIsTheFirstMicrosecond(t *testing.T) {
 	})
 }
 
-// Asking for units one call at a time never admits more than is there, and a
-// call that takes what it can get takes exactly as much.
+// Single calls for units never admit more than are there, and a partial ask takes exactly
+// as many.
 func TestSplittingNeverAdmitsMore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := drawLimit(t, "limit")
@@ -157,8 +157,8 @@ func TestSplittingNeverAdmitsMore(t *testing.T) {
 	})
 }
 
-// A higher limit admits as much to the same calls of one cost. (Of mixed
-// costs it need not: what it admits early can be in the way of more later.)
+// A higher limit admits at least as much to the same calls of equal cost. (With mixed
+// costs it may admit less: an early admission can prevent a larger later one.)
 func TestRaisingTheLimitNeverAdmitsLess(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		low := drawLimit(t, "limit")
@@ -187,8 +187,8 @@ func TestRaisingTheLimitNeverAdmitsLess(t *testing.T) {
 	})
 }
 
-// Answers depend on time differences alone, and on where the seconds begin that
-// the ledger counts by.
+// Answers depend only on time differences, and on the begin of the ledger's
+// generations.
 func TestShiftingTimeChangesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := drawLimit(t, "limit")

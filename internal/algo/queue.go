@@ -2,15 +2,15 @@ package algo
 
 import "math"
 
-// A leaky queue is a bucket whose level is what is left of the queue, Burst −
-// depth. What enters is served when all before it was, depth·e later. A lease
-// is a block of slots, those right behind what was granted. They have times of
-// their own, so nothing need be remembered of them: a slot that nobody has
-// taken when its time comes is lost, to the whole fleet.
+// A leaky queue is a bucket whose level is the room left in the queue, Burst − depth.
+// With e the time to serve one unit, a new unit is served depth·e later, when all
+// units before it were. A lease is a block of slots, directly behind the granted
+// units. Each slot has a time, so the ledger does not record it: a slot that is unused
+// at its time is lost for the whole fleet.
 
-// grant is how many of n units a level allows, and in how many µs they may be
-// used. A patient ask may leave a bucket in debt; it is whole, or none. A queue
-// is as long as it is, however patient who asks.
+// grant returns the number of the n units that a level permits, and the µs until they
+// may be used. An ask with MaxDelay may leave a bucket in debt; it gets all units or
+// none. MaxDelay does not make a queue longer.
 func (b Bucket) grant(level, n, frozen int64, op Op) (units, delay int64) {
 	switch free := b.Units(level); {
 	case n < 1:
@@ -31,10 +31,10 @@ func (b Bucket) grant(level, n, frozen int64, op Op) (units, delay int64) {
 	return units, delay
 }
 
-// slots sizes a block of slots: a part of the queue as of a bucket, and what
-// the process uses up to the time of the first of them, less a standard
-// deviation, so that few are lost. Where nobody queues there is no such time:
-// who leased slots then would make others wait for it.
+// slots sizes a block of slots. It takes a part of the queue, as lease does of a
+// bucket. It takes at most the demand of the process until the time of the first slot,
+// less a standard deviation, so that few slots are lost. If the queue is empty, that
+// time is 0 and there is no lease: leased slots would make others wait.
 func (b Bucket) slots(s *State, op Op, ans *Answer, refused bool, frozen, now int64) {
 	if op.Div < 1 || op.Demand < 1 || refused {
 		return
@@ -48,8 +48,8 @@ func (b Bucket) slots(s *State, op Op, ans *Answer, refused bool, frozen, now in
 	}
 }
 
-// delay is how many µs after it is granted at a level an ask for n units may
-// be used: when the queue has been served, or the bucket would have held n.
+// delay returns the µs until n units granted at a level may be used: until the queue
+// has been served, or until the bucket would have held n.
 func (b Bucket) delay(level, n, frozen int64) int64 {
 	if b.Queue {
 		return thaw(b.wait(b.Cap-level), frozen)
@@ -57,8 +57,7 @@ func (b Bucket) delay(level, n, frozen int64) int64 {
 	return thaw(b.wait(n*b.Unit-level), frozen)
 }
 
-// retry is how many µs until an ask for n units succeeds; Never above the
-// burst.
+// retry returns the µs until an ask for n units succeeds, and Never above the burst.
 func (b Bucket) retry(level, n, frozen, patience int64, partial bool) int64 {
 	if n > b.Cap/b.Unit {
 		return Never
@@ -74,8 +73,8 @@ func (b Bucket) retry(level, n, frozen, patience int64, partial bool) int64 {
 	return max(thaw(b.wait(need-level), frozen), late)
 }
 
-// thaw adds to a wait the time for which a clock that stepped back keeps the
-// state frozen.
+// thaw adds to a wait the time for which the state is frozen after Redis's clock
+// stepped back.
 func thaw(wait, frozen int64) int64 {
 	if wait > 0 {
 		return wait + frozen

@@ -2,15 +2,15 @@ package algo
 
 import "github.com/hybridlimit/hybridlimit"
 
-// Scale reads what an Answer says under a limit of any kind.
+// Scale interprets an Answer under a limit of any kind.
 type Scale struct {
 	Kind   Kind      // of the limit
-	Bucket Bucket    // of windows and logs: their units only
+	Bucket Bucket    // of a bucket or queue; for windows and logs, their units only
 	Window Window    // of a window; else Period is 0
 	Log    LogWindow // of a log
 }
 
-// ScaleOf is the scale of a valid limit that counts at all.
+// ScaleOf returns the scale of a valid limit that is not Unlimited or Blocked.
 func ScaleOf(l hybridlimit.Limit) Scale {
 	s := Scale{Kind: KindOf(l.Algorithm)}
 	switch s.Kind {
@@ -26,12 +26,12 @@ func ScaleOf(l hybridlimit.Limit) Scale {
 	return s
 }
 
-// Units is how many whole units a level has left.
+// Units returns the whole units in a level.
 func (s Scale) Units(level int64) int64 { return s.Bucket.Units(level) }
 
-// Reset is how many µs until nothing is used any more. In debt a fixed window
-// carries the excess into the next: it takes the end of that one. Of a sliding
-// window whose ticks are longer than 1 µs it may be a window too long.
+// Reset returns the µs until the key is unused again. A fixed window in debt carries
+// the excess into the next window, so it takes until the end of that one. For a sliding
+// window with ticks above 1 µs, it may be one window too long.
 func (s Scale) Reset(a Answer) int64 {
 	switch s.Kind {
 	case KindFixed:
@@ -45,18 +45,18 @@ func (s Scale) Reset(a Answer) int64 {
 		if a.Level >= s.Bucket.Cap {
 			return 0
 		}
-		elapsed := max(0, s.Window.Period-a.Ends) // less than none: the clock stepped back
+		elapsed := max(0, s.Window.Period-a.Ends) // negative: the clock stepped back
 		trails := a.Refill * s.Window.Tick * (s.Window.Unit - elapsed/s.Window.Tick)
 		if a.Level+trails < s.Bucket.Cap {
-			return a.Ends + s.Window.Period // what is counted in this window fades in the next
+			return a.Ends + s.Window.Period // the units of this window still count in the next
 		}
 		return a.Ends
 	}
 	return s.Bucket.WaitFull(a.Level)
 }
 
-// Since is what an op says of a limit that has been in force for so many µs: 0
-// once that is longer than a state of a bucket or queue lives.
+// Since returns Op.Since for a limit that has been in force for µs: 0 if that is longer
+// than a state of a bucket or queue lives.
 func (s Scale) Since(µs int64) int64 {
 	if s.Kind != KindBucket && s.Kind != KindQueue || µs > 3*s.Bucket.wait(s.Bucket.Cap)+MaxLease+2*ClockSlack {
 		return 0
@@ -64,9 +64,9 @@ func (s Scale) Since(µs int64) int64 {
 	return max(1, µs)
 }
 
-// Cancel is the op that gives back what the only ask of an op was granted at
-// now: Back, of a bucket less what was granted after it, and of a queue less what
-// has been served.
+// Cancel returns the op that cancels the grant of an op with one ask, which a was
+// granted at now. It is Back, with two exceptions: in a bucket, units granted after it
+// do not come back; in a queue, served units do not.
 func (s Scale) Cancel(a Answer, now int64) Op {
 	op := s.Back(a, now)
 	if s.Kind == KindBucket || s.Kind == KindQueue {
@@ -75,9 +75,9 @@ func (s Scale) Cancel(a Answer, now int64) Op {
 	return op
 }
 
-// Back is the op that gives back at once what the only ask of an op was granted
-// at now: to the window in which it was taken, and of a log the entry that was
-// made, which is the last.
+// Back returns the op that gives back the grant of an op with one ask, which a was
+// granted at now. In a window, the units return to the window in which they were
+// taken. In a log, the op removes the entry that the grant made, which is the last.
 func (s Scale) Back(a Answer, now int64) Op {
 	op := Op{Refund: a.Granted}
 	switch s.Kind {

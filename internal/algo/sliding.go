@@ -1,20 +1,19 @@
 package algo
 
-// A sliding window estimates what was admitted in the trailing Period: what is
-// counted in this window, and of the last one the part of it that still
-// trails, as if it had been spread evenly. It is an estimate: of arrivals that
-// were not spread evenly, up to nearly twice Rate fit into a true trailing
-// window.
+// A sliding window estimates the units admitted in the trailing Period. It adds the
+// count of this window to a part of the last window's count: the part of that window
+// that is still within the trailing Period, as if its units had come evenly. If they
+// did not, a true trailing window may hold up to nearly twice Rate.
 
-// weight is how many ticks of the last window still trail at a time in this
-// one.
+// weight returns the ticks of the last window that are within the trailing Period at a
+// time in this window.
 func (w Window) weight(s State, at int64) int64 {
 	return w.Unit - (at-s.Win*w.Period)/w.Tick
 }
 
-// slidingRetry solves cur·W + prev·(W − k) + n·W ≤ Rate·W for the tick k, in
-// this window or in the next one, where prev is this one's cur and its own cur
-// is 0. After that nothing is left.
+// slidingRetry solves cur·W + prev·(W − k) + n·W ≤ Rate·W for the tick k: in this
+// window, or in the next one, where prev is this window's cur and cur is 0. At the end
+// of the next window, nothing counts any more.
 func (w Window) slidingRetry(s State, n, at int64) int64 {
 	if w.Level(s, at) >= n*w.Unit {
 		return 0

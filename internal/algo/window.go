@@ -7,11 +7,10 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// Window is the limit of a fixed or sliding window. What is used is counted in
-// sub-units: of a fixed window one to a unit, of a sliding one as many as the
-// window has ticks. A tick is 1 µs unless Rate·Period is above 2⁵¹; then it is
-// longer, and what was counted in the last window fades in steps of a tick, up
-// to one late.
+// Window is the limit of a fixed or sliding window. Usage is counted in sub-units. A
+// unit of a fixed window is one sub-unit; a unit of a sliding window is as many as the
+// window has ticks. A tick is 1 µs, unless Rate·Period is above 2⁵¹. Then it is longer,
+// and the count of the last window decreases in steps of a tick, up to one step late.
 type Window struct {
 	Sliding bool  // or fixed
 	Rate    int64 // units
@@ -26,7 +25,7 @@ func WindowOf(l hybridlimit.Limit) Window {
 	w := Window{Rate: l.Rate, Period: int64(l.Period / time.Microsecond), Tick: 1, Unit: 1}
 	if l.Algorithm == hybridlimit.AlgSlidingWindow {
 		w.Sliding = true
-		// Two windows of twice the Rate stay exact.
+		// Two windows of twice the Rate stay in the exact range.
 		w.Tick = ceilDiv(w.Period, max(exact/4/w.Rate, 1))
 		w.Unit = ceilDiv(w.Period, w.Tick)
 	}
@@ -43,14 +42,14 @@ func (w Window) kind() Kind {
 	return KindFixed
 }
 
-// Number is the number of the window in which a time of Redis is.
+// Number returns the number of the window of a Redis time.
 func (w Window) Number(at int64) int64 { return at / w.Period }
 
-// clock is the time that counts: now, or the begin of the state's window while
-// a clock that stepped back is before it.
+// clock returns now, or the begin of the state's window if now is before it because the
+// clock stepped back.
 func (w Window) clock(s State, now int64) int64 { return max(now, s.Win*w.Period) }
 
-// Load brings a state to now and into this window's terms.
+// Load advances a state to now and converts it to this window.
 func (w Window) Load(s State, now int64) State {
 	if s.Born == 0 || s.Kind != w.kind() {
 		return State{Kind: w.kind(), Born: now, Period: w.Period, Win: w.Number(now)}
@@ -62,24 +61,23 @@ func (w Window) Load(s State, now int64) State {
 	return w.roll(s, now)
 }
 
-// roll brings a state to the window of now. A clock that stepped back by more
-// than ClockSlack takes the state along: to begin anew would be an amnesty.
+// roll advances a state to the window of now. If the clock stepped back by more than
+// ClockSlack, the state moves with it: starting anew would forgive used units.
 func (w Window) roll(s State, now int64) State {
 	win := w.Number(now)
-	for i := 0; s.Win < win && i < 3; i++ { // nothing is left of the fourth window back
+	for i := 0; s.Win < win && i < 3; i++ { // the fourth window back no longer counts
 		s.Cur, s.Prev, s.Win = w.carry(s.Cur), s.Cur, s.Win+1
 	}
 	if s.Win < win || s.Win*w.Period-now > ClockSlack {
 		s.Win = win
 	}
 	if s.Reset < s.Win*w.Period {
-		s.Reset = 0 // views from before it are void anyway
+		s.Reset = 0 // views of an earlier window are void
 	}
 	return w.settled(s)
 }
 
-// settled is a state without what only the window of its birth needs, once that
-// is over.
+// settled returns a state without Late, after the window of Born is over.
 func (w Window) settled(s State) State {
 	if w.Number(s.Born) != s.Win {
 		s.Late = 0
@@ -87,10 +85,10 @@ func (w Window) settled(s State) State {
 	return s
 }
 
-// most is the most that a window counts: a Rate of debt.
+// most returns the largest count of a window: one Rate of debt.
 func (w Window) most() int64 { return min(2*w.Rate, exact) }
 
-// carry is what a window begins with, after one with total units.
+// carry returns the units with which a window begins after one with total units.
 func (w Window) carry(total int64) int64 {
 	if w.Sliding {
 		return 0 // the estimate looks back by itself
@@ -98,9 +96,9 @@ func (w Window) carry(total int64) int64 {
 	return max(0, total-w.Rate)
 }
 
-// convert counts what is used under another period as used in this window:
-// the limit changed. Never less, and less than a unit more; less than three
-// where the product leaves the exact range.
+// convert counts the usage under another period in this window, after a change of the
+// limit. The result is never less than the usage, and less than a unit more; less than
+// three units if the product leaves the exact range.
 func (w Window) convert(s State, now int64) State {
 	old := w
 	old.Period = s.Period
@@ -112,14 +110,14 @@ func (w Window) convert(s State, now int64) State {
 		product := float64(s.Prev) * left
 		used += int64(math.Ceil(product / float64(s.Period)))
 		if product >= exact {
-			used++ // rounded twice, perhaps down
+			used++ // two roundings may have gone down
 		}
 	}
 	s.Period, s.Win, s.Cur, s.Prev = w.Period, w.Number(now), used, 0
 	return s
 }
 
-// Level is the sub-units left of a loaded state.
+// Level returns the sub-units left of a loaded state.
 func (w Window) Level(s State, now int64) int64 {
 	if w.Sliding {
 		return w.Cap - s.Cur*w.Unit - s.Prev*w.weight(s, now)
@@ -181,10 +179,10 @@ func (w Window) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	return w.settled(s), ans, dirty
 }
 
-// lease sizes a lease from free units. It ends with the window, and so does
-// what was granted and not used. There is no ledger, because nothing comes back
-// while it lives that is not counted. Turns while units are
-// scarce would need a slot in the state: left out, until the lab asks for it.
+// lease sizes a lease from the free units. The lease and unused grants end with the
+// window. It needs no ledger, because the window counts leased units until the
+// lease ends. It has no turns for scarce units: these would need a slot in the
+// state, and the lab has shown no need.
 func (w Window) lease(op Op, ans *Answer, free int64, refused bool) {
 	if ans.Ends >= MinLease {
 		ans.Life = ans.Ends
@@ -196,8 +194,8 @@ func (w Window) lease(op Op, ans *Answer, free int64, refused bool) {
 	}
 }
 
-// add debits units of a window and reports false where that was before the
-// last: nobody is held to account for it any more. The level stays above -Cap.
+// add debits units of a window. It returns false for a window before the last, which no
+// longer counts. The level stays above -Cap.
 func (w Window) add(s *State, n, win, at int64) bool {
 	if win <= 0 || win >= s.Win {
 		room := floorDiv(w.Level(*s, at)+w.Cap, w.Unit)
@@ -216,9 +214,9 @@ func (w Window) add(s *State, n, win, at int64) bool {
 	return true
 }
 
-// refund takes units off their window, not below zero, and reports whether
-// that changed anything. Where the window is not known they are of this one, as
-// far as it has counted as many, and else of the last.
+// refund takes units off their window, not below zero, and reports whether that changed
+// the state. If the window is unknown, it takes them off this one, as far as it has
+// counted as many, and the rest off the last one.
 func (w Window) refund(s *State, n, win int64) bool {
 	before, here := *s, int64(0)
 	switch {
@@ -238,7 +236,7 @@ func (w Window) refund(s *State, n, win int64) bool {
 	return *s != before
 }
 
-// setPrev corrects the last window's total, and what was carried from it.
+// setPrev corrects the count of the last window, and the units carried from it.
 func (w Window) setPrev(s *State, prev int64) {
 	s.Cur = max(0, min(s.Cur+w.carry(prev)-w.carry(s.Prev), w.most()))
 	s.Prev = prev
@@ -251,8 +249,8 @@ func floorDiv(a, b int64) int64 {
 	return a / b
 }
 
-// merge takes the larger of two histories, as a bucket's does, where the
-// sender's view is of this very window; any other is void.
+// merge takes the history with more usage, as a bucket's merge does, if the sender's
+// view is of this window. Any other view is void.
 func (w Window) merge(s *State, op Op, now int64) bool {
 	v := op.View
 	if v.Born == 0 || v.At <= s.Reset || w.Number(v.At) != s.Win {
@@ -267,7 +265,7 @@ func (w Window) merge(s *State, op Op, now int64) bool {
 	cur := min(max(ceilDiv(max(used, 0), w.Unit), 0), w.most())
 	prev = max(prev, s.Prev)
 	if v.Born != s.Born {
-		if w.Number(s.Born) == s.Win { // what was debited since is of this window
+		if w.Number(s.Born) == s.Win { // units debited since Born are of this window
 			cur = min(cur+max(s.Since-s.Late, 0), w.most())
 		}
 		cur = max(cur, s.Cur)
@@ -284,8 +282,7 @@ func (w Window) merge(s *State, op Op, now int64) bool {
 	return true
 }
 
-// retry is how many µs after at an ask for n units succeeds; Never above the
-// rate.
+// retry returns the µs from at until an ask for n units succeeds, and Never above Rate.
 func (w Window) retry(s State, n, at int64) int64 {
 	switch {
 	case n > w.Rate:
@@ -297,9 +294,9 @@ func (w Window) retry(s State, n, at int64) int64 {
 	}
 }
 
-// TTL is how many ms a state written at now must be kept: to the end of the
-// window after its own, since late units still change it, or as long as there
-// is a carry, and the longest lease and freeze beyond that.
+// TTL returns the ms for which a state written at now must be kept: to the end of the
+// window after its own, since late units still change it, and one window longer if it
+// carries units. It adds the longest lease and freeze.
 func (w Window) TTL(s State, now int64) int64 {
 	last := s.Win + 2
 	if w.carry(s.Cur) > 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// trail is what was admitted, and when.
+// trail is the admissions with their times.
 type trail []struct{ at, units int64 }
 
 // last is the units of the period up to now.
@@ -67,7 +67,7 @@ func TestSlidingWindowIsBelowTwiceItsRate(t *testing.T) {
 	})
 }
 
-// And it is reached: the Rate at the last µs of a window, then whatever there is.
+// The bound is reached: Rate at the last µs of a window, then all units that are there.
 func TestSlidingWindowReachesTwiceItsRate(t *testing.T) {
 	const period int64 = 1_000_000
 	for _, rate := range []int64{1, 2, 10, 1000} {

@@ -38,7 +38,8 @@ var product = map[string]rule{
 	"internal/wire":      {inside: []string{".", "internal/algo"}},
 	"lua":                {inside: []string{"."}}, // for programs that have no Redis client of this module's
 	"local":              {inside: []string{".", "internal/algo", "internal/waiting"}, outside: []string{xtime, lru, xxhash}},
-	"breaker":            {inside: []string{"."}, outside: []string{gobreaker, redisClient, otel}},
+	"breaker":            {},
+	"internal/circuit":   {inside: []string{".", "breaker"}, outside: []string{gobreaker, redisClient}},
 	"internal/runner": {
 		inside:  []string{".", "internal/algo", "internal/respguard", "internal/wire", "lua"},
 		outside: []string{redisClient, otel, xxhash},
@@ -48,11 +49,14 @@ var product = map[string]rule{
 		outside: []string{redisClient, otel, xxhash},
 	},
 	"sync": { // no limiter
-		inside:  []string{".", "internal/algo", "internal/wire", "lua", "breaker"},
+		inside:  []string{".", "internal/algo", "internal/circuit", "internal/wire", "lua", "breaker"},
 		outside: []string{redisClient, otel, xxhash},
 	},
 	"hybrid": {
-		inside:  []string{".", "internal/account", "internal/algo", "internal/census", "internal/clock", "internal/runner", "internal/waiting", "internal/wire", "lua", "breaker", "local", "sync"},
+		inside: []string{
+			".", "internal/account", "internal/algo", "internal/census", "internal/circuit", "internal/clock", "internal/runner",
+			"internal/waiting", "internal/wire", "lua", "breaker", "local", "sync",
+		},
 		outside: []string{redisClient, lru, xtime, otel, xxhash},
 	},
 	"hybrid/debug":             {inside: []string{".", "hybrid"}}, // an adapter, so that hybrid does not bring net/http

@@ -6,56 +6,56 @@ import (
 	"syscall"
 )
 
-// Class is what a command may be told.
+// Class is the class of a command, by the size of its replies.
 type Class int
 
-// The classes of commands, by what Redis answers.
+// The classes of commands, by their replies.
 const (
-	Short   Class = iota // little, and Rules.Short bounds it
-	Map                  // where the nodes of a cluster are, or which commands there are
-	Other                // whatever Redis has: the commands of others
-	classes              // how many limits there are
-	Stream               // more than one reply, for as long as the connection lives
+	Short   Class = iota // short
+	Map                  // the map of a cluster's nodes, or the table of commands
+	Other                // of any size: commands of other users of the client
+	classes              // the number of classes with limits
+	Stream               // more than one reply, until the connection ends
 )
 
-// Rules say what a connection may be told.
+// Rules bound the replies of a connection.
 type Rules struct {
-	// Class is the class of a command, by the first 64 bytes of its first word,
-	// which is its name, and of its second. It must not keep them.
+	// Class returns the class of a command. Its arguments are the first 64 bytes
+	// of the command's first word, the name, and of its second word. It must not
+	// keep them.
 	Class func(first, second []byte) Class
-	// Limits is what a reply to a command of each class may hold.
+	// Limits bounds a reply to a command, by class.
 	Limits [classes]Limits
-	// Push is what a message may hold that no command asked for, on a connection
-	// on which commands of others were sent. On any other it is what a reply of
-	// class Short may hold.
+	// Push bounds a push message, which answers no command, on a connection that
+	// has sent a command of class Other. On other connections Limits[Short]
+	// bounds it.
 	Push Limits
-	// Err is wrapped by the error of what is refused.
+	// Err is wrapped by the error of a refused reply.
 	Err error
 }
 
-// Wrap returns conn with a guard. Its Read fails, from then on, before it passes
-// on what the rules refuse; nothing else changes. One that has a guard is
-// returned as it is.
+// Wrap returns conn with a guard. Read fails before it passes on a reply that the
+// rules refuse, and always fails from then on. Nothing else changes. A connection
+// with a guard is returned unchanged.
 func Wrap(conn net.Conn, rules *Rules) net.Conn {
 	switch conn.(type) {
 	case *guarded, *guardedSocket:
 		return conn
 	}
 	g := &guarded{Conn: conn, rules: rules}
-	if socket, ok := conn.(syscall.Conn); ok { // go-redis looks at an idle socket that it can see
+	if socket, ok := conn.(syscall.Conn); ok { // go-redis checks an idle connection if it has a socket
 		return &guardedSocket{guarded: g, Conn: socket}
 	}
 	return g
 }
 
-// guarded is a connection with a guard. One goroutine may read while another
-// writes.
+// guarded is a connection with a guard. One goroutine may read while another writes.
 type guarded struct {
 	net.Conn
 	rules    *Rules
 	requests requests
 	replies  replies
-	err      error // of Read, once something was refused
+	err      error // the error of Read after a refusal
 }
 
 type guardedSocket struct {
@@ -66,13 +66,13 @@ type guardedSocket struct {
 // NetConn returns the connection without its guard.
 func (g *guarded) NetConn() net.Conn { return g.Conn }
 
-// Write notes what is asked before it is sent.
+// Write follows the commands in p, then sends it.
 func (g *guarded) Write(p []byte) (int, error) {
 	g.requests.feed(p, g.rules.Class)
 	return g.Conn.Write(p)
 }
 
-// Read reads what the rules let through.
+// Read reads bytes that the rules permit.
 func (g *guarded) Read(p []byte) (int, error) {
 	if g.err != nil {
 		return 0, g.err

@@ -29,7 +29,7 @@ func testRules() *Rules {
 	}
 }
 
-// script is a connection whose other side says what it is told to.
+// script is a connection whose other side sends given bytes.
 type script struct {
 	net.Conn
 	say     string
@@ -62,8 +62,8 @@ func itoa(n int) string {
 
 func list(n int) string { return "*" + itoa(n) + "\r\n" + strings.Repeat(":1\r\n", n) }
 
-// Each step is a command and what is said to it; a step without a command is
-// what is said unasked.
+// Each step is a command and the bytes sent in reply. A step without a command is bytes
+// sent unasked.
 func TestACommandIsToldWhatItsClassMayBe(t *testing.T) {
 	type step struct{ ask, say string }
 	ours, theirs, slots := request("ours", "sha", strings.Repeat("x", 300)), request("get", "k"), request("cluster", "slots")
@@ -195,8 +195,8 @@ func TestAGuardedReadAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkGuard is what a guard adds to a command and its reply: those of one
-// decision, and of the longest batch.
+// BenchmarkGuard measures the cost of a guard for a command and its reply: for one
+// decision, and for the longest batch.
 func BenchmarkGuard(b *testing.B) {
 	words := []string{"ours", "sha", "1", "hl:v2:{0}:b:api:user", "1 0 0 1", "b 10000000 1000000 10000000", "1 0 0 0 0 0 0 0 0 0 0 1"}
 	for name, bm := range map[string]struct{ ask, say string }{

@@ -1,7 +1,7 @@
-// Package respguard checks what a server in Redis's place sends before a client
-// reads it. A client of Redis makes room for as many values as a reply
-// announces, and calls itself for each level of a nested one: a few bytes can
-// cost it its memory or its stack. A Conn passes replies on byte for byte, and
-// fails instead of passing on a header that announces more than the command
-// that was sent can be told.
+// Package respguard checks the replies of a Redis server before the client reads
+// them. A Redis client allocates memory for the number of values that a reply
+// announces, and recurses for each level of a nested reply: a few bytes from a
+// false server can exhaust its memory or its stack. A guarded connection passes
+// replies on byte for byte. It fails before it passes on a header that announces
+// more than a reply to the sent command can hold.
 package respguard

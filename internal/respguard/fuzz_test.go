@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// FuzzReplies compares the guard with a reader that works as go-redis's does,
-// on whole streams: what that one would make room for is within the limits, and
-// what is within them passes byte for byte, however it is cut.
+// FuzzReplies compares the guard with a reader like go-redis's, on whole streams. All
+// values for which that reader allocates are within the limits, and all replies within
+// them pass byte for byte, cut in any way.
 func FuzzReplies(f *testing.F) {
 	for _, s := range valid {
 		f.Add(s, []byte{1})
@@ -143,8 +143,8 @@ func (r *reader) text(n int64) error {
 	return r.take(n)
 }
 
-// length reads the rest of a header, byte by byte, so that what is no length is
-// refused where it stops being one.
+// length reads the rest of a header byte by byte, so that it refuses an invalid length at
+// its first wrong byte.
 func (r *reader) length(kind byte) (int64, error) {
 	for i := 0; ; i++ {
 		if i == len(r.rest) {

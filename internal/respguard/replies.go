@@ -5,34 +5,34 @@ import (
 	"fmt"
 )
 
-// Limits is what one reply may announce and hold, all its levels together.
+// Limits bounds one reply: the announced and the actual size of all its levels.
 type Limits struct {
 	Values int64 // the most values, keys of maps and attributes included
 	Bytes  int64 // the most bytes
 	Depth  int   // the most levels: a list of numbers has two
 }
 
-// maxDigits is the most digits of a length. So many never overflow an int64.
+// maxDigits is the most digits of a length. A number of 15 digits fits an int64.
 const maxDigits = 15
 
-// replies follows a stream of replies. The zero value is at the start of one.
+// replies follows a stream of replies. The zero value is at the start of a reply.
 type replies struct {
-	limits *Limits // of the reply that it is in
-	push   bool    // which no command asked for
-	left   []int64 // values that each open level still lacks, the innermost last
-	values int64   // of the reply, as announced so far
-	bytes  int64   // the same
-	done   int64   // replies that were complete, but for pushes
+	limits *Limits // of the current reply
+	push   bool    // the current reply is a push message
+	left   []int64 // the values still to come of each open level, the innermost last
+	values int64   // values of the current reply, as announced so far
+	bytes  int64   // bytes of the current reply, as announced so far
+	done   int64   // complete replies, without push messages
 
 	in     part
-	kind   byte  // of the value whose header is read
-	length int64 // that the header says, as far as it was read
-	digits int   // of the length
-	minus  bool  // before the length
-	skip   int64 // bytes of a string that are to come, with its line end
+	kind   byte  // of the value with the current header
+	length int64 // the length in the header, as far as it was read
+	digits int   // the digits of the length so far
+	minus  bool  // the length is negative
+	skip   int64 // bytes of a string still to come, with its line end
 }
 
-// part is the part of a reply that the next byte belongs to.
+// part is the part of a reply to which the next byte belongs.
 type part byte
 
 const (
@@ -43,8 +43,8 @@ const (
 	inString             // the bytes of a string
 )
 
-// feed follows p. It returns how many bytes may be passed on: all, unless there
-// is an error. A header that the limits refuse is never passed on as a whole.
+// feed follows p. It returns the number of bytes to pass on: all, unless there is an
+// error. A header that the limits refuse is never passed on completely.
 func (r *replies) feed(p []byte, limits func(push bool) *Limits) (int, error) {
 	for i := 0; i < len(p); {
 		switch r.in {
@@ -95,7 +95,7 @@ func (r *replies) take(n int64) error {
 	return nil
 }
 
-func (r *replies) tooLong() error { // apart, so that take is inlined
+func (r *replies) tooLong() error { // a function of its own, so that take is inlined
 	return fmt.Errorf("a reply of more than %d bytes", r.limits.Bytes)
 }
 
@@ -137,11 +137,11 @@ func (r *replies) header(c byte) error {
 	return fmt.Errorf("no length after %q", r.kind)
 }
 
-// announced is called with the last byte of a header, and refuses it or waits
-// for what it announces.
+// announced is called at the last byte of a header. It refuses the header or expects
+// the values that it announces.
 func (r *replies) announced() error {
 	n := r.length
-	if r.minus { // nothing, in the way of RESP2
+	if r.minus { // RESP2 writes null as a length of -1
 		if n != 1 || r.kind == '|' {
 			return fmt.Errorf("a length of -%d after %q", n, r.kind)
 		}
@@ -157,7 +157,7 @@ func (r *replies) announced() error {
 		return nil
 	case '%':
 		n *= 2
-	case '|': // stands before the value that it is of
+	case '|': // attributes, which stand before their value
 		n = 2*n + 1
 	}
 	if n > r.limits.Values-r.values {
@@ -175,7 +175,7 @@ func (r *replies) announced() error {
 	return nil
 }
 
-// end ends a value, and the levels of which it was the last.
+// end ends a value, and every level that is complete with it.
 func (r *replies) end() {
 	r.in = atKind
 	for top := len(r.left) - 1; top >= 0; top-- {

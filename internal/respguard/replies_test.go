@@ -9,8 +9,8 @@ var small = Limits{Values: 20, Bytes: 400, Depth: 5}
 
 func always(l *Limits) func(bool) *Limits { return func(bool) *Limits { return l } }
 
-// passed feeds a stream in pieces of the sizes that cut gives, and returns what
-// was let through.
+// passed feeds a stream in pieces of the sizes that cut gives, and returns the bytes that
+// passed.
 func passed(stream string, l *Limits, cut func() int) (string, error) {
 	var r replies
 	var b strings.Builder
@@ -76,7 +76,7 @@ func TestRefusedRepliesDoNotPass(t *testing.T) {
 	}
 }
 
-// What is refused keeps nothing of the levels that were not opened.
+// A refused reply keeps no memory for levels that were not opened.
 func TestDepthIsBounded(t *testing.T) {
 	var r replies
 	deep := Limits{Values: 1 << 40, Bytes: 1 << 40, Depth: 1000}

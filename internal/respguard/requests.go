@@ -2,28 +2,28 @@ package respguard
 
 import "sync/atomic"
 
-// Kept is how many bytes of each of a command's first two words are looked at.
+// Kept is the number of bytes that are read of each of a command's first two words.
 const Kept = 64
 
-// requests follows what a client sends, to know what it will be told. The zero
-// value is at the start of a command.
+// requests follows the commands that a client sends, to know which replies to expect.
+// The zero value is at the start of a command.
 type requests struct {
-	lost  bool    // what is sent is no command
-	in    part    // of a command: atKind is before a header, inString within a word
-	words int64   // of the command that are to come; 0: the next byte begins one
-	word  int     // the one that it is in
-	size  int64   // that a header says, as far as it was read
-	head  byte    // * or $: the header that it is in
-	skip  int64   // bytes of the word that are to come, with its line end
+	lost  bool    // the sent bytes are no command
+	in    part    // position in a command: atKind before a header, inString in a word
+	words int64   // words of the command still to come; 0: the next byte begins a command
+	word  int     // the number of the current word
+	size  int64   // the number in the current header, as far as it was read
+	head  byte    // * or $: the current header
+	skip  int64   // bytes of the word still to come, with its line end
 	sent  int64   // commands begun
 	first [2]text // the first two words
 
-	// last is, for each class, the number of the last command of it; read by
-	// whoever reads replies.
+	// last is the number of the last command of each class. The goroutine that
+	// reads replies loads it.
 	last [classes]atomic.Int64
 }
 
-// text is the begin of a word.
+// text is the first bytes of a word.
 type text struct {
 	bytes [Kept]byte
 	n     int
@@ -31,7 +31,7 @@ type text struct {
 
 func (t *text) String() string { return string(t.bytes[:t.n]) }
 
-// feed follows p, and notes the class of each command that begins there.
+// feed follows p and records the class of each command in it.
 func (r *requests) feed(p []byte, class func(first, second []byte) Class) {
 	for i := 0; i < len(p) && !r.lost; {
 		switch r.in {
@@ -60,8 +60,8 @@ func (r *requests) feed(p []byte, class func(first, second []byte) Class) {
 	}
 }
 
-// header reads a byte of a header, after the first. It is written by a client,
-// so it is not checked as one of a reply is.
+// header reads a byte of a header, after the first. The client wrote it, so it is not
+// checked like that of a reply.
 func (r *requests) header(c byte) {
 	switch {
 	case c >= '0' && c <= '9' && r.size < 1<<50:
@@ -78,7 +78,7 @@ func (r *requests) header(c byte) {
 	}
 }
 
-// keep notes the begin of the first two words. The line end is not part of one.
+// keep stores the first bytes of the first two words, without the line end.
 func (r *requests) keep(p []byte) {
 	if r.word >= len(r.first) {
 		return
@@ -105,14 +105,14 @@ func (r *requests) endWord(class func(first, second []byte) Class) {
 	}
 }
 
-// lose gives up: every reply from now on may be one to anything.
+// lose gives up: every later reply counts as one to a command of class Other.
 func (r *requests) lose() {
 	r.lost = true
 	r.last[Other].Store(1<<63 - 1)
 }
 
-// class is the widest class of the commands that the next reply may be to, when
-// so many replies have come.
+// class returns the widest class of the commands that the next reply may answer, after
+// so many replies.
 func (r *requests) class(replies int64) Class {
 	for c := Other; c > 0; c-- {
 		if r.last[c].Load() > replies {
@@ -122,5 +122,5 @@ func (r *requests) class(replies int64) Class {
 	return Short
 }
 
-// shared reports whether commands of others have been sent.
+// shared reports whether a command of class Other was sent.
 func (r *requests) shared() bool { return r.last[Other].Load() > 0 }

@@ -1,6 +1,6 @@
-// Package waiting is what Wait is of a limiter that books with Redis: take
-// units, wait until they may be used, and give them back if that comes to
-// nothing. It makes no decision, and knows no Redis.
+// Package waiting implements Wait for limiters that book units in Redis: it books
+// units, waits until they may be used, and gives them back if the wait fails. It
+// makes no decisions and does not call Redis itself.
 package waiting
 
 import (
@@ -12,23 +12,24 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// Caller is who waits, and for what.
+// Caller describes a waiting call.
 type Caller struct {
-	Package string          // that errors name
-	Key     string          // as errors name it
-	N       int64           // units, as errors name them
+	Package string          // the package, for errors
+	Key     string          // the key, for errors
+	N       int64           // units, for errors
 	Done    <-chan struct{} // closed with the limiter
-	Longest time.Duration   // that is waited without a deadline
+	Longest time.Duration   // the longest wait without a deadline
 }
 
-// Book takes the caller's units if they can be had within most. back gives
-// them back; nil: nothing was taken.
+// Book takes the caller's units if they may be used within most. back gives them
+// back. Nil: nothing was taken.
 type Book func(most time.Duration) (res hybridlimit.Result, back func(context.Context) error, err error)
 
-// Wait books and waits, and books again when what was denied can be had. It
-// fails at once when ctx's deadline cannot be met (context.DeadlineExceeded) or
-// the burst can never hold as much (hybridlimit.ErrExceedsBurst). What was taken
-// in vain is given back; that it could not be is part of the error.
+// Wait books units and waits until they may be used. After a denial it books again
+// when the units are there. It fails at once if it cannot meet the deadline of ctx
+// (context.DeadlineExceeded), or if the cost is above the burst
+// (hybridlimit.ErrExceedsBurst). If the wait fails, Wait gives the units back; if
+// that fails too, the error joins both.
 func (c Caller) Wait(ctx context.Context, book Book) (hybridlimit.Result, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -66,8 +67,8 @@ func (c Caller) Wait(ctx context.Context, book Book) (hybridlimit.Result, error)
 	}
 }
 
-// Sleep waits for d, for ctx to end (its error), or for done to be closed
-// (hybridlimit.ErrClosed).
+// Sleep waits for d. It returns early, with an error, if ctx ends (the error of ctx)
+// or done is closed (hybridlimit.ErrClosed).
 func Sleep(ctx context.Context, done <-chan struct{}, d time.Duration) error {
 	if d <= 0 {
 		return nil

@@ -63,7 +63,7 @@ func TestWait(t *testing.T) {
 			if took := time.Since(began); took != tc.took {
 				t.Errorf("%s: took %v, want %v", name, took, tc.took)
 			}
-			// What could not be given back is not kept quiet.
+			// A failed giving back is part of the error.
 			if (gave == 1) != tc.back || tc.back != errors.Is(err, errBack) {
 				t.Errorf("%s: given back %d times, %v", name, gave, err)
 			}

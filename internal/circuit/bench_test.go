@@ -1,4 +1,4 @@
-package breaker_test
+package circuit_test
 
 import (
 	"testing"
@@ -57,8 +57,8 @@ func BenchmarkCallParallel(b *testing.B) {
 }
 
 func BenchmarkRefused(b *testing.B) {
-	br := newBreaker(b, breaker.Config{})
-	br.Switch(breaker.ModeForceOpen)
+	br := newBreaker(b, breaker.Config{OpenFor: 24 * time.Hour})
+	open(b, br)
 	b.ReportAllocs()
 	for b.Loop() {
 		br.Begin()

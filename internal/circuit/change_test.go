@@ -1,4 +1,4 @@
-package breaker_test
+package circuit_test
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/circuit"
 )
 
 func TestChangesAreTold(t *testing.T) {
@@ -26,13 +27,13 @@ func TestChangesAreTold(t *testing.T) {
 		halfOpen(t, b).End(0, nil)
 
 		const c, h, o = breaker.Closed, breaker.HalfOpen, breaker.Open
-		const auto, d = breaker.ModeAuto, 750 * time.Millisecond
+		const d = 750 * time.Millisecond
 		want := []breaker.Change{
-			{c, o, auto, last, start, d},
-			{o, h, auto, nil, start.Add(d), 0},
-			{h, o, auto, errDown, start.Add(d), d},
-			{o, h, auto, nil, start.Add(2 * d), 0},
-			{h, c, auto, nil, start.Add(2 * d), 0},
+			{From: c, To: o, Cause: last, At: start, OpenFor: d},
+			{From: o, To: h, At: start.Add(d)},
+			{From: h, To: o, Cause: errDown, At: start.Add(d), OpenFor: d},
+			{From: o, To: h, At: start.Add(2 * d)},
+			{From: h, To: c, At: start.Add(2 * d)},
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("told %v\nwant %v", got, want)
@@ -40,11 +41,11 @@ func TestChangesAreTold(t *testing.T) {
 	})
 }
 
-// OnChange may do anything with the breaker. What it changes is told after it
-// has returned, so that the order holds and it never runs inside itself.
+// OnChange may call any method of the breaker. A change that it causes is
+// delivered after it returns: the order holds, and it never runs inside itself.
 func TestOnChangeMayCallBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var b *breaker.Breaker
+		var b *circuit.Breaker
 		var got []breaker.State
 		running := false
 		b = newBreaker(t, breaker.Config{OnChange: func(c breaker.Change) {
@@ -64,7 +65,7 @@ func TestOnChangeMayCallBack(t *testing.T) {
 			refused(t, b)
 			halfOpen(t, b).End(0, nil)
 			want(t, b, breaker.Closed)
-			b.Switch(breaker.ModeForceOpen)
+			open(t, b)
 		}})
 		call(t, b, errDown)
 		call(t, b, errDown)
@@ -75,8 +76,8 @@ func TestOnChangeMayCallBack(t *testing.T) {
 	})
 }
 
-// Nobody waits for a slow OnChange: the breaker works meanwhile, and whoever
-// is delivering delivers what came in between, in order.
+// A slow OnChange delays only the goroutine that delivers. That goroutine also
+// delivers the changes that come in between, in order.
 func TestSlowOnChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -116,8 +117,8 @@ func TestSlowOnChange(t *testing.T) {
 	})
 }
 
-// An OnChange that dies takes its own goroutine with it and nothing else. What
-// it leaves untold is told at the next occasion.
+// A panic or Goexit in OnChange ends its own goroutine only. The next Begin or
+// End delivers the changes that it left.
 func TestOnChangeThatDies(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -128,7 +129,7 @@ func TestOnChangeThatDies(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var b *breaker.Breaker
+				var b *circuit.Breaker
 				var got []breaker.State
 				b = newBreaker(t, breaker.Config{OnChange: func(c breaker.Change) {
 					got = append(got, c.To)

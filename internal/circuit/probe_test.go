@@ -1,4 +1,4 @@
-package breaker_test
+package circuit_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/circuit"
 )
 
 func TestOneProbeAmongMany(t *testing.T) {
@@ -38,7 +39,7 @@ func TestOneProbeAmongMany(t *testing.T) {
 		if n := through.Load(); n != 1 {
 			t.Errorf("%d probes at once", n)
 		}
-		if d := b.RetryIn(); d != time.Second { // when it would be taken for lost
+		if d := b.RetryIn(); d != time.Second { // until the probe counts as lost
 			t.Errorf("RetryIn = %v while the probe is out", d)
 		}
 		wg.Wait()
@@ -71,14 +72,14 @@ func TestProbe(t *testing.T) {
 				want(t, b, test.want)
 				switch test.want {
 				case breaker.Closed:
-					// It starts from nothing: two failures are not three.
+					// The count restarts: two failures do not open it.
 					call(t, b, errDown)
 					call(t, b, errDown)
 					want(t, b, breaker.Closed)
 				case breaker.Open:
 					refused(t, b)
 				case breaker.HalfOpen:
-					// Not stuck, however often: the next one is the probe.
+					// It is never stuck: the next call is the probe.
 					for range 1000 {
 						if b.RetryIn() != 0 {
 							t.Fatalf("RetryIn = %v with no probe out", b.RetryIn())
@@ -96,7 +97,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// A caller that dies with the probe must not take the breaker with it.
+// A probe without an End must not block the breaker for ever.
 func TestLostProbe(t *testing.T) {
 	for _, test := range []struct {
 		name     string
@@ -112,8 +113,8 @@ func TestLostProbe(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBreaker(t, test.cfg)
 				open(t, b)
-				halfOpen(t, b) // and never a word again
-				for range 3 {  // nor from its successors
+				halfOpen(t, b) // without End
+				for range 3 {  // like the next three probes
 					if d := b.RetryIn(); d != test.patience {
 						t.Fatalf("RetryIn = %v, want %v", d, test.patience)
 					}
@@ -134,9 +135,9 @@ func TestLostProbe(t *testing.T) {
 	}
 }
 
-// A probe taken for lost may end after all, with another one in its place.
+// A lost probe may still end, while another is in its place.
 func TestLostProbeThatEnds(t *testing.T) {
-	lost := func(t *testing.T) (b *breaker.Breaker, first, second breaker.Call) {
+	lost := func(t *testing.T) (b *circuit.Breaker, first, second circuit.Call) {
 		b = newBreaker(t, breaker.Config{SlowCall: -1})
 		open(t, b)
 		first = halfOpen(t, b)
@@ -170,9 +171,9 @@ func TestLostProbeThatEnds(t *testing.T) {
 			})
 		})
 	}
-	// Where slow calls are not counted, a Redis may be well and always take
-	// longer than our patience. Were late successes dropped, each probe would
-	// be replaced before it is heard and the breaker never close.
+	// Where slow calls are not counted, a healthy Redis may always take longer
+	// than patience. If late successes were dropped, each probe would be
+	// replaced before its End, and the breaker would never close.
 	t.Run("a slow Redis closes it", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBreaker(t, breaker.Config{SlowCall: -1, OpenFor: 100 * time.Millisecond})
@@ -192,7 +193,7 @@ func TestLostProbeThatEnds(t *testing.T) {
 	})
 }
 
-// What began before a change has nothing to say after it.
+// A call that began before a change of state has no effect after it.
 func TestCallsOfAnotherGeneration(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -202,7 +203,7 @@ func TestCallsOfAnotherGeneration(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var changes int
 				b := newBreaker(t, breaker.Config{OnChange: func(breaker.Change) { changes++ }})
-				old := make([]breaker.Call, 40)
+				old := make([]circuit.Call, 40)
 				for i := range old {
 					old[i] = begin(t, b)
 				}
@@ -224,7 +225,7 @@ func TestCallsOfAnotherGeneration(t *testing.T) {
 					t.Errorf("late results moved the probe from %v to %v", retry, b.RetryIn())
 				}
 				time.Sleep(retry)
-				late(10) // open, but its time is over: gobreaker alone would turn half-open
+				late(10) // open, its time over: gobreaker alone would become half-open
 				probe := halfOpen(t, b)
 				late(10) // half-open: neither the probe's result nor a second place
 				refused(t, b)
@@ -240,5 +241,5 @@ func TestCallsOfAnotherGeneration(t *testing.T) {
 }
 
 func TestZeroCall(t *testing.T) {
-	breaker.Call{}.End(time.Hour, errors.New("of nobody"))
+	circuit.Call{}.End(time.Hour, errors.New("of nobody"))
 }

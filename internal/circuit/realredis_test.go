@@ -1,6 +1,6 @@
 //go:build unix
 
-package breaker_test
+package circuit_test
 
 import (
 	"context"
@@ -15,13 +15,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/circuit"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// startRedis runs a server of this test's own on a Unix socket, so that no port
-// can be somebody else's. It returns its process, the socket, and the directory
-// that it would save to.
+// startRedis starts a server for this test on a Unix socket, which no other
+// process can take. It returns the process, the socket and the directory for
+// snapshots.
 func startRedis(t *testing.T) (cmd *exec.Cmd, socket, data string) {
 	t.Helper()
 	bin := redistest.Need(t)
@@ -57,7 +57,7 @@ func startRedis(t *testing.T) (cmd *exec.Cmd, socket, data string) {
 	return cmd, socket, data
 }
 
-// until asks, a millisecond apart, for ten seconds at most.
+// until calls ok every millisecond until it is true, for ten seconds at most.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -71,7 +71,7 @@ func until(t *testing.T, what string, ok func() bool) {
 	t.Fatalf("gave up waiting until %s", what)
 }
 
-// What a real server says in each of its moods.
+// The replies of a real server in each state that makes it refuse calls.
 func TestClassifyRealRedis(t *testing.T) {
 	cmd, socket, data := startRedis(t)
 	ctx := t.Context()
@@ -82,7 +82,7 @@ func TestClassifyRealRedis(t *testing.T) {
 			t.Fatalf("%v: %v", words, err)
 		}
 	}
-	check := func(name string, want breaker.Class, prefix string, err error) {
+	check := func(name string, want circuit.Class, prefix string, err error) {
 		t.Helper()
 		if err == nil || !strings.HasPrefix(err.Error(), prefix) {
 			t.Errorf("%s: error %q, want one that begins with %q", name, err, prefix)
@@ -94,38 +94,38 @@ func TestClassifyRealRedis(t *testing.T) {
 	set := redis.NewScript(`return redis.call("SET", KEYS[1], "v")`)
 	runSet := func() error { return set.Run(ctx, c, []string{"k"}).Err() }
 
-	check("missing key", breaker.Success, "redis: nil", c.Get(ctx, "nothing").Err())
-	check("missing script", breaker.Ignored, "NOSCRIPT ", c.EvalSha(ctx, sha, nil).Err())
+	check("missing key", circuit.Success, "redis: nil", c.Get(ctx, "nothing").Err())
+	check("missing script", circuit.Ignored, "NOSCRIPT ", c.EvalSha(ctx, sha, nil).Err())
 	if err := c.FCall(ctx, "nothing", nil).Err(); !strings.Contains(err.Error(), "unknown command") { // Redis 6
-		check("missing function", breaker.Ignored, "ERR Function not found", err)
+		check("missing function", circuit.Ignored, "ERR Function not found", err)
 	}
 	if err := runSet(); err != nil {
 		t.Fatal(err)
 	}
 
 	do("CONFIG", "SET", "maxmemory", "1")
-	check("out of memory", breaker.Failure, "OOM ", c.Set(ctx, "k", "v", 0).Err())
-	check("out of memory in a script", breaker.Failure, "", runSet())
+	check("out of memory", circuit.Failure, "OOM ", c.Set(ctx, "k", "v", 0).Err())
+	check("out of memory in a script", circuit.Failure, "", runSet())
 	do("CONFIG", "SET", "maxmemory", "0")
 
 	do("CONFIG", "SET", "min-replicas-to-write", "1")
-	check("no replicas", breaker.Failure, "NOREPLICAS ", runSet())
+	check("no replicas", circuit.Failure, "NOREPLICAS ", runSet())
 	do("CONFIG", "SET", "min-replicas-to-write", "0")
 
 	do("REPLICAOF", "127.0.0.1", "1")
-	check("read only", breaker.Failure, "READONLY ", c.Set(ctx, "k", "v", 0).Err())
-	check("read only in a script", breaker.Failure, "", runSet())
+	check("read only", circuit.Failure, "READONLY ", c.Set(ctx, "k", "v", 0).Err())
+	check("read only in a script", circuit.Failure, "", runSet())
 	do("CONFIG", "SET", "replica-serve-stale-data", "no")
-	check("master down", breaker.Failure, "MASTERDOWN ", c.Get(ctx, "k").Err())
+	check("master down", circuit.Failure, "MASTERDOWN ", c.Get(ctx, "k").Err())
 	do("REPLICAOF", "NO", "ONE")
 
 	do("ACL", "SETUSER", "little", "on", ">pw", "~*", "+get")
 	little := client(t, socket, func(o *redis.Options) { o.Username, o.Password = "little", "pw" })
-	check("no permission", breaker.Failure, "NOPERM ", little.EvalSha(ctx, sha, nil).Err())
+	check("no permission", circuit.Failure, "NOPERM ", little.EvalSha(ctx, sha, nil).Err())
 	wrong := client(t, socket, func(o *redis.Options) { o.Username, o.Password = "little", "guess" })
-	check("wrong password", breaker.Failure, "", wrong.Get(ctx, "k").Err())
+	check("wrong password", circuit.Failure, "", wrong.Get(ctx, "k").Err())
 	do("CONFIG", "SET", "requirepass", "pw")
-	check("no password", breaker.Failure, "NOAUTH ", client(t, socket).Get(ctx, "k").Err())
+	check("no password", circuit.Failure, "NOAUTH ", client(t, socket).Get(ctx, "k").Err())
 	do("CONFIG", "SET", "requirepass", "")
 
 	// BUSY: a script that does not end, until it is killed.
@@ -135,9 +135,9 @@ func TestClassifyRealRedis(t *testing.T) {
 	go func() { ended <- busy.Eval(ctx, `while true do end`, nil).Err() }()
 	var err error
 	until(t, "Redis is busy", func() bool { err = c.Get(ctx, "nothing").Err(); return err != redis.Nil })
-	check("busy", breaker.Failure, "BUSY ", err)
+	check("busy", circuit.Failure, "BUSY ", err)
 	do("SCRIPT", "KILL")
-	check("killed script", breaker.Failure, "", <-ended)
+	check("killed script", circuit.Failure, "", <-ended)
 
 	// MISCONF: the directory for the snapshot is gone.
 	if err := os.Remove(data); err != nil {
@@ -146,13 +146,13 @@ func TestClassifyRealRedis(t *testing.T) {
 	do("CONFIG", "SET", "save", "3600 1")
 	do("BGSAVE")
 	until(t, "the snapshot has failed", func() bool { err = c.Set(ctx, "k", "v", 0).Err(); return err != nil })
-	check("no snapshot", breaker.Failure, "MISCONF ", err)
-	check("no snapshot in a script", breaker.Failure, "", runSet())
+	check("no snapshot", circuit.Failure, "MISCONF ", err)
+	check("no snapshot in a script", circuit.Failure, "", runSet())
 
 	do("CONFIG", "SET", "maxclients", "1")
-	check("too many clients", breaker.Failure, "", client(t, socket).Get(ctx, "k").Err())
+	check("too many clients", circuit.Failure, "", client(t, socket).Get(ctx, "k").Err())
 
-	// Stopped: connections work, nobody is at home.
+	// Stopped: the kernel accepts connections, the process does not answer.
 	signal := func(s os.Signal) {
 		t.Helper()
 		if err := cmd.Process.Signal(s); err != nil {
@@ -162,10 +162,10 @@ func TestClassifyRealRedis(t *testing.T) {
 	signal(syscall.SIGSTOP)
 	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 	defer cancel()
-	check("stopped", breaker.Failure, "", c.Get(short, "k").Err())
+	check("stopped", circuit.Failure, "", c.Get(short, "k").Err())
 	signal(syscall.SIGCONT)
 
 	signal(syscall.SIGKILL)
 	_ = cmd.Wait()
-	check("killed", breaker.Failure, "", c.Get(ctx, "k").Err())
+	check("killed", circuit.Failure, "", c.Get(ctx, "k").Err())
 }

@@ -1,4 +1,4 @@
-package breaker_test
+package circuit_test
 
 import (
 	"context"
@@ -10,17 +10,16 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
-	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/circuit"
 	_ "github.com/hybridlimit/hybridlimit/internal/rapidseed"
 )
 
-// model is the breaker as one would explain it: it keeps every call and
-// recounts from scratch. It knows neither gobreaker nor the breaker's code.
+// model is the breaker in its simplest form: it keeps every call and counts anew
+// each time. It shares no code with gobreaker or the breaker.
 type model struct {
-	cfg     breaker.Config // complete: no zeros to stand for something
-	jitter  time.Duration  // what the next opening draws
-	mode    breaker.Mode
+	cfg     breaker.Config // without zero fields: no defaults
+	jitter  time.Duration  // the next opening draws this
 	state   breaker.State
 	since   time.Time // of the state, and of the window's steps
 	retryAt time.Time
@@ -36,30 +35,22 @@ type ended struct {
 }
 
 type modelCall struct {
-	real  breaker.Call
+	real  circuit.Call
 	gen   int   // the generation in which it began
 	step  int64 // the step of the window in which it began
 	began time.Time
 }
 
-// gen counts the generations: a change of state begins one, and so does
-// forcing open what is open.
-func (m *model) gen() (n int) {
-	for _, c := range m.changes {
-		if c.From != c.To || c.Mode == breaker.ModeForceOpen {
-			n++
-		}
-	}
-	return n
-}
+// gen counts the generations: a change of state begins one.
+func (m *model) gen() int { return len(m.changes) }
 
 func (m *model) step() int64 { return int64(time.Since(m.since) / (m.cfg.Window / 10)) }
 
 func (m *model) patience() time.Duration { return max(m.cfg.OpenFor, 10*m.cfg.SlowCall) }
 
 func (m *model) enter(s breaker.State, cause error) {
-	c := breaker.Change{From: m.state, To: s, Mode: m.mode, Cause: cause, At: time.Now()}
-	if s == breaker.Open && m.mode == breaker.ModeAuto && cause != breaker.ErrSwitched {
+	c := breaker.Change{From: m.state, To: s, Cause: cause, At: time.Now()}
+	if s == breaker.Open {
 		c.OpenFor = m.jitter
 		m.retryAt = time.Now().Add(m.jitter)
 	}
@@ -87,27 +78,27 @@ func (m *model) begin() (*modelCall, bool) {
 }
 
 func (m *model) end(c *modelCall, took time.Duration, err error) {
-	class := breaker.Classify(err)
-	if m.cfg.SlowCall > 0 && took > m.cfg.SlowCall && class != breaker.Failure {
-		class, err = breaker.Failure, breaker.ErrSlow
+	class := circuit.Classify(err)
+	if m.cfg.SlowCall > 0 && took > m.cfg.SlowCall && class != circuit.Failure {
+		class, err = circuit.Failure, breaker.ErrSlow
 	}
 	switch {
 	case c.gen != m.gen():
-	case m.state == breaker.HalfOpen && class == breaker.Success:
+	case m.state == breaker.HalfOpen && class == circuit.Success:
 		m.enter(breaker.Closed, nil)
-	case m.state == breaker.HalfOpen && c == m.probe && class == breaker.Ignored:
+	case m.state == breaker.HalfOpen && c == m.probe && class == circuit.Ignored:
 		m.probe = nil
 	case m.state == breaker.HalfOpen && c == m.probe:
 		m.enter(breaker.Open, err)
-	case m.state == breaker.HalfOpen || class == breaker.Ignored:
+	case m.state == breaker.HalfOpen || class == circuit.Ignored:
 	default:
-		m.ended = append(m.ended, ended{c.step, class == breaker.Failure})
-		if class == breaker.Success {
+		m.ended = append(m.ended, ended{c.step, class == circuit.Failure})
+		if class == circuit.Success {
 			m.row = 0
 			return
 		}
 		m.row++
-		if m.mode == breaker.ModeAuto && (m.row >= m.cfg.Failures || m.tooManyFailed()) {
+		if m.row >= m.cfg.Failures || m.tooManyFailed() {
 			m.enter(breaker.Open, err)
 		}
 	}
@@ -129,8 +120,6 @@ func (m *model) tooManyFailed() bool {
 
 func (m *model) retryIn() time.Duration {
 	switch {
-	case m.mode == breaker.ModeForceOpen:
-		return hybridlimit.Never
 	case m.state == breaker.Open:
 		return max(0, time.Until(m.retryAt))
 	case m.state == breaker.HalfOpen && m.probe != nil:
@@ -139,24 +128,8 @@ func (m *model) retryIn() time.Duration {
 	return 0
 }
 
-func (m *model) force(mode breaker.Mode) {
-	if mode == m.mode {
-		return
-	}
-	m.mode = mode
-	switch {
-	case mode == breaker.ModeForceOpen:
-		m.enter(breaker.Open, breaker.ErrSwitched)
-		m.retryAt = time.Now().Add(2)
-	case mode == breaker.ModeForceClosed && m.state != breaker.Closed:
-		m.enter(breaker.Closed, breaker.ErrSwitched)
-	default:
-		m.changes = append(m.changes, breaker.Change{From: m.state, To: m.state, Mode: mode, Cause: breaker.ErrSwitched, At: time.Now()})
-	}
-}
-
 func TestModel(t *testing.T) {
-	// rapid's own number of cases, ten times over: they cost 0.1 ms each.
+	// Ten times rapid's own number of cases: a case costs 0.1 ms.
 	for range 10 {
 		rapid.Check(t, func(t *rapid.T) {
 			cfg := configs.Draw(t, "config")
@@ -184,7 +157,7 @@ var configs = rapid.Custom(func(t *rapid.T) breaker.Config {
 func compare(t *rapid.T, cfg breaker.Config) {
 	var told []breaker.Change
 	cfg.OnChange = func(c breaker.Change) { told = append(told, c) }
-	b, err := breaker.New(cfg)
+	b, err := circuit.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,17 +205,7 @@ func compare(t *rapid.T, cfg breaker.Config) {
 		"sleep by steps": func(t *rapid.T) {
 			time.Sleep(time.Duration(rapid.IntRange(0, 12).Draw(t, "tenths")) * cfg.Window / 10)
 		},
-		"sleep until retry": func(*rapid.T) {
-			if m.mode != breaker.ModeForceOpen {
-				time.Sleep(m.retryIn())
-			}
-		},
-		"switch": func(t *rapid.T) {
-			// Mostly to auto, or little else is tested.
-			mode := breaker.Mode(max(0, rapid.IntRange(-8, 2).Draw(t, "mode")))
-			b.Switch(mode)
-			m.force(mode)
-		},
+		"sleep until retry": func(*rapid.T) { time.Sleep(m.retryIn()) },
 		"": func(t *rapid.T) {
 			if b.State() != m.state || b.RetryIn() != m.retryIn() {
 				t.Fatalf("%v for %v, model %v for %v", b.State(), b.RetryIn(), m.state, m.retryIn())
@@ -255,7 +218,7 @@ func compare(t *rapid.T, cfg breaker.Config) {
 	})
 }
 
-// sameChange is equality, but for the text of a slow call's error.
+// sameChange compares two changes. For slow calls it ignores the error's text.
 func sameChange(a, b breaker.Change) bool {
 	if b.Cause == breaker.ErrSlow && errors.Is(a.Cause, b.Cause) {
 		a.Cause = b.Cause

@@ -1,4 +1,4 @@
-package breaker_test
+package circuit_test
 
 import (
 	"bufio"
@@ -13,8 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A fakeRedis speaks just enough of the protocol to make go-redis return the
-// errors that it returns when a real server says what reply says. It answers a
+// fakeRedis speaks enough of the protocol to make go-redis return the errors
+// that it returns for the same replies of a real server. It answers a
 // connection's handshake with success.
 type fakeRedis struct {
 	// reply answers one command; it may write to the connection, or close it.
@@ -30,7 +30,7 @@ func say(line string) func(net.Conn) {
 
 func hangUp(c net.Conn) { _ = c.Close() }
 
-// reset closes such that the peer is told: RST instead of FIN.
+// reset closes with RST instead of FIN, so that the peer sees a reset.
 func reset(c net.Conn) {
 	_ = c.(*net.TCPConn).SetLinger(0)
 	_ = c.Close()
@@ -119,7 +119,7 @@ func readCommand(r *bufio.Reader) (name string, err error) {
 	return name, err
 }
 
-// client is a go-redis client that tries once and does not wait for long.
+// client returns a go-redis client that tries once.
 func client(t *testing.T, addr string, adjust ...func(*redis.Options)) *redis.Client {
 	t.Helper()
 	opt := &redis.Options{

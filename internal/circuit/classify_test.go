@@ -1,4 +1,4 @@
-package breaker_test
+package circuit_test
 
 import (
 	"context"
@@ -15,11 +15,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/circuit"
 )
 
-// checkClass classifies err bare and in what callers wrap it in.
-func checkClass(t *testing.T, err error, want breaker.Class) {
+// checkClass classifies err alone and as callers wrap it.
+func checkClass(t *testing.T, err error, want circuit.Class) {
 	t.Helper()
 	for _, err := range []error{
 		err,
@@ -27,15 +27,15 @@ func checkClass(t *testing.T, err error, want breaker.Class) {
 		fmt.Errorf("%w: %w", hybridlimit.ErrUnavailable, err),
 		errors.Join(err),
 	} {
-		if got := breaker.Classify(err); got != want {
+		if got := circuit.Classify(err); got != want {
 			t.Errorf("Classify(%T: %v) = %v, want %v", err, err, got, want)
 		}
 	}
 }
 
-// Errors as they come without a server.
+// Errors that arise without a server.
 func TestClassify(t *testing.T) {
-	if got := breaker.Classify(nil); got != breaker.Success {
+	if got := circuit.Classify(nil); got != circuit.Success {
 		t.Errorf("Classify(nil) = %v", got)
 	}
 	cancelled, cancel := context.WithCancelCause(t.Context())
@@ -48,37 +48,37 @@ func TestClassify(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		err  error
-		want breaker.Class
+		want circuit.Class
 	}{
-		{"no such key", redis.Nil, breaker.Success},
-		{"no script", redis.ErrNoScript, breaker.Ignored},
-		{"caller cancelled", cancelled.Err(), breaker.Ignored},
-		{"caller cancelled a dial", dialCancelled, breaker.Ignored},
-		{"deadline", expired.Err(), breaker.Failure},
-		{"deadline of a dial", dialExpired, breaker.Failure},
-		{"deadline of a connection", os.ErrDeadlineExceeded, breaker.Failure},
-		{"deadline and cancelled", errors.Join(context.Canceled, context.DeadlineExceeded), breaker.Failure},
-		{"EOF", io.EOF, breaker.Failure},
-		{"EOF amid a reply", io.ErrUnexpectedEOF, breaker.Failure},
-		{"refused", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, breaker.Failure},
-		{"reset", &net.OpError{Op: "read", Err: syscall.ECONNRESET}, breaker.Failure},
-		{"no such host", &net.DNSError{Err: "no such host"}, breaker.Failure},
-		{"pool time-out", redis.ErrPoolTimeout, breaker.Failure},
-		{"pool exhausted", redis.ErrPoolExhausted, breaker.Failure},
-		{"client closed", redis.ErrClosed, breaker.Failure},
-		{"keys in several slots", redis.ErrCrossSlot, breaker.Failure},
-		{"who knows", errors.New("who knows"), breaker.Failure},
-		{"text that only looks like a reply", errors.New("NOSCRIPT No matching script"), breaker.Failure},
+		{"no such key", redis.Nil, circuit.Success},
+		{"no script", redis.ErrNoScript, circuit.Ignored},
+		{"caller cancelled", cancelled.Err(), circuit.Ignored},
+		{"caller cancelled a dial", dialCancelled, circuit.Ignored},
+		{"deadline", expired.Err(), circuit.Failure},
+		{"deadline of a dial", dialExpired, circuit.Failure},
+		{"deadline of a connection", os.ErrDeadlineExceeded, circuit.Failure},
+		{"deadline and cancelled", errors.Join(context.Canceled, context.DeadlineExceeded), circuit.Failure},
+		{"EOF", io.EOF, circuit.Failure},
+		{"EOF amid a reply", io.ErrUnexpectedEOF, circuit.Failure},
+		{"refused", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, circuit.Failure},
+		{"reset", &net.OpError{Op: "read", Err: syscall.ECONNRESET}, circuit.Failure},
+		{"no such host", &net.DNSError{Err: "no such host"}, circuit.Failure},
+		{"pool time-out", redis.ErrPoolTimeout, circuit.Failure},
+		{"pool exhausted", redis.ErrPoolExhausted, circuit.Failure},
+		{"client closed", redis.ErrClosed, circuit.Failure},
+		{"keys in several slots", redis.ErrCrossSlot, circuit.Failure},
+		{"who knows", errors.New("who knows"), circuit.Failure},
+		{"text that only looks like a reply", errors.New("NOSCRIPT No matching script"), circuit.Failure},
 	} {
 		t.Run(test.name, func(t *testing.T) { checkClass(t, test.err, test.want) })
 	}
 }
 
-// Every error reply, through go-redis, which has types for some of them.
+// Every error reply, read by go-redis, which has types for some of them.
 func TestClassifyReplies(t *testing.T) {
-	replies := map[breaker.Class][]string{
-		breaker.Success: {"_", "$-1", "+OK", ":1"},
-		breaker.Ignored: {
+	replies := map[circuit.Class][]string{
+		circuit.Success: {"_", "$-1", "+OK", ":1"},
+		circuit.Ignored: {
 			"-NOSCRIPT No matching script. Please use EVAL.",
 			"-ERR NOSCRIPT No matching script. Please use EVAL.", // KVRocks
 			"-ERR Function not found",
@@ -86,7 +86,7 @@ func TestClassifyReplies(t *testing.T) {
 			"-ASK 3999 127.0.0.1:6381",
 			"-TRYAGAIN Multiple keys request during rehashing of slot",
 		},
-		breaker.Failure: {
+		circuit.Failure: {
 			"-LOADING Redis is loading the dataset in memory",
 			"-READONLY You can't write against a read only replica.",
 			"-ERR Error running script (call to f_0): @user_script:1: -READONLY You can't write against a read only replica.", // Redis 6
@@ -136,7 +136,7 @@ func TestClassifyReplies(t *testing.T) {
 	}
 }
 
-// What the network and the pool do, through go-redis.
+// Errors of the network and the pool, as go-redis returns them.
 func TestClassifyTransport(t *testing.T) {
 	soon := func(o *redis.Options) { o.ReadTimeout = 10 * time.Millisecond }
 	get := func(ctx context.Context, c *redis.Client) error { return c.Get(ctx, "k").Err() }
@@ -145,39 +145,39 @@ func TestClassifyTransport(t *testing.T) {
 		server fakeRedis
 		adjust func(*redis.Options)
 		ask    func(ctx context.Context, c *redis.Client) error
-		want   breaker.Class
+		want   circuit.Class
 		text   string // in the error
 	}{
-		{"hangs up", fakeRedis{reply: hangUp}, nil, get, breaker.Failure, "EOF"},
-		{"hangs up amid a reply", fakeRedis{reply: func(c net.Conn) { say("$10\r\nhalf")(c); hangUp(c) }}, nil, get, breaker.Failure, "EOF"},
-		{"resets", fakeRedis{reply: reset}, nil, get, breaker.Failure, ""}, // some kernels and sandboxes make an EOF of it
-		{"is silent", fakeRedis{reply: silence}, soon, get, breaker.Failure, "i/o timeout"},
+		{"hangs up", fakeRedis{reply: hangUp}, nil, get, circuit.Failure, "EOF"},
+		{"hangs up amid a reply", fakeRedis{reply: func(c net.Conn) { say("$10\r\nhalf")(c); hangUp(c) }}, nil, get, circuit.Failure, "EOF"},
+		{"resets", fakeRedis{reply: reset}, nil, get, circuit.Failure, ""}, // some kernels and sandboxes make an EOF of it
+		{"is silent", fakeRedis{reply: silence}, soon, get, circuit.Failure, "i/o timeout"},
 		{"is silent until the deadline", fakeRedis{reply: silence}, nil, func(ctx context.Context, c *redis.Client) error {
 			ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 			defer cancel()
 			return get(ctx, c)
-		}, breaker.Failure, ""},
-		{"is silent from the start", fakeRedis{greet: silence}, soon, get, breaker.Failure, "timeout"},
+		}, circuit.Failure, ""},
+		{"is silent from the start", fakeRedis{greet: silence}, soon, get, circuit.Failure, "timeout"},
 		{
 			"has too many clients",
 			fakeRedis{greet: func(c net.Conn) { say("-ERR max number of clients reached")(c); hangUp(c) }, reply: hangUp},
-			nil, get, breaker.Failure, "",
+			nil, get, circuit.Failure, "",
 		},
 		{
 			"wants a password",
 			fakeRedis{greet: say("-NOAUTH HELLO must be called with the client already authenticated"), reply: say("-NOAUTH Authentication required.")},
-			nil, get, breaker.Failure, "NOAUTH",
+			nil, get, circuit.Failure, "NOAUTH",
 		},
 		{
 			"is loading",
 			fakeRedis{greet: say("-LOADING Redis is loading the dataset in memory"), reply: say("-LOADING Redis is loading the dataset in memory")},
-			nil, get, breaker.Failure, "LOADING",
+			nil, get, circuit.Failure, "LOADING",
 		},
 		{"caller cancelled before", fakeRedis{reply: say("+OK")}, nil, func(ctx context.Context, c *redis.Client) error {
 			ctx, cancel := context.WithCancel(ctx)
 			cancel()
 			return get(ctx, c)
-		}, breaker.Ignored, "canceled"},
+		}, circuit.Ignored, "canceled"},
 		{
 			"caller cancelled while waiting for the pool",
 			fakeRedis{reply: silence},
@@ -189,7 +189,7 @@ func TestClassifyTransport(t *testing.T) {
 				ctx, cancel := context.WithCancel(ctx)
 				time.AfterFunc(5*time.Millisecond, cancel)
 				return get(ctx, c)
-			}, breaker.Ignored, "canceled",
+			}, circuit.Ignored, "canceled",
 		},
 		{
 			"pool is empty",
@@ -200,12 +200,12 @@ func TestClassifyTransport(t *testing.T) {
 				defer hog.Close()
 				_ = hog.ClientSetName(ctx, "hog").Err()
 				return get(ctx, c)
-			}, breaker.Failure, "pool timeout",
+			}, circuit.Failure, "pool timeout",
 		},
 		{"client is closed", fakeRedis{reply: silence}, nil, func(ctx context.Context, c *redis.Client) error {
 			_ = c.Close()
 			return get(ctx, c)
-		}, breaker.Failure, "closed"},
+		}, circuit.Failure, "closed"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -223,17 +223,17 @@ func TestClassifyTransport(t *testing.T) {
 		})
 	}
 	t.Run("is not there", func(t *testing.T) {
-		for range 20 { // somebody may take the port
+		for range 20 { // another process may take the port
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
 				t.Fatal(err)
 			}
 			_ = l.Close()
 			if err = get(t.Context(), client(t, l.Addr().String())); err != nil {
-				checkClass(t, err, breaker.Failure)
+				checkClass(t, err, circuit.Failure)
 				return
 			}
 		}
-		t.Fatal("somebody takes every port")
+		t.Fatal("another process took each of 20 ports")
 	})
 }

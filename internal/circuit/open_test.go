@@ -1,4 +1,4 @@
-package breaker_test
+package circuit_test
 
 import (
 	"context"
@@ -11,9 +11,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/circuit"
 )
 
-// What opens a closed breaker, each rule on its own.
+// Each rule that opens a closed breaker, alone.
 
 func TestOpensByConsecutiveFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -37,8 +38,8 @@ func TestOpensByConsecutiveFailures(t *testing.T) {
 	})
 }
 
-// gobreaker forgets consecutive failures that are older than its window; a
-// process that seldom calls Redis would never open.
+// gobreaker drops failures older than its window. With its count, the breaker of
+// a process that seldom calls Redis would never open.
 func TestConsecutiveFailuresMayBeFarApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, breaker.Config{Window: time.Second, FailureRatio: noRatio})
@@ -85,10 +86,10 @@ func TestOpensByRatio(t *testing.T) {
 	}
 }
 
-// The share is of the calls begun in the last Window, and the window moves: it
-// does not start from nothing every Window.
+// The share is that of the calls begun in the last Window. The window moves: it
+// does not restart empty every Window.
 func TestRatioLooksBackOneWindow(t *testing.T) {
-	mixed := func(t *testing.T, b *breaker.Breaker, n int) {
+	mixed := func(t *testing.T, b *circuit.Breaker, n int) {
 		for range n {
 			call(t, b, nil)
 			if b.State() == breaker.Closed {
@@ -121,8 +122,8 @@ func TestRatioLooksBackOneWindow(t *testing.T) {
 	}
 }
 
-// A Redis that hangs keeps calls in flight. They must not water down the share
-// of those that have failed.
+// A hanging Redis keeps calls in flight. They must not reduce the share of
+// failed calls.
 func TestRatioCountsEndedCallsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, breaker.Config{MinCalls: 4})
@@ -204,7 +205,7 @@ func TestOpenTimeIsJittered(t *testing.T) {
 				want(t, b, breaker.Open)
 			}
 		}
-		// 1000 draws of 4·10⁸ values: two equal ones are a one in 800 event.
+		// 1000 draws of 4·10⁸ values: two equal ones have a probability of 1/800.
 		if len(seen) < breakers*openings-3 {
 			t.Errorf("%d different times of %d", len(seen), breakers*openings)
 		}
@@ -215,8 +216,8 @@ func TestOpenTimeIsJittered(t *testing.T) {
 	})
 }
 
-// The ends of the jitter's range, to the nanosecond: not a moment early by
-// gobreaker's clock or ours, and not a moment late.
+// The ends of the jitter's range are exact to the nanosecond, by gobreaker's
+// clock and by the breaker's.
 func TestOpenTimeIsExact(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -248,7 +249,7 @@ func TestOpenTimeIsExact(t *testing.T) {
 	}
 }
 
-// Time alone changes nothing: somebody has to ask.
+// Time alone changes no state: an open breaker needs a Begin.
 func TestOpenUntilSomebodyAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, breaker.Config{})

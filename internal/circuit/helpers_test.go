@@ -1,4 +1,4 @@
-package breaker_test
+package circuit_test
 
 import (
 	"errors"
@@ -6,30 +6,31 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/circuit"
 )
 
 var errDown = errors.New("dial tcp: connection refused")
 
-// noRatio opens by Failures only, so that a test of one rule meets no other.
+// noRatio turns FailureRatio off, so that a test of Failures tests nothing else.
 const noRatio = -1
 
-func newBreaker(t testing.TB, cfg breaker.Config) *breaker.Breaker {
+func newBreaker(t testing.TB, cfg breaker.Config) *circuit.Breaker {
 	t.Helper()
-	b, err := breaker.New(cfg)
+	b, err := circuit.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return b
 }
 
-// call runs one fast call that ends with err, and fails the test if it was not
-// let through.
-func call(t testing.TB, b *breaker.Breaker, err error) {
+// call runs one fast call that ends with err. It fails the test if Begin returns
+// false.
+func call(t testing.TB, b *circuit.Breaker, err error) {
 	t.Helper()
 	begin(t, b).End(0, err)
 }
 
-func begin(t testing.TB, b *breaker.Breaker) breaker.Call {
+func begin(t testing.TB, b *circuit.Breaker) circuit.Call {
 	t.Helper()
 	c, ok := b.Begin()
 	if !ok {
@@ -38,7 +39,7 @@ func begin(t testing.TB, b *breaker.Breaker) breaker.Call {
 	return c
 }
 
-func refused(t testing.TB, b *breaker.Breaker) {
+func refused(t testing.TB, b *circuit.Breaker) {
 	t.Helper()
 	if _, ok := b.Begin(); ok {
 		t.Fatalf("Begin = true, now %v", b.State())
@@ -46,7 +47,7 @@ func refused(t testing.TB, b *breaker.Breaker) {
 }
 
 // open makes a closed breaker with Failures of 3 open by itself.
-func open(t testing.TB, b *breaker.Breaker) {
+func open(t testing.TB, b *circuit.Breaker) {
 	t.Helper()
 	for range 3 {
 		call(t, b, errDown)
@@ -55,7 +56,7 @@ func open(t testing.TB, b *breaker.Breaker) {
 }
 
 // halfOpen makes an open breaker half-open and returns the probe.
-func halfOpen(t testing.TB, b *breaker.Breaker) breaker.Call {
+func halfOpen(t testing.TB, b *circuit.Breaker) circuit.Call {
 	t.Helper()
 	time.Sleep(b.RetryIn())
 	want(t, b, breaker.Open)
@@ -64,7 +65,7 @@ func halfOpen(t testing.TB, b *breaker.Breaker) breaker.Call {
 	return c
 }
 
-func want(t testing.TB, b *breaker.Breaker, s breaker.State) {
+func want(t testing.TB, b *circuit.Breaker, s breaker.State) {
 	t.Helper()
 	if got := b.State(); got != s {
 		t.Fatalf("State = %v, want %v", got, s)

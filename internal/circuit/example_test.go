@@ -1,4 +1,4 @@
-package breaker_test
+package circuit_test
 
 import (
 	"context"
@@ -9,10 +9,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/circuit"
 )
 
 func Example() {
-	b, err := breaker.New(breaker.Config{
+	b, err := circuit.New(breaker.Config{
 		Failures: 2,
 		OpenFor:  time.Minute,
 		OnChange: func(c breaker.Change) { fmt.Println(c.From, "→", c.To, "because:", c.Cause) },
@@ -21,7 +22,7 @@ func Example() {
 		panic(err)
 	}
 
-	// A Redis that does not answer, and how it is asked.
+	// ask calls a Redis that does not answer.
 	answer := func() error { return context.DeadlineExceeded }
 	ask := func() {
 		call, ok := b.Begin()
@@ -44,27 +45,6 @@ func Example() {
 	// not asked; again in 30 to 90 s: true
 }
 
-// An operator takes Redis out of the picture, say for maintenance.
-func ExampleBreaker_Switch() {
-	b, err := breaker.New(breaker.Config{
-		OnChange: func(c breaker.Change) { fmt.Println(c) },
-	})
-	if err != nil {
-		panic(err)
-	}
-	b.Switch(breaker.ModeForceOpen)
-	_, ok := b.Begin()
-	fmt.Println("may ask:", ok)
-
-	b.Switch(breaker.ModeAuto)
-	fmt.Println(b.State(), "until a probe has found out how Redis is")
-	// Output:
-	// closed → open (force-open): breaker: switched by hand
-	// may ask: false
-	// open → open: breaker: switched by hand
-	// open until a probe has found out how Redis is
-}
-
 func ExampleClassify() {
 	for _, err := range []error{
 		nil,
@@ -74,7 +54,7 @@ func ExampleClassify() {
 		fmt.Errorf("sync: %w", context.DeadlineExceeded),
 		errors.New("read tcp: connection reset by peer"),
 	} {
-		fmt.Println(breaker.Classify(err))
+		fmt.Println(circuit.Classify(err))
 	}
 	// Output:
 	// success

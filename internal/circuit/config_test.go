@@ -1,8 +1,7 @@
-package breaker_test
+package circuit_test
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/circuit"
 )
 
 func TestConfigViolations(t *testing.T) {
@@ -41,7 +41,7 @@ func TestConfigViolations(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var got, want []string
-			for _, v := range test.cfg.Violations("HubConfig.Breaker.") {
+			for _, v := range circuit.Violations(test.cfg, "HubConfig.Breaker.") {
 				got = append(got, v.Field)
 			}
 			for _, f := range test.want {
@@ -50,7 +50,7 @@ func TestConfigViolations(t *testing.T) {
 			if !slices.Equal(got, want) {
 				t.Errorf("Violations = %v, want %v", got, want)
 			}
-			b, err := breaker.New(test.cfg)
+			b, err := circuit.New(test.cfg)
 			if (err != nil) != (len(want) > 0) || (b == nil) != (err != nil) {
 				t.Errorf("New = %v, %v", b, err)
 			}
@@ -59,7 +59,7 @@ func TestConfigViolations(t *testing.T) {
 }
 
 func TestNewReportsEverythingAtOnce(t *testing.T) {
-	_, err := breaker.New(breaker.Config{Failures: -2, OpenFor: 25 * time.Hour})
+	_, err := circuit.New(breaker.Config{Failures: -2, OpenFor: 25 * time.Hour})
 	const want = "breaker: Config.Failures (-2) must not be negative; Config.OpenFor (25h0m0s) must be 0 or from 1ms to 24h"
 	if err == nil || err.Error() != want {
 		t.Errorf("New: %v\nwant %v", err, want)
@@ -70,35 +70,15 @@ func TestNewReportsEverythingAtOnce(t *testing.T) {
 	}
 }
 
-func TestNames(t *testing.T) {
-	for _, test := range []struct {
-		v    fmt.Stringer
-		want string
-	}{
-		{breaker.Closed, "closed"},
-		{breaker.HalfOpen, "half-open"},
-		{breaker.Open, "open"},
-		{breaker.State(9), "State(9)"},
-		{breaker.ModeAuto, "auto"},
-		{breaker.ModeForceOpen, "force-open"},
-		{breaker.ModeForceClosed, "force-closed"},
-		{breaker.Mode(9), "Mode(9)"},
-		{breaker.Success, "success"},
-		{breaker.Failure, "failure"},
-		{breaker.Ignored, "ignored"},
-		{breaker.Class(9), "Class(9)"},
-		{
-			breaker.Change{From: breaker.Closed, To: breaker.Open, OpenFor: 612345 * time.Microsecond, Cause: errDown},
-			"closed → open for 612ms: dial tcp: connection refused",
-		},
-		{
-			breaker.Change{From: breaker.Open, To: breaker.Open, Mode: breaker.ModeForceOpen, Cause: breaker.ErrSwitched},
-			"open → open (force-open): breaker: switched by hand",
-		},
-		{breaker.Change{From: breaker.HalfOpen}, "half-open → closed"},
+func TestClassNames(t *testing.T) {
+	for class, want := range map[circuit.Class]string{
+		circuit.Success:  "success",
+		circuit.Failure:  "failure",
+		circuit.Ignored:  "ignored",
+		circuit.Class(9): "Class(9)",
 	} {
-		if got := test.v.String(); got != test.want {
-			t.Errorf("String = %q, want %q", got, test.want)
+		if got := class.String(); got != want {
+			t.Errorf("String = %q, want %q", got, want)
 		}
 	}
 }

@@ -1,0 +1,74 @@
+package circuit
+
+import (
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/breaker"
+)
+
+// maxDuration is the longest duration accepted. It is far above every useful
+// value, and keeps 1.5·OpenFor and 10·SlowCall from overflowing.
+const maxDuration = 24 * time.Hour
+
+// minDuration is the shortest Window and OpenFor accepted. Clocks and schedulers
+// do not keep shorter ones.
+const minDuration = time.Millisecond
+
+// withDefaults returns c with its zero fields set to their defaults.
+func withDefaults(c breaker.Config) breaker.Config {
+	setDefault(&c.Failures, 3)
+	setDefault(&c.FailureRatio, 0.5)
+	setDefault(&c.MinCalls, 20)
+	setDefault(&c.Window, 10*time.Second)
+	setDefault(&c.SlowCall, 100*time.Millisecond)
+	setDefault(&c.OpenFor, 500*time.Millisecond)
+	return c
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Violations returns every invalid field of c. It puts prefix before the name of
+// each field ("HubConfig.Breaker."), for a Config inside another one.
+func Violations(c breaker.Config, prefix string) hybridlimit.Violations {
+	var bad hybridlimit.Violations
+	c = withDefaults(c)
+	if c.Failures < 0 {
+		bad.Add(prefix+"Failures", c.Failures, "must not be negative")
+	}
+	// Not "> 1": a NaN must be refused too.
+	if !(c.FailureRatio <= 1) {
+		bad.Add(prefix+"FailureRatio", c.FailureRatio, "must be at most 1")
+	}
+	if c.MinCalls < 0 {
+		bad.Add(prefix+"MinCalls", c.MinCalls, "must not be negative")
+	}
+	inRange := func(field string, d time.Duration) {
+		if d < minDuration || d > maxDuration {
+			bad.Add(prefix+field, d, "must be 0 or from 1ms to 24h")
+		}
+	}
+	inRange("Window", c.Window)
+	if c.SlowCall > maxDuration {
+		bad.Add(prefix+"SlowCall", c.SlowCall, "must be at most 24h")
+	}
+	inRange("OpenFor", c.OpenFor)
+	return bad
+}
+
+// patience returns the time after which a probe without an End counts as lost
+// and another may take its place: max(OpenFor, 10·SlowCall). A failed probe is
+// followed by another after OpenFor on average, so Redis gets no more probes
+// than from an open breaker. A probe that has taken ten times SlowCall can only
+// fail.
+func patience(c breaker.Config) time.Duration {
+	if c.SlowCall < 0 {
+		return c.OpenFor
+	}
+	return max(c.OpenFor, 10*c.SlowCall)
+}
