@@ -1,4 +1,4 @@
-package hybridlimit_test
+package conformance_test
 
 import (
 	"context"
@@ -171,7 +171,7 @@ func in(row, limiter string) bool {
 
 // docs/limits.md says which verb makes sense with which algorithm.
 func TestVerbsInTheDocumentation(t *testing.T) {
-	page, err := os.ReadFile("docs/limits.md")
+	page, err := os.ReadFile("../../docs/limits.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,10 +1,10 @@
-// Package limitertest is the conformance suite of hybridlimit.Limiter: what a
-// caller may rely on whichever limiter is behind the interface, as one subtest
-// per promise. Verbs that a limiter has besides are held to theirs (verbs.go).
-// Packages run it over their limiters, in each mode:
+// Package conformance checks what a caller may expect of every
+// hybridlimit.Limiter. Each promise is a subtest. Limiters with more verbs are
+// checked for these too (verbs.go). Its own tests compare the three limiters
+// with each other. Packages run it over their limiters, in each mode:
 //
 //	func TestConformance(t *testing.T) {
-//		limitertest.Run(t, limitertest.Spec{
+//		conformance.Run(t, conformance.Spec{
 //			New:  ...,
 //			Wrap: synctest.Test, // virtual time: the suite sleeps for free
 //		})
@@ -14,7 +14,7 @@
 // but time.Now, so that it can run inside a testing/synctest bubble. In real
 // time it sleeps for about two seconds in all, and its checks hold however
 // late a sleep returns.
-package limitertest
+package conformance
 
 import (
 	"testing"

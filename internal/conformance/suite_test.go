@@ -1,4 +1,4 @@
-package limitertest
+package conformance
 
 import (
 	"os"
