@@ -9,15 +9,15 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/global"
-	"github.com/hybridlimit/hybridlimit/internal/limitertest"
+	"github.com/hybridlimit/hybridlimit/internal/conformance"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
 func closeGlobal(l hybridlimit.Limiter) error { return l.(*global.Limiter).Close() }
 
 func TestConformance(t *testing.T) {
-	for _, of := range limitertest.Algorithms() {
-		limitertest.Run(t, limitertest.Spec{
+	for _, of := range conformance.Algorithms() {
+		conformance.Run(t, conformance.Spec{
 			Name: of.Name, Bucket: of.Bucket,
 			New: func(tb testing.TB, limit hybridlimit.Limit) hybridlimit.Limiter {
 				return newLimiter(tb, redistest.NewBubble(tb).Client(nil), limit, global.Config{})
@@ -32,10 +32,10 @@ func TestConformanceOnRedis(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)
 	var prefixes atomic.Int64
-	for _, of := range limitertest.Algorithms() {
+	for _, of := range conformance.Algorithms() {
 		t.Run(of.Name, func(t *testing.T) {
 			t.Parallel()
-			limitertest.Run(t, limitertest.Spec{
+			conformance.Run(t, conformance.Spec{
 				Bucket: of.Bucket,
 				New: func(tb testing.TB, limit hybridlimit.Limit) hybridlimit.Limiter {
 					return newLimiter(tb, srv.Client(tb), limit, global.Config{

@@ -14,7 +14,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/internal/circuit"
-	"github.com/hybridlimit/hybridlimit/internal/limitertest"
+	"github.com/hybridlimit/hybridlimit/internal/conformance"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
@@ -37,7 +37,7 @@ func TestConformanceWithFunctions(t *testing.T) {
 	t.Parallel()
 	srv := functionServer(t)
 	var prefixes atomic.Int64
-	limitertest.Run(t, limitertest.Spec{
+	conformance.Run(t, conformance.Spec{
 		New: func(tb testing.TB, limit hybridlimit.Limit) hybridlimit.Limiter {
 			return newLimiter(tb, srv.Client(tb), limit, global.Config{
 				Prefix: fmt.Sprint("p", prefixes.Add(1)), Timeout: 10 * time.Second, Functions: true,

@@ -11,7 +11,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/global"
-	"github.com/hybridlimit/hybridlimit/internal/limitertest"
+	"github.com/hybridlimit/hybridlimit/internal/conformance"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
@@ -54,12 +54,12 @@ func onNodes(t *testing.T, n nodes) {
 				}
 			})
 			var prefixes atomic.Int64
-			for _, of := range limitertest.Algorithms() {
+			for _, of := range conformance.Algorithms() {
 				// What is kept in a way of its own; a function is the script.
 				if of.Name == "token bucket" || !functions && (of.Name == "fixed window" || of.Name == "sliding log") {
 					t.Run("conformance of "+of.Name, func(t *testing.T) {
 						t.Parallel()
-						limitertest.Run(t, limitertest.Spec{
+						conformance.Run(t, conformance.Spec{
 							Bucket: of.Bucket,
 							New: func(tb testing.TB, limit hybridlimit.Limit) hybridlimit.Limiter {
 								cfg := cfg

@@ -9,22 +9,22 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/internal/limitertest"
+	"github.com/hybridlimit/hybridlimit/internal/conformance"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
 var modes = []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict, hybrid.ModeDeferred, hybrid.ModeExact}
 
-// conformance is what a single process promises in each mode. Only ModeExact
+// conformanceSpec is what a single process promises in each mode. Only ModeExact
 // denies no unit that the bucket holds: the others may hold some on a lease
 // that expires, or wait out a proof of a denial. Logs are exact in
 // every mode.
-func conformance(mode hybrid.Mode, of limitertest.Algorithm) limitertest.Spec {
+func conformanceSpec(mode hybrid.Mode, of conformance.Algorithm) conformance.Spec {
 	exact := mode == hybrid.ModeExact
 	if of.Bucket(1, time.Second, 1).Algorithm == hybridlimit.AlgSlidingLog {
 		exact = true
 	}
-	return limitertest.Spec{
+	return conformance.Spec{
 		Name: mode.String() + " " + of.Name, Bucket: of.Bucket,
 		Close:  func(l hybridlimit.Limiter) error { return l.(*hybrid.Limiter).Close() },
 		Policy: "api", Exact: exact, RetryIsLowerBound: mode != hybrid.ModeExact, // a refusal of fewer units denies more of them, too
@@ -34,7 +34,7 @@ func conformance(mode hybrid.Mode, of limitertest.Algorithm) limitertest.Spec {
 }
 
 func TestConformance(t *testing.T) {
-	algorithms := limitertest.Algorithms()
+	algorithms := conformance.Algorithms()
 	for _, mode := range modes {
 		inVirtualTime(t, mode, algorithms[0], false)
 		if mode == hybrid.ModeAuto || mode == hybrid.ModeDeferred { // the modes that give credit
@@ -57,8 +57,8 @@ func TestConformance(t *testing.T) {
 }
 
 // inVirtualTime runs the suite; warm: once the limiter gives credit.
-func inVirtualTime(t *testing.T, mode hybrid.Mode, of limitertest.Algorithm, warm bool) {
-	spec := conformance(mode, of)
+func inVirtualTime(t *testing.T, mode hybrid.Mode, of conformance.Algorithm, warm bool) {
+	spec := conformanceSpec(mode, of)
 	spec.Wrap = synctest.Test
 	spec.New = func(tb testing.TB, limit hybridlimit.Limit) hybridlimit.Limiter {
 		l := newLimiter(tb, redistest.NewBubble(tb).Client(nil), limit, patient(hybrid.Config{Mode: mode}))
@@ -72,7 +72,7 @@ func inVirtualTime(t *testing.T, mode hybrid.Mode, of limitertest.Algorithm, war
 	}
 	t.Run("", func(t *testing.T) {
 		t.Parallel()
-		limitertest.Run(t, spec)
+		conformance.Run(t, spec)
 	})
 }
 
@@ -92,7 +92,7 @@ func conformanceOnRedis(t *testing.T, functions bool) {
 	for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeExact} {
 		t.Run("", func(t *testing.T) {
 			t.Parallel()
-			spec := conformance(mode, limitertest.Algorithms()[0])
+			spec := conformanceSpec(mode, conformance.Algorithms()[0])
 			spec.Name = ""
 			// The clocks of Redis and of this process are read at different
 			// moments: to the µs only virtual time is exact.
@@ -103,7 +103,7 @@ func conformanceOnRedis(t *testing.T, functions bool) {
 				cfg.Hub.Prefix, cfg.Hub.Functions = fmt.Sprint("p", prefixes.Add(1)), functions
 				return newLimiter(tb, srv.Client(tb), limit, cfg)
 			}
-			limitertest.Run(t, spec)
+			conformance.Run(t, spec)
 		})
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/internal/limitertest"
+	"github.com/hybridlimit/hybridlimit/internal/conformance"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
@@ -60,11 +60,11 @@ func (n nodes) check(t *testing.T) {
 	t.Run("tags reach every node", n.spread)
 	t.Run("subject", n.subject)
 	var prefixes atomic.Int64
-	conforms := func(how how, of limitertest.Algorithm) {
+	conforms := func(how how, of conformance.Algorithm) {
 		t.Run(fmt.Sprintf("conformance/%+v/%s", how, of.Name), func(t *testing.T) {
 			t.Parallel()
 			n.needFunctions(t, how.functions)
-			spec := conformance(how.mode, of)
+			spec := conformanceSpec(how.mode, of)
 			spec.Name, spec.Exact, spec.RetryIsLowerBound = "", false, true // as in TestConformanceOnRedis
 			spec.WindowSlack = 200 * time.Millisecond
 			spec.New = func(tb testing.TB, limit hybridlimit.Limit) hybridlimit.Limiter {
@@ -72,13 +72,13 @@ func (n nodes) check(t *testing.T) {
 				cfg.Hub.Prefix, cfg.Hub.Functions = fmt.Sprint("p", prefixes.Add(1)), how.functions
 				return newLimiter(tb, n.rdb, limit, cfg)
 			}
-			limitertest.Run(t, spec)
+			conformance.Run(t, spec)
 		})
 	}
 	for _, how := range n.conformance {
-		conforms(how, limitertest.Algorithms()[0])
+		conforms(how, conformance.Algorithms()[0])
 	}
-	for _, of := range limitertest.Algorithms() { // what is kept in a way of its own
+	for _, of := range conformance.Algorithms() { // what is kept in a way of its own
 		if of.Name == "fixed window" || of.Name == "sliding log" {
 			conforms(how{hybrid.ModeAuto, false}, of)
 		}

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/internal/limitertest"
+	"github.com/hybridlimit/hybridlimit/internal/conformance"
 )
 
 func TestConformance(t *testing.T) {
-	spec := limitertest.Spec{
+	spec := conformance.Spec{
 		Close:  func(l hybridlimit.Limiter) error { return l.(*Limiter).Close() },
 		Policy: "policy.1",
 		Exact:  true,
@@ -21,25 +21,25 @@ func TestConformance(t *testing.T) {
 		}
 	}
 	spec.Wrap = synctest.Test
-	for _, of := range limitertest.Algorithms() {
+	for _, of := range conformance.Algorithms() {
 		spec.Name, spec.Bucket, spec.New = of.Name, of.Bucket, with(0)
 		spec.Tick = time.Nanosecond
 		switch of.Bucket(1, time.Second, 1).Algorithm {
 		case hybridlimit.AlgTokenBucket, hybridlimit.AlgLeakyBucket:
 			spec.Tick = 2 * time.Nanosecond // ε of the package documentation
 		}
-		limitertest.Run(t, spec)
+		conformance.Run(t, spec)
 	}
 	// A test that took an hour's window failed in the last minute of an hour.
-	for _, of := range limitertest.Algorithms() {
+	for _, of := range conformance.Algorithms() {
 		if algorithm := of.Bucket(1, time.Second, 1).Algorithm; algorithm == hybridlimit.AlgFixedWindow || algorithm == hybridlimit.AlgSlidingWindow {
 			late := spec
-			late.Name, late.Bucket, late.New, late.Wrap = of.Name+" late in the hour", of.Bucket, with(0), limitertest.LateInTheHour
-			limitertest.Run(t, late)
+			late.Name, late.Bucket, late.New, late.Wrap = of.Name+" late in the hour", of.Bucket, with(0), conformance.LateInTheHour
+			conformance.Run(t, late)
 		}
 	}
 	spec.Name, spec.Bucket, spec.New, spec.Tick = "one shard", nil, with(1000), 2*time.Nanosecond
-	limitertest.Run(t, spec)
+	conformance.Run(t, spec)
 	spec.Name, spec.Wrap, spec.Bucket = "real time", nil, nil
-	limitertest.Run(t, spec)
+	conformance.Run(t, spec)
 }

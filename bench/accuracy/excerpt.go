@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/hybridlimit/hybridlimit/internal/benchkit"
 )
 
 // The lines between which a page has the excerpt.
@@ -34,10 +36,5 @@ func (r *Result) Excerpt() string {
 
 // quote puts the excerpt into a page.
 func (r *Result) quote(page string) (string, error) {
-	head, rest, ok := strings.Cut(page, excerptFrom)
-	_, tail, ok2 := strings.Cut(rest, excerptTo)
-	if !ok || !ok2 {
-		return "", fmt.Errorf("accuracy: the page has no lines %q and %q", excerptFrom, excerptTo)
-	}
-	return head + excerptFrom + r.Excerpt() + excerptTo + tail, nil
+	return benchkit.Between(page, excerptFrom, excerptTo, r.Excerpt())
 }

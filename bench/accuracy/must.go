@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/hybridlimit/hybridlimit/internal/benchkit"
 )
 
 // Must is a bound that rows are held against.
@@ -88,9 +90,6 @@ func (m Must) check(c Case, r Row, of func(kind string) (Row, bool)) Check {
 		}
 	}
 	value := float64(metrics[m.Metric](r))
-	passed := value >= bound-slack
-	if m.AtMost {
-		passed = value <= bound+slack
-	}
+	passed := benchkit.Bound{Value: bound, AtMost: m.AtMost, Slack: slack}.Holds(value)
 	return Check{Must: m.String(), Bound: Figure(bound), Value: Figure(value), Passed: passed} // what is not a number passes nothing
 }

@@ -3,6 +3,7 @@ package accuracy
 import (
 	"fmt"
 
+	"github.com/hybridlimit/hybridlimit/internal/benchkit"
 	"github.com/hybridlimit/hybridlimit/internal/fleet"
 )
 
@@ -96,19 +97,19 @@ func level(samples []fleet.Sample, rate float64) []point {
 // styleOf is how a kind's line is drawn, the same in every picture. The
 // colours are of middle lightness, legible on white and on black; exact, which
 // often lies under the others, is broken.
-func styleOf(k fleet.Kind) lineStyle {
+func styleOf(k fleet.Kind) benchkit.Stroke {
 	switch k {
 	case fleet.Auto:
-		return lineStyle{colour: "#2f81f7"}
+		return benchkit.Stroke{Colour: "#2f81f7"}
 	case fleet.Strict:
-		return lineStyle{colour: "#d9722e"}
+		return benchkit.Stroke{Colour: "#d9722e"}
 	case fleet.Deferred:
-		return lineStyle{colour: "#2da160"}
+		return benchkit.Stroke{Colour: "#2da160"}
 	case fleet.CountAndPush:
-		return lineStyle{colour: "#c2489b"}
+		return benchkit.Stroke{Colour: "#c2489b"}
 	case fleet.RedisExact:
-		return lineStyle{colour: "#a08428", dash: "2 3"}
+		return benchkit.Stroke{Colour: "#a08428", Dash: "2 3"}
 	default:
-		return lineStyle{colour: "#8b8f96", dash: "5 3"}
+		return benchkit.Stroke{Colour: "#8b8f96", Dash: "5 3"}
 	}
 }

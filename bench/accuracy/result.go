@@ -1,7 +1,6 @@
 package accuracy
 
 import (
-	"math"
 	"slices"
 
 	"github.com/hybridlimit/hybridlimit/internal/fleet"
@@ -68,10 +67,4 @@ func (r *Result) Failed() (musts, rows int) {
 		}
 	}
 	return musts, rows
-}
-
-// digits rounds to a number of places, never to "-0".
-func digits(x float64, places int) float64 {
-	scale := math.Pow(10, float64(places))
-	return math.Round(x*scale)/scale + 0
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/hybridlimit/hybridlimit/internal/benchkit"
 )
 
 // legend explains the table's columns.
@@ -139,7 +141,7 @@ func fixed(x Figure, places int) string {
 	if !x.known() {
 		return none
 	}
-	return strconv.FormatFloat(digits(float64(x), places), 'f', -1, 64)
+	return strconv.FormatFloat(benchkit.Round(float64(x), places), 'f', -1, 64)
 }
 
 func percent(x Figure) string {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/meter"
 )
 
 // The promises that a run is held against (DESIGN: what the library says of
@@ -114,7 +115,7 @@ func (v *verdict) checkBound(e *evidence) {
 			if key.fallback {
 				worst, bound, rate, who = &v.alone, alone, float64(s.Rate*max(e.allowed.parts, 1)), "admitted by fallbacks"
 			}
-			units := excess(as, rate)
+			units := meter.WorstSpan(as, rate)
 			if worst.bound == 0 || units/bound > worst.units/worst.bound {
 				*worst = reach{units, bound}
 			}

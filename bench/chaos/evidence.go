@@ -6,6 +6,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/meter"
 )
 
 // evidence is all that is known of a run when it is over.
@@ -64,8 +65,8 @@ type keyed struct {
 }
 
 // admissions by key, and by fallbacks or the others.
-func (e *evidence) admissions() map[keyed][]admission {
-	out := map[keyed][]admission{}
+func (e *evidence) admissions() map[keyed][]meter.Span {
+	out := map[keyed][]meter.Span{}
 	for _, w := range e.clients {
 		for _, r := range w.history {
 			if r.kind == recordDecision && r.allowed {
@@ -73,7 +74,7 @@ func (e *evidence) admissions() map[keyed][]admission {
 				if k.fallback {
 					k.outage, _ = slices.BinarySearch(e.struck, r.begin)
 				}
-				out[k] = append(out[k], admission{r.begin, r.end(), int64(r.units)})
+				out[k] = append(out[k], meter.Span{Begin: r.begin, End: r.end(), Units: int64(r.units)})
 			}
 		}
 	}

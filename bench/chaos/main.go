@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"regexp"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/internal/benchkit"
 )
 
 const (
@@ -54,7 +54,7 @@ func (o options) main(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p := page{command: "make chaos", redis: redisVersion()}
+	p := page{command: "make chaos", redis: benchkit.RedisServer()}
 	var failed []error
 	for _, plan := range plans {
 		began := time.Now()
@@ -119,15 +119,4 @@ func mix(p plan, seed uint64) plan {
 		p.faults = append(p.faults, all[i])
 	}
 	return p
-}
-
-// redisVersion is that of the redis-server in PATH.
-func redisVersion() string {
-	text, err := exec.Command("redis-server", "--version").Output()
-	_, rest, ok := strings.Cut(string(text), " v=")
-	if err != nil || !ok {
-		return ""
-	}
-	version, _, _ := strings.Cut(rest, " ")
-	return version
 }

@@ -2,11 +2,11 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/benchkit"
 )
 
 // page is docs/reliability.md.
@@ -34,7 +34,7 @@ Besides, in every row: no goroutine more than before once clients were closed, a
 
 `)
 	fmt.Fprintf(&b, "%s, %d cores, %s/%s, %s, redis-server %s; go-redis %s.\n\n",
-		cpuModel(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), p.redis, goRedisVersion())
+		benchkit.CPU(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), p.redis, benchkit.Modules()["github.com/redis/go-redis/v9"])
 	b.WriteString("| fault | topology | decisions | errors | slowest | open p99 | admitted | by fallbacks | accounting | back after | CPU |\n")
 	b.WriteString("|---|---|--:|--:|--:|--:|--:|--:|---|--:|--:|\n")
 	for _, o := range p.rows {
@@ -80,29 +80,6 @@ func (o *outcome) row() string {
 }
 
 func (r reach) String() string { return fmt.Sprintf("%.0f / %.0f", r.units, r.bound) }
-
-// cpuModel is what Linux says; elsewhere it is not known.
-func cpuModel() string {
-	text, _ := os.ReadFile("/proc/cpuinfo")
-	_, rest, _ := strings.Cut(string(text), "model name")
-	_, rest, _ = strings.Cut(rest, ":")
-	model, _, ok := strings.Cut(rest, "\n")
-	if !ok {
-		return "unknown CPU"
-	}
-	return strings.TrimSpace(model)
-}
-
-func goRedisVersion() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, d := range info.Deps {
-			if d.Path == "github.com/redis/go-redis/v9" {
-				return d.Version
-			}
-		}
-	}
-	return "?"
-}
 
 // progress is a line for who watches.
 func (o *outcome) progress(took time.Duration) string {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"github.com/hybridlimit/hybridlimit/internal/benchkit"
 )
 
 // must is what this library promises of its speed.
@@ -56,7 +58,7 @@ func (p page) mustTable() string {
 	b.WriteString("| must reach | at most | measured | of single rounds | by CPU time | holds |\n|---|--:|--:|--:|--:|---|\n")
 	row := func(what string, bound, got float64, digits int, rounds, cpu string) {
 		verdict := "yes"
-		if !(got <= bound) {
+		if !(benchkit.Bound{Value: bound, AtMost: true}).Holds(got) {
 			verdict = "**no**"
 		}
 		fmt.Fprintf(&b, "| %s | %v | %.*f | %s | %s | %s |\n", what, bound, digits, got, rounds, cpu, verdict)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/bench/rivals"
+	"github.com/hybridlimit/hybridlimit/internal/benchkit"
 )
 
 // plan is what is measured.
@@ -38,7 +39,7 @@ func takesPart(r rivals.Rival, w workload) bool {
 // the other, in an order of its own, so that what drifts hits them alike.
 func (p plan) measure(ctx context.Context, workers []worker, log io.Writer) ([]byte, error) {
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "goos: %s\ngoarch: %s\npkg: github.com/hybridlimit/hybridlimit/bench/compare\ncpu: %s\n", runtime.GOOS, runtime.GOARCH, cpuName())
+	fmt.Fprintf(&out, "goos: %s\ngoarch: %s\npkg: github.com/hybridlimit/hybridlimit/bench/compare\ncpu: %s\n", runtime.GOOS, runtime.GOARCH, benchkit.CPU())
 	start := time.Now()
 	if err := p.openAll(workers, &out, log, start); err != nil {
 		return nil, err

@@ -3,11 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"runtime"
-	"runtime/debug"
-	"slices"
 	"strings"
+
+	"github.com/hybridlimit/hybridlimit/internal/benchkit"
 )
 
 // machine is where and with what was measured.
@@ -25,8 +24,8 @@ var named = []string{
 
 func thisMachine(ctx context.Context, srv *server) (machine, error) {
 	m := machine{
-		cpu:    fmt.Sprintf("%s, %d cores, GOMAXPROCS %d", cpuModel(), runtime.NumCPU(), runtime.GOMAXPROCS(0)),
-		system: runtime.GOOS + "/" + runtime.GOARCH, loadBefore: loadAverage(),
+		cpu:    fmt.Sprintf("%s, %d cores, GOMAXPROCS %d", benchkit.CPU(), runtime.NumCPU(), runtime.GOMAXPROCS(0)),
+		system: runtime.GOOS + "/" + runtime.GOARCH, loadBefore: benchkit.LoadAverage(),
 	}
 	fields, err := srv.info(ctx, "server")
 	if err != nil {
@@ -37,34 +36,11 @@ func thisMachine(ctx context.Context, srv *server) (machine, error) {
 		return m, err
 	}
 	m.malloc = fields["mem_allocator"]
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, d := range info.Deps {
-			if slices.Contains(named, d.Path) {
-				m.versions = append(m.versions, strings.TrimPrefix(d.Path, "github.com/")+" "+d.Version)
-			}
+	versions := benchkit.Modules()
+	for _, path := range named {
+		if v := versions[path]; v != "" {
+			m.versions = append(m.versions, strings.TrimPrefix(path, "github.com/")+" "+v)
 		}
 	}
 	return m, nil
-}
-
-// cpuModel is what Linux says; elsewhere it is not known.
-func cpuModel() string {
-	text, _ := os.ReadFile("/proc/cpuinfo")
-	_, rest, _ := strings.Cut(string(text), "model name")
-	_, rest, _ = strings.Cut(rest, ":")
-	model, _, ok := strings.Cut(rest, "\n")
-	if !ok {
-		return "unknown CPU"
-	}
-	return strings.TrimSpace(model)
-}
-
-// loadAverage is of the last minute, "?" where it is not known.
-func loadAverage() string {
-	text, _ := os.ReadFile("/proc/loadavg")
-	load, _, ok := strings.Cut(string(text), " ")
-	if !ok {
-		return "?"
-	}
-	return load
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/zeromicro/go-zero/core/logx"
 
+	"github.com/hybridlimit/hybridlimit/internal/benchkit"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -119,7 +120,7 @@ func measure(ctx context.Context, srv *server, size scale) (r results, err error
 	if r.churn, err = churns(ctx, srv, size.rounds, size.churnKeys, size.churnEach, size.churnOnRedis); err != nil {
 		return r, fmt.Errorf("churn: %w", err)
 	}
-	r.machine.loadAfter = loadAverage()
+	r.machine.loadAfter = benchkit.LoadAverage()
 	return r, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/hybridlimit/hybridlimit/internal/benchkit"
 	protocol "github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
@@ -12,16 +13,13 @@ type must struct {
 	what  string
 	want  string
 	got   float64
-	least float64 // got has to be at least that; 0: most counts
-	most  float64
+	bound benchkit.Bound
 }
 
-func (m must) reached() bool {
-	if m.least > 0 {
-		return m.got >= m.least
-	}
-	return m.got <= m.most
-}
+func (m must) reached() bool { return m.bound.Holds(m.got) }
+
+func atMost(v float64) benchkit.Bound  { return benchkit.Bound{Value: v, AtMost: true} }
+func atLeast(v float64) benchkit.Bound { return benchkit.Bound{Value: v} }
 
 // musts are all of them.
 func (r *results) musts() (all []must) {
@@ -29,23 +27,23 @@ func (r *results) musts() (all []must) {
 		if c.size == protocol.MaxOps {
 			all = append(all, must{
 				what: fmt.Sprintf("Redis CPU of an op in a batch of %d, of one in a pipeline", c.size),
-				want: "≤ 0.65", most: 0.65, got: c.ratio(),
+				want: "≤ 0.65", bound: atMost(0.65), got: c.ratio(),
 			})
 		}
 	}
 	hybrid, rival := r.decision("hybrid"), r.decision("redis_rate")
 	if hybrid != nil && rival != nil {
 		all = append(all, must{
-			what: "hybrid, hot key: messages per decision", want: "≤ 1/500 = 0.002", most: 1.0 / 500,
+			what: "hybrid, hot key: messages per decision", want: "≤ 1/500 = 0.002", bound: atMost(1.0 / 500),
 			got: hybrid.cost.median(func(d perDecision) float64 { return d.messages }),
 		}, must{
-			what: fmt.Sprintf("decisions/s on the hot key, %d goroutines: hybrid / redis_rate", callers), want: "≥ 300", least: 300,
+			what: fmt.Sprintf("decisions/s on the hot key, %d goroutines: hybrid / redis_rate", callers), want: "≥ 300", bound: atLeast(300),
 			got: hybrid.cost.median(rateOf) / rival.cost.median(rateOf),
 		})
 	}
 	if len(r.survival) == 2 {
 		all = append(all, must{
-			what: "keys in use that a scan drove out: hybrid / golang-lru", want: "≤ 1.02", most: 1.02,
+			what: "keys in use that a scan drove out: hybrid / golang-lru", want: "≤ 1.02", bound: atMost(1.02),
 			got: r.survival[1].missed.median(same) / r.survival[0].missed.median(same),
 		})
 	}

@@ -3,16 +3,12 @@ package main
 import (
 	"fmt"
 	"strconv"
+
+	"github.com/hybridlimit/hybridlimit/internal/benchkit"
 )
 
 // thousands is 1 234 567.
-func thousands(n int64) string {
-	text := strconv.FormatInt(n, 10)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + " " + text[i:]
-	}
-	return text
-}
+func thousands(n int64) string { return benchkit.Thousands(n, " ") }
 
 // small is a figure that may be many or next to nothing.
 func small(v float64) string {

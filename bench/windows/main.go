@@ -15,11 +15,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/benchkit"
 )
 
 // The limit of every source.
@@ -70,12 +70,7 @@ const figureFile = "windows.svg"
 
 // splice puts text between the lines of a page.
 func splice(old, text string) (string, error) {
-	head, rest, ok := strings.Cut(old, begin)
-	_, tail, closed := strings.Cut(rest, end)
-	if !ok || !closed {
-		return "", fmt.Errorf("the page has no place for the tables: no %q and %q", begin, end)
-	}
-	return head + begin + "\n" + text + "\n" + end + tail, nil
+	return benchkit.Between(old, begin, end, "\n"+text+"\n")
 }
 
 func update(docs, text string) error {

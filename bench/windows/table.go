@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/benchkit"
 )
 
 func name(w algo.Window) string {
@@ -71,10 +72,4 @@ func percent(part, of int64) string {
 }
 
 // count writes thousands apart.
-func count(n int64) string {
-	s := fmt.Sprint(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
+func count(n int64) string { return benchkit.Thousands(n, ",") }

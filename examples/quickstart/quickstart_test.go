@@ -3,121 +3,94 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"runtime"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// build makes the program once for all tests that run it.
-var build = sync.OnceValues(func() (string, error) {
-	var err error
-	if buildDir, err = os.MkdirTemp("", "quickstart-test-"); err != nil {
-		return "", err
-	}
-	program := filepath.Join(buildDir, "quickstart.exe") // Windows wants the ending, others do not mind
-	out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput()
-	os.Stderr.Write(out)
-	return program, err
-})
-
-var buildDir string
-
+// TestMain makes the test binary play the child processes.
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if buildDir != "" {
-		os.RemoveAll(buildDir)
+	if len(os.Args) > 1 && (os.Args[1] == "redis" || os.Args[1] == "worker") {
+		main()
+		return
 	}
-	os.Exit(code)
+	os.Exit(m.Run())
 }
 
-// The whole of it, in real time and with real processes, as short as it can be.
-// The two run at once.
+// The whole program with real processes, as short as it can be: a lease lasts
+// up to a second, and the fleet needs most of a second to come back.
 func TestQuickstart(t *testing.T) {
-	for _, tc := range []struct{ name, flag string }{
-		{"embedded", "-redis-server=false"},
-		{"redis-server", "-redis-server"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			if tc.name == "redis-server" {
-				redistest.Need(t)
-			}
-			program, err := build()
-			if err != nil {
-				t.Fatal(err)
-			}
-			temp := t.TempDir()
-			ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
-			defer cancel()
-			cmd := exec.CommandContext(ctx, program, tc.flag, "-seconds", "6", "-processes", "3", "-rate", "200", "-load", "5")
-			cmd.Env = append(os.Environ(), "TMPDIR="+temp)
-			out, err := cmd.CombinedOutput()
-			if err != nil || !strings.HasSuffix(string(out), "\nPASS\n") {
-				t.Fatalf("%v; it printed:\n%s", err, out)
-			}
-			for _, want := range []string{"Redis is killed", "deciding locally", "Redis is back", "back on the shared limit", "◄ limit"} {
-				if !bytes.Contains(out, []byte(want)) {
-					t.Errorf("%q is missing in:\n%s", want, out)
-				}
-			}
-			if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
-				t.Errorf("left behind: %v, %v", left, err)
-			}
-		})
+	var out bytes.Buffer
+	err := demonstrate(t.Context(), &out, 3*time.Second)
+	if err != nil || strings.Count(out.String(), "✓") != 3 {
+		t.Errorf("%v; it printed:\n%s", err, &out)
 	}
 }
 
-// Ctrl-C, as far as a program can do that to another.
+// An interrupt, or any other end of the context, leaves no child: play waits for
+// each.
 func TestInterrupt(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("there is no way to send an interrupt")
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(300*time.Millisecond, cancel)
+	if err := demonstrate(ctx, new(bytes.Buffer), time.Minute); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want %v", err, context.Canceled)
 	}
-	t.Parallel()
-	program, err := build()
-	if err != nil {
-		t.Fatal(err)
+}
+
+// sample is a run with phases of 10 s in which the fleet admits exactly its rate,
+// each process in turn; alone from the kill to half a second after the restart.
+func sample() *run {
+	r := &run{phase: 10 * time.Second, killed: 10 * time.Second, restarted: 20 * time.Second}
+	for i := range 30 * rate {
+		at := time.Duration(i) * time.Second / rate
+		r.decisions = append(r.decisions, decision{i%processes + 1, at, at > r.killed && at < r.restarted+500*time.Millisecond, 1})
 	}
-	cmd := exec.Command(program, "-rate", "10", "-load", "1")
-	var out lockedBuffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	redistest.Eventually(t, 30*time.Second, "it is on its way", func() bool { return strings.Contains(out.String(), "Starting;") })
-	cmd.Process.Signal(os.Interrupt)
-	exited := make(chan error, 1)
-	go func() { exited <- cmd.Wait() }() // returns when no child holds the output any more
-	select {
-	case err := <-exited:
-		if err == nil || !strings.Contains(out.String(), "interrupted") {
-			t.Errorf("%v; it printed:\n%s", err, out.String())
+	return r
+}
+
+// add puts n units of process 1 into a run.
+func (r *run) add(at time.Duration, alone bool, n int64) {
+	r.decisions = append(r.decisions, decision{1, at, alone, n})
+	slices.SortStableFunc(r.decisions, func(a, b decision) int { return int(a.At - b.At) })
+}
+
+// The first unit of the sample leaves burst - 1; the bounds are 28, 4 and 28.
+func TestVerdict(t *testing.T) {
+	const above, nothing = "above the bound", "decided nothing"
+	for _, tc := range []struct {
+		name   string
+		change func(r *run)
+		want   [3]string // parts of the problems
+	}{
+		{"the rate", func(*run) {}, [3]string{}},
+		{"burst and credit", func(r *run) { r.add(time.Second, false, burst+27) }, [3]string{}},
+		{"one more", func(r *run) { r.add(time.Second, false, burst+28) }, [3]string{above}},
+		{"one more, in two intervals", func(r *run) { r.add(time.Second, false, 400); r.add(2*time.Second, false, burst+28-400) }, [3]string{above}},
+		{"leases spent after the kill", func(r *run) { r.add(10*time.Second, false, burst+28) }, [3]string{above}},
+		{"all shares at once", func(r *run) { r.add(15*time.Second, true, burst+3) }, [3]string{}},
+		{"more than the shares", func(r *run) { r.add(15*time.Second, true, burst+4) }, [3]string{"", above}},
+		{"a burst after the restart", func(r *run) { r.add(21*time.Second, false, burst+27) }, [3]string{}},
+		{"more than a burst after the restart", func(r *run) { r.add(21*time.Second, false, burst+28) }, [3]string{"", "", above}},
+		{"a new burst from the empty Redis", func(r *run) {
+			r.add(19900*time.Millisecond, false, burst+20) // a lease of before
+			r.add(20100*time.Millisecond, false, 109)      // 100 have been refilled
+		}, [3]string{"", "", above}},
+		{"a process that stood still", func(r *run) {
+			r.decisions = slices.DeleteFunc(r.decisions, func(d decision) bool { return d.Alone && d.Process == 2 })
+		}, [3]string{"", nothing}},
+		{"a process that did not come back", func(r *run) {
+			r.decisions = slices.DeleteFunc(r.decisions, func(d decision) bool { return d.At > r.restarted && !d.Alone && d.Process == 3 })
+		}, [3]string{"", "", nothing}},
+	} {
+		r := sample()
+		tc.change(r)
+		for i, v := range r.judge() {
+			if (v.problem == "") != (tc.want[i] == "") || !strings.Contains(v.problem, tc.want[i]) {
+				t.Errorf("%s: %+v, want %q", tc.name, v, tc.want[i])
+			}
 		}
-	case <-time.After(10 * time.Second):
-		cmd.Process.Kill()
-		t.Fatal("it, or a child of it, is still there after 10s")
 	}
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

@@ -5,6 +5,7 @@
 //   - imports point one way (rules_test.go has the table; a package that has no rule fails, so that a new one is a decision);
 //   - test helpers stay out of product code;
 //   - the root go.mod asks for the agreed modules only, since each one is every user's too;
+//   - a program that imports only local has few modules in its go.sum;
 //   - every package has a package comment, every exported identifier of a product package a doc comment;
 //   - no file of a product package is longer than 500 lines;
 //   - the arithmetic packages read no clock;

@@ -1,0 +1,276 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
+)
+
+// bookings is a key of which units are taken for later, and given back. It holds
+// the units that were kept, each at the time at which it may be used, against
+// the limit.
+type bookings struct {
+	*subject
+	key  string
+	acts []*act
+}
+
+// act is units at the time at which they may be used: between first and last,
+// since nobody knows when within a call it was decided.
+type act struct {
+	first, last time.Time
+	n           int64
+	held        *hybridlimit.Reservation // of a reservation
+}
+
+// acted notes what was granted by a call that began at a time and has returned.
+func (b *bookings) acted(began time.Time, n int64, delay time.Duration, held *hybridlimit.Reservation) *act {
+	a := &act{first: began.Add(delay), last: time.Now().Add(delay), n: n, held: held}
+	b.acts = append(b.acts, a)
+	return a
+}
+
+// take is AllowN, whose answer is not held against burst + rate·t since the
+// start: what is cancelled makes room.
+func (b *bookings) take(n int64) (hybridlimit.Result, *act) {
+	b.t.Helper()
+	began := time.Now()
+	res, err := b.lim.AllowN(context.Background(), b.key, n)
+	if err != nil {
+		b.t.Fatalf("AllowN(%d): %v", n, err)
+	}
+	if !res.Allowed {
+		return res, nil
+	}
+	return res, b.acted(began, n, res.Delay, nil)
+}
+
+// drain takes single units until none is left, and says how many.
+func (b *bookings) drain() (n int64) {
+	b.t.Helper()
+	for ; n <= b.limit.BurstSize(); n++ {
+		if _, a := b.take(1); a == nil {
+			break
+		}
+	}
+	return n
+}
+
+// reserve is nil where nothing can be booked.
+func (b *bookings) reserve(n int64) *act {
+	b.t.Helper()
+	began := time.Now()
+	r, err := b.lim.(reserver).Reserve(context.Background(), b.key, n)
+	if err != nil {
+		b.t.Fatalf("Reserve(%d): %v", n, err)
+	}
+	if !r.Allowed {
+		return nil
+	}
+	return b.acted(began, n, r.Delay, r)
+}
+
+// cancel gives units back, which are used by nobody then.
+func (b *bookings) cancel(a *act) {
+	b.t.Helper()
+	if err := a.held.Cancel(context.Background()); err != nil {
+		b.t.Fatalf("Cancel: %v", err)
+	}
+	b.forget(a)
+}
+
+// forget leaves units out of account.
+func (b *bookings) forget(a *act) {
+	b.acts = slices.DeleteFunc(b.acts, func(o *act) bool { return o == a })
+}
+
+// hold fails unless in every interval no more units are used than the limit
+// lets through in it.
+func (b *bookings) hold(why string) {
+	b.t.Helper()
+	byEnd := slices.SortedFunc(slices.Values(b.acts), func(x, y *act) int { return x.last.Compare(y.last) })
+	for _, from := range byEnd {
+		sum := int64(0)
+		for _, to := range byEnd {
+			if to.first.Before(from.first) {
+				continue
+			}
+			sum += to.n
+			if took := to.last.Sub(from.first); sum > b.most(took+2*clockSlack) {
+				b.t.Fatalf("%s: %d units are used within %v, at most %d may be", why, sum, took, b.most(took+2*clockSlack))
+			}
+		}
+	}
+}
+
+// reserves makes a key of rate units per period, unless nothing can be reserved
+// there.
+func reserves(t *testing.T, spec Spec, rate int64, per time.Duration, burst int64) (*bookings, bool) {
+	t.Helper()
+	s := newSubject(t, spec, rate, per, burst)
+	_, ok := s.lim.(reserver)
+	return &bookings{subject: s, key: "k"}, ok
+}
+
+// booksAhead reports whether a bucket lends units that will come back.
+func (s *subject) booksAhead() bool {
+	return s.limit.Algorithm == hybridlimit.AlgTokenBucket || s.limit.Algorithm == hybridlimit.AlgLeakyBucket
+}
+
+// Who cancels before others makes no room in their time: else a newcomer could
+// take a burst when they take theirs. What there is room for comes back.
+func cancelBeforeOthers(t *testing.T, spec Spec) {
+	b, ok := reserves(t, spec, 10, time.Second, 10)
+	if !ok || !b.booksAhead() {
+		return
+	}
+	b.take(1)
+	first, second := b.reserve(10), b.reserve(9)
+	if first == nil || second == nil {
+		if spec.Exact {
+			t.Errorf("a burst cannot be booked ahead: %+v, %+v", first, second)
+		}
+		return
+	}
+	b.cancel(first)
+	b.reserve(10)
+	b.hold("10 units cancelled before 9 were used")
+	if b.spec.real || !spec.Exact {
+		return
+	}
+	// 9 units at 1 s after the 1 at 0 leave one for that second, and the next
+	// burst a second after the 9.
+	one := b.reserve(1)
+	b.spec.Sleep(time.Second)
+	ten := b.reserve(10)
+	for want, got := range map[time.Duration]*act{time.Second: one, 2 * time.Second: ten} {
+		if got == nil || got.last.Sub(second.first) > want-time.Second+b.slack() {
+			t.Errorf("booked: %+v, want it %v after the start, and the 9 are for %v", got, want, second.first)
+		}
+	}
+	b.hold("and others after it")
+}
+
+// Who gives up waiting makes no room beside those who wait on.
+func giveUpWaiting(t *testing.T, spec Spec) {
+	b, _ := reserves(t, spec, 10, time.Second, 10)
+	l, ok := b.lim.(waiter)
+	if !ok || b.spec.real || !b.booksAhead() {
+		return
+	}
+	b.take(1)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	wait := func(ctx context.Context, n int64) {
+		wg.Go(func() {
+			_, err := l.Wait(ctx, b.key, n)
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				b.acted(time.Now(), n, 0, nil)
+			} else if !errors.Is(err, context.Canceled) {
+				t.Errorf("Wait(%d): %v", n, err)
+			}
+		})
+		b.spec.Sleep(20 * time.Millisecond)
+	}
+	wait(ctx, 10)
+	wait(context.Background(), 9)
+	cancel()
+	b.spec.Sleep(20 * time.Millisecond)
+	wait(context.Background(), 10)
+	wg.Wait()
+	b.hold("one gave up waiting")
+}
+
+// slack is how exact times are that two calls name, in virtual time.
+func (s *subject) slack() time.Duration { return 2 * s.spec.Tick }
+
+// Nobody stands behind the last: whatever he gives back can be had as he had it.
+func cancelLast(t *testing.T, spec Spec) {
+	for seed := range uint64(4) {
+		b, ok := reserves(t, spec, 10, time.Second, 10)
+		if !ok || !spec.Exact {
+			return
+		}
+		rng := rand.New(rand.NewPCG(seed, 1))
+		for range 12 {
+			b.pass(rng)
+			if n := 1 + rng.Int64N(6); rng.IntN(2) == 0 {
+				b.take(n)
+			} else if a := b.reserve(n); a != nil {
+				b.cancel(a)
+				again := b.reserve(n)
+				if again == nil || again.last.Sub(a.first) > b.slack() && !b.spec.real {
+					t.Fatalf("seed %d: %d units could be used at %v; cancelled and reserved again: %+v", seed, n, a.first, again)
+				}
+			}
+		}
+		b.hold("the last was cancelled")
+	}
+}
+
+// pass lets a while pass: often none, at times as long as it takes to be full.
+func (b *bookings) pass(rng *rand.Rand) {
+	pauses := []time.Duration{0, 0, 0, 10, 30, 100, 250, 500, 1000}
+	if b.spec.real {
+		pauses = []time.Duration{0, 0, 0, 0, 0, 1, 3}
+	}
+	b.spec.Sleep(pauses[rng.IntN(len(pauses))] * time.Millisecond)
+}
+
+// Whoever comes, books and cancels in whichever order: what is used, is used
+// within the limit.
+func cancelAnyOrder(t *testing.T, spec Spec) { anyOrder(t, spec, "cancel in any order", false) }
+
+// So too where units are given back after their time has come.
+func cancelLate(t *testing.T, spec Spec) { anyOrder(t, spec, "cancel late", true) }
+
+func anyOrder(t *testing.T, spec Spec, name string, late bool) {
+	for seed := range uint64(testenv.Runs(spec.calls(8), spec.calls(24))) {
+		b, ok := reserves(t, spec, 10, time.Second, 10)
+		if !ok {
+			return
+		}
+		rng := rand.New(rand.NewPCG(seed, 2))
+		for range 40 {
+			b.pass(rng)
+			n := 1 + rng.Int64N(10)
+			if rng.IntN(2) == 0 {
+				n = 1 + rng.Int64N(3)
+			}
+			switch open := b.open(late); {
+			case rng.IntN(4) == 0:
+				b.take(n)
+			case len(open) == 0 || rng.IntN(5) > 1:
+				b.reserve(n)
+			default:
+				b.cancel(open[rng.IntN(len(open))])
+			}
+		}
+		b.hold("reserved and cancelled")
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+// open is what can be cancelled: late, also that whose time has come.
+func (b *bookings) open(late bool) (open []*act) {
+	now := time.Now()
+	for _, a := range b.acts {
+		if a.held != nil && (late || a.first.After(now)) {
+			open = append(open, a)
+		}
+	}
+	return open
+}

@@ -1,0 +1,140 @@
+package conformance
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// window is what the cases about a border of windows have in common: 100 units a
+// minute, in virtual time.
+func window(t *testing.T, spec Spec) (*bookings, bool) {
+	t.Helper()
+	b, ok := reserves(t, spec, 100, time.Minute, 100)
+	switch b.limit.Algorithm {
+	case hybridlimit.AlgFixedWindow, hybridlimit.AlgSlidingWindow, hybridlimit.AlgSlidingLog:
+		return b, ok && !b.spec.real
+	}
+	return b, false
+}
+
+// to sleeps until a second of the minute.
+func (b *bookings) to(second time.Duration) {
+	now := time.Now()
+	at := now.Truncate(time.Minute).Add(second)
+	if !at.After(now) {
+		at = at.Add(time.Minute)
+	}
+	b.spec.Sleep(at.Sub(now))
+}
+
+// refund gives back units that were taken by a call.
+func (b *bookings) refund(a *act) {
+	b.t.Helper()
+	if _, err := b.lim.(refunder).Refund(context.Background(), b.key, a.n); err != nil {
+		b.t.Fatalf("Refund: %v", err)
+	}
+	b.forget(a)
+}
+
+// spend takes all that there is, now and until the minute is nearly over, and
+// says how many units that were.
+func (b *bookings) spend() (n int64) {
+	b.t.Helper()
+	end := time.Now().Truncate(time.Minute).Add(58 * time.Second)
+	for {
+		n += b.drain()
+		if time.Now().Add(19 * time.Second).After(end) {
+			return n
+		}
+		b.spec.Sleep(19 * time.Second)
+	}
+}
+
+// Units go back to the window that they came from: after its border they make no
+// room in the next one.
+func cancelAfterBorder(t *testing.T, spec Spec) {
+	for _, first := range []string{"cancelled, then spent", "spent, then cancelled", "cancelled in the middle"} {
+		b, ok := window(t, spec)
+		if !ok {
+			return
+		}
+		b.to(50 * time.Second)
+		a := b.reserve(70)
+		if a == nil {
+			t.Fatal("70 units of 100 cannot be reserved")
+		}
+		b.to(10 * time.Millisecond)
+		var n int64
+		switch first {
+		case "cancelled, then spent":
+			b.cancel(a)
+			n = b.spend()
+		case "cancelled in the middle":
+			n = b.drain()
+			b.cancel(a)
+			n += b.spend()
+		default:
+			n = b.spend()
+			b.cancel(a)
+			n += b.drain()
+		}
+		b.within(first, n)
+	}
+}
+
+// A refund names no window. It gives back no more units of one than it has
+// counted so far.
+func refundAfterBorder(t *testing.T, spec Spec) {
+	for _, when := range []time.Duration{59*time.Second + 990*time.Millisecond, 10 * time.Millisecond} {
+		b, ok := window(t, spec)
+		if _, refunds := b.lim.(refunder); !ok || !refunds {
+			return
+		}
+		b.to(50 * time.Second)
+		_, a := b.take(70)
+		if a == nil {
+			t.Fatal("70 units of 100 cannot be had")
+		}
+		b.to(when)
+		b.refund(a)
+		if when > time.Second {
+			b.to(time.Millisecond)
+		}
+		b.within("refunded at "+when.String(), b.spend())
+	}
+}
+
+// within fails if a window got more units than it has, or fewer than it must.
+func (b *bookings) within(why string, n int64) {
+	b.t.Helper()
+	least := int64(100)
+	if !b.spec.Exact || b.limit.Algorithm == hybridlimit.AlgSlidingWindow { // it fades over the window
+		least = 1
+	}
+	if n > 100 || n < least {
+		b.t.Errorf("%s: %d units of a window of 100 could be had, want %d at least", why, n, least)
+	}
+	if b.limit.Algorithm == hybridlimit.AlgSlidingLog {
+		b.hold(why)
+	}
+}
+
+// Of a log the oldest units are given back: they would have left first, so that
+// no time counts less than was admitted in it and kept.
+func refundOfALog(t *testing.T, spec Spec) {
+	b, ok := window(t, spec)
+	if _, refunds := b.lim.(refunder); !ok || !refunds || b.limit.Algorithm != hybridlimit.AlgSlidingLog {
+		return
+	}
+	_, old := b.take(70)
+	b.spec.Sleep(50 * time.Second)
+	b.take(30)
+	b.refund(old)
+	b.drain()
+	b.spec.Sleep(11 * time.Second)
+	b.drain()
+	b.hold("70 refunded, 50 s after they were taken")
+}

@@ -1,0 +1,139 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// The verbs by which units come back, or are taken for later.
+type (
+	refunder interface {
+		Refund(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
+	}
+	resetter interface {
+		Reset(ctx context.Context, key string) error
+	}
+	reserver interface {
+		Reserve(ctx context.Context, key string, n int64) (*hybridlimit.Reservation, error)
+	}
+	waiter interface {
+		Wait(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
+	}
+)
+
+// What is charged lacks, and what is refunded is there again, up to a burst.
+func chargeAndRefund(t *testing.T, spec Spec) {
+	ctx := context.Background()
+	s := still(t, spec, 10)
+	c, ok1 := s.lim.(charger)
+	r, ok2 := s.lim.(refunder)
+	if !ok1 || !ok2 || !spec.Exact {
+		return
+	}
+	if _, err := c.Charge(ctx, "k", 13); err != nil {
+		t.Fatal(err)
+	}
+	if res := s.allow("k", 1); res.Allowed {
+		t.Errorf("admitted in debt: %+v", res)
+	}
+	if _, err := r.Refund(ctx, "k", 3+4); err != nil {
+		t.Fatal(err)
+	}
+	if _, n := s.drain("k"); n != 4 {
+		t.Errorf("%d units were left, want 4", n)
+	}
+	// More than was ever taken makes no more than a burst.
+	fresh := still(t, spec, 10)
+	for _, n := range []int64{1, 10, 1 << 40} {
+		if _, err := fresh.lim.(refunder).Refund(ctx, "k", n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fresh.full("k", "refunds end at full")
+	_, noKey := r.Refund(ctx, "", 1)
+	_, noCost := r.Refund(ctx, "k", 0)
+	if !errors.Is(noKey, hybridlimit.ErrEmptyKey) || !errors.Is(noCost, hybridlimit.ErrCost) {
+		t.Errorf("bad input: %v, %v", noKey, noCost)
+	}
+}
+
+// A key that was reset is as if never used, and no other is.
+func reset(t *testing.T, spec Spec) {
+	s := still(t, spec, 5)
+	l, ok := s.lim.(resetter)
+	if !ok || !spec.Exact {
+		return
+	}
+	s.drain("k")
+	s.drain("other")
+	if err := l.Reset(context.Background(), "k"); err != nil {
+		t.Fatal(err)
+	}
+	s.forget("k")
+	s.full("k", "it was reset")
+	if res := s.allow("other", 1); res.Allowed {
+		t.Errorf("another key was reset, too: %+v", res)
+	}
+}
+
+// What is reserved is taken, and given back by Cancel.
+func reserve(t *testing.T, spec Spec) {
+	ctx := context.Background()
+	s := still(t, spec, 5)
+	l, ok := s.lim.(reserver)
+	if !ok || !spec.Exact {
+		return
+	}
+	r, err := l.Reserve(ctx, "k", 3)
+	if err != nil || !r.Allowed || r.Granted != 3 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if res := s.allow("k", 3); res.Allowed {
+		t.Errorf("admitted what is reserved: %+v", res)
+	}
+	for range 2 {
+		if err := r.Cancel(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.full("k", "the reservation was cancelled")
+	if _, err := l.Reserve(ctx, "k", 6); !errors.Is(err, hybridlimit.ErrExceedsBurst) {
+		t.Errorf("above the burst: %v", err)
+	}
+}
+
+// Waiting ends with an admission, in time; what cannot be is said at once.
+func wait(t *testing.T, spec Spec) {
+	s := lively(t, spec)
+	l, ok := s.lim.(waiter)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for range 12 {
+		res, err := l.Wait(ctx, "k", 1)
+		if err != nil || !res.Allowed || res.Granted != 1 || res.Delay != 0 {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		s.count("k", res)
+	}
+	if _, err := l.Wait(ctx, "k", 6); !errors.Is(err, hybridlimit.ErrExceedsBurst) {
+		t.Errorf("above the burst: %v", err)
+	}
+	if !spec.Exact {
+		return
+	}
+	// Used up, and in a queue full.
+	quiet := still(t, spec, 1)
+	quiet.drain("k")
+	soon, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if res, err := quiet.lim.(waiter).Wait(soon, "k", 1); !errors.Is(err, context.DeadlineExceeded) || soon.Err() != nil || res.Allowed {
+		t.Errorf("a unit an hour away, and a minute's time: %+v, %v (ctx: %v)", res, err, soon.Err())
+	}
+}

@@ -1,0 +1,62 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+type historian interface {
+	History(ctx context.Context, key string) ([]hybridlimit.Admission, error)
+}
+
+// A log tells what it has admitted, when and for whom, and of that key only;
+// other algorithms say that they do not know.
+func history(t *testing.T, spec Spec) {
+	s := still(t, spec, 5)
+	l, ok := s.lim.(historian)
+	if !ok {
+		return
+	}
+	ctx := context.Background()
+	began := time.Now()
+	for _, id := range []string{"a", "\x00 {é}", ""} {
+		with, err := hybridlimit.WithRequestID(ctx, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.lim.AllowN(with, "k", 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if res, err := s.lim.AllowN(ctx, "k", 4); err != nil || res.Allowed && spec.Exact { // two are left
+		t.Errorf("%+v, %v", res, err)
+	}
+	s.allow("other", 2)
+	log, err := l.History(ctx, "k")
+	if _, noKey := l.History(ctx, ""); !errors.Is(noKey, hybridlimit.ErrEmptyKey) {
+		t.Errorf("no key: %v", noKey)
+	}
+	if s.limit.Algorithm != hybridlimit.AlgSlidingLog {
+		if !errors.Is(err, hybridlimit.ErrUnsupported) || len(log) > 0 {
+			t.Errorf("a %v has a history: %+v, %v", s.limit.Algorithm, log, err)
+		}
+	} else if err != nil || len(log) != 3 || log[0].RequestID != "a" || log[1].RequestID != "\x00 {é}" || log[2].RequestID != "" {
+		t.Errorf("%+v, %v", log, err)
+	}
+	for i, a := range log {
+		// The clocks may be two, and a log in Redis puts entries a µs apart.
+		if off := a.At.Sub(began).Abs(); a.Units != 1 || off > time.Minute || i > 0 && a.At.Before(log[i-1].At) {
+			t.Errorf("entry %d: %+v, %v from when it was", i, a, off)
+		}
+	}
+	if err := spec.Close(s.lim); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.History(ctx, "k"); !errors.Is(err, hybridlimit.ErrClosed) {
+		t.Errorf("closed: %v", err)
+	}
+}

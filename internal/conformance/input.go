@@ -1,0 +1,116 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// What one key uses, no other lacks.
+func independentKeys(t *testing.T, spec Spec) {
+	s := still(t, spec, 5)
+	s.drain("a")
+	s.full("b", "only a was used")
+	s.drain("a") // nothing came back to it
+	s.full("c", "only a and b were used")
+}
+
+// Any bytes make a key, and different bytes make different keys.
+func keysAreBytes(t *testing.T, spec Spec) {
+	s := still(t, spec, 1)
+	longest := strings.Repeat("x", s.spec.MaxKeyBytes-1)
+	keys := []string{
+		"a", "A", "a ", " a", " ", "a\x00", "a\x00b", "\x00", "\t", "a\n", "\n", "a\r\n", "a\n\n",
+		"{a}", "{a}b", "b{a}", "{", "}", "{}", "{}a", "}{", "a:b", "a::b", ":", "a}:{b",
+		"é", "e\u0301", "\u202e", "\ufeffa", "\ufffd", "\xff", "\xff\xfe", "\xc3\x28", "\xed\xa0\x80",
+		"*", "?", "[a]", "%s", "%00", "a/b", "../a", `a\b`, `"`, "'", "-1", "0", "00", "nil", "$a", "\x7f",
+		longest + "x", longest + "y", "y" + longest,
+	}
+	for _, k := range keys {
+		if res := s.allow(k, 1); !res.Allowed {
+			t.Errorf("key %.20q (%d bytes) was denied its only unit, as if another key had taken it: %+v", k, len(k), res)
+		}
+	}
+	for _, k := range keys {
+		s.drain(k) // each is remembered, too
+	}
+}
+
+// A bad question has its own error each, and costs nothing.
+func badInput(t *testing.T, spec Spec) {
+	s := still(t, spec, 5)
+	long := strings.Repeat("x", s.spec.MaxKeyBytes+1)
+	for _, tc := range []struct {
+		key  string
+		n    int64
+		want error
+	}{
+		{"", 1, hybridlimit.ErrEmptyKey},
+		{"", 6, hybridlimit.ErrEmptyKey},
+		{long, 1, hybridlimit.ErrKeyTooLong},
+		{long + long, 6, hybridlimit.ErrKeyTooLong},
+		{"k", 0, hybridlimit.ErrCost},
+		{"k", -1, hybridlimit.ErrCost},
+		{"k", -5, hybridlimit.ErrCost},
+		{"k", math.MinInt64, hybridlimit.ErrCost},
+	} {
+		res, err := s.lim.AllowN(context.Background(), tc.key, tc.n)
+		if !errors.Is(err, tc.want) {
+			t.Errorf("AllowN(%.5q, %d): error %v, want %v", tc.key, tc.n, err, tc.want)
+		}
+		if res.Allowed || res.Granted != 0 {
+			t.Errorf("AllowN(%.5q, %d) failed and granted something: %+v", tc.key, tc.n, res)
+		}
+	}
+	for _, tc := range []struct {
+		key  string
+		want error
+	}{
+		{"", hybridlimit.ErrEmptyKey},
+		{long, hybridlimit.ErrKeyTooLong},
+	} {
+		if _, err := s.lim.Allow(context.Background(), tc.key); !errors.Is(err, tc.want) {
+			t.Errorf("Allow(%.5q): error %v, want %v", tc.key, err, tc.want)
+		}
+	}
+	s.full("k", "bad input takes nothing")
+	if _, err := s.lim.AllowN(context.Background(), "k", -5); err == nil {
+		t.Error("a negative cost was taken")
+	}
+	s.drain("k") // nothing was given back
+}
+
+// A ctx that has ended may make a call fail, and then nothing is charged.
+// Limiters that do not wait may decide all the same.
+func endedContext(t *testing.T, spec Spec) {
+	s := still(t, spec, 20)
+	cancelled, cancel := context.WithCancel(context.Background())
+	cancel()
+	expired, cancel2 := context.WithDeadline(context.Background(), time.Now().Add(-time.Second))
+	defer cancel2()
+	for _, ctx := range []context.Context{cancelled, expired} {
+		for range 8 {
+			res, err := s.lim.Allow(ctx, "k")
+			switch {
+			case err == nil:
+				s.check("k", 1, res)
+			case !errors.Is(err, ctx.Err()):
+				t.Errorf("error %v does not wrap %v", err, ctx.Err())
+			case res.Allowed || res.Granted != 0:
+				t.Errorf("failed with %v and granted something: %+v", err, res)
+			}
+		}
+	}
+	s.drain("k")
+	if got, want := s.total("k"), s.limit.BurstSize(); spec.Exact && got != want {
+		t.Errorf("%d of %d units were admitted, so calls that failed were charged", got, want)
+	}
+	if s.total("k") == 0 {
+		t.Error("not one unit was admitted")
+	}
+}

@@ -1,0 +1,181 @@
+package conformance
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// What an answer says is left can be had, and more cannot; what was denied can
+// be had after its RetryAfter.
+func remainingHolds(t *testing.T, spec Spec) {
+	if !spec.Exact || spec.RetryIsLowerBound {
+		return
+	}
+	for seed := range uint64(4) {
+		s := newSubject(t, spec, 10, time.Second, 10)
+		rng := rand.New(rand.NewPCG(seed, 3))
+		for range 25 {
+			if !s.spec.real {
+				s.spec.Sleep(time.Duration(rng.Int64N(300)) * time.Millisecond)
+			}
+			n := 1 + rng.Int64N(10)
+			res := s.allow("k", n)
+			if !res.Allowed && !s.spec.real {
+				if res.Remaining >= n {
+					t.Errorf("seed %d: %d units denied, and %d remain: %+v", seed, n, res.Remaining, res)
+				}
+				if rng.IntN(2) == 0 {
+					s.await("k", n, res)
+					continue
+				}
+			}
+			left := res.Remaining
+			if more := s.allow("k", left+1); more.Allowed {
+				if !s.spec.real { // there a unit may have come back meanwhile
+					t.Errorf("seed %d: %d units admitted, and %d remained: %+v", seed, left+1, left, res)
+				}
+				continue
+			}
+			if left > 0 {
+				if all := s.allow("k", left); !all.Allowed {
+					t.Errorf("seed %d: %d units denied, which remained: %+v, then %+v", seed, left, res, all)
+				}
+			}
+		}
+	}
+}
+
+// A cost that never fits is told what is left, as any other.
+func leftAboveBurst(t *testing.T, spec Spec) {
+	s := still(t, spec, 10)
+	above := func(key string, left int64) {
+		t.Helper()
+		res := s.allow(key, 11)
+		if res.Allowed || res.RetryAfter != hybridlimit.Never || res.Remaining != left {
+			t.Errorf("11 units of a burst of 10, %d left: %+v", left, res)
+		}
+		if l, ok := s.lim.(planner); ok {
+			res, err := l.AllowLimit(context.Background(), key, 11, s.limit)
+			if err != nil || res.Allowed || res.Remaining != left {
+				t.Errorf("11 units under a limit of 10, %d left: %+v, %v", left, res, err)
+			}
+		}
+		if res.ResetAfter > 0 != (left < 10) && spec.Exact {
+			t.Errorf("11 units of a burst of 10, %d left: %+v", left, res)
+		}
+	}
+	above("fresh", 10)
+	s.allow("k", 3)
+	above("k", 7)
+	if _, n := s.drain("k"); n == 7 { // else some are in hand elsewhere
+		above("k", 0)
+	}
+}
+
+// A new limit refills nothing for the time that has passed: until then units came
+// back as the old one says, from then on as the new one does.
+func setLimitInTime(t *testing.T, spec Spec) {
+	slow, fast := hybridlimit.Limit{}, hybridlimit.Limit{}
+	begin := func() (*subject, setter, bool) {
+		s := newSubject(t, spec, 100, time.Hour, 100)
+		slow, fast = s.limit, s.spec.Bucket(1000, time.Second, 100)
+		l, ok := s.lim.(setter)
+		return s, l, ok
+	}
+	s, l, ok := begin()
+	// What a log keeps leaves it by its age.
+	if !ok || s.limit.Algorithm == hybridlimit.AlgSlidingLog {
+		return
+	}
+	windows := s.limit.Algorithm == hybridlimit.AlgFixedWindow || s.limit.Algorithm == hybridlimit.AlgSlidingWindow
+	wait := 2 * time.Second
+	if s.spec.real {
+		if windows {
+			return // the next one may begin at any moment
+		}
+		wait = 200 * time.Millisecond
+	}
+	set := func(limit hybridlimit.Limit) time.Time {
+		began := time.Now()
+		if err := l.SetLimit(limit); err != nil {
+			t.Fatal(err)
+		}
+		s.limit = limit
+		s.forget("k")
+		return began
+	}
+	had := func(why string, least, most int64, since time.Time) {
+		t.Helper()
+		got := int64(0)
+		for got <= 100 {
+			res, err := s.lim.AllowN(context.Background(), "k", 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !res.Allowed {
+				break
+			}
+			got++
+		}
+		if windows {
+			most = 0
+		} else if !since.IsZero() {
+			most += s.refilled(time.Since(since) + clockSlack)
+		}
+		if got > most || spec.Exact && !s.spec.real && !windows && got < least {
+			t.Errorf("%s: %d units could be had, want %d to %d", why, got, least, most)
+		}
+	}
+	s.drain("k")
+	s.spec.Sleep(wait)
+	raised := set(fast)
+	had("raised", 0, 0, raised)
+	if windows {
+		return
+	}
+	s.spec.Sleep(50 * time.Millisecond)
+	had("50 ms after it was raised", 50, 0, raised) // of all since
+	s.spec.Sleep(30 * time.Millisecond)
+	lowered := set(slow)
+	had("lowered", 30, 100, time.Time{})
+	s.spec.Sleep(wait)
+	part := int64(0)
+	if s.spec.real {
+		part = 1 // what was left of a unit when it was lowered, and is one now
+	}
+	had("some time after it was lowered", 0, part, lowered)
+}
+
+// Two limits in turn let through no more than the larger one by itself.
+func limitsInTurn(t *testing.T, spec Spec) {
+	s := newSubject(t, spec, 10, time.Hour, 10)
+	l, ok := s.lim.(planner)
+	if !ok {
+		return
+	}
+	limits := []hybridlimit.Limit{s.limit, s.spec.Bucket(10, time.Second, 10)}
+	for i, key := range []string{"slow first", "fast first"} {
+		began, got := time.Now(), int64(0)
+		rng := rand.New(rand.NewPCG(uint64(i), 4))
+		for range 80 {
+			if !s.spec.real {
+				s.spec.Sleep(time.Duration(rng.IntN(3)*rng.IntN(200)) * time.Millisecond)
+			}
+			limit := limits[i]
+			i = 1 - i
+			res, err := l.AllowLimit(context.Background(), key, 1+rng.Int64N(3), limit)
+			if err != nil || res.Limit != 10 {
+				t.Fatalf("%+v, %v", res, err)
+			}
+			got += res.Granted
+			s.limit = limits[1]
+			if most := s.most(time.Since(began)); got > most {
+				t.Fatalf("%s: %d units in %v, at most %d may be", key, got, time.Since(began), most)
+			}
+		}
+	}
+}

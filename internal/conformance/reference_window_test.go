@@ -1,0 +1,173 @@
+package conformance
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// windowed is a fixed window or a sliding log that is right because it is dumb: a
+// list of what was admitted, and when. faulty makes it wrong in one way.
+type windowed struct {
+	limit  hybridlimit.Limit
+	faulty string
+
+	mu     sync.Mutex
+	keys   map[string][]*admitted
+	closed bool
+}
+
+type admitted struct {
+	at time.Time
+	n  int64
+}
+
+// ofWindow begins the names of what can be wrong with one.
+const ofWindow = "window "
+
+func windowSpec(faulty string, of func(int64, time.Duration) hybridlimit.Limit) Spec {
+	spec := specOf("")
+	spec.Bucket = Window(of)
+	spec.New = func(tb testing.TB, limit hybridlimit.Limit) hybridlimit.Limiter {
+		w := &windowed{limit: limit, faulty: strings.TrimPrefix(faulty, ofWindow), keys: map[string][]*admitted{}}
+		tb.Cleanup(func() { _ = w.Close() })
+		return w
+	}
+	spec.Close = func(l hybridlimit.Limiter) error { return l.(*windowed).Close() }
+	return spec
+}
+
+func TestWindowsPass(t *testing.T) { runWindows(t, "") }
+
+// runWindows runs each case over both.
+func runWindows(t *testing.T, fault string) {
+	for _, c := range Cases() {
+		t.Run(c.Name, func(t *testing.T) {
+			for _, of := range []func(int64, time.Duration) hybridlimit.Limit{hybridlimit.FixedWindow, hybridlimit.SlidingLog} {
+				synctest.Test(t, func(t *testing.T) { c.Run(t, windowSpec(fault, of)) })
+			}
+		})
+	}
+}
+
+// ends is when units that were admitted at a time do not count any more.
+func (w *windowed) ends(at time.Time) time.Time {
+	if w.limit.Algorithm == hybridlimit.AlgSlidingLog {
+		return at.Add(w.limit.Period)
+	}
+	into := time.Duration(at.UnixNano() % int64(w.limit.Period))
+	return at.Add(w.limit.Period - into)
+}
+
+// counting is what counts of a key.
+func (w *windowed) counting(key string) (list []*admitted, used int64) {
+	now := time.Now()
+	w.keys[key] = slices.DeleteFunc(w.keys[key], func(a *admitted) bool { return a.n == 0 || !w.ends(a.at).After(now) })
+	for _, a := range w.keys[key] {
+		used += a.n
+	}
+	return w.keys[key], used
+}
+
+// answer is a decision about n units, which it takes.
+func (w *windowed) answer(key string, n int64) (hybridlimit.Result, *admitted, error) {
+	if w.closed {
+		return hybridlimit.Result{}, nil, hybridlimit.ErrClosed
+	}
+	if err := hybridlimit.CheckRequest(key, n, 0); err != nil {
+		return hybridlimit.Result{}, nil, err
+	}
+	now := time.Now()
+	list, used := w.counting(key)
+	res := hybridlimit.Result{Limit: w.limit.Rate, Source: hybridlimit.SourceLocal}
+	var taken *admitted
+	switch {
+	case n > w.limit.Rate:
+		res.RetryAfter = hybridlimit.Never
+	case used+n <= w.limit.Rate:
+		taken = &admitted{now, n}
+		list, used = append(list, taken), used+n
+		w.keys[key] = list
+		res.Allowed, res.Granted = true, n
+	default:
+		left := used + n - w.limit.Rate // to end first
+		for _, a := range list {
+			if left -= a.n; left <= 0 {
+				res.RetryAfter = w.ends(a.at).Sub(now)
+				break
+			}
+		}
+	}
+	res.Remaining = max(0, w.limit.Rate-used)
+	if used > 0 {
+		res.ResetAfter = w.ends(list[len(list)-1].at).Sub(now)
+	}
+	return res, taken, nil
+}
+
+func (w *windowed) Allow(ctx context.Context, key string) (hybridlimit.Result, error) {
+	return w.AllowN(ctx, key, 1)
+}
+
+func (w *windowed) AllowN(_ context.Context, key string, n int64) (hybridlimit.Result, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	res, _, err := w.answer(key, n)
+	return res, err
+}
+
+func (w *windowed) Reserve(_ context.Context, key string, n int64) (*hybridlimit.Reservation, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	res, taken, err := w.answer(key, n)
+	if err == nil && n > w.limit.Rate {
+		err = hybridlimit.ErrExceedsBurst
+	}
+	if err != nil {
+		return nil, err
+	}
+	return hybridlimit.NewReservation(res, func(ctx context.Context) error {
+		if w.faulty == "cancels in the next one" {
+			_, err := w.Refund(ctx, key, n)
+			return err
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		taken.n = 0
+		return nil
+	}), nil
+}
+
+func (w *windowed) Refund(_ context.Context, key string, n int64) (hybridlimit.Result, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := hybridlimit.CheckRequest(key, n, 0); err != nil {
+		return hybridlimit.Result{}, err
+	}
+	list, _ := w.counting(key)
+	list = slices.Clone(list)
+	if w.faulty == "refunds the latest" {
+		slices.Reverse(list)
+	}
+	for _, a := range list {
+		off := min(n, a.n)
+		a.n, n = a.n-off, n-off
+	}
+	if w.faulty == "refunds to the next one" && n > 0 {
+		w.keys[key] = append(w.keys[key], &admitted{time.Now(), -n})
+	}
+	return hybridlimit.Result{Allowed: true}, nil
+}
+
+func (w *windowed) Close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	return nil
+}

@@ -1,0 +1,361 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// The verbs that a limiter may have besides those of hybridlimit.Limiter. A
+// case about one that it has not holds of it.
+type (
+	atMoster interface {
+		AllowAtMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
+	}
+	peeker interface {
+		Peek(ctx context.Context, key string) (hybridlimit.Result, error)
+	}
+	charger interface {
+		Charge(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
+	}
+	planner interface {
+		AllowLimit(ctx context.Context, key string, n int64, limit hybridlimit.Limit) (hybridlimit.Result, error)
+	}
+	setter interface {
+		SetLimit(limit hybridlimit.Limit) error
+	}
+)
+
+// atMost takes some of n units and checks what must be true of any answer.
+func (s *subject) atMost(l atMoster, key string, n int64) hybridlimit.Result {
+	s.t.Helper()
+	res, err := l.AllowAtMost(context.Background(), key, n)
+	switch {
+	case err != nil:
+		s.t.Errorf("AllowAtMost(%q, %d): %v; a denial is no error", key, n, err)
+	case res.Granted < 0 || res.Granted > n || res.Allowed != (res.Granted > 0):
+		s.t.Errorf("AllowAtMost(%q, %d) = %+v: it is allowed with 1..%d units, or denied with none", key, n, res, n)
+	case (res.RetryAfter > 0) == res.Allowed || res.RetryAfter == hybridlimit.Never:
+		s.t.Errorf("AllowAtMost(%q, %d) = %+v: only a denial says when to retry, and one unit always can be had some day", key, n, res)
+	case res.Limit != s.limit.BurstSize() || res.Policy != s.spec.Policy:
+		s.t.Errorf("AllowAtMost(%q, %d) = %+v: Limit must be %d, Policy %q", key, n, res, s.limit.BurstSize(), s.spec.Policy)
+	}
+	s.count(key, res)
+	return res
+}
+
+// However much is asked for, no more is had than there is, and all of it.
+func atMost(t *testing.T, spec Spec) {
+	s := still(t, spec, 25)
+	l, ok := s.lim.(atMoster)
+	if !ok {
+		return
+	}
+	for _, n := range []int64{1, 7, 26, 1 << 53, math.MaxInt64} {
+		key := "k" + string(rune('0'+n%10))
+		for range 26 {
+			if !s.atMost(l, key, n).Allowed {
+				break
+			}
+		}
+		if got := s.total(key); got == 0 || s.spec.Exact && got != 25 {
+			t.Errorf("%d units of 25 could be had, at most %d at a time", got, n)
+		}
+		if res := s.allow(key, 1); res.Allowed && s.spec.Exact {
+			t.Errorf("after all was taken: %+v", res)
+		}
+	}
+}
+
+// A peek takes nothing, and tells what can be had.
+func peek(t *testing.T, spec Spec) {
+	s := still(t, spec, 10)
+	l, ok := s.lim.(peeker)
+	if !ok {
+		return
+	}
+	look := func(key string) hybridlimit.Result {
+		res, err := l.Peek(context.Background(), key)
+		if err != nil {
+			t.Errorf("Peek: %v", err)
+		}
+		if res.Granted != 0 || res.Limit != 10 || res.Policy != s.spec.Policy || res.Remaining < 0 || res.Remaining > 10 ||
+			(res.RetryAfter > 0) == res.Allowed || res.RetryAfter == hybridlimit.Never || res.Source == hybridlimit.SourceUnknown {
+			t.Errorf("Peek(%q) = %+v", key, res)
+		}
+		return res
+	}
+	for _, used := range []int64{0, 3, 10} {
+		key := "k" + string(rune('0'+used%10)) + string(rune('0'+used/10))
+		if used > 0 {
+			s.allow(key, used)
+		}
+		left := 10 - s.total(key)
+		for range 25 {
+			if res := look(key); s.spec.Exact && (res.Remaining != left || res.Allowed != (left > 0)) {
+				t.Fatalf("%d are left: %+v", left, res)
+			}
+		}
+		said := look(key).Remaining
+		_, got := s.drain(key)
+		if got > said || s.spec.Exact && got != said || said > 0 && got == 0 {
+			t.Errorf("%d units could be had, %d had been seen", got, said)
+		}
+		if res := look(key); res.Allowed && s.spec.Exact {
+			t.Errorf("nothing is left: %+v", res)
+		}
+	}
+}
+
+// A charge is debited, also what is not there: then nothing can be had until
+// the debt is repaid, a burst of it at most.
+func charge(t *testing.T, spec Spec) {
+	s := still(t, spec, 10)
+	l, ok := s.lim.(charger)
+	if !ok {
+		return
+	}
+	debit := func(s *subject, l charger, key string, n int64) {
+		t.Helper()
+		res, err := l.Charge(context.Background(), key, n)
+		if err != nil || !res.Allowed || res.Granted != n || res.RetryAfter != 0 || res.Limit != s.limit.BurstSize() || res.Policy != s.spec.Policy {
+			t.Errorf("Charge(%q, %d) = %+v, %v", key, n, res, err)
+		}
+		s.mu.Lock()
+		s.admitted[key] += n // what is admitted from here on is held against it
+		s.mu.Unlock()
+	}
+	debit(s, l, "some", 4)
+	s.drain("some")
+	if got := s.total("some"); spec.Exact && got != 10 {
+		t.Errorf("%d of 10 units could be had, 4 of them charged", got)
+	}
+	for _, n := range []int64{11, 20} {
+		key := "debt" + string(rune('0'+n%10))
+		s.allow(key, 1)
+		debit(s, l, key, n-1)
+		if res := s.allow(key, 1); res.Allowed || res.Remaining != 0 {
+			t.Errorf("%d of 10 charged: %+v", n-1, res)
+		}
+	}
+
+	s = lively(t, spec)
+	l = s.lim.(charger)
+	debit(s, l, "k", 8) // 3 units of debt
+	s.await("k", 1, s.allow("k", 1))
+	for _, n := range []int64{1 << 53, math.MaxInt64} {
+		for range 3 {
+			if _, err := l.Charge(context.Background(), "huge", n); err != nil {
+				t.Errorf("Charge(%d): %v", n, err)
+			}
+		}
+	}
+	if res := s.allow("huge", 1); res.Allowed {
+		t.Errorf("deep in debt: %+v", res)
+	}
+	s.spec.Sleep(2*s.limit.TimeToFull() + s.limit.TimeToFull()/2)
+	s.await("huge", 1, s.allow("huge", 1))
+}
+
+// change is a limit that takes another's place.
+type change struct {
+	name  string
+	burst int64
+}
+
+// leftOf10 is what can be had once a burst of 10 is replaced: of a bucket what was
+// left, of a queue, a window or a log what is not used.
+func (c change) leftOf10(s *subject) int64 {
+	used := s.total("k")
+	switch s.limit.Algorithm {
+	case hybridlimit.AlgTokenBucket, hybridlimit.AlgLeakyBucket:
+		return min(10-used, c.burst)
+	}
+	return max(0, c.burst-used)
+}
+
+// changes are from a burst of 10 of which 6 are used. No change is a refill.
+var changes = []change{{"the same", 10}, {"raised", 20}, {"lowered", 5}, {"lowered below what is left", 3}}
+
+// The limit of one call: what is used stays used, whatever it is measured by.
+func allowLimit(t *testing.T, spec Spec) {
+	for _, c := range changes {
+		s := still(t, spec, 10)
+		l, ok := s.lim.(planner)
+		if !ok {
+			return
+		}
+		limit := s.spec.Bucket(1, s.limit.Period, c.burst)
+		s.allow("k", 6)
+		left := c.leftOf10(s)
+		var got int64
+		for range 30 {
+			res, err := l.AllowLimit(context.Background(), "k", 1, limit)
+			if err != nil || res.Limit != c.burst || res.Remaining > c.burst || res.Granted > 1 || res.Allowed != (res.Granted == 1) || (res.RetryAfter > 0) == res.Allowed {
+				t.Fatalf("%s: %+v, %v", c.name, res, err)
+			}
+			got += res.Granted
+		}
+		if got > left || spec.Exact && got != left {
+			t.Errorf("%s: %d units could be had, want %d", c.name, got, left)
+		}
+		if res, err := l.AllowLimit(context.Background(), "k", c.burst+1, limit); err != nil || res.Allowed || res.RetryAfter != hybridlimit.Never {
+			t.Errorf("%s: above the burst: %+v, %v", c.name, res, err)
+		}
+		if res := s.allow("k", 1); res.Allowed && spec.Exact && s.total("k")+got > 10 {
+			t.Errorf("%s: nothing is left, and back under its own limit there is: %+v", c.name, res)
+		}
+	}
+}
+
+// A new limit holds at once; what is used stays used.
+func setLimit(t *testing.T, spec Spec) {
+	for _, c := range changes {
+		s := still(t, spec, 10)
+		l, ok := s.lim.(setter)
+		if !ok {
+			return
+		}
+		s.allow("k", 6)
+		left := c.leftOf10(s)
+		if err := l.SetLimit(s.spec.Bucket(1, s.limit.Period, c.burst)); err != nil {
+			t.Fatal(err)
+		}
+		s.limit = s.spec.Bucket(1, s.limit.Period, c.burst)
+		s.admitted["k"] = 0 // counts against what is left from here on
+		_, got := s.drain("k")
+		if got > left || spec.Exact && got != left {
+			t.Errorf("%s: %d units could be had, want %d", c.name, got, left)
+		}
+		if err := l.SetLimit(hybridlimit.Limit{}); !errors.Is(err, hybridlimit.ErrInvalid) || !strings.Contains(err.Error(), "Limit.Rate (0)") {
+			t.Errorf("%s: no limit at all: %v", c.name, err)
+		}
+		s.full("fresh", "a fresh key has a burst of the last good limit")
+	}
+}
+
+// verb is any of them, for one unit or more of a key.
+type verb struct {
+	name string
+	do   func(key string, n int64) (hybridlimit.Result, error)
+	cost bool // n matters
+}
+
+func (s *subject) verbs() (vs []verb) {
+	ctx := context.Background()
+	if l, ok := s.lim.(atMoster); ok {
+		vs = append(vs, verb{"AllowAtMost", func(key string, n int64) (hybridlimit.Result, error) { return l.AllowAtMost(ctx, key, n) }, true})
+	}
+	if l, ok := s.lim.(peeker); ok {
+		vs = append(vs, verb{"Peek", func(key string, _ int64) (hybridlimit.Result, error) { return l.Peek(ctx, key) }, false})
+	}
+	if l, ok := s.lim.(charger); ok {
+		vs = append(vs, verb{"Charge", func(key string, n int64) (hybridlimit.Result, error) { return l.Charge(ctx, key, n) }, true})
+	}
+	if l, ok := s.lim.(planner); ok {
+		limit := s.limit
+		vs = append(vs, verb{"AllowLimit", func(key string, n int64) (hybridlimit.Result, error) { return l.AllowLimit(ctx, key, n, limit) }, true})
+	}
+	return vs
+}
+
+// A bad question has its own error, whatever the verb, and costs nothing.
+func verbsBadInput(t *testing.T, spec Spec) {
+	s := still(t, spec, 5)
+	for _, v := range s.verbs() {
+		for _, tc := range []struct {
+			key  string
+			n    int64
+			want error
+		}{
+			{"", 1, hybridlimit.ErrEmptyKey},
+			{strings.Repeat("x", s.spec.MaxKeyBytes+1), 1, hybridlimit.ErrKeyTooLong},
+			{"k", 0, hybridlimit.ErrCost},
+			{"k", -5, hybridlimit.ErrCost},
+			{"k", math.MinInt64, hybridlimit.ErrCost},
+		} {
+			if tc.n < 1 && !v.cost {
+				continue
+			}
+			if res, err := v.do(tc.key, tc.n); !errors.Is(err, tc.want) || res.Allowed || res.Granted != 0 {
+				t.Errorf("%s(%.5q, %d) = %+v, %v, want %v", v.name, tc.key, tc.n, res, err, tc.want)
+			}
+		}
+	}
+	if l, ok := s.lim.(planner); ok {
+		if res, err := l.AllowLimit(context.Background(), "k", 1, hybridlimit.Limit{}); !errors.Is(err, hybridlimit.ErrInvalid) ||
+			!strings.Contains(err.Error(), "Limit.Rate (0)") || res.Allowed {
+			t.Errorf("AllowLimit under no limit = %+v, %v", res, err)
+		}
+	}
+	s.full("k", "bad input takes nothing")
+}
+
+// A closed limiter decides nothing, whatever the verb.
+func verbsClosed(t *testing.T, spec Spec) {
+	s := still(t, spec, 5)
+	s.allow("k", 1)
+	if err := spec.Close(s.lim); err != nil {
+		t.Error(err)
+	}
+	for _, v := range s.verbs() {
+		for _, key := range []string{"k", "fresh"} {
+			if res, err := v.do(key, 1); !errors.Is(err, hybridlimit.ErrClosed) || res.Allowed || res.Granted != 0 {
+				t.Errorf("%s(%q) when closed = %+v, %v, want ErrClosed", v.name, key, res, err)
+			}
+		}
+	}
+	if l, ok := s.lim.(setter); ok {
+		if err := l.SetLimit(s.limit); !errors.Is(err, hybridlimit.ErrClosed) {
+			t.Errorf("SetLimit when closed: %v, want ErrClosed", err)
+		}
+	}
+}
+
+// All verbs at once, while the limit changes and in the end the limiter
+// closes, give out a burst of each key and no more.
+func verbsConcurrently(t *testing.T, spec Spec) {
+	s := still(t, spec, 60)
+	small := s.spec.Bucket(1, s.limit.Period, 40)
+	vs := s.verbs()
+	var wg sync.WaitGroup
+	for g := range callers {
+		wg.Go(func() {
+			for i := range spec.calls(40) {
+				key := "k" + string(rune('0'+(g+i)%3))
+				if l, ok := s.lim.(setter); ok && i%10 == 0 {
+					limit := []hybridlimit.Limit{s.limit, small}[(g+i/10)%2]
+					if err := l.SetLimit(limit); err != nil && !errors.Is(err, hybridlimit.ErrClosed) {
+						t.Errorf("SetLimit: %v", err)
+					}
+				}
+				if g == 0 && i == spec.calls(35) {
+					if err := spec.Close(s.lim); err != nil {
+						t.Error(err)
+					}
+				}
+				v := verb{name: "AllowN", do: func(key string, n int64) (hybridlimit.Result, error) {
+					return s.lim.AllowN(context.Background(), key, n)
+				}}
+				if k := (g + i) % (len(vs) + 1); k < len(vs) {
+					v = vs[k]
+				}
+				res, err := v.do(key, int64(1+i%3))
+				switch {
+				case err != nil && !errors.Is(err, hybridlimit.ErrClosed):
+					t.Errorf("%s: %v", v.name, err)
+				case err != nil && (res.Allowed || res.Granted != 0):
+					t.Errorf("%s failed with %v and granted something: %+v", v.name, err, res)
+				case err == nil && v.name != "Charge":
+					s.count(key, res)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
