@@ -82,7 +82,7 @@ func TestSpeedInTheReadme(t *testing.T) {
 	}
 	for row, measured := range map[string]string{
 		"one hot key / a bare `rate.Limiter`":                         "`Allow`, hot key, 1 goroutine / x/time/rate",
-		"by `Bucket(key)` / the same":                                 "`Bucket(key).Allow`, 1 goroutine / x/time/rate",
+		"by `Key(key)` / the same":                                    "`Key(key).Allow`, 1 goroutine / x/time/rate",
 		"from 64 goroutines / the same":                               "`Allow`, hot key, 64 goroutines / x/time/rate, 64",
 		"one hot key, denied / the same":                              "`Allow`, hot key, denied, 1 goroutine / x/time/rate denied",
 		"these keys, from 64 goroutines / the same":                   "`Allow`, Zipf, 64 goroutines / sync.Map of x/time/rate",

@@ -55,6 +55,7 @@ var blamed = map[string]struct {
 	"httplimit.BusyError":        {&httplimit.BusyError{}, 503, 503},
 	"limittest.ErrScriptOver":    {limittest.ErrScriptOver, 503, 503},
 	"breaker.ErrSlow":            {breaker.ErrSlow, 503, 503},
+	"wire.ErrRefused":            {wire.ErrRefused, 503, 503},
 	"wire.ErrReply":              {wire.ErrReply, 503, 503}, // limiters wrap it in ErrUnavailable
 }
 
@@ -112,7 +113,7 @@ func declared(file *ast.File) (names []string) {
 // a request, and only with FailOpen: with one limit, and in a joint call.
 func TestErrorsThatPass(t *testing.T) {
 	listed := slices.Sorted(maps.Keys(blamed))
-	found := exportedErrors(t, "..", "../local", "../global", "../hybrid", "../lua", "../sync", "../breaker", "../limittest", "../otellimit", ".")
+	found := exportedErrors(t, "..", "../local", "../global", "../hybrid", "../lua", "../internal/wire", "../sync", "../breaker", "../limittest", "../otellimit", ".")
 	if !slices.Equal(found, listed) {
 		t.Errorf("the module has the errors\n%q, and this test\n%q: list each here, with whether it may pass", found, listed)
 	}
