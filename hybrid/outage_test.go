@@ -36,6 +36,7 @@ func TestOutageUnderLoad(t *testing.T) {
 
 func takeRedisAway(t *testing.T, o outage) {
 	const maxWait, slack = 20 * time.Millisecond, 20 * time.Millisecond
+	const perSecond = 225 // calls for each key and process
 	// hot has what it asks for, and room for leases; tight is asked for five
 	// times what it has. Neither is full again, and so forgotten, while Redis
 	// is stopped.
@@ -62,7 +63,7 @@ func takeRedisAway(t *testing.T, o outage) {
 	var stops []func()
 	for i, l := range ls {
 		for _, key := range []string{"hot", "tight"} {
-			stop := paced(225, 2, func() {
+			stop := paced(perSecond, 2, func() {
 				began := time.Now()
 				res, err := l.Allow(context.Background(), key)
 				j.add(decision{i, key, began, time.Now(), res, err})
@@ -98,7 +99,13 @@ func takeRedisAway(t *testing.T, o outage) {
 	well := time.Now()
 	redistest.Eventually(t, 10*time.Second, "all breakers closed", breakers(breaker.Closed))
 	closed := time.Now()
-	<-time.After(time.Until(well.Add(2 * time.Second)))
+	// The callers are the canary of what takes until they have called: a busy machine makes fewer calls in a second, and its
+	// timers and its Redis are late by as much. busy is by how much.
+	const calls = 2 * processes * 2 * perSecond
+	redistest.Eventually(t, time.Minute, "the calls of two seconds", func() bool {
+		return time.Since(well) >= 2*time.Second && len(j.between(well, time.Now())) >= calls*9/10
+	})
+	busy := max(1, time.Since(well).Seconds()/2)
 	for _, stop := range stops {
 		stop()
 	}
@@ -113,7 +120,7 @@ func takeRedisAway(t *testing.T, o outage) {
 	}
 	t.Logf("breakers opened after %v and closed after %v; p50 %v, p99 %v of %d decisions in between",
 		open.Sub(down), closed.Sub(well), quantile(inside, 0.5), quantile(inside, 0.99), len(inside))
-	backWithin(t, j, len(ls), well, 2*time.Second)
+	backWithin(t, j, len(ls), well, time.Duration(2e9*busy))
 
 	// What fallbacks admit is the limit at most, all shares together, and they
 	// start from what was left: a tenth of the burst, if that.
@@ -146,7 +153,7 @@ func takeRedisAway(t *testing.T, o outage) {
 			t.Errorf("logged %q", line)
 		}
 	}
-	if broken != len(ls) || mended != len(ls) {
+	if broken < len(ls) || mended < len(ls) || busy < 1.5 && broken+mended > 2*len(ls) { // a starved Redis may go once more
 		t.Errorf("%d lines of a failure and %d of a recovery, want %d each:\n%q", broken, mended, len(ls), log.all())
 	}
 
@@ -155,7 +162,8 @@ func takeRedisAway(t *testing.T, o outage) {
 	for _, l := range ls {
 		known += balance(t, l.Stats())
 	}
-	if got := debited(t, srv.Client(t), "api", "hot", "tight"); o.intact && got != known {
+	// A state that nobody could write for longer is full again and forgotten, and Redis counts from there.
+	if got := debited(t, srv.Client(t), "api", "hot", "tight"); o.intact && well.Sub(down) < 4*time.Second && got != known {
 		t.Errorf("Redis debited %d, the fleet knows of %d", got, known)
 	}
 }
