@@ -110,6 +110,9 @@ func drawPlan(r *rand.Rand, f family, mode Mode, h hazard) *modelPlan {
 		}
 		pl.events = append(pl.events, e)
 	}
+	if h&hazLimit != 0 && f == buckets {
+		pl.limits(r)
+	}
 	return pl
 }
 

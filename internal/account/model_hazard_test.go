@@ -2,6 +2,7 @@ package account
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -16,6 +17,7 @@ const (
 	hazFailover                    // Redis goes back to what it was
 	hazPrompt                      // with hazLoss: between losses and views told, nothing happens
 	hazRefusal                     // batches are refused for good, often
+	hazLimit                       // processes change their limit, each for itself
 )
 
 // with adds hazards to the weights of events. Where something is lost, views
@@ -49,6 +51,18 @@ func (h hazard) with(r *rand.Rand, weights []int) {
 	}
 	if h&hazFailover != 0 {
 		weights[evSave], weights[evFailover] = 2, 1
+	}
+}
+
+// limits has processes change to another limit and back, in a schedule that was drawn without.
+func (pl *modelPlan) limits(r *rand.Rand) {
+	pl.other = pl.limit
+	pl.other.Rate = max(1, pl.limit.Rate*[]int64{1, 1, 2}[r.IntN(3)]/[]int64{1, 2, 3}[r.IntN(3)])
+	pl.other.Rate = min(pl.other.Rate, pl.limit.Rate)
+	pl.other.Burst = max(1, pl.limit.Burst/[]int64{1, 2, 3}[r.IntN(3)])
+	for range 1 + r.IntN(8) {
+		at := r.IntN(len(pl.events) + 1)
+		pl.events = slices.Insert(pl.events, at, modelEvent{kind: evLimit, p: r.IntN(pl.procs)})
 	}
 }
 

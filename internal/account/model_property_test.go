@@ -51,7 +51,7 @@ func (pl *modelPlan) runIn(w *world) outcome {
 	var o outcome
 	o.unpaid, o.wasted = w.checkAccounts(), w.redis.wasted()
 	switch windowed := w.t.windowed(); {
-	case pl.hazard&hazClock != 0:
+	case pl.hazard&(hazClock|hazLimit) != 0:
 	case !windowed:
 		w.checkRestored(&o)
 	case pl.hazard&(hazLoss|hazFailover) == 0:
@@ -174,6 +174,8 @@ func TestModel(t *testing.T) {
 		{"clock", hazClock},
 		{"members", hazMembers},
 		{"failover", hazFailover},
+		{"limits that change", hazLimit},
+		{"limits that change, and batches given up", hazLimit | hazRefusal},
 	} {
 		for _, f := range []family{buckets, windows} {
 			for _, mode := range []Mode{ModeAuto, ModeStrict, ModeDeferred} {

@@ -84,6 +84,12 @@ type modelReply struct {
 	fresh            bool  // a mutant's: the state had to be made
 }
 
+// under has what comes next counted by a plan's limit: each op brings its own.
+func (r *modelRedis) under(p *Plan) *modelRedis {
+	r.limit, r.bucket = algo.LimitOf(p.Limit), p.Bucket
+	return r
+}
+
 // apply runs a batch that arrives at now, ns. A batch older than the last is
 // not answered.
 func (r *modelRedis) apply(b modelBatch, op algo.Op, now int64) (modelReply, bool) {

@@ -55,12 +55,15 @@ const (
 	evSlow    // a sync whose answer is slow, and calls meanwhile
 	evRefused // a sync that Redis runs and its process gives up, and what others do then
 	evCross   // a sync that the end of the window overtakes, and calls meanwhile
+
+	evLimit // p gets the other limit: last, so that what other schedules draw stays
 )
 
 var modelKindNames = [...]string{
 	"evCall", "evSpend", "evFreeze", "evRetry", "evArrive", "evRepeat", "evLose",
 	"evRound", "evLeave", "evTimeout", "evPause", "evEvict", "evExact", "evCredit", "evBroken", "evCrash", "evDrop",
 	"evWipe", "evLoseKey", "evLoseEnvelopes", "evResync", "evClock", "evJoin", "evDepart", "evNoBeat", "evLoseFleet", "evSave", "evFailover", "evEdge",
+	"evFlood", "evSlow", "evRefused", "evCross", "evLimit",
 }
 
 // String is the event as a Go literal, to be pasted into a table.
@@ -84,7 +87,8 @@ type modelPlan struct {
 	hazard  hazard
 	events  []modelEvent
 
-	overshoot float64 // with hazMembers, in place of credit
+	overshoot float64           // with hazMembers, in place of credit
+	other     hybridlimit.Limit // with hazLimit: nowhere above limit
 }
 
 func (pl *modelPlan) String() string {
@@ -109,6 +113,7 @@ func (pl *modelPlan) world(m mutant) *world {
 		t.Fallback = r.Fallback(FallbackShare, 0, t.N)
 	}
 	w := newWorld(t, pl.procs)
+	w.other = pl.other
 	w.losses.prompt = pl.hazard&hazPrompt != 0
 	w.greedy, w.mutant, w.redis.mutant, w.redis.plain = pl.greedy, m, m, pl.plain && r.Window.Period == 0
 	if pl.warm {
@@ -146,11 +151,11 @@ func (w *world) play(e modelEvent) {
 	}
 	switch e.kind {
 	case evCall:
-		if n := min(e.n, w.t.Limit.BurstSize()); !w.spend(p, n) {
+		if n := min(e.n, w.burst(p)); !w.spend(p, n) {
 			w.call(p, n)
 		}
 	case evSpend:
-		w.spend(p, e.n)
+		w.spend(p, min(e.n, w.burst(p)))
 	case evFreeze:
 		w.freeze(p)
 	case evRetry:
@@ -187,6 +192,8 @@ func (w *world) play(e modelEvent) {
 		w.depart(p, false)
 	case evNoBeat:
 		p.mute = e.n
+	case evLimit:
+		w.setLimit(p)
 	}
 }
 
@@ -244,7 +251,7 @@ func (w *world) move(p *proc, n int64, how modelKind) {
 	switch {
 	case how == evLose:
 	case m.reply == nil:
-		if r, ok := w.redis.apply(m.batch, m.op, w.now); ok {
+		if r, ok := w.redis.under(m.plan).apply(m.batch, m.op, w.now); ok {
 			w.logf("Redis applies batch %d of p%d", m.batch.seq, p.id)
 			w.net = append(w.net, message{batch: m.batch, reply: &r})
 		}
@@ -263,7 +270,7 @@ func (w *world) round(p *proc) {
 	} else {
 		w.spoilRetry(p)
 	}
-	if r, ok := w.redis.apply(p.frozen.batch, p.frozen.op, w.now); ok {
+	if r, ok := w.redis.under(p.frozen.plan).apply(p.frozen.batch, p.frozen.op, w.now); ok {
 		w.settle(p, r)
 	}
 }

@@ -28,7 +28,7 @@ func (w *world) freeze(p *proc) bool {
 		p.s.asked = false
 	}
 	p.seq++
-	p.frozen = &frozenOp{op, modelBatch{p.id, p.seq}, w.now}
+	p.frozen = &frozenOp{op, p.plan, modelBatch{p.id, p.seq}, w.now}
 	w.logf("p%d syncs: owed %d, asks %v, lease of 1/%d", p.id, op.Owed, op.Asks, op.Div)
 	w.end(p)
 	w.send(p)
@@ -37,7 +37,7 @@ func (w *world) freeze(p *proc) bool {
 
 // send puts the frozen batch on its way.
 func (w *world) send(p *proc) {
-	w.net = append(w.net, message{batch: p.frozen.batch, op: p.frozen.op})
+	w.net = append(w.net, message{batch: p.frozen.batch, plan: p.frozen.plan, op: p.frozen.op})
 }
 
 // retry sends the frozen batch again.

@@ -14,8 +14,9 @@ import (
 // engine; what these do with locks and goroutines it does not know.
 type world struct {
 	plan   *Plan
-	t      Conditions // of every process; n is how many there are
-	greedy bool       // every op asks for all there is as a lease: safety must not rest on modest sizes
+	other  hybridlimit.Limit // see setLimit; no Rate: there is none
+	t      Conditions        // of every process; n is how many there are
+	greedy bool              // every op asks for all there is as a lease: safety must not rest on modest sizes
 	mutant mutant
 	redis  modelRedis
 	procs  []*proc
@@ -49,6 +50,7 @@ type proc struct {
 	loaded  int64
 	until   int64 // it is good
 	plan    *Plan
+	next    *Plan // that SetLimit brought, until the key meets it; nil: none
 	waiters Waiters
 	calls   []*waitingCall // of waiters, in order
 	seq     int64
@@ -73,6 +75,7 @@ type waitingCall struct {
 
 type frozenOp struct {
 	op    algo.Op
+	plan  *Plan
 	batch modelBatch
 	sent  int64
 }
@@ -80,6 +83,7 @@ type frozenOp struct {
 // message is a request, or a reply where there is one.
 type message struct {
 	batch modelBatch
+	plan  *Plan // of op
 	op    algo.Op
 	reply *modelReply
 }
@@ -121,6 +125,9 @@ func (w *world) fail(format string, args ...any) {
 func (w *world) terms(p *proc) *Conditions {
 	t := w.t
 	t.Credit, t.Lost, t.Broken = p.credit, p.lost, p.broken
+	if w.other.Rate > 0 {
+		t.Bucket, t.Window, t.Limit, t.Credit = p.plan.Bucket, p.plan.Window, p.plan.Limit, min(t.Credit, p.plan.Burst/max(1, t.N-1))
+	}
 	w.memberTerms(p, &t)
 	full := int64(t.Limit.TimeToFull())
 	if w.mutant == mutBlindSoon {
@@ -208,8 +215,32 @@ func (w *world) adapt(p *proc, plan *Plan) {
 	}
 }
 
+// setLimit gives p the other of two limits, as Limiter.SetLimit: its keys meet it with their next call. No other process hears of it.
+func (w *world) setLimit(p *proc) {
+	limit := w.other
+	if (p.next == nil && p.plan.Limit == w.other) || (p.next != nil && p.next.Limit == w.other) {
+		limit = w.t.Limit
+	}
+	p.next = NewPlan(limit)
+	p.next.Began = max(1, w.now)
+	w.void(p)
+	w.logf("p%d gets %v", p.id, limit)
+}
+
+// burst is the most that a call of p may cost.
+func (w *world) burst(p *proc) int64 {
+	if p.next != nil {
+		return p.next.Burst
+	}
+	return p.plan.Burst
+}
+
 // call is one decision on the slow path, and whether it waits.
 func (w *world) call(p *proc, n int64) Verdict {
+	if p.next != nil {
+		w.adapt(p, p.next)
+		p.next = nil
+	}
 	w.begin(p)
 	t := w.terms(p)
 	restore := w.forgetInflight(p)
@@ -247,6 +278,9 @@ func (w *world) call(p *proc, n int64) Verdict {
 // whole µs, so it may have the refill of one more. A view from before a loss, or
 // from before Redis's clock jumped ahead, proves nothing.
 func (w *world) checkDenial(p *proc, n int64) {
+	if w.other.Rate > 0 {
+		return // Redis counts by another limit, perhaps
+	}
 	restore := w.owedHere(p)
 	proved := p.s.ProvedUntil(&w.t, n)
 	if restore(); w.now >= proved {
@@ -270,6 +304,10 @@ func (w *world) exact(p *proc, n int64) {
 		return
 	}
 	p.s, p.evicted = Account{}, w.now
+	w.redis.under(p.plan)
+	if n > p.plan.Burst {
+		return
+	}
 	if w.redis.exact(n, w.now) {
 		w.admit(p, n)
 		w.logf("Redis admits %d to a call of p%d's own", n, p.id)
