@@ -138,6 +138,14 @@ func (a *Account) renew(gen, leased, end int64) {
 	}
 }
 
+// unbook gives up the booking. The units in hand are not renewed any more, and end as before: the ledger holds them until then.
+func (a *Account) unbook() {
+	a.booked = booking{}
+	for i := range a.leases {
+		a.leases[i].booked = false
+	}
+}
+
 // prefetchAt is how many units in hand are too few: as many as two round trips use.
 func (a *Account) prefetchAt(c *Conditions, now int64) int64 {
 	return int64(a.demand.perSecond(now) * float64(2*c.RTT) / 1e9)

@@ -23,6 +23,7 @@ type modelRedis struct {
 	skews  []skew      // what it was
 	plain  bool        // free leases of all there is, no ledger, no turns
 	off    ablation
+	least  int64 // µs; what a state lives at least: see modelPlan.other
 
 	state     algo.State
 	dies      int64 // the state's TTL ends
@@ -232,7 +233,7 @@ func (r *modelRedis) run(op algo.Op, at int64) algo.Answer {
 		if r.mutant == mutNoSince {
 			next.Since += r.state.Since
 		}
-		r.state, r.dies = next, at+r.limit.TTL(next, at)*1000
+		r.state, r.dies = next, at+max(r.limit.TTL(next, at)*1000, r.least)
 	}
 	return ans
 }

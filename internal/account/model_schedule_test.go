@@ -87,8 +87,12 @@ type modelPlan struct {
 	hazard  hazard
 	events  []modelEvent
 
-	overshoot float64           // with hazMembers, in place of credit
-	other     hybridlimit.Limit // with hazLimit: nowhere above limit
+	overshoot float64 // with hazMembers, in place of credit
+	// other is the second limit of hazLimit, nowhere above the first. An op under it gives the state its own TTL, and a state that it
+	// has filled up is forgotten: to the first limit that is a full bucket, early. Unless short is set, states live as long as the first
+	// limit needs, so that the search finds what else there is. TestModelLimits has the schedule.
+	other hybridlimit.Limit
+	short bool
 }
 
 func (pl *modelPlan) String() string {
@@ -113,7 +117,9 @@ func (pl *modelPlan) world(m mutant) *world {
 		t.Fallback = r.Fallback(FallbackShare, 0, t.N)
 	}
 	w := newWorld(t, pl.procs)
-	w.other = pl.other
+	if w.other = pl.other; w.other.Rate > 0 && !pl.short {
+		w.redis.least = 2 * pl.limit.TimeToFull().Microseconds()
+	}
 	w.losses.prompt = pl.hazard&hazPrompt != 0
 	w.greedy, w.mutant, w.redis.mutant, w.redis.plain = pl.greedy, m, m, pl.plain && r.Window.Period == 0
 	if pl.warm {

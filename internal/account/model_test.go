@@ -223,6 +223,9 @@ func (w *world) setLimit(p *proc) {
 	}
 	p.next = NewPlan(limit)
 	p.next.Began = max(1, w.now)
+	// While processes have different limits, a lease that was sized by a slower one may outlive the time in which a faster one fills the
+	// bucket up. It is a part of a burst, and so much may come on top for each change.
+	w.losses.gained += w.t.Bucket.Cap
 	w.void(p)
 	w.logf("p%d gets %v", p.id, limit)
 }

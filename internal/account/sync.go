@@ -49,6 +49,12 @@ func (a *Account) freeze(c *Conditions, asks []int64, now int64) (algo.Op, bool)
 		a.stuckAt = 0 // the calls that waited have left
 		return algo.Op{}, false
 	}
+	// A call that waits although units are in hand needs more than these. Were they renewed, or more units leased, Redis would never
+	// have as many as the call needs: so they end when they do.
+	wanting := len(asks) > 0 && a.Held() > 0
+	if wanting {
+		a.unbook()
+	}
 	op := algo.Op{Owed: a.pending, Win: a.window, Asks: asks, Gen: a.booked.gen, Had: a.booked.had}
 	a.booked.kept = 0
 	if a.booked.gen != 0 && c.hasLeases() {
@@ -63,7 +69,7 @@ func (a *Account) freeze(c *Conditions, asks []int64, now int64) (algo.Op, bool)
 	if !c.Closing && !onlyTells { // else a turn, too, would be wasted
 		op.Div = 2 * c.N
 	}
-	if a.takesLease(c, now) && !onlyTells {
+	if a.takesLease(c, now) && !onlyTells && !wanting {
 		op.Demand = int64(min(a.demand.steady(now)*1000, MaxCharge))
 	}
 	if a.view.known {
@@ -249,10 +255,7 @@ func (a *Account) GiveUp(ws *Waiters) Books {
 	ws.carried = 0
 	a.untold += a.inflight
 	a.giving = 0
-	a.booked = booking{}
-	for i := range a.leases {
-		a.leases[i].booked = false
-	}
+	a.unbook()
 	a.inflight, a.frozen, a.asked, a.stuckAt = 0, false, false, 0
 	return b
 }
