@@ -49,16 +49,14 @@ func (l *Limiter) revertsToOwn(r *account.Plan) bool {
 	return r.From == account.FromCall || l.cfg.LimitFor != nil && l.outdated(r)
 }
 
-// SetLimit changes the limit of every key that has none of its own, at once.
-// What a key has used stays used: its level, in units, survives, capped at the
-// new burst, and refills at the new rate from then on. It is never a free
-// refill. Units already leased may still be spent, for a second at most, or, of
-// windows, until their window ends. Other processes keep theirs until they are
-// told too; meanwhile each op counts by its sender's limit.
+// SetLimit changes the limit of every key that has none of its own, at once. What a key has used stays used: its level, in units,
+// survives, capped at the new burst, and refills at the new rate from then on. It is never a free refill. Units that are leased
+// already may still be spent, for a second at most, or, of windows, until their window ends.
 //
-// It changes this process only, and the algorithm not at all. A limiter that
-// shares its identity with another of this program refuses, because the other
-// would go on with the old limit.
+// It changes this process only, and never the algorithm. Other processes keep their limit until they are told too. Until then each
+// op counts by the limit of its sender, and the fleet may admit more than the larger of the limits: change all processes soon after
+// each other. A limiter that shares its identity with another of this program refuses, because the other would go on with the old
+// limit.
 func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
 	if l.closed.Load() {
 		return hybridlimit.ErrClosed
