@@ -2,11 +2,11 @@ package hybrid
 
 import (
 	"context"
-	"github.com/hybridlimit/hybridlimit/internal/account"
-	"github.com/hybridlimit/hybridlimit/internal/census"
 	"math"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/account"
+	"github.com/hybridlimit/hybridlimit/internal/census"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 

@@ -66,8 +66,16 @@ func (c *counters) book(b account.Books) {
 		total *atomic.Int64
 		n     int64
 	}{
-		{&c.acked, b.Acked}, {&c.debited, b.Debited}, {&c.netted, b.Netted}, {&c.refunded, b.Refunded}, {&c.returned, b.Returned},
-		{&c.expired, b.Expired}, {&c.lost, b.Lost}, {&c.dropped, b.Dropped}, {&c.forgiven, b.Forgiven}, {&c.resynced, b.Resynced},
+		{&c.acked, b.Acked},
+		{&c.debited, b.Debited},
+		{&c.netted, b.Netted},
+		{&c.refunded, b.Refunded},
+		{&c.returned, b.Returned},
+		{&c.expired, b.Expired},
+		{&c.lost, b.Lost},
+		{&c.dropped, b.Dropped},
+		{&c.forgiven, b.Forgiven},
+		{&c.resynced, b.Resynced},
 	} {
 		if each.n != 0 {
 			each.total.Add(each.n)

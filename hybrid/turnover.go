@@ -1,9 +1,10 @@
 package hybrid
 
 import (
-	"github.com/hybridlimit/hybridlimit/internal/clock"
 	"math"
 	"sync/atomic"
+
+	"github.com/hybridlimit/hybridlimit/internal/clock"
 )
 
 // turnover is how fast keys come to a store that is full, or nearly. What the

@@ -5,7 +5,7 @@
 #                      printed, and go vet and go test of the other modules: faults on real servers and processes, a browser,
 #                      other people's parsers and Prometheus, the benchmarks' own tests
 #
-#   TIMEOUT  longest that one package's tests may take (default 10m)
+#   TIMEOUT  longest that one package's tests may take (default 10m; all: 20m, for the race detector on a busy machine)
 #   P        packages tested at once (default: one per core, at most 4); 1 when a test's own timing matters
 #   CI       if set, a missing redis-server or browser is a failure; otherwise the tests that need it are skipped, and this says so
 #   HYBRIDLIMIT_SEED  the seed of random tests (default: 1; all: drawn)
@@ -17,7 +17,8 @@ cd "$(dirname "$0")/.."
 what=${1:-short}
 cores=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 P=${P:-$((cores < 4 ? cores : 4))}
-TIMEOUT=${TIMEOUT:-10m}
+[[ $what == all ]] && longest=20m || longest=10m
+TIMEOUT=${TIMEOUT:-$longest}
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 

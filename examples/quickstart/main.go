@@ -257,13 +257,13 @@ func serveRedis(addr string) error {
 	return err
 }
 
-// work is a child process. It makes its part of the calls and reports all
-// decisions but those from the deny cache, which need no Redis and admit nothing.
+// work is a child process. It makes its part of the calls and reports its decisions, but for denials from memory.
 func work(addr, process string) error {
 	spans := make(chan [2]time.Time, 1)
 	go func() {
-		var span [2]time.Time
-		for in := json.NewDecoder(os.Stdin); in.Decode(&span) == nil; spans <- span {
+		span, in := [2]time.Time{}, json.NewDecoder(os.Stdin)
+		for in.Decode(&span) == nil {
+			spans <- span
 		}
 		os.Exit(1) // the parent has ended
 	}()

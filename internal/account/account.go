@@ -50,8 +50,8 @@ func (a *Account) Idle() bool {
 	return a.owed() == 0 && a.refunds.units() == 0 && a.asking == 0 && !a.frozen && a.local.admitted == 0
 }
 
-// MayGo reports whether the key could be forgotten now without loss, and changes nothing. left is as for Begin.
-func (a Account) MayGo(c *Conditions, left, now int64) bool { //nolint:revive // a copy: it tries Begin and Forgive
+// MayGo reports whether the key could be forgotten now without loss. It tries that on a copy. left is as for Begin.
+func (a Account) MayGo(c *Conditions, left, now int64) bool {
 	a.Begin(left, now)
 	if c.Broken {
 		a.Forgive(c.Fallback, now)
