@@ -162,7 +162,7 @@ func (h *Hub) parts(asks []joint, each []hybridlimit.Ask) (parts []*part, res hy
 		}
 		if same := slices.IndexFunc(parts, func(p *part) bool { return p.Limiter == a.Limiter && p.Key == a.Key }); same >= 0 {
 			if parts[same].N += a.N; parts[same].N < 0 {
-				return nil, res, fmt.Errorf("hybrid: AllowAll: account.Ask %d: %w", i, hybridlimit.ErrCost)
+				return nil, res, fmt.Errorf("hybrid: AllowAll: ask %d: %w", i, hybridlimit.ErrCost)
 			}
 			continue
 		}
