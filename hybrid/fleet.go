@@ -55,8 +55,7 @@ func (l *Limiter) beat() {
 	}
 }
 
-// leave takes the process out of the fleet. It waits for the last heartbeat first, which would bring the process back if it
-// arrived later.
+// leave takes the process out of the fleet. It waits for the last heartbeat first, because a later one would bring the process back.
 func (l *Limiter) leave() {
 	l.stopOnce.Do(func() { close(l.stopBeat) })
 	<-l.beaten

@@ -32,7 +32,7 @@ type claimed struct {
 // claim notes that a limiter uses limit under id, until release.
 func claim(id identity, limit hybridlimit.Limit) (release func(), err error) {
 	if !reflect.ValueOf(id.client).Comparable() {
-		return func() {}, nil // a wrapper that cannot be compared, and cannot be a map key
+		return func() {}, nil // a wrapper that is not comparable cannot be a map key
 	}
 	claims.Lock()
 	defer claims.Unlock()
