@@ -72,7 +72,7 @@ type Config struct {
 	//
 	// A line names the key by a digest (lua.Names.Digest), never by the key
 	// itself. With HashKeys the digest is the text that stands for the key in
-	// Redis. Without HashKeys it is a plain hash: anyone who can guess the key can
+	// Redis. Without HashKeys it is a hash without a secret: anyone who can guess the key can
 	// check the guess. The command hybridlimit inspect -digest finds the key.
 	LogDenials time.Duration
 	// LimitFor returns the limit of a key. It is called when a key comes into

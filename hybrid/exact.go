@@ -58,7 +58,7 @@ func (l *Limiter) exactRange(ctx context.Context, key string, least, n int64, gi
 	return l.answerUnder(at.plan, key, res, n), nil
 }
 
-// said returns the verdict of an answer to a request for at least least units.
+// said returns the verdict of an answer: admitted if Redis granted least units or more.
 func said(p *account.Plan, ans wire.Answer, least int64) account.Verdict {
 	v := account.Verdict{
 		Action: account.Deny, Source: hybridlimit.SourceRedis, Reason: account.Refused, Retry: ans.Retry * 1000, Left: p.Units(ans.Level),
