@@ -9,11 +9,10 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// This file is costs above the burst, which nobody can ever be granted. What is
-// left is said all the same: by the estimate in memory, or by Redis of a key of
-// which nothing is known here, once in maxLookAgain or so.
+// This file decides calls that cost more than the burst, which are always denied. Such a denial still reports the units left. They
+// come from the estimate in memory. For a key without a view they come from Redis, which is asked about once per account.MaxView.
 
-// aboveHere denies n units of a locked entry, which it unlocks.
+// aboveHere denies n units of a locked entry and unlocks the entry.
 func (l *Limiter) aboveHere(ctx context.Context, e *entry, r *account.Plan, key string, given *account.Plan, n int64) (hybridlimit.Result, error) {
 	res := hybridlimit.Result{Limit: r.Burst, Policy: l.cfg.Name}
 	ev := e.event()
@@ -24,7 +23,7 @@ func (l *Limiter) aboveHere(ctx context.Context, e *entry, r *account.Plan, key 
 		res.Remaining, res.ResetAfter = max(0, v.Left), l.resetAfter(r, v.Left, v.Ends)
 		return l.answerUnder(r, key, never(res), n), nil
 	}
-	owed := r.Burst - v.Left // and Redis has not heard of it
+	owed := r.Burst - v.Left // not in Redis's answer
 	if was.Holds(n, now) {
 		res.Remaining, res.ResetAfter = was.Left, time.Duration(max(0, was.Reset-now))
 	} else {
@@ -46,8 +45,8 @@ func (l *Limiter) aboveHere(ctx context.Context, e *entry, r *account.Plan, key 
 	return l.answerUnder(r, key, never(res), n), nil
 }
 
-// aboveAll is the answer of the first part that is decided by Redis and asks for
-// more than the burst, if there is one.
+// aboveAll returns the denial of the first part that Redis decides and that costs more than its burst. It reports false if there
+// is no such part. Parts of a shadow limit do not count.
 func aboveAll(ctx context.Context, parts []*part) (res hybridlimit.Result, ok bool) {
 	for _, p := range parts {
 		if !p.exactly || p.N <= p.at.plan.Burst || p.Limiter.switches.shadow.Load() {
@@ -61,8 +60,7 @@ func aboveAll(ctx context.Context, parts []*part) (res hybridlimit.Result, ok bo
 	return res, false
 }
 
-// aboveAsked asks Redis what is left of a key. It reports false, and that nothing
-// is left, where Redis does not answer.
+// aboveAsked asks Redis for the units left of a key. Without an answer it reports false, and no units left.
 func (l *Limiter) aboveAsked(ctx context.Context, at place) (res hybridlimit.Result, ok bool) {
 	res = hybridlimit.Result{Limit: at.plan.Burst, Policy: l.cfg.Name}
 	ans, _, ok := l.askNow(ctx, at, algo.Op{})
@@ -73,7 +71,7 @@ func (l *Limiter) aboveAsked(ctx context.Context, at place) (res hybridlimit.Res
 	return res, ok
 }
 
-// noteAbove keeps what Redis said, for costs above the burst that come next.
+// noteAbove keeps the answer of Redis for the next calls that cost more than the burst.
 func (l *Limiter) noteAbove(e *entry, r *account.Plan, res hybridlimit.Result) {
 	now := l.hub.clock.Now()
 	e.lock()

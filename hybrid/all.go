@@ -12,14 +12,14 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// joint is one limit's part of a call under several: so many units of a key.
+// joint is the part of one limit in a call under several limits: N units of a key.
 type joint struct {
 	Limiter *Limiter
 	Key     string
 	N       int64
 }
 
-// allowJoint decides asks, and writes each limit's answer into each.
+// allowJoint decides asks and writes the answer of each limit into each.
 func (h *Hub) allowJoint(ctx context.Context, asks []joint, each []hybridlimit.Ask) (res hybridlimit.Result, err error) {
 	parts, res, err := h.parts(asks, each)
 	defer func() {
@@ -35,7 +35,7 @@ func (h *Hub) allowJoint(ctx context.Context, asks []joint, each []hybridlimit.A
 		return res, nil
 	}
 	shadowed := res.Shadowed
-	for range len(parts) + 1 { // each round either answers or settles one part
+	for range len(parts) + 1 { // each round answers, or settles at least one part
 		res, done, err := tryAll(parts)
 		if done || err != nil {
 			if !res.Allowed {
@@ -53,9 +53,8 @@ func (h *Hub) allowJoint(ctx context.Context, asks []joint, each []hybridlimit.A
 	return hybridlimit.Result{}, fmt.Errorf("hybrid: AllowAll: %d limits did not come to an end", len(parts))
 }
 
-// tellEach gives every ask the answer of its limit: asks for one key share it,
-// but each has its own units. A call that was not admitted has taken nothing, so
-// only denials are told then.
+// tellEach gives every ask the answer of its limit. Asks for one key share the answer, but each has its own units. A denied call
+// has taken nothing, so its asks get only the denials.
 func tellEach(each []hybridlimit.Ask, asks []joint, parts []*part, res *hybridlimit.Result, err error) {
 	for i := range each {
 		one := &each[i].Result
@@ -73,9 +72,8 @@ func tellEach(each []hybridlimit.Ask, asks []joint, parts []*part, res *hybridli
 	}
 }
 
-// fetchAll asks Redis for what the parts lack, and reports true with the answer
-// of one that denies. Those that are always asked for come last: the fewer of
-// them have to be given back.
+// fetchAll asks Redis for the units that the parts lack. If a part denies, it reports true with that part's answer. The parts that
+// Redis always decides come last, so that fewer of their units have to be given back.
 func fetchAll(ctx context.Context, parts []*part) (res hybridlimit.Result, done bool, err error) {
 	for _, exactly := range []bool{false, true} {
 		asked := false
@@ -97,7 +95,7 @@ func fetchAll(ctx context.Context, parts []*part) (res hybridlimit.Result, done 
 				return p.denied(v), true, nil
 			}
 		}
-		if asked { // the others may not be in hand any more
+		if asked { // the units of the other parts may have been spent meanwhile: try again
 			return res, false, nil
 		}
 	}
@@ -108,31 +106,31 @@ func fetchAll(ctx context.Context, parts []*part) (res hybridlimit.Result, done 
 type part struct {
 	joint
 	at     place
-	e      *entry // locked during a try; nil: there is no memory for the key
+	e      *entry // locked during a try; nil: memory has no room for the key
 	plan   *account.Plan
-	trial  account.Account // what the entry's would be
+	trial  account.Account // copy of the entry's account with this call applied
 	v      account.Verdict
 	source hybridlimit.Source
-	due    int64 // ns: when the queue serves what is paid
-	paid   bool  // Redis has given the units for this very call
-	spare  bool  // there is no memory for the key, and no Redis: see withoutMemory
+	due    int64 // ns: when the queue serves the paid units
+	paid   bool  // Redis has granted the units for this call
+	spare  bool  // memory has no room for the key and Redis is away: see withoutMemory
 
 	exactly bool    // Redis makes every decision
-	back    algo.Op // gives back what it gave to one of those
+	back    algo.Op // gives back the units that Redis granted to a part with exactly
 	shadow  bool    // a shadow limit has denied: it is not asked again
 
-	res hybridlimit.Result // the answer, once there is one
+	res hybridlimit.Result // the answer; zero until the part has one
 }
 
-// refuse notes what a shadow limit said that could not be tried.
+// refuse notes a denial that did not come from a try: Redis denied, or memory has no room for the key. A part with such a denial is
+// not tried again: its limit is in shadow, or the call ends.
 func (p *part) refuse(v account.Verdict) {
 	v.Action, v.Sync, v.Left = account.Deny, account.SyncNot, 0
 	p.v, p.shadow = v, true
 }
 
-// parts checks the asks and puts them into the order in which locks are taken.
-// res is the answer of the limits that count nothing: of one that denies, or
-// of one that admits.
+// parts checks the asks and sorts them into the order in which locks are taken. res is the answer of the limits that count nothing:
+// that of a limit that denies, otherwise that of one that admits.
 func (h *Hub) parts(asks []joint, each []hybridlimit.Ask) (parts []*part, res hybridlimit.Result, err error) {
 	if len(asks) == 0 {
 		return nil, res, fmt.Errorf("hybrid: AllowAll: %w: no limit is asked", hybridlimit.ErrInvalid)
@@ -168,15 +166,14 @@ func (h *Hub) parts(asks []joint, each []hybridlimit.Ask) (parts []*part, res hy
 		}
 		parts = append(parts, &part{joint: a, at: at, exactly: a.Limiter.exactly(at.plan)})
 	}
-	// Not by the key in Redis: a Subject may change its mind, a lock's place may not.
+	// Not by the key in Redis: Config.Subject may return another subject later, but the order of locks must not change.
 	slices.SortFunc(parts, func(p, q *part) int {
 		return cmp.Or(cmp.Compare(p.Limiter.cfg.Name, q.Limiter.cfg.Name), cmp.Compare(p.Key, q.Key))
 	})
 	return parts, res, nil
 }
 
-// tryAll decides all parts under the locks of their entries. It reports false
-// when some have to be fetched from Redis first.
+// tryAll decides all parts under the locks of their entries. It reports false if units have to be fetched from Redis first.
 func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
 	locked, kept := parts[:0:0], false
 	defer func() {
@@ -205,7 +202,7 @@ func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
 			p.v = p.Limiter.fromOverflow(p.Key, p.plan, p.N)
 			continue
 		}
-		if e == nil { // memory is full of keys that owe
+		if e == nil { // memory is full of keys that owe units
 			p.refuse(account.Verdict{Source: hybridlimit.SourceTimeout, Retry: int64(p.Limiter.cfg.SyncInterval)})
 			if p.Limiter.switches.shadow.Load() {
 				continue
@@ -250,7 +247,7 @@ func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
 	return res, true, nil
 }
 
-// endSpare keeps what the overflow gave, or puts it back.
+// endSpare keeps the units from the overflow, or puts them back.
 func (p *part) endSpare(admitted bool) {
 	if !p.spare {
 		return
@@ -296,7 +293,7 @@ func (p *part) try() {
 	}
 }
 
-// end keeps the result of the try, or only the demand that it saw.
+// end keeps the result of the try if the call was admitted, otherwise only the demand that the try saw.
 func (p *part) end(admitted bool) {
 	e, l := p.e, p.Limiter
 	epoch, now := l.hub.clock.Stamp()
@@ -314,7 +311,7 @@ func (p *part) end(admitted bool) {
 	p.v.Left, p.v.Ends = e.account.Remaining(&c, now), e.account.WindowEnds()
 }
 
-// fetch waits for Redis to give the part's units to this call.
+// fetch waits until Redis has answered for the part's units in this call.
 func (p *part) fetch(ctx context.Context) (account.Verdict, error) {
 	l := p.Limiter
 	if p.exactly {
@@ -328,7 +325,7 @@ func (p *part) fetch(ctx context.Context) (account.Verdict, error) {
 		return account.Verdict{Source: hybridlimit.SourceTimeout, Action: account.Deny, Retry: int64(l.cfg.SyncInterval)}, nil
 	}
 	ev := e.event()
-	v := e.account.Again(&ev.conditions, p.N, ev.now) // it was counted in the try
+	v := e.account.Again(&ev.conditions, p.N, ev.now) // not Call: the try has counted the demand
 	if v.Action != account.Ask {
 		return ev.end(v), nil
 	}
@@ -364,7 +361,7 @@ func (p *part) fetchExactly(ctx context.Context) (account.Verdict, error) {
 	return v, nil
 }
 
-// denied is the answer of the part that denied, counted.
+// denied counts the denial of this part and returns its answer.
 func (p *part) denied(v account.Verdict) hybridlimit.Result {
 	v.Action = account.Deny
 	res := p.Limiter.fill(hybridlimit.Result{Limit: p.plan.Burst, Policy: p.Limiter.cfg.Name}, p.plan, v, p.N)
@@ -372,8 +369,8 @@ func (p *part) denied(v account.Verdict) hybridlimit.Result {
 	return p.res
 }
 
-// waste gives back what Redis gave to a call that was denied after all, where
-// that can be, and counts it as lost else. Call it under no lock.
+// waste handles the units that Redis granted to a call that was denied in the end. It gives them back where possible, and counts
+// the rest as lost. Call it without locks.
 func waste(ctx context.Context, parts []*part) {
 	for _, p := range parts {
 		if !p.paid {
@@ -382,7 +379,7 @@ func waste(ctx context.Context, parts []*part) {
 		p.paid = false
 		l := p.Limiter
 		if p.back.Refund > 0 {
-			// Not as Refund does: nothing was admitted.
+			// Unlike Refund, this counts no returned units: none were admitted.
 			if _, _, ok := l.askNow(context.WithoutCancel(ctx), p.at, p.back); ok {
 				l.count.refunded.Add(p.N)
 				continue

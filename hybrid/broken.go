@@ -8,14 +8,13 @@ import (
 	"github.com/hybridlimit/hybridlimit/breaker"
 )
 
-// This file is when decisions do without Redis: its breaker is not closed, or
-// Redis refuses what a slot's syncs carry. And what a process does when another
-// uses its identity.
+// This file tells when decisions are made without Redis: the breaker is not closed, or Redis refuses the syncs of a tag. It also
+// has the reaction to another process that uses this process's identity.
 
-// broken reports whether decisions on a tag must do without Redis.
+// broken reports whether decisions on a tag must be made without Redis.
 func (h *Hub) broken(tag int) bool { return h.state(tag) != breaker.Closed }
 
-// state is a tag's: that of its breaker, or Open while Redis refuses its syncs.
+// state returns the state of a tag: Open while Redis refuses its syncs, otherwise the state of its breaker.
 func (h *Hub) state(tag int) breaker.State {
 	if h.engine.Refusing(tag) {
 		return breaker.Open
@@ -23,7 +22,7 @@ func (h *Hub) state(tag int) breaker.State {
 	return h.breaker(tag).State()
 }
 
-// worst is the worst state of all tags.
+// worst returns the worst state of all tags.
 func (h *Hub) worst() breaker.State {
 	worst := breaker.Closed
 	for _, b := range h.breakers {
@@ -37,10 +36,9 @@ func (h *Hub) worst() breaker.State {
 	return worst
 }
 
-// refusing is for the sync engine: a tag's syncs are refused, or are not any
-// more.
+// refusing is called by the sync engine when Redis begins or stops refusing the syncs of a tag.
 func (h *Hub) refusing(tag int, refusing bool, err error) {
-	h.clock.Void() // what credit is in words is not to be had without Redis
+	h.clock.Void() // budgets may hold credit, which depends on Redis
 	if refusing {
 		h.log.event(msgRefuses, slog.Int("tag", tag), slog.Any("cause", err))
 	} else {
@@ -48,16 +46,16 @@ func (h *Hub) refusing(tag int, refusing bool, err error) {
 	}
 }
 
-// renamed is for the sync engine. Who sends syncs under this process's identity
-// may send heartbeats under it too, and the fleet would count one process for
-// two: so they get another. What is left of the old one expires.
+// renamed is called by the sync engine when another process sends syncs under this process's identity. That process may send
+// heartbeats under it too. The fleet would then count two processes as one, so this process's heartbeats get a new identity. The
+// record of the old identity expires in Redis.
 func (h *Hub) renamed(tag int) {
 	name := newIdentity()
 	h.beatsAs.Store(&name)
 	h.log.event(msgRenamed, slog.Int("tag", tag))
 }
 
-// newIdentity is 128 random bits.
+// newIdentity returns 128 random bits in hex.
 func newIdentity() string {
 	var id [16]byte
 	rand.Read(id[:]) // never fails: crypto/rand ends the program instead

@@ -13,124 +13,135 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// Config is one limit's. The zero value of every field but Name is usable.
+// Config configures one limiter. The zero value of every field except Name is usable.
 type Config struct {
-	// Name names the limiter, [A-Za-z0-9_.-]+. Required: the hub's Prefix and
-	// Name are the identity that processes share.
+	// Name names the limiter, [A-Za-z0-9_.-]+. Required. Processes that use the
+	// same Redis, HubConfig.Prefix and Name share the limit.
 	Name string
-	// Mode says where units come from. Zero: ModeAuto.
+	// Mode chooses the source of units: leases, credit, or Redis for each call.
+	// Zero: ModeAuto.
 	Mode Mode
-	// Overshoot is the fraction of the burst that the whole fleet may admit
-	// before Redis knows, 0 to 1. More lets more keys decide without waiting.
-	// Zero: 0.05; negative: none. ModeAuto only.
+	// Overshoot is the fraction of the burst, 0 to 1, that the whole fleet may
+	// admit before Redis is told. With a larger value more keys decide without
+	// waiting. Zero: 0.05. Negative: none. ModeAuto only.
 	Overshoot float64
-	// SyncEvery is K: a key syncs at the latest after so many units owed.
-	// Smaller costs more messages. Zero: adaptive, what the key uses in
-	// SyncInterval and at least 1000; the bound of ModeDeferred counts with
-	// 1000 then.
+	// SyncEvery is K: a key syncs at the latest when it owes this many units,
+	// that is, has admitted them without an answer of Redis. A smaller value
+	// costs more messages. Zero: adaptive, the units that the key uses in
+	// SyncInterval, and at least 1000; the bound of ModeDeferred then uses 1000.
 	SyncEvery int64
-	// SyncInterval is T: a key syncs at the latest so long after the first
-	// unit owed. Zero: 50 ms. Smaller costs more messages. With more keys in
-	// use than a connection can tell of in half of its time, all of what can
-	// wait takes longer: seconds, with 100 000 keys a second. What a key may
-	// owe is bounded all the same.
+	// SyncInterval is T: a key syncs at the latest this long after the first
+	// unit owed. A smaller value costs more messages. If more keys are in use
+	// than a connection can sync in half of its time, syncs that can wait take
+	// longer: seconds at 100 000 keys a second. The units that a key may owe are
+	// bounded all the same. Zero: 50 ms.
 	SyncInterval time.Duration
-	// MaxWait bounds the time that a decision waits for Redis. Zero: 20 ms;
-	// negative: never wait (not with ModeExact).
+	// MaxWait bounds the time that a decision waits for Redis. Zero: 20 ms.
+	// Negative: never wait (not with ModeExact).
 	MaxWait time.Duration
-	// MaxKeys bounds the keys held in memory; the least recently used goes
-	// first, after paying what it owes. While Redis is away, keys that find it
-	// full of keys that owe share as much as MaxKeys of them have, each its own
-	// share at most: see docs/operations.md. Zero: 100 000.
+	// MaxKeys bounds the number of keys in memory. The least recently used key
+	// is evicted first, after it has paid the units that it owes. If Redis is
+	// away and memory is full of keys that owe units, further keys share one
+	// allowance. It is as large as the fallback shares of MaxKeys keys, and no
+	// key gets more than its own share of it: see docs/operations.md. Zero:
+	// 100 000.
 	MaxKeys int
-	// MaxKeyBytes is the longest key taken. Zero: 512.
+	// MaxKeyBytes is the length of the longest valid key, in bytes. Zero: 512.
 	MaxKeyBytes int
 	// Fallback decides while Redis does not answer. Zero: FallbackShare.
 	Fallback Fallback
-	// FallbackFloor is the units that a process always has in FallbackShare,
-	// per key and time-to-full, however small its share. Zero: 1; negative:
-	// none.
+	// FallbackFloor is the least number of units that FallbackShare gives a
+	// process, per key and time-to-full, even if its share is smaller. Zero: 1.
+	// Negative: none.
 	FallbackFloor int64
-	// Shadow decides and counts, but denies nobody.
+	// Shadow makes the limiter decide and count, but deny no call.
 	Shadow bool
-	// LogDenials logs a denial to HubConfig.Logger, at level Info, at most once
-	// in so long, whichever verb it was of: Allow and AllowN, AllowLimit,
+	// LogDenials is the shortest time between two log lines about denials. They
+	// go to HubConfig.Logger at level Info. At least 1 ms. Zero: no lines.
+	//
+	// Denials of these methods are logged: Allow, AllowN, AllowLimit,
 	// AllowAtMost, Reserve, Wait (each time that it is refused), and AllowAll (by
-	// the limit that denied). Not Peek, which decides nothing, and no cost above
-	// the burst of Reserve and Wait, which is an error. Each denial counts once:
-	// it has a line, or is in the "more" of a later line, whichever key that is of.
-	// Where no later denial brings that line, one without a key comes two seconds
-	// after it is due, or with Close. So the lines and their "more" add up to
-	// Stats.Denied. The key is named by a digest (lua.Names.Digest), never as it
-	// is: with HashKeys by the text that stands for it in Redis, else by a hash,
-	// which a guess of the key can be checked against; hybridlimit inspect -digest
-	// finds the key. What a shadow limit would have denied is logged too. At least
-	// 1 ms. Zero: none.
+	// the limit that denied). Denials that a shadow limit would have made are
+	// logged too. Peek decides nothing and is not logged. A cost above the burst
+	// is an error of Reserve and Wait, and is not logged.
+	//
+	// Each denial counts once: it has its own line, or is in the "more" of a later
+	// line, which may be about another key. Without a later denial, a line without
+	// a key is written two seconds after it is due, or with Close. So the lines
+	// and their "more" add up to Stats.Denied.
+	//
+	// A line names the key by a digest (lua.Names.Digest), never by the key
+	// itself. With HashKeys the digest is the text that stands for the key in
+	// Redis. Without HashKeys it is a hash without a secret: anyone who can guess the key can
+	// check the guess. The command hybridlimit inspect -digest finds the key.
 	LogDenials time.Duration
-	// LimitFor gives a key its own limit. It is asked when a key comes into
-	// memory, off the common path, and must be safe for concurrent use. A limit
-	// that New would refuse, or of another algorithm, is an error of the call
-	// (ErrInvalid): return Blocked() for a key that has none. Nil: one limit for
-	// all.
+	// LimitFor returns the limit of a key. It is called when a key comes into
+	// memory, not on the common path. It must be safe for concurrent use. A limit
+	// that New would refuse, or of another algorithm, makes the call fail with
+	// ErrInvalid. For a key without a limit return Blocked(), which denies every
+	// call. Nil: one limit for all keys.
 	LimitFor func(key string) hybridlimit.Limit
-	// Subject maps a key to what decides its Redis slot; keys with one
+	// Subject maps a key to the text that decides its Redis slot. Keys with one
 	// subject share a slot. Nil: the key itself.
 	Subject func(key string) string
-	// Hub is for New only: the hub of this one limiter.
+	// Hub configures the limiter's own hub. It is for New only.
 	Hub HubConfig
 }
 
-// HubConfig is one process's connection to one fleet.
+// HubConfig configures a hub: the connection of one process to one fleet.
 type HubConfig struct {
 	// Prefix starts every Redis key, [A-Za-z0-9_.-]+. Empty: "hl".
 	Prefix string
-	// Name tells the hub apart from others of its MeterProvider,
-	// [A-Za-z0-9_.-]+: it is the attribute rate_limiting.hub of the metrics that
-	// are the hub's and not a limiter's. It says nothing to Redis. While a hub of
-	// one name is open, others get a number ("api-2"). Empty: Prefix, and for the
-	// hub of a limiter made by New, Prefix/Config.Name.
+	// Name distinguishes the hub from other hubs of its MeterProvider,
+	// [A-Za-z0-9_.-]+. It is the attribute rate_limiting.hub of metrics that
+	// belong to the hub, not to a limiter. Redis does not see it. While a hub of
+	// this name is open, further ones get a number ("api-2"). Empty: Prefix; for
+	// the hub of a limiter made by New, Prefix/Config.Name.
 	Name string
-	// Tags is how many cluster slots keys are spread over, 1 to 16384. It is
-	// part of the deployment's identity: another number is another keyspace.
-	// Zero: 16.
+	// Tags is the number of tags, 1 to 16384. Each tag lies in one cluster slot, and
+	// keys are spread over them by hash. Tags is part of the deployment's
+	// identity: with another number all keys begin anew. Zero: 16.
 	Tags int
 	// FleetSize is N, the number of processes, until two heartbeats have
-	// measured it. With Redis down at start it sizes the fallback's share, so
-	// set it near the number of replicas. Zero: 1, with a warning when it
-	// matters.
+	// measured it. If Redis is down at the start, it sets the size of the
+	// fallback share, so set it near the number of replicas. Zero: 1, with a
+	// warning when it matters.
 	FleetSize int
 	// SyncTimeout bounds one attempt to reach Redis in the background. Zero:
 	// 250 ms.
 	SyncTimeout time.Duration
-	// HashKeys is a secret with which callers' keys are hashed before they are
-	// named in Redis: set it where a key is personal data (an address, an e-mail),
-	// so that neither Redis nor who looks into it or its backups can read it.
-	// In memory the key stays as it is. It is HMAC-SHA-256, cut to 128 bits
-	// (lua.Names has the bound for two keys that share one), and costs about 1 µs
-	// when a key comes into memory and with each
-	// of its syncs. 32 to 1024 bytes, the same in all processes: it is
-	// part of the deployment's identity, and with another one, or without, all
-	// keys begin anew. Keep it out of Redis. What hybridlimit.WithRequestID
-	// names is stored as it is. Zero: keys are named as they are.
+	// HashKeys is a secret. With it, Redis sees a hash of each caller's key
+	// instead of the key. Set it if keys are personal data (an address, an
+	// e-mail): then the key cannot be read in Redis or in its backups. In memory
+	// the key is not hashed. An ID from hybridlimit.WithRequestID is stored as it
+	// is.
+	//
+	// The hash is HMAC-SHA-256, cut to 128 bits (lua.Names has the probability
+	// that two keys share one). It costs about 1 µs when a key comes into memory
+	// and with each of its syncs.
+	//
+	// The secret has 32 to 1024 bytes and is the same in all processes. It is
+	// part of the deployment's identity: with another secret, or without one, all
+	// keys begin anew. Keep it out of Redis. Zero: keys are not hashed.
 	HashKeys hybridlimit.Secret
 	// Functions runs the library as Redis Functions (FCALL) instead of scripts
-	// (EVALSHA): the same Lua at the same speed, kept by Redis itself, so that
-	// it is replicated, survives a restart with persistence, and can be listed.
-	// It needs Redis 7 and the rights to FCALL and FUNCTION LOAD: the library
-	// is loaded wherever it is missing. Without either every call fails, as
-	// without a Redis: there is no falling back to scripts (but for calls that
-	// meet a slot on its way to a new node of a cluster, which go as EVAL).
-	// Processes with and without it share one state. Zero: scripts.
+	// (EVALSHA). It is the same Lua at the same speed, but Redis keeps it: it is
+	// replicated, survives a restart with persistence, and can be listed. It
+	// needs Redis 7 and the rights to FCALL and FUNCTION LOAD, because the
+	// library is loaded wherever it is missing. Without either, every call fails
+	// as if Redis were away: there is no fallback to scripts. Only calls for a
+	// slot that is moving to another node of a cluster go as EVAL. Processes with
+	// and without Functions share one state. Zero: scripts.
 	Functions bool
-	// Breaker says when Redis counts as gone. Its OnChange is called besides
-	// the hub's own.
+	// Breaker decides when Redis counts as away. Its OnChange is called in
+	// addition to the hub's own.
 	Breaker breaker.Config
-	// MeterProvider takes the metrics, listed in docs/metrics.md. Nil: none, at
-	// no cost.
+	// MeterProvider receives the metrics, listed in docs/metrics.md. Nil: no
+	// metrics, at no cost.
 	MeterProvider metric.MeterProvider
-	// TracerProvider takes a span per sync. Nil: none.
+	// TracerProvider receives one span per sync. Nil: none.
 	TracerProvider trace.TracerProvider
-	// Logger takes one line per change of state. Nil: slog.Default().
+	// Logger receives one line per change of state. Nil: slog.Default().
 	Logger *slog.Logger
 }
 

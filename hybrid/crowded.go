@@ -7,17 +7,16 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/account"
 )
 
-// This file is what Inspect says of a key for which memory has no room.
+// This file has the part of Inspect for keys for which memory has no room.
 
-// crowded says whether a key that is not in memory finds no room there: store.add
-// would look at these keys, and none may go.
+// crowded reports whether memory has no room for a key that is not there. That is so if none of the keys at which store.add would
+// look can be evicted.
 func (l *Limiter) crowded(key string, now int64) bool {
 	others := l.store.inTheWay(key)
 	return len(others) > 0 && !slices.ContainsFunc(others, func(e *entry) bool { return e.mayGo(now) })
 }
 
-// mayGo is what tryEvict would say of an entry that nobody uses just now, and
-// changes nothing.
+// mayGo reports whether tryEvict would evict the entry if no call used it now. It changes nothing.
 func (e *entry) mayGo(now int64) bool {
 	e.lock()
 	defer e.unlock()
@@ -28,8 +27,7 @@ func (e *entry) mayGo(now int64) bool {
 	return e.waiters.Len() == 0 && e.account.MayGo(&c, account.UnitsOf(e.word.Load()), now)
 }
 
-// explainOverflow is for decisions without Redis that there is no memory to count
-// in: see withoutRedis.
+// explainOverflow explains a decision without Redis for a key for which memory has no room: see withoutMemory.
 func (x *explanation) explainOverflow(why string) {
 	const full = "the fallback (%v) decides since %s, and memory is full of keys that owe: there is none to count this one in"
 	policy, t := x.l.cfg.Fallback, x.conditions.Fallback

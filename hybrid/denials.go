@@ -15,22 +15,21 @@ const (
 	msgMoreDenied = "hybridlimit: more denials"
 )
 
-// denials bounds how often a denial is logged, and counts those without a line
-// of their own: each is in the "more" of a later line, once. The common path
-// counts in its words; these are told of once they have been taken back.
+// denials bounds how often a denial is logged. It also counts the denials without a line of their own: each is in the "more" of
+// one later line. The common path counts its denials in the budgets; they can be logged when the budgets have been taken back.
 type denials struct {
 	next atomic.Int64 // ns on the hub's clock: no line before
 
-	mu     sync.Mutex // guards what follows; not held while logging
-	told   int64      // denials that lines have told of, but for those of words
-	words  int64      // denials of words that lines have told of
-	waited bool       // a heartbeat has found some to tell of, and no line came since
-	closed bool       // nobody will tell later: a line is due at any time
+	mu     sync.Mutex // guards the fields below; not held while logging
+	told   int64      // logged denials, without those from budgets
+	words  int64      // logged denials from budgets
+	waited bool       // the last heartbeat found unlogged denials, and no line was written since
+	closed bool       // the limiter is closed: a line may be written at any time
 }
 
-// take is how many denials no line has told of, and notes that one does now.
-// With least 1 it takes none where a line has told of all but those of words:
-// then of the caller's too. Call it without d.mu.
+// take returns the number of unlogged denials and marks them as logged. It reports false, and takes none, before the next line is
+// due, and if fewer than least denials from outside the budgets are unlogged. With least 1 that means that another line has
+// already counted the caller's denial. Call it without d.mu.
 func (d *denials) take(c *counters, least, now, every int64) (untold int64, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -42,7 +41,7 @@ func (d *denials) take(c *counters, least, now, every int64) (untold int64, ok b
 	if untold < least {
 		return 0, false
 	}
-	// What is counted too high for a moment is made up for later.
+	// c.denials may have been too high for a moment when d.words was set: the next lines make up for it.
 	fresh := max(0, words-d.words)
 	d.told, d.words, d.waited = told, d.words+fresh, false
 	if !d.closed {
@@ -51,8 +50,7 @@ func (d *denials) take(c *counters, least, now, every int64) (untold int64, ok b
 	return untold + fresh, true
 }
 
-// waiting reports whether denials wait for a line since the heartbeat before
-// this one. Call it without d.mu.
+// waiting reports whether denials have waited for a line since the previous heartbeat. Call it without d.mu.
 func (d *denials) waiting(c *counters) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -62,8 +60,8 @@ func (d *denials) waiting(c *counters) bool {
 	return was && d.waited
 }
 
-// denials is how many have been counted: of words apart from all others. Of a
-// call of several units under way it may count all units or none.
+// denials returns the number of counted denials, those from budgets separately. A call for several units that is under way may
+// count in words once per unit, or not at all.
 func (c *counters) denials() (others, words int64) {
 	for src := range c.denied {
 		others += c.denied[src].Load()
@@ -72,9 +70,8 @@ func (c *counters) denials() (others, words int64) {
 	return others, words - c.words[account.DenyBudget].more.Load()
 }
 
-// logDenial writes a line about a denial that was counted, under r or else the
-// key's own limit, unless there was one less than Config.LogDenials ago. Call it
-// under no lock.
+// logDenial writes a line about a counted denial, unless the last line is less than Config.LogDenials old. The line names the
+// limit of r, or the key's own limit if r is nil. Call it without locks.
 func (l *Limiter) logDenial(key string, r *account.Plan, n int64, res *hybridlimit.Result) {
 	if l.cfg.LogDenials == 0 || res.Allowed && !res.Shadowed {
 		return
@@ -105,10 +102,9 @@ func (l *Limiter) logDenial(key string, r *account.Plan, n int64, res *hybridlim
 	l.hub.log.write(slog.LevelInfo, msgDenied, 0, attrs)
 }
 
-// beatDenials has denials of the common path told of, at each heartbeat at which
-// a line is due. It takes back their words, so that a key that goes on being
-// denied comes to logDenial; what no call has told of by the next heartbeat gets
-// a line without a key.
+// beatDenials is called with each heartbeat, so that denials of the common path are logged too. When a line is due, it takes back
+// the budgets that have denied. The next denial of such a key then reaches logDenial. Denials that are still unlogged at the next
+// heartbeat get a line without a key.
 func (l *Limiter) beatDenials() {
 	if l.cfg.LogDenials == 0 || l.hub.clock.Now() < l.denials.next.Load() {
 		return
@@ -125,7 +121,7 @@ func (l *Limiter) beatDenials() {
 	}
 }
 
-// endDenials tells of all that is left to tell. From here on nobody else would.
+// endDenials logs all unlogged denials when the limiter closes: no heartbeat comes later.
 func (l *Limiter) endDenials() {
 	if l.cfg.LogDenials == 0 {
 		return
@@ -138,7 +134,7 @@ func (l *Limiter) endDenials() {
 	l.tellDenials()
 }
 
-// tellDenials writes a line about denials that have none of their own.
+// tellDenials writes a line without a key about the unlogged denials.
 func (l *Limiter) tellDenials() {
 	if untold, ok := l.denials.take(&l.count, 0, l.hub.clock.Now(), int64(l.cfg.LogDenials)); ok && untold > 0 {
 		l.hub.log.write(slog.LevelInfo, msgMoreDenied, 0, []any{
@@ -147,8 +143,7 @@ func (l *Limiter) tellDenials() {
 	}
 }
 
-// limitOf is the limit that a call was decided under: r's, or else the key's
-// own. A callback of the user may run.
+// limitOf returns the limit of r, or the key's own limit if r is nil. It may call Config.LimitFor.
 func (l *Limiter) limitOf(key string, r *account.Plan) hybridlimit.Limit {
 	if r != nil {
 		return r.Limit
@@ -162,7 +157,7 @@ func (l *Limiter) limitOf(key string, r *account.Plan) hybridlimit.Limit {
 	return l.Limit()
 }
 
-// limitText is a limit as ParseLimit reads it: "100/s burst 200".
+// limitText returns a limit in the form that ParseLimit reads: "100/s burst 200".
 func limitText(limit hybridlimit.Limit) string {
 	text, err := limit.MarshalText()
 	if err != nil {
@@ -171,8 +166,8 @@ func limitText(limit hybridlimit.Limit) string {
 	return string(text)
 }
 
-// logJoint is logDenial, once, of a call under several limits: of the key that
-// denied. A limit that counts nothing has no part.
+// logJoint is logDenial for a call under several limits. It logs once, for the key that denied. The second loop is for limits that
+// count nothing, which have no part.
 func logJoint(asks []joint, parts []*part, res *hybridlimit.Result) {
 	for _, p := range parts {
 		if p.Limiter.cfg.Name == res.Policy && p.res.Source == res.Source && !p.res.Allowed {

@@ -4,26 +4,26 @@
 //
 // # Model
 //
-// For each key a process holds a lease (units already debited in Redis and
-// not yet spent) or spends on credit (units that Redis hears of at the next
-// sync, at most C of them). A decision takes units from the one or the other
-// and returns. Only when both run out does it wait for Redis, for at most
-// Config.MaxWait. A key that Redis has proved empty is denied locally until it
-// can have refilled; while units are scarce processes take turns at asking, so
-// that a key over its limit costs Redis next to nothing.
+// A process has two sources of units for a key. A lease is units that Redis has
+// already debited and that this process has not spent yet. Credit is units that
+// Redis is told of at the next sync, at most C of them. A decision takes units
+// from one of the two and returns. If both run out, it waits for Redis, for at
+// most Config.MaxWait. If Redis has shown that a key is empty, the key is denied
+// locally until it can have refilled. While units are scarce, processes take
+// turns to ask. So a key over its limit causes almost no load on Redis.
 //
-// Where a process's part of the bucket is below a unit (a few requests a
-// minute over forty processes) there is nothing to lease, and a decision costs
-// a round trip; a log line says so once. How all this works, and why the sum
-// holds, is in docs/protocol.md; what it comes to, measured on whole fleets,
-// in docs/lab/results.md.
+// If a process's part of the bucket is below one unit (a few requests a minute
+// over forty processes), nothing can be leased, and each decision costs a round
+// trip. A log line reports this once. docs/protocol.md explains the protocol and
+// why the bound holds. docs/lab/results.md has measurements of whole fleets.
 //
 // # Which mode
 //
-// ModeAuto is right for most: leases first, credit for new keys and spikes.
-// ModeStrict admits nothing that Redis has not debited. ModeDeferred is the
-// classic "count locally, push every K units or T". ModeExact asks Redis every
-// time. They are one code path with two numbers: what a lease may be, and C.
+// ModeAuto suits most uses: leases first, credit for new keys and spikes.
+// ModeStrict admits only units that Redis has debited. ModeDeferred is the
+// classic "count locally, push every K units or T". ModeExact asks Redis for
+// every decision. The modes are one code path with two parameters: the largest
+// lease, and C.
 //
 // # Guarantees
 //
@@ -53,16 +53,16 @@
 // In a total outage with FallbackShare the fleet admits at most
 // N·max(limit/N known, FallbackFloor per time-to-full).
 //
-// A Redis that lost its state, wiped or back from a snapshot, gives no new
-// quota for long: with their next answer, or their next heartbeat, processes
-// notice, and tell it the last that they saw of each key that is not full by
-// now. The lowest level counts, so the use of crashed and idle processes is
-// restored with it. The fleet takes a quarter of Redis's time for this: it is
-// done within about a second for a few thousand keys, and 20 000 a second
-// beyond; a key in use tells at its next sync. Units that were debited after
+// A Redis that lost its state (wiped, or restored from a snapshot) gives new
+// quota only for a short time. Processes notice the loss with their next answer
+// or heartbeat. They send Redis the last level that they saw of each key that is
+// not full by now. The lowest level counts, so the use of crashed and idle
+// processes is restored with it. The fleet takes a quarter of Redis's time for
+// this: about a second for a few thousand keys, and 20 000 keys a second beyond
+// that. A key in use is restored at its next sync. Units that were debited after
 // the last view of any living process are forgotten.
 //
 // When a process crashes, at most C units stay uncounted or its lease is
-// wasted. A process frozen for longer than a lease may spend what it held,
-// once.
+// wasted. A process that is frozen for longer than a lease may spend the units
+// that it held, once.
 package hybrid

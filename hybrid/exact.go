@@ -11,17 +11,15 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// This file is decisions that Redis makes, one message each: ModeExact, logs,
-// and keys that find memory full.
+// This file has decisions that Redis makes, with one message each. They are for ModeExact, for sliding logs, and for keys for which
+// memory has no room.
 
-// exact asks Redis for this very call: ModeExact, and keys that find memory
-// full of keys that still owe. It is sent once and without an envelope.
+// exact asks Redis to decide this call. The message is sent once and has no envelope.
 func (l *Limiter) exact(ctx context.Context, key string, n int64, given *account.Plan) (hybridlimit.Result, error) {
 	return l.exactRange(ctx, key, n, n, given)
 }
 
-// exactRange is exact for as many of n units as there are, and for least of
-// them where they are fewer than that: for 1 or for n.
+// exactRange is exact for up to n units. It denies the call if Redis has fewer than least units. least is 1 or n.
 func (l *Limiter) exactRange(ctx context.Context, key string, least, n int64, given *account.Plan) (hybridlimit.Result, error) {
 	at, err := l.placeUnder(key, given)
 	if err != nil {
@@ -60,7 +58,7 @@ func (l *Limiter) exactRange(ctx context.Context, key string, least, n int64, gi
 	return l.answerUnder(at.plan, key, res, n), nil
 }
 
-// said is the verdict of Redis's answer to an ask for least units or more.
+// said returns the verdict of an answer: admitted if Redis granted least units or more.
 func said(p *account.Plan, ans wire.Answer, least int64) account.Verdict {
 	v := account.Verdict{
 		Action: account.Deny, Source: hybridlimit.SourceRedis, Reason: account.Refused, Retry: ans.Retry * 1000, Left: p.Units(ans.Level),
@@ -71,8 +69,8 @@ func said(p *account.Plan, ans wire.Answer, least int64) account.Verdict {
 	return v
 }
 
-// askNow sends one op by itself, once and without an envelope. It says what Redis
-// answered, and at which µs of its time.
+// askNow sends a message with one op, once and without an envelope. It returns the answer and Redis's time then, in µs. It reports
+// false without an answer.
 func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans wire.Answer, now int64, ok bool) {
 	if l.mute() {
 		return ans, 0, false
@@ -101,7 +99,7 @@ func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans wire.An
 	blamed := l.blame(ctx, err)
 	call.End(l.hub.engine.Without(took), blamed)
 	if err != nil {
-		if !errors.Is(blamed, context.Canceled) { // nobody's but Redis's
+		if !errors.Is(blamed, context.Canceled) { // a failure of Redis
 			l.hub.failed.Add(1)
 		}
 		return ans, 0, false
@@ -113,8 +111,8 @@ func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans wire.An
 	return ans, reply.Now, true
 }
 
-// blame is an error as the breaker should hear it: the end of the caller, or of
-// the limiter, says nothing of Redis.
+// blame returns the error for the breaker. If the caller's ctx has ended, or the limiter is closed, a failure is no evidence about
+// Redis, and blame returns context.Canceled.
 func (l *Limiter) blame(ctx context.Context, err error) error {
 	if err != nil && (ctx.Err() != nil || l.closed.Load()) {
 		return context.Canceled
@@ -137,7 +135,7 @@ func (l *Limiter) withoutRedis(key string, at place, n int64) (account.Verdict, 
 	switch {
 	case err != nil:
 		return account.Verdict{}, err
-	case e == nil && l.closed.Load(): // who has an entry was asked under its lock
+	case e == nil && l.closed.Load(): // with an entry, lockAt has checked this under its lock
 		return account.Verdict{}, hybridlimit.ErrClosed
 	case e != nil:
 		ev := e.event()
@@ -146,10 +144,10 @@ func (l *Limiter) withoutRedis(key string, at place, n int64) (account.Verdict, 
 	return l.withoutMemory(key, at, n), nil
 }
 
-// refused is Redis's refusal of as many units of a key under this limit, and the time, where that still holds.
+// refused returns Redis's last refusal for a key, and the time. It reports whether that refusal still denies n units under this limit.
 func (l *Limiter) refused(key string, at place, n int64) (r account.Refusal, now int64, ok bool) {
 	if l.cfg.Mode == ModeExact {
-		return r, 0, false // it was asked for
+		return r, 0, false // ModeExact asks Redis for every call
 	}
 	e := l.store.get(key)
 	if e == nil {
@@ -161,14 +159,15 @@ func (l *Limiter) refused(key string, at place, n int64) (r account.Refusal, now
 	return r, now, !e.dead && e.plan.Load().Limit == at.plan.Limit && r.Holds(n, now)
 }
 
-// refuse notes a refusal that was received at now, unless one of fewer units still holds.
+// refuse notes a refusal of n units that was received at now. An earlier refusal of as few units or fewer stays while it holds.
+// Only logs need this: ModeExact asks every time.
 func (l *Limiter) refuse(key string, at place, n int64, ans wire.Answer, sent, now int64) {
 	if l.cfg.Mode == ModeExact || at.plan.Kind != algo.KindLog {
 		return
 	}
 	e, _, err := l.lockAt(key, at)
 	if e == nil || err != nil {
-		return // no memory for it: Redis is asked again
+		return // memory has no room for the refusal: Redis is asked again
 	}
 	defer e.unlock()
 	e.account.NoteRefusal(account.Refusal{
@@ -177,7 +176,7 @@ func (l *Limiter) refuse(key string, at place, n int64, ans wire.Answer, sent, n
 	}, now)
 }
 
-// accept forgets a refusal: something came back of which it does not know.
+// accept forgets the refusal of a key, because units were given back after it.
 func (l *Limiter) accept(key string) {
 	if e := l.store.get(key); e != nil {
 		e.lock()

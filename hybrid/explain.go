@@ -9,9 +9,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/account"
 )
 
-// This file is the words of an Inspection.
+// This file writes the text of an Inspection.
 
-// sentence puts the parts together.
+// sentence joins the outcome, its reason, and notes on owed units and shadow.
 func (x *explanation) sentence(i Inspection) string {
 	var b strings.Builder
 	switch x.outcome {
@@ -38,7 +38,7 @@ func (x *explanation) sentence(i Inspection) string {
 	return b.String()
 }
 
-// who has set the switch.
+// who returns the party that has set the switch.
 func (x *explanation) who() string {
 	if x.own {
 		return "this process"
@@ -46,7 +46,7 @@ func (x *explanation) who() string {
 	return "the fleet"
 }
 
-// whyAlone is why Redis is not asked.
+// whyAlone returns the reason why decisions are made without Redis.
 func (x *explanation) whyAlone() string {
 	if x.switched == SwitchLocalOnly {
 		return "the switch of " + x.who() + " is local_only"
@@ -57,7 +57,7 @@ func (x *explanation) whyAlone() string {
 	return "Redis does not answer"
 }
 
-// said is what Redis said last.
+// said returns a clause about the view.
 func (x *explanation) said() string {
 	unit := x.plan.Bucket.Unit
 	if !x.account.Viewed() {
@@ -91,7 +91,7 @@ func (x *explanation) said() string {
 	return fmt.Sprintf("Redis said the %s %s %s ago", noun, what, long(x.account.ViewAge(x.now)))
 }
 
-// whyAsk is why neither units in hand nor credit decides.
+// whyAsk returns the reason why neither units in hand nor credit decides.
 func (x *explanation) whyAsk(asks account.Reason) string {
 	nothing := "nothing is leased"
 	if !x.known {
@@ -114,7 +114,7 @@ func (x *explanation) whyAsk(asks account.Reason) string {
 	return nothing + ", and " + x.said()
 }
 
-// whyNoCredit is why C is 0.
+// whyNoCredit returns the reason why C is 0.
 func (x *explanation) whyNoCredit() string {
 	switch l := x.l; {
 	case x.conditions.Bucket.Queue:
@@ -129,8 +129,7 @@ func (x *explanation) whyNoCredit() string {
 	return x.l.noCredit(x.plan, x.conditions.N)
 }
 
-// noCredit is why credit comes to 0 units in a fleet of n, and from when on it
-// does not: see credit.
+// noCredit returns the reason why credit is 0 units in a fleet of n, and the setting that would give 1. See credit.
 func (l *Limiter) noCredit(r *account.Plan, n int64) string {
 	burst, others := r.Limit.BurstSize(), max(n-1, 1)
 	switch {
@@ -143,7 +142,7 @@ func (l *Limiter) noCredit(r *account.Plan, n int64) string {
 	return fmt.Sprintf("credit is 0 units: Overshoot %g × burst %d / %d is below one, and an Overshoot of %g gives 1", l.cfg.Overshoot, burst, others, enough)
 }
 
-// clock is a time of today as people say it, with the date if it is not soon.
+// clock returns the time of day, with the date if it is 12 h or more ahead.
 func (x *explanation) clock(ns int64) string {
 	at := x.time(ns).UTC()
 	if at.Sub(x.time(x.now)) >= 12*time.Hour {
@@ -152,7 +151,7 @@ func (x *explanation) clock(ns int64) string {
 	return at.Format("15:04:05.000 UTC")
 }
 
-// long is a time that has passed, in as many digits as people want.
+// long returns an elapsed time, rounded for people.
 func long(ns int64) string {
 	switch d := time.Duration(max(0, ns)); {
 	case d < time.Second:

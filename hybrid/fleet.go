@@ -10,18 +10,17 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// fleet is what a limiter knows of its fellow processes. The fields below the census belong to the heartbeat's goroutine.
+// fleet is a limiter's knowledge of the other processes of its fleet. The heartbeat's goroutine owns the fields below the census.
 type fleet struct {
 	census.Census
 
-	beaten int64   // µs of Redis time of the last answered beat; 0: there was none
-	loaded bool    // the batch script is known to Redis
-	small  bool    // it was logged that C is 0
-	name   *string // the identity of the last beat
+	beaten int64   // µs of Redis's time of the last answered heartbeat; 0: none
+	loaded bool    // Redis has the batch script
+	small  bool    // the log line that C is 0 was written
+	name   *string // the identity of the last heartbeat
 }
 
-// watch ends all words when the first of the fleets that are known no longer
-// is: credit is worth nothing then.
+// watch makes all budgets end when the first known fleet size goes stale: credit is not valid from then on.
 func (h *Hub) watch(now int64) {
 	first := int64(math.MaxInt64)
 	h.mu.Lock()
@@ -50,22 +49,20 @@ func (l *Limiter) beat() {
 		}
 		timer.Reset(census.Every)
 		l.overflow.release(l.hub.clock.Now())
-		l.changeSwitch(func(*switches) {}) // for a line of the log that is due
+		l.changeSwitch(func(*switches) {}) // writes the log line if one is due
 		l.beatDenials()
 		l.heartbeat(l.ctx, false)
 	}
 }
 
-// leave takes the process out of the fleet, after its last heartbeat: one
-// that arrived later would bring it back.
+// leave takes the process out of the fleet. It waits for the last heartbeat first, because a later one would bring the process back.
 func (l *Limiter) leave() {
 	l.stopOnce.Do(func() { close(l.stopBeat) })
 	<-l.beaten
 	l.heartbeat(l.hub.ctx, true)
 }
 
-// heartbeat tells the fleet that this process is there, or leaves. It gives
-// up when ctx ends.
+// heartbeat tells the fleet that this process is alive, or that it leaves. It gives up when ctx ends.
 func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 	h, f := l.hub, &l.fleet
 	br := h.breaker(h.names.FleetTag(l.cfg.Name))
@@ -74,7 +71,7 @@ func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 		return
 	}
 	if name := h.beatsAs.Load(); name != f.name {
-		f.name, f.beaten = name, 0 // Redis has not heard of it
+		f.name, f.beaten = name, 0 // the identity is new to Redis
 	}
 	sent := time.Now()
 	given := h.cfg.SyncTimeout + h.engine.Late()
@@ -85,7 +82,7 @@ func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 	})
 	cancel()
 	if err != nil && ctx.Err() != nil {
-		err = context.Canceled // closing: says nothing of Redis
+		err = context.Canceled // closing: no evidence about Redis
 	}
 	call.End(h.engine.Outcome(given, time.Since(sent), err))
 	h.beats.Add(1)
@@ -98,7 +95,7 @@ func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 	f.Counted(int64(beat.Alive), h.clock.At(sent), received)
 	h.watch(received)
 	if f.Size() != before {
-		h.clock.Void() // C is another
+		h.clock.Void() // C has changed
 	}
 	h.clocks.heard(h.names.FleetTag(l.cfg.Name), beat.Now, h.clock.At(sent), received)
 	if beat.Before < f.beaten {
@@ -117,9 +114,8 @@ func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 	}
 }
 
-// loadScript makes Redis know the batch script before the first sync needs it,
-// by a batch of nothing. In a cluster the other masters learn it when a sync
-// first meets them, at the price of one round trip.
+// loadScript sends an empty batch, so that Redis has the batch script before the first sync needs it. In a cluster each other master
+// gets it with the first sync that it receives, at the cost of one round trip.
 func (l *Limiter) loadScript(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, l.hub.cfg.SyncTimeout)
 	defer cancel()

@@ -9,19 +9,19 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// History is what a sliding log has admitted of key and still counts, in all
-// processes, the oldest first: the exact times of Redis's clock, and the requests
-// that hybridlimit.WithRequestID named. What was given back is not in it, nor
-// who was denied, nor what the fallback admitted while Redis did not answer.
-// Other algorithms keep no log and are ErrUnsupported; without Redis it is
-// ErrUnavailable.
+// History returns the admissions of key that a sliding log still counts, from
+// all processes, the oldest first. Each has the exact time of Redis's clock, and
+// the ID if hybridlimit.WithRequestID named the request. Units given back,
+// denials, and admissions of the fallback while Redis did not answer are not
+// included. Other algorithms keep no log: the error is ErrUnsupported. If Redis
+// does not answer, it is ErrUnavailable.
 //
-// It is no decision and does not keep to MaxWait. It costs a message for every
-// 250 entries, each of which keeps Redis busy for up to a
-// millisecond and has HubConfig.SyncTimeout, and memory for all: a log has as
-// many entries as its limit has units, at most, or twice that in debt. It is no
-// snapshot: between two messages the oldest entries may leave, and as many that
-// are newer than the first message may be at the end.
+// History is not a decision, and MaxWait does not bound it. It costs one message
+// for every 250 entries. A message keeps Redis busy for up to a millisecond, and
+// may take HubConfig.SyncTimeout. All entries are held in memory: at most as many
+// as the limit has units, or twice that in debt. The result is not a snapshot:
+// between two messages the oldest entries may leave, and as many that are newer
+// than the first message may be at the end.
 func (l *Limiter) History(ctx context.Context, key string) ([]hybridlimit.Admission, error) {
 	if err := l.check(key, 1); err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func (l *Limiter) History(ctx context.Context, key string) ([]hybridlimit.Admiss
 	return wire.ReadHistory(func(after int64) (wire.Page, error) { return l.historyPage(ctx, at, after) })
 }
 
-// historyPage asks for a page, under the breaker.
+// historyPage asks Redis for one page, unless the breaker is open.
 func (l *Limiter) historyPage(ctx context.Context, at place, after int64) (wire.Page, error) {
 	if l.mute() {
 		return wire.Page{}, fmt.Errorf("hybrid: History: %w: the switch is %v", hybridlimit.ErrUnavailable, SwitchLocalOnly)

@@ -25,54 +25,55 @@ import (
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
-// Hub is one process's connection to one fleet: many limits share its sync
+// Hub is the connection of one process to one fleet. Many limits share its sync
 // engine, so that their keys share messages. It is safe for concurrent use.
 //
-// Goroutines: one heartbeat per limiter; one ticker and one per busy slot
-// while there is traffic; one for a while after Redis has lost its state.
-// Close joins them all.
+// A hub has one goroutine per limiter for the heartbeat. While there is traffic
+// it also has one ticker, and one goroutine per busy tag (see HubConfig.Tags).
+// After Redis has lost its state it has one more for a while. Close waits for
+// all of them.
 type Hub struct {
 	cfg      HubConfig
 	names    lua.Names
-	process  string                 // 128 random bits: a restarted process is another one
-	beatsAs  atomic.Pointer[string] // the heartbeats' identity: see renamed
+	process  string                 // 128 random bits: a restarted process has a new identity
+	beatsAs  atomic.Pointer[string] // the identity of the heartbeats: see renamed
 	client   redis.UniversalClient
 	runner   *runner.Runner
 	caller   ratesync.Caller // the runner, traced and timed
 	engine   *ratesync.Engine
 	breakers []*circuit.Breaker // one, or one per tag
-	clocks   redisClocks        // as many
+	clocks   redisClocks        // one per breaker
 	clock    *clock.Clock
 	log      *stateLog
 	resync   *resync
 	metrics  *metrics
-	exacts   atomic.Uint64 // messages besides the engine's, as are
-	beats    atomic.Uint64 // heartbeats
-	failed   atomic.Uint64 // of exacts: without an answer
+	exacts   atomic.Uint64 // messages outside the engine, without those in beats
+	beats    atomic.Uint64 // heartbeats, and messages about switches, scripts and Inspect
+	failed   atomic.Uint64 // exacts without an answer
 	syncs    syncTimes
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // heartbeats
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	closed   bool
 	limiters map[string]*Limiter
-	decided  int64 // decisions of limiters that were forgotten
+	decided  int64 // decisions of limiters that were closed before the hub
 }
 
-// NewHub makes a hub. It does not connect: a Redis that cannot be reached is
-// not an error. The client stays the caller's to close, after the hub; give
-// the hub a client of its own where its traffic should not share a pool.
+// NewHub makes a hub. It does not connect, so an unreachable Redis is not an
+// error. The caller closes the client, after the hub. Give the hub its own client
+// if its traffic should not share a pool.
 //
-// NewHub adds two hooks to a client of go-redis, which stay. One guards the
-// connections that the client dials from now on: to this hub's commands they
-// pass on no reply that is longer than Redis can give. The other notes why a
+// NewHub adds two permanent hooks to a client of go-redis. One guards the
+// connections that the client dials from now on: this hub's commands never
+// receive a reply that is longer than Redis can give. The other records why a
 // dial failed, so that the cause of an outage is named ("connection refused").
-// Commands of others on the same client are answered as before.
+// Other commands on the same client are answered as before.
 func NewHub(rdb redis.UniversalClient, cfg HubConfig) (*Hub, error) { return newHub(rdb, cfg, "") }
 
-// newHub is NewHub, for one limiter only where that is named.
+// newHub is NewHub. If only is not empty, the hub is for the one limiter of that name.
 func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error) {
 	if err := errors.Join(runner.CheckClient(rdb), cfg.violations().Err("hybrid")); err != nil {
 		return nil, err
@@ -122,8 +123,8 @@ func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error)
 	return h, nil
 }
 
-// makeBreakers makes one breaker per tag where tags may live on different
-// servers, else one: a single Redis is up or down as a whole.
+// makeBreakers makes one breaker per tag if tags may be on different servers. Otherwise it makes one: a single Redis is up or down
+// as a whole.
 func (h *Hub) makeBreakers() error {
 	count := 1
 	switch h.client.(type) {
@@ -134,7 +135,7 @@ func (h *Hub) makeBreakers() error {
 	users := cfg.OnChange
 	for i := range count {
 		cfg.OnChange = func(c breaker.Change) {
-			h.clock.Void() // what credit is in words is not to be had without Redis
+			h.clock.Void() // budgets may hold credit, which depends on Redis
 			h.log.breaker(i, c, h)
 			if users != nil {
 				users(c)
@@ -150,11 +151,10 @@ func (h *Hub) makeBreakers() error {
 	return nil
 }
 
-// inFlight bounds the syncs of a process that wait for each other in one Redis:
-// four full batches keep it busy over a round trip of some ms, and when it
-// hangs they are as many time-outs at once as open the breaker. In a cluster
-// a bound over all tags would have those of a node that is down hold up the
-// others. See docs/decisions/0018-ops-in-flight.md.
+// inFlight returns the bound of the ops that a process has in flight to one Redis; 0 is no bound. Four full batches keep Redis
+// busy over a round trip of some ms. If Redis hangs, they are as many time-outs at once as it takes to open the breaker. In a
+// cluster there is no bound, because it would span all tags: those of a node that is down would hold up the others. See
+// docs/decisions/0018-ops-in-flight.md.
 func (h *Hub) inFlight() int {
 	if len(h.breakers) > 1 {
 		return 0
@@ -169,12 +169,12 @@ func (h *Hub) breaker(tag int) *circuit.Breaker {
 	return h.breakers[tag]
 }
 
-// jitter is a random time in [½, 1½) of d.
+// jitter returns a random time from ½ d to 1½ d.
 func (h *Hub) jitter(d int64) int64 { return d/2 + mrand.Int64N(d) }
 
-// Limiter adds a limit to the hub and starts its heartbeat. A second limiter
-// of one name is refused; so is, anywhere in this program, one with the same
-// client, prefix and name but another limit.
+// Limiter adds a limiter to the hub and starts its heartbeat. It fails if an open
+// limiter of the hub has the same name. It also fails if an open limiter anywhere
+// in this program has the same client, prefix and name, but another limit.
 func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	if err := cfg.violations(limit).Err("hybrid"); err != nil {
 		return nil, err
@@ -214,7 +214,7 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	return l, nil
 }
 
-// forget lets go of a closed limiter, so that its name is free.
+// forget removes a closed limiter, so that its name is free.
 func (h *Hub) forget(l *Limiter) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -224,16 +224,15 @@ func (h *Hub) forget(l *Limiter) {
 	}
 }
 
-// takeBack takes the words of all keys back. A word that nobody looked at for
-// half of the epochs would come to be good again: once in a quarter of them is
-// often enough, which is eight months of ticks.
+// takeBack takes back the budgets of all keys. A budget that no call has used for half of the range of epochs would become valid
+// again. The clock calls takeBack once per quarter of the range, which is eight months of ticks.
 func (h *Hub) takeBack() {
 	for _, l := range h.all() {
 		l.drain()
 	}
 }
 
-// all is the limiters at this moment.
+// all returns the open limiters, in no order.
 func (h *Hub) all() []*Limiter {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -244,7 +243,7 @@ func (h *Hub) all() []*Limiter {
 	return out
 }
 
-// Limiters is the limiters of the hub that are open, by their names' order.
+// Limiters returns the open limiters of the hub, sorted by name.
 func (h *Hub) Limiters() []*Limiter {
 	all := h.all()
 	slices.SortFunc(all, func(a, b *Limiter) int { return strings.Compare(a.cfg.Name, b.cfg.Name) })
@@ -261,9 +260,10 @@ func (h *Hub) Ready(ctx context.Context) error {
 	return nil
 }
 
-// Shutdown stops decisions, settles what is owed, leaves the fleet, and
-// closes. When ctx ends first, or 5 s have passed and ctx has no deadline, what
-// could not be paid is lost, counted, and reported in the error.
+// Shutdown stops decisions, pays the units owed to Redis, leaves the fleet, and
+// closes the hub. It stops paying when ctx ends, or after 5 s if ctx has no
+// deadline. Units that are unpaid then are lost, counted, and reported in the
+// error.
 func (h *Hub) Shutdown(ctx context.Context) error {
 	for _, l := range h.all() {
 		l.stop()
@@ -276,8 +276,8 @@ func (h *Hub) Shutdown(ctx context.Context) error {
 // able to end while Redis is down.
 const settleWithin = 5 * time.Second
 
-// settle pays what limiters owe and takes them out of the fleet. They make no
-// more decisions, so what they owe only falls.
+// settle pays the units that limiters owe, and takes the limiters out of the fleet. They make no more decisions, so the units owed
+// only decrease.
 func (h *Hub) settle(ctx context.Context, limiters ...*Limiter) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
@@ -300,17 +300,15 @@ func (h *Hub) settle(ctx context.Context, limiters ...*Limiter) error {
 		_, units, _ := e.unsettled()
 		owed += units
 	}
-	if owed == 0 { // only a sync that pays nothing was waited for
+	if owed == 0 { // only syncs that pay nothing are unfinished
 		return nil
 	}
 	return fmt.Errorf("hybrid: shutdown left %d units unpaid: %w", owed, err)
 }
 
-// payAll syncs entries until none owes anything, and returns those that still
-// do when ctx ends. A sync that is out and pays nothing is waited for too, or
-// what it brings would be in nobody's books; not without Redis, though, when
-// there is nothing to lose. It looks again every tick: the lanes they share
-// with other limiters need never be idle.
+// payAll syncs entries until none owes units. When ctx ends first, it returns the unfinished entries. It also waits for syncs in
+// flight that pay nothing, because the counters would miss the units that they bring. Without Redis it does not wait for these,
+// because they have nothing to lose. It polls every tick: it cannot wait for idle lanes, because other limiters share them.
 func payAll(ctx context.Context, entries []*entry) (owing []*entry, err error) {
 	t := time.NewTicker(tick)
 	defer t.Stop()
@@ -337,9 +335,8 @@ func payAll(ctx context.Context, entries []*entry) (owing []*entry, err error) {
 	}
 }
 
-// Close stops decisions at once, settles nothing, and waits for every
-// goroutine. What is owed and not yet sent is lost and counted. It is
-// idempotent.
+// Close stops decisions at once and waits for all goroutines. It pays no units:
+// units that are owed and not yet sent are lost and counted. It is idempotent.
 func (h *Hub) Close() error {
 	h.mu.Lock()
 	h.closed = true
@@ -360,8 +357,8 @@ func (h *Hub) Close() error {
 	return h.metrics.close()
 }
 
-// writeOff counts what a closed limiter owed, held and denied. What is on its way may
-// still arrive: Settle or Drop will know.
+// writeOff counts the units that a closed limiter owed and held, and logs its last denials. Syncs in flight may still arrive:
+// Settle or Drop counts them.
 func (l *Limiter) writeOff() {
 	now := l.hub.clock.Now()
 	l.store.each(func(e *entry) {
@@ -377,8 +374,8 @@ func (l *Limiter) writeOff() {
 	l.endDenials()
 }
 
-// unsettled is the units admitted that Redis has not acknowledged, less those
-// given back, what of both is open, and whether a sync is on its way.
+// unsettled returns two sums of the units that Redis has not acknowledged: admitted less given back (owed), and admitted plus given
+// back (open). It also reports whether a sync is in flight.
 func (e *entry) unsettled() (owed, open int64, onItsWay bool) {
 	e.lock()
 	defer e.unlock()

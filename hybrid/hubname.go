@@ -8,11 +8,10 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// This file is what tells hubs of one MeterProvider apart: without it their
-// metrics without a policy would be one series, of which a reader sees whatever
-// was observed last.
+// This file gives the hubs of one MeterProvider different names. Otherwise their metrics without a policy would be one series, and a
+// reader would see only the last observation.
 
-// hubNames is which names are taken by hubs that are open.
+// hubNames holds the names of the open hubs.
 var hubNames = struct {
 	sync.Mutex
 	taken map[hubName]bool
@@ -23,10 +22,8 @@ type hubName struct {
 	name     string
 }
 
-// named takes a name for a hub's metrics. Of hubs that would have the same one,
-// those that come later get a number: the same after each restart, as long as
-// they are made in the same order. A provider that cannot be compared is taken
-// to be another one each time.
+// named takes a name for a hub's metrics until release. If an open hub has that name, the new one gets a number. The numbers are the
+// same after each restart if the hubs are made in the same order. A provider that cannot be compared counts as a new one each time.
 func named(provider metric.MeterProvider, name string) (got string, release func()) {
 	if provider == nil || !reflect.ValueOf(provider).Comparable() {
 		return name, func() {}

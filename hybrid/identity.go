@@ -10,16 +10,15 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// identity is what makes two limiters share state in Redis.
+// identity decides whether two limiters share state in Redis: they do if their identities are equal.
 type identity struct {
 	client redis.UniversalClient
 	prefix string
 	name   string
 }
 
-// claims holds the limits in use, so that one program does not give a limit
-// two sizes by mistake. The client stands for the Redis behind it: two
-// programs, or two clients, may disagree during a rollout.
+// claims holds the limits in use, so that one program cannot use two different limits under one identity by mistake. The client
+// stands for the Redis behind it. Two programs, or two clients, may differ during a rollout.
 var claims = struct {
 	sync.Mutex
 	held map[identity]*claimed
@@ -33,7 +32,7 @@ type claimed struct {
 // claim notes that a limiter uses limit under id, until release.
 func claim(id identity, limit hybridlimit.Limit) (release func(), err error) {
 	if !reflect.ValueOf(id.client).Comparable() {
-		return func() {}, nil // a wrapper that cannot be told from another
+		return func() {}, nil // a wrapper that is not comparable cannot be a map key
 	}
 	claims.Lock()
 	defer claims.Unlock()
@@ -58,7 +57,7 @@ func claim(id identity, limit hybridlimit.Limit) (release func(), err error) {
 	}, nil
 }
 
-// reclaim changes the limit under id, unless another limiter uses it too.
+// reclaim changes the limit under id. It fails if another limiter uses id too.
 func reclaim(id identity, limit hybridlimit.Limit) error {
 	if !reflect.ValueOf(id.client).Comparable() {
 		return nil

@@ -10,82 +10,84 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/account"
 )
 
-// Outcome is what would become of a call.
+// Outcome is the result that a call would have.
 type Outcome string
 
 // The outcomes.
 const (
 	OutcomeAllow Outcome = "allow"
 	OutcomeDeny  Outcome = "deny"
-	OutcomeAsk   Outcome = "ask" // Redis is asked, for MaxWait at most; then the call is decided without it
+	OutcomeAsk   Outcome = "ask" // the call asks Redis and waits for MaxWait at most; then it is decided without Redis
 )
 
-// Inspection is what this process knows of a key, and what it would tell a call
-// for one unit. Durations in JSON are nanoseconds. It holds the key: keep it
-// where keys may be seen.
+// Inspection is what this process knows of a key, and the answer that a call for
+// one unit would get. Durations in JSON are nanoseconds. It contains the key, so
+// keep it where keys may be seen.
 type Inspection struct {
 	Policy string            `json:"policy"` // Config.Name
-	Key    string            `json:"key"`    // as it was asked for
+	Key    string            `json:"key"`    // as passed to Inspect
 	Digest string            `json:"digest"` // stands for the key in logs: see Config.LogDenials
 	Limit  hybridlimit.Limit `json:"limit"`  // of the key
 	Mode   string            `json:"mode"`   // of the limiter
-	At     time.Time         `json:"at"`     // when it was looked at
+	At     time.Time         `json:"at"`     // time of the inspection
 
-	// Sentence says what would become of the call, and why.
+	// Sentence gives the outcome of the call and its reason.
 	Sentence string `json:"sentence"`
-	// Outcome is the same for programs.
+	// Outcome is the outcome for programs.
 	Outcome Outcome `json:"outcome"`
-	// Source is who would decide; SourceRedis where Redis is asked.
+	// Source is the source of the decision; SourceRedis if Redis is asked.
 	Source hybridlimit.Source `json:"-"`
-	// DenyUntil is until when the call is denied, as far as this process knows.
-	// Zero: it is not, or nobody knows.
+	// DenyUntil is the end of the denial, as far as this process knows. Zero: the
+	// call is not denied, or the end is unknown.
 	DenyUntil time.Time `json:"deny_until,omitzero"`
 
-	Shadow     bool   `json:"shadow"`      // nobody is denied
+	Shadow     bool   `json:"shadow"`      // the limiter denies no call
 	Switch     string `json:"switch"`      // in force
-	SwitchOwn  bool   `json:"switch_own"`  // it is this process's own
-	Breaker    string `json:"breaker"`     // of the key's slot
-	Slot       int    `json:"slot"`        // below HubConfig.Tags
+	SwitchOwn  bool   `json:"switch_own"`  // set in this process, not by the fleet
+	Breaker    string `json:"breaker"`     // state for the key's tag
+	Slot       int    `json:"slot"`        // the key's tag, from 0, below HubConfig.Tags
 	Fleet      int64  `json:"fleet"`       // N
 	FleetKnown bool   `json:"fleet_known"` // N may be trusted for credit
 	Credit     int64  `json:"credit"`      // C of the key's limit
 
-	Known      bool      `json:"known"`                // there is something of the key in memory
+	Known      bool      `json:"known"`                // the key is in memory
 	Leased     int64     `json:"leased"`               // units in hand
-	LeaseUntil time.Time `json:"lease_until,omitzero"` // when the first of them are lost
-	Owed       int64     `json:"owed"`                 // units admitted that Redis has not acknowledged, less what is given back
-	Fallback   int64     `json:"fallback"`             // of these, what the fallback admitted
+	LeaseUntil time.Time `json:"lease_until,omitzero"` // when the first of them expire
+	Owed       int64     `json:"owed"`                 // units admitted less units given back that Redis has not acknowledged
+	Fallback   int64     `json:"fallback"`             // units of Owed that the fallback admitted
 	Waiting    int       `json:"waiting"`              // calls that wait for Redis
 
-	Viewed   bool          `json:"viewed"`      // Redis has said something
-	ViewLeft int64         `json:"view_left"`   // units, as of then; negative: debt
-	ViewAge  time.Duration `json:"view_age_ns"` // since it was received
+	Viewed   bool          `json:"viewed"`      // this process has an answer of Redis about the key: the view
+	ViewLeft int64         `json:"view_left"`   // units left by the view; negative: debt
+	ViewAge  time.Duration `json:"view_age_ns"` // time since the view was received
 
-	// Redis is what it has now. Nil: it was not asked, or did not answer.
+	// Redis is the state of the key in Redis now. Nil: Redis was not asked, or
+	// did not answer.
 	Redis *hybridlimit.KeyState `json:"redis,omitempty"`
-	// RedisError says why it did not.
+	// RedisError is the reason if Redis was asked and did not answer.
 	RedisError string `json:"redis_error,omitempty"`
 }
 
-// String is the Sentence.
+// String returns the Sentence.
 func (i Inspection) String() string { return i.Sentence }
 
-// Inspect says what this process knows of a key, and what it would tell a call
-// for one unit, with the reason in a sentence: for people on call. It takes
-// nothing, changes nothing, counts nothing, and asks nobody but LimitFor and
-// Subject. It costs some µs, and the key's lock for a part of one; of a key that
-// finds memory full up to a ms. A call that brings its own limit (AllowLimit) may
-// be told otherwise: Inspect speaks of one that brings none.
+// Inspect returns what this process knows of a key, and the answer that a call
+// for one unit would get, with the reason in a sentence. It is for people on
+// call. It takes no units, changes nothing and counts nothing. It calls only
+// Config.LimitFor and Config.Subject. It costs some µs, and holds the key's lock
+// for less than one µs. If memory has no room for the key, it costs up to a ms.
+// The answer is for a call without a limit of its own: AllowLimit may get another
+// one.
 func (l *Limiter) Inspect(_ context.Context, key string) (Inspection, error) {
 	i, _, err := l.inspect(key)
 	return i, err
 }
 
-// InspectRedis is Inspect, and says what Redis has of the key now, whatever the
-// breaker and the switch say. It costs three messages, for which it waits,
-// HubConfig.SyncTimeout at most, and writes nothing but the library of
-// HubConfig.Functions, or the script into the cache of scripts, where it is
-// missing. A Redis that does not answer is no error, but said in RedisError.
+// InspectRedis is Inspect and also asks Redis for the key's state now. It ignores
+// the breaker and the switch. It costs three messages, and waits for them,
+// HubConfig.SyncTimeout at most. It writes to Redis only if the script is missing
+// in the script cache, or the library of HubConfig.Functions is missing. If Redis
+// does not answer, that is not an error: RedisError has the reason.
 func (l *Limiter) InspectRedis(ctx context.Context, key string) (Inspection, error) {
 	i, at, err := l.inspect(key)
 	if err != nil || account.Static(i.Limit) {
@@ -154,18 +156,18 @@ func (l *Limiter) inspect(key string) (Inspection, place, error) {
 	return i, at, nil
 }
 
-// explanation is a copy of what there is of a key, and what follows from it.
+// explanation is a copy of the state of a key, and the outcome that follows from it.
 type explanation struct {
 	l          *Limiter
 	at         place
-	had        *account.Plan   // of the key in memory
-	plan       *account.Plan   // under which a call would be decided
+	had        *account.Plan   // plan of the key in memory
+	plan       *account.Plan   // plan under which a call would be decided
 	account    account.Account // a copy
-	word       int64           // units of the word
+	word       int64           // units of the budget
 	conditions account.Conditions
 	now        int64
 	known      bool
-	crowded    bool // it is not, and there is no memory for it
+	crowded    bool // the key is not in memory, and memory has no room for it
 	hash       uint64
 	waiting    int
 	switched   Switch
@@ -173,12 +175,12 @@ type explanation struct {
 
 	outcome Outcome
 	source  hybridlimit.Source
-	until   int64 // ns: of a denial; 0: not known
+	until   int64 // ns: end of a denial; 0: not known
 	because string
-	owes    bool // because says what is owed
+	owes    bool // because mentions the units owed
 }
 
-// look copies what is in memory.
+// look copies the key's entry, if there is one.
 func (x *explanation) look(key string) {
 	e := x.l.store.peek(key)
 	if e == nil {
@@ -192,8 +194,8 @@ func (x *explanation) look(key string) {
 	x.known, x.had, x.account, x.word, x.waiting = true, e.plan.Load(), e.account, account.UnitsOf(e.word.Load()), e.waiters.Len()
 }
 
-// adapt gives the copy the plan that the next call gives the key, if it brings no limit: see lockBy, and exactRange for keys that
-// Redis decides.
+// adapt gives the copy the plan that the next call without a limit would give the key: see lockBy, and exactRange for keys that Redis
+// decides.
 func (x *explanation) adapt() {
 	x.plan = x.at.plan
 	if !x.known {
@@ -208,7 +210,7 @@ func (x *explanation) adapt() {
 	}
 }
 
-// unit is that of the view: of a limit that counts nothing, the one before it.
+// unit returns the sub-units in one unit of the view. Under a limit that counts nothing, the view is still that of the plan before it.
 func (x *explanation) unit() int64 {
 	if account.Static(x.plan.Limit) && x.known {
 		return x.had.Bucket.Unit
@@ -242,8 +244,8 @@ func (x *explanation) ask(because string) {
 	x.outcome, x.source, x.because = OutcomeAsk, hybridlimit.SourceRedis, because
 }
 
-// explain is the decision on a call for one unit, with its reason. What comes before the account is decided here, as in
-// Limiter.slow; the rest is a call on a copy.
+// explain decides a call for one unit and records the reason. It decides the cases without the account itself, as Limiter.slow does.
+// For the rest it makes the call on a copy of the account.
 func (x *explanation) explain() {
 	l, c := x.l, &x.conditions
 	switch x.switched {
@@ -296,7 +298,7 @@ func (x *explanation) print(v account.Verdict) {
 	}
 }
 
-// without is why Redis is not asked, or not waited for.
+// without returns the reason why Redis is not asked, or why the call does not wait for Redis.
 func (x *explanation) without(v account.Verdict) string {
 	switch v.Without {
 	case account.NeverWaits:
@@ -307,7 +309,7 @@ func (x *explanation) without(v account.Verdict) string {
 	return x.whyAlone()
 }
 
-// explainExact is for limits of which Redis decides each call.
+// explainExact explains a decision under a limit for which Redis decides each call.
 func (x *explanation) explainExact() {
 	r := x.account.Refusal()
 	switch {
@@ -325,7 +327,7 @@ func (x *explanation) explainExact() {
 	}
 }
 
-// explainLease is for units in hand.
+// explainLease explains an admission from units in hand.
 func (x *explanation) explainLease(v account.Verdict) {
 	a, although := &x.account, ""
 	if v.Without != account.None {
@@ -338,7 +340,7 @@ func (x *explanation) explainLease(v account.Verdict) {
 	x.allow(hybridlimit.SourceLease, "%s in hand, leased until %s%s", are(a.Held()), x.clock(a.LeaseEnds()), although)
 }
 
-// explainProof is for a denial that Redis has proved.
+// explainProof explains a denial that follows from the view.
 func (x *explanation) explainProof() {
 	a, c := &x.account, &x.conditions
 	proved := a.ProvedUntil(c, 1)
@@ -356,7 +358,7 @@ func (x *explanation) explainProof() {
 	x.deny(hybridlimit.SourceDenyCache, a.DeniedUntil(c), "%s", because)
 }
 
-// explainCrowded is for a key that finds no memory, while the breaker is closed and calls do not wait.
+// explainCrowded explains a decision for a key for which memory has no room, while the breaker is closed and calls do not wait.
 func (x *explanation) explainCrowded(why string) {
 	if x.conditions.Mode == account.ModeStrict {
 		x.deny(hybridlimit.SourceTimeout, 0, "%s, and mode strict admits nothing without its word", why)
@@ -365,7 +367,7 @@ func (x *explanation) explainCrowded(why string) {
 	x.explainOverflow(why)
 }
 
-// explainFallback is for decisions of the fallback.
+// explainFallback explains a decision of the fallback.
 func (x *explanation) explainFallback(v account.Verdict) {
 	why, name, c := x.without(v), x.l.cfg.Fallback, &x.conditions
 	left, most := x.account.FallbackLeft(c, x.now), c.Fallback.Most()

@@ -12,31 +12,33 @@ var (
 	_ hybridlimit.Describer = (*Limiter)(nil)
 )
 
-// Joins reports whether AllowJoint can ask the other limiter together with this one: it must be of the same hub.
+// Joins reports whether AllowJoint can decide the other limiter together with this one. It can if both belong to the same hub.
 func (l *Limiter) Joins(other hybridlimit.Limiter) bool {
 	o, ok := other.(*Limiter)
 	return ok && o != nil && o.hub == l.hub
 }
 
-// AllowJoint is what [hybridlimit.AllowAll] calls: a call under several limits
-// (per user, per address, for all), all or nothing. When one denies, nothing is
-// taken of the others. It is local work like AllowN: under the locks of the keys
-// all limits are tried, and units are taken only if all admit. A key of which
-// this process has nothing in hand is asked for first, while no lock is held; if
-// another limit denies then, the units that Redis gave for this call are lost,
-// and counted so. ModeExact and logs have nothing in hand to try: Redis is asked
-// for these when all others admit, one message each, and they get back what they
-// gave if the call is denied after all.
+// AllowJoint decides one call under several limits (per user, per address, for
+// all), all or nothing. [hybridlimit.AllowAll] calls it. If one limit denies, no
+// units are taken from the others. Like AllowN it is local work: it tries all
+// limits under the locks of the keys, and takes units only if all admit. If this
+// process has no units of a key in hand, it asks Redis first, without holding a
+// lock. If another limit then denies, the units that Redis gave for this call are
+// lost, and counted as lost.
 //
-// The result is that of the limit that denied with the longest RetryAfter, or,
-// when all admit, of the one with the fewest units remaining; Policy names that
-// limit. Delay is the longest of all queues. Shadowed says that a shadow limit
-// would have denied it, whichever that is. Only the limit that denied counts a
-// denial. Asks for one key of one limiter add up. AllowJoint writes each limit's
-// answer into its ask.
+// ModeExact and logs have no units in hand. Redis is asked for these last, when
+// all other limits admit, with one message each. If the call is denied in the
+// end, their units are given back.
 //
-// It is ErrInvalid without asks, and with a Limiter that is nil, as an interface
-// or as a pointer in it, or that does not join. Nothing is taken then.
+// If several limits deny, the result is that of the one with the longest
+// RetryAfter. If all admit, it is that of the one with the fewest units
+// remaining. Policy names that limit. Delay is the longest of all queues.
+// Shadowed reports whether any shadow limit would have denied the call. Only the
+// limit whose denial is the result counts a denial. Asks for one key of one
+// limiter add up. AllowJoint writes the answer of each limit into its ask.
+//
+// The error is ErrInvalid if there are no asks, or if a Limiter is nil (as an
+// interface, or a nil pointer in one) or does not join. No units are taken then.
 func (l *Limiter) AllowJoint(ctx context.Context, asks []hybridlimit.Ask) (hybridlimit.Result, error) {
 	all := make([]joint, len(asks))
 	for i := range asks {
@@ -51,7 +53,7 @@ func (l *Limiter) AllowJoint(ctx context.Context, asks []hybridlimit.Ask) (hybri
 	return l.hub.allowJoint(ctx, all, asks)
 }
 
-// stranger is the error of an ask whose limiter does not join l.
+// stranger returns the error for an ask whose limiter does not join l.
 func (l *Limiter) stranger(ask int, of hybridlimit.Limiter) error {
 	own, ok := of.(*Limiter)
 	switch {
@@ -69,7 +71,7 @@ func badLimiter(ask int, value any, problem string) error {
 	return bad.Err("hybrid: AllowAll")
 }
 
-// check refuses asks that cannot be answered, before anything is counted.
+// check rejects invalid asks before anything is counted.
 func check(asks []joint) error {
 	for i, a := range asks {
 		if a.Limiter.closed.Load() {
@@ -82,9 +84,9 @@ func check(asks []joint) error {
 	return nil
 }
 
-// Policy tells what is enforced on key, and whether anybody is denied for it
-// now: Shadow follows the switch. What SwitchAllowAll and SwitchDenyAll make of
-// a limit is in Result.Source alone.
+// Policy returns the limit that is enforced on key. Shadow follows the switch: it
+// reports whether the limiter denies no call now. SwitchAllowAll and
+// SwitchDenyAll do not change the Policy; only Result.Source shows them.
 func (l *Limiter) Policy(key string) hybridlimit.Policy {
 	limit := l.plan.Load().Limit
 	if l.cfg.LimitFor != nil {

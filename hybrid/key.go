@@ -9,18 +9,18 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/account"
 )
 
-// Key is a handle of one key, for callers that use the same key often: a
-// decision skips the lookup, which is half of its cost. It decides as the
-// limiter does, with any algorithm. It is safe for concurrent use.
+// Key is a handle of one key, for callers that use the same key often. A decision
+// skips the lookup, which is half of its cost. It decides as the limiter does,
+// with any algorithm. It is safe for concurrent use.
 type Key struct {
 	l   *Limiter
 	key string
-	e   atomic.Pointer[entry] // nil, or evicted: the next call finds the key's own
+	e   atomic.Pointer[entry] // nil or evicted: the next call looks the entry up
 }
 
-// Key returns a handle of key. It costs nothing to keep: the key may be evicted
-// meanwhile, and comes back with the next call. Key does not check the key: each
-// call of the handle returns what is wrong with it.
+// Key returns a handle of key. Keeping it does not keep the key in memory: the key
+// may be evicted, and comes back with the next call. Key does not check the key:
+// with an invalid key each call of the handle returns the error.
 func (l *Limiter) Key(key string) *Key { return &Key{l: l, key: strings.Clone(key)} }
 
 // Allow is AllowN with a cost of 1. It is written out: see Limiter.common.
@@ -43,7 +43,7 @@ func (k *Key) AllowN(ctx context.Context, n int64) (res hybridlimit.Result, err 
 	return k.slow(ctx, n)
 }
 
-// slow is AllowN, and finds the key's entry for the next call.
+// slow is AllowN, and stores the key's entry for the next call.
 func (k *Key) slow(ctx context.Context, n int64) (hybridlimit.Result, error) {
 	res, err := k.l.AllowN(ctx, k.key, n)
 	if e := k.l.store.get(k.key); e != nil && e != k.e.Load() {
