@@ -70,8 +70,8 @@ func New(rdb redis.UniversalClient, limit hybridlimit.Limit, cfg Config) (*Limit
 	return l, nil
 }
 
-// Close stops decisions at once and waits for all goroutines. It sends nothing: units that are owed and not sent are
-// lost, and counted as dropped. A limiter made by New also closes its hub. The limiter's name becomes free. Close is
+// Close stops decisions at once and waits for all goroutines. It does not settle: units that are owed and not yet sent
+// are lost, and counted. A limiter made by New also closes its hub. The limiter's name becomes free. Close is
 // idempotent.
 func (l *Limiter) Close() error {
 	l.shut()
