@@ -16,44 +16,42 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/runner"
 )
 
-// Limiter is one limit of a hub. It is safe for concurrent use.
+// Limiter applies one limit of a hub. It is safe for concurrent use.
 type Limiter struct {
 	hub   *Hub
-	clock *clock.Clock // the hub's, a step nearer
-	own   bool         // made by New: closes its hub
+	clock *clock.Clock // the hub's; a copy of the pointer saves one load
+	own   bool         // made by New: Close also closes the hub
 	cfg   Config
 	plan  atomic.Pointer[account.Plan]
-	// setting is held from the claim of a new limit to its rules: of two
-	// SetLimit at once, the later one would have the claim and the earlier the
-	// rules.
+	// setting is held from the claim of a new limit until its plan is stored. Without it, two concurrent SetLimit
+	// calls could end with the claim of the later and the plan of the earlier.
 	setting  sync.Mutex
 	store    *store
 	fleet    fleet
 	switches switches
 	overflow overflow
 	count    counters
-	hist     *histograms // nil: nobody takes metrics
+	hist     *histograms // nil: no metrics provider
 
 	closed    atomic.Bool
-	done      chan struct{} // closed with it: who waits goes home
+	done      chan struct{} // closed by Close: waiting calls return
 	closeOnce sync.Once
-	ctx       context.Context // of the heartbeat; ends with Close
+	ctx       context.Context // of the heartbeat; canceled by Close
 	cancel    context.CancelFunc
-	stopBeat  chan struct{} // closed to end the heartbeat between two beats
+	stopBeat  chan struct{} // closed to stop the heartbeat between two beats
 	stopOnce  sync.Once
 	beaten    chan struct{} // closed when the heartbeat has ended
-	ready     chan struct{} // closed when two heartbeats were answered
+	ready     chan struct{} // closed when two heartbeats have been answered
 	readyOnce sync.Once
-	release   func() // of the identity
+	release   func() // releases the identity
 	denials   denials
 }
 
 var _ hybridlimit.Limiter = (*Limiter)(nil)
 
-// New makes a limiter with a hub of its own; Config.Hub configures that. A
-// Redis that cannot be reached is not an error: the limiter starts in
-// fallback, says so in a log line, and goes over to Redis when it is there.
-// The client stays the caller's to close, after the limiter.
+// New returns a limiter with a hub of its own, which Config.Hub configures. An unreachable Redis is not an error: the
+// limiter starts in fallback, logs this, and uses Redis as soon as it answers. The caller closes the client, after
+// the limiter.
 func New(rdb redis.UniversalClient, limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	if err := errors.Join(runner.CheckClient(rdb),
 		append(cfg.violations(limit), cfg.Hub.violations()...).Err("hybrid")); err != nil {
@@ -72,9 +70,9 @@ func New(rdb redis.UniversalClient, limit hybridlimit.Limit, cfg Config) (*Limit
 	return l, nil
 }
 
-// Close stops decisions at once, settles nothing, and waits for every
-// goroutine; a limiter made by New closes its hub. What is owed and not yet
-// sent is lost and counted. Its name is free then. It is idempotent.
+// Close stops decisions at once and waits for all goroutines. It does not settle: units that are owed and not yet sent
+// are lost, and counted. A limiter made by New also closes its hub. The limiter's name becomes free. Close is
+// idempotent.
 func (l *Limiter) Close() error {
 	l.shut()
 	if l.own {
@@ -86,9 +84,9 @@ func (l *Limiter) Close() error {
 	return nil
 }
 
-// Shutdown settles what is owed, then closes; a limiter made by New does so
-// with its hub. When ctx ends first, or 5 s have passed and ctx has no
-// deadline, what could not be paid is lost, counted, and reported in the error.
+// Shutdown sends the owed units to Redis, and then closes the limiter. A limiter made by New shuts down its hub.
+// Shutdown stops waiting when ctx ends, or after 5 s if ctx has no deadline. Units that are not settled by then are
+// lost, counted, and reported in the error.
 func (l *Limiter) Shutdown(ctx context.Context) error {
 	if l.own {
 		return l.hub.Shutdown(ctx)
@@ -98,9 +96,8 @@ func (l *Limiter) Shutdown(ctx context.Context) error {
 	return errors.Join(err, l.Close())
 }
 
-// Ready waits until Redis has answered, scripts are loaded, and N has been
-// measured: about one second. It is for readiness probes; a limiter decides
-// before that.
+// Ready waits until Redis has answered, the scripts are loaded, and the fleet size N is measured. This takes about
+// one second. Ready is for readiness probes: a limiter also decides before it is ready.
 func (l *Limiter) Ready(ctx context.Context) error {
 	if l.closed.Load() {
 		return hybridlimit.ErrClosed
@@ -115,13 +112,13 @@ func (l *Limiter) Ready(ctx context.Context) error {
 	}
 }
 
-// stop refuses further decisions.
+// stop makes all further calls fail with ErrClosed.
 func (l *Limiter) stop() {
 	l.closed.Store(true)
 	l.hub.clock.Void()
 }
 
-// shut is stop, and lets go of those who wait and of the identity.
+// shut does what stop does, releases waiting calls, and gives up the identity.
 func (l *Limiter) shut() {
 	l.stop()
 	l.closeOnce.Do(func() {
@@ -131,7 +128,7 @@ func (l *Limiter) shut() {
 	})
 }
 
-// Allow is AllowN with a cost of 1. It is written out: see common.
+// Allow is AllowN with a cost of 1. The code is repeated rather than called, because it is the fast path: see common.
 func (l *Limiter) Allow(ctx context.Context, key string) (res hybridlimit.Result, err error) {
 	if e := l.store.get(key); e != nil {
 		if r := e.plan.Load(); r.From != account.FromCall && l.common(e, r, 1, &res) {
@@ -141,14 +138,14 @@ func (l *Limiter) Allow(ctx context.Context, key string) (res hybridlimit.Result
 	return l.uncommon(ctx, key, 1)
 }
 
-// AllowN takes n units of key, all or none. Mostly it is a memory operation;
-// where this process's part of the limit does not suffice it waits for Redis,
-// for Config.MaxWait at most. Only then does ctx matter: when it ends first
-// nothing is charged and its error is returned. An n above the burst is denied
-// for ever; Remaining is the estimate from memory, or, of a key that this
-// process does not know, from a message that takes nothing.
+// AllowN takes n units of key, all or none. It usually decides in memory. It waits for Redis when this process's part
+// of the limit is too small, for at most Config.MaxWait. Only this wait observes ctx: when ctx ends first, nothing is
+// charged and AllowN returns the error of ctx.
+//
+// An n above the burst is denied for ever. Remaining is then the estimate from memory. For a key that this process
+// does not know, a message to Redis that takes nothing supplies Remaining.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res hybridlimit.Result, err error) {
-	// A key that is found was checked when it came in.
+	// A key in memory was checked when it was added.
 	if e := l.store.get(key); e != nil && n > 0 {
 		if r := e.plan.Load(); r.From != account.FromCall && l.common(e, r, n, &res) {
 			return res, nil
@@ -157,7 +154,7 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res hybridli
 	return l.uncommon(ctx, key, n)
 }
 
-// uncommon is AllowN where the common path does not do.
+// uncommon is AllowN off the fast path.
 func (l *Limiter) uncommon(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	if err := l.check(key, n); err != nil {
 		return hybridlimit.Result{}, err
@@ -165,7 +162,7 @@ func (l *Limiter) uncommon(ctx context.Context, key string, n int64) (hybridlimi
 	return l.slow(ctx, key, n, nil)
 }
 
-// check refuses a request that cannot be answered.
+// check returns an error for a request that cannot be answered.
 func (l *Limiter) check(key string, n int64) error {
 	if l.closed.Load() {
 		return hybridlimit.ErrClosed
@@ -173,16 +170,13 @@ func (l *Limiter) check(key string, n int64) error {
 	return hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes)
 }
 
-// common is the common path; it reports false where that does not do, and res
-// means nothing then. What it decides is counted when the word is taken back, by
-// its units: see drained. A word that is good says that the limiter is open, the
-// rules are its last, and no switch decides.
+// common is the fast path. It returns false when the slow path must decide; res has no meaning then. Its decisions
+// are counted later, when the budget is taken back: see drained. A valid budget implies that the limiter is open,
+// that the entry's plan is current, and that no switch decides.
 //
-// The answer is written in place, field by field, and before the word is
-// changed. The atomic operation waits anyway until what was written before has
-// reached the cache. Whoever copies an answer that was just written, in larger
-// pieces than it was written in, waits for that too: it took as long as all the
-// rest (BenchmarkAllow).
+// The answer is written in place, field by field, before the atomic operation on the budget. That operation waits
+// until earlier writes have reached the cache. A copy of a fresh answer in larger pieces than it was written in waits
+// for the same, and took as long as all the rest (BenchmarkAllow).
 func (l *Limiter) common(e *entry, r *account.Plan, n int64, res *hybridlimit.Result) bool {
 	if n > r.Burst || n > account.MaxUnits {
 		return false
@@ -201,10 +195,10 @@ func (l *Limiter) common(e *entry, r *account.Plan, n int64, res *hybridlimit.Re
 			if units+n > account.MaxUnits {
 				return false
 			}
-			next = w + uint64(n) // it counts what is denied
+			next = w + uint64(n) // a deny budget counts the denied units
 			res.Allowed, res.Granted, res.Remaining, res.Source = false, 0, 0, hybridlimit.SourceDenyCache
 			res.RetryAfter = l.retryFromWord(e, r, n)
-			if r.Window.Period == 0 { // resetAfter, without a call
+			if r.Window.Period == 0 { // resetAfter, inlined
 				res.ResetAfter = r.Refilled(min(e.units(r, l.clock), float64(r.Burst)))
 			} else {
 				res.ResetAfter = l.resetAfter(r, e.left(r), e.ends.Load())
@@ -218,7 +212,7 @@ func (l *Limiter) common(e *entry, r *account.Plan, n int64, res *hybridlimit.Re
 			left := min(e.units(r, l.clock)+float64(units), float64(r.Burst)) - float64(n)
 			res.Allowed, res.Granted, res.Remaining, res.Source = true, n, max(0, int64(left+floatSlack)), account.Sources[kind]
 			res.Shadowed, res.RetryAfter = false, 0
-			if r.Window.Period == 0 { // resetAfter, without a call
+			if r.Window.Period == 0 { // resetAfter, inlined
 				res.ResetAfter = r.Refilled(left)
 			} else {
 				res.ResetAfter = l.resetAfter(r, int64(left), e.ends.Load())
@@ -234,15 +228,15 @@ func (l *Limiter) common(e *entry, r *account.Plan, n int64, res *hybridlimit.Re
 	}
 }
 
-// retryFromWord is a lower bound from the last tick: the rough clock is
-// behind, by a tick in general, so that much is taken off.
+// retryFromWord returns a lower bound of RetryAfter, as of the last tick. The rough clock is behind, in general by up
+// to a tick, so two ticks are subtracted.
 func (l *Limiter) retryFromWord(e *entry, r *account.Plan, n int64) time.Duration {
 	until := e.shut.Load()
 	switch {
 	case n == 1 || e.ends.Load() != 0:
 	case until&1 == 0:
 		until += (n - 1) * r.Bucket.Unit / r.Bucket.Refill * 1000
-	default: // a turn: units may take longer
+	default: // this process waits for its turn: several units may take longer
 		e.lock()
 		until = max(until, e.account.ProvedUntil(&account.Conditions{Bucket: r.Bucket, Window: r.Window}, n))
 		e.unlock()
@@ -250,15 +244,15 @@ func (l *Limiter) retryFromWord(e *entry, r *account.Plan, n int64) time.Duratio
 	return max(time.Microsecond, time.Duration(until-l.clock.Rough()-int64(2*tick)))
 }
 
-// resetAfter is how long until nothing is used any more, by what is left, where
-// negative is debt; ends is when the window is over, 0 where that is not known.
-// The rough clock of windows is up to a tick behind, so it is that much more.
+// resetAfter returns the time until no unit counts as used. A negative remaining is debt. ends is the end of the
+// window; 0: not known. Windows are measured by the rough clock, which is up to a tick behind, so their result is up
+// to a tick too long.
 func (l *Limiter) resetAfter(r *account.Plan, remaining, ends int64) time.Duration {
 	if period := time.Duration(r.Window.Period) * time.Microsecond; period > 0 {
 		left := period
 		if ends > 0 {
 			if left = time.Duration(ends - l.hub.clock.Rough()); left <= 0 {
-				left += period // the next one has just begun
+				left += period // the next window has just begun
 			}
 			left = max(0, min(period, left))
 		}
@@ -266,20 +260,20 @@ func (l *Limiter) resetAfter(r *account.Plan, remaining, ends int64) time.Durati
 		case remaining >= r.Limit.Rate:
 			return 0
 		case r.Window.Sliding:
-			return left + period // what is counted in this window fades in the next
+			return left + period // the counts of this window fade during the next one
 		}
-		return left + time.Duration((max(0, -remaining)+r.Limit.Rate-1)/r.Limit.Rate)*period // a debt begins the next
+		return left + time.Duration((max(0, -remaining)+r.Limit.Rate-1)/r.Limit.Rate)*period // a debt uses up windows that follow
 	}
 	return r.Refilled(float64(min(remaining, r.Burst)))
 }
 
-// answer counts a decision, applies Shadow, and logs a denial: of every verb but
-// AllowAll, which does so once for all its limits. Call it under no lock.
+// answer counts a decision, applies Shadow, and logs a denial. All verbs use it except AllowAll, which does the same
+// once for all its limits. Call it without any lock.
 func (l *Limiter) answer(key string, res hybridlimit.Result, n int64) hybridlimit.Result {
 	return l.answerUnder(nil, key, res, n)
 }
 
-// answerUnder is answer to a call that was decided under r.
+// answerUnder is answer for a call that was decided under r.
 func (l *Limiter) answerUnder(r *account.Plan, key string, res hybridlimit.Result, n int64) hybridlimit.Result {
 	res = l.tally(res, n)
 	l.logDenial(key, r, n, &res)
@@ -292,7 +286,7 @@ func (l *Limiter) tally(res hybridlimit.Result, n int64) hybridlimit.Result {
 	return l.shadowed(res, n)
 }
 
-// shadowed lets pass what a shadow limit has denied.
+// shadowed turns the denial of a shadow limit into an admission.
 func (l *Limiter) shadowed(res hybridlimit.Result, n int64) hybridlimit.Result {
 	if l.switches.shadow.Load() && !res.Allowed {
 		res.Allowed, res.Shadowed, res.Granted, res.RetryAfter = true, true, n, 0
@@ -307,7 +301,7 @@ type place struct {
 	key  string // in Redis
 }
 
-// place finds a key's; callbacks of the user run here, under no lock.
+// place returns the place of a key. It runs callbacks of the user, so call it without any lock.
 func (l *Limiter) place(key string) (place, error) {
 	at := place{plan: l.plan.Load()}
 	if l.cfg.LimitFor != nil {
@@ -322,7 +316,7 @@ func (l *Limiter) place(key string) (place, error) {
 	return l.slot(at, key), nil
 }
 
-// placeUnder is place under the limit that came with a call, if one did.
+// placeUnder is place under the limit of the call, if the call brought one.
 func (l *Limiter) placeUnder(key string, given *account.Plan) (place, error) {
 	if given == nil {
 		return l.place(key)
@@ -330,7 +324,7 @@ func (l *Limiter) placeUnder(key string, given *account.Plan) (place, error) {
 	return l.slot(place{plan: given}, key), nil
 }
 
-// slot adds where in Redis a key lives.
+// slot adds the tag and the Redis key.
 func (l *Limiter) slot(at place, key string) place {
 	subject := key
 	if l.cfg.Subject != nil {
@@ -341,8 +335,8 @@ func (l *Limiter) slot(at place, key string) place {
 	return at
 }
 
-// lazily is when a sync that can wait for T should go: on a grid of T/4, so
-// that many keys share a message.
+// lazily returns the due time of a sync that can wait for T. Due times lie on a grid of T/4, so that many keys share
+// a message.
 func (l *Limiter) lazily(now time.Time) time.Time {
 	at, grid := l.hub.clock.At(now)+int64(l.cfg.SyncInterval), int64(l.cfg.SyncInterval)/4
 	if grid > 0 {
@@ -351,7 +345,7 @@ func (l *Limiter) lazily(now time.Time) time.Time {
 	return l.hub.clock.Time(at)
 }
 
-// conditions is what an event of a key needs to know now, but for what depends on its tag: see entry.conditions.
+// conditions returns the conditions of an event of a key, without those that depend on its tag: see entry.conditions.
 func (l *Limiter) conditions(p *account.Plan, now int64) account.Conditions {
 	c := account.Conditions{
 		Bucket: p.Bucket, Window: p.Window, Limit: p.Limit, Mode: account.Mode(l.cfg.Mode),
@@ -367,10 +361,10 @@ func (l *Limiter) conditions(p *account.Plan, now int64) account.Conditions {
 	return c
 }
 
-// born is when the limiter was made, on the hub's clock.
+// born returns the time at which the limiter was made, on the hub's clock.
 func (l *Limiter) born() int64 { return l.count.born }
 
-// every is K, or the least that an adaptive one is.
+// every returns K. For an adaptive K it returns the smallest value that K can have.
 func (l *Limiter) every() int64 {
 	if l.cfg.SyncEvery == 0 {
 		return defaultSyncEvery
@@ -378,17 +372,17 @@ func (l *Limiter) every() int64 {
 	return l.cfg.SyncEvery
 }
 
-// givesCredit says whether the mode has credit at all.
+// givesCredit reports whether the mode uses credit at all.
 func (l *Limiter) givesCredit() bool {
 	return l.cfg.Mode == ModeDeferred || l.cfg.Mode == ModeAuto && l.cfg.Overshoot > 0
 }
 
-// credit is C in a fleet of n.
+// credit returns C in a fleet of n processes.
 func (l *Limiter) credit(p *account.Plan, n int64) int64 {
 	return p.Credit(account.Mode(l.cfg.Mode), l.cfg.Overshoot, l.every(), n)
 }
 
-// share is the size of the fallback bucket of a key in a fleet of n.
+// share returns the size of a key's fallback bucket in a fleet of n processes.
 func (l *Limiter) share(p *account.Plan, n int64) account.Fallback {
 	return p.Fallback(account.Policy(l.cfg.Fallback), l.cfg.FallbackFloor, n)
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// scope names this library to OpenTelemetry.
+// scope is the name of the instrumentation scope in OpenTelemetry.
 const scope = "github.com/hybridlimit/hybridlimit/hybrid"
 
-// Attribute keys. A limiter's key is never an attribute: it is somebody's
-// identity, and there are too many.
+// Attribute keys. A key of a limiter is never an attribute: it identifies a person or a customer, and there are too
+// many keys.
 const (
 	attrPolicy = attribute.Key("rate_limiting.policy")
 	attrResult = attribute.Key("rate_limiting.result")
@@ -24,20 +24,19 @@ const (
 	attrHub    = attribute.Key("rate_limiting.hub")
 )
 
-// metrics exports a hub's counters when they are collected, and records what
-// only its distribution tells at each sync. Decisions on the common path cost
-// nothing more for it, and without a provider neither does a sync.
+// metrics exports the counters of a hub when a reader collects them. Only distributions are recorded, at each sync.
+// Decisions on the fast path cost nothing more with metrics. Without a provider a sync costs nothing more either.
 type metrics struct {
 	meter     metric.Meter
 	in        instruments
 	made      []metric.Observable
 	reg       metric.Registration
-	hub       attribute.Set // what the hub's own have
+	hub       attribute.Set // attributes of the hub's own series
 	record    []metric.RecordOption
-	release   func() // of the name in it
+	release   func() // releases the hub's name
 	overshoot metric.Int64Histogram
 	staleness metric.Float64Histogram
-	duration  metric.Float64Histogram // nil, as all of them: nobody takes metrics
+	duration  metric.Float64Histogram // nil, like the other histograms: no metrics provider
 	batch     metric.Int64Histogram
 }
 
@@ -47,22 +46,19 @@ type instruments struct {
 	fleet, credit, keys, owed, held, breaker, switched, late metric.Int64ObservableGauge
 }
 
-// Bounds of buckets. The first of overshoot holds the syncs that found none; the
-// last has to lie above the bounds that alerts compare with: (N-1)·C of large
-// limits.
-// Staleness is about T for a key in use, from a few ms to the 5 s after which
-// a denial is looked at again; beyond that, the key was idle.
+// Bounds of buckets. The first bucket of overshoot holds the syncs that found no debt. The last bound must lie above
+// the values that alerts compare with, which are (N-1)·C of large limits. The staleness of a key in use is about T:
+// from a few ms to the 5 s after which a denial is checked again. An older view means that the key was idle.
 var (
 	overshootBounds = []float64{0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 2e6, 5e6, 1e7}
 	stalenessBounds = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600, 3600}
-	// A full batch keeps Redis busy for 1 ms; MaxWait, with which alerts compare,
-	// is 20 ms, and SyncTimeout 0.25 s.
+	// A full batch keeps Redis busy for 1 ms. MaxWait, with which alerts compare, is 20 ms; SyncTimeout is 0.25 s.
 	durationBounds = []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.025, 0.05, 0.1, 0.25, 0.5, 1}
-	batchBounds    = []float64{1, 2, 4, 8, 16, 32, 64} // to wire.MaxOps
+	batchBounds    = []float64{1, 2, 4, 8, 16, 32, 64} // up to wire.MaxOps
 )
 
-// histograms is one limiter's part of them; nil: nobody takes metrics. The
-// options are made once and passed as they are: recording allocates nothing.
+// histograms records for one limiter; nil: no metrics provider. The options are made once and passed as they are, so
+// that recording allocates nothing.
 type histograms struct {
 	overshoot metric.Int64Histogram
 	staleness metric.Float64Histogram
@@ -77,7 +73,7 @@ func (m *metrics) histograms(name string) *histograms {
 	return &histograms{m.overshoot, m.staleness, []metric.RecordOption{of}}
 }
 
-// A sync has no caller whose context would tell more.
+// The two methods below use context.Background: a sync has no single caller whose context could add anything.
 
 func (h *histograms) overshot(units int64) {
 	if h != nil {
@@ -99,8 +95,7 @@ func (m *metrics) synced(ctx context.Context, took time.Duration, ops int) {
 	}
 }
 
-// newMetrics makes the instruments of a hub. Those of a nil provider record
-// nothing.
+// newMetrics makes the instruments of a hub. With a nil provider they record nothing.
 func newMetrics(provider metric.MeterProvider, hub string) (*metrics, error) {
 	if provider == nil {
 		return &metrics{release: func() {}}, nil
@@ -168,7 +163,7 @@ func newMetrics(provider metric.MeterProvider, hub string) (*metrics, error) {
 	return out, nil
 }
 
-// register has a hub observed from here on: a reader may collect at once.
+// register starts the observation of a hub. A reader may collect at once.
 func (m *metrics) register(h *Hub) (err error) {
 	if m.made == nil {
 		return nil
@@ -198,7 +193,7 @@ func (h *Hub) observe(o metric.Observer, in *instruments) {
 			return metric.WithAttributes(append(kv, policy)...)
 		}
 		c := &l.count
-		allowed, denied, admitted := c.tally() // h.Stats has drained
+		allowed, denied, admitted := c.tally() // h.Stats above has drained the budgets
 		for i := range hybridlimit.NumSources {
 			src := attrSource.String(hybridlimit.Source(i).String())
 			may := l.mayDecide(hybridlimit.Source(i))
@@ -233,12 +228,12 @@ func (h *Hub) observe(o metric.Observer, in *instruments) {
 	}
 }
 
-// decides is what a source can say.
+// decides lists the results that a source can have.
 type decides struct{ allow, deny bool }
 
-// mayDecide is what a source can say of a limiter's calls: exported from the
-// start, at 0, so that the first of them is a rise. That is twelve series of a
-// policy at most. What a limit that counts nothing admits comes when it does.
+// mayDecide returns the results that a source can have with this limiter. Their series are exported from the start
+// with the value 0, so that the first decision is visible as a rise. These are at most ten series of a policy. The
+// series of Unlimited is the exception: it begins with the first admission.
 func (l *Limiter) mayDecide(s hybridlimit.Source) decides {
 	exactly := l.exactly(l.plan.Load())
 	switch s {

@@ -2,21 +2,19 @@ package hybrid
 
 import "fmt"
 
-// Mode says where units come from. All modes run the same code.
+// Mode chooses the source of units. All modes run the same code.
 type Mode uint8
 
 // The modes.
 const (
-	// ModeAuto spends leases first, and credit for new keys and for spikes.
-	// The fleet may admit Config.Overshoot of a burst early, and repays it.
-	ModeAuto Mode = iota
-	// ModeStrict spends leases only: nothing is admitted that Redis has not
-	// debited. A cold key waits one round trip, and so does a call whose
-	// process's part of the limit is below a unit or two.
-	ModeStrict
-	// ModeDeferred spends credit only: count locally, push every K units or
-	// T. No decision waits once a key is warm; the fleet may admit up to a
+	// ModeAuto spends leases first, and credit for new keys and for spikes. The fleet may admit Config.Overshoot of a
 	// burst early, and repays it.
+	ModeAuto Mode = iota
+	// ModeStrict spends leases only: it admits no unit that Redis has not debited. The first call for a cold key
+	// waits one round trip. So does a call when the process's part of the limit is below a unit or two.
+	ModeStrict
+	// ModeDeferred spends credit only: it counts locally and sends the count every K units or after T. No decision
+	// waits once a key is warm. The fleet may admit up to a burst early, and repays it.
 	ModeDeferred
 	// ModeExact asks Redis for every decision.
 	ModeExact
@@ -32,18 +30,18 @@ func (m Mode) String() string {
 	return fmt.Sprintf("Mode(%d)", uint8(m))
 }
 
-// Fallback says what decides while Redis does not answer.
+// Fallback chooses the rule that decides while Redis does not answer.
 type Fallback uint8
 
 // The fallbacks. The zero value keeps the fleet's total near the limit.
 const (
-	// FallbackShare gives each process limit/N, N as last known.
+	// FallbackShare gives each process limit/N, where N is the last known fleet size.
 	FallbackShare Fallback = iota
-	// FallbackFull gives each process the whole limit: N times as much.
+	// FallbackFull gives each process the whole limit, so the fleet admits up to N times the limit.
 	FallbackFull
 	// FallbackAllowAll admits everything.
 	FallbackAllowAll
-	// FallbackDenyAll denies everything but units already leased.
+	// FallbackDenyAll denies everything except units that are already leased.
 	FallbackDenyAll
 
 	fallbacks

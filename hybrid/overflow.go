@@ -10,30 +10,27 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/account"
 )
 
-// This file is keys for which there is no memory while Redis does not answer:
-// memory is full of keys that owe. They share an allowance, of one cell for each
-// key that memory holds: a key has the cell that its hash says, and in it no more
-// than it would have by itself. So no key has more than its share in it, all
-// together have as much as the keys in memory, and who makes up keys to deny
-// others has to use all of that up, again and again. Which cell a key has nobody
-// outside knows, since the hash is seeded. See
+// This file decides for keys that find no memory while Redis does not answer, because memory is full of keys that
+// owe. These keys share an allowance. It has one cell for each key that memory can hold. The hash of a key chooses
+// its cell, and a cell holds no more than the key's own share. So a key never has more than its share there, and all
+// these keys together have as much as the keys in memory. An attacker who makes up keys to deny others must use up
+// the whole allowance, again and again. Outsiders cannot compute the cell of a key, because the hash is seeded. See
 // docs/decisions/0027-an-allowance-for-keys-without-memory.md.
 
-// leastCells is how many cells there are at least.
+// leastCells is the smallest number of cells.
 const leastCells = 1024
 
-// overflow is a limiter's allowance. Its cells are there only while one of them
-// is not full.
+// overflow is a limiter's allowance. Its cells exist only while at least one of them is not full.
 type overflow struct {
 	cells atomic.Pointer[cells]
-	quiet atomic.Int64 // ns: until then nothing more is logged
+	quiet atomic.Int64 // ns: the next line is logged after this time
 }
 
-// cells are shares that many keys have together.
+// cells are fallback shares. Several keys use one cell together.
 type cells struct {
 	began int64          // ns
-	until atomic.Int64   // ns: when all are full again
-	full  []atomic.Int64 // ns: when one is; 0: nobody has used it
+	until atomic.Int64   // ns: time at which all cells are full again
+	full  []atomic.Int64 // ns: time at which each cell is full again; 0: never used
 }
 
 func newCells(keys int, now int64) *cells {
@@ -42,33 +39,32 @@ func newCells(keys int, now int64) *cells {
 	return c
 }
 
-// of is the cell of a hash: the high bits choose, since the low ones chose the
-// shard of memory that was full.
+// of returns the cell of a hash. The high bits choose, because the low bits chose the shard of memory that was full.
 func (c *cells) of(hash uint64) *atomic.Int64 {
 	i, _ := bits.Mul64(hash, uint64(len(c.full)))
 	return &c.full[i]
 }
 
-// lacks is how many units a cell that is full at a time lacks now, for a key of
-// these terms.
+// lacks returns how many units a cell lacks at now, for a key with the fallback t. full is the time at which the cell
+// is full again.
 func (c *cells) lacks(full int64, t account.Fallback, now int64) float64 {
-	if full == 0 { // as share.start: a share below one unit begins with that
+	if full == 0 { // as at the start of a fallback bucket: a share below one unit begins at that share
 		full = c.began + spans(t.Most()-t.Cap, t)
 	}
 	return float64(max(0, full-now)) * t.PerNs
 }
 
-// spans is the ns in which units come back, rounded up.
+// spans returns the ns in which so many units come back, rounded up.
 func spans(units float64, t account.Fallback) int64 {
 	return int64(min(math.Ceil(units/t.PerNs), 1<<61))
 }
 
-// level is how many units a key has left in its cell.
+// level returns how many units a key has left in its cell.
 func (c *cells) level(hash uint64, t account.Fallback, now int64) float64 {
 	return max(0, t.Most()-c.lacks(c.of(hash).Load(), t, now))
 }
 
-// take takes n units out of a cell, and returns how many it lacked before.
+// take takes n units out of a cell. It returns the units that the cell lacked before.
 func (c *cells) take(hash uint64, t account.Fallback, n, now int64) (lacked float64, ok bool) {
 	cell := c.of(hash)
 	for {
@@ -85,19 +81,19 @@ func (c *cells) take(hash uint64, t account.Fallback, n, now int64) (lacked floa
 	}
 }
 
-// put puts n units back that were taken just now.
+// put returns n units that were taken just now.
 func (c *cells) put(hash uint64, t account.Fallback, n int64) {
 	c.of(hash).Add(-spans(float64(n), t))
 }
 
-// drain has a cell hold level units at most.
+// drain lowers a cell to at most level units.
 func (c *cells) drain(hash uint64, t account.Fallback, level float64, now int64) {
 	full := now + spans(t.Most()-level, t)
 	rise(c.of(hash), full)
 	rise(&c.until, full)
 }
 
-// spare is the cells, made where there are none.
+// spare returns the cells, and makes them if there are none.
 func (l *Limiter) spare(now int64) *cells {
 	for {
 		if c := l.overflow.cells.Load(); c != nil {
@@ -107,19 +103,18 @@ func (l *Limiter) spare(now int64) *cells {
 	}
 }
 
-// release gives up cells that are all full. It may be that somebody is taking
-// units from them: so much more may be admitted, once.
+// release drops the cells when all are full. A concurrent take may still use the old cells: that much more can be
+// admitted, once.
 func (o *overflow) release(now int64) {
 	if c := o.cells.Load(); c != nil && now >= c.until.Load() {
 		o.cells.CompareAndSwap(c, nil)
 	}
 }
 
-// withoutMemory decides a call that Redis does not answer, for a key that memory
-// has no room for. What it admits is counted, and nobody owes it: Redis never
-// hears of it.
+// withoutMemory decides a call that Redis does not answer, for a key that finds no room in memory. The units it
+// admits are counted and not owed: Redis never hears of them.
 func (l *Limiter) withoutMemory(key string, at place, n int64) account.Verdict {
-	if l.cfg.Mode == ModeStrict && !l.alone(at.tag) { // as state.without
+	if l.cfg.Mode == ModeStrict && !l.alone(at.tag) { // as account.Account.without
 		return account.Verdict{Action: account.Deny, Source: hybridlimit.SourceTimeout, Retry: max(int64(l.hub.engine.RTT()), int64(tick))}
 	}
 	v := l.fromOverflow(key, at.plan, n)
@@ -127,7 +122,7 @@ func (l *Limiter) withoutMemory(key string, at place, n int64) account.Verdict {
 	return v
 }
 
-// fromOverflow is withoutMemory, and counts nothing.
+// fromOverflow is withoutMemory without the counting.
 func (l *Limiter) fromOverflow(key string, r *account.Plan, n int64) account.Verdict {
 	now := l.hub.clock.Now()
 	v := account.Verdict{Action: account.Deny, Source: hybridlimit.SourceFallback, Retry: int64(l.cfg.SyncInterval)}
@@ -150,8 +145,7 @@ func (l *Limiter) fromOverflow(key string, r *account.Plan, n int64) account.Ver
 	return v
 }
 
-// countOverflow counts a decision of withoutMemory, and says now and then that
-// there are such.
+// countOverflow counts a decision of withoutMemory, and logs a line about them from time to time.
 func (l *Limiter) countOverflow(n int64, admitted bool) {
 	l.count.overflow.Add(1)
 	if admitted {
@@ -164,11 +158,11 @@ func (l *Limiter) countOverflow(n int64, admitted bool) {
 	}
 }
 
-// overflowQuiet is how long nothing more is logged of one limiter's overflow.
+// overflowQuiet is the least time between two lines about the overflow of one limiter.
 const overflowQuiet = 10e9 // ns
 
-// comeIn has an entry that is about to come into memory begin with what its key
-// has left in the overflow: it may have used the rest of its share there.
+// comeIn starts the fallback bucket of a new entry at the level that its key has left in the overflow: the key may
+// have used the rest of its share there.
 func (e *entry) comeIn(r *account.Plan, now int64) {
 	c := e.lim.overflow.cells.Load()
 	if c == nil {
@@ -185,9 +179,8 @@ func (e *entry) comeIn(r *account.Plan, now int64) {
 	}
 }
 
-// goOut has the overflow hold no more for a key than its entry has, which is
-// forgotten while Redis does not answer: else whoever has used his part up would
-// have another, once others have driven him out. Call it under e.mu.
+// goOut lowers the key's cell to the level of an entry that is forgotten while Redis does not answer. Otherwise a
+// caller who has used up a share would get another one after other keys have evicted this one. Call it under e.mu.
 func (e *entry) goOut(now int64) {
 	l := e.lim
 	c := e.conditions(e.plan.Load(), now)

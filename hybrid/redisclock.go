@@ -2,32 +2,30 @@ package hybrid
 
 import "sync/atomic"
 
-// redisClock is how far the clock of a Redis is ahead of the hub's. Windows end
-// by Redis's clock; all answers of one name the same end, whichever key or sync
-// they are from, because they count from here. An answer shows that the lead is
-// at least Redis's time less when the answer came, and at most less when the
-// question left: it moves only where it is proved wrong, and else to the side of
-// windows that end a little late. The zero value knows nothing.
+// redisClock measures how far the clock of a Redis is ahead of the hub's: the lead. Windows end by Redis's clock. All
+// answers use this lead, so they name the same end, independent of the key and the sync. An answer proves two bounds:
+// the lead is at least Redis's time minus the time of receipt, and at most Redis's time minus the time of sending.
+// The lead starts at the lower bound, so that windows end a little late, and moves only when a bound proves it wrong.
+// The zero value knows nothing.
 type redisClock struct {
 	lead  atomic.Int64 // ns
 	known atomic.Bool
 }
 
-// heard notes Redis's time (µs) in an answer to what was sent, and reports
-// whether it is the first.
+// heard notes Redis's time (µs) in an answer, and reports whether the answer is the first.
 func (c *redisClock) heard(redisNow, sent, received int64) (first bool) {
 	least, most := redisNow*1000-received, redisNow*1000+999-sent
 	lead := c.lead.Load()
 	if !c.known.Load() || lead < least {
 		lead = least
-	} else if lead > most { // it was set back
+	} else if lead > most { // Redis's clock was set back
 		lead = most
 	}
 	c.lead.Store(lead)
 	return !c.known.Swap(true)
 }
 
-// windowEnd is when the window of now ends, for a period in µs; 0: not known.
+// windowEnd returns the end of the window that contains now, for a period in µs; 0: not known.
 func (c *redisClock) windowEnd(period, now int64) int64 {
 	if !c.known.Load() || period <= 0 {
 		return 0
@@ -36,19 +34,17 @@ func (c *redisClock) windowEnd(period, now int64) int64 {
 	return now + period - (now+c.lead.Load())%period
 }
 
-// at is a time of Redis, in µs, on the hub's clock: as late as the quickest
-// answer so far allows. Call heard first.
+// at converts a time of Redis (µs) to the hub's clock. It returns the latest time that the quickest answer so far
+// permits. Call heard first.
 func (c *redisClock) at(redisNow int64) int64 { return redisNow*1000 - c.lead.Load() }
 
-// redisClocks are those of the Redis that has each tag's keys: one, or one per
-// tag.
+// redisClocks holds the clocks of the Redis servers that have the tags' keys: one in all, or one per tag.
 type redisClocks struct {
 	of   []redisClock
-	some atomic.Int64 // of one that is known, once one is
+	some atomic.Int64 // index of a known clock, once there is one
 }
 
-// at is when Redis said its time, between the sending of the question and the
-// receipt of the answer.
+// at returns the time on the hub's clock at which Redis read its time, kept between sent and received.
 func (c *redisClocks) at(tag int, redisNow, sent, received int64) int64 {
 	return max(sent, min(c.of[c.index(tag)].at(redisNow), received))
 }
@@ -62,8 +58,7 @@ func (c *redisClocks) heard(tag int, redisNow, sent, received int64) {
 	}
 }
 
-// windowEnd is by the tag's own Redis, or another of the fleet's that has been
-// heard: their clocks differ by less than a period does.
+// windowEnd uses the tag's own Redis, or another known Redis of the fleet: their clocks differ by less than a period.
 func (c *redisClocks) windowEnd(tag int, period, now int64) int64 {
 	if end := c.of[c.index(tag)].windowEnd(period, now); end > 0 {
 		return end
@@ -71,8 +66,8 @@ func (c *redisClocks) windowEnd(tag int, period, now int64) int64 {
 	return c.of[c.some.Load()].windowEnd(period, now)
 }
 
-// redis is what a tag's Redis says at a time of the hub's clock, in µs, as early
-// as the quickest answer so far allows; 0: not known.
+// redis returns the time of a tag's Redis (µs) at a time of the hub's clock. It is the earliest time that the
+// quickest answer so far permits; 0: not known.
 func (c *redisClocks) redis(tag int, now int64) int64 {
 	r := &c.of[c.index(tag)]
 	if !r.known.Load() {

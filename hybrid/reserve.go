@@ -16,18 +16,19 @@ import (
 // longest is the MaxDelay of a reservation without a deadline.
 const longest = algo.Never - 1 // µs
 
-// Reserve takes n units of key now: from what this process has in hand, or
-// else by asking Redis for this very call, of a bucket also such as will have
-// come back only later. Delay says when they may be used. At most a burst can
-// be booked ahead. A queue's place is ahead by itself, and it has no more of
-// them for who reserves; windows and logs cannot be booked ahead. A cost above
-// the burst is ErrExceedsBurst. Without Redis the fallback decides, and books
-// nothing ahead.
+// Reserve takes n units of key now. It takes units in hand first, and otherwise asks Redis for this one call. From a
+// bucket it can also take units that will come back only later. Delay is the time until the units may be used. At
+// most a burst can be booked ahead. A place in a queue lies ahead by itself, so Reserve books no further places
+// there. Windows and logs cannot be booked ahead. A cost above the burst returns ErrExceedsBurst. Without Redis the
+// fallback decides, and books nothing ahead.
 //
-// Cancel gives back: of a window to that in which the units were taken, of a log
-// the entry that was made, of a bucket no more than keeps what was booked later
-// within the limit. It goes with a sync of its own, and so exactly once; where
-// there is no memory for the key, with a message that is sent once.
+// Cancel gives back, depending on the algorithm:
+//   - a window: the units, to the window in which they were taken
+//   - a log: the entry that was made
+//   - a bucket: at most as many units as keep later bookings within the limit
+//
+// Cancel goes with a sync of its own, so Redis applies it exactly once. If there is no memory for the key, Cancel is
+// one message that is sent once.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*hybridlimit.Reservation, error) {
 	if err := l.check(key, n); err != nil {
 		return nil, err
@@ -37,20 +38,18 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*hybridlimi
 		return nil, err
 	}
 	return hybridlimit.NewReservation(res, func(ctx context.Context) error {
-		if res.Source == hybridlimit.SourceSwitch { // nothing was taken
+		if res.Source == hybridlimit.SourceSwitch { // a switch takes nothing
 			return nil
 		}
 		return l.giveBack(ctx, key, n, back)
 	}), nil
 }
 
-// Wait takes n units of key as soon as they can be had, and returns when they
-// may be used: with a queue it is the shaper. Units in hand are had at once;
-// others are booked with Redis as Reserve does, or, where nothing can be booked
-// ahead, asked for again when RetryAfter has passed. It fails at once when
-// ctx's deadline cannot be met (context.DeadlineExceeded) or the burst can
-// never hold n (ErrExceedsBurst). When ctx ends while it waits the units are
-// given back.
+// Wait takes n units of key as soon as they can be had, and returns when they may be used. With a queue it shapes
+// traffic. Wait takes units in hand at once. It books others with Redis as Reserve does. Where nothing can be booked
+// ahead, it asks again when RetryAfter has passed. Wait fails at once when the deadline of ctx cannot be met
+// (context.DeadlineExceeded) or when the burst can never hold n (ErrExceedsBurst). When ctx ends during the wait, the
+// units are given back.
 func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	if err := l.check(key, n); err != nil {
 		return hybridlimit.Result{}, err
@@ -68,14 +67,14 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Re
 	})
 }
 
-// booked describes the units of a reservation, so that they can be given back.
+// booked describes the units of a reservation for Cancel.
 type booked struct {
-	op    algo.Op // gives back what Redis gave to this very call; Refund 0: it was in hand
-	kept  bool    // its key is in memory: without Redis it can wait there
+	op    algo.Op // gives back what Redis granted to this call; Refund 0: the units were in hand
+	kept  bool    // the key is in memory, where a refund can wait for Redis
 	taken account.Taken
 }
 
-// book takes n units that can be had within most µs.
+// book takes n units that will be available within most µs.
 func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybridlimit.Result, back booked, err error) {
 	if res, ok := l.decidedBySwitch(n); ok {
 		l.logDenial(key, nil, n, &res)
@@ -104,7 +103,7 @@ func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybr
 		if v.Source != hybridlimit.SourceUnknown {
 			return l.answer(key, l.fill(res, at.plan, v, n), n), back, nil
 		}
-		// What Redis books must stand behind all that it has not heard of.
+		// A booking in Redis must come after all units that Redis has not heard of.
 		if ok, err := l.settled(ctx, e, w, again); !ok {
 			l.beside(e, n, wire.Answer{}, true)
 			if err != nil {
@@ -130,7 +129,7 @@ func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybr
 	return l.answer(key, res, n), back, nil
 }
 
-// giveBack gives back what book took.
+// giveBack gives back the units that book took.
 func (l *Limiter) giveBack(ctx context.Context, key string, n int64, back booked) error {
 	if err := l.check(key, n); err != nil {
 		return err
@@ -150,9 +149,10 @@ func (l *Limiter) giveBack(ctx context.Context, key string, n int64, back booked
 	return err
 }
 
-// inHand takes n units that need not be asked for, and notes when. Else it notes that a direct call is about to ask for them, and
-// says nothing: SourceUnknown. While Redis has not heard of all units that were admitted or given back, w waits for the answer that
-// follows; twice: it needs a second one, because a sync without them is on its way.
+// inHand takes n units that this process has in hand, and notes the time in back. If there are too few, it notes that
+// a direct call is about to ask for them, and v.Source is SourceUnknown. If Redis has not heard of all units that
+// were admitted or given back, w waits for the next answer. twice reports whether w needs the answer after that too,
+// because a sync without these units is on its way.
 func (l *Limiter) inHand(key string, at place, n int64, back *booked) (e *entry, v account.Verdict, w *account.Waiter, twice bool, err error) {
 	e, _, err = l.lockAt(key, at)
 	if e == nil || err != nil {
@@ -170,15 +170,15 @@ func (l *Limiter) inHand(key string, at place, n int64, back *booked) (e *entry,
 	return e, ev.end(v), w, twice, nil
 }
 
-// expect adds a waiter that asks for nothing: it waits for the next answer. Call it under e.mu, and have the entry synced.
+// expect adds a waiter for the next answer; it asks for no units. Call it under e.mu, and have the entry synced.
 func (e *entry) expect() *account.Waiter {
 	w := account.NewWaiter(0, e.plan.Load())
 	e.waiters.Add(w)
 	return w
 }
 
-// settled waits until Redis has heard of what was admitted and given back before w. It reports false where it has not within
-// MaxWait.
+// settled waits until Redis has heard of all units that were admitted or given back before w. It returns false when
+// Redis has not heard of them within MaxWait.
 func (l *Limiter) settled(ctx context.Context, e *entry, w *account.Waiter, twice bool) (bool, error) {
 	for w != nil {
 		if v, err := l.wait(ctx, e, w); err != nil || v.Source != hybridlimit.SourceRedis {
@@ -199,7 +199,7 @@ func (l *Limiter) settled(ctx context.Context, e *entry, w *account.Waiter, twic
 	return true, nil
 }
 
-// moment is a time as algo.Op.RefundAt has it: the number of the window, or µs of Redis time; 0: not known.
+// moment returns a time in the form of algo.Op.RefundAt: the number of the window, or µs of Redis time; 0: not known.
 func (e *entry) moment(c *account.Conditions, at int64) int64 {
 	at = max(0, e.lim.hub.clocks.redis(e.tag(), at))
 	if c.Window.Period > 0 {
@@ -208,12 +208,12 @@ func (e *entry) moment(c *account.Conditions, at int64) int64 {
 	return at
 }
 
-// beside books the end of a direct call for n units whose key has an entry.
+// beside tells the account of an entry that a direct call for n units has ended.
 func (l *Limiter) beside(e *entry, n int64, ans wire.Answer, ok bool) {
 	if e == nil {
 		return
 	}
-	granted := n // it may have been granted, as far as this process knows
+	granted := n // without an answer, Redis may have granted all of them
 	if ok {
 		granted = ans.Granted
 	}
@@ -227,12 +227,10 @@ func (l *Limiter) beside(e *entry, n int64, ans wire.Answer, ok bool) {
 	ev.end(account.Verdict{})
 }
 
-// Refund gives back n units of key, of a call that came to less than was taken
-// for it: off what is still owed, and beyond that with the next sync. The key
-// never holds more than when it is full. Of a window they are units of the
-// current one: call it before the window ends, or Cancel a reservation, which
-// knows its window. The bound of the package documentation holds for what was
-// decided, not for what was given back.
+// Refund gives back n units of key, after a call that cost less than it took. The units first reduce what is still
+// owed; the rest goes to Redis with the next sync. The key never holds more than a full key does. Units of a window
+// go to the current window: call Refund before the window ends, or use Reservation.Cancel, which knows its window.
+// The bound of the package documentation holds for the decisions, not for the units that were given back.
 func (l *Limiter) Refund(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	if err := l.check(key, n); err != nil {
 		return hybridlimit.Result{}, err
@@ -250,11 +248,11 @@ func (l *Limiter) Refund(ctx context.Context, key string, n int64) (hybridlimit.
 	return l.refundLater(ctx, key, at, n, booked{taken: account.Taken{At: ofNow}}, account.SyncLazily)
 }
 
-// ofNow stands for the current window, and for no time of a bucket.
+// ofNow stands for the current window. For a bucket it stands for no time.
 const ofNow = -1
 
-// refundLater gives back n units with a sync, or at once where there is no
-// memory for the key. What Redis has not heard of it is not told.
+// refundLater gives back n units with a sync, or at once if there is no memory for the key. Redis is not told of
+// units that it has not heard of.
 func (l *Limiter) refundLater(ctx context.Context, key string, at place, n int64, back booked, soon account.Sync) (hybridlimit.Result, error) {
 	var e *entry
 	if !l.exactly(at.plan) {
@@ -282,7 +280,7 @@ func (l *Limiter) refundLater(ctx context.Context, key string, at place, n int64
 	return res, nil
 }
 
-// refundNow gives back by a message of its own, sent once.
+// refundNow gives units back with a message of its own, which is sent once.
 func (l *Limiter) refundNow(ctx context.Context, key string, at place, op algo.Op) (hybridlimit.Result, error) {
 	ans, _, ok := l.askNow(ctx, at, op)
 	if !ok {
@@ -298,10 +296,9 @@ func (l *Limiter) refundNow(ctx context.Context, key string, at place, op algo.O
 	}, nil
 }
 
-// Reset forgets what key has used, in Redis and here: what is in hand or owed
-// is given up, and counted so. A sync that is on its way still counts. Other
-// processes may deny from memory for some seconds more, and spend what they
-// have leased.
+// Reset forgets the use of key, in Redis and in this process. Units in hand and units owed are given up and counted
+// as such. A sync that is on its way still counts. For a few seconds more, other processes may deny from memory and
+// may spend their leases.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if err := l.check(key, 1); err != nil {
 		return err

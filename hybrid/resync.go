@@ -11,46 +11,44 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// What a fleet that restores a Redis asks of it: 64 keys keep Redis busy for
-// about 0.8 ms (docs/decisions/0001-batch-size.md), and a quarter of its time
-// is some 20 000 keys a second, shared by the fleet's processes. The keys in
-// use are restored by their own syncs besides.
+// These constants set how much of a Redis's time a fleet uses to restore it. 64 keys keep Redis busy for about 0.8 ms
+// (docs/decisions/0001-batch-size.md). A quarter of its time is some 20 000 keys a second, shared by the processes of
+// the fleet. Keys in use are also restored by their own syncs.
 const (
-	resyncMessage = 50 * time.Microsecond // Redis's time for a message
-	resyncOp      = 12 * time.Microsecond // and for each key in it
-	resyncPart    = 4                     // the fleet takes 1/4 of Redis's time
-	// resyncSaved is what a tick may leave to the next: one full message.
+	resyncMessage = 50 * time.Microsecond // Redis's time for a message without keys
+	resyncOp      = 12 * time.Microsecond // Redis's time for each key in the message
+	resyncPart    = 4                     // the fleet uses 1/4 of Redis's time
+	// resyncSaved is the most time that one tick may leave to the next: one full message.
 	resyncSaved = resyncMessage + wire.MaxOps*resyncOp
-	// resyncWithin is the longest that a process waits before it begins, at
-	// random: the fleet does not learn of a loss at once, nor a process of all
-	// its tags. So often, at most, it goes through its keys (100 000 take some
-	// 60 ms), and for a fifth of the time.
+	// resyncWithin is the longest random wait before a process begins. The fleet does not notice a loss all at once,
+	// nor does a process notice the losses of all its tags at once. It is also the least time between two passes over
+	// all keys. A pass takes some 60 ms for 100 000 keys, and passes take at most a fifth of the time.
 	resyncWithin = 50 * time.Millisecond
 	resyncTick   = 10 * time.Millisecond // between messages, jittered
-	// resyncGather lets a lane see all of a message before it sends.
+	// resyncGather is the time in which a lane collects a whole message before it sends.
 	resyncGather = time.Millisecond
 )
 
-// resync tells Redis what this process knows of its keys, where Redis has lost
-// that: a view, and nothing owed. Redis takes the larger use, so that this
-// restores what everyone used, and does nothing where nothing was lost.
+// resync tells Redis what this process knows of its keys after Redis has lost them. It sends views, and no owed
+// units. Redis keeps the larger use of the two. So a resync restores the use of the whole fleet, and changes nothing
+// if nothing was lost.
 type resync struct {
 	hub  *Hub
-	lost []atomic.Int64 // by tag: ns at which its last loss was noticed; 0: never
+	lost []atomic.Int64 // by tag: ns at which the last loss was noticed; 0: never
 
 	mu      sync.Mutex   // guards what follows
-	tags    map[int]bool // lost, and not looked through yet; true: for sure
+	tags    map[int]bool // lost tags whose keys wait for a pass; true: the loss is certain
 	running bool
 	closed  bool
 	wg      sync.WaitGroup
 
 	// The rest belongs to the goroutine.
 	work  []resyncGroup
-	again time.Time     // when the keys may be gone through again
-	ahead time.Duration // of Redis's time that was taken in advance; negative: saved
+	again time.Time     // earliest time of the next pass over the keys
+	ahead time.Duration // Redis's time used in advance; negative: saved
 }
 
-// resyncGroup is keys of one tag that go in one message.
+// resyncGroup holds keys of one tag that go in one message.
 type resyncGroup struct {
 	tag     int
 	entries []*entry
@@ -64,8 +62,8 @@ func newResync(h *Hub) *resync {
 	return &resync{hub: h, lost: make([]atomic.Int64, h.cfg.Tags), tags: map[int]bool{}}
 }
 
-// onLoss is for the sync engine. What it settles from here on is no older than
-// the loss.
+// onLoss is called by the sync engine when a tag has lost its state, or may have. Syncs that the engine settles after
+// this call are no older than the loss.
 func (r *resync) onLoss(tag int, sure bool) {
 	r.lost[tag].Store(r.hub.clock.Now())
 	r.mu.Lock()
@@ -81,7 +79,7 @@ func (r *resync) onLoss(tag int, sure bool) {
 	}
 }
 
-// close stops the goroutine, after the hub's context has ended, for good.
+// close stops the goroutine for good. Call it after the hub's context has ended.
 func (r *resync) close() {
 	r.mu.Lock()
 	r.closed = true
@@ -89,7 +87,7 @@ func (r *resync) close() {
 	r.wg.Wait()
 }
 
-// run works off losses until there are none.
+// run handles losses until there are none.
 func (r *resync) run() {
 	defer r.wg.Done()
 	last := time.Now()
@@ -118,7 +116,7 @@ func (r *resync) run() {
 	}
 }
 
-// take returns the tags that were lost since the last time.
+// take returns the tags that were lost since the last call.
 func (r *resync) take() map[int]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,7 +125,7 @@ func (r *resync) take() map[int]bool {
 	return lost
 }
 
-// rest says that the goroutine may end.
+// rest reports whether the goroutine may end.
 func (r *resync) rest() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -135,7 +133,7 @@ func (r *resync) rest() bool {
 	return !r.running
 }
 
-// plan goes through all keys for those of lost tags.
+// plan groups the keys of the lost tags into messages.
 func (r *resync) plan(lost map[int]bool) {
 	r.work = slices.DeleteFunc(r.work, func(g resyncGroup) bool { _, again := lost[g.tag]; return again })
 	byTag, keys := map[int][]*entry{}, 0
@@ -165,7 +163,7 @@ func (r *resync) plan(lost map[int]bool) {
 	}
 }
 
-// send queues what is due. Tags whose Redis does not answer wait.
+// send queues the messages that are due. Tags whose Redis does not answer wait.
 func (r *resync) send() {
 	for range len(r.work) {
 		if r.ahead > 0 {
@@ -188,7 +186,7 @@ func (r *resync) send() {
 	}
 }
 
-// fleetSize is the largest N of the hub's limiters.
+// fleetSize returns the largest N of the hub's limiters.
 func (h *Hub) fleetSize() int64 {
 	n := int64(1)
 	for _, l := range h.all() {
@@ -197,9 +195,8 @@ func (h *Hub) fleetSize() int64 {
 	return n
 }
 
-// suspect has one key per tag synced, because Redis has forgotten a heartbeat:
-// the answers tell whether the tags were lost too. So a process learns of a
-// loss that decides nothing and has nothing to sync.
+// suspect syncs one key of each tag after Redis has forgotten a heartbeat. The answers show whether the tags were
+// lost too. So a process notices a loss even if it decides nothing and has nothing to sync.
 func (l *Limiter) suspect() {
 	now, asked := l.hub.clock.Now(), make(map[int]bool, l.hub.cfg.Tags)
 	l.store.each(func(e *entry) {
@@ -210,14 +207,14 @@ func (l *Limiter) suspect() {
 	})
 }
 
-// tells says whether Redis may learn something from the entry's view.
+// tells reports whether Redis may learn something from the entry's view.
 func (e *entry) tells(lost int64) bool {
 	e.lock()
 	defer e.unlock()
 	return !e.dead && e.account.Tells(e.plan.Load().Bucket, lost)
 }
 
-// again has the view told at the next sync, if it is not newer than a loss.
+// again marks the view for the next sync if it is not newer than a loss, and reports whether it did.
 func (e *entry) again(lost int64) bool {
 	e.lock()
 	defer e.unlock()

@@ -8,8 +8,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/account"
 )
 
-// slow decides where the word did not: a key that is not in memory, an epoch
-// that has passed, units that ran out.
+// slow decides when the fast path cannot: the key is not in memory, its budget has expired, or its units have run
+// out.
 func (l *Limiter) slow(ctx context.Context, key string, n int64, given *account.Plan) (hybridlimit.Result, error) {
 	if res, ok := l.decidedBySwitch(n); ok {
 		l.logDenial(key, nil, n, &res)
@@ -49,7 +49,7 @@ func (l *Limiter) slow(ctx context.Context, key string, n int64, given *account.
 	return l.answerUnder(r, key, l.fill(res, r, v, n), n), nil
 }
 
-// event is an event of a locked entry, from its beginning to its end.
+// event is one event of a locked entry, from event to end.
 type event struct {
 	e          *entry
 	conditions account.Conditions
@@ -57,7 +57,7 @@ type event struct {
 	now        int64 // ns
 }
 
-// event begins one. The entry's lock is held.
+// event begins an event. Call it with the entry locked.
 func (e *entry) event() event {
 	epoch, now := e.lim.hub.clock.Stamp()
 	ev := event{e: e, conditions: e.conditions(e.plan.Load(), now), epoch: epoch, now: now}
@@ -65,7 +65,8 @@ func (e *entry) event() event {
 	return ev
 }
 
-// end ends it, unlocks the entry, and queues the sync that the verdict wants. It returns the verdict with what only the shell knows.
+// end ends the event, unlocks the entry, and queues the sync that the verdict asks for. It adds to the verdict the
+// fields that the account cannot know.
 func (ev *event) end(v account.Verdict) account.Verdict {
 	e := ev.e
 	e.end(&ev.conditions, ev.epoch, ev.now)
@@ -75,7 +76,7 @@ func (ev *event) end(v account.Verdict) account.Verdict {
 	return v
 }
 
-// never is a denial of a cost that the burst can never hold.
+// never returns the denial of a cost that the burst can never hold.
 func never(res hybridlimit.Result) hybridlimit.Result {
 	res.RetryAfter, res.Source = hybridlimit.Never, hybridlimit.SourceStatic
 	return res
@@ -93,24 +94,22 @@ func (l *Limiter) fill(res hybridlimit.Result, r *account.Plan, v account.Verdic
 	return res
 }
 
-// lock returns the key's entry with its lock held, making it if need be, under
-// the limit that came with the call or else its own; nil when memory is full
-// of keys that still owe.
+// lock returns the locked entry of the key, and makes it if necessary. The entry gets the limit of the call, or else
+// the key's own. lock returns nil when memory is full of keys that owe.
 func (l *Limiter) lock(key string, given *account.Plan) (*entry, hybridlimit.Result, error) {
 	e, _, res, err := l.lockBy(key, given, func() (place, error) { return l.placeUnder(key, given) })
 	return e, res, err
 }
 
-// lockAt is lock for a key whose place is known: no callback of the user runs.
+// lockAt is lock for a key whose place is known. It runs no callback of the user.
 func (l *Limiter) lockAt(key string, at place) (*entry, hybridlimit.Result, error) {
 	e, _, res, err := l.lockBy(key, at.plan, func() (place, error) { return at, nil })
 	return e, res, err
 }
 
-// lockBy is both, and says under which rules the call is decided. They are the
-// entry's, but for a limit that counts nothing: of that an entry takes nothing
-// over, since what it owes is still to be paid under the limit by which it was
-// counted.
+// lockBy implements lock and lockAt. It also returns the plan under which the call is decided. This is the entry's
+// plan, except for a limit that counts nothing. An entry never adopts such a limit: its owed units must be paid under
+// the limit by which they were counted.
 func (l *Limiter) lockBy(key string, given *account.Plan, find func() (place, error)) (*entry, *account.Plan, hybridlimit.Result, error) {
 	res := hybridlimit.Result{Policy: l.cfg.Name}
 	for {
@@ -127,7 +126,7 @@ func (l *Limiter) lockBy(key string, given *account.Plan, find func() (place, er
 			var owing []*entry
 			e, owing = l.store.add(made, l.hub.clock.Now())
 			for _, o := range owing {
-				o.sync(account.SyncNow) // pay, so that they can go
+				o.sync(account.SyncNow) // they must pay before they can be evicted
 			}
 			if e == nil {
 				return nil, nil, res, nil
@@ -143,7 +142,7 @@ func (l *Limiter) lockBy(key string, given *account.Plan, find func() (place, er
 		}
 		e.lock()
 		switch {
-		case l.closed.Load(): // asked under the lock: see writeOff
+		case l.closed.Load(): // checked under the lock: see writeOff
 			e.unlock()
 			return nil, nil, res, hybridlimit.ErrClosed
 		case !e.dead:
@@ -162,7 +161,7 @@ func (l *Limiter) lockBy(key string, given *account.Plan, find func() (place, er
 	}
 }
 
-// wait waits for Redis: for MaxWait, and not beyond ctx or the limiter.
+// wait waits for Redis, at most for MaxWait. It ends early when ctx ends or the limiter closes.
 func (l *Limiter) wait(ctx context.Context, e *entry, w *account.Waiter) (account.Verdict, error) {
 	timer := time.NewTimer(l.cfg.MaxWait)
 	defer timer.Stop()
@@ -184,8 +183,8 @@ func (l *Limiter) wait(ctx context.Context, e *entry, w *account.Waiter) (accoun
 	}
 }
 
-// timedOut decides without Redis for a call that has waited long enough. It leaves and decides under one lock: once it has left,
-// the entry may be forgotten.
+// timedOut decides without Redis for a call that has waited long enough. It leaves and decides under one lock,
+// because the entry may be forgotten as soon as the call has left.
 func (l *Limiter) timedOut(e *entry, w *account.Waiter) (account.Verdict, error) {
 	e.lock()
 	if !w.Leave() {

@@ -9,15 +9,15 @@ import (
 	"github.com/hybridlimit/hybridlimit/breaker"
 )
 
-// logEvery is the least time between two lines of one message. A Redis that
-// flaps is one story, not a line per flap.
+// logEvery is the least time between two lines with the same message. A flapping Redis must not cause a line per
+// flap.
 const logEvery = time.Second
 
-// stateLog writes a line when the hub's state changes: never per decision.
+// stateLog writes a line when the hub's state changes, and never per decision.
 type stateLog struct {
 	log *slog.Logger
 
-	mu      sync.Mutex // guards what follows; not held while logging
+	mu      sync.Mutex // guards the fields below; not held while logging
 	last    map[string]time.Time
 	skipped map[string]int
 	broken  map[int]struct{} // breakers that are not closed
@@ -30,7 +30,7 @@ func newStateLog(log *slog.Logger) *stateLog {
 	}
 }
 
-// event warns, unless the same message was logged less than logEvery ago.
+// event logs a warning, unless the same message was logged less than logEvery ago.
 func (s *stateLog) event(msg string, attrs ...any) {
 	s.mu.Lock()
 	skipped, ok := s.due(msg)
@@ -40,8 +40,8 @@ func (s *stateLog) event(msg string, attrs ...any) {
 	}
 }
 
-// due reports whether msg may be logged now, and how often it was not before.
-// Call it with s.mu.
+// due reports whether msg may be logged now, and how many lines with it were skipped since the last one. Call it
+// under s.mu.
 func (s *stateLog) due(msg string) (skipped int, ok bool) {
 	now := time.Now()
 	if last, ok := s.last[msg]; ok && now.Sub(last) < logEvery {
@@ -61,7 +61,7 @@ func (s *stateLog) write(level slog.Level, msg string, skipped int, attrs []any)
 	s.log.Log(context.Background(), level, msg, attrs...)
 }
 
-// small says, once per limit, that its credit is 0 units, and why.
+// small logs, once per limit, that its credit is 0 units, and why.
 func (s *stateLog) small(l *Limiter, n int64) {
 	s.write(slog.LevelInfo, msgSmall, 0, []any{
 		slog.String("limiter", l.cfg.Name), slog.String("limit", l.plan.Load().Limit.String()),
@@ -83,11 +83,10 @@ const (
 	msgAlone     = "hybridlimit: the fleet's size is unknown; this process takes the whole limit (set HubConfig.FleetSize)"
 )
 
-// breaker reports that the hub fell back, when the first of its breakers opens,
-// or recovered, when the last has closed. Half-open is neither. A line that is
-// held back (see logEvery) is made up for: an open breaker opens again after
-// each probe that fails, and the recovery is logged if the failure was. So the
-// last line is right within a second or a probe.
+// breaker logs a line when the hub falls back, which is when the first of its breakers opens. It logs another when
+// the hub recovers, which is when the last breaker has closed. Half-open causes no line. A skipped line (see
+// logEvery) is made up for: an open breaker opens again after each failed probe, and the recovery is logged if the
+// failure was. So the last line is right within a second or a probe.
 func (s *stateLog) breaker(which int, c breaker.Change, h *Hub) {
 	var msg string
 	var skipped int

@@ -12,32 +12,32 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// counters are a limiter's, exported by Stats and by metrics.
+// counters counts for one limiter. Stats and the metrics export it.
 type counters struct {
 	born     int64 // ns on the hub's clock; set once
 	words    [account.BudgetKinds]wordCount
-	shown    [2][hybridlimit.NumSources]atomic.Int64 // see tally
+	shown    [2][hybridlimit.NumSources]atomic.Int64 // the largest counts that tally returned
 	allowed  [hybridlimit.NumSources]atomic.Int64
 	denied   [hybridlimit.NumSources]atomic.Int64
 	admitted atomic.Int64 // units
 	acked    atomic.Int64 // owed units that Redis acknowledged
 	debited  atomic.Int64 // units granted or leased by Redis
 	netted   atomic.Int64 // owed units paid from a grant
-	expired  atomic.Int64 // leased units that nobody spent in time
-	lost     atomic.Int64 // units granted to callers that had gone, or too late
+	expired  atomic.Int64 // leased units that expired unspent
+	lost     atomic.Int64 // units granted too late, or to callers that had gone
 	dropped  atomic.Int64 // owed units that Redis never hears of
-	forgiven atomic.Int64 // units of fallback that had been refilled when Redis came back
+	forgiven atomic.Int64 // units of the fallback that had refilled when Redis came back
 	overflow atomic.Int64 // fallback decisions without memory to count them in
 	returned atomic.Int64 // admitted units that callers gave back
 	refunded atomic.Int64 // units that Redis has taken back
-	resynced atomic.Int64 // keys told to Redis again
-	ops      atomic.Int64 // frozen, and exact calls
-	indebted atomic.Int64 // answers that found debt
-	worst    atomic.Int64 // the largest debt found, units
+	resynced atomic.Int64 // keys synced again after a loss
+	ops      atomic.Int64 // keys frozen for a sync, and exact calls
+	indebted atomic.Int64 // answers that showed a debt
+	worst    atomic.Int64 // the largest debt in an answer, units
 }
 
-// decided counts a decision for n units. What no limit counts (SourceStatic,
-// SourceSwitch) is in nobody's books: no units of it are.
+// decided counts a decision for n units. The units of SourceStatic and SourceSwitch are not counted, because no limit
+// counts them.
 func (c *counters) decided(s hybridlimit.Source, allowed bool, n int64) {
 	if !allowed {
 		c.denied[s].Add(1)
@@ -49,9 +49,9 @@ func (c *counters) decided(s hybridlimit.Source, allowed bool, n int64) {
 	}
 }
 
-// wordCount is what words decided that have been taken back: units, of them
-// those that were not the first of their call. So a call of one unit, which
-// most are, costs the common path no count of its own.
+// wordCount counts the decisions of the fast path whose budgets were taken back. units counts all units, and more
+// counts the units beyond the first of each call. So a call of one unit, the usual case, adds nothing to the cost of
+// the fast path.
 type wordCount struct{ units, more atomic.Int64 }
 
 func (c *counters) drained(kind account.BudgetKind, units int64) {
@@ -60,7 +60,7 @@ func (c *counters) drained(kind account.BudgetKind, units int64) {
 	}
 }
 
-// book adds what an event did.
+// book adds the changes of an event.
 func (c *counters) book(b account.Books) {
 	for _, each := range [...]struct {
 		total *atomic.Int64
@@ -83,9 +83,8 @@ func (c *counters) book(b account.Books) {
 	}
 }
 
-// tally is the decisions by who made them, and the units admitted. A call of
-// several units is counted once they are all known; so that no count ever
-// falls, the last one stands until then.
+// tally returns the decisions by source, and the units admitted. A call of several units counts once all of its units
+// are known. Until then tally returns the last count, so that a count never falls.
 func (c *counters) tally() (allowed, denied [hybridlimit.NumSources]int64, admitted int64) {
 	for src := range hybridlimit.NumSources {
 		allowed[src], denied[src] = c.allowed[src].Load(), c.denied[src].Load()
@@ -107,7 +106,7 @@ func (c *counters) tally() (allowed, denied [hybridlimit.NumSources]int64, admit
 	return allowed, denied, admitted
 }
 
-// rise raises what was shown to n and returns the larger.
+// rise raises shown to n, and returns the larger of the two.
 func rise(shown *atomic.Int64, n int64) int64 {
 	for {
 		was := shown.Load()
@@ -120,7 +119,7 @@ func rise(shown *atomic.Int64, n int64) int64 {
 	}
 }
 
-// drain takes back the words of all keys, so that what they decided is counted.
+// drain takes back the budgets of all keys, so that the decisions made from them are counted.
 func (l *Limiter) drain() {
 	l.store.sweep(func(e *entry) {
 		if e.word.Load() != 0 {
@@ -131,7 +130,7 @@ func (l *Limiter) drain() {
 	})
 }
 
-// decisions is how many have been made.
+// decisions returns the number of decisions so far.
 func (l *Limiter) decisions() (total int64) {
 	l.drain()
 	allowed, denied, _ := l.count.tally()
@@ -141,9 +140,8 @@ func (l *Limiter) decisions() (total int64) {
 	return total
 }
 
-// found notes the debt that an op was answered with. Rounded up, none is
-// overlooked, and a bound in whole units still bounds it. Call it without
-// e.mu: it calls the user's instrument.
+// found records the debt in the answer to an op. It rounds up, so that no debt is overlooked and a bound in whole
+// units still holds. Call it without e.mu: it calls an instrument of the user.
 func (l *Limiter) found(b algo.Bucket, level int64) {
 	var debt int64
 	if level < 0 {
@@ -156,52 +154,50 @@ func (l *Limiter) found(b algo.Bucket, level int64) {
 	l.hist.overshot(debt)
 }
 
-// Stats is what a limiter has done since it was made. What Redis debited for
-// it is Paid + Granted, less Refunded, and at any quiet moment, to the unit,
+// Stats counts the work of a limiter since it was made. Redis has debited Paid + Granted - Refunded for it. At any
+// quiet moment this holds to the unit:
 //
 //	Paid + Granted - Refunded = Admitted + Expired + Held + Lost - Owed - Dropped - Forgiven
 //
-// (An exact call whose answer was lost is debited and not in Granted.)
+// (Redis has debited an exact call whose answer was lost, but Granted does not contain it.)
 type Stats struct {
-	Allowed  map[hybridlimit.Source]int64 // decisions by who made them
-	Denied   map[hybridlimit.Source]int64 // decisions by who made them
-	Admitted int64                        // units, but for those that no limit counted: SourceStatic, SourceSwitch
-	Paid     int64                        // units owed that Redis acknowledged
+	Allowed  map[hybridlimit.Source]int64 // decisions by source
+	Denied   map[hybridlimit.Source]int64 // decisions by source
+	Admitted int64                        // units admitted, without SourceStatic and SourceSwitch, which no limit counts
+	Paid     int64                        // owed units that Redis acknowledged
 	Granted  int64                        // units that Redis granted to callers or leased
 	Held     int64                        // units in hand
-	Owed     int64                        // units admitted that Redis has not acknowledged, less those given back
+	Owed     int64                        // units admitted that Redis has not acknowledged, minus units given back
 	Netted   int64                        // owed units that were paid from a grant
-	Expired  int64                        // leased units that nobody spent in time
-	Lost     int64                        // units granted to callers that had gone, or too late
+	Expired  int64                        // leased units that expired unspent
+	Lost     int64                        // units granted too late, or to callers that had gone
 	Dropped  int64                        // owed units that Redis never hears of
-	Forgiven int64                        // units that a fallback admitted and whose part had refilled when Redis came back
-	Returned int64                        // units that callers gave back: Admitted is less by them
-	Refunded int64                        // of these, those that Redis has acknowledged
-	Overflow int64                        // fallback decisions made without memory to count them in
-	Resynced int64                        // keys synced because Redis had, or might have, lost its state
+	Forgiven int64                        // units that the fallback admitted and that had refilled when Redis came back
+	Returned int64                        // units that callers gave back; Admitted does not contain them
+	Refunded int64                        // the part of Returned that Redis has acknowledged
+	Overflow int64                        // fallback decisions for keys that found no memory
+	Resynced int64                        // keys synced because Redis had lost its state, or might have
 
-	// Ops is syncs of keys and exact calls: what the limiter has cost Redis.
-	// Attempts to send one again are not counted.
+	// Ops counts syncs of keys and exact calls: the limiter's cost for Redis. Repeated attempts to send one are not
+	// counted.
 	Ops int64
-	// Overshoot is the largest debt, in units rounded up, that an op was
-	// answered with since the start: what the fleet had admitted beyond the
-	// limit. Where the guarantees of this package hold it is at most (N-1)·C,
-	// with C as the largest it has been, but for what clocks drift apart.
+	// Overshoot is the largest debt in an answer since the start, in units rounded up: the units that the fleet had
+	// admitted beyond the limit. Where the guarantees of this package hold, it is at most (N-1)·C plus the effect of
+	// clock drift. C is the largest value that it has had.
 	Overshoot int64
-	// Overshoots is how many ops were answered with a debt. One debt is found
-	// by every sync until it is repaid.
+	// Overshoots counts the ops whose answer showed a debt. Every sync finds the same debt until it is repaid.
 	Overshoots int64
 
 	Keys    int           // keys in memory
 	Evicted uint64        // keys forgotten
-	Refused uint64        // keys that found memory full of keys that owe
-	Fleet   int64         // N
+	Refused uint64        // keys that were not kept, because memory was full of keys that owe
+	Fleet   int64         // N: processes that share the limit
 	Credit  int64         // C of the limiter's own limit; 0 while N is not known
-	Breaker breaker.State // the worst of the hub's
-	Switch  Switch        // in force
+	Breaker breaker.State // worst state of the hub's breakers
+	Switch  Switch        // the switch in force
 }
 
-// Decisions is all of Allowed and Denied.
+// Decisions returns the sum of Allowed and Denied.
 func (s Stats) Decisions() (total int64) {
 	for _, n := range s.Allowed {
 		total += n
@@ -212,9 +208,8 @@ func (s Stats) Decisions() (total int64) {
 	return total
 }
 
-// OpsPerDecision is how often a decision of this limiter concerned Redis; 0
-// before the first. Messages are fewer, since limiters of a hub share them:
-// see HubStats.MessagesPerDecision.
+// OpsPerDecision returns Ops per decision of this limiter; 0 before the first decision. There are fewer messages than
+// ops, because the limiters of a hub share messages: see HubStats.MessagesPerDecision.
 func (s Stats) OpsPerDecision() float64 { return ratio(s.Ops, s.Decisions()) }
 
 func ratio(of, to int64) float64 {
@@ -224,9 +219,9 @@ func ratio(of, to int64) float64 {
 	return float64(of) / float64(to)
 }
 
-// Stats sums up. It visits every key in memory: milliseconds for 100 000. What
-// the common path has decided of a key is counted when its units are taken
-// back, which this does, and so do a collection of metrics and Hub.Stats.
+// Stats returns the counts so far. It visits every key in memory, which takes milliseconds for 100 000 keys. The fast
+// path's decisions for a key are counted when its budget is taken back. Stats takes all budgets back. So do a
+// collection of metrics and Hub.Stats.
 func (l *Limiter) Stats() Stats {
 	s := Stats{
 		Allowed: map[hybridlimit.Source]int64{}, Denied: map[hybridlimit.Source]int64{},
@@ -261,9 +256,9 @@ func (l *Limiter) Stats() Stats {
 	return s
 }
 
-// books is what all keys owe, less what they give back, and what they have in
-// hand, as of when their words were last taken back. It takes an entry's lock
-// and, of one that rests, no more than that: 100 000 keys take some ms.
+// books returns the units that all keys owe, minus units given back, and the units in hand. Both are as of the time
+// at which each budget was last taken back. It only locks a compact entry, and does not expand it: 100 000 keys take
+// some ms.
 func (l *Limiter) books() (owed, held int64) {
 	now := l.hub.clock.Now()
 	l.store.sweep(func(e *entry) {
@@ -280,7 +275,7 @@ func (l *Limiter) books() (owed, held int64) {
 	return owed, held
 }
 
-// creditNow is C of the limiter's own limit; 0 while N is not known.
+// creditNow returns C of the limiter's own limit; 0 while N is not known.
 func (l *Limiter) creditNow() int64 {
 	if !l.fleet.Known(l.hub.clock.Now()) {
 		return 0
@@ -288,26 +283,25 @@ func (l *Limiter) creditNow() int64 {
 	return l.credit(l.plan.Load(), l.fleet.Size())
 }
 
-// HubStats is what a hub has sent.
+// HubStats counts the traffic of a hub.
 type HubStats struct {
-	Decisions int64         // of all its limiters, also those that are closed
+	Decisions int64         // of all its limiters, closed ones included
 	Messages  uint64        // top-level Redis commands: syncs, exact decisions, heartbeats
-	Ops       uint64        // keys synced or asked for, again with each attempt
-	Failures  uint64        // syncs, and exact decisions, without an answer
-	Seen      uint64        // syncs answered at a later try that had been applied before
+	Ops       uint64        // keys synced or asked for, counted again with each attempt
+	Failures  uint64        // syncs and exact decisions without an answer
+	Seen      uint64        // syncs that Redis had applied before the attempt that was answered
 	Gaps      uint64        // answers showing that Redis lost an earlier sync
 	Refused   uint64        // ops that Redis will never apply
-	Renamed   uint64        // identities given up, because another used them
-	Breaker   breaker.State // the worst, where there are several; Open also while Redis refuses the syncs of a slot
-	Behind    bool          // syncs that can wait do so for longer than SyncInterval: rate_limiting.sync.behind
-	Syncs     uint64        // batches of syncs, again with each attempt, and exact decisions
+	Renamed   uint64        // identities given up, because another process used them
+	Breaker   breaker.State // the worst if there are several; also Open while Redis refuses the syncs of a slot
+	Behind    bool          // syncs that can wait, wait for longer than SyncInterval: rate_limiting.sync.behind
+	Syncs     uint64        // batches of syncs, counted again with each attempt, and exact decisions
 	SyncOps   uint64        // keys in them: SyncOps/Syncs is the mean size of a batch
-	SyncTime  time.Duration // from sending them to their answers, or to giving them up, in all: see SyncMean
+	SyncTime  time.Duration // total time from sending to the answer, or to giving up: see SyncMean
 }
 
-// SyncMean is how long a sync, or an exact decision, took in the mean since the
-// start; 0 before the first. The difference of two Stats tells of the time
-// between them: SyncTime by Syncs.
+// SyncMean returns the mean time of a sync or an exact decision since the start; 0 before the first. For the mean of
+// an interval, take two HubStats and divide the difference of SyncTime by the difference of Syncs.
 func (s HubStats) SyncMean() time.Duration {
 	if s.Syncs == 0 {
 		return 0
@@ -315,12 +309,12 @@ func (s HubStats) SyncMean() time.Duration {
 	return s.SyncTime / time.Duration(s.Syncs)
 }
 
-// MessagesPerDecision is how many commands a decision has cost Redis; 0 before
-// the first. It is the hub's because its limiters share messages: dividing by
-// the decisions of one of them alone counts the messages of all.
+// MessagesPerDecision returns the mean number of Redis commands per decision; 0 before the first decision. It is a
+// value of the hub, because its limiters share messages: the decisions of one limiter must not be compared with the
+// messages of all.
 func (s HubStats) MessagesPerDecision() float64 { return ratio(int64(s.Messages), s.Decisions) }
 
-// Stats sums up.
+// Stats returns the counts so far.
 func (h *Hub) Stats() HubStats {
 	e := h.engine.Stats()
 	s := HubStats{
@@ -342,14 +336,14 @@ func (h *Hub) decisions() int64 {
 	return total
 }
 
-// Name is Config.Name.
+// Name returns Config.Name.
 func (l *Limiter) Name() string { return l.cfg.Name }
 
-// Limit is the limiter's own, of keys that have none of theirs.
+// Limit returns the limiter's own limit. It applies to keys without a limit of their own.
 func (l *Limiter) Limit() hybridlimit.Limit { return l.plan.Load().Limit }
 
-// Mode is Config.Mode.
+// Mode returns Config.Mode.
 func (l *Limiter) Mode() Mode { return l.cfg.Mode }
 
-// Hub is the hub that the limiter belongs to.
+// Hub returns the hub that the limiter belongs to.
 func (l *Limiter) Hub() *Hub { return l.hub }

@@ -9,24 +9,23 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// store holds a limiter's entries in shards. A table per shard finds them
-// without a lock; golang-lru, under the shard's lock, says which may go. What
-// the common path uses is noted there on the slow path only, which every key in
-// use takes before many others have come: see turnover.
+// store holds a limiter's entries in shards. A table per shard finds entries without a lock. golang-lru, under the
+// shard's lock, chooses the entry to evict. Uses by the fast path are noted there only on the slow path. Every key in
+// use takes the slow path before many other keys have come: see turnover.
 type store struct {
 	seed   maphash.Seed
 	mask   uint64
 	shards []shard
 
 	evicted   atomic.Uint64
-	refused   atomic.Uint64 // insertions refused because nothing could be evicted
+	refused   atomic.Uint64 // insertions refused because no entry could be evicted
 	lastEvict atomic.Int64  // ns on the hub's clock; negative: never
 	turnover  turnover
 }
 
 type shard struct {
 	table atomic.Pointer[table]
-	_     [56]byte // readers share the line of nothing that is written
+	_     [56]byte // keeps written fields off the cache line of the readers
 
 	mu  sync.Mutex
 	lru *simplelru.LRU[*entry, struct{}]
@@ -34,12 +33,10 @@ type shard struct {
 	_   [40]byte
 }
 
-// perShard is how many keys a shard should hold at least: splitting a small
-// bound over many shards would evict unevenly.
+// perShard is the least number of keys per shard: a small bound split over many shards would evict unevenly.
 const perShard = 1024
 
-// newStore is for so many keys. Its void has all words end, and is called under
-// a shard's lock.
+// newStore returns a store for at most maxKeys keys. void must end all budgets. It is called under a shard's lock.
 func newStore(maxKeys int, void func()) *store {
 	n := 1
 	for n < 4*runtime.GOMAXPROCS(0) && n < 256 && maxKeys/(2*n) >= perShard {
@@ -55,7 +52,7 @@ func newStore(maxKeys int, void func()) *store {
 		if i < maxKeys%n {
 			size++
 		}
-		// One more than is ever used: simplelru must not evict by itself.
+		// One more than is ever used, because simplelru must not evict by itself.
 		lru, err := simplelru.NewLRU[*entry, struct{}](size+1, nil)
 		if err != nil {
 			panic("hybrid: " + err.Error()) // size is positive
@@ -66,11 +63,10 @@ func newStore(maxKeys int, void func()) *store {
 	return s
 }
 
-// hash is a key's.
+// hash returns the hash of a key.
 func (s *store) hash(key string) uint64 { return maphash.String(s.seed, key) }
 
-// get finds a key. It takes no lock, and so may miss one that is there: lookup
-// does not.
+// get finds a key without a lock. It can miss a key that is there; lookup does not.
 func (s *store) get(key string) *entry {
 	hash := s.hash(key)
 	return s.shards[hash&s.mask].table.Load().find(hash, key)
@@ -85,7 +81,7 @@ func (s *store) lookup(key string) *entry {
 	return sh.use(hash, key)
 }
 
-// peek finds a key and notes nothing.
+// peek finds a key and does not note its use.
 func (s *store) peek(key string) *entry {
 	hash := s.hash(key)
 	sh := &s.shards[hash&s.mask]
@@ -103,13 +99,12 @@ func (sh *shard) use(hash uint64, key string) *entry {
 	return e
 }
 
-// evictTries is how many of the least recently used are looked at for one that
-// owes nothing.
+// evictTries is how many of the least recently used entries are checked for one that owes nothing.
 const evictTries = 8
 
-// add puts an entry in unless the key is there already, evicting the least
-// recently used that may go. It returns what the key has now, nil when
-// nothing could go, and the entries that must pay before they can.
+// add adds an entry unless its key is there already. If the shard is full, it evicts the least recently used entry
+// that may go. It returns the entry that the key has now, or nil when no entry could go. owing lists the entries that
+// must pay before they can go.
 func (s *store) add(e *entry, now int64) (got *entry, owing []*entry) {
 	hash := s.hash(e.name)
 	sh := &s.shards[hash&s.mask]
@@ -135,11 +130,10 @@ func (s *store) add(e *entry, now int64) (got *entry, owing []*entry) {
 			s.refused.Add(1)
 			return nil, owing
 		}
-		sh.lru.Get(old) // the newest now: the next try sees another
+		sh.lru.Get(old) // moves it to the front, so that the next try sees another entry
 	}
 	if t := sh.table.Load(); t.full() {
-		// To the end it is a third larger than its entries, so that one
-		// in four slots is free.
+		// At its final size the table is a third larger than its entries, so that one in four slots is free.
 		sh.table.Store(t.grown(min(2*len(t.slots), max(minTable, sh.max+sh.max/3+2))))
 	}
 	sh.table.Load().put(hash, e)
@@ -147,9 +141,8 @@ func (s *store) add(e *entry, now int64) (got *entry, owing []*entry) {
 	return e, owing
 }
 
-// inTheWay is the entries that add would look at for one to go if this key came
-// in now; none where there is room, or the key is there already. It copies a
-// shard's list: some 10 µs for 10 000 keys.
+// inTheWay returns the entries that add would check for eviction if this key came in now. It returns none if there is
+// room or the key is there already. It copies a shard's list, which takes some 10 µs for 10 000 keys.
 func (s *store) inTheWay(key string) []*entry {
 	hash := s.hash(key)
 	sh := &s.shards[hash&s.mask]
@@ -158,11 +151,11 @@ func (s *store) inTheWay(key string) []*entry {
 	if sh.lru.Len() < sh.max || sh.table.Load().find(hash, key) != nil {
 		return nil
 	}
-	oldest := sh.lru.Keys() // first
+	oldest := sh.lru.Keys() // oldest first
 	return oldest[:min(evictTries, len(oldest))]
 }
 
-// len is how many keys are held.
+// len returns the number of keys.
 func (s *store) len() int {
 	total := 0
 	for i := range s.shards {
@@ -187,8 +180,8 @@ func (s *store) each(f func(*entry)) {
 	}
 }
 
-// sweep calls f for the entries that it meets: all that are there before and
-// after, but for those that move meanwhile. It takes no lock and no memory.
+// sweep calls f for the entries that it meets. These are all entries that are there before and after, except those
+// that move meanwhile. It takes no lock and no memory.
 func (s *store) sweep(f func(*entry)) {
 	for i := range s.shards {
 		t := s.shards[i].table.Load()

@@ -14,28 +14,24 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// Switch takes a limit out of its usual course, by hand: for an incident, or a
-// rollout. SetSwitch sets it for this process, SetFleetSwitch for the fleet; a
-// process's own wins.
+// Switch overrides the usual decisions of a limit, by hand, for an incident or a rollout. SetSwitch sets it for this
+// process, and SetFleetSwitch for the fleet. The switch of the process wins.
 type Switch uint8
 
-// The switches. Their numbers are what the gauge rate_limiting.switch shows, and
-// what Redis keeps of a fleet's: they do not change.
+// The switches. Their numbers never change: the gauge rate_limiting.switch shows them, and Redis keeps them for a
+// fleet.
 const (
 	// SwitchNormal decides as Config says.
 	SwitchNormal Switch = iota
-	// SwitchShadow decides and counts, but denies nobody, as Config.Shadow does.
+	// SwitchShadow decides and counts, but denies no call, as Config.Shadow does.
 	SwitchShadow
-	// SwitchLocalOnly decides as without a Redis, by Config.Fallback, from what
-	// the process knew, and says SourceFallback. Of this limit Redis hears
-	// heartbeats only. What is admitted is owed, and settled when the switch is
-	// taken back, as after an outage.
+	// SwitchLocalOnly decides as if there were no Redis: by Config.Fallback, from the state that the process had. The
+	// Source is SourceFallback. Redis receives only heartbeats for this limit. Admitted units are owed. They are
+	// settled when the switch is taken back, as after an outage.
 	SwitchLocalOnly
-	// SwitchAllowAll admits everything and counts no units: nothing is owed for
-	// it. It says SourceSwitch.
+	// SwitchAllowAll admits everything and counts no units, so nothing is owed for it. The Source is SourceSwitch.
 	SwitchAllowAll
-	// SwitchDenyAll denies everything, also under Config.Shadow. It says
-	// SourceSwitch.
+	// SwitchDenyAll denies everything, also under Config.Shadow. The Source is SourceSwitch.
 	SwitchDenyAll
 
 	numSwitches
@@ -51,7 +47,7 @@ func (s Switch) String() string {
 	return fmt.Sprintf("Switch(%d)", uint8(s))
 }
 
-// ParseSwitch reads what String writes.
+// ParseSwitch parses the text that String returns.
 func ParseSwitch(text string) (Switch, error) {
 	for s, name := range switchNames {
 		if name == text {
@@ -71,57 +67,50 @@ func (s Switch) check() error {
 	return bad.Err("hybrid")
 }
 
-// switchTTL is how long Redis keeps a fleet's switch of which no process
-// reminds it. Whoever set it need not stay: heartbeats renew it, so it lives as
-// long as the limiter is in use anywhere. The day is for a fleet that is scaled
-// to nothing over a night, and should not wake up without what it was told in
-// the evening; a limiter that is gone for good leaves nothing behind.
+// switchTTL is how long Redis keeps a fleet's switch without a reminder. Heartbeats of all processes renew it, so the
+// process that set it need not stay, and it lives as long as the limiter is in use anywhere. The day is for a fleet
+// that is scaled to zero over a night: it still has in the morning the switch of the evening before. A limiter that
+// is gone for good leaves nothing behind.
 const switchTTL = 24 * time.Hour
 
-// settleSpread is over how long a process that leaves SwitchLocalOnly spreads
-// the syncs of what it owes.
+// settleSpread is the time over which a process that leaves SwitchLocalOnly spreads the syncs of its owed units.
 const settleSpread = time.Second
 
-// switches is what a limiter has been told by hand.
+// switches holds the switches of a limiter.
 type switches struct {
-	// now is the switch in force. A word of the common path that is good says
-	// that it is SwitchNormal or SwitchShadow, or, while it is SwitchLocalOnly,
-	// that the units are leased: see set.
+	// now is the switch in force. A valid budget implies one of these: it is SwitchNormal or SwitchShadow, or it is
+	// SwitchLocalOnly and the units are leased. See changeSwitch.
 	now    atomic.Uint32
-	shadow atomic.Bool // nobody is denied: by that, or by Config
+	shadow atomic.Bool // SwitchShadow or Config.Shadow: no call is denied
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	local Switch
 	own   bool      // local is set, and wins
-	fleet wire.Flag // as heard last
+	fleet wire.Flag // as last heard
 
-	logged   Switch    // by the last line
-	loggedAt time.Time // when that was written
-	skipped  int       // changes since
-	odd      int64     // a fleet's switch that this version does not know, and was logged
+	logged   Switch    // the switch in the last log line
+	loggedAt time.Time // time of that line
+	skipped  int       // changes since that line
+	odd      int64     // last logged fleet switch that this version does not know
 }
 
-// inForce is the switch that decides.
+// inForce returns the switch that decides.
 func (l *Limiter) inForce() Switch { return Switch(l.switches.now.Load()) }
 
-// alone says whether decisions on a tag must do without Redis: it does not
-// answer, or is not to be asked.
+// alone reports whether decisions on a tag must do without Redis, because it does not answer or must not be asked.
 func (l *Limiter) alone(tag int) bool {
 	return l.inForce() == SwitchLocalOnly || l.hub.broken(tag)
 }
 
-// mute says that Redis is not to be asked. Shutdown pays all the same: nobody
-// else would.
+// mute reports whether Redis must not be asked. Shutdown pays all the same, because no other process would.
 func (l *Limiter) mute() bool { return l.inForce() == SwitchLocalOnly && !l.closed.Load() }
 
-// wordless says that the common path may not decide.
+// wordless reports whether the fast path must not decide.
 func (l *Limiter) wordless() bool { return l.closed.Load() || l.inForce() >= SwitchAllowAll }
 
-// SetSwitch sets the switch of this process, from the next decision on,
-// whatever the fleet's is; SwitchNormal is such a setting too, and ClearSwitch
-// goes back to the fleet's. It is not kept: a restarted process follows the
-// fleet. Leaving SwitchLocalOnly looks at every key in memory, some ms for
-// 100 000.
+// SetSwitch sets the switch of this process from the next decision on. It overrides the fleet's switch, also with
+// SwitchNormal. ClearSwitch goes back to the fleet's. The setting is not stored: a restarted process follows the
+// fleet. Leaving SwitchLocalOnly checks every key in memory, which takes some ms for 100 000.
 func (l *Limiter) SetSwitch(s Switch) error {
 	if err := s.check(); err != nil {
 		return err
@@ -133,10 +122,10 @@ func (l *Limiter) SetSwitch(s Switch) error {
 	return nil
 }
 
-// ClearSwitch takes back SetSwitch: the fleet's switch holds.
+// ClearSwitch undoes SetSwitch: the fleet's switch applies again.
 func (l *Limiter) ClearSwitch() { l.changeSwitch(func(w *switches) { w.own = false }) }
 
-// Switch is the switch in force, and whether it is this process's own.
+// Switch returns the switch in force, and whether it is this process's own.
 func (l *Limiter) Switch() (s Switch, own bool) {
 	w := &l.switches
 	w.mu.Lock()
@@ -144,13 +133,13 @@ func (l *Limiter) Switch() (s Switch, own bool) {
 	return l.inForce(), w.own
 }
 
-// SetFleetSwitch sets the switch of all processes that share the limit, this
-// one at once and the others with their next heartbeat, within a second;
-// SwitchNormal takes it back. Redis keeps it, and a Redis that has lost it is
-// told by the fleet; while Redis does not answer, processes keep to what they
-// heard last, and one that starts decides as usual. It costs one message, for
-// which it waits, HubConfig.SyncTimeout at most, whatever the breaker says. Without an
-// answer it is ErrUnavailable, and may or may not have been set.
+// SetFleetSwitch sets the switch of all processes that share the limit. This process applies it at once, and the
+// others with their next heartbeat, within a second. SwitchNormal takes it back. Redis keeps the switch, and the
+// fleet restores it in a Redis that has lost it. While Redis does not answer, processes keep the switch that they
+// heard last, and a process that starts decides as usual.
+//
+// SetFleetSwitch costs one message, whatever the state of the breaker. It waits for the answer, at most for
+// HubConfig.SyncTimeout. Without an answer it returns ErrUnavailable, and the switch may or may not have been set.
 func (l *Limiter) SetFleetSwitch(ctx context.Context, s Switch) error {
 	if l.closed.Load() {
 		return hybridlimit.ErrClosed
@@ -162,10 +151,9 @@ func (l *Limiter) SetFleetSwitch(ctx context.Context, s Switch) error {
 	return err
 }
 
-// SetFleetSwitch is Limiter.SetFleetSwitch of a limiter by its name, which need
-// not be of this hub: for a tool that is no process of the fleet. What processes
-// there are hears of it with their next heartbeats. Prefix and Tags must be
-// theirs.
+// SetFleetSwitch is Limiter.SetFleetSwitch for a limiter by its name, which need not belong to this hub. It is for a
+// tool that is not a process of the fleet. The fleet's processes hear of the switch with their next heartbeats.
+// Prefix and Tags must be the same as theirs.
 func (h *Hub) SetFleetSwitch(ctx context.Context, limiter string, s Switch) error {
 	flag, err := h.setFleetSwitch(ctx, limiter, s)
 	if err != nil {
@@ -180,8 +168,8 @@ func (h *Hub) SetFleetSwitch(ctx context.Context, limiter string, s Switch) erro
 	return nil
 }
 
-// FleetSwitch asks Redis for the fleet's switch of a limiter by its name, and
-// for when it was set, by Redis's clock: the zero Time if it never was.
+// FleetSwitch asks Redis for the fleet's switch of a limiter by its name. It also returns the time at which the
+// switch was set, by Redis's clock; the zero Time if it never was.
 func (h *Hub) FleetSwitch(ctx context.Context, limiter string) (Switch, time.Time, error) {
 	var flag wire.Flag
 	err := h.aboutSwitch(ctx, limiter, func(ctx context.Context, key string) (err error) {
@@ -208,8 +196,8 @@ func (h *Hub) setFleetSwitch(ctx context.Context, limiter string, s Switch) (fla
 	return flag, err
 }
 
-// aboutSwitch asks Redis something of a limiter's switch. The breaker is not
-// asked, nor told: an operator may well know better.
+// aboutSwitch asks Redis about a limiter's switch. It neither asks the breaker nor reports to it, because an operator
+// may know better.
 func (h *Hub) aboutSwitch(ctx context.Context, limiter string, ask func(ctx context.Context, key string) error) error {
 	if !hybridlimit.CheckName(limiter) {
 		var bad hybridlimit.Violations
@@ -231,10 +219,9 @@ func (h *Hub) aboutSwitch(ctx context.Context, limiter string, ask func(ctx cont
 	return fmt.Errorf("hybrid: the switch of %q: %w: %w", limiter, hybridlimit.ErrUnavailable, err)
 }
 
-// heardSwitch notes what the fleet was told, as Redis said at now, in µs of its
-// time. Of two the later counts: a heartbeat that was sent before the other may
-// be answered after it. A time in the future tells nothing (Redis's clock was
-// set back, or somebody else wrote it): then what Redis says now counts.
+// heardSwitch notes the fleet's switch as Redis reported it at now (µs of its time). The later of two settings
+// counts, because an earlier heartbeat may be answered after a later one. A set time in the future means that Redis's
+// clock was set back or that another program wrote it. Then the current report of Redis counts.
 func (l *Limiter) heardSwitch(f wire.Flag, now int64) {
 	l.changeSwitch(func(w *switches) {
 		if f.At > w.fleet.At || f.At > 0 && w.fleet.At > now {
@@ -243,7 +230,7 @@ func (l *Limiter) heardSwitch(f wire.Flag, now int64) {
 	})
 }
 
-// told is what the limiter has heard of the fleet's switch.
+// told returns the fleet's switch as the limiter last heard it.
 func (l *Limiter) told() wire.Flag {
 	w := &l.switches
 	w.mu.Lock()
@@ -251,16 +238,14 @@ func (l *Limiter) told() wire.Flag {
 	return w.fleet
 }
 
-// changeSwitch changes what was told, and has the outcome decide from here on.
-// It also looks whether the log says what is: a line that came too soon after
-// another is made up for with a heartbeat.
+// changeSwitch applies a change, and from then on the resulting switch decides. It also compares the log with the
+// switch in force: a line that came too soon after another is made up for with a heartbeat.
 func (l *Limiter) changeSwitch(change func(*switches)) {
 	w := &l.switches
 	w.mu.Lock()
 	change(w)
 	from, to := l.inForce(), w.choose()
-	// In this order: an event that has read the old switch stamps its word with
-	// an epoch that is over then.
+	// The order matters. An event that has read the old switch gives its budget an epoch that Void then makes past.
 	w.now.Store(uint32(to))
 	w.shadow.Store(to == SwitchShadow || l.cfg.Shadow)
 	if from != to {
@@ -275,7 +260,7 @@ func (l *Limiter) changeSwitch(change func(*switches)) {
 	}
 }
 
-// choose is the switch that should be in force. Call it with w.mu.
+// choose returns the switch that should be in force. Call it under w.mu.
 func (w *switches) choose() Switch {
 	switch {
 	case w.own:
@@ -283,12 +268,11 @@ func (w *switches) choose() Switch {
 	case w.fleet.Switch < int64(numSwitches):
 		return Switch(w.fleet.Switch)
 	}
-	return SwitchNormal // of a later version of this module
+	return SwitchNormal // a switch of a later version of this module
 }
 
-// noteSwitch returns what is to be logged, once no lock is held: what is in
-// force, unless another line was written less than logEvery ago. Call it with
-// l.switches.mu.
+// noteSwitch returns a function that writes the log lines. Call noteSwitch under l.switches.mu, and the function
+// without any lock. The switch in force is logged, unless another line about it was written less than logEvery ago.
 func (l *Limiter) noteSwitch() (write func()) {
 	w, name := &l.switches, slog.String("limiter", l.cfg.Name)
 	var lines []func()
@@ -315,8 +299,8 @@ func (l *Limiter) noteSwitch() (write func()) {
 	}
 }
 
-// settleLater has what SwitchLocalOnly left owed synced, spread over a second:
-// whole fleets are switched back within one.
+// settleLater syncs the units that SwitchLocalOnly left owed, spread over a second, because a whole fleet switches
+// back within one second.
 func (l *Limiter) settleLater() {
 	now := time.Now()
 	l.store.each(func(e *entry) {
@@ -326,8 +310,8 @@ func (l *Limiter) settleLater() {
 	})
 }
 
-// quiet is Freeze while Redis is not to be asked: those who wait are answered
-// by the fallback, and nobody later is told that Redis has kept them waiting.
+// quiet is Freeze while Redis must not be asked. The fallback answers waiting calls. The pause does not count as time in
+// which Redis owes an answer.
 func (e *entry) quiet() {
 	e.lock()
 	defer e.unlock()
@@ -336,11 +320,11 @@ func (e *entry) quiet() {
 	}
 }
 
-// retrySwitched is the RetryAfter of SwitchDenyAll: nobody knows when it will
-// be taken back, but processes hear of it once in so long.
+// retrySwitched is the RetryAfter of SwitchDenyAll. The end of the switch is not known, but processes hear of it once
+// per heartbeat.
 const retrySwitched = census.Every
 
-// switched is the answer where a switch decides.
+// switched returns the answer if a switch decides.
 func (l *Limiter) switched(n int64) (res hybridlimit.Result, ok bool) {
 	s := l.inForce()
 	if s < SwitchAllowAll {
@@ -355,8 +339,7 @@ func (l *Limiter) switched(n int64) (res hybridlimit.Result, ok bool) {
 	return res, true
 }
 
-// decidedBySwitch is switched, counted: as a decision, and no unit, since what a
-// switch admits no limit has admitted.
+// decidedBySwitch is switched, and counts the decision. It counts no units, because no limit has admitted them.
 func (l *Limiter) decidedBySwitch(n int64) (res hybridlimit.Result, ok bool) {
 	if res, ok = l.switched(n); ok {
 		l.count.decided(res.Source, res.Allowed, n)
@@ -364,8 +347,7 @@ func (l *Limiter) decidedBySwitch(n int64) (res hybridlimit.Result, ok bool) {
 	return res, ok
 }
 
-// uncounted is the answer to a Charge or a Refund of units that SwitchAllowAll
-// did not count.
+// uncounted returns the answer to a Charge or a Refund of units that SwitchAllowAll did not count.
 func (l *Limiter) uncounted(n int64) (res hybridlimit.Result, ok bool) {
 	if l.inForce() != SwitchAllowAll {
 		return res, false

@@ -5,37 +5,34 @@ import (
 	"sync/atomic"
 )
 
-// table finds entries without a lock. It is open addressing with linear
-// probing over a fixed array; whoever changes it holds its shard's lock, and
-// may move what others are looking for. So a reader that finds nothing has to
-// look again under the lock, and one that finds an entry which has just been
-// evicted learns that from the entry, whose word is void. What else was tried:
-// docs/decisions/0015-a-table-beside-the-lru.md.
+// table finds entries without a lock. It uses open addressing with linear probing over a fixed array. A writer holds
+// the lock of the shard, and may move entries that readers are looking for. So a reader that finds nothing must look
+// again under the lock. A reader that finds an entry which was just evicted learns this from the entry, whose budget
+// is void. The alternatives that were tried are in docs/decisions/0015-a-table-beside-the-lru.md.
 type table struct {
 	slots []slot
-	used  int // under the shard's lock
+	used  int // guarded by the shard's lock
 }
 
-// slot is empty where e is nil. The hash spares a look at most entries that
-// are not meant.
+// slot is empty if e is nil. The hash avoids a look at most entries of other keys.
 type slot struct {
 	hash atomic.Uint64
 	e    atomic.Pointer[entry]
 }
 
-// minTable is the size at which a table starts.
+// minTable is the initial size of a table.
 const minTable = 16
 
 func newTable(size int) *table { return &table{slots: make([]slot, size)} }
 
-// home is where an entry with this hash belongs: the high bits choose, since
-// the low ones have chosen the shard.
+// home returns the slot where the probe for a hash begins. The high bits choose, because the low bits chose the
+// shard.
 func (t *table) home(hash uint64) int {
 	hi, _ := bits.Mul64(hash, uint64(len(t.slots)))
 	return int(hi)
 }
 
-// find is get for readers that hold no lock, and for those that do.
+// find returns the entry of a key, or nil. It needs no lock.
 func (t *table) find(hash uint64, key string) *entry {
 	i := t.home(hash)
 	for range t.slots {
@@ -54,11 +51,11 @@ func (t *table) find(hash uint64, key string) *entry {
 	return nil
 }
 
-// full says whether another entry would make probes long: beyond ¾.
+// full reports whether another entry would make probes long: beyond ¾.
 func (t *table) full() bool { return t.used >= len(t.slots)-len(t.slots)/4 }
 
-// put puts in an entry that is not there. The table must not be full: one slot
-// at least stays empty, or a search would not end.
+// put adds an entry that is not in the table. The table must not be full: at least one slot must stay empty, or a
+// search would not end.
 func (t *table) put(hash uint64, e *entry) {
 	i := t.home(hash)
 	for t.slots[i].e.Load() != nil {
@@ -71,9 +68,8 @@ func (t *table) put(hash uint64, e *entry) {
 	t.used++
 }
 
-// remove takes out an entry, and moves those behind it that it was in the way
-// of (Knuth, TAOCP vol. 3, 6.4, algorithm R): no traces are left that only a
-// new table would clear away.
+// remove deletes an entry, and moves back the entries behind it that it had displaced (Knuth, TAOCP vol. 3, 6.4,
+// algorithm R). It leaves no tombstones, which only a new table could clear.
 func (t *table) remove(hash uint64, e *entry) {
 	n := len(t.slots)
 	gap := t.home(hash)
@@ -89,7 +85,7 @@ func (t *table) remove(hash uint64, e *entry) {
 			break
 		}
 		at := t.slots[i].hash.Load()
-		// It may go to the gap unless its home lies behind that.
+		// The entry may move to the gap unless its home lies after the gap.
 		if home := t.home(at); (i-home+n)%n >= (i-gap+n)%n {
 			t.slots[gap].hash.Store(at)
 			t.slots[gap].e.Store(next)
@@ -100,7 +96,7 @@ func (t *table) remove(hash uint64, e *entry) {
 	t.used--
 }
 
-// grown is a table of another size with the same entries.
+// grown returns a table of another size with the same entries.
 func (t *table) grown(size int) *table {
 	out := newTable(size)
 	for i := range t.slots {

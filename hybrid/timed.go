@@ -9,13 +9,13 @@ import (
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
-// timed notes how long each batch takes, and how many keys it has.
+// timed records the duration and the number of keys of each batch.
 type timed struct {
 	next ratesync.Caller
 	hub  *Hub
 }
 
-// syncTimes is what of it HubStats has.
+// syncTimes is the part of these records that HubStats shows.
 type syncTimes struct {
 	calls, ops atomic.Uint64
 	ns         atomic.Int64

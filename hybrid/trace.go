@@ -19,10 +19,9 @@ import (
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
-// traced gives each sync and each exact call a span, by OpenTelemetry's stable
-// conventions for database clients and what those for Redis add: its name is the
-// command and the stored procedure. A key is never an attribute. The parent of
-// an exact call is its caller's span; a sync is for many callers and has none.
+// traced gives each sync and each exact call a span. Spans follow OpenTelemetry's stable conventions for database
+// clients and their additions for Redis: the name is the command and the stored procedure. A key is never an
+// attribute. The parent of an exact call is the caller's span. A sync serves many callers and has no parent.
 type traced struct {
 	next   ratesync.Caller
 	tracer trace.Tracer
@@ -30,7 +29,7 @@ type traced struct {
 	attrs  []attribute.KeyValue
 }
 
-// newTraced returns next itself where there is no provider.
+// newTraced returns next itself if there is no provider.
 func newTraced(next ratesync.Caller, rdb redis.UniversalClient, cfg HubConfig) ratesync.Caller {
 	if cfg.TracerProvider == nil {
 		return next
@@ -48,7 +47,7 @@ func newTraced(next ratesync.Caller, rdb redis.UniversalClient, cfg HubConfig) r
 	return t
 }
 
-// server is where a client of one server sends to. Others choose with each call.
+// server returns the address attributes of a client of one server. Other clients choose a server with each call.
 func server(rdb redis.UniversalClient) []attribute.KeyValue {
 	c, ok := rdb.(*redis.Client)
 	if !ok {
@@ -57,7 +56,7 @@ func server(rdb redis.UniversalClient) []attribute.KeyValue {
 	o := c.Options()
 	attrs := []attribute.KeyValue{attribute.String("db.namespace", strconv.Itoa(o.DB))}
 	host, port, err := net.SplitHostPort(o.Addr)
-	if err != nil { // a socket's path
+	if err != nil { // the path of a socket
 		return append(attrs, attribute.String("server.address", o.Addr))
 	}
 	attrs = append(attrs, attribute.String("server.address", host))
@@ -70,7 +69,7 @@ func server(rdb redis.UniversalClient) []attribute.KeyValue {
 // Batch runs one batch within a span.
 func (t traced) Batch(ctx context.Context, env wire.Envelope, ops []wire.Op) (wire.Reply, error) {
 	attrs := t.attrs[:len(t.attrs):len(t.attrs)]
-	if len(ops) > 1 { // the convention: not for a batch of one
+	if len(ops) > 1 { // by the convention, not for a batch of one
 		attrs = append(attrs, attribute.Int("db.operation.batch.size", len(ops)))
 	}
 	ctx, span := t.tracer.Start(ctx, t.name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attrs...))
@@ -88,8 +87,8 @@ func (t traced) Batch(ctx context.Context, env wire.Envelope, ops []wire.Op) (wi
 	return reply, err
 }
 
-// errorType is an error in few words, and Redis's own code for it where the
-// error is a reply: "LOADING".
+// errorType returns a short class for an error. If the error is a reply of Redis, it also returns Redis's own code
+// for it, for example "LOADING".
 func errorType(err error) (class, code string) {
 	var reply redis.Error
 	switch {

@@ -7,23 +7,22 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/clock"
 )
 
-// turnover is how fast keys come to a store that is full, or nearly. What the
-// common path uses is noted only when its word ends; a word that is good while a
-// 64th of the keys is replaced has the least recently used know that much less.
-// Where nobody has to go, nobody asks who was used last.
+// turnover measures how fast keys come to a store that is full or nearly full. The fast path's use of a key is noted
+// only when its budget ends. So the order of recent use misses the uses of a budget while it is valid. A budget that
+// is valid while one step of the keys is replaced makes the order wrong by that step. A store that evicts nothing
+// needs no order.
 type turnover struct {
 	step  int64  // a 64th of the keys
-	void  func() // has all words end
+	void  func() // ends all budgets
 	count atomic.Int64
-	mark  atomic.Int64 // ns when the last step was over; 0: none began
-	took  atomic.Int64 // ns that it took; 0: none is over
+	mark  atomic.Int64 // ns: end of the last step; 0: none began
+	took  atomic.Int64 // ns: duration of the last step; 0: none has ended
 }
 
 const turnoverParts = 64
 
-// came notes that a key came for which there was hardly room. There are some
-// steps from there until the first has to go. Words that are good for longer than
-// recency may lag by now are ended.
+// came notes that a key came when there was hardly room. Some steps pass from then until the first eviction. When
+// keys start to come so fast that budgets are valid for longer than the order may lag, came ends all budgets.
 func (t *turnover) came(now int64) {
 	switch n := t.count.Add(1); {
 	case n == 1:
@@ -36,11 +35,11 @@ func (t *turnover) came(now int64) {
 	}
 }
 
-// notedBy is when a key that is used now should be noted as used again.
+// notedBy returns the time by which the use of a key at now should be noted.
 func (t *turnover) notedBy(now int64) int64 {
 	took, mark := t.took.Load(), t.mark.Load()
 	if took == 0 {
 		return math.MaxInt64
 	}
-	return now + max(took, now-mark) // a step that is not over takes that, at least
+	return now + max(took, now-mark) // now-mark: the current step takes at least that long
 }

@@ -10,11 +10,10 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// AllowLimit is AllowN under a limit that comes with the call: the plan in a
-// token, say. The key takes it over, until a call brings another; AllowN and
-// the like go back to the key's own. What it has used stays used, as SetLimit
-// says. A limit that differs from the key's last costs the slow path and a
-// sync; Config.LimitFor is cheaper where the key alone decides.
+// AllowLimit is AllowN under a limit that comes with the call, for example the plan in a token. The key adopts this
+// limit until a call brings another. AllowN and the other verbs without a limit go back to the key's own. Used units
+// stay used, as with SetLimit. A limit that differs from the key's last one costs the slow path and a sync.
+// Config.LimitFor is cheaper if the key alone decides the limit.
 func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hybridlimit.Limit) (res hybridlimit.Result, err error) {
 	if err := l.check(key, n); err != nil {
 		return hybridlimit.Result{}, err
@@ -33,13 +32,11 @@ func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hyb
 	return l.slow(ctx, key, n, given)
 }
 
-// AllowAtMost takes between one and n units of key, whatever this process has
-// of it at once, and says how many in Result.Granted. Only when that is nothing
-// does it wait for Redis, for one unit. So it may take less than the fleet
-// has, never more. Where Redis makes the decision (ModeExact, logs, and queues
-// without a block of slots) it takes all that there is, with one message. Allowed is false when not
-// even one can be had. Under Config.Shadow n are granted, Shadowed where that
-// is more than was taken.
+// AllowAtMost takes between one and n units of key: as many as this process has at once. Result.Granted is the
+// number. If the process has none, AllowAtMost waits for Redis, for one unit. So it may take less than the fleet has,
+// and never takes more. If Redis makes the decision (ModeExact, logs, and queues without a block of slots),
+// AllowAtMost takes all available units, up to n, with one message. Allowed is false when not even one unit can be
+// had. Under Config.Shadow it grants n, with Shadowed set if n is more than was taken.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	if err := l.check(key, n); err != nil {
 		return hybridlimit.Result{}, err
@@ -66,7 +63,7 @@ func (l *Limiter) atMost(ctx context.Context, key string, n int64) (hybridlimit.
 	if took > 0 {
 		return l.more(key, took, v), nil
 	}
-	if v.Action == account.Ask { // a queue that this process owes nothing
+	if v.Action == account.Ask { // a queue for which this process owes nothing
 		return l.exactRange(ctx, key, 1, n, nil)
 	}
 	res, err := l.AllowN(ctx, key, 1)
@@ -82,7 +79,7 @@ func (l *Limiter) atMost(ctx context.Context, key string, n int64) (hybridlimit.
 	return res, nil
 }
 
-// more answers an AllowAtMost that took units at once.
+// more returns the answer of an AllowAtMost that took units at once.
 func (l *Limiter) more(key string, took int64, v account.Verdict) hybridlimit.Result {
 	res := hybridlimit.Result{
 		Allowed: true, Granted: took, Source: v.Source, Delay: time.Duration(v.Delay), Policy: l.cfg.Name,
@@ -97,8 +94,7 @@ func (l *Limiter) more(key string, took int64, v account.Verdict) hybridlimit.Re
 	return l.answer(key, res, took)
 }
 
-// takeAtMost takes what is in hand of a key that is in memory, up to n units:
-// leases, or else the credit that is left.
+// takeAtMost takes up to n units in hand, of a key in memory: leased units, or else the credit that is left.
 func (l *Limiter) takeAtMost(key string, n int64) (took int64, v account.Verdict) {
 	if r := l.plan.Load(); l.exactly(r) || l.store.get(key) == nil && !r.Bucket.Queue {
 		return 0, v
@@ -112,9 +108,9 @@ func (l *Limiter) takeAtMost(key string, n int64) (took int64, v account.Verdict
 	return took, ev.end(v)
 }
 
-// Peek says what a call for one unit would be told, and takes nothing. For a
-// key that this process knows it is an estimate from memory; else it asks
-// Redis, for MaxWait at most, and says so by SourceRedis. Nothing is counted.
+// Peek returns the answer that a call for one unit would get, and takes nothing. For a key that this process knows,
+// it is an estimate from memory. Otherwise Peek asks Redis, for at most Config.MaxWait, and the Source is
+// SourceRedis. Nothing is counted.
 func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, error) {
 	if err := l.check(key, 1); err != nil {
 		return hybridlimit.Result{}, err
@@ -148,7 +144,7 @@ func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, err
 	return res, nil
 }
 
-// peekHere is Peek from memory; known is false where there is no view.
+// peekHere is Peek from memory. known is false if there is no view.
 func (l *Limiter) peekHere(key string) (res hybridlimit.Result, known bool, err error) {
 	e, res, err := l.lock(key, nil)
 	if e == nil || err != nil {
@@ -170,11 +166,9 @@ func (l *Limiter) peekHere(key string) (res hybridlimit.Result, known bool, err 
 	return res, true, nil
 }
 
-// Charge debits an actual cost after the fact, unconditionally: what was used
-// was used. It is paid from what is in hand and owed beyond that, down to a
-// whole burst of debt in Redis; it never waits. n may exceed the burst. With
-// Charge the bound of the package documentation holds for what was decided,
-// not for what was charged.
+// Charge debits an actual cost after the fact, without a condition. It takes units in hand first, and the rest is
+// owed, down to a whole burst of debt in Redis. Charge never waits for a decision. n may exceed the burst. With
+// Charge, the bound of the package documentation holds for the decisions, not for the charged units.
 func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	if err := l.check(key, n); err != nil {
 		return hybridlimit.Result{}, err
@@ -208,8 +202,8 @@ func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.
 	return res, nil
 }
 
-// chargeNow is Charge for a key that is not kept in memory: one message, sent
-// once, so that it is lost where Redis does not answer, and says so.
+// chargeNow is Charge for a key that is not kept in memory. It is one message, sent once. If Redis does not answer,
+// the charge is lost, and the error reports it.
 func (l *Limiter) chargeNow(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	at, err := l.place(key)
 	if err != nil {
@@ -225,7 +219,7 @@ func (l *Limiter) chargeNow(ctx context.Context, key string, n int64) (hybridlim
 		return l.unanswered(ctx, res)
 	}
 	l.count.acked.Add(counted)
-	if at.plan.Units(ans.Level) < 1 { // for longer than a refusal from before says
+	if at.plan.Units(ans.Level) < 1 { // this refusal lasts longer than an earlier one
 		l.refuse(key, at, 1, ans, sent, l.hub.clock.Now())
 	}
 	res.Allowed, res.Granted, res.Source = true, n, hybridlimit.SourceRedis
@@ -234,7 +228,7 @@ func (l *Limiter) chargeNow(ctx context.Context, key string, n int64) (hybridlim
 	return res, nil
 }
 
-// uncountedKey is the answer for a key whose limit counts nothing.
+// uncountedKey returns the answer for a key whose limit counts nothing.
 func (l *Limiter) uncountedKey(key string, n int64) (res hybridlimit.Result, ok bool, err error) {
 	if l.cfg.LimitFor == nil && !account.Static(l.plan.Load().Limit) {
 		return res, false, nil
@@ -247,7 +241,7 @@ func (l *Limiter) uncountedKey(key string, n int64) (res hybridlimit.Result, ok 
 	return res, ok, nil
 }
 
-// answered is answer, unless there is none.
+// answered is answer, but does nothing if there is no answer.
 func (l *Limiter) answered(key string, res hybridlimit.Result, n int64) hybridlimit.Result {
 	if res.Source == hybridlimit.SourceUnknown {
 		return res
@@ -255,7 +249,7 @@ func (l *Limiter) answered(key string, res hybridlimit.Result, n int64) hybridli
 	return l.answer(key, res, n)
 }
 
-// unanswered is why askNow has no answer.
+// unanswered returns the reason why askNow has no answer.
 func (l *Limiter) unanswered(ctx context.Context, res hybridlimit.Result) (hybridlimit.Result, error) {
 	switch {
 	case l.closed.Load():

@@ -10,30 +10,28 @@ import (
 // Tick is the time between two epochs.
 const Tick = 5 * time.Millisecond
 
-// Span is the most epochs for which a word is good: 5.1 s, about as long as a
-// view is believed. The longer it is, the fewer slow paths there are with many
-// keys.
+// Span is the largest number of epochs for which a word is valid: 5.1 s, about as long as a view is believed. A
+// longer span means fewer slow paths with many keys.
 const Span = 1024
 
-// EpochBits is how many low bits of an epoch a word keeps.
+// EpochBits is the number of low bits of an epoch that a word keeps.
 const EpochBits = 34
 
-// idleTicks is how many epochs without a slow path stop the ticker: as many as a
-// word is good for, so that traffic that pauses for less finds its words again.
+// idleTicks is the number of epochs without a slow path after which the ticker stops. It equals the validity of a
+// word, so that words survive a shorter pause in traffic.
 const idleTicks = Span
 
-// Clock is monotonic time in ns since New, and an epoch. A word is a value that
-// is good until an epoch: the common path compares epochs instead of reading a
-// clock. The goroutine that advances the epoch runs only while the slow path is
-// in use. When it stops, all words that were stamped are void.
+// Clock provides monotonic time in ns since New, and an epoch. A word is a value that is valid until an epoch: the
+// packed budget of the fast path, which compares epochs instead of reading a clock. The goroutine that advances the
+// epoch runs only while the slow path is in use. When it stops, all stamped words become void.
 type Clock struct {
 	start time.Time
-	aged  func() // called under no lock when a quarter of the epochs that a word can tell apart are over; nil: none
+	aged  func() // called without locks after each quarter of the epochs that a word can tell apart; may be nil
 	epoch atomic.Uint64
 	rough atomic.Int64 // ns at the last tick
-	used  atomic.Bool  // the slow path ran since the last tick
+	used  atomic.Bool  // the slow path has run since the last tick
 	runs  atomic.Bool
-	// ends is when all words end, ns: what they were made of is not known then.
+	// ends is the time (ns) at which all words end, because the facts behind them are not known after it.
 	ends     atomic.Int64
 	lateness lateness
 
@@ -43,9 +41,8 @@ type Clock struct {
 	wg     sync.WaitGroup
 }
 
-// New returns a clock that starts now. It calls aged, under no lock, each time
-// that a quarter of the epochs that a word can tell apart are over; nil: it calls
-// nothing.
+// New returns a clock that starts now. It calls aged without locks, after each quarter of the epochs that a word can
+// tell apart. aged may be nil.
 func New(aged func()) *Clock {
 	c := &Clock{start: time.Now(), aged: aged, stop: make(chan struct{})}
 	c.epoch.Store(1) // 0 is the epoch of an empty word
@@ -71,7 +68,7 @@ func (c *Clock) EndAll(ns int64) { c.ends.Store(ns) }
 // At returns the ns from New to t.
 func (c *Clock) At(t time.Time) int64 { return int64(t.Sub(c.start)) }
 
-// touch notes that the slow path runs, before it stamps anything.
+// touch notes that the slow path runs. Call it before stamping anything.
 func (c *Clock) touch() {
 	if !c.used.Load() {
 		c.used.Store(true)
@@ -92,28 +89,25 @@ func (c *Clock) touch() {
 	}
 }
 
-// Void makes the common path of all keys of the hub look again: all words that
-// were stamped before are past.
+// Void ends all words that were stamped before, so that the next call for each key of the hub takes the slow path.
 func (c *Clock) Void() { c.epoch.Add(Span + 1) }
 
-// Stamp returns the epoch and the time for an event, and keeps the ticker
-// running. The epoch is read first: until when a word is good is counted from
-// there, and Void, or the ticker when it stops, moves it.
+// Stamp returns the epoch and the time of an event, and keeps the ticker running. It reads the epoch first, because
+// the validity of a word is counted from that epoch. Void moves the epoch, and so does the ticker when it stops.
 func (c *Clock) Stamp() (epoch uint64, now int64) {
 	epoch = c.epoch.Load()
 	c.touch()
 	return epoch, c.Now()
 }
 
-// GoodUntil returns the last epoch in which a word is good that was stamped with an
-// epoch and the time then, and is to end at until: it dies up to a tick after
-// that, and later by as much as the ticker is late.
+// GoodUntil returns the last epoch in which a word is valid that was stamped at epoch and now and must end at until.
+// The word ends up to a tick after until, and later by as much as the ticker is late.
 func GoodUntil(epoch uint64, now, until int64) uint64 {
 	return epoch + uint64(max(0, min((until-now)/int64(Tick), Span)))
 }
 
-// Late returns by how much this process runs late what is due, because it waits
-// for a core. A measured wait may be too long by up to this.
+// Late returns the delay with which this process runs due work, because it waits for a core. A measured wait may be
+// too long by up to this delay.
 func (c *Clock) Late() time.Duration {
 	if !c.runs.Load() {
 		return 0
@@ -137,9 +131,9 @@ func (c *Clock) run(asked chan<- struct{}) {
 		most(&c.lateness.timer, now-c.rough.Swap(now)-int64(Tick))
 		select {
 		case asked <- struct{}{}:
-		default: // it still waits
+		default: // stand still waits
 		}
-		// A ticker drops what it is late for; epochs are counted all the same.
+		// A late ticker drops ticks. The epochs are counted by the time, so they include dropped ticks.
 		passed := max(1, now/int64(Tick)-at)
 		at += passed
 		epoch := c.epoch.Add(uint64(passed))
@@ -161,12 +155,12 @@ func (c *Clock) run(asked chan<- struct{}) {
 	}
 }
 
-// park stops the ticker unless the slow path was used meanwhile.
+// park stops the ticker, unless the slow path was used meanwhile.
 func (c *Clock) park() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.runs.Store(false)
-	if c.used.Load() { // set before runs was looked at: see touch
+	if c.used.Load() { // touch sets used before it reads runs
 		c.runs.Store(true)
 		return false
 	}

@@ -10,15 +10,14 @@ import (
 
 const shift = 64 - EpochBits
 
-// word keeps of an epoch what a word of the common path keeps.
+// word keeps the bits of an epoch that a word of the fast path keeps.
 func word(until uint64) uint64 { return until << shift }
 
-// past compares as the common path does.
+// past compares as the fast path does.
 func past(w, epoch uint64) bool { return int64(w-epoch<<shift) < 0 }
 
-// However the epochs and the time lie, and whatever ticks are dropped: a word
-// is past at the first tick that comes a tick or more after its end, and good at
-// any that comes before.
+// A word is past at the first tick that comes a tick or more after its end, and valid at any tick before its end.
+// This holds for every offset between epochs and time, and for every dropped tick.
 func TestAWordDiesInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(1, 2))
@@ -49,7 +48,7 @@ func TestAWordDiesInTime(t *testing.T) {
 	})
 }
 
-// A process that did not run drops ticks; words end by the time all the same.
+// A process that did not run drops ticks. Words still end by the time.
 func TestDroppedTicksCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(nil)
@@ -115,7 +114,7 @@ func TestWhatEndsWords(t *testing.T) {
 	}
 }
 
-// Words that lie for years are taken back before they come to be good again.
+// Words that are not used for years are taken back before their epochs would be valid again.
 func TestOldWordsAreTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(nil)

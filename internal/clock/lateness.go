@@ -6,21 +6,19 @@ import (
 	"time"
 )
 
-// lagMemory is in how many ticks a lag is forgotten, but for a third.
+// lagMemory is the number of ticks after which about a third of a lag is still remembered.
 const lagMemory = 200
 
-// lateness is by how much a process that waits for a core runs late what is due.
-// Two waits are measured while the ticker runs: a timer's, and that at the end of
-// the queue of what can run, which is where the runtime puts a goroutine whose
-// answer has come from the network. With many goroutines that spin the second is
-// many times the first. The zero value is ready.
+// lateness measures the delay with which a process runs due work while it waits for a core. It measures two waits
+// while the ticker runs. The first is the delay of a timer. The second is the wait at the end of the queue of
+// runnable goroutines, where the runtime puts a goroutine whose answer has come from the network. With many
+// goroutines that spin, the second wait is many times the first. The zero value is ready.
 type lateness struct {
-	timer, queue atomic.Int64 // ns, the most of about a second
-	since        atomic.Int64 // when the wait in the queue began that goes on, ns on the clock; 0: none does
+	timer, queue atomic.Int64 // ns: the largest of about the last second
+	since        atomic.Int64 // ns on the clock: start of the present wait in the queue; 0: none
 }
 
-// most keeps the larger of what is remembered, less what is forgotten in a tick,
-// and what was measured.
+// most keeps the larger of two values: the remembered one, reduced by one tick of forgetting, and the measured one.
 func most(kept *atomic.Int64, measured int64) {
 	lag := kept.Load()
 	kept.Store(max(measured, lag-lag/lagMemory))
@@ -31,8 +29,7 @@ func (l *lateness) reset() {
 	l.queue.Store(0)
 }
 
-// late is what is remembered, or what goes on if that is more already: at now no
-// tick has come since the last one.
+// late returns the remembered delay, or the present one if that is already larger. last is the time of the last tick.
 func (l *lateness) late(now, last int64) time.Duration {
 	late := max(0, l.timer.Load(), l.queue.Load(), now-last-int64(Tick))
 	if since := l.since.Load(); since != 0 {
@@ -41,9 +38,8 @@ func (l *lateness) late(now, last int64) time.Duration {
 	return time.Duration(late)
 }
 
-// stand goes to the end of the queue each time it is told to, and measures how
-// long it takes to get to its head. It is a goroutine of its own: the ticker must
-// not wait.
+// stand goes to the end of the queue each time it is asked to, and measures the time until it is at the head. It is a
+// goroutine of its own, because the ticker must not wait.
 func (c *Clock) stand(asked <-chan struct{}) {
 	defer c.wg.Done()
 	for range asked {
