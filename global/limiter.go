@@ -17,8 +17,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// Limiter decides by asking Redis. It is safe for concurrent use and starts
-// no goroutine of its own beyond a call in progress.
+// Limiter asks Redis for every decision. It is safe for concurrent use. Its
+// goroutines end with the calls in progress.
 type Limiter struct {
 	terms   atomic.Pointer[terms]
 	setting sync.Mutex // held while a limit is checked against the old one and replaces it
@@ -91,7 +91,7 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (hybridlimit.
 // terms is a limit and the constants derived from it.
 type terms struct {
 	limit      hybridlimit.Limit
-	algo.Scale // of a limit that counts
+	algo.Scale // zero for a static limit
 	// counts is the algorithm of the limiter's last limit that counts. A state in
 	// Redis, if there is one, has this algorithm.
 	counts hybridlimit.Algorithm

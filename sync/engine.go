@@ -26,7 +26,7 @@ type Caller interface {
 // usage.
 const EnvelopeTTL = 10 * time.Minute
 
-// Config is what an Engine needs. Caller, Names, Process, Timeout and
+// Config holds the settings of an Engine. Caller, Names, Process, Timeout and
 // Breaker are required.
 type Config struct {
 	Caller  Caller        // to Redis
@@ -54,7 +54,7 @@ type Config struct {
 	OnRefusing func(tag int, refusing bool, err error)
 	// OnRenamed is called when Redis holds batches of a tag that carry this
 	// process's identity and that this process did not send: the envelope was
-	// written by somebody else, or a copy of this process runs. The lane continues
+	// written from outside, or a copy of this process runs. The lane continues
 	// under a new identity. OnRenamed is called from the tag's lane, without a
 	// lock. Nil: no call.
 	OnRenamed func(tag int)
