@@ -5,35 +5,36 @@ import (
 	"time"
 )
 
-// KeyState is what Redis has of a key at the moment at which it is read.
-// Nothing is changed by reading it. Durations in JSON are nanoseconds.
+// KeyState is the state of a key in Redis at the time of the call. Reading it
+// changes nothing. Durations in JSON are nanoseconds.
 type KeyState struct {
-	// Limit is the one that the figures are counted by: Redis keeps none.
+	// Limit is the limit by which the units are counted. Redis stores no limit.
 	Limit Limit `json:"limit"`
-	// Found says whether there is a state. Without one nothing is used.
+	// Found is true if Redis has a state of the key. Without one, no unit is used.
 	Found bool `json:"found"`
-	// Left is the units that a call could take now.
+	// Left is the number of units that a call could take now.
 	Left int64 `json:"left"`
-	// Debt is the units beyond the limit, rounded up. 0: none.
+	// Debt is the number of units beyond the limit, rounded up. 0: none.
 	Debt int64 `json:"debt"`
-	// RetryAfter is how long until one unit can be had. 0: now.
+	// RetryAfter is the time until one unit can be taken. 0: now.
 	RetryAfter time.Duration `json:"retry_after_ns"`
-	// ResetAfter is how long until nothing is used any more.
+	// ResetAfter is the time until the key has the state of an unused key.
 	ResetAfter time.Duration `json:"reset_after_ns"`
-	// Debited is the units debited since Born, or since the last Reset. A log
-	// does not count them.
+	// Debited is the number of units debited since Born, or since the last Reset.
+	// A log does not count them: 0.
 	Debited int64 `json:"debited"`
-	// Leased is the units that processes hold by the ledger; others may be
-	// leased besides, which it need not know.
+	// Leased is the number of units that processes hold, as far as Redis's record
+	// of leased units (the ledger) knows. More units may be leased: the ledger need
+	// not hold every lease.
 	Leased int64 `json:"leased"`
-	// Born is when the state began, by Redis's clock; a log does not say. The
-	// zero Time: not known.
+	// Born is the time at which the state began, by Redis's clock. The zero Time:
+	// unknown, as for a log.
 	Born time.Time `json:"born,omitzero"`
-	// TTL is after how long Redis forgets it unless it is used.
+	// TTL is the time after which Redis forgets the state, unless the key is used.
 	TTL time.Duration `json:"ttl_ns"`
 }
 
-// noun names the state: "bucket", "queue", "window" or "log".
+// noun returns the name of the state: "bucket", "queue", "window" or "log".
 func (k KeyState) noun() string {
 	switch k.Limit.Algorithm {
 	case AlgLeakyQueue:
@@ -46,7 +47,7 @@ func (k KeyState) noun() string {
 	return "bucket"
 }
 
-// String is one sentence for people: "allowed because the bucket has 12 of 100
+// String returns one sentence for people: "allowed because the bucket has 12 of 100
 // units left".
 func (k KeyState) String() string {
 	noun, most := k.noun(), k.Limit.BurstSize()

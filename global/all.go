@@ -16,14 +16,14 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// joint is one limit's part of a call under several: so many units of a key.
+// joint is one limit's part of a call under several limits: N units of a key.
 type joint struct {
 	Limiter *Limiter
 	Key     string
 	N       int64
 }
 
-// allowJoint decides asks, and writes each limit's answer into each.
+// allowJoint decides asks. It writes each limit's answer into each.
 func allowJoint(ctx context.Context, asks []joint, each []hybridlimit.Ask) (hybridlimit.Result, error) {
 	parts, res, err := partsOf(asks, each)
 	defer func() { tellEach(each, asks, parts, &res) }()
@@ -45,7 +45,7 @@ func allowJoint(ctx context.Context, asks []joint, each []hybridlimit.Ask) (hybr
 	}
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	var unanswered error // of limits that fail open
+	var unanswered error // of a group whose limits all fail open
 	var taken [][]*part
 	for group := range byTag(parts) {
 		one, err := take(ctx, bounded, group)
@@ -66,8 +66,8 @@ func allowJoint(ctx context.Context, asks []joint, each []hybridlimit.Ask) (hybr
 	return res, nil
 }
 
-// tellNever asks what is left of the limits that a call can never have, so that
-// their answers say it.
+// tellNever asks Redis for the units left of each limit whose burst is below the
+// cost, for Remaining and ResetAfter of its answer.
 func tellNever(ctx context.Context, parts []*part, res hybridlimit.Result) (hybridlimit.Result, error) {
 	for _, p := range parts {
 		was := p.res
@@ -85,9 +85,9 @@ func tellNever(ctx context.Context, parts []*part, res hybridlimit.Result) (hybr
 	return res, nil
 }
 
-// tellEach gives every ask the answer of its limit: asks for one key share it,
-// but each has its own units. A call that was not admitted has taken nothing, so
-// only denials are told then.
+// tellEach writes the answer of its limit into every ask. Asks for one key share
+// the answer, but each has its own units. A call that was not admitted has taken
+// nothing; then only denials are written.
 func tellEach(each []hybridlimit.Ask, asks []joint, parts []*part, res *hybridlimit.Result) {
 	for _, p := range parts {
 		for _, i := range p.asks {
@@ -111,13 +111,13 @@ type part struct {
 	tag   int
 	name  string // of the key in Redis
 	res   hybridlimit.Result
-	back  algo.Op // gives back what it took
-	asks  []int   // those that it is of
+	back  algo.Op // gives the taken units back
+	asks  []int   // indices of the asks for this key
 }
 
-// partsOf checks the asks and puts them into the order in which they are taken.
-// res is the answer where Redis need not be asked: of a limit that denies for
-// ever, or, if there is no part, of one that admits all.
+// partsOf checks the asks and sorts them by tag, the order in which units are
+// taken. res is the answer if Redis need not be asked: the answer of a limit that
+// denies for ever, or, without parts, of a limit that admits everything.
 func partsOf(asks []joint, each []hybridlimit.Ask) (parts []*part, res hybridlimit.Result, err error) {
 	if len(asks) == 0 {
 		return nil, res, fmt.Errorf("global: AllowAll: %w: no limit is asked", hybridlimit.ErrInvalid)
@@ -165,7 +165,8 @@ func partsOf(asks []joint, each []hybridlimit.Ask) (parts []*part, res hybridlim
 	return parts, res, nil
 }
 
-// equal is a == b for values of any type; those that cannot be compared differ.
+// equal returns a == b for values of any type. Values that cannot be compared
+// differ.
 func equal(a, b any) bool {
 	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
@@ -176,7 +177,7 @@ func invalid(ask int, field string, value any, problem string) error {
 	return bad.Err("global: AllowAll")
 }
 
-// byTag are the parts of one slot each.
+// byTag yields the parts in groups of one tag. The parts must be sorted by tag.
 func byTag(parts []*part) iter.Seq[[]*part] {
 	return func(yield func([]*part) bool) {
 		for len(parts) > 0 {
@@ -192,8 +193,8 @@ func byTag(parts []*part) iter.Seq[[]*part] {
 	}
 }
 
-// begin holds the runners open until done: what was taken can be given back
-// even if a limiter is closed meanwhile.
+// begin holds the runners open until done is called, so that taken units can be
+// given back even if a limiter is closed meanwhile.
 func begin(parts []*part) (done func(), err error) {
 	var open []*runner.Runner
 	done = func() {
@@ -215,9 +216,10 @@ func begin(parts []*part) (done func(), err error) {
 	return done, nil
 }
 
-// take asks for a group, in one message. If not all of it was granted the
-// result is that of the limit that denied with the longest wait; with an error,
-// of the one that decides what becomes of the call without Redis.
+// take asks Redis for the units of a group, in one message. If Redis refuses the
+// group, the result is that of the limit with the longest RetryAfter. If Redis
+// gives no answer, the result is that of the first limit that fails closed, or
+// else of the first limit.
 func take(ctx, bounded context.Context, group []*part) (hybridlimit.Result, error) {
 	ops := make([]wire.Op, len(group))
 	for i, p := range group {
@@ -249,7 +251,8 @@ func take(ctx, bounded context.Context, group []*part) (hybridlimit.Result, erro
 	return worst.res, nil
 }
 
-// narrowest is the result of the limit with the fewest units remaining.
+// narrowest returns the result of the limit with the fewest units remaining, with
+// the longest Delay of all.
 func narrowest(parts []*part) hybridlimit.Result {
 	res, delay := parts[0].res, time.Duration(0)
 	for _, p := range parts {

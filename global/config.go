@@ -7,51 +7,60 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// Config is how a Limiter uses Redis. Prefix, Tags and Name are the identity
-// under which processes share a limit.
+// Config holds the settings of a Limiter. Processes share a limit if their
+// Prefix, Tags, Name and HashKeys are the same.
 type Config struct {
 	// Prefix starts every Redis key, [A-Za-z0-9_.-]+. Empty: "hl".
 	Prefix string
-	// Tags is how many cluster slots keys are spread over, 1 to 16384. It is
-	// part of the deployment's identity: another number is another keyspace.
-	// Zero: 16.
+	// Tags is the number of cluster slots over which keys are spread, 1 to
+	// 16384. It is part of the deployment's identity: another number is another
+	// keyspace. Zero: 16.
 	Tags int
 	// Name names the limiter, [A-Za-z0-9_.-]+. Required.
 	Name string
-	// Timeout bounds each decision, besides the caller's ctx. Zero: 250 ms.
+	// Timeout bounds each decision, in addition to the caller's ctx. Zero:
+	// 250 ms.
 	Timeout time.Duration
-	// MaxKeyBytes is the longest key taken. Zero: 512.
+	// MaxKeyBytes is the length of the longest accepted key. Zero: 512.
 	MaxKeyBytes int
-	// FailOpen says what the Result beside ErrUnavailable holds. False, the
-	// zero value, denies.
+	// FailOpen is the decision in the Result beside ErrUnavailable. True admits.
+	// False, the zero value, denies.
 	FailOpen bool
-	// LimitFor gives a key its own limit. It is asked for each decision, must
-	// be safe for concurrent use, and costs what validating a limit costs
-	// where it gives another than the limiter's. A limit that New would refuse,
-	// or of another algorithm, is an error of the call (ErrInvalid): return
-	// Blocked() for a key that has none. Nil: one limit for all.
+	// LimitFor returns the limit of a key. It is called for each decision and
+	// must be safe for concurrent use. If it returns a limit other than the
+	// limiter's, the decision also costs a validation of that limit. A limit that
+	// New would refuse, or of another algorithm, is an error of the call
+	// (ErrInvalid). Return Blocked() for a key without a limit. Nil: one limit for
+	// all keys.
 	LimitFor func(key string) hybridlimit.Limit
-	// Subject maps a key to what decides its slot; keys with one subject
-	// share a slot. Nil: the key itself.
+	// Subject returns the text that decides the slot of a key. Keys with one
+	// subject share a slot. Nil: the key itself.
 	Subject func(key string) string
 	// HashKeys is a secret with which callers' keys are hashed before they are
-	// named in Redis: set it where a key is personal data (an address, an e-mail),
-	// so that neither Redis nor who looks into it or its backups can read it.
-	// In memory the key stays as it is. It is HMAC-SHA-256, cut to 128 bits
-	// (lua.Names has the bound for two keys that share one), and costs about 1 µs
-	// for each decision. 32 to 1024 bytes, the same in all processes: it is
-	// part of the deployment's identity, and with another one, or without, all
-	// keys begin anew. Keep it out of Redis. What hybridlimit.WithRequestID
-	// names is stored as it is. Zero: keys are named as they are.
+	// named in Redis. Set it if keys are personal data (an address, an e-mail).
+	// Then the keys cannot be read in Redis or in its backups. In memory a key
+	// stays as it is.
+	//
+	// The hash is HMAC-SHA-256, cut to 128 bits; lua.Names has the probability
+	// that two keys share a hash. It costs about 1 µs for each decision.
+	//
+	// The secret has 32 to 1024 bytes, the same in all processes. It is part of
+	// the deployment's identity: with another secret, or without one, all keys
+	// begin anew. Keep it out of Redis. The id of hybridlimit.WithRequestID is
+	// stored as it is. Zero: keys are named as they are.
 	HashKeys hybridlimit.Secret
 	// Functions runs the library as Redis Functions (FCALL) instead of scripts
-	// (EVALSHA): the same Lua at the same speed, kept by Redis itself, so that
-	// it is replicated, survives a restart with persistence, and can be listed.
-	// It needs Redis 7 and the rights to FCALL and FUNCTION LOAD: the library
-	// is loaded wherever it is missing. Without either every call fails, as
-	// without a Redis: there is no falling back to scripts (but for calls that
-	// meet a slot on its way to a new node of a cluster, which go as EVAL).
-	// Processes with and without it share one state. Zero: scripts.
+	// (EVALSHA). It is the same Lua at the same speed. Redis itself keeps the
+	// functions: they are replicated, survive a restart with persistence, and
+	// can be listed.
+	//
+	// Functions need Redis 7 and the rights to FCALL and FUNCTION LOAD. The
+	// library is loaded wherever it is missing. Without Redis 7 or the rights,
+	// every call fails as if there were no Redis. There is no fallback to
+	// scripts, with one exception: a call for a slot that is moving to a new node
+	// of a cluster is sent as EVAL.
+	//
+	// Processes with and without Functions share one state. Zero: scripts.
 	Functions bool
 }
 

@@ -12,16 +12,17 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// NotReturnedError says what a hybridlimit.AllowAll that was denied, or failed, had taken
-// and could not give back: Redis gave no answer, so it may have been given back
-// all the same. It comes back as the limits refill. To Refund it at once is to
-// risk that it is given back twice.
+// NotReturnedError lists the units that a denied or failed hybridlimit.AllowAll
+// had taken and did not give back for certain. Redis did not answer the message
+// that gives them back, so Redis may or may not have applied it. If it did not,
+// the units come back as the limits refill. A Refund of the units risks that they
+// are given back twice.
 type NotReturnedError struct {
-	Asks []hybridlimit.Ask // what was taken; their Result is not set
-	Err  error             // why it stays so; wraps hybridlimit.ErrUnavailable
+	Asks []hybridlimit.Ask // the taken units; Result is not set
+	Err  error             // the cause; wraps hybridlimit.ErrUnavailable
 }
 
-// Error names the limiters, the keys and the units.
+// Error returns the limiters, the keys and the units.
 func (e *NotReturnedError) Error() string {
 	var b strings.Builder
 	for i, a := range e.Asks {
@@ -36,10 +37,11 @@ func (e *NotReturnedError) Error() string {
 	return fmt.Sprintf("global: AllowAll: not given back: %s: %v", &b, e.Err)
 }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (e *NotReturnedError) Unwrap() error { return e.Err }
 
-// giveBack gives back what groups have taken, all at once.
+// giveBack gives the units of all groups back, with one message for each group,
+// concurrently.
 func giveBack(ctx context.Context, timeout time.Duration, groups [][]*part) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()

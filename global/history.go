@@ -8,16 +8,18 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// History is what a sliding log has admitted of key and still counts, the
-// oldest first: the exact times of Redis's clock, and the requests that
-// hybridlimit.WithRequestID named. What was given back is not in it, nor who
-// was denied. Other algorithms keep no log and are ErrUnsupported.
+// History returns the admissions of key that a sliding log still counts, the
+// oldest first. Each has its exact time by Redis's clock, and the request id set
+// by hybridlimit.WithRequestID. Units that were given back and denied calls are
+// not in it. Other algorithms keep no log; their error is ErrUnsupported.
 //
-// It costs a message for every 250 entries, each of which
-// keeps Redis busy for up to a millisecond and has Config.Timeout, and memory
-// for all: a log has as many entries as its limit has units, at most, or twice
-// that in debt. It is no snapshot: between two messages the oldest entries may
-// leave, and as many that are newer than the first message may be at the end.
+// History sends one message for every 250 entries. Each message may take
+// Config.Timeout, and keeps Redis busy for up to a millisecond. All entries are
+// held in memory: at most as many as the limit has units, or twice as many in
+// debt.
+//
+// History is no snapshot. Between two messages the oldest entries may expire, and
+// as many entries newer than the first message may stand at the end.
 func (l *Limiter) History(ctx context.Context, key string) ([]hybridlimit.Admission, error) {
 	t, err := l.of(key, 1)
 	if err != nil {

@@ -12,44 +12,54 @@ var (
 	_ hybridlimit.Describer = (*Limiter)(nil)
 )
 
-// Joins reports whether AllowJoint can ask the other limiter together with this one: it must have the same Redis client.
+// Joins reports whether AllowJoint can ask the other limiter together with this
+// one. The other must be a limiter of this package with the same Redis client.
 func (l *Limiter) Joins(other hybridlimit.Limiter) bool {
 	o, ok := other.(*Limiter)
 	return ok && o != nil && equal(o.runner.Client(), l.runner.Client())
 }
 
-// AllowJoint is what [hybridlimit.AllowAll] calls: a call under several limits
-// (per user, per address, for all), all or nothing. When one denies, nothing is
-// taken of the others.
+// AllowJoint implements [hybridlimit.AllowAll]: a call under several limits (per
+// user, per address, for all), all or nothing. When one limit denies, nothing is
+// taken from the others.
 //
-// Keys that share a slot are one message, which Redis decides as a whole: when
-// all have one tag, AllowJoint is as exact as AllowN and costs as much. They have
-// one when their limiters' Subject says the same of them, or with Tags of 1.
-// Else there is a message for each tag, one after the other in the order of the
-// tags. When a later one denies, the units of the earlier ones are given back:
-// one message more for each. Meanwhile, a round trip or two, others find those
-// units taken, and may be denied for them; no call is ever admitted for them. No
-// two calls deny each other, since all take in one order. Windows and logs get
-// back what they gave, in its window and as its entry; a bucket that was full
-// again meanwhile keeps what has come back since.
+// Keys that share a slot travel in one message, which Redis decides as a whole.
+// If all keys have one tag, AllowJoint is as exact as AllowN and costs as much.
+// Keys have one tag if Subject returns the same text for them, or if Tags is 1.
 //
-// The result is that of the limit that denied with the longest RetryAfter (of
-// one message: the limits of later ones are not asked then), or, when
-// all admit, of the one with the fewest units remaining; Policy names that
-// limit. Delay is the longest of all. Asks for one key of one limiter add up;
-// limiters of one name that disagree on the limit of a key are refused.
-// AllowJoint writes each limit's answer into its ask.
+// Otherwise there is one message for each tag, one after the other in the order
+// of the tags. When a later message denies, the units of the earlier ones are
+// given back, with one more message for each. Until then, for a round trip or two,
+// other calls find those units taken and may be denied for that reason. No call is
+// ever admitted because of them. Two calls cannot deny each other, since all calls
+// take in the same order. Units return to the window in which they were taken.
+// In a log their entry is removed. Units that a full bucket has refilled in the
+// meantime do not come back twice.
 //
-// Messages are sent once, and have the shortest Timeout of the limiters
-// together. Where one is not answered, its units may or may not have been taken,
-// as with AllowN; of the others nothing is, and the error is ErrUnavailable. If
-// FailOpen holds for all limiters of that message, the others are asked all the
-// same and may deny; else they keep what they gave, and the Result beside the
-// error admits. To give back has one Timeout more; what that did not do is a
-// *NotReturnedError beside the other errors.
+// If the call is denied, the result is that of the limit that denied with the
+// longest RetryAfter. It is one of the limits of the message that denied, since
+// later messages are not sent. If all limits admit, the result is that of the
+// limit with the fewest units remaining. Policy names that limit. Delay is the
+// longest of all. Asks for one key of one limiter add up. Limiters of one name
+// that disagree on the limit of a key are refused. AllowJoint writes each limit's
+// answer into its ask.
 //
-// AllowJoint is ErrInvalid without asks, and with a Limiter that is nil, as an
-// interface or as a pointer in it, or that does not join. Nothing is taken then.
+// Each message is sent once. All messages together have the shortest Timeout of
+// the limiters. If a message gets no answer, the error is ErrUnavailable, and its
+// units may or may not have been taken, as with AllowN:
+//
+//   - If FailOpen is set for all limiters of that message, the other messages are
+//     still sent, and may deny. If none denies, their units stay taken, and the
+//     Result beside the error admits.
+//   - Otherwise the Result denies, and the units of the other messages are given
+//     back.
+//
+// Giving back has one Timeout of its own. If it fails, the error also wraps a
+// *NotReturnedError.
+//
+// AllowJoint returns ErrInvalid without asks, for a nil Limiter (as an interface,
+// or as a pointer in it), and for a limiter that does not join. Nothing is taken
+// then.
 func (l *Limiter) AllowJoint(ctx context.Context, asks []hybridlimit.Ask) (hybridlimit.Result, error) {
 	all := make([]joint, len(asks))
 	for i := range asks {
@@ -64,7 +74,7 @@ func (l *Limiter) AllowJoint(ctx context.Context, asks []hybridlimit.Ask) (hybri
 	return allowJoint(ctx, all, asks)
 }
 
-// stranger is the error of an ask whose limiter does not join l.
+// stranger returns the error of an ask whose limiter does not join l.
 func (l *Limiter) stranger(ask int, of hybridlimit.Limiter) error {
 	own, ok := of.(*Limiter)
 	switch {
@@ -76,10 +86,10 @@ func (l *Limiter) stranger(ask int, of hybridlimit.Limiter) error {
 	return invalid(ask, "Limiter", fmt.Sprintf("%T", of), fmt.Sprintf("must be a limiter of package global with the Redis client of the limiter %q", l.cfg.Name))
 }
 
-// Name is what Config says, as in Result.Policy.
+// Name returns Config.Name, as in Result.Policy.
 func (l *Limiter) Name() string { return l.cfg.Name }
 
-// Policy tells what is enforced on key.
+// Policy returns the limit of key and the limiter's name.
 func (l *Limiter) Policy(key string) hybridlimit.Policy {
 	limit := l.terms.Load().limit
 	if l.cfg.LimitFor != nil {

@@ -17,30 +17,29 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// Limiter decides by asking Redis. It is safe for concurrent use and starts
-// no goroutine of its own beyond a call in progress.
+// Limiter asks Redis for every decision. It is safe for concurrent use. Its
+// goroutines end with the calls in progress.
 type Limiter struct {
 	terms   atomic.Pointer[terms]
-	setting sync.Mutex // held while a limit is replaced: its algorithm is looked at first
+	setting sync.Mutex // held while a limit is checked against the old one and replaces it
 	cfg     Config
 	names   lua.Names
 	runner  *runner.Runner
 	closed  atomic.Bool
-	done    chan struct{} // closed with it: who waits goes home
+	done    chan struct{} // closed with the limiter: ends every Wait
 }
 
 var _ hybridlimit.Limiter = (*Limiter)(nil)
 
-// New makes a limiter. It does not connect: a Redis that is down shows as
-// ErrUnavailable at the first decision. The client stays the caller's to
-// close, after the limiter.
+// New returns a limiter. It does not connect: if Redis is down, the first decision
+// returns ErrUnavailable. The caller closes the client, after the limiter.
 //
-// New adds two hooks to a client of go-redis, which stay. One guards the
-// connections that the client dials from now on: to this limiter's commands they
-// pass on no reply that is longer than Redis can give. The other notes why a
-// dial failed, so that the error of a call that waited for a connection names
-// the reason ("connection refused"). Commands of others on the same client are
-// answered as before.
+// New adds two permanent hooks to a client of go-redis. One guards the connections
+// that the client dials from now on: a reply to this limiter's commands that is
+// longer than Redis can give is an error. The other records the cause of a failed
+// dial, so that the error of a call that waited for a connection names the cause
+// ("connection refused"). Other commands on the same client are answered as
+// before.
 func New(rdb redis.UniversalClient, limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	cfg = cfg.withDefaults()
 	calls, err := runner.New(rdb, cfg.Timeout, runner.WithFunctions(cfg.Functions))
@@ -56,8 +55,8 @@ func New(rdb redis.UniversalClient, limit hybridlimit.Limit, cfg Config) (*Limit
 	return l, nil
 }
 
-// Close refuses further decisions and waits for calls in progress. It is
-// idempotent.
+// Close makes further decisions return ErrClosed, and waits for calls in
+// progress. It is idempotent.
 func (l *Limiter) Close() error {
 	if l.closed.CompareAndSwap(false, true) {
 		close(l.done)
@@ -71,11 +70,15 @@ func (l *Limiter) Allow(ctx context.Context, key string) (hybridlimit.Result, er
 	return l.AllowN(ctx, key, 1)
 }
 
-// AllowN asks Redis for n units of key, all or none: one message, one round
-// trip. Of an n above the burst it asks what is left, for Remaining and
-// ResetAfter, and denies without an error whether Redis answers or not. With ErrUnavailable the Result holds what Config.FailOpen says, and
-// the units may or may not have been consumed. With ctx's own error they may
-// have been consumed as well: it ended while Redis was deciding.
+// AllowN asks Redis for n units of key, all or none. It costs one message and one
+// round trip.
+//
+// AllowN denies an n above the burst without an error, whether Redis answers or
+// not. It then asks Redis only for Remaining and ResetAfter.
+//
+// With ErrUnavailable, the Result holds the decision of Config.FailOpen, and the
+// units may or may not have been consumed. The same holds for the units with
+// ctx's own error: ctx may have ended while Redis decided.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	t, err := l.of(key, n)
 	if err != nil {
@@ -85,14 +88,14 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (hybridlimit.
 	return res, err
 }
 
-// terms is a limit and what follows from it.
+// terms is a limit and the constants derived from it.
 type terms struct {
 	limit      hybridlimit.Limit
-	algo.Scale // of a limit that counts
-	// counts is the algorithm of the limiter's last limit that counts: what
-	// state there may be is of it.
+	algo.Scale // zero for a static limit
+	// counts is the algorithm of the limiter's last limit that counts. A state in
+	// Redis, if there is one, has this algorithm.
 	counts hybridlimit.Algorithm
-	began  time.Time // when SetLimit, or the call, brought the limit; zero: it has been in force for long
+	began  time.Time // time of the SetLimit or the call that brought the limit; zero: long ago
 }
 
 func newTerms(limit hybridlimit.Limit) (*terms, error) {
@@ -106,7 +109,7 @@ func newTerms(limit hybridlimit.Limit) (*terms, error) {
 	return t, nil
 }
 
-// since is the µs for which the limit has been in force, for algo.Op.Since.
+// since returns the µs for which the limit has been in force, for algo.Op.Since.
 func (t *terms) since() int64 {
 	if t.began.IsZero() {
 		return 0
@@ -114,16 +117,16 @@ func (t *terms) since() int64 {
 	return t.Since(time.Since(t.began).Microseconds())
 }
 
-// static says whether the limit counts nothing: it admits all, or none.
+// static reports whether the limit counts nothing: it admits every call, or none.
 func (t *terms) static() bool { return static(t.limit.Algorithm) }
 
 func static(a hybridlimit.Algorithm) bool {
 	return a == hybridlimit.AlgUnlimited || a == hybridlimit.AlgBlocked
 }
 
-// replaces refuses a limit that counts otherwise than have does: what is used
-// under the one says nothing under the other. Limits that count nothing go
-// with all.
+// replaces returns an error if the algorithm of the new limit differs from that of
+// have: usage under one algorithm has no meaning under another. Static limits are
+// compatible with all.
 func (t *terms) replaces(have *terms) error {
 	var bad hybridlimit.Violations
 	if t.limit.Algorithm != have.counts && !t.static() && !static(have.counts) {
@@ -132,7 +135,7 @@ func (t *terms) replaces(have *terms) error {
 	return bad.Err("global")
 }
 
-// fixed is the answer of a static limit.
+// fixed returns the answer of a static limit.
 func (l *Limiter) fixed(t *terms, n int64) hybridlimit.Result {
 	res := hybridlimit.Result{Limit: t.limit.BurstSize(), Policy: l.cfg.Name, Source: hybridlimit.SourceStatic}
 	if res.Allowed = t.limit.Algorithm == hybridlimit.AlgUnlimited; res.Allowed {
@@ -143,7 +146,7 @@ func (l *Limiter) fixed(t *terms, n int64) hybridlimit.Result {
 	return res
 }
 
-// fill says what Redis said of the level.
+// fill returns res with the source and the level of an answer from Redis.
 func (t *terms) fill(res hybridlimit.Result, ans wire.Answer) hybridlimit.Result {
 	res.Source = hybridlimit.SourceRedis
 	res.Remaining = t.Units(ans.Level)
@@ -153,7 +156,7 @@ func (t *terms) fill(res hybridlimit.Result, ans wire.Answer) hybridlimit.Result
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
-// check refuses a request that cannot be answered.
+// check returns the error of a request that cannot be answered.
 func (l *Limiter) check(key string, n int64) error {
 	if l.closed.Load() {
 		return hybridlimit.ErrClosed
@@ -161,7 +164,7 @@ func (l *Limiter) check(key string, n int64) error {
 	return hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes)
 }
 
-// of checks a request and finds the limit of its key; LimitFor runs here.
+// of checks a request and returns the terms of its key. It calls LimitFor.
 func (l *Limiter) of(key string, n int64) (*terms, error) {
 	if err := l.check(key, n); err != nil {
 		return nil, err
@@ -184,7 +187,7 @@ func (l *Limiter) of(key string, n int64) (*terms, error) {
 	return own, nil
 }
 
-// take asks Redis for n units, and says which op would give them back.
+// take asks Redis for n units. back is the op that gives them back.
 func (l *Limiter) take(ctx context.Context, key string, t *terms, n int64, op algo.Op) (res hybridlimit.Result, back algo.Op, err error) {
 	if t.static() {
 		return l.fixed(t, n), back, nil
@@ -207,13 +210,13 @@ func (l *Limiter) take(ctx context.Context, key string, t *terms, n int64, op al
 	return res, t.Cancel(ans, now), nil
 }
 
-// blank is a result before there is one.
+// blank returns a result with the limit and the policy only.
 func (l *Limiter) blank(t *terms) hybridlimit.Result {
 	return hybridlimit.Result{Limit: t.limit.BurstSize(), Policy: l.cfg.Name}
 }
 
-// never is the answer to a cost above the burst. Redis is asked what is left;
-// where it does not say, nothing is.
+// never returns the answer to a cost above the burst. It asks Redis for the units
+// left. Without an answer, Remaining is 0.
 func (l *Limiter) never(ctx context.Context, key string, t *terms) (hybridlimit.Result, error) {
 	res := l.blank(t)
 	ans, _, err := l.ask(ctx, key, t, algo.Op{})
@@ -226,14 +229,14 @@ func (l *Limiter) never(ctx context.Context, key string, t *terms) (hybridlimit.
 	return never(res), nil
 }
 
-// never makes an answer one to a cost above the burst.
+// never turns res into the answer to a cost above the burst.
 func never(res hybridlimit.Result) hybridlimit.Result {
 	res.RetryAfter, res.Source = hybridlimit.Never, hybridlimit.SourceStatic
 	return res
 }
 
-// unavailable is the answer without Redis: what Config.FailOpen says of n
-// units, beside the error.
+// unavailable returns the answer without Redis: the decision of Config.FailOpen on
+// n units, and the error.
 func (l *Limiter) unavailable(ctx context.Context, res hybridlimit.Result, n int64, err error) (hybridlimit.Result, error) {
 	if errors.Is(err, hybridlimit.ErrClosed) {
 		return hybridlimit.Result{}, err
@@ -250,7 +253,7 @@ func (l *Limiter) unavailable(ctx context.Context, res hybridlimit.Result, n int
 	return res, fmt.Errorf("global: %w: %w", hybridlimit.ErrUnavailable, err)
 }
 
-// place is where in Redis a key is; Subject runs here.
+// place returns the tag and the Redis key of a caller's key. It calls Subject.
 func (l *Limiter) place(key string) (tag int, name string) {
 	subject := key
 	if l.cfg.Subject != nil {
@@ -260,7 +263,7 @@ func (l *Limiter) place(key string) (tag int, name string) {
 	return tag, l.names.State(tag, l.cfg.Name, key)
 }
 
-// ask sends an op, and says what Redis answered and at which µs of its time.
+// ask sends an op. It returns the answer and its time, in µs of Redis time.
 func (l *Limiter) ask(ctx context.Context, key string, t *terms, op algo.Op) (wire.Answer, int64, error) {
 	_, name := l.place(key)
 	if t.Kind == algo.KindLog {

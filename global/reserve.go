@@ -10,16 +10,19 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/waiting"
 )
 
-// longest is the MaxDelay of a reservation without a deadline.
-const longest = algo.Never - 1 // µs
+// longest is the MaxDelay of a reservation without a deadline, in µs.
+const longest = algo.Never - 1
 
-// Reserve takes n units of key now, of a bucket also such as will have come
-// back only later: Delay says when they may be used, and the next callers wait
-// behind. At most a burst can be booked ahead. A queue's place is ahead by
-// itself, and it has no more of them for who reserves; windows and logs cannot
-// be booked ahead: there a reservation is what AllowN is, with a Cancel. A cost
-// above the burst is ErrExceedsBurst. Cancel costs a message; of a window it
-// gives back to that in which the units were taken, of a log their entry.
+// Reserve takes n units of key now. A bucket also grants units that it has not
+// refilled yet: they may be used after Delay, and later callers wait behind them.
+// At most one burst can be booked ahead.
+//
+// A queue grants its places in order anyway, and Reserve gets no extra places.
+// Windows and logs cannot be booked ahead: there, Reserve is AllowN with a Cancel.
+//
+// A cost above the burst is ErrExceedsBurst. Cancel costs one message. In a window
+// the units return to the window in which they were taken; in a log their entry is
+// removed.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*hybridlimit.Reservation, error) {
 	t, err := l.of(key, n)
 	if err != nil {
@@ -32,13 +35,16 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*hybridlimi
 	return hybridlimit.NewReservation(res, func(ctx context.Context) error { return l.giveBack(ctx, key, t, back) }), nil
 }
 
-// Wait takes n units of key as soon as they can be had, and returns when they
-// may be used: with a queue it is the shaper. Units of buckets, and places in a
-// queue that has one, are booked, so that waiting costs one message, and callers
-// are served in the order of their booking; else it asks again when RetryAfter
-// has passed. It fails at once when ctx's deadline cannot be met
-// (context.DeadlineExceeded) or the burst can never hold n (ErrExceedsBurst).
-// When ctx ends while it waits the units are given back.
+// Wait takes n units of key and returns when they may be used. With a queue it
+// shapes traffic.
+//
+// Units of a bucket, and free places in a queue, are booked. Then waiting costs
+// one message, and callers are served in the order of their bookings. Otherwise
+// Wait asks again when RetryAfter has passed.
+//
+// Wait fails at once if ctx's deadline cannot be met (context.DeadlineExceeded),
+// or if n is above the burst (ErrExceedsBurst). If ctx ends during the wait, the
+// units are given back.
 func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	if _, err := l.of(key, n); err != nil {
 		return hybridlimit.Result{}, err
@@ -57,7 +63,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Re
 	})
 }
 
-// book takes n units that can be had within most µs.
+// book takes n units that can be used within most µs.
 func (l *Limiter) book(ctx context.Context, key string, t *terms, n, most int64) (res hybridlimit.Result, back algo.Op, err error) {
 	if !t.static() && n > t.limit.BurstSize() {
 		return res, back, fmt.Errorf("global: %d units of %q: %w (%d)", n, key, hybridlimit.ErrExceedsBurst, t.limit.BurstSize())
@@ -65,9 +71,9 @@ func (l *Limiter) book(ctx context.Context, key string, t *terms, n, most int64)
 	return l.take(ctx, key, t, n, algo.Op{Asks: []int64{n}, MaxDelay: most})
 }
 
-// Refund gives back n units of key, of a call that came to less than was
-// taken for it. The key never holds more than when it is full. Of a log they
-// are those of the oldest entries, of a window those of the current one.
+// Refund gives back n units of key, for a call that cost less than was taken for
+// it. The key never holds more units than when it is full. A log gives back the
+// units of its oldest entries. A window gives back units of the current window.
 func (l *Limiter) Refund(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	t, err := l.of(key, n)
 	if err != nil {
@@ -84,8 +90,8 @@ func (l *Limiter) giveBack(ctx context.Context, key string, t *terms, back algo.
 	return err
 }
 
-// Reset forgets what key has used. In hybrid limiters of the same name other
-// processes may deny from memory for up to some seconds more.
+// Reset forgets the usage of key. Hybrid limiters of the same name in other
+// processes may still deny from memory for some seconds.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	t, err := l.of(key, 1)
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// AllowLimit is AllowN under a limit that comes with the call: the plan in a
-// token, say. What the key has used stays used: its level, in units, survives,
-// capped at the burst of whatever limit asks next. Until a call brings another
-// limit a bucket refills by the last one.
+// AllowLimit is AllowN under a limit that comes with the call, such as the plan in
+// a token. The key's usage stays: its level, in units, survives, capped at the
+// burst of the limit of the next call. A bucket refills at the rate of the last
+// limit until a call brings another one.
 func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hybridlimit.Limit) (hybridlimit.Result, error) {
 	if err := l.check(key, n); err != nil {
 		return hybridlimit.Result{}, err
@@ -28,8 +28,8 @@ func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hyb
 	return res, err
 }
 
-// AllowAtMost takes as many units of key as there are, n at most, and says how
-// many in Result.Granted. Allowed is false when there is none.
+// AllowAtMost takes the available units of key, at most n. Result.Granted is their
+// number. Allowed is false if there is none.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	t, err := l.of(key, n)
 	if err != nil {
@@ -39,7 +39,7 @@ func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridl
 	return res, err
 }
 
-// Peek says what a call for one unit would be told, and takes nothing.
+// Peek returns the answer that a call for one unit would get, and takes nothing.
 func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, error) {
 	t, err := l.of(key, 1)
 	if err != nil {
@@ -60,9 +60,9 @@ func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, err
 	return res, nil
 }
 
-// Charge debits an actual cost after the fact, unconditionally, down to a
-// whole burst of debt; n may exceed the burst. With an error it may or may not
-// have been debited.
+// Charge debits the actual cost of a call afterwards, unconditionally. n may exceed
+// the burst, but the debt is at most one burst. With an error, the units may or may
+// not have been debited.
 func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	t, err := l.of(key, n)
 	if err != nil {
@@ -75,10 +75,11 @@ func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.
 	return res, err
 }
 
-// SetLimit changes the limit of every key that has none of its own, for this
-// process, at once. What a key has used stays used: its level, in units,
-// survives, capped at the new burst, and refills at the new rate from now on. It
-// is never a free refill. The algorithm stays.
+// SetLimit changes the limit of every key that has no limit of its own, at once,
+// in this process. A key's usage stays: its level, in units, survives, capped at
+// the new burst, and refills at the new rate from now on. A change is never a free
+// refill. The algorithm cannot change: a limit of another one is ErrInvalid.
+// Unlimited() and Blocked() are always accepted.
 func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
 	if l.closed.Load() {
 		return hybridlimit.ErrClosed

@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// FunctionLibrary is a library of Redis Functions (Redis 7), as FUNCTION LOAD
-// takes it, and the names under which FCALL runs its functions. They take the
-// keys and arguments of the scripts, and answer the same.
+// FunctionLibrary is a library of Redis Functions (Redis 7): the source for
+// FUNCTION LOAD, and the function names for FCALL. A function has the keys, the
+// arguments and the reply of its script.
 //
-// All names hold the first digits of the source's SHA-1: versions live beside
-// each other, so that an upgrade does not replace what the rest of the fleet
-// still runs, and a library of this name is this library. Old ones stay until
-// somebody deletes them (FUNCTION DELETE), which is harmless at any time.
+// All names contain the first digits of the source's SHA-1. So versions exist beside
+// each other: an upgrade does not replace the version that the rest of the fleet
+// still runs, and a library of this name has this content. Old versions stay until an
+// operator deletes them (FUNCTION DELETE), which is harmless at any time.
 type FunctionLibrary struct {
 	Name      string // of the library
 	Source    string // Lua, with its first line
-	Batch     string // does what the script Batch does
-	History   string // does what the script History does
-	Heartbeat string // does what the script Fleet does
-	SetSwitch string // does what the script SetSwitch does
+	Batch     string // the function of the script Batch
+	History   string // the function of the script History
+	Heartbeat string // the function of the script Fleet
+	SetSwitch string // the function of the script SetSwitch
 }
 
 // Library is the scripts of this package as Redis Functions.
@@ -29,8 +29,8 @@ var Library = newLibrary(mainSource)
 // function is an entry point of a library.
 type function struct {
 	name    string // within the library
-	library string // what the body refers to
-	body    string // a script: reads KEYS and ARGV, returns
+	library string // definitions that the body uses
+	body    string // a script that reads KEYS and ARGV and returns its reply
 }
 
 func newLibrary(batchMain string) FunctionLibrary {
@@ -46,14 +46,14 @@ func newLibrary(batchMain string) FunctionLibrary {
 	}
 }
 
-// buildLibrary names a library and its functions after its content; names of
-// functions are global in Redis, hence versioned as well.
+// buildLibrary names a library and its functions after its content. Function names
+// are global in Redis, so they contain the version too.
 //
-// What a script sets up, EVALSHA sets up for each call. Here that is done once,
-// and not at the load but by the first call: Redis 7.0 keeps Lua's own
-// libraries (math, string) from what runs at the load. So a .lua file may hold
-// nothing at its top level that changes. Each function has locals of its own,
-// since Lua allows 200 of them in one place.
+// EVALSHA runs the definitions of a script for each call. A function runs them once,
+// in its first call. They cannot run at FUNCTION LOAD, since Redis 7.0 hides Lua's own
+// libraries (math, string) from code that runs then. So the top level of a .lua file
+// must hold no state that changes. Each function has its own local variables, since
+// Lua permits only 200 in one function.
 func buildLibrary(functions ...function) (name, source string) {
 	const unnamed = "@"
 	var b strings.Builder

@@ -13,39 +13,39 @@ import (
 // schema is the version in every key: another schema is another keyspace.
 const schema = "v2"
 
-// DefaultTags is how many slots keys are spread over unless configured.
+// DefaultTags is the default number of tags, over which keys are spread.
 const DefaultTags = 16
 
-// MaxTags is how many slots a Redis Cluster has.
+// MaxTags is the number of slots of a Redis Cluster.
 const MaxTags = 16384
 
-// Names builds the Redis keys of one deployment. Prefix and limiter names hold
-// no colon, brace or '@' (hybridlimit.CheckName), so a name can never be taken
-// for another part; the caller's key comes last and may hold anything.
+// Names builds the Redis keys of one deployment. Prefix and limiter names contain no
+// colon, brace or '@' (hybridlimit.CheckName), so a name is never mistaken for
+// another part. The caller's key comes last and may contain any bytes.
 //
 //	prefix:v2:{tag}:name:key      state of a key
 //	prefix:v2:{tag}:@epoch        when this tag's states began
 //	prefix:v2:{tag}:@env:process  last batch of a process
 //	prefix:v2:{tag}:@fleet:name   heartbeats of a limiter
-//	prefix:v2:{tag}:@switch:name  what its fleet was told, in the heartbeats' slot
+//	prefix:v2:{tag}:@switch:name  the fleet's switch of a limiter, in the slot of the heartbeats
 //
-// With HashKeys the caller's key is replaced by the first 128 bits of an
+// With HashKeys, a hash replaces the caller's key: the first 128 bits of an
 // HMAC-SHA-256 (RFC 2104) of the limiter's name and the key, in 22 letters of
-// base64url: so it cannot be read in Redis, nor be told there that two limiters
-// know the same one. Two of n keys share one with a probability below n²/2¹²⁹: of
-// a billion keys 10⁻²⁰ and less. Without the secret nobody can look for such a
-// pair but by trying, 2⁶⁴ keys of one limiter.
+// base64url. So a reader of Redis cannot read the key, and cannot tell whether two
+// limiters have the same key. The probability that two of n keys share a hash is
+// below n²/2¹²⁹; for a billion keys it is 10⁻²⁰ or less. Without the secret, such a
+// pair can only be found by trying 2⁶⁴ keys of one limiter.
 type Names struct {
 	Prefix   string             // of every key
-	Tags     int                // slots; part of the deployment's identity
-	HashKeys hybridlimit.Secret // empty: keys as they are; as much part of it
+	Tags     int                // number of tags; part of the deployment's identity
+	HashKeys hybridlimit.Secret // empty: keys as they are; part of the deployment's identity
 }
 
-// hashedBytes is how much of a hash stands for a key.
+// hashedBytes is the number of bytes of a hash that replace a key.
 const hashedBytes = 16
 
-// hashed is what stands for a text of a domain in Redis. Domains hold no zero
-// byte.
+// hashed returns the text that replaces a text of a domain in Redis. A domain
+// contains no zero byte.
 func (n Names) hashed(domain, text string) string {
 	mac := hmac.New(sha256.New, []byte(n.HashKeys))
 	mac.Write([]byte(domain))
@@ -54,18 +54,18 @@ func (n Names) hashed(domain, text string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:hashedBytes])
 }
 
-// Digest stands for a limiter's key where the key may not be seen, such as in a
-// log: 22 letters, those that stand for it in Redis with HashKeys. Without
-// HashKeys whoever can guess a key can check the guess.
+// Digest returns 22 letters that replace a limiter's key in places where the key must
+// not appear, such as a log. With HashKeys they are the letters that replace it in
+// Redis. Without HashKeys, a guess of the key can be checked against the digest.
 func (n Names) Digest(name, key string) string { return n.hashed(name, key) }
 
-// Tag is the slot number of a subject: its hash modulo Tags. Redis hashes the
-// first braces of a key, which hold the tag, so that braces in a caller's key
-// are data. The hash is no secret: who chooses keys can choose which of the tags
-// they fall into.
+// Tag returns the tag of a subject: its hash modulo Tags. Redis takes the slot of a
+// key from the text in its first braces, which is the tag. So braces in a caller's
+// key are data. The hash is no secret: a client that chooses keys can choose their
+// tags.
 //
-// With HashKeys it is that of the subject's hash, or the tag would tell as much
-// of the subject as it has bits.
+// With HashKeys, the tag is that of the subject's hash. Otherwise the tag would reveal
+// some bits of the subject.
 func (n Names) Tag(subject string) int {
 	if n.HashKeys != "" {
 		subject = n.hashed("", subject) // no limiter has an empty name
@@ -76,7 +76,7 @@ func (n Names) Tag(subject string) int {
 func (n Names) plainTag(subject string) int {
 	h := fnv.New64a()
 	h.Write([]byte(subject))
-	// The low bits of FNV-1a are weak on short strings: fold the high ones in.
+	// The low bits of FNV-1a are weak for short strings, so the high bits are folded in.
 	sum := h.Sum64()
 	return int((sum ^ sum>>32) % uint64(n.Tags))
 }
@@ -85,7 +85,7 @@ func (n Names) base(tag int) string {
 	return n.Prefix + ":" + schema + ":{" + strconv.Itoa(tag) + "}:"
 }
 
-// State is the key of a limiter's state for a caller's key.
+// State returns the Redis key of a limiter's state for a caller's key.
 func (n Names) State(tag int, name, key string) string {
 	if n.HashKeys != "" {
 		key = n.hashed(name, key)
@@ -93,19 +93,19 @@ func (n Names) State(tag int, name, key string) string {
 	return n.base(tag) + name + ":" + key
 }
 
-// Epoch is the key of a tag's epoch.
+// Epoch returns the Redis key of a tag's epoch.
 func (n Names) Epoch(tag int) string { return n.base(tag) + "@epoch" }
 
-// Envelope is the key of a process's last batch in a tag.
+// Envelope returns the Redis key of a process's last batch in a tag.
 func (n Names) Envelope(tag int, process string) string { return n.base(tag) + "@env:" + process }
 
-// FleetTag is the slot of what belongs to a limiter as a whole. HashKeys does not
-// matter: a limiter's name is no secret.
+// FleetTag returns the tag of a limiter's heartbeats and switch. It does not depend
+// on HashKeys, since a limiter's name is no secret.
 func (n Names) FleetTag(name string) int { return n.plainTag(name) }
 
-// Fleet is the key of a limiter's heartbeats.
+// Fleet returns the Redis key of a limiter's heartbeats.
 func (n Names) Fleet(name string) string { return n.base(n.FleetTag(name)) + "@fleet:" + name }
 
-// Switch is the key of a limiter's switch. It is in the slot of its heartbeats,
-// which read it.
+// Switch returns the Redis key of a limiter's switch. It shares the slot of the
+// heartbeats, which read it.
 func (n Names) Switch(name string) string { return n.base(n.FleetTag(name)) + "@switch:" + name }

@@ -5,19 +5,18 @@ import (
 	"strings"
 )
 
-// Part is what of a deployment a Redis key is.
+// Part describes a Redis key of a limiter.
 type Part struct {
-	Tag     int    // its slot
+	Tag     int    // the tag of the key
 	Limiter string // the limiter's name
-	// Key is the caller's key whose state it is, or, with HashKeys, the hash that
-	// stands for the key. Empty: it is of the limiter as a whole, its heartbeats or
-	// its switch.
+	// Key is the caller's key of a state. With HashKeys it is the hash that
+	// replaces the key. Empty: the Redis key holds the limiter's heartbeats or its
+	// switch.
 	Key string
 }
 
-// Parse reads a Redis key that these Names can have built, of a limiter: the
-// other way round. It reports false for any other key, an epoch or an envelope
-// too.
+// Parse is the inverse of State, Fleet and Switch. It returns false for any other
+// Redis key, also for an epoch or an envelope.
 func (n Names) Parse(key string) (p Part, ok bool) {
 	begin, end := n.around()
 	rest, ok := strings.CutPrefix(key, begin)
@@ -38,18 +37,18 @@ func (n Names) Parse(key string) (p Part, ok bool) {
 	return p, ok && p.Limiter != "" && p.Limiter[0] != '@' && p.Key != ""
 }
 
-// Pattern is a pattern of SCAN that matches all Redis keys of the states of a
-// limiter, and of all parts of the deployment where the name is empty. It may
-// match others: Parse tells them apart.
+// Pattern returns a pattern for SCAN. It matches the Redis keys of all states of a
+// limiter, or, with an empty name, all Redis keys of the deployment. It may match
+// other keys too; Parse recognises them.
 func (n Names) Pattern(name string) string {
-	begin, end := n.around() // neither a prefix nor a name can hold a wildcard
+	begin, end := n.around() // neither a prefix nor a name can contain a wildcard
 	if name != "" {
 		name += ":"
 	}
 	return begin + "*" + end + name + "*"
 }
 
-// around is what stands before and after the tag in a key.
+// around returns the texts before and after the tag in a Redis key.
 func (n Names) around() (begin, end string) {
 	begin, end, _ = strings.Cut(n.base(0), "{0")
 	return begin + "{", end

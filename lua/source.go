@@ -42,14 +42,14 @@ var (
 
 const historyMain = "local t = redis.call('TIME')\nreturn run_history(KEYS[1], ARGV, t[1] * 1000000 + t[2])\n"
 
-// Script is a Lua source and the name under which Redis caches it.
+// Script is a Lua source and the digest under which Redis caches it.
 type Script struct {
 	Source string // Lua
-	SHA    string // SHA-1 in hex, as EVALSHA takes it
+	SHA    string // SHA-1 in hex, for EVALSHA
 }
 
-// Batch runs one batch of ops; History reads a sliding log; Fleet is a
-// heartbeat; SetSwitch sets or reads the fleet's switch of a limit.
+// Batch runs one batch of ops. History reads a sliding log. Fleet is a heartbeat.
+// SetSwitch sets or reads the fleet's switch of a limit.
 var (
 	Batch     = newScript(batchLibrary + mainSource)
 	History   = newScript(historyLibrary + historyMain)
@@ -57,8 +57,8 @@ var (
 	SetSwitch = newScript(switchSource + setSwitchSource)
 )
 
-// maker wraps an algorithm so that it is defined when it is needed; letters are
-// its kinds.
+// maker wraps the source of an algorithm in a function, so that a batch defines only
+// the algorithms that it needs. letters are the kinds of the algorithm.
 func maker(letters, source string) string {
 	text := "makers." + letters[:1] + " = function()\n" + source + "end\n"
 	for _, other := range letters[1:] {

@@ -1,26 +1,23 @@
-// Package ratesync decides who syncs with Redis when. It knows nothing of
-// limits: it moves ops from whatever has something to say (a [Node]) to Redis
-// and answers back, in batches.
+// Package ratesync is the sync engine of package hybrid. It is not for applications: its signatures use types of internal
+// packages.
 //
-// Each tag has a lane, and each lane at most one batch on its way. A batch is
-// frozen when it is first sent: until Redis has answered, it is sent again
-// with the same content under the same sequence number, so that lost replies,
-// time-outs and retries neither lose nor double what it carries, and new units
-// wait for the next batch. A key lives in one lane, so it too has one sync on
-// its way at most.
+// The engine sends ops to Redis in batches and hands the answers back. An [Item] supplies an op and receives the answer. The
+// engine knows nothing of limits.
 //
-// A lane sends when its last batch is back and some node is due: at once for
-// an urgent one, after the sync interval for the rest. That is group commit:
-// while one batch travels, everything else gathers for the next. A lane's
-// goroutine ends when nothing is queued, so an idle engine costs nothing.
+// A tag is a hash partition of the keys. Each tag has a lane: a queue with at most one batch in flight. A batch is frozen when
+// it is first sent. Until Redis answers, the lane sends the same content again under the same sequence number. So lost
+// replies, time-outs and retries neither lose nor double the content of a batch. New units wait for the next batch. A key
+// belongs to one lane, so it also has at most one sync in flight.
 //
-// What can wait takes half of the time of one connection at most, however much
-// there is of it; then it waits for longer. Half is for what cannot wait, and for
-// the callers of the process, whose cores encode and decode all this.
+// A lane sends when its last batch is answered and an item is due. An urgent item is due at once, any other after the sync
+// interval. That is group commit: while one batch is in flight, other items gather for the next one. A lane's goroutine ends
+// when its queue is empty, so an idle engine costs nothing.
 //
-// Everything is bounded: a node is queued once, a batch has at most
-// wire.MaxOps ops, and a lane keeps one frozen batch.
+// Syncs that can wait take at most half of the time of one connection, however many there are; above that, they wait longer.
+// The other half is for urgent syncs, and for the callers of the process, whose cores encode and decode the batches.
 //
-// The directory is sync/ and the package ratesync, so that the standard
-// library's sync needs no alias inside it.
+// Everything is bounded: an item is queued once, a batch has at most wire.MaxOps ops, and a lane keeps one frozen batch.
+//
+// The directory is sync/ and the package is ratesync, so that its files can import the standard library's sync without an
+// alias.
 package ratesync

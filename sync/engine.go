@@ -12,57 +12,61 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// Caller runs a batch; package hybrid has one.
+// Caller runs a batch. Package hybrid implements it.
 type Caller interface {
-	// Batch sends env and ops once and returns by ctx's end. The engine does
-	// not change ops afterwards, so a call that lives on may read them.
+	// Batch sends env and ops once and returns when ctx ends, at the latest. The
+	// engine does not change ops afterwards, so a call that outlives ctx may
+	// still read them.
 	Batch(ctx context.Context, env wire.Envelope, ops []wire.Op) (wire.Reply, error)
 }
 
-// EnvelopeTTL is how long Redis remembers a process's last batch of a tag. A
-// batch that is retried later than that, after an outage, may be counted
-// twice: an over-count of at most the batch, never an amnesty.
+// EnvelopeTTL is the time for which Redis remembers the last batch of a process
+// in a tag. A batch that is retried later, after an outage, may be counted
+// twice. The over-count is at most that batch. Such a retry never forgets
+// usage.
 const EnvelopeTTL = 10 * time.Minute
 
-// Config is what an Engine needs. Caller, Names, Process, Timeout and
+// Config holds the settings of an Engine. Caller, Names, Process, Timeout and
 // Breaker are required.
 type Config struct {
 	Caller  Caller        // to Redis
-	Names   lua.Names     // of the deployment; Tags says how many lanes there are
-	Process string        // unique among all processes, ever; a lane adds to it what Renamed tells of
+	Names   lua.Names     // of the deployment; Tags is the number of lanes
+	Process string        // unique among all processes of all times; a lane appends a suffix when it renames itself (OnRenamed)
 	Timeout time.Duration // of one attempt
-	// InFlight bounds the ops that are on their way at once, over all tags; a
-	// batch counts as 16 at least. For tags that share one Redis: else their
-	// batches wait for each other there, each on its own clock, and a Redis that
-	// is busy looks slow. 0: no bound but one batch per tag. One full batch is
-	// always let through.
+	// InFlight bounds the ops in flight over all tags. A batch counts as at least
+	// 16 ops. Set it for tags that share one Redis: otherwise their batches wait
+	// for each other in Redis while their time-outs run, and a busy Redis looks
+	// slow. One full batch is always permitted. 0: the only bound is one batch per
+	// tag.
 	InFlight int
-	// Breaker is asked before each attempt to a tag and told the outcome.
+	// Breaker returns the breaker of a tag. It is asked before each attempt and
+	// told the outcome.
 	Breaker func(tag int) *circuit.Breaker
-	// Late is by how much this process runs late what is due, because it waits
-	// for a core; Timeout at most counts. An attempt has that much longer, and
-	// the breaker is told what it took without. Nil: 0.
+	// Late returns the delay with which this process runs due work, because it
+	// waits for a core. At most Timeout counts. An attempt gets that much more
+	// time, and the breaker is told the duration without it. Nil: 0.
 	Late func() time.Duration
-	// OnRefused hears of batches that Redis will never apply, and that were
-	// dropped. Nil: nobody.
+	// OnRefused is called when a batch was dropped because Redis will never apply
+	// it. Nil: no call.
 	OnRefused func(tag int, ops int, err error)
-	// OnRefusing hears that a tag has become, or is no longer, Refusing. It is
-	// called from the tag's lane, under no lock. Nil: nobody.
+	// OnRefusing is called when a tag becomes Refusing, and when it no longer is.
+	// It is called from the tag's lane, without a lock. Nil: no call.
 	OnRefusing func(tag int, refusing bool, err error)
-	// OnRenamed hears that a tag has batches of this process's identity that
-	// another has sent: somebody wrote the envelope, or runs a copy of this
-	// process. The lane goes on under another identity. It is called from the
-	// tag's lane, under no lock. Nil: nobody.
+	// OnRenamed is called when Redis holds batches of a tag that carry this
+	// process's identity and that this process did not send: the envelope was
+	// written from outside, or a copy of this process runs. The lane continues
+	// under a new identity. OnRenamed is called from the tag's lane, without a
+	// lock. Nil: no call.
 	OnRenamed func(tag int)
-	// OnLoss hears that Redis lost what it knew of a tag: its epoch is not the
-	// one of the last answer, or an earlier batch is missing. Not sure, when
-	// this process was silent for so long that the epoch may have expired by
-	// itself. It is called from the tag's lane, under no lock, before the
-	// answer that shows the loss is settled. Nil: nobody.
+	// OnLoss is called when Redis lost data of a tag: its epoch differs from the
+	// epoch of the last answer, or an earlier batch is missing. sure is false if
+	// this process was silent for so long that the epoch may simply have expired.
+	// OnLoss is called from the tag's lane, without a lock, before the answer that
+	// shows the loss is settled. Nil: no call.
 	OnLoss func(tag int, sure bool)
 }
 
-// Stats counts since the engine was made.
+// Stats are counts since the engine was made.
 type Stats struct {
 	Messages uint64 // batches sent, retries included
 	Ops      uint64 // ops sent, retries included
@@ -70,7 +74,7 @@ type Stats struct {
 	Seen     uint64 // answers to batches that had been applied before
 	Gaps     uint64 // answers that miss an earlier batch: Redis lost writes
 	Refused  uint64 // ops that Redis will never apply, and were dropped
-	Renamed  uint64 // identities that lanes gave up, since another used them
+	Renamed  uint64 // identities that lanes gave up because another process used them
 }
 
 // Engine syncs items with Redis, one lane per tag.
@@ -87,14 +91,14 @@ type Engine struct {
 	closed bool
 	wg     sync.WaitGroup // running lanes
 
-	dropOnce sync.Once // for Close
+	dropOnce sync.Once // Close drops once
 
 	messages, ops, failures, seen, gaps, refused, renamed atomic.Uint64
 	rtt                                                   atomic.Int64 // ns, smoothed
-	behind                                                atomic.Int64 // lanes that hold syncs back
+	behind                                                atomic.Int64 // number of lanes that hold syncs back
 }
 
-// New makes an engine. It starts no goroutine: a lane runs while it has
+// New returns an engine. It starts no goroutine: a lane runs while it has
 // something to send.
 func New(cfg Config) *Engine {
 	e := &Engine{cfg: cfg, made: time.Now(), lanes: make([]lane, cfg.Names.Tags), flight: newFlight(cfg.InFlight)}
@@ -105,11 +109,11 @@ func New(cfg Config) *Engine {
 	return e
 }
 
-// Enqueue asks that it sync by due, together with what else is due then. The
-// zero time is at once, ahead of all others. So many can be due that telling
-// Redis of them would take too much of everybody's time: then they wait for
-// longer, but for those that are to go at once. A queued item is moved forward,
-// never back. After Close it does nothing.
+// Enqueue requests a sync of the item at due, together with other items that
+// are due then. The zero time means at once, before all others. When the syncs
+// of a lane would take more than their share of a connection, items wait longer;
+// immediate items do not. A queued item can only move to an earlier time. After
+// Close, Enqueue does nothing.
 func (e *Engine) Enqueue(tag int, it Item, due time.Time) {
 	var at int64
 	if due.IsZero() {
@@ -120,10 +124,11 @@ func (e *Engine) Enqueue(tag int, it Item, due time.Time) {
 	e.lanes[tag].enqueue(it, at)
 }
 
-// Remove takes it out of its tag's queue for good: Enqueue does nothing with it
-// from here on. An op of it that was frozen is settled or dropped all the same.
-// So a queue holds no more items than are in use, however long Redis is away.
-// It takes the lane's lock and no other, and calls nothing of it but Node.
+// Remove takes the item out of its tag's queue for good: Enqueue ignores the
+// item from then on. A frozen op of the item is still settled or dropped. So a
+// queue holds only items that are in use, however long Redis is away. Remove
+// takes the lane's lock and no other lock. The only method of the item that it
+// calls is Node.
 func (e *Engine) Remove(tag int, it Item) {
 	l := &e.lanes[tag]
 	l.mu.Lock()
@@ -131,21 +136,21 @@ func (e *Engine) Remove(tag int, it Item) {
 	l.queue.remove(it)
 }
 
-// Refusing reports whether Redis has refused a tag's last batches, several in a
-// row: as good as no Redis, for what is in the tag. The lane asks on, with
-// batches that carry nothing, until one is applied.
+// Refusing reports whether Redis has refused the last batches of a tag, several
+// in a row. For the keys of the tag, that is the same as no Redis. The lane
+// sends empty batches until Redis applies one.
 func (e *Engine) Refusing(tag int) bool { return e.lanes[tag].refusing.Load() }
 
-// Behind says whether items wait for longer than they asked to.
+// Behind reports whether items wait longer than requested.
 func (e *Engine) Behind() bool { return e.behind.Load() > 0 }
 
-// at is ns after the engine was made.
+// at returns the ns from the start of the engine to t.
 func (e *Engine) at(t time.Time) int64 { return int64(t.Sub(e.made)) }
 
-// Late is Config.Late, and Timeout at most. It is taken off what a call to Redis
-// took before a breaker hears of it, and added to what one may take: else a Redis
-// that is well would be slow, or gone, for a process that has no core. See
-// Outcome.
+// Late returns Config.Late, at most Timeout. It is subtracted from the duration
+// of a call to Redis before the breaker is told, and added to the permitted
+// duration of a call. Otherwise a healthy Redis would look slow, or gone, to a
+// process that gets no core. See Outcome.
 func (e *Engine) Late() time.Duration {
 	if e.cfg.Late == nil {
 		return 0
@@ -153,10 +158,12 @@ func (e *Engine) Late() time.Duration {
 	return max(0, min(e.cfg.Late(), e.cfg.Timeout))
 }
 
-// Outcome is what a breaker is to hear of a call that was given so long, took so
-// long, and ended with err. A time-out of one that was given less than half a
-// Timeout beyond what this process is late by now says nothing of Redis: its
-// answer may lie there, unread. The next call is given more.
+// Outcome returns the duration and the error that the breaker is told of a call.
+// given is the call's time limit, took is its duration, and err is its error.
+//
+// A time-out is no evidence against Redis if given exceeds Late by less than
+// half of Timeout: the answer may have arrived and not have been read. It becomes
+// context.Canceled. The next call gets more time.
 func (e *Engine) Outcome(given, took time.Duration, err error) (time.Duration, error) {
 	if errors.Is(err, context.DeadlineExceeded) && given-e.Late() < e.cfg.Timeout/2 {
 		err = context.Canceled
@@ -164,12 +171,12 @@ func (e *Engine) Outcome(given, took time.Duration, err error) (time.Duration, e
 	return e.Without(took), err
 }
 
-// Without is what a call took, less what this process is late by: what Redis
-// took, as far as is known.
+// Without returns the duration of a call less Late: the best estimate of the
+// time that Redis took.
 func (e *Engine) Without(took time.Duration) time.Duration { return max(0, took-e.Late()) }
 
-// RTT is the smoothed time between sending a batch and its answer; 0 before
-// the first.
+// RTT returns the smoothed time between sending a batch and its answer; 0 before
+// the first answer.
 func (e *Engine) RTT() time.Duration { return time.Duration(e.rtt.Load()) }
 
 // Stats returns the counts so far.
@@ -180,7 +187,7 @@ func (e *Engine) Stats() Stats {
 	}
 }
 
-// Close stops all lanes at once and waits for them. What was not answered is
+// Close stops all lanes at once and waits for them. Ops without an answer are
 // dropped. It is idempotent.
 func (e *Engine) Close() {
 	e.mu.Lock()
@@ -195,7 +202,7 @@ func (e *Engine) Close() {
 	})
 }
 
-// start counts a lane's goroutine in, unless the engine is closed.
+// start registers a lane's goroutine. It returns false if the engine is closed.
 func (e *Engine) start() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -205,8 +212,8 @@ func (e *Engine) start() bool {
 	return !e.closed
 }
 
-// rttWeight is the share of a new measurement in the smoothed round trip, as
-// in TCP (RFC 6298).
+// A new measurement has the weight 1/rttWeight in the smoothed round trip, as in
+// TCP (RFC 6298).
 const rttWeight = 8
 
 func (e *Engine) measured(rtt time.Duration) {

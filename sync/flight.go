@@ -6,19 +6,19 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// flightPiece is the ops that one token of a flight stands for. A smaller batch
-// takes a whole one: it costs Redis a call.
+// flightPiece is the number of ops that one token of a flight stands for. A
+// smaller batch takes a whole token, because it costs Redis a call.
 const flightPiece = 16
 
-// flight bounds what is on its way to one Redis at a time, over all lanes. What
-// waits here has not begun: its time does not count as Redis's, and its batch is
-// not made up yet. Nil: no bound.
+// flight bounds the ops in flight to one Redis, over all lanes. An attempt that
+// waits here has not begun: its wait does not count as Redis's time, and its
+// batch is not built yet. Nil: no bound.
 type flight struct {
-	turn   chan struct{} // held while taking tokens: of two that need several, none may have half of the last
-	tokens chan struct{} // as many as are free
+	turn   chan struct{} // held while tokens are taken: otherwise two lanes could each hold a part of the last tokens and wait for ever
+	tokens chan struct{} // holds the free tokens
 }
 
-// newFlight allows so many ops at a time, and one full batch at least.
+// newFlight permits ops in flight at a time, and at least one full batch.
 func newFlight(ops int) *flight {
 	if ops <= 0 {
 		return nil
@@ -29,11 +29,11 @@ func newFlight(ops int) *flight {
 	return f
 }
 
-// pieces is how many tokens a batch takes.
+// pieces returns the number of tokens that a batch takes.
 func pieces(ops int) int { return max(1, (ops+flightPiece-1)/flightPiece) }
 
-// acquire waits for n tokens, those who came first having theirs first, and
-// reports false when ctx ended before.
+// acquire waits for n tokens, first come, first served. It returns false if ctx
+// ended first.
 func (f *flight) acquire(ctx context.Context, n int) bool {
 	if f == nil {
 		return true
@@ -60,6 +60,6 @@ func (f *flight) release(n int) {
 		return
 	}
 	for range n {
-		f.tokens <- struct{}{} // never waits: as many as were taken
+		f.tokens <- struct{}{} // never blocks: the channel has room for all tokens
 	}
 }

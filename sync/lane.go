@@ -17,34 +17,36 @@ import (
 type lane struct {
 	engine *Engine
 	tag    int
-	kick   chan struct{} // something became due earlier; holds one
+	kick   chan struct{} // signals that an item became due earlier; capacity 1
 
 	refusing atomic.Bool // see Engine.Refusing
 
-	mu    sync.Mutex // guards what follows; never held across a call
+	mu    sync.Mutex // guards queue and idle; never held during a call to Redis
 	queue queue
 	idle  chan struct{} // closed when the goroutine ends; nil: none runs
 
-	// The rest belongs to the goroutine, and to Close after it.
-	name   string // that replaced Config.Process; empty: none has
+	// The fields below belong to the goroutine, and to Close after it.
+	name   string // replaces Config.Process; empty: Config.Process
 	seq    int64
 	frozen *batch
-	misses int       // attempts without an answer in a row
-	row    int       // batches refused in a row
-	kept   time.Time // until then Redis knows the last batch; zero: it has not stored it
+	misses int       // consecutive attempts without an answer
+	row    int       // consecutive refused batches
+	kept   time.Time // until then Redis knows the last batch; zero: Redis has not stored it
 	epoch  int64     // of the last answer; 0: there was none
-	full   bool      // the last batch was, so more may be due
-	behind bool      // what can wait does so
-	resume int64     // until then; ns after the engine was made
+	full   bool      // the last batch was full, so more items may be due
+	behind bool      // syncs that can wait are held back until resume
+	resume int64     // ns after the engine was made
 }
 
-// pace is how many times as long as it takes to send them, lanes together, syncs
-// that can wait keep away from Redis when there are more of them than that. So
-// they take up half of one connection, of what Redis can do, and of this
-// process's time, however many keys are in use.
+// pace bounds the time that syncs take which can wait. A lane that is behind
+// sends one full batch and then pauses, so that batch and pause last pace times
+// the batch, times the number of lanes that are behind. So these syncs take at
+// most 1/pace of one connection, of the capacity of Redis, and of this process's
+// time, however many keys are in use.
 const pace = 2
 
-// yield puts off what can wait after a full batch, which took so long.
+// yield holds back syncs that can wait after a full batch. took is the duration
+// of that batch.
 func (l *lane) yield(took time.Duration) {
 	if l.behind != l.full {
 		l.behind = l.full
@@ -59,14 +61,14 @@ func (l *lane) yield(took time.Duration) {
 	}
 }
 
-// batch is what was sent, until it is answered.
+// batch is a frozen batch: sent, or about to be, and not yet answered.
 type batch struct {
 	env    wire.Envelope
 	ops    []wire.Op
 	items  []Item
 	sent   time.Time // first attempt
-	urgent bool      // it has only what could not wait
-	missed bool      // an attempt had no answer: it may have been applied
+	urgent bool      // all items are urgent
+	missed bool      // an attempt had no answer, so Redis may have applied it
 }
 
 func (l *lane) enqueue(it Item, due int64) {
@@ -77,7 +79,7 @@ func (l *lane) enqueue(it Item, due int64) {
 	}
 	if l.idle == nil {
 		if !l.engine.start() {
-			return // closed: a queue that nobody looks at would only grow
+			return // closed: no goroutine would empty the queue
 		}
 		l.queue.put(it, due)
 		l.idle = make(chan struct{})
@@ -89,7 +91,7 @@ func (l *lane) enqueue(it Item, due int64) {
 	}
 }
 
-// wake makes the goroutine look at the queue again. It never waits.
+// wake makes the goroutine look at the queue again. It never blocks.
 func (l *lane) wake() {
 	select {
 	case l.kick <- struct{}{}:
@@ -97,7 +99,7 @@ func (l *lane) wake() {
 	}
 }
 
-// drop gives up what was frozen and forgets what was queued. Only after the
+// drop gives up the frozen batch and empties the queue. Call it only after the
 // goroutine has ended for good.
 func (l *lane) drop() {
 	l.mu.Lock()
@@ -129,7 +131,7 @@ func (l *lane) run(idle chan struct{}) {
 		}
 		kick := l.kick
 		if wait <= 0 {
-			wait, kick = l.attempt(), nil // a pause after a miss is not cut short
+			wait, kick = l.attempt(), nil // wake does not shorten a pause after a miss
 		}
 		if wait > 0 {
 			timer.Reset(wait)
@@ -145,8 +147,8 @@ func (l *lane) run(idle chan struct{}) {
 	l.mu.Unlock()
 }
 
-// next says how long until there is something to send, or false, having
-// marked the lane idle, when nothing is left.
+// next returns the time until the next attempt. If nothing is left to send, it
+// marks the lane idle and returns false.
 func (l *lane) next() (time.Duration, bool) {
 	if l.frozen != nil || l.refusing.Load() {
 		return 0, true
@@ -156,7 +158,7 @@ func (l *lane) next() (time.Duration, bool) {
 	if len(l.queue) == 0 {
 		l.full = false
 		l.yield(0)
-		l.idle, l.queue = nil, nil // an outage may have made it large
+		l.idle, l.queue = nil, nil // frees the memory of a queue that an outage made large
 		return 0, false
 	}
 	due := l.queue[0].Node().due
@@ -166,8 +168,8 @@ func (l *lane) next() (time.Duration, bool) {
 	return time.Duration(due - l.engine.at(time.Now())), true
 }
 
-// attempt sends the frozen batch, or a new one of all that is due, and returns
-// how long to wait before the next.
+// attempt sends the frozen batch, or a new batch of the items that are due. It
+// returns the pause before the next attempt.
 func (l *lane) attempt() time.Duration {
 	tokens := l.weight()
 	if !l.engine.flight.acquire(l.engine.ctx, tokens) {
@@ -180,11 +182,11 @@ func (l *lane) attempt() time.Duration {
 		return untilLetIn(br)
 	}
 	if l.frozen == nil && !l.freeze(tokens*flightPiece) {
-		call.End(0, context.Canceled) // nothing was asked of Redis after all
+		call.End(0, context.Canceled) // no call was made
 		return 0
 	}
 	b := l.frozen
-	if n := pieces(len(b.ops)); n < tokens { // less was due than is queued
+	if n := pieces(len(b.ops)); n < tokens { // not every queued item was due
 		l.engine.flight.release(tokens - n)
 		tokens = n
 	}
@@ -201,7 +203,7 @@ func (l *lane) attempt() time.Duration {
 	cancel()
 	took := time.Since(began)
 	if e.ctx.Err() != nil && err != nil {
-		err = context.Canceled // closing: says nothing of Redis
+		err = context.Canceled // closing: no evidence against Redis
 	}
 	call.End(e.Outcome(given, took, err))
 	switch {
@@ -224,7 +226,7 @@ func (l *lane) attempt() time.Duration {
 	return 0
 }
 
-// weight is how many tokens the next attempt may need.
+// weight returns the largest number of tokens that the next attempt can need.
 func (l *lane) weight() int {
 	if l.frozen != nil {
 		return pieces(len(l.frozen.ops))
@@ -234,8 +236,9 @@ func (l *lane) weight() int {
 	return pieces(min(wire.MaxOps, len(l.queue)))
 }
 
-// freeze builds the next batch of what is due, of most ops at most. While Redis
-// refuses what it gets, that is one of none, which has nothing to lose.
+// freeze builds the next batch from the items that are due, with up to most ops.
+// It returns false if no item has an op. While Redis refuses batches, the batch
+// is empty, so that a refusal loses nothing.
 func (l *lane) freeze(most int) bool {
 	if l.refusing.Load() {
 		l.send(new(batch))
@@ -260,7 +263,7 @@ func (l *lane) freeze(most int) bool {
 	return true
 }
 
-// send freezes a batch under the next sequence.
+// send freezes a batch under the next sequence number. attempt then sends it.
 func (l *lane) send(b *batch) {
 	l.seq++
 	cfg := &l.engine.cfg
@@ -275,8 +278,8 @@ func (l *lane) send(b *batch) {
 	l.frozen = b
 }
 
-// due takes what goes into a batch now, most items at most: only what is urgent
-// while the rest has to wait.
+// due takes the items of the next batch from the queue, up to most. While other
+// syncs are held back, it takes urgent items only; urgent is then true.
 func (l *lane) due(now time.Time, most int) (items []Item, urgent bool) {
 	then := l.engine.at(now)
 	if urgent = l.behind && then < l.resume; urgent {
@@ -287,7 +290,8 @@ func (l *lane) due(now time.Time, most int) (items []Item, urgent bool) {
 	return l.queue.take(then, min(most, wire.MaxOps)), urgent
 }
 
-// answered settles the batch. began is when the attempt that was answered did.
+// answered settles the batch. began is the start of the attempt that was
+// answered.
 func (l *lane) answered(reply wire.Reply, began time.Time) {
 	now := time.Now()
 	if reply.Seen {
@@ -312,13 +316,13 @@ func (l *lane) answered(reply wire.Reply, began time.Time) {
 }
 
 // longestSleep bounds the pause of a lane that reads RetryIn just after another
-// lane has become the probe: RetryIn is then the time until that probe counts
-// as lost.
+// lane has become the probe. RetryIn is then the time until that probe counts as
+// lost.
 const longestSleep = 250 * time.Millisecond
 
-// untilLetIn is the pause of a lane that the breaker has turned away. RetryIn
-// alone will not do: while another lane's probe is out, it is the time after
-// which that probe counts as lost, but most come back within a round trip.
+// untilLetIn returns the pause of a lane that the breaker has turned away. While
+// another lane's probe is in flight, RetryIn is too long: it is the time until
+// that probe counts as lost, but most probes are answered within a round trip.
 func untilLetIn(br *circuit.Breaker) time.Duration {
 	if br.State() == breaker.HalfOpen {
 		return retryAfter(1)
@@ -326,9 +330,9 @@ func untilLetIn(br *circuit.Breaker) time.Duration {
 	return min(max(br.RetryIn(), time.Millisecond), longestSleep)
 }
 
-// retryAfter is the pause after so many misses in a row: 5 ms doubling to
-// 160 ms, in [½, 1½) of that, so that lanes and processes do not march in step.
-// The breaker stretches it once it opens.
+// retryAfter returns the pause after a number of consecutive misses: 5 ms,
+// doubling up to 160 ms. A random factor in [½, 1½) keeps lanes and processes out
+// of step. An open breaker makes the pause longer.
 func retryAfter(misses int) time.Duration {
 	pause := 5 * time.Millisecond << min(misses-1, 5)
 	return pause/2 + rand.N(pause)

@@ -7,46 +7,49 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// Item has something to tell Redis. The engine calls its methods from a
-// lane's goroutine, one at a time, and holds no lock meanwhile. They may call
-// Enqueue, but not Close, which waits for that goroutine.
+// Item is a source of ops for Redis. The engine calls Freeze, Settle and Drop
+// one at a time and without a lock: from a lane's goroutine, or Drop from Close.
+// They may call Enqueue. They must not call Close, which waits for the lane's
+// goroutine.
 type Item interface {
-	// Node is the item's place: always the same one.
+	// Node returns the item's place in the queue: always the same one. It may be
+	// called under the lane's lock.
 	Node() *Node
-	// Freeze returns the op to send, or false when nothing is left to say.
-	// After true it is not called again before Settle or Drop.
+	// Freeze returns the op to send, or false if there is nothing to send. After
+	// true, Freeze is not called again before Settle or Drop.
 	Freeze(now time.Time) (wire.Op, bool)
-	// Settle brings the answer to the frozen op.
+	// Settle is called with the answer to the frozen op.
 	Settle(Answer)
-	// Drop says that the frozen op was given up: Redis refused it for good,
+	// Drop is called when the frozen op was given up: Redis refused it for good,
 	// or the engine was closed before an answer came.
 	Drop()
 }
 
-// Answer is what Redis said to one op.
+// Answer is the answer of Redis to one op.
 type Answer struct {
 	wire.Answer
 	RedisNow int64     // µs of Redis time
-	Sent     time.Time // when the batch was first sent: leases count from here
-	Received time.Time // when the answer came
+	Sent     time.Time // the batch was first sent; leases count from here
+	Received time.Time // the answer came
 }
 
-// Node is an Item's place in its lane, part of the item so that queueing one
-// allocates nothing. The zero Node is ready for Engine.Enqueue; its fields
-// belong to the lane, but for Tag.
+// Node is an Item's place in its lane. It is part of the item, so that Enqueue
+// allocates no memory for it. The zero Node is ready for Engine.Enqueue. All
+// fields except Tag belong to the lane.
 type Node struct {
 	due   int64 // ns after the engine was made
-	place int32 // index in the queue plus one; 0: not queued; gone
+	place int32 // index in the queue plus one; 0: not queued; gone: removed
 
-	// Tag is for the item to remember its lane by: here it costs no memory.
+	// Tag is the item's tag, for use by the item alone. It stands here because
+	// it fills padding and so costs no memory.
 	Tag uint16
 }
 
-// gone is the place of an item that was removed: it is queued no more.
+// gone is the place of a removed item. It is never queued again.
 const gone = -1
 
-// urgent is how far ahead of its time is due what is to go at once: before all
-// that may wait, whose due times are not negative.
+// urgent is subtracted from the due time of immediate items, so that they sort
+// first. All other due times are at least 0.
 const urgent = 1 << 62
 
 // queue is a heap of items by due time.
@@ -59,14 +62,14 @@ func (q queue) Swap(i, j int) {
 	q[i].Node().place, q[j].Node().place = int32(i+1), int32(j+1)
 }
 
-// Push is for package heap.
+// Push implements heap.Interface.
 func (q *queue) Push(x any) {
 	it := x.(Item)
 	*q = append(*q, it)
 	it.Node().place = int32(len(*q))
 }
 
-// Pop is for package heap.
+// Pop implements heap.Interface.
 func (q *queue) Pop() any {
 	old := *q
 	it := old[len(old)-1]
@@ -76,8 +79,8 @@ func (q *queue) Pop() any {
 	return it
 }
 
-// put queues an item for due, or moves it forward; later than it is does
-// nothing. The item must not have been removed.
+// put queues an item for due. A queued item moves only to an earlier time. The
+// item must not have been removed.
 func (q *queue) put(it Item, due int64) {
 	switch n := it.Node(); {
 	case n.place == 0:
@@ -89,7 +92,7 @@ func (q *queue) put(it Item, due int64) {
 	}
 }
 
-// remove takes an item out for good.
+// remove takes an item out of the queue for good.
 func (q *queue) remove(it Item) {
 	n := it.Node()
 	if n.place > 0 {
@@ -106,7 +109,7 @@ func (q *queue) clear() {
 	*q = nil
 }
 
-// take removes up to most items that are due by then.
+// take removes and returns up to most items that are due at then or before.
 func (q *queue) take(then int64, most int) []Item {
 	out := make([]Item, 0, min(len(*q), most))
 	for len(*q) > 0 && len(out) < most && (*q)[0].Node().due <= then {

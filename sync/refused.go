@@ -9,23 +9,24 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// This file is what a lane does when Redis has read a batch and does not apply
-// it.
-
-// errStale is why a batch is refused of which Redis holds a later one, or has
-// seen one that this process did not send.
+// errStale is the error of a batch that met another process's batch under this
+// process's identity: Redis holds a later batch, or has seen the sequence number
+// before this process sent it.
 var errStale = errors.New("ratesync: Redis holds a batch of this process's identity that it did not send")
 
-// refusedRow is how many batches in a row make a tag Refusing.
+// refusedRow is the number of consecutive refused batches that make a tag
+// Refusing.
 const refusedRow = 3
 
-// others reports whether a reply is about a batch that another has sent under
-// this identity: a later one, or, to a batch that is sent for the first time,
-// one that was applied before.
+// others reports whether a reply shows that another process sends batches under
+// this identity. Redis then holds a later batch, or says that it applied this
+// batch before, although no earlier attempt of this process can have been
+// applied.
 func (b *batch) others(r wire.Reply) bool { return r.Stale || r.Seen && !b.missed }
 
-// refused deals with a frozen batch that Redis has read and not applied: err is
-// why, nil if another uses this identity. It returns how long to wait.
+// refused handles a frozen batch that Redis has read and not applied. err is the
+// cause; nil means that another process uses this identity. It returns the pause
+// before the next attempt.
 func (l *lane) refused(err error) time.Duration {
 	b, cfg := l.frozen, &l.engine.cfg
 	l.kept = time.Time{}
@@ -33,9 +34,10 @@ func (l *lane) refused(err error) time.Duration {
 	again := false
 	if err == nil {
 		err = errStale
-		// An attempt that had no answer may have been applied, and under another
-		// identity Redis would not know: what it carried is lost then. Else it
-		// was not, and nothing is.
+		// An attempt without an answer may have been applied, and under a new
+		// identity Redis could not tell. The batch is dropped then. If every
+		// attempt was answered, Redis has not applied the batch, and sending it
+		// again loses nothing.
 		again = !b.missed
 		l.rename()
 	}
@@ -57,7 +59,7 @@ func (l *lane) refused(err error) time.Duration {
 	return retryAfter(l.row - refusedRow + 1)
 }
 
-// applied ends a row of refusals.
+// applied ends a series of refusals.
 func (l *lane) applied() {
 	l.row = 0
 	if l.refusing.Swap(false) && l.engine.cfg.OnRefusing != nil {
@@ -65,8 +67,8 @@ func (l *lane) applied() {
 	}
 }
 
-// rename gives the lane an identity that nobody has. A counter would not do: two
-// copies of one process would count alike.
+// rename gives the lane a new, random identity. A counter is not enough: two
+// copies of one process would count in the same way.
 func (l *lane) rename() {
 	var more [8]byte
 	rand.Read(more[:]) // never fails: crypto/rand ends the program instead

@@ -7,13 +7,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// bounded is c's Process with time-outs of at most timeout.
+// bounded returns c's Process with time-outs of at most timeout.
 //
-// WithTimeout alone loses c's hooks (go-redis 9.23), and with them its traces.
-// A Conn inherits them; this one hands each command on to the copy with the
-// time-out, and so never takes a connection.
+// WithTimeout alone loses c's hooks (go-redis 9.23), and with them its traces. A
+// Conn inherits the hooks. The Conn here passes each command to the copy with the
+// time-out, so it never takes a connection itself.
 func bounded(c *redis.Client, timeout time.Duration) func(context.Context, redis.Cmder) error {
-	if own := c.Options().ReadTimeout; own > 0 { // else c waits for ever
+	if own := c.Options().ReadTimeout; own > 0 { // otherwise c waits for ever
 		timeout = min(timeout, own)
 	}
 	hooked := c.Conn()
@@ -21,16 +21,17 @@ func bounded(c *redis.Client, timeout time.Duration) func(context.Context, redis
 	return hooked.Process
 }
 
-// handOn is the innermost hook of a client, whose commands another one runs.
+// handOn is the innermost hook of a client. It lets another client run the
+// commands.
 type handOn struct{ to *redis.Client }
 
-// DialHook is for redis.Hook. There is nothing to dial.
+// DialHook implements redis.Hook. There is nothing to dial.
 func (handOn) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-// ProcessHook is for redis.Hook.
+// ProcessHook implements redis.Hook.
 func (h handOn) ProcessHook(redis.ProcessHook) redis.ProcessHook { return h.to.Process }
 
-// ProcessPipelineHook is for redis.Hook. There are no pipelines.
+// ProcessPipelineHook implements redis.Hook. There are no pipelines.
 func (handOn) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }

@@ -14,28 +14,28 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// dials notes how the last dial of a client failed. go-redis dials in the
-// background, again and again for longer than a call waits, and tells no call
-// why: all that a call hears is that its time is over.
+// dials records the error of the last failed dial of a client. go-redis dials in
+// the background and retries for longer than a call waits. A call gets only
+// context.DeadlineExceeded, without the cause.
 //
-// It is a hook of the client, which changes nothing: redis.Hook is the only way
-// to hear of a dial.
+// dials is a hook of the client, since redis.Hook is the only way to observe a
+// dial. It changes no behaviour.
 type dials struct{ failed atomic.Pointer[dial] }
 
-// dial is one that failed.
+// dial is a failed dial.
 type dial struct {
 	addr string
 	err  error
 	at   time.Time
 }
 
-// watched has the dials of each client that is alive, by a weak pointer to it,
-// so that a client has one hook, however many runners it gets.
+// watched maps a weak pointer to each live client to its dials, so that a client
+// has one hook, however many runners use it.
 var watched sync.Map
 
-// watch returns the dials of a client; nil for a client that this package does
-// not know. Of a client of several servers they are those of the servers that it
-// comes to know from now on.
+// watch returns the dials of a client, or nil for a client of an unknown type. For
+// a client of several servers, only servers that it discovers from now on are
+// watched.
 func watch(rdb redis.UniversalClient) *dials {
 	switch c := rdb.(type) {
 	case *redis.Client:
@@ -59,9 +59,9 @@ func hookOnce[T any](client *T, hook func(*dials)) *dials {
 	return d
 }
 
-// blame puts the reason before the error of a call that began at a time and
-// waited in vain, where a dial has failed since, and none to that address has
-// come through after it.
+// blame puts the cause before a call's context.DeadlineExceeded. The cause is a
+// dial that failed after the call began, if no later dial to that address has
+// succeeded.
 func (d *dials) blame(began time.Time, err *error) {
 	if d == nil || !errors.Is(*err, context.DeadlineExceeded) {
 		return
@@ -71,24 +71,24 @@ func (d *dials) blame(began time.Time, err *error) {
 	}
 }
 
-// DialHook is for redis.Hook. It notes what becomes of each dial.
+// DialHook implements redis.Hook. It records the outcome of each dial.
 func (d *dials) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := next(ctx, network, addr)
 		switch was := d.failed.Load(); {
 		case err == nil && was != nil && was.addr == addr:
 			d.failed.CompareAndSwap(was, nil)
-		case err != nil && !errors.Is(err, context.Canceled): // which says nothing of Redis
+		case err != nil && !errors.Is(err, context.Canceled): // a cancelled dial is no evidence against Redis
 			d.failed.Store(&dial{addr, err, time.Now()})
 		}
 		return conn, err
 	}
 }
 
-// ProcessHook is for redis.Hook. It changes nothing.
+// ProcessHook implements redis.Hook. It changes nothing.
 func (*dials) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
-// ProcessPipelineHook is for redis.Hook. It changes nothing.
+// ProcessPipelineHook implements redis.Hook. It changes nothing.
 func (*dials) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }

@@ -13,19 +13,20 @@ import (
 // Option changes how a Runner works.
 type Option func(*Runner)
 
-// WithFunctions says whether a Runner calls the functions of lua.Library
-// (FCALL) instead of the scripts (EVALSHA).
+// WithFunctions makes a Runner call the functions of lua.Library (FCALL) if on is
+// true, and the scripts (EVALSHA) otherwise.
 func WithFunctions(on bool) Option { return func(r *Runner) { r.functions = on } }
 
-// fcall runs a function, and loads the library where Redis does not know it: a
-// restart, a failover, a new node or FUNCTION FLUSH is not a failure. What was
-// not found was not executed, so to call again counts nothing twice.
+// fcall runs a function. It loads the library if Redis does not know it: a
+// restart, a failover, a new node or FUNCTION FLUSH is not a failure. A function
+// that was not found was not executed, so a second call counts nothing twice.
 //
-// A call that still finds nothing runs as the script. So it is where a slot is
-// on its way to a node that owns none yet: go-redis follows an ASK, and does not
-// say where to. So it may be while somebody flushes all the time.
+// If the function is still not found, the script runs instead. That happens while
+// a slot moves to a node that owns no slot yet: go-redis follows an ASK
+// redirection, and does not report the node. It can also happen during repeated
+// FUNCTION FLUSH.
 func (r *Runner) fcall(ctx context.Context, function string, script lua.Script, keys, argv []string) (any, error) {
-	owner := "" // of no key: any node may be asked
+	owner := "" // without a key, any node will do
 	if len(keys) > 0 {
 		owner = keys[0]
 	}
@@ -45,7 +46,7 @@ func (r *Runner) fcall(ctx context.Context, function string, script lua.Script, 
 	return raw, err
 }
 
-// withoutFunctions explains the answer of a Redis that has no functions.
+// withoutFunctions explains the error of a Redis without functions.
 func withoutFunctions(err error) error {
 	if redis.HasErrorPrefix(err, "unknown command") {
 		return fmt.Errorf("hybridlimit: Config.Functions needs Redis 7 or newer: %w", err)
@@ -53,15 +54,16 @@ func withoutFunctions(err error) error {
 	return err
 }
 
-// load loads the library on the node that owns a key, or if the key is empty on
-// all; then one that succeeds is enough, since others may be down. Only within a call that has begun.
+// load loads the library on the node that owns the key owner. If owner is empty, it
+// loads on all nodes; one success is enough, since other nodes may be down. Call it
+// only between Begin and Done.
 func (r *Runner) load(ctx context.Context, owner string) error {
 	return r.within(ctx, func() error { return r.onNodes(ctx, owner, loadLibrary) })
 }
 
-// loadLibrary loads without REPLACE. The name says what the library holds, so
-// one that exists is it; and of a thousand calls that find it missing, the
-// first makes Redis compile and replicate it, not each.
+// loadLibrary loads without REPLACE. The name contains a hash of the library, so a
+// library of that name has the same content. When a thousand calls find it
+// missing, Redis compiles and replicates it once and not a thousand times.
 func loadLibrary(ctx context.Context, send process) error {
 	cmd := onceCmd{redis.NewCmd(ctx, "function", "load", lua.Library.Source)}
 	err := send(ctx, cmd)
@@ -74,10 +76,11 @@ func loadLibrary(ctx context.Context, send process) error {
 // process sends a command.
 type process func(context.Context, redis.Cmder) error
 
-// onNodes runs f on the node that owns a key, or if the key is empty on every
-// master or shard, and fails if none succeeds. With a client that is none of go-redis's it is wherever that sends it.
+// onNodes runs f on the node that owns the key owner. If owner is empty, it runs f
+// on every master or shard, and fails if none succeeds. For any other client, f
+// runs once, with the client's own choice of a node.
 func (r *Runner) onNodes(ctx context.Context, owner string, f func(context.Context, process) error) error {
-	caught := func(ctx context.Context, c *redis.Client) error { // in a goroutine of go-redis's
+	caught := func(ctx context.Context, c *redis.Client) error { // may run in a goroutine of go-redis
 		return r.panics.catch(func() error { return f(ctx, c.Process) })
 	}
 	var of func(context.Context, string) (*redis.Client, error)

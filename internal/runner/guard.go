@@ -14,32 +14,34 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// What a server may answer. go-redis makes room for as many values as a reply
-// announces, so each command is given what Redis can answer to it, and no more.
+// Bounds of a server's replies. go-redis allocates memory for the number of values
+// that a reply announces. So the reply to each command is bounded by the largest
+// reply that Redis can give to it.
 const (
-	// HELLO: a map of seven, and what modules there are.
+	// HELLO: a map of seven entries, and the list of modules.
 	greetingValues = 1024
-	levels         = 16 // of a greeting (5) or of COMMAND (10)
+	levels         = 16 // enough for HELLO (5) and COMMAND (10)
 
-	// CLUSTER SLOTS: at most a range for each slot, a range has its bounds, and
-	// each of its nodes has at most an address, a port, an id, and host names.
+	// CLUSTER SLOTS: at most one range for each slot. A range has its bounds and
+	// its nodes. A node has at most an address, a port, an id, and host names.
 	nodesOfRange = 7
 	valuesOfNode = 9
 	mapValues    = lua.MaxTags * (3 + nodesOfRange*valuesOfNode)
 	mapBytes     = 64 << 20
 
-	// What others may ask for. Redis has no more than 2³² values in a key, and
-	// Lua nests 8000 deep.
+	// Commands of other users of the client. Redis has at most 2³² values in a
+	// key, and Lua nests 8000 deep.
 	othersValues = 1 << 32
 	othersBytes  = 1 << 40
 	othersLevels = 10_000
 
-	// A message of others: one that was published, or keys that changed.
+	// Push messages for other users of the client: a published message, or an
+	// invalidation of keys.
 	pushValues = 1 << 20
 	pushBytes  = 1 << 30
 )
 
-// rules bound what a connection passes on to go-redis.
+// rules bounds the replies that a connection passes on to go-redis.
 var rules = &respguard.Rules{
 	Class: classOf,
 	Limits: [...]respguard.Limits{
@@ -51,11 +53,11 @@ var rules = &respguard.Rules{
 	Err:  wire.ErrReply,
 }
 
-// command is the first two words of a command, of which the guard sees 64 bytes.
+// command is the first two words of a command. The guard sees 64 bytes of them.
 type command struct{ verb, word string }
 
-// known is the class of each command that is this library's, or that go-redis
-// sends for it. A verb without a word stands for every command of that verb.
+// known maps the commands of this library, and those that go-redis sends for it,
+// to their class. A verb without a word stands for every command of that verb.
 var known = func() map[command]respguard.Class {
 	m := map[command]respguard.Class{
 		{"hello", ""}: respguard.Short, {"auth", ""}: respguard.Short, {"select", ""}: respguard.Short,
@@ -77,10 +79,11 @@ var known = func() map[command]respguard.Class {
 	return m
 }()
 
-// alone is the class of commands of one word: go-redis sends them of itself.
+// alone maps commands of one word to their class. go-redis sends them by itself.
 var alone = map[string]respguard.Class{"ping": respguard.Short, "command": respguard.Map}
 
-// classOf is the class of a command. What is not known is somebody else's.
+// classOf returns the class of a command. An unknown command belongs to another
+// user of the client.
 func classOf(verb, word []byte) respguard.Class {
 	if len(word) == 0 {
 		if c, ok := alone[string(verb)]; ok {
@@ -96,9 +99,9 @@ func classOf(verb, word []byte) respguard.Class {
 	return respguard.Other
 }
 
-// guard has all connections that a client dials from now on guarded. Others may
-// use the client too: what they can be told is not touched. A client of another
-// kind than go-redis's own is left alone.
+// guard guards all connections that a client dials from now on. Replies to other
+// users of the client stay as they are. A client of another type than go-redis's
+// own gets no guard.
 func guard(rdb redis.UniversalClient) {
 	switch c := rdb.(type) {
 	case *redis.Client:
@@ -111,13 +114,13 @@ func guard(rdb redis.UniversalClient) {
 	case *redis.ClusterClient:
 		if first(c) {
 			c.OnNewNode(guardNode)
-			_ = c.ForEachShard(over(), guardShard) // fails if no node is known yet
+			_ = c.ForEachShard(over(), guardShard) // fails if the client knows no node yet
 		}
 	}
 }
 
-// over is a context with which a ClusterClient asks no server: ForEachShard is
-// for the nodes that it knows.
+// over returns a cancelled context. With it, ForEachShard of a ClusterClient asks
+// no server and visits only the nodes that the client already knows.
 func over() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -135,11 +138,11 @@ func guardNode(c *redis.Client) {
 	}
 }
 
-// guardedClients are weak pointers to the clients that have a guard, so that many
-// limiters on one client give it one.
+// guardedClients holds weak pointers to the clients that have a guard, so that a
+// client gets one guard, however many limiters use it.
 var guardedClients sync.Map
 
-// first reports whether c had no guard yet, and notes that it has.
+// first reports whether c had no guard yet, and marks c as guarded.
 func first[T any](c *T) bool {
 	key := any(weak.Make(c))
 	_, had := guardedClients.LoadOrStore(key, nil)
@@ -149,10 +152,10 @@ func first[T any](c *T) bool {
 	return !had
 }
 
-// guardHook guards connections as they are dialled, and nothing else.
+// guardHook guards each connection when it is dialled. It changes nothing else.
 type guardHook struct{}
 
-// DialHook is for redis.Hook.
+// DialHook implements redis.Hook.
 func (guardHook) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := next(ctx, network, addr)
@@ -163,10 +166,10 @@ func (guardHook) DialHook(next redis.DialHook) redis.DialHook {
 	}
 }
 
-// ProcessHook is for redis.Hook.
+// ProcessHook implements redis.Hook.
 func (guardHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
-// ProcessPipelineHook is for redis.Hook.
+// ProcessPipelineHook implements redis.Hook.
 func (guardHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }

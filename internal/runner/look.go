@@ -11,20 +11,20 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// Look reads the state that Redis has of a key, and converts it to the units of
-// a limit. name is that of lua.Names.State. Look costs three messages and
-// writes nothing.
+// Look reads the state of a key in Redis and converts it to the units of a limit.
+// name is the key's name from lua.Names.State. Look costs three messages and writes
+// nothing.
 func (r *Runner) Look(ctx context.Context, name string, limit hybridlimit.Limit) (hybridlimit.KeyState, error) {
 	if err := limit.Validate(); err != nil {
 		return hybridlimit.KeyState{}, err
 	}
 	k := hybridlimit.KeyState{Limit: limit}
-	if limit.Algorithm == hybridlimit.AlgUnlimited || limit.Algorithm == hybridlimit.AlgBlocked { // Redis has no state of it
+	if limit.Algorithm == hybridlimit.AlgUnlimited || limit.Algorithm == hybridlimit.AlgBlocked { // Redis has no state
 		k.Left = limit.BurstSize()
 		return k, nil
 	}
 	t := algo.ScaleOf(limit)
-	reply, err := r.Batch(ctx, wire.Envelope{}, []wire.Op{{Key: name, Limit: limit}}) // asks for nothing: a peek
+	reply, err := r.Batch(ctx, wire.Envelope{}, []wire.Op{{Key: name, Limit: limit}}) // an op without asks is a peek
 	if err != nil {
 		return hybridlimit.KeyState{}, err
 	}
@@ -51,15 +51,15 @@ func (r *Runner) Look(ctx context.Context, name string, limit hybridlimit.Limit)
 	return k, nil
 }
 
-// Stored reads the text under which Redis keeps a key, for wire.DecodeState, and
-// how long it will: negative if there is none. Of a log there is a TTL and no
-// text. It costs two messages, and needs no right that the scripts do not.
+// Stored reads the text of a state in Redis, for wire.DecodeState, and its TTL,
+// which is negative if there is no state. A log has a TTL and no text. Stored costs
+// two messages and needs no Redis rights beyond those of the scripts.
 func (r *Runner) Stored(ctx context.Context, name string) (text string, ttl time.Duration, err error) {
 	if !r.Begin() {
 		return "", 0, hybridlimit.ErrClosed
 	}
 	defer r.calls.Done()
-	read := redis.NewSliceCmd(ctx, "mget", name) // nothing, not an error, where it is no text
+	read := redis.NewSliceCmd(ctx, "mget", name) // unlike GET, MGET returns nil for a value that is no string
 	ms := redis.NewIntCmd(ctx, "pttl", name)
 	for _, cmd := range []redis.Cmder{read, ms} {
 		if err := r.within(ctx, func() error { _ = r.process(ctx, cmd); return cmd.Err() }); err != nil {

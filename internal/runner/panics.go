@@ -11,25 +11,25 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// WithLogger makes a Runner log to l what nobody but the log can be told: that
-// go-redis panicked. Without it, and with nil, that is slog.Default().
+// WithLogger makes a Runner log panics of go-redis to l. Without it, or with nil,
+// the logger is slog.Default().
 func WithLogger(l *slog.Logger) Option { return func(r *Runner) { r.panics.log = l } }
 
-// logEvery is the least time between two log lines of panics.
+// logEvery is the shortest time between two log lines about panics.
 const logEvery = time.Second
 
 // panics turns panics into errors.
 type panics struct {
 	log *slog.Logger // nil: slog.Default()
 
-	mu      sync.Mutex // guards what follows; not held while logging
-	last    time.Time  // of a line
-	skipped int        // panics since then without one
+	mu      sync.Mutex // guards last and skipped; not held while logging
+	last    time.Time  // time of the last log line
+	skipped int        // panics since then without a log line
 }
 
-// catch runs f. A panic of f, and so of go-redis, which trusts what it reads, is
-// an error: whoever stands in Redis's place may fail a call, and never ends the
-// process.
+// catch runs f and turns a panic into an error. go-redis trusts the bytes that it
+// reads, so a false server can make it panic. Such a server may fail a call, but
+// must never end the process.
 func (p *panics) catch(f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -40,7 +40,7 @@ func (p *panics) catch(f func() error) (err error) {
 	return f()
 }
 
-// note logs a panic, unless there was a line just now.
+// note logs a panic, unless the last log line is more recent than logEvery.
 func (p *panics) note(v any, stack []byte) {
 	p.mu.Lock()
 	now := time.Now()

@@ -15,8 +15,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// Runner runs scripts on Redis: each call is sent once and returns by its
-// deadline. It is safe for concurrent use.
+// Runner runs scripts on Redis. Each call is sent once and returns by its
+// deadline. A Runner is safe for concurrent use.
 type Runner struct {
 	client    redis.UniversalClient
 	process   process // of the client
@@ -26,10 +26,10 @@ type Runner struct {
 
 	mu     sync.Mutex // guards closed against the start of a call
 	closed bool
-	calls  sync.WaitGroup // calls in progress, and commands that go-redis has not returned from
+	calls  sync.WaitGroup // calls in progress, and commands still in go-redis
 }
 
-// CheckClient is ErrNilClient for a nil client, also for a nil pointer in the
+// CheckClient returns ErrNilClient for a nil client, also for a nil pointer in the
 // interface.
 func CheckClient(rdb redis.UniversalClient) error {
 	if rdb == nil {
@@ -41,19 +41,23 @@ func CheckClient(rdb redis.UniversalClient) error {
 	return nil
 }
 
-// New wraps a client. A client that can bound its own reads and writes
-// (*redis.Client) is told to give up after timeout, unless it does so sooner,
-// so that a call which hangs does not outlive its caller by the client's 5 s
-// default. That works on a copy, which shares the client's connections and
-// has the hooks that it has by now. A nil client is ErrNilClient.
+// New returns a Runner for a client. A nil client is ErrNilClient.
 //
-// Connections that a client of go-redis dials from now on are guarded: to the
-// commands of this package, and to what go-redis sends for them, they pass on no
-// reply that is longer than Redis can give. What others ask on the same client
-// is answered as before. Why a dial failed is noted: so an error of a call that
-// waited for a connection in vain names the reason, "connection refused", besides
-// context.DeadlineExceeded. Both are hooks of the client, of which only the
-// dialling does anything; they stay.
+// For a *redis.Client, reads and writes of the Runner time out after timeout, or
+// after the client's own time-out if that is shorter. So a call that hangs does not
+// outlive its caller by the client's default of 5 s. The Runner uses a copy for
+// this. The copy shares the client's connections and has the hooks that the client
+// has now.
+//
+// New adds two permanent hooks to a client of go-redis. They act on dials only:
+//
+//   - Connections that the client dials from now on are guarded. To the commands of
+//     this package, and to those that go-redis sends for them, they pass on no reply
+//     that is longer than Redis can give. Other commands on the same client are
+//     answered as before.
+//   - The cause of a failed dial is recorded. The error of a call that waited for a
+//     connection in vain names it ("connection refused") besides
+//     context.DeadlineExceeded.
 func New(rdb redis.UniversalClient, timeout time.Duration, opts ...Option) (*Runner, error) {
 	if err := CheckClient(rdb); err != nil {
 		return nil, err
@@ -69,9 +73,8 @@ func New(rdb redis.UniversalClient, timeout time.Duration, opts ...Option) (*Run
 	return r, nil
 }
 
-// Close refuses further calls and waits for those in progress, until go-redis
-// has returned from each. A call that hangs is bounded by the client's own
-// time-outs.
+// Close makes further calls return ErrClosed. It waits until go-redis has returned
+// from each call in progress. The client's own time-outs bound a call that hangs.
 func (r *Runner) Close() {
 	r.mu.Lock()
 	r.closed = true
@@ -82,8 +85,8 @@ func (r *Runner) Close() {
 // Client returns the client that New wrapped.
 func (r *Runner) Client() redis.UniversalClient { return r.client }
 
-// Begin keeps the Runner open for the calls All and BatchWithin until Done. It
-// reports false if the Runner is closed; Done is not called then.
+// Begin keeps the Runner open for All and BatchWithin until Done. It returns false
+// if the Runner is closed; do not call Done then.
 func (r *Runner) Begin() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,14 +96,15 @@ func (r *Runner) Begin() bool {
 	return !r.closed
 }
 
-// Done ends what Begin began.
+// Done ends the call that Begin began.
 func (r *Runner) Done() { r.calls.Done() }
 
-// Batch runs one batch of ops in one slot. With an envelope it may be called
-// again with the same arguments until it is answered, and is applied once. The
-// answer to more than wire.MaxOps ops may be refused.
+// Batch runs one batch of ops in one slot. With an envelope, it may be called again
+// with the same arguments until there is an answer, and Redis applies it once. The
+// answer to more than wire.MaxOps ops may be rejected.
 //
-// A batch that Redis read and did not apply, and never will, is wire.ErrRefused.
+// The error is wire.ErrRefused if Redis read the batch, did not apply it, and never
+// will.
 func (r *Runner) Batch(ctx context.Context, env wire.Envelope, ops []wire.Op) (wire.Reply, error) {
 	if !r.Begin() {
 		return wire.Reply{}, hybridlimit.ErrClosed
@@ -117,7 +121,7 @@ func (r *Runner) Batch(ctx context.Context, env wire.Envelope, ops []wire.Op) (w
 	return reply, nil
 }
 
-// batch runs encoded ops. It needs Begin.
+// batch runs encoded ops. Call it only between Begin and Done.
 func (r *Runner) batch(ctx context.Context, keys, argv []string, ops []wire.Op) (wire.Reply, error) {
 	raw, err := r.send(ctx, lua.Batch, lua.Library.Batch, keys, argv)
 	if redis.HasErrorPrefix(err, "HLBATCH") {
@@ -129,16 +133,15 @@ func (r *Runner) batch(ctx context.Context, keys, argv []string, ops []wire.Op) 
 	return wire.DecodeReply(raw, len(ops))
 }
 
-// BatchWithin runs one batch of ops without an envelope, like Batch, between
-// Begin and Done: so a call that has begun can still give back what it took
-// after the Runner was closed.
+// BatchWithin is Batch without an envelope, for use between Begin and Done. So a
+// call that has begun can still give its units back after Close.
 func (r *Runner) BatchWithin(ctx context.Context, ops []wire.Op) error {
 	keys, argv := wire.EncodeBatch(wire.Envelope{}, ops)
 	_, err := r.batch(ctx, keys, argv, ops)
 	return err
 }
 
-// All runs ops in one slot that get all that they ask for, or nothing. Call it
+// All runs ops in one slot. Redis grants all of their asks, or none. Call it only
 // between Begin and Done.
 func (r *Runner) All(ctx context.Context, ops []wire.Op) (wire.Reply, error) {
 	keys, argv := wire.EncodeAll(ops)
@@ -152,9 +155,9 @@ func (r *Runner) All(ctx context.Context, ops []wire.Op) (wire.Reply, error) {
 	return reply, nil
 }
 
-// History asks for a page of what a key has admitted under a sliding log, after
-// a time in µs of Redis time or from the begin (0). It holds wire.MaxHistory
-// entries at most; wire.ReadHistory puts pages together.
+// History returns a page of the admissions of a key under a sliding log. The page
+// starts after the time after, in µs of Redis time; 0: at the oldest entry. It holds
+// at most wire.MaxHistory entries. wire.ReadHistory joins pages.
 func (r *Runner) History(ctx context.Context, key string, limit hybridlimit.Limit, after int64) (wire.Page, error) {
 	keys, argv := wire.EncodeHistory(key, limit, after, wire.MaxHistory)
 	raw, err := r.run(ctx, lua.History, lua.Library.History, keys, argv)
@@ -164,8 +167,8 @@ func (r *Runner) History(ctx context.Context, key string, limit hybridlimit.Limi
 	return wire.DecodeHistory(raw)
 }
 
-// Heartbeat notes that a process is alive and returns how many are, and what
-// their fleet was told. With Leave it takes the process out instead.
+// Heartbeat records that a process is alive. It returns the number of live
+// processes and the fleet's switch. With Leave it removes the process instead.
 func (r *Runner) Heartbeat(ctx context.Context, p wire.Pulse) (wire.Beat, error) {
 	keys, argv := wire.EncodePulse(p)
 	raw, err := r.run(ctx, lua.Fleet, lua.Library.Heartbeat, keys, argv)
@@ -175,14 +178,13 @@ func (r *Runner) Heartbeat(ctx context.Context, p wire.Pulse) (wire.Beat, error)
 	return wire.DecodeBeat(raw)
 }
 
-// SetSwitch sets the fleet's switch of a limiter, whose key is that of
-// lua.Names.Switch, and returns it with its time. It lives for ttl, or as long
-// as heartbeats renew it.
+// SetSwitch sets the fleet's switch of a limiter and returns it with its time. key
+// is from lua.Names.Switch. The switch expires after ttl unless heartbeats renew it.
 func (r *Runner) SetSwitch(ctx context.Context, key string, to int64, ttl time.Duration) (wire.Flag, error) {
 	return r.flag(ctx, func() (keys, argv []string) { return wire.EncodeSwitch(key, to, ttl) })
 }
 
-// Switch returns the fleet's switch of a limiter.
+// Switch returns the fleet's switch of a limiter. key is from lua.Names.Switch.
 func (r *Runner) Switch(ctx context.Context, key string) (wire.Flag, error) {
 	return r.flag(ctx, func() (keys, argv []string) { return wire.EncodeSwitchRead(key) })
 }
@@ -196,7 +198,7 @@ func (r *Runner) flag(ctx context.Context, encode func() (keys, argv []string)) 
 	return wire.DecodeSwitch(raw)
 }
 
-// run runs a script, or the function that does the same.
+// run runs a script, or the function of the same effect.
 func (r *Runner) run(ctx context.Context, script lua.Script, function string, keys, argv []string) (any, error) {
 	if !r.Begin() {
 		return nil, hybridlimit.ErrClosed
@@ -205,21 +207,21 @@ func (r *Runner) run(ctx context.Context, script lua.Script, function string, ke
 	return r.send(ctx, script, function, keys, argv)
 }
 
-// send is run within a call that has begun.
+// send does the work of run. Call it only between Begin and Done.
 func (r *Runner) send(ctx context.Context, script lua.Script, function string, keys, argv []string) (any, error) {
 	call := func() (any, error) { return r.eval(ctx, script, keys, argv) }
 	if r.functions {
 		call = func() (any, error) { return r.fcall(ctx, function, script, keys, argv) }
 	}
 	raw, err := call()
-	if errors.Is(err, redis.Nil) { // for others an answer like any; none that the library gives
+	if errors.Is(err, redis.Nil) { // the scripts never answer nil
 		err = fmt.Errorf("%w: nothing", wire.ErrReply)
 	}
 	return raw, err
 }
 
-// eval runs a script by its digest, and by its source where Redis does not
-// know it: a restart, a failover or SCRIPT FLUSH is not a failure.
+// eval runs a script by its digest, or by its source if Redis does not know the
+// digest: a restart, a failover or SCRIPT FLUSH is not a failure.
 func (r *Runner) eval(ctx context.Context, script lua.Script, keys, argv []string) (any, error) {
 	raw, err := r.once(ctx, "evalsha", script.SHA, keys, argv)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
@@ -234,7 +236,7 @@ type onceCmd struct{ *redis.Cmd }
 // NoRetry stops go-redis from repeating a call whose reply was lost.
 func (onceCmd) NoRetry() bool { return true }
 
-// once sends one command. Only within a call that has begun.
+// once sends one command. Call it only between Begin and Done.
 func (r *Runner) once(ctx context.Context, verb, script string, keys, argv []string) (any, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -257,9 +259,9 @@ func (r *Runner) once(ctx context.Context, verb, script string, keys, argv []str
 	return cmd.Result()
 }
 
-// within runs f and returns by ctx's end, whatever go-redis does: by default it
-// ignores a deadline until its own read time-out. Only within a call that has
-// begun.
+// within runs f and returns when ctx ends, at the latest. By default, go-redis
+// ignores a deadline until its own read time-out. Call within only between Begin
+// and Done.
 func (r *Runner) within(ctx context.Context, f func() error) (err error) {
 	defer r.dials.blame(time.Now(), &err)
 	done := make(chan error, 1)
@@ -270,14 +272,15 @@ func (r *Runner) within(ctx context.Context, f func() error) (err error) {
 	case <-ctx.Done():
 	}
 	select {
-	case err := <-done: // in time, but nobody had looked
+	case err := <-done: // f returned as well, and select chose ctx.Done
 		return ended(ctx, err)
 	default:
 		return ctx.Err()
 	}
 }
 
-// ended is what to say of a call that ended with err.
+// ended returns the error of a call that ended with err: ctx's error if the call
+// failed and the deadline has passed, else err.
 func ended(ctx context.Context, err error) error {
 	if err != nil && expired(ctx) {
 		<-ctx.Done()
@@ -286,9 +289,9 @@ func ended(ctx context.Context, err error) error {
 	return err
 }
 
-// expired reports whether ctx's deadline has passed. That can be seen a moment
-// before ctx ends: a client that sets ctx's deadline on its connection has a
-// timer of its own for the same instant.
+// expired reports whether ctx's deadline has passed. That can be true a moment
+// before ctx ends: a client that sets ctx's deadline on its connection has its own
+// timer for the same instant.
 func expired(ctx context.Context) bool {
 	at, ok := ctx.Deadline()
 	return ok && !time.Now().Before(at)

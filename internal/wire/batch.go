@@ -9,30 +9,30 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// MaxOps is the most ops a batch should carry: as many keep Redis busy for 0.7
-// to 1.2 ms (docs/decisions/0001-batch-size.md; lua/README.md), and everybody else waits so
-// long.
+// MaxOps is the largest number of ops that a batch should carry. A batch of that
+// size keeps Redis busy for 0.7 to 1.2 ms (docs/decisions/0001-batch-size.md;
+// lua/README.md), and all other clients of Redis wait that long.
 const MaxOps = 64
 
-// View is a key's state as a process last saw it, in Redis's own terms.
+// View is a key's state as a process last saw it, in the units of Redis.
 type View = algo.View
 
-// Answer is what an op got.
+// Answer is the answer to an op.
 type Answer = algo.Answer
 
 // Op is one exchange for one key.
 type Op struct {
-	Key   string            // full Redis key, from Names.State
-	Limit hybridlimit.Limit // travels with each op: processes may disagree for a while
+	Key   string            // full Redis key, from lua.Names.State
+	Limit hybridlimit.Limit // sent with each op, since processes may have different limits for a while
 	algo.Op
 }
 
-// Envelope makes a batch apply once, however often it is sent.
+// Envelope makes Redis apply a batch once, however often it is sent.
 type Envelope struct {
-	Key   string        // from Names.Envelope
-	Epoch string        // from Names.Epoch
+	Key   string        // from lua.Names.Envelope
+	Epoch string        // from lua.Names.Epoch
 	Seq   int64         // 1, 2, 3... per process and tag; 0: no envelope
-	TTL   time.Duration // above the longest time that the batch is retried
+	TTL   time.Duration // longer than the batch is retried
 }
 
 // EncodeBatch returns the KEYS and ARGV of a batch. All keys must share a
@@ -41,9 +41,10 @@ func EncodeBatch(env Envelope, ops []Op) (keys []string, argv []string) {
 	return encode(env, ops, "")
 }
 
-// EncodeAll is EncodeBatch for ops that get all that they ask for, or nothing:
-// see Reply.Refused. They may do nothing but ask, not in part and without a
-// delay, and those of one key under one limit; else the batch is refused.
+// EncodeAll is EncodeBatch for an all-or-nothing batch: Redis grants every ask, or
+// none (Reply.Refused). Each op may only ask, without Partial and without a delay.
+// The ops of one key must have one limit. Redis does not apply any other batch
+// (ErrRefused).
 func EncodeAll(ops []Op) (keys []string, argv []string) {
 	return encode(Envelope{}, ops, " all")
 }

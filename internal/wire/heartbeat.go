@@ -6,23 +6,22 @@ import (
 	"time"
 )
 
-// Flag is the fleet's switch of a limit, as Redis keeps it. What the number
-// means is for package hybrid to say. The zero Flag is that of a limit of which
-// nobody has ever set one.
+// Flag is the fleet's switch of a limit, as Redis keeps it. Package hybrid defines
+// the meaning of the number. The zero Flag means that the switch was never set.
 type Flag struct {
 	Switch int64 // below 10⁹
-	At     int64 // µs of Redis time at which it was set; of two, the later stands
+	At     int64 // µs of Redis time at which it was set; the later of two flags is valid
 }
 
-// Pulse is what a process says with a heartbeat.
+// Pulse is the content of a heartbeat.
 type Pulse struct {
-	Fleet   string        // key, from Names.Fleet
-	Switch  string        // key, from Names.Switch
+	Fleet   string        // key, from lua.Names.Fleet
+	Switch  string        // key, from lua.Names.Switch
 	Process string        // id
-	Expiry  time.Duration // after which a process that is silent is gone
-	Leave   bool          // takes the process out instead
-	Seen    Flag          // the last that the process was told: a Redis that lost it hears of it again
-	TTL     time.Duration // of the flag, renewed once half of it is over
+	Expiry  time.Duration // a process that is silent for longer is gone
+	Leave   bool          // removes the process instead
+	Seen    Flag          // the last flag that the process saw; it restores a flag that Redis has lost
+	TTL     time.Duration // of the flag, renewed when less than half of it is left
 }
 
 // EncodePulse returns KEYS and ARGV of the script Fleet. Both keys share a slot.
@@ -39,14 +38,14 @@ func EncodePulse(p Pulse) (keys, argv []string) {
 
 // Beat is the answer to a heartbeat.
 type Beat struct {
-	Alive  int   // processes
-	Before int64 // µs of Redis time of this process's last beat that Redis knows of; 0: of none
-	Now    int64 // µs of Redis time of this one
+	Alive  int   // number of live processes
+	Before int64 // µs of Redis time of this process's previous heartbeat; 0: Redis knows of none
+	Now    int64 // µs of Redis time of this heartbeat
 	Flag   Flag  // the fleet's switch
 }
 
-// DecodeBeat reads the reply to a heartbeat, and trusts nothing: what the
-// script cannot have said is ErrReply.
+// DecodeBeat reads the reply to a heartbeat. A reply that the script cannot have
+// given is ErrReply.
 func DecodeBeat(raw any) (Beat, error) {
 	v, err := naturals(raw, 5, "heartbeat")
 	if err != nil {
@@ -55,19 +54,19 @@ func DecodeBeat(raw any) (Beat, error) {
 	return Beat{Alive: int(v[0]), Before: v[1], Now: v[2], Flag: Flag{v[3], min(v[4], v[2])}}, nil
 }
 
-// EncodeSwitch returns KEYS and ARGV of the script SetSwitch for the key of
-// Names.Switch. It lives for ttl unless heartbeats renew it.
+// EncodeSwitch returns KEYS and ARGV of the script SetSwitch. key is from
+// lua.Names.Switch. The switch expires after ttl unless heartbeats renew it.
 func EncodeSwitch(key string, to int64, ttl time.Duration) (keys, argv []string) {
 	return []string{key}, []string{strconv.FormatInt(to, 10), strconv.FormatInt(ttl.Milliseconds(), 10)}
 }
 
-// EncodeSwitchRead is EncodeSwitch for reading only.
+// EncodeSwitchRead returns KEYS and ARGV of SetSwitch that only read the switch.
 func EncodeSwitchRead(key string) (keys, argv []string) {
 	return []string{key}, []string{"", "0"}
 }
 
-// DecodeSwitch reads the reply to what EncodeSwitch or EncodeSwitchRead made,
-// as DecodeBeat does its own.
+// DecodeSwitch reads the reply of SetSwitch. A reply that the script cannot have
+// given is ErrReply.
 func DecodeSwitch(raw any) (Flag, error) {
 	v, err := naturals(raw, 2, "switch")
 	if err != nil {
@@ -76,7 +75,7 @@ func DecodeSwitch(raw any) (Flag, error) {
 	return Flag{v[0], v[1]}, nil
 }
 
-// naturals are n integers from 0 to maxReply, and no more.
+// naturals reads a list of exactly n integers from 0 to maxReply.
 func naturals(raw any, n int, what string) ([]int64, error) {
 	list, ok := raw.([]any)
 	if !ok || len(list) != n {

@@ -14,34 +14,34 @@ import (
 // Admission is one entry of a sliding log.
 type Admission = algo.Entry
 
-// MaxHistory is the most entries that a page of History should hold: as many
-// keep Redis busy for about a millisecond.
+// MaxHistory is the largest number of entries that a page of History should hold.
+// Such a page keeps Redis busy for about a millisecond.
 const MaxHistory = 250
 
 const (
 	historyHead = 3 // values before the entries of a page
 	historyEach = 3 // values of an entry
-	escaped     = 3 // bytes of a byte of a request id, at most
+	escaped     = 3 // the most bytes that a byte of a request id takes in escaped form
 )
 
-// Page is a part of what a log has admitted within its period.
+// Page is a part of the admissions of a log within its period.
 type Page struct {
 	Log  []Admission // the oldest first
-	Left int64       // how many entries there were from the first of the page on
+	Left int64       // number of entries of the log, counted from the first of this page on
 	Now  int64       // µs of Redis time
 }
 
-// EncodeHistory returns the KEYS and ARGV of History for a key under a sliding
-// log: the page of up to most entries after that of a time in µs of Redis time,
-// 0 for the first page.
+// EncodeHistory returns the KEYS and ARGV of History for a key under a sliding log.
+// The page holds up to most entries. It starts behind the entry of the time after,
+// in µs of Redis time; 0: at the oldest entry.
 func EncodeHistory(key string, limit hybridlimit.Limit, after int64, most int) (keys, argv []string) {
 	return []string{key}, []string{
 		strconv.FormatInt(algo.LogOf(limit).Period, 10), strconv.FormatInt(after, 10), strconv.Itoa(most),
 	}
 }
 
-// DecodeHistory reads the reply to History. A key that holds no log has
-// admitted nothing.
+// DecodeHistory reads the reply to History. For a key without a log, the page is
+// empty.
 func DecodeHistory(raw any) (Page, error) {
 	list, ok := raw.([]any)
 	if !ok || len(list) < historyHead || (len(list)-historyHead)%historyEach != 0 || list[0] != any(int64(1)) {
@@ -66,9 +66,10 @@ func DecodeHistory(raw any) (Page, error) {
 	return p, nil
 }
 
-// ReadHistory puts pages together, the oldest entry first: those that were
-// there when it began, and that no later page missed. page asks Redis for the
-// page after a time. What is admitted meanwhile does not make it go on.
+// ReadHistory joins pages, the oldest entry first. page asks Redis for the page
+// after a time in µs of Redis time. ReadHistory returns at most as many entries as
+// the log had at the first page, so entries that are added meanwhile do not prolong
+// it. An entry that expires meanwhile may be missing.
 func ReadHistory(page func(after int64) (Page, error)) ([]hybridlimit.Admission, error) {
 	var log []hybridlimit.Admission
 	left, after := int64(math.MaxInt64), int64(0)

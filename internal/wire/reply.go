@@ -7,48 +7,51 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// ErrReply is wrapped by every error about a reply that the library cannot
-// have given.
+// ErrReply is wrapped by every error about a reply that the scripts cannot have
+// given.
 var ErrReply = errors.New("wire: unreadable reply")
 
-// ErrRefused is wrapped by the error of a batch that Redis read and did not
-// apply. Redis never applies it: sending it again does not help.
+// ErrRefused is wrapped by the error of a batch that Redis read and did not apply.
+// Redis will never apply it, so sending it again has no use.
 var ErrRefused = errors.New("wire: batch refused")
 
-// Reply is what a batch got.
+// Reply is the reply to a batch.
 type Reply struct {
-	Seen    bool     // the batch had been applied before; these are its old answers
-	Stale   bool     // a later batch of this process was there: nothing was done
-	Refused bool     // not all asks fit, of a batch that wants all or nothing: nothing was done, and Retry of an op is when it and those before it on its key would fit
+	Seen  bool // the batch was applied before; Answers are the old ones
+	Stale bool // Redis has a later batch of this process; nothing was done
+	// Refused: not all asks of an all-or-nothing batch fit, and nothing was done.
+	// Retry of an op is the time until it and the ops before it on its key fit.
+	Refused bool
 	Gap     bool     // an earlier batch of this process is missing in Redis
-	Epoch   int64    // when this tag's states began, µs of Redis time; 0 without envelope
+	Epoch   int64    // µs of Redis time at which this tag's states began; 0 without an envelope
 	Now     int64    // µs of Redis time
-	Answers []Answer // one per op; none when stale
+	Answers []Answer // one per op; none if Stale
 }
 
 const (
 	headInts   = 4
 	answerInts = 10
-	intBytes   = 24 // of an integer in a reply, its line end included
+	intBytes   = 24 // of an integer in a reply, with its line end
 
 	maxRequestID = 128 // bytes that hybridlimit.WithRequestID keeps
 )
 
-// MaxReplyValues is the most values that a script or function of package lua
-// answers with, to a batch of MaxOps ops or a page of MaxHistory entries.
+// MaxReplyValues is the largest number of values in the reply of a script or
+// function of package lua, for a batch of MaxOps ops or a page of MaxHistory
+// entries.
 const MaxReplyValues = max(headInts+answerInts*MaxOps, historyHead+historyEach*MaxHistory)
 
-// MaxReplyBytes is the most bytes that such an answer takes: its integers, and
-// the escaped request id of each entry of a page.
+// MaxReplyBytes is the largest size of such a reply: its integers, and the escaped
+// request id of each entry of a page.
 const MaxReplyBytes = (1+MaxReplyValues)*intBytes + MaxHistory*escaped*maxRequestID
 
-// maxReply is the largest number that the library answers with: 2⁵³, which
-// stands for never, and the second or so for which a clock that stepped back
-// keeps a state frozen. µs up to it are ns in an int64.
+// maxReply is the largest number in a reply: 2⁵³, which stands for never, plus 2²¹
+// µs for the time (about 1 s) that a state stays frozen after Redis's clock stepped
+// back. That many µs still fit into an int64 as ns.
 const maxReply = 1<<53 + 1<<21
 
-// DecodeReply reads the reply to a batch of n ops: what EVALSHA returned, as
-// go-redis gives it. It trusts nothing: a reply of another shape is ErrReply.
+// DecodeReply reads the reply to a batch of n ops, in the form in which go-redis
+// returns the result of EVALSHA. A reply of another shape is ErrReply.
 func DecodeReply(raw any, n int) (Reply, error) {
 	list, ok := raw.([]any)
 	if !ok {
@@ -85,7 +88,7 @@ func DecodeReply(raw any, n int) (Reply, error) {
 		if a.Delay == -1 {
 			a.Delay, a.Dropped = 0, true
 		}
-		if a.Life < 0 { // the generation that the ledger holds it in
+		if a.Life < 0 { // minus the generation in which the ledger holds the lease
 			a.Gen, a.Life = -a.Life, algo.MaxLease
 		}
 		r.Answers[i] = a
@@ -96,8 +99,8 @@ func DecodeReply(raw any, n int) (Reply, error) {
 	return r, nil
 }
 
-// Check refuses a reply that this batch cannot have got: more than was asked
-// for, or what only a batch with an envelope is told.
+// Check returns ErrReply for a reply that this batch cannot have got: one that
+// grants more than was asked, or with flags that only other batches get.
 func (r Reply) Check(env Envelope, ops []Op) error {
 	if r.Refused || env.Seq == 0 && (r.Seen || r.Stale || r.Gap) {
 		return fmt.Errorf("%w: of another kind of batch", ErrReply)
@@ -105,7 +108,7 @@ func (r Reply) Check(env Envelope, ops []Op) error {
 	return r.checkGrants(ops)
 }
 
-// CheckAll is Check for what EncodeAll made.
+// CheckAll is Check for a batch of EncodeAll.
 func (r Reply) CheckAll(ops []Op) error {
 	if r.Seen || r.Stale || r.Gap {
 		return fmt.Errorf("%w: of another kind of batch", ErrReply)

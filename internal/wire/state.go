@@ -8,13 +8,13 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// State is what Redis keeps of a key, but for a sliding log.
+// State is the state of a key in Redis. A sliding log has none.
 type State = algo.State
 
-// DecodeState reads the text under which Redis keeps a bucket, a queue or a
-// window: the headers of bucket.lua and window.lua say what is in it. It is for
-// those who look on; a process hears of a state by the answers to its ops. Text
-// that the library cannot have written is no state, for it as for Redis.
+// DecodeState reads the text of a bucket, a queue or a window in Redis. The headers
+// of bucket.lua and window.lua specify it. It is for inspection only: limiters
+// learn of a state from the answers to their ops. It returns false for a text that
+// the scripts cannot have written. The scripts also treat such a text as no state.
 func DecodeState(text string) (State, bool) {
 	if len(text) < 2 || text[0] != '1' {
 		return State{}, false
@@ -50,18 +50,18 @@ func DecodeState(text string) (State, bool) {
 	return windowState(k, v, f)
 }
 
-// maxTail is the longest tail of fields that a state may have, in bytes.
+// maxTail is the length of the longest tail of fields of a state, in bytes.
 const maxTail = 256
 
-// fields is the tail of a state: numbers by their letters, and the text of all
-// of them.
+// fields is the tail of a state: its numbers by letter, and the text of all fields.
 type fields struct {
 	known map[byte]int64
 	text  []string
 }
 
-// readFields reads what stands behind the numbers that each state has. Numbers
-// that are too large are told by the letters that are known, and by no other.
+// readFields reads the fields behind the fixed numbers of a state. A number that is
+// too large becomes 2⁵³+1, which the checks of the known letters reject. Under an
+// unknown letter it is permitted.
 func readFields(words []string) (fields, bool) {
 	f := fields{known: map[byte]int64{}, text: words}
 	length := 0
@@ -80,7 +80,7 @@ func readFields(words []string) (fields, bool) {
 
 var field = regexp.MustCompile(`^[a-z]-?[0-9a-fA-F]+$`)
 
-// more is the fields that have none of the letters.
+// more returns the text of the fields with other letters than letters.
 func (f fields) more(letters string) string {
 	var text strings.Builder
 	for _, w := range f.text {
@@ -91,14 +91,14 @@ func (f fields) more(letters string) string {
 	return text.String()
 }
 
-// hexInt reads what %x can have written, after a minus where one may stand, up
-// to 2⁵³.
+// hexInt reads a hexadecimal integer, as %x writes it, from -2⁵³ to 2⁵³. A minus is
+// permitted only if signed is true.
 func hexInt(f string, signed bool) (int64, bool) {
 	n, err := strconv.ParseInt(f, 16, 64)
 	return n, err == nil && n <= 1<<53 && n >= -1<<53 && f[0] != '+' && (signed || f[0] != '-')
 }
 
-// within reports whether all are from least to 2⁵³.
+// within reports whether all v are from least to 2⁵³.
 func within(least int64, v ...int64) bool {
 	for _, n := range v {
 		if n < least || n > 1<<53 {
