@@ -10,15 +10,14 @@ import (
 
 const shift = 64 - EpochBits
 
-// word keeps of an epoch what a word of the common path keeps.
+// word keeps the same part of an epoch as a word of the fast path.
 func word(until uint64) uint64 { return until << shift }
 
-// past compares as the common path does.
+// past compares in the same way as the fast path.
 func past(w, epoch uint64) bool { return int64(w-epoch<<shift) < 0 }
 
-// However the epochs and the time lie, and whatever ticks are dropped: a word
-// is past at the first tick that comes a tick or more after its end, and good at
-// any that comes before.
+// A word is past at the first tick that comes one tick or more after its end, and good at each tick before its end. This holds
+// for all epochs and times, and when ticks are dropped.
 func TestAWordDiesInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(1, 2))
@@ -49,7 +48,7 @@ func TestAWordDiesInTime(t *testing.T) {
 	})
 }
 
-// A process that did not run drops ticks; words end by the time all the same.
+// A process that was suspended drops ticks. Its words still end at their time.
 func TestDroppedTicksCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(nil)
@@ -115,7 +114,7 @@ func TestWhatEndsWords(t *testing.T) {
 	}
 }
 
-// Words that lie for years are taken back before they come to be good again.
+// A word that is unused for years is taken back before it could become good again.
 func TestOldWordsAreTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(nil)

@@ -11,8 +11,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// A process that waits for a core knows it, for about a second, and takes that
-// off what a call took; one that does not takes off nothing.
+// A process that waits for a core knows its lateness for about a second, and subtracts it from the measured time of a call. A
+// process that does not wait subtracts nothing.
 func TestLateness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(nil)
@@ -37,7 +37,7 @@ func TestLateness(t *testing.T) {
 		close(held)
 		for range 100 {
 			time.Sleep(Tick)
-			c.Stamp() // somebody is on the slow path: the ticker goes on
+			c.Stamp() // a call on the slow path keeps the ticker running
 		}
 		if got := c.Late(); got < 25*Tick/2 || got > 25*Tick {
 			t.Errorf("%v late half a second later", got)
@@ -57,8 +57,8 @@ func TestLateness(t *testing.T) {
 	})
 }
 
-// What has come from the network waits behind all that can run. The ticker does
-// not: it is the queue that tells how long answers lie unread.
+// Answers from the network wait behind all goroutines that can run. The ticker does not wait. The length of the run queue shows
+// how long answers lie unread.
 func TestAnswersLieUnread(t *testing.T) {
 	c := New(nil)
 	defer c.Close()
