@@ -133,7 +133,7 @@ type livePlan struct {
 
 // liveOutcome is the result of a run, without the first part (steady).
 type liveOutcome struct {
-	utilisation float64 // admitted calls, as a part of those that one central bucket admits
+	utilisation float64 // admitted units, as a part of those that one central bucket admits
 	excess      float64 // units, over the whole run
 	ops         float64 // per admitted unit
 	perCall     float64 // ops per call
