@@ -12,10 +12,10 @@ func TestDemandConverges(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for _, tc := range []struct {
 		name string
-		rate float64 // calls a second
+		rate float64 // calls per second
 		cost int64
 		gap  func() float64 // mean 1
-		slop float64        // of the estimate's mean over five seconds
+		slop float64        // permitted error of the estimate's mean over five seconds
 	}{
 		{"regular", 100, 1, func() float64 { return 1 }, 0.02},
 		{"Poisson", 100, 1, rnd.ExpFloat64, 0.15},
@@ -39,16 +39,15 @@ func TestDemandConverges(t *testing.T) {
 	}
 }
 
-// Leases are bought by this estimate and what is not spent of them is lost, so
-// it must not jump at a first call.
+// Leases are sized by this estimate, and the unspent part of a lease is lost. So the estimate must not jump at a first call.
 func TestDemandOfAYoungKeyIsConservative(t *testing.T) {
 	for _, cost := range []int64{1, 3, 1000} {
 		var d demand
 		d.note(cost, sec)
 		for _, later := range []int64{0, 1, ms, 100 * ms} {
 			if got := d.perSecond(sec + later); got > 0 {
-				// Was 85 000 a second after one call of cost 100: each unit
-				// was taken for a call.
+				// Regression: after one call of cost 100 the estimate was 85 000 calls per second, because each unit counted as
+				// a call.
 				t.Errorf("one call of cost %d is taken for %.0f a second %d ns later", cost, got, later)
 			}
 		}
@@ -60,13 +59,13 @@ func TestDemandOfAYoungKeyIsConservative(t *testing.T) {
 		now := sec
 		for range 10 {
 			d.note(1, now)
-			now += int64(rnd.ExpFloat64() * 10e6) // 100 a second
+			now += int64(rnd.ExpFloat64() * 10e6) // 100 per second
 		}
 		if d.perSecond(now) > 100 {
 			over++
 		}
 	}
-	if over > 150 { // 1.5 σ of a normal is 7 %
+	if over > 150 { // 7 % of a normal distribution are above 1.5 σ
 		t.Errorf("after ten calls %d estimates of 1000 are above the truth", over)
 	}
 }
@@ -90,7 +89,7 @@ func TestDemandIsANumber(t *testing.T) {
 		now := rapid.Int64Range(0, math.MaxInt64/2).Draw(t, "start")
 		for range rapid.IntRange(1, 20).Draw(t, "notes") {
 			d.note(rapid.Int64Range(0, math.MaxInt64).Draw(t, "n"), now)
-			now += rapid.Int64Range(-sec, sec*3600).Draw(t, "step") // back as well: two locks, two clocks
+			now += rapid.Int64Range(-sec, sec*3600).Draw(t, "step") // also backward: two locks, two clocks
 			if got := d.perSecond(now); math.IsNaN(got) || math.IsInf(got, 0) || got < 0 {
 				t.Fatalf("%v: %+v", got, d)
 			}
@@ -98,7 +97,7 @@ func TestDemandIsANumber(t *testing.T) {
 	})
 }
 
-// Calls that cost more wobble more, and so less of their demand is leased.
+// The demand of a key with a higher cost per call varies more, so less of it is leased.
 func TestSteadyDemand(t *testing.T) {
 	for _, tc := range []struct{ cost, want float64 }{{1, 100}, {4, 90}, {25, 60}, {100, 10}, {400, 0}} {
 		d := demand{sum: 100, sq: 100 * tc.cost, at: 9 * sec, first: 1}

@@ -7,8 +7,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// drawPlan draws a fleet and a schedule. Each schedule prefers some phrases and
-// some waits over others: a uniform choice never gets anywhere in particular.
+// drawPlan draws a fleet and a schedule. Each schedule prefers some phrases and some waits to others, because a uniform choice
+// rarely reaches an interesting state.
 func drawPlan(r *rand.Rand, f family, mode Mode, h hazard) *modelPlan {
 	procs := []int{1, 2, 2, 2, 3, 3, 4}[r.IntN(7)]
 	burst := 4 + r.Int64N(27)
@@ -64,7 +64,7 @@ func drawPlan(r *rand.Rand, f family, mode Mode, h hazard) *modelPlan {
 		sum += n
 	}
 	waits := drawWaits(r, pl.limit)
-	costly := r.IntN(3) // how many calls cost more than a unit
+	costly := r.IntN(3) // how many calls cost more than one unit
 	for most := 20 + r.IntN(120); len(pl.events) < most; {
 		e := modelEvent{p: r.IntN(procs), wait: waits(), n: r.Int64N(4)}
 		for x := r.IntN(sum); x >= weights[e.kind]; e.kind++ {
@@ -86,7 +86,7 @@ func drawPlan(r *rand.Rand, f family, mode Mode, h hazard) *modelPlan {
 			if e.kind, e.wait, e.n = evArrive, 0, 3; r.IntN(2) == 0 {
 				continue
 			}
-		case evFlood: // everything that can be had
+		case evFlood: // all units
 			e.kind, e.n = evCall, 1
 			for range r.Int64N(burst) {
 				pl.events = append(pl.events, e)
@@ -116,8 +116,8 @@ func drawPlan(r *rand.Rand, f family, mode Mode, h hazard) *modelPlan {
 	return pl
 }
 
-// drawRefused is a sync that p gives up after Redis has run it, or not; what
-// another takes then, p's next sync, and what both have of it a while later.
+// drawRefused draws a sync that p gives up, whether or not Redis has run it. Then it draws what another process takes, the next
+// sync of p, and later calls of both.
 func drawRefused(r *rand.Rand, p, procs int, burst int64, waits func() time.Duration) (es []modelEvent) {
 	q := (p + r.IntN(procs)) % procs
 	calls := func(p int, most int64, cost int64) {
@@ -134,7 +134,7 @@ func drawRefused(r *rand.Rand, p, procs int, burst int64, waits func() time.Dura
 		es = append(es, does(p, evArrive)...)
 	}
 	es = append(es, does(p, evDrop, evLeave)...)
-	if calls(p, 2, some); r.IntN(2) == 0 { // and q has all there is
+	if calls(p, 2, some); r.IntN(2) == 0 { // and q takes all units
 		calls(q, 2, burst)
 		return append(es, does(q, evRound)...)
 	}
@@ -148,8 +148,7 @@ func drawRefused(r *rand.Rand, p, procs int, burst int64, waits func() time.Dura
 	return es
 }
 
-// drawWaits draws waits of one scale or another: none, a round trip, a tick, a
-// lease, a bucket's time to full.
+// drawWaits draws waits up to one of several scales: zero, a round trip, a tick, a lease, or a bucket's time to full.
 func drawWaits(r *rand.Rand, l hybridlimit.Limit) func() time.Duration {
 	scales := []time.Duration{0, 0, 0, time.Millisecond, 2 * tick, 100 * time.Millisecond, time.Second, min(l.TimeToFull(), 20*time.Second)}
 	most := 1 + r.IntN(len(scales))

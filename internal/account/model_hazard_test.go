@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// hazard is what may go wrong in a drawn schedule besides the network.
+// hazard is a kind of failure in a drawn schedule besides those of the network.
 type hazard uint8
 
 const (
 	hazCrash    hazard = 1 << iota // crashes, batches refused for good, outages
-	hazLoss                        // Redis loses states, envelopes, or all
+	hazLoss                        // Redis loses states, envelopes, or all data
 	hazClock                       // Redis's clock steps
 	hazMembers                     // processes join and leave, heartbeats are lost
-	hazFailover                    // Redis goes back to what it was
-	hazPrompt                      // with hazLoss: between losses and views told, nothing happens
-	hazRefusal                     // batches are refused for good, often
-	hazLimit                       // processes change their limit, each for itself
+	hazFailover                    // Redis goes back to an older copy of its data
+	hazPrompt                      // with hazLoss: nothing happens between a loss and the sending of all views
+	hazRefusal                     // batches are often refused for good
+	hazLimit                       // processes change their limit, each by itself
 )
 
-// with adds hazards to the weights of events. Where something is lost, views
-// must not be: what a view is the only witness of is forgotten with it.
+// with adds hazards to the weights of events. If data is lost, no view may be lost: a use of the key that only a view records
+// would be forgotten with the view.
 func (h hazard) with(r *rand.Rand, weights []int) {
 	for k := evWipe; k <= evFailover; k++ {
 		weights[k] = 0
@@ -54,7 +54,7 @@ func (h hazard) with(r *rand.Rand, weights []int) {
 	}
 }
 
-// limits has processes change to another limit and back, in a schedule that was drawn without.
+// limits makes processes change to another limit and back, in a schedule that was drawn without such changes.
 func (pl *modelPlan) limits(r *rand.Rand) {
 	pl.other = pl.limit
 	pl.other.Rate = max(1, pl.limit.Rate*[]int64{1, 1, 2}[r.IntN(3)]/[]int64{1, 2, 3}[r.IntN(3)])
@@ -66,7 +66,7 @@ func (pl *modelPlan) limits(r *rand.Rand) {
 	}
 }
 
-// drawHazard is the argument of an event.
+// drawHazard draws the argument of an event.
 func drawHazard(r *rand.Rand, e *modelEvent) {
 	switch e.kind {
 	case evClock:
@@ -80,8 +80,7 @@ func drawHazard(r *rand.Rand, e *modelEvent) {
 	}
 }
 
-// members makes the world's processes come and go: the first half of them has
-// been there for a while.
+// populate makes the world's processes join and leave. The first half of them have been running for a while.
 func (pl *modelPlan) populate(w *world) {
 	p := NewPlan(pl.limit)
 	credit := func(n int64) int64 { return p.Credit(pl.mode, pl.overshoot, pl.every, n) }

@@ -8,7 +8,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// Limits that change while ops are on their way, at their worst: how far the fleet gets above the larger limit. Found by the search.
+// TestModelLimits checks the worst cases of limits that change while ops are in flight. It compares how far the fleet exceeds
+// the larger limit. The search found these schedules.
 func TestModelLimits(t *testing.T) {
 	large := hybridlimit.TokenBucket(8, 7*time.Second, 5)
 	small := hybridlimit.TokenBucket(8, 7*time.Second, 1)
@@ -24,8 +25,8 @@ func TestModelLimits(t *testing.T) {
 			events: script(calls(0, 3), does(0, evRound), limit(0), calls(0, 1), does(0, evRound), limit(0), calls(0, 5), does(0, evRound), calls(1, 5), does(1, evRound)),
 		},
 		{
-			// Open: a state that the smaller limit has filled up is forgotten, and is a full bucket to the processes that have not changed
-			// yet. So much more each time, for as long as the processes have different limits.
+			// Open: a state that is full under the smaller limit is forgotten. It is then a full bucket to the processes that
+			// still have the other limit. This repeats for as long as the processes have different limits.
 			name: "an op under the smaller limit has the state forgotten early", short: true, excess: 0.2,
 			events: script(calls(0, 3), does(0, evRound), limit(0), calls(0, 1), does(0, evRound), after(3323*time.Millisecond, calls(1, 5)), does(1, evRound)),
 		},

@@ -14,9 +14,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
-// live runs a world by the clock over a network that loses nothing: Poisson
-// calls, a sync at once or after T as the step wants it, callers that leave
-// after MaxWait.
+// live runs a world by the clock over a network that loses nothing. Calls are Poisson. A sync is sent at once or after T, as
+// the account wants it. A caller leaves after MaxWait.
 type live struct {
 	w      *world
 	agenda agenda
@@ -27,7 +26,7 @@ type live struct {
 	seq    int64
 }
 
-// later is something to do at a time; seq keeps ties in order.
+// later is an action at a given time. seq keeps the order of actions at the same time.
 type later struct {
 	at, seq int64
 	do      func()
@@ -41,10 +40,10 @@ func (a agenda) Less(i, j int) bool {
 }
 func (a agenda) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
 
-// Push is for package heap.
+// Push implements heap.Interface.
 func (a *agenda) Push(x any) { *a = append(*a, x.(later)) }
 
-// Pop is for package heap.
+// Pop implements heap.Interface.
 func (a *agenda) Pop() any {
 	last := (*a)[len(*a)-1]
 	*a = (*a)[:len(*a)-1]
@@ -56,7 +55,7 @@ func (l *live) in(d int64, do func()) {
 	heap.Push(&l.agenda, later{l.w.now + d, l.seq, do})
 }
 
-// run does what is on the agenda until a time.
+// run performs the actions of the agenda up to a time.
 func (l *live) run(until int64) {
 	for len(l.agenda) > 0 && l.agenda[0].at <= until {
 		next := heap.Pop(&l.agenda).(later)
@@ -66,7 +65,7 @@ func (l *live) run(until int64) {
 	l.w.now = until
 }
 
-// poke does for process i what the sync engine does when it is queued.
+// poke does for process i what the sync engine does when the process is queued.
 func (l *live) poke(i int) {
 	p := l.w.procs[i]
 	switch p.wants {
@@ -101,7 +100,7 @@ func (l *live) poke(i int) {
 
 const never64 = 1<<63 - 1
 
-// call is one decision of process i.
+// call makes one decision of process i.
 func (l *live) call(i int, n int64) {
 	p := l.w.procs[i]
 	if l.w.spend(p, n) {
@@ -129,22 +128,22 @@ type livePlan struct {
 	zipf    float64 // the i-th process gets 1/i^zipf of the calls; 0: even
 	steady  time.Duration
 	left    ablation
-	big     int64 // every tenth call costs so much; 0: all cost 1
+	big     int64 // cost of every tenth call; 0: all calls cost 1
 }
 
-// liveOutcome is what came of it, after the first steady.
+// liveOutcome is the result of a run, without the first part (steady).
 type liveOutcome struct {
-	utilisation float64 // admitted, of what one central bucket admits of the same calls
-	excess      float64 // units, of the whole run
+	utilisation float64 // admitted units, as a part of those that one central bucket admits
+	excess      float64 // units, over the whole run
 	ops         float64 // per admitted unit
 	perCall     float64 // ops per call
-	waited      float64 // part of the calls
+	waited      float64 // as a part of the calls
 	jain        float64
-	spread      float64 // largest difference of the processes' admitted parts
+	spread      float64 // largest difference between the admitted parts of the processes
 	calls       int
 }
 
-// tally is what has been counted so far.
+// tally is the set of counters so far.
 type tally struct {
 	calls, ops    int
 	waited        int64
@@ -179,7 +178,7 @@ func (pl livePlan) run(seed uint64, span time.Duration) (liveOutcome, *world) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	w.now = 3 * r.Full
 	start := w.now
-	var parts []float64 // of the load, cumulated
+	var parts []float64 // of the load, cumulative
 	sum := 0.0
 	for i := range pl.procs {
 		sum += math.Pow(float64(i+1), -pl.zipf)
@@ -191,7 +190,7 @@ func (pl livePlan) run(seed uint64, span time.Duration) (liveOutcome, *world) {
 	mean := float64(pl.limit.Period) / float64(pl.limit.Rate) / pl.load
 	cycle, warm := int64(pl.on+pl.off), true
 	for at := float64(start); at < float64(start)+float64(span); at += rnd.ExpFloat64() * mean {
-		if cycle > 0 && (int64(at)-start)%cycle >= int64(pl.on) { // the next time it is on
+		if cycle > 0 && (int64(at)-start)%cycle >= int64(pl.on) { // continue when the load is on again
 			at += float64(cycle - (int64(at)-start)%cycle)
 			continue
 		}
@@ -218,7 +217,7 @@ func (l *live) outcome(before, after tally) liveOutcome {
 	b := l.w.t.Bucket
 	o := liveOutcome{calls: after.calls, excess: excessUnits(b, l.w.spending.excess(b))}
 	var admitted, sq float64
-	groups := min(4, len(after.admits)) // by demand: single processes are noise
+	groups := min(4, len(after.admits)) // groups by demand, because single processes are too noisy
 	got, asked := make([]float64, groups), make([]float64, groups)
 	for i := range after.admits {
 		n := float64(after.admits[i] - before.admits[i])
@@ -241,8 +240,8 @@ func (l *live) outcome(before, after tally) liveOutcome {
 	return o
 }
 
-// Over a network that loses nothing the fleet admits nearly what one bucket
-// would have, and nobody waits for ever.
+// TestModelUtilisation verifies that over a network that loses nothing the fleet admits nearly as much as one bucket, and that
+// no call waits forever.
 func TestModelUtilisation(t *testing.T) {
 	seed := testenv.Seed(t)
 	span := time.Duration(testenv.Runs(5, 60)) * time.Second

@@ -8,23 +8,22 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// This file is what Redis may lose, and its clock; and what must be true after.
+// This file models losses of data in Redis and steps of Redis's clock. It also checks the state after them.
 
-// lossBook is what a run has lost.
+// lossBook records the losses of a run.
 type lossBook struct {
 	count   int
-	shaken  int64 // ns; views from before prove no denial
+	shaken  int64 // ns; a view from before this time proves no denial
 	lostAt  int64 // Redis time of the last loss of the state
-	debited int64 // what Redis had debited by then
-	twice   int64 // units debited between losses that not everybody's view survived
-	gained  int64 // sub-units that the balance rose by, or could, through losses and clock steps
+	debited int64 // units that Redis had debited by then
+	twice   int64 // units debited between two losses while some view was still from before the first
+	gained  int64 // sub-units by which losses and clock steps raised the balance, or could
 	saved   *modelRedis
-	older   bool // Redis went back to a life before the one that views are of
-	prompt  bool // answers are heard before the loss, and views told after it, at once
+	older   bool // Redis went back to a state older than the one that the views describe
+	prompt  bool // all answers arrive before the loss, and all views are sent right after it
 }
 
-// lose makes Redis forget. A µs passes, because nothing is born in the same µs
-// as what was lost before.
+// lose makes Redis lose data. One µs passes first: a state is never created in the same µs as the lost state.
 func (w *world) lose(what modelKind) {
 	r, l := &w.redis, &w.losses
 	if l.prompt {
@@ -72,12 +71,12 @@ func (w *world) lose(what modelKind) {
 	if l.prompt && what != evLoseEnvelopes {
 		w.restore()
 	}
-	if what != evLoseEnvelopes { // views say nothing of the ledger
+	if what != evLoseEnvelopes { // views do not contain the ledger
 		l.gained += out * r.bucket.Unit
 	}
 	gained := r.peek(algo.Op{}, r.tick(w.now)).Level - before
 	if w.t.windowed() {
-		// A view of the last window restores nothing, and waiters are served.
+		// A view of the last window restores nothing. Waiting calls are served.
 		for _, a := range r.ledger[restored:] {
 			gained += a.granted * r.bucket.Unit
 			l.gained += a.owed * r.bucket.Unit
@@ -92,7 +91,7 @@ func (w *world) lose(what modelKind) {
 	w.now += 1000
 }
 
-// answerAll lets nothing be on its way.
+// answerAll completes all syncs in flight.
 func (w *world) answerAll() {
 	for _, p := range w.procs {
 		for w.overdue(p) {
@@ -104,8 +103,8 @@ func (w *world) answerAll() {
 	}
 }
 
-// restore lets everybody tell his view, the latest first: whoever comes before
-// that is served from a bucket that is too full.
+// restore makes all processes send their views, the latest view first. A process that syncs earlier is served from a bucket
+// that is too full.
 func (w *world) restore() {
 	order := slices.Clone(w.procs)
 	slices.SortStableFunc(order, func(p, q *proc) int {
@@ -116,9 +115,9 @@ func (w *world) restore() {
 	}
 }
 
-// lostAgain notes what may be forgotten: what was debited since the last loss,
-// unless everybody had told his view of before it. A state born after a loss,
-// full or nearly, also expires soon, and takes with it what was debited since.
+// lostAgain records how much may be forgotten: the units debited since the last loss. It is nothing if all processes have sent
+// their views from before that loss. A state that was created after a loss and is full, or nearly full, expires soon. The units
+// debited since then are lost with it.
 func (w *world) lostAgain() {
 	l := &w.losses
 	if l.count > 0 && !w.allSynced() {
@@ -127,8 +126,7 @@ func (w *world) lostAgain() {
 	l.lostAt, l.debited = w.redis.clock(w.now), w.redis.debited
 }
 
-// allSynced reports whether no view, and no answer on its way, is from before
-// the last loss.
+// allSynced reports whether all views, and all answers in flight, are from after the last loss.
 func (w *world) allSynced() bool {
 	for _, p := range w.procs {
 		if p.s.view.known && p.s.view.redisAt <= w.losses.lostAt {
@@ -143,17 +141,18 @@ func (w *world) allSynced() bool {
 	return true
 }
 
-// stepClock sets Redis's clock ahead, or back, by µs. To a bucket a step ahead
-// of d refills d·rate at once, up to a full bucket, and views and leases know
-// nothing of it: so much comes on top of the bound, once for each step. A step
-// back gives nothing. To windows a step that enters another one, or moves their
-// end, gives Rate and all credit, once: leases and views may outlive their
-// window. Any other step back gives a sliding window what had faded.
+// stepClock moves Redis's clock by d µs, forward or back.
+//
+// Buckets: a step forward refills d·rate at once, up to a full bucket. Views and leases do not notice it. The bound grows by
+// this refill once per step. A step back adds nothing.
+//
+// Windows: a step into another window, or one that moves the end of the window, adds Rate and all credit once, because leases
+// and views may outlive their window. Any other step back gives a sliding window the units that had already faded out.
 func (w *world) stepClock(d int64) {
-	w.now += 1000 // nothing is applied in the same µs before and after
+	w.now += 1000 // so that no op is applied in the same µs before and after the step
 	r := &w.redis
 	before := r.peek(algo.Op{}, r.tick(w.now)).Level
-	if d > 0 { // the ledger's generations end early
+	if d > 0 { // the generations of the ledger end early
 		w.losses.gained += (r.state.Out[0] + r.state.Out[1]) * r.bucket.Unit
 	}
 	at, s := r.clock(w.now), skew{until: w.now, was: r.skew}
@@ -177,18 +176,17 @@ func (w *world) stepClock(d int64) {
 	w.logf("Redis's clock steps by %d µs: %d sub-units", d, gained)
 }
 
-// resyncing is a sync of p, if only for its view's sake.
+// resyncing runs a sync of p, even if only to send its view.
 func (w *world) resyncing(p *proc) {
 	p.s.resync = w.mutant != mutNoResync
-	p.lost = min(w.now, w.losses.shaken+int64(LossNoticed)) // as far as that lets it wait
+	p.lost = min(w.now, w.losses.shaken+int64(LossNoticed)) // but not later than the wait limit allows
 	w.round(p)
 	p.s.resync = false
 }
 
-// reference is the balance of a Redis that has lost nothing and heard of every
-// unit once: what was owed when it was first applied, and the grants that a
-// process has got. Debt stops at floor. extra is the units that the real one
-// debited beyond that. The clock must not have stepped.
+// reference computes the balance of a Redis that has lost nothing and counts every unit once: the units owed, at their first
+// application, and the grants that a process received. The debt ends at floor. extra is the number of units that the real Redis
+// debited in addition. The clock must not have stepped.
 func (r *modelRedis) reference(at, floor int64) (level, extra int64) {
 	level = r.bucket.Cap
 	last := at
@@ -209,9 +207,8 @@ func (r *modelRedis) reference(at, floor int64) (level, extra int64) {
 	return r.bucket.Fill(level, at-last), extra
 }
 
-// checkRestored lets everybody sync and compares the balance with the
-// reference: never above it, but for what was debited between two losses,
-// and below it by no more than what was debited twice.
+// checkRestored makes all processes sync and compares the balance with the reference. The balance is above the reference by at
+// most the units debited between two losses. It is below it by at most the units debited twice.
 func (w *world) checkRestored(o *outcome) {
 	for _, p := range w.procs {
 		if !p.away {
@@ -227,21 +224,20 @@ func (w *world) checkRestored(o *outcome) {
 	o.losses, o.extra, o.twice = w.losses.count, extra, w.losses.twice
 	o.under, o.over = float64(level-most)/float64(b.Unit), float64(least-level)/float64(b.Unit)
 	if r.booked {
-		o.over = 0 // the reference knows no ledger, and so fills up further
+		o.over = 0 // the reference has no ledger and therefore refills further
 	}
 	if level > most+w.losses.twice*b.Unit {
 		w.fail("%.3f units are forgotten, allowed %d", o.under, w.losses.twice)
 	}
-	// What was debited in an older life comes off views of a later one again.
+	// Units debited in an older state are subtracted again from views of a later state.
 	if level < least-extra*b.Unit && !r.booked && !w.losses.older {
 		w.fail("%.3f units too many are debited, allowed %d", o.over, extra)
 	}
 }
 
-// checkOnce holds that no batch was applied twice while nothing was lost, and
-// every grant got home. A batch that left no state behind, because it took
-// nothing of a full bucket, is run again if it arrives again after another one
-// has made the state: it may then take what nobody hears of.
+// checkOnce verifies that no batch was applied twice while nothing was lost, and that every grant reached its process. One case
+// is permitted. A batch that took nothing from a full bucket leaves no state in Redis. If it arrives again after another batch
+// created the state, it runs again. It may then take units that no process hears of.
 func (w *world) checkOnce(o *outcome) {
 	times, unstored := map[modelBatch]int{}, map[modelBatch]bool{}
 	for _, a := range w.redis.ledger {

@@ -21,9 +21,8 @@ import (
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
-// scriptMirror asks the real script what the model's Redis was asked, and
-// compares answers, what is stored, and for how long. The first difference
-// breaks the world's run.
+// scriptMirror sends the ops of the model's Redis to the real script. It compares the answers, the stored values and their
+// TTLs. The first difference fails the world's run.
 type scriptMirror struct {
 	w     *world
 	mini  *miniredis.Miniredis
@@ -32,7 +31,7 @@ type scriptMirror struct {
 	names lua.Names
 	steps int
 
-	dies  map[string]int64 // Redis time, by key: miniredis' own TTLs stand still
+	dies  map[string]int64 // Redis time, by key; the TTLs of miniredis do not advance
 	saved map[string]string
 	until map[string]int64
 }
@@ -46,7 +45,7 @@ func newScriptMirror(t *testing.T) *scriptMirror {
 	return s
 }
 
-// join empties the mirror and lets it follow a world.
+// join empties the mirror and attaches it to a world.
 func (s *scriptMirror) join(w *world) {
 	s.mini.FlushAll()
 	s.w, s.limit, s.dies, s.saved, s.until = w, w.t.Limit, map[string]int64{}, nil, nil
@@ -57,7 +56,7 @@ func (s *scriptMirror) state() string          { return s.names.State(0, "model"
 func (s *scriptMirror) epoch() string          { return s.names.Epoch(0) }
 func (s *scriptMirror) envelope(id int) string { return s.names.Envelope(0, strconv.Itoa(id)) }
 
-// run is a batch of one op, at a Redis time.
+// run sends a batch of one op at a Redis time.
 func (s *scriptMirror) run(env wire.Envelope, op algo.Op, at int64) wire.Reply {
 	s.steps++
 	s.mini.SetTime(time.UnixMicro(at))
@@ -76,8 +75,7 @@ func (s *scriptMirror) run(env wire.Envelope, op algo.Op, at int64) wire.Reply {
 		s.w.fail("reply: %v", err)
 	}
 	for _, key := range keys {
-		// Every write sets a TTL: what has one was written just now, or is
-		// given back the one that it had.
+		// Every write sets a TTL. A key with a TTL was therefore written just now, or its TTL was set again.
 		if ttl := s.mini.TTL(key); ttl > 0 {
 			s.dies[key] = at + ttl.Microseconds()
 			s.mini.SetTTL(key, 0)
@@ -105,7 +103,7 @@ func (s *scriptMirror) batch(b modelBatch, op algo.Op, at int64, want modelReply
 	s.same("reply", fmt.Sprintf("%+v", reply), fmt.Sprintf("%+v", expect))
 	e := r.env[b.id]
 	life := e.ans.Life
-	if e.ans.Gen != 0 { // the ledger holds the lease
+	if e.ans.Gen != 0 { // the ledger has the lease
 		life = -e.ans.Gen
 	}
 	granted := e.ans.Granted
@@ -183,8 +181,7 @@ func (s *scriptMirror) lose(what modelKind) {
 	}
 }
 
-// The model's Redis is lua/batch.lua: the schedules of TestModel, each step
-// compared.
+// TestModelIsTheScript runs the schedules of TestModel on the model's Redis and on lua/batch.lua, and compares each step.
 func TestModelIsTheScript(t *testing.T) {
 	seed := testenv.Seed(t)
 	mirror := newScriptMirror(t)
@@ -199,7 +196,7 @@ func TestModelIsTheScript(t *testing.T) {
 	for i := range runs {
 		cell := i / 2
 		pl := planOf(seed+uint64(i), []family{buckets, windows}[i%2], modes[cell%len(modes)], hazards[cell/len(modes)%len(hazards)])
-		pl.plain = false // the script is not
+		pl.plain = false // the script is not plain
 		if bad := play(pl, nil); bad != "" {
 			small := pl.shrink(func(pl *modelPlan) bool { return play(pl, nil) != "" })
 			var trace strings.Builder

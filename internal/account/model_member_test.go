@@ -6,44 +6,44 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/census"
 )
 
-// This file is the fleet of a world in which processes come and go: the real
-// fleet.go around a set of heartbeats, which are answered at once or not at all.
+// This file models a fleet in which processes join and leave. It runs the real census over a set of heartbeats. A heartbeat is
+// answered at once or lost.
 
-// member is what the heartbeat knows, of one process.
+// member is the heartbeat state of one process.
 type member struct {
 	fleet  *census.Census
-	beatAt int64 // ns; the next
-	away   bool  // it is not running
-	mute   int64 // so many beats will be lost
-	most   int64 // the largest C since it last owed nothing
-	paid   int64 // what that was when it last had paid
-	owing  bool  // it has owed since, or could
+	beatAt int64 // ns; time of the next heartbeat
+	away   bool  // the process is not running
+	mute   int64 // number of heartbeats that will be lost
+	most   int64 // the largest C since the process last owed nothing
+	paid   int64 // the value of most when it last owed nothing
+	owing  bool  // it has owed units since then, or could have
 }
 
-// memberBook is the set in Redis, and what the bound is while N changes.
+// memberBook is the set of heartbeats in Redis, and the bound while N changes.
 type memberBook struct {
-	credit func(n int64) int64 // C in a fleet of n
+	credit func(n int64) int64 // C in a fleet of n processes
 	plan   *Plan
 	beats  map[int]int64 // ns, by process
 	ghosts []ghost
-	bound  int64 // the largest sum of all C but the smallest, ghosts' included
-	lost   int64 // ns; when the set was last lost
+	bound  int64 // the largest sum of all C except the smallest, including those of ghosts
+	lost   int64 // ns; time of the last loss of the set
 }
 
-// ghost is a process that has gone: it may have taken what others still see, and
-// on its own credit c.
+// ghost is a process that has ended. It may have taken units that the others still see in their views, and up to c units on its
+// own credit.
 type ghost struct{ born, at, c int64 }
 
-// haunt notes that p is about to go.
+// haunt records that p is about to end.
 func (w *world) haunt(p *proc) {
 	if m := w.members; m != nil {
 		m.ghosts = append(m.ghosts, ghost{p.born, w.now, max(p.most, p.paid)})
 	}
 }
 
-// owe is the most that all but one may have admitted on credit: of the living,
-// whose sum of C and least C are given, and of ghosts that were there together.
-// A ghost that had gone before another came is in what that one saw.
+// owe returns the most units that all processes but one may have admitted on credit. The living processes are given by the sum
+// of their C and the smallest C. Ghosts count if they ran at the same time. If one ghost ended before another started, the
+// later one saw its units.
 func (m *memberBook) owe(living, least int64) int64 {
 	most := living - least
 	for _, g := range m.ghosts {
@@ -64,8 +64,7 @@ func (w *world) join(p *proc) {
 	}
 }
 
-// depart takes a process out that owes nothing. One that crashed has left its
-// heartbeat behind.
+// depart removes a process that owes nothing. A crashed process leaves its heartbeat in the set.
 func (w *world) depart(p *proc, crashed bool) {
 	w.begin(p)
 	if !crashed && (p.waiters.Len() > 0 || p.frozen != nil || !p.s.Idle()) {
@@ -81,7 +80,7 @@ func (w *world) depart(p *proc, crashed bool) {
 	*p = proc{id: p.id, evicted: -1, member: member{away: true}}
 }
 
-// advance passes time, and beats in it.
+// advance lets time pass and runs the heartbeats that fall due.
 func (w *world) advance(d int64) {
 	until := w.now + d
 	for w.members != nil {
@@ -129,8 +128,7 @@ func (w *world) beat(p *proc) {
 	w.checkFleet()
 }
 
-// loseFleet empties the set. It takes three counts to get over that, so there
-// is no second loss in that time.
+// loseFleet empties the set. Recovery takes three counts, so there is no second loss in that time.
 func (w *world) loseFleet() {
 	m := w.members
 	if m == nil || w.now-m.lost < census.Kept*int64(census.Every) {
@@ -141,7 +139,7 @@ func (w *world) loseFleet() {
 	w.logf("Redis loses the heartbeats")
 }
 
-// memberTerms is N and C as p knows them.
+// memberTerms sets N and C to the values that p knows.
 func (w *world) memberTerms(p *proc, t *Conditions) {
 	if w.members == nil || p.away {
 		return
@@ -152,10 +150,9 @@ func (w *world) memberTerms(p *proc, t *Conditions) {
 	}
 }
 
-// noteCredit keeps the bound: whoever has spoken to Redis last admits what it
-// has, and all others what they may owe, at the C that they had when they
-// began to. Ghosts count among them, and as having spoken last, until every
-// view is younger.
+// noteCredit updates the bound. The process that spoke to Redis last admits its own units. All the others may owe units, up to
+// the C that they had when they began to owe. Ghosts count among the others, and also as the last process, until all views are
+// younger.
 func (w *world) noteCredit(p *proc, c int64) {
 	m := w.members
 	if m == nil || p.away {
@@ -192,10 +189,9 @@ func (w *world) noteCredit(p *proc, c int64) {
 	w.checkFleet()
 }
 
-// checkFleet holds that nobody who gives credit counts fewer than do. Two
-// beats after a loss of heartbeats, and half of one more where one is lost on
-// the way, all have counted all again: until then they may lack who came
-// shortly before the loss or since.
+// checkFleet verifies that a process that gives credit counts at least as many processes as there are that give credit. After a
+// loss of heartbeats all processes are counted again after two heartbeats, plus half of another one if a heartbeat is lost on
+// the way. Until then the count may lack processes that joined shortly before the loss or after it.
 func (w *world) checkFleet() {
 	const beat = int64(census.Every)
 	m := w.members

@@ -9,12 +9,12 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// What the bound says while N changes, at its worst. Overshoot allows 5 units:
-// C is 5 in a fleet of up to two, 2 in one of three.
+// TestModelMembers checks the worst cases of the bound while N changes. Overshoot allows 5 units: C is 5 in a fleet of up to
+// two processes and 2 in a fleet of three.
 func TestModelMembers(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		procs  int // the first half of them is there
+		procs  int // the first half of them is running at the start
 		events []modelEvent
 		excess float64
 	}{
@@ -27,8 +27,8 @@ func TestModelMembers(t *testing.T) {
 		{"who is alone may still have a view of when he was not", 2, script(
 			calls(0, 1), does(0, evRound), calls(1, 9), does(1, evRound, evDepart), after(10*time.Second, calls(0, 1, 1, 1, 1, 1, 1)),
 		), 5},
-		// Was beyond the bound: who had left was counted as having spoken last,
-		// but what it had admitted on its own credit was not.
+		// Regression: a process that had left counted as the last to speak to Redis, but its units on its own credit did not
+		// count. The fleet exceeded the bound.
 		{"and of when nobody had used his credit", 4, script(
 			calls(1, 10), does(1, evRound, evDepart), calls(2, 1, 1), does(2, evRound, evDepart), after(10*time.Second, calls(0, 1, 1, 1, 1, 1, 1)),
 		), 7},

@@ -8,7 +8,7 @@ import (
 	meters "github.com/hybridlimit/hybridlimit/internal/meter"
 )
 
-// meter notes what was admitted when, in any order.
+// meter records the time and the units of admissions, in any order.
 type meter struct {
 	spent []spent
 	total int64
@@ -22,8 +22,8 @@ func (m *meter) admit(at, n int64) {
 	}
 }
 
-// excess is the largest admitted(s, t] - Burst - rate·(t-s) over all s < t, in
-// sub-units·1000 so that a ns of refill is a whole number.
+// excess returns the largest admitted(s, t] - Burst - rate·(t-s) over all s < t, in sub-units·1000, so that the refill of one
+// ns is a whole number.
 func (m *meter) excess(b algo.Bucket) int64 {
 	slices.SortStableFunc(m.spent, func(x, y spent) int { return cmp.Compare(x.at, y.at) })
 	run := meters.NewBucket(b)
@@ -33,5 +33,5 @@ func (m *meter) excess(b algo.Bucket) int64 {
 	return run.Worst()
 }
 
-// units converts what excess returns.
+// excessUnits converts a result of excess to units.
 func excessUnits(b algo.Bucket, e int64) float64 { return float64(e) / 1000 / float64(b.Unit) }

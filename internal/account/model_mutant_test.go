@@ -2,69 +2,69 @@ package account
 
 import "github.com/hybridlimit/hybridlimit/internal/algo"
 
-// mutant is a rule switched off. The step has no hooks for it: the world
-// alters the state around the step, or what Redis says.
+// mutant names one rule of the protocol that is switched off. The account has no hooks for this: the world changes the account
+// around an event, or changes the answers of Redis.
 type mutant uint8
 
 const (
 	mutNone             mutant = iota
-	mutInflight                // what is in flight does not count as owed
-	mutSendRefill              // the view refills from when the question left
-	mutNoNetting               // a lease is kept beside the credit spent meanwhile
-	mutNetExpired              // an expired grant pays too
-	mutReceiptDeadline         // a lease's life counts from the answer
+	mutInflight                // units in flight do not count as owed
+	mutSendRefill              // the view refills from the time at which the op was sent
+	mutNoNetting               // a lease is kept although credit was spent meanwhile
+	mutNetExpired              // an expired grant also pays for credit
+	mutReceiptDeadline         // a lease's lifetime counts from the answer
 	mutCreditWhileAsked        // credit is spent while asks are in flight
 	mutLongLife                // every lease lives for a second
 	mutNoTicks                 // the deadline is not two ticks early
 	mutAnyCost                 // one unit of credit is enough for any cost
-	mutBlind                   // a forgotten key is taken for full
-	mutBlindSoon               // it is taken for full after one time to full
-	mutEvictOwing              // a key that owes is forgotten
-	mutLateWord                // a word stays good although its epoch passed
+	mutBlind                   // a forgotten key is taken to be full
+	mutBlindSoon               // it is taken to be full after one time to full
+	mutEvictOwing              // a key that owes units is forgotten
+	mutLateWord                // a budget stays good although its tick has passed
 
-	// What follows is of Redis, and of how batches are sent.
-	mutNoEnvelope   // a batch is debited as often as it arrives
+	// Mutants of Redis and of the sending of batches.
+	mutNoEnvelope   // a batch is debited each time it arrives
 	mutStaleApplied // a batch older than the last is applied
-	mutSkipEvicted  // a batch seen before is skipped though its key was lost
+	mutSkipEvicted  // a batch seen before is skipped although its key was lost
 	mutNoReplay     // a batch seen before gets no grants
-	mutStampNow     // an envelope's stamp may lie before its key's birth
-	mutNoMerge      // views are not heeded
-	mutNoSince      // what was debited since a state's birth does not add to a view
-	mutFresh        // instead of a view: "the state was not there", and one owes one's own again
-	mutNoResync     // nobody syncs for his view's sake
-	mutClockResets  // a clock that stepped back begins a new state
-	mutRetryPicksUp // a retry carries what is pending by then, under the old sequence
-	mutRetryMoves   // a retry has a new sequence
-	mutRetrySplits  // a retry carries half, the rest waits
-	mutDenyReceipt  // a view proves denials as of its receipt
+	mutStampNow     // the stamp of an envelope may be earlier than the creation of its key
+	mutNoMerge      // Redis ignores views
+	mutNoSince      // units debited since a state's creation are not added to a view
+	mutFresh        // Redis tells that the state was missing, and a process owes its own units again; there are no views
+	mutNoResync     // no process syncs only to send its view
+	mutClockResets  // a clock that stepped back starts a new state
+	mutRetryPicksUp // a retry also carries the units pending by then, under the old sequence number
+	mutRetryMoves   // a retry has a new sequence number
+	mutRetrySplits  // a retry carries half, and the rest waits
+	mutDenyReceipt  // a view proves denials as of its arrival
 
-	// Of the ledger.
-	mutNoCeiling     // the bucket fills up whatever is leased
+	// Mutants of the ledger.
+	mutNoCeiling     // the bucket fills up regardless of leased units
 	mutOneGeneration // a lease is forgotten when its second ends
-	mutViewFull      // a view refills to the burst while the ledger stands
-	mutKeepGranted   // what was granted to callers who left is kept beside a booked lease
+	mutViewFull      // a view refills to the burst while the ledger has entries
+	mutKeepGranted   // grants for callers that left are kept beside a booked lease
 
-	// And of the heartbeats.
-	mutEagerNewcomer // a process gives credit as soon as it counts somebody
+	// Mutants of the heartbeats.
+	mutEagerNewcomer // a process gives credit as soon as it counts at least one process
 	mutLastCount     // N is the last count
 
-	// Of windows.
-	mutUncapped   // credit has no bound but the view
-	mutDropLate   // what comes after its window is not counted
-	mutLateHere   // it is counted in the window in which it comes
+	// Mutants of windows.
+	mutUncapped   // credit has no bound except the view
+	mutDropLate   // units that arrive after their window are not counted
+	mutLateHere   // such units are counted in the window in which they arrive
 	mutViewStays  // a view outlives its window
-	mutWordStays  // a word of credit does
-	mutNoCarry    // a fixed window begins at nothing
-	mutOwedDenies // what is owed of the last window proves denials in this one
-	mutClockTag   // what is owed names the window that Redis's clock shows
+	mutWordStays  // a credit budget outlives its window
+	mutNoCarry    // a fixed window starts at zero
+	mutOwedDenies // units owed in the last window prove denials in this one
+	mutClockTag   // owed units carry the window of Redis's clock
 
-	// Of batches that are given up.
-	mutDropBooked // what is leased stays booked, and is settled again
-	mutDropSpent  // what was given up may be spent again on the same view
+	// Mutants of batches that are given up.
+	mutDropBooked // leased units stay booked and are settled again
+	mutDropSpent  // units given up may be spent again on the same view
 	mutGapSettles // a batch that shows a gap settles with the ledger
 )
 
-// forgetInflight hides what is in flight until the returned function is called.
+// forgetInflight hides the units in flight until the returned function is called.
 func (w *world) forgetInflight(p *proc) func() {
 	if w.mutant != mutInflight {
 		return func() {}
@@ -74,7 +74,7 @@ func (w *world) forgetInflight(p *proc) func() {
 	return func() { p.s.inflight = hidden }
 }
 
-// giveUpStep is Account.GiveUp, or a wrong one.
+// giveUpStep is Account.GiveUp, or a wrong version of it.
 func (w *world) giveUpStep(p *proc) int64 {
 	s := &p.s
 	booked, leases, untold := s.booked, s.leases, s.untold
@@ -88,7 +88,7 @@ func (w *world) giveUpStep(p *proc) int64 {
 	return units
 }
 
-// receiveStep is Account.Receive, or a wrong one.
+// receiveStep is Account.Receive, or a wrong version of it.
 func (w *world) receiveStep(p *proc, c *Conditions, ans Answer) (answered []*Waiter, next Sync, b Books) {
 	s := &p.s
 	receive := func() { answered, next, b = s.Receive(c, p.plan, &p.waiters, ans, w.now) }
@@ -156,7 +156,7 @@ func (m mutant) String() string {
 	}[m]
 }
 
-// spoilRetry alters a frozen batch that is about to be sent again.
+// spoilRetry changes a frozen batch that is about to be sent again.
 func (w *world) spoilRetry(p *proc) {
 	f, s := p.frozen, &p.s
 	switch w.mutant {
@@ -177,8 +177,7 @@ func (w *world) spoilRetry(p *proc) {
 	}
 }
 
-// freshDebts is what a process does with the word that the state was new: it
-// owes again what it knows to have used.
+// freshDebts is a process's reaction to the news that the state was missing: it owes again the units that it used itself.
 func (w *world) freshDebts(p *proc, op algo.Op, r modelReply) {
 	if w.mutant != mutFresh {
 		return

@@ -15,23 +15,23 @@ func planOf(seed uint64, f family, mode Mode, h hazard) *modelPlan {
 	return drawPlan(rand.New(rand.NewPCG(seed, uint64(mode))), f, mode, h)
 }
 
-// outcome is what a run came to, in units.
+// outcome is the result of a run, in units.
 type outcome struct {
 	bad     string
 	excess  float64 // over Burst + rate·t; windows: see worst
-	debt    float64 // of a fixed window: over Rate for each of any windows in a row
+	debt    float64 // fixed window: over Rate for each window, of any windows in a row
 	bound   int64
-	receipt float64 // excess, waiting calls counted when they were told
-	gained  float64 // what losses and clock steps gave, allowed on top of the bound
+	receipt float64 // excess if waiting calls count when they are told
+	gained  float64 // units from losses and clock steps, allowed on top of the bound
 
 	losses       int
-	under, over  float64 // against a Redis that lost nothing
-	extra, twice int64   // how much of each is allowed
-	wasted       int64   // debited, and nobody heard of it
-	unpaid       int64   // admitted and not debited: 0
-	promised     int64   // with members: C of the whole fleet
-	late         int64   // came more than a window late, and was dropped
-	idle         bool    // a batch that had taken nothing took something when it came again
+	under, over  float64 // compared with a Redis that lost nothing
+	extra, twice int64   // the permitted amount of each
+	wasted       int64   // debited while no process heard of it
+	unpaid       int64   // admitted and never debited: 0
+	promised     int64   // with members: C of a single process
+	late         int64   // dropped because it arrived more than a window late
+	idle         bool    // a batch that had taken nothing took units when it arrived again
 }
 
 // run plays a plan and checks the theorem and the accounts.
@@ -84,10 +84,9 @@ func (pl *modelPlan) runIn(w *world) outcome {
 	return o
 }
 
-// checkBound holds the excess against the theorem. Units that a process owed
-// when it crashed, or that Redis refused, are forgotten: so much more may be
-// admitted, once (see giveUp). Redis counts in whole µs: an interval of its clock may be
-// one shorter.
+// checkBound compares the excess with the theorem. Redis forgets units that a process owed when it crashed, or that Redis
+// refused. As many may be admitted in addition, once (see giveUp). Redis counts whole µs, so an interval of its clock may be
+// one µs shorter.
 func (w *world) checkBound(worst, bound, maxWait int64) {
 	b := w.t.Bucket
 	allowed := (bound+w.untold)*b.Unit*1000 + (b.Refill+w.losses.gained)*1000
@@ -101,8 +100,7 @@ func (w *world) checkBound(worst, bound, maxWait int64) {
 	}
 }
 
-// checkAccounts compares what Redis has debited with what became of it. Call
-// it when nobody owes.
+// checkAccounts compares the units that Redis debited with their use. It must be called while no process owes units.
 func (w *world) checkAccounts() (unpaid int64) {
 	var held, owed int64
 	for _, p := range w.procs {
@@ -121,7 +119,7 @@ func (w *world) checkAccounts() (unpaid int64) {
 	return want - w.redis.debited
 }
 
-// shrink leaves out whatever is not needed to fail.
+// shrink removes all events and waits that are not needed for the failure.
 func (pl *modelPlan) shrink(fails func(*modelPlan) bool) *modelPlan {
 	best := *pl
 	for again := true; again; {
@@ -149,7 +147,7 @@ func (pl *modelPlan) shrink(fails func(*modelPlan) bool) *modelPlan {
 	return &best
 }
 
-// report is the failing plan as small as it gets, and what happens in it.
+// report returns the smallest failing plan and the trace of its run.
 func (pl *modelPlan) report(m mutant) string {
 	small := pl.shrink(func(p *modelPlan) bool { return p.run(m, nil).bad != "" })
 	var trace strings.Builder
@@ -157,9 +155,8 @@ func (pl *modelPlan) report(m mutant) string {
 	return fmt.Sprintf("%v%s", small, trace.String())
 }
 
-// TestModel runs random schedules. With crashes come batches that Redis
-// refuses for good, and, in a quarter of the schedules, outages with fallback,
-// for which only the accounts are checked.
+// TestModel runs random schedules. Schedules with crashes also have batches that Redis refuses for good. A quarter of them have
+// outages with fallback. For these only the accounts are checked.
 func TestModel(t *testing.T) {
 	seed := testenv.Seed(t)
 	for _, tc := range []struct {

@@ -10,12 +10,12 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// figures are what a schedule of TestModelProtocol comes to, in units.
+// figures are the results of a schedule of TestModelProtocol, in units.
 type figures struct {
-	under  float64 // forgotten: the balance is above that of a Redis that lost nothing
-	over   float64 // debited twice: it is below
-	wasted int64   // debited, and nobody heard of it
-	unpaid int64   // admitted and never debited; negative: debited more often
+	under  float64 // forgotten: the balance is above the balance of a Redis that lost nothing
+	over   float64 // debited twice: the balance is below it
+	wasted int64   // debited while no process heard of it
+	unpaid int64   // admitted and never debited; negative: debited more than once
 	excess float64 // admitted over Burst + rate·t
 }
 
@@ -24,7 +24,7 @@ func (f figures) near(g figures) bool {
 	return d < 0.01 && f.wasted == g.wasted && f.unpaid == g.unpaid
 }
 
-// lost is a batch that is applied, and its answer lost; again is the next try.
+// lost is a batch that is applied while its answer is lost. again is the next attempt.
 func lost(p int) []modelEvent  { return does(p, evFreeze, evArrive, evLose) }
 func again(p int) []modelEvent { return does(p, evRetry, evArrive, evArrive) }
 
@@ -32,9 +32,9 @@ func step(d time.Duration) []modelEvent {
 	return []modelEvent{{kind: evClock, n: d.Microseconds()}}
 }
 
-// Counterexamples to rules that the protocol does not have, or would not have
-// without the one that is named: what they come to with it and without. Where
-// no rule is named, it is as good as it gets.
+// TestModelProtocol has counterexamples to rules that the protocol does not have, and to the protocol without the named rule.
+// Each case gives the results with the rule and without it. A case without a named rule is a limit of the protocol: no rule
+// improves it.
 func TestModelProtocol(t *testing.T) {
 	slow := hybridlimit.TokenBucket(1, time.Hour, 10)
 	const h = time.Hour
@@ -42,14 +42,14 @@ func TestModelProtocol(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		events []modelEvent
-		mode   Mode // Deferred if zero, for credit
+		mode   Mode // ModeDeferred if zero, for credit
 		limit  hybridlimit.Limit
 		hazard hazard
 		on     figures
 		mutant mutant
 		off    figures
 		greedy bool
-		ledger bool // and turns
+		ledger bool // also next polls
 		open   bool // the property fails, and no rule cures it
 	}{
 		{
@@ -127,8 +127,8 @@ func TestModelProtocol(t *testing.T) {
 		},
 		{
 			name: "so does the end of a new state that is nearly full", hazard: hazLoss,
-			// Was found as a violation: one loss, and a viewer silent for longer
-			// than the new state lives.
+			// Regression, found by the search: one loss, and a process whose view stays unsent for longer than the new state
+			// lives.
 			limit:  hybridlimit.TokenBucket(1, time.Second, 10),
 			events: script(calls(0, 10), does(0, evRound, evWipe), calls(1, 1), does(1, evRound), after(4*time.Second, calls(1, 1))),
 			on:     figures{under: 1, excess: 1},

@@ -9,9 +9,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
-// The fleets that the protocol was sized for. The lab runs them with real
-// limiters (docs/lab); here the model holds them against the same bounds in a
-// second or two.
+// The fleets for which the protocol was sized. The lab runs them with real limiters (docs/lab). The model checks them against
+// the same bounds in a second or two.
 var (
 	fleetA = livePlan{procs: 100, limit: hybridlimit.TokenBucket(1000, time.Second, 1000)}
 	fleetB = livePlan{procs: 10, limit: hybridlimit.TokenBucket(10_000, time.Second, 10_000)}
@@ -27,11 +26,11 @@ func (pl livePlan) onOff() livePlan {
 }
 
 func TestModelReaches(t *testing.T) {
-	// One seed: what twenty seconds admit differs by a per cent or so from one
-	// to the next, which says nothing of the protocol.
+	// One seed only: the units admitted in twenty seconds differ between seeds by about one per cent. This difference says
+	// nothing about the protocol.
 	const seed = 7
 	type bound struct {
-		util, ops, perCall, waited, jain, spread float64 // none where 0
+		util, ops, perCall, waited, jain, spread float64 // 0: no bound
 	}
 	for _, tc := range []struct {
 		name  string
@@ -93,14 +92,14 @@ func TestModelReaches(t *testing.T) {
 	}
 }
 
-// String is for tables.
+// String returns the figures for a table.
 func (o liveOutcome) String() string {
 	return fmt.Sprintf("utilisation %.4f, excess %.2f, %.3f ops per admission, %.4f per decision, %.1f %% wait, Jain %.4f, spread %.3f",
 		o.utilisation, o.excess, o.ops, o.perCall, 100*o.waited, o.jain, o.spread)
 }
 
-// What each mechanism is worth: the figures without it beside those with all.
-// docs/decisions/0006 quotes what this prints with HYBRIDLIMIT_LONG=1 and -v.
+// TestModelEarns prints the value of each mechanism: the figures without it beside the figures with all of them.
+// docs/decisions/0006 quotes the output with HYBRIDLIMIT_LONG=1 and -v.
 func TestModelEarns(t *testing.T) {
 	if testenv.Runs(0, 1) == 0 {
 		t.Skip("figures for a document; set HYBRIDLIMIT_LONG")
@@ -133,7 +132,7 @@ func TestModelEarns(t *testing.T) {
 	}
 }
 
-// ablation is a mechanism left out.
+// ablation is a mechanism that is left out.
 type ablation uint8
 
 const (

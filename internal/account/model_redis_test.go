@@ -7,39 +7,38 @@ import (
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
-// modelEpoch is where the model's time starts on Redis's clock: 2025-11-13 in
-// µs, where a float has lost the digits that a real timestamp loses.
+// modelEpoch is the start of the model's time on Redis's clock: 2025-11-13 in µs. A float loses the same digits here as with a
+// real timestamp.
 const modelEpoch = 1_763_000_000_000_000
 
-// modelRedis is one key in Redis and the envelopes of all processes: what
-// lua/batch.lua does with a batch of one op, around the real arithmetic. Its
-// times are µs of its own clock.
+// modelRedis is one key in Redis and the envelopes of all processes. It does what lua/batch.lua does with a batch of one op,
+// and uses the real arithmetic. Its times are µs of its own clock.
 type modelRedis struct {
 	limit  algo.Limit
-	bucket algo.Bucket // of a window, its units only
+	bucket algo.Bucket // for a window: only its units
 	mutant mutant
-	mirror modelMirror // the real script, asked the same; nil: not
-	skew   int64       // by how much its clock is ahead of the world's
-	skews  []skew      // what it was
-	plain  bool        // free leases of all there is, no ledger, no turns
+	mirror modelMirror // the real script, given the same ops; nil: no comparison
+	skew   int64       // the lead of its clock over the world's clock
+	skews  []skew      // the earlier values of skew
+	plain  bool        // free leases of all units, no ledger, no next poll
 	off    ablation
-	least  int64 // µs; what a state lives at least: see modelPlan.other
+	least  int64 // µs; shortest lifetime of a state: see modelPlan.other
 
 	state     algo.State
-	dies      int64 // the state's TTL ends
+	dies      int64 // end of the state's TTL
 	env       map[int]modelEnvelope
-	envDies   int64 // not after the first of them
+	envDies   int64 // not later than the end of the first envelope
 	epoch     int64
 	epochDies int64
 	expiries  int
-	booked    bool   // its ledger held something once
-	expired   func() // the state has
+	booked    bool   // the ledger was in use at least once
+	expired   func() // called when the state expires
 
 	ledger  []*applied
 	debited int64 // units
 }
 
-// modelMirror is another Redis that must say the same.
+// modelMirror is another Redis that must give the same answers.
 type modelMirror interface {
 	tick(at int64)
 	batch(b modelBatch, op algo.Op, at int64, want modelReply, r *modelRedis)
@@ -60,39 +59,38 @@ type modelEnvelope struct {
 	dies       int64
 }
 
-// applied is one application of a batch: one, unless state or envelope was
-// lost, or the key expired, between two deliveries.
+// applied is one application of a batch. A batch has several only if the state or the envelope was lost, or the key expired,
+// between two deliveries.
 type applied struct {
 	batch   modelBatch
 	ns      int64 // world time
 	at      int64 // Redis time
 	owed    int64 // units
-	win     int64 // their window
+	win     int64 // the window of the units
 	granted int64 // lease included
-	heard   bool  // by the process
-	stored  bool  // there was a state afterwards
+	heard   bool  // the process got the answer
+	stored  bool  // a state existed afterwards
 }
 
 func (a *applied) units() int64 { return a.owed + a.granted }
 
-// modelReply is what travels back. at is when the grants were made.
+// modelReply is the reply to a batch. at is the time of the grants.
 type modelReply struct {
 	ans              algo.Answer
 	seen, stale, gap bool
 	epoch            int64
 	now              int64 // µs
 	at               int64 // ns
-	fresh            bool  // a mutant's: the state had to be made
+	fresh            bool  // for a mutant: the state had to be created
 }
 
-// under has what comes next counted by a plan's limit: each op brings its own.
+// under makes the next op count by the limit of plan p. Each op brings its own limit.
 func (r *modelRedis) under(p *Plan) *modelRedis {
 	r.limit, r.bucket = algo.LimitOf(p.Limit), p.Bucket
 	return r
 }
 
-// apply runs a batch that arrives at now, ns. A batch older than the last is
-// not answered.
+// apply runs a batch that arrives at now (ns). A batch older than the last one gets no answer.
 func (r *modelRedis) apply(b modelBatch, op algo.Op, now int64) (modelReply, bool) {
 	at := r.tick(now)
 	rep := modelReply{now: at, at: now, epoch: r.epoch}
@@ -131,7 +129,7 @@ func (r *modelRedis) apply(b modelBatch, op algo.Op, now int64) (modelReply, boo
 		}
 		r.book(&applied{batch: b, ns: now, at: at, owed: owed, win: op.Win, granted: rep.ans.Granted + rep.ans.Lease, stored: rep.ans.Born != 0})
 	}
-	stamp := max(at, rep.ans.Born) // in the future, where the clock stepped back
+	stamp := max(at, rep.ans.Born) // in the future if the clock stepped back
 	if r.mutant == mutStampNow {
 		stamp = at
 	}
@@ -149,10 +147,10 @@ func (r *modelRedis) compare(b modelBatch, op algo.Op, at int64, rep modelReply)
 	}
 }
 
-// clock is what Redis's clock shows.
+// clock returns the time of Redis's clock.
 func (r *modelRedis) clock(now int64) int64 { return modelEpoch + now/1000 + r.skew }
 
-// tick is clock, and forgets what has expired by then.
+// tick returns the time of Redis's clock and removes all expired data.
 func (r *modelRedis) tick(now int64) int64 {
 	at := r.clock(now)
 	if r.mirror != nil {
@@ -196,7 +194,7 @@ func (r *modelRedis) run(op algo.Op, at int64) algo.Answer {
 		out := s.Out
 		s.Out = [2]int64{}
 		s = r.limit.Load(s, at)
-		s.Out = out // and Load, in Apply, finds nothing to refill
+		s.Out = out // so that Load, in Apply, refills nothing
 		defer func(level int64) { r.state.Level += level }(s.Level - min(s.Level, r.bucket.Cap-(out[0]+out[1])*r.bucket.Unit))
 	case r.mutant == mutOneGeneration && at/algo.MaxLease != s.Last/algo.MaxLease:
 		s.Out = [2]int64{}
@@ -245,7 +243,7 @@ func sum(ns []int64) (total int64) {
 	return total
 }
 
-// exact is an op without an envelope.
+// exact applies an op without an envelope.
 func (r *modelRedis) exact(n, now int64) bool {
 	at, op := r.tick(now), algo.Op{Asks: []int64{n}}
 	ans := r.run(op, at)
@@ -256,7 +254,7 @@ func (r *modelRedis) exact(n, now int64) bool {
 	return ans.Granted > 0
 }
 
-// peek is the answer that op would get, at a Redis time.
+// peek returns the answer that op would get at a Redis time.
 func (r *modelRedis) peek(op algo.Op, at int64) algo.Answer {
 	_, ans, _ := r.limit.Apply(r.state, op, at)
 	return ans
@@ -267,8 +265,7 @@ func (r *modelRedis) book(a *applied) {
 	r.ledger = append(r.ledger, a)
 }
 
-// heard notes that the process has got the answer of the application at that
-// time.
+// heard records that the process got the answer of the application at that time.
 func (r *modelRedis) heard(b modelBatch, at int64) {
 	for i := len(r.ledger) - 1; i >= 0; i-- {
 		if a := r.ledger[i]; a.batch == b && a.ns == at && !a.heard {
@@ -278,9 +275,8 @@ func (r *modelRedis) heard(b modelBatch, at int64) {
 	}
 }
 
-// wasted is what was debited without anybody hearing of it: by batches of
-// processes that crashed, given up after they were applied, or applied twice
-// because the state was not there any more.
+// wasted is the number of units that were debited while no process heard of them. Their batches came from crashed processes, or
+// were given up after they were applied, or were applied twice because the state no longer existed.
 func (r *modelRedis) wasted() int64 {
 	var sum int64
 	for _, a := range r.ledger {

@@ -8,55 +8,55 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// A schedule is a list of events; one that does not apply does nothing, so
-// that a schedule can be shrunk by leaving events out.
+// modelEvent is one event of a schedule. An event that does not apply does nothing, so a schedule can be shrunk by removing
+// events.
 type modelEvent struct {
 	kind modelKind
 	p    int           // the process
-	n    int64         // a cost, or which message
-	wait time.Duration // before it
+	n    int64         // a cost, or the number of a message
+	wait time.Duration // before the event
 }
 
 type modelKind uint8
 
 const (
-	evCall    modelKind = iota // a decision for n
-	evSpend                    // the common path for n
-	evFreeze                   // a sync goes out
-	evRetry                    // it goes out again
-	evArrive                   // the n-th message of p arrives: at Redis, or back
-	evRepeat                   // it arrives, and will again
-	evLose                     // it does not
+	evCall    modelKind = iota // a decision for n units
+	evSpend                    // the fast path for n units
+	evFreeze                   // a sync is sent
+	evRetry                    // the sync is sent again
+	evArrive                   // the n-th message of p arrives, at Redis or back at p
+	evRepeat                   // it arrives, and will arrive again
+	evLose                     // it is lost
 	evRound                    // a whole sync at this instant
-	evLeave                    // a waiting call's context ends
+	evLeave                    // the context of a waiting call ends
 	evTimeout                  // a waiting call has waited for MaxWait
-	evPause                    // p does nothing for as long as the next wait
-	evEvict                    // p forgets the key, if it may
-	evExact                    // a call for n goes to Redis by itself
+	evPause                    // p does nothing for n ms
+	evEvict                    // p forgets the key, if permitted
+	evExact                    // a direct call for n units
 	evCredit                   // p believes that C is n, if that is less
-	evBroken                   // p's breaker opens, or closes
+	evBroken                   // p's breaker opens or closes
 	evCrash                    // p restarts
 	evDrop                     // Redis refuses p's batch for good
 
-	evWipe          // Redis loses everything
+	evWipe          // Redis loses all data
 	evLoseKey       // Redis loses the state
 	evLoseEnvelopes // Redis loses the envelopes
-	evResync        // a whole sync at this instant, if only to tell p's view
+	evResync        // a whole sync at this instant, even if only to send p's view
 	evClock         // Redis's clock steps by n µs
 	evJoin          // p starts, if it is not running
 	evDepart        // p shuts down, if it owes nothing
-	evNoBeat        // p's next n heartbeats are lost
+	evNoBeat        // the next n heartbeats of p are lost
 	evLoseFleet     // Redis loses the heartbeats
-	evSave          // a replica has got so far
-	evFailover      // Redis goes back to that
-	evEdge          // the time is near the end of the window: see edges
+	evSave          // a replica copies the data
+	evFailover      // Redis goes back to the data of that replica
+	evEdge          // time passes until near the end of the window: see edges
 
-	evFlood   // phrases, when a plan is drawn: as many calls as can be
-	evSlow    // a sync whose answer is slow, and calls meanwhile
-	evRefused // a sync that Redis runs and its process gives up, and what others do then
-	evCross   // a sync that the end of the window overtakes, and calls meanwhile
+	evFlood   // used only when a plan is drawn: as many calls as possible
+	evSlow    // a sync with a slow answer, and calls meanwhile
+	evRefused // a sync that Redis runs and its process gives up, and the calls of the others after it
+	evCross   // a sync that is in flight at the end of the window, and calls meanwhile
 
-	evLimit // p gets the other limit: last, so that what other schedules draw stays
+	evLimit // p gets the other limit; the last kind, so that the draws of other schedules do not change
 )
 
 var modelKindNames = [...]string{
@@ -66,12 +66,12 @@ var modelKindNames = [...]string{
 	"evFlood", "evSlow", "evRefused", "evCross", "evLimit",
 }
 
-// String is the event as a Go literal, to be pasted into a table.
+// String returns the event as a Go literal, to be pasted into a table.
 func (e modelEvent) String() string {
 	return fmt.Sprintf("{%s, %d, %d, %d},", modelKindNames[e.kind], e.p, e.n, e.wait)
 }
 
-// modelPlan is a fleet and a schedule: all that a run depends on.
+// modelPlan is a fleet and a schedule. A run depends on nothing else.
 type modelPlan struct {
 	limit   hybridlimit.Limit
 	procs   int
@@ -82,15 +82,16 @@ type modelPlan struct {
 	greedy  bool // see world
 	plain   bool // see modelRedis
 	maxWait time.Duration
-	warm    bool // it starts long after the processes did
-	outage  bool // breakers open and the fallback admits: the bound is not for this
+	warm    bool // the run starts long after the processes did
+	outage  bool // breakers open and the fallback admits; the bound does not apply
 	hazard  hazard
 	events  []modelEvent
 
-	overshoot float64 // with hazMembers, in place of credit
-	// other is the second limit of hazLimit, nowhere above the first. An op under it gives the state its own TTL, and a state that it
-	// has filled up is forgotten: to the first limit that is a full bucket, early. Unless short is set, states live as long as the first
-	// limit needs, so that the search finds what else there is. TestModelLimits has the schedule.
+	overshoot float64 // used with hazMembers, instead of credit
+	// other is the second limit of hazLimit. It is nowhere above the first. An op under it gives the state a TTL by the second
+	// limit. A state that is full under the second limit is forgotten. Under the first limit this is a full bucket, too early.
+	// Unless short is set, states live as long as the first limit requires, so that the search finds other errors.
+	// TestModelLimits has the schedule of this case.
 	other hybridlimit.Limit
 	short bool
 }
@@ -144,7 +145,7 @@ func (w *world) play(e modelEvent) {
 	}
 	if w.now < p.asleep && e.kind != evCrash {
 		switch e.kind {
-		case evArrive, evRepeat, evLose: // the network goes on, but not to p
+		case evArrive, evRepeat, evLose: // the network continues, but nothing reaches p
 			if i := w.find(p, e.n); i < 0 || w.net[i].reply != nil && e.kind != evLose {
 				return
 			}
@@ -174,7 +175,7 @@ func (w *world) play(e modelEvent) {
 		w.leave(p, e.kind == evTimeout)
 	case evPause:
 		p.asleep = w.now + e.n*int64(time.Millisecond)
-		p.loaded = w.now - 2*w.t.Tick // on resuming, the epoch has passed
+		p.loaded = w.now - 2*w.t.Tick // on resuming, the tick has passed
 	case evEvict:
 		w.evict(p)
 	case evExact:
@@ -203,7 +204,7 @@ func (w *world) play(e modelEvent) {
 	}
 }
 
-// redisEvent runs what happens to no process.
+// redisEvent runs an event that belongs to no process. It reports whether e is one.
 func (w *world) redisEvent(e modelEvent) bool {
 	switch e.kind {
 	case evWipe, evLoseKey, evLoseEnvelopes, evSave, evFailover:
@@ -230,7 +231,7 @@ func (w *world) overdue(p *proc) bool {
 	return false
 }
 
-// find is the n-th message of p, counted around; negative: there is none.
+// find returns the index of the n-th message of p, counted around. Negative: there is none.
 func (w *world) find(p *proc, n int64) int {
 	var own []int
 	for i := range w.net {
@@ -244,7 +245,7 @@ func (w *world) find(p *proc, n int64) int {
 	return own[n%int64(len(own))]
 }
 
-// move takes a message on.
+// move moves a message forward.
 func (w *world) move(p *proc, n int64, how modelKind) {
 	i := w.find(p, n)
 	if i < 0 {
@@ -266,7 +267,7 @@ func (w *world) move(p *proc, n int64, how modelKind) {
 	}
 }
 
-// round answers p's frozen batch now, sending one if there is none.
+// round answers the frozen batch of p now. If there is none, it sends one first.
 func (w *world) round(p *proc) {
 	if p.frozen == nil {
 		if !w.freeze(p) {
@@ -281,8 +282,7 @@ func (w *world) round(p *proc) {
 	}
 }
 
-// quiesce lets everybody finish over a network that no longer fails. It
-// reports whether they did.
+// quiesce lets all processes finish over a network that no longer fails. It reports whether they did.
 func (w *world) quiesce() bool {
 	w.net = nil
 	for range 2000 {

@@ -9,7 +9,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// The words that schedules are written in. Processes count from 0.
+// The vocabulary of schedules. Processes count from 0.
 func calls(p int, costs ...int64) (es []modelEvent) {
 	for _, n := range costs {
 		es = append(es, modelEvent{kind: evCall, p: p, n: n})
@@ -37,9 +37,9 @@ func script(es ...[]modelEvent) (all []modelEvent) {
 	return all
 }
 
-// Schedules with a known end: how far above Burst + rate·t the fleet gets with
-// all rules on, and with one of them off. Those where the first is (N-1)·C
-// show that the bound is tight; many are from the search, made smaller.
+// TestModelSchedules has schedules with a known result: how far the fleet exceeds Burst + rate·t with all rules on, and with
+// one of them off. Schedules that reach (N-1)·C with all rules on show that the bound is tight. Many schedules come from the
+// search, made smaller.
 func TestModelSchedules(t *testing.T) {
 	slow := hybridlimit.TokenBucket(1, time.Hour, 7)
 	seven := hybridlimit.TokenBucket(7, time.Second, 7)
@@ -51,7 +51,7 @@ func TestModelSchedules(t *testing.T) {
 		excess float64
 		mutant mutant
 		worse  float64 // excess without that rule
-		full   bool    // with the ledger and turns
+		full   bool    // with the ledger and next polls
 	}{
 		{name: "all but one spend their credit blind, after one has emptied the bucket", excess: 4, plan: modelPlan{
 			limit: slow, procs: 3, credit: 2, blind: true, warm: true,
@@ -129,7 +129,7 @@ func TestModelSchedules(t *testing.T) {
 				calls(0, 2), does(0, evRound, evEvict), calls(0, 2), does(0, evRound, evEvict), calls(0, 2)),
 		}},
 		{name: "and may have been left in debt", excess: 3, mutant: mutBlindSoon, worse: 7, plan: modelPlan{
-			// Was excess 7: one time to full was thought enough.
+			// Regression: the excess was 7. One time to full was thought to be enough.
 			limit: hybridlimit.TokenBucket(4, s, 4), procs: 2, mode: ModeDeferred, credit: 4, blind: true, warm: true,
 			events: script(calls(1, 3), does(1, evRound), calls(0, 4), does(0, evRound, evEvict),
 				after(s, calls(0, 4), calls(1, 4))),
@@ -140,8 +140,8 @@ func TestModelSchedules(t *testing.T) {
 				after(100*ms, calls(1, 7), does(1, evRound)), after(100*ms, calls(1, 7), does(1, evRound), calls(0, 2))),
 		}},
 		{name: "an old grant is for those whom it was asked for", excess: 0, plan: modelPlan{
-			// Was excess 7: the caller that had asked left, and a later one was
-			// given its units, although the bucket had filled up since.
+			// Regression: the excess was 7. The caller that had asked had left. A later caller got its units although the
+			// bucket had filled up since then.
 			limit: hybridlimit.TokenBucket(65, s, 17), procs: 2, mode: ModeStrict,
 			events: script(calls(0, 15), does(0, evFreeze, evArrive), after(343*ms, calls(0, 13), does(0, evLeave, evArrive)),
 				calls(1, 17), does(1, evRound)),
@@ -173,27 +173,27 @@ func TestModelSchedules(t *testing.T) {
 				calls(1, 1), does(1, evRound), calls(1, 1), does(1, evRound), calls(1, 4), does(1, evRound)),
 		}},
 		{name: "a batch that comes again after its envelope was lost settles nothing", excess: 1, mutant: mutGapSettles, worse: 2, full: true, plan: modelPlan{
-			// Was excess 2: the ledger forgot the lease that its first coming had made.
+			// Regression: the excess was 2. The ledger forgot the lease that the first arrival of the batch had made.
 			limit: hybridlimit.TokenBucket(469, s, 5), procs: 2, mode: ModeAuto, credit: 1, every: 4, greedy: true, warm: true, hazard: hazLoss | hazPrompt,
 			events: script(calls(0, 1), does(0, evFreeze), calls(0, 1, 1), does(0, evRound), after(33*ms, calls(0, 1)), does(0, evFreeze, evLoseEnvelopes),
 				[]modelEvent{{kind: evArrive, n: 1}}, after(16*ms, calls(1, 1, 1, 1, 1)), does(1, evRound), calls(0, 1, 1, 1)),
 		}},
 		{name: "windows pass after the clock stepped back, though nothing is spent in them", excess: 0, plan: modelPlan{
-			// Was excess 5: the count took what was spent before the step to the
-			// window of the next admission, two windows on from the step.
+			// Regression: the excess was 5. The count moved the units spent before the step to the window of the next
+			// admission, two windows after the step.
 			limit: hybridlimit.SlidingWindow(4, 7*s), procs: 2, mode: ModeAuto, every: 4, greedy: true, warm: true, hazard: hazClock,
 			events: script(calls(1, 1, 1), does(1, evRound), calls(1, 1, 1), atEdge(-us), atEdge(-ms, calls(0, 1), does(0, evRound)),
 				step(-57457892*us), calls(1, 1), does(1, evFreeze, evArrive), atEdge(tick, calls(1, 1, 1, 1), does(1, evLeave)), atEdge(us, calls(1, 1))),
 		}},
 		{name: "and though what is owed arrives right after the step", excess: 0, plan: modelPlan{
-			// Was excess 14.87, for the same reason.
+			// Regression: the excess was 14.87, for the same reason.
 			limit: hybridlimit.SlidingWindow(8, 300*ms), procs: 1, mode: ModeAuto, credit: 3, every: 2, blind: true, warm: true, maxWait: 20 * ms, hazard: hazClock,
 			events: script(calls(0, ones(8)...), does(0, evRound), atEdge(-us), atEdge(-tick-ms, calls(0, ones(6)...), does(0, evRound), calls(0, 1)),
 				step(-49804161*us), does(0, evRound), atEdge(0), atEdge(tick, calls(0, 4, 1, 1, 1, 1))),
 		}},
 		{name: "what comes late is in no view of this window", excess: 0, plan: modelPlan{
-			// Was counted twice: with the last window, and with this one when a
-			// view of the state before was merged.
+			// Regression: these units counted twice, in the last window and in this one, when a view of the earlier state was
+			// merged.
 			limit: hybridlimit.FixedWindow(7, time.Hour), procs: 4, mode: ModeAuto, credit: 2, every: 5, maxWait: -1,
 			events: script(atEdge(-tick-ms, calls(1, 1, 2, 1), does(1, evFreeze, evArrive, evArrive), calls(1, 1), does(1, evRound)),
 				atEdge(tick, calls(2, 1, 1, 1), does(2, evRound), calls(2, 1)), atEdge(0, calls(3, 4, 2, 1), does(3, evFreeze, evArrive)),

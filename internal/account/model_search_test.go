@@ -7,11 +7,10 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
-// TestModelFindsMutants shows that the search can fail: each rule is switched
-// off in turn, and random schedules must break the bound. How many that takes
-// differs by a thousand times: the rare ones are left to the long run, and three
-// (mutNoTicks, mutBlindSoon, mutGapSettles: one in 40 000 and less) to
-// TestModelSchedules, and mutOwedDenies to TestModelWindows.
+// TestModelFindsMutants shows that the search can fail. Each rule is switched off in turn, and random schedules must then break
+// the bound. The number of schedules that this takes differs by a factor of a thousand. The rare cases are left to the long
+// run. TestModelSchedules covers three (mutNoTicks, mutBlindSoon, mutGapSettles: one schedule in 40 000 or fewer), and
+// TestModelWindows covers mutOwedDenies.
 func TestModelFindsMutants(t *testing.T) {
 	seed := testenv.Seed(t)
 	fast := func(pl *modelPlan) bool { return pl.greedy && pl.limit.TimeToFull() < 200e6 }
@@ -21,7 +20,7 @@ func TestModelFindsMutants(t *testing.T) {
 		family family
 		mode   Mode
 		hazard hazard
-		common bool // one in a few hundred
+		common bool // found in one of a few hundred schedules
 		only   func(*modelPlan) bool
 	}{
 		{mutInflight, buckets, ModeDeferred, 0, true, nil},

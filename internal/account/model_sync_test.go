@@ -2,9 +2,9 @@ package account
 
 import "slices"
 
-// This file is what entry.go and the sync engine do around a sync.
+// This file is the part of package hybrid around a sync: the entry and the sync engine.
 
-// freeze sends a batch, as entry.Freeze under the engine.
+// freeze sends a batch, as the entry does under the sync engine.
 func (w *world) freeze(p *proc) bool {
 	if p.frozen != nil {
 		return false
@@ -35,7 +35,7 @@ func (w *world) freeze(p *proc) bool {
 	return true
 }
 
-// send puts the frozen batch on its way.
+// send puts the frozen batch on the network.
 func (w *world) send(p *proc) {
 	w.net = append(w.net, message{batch: p.frozen.batch, plan: p.frozen.plan, op: p.frozen.op})
 }
@@ -48,7 +48,7 @@ func (w *world) retry(p *proc) {
 	}
 }
 
-// settle brings a reply, as entry.Settle.
+// settle delivers a reply, as the entry does.
 func (w *world) settle(p *proc, r modelReply) {
 	f := p.frozen
 	p.frozen, p.gaveUp = nil, 0
@@ -82,9 +82,8 @@ func (w *world) settle(p *proc, r modelReply) {
 	w.end(p)
 }
 
-// admitWaiter counts a call served with what came. One that the op carried
-// counts at the moment at which Redis granted it, as hybrid's documentation
-// says; one that joined later spends what is over, so it counts now.
+// admitWaiter counts a waiting call that an answer serves. A call that the op carried counts at the time of Redis's grant, as
+// the documentation of package hybrid says. A call that joined later spends surplus units, so it counts now.
 func (w *world) admitWaiter(p *proc, c *Waiter, carried bool, granted int64) {
 	at := w.now
 	if carried {

@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// modelTally is what many runs came to.
+// modelTally sums up the results of many runs.
 type modelTally struct {
 	excess, receipt, share float64 // the largest
-	bounded, tight         int     // schedules with a bound above 0, and those that reached it
-	gains, past            int     // with an allowance on top, and beyond the bound because of it
+	bounded, tight         int     // schedules with a bound above 0, and schedules that reached it
+	gains, past            int     // schedules with an allowance on top, and schedules that exceeded the bound because of it
 
-	losses, under, over int // schedules with losses of state, and what they came to
-	twice               int // with two before everybody had synced
+	losses, under, over int // schedules with a loss of state; of these, schedules that forgot units, and that debited twice
+	twice               int // schedules with two losses before all processes had synced
 	most, least         float64
 	idle                int // see checkOnce
-	beyond              int // with members: above the C of one alone
+	beyond              int // with members: above the C of a single process
 }
 
 func (s *modelTally) add(pl *modelPlan, o outcome) {

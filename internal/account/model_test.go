@@ -8,15 +8,14 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// world is a fleet on one key in virtual time: processes that run the real
-// step, one Redis that runs the real arithmetic, and a network that may delay,
-// lose, duplicate and reorder. It stands in for entry.go and for the sync
-// engine; what these do with locks and goroutines it does not know.
+// world is a fleet that uses one key in virtual time. Its processes run the real account, its Redis runs the real arithmetic,
+// and its network may delay, lose, duplicate and reorder messages. It replaces the entry and the sync engine of package hybrid.
+// It does not model their locks and goroutines.
 type world struct {
 	plan   *Plan
-	other  hybridlimit.Limit // see setLimit; no Rate: there is none
-	t      Conditions        // of every process; n is how many there are
-	greedy bool              // every op asks for all there is as a lease: safety must not rest on modest sizes
+	other  hybridlimit.Limit // second limit, see setLimit; Rate 0: none
+	t      Conditions        // of every process; N is the number of processes
+	greedy bool              // every op asks for a lease of all units: safety must not depend on small leases
 	mutant mutant
 	redis  modelRedis
 	procs  []*proc
@@ -24,44 +23,44 @@ type world struct {
 	now    int64 // ns
 	ids    int
 
-	spending meter // what the theorem counts: see admitWaiter
-	receipt  meter // the same, with waiting calls counted when they were told
+	spending meter // the admissions that the theorem counts: see admitWaiter
+	receipt  meter // the same, but a waiting call counts when it is told
 
 	expired, lost, dropped, forgiven int64 // units
-	untold                           int64 // of dropped, what may come on top: see giveUp
-	late                             int64 // units that came more than a window late
+	untold                           int64 // the part of dropped that may be admitted in addition: see giveUp
+	late                             int64 // units that arrived more than a window late
 	waited                           int64 // calls
 
 	losses  lossBook
-	members *memberBook // nil: N is a constant
+	members *memberBook // nil: N is constant
 
 	trace *strings.Builder
 	bad   string // the first broken invariant
 }
 
-// proc is one process: what entry and the engine keep besides the step.
+// proc is one process: the parts of the entry and the sync engine besides the account.
 type proc struct {
-	id      int // another after each restart
+	id      int // new after each restart
 	s       Account
 	born    int64
 	evicted int64 // ns; negative: never
 	word    Budget
-	left    int64 // in the word
+	left    int64 // units left in the budget
 	loaded  int64
-	until   int64 // it is good
+	until   int64 // the budget is good until then
 	plan    *Plan
-	next    *Plan // that SetLimit brought, until the key meets it; nil: none
+	next    *Plan // set by SetLimit, used from the next call of the key; nil: none
 	waiters Waiters
-	calls   []*waitingCall // of waiters, in order
+	calls   []*waitingCall // the calls of waiters, in order
 	seq     int64
 	frozen  *frozenOp
 	wants   Sync
-	asleep  int64 // until then it does nothing: a paused process
-	credit  int64 // C as this process believes, at most the world's
+	asleep  int64 // the process is paused until then
+	credit  int64 // C as this process believes, at most the C of the world
 	broken  bool  // its breaker is open
-	epoch   int64 // that the last answer told
-	lost    int64 // ns; when it was last told of a loss
-	own     int64 // a mutant's: what it has used itself
+	epoch   int64 // the epoch in the last answer
+	lost    int64 // ns; time of the last notice of a loss
+	own     int64 // for a mutant: units that the process used itself
 	gaveUp  int64 // units that it gave up since its view came
 	member
 
@@ -70,7 +69,7 @@ type proc struct {
 
 type waitingCall struct {
 	*Waiter
-	at int64 // ns; since when
+	at int64 // ns; start of the wait
 }
 
 type frozenOp struct {
@@ -80,10 +79,10 @@ type frozenOp struct {
 	sent  int64
 }
 
-// message is a request, or a reply where there is one.
+// message is a request, or, if reply is set, a reply.
 type message struct {
 	batch modelBatch
-	plan  *Plan // of op
+	plan  *Plan // plan of op
 	op    algo.Op
 	reply *modelReply
 }
@@ -121,7 +120,7 @@ func (w *world) fail(format string, args ...any) {
 	}
 }
 
-// terms is what the limiter tells the step.
+// terms returns the conditions that the limiter passes to the account.
 func (w *world) terms(p *proc) *Conditions {
 	t := w.t
 	t.Credit, t.Lost, t.Broken = p.credit, p.lost, p.broken
@@ -140,14 +139,14 @@ func (w *world) terms(p *proc) *Conditions {
 	return &t
 }
 
-// begin takes back the word and expires leases, as entry.begin.
+// begin takes back the budget and expires leases, as the entry does before each event.
 func (w *world) begin(p *proc) {
 	_, expired := p.s.Begin(p.left, w.now)
 	p.word, p.left = Budget{}, 0
 	w.expired += expired
 }
 
-// end loads the word, as entry.end.
+// end loads the budget, as the entry does after each event.
 func (w *world) end(p *proc) {
 	t := w.terms(p)
 	held := p.s.Held()
@@ -171,11 +170,11 @@ func (w *world) end(p *proc) {
 	}
 }
 
-// void has p's common path look again, as clock.void.
+// void makes the fast path of p look again, like the void method of the clock.
 func (w *world) void(p *proc) { p.loaded, p.until = w.now-2*w.t.Tick, w.now-2*w.t.Tick }
 
-// spend is the common path: it takes n units of the word, if the word is still
-// good. An epoch lasts one tick, and the next may be a tick late.
+// spend is the fast path: it takes n units of the budget if the budget is still good. The budget is good until the end of its
+// last tick, and the next tick may start up to one tick late.
 func (w *world) spend(p *proc, n int64) bool {
 	until := max(p.loaded, p.until)
 	if w.members != nil && p.word.Kind == CreditBudget {
@@ -206,7 +205,7 @@ func (w *world) admit(p *proc, n int64) {
 	w.receipt.admit(w.now, n)
 }
 
-// adapt gives p another plan, as entry.adapt.
+// adapt gives p another plan, as the entry does.
 func (w *world) adapt(p *proc, plan *Plan) {
 	if old := p.plan; plan != old {
 		w.begin(p)
@@ -215,7 +214,8 @@ func (w *world) adapt(p *proc, plan *Plan) {
 	}
 }
 
-// setLimit gives p the other of two limits, as Limiter.SetLimit: its keys meet it with their next call. No other process hears of it.
+// setLimit switches p between the two limits, like Limiter.SetLimit: a key of p uses the new limit from its next call. No other
+// process learns of it.
 func (w *world) setLimit(p *proc) {
 	limit := w.other
 	if (p.next == nil && p.plan.Limit == w.other) || (p.next != nil && p.next.Limit == w.other) {
@@ -223,14 +223,14 @@ func (w *world) setLimit(p *proc) {
 	}
 	p.next = NewPlan(limit)
 	p.next.Began = max(1, w.now)
-	// While processes have different limits, a lease that was sized by a slower one may outlive the time in which a faster one fills the
-	// bucket up. It is a part of a burst, and so much may come on top for each change.
+	// A lease that was sized under a slower limit may outlive the time in which a faster limit fills the bucket. This is
+	// possible while processes have different limits. Such a lease is part of a burst, so each change may add up to a burst.
 	w.losses.gained += w.t.Bucket.Cap
 	w.void(p)
 	w.logf("p%d gets %v", p.id, limit)
 }
 
-// burst is the most that a call of p may cost.
+// burst is the highest cost of a call of p.
 func (w *world) burst(p *proc) int64 {
 	if p.next != nil {
 		return p.next.Burst
@@ -238,7 +238,7 @@ func (w *world) burst(p *proc) int64 {
 	return p.plan.Burst
 }
 
-// call is one decision on the slow path, and whether it waits.
+// call makes one decision on the slow path. Its verdict tells whether the call waits.
 func (w *world) call(p *proc, n int64) Verdict {
 	if p.next != nil {
 		w.adapt(p, p.next)
@@ -276,18 +276,17 @@ func (w *world) call(p *proc, n int64) Verdict {
 	return v
 }
 
-// checkDenial checks a denial that a view proved: had Redis been asked this
-// instant, after what the process owes, it would have denied too. Redis counts
-// whole µs, so it may have the refill of one more. A view from before a loss, or
-// from before Redis's clock jumped ahead, proves nothing.
+// checkDenial checks a denial that a view proved: Redis would have denied the call too if it had been asked at this instant,
+// after the units that the process owes. Redis counts whole µs, so it may have the refill of one µs more. A view proves nothing
+// if it is from before a loss, or from before Redis's clock jumped forward.
 func (w *world) checkDenial(p *proc, n int64) {
 	if w.other.Rate > 0 {
-		return // Redis counts by another limit, perhaps
+		return // Redis may count by another limit
 	}
 	restore := w.owedHere(p)
 	proved := p.s.ProvedUntil(&w.t, n)
 	if restore(); w.now >= proved {
-		return // it is another process's turn
+		return // the process waits for its next poll
 	}
 	if p.s.view.sent <= w.losses.shaken {
 		return
@@ -297,9 +296,8 @@ func (w *world) checkDenial(p *proc, n int64) {
 	}
 }
 
-// exact is a call that asks Redis for itself, outside all batches: memory is
-// full of other keys that owe. It needs a process that has forgotten this key,
-// and it will have to forget another before it can know this one again.
+// exact is a direct call: it asks Redis outside all batches, because the memory is full of other keys that owe units. It needs
+// a process that has forgotten this key. The process must forget another key before it can keep this one again.
 func (w *world) exact(p *proc, n int64) {
 	w.begin(p)
 	if p.s.view.known || p.frozen != nil || p.waiters.Len() > 0 || !p.s.Idle() {
@@ -317,8 +315,7 @@ func (w *world) exact(p *proc, n int64) {
 	}
 }
 
-// leave takes the oldest call that still waits away: its context has ended, or
-// it has waited for MaxWait and is decided without Redis.
+// leave removes the oldest waiting call: its context has ended, or it has waited for MaxWait and is decided without Redis.
 func (w *world) leave(p *proc, timedOut bool) bool {
 	for _, c := range p.calls {
 		if c.gone || !c.Leave() {
@@ -337,7 +334,7 @@ func (w *world) leave(p *proc, timedOut bool) bool {
 	return false
 }
 
-// evict forgets the key, if that may be.
+// evict forgets the key if that is permitted.
 func (w *world) evict(p *proc) bool {
 	w.begin(p)
 	if p.waiters.Len() > 0 || !p.s.Idle() && w.mutant != mutEvictOwing || p.frozen != nil {
@@ -345,14 +342,14 @@ func (w *world) evict(p *proc) bool {
 		return false
 	}
 	w.expired += p.s.Held()
-	w.forgiven += p.s.owed() // none, but for a mutant
+	w.forgiven += p.s.owed() // 0, except with a mutant
 	p.s, p.evicted, p.wants, p.gaveUp = Account{}, w.now, SyncNot, 0
 	w.logf("p%d forgets the key", p.id)
 	return true
 }
 
-// drop is Redis refusing the frozen batch for good. An earlier attempt may have
-// been applied, or still be on its way.
+// drop is the case in which Redis refuses the frozen batch for good. An earlier attempt may have been applied, or may still be
+// in flight.
 func (w *world) drop(p *proc) {
 	if p.frozen == nil {
 		return
@@ -364,12 +361,11 @@ func (w *world) drop(p *proc) {
 	w.end(p)
 }
 
-// giveUp notes units of p that Redis may never hear of. So much more may be
-// admitted, once; but of what a process gives up between one view and the next no
-// more than its credit.
+// giveUp records units of p that Redis may never hear of. As many units may be admitted in addition, once. The units that a
+// process gives up between one view and the next count only up to its credit.
 func (w *world) giveUp(p *proc, units int64) {
 	w.dropped += units
-	if w.members != nil { // C changes, and crashes alone give up: of each C at most
+	if w.members != nil { // C changes, and only crashes give units up: at most C of each
 		w.untold += units
 		return
 	}

@@ -11,10 +11,10 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// windowFigures are what a schedule on a window comes to, in units.
+// windowFigures are the results of a schedule on a window, in units.
 type windowFigures struct {
-	excess float64 // of a window, or of the estimate, over Rate
-	debt   float64 // of any windows in a row over Rate for each: fixed ones only
+	excess float64 // over Rate for each of any windows in a row: fixed windows only
+	debt   float64 // counted more than once, or in another window
 	over   float64 // counted more than once, or in another window
 	late   int64   // dropped
 }
@@ -23,20 +23,19 @@ func (f windowFigures) near(g windowFigures) bool {
 	return math.Abs(f.excess-g.excess)+math.Abs(f.debt-g.debt)+math.Abs(f.over-g.over) < 0.02 && f.late == g.late
 }
 
-// atEdge is what happens so long before or after the end of the window: one of
-// edges.
+// atEdge places events at a time before (negative) or after the end of the window. The time is one of edges.
 func atEdge(d time.Duration, es ...[]modelEvent) []modelEvent {
 	return append([]modelEvent{{kind: evEdge, n: int64(slices.Index(edges[:], d))}}, script(es...)...)
 }
 
 func ones(n int) []int64 { return slices.Repeat([]int64{1}, n) }
 
-// Counterexamples to rules that windows do not have, or would not have without
-// the one that is named. They begin with a window of a second.
+// TestModelWindows has counterexamples to rules that windows do not have, and to windows without the named rule. They start
+// with a window of one second.
 func TestModelWindows(t *testing.T) {
 	const ms = time.Millisecond
 	fixed, sliding := hybridlimit.FixedWindow(10, time.Second), hybridlimit.SlidingWindow(10, time.Second)
-	seen := func(ps ...int) (es []modelEvent) { // each has a view, and has used a unit
+	seen := func(ps ...int) (es []modelEvent) { // each process has a view and has used one unit
 		for _, p := range ps {
 			es = append(es, script(calls(p, 1), does(p, evRound))...)
 		}
@@ -47,14 +46,14 @@ func TestModelWindows(t *testing.T) {
 		name   string
 		limit  hybridlimit.Limit
 		procs  int
-		mode   Mode // Deferred if zero
+		mode   Mode // ModeDeferred if zero
 		credit int64
 		events []modelEvent
 		hazard hazard
 		on     windowFigures
 		mutant mutant
 		off    windowFigures
-		silent bool // no property fails: a step of the clock may give as much
+		silent bool // no property fails: a step of the clock may add as much
 	}{
 		{
 			name: "C, not freshness, is the cure", limit: fixed, procs: 3, credit: 2,

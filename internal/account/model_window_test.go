@@ -10,20 +10,20 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// This file is what the model has of windows' own: what they promise, counted
-// at spending time by Redis's clock, and the rules that can be off.
+// This file is the part of the model that belongs to windows: their promise, counted at spending time by Redis's clock, and the
+// rules that can be switched off.
 
-// family is which algorithms are drawn.
+// family is the set of algorithms from which limits are drawn.
 type family uint8
 
 const (
-	buckets family = iota // token and leaky buckets, which are the same arithmetic
+	buckets family = iota // token and leaky buckets, which have the same arithmetic
 	windows               // fixed and sliding
 )
 
 func (f family) String() string { return [...]string{"buckets", "windows"}[f] }
 
-// drawWindow draws a limit. Hours are too many heartbeats.
+// drawWindow draws a limit. With heartbeats a period of hours would take too long.
 func drawWindow(r *rand.Rand, rate int64, h hazard) hybridlimit.Limit {
 	periods := []time.Duration{50 * time.Millisecond, 300 * time.Millisecond, time.Second, time.Second, 7 * time.Second, time.Hour}
 	period := periods[r.IntN(len(periods))]
@@ -36,9 +36,8 @@ func drawWindow(r *rand.Rand, rate int64, h hazard) hybridlimit.Limit {
 	return hybridlimit.SlidingWindow(rate, period)
 }
 
-// inMicroseconds is a wait. Redis tells in whole µs how long a window lasts: of
-// a request that took no time at all, as it may here, that is up to a µs too
-// long.
+// inMicroseconds rounds a wait down. Redis reports in whole µs how long a window lasts. For a request that took no time, as is
+// possible here, this is up to one µs too long.
 func inMicroseconds(l hybridlimit.Limit, d time.Duration) time.Duration {
 	if algo.LimitOf(l).Window.Period > 0 {
 		return d.Truncate(time.Microsecond)
@@ -46,14 +45,14 @@ func inMicroseconds(l hybridlimit.Limit, d time.Duration) time.Duration {
 	return d
 }
 
-// edges are times near the end of a window, as evEdge counts them.
+// edges are times near the end of a window, in the order of evEdge's n.
 var edges = [...]time.Duration{
 	-time.Microsecond, 0, time.Microsecond, -time.Millisecond, time.Millisecond, -tick - time.Millisecond,
 	-2*tick - time.Millisecond, tick, -40 * time.Millisecond,
 }
 
-// drawCrossing draws a sync that the end of its window overtakes, before or
-// after it gets to Redis, with calls on all sides.
+// drawCrossing draws a sync during which the window ends, before or after it reaches Redis. There are calls before, between and
+// after its steps.
 func drawCrossing(r *rand.Rand, p int, rate int64) (es []modelEvent) {
 	edge := func() {
 		es = append(es, modelEvent{kind: evEdge, p: p, n: r.Int64N(int64(len(edges)))})
@@ -81,7 +80,7 @@ func drawCrossing(r *rand.Rand, p int, rate int64) (es []modelEvent) {
 	return es
 }
 
-// toEdge passes time until near the end of a window of Redis's clock.
+// toEdge lets time pass until near the end of a window of Redis's clock.
 func (w *world) toEdge(n int64) {
 	period := w.t.Window.Period
 	if period == 0 {
@@ -94,11 +93,10 @@ func (w *world) toEdge(n int64) {
 	w.advance(max(d, 0))
 }
 
-// skew is by how much Redis's clock was ahead until a time, and the window that
-// Redis counts in from then on.
+// skew is the lead of Redis's clock until a time, and the window in which Redis counts from then on.
 type skew struct{ until, was, win int64 } // ns, µs
 
-// clockAt is what Redis's clock showed, at a time that may be over.
+// clockAt returns the time of Redis's clock at a time that may be in the past.
 func (r *modelRedis) clockAt(ns int64) int64 {
 	for _, s := range r.skews {
 		if ns < s.until {
@@ -108,16 +106,15 @@ func (r *modelRedis) clockAt(ns int64) int64 {
 	return r.clock(ns)
 }
 
-// windowBook counts what was spent in windows, whatever Redis knows of it and
-// without a bound to what it counts.
+// windowBook counts all units spent in windows. It counts them whether or not Redis knows of them, and without an upper limit.
 type windowBook struct {
 	window         algo.Window
 	win, cur, prev int64
-	own            int64 // of cur, what is not carried
+	own            int64 // the part of cur that was not carried
 }
 
-// to brings the book to a time of Redis. A time before its window leaves it
-// there, as a clock that stepped back freezes Redis.
+// to moves the book forward to a Redis time. A time before its window changes nothing, as Redis stands still when its clock
+// steps back.
 func (b *windowBook) to(at int64) {
 	w := b.window
 	win := w.Number(at)
@@ -132,16 +129,16 @@ func (b *windowBook) to(at int64) {
 	b.win = max(b.win, win)
 }
 
-// step takes the book over a step of the clock: to the time before it, for what
-// was over stays over, and then to the window in which Redis counts from there.
-// Windows pass from that moment on, whether or not anything is spent in them.
+// step moves the book over a step of the clock. It goes to the time before the step first, because windows that were over stay
+// over. Then it goes to the window in which Redis counts after the step. Windows pass from there on, whether or not units are
+// spent in them.
 func (b *windowBook) step(s skew) {
 	b.to(modelEpoch + s.until/1000 + s.was)
 	b.to(s.win * b.window.Period)
 	b.win = s.win
 }
 
-// used is the sub-units that count at a time.
+// used returns the sub-units that count at a time.
 func (b *windowBook) used(at int64) int64 {
 	w := b.window
 	if !w.Sliding {
@@ -151,9 +148,8 @@ func (b *windowBook) used(at int64) int64 {
 	return b.cur*w.Unit + b.prev*left
 }
 
-// worst is by how many units a window, or at any moment the estimate, was above
-// Rate; and, of a fixed window, by how many any windows in a row were above Rate
-// for each of them.
+// worst returns how far Rate was exceeded, in units. excess is for one window, or for the estimate at any moment. debt is for
+// fixed windows: the excess over Rate for each window, of any windows in a row.
 func (w *world) worst() (excess, debt float64) {
 	m, win := &w.spending, w.t.Window
 	slices.SortStableFunc(m.spent, func(x, y spent) int { return cmp.Compare(x.at, y.at) })
@@ -177,10 +173,9 @@ func (w *world) worst() (excess, debt float64) {
 	return float64(one) / float64(win.Unit), float64(all) / float64(win.Unit)
 }
 
-// checkWindows holds what was admitted against the theorem. What a process owed
-// when it crashed, or Redis refused, is forgotten, and may be admitted once
-// more. What came more than a window late was within its own window's bound, but
-// nobody repays it.
+// checkWindows compares the admitted units with the theorem. Redis forgets units that a process owed when it crashed, or that
+// Redis refused; as many may be admitted once more. Units that arrived more than a window late were within the bound of their
+// own window, but no process repays them.
 func (w *world) checkWindows(o *outcome) {
 	allowed := float64(o.bound+w.untold) + o.gained + 1e-9
 	if o.excess > allowed {
@@ -191,8 +186,8 @@ func (w *world) checkWindows(o *outcome) {
 	}
 }
 
-// checkCounted holds that Redis has counted everything that it should have,
-// once, where nothing was lost: each op in the window that it names.
+// checkCounted verifies that Redis has counted all units once, each op in the window that it names. It applies to runs without
+// losses.
 func (w *world) checkCounted(o *outcome) {
 	r := &w.redis
 	var s algo.State
@@ -214,14 +209,13 @@ func (w *world) checkCounted(o *outcome) {
 	at, unit := r.tick(w.now), r.bucket.Unit
 	have, want := r.peek(algo.Op{}, at).Level, r.limit.Window.Level(r.limit.Load(s, at), at)
 	o.under, o.over = float64(have-want)/float64(unit), float64(want-have)/float64(unit)
-	// What was debited twice may have left no room for what was owed: below its
-	// floor Redis forgives.
+	// Units debited twice may have left no room for owed units: below its floor Redis forgives debt.
 	if diff := have - want; max(diff, -diff) > o.extra*unit {
 		w.fail("Redis has %.3f units left, %.3f should be; %d too many were debited", float64(have)/float64(unit), float64(want)/float64(unit), o.extra)
 	}
 }
 
-// balance is what Redis would have left if p paid now.
+// balance returns the units that Redis would have left if p paid now.
 func (w *world) balance(p *proc) int64 {
 	r, at := &w.redis, w.redis.clock(w.now)
 	s := r.state
@@ -232,7 +226,7 @@ func (w *world) balance(p *proc) int64 {
 	return ans.Level
 }
 
-// spoilWindow alters what Redis does with an op on a window.
+// spoilWindow changes an op on a window, or the state, for a mutant.
 func (r *modelRedis) spoilWindow(s algo.State, op algo.Op, at int64) (algo.State, algo.Op) {
 	w := r.limit.Window
 	late := op.Win > 0 && op.Win < w.Number(at)
@@ -251,8 +245,7 @@ func (r *modelRedis) spoilWindow(s algo.State, op algo.Op, at int64) (algo.State
 	return s, op
 }
 
-// stretchWord has a word of credit loaded as if the window did not end, until
-// the returned function is called.
+// stretchWord makes the next credit budget ignore the end of the window, until the returned function is called.
 func (w *world) stretchWord(p *proc) func() {
 	ends := p.s.view.ends
 	if w.mutant != mutWordStays || w.now >= ends {
@@ -262,12 +255,12 @@ func (w *world) stretchWord(p *proc) func() {
 	return func() { p.s.view.ends = ends }
 }
 
-// astray is what processes may owe, in sub-units: of a window that Redis has
-// forgotten, or that was over before they knew, it counts nowhere.
+// astray returns the sub-units that processes may owe. They count nowhere if Redis has forgotten their window, or if the window
+// was over before the processes knew.
 func (w *world) astray() int64 { return int64(len(w.procs)) * w.t.Credit * w.t.Bucket.Unit }
 
-// lastIsSeen says that somebody's view is of the last op, and that he takes the
-// window for the one that is: views of another are void.
+// lastIsSeen reports whether a process has a view that is as new as the last op, and takes its window to be the current window.
+// Views of other windows are void.
 func (w *world) lastIsSeen() bool {
 	r := &w.redis
 	if !w.t.windowed() || len(r.ledger) == 0 {
@@ -279,8 +272,7 @@ func (w *world) lastIsSeen() bool {
 	})
 }
 
-// owedHere has what is owed count in any window, until the returned function is
-// called.
+// owedHere makes owed units count in any window until the returned function is called.
 func (w *world) owedHere(p *proc) func() {
 	window, sent := p.s.window, p.s.sentIn
 	if w.mutant != mutOwedDenies {

@@ -2,8 +2,7 @@ package account
 
 import "testing"
 
-// Units of two windows go with two syncs, the older first; of three the oldest
-// is void.
+// Units of two windows go with two syncs, the older window first. With a third window, the units of the oldest one are void.
 func TestRefundsByWindow(t *testing.T) {
 	var r refunds
 	add := func(units, at, void int64) {
@@ -39,8 +38,7 @@ func TestRefundsByWindow(t *testing.T) {
 	}
 }
 
-// Of a bucket cancelled bookings go together, by the earliest, and apart from
-// what was used in part.
+// For a bucket, cancelled bookings are merged and keep the earliest time. They stay apart from units that were used in part.
 func TestRefundsOfABucket(t *testing.T) {
 	var r refunds
 	for _, x := range []refund{{3, 800}, {2, 0}, {1, 700}, {4, 0}, {1, 900}} {

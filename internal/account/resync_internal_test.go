@@ -6,8 +6,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// A re-sync tells the view once, and owes and asks nothing; a view that says
-// nothing is not told.
+// A re-sync sends the view once. It owes nothing and asks for nothing. An empty view is not sent.
 func TestFreezeOfAResync(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -48,7 +47,7 @@ func TestFreezeOfAResync(t *testing.T) {
 	}
 }
 
-// A view from before a loss says so.
+// A view from before a loss is marked as such.
 func TestViewsFromBeforeALoss(t *testing.T) {
 	for _, tc := range []struct {
 		lost int64

@@ -7,7 +7,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// An op that left at 1 s is answered; a lease of 500 ms ends at 1.49 s.
+// The op left at 1 s and is answered. A lease of 500 ms ends at 1.49 s.
 func TestSettle(t *testing.T) {
 	const early, late = sec + 100*ms, sec + 490*ms
 	for _, tc := range []struct {
@@ -44,7 +44,7 @@ func TestSettle(t *testing.T) {
 		{
 			name: "and nobody who joined, though who asked has left", granted: 3, waiting: []int64{2}, now: late,
 			served: []bool{false}, lost: 3,
-		}, // Was served, from a bucket that had filled up again.
+		}, // Regression: it was served from a bucket that had filled up again.
 		{name: "what was asked for those who left is a lease", granted: 3, now: early, leases: [2]lease{{units: 3, end: late}}},
 		{name: "or lost", granted: 3, now: late, lost: 3},
 		{

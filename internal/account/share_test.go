@@ -9,14 +9,13 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// shareOf is the share bucket of one of n processes.
+// shareOf returns the fallback bucket of one of n processes.
 func shareOf(policy Policy, l hybridlimit.Limit, n, floor int64) Fallback {
 	return NewPlan(l).Fallback(policy, floor, n)
 }
 
-// flood calls ten times in each time-to-full for so many of these and returns
-// what was admitted. A call that comes the very ns at which a unit is there may
-// miss it by a rounding, and the next comes a tenth later.
+// flood calls ten times in each time to full, for the given number of times to full, and returns the admitted units. A call in
+// the same ns in which a unit becomes available may miss it by a rounding error. The next call is a tenth later.
 func flood(s *fallbackBucket, t Fallback, full time.Duration, times int64, warm float64) (admitted int64) {
 	for i := range 10 * times {
 		if s.take(t, 1, sec+i*int64(full)/10, warm) {
@@ -34,12 +33,12 @@ func TestShareAdmitsItsPart(t *testing.T) {
 		n      int64
 		floor  int64
 		warm   float64
-		least  int64 // in 80 minutes; the arrivals are ten a minute
+		least  int64 // in 80 minutes, with ten calls a minute
 		most   int64
 	}{
 		{"a fifth", FallbackShare, 5, 0, 1, 72, 81},
 		{"the floor is one a time-to-full", FallbackShare, 40, 1, 1, 72, 81},
-		// Was 0: the fraction was cut off at the share, an eighth of a unit.
+		// Regression: it was 0. The fraction was cut off at the size of the bucket, an eighth of a unit.
 		{"without a floor an eighth of a unit is carried until it is one", FallbackShare, 40, 0, 0.125, 9, 10},
 		{"the whole limit", FallbackFull, 5, 1, 5, 399, 405},
 		{"everything", FallbackAllowAll, 5, 1, 1, 800, 800},
@@ -68,9 +67,9 @@ func TestShareSaysWhenToComeAgain(t *testing.T) {
 	}
 }
 
-// The share starts from what the entry knew, not from a full bucket.
+// The fallback bucket starts from the entry's last knowledge, not from a full bucket.
 func TestShareStartsWarm(t *testing.T) {
-	terms := stepTerms() // a burst of 10, a share of 5
+	terms := stepTerms() // a burst of 10, a fallback bucket of 5
 	for _, tc := range []struct {
 		name string
 		s    Account
@@ -93,10 +92,10 @@ func TestShareStartsWarm(t *testing.T) {
 	}
 }
 
-// On recovery a process owes what it admitted or what its bucket lacks,
-// whichever is less: the refill since is forgiven, as Redis would have.
+// After an outage a process owes the units that it admitted, or the units that its bucket lacks, whichever is less. The refill
+// during the outage is forgiven, as Redis would have done.
 func TestShareSettles(t *testing.T) {
-	st := Fallback{Cap: 10, PerNs: 1e-9} // one a second
+	st := Fallback{Cap: 10, PerNs: 1e-9} // one per second
 	for _, tc := range []struct {
 		name  string
 		takes int64
@@ -126,8 +125,8 @@ func TestShareSettles(t *testing.T) {
 	}
 }
 
-// Neither amnesty nor punishment, whatever the policy: never more than was
-// admitted, nor than the bucket lacks; all of it where nothing was refilled.
+// Under each policy a process owes at most the units that it admitted, and at most the units that the bucket lacks. Without
+// refill it owes all of them.
 func TestShareSettlesFairly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := hybridlimit.TokenBucket(rapid.Int64Range(1, 100).Draw(t, "rate"), time.Second, rapid.Int64Range(1, 50).Draw(t, "burst"))

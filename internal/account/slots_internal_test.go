@@ -6,8 +6,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// A block's slots pass one after the other; what is taken late is served at
-// once, and the next no sooner than a slot's time later.
+// The slots of a block pass one after the other. A slot that is taken late is served at once, and the next slot follows at
+// least one slot's time later.
 func TestBlockPasses(t *testing.T) {
 	const each = 10
 	type step struct{ now, take, delay, lost, left int64 }
@@ -39,8 +39,7 @@ func TestBlockPasses(t *testing.T) {
 	}
 }
 
-// The units of a call are served together, so they are of one block; and there
-// is no room for a third one.
+// The units of a call are served together, so they come from one block. There is no room for a third block.
 func TestTwoBlocks(t *testing.T) {
 	s := Account{leases: [2]lease{block(2, 100, 10), block(3, 300, 10)}}
 	if got := s.AtOnce(5); got != 3 {
@@ -58,8 +57,7 @@ func TestTwoBlocks(t *testing.T) {
 	}
 }
 
-// What comes with an answer serves those who wait, in their order, and the rest
-// is kept.
+// The units of an answer serve the waiting calls in their order. The rest is kept.
 func TestSettleSlots(t *testing.T) {
 	var s Account
 	a := Answer{Answer: algo.Answer{Granted: 3, Lease: 4, Delay: 1, Cap: 10}, each: 1000, At: 5, carried: 3}

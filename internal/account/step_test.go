@@ -71,8 +71,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// A denial lasts no longer than Redis, which knows no debt beyond a whole
-// burst, would have made it last. Was one burst's refill longer.
+// A denial ends no later than Redis would end it. Redis knows no debt beyond a whole burst. Regression: the denial lasted
+// longer by the refill of one burst.
 func TestAProofEndsAtTheFloor(t *testing.T) {
 	terms := stepTerms()
 	s := seen(terms, -10)
@@ -88,7 +88,7 @@ func TestMayBeFull(t *testing.T) {
 		born, evicted, now int64
 		want               bool
 	}{
-		{0, never, 2*full - 1, false}, // Was true from one time to full: the key may be in debt
+		{0, never, 2*full - 1, false}, // Regression: it was true after one time to full. The key may be in debt then.
 		{0, never, 2 * full, true},
 		{5, never, 2 * full, false},
 		{0, full, 3*full - 1, false},
@@ -186,13 +186,12 @@ func TestWorthLease(t *testing.T) {
 		}
 	}
 	s, terms := Account{demand: demand{sum: 1000, at: sec, first: -9 * sec}}, stepTerms()
-	if got := s.prefetchAt(terms, sec); got != 1 && got != 2 { // 1000 a second for 2 ms
+	if got := s.prefetchAt(terms, sec); got != 1 && got != 2 { // 1000 per second for 2 ms
 		t.Errorf("prefetch at %d", got)
 	}
 }
 
-// What is put into the word is in the state too, and what comes back of it is
-// neither lost nor doubled.
+// Units in the budget are also in the account. Units that come back from it are neither lost nor counted twice.
 func TestLoadAndDrainConserveUnits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		terms := stepTerms()
@@ -249,7 +248,7 @@ func TestLoadAndDrainConserveUnits(t *testing.T) {
 		if s.budget != (Budget{}) || s.leases[0].units < 0 || s.leases[1].units < 0 {
 			t.Fatalf("%+v", s)
 		}
-		s.drain(5, now) // a second time takes nothing
+		s.drain(5, now) // the second call takes nothing
 		if got := before.Held() - s.Held() + s.pending - before.pending; got != spent {
 			t.Fatalf("drained twice")
 		}
@@ -282,10 +281,10 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// K given is K; an adaptive one grows to what the key uses in T; neither waits
-// for more than half of the credit.
+// A configured K stays K. An adaptive K grows to the key's use in T. In both cases the process syncs at half of the credit at
+// the latest.
 func TestFlushAt(t *testing.T) {
-	busy := demand{first: 1, at: 100 * sec, sum: 100_000, sq: 100_000} // a second
+	busy := demand{first: 1, at: 100 * sec, sum: 100_000, sq: 100_000} // per second
 	for _, tc := range []struct {
 		name     string
 		every    int64
@@ -309,14 +308,13 @@ func TestFlushAt(t *testing.T) {
 	}
 }
 
-// While there are so many keys that syncs wait, a key takes no lease that it can
-// do without, and one that it cannot all the same.
+// While there are so many keys that syncs wait, a key takes a lease only if it needs one.
 func TestWithoutLeasesWhileSyncsWait(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		behind  bool
 		credit  int64
-		demand  float64 // a second
+		demand  float64 // per second
 		without bool
 	}{
 		{"nobody waits", false, 4, 3, false},

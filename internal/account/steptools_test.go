@@ -12,8 +12,7 @@ const (
 	ms  = int64(time.Millisecond)
 )
 
-// stepTerms is a bucket of 10 that refills 10 a second, and a fleet of two with
-// credit for 4.
+// stepTerms returns the conditions of a bucket of 10 units that refills 10 per second, in a fleet of two with a credit of 4.
 func stepTerms() *Conditions {
 	l := hybridlimit.TokenBucket(10, time.Second, 10)
 	return &Conditions{
@@ -23,8 +22,7 @@ func stepTerms() *Conditions {
 	}
 }
 
-// seen is a state that heard of so many units at 1 s, a round trip after it
-// had asked.
+// seen returns an account that heard of the given units at 1 s, one round trip after it had asked.
 func seen(t *Conditions, units float64) Account {
 	return Account{view: view{
 		level: int64(units * float64(t.Bucket.Unit)), cap: t.Bucket.Cap, sent: sec - ms, received: sec, relook: sec + MaxView, known: true,

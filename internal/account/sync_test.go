@@ -6,8 +6,9 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// A call that needs more than is in hand waits for Redis, and takes and renews no lease meanwhile: with a unit leased Redis has four of
-// five, refused the fifth each time, and leased the unit again, so that a caller that kept to RetryAfter was never admitted.
+// A call that needs more units than are in hand waits for Redis. Meanwhile the process takes and renews no lease. Regression:
+// with one unit leased, Redis had four of five units. It refused the fifth each time and leased the unit again. A caller that
+// waited for RetryAfter was never admitted.
 func TestACallThatNeedsAllHasNoLeaseRenewed(t *testing.T) {
 	terms := stepTerms()
 	terms.Credit = 0

@@ -2,7 +2,7 @@ package account
 
 import "time"
 
-// The defaults of package hybrid, whose Config has them, and its clock's tick.
+// The defaults of package hybrid, which are set in its Config, and the tick of its clock.
 const (
 	defaultOvershoot = 0.05
 	defaultSyncEvery = 1000

@@ -8,24 +8,23 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// windowTerms is stepTerms for a fixed window of 10 a second.
+// windowTerms is stepTerms for a fixed window of 10 per second.
 func windowTerms() *Conditions {
 	t, r := stepTerms(), NewPlan(hybridlimit.FixedWindow(10, time.Second))
 	t.Bucket, t.Window, t.Limit = r.Bucket, r.Window, r.Limit
 	return t
 }
 
-// inWindow is a state that heard at 1 s of a window's level and of its end, a
-// round trip after it had asked at that time of Redis.
+// inWindow returns an account that heard of a window's level and end at 1 s. It had asked one round trip earlier, at the given
+// Redis time.
 func inWindow(t *Conditions, redisNow, level, ends int64) *Account {
 	s := &Account{frozen: true}
 	s.settle(t, Answer{Answer: algo.Answer{Level: level, Cap: t.Bucket.Cap, Ends: ends}, RedisNow: redisNow, Sent: sec - ms}, nil, sec)
 	return s
 }
 
-// The common path spends a word for up to two ticks after it was loaded. What
-// it spent after the window's end would count in the last one, where it may be
-// for nothing, and the window that is would have it once more.
+// The fast path spends a budget for up to two ticks after it was loaded. Units spent after the end of the window would count in
+// the last window. They may be free of charge there, and the current window would admit them once more.
 func TestCreditWordEndsWithItsWindow(t *testing.T) {
 	tm := windowTerms()
 	s := inWindow(tm, 5e6+500e3, 10, 500e3)
@@ -52,9 +51,8 @@ func TestCreditWordEndsWithItsWindow(t *testing.T) {
 	}
 }
 
-// While a clock that stepped back is before the window that Redis counts in,
-// what is owed is of that one, not of the one that the clock shows: it would
-// count in the last one, or, two windows back, not at all.
+// If Redis's clock stepped back, it may be before the window in which Redis counts. Owed units belong to that window, not to
+// the window of the clock. With the window of the clock they would count in the last window or, two windows back, not at all.
 func TestOwedNamesTheWindowThatEnds(t *testing.T) {
 	tm := windowTerms()
 	for _, tc := range []struct {
@@ -75,8 +73,7 @@ func TestOwedNamesTheWindowThatEnds(t *testing.T) {
 	}
 }
 
-// What is owed of the last window takes nothing from the one that is, so it
-// proves no denial in it.
+// Units owed in the last window take nothing from the current window, so they prove no denial in it.
 func TestOwedOfTheLastWindowDeniesNothing(t *testing.T) {
 	tm := windowTerms()
 	s := inWindow(tm, 5e6+500e3, 10, 500e3)
@@ -86,10 +83,10 @@ func TestOwedOfTheLastWindowDeniesNothing(t *testing.T) {
 			window, n int64
 			denied    bool
 		}{
-			{5, 8, false}, // its own
+			{5, 8, false}, // its own window
 			{5, 9, true},
-			{4, 10, false}, // the last
-			{0, 9, true},   // of several: it counts where it arrives
+			{4, 10, false}, // the last window
+			{0, 9, true},   // several windows: the units count where they arrive
 		} {
 			one := *s
 			if one.window = tc.window; where == "in flight" {

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// keyLoads is each key's load in calls per unit of its rate: Zipf shares of
-// Load.Factor, clamped.
+// keyLoads returns the load of each key, in calls per unit of the key's rate: Zipf shares of Load.Factor, clamped.
 func (l Load) keyLoads() []float64 {
 	loads := make([]float64, max(l.Keys, 1))
 	for i, share := range zipf(len(loads), l.KeyZipf) {
@@ -21,7 +20,7 @@ func (l Load) keyLoads() []float64 {
 	return loads
 }
 
-// zipf is n parts of one, the i-th in proportion to 1/i^by.
+// zipf divides 1 into n parts. The i-th part is proportional to 1/i^by.
 func zipf(n int, by float64) []float64 {
 	parts, sum := make([]float64, n), 0.0
 	for i := range parts {
@@ -34,26 +33,25 @@ func zipf(n int, by float64) []float64 {
 	return parts
 }
 
-// stream is the calls of one process, in order, from a random source of its
-// own. What it gives depends on nothing that happens in the run.
+// stream produces the calls of one process, in order, from its own random source. The calls do not depend on events of the run.
 type stream struct {
 	rng     *rand.Rand
 	load    Load
 	span    time.Duration
-	perNs   float64   // calls per ns of this process, at Factor
-	upTo    []float64 // the keys' parts, added up
-	events  float64   // calls expected until the last one, of the Poisson part
-	next    int64     // ns; the Poisson part's next call
-	burst   int64     // ns; the next of a burst
-	left    int       // calls left in it, less one
-	last    int64     // ns; the call before
-	bursted int64     // bursts begun
+	perNs   float64   // calls of this process per ns, at Factor
+	upTo    []float64 // the parts of the keys, cumulative
+	events  float64   // calls expected up to the last one, in the Poisson part
+	next    int64     // ns; next call of the Poisson part
+	burst   int64     // ns; next call of a burst
+	left    int       // calls left in the burst, minus one
+	last    int64     // ns; the previous call
+	bursted int64     // number of bursts so far
 }
 
 const (
 	burstEvery = int64(time.Second)
 	burstFirst = burstEvery / 2
-	burstGap   = int64(time.Microsecond) // at once, but in an order
+	burstGap   = int64(time.Microsecond) // almost simultaneous, but in a fixed order
 	never      = math.MaxInt64
 )
 
@@ -75,14 +73,14 @@ func newStream(rng *rand.Rand, s Scenario, loads []float64, part float64) *strea
 	return st
 }
 
-// arrival is one call: when, ns after the load started, which key, what cost.
+// arrival is one call: its time in ns after the start of the load, its key and its cost.
 type arrival struct {
 	at   int64
 	key  int
 	cost int64
 }
 
-// take returns the next call; false after the last.
+// take returns the next call. It returns false after the last one.
 func (st *stream) take() (arrival, bool) {
 	at := min(st.next, st.burst)
 	if at >= int64(st.span) {
@@ -96,7 +94,7 @@ func (st *stream) take() (arrival, bool) {
 	} else {
 		st.nextBurst()
 	}
-	at = max(at, st.last+1) // calls of one process have an order
+	at = max(at, st.last+1) // the calls of one process have an order
 	st.last = at
 	a := arrival{at: at, cost: 1}
 	if n := len(st.upTo); n > 1 {
@@ -109,8 +107,7 @@ func (st *stream) take() (arrival, bool) {
 	return a, true
 }
 
-// nextPoisson adds an exponential time to the calls expected so far, and looks
-// up when so many are expected.
+// nextPoisson adds an exponential amount to the expected number of calls and finds the time at which that number is expected.
 func (st *stream) nextPoisson() {
 	if st.perNs <= 0 {
 		st.next = never
@@ -120,7 +117,7 @@ func (st *stream) nextPoisson() {
 	st.next = st.when(st.events)
 }
 
-// when is the time at which so many calls are expected, in the shape given.
+// when returns the time at which the given number of calls is expected, in the shape of the load.
 func (st *stream) when(events float64) int64 {
 	t := events / st.perNs
 	switch st.load.Shape {
@@ -138,7 +135,7 @@ func (st *stream) when(events float64) int64 {
 	return int64(t)
 }
 
-// nextBurst is a tenth of a second's calls, rounded up or down at random.
+// nextBurst prepares a burst of a tenth of a second's calls, rounded up or down at random.
 func (st *stream) nextBurst() {
 	for {
 		at := burstFirst + st.bursted*burstEvery

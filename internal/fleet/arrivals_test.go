@@ -8,14 +8,14 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// TestShapes counts what the streams ask for.
+// TestShapes counts the calls of the streams.
 func TestShapes(t *testing.T) {
 	const rate, span = 1000.0, 10 * time.Second
 	for _, c := range []struct {
 		name         string
 		load         Load
 		want         float64 // calls
-		first, later float64 // of them: in the first second, and in the last
+		first, later float64 // of these: in the first second, and in the last
 	}{
 		{"steady", Load{Shape: Steady, Factor: 2}, 20_000, 0.1, 0.1},
 		{"on/off", Load{Shape: OnOff, Factor: 2, On: 500 * time.Millisecond, Off: 1500 * time.Millisecond}, 5000, 0.2, 0},

@@ -4,21 +4,20 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// call is one decision. Times are ns since the load started.
+// call is one decision. Times are ns since the start of the load.
 type call struct {
 	at, end int64
-	spent   int64 // when it counts: of a call that Redis granted, when Redis did
-	delay   int64 // of a queue: so much later it may go
+	spent   int64 // the time at which the call counts; if Redis granted it, the time of the grant
+	delay   int64 // queue: the delay until the call may go
 	cost    int64
 	key     int32
-	process int32 // whose load it was; a process that restarted keeps its number
+	process int32 // the process of the load; a restarted process keeps its number
 	source  hybridlimit.Source
 	allowed bool
-	void    bool // nobody decided: the process ended meanwhile
+	void    bool // no decision: the process ended meanwhile
 }
 
-// journal keeps the calls of one process where they are: a call that waits is
-// filled in later.
+// journal keeps the calls of one process at fixed addresses, because a waiting call is completed later.
 type journal struct{ chunks [][]call }
 
 const journalChunk = 1024

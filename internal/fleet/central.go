@@ -9,12 +9,12 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// central is one limiter without a network: the arithmetic that the script is
-// checked against. Time is whole µs, as Redis's is.
+// central is one limiter without a network. It uses the Go arithmetic that the script is compared with. Time is in whole µs, as
+// in Redis.
 type central struct {
 	limit algo.Limit
 	state algo.State
-	log   *algo.LogWindow // of a sliding log, instead
+	log   *algo.LogWindow // for a sliding log, instead of limit and state
 	past  []algo.Entry
 	ask   [1]int64
 }
@@ -43,7 +43,7 @@ func (c *central) take(at, n int64) (ok bool, delay time.Duration) {
 	return ans.Granted == n, time.Duration(ans.Delay) * time.Microsecond
 }
 
-// shared is one central limiter per key without a network, for [CentralExact].
+// shared is one central limiter per key, without a network. It serves [CentralExact].
 type shared struct {
 	w        *world
 	mu       sync.Mutex

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// event is something that Run does to the fleet at a time.
+// event is an action of Run on the fleet at a given time.
 type event struct {
-	at time.Duration // since the load started
+	at time.Duration // since the start of the load
 	do func()
 }
 
-// events is the schedule of faults, and of what has to be read on the way.
-// Faults come up to a tenth of a ms late, so that they tie with nothing.
+// events returns the schedule of the faults and of the readings during the run. A fault starts up to a tenth of a ms late, so
+// that it does not coincide with another event.
 func (w *world) events() []event {
 	rng := w.rng(forFaults, 0, 0)
 	evs := []event{{w.s.Steady, func() { w.countOps(-1) }}, {w.s.Span, func() { w.countOps(1) }}}
@@ -48,8 +48,8 @@ func (w *world) events() []event {
 	return evs
 }
 
-// conduct plays the events, each when everybody else waits for the clock: what
-// happens at one instant has happened before it.
+// conduct plays the events. Each starts when all goroutines wait for the clock, so everything else at the same instant has
+// happened before it.
 func (w *world) conduct() {
 	for _, e := range w.events() {
 		time.Sleep(e.at - time.Duration(w.since()))
@@ -58,14 +58,14 @@ func (w *world) conduct() {
 	}
 }
 
-// countOps adds up what has been sent; called at both ends of the steady part.
+// countOps adds up the ops sent so far. It is called at both ends of the steady part.
 func (w *world) countOps(sign int64) {
 	for _, p := range w.procs {
 		w.ops += sign * p.ops()
 	}
 }
 
-// faultOf is what begins a fault, and what ends it; nil where it needs no end.
+// faultOf returns the functions that begin and end a fault. over is nil for a fault without an end.
 func (w *world) faultOf(f Fault, key int) (begin, over func()) {
 	each := func(do func(*process)) func() {
 		return func() {
@@ -86,7 +86,7 @@ func (w *world) faultOf(f Fault, key int) (begin, over func()) {
 	case Leave:
 		return each(func(p *process) {
 			p.ended.Store(true)
-			w.leaving.Go(func() { _ = p.leave() }) // what it could not pay, Report.Dropped counts
+			w.leaving.Go(func() { _ = p.leave() }) // Report.Dropped counts the units that it could not pay
 		}), nil
 	case Join:
 		return func() { w.launch(w.newest); w.newest++ }, nil
@@ -125,9 +125,8 @@ func (w *world) deactivate(f Fault) {
 	w.active.Store(&next)
 }
 
-// pause stops processes as far as that can be done from outside: nobody calls
-// them, and nothing reaches or leaves them. Their timers go on, so calls that
-// wait already time out, as a stopped process's would when it goes on.
+// pause suspends processes as far as that is possible from outside: they get no calls, and no message reaches or leaves them.
+// Their timers continue, so calls that already wait time out. The calls of a suspended process would time out when it resumes.
 func (w *world) pause(f Fault) (begin, over func()) {
 	var stopped []*process
 	begin = func() {
@@ -221,7 +220,7 @@ func (w *world) restart() {
 	w.setDown(false)
 }
 
-// setDown is for the server without a Redis.
+// setDown serves the server of CountAndPush, which has no Redis.
 func (w *world) setDown(down bool) {
 	if w.pushed != nil {
 		w.pushed.mu.Lock()

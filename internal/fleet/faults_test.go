@@ -20,11 +20,10 @@ func between(r Report, from, to time.Duration) (sum Sample) {
 	return sum
 }
 
-// TestFaults shows that each fault does what it says: the same run with and
-// without it.
+// TestFaults verifies the effect of each fault: the same run with it and without it.
 func TestFaults(t *testing.T) {
 	const ms = time.Millisecond
-	// Every decision is a message, and there is room for all.
+	// Each decision is a message, and there is enough for all calls.
 	exact := Scenario{
 		Seed: 2, Kind: RedisExact, Processes: 3, Limit: hybridlimit.TokenBucket(100, time.Second, 1000),
 		Load: Load{Factor: 1}, Span: 1500 * ms, Latency: 1 * ms,
@@ -34,7 +33,7 @@ func TestFaults(t *testing.T) {
 		Seed: 2, Kind: Auto, Processes: 3, Limit: hybridlimit.TokenBucket(100, time.Second, 50),
 		Load: Load{Factor: 2}, Span: 1500 * ms, Latency: 1 * ms,
 	}
-	// Some units are owed all the time.
+	// Some units are owed at all times.
 	deferred := auto
 	deferred.Kind, deferred.Load.Factor, deferred.Interval = Deferred, 0.9, time.Second
 	without := map[Kind]Report{}
@@ -109,7 +108,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestNaiveFaults runs the limiter without a Redis through everything.
+// TestNaiveFaults runs the limiter without Redis through all faults.
 func TestNaiveFaults(t *testing.T) {
 	s := Scenario{
 		Seed: 4, Kind: CountAndPush, Processes: 3, Limit: hybridlimit.PerSecond(200), Load: Load{Factor: 0.9, Keys: 3},
@@ -125,10 +124,9 @@ func TestNaiveFaults(t *testing.T) {
 	}
 }
 
-// Count-and-push goes on in an outage, however long: each process by the whole
-// limit. What it had not pushed was taken off a full bucket again and again, so
-// that it denied everything from a burst on. When the outage is over it is at
-// its rate as soon as a burst for each process is repaid.
+// TestNaiveOutage verifies that count-and-push continues in an outage of any length, each process by the whole limit. After the
+// outage it returns to its rate as soon as a burst for each process is repaid. Regression: units that were not pushed were
+// subtracted from a full bucket again and again, so that it denied all calls after a burst.
 func TestNaiveOutage(t *testing.T) {
 	const n, rate, burst = 3, 100, 50
 	for _, limit := range []hybridlimit.Limit{
@@ -136,7 +134,7 @@ func TestNaiveOutage(t *testing.T) {
 		hybridlimit.FixedWindow(rate, time.Second), hybridlimit.SlidingWindow(rate, time.Second), hybridlimit.SlidingLog(rate, time.Second),
 	} {
 		for _, fault := range []FaultKind{KillRedis, HangRedis} {
-			for _, factor := range []float64{0.9, 9} { // of the limit; of it each process has a third
+			for _, factor := range []float64{0.9, 9} { // of the limit; each process has a third of the load
 				r := Run(t, Scenario{
 					Seed: 4, Kind: CountAndPush, Processes: n, Limit: limit, Load: Load{Factor: factor}, Span: 20 * time.Second,
 					Latency: time.Millisecond, Faults: []Fault{{At: 2 * time.Second, Kind: fault, Process: -1, For: 10 * time.Second}},
@@ -157,7 +155,7 @@ func TestNaiveOutage(t *testing.T) {
 	}
 }
 
-// Redis's clock goes on after steps that cancel each other. It stood still.
+// Redis's clock continues after two steps that cancel each other. Regression: it stood still.
 func TestStepThereAndBack(t *testing.T) {
 	s := Scenario{
 		Seed: 2, Kind: RedisExact, Processes: 2, Limit: hybridlimit.TokenBucket(100, time.Second, 10),

@@ -12,14 +12,13 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// ledger adds up what Redis debits. A state counts its debits since it was
-// born, so it is read before it can be lost: each second, less than any TTL
-// after the last debit, and before whatever takes it away.
+// ledger adds up the debits of Redis. A state counts its debits since its creation, so it must be read before it can be lost.
+// It is read each second, which is shorter than any TTL after the last debit, and before each event that removes it.
 type ledger struct {
 	w     *world
 	names []string // of the keys' states
 	last  []debits
-	total int64 // of states that are gone
+	total int64 // of states that no longer exist
 }
 
 type debits struct{ born, since int64 }
@@ -49,8 +48,8 @@ func (l *ledger) harvest() {
 	}
 }
 
-// read returns what a state debited; false where there is none: it has expired,
-// or is not there yet, and what it had was read.
+// read returns the debits of a state. It returns false if there is no state: it has not been created, or it has expired after
+// its debits were read.
 func (l *ledger) read(i int, name string) (debits, bool) {
 	if l.w.s.Limit.Algorithm == hybridlimit.AlgSlidingLog {
 		return l.readLog(i, name)
@@ -66,9 +65,8 @@ func (l *ledger) read(i int, name string) (debits, bool) {
 	return debits{state.Born, state.Since}, ok
 }
 
-// readLog is read of a log, which counts in its entries: "<total> <cost>". It
-// was born with its first, as long as that is there: for a Period after it, so
-// that only a Period below harvestEvery could hide a birth.
+// readLog is read for a log, which counts in its entries: "<total> <cost>". A log's creation is the time of its first entry.
+// That entry stays for a Period, so only a Period below harvestEvery could hide a creation.
 func (l *ledger) readLog(i int, name string) (debits, bool) {
 	entries, err := l.w.bubble.Mini.ZMembers(name)
 	if err != nil || len(entries) == 0 {
@@ -97,11 +95,14 @@ func (l *ledger) debited() int64 {
 	return sum
 }
 
-// exact says whether what Redis debited must be what its processes know of, to
-// the unit. It need not where somebody may have debited and nobody heard of it:
-// a process that crashed had something on its way; an exact call is sent once;
-// and a Redis that forgets envelopes takes a batch that is sent again for new.
-// Then it may only be more.
+// exact reports whether the debits of Redis must equal the accounts of its processes, to the unit. They may differ if Redis may
+// have debited units while no process heard of them:
+//
+//   - a process crashed and had a sync in flight;
+//   - an exact call, which is sent only once, was not answered;
+//   - Redis forgot an envelope and applied a repeated batch again.
+//
+// In these cases the debits may only be larger.
 func (s Scenario) exact() bool {
 	var forgetful bool
 	// A call that opens a connection takes four round trips.
@@ -118,27 +119,27 @@ func (s Scenario) exact() bool {
 		case ClockStep:
 			forgetful = forgetful || f.Size > time.Second
 			if s.Limit.Algorithm == hybridlimit.AlgSlidingLog && f.Size < 0 {
-				return false // a log that goes back with the clock seems to be another
+				return false // a log that goes back with the clock looks like another log
 			}
 		}
 	}
 	return !unheard || !once && !forgetful
 }
 
-// asksAlways says whether hybrid decides each call by itself in any mode.
+// asksAlways reports whether the hybrid limiter asks Redis for each call in any mode.
 func (s Scenario) asksAlways() bool { return s.Limit.Algorithm == hybridlimit.AlgSlidingLog }
 
-// openAccounts notes that a process ended with something on its way.
+// openAccounts records that a process ended while a sync was in flight.
 func (w *world) openAccounts() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.loose = true
 }
 
-// settle ends the fleet when nothing fails any more, and closes the books.
+// settle ends the fleet after the last fault and closes the books.
 func (w *world) settle(r *Report) {
 	w.leaving.Wait()
-	for range 60 { // far longer than a breaker stays open
+	for range 60 { // much longer than a breaker stays open
 		time.Sleep(500 * time.Millisecond)
 		w.harvest()
 		if w.quiet() {
@@ -180,7 +181,7 @@ func (w *world) quiet() bool {
 	})
 }
 
-// balance checks the line of hybrid.Stats and returns its right side.
+// balance checks the equation of hybrid.Stats and returns its right side.
 func (w *world) balance(p *process, s hybrid.Stats) int64 {
 	want := s.Admitted + s.Expired + s.Held + s.Lost - s.Owed - s.Dropped - s.Forgiven
 	if got := s.Paid + s.Granted - s.Refunded; got != want {
@@ -193,7 +194,7 @@ func (w *world) balance(p *process, s hybrid.Stats) int64 {
 	return want
 }
 
-// leftovers looks for keys that would never go.
+// leftovers finds keys that would never expire.
 func (w *world) leftovers() {
 	mini := w.bubble.Mini
 	w.setClock()

@@ -10,14 +10,13 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/meter"
 )
 
-// A decision may be a tick later than MaxWait.
+// A decision may come one tick later than MaxWait.
 const (
 	maxWait = 20 * time.Millisecond
 	slack   = 5 * time.Millisecond
 )
 
-// decisions is all calls that were decided, in the order in which they were
-// made.
+// decisions returns all calls that were decided, in the order of their start.
 func (w *world) decisions() []*call {
 	var all []*call
 	for _, p := range w.procs {
@@ -35,7 +34,7 @@ func (w *world) decisions() []*call {
 	return all
 }
 
-// told is the units that callers were told they have.
+// told returns the units that callers were told they have.
 func (w *world) told() (units int64) {
 	for _, p := range w.procs {
 		for _, chunk := range p.journal.chunks {
@@ -49,7 +48,7 @@ func (w *world) told() (units int64) {
 	return units
 }
 
-// measure fills in the report but for the accounts, which settle does.
+// measure fills in the report, except for the accounts, which settle fills in.
 func (w *world) measure(r *Report) {
 	all := w.decisions()
 	r.Ops, r.Messages, r.Heartbeats = w.ops, w.messages.Load(), w.beats.Load()
@@ -72,7 +71,7 @@ func (w *world) measure(r *Report) {
 	r.Violated = w.violated
 }
 
-// count adds up what needs no order.
+// count adds up the figures that do not depend on the order of the calls.
 func (r *Report) count(w *world, all []*call) {
 	last := len(r.Timeline) - 1
 	for _, c := range all {
@@ -102,7 +101,7 @@ func (r *Report) count(w *world, all []*call) {
 
 func (w *world) steady(c *call) bool { return c.at >= int64(w.s.Steady) }
 
-// central is what one limiter per key admits of the same calls.
+// central returns the units that one limiter per key admits of the same calls.
 func (w *world) central(all []*call) (units int64) {
 	limiters := make([]*central, len(w.keys))
 	for i := range limiters {
@@ -116,7 +115,7 @@ func (w *world) central(all []*call) (units int64) {
 	return units
 }
 
-// fairness is Jain's index and the acceptance, by process.
+// fairness computes Jain's index and the acceptance of each process.
 func (r *Report) fairness(w *world, all []*call) {
 	calls, admitted, units := make([]int64, w.newest), make([]int64, w.newest), make([]float64, w.newest)
 	for _, c := range all {
@@ -144,7 +143,7 @@ func (r *Report) fairness(w *world, all []*call) {
 	}
 }
 
-// meter goes through the calls in the order in which they count. It sorts all.
+// meter feeds the calls to the meters in the order of the times at which they count. It sorts all.
 func (w *world) meter(r *Report, all []*call) {
 	slices.SortStableFunc(all, func(a, b *call) int { return cmp.Compare(a.spent, b.spent) })
 	meters, fair := make([]meter.Meter, len(w.keys)), make([]meter.Meter, len(w.keys))
@@ -161,7 +160,7 @@ func (w *world) meter(r *Report, all []*call) {
 				r.Vague += c.cost
 			}
 		case fair[c.key].Holds(at, c.cost):
-			fair[c.key].Admit(at, c.cost) // or one wasted unit would make every later denial false
+			fair[c.key].Admit(at, c.cost) // otherwise one wasted unit would make each later denial false
 			if w.steady(c) {
 				r.FalseDenials++
 			}
@@ -175,8 +174,7 @@ func (w *world) meter(r *Report, all []*call) {
 	}
 }
 
-// leave goes through the calls in the order in which they leave their queue. It
-// sorts all.
+// leave feeds the calls to the meters in the order in which they leave their queue. It sorts all.
 func (w *world) leave(r *Report, all []*call) {
 	slices.SortStableFunc(all, func(a, b *call) int { return cmp.Compare(a.end+a.delay, b.end+b.delay) })
 	outputs := make([]*meter.Output, len(w.keys))
@@ -193,9 +191,8 @@ func (w *world) leave(r *Report, all []*call) {
 	}
 }
 
-// vague says of a call that Redis granted whether it may count otherwise than
-// it was measured, because its answer may have been late: in the window before,
-// or in a log at all.
+// vague reports whether a call that Redis granted may belong to another time than measured, because its answer may have been
+// late: to the window before, or, in a log, to any earlier time.
 func (w *world) vague(c *call) bool {
 	if c.source != hybridlimit.SourceRedis || c.end-c.at <= int64(w.s.Latency) {
 		return false

@@ -9,23 +9,22 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// network decides on each request of one process, from a random source of its
-// own, and counts what passes.
+// network decides the fate of each request of one process, from its own random source, and counts the messages.
 type network struct {
 	w       *world
 	process int
 	rng     *rand.Rand
 }
 
-// fate is what becomes of one message.
+// fate is the treatment of one message.
 type fate struct {
 	lost           FaultKind // LoseRequests, LoseReplies, Duplicate, or none
-	hang           bool      // the loss shows by a time-out only
+	hang           bool      // the loss shows only as a time-out
 	request, reply time.Duration
 }
 
-// roll decides on a message; only scripts are lost, late or doubled, so that a
-// handshake costs what it costs everywhere.
+// roll draws the fate of a message. Only scripts are lost, late or duplicated, so that a handshake has the same cost
+// everywhere.
 func (n *network) roll(script bool) fate {
 	var f fate
 	for _, a := range *n.w.active.Load() {
@@ -50,11 +49,11 @@ func (n *network) roll(script bool) fate {
 	return f
 }
 
-// judge is the script of the link.
+// judge is the verdict function of the link.
 func (n *network) judge(_ int, cmd []string) redistest.Verdict {
 	script := strings.EqualFold(cmd[0], "EVALSHA") || strings.EqualFold(cmd[0], "EVAL")
 	if script && len(cmd) > 2 {
-		// A batch of nothing loads the script.
+		// A batch without ops loads the script.
 		beat := cmd[1] == lua.Fleet.SHA || cmd[1] == lua.Fleet.Source || cmd[2] == "0"
 		n.w.sent(beat)
 	}
@@ -75,5 +74,5 @@ func (n *network) judge(_ int, cmd []string) redistest.Verdict {
 	return v.Late(f.request, f.reply)
 }
 
-// hits says whether a fault is that process's too.
+// hits reports whether a fault affects the process.
 func (f Fault) hits(process int) bool { return f.Process < 0 || f.Process == process }

@@ -15,26 +15,25 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// subject is what decides in one process.
+// subject is the limiter of one process.
 type subject interface {
-	// AllowN decides. Only one that may wait is called from a goroutine of its own.
+	// AllowN decides. If mayWait is true, it is called from its own goroutine.
 	AllowN(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
 	mayWait() bool
 }
 
-// process is one life of a process: what starts again after a crash is
-// another, with the same number.
+// process is one life of a process. A process that starts again after a crash is a new value with the same number.
 type process struct {
 	w       *world
 	number  int
 	subject subject
-	limiter *hybrid.Limiter    // nil for the kinds without a Redis
-	link    *redistest.MemLink // as is this
+	limiter *hybrid.Limiter    // nil for the kinds without Redis
+	link    *redistest.MemLink // nil for the kinds without Redis
 	pusher  *pusher            // CountAndPush only
 
-	ended  atomic.Bool // it decides no more
+	ended  atomic.Bool // no more decisions
 	paused atomic.Bool
-	held   int // by how many its link is held: see hold
+	held   int // number of holds on its link: see hold
 
 	journal journal
 	calls   sync.WaitGroup // the driver, and calls that wait
@@ -43,7 +42,7 @@ type process struct {
 	gate chan struct{}
 }
 
-// launch starts a process, and its load as far as that is not over.
+// launch starts a process, and the rest of its load.
 func (w *world) launch(number int) *process {
 	life := 0
 	for _, p := range w.procs {
@@ -65,8 +64,7 @@ func (w *world) launch(number int) *process {
 		p.link.Latency(w.s.Latency/2, w.s.Latency-w.s.Latency/2)
 		p.link.Script(net.judge)
 		rdb := p.link.Client(func(o *redis.Options) {
-			// go-redis dials on in the background, and no goroutine may
-			// outlive the bubble.
+			// go-redis retries dials in the background, and no goroutine may outlive the bubble.
 			o.DialerRetries, o.PoolSize = 1, poolFor
 		})
 		l, err := hybrid.New(rdb, w.s.Limit, w.config())
@@ -79,7 +77,7 @@ func (w *world) launch(number int) *process {
 		p.hold(w.hung)
 	}
 	w.procs = append(w.procs, p)
-	part := 1 / float64(w.s.Processes) // of one that joined
+	part := 1 / float64(w.s.Processes) // for a process that joined
 	if number < len(w.parts) {
 		part = w.parts[number]
 	}
@@ -88,13 +86,12 @@ func (w *world) launch(number int) *process {
 	return p
 }
 
-// real is the limiter that it is all about.
+// real is the limiter under test.
 type real struct{ *hybrid.Limiter }
 
 func (real) mayWait() bool { return true }
 
-// drive asks what the stream says, when it says so. Calls of a process that is
-// paused or gone are nobody's.
+// drive makes the calls of the stream at their times. Calls of a paused or ended process are dropped.
 func (p *process) drive(calls *stream) {
 	born := p.w.since()
 	for {
@@ -144,8 +141,7 @@ func (p *process) decide(c *call) {
 	}
 }
 
-// hold stops (1) and lets go of (-1) what is on its way, both ways. Several
-// may hold at once.
+// hold stops (1) or releases (-1) the messages in flight, in both directions. Several holds may be active at once.
 func (p *process) hold(by int) {
 	was := p.held > 0
 	p.held += by
@@ -165,7 +161,7 @@ func (p *process) hold(by int) {
 	}
 }
 
-// wait is for a pusher, which has no link: it waits while the process is held.
+// wait blocks while the process is held. Only a pusher uses it, because it has no link.
 func (p *process) wait() {
 	p.mu.Lock()
 	gate := p.gate
@@ -173,7 +169,7 @@ func (p *process) wait() {
 	<-gate
 }
 
-// ops is what the process has sent so far.
+// ops returns the number of ops that the process has sent so far.
 func (p *process) ops() int64 {
 	switch {
 	case p.limiter != nil:
@@ -186,7 +182,7 @@ func (p *process) ops() int64 {
 	return 0
 }
 
-// crash ends it without a word. What it had sent may still arrive.
+// crash ends the process without a shutdown. Messages that it had sent may still arrive.
 func (p *process) crash() {
 	p.ended.Store(true)
 	if p.limiter != nil {
@@ -197,12 +193,11 @@ func (p *process) crash() {
 	}
 }
 
-// leaveWithin bounds an orderly end in a fleet whose Redis does not answer.
+// leaveWithin is the time limit of an orderly end in a fleet whose Redis does not answer.
 const leaveWithin = 5 * time.Second
 
-// leave ends it in order. It reports an error where that left units unpaid, and
-// notes where something may be on its way: while its breaker is open, Shutdown
-// does not wait for a sync that pays nothing.
+// leave ends the process in order. It returns an error if units stay unpaid. It also records that a sync may be in flight:
+// while the breaker is open, Shutdown does not wait for a sync that pays no units.
 func (p *process) leave() error {
 	p.ended.Store(true)
 	if p.pusher != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
-// draw is a random scenario: a small fleet, a small limit, every mode, every
-// fault. About three hundred calls, since each may cost a script.
+// draw returns a random scenario with about three hundred calls: a small fleet and a small limit, in every mode and with every
+// fault. Each call may cost a script.
 func draw(seed uint64) Scenario {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	pick := func(ds ...time.Duration) time.Duration { return ds[rng.IntN(len(ds))] }
@@ -43,7 +43,7 @@ func draw(seed uint64) Scenario {
 		s.MaxKeys, s.Load.Keys = 1, 4
 	}
 	s.Load.Factor /= float64(s.Load.Keys)
-	if !onRedisClock(s.Limit) && rng.IntN(4) == 0 { // leases in hand while the bucket fills, and then all is asked for
+	if !onRedisClock(s.Limit) && rng.IntN(4) == 0 { // leases in hand while the bucket fills, followed by a high demand
 		s.Limit.Rate, s.Limit.Burst = rate+40, burst+40
 		s.Load = Load{Factor: 150 / float64(rate+40), MaxCost: 1 + rng.Int64N(4)}
 		s.Span = 3 * time.Second
@@ -58,7 +58,7 @@ func draw(seed uint64) Scenario {
 	return s
 }
 
-// drawLimit is of any algorithm, half of the time a bucket's.
+// drawLimit draws a limit of any algorithm, half of the time of a bucket.
 func drawLimit(rng *rand.Rand, rate, burst int64) hybridlimit.Limit {
 	window := []time.Duration{500, 1000, 1000, 2000}[rng.IntN(4)] * time.Millisecond
 	switch rng.IntN(12) {
@@ -103,40 +103,40 @@ func drawFault(rng *rand.Rand, s Scenario) Fault {
 	return f
 }
 
-// theorem is what DESIGN §8 promises of a scenario: by how many units a key may
-// exceed what its algorithm admits. ok is false where it promises no such thing.
+// theorem returns the promise of DESIGN §8 for a scenario: the number of units by which a key may exceed its algorithm. ok is
+// false if there is no promise for the scenario.
 func theorem(s Scenario, r Report) (bound float64, ok bool) {
 	rate := float64(s.Limit.Rate) / s.Limit.Period.Seconds()
 	windows := onRedisClock(s.Limit)
-	bound = rate/1e6 + float64(r.Dropped+r.Vague) // Redis counts whole µs; what a crash took along
+	bound = rate/1e6 + float64(r.Dropped+r.Vague) // Redis counts whole µs; a crash loses units
 	smallest, largest := s.Processes, s.Processes
 	if s.Limit.Algorithm == hybridlimit.AlgLeakyQueue {
-		bound += rate / 1e6 // a delay counts from the last whole µs, and ends on one
+		bound += rate / 1e6 // a delay counts from the last whole µs and ends on one
 		bound += rate * s.Latency.Seconds()
 	}
 	for _, f := range s.Faults {
 		switch f.Kind {
 		case Wipe, EvictKey, KillRedis:
-			return 0, false // Redis's memory is not intact
+			return 0, false // Redis has lost data
 		case Leave, Crash:
 			smallest = 1
-			largest++ // one that starts again is counted besides its former self
+			largest++ // a process that starts again counts in addition to its former life
 		case Join:
 			largest++
 		case ClockStep:
 			switch {
-			case windows: // a lease that processes believe to be of this window is spent in the next
+			case windows: // processes spend a lease in the next window, in the belief that it is the current one
 				bound += float64(s.Limit.Rate)
-			case f.Size > 0: // Redis believes so much was refilled
+			case f.Size > 0: // Redis adds the refill of this time
 				bound += rate * f.Size.Seconds()
-				if s.Limit.Algorithm == hybridlimit.AlgLeakyQueue { // two calls are served at a time
+				if s.Limit.Algorithm == hybridlimit.AlgLeakyQueue { // two calls may be served at the same time
 					bound += float64(s.Load.MaxCost)
 				}
 			}
 		}
 	}
 	if len(s.Faults) > 0 && !windows {
-		bound += rate * maxWait.Seconds() // a grant may have been so long on its way
+		bound += rate * maxWait.Seconds() // a grant may have been in flight for so long
 	}
 	if r.BySource[hybridlimit.SourceFallback] > 0 {
 		return 0, false
@@ -148,7 +148,7 @@ func theorem(s Scenario, r Report) (bound float64, ok bool) {
 	return bound + float64(int64(largest-1)*credit), true
 }
 
-// credit is C in a fleet of n.
+// credit returns C in a fleet of n.
 func (s Scenario) credit(n int64) int64 {
 	burst, others := s.Limit.BurstSize(), max(n-1, 1)
 	switch {
@@ -164,7 +164,7 @@ func (s Scenario) credit(n int64) int64 {
 	return int64(s.Overshoot*float64(burst)) / others
 }
 
-// failure says what is wrong with a run, if anything.
+// failure describes the error of a run; "" if there is none.
 func failure(s Scenario, r Report) string {
 	if len(r.Violated) > 0 {
 		return strings.Join(r.Violated, "\n")
@@ -175,12 +175,12 @@ func failure(s Scenario, r Report) string {
 	return ""
 }
 
-// literal is the scenario as Go, for a table of cases.
+// literal returns the scenario as Go code, for a table of cases.
 func literal(s Scenario) string {
 	return strings.NewReplacer("fleet.", "", "Algorithm:0x0, ", "").Replace(fmt.Sprintf("%#v", s))
 }
 
-// fewest leaves out the faults that are not needed to fail.
+// fewest removes the faults that are not needed for the failure.
 func fewest(t *testing.T, s Scenario) Scenario {
 	for i := 0; i < len(s.Faults); {
 		less := s
@@ -194,8 +194,7 @@ func fewest(t *testing.T, s Scenario) Scenario {
 	return s
 }
 
-// TestTheorem holds random fleets of real limiters on the real scripts against
-// the bound and the accounts.
+// TestTheorem compares random fleets of real limiters on the real scripts with the bound and the accounts.
 func TestTheorem(t *testing.T) {
 	seed := testenv.Seed(t)
 	var bounded, tight int

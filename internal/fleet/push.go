@@ -9,11 +9,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/meter"
 )
 
-// pushed is the server of [CountAndPush]: a count per key. It keeps debt, which
-// is the literature's limiter at its best: one that stops at zero forgets what
-// was admitted beyond, and exceeds its rate for as long as the load lasts (9.3
-// times at 100 processes and ten times the load). Windows are counted in those
-// in which units were admitted.
+// pushed is the server of [CountAndPush]: one count per key. It keeps debt, which is the best form of this limiter in the
+// literature. A count that stops at zero forgets the units admitted beyond it. Such a limiter exceeds its rate for as long as
+// the load lasts (9.3 times at 100 processes and ten times the load). Units count in the window in which they were admitted.
 type pushed struct {
 	w      *world
 	mu     sync.Mutex
@@ -21,14 +19,13 @@ type pushed struct {
 	down   bool
 }
 
-// delta is what a process pushes of a key.
+// delta is the units of one key that a process pushes.
 type delta struct {
 	units int64
-	at    int64 // when the last of them was admitted
+	at    int64 // time of the last admission among them
 }
 
-// push debits, and returns what is there. All keys of a process go in one
-// message.
+// push debits the units and returns the levels. All keys of a process go in one message.
 func (p *pushed) push(at int64, deltas map[string]delta) map[string]meter.Meter {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -51,11 +48,12 @@ func (p *pushed) wipe() {
 	p.levels = map[string]meter.Meter{}
 }
 
-// pusher is a process of [CountAndPush]: it admits while the last level that
-// it saw, less what it has admitted since and with the refill, suffices, and
-// pushes each T. No lease, no bound on what a process admits in between. While
-// nobody answers it goes on so, each process by the whole limit, and tells of a
-// burst at most when it is over: the rest has been refilled where it was admitted.
+// pusher is a process of [CountAndPush]. It admits a call while the last level that it saw is sufficient. It subtracts its own
+// admissions since then and adds the refill. It pushes each T. There are no leases and no bound on its admissions between two
+// pushes.
+//
+// In an outage each process continues, by the whole limit. After the outage it reports at most a burst. The rest was refilled
+// where it was admitted.
 type pusher struct {
 	w      *world
 	net    *network
@@ -69,11 +67,11 @@ type pusher struct {
 	ops  int64
 }
 
-// sight is what a pusher knows of a key.
+// sight is a pusher's knowledge of a key.
 type sight struct {
-	meter.Meter       // as last seen, and what was admitted since
+	meter.Meter       // the level as last seen, and the admissions since then
 	pending     int64 // units not sent
-	last        int64 // when the last of them was admitted
+	last        int64 // time of the last admission among them
 }
 
 func newPusher(w *world, net *network, server *pushed, hold func()) *pusher {
@@ -120,8 +118,8 @@ func (p *pusher) run() {
 	}
 }
 
-// pushTimeout is as HubConfig.SyncTimeout: what is not answered by then is
-// pushed again, and counted twice if it was the reply that was lost.
+// pushTimeout corresponds to HubConfig.SyncTimeout. A push without an answer until then is repeated. If only the reply was
+// lost, it counts twice.
 const pushTimeout = 250 * time.Millisecond
 
 func (p *pusher) push() {

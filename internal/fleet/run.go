@@ -9,24 +9,23 @@ import (
 	"time"
 )
 
-// collectLess is for the whole process, since runs may be parallel: miniredis
-// makes a Lua state per call and the rest is small, so half of the time would
-// go into collecting them. GOGC overrules it.
+// collectLess raises the garbage collector's target. It does so for the whole test process, because runs may be parallel.
+// miniredis creates a Lua state per call and all else is small, so without this half of the time would go into collecting these
+// states. GOGC overrides it.
 var collectLess = sync.OnceFunc(func() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(800)
 	}
 })
 
-// Run plays a scenario in a bubble of its own and reports. It fails the test
-// only where the scenario cannot be played; what did not hold is in
-// Report.Violated. A goroutine that outlives its hub panics the bubble.
+// Run plays a scenario in its own bubble and returns the report. It fails the test only if the scenario cannot be played.
+// Broken invariants are in Report.Violated. A goroutine that outlives its hub makes the bubble panic.
 func Run(t *testing.T, s Scenario) Report {
 	t.Helper()
 	return run(t, s, nil)
 }
 
-// run is Run, with a look at the world before it starts.
+// run is Run with a function that sees the world before the start.
 func run(t *testing.T, s Scenario, look func(*world)) (r Report) {
 	t.Helper()
 	s = s.withDefaults()
@@ -50,8 +49,7 @@ func run(t *testing.T, s Scenario, look func(*world)) (r Report) {
 	return r
 }
 
-// warm starts the processes, each at a time of its own: what happens at one
-// instant happens in any order.
+// warm starts the processes at different times, because events at the same instant have no fixed order.
 func (w *world) warm() {
 	spread := min(time.Second, w.s.Warm/2)
 	if w.s.Cold {
@@ -67,8 +65,7 @@ func (w *world) warm() {
 	}
 }
 
-// coldSpread is how far apart the processes of a cold fleet start: a tick or
-// less between two.
+// coldSpread is the time in which all processes of a cold fleet start: one tick or less between two.
 const coldSpread = 50 * time.Millisecond
 
 func (s Scenario) withDefaults() Scenario {
@@ -87,7 +84,7 @@ func (s Scenario) withDefaults() Scenario {
 	return s
 }
 
-// interval is T.
+// interval returns T.
 func (s Scenario) interval() time.Duration {
 	if s.Interval > 0 {
 		return s.Interval

@@ -11,7 +11,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// TestKinds runs every kind at one and a half times its limit.
+// TestKinds runs each kind at one and a half times its limit.
 func TestKinds(t *testing.T) {
 	for _, c := range []struct {
 		kind           Kind
@@ -48,8 +48,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestAlgorithms runs each algorithm at twice its limit: the bound holds, the
-// books balance to the unit, and what admits more is seen to.
+// TestAlgorithms runs each algorithm at twice its limit. The bound holds, the books balance to the unit, and the checks detect
+// a limiter that admits more.
 func TestAlgorithms(t *testing.T) {
 	for _, limit := range []hybridlimit.Limit{
 		hybridlimit.LeakyBucket(100, time.Second, 50), hybridlimit.LeakyQueue(100, time.Second, 25),
@@ -83,8 +83,8 @@ func TestAlgorithms(t *testing.T) {
 	}
 }
 
-// TestSeed runs one scenario twice. What is asked is the same to the ns; what
-// is admitted may differ by how ties fall.
+// TestSeed runs one scenario twice. The calls are the same to the ns. The admissions may differ, because events at the same
+// instant have no fixed order.
 func TestSeed(t *testing.T) {
 	s := Scenario{
 		Seed: 7, Kind: Auto, Processes: 5, Limit: hybridlimit.TokenBucket(200, time.Second, 100), Overshoot: 0.2,
@@ -105,8 +105,7 @@ func TestSeed(t *testing.T) {
 	t.Logf("units %d and %d, ops %d and %d, exceedance %.2f and %.2f", a.Units, b.Units, a.Ops, b.Ops, a.Exceedance, b.Exceedance)
 }
 
-// TestManyKeys is beyond what miniredis expires, with costs, and memory for a
-// tenth of the keys.
+// TestManyKeys has more keys than miniredis expires, calls with costs, and memory for a tenth of the keys.
 func TestManyKeys(t *testing.T) {
 	r := Run(t, Scenario{
 		Seed: 3, Processes: 3, Limit: hybridlimit.TokenBucket(4, time.Second, 10), Latency: time.Millisecond, MaxKeys: 40,
@@ -130,7 +129,7 @@ func everyFifth() func(hybridlimit.Result) hybridlimit.Result {
 
 func (w *world) at(at time.Duration, do func()) { w.extra = append(w.extra, event{at, do}) }
 
-// TestItCanFail breaks what Run checks, one thing at a time.
+// TestItCanFail breaks the conditions that Run checks, one at a time.
 func TestItCanFail(t *testing.T) {
 	s := Scenario{
 		Seed: 1, Kind: Strict, Processes: 2, Limit: hybridlimit.PerSecond(50), Span: 2 * time.Second,
@@ -153,7 +152,7 @@ func TestItCanFail(t *testing.T) {
 				raw, _ := w.bubble.Mini.Get(w.ledger.names[0])
 				ttl := w.bubble.Mini.TTL(w.ledger.names[0])
 				f := strings.Fields(raw)
-				f[4] += "0" // ten times what was debited
+				f[4] += "0" // ten times the debited units
 				w.bubble.Mini.Set(w.ledger.names[0], strings.Join(f, " "))
 				w.bubble.Mini.SetTTL(w.ledger.names[0], ttl)
 			})
@@ -173,9 +172,8 @@ func TestItCanFail(t *testing.T) {
 	}
 }
 
-// A lease of a window lives as long as the window. When it lived for a second
-// like a bucket's, a process that asks once or twice a second gave one up now
-// and then, and of a window of a minute a fourteenth was nobody's.
+// A lease of a window lives as long as the window. Regression: it lived for one second like a lease of a bucket. A process with
+// one or two calls per second lost a lease now and then. For a window of a minute a fourteenth of the units was lost.
 func TestWindowLeasesLast(t *testing.T) {
 	r := Run(t, Scenario{
 		Seed: 1, Kind: Strict, Processes: 10, Limit: hybridlimit.FixedWindow(200, 20*time.Second), Latency: 500 * time.Microsecond,
@@ -186,7 +184,7 @@ func TestWindowLeasesLast(t *testing.T) {
 	}
 }
 
-// A sliding window far above its limit is not asked about once a call.
+// A sliding window far above its limit does not cause one request to Redis per call.
 func TestSlidingWindowIsNotPolled(t *testing.T) {
 	r := Run(t, Scenario{
 		Seed: 1, Kind: Strict, Processes: 10, Limit: hybridlimit.SlidingWindow(100, time.Second), Latency: 500 * time.Microsecond,

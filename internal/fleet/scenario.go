@@ -6,64 +6,64 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// Kind is what limits the fleet.
+// Kind is the limiter of the fleet.
 type Kind string
 
-// The kinds. Auto, Strict, Deferred and RedisExact are the real hybrid limiter
-// in its four modes; the others are for comparison.
+// The kinds. Auto, Strict, Deferred and RedisExact are the real hybrid limiter in its four modes. The others are for
+// comparison.
 const (
 	Auto         Kind = "auto"
 	Strict       Kind = "strict"
 	Deferred     Kind = "deferred"
-	RedisExact   Kind = "exact"          // every decision is one op
-	CentralExact Kind = "central"        // one bucket without a network, the checked Go arithmetic
-	CountAndPush Kind = "count-and-push" // the literature's: count locally, push each T, no lease, no bound
+	RedisExact   Kind = "exact"          // each decision is one op
+	CentralExact Kind = "central"        // one bucket without a network, with the verified Go arithmetic
+	CountAndPush Kind = "count-and-push" // the limiter of the literature: counts locally, pushes each T; no lease, no bound
 )
 
 // Scenario is one run.
 type Scenario struct {
 	Name      string            // of the row in a table
-	Seed      uint64            // everything random follows from it
-	Kind      Kind              // what limits
-	Processes int               // how many there are at the start
+	Seed      uint64            // of all randomness
+	Kind      Kind              // the limiter
+	Processes int               // number at the start
 	Limit     hybridlimit.Limit // of every key
 	Overshoot float64           // as hybrid.Config.Overshoot; for Auto
 	Interval  time.Duration     // T; 0: the default
 
-	Load   Load          // what is asked for
-	Warm   time.Duration // how long the processes run before the load starts; 0: 3 s and twice the time to full, at most a minute
-	Cold   bool          // no warm-up at all: all start with the load, within 50 ms
+	Load   Load          // the calls
+	Warm   time.Duration // time from the start of the processes to that of the load; 0: 3 s and twice the time to full, at most a minute
+	Cold   bool          // no warm-up: all processes start with the load, within 50 ms
 	Span   time.Duration // of the load
-	Steady time.Duration // how much of it, at the start, the steady figures leave out
+	Steady time.Duration // the first part of the load, which the steady figures leave out
 
-	Latency time.Duration // a round trip to Redis: half to get there, half to get back
+	Latency time.Duration // a round trip to Redis: half in each direction
 	Faults  []Fault       // in any order
-	// MaxKeys is hybrid.Config.MaxKeys, to put the LRU under pressure. 0: the default.
+	// MaxKeys is hybrid.Config.MaxKeys. A small value puts the LRU under pressure. 0: the default.
 	MaxKeys int
-	// FleetSize is hybrid.HubConfig.FleetSize: N until heartbeats have counted.
+	// FleetSize is hybrid.HubConfig.FleetSize: N until the heartbeats have counted.
 	FleetSize int
 }
 
-// Shape is how the load changes over time.
+// Shape is the change of the load over time.
 type Shape string
 
 // The shapes.
 const (
 	Steady Shape = "steady" // Poisson
-	OnOff  Shape = "on/off" // Poisson for On, nothing for Off, and again
-	Ramp   Shape = "ramp"   // Poisson, from nothing to twice Factor
-	Burst  Shape = "burst"  // Poisson at half of Factor, and once a second a tenth of a second's worth at once
+	OnOff  Shape = "on/off" // Poisson for On, no calls for Off, repeated
+	Ramp   Shape = "ramp"   // Poisson, from zero to twice Factor
+	Burst  Shape = "burst"  // Poisson at half of Factor, and once a second a tenth of a second's calls at once
 )
 
-// Load is what is asked for.
+// Load is the calls of the fleet.
 type Load struct {
 	Shape   Shape         // zero: Steady
 	Factor  float64       // calls per unit of the rate, per key, averaged over keys
 	On, Off time.Duration // for OnOff
-	// Zipf skews the processes' parts: the i-th gets 1/i^Zipf. 0: even.
+	// Zipf skews the parts of the processes: the i-th gets 1/i^Zipf. 0: even.
 	Zipf float64
-	// Keys is how many keys there are; 0: one. KeyZipf skews them, and
-	// KeyLow and KeyHigh clamp each key's load, in calls per unit of its rate.
+	// Keys is the number of keys; 0: one. KeyZipf skews their load. KeyLow and KeyHigh clamp the load of each key, in calls per
+	// unit of its rate.
 	Keys            int
 	KeyZipf         float64
 	KeyLow, KeyHigh float64
@@ -71,39 +71,39 @@ type Load struct {
 	MaxCost int64
 }
 
-// FaultKind is what fails.
+// FaultKind is the kind of a fault.
 type FaultKind string
 
-// The faults. Process is who it happens to; -1: everybody. One that is over
-// the span's end runs its course after it; one that begins later does not
-// happen. Processes are numbered from 0, those that join after those at the
-// start; one that starts again keeps its number. A process that joins brings
-// load of its own, 1/Processes of the whole; the load of one that is paused or
-// gone is nobody's.
+// The faults. Process is the affected process; -1: all. A fault that lasts beyond the span runs to its end. A fault that would
+// begin after the span does not happen.
+//
+// Processes are numbered from 0. Processes that join get the numbers after those at the start. A process that starts again
+// keeps its number. A process that joins has its own load, 1/Processes of the whole. The load of a paused or ended process is
+// dropped.
 const (
 	LoseRequests FaultKind = "lose requests" // with probability P, for For
-	LoseReplies  FaultKind = "lose replies"  // executed, unanswered
+	LoseReplies  FaultKind = "lose replies"  // executed, but not answered
 	Duplicate    FaultKind = "duplicate"     // executed twice
 	LateReplies  FaultKind = "late replies"  // by up to Size
 	Slow         FaultKind = "slow"          // Size more latency each way
-	PauseProcess FaultKind = "pause"         // nobody calls a process and its link is silent for For; its timers go on
-	Crash        FaultKind = "crash"         // a process ends without a word; it starts again after For (negative: never)
+	PauseProcess FaultKind = "pause"         // a process gets no calls and its link is silent for For; its timers continue
+	Crash        FaultKind = "crash"         // a process ends without a shutdown; it starts again after For (negative: never)
 	Leave        FaultKind = "leave"         // a process shuts down in order
 	Join         FaultKind = "join"          // a new process
-	ClockStep    FaultKind = "clock step"    // Redis's clock jumps by Size, either way
+	ClockStep    FaultKind = "clock step"    // Redis's clock jumps by Size, forward or back
 	Wipe         FaultKind = "wipe"          // FLUSHALL
 	EvictKey     FaultKind = "evict key"     // the state of one key, drawn from the seed, vanishes from Redis
 	ScriptFlush  FaultKind = "script flush"  // SCRIPT FLUSH
-	KillRedis    FaultKind = "kill redis"    // gone for For, then back empty
-	HangRedis    FaultKind = "hang redis"    // silent for For, then answers everything
+	KillRedis    FaultKind = "kill redis"    // no Redis for For, then an empty one
+	HangRedis    FaultKind = "hang redis"    // silent for For, then it answers all requests
 )
 
-// Fault is one thing that goes wrong.
+// Fault is one fault.
 type Fault struct {
-	At      time.Duration // after the load started
+	At      time.Duration // after the start of the load
 	Kind    FaultKind
-	Process int // -1: everybody
+	Process int // -1: all
 	For     time.Duration
 	Size    time.Duration
-	P       float64 // probability, per message; 0: all of them
+	P       float64 // probability, per message; 0: all messages
 }

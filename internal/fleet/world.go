@@ -19,8 +19,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// world is one run. Its fields belong to the goroutine of Run unless they say
-// otherwise.
+// world is one run. Its fields belong to the goroutine of Run unless stated otherwise.
 type world struct {
 	t     *testing.T
 	s     Scenario // defaults filled in
@@ -29,34 +28,34 @@ type world struct {
 	parts []float64 // of the load, per process at the start
 	start time.Time // of the load
 
-	bubble *redistest.Bubble // nil for the kinds without a Redis
+	bubble *redistest.Bubble // nil for the kinds without Redis
 	shared *shared           // CentralExact
 	pushed *pushed           // CountAndPush
 	ledger *ledger
 
-	procs   []*process // every one that ever was
-	newest  int        // the number of the next that joins
-	hung    int        // how many faults hang Redis
-	down    int        // how many have killed it
+	procs   []*process // all processes of the run, ended ones included
+	newest  int        // number of the next process that joins
+	hung    int        // number of active faults that hang Redis
+	down    int        // number of active faults that killed Redis
 	ops     int64      // of the steady part
-	steps   []step     // of Redis's clock, so far
+	steps   []step     // steps of Redis's clock so far
 	leaving sync.WaitGroup
 
-	active   atomic.Pointer[[]Fault] // those that networks ask for
-	step     atomic.Int64            // Redis's clock less the bubble's, ns
-	stepped  atomic.Bool             // it has been told a time, and stands still until told the next
+	active   atomic.Pointer[[]Fault] // the faults that networks must apply
+	step     atomic.Int64            // Redis's clock minus the bubble's, ns
+	stepped  atomic.Bool             // Redis's clock was set, and stands still until it is set again
 	messages atomic.Int64            // of the steady part
 	beats    atomic.Int64
 	tenths   []atomic.Int64 // messages
 
 	// For tests of the checks.
-	mutant func(hybridlimit.Result) hybridlimit.Result // changes what limiters say
+	mutant func(hybridlimit.Result) hybridlimit.Result // changes the results of limiters
 	dawdle time.Duration                               // before each call returns
 	extra  []event
 
 	mu       sync.Mutex // guards violated and loose
 	violated []string
-	loose    bool // somebody ended with something on its way
+	loose    bool // a process ended while a sync was in flight
 }
 
 func newWorld(t *testing.T, s Scenario) *world {
@@ -74,13 +73,12 @@ func newWorld(t *testing.T, s Scenario) *world {
 	case CountAndPush:
 		w.pushed = &pushed{w: w, levels: map[string]meter.Meter{}}
 	default:
-		redis.SetLogger(silence{}) // it reports every failed dial on stderr
+		redis.SetLogger(silence{}) // it reports each failed dial on stderr
 		w.bubble = redistest.NewBubble(t)
 		w.ledger = newLedger(w)
 		w.bubble.Mini.ClockTTL(w.expires())
 		w.bubble.Mini.Server().SetPreHook(func(_ *server.Peer, cmd string, _ ...string) bool {
-			// Before the script, not before what it calls: by then miniredis
-			// holds its lock.
+			// Before the script, not before the commands that it calls: by then miniredis holds its lock.
 			if cmd == "EVALSHA" || cmd == "EVAL" {
 				w.setClock()
 			}
@@ -94,31 +92,30 @@ type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
 
-// fewKeys is from how many keys in Redis on nothing expires during a run:
-// miniredis looks at all of them whenever the clock has moved.
+// fewKeys is the number of keys in Redis above which no key expires during a run: miniredis checks all keys whenever the clock
+// has moved.
 const fewKeys = 300
 
-// expires says whether keys in Redis expire while the fleet runs. Where they
-// do not, a bucket is as full as if they had.
+// expires reports whether keys in Redis expire while the fleet runs. A bucket that does not expire is as full as an expired
+// one.
 func (w *world) expires() bool {
 	const tags = 16
 	each := min(len(w.keys), tags)
 	return len(w.keys)+each+each*w.s.Processes <= fewKeys
 }
 
-// setClock keeps Redis's clock stepped: miniredis can only be told a time, and
-// then stands still there.
+// setClock keeps Redis's clock stepped. miniredis only accepts a fixed time, and stands still there.
 func (w *world) setClock() {
 	if w.bubble != nil && w.stepped.Load() {
 		w.bubble.Mini.SetTime(time.Now().Add(time.Duration(w.step.Load())))
 	}
 }
 
-// step is one of Redis's clock.
+// step is a step of Redis's clock.
 type step struct{ at, by int64 } // ns since the load started, ns
 
-// clock is the time of a moment since the load started, in ns since 1970. For
-// windows and logs it is Redis's, as they are promised on that.
+// clock converts a moment since the start of the load to ns since 1970. For windows and logs this is Redis's time, because
+// their promise is on Redis's clock.
 func (w *world) clock(since int64) int64 {
 	at := w.start.UnixNano() + since
 	if w.bubble == nil || !onRedisClock(w.s.Limit) {
@@ -140,15 +137,15 @@ func onRedisClock(l hybridlimit.Limit) bool {
 	return false
 }
 
-// since is the time in ns since the load started, negative before.
+// since returns the time in ns since the start of the load. It is negative before the start.
 func (w *world) since() int64 { return int64(time.Since(w.start)) }
 
-// rng is a random source for one purpose.
+// rng returns a random source for one purpose.
 func (w *world) rng(purpose, who, life int) *rand.Rand {
 	return rand.New(rand.NewPCG(w.s.Seed, uint64(purpose)<<48|uint64(who)<<16|uint64(life)))
 }
 
-// Purposes.
+// The purposes.
 const (
 	forPhases = iota
 	forCalls
@@ -184,9 +181,8 @@ func (w *world) violate(format string, args ...any) {
 	}
 }
 
-// poolFor is more connections than a process has callers: go-redis keeps timers
-// of those who wait for one in a package variable, and the next bubble dies on
-// them.
+// poolFor is larger than the number of callers of a process. go-redis keeps the timers of callers that wait for a connection in
+// a package variable, and the next bubble would fail on them.
 const poolFor = 4096
 
 func (w *world) config() hybrid.Config {

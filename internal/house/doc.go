@@ -1,17 +1,17 @@
-// Package house holds no code, only tests: they fail when the repository stops being built the way it was meant to be.
+// Package house has no code, only tests. They fail when the repository leaves its intended structure.
 //
-// What is checked, over every package of the root module (nested modules are their own houses):
+// The checks cover each package of the root module. Nested modules are not covered, except where stated:
 //
-//   - imports point one way (rules_test.go has the table; a package that has no rule fails, so that a new one is a decision);
+//   - imports point one way. rules_test.go has the table. A package without a rule fails, so each new package is a decision;
 //   - test helpers stay out of product code;
-//   - the root go.mod asks for the agreed modules only, since each one is every user's too;
+//   - the root go.mod requires only the agreed modules, since each of them is also a dependency of every user;
 //   - a program that imports only local has few modules in its go.sum;
-//   - every package has a package comment, every exported identifier of a product package a doc comment;
+//   - each package has a package comment, and each exported identifier of a product package has a doc comment;
 //   - no file of a product package is longer than 500 lines;
 //   - the arithmetic packages read no clock;
 //   - a test that a page or a comment names exists (in any module).
 //
-// Each check is a function over data, and has a test that feeds it something bad: a check that cannot fail proves nothing.
-// Sources are read as files rather than through `go list`: files behind build tags are seen too, and because the go command
-// records which files a test opens, a cached "ok" cannot outlive the sources that it was about.
+// Each check is a function over data, and has a test with bad input: a check that cannot fail proves nothing. Sources are read
+// as files and not through `go list`, so that files behind build tags are included. The go command records which files a test
+// opens, so a cached "ok" becomes invalid when these files change.
 package house

@@ -8,9 +8,9 @@ import (
 	"testing/fstest"
 )
 
-// checkDocs finds exported names of product packages without a comment: functions, methods of exported types, types, the
-// fields and methods inside them, constants and variables. A comment after the name on its line will do for fields and
-// values, and one above a parenthesised group for the values in it.
+// checkDocs returns the exported names of product packages that have no comment: functions, methods of exported types, types,
+// the fields and methods inside them, constants and variables. A comment at the end of the line is enough for fields and
+// values. A comment above a parenthesised group is enough for the values in it.
 func checkDocs(sources []source) []string {
 	var bad []string
 	for _, s := range sources {
@@ -34,7 +34,7 @@ func checkDocs(sources []source) []string {
 	return bad
 }
 
-// checkGroup looks at one const, var or type declaration.
+// checkGroup checks one const, var or type declaration.
 func checkGroup(d *ast.GenDecl, missing func(id *ast.Ident, what string)) {
 	for _, spec := range d.Specs {
 		switch spec := spec.(type) {
@@ -42,7 +42,7 @@ func checkGroup(d *ast.GenDecl, missing func(id *ast.Ident, what string)) {
 			if !spec.Name.IsExported() {
 				continue
 			}
-			// Without parentheses the parser hangs the comment on the declaration.
+			// Without parentheses the parser attaches the comment to the declaration.
 			if empty(spec.Doc) && (d.Lparen.IsValid() || empty(d.Doc)) {
 				missing(spec.Name, "type")
 			}
@@ -60,8 +60,8 @@ func checkGroup(d *ast.GenDecl, missing func(id *ast.Ident, what string)) {
 	}
 }
 
-// checkFields looks at the fields of structs and the methods of interfaces, however deeply they are nested in a type.
-// Embedded ones are documented where they are declared.
+// checkFields checks the fields of structs and the methods of interfaces, at any depth inside a type. Embedded ones are
+// documented where they are declared.
 func checkFields(typ ast.Expr, missing func(id *ast.Ident, what string)) {
 	ast.Inspect(typ, func(n ast.Node) bool {
 		var fields *ast.FieldList
@@ -90,7 +90,7 @@ func checkFields(typ ast.Expr, missing func(id *ast.Ident, what string)) {
 	})
 }
 
-// exportedReceiver reports whether a function can be seen from outside: it has no receiver, or one of an exported type.
+// exportedReceiver reports whether a function is visible from outside: it has no receiver, or a receiver of an exported type.
 func exportedReceiver(d *ast.FuncDecl) bool {
 	if d.Recv == nil || len(d.Recv.List) == 0 {
 		return true
@@ -114,7 +114,7 @@ func exportedReceiver(d *ast.FuncDecl) bool {
 	}
 }
 
-// empty reports whether a comment says nothing: there is none, or it holds directives only.
+// empty reports whether a comment has no text: it is missing, or has only directives.
 func empty(c *ast.CommentGroup) bool { return c.Text() == "" }
 
 func TestUndocumentedNamesAreReported(t *testing.T) {

@@ -10,17 +10,17 @@ import (
 	"testing/fstest"
 )
 
-// examplesPerVerb is how many examples a verb has at least: what it does, and what for.
+// examplesPerVerb is the least number of examples of a verb: one for its effect and one for its purpose.
 const examplesPerVerb = 2
 
-// undemonstrated lists methods of Limiter and Hub that need no examples of their own.
+// undemonstrated lists the methods of Limiter and Hub that need no examples of their own.
 var undemonstrated = []string{
 	"Limiter.Allow",                                                                                // AllowN with a cost of 1: in nearly every example
 	"Limiter.Close", "Hub.Close", "Limiter.Shutdown", "Hub.Shutdown", "Limiter.Ready", "Hub.Ready", // lifecycle, not verbs
 }
 
-// demonstrated lists what else is shown in examples, by the names that package doc gives them, besides the methods that
-// take a context or a limit.
+// demonstrated lists further names that need examples, in the spelling of package doc. Methods that take a context or a limit
+// need them anyway.
 var demonstrated = map[string][]string{
 	".":      {"ParseLimit", "Limit_MarshalText", "Limit_UnmarshalText"},
 	"local":  {"Config_limitFor"},
@@ -31,10 +31,10 @@ var demonstrated = map[string][]string{
 // limiters are the packages with verbs.
 var limiters = []string{"local", "global", "hybrid"}
 
-// checkExamples finds what has too few examples. One counts if go test runs it: it ends in an Output comment, and with it
-// the file is in package doc's view of the package.
+// checkExamples returns the names that have too few examples. An example counts if go test runs it, which means that it ends in
+// an Output comment, and if its file is in package doc's view of the package.
 func checkExamples(sources []source) []string {
-	runs := map[string]map[string]int{} // by package and name, suffixes off
+	runs := map[string]map[string]int{} // by package and name, without suffixes
 	want := map[string][]string{}
 	for dir, names := range demonstrated {
 		want[dir] = slices.Clone(names)
@@ -75,8 +75,8 @@ func checkExamples(sources []source) []string {
 	return bad
 }
 
-// stem is an example's name without the suffix, which begins in lower case: Limiter_Peek of Limiter_Peek_quota. What a
-// field of Config does is an example of Config whose suffix begins with the field's name: Config_shadow_darkLaunch.
+// stem returns an example's name without its suffix, which starts in lower case: Limiter_Peek for Limiter_Peek_quota. The
+// example of a field of Config is an example of Config whose suffix starts with the field's name: Config_shadow_darkLaunch.
 func stem(name string) string {
 	parts := strings.Split(name, "_")
 	n := 1
@@ -86,7 +86,7 @@ func stem(name string) string {
 	return strings.Join(parts[:n], "_")
 }
 
-// isVerb reports whether a method is what a limiter does: of Limiter or Hub, exported, with a context or a limit.
+// isVerb reports whether a method is an action of a limiter: a method of Limiter or Hub, exported, with a context or a limit.
 func isVerb(d *ast.FuncDecl) bool {
 	of := receiver(d)
 	if of != "Limiter" && of != "Hub" || !d.Name.IsExported() || slices.Contains(undemonstrated, of+"."+d.Name.Name) {
@@ -100,7 +100,7 @@ func isVerb(d *ast.FuncDecl) bool {
 	return false
 }
 
-// receiver is the type that a method is of; empty for a function.
+// receiver returns the type of a method's receiver; "" for a function.
 func receiver(d *ast.FuncDecl) string {
 	if d.Recv == nil {
 		return ""

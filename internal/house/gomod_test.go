@@ -10,15 +10,15 @@ import (
 	"testing"
 )
 
-// direct are the modules that the root go.mod may ask for itself. Whoever imports the library gets them, so what only a
-// benchmark, an end-to-end test or a rival needs (the OTel SDK, gRPC, toxiproxy) belongs to a nested module instead.
+// direct lists the modules that the root go.mod may require directly. All importers of the library get them. A module that only
+// a benchmark, an end-to-end test or a comparison needs (the OTel SDK, gRPC, toxiproxy) therefore belongs into a nested module.
 var direct = []string{
 	redisClient, gobreaker, lru, xtime, xxhash,
 	otel, otel + "/metric", otel + "/trace",
 	miniredis, rapid, // tests
 }
 
-// goMod is the part of `go mod edit -json` that the check looks at.
+// goMod is the part of `go mod edit -json` that the check reads.
 type goMod struct {
 	Module  struct{ Path string }
 	Require []struct {
@@ -49,8 +49,8 @@ func readGoMod(t *testing.T, text []byte) goMod {
 	return m
 }
 
-// checkGoMod returns one line for each directive of the root go.mod that users would inherit, or that would make the module
-// mean something else here than it does for them.
+// checkGoMod returns one line for each directive of the root go.mod that users would inherit, and for each directive that
+// changes the module here but not for them.
 func checkGoMod(m goMod) []string {
 	var bad []string
 	if m.Module.Path != modulePath {

@@ -7,8 +7,9 @@ import (
 	"testing/fstest"
 )
 
-// inGoSum are the modules that the go.sum of a program may name if the program imports only local. `go mod tidy` adds every
-// module behind the packages that the program imports, and behind the tests of those packages, but not the tests further on.
+// inGoSum lists the modules that the go.sum of a program may name if the program imports only local. `go mod tidy` adds each
+// module behind the packages that the program imports, and behind the tests of those packages. It does not follow tests further
+// on.
 var inGoSum = []string{lru, xtime, xxhash, rapid}
 
 // checkGoSum returns one line for each import that adds another module to the go.sum of a program that imports only pkg.
@@ -53,7 +54,7 @@ func TestModulesBehindTestsAreFound(t *testing.T) {
 		"limit_test.go":         file("package hybridlimit_test\n" + prefix + "/internal/servers\"\n"),
 		"internal/servers/s.go": file("package servers\nimport _ \"" + miniredis + "\"\n"),
 		"internal/suite/s.go":   file("package suite\n"),
-		// A test of what only a test imports: go mod tidy does not look there.
+		// A test of a package that only a test imports: go mod tidy does not look there.
 		"internal/suite/s_test.go": file("package suite\nimport _ \"" + miniredis + "/server\"\n"),
 		"hybrid/h.go":              file("package hybrid\nimport _ \"" + redisClient + "\"\n"),
 	})

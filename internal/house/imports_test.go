@@ -11,7 +11,7 @@ func TestImportsPointOneWay(t *testing.T) {
 	report(t, checkImports(packages(sources), edges(sources)))
 }
 
-// in is an import of a package of this module by a non-test file, out one of a third-party or standard package.
+// in is an import of a package of this module by a non-test file. out is an import of a third-party or standard package.
 func in(from, to string) edge  { return edge{from: from, to: to, inside: true, at: from + "/x.go:1"} }
 func out(from, to string) edge { return edge{from: from, to: to, at: from + "/x.go:1"} }
 
@@ -29,7 +29,7 @@ func TestForbiddenImportsAreReported(t *testing.T) {
 		in(".", "hybrid"),
 		out(".", redisClient),
 		out(".", xtime+"/rate"),
-		// Leaves know the root only.
+		// Leaves import only the root.
 		in("internal/algo", "lua"),
 		in("internal/algo", "local"),
 		in("internal/wire", "lua"),
@@ -51,7 +51,7 @@ func TestForbiddenImportsAreReported(t *testing.T) {
 		out("breaker", redisClient),
 		in("internal/circuit", "global"),
 		in("internal/circuit", "internal/algo"),
-		// The middle does not look up or sideways.
+		// The middle does not import packages above it or beside it.
 		in("global", "sync"),
 		in("global", "local"),
 		in("global", "breaker"),
@@ -64,13 +64,13 @@ func TestForbiddenImportsAreReported(t *testing.T) {
 		in("global", "internal/respguard"),
 		in("sync", "local"),
 		out("sync", gobreaker),
-		// Nothing that is not an example imports hybrid; an adapter takes any Limiter.
+		// Only examples import hybrid. An adapter takes any Limiter.
 		in("httplimit", "hybrid"),
 		in("httplimit", "local"),
 		out("httplimit", "google.golang.org/grpc"),
 		in("internal/ratelimitheader", "."),
 		in("hybrid", "internal/ratelimitheader"),
-		// What is made for tests stays in tests, whatever it is called.
+		// Packages made for tests stay in tests, under any name.
 		in("hybrid", "internal/redistest"),
 		in("hybrid", "internal/fleet"),
 		in("global", "internal/whatever"),
@@ -80,13 +80,13 @@ func TestForbiddenImportsAreReported(t *testing.T) {
 		out("httplimit", "net/http/httptest"),
 		out("hybrid", miniredis),
 		out("local", rapid),
-		// A module whose name begins like an allowed one is another module.
+		// A module whose name starts like an allowed one is another module.
 		out("local", "golang.org/x/timeless"),
-		// Examples are what a user could write.
+		// Examples are code that a user could write.
 		in("examples/quickstart", "internal/redistest"),
 		in("examples/quickstart", "lua"),
 		out("examples/quickstart", rapid),
-		// Tools are the library's users too.
+		// Tools are also users of the library.
 		in("cmd/hybridlimit", "internal/algo"),
 		in("cmd/hybridlimit", "internal/redistest"),
 		in("cmd/hybridlimit", "sync"),
@@ -151,7 +151,7 @@ func TestUnknownPackagesAreReported(t *testing.T) {
 	expect(t, found, "package tools/hl", "package hybrid/internal/x", "package sync2")
 }
 
-// TestGraphIsReadFromFiles takes the whole way from source text to finding, through everything that load must see or skip.
+// TestGraphIsReadFromFiles covers the whole way from source text to finding, with all files that load must read or skip.
 func TestGraphIsReadFromFiles(t *testing.T) {
 	const upward = "import _ \"" + modulePath + "/hybrid\"\n"
 	tree := fstest.MapFS{
@@ -182,7 +182,7 @@ func TestGraphIsReadFromFiles(t *testing.T) {
 // TestRapidIsSeeded: a package whose tests use rapid draws the same values in each run.
 func TestRapidIsSeeded(t *testing.T) { report(t, checkSeeded(edges(loadModule(t)))) }
 
-// rapidSeed is imported for its effect; redistest names only a type of rapid.
+// rapidSeed is imported for its side effect. redistest uses only a type of rapid.
 const rapidSeed = "internal/rapidseed"
 
 // checkSeeded returns one line for each package whose tests import rapid without the package that seeds it.

@@ -17,7 +17,7 @@ import (
 	"testing"
 )
 
-// modulePath is the root module; packages are named relative to it, the root package is ".".
+// modulePath is the root module. Packages are named relative to it; the root package is ".".
 const modulePath = "github.com/hybridlimit/hybridlimit"
 
 // source is one Go file.
@@ -30,13 +30,13 @@ type source struct {
 	tree *ast.File
 }
 
-// at is "path:line" of a position in the file.
+// at returns "path:line" of a position in the file.
 func (s source) at(p token.Pos) string {
 	return fmt.Sprintf("%s:%d", s.path, s.fset.Position(p).Line)
 }
 
-// load reads every Go file of the module rooted at fsys, whatever its build tags; generators ("//go:build ignore") and what
-// the go command itself leaves out (testdata, vendor, names that begin with "." or "_", nested modules) are skipped.
+// load reads each Go file of the module rooted at fsys, with any build tags. It skips generators ("//go:build ignore") and the
+// files that the go command itself leaves out (testdata, vendor, names that start with "." or "_", nested modules).
 func load(fsys fs.FS) ([]source, error) {
 	var all []source
 	err := fs.WalkDir(fsys, ".", func(p string, d fs.DirEntry, err error) error {
@@ -77,7 +77,7 @@ func exists(fsys fs.FS, p string) bool {
 	return err == nil
 }
 
-// ignored reports whether a file is a generator, kept out of every build by "//go:build ignore".
+// ignored reports whether a file is a generator, which "//go:build ignore" keeps out of every build.
 func ignored(f *ast.File) bool {
 	for _, group := range f.Comments {
 		if group.Pos() > f.Package {
@@ -96,7 +96,7 @@ func ignored(f *ast.File) bool {
 	return false
 }
 
-// edge is one import: a file of package from imports to, which is relative when it is in this module ("." is the root).
+// edge is one import: a file of package from imports to. to is relative if it is in this module ("." is the root).
 type edge struct {
 	from   string
 	to     string
@@ -122,13 +122,13 @@ func edges(sources []source) []edge {
 	return out
 }
 
-// importPath is an import's path without its quotes; the parser has already refused one that is not a string.
+// importPath returns an import's path without its quotes. The parser has already refused an import that is not a string.
 func importPath(imp *ast.ImportSpec) string {
 	p, _ := strconv.Unquote(imp.Path.Value)
 	return p
 }
 
-// packages are the directories that hold Go files, sorted.
+// packages returns the directories that have Go files, sorted.
 func packages(sources []source) []string {
 	var dirs []string
 	for _, s := range sources {
@@ -138,7 +138,7 @@ func packages(sources []source) []string {
 	return slices.Compact(dirs)
 }
 
-// moduleRoot is the directory of the root go.mod.
+// moduleRoot returns the directory of the root go.mod.
 func moduleRoot(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs(filepath.Join("..", ".."))
@@ -151,7 +151,7 @@ func moduleRoot(t *testing.T) string {
 	return dir
 }
 
-// loadModule reads the module that this package is in.
+// loadModule reads the module of this package.
 func loadModule(t *testing.T) []source {
 	t.Helper()
 	sources, err := load(os.DirFS(moduleRoot(t)))
@@ -172,7 +172,7 @@ func report(t *testing.T, findings []string) {
 	}
 }
 
-// expect fails t unless there are exactly as many findings as wanted words, each finding holding its word.
+// expect fails t unless there are exactly as many findings as words, and each finding contains its word.
 func expect(t *testing.T, findings []string, words ...string) {
 	t.Helper()
 	if len(findings) != len(words) {

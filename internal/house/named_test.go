@@ -14,13 +14,13 @@ import (
 )
 
 var (
-	// named is a test that a page, or a comment, calls by name.
+	// named matches the name of a test on a page or in a comment.
 	named = regexp.MustCompile(`\b(?:Test|Benchmark|Fuzz|Example)[A-Z]\w*`)
-	// declared is where one begins.
+	// declared matches the declaration of a test.
 	declared = regexp.MustCompile(`(?m)^func (?:\([^)]*\) )?((?:Test|Benchmark|Fuzz|Example)[A-Z]\w*)\(`)
 )
 
-// TestNamedTestsExist: a claim is worth as much as the test that it names.
+// TestNamedTestsExist: a claim has no value if the test that it names does not exist.
 func TestNamedTestsExist(t *testing.T) {
 	bad, err := checkNamed(os.DirFS(moduleRoot(t)))
 	if err != nil {
@@ -29,8 +29,8 @@ func TestNamedTestsExist(t *testing.T) {
 	report(t, bad)
 }
 
-// checkNamed finds tests that pages and package comments name and that no module has. The begin of a name will do, as it
-// does for go test -run.
+// checkNamed returns the tests that pages and package comments name and that no module has. The start of a name is enough, as
+// for go test -run.
 func checkNamed(fsys fs.FS) (bad []string, err error) {
 	pages, names := map[string]string{}, "\n"
 	err = fs.WalkDir(fsys, ".", func(p string, d fs.DirEntry, err error) error {
@@ -71,7 +71,7 @@ func checkNamed(fsys fs.FS) (bad []string, err error) {
 	return bad, nil
 }
 
-// comments are the lines of a Go file that are nothing else.
+// comments returns the lines of a Go file that have only a comment.
 func comments(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {

@@ -8,9 +8,9 @@ import (
 	"testing/fstest"
 )
 
-// pure is the packages that are functions of their arguments, and what of the standard library each may import. A lock, an atomic
-// operation, a log, randomness or the network is in none of these; checkClock finds the clocks of package time. A goroutine is none
-// of a pure package's business either.
+// pure lists the packages that are functions of their arguments, and the packages of the standard library that each may import.
+// None of these is a lock, an atomic operation, a log, randomness or the network. checkClock finds the clocks of package time.
+// Goroutines are also not permitted in a pure package.
 var pure = map[string][]string{
 	"internal/account": {"math", "slices", "time"},
 	"internal/algo":    {"cmp", "errors", "fmt", "math", "math/bits", "slices", "sort", "strconv", "strings", "time"},
@@ -18,7 +18,7 @@ var pure = map[string][]string{
 
 func TestPurePackagesArePure(t *testing.T) { report(t, checkPure(loadModule(t))) }
 
-// checkPure finds imports that a pure package may not have, go statements, and channel operations.
+// checkPure returns the imports that a pure package may not have, go statements, and channel operations.
 func checkPure(sources []source) []string {
 	var bad []string
 	for _, s := range sources {

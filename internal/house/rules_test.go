@@ -6,13 +6,14 @@ import (
 	"strings"
 )
 
-// rule says what the non-test files of a package may import, the standard library aside. Tests may import anything.
+// rule lists the packages that the non-test files of a package may import besides the standard library. Tests may import all
+// packages.
 type rule struct {
 	inside  []string // packages of this module
-	outside []string // third-party packages, with everything below them
+	outside []string // third-party packages, with all packages below them
 }
 
-// Third-party packages by the role they play. The OTel SDK is not among them: go.mod may not ask for it (gomod_test.go).
+// Third-party packages by their role. The OTel SDK is not among them: go.mod may not require it (gomod_test.go).
 const (
 	redisClient = "github.com/redis/go-redis/v9"
 	gobreaker   = "github.com/sony/gobreaker/v2"
@@ -24,9 +25,9 @@ const (
 	rapid       = "pgregory.net/rapid"
 )
 
-// product has a rule for each package that users import or that such a package is made of. A new line here, or a longer
-// one, is a decision about what the library, and whoever imports it, depends on.
-// .golangci.yml (depguard) says the same to editors; this table is the one that counts.
+// product has a rule for each package that users import, and for each package that is part of one. A new line here, or a longer
+// one, is a decision about the dependencies of the library and of its users. .golangci.yml (depguard) has the same rules for
+// editors. This table is the authority.
 var product = map[string]rule{
 	".":                  {},
 	"internal/algo":      {inside: []string{"."}},
@@ -36,7 +37,7 @@ var product = map[string]rule{
 	"internal/respguard": {},
 	"internal/clock":     {},
 	"internal/wire":      {inside: []string{".", "internal/algo"}},
-	"lua":                {inside: []string{"."}}, // for programs that have no Redis client of this module's
+	"lua":                {inside: []string{"."}}, // for programs without the Redis client of this module
 	"local":              {inside: []string{".", "internal/algo", "internal/waiting"}, outside: []string{xtime, lru, xxhash}},
 	"breaker":            {},
 	"internal/circuit":   {inside: []string{".", "breaker"}, outside: []string{gobreaker, redisClient}},
@@ -59,28 +60,28 @@ var product = map[string]rule{
 		},
 		outside: []string{redisClient, lru, xtime, otel, xxhash},
 	},
-	"hybrid/debug":             {inside: []string{".", "hybrid"}}, // an adapter, so that hybrid does not bring net/http
+	"hybrid/debug":             {inside: []string{".", "hybrid"}}, // an adapter, so that hybrid does not import net/http
 	"internal/ratelimitheader": {},
 	"httplimit":                {inside: []string{".", "internal/ratelimitheader"}},
 	"otellimit":                {inside: []string{"."}, outside: []string{otel}},
-	"limittest":                {inside: []string{"."}}, // made for tests, and imports none of what tests are made of
+	"limittest":                {inside: []string{"."}}, // made for tests, but imports no test package
 }
 
-// example is the rule of everything below examples/: programs that a user could copy, hence public packages only.
+// example is the rule of all packages below examples/: programs that a user could copy, so only public packages.
 var example = rule{
 	inside:  []string{".", "breaker", "local", "global", "hybrid", "httplimit", "limittest"},
 	outside: []string{redisClient, miniredis, otel},
 }
 
-// tool is the rule of everything below cmd/: programs for operators, which look at what Redis keeps, hence lua, also under
-// the keys that httplimit makes; no test support, and nothing that the library does not depend on anyway.
+// tool is the rule of all packages below cmd/: programs for operators, which read the data in Redis. They need lua, also for
+// the keys that httplimit makes. They may not import test support, or a module that the library does not depend on anyway.
 var tool = rule{
 	inside:  []string{".", "internal/runner", "internal/wire", "lua", "global", "hybrid", "httplimit"},
 	outside: []string{redisClient},
 }
 
-// ruleOf finds the rule of a package. ok is false for one that nobody has thought about; free is true for test support,
-// which is any package directly below internal/ that is not product: it may import anything, and product may not import it.
+// ruleOf returns the rule of a package. ok is false for a package without a rule. free is true for test support: any package
+// directly below internal/ that is not product. It may import all packages, and product may not import it.
 func ruleOf(pkg string) (r rule, free, ok bool) {
 	if r, ok := product[pkg]; ok {
 		return r, false, true
@@ -97,7 +98,7 @@ func ruleOf(pkg string) (r rule, free, ok bool) {
 	return rule{}, false, false
 }
 
-// isProduct reports whether a package is one that users depend on, directly or not.
+// isProduct reports whether users depend on a package, directly or not.
 func isProduct(pkg string) bool {
 	_, ok := product[pkg]
 	return ok
@@ -122,7 +123,7 @@ func checkImports(pkgs []string, imports []edge) []string {
 	return bad
 }
 
-// allows reports whether the rule permits an import. Packages made for tests are refused to everyone but tests.
+// allows reports whether the rule permits an import. Only tests may import packages made for tests.
 func (r rule) allows(e edge) bool {
 	switch {
 	case e.inside:
@@ -136,7 +137,7 @@ func (r rule) allows(e edge) bool {
 	}
 }
 
-// String lists what the rule allows.
+// String lists the packages that the rule allows.
 func (r rule) String() string {
 	all := slices.Concat(r.inside, r.outside)
 	if len(all) == 0 {

@@ -10,13 +10,13 @@ import (
 	"testing/fstest"
 )
 
-// maxLines is the length at which a file surely holds more than one concept.
+// maxLines is the length above which a file surely has more than one concept.
 const maxLines = 500
 
-// arithmetic packages compute from a time that they are given.
+// arithmetic packages compute from a time that is an argument.
 var arithmetic = []string{"internal/account", "internal/algo", "internal/wire", "lua"}
 
-// clock are the functions of package time that read a clock or wait for one.
+// clock lists the functions of package time that read a clock or wait for one.
 var clock = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer"}
 
 func TestPackagesHaveComments(t *testing.T)       { report(t, checkPackageComments(loadModule(t))) }
@@ -24,8 +24,8 @@ func TestFilesAreShort(t *testing.T)              { report(t, checkLength(loadMo
 func TestArithmeticReadsNoClock(t *testing.T)     { report(t, checkClock(loadModule(t))) }
 func TestExportedNamesAreDocumented(t *testing.T) { report(t, checkDocs(loadModule(t))) }
 
-// checkPackageComments wants one comment per package that begins as godoc expects ("Package x"; any text for a program).
-// A directory of nothing but tests needs none.
+// checkPackageComments requires one comment per package that starts as godoc expects ("Package x"; any text for a program). A
+// directory that has only tests needs none.
 func checkPackageComments(sources []source) []string {
 	var bad []string
 	for _, pkg := range packages(sources) {
@@ -62,7 +62,7 @@ func TestMissingPackageCommentsAreReported(t *testing.T) {
 	})), "package a ", "package c ", "package d ", "package e ", "package examples/x ", "package g ", "package internal/z ")
 }
 
-// checkLength counts the lines of every file of a product package, tests included.
+// checkLength counts the lines of each file of a product package, tests included.
 func checkLength(sources []source) []string {
 	var bad []string
 	for _, s := range sources {
@@ -84,8 +84,8 @@ func TestLongFilesAreReported(t *testing.T) {
 	})), "hybrid/long.go has 501 lines", "local/long_test.go")
 }
 
-// checkClock finds the uses of package time's clocks in the arithmetic packages, under whatever name time is imported. A
-// function that is passed on uncalled (now: time.Now) counts too; time.Duration and its like do not.
+// checkClock returns the uses of package time's clocks in the arithmetic packages, under any name of the import. A function
+// that is passed on without a call (now: time.Now) counts too. Types such as time.Duration do not count.
 func checkClock(sources []source) []string {
 	var bad []string
 	for _, s := range sources {
@@ -111,7 +111,7 @@ func checkClock(sources []source) []string {
 	return bad
 }
 
-// timeName is the name under which a file imports package time, "" if it does not.
+// timeName returns the name under which a file imports package time, "" if it does not.
 func timeName(f *ast.File) string {
 	for _, imp := range f.Imports {
 		if importPath(imp) != "time" {

@@ -17,10 +17,11 @@ var update = flag.Bool("update", false, "write testdata/surface.txt")
 // surfaceFile lists every exported name of the packages that applications import.
 const surfaceFile = "testdata/surface.txt"
 
-// notForApplications is product packages outside internal/ whose names do not count: their signatures need internal types.
+// notForApplications lists the product packages outside internal/ whose names do not count: their signatures need internal
+// types.
 var notForApplications = []string{"sync"}
 
-// TestSurfaceGrowsOnPurpose compares the exported surface with the committed list, so that a name that is added, or taken away, is a
+// TestSurfaceGrowsOnPurpose compares the exported surface with the committed list, so that each added or removed name is a
 // decision: go test ./internal/house -run Surface -update
 func TestSurfaceGrowsOnPurpose(t *testing.T) {
 	names := surface(loadModule(t))
@@ -37,7 +38,7 @@ func TestSurfaceGrowsOnPurpose(t *testing.T) {
 	report(t, differences(strings.Split(strings.TrimSpace(string(want)), "\n"), names))
 }
 
-// differences says which names are new and which are gone.
+// differences returns one line for each new name and each removed name.
 func differences(listed, found []string) (bad []string) {
 	for _, name := range found {
 		if !slices.Contains(listed, name) {
@@ -52,8 +53,8 @@ func differences(listed, found []string) (bad []string) {
 	return bad
 }
 
-// surface lists the exported names of public product packages: package-level names, methods of exported types, and the fields and
-// methods within exported structs and interfaces, embedded ones included.
+// surface lists the exported names of public product packages: package-level names, methods of exported types, and the fields
+// and methods within exported structs and interfaces, embedded ones included.
 func surface(sources []source) []string {
 	var names []string
 	for _, s := range sources {
@@ -97,7 +98,7 @@ func surface(sources []source) []string {
 	return slices.Compact(names)
 }
 
-// typeName is the last name in a type's expression.
+// typeName returns the last name in a type's expression.
 func typeName(t ast.Expr) string {
 	switch t := t.(type) {
 	case *ast.StarExpr:
@@ -112,7 +113,7 @@ func typeName(t ast.Expr) string {
 	return ""
 }
 
-// members are the exported fields of a struct, or the methods of an interface.
+// members returns the exported fields of a struct, or the methods of an interface.
 func members(t ast.Expr) (names []string) {
 	var list *ast.FieldList
 	switch t := t.(type) {

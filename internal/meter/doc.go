@@ -1,7 +1,6 @@
-// Package meter holds what was admitted of a key against what its limit
-// promises of a fleet: by how many units it was exceeded at worst.
+// Package meter compares the admissions of a key with the promise that its limit makes for a fleet. The result is the largest
+// excess in units.
 //
-// A meter is told every admission, in order, and refuses none. It is not the
-// arithmetic of internal/algo, which decides: it has no debt that is forgiven,
-// no leases, and counts ns, not µs.
+// A meter receives each admission, in order, and refuses none. It does not use the arithmetic of internal/algo, which decides.
+// A meter forgives no debt, has no leases, and counts ns instead of µs.
 package meter

@@ -6,9 +6,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// Log holds a sliding log against what it promises: at most Rate units in any
-// trailing Period. It counts whole µs, as Redis does: half a µs before a unit
-// is a Period old, a log may take it for that.
+// Log compares a sliding log with its promise: at most Rate units in any trailing Period. It counts whole µs, as Redis does. A
+// log may therefore treat a unit as a Period old up to half a µs too early.
 type Log struct {
 	rate, period int64 // period in µs
 	entries      []entry
@@ -19,8 +18,8 @@ type entry struct{ at, n int64 } // µs
 
 func newLog(l hybridlimit.Limit) *Log { return &Log{rate: l.Rate, period: l.Period.Microseconds()} }
 
-// trim leaves out what is a Period old, and returns the time in µs. A clock
-// that stepped back takes the entries along, or waits for the last.
+// trim removes the entries that are a Period old and returns the time in µs. After a large step of the clock back, the entries
+// move with the clock. After a small one, the time stands still at the last entry.
 func (m *Log) trim(at int64) int64 {
 	at /= 1000
 	if n := len(m.entries); n > 0 {
@@ -40,26 +39,26 @@ func (m *Log) trim(at int64) int64 {
 	return at
 }
 
-// Admit is for Meter.
+// Admit implements Meter.
 func (m *Log) Admit(at, n int64) {
 	m.entries = append(m.entries, entry{m.trim(at), n})
 	m.sum += n
 	m.worst = max(m.worst, m.sum-m.rate)
 }
 
-// Late is for Meter: it counts from now on.
+// Late implements Meter. The units count from now on.
 func (m *Log) Late(now, _, n int64) { m.Admit(now, n) }
 
-// Holds is for Meter.
+// Holds implements Meter.
 func (m *Log) Holds(at, n int64) bool {
 	m.trim(at)
 	return m.sum+n <= m.rate
 }
 
-// Excess is for Meter.
+// Excess implements Meter.
 func (m *Log) Excess() float64 { return float64(m.worst) }
 
-// Seen is for Meter.
+// Seen implements Meter.
 func (m *Log) Seen(int64) Meter {
 	c := *m
 	c.entries = slices.Clone(m.entries)

@@ -14,7 +14,7 @@ import (
 
 type step struct{ ms, n int64 }
 
-// What an admission is worth under each algorithm, by hand.
+// TestExcess compares the excess of given admissions under each algorithm with results computed by hand.
 func TestExcess(t *testing.T) {
 	bucket := hybridlimit.TokenBucket(10, time.Second, 5)
 	fixed, sliding, log := hybridlimit.FixedWindow(5, time.Second), hybridlimit.SlidingWindow(8, time.Second), hybridlimit.SlidingLog(5, time.Second)
@@ -64,7 +64,7 @@ func TestExcess(t *testing.T) {
 	}
 }
 
-// What was admitted in the last window counts there, whenever it is heard of.
+// Units that were admitted in the last window count there, regardless of when they are reported.
 func TestLate(t *testing.T) {
 	m := meter.Of(hybridlimit.FixedWindow(5, time.Second))
 	m.Admit(0, 5)
@@ -106,8 +106,7 @@ func TestDepth(t *testing.T) {
 	}
 }
 
-// What the reference admits exceeds nothing, and one unit more than it would
-// always does.
+// Admissions of the reference never have an excess. One unit more than the reference would admit always has one.
 func TestTheReferenceExceedsNothing(t *testing.T) {
 	rng := testenv.Rand(t)
 	for _, l := range []hybridlimit.Limit{
@@ -120,7 +119,7 @@ func TestTheReferenceExceedsNothing(t *testing.T) {
 				now += rng.Int64N(300_000)
 				n := 1 + rng.Int64N(3)
 				ref = ref.Load(now)
-				// A ns is not worth a unit; where the reference says no, half a µs must not make it a yes.
+				// A ns is worth less than a unit. If the reference refuses, half a µs must not turn this into an admission.
 				fits := ref.Fits(now, n, 0)
 				if got := m.Holds(now*1000, n); got != fits {
 					t.Fatalf("%v: %d units at %d: %t, want %t", l, n, now, got, fits)

@@ -7,25 +7,21 @@ import (
 	"time"
 )
 
-// Span is a call of which only the begin and the end are known, in ns. It was
-// decided at some moment between the two.
+// Span is a call with a known begin and end, in ns. It was decided at an unknown moment between the two.
 type Span struct {
 	Begin, End int64
 	Units      int64 // admitted
 }
 
-// WorstSpan returns the largest excess over a rate in units: the maximum, over
-// all intervals [s, t], of
+// WorstSpan returns the largest excess over a rate in units: the maximum, over all intervals [s, t], of
 //
 //	units of the calls that lie in [s, t] as a whole - rate·(t-s).
 //
-// It is never too large: a bound that holds for every moment of decision is not
-// broken by it. It misses at most the units of calls that straddle s or t. It
-// sorts the calls.
+// It is never too large: a fleet that keeps a bound at every moment of decision never exceeds it here. It misses at most the
+// units of calls that straddle s or t. It sorts the calls.
 //
-// Calls are taken in the order of their ends. For each begin s it keeps the
-// units of the calls since. Once all calls to come begin later than s, the
-// values of s and of those before it grow alike, so only the largest is kept.
+// Calls are processed in the order of their ends. For each begin s the function keeps the units of the calls since s. When all
+// later calls begin after s, the value of s and the values of earlier begins grow equally, so only the largest is kept.
 func WorstSpan(calls []Span, perSecond float64) float64 {
 	slices.SortFunc(calls, func(a, b Span) int { return cmp.Compare(a.End, b.End) })
 	first := make([]int64, len(calls)+1) // the earliest begin from here on
@@ -41,7 +37,7 @@ func WorstSpan(calls []Span, perSecond float64) float64 {
 
 	type start struct {
 		at    int64
-		value float64 // units of the calls that began no earlier, and the cost of at
+		value float64 // units of the calls that began at or after at, plus the cost of at
 	}
 	var open []start // by time
 	closed, worst := math.Inf(-1), 0.0
@@ -49,7 +45,7 @@ func WorstSpan(calls []Span, perSecond float64) float64 {
 		at, found := slices.BinarySearchFunc(open, c.Begin, func(s start, begin int64) int { return cmp.Compare(s.at, begin) })
 		if !found {
 			value := cost(c.Begin)
-			if at < len(open) { // calls that began later have ended already
+			if at < len(open) { // calls that began later have already ended
 				value += open[at].value - cost(open[at].at)
 			}
 			open = slices.Insert(open, at, start{c.Begin, value})
@@ -60,7 +56,7 @@ func WorstSpan(calls []Span, perSecond float64) float64 {
 		closed += float64(c.Units)
 		best := closed
 		for _, s := range open {
-			if s.at <= c.End { // a later one would count the rate backwards
+			if s.at <= c.End { // a later begin would count the rate backwards
 				best = max(best, s.value)
 			}
 		}

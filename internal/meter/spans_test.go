@@ -9,7 +9,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
-// TestWorstSpan compares with all intervals tried one by one.
+// TestWorstSpan compares the result with a check of all intervals one by one.
 func TestWorstSpan(t *testing.T) {
 	seed := testenv.Seed(t)
 	rng := rand.New(rand.NewPCG(seed, 0))

@@ -6,22 +6,20 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// Windows holds a fixed or sliding window against what it promises, in the
-// windows of Redis's clock.
+// Windows compares a fixed or sliding window with its promise, in the windows of Redis's clock.
 //
-// A fixed window admits Rate, and what is beyond that is carried into the next
-// one: so the excess is over Rate·m units in any m windows in a row, as that of
-// a bucket is over all intervals, and not over Rate in each by itself, of which
-// a limiter could have as much in every window.
+// A fixed window admits Rate, and an excess is carried into the next window. So the excess is over Rate·m units in any m
+// windows in a row, as the excess of a bucket is over all intervals. An excess over Rate in each window by itself would be a
+// weaker measure: a limiter could have it in every window.
 //
-// A sliding window's estimate, cur + prev·(1−f), is at most Rate: at any time,
-// so at each admission, as it falls in between.
+// A sliding window's estimate, cur + prev·(1−f), is at most Rate at any time. It falls between admissions, so it is checked at
+// each admission.
 type Windows struct {
 	sliding      bool
 	rate, period int64 // period in ns
-	win          int64 // the current window's number
-	prev, cur    int64 // admitted in the one before, and in this one
-	before       int64 // of a fixed one: carried into the one before
+	win          int64 // number of the current window
+	prev, cur    int64 // admitted in the previous window, and in the current one
+	before       int64 // fixed window: carried into the previous window
 	worst        float64
 }
 
@@ -29,9 +27,8 @@ func newWindows(l hybridlimit.Limit) *Windows {
 	return &Windows{sliding: l.Algorithm == hybridlimit.AlgSlidingWindow, rate: l.Rate, period: int64(l.Period)}
 }
 
-// roll goes on to the window of a time. While a clock that stepped back is
-// before the last window, that one goes on; by more than a second, it takes the
-// window along: to begin anew would be an amnesty.
+// roll moves to the window of a time. If the clock stepped back before the last window, that window continues. If it stepped
+// back by more than a second, the window moves with the clock: a new start would forgive all use.
 func (m *Windows) roll(at int64) {
 	if m.win*m.period-at > clockSlack {
 		m.win = at / m.period
@@ -46,7 +43,7 @@ func (m *Windows) roll(at int64) {
 	}
 }
 
-// carried is what a fixed window begins with.
+// carried returns the count with which a fixed window starts.
 func (m *Windows) carried() int64 {
 	if m.sliding {
 		return 0
@@ -54,7 +51,7 @@ func (m *Windows) carried() int64 {
 	return max(0, m.before+m.prev-m.rate)
 }
 
-// used is what counts against Rate.
+// used returns the units that count against Rate.
 func (m *Windows) used(at int64) float64 {
 	if !m.sliding {
 		return float64(m.carried() + m.cur)
@@ -63,14 +60,14 @@ func (m *Windows) used(at int64) float64 {
 	return float64(m.cur) + float64(m.prev)*(float64(m.period-elapsed)/float64(m.period))
 }
 
-// Admit is for Meter.
+// Admit implements Meter.
 func (m *Windows) Admit(at, n int64) {
 	m.roll(at)
 	m.cur += n
 	m.worst = math.Max(m.worst, m.used(at)-float64(m.rate))
 }
 
-// Late is for Meter. The window before the last one is over and done with.
+// Late implements Meter. Units of a window before the previous one count in the current window.
 func (m *Windows) Late(now, at, n int64) {
 	m.roll(now)
 	switch at / m.period {
@@ -81,16 +78,16 @@ func (m *Windows) Late(now, at, n int64) {
 	}
 }
 
-// Holds is for Meter.
+// Holds implements Meter.
 func (m *Windows) Holds(at, n int64) bool {
 	m.roll(at)
 	return m.used(at)+float64(n) <= float64(m.rate)
 }
 
-// Excess is for Meter.
+// Excess implements Meter.
 func (m *Windows) Excess() float64 { return m.worst }
 
-// Seen is for Meter.
+// Seen implements Meter.
 func (m *Windows) Seen(int64) Meter {
 	c := *m
 	return &c

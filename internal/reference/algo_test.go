@@ -13,7 +13,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
-// start is a time of Redis in µs: 2025-11-13, with all the digits of today's.
+// start is a Redis time in µs: 2025-11-13, with as many digits as a current time.
 const start int64 = 1_763_000_000_000_000
 
 var buckets = []hybridlimit.Limit{
@@ -54,7 +54,7 @@ func (t twin) apply(op algo.Op, now int64) (twin, algo.Answer, bool) {
 	return t, ans, dirty
 }
 
-// free is a level in units.
+// free converts a level to units.
 func (t twin) free(level int64) *big.Rat {
 	if t.limit.Algorithm == hybridlimit.AlgSlidingLog {
 		return big.NewRat(level, 1)
@@ -62,8 +62,8 @@ func (t twin) free(level int64) *big.Rat {
 	return big.NewRat(level, algo.LimitOf(t.limit).Unit())
 }
 
-// Every decision, every level, every wait of the twin is the reference's, and
-// package lua compares Redis with the twin.
+// TestTwinDecidesAsTheReference compares each decision, level and wait of the twin with the reference. Package lua compares
+// Redis with the twin.
 func TestTwinDecidesAsTheReference(t *testing.T) {
 	for name, limits := range map[string][]hybridlimit.Limit{
 		"bucket": buckets, "queue": queues(), "fixed": windows(hybridlimit.FixedWindow),
@@ -100,7 +100,7 @@ type run struct {
 	saw   map[string]int
 }
 
-// cost is mostly small, up to the burst, seldom above.
+// cost draws a cost: mostly small, up to the burst, rarely above.
 func (r *run) cost() int64 {
 	burst := r.limit.BurstSize()
 	switch r.rng.IntN(10) {
@@ -114,8 +114,7 @@ func (r *run) cost() int64 {
 	return 1 + r.rng.Int64N(min(burst, 3))
 }
 
-// pass moves the clock: often by what a unit or a window takes, from 1 µs to
-// days, sometimes back.
+// pass moves the clock: often by the time of a unit or a window, otherwise by 1 µs up to days, sometimes back.
 func (r *run) pass() {
 	period := r.limit.Period.Microseconds()
 	scale := []int64{1, 10, 1000, 1_000_000, 86_400_000_000, period, period/r.limit.Rate + 1, r.limit.TimeToFull().Microseconds() + 1}
@@ -152,7 +151,7 @@ func (r *run) op() algo.Op {
 	case r.rng.IntN(3) > 0:
 	case kind == algo.KindFixed || kind == algo.KindSliding:
 		op.RefundAt = window()
-	case kind == algo.KindLog && len(r.twin.log) > 0: // the time of an entry, or of none
+	case kind == algo.KindLog && len(r.twin.log) > 0: // the time of an entry, or a time without an entry
 		op.RefundAt = r.twin.log[r.rng.IntN(len(r.twin.log))].At + r.rng.Int64N(2)
 	}
 	op.Reset = r.rng.IntN(40) == 0
@@ -229,7 +228,7 @@ func (r *run) step() {
 	}
 }
 
-// wait is the first µs from now on at which n units fit, if nobody comes.
+// wait returns the µs from now until n units fit, if no other call comes.
 func (r *run) wait(m reference.Model, now, n, patience int64) int64 {
 	if n > r.limit.BurstSize() {
 		return algo.Never
@@ -238,8 +237,7 @@ func (r *run) wait(m reference.Model, now, n, patience int64) int64 {
 	return int64(sort.Search(int(most), func(i int) bool { return m.Fits(now+int64(i), n, patience) }))
 }
 
-// A sliding window with ticks of more than a µs counts at most one tick of the
-// last window too much, and never too little.
+// A sliding window with ticks longer than one µs counts at most one tick of the last window too much, and never too little.
 func TestCoarseTicksAreOnTheSafeSide(t *testing.T) {
 	rng := testenv.Rand(t)
 	for _, l := range []hybridlimit.Limit{

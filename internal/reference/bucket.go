@@ -6,14 +6,14 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// Bucket is the generic cell rate algorithm in its form with a theoretical
-// arrival time, and the leaky queue, whose next free place is the same number.
+// Bucket is the generic cell rate algorithm in its form with a theoretical arrival time. It is also the leaky queue: the next
+// free place of the queue is the same number.
 type Bucket struct {
 	queue bool
 	each  *big.Rat // µs per unit
 	burst int64
-	tat   *big.Rat // µs; until then units are missing
-	last  int64    // when tat was last touched
+	tat   *big.Rat // µs; units are missing until then
+	last  int64    // time of the last change of tat
 }
 
 func newBucket(l hybridlimit.Limit) *Bucket {
@@ -23,10 +23,10 @@ func newBucket(l hybridlimit.Limit) *Bucket {
 	}
 }
 
-// time is n units' worth of µs.
+// time returns the µs in which n units refill.
 func (b *Bucket) time(n int64) *big.Rat { return times(whole(n), b.each) }
 
-// Load is for Model.
+// Load implements Model.
 func (b *Bucket) Load(now int64) Model {
 	c := *b
 	if back := b.last - now; back > slack {
@@ -36,21 +36,21 @@ func (b *Bucket) Load(now int64) Model {
 	return &c
 }
 
-// at is the time that counts: it does not go back.
+// at returns the time that counts: it never goes back.
 func (b *Bucket) at(now int64) *big.Rat { return whole(max(now, b.last)) }
 
 func (b *Bucket) from(now int64) *big.Rat { return larger(b.tat, b.at(now)) }
 
-// Free is for Model.
+// Free implements Model.
 func (b *Bucket) Free(now int64) *big.Rat {
 	missing := minus(b.from(now), b.at(now))
 	return minus(whole(b.burst), missing.Quo(missing, b.each))
 }
 
-// Fits is for Model.
+// Fits implements Model.
 func (b *Bucket) Fits(now, n, patience int64) bool {
 	debt := whole(0)
-	if patience > 0 && !b.queue { // a queue is as long as it is
+	if patience > 0 && !b.queue { // the length of a queue is fixed
 		debt = b.time(b.burst)
 	}
 	end := plus(b.from(now), b.time(n))
@@ -58,10 +58,10 @@ func (b *Bucket) Fits(now, n, patience int64) bool {
 	return fits && (patience == 0 || b.Delay(now, n) <= patience)
 }
 
-// Delay is for Model.
+// Delay implements Model.
 func (b *Bucket) Delay(now, n int64) int64 {
-	ready := b.from(now) // a queue serves what was there before
-	if !b.queue {        // a bucket has to hold n first
+	ready := b.from(now) // a queue first serves the units that were there before
+	if !b.queue {        // a bucket must have n units first
 		ready = minus(plus(ready, b.time(n)), b.time(b.burst))
 	}
 	if ready.Cmp(b.at(now)) <= 0 {
@@ -70,17 +70,17 @@ func (b *Bucket) Delay(now, n int64) int64 {
 	return ceil(minus(ready, whole(now)))
 }
 
-// Take is for Model.
+// Take implements Model.
 func (b *Bucket) Take(now, n int64) { b.tat = plus(b.from(now), b.time(n)) }
 
-// Owe is for Model.
+// Owe implements Model.
 func (b *Bucket) Owe(now, n, _ int64) bool {
 	b.tat = smaller(plus(b.from(now), b.time(n)), plus(b.at(now), b.time(2*b.burst)))
 	return true
 }
 
-// Refund is for Model.
+// Refund implements Model.
 func (b *Bucket) Refund(now, n, _ int64) { b.tat = minus(b.from(now), b.time(n)) }
 
-// Reset is for Model.
+// Reset implements Model.
 func (b *Bucket) Reset(now int64) { b.tat, b.last = whole(now), now }

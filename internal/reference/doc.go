@@ -1,7 +1,5 @@
-// Package reference has each algorithm as one would write it without a thought
-// for computers: rational numbers, maps and lists, straight from the table of
-// the design. Nothing here is fast, and nothing is shared with internal/algo,
-// whose decisions are compared with these.
+// Package reference implements each algorithm in the simplest form: rational numbers, maps and lists, directly from the table
+// of the design. It is slow, and it shares no code with internal/algo, whose decisions are compared with it.
 package reference
 
 import (
@@ -10,35 +8,32 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// slack is how far the clock may step back, in µs, and only stand still for
-// the model; by more it takes the model along.
+// slack is the largest step back of the clock, in µs, during which the model's time only stands still. After a larger step the
+// model moves with the clock.
 const slack = 1_000_000
 
-// Model is one key under one limit. Times are µs, and only those of Load go
-// backwards.
+// Model is one key under one limit. Times are µs. Only the times of Load may go back.
 type Model interface {
-	// Load is a copy, as of now.
+	// Load returns a copy as of now.
 	Load(now int64) Model
-	// Free is the units left, negative in debt.
+	// Free returns the units left. It is negative in debt.
 	Free(now int64) *big.Rat
-	// Fits reports whether n units would be granted, where the caller may be
-	// put off by patience µs.
+	// Fits reports whether n units would be granted, if the caller may be delayed by patience µs.
 	Fits(now, n, patience int64) bool
-	// Delay is in how many µs n units that fit may be used.
+	// Delay returns the µs until n units that fit may be used.
 	Delay(now, n int64) int64
 	// Take admits n units that fit.
 	Take(now, n int64)
-	// Owe debits n units that were admitted in the given window (0: now's),
-	// down to a burst of debt. It reports false where that is too long ago.
+	// Owe debits n units that were admitted in the given window (0: the window of now), down to a burst of debt. It returns
+	// false if the window is too old.
 	Owe(now, n, window int64) bool
-	// Refund gives back n units that were debited in the given window; 0: not
-	// known.
+	// Refund gives back n units that were debited in the given window; 0: not known.
 	Refund(now, n, window int64)
 	// Reset forgets all use.
 	Reset(now int64)
 }
 
-// New is the model of a limit.
+// New returns the model of a limit.
 func New(l hybridlimit.Limit) Model {
 	switch l.Algorithm {
 	case hybridlimit.AlgFixedWindow, hybridlimit.AlgSlidingWindow:
@@ -72,8 +67,8 @@ func smaller(a, b *big.Rat) *big.Rat {
 	return b
 }
 
-// floor is the largest integer not above r.
+// floor returns the largest integer not above r.
 func floor(r *big.Rat) int64 { return new(big.Int).Div(r.Num(), r.Denom()).Int64() }
 
-// ceil is the smallest integer not below r.
+// ceil returns the smallest integer not below r.
 func ceil(r *big.Rat) int64 { return -floor(new(big.Rat).Neg(r)) }

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Log is a list of what was admitted, and when.
+// Log is a list of admissions with their times.
 type Log struct {
 	rate, period int64
 	entries      []entry
@@ -13,7 +13,7 @@ type Log struct {
 
 type entry struct{ at, units int64 }
 
-// Load is for Model.
+// Load implements Model.
 func (l *Log) Load(now int64) Model {
 	c := *l
 	c.entries = slices.Clone(l.entries)
@@ -28,7 +28,7 @@ func (l *Log) Load(now int64) Model {
 	return &c
 }
 
-// used is the units younger than the period.
+// used returns the units younger than the period.
 func (l *Log) used(now int64) int64 {
 	sum := int64(0)
 	for _, e := range l.entries {
@@ -39,26 +39,26 @@ func (l *Log) used(now int64) int64 {
 	return sum
 }
 
-// Free is for Model.
+// Free implements Model.
 func (l *Log) Free(now int64) *big.Rat { return whole(l.rate - l.used(now)) }
 
-// Fits is for Model.
+// Fits implements Model.
 func (l *Log) Fits(now, n, _ int64) bool { return l.used(now)+n <= l.rate }
 
-// Delay is for Model.
+// Delay implements Model.
 func (l *Log) Delay(int64, int64) int64 { return 0 }
 
-// Take is for Model.
+// Take implements Model.
 func (l *Log) Take(now, n int64) {
 	for _, e := range l.entries {
-		if now-e.at < l.period { // no two at a time, the list stays in order
+		if now-e.at < l.period { // no two entries have the same time, so that the list stays in order
 			now = max(now, e.at+1)
 		}
 	}
 	l.entries = append(l.entries, entry{now, n})
 }
 
-// Owe is for Model.
+// Owe implements Model.
 func (l *Log) Owe(now, n, _ int64) bool {
 	if n = min(n, 2*l.rate-l.used(now)); n > 0 {
 		l.Take(now, n)
@@ -66,8 +66,7 @@ func (l *Log) Owe(now, n, _ int64) bool {
 	return true
 }
 
-// Refund is for Model: of the entry of a time, else of what is left the oldest
-// goes first.
+// Refund implements Model. With a time it takes the units from the entry of that time, otherwise from the oldest entries first.
 func (l *Log) Refund(now, n, at int64) {
 	for i := range l.entries {
 		if e := &l.entries[i]; now-e.at < l.period && (at == 0 || at == e.at) {
@@ -78,5 +77,5 @@ func (l *Log) Refund(now, n, at int64) {
 	l.entries = slices.DeleteFunc(l.entries, func(e entry) bool { return e.units == 0 })
 }
 
-// Reset is for Model.
+// Reset implements Model.
 func (l *Log) Reset(int64) { l.entries = nil }

@@ -7,13 +7,13 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// Windows counts by window. A fixed one begins with what the one before had
-// above Rate; a sliding one estimates the trailing window.
+// Windows counts by window. A fixed window starts with the excess over Rate of the window before. A sliding window estimates
+// the trailing window.
 type Windows struct {
 	sliding      bool
 	rate, period int64
-	counts       map[int64]int64 // by number; nothing older than three windows matters
-	last         int64           // the window that was touched last
+	counts       map[int64]int64 // by number; windows older than three have no effect
+	last         int64           // the last window in use
 }
 
 func newWindows(l hybridlimit.Limit) *Windows {
@@ -22,7 +22,7 @@ func newWindows(l hybridlimit.Limit) *Windows {
 	}
 }
 
-// Load is for Model.
+// Load implements Model.
 func (w *Windows) Load(now int64) Model {
 	c := *w
 	c.counts = map[int64]int64{}
@@ -37,16 +37,16 @@ func (w *Windows) Load(now int64) Model {
 	c.last = max(w.last-shift, number)
 	oldest := c.last - 4
 	if !c.sliding {
-		c.counts[oldest] = c.total(oldest) // so that nothing before it needs looking up
+		c.counts[oldest] = c.total(oldest) // so that no earlier window must be looked up
 	}
 	maps.DeleteFunc(c.counts, func(n, count int64) bool { return n < oldest || count == 0 })
 	return &c
 }
 
-// at is the time that counts: the begin of the last window at least.
+// at returns the time that counts: not before the begin of the last window.
 func (w *Windows) at(now int64) int64 { return max(now, w.last*w.period) }
 
-// total is what a fixed window has: its own and what was carried into it.
+// total returns the count of a fixed window: its own units and those carried into it.
 func (w *Windows) total(n int64) int64 {
 	begin := int64(0)
 	for i := n - 5; i < n; i++ {
@@ -55,13 +55,13 @@ func (w *Windows) total(n int64) int64 {
 	return begin + w.counts[n]
 }
 
-// part is how much of the last window still trails.
+// part returns the part of the last window that still trails.
 func (w *Windows) part(now int64) *big.Rat {
 	elapsed := w.at(now) - w.at(now)/w.period*w.period
 	return big.NewRat(w.period-elapsed, w.period)
 }
 
-// Free is for Model.
+// Free implements Model.
 func (w *Windows) Free(now int64) *big.Rat {
 	n := w.at(now) / w.period
 	if !w.sliding {
@@ -71,16 +71,16 @@ func (w *Windows) Free(now int64) *big.Rat {
 	return minus(whole(w.rate), used)
 }
 
-// Fits is for Model.
+// Fits implements Model.
 func (w *Windows) Fits(now, n, _ int64) bool { return w.Free(now).Cmp(whole(n)) >= 0 }
 
-// Delay is for Model.
+// Delay implements Model.
 func (w *Windows) Delay(int64, int64) int64 { return 0 }
 
-// Take is for Model.
+// Take implements Model.
 func (w *Windows) Take(now, n int64) { w.counts[w.at(now)/w.period] += n }
 
-// Owe is for Model.
+// Owe implements Model.
 func (w *Windows) Owe(now, n, window int64) bool {
 	number := w.at(now) / w.period
 	room := plus(w.Free(now), whole(w.rate)) // a Rate of debt
@@ -99,10 +99,10 @@ func (w *Windows) Owe(now, n, window int64) bool {
 	return true
 }
 
-// Refund is for Model.
+// Refund implements Model.
 func (w *Windows) Refund(now, n, window int64) {
 	number := w.at(now) / w.period
-	if window == 0 { // not known: of this one, and what it has not counted of the last
+	if window == 0 { // not known: units of this window, and the rest of the last one
 		here := w.counts[number]
 		if !w.sliding {
 			here = w.total(number)
@@ -129,5 +129,5 @@ func (w *Windows) Refund(now, n, window int64) {
 	}
 }
 
-// Reset is for Model.
+// Reset implements Model.
 func (w *Windows) Reset(int64) { clear(w.counts) }
