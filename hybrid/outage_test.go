@@ -162,7 +162,7 @@ func takeRedisAway(t *testing.T, o outage) {
 	for _, l := range ls {
 		known += balance(t, l.Stats())
 	}
-	// A state that nobody could write for longer is full again and forgotten, and Redis counts from there.
+	// A longer stop lets the state fill up and expire. Redis then counts from there.
 	if got := debited(t, srv.Client(t), "api", "hot", "tight"); o.intact && well.Sub(down) < 4*time.Second && got != known {
 		t.Errorf("Redis debited %d, the fleet knows of %d", got, known)
 	}

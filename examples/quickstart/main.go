@@ -257,7 +257,7 @@ func serveRedis(addr string) error {
 	return err
 }
 
-// work is a child process. It makes its part of the calls and reports its decisions, but for denials from memory.
+// work is a child process. It makes its part of the calls and reports its decisions. Denials from memory are left out.
 func work(addr, process string) error {
 	spans := make(chan [2]time.Time, 1)
 	go func() {

@@ -14,17 +14,3 @@ type Books struct {
 	Forgiven int64 // units of the fallback whose part had refilled when Redis came back
 	Resynced int64 // 1: the sync goes out because Redis may have lost the key
 }
-
-// Add adds another event's books.
-func (b *Books) Add(o Books) {
-	b.Acked += o.Acked
-	b.Debited += o.Debited
-	b.Netted += o.Netted
-	b.Refunded += o.Refunded
-	b.Returned += o.Returned
-	b.Expired += o.Expired
-	b.Lost += o.Lost
-	b.Dropped += o.Dropped
-	b.Forgiven += o.Forgiven
-	b.Resynced += o.Resynced
-}

@@ -124,12 +124,12 @@ func (a *Account) Load(c *Conditions, now int64) (b Budget, until int64) {
 			}
 		}
 		a.budget = Budget{LeaseBudget, min(units, MaxUnits)}
-	case now+c.Tick < a.deniedUntil(c):
-		a.budget, until = Budget{Kind: DenyBudget}, min(until, max(now, a.deniedUntil(c)-3*c.Tick))
+	case now+c.Tick < a.DeniedUntil(c):
+		a.budget, until = Budget{Kind: DenyBudget}, min(until, max(now, a.DeniedUntil(c)-3*c.Tick))
 	case a.pending > 0 && a.outlasts(now, 2*c.Tick):
 		// A unit is pending, so a sync is queued, and takes along what is spent from here on. Run dry where that sync
 		// becomes urgent.
-		units := a.creditLeft(c, now)
+		units := a.CreditLeft(c, now)
 		if more := a.flushAt(c, now) - a.pending; more > 0 {
 			units = min(units, more)
 		}
@@ -149,11 +149,11 @@ func (a *Account) loadHeld() (b Budget, until int64) {
 	if held := a.Held(); held > 0 && !a.slotted() {
 		a.budget = Budget{LeaseBudget, min(held, MaxUnits)}
 	}
-	return a.budget, a.firstEnd()
+	return a.budget, a.LeaseEnds()
 }
 
 // DenyUntil is until when (ns) a DenyBudget denies one unit. Its low bit is 0 where no unit exists before then, and 1 where
 // units may exist but this process must not ask yet.
 func (a *Account) DenyUntil(c *Conditions) int64 {
-	return max(a.ProvedUntil(c, 1)&^1, a.nextPoll(c)|1)
+	return max(a.ProvedUntil(c, 1)&^1, a.NextPoll(c)|1)
 }

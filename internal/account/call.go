@@ -46,7 +46,7 @@ func (a *Account) judge(c *Conditions, n, now int64) Verdict {
 	if until := a.ProvedUntil(c, n); now < min(until, a.view.relook) {
 		return Verdict{Action: Deny, Source: hybridlimit.SourceDenyCache, Reason: Proved, Retry: until - now}
 	}
-	if next := a.nextPoll(c); now < next {
+	if next := a.NextPoll(c); now < next {
 		return Verdict{Action: Deny, Source: hybridlimit.SourceDenyCache, Reason: NotYet, Retry: next - now}
 	}
 	left, why := a.credit(c, now)
@@ -107,10 +107,10 @@ func (a *Account) AtMost(c *Conditions, n, now int64) (took int64, v Verdict) {
 		a.demand.note(took, now)
 		return took, a.fromLease(c, took, now)
 	}
-	if c.Broken || now < a.deniedUntil(c) {
+	if c.Broken || now < a.DeniedUntil(c) {
 		return 0, Verdict{Action: Deny}
 	}
-	if took = min(a.creditLeft(c, now), n); took > 0 {
+	if took = min(a.CreditLeft(c, now), n); took > 0 {
 		a.demand.note(took, now)
 		return took, a.onCredit(c, took, now)
 	}
@@ -156,7 +156,7 @@ func (a *Account) Peek(c *Conditions, now int64) (f Forecast) {
 		f.Allowed = a.local.level >= 1
 		f.Until = max(a.local.wait(c.Fallback, 1), c.Tick)
 	default:
-		f.Until = a.deniedUntil(c) - now
+		f.Until = a.DeniedUntil(c) - now
 		f.Source = hybridlimit.SourceCredit
 		if f.Allowed = f.Until <= 0; !f.Allowed {
 			f.Source = hybridlimit.SourceDenyCache

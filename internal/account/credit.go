@@ -32,14 +32,11 @@ func (a *Account) credit(c *Conditions, now int64) (units int64, why Reason) {
 	return 0, ViewTooSmall
 }
 
-// creditLeft is credit without the reason.
-func (a *Account) creditLeft(c *Conditions, now int64) int64 {
+// CreditLeft is credit without the reason.
+func (a *Account) CreditLeft(c *Conditions, now int64) int64 {
 	units, _ := a.credit(c, now)
 	return units
 }
-
-// CreditLeft is creditLeft for Inspect.
-func (a *Account) CreditLeft(c *Conditions, now int64) int64 { return a.creditLeft(c, now) }
 
 // MayBeFull reports whether a key without a view may be taken for full: all that this process once did with it, and has
 // forgotten, is over by now. The process may have left the key in debt, down to -Burst, from which a bucket needs twice its

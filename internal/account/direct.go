@@ -11,7 +11,7 @@ func (a *Account) DirectBegin(c *Conditions, n, now int64) (v Verdict, decided b
 		return a.hand(n, now), true
 	case c.Broken:
 		return a.locally(c, n, now, RedisAway), true
-	case a.creditLeft(c, now) >= n:
+	case a.CreditLeft(c, now) >= n:
 		a.demand.note(n, now)
 		v = a.onCredit(c, n, now)
 		v.Sync = SyncLazily

@@ -72,9 +72,7 @@ func (a *Account) expire(now int64) int64 {
 }
 
 // LeaseEnds is when (ns) the first of the leases ends; 0: there is none.
-func (a *Account) LeaseEnds() int64 { return a.firstEnd() }
-
-func (a *Account) firstEnd() (end int64) {
+func (a *Account) LeaseEnds() (end int64) {
 	for _, l := range a.leases {
 		if l.units > 0 && (end == 0 || l.end < end) {
 			end = l.end
@@ -85,7 +83,7 @@ func (a *Account) firstEnd() (end int64) {
 
 // looksAgain is when the slow path should look at the leases: at the end of the first, or as early as they can be renewed.
 func (a *Account) looksAgain(now int64) int64 {
-	end := a.firstEnd()
+	end := a.LeaseEnds()
 	if units, last := a.renewable(); units > 0 && !a.frozen {
 		if early := last - renewWithin(a.demand.steady(now)); early > now {
 			return min(end, early)
@@ -154,7 +152,7 @@ func (a *Account) prefetchAt(c *Conditions, now int64) int64 {
 // livesOnCredit reports whether the key can do without leases while there are so many keys that syncs have to wait: its credit
 // lasts for a second at least. A lease would be used up in that time, and the next one would be one more sync.
 func (a *Account) livesOnCredit(c *Conditions, now int64) bool {
-	return c.Behind && float64(a.creditLeft(c, now)) > a.demand.perSecond(now)
+	return c.Behind && float64(a.CreditLeft(c, now)) > a.demand.perSecond(now)
 }
 
 // takesLease reports whether a sync that goes out anyway should ask for a lease: few units are in hand, or they can be topped
@@ -174,7 +172,7 @@ const leasable = 2
 // and by the last view it would live and be a part of something.
 func (a *Account) worthLease(c *Conditions, now int64) bool {
 	demand := a.demand.steady(now)
-	if a.frozen || !c.hasLeases() || demand < leasable || now < a.nextPoll(c) {
+	if a.frozen || !c.hasLeases() || demand < leasable || now < a.NextPoll(c) {
 		return false
 	}
 	if a.livesOnCredit(c, now) {

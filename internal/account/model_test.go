@@ -154,7 +154,7 @@ func (w *world) end(p *proc) {
 	restoreView := w.stretchWord(p)
 	p.word, p.until = p.s.Load(t, w.now)
 	restoreView()
-	credit := p.s.creditLeft(t, w.now)
+	credit := p.s.CreditLeft(t, w.now)
 	restore()
 	p.loaded, p.left = w.now, p.word.Units
 	w.noteCredit(p, t.Credit)
@@ -250,7 +250,7 @@ func (w *world) call(p *proc, n int64) Verdict {
 	restoreWindow := w.owedHere(p)
 	var v Verdict
 	switch {
-	case w.mutant == mutAnyCost && !p.broken && p.s.Held() < n && p.s.creditLeft(t, w.now) > 0:
+	case w.mutant == mutAnyCost && !p.broken && p.s.Held() < n && p.s.CreditLeft(t, w.now) > 0:
 		p.s.pending += n
 		v = Verdict{Action: Admit, Sync: SyncNow}
 	default:

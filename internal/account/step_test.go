@@ -37,7 +37,7 @@ func TestCreditRule(t *testing.T) {
 		terms := stepTerms()
 		s := seen(terms, 7)
 		tc.alter(&s, terms)
-		if got := s.creditLeft(terms, tc.now); got != tc.want {
+		if got := s.CreditLeft(terms, tc.now); got != tc.want {
 			t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
 		}
 	}
@@ -210,7 +210,7 @@ func TestLoadAndDrainConserveUnits(t *testing.T) {
 		s.demand = demand{sum: rapid.Float64Range(0, 5000).Draw(t, "demand"), at: sec, first: -9 * sec}
 		now := sec + rapid.Int64Range(0, 2*sec).Draw(t, "later")
 
-		before, credit := s, s.creditLeft(terms, now)
+		before, credit := s, s.CreditLeft(terms, now)
 		w, until := s.Load(terms, now)
 		if until > now+Ticks*terms.Tick {
 			t.Fatalf("%+v until %d, %d ns from now", w, until, until-now)

@@ -18,12 +18,9 @@ type view struct {
 	known     bool
 }
 
-// maxView is how long (ns) a view proves a denial at most: limits are raised and keys are reset without a message to this
-// process.
-const maxView = 5e9
-
-// MaxView is maxView for the shell, which jitters it into Conditions.RelookIn.
-const MaxView = int64(maxView)
+// MaxView is how long (ns) a view proves a denial at most: limits are raised and keys are reset without a message to this process.
+// The shell jitters it into Conditions.RelookIn.
+const MaxView = int64(5e9)
 
 // ledgerMemory is how long (ns) the units that Redis's ledger held for the fleet at the time of an answer keep the bucket from
 // filling up: two generations.
@@ -68,10 +65,10 @@ func (a *Account) level(c *Conditions, now int64) int64 {
 	return b.Fill(a.view.level, (now-a.view.received)/1000)
 }
 
-// nextPoll is the earliest time (ns) at which this process may ask, because units are scarce and it had some; 0: it may ask
+// NextPoll is the earliest time (ns) at which this process may ask, because units are scarce and it had some; 0: it may ask
 // now. To a process that is alone the view is all there is. With credit it needs no turns, and neither does a queue, whose
 // last places no other process wants. Without credit it asks once in T at most.
-func (a *Account) nextPoll(c *Conditions) int64 {
+func (a *Account) NextPoll(c *Conditions) int64 {
 	next := min(a.view.nextPoll, a.view.relook)
 	switch {
 	case c.N > 1:
@@ -81,9 +78,6 @@ func (a *Account) nextPoll(c *Conditions) int64 {
 	}
 	return min(next, a.view.received+c.Interval)
 }
-
-// NextPoll is nextPoll for Inspect.
-func (a *Account) NextPoll(c *Conditions) int64 { return a.nextPoll(c) }
 
 // ProvedUntil is until when (ns) n units do not exist, as far as the view proves: since Redis answered, the level has grown by
 // the refill at most, counted from when the question left. What is owed comes off first, down to Redis's floor, and what is
@@ -110,13 +104,10 @@ func (a *Account) Relook() int64 { return a.view.relook }
 // OwedLately is the units owed less those given back, without the fallback's: the part of a denial that the view does not show.
 func (a *Account) OwedLately() int64 { return a.owed() - a.back() }
 
-// deniedUntil is until when (ns) a call for one unit is denied without asking.
-func (a *Account) deniedUntil(c *Conditions) int64 {
-	return max(a.nextPoll(c), min(a.ProvedUntil(c, 1), a.view.relook))
+// DeniedUntil is until when (ns) a call for one unit is denied without asking.
+func (a *Account) DeniedUntil(c *Conditions) int64 {
+	return max(a.NextPoll(c), min(a.ProvedUntil(c, 1), a.view.relook))
 }
-
-// DeniedUntil is deniedUntil for Inspect.
-func (a *Account) DeniedUntil(c *Conditions) int64 { return a.deniedUntil(c) }
 
 // Resync has the view told to Redis with the next sync, where it may restore something that Redis lost (Tells) and is not
 // newer than the loss that was noticed at lost. It reports whether it has.

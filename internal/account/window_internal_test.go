@@ -46,7 +46,7 @@ func TestCreditWordEndsWithItsWindow(t *testing.T) {
 			t.Errorf("%d ns before its end: %v, want %v", end-tc.now, got, tc.want)
 		}
 	}
-	if got := s.creditLeft(tm, end-1); got != 3 {
+	if got := s.CreditLeft(tm, end-1); got != 3 {
 		t.Errorf("%d units of credit at the end, want 3", got)
 	}
 }

@@ -8,7 +8,8 @@
 //   - a program that imports only local has few modules in its go.sum;
 //   - each package has a package comment, and each exported identifier of a product package has a doc comment;
 //   - no file of a product package is longer than 500 lines;
-//   - the arithmetic packages read no clock;
+//   - the arithmetic packages read no clock. The pure ones have no lock, log, network or goroutine either;
+//   - the exported surface is that of testdata/surface.txt;
 //   - a test that a page or a comment names exists (in any module).
 //
 // Each check is a function over data, and has a test with bad input: a check that cannot fail proves nothing. Sources are read
