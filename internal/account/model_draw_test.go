@@ -36,7 +36,9 @@ func drawPlan(r *rand.Rand, f family, mode Mode, h hazard) *modelPlan {
 		blind: r.IntN(2) == 0, warm: r.IntN(2) == 0, greedy: r.IntN(4) > 0, plain: r.IntN(3) == 0,
 		maxWait: []time.Duration{-1, 20 * time.Millisecond, time.Second, time.Hour}[r.IntN(4)],
 	}
-	if mode != ModeStrict {
+	if f == queues { // a queue has no credit, and always needs the arithmetic of slots
+		pl.limit.Algorithm, pl.plain = hybridlimit.AlgLeakyQueue, false
+	} else if mode != ModeStrict {
 		pl.credit = min(r.Int64N(5), burst/max(int64(procs)-1, 1))
 	}
 	weights := []int{evCross: 0}
@@ -110,7 +112,7 @@ func drawPlan(r *rand.Rand, f family, mode Mode, h hazard) *modelPlan {
 		}
 		pl.events = append(pl.events, e)
 	}
-	if h&hazLimit != 0 && f == buckets {
+	if h&hazLimit != 0 && f != windows {
 		pl.limits(r)
 	}
 	return pl

@@ -146,6 +146,8 @@ func (w *world) allSynced() bool {
 // Buckets: a step forward refills d·rate at once, up to a full bucket. Views and leases do not notice it. The bound grows by
 // this refill once per step. A step back adds nothing.
 //
+// Queues: a step forward serves the content of the queue earlier. So does a step back if it ends a freeze of the state.
+//
 // Windows: a step into another window, or one that moves the end of the window, adds Rate and all credit once, because leases
 // and views may outlive their window. Any other step back gives a sliding window the units that had already faded out.
 func (w *world) stepClock(d int64) {
@@ -156,9 +158,12 @@ func (w *world) stepClock(d int64) {
 		w.losses.gained += (r.state.Out[0] + r.state.Out[1]) * r.bucket.Unit
 	}
 	at, s := r.clock(w.now), skew{until: w.now, was: r.skew}
+	lasts := r.lasts(at)
 	r.skew += d
+	w.forwards.sooner += max(0, lasts-r.lasts(at+d)) * 1000
 	gained := r.peek(algo.Op{}, r.tick(w.now)).Level - before
 	switch {
+	case w.t.Bucket.Queue: // see sooner
 	case !w.t.windowed():
 		w.losses.gained += max(0, gained)
 	case d > 0 || d < -algo.ClockSlack || w.t.Window.Number(at) != w.t.Window.Number(at+d):

@@ -60,6 +60,9 @@ func (s *scriptMirror) envelope(id int) string { return s.names.Envelope(0, strc
 func (s *scriptMirror) run(env wire.Envelope, op algo.Op, at int64) wire.Reply {
 	s.steps++
 	s.mini.SetTime(time.UnixMicro(at))
+	for key, dies := range s.dies {
+		s.mini.SetTTL(key, time.Duration(dies-at)*time.Microsecond)
+	}
 	keys, argv := wire.EncodeBatch(env, []wire.Op{{Key: s.state(), Limit: s.limit, Op: op}})
 	args := make([]any, len(argv))
 	for i, a := range argv {
@@ -105,6 +108,9 @@ func (s *scriptMirror) batch(b modelBatch, op algo.Op, at int64, want modelReply
 	life := e.ans.Life
 	if e.ans.Gen != 0 { // the ledger has the lease
 		life = -e.ans.Gen
+	}
+	if r.bucket.Queue {
+		life = e.ans.Delay
 	}
 	granted := e.ans.Granted
 	if e.ans.Dropped {
@@ -192,10 +198,10 @@ func TestModelIsTheScript(t *testing.T) {
 		return pl.runIn(w).bad
 	}
 	modes, hazards := []Mode{ModeAuto, ModeStrict, ModeDeferred}, []hazard{0, hazCrash, hazLoss, hazClock, hazMembers, hazFailover}
-	runs := testenv.Runs(72, 4000)
+	runs := testenv.Runs(108, 6000)
 	for i := range runs {
-		cell := i / 2
-		pl := planOf(seed+uint64(i), []family{buckets, windows}[i%2], modes[cell%len(modes)], hazards[cell/len(modes)%len(hazards)])
+		cell := i / 3
+		pl := planOf(seed+uint64(i), []family{buckets, windows, queues}[i%3], modes[cell%len(modes)], hazards[cell/len(modes)%len(hazards)])
 		pl.plain = false // the script is not plain
 		if bad := play(pl, nil); bad != "" {
 			small := pl.shrink(func(pl *modelPlan) bool { return play(pl, nil) != "" })

@@ -62,6 +62,12 @@ const (
 	mutDropBooked // leased units stay booked and are settled again
 	mutDropSpent  // units given up may be spent again on the same view
 	mutGapSettles // a batch that shows a gap settles with the ledger
+
+	// Mutants of queues.
+	mutSlotsFromSend // the slots of an answer count from the sending of the op
+	mutSlotsNow      // the slots of an answer begin at the answer
+	mutSlotsStay     // a slot whose time has passed is not lost
+	mutSlotsAtOnce   // a call is served without regard to its slot
 )
 
 // forgetInflight hides the units in flight until the returned function is called.
@@ -131,6 +137,12 @@ func (w *world) receiveStep(p *proc, c *Conditions, ans Answer) (answered []*Wai
 	case mutClockTag:
 		receive()
 		s.view.window = c.Window.Number(ans.RedisNow)
+	case mutSlotsFromSend:
+		ans.At = ans.Sent
+		receive()
+	case mutSlotsNow:
+		ans.Delay = 0
+		receive()
 	case mutNoTicks:
 		no := *c
 		no.Tick = 0
@@ -153,6 +165,7 @@ func (m mutant) String() string {
 		"uncapped", "late units are dropped", "late units count where they come", "a view outlives its window", "a word outlives its window",
 		"no carry", "owed of another window denies", "the clock names the window",
 		"a batch given up stays booked", "units given up are spent again", "a batch that shows a gap settles",
+		"slots count from the sending", "slots begin at the answer", "passed slots stay", "a call does not wait for its slot",
 	}[m]
 }
 

@@ -57,7 +57,7 @@ func (pl *modelPlan) runIn(w *world) outcome {
 	case pl.hazard&(hazLoss|hazFailover) == 0:
 		w.checkCounted(&o)
 	}
-	if pl.hazard&^hazClock == 0 && w.redis.expiries == 0 {
+	if pl.hazard&^hazClock == 0 && w.redis.expiries == 0 && !w.redis.disowned {
 		w.checkOnce(&o)
 	}
 	bound := int64(pl.procs-1) * pl.credit
@@ -72,6 +72,10 @@ func (pl *modelPlan) runIn(w *world) outcome {
 		o.excess, o.debt = w.worst()
 		if !pl.outage {
 			w.checkWindows(&o)
+		}
+	case b.Queue:
+		if !pl.outage {
+			w.checkQueue(&o, w.untold*b.Unit+w.losses.gained)
 		}
 	default:
 		worst := w.spending.excess(b)
@@ -174,7 +178,7 @@ func TestModel(t *testing.T) {
 		{"limits that change", hazLimit},
 		{"limits that change, and batches given up", hazLimit | hazRefusal},
 	} {
-		for _, f := range []family{buckets, windows} {
+		for _, f := range []family{buckets, windows, queues} {
 			for _, mode := range []Mode{ModeAuto, ModeStrict, ModeDeferred} {
 				t.Run(fmt.Sprintf("%v/%s/%v", f, tc.name, mode), func(t *testing.T) {
 					t.Parallel()

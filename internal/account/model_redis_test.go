@@ -31,6 +31,7 @@ type modelRedis struct {
 	epoch     int64
 	epochDies int64
 	expiries  int
+	disowned  bool   // an envelope of a later batch was taken for a foreign one
 	booked    bool   // the ledger was in use at least once
 	expired   func() // called when the state expires
 
@@ -57,6 +58,12 @@ type modelEnvelope struct {
 	ans        algo.Answer
 	at         int64 // ns; when the batch was applied
 	dies       int64
+}
+
+// own reports whether the library can have written a later batch's envelope. A large step back of Redis's clock makes an
+// envelope look foreign, see lua/batch.lua.
+func (e modelEnvelope) own(at int64) bool {
+	return e.stamp <= at+algo.ClockSlack && (e.dies-at)/1000 <= ratesync.EnvelopeTTL.Milliseconds()
 }
 
 // applied is one application of a batch. A batch has several only if the state or the envelope was lost, or the key expired,
@@ -98,6 +105,9 @@ func (r *modelRedis) apply(b modelBatch, op algo.Op, now int64) (modelReply, boo
 		rep.epoch = at
 	}
 	env, have := r.env[b.id]
+	if have && env.seq > b.seq && !env.own(at) {
+		have, r.disowned = false, true
+	}
 	if r.mutant == mutNoEnvelope {
 		have = false
 	}
@@ -113,6 +123,9 @@ func (r *modelRedis) apply(b modelBatch, op algo.Op, now int64) (modelReply, boo
 		_, ans, _ := r.limit.Apply(r.state, algo.Op{}, at)
 		ans.Granted, ans.Lease, ans.Life, ans.Gen = env.ans.Granted, env.ans.Lease, env.ans.Life, env.ans.Gen
 		ans.Dropped = env.ans.Dropped
+		if r.bucket.Queue {
+			ans.Delay = max(0, env.ans.Delay-max(0, at-env.stamp))
+		}
 		if r.mutant == mutNoReplay {
 			ans.Granted, ans.Lease, ans.Life = 0, 0, 0
 		}
@@ -244,14 +257,14 @@ func sum(ns []int64) (total int64) {
 }
 
 // exact applies an op without an envelope.
-func (r *modelRedis) exact(n, now int64) bool {
+func (r *modelRedis) exact(n, now int64) (granted bool, delay int64) {
 	at, op := r.tick(now), algo.Op{Asks: []int64{n}}
 	ans := r.run(op, at)
 	r.book(&applied{ns: now, at: at, granted: ans.Granted, heard: true})
 	if r.mirror != nil {
 		r.mirror.exact(op, at, ans, r)
 	}
-	return ans.Granted > 0
+	return ans.Granted > 0, ans.Delay * 1000
 }
 
 // peek returns the answer that op would get at a Redis time.

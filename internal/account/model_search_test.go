@@ -70,6 +70,15 @@ func TestModelFindsMutants(t *testing.T) {
 		{mutLateWord, windows, ModeStrict, 0, true, nil},
 		{mutNoReplay, windows, ModeStrict, 0, true, nil},
 		{mutNoMerge, windows, ModeAuto, hazLoss | hazPrompt, true, nil},
+		{mutSlotsFromSend, queues, ModeAuto, 0, true, nil},
+		{mutSlotsNow, queues, ModeStrict, 0, true, nil},
+		{mutSlotsStay, queues, ModeAuto, 0, true, nil},
+		{mutSlotsAtOnce, queues, ModeDeferred, 0, true, nil},
+		{mutNoEnvelope, queues, ModeAuto, 0, true, nil},
+		{mutNoReplay, queues, ModeAuto, 0, true, nil},
+		{mutRetryMoves, queues, ModeAuto, 0, true, nil},
+		{mutNoMerge, queues, ModeAuto, hazLoss, true, nil},
+		{mutClockResets, queues, ModeStrict, hazClock, true, nil},
 	} {
 		t.Run(fmt.Sprintf("%v/%v", tc.family, tc.mutant), func(t *testing.T) {
 			t.Parallel()

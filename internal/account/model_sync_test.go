@@ -58,7 +58,7 @@ func (w *world) settle(p *proc, r modelReply) {
 		p.lost = w.now
 	}
 	p.epoch = r.epoch
-	answered, next, b := w.receiveStep(p, w.terms(p), Answer{Answer: r.ans, RedisNow: r.now, Sent: f.sent})
+	answered, next, b := w.receiveStep(p, w.terms(p), w.dated(p, f.sent, r))
 	w.lost += b.Lost
 	if r.ans.Dropped {
 		w.late += f.op.Owed
@@ -69,6 +69,8 @@ func (w *world) settle(p *proc, r modelReply) {
 		r.ans.Lease, r.ans.Life, float64(r.ans.Level)/float64(p.plan.Bucket.Unit), p.s.Held(), p.s.pending, b.Lost)
 	for _, c := range answered {
 		switch v := c.Verdict; {
+		case v.Action == Admit && p.plan.Bucket.Queue:
+			w.admitLater(p, c.N, v.Delay)
 		case v.Reason == Granted, v.Reason == Spare:
 			w.admitWaiter(p, c, v.Reason == Granted, r.at)
 		case v.Action == Admit:

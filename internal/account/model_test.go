@@ -23,8 +23,9 @@ type world struct {
 	now    int64 // ns
 	ids    int
 
-	spending meter // the admissions that the theorem counts: see admitWaiter
-	receipt  meter // the same, but a waiting call counts when it is told
+	forwards forwards // of a queue
+	spending meter    // the admissions that the theorem counts: see admitWaiter
+	receipt  meter    // the same, but a waiting call counts when it is told
 
 	expired, lost, dropped, forgiven int64 // units
 	untold                           int64 // the part of dropped that may be admitted in addition: see giveUp
@@ -141,6 +142,7 @@ func (w *world) terms(p *proc) *Conditions {
 
 // begin takes back the budget and expires leases, as the entry does before each event.
 func (w *world) begin(p *proc) {
+	w.spoilBlocks(p)
 	_, expired := p.s.Begin(p.left, w.now)
 	p.word, p.left = Budget{}, 0
 	w.expired += expired
@@ -205,6 +207,12 @@ func (w *world) admit(p *proc, n int64) {
 	w.receipt.admit(w.now, n)
 }
 
+// admitLater counts an admission that a queue serves after delay ns.
+func (w *world) admitLater(p *proc, n, delay int64) {
+	w.admit(p, n)
+	w.forward(n, delay)
+}
+
 // adapt gives p another plan, as the entry does.
 func (w *world) adapt(p *proc, plan *Plan) {
 	if old := p.plan; plan != old {
@@ -266,7 +274,7 @@ func (w *world) call(p *proc, n int64) Verdict {
 	}
 	switch {
 	case v.Action == Admit:
-		w.admit(p, n)
+		w.admitLater(p, n, v.Delay)
 	case v.Source == hybridlimit.SourceDenyCache:
 		w.checkDenial(p, n)
 	}
@@ -309,8 +317,8 @@ func (w *world) exact(p *proc, n int64) {
 	if n > p.plan.Burst {
 		return
 	}
-	if w.redis.exact(n, w.now) {
-		w.admit(p, n)
+	if granted, delay := w.redis.exact(n, w.now); granted {
+		w.admitLater(p, n, delay)
 		w.logf("Redis admits %d to a call of p%d's own", n, p.id)
 	}
 }
@@ -324,7 +332,7 @@ func (w *world) leave(p *proc, timedOut bool) bool {
 		w.begin(p)
 		if timedOut {
 			if v := p.s.TimedOut(w.terms(p), c.N, w.now); v.Action == Admit {
-				w.admit(p, c.N)
+				w.admitLater(p, c.N, v.Delay)
 			}
 		}
 		w.logf("p%d: a call for %d leaves", p.id, c.N)

@@ -19,9 +19,10 @@ type family uint8
 const (
 	buckets family = iota // token and leaky buckets, which have the same arithmetic
 	windows               // fixed and sliding
+	queues                // leaky queues: model_queue_test.go
 )
 
-func (f family) String() string { return [...]string{"buckets", "windows"}[f] }
+func (f family) String() string { return [...]string{"buckets", "windows", "queues"}[f] }
 
 // drawWindow draws a limit. With heartbeats a period of hours would take too long.
 func drawWindow(r *rand.Rand, rate int64, h hazard) hybridlimit.Limit {
