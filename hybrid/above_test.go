@@ -10,9 +10,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// A cost above the burst, of a key that this process does not know, is told what
-// others have left of it. However often it comes, it costs Redis a message now
-// and then.
+// TestAboveTheBurstOfAnUnknownKey checks a cost above the burst for a key that
+// this process does not know. The answer has the units that other processes
+// have left of the key. Repeated calls cost Redis only a message now and then.
 func TestAboveTheBurstOfAnUnknownKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -28,20 +28,20 @@ func TestAboveTheBurstOfAnUnknownKey(t *testing.T) {
 				t.Fatalf("%+v, want 6 left", res)
 			}
 		}
-		if sent := link.Count("EVALSHA").Seen - before; sent > 2 { // one of them may be the fleet's
-			t.Errorf("%d messages for a hundred calls", sent)
+		if sent := link.Count("EVALSHA").Seen - before; sent > 2 { // one of them may be a heartbeat
+			t.Errorf("%d messages for a hundred calls, want at most 2", sent)
 		}
 		ask(t, other, "k", 2)
 		time.Sleep(12 * time.Second)
 		if res := ask(t, l, "k", 11); res.Remaining != 4 {
 			t.Errorf("later: %+v, want 4 left", res)
 		}
-		// What this process has taken itself counts at once.
+		// Units that this process takes count at once.
 		ask(t, l, "k", 1)
 		if res := ask(t, l, "k", 11); res.Remaining != 3 {
 			t.Errorf("after a call: %+v, want 3 left", res)
 		}
-		// Without Redis nothing is known of a key that comes in.
+		// Without Redis nothing is known of a new key.
 		b.Kill()
 		for range 3 {
 			if res := ask(t, l, "new", 11); res.Allowed || res.RetryAfter != hybridlimit.Never || res.Source != hybridlimit.SourceStatic {

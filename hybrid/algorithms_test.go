@@ -15,8 +15,9 @@ var algorithms = []hybridlimit.Limit{
 	hybridlimit.FixedWindow(100, time.Second), hybridlimit.SlidingWindow(100, time.Second), hybridlimit.SlidingLog(100, time.Second),
 }
 
-// modesOf are the modes that a limit differs in: a queue and a log are exact in
-// all of them, and a leaky bucket is a token bucket.
+// modesOf returns the modes that make a difference for a limit. A log is
+// decided by Redis in each mode, a queue has credit in none, and a leaky bucket
+// is a token bucket.
 func modesOf(limit hybridlimit.Limit) []hybrid.Mode {
 	switch limit.Algorithm {
 	case hybridlimit.AlgLeakyBucket, hybridlimit.AlgLeakyQueue, hybridlimit.AlgSlidingLog:
@@ -25,15 +26,16 @@ func modesOf(limit hybridlimit.Limit) []hybrid.Mode {
 	return modes
 }
 
-// told is one admission: when a caller was told, and how many units.
+// told is one admission: the time at which a caller was told, and the units.
 type told struct {
 	at    time.Duration
 	units int64
 }
 
-// A fleet over each algorithm's limit, ten times: what it admits in any trailing
-// second stays within what the algorithm promises and (N-1)·C, and it admits
-// nearly all of that.
+// TestFleetUnderEachAlgorithm puts ten times the limit on a fleet, under each
+// algorithm (2.5 times in ModeExact). The units admitted in any trailing second
+// must stay within the promise of the algorithm plus (N-1)·C, and at least 93 %
+// of the rate must be admitted.
 func TestFleetUnderEachAlgorithm(t *testing.T) {
 	const n, span = 3, 3 * time.Second
 	for _, limit := range algorithms {
@@ -77,20 +79,20 @@ func TestFleetUnderEachAlgorithm(t *testing.T) {
 						most = limit.Rate + limit.BurstSize()
 					}
 					if most += (n-1)*credit + 1; worst > most {
-						t.Errorf("%v: %d units in a second, at most %d (C is %d)", mode, worst, most, credit)
+						t.Errorf("%v: %d units in a second, want at most %d (C is %d)", mode, worst, most, credit)
 					}
 					if least := int64(float64(limit.Rate) * span.Seconds() * 0.93); sum < least {
-						t.Errorf("%v: %d units admitted in %v, at least %d could be", mode, sum, span, least)
+						t.Errorf("%v: %d units admitted in %v, want at least %d", mode, sum, span, least)
 					}
 					if worst := inWindows(got, began, limit); worst > float64(limit.Rate+(n-1)*credit)+1 {
-						t.Errorf("%v: %.1f units counted in a window, at most %d and (N-1)·%d", mode, worst, limit.Rate, credit)
+						t.Errorf("%v: %.1f units counted in a window, want at most %d + (N-1)·%d", mode, worst, limit.Rate, credit)
 					}
 					shutdown(t, ls...)
 					var known int64
 					for _, l := range ls {
 						known += balance(t, l.Stats())
 					}
-					if limit.TimeToFull() > time.Second { // else its state has been forgotten in between
+					if limit.TimeToFull() > time.Second { // else Redis forgot the state in between
 						if got := debited(t, rdb, "api", "k"); got != known {
 							t.Errorf("%v: Redis debited %d, the fleet knows of %d", mode, got, known)
 						}
@@ -101,8 +103,8 @@ func TestFleetUnderEachAlgorithm(t *testing.T) {
 	}
 }
 
-// inWindows is the most that a window counts of what was admitted: a fixed one
-// its units, a sliding one its estimate, any other limit nothing.
+// inWindows returns the largest count of a window: the units of a fixed window,
+// or the estimate of a sliding window. For other limits it returns 0.
 func inWindows(got []told, began time.Time, limit hybridlimit.Limit) (most float64) {
 	if limit.Algorithm != hybridlimit.AlgFixedWindow && limit.Algorithm != hybridlimit.AlgSlidingWindow {
 		return 0
@@ -121,7 +123,7 @@ func inWindows(got []told, began time.Time, limit hybridlimit.Limit) (most float
 	return most
 }
 
-// trailing is the most units in any interval of that length.
+// trailing returns the most units in any interval of length d.
 func trailing(got []told, d time.Duration) (most int64) {
 	var sum int64
 	first := 0
@@ -136,7 +138,8 @@ func trailing(got []told, d time.Duration) (most int64) {
 	return most
 }
 
-// What is queued is told when it may go, one after the other.
+// TestQueueDelays checks that queued calls are told their times, one after the
+// other.
 func TestQueueDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -150,7 +153,8 @@ func TestQueueDelays(t *testing.T) {
 	})
 }
 
-// The answer of a fixed window names one instant, in memory as from Redis.
+// TestFixedWindowResetsOnce checks that all answers name the same end of a
+// fixed window, from memory and from Redis.
 func TestFixedWindowResetsOnce(t *testing.T) {
 	inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
 		l := newLimiter(t, b.Client(nil), hybridlimit.FixedWindow(40, time.Second), hybrid.Config{Mode: mode})
@@ -160,19 +164,20 @@ func TestFixedWindowResetsOnce(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		for range 80 {
 			res := ask(t, l, "k", 1)
-			// The rough clock of the common path is up to a tick behind.
+			// The coarse clock of the common path is up to a tick behind.
 			if at := time.Now().Add(res.ResetAfter); at.Before(end.Add(-time.Millisecond)) || at.After(end.Add(10*time.Millisecond)) {
 				t.Fatalf("%+v: resets at %v, the window ends at %v", res, at, end)
 			}
 			if res.RetryAfter > time.Until(end) {
-				t.Fatalf("%+v: may be tried again in %v", res, time.Until(end))
+				t.Fatalf("%+v: RetryAfter is longer than the rest of the window, %v", res, time.Until(end))
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
 	})
 }
 
-// A tier may be free, or banned, under any algorithm, and a limiter too.
+// TestStaticLimits checks limiters whose limit is Unlimited or Blocked, in each
+// mode.
 func TestStaticLimits(t *testing.T) {
 	inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
 		h := newHub(t, b.Client(nil), hybrid.HubConfig{})
@@ -203,7 +208,8 @@ func TestStaticLimits(t *testing.T) {
 		if res := must(t)(hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: free, Key: "k", N: 1}, hybridlimit.Ask{Limiter: none, Key: "k", N: 1})); res.Allowed || res.Policy != "none" {
 			t.Errorf("%+v", res)
 		}
-		// Was Admitted: what no limit counts is in nobody's books.
+		// No limit counts these units, so no books have them. They were once in
+		// Admitted.
 		for _, l := range []*hybrid.Limiter{free, none} {
 			if s := l.Stats(); balance(t, s) != 0 || s.Admitted != 0 {
 				t.Errorf("%+v", s)

@@ -15,7 +15,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// three is a hub with a limit per user, one per address, and one for all.
+// three returns a hub with three limiters: per user, per address, and for all.
 func three(t *testing.T, b *redistest.Bubble, mode hybrid.Mode, alter func(*hybrid.Config)) (h *hybrid.Hub, user, addr, all *hybrid.Limiter) {
 	h = newHub(t, b.Client(nil), hybrid.HubConfig{})
 	mk := func(name string, burst int64) *hybrid.Limiter {
@@ -30,8 +30,8 @@ func three(t *testing.T, b *redistest.Bubble, mode hybrid.Mode, alter func(*hybr
 	return h, user, addr, all
 }
 
-// When one limit denies, nothing is taken of the others; the answer is that of
-// the narrowest.
+// TestAllowAllOrNothing checks that a call which one limit denies takes nothing
+// from the others, and that the answer is that of the narrowest limit.
 func TestAllowAllOrNothing(t *testing.T) {
 	for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict, hybrid.ModeDeferred} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestAllowAllOrNothing(t *testing.T) {
 				}
 				for range 10 {
 					if res := call("ann"); res.Allowed || res.Policy != "user" || res.RetryAfter <= 0 {
-						t.Errorf("the sixth of ann: %+v", res)
+						t.Errorf("ann, after five calls: %+v", res)
 					}
 				}
 				for i := range 6 {
@@ -70,11 +70,11 @@ func TestAllowAllOrNothing(t *testing.T) {
 				for l, keys := range map[*hybrid.Limiter][]string{user: {"ann", "bob"}, addr: {"::1"}, all: {"*"}} {
 					s := l.Stats()
 					if s.Admitted != 8 || debited(t, rdb, map[*hybrid.Limiter]string{user: "user", addr: "addr", all: "all"}[l], keys...) != balance(t, s) {
-						t.Errorf("%d admitted of 8: %+v", s.Admitted, s)
+						t.Errorf("admitted %d, want 8, and as much debited as the limiter knows: %+v", s.Admitted, s)
 					}
 					lost += s.Lost
 				}
-				if lost > 3 { // a unit asked for on behalf of a call that another limit then denied
+				if lost > 3 { // a unit is lost if another limit denies the call that asked for it
 					t.Errorf("%d units lost", lost)
 				}
 			})
@@ -91,9 +91,9 @@ func TestAllowAllRefuses(t *testing.T) {
 			asks []hybridlimit.Ask
 			want error
 		}{
-			"nothing":       {nil, hybridlimit.ErrInvalid},
-			"nobody":        {[]hybridlimit.Ask{{Key: "k", N: 1}}, hybridlimit.ErrInvalid},
-			"a stranger":    {[]hybridlimit.Ask{{Limiter: user, Key: "k", N: 1}, {Limiter: stranger, Key: "k", N: 1}}, hybridlimit.ErrInvalid},
+			"no asks":       {nil, hybridlimit.ErrInvalid},
+			"no limiter":    {[]hybridlimit.Ask{{Key: "k", N: 1}}, hybridlimit.ErrInvalid},
+			"another hub":   {[]hybridlimit.Ask{{Limiter: user, Key: "k", N: 1}, {Limiter: stranger, Key: "k", N: 1}}, hybridlimit.ErrInvalid},
 			"no cost":       {[]hybridlimit.Ask{{Limiter: user, Key: "k", N: 0}}, hybridlimit.ErrCost},
 			"no key":        {[]hybridlimit.Ask{{Limiter: user, Key: "", N: 1}}, hybridlimit.ErrEmptyKey},
 			"cost overflow": {[]hybridlimit.Ask{{Limiter: user, Key: "k", N: 1 << 62}, {Limiter: user, Key: "k", N: 1 << 62}, {Limiter: user, Key: "k", N: 1 << 62}}, hybridlimit.ErrCost},
@@ -103,10 +103,10 @@ func TestAllowAllRefuses(t *testing.T) {
 			}
 		}
 		if res, err := hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: user, Key: "k", N: 3}, hybridlimit.Ask{Limiter: user, Key: "k", N: 3}); err != nil || res.Allowed || res.RetryAfter != hybridlimit.Never {
-			t.Errorf("3 and 3 of one key of 5: %+v, %v", res, err)
+			t.Errorf("3 + 3 units of one key with a burst of 5: %+v, %v", res, err)
 		}
 		if res, err := hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: user, Key: "k", N: 2}, hybridlimit.Ask{Limiter: user, Key: "k", N: 3}); err != nil || !res.Allowed || res.Remaining != 0 {
-			t.Errorf("2 and 3 of one key of 5: %+v, %v", res, err)
+			t.Errorf("2 + 3 units of one key with a burst of 5: %+v, %v", res, err)
 		}
 		user.Close()
 		if _, err := hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: user, Key: "k", N: 1}); !errors.Is(err, hybridlimit.ErrClosed) {
@@ -115,14 +115,14 @@ func TestAllowAllRefuses(t *testing.T) {
 	})
 }
 
-// Limits that Redis decides are asked last, and get back what they gave to a
-// call that another one denies.
+// TestAllowAllOfWhatRedisDecides checks that limits which Redis decides are
+// asked last, and get their units back if another limit denies.
 func TestAllowAllOfWhatRedisDecides(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
 		rdb := b.Client(nil)
 		h := newHub(t, rdb, hybrid.HubConfig{})
-		user := add(t, h, still(100), hybrid.Config{Name: "user"}) // loses what is asked for a call that is denied
+		user := add(t, h, still(100), hybrid.Config{Name: "user"}) // loses the units of calls that are denied
 		exact := add(t, h, still(7), hybrid.Config{Name: "exact", Mode: hybrid.ModeExact})
 		log := add(t, h, hybridlimit.SlidingLog(4, time.Hour), hybrid.Config{Name: "log"})
 		all := func(n int64) hybridlimit.Result {
@@ -145,7 +145,7 @@ func TestAllowAllOfWhatRedisDecides(t *testing.T) {
 			t.Fatalf("%+v", res)
 		}
 		must(t)(log.Refund(t.Context(), "k", 4))
-		for range 3 { // the exact one has three, and the log is asked first
+		for range 3 { // exact has 3 units left, and log is asked first
 			if res := all(4); res.Allowed || res.Policy != "exact" {
 				t.Fatalf("%+v", res)
 			}
@@ -166,7 +166,8 @@ func TestAllowAllOfWhatRedisDecides(t *testing.T) {
 	})
 }
 
-// A shadow limit stops nobody, and counts whom it would have.
+// TestAllowAllShadow checks that a shadow limit denies no call, and counts the
+// calls that it would deny.
 func TestAllowAllShadow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -183,12 +184,13 @@ func TestAllowAllShadow(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 		}
 		if s := user.Stats(); s.Admitted != 5 || shadowed != 3 {
-			t.Errorf("%d shadowed; %+v", shadowed, s)
+			t.Errorf("%d calls shadowed, want 3, and 5 units admitted; %+v", shadowed, s)
 		}
 	})
 }
 
-// Without Redis each limit falls back, and still all or nothing.
+// TestAllowAllWithoutRedis checks that without Redis each limit uses its
+// fallback, still all or nothing.
 func TestAllowAllWithoutRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -207,14 +209,15 @@ func TestAllowAllWithoutRedis(t *testing.T) {
 		}
 		for _, l := range []*hybrid.Limiter{user, addr, all} {
 			if s := l.Stats(); s.Admitted != int64(allowed) || allowed != 5 {
-				t.Errorf("%d allowed; %+v", allowed, s)
+				t.Errorf("%d calls allowed, want 5; %+v", allowed, s)
 			}
 			balance(t, l.Stats())
 		}
 	})
 }
 
-// Many callers name the limits in every order.
+// TestAllowAllConcurrently checks the books of many callers that name the
+// limits in every order.
 func TestAllowAllConcurrently(t *testing.T) {
 	srv := redistest.New(t)
 	h := newHub(t, srv.Client(t), hybrid.HubConfig{SyncTimeout: 10 * time.Second})

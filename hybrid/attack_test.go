@@ -16,8 +16,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// Two limits alternate on one key, from several goroutines, while syncs travel
-// over a slow link: no unit is had twice, none is lost from the books.
+// TestLimitsAlternateInFlight alternates two limits on one key, from several
+// goroutines, while syncs travel over a slow link. No unit may be admitted
+// twice, or be lost from the books.
 func TestLimitsAlternateInFlight(t *testing.T) {
 	for _, set := range []bool{false, true} {
 		for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict, hybrid.ModeDeferred} {
@@ -30,7 +31,7 @@ func TestLimitsAlternateInFlight(t *testing.T) {
 					l := newLimiter(t, link.Client(nil), still(100), patient(hybrid.Config{Mode: mode}))
 					time.Sleep(2300 * time.Millisecond)
 					link.Latency(15*time.Millisecond, 15*time.Millisecond)
-					// The same units in other sub-units, and fewer of them.
+					// The second limit has other sub-units, and fewer units.
 					limits := []hybridlimit.Limit{still(100), hybridlimit.TokenBucket(7, 11*time.Hour, 90)}
 					var got atomic.Int64
 					var wg sync.WaitGroup
@@ -61,7 +62,7 @@ func TestLimitsAlternateInFlight(t *testing.T) {
 					shutdown(t, l)
 					s := l.Stats()
 					if n := got.Load(); n > 100 || n+s.Expired+s.Lost < 85 || s.Admitted != n || debited(t, rdb, "api", "k") != balance(t, s) {
-						t.Errorf("%d of 100 units; %+v", n, s)
+						t.Errorf("admitted %d units, want at most 100, and at least 85 with expired and lost ones; %+v", n, s)
 					}
 				})
 			})
@@ -69,10 +70,10 @@ func TestLimitsAlternateInFlight(t *testing.T) {
 	}
 }
 
-// AllowAll over keys that push each other out of memory, with calls of one
-// limit besides, some of which give up, until the hub closes under it: no
-// deadlock, no unit in nobody's books, nobody told of units that were not
-// counted.
+// TestAllowAllUnderAttack calls AllowAll for keys that evict each other, beside
+// calls of one limit. Some calls give up. At the end the hub closes under them.
+// The test checks for deadlocks, for units outside the books, and for callers
+// that were told of units not counted.
 func TestAllowAllUnderAttack(t *testing.T) {
 	for name, end := range map[string]func(*hybrid.Hub) error{
 		"Close":    func(h *hybrid.Hub) error { return h.Close() },
@@ -157,8 +158,8 @@ func TestAllowAllUnderAttack(t *testing.T) {
 	}
 }
 
-// LimitFor and Subject run under no lock: they may ask the limiter itself,
-// also for the key at hand.
+// TestCallbacksRunUnderNoLock checks that LimitFor and Subject may call their
+// own limiter, also for the same key.
 func TestCallbacksRunUnderNoLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -199,13 +200,14 @@ func TestCallbacksRunUnderNoLock(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 		}
 		if calls.Load() < 20 {
-			t.Errorf("asked %d times only", calls.Load())
+			t.Errorf("the callbacks called the limiter %d times, want at least 20", calls.Load())
 		}
 	})
 }
 
-// A ctx that ends while AllowAll waits: its error, and nothing is taken but
-// what Redis has given meanwhile, which is counted as lost or used by others.
+// TestAllowAllContextEnds checks a ctx that ends while AllowAll waits. AllowAll
+// returns the error of ctx. It has taken only units that Redis granted
+// meanwhile: these count as lost, or other calls use them.
 func TestAllowAllContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-// BenchmarkAllow is the common path beside bare x/time/rate: a hot key far
-// below its limit, and one that is over it, looked up or by a handle.
+// BenchmarkAllow compares the common path with bare x/time/rate: a hot key far
+// below its limit and one above it, each with and without a handle.
 func BenchmarkAllow(b *testing.B) {
 	b.Run("x-time-rate", func(b *testing.B) {
 		l := rate.NewLimiter(1e9, 1e9)

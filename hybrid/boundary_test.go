@@ -10,8 +10,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// The double burst at the border of fixed windows, and its absence in the
-// sliding ones, of a fleet: a third of a second before it, and after.
+// TestBoundaryBurst checks the burst of a fleet around the end of a window,
+// from a third of a second before it to a third of a second after it. A fixed
+// window admits up to twice its rate there. A sliding window and a log do not.
 func TestBoundaryBurst(t *testing.T) {
 	const rate, window = 60, 10 * time.Second
 	for _, tc := range []struct {
@@ -42,7 +43,7 @@ func TestBoundaryBurst(t *testing.T) {
 						time.Sleep(4 * time.Millisecond)
 					}
 					if sum < tc.least || sum > tc.most+credit {
-						t.Errorf("%v: %d units, want %d to %d, and %d on credit", mode, sum, tc.least, tc.most, credit)
+						t.Errorf("%v: %d units, want %d to %d + %d on credit", mode, sum, tc.least, tc.most, credit)
 					}
 				})
 			}

@@ -10,8 +10,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// canary measures what this machine adds to any wait: it sleeps for 1 ms over
-// and over, and notes by how much it overslept.
+// canary measures the delay that this machine adds to any wait. It sleeps for 1 ms
+// again and again, and records by how much it overslept.
 type canary struct {
 	mu    sync.Mutex
 	naps  []nap
@@ -52,7 +52,7 @@ func newCanary(t *testing.T) *canary {
 	return c
 }
 
-// noise is the most that a nap within an interval, or over its ends, overslept.
+// noise returns the longest oversleep of all naps that overlap the interval.
 func (c *canary) noise(from, to time.Time) (most time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,7 +89,7 @@ func (j *journal) add(d decision) {
 	j.all = append(j.all, d)
 }
 
-// between is the decisions that lie in an interval as a whole.
+// between returns the decisions that began and ended in the interval.
 func (j *journal) between(from, to time.Time) (out []decision) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -101,9 +101,9 @@ func (j *journal) between(from, to time.Time) (out []decision) {
 	return out
 }
 
-// punctual checks that no call failed, and that none took longer than most beyond what the machine did to the canary. A call that
-// waits is delayed twice where the canary is delayed once: when it is to be woken, and when it takes the lock of its key, whose
-// holder waits for a core too.
+// punctual checks that no call failed, and that no call took longer than most plus twice the noise of the canary. Twice,
+// because a waiting call is delayed at two points: when it is woken, and when it takes the lock of its key, whose holder waits
+// for a core too. The canary is delayed only once.
 func (j *journal) punctual(t *testing.T, c *canary, most time.Duration) {
 	t.Helper()
 	j.mu.Lock()
@@ -117,19 +117,19 @@ func (j *journal) punctual(t *testing.T, c *canary, most time.Duration) {
 		took := d.end.Sub(d.begin)
 		worst = max(worst, took)
 		if took <= most/2 {
-			continue // nobody waited
+			continue // the call did not wait
 		}
 		noise := 2 * c.noise(d.begin, d.end)
 		beyond = max(beyond, took-noise)
 		if took-noise > most {
-			t.Errorf("limiter %d, key %s: a call took %v (twice the canary's worst nap is %v), at most %v may be: %+v",
+			t.Errorf("limiter %d, key %s: a call took %v (twice the canary's worst nap is %v), want at most %v beyond that: %+v",
 				d.limiter, d.key, took, noise, most, d.res)
 		}
 	}
 	t.Logf("%d calls, the slowest took %v, and %v beyond the canary's worst nap meanwhile", len(j.all), worst, beyond)
 }
 
-// quantile is how long the given part of decisions took at most.
+// quantile returns the q-quantile of the durations of decisions.
 func quantile(ds []decision, q float64) time.Duration {
 	if len(ds) == 0 {
 		return 0

@@ -14,8 +14,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// The log says why Redis does not answer: the connection is refused. go-redis
-// dials for longer than a call waits, so that each call's time was over first.
+// TestTheLogHasTheCause checks that the log names the cause of an outage: the
+// connection is refused. go-redis dials for longer than a call waits, so the
+// deadline of each call came first.
 func TestTheLogHasTheCause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, log := redistest.NewBubble(t), newCapture()
@@ -34,11 +35,11 @@ func TestTheLogHasTheCause(t *testing.T) {
 		for _, line := range log.all() {
 			if strings.HasPrefix(line, lineBroken) {
 				if _, cause, _ := strings.Cut(line, "cause="); !strings.HasPrefix(cause, "dial ") || !strings.Contains(cause, "connection refused") {
-					t.Errorf("not the cause: %s", line)
+					t.Errorf("the line does not have the cause: %s", line)
 				}
 				return
 			}
 		}
-		t.Errorf("no outage in %q", log.all())
+		t.Errorf("no line about the outage in %q", log.all())
 	})
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// No decision of the common path allocates. In a bubble time stands still
-// while this works: no epoch passes, and nobody else allocates, so that the
-// count is exact on any machine.
+// TestCommonPathAllocatesNothing checks that no decision of the common path
+// allocates. In a bubble time stands still meanwhile: no epoch passes, and no
+// other goroutine allocates. So the count is exact on any machine.
 func TestCommonPathAllocatesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -52,8 +52,8 @@ func TestCommonPathAllocatesNothing(t *testing.T) {
 			"Bucket.AllowN":  {true, func() (hybridlimit.Result, error) { return farKey.AllowN(ctx, 3) }},
 			"Bucket, denied": {false, func() (hybridlimit.Result, error) { return shutKey.Allow(ctx) }},
 		} {
-			for range 10 { // until there is a lease, and the word is of this epoch
-				time.Sleep(time.Millisecond + time.Microsecond) // never when a tick is due
+			for range 10 { // until there is a lease, and the budget is of this epoch
+				time.Sleep(time.Millisecond + time.Microsecond) // so that no tick is due
 				synctest.Wait()
 				if _, err := tc.call(); err != nil {
 					t.Fatal(err)

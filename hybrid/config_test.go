@@ -17,7 +17,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// nobody is a client of nothing: constructors do not connect.
+// nobody returns a client of an address without a server. Constructors do not
+// connect.
 func nobody(tb testing.TB) *redis.Client {
 	return redistest.Client(tb, "127.0.0.1:1", oneDial)
 }
@@ -90,14 +91,15 @@ func TestEachBadField(t *testing.T) {
 			invalid.Violations[0].Field != b.field || !strings.HasPrefix(err.Error(), "hybrid: "+b.field+" (") {
 			t.Errorf("case %d: %v, want one violation of %s", i, err, b.field)
 		}
-		// The same through a hub, each half where it belongs.
+		// The same through a hub: NewHub checks HubConfig, and Hub.Limiter the
+		// rest.
 		h, err := hybrid.NewHub(rdb, cfg.Hub)
 		if err == nil {
 			_, err = h.Limiter(limit, cfg)
 			h.Close()
 		}
 		if !errors.Is(err, hybridlimit.ErrInvalid) || !strings.Contains(err.Error(), b.field+" (") {
-			t.Errorf("case %d by way of a hub: %v, want %s", i, err, b.field)
+			t.Errorf("case %d, through a hub: %v, want %s", i, err, b.field)
 		}
 	}
 }
@@ -117,7 +119,7 @@ func TestAllBadFieldsAtOnce(t *testing.T) {
 	for _, b := range bad {
 		fields[b.field] = true
 	}
-	for _, needs := range []string{"Config.MaxWait", "Config.FallbackFloor"} { // these need another field to be good
+	for _, needs := range []string{"Config.MaxWait", "Config.FallbackFloor"} { // bad only with a certain good value of another field
 		delete(fields, needs)
 	}
 	for f := range fields {
@@ -167,9 +169,10 @@ func TestBadRequests(t *testing.T) {
 	})
 }
 
-// A cost above the burst can never be admitted: not of a fresh key, nor of one
-// with a lease, with credit, or being denied. It is told what is left, and of a
-// key that this process knows, without a message.
+// TestCostAboveTheBurst checks that a cost above the burst is never admitted:
+// for a new key, with a lease, with credit, or while calls are denied. The
+// answer has the units left. For a key that this process knows, it costs no
+// message.
 func TestCostAboveTheBurst(t *testing.T) {
 	for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict, hybrid.ModeDeferred, hybrid.ModeExact} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -217,10 +220,10 @@ func TestOneIdentityOneLimit(t *testing.T) {
 		t.Error("another limit, with one of two limiters closed: no error")
 	}
 	second.Close()
-	newLimiter(t, rdb, b, hybrid.Config{Name: "api"}) // nobody is left to disagree
+	newLimiter(t, rdb, b, hybrid.Config{Name: "api"}) // no limiter with the other limit is left
 }
 
-// wrapped is a client by value that cannot be compared.
+// wrapped is a client that is not a pointer and cannot be compared.
 type wrapped struct {
 	redis.UniversalClient
 	_ []int

@@ -15,10 +15,10 @@ import (
 
 var modes = []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict, hybrid.ModeDeferred, hybrid.ModeExact}
 
-// conformanceSpec is what a single process promises in each mode. Only ModeExact
-// denies no unit that the bucket holds: the others may hold some on a lease
-// that expires, or wait out a proof of a denial. Logs are exact in
-// every mode.
+// conformanceSpec returns the promises of a single process in a mode. Only
+// ModeExact never denies a unit that the bucket holds. In the other modes units
+// may be in a lease that expires, or the process may deny until a proof of a
+// denial ends. Logs are exact in every mode.
 func conformanceSpec(mode hybrid.Mode, of conformance.Algorithm) conformance.Spec {
 	exact := mode == hybrid.ModeExact
 	if of.Bucket(1, time.Second, 1).Algorithm == hybridlimit.AlgSlidingLog {
@@ -27,7 +27,7 @@ func conformanceSpec(mode hybrid.Mode, of conformance.Algorithm) conformance.Spe
 	return conformance.Spec{
 		Name: mode.String() + " " + of.Name, Bucket: of.Bucket,
 		Close:  func(l hybridlimit.Limiter) error { return l.(*hybrid.Limiter).Close() },
-		Policy: "api", Exact: exact, RetryIsLowerBound: mode != hybrid.ModeExact, // a refusal of fewer units denies more of them, too
+		Policy: "api", Exact: exact, RetryIsLowerBound: mode != hybrid.ModeExact, // a proof that denies few units also denies a larger cost
 		WindowSlack: 10 * time.Millisecond, // the clock of the common path is up to a tick behind
 		Light:       of.Name != "token bucket" || mode == hybrid.ModeExact,
 	}
@@ -50,13 +50,14 @@ func TestConformance(t *testing.T) {
 		case hybridlimit.AlgLeakyQueue:
 			inVirtualTime(t, hybrid.ModeAuto, of, true)
 			inVirtualTime(t, hybrid.ModeExact, of, false)
-		default: // a bucket by another name, or exact whatever the mode, as ModeExact is
+		default: // a bucket under another name, or a limit that is exact in every mode
 			inVirtualTime(t, hybrid.ModeAuto, of, true)
 		}
 	}
 }
 
-// inVirtualTime runs the suite; warm: once the limiter gives credit.
+// inVirtualTime runs the suite in a bubble. If warm is set, the suite begins
+// after the limiter gives credit.
 func inVirtualTime(t *testing.T, mode hybrid.Mode, of conformance.Algorithm, warm bool) {
 	spec := conformanceSpec(mode, of)
 	spec.Wrap = synctest.Test
@@ -95,7 +96,7 @@ func conformanceOnRedis(t *testing.T, functions bool) {
 			spec := conformanceSpec(mode, conformance.Algorithms()[0])
 			spec.Name = ""
 			// The clocks of Redis and of this process are read at different
-			// moments: to the µs only virtual time is exact.
+			// moments. Only virtual time is exact to the µs.
 			spec.Exact, spec.RetryIsLowerBound = false, true
 			spec.WindowSlack = 200 * time.Millisecond // a tick comes late on a busy machine
 			spec.New = func(tb testing.TB, limit hybridlimit.Limit) hybridlimit.Limiter {

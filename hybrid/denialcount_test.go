@@ -19,8 +19,8 @@ import (
 
 var moreOf = regexp.MustCompile(` more=(\d+)`)
 
-// toldOf is how many denials of a limiter the lines tell of: those with a line
-// and those in the "more" of one.
+// toldOf returns the number of denials of a limiter that the lines report:
+// those with a line of their own, and those in the "more" of a line.
 func toldOf(t *testing.T, lines []string, limiter string) (total int64) {
 	t.Helper()
 	for _, line := range lines {
@@ -37,7 +37,7 @@ func toldOf(t *testing.T, lines []string, limiter string) (total int64) {
 		if m := moreOf.FindStringSubmatch(line); m != nil {
 			n, err := strconv.ParseInt(m[1], 10, 64)
 			if err != nil || n < 1 {
-				t.Errorf("more of nothing: %s", line)
+				t.Errorf("more is not a positive number: %s", line)
 			}
 			total += n
 		}
@@ -52,9 +52,10 @@ func deniedBy(s hybrid.Stats) (total int64) {
 	return total
 }
 
-// Each denial is told of once: by its own line, or in a later line's "more". Two
-// processes deny three calls in four, from memory and by Redis, of one unit and
-// of many; when they have closed the lines add up to what was denied.
+// TestDenialLogIsExact checks that each denial is reported once: by its own
+// line, or in the "more" of a later line. Two processes deny three calls in
+// four, from memory and by Redis, for one unit and for several. When they have
+// closed, the lines add up to the denials.
 func TestDenialLogIsExact(t *testing.T) {
 	for _, every := range []time.Duration{time.Millisecond, 700 * time.Millisecond, 10 * time.Second, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
@@ -109,7 +110,7 @@ func TestDenialLogIsExact(t *testing.T) {
 						t.Fatalf("%d denials before Close, %d after", denied, again)
 					}
 					if told := toldOf(t, logs[p].all(), l.Name()); told != denied || denied < 100 {
-						t.Errorf("one line in %v: process %d has denied %d by %s, and its log tells of %d", every, p, denied, l.Name(), told)
+						t.Errorf("LogDenials %v: process %d denied %d calls by %s, its log reports %d", every, p, denied, l.Name(), told)
 					}
 				}
 			}
@@ -117,8 +118,8 @@ func TestDenialLogIsExact(t *testing.T) {
 	}
 }
 
-// The denials of a key that is not used again are told of in time, and not only
-// when the limiter closes.
+// TestDenialLogOfAQuietKey checks that denials of a key that is not used again
+// are reported in time, and not only when the limiter closes.
 func TestDenialLogOfAQuietKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, log := redistest.NewBubble(t), newCapture()
@@ -130,7 +131,7 @@ func TestDenialLogOfAQuietKey(t *testing.T) {
 		}
 		time.Sleep(8 * time.Second) // the interval, and two heartbeats
 		if told := toldOf(t, log.all(), "api"); told != 149 {
-			t.Errorf("149 denials, and the log tells of %d: %q", told, log.all())
+			t.Errorf("the log reports %d denials, want 149: %q", told, log.all())
 		}
 		before := len(log.all())
 		time.Sleep(time.Minute)
@@ -138,13 +139,13 @@ func TestDenialLogOfAQuietKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		if after := log.all(); len(after) != before {
-			t.Errorf("nothing was denied, and there are more lines: %q", after[before:])
+			t.Errorf("more lines without a denial: %q", after[before:])
 		}
 	})
 }
 
-// The limit in a line is the one that denied, as ParseLimit reads it: the
-// limiter's, the key's, or the call's.
+// TestDenialLogShowsTheLimit checks that a line has the limit that denied, as
+// ParseLimit reads it: the limiter's, the key's, or the call's.
 func TestDenialLogShowsTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, log := redistest.NewBubble(t), newCapture()

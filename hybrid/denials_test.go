@@ -16,7 +16,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// Denials are logged on demand, at a bounded rate, and never by their key.
+// TestDenialLog checks that denials are logged only with LogDenials, at a
+// bounded rate, and without their key.
 func TestDenialLog(t *testing.T) {
 	for _, secret := range []hybridlimit.Secret{"", hashSecret} {
 		synctest.Test(t, func(t *testing.T) {
@@ -43,7 +44,7 @@ func TestDenialLog(t *testing.T) {
 				t.Errorf("logged before anything was denied: %q", lines)
 			}
 			began := time.Now()
-			var after []time.Duration // each line, since the one before, or since the start
+			var after []time.Duration // the time of each line since the line before, or since the start
 			for last := began; time.Since(began) < 70*time.Second; {
 				ask(t, l, key, 1)
 				ask(t, silent, key, 1)
@@ -54,7 +55,8 @@ func TestDenialLog(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			lines := denials()
-			// A heartbeat, one a second, has the next denial from memory logged.
+			// After each heartbeat, one a second, the next denial from memory
+			// is logged.
 			const seen = 1002 * time.Millisecond
 			for i, d := range after {
 				if i == 0 && d > seen || i > 0 && (d < 10*time.Second || d > 10*time.Second+seen) {
@@ -62,7 +64,7 @@ func TestDenialLog(t *testing.T) {
 				}
 			}
 			if len(lines) < 4 || len(lines) != len(after) {
-				t.Fatalf("%d lines in 70 s, want 4 at least, one by one: %q", len(lines), lines)
+				t.Fatalf("%d lines in 70 s, want at least 4, one at a time: %q", len(lines), lines)
 			}
 			for i, line := range lines {
 				if !strings.HasPrefix(line, "INFO hybridlimit: denied") || !strings.Contains(line, "limiter=api") || !strings.Contains(line, "key_digest="+digest) ||
@@ -80,8 +82,8 @@ func TestDenialLog(t *testing.T) {
 	}
 }
 
-// Whatever denies is logged: a cost that can never be had, a shadow limit, a
-// limit among several, a switch.
+// TestDenialLogOfOthers checks that other denials are logged too: of a cost
+// above the burst, of a shadow limit, of one limit among several, of a switch.
 func TestDenialLogOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, log := redistest.NewBubble(t), newCapture()
@@ -120,7 +122,8 @@ func TestDenialLogOfOthers(t *testing.T) {
 	})
 }
 
-// Of several keys under one limit the one that denied is logged.
+// TestDenialLogOfTwoKeys checks that of several keys under one limit the key
+// that denied is logged.
 func TestDenialLogOfTwoKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, log := redistest.NewBubble(t), newCapture()
@@ -152,8 +155,9 @@ func TestLogDenialsIsChecked(t *testing.T) {
 	}
 }
 
-// Every verb that decides logs what it denies, in every mode. Only AllowN and
-// AllowAll did.
+// TestDenialLogOfEveryVerb checks that every verb that decides logs its
+// denials, under several modes and algorithms. Cause: only AllowN and AllowAll
+// logged them.
 func TestDenialLogOfEveryVerb(t *testing.T) {
 	for _, kind := range []struct {
 		name  string
@@ -199,7 +203,7 @@ func TestDenialLogOfEveryVerb(t *testing.T) {
 				l := newLimiter(t, b.Client(nil), kind.limit, hybrid.Config{Mode: kind.mode, LogDenials: time.Millisecond, Hub: hybrid.HubConfig{Logger: slog.New(log)}})
 				time.Sleep(2100 * time.Millisecond)
 				ask(t, l, "k", 3)
-				time.Sleep(10 * time.Second) // until then memory denies, and not all of that is seen
+				time.Sleep(10 * time.Second) // until then memory denies, and the log does not see all of that
 				before := l.Stats()
 				if err := call(t.Context(), l); err != nil {
 					t.Fatalf("%s, %s: %v", kind.name, verb, err)
@@ -226,7 +230,7 @@ func TestDenialLogOfEveryVerb(t *testing.T) {
 	}
 }
 
-// text is a limit as ParseLimit reads it.
+// text returns a limit in the form that ParseLimit reads.
 func text(t *testing.T, limit hybridlimit.Limit) string {
 	t.Helper()
 	b, err := limit.MarshalText()

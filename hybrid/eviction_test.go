@@ -13,8 +13,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
-// owing fills a limiter's memory with keys that owe one unit each and would
-// not pay for an hour.
+// owing returns a limiter whose memory is full of keys. Each key owes one unit,
+// and its sync is due in an hour.
 func owing(t *testing.T, rdb *redistest.MemLink, cfg hybrid.Config) (*hybrid.Limiter, []string) {
 	t.Helper()
 	cfg.Mode, cfg.SyncInterval = hybrid.ModeDeferred, time.Hour
@@ -40,14 +40,15 @@ func TestOwingKeysPayBeforeTheyGo(t *testing.T) {
 		l, keys := owing(t, link, hybrid.Config{MaxKeys: size})
 		link.Latency(time.Millisecond, time.Millisecond)
 
-		// Nobody can go yet, so the new key is asked for exactly.
+		// No key can be evicted yet, so the new key is decided by a direct
+		// call.
 		if res := ask(t, l, "new", 1); !res.Allowed || res.Source != hybridlimit.SourceRedis || res.Remaining != 999 {
 			t.Errorf("a new key in full memory: %+v", res)
 		}
 		if s := l.Stats(); s.Refused != 1 || s.Evicted != 0 || s.Keys != size {
 			t.Errorf("refused %d, evicted %d, %d keys in memory; want 1, 0, %d", s.Refused, s.Evicted, s.Keys, size)
 		}
-		time.Sleep(20 * time.Millisecond) // it made them pay
+		time.Sleep(20 * time.Millisecond) // the new key made the others sync
 		if s := l.Stats(); s.Paid == 0 || s.Owed != size-s.Paid {
 			t.Errorf("paid %d, owed %d", s.Paid, s.Owed)
 		}
@@ -76,7 +77,7 @@ func TestFullMemoryAndNoRedis(t *testing.T) {
 				l, keys := owing(t, link, hybrid.Config{MaxKeys: 10, Fallback: fallback})
 				link.Refuse(true)
 				link.CutAll()
-				for i := range 20 { // what no memory is needed for, and what the allowance holds
+				for i := range 20 { // either needs no memory, or fits into the allowance
 					res := ask(t, l, fmt.Sprint("new", i), 2)
 					if res.Source != hybridlimit.SourceFallback || res.Allowed != (fallback != hybrid.FallbackDenyAll) {
 						t.Errorf("new key %d: %+v", i, res)
@@ -102,8 +103,9 @@ func TestFullMemoryAndNoRedis(t *testing.T) {
 	}
 }
 
-// Whatever comes and goes, no unit of what memory counts is lost: memory for 8 keys, use of 60, and
-// a network that fails now and then.
+// TestEvictionLosesNothing checks that evictions lose no unit that memory
+// counts. Memory holds 8 keys, 60 are in use, and the network fails now and
+// then.
 func TestEvictionLosesNothing(t *testing.T) {
 	for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict, hybrid.ModeDeferred} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -113,8 +115,8 @@ func TestEvictionLosesNothing(t *testing.T) {
 				rng, net := rand.New(rand.NewPCG(seed, 0)), rand.New(rand.NewPCG(seed, 1))
 				b := redistest.NewBubble(t)
 				link, rdb := b.Link(), b.Client(nil)
-				// The answer to an exact call may be lost, and is not in the
-				// books then (see Stats): faults spare what is sent once.
+				// The books do not have a direct call whose answer was lost
+				// (see Stats). So faults hit syncs only.
 				l := newLimiter(t, link.Client(nil), still(50), hybrid.Config{Mode: mode, MaxKeys: 8, Overshoot: overshoot(mode), MaxWait: time.Second})
 				time.Sleep(2100 * time.Millisecond)
 				link.Script(func(_ int, cmd []string) redistest.Verdict {
@@ -125,7 +127,8 @@ func TestEvictionLosesNothing(t *testing.T) {
 					return v
 				})
 				keys := keysOf("k", 60)
-				// How many have to go in 500 calls is chance: where all owe, none can.
+				// The number of evictions in 500 calls is random: while all
+				// keys owe, none can be evicted.
 				for i := 0; i < 500 || i < 5000 && l.Stats().Evicted < 50; i++ {
 					k := min(rng.ExpFloat64()*8, 59)
 					ask(t, l, keys[int(k)], 1+rng.Int64N(3))
@@ -140,8 +143,8 @@ func TestEvictionLosesNothing(t *testing.T) {
 				time.Sleep(time.Second)
 				shutdown(t, l)
 				s := l.Stats()
-				// What the overflow admits without Redis, 3 units a call at most, is
-				// the one thing that Redis never hears of.
+				// Redis never hears of the units that the overflow admits
+				// without it: at most 3 units a call.
 				if got := debited(t, rdb, "api", keys...); got != balance(t, s) || s.Owed != 0 || s.Dropped > 3*s.Overflow {
 					t.Errorf("seed %d: Redis debited %d: %+v", seed, got, s)
 				}

@@ -14,15 +14,15 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// isSync tells a call of the library that carries an envelope from one of one
-// key, and from heartbeats.
+// isSync reports whether a command is a sync: a call of the library that
+// carries an envelope. Calls for one key and heartbeats carry none.
 func isSync(cmd []string) bool {
 	verb := strings.ToUpper(cmd[0])
 	return (verb == "EVALSHA" || verb == "FCALL") && len(cmd) > 2 && cmd[2] != "1" && cmd[1] != lua.Fleet.SHA && cmd[1] != lua.Library.Heartbeat
 }
 
-// everySync gives a verdict to every nth sync. Heartbeats are left alone, and
-// so is the handshake.
+// everySync gives the verdict to every nth sync. Heartbeats and the handshake
+// pass.
 func everySync(nth int, v redistest.Verdict) redistest.Script {
 	seen := 0
 	return func(_ int, cmd []string) redistest.Verdict {
@@ -36,8 +36,8 @@ func everySync(nth int, v redistest.Verdict) redistest.Script {
 	}
 }
 
-// faults are what a network can do to a sync. Redis has executed it in all of
-// them but the one that drops requests.
+// faults are the faults of a network that hit a sync. Redis has executed the
+// sync, unless the request was dropped.
 var faults = []struct {
 	name   string
 	script func() redistest.Script
@@ -76,9 +76,9 @@ var faults = []struct {
 	}},
 }
 
-// TestExactlyOnce counts units on both sides of a network that loses, repeats
-// and delays what it carries, with go-redis at its default retries. Three
-// limiters share the messages.
+// TestExactlyOnce compares the units counted on both sides of a network that
+// loses, repeats and delays messages, with go-redis at its default retries.
+// Three limiters share the messages.
 func TestExactlyOnce(t *testing.T) {
 	for name, functions := range withAndWithout {
 		t.Run(name, func(t *testing.T) { exactlyOnce(t, functions) })
@@ -100,13 +100,13 @@ func exactlyOnce(t *testing.T, functions bool) {
 			proxy := redistest.NewProxy(t, srv.Addr())
 			h := newHub(t, proxy.Client(t), hybrid.HubConfig{
 				SyncTimeout: 80 * time.Millisecond, Functions: functions,
-				// It is the syncs that are tested: none is held back.
+				// The breaker holds back no sync: syncs are under test.
 				Breaker: breaker.Config{Failures: 1 << 20, FailureRatio: -1, SlowCall: -1},
 			})
 			var ls []*hybrid.Limiter
 			for _, mode := range modes[:3] {
 				ls = append(ls, add(t, h, still(100_000), hybrid.Config{
-					Name: fmt.Sprintf("%v-%d", mode, i), // one server: an own name each
+					Name: fmt.Sprintf("%v-%d", mode, i), // the faults share a server, so each has its own names
 					Mode: mode, SyncEvery: 50, SyncInterval: 10 * time.Millisecond,
 				}))
 			}

@@ -67,7 +67,7 @@ func ExampleConfig_subject() {
 	})
 	defer stop()
 
-	for _, key := range []string{"alice/read", "alice/write"} { // one slot, two limits
+	for _, key := range []string{"alice/read", "alice/write"} { // one slot, a bucket each
 		res, err := limiter.Allow(context.Background(), key)
 		fmt.Println(key, res.Remaining, err)
 	}
@@ -76,8 +76,8 @@ func ExampleConfig_subject() {
 	// alice/write 4 <nil>
 }
 
-// All keys of a tenant live in one slot of a cluster, so that syncing them is
-// one message, to one server.
+// All keys of a tenant share one slot of a cluster. So their syncs go in one
+// message, to one server.
 func ExampleConfig_subject_tenant() {
 	rdb := redis.NewClient(&redis.Options{Addr: standIn()})
 	defer rdb.Close()
@@ -120,8 +120,8 @@ func ExampleConfig_shadow() {
 	// true true <nil>
 }
 
-// A dark launch: the limit of today decides, and the narrower one of tomorrow
-// says beside it whom it would stop.
+// A dark launch: today's limit decides. Tomorrow's narrower limit runs in
+// shadow, and reports the calls that it would deny.
 func ExampleConfig_shadow_darkLaunch() {
 	today, stop := start(hybridlimit.PerHour(5), hybrid.Config{Name: "today"})
 	defer stop()
@@ -149,7 +149,7 @@ func ExampleConfig_shadow_darkLaunch() {
 	// Output: 5 went through, 2 of them will not
 }
 
-// hubWith is a hub of several limits.
+// hubWith returns a hub and its limiters by name, one for each limit.
 func hubWith(limits map[string]hybridlimit.Limit) (ls map[string]*hybrid.Limiter, hub *hybrid.Hub, stop func()) {
 	rdb := redis.NewClient(&redis.Options{Addr: standIn()})
 	hub, err := hybrid.NewHub(rdb, hybrid.HubConfig{Logger: quiet})
@@ -168,8 +168,8 @@ func hubWith(limits map[string]hybridlimit.Limit) (ls map[string]*hybrid.Limiter
 	}
 }
 
-// Per user, per address, and for all. What one limit denies, the others are
-// not charged for.
+// A login counts against three limits: per user, per address, and for all
+// users. If one limit denies it, the others are not charged.
 func ExampleLimiter_AllowJoint_login() {
 	limits, _, stop := hubWith(map[string]hybridlimit.Limit{
 		"login-user": hybridlimit.PerHour(2),

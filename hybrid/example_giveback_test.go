@@ -10,7 +10,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-// What is taken for later: Reserve, Wait. What comes back: Cancel, Refund, Reset.
+// Examples of units taken for later (Reserve, Wait) and of units given back
+// (Cancel, Refund, Reset).
 
 func ExampleLimiter_Reserve() {
 	limiter, stop := start(hybridlimit.TokenBucket(1, time.Hour, 2), hybrid.Config{Name: "mail", Mode: hybrid.ModeStrict})
@@ -30,8 +31,8 @@ func ExampleLimiter_Reserve() {
 	// true in 2h0m0s
 }
 
-// A slot is reserved before it is known whether it will be needed, and given
-// back when it is not.
+// The caller reserves units before it knows whether it needs them. Cancel gives
+// them back.
 func ExampleLimiter_Reserve_cancel() {
 	limiter, stop := start(hybridlimit.PerHour(5), hybrid.Config{Name: "upload"})
 	defer stop()
@@ -70,7 +71,8 @@ func ExampleLimiter_Wait() {
 	// GET /jobs
 }
 
-// What cannot be had in time is said at once, and costs nothing.
+// If the units are not available before the deadline, Wait fails at once and
+// takes nothing.
 func ExampleLimiter_Wait_deadline() {
 	limiter, stop := start(hybridlimit.TokenBucket(1, time.Hour, 2), hybrid.Config{Name: "report"})
 	defer stop()
@@ -95,14 +97,14 @@ func ExampleLimiter_Refund() {
 	if _, err := limiter.AllowN(ctx, "alice", 6); err != nil {
 		panic(err)
 	}
-	res, err := limiter.Refund(ctx, "alice", 4) // it came to 2
+	res, err := limiter.Refund(ctx, "alice", 4) // the actual cost was 2
 	fmt.Println(res.Remaining, err)
 	// Output: 8 <nil>
 }
 
-// Only attempts that fail are to count against a login: those that succeed are
-// given back. A few units an hour are Redis's to decide, so nothing is lost by
-// asking it each time.
+// Only failed attempts count against a login: the unit of a successful attempt
+// is given back. ModeExact asks Redis for each call. At a few units an hour
+// Redis decides anyway, so this costs nothing extra.
 func ExampleLimiter_Refund_login() {
 	limiter, stop := start(hybridlimit.PerHour(3), hybrid.Config{Name: "login", Mode: hybrid.ModeExact})
 	defer stop()
@@ -149,7 +151,7 @@ func ExampleLimiter_Reset() {
 	// 3 <nil>
 }
 
-// Support unlocks one account; what others have used stays.
+// Reset unlocks one account, and leaves the others as they are.
 func ExampleLimiter_Reset_others() {
 	limiter, stop := start(hybridlimit.PerHour(3), hybrid.Config{Name: "login"})
 	defer stop()

@@ -11,9 +11,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-// Many limits over one connection to a fleet: NewHub, Hub.Limiter.
+// Examples of many limits over one connection to a fleet: NewHub, Hub.Limiter.
 
-// newExampleHub makes a hub on a Redis inside this program.
+// newExampleHub returns a hub on a Redis inside this program.
 func newExampleHub() (h *hybrid.Hub, stop func()) {
 	rdb := redis.NewClient(&redis.Options{Addr: standIn()})
 	h, err := hybrid.NewHub(rdb, hybrid.HubConfig{Logger: quiet})
@@ -33,7 +33,7 @@ func ExampleNewHub() {
 	if err != nil {
 		panic(err)
 	}
-	defer hub.Shutdown(context.Background()) // settles what all its limiters owe
+	defer hub.Shutdown(context.Background()) // pays the owed units of all its limiters
 
 	login, err := hub.Limiter(hybridlimit.PerMinute(5), hybrid.Config{Name: "login", MaxWait: 10 * time.Second})
 	if err != nil {
@@ -44,7 +44,7 @@ func ExampleNewHub() {
 	// Output: login true 4 <nil>
 }
 
-// Everything that is wrong is said at once.
+// The error names every invalid field.
 func ExampleNewHub_invalid() {
 	rdb := redis.NewClient(&redis.Options{Addr: standIn()})
 	defer rdb.Close()
@@ -53,8 +53,8 @@ func ExampleNewHub_invalid() {
 	// Output: hybrid: HubConfig.Prefix ("my shop") must match [A-Za-z0-9_.-]{1,128}; HubConfig.Tags (-1) must be 1 to 16384, or 0 for 16
 }
 
-// A request passes several limits, each in a mode of its own; they share one
-// sync engine, so that Redis hears of all of them in one message.
+// A request passes several limits, each with its own mode. They share one sync
+// engine, so one message to Redis can carry the syncs of several limits.
 func ExampleHub_Limiter() {
 	hub, stop := newExampleHub()
 	defer stop()
@@ -84,8 +84,7 @@ func ExampleHub_Limiter() {
 	// payments true 1 of 2 <nil>
 }
 
-// A name is a limit's identity: it is given once, and free again when its
-// limiter is closed.
+// A name identifies a limit. It is in use until its limiter is closed.
 func ExampleHub_Limiter_name() {
 	hub, stop := newExampleHub()
 	defer stop()

@@ -10,7 +10,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-// Why is a user denied?
+// Inspect tells why a user is denied.
 func ExampleLimiter_Inspect() {
 	limiter, stop := start(hybridlimit.PerHour(5), hybrid.Config{Name: "login"})
 	defer stop()
@@ -23,13 +23,14 @@ func ExampleLimiter_Inspect() {
 	if err != nil {
 		panic(err)
 	}
-	_, reason, _ := strings.Cut(why.Sentence, "because") // before it stands until when
+	_, reason, _ := strings.Cut(why.Sentence, "because") // the text before it has the end of the denial
 	said, _, _ := strings.Cut(reason, " ago")
 	fmt.Println(why.Outcome, "because"+strings.TrimRight(said, "0123456789. ms"))
 	// Output: deny because Redis said the bucket is empty
 }
 
-// The figures behind the sentence, for a page of one's own.
+// An Inspection also has the figures behind the sentence, for example for a
+// status page.
 func ExampleLimiter_Inspect_figures() {
 	limiter, stop := start(hybridlimit.PerHour(5), hybrid.Config{Name: "login", Mode: hybrid.ModeExact})
 	defer stop()
@@ -42,7 +43,7 @@ func ExampleLimiter_Inspect_figures() {
 	// Output: ask 5 per 1h0m0s, burst 5 (token bucket) exact closed 0
 }
 
-// What Redis has now, besides what this process knows.
+// InspectRedis adds the state that Redis has now.
 func ExampleLimiter_InspectRedis() {
 	limiter, stop := start(hybridlimit.PerHour(5), hybrid.Config{Name: "login"})
 	defer stop()
@@ -59,7 +60,7 @@ func ExampleLimiter_InspectRedis() {
 	// Output: allowed because the bucket has 3 of 5 units left
 }
 
-// Of a key that nobody uses Redis keeps nothing.
+// Redis keeps no state of an unused key.
 func ExampleLimiter_InspectRedis_unused() {
 	limiter, stop := start(hybridlimit.PerHour(5), hybrid.Config{Name: "login"})
 	defer stop()

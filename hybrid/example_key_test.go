@@ -8,7 +8,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-// A handle, for a key that is known beforehand: a limit of the whole service.
+// A handle is for a key that is known beforehand, here the one key of a whole
+// service.
 func ExampleLimiter_Key() {
 	limiter, stop := start(hybridlimit.PerHour(3), hybrid.Config{Name: "reports"})
 	defer stop()
@@ -30,7 +31,7 @@ func ExampleKey_AllowN() {
 	limiter, stop := start(hybridlimit.PerHour(10), hybrid.Config{Name: "uploads"})
 	defer stop()
 
-	session := limiter.Key("alice") // kept for as long as the connection is
+	session := limiter.Key("alice") // keep the handle as long as the connection
 	a, _ := session.AllowN(context.Background(), 7)
 	b, _ := limiter.AllowN(context.Background(), "alice", 7)
 	fmt.Println(a.Allowed, b.Allowed)

@@ -11,7 +11,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-// An incident: the limit lets everybody pass, in every process that shares it.
+// In an incident SwitchAllowAll admits every call, in every process that shares
+// the limit.
 func ExampleLimiter_SetFleetSwitch() {
 	hub, stop := newExampleHub()
 	defer stop()
@@ -28,8 +29,8 @@ func ExampleLimiter_SetFleetSwitch() {
 	// Output: true switch <nil>
 }
 
-// One process stands out: what it was told itself wins, until that is taken
-// back.
+// A process may have its own switch. It wins over the fleet's switch until
+// ClearSwitch removes it.
 func ExampleLimiter_SetFleetSwitch_own() {
 	hub, stop := newExampleHub()
 	defer stop()
@@ -51,8 +52,8 @@ func ExampleLimiter_SetFleetSwitch_own() {
 	// deny_all false
 }
 
-// A tool for operators is no process of the fleet: a hub without limiters. Its
-// Prefix and Tags are those of the fleet.
+// A tool for operators uses a hub without limiters, and so is not a process of
+// the fleet. Its Prefix and Tags must be those of the fleet.
 func ExampleHub_SetFleetSwitch() {
 	rdb := redis.NewClient(&redis.Options{Addr: standIn()})
 	defer rdb.Close()
@@ -62,7 +63,7 @@ func ExampleHub_SetFleetSwitch() {
 	}
 	defer hub.Close()
 
-	to, err := hybrid.ParseSwitch("local_only") // os.Args[1], say
+	to, err := hybrid.ParseSwitch("local_only") // for example os.Args[1]
 	if err != nil {
 		panic(err)
 	}
@@ -70,7 +71,7 @@ func ExampleHub_SetFleetSwitch() {
 	// Output: <nil>
 }
 
-// What is no switch is refused before anything changes.
+// An unknown switch or an invalid name is refused before anything changes.
 func ExampleHub_SetFleetSwitch_invalid() {
 	hub, stop := newExampleHub()
 	defer stop()
@@ -83,7 +84,7 @@ func ExampleHub_SetFleetSwitch_invalid() {
 	// hybrid: limiter ("my login") must match [A-Za-z0-9_.-]{1,128} true
 }
 
-// What the fleet was told.
+// FleetSwitch returns the fleet's switch, and the time at which it was set.
 func ExampleHub_FleetSwitch() {
 	hub, stop := newExampleHub()
 	defer stop()
@@ -96,7 +97,7 @@ func ExampleHub_FleetSwitch() {
 	// Output: shadow false <nil>
 }
 
-// Of a limit that nobody has ever switched there is no time.
+// A limit that was never switched has the zero time.
 func ExampleHub_FleetSwitch_never() {
 	hub, stop := newExampleHub()
 	defer stop()

@@ -34,7 +34,8 @@ func Example() {
 	// false 0 <nil>
 }
 
-// standIn is the address of an embedded Redis, so that examples need none.
+// standIn returns the address of an embedded Redis, so that the examples need
+// no server.
 func standIn() string {
 	m, err := miniredis.Run()
 	if err != nil {
@@ -43,8 +44,8 @@ func standIn() string {
 	return m.Addr()
 }
 
-// TestReadmeProgram holds the program on README's first screen and Example
-// together: the one is the other, but for the address.
+// TestReadmeProgram checks that the program on README's first screen is the
+// body of Example, except for the address.
 func TestReadmeProgram(t *testing.T) {
 	readme := bodyOf(t, "../README.md", "func main() {\n")
 	example := bodyOf(t, "example_test.go", "func Example() {\n")

@@ -11,8 +11,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-// start makes a limiter on a Redis inside this program. It waits long for that
-// one, so that the examples print the same on a slow machine.
+// start returns a limiter on a Redis inside this program. Its MaxWait is 10 s,
+// so that the examples print the same on a slow machine.
 func start(limit hybridlimit.Limit, cfg hybrid.Config) (l *hybrid.Limiter, stop func()) {
 	rdb := redis.NewClient(&redis.Options{Addr: standIn()})
 	cfg.MaxWait = 10 * time.Second
@@ -27,7 +27,8 @@ func start(limit hybridlimit.Limit, cfg hybrid.Config) (l *hybrid.Limiter, stop 
 	}
 }
 
-// A call may cost more than one unit. One that can never succeed says so.
+// A call may cost more than one unit. For a cost above the burst RetryAfter is
+// Never.
 func ExampleLimiter_AllowN() {
 	limiter, stop := start(hybridlimit.TokenBucket(10, time.Hour, 100), hybrid.Config{Name: "export"})
 	defer stop()
@@ -51,8 +52,8 @@ func ExampleLimiter_AllowN() {
 	// 500 rows: more than the burst of 100
 }
 
-// All or none: what does not fit takes nothing, and leaves what is there to
-// smaller calls.
+// AllowN takes all units or none. A denied call leaves the units to smaller
+// calls.
 func ExampleLimiter_AllowN_allOrNone() {
 	limiter, stop := start(hybridlimit.PerHour(10), hybrid.Config{Name: "batch"})
 	defer stop()
@@ -67,8 +68,8 @@ func ExampleLimiter_AllowN_allOrNone() {
 	// 3 true 0 <nil>
 }
 
-// One call takes what this process has at once, so it may take several to get
-// all that there is.
+// One call takes the units that this process has at once. So it may need
+// several calls to get all available units.
 func ExampleLimiter_AllowAtMost() {
 	limiter, stop := start(hybridlimit.PerHour(10), hybrid.Config{Name: "mail"})
 	defer stop()
@@ -88,8 +89,8 @@ func ExampleLimiter_AllowAtMost() {
 	// Output: 10 of 25
 }
 
-// A worker drains a queue as far as the limit lets it, and says when it will
-// be back.
+// A worker sends as much of a queue as the limit allows, and says when it will
+// continue.
 func ExampleLimiter_AllowAtMost_queue() {
 	limiter, stop := start(hybridlimit.TokenBucket(1, time.Hour, 4), hybrid.Config{Name: "webhooks"})
 	defer stop()
@@ -131,8 +132,8 @@ func ExampleLimiter_AllowLimit() {
 	// false 2 <nil>
 }
 
-// The plan is in the caller's token. Who moves to a better one gets what that
-// has more from now on; what was used stays used.
+// The limit comes from the caller's token. With a better plan a key keeps its
+// level, and refills faster from then on.
 func ExampleLimiter_AllowLimit_token() {
 	limiter, stop := start(hybridlimit.PerHour(1), hybrid.Config{Name: "api"})
 	defer stop()
@@ -168,7 +169,7 @@ func ExampleLimiter_Peek() {
 	// true 3 <nil>
 }
 
-// A page shows what is left of a quota, without using any of it.
+// A page shows the rest of a quota, and uses none of it.
 func ExampleLimiter_Peek_quota() {
 	limiter, stop := start(hybridlimit.TokenBucket(100, 100*time.Hour, 100), hybrid.Config{Name: "export"})
 	defer stop()
@@ -197,8 +198,8 @@ func ExampleLimiter_Charge() {
 	// Output: 12 0 <nil>
 }
 
-// A request to a language model is let in for the tokens that it is expected
-// to use, and charged for the rest when they have been counted.
+// A request to a language model is admitted for its predicted tokens. Tokens
+// beyond the prediction are charged once they have been counted.
 func ExampleLimiter_Charge_tokens() {
 	limiter, stop := start(hybridlimit.PerHour(1000), hybrid.Config{Name: "tokens"})
 	defer stop()
@@ -240,7 +241,7 @@ func ExampleLimiter_SetLimit() {
 	// 19 20 <nil>
 }
 
-// Limits change under way: what a key has used stays used.
+// A limit may change at any time. Used units stay used.
 func ExampleLimiter_SetLimit_reload() {
 	limiter, stop := start(hybridlimit.PerHour(10), hybrid.Config{Name: "api"})
 	defer stop()
@@ -249,7 +250,7 @@ func ExampleLimiter_SetLimit_reload() {
 	if _, err := limiter.AllowN(ctx, "alice", 8); err != nil {
 		panic(err)
 	}
-	for _, perHour := range []int64{20, 1, 0} { // as a configuration file says
+	for _, perHour := range []int64{20, 1, 0} { // for example from a configuration file
 		if err := limiter.SetLimit(hybridlimit.PerHour(perHour)); err != nil {
 			fmt.Println(err)
 		}
@@ -280,7 +281,7 @@ func ExampleLimiter_AllowJoint() {
 	// false user <nil>
 }
 
-// A request counts as one call and as many bytes, or not at all.
+// A request counts as one call and by its bytes, or not at all.
 func ExampleLimiter_AllowJoint_costs() {
 	limits, _, stop := hubWith(map[string]hybridlimit.Limit{"calls": hybridlimit.PerDay(10), "bytes": hybridlimit.PerDay(1000)})
 	defer stop()
@@ -331,7 +332,7 @@ func ExampleLimiter_History() {
 	// <nil>
 }
 
-// What was denied, or given back, is in nobody's trail.
+// A log has no denied calls and no cancelled reservations.
 func ExampleLimiter_History_audit() {
 	limiter, stop := start(hybridlimit.SlidingLog(3, time.Hour), hybrid.Config{Name: "payouts"})
 	defer stop()
@@ -347,7 +348,7 @@ func ExampleLimiter_History_audit() {
 	if err != nil {
 		panic(err)
 	}
-	for i := 1; i < 4; i++ { // there is one left: one is in, the others are denied
+	for i := 1; i < 4; i++ { // one unit is left: the first call takes it, the others are denied
 		if _, err := limiter.Allow(ctx(fmt.Sprint("payout-", i)), "acme"); err != nil {
 			panic(err)
 		}

@@ -12,7 +12,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// admits asks every 10 ms for so long, and counts.
+// admits calls every 10 ms during the given time, and returns the units
+// admitted.
 func admits(t *testing.T, l *hybrid.Limiter, key string, during time.Duration) (units int64) {
 	t.Helper()
 	for end := time.Now().Add(during); ; {
@@ -38,7 +39,7 @@ func TestFallbacks(t *testing.T) {
 		fallback hybrid.Fallback
 		floor    int64
 		first    int64 // admitted at once
-		later    int64 // and in the following 20 s
+		later    int64 // admitted in the following 20 s
 	}{
 		{"share of one", ten, 1, hybrid.FallbackShare, 0, 100, 200},
 		{"share of four", ten, 4, hybrid.FallbackShare, 0, 25, 50},
@@ -61,7 +62,8 @@ func TestFallbacks(t *testing.T) {
 				for range 1000 {
 					first += ask(t, l, "k", 1).Granted
 				}
-				// Half a unit may have come back, or still be coming.
+				// A unit may be half refilled at the start or at the end, so
+				// one more or less is right.
 				if later := admits(t, l, "k", 20*time.Second); first != c.first || later < c.later-1 || later > c.later+1 {
 					t.Errorf("admitted %d at once and %d in 20 s, want %d and %d", first, later, c.first, c.later)
 				}
@@ -73,11 +75,12 @@ func TestFallbacks(t *testing.T) {
 	}
 }
 
-// The floor comes back once per time-to-full.
+// TestFallbackFloorComesBack checks that the floor refills once per
+// time-to-full.
 func TestFallbackFloorComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// After so many failures go-redis dials once a second in the
-		// background, and notices a second later that the client is closed.
+		// After many failures go-redis dials once a second in the background.
+		// It takes a second to notice that the client is closed.
 		t.Cleanup(func() { time.Sleep(2 * time.Second) })
 		b := redistest.NewBubble(t)
 		b.Kill()
@@ -90,8 +93,9 @@ func TestFallbackFloorComesBack(t *testing.T) {
 	})
 }
 
-// A fallback starts from what Redis said, and what it admits is paid for when
-// Redis is back: there is no amnesty in either direction.
+// TestFallbackIsNoAmnesty checks that a fallback starts from the level that
+// Redis reported, and that the units it admits are paid when Redis is back. So
+// an outage forgives nothing at its start or its end.
 func TestFallbackIsNoAmnesty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -116,7 +120,7 @@ func TestFallbackIsNoAmnesty(t *testing.T) {
 			}
 		}
 		if got != 60 {
-			t.Errorf("%d units were admitted without Redis, which had 60", got)
+			t.Errorf("admitted %d units without Redis, want the 60 that were left", got)
 		}
 		link.Refuse(false)
 		time.Sleep(5 * time.Second)
@@ -130,8 +134,8 @@ func TestFallbackIsNoAmnesty(t *testing.T) {
 	})
 }
 
-// What had refilled by the time that Redis came back is forgiven: it would
-// have been there in Redis too.
+// TestFallbackForgivesWhatRefilled checks that units which had refilled before
+// Redis came back are forgiven. Redis would have refilled them too.
 func TestFallbackForgivesWhatRefilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -144,7 +148,7 @@ func TestFallbackForgivesWhatRefilled(t *testing.T) {
 		for range 50 {
 			got += ask(t, l, "k", 1).Granted
 		}
-		time.Sleep(3 * time.Second) // 30 of them come back
+		time.Sleep(3 * time.Second) // 30 units refill
 		link.Refuse(false)
 		before := time.Now()
 		for l.Stats().Owed > 0 && time.Since(before) < 10*time.Second {
@@ -154,12 +158,13 @@ func TestFallbackForgivesWhatRefilled(t *testing.T) {
 		shutdown(t, l)
 		s := l.Stats()
 		if got != 50 || s.Forgiven < 30 || s.Forgiven > 30+more || debited(t, rdb, "api", "k") != balance(t, s) {
-			t.Errorf("of %d units %d were forgiven, want 30 to %d; Redis debited %d: %+v", got, s.Forgiven, 30+more, debited(t, rdb, "api", "k"), s)
+			t.Errorf("admitted %d units, want 50; forgiven %d, want 30 to %d; Redis debited %d: %+v", got, s.Forgiven, 30+more, debited(t, rdb, "api", "k"), s)
 		}
 	})
 }
 
-// Leased units were paid for, so they are spent whatever the fallback says.
+// TestLeasesOutliveRedis checks that leased units are spent under any fallback,
+// because Redis has debited them already.
 func TestLeasesOutliveRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -214,9 +219,10 @@ func TestShadow(t *testing.T) {
 	})
 }
 
-// In a window what the fallback admitted is owed until the window is over, and
-// forgiven with it. Cause: it was forgiven as a bucket refills, so that a Redis
-// that came back within the window admitted it once more.
+// TestFallbackOfAWindow checks that units which the fallback admitted are owed
+// until their window ends, and are forgiven then. Cause: they were forgiven as
+// a bucket refills. So a Redis that came back within the window admitted them
+// again.
 func TestFallbackOfAWindow(t *testing.T) {
 	for _, limit := range []hybridlimit.Limit{hybridlimit.FixedWindow(100, time.Minute), hybridlimit.SlidingWindow(100, time.Minute)} {
 		for _, later := range []bool{false, true} {
@@ -227,7 +233,7 @@ func TestFallbackOfAWindow(t *testing.T) {
 					l := newLimiter(t, link.Client(nil), limit, hybrid.Config{})
 					time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute + 2*time.Second)))
 					ask(t, l, "k", 10)
-					time.Sleep(time.Second) // Redis knows
+					time.Sleep(time.Second) // the sync reaches Redis
 					link.Refuse(true)
 					link.CutAll()
 					var got int64
@@ -244,21 +250,21 @@ func TestFallbackOfAWindow(t *testing.T) {
 					s := l.Stats()
 					if later {
 						if s.Owed != 0 || s.Forgiven != s.Allowed[hybridlimit.SourceFallback] || s.Forgiven < 60 {
-							t.Errorf("of %d units of the last window: %+v", got, s)
+							t.Errorf("admitted %d units in the last window, want those of the fallback forgiven: %+v", got, s)
 						}
 						return
 					}
 					if got < 70 || s.Owed != 0 || s.Forgiven != 0 {
-						t.Errorf("of %d units of this window: %+v", got, s)
+						t.Errorf("admitted %d units in this window, want at least 70, none owed and none forgiven: %+v", got, s)
 					}
 					if n := debited(t, rdb, "api", "k"); n != balance(t, s) || n < 10+got {
-						t.Errorf("Redis debited %d, of which 10 and %d were admitted: %+v", n, got, s)
+						t.Errorf("Redis debited %d, want what the limiter knows, and at least 10 + %d: %+v", n, got, s)
 					}
 					for range 100 {
 						got += ask(t, l, "k", 1).Granted
 					}
 					if got > 90+5 { // C is 5
-						t.Errorf("%d units in one window besides the first 10", got)
+						t.Errorf("admitted %d units in one window after the first 10, want at most 95", got)
 					}
 					balance(t, l.Stats())
 				})
@@ -267,8 +273,9 @@ func TestFallbackOfAWindow(t *testing.T) {
 	}
 }
 
-// TestFallbackDoesNotAllocate: the terms of a decision once went to the heap,
-// where one call in thirty took 25 µs to find room.
+// TestFallbackDoesNotAllocate checks that decisions of the fallback do not
+// allocate. Cause: the conditions of a decision were on the heap, and one call
+// in thirty took 25 µs to find room for them.
 func TestFallbackDoesNotAllocate(t *testing.T) {
 	for name, fallback := range map[string]hybrid.Fallback{"admitted": hybrid.FallbackFull, "denied": hybrid.FallbackDenyAll} {
 		t.Run(name, func(t *testing.T) {

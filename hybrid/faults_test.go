@@ -16,7 +16,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// site is a fleet of two, and an exact limiter, before one Redis.
+// site is a fleet of two processes and an exact limiter, all on one Redis.
 type site struct {
 	*redistest.Bubble
 	links []*redistest.MemLink
@@ -28,8 +28,8 @@ func (s *site) all(f func(*redistest.MemLink)) {
 	}
 }
 
-// scripted is a fault by which each script that is sent meets the same verdict.
-// What is said when a connection opens is let through.
+// scripted returns a fault that gives every script the same verdict. The
+// handshake of a connection passes.
 func scripted(v redistest.Verdict) (on, off func(*site)) {
 	on = func(s *site) {
 		s.all(func(l *redistest.MemLink) {
@@ -45,24 +45,25 @@ func scripted(v redistest.Verdict) (on, off func(*site)) {
 	return on, off
 }
 
-// says is a fault by which Redis answers everything with one error.
+// says returns a fault with which Redis answers every command with one error.
 func says(text string) (on, off func(*site)) {
 	return func(s *site) { s.Mini.SetError(text) }, func(s *site) { s.Mini.SetError("") }
 }
 
-// trouble is a row: what befalls Redis or the way to it, for five seconds.
+// trouble is a row of the table: a fault of Redis or of the network that lasts
+// five seconds.
 type trouble struct {
 	name    string
 	on, off func(*site)
-	again   bool // on comes every 330 ms
-	// opens says that the breaker opens. Where it does not, Redis is well, or
-	// says no more than that it wants something of the client.
+	again   bool // on is repeated every 330 ms
+	// opens reports whether the breaker opens. It stays closed if Redis works,
+	// or only asks the client for something, for example to go to another node.
 	opens bool
-	// serves says that decisions go on by the shared limit, but for one in
-	// twenty that was on a connection which was cut.
+	// serves reports whether the shared limit goes on deciding. One decision in
+	// twenty may be on a connection that was cut.
 	serves bool
-	wipes  bool   // Redis forgets
-	text   string // in the error of global, where there is one
+	wipes  bool   // Redis loses its memory
+	text   string // part of the error of global, if there is one
 }
 
 func row(name string, opens bool, text string, onOff func() (on, off func(*site))) trouble {
@@ -79,10 +80,9 @@ func verdictRow(name, text string, v redistest.Verdict) trouble {
 	return row(name, true, text, func() (on, off func(*site)) { return scripted(v) })
 }
 
-// The errors of the design's section 9: what each comes to, in one table. How
-// real servers and clusters bring them about is in breaker's
-// TestClassifyRealRedis, global's TestCluster and TestSlotMoves, and
-// TestOutageUnderLoad.
+// troubles lists the faults and their effects. Other tests cause them with real
+// servers and clusters: TestClassifyRealRedis of internal/circuit, TestCluster
+// and TestSlotMoves of global, and TestOutageUnderLoad.
 var troubles = []trouble{
 	errorRow(true, "LOADING Redis is loading the dataset in memory"),
 	errorRow(true, "READONLY You can't write against a read only replica."),
@@ -130,9 +130,9 @@ func TestEveryFault(t *testing.T) {
 	}
 }
 
-// tries asks up to three times, and says whether one was answered. Of a
-// connection that has died the first to use it learns, since each call is sent
-// once; over a socket go-redis would see it before.
+// tries calls up to three times, and reports whether a call was answered. Each
+// call is sent once, so the first call on a dead connection fails. On a socket
+// go-redis would notice the dead connection earlier.
 func tries(t *testing.T, l *global.Limiter) (worked bool, errs error) {
 	t.Helper()
 	for range 3 {
@@ -149,7 +149,8 @@ func tries(t *testing.T, l *global.Limiter) (worked bool, errs error) {
 }
 
 func (f trouble) befall(t *testing.T) {
-	// go-redis notices a second later that a client is closed whose dials failed.
+	// After failed dials go-redis takes a second to notice that a client is
+	// closed.
 	t.Cleanup(func() { time.Sleep(2 * time.Second) })
 	const maxWait, lasts = 20 * time.Millisecond, 5 * time.Second
 	s := &site{Bubble: redistest.NewBubble(t)}
@@ -170,7 +171,8 @@ func (f trouble) befall(t *testing.T) {
 	}
 	defer exact.Close()
 
-	// during asks 200 times a second and says who decided.
+	// during calls each limiter 200 times a second, and returns the number of
+	// decisions by source.
 	during := func(d time.Duration) (by map[hybridlimit.Source]int) {
 		by = map[hybridlimit.Source]int{}
 		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -188,7 +190,7 @@ func (f trouble) befall(t *testing.T) {
 	time.Sleep(3 * time.Second)
 	by := during(2 * time.Second)
 	if _, err := exact.Allow(t.Context(), "k"); err != nil || by[hybridlimit.SourceFallback] > 0 {
-		t.Fatalf("before it: %v, %v", by, err)
+		t.Fatalf("before the fault: decisions by source %v, error %v", by, err)
 	}
 
 	f.on(s)
@@ -205,30 +207,30 @@ func (f trouble) befall(t *testing.T) {
 			}
 		}
 	}()
-	first := during(lasts / 2) // the breaker opens in it
+	first := during(lasts / 2) // the breaker opens in this time
 	if worked, errs := tries(t, exact); worked != f.serves {
 		t.Errorf("global: %v", errs)
 	} else if !f.serves && !strings.Contains(errs.Error(), f.text) {
-		t.Errorf("global does not say %q: %v", f.text, errs)
+		t.Errorf("the error of global does not contain %q: %v", f.text, errs)
 	}
 	later := during(lasts / 2)
 	if open := ls[0].Stats().Breaker != breaker.Closed; open != f.opens {
-		t.Errorf("breaker %v", ls[0].Stats().Breaker)
+		t.Errorf("the breaker is %v during the fault", ls[0].Stats().Breaker)
 	}
 	alone, shared := later[hybridlimit.SourceFallback], later[hybridlimit.SourceCredit]+later[hybridlimit.SourceRedis]
 	if f.serves && alone > (shared+later[hybridlimit.SourceLease])/20 || !f.serves && (alone == 0 || shared > 0) {
-		t.Errorf("who decided at first: %v, and later: %v", first, later)
+		t.Errorf("decisions by source: %v in the first half of the fault, %v in the second", first, later)
 	}
 	close(stop)
 	<-done
 	f.off(s)
 
-	during(2 * time.Second) // back within this
+	during(2 * time.Second) // the fleet recovers in this time
 	if by := during(time.Second); by[hybridlimit.SourceFallback] > 0 || ls[0].Stats().Breaker != breaker.Closed || ls[1].Stats().Breaker != breaker.Closed {
-		t.Errorf("two seconds after it: %v, breakers %v and %v", by, ls[0].Stats().Breaker, ls[1].Stats().Breaker)
+		t.Errorf("two seconds after the fault: decisions by source %v, breakers %v and %v", by, ls[0].Stats().Breaker, ls[1].Stats().Breaker)
 	}
 	if worked, errs := tries(t, exact); !worked {
-		t.Errorf("global, after it: %v", errs)
+		t.Errorf("global, after the fault: %v", errs)
 	}
 	shutdown(t, ls...)
 	known := balance(t, ls[0].Stats()) + balance(t, ls[1].Stats())
@@ -236,9 +238,9 @@ func (f trouble) befall(t *testing.T) {
 		t.Errorf("Redis debited %d, the fleet knows of %d", got, known)
 	}
 	if state := inRedis(t, rdb, "api", "k"); f.wipes {
-		// What the fleet admitted is missing from the bucket, whoever told of it.
+		// The bucket lacks the units that the fleet admitted, whichever process reported them.
 		if missing := 10_000 - state.Level/state.Unit; missing < known*9/10 {
-			t.Errorf("%d units are missing from the bucket, of %d", missing, known)
+			t.Errorf("%d units are missing from the bucket, want at least nine tenths of %d", missing, known)
 		}
 	}
 	var broken, mended int
@@ -254,6 +256,6 @@ func (f trouble) befall(t *testing.T) {
 		}
 	}
 	if want := map[bool]int{true: len(ls)}[f.opens]; broken != want || mended != want {
-		t.Errorf("%d lines of a failure and %d of a recovery, want %d each: %q", broken, mended, want, log.all())
+		t.Errorf("logged %d failures and %d recoveries, want %d each: %q", broken, mended, want, log.all())
 	}
 }

@@ -11,8 +11,8 @@ import (
 
 const processes = 4
 
-// makeFleet makes limiters of one identity, each with a client of its own, and
-// waits until they know of each other.
+// makeFleet returns limiters of one identity, each with its own client. It
+// waits until they know of each other and give credit.
 func makeFleet(t *testing.T, srv *redistest.Server, limit hybridlimit.Limit, cfg hybrid.Config) []*hybrid.Limiter {
 	t.Helper()
 	var ls []*hybrid.Limiter
@@ -38,7 +38,8 @@ func TestFleetHoldsItsLimit(t *testing.T) {
 			t.Parallel()
 			limit := hybridlimit.TokenBucket(400, time.Second, 300)
 			srv := redistest.New(t)
-			// K bounds the credit of ModeDeferred, or it would be a third of the burst.
+			// K bounds the credit of ModeDeferred. Without K it would be a
+			// third of the burst.
 			ls := makeFleet(t, srv, limit, patient(hybrid.Config{Mode: mode, SyncEvery: 30}))
 			credit := ls[0].Stats().Credit
 			want := map[hybrid.Mode]int64{hybrid.ModeAuto: 300 * 5 / 100 / 3, hybrid.ModeDeferred: 30}[mode]
@@ -65,16 +66,17 @@ func TestFleetHoldsItsLimit(t *testing.T) {
 			t.Logf("%d calls, %d of %.0f units admitted, exceedance %.1f with %d on credit, by source %v",
 				rec.asked, rec.total(), could, over, (processes-1)*credit, rec.sources)
 			if over > float64((processes-1)*credit) {
-				t.Errorf("%.1f units too many in (%v, %v], at most %d may be", over, from, to, (processes-1)*credit)
+				t.Errorf("%.1f units above the limit in (%v, %v], want at most %d", over, from, to, (processes-1)*credit)
 			}
-			// A machine too busy to call in time is too busy to sync in time: less is
-			// admitted by as much as was missed, of the calls and again of the syncs.
+			// A machine that is too busy to call in time is too busy to sync in
+			// time. So the units admitted shrink by the missed part of the
+			// calls, and again by the missed part of the syncs.
 			inTime := min(1, float64(rec.asked)/(10*400*0.98*lasted.Seconds()))
 			if got := float64(rec.total()); got < 0.95*inTime*inTime*could {
-				t.Errorf("%.0f units were admitted of %.0f, with %.0f %% of the calls made in time", got, could, 100*inTime)
+				t.Errorf("admitted %.0f of %.0f units, with %.0f %% of the calls made in time", got, could, 100*inTime)
 			}
 			if rec.sources[hybridlimit.SourceFallback] > 0 {
-				t.Error("a fallback decided")
+				t.Error("the fallback decided some calls")
 			}
 
 			shutdown(t, ls...)

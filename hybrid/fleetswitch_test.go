@@ -16,8 +16,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// The fleet's switch reaches all processes with their next heartbeat, is kept
-// by Redis, and is weaker than a process's own.
+// TestFleetSwitch checks that the fleet's switch reaches all processes with
+// their next heartbeat, that Redis keeps it, and that a process's own switch
+// wins.
 func TestFleetSwitch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -54,14 +55,14 @@ func TestFleetSwitch(t *testing.T) {
 		}
 
 		flip(t, ls[1], hybrid.SwitchNormal)
-		all("one's own", hybrid.SwitchDenyAll, hybrid.SwitchNormal, hybrid.SwitchDenyAll)
+		all("own switch", hybrid.SwitchDenyAll, hybrid.SwitchNormal, hybrid.SwitchDenyAll)
 		time.Sleep(5 * time.Second)
-		all("one's own, later", hybrid.SwitchDenyAll, hybrid.SwitchNormal, hybrid.SwitchDenyAll)
+		all("own switch, 5 s later", hybrid.SwitchDenyAll, hybrid.SwitchNormal, hybrid.SwitchDenyAll)
 
-		// A newcomer hears of it with its first heartbeat.
+		// A new process hears of the switch with its first heartbeat.
 		ls = append(ls, newLimiter(t, b.Client(nil), still(100), hybrid.Config{}))
 		time.Sleep(time.Millisecond)
-		all("a newcomer", hybrid.SwitchDenyAll, hybrid.SwitchNormal, hybrid.SwitchDenyAll, hybrid.SwitchDenyAll)
+		all("a new process", hybrid.SwitchDenyAll, hybrid.SwitchNormal, hybrid.SwitchDenyAll, hybrid.SwitchDenyAll)
 
 		ls[1].ClearSwitch()
 		all("cleared", hybrid.SwitchDenyAll)
@@ -71,8 +72,9 @@ func TestFleetSwitch(t *testing.T) {
 	})
 }
 
-// A Redis that lost its state, and one that is away, do not take a switch back;
-// and it goes with the last of the fleet, a day later.
+// TestFleetSwitchOutlivesRedis checks that the switch outlives an outage of
+// Redis and the loss of its state. It expires a day after the last process of
+// the fleet has gone.
 func TestFleetSwitchOutlivesRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -93,26 +95,27 @@ func TestFleetSwitchOutlivesRedis(t *testing.T) {
 			}
 		}
 		if !b.Mini.Exists(names.Switch("api")) {
-			t.Error("Redis was not told")
+			t.Error("the fleet did not restore the switch in Redis")
 		}
 		if ttl := b.Mini.TTL(names.Switch("api")); ttl < 23*time.Hour || ttl > 24*time.Hour {
-			t.Errorf("TTL %v of a switch that Redis was told of again", ttl)
+			t.Errorf("TTL of the restored switch = %v, want 23 h to 24 h", ttl)
 		}
 		b.Mini.SetTTL(names.Switch("api"), 11*time.Hour)
 		time.Sleep(1001 * time.Millisecond)
 		if ttl := b.Mini.TTL(names.Switch("api")); ttl < 23*time.Hour || ttl > 24*time.Hour {
-			t.Errorf("TTL %v in use", ttl)
+			t.Errorf("TTL after a heartbeat = %v, want 23 h to 24 h", ttl)
 		}
 		shutdown(t, ls...)
 		time.Sleep(24*time.Hour + time.Second)
 		if b.Mini.Exists(names.Switch("api")) {
-			t.Error("it outlives the fleet")
+			t.Error("the switch is still in Redis a day after the fleet has gone")
 		}
 	})
 }
 
-// SwitchLocalOnly of a whole fleet, and back: the bound of a total outage while
-// it lasts, one limit again afterwards, nothing lost.
+// TestFleetSwitchLocalOnly sets SwitchLocalOnly for a whole fleet, and takes it
+// back. With the switch the bound of a total outage holds. Afterwards there is
+// one limit again, and no unit is lost.
 func TestFleetSwitchLocalOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -133,11 +136,11 @@ func TestFleetSwitchLocalOnly(t *testing.T) {
 		admitted(5 * time.Second)
 		flipFleet(t, ls[2], hybrid.SwitchLocalOnly)
 		if n := admitted(20 * time.Second); n > 200+100*20 || n < 100*18 {
-			t.Errorf("%d units in 20 s by shares of 100 a second, burst 200", n)
+			t.Errorf("%d units in 20 s with SwitchLocalOnly, want 1800 to 2200", n)
 		}
 		flipFleet(t, ls[1], hybrid.SwitchNormal)
 		if n := admitted(20 * time.Second); n > 200+100*20+10 || n < 100*17 {
-			t.Errorf("%d units in the 20 s after", n)
+			t.Errorf("%d units in the 20 s after SwitchLocalOnly, want 1700 to 2210", n)
 		}
 		shutdown(t, ls...)
 		for _, l := range ls {
@@ -146,7 +149,8 @@ func TestFleetSwitchLocalOnly(t *testing.T) {
 	})
 }
 
-// A tool that is no process of the fleet sets and reads the switch by name.
+// TestHubSetsTheFleetsSwitch checks that a tool which is not a process of the
+// fleet sets and reads the switch by name.
 func TestHubSetsTheFleetsSwitch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -191,8 +195,8 @@ func TestHubSetsTheFleetsSwitch(t *testing.T) {
 	})
 }
 
-// A line per change of the switch in force, and one a second at most, of which
-// the last is right.
+// TestSwitchIsLogged checks that each change of the switch in force is logged,
+// with at most one line a second, and that the last line is right.
 func TestSwitchIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, log := redistest.NewBubble(t), newCapture()
@@ -240,7 +244,8 @@ func TestSwitchIsLogged(t *testing.T) {
 	})
 }
 
-// A switch of a later version is none for this one, and it says so once.
+// TestFleetSwitchOfALaterVersion checks that a process ignores a switch that
+// its version does not know, and logs this once.
 func TestFleetSwitchOfALaterVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, log := redistest.NewBubble(t), newCapture()
@@ -253,7 +258,7 @@ func TestFleetSwitchOfALaterVersion(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		if s, _ := l.Switch(); s != hybrid.SwitchNormal {
-			t.Errorf("%v is in force", s)
+			t.Errorf("switch in force = %v, want normal", s)
 		}
 		odd := 0
 		for _, line := range log.all() {
@@ -262,13 +267,14 @@ func TestFleetSwitchOfALaterVersion(t *testing.T) {
 			}
 		}
 		if odd != 1 {
-			t.Errorf("%d lines about it: %q", odd, log.all())
+			t.Errorf("%d lines about the unknown switch, want 1: %q", odd, log.all())
 		}
 	})
 }
 
-// Cause: a switch stamped with a time far ahead, by whoever can write to Redis,
-// could not be taken back, not even by a FLUSHALL: the processes told it again.
+// TestFleetSwitchFromTheFutureIsTakenBack checks that a switch with a time far
+// ahead can be taken back. Cause: anyone who can write to Redis could set such
+// a switch for good. Even after a FLUSHALL the processes restored it.
 func TestFleetSwitchFromTheFutureIsTakenBack(t *testing.T) {
 	for _, at := range []string{"1<<53", "an hour ahead"} {
 		t.Run(at, func(t *testing.T) {
@@ -304,7 +310,7 @@ func TestFleetSwitchFromTheFutureIsTakenBack(t *testing.T) {
 				poison()
 				hears("poisoned again", hybrid.SwitchAllowAll)
 				b.Mini.FlushAll()
-				hears("wiped", hybrid.SwitchAllowAll) // the fleet tells what it was told last
+				hears("wiped", hybrid.SwitchAllowAll) // the fleet restores the switch that it heard last
 				flipFleet(t, ls[1], hybrid.SwitchDenyAll)
 				hears("set after that", hybrid.SwitchDenyAll)
 			})

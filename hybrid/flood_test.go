@@ -15,10 +15,10 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
-// A flood of distinct keys takes no more memory than MaxKeys allows while there
-// is no Redis either: none at the start, one that is killed, one that hangs.
-// Keys in use get their share meanwhile, and no more. When Redis is back the
-// memory is.
+// TestFloodWithoutRedis checks that a flood of distinct keys takes no more
+// memory than MaxKeys allows while Redis is missing, killed or hung. Keys in
+// use get exactly their share meanwhile. The memory is free again when Redis is
+// back.
 func TestFloodWithoutRedis(t *testing.T) {
 	total := testenv.Runs(60_000, 1_000_000)
 	mayGrow := float64(testenv.Runs(4<<20, 16<<20)) // bytes
@@ -72,7 +72,7 @@ func TestFloodWithoutRedis(t *testing.T) {
 			if n := runtime.NumGoroutine(); n > goroutines+40 {
 				t.Errorf("%d goroutines, %d at first", n, goroutines)
 			}
-			for range hotUnits { // what is left of their shares
+			for range hotUnits { // the rest of their shares
 				for _, key := range f.hot {
 					f.got.Add(ask(t, f.l, key, 1).Granted)
 				}
@@ -92,13 +92,14 @@ func TestFloodWithoutRedis(t *testing.T) {
 				s := f.l.Stats()
 				return s.Breaker == breaker.Closed && s.Owed == 0
 			})
-			redistest.Eventually(t, 30*time.Second, "the memory is back", func() bool { return heapNow() < before*1.1+2e6 })
+			redistest.Eventually(t, 30*time.Second, "the memory is free again", func() bool { return heapNow() < before*1.1+2e6 })
 			balance(t, f.l.Stats())
 		})
 	}
 }
 
-// So it is with a Redis that answers, and does not help: full, refusing, slow.
+// TestFloodWithARedisThatIsOfNoUse checks the same with a Redis that answers
+// but does not help: full, refusing, slow.
 func TestFloodWithARedisThatIsOfNoUse(t *testing.T) {
 	answers := func(text string) func(b *redistest.Bubble, link *redistest.MemLink) {
 		return func(b *redistest.Bubble, _ *redistest.MemLink) { b.Mini.SetError(text) }

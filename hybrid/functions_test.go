@@ -16,12 +16,13 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// withAndWithout are the ways to run the library, for tests of both. In a
-// bubble there is one: miniredis has no functions.
+// withAndWithout has the two ways to run the library, for tests of both. A
+// bubble has only scripts, because miniredis has no functions.
 var withAndWithout = map[string]bool{"scripts": false, "functions": true}
 
-// The library is flushed under use, and nobody notices: no fallback, no breaker
-// that opens, no unit lost or counted twice.
+// TestFunctionFlushUnderUse flushes the library while it is in use. No fallback
+// may decide, the breaker must stay closed, and each unit must count exactly
+// once.
 func TestFunctionFlushUnderUse(t *testing.T) {
 	srv := redistest.New(t)
 	direct := srv.Client(t)
@@ -57,8 +58,8 @@ func TestFunctionFlushUnderUse(t *testing.T) {
 	}
 }
 
-// A Redis without functions is a Redis that does not answer, and the log says
-// what is wrong with it. miniredis is one.
+// TestNoFunctions checks that a Redis without functions counts as one that does
+// not answer, and that the log names the cause. miniredis has no functions.
 func TestNoFunctions(t *testing.T) {
 	log := newCapture()
 	l := newLimiter(t, redistest.Client(t, redistest.Mini(t).Addr()), still(1000), hybrid.Config{
@@ -69,11 +70,11 @@ func TestNoFunctions(t *testing.T) {
 	})
 	lines := strings.Join(log.all(), "\n")
 	if n := strings.Count(lines, "Config.Functions needs Redis 7 or newer"); n != 1 {
-		t.Errorf("the log says so %d times:\n%s", n, lines)
+		t.Errorf("the log names the cause %d times, want once:\n%s", n, lines)
 	}
 }
 
-// A span names what was called.
+// TestSpansOfFunctions checks that a span names the function that was called.
 func TestSpansOfFunctions(t *testing.T) {
 	srv := redistest.New(t)
 	redistest.NeedFunctions(t, srv.Client(t))

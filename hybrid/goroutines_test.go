@@ -13,7 +13,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// ours lists the goroutines that run this library's code, tests aside.
+// ours returns the stacks of the goroutines that run this library's code,
+// without those of tests.
 func ours() (stacks []string) {
 	buf := make([]byte, 1<<20)
 	buf = buf[:runtime.Stack(buf, true)]
@@ -28,8 +29,9 @@ func ours() (stacks []string) {
 	return stacks
 }
 
-// Close has joined every goroutine when it returns. One that has just let go of
-// its WaitGroup may still be seen for an instant, so look again before failing.
+// TestCloseJoinsEveryGoroutine checks that every goroutine has ended when Close
+// returns. A goroutine that has just released its WaitGroup may still be
+// visible for an instant, so the test looks again before it fails.
 func TestCloseJoinsEveryGoroutine(t *testing.T) {
 	for _, fault := range []string{"none", "hung", "dead"} {
 		t.Run(fault, func(t *testing.T) {
@@ -57,7 +59,7 @@ func TestCloseJoinsEveryGoroutine(t *testing.T) {
 				redistest.Eventually(t, 10*time.Second, "the breaker opens", func() bool { return h.Stats().Breaker != 0 })
 			}
 			if len(ours()) == 0 {
-				t.Fatal("not one goroutine is seen at work: the test tests nothing")
+				t.Fatal("no goroutine of the library runs, so the test proves nothing")
 			}
 			start := time.Now()
 			if err := h.Close(); err != nil {

@@ -18,7 +18,7 @@ import (
 
 const hashSecret hybridlimit.Secret = "0123456789abcdef0123456789abcdef"
 
-// overheard is what went to Redis.
+// overheard records the commands that are sent to Redis.
 type overheard struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -31,8 +31,9 @@ func (o *overheard) hear(_ int, cmd []string) redistest.Verdict {
 	return redistest.Forward()
 }
 
-// With HashKeys no key, and no subject, reaches Redis or the log, by whichever
-// verb; limiters decide as without, and global and hybrid know each other's.
+// TestHashKeys checks that with HashKeys no key and no subject reaches Redis or
+// the log, with any verb. Limiters decide as they do without HashKeys, and
+// global and hybrid share the state of a key.
 func TestHashKeys(t *testing.T) {
 	for _, hashed := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -84,7 +85,7 @@ func TestHashKeys(t *testing.T) {
 			if err := l.Reset(ctx, key); err != nil {
 				t.Errorf("hashed %v: Reset: %v", hashed, err)
 			}
-			b.Restart() // the log says what it does about a loss
+			b.Restart() // the log has lines about the loss
 			time.Sleep(3 * time.Second)
 			shutdown(t, l, exact, logged)
 			heard.mu.Lock()
@@ -92,7 +93,7 @@ func TestHashKeys(t *testing.T) {
 			heard.mu.Unlock()
 			for _, personal := range []string{"alice", "bob", "acme", "example.com"} {
 				if strings.Contains(said, personal) == hashed {
-					t.Errorf("hashed %v: %q in what was sent, logged or kept: %v", hashed, personal, !hashed)
+					t.Errorf("hashed %v: %q was sent, logged or kept: %v", hashed, personal, !hashed)
 				}
 			}
 			if strings.Contains(said, string(hashSecret)) {

@@ -19,7 +19,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// quiet takes the log of tests that do not read it.
+// quiet discards the log, for tests that do not read it.
 var quiet = slog.New(slog.DiscardHandler)
 
 // TestMain silences go-redis, which reports every failed dial on stderr.
@@ -32,16 +32,16 @@ type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
 
-// still is a limit that gains nothing while a test runs: what is missing from
-// the bucket is what was debited.
+// still returns a limit that refills nothing while a test runs. So the units
+// missing from the bucket are the debited units.
 func still(burst int64) hybridlimit.Limit { return hybridlimit.TokenBucket(1, time.Hour, burst) }
 
-// oneDial is for a Redis that is not there: go-redis dials on in the background
-// for half a second. Clients in bubbles have it already.
+// oneDial is for a Redis that is not there. Without it go-redis dials again in
+// the background for half a second. Clients of a bubble have it already.
 func oneDial(o *redis.Options) { o.DialerRetries = 1 }
 
-// patient is for tests of the rules, not of the clock: on a machine that is
-// busy with something else, no call times out and the breaker stays closed.
+// patient sets long time-outs and a breaker that stays closed. It is for tests
+// of the rules, not of the clock: they must pass on a busy machine.
 func patient(cfg hybrid.Config) hybrid.Config {
 	cfg.MaxWait = 5 * time.Second
 	cfg.Hub.SyncTimeout = 10 * time.Second
@@ -49,8 +49,8 @@ func patient(cfg hybrid.Config) hybrid.Config {
 	return cfg
 }
 
-// newLimiter is hybrid.New without a log (unless there is one in cfg), closed
-// when the test ends.
+// newLimiter calls hybrid.New, and closes the limiter when the test ends. It
+// discards the log, unless cfg has a logger.
 func newLimiter(tb testing.TB, rdb redis.UniversalClient, limit hybridlimit.Limit, cfg hybrid.Config) *hybrid.Limiter {
 	tb.Helper()
 	if cfg.Name == "" {
@@ -89,8 +89,8 @@ func add(tb testing.TB, h *hybrid.Hub, limit hybridlimit.Limit, cfg hybrid.Confi
 	return l
 }
 
-// ready waits for limiters, and then until their heartbeats are old enough for
-// credit.
+// ready waits until the limiters are ready, and until each of them counts them
+// all in its fleet.
 func ready(tb testing.TB, ls ...*hybrid.Limiter) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -101,13 +101,13 @@ func ready(tb testing.TB, ls ...*hybrid.Limiter) {
 		}
 	}
 	for _, l := range ls {
-		redistest.Eventually(tb, 30*time.Second, "every process knows of all", func() bool {
+		redistest.Eventually(tb, 30*time.Second, "every process counts the whole fleet", func() bool {
 			return l.Stats().Fleet >= int64(len(ls))
 		})
 	}
 }
 
-// ask is AllowN where no error may come.
+// ask calls AllowN, and fails the test on an error.
 func ask(tb testing.TB, l hybridlimit.Limiter, key string, n int64) hybridlimit.Result {
 	tb.Helper()
 	res, err := l.AllowN(context.Background(), key, n)
@@ -117,8 +117,8 @@ func ask(tb testing.TB, l hybridlimit.Limiter, key string, n int64) hybridlimit.
 	return res
 }
 
-// inRedis reads the state of a key of the default prefix and tags; the zero
-// State where there is none.
+// inRedis returns the state of a key of the default prefix and tags, or the
+// zero State if Redis has none.
 func inRedis(tb testing.TB, rdb redis.UniversalClient, name, key string) wire.State {
 	tb.Helper()
 	names := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}
@@ -131,12 +131,12 @@ func inRedis(tb testing.TB, rdb redis.UniversalClient, name, key string) wire.St
 	}
 	state, ok := wire.DecodeState(raw)
 	if !ok {
-		tb.Fatalf("state of %q is %q", key, raw)
+		tb.Fatalf("state of %q cannot be decoded: %q", key, raw)
 	}
 	return state
 }
 
-// debited is what Redis has debited over keys.
+// debited returns the units that Redis has debited for keys.
 func debited(tb testing.TB, rdb redis.UniversalClient, name string, keys ...string) (units int64) {
 	tb.Helper()
 	for _, k := range keys {
@@ -145,8 +145,8 @@ func debited(tb testing.TB, rdb redis.UniversalClient, name string, keys ...stri
 	return units
 }
 
-// balance checks the accounting line of Stats and returns what its limiter
-// knows to have been debited.
+// balance checks the equation in the comment of Stats. It returns the units
+// that Redis has debited, as far as the limiter knows.
 func balance(tb testing.TB, s hybrid.Stats) int64 {
 	tb.Helper()
 	got := s.Paid + s.Granted - s.Refunded
@@ -158,8 +158,8 @@ func balance(tb testing.TB, s hybrid.Stats) int64 {
 	return got
 }
 
-// paced calls f perSecond times a second from several goroutines, whatever f
-// takes, until stop is called, which waits for the last call.
+// paced calls f perSecond times a second, from several goroutines, however long
+// f takes. stop ends this and waits for the last call.
 func paced(perSecond, workers int, f func()) (stop func()) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
@@ -176,7 +176,7 @@ func paced(perSecond, workers int, f func()) (stop func()) {
 				}
 				due := (int(time.Since(start).Microseconds())*perSecond/1_000_000 + w) / workers
 				if most := 1 + perSecond/workers/20; due-sent > most {
-					sent = due - most // what a stalled machine missed by 50 ms is not made up for
+					sent = due - most // calls that a stalled machine missed by 50 ms are not made up for
 				}
 				for ; sent < due; sent++ {
 					f()
@@ -191,7 +191,7 @@ func paced(perSecond, workers int, f func()) (stop func()) {
 	}
 }
 
-// shutdown settles and closes, and fails where that is not possible.
+// shutdown shuts the limiters down, and fails the test on an error.
 func shutdown(tb testing.TB, ls ...*hybrid.Limiter) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -203,7 +203,7 @@ func shutdown(tb testing.TB, ls ...*hybrid.Limiter) {
 	}
 }
 
-// sum adds one figure up over limiters.
+// sum adds up one figure over limiters.
 func sum(ls []*hybrid.Limiter, of func(hybrid.Stats) int64) (total int64) {
 	for _, l := range ls {
 		total += of(l.Stats())

@@ -17,13 +17,14 @@ const (
 	stalenessOf = "rate_limiting.staleness{rate_limiting.policy=api}"
 )
 
-// near says that times in seconds are what they should be, to the ns.
+// near reports whether times in seconds are as wanted, to the ns.
 func near(got []float64, want ...float64) bool {
 	return slices.EqualFunc(got, want, func(g, w float64) bool { return math.Abs(g-w) < 1e-9 })
 }
 
-// Two processes spend what both of them were told is there. The syncs that
-// follow find by how much it was too much, and how old their views had been.
+// TestOvershootAndStalenessAreRecorded lets two processes spend units that both
+// views show. The syncs that follow record the overshoot, and the age of the
+// views.
 func TestOvershootAndStalenessAreRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -38,15 +39,15 @@ func TestOvershootAndStalenessAreRecorded(t *testing.T) {
 			}))
 		}
 		ready(t, ls...)
-		time.Sleep(5 * time.Second) // nobody is a newcomer
+		time.Sleep(5 * time.Second) // neither process is new
 		check := func(when string, i int, over []float64, ages ...float64) {
 			t.Helper()
 			synctest.Wait()
 			if got := ms[i].take(overshootOf); !slices.Equal(got, over) {
-				t.Errorf("%s: process %d found %v, want %v", when, i, got, over)
+				t.Errorf("%s: process %d recorded overshoots %v, want %v", when, i, got, over)
 			}
 			if got := ms[i].take(stalenessOf); !near(got, ages...) {
-				t.Errorf("%s: process %d acted on views of %v s, want %v", when, i, got, ages)
+				t.Errorf("%s: process %d recorded views %v s old, want %v", when, i, got, ages)
 			}
 		}
 		pass := func(l *hybrid.Limiter, n int64) {
@@ -61,11 +62,11 @@ func TestOvershootAndStalenessAreRecorded(t *testing.T) {
 		check("without a view", 1, []float64{0})
 
 		time.Sleep(3 * time.Second)
-		pass(ls[0], 14) // of 18, or 19 as it thinks; more than half of C: syncs at once
+		pass(ls[0], 14) // of 18 units, or 19 by its view; more than half of C, so it syncs at once
 		check("within the limit", 0, []float64{0}, 3)
 		time.Sleep(time.Second)
-		pass(ls[1], 15) // of 4, or 18
-		check("beyond it", 1, []float64{11}, 4)
+		pass(ls[1], 15) // of 4 units, or 18 by its view
+		check("beyond the limit", 1, []float64{11}, 4)
 		if s := ls[1].Stats(); s.Overshoot != 11 || s.Overshoots != 1 || s.Credit != 16 {
 			t.Errorf("overshoot %d in %d syncs, with credit %d; want 11, 1, 16", s.Overshoot, s.Overshoots, s.Credit)
 		}
@@ -74,14 +75,14 @@ func TestOvershootAndStalenessAreRecorded(t *testing.T) {
 		}
 
 		time.Sleep(time.Second)
-		pass(ls[0], 1) // of the 4 that it believes in; syncs after T
+		pass(ls[0], 1) // of 4 units by its view; it syncs after T
 		check("before T", 0, nil)
 		time.Sleep(200 * time.Millisecond)
 		synctest.Wait()
 		if got := ms[0].take(stalenessOf); len(got) != 1 || got[0] < 2.07 || got[0] > 2.11 {
-			t.Errorf("a sync after T acted on views of %v s, want 2 s and T, or a quarter less", got)
+			t.Errorf("a sync after T recorded views %v s old, want 2 s + T, less a quarter of T at most", got)
 		}
-		check("deeper", 0, []float64{12})
+		check("deeper in debt", 0, []float64{12})
 		for _, l := range ls {
 			s := l.Stats()
 			if s.Overshoot > (s.Fleet-1)*s.Credit || s.Overshoots != 1 {
@@ -89,7 +90,7 @@ func TestOvershootAndStalenessAreRecorded(t *testing.T) {
 			}
 		}
 
-		// An exact call is an op too: it finds debt, and has no view.
+		// A direct call is an op too: it finds the debt, and has no view.
 		ms = append(ms, &meters{})
 		exact := newLimiter(t, b.Client(nil), still(20), hybrid.Config{Mode: hybrid.ModeExact, Hub: hybrid.HubConfig{MeterProvider: ms[2]}})
 		if res := ask(t, exact, "k", 1); res.Allowed {
@@ -109,26 +110,26 @@ func TestBucketsFit(t *testing.T) {
 	}
 	over, stale := m.made["rate_limiting.overshoot"].bounds, m.made["rate_limiting.staleness"].bounds
 	if over[0] != 0 || over[len(over)-1] < 1e7 { // a tenth of a burst of 10⁸ is debt that an alert has to see
-		t.Errorf("overshoot has bounds %v: none has no bucket of its own, or they end too soon", over)
+		t.Errorf("overshoot has bounds %v, want 0 first and at least 1e7 last", over)
 	}
-	for _, at := range []float64{0.015, 0.02} { // MaxWait, with which alerts compare: between 10 and 25 ms a quantile is a guess
+	for _, at := range []float64{0.015, 0.02} { // alerts compare with MaxWait: between 10 and 25 ms a quantile would be a guess
 		if took := m.made["rate_limiting.sync.duration"].bounds; !slices.Contains(took, at) {
 			t.Errorf("durations have bounds %v: %v is not among them", took, at)
 		}
 	}
 	if i, ok := slices.BinarySearch(stale, 0.05); !ok || i < 3 {
-		t.Errorf("staleness has bounds %v: T is not among them, or nothing below", stale)
+		t.Errorf("staleness has bounds %v, want T (0.05 s) and at least three below it", stale)
 	}
 }
 
-// What a decision cost is counted for the limiter that caused it, and for the
-// hub over all of them.
+// TestCostPerDecision checks the ops per decision of each limiter, and the
+// messages per decision of the hub.
 func TestCostPerDecision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
 		h := newHub(t, b.Client(nil), hybrid.HubConfig{})
 		if h.Stats().MessagesPerDecision() != 0 || (hybrid.Stats{}).OpsPerDecision() != 0 {
-			t.Error("a cost without a decision")
+			t.Error("the cost per decision is not 0 before the first decision")
 		}
 		exact := add(t, h, hybridlimit.PerSecond(5), hybrid.Config{Name: "exact", Mode: hybrid.ModeExact})
 		local := add(t, h, hybridlimit.TokenBucket(1000, time.Second, 2000), hybrid.Config{Name: "local", Mode: hybrid.ModeDeferred})

@@ -15,7 +15,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// identified is a context with a request id.
+// identified returns a context with a request ID.
 func identified(t testing.TB, id string) context.Context {
 	t.Helper()
 	ctx, err := hybridlimit.WithRequestID(context.Background(), id)
@@ -25,7 +25,7 @@ func identified(t testing.TB, id string) context.Context {
 	return ctx
 }
 
-// trail is a history in short: units and request ids.
+// trail returns a history in short form: units and request IDs.
 func trail(t testing.TB, l *hybrid.Limiter, key string) string {
 	t.Helper()
 	log, err := l.History(context.Background(), key)
@@ -39,8 +39,8 @@ func trail(t testing.TB, l *hybrid.Limiter, key string) string {
 	return strings.Join(out, " ")
 }
 
-// A log tells what all processes have admitted, whatever the verb and the mode,
-// and nothing that did not happen.
+// TestHistory checks that a log has the admissions of all processes, with any
+// verb and mode, and nothing else.
 func TestHistory(t *testing.T) {
 	srv := redistest.New(t)
 	for name, functions := range withAndWithout {
@@ -120,7 +120,7 @@ func TestHistoryRefuses(t *testing.T) {
 			t.Error(err)
 		}
 		b.Kill()
-		for range 20 { // until the breaker is open, and then
+		for range 20 { // before the breaker opens, and after
 			if log, err := l.History(t.Context(), "k"); !errors.Is(err, hybridlimit.ErrUnavailable) || log != nil {
 				t.Errorf("%+v, %v", log, err)
 			}
@@ -132,7 +132,8 @@ func TestHistoryRefuses(t *testing.T) {
 	})
 }
 
-// The hub that decides is that of the first limiter.
+// TestAllowAllWithoutAHub checks that AllowAll uses the hub of the first
+// limiter.
 func TestAllowAllWithoutAHub(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -148,7 +149,7 @@ func TestAllowAllWithoutAHub(t *testing.T) {
 			t.Errorf("%+v, %v", res, err)
 		}
 		stranger := newLimiter(t, b.Client(nil), still(5), hybrid.Config{Name: "stranger"})
-		for name, asks := range map[string][]hybridlimit.Ask{"nothing": nil, "nobody": {{Key: "k", N: 1}}, "a stranger": {{Limiter: user, Key: "k", N: 1}, {Limiter: stranger, Key: "k", N: 1}}} {
+		for name, asks := range map[string][]hybridlimit.Ask{"no asks": nil, "no limiter": {{Key: "k", N: 1}}, "another hub": {{Limiter: user, Key: "k", N: 1}, {Limiter: stranger, Key: "k", N: 1}}} {
 			if res, err := hybridlimit.AllowAll(t.Context(), asks...); !errors.Is(err, hybridlimit.ErrInvalid) || res.Allowed {
 				t.Errorf("%s: %+v, %v", name, res, err)
 			}
@@ -156,7 +157,8 @@ func TestAllowAllWithoutAHub(t *testing.T) {
 	})
 }
 
-// A reservation that is cancelled in the next window was taken in the last.
+// TestCancelInTheNextWindow checks that Cancel gives units back to the window
+// in which they were taken.
 func TestCancelInTheNextWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, redistest.NewBubble(t).Client(nil), hybridlimit.FixedWindow(10, 10*time.Second), patient(hybrid.Config{Mode: hybrid.ModeExact}))
@@ -170,7 +172,7 @@ func TestCancelInTheNextWindow(t *testing.T) {
 			t.Fatal(err)
 		}
 		if res, err := l.Peek(t.Context(), "k"); err != nil || res.Remaining != 5 {
-			t.Errorf("of ten, after five: %+v, %v", res, err)
+			t.Errorf("after 5 of 10 units: %+v, %v, want 5 left", res, err)
 		}
 		balance(t, l.Stats())
 	})

@@ -20,7 +20,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// hostileKeys are keys that somebody would like to be more than a key.
+// hostileKeys are keys made to be taken for something else, such as a command,
+// a tag or a script.
 var hostileKeys = []string{
 	"\x00", "\x00\x00", "a\x00b", "a", "\r\n", "a\r\nb", "*1\r\n$8\r\nFLUSHALL\r\n", "$-1\r\n", "\xff\xfe", "\xc3\x28", "\xed\xa0\x80", "é", "e\u0301", "\u202eabc",
 	"{", "}", "{}", "{}a", "{a}", "}{", "{0}", "{13}:api:x", "hl:v2:{0}:api:x", "a:b", ":", "::", "@epoch", "@fleet:api", "@switch:api", "@env:0",
@@ -29,8 +30,8 @@ var hostileKeys = []string{
 	strings.Repeat("\xff", 1<<16), strings.Repeat("{}", 1<<15),
 }
 
-// Every key is a user of its own, in every limiter, and no key is more than a
-// key: none chooses its slot, reaches another, or says something to Redis.
+// TestHostileKeys checks that every key has its own units in every limiter. No
+// key chooses its slot, reaches another key, or sends a command to Redis.
 func TestHostileKeys(t *testing.T) {
 	rdb := redistest.New(t).Client(t)
 	ctx := t.Context()
@@ -56,7 +57,7 @@ func TestHostileKeys(t *testing.T) {
 				name string
 				hybridlimit.Limiter
 			}{{"hybrid", h}, {"global", g}, {"log", log}} {
-				named := ctx // an entry of a log names a request, which is as hostile
+				named := ctx // an entry of a log has a request ID, which is as hostile
 				if id, err := hybridlimit.WithRequestID(ctx, key); err == nil {
 					named = id
 				}
@@ -85,12 +86,12 @@ func TestHostileKeys(t *testing.T) {
 		tag, part, closed := strings.Cut(rest, "}:")
 		n, err := strconv.Atoi(tag)
 		if !ok || !closed || err != nil || n < 0 || n >= lua.DefaultTags {
-			t.Errorf("%.80q: not in a slot of the library's", key)
+			t.Errorf("%.80q has none of the library's tags", key)
 		}
 		if want[key] {
 			found++
 		} else if !strings.HasPrefix(part, "@") {
-			t.Errorf("%.80q: nobody's", key)
+			t.Errorf("%.80q belongs to no key of this test", key)
 		}
 		if ttl := rdb.PTTL(ctx, key).Val(); ttl <= 0 {
 			t.Errorf("%.80q lives for %v", key, ttl)
@@ -100,12 +101,12 @@ func TestHostileKeys(t *testing.T) {
 		t.Errorf("%d of %d keys in Redis; %v", found, len(want), err)
 	}
 	if _, err := h.Allow(ctx, strings.Repeat("x", maxKey+1)); err == nil {
-		t.Error("a longer key was taken")
+		t.Error("a key longer than MaxKeyBytes was accepted")
 	}
 }
 
-// flooded is a limiter under a flood of keys that nobody will ask for again,
-// beside some that are used all the time.
+// flooded is a limiter under a flood of keys that are used once, beside hot
+// keys that are used all the time.
 type flooded struct {
 	l   *hybrid.Limiter
 	rdb *redis.Client
@@ -118,8 +119,8 @@ const (
 	floodKeys = 10_000 // in memory
 )
 
-// floodBy asks once for each of so many keys that are new, from several
-// goroutines, and for the hot ones all the while.
+// floodBy calls once for each of so many new keys, from several goroutines, and
+// for the hot keys all the while.
 func (f *flooded) floodBy(t *testing.T, from, keys int) {
 	var wg sync.WaitGroup
 	const callers = 32
@@ -152,9 +153,9 @@ func heapNow() float64 {
 	return float64(m.HeapAlloc)
 }
 
-// A flood of distinct keys takes no more memory than MaxKeys allows, leaves
-// nothing in Redis but what expires by itself, and does not make a key that is
-// in use be forgotten.
+// TestFloodOfKeys checks that a flood of distinct keys takes no more memory
+// than MaxKeys allows, leaves only keys with a TTL in Redis, and does not make
+// the limiter forget a key in use.
 func TestFloodOfKeys(t *testing.T) {
 	total := testenv.Runs(40_000, 10_000_000)
 	if testenv.Full() && !testenv.Long() {
@@ -170,7 +171,7 @@ func TestFloodOfKeys(t *testing.T) {
 	}})
 	f.l = newLimiter(t, rdb, hybridlimit.TokenBucket(100, time.Second, 10), cfg)
 	ready(t, f.l)
-	f.floodBy(t, 0, 4*floodKeys) // the memory is full, connections are there
+	f.floodBy(t, 0, 4*floodKeys) // now the memory is full, and the connections are open
 	before, goroutines := heapNow(), runtime.NumGoroutine()
 	began := time.Now()
 	const rounds = 4
@@ -178,8 +179,8 @@ func TestFloodOfKeys(t *testing.T) {
 		f.floodBy(t, 4*floodKeys+round*total/rounds, total/rounds)
 		now := heapNow()
 		t.Logf("after %d keys: heap %.1f MB, at first %.1f MB; %d goroutines", (round+1)*total/rounds, now/1e6, before/1e6, runtime.NumGoroutine())
-		// What is on its way differs from moment to moment: as much as a tenth
-		// of the keys, and some of what go-redis and the runtime keep.
+		// The memory of calls in flight differs from moment to moment: up to a
+		// tenth of that of the keys, and some of go-redis and the runtime.
 		if now > before*1.1+2e6 {
 			t.Errorf("the heap grew from %.0f to %.0f bytes", before, now)
 		}
@@ -192,11 +193,11 @@ func TestFloodOfKeys(t *testing.T) {
 	if s.Keys > floodKeys || s.Evicted < uint64(total/2) {
 		t.Errorf("%d keys in memory, %d evicted", s.Keys, s.Evicted)
 	}
-	// What was leased and not spent in time is had by nobody: on a busy machine
-	// that was once an eighth.
+	// Leased units that expire unspent are admitted to no caller. On a busy
+	// machine that was once an eighth.
 	got, most := f.got.Load(), int64(len(f.hot)*hotUnits)
 	if got > most || got < most-s.Expired-s.Lost-s.Held || got < most/2 {
-		t.Errorf("%d units of the keys in use were admitted, want %d and no more, but for %d that ended with their leases: %+v",
+		t.Errorf("the keys in use got %d units, want %d, less at most the %d that ended with their leases: %+v",
 			got, most, s.Expired+s.Lost+s.Held, s)
 	}
 	for _, key := range f.hot {
@@ -206,7 +207,7 @@ func TestFloodOfKeys(t *testing.T) {
 	}
 	balance(t, s)
 	everyKeyExpires(t, rdb)
-	// A state of the attacker's lives for 2.1 s.
+	// A state of an attacker's key lives for 2.1 s.
 	redistest.Eventually(t, 60*time.Second, "Redis has forgotten the attacker", func() bool { return rdb.DBSize(t.Context()).Val() < 200 })
 }
 

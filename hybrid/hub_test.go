@@ -26,7 +26,7 @@ func TestLimitersOfAHubShareMessages(t *testing.T) {
 		}
 		time.Sleep(3 * time.Second)
 		for _, l := range ls {
-			ask(t, l, "k", 1) // the cold key asks
+			ask(t, l, "k", 1) // the key is cold: its first call asks Redis
 		}
 		before := h.Stats()
 		for range 10 {
@@ -98,11 +98,13 @@ func TestClosingOneLimiterLeavesTheHubAlone(t *testing.T) {
 	}
 }
 
-// dropped is what the earlier rounds of TestClosingOneLimiter dropped: of ten
-// calls the first asks Redis, and nine are owed.
+// dropped returns the units that the earlier rounds of
+// TestClosingOneLimiterLeavesTheHubAlone dropped: of ten calls the first asks
+// Redis, and nine are owed.
 func dropped(rounds int64) int64 { return 9 * rounds }
 
-// A sync that is on its way when its limiter closes is still accounted for.
+// TestClosingWhileASyncIsOut checks that a sync in flight is still accounted
+// for after its limiter has closed.
 func TestClosingWhileASyncIsOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -115,11 +117,11 @@ func TestClosingWhileASyncIsOut(t *testing.T) {
 			ask(t, l, "k", 1)
 		}
 		link.Latency(0, 100*time.Millisecond)
-		time.Sleep(80 * time.Millisecond) // past T: nine units are under way
+		time.Sleep(80 * time.Millisecond) // past T: nine units are in flight
 		if s := l.Stats(); s.Owed != 9 || debited(t, rdb, "api", "k") != 10 {
 			t.Fatalf("owed %d, debited %d: want 9 applied and not answered", s.Owed, debited(t, rdb, "api", "k"))
 		}
-		ask(t, l, "k", 2) // and two more wait
+		ask(t, l, "k", 2) // two more units are owed
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +165,7 @@ func TestFleetIsCounted(t *testing.T) {
 		time.Sleep(1100 * time.Millisecond)
 		want(5, "after two heartbeats")
 		if c := ls[0].Stats().Credit; c != 0 {
-			t.Errorf("a newcomer has a credit of %d", c)
+			t.Errorf("a new process has a credit of %d, want 0", c)
 		}
 		time.Sleep(time.Second)
 		if c := ls[0].Stats().Credit; c != 1 {

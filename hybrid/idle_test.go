@@ -14,7 +14,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// tickers counts the goroutines that advance an epoch.
+// tickers returns the number of goroutines that advance an epoch.
 func tickers() int {
 	buf := make([]byte, 1<<20)
 	return strings.Count(string(buf[:runtime.Stack(buf, true)]), "clock.(*Clock).run(")
@@ -33,7 +33,7 @@ func TestIdleSendsHeartbeatsOnly(t *testing.T) {
 		if tickers() == 0 {
 			t.Error("no ticker runs in use")
 		}
-		time.Sleep(10 * time.Second) // what is owed gets paid, leases expire
+		time.Sleep(10 * time.Second) // owed units are paid, leases expire
 		if got := tickers(); got > before {
 			t.Errorf("%d tickers run while idle, %d before", got, before)
 		}
@@ -60,8 +60,8 @@ func TestIdleSendsHeartbeatsOnly(t *testing.T) {
 	})
 }
 
-// wakes counts how often a goroutine of this program was woken, one in eight
-// of them: the runtime samples.
+// wakes returns how often goroutines of this program were woken. The runtime
+// samples one wake in eight.
 func wakes() (sum uint64) {
 	s := []metrics.Sample{{Name: "/sched/latencies:seconds"}}
 	metrics.Read(s)
@@ -71,8 +71,9 @@ func wakes() (sum uint64) {
 	return sum
 }
 
-// With keys in memory and no traffic there is one goroutine, the heartbeat's,
-// and nothing else wakes up. Not parallel: wakes are the whole program's.
+// TestNothingWakesWhileIdle checks that with keys in memory and no traffic
+// there is one goroutine, the heartbeat's, and that nothing else wakes. It is
+// not parallel, because wakes counts for the whole program.
 func TestNothingWakesWhileIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -89,13 +90,13 @@ func TestNothingWakesWhileIdle(t *testing.T) {
 			use()
 			time.Sleep(time.Millisecond)
 		}
-		time.Sleep(10 * time.Second) // what is owed gets paid, leases expire
+		time.Sleep(10 * time.Second) // owed units are paid, leases expire
 		if got := ours(); len(got) != 1 || !strings.Contains(got[0], ".beat(") {
 			t.Errorf("%d goroutines of the library, want that of the heartbeat:\n%s", len(got), strings.Join(got, "\n\n"))
 		}
 		const seconds = 60
-		// The garbage collector wakes now and then, too: what keeps waking shows
-		// each time.
+		// The garbage collector wakes now and then, too. So the least of five
+		// intervals counts: a regular wake is in each of them.
 		idle := uint64(math.MaxUint64)
 		for range 5 {
 			before := wakes()
@@ -114,7 +115,7 @@ func TestNothingWakesWhileIdle(t *testing.T) {
 		// second.
 		const most = seconds * 50 / 8
 		if idle > most || busy <= 2*most {
-			t.Errorf("%d wakes sampled in %d s without traffic, want at most %d; %d in use, where there should be more", idle, seconds, most, busy)
+			t.Errorf("%d wakes sampled in %d s without traffic, want at most %d; %d with traffic, want more than twice that", idle, seconds, most, busy)
 		}
 		if s := l.Stats(); s.Keys != len(keys) {
 			t.Errorf("%d keys in memory", s.Keys)
@@ -122,8 +123,9 @@ func TestNothingWakesWhileIdle(t *testing.T) {
 	})
 }
 
-// What lies in a word when the ticker stops must not be spent when it starts
-// again: nothing that it was based on still holds.
+// TestNothingStaleIsSpentAfterAPause checks that a budget is not spent after
+// the ticker has stopped and started again: its lease or credit no longer
+// holds.
 func TestNothingStaleIsSpentAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -138,13 +140,14 @@ func TestNothingStaleIsSpentAfterAPause(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		if res := ask(t, l, "k", 1); res.Source != hybridlimit.SourceRedis {
-			t.Errorf("after a pause longer than any lease: %+v, want a question to Redis", res)
+			t.Errorf("after a pause longer than any lease: %+v, want a decision by Redis", res)
 		}
 	})
 }
 
-// A sync that is due long after the last call loads the word with the ticker
-// stopped. Nothing voids that word but the ticker, so the sync starts it.
+// TestAWordLoadedByALateSyncExpires checks a sync that is due long after the
+// last call, and sets a budget while the ticker is stopped. Only the ticker
+// voids that budget, so the sync must start it.
 func TestAWordLoadedByALateSyncExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -158,12 +161,12 @@ func TestAWordLoadedByALateSyncExpires(t *testing.T) {
 			ask(t, l, "k", 1)
 		}
 		if s := l.Stats(); s.Owed == 0 {
-			t.Fatalf("nothing is owed, so that no sync is due: %+v", s)
+			t.Fatalf("nothing is owed, so no sync is due: %+v", s)
 		}
 		link.Pause()
 		time.Sleep(30 * time.Second)
 		if res := ask(t, l, "k", 1); res.Source == hybridlimit.SourceDenyCache {
-			t.Errorf("30 s later, of which 10 sufficed for a unit: %+v", res)
+			t.Errorf("denied from memory after 30 s, although a unit refills in 10 s: %+v", res)
 		}
 		link.Resume()
 	})

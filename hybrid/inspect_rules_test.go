@@ -16,10 +16,10 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
-// Inspect speaks of the limit that the next call meets, not of the one that the
-// key had with the last: after SetLimit, after a call that brought a limit of its
-// own, and where LimitFor gives one. It decided by the key's last, and foretold
-// admissions of limits that were blocked by then.
+// TestInspectForetellsOtherLimits checks that Inspect uses the limit of the
+// next call, and not that of the last call: after SetLimit, after AllowLimit,
+// and with LimitFor. Cause: it used the limit of the last call, and foretold
+// admissions by limits that were blocked by then.
 func TestInspectForetellsOtherLimits(t *testing.T) {
 	of := map[hybridlimit.Algorithm]func(n int64) hybridlimit.Limit{
 		hybridlimit.AlgTokenBucket:   func(n int64) hybridlimit.Limit { return hybridlimit.TokenBucket(n, time.Second, 2*n) },
@@ -83,7 +83,8 @@ func TestInspectForetellsOtherLimits(t *testing.T) {
 	}
 }
 
-// In one word each: what the key had is converted as the next call converts it.
+// TestInspectionAfterSetLimit checks the sentences after SetLimit. Inspect
+// converts the state of the key as the next call does.
 func TestInspectionAfterSetLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -106,7 +107,7 @@ func TestInspectionAfterSetLimit(t *testing.T) {
 		}
 		must(t)(l.AllowLimit(t.Context(), "k", 1, hybridlimit.Blocked()))
 		if i := inspect(t, l, "k"); i.Limit != still(20) {
-			t.Errorf("of the limit that a call brought: %v: %s", i.Limit, i)
+			t.Errorf("after a call with a limit of its own: %v: %s", i.Limit, i)
 		}
 		set(still(5))
 		i, err := l.InspectRedis(t.Context(), "k")
@@ -116,8 +117,9 @@ func TestInspectionAfterSetLimit(t *testing.T) {
 	})
 }
 
-// A key for which there is no memory, since all that is there owes: Redis decides
-// each call, and without it the fallback's allowance for such keys does.
+// TestInspectionOfOverflow checks a key that finds no memory, because all keys
+// in memory owe. Redis decides each of its calls. Without Redis the allowance
+// of the fallback for such keys decides.
 func TestInspectionOfOverflow(t *testing.T) {
 	for fallback, want := range map[hybrid.Fallback]string{
 		hybrid.FallbackShare:    "allowed because the fallback (share) decides since Redis does not answer, and memory is full of keys that owe: there is none to count this one in, and keys that find no room share 2000 units by the key's hash, of which 2000 are left",
@@ -148,15 +150,15 @@ func TestInspectionOfOverflow(t *testing.T) {
 				}
 				sentence(t, foretold(t, l, "b", mode.String()), want)
 				if s := l.Stats(); s.Overflow == 0 {
-					t.Errorf("there was memory: %+v", s)
+					t.Errorf("the key found memory: %+v", s)
 				}
 			})
 		}
 	}
 }
 
-// The sentences that README and docs/operations.md show are of this form: the
-// figures are made up.
+// TestSentencesOfTheDocuments checks the form of the sentences in README and
+// docs/operations.md. Their figures are made up.
 func TestSentencesOfTheDocuments(t *testing.T) {
 	shape := func(sentence string) string {
 		sentence = regexp.MustCompile(`\d\d:\d\d:\d\d\.\d+`).ReplaceAllString(sentence, "TIME")
@@ -170,7 +172,7 @@ func TestSentencesOfTheDocuments(t *testing.T) {
 		time.Sleep(2100 * time.Millisecond)
 		ask(t, l, "k", 10)
 		must(t)(l.Charge(t.Context(), "k", 3))
-		time.Sleep(100 * time.Millisecond) // the charge is told after 50 ms
+		time.Sleep(100 * time.Millisecond) // Redis hears of the charge after 50 ms
 		i, err := l.InspectRedis(t.Context(), "k")
 		if err != nil {
 			t.Fatal(err)
@@ -190,7 +192,7 @@ func TestSentencesOfTheDocuments(t *testing.T) {
 		}
 		for _, sentence := range found {
 			if !said[shape(sentence)] {
-				t.Errorf("%s shows\n%s\nof the form\n%s\nand there are %v", page, sentence, shape(sentence), said)
+				t.Errorf("%s shows\n%s\nof the form\n%s\nInspect has the forms %v", page, sentence, shape(sentence), said)
 			}
 		}
 	}

@@ -29,8 +29,8 @@ func inspect(t *testing.T, l *hybrid.Limiter, key string) hybrid.Inspection {
 	return i
 }
 
-// sentence checks a sentence word by word. A "…" stands for anything: times that
-// are drawn at random.
+// sentence checks the text of a sentence. A "…" in want matches anything, for
+// example a random time.
 func sentence(t *testing.T, i hybrid.Inspection, want string) {
 	t.Helper()
 	rest, ok := i.Sentence, true
@@ -43,11 +43,12 @@ func sentence(t *testing.T, i hybrid.Inspection, want string) {
 		rest = rest[at+len(part):]
 	}
 	if !ok || rest != "" && !strings.HasSuffix(want, "…") {
-		t.Errorf("told\n%s, want\n%s", i.Sentence, want)
+		t.Errorf("sentence =\n%s, want\n%s", i.Sentence, want)
 	}
 }
 
-// Each case has its sentence. The bubble's clock begins at midnight.
+// TestInspectionSentences checks the sentence of each case. The bubble's clock
+// begins at midnight.
 func TestInspectionSentences(t *testing.T) {
 	per := hybridlimit.TokenBucket
 	for name, c := range map[string]struct {
@@ -87,7 +88,7 @@ func TestInspectionSentences(t *testing.T) {
 		"a proof of debt": {per(5, time.Second, 10), hybrid.Config{Mode: hybrid.ModeDeferred}, func(t *testing.T, _ *redistest.Bubble, l *hybrid.Limiter) {
 			ask(t, l, "k", 10)
 			must(t)(l.Charge(t.Context(), "k", 3))
-			time.Sleep(100 * time.Millisecond) // the charge is told after 50 ms
+			time.Sleep(100 * time.Millisecond) // Redis hears of the charge after 50 ms
 			i := inspect(t, l, "k")
 			sentence(t, i, "denied until 00:00:0….… UTC because Redis said the bucket is 3 units in debt 50 ms ago")
 			if i.Outcome != hybrid.OutcomeDeny || i.DenyUntil.Sub(i.At) <= 0 || i.DenyUntil.Sub(i.At) > 800*time.Millisecond || i.ViewLeft != -3 {
@@ -215,7 +216,7 @@ func TestInspectionSentences(t *testing.T) {
 	}
 }
 
-// patientWith is patient with a MaxWait of one's own.
+// patientWith is patient with the MaxWait of cfg.
 func patientWith(cfg hybrid.Config) hybrid.Config {
 	wait := cfg.MaxWait
 	cfg = patient(cfg)
@@ -223,7 +224,8 @@ func patientWith(cfg hybrid.Config) hybrid.Config {
 	return cfg
 }
 
-// Units are scarce and several processes want them: some stay away.
+// TestInspectionOfTurns checks the sentence of a process that stays away for
+// its turn, because units are scarce and several processes want them.
 func TestInspectionOfTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -244,12 +246,13 @@ func TestInspectionOfTurns(t *testing.T) {
 			time.Sleep(2 * time.Millisecond)
 		}
 		if !seen {
-			t.Error("no process ever stayed away for its turn")
+			t.Error("no process stayed away for its turn")
 		}
 	})
 }
 
-// Places of a queue are leased to processes that have to share it.
+// TestInspectionOfPlaces checks the sentence of places in a queue that are
+// leased to a process, because several processes share the queue.
 func TestInspectionOfPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -274,9 +277,9 @@ func TestInspectionOfPlaces(t *testing.T) {
 	})
 }
 
-// foretold inspects a key and makes a call for it, of which has to become what
-// Inspect said. Credit that is in a word outlives the count of the fleet that it
-// was given by, by a tick at most: see Hub.watch.
+// foretold inspects a key, and checks that the next call gets the answer that
+// Inspect foretold. A budget of credit outlives the fleet size that it was
+// computed for, by at most a tick: see Hub.watch.
 func foretold(t *testing.T, l *hybrid.Limiter, key, where string) hybrid.Inspection {
 	t.Helper()
 	i := inspect(t, l, key)
@@ -291,7 +294,7 @@ func foretold(t *testing.T, l *hybrid.Limiter, key, where string) hybrid.Inspect
 			t.Fatalf("%s: told %q, got %+v", where, i, res)
 		}
 		if until := i.DenyUntil.Sub(i.At); i.Outcome == hybrid.OutcomeDeny && !i.DenyUntil.IsZero() && (res.RetryAfter <= 0 || res.RetryAfter > until+time.Microsecond) { // a lower bound
-			t.Fatalf("%s: told %q, to come back in %v", where, i, res.RetryAfter)
+			t.Fatalf("%s: told %q, got RetryAfter %v", where, i, res.RetryAfter)
 		}
 	case hybrid.OutcomeAsk:
 		outlived := !i.FleetKnown && time.Since(was) == 0
@@ -305,8 +308,8 @@ func foretold(t *testing.T, l *hybrid.Limiter, key, where string) hybrid.Inspect
 	return i
 }
 
-// What Inspect says would become of a call becomes of the next one, and it
-// changes nothing: with and without it the same is decided.
+// TestInspectForetells checks that the next call gets the answer that Inspect
+// foretold, and that a second Inspect gives the same sentence.
 func TestInspectForetells(t *testing.T) {
 	for _, limit := range []hybridlimit.Limit{
 		hybridlimit.TokenBucket(100, time.Second, 100), hybridlimit.TokenBucket(20, time.Second, 200), hybridlimit.LeakyQueue(100, time.Second, 50),
@@ -339,7 +342,8 @@ func TestInspectForetells(t *testing.T) {
 	}
 }
 
-// InspectRedis asks, and only it; what Redis says agrees with what it keeps.
+// TestInspectRedis checks that InspectRedis asks Redis and Inspect does not,
+// and that the answer agrees with the state in Redis.
 func TestInspectRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -376,7 +380,8 @@ func TestInspectRedis(t *testing.T) {
 		if err != nil || !strings.Contains(string(text), `"limit":"1/h burst 10"`) || !strings.Contains(string(text), `"redis":{`) || strings.Contains(string(text), "deny_until") {
 			t.Errorf("%s, %v", text, err)
 		}
-		// Also while the breaker is open, and the switch keeps decisions away.
+		// InspectRedis also asks while the switch keeps decisions away from
+		// Redis, and while Redis does not answer.
 		flip(t, l, hybrid.SwitchLocalOnly)
 		sentence(t, look(), "…; Redis now: allowed because the bucket has 6 of 10 units left")
 		b.Kill()
@@ -413,9 +418,9 @@ func TestInspectBadInput(t *testing.T) {
 	})
 }
 
-// In ModeExact Redis decides each call, also of a key that the fallback has
-// admitted and that was settled since: the answer to that sync was taken for a
-// view, and denied calls from memory.
+// TestExactAfterAnOutage checks that in ModeExact Redis decides each call, also
+// for a key that the fallback has admitted and that has paid since. Cause: the
+// answer to that sync was taken for a view, and denied calls from memory.
 func TestExactAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -436,8 +441,8 @@ func TestExactAfterAnOutage(t *testing.T) {
 	})
 }
 
-// Whoever looks disturbs nobody: with calls, syncs, evictions and collections
-// going on beside it the books balance to the unit.
+// TestInspectBesideCalls checks that Inspect and InspectRedis disturb nothing:
+// with concurrent calls, syncs and evictions the books balance to the unit.
 func TestInspectBesideCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, m := redistest.NewBubble(t), &meters{}
@@ -470,7 +475,7 @@ func TestInspectBesideCalls(t *testing.T) {
 		s := l.Stats()
 		balance(t, s)
 		if s.Decisions() != 2400 {
-			t.Errorf("%d decisions of 2400: looking was counted", s.Decisions())
+			t.Errorf("%d decisions, want 2400: Inspect must not be counted", s.Decisions())
 		}
 	})
 }
