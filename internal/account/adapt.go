@@ -1,10 +1,10 @@
 package account
 
-// exactLevel is how far a level may be from 0: Lua counts it in a float64.
+// exactLevel is the largest distance of a level from 0: Lua counts a level in a float64.
 const exactLevel = 1 << 52
 
-// Adapt gives the key another plan, of a limit that counts. Call Begin before. What was used stays used; the level refills at
-// the old rate until the new limit came into force, as it does in Redis. f is the fallback bucket of the old plan.
+// Adapt gives the key another plan, of a limit that counts. Call Begin before it. Used units stay used. As in Redis, the level
+// refills at the old rate until the time at which the new limit came into force. f is the fallback bucket of the old plan.
 func (a *Account) Adapt(old, p *Plan, f Fallback, now int64) {
 	if a.local.started {
 		a.local.refill(f, now)
@@ -31,11 +31,11 @@ func (a *Account) Adapt(old, p *Plan, f Fallback, now int64) {
 	if from-v.received < ledgerMemory {
 		was.Cap = v.cap
 	}
-	if passed > exactLevel/p.Bucket.Refill { // too long for a level to count
+	if passed > exactLevel/p.Bucket.Refill { // too long for an exact level
 		*v, a.used = view{}, true
 		return
 	}
 	v.level, v.cap = p.Bucket.Convert(was.Fill(v.level, passed), old.Bucket), p.Bucket.Convert(v.cap, old.Bucket)
-	v.nextPoll, v.relook = 0, 0         // what the view proved, it proved of the old limit
-	v.level -= passed * p.Bucket.Refill // as if the level had been refilled at the new rate all the time
+	v.nextPoll, v.relook = 0, 0         // the view's proofs are about the old limit
+	v.level -= passed * p.Bucket.Refill // level() adds this refill again, at the new rate
 }

@@ -2,17 +2,17 @@ package account
 
 import "github.com/hybridlimit/hybridlimit"
 
-// Budget is what the fast path may spend of a key without the account. While the fast path has it, the units in it are
-// still the account's: Begin takes the rest back and books the difference.
+// Budget is the units of a key that the fast path may spend without the account. These units stay in the account's counts while
+// the fast path has the budget: Begin takes the rest back and books the difference.
 type Budget struct {
-	Kind  BudgetKind // where the units come from
+	Kind  BudgetKind // source of the units
 	Units int64      // at most MaxUnits
 }
 
-// BudgetKind is where the units of a budget come from.
+// BudgetKind is the source of a budget's units.
 type BudgetKind uint8
 
-// The kinds. Of a DenyBudget, Units counts the denied units, up from 0.
+// The kinds of budgets. In a DenyBudget, Units counts the denied units, up from 0.
 const (
 	NoBudget BudgetKind = iota
 	LeaseBudget
@@ -22,27 +22,28 @@ const (
 	BudgetKinds
 )
 
-// Sources is the Source of a decision by a budget of each kind.
+// Sources maps the kind of a budget to the Source of its decisions.
 var Sources = [BudgetKinds]hybridlimit.Source{
 	LeaseBudget: hybridlimit.SourceLease, CreditBudget: hybridlimit.SourceCredit, DenyBudget: hybridlimit.SourceDenyCache,
 }
 
-// A budget is packed into one word: [epoch 34][kind 2][units 28]. The epoch is the last tick in which it is good. Epochs wrap
-// around; one is over if it lies less than half of them behind, which is 1.4 years of ticks of 5 ms.
+// A budget is packed into one word: [epoch 34][kind 2][units 28]. The epoch is the last tick in which the budget is valid.
+// Epochs wrap around. An epoch is over if it is behind the current one by less than half of the range: 1.4 years in ticks of
+// 5 ms.
 const (
 	unitBits   = 28
 	kindBits   = 2
 	epochShift = unitBits + kindBits
 
-	// EpochBits is how many bits of a word are its epoch.
+	// EpochBits is the number of bits of the epoch in a word.
 	EpochBits = 64 - epochShift
-	// MaxUnits is the most units that a budget has.
+	// MaxUnits is the largest number of units in a budget.
 	MaxUnits = 1<<unitBits - 1
-	// Ticks is for how many ticks a budget is good at most: 5.1 s.
+	// Ticks is the longest validity of a budget, in ticks: 5.1 s.
 	Ticks = 1024
 )
 
-// Pack is the word of a budget that is good until an epoch. 0 is no budget.
+// Pack returns the word of a budget that is valid until an epoch. 0 is no budget.
 func (b Budget) Pack(until uint64) uint64 {
 	if b.Kind == NoBudget {
 		return 0
@@ -50,19 +51,19 @@ func (b Budget) Pack(until uint64) uint64 {
 	return until<<epochShift | uint64(b.Kind)<<unitBits | uint64(b.Units)
 }
 
-// Unpack is the budget in a word.
+// Unpack returns the budget in a word.
 func Unpack(word uint64) Budget { return Budget{KindOf(word), UnitsOf(word)} }
 
-// Over reports whether the epoch until which a word was good is over.
+// Over reports whether a word is no longer valid in an epoch.
 func Over(word, epoch uint64) bool { return int64(word-epoch<<epochShift) < 0 }
 
-// UnitsOf is the units in a word.
+// UnitsOf returns the units in a word.
 func UnitsOf(word uint64) int64 { return int64(word & MaxUnits) }
 
-// KindOf is the kind of a word.
+// KindOf returns the kind of the budget in a word.
 func KindOf(word uint64) BudgetKind { return BudgetKind(word >> unitBits & (1<<kindBits - 1)) }
 
-// Spendable is how many units a budget admits.
+// Spendable returns the number of units that a budget admits.
 func (b Budget) Spendable() int64 {
 	if b.Kind == DenyBudget {
 		return 0
@@ -70,15 +71,15 @@ func (b Budget) Spendable() int64 {
 	return b.Units
 }
 
-// Begin is the first step of each event. It takes back the budget, of which left units are still there (of a DenyBudget: left
-// units were denied), and ends leases that are over. It returns what the fast path did, and how many leased units nobody
-// spent.
+// Begin is the first step of each event. It takes back the budget and drops leases that have ended. left is the number of units
+// still in the budget; for a DenyBudget, it is the number of denied units. Begin returns the units that the fast path spent or
+// denied, and the number of leased units that ended unspent.
 func (a *Account) Begin(left, now int64) (spent Budget, expired int64) {
 	spent = a.drain(left, now)
 	return spent, a.expire(now)
 }
 
-// drain books what the fast path did with the budget.
+// drain books the units that the fast path spent or denied.
 func (a *Account) drain(left, now int64) Budget {
 	b := a.budget
 	a.budget = Budget{}
@@ -97,26 +98,26 @@ func (a *Account) drain(left, now int64) Budget {
 	return Budget{b.Kind, units}
 }
 
-// Load is the last step of each event. It chooses what the fast path may spend, and until when (ns). The fast path may spend
-// it for two ticks after that time, or after now: an epoch lasts one tick, and the next may be late by one. The last ticks of
-// a denial are left to the slow path, whose RetryAfter is exact. Anything else that changes what may be spent either is an
-// event of the key, which takes the budget back, or voids the budgets of all keys.
+// Load is the last step of each event. It chooses the next budget of the fast path and its expiry until (ns). The fast path may
+// spend the budget for two ticks after until, or after now if that is later: an epoch lasts one tick, and the next tick may be
+// one tick late. The last ticks of a denial are left to the slow path, whose RetryAfter is exact. Every other change of the
+// spendable units is an event of the key, which takes the budget back, or voids the budgets of all keys.
 func (a *Account) Load(c *Conditions, now int64) (b Budget, until int64) {
 	if c.Broken {
 		return a.loadHeld()
 	}
 	until = now + Ticks*c.Tick
 	if c.Window.Sliding {
-		until = now + c.Interval // the estimate beside the budget does not count what comes back
+		until = now + c.Interval // the estimate beside the budget does not include units that come back
 	}
-	a.demand.decay(now) // calls of the budget are spread over the time from here
+	a.demand.decay(now) // the calls on the budget are spread over the time from now on
 	switch held := a.Held(); {
 	case a.slotted():
 	case held > 0:
 		until = min(until, a.looksAgain(now))
 		units := held
 		if !a.frozen && a.leases[1].units == 0 {
-			// Run dry early, so that the slow path prefetches, or takes at least the last unit.
+			// The budget ends early, so that the slow path prefetches, or at least takes the last unit.
 			if low := max(1, a.prefetchAt(c, now)); low < held {
 				units = held - low
 			} else if low == 1 && c.hasLeases() {
@@ -127,8 +128,8 @@ func (a *Account) Load(c *Conditions, now int64) (b Budget, until int64) {
 	case now+c.Tick < a.DeniedUntil(c):
 		a.budget, until = Budget{Kind: DenyBudget}, min(until, max(now, a.DeniedUntil(c)-3*c.Tick))
 	case a.pending > 0 && a.outlasts(now, 2*c.Tick):
-		// A unit is pending, so a sync is queued, and takes along what is spent from here on. Run dry where that sync
-		// becomes urgent.
+		// A unit is pending, so a sync is queued. It will carry the units that are spent from now on. The budget ends at
+		// the number of units that makes this sync urgent.
 		units := a.CreditLeft(c, now)
 		if more := a.flushAt(c, now) - a.pending; more > 0 {
 			units = min(units, more)
@@ -152,8 +153,8 @@ func (a *Account) loadHeld() (b Budget, until int64) {
 	return a.budget, a.LeaseEnds()
 }
 
-// DenyUntil is until when (ns) a DenyBudget denies one unit. Its low bit is 0 where no unit exists before then, and 1 where
-// units may exist but this process must not ask yet.
+// DenyUntil returns the time (ns) until which a DenyBudget denies one unit. The low bit is 0 if no unit exists before that
+// time. It is 1 if units may exist, but this process must not ask yet.
 func (a *Account) DenyUntil(c *Conditions) int64 {
 	return max(a.ProvedUntil(c, 1)&^1, a.NextPoll(c)|1)
 }

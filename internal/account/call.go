@@ -2,10 +2,10 @@ package account
 
 import "github.com/hybridlimit/hybridlimit"
 
-// Call decides a call for n units. The order is written here and nowhere else: AllowAll tries it on a copy, and Inspect
-// explains it on a copy.
+// Call decides a call for n units. Only Call and judge define the order of a decision: AllowAll tries Call on a copy, and
+// Inspect explains Call on a copy.
 //
-// Where the answer is Ask, the caller waits for Redis: the shell adds it to the Waiters.
+// If the action is Ask, the caller waits for Redis: the shell adds the call to the Waiters.
 func (a *Account) Call(c *Conditions, n, now int64) Verdict {
 	if c.Broken {
 		return a.locally(c, n, now, RedisAway)
@@ -19,18 +19,18 @@ func (a *Account) Call(c *Conditions, n, now int64) Verdict {
 	switch {
 	case c.MaxWait < 0:
 		why = NeverWaits
-	case a.stuckAt != 0 && now-a.stuckAt > c.MaxWait: // another caller need not wait as well
+	case a.stuckAt != 0 && now-a.stuckAt > c.MaxWait: // a caller has waited in vain; no other one has to
 		why = WaitedLong
 	default:
 		return v
 	}
 	asks := v.Asks
 	v = a.without(c, n, now, why)
-	v.Asks, v.Sync = asks, SyncNow // Redis is still to be asked
+	v.Asks, v.Sync = asks, SyncNow // Redis must still be asked
 	return v
 }
 
-// Again decides a call that Call has counted before. It never gives up waiting.
+// Again decides a call that Call has already counted in the demand. Unlike Call, it always lets the call wait for Redis.
 func (a *Account) Again(c *Conditions, n, now int64) Verdict {
 	if c.Broken {
 		return a.locally(c, n, now, RedisAway)
@@ -38,7 +38,7 @@ func (a *Account) Again(c *Conditions, n, now int64) Verdict {
 	return a.judge(c, n, now)
 }
 
-// judge is the order of a decision while Redis answers.
+// judge decides a call while Redis is not away.
 func (a *Account) judge(c *Conditions, n, now int64) Verdict {
 	if a.AtOnce(n) >= n {
 		return a.fromLease(c, n, now)
@@ -62,7 +62,7 @@ func (a *Account) judge(c *Conditions, n, now int64) Verdict {
 	return Verdict{Action: Ask, Reason: WaitsForRedis, Asks: why, Sync: SyncNow}
 }
 
-// fromLease takes n units that are in hand.
+// fromLease admits a call for n held units.
 func (a *Account) fromLease(c *Conditions, n, now int64) Verdict {
 	v := a.hand(n, now)
 	if a.worthLease(c, now) {
@@ -71,7 +71,7 @@ func (a *Account) fromLease(c *Conditions, n, now int64) Verdict {
 	return v
 }
 
-// onCredit owes n units more.
+// onCredit admits a call for n units on credit.
 func (a *Account) onCredit(c *Conditions, n, now int64) Verdict {
 	v := Verdict{Action: Admit, Source: hybridlimit.SourceCredit, Reason: OnCredit, Sync: SyncLazily}
 	if !a.view.known {
@@ -84,13 +84,13 @@ func (a *Account) onCredit(c *Conditions, n, now int64) Verdict {
 	return v
 }
 
-// TimedOut decides a call for n units that has waited for Redis for MaxWait. The waiter has left by then.
+// TimedOut decides a call for n units that has waited for Redis for MaxWait. Its Waiter has left before.
 func (a *Account) TimedOut(c *Conditions, n, now int64) Verdict {
 	return a.without(c, n, now, WaitTimeout)
 }
 
-// without decides a call that Redis did not answer in time. While the breaker is closed, mode strict denies: there is a Redis
-// whose answer counts.
+// without decides a call that Redis did not answer in time. While the breaker is closed, ModeStrict denies, because the answer
+// of Redis counts.
 func (a *Account) without(c *Conditions, n, now int64, why Reason) Verdict {
 	if c.Mode == ModeStrict && !c.Broken {
 		return Verdict{
@@ -100,8 +100,8 @@ func (a *Account) without(c *Conditions, n, now int64, why Reason) Verdict {
 	return a.locally(c, n, now, why)
 }
 
-// AtMost takes what can be had of n units without Redis: from one lease, or else on credit. took is 0 where there is nothing.
-// The action is Ask where Redis may be asked for a part of n at once, since it has nothing to hear of before.
+// AtMost takes up to n units without asking Redis: held units, or else units on credit. If it takes none, took is 0. The action
+// is then Ask if Redis may be asked for a part of n at once: for a queue, when Redis need not be told of any units before.
 func (a *Account) AtMost(c *Conditions, n, now int64) (took int64, v Verdict) {
 	if took = a.AtOnce(n); took > 0 {
 		a.demand.note(took, now)
@@ -120,11 +120,11 @@ func (a *Account) AtMost(c *Conditions, n, now int64) (took int64, v Verdict) {
 	return 0, Verdict{Action: Deny}
 }
 
-// MaxCharge is how many units owed one sync carries at most, with room for what is owed besides: Lua counts to 2⁵³.
+// MaxCharge is the largest number of charged units in one sync. It leaves room for other owed units: Lua counts to 2⁵³.
 const MaxCharge = 1 << 52
 
-// Charge books n units that were used without asking: first from what is in hand, then as owed. It returns how many units
-// count. More than MaxCharge changes nothing, since no debt is larger than the burst.
+// Charge books n units that were used without asking: first as held units, then as owed. It returns the number of units that
+// count. Units above MaxCharge would change nothing, because no debt is larger than the burst.
 func (a *Account) Charge(c *Conditions, n, now int64) (v Verdict, counted int64) {
 	a.demand.note(min(n, MaxCharge), now)
 	paid := min(a.Held(), n)
@@ -139,7 +139,7 @@ type Forecast struct {
 	Allowed bool               // the call would be admitted
 	Source  hybridlimit.Source // of the decision
 	Delay   int64              // ns, of a queue
-	Until   int64              // ns from now, of a denial
+	Until   int64              // ns from now to the end of a denial
 }
 
 // Peek estimates the answer to a call for one unit and takes nothing.

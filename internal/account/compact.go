@@ -1,20 +1,21 @@
 package account
 
-// Compact is an account with one plain lease at most, no sync on its way, and units owed of one window at most; or the last
-// refusal of a log. Most keys fit it between calls, and it takes less than half of the memory.
+// Compact is the compact form of an account that has at most one lease, neither of slots nor of the ledger, no sync in flight,
+// and owed units of at most one window. It can also hold the last refusal of a log. Most keys fit it between calls. It takes
+// less than half of the memory.
 type Compact struct {
 	units, end int64 // of the lease
-	pending    int64 // as Account.pending, all of the view's window
+	pending    int64 // as Account.pending, all in the view's window
 	view       view
 	demand     demand
 	budget     uint64
 }
 
-// refusedBy marks a view that holds a refusal. Nothing is created before Redis's clock began.
+// refusedBy in createdAt marks a view that holds a refusal. A state's "created at" is never negative.
 const refusedBy = -1
 
-// Compact is the compact form of an account. ok is false where the form loses something. A round trip verifies that it loses
-// nothing, so that a field that is added to Account cannot be forgotten here.
+// Compact returns the compact form of an account. ok is false if the form loses something. A round trip verifies that it loses
+// nothing, so that a new field of Account cannot be forgotten here.
 func (a *Account) Compact() (c Compact, ok bool) {
 	c = Compact{a.leases[0].units, a.leases[0].end, a.pending, a.view, a.demand, a.budget.Pack(0)}
 	if r := a.refusal; r.N > 0 && a.view == (view{}) {
@@ -23,7 +24,7 @@ func (a *Account) Compact() (c Compact, ok bool) {
 	return c, c.Expand() == *a
 }
 
-// Expand is the account of a compact form.
+// Expand returns the account of a compact form.
 func (c *Compact) Expand() (a Account) {
 	a.leases[0].units, a.leases[0].end, a.pending = c.units, c.end, c.pending
 	a.view, a.demand, a.budget = c.view, c.demand, Unpack(c.budget)
@@ -37,10 +38,10 @@ func (c *Compact) Expand() (a Account) {
 	return a
 }
 
-// Owed is Account.Owed.
+// Owed is as Account.Owed.
 func (c *Compact) Owed() int64 { return c.pending }
 
-// Held is Account.Held at a time.
+// Held returns the held units at now. Unlike Account.Held, it does not count a lease that has ended.
 func (c *Compact) Held(now int64) int64 {
 	if now >= c.end {
 		return 0

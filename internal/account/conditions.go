@@ -5,10 +5,10 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// Mode is how a process uses its part of a limit: see hybrid.Mode.
+// Mode is the way in which a process uses its part of a limit: see hybrid.Mode.
 type Mode uint8
 
-// The modes. An exact limiter asks Redis for each call, and its accounts decide only what Redis does not answer.
+// The modes. In ModeExact, each call asks Redis, and the account decides only the calls that Redis does not answer.
 const (
 	ModeAuto     Mode = iota // leases, and credit as far as Overshoot allows
 	ModeStrict               // leases only
@@ -16,15 +16,15 @@ const (
 	ModeExact
 )
 
-// Conditions is what one event needs to know besides the account. The shell makes it anew for each event.
+// Conditions is the values that one event needs besides the account. The shell makes new Conditions for each event.
 type Conditions struct {
-	Bucket   algo.Bucket       // of a window: its units only, see Window
+	Bucket   algo.Bucket       // for a window: its units only, see Window
 	Window   algo.Window       // Period 0: the limit is a bucket
 	Limit    hybridlimit.Limit // in force for the key
 	Mode     Mode              // of the limiter
 	N        int64             // fleet size
 	Credit   int64             // C, units
-	Every    int64             // K, units: the least that makes a sync urgent
+	Every    int64             // K: the number of owed units that makes a sync urgent
 	Adaptive bool              // K grows with the key's demand
 	Interval int64             // T, ns
 	Blind    bool              // a key without a view may be taken for full: see MayBeFull
@@ -32,17 +32,17 @@ type Conditions struct {
 	Tick     int64             // ns; a step of the local clock
 	MaxWait  int64             // ns; negative: a call never waits
 	Fallback Fallback          // the fallback bucket of the key
-	RelookIn int64             // ns, jittered: how long a view may prove a denial
+	RelookIn int64             // ns, jittered: the time for which a view may prove a denial
 	Closing  bool              // there are no more decisions, so a lease would be wasted
 	Behind   bool              // syncs that may wait are late by more than T
-	Lost     int64             // ns; when a loss in Redis was last noticed; 0: never
-	Broken   bool              // Redis is not to be asked: the breaker is not closed, or a switch says so
+	Lost     int64             // ns; the time at which a loss in Redis was last noticed; 0: never
+	Broken   bool              // Redis must not be asked: the breaker is not closed, or a switch forbids it
 }
 
 // windowed reports whether the limit counts in windows.
 func (c *Conditions) windowed() bool { return c.Window.Period > 0 }
 
-// hasLeases reports whether the mode has leases and somebody would use one.
+// hasLeases reports whether the mode has leases and there are calls to use them.
 func (c *Conditions) hasLeases() bool {
 	return (c.Mode == ModeAuto || c.Mode == ModeStrict) && !c.Closing
 }

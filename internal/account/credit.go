@@ -1,6 +1,7 @@
 package account
 
-// credit is how many units may be spent on credit now (rule 1 of docs/protocol.md), and where none may, why.
+// credit returns the number of units that may be spent on credit now (rule 1 of docs/protocol.md). If it is 0, why is the
+// reason.
 func (a *Account) credit(c *Conditions, now int64) (units int64, why Reason) {
 	switch {
 	case a.asked:
@@ -21,7 +22,7 @@ func (a *Account) credit(c *Conditions, now int64) (units int64, why Reason) {
 	default:
 		return 0, NoView
 	}
-	// The view does not know of the units that direct calls of this process take.
+	// The view does not include the units that direct calls of this process are taking.
 	there, owed := c.Bucket.Units(level)-a.asking, a.owed()+a.untold
 	switch units = min(there, c.Credit) - owed; {
 	case units > 0:
@@ -32,22 +33,22 @@ func (a *Account) credit(c *Conditions, now int64) (units int64, why Reason) {
 	return 0, ViewTooSmall
 }
 
-// CreditLeft is credit without the reason.
+// CreditLeft returns the number of units that may be spent on credit now.
 func (a *Account) CreditLeft(c *Conditions, now int64) int64 {
 	units, _ := a.credit(c, now)
 	return units
 }
 
-// MayBeFull reports whether a key without a view may be taken for full: all that this process once did with it, and has
-// forgotten, is over by now. The process may have left the key in debt, down to -Burst, from which a bucket needs twice its
-// time to full. full is that time, began is when the limiter was made or its limit replaced, evicted is when it last forgot a
-// key (negative: never), all in ns.
+// MayBeFull reports whether a key without a view may be taken for full: any use of the key that this process has forgotten has
+// been refilled by now. The process may have left the key in debt, down to -Burst. From there, a bucket needs twice its time to
+// full. All arguments are in ns: full is the time from empty to full, began is the time at which the limiter was made or its
+// limit was replaced, and evicted is the time at which the limiter last forgot a key (negative: never).
 func MayBeFull(full, began, evicted, now int64) bool {
 	return now-began >= 2*full && (evicted < 0 || now-evicted >= 2*full)
 }
 
-// owe admits units on credit. They count in the window of the view on which they were admitted; units of several windows
-// count where they arrive.
+// owe admits units on credit. They count in the window of the view on which they were admitted. Units of several windows count
+// in the window in which they arrive.
 func (a *Account) owe(units int64) {
 	if units == 0 {
 		return
@@ -64,8 +65,9 @@ func (a *Account) owe(units int64) {
 	a.pending += units
 }
 
-// flushAt is how many pending units make a sync urgent: K, or half of the credit, so that the answer is back before the rest
-// is spent. An adaptive K is what the key uses in T, so that a busy key syncs once per T and not more.
+// flushAt returns the number of pending units that makes a sync urgent: K, or half of C, so that the answer comes before the
+// other half is spent. An adaptive K is at least the demand of the key in T, so that a busy key syncs once per T and not more
+// often.
 func (a *Account) flushAt(c *Conditions, now int64) int64 {
 	k := c.Every
 	if c.Adaptive {

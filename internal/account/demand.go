@@ -2,16 +2,16 @@ package account
 
 import "math"
 
-// demandMemory is the time constant of the demand estimate. A shorter one follows faster and is less steady: with 0.1 s the sizes
-// of leases were wrong by up to a tenth.
+// demandMemory is the time constant of the demand estimate. A shorter one follows faster and is less steady: with 0.1 s the
+// sizes of leases were wrong by up to a tenth.
 const demandMemory = 1e9 // ns
 
-// demand estimates how many units a second are asked of a key, denied calls included: an exponentially decayed count.
+// demand estimates the units a second that calls ask of a key, denied calls included. It is an exponentially decayed count.
 type demand struct {
 	sum   float64 // units, decayed
-	sq    float64 // units² by call, decayed: the variance of sum
-	at    int64   // ns of the last decay
-	first int64   // ns of the first call; 0: none yet
+	sq    float64 // the sum of the squared costs of calls, decayed: the variance of sum
+	at    int64   // ns; the time of the last decay
+	first int64   // ns; the time of the first call; 0: there was none
 }
 
 func (d *demand) note(n, now int64) {
@@ -23,8 +23,8 @@ func (d *demand) note(n, now int64) {
 	d.sq += float64(n) * float64(n)
 }
 
-// spread notes units that were asked for since the last decay, at unknown times and by an unknown number of calls. They count as
-// if they had come evenly, and by calls of the cost that calls had before.
+// spread notes units that were asked for since the last decay, at unknown times and by an unknown number of calls. They count
+// as if they had come evenly, in calls of the average cost so far.
 func (d *demand) spread(units, now int64) {
 	span := float64(now-d.at) / demandMemory
 	if d.first == 0 || span <= 0 {
@@ -48,21 +48,22 @@ func (d *demand) decay(now int64) {
 	}
 }
 
-// perSecond is the estimate. From that of a young key 1.5 standard deviations are taken off, so that a single call does not count
-// as a flood, however much it costs.
+// perSecond returns the estimate. For a young key it is 1.5 standard deviations lower, so that a single call does not count as
+// a flood, however much it costs.
 func (d *demand) perSecond(now int64) float64 {
 	if d.first == 0 {
 		return 0
 	}
 	d.decay(now)
 	fade := math.Exp(-float64(now-d.first) / demandMemory)
-	// seconds of history that sum holds; 1 ms so that a burst in the first
-	// instant is not taken for an infinite rate
+	// memory is the seconds of history in sum. The minimum of 1 ms keeps a burst in the first instant from being an
+	// infinite rate.
 	memory := max(1-fade, 1e-3)
 	return max(0, d.sum-1.5*math.Sqrt(d.sq)*fade) / memory
 }
 
-// steady is perSecond less the part of its deviation that comes from calls that cost more than a unit. Redis knows the rest.
+// steady returns perSecond less the part of its standard deviation that comes from calls that cost more than a unit. Redis
+// subtracts the rest.
 func (d *demand) steady(now int64) float64 {
 	rate := d.perSecond(now)
 	if d.sum <= 0 {

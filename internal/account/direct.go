@@ -1,9 +1,9 @@
 package account
 
-// This file is direct calls: one message for one call, outside the sync path. ModeExact, logs and reservations use them.
+// This file has the direct calls: one message for one call, outside the sync path. ModeExact, logs and reservations use them.
 
-// DirectBegin takes n units that need not be asked for, or notes that a direct call is about to ask Redis for them: then it
-// reports false. Redis is to hear of all that the key owes and gives back before that: see MustSettle.
+// DirectBegin decides a call for n units if that does not need Redis. Otherwise it notes that a direct call will ask Redis for
+// them, and decided is false. Redis must be told of the owed units and the units given back before that call: see MustSettle.
 func (a *Account) DirectBegin(c *Conditions, n, now int64) (v Verdict, decided bool) {
 	switch {
 	case a.AtOnce(n) >= n:
@@ -21,13 +21,14 @@ func (a *Account) DirectBegin(c *Conditions, n, now int64) (v Verdict, decided b
 	return Verdict{}, false
 }
 
-// MustSettle reports whether Redis has still to hear of units of the key, and whether that takes two answers, because a sync
-// without some of them is on its way.
+// MustSettle reports whether Redis must still be told of units of the key. twice reports whether that takes two answers,
+// because a sync without some of these units is in flight.
 func (a *Account) MustSettle() (must, twice bool) {
 	return a.owed()+a.back() > 0, a.frozen && a.pending+a.refunds.units() > 0
 }
 
-// DirectEnd books the end of a direct call for n units. The view was from before it, and so may be that of a sync on its way.
+// DirectEnd books the end of a direct call for n units. The granted units are subtracted from the view, which is older than the
+// call. The answer to a sync in flight may also be older.
 func (a *Account) DirectEnd(c *Conditions, n, granted int64) {
 	a.asking -= n
 	a.view.level -= granted * c.Bucket.Unit
@@ -36,13 +37,13 @@ func (a *Account) DirectEnd(c *Conditions, n, granted int64) {
 	}
 }
 
-// Refusal is Redis's denial of a direct call: as many units as these do not exist before then.
+// Refusal is Redis's denial of a direct call: N units do not exist before Until.
 type Refusal struct {
 	N      int64 // units; 0: there was no refusal
 	Until  int64 // ns
-	Relook int64 // ns; until when it is believed
+	Relook int64 // ns; the time until which the refusal may be used
 	Left   int64 // units that were left
-	Reset  int64 // ns; when nothing is used any more
+	Reset  int64 // ns; the time at which the key is unused again
 }
 
 // Holds reports whether the refusal denies n units at now.
@@ -50,26 +51,26 @@ func (r Refusal) Holds(n, now int64) bool {
 	return r.N > 0 && n >= r.N && now < min(r.Until, r.Relook)
 }
 
-// Refusal is the last refusal, which may be over.
+// Refusal returns the last refusal. It may be over.
 func (a *Account) Refusal() Refusal { return a.refusal }
 
-// NoteRefusal notes a refusal, unless one of as few units or fewer still holds.
+// NoteRefusal notes a refusal, unless a refusal of fewer units still holds.
 func (a *Account) NoteRefusal(r Refusal, now int64) {
 	if was := a.refusal; r.N <= was.N || !was.Holds(was.N, now) {
 		a.refusal = r
 	}
 }
 
-// NoteAbove notes what was left when a cost above the burst was asked for. Where there is a view, or a refusal that holds, these
-// say more.
+// NoteAbove notes the units that were left when a call asked for more than the burst. It does nothing if there is a view or a
+// refusal that holds, because these say more.
 func (a *Account) NoteAbove(r Refusal, now int64) {
 	if !a.view.known && !a.refusal.Holds(a.refusal.N, now) {
 		a.refusal = r
 	}
 }
 
-// Accept forgets a refusal: units came back of which it does not know.
+// Accept forgets the refusal, because units came back that it does not include.
 func (a *Account) Accept() { a.refusal = Refusal{} }
 
-// KeepDemand takes over the demand that a trial on a copy has seen.
+// KeepDemand takes over the demand of a copy on which a call was tried.
 func (a *Account) KeepDemand(trial *Account) { a.demand = trial.demand }

@@ -2,9 +2,9 @@ package account
 
 import "github.com/hybridlimit/hybridlimit"
 
-// This file is decisions while Redis is away.
+// This file has the decisions without Redis.
 
-// Policy is how a limiter decides without Redis: see hybrid.Fallback.
+// Policy is the way in which a limiter decides without Redis: see hybrid.Fallback.
 type Policy uint8
 
 // The policies.
@@ -15,31 +15,33 @@ const (
 	FallbackDenyAll
 )
 
-// Fallback is the size of a process's own bucket while Redis is away.
+// Fallback is the size of the fallback bucket, the local bucket of a process while Redis is away.
 type Fallback struct {
 	Policy Policy  // of the limiter
 	Cap    float64 // units
 	PerNs  float64 // units that come back each ns
-	Period int64   // of a window, ns; 0: it is a bucket
-	Ends   int64   // of a window: ns at which the present one is over; 0: not known
+	Period int64   // of a window, ns; 0: the limit is no window
+	Ends   int64   // of a window: ns; the end of the current window; 0: not known
 }
 
-// Most is how many units are saved up. A share below one unit is carried until it is one, or it would never admit.
+// Most returns the largest level of the bucket, in units. A share below one unit is saved up to one unit, or it would never
+// admit.
 func (f Fallback) Most() float64 { return max(f.Cap, 1) }
 
-// Counts reports whether the bucket decides, so that it can be used up.
+// Counts reports whether the bucket decides, so that it can become empty.
 func (f Fallback) Counts() bool {
 	return (f.Policy == FallbackShare || f.Policy == FallbackFull) && f.PerNs > 0
 }
 
-// fallbackBucket is that bucket. It counts in fractional units, so that a share below one unit still admits in time.
+// fallbackBucket is the state of a fallback bucket. It counts in fractional units, so that a share below one unit still admits
+// in time.
 type fallbackBucket struct {
 	level    float64 // units left
-	at       int64   // ns at which level was right
+	at       int64   // ns; the time for which level holds
 	started  bool
 	admitted int64 // units admitted and not yet owed
-	past     int64 // of a window: those of admitted that were in an earlier one
-	ends     int64 // of a window: ns at which the others' is over
+	past     int64 // of a window: the part of admitted from earlier windows
+	ends     int64 // of a window: ns; the end of the window of the other units
 }
 
 func (b *fallbackBucket) refill(f Fallback, now int64) {
@@ -50,14 +52,14 @@ func (b *fallbackBucket) refill(f Fallback, now int64) {
 	b.level = min(b.level, f.Most())
 }
 
-// start begins a stretch of fallback from a level, unless one has begun.
+// start begins a period of fallback at a level, unless one has begun.
 func (b *fallbackBucket) start(level float64, now int64) {
 	if !b.started {
 		b.level, b.at, b.started = level, now, true
 	}
 }
 
-// take decides n units. warm is the level to start from.
+// take decides a call for n units. warm is the level at which a period of fallback begins.
 func (b *fallbackBucket) take(f Fallback, n, now int64, warm float64) bool {
 	b.start(warm, now)
 	b.refill(f, now)
@@ -74,14 +76,14 @@ func (b *fallbackBucket) take(f Fallback, n, now int64, warm float64) bool {
 	if f.Period > 0 && now >= b.ends {
 		b.past = b.admitted
 		if b.ends = f.Ends; b.ends <= now {
-			b.ends = now + f.Period // as late as it can be
+			b.ends = now + f.Period // the latest possible end
 		}
 	}
 	b.admitted += n
 	return true
 }
 
-// wait is how many ns until take(n) may succeed; negative: never.
+// wait returns the ns until take(n) may succeed; negative: never.
 func (b *fallbackBucket) wait(f Fallback, n int64) int64 {
 	if f.Policy == FallbackDenyAll || float64(n) > f.Most() || f.PerNs <= 0 {
 		return -1
@@ -89,9 +91,10 @@ func (b *fallbackBucket) wait(f Fallback, n int64) int64 {
 	return int64(max(0, float64(n)-b.level)/f.PerNs) + 1
 }
 
-// settle ends a stretch of fallback. Owed is the lesser of the units that were admitted and the units that the bucket lacks at
-// this moment. Units that have been refilled since are forgiven, as they would have been in Redis. In a window no unit comes
-// back before its end, and all are forgiven with it: owed is what was admitted in the current one.
+// settle ends a period of fallback and returns the owed units. They are the smaller of two numbers: the units that were
+// admitted, and the units that the bucket lacks now. Units that have been refilled since are forgiven: Redis would also have
+// refilled them. In a window, no unit comes back before the end of the window, and then all units are forgiven. So the units
+// admitted in the current window are owed.
 func (b *fallbackBucket) settle(f Fallback, now int64) int64 {
 	if b.admitted == 0 {
 		return 0
@@ -108,7 +111,7 @@ func (b *fallbackBucket) settle(f Fallback, now int64) int64 {
 	return owed
 }
 
-// locally decides a call without Redis.
+// locally decides a call without Redis: first from the held units, then from the fallback bucket.
 func (a *Account) locally(c *Conditions, n, now int64, why Reason) Verdict {
 	if a.AtOnce(n) >= n {
 		v := a.hand(n, now)
@@ -129,14 +132,14 @@ func (a *Account) locally(c *Conditions, n, now int64, why Reason) Verdict {
 	if c.Fallback.Policy == FallbackDenyAll {
 		v.Reason = LocalNever
 	}
-	if v.Retry = a.local.wait(c.Fallback, n); v.Retry < 0 { // only Redis can admit it, and may be back any moment
+	if v.Retry = a.local.wait(c.Fallback, n); v.Retry < 0 { // only Redis can admit the call, and may be back at any moment
 		v.Retry = c.Tick
 	}
 	return v
 }
 
-// warm is the level from which the fallback bucket starts: this process's part of the level that Redis last told, rather than a
-// full bucket.
+// warm returns the level at which the fallback bucket begins: this process's part of the level in the view, if the view is
+// fresh. Otherwise the bucket begins full.
 func (a *Account) warm(c *Conditions, now int64) float64 {
 	if !a.fresh(now) {
 		return c.Fallback.Cap
@@ -145,14 +148,14 @@ func (a *Account) warm(c *Conditions, now int64) float64 {
 	return max(0, min(c.Fallback.Cap, left*c.Fallback.Cap/float64(c.Limit.BurstSize())))
 }
 
-// StartFallback begins a stretch of fallback, unless one has begun. Its bucket refills from the first call on, also if that
-// call is denied.
+// StartFallback begins a period of fallback, unless one has begun. The bucket refills from the first call on, even if that call
+// is denied.
 func (a *Account) StartFallback(c *Conditions, now int64) { a.local.start(a.warm(c, now), now) }
 
-// StartFallbackAt is StartFallback from a given level, in units.
+// StartFallbackAt is StartFallback with a given level, in units.
 func (a *Account) StartFallbackAt(level float64, now int64) { a.local.start(level, now) }
 
-// FallbackLeft is how many units the fallback bucket has now, if it decided. It works on a copy.
+// FallbackLeft returns the units that the fallback bucket would have if it decided now. It works on a copy.
 func (a *Account) FallbackLeft(c *Conditions, now int64) float64 {
 	b := a.local
 	b.start(a.warm(c, now), now)
@@ -160,12 +163,12 @@ func (a *Account) FallbackLeft(c *Conditions, now int64) float64 {
 	return b.level
 }
 
-// FallbackOwed is the units that the fallback has admitted and that are not settled.
+// FallbackOwed returns the units that the fallback has admitted and that are not settled.
 func (a *Account) FallbackOwed() int64 { return a.local.admitted }
 
-// Forgive ends a stretch of fallback that leaves nothing to be owed, before Redis is back, and returns the units forgiven. Else
-// a key for which the fallback has once admitted a call could not be forgotten while Redis is away, and a memory full of such
-// keys has no room for another one.
+// Forgive ends a period of fallback that leaves no debt, before Redis is back, and returns the forgiven units. Without it, a
+// key for which the fallback has admitted a call could not be forgotten while Redis is away. A memory full of such keys would
+// have no room for another key.
 func (a *Account) Forgive(f Fallback, now int64) (forgiven int64) {
 	b := a.local
 	if b.settle(f, now) > 0 {

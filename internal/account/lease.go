@@ -6,28 +6,28 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// This file is the units that a process has in hand, and when it wants more. Redis decides how many it gets:
-// internal/algo/lease.go.
+// This file has the leases: the units that a process holds, and the times at which it asks for more. Redis decides the size of
+// a lease: internal/algo/lease.go.
 
-// lease is units that are already debited in Redis.
+// lease is units that are debited in Redis and held in this process.
 type lease struct {
 	units  int64
-	end    int64 // ns; not to be spent from here on
-	booked bool  // Redis's ledger holds them, so they can be renewed
+	end    int64 // ns; from then on the units must not be spent
+	booked bool  // Redis's ledger holds the units, so they can be renewed
 
-	// Of a queue: see queue.go.
-	next int64 // ns; when its next unit is served
-	each int64 // ns that a unit takes; 0: these are not slots
+	// The next fields are set for a queue: see queue.go.
+	next int64 // ns; the time at which its next unit is served
+	each int64 // ns for one unit; 0: these are not slots
 }
 
-// booking is what Redis's ledger holds for this process. The next sync tells Redis how much of that is left.
+// booking is the units of this process in Redis's ledger. The next sync tells Redis how many of them are still held.
 type booking struct {
-	gen  int64 // generation of the ledger; 0: it holds nothing
+	gen  int64 // generation of the ledger; 0: the ledger holds nothing
 	had  int64 // units
-	kept int64 // units that the sync on its way asks to renew
+	kept int64 // units that the sync in flight asks to renew
 }
 
-// renewable is the units in hand that the ledger holds, and when they end.
+// renewable returns the held units that the ledger holds, and their end.
 func (a *Account) renewable() (units, end int64) {
 	for _, l := range a.leases {
 		if l.booked && l.units > 0 {
@@ -45,14 +45,14 @@ func (a *Account) spend(units int64) {
 	a.close()
 }
 
-// close drops a lease that is used up, and moves the spare up.
+// close drops a spent first lease and puts the spare in its place.
 func (a *Account) close() {
 	if a.leases[0].units == 0 {
 		a.leases[0], a.leases[1] = a.leases[1], lease{}
 	}
 }
 
-// expire gives up leases that are over and returns how many units.
+// expire drops leases that have ended and returns the number of lost units.
 func (a *Account) expire(now int64) int64 {
 	var lost int64
 	for i := range a.leases {
@@ -71,7 +71,7 @@ func (a *Account) expire(now int64) int64 {
 	return lost
 }
 
-// LeaseEnds is when (ns) the first of the leases ends; 0: there is none.
+// LeaseEnds returns the time (ns) at which the first lease ends; 0: there is none.
 func (a *Account) LeaseEnds() (end int64) {
 	for _, l := range a.leases {
 		if l.units > 0 && (end == 0 || l.end < end) {
@@ -81,7 +81,8 @@ func (a *Account) LeaseEnds() (end int64) {
 	return end
 }
 
-// looksAgain is when the slow path should look at the leases: at the end of the first, or as early as they can be renewed.
+// looksAgain returns the time at which the slow path must look at the leases: at the first end, or earlier, when they can be
+// renewed.
 func (a *Account) looksAgain(now int64) int64 {
 	end := a.LeaseEnds()
 	if units, last := a.renewable(); units > 0 && !a.frozen {
@@ -92,9 +93,9 @@ func (a *Account) looksAgain(now int64) int64 {
 	return end
 }
 
-// keep puts a lease beside what is in hand. Booked units have one end, that of the last renewal. Other units that find no room
-// join the spare, up to the earlier end. It returns the units that it cannot keep: of another kind than both leases, or a third
-// block of slots.
+// keep adds a lease to the held units. All booked units have one end, that of the last renewal. If both places are taken, the
+// units join a lease of the same kind, the spare first, and get the earlier of the two ends. keep returns the units that it
+// cannot keep: units of another kind than both leases, or a third block of slots.
 func (a *Account) keep(l lease) (lost int64) {
 	for i := range a.leases {
 		if o := &a.leases[i]; l.booked && o.booked && o.units > 0 {
@@ -117,8 +118,8 @@ func (a *Account) keep(l lease) (lost int64) {
 	return l.units
 }
 
-// renew books the part of an answer that is about the units that the op asked to keep. They live until end, or, where the
-// ledger has forgotten them, no longer than before.
+// renew books the part of an answer about the units that the op asked to keep. They now live until end. If the ledger has
+// forgotten them, they keep their old end.
 func (a *Account) renew(gen, leased, end int64) {
 	kept := a.booked.kept
 	a.booked = booking{}
@@ -136,7 +137,7 @@ func (a *Account) renew(gen, leased, end int64) {
 	}
 }
 
-// unbook gives up the booking. The units in hand are not renewed any more, and end as before: the ledger holds them until then.
+// unbook gives up the booking. The held units are not renewed any more and keep their end: the ledger holds them until then.
 func (a *Account) unbook() {
 	a.booked = booking{}
 	for i := range a.leases {
@@ -144,19 +145,19 @@ func (a *Account) unbook() {
 	}
 }
 
-// prefetchAt is how many units in hand are too few: as many as two round trips use.
+// prefetchAt returns the number of held units at which the process asks for more: the demand of two round trips.
 func (a *Account) prefetchAt(c *Conditions, now int64) int64 {
 	return int64(a.demand.perSecond(now) * float64(2*c.RTT) / 1e9)
 }
 
-// livesOnCredit reports whether the key can do without leases while there are so many keys that syncs have to wait: its credit
-// lasts for a second at least. A lease would be used up in that time, and the next one would be one more sync.
+// livesOnCredit reports whether the key needs no leases while there are so many keys that syncs have to wait: its credit lasts
+// for more than a second. A lease would be spent in that time, and each further lease would cost another sync.
 func (a *Account) livesOnCredit(c *Conditions, now int64) bool {
 	return c.Behind && float64(a.CreditLeft(c, now)) > a.demand.perSecond(now)
 }
 
-// takesLease reports whether a sync that goes out anyway should ask for a lease: few units are in hand, or they can be topped
-// up.
+// takesLease reports whether a sync that is sent anyway should ask for a lease: the process holds few units, or it can renew
+// them.
 func (a *Account) takesLease(c *Conditions, now int64) bool {
 	if a.livesOnCredit(c, now) {
 		return false
@@ -165,11 +166,11 @@ func (a *Account) takesLease(c *Conditions, now int64) bool {
 	return c.hasLeases() && (units > 0 || a.leases[1].units == 0 && a.Held() <= a.prefetchAt(c, now))
 }
 
-// leasable is the demand, in units a second, from which a lease of a second may be worth a place in the ledger.
+// leasable is the smallest demand, in units a second, for which a lease of one second may be worth a record in the ledger.
 const leasable = 2
 
-// worthLease reports whether a sync should go out for a lease alone: to renew one, or because the demand supports a new one,
-// and by the last view it would live and be a part of something.
+// worthLease reports whether a sync should be sent only for a lease: to renew one, or to get a new one. A new one needs enough
+// demand. By the last view, there must be units to lease, and the lease must live long enough.
 func (a *Account) worthLease(c *Conditions, now int64) bool {
 	demand := a.demand.steady(now)
 	if a.frozen || !c.hasLeases() || demand < leasable || now < a.NextPoll(c) {
@@ -207,8 +208,8 @@ func (a *Account) worthLease(c *Conditions, now int64) bool {
 	return life >= algo.MinLease && mu-math.Sqrt(mu) >= 1
 }
 
-// renewWithin is how long (ns) before its end a lease is renewed: two calls' worth of time, since only calls look at it, and
-// never more than half of its life.
+// renewWithin returns the time (ns) before its end at which a lease is renewed: the time of two calls, because only calls look
+// at a lease, and at most half of its life.
 func renewWithin(demand float64) int64 {
 	return int64(min(2e9/demand, algo.MaxLease*1000/2))
 }

@@ -16,12 +16,12 @@ type Plan struct {
 	PerNs      float64           // of a bucket: units that come back in a ns
 	PerUnit    float64           // of a bucket: µs in which a unit comes back
 	From       Origin            // of the limit
-	Began      int64             // ns; when SetLimit, or the call, brought it; 0: it has been in force for long
-	// Counts is the algorithm of the limiter's last limit that counts. An account that exists is of that algorithm.
+	Began      int64             // ns; the time at which SetLimit, or the call, set the limit; 0: long ago
+	// Counts is the algorithm of the limiter's last limit that counts. Every existing account has that algorithm.
 	Counts hybridlimit.Algorithm
 }
 
-// Origin is where a key's limit came from.
+// Origin is the source of a key's limit.
 type Origin uint8
 
 // The origins.
@@ -31,7 +31,7 @@ const (
 	FromCall                  // AllowLimit
 )
 
-// NewPlan makes the plan of a limit that is valid.
+// NewPlan returns the plan of a valid limit.
 func NewPlan(l hybridlimit.Limit) *Plan {
 	p := &Plan{Limit: l, Burst: l.BurstSize(), Full: int64(l.TimeToFull()), Counts: l.Algorithm}
 	if !Static(l) {
@@ -49,7 +49,7 @@ func Static(l hybridlimit.Limit) bool {
 	return l.Algorithm == hybridlimit.AlgUnlimited || l.Algorithm == hybridlimit.AlgBlocked
 }
 
-// InForce is the µs for which the limit has been in force, for algo.Op.Since.
+// InForce returns the µs for which the limit has been in force, for algo.Op.Since.
 func (p *Plan) InForce(now int64) int64 {
 	if p.Began == 0 {
 		return 0
@@ -57,17 +57,17 @@ func (p *Plan) InForce(now int64) int64 {
 	return p.Since((now - p.Began) / 1000)
 }
 
-// Each is how many ns a unit of a queue takes.
+// Each returns the ns in which a queue serves one unit.
 func (p *Plan) Each() int64 { return (p.Bucket.Unit*1000 + p.Bucket.Refill - 1) / p.Bucket.Refill }
 
-// Refilled is how long until a bucket with so many units left is full, in whole µs, rounded up. It multiplies floats, since
-// a division of integers would be a fifth of the cost of a decision.
+// Refilled returns the time until a bucket with left units is full, in whole µs, rounded up. It multiplies floats, because a
+// division of integers would be a fifth of the cost of a decision.
 func (p *Plan) Refilled(left float64) time.Duration {
 	return time.Duration(int64((float64(p.Burst)-left)*p.PerUnit+(1-1e-6))) * time.Microsecond
 }
 
-// Credit is C, the units that a process may admit before Redis is told, in a fleet of n processes: rule 4 of
-// docs/protocol.md. every is K.
+// Credit returns C, the number of units that a process may admit before Redis is told, in a fleet of n processes. every is K.
+// Rules 1 and 16 of docs/protocol.md use C.
 func (p *Plan) Credit(mode Mode, overshoot float64, every, n int64) int64 {
 	others := max(n-1, 1)
 	switch {
@@ -80,8 +80,8 @@ func (p *Plan) Credit(mode Mode, overshoot float64, every, n int64) int64 {
 	return 0
 }
 
-// Fallback is the size of the fallback bucket of one of n processes. floor is Config.FallbackFloor, units; a key's own limit may be
-// below it.
+// Fallback returns the size of the fallback bucket of one of n processes. floor is Config.FallbackFloor, in units. The burst of
+// a key's own limit may be below it.
 func (p *Plan) Fallback(policy Policy, floor, n int64) Fallback {
 	burst := float64(p.Burst)
 	f := Fallback{Policy: policy, Cap: burst, PerNs: float64(p.Limit.Rate) / float64(p.Limit.Period), Period: p.Window.Period * 1000}

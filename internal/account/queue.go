@@ -2,17 +2,17 @@ package account
 
 import "github.com/hybridlimit/hybridlimit"
 
-// This file is the part of the protocol that only queues have. A lease is a block of slots: a stretch of time in which the
-// queue serves this process alone. Units that are taken are served in turn from the beginning of the block. The part of the
-// block that passes before a call has taken it is lost. There is no credit: only Redis knows when a call is served.
+// This file has the part of the protocol that only queues have. A lease is a block of slots: a period of time in which the
+// queue serves this process alone. Calls take units in order from the beginning of the block. A part of the block that passes
+// before a call takes it is lost. There is no credit: only Redis knows the time at which a call is served.
 
-// block is a lease of units slots from next on.
+// block returns a lease of slots from next on.
 func block(units, next, each int64) lease {
 	return lease{units: units, next: next, each: each, end: next + units*each}
 }
 
-// pass gives up the slots in which no call can be served any more, and returns how many. A unit takes a whole slot's time,
-// before the block's end.
+// pass drops the slots in which no call can be served any more, and returns their number. A unit needs the time of a whole slot
+// before the end of the block.
 func (l *lease) pass(now int64) int64 {
 	lost := l.passed(now)
 	l.next = max(l.next, now)
@@ -20,12 +20,12 @@ func (l *lease) pass(now int64) int64 {
 	return lost
 }
 
-// passed is how many slots pass would give up.
+// passed returns the number of slots that pass would drop.
 func (l *lease) passed(now int64) int64 {
 	return l.units - min(l.units, max(0, l.end-max(l.next, now))/l.each)
 }
 
-// take takes n units that the block has, and returns in how many ns they are served.
+// take takes n units from a block that has as many, and returns the ns until they are served.
 func (l *lease) take(n, now int64) (delay int64) {
 	l.next = max(l.next, now)
 	delay = l.next - now
@@ -34,15 +34,15 @@ func (l *lease) take(n, now int64) (delay int64) {
 	return delay
 }
 
-// slotted reports whether the units in hand are slots. The fast path cannot spend them, because each call is to be told when it
-// is served.
+// slotted reports whether the held units are slots. The fast path cannot spend slots, because each call must be told the time
+// at which it is served.
 func (a *Account) slotted() bool { return a.leases[0].units > 0 && a.leases[0].each > 0 }
 
-// Slots reports whether the units in hand are slots, and when (ns) the next of them is served.
+// Slots reports whether the held units are slots. next is the time (ns) at which the next one is served.
 func (a *Account) Slots() (next int64, ok bool) { return a.leases[0].next, a.slotted() }
 
-// AtOnce is how many of n units can be taken at once from the units in hand. The units of one call to a queue are served one
-// after the other, so they come from one block.
+// AtOnce returns the number of units, up to n, that one call can take from the held units. In a queue, the units of one call
+// are served one after the other, so they come from one block.
 func (a *Account) AtOnce(n int64) int64 {
 	if !a.slotted() {
 		return min(n, a.Held())
@@ -53,7 +53,7 @@ func (a *Account) AtOnce(n int64) int64 {
 	return n
 }
 
-// hand takes n units that AtOnce has.
+// hand admits a call for n held units, which AtOnce has found.
 func (a *Account) hand(n, now int64) Verdict {
 	v := Verdict{Action: Admit, Source: hybridlimit.SourceLease, Reason: InHand}
 	if !a.slotted() {
@@ -70,9 +70,9 @@ func (a *Account) hand(n, now int64) Verdict {
 	return v
 }
 
-// settleQueue is settle for a queue. It returns in how many ns each waiting call is served, negative if it is not, and how many
-// units were lost. Grants and lease are one block. It counts from when Redis answered: all processes of the fleet know that
-// moment, but for the time that an answer takes at least.
+// settleQueue is settle for a queue. For each waiting call it returns the ns until the call is served; negative: not served.
+// lost is the number of lost units. The grants and the lease are one block. The block counts from the time at which Redis
+// answered. The processes of the fleet agree on that time, except for the shortest delay of an answer.
 func (a *Account) settleQueue(c *Conditions, ans Answer, waiting []int64, now int64) (delays []int64, lost int64) {
 	a.learn(c, ans, now)
 	got := block(ans.Granted+ans.Lease, ans.At+ans.Delay*1000, ans.each)
@@ -80,7 +80,7 @@ func (a *Account) settleQueue(c *Conditions, ans Answer, waiting []int64, now in
 	grants := ans.Granted
 	for i, n := range waiting {
 		switch {
-		case i < ans.carried && n <= grants: // also where its slot has come meanwhile
+		case i < ans.carried && n <= grants: // even if the time of its slot has passed
 			delays[i] = max(0, got.next-now)
 			got.next, got.units, grants = got.next+n*ans.each, got.units-n, grants-n
 		case got.units-got.passed(now) >= n:
@@ -96,7 +96,7 @@ func (a *Account) settleQueue(c *Conditions, ans Answer, waiting []int64, now in
 	return delays, lost
 }
 
-// queued is how many ns the fallback keeps a call that it admits next.
+// queued returns the ns by which the fallback delays the next call that it admits.
 func (a *Account) queued(c *Conditions, now int64) int64 {
 	if !c.Bucket.Queue || c.Fallback.Policy == FallbackAllowAll || c.Fallback.PerNs <= 0 {
 		return 0

@@ -1,16 +1,16 @@
 package account
 
-// This file is units that are given back: they wait for the next sync, with the time at which they were taken.
+// This file has the refunds: units given back, which wait for the next sync with the time at which they were taken.
 
-// Taken is when and how units were taken that are given back now.
+// Taken is the time and the way in which refunded units were taken.
 type Taken struct {
 	At     int64 // as algo.Op.RefundAt: number of the window, or µs of Redis time; 0: not known
-	Ns     int64 // when they were taken of what was in hand; 0: not known
-	Direct bool  // Redis gave them to a direct call
+	Ns     int64 // ns; the time at which a reservation took them without a direct call; 0: not known
+	Direct bool  // Redis granted them to a direct call
 }
 
-// Refund gives back n units: off what is pending, where that may be the same units, and beyond that with the next syncs. soon is
-// how soon these should go.
+// Refund gives back n units. It first takes them off the pending units, if these may be the same ones. The rest waits for the
+// next syncs. soon is the urgency of these syncs.
 func (a *Account) Refund(c *Conditions, n int64, taken Taken, soon Sync) (Sync, Books) {
 	left := n
 	if a.mayBeUnsent(taken) && (!c.windowed() || taken.At == 0 || a.window == 0 || a.window == taken.At) {
@@ -27,8 +27,8 @@ func (a *Account) Refund(c *Conditions, n int64, taken Taken, soon Sync) (Sync, 
 	return soon, b
 }
 
-// mayBeUnsent reports whether Redis need not have heard of the units. Of a booking that is so until the next sync. Of a call it
-// makes no difference which of its key's units are given back.
+// mayBeUnsent reports whether the units may be ones that Redis has not been told of. For the units of a reservation, that holds
+// until the next sync is sent. For the units of a call, it makes no difference which units of the key are given back.
 func (a *Account) mayBeUnsent(taken Taken) bool {
 	switch {
 	case taken.Direct:
@@ -39,17 +39,17 @@ func (a *Account) mayBeUnsent(taken Taken) bool {
 	return !a.frozen && (!a.view.known || a.view.sent <= taken.Ns)
 }
 
-// refund is units to be given back, and when they were taken, as algo.Op.RefundAt has it; 0: not known.
+// refund is units to be given back. at is the time at which they were taken, as algo.Op.RefundAt; 0: not known.
 type refund struct{ units, at int64 }
 
-// refunds is the units that wait to be given back: of one window, or of one kind, each. Of a bucket the kinds are units that were
-// used in part, without a time, and cancelled bookings.
+// refunds is the units that wait to be given back. Each element has the units of one window, or of one kind. A bucket has two
+// kinds: unused units of a call, without a time, and cancelled reservations.
 type refunds [2]refund
 
 func (r *refunds) units() int64 { return r[0].units + r[1].units }
 
-// add puts units to those of their time and returns how many are void: the oldest of three windows counts in none any more.
-// Cancelled bookings of a bucket are put together, with the earliest time, which is the safe side.
+// add adds units to the element of their time and returns the number of void units: the oldest of three windows no longer
+// counts. Cancelled reservations of a bucket are added up under the earliest time, which is the safe side.
 func (r *refunds) add(units, at int64, windowed bool) (void int64) {
 	for i := range r {
 		switch o := &r[i]; {
@@ -73,7 +73,7 @@ func (r *refunds) add(units, at int64, windowed bool) (void int64) {
 	return void
 }
 
-// take is the units that go with the next sync: the older.
+// take removes and returns the units for the next sync: the older ones.
 func (r *refunds) take() refund {
 	i := 0
 	if r[0].units == 0 || r[1].units > 0 && r[1].at < r[0].at {

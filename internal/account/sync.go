@@ -5,23 +5,24 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// This file is a sync of the key: what it tells Redis, and what becomes of the answer.
+// This file has the sync of a key: the op that it sends to Redis, and the booking of the answer.
 
 // Answer is Redis's answer to an op, and its times.
 type Answer struct {
 	algo.Answer
 	RedisNow int64 // µs of Redis time
-	Sent     int64 // ns; when the op was first sent
-	At       int64 // ns; when Redis answered, as the whole fleet has it: needed for queues only
+	Sent     int64 // ns; the time at which the op was first sent
+	At       int64 // ns; the time at which Redis answered, estimated alike in all processes; only queues need it
 
-	carried int   // how many of the calls that still wait the op asked for
-	each    int64 // of a queue: ns that a unit takes, by the limit that the op had
+	carried int   // number of calls that still wait and that the op carried; they are the first in the list
+	each    int64 // of a queue: ns for one unit, under the limit that the op had
 }
 
-// Send turns what the key owes and wants into an op, or reports that there is nothing to say. Call Waiters.Front, Adapt to the
-// plan that it returns, and Begin before. p is the key's plan.
+// Send returns the next op of the key. It carries the owed units, the refunds, the costs of waiting calls and the demand for a
+// lease. ok is false if there is nothing to send. Before Send, call Waiters.Front, Adapt to the plan that it returns, and
+// Begin. p is the key's plan.
 func (a *Account) Send(c *Conditions, p *Plan, ws *Waiters, now int64) (op algo.Op, b Books, ok bool) {
-	if c.Closing { // pay, and ask for nothing
+	if c.Closing { // the op only pays
 		ws.carried = 0
 	}
 	owed, again := a.owed()+a.local.admitted, a.resync
@@ -38,7 +39,7 @@ func (a *Account) Send(c *Conditions, p *Plan, ws *Waiters, now int64) (op algo.
 	return op, b, ok
 }
 
-// freeze is Send for asks of these costs.
+// freeze is Send without the Waiters. asks is the costs of the waiting calls that the op carries.
 func (a *Account) freeze(c *Conditions, asks []int64, now int64) (algo.Op, bool) {
 	if owed := a.local.settle(c.Fallback, now); owed > 0 {
 		a.pending, a.window = a.pending+owed, 0
@@ -46,11 +47,11 @@ func (a *Account) freeze(c *Conditions, asks []int64, now int64) (algo.Op, bool)
 	again := a.resync && a.Tells(c.Bucket, c.Lost)
 	a.resync = false
 	if a.pending == 0 && a.refunds.units() == 0 && len(asks) == 0 && !again && !a.worthLease(c, now) {
-		a.stuckAt = 0 // the calls that waited have left
+		a.stuckAt = 0 // the waiting calls have left
 		return algo.Op{}, false
 	}
-	// A call that waits although units are in hand needs more than these. Were they renewed, or more units leased, Redis would never
-	// have as many as the call needs: so they end when they do.
+	// A call that waits while the process holds units needs more than these. If they were renewed, or more were leased, Redis
+	// would never have enough units for the call. So the held units keep their end.
 	wanting := len(asks) > 0 && a.Held() > 0
 	if wanting {
 		a.unbook()
@@ -66,7 +67,7 @@ func (a *Account) freeze(c *Conditions, asks []int64, now int64) (algo.Op, bool)
 	a.giving, a.aside = back.units, 0
 	// A sync that only tells a view takes no lease: Redis may not know yet what other processes used.
 	onlyTells := again && a.pending == 0 && len(asks) == 0
-	if !c.Closing && !onlyTells { // else a turn, too, would be wasted
+	if !c.Closing && !onlyTells { // otherwise a next poll would be wasted too
 		op.Div = 2 * c.N
 	}
 	if a.takesLease(c, now) && !onlyTells && !wanting {
@@ -84,9 +85,9 @@ func (a *Account) freeze(c *Conditions, asks []int64, now int64) (algo.Op, bool)
 	return op, true
 }
 
-// Receive books the answer to the op on its way, and decides the calls that wait: it returns those that have an answer now, with
-// their Verdict, and how soon the key wants its next sync. Call Begin before. p is the key's plan, which may have changed since
-// the op was sent.
+// Receive books the answer to the op in flight and decides the waiting calls. It returns the decided calls, each with its
+// Verdict, and the urgency of the key's next sync. Call Begin before it. p is the key's plan, which may have changed since the
+// op was sent.
 func (a *Account) Receive(c *Conditions, p *Plan, ws *Waiters, ans Answer, now int64) (answered []*Waiter, next Sync, b Books) {
 	sent := ws.sent
 	level, changed := ans.Level, sent.Limit != p.Limit
@@ -150,24 +151,24 @@ func (a *Account) Receive(c *Conditions, p *Plan, ws *Waiters, ans Answer, now i
 	return answered, next, b
 }
 
-// unserved decides a call that waits and that the answer did not serve.
+// unserved decides a waiting call that the answer did not serve.
 func (a *Account) unserved(c *Conditions, p *Plan, w *Waiter, now int64) Verdict {
 	if w.Plan.Limit != p.Limit && a.Held() < w.N {
 		if a.stuckAt == 0 {
 			a.stuckAt = now
 		}
-		return Verdict{Action: Ask, Reason: WaitsForRedis, Sync: SyncNow} // the next op is its
+		return Verdict{Action: Ask, Reason: WaitsForRedis, Sync: SyncNow} // the next op carries it, under its own limit
 	}
 	v := a.judge(c, w.N, now)
 	if v.Source == hybridlimit.SourceDenyCache {
-		v.Source = hybridlimit.SourceRedis // Redis has just said so
+		v.Source = hybridlimit.SourceRedis // the denial follows from this answer
 	}
 	return v
 }
 
-// refuse denies a call that the op carried and Redis refused. Units that have come back since are for the calls that come next:
-// a call that asked again would wait for MaxWait where a unit comes back faster than a round trip takes. level is that of the
-// answer, by the limit of the op.
+// refuse denies a call that the op carried and Redis refused. Units that have come back since are for later calls. If the call
+// asked again instead, and units come back faster than a round trip takes, it would wait for MaxWait. level is the level in the
+// answer, under the limit of the op.
 func (a *Account) refuse(c *Conditions, sent *Plan, level, n, now int64) Verdict {
 	until := a.ProvedUntil(c, n)
 	if !c.windowed() { // the level may have been that of another limit
@@ -176,11 +177,11 @@ func (a *Account) refuse(c *Conditions, sent *Plan, level, n, now int64) Verdict
 	return Verdict{Action: Deny, Source: hybridlimit.SourceRedis, Reason: Refused, Retry: max(0, until-now)}
 }
 
-// learn takes over what an answer says of the key.
+// learn takes over the view in an answer and ends the sync in flight.
 func (a *Account) learn(c *Conditions, ans Answer, now int64) {
 	a.inflight, a.sentIn, a.untold, a.giving, a.frozen, a.asked, a.stuckAt = 0, 0, 0, 0, false, false, 0
 	if a.local.admitted == 0 {
-		a.local = fallbackBucket{} // the next stretch starts warm
+		a.local = fallbackBucket{} // the next period of fallback begins at the level of the view
 	}
 	a.view = view{
 		level: ans.Level, cap: ans.Cap, nextPoll: now + ans.Retry*1000, sent: ans.Sent, received: now, redisAt: ans.RedisNow,
@@ -192,17 +193,17 @@ func (a *Account) learn(c *Conditions, ans Answer, now int64) {
 	a.enter(c, ans)
 }
 
-// settle books an answer. waiting is the costs of the calls that still wait, in order, those that the op carried first. It
-// returns which of them are served, and how many units were lost.
+// settle books an answer. waiting is the costs of the calls that still wait, in order; the calls that the op carried come
+// first. served reports for each of them whether it is served. lost is the number of lost units.
 func (a *Account) settle(c *Conditions, ans Answer, waiting []int64, now int64) (served []bool, lost int64) {
 	a.learn(c, ans, now)
-	// The life counts from the sending, because Redis may have granted the units then; less two ticks, because the coarse epoch
-	// may lag by one and a tick may be late.
+	// Rules 2 and 11: the life counts from the sending, because Redis may have granted the units then. It ends two ticks early,
+	// because the epoch may lag by one tick and a tick may be late.
 	end := ans.Sent + ans.Life*1000 - 2*c.Tick
 	a.renew(ans.Gen, ans.Lease, end)
-	// Granted units are for the calls that Redis was asked for, which are admitted as of then. While the answer's life lasts the
-	// bucket cannot have filled up, and the units may go to others. The ledger does not hold them, so with a ledger that is not
-	// known, and neither is it once the life is over.
+	// Granted units are for the calls that the op carried. These calls are admitted as of the time of the grant. During the
+	// life of the answer, the bucket cannot have filled up, so that other calls may take units that are left over. After the
+	// life, or if the answer uses the ledger, they may not: the ledger does not hold granted units (rule 10).
 	grants, pool := ans.Granted, ans.Lease
 	switch alive := now < end; {
 	case !alive:
@@ -210,8 +211,8 @@ func (a *Account) settle(c *Conditions, ans Answer, waiting []int64, now int64) 
 	case ans.Gen == 0:
 		grants, pool = 0, pool+grants
 	}
-	// Rule 3: a lease first pays the credit that was spent while it was on its way. The process held a view from before the lease;
-	// keeping both would admit C more.
+	// Rule 3: a lease first pays the credit that was spent while it was in flight. The process had a view from before the
+	// lease. Keeping both would admit C more.
 	net := min(pool, a.pending)
 	pool -= net
 	a.pending -= net
@@ -229,7 +230,8 @@ func (a *Account) settle(c *Conditions, ans Answer, waiting []int64, now int64) 
 		}
 	}
 	lost += grants
-	// Calls that left have left their units too, perhaps to the fallback.
+	// Some calls may have stopped waiting, and the fallback may have admitted them. The units granted for them pay for its
+	// units.
 	net = min(pool, a.local.admitted)
 	pool -= net
 	a.local.admitted -= net
@@ -239,17 +241,17 @@ func (a *Account) settle(c *Conditions, ans Answer, waiting []int64, now int64) 
 	return served, lost
 }
 
-// ReceiveClosed books an answer that comes after the key was forgotten for good.
+// ReceiveClosed books an answer that arrives after the key was forgotten for good.
 func (a *Account) ReceiveClosed(ans Answer) Books {
 	b := Books{Acked: a.inflight, Refunded: a.giving, Debited: ans.Granted + ans.Lease, Lost: ans.Granted + ans.Lease}
 	a.GiveUp(new(Waiters))
 	return b
 }
 
-// GiveUp drops the op on its way for good: its units are units that Redis never hears of. Redis may have run the op all the
-// same, so what is leased is not to be settled again: the ledger would take another process's units for these (rule 21). The
-// units in hand are no longer booked, and end as before: they were in the ledger until then. And the units stay off what this
-// process gives credit on (rule 22).
+// GiveUp drops the op in flight for good: Redis is never told of its units. Redis may have applied the op all the same. So
+// leased units must not be settled again: the ledger would forget units of another process instead (rule 21). The held units
+// are no longer booked and keep their end, because the ledger holds them until then. The dropped units count against credit
+// until the next view (rule 22).
 func (a *Account) GiveUp(ws *Waiters) Books {
 	b := Books{Dropped: a.inflight - a.giving}
 	ws.carried = 0

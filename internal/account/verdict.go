@@ -12,7 +12,7 @@ const (
 	Ask // the call waits for Redis
 )
 
-// Sync is how soon an event wants a sync of the key.
+// Sync is the urgency of the sync that an event requests for the key.
 type Sync uint8
 
 // The urgencies, the least urgent first.
@@ -28,49 +28,53 @@ type Verdict struct {
 	Source hybridlimit.Source // of the decision
 	Retry  int64              // ns, of a denial
 	Delay  int64              // ns, of a call that a queue admits
-	Sync   Sync               // how soon the key wants a sync
+	Sync   Sync               // the urgency of the key's next sync
 
 	Reason  Reason // of the action
-	Asks    Reason // why neither units in hand nor credit decided; None: one did
-	Without Reason // why Redis was not asked, or not waited for; None: it was not needed
+	Asks    Reason // reason for which neither held units nor credit decided; None: one did
+	Without Reason // reason for which Redis was not asked, or not waited for; None: Redis was not needed
 
 	Left int64 // the fleet's units afterwards, estimated. The shell sets it.
-	Ends int64 // ns; when the window ends, 0: not known or no window. The shell sets it.
+	Ends int64 // ns; the end of the window; 0: not known or no window. The shell sets it.
 }
 
-// Reason is why a decision came out as it did. Inspect prints it.
+// Reason is the reason of a decision. Inspect prints it.
 type Reason uint8
 
-// Of Verdict.Reason.
+// The reasons.
 const (
+	// For Verdict.Reason:
+
 	None          Reason = iota
-	InHand               // admitted: units in hand
+	InHand               // admitted: from held units
 	OnCredit             // admitted: the last view leaves credit
-	OnBlindCredit        // admitted: the key is not known, and is full by now
+	OnBlindCredit        // admitted: there is no view of the key, and the key must be full by now
 	Proved               // denied: the last view proves that the units do not exist
-	NotYet               // denied: units are scarce, and other processes may ask first
+	NotYet               // denied: units are scarce, and the next poll is later
 	WaitsForRedis        // asks: see Asks
 	Granted              // admitted: Redis granted the units to this call
-	Spare                // admitted: of units that Redis leased with the answer
+	Spare                // admitted: from other units of the answer
 	Refused              // denied: Redis was asked for this call and refused
 	LocalUnits           // admitted: the fallback bucket has the units
-	LocalEmpty           // denied: the fallback bucket does not have them
+	LocalEmpty           // denied: the fallback bucket does not have the units
 	LocalAlways          // admitted: the fallback admits all
 	LocalNever           // denied: the fallback denies all
-	StrictDenies         // denied: mode strict admits nothing without an answer
+	StrictDenies         // denied: ModeStrict admits nothing without an answer
 
-	// Of Verdict.Asks.
-	AnswerDue     // asks are on their way, and no credit is spent before their answer
-	LocalUnsaid   // the fallback's units are to be told first
+	// For Verdict.Asks:
+
+	AnswerDue     // waiting calls are in flight, and no credit is spent before their answer
+	LocalUnsaid   // Redis must first be told of the units of the fallback
 	NoCredit      // C is 0
-	NoView        // Redis has said nothing of the key
+	NoView        // there is no view of the key
 	ViewOver      // the last view was of a window that is over
 	CreditUsed    // C is owed
-	ViewTooSmall  // the last view does not leave the units
+	ViewTooSmall  // the last view leaves no units for credit
 	MoreThanThere // credit is left, but not for so many units
 
-	// Of Verdict.Without.
-	RedisAway   // the breaker is not closed, or a switch says so
+	// For Verdict.Without:
+
+	RedisAway   // the breaker is not closed, or a switch forbids asking Redis
 	NeverWaits  // MaxWait is negative
 	WaitedLong  // Redis has kept a call for this key waiting for longer than MaxWait
 	WaitTimeout // this call has waited for MaxWait

@@ -2,27 +2,28 @@ package account
 
 import "slices"
 
-// maxAsks is how many waiting calls one op carries. The rest are served from the lease that comes with it, or by the next op.
+// maxAsks is the largest number of waiting calls in one op. The other calls are served from the lease that comes with it, or by
+// the next op.
 const maxAsks = 64
 
-// Waiter is a call that waits for Redis. All of it is guarded by the entry's lock.
+// Waiter is a call that waits for Redis. The lock of the entry guards it.
 type Waiter struct {
-	N    int64 // units; 0: it waits for the next answer, and takes nothing
+	N    int64 // units; 0: it waits for the next answer and takes nothing
 	Plan *Plan // of the limit under which it asks
 
-	// Verdict is the answer, once Done.
+	// Verdict is the answer, after Receive has returned the Waiter.
 	Verdict Verdict
-	// Out gets Verdict from the shell, which makes it with room for one.
+	// Out receives Verdict from the shell. It has a buffer of one.
 	Out chan Verdict
 
-	done bool // Receive has answered it
-	gone bool // its caller has left
+	done bool // Receive has answered the call
+	gone bool // the caller has left
 }
 
-// NewWaiter is a call for n units under a plan.
+// NewWaiter returns a waiting call for n units under a plan.
 func NewWaiter(n int64, p *Plan) *Waiter { return &Waiter{N: n, Plan: p, Out: make(chan Verdict, 1)} }
 
-// Leave takes the call out of those that wait. It reports false where the call is answered already: that answer counts.
+// Leave makes the call stop waiting. It returns false if the call is already answered: then that answer counts.
 func (w *Waiter) Leave() bool {
 	if w.done {
 		return false
@@ -31,24 +32,25 @@ func (w *Waiter) Leave() bool {
 	return true
 }
 
-// Waiters is the calls of one key that wait for Redis, in order.
+// Waiters is the waiting calls of one key, in order.
 type Waiters struct {
 	list    []*Waiter
-	carried int   // how many of the list the op on its way asks for
+	carried int   // number of calls, from the front of the list, that the op in flight carries
 	sent    *Plan // the plan of that op
 }
 
 // Add puts a call behind the others.
 func (ws *Waiters) Add(w *Waiter) { ws.list = append(ws.list, w) }
 
-// Len is how many calls wait, those that have left and were not taken out yet included.
+// Len returns the number of waiting calls. It includes calls that have left and are still in the list.
 func (ws *Waiters) Len() int { return len(ws.list) }
 
-// Sent is the plan of the op that is on its way; nil: none was sent yet.
+// Sent returns the plan of the last op that was sent; nil: none was sent yet.
 func (ws *Waiters) Sent() *Plan { return ws.sent }
 
-// Front prepares for Send. It takes out calls that have left, and puts those that ask under the limit of the first before the
-// others, since an op has one limit. It returns the first's plan, which is to be the key's; nil: no call waits.
+// Front prepares for Send. It removes the calls that have left. It moves the calls that ask under the limit of the first call
+// to the front, because an op has one limit. It returns the plan of the first call, which must become the key's plan; nil: no
+// call waits.
 func (ws *Waiters) Front() *Plan {
 	ws.list = slices.DeleteFunc(ws.list, func(w *Waiter) bool { return w.gone })
 	ws.carried = 0
@@ -71,7 +73,7 @@ func (ws *Waiters) Front() *Plan {
 	return first
 }
 
-// asks is the costs of the calls that the next op asks for.
+// asks returns the costs of the calls that the next op carries.
 func (ws *Waiters) asks() (costs []int64) {
 	for _, w := range ws.list[:ws.carried] {
 		costs = append(costs, w.N)
@@ -79,7 +81,7 @@ func (ws *Waiters) asks() (costs []int64) {
 	return costs
 }
 
-// present takes out the calls that have left, and returns the costs of the others and how many of them the op on its way
+// present removes the calls that have left. It returns the costs of the others, and the number of them that the op in flight
 // carries.
 func (ws *Waiters) present() (costs []int64, carried int) {
 	costs = make([]int64, 0, len(ws.list))

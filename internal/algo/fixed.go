@@ -3,7 +3,7 @@ package algo
 // A fixed window counts units in windows aligned to Redis's clock, from 0 at the epoch.
 // Units above Rate, admitted on credit, are carried: the next window begins with them.
 // So the limit holds in the long run. The only excess is a burst at the end of one
-// window and another at the begin of the next: up to twice Rate in a moment.
+// window and another at the beginning of the next: up to twice Rate in a moment.
 
 // fixedRetry returns the µs until the first window that has room for n beside its
 // carried units.

@@ -16,10 +16,10 @@ const (
 	// ClockSlack is the largest step back of Redis's clock that freezes the
 	// refill; a larger step moves the state with the clock.
 	ClockSlack = 1_000_000
-	// Horizon is the longest time whose demand a process may take at its turn
-	// while units are scarce.
+	// Horizon is the longest time whose demand a process may take at its next
+	// poll while units are scarce.
 	Horizon = 500_000
-	// MaxTicket bounds the wait for a turn; processes poll earlier.
+	// MaxTicket bounds the time until a next poll. Processes poll earlier.
 	MaxTicket = 60_000_000
 )
 
@@ -31,18 +31,20 @@ type State struct {
 	Since int64 // units debited since Born or Reset, less units given back; at most 2⁵³
 	Reset int64 // µs of Redis time of the last Reset; 0: none. Views up to it are void
 
-	// Of a bucket or queue.
+	// For a bucket or a queue:
+
 	Unit   int64 // sub-units per unit when the state was written
 	Refill int64 // sub-units per µs when the state was written
 	Level  int64 // sub-units left, negative in debt, down to -Cap; of a queue less Cap, so minus its content
 	Last   int64 // µs of Redis time for which Level holds
-	Slot   int64 // µs of Redis time of the next free turn; 0: now
+	Slot   int64 // µs of Redis time of the next poll that is free; 0: now
 
 	// Out is the ledger: leased units, which lower the level to which the bucket
 	// refills. Out[0] is for the generation of Last, Out[1] for the one before.
 	Out [2]int64
 
-	// Of a window.
+	// For a window:
+
 	Period int64 // µs of a window when the state was written
 	Win    int64 // number of the current window: Redis time / Period
 	Cur    int64 // units counted in it; of a fixed window with the carried units
@@ -69,7 +71,7 @@ type Op struct {
 	Asks    []int64 // units wanted, granted in order as they fit
 	Partial bool    // an ask may be granted in part
 	Demand  int64   // the process's demand in thousandths of a unit per second
-	Div     int64   // twice the fleet size: a lease takes at most 1/Div of the units left; 0: no lease and no turn
+	Div     int64   // twice the fleet size: a lease takes at most 1/Div of the units left; 0: no lease and no next poll
 	View    View    // the sender's last; zero: none
 	Gen     int64   // generation of the sender's units in the ledger; 0: none
 	Had     int64   // the sender's units in the ledger
@@ -94,7 +96,7 @@ type Op struct {
 	// than a state lives. Before that, the limit that wrote the state refills it.
 	Since    int64
 	Reset    bool   // before all else, forget the usage and void all views up to now
-	MaxDelay int64  // µs by which the only ask may be delayed, in debt down to -Cap; 0: it is granted now or refused. Excludes a lease and a turn
+	MaxDelay int64  // µs by which the only ask may be delayed, in debt down to -Cap; 0: it is granted now or refused. Excludes a lease and a next poll
 	ID       string // of a log: stored with the admission
 }
 
@@ -104,8 +106,8 @@ type Answer struct {
 	Lease   int64 // units leased
 	Life    int64 // µs in which the lease may be spent, and also any unused grant, unless Gen is set; 0 of a queue, whose slots follow each other from Delay on
 	Level   int64 // sub-units left, negative in debt
-	Delay   int64 // µs until the first granted ask may be used; later asks follow by its cost. Of a queue's lease alone, until its first slot
-	Retry   int64 // µs until the first refused ask can succeed (Never above the burst), else until one unit is there; with Div: until the sender's turn
+	Delay   int64 // µs until the first granted ask may be used; later asks follow by its cost. For a queue's lease without a grant, until its first slot
+	Retry   int64 // µs until the first refused ask can succeed (Never above the burst), else until one unit is there; with Div: until the sender's next poll
 	Born    int64 // State.Born; 0 if no state was needed
 	Cap     int64 // sub-units to which the bucket refills, with the present ledger
 	Refill  int64 // of a window: sub-units that come back each µs until Ends

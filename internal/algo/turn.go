@@ -2,20 +2,20 @@ package algo
 
 import "math"
 
-// While units are scarce, processes take turns. Each gets a time for its next poll from
+// While units are scarce, processes take turns. Each gets the time of its next poll from
 // State.Slot, which then moves by the time in which the units that it takes come back.
 // Nothing is booked: if a process does not poll, the next one gets the units.
 
-// horizon returns the time, in µs, whose demand a process may take at its turn. It is
-// shorter than the bucket's time to full, or turns would last beyond an unexpected
+// horizon returns the time, in µs, whose demand a process may take at its next poll. It
+// is shorter than the bucket's time to full, or turns would last beyond an unexpected
 // refill.
 func (b Bucket) horizon() float64 {
 	return math.Min(Horizon, math.Floor(7*math.Floor(float64(b.Cap)/float64(b.Refill))/20))
 }
 
-// quantum returns the units that a process may take at its turn, as a fraction. The
-// longer the queue, the fewer each process takes. This is stable when a round of all
-// processes takes ∛load times as long.
+// quantum returns the units that a process may take at its next poll, as a fraction. The
+// longer the queue of polls, the fewer units each process takes. This is stable when a
+// round of all processes takes ∛load times as long.
 func (b Bucket) quantum(s *State, op Op, now int64) float64 {
 	h := b.horizon()
 	if queue := float64(s.Slot - now); queue > h {
@@ -30,7 +30,7 @@ func (b Bucket) scarce(op Op) float64 {
 	return math.Floor(math.Min(float64(b.Cap)/4, math.Max(float64(b.Refill)*Horizon/2, float64(op.Div)*float64(b.Unit)/4)))
 }
 
-// turn gives the sender the time of its next poll. It reports whether the slot moved.
+// turn gives the sender the time of its next poll. It reports whether Slot moved.
 func (b Bucket) turn(s *State, op Op, granted, now int64) bool {
 	scarce := b.scarce(op)
 	if float64(s.Level) >= scarce {
@@ -39,8 +39,8 @@ func (b Bucket) turn(s *State, op Op, granted, now int64) bool {
 	}
 	took := math.Max(b.quantum(s, op, now), float64(op.Owed+granted))
 	each := float64(b.Unit) / float64(b.Refill)
-	// A fuller bucket moves the slot less, a bucket in debt more. That keeps
-	// some units for the next process.
+	// A fuller bucket moves Slot less, a bucket in debt more. That keeps some
+	// units for the next process.
 	step := math.Floor(float64(took*each) * float64(1-float64(float64(s.Level)/scarce)))
 	last := math.Min(MaxTicket, math.Max(3*b.horizon(), math.Floor(float64(op.Div)/2*each)))
 	s.Slot = int64(math.Min(math.Max(float64(s.Slot), float64(now))+step, float64(now)+last))

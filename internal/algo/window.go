@@ -45,8 +45,8 @@ func (w Window) kind() Kind {
 // Number returns the number of the window of a Redis time.
 func (w Window) Number(at int64) int64 { return at / w.Period }
 
-// clock returns now, or the begin of the state's window if now is before it because the
-// clock stepped back.
+// clock returns now, or the beginning of the state's window if now is before it, because
+// the clock stepped back.
 func (w Window) clock(s State, now int64) int64 { return max(now, s.Win*w.Period) }
 
 // Load advances a state to now and converts it to this window.
@@ -181,7 +181,7 @@ func (w Window) Apply(s State, op Op, now int64) (State, Answer, bool) {
 
 // lease sizes a lease from the free units. The lease and unused grants end with the
 // window. It needs no ledger, because the window counts leased units until the
-// lease ends. It has no turns for scarce units: these would need a slot in the
+// lease ends. It gives no next poll for scarce units: that would need a field in the
 // state, and the lab has shown no need.
 func (w Window) lease(op Op, ans *Answer, free int64, refused bool) {
 	if ans.Ends >= MinLease {

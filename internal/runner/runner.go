@@ -207,7 +207,7 @@ func (r *Runner) run(ctx context.Context, script lua.Script, function string, ke
 	return r.send(ctx, script, function, keys, argv)
 }
 
-// send does the work of run. Call it only between Begin and Done.
+// send is run without Begin and Done. Call it only between them.
 func (r *Runner) send(ctx context.Context, script lua.Script, function string, keys, argv []string) (any, error) {
 	call := func() (any, error) { return r.eval(ctx, script, keys, argv) }
 	if r.functions {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Flag is the fleet's switch of a limit, as Redis keeps it. Package hybrid defines
+// Flag is the fleet's switch of a limiter, as Redis keeps it. Package hybrid defines
 // the meaning of the number. The zero Flag means that the switch was never set.
 type Flag struct {
 	Switch int64 // below 10⁹
