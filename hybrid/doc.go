@@ -27,7 +27,8 @@
 //
 // # Guarantees
 //
-// Of a token or leaky bucket, the fleet admits in any interval (s, t]
+// Under a token or leaky bucket, the number of units that the fleet admits in any
+// interval (s, t] is
 //
 //	ModeDeferred, ModeAuto:  ≤ Burst + rate·(t-s) + (N-1)·C
 //	ModeStrict, ModeExact:   ≤ Burst + rate·(t-s)

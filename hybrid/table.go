@@ -14,7 +14,7 @@ type table struct {
 	used  int // guarded by the shard's lock
 }
 
-// slot is empty if e is nil. The hash spares a search the memory of most entries of other keys.
+// slot is empty if e is nil. By the hash, a search skips most entries of other keys without reading them.
 type slot struct {
 	hash atomic.Uint64
 	e    atomic.Pointer[entry]
