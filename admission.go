@@ -9,9 +9,8 @@ import (
 // Admission is one entry of a sliding log: the admitted units, their time and
 // their request. The History of a limiter is a list of them.
 type Admission struct {
-	// At is the time of the call, by the clock that the limit uses: the clock
-	// of Redis, or in local that of the process. It is unique among the entries
-	// of one key in Redis.
+	// At is the time of the call. It is by Redis's clock, or in local by the
+	// clock of the process. It is unique among the entries of one key in Redis.
 	At time.Time
 	// Units is the cost of the call, less the units given back.
 	Units int64

@@ -5,40 +5,41 @@ import (
 	"fmt"
 )
 
-// Ask is one limit's part of a call under several: so many units of a key.
+// Ask is the part of one limit in a call under several limits: N units of a key.
 type Ask struct {
-	Limiter Limiter // of the first ask, or one that joins it
+	Limiter Limiter // it must join the limiter of the first ask
 	Key     string  // as for AllowN
 	N       int64   // units
 
 	// Result is this limit's own answer. AllowAll writes it, and does not read
-	// the old value. If the call is admitted, every ask has one; its Shadowed and
-	// Delay are of this limit alone. If the call is denied, the limits known to
-	// deny have one. The others have the zero Result, since nothing was taken
-	// from them. With an error and no decision, all are zero.
+	// the old value. If the call is admitted, every ask has a Result, whose
+	// Shadowed and Delay are of this limit alone. If the call is denied, only
+	// the limits that are known to deny have one. The others have the zero
+	// Result, because nothing was taken from them. With an error and no
+	// decision, all are zero.
 	Result Result
 }
 
-// AllowAll is a call under several limits (per user, per address, for all), all
-// or nothing: when one denies, nothing is taken of the others.
+// AllowAll decides one call under several limits (per user, per address, for
+// all), all or nothing: if one limit denies, nothing is taken from the others.
 //
-// The limiters must be of one kind: any of package local, those of one Redis
-// client of package global, or those of one hub of package hybrid. What such a
-// call costs, and what others see meanwhile, is said at the AllowJoint of these
-// packages. Limiters that wrap others, such as those of package otellimit, can
-// be asked too.
+// The limiters must be of one kind: any limiters of package local, limiters of
+// package global with one Redis client, or limiters of one hub of package hybrid.
+// The AllowJoint of these packages documents the cost of such a call, and its
+// effect on concurrent calls. Limiters that wrap others, such as those of package
+// otellimit, are accepted too.
 //
-// The result is that of the limit that denied with the longest RetryAfter, or,
-// when all admit, of the one with the fewest units remaining. Policy names that
-// limit, so give the limiters names. Delay is the longest of all. Asks for one
-// key of one limiter add up.
+// If limits deny, the result is that of the one with the longest RetryAfter. If
+// all admit, it is that of the one with the fewest units remaining. Policy names
+// that limit, so give the limiters names. Delay is the longest of all. Asks for
+// one key of one limiter add up.
 //
-// Each limit's own answer is written into its [Ask]. Pass a slice (asks...) to
-// read them.
+// AllowAll writes each limit's own answer into its [Ask]. Pass a slice (asks...)
+// to read the answers.
 //
-// AllowAll is an *InvalidError (ErrInvalid) that names the ask, and takes
-// nothing, if a Limiter is nil, is not [Joint], or does not join the first. Without
-// asks it is ErrInvalid. Other errors are those of AllowN.
+// If a Limiter is nil, is not [Joint], or does not join the first, the error is an
+// *InvalidError (ErrInvalid) that names the ask, and nothing is taken. Without
+// asks the error is ErrInvalid. Other errors are those of AllowN.
 func AllowAll(ctx context.Context, asks ...Ask) (Result, error) {
 	if len(asks) == 0 {
 		return Result{}, fmt.Errorf("hybridlimit: AllowAll: %w: no limit is asked", ErrInvalid)
@@ -60,18 +61,19 @@ func AllowAll(ctx context.Context, asks ...Ask) (Result, error) {
 }
 
 // Joint is a Limiter that can decide a call together with others of its kind,
-// all or nothing. [AllowAll] is the function to call; Joins tells an adapter
-// whether it can.
+// all or nothing. Programs call [AllowAll]. An adapter calls Joins first, to check
+// that limiters can decide together.
 type Joint interface {
 	Limiter
-	// Joins reports whether AllowJoint can decide with the other limiter too: in
-	// local with any of local, in global with those of its Redis client, in
-	// hybrid with those of its hub. A limiter joins itself, and none joins nil.
+	// Joins reports whether AllowJoint can decide with the other limiter too. In
+	// local it can with any limiter of local, in global with limiters of the same
+	// Redis client, and in hybrid with limiters of the same hub. A limiter joins
+	// itself. No limiter joins nil.
 	Joins(other Limiter) bool
-	// AllowJoint decides the asks as AllowAll says, the receiver's own being one of them
-	// or not: the Result is that of the limit that denied, or else of the one
-	// with the fewest units remaining, and each Ask's Result its own limit's. A
-	// limiter that is nil (as an interface, or as a pointer in it) or that does
-	// not join is an *InvalidError that names the ask, and then nothing is taken.
+	// AllowJoint decides the asks and returns a Result as AllowAll does. It writes
+	// each limit's own answer into its Ask. The receiver's limiter need not be
+	// among the asks. If a limiter is nil (as an interface, or as a pointer in it)
+	// or does not join, the error is an *InvalidError that names the ask, and
+	// nothing is taken.
 	AllowJoint(ctx context.Context, asks []Ask) (Result, error)
 }

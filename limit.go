@@ -14,8 +14,8 @@ import (
 type Limit struct {
 	// Algorithm is the way in which units are counted. Zero: AlgTokenBucket.
 	Algorithm Algorithm
-	// Rate is the number of units per Period, which for windows is the window.
-	// At least 1. AlgUnlimited and AlgBlocked need 0, also in Period and Burst.
+	// Rate is the number of units per Period. At least 1. For AlgUnlimited and
+	// AlgBlocked, Rate, Period and Burst must be 0.
 	Rate int64
 	// Period is the time in which Rate units come back. For windows it is the
 	// length of the window. At least 1 µs, in whole µs.
@@ -65,7 +65,7 @@ func FixedWindow(n int64, window time.Duration) Limit {
 }
 
 // SlidingWindow returns a limit of an estimated n units in any trailing window.
-// The estimate uses windows that begin as those of FixedWindow do.
+// The estimate uses windows that begin at the same times as those of FixedWindow.
 func SlidingWindow(n int64, window time.Duration) Limit {
 	return Limit{AlgSlidingWindow, n, window, 0}
 }

@@ -24,10 +24,10 @@ func NewReservation(res Result, cancel func(context.Context) error) *Reservation
 }
 
 // Cancel gives the units back, if any were taken. Callers that were denied in the
-// meantime are not notified. Later reservations keep their times. In a bucket,
-// only those units come back that the limit permits beside later reservations,
-// and units that a full bucket has refilled do not come back twice. In a window,
-// the units return to the window in which they were taken.
+// meantime are not notified. Later reservations keep their times. So in a bucket,
+// only the units come back that the limit permits beside later reservations.
+// Units that a full bucket has refilled do not come back twice. In a window, the
+// units return to the window in which they were taken.
 //
 // Only the first call has an effect; later calls return its error. An error comes
 // from Redis. The units then stay taken, and come back as the limit refills.

@@ -46,13 +46,15 @@ type Source uint8
 const (
 	// SourceUnknown is the zero value: no decision was made.
 	SourceUnknown Source = iota
-	// SourceLocal: a limiter of package local, which knows this process only.
+	// SourceLocal: decided by a limiter of package local, which knows this
+	// process only.
 	SourceLocal
-	// SourceLease: spent units that this process had already taken from Redis.
+	// SourceLease: admitted with leased units, which Redis has already debited.
 	SourceLease
-	// SourceCredit: spent units of which Redis learns with the next sync.
+	// SourceCredit: admitted on credit. Redis learns of the units with the next
+	// sync.
 	SourceCredit
-	// SourceRedis: asked Redis for this call.
+	// SourceRedis: decided by Redis, which was asked for this call.
 	SourceRedis
 	// SourceDenyCache: denied in memory. Either an answer of Redis has shown
 	// that no call can be admitted yet, or units are scarce and other processes

@@ -13,15 +13,15 @@ const exactInt = 1 << 53
 // Validate returns nil for a valid limit, else an *InvalidError with every
 // violation.
 //
-// It also refuses limits whose arithmetic would not be exact in a float64, which
-// represents every integer up to 2⁵³:
+// Validate also refuses limits whose arithmetic would not be exact in a float64,
+// which represents every integer up to 2⁵³:
 //
 //   - Buckets and the queue count in sub-units. With g = gcd(Rate, Period in
 //     µs), one unit is Period/g sub-units, and Rate/g sub-units come back each
 //     µs. A bucket in debt spans two bursts, so 2·Burst·Period/g + Rate/g must
-//     not exceed 2⁵³. One a day and ten million a second are far within the
-//     bound. A large prime rate over a long period is not: choose a rounder
-//     rate.
+//     not exceed 2⁵³. Limits of one a day and of ten million a second are far
+//     within the bound. A large prime rate over a long period is not: choose a
+//     rounder rate.
 //   - Windows and the log count units. Rate must be at most 2⁵¹ and Period at
 //     most 2⁵⁰ µs (35 years). With f the elapsed part of the window, the sliding
 //     window estimates cur + prev·(1 − f). The estimate is exact in f too while

@@ -15,9 +15,8 @@ var ErrSlow = errors.New("breaker: slow call")
 type Change struct {
 	// From and To are the states before and after.
 	From, To State
-	// Cause is the error of the last failed call when the breaker opens: an
-	// ErrSlow when that call was only slow. It is nil when a probe begins or
-	// has succeeded.
+	// Cause is the error of the last failed call if the breaker opens. It is an
+	// ErrSlow if that call was only slow. Nil: a probe begins or has succeeded.
 	Cause error
 	// At is the time of the change, by the clock of this process.
 	At time.Time

@@ -42,12 +42,12 @@ type Config struct {
 
 	// OnChange is called after every change of state. Nil: it is not called.
 	//
-	// It runs outside every lock. Changes arrive one at a time and in order.
-	// The goroutine that causes a change, one that calls Redis, delivers it,
-	// and continues after OnChange has returned. There is one exception: while
-	// a goroutine is still delivering an earlier change, that goroutine
-	// delivers the later one too. So keep OnChange short: it delays a call to
-	// Redis. On a Redis Cluster or Ring there is one breaker per tag, and calls
-	// for different tags may overlap.
+	// It runs outside every lock. Changes arrive one at a time and in order. A
+	// goroutine that calls Redis causes a change, delivers it, and continues
+	// after OnChange has returned. There is one exception: while a goroutine is
+	// still delivering an earlier change, that goroutine delivers the later one
+	// too. So keep OnChange short: it delays a call to Redis. On a Redis Cluster
+	// or Ring there is one breaker per tag, and calls for different tags may
+	// overlap.
 	OnChange func(Change)
 }

@@ -1,7 +1,7 @@
 // Package breaker has the settings, states and changes of the circuit breaker
 // that package hybrid puts between itself and Redis. A circuit breaker stops
-// calls to a server that fails, and tests with single calls, the probes,
-// whether the server is back.
+// calls to a server that fails. Single calls, the probes, test whether the
+// server is back.
 //
 // While the breaker is not Closed, limiters decide from the state in this
 // process ([github.com/hybridlimit/hybridlimit.SourceFallback]).

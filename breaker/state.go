@@ -7,7 +7,7 @@ type State uint8
 
 // The states.
 const (
-	// Closed permits every call: as far as is known, Redis works.
+	// Closed permits every call: Redis counts as working.
 	Closed State = iota
 	// HalfOpen permits one call at a time, the probe.
 	HalfOpen

@@ -66,8 +66,8 @@ func allowJoint(ctx context.Context, asks []joint, each []hybridlimit.Ask) (hybr
 	return res, nil
 }
 
-// tellNever asks Redis for the units left of each limit whose burst is below the
-// cost, for Remaining and ResetAfter of its answer.
+// tellNever fills in Remaining and ResetAfter for each limit whose burst is below
+// the cost. It asks Redis for them.
 func tellNever(ctx context.Context, parts []*part, res hybridlimit.Result) (hybridlimit.Result, error) {
 	for _, p := range parts {
 		was := p.res
@@ -86,8 +86,8 @@ func tellNever(ctx context.Context, parts []*part, res hybridlimit.Result) (hybr
 }
 
 // tellEach writes the answer of its limit into every ask. Asks for one key share
-// the answer, but each has its own units. A call that was not admitted has taken
-// nothing; then only denials are written.
+// the answer, but each has its own units. A denied call has taken nothing, so its
+// asks get only the denials.
 func tellEach(each []hybridlimit.Ask, asks []joint, parts []*part, res *hybridlimit.Result) {
 	for _, p := range parts {
 		for _, i := range p.asks {
@@ -115,9 +115,9 @@ type part struct {
 	asks  []int   // indices of the asks for this key
 }
 
-// partsOf checks the asks and sorts them by tag, the order in which units are
-// taken. res is the answer if Redis need not be asked: the answer of a limit that
-// denies for ever, or, without parts, of a limit that admits everything.
+// partsOf checks the asks and sorts them by tag. Units are taken in this order. res
+// is the answer if Redis need not be asked: the answer of a limit that denies for
+// ever, or, without parts, of a limit that admits everything.
 func partsOf(asks []joint, each []hybridlimit.Ask) (parts []*part, res hybridlimit.Result, err error) {
 	if len(asks) == 0 {
 		return nil, res, fmt.Errorf("global: AllowAll: %w: no limit is asked", hybridlimit.ErrInvalid)

@@ -12,9 +12,10 @@ import (
 type Config struct {
 	// Prefix starts every Redis key, [A-Za-z0-9_.-]+. Empty: "hl".
 	Prefix string
-	// Tags is the number of cluster slots over which keys are spread, 1 to
-	// 16384. It is part of the deployment's identity: another number is another
-	// keyspace. Zero: 16.
+	// Tags is the number of tags, 1 to 16384. Each tag lies in one cluster slot,
+	// and keys are spread over the tags by hash. Tags is part of the deployment's
+	// identity: with another number all keys start as unused keys. Zero:
+	// 16.
 	Tags int
 	// Name names the limiter, [A-Za-z0-9_.-]+. Required.
 	Name string
@@ -33,20 +34,20 @@ type Config struct {
 	// (ErrInvalid). Return Blocked() for a key without a limit. Nil: one limit for
 	// all keys.
 	LimitFor func(key string) hybridlimit.Limit
-	// Subject returns the text that decides the slot of a key. Keys with one
-	// subject share a slot. Nil: the key itself.
+	// Subject returns the text that decides the tag of a key. Keys with one subject
+	// share a tag, and so a cluster slot. Nil: the key itself.
 	Subject func(key string) string
 	// HashKeys is a secret with which callers' keys are hashed before they are
 	// named in Redis. Set it if keys are personal data (an address, an e-mail).
 	// Then the keys cannot be read in Redis or in its backups. In memory a key
-	// stays as it is.
+	// is not hashed.
 	//
 	// The hash is HMAC-SHA-256, cut to 128 bits; lua.Names has the probability
 	// that two keys share a hash. It costs about 1 µs for each decision.
 	//
 	// The secret has 32 to 1024 bytes, the same in all processes. It is part of
 	// the deployment's identity: with another secret, or without one, all keys
-	// begin anew. Keep it out of Redis. The id of hybridlimit.WithRequestID is
+	// start as unused keys. Keep it out of Redis. The id of hybridlimit.WithRequestID is
 	// stored as it is. Zero: keys are named as they are.
 	HashKeys hybridlimit.Secret
 	// Functions runs the library as Redis Functions (FCALL) instead of scripts
@@ -56,9 +57,9 @@ type Config struct {
 	//
 	// Functions need Redis 7 and the rights to FCALL and FUNCTION LOAD. The
 	// library is loaded wherever it is missing. Without Redis 7 or the rights,
-	// every call fails as if there were no Redis. There is no fallback to
-	// scripts, with one exception: a call for a slot that is moving to a new node
-	// of a cluster is sent as EVAL.
+	// every call fails as without Redis. There is no fallback to scripts, with
+	// one exception: a call for a slot that is moving to a new node of a cluster
+	// is sent as EVAL.
 	//
 	// Processes with and without Functions share one state. Zero: scripts.
 	Functions bool

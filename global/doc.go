@@ -11,6 +11,6 @@
 // own cost at most, and its error is ErrUnavailable. Every deadline is honoured,
 // also if the client's ContextTimeoutEnabled is off.
 //
-// [hybridlimit.AllowAll] is a call under several limits, all or nothing. Keys that
-// share a slot travel in one message, which Redis decides as a whole.
+// [hybridlimit.AllowAll] decides one call under several limits, all or nothing. Keys
+// that share a tag travel in one message, which Redis decides as a whole.
 package global

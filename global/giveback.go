@@ -12,11 +12,11 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// NotReturnedError lists the units that a denied or failed hybridlimit.AllowAll
-// had taken and did not give back for certain. Redis did not answer the message
-// that gives them back, so Redis may or may not have applied it. If it did not,
-// the units come back as the limits refill. A Refund of the units risks that they
-// are given back twice.
+// NotReturnedError lists units that a denied or failed hybridlimit.AllowAll had
+// taken, and that may still be taken. Redis did not answer the message that gives
+// them back, so Redis may or may not have applied it. If it did not, the units come
+// back as the limits refill. A Refund of the units risks that they are given back
+// twice.
 type NotReturnedError struct {
 	Asks []hybridlimit.Ask // the taken units; Result is not set
 	Err  error             // the cause; wraps hybridlimit.ErrUnavailable

@@ -23,21 +23,21 @@ func (l *Limiter) Joins(other hybridlimit.Limiter) bool {
 // user, per address, for all), all or nothing. When one limit denies, nothing is
 // taken from the others.
 //
-// Keys that share a slot travel in one message, which Redis decides as a whole.
+// Keys that share a tag travel in one message, which Redis decides as a whole.
 // If all keys have one tag, AllowJoint is as exact as AllowN and costs as much.
 // Keys have one tag if Subject returns the same text for them, or if Tags is 1.
 //
 // Otherwise there is one message for each tag, one after the other in the order
-// of the tags. When a later message denies, the units of the earlier ones are
+// of the tags. If a later message denies, the units of the earlier messages are
 // given back, with one more message for each. Until then, for a round trip or two,
-// other calls find those units taken and may be denied for that reason. No call is
-// ever admitted because of them. Two calls cannot deny each other, since all calls
-// take in the same order. Units return to the window in which they were taken.
-// In a log their entry is removed. Units that a full bucket has refilled in the
-// meantime do not come back twice.
+// other calls find these units taken and may be denied for that reason. No call is
+// ever admitted because of them. Two calls cannot deny each other, because all
+// calls take units in the same order. Units return to the window in which they were
+// taken. In a log their entry is removed. Units that a full bucket has refilled in
+// the meantime do not come back twice.
 //
 // If the call is denied, the result is that of the limit that denied with the
-// longest RetryAfter. It is one of the limits of the message that denied, since
+// longest RetryAfter. It is one of the limits of the message that denied, because
 // later messages are not sent. If all limits admit, the result is that of the
 // limit with the fewest units remaining. Policy names that limit. Delay is the
 // longest of all. Asks for one key of one limiter add up. Limiters of one name

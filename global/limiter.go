@@ -26,7 +26,7 @@ type Limiter struct {
 	names   lua.Names
 	runner  *runner.Runner
 	closed  atomic.Bool
-	done    chan struct{} // closed with the limiter: ends every Wait
+	done    chan struct{} // closed by Close: ends every Wait
 }
 
 var _ hybridlimit.Limiter = (*Limiter)(nil)
@@ -77,8 +77,8 @@ func (l *Limiter) Allow(ctx context.Context, key string) (hybridlimit.Result, er
 // not. It then asks Redis only for Remaining and ResetAfter.
 //
 // With ErrUnavailable, the Result holds the decision of Config.FailOpen, and the
-// units may or may not have been consumed. The same holds for the units with
-// ctx's own error: ctx may have ended while Redis decided.
+// units may or may not have been taken. With ctx's own error, the units may or may
+// not have been taken either: ctx may have ended while Redis decided.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	t, err := l.of(key, n)
 	if err != nil {

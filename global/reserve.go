@@ -17,7 +17,8 @@ const longest = algo.Never - 1
 // refilled yet: they may be used after Delay, and later callers wait behind them.
 // At most one burst can be booked ahead.
 //
-// A queue grants its places in order anyway, and Reserve gets no extra places.
+// A queue serves its places in order anyway, so Reserve gets no additional places
+// there.
 // Windows and logs cannot be booked ahead: there, Reserve is AllowN with a Cancel.
 //
 // A cost above the burst is ErrExceedsBurst. Cancel costs one message. In a window
@@ -71,9 +72,9 @@ func (l *Limiter) book(ctx context.Context, key string, t *terms, n, most int64)
 	return l.take(ctx, key, t, n, algo.Op{Asks: []int64{n}, MaxDelay: most})
 }
 
-// Refund gives back n units of key, for a call that cost less than was taken for
-// it. The key never holds more units than when it is full. A log gives back the
-// units of its oldest entries. A window gives back units of the current window.
+// Refund gives back n units of key, for a call that cost less than it took. The key
+// never holds more units than when it is full. A log gives back the units of its
+// oldest entries. A window gives back units of the current window.
 func (l *Limiter) Refund(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	t, err := l.of(key, n)
 	if err != nil {

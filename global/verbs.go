@@ -8,9 +8,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// AllowLimit is AllowN under a limit that comes with the call, such as the plan in
-// a token. The key's usage stays: its level, in units, survives, capped at the
-// burst of the limit of the next call. A bucket refills at the rate of the last
+// AllowLimit is AllowN under a limit that comes with the call, such as the quota in
+// the caller's token. The key's usage stays: its level, in units, survives, capped at
+// the burst of the limit of the next call. A bucket refills at the rate of the last
 // limit until a call brings another one.
 func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hybridlimit.Limit) (hybridlimit.Result, error) {
 	if err := l.check(key, n); err != nil {

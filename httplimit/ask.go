@@ -78,8 +78,8 @@ func (g *gate) askInTurn(ctx context.Context, parts []part) (denied int, err err
 }
 
 // unavailable reports whether a limiter decided without Redis: by its fallback,
-// and with ErrUnavailable. An error beside a decision is logged and dropped, as
-// when units could not be given back; any other error is returned.
+// and with ErrUnavailable. An error beside a decision is logged and dropped, for
+// example if units could not be given back. Any other error is returned.
 func (g *gate) unavailable(ctx context.Context, res hybridlimit.Result, err error, parts []part) (bool, error) {
 	switch {
 	case err == nil || res.Source == hybridlimit.SourceUnknown:

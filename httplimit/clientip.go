@@ -60,7 +60,7 @@ type IPConfig struct {
 	NAT64 []netip.Prefix
 }
 
-// The most that is read of IPConfig.Header.
+// Bounds on the part of IPConfig.Header that is read.
 const (
 	maxHeaderBytes   = 8 << 10
 	maxHeaderEntries = 64
@@ -139,8 +139,8 @@ func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
 // client reads the header's lines from their end. addr is the host that wrote the
 // next entry; the first is the peer. If a trusted proxy wrote an entry that is not
-// an address, that proxy is the client: nothing else is known. The same holds at
-// the bounds of what is read.
+// an address, that proxy is the client, because nothing else is known. The same
+// holds if the bounds on bytes or entries end the reading.
 func (c IPConfig) client(addr netip.Addr, lines []string) netip.Addr {
 	next := lastHop
 	if c.Header == Forwarded {

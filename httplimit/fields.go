@@ -91,8 +91,8 @@ func (g *gate) publish(h http.Header, parts []part) {
 }
 
 // publishNarrowest sets the fields that describe only the narrowest limit. It keeps
-// those of a middleware around this one if its limit is narrower. For a denial
-// they always describe the limit that denied.
+// the fields of a middleware around this one if its limit is narrower. For a denial
+// the fields always describe the limit that denied.
 func (g *gate) publishNarrowest(h http.Header, p *part, denied bool) {
 	if p.bucket == "" && !g.cfg.XRateLimit {
 		return

@@ -121,8 +121,8 @@ func mustSecret(of string, secret hybridlimit.Secret) {
 // 2⁶⁴ keys.
 const hashBytes = 16
 
-// hashed returns the key of who. The prefix kind keeps keys of different kinds
-// apart: a client may choose the text of another kind.
+// hashed returns the key for the text who. The prefix kind keeps keys of different
+// kinds apart: a client may choose the text of another kind.
 func hashed(kind string, secret hybridlimit.Secret, salt, who string) string {
 	if len(secret) > 0 {
 		mac := hmac.New(sha256.New, []byte(secret))

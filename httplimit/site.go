@@ -81,7 +81,7 @@ type slot struct {
 	n    int
 }
 
-// taken is what a request has taken of one window.
+// taken is a request's part of one window.
 type taken struct {
 	w    *window
 	unit bool          // it took one of the units left
@@ -124,7 +124,7 @@ func (s *site) slot(now time.Time, slowBelow float64, most time.Duration) slot {
 	return mine
 }
 
-// leave returns the slot of a request: its time, and its units too if the request
+// leave returns the slot of a request: its time, and also its units if the request
 // is not sent. Requests behind it keep their times. A later request may be sent at
 // the same time as one of them.
 func (s *site) leave(mine *slot, sent bool, now time.Time) {

@@ -309,8 +309,8 @@ func closeBody(req *http.Request) {
 	}
 }
 
-// The most that is read of a refusal's body, in bytes and time. A connection with a
-// longer or slower body is closed.
+// Bounds on the part of a refusal's body that is read, in bytes and time. A
+// connection with a longer or slower body is closed.
 const (
 	maxDiscard  = 64 << 10
 	discardTime = 100 * time.Millisecond

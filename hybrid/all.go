@@ -19,7 +19,7 @@ type joint struct {
 	N       int64
 }
 
-// allowJoint decides asks and writes the answer of each limit into each.
+// allowJoint decides asks. It writes the answer of each limit into each.
 func (h *Hub) allowJoint(ctx context.Context, asks []joint, each []hybridlimit.Ask) (res hybridlimit.Result, err error) {
 	parts, res, err := h.parts(asks, each)
 	defer func() {
@@ -35,7 +35,7 @@ func (h *Hub) allowJoint(ctx context.Context, asks []joint, each []hybridlimit.A
 		return res, nil
 	}
 	shadowed := res.Shadowed
-	for range len(parts) + 1 { // each round answers, or settles at least one part
+	for range len(parts) + 1 { // each round decides the call, or gets the units of at least one part
 		res, done, err := tryAll(parts)
 		if done || err != nil {
 			if !res.Allowed {
@@ -129,8 +129,8 @@ func (p *part) refuse(v account.Verdict) {
 	p.v, p.shadow = v, true
 }
 
-// parts checks the asks and sorts them into the order in which locks are taken. res is the answer of the limits that count nothing:
-// that of a limit that denies, otherwise that of one that admits.
+// parts checks the asks and sorts them into the order in which locks are taken. res is the answer of the limits that count
+// nothing. If one of them denies, res is its denial.
 func (h *Hub) parts(asks []joint, each []hybridlimit.Ask) (parts []*part, res hybridlimit.Result, err error) {
 	if len(asks) == 0 {
 		return nil, res, fmt.Errorf("hybrid: AllowAll: %w: no limit is asked", hybridlimit.ErrInvalid)
@@ -293,7 +293,7 @@ func (p *part) try() {
 	}
 }
 
-// end keeps the result of the try if the call was admitted, otherwise only the demand that the try saw.
+// end keeps the result of the try if the call was admitted. Otherwise it keeps only the demand that the try counted.
 func (p *part) end(admitted bool) {
 	e, l := p.e, p.Limiter
 	epoch, now := l.hub.clock.Stamp()

@@ -8,8 +8,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/breaker"
 )
 
-// This file tells when decisions are made without Redis: the breaker is not closed, or Redis refuses the syncs of a tag. It also
-// has the reaction to another process that uses this process's identity.
+// This file decides when Redis counts as away: the breaker is not closed, or Redis refuses the syncs of a tag. It also has the
+// reaction to another process that uses this process's identity.
 
 // broken reports whether decisions on a tag must be made without Redis.
 func (h *Hub) broken(tag int) bool { return h.state(tag) != breaker.Closed }

@@ -25,16 +25,16 @@ type Config struct {
 	// admit before Redis is told. With a larger value more keys decide without
 	// waiting. Zero: 0.05. Negative: none. ModeAuto only.
 	Overshoot float64
-	// SyncEvery is K: a key syncs at the latest when it owes this many units,
-	// that is, has admitted them without an answer of Redis. A smaller value
-	// costs more messages. Zero: adaptive, the units that the key uses in
+	// SyncEvery is K: a key syncs at the latest when it owes this many units.
+	// Owed units are admitted, and Redis has not acknowledged them. A smaller
+	// value costs more messages. Zero: adaptive, the units that the key uses in
 	// SyncInterval, and at least 1000; the bound of ModeDeferred then uses 1000.
 	SyncEvery int64
 	// SyncInterval is T: a key syncs at the latest this long after the first
 	// unit owed. A smaller value costs more messages. If more keys are in use
 	// than a connection can sync in half of its time, syncs that can wait take
 	// longer: seconds at 100 000 keys a second. The units that a key may owe are
-	// bounded all the same. Zero: 50 ms.
+	// still bounded. Zero: 50 ms.
 	SyncInterval time.Duration
 	// MaxWait bounds the time that a decision waits for Redis. Zero: 20 ms.
 	// Negative: never wait (not with ModeExact).
@@ -42,9 +42,9 @@ type Config struct {
 	// MaxKeys bounds the number of keys in memory. The least recently used key
 	// is evicted first, after it has paid the units that it owes. If Redis is
 	// away and memory is full of keys that owe units, further keys share one
-	// allowance. It is as large as the fallback shares of MaxKeys keys, and no
-	// key gets more than its own share of it: see docs/operations.md. Zero:
-	// 100 000.
+	// allowance. The allowance is as large as the fallback shares of MaxKeys
+	// keys. No key gets more than its own share of it: see docs/operations.md.
+	// Zero: 100 000.
 	MaxKeys int
 	// MaxKeyBytes is the length of the longest valid key, in bytes. Zero: 512.
 	MaxKeyBytes int
@@ -76,13 +76,13 @@ type Config struct {
 	// check the guess. The command hybridlimit inspect -digest finds the key.
 	LogDenials time.Duration
 	// LimitFor returns the limit of a key. It is called when a key comes into
-	// memory, not on the common path. It must be safe for concurrent use. A limit
+	// memory, not on the fast path. It must be safe for concurrent use. A limit
 	// that New would refuse, or of another algorithm, makes the call fail with
 	// ErrInvalid. For a key without a limit return Blocked(), which denies every
 	// call. Nil: one limit for all keys.
 	LimitFor func(key string) hybridlimit.Limit
-	// Subject maps a key to the text that decides its Redis slot. Keys with one
-	// subject share a slot. Nil: the key itself.
+	// Subject maps a key to the text that decides its tag. Keys with one subject
+	// share a tag, and so a cluster slot. Nil: the key itself.
 	Subject func(key string) string
 	// Hub configures the limiter's own hub. It is for New only.
 	Hub HubConfig
@@ -100,7 +100,8 @@ type HubConfig struct {
 	Name string
 	// Tags is the number of tags, 1 to 16384. Each tag lies in one cluster slot, and
 	// keys are spread over them by hash. Tags is part of the deployment's
-	// identity: with another number all keys begin anew. Zero: 16.
+	// identity: with another number all keys start as unused keys.
+	// Zero: 16.
 	Tags int
 	// FleetSize is N, the number of processes, until two heartbeats have
 	// measured it. If Redis is down at the start, it sets the size of the
@@ -122,7 +123,7 @@ type HubConfig struct {
 	//
 	// The secret has 32 to 1024 bytes and is the same in all processes. It is
 	// part of the deployment's identity: with another secret, or without one, all
-	// keys begin anew. Keep it out of Redis. Zero: keys are not hashed.
+	// keys start as unused keys. Keep it out of Redis. Zero: keys are not hashed.
 	HashKeys hybridlimit.Secret
 	// Functions runs the library as Redis Functions (FCALL) instead of scripts
 	// (EVALSHA). It is the same Lua at the same speed, but Redis keeps it: it is

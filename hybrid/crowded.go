@@ -9,8 +9,8 @@ import (
 
 // This file has the part of Inspect for keys for which memory has no room.
 
-// crowded reports whether memory has no room for a key that is not there. That is so if none of the keys at which store.add would
-// look can be evicted.
+// crowded reports whether memory has no room for a key that is not in memory. This is the case if none of the entries that
+// store.add would check can be evicted.
 func (l *Limiter) crowded(key string, now int64) bool {
 	others := l.store.inTheWay(key)
 	return len(others) > 0 && !slices.ContainsFunc(others, func(e *entry) bool { return e.mayGo(now) })

@@ -16,7 +16,7 @@ const (
 )
 
 // denials bounds how often a denial is logged. It also counts the denials without a line of their own: each is in the "more" of
-// one later line. The common path counts its denials in the budgets; they can be logged when the budgets have been taken back.
+// one later line. The fast path counts its denials in the budgets; they can be logged when the budgets have been taken back.
 type denials struct {
 	next atomic.Int64 // ns on the hub's clock: no line before
 
@@ -27,9 +27,9 @@ type denials struct {
 	closed bool       // the limiter is closed: a line may be written at any time
 }
 
-// take returns the number of unlogged denials and marks them as logged. It reports false, and takes none, before the next line is
-// due, and if fewer than least denials from outside the budgets are unlogged. With least 1 that means that another line has
-// already counted the caller's denial. Call it without d.mu.
+// take returns the number of unlogged denials and marks them as logged. It returns false and marks nothing in two cases: the next
+// line is not due, or fewer than least denials from outside the budgets are unlogged. With least 1, the second case means that
+// another line has already counted the caller's denial. Call it without d.mu.
 func (d *denials) take(c *counters, least, now, every int64) (untold int64, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -102,7 +102,7 @@ func (l *Limiter) logDenial(key string, r *account.Plan, n int64, res *hybridlim
 	l.hub.log.write(slog.LevelInfo, msgDenied, 0, attrs)
 }
 
-// beatDenials is called with each heartbeat, so that denials of the common path are logged too. When a line is due, it takes back
+// beatDenials is called with each heartbeat, so that denials of the fast path are logged too. When a line is due, it takes back
 // the budgets that have denied. The next denial of such a key then reaches logDenial. Denials that are still unlogged at the next
 // heartbeat get a line without a key.
 func (l *Limiter) beatDenials() {

@@ -10,7 +10,7 @@
 // from one of the two and returns. If both run out, it waits for Redis, for at
 // most Config.MaxWait. If Redis has shown that a key is empty, the key is denied
 // locally until it can have refilled. While units are scarce, processes take
-// turns to ask. So a key over its limit causes almost no load on Redis.
+// turns in asking Redis. So a key over its limit causes almost no load on Redis.
 //
 // If a process's part of the bucket is below one unit (a few requests a minute
 // over forty processes), nothing can be leased, and each decision costs a round
@@ -27,36 +27,44 @@
 //
 // # Guarantees
 //
-// With Redis's memory intact, N not underestimated, no Refund, Reset or Charge, and
-// while no decision's Source is Fallback or Switch, for any schedule, delay,
-// load and T, what the fleet admits of a token or leaky bucket in any interval (s, t] is
+// Under a token or leaky bucket, the number of units that the fleet admits in any
+// interval (s, t] is
 //
 //	ModeDeferred, ModeAuto:  ≤ Burst + rate·(t-s) + (N-1)·C
 //	ModeStrict, ModeExact:   ≤ Burst + rate·(t-s)
 //
-// where N is the number of processes and C is, for ModeAuto,
-// ⌊Overshoot·Burst/max(N-1, 1)⌋, so that the excess is at most
-// Overshoot·Burst; for ModeDeferred, min(K, ⌊Burst/max(N-1, 1)⌋). A call that
-// waited for Redis counts at the moment at which Redis decided. The excess is
-// carried as debt, down to -Burst, so that the long-run rate holds.
+// N is the number of processes. For ModeAuto, C is
+// ⌊Overshoot·Burst/max(N-1, 1)⌋, so the excess is at most Overshoot·Burst. For
+// ModeDeferred, C is min(K, ⌊Burst/max(N-1, 1)⌋). A call that waited for Redis
+// counts at the moment at which Redis decided. The excess is carried as debt,
+// down to -Burst, so the long-run rate holds.
 //
-// A fixed window counts at most Rate + (N-1)·C, and a sliding window's estimate
-// is no larger, C being of Rate for Burst. (An estimate is not a trailing count:
-// see docs/windows.md.) A queue forwards no faster than its rate, each forward up
-// to a round trip late; a log is exact, and asks for each call.
+// The bound holds for any schedule, delay, load and T, under these conditions:
 //
-// In a partition the processes that reach Redis keep the whole limit, and each
-// process that is cut off has its share besides: with FallbackShare and k of N
-// processes cut off the fleet admits at most limit·(1 + k/N). These shares are
+//   - Redis's memory is intact.
+//   - All processes have the same limit for the key.
+//   - N is not underestimated.
+//   - There is no Refund, Reset or Charge.
+//   - No decision's Source is Fallback or Switch.
+//
+// A fixed window counts at most Rate + (N-1)·C. The estimate of a sliding window
+// has the same bound. For windows, C has Rate in place of Burst. (An estimate is
+// not a trailing count: see docs/windows.md.) A queue forwards no faster than its
+// rate, and each forward is up to a round trip late. A log is exact, and asks
+// Redis for each call.
+//
+// In a partition, the processes that reach Redis keep the whole limit. Each
+// process that is cut off has its share on top: with FallbackShare and k of N
+// processes cut off, the fleet admits at most limit·(1 + k/N). These shares are
 // repaid when the partition ends.
 //
-// In a total outage with FallbackShare the fleet admits at most
+// In a total outage with FallbackShare, the fleet admits at most
 // N·max(limit/N known, FallbackFloor per time-to-full).
 //
-// A Redis that lost its state (wiped, or restored from a snapshot) gives new
-// quota only for a short time. Processes notice the loss with their next answer
-// or heartbeat. They send Redis the last level that they saw of each key that is
-// not full by now. The lowest level counts, so the use of crashed and idle
+// A Redis that lost its state (wiped, or restored from a snapshot) admits used
+// units again only for a short time. Processes notice the loss with their next
+// answer or heartbeat. They send Redis the last level that they saw of each key
+// that is not full by now. The lowest level counts, so the use of crashed and idle
 // processes is restored with it. The fleet takes a quarter of Redis's time for
 // this: about a second for a few thousand keys, and 20 000 keys a second beyond
 // that. A key in use is restored at its next sync. Units that were debited after

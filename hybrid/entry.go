@@ -17,24 +17,24 @@ import (
 // tick is the time between two epochs of the clock.
 const tick = clock.Tick
 
-// entry is one key in memory: its account behind a lock, and the word, a packed account.Budget, from which the common path
-// spends without the lock.
+// entry is one key in memory. A lock guards its account. The word is a packed account.Budget: the fast path spends from it
+// without the lock.
 type entry struct {
-	// Finding the entry and admitting take one line of the cache: layout_test.go.
+	// The fast path reads one cache line of the entry: see layout_test.go.
 	name  string         // the caller's key
-	short [shortKey]byte // where name lies if it fits
+	short [shortKey]byte // holds the bytes of name, if they fit
 	word  atomic.Uint64
-	rest  atomic.Uint64                // a float64: see left
+	rest  atomic.Uint64                // a float64: see estimate
 	plan  atomic.Pointer[account.Plan] // changed under mu
 
 	shut atomic.Int64 // account.DenyUntil
-	ends atomic.Int64 // ns: when the window ends; 0: it is a bucket, or not known
+	ends atomic.Int64 // ns: end of the window; 0: not known, or no window
 
 	lim  *Limiter
 	node ratesync.Node
 
-	mu      sync.Mutex // guards the rest; never held across I/O; by lock and unlock
-	*whole             // while mu is held, and while the account does not fit compact
+	mu      sync.Mutex // guards the fields below; never held across I/O; use lock and unlock
+	*whole             // set while mu is held, and while the account does not fit compact
 	compact account.Compact
 	dead    bool // evicted: look the key up again
 }
@@ -45,18 +45,18 @@ type whole struct {
 	waiters account.Waiters
 }
 
-// shortKey is how long a key may be that lies in its entry, where comparing it touches no other memory.
+// shortKey is the longest key, in bytes, that is stored inside its entry. Comparing such a key touches no other memory.
 const shortKey = 24
 
-// newEntry is an entry for a key, of which it keeps a copy: the caller's string may be a piece of a request, or of a buffer that
-// is about to be used again.
+// newEntry returns an entry with a copy of the key: the caller's string may be a piece of a request, or of a buffer that will be
+// used again.
 func newEntry(l *Limiter, key string) *entry {
 	e := &entry{lim: l}
 	if len(key) > shortKey {
 		e.name = strings.Clone(key)
 		return e
 	}
-	e.name = unsafe.String(&e.short[0], copy(e.short[:], key)) // which is not written to again
+	e.name = unsafe.String(&e.short[0], copy(e.short[:], key)) // short is never written again
 	return e
 }
 
@@ -68,11 +68,11 @@ func (e *entry) is(key string) bool {
 	return len(e.name) == len(key) && string(e.short[:len(key)]) == key
 }
 
-// tag is the hash partition that the key is in.
+// tag returns the hash partition of the key.
 func (e *entry) tag() int { return int(e.node.Tag) }
 
-// wholes keeps the wholes of entries that do not need theirs. A key needs several times as much memory while something is on
-// its way, waits or is booked as it needs between calls.
+// wholes recycles the wholes of entries that do not need theirs. A key with a sync in flight, a waiting call or a booking needs
+// several times the memory of a key between calls.
 var wholes = sync.Pool{New: func() any { return new(whole) }}
 
 func (e *entry) lock() {
@@ -100,7 +100,7 @@ func (e *entry) unlock() {
 	e.mu.Unlock()
 }
 
-// settleDown gives up the whole where the compact form says the same.
+// settleDown replaces the whole by the compact form, if that loses nothing.
 func (e *entry) settleDown() {
 	if e.waiters.Len() > 0 || e.account.OnItsWay() {
 		return
@@ -115,7 +115,7 @@ func (e *entry) settleDown() {
 	e.whole = nil
 }
 
-// begin takes back the word and ends leases that are over. Every event starts here.
+// begin takes back the budget and ends leases that are over. Every event starts here.
 func (e *entry) begin(now int64) {
 	spent, expired := e.account.Begin(account.UnitsOf(e.word.Swap(0)), now)
 	e.lim.count.drained(spent.Kind, spent.Units)
@@ -124,13 +124,13 @@ func (e *entry) begin(now int64) {
 	}
 }
 
-// end loads the word, which is good from the epoch that was read before the event's now.
+// end loads a new budget into the word. The budget is valid from the given epoch, which was read before now.
 func (e *entry) end(c *account.Conditions, epoch uint64, now int64) {
 	var b account.Budget
 	var until int64
 	switch p := e.plan.Load(); {
-	case e.lim.wordless() || e.lim.outdated(p): // asked after the epoch was read: see Limiter.stop, changeSwitch and SetLimit
-	case e.lim.exactly(p): // what the fallback left is settled like any other, and decides nothing
+	case e.lim.wordless() || e.lim.outdated(p): // checked after the epoch was read: see Limiter.stop, changeSwitch and SetLimit
+	case e.lim.exactly(p): // Redis decides; units that the fallback left are settled, and never loaded
 	default:
 		b, until = e.account.Load(c, now)
 	}
@@ -142,7 +142,7 @@ func (e *entry) end(c *account.Conditions, epoch uint64, now int64) {
 	e.word.Store(b.Pack(clock.GoodUntil(epoch, now, min(until, e.lim.store.turnover.notedBy(now)))))
 }
 
-// conditions is what an event of the entry needs to know now. Call it under e.mu.
+// conditions returns the conditions of an event of the entry. Call it under e.mu.
 func (e *entry) conditions(p *account.Plan, now int64) account.Conditions {
 	c := e.lim.conditions(p, now)
 	if c.Broken = e.lim.alone(e.tag()); c.Broken {
@@ -151,27 +151,28 @@ func (e *entry) conditions(p *account.Plan, now int64) account.Conditions {
 	return c
 }
 
-// estimate notes the estimate of the fleet's units beyond the word's; negative is debt. A word is good for long, and meanwhile
-// units come back: so the line is kept on which they do, by its value at the time 0 of the clock that the common path reads.
-// (Units of windows do not come back in this sense.)
+// estimate stores the estimate of the fleet's units without those of the budget; negative is debt. Units come back while the
+// budget is valid, so the estimate is a line over time. It is stored as its value at time 0 of the rough clock. Its slope is
+// PerNs, which is 0 for windows.
 func (e *entry) estimate(p *account.Plan, units int64) {
 	e.rest.Store(math.Float64bits(float64(units) - p.PerNs*float64(e.lim.hub.clock.Rough())))
 }
 
-// units is that estimate by the time of the clock.
+// units returns that estimate at the present time of the rough clock.
 func (e *entry) units(p *account.Plan, c *clock.Clock) float64 {
 	return math.Float64frombits(e.rest.Load()) + p.PerNs*float64(c.Rough())
 }
 
-// floatSlack is how many units an estimate in floats may be wrong by.
+// floatSlack is the largest rounding error of an estimate in floats, in units.
 const floatSlack = 1e-3
 
-// left is the estimate in whole units.
+// left returns the estimate in whole units.
 func (e *entry) left(p *account.Plan) int64 {
 	return int64(math.Floor(e.units(p, e.lim.hub.clock) + floatSlack))
 }
 
-// windowEnd is until when the window lasts: by Redis's clock, or else at least, by the view; 0: not known, or no window.
+// windowEnd returns the end of the window by Redis's clock. While that clock is not known, it returns the earliest end that the
+// view permits; 0: not known, or no window.
 func (e *entry) windowEnd(c *account.Conditions, now int64) int64 {
 	if end := e.lim.hub.clocks.windowEnd(e.tag(), c.Window.Period, now); end > 0 {
 		return end
@@ -179,10 +180,11 @@ func (e *entry) windowEnd(c *account.Conditions, now int64) int64 {
 	return e.account.WindowEnds()
 }
 
-// Node is for the sync engine.
+// Node implements ratesync.Item.
 func (e *entry) Node() *ratesync.Node { return &e.node }
 
-// Freeze is for the sync engine. Its time is a little older than the epoch's, and a word must not be: it is not used.
+// Freeze implements ratesync.Item. It ignores the time of the engine, which is a little older than the epoch: the time of a
+// budget must not be older than its epoch.
 func (e *entry) Freeze(time.Time) (wire.Op, bool) {
 	if e.lim.mute() {
 		e.quiet()
@@ -196,7 +198,7 @@ func (e *entry) Freeze(time.Time) (wire.Op, bool) {
 	return op, ok
 }
 
-// freeze also returns the ns since the view was received; negative: there is none.
+// freeze also returns the ns since the view was received; negative: there is no view.
 func (e *entry) freeze() (op wire.Op, age int64, ok bool) {
 	l := e.lim
 	e.lock()
@@ -219,12 +221,12 @@ func (e *entry) freeze() (op wire.Op, age int64, ok bool) {
 	return wire.Op{Key: l.hub.names.State(e.tag(), l.cfg.Name, e.name), Limit: p.Limit, Op: said}, age, ok
 }
 
-// Settle is for the sync engine. The view counts as received now, under the lock: never earlier than it was.
+// Settle implements ratesync.Item. The view counts as received now, under the lock. This is never too early.
 func (e *entry) Settle(a ratesync.Answer) {
 	l := e.lim
 	e.lock()
 	sent := e.waiters.Sent()
-	defer l.found(sent.Bucket, a.Level) // last: the lock is free then
+	defer l.found(sent.Bucket, a.Level) // runs last, when the lock is free
 	ans := account.Answer{Answer: a.Answer, RedisNow: a.RedisNow, Sent: l.hub.clock.At(a.Sent)}
 	if e.dead { // closed meanwhile
 		l.count.book(e.account.ReceiveClosed(ans))
@@ -249,14 +251,14 @@ func (e *entry) Settle(a ratesync.Answer) {
 	e.sync(next)
 }
 
-// Drop is for the sync engine.
+// Drop implements ratesync.Item.
 func (e *entry) Drop() {
 	e.lock()
 	defer e.unlock()
 	e.lim.count.book(e.account.GiveUp(&e.waiters))
 }
 
-// sync queues the entry as an event wants. Call it without e.mu.
+// sync queues the entry as an event asks for it. Call it without e.mu.
 func (e *entry) sync(s account.Sync) {
 	if s == account.SyncNot || e.lim.mute() {
 		return
@@ -269,7 +271,7 @@ func (e *entry) sync(s account.Sync) {
 	}
 }
 
-// adapt gives an entry another plan, of a limit that counts. Call it under e.mu.
+// adapt gives the entry another plan. The plan must be of a limit that counts. Call it under e.mu.
 func (e *entry) adapt(p *account.Plan, now int64) {
 	old := e.plan.Load()
 	if old == p {
@@ -280,7 +282,7 @@ func (e *entry) adapt(p *account.Plan, now int64) {
 	e.account.Adapt(old, p, e.lim.share(old, e.lim.fleet.Size()), now)
 }
 
-// leave takes a waiting call out. If it was answered meanwhile, that answer counts.
+// leave removes a waiting call. If the call was answered in the meantime, leave returns that answer and true.
 func (e *entry) leave(w *account.Waiter) (account.Verdict, bool) {
 	e.lock()
 	defer e.unlock()
@@ -290,7 +292,7 @@ func (e *entry) leave(w *account.Waiter) (account.Verdict, bool) {
 	return account.Verdict{}, false
 }
 
-// tryEvict marks the entry dead unless it owes, waits, or is in use.
+// tryEvict marks the entry dead, unless it is locked, owes units, or waits for Redis. It reports whether it did.
 func (e *entry) tryEvict(now int64) bool {
 	if !e.tryLock() {
 		return false
@@ -312,9 +314,9 @@ func (e *entry) tryEvict(now int64) bool {
 	return true
 }
 
-// die marks the entry dead, and takes it out of its lane's queue: else a key that is forgotten while Redis is away would stay in
-// memory until Redis is back. A sync of it that is still wanted comes to nothing. Call it under e.mu: a lane's lock comes after an
-// entry's, and no method of an entry is called under it.
+// die marks the entry dead, and removes it from the queue of its lane. Otherwise a key that is forgotten while Redis is away
+// would stay in memory until Redis is back. If the entry is still queued later, freeze sends nothing. Call die under e.mu: an
+// entry's lock is taken before a lane's, and no method that locks an entry is called under a lane's lock.
 func (e *entry) die() {
 	e.dead = true
 	e.lim.hub.engine.Remove(e.tag(), e)

@@ -11,8 +11,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// This file has decisions that Redis makes, with one message each. They are for ModeExact, for sliding logs, and for keys for which
-// memory has no room.
+// This file has direct calls: Redis makes the decision, with one message for each. They are for ModeExact, for sliding logs, and
+// for keys for which memory has no room.
 
 // exact asks Redis to decide this call. The message is sent once and has no envelope.
 func (l *Limiter) exact(ctx context.Context, key string, n int64, given *account.Plan) (hybridlimit.Result, error) {
@@ -69,8 +69,8 @@ func said(p *account.Plan, ans wire.Answer, least int64) account.Verdict {
 	return v
 }
 
-// askNow sends a message with one op, once and without an envelope. It returns the answer and Redis's time then, in µs. It reports
-// false without an answer.
+// askNow sends a message with one op, once and without an envelope. It returns the answer, and the time at which Redis gave it,
+// in µs of Redis time. Without an answer it returns false.
 func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans wire.Answer, now int64, ok bool) {
 	if l.mute() {
 		return ans, 0, false
@@ -159,8 +159,8 @@ func (l *Limiter) refused(key string, at place, n int64) (r account.Refusal, now
 	return r, now, !e.dead && e.plan.Load().Limit == at.plan.Limit && r.Holds(n, now)
 }
 
-// refuse notes a refusal of n units that was received at now. An earlier refusal of as few units or fewer stays while it holds.
-// Only logs need this: ModeExact asks every time.
+// refuse notes a refusal of n units that was received at now. An earlier refusal of at most n units stays while it holds. Only
+// logs need this: ModeExact asks every time.
 func (l *Limiter) refuse(key string, at place, n int64, ans wire.Answer, sent, now int64) {
 	if l.cfg.Mode == ModeExact || at.plan.Kind != algo.KindLog {
 		return

@@ -16,7 +16,7 @@ type fleet struct {
 
 	beaten int64   // µs of Redis's time of the last answered heartbeat; 0: none
 	loaded bool    // Redis has the batch script
-	small  bool    // the log line that C is 0 was written
+	small  bool    // the log line about a C of 0 was written
 	name   *string // the identity of the last heartbeat
 }
 
@@ -55,7 +55,8 @@ func (l *Limiter) beat() {
 	}
 }
 
-// leave takes the process out of the fleet. It waits for the last heartbeat first, because a later one would bring the process back.
+// leave takes the process out of the fleet. It first waits for the heartbeat in flight, which would otherwise bring the process
+// back.
 func (l *Limiter) leave() {
 	l.stopOnce.Do(func() { close(l.stopBeat) })
 	<-l.beaten

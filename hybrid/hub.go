@@ -151,9 +151,9 @@ func (h *Hub) makeBreakers() error {
 	return nil
 }
 
-// inFlight returns the bound of the ops that a process has in flight to one Redis; 0 is no bound. Four full batches keep Redis
-// busy over a round trip of some ms. If Redis hangs, they are as many time-outs at once as it takes to open the breaker. In a
-// cluster there is no bound, because it would span all tags: those of a node that is down would hold up the others. See
+// inFlight returns the largest number of ops that a process has in flight to one Redis; 0 is no bound. Four full batches keep
+// Redis busy over a round trip of some ms. If Redis hangs, their time-outs are enough to open the breaker. In a cluster there is
+// no bound, because it would span all tags: the tags of a node that is down would hold up the other tags. See
 // docs/decisions/0018-ops-in-flight.md.
 func (h *Hub) inFlight() int {
 	if len(h.breakers) > 1 {

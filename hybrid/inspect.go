@@ -20,9 +20,9 @@ const (
 	OutcomeAsk   Outcome = "ask" // the call asks Redis and waits for MaxWait at most; then it is decided without Redis
 )
 
-// Inspection is what this process knows of a key, and the answer that a call for
-// one unit would get. Durations in JSON are nanoseconds. It contains the key, so
-// keep it where keys may be seen.
+// Inspection has this process's knowledge of a key, and the answer that a call
+// for one unit would get. Durations in JSON are nanoseconds. It contains the key,
+// so keep it where keys may be seen.
 type Inspection struct {
 	Policy string            `json:"policy"` // Config.Name
 	Key    string            `json:"key"`    // as passed to Inspect
@@ -71,7 +71,7 @@ type Inspection struct {
 // String returns the Sentence.
 func (i Inspection) String() string { return i.Sentence }
 
-// Inspect returns what this process knows of a key, and the answer that a call
+// Inspect returns this process's knowledge of a key, and the answer that a call
 // for one unit would get, with the reason in a sentence. It is for people on
 // call. It takes no units, changes nothing and counts nothing. It calls only
 // Config.LimitFor and Config.Subject. It costs some µs, and holds the key's lock
@@ -83,7 +83,7 @@ func (l *Limiter) Inspect(_ context.Context, key string) (Inspection, error) {
 	return i, err
 }
 
-// InspectRedis is Inspect and also asks Redis for the key's state now. It ignores
+// InspectRedis is Inspect, and also asks Redis for the key's present state. It ignores
 // the breaker and the switch. It costs three messages, and waits for them,
 // HubConfig.SyncTimeout at most. It writes to Redis only if the script is missing
 // in the script cache, or the library of HubConfig.Functions is missing. If Redis
@@ -244,8 +244,8 @@ func (x *explanation) ask(because string) {
 	x.outcome, x.source, x.because = OutcomeAsk, hybridlimit.SourceRedis, because
 }
 
-// explain decides a call for one unit and records the reason. It decides the cases without the account itself, as Limiter.slow does.
-// For the rest it makes the call on a copy of the account.
+// explain decides a call for one unit and records the reason. If the decision does not depend on the account, explain makes it
+// itself, as Limiter.slow does. Otherwise it makes the call on a copy of the account.
 func (x *explanation) explain() {
 	l, c := x.l, &x.conditions
 	switch x.switched {

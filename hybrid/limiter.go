@@ -118,7 +118,7 @@ func (l *Limiter) stop() {
 	l.hub.clock.Void()
 }
 
-// shut does what stop does, releases waiting calls, and gives up the identity.
+// shut stops the limiter as stop does, releases waiting calls, and gives up the identity.
 func (l *Limiter) shut() {
 	l.stop()
 	l.closeOnce.Do(func() {
@@ -138,9 +138,9 @@ func (l *Limiter) Allow(ctx context.Context, key string) (res hybridlimit.Result
 	return l.uncommon(ctx, key, 1)
 }
 
-// AllowN takes n units of key, all or none. It usually decides in memory. It waits for Redis when this process's part
-// of the limit is too small, for at most Config.MaxWait. Only this wait observes ctx: when ctx ends first, nothing is
-// charged and AllowN returns the error of ctx.
+// AllowN takes n units of key, all or none. It usually decides in memory. If this process's part of the limit is too
+// small, AllowN waits for Redis, for at most Config.MaxWait. Only this wait observes ctx: when ctx ends first, nothing
+// is charged and AllowN returns the error of ctx.
 //
 // An n above the burst is denied for ever. Remaining is then the estimate from memory. For a key that this process
 // does not know, a message to Redis that takes nothing supplies Remaining.
@@ -175,8 +175,8 @@ func (l *Limiter) check(key string, n int64) error {
 // that the entry's plan is current, and that no switch decides.
 //
 // The answer is written in place, field by field, before the atomic operation on the budget. That operation waits
-// until earlier writes have reached the cache. A copy of a fresh answer in larger pieces than it was written in waits
-// for the same, and took as long as all the rest (BenchmarkAllow).
+// until earlier writes have reached the cache. The rejected alternative copies the answer in pieces larger than the
+// writes. Such a copy waits for the cache too, and took as long as the rest of the call (BenchmarkAllow).
 func (l *Limiter) common(e *entry, r *account.Plan, n int64, res *hybridlimit.Result) bool {
 	if n > r.Burst || n > account.MaxUnits {
 		return false
@@ -345,7 +345,7 @@ func (l *Limiter) lazily(now time.Time) time.Time {
 	return l.hub.clock.Time(at)
 }
 
-// conditions returns the conditions of an event of a key, without those that depend on its tag: see entry.conditions.
+// conditions returns the conditions of an event of a key. entry.conditions adds the conditions that depend on the tag.
 func (l *Limiter) conditions(p *account.Plan, now int64) account.Conditions {
 	c := account.Conditions{
 		Bucket: p.Bucket, Window: p.Window, Limit: p.Limit, Mode: account.Mode(l.cfg.Mode),

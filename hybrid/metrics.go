@@ -25,7 +25,7 @@ const (
 )
 
 // metrics exports the counters of a hub when a reader collects them. Only distributions are recorded, at each sync.
-// Decisions on the fast path cost nothing more with metrics. Without a provider a sync costs nothing more either.
+// Metrics do not make the fast path slower. Without a provider they do not make a sync slower either.
 type metrics struct {
 	meter     metric.Meter
 	in        instruments
@@ -87,7 +87,7 @@ func (h *histograms) stale(ns int64) {
 	}
 }
 
-// synced records a batch of syncs, or an exact call.
+// synced records a batch of syncs, or a direct call.
 func (m *metrics) synced(ctx context.Context, took time.Duration, ops int) {
 	if m.duration != nil {
 		m.duration.Record(ctx, took.Seconds(), m.record...)

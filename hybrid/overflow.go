@@ -54,7 +54,7 @@ func (c *cells) lacks(full int64, t account.Fallback, now int64) float64 {
 	return float64(max(0, full-now)) * t.PerNs
 }
 
-// spans returns the ns in which so many units come back, rounded up.
+// spans returns the ns in which the units come back, rounded up.
 func spans(units float64, t account.Fallback) int64 {
 	return int64(min(math.Ceil(units/t.PerNs), 1<<61))
 }
@@ -111,8 +111,8 @@ func (o *overflow) release(now int64) {
 	}
 }
 
-// withoutMemory decides a call that Redis does not answer, for a key that finds no room in memory. The units it
-// admits are counted and not owed: Redis never hears of them.
+// withoutMemory decides a call that Redis does not answer, for a key that finds no room in memory. The admitted units
+// are counted as dropped and not owed: Redis never learns of them.
 func (l *Limiter) withoutMemory(key string, at place, n int64) account.Verdict {
 	if l.cfg.Mode == ModeStrict && !l.alone(at.tag) { // as account.Account.without
 		return account.Verdict{Action: account.Deny, Source: hybridlimit.SourceTimeout, Retry: max(int64(l.hub.engine.RTT()), int64(tick))}

@@ -10,7 +10,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// static is the answer of a limit that counts nothing; ok is false for any other.
+// static returns the answer of a limit that counts nothing. ok is false for any other limit.
 func static(p *account.Plan, res hybridlimit.Result, n int64) (_ hybridlimit.Result, ok bool) {
 	if !account.Static(p.Limit) {
 		return res, false
@@ -24,13 +24,13 @@ func static(p *account.Plan, res hybridlimit.Result, n int64) (_ hybridlimit.Res
 	return res, true
 }
 
-// exactly reports whether every decision asks Redis. A log does, since each of its calls has a time of its own. A limit that counts
-// nothing stands for the one before it: LimitFor may still give keys logs.
+// exactly reports whether Redis decides every call. It decides every call of a log, because each call has its own time. A limit
+// that counts nothing stands for the limit before it, because LimitFor may still give logs to keys.
 func (l *Limiter) exactly(p *account.Plan) bool {
 	return l.cfg.Mode == ModeExact || p.Kind == algo.KindLog || p.Counts == hybridlimit.AlgSlidingLog
 }
 
-// slotTime is how long a unit of a queue takes; 0: nothing is queued.
+// slotTime returns the time in which a queue serves one unit; 0: the plan is of no queue.
 func slotTime(p *account.Plan) time.Duration {
 	if !p.Bucket.Queue {
 		return 0
@@ -38,25 +38,25 @@ func slotTime(p *account.Plan) time.Duration {
 	return time.Duration(p.Each())
 }
 
-// outdated reports whether SetLimit has replaced the limit that a key still has.
+// outdated reports whether SetLimit has replaced r as the limiter's limit.
 func (l *Limiter) outdated(r *account.Plan) bool {
 	return r.From == account.FromLimiter && r != l.plan.Load()
 }
 
-// revertsToOwn reports whether the next call without a limit restores the key's own limit: the last limit came with a call, or
-// SetLimit has replaced it and LimitFor may give another.
+// revertsToOwn reports whether the next call without a limit restores the key's own limit. It does if the last limit came with a
+// call. It also does if SetLimit has replaced the last limit and LimitFor may return another one.
 func (l *Limiter) revertsToOwn(r *account.Plan) bool {
 	return r.From == account.FromCall || l.cfg.LimitFor != nil && l.outdated(r)
 }
 
-// SetLimit changes the limit of every key that has none of its own, at once. What a key has used stays used: its level, in units,
-// survives, capped at the new burst, and refills at the new rate from then on. It is never a free refill. Units that are leased
-// already may still be spent, for a second at most, or, of windows, until their window ends.
+// SetLimit changes the limit of every key that has no limit of its own, at once. Used units stay used: the level of a key, in
+// units, survives, capped at the new burst, and refills at the new rate from then on. A change is never a free refill. Units that
+// are already leased may still be spent, for at most one second. Leased units of a window may be spent until their window ends.
 //
-// It changes this process only, and never the algorithm. Other processes keep their limit until they are told too. Until then each
-// op counts by the limit of its sender, and the fleet may admit more than the larger of the limits: change all processes soon after
-// each other. A limiter that shares its identity with another of this program refuses, because the other would go on with the old
-// limit.
+// SetLimit changes this process only, and never the algorithm. Other processes keep their limit until their own SetLimit. Until
+// then each op counts by the limit of its sender, and the fleet may admit more than the larger of the limits. So change all
+// processes soon after each other. SetLimit fails if another limiter of this program has the same client, prefix and name,
+// because that limiter would continue with the old limit.
 func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
 	if l.closed.Load() {
 		return hybridlimit.ErrClosed
@@ -85,9 +85,9 @@ func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
 	return nil
 }
 
-// sameAlgorithm refuses a limit that counts otherwise than a limiter does: what
-// is used under the one says nothing under the other. Limits that count nothing
-// go with all.
+// sameAlgorithm returns an error if the algorithm of the limit differs from the
+// limiter's: usage under one algorithm has no meaning under another. Limits that
+// count nothing are compatible with all.
 func sameAlgorithm(limit hybridlimit.Limit, have *account.Plan) error {
 	var bad hybridlimit.Violations
 	if counts := (hybridlimit.Limit{Algorithm: have.Counts}); limit.Algorithm != have.Counts && !account.Static(limit) && !account.Static(counts) {

@@ -18,7 +18,7 @@ const longest = algo.Never - 1 // µs
 
 // Reserve takes n units of key now. It takes units in hand first, and otherwise asks Redis for this one call. From a
 // bucket it can also take units that will come back only later. Delay is the time until the units may be used. At
-// most a burst can be booked ahead. A place in a queue lies ahead by itself, so Reserve books no further places
+// most a burst can be booked ahead. A queue serves its places in order anyway, so Reserve gets no additional places
 // there. Windows and logs cannot be booked ahead. A cost above the burst returns ErrExceedsBurst. Without Redis the
 // fallback decides, and books nothing ahead.
 //
@@ -45,11 +45,11 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*hybridlimi
 	}), nil
 }
 
-// Wait takes n units of key as soon as they can be had, and returns when they may be used. With a queue it shapes
-// traffic. Wait takes units in hand at once. It books others with Redis as Reserve does. Where nothing can be booked
-// ahead, it asks again when RetryAfter has passed. Wait fails at once when the deadline of ctx cannot be met
-// (context.DeadlineExceeded) or when the burst can never hold n (ErrExceedsBurst). When ctx ends during the wait, the
-// units are given back.
+// Wait takes n units of key as soon as they are available, and returns when they may be used. With a queue it shapes
+// traffic. Wait takes units in hand at once. It books other units with Redis, as Reserve does. If nothing can be booked
+// ahead, Wait asks again when RetryAfter has passed. It fails at once if the deadline of ctx cannot be met
+// (context.DeadlineExceeded), or if n is above the burst (ErrExceedsBurst). When ctx ends during the wait, the units
+// are given back.
 func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	if err := l.check(key, n); err != nil {
 		return hybridlimit.Result{}, err
@@ -103,7 +103,7 @@ func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybr
 		if v.Source != hybridlimit.SourceUnknown {
 			return l.answer(key, l.fill(res, at.plan, v, n), n), back, nil
 		}
-		// A booking in Redis must come after all units that Redis has not heard of.
+		// Redis must count all units that it does not know of before it books.
 		if ok, err := l.settled(ctx, e, w, again); !ok {
 			l.beside(e, n, wire.Answer{}, true)
 			if err != nil {
@@ -150,9 +150,9 @@ func (l *Limiter) giveBack(ctx context.Context, key string, n int64, back booked
 }
 
 // inHand takes n units that this process has in hand, and notes the time in back. If there are too few, it notes that
-// a direct call is about to ask for them, and v.Source is SourceUnknown. If Redis has not heard of all units that
-// were admitted or given back, w waits for the next answer. twice reports whether w needs the answer after that too,
-// because a sync without these units is on its way.
+// a direct call is about to ask for them, and v.Source is SourceUnknown. If Redis does not know of all units that were
+// admitted or given back, w waits for the next answer. twice reports whether w needs the answer after that too, because
+// a sync without these units is in flight.
 func (l *Limiter) inHand(key string, at place, n int64, back *booked) (e *entry, v account.Verdict, w *account.Waiter, twice bool, err error) {
 	e, _, err = l.lockAt(key, at)
 	if e == nil || err != nil {
@@ -177,8 +177,8 @@ func (e *entry) expect() *account.Waiter {
 	return w
 }
 
-// settled waits until Redis has heard of all units that were admitted or given back before w. It returns false when
-// Redis has not heard of them within MaxWait.
+// settled waits until Redis knows of all units that were admitted or given back before w. It returns false if Redis
+// does not know of them within MaxWait.
 func (l *Limiter) settled(ctx context.Context, e *entry, w *account.Waiter, twice bool) (bool, error) {
 	for w != nil {
 		if v, err := l.wait(ctx, e, w); err != nil || v.Source != hybridlimit.SourceRedis {
@@ -251,8 +251,8 @@ func (l *Limiter) Refund(ctx context.Context, key string, n int64) (hybridlimit.
 // ofNow stands for the current window. For a bucket it stands for no time.
 const ofNow = -1
 
-// refundLater gives back n units with a sync, or at once if there is no memory for the key. Redis is not told of
-// units that it has not heard of.
+// refundLater gives back n units with a sync, or at once if there is no memory for the key. Units that Redis does not
+// know of are given back in memory only.
 func (l *Limiter) refundLater(ctx context.Context, key string, at place, n int64, back booked, soon account.Sync) (hybridlimit.Result, error) {
 	var e *entry
 	if !l.exactly(at.plan) {
@@ -297,7 +297,7 @@ func (l *Limiter) refundNow(ctx context.Context, key string, at place, op algo.O
 }
 
 // Reset forgets the use of key, in Redis and in this process. Units in hand and units owed are given up and counted
-// as such. A sync that is on its way still counts. For a few seconds more, other processes may deny from memory and
+// as such. A sync in flight still counts. For a few seconds more, other processes may deny from memory and
 // may spend their leases.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if err := l.check(key, 1); err != nil {

@@ -29,14 +29,13 @@ const (
 	resyncGather = time.Millisecond
 )
 
-// resync tells Redis what this process knows of its keys after Redis has lost them. It sends views, and no owed
-// units. Redis keeps the larger use of the two. So a resync restores the use of the whole fleet, and changes nothing
-// if nothing was lost.
+// resync sends Redis this process's views of its keys after Redis has lost them. It sends no owed units. Redis keeps
+// the lower level of the two. So a resync restores the use of the whole fleet, and changes nothing if nothing was lost.
 type resync struct {
 	hub  *Hub
 	lost []atomic.Int64 // by tag: ns at which the last loss was noticed; 0: never
 
-	mu      sync.Mutex   // guards what follows
+	mu      sync.Mutex   // guards the fields below, up to wg
 	tags    map[int]bool // lost tags whose keys wait for a pass; true: the loss is certain
 	running bool
 	closed  bool
@@ -207,7 +206,7 @@ func (l *Limiter) suspect() {
 	})
 }
 
-// tells reports whether Redis may learn something from the entry's view.
+// tells reports whether the entry's view may be news to Redis.
 func (e *entry) tells(lost int64) bool {
 	e.lock()
 	defer e.unlock()

@@ -25,13 +25,13 @@ type counters struct {
 	netted   atomic.Int64 // owed units paid from a grant
 	expired  atomic.Int64 // leased units that expired unspent
 	lost     atomic.Int64 // units granted too late, or to callers that had gone
-	dropped  atomic.Int64 // owed units that Redis never hears of
+	dropped  atomic.Int64 // owed units that Redis never learns of
 	forgiven atomic.Int64 // units of the fallback that had refilled when Redis came back
 	overflow atomic.Int64 // fallback decisions without memory to count them in
 	returned atomic.Int64 // admitted units that callers gave back
 	refunded atomic.Int64 // units that Redis has taken back
 	resynced atomic.Int64 // keys synced again after a loss
-	ops      atomic.Int64 // keys frozen for a sync, and exact calls
+	ops      atomic.Int64 // keys frozen for a sync, and direct calls
 	indebted atomic.Int64 // answers that showed a debt
 	worst    atomic.Int64 // the largest debt in an answer, units
 }
@@ -159,7 +159,7 @@ func (l *Limiter) found(b algo.Bucket, level int64) {
 //
 //	Paid + Granted - Refunded = Admitted + Expired + Held + Lost - Owed - Dropped - Forgiven
 //
-// (Redis has debited an exact call whose answer was lost, but Granted does not contain it.)
+// (If the answer to a direct call was lost, Redis may have debited its units, and Granted does not contain them.)
 type Stats struct {
 	Allowed  map[hybridlimit.Source]int64 // decisions by source
 	Denied   map[hybridlimit.Source]int64 // decisions by source
@@ -171,15 +171,15 @@ type Stats struct {
 	Netted   int64                        // owed units that were paid from a grant
 	Expired  int64                        // leased units that expired unspent
 	Lost     int64                        // units granted too late, or to callers that had gone
-	Dropped  int64                        // owed units that Redis never hears of
+	Dropped  int64                        // owed units that Redis never learns of
 	Forgiven int64                        // units that the fallback admitted and that had refilled when Redis came back
 	Returned int64                        // units that callers gave back; Admitted does not contain them
 	Refunded int64                        // the part of Returned that Redis has acknowledged
 	Overflow int64                        // fallback decisions for keys that found no memory
 	Resynced int64                        // keys synced because Redis had lost its state, or might have
 
-	// Ops counts syncs of keys and exact calls: the limiter's cost for Redis. Repeated attempts to send one are not
-	// counted.
+	// Ops counts syncs of keys, and direct calls: messages to Redis for one call. They are the limiter's cost for Redis.
+	// Repeated attempts to send a sync are not counted.
 	Ops int64
 	// Overshoot is the largest debt in an answer since the start, in units rounded up: the units that the fleet had
 	// admitted beyond the limit. Where the guarantees of this package hold, it is at most (N-1)·C plus the effect of
@@ -257,8 +257,7 @@ func (l *Limiter) Stats() Stats {
 }
 
 // books returns the units that all keys owe, minus units given back, and the units in hand. Both are as of the time
-// at which each budget was last taken back. It only locks a compact entry, and does not expand it: 100 000 keys take
-// some ms.
+// at which each budget was last taken back. It locks a compact entry without expanding it: 100 000 keys take some ms.
 func (l *Limiter) books() (owed, held int64) {
 	now := l.hub.clock.Now()
 	l.store.sweep(func(e *entry) {
@@ -286,21 +285,21 @@ func (l *Limiter) creditNow() int64 {
 // HubStats counts the traffic of a hub.
 type HubStats struct {
 	Decisions int64         // of all its limiters, closed ones included
-	Messages  uint64        // top-level Redis commands: syncs, exact decisions, heartbeats
+	Messages  uint64        // top-level Redis commands: syncs, direct calls, heartbeats
 	Ops       uint64        // keys synced or asked for, counted again with each attempt
-	Failures  uint64        // syncs and exact decisions without an answer
+	Failures  uint64        // syncs and direct calls without an answer
 	Seen      uint64        // syncs that Redis had applied before the attempt that was answered
 	Gaps      uint64        // answers showing that Redis lost an earlier sync
 	Refused   uint64        // ops that Redis will never apply
 	Renamed   uint64        // identities given up, because another process used them
-	Breaker   breaker.State // the worst if there are several; also Open while Redis refuses the syncs of a slot
+	Breaker   breaker.State // the worst if there are several; also Open while Redis refuses the syncs of a tag
 	Behind    bool          // syncs that can wait, wait for longer than SyncInterval: rate_limiting.sync.behind
-	Syncs     uint64        // batches of syncs, counted again with each attempt, and exact decisions
+	Syncs     uint64        // batches of syncs, counted again with each attempt, and direct calls
 	SyncOps   uint64        // keys in them: SyncOps/Syncs is the mean size of a batch
 	SyncTime  time.Duration // total time from sending to the answer, or to giving up: see SyncMean
 }
 
-// SyncMean returns the mean time of a sync or an exact decision since the start; 0 before the first. For the mean of
+// SyncMean returns the mean time of a sync or a direct call since the start; 0 before the first. For the mean of
 // an interval, take two HubStats and divide the difference of SyncTime by the difference of Syncs.
 func (s HubStats) SyncMean() time.Duration {
 	if s.Syncs == 0 {

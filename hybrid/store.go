@@ -99,7 +99,7 @@ func (sh *shard) use(hash uint64, key string) *entry {
 	return e
 }
 
-// evictTries is how many of the least recently used entries are checked for one that owes nothing.
+// evictTries is the number of least recently used entries that are checked for one that owes nothing.
 const evictTries = 8
 
 // add adds an entry unless its key is there already. If the shard is full, it evicts the least recently used entry
@@ -180,8 +180,8 @@ func (s *store) each(f func(*entry)) {
 	}
 }
 
-// sweep calls f for the entries that it meets. These are all entries that are there before and after, except those
-// that move meanwhile. It takes no lock and no memory.
+// sweep calls f for the entries that it meets. It meets each entry that stays in the store during the sweep, unless the
+// entry moves within its table. It takes no lock and no memory.
 func (s *store) sweep(f func(*entry)) {
 	for i := range s.shards {
 		t := s.shards[i].table.Load()

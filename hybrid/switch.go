@@ -21,11 +21,11 @@ type Switch uint8
 // The switches. Their numbers never change: the gauge rate_limiting.switch shows them, and Redis keeps them for a
 // fleet.
 const (
-	// SwitchNormal decides as Config says.
+	// SwitchNormal decides by Config.
 	SwitchNormal Switch = iota
 	// SwitchShadow decides and counts, but denies no call, as Config.Shadow does.
 	SwitchShadow
-	// SwitchLocalOnly decides as if there were no Redis: by Config.Fallback, from the state that the process had. The
+	// SwitchLocalOnly decides as during an outage of Redis: by Config.Fallback, from the state that the process had. The
 	// Source is SourceFallback. Redis receives only heartbeats for this limit. Admitted units are owed. They are
 	// settled when the switch is taken back, as after an outage.
 	SwitchLocalOnly
@@ -67,10 +67,10 @@ func (s Switch) check() error {
 	return bad.Err("hybrid")
 }
 
-// switchTTL is how long Redis keeps a fleet's switch without a reminder. Heartbeats of all processes renew it, so the
-// process that set it need not stay, and it lives as long as the limiter is in use anywhere. The day is for a fleet
-// that is scaled to zero over a night: it still has in the morning the switch of the evening before. A limiter that
-// is gone for good leaves nothing behind.
+// switchTTL is the time for which Redis keeps a fleet's switch without a heartbeat. The heartbeats of all processes
+// renew it. So it lives as long as the limiter is in use anywhere, even if the process that set it has ended. A day
+// keeps the switch of a fleet that is scaled to zero over a night. A limiter that is gone for good leaves nothing
+// behind.
 const switchTTL = 24 * time.Hour
 
 // settleSpread is the time over which a process that leaves SwitchLocalOnly spreads the syncs of its owed units.
@@ -102,7 +102,7 @@ func (l *Limiter) alone(tag int) bool {
 	return l.inForce() == SwitchLocalOnly || l.hub.broken(tag)
 }
 
-// mute reports whether Redis must not be asked. Shutdown pays all the same, because no other process would.
+// mute reports whether Redis must not be asked. Shutdown pays nevertheless, because no other process would.
 func (l *Limiter) mute() bool { return l.inForce() == SwitchLocalOnly && !l.closed.Load() }
 
 // wordless reports whether the fast path must not decide.

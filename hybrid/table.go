@@ -7,14 +7,14 @@ import (
 
 // table finds entries without a lock. It uses open addressing with linear probing over a fixed array. A writer holds
 // the lock of the shard, and may move entries that readers are looking for. So a reader that finds nothing must look
-// again under the lock. A reader that finds an entry which was just evicted learns this from the entry, whose budget
-// is void. The alternatives that were tried are in docs/decisions/0015-a-table-beside-the-lru.md.
+// again under the lock. A reader that finds an entry which was just evicted learns this from the entry, because its
+// budget is void. The alternatives that were tried are in docs/decisions/0015-a-table-beside-the-lru.md.
 type table struct {
 	slots []slot
 	used  int // guarded by the shard's lock
 }
 
-// slot is empty if e is nil. The hash avoids a look at most entries of other keys.
+// slot is empty if e is nil. By the hash, a search skips most entries of other keys without reading them.
 type slot struct {
 	hash atomic.Uint64
 	e    atomic.Pointer[entry]

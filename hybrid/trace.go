@@ -19,9 +19,9 @@ import (
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
-// traced gives each sync and each exact call a span. Spans follow OpenTelemetry's stable conventions for database
+// traced gives each sync and each direct call a span. Spans follow OpenTelemetry's stable conventions for database
 // clients and their additions for Redis: the name is the command and the stored procedure. A key is never an
-// attribute. The parent of an exact call is the caller's span. A sync serves many callers and has no parent.
+// attribute. The parent of a direct call is the caller's span. A sync serves many callers and has no parent.
 type traced struct {
 	next   ratesync.Caller
 	tracer trace.Tracer

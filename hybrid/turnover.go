@@ -21,8 +21,9 @@ type turnover struct {
 
 const turnoverParts = 64
 
-// came notes that a key came when there was hardly room. Some steps pass from then until the first eviction. When
-// keys start to come so fast that budgets are valid for longer than the order may lag, came ends all budgets.
+// came notes that a key came when the store was nearly full. Some steps pass from then until the first eviction. If a
+// step was shorter than the longest validity of a budget, and was the first or less than half as long as the one before,
+// came ends all budgets.
 func (t *turnover) came(now int64) {
 	switch n := t.count.Add(1); {
 	case n == 1:

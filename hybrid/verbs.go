@@ -10,10 +10,10 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// AllowLimit is AllowN under a limit that comes with the call, for example the plan in a token. The key adopts this
-// limit until a call brings another. AllowN and the other verbs without a limit go back to the key's own. Used units
-// stay used, as with SetLimit. A limit that differs from the key's last one costs the slow path and a sync.
-// Config.LimitFor is cheaper if the key alone decides the limit.
+// AllowLimit is AllowN under a limit that comes with the call, for example a quota in the caller's token. The key
+// adopts this limit until a call brings another. AllowN and the other methods without a limit restore the key's own
+// limit. Used units stay used, as with SetLimit. A limit that differs from the key's last one costs the slow path and
+// a sync. Config.LimitFor is cheaper if the key alone decides the limit.
 func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hybridlimit.Limit) (res hybridlimit.Result, err error) {
 	if err := l.check(key, n); err != nil {
 		return hybridlimit.Result{}, err
@@ -166,8 +166,8 @@ func (l *Limiter) peekHere(key string) (res hybridlimit.Result, known bool, err 
 	return res, true, nil
 }
 
-// Charge debits an actual cost after the fact, without a condition. It takes units in hand first, and the rest is
-// owed, down to a whole burst of debt in Redis. Charge never waits for a decision. n may exceed the burst. With
+// Charge debits an actual cost after the fact, without a condition. It takes units in hand first. The rest is owed,
+// and Redis debits it down to one burst of debt. Charge never waits for a decision. n may exceed the burst. With
 // Charge, the bound of the package documentation holds for the decisions, not for the charged units.
 func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	if err := l.check(key, n); err != nil {

@@ -9,27 +9,28 @@ import (
 
 // ahead records the bookings of a bucket, from the first reservation of a key on.
 //
-// A caller that books units before they are there gets a time. A cancelled booking
-// without later ones gives back all its units. With later bookings, which keep their
-// times, it gives back only the units that they have not booked ahead, as a
-// reservation of golang.org/x/time/rate does. If all came back, a new call could take
-// a whole burst at the time of the later bookings. The rest is a gap. It comes back
-// when all bookings behind it are cancelled.
+// A caller that books units before they have refilled gets a time. A cancelled
+// booking without later ones gives back all its units. Later bookings keep their
+// times. So a cancelled booking before them gives back only the units that they have
+// not booked ahead, as a reservation of golang.org/x/time/rate does. If all came
+// back, a new call could take a whole burst at the time of the later bookings. The
+// rest is a gap. It comes back when all bookings behind it are cancelled.
 type ahead struct {
 	given float64 // units given back so far: see tokens.undo
-	tail  int64   // units booked ahead so far, less those cancelled at the end
-	base  int64   // the least tail: another call has taken units at it
+	tail  int64   // units booked ahead so far, less units cancelled at the end
+	base  int64   // the smallest tail: another call has taken units at this position
 	gaps  []gap   // from base on, in order, none adjacent
 }
 
-// gap is adjacent bookings that were cancelled while others stood behind them: from
-// and to as positions of the tail, and the number of units that have not come back.
+// gap is a run of adjacent bookings that were cancelled while others stood behind
+// them. from and to are positions of the tail. kept is the number of units that have
+// not come back.
 type gap struct{ from, to, kept int64 }
 
-// seal separates later bookings from those so far.
+// seal separates later bookings from earlier ones.
 func (a *ahead) seal() { a.base, a.gaps = a.tail, nil }
 
-// join adds n units that are not there yet. first: all units before them were there.
+// join adds n units that have not refilled yet. first: all units before them had.
 func (a *ahead) join(n int64, first bool) {
 	if first {
 		a.seal()
@@ -37,8 +38,8 @@ func (a *ahead) join(n int64, first bool) {
 	a.tail += n
 }
 
-// leave returns the most units that come back for those of a receipt, with the gaps
-// that are now at the end. debt: the level is below zero.
+// leave returns the largest number of units that come back for a receipt, including
+// the gaps that are now at the end. debt: the level is below zero.
 func (a *ahead) leave(r receipt, debt bool) int64 {
 	if !debt {
 		a.seal()
@@ -55,8 +56,7 @@ func (a *ahead) leave(r receipt, debt bool) int64 {
 	return n
 }
 
-// gap records that back units came back for those of a receipt, unless it was the
-// last one.
+// gap records that back units came back for a receipt, unless it was the last one.
 func (a *ahead) gap(r receipt, back float64) {
 	from := r.tail - r.n
 	if !r.ahead || r.tail > a.tail || from < a.base {
@@ -82,10 +82,10 @@ type receipt struct {
 	book  *ahead  // of a bucket
 	given float64 // of book, at the time
 	tail  int64   // of book, with these units
-	ahead bool    // the units were not there yet
+	ahead bool    // the units had not refilled yet
 }
 
-// receipt returns the receipt of n units just taken. later: they were not there yet.
+// receipt returns the receipt of n units just taken. later: they had not refilled yet.
 func (e *entry) receipt(now time.Duration, n int64, later bool) receipt {
 	r := receipt{mark: e.state.mark(e.plan, now), n: n}
 	if !onRateLimiter(e.plan.limit.Algorithm) {

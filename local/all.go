@@ -11,17 +11,17 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// made counts limiters: their order is that in which AllowAll takes locks.
+// made counts limiters. AllowAll takes locks in this order.
 var made atomic.Uint64
 
-// joint is one limit's part of a call under several: so many units of a key.
+// joint is the part of one limit in a call under several limits: N units of a key.
 type joint struct {
 	Limiter *Limiter
 	Key     string
 	N       int64
 }
 
-// allowJointAt decides asks at a time, and writes each limit's answer into each.
+// allowJointAt decides asks at now. It writes the answer of each limit into each.
 func allowJointAt(ctx context.Context, now time.Time, asks []joint, each []hybridlimit.Ask) (hybridlimit.Result, error) {
 	parts, err := partsOf(ctx, asks)
 	if err != nil {
@@ -61,8 +61,8 @@ func allowJointAt(ctx context.Context, now time.Time, asks []joint, each []hybri
 	return res, nil
 }
 
-// tellEach writes the answer of its limit into every ask. Asks for one key share an
-// answer, with their own units.
+// tellEach writes the answer of its limit into every ask. Asks for one key share the
+// answer, but each has its own units.
 func tellEach(each []hybridlimit.Ask, asks []joint, parts []*part) {
 	for i := range each {
 		for _, p := range parts {
@@ -81,8 +81,8 @@ type part struct {
 	index   int // of its shard
 	shard   *shard
 	request string
-	asked   bool  // what LimitFor says is known
-	own     *plan // that, or nil
+	asked   bool  // LimitFor was called for the key
+	own     *plan // the plan from LimitFor, or nil
 
 	plan       *plan
 	at, behind time.Duration
@@ -117,7 +117,7 @@ func partsOf(ctx context.Context, asks []joint) ([]*part, error) {
 }
 
 // lockAll locks the shards of all parts, unless there is an error. LimitFor is
-// called under no lock: a key that turns out not to be held costs another round.
+// called under no lock, so a key that is not held costs another round.
 func lockAll(parts []*part) error {
 	for {
 		for i, p := range parts {
@@ -163,8 +163,8 @@ func unlockAll(parts []*part) {
 	}
 }
 
-// look reports whether the part's units are there, and takes none. It counts as a use
-// of a key that is held, so that a key that is always denied is not dropped.
+// look returns the answer for the part's units, and takes none. It counts as a use of
+// a key that is held, so that a key that is always denied is not dropped.
 func (p *part) look(now time.Time) hybridlimit.Result {
 	l, s := p.Limiter, p.shard
 	p.at, p.behind = s.tick(now.Sub(l.start))
@@ -197,7 +197,7 @@ func (p *part) take() hybridlimit.Result {
 	e.by(p.request)
 	delay, ok := e.state.take(p.plan, p.at, p.N)
 	res := l.result(e.look(p.at, 0), p.plan, p.behind)
-	if ok { // it is: look and take agree, and a key that was dropped since is full
+	if ok { // always: look and take agree, and a key that was dropped in between is full
 		res.Allowed, res.Granted, res.Delay = true, p.N, after(delay, p.behind)
 	}
 	return res

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// tokens is the state of a token bucket, and of a leaky bucket that polices, which
-// has the same arithmetic: that of a [rate.Limiter].
+// tokens is the state of a token bucket, and of a leaky bucket that polices. Both
+// have the arithmetic of a [rate.Limiter].
 //
 // It relies on three properties of rate.Limiter that are not documented and that
 // TestWhatIsAskedOfRateLimiter checks: a level below 0 refills as any other, a
@@ -93,12 +93,12 @@ func (b *tokens) mark(p *plan, now time.Duration) mark {
 	return mark{at: now, level: b.limiter().TokensAt(p.start.Add(now))}
 }
 
-// undo gives back n less the units that would have overflowed since if they had not
-// been taken. Without the taking, the level would have been n higher, but at most
-// the burst. The highest level since is unknown; it is bounded by peak, the level
-// with all refill and all units given back. So undo never gives back too much, and
-// gives back all while the bucket cannot have been full. ahead limits it further,
-// for later bookings.
+// undo gives back n, less the units that would have overflowed since if they had not
+// been taken. Without the call, the level would have been n higher, but at most the
+// burst. The highest level since is unknown. It is bounded by peak: the level at the
+// mark, plus all refill and all units given back since. So undo never gives back too
+// much, and gives back all while the bucket cannot have been full. ahead limits it
+// further, for later bookings.
 func (b *tokens) undo(p *plan, now time.Duration, m mark, given float64, n int64) float64 {
 	peak := m.level + given + float64(p.perSecond)*(now-m.at).Seconds()
 	return b.give(p, now, min(float64(n), float64(p.burst)-peak))

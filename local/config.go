@@ -15,30 +15,30 @@ type Config struct {
 	// Name is reported as Result.Policy. Empty: none. If set it must satisfy
 	// hybridlimit.CheckName.
 	Name string
-	// MaxKeys is the most keys that are held; the least recently used one makes
-	// room for a new one. Zero: 100 000. A key costs 180 to 250 bytes and its
+	// MaxKeys is the largest number of keys that are held. A new key replaces the
+	// least recently used one. Zero: 100 000. A key costs 180 to 260 bytes and its
 	// name, and a key of a log 24 bytes more for each call in it. A limiter that
 	// is too small for its keys loses their history.
 	MaxKeys int
-	// MaxKeyBytes is the length of the longest key, in bytes; a longer one is an
-	// error. Zero: hybridlimit.DefaultMaxKeyBytes. Keys are copied, so MaxKeys
-	// times MaxKeyBytes bounds the memory of their names.
+	// MaxKeyBytes is the length of the longest valid key, in bytes. Zero:
+	// hybridlimit.DefaultMaxKeyBytes. Keys are copied, so MaxKeys times
+	// MaxKeyBytes bounds the memory of their names.
 	MaxKeyBytes int
 	// IdleAfter is the time without a call after which a key can be dropped.
 	// Zero: the limit's TimeToFull. A key that is not full by then (in debt, or
 	// with a limit of its own) stays, so nothing is lost. A longer time costs
-	// memory and saves allocations for returning keys. A shorter one than
-	// TimeToFull would forgive used units and is refused.
+	// memory and saves allocations for returning keys. A time below TimeToFull
+	// would forgive used units, so New refuses it.
 	IdleAfter time.Duration
 	// LimitFor returns the limit of a key, of the limiter's algorithm. If it
 	// returns the limit given to New, or the present one, the key has no limit
 	// of its own and follows SetLimit. Nil: all keys have one limit.
 	//
 	// It is called when a key comes into memory: at its first call, and again
-	// after it was dropped, evicted or reset. It is also called by a Peek at a
-	// key that is not held. For a key that it makes Unlimited or Blocked,
-	// nothing is held, so it is called each time. It is called under no lock
-	// and must be safe for concurrent use. It costs one more lookup per call.
+	// after the key was dropped, evicted or reset. A Peek at a key that is not
+	// held calls it too. A key that it makes Unlimited or Blocked is never held,
+	// so it is called each time. It is called under no lock and must be safe for
+	// concurrent use. It costs one more lookup per call.
 	//
 	// A limit that New would refuse is an error of the call (ErrInvalid).
 	// Return Blocked() for a key without a limit.

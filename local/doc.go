@@ -1,10 +1,10 @@
 // Package local limits keys in the memory of one process, with any algorithm. It
 // uses no Redis and no goroutine. Its Limiter is a hybridlimit.Limiter.
 //
-// Choose it when the limit belongs to the process, for example to protect its
-// CPU or its connections; when there is only one process; or in tests of code
-// that takes any Limiter. It cannot share a limit among a fleet: N processes with
-// a local limit of r together admit N·r. Choose global or hybrid for that.
+// Choose it if the limit belongs to the process, for example to protect its CPU or
+// its connections. Choose it also if there is only one process, or in tests of code
+// that takes any Limiter. It cannot share a limit among a fleet: N processes with a
+// local limit of r together admit N·r. Choose global or hybrid for a shared limit.
 //
 // # Algorithms
 //
@@ -44,9 +44,10 @@
 //
 // # Debt
 //
-// [Limiter.Charge] and, in buckets, [Limiter.Reserve] and [Limiter.Wait] take
-// units that are not there yet, down to one burst below zero: the key is then in
-// debt. Allow admits nothing before a debt is paid.
+// [Limiter.Charge] takes units that have not refilled yet, and in buckets
+// [Limiter.Reserve] and [Limiter.Wait] do so too. The level then falls to at most
+// one burst below zero: the key is in debt. Allow admits nothing before a debt is
+// paid.
 //
 // # Memory
 //

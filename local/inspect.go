@@ -49,9 +49,10 @@ func (l *Limiter) lookAt(now time.Time, key string, n int64) (hybridlimit.Result
 // History returns the admissions of key that a log still counts, the oldest first,
 // with their request ids (hybridlimit.WithRequestID). Times are exact to the
 // nanosecond, in Unix time by the wall clock at the limiter's start. Units given
-// back and denied calls are not in it. It does not count as a use of the key, and
+// back and denied calls are not in it. History does not count as a use of the key. It
 // blocks the key's shard while it copies the entries. For other algorithms, which
-// keep no log, the error is hybridlimit.ErrUnsupported. Else it fails as Allow does.
+// keep no log, the error is hybridlimit.ErrUnsupported. Otherwise History fails as
+// Allow does.
 func (l *Limiter) History(_ context.Context, key string) ([]hybridlimit.Admission, error) {
 	return l.historyAt(time.Now(), key)
 }
@@ -108,9 +109,9 @@ func (l *Limiter) Reset(_ context.Context, key string) error {
 	return nil
 }
 
-// Len returns the number of keys held, with idle ones that no call has dropped yet.
-// After Close it is 0. It locks one shard after the other, so it is no snapshot
-// under load.
+// Len returns the number of keys held, including idle keys that no call has dropped
+// yet. After Close it is 0. Len locks one shard after the other, so its result is no
+// snapshot under load.
 func (l *Limiter) Len() int {
 	n := 0
 	for i := range l.shards {
@@ -124,9 +125,9 @@ func (l *Limiter) Len() int {
 	return n
 }
 
-// Evicted returns the number of keys that new ones pushed out before they were full
-// again. Each such key got at most one burst too much, and lost its debt. If the
-// number grows, MaxKeys is too small or a caller invents keys.
+// Evicted returns the number of keys that were evicted before they were full again.
+// Each such key got at most one burst too much, and lost its debt. If the number
+// grows, MaxKeys is too small or a caller invents keys.
 func (l *Limiter) Evicted() uint64 {
 	var n uint64
 	for i := range l.shards {

@@ -16,15 +16,15 @@ import (
 // It is safe for concurrent use.
 //
 // Only Wait checks whether ctx has ended. The other methods wait only for locks
-// that are held for a memory operation. From ctx, a log takes the request id.
+// that are held for a memory operation. A log reads the request id from ctx.
 type Limiter struct {
 	cfg    Config            // defaults filled in
 	first  hybridlimit.Limit // the limit given to New
 	start  time.Time         // shard time 0
 	seed   maphash.Seed
 	shards []shard // a power of two
-	order  uint64  // among all limiters: the order of locks in AllowJoint
-	plans  plans   // of limits that came with calls, keys and SetLimit
+	order  uint64  // position among all limiters: AllowJoint takes locks in this order
+	plans  plans   // plans of limits from calls, LimitFor and SetLimit
 
 	counting atomic.Uint32        // see counts
 	base     atomic.Pointer[plan] // the plan of all shards, for Policy, which is called per request

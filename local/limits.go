@@ -34,9 +34,9 @@ func (l *Limiter) allowLimitAt(now time.Time, key string, n int64, limit hybridl
 
 // SetLimit changes the limit of all keys without a limit of their own (from
 // Config.LimitFor). It may change rate, period and burst, but not the algorithm.
-// Unlimited and Blocked may replace any limit and be replaced by it; the usage of
-// keys stays. The error is a *hybridlimit.InvalidError, or wraps
-// hybridlimit.ErrClosed; then nothing has changed.
+// Unlimited and Blocked may replace any limit and may be replaced by it; the usage
+// of keys stays. The error is a *hybridlimit.InvalidError, or wraps
+// hybridlimit.ErrClosed; nothing has changed then.
 //
 // SetLimit never refills a key that is held:
 //
@@ -52,8 +52,8 @@ func (l *Limiter) allowLimitAt(now time.Time, key string, n int64, limit hybridl
 //
 // A key that is not held begins full under the new limit. SetLimit visits all
 // keys, one shard after the other: about 50 ms for 100 000 keys. A decision may
-// have to wait for one shard, up to a 64th of it. IdleAfter stays, or grows to the
-// time that the limit needs.
+// have to wait for one of up to 64 shards. IdleAfter stays, or grows to the time
+// that the limit needs.
 func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
 	return l.setLimitAt(time.Now(), limit)
 }
@@ -75,7 +75,7 @@ func (l *Limiter) setLimitAt(now time.Time, limit hybridlimit.Limit) error {
 }
 
 // change makes p the limit of the shard and of its keys. It does not wait for a
-// key's next call: by then, the refill at the old rate could not be told any more.
+// key's next call: by then, the refill at the old rate could no longer be computed.
 func (s *shard) change(p *plan, now time.Duration) (open bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,8 +96,8 @@ func (s *shard) change(p *plan, now time.Duration) (open bool) {
 	return true
 }
 
-// counts returns the algorithm of all keys' states: that of the first limit that
-// is not static, which may be next.
+// counts returns the algorithm of all keys' states. It is that of the first limit
+// that is not static. If there was none yet, next becomes the first.
 func (l *Limiter) counts(next hybridlimit.Algorithm) hybridlimit.Algorithm {
 	have := l.counting.Load()
 	if static(hybridlimit.Algorithm(have)) && !static(next) {

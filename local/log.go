@@ -11,14 +11,14 @@ import (
 // a whole period. A changed period holds for later calls.
 //
 // An entry is a call of any cost and needs 24 bytes. Calls of the same nanosecond
-// share one. A call with a request id also has a note, of 40 bytes and the id, and
-// shares only with calls of the same id. Each entry holds the sum of all units up
-// to it, so a search for the n-th unit needs ⌈log₂ entries⌉ steps. Sums may wrap:
-// only their differences count.
+// share an entry. A call with a request id also has a note, of 40 bytes and the id,
+// and shares an entry only with calls of the same id. Each entry holds the sum of
+// all units up to it, so a search for the n-th unit needs ⌈log₂ entries⌉ steps.
+// Sums may wrap: only their differences count.
 type journal struct {
 	calls []call
 	gone  int   // entries at the front that have left
-	base  int64 // sum up to and without calls[gone]
+	base  int64 // sum of the units before calls[gone]
 
 	period  time.Duration // calls without a note leave after it
 	request string        // the request id of the call in progress
@@ -51,7 +51,7 @@ func (j *journal) used() int64 {
 }
 
 // advance drops the entries that have left. An entry is dropped once, and moved at
-// most once for each dropped one, so a call costs O(1) on average.
+// most once for each dropped entry, so a call costs O(1) on average.
 func (j *journal) advance(now time.Duration) {
 	for j.gone < len(j.calls) && j.calls[j.gone].leaves <= now {
 		j.base = j.calls[j.gone].sum
@@ -68,7 +68,7 @@ func (j *journal) advance(now time.Duration) {
 	}
 }
 
-// keepCalls is the number of entries that are not worth freeing, about 1 kB.
+// keepCalls is the largest number of entries that are not worth freeing, about 1 kB.
 const keepCalls = 64
 
 // add adds n units that leave a period from now. They come last, unless the period

@@ -9,7 +9,7 @@ import (
 )
 
 // plan has the constants derived from a valid limit. It never changes, and keys
-// share it. Times count from the limiter's start ("shard time").
+// share it. Times are measured from the limiter's start ("shard time").
 type plan struct {
 	limit  hybridlimit.Limit
 	burst  int64

@@ -11,9 +11,9 @@ import (
 // when the units before it have been served.
 //
 // It counts in sub-units: with g = gcd(Rate, Period in ns), a unit is Period/g
-// sub-units, and Rate/g sub-units are served per ns. So only waits are rounded, up to
-// whole ns. Validate's bound (2·Burst·Period/g + Rate/g ≤ 2⁵³ with the period in µs)
-// stays below 2⁶³ here.
+// sub-units, and Rate/g sub-units are served per ns. So only waits are rounded: up to
+// whole ns. With the bound of Validate (2·Burst·Period/g + Rate/g ≤ 2⁵³ with the
+// period in µs), counts stay below 2⁶³.
 type queue struct {
 	used  int64 // sub-units not served yet at last, up to twice Burst in debt
 	last  time.Duration
@@ -24,7 +24,7 @@ type queue struct {
 // before and after they were taken.
 type turns struct {
 	tail int64
-	gaps []turn // cancelled places with others behind them; in order, at most Burst
+	gaps []turn // cancelled places with other places behind them; in order, at most Burst
 }
 
 type turn struct{ from, to int64 }

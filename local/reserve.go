@@ -8,26 +8,27 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// Reserve takes n units of key now, for use after Delay. They may be units that come
+// Reserve takes n units of key now, for use after Delay. It may take units that come
 // back later. It fails as AllowN does, and with hybridlimit.ErrExceedsBurst for an n
 // above the burst. The algorithms differ:
 //
 //   - buckets: Reserve takes units that come back later, down to one burst of debt.
 //     Use after Delay keeps to the limit.
 //   - queue: Reserve takes a place in the queue. Delay is that of AllowN.
-//   - windows and log: Reserve takes units that are there, without Delay. A count of
-//     the past does not show the future; a record of the future would be another
+//   - windows and log: Reserve takes available units, without Delay. A count of the
+//     past does not show the future; a record of the future would be another
 //     algorithm.
 //
 // If the units cannot be reserved, Allowed is false and RetryAfter is the time until
 // the next try.
 //
-// Cancel gives the units back. Later reservations keep their times, which limits it:
+// Cancel gives the units back. Later reservations keep their times, so not all units
+// may come back:
 //
-//   - buckets: of n units, those come back that later reservations have not booked
-//     ahead, as with golang.org/x/time/rate. The rest comes back when these later
-//     ones are cancelled too. Without later ones, all come back. After Delay, or if
-//     other units were given back in between, only those units come back that
+//   - buckets: the units come back that later reservations have not booked ahead, as
+//     with golang.org/x/time/rate. The rest comes back when the later reservations
+//     are cancelled too. Without later reservations, all come back. After Delay, or
+//     if other units were given back in between, only the units come back that
 //     certainly would not have overflowed since.
 //   - queue: the last place comes back, with the cancelled places directly before it.
 //     An earlier place passes unused: the places behind it keep their start, and a
@@ -61,12 +62,12 @@ func (l *Limiter) reserveAt(clock func() time.Time, key string, n int64, request
 type holding struct {
 	receipt
 	entry *entry
-	// soonest is the time until the units are there, if no other call takes
+	// soonest is the time until the units are available, if no other call takes
 	// any.
 	soonest time.Duration
 }
 
-// bookAt takes n units if they are there within most.
+// bookAt takes n units if they are available within most.
 func (l *Limiter) bookAt(now time.Time, key string, n int64, most time.Duration, request string) (hybridlimit.Result, holding, error) {
 	s, own, err := l.lock(key, n)
 	if err != nil {

@@ -10,8 +10,9 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// With maxShards, a few dozen cores seldom meet on one lock. With minShardKeys, the
-// unevenness of the hash (√n) costs little of MaxKeys.
+// maxShards is enough for a few dozen cores to seldom contend for one lock.
+// minShardKeys makes shards large enough that the unevenness of the hash (√n) costs
+// little of MaxKeys.
 const (
 	maxShards    = 64
 	minShardKeys = 1024
@@ -31,18 +32,18 @@ func shardCount(maxKeys int) int {
 // many.
 const sweepKeys = 2
 
-// shard is a part of the keys under one lock. Tokens are taken under it too. The
-// rejected alternative releases the lock after the lookup. Then a key could be
-// evicted while a caller takes from its bucket, and those units would be lost; time
-// could run backwards in the bucket (see tick); and RetryAfter would be a guess. It
-// would save a third if two cores share one key (190 to 135 ns a call,
+// shard is a part of the keys under one lock. Tokens are taken under the lock too.
+// The rejected alternative releases the lock after the lookup. Then a key could be
+// evicted while a caller takes from its bucket, and those units would be lost. Time
+// could run backwards in the bucket (see tick). RetryAfter would be a guess. The
+// alternative would save a third if two cores share one key (190 to 135 ns a call,
 // BenchmarkAllow), and little over many keys (160 to 150 ns).
 type shard struct {
 	mu      sync.Mutex
 	keys    *simplelru.LRU[string, *entry] // nil: closed
 	base    *plan                          // of keys without a limit of their own
 	counted *plan                          // the last base that was not static
-	room    int                            // the most keys in keys
+	room    int                            // the largest number of keys
 	now     time.Duration                  // latest time of any call, since the limiter's start
 	sweepAt time.Duration                  // no key is idle before this
 	lost    uint64                         // keys evicted before they were full again
@@ -64,10 +65,11 @@ func (s *shard) open(room int, base *plan) error {
 // which now is behind it.
 //
 // Callers read the clock before they take the lock, so their times arrive out of
-// order, by milliseconds if one is preempted in between. A rate.Limiter that gets
-// an earlier time than its last refills the time between the two again. Alone, with
-// 16 goroutines on 2 cores at 10⁶ a second, it admitted 13 000 more than its bound
-// in two seconds. tick also keeps the keys of the LRU in the order of entry.seen.
+// order, by milliseconds if a caller is preempted in between. If a rate.Limiter gets
+// an earlier time than before, it refills the time between the two again. Without
+// tick, with 16 goroutines on 2 cores at 10⁶ a second, it admitted 13 000 more than
+// its bound in two seconds. tick also keeps the keys of the LRU in the order of
+// entry.seen.
 func (s *shard) tick(now time.Duration) (at, behind time.Duration) {
 	if now < s.now {
 		return s.now, s.now - now

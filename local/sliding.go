@@ -2,15 +2,15 @@ package local
 
 import "time"
 
-// sliding is the state of a sliding window. It has two counters, for the current
-// window and the one before, and assumes that the units of the latter came evenly.
-// With f the elapsed part of the current window,
+// sliding is the state of a sliding window. It has two counters: for the current
+// window and for the one before. It assumes that the units of the window before came
+// evenly. With f the elapsed part of the current window,
 //
 //	used = cur + prev·(1 − f)
 //
 // (Cloudflare, "How we built rate limiting capable of scaling to millions of
 // domains", 2017). It compares integers, cross-multiplied in 128 bits. Windows are
-// aligned as those of fixed.
+// aligned as in fixed.
 type sliding struct {
 	start     time.Duration // of the window; may lie before shard time 0
 	cur, prev int64
@@ -86,8 +86,8 @@ func (w *sliding) wait(p *plan, now time.Duration, n int64) time.Duration {
 	return left + decayed(p, w.cur, p.burst-n)
 }
 
-// decayed returns the first ns of a window at which the units of the one before
-// count at most free. It returns the period if that is only so at the end.
+// decayed returns the first ns of a window at which the units of the window before
+// count at most free. It returns the period if that is so only at the end.
 func decayed(p *plan, units, free int64) time.Duration {
 	if units <= free {
 		return 0

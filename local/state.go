@@ -11,16 +11,16 @@ import (
 // reads a clock, and now never decreases. n is from 1 to p.burst; charge and
 // refund take any n from 1.
 type state interface {
-	// take takes n units if they are there. delay is the time before they may
-	// be used.
+	// take takes n units if they are available. delay is the time before they
+	// may be used.
 	take(p *plan, now time.Duration, n int64) (delay time.Duration, ok bool)
-	// decide is take and then look, with n if the units were not there.
+	// decide is take and then look. The look is for n if take failed, else for 0.
 	decide(p *plan, now time.Duration, n int64) (delay time.Duration, ok bool, seen look)
 	// look takes nothing. retry is for n, and 0 for n = 0.
 	look(p *plan, now time.Duration, n int64) look
-	// book takes n units if they are there within most.
+	// book takes n units if they are available within most.
 	book(p *plan, now time.Duration, n int64, most time.Duration) booking
-	// charge takes n units, there or not, down to a burst of debt.
+	// charge takes n units, available or not, down to a burst of debt.
 	charge(p *plan, now time.Duration, n int64)
 	// refund gives n units back, at most until the key is full, and returns
 	// their number.
@@ -44,7 +44,7 @@ type look struct {
 
 // booking is the answer to book.
 type booking struct {
-	delay time.Duration // until the units are there, if nothing else is taken
+	delay time.Duration // until the units are available, if nothing else is taken
 	retry time.Duration // if not ok: until the same could be booked; 0 if only most prevents it
 	ok    bool
 }
@@ -90,7 +90,8 @@ func onRateLimiter(a hybridlimit.Algorithm) bool {
 	return a == hybridlimit.AlgTokenBucket || a == hybridlimit.AlgLeakyBucket
 }
 
-// decideBy is decide for algorithms in which one combined step saves nothing.
+// decideBy implements decide by take and look. It is for algorithms in which one
+// combined step saves nothing.
 func decideBy(s state, p *plan, now time.Duration, n int64) (time.Duration, bool, look) {
 	delay, ok := s.take(p, now, n)
 	if ok {
@@ -99,7 +100,7 @@ func decideBy(s state, p *plan, now time.Duration, n int64) (time.Duration, bool
 	return delay, ok, s.look(p, now, n)
 }
 
-// bookNow is book for algorithms that cannot take units of the future.
+// bookNow implements book for algorithms that cannot take units of the future.
 func bookNow(s state, p *plan, now time.Duration, n int64) booking {
 	if _, ok := s.take(p, now, n); ok {
 		return booking{ok: true}

@@ -55,19 +55,19 @@ func (a arith) remaining(tokens float64) int64 {
 }
 
 // maxWait bounds the search in wait, because a loop under a lock needs a bound. It is
-// 146 years. The time to full is at most 142 years by Validate, so the search ends
-// earlier. (From a burst of debt the time is twice as long; there the rounded
-// quotient must suffice.)
+// 146 years. Validate bounds the time to full to 142 years, so the search ends
+// earlier. (From a burst of debt the time is twice as long. In this case wait may
+// return the rounded quotient without a search.)
 const maxWait = hybridlimit.Never / 2
 
 // wait returns the time from now until lim, which holds tokens now, admits n ≤ burst.
 // The caller holds the lock that guards lim.
 //
 // The quotient here and the sums in AllowN round differently, so wait asks lim whether
-// the time is right. It is, unless the rounding reaches half a nanosecond: for a limit
-// of weeks to full. A search downwards too would find the very first nanosecond. But
-// it would turn 100 ms into 99.999999 ms wherever the last digit of a float64 is too
-// small.
+// the time is right. It is right unless the rounding reaches half a nanosecond, as for
+// a limit of weeks to full. A search downwards too would find the very first
+// nanosecond. But it would turn 100 ms into 99.999999 ms wherever the last digit of a
+// float64 is too small.
 func (a arith) wait(lim *rate.Limiter, now time.Time, tokens float64, n int64) time.Duration {
 	if a.admits(tokens, n) {
 		return 0

@@ -10,13 +10,15 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// schema is the version in every key: another schema is another keyspace.
+// schema is the version in every key. With another schema all keys
+// start as unused keys.
 const schema = "v2"
 
-// DefaultTags is the default number of tags, over which keys are spread.
+// DefaultTags is the default number of tags.
 const DefaultTags = 16
 
-// MaxTags is the number of slots of a Redis Cluster.
+// MaxTags is the largest number of tags. It is the number of slots of a Redis
+// Cluster.
 const MaxTags = 16384
 
 // Names builds the Redis keys of one deployment. Prefix and limiter names contain no
@@ -27,7 +29,7 @@ const MaxTags = 16384
 //	prefix:v2:{tag}:@epoch        when this tag's states began
 //	prefix:v2:{tag}:@env:process  last batch of a process
 //	prefix:v2:{tag}:@fleet:name   heartbeats of a limiter
-//	prefix:v2:{tag}:@switch:name  the fleet's switch of a limiter, in the slot of the heartbeats
+//	prefix:v2:{tag}:@switch:name  the fleet's switch of a limiter, with the tag of the heartbeats
 //
 // With HashKeys, a hash replaces the caller's key: the first 128 bits of an
 // HMAC-SHA-256 (RFC 2104) of the limiter's name and the key, in 22 letters of
@@ -59,10 +61,10 @@ func (n Names) hashed(domain, text string) string {
 // Redis. Without HashKeys, a guess of the key can be checked against the digest.
 func (n Names) Digest(name, key string) string { return n.hashed(name, key) }
 
-// Tag returns the tag of a subject: its hash modulo Tags. Redis takes the slot of a
-// key from the text in its first braces, which is the tag. So braces in a caller's
-// key are data. The hash is no secret: a client that chooses keys can choose their
-// tags.
+// Tag returns the tag of a subject: its hash modulo Tags. Redis derives the cluster
+// slot of a key from the text in its first braces, which is the tag. So braces in a
+// caller's key are data. The hash is no secret: a client that chooses keys can choose
+// their tags.
 //
 // With HashKeys, the tag is that of the subject's hash. Otherwise the tag would reveal
 // some bits of the subject.
@@ -106,6 +108,6 @@ func (n Names) FleetTag(name string) int { return n.plainTag(name) }
 // Fleet returns the Redis key of a limiter's heartbeats.
 func (n Names) Fleet(name string) string { return n.base(n.FleetTag(name)) + "@fleet:" + name }
 
-// Switch returns the Redis key of a limiter's switch. It shares the slot of the
+// Switch returns the Redis key of a limiter's switch. It has the tag of the
 // heartbeats, which read it.
 func (n Names) Switch(name string) string { return n.base(n.FleetTag(name)) + "@switch:" + name }

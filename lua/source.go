@@ -33,7 +33,7 @@ var (
 	setSwitchSource string
 )
 
-// The library without an entry point.
+// The definitions, without the code that runs them.
 var (
 	batchLibrary = commonSource + codecSource + batchSource +
 		maker("bq", bucketSource+leaseSource) + maker("fs", windowSource) + maker("l", logSource)

@@ -154,7 +154,7 @@ func fleetSwitch(_ *flag.FlagSet, c *connection) func(ctx context.Context, args 
 
 // never returns an error if the switch was never set and Redis has nothing else of
 // the limiter: the name may be misspelled. It returns nil if the Redis user may not
-// count processes, as one with only the switch rights.
+// count processes, for example because it has only the switch rights.
 func (c *connection) never(ctx context.Context, rdb redis.UniversalClient, at time.Time) error {
 	if !at.IsZero() {
 		return nil

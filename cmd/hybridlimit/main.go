@@ -151,8 +151,8 @@ func (c command) run(ctx context.Context, args []string, redisURL string, in io.
 	return 1
 }
 
-// redacted returns a writer that replaces each argument with a URL in it. If a URL
-// is in a wrong place, an error quotes it, together with its password.
+// redacted returns a writer to w that replaces each argument that contains a URL. If
+// a URL is in a wrong place, an error quotes it, together with its password.
 func redacted(w io.Writer, args []string) io.Writer {
 	var urls []string
 	add := func(s string) {
@@ -176,7 +176,7 @@ func redacted(w io.Writer, args []string) io.Writer {
 	return redactor{w, strings.NewReplacer(pairs...)}
 }
 
-// redactor replaces texts in what is written to w.
+// redactor writes to w, with some texts replaced.
 type redactor struct {
 	w io.Writer
 	r *strings.Replacer

@@ -149,7 +149,8 @@ func (c *connection) find(ctx context.Context, rdb redis.UniversalClient, digest
 	return t, nothing(fmt.Sprintf("no key of %q in Redis has this digest: its state has expired, or -name, -prefix, -tags or -hash-secret-file is wrong", c.name))
 }
 
-// hashedKey returns the Redis key that ends with a hash, or "". It tries all tags.
+// hashedKey returns the Redis key that ends with a hash, or "" if there is none. It
+// tries all tags.
 func (c *connection) hashedKey(ctx context.Context, rdb redis.UniversalClient, hash string) (string, error) {
 	names := c.names()
 	names.HashKeys = "" // the key is already hashed
