@@ -6,7 +6,7 @@
 //
 // A process has two sources of units for a key. A lease is units that Redis has
 // already debited and that this process has not spent yet. Credit is units that
-// Redis is told of at the next sync, at most C of them. A decision takes units
+// the process may admit before Redis is told, at most C of them. A decision takes units
 // from one of the two and returns. If both run out, it waits for Redis, for at
 // most Config.MaxWait. If Redis has shown that a key is empty, the key is denied
 // locally until it can have refilled. While units are scarce, processes take
@@ -15,7 +15,7 @@
 // If a process's part of the bucket is below one unit (a few requests a minute
 // over forty processes), nothing can be leased, and each decision costs a round
 // trip. A log line reports this once. docs/protocol.md explains the protocol and
-// why the bound holds. docs/lab/results.md has measurements of whole fleets.
+// proves the bound. docs/lab/results.md has measurements of whole fleets.
 //
 // # Which mode
 //
@@ -27,12 +27,13 @@
 //
 // # Guarantees
 //
-// With Redis's memory intact, N not underestimated, no Refund, Reset or Charge, and
-// while no decision's Source is Fallback or Switch, for any schedule, delay,
-// load and T, what the fleet admits of a token or leaky bucket in any interval (s, t] is
+// The guarantee holds while Redis keeps its memory, N is not underestimated, all
+// processes have the same limit for a key, there is no Refund, Reset or Charge, and
+// no decision's Source is Fallback or Switch. Then, for any schedule, delay, load
+// and T, the fleet admits from a token or leaky bucket in any interval (s, t] at most
 //
-//	ModeDeferred, ModeAuto:  ≤ Burst + rate·(t-s) + (N-1)·C
-//	ModeStrict, ModeExact:   ≤ Burst + rate·(t-s)
+//	ModeDeferred, ModeAuto:  Burst + rate·(t-s) + (N-1)·C
+//	ModeStrict, ModeExact:   Burst + rate·(t-s)
 //
 // where N is the number of processes and C is, for ModeAuto,
 // ⌊Overshoot·Burst/max(N-1, 1)⌋, so that the excess is at most
@@ -40,10 +41,10 @@
 // waited for Redis counts at the moment at which Redis decided. The excess is
 // carried as debt, down to -Burst, so that the long-run rate holds.
 //
-// A fixed window counts at most Rate + (N-1)·C, and a sliding window's estimate
-// is no larger, C being of Rate for Burst. (An estimate is not a trailing count:
-// see docs/windows.md.) A queue forwards no faster than its rate, each forward up
-// to a round trip late; a log is exact, and asks for each call.
+// A fixed window counts at most Rate + (N-1)·C. The same holds for the estimate of
+// a sliding window. In C, Rate stands for Burst. (An estimate is not a trailing
+// count: see docs/windows.md.) A queue forwards at its rate, and each forward is up
+// to a round trip late. A log is exact, and asks Redis for each call.
 //
 // In a partition the processes that reach Redis keep the whole limit, and each
 // process that is cut off has its share besides: with FallbackShare and k of N

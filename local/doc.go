@@ -45,7 +45,7 @@
 // # Debt
 //
 // [Limiter.Charge] and, in buckets, [Limiter.Reserve] and [Limiter.Wait] take
-// units that are not there yet, down to one burst below zero: the key is then in
+// units that are not available yet, down to one burst below zero: the key is then in
 // debt. Allow admits nothing before a debt is paid.
 //
 // # Memory
