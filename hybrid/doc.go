@@ -6,9 +6,9 @@
 //
 // A process has two sources of units for a key. A lease is units that Redis has
 // already debited and that this process has not spent yet. Credit is units that
-// the process may admit before Redis is told, at most C of them. A decision takes units
-// from one of the two and returns. If both run out, it waits for Redis, for at
-// most Config.MaxWait. If Redis has shown that a key is empty, the key is denied
+// the process may admit before Redis is told, at most C of them. A decision takes
+// units from one of the two and returns. If both run out, it waits for Redis, for
+// at most Config.MaxWait. If Redis has shown that a key is empty, the key is denied
 // locally until it can have refilled. While units are scarce, processes take
 // turns to ask. So a key over its limit causes almost no load on Redis.
 //
