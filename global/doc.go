@@ -9,7 +9,7 @@
 // A decision is sent once. go-redis would repeat a call whose reply was lost, and
 // so count it up to four times. Here, a call with a lost reply over-counts by its
 // own cost at most, and its error is ErrUnavailable. Every deadline is honoured,
-// also if the client's ContextTimeoutEnabled is off.
+// even if the client's ContextTimeoutEnabled is off.
 //
 // [hybridlimit.AllowAll] decides one call under several limits, all or nothing. Keys
 // that share a tag travel in one message, which Redis decides as a whole.

@@ -6,16 +6,16 @@
 //
 // A process has two sources of units for a key. A lease is units that Redis has
 // already debited and that this process has not spent yet. Credit is units that
-// Redis is told of at the next sync, at most C of them. A decision takes units
-// from one of the two and returns. If both run out, it waits for Redis, for at
-// most Config.MaxWait. If Redis has shown that a key is empty, the key is denied
+// the process may admit before Redis is told, at most C of them. A decision takes
+// units from one of the two and returns. If both run out, it waits for Redis, for
+// at most Config.MaxWait. If Redis has shown that a key is empty, the key is denied
 // locally until it can have refilled. While units are scarce, processes take
 // turns in asking Redis. So a key over its limit causes almost no load on Redis.
 //
 // If a process's part of the bucket is below one unit (a few requests a minute
 // over forty processes), nothing can be leased, and each decision costs a round
 // trip. A log line reports this once. docs/protocol.md explains the protocol and
-// why the bound holds. docs/lab/results.md has measurements of whole fleets.
+// proves the bound. docs/lab/results.md has measurements of whole fleets.
 //
 // # Which mode
 //
@@ -28,10 +28,10 @@
 // # Guarantees
 //
 // Under a token or leaky bucket, the number of units that the fleet admits in any
-// interval (s, t] is
+// interval (s, t] is at most
 //
-//	ModeDeferred, ModeAuto:  ≤ Burst + rate·(t-s) + (N-1)·C
-//	ModeStrict, ModeExact:   ≤ Burst + rate·(t-s)
+//	ModeDeferred, ModeAuto:  Burst + rate·(t-s) + (N-1)·C
+//	ModeStrict, ModeExact:   Burst + rate·(t-s)
 //
 // N is the number of processes. For ModeAuto, C is
 // ⌊Overshoot·Burst/max(N-1, 1)⌋, so the excess is at most Overshoot·Burst. For

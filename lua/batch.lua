@@ -1,32 +1,33 @@
--- One batch of ops in one slot: one call, one time, all or nothing.
+-- One batch: the ops of one tag in one call, at one time. An error refuses all.
 -- KEYS:   with an envelope: envelope, epoch, then one key per op;
---         without: one key per op. A key may stand there more than once.
+--         without: one key per op. The same key may occur more than once.
 -- ARGV:   header, limits, then one op per key: codec.lua
 -- Reply:  flat integers: 1, status, epoch, now, then per op: granted, lease,
---         life (µs; minus the generation if the ledger holds the lease), level
+--         life (µs; minus the generation if the lease is in the ledger), level
 --         (sub-units), retry (µs), born, ceiling (sub-units), delay (µs; -1:
---         what was owed came too late and was dropped), refill (sub-units per
---         µs) and ends (µs), both of a window
---         status: 0 applied, 1 seen before, 2 older than the last one (nothing
---         was done), 3 refused, because not all asks fit (nothing was done, and
---         of each op retry says when it and those before it on its key would
---         fit); +4: an earlier batch of this process is missing here
--- Once:   the envelope holds the last batch's answers ("1g" if one before it was
---         missing); the stamp is when it was applied, and no key in it was born
---         later. Seen again, an op is not run again but gets them, unless its
---         key was born after the stamp: then the key was lost since, and the op
---         is run anew. Of an answer with a delay the envelope holds that in
---         place of the life, from its stamp on; one that was dropped as -1 -
---         granted. Logs have no birth, so they go without an envelope.
--- Errors: everything is read and computed before the first write, because
---         Redis does not roll a failed script back.
--- Expiry: states as their algorithm says; envelope as the caller says (above
---         the longest time a batch is retried); epoch as long as the envelope.
+--         the owed units came too late and were dropped), refill (sub-units per
+--         µs; of a window) and ends (µs; of a window or a log)
+--         status: 0 applied; 1 seen before; 2 older than the last batch, and
+--         nothing was done; 3 not all asks fit, and nothing was done: retry says
+--         when an op and the earlier ops on its key would fit; +4: an earlier
+--         batch of this process is missing here
+-- Once:   the envelope has the answers of the last batch ("1g" if a batch before
+--         it was missing). Its stamp is the time at which the batch was applied;
+--         no key in it was born later. If the batch comes again, its ops get
+--         these answers and are not run. An op is run again if its key was born
+--         after the stamp, because the key was lost since. An answer with a
+--         delay has, in place of its life, the delay from the stamp on. A
+--         dropped op has -1 - granted in place of granted. A log has no birth,
+--         so no batch with an envelope may have one.
+-- Errors: the script reads and computes everything before its first write,
+--         because Redis does not roll back a failed script.
+-- Expiry: a state: see its algorithm. The envelope: as the caller says, above the
+--         longest time for which a batch is retried. The epoch: as the envelope.
 
 local function bad(what) return {err = 'HLBATCH ' .. what} end
 
--- state_of is the key's state in the limit's terms: as the last op in this
--- batch left it, if one changed it, else as Redis has it.
+-- state_of returns the state of a key, converted to the op's limit. If an earlier
+-- op of this batch changed the state, it is as that op left it, else as in Redis.
 local function state_of(states, key, raw, op, now)
   local lim = op.lim
   local s, kind = states[key], kinds[lim.kind]
@@ -34,22 +35,24 @@ local function state_of(states, key, raw, op, now)
     s = kind.load(raw, lim, now, key, op.limsince)
   elseif s.lim.kind == lim.kind then
     kind.again(s, lim, now)
-  else -- lost
+  else -- of another kind: lost
     s = kind.load('', lim, now, key, 0)
   end
   s.lim = lim
   return s
 end
 
--- own_envelope reports whether a later batch's envelope can be one that this
--- library wrote: not in the future, and with a TTL no longer than its own. Any
--- other counts as none, or it would stop its process for as long as it stands.
+-- own_envelope reports whether this library can have written the envelope of a
+-- later batch: its stamp is not in the future, and its TTL is at most that of this
+-- batch. Any other envelope counts as none, or it would stop its process for as
+-- long as it exists.
 local function own_envelope(key, env, head, now)
   local ttl = redis.call('PTTL', key)
   return env.seq < EXACT and env.stamp <= now + CLOCK_SLACK and ttl >= 0 and ttl <= head.ttl
 end
 
--- replay is what an op got when the batch was applied.
+-- replay returns the answer that an op got when the batch was applied, with the
+-- retry of now.
 local function replay(env, i, s, op, now)
   local granted, lease, third = env.answers[3 * i - 2], env.answers[3 * i - 1], env.answers[3 * i]
   local retry = kinds[op.lim.kind].retry(s, op.lim, 1, now)
@@ -57,8 +60,8 @@ local function replay(env, i, s, op, now)
   return granted, lease, 0, retry, max(0, third - max(0, now - env.stamp))
 end
 
--- refused says of a batch that wants all or nothing in how many µs each op
--- fits after those before it on its key; nil if all do. It loads the states.
+-- refused returns, for a batch of all or nothing, the µs after which each op fits
+-- together with the earlier ops on its key; nil if all fit now. It loads the states.
 local function refused(ops, keys, raw, states, now)
   local want, waits, any = {}, {}, false
   for i = 1, #ops do
@@ -78,14 +81,14 @@ local function run_batch(keys, argv, now)
   if not head then return bad(why) end
   local limits = read_limits(argv, head.limits)
   if not limits then return bad('unreadable limit') end
-  local first = head.seq > 0 and 2 or 0 -- keys before the first op's
+  local first = head.seq > 0 and 2 or 0 -- number of keys before the keys of the ops
   local ops = {}
   for i = 1, #keys - first do
     local op = read_op(argv[1 + head.limits + i], limits)
     if not op then return bad('unreadable op ' .. i) end
     if first > 0 and op.lim.kind == 'l' then return bad('a log in an envelope') end
     if head.all and not only_asks(op) then return bad('op ' .. i .. ' does more than ask') end
-    if op.maxdelay > 0 or op.lim.kind == 'q' then op.late = true end -- answered with a delay
+    if op.maxdelay > 0 or op.lim.kind == 'q' then op.late = true end -- its answer has a delay
     ops[i] = op
   end
   if #keys < first or #argv ~= 1 + head.limits + #ops then return bad('keys and ops differ') end
@@ -117,7 +120,7 @@ local function run_batch(keys, argv, now)
     local op, key = ops[i], keys[first + i]
     local lim, kind = op.lim, kinds[op.lim.kind]
     local s = state_of(states, key, raw[first + i], op, now)
-    if waits then op.asks = {} end -- so it changes nothing
+    if waits then op.asks = {} end -- so the op changes nothing
     if gap then op.lost = true end
     local granted, lease, life, retry, delay
     if status % 4 == 1 and not s.fresh and s.born <= env.stamp then
@@ -127,10 +130,10 @@ local function run_batch(keys, argv, now)
     end
     if s.dirty then states[key] = s end
     local born = (s.dirty or not s.fresh) and s.born or 0
-    stamp = max(stamp, born) -- in the future, where the clock stepped back
+    stamp = max(stamp, born) -- born is in the future if the clock stepped back
     answers[i] = format('%d %d %d', granted, lease, op.late and delay or life)
     if granted < 0 then
-      granted = -1 - granted -- one after the other: gopher-lua would mix them up
+      granted = -1 - granted -- not in one assignment with delay: gopher-lua would mix them up
       delay = -1
     end
     if waits then retry = waits[i] end

@@ -1,41 +1,42 @@
 -- Buckets: token bucket and leaky bucket as a meter (b), leaky queue (q).
 -- State:   "1b<unit> <level> <age> <born> <since>[ <letter><number> ...]" in
---          hexadecimal; 1q for a queue, which keeps what stands in it: as
---          -depth in the text, and Burst - depth while an op works on it
---          unit   sub-units per unit of the limit that wrote it
+--          hexadecimal; 1q for a queue. The level of a queue is -depth in the
+--          text, and Burst - depth while an op works on it
+--          unit   sub-units per unit of the limit that wrote the state
 --          level  sub-units left at <born>+<age>; negative is debt
---          age    µs from born to the time at which level was right; negative
---                 after a clock step back: born is a name and never changes
+--          age    µs from born to the time at which level was right; negative if
+--                 the clock stepped back, because born stays: it names the state
 --          born   µs of Redis time at creation
 --          since  units debited since born or the last reset
---          Fields, each absent where it is 0 (r: where it is 1); common.lua
---          has the rules for fields of other versions:
---          r      refill of the limit that wrote it, in sub-units per µs: the
---                 time up to a change of limit refills at the old rate
---          t      µs from <born>+<age> to the next free turn
---          o, p   units that the ledger holds: leased in the second in which
---                 level was right, and in the one before
---          z      µs from born to the last reset: views up to it are void
--- Limit:   "b <unit> <refill> <cap>": sub-units per unit, per µs, of a full bucket
--- Expiry:  time to full, after a reset at least that from the deepest debt, + 1 s
---          (the longest lease) + 1 s (the longest freeze, or the ledger's second
---          generation); a full bucket that no lease is out of says nothing, so
---          forgetting it is no amnesty.
+--          Fields, each absent if it is 0 (r: if it is 1); common.lua has the
+--          rules for fields of other versions:
+--          r      refill of the limit that wrote the state, in sub-units per µs:
+--                 until a change of limit, the old rate counts
+--          t      µs from <born>+<age> to the next poll that is free
+--          o, p   units in the ledger: leased in the second in which level was
+--                 right, and in the second before
+--          z      µs from born to the last reset: views up to that time are void
+-- Limit:   "b <unit> <refill> <cap>": sub-units per unit, sub-units per µs,
+--          sub-units of a full bucket; the same with q
+-- Expiry:  the time until the bucket is full, + 1 s (the longest lease) + 1 s (the
+--          longest freeze, or the second generation of the ledger); after a reset
+--          at least the time from the deepest debt to full. A full bucket without
+--          a lease that is out is like no state, so it may be forgotten.
 -- Source:  GCRA, ITU-T I.371, in its token form. The Go twin, line for line, is
 --          internal/algo: bucket.go, queue.go, apply.go.
 
--- bucket_kept is the level that the text calls 0: a full queue's, an empty
--- bucket's. A change of limit leaves what it counts from there.
+-- bucket_kept returns the level that the text stores as 0: an empty bucket, or a
+-- queue with nothing in it. A change of limit keeps the number of units from there.
 local function bucket_kept(lim) return lim.kind == 'q' and lim.cap or 0 end
 
--- bucket_rescale counts a kept level in another limit's sub-units and brings it
--- into that limit's range; never up.
+-- bucket_rescale converts a level as stored to the sub-units and the range of
+-- another limit. It never rounds up.
 local function bucket_rescale(s, unit, lim)
   if unit ~= lim.unit then
     local whole = floor(s.level / unit)
     local product = (s.level - whole * unit) * lim.unit
     local part = floor(product / unit)
-    if product >= EXACT then part = max(part - 1, 0) end -- rounded twice, perhaps up
+    if product >= EXACT then part = max(part - 1, 0) end -- two roundings may have gone up
     s.level = whole * lim.unit + part
   end
   s.level = s.level + bucket_kept(lim)
@@ -44,8 +45,8 @@ end
 
 local bucket_fields = {r = 'refill', t = 'wait', o = 'out', p = 'outbefore', z = 'reset'}
 
--- bucket_read parses a state. One that this library cannot have written is nil.
--- It returns the state, and the unit and the refill of the limit that wrote it.
+-- bucket_read parses a state. It returns the state, and the unit and the refill of
+-- the limit that wrote it; nil for a state that this library cannot have written.
 local function bucket_read(raw, lim)
   local letter, unit, level, age, born, since, tail =
     match(raw or '', '^1([bq])(%x+) (%-?%x+) (%-?%x+) (%x+) (%x+)(.*)$')
@@ -55,7 +56,7 @@ local function bucket_read(raw, lim)
   if unit < 1 or born < 1 or max(unit, abs(level), abs(age), born, since) > EXACT then return nil end
   local s = {
     level = level, last = born + age, born = born, since = since, slot = 0, out = 0, outbefore = 0, reset = 0,
-    lim = lim, dirty = false, wrote = born + age, more = '', changed = false, -- a place for each, or the table would grow
+    lim = lim, dirty = false, wrote = born + age, more = '', changed = false, -- all fields, so that the table never grows
   }
   if tail == '' then return s, unit, 1 end
   local f = read_fields(tail, bucket_fields)
@@ -72,42 +73,41 @@ local function bucket_read(raw, lim)
   return s, unit, refill
 end
 
--- bucket_terms is the limit that wrote a state, as far as the state tells: its
--- rate, with the burst of the limit that reads it. The old burst is not needed:
--- a bucket that has been full for two seconds is forgotten, and full under any
--- limit.
+-- bucket_terms returns the limit that wrote a state: its rate, with the burst of
+-- the limit that reads the state. The state does not have the old burst, and needs
+-- none: a bucket that has been full for two seconds is forgotten, and is full under
+-- any limit.
 local function bucket_terms(lim, unit, refill)
   if unit == lim.unit and refill == lim.refill then return lim end
   return {kind = lim.kind, unit = unit, refill = refill, cap = min(floor(lim.cap / lim.unit) * unit, floor((EXACT - refill) / 2))}
 end
 
--- The ledger's generations are the seconds of Redis time.
+-- A generation of the ledger is one second of Redis time.
 local function generation(s) return floor(s.last / MAX_LEASE) end
 
--- bucket_ceiling is the level to which the bucket refills.
+-- bucket_ceiling returns the level to which the bucket refills.
 local function bucket_ceiling(s, lim) return max(0, lim.cap - (s.out + s.outbefore) * lim.unit) end
 
--- bucket_refill brings the level to a time before which the ledger does not
--- change.
+-- bucket_refill brings the level to a time. The ledger must not change before it.
 local function bucket_refill(s, lim, at)
   s.level, s.last = min(s.level + (at - s.last) * lim.refill, bucket_ceiling(s, lim)), at
 end
 
--- bucket_advance refills up to a time; nothing where that is past.
+-- bucket_advance refills up to a time. It does nothing for a time in the past.
 local function bucket_advance(s, lim, at)
   if at <= s.last then return end
   local edge = (generation(s) + 1) * MAX_LEASE
   while s.out + s.outbefore > 0 and edge <= at do
     bucket_refill(s, lim, edge)
-    s.outbefore = s.out -- what is older is dead
+    s.outbefore = s.out -- older leases have expired
     s.out, edge = 0, edge + MAX_LEASE
   end
   bucket_refill(s, lim, at)
 end
 
--- bucket_load is a state brought to now; an unreadable one is lost. Until this
--- limit came into force (since, in µs before now; 0: long ago) it refills by the
--- limit that wrote it.
+-- bucket_load returns a state brought to now; an unreadable state is lost. Until
+-- this limit came into force (since, in µs before now; 0: long ago), the limit that
+-- wrote the state refills it.
 local function bucket_load(raw, lim, now, _, since)
   local s, unit, refill = bucket_read(raw, lim)
   if not s then
@@ -118,7 +118,7 @@ local function bucket_load(raw, lim, now, _, since)
   end
   local old = bucket_terms(lim, unit, refill)
   s.level = max(-old.cap, min(s.level + bucket_kept(old), old.cap))
-  if now - s.last < -CLOCK_SLACK then s.last = now end -- the clock stepped back: shift, do not forget
+  if now - s.last < -CLOCK_SLACK then s.last = now end -- the clock stepped back: the state moves with it
   if old ~= lim then
     if since > 0 then bucket_advance(s, old, now - since) end
     s.level, s.changed = min(s.level, bucket_ceiling(s, old)) - bucket_kept(old), true
@@ -129,7 +129,6 @@ local function bucket_load(raw, lim, now, _, since)
   return s
 end
 
--- bucket_write stores the state.
 local function bucket_write(key, s, lim)
   local level, age = s.level - bucket_kept(lim), s.last - s.born
   local text = format('1%s%x %s%x %s%x %x %x', lim.kind, lim.unit, level < 0 and '-' or '', abs(level),
@@ -146,15 +145,16 @@ local function bucket_write(key, s, lim)
   store(key, text .. s.more, ceil(full / 1000) + (MAX_LEASE + CLOCK_SLACK) / 1000)
 end
 
--- bucket_delay is how many µs after it is granted at a level an ask for n
--- units may be used.
+-- bucket_delay returns the µs until n units that were granted at a level may be
+-- used.
 local function bucket_delay(level, lim, n, frozen)
   local missing = lim.kind == 'q' and lim.cap - level or n * lim.unit - level
   return thaw(ceil(max(missing, 0) / lim.refill), frozen)
 end
 
--- bucket_grant is how many of n units a level allows, and in how many µs they
--- may be used. A patient ask may leave a bucket in debt; it is whole, or none.
+-- bucket_grant returns how many of n units a level allows, and the µs until they
+-- may be used. An ask with a longest delay may leave a bucket in debt; then it gets
+-- all its units or none.
 local function bucket_grant(level, lim, n, frozen, op)
   local free, units = max(floor(level / lim.unit), 0), 0
   if n < 1 then return 0, 0 end
@@ -171,7 +171,7 @@ local function bucket_grant(level, lim, n, frozen, op)
   return units, delay
 end
 
--- bucket_retry is how many µs until an ask for n units succeeds.
+-- bucket_retry returns the µs until an ask for n units succeeds.
 local function bucket_retry(s, lim, n, now, patience, partial)
   local need, frozen = n * lim.unit, max(s.last - now, 0)
   if need > lim.cap then return NEVER end
@@ -181,17 +181,17 @@ local function bucket_retry(s, lim, n, now, patience, partial)
   return max(thaw(ceil(max(need - s.level, 0) / lim.refill), frozen), late)
 end
 
--- bucket_merge takes the larger of two histories where the state that the
--- sender's view is of was lost, or rolled back.
+-- bucket_merge repairs a state that was lost or rolled back since the sender's
+-- view: of the two histories, it takes the one with more usage.
 local function bucket_merge(s, lim, op, now)
   if op.vborn == 0 or op.vat <= s.reset then return end
   if op.vborn ~= s.born then
     local seen = op.vlevel + max(now - op.vat, 0) * lim.refill - s.since * lim.unit
     if seen < s.level then s.level, s.dirty = max(seen, -lim.cap), true end
   elseif op.lost and op.vat <= now then
-    -- Others only debit, so a state above the view was rolled back. It begins
-    -- a new life, so that everyone else's view is held against it too. By less
-    -- than a unit it is not worth that.
+    -- Other processes only debit, so a state above the view was rolled back. It
+    -- gets a new born, so that the views of the others correct it too. Less than
+    -- a unit is not worth that.
     local seen = op.vlevel + (s.last - op.vat) * lim.refill
     if seen <= s.level - lim.unit then
       s.level, s.born, s.since, s.dirty = max(seen, -lim.cap), max(now, s.born + 1), 0, true
@@ -199,11 +199,11 @@ local function bucket_merge(s, lim, op, now)
   end
 end
 
--- bucket_refund gives back n units. What a full bucket cannot take is gone. Of
--- units that might be used from a time on (a booking that is cancelled), what
--- was granted after them stays taken: else a booking behind them and the units
--- that come back would be used in the same moment. In a queue those whose time
--- has come have been served.
+-- bucket_refund gives back n units. Units that a full bucket cannot take are
+-- dropped. For a cancelled booking, at is the time from which its units might have
+-- been used. Units granted after it stay taken, or a later booking and the returned
+-- units would be used at the same moment. In a queue, units whose time has come
+-- were served.
 local function bucket_refund(s, lim, n, at)
   local give = n * lim.unit
   if at > 0 and lim.kind == 'q' then

@@ -1,20 +1,23 @@
--- What a batch says: header, limits, ops, envelope.
--- Header:   "1 <seq> <envelope ttl ms> <limits>[ all]": schema, sequence (0: no
---           envelope), how many limits follow; all: all asks or none, of ops
---           that only ask, without an envelope and under one limit a key
--- Limit:    "<kind> <a> <b> <c>": as the kind's file says
+-- The text of a batch: header, limits, ops, envelope.
+-- Header:   "1 <seq> <envelope ttl ms> <limits>[ all]": schema, sequence number
+--           (0: no envelope), number of limits that follow. all: all asks are
+--           granted or none. Then the ops only ask, there is no envelope, and
+--           the ops of one key have one limit
+-- Limit:    "<kind> <a> <b> <c>": the file of the kind describes a, b and c
 -- Op:       "<limit> <owed> <flags> <demand> <div> <vborn> <vlevel> <vat> <gen>
 --           <had> <keep>[ <ask> ...][ w<window>][ r<refund>][ b<when>]
 --           [ d<maxdelay>][ p<vprev>][ s<since>][ i<id>]"
---           owed, asks, had, keep, refund: units. demand: thousandths of a unit
---           per second. The view (v...): in Redis's own terms, vprev the last
---           window's units. window: the number of that of owed. when: that of
---           refund; of a window its number, of a log the µs of the entry, of a
---           bucket the µs from which the units might have been used. maxdelay:
---           µs, of one ask at most. since: the µs for which the sender's limit
---           has been in force; without it, for long. id: escaped as in a query.
---           flags: 1 an ask may be granted in part, +2 writes were lost since
---           the view, as there were if this batch shows it, +4 reset
+--           limit: its place in the batch, from 1. owed, asks, had, keep, refund:
+--           units. demand: thousandths of a unit per second. div: a lease takes
+--           at most 1/div of the units left; 0: no lease. The view (v...) is in
+--           Redis's own terms; vprev is the count of the last window. window: the
+--           number of the window of owed. when: the time of refund. For a window
+--           it is its number, for a log the µs of the entry, for a bucket the µs
+--           from which the units might have been used. maxdelay: µs, of one ask
+--           at most. since: the µs for which the sender's limit has been in
+--           force; absent: for long. id: escaped as in a query.
+--           flags: 1 an ask may be granted in part; +2 writes were lost since
+--           the view (a gap that this batch shows has the same effect); +4 reset
 -- Envelope: "1e<seq> <stamp> <granted> <lease> <life> ...", of the last batch
 local SCHEMA = 1
 
@@ -25,7 +28,7 @@ local function read_header(argv)
   local head = {seq = num(seq), ttl = num(ttl), limits = num(limits), all = all ~= ''}
   if head.seq >= EXACT or head.limits >= EXACT then return nil, 'header out of range' end
   if head.all and head.seq > 0 then return nil, 'all or nothing in an envelope' end
-  -- SET refuses these, and would do so after the states were written.
+  -- SET refuses such a TTL, and would do so after the states were written.
   if head.seq > 0 and (head.ttl < 1 or head.ttl >= EXACT) then return nil, 'envelope ttl ' .. ttl end
   return head
 end
@@ -42,7 +45,8 @@ local function read_limits(argv, count)
   return limits
 end
 
--- read_more reads an op's asks and what follows them.
+-- read_more reads the asks of an op and the fields behind them. It reports
+-- whether it could read all of the text.
 local function read_more(op, rest)
   local asks = op.asks
   for n in gmatch(rest, ' (%d+)') do asks[#asks + 1] = num(n) end
@@ -62,9 +66,9 @@ local function read_more(op, rest)
   return rest == ''
 end
 
--- read_op reads an op. What most do not say is nil then: a table of up to 16
--- fields costs half of a larger one. And what a match of digits says is a
--- number as soon as it is added to, at half the price of num.
+-- read_op reads an op, and returns nil for unreadable text. Fields that most ops
+-- lack stay nil: a table of up to 16 fields costs half of a larger one. "+ 0"
+-- makes a number of matched digits, at half the price of num.
 local function read_op(text, limits)
   local limit, owed, flags, demand, div, vborn, vlevel, vat, gen, had, keep, rest = match(text or '',
     '^(%d+) (%d+) ([0-7]) (%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d+) (%d+) (%d+)(.*)$')
@@ -80,12 +84,12 @@ local function read_op(text, limits)
     op.partial, op.lost, op.reset = flags % 2 == 1, flags % 4 > 1, flags > 3
   end
   if rest ~= '' and not read_more(op, rest) then return nil end
-  -- An answer has one delay, and a burst is booked ahead once.
+  -- An answer has one delay, and only one burst may be booked ahead.
   if op.maxdelay > 0 and #op.asks > 1 then return nil end
   return op
 end
 
--- only_asks says whether an op asks, all or nothing, and does nothing else.
+-- only_asks reports whether an op only asks, and takes no ask in part.
 local function only_asks(op)
   return not op.partial and not op.reset and op.owed + op.refund + op.maxdelay + op.div + op.vborn + op.gen == 0
 end

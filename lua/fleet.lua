@@ -1,19 +1,19 @@
--- A process's heartbeat: how many are alive, and what the fleet was told.
--- KEYS:   1: sorted set of process ids by the µs of their last heartbeat;
+-- The heartbeat of a process: it counts the live processes and reads the switch.
+-- KEYS:   1: sorted set of process ids; a score is the µs of the last heartbeat;
 --         2: switch
 -- ARGV:   1: process id; 2: expiry in µs; 3: "1" to leave, else "0"; 4 and 5:
---         the switch that the process saw last, and the µs at which that was
---         set (0 0: none); 6: TTL of the switch in ms
--- Reply:  how many processes beat within the expiry, this one included unless
---         it leaves; when this one last did (0: not known), and now, in µs; the
---         switch, and the µs at which it was set. A process that knows of a
---         later beat of its own knows that Redis has forgotten.
--- Expiry: twice the processes' own; the set is empty of the living by then. Of
+--         the switch that the process saw last, and the µs at which it was set
+--         (0 0: none); 6: TTL of the switch in ms
+-- Reply:  the number of processes with a heartbeat within the expiry, including
+--         this one unless it leaves; the µs of the heartbeat before of this one
+--         (0: not known); now in µs; the switch; the µs at which it was set. If
+--         a process knows of a later heartbeat of its own, Redis lost its memory.
+-- Expiry: twice the expiry of the processes: by then all in the set are dead. Of
 --         the switch: see switch.lua.
 local t = redis.call('TIME')
 local now, expiry = t[1] * 1000000 + t[2], string.match(ARGV[2] or '', '^%d+$')
 expiry = expiry and tonumber(expiry)
--- PEXPIRE refuses what is out of range, and would do so after the ZADD.
+-- PEXPIRE refuses a value out of range, and would do so after the ZADD.
 if not expiry or expiry < 1 or expiry > 2 ^ 53 then return {err = 'HLFLEET unreadable expiry'} end
 local seen, seen_at, ttl = switch_args(ARGV[4], ARGV[5], ARGV[6])
 if not seen or not KEYS[2] then return {err = 'HLFLEET unreadable switch'} end
@@ -24,16 +24,16 @@ else
   redis.call('ZADD', KEYS[1], now, ARGV[1])
 end
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('(%.0f', now - expiry))
--- A clock that stepped back leaves members in the future, who would never
--- expire. They count as seen now: to drop them would count the living as gone,
--- and too few is the unsafe side.
--- A hundred a beat, so that no beat takes long; the others are counted too.
+-- A clock that stepped back leaves members in the future, which would never
+-- expire. They count as seen now. To drop them would count live processes as gone,
+-- and a count that is too small is unsafe.
+-- Each heartbeat moves a hundred, so that none takes long. The others count too.
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], string.format('(%.0f', now), '+inf', 'LIMIT', 0, 100)) do
   redis.call('ZADD', KEYS[1], now, id)
 end
 redis.call('PEXPIRE', KEYS[1], math.ceil(expiry / 500))
 local switch, at, more = read_switch(KEYS[2], now)
-if seen_at > now then seen_at = at > 0 and 0 or now end -- no time can tell which is later: what stands here
+if seen_at > now then seen_at = at > 0 and 0 or now end -- the later one is unknown: the switch in Redis stays
 if seen_at > at then
   switch, at = seen, seen_at
   write_switch(KEYS[2], switch, at, more, ttl)

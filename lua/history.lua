@@ -1,10 +1,10 @@
--- A page of what a sliding log has admitted within its period.
+-- A page of the admissions of a sliding log within its period.
 -- KEYS:   1: the log
 -- ARGV:   1: period in µs; 2: µs of Redis time of the last entry of the page
---         before, or 0; 3: how many entries a page holds
--- Reply:  1, now, how many entries there were from here on, then per entry of
---         the page, the oldest first: µs of Redis time, units, id
--- Expiry: nothing is written
+--         before, or 0; 3: the most entries of a page
+-- Reply:  1, now, the number of entries from here on, then per entry of the
+--         page, the oldest first: µs of Redis time, units, id
+-- Expiry: the script writes nothing
 local function run_history(key, argv, now)
   local period, after, most = match(argv[1] or '', '^%d+$'), match(argv[2] or '', '^%d+$'), match(argv[3] or '', '^%d+$')
   if num(period) > EXACT / 2 or num(after) > EXACT or num(most) > EXACT then return {err = 'HLHISTORY unreadable page'} end

@@ -1,13 +1,14 @@
--- Leases out of a bucket, and turns while its units are scarce.
--- State:   of bucket.lua: out, outbefore (the ledger) and slot.
+-- Leases of a bucket, and next polls while its units are scarce.
+-- State:   of bucket.lua: out, outbefore (the ledger) and slot (the next poll that
+--          is free)
 -- Source:  the Go twin, line for line and with the reasons, is internal/algo:
 --          lease.go and turn.go.
 local HORIZON, MAX_TICKET = 500000, 60000000
 
--- bucket_settle replaces what the ledger holds for the sender by what it still
--- has in hand, unless the ledger knows nothing of it any more.
+-- bucket_settle replaces the sender's units in the ledger by those that it still
+-- holds, if the ledger still has them. It reports whether units stay there.
 local function bucket_settle(s, op)
-  if op.lost then return false end -- what Redis forgot may have settled it before
+  if op.lost then return false end -- a lost write may have settled it before
   local back = generation(s) - op.gen
   local field = back == 0 and 'out' or back == 1 and 'outbefore'
   if op.gen == 0 or not field or op.vborn ~= s.born or op.had > s[field] or op.keep > op.had then return false end
@@ -16,8 +17,8 @@ local function bucket_settle(s, op)
   return op.keep > 0
 end
 
--- bucket_horizon is the µs of demand that a visitor may take while units are
--- scarce; bucket_quantum these units.
+-- bucket_horizon returns the µs whose demand a process may take at its next poll
+-- while units are scarce. bucket_quantum returns the units of that demand.
 local function bucket_horizon(lim) return min(HORIZON, floor(7 * floor(lim.cap / lim.refill) / 20)) end
 
 local function bucket_quantum(s, lim, op, now)
@@ -26,8 +27,8 @@ local function bucket_quantum(s, lim, op, now)
   return max(1, min(op.demand * h / 1e9, floor(floor(lim.cap / lim.unit) / 8)))
 end
 
--- bucket_lease sizes a lease from free units. It returns units, life, and
--- whether the ledger holds them.
+-- bucket_lease sizes a lease from the free units. It returns the units, their life,
+-- and whether the ledger holds them.
 local function bucket_lease(s, lim, op, before, free, refused, kept, now)
   local life, lease = min(MAX_LEASE, floor((bucket_ceiling(s, lim) - before) / lim.refill)), 0
   if life < MIN_LEASE then life = 0 end
@@ -38,7 +39,7 @@ local function bucket_lease(s, lim, op, before, free, refused, kept, now)
     local room = floor(floor(lim.cap / lim.unit) / 2) - s.out - s.outbefore
     local booked = min(part, room, floor(op.demand / 1000) - op.keep)
     if not kept and (booked < 2 or op.keep > 0) then
-      booked = 0 -- not worth a place in the ledger, or what is kept has none
+      booked = 0 -- too few for the ledger, or the kept units are not in it
     end
     if booked > lease or kept then
       kept, lease = true, max(0, booked)
@@ -48,7 +49,7 @@ local function bucket_lease(s, lim, op, before, free, refused, kept, now)
   return max(0, lease), kept and MAX_LEASE or life, kept
 end
 
--- bucket_slots sizes a block of slots of a queue; delay is that of the first.
+-- bucket_slots sizes a block of slots of a queue. delay is that of the first slot.
 local function bucket_slots(s, lim, op, free, delay, refused, now)
   if op.div == 0 or op.demand == 0 or refused > 0 then return 0 end
   local part = max(floor(free / op.div), floor(bucket_quantum(s, lim, op, now)))
@@ -56,7 +57,7 @@ local function bucket_slots(s, lim, op, free, delay, refused, now)
   return max(0, min(part, free, floor(mu - sqrt(mu))))
 end
 
--- bucket_turn gives the sender its next turn while units are scarce.
+-- bucket_turn gives the sender its next poll while units are scarce.
 local function bucket_turn(s, lim, op, granted, now)
   local scarce = floor(min(lim.cap / 4, max(lim.refill * HORIZON / 2, op.div * lim.unit / 4)))
   if s.level >= scarce then
@@ -69,11 +70,11 @@ local function bucket_turn(s, lim, op, granted, now)
   s.slot, s.dirty = min(max(s.slot, now) + step, now + last), true
 end
 
--- bucket_apply runs one op: forget all that was, if told; merge the sender's
--- view if the state was lost or rolled back; debit what is owed; give back;
--- settle with the ledger; grant asks as they fit; lease from the rest. It
--- returns granted, lease, life, retry and delay; a lease that the ledger holds
--- has minus its generation for a life.
+-- bucket_apply runs one op in this order: reset; merge the sender's view, if the
+-- state was lost or rolled back; debit the owed units; refund; settle with the
+-- ledger; grant the asks one by one, as they fit; lease from the rest. It returns
+-- granted, lease, life, retry and delay. For a lease in the ledger, life is minus
+-- its generation.
 local function bucket_apply(s, lim, op, now)
   local unit, cap = lim.unit, lim.cap
   local queue = lim.kind == 'q'
@@ -82,7 +83,7 @@ local function bucket_apply(s, lim, op, now)
   if op.reset then
     s.reset, s.level, s.last, s.since, s.slot, s.out, s.outbefore, s.dirty = max(now, s.last), cap, now, 0, 0, 0, 0, true
   end
-  if s.changed and op.limsince > 0 and #op.asks > 0 then s.dirty = true end -- the new rate begins
+  if s.changed and op.limsince > 0 and #op.asks > 0 then s.dirty = true end -- store that the new rate has begun
   bucket_merge(s, lim, op, now)
   if op.owed > 0 then
     s.level, s.since, s.dirty = max(s.level - op.owed * unit, -cap), min(s.since + op.owed, EXACT), true
@@ -115,7 +116,7 @@ local function bucket_apply(s, lim, op, now)
   local retry = bucket_retry(s, lim, max(refused, 1), now, patience, op.partial)
   if op.div > 0 then
     bucket_turn(s, lim, op, granted, now)
-    retry = max(s.slot - now, 0) -- a turn, whatever was asked for
+    retry = max(s.slot - now, 0) -- the next poll, for any ask
   end
   if s.slot <= s.last then s.slot = 0 end
   return granted, lease, booked and -generation(s) or life, retry, delay

@@ -1,16 +1,16 @@
 -- Sliding log (l).
--- State:   sorted set, one member per admission: "<total> <cost>[ <id>]", where
---          total is the units admitted up to and with it (16 digits), id what
---          the op said; its score is the µs of Redis time, later than the one
---          before. So the units of a range of ranks follow from its two ends,
---          and when n units fit from a search of log2 steps.
+-- State:   sorted set, one member per admission: "<total> <cost>[ <id>]". total is
+--          the units admitted up to and including it (16 digits), id is that of
+--          the op. The score is the µs of Redis time, later than the one before.
+--          So the units of a range of ranks follow from its two ends, and the
+--          time at which n units fit follows from a search of log2 steps.
 -- Limit:   "l <rate> <period> 1": units, µs
 -- Expiry:  when the last entry leaves, + 1 s (the longest freeze)
 -- Memory:  up to <rate> entries (twice that in debt) of about 100 bytes each.
---          Totals begin anew before they would not be exact.
+--          Totals start anew before they leave the exact range.
 -- Source:  the Go twin, a plain list, is internal/algo/log.go.
 
--- log_fetch reads the stored entries of some ranks.
+-- log_fetch reads the stored entries of a range of ranks.
 local function log_fetch(s, from, to)
   local got = redis.call('ZRANGE', s.key, from, to, 'WITHSCORES')
   for i = 1, #got, 2 do
@@ -20,7 +20,8 @@ local function log_fetch(s, from, to)
   end
 end
 
--- log_entry is the entry at a rank, of those stored and then those added.
+-- log_entry returns the entry at a rank. The ranks of added entries follow those of
+-- the stored ones.
 local function log_entry(s, rank)
   if rank >= s.stored then return s.added[rank - s.stored + 1] end
   if not s.known[rank] then log_fetch(s, rank, rank) end
@@ -29,7 +30,7 @@ end
 
 local function log_count(s) return s.stored + #s.added end
 
--- log_find is the first rank up to which more than n units stand.
+-- log_find returns the first rank up to which the entries have more than n units.
 local function log_find(s, n)
   local low, high = s.first, log_count(s)
   while low < high do
@@ -39,8 +40,8 @@ local function log_find(s, n)
   return low
 end
 
--- log_trim takes the log along with a clock that stepped back, and leaves out
--- what is a period old.
+-- log_trim moves the log with a clock that stepped back, and leaves out entries
+-- that are a period old.
 local function log_trim(s, lim, now)
   local shift = s.last - now
   if shift > CLOCK_SLACK then
@@ -49,7 +50,7 @@ local function log_trim(s, lim, now)
     for _, e in ipairs(s.added) do e.at = e.at - shift end
   end
   local edge = now - lim.period
-  if s.first < s.stored then -- Redis still has what log_undo took out of its hands
+  if s.first < s.stored then -- Redis also counts entries that log_undo moved to s.added
     s.first = max(s.first, min(s.stored, redis.call('ZCOUNT', s.key, '-inf', format('%.0f', edge + s.shift))))
   end
   while s.first < log_count(s) and log_entry(s, s.first).at <= edge do s.first = s.first + 1 end
@@ -63,16 +64,16 @@ end
 
 local function log_load(raw, lim, now, key)
   local s = {key = key, known = {}, added = {}, stored = 0, first = 0, base = 0, total = 0, last = 0, shift = 0, off = 0, born = 0}
-  s.fresh = true -- no view is of a log, and no process is told of its birth
+  s.fresh = true -- a log has no views, and no process is told when it was born
   local got = raw and {} or redis.pcall('ZRANGE', key, -1, -1, 'WITHSCORES')
   local total = match(got[1] or '', '^(%d+) %d+')
   if not total or num(total) > EXACT or num(got[2]) > EXACT then
-    s.foreign = raw or got.err or got[1] -- of another type or hand: lost
+    s.foreign = raw or got.err or got[1] -- of another type, or not of this library: lost
     return s
   end
   s.stored, s.total, s.last = redis.call('ZCARD', key), num(total), num(got[2])
   log_trim(s, lim, now)
-  if s.total > EXACT / 2 then -- count on from what is left
+  if s.total > EXACT / 2 then -- count anew, from the entries left
     s.off = s.base
     s.total = s.total - s.off
     s.base = 0
@@ -102,8 +103,8 @@ local function log_refund(s, n)
   s.base = min(s.base + n, s.total)
 end
 
--- log_undo takes units off the entry of a time, if it is still there. What came
--- after it is written anew, since its totals hold the entry's.
+-- log_undo takes units off the entry of a time, if it is still there. The entries
+-- behind it are written anew, because their totals include its units.
 local function log_undo(s, n, at)
   local low, high = s.first, log_count(s)
   while low < high do
@@ -144,7 +145,7 @@ local function log_apply(s, lim, op, now)
   return granted, 0, 0, log_retry(s, lim, max(refused, 1), now), 0
 end
 
--- log_put writes entries, not so many at a time that Lua cannot unpack them.
+-- log_put writes entries, in chunks that Lua can unpack.
 local function log_put(key, entries)
   for i = 1, #entries, 500 do
     local args = {}
@@ -159,20 +160,20 @@ end
 
 local function log_write(key, s, lim, now)
   local put, whole = {}, s.shift > 0 or s.off > 0
-  if whole then -- costs as much as the log is long, once
+  if whole then -- reads and writes all entries, once
     for rank = s.first, s.stored - 1 do put[#put + 1] = log_entry(s, rank) end
   end
   if whole or s.foreign or s.first >= log_count(s) then redis.call('DEL', key) end
   if s.first >= log_count(s) then return end
   if s.cut and not whole then redis.call('ZREMRANGEBYRANK', key, s.stored, -1) end
   local head = log_entry(s, s.first)
-  if s.first < s.stored and not whole and s.base > head.total - head.cost then -- given back in part
+  if s.first < s.stored and not whole and s.base > head.total - head.cost then -- refunded in part
     redis.call('ZREM', key, head.text)
     put[1] = head
   end
   head.cost = head.total - s.base
   if s.first > 0 and s.stored > 0 and not whole then
-    -- The head is gone from its rank if it was rewritten; what is before it is not.
+    -- A rewritten head is gone from its rank. The entries before it are still there.
     redis.call('ZREMRANGEBYRANK', key, 0, min(s.first, s.stored) - 1)
   end
   for i = s.first - min(s.first, s.stored) + 1, #s.added do put[#put + 1] = s.added[i] end

@@ -1,3 +1,3 @@
--- Entry point under EVALSHA: one reading of the clock for the whole batch.
+-- Entry point of a batch. It reads the clock once, for all ops.
 local t = redis.call('TIME')
 return run_batch(KEYS, ARGV, t[1] * 1000000 + t[2])

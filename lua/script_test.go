@@ -17,10 +17,10 @@ import (
 // review: is a fleet that runs both versions for a while still right? When it
 // is, copy the sum from the failing test.
 var golden = map[string]string{
-	"Batch":     "172bdad0fcabdd8b0cc19466bf22d0f6208b5d8b",
-	"History":   "09e4904e097fa916254390cef4147bfb92c8d727",
-	"Fleet":     "eda7a31714b2435281aa1c81d64e00267c921e1e",
-	"SetSwitch": "856a590de3b781b3451437ccde9ccf0b4739b208",
+	"Batch":     "8c8832223bff9cb8a98d0c2ab378f8707544f8bb",
+	"History":   "9564661d4aa2777a51d176f13ec0af1502a3f48f",
+	"Fleet":     "b0dd83e18959181ce1fd6313b27a5784911333eb",
+	"SetSwitch": "2800de9028a97b61b787526a00dc9b0b945cfaa5",
 }
 
 func TestGoldenScripts(t *testing.T) {

@@ -1,22 +1,24 @@
--- The fleet's switch of a limit: what an operator has told all its processes.
--- State:  text "1 <switch> <at>[ <letter><number> ...]": schema; a number that
---         says nothing here; the µs at which it was set, where a time in the
---         future counts as now (else nothing that is set later would count);
---         fields of other versions, which are kept. No state is as one of 0 0.
--- Lost:   a Redis that was wiped is told by the next heartbeat: processes carry
---         the switch that they saw last, and the later one stands. So one that
---         is taken back is written like any other, and not deleted.
--- Expiry: as the caller says, from when it was set, and renewed by heartbeats
---         once half of it is over.
+-- The fleet's switch of a limit: an operator's setting for all processes.
+-- State:  text "1 <switch> <at>[ <letter><number> ...]": schema; a number without
+--         a meaning here; the µs at which it was set; fields of other versions,
+--         which are kept. A time in the future counts as now, or no later switch
+--         would count. A missing state is like one of 0 0.
+-- Lost:   the next heartbeat tells a wiped Redis: processes carry the switch that
+--         they saw last, and the later one counts. So to take a switch back is to
+--         write another one, not to delete it.
+-- Expiry: as the caller says, from the time at which it was set. Heartbeats renew
+--         it after half of it is over.
 
--- switch_args reads a switch, its time and its TTL in ms; nil if unreadable.
+-- switch_args reads a switch, its time and its TTL in ms. It returns nil if one of
+-- them is unreadable.
 local function switch_args(switch, at, ttl)
   switch, at, ttl = string.match(switch or '', '^%d+$'), string.match(at or '', '^%d+$'), string.match(ttl or '', '^%d+$')
   if not switch or not at or not ttl or #switch > 9 or #at > 16 or #ttl > 15 or tonumber(ttl) < 1 then return nil end
   return tonumber(switch), tonumber(at), tonumber(ttl)
 end
 
--- read_switch takes what the library cannot have written for none.
+-- read_switch returns the switch, its time and the fields of other versions. Text
+-- that the library cannot have written counts as no switch.
 local function read_switch(key, now)
   local switch, at, more = string.match(redis.call('MGET', key)[1] or '', '^1 (%d+) (%d+)(.*)$')
   if not switch or #switch > 9 or #at > 16 or #more > 256 or string.gsub(more, ' %l%-?%x+', '') ~= '' then return 0, 0, '' end

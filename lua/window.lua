@@ -1,25 +1,26 @@
 -- Windows of two counters: fixed (f), sliding (s), aligned to Redis's clock.
 -- State:   "1f<period> <win> <cur> <prev> <born> <since>[ <letter><number> ...]"
 --          in hexadecimal; 1s for a sliding one
---          period µs of a window of the limit that wrote it
+--          period µs of a window of the limit that wrote the state
 --          win    number of the current window: Redis time / period
---          cur    units counted in it; fixed: with what was carried into it
+--          cur    units counted in it; of a fixed window with the carried units
 --          prev   units counted in the window before
 --          born   µs of Redis time at creation
 --          since  units debited since born or the last reset
---          Fields, each absent where it is 0; common.lua has the rules for
---          fields of other versions:
---          l      in the window of born: how many units of since it does not
---                 count, because they came late for the last one
+--          Fields, each absent if it is 0; common.lua has the rules for fields of
+--          other versions:
+--          l      in the window of born: units of since that cur does not count,
+--                 because they came late and belong to the window before
 --          z      µs from the window's begin to the last reset in it: views up
---                 to it are void
--- Limit:   "f <rate> <period> 1", "s <rate> <period> <tick>": units, µs, µs. The
---          sub-units of a unit are the ticks of a sliding window; fixed: one.
--- Expiry:  end of the next window, because late units still change it; one
---          more where there is a carry; + 1 s (the longest lease) + 1 s (the
---          longest freeze)
--- Source:  the two counters that Cloudflare wrote about; the carry is ours. The
---          Go twin, line for line and with the reasons, is internal/algo:
+--                 to that time are void
+-- Limit:   "f <rate> <period> 1", "s <rate> <period> <tick>": units, µs, µs. A
+--          unit is one sub-unit in a fixed window. In a sliding window it is as
+--          many as the window has ticks.
+-- Expiry:  end of the next window, because late units still change it; with a
+--          carry, end of the window after that; + 1 s (the longest lease) + 1 s
+--          (the longest freeze)
+-- Source:  Cloudflare has described the two counters; the carry is ours. The Go
+--          twin, line for line and with the reasons, is internal/algo:
 --          window.go, fixed.go, sliding.go.
 
 local window_fields = {l = 'late', z = 'reset'}
@@ -47,19 +48,19 @@ local function window_read(raw, kind)
   return s
 end
 
--- window_most is the most that a window counts: a rate of debt.
+-- window_most returns the most units that a window counts: one Rate of debt.
 local function window_most(lim) return min(2 * lim.rate, EXACT) end
 
 local function window_carry(total, lim) return lim.kind == 's' and 0 or max(0, total - lim.rate) end
 
--- window_clock is the time that counts: now, or the begin of the state's
--- window while a clock that stepped back is before it.
+-- window_clock returns now, or the begin of the state's window if a clock that
+-- stepped back is before it.
 local function window_clock(s, period, now) return max(now, s.win * period) end
 
 -- window_roll brings a state to the window of now.
 local function window_roll(s, lim, period, now)
   local win = floor(now / period)
-  for _ = 1, 3 do -- nothing is left of the fourth window back
+  for _ = 1, 3 do -- the fourth window back no longer counts
     if s.win < win then
       local total = s.cur
       s.cur, s.prev, s.win = window_carry(total, lim), total, s.win + 1
@@ -70,7 +71,7 @@ local function window_roll(s, lim, period, now)
   if floor(s.born / period) ~= s.win then s.late = 0 end
 end
 
--- window_weight is how many ticks of the last window still trail.
+-- window_weight returns the number of ticks of the last window that still count.
 local function window_weight(s, lim, at) return lim.unit - floor((at - s.win * lim.period) / lim.tick) end
 
 local function window_level(s, lim, at)
@@ -78,8 +79,7 @@ local function window_level(s, lim, at)
   return lim.rate - s.cur
 end
 
--- window_convert counts what is used under another period as used in this
--- window.
+-- window_convert counts the usage under another period in this window.
 local function window_convert(s, lim, now)
   local period = s.period
   window_roll(s, lim, period, now)
@@ -87,7 +87,7 @@ local function window_convert(s, lim, now)
   if lim.kind == 's' then
     local product = s.prev * (period - (window_clock(s, period, now) - s.win * period))
     used = used + ceil(product / period)
-    if product >= EXACT then used = used + 1 end -- rounded twice, perhaps down
+    if product >= EXACT then used = used + 1 end -- two roundings may have gone down
   end
   s.period, s.win, s.cur, s.prev = lim.period, floor(now / lim.period), used, 0
 end
@@ -114,13 +114,13 @@ local function window_load(raw, lim, now)
   return s
 end
 
--- window_prev corrects the last window's total, and what was carried from it.
+-- window_prev corrects the total of the last window, and the units carried from it.
 local function window_prev(s, lim, prev)
   s.cur = max(0, min(s.cur + (window_carry(prev, lim) - window_carry(s.prev, lim)), window_most(lim)))
   s.prev = prev
 end
 
--- window_add debits units of a window; false where that was before the last.
+-- window_add debits units of a window. It returns false for one before the last.
 local function window_add(s, lim, n, win, at)
   if win == 0 or win >= s.win then
     local room = floor((window_level(s, lim, at) + lim.cap) / lim.unit)
@@ -137,8 +137,8 @@ local function window_add(s, lim, n, win, at)
   return true
 end
 
--- window_refund gives units back to their window. Where that is not known they
--- are of this one, as far as it has counted as many, and else of the last.
+-- window_refund gives units back to their window. If that is unknown, this window
+-- gives back as many as it has counted, and the last window the rest.
 local function window_refund(s, lim, n, win)
   local cur, prev, since, here = s.cur, s.prev, s.since, 0
   if win == 0 or win >= s.win then
@@ -155,8 +155,8 @@ local function window_refund(s, lim, n, win)
   s.dirty = s.dirty or s.cur ~= cur or s.prev ~= prev or s.since ~= since
 end
 
--- window_merge takes the larger of two histories, as a bucket's does, where
--- the sender's view is of this very window; any other is void.
+-- window_merge takes the history with more usage, like bucket_merge, if the
+-- sender's view is of this window. Any other view is void.
 local function window_merge(s, lim, op, now)
   if op.vborn == 0 or op.vat <= s.reset or floor(op.vat / lim.period) ~= s.win then return end
   local used, prev, most = lim.cap - min(max(op.vlevel, -3 * lim.cap), lim.cap), 0, window_most(lim)
@@ -204,8 +204,8 @@ end
 
 local WINDOW_LEASE = 5 * MAX_LEASE
 
--- window_lease sizes a lease, which ends with the window. Turns
--- while units are scarce would need a slot in the state: left out so far.
+-- window_lease sizes a lease, which ends with the window. There is no next poll
+-- while units are scarce: it would need a slot in the state.
 local function window_lease(op, free, refused, ends)
   local life, lease = ends, 0
   if life < MIN_LEASE then life = 0 end
@@ -216,8 +216,8 @@ local function window_lease(op, free, refused, ends)
   return lease, life
 end
 
--- window_apply runs one op, in the order of bucket_apply. Where what is owed
--- came too late to be counted, its grant is -1 - granted.
+-- window_apply runs one op, in the order of bucket_apply. If the owed units came
+-- too late to be counted, it returns -1 - granted for granted.
 local function window_apply(s, lim, op, now)
   local at, dropped = window_clock(s, lim.period, now), false
   if op.reset then s.cur, s.prev, s.since, s.late, s.reset, s.dirty = 0, 0, 0, 0, at, true end

@@ -1,7 +1,7 @@
-// Cost limits calls whose cost is known only afterwards, such as those of a
-// language model that are paid by the token: a prediction is taken before, and
-// what it was wrong by is settled after. It brings a Redis stand-in; nothing but
-// Go is needed. What is of interest is in settle.go.
+// Cost limits calls whose cost is known only afterwards, for example calls of a
+// language model that are paid by the token. It takes a predicted cost before the
+// call, and settles the difference after it. The program starts a Redis written in
+// Go, so it needs only Go. settle.go has the code to copy.
 //
 //	go run ./examples/cost
 package main

@@ -1,9 +1,9 @@
-// Http is a service with three tiers and limits in layers: anonymous callers by
-// address, free and pro ones by API key, a limit for a route that is dear, and
-// one for all of the service. It brings a Redis stand-in; nothing but Go is
-// needed. The limits are in service.go.
+// Http is a service with three tiers and limits in layers. Anonymous callers are
+// limited by address, free and pro callers by API key. An expensive route has a
+// limit of its own, and so has the whole service. The program starts a Redis
+// written in Go, so it needs only Go. The limits are in service.go.
 //
-//	go run ./examples/http          calls itself, prints what comes of it, and ends
+//	go run ./examples/http          calls itself, prints the results, and ends
 //	go run ./examples/http -serve   serves on localhost:8080, to be called with curl
 //	go run ./examples/http -redis localhost:6379   uses that Redis
 package main

@@ -1,15 +1,14 @@
-// Playground is a page on which rate limiters can be watched and broken: each
-// algorithm as a card with buttons, and a fleet of hybrid limiters under load
-// whose Redis is killed, hung, slowed and wiped by hand. Nothing but Go and a
-// browser is needed.
+// Playground is a page on which you can watch and break rate limiters. It has a card
+// with buttons for each algorithm, and a fleet of hybrid limiters under load, whose
+// Redis you can kill, hang, slow and wipe. It needs only Go and a browser.
 //
 //	go run ./examples/playground
 //	go run ./examples/playground -redis redis://localhost:6379/0
 //
-// The cards are package local behind httplimit; http://ADDR/try/token-bucket
-// answers as such a service does, to curl too. The processes of the fleet are
-// hybrid hubs of this program, each with a client and a connection of its own,
-// which is where the faults happen.
+// The cards are limiters of package local behind httplimit. A service with this
+// middleware answers like http://ADDR/try/token-bucket, which also works with curl.
+// The processes of the fleet are hybrid hubs of this program. Each has a client and
+// a connection of its own, and the faults happen on these connections.
 package main
 
 import (

@@ -1,13 +1,13 @@
 // Quickstart shows one limit that four processes share through a Redis, which is
-// killed and comes back empty. It needs nothing but Go.
+// killed and comes back empty. It needs only Go.
 //
 //	go run ./examples/quickstart
 //
 // The program starts itself again for each process: miniredis (a Redis written
 // in Go) and four workers. The run has three phases of five seconds: with Redis,
-// without it, and with a new, empty one. At the end it prints a picture, and for
-// each phase how far the fleet exceeded the limit. The exit status is 1 if that
-// is above the bound.
+// without it, and with a new, empty one. At the end it prints a picture, and the
+// largest excess of the fleet over the limit in each phase. The exit status is 1
+// if an excess is above its bound.
 package main
 
 import (

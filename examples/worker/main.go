@@ -1,7 +1,7 @@
-// Worker shapes outbound calls: several workers share what a partner's API
-// allows, and wait for their turn instead of being refused. It brings a Redis
-// stand-in and the partner; nothing but Go is needed. What is of interest is in
-// worker.go.
+// Worker shapes outbound calls: several workers share the rate that a partner's
+// API permits, and wait for their turn instead of being refused. The program starts
+// the partner and a Redis written in Go, so it needs only Go. worker.go has the
+// code to copy.
 //
 //	go run ./examples/worker
 package main

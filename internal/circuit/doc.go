@@ -37,7 +37,7 @@
 // The package sets no time-outs. It does not see a call that never ends, so the
 // caller must bound every call. It does not retry. It does not limit the number
 // of calls in flight while closed. It has no keys: make one Breaker per Redis,
-// or one per shard where shards fail independently. It classifies errors of
+// or one per shard if shards fail independently. It classifies errors of
 // go-redis only.
 //
 // It starts no goroutine and no timer, so it needs no Close.

@@ -1,5 +1,5 @@
-// Package conformance checks what a caller may expect of every
-// hybridlimit.Limiter. Each promise is a subtest. Limiters with more verbs are
+// Package conformance checks the promises that every hybridlimit.Limiter makes
+// to its callers. Each promise is a subtest. Limiters with more verbs are
 // checked for these too (verbs.go). Its own tests compare the three limiters
 // with each other. Packages run it over their limiters, in each mode:
 //

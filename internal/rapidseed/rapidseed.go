@@ -1,5 +1,5 @@
 // Package rapidseed makes the checks of rapid begin at the seed of package
-// testenv, where rapid alone would draw one. A package whose tests use rapid
+// testenv. Otherwise rapid would draw a seed. A package whose tests use rapid
 // imports it for this effect:
 //
 //	import _ "github.com/hybridlimit/hybridlimit/internal/rapidseed"

@@ -1,5 +1,5 @@
-// Package reference implements each algorithm in the simplest form: rational numbers, maps and lists, directly from the table
-// of the design. It is slow, and it shares no code with internal/algo, whose decisions are compared with it.
+// Package reference implements each algorithm in the simplest form: rational numbers, maps and lists, directly from the
+// definition of the algorithm. It is slow. It shares no code with internal/algo, whose decisions are compared with it.
 package reference
 
 import (

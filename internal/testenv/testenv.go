@@ -1,11 +1,11 @@
-// Package testenv reads what the environment asks of tests:
+// Package testenv reads the environment variables of tests:
 //
 //	HYBRIDLIMIT_SEED  the seed of random tests; not set: 1, so that two runs are alike
 //	HYBRIDLIMIT_FULL  set: the tests take the form of make test-all
 //	HYBRIDLIMIT_LONG  set: the tests take the form of make test-long, which is longer still
 //
-// Nothing here draws a seed. make test-all draws one and prints it before the
-// first test starts, so that a run that is killed has named it.
+// The package draws no seed. make test-all draws one and prints it before the
+// first test starts, so that the output of a killed run has it.
 //
 // Package rapidseed gives the same seed to the checks of rapid.
 package testenv

@@ -1,6 +1,6 @@
 // Package wire is the format of the messages between this module and the scripts of package lua: batches and their
 // answers, heartbeats, switches, and pages of a log's history. It encodes and decodes, and has no Redis client: package
-// runner sends what is encoded here.
+// runner sends the messages.
 //
 // A batch is a list of ops on keys of one cluster slot. Redis runs it as one call with one reading of its clock. An [Op]
 // pays the owed units of a process for a key, asks for units, and asks for a lease. With an [Envelope] Redis applies a

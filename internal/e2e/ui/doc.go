@@ -1,10 +1,9 @@
-// Package ui tests the page of examples/playground in a headless Chromium: it
-// clicks what people click, and holds what they see against what the library
-// has counted. It has a module of its own, so that nobody else needs a browser's
-// driver.
+// Package ui tests the page of examples/playground in a headless Chromium. It
+// clicks on the page like a person, and compares the figures on the page with the
+// counters of the library. It is a module of its own, so that only its tests need
+// the driver of a browser.
 //
-// go test takes about half a minute on two cores; HYBRIDLIMIT_LONG adds what
-// takes longer, and -pictures DIR takes the pictures of the documents (make
-// test-ui does both). Without a Chromium its tests are skipped, and fail where
-// CI is set.
+// go test takes about half a minute on two cores. HYBRIDLIMIT_LONG adds longer
+// tests, and -pictures DIR takes the pictures of the documents (make test-ui does
+// both). Without a Chromium the tests are skipped, or fail if CI is set.
 package ui
