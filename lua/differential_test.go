@@ -109,7 +109,7 @@ func TestLuaEqualsGo(t *testing.T) {
 	}
 }
 
-// round moves the clock, loses a key now and then, and runs one batch.
+// round moves the clock, sometimes loses a key, and runs one batch.
 func (d *differ) round() {
 	d.now = max(d.now+d.step(), start/2)
 	if d.rng.IntN(8) == 0 {

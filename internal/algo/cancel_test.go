@@ -70,7 +70,7 @@ func TestCancelledBookingsNeverLetTwoBurstsMeet(t *testing.T) {
 	}
 }
 
-// Cancelled units come back, except those that later bookings have booked ahead.
+// Cancelled units come back, except the units on which later bookings depend.
 func TestCancelGivesBackWhatNobodyBookedBehind(t *testing.T) {
 	limit := hybridlimit.TokenBucket(10, time.Second, 10)
 	b, scale := algo.BucketOf(limit), algo.ScaleOf(limit)

@@ -172,7 +172,7 @@ func TestNothingOverflowsInAnyKind(t *testing.T) {
 				View: algo.View{Level: huge.Draw(t, "level"), Prev: huge.Draw(t, "prev"), At: now - rapid.Int64Range(0, 1000).Draw(t, "ago"), Born: rapid.Int64Range(0, 3).Draw(t, "born")},
 			}
 			if limit.Algorithm == hybridlimit.AlgLeakyQueue {
-				op.View.Level = max(min(op.View.Level, 1<<52), -1<<52) // as far as a bucket's level goes
+				op.View.Level = max(min(op.View.Level, 1<<52), -1<<52) // the range of a bucket's level
 			}
 			var ans algo.Answer
 			ttl, most := int64(1), int64(0)

@@ -37,7 +37,7 @@ func TestLateness(t *testing.T) {
 		close(held)
 		for range 100 {
 			time.Sleep(Tick)
-			c.Stamp() // the slow path is in use, so the ticker goes on
+			c.Stamp() // the slow path is in use, so the ticker continues
 		}
 		if got := c.Late(); got < 25*Tick/2 || got > 25*Tick {
 			t.Errorf("%v late half a second later", got)

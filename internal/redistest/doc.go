@@ -1,23 +1,23 @@
-// Package redistest gives tests a Redis to talk to, and ways to make it fail.
+// Package redistest gives tests a Redis, and ways to make it fail.
 //
-// Which piece to pick:
+// The parts and their uses:
 //
-//   - [New] (or [Start], where no test is at hand): a redis-server process of
-//     its own, which can be killed, stopped with SIGSTOP and restarted empty.
-//     For whatever must hold on the real thing.
+//   - [New] (or [Start], outside tests): a separate redis-server process, which
+//     can be killed, stopped with SIGSTOP and restarted empty. For tests that
+//     must run on a real Redis.
 //   - [NewProxy]: a TCP proxy in front of a real server. For faults that a
-//     process cannot be made to show: this reply lost, that request executed
-//     twice, the connection half-open.
-//   - [Mini]: a miniredis on a loopback port. For tests of plumbing, where
-//     starting a process would be the slowest part.
-//   - [NewBubble]: a miniredis inside a testing/synctest bubble, where a day
-//     costs milliseconds and a time-out fires at the exact nanosecond.
+//     process cannot produce on demand: a lost reply, a request that is
+//     executed twice, a half-open connection.
+//   - [Mini]: a miniredis on a loopback port. For simple tests in which the
+//     start of a process would be the slowest part.
+//   - [NewBubble]: a miniredis inside a testing/synctest bubble. A day of virtual
+//     time costs milliseconds, and a time-out fires at the exact nanosecond.
 //   - [Bubble.Link]: the faults of the proxy, and latency, between one client
 //     and the Redis of a bubble. A fleet has one link per process.
 //
-// Proxy and link are one machine ([Link]) over different connections, and speak
-// one vocabulary: a [Script] sees each request and returns a [Verdict].
+// The proxy and the link share their code ([Link]) and differ in their
+// connections. In both, a [Script] sees each request and returns a [Verdict].
 //
-// The package does not import testing: [TB] names the few methods needed, so a
-// program may use [Start] without carrying the test framework.
+// The package does not import testing. [TB] has the few methods that it needs,
+// so a program can use [Start] without the test framework.
 package redistest

@@ -64,7 +64,7 @@ func list(n int) string { return "*" + itoa(n) + "\r\n" + strings.Repeat(":1\r\n
 
 // TestACommandIsToldWhatItsClassMayBe checks that the class of a command sets the limits of
 // its reply. Each step is a command and the bytes of the reply. A step without a command is
-// bytes that nobody asked for.
+// bytes that the server sends without a request.
 func TestACommandIsToldWhatItsClassMayBe(t *testing.T) {
 	type step struct{ ask, say string }
 	ours, theirs, slots := request("ours", "sha", strings.Repeat("x", 300)), request("get", "k"), request("cluster", "slots")

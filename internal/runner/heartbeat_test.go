@@ -106,7 +106,7 @@ func TestHeartbeatRemembersTheLast(t *testing.T) {
 	})
 }
 
-// The set does not outlive the fleet.
+// The set of live processes does not outlive the fleet.
 func TestHeartbeatsLeaveNothingBehind(t *testing.T) {
 	inFleet(t, func(t *testing.T, bubble *redistest.Bubble, beat func(string, bool, int)) {
 		beat("a", false, 1)
