@@ -14,7 +14,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-var ten = hybridlimit.TokenBucket(10, time.Second, 5) // 100 000 sub-units a unit, one a µs
+var ten = hybridlimit.TokenBucket(10, time.Second, 5) // 100 000 sub-units per unit, one refilled per µs
 
 func envelope(seq int64) wire.Envelope {
 	return wire.Envelope{Key: "env", Epoch: "epoch", Seq: seq, TTL: time.Minute}
@@ -28,8 +28,8 @@ func ask(key string, n ...int64) wire.Op {
 	return wire.Op{Key: key, Limit: ten, Op: algo.Op{Asks: n}}
 }
 
-// A batch that cannot be understood in full is refused in full: the good ops
-// before the bad one are not applied either.
+// A batch with an unreadable part is refused as a whole: valid ops before the invalid one
+// are not applied either.
 func TestBadBatchWritesNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		st.batch(t, envelope(1), []wire.Op{owe("a", 1), owe("b", 2)}, start)
@@ -68,8 +68,8 @@ func TestBadBatchWritesNothing(t *testing.T) {
 			"negative owed":      set(4, strings.Replace(op, "1 1", "1 -1", 1)),
 			"fraction owed":      set(4, strings.Replace(op, "1 1", "1 1.5", 1)),
 			"flags of 8":         set(4, strings.Replace(op, "1 1 0", "1 1 8", 1)),
-			// Causes: what followed the eighth number was searched for asks
-			// and never checked, so these were taken for no ask, or for 7.
+			// Regressions: the text after the eighth number was searched for asks
+			// and not checked, so these counted as no ask, or as 7.
 			"negative ask":  set(4, op+" -7"),
 			"words":         set(4, op+" x"),
 			"ask and words": set(4, op+" 7x"),
@@ -92,7 +92,7 @@ func TestBadBatchWritesNothing(t *testing.T) {
 				k, a := change(slices.Clone(keys), slices.Clone(argv))
 				_, err := st.run(lua.Batch, k, a)
 				if err == nil || !strings.Contains(err.Error(), "HLBATCH ") {
-					t.Errorf("error %v", err)
+					t.Errorf("error = %v, want HLBATCH", err)
 				}
 				if after := st.dump(t); after != before {
 					t.Errorf("before:\n%s\nafter:\n%s", before, after)
@@ -102,8 +102,8 @@ func TestBadBatchWritesNothing(t *testing.T) {
 	})
 }
 
-// What gets all or nothing may only ask, or what was done for the others would
-// be undone by a refusal; and one key has one limit.
+// An op of an all-or-nothing batch may only ask, because a refusal would have to undo its
+// other effects. In such a batch one key has one limit.
 func TestAllOrNothingOnlyAsks(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		fine := ask("k", 1)
@@ -126,8 +126,8 @@ func TestAllOrNothingOnlyAsks(t *testing.T) {
 	})
 }
 
-// When one ask does not fit nothing is written, of any kind, and each op is told
-// when it and those before it on its key would fit.
+// If one ask of an all-or-nothing batch does not fit, nothing is written, for any
+// algorithm. Each op gets the time at which it and the earlier ops on its key would fit.
 func TestAllOrNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for i, limit := range everyKind { // five units each
@@ -151,7 +151,7 @@ func TestAllOrNothing(t *testing.T) {
 			if !got.Refused || st.dump(t) != before {
 				t.Errorf("%v: %+v\nbefore\n%s\nafter\n%s", limit, got, before, st.dump(t))
 			}
-			// Told when, it fits then, and not a µs sooner.
+			// The batch fits at the retry, and not a µs earlier.
 			wait := got.Answers[2].Retry
 			again := []wire.Op{op("b", 3), op("a", 2), op("a", 1)}
 			if early := st.all(t, again, start+wait-1); !early.Refused {
@@ -171,8 +171,8 @@ func set(i int, text string) func(keys, argv []string) ([]string, []string) {
 	}
 }
 
-// Cause: SET refuses a TTL of 0, and did so after the states had been
-// written: debits without an envelope, which the retry applied again.
+// Regression: SET refuses a TTL of 0, and did so after the states were written. The debits
+// had no envelope, and the retry applied them again.
 func TestEnvelopeWithoutLifeDebitsNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		env := envelope(1)
@@ -182,7 +182,7 @@ func TestEnvelopeWithoutLifeDebitsNothing(t *testing.T) {
 			t.Error("no error")
 		}
 		if got := st.dump(t); got != "" {
-			t.Errorf("left %s", got)
+			t.Errorf("the batch left %s", got)
 		}
 	})
 }
@@ -209,7 +209,7 @@ func TestSeenBatchIsNotAppliedAgain(t *testing.T) {
 					t.Errorf("op %d: %+v, first %+v", j, a, f)
 				}
 			}
-			// The level is today's, so that the view is too.
+			// The level is the current one, so that the view is current too.
 			if a := again.Answers[2]; a.Level != i*1000 || a.Retry != 100_000-i*1000 {
 				t.Errorf("level %d, retry %d", a.Level, a.Retry)
 			}
@@ -260,7 +260,7 @@ func TestGapIsFlagged(t *testing.T) {
 	})
 }
 
-// A wipe shows in the epoch, and nothing else moves it.
+// A wipe changes the epoch, and nothing else does.
 func TestEpochChangesWithAWipe(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for i, step := range []struct {
@@ -284,7 +284,8 @@ func TestEpochChangesWithAWipe(t *testing.T) {
 	})
 }
 
-// A server out of memory refuses the first write of a batch, and so all.
+// A server that is out of memory refuses the first write of a batch, and so the whole
+// batch.
 func TestOutOfMemoryWritesNothing(t *testing.T) {
 	st := realStore(t)
 	st.batch(t, envelope(1), []wire.Op{owe("a", 1)}, start)
@@ -306,14 +307,14 @@ func TestOutOfMemoryWritesNothing(t *testing.T) {
 	}
 }
 
-// In a seen batch only the op whose key was lost is run again.
+// In a seen batch, only an op whose key was lost runs again.
 func TestSeenBatchRunsLostKeysAgain(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		ops := []wire.Op{owe("kept", 1), owe("lost", 2), owe("reborn", 3), owe("lost", 1)}
 		st.batch(t, envelope(1), ops, start)
 		st.del(t, "lost", "reborn")
 		st.one(t, "reborn", ten, algo.Op{Owed: 1}, start+10)
-		for i := int64(0); i < 3; i++ { // and once only
+		for i := int64(0); i < 3; i++ { // it runs again only once
 			r := st.batch(t, envelope(1), ops, start+20+i)
 			if !r.Seen {
 				t.Fatalf("%+v", r)
@@ -337,13 +338,13 @@ func TestSameKeyTwice(t *testing.T) {
 		r := st.batch(t, wire.Envelope{}, fresh, start)
 		for i, want := range []int64{500_000, 200_000, 200_000, 0, 0} {
 			if got := r.Answers[i].Level; got != want {
-				t.Errorf("op %d left %d, want %d", i, got, want)
+				t.Errorf("op %d left a level of %d, want %d", i, got, want)
 			}
 		}
 		if got := st.get(t, "k"); got != bucketText(100000, 0, 0, start, 5) {
 			t.Error(got)
 		}
-		// Under two limits at once, and the last one is what is stored.
+		// Under two limits in one batch, the state of the last one is stored.
 		odd := hybridlimit.TokenBucket(3, 7*time.Second, 50)
 		r = st.batch(t, wire.Envelope{}, []wire.Op{owe("k", 2), {Key: "k", Limit: odd}, owe("k", 1), {Key: "k", Limit: odd}}, start)
 		for i, want := range []int64{-200_000, -14_000_000, -300_000, -21_000_000} {
@@ -357,8 +358,8 @@ func TestSameKeyTwice(t *testing.T) {
 	})
 }
 
-// Cause: an op that changed nothing left its limit's full bucket for the next
-// op on the key, which was then refused what a larger limit allows.
+// Regression: an op that changed nothing left its limit's full bucket to the next op on the
+// key. The next op was then refused units that its larger limit permits.
 func TestPeekUnderASmallerLimit(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		large := hybridlimit.TokenBucket(10, time.Second, 50)

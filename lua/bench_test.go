@@ -17,7 +17,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// Kinds of sync, as package hybrid makes them for keys in use.
+// syncKinds are the kinds of sync that package hybrid makes for keys in use.
 var syncKinds = []struct {
 	name string
 	op   algo.Op
@@ -30,9 +30,9 @@ var syncKinds = []struct {
 
 const benchTag = "hl:v2:{11}:"
 
-// syncBatch is size ops of one kind on keys as long as an API key.
+// syncBatch returns size ops of one kind, on keys as long as an API key.
 func syncBatch(op algo.Op, size int, seq int64) (wire.Envelope, []wire.Op) {
-	// Neither full nor empty for the whole run, so that leases are granted.
+	// The bucket is neither full nor empty during the run, so that leases are granted.
 	limit := hybridlimit.TokenBucket(1000, time.Second, 1_000_000_000)
 	env := wire.Envelope{
 		Key:   benchTag + "@env:0123456789abcdef0123456789abcdef",
@@ -45,9 +45,9 @@ func syncBatch(op algo.Op, size int, seq int64) (wire.Envelope, []wire.Op) {
 	return env, ops
 }
 
-// How long a batch keeps a real Redis busy: redis-µs/batch is the usec_per_call
-// of INFO commandstats over the run. Every op carries the view of its key, and
-// the states exist. What MaxOps rests on: docs/decisions.
+// BenchmarkRedisTime measures the time that a batch takes in a real Redis. redis-µs/batch
+// is the usec_per_call of INFO commandstats over the run. Every op carries the view of its
+// key, and the states exist. MaxOps is based on these figures: docs/decisions.
 func BenchmarkRedisTime(b *testing.B) {
 	for _, kind := range syncKinds {
 		for _, size := range []int{1, 32, 64, 96, 128} {
@@ -75,7 +75,7 @@ func redisTime(b *testing.B, st store, command string, op algo.Op, size int) {
 	b.ReportMetric(perCall/float64(size), "redis-µs/op")
 }
 
-// views puts what Redis said into the next ops.
+// views sets the views of the next ops from the answers of Redis.
 func views(ops []wire.Op, r wire.Reply) {
 	for i, a := range r.Answers {
 		ops[i].View = wire.View{Level: a.Level, At: r.Now, Born: a.Born}
@@ -114,8 +114,8 @@ func BenchmarkEncodeBatch(b *testing.B) {
 	}
 }
 
-// What it keeps Redis busy to be told a library that it has, and to be told it
-// anew: docs/decisions.
+// BenchmarkFunctionLoad measures the time that Redis takes to load a library that it
+// already has, without and with REPLACE: docs/decisions.
 func BenchmarkFunctionLoad(b *testing.B) {
 	for _, how := range []string{"known", "replace"} {
 		b.Run(how, func(b *testing.B) {

@@ -8,7 +8,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// What Validate takes at its bounds, Redis takes too.
+// Redis accepts every limit that Validate accepts at its bounds.
 func TestLimitsAtTheBounds(t *testing.T) {
 	const long = 1 << 52 * time.Microsecond
 	onEachStore(t, func(t *testing.T, st store) {

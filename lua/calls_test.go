@@ -15,7 +15,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// What a call of one op asks of Redis besides: the table in README.md.
+// TestInnerCalls checks the commands that a call of one op runs in Redis. README.md has
+// them in a table.
 func TestInnerCalls(t *testing.T) {
 	st := realStore(t)
 	ctx := context.Background()
@@ -54,7 +55,7 @@ func TestInnerCalls(t *testing.T) {
 	log := hybridlimit.SlidingLog(3, time.Hour)
 	for what, want := range []string{
 		"mget 1, pexpire 1, time 1, zadd 1, zrange 1", "mget 1, pexpire 1, time 1, zadd 1, zcard 1, zcount 1, zrange 2",
-		"mget 1, pexpire 1, time 1, zadd 1, zcard 1, zcount 1, zrange 3", // looks up its retry as well
+		"mget 1, pexpire 1, time 1, zadd 1, zcard 1, zcount 1, zrange 3", // looks up the retry as well
 		"mget 1, time 1, zcard 1, zcount 1, zrange 3",
 	} {
 		if got := calls(log, ask); got != want {
@@ -63,8 +64,8 @@ func TestInnerCalls(t *testing.T) {
 	}
 }
 
-// How long one exact call keeps a real Redis busy, by algorithm: granted, and
-// refused.
+// BenchmarkExactCall measures the time that one exact call takes in a real Redis, by
+// algorithm, granted and refused.
 func BenchmarkExactCall(b *testing.B) {
 	for _, tc := range []struct {
 		name  string
@@ -95,7 +96,7 @@ func BenchmarkExactCall(b *testing.B) {
 	}
 }
 
-// How long a page of a long log keeps Redis busy.
+// BenchmarkHistory measures the time that a page of a long log takes in a real Redis.
 func BenchmarkHistory(b *testing.B) {
 	for _, most := range []int{100, wire.MaxHistory} {
 		b.Run(fmt.Sprint(most), func(b *testing.B) {

@@ -10,8 +10,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// Cause: the level's text, not the refilled level, was capped (Lua compares
-// strings of digits as numbers), so that a bucket in Redis never refilled.
+// Regression: the cap was applied to the level's text instead of the refilled level,
+// because Lua compares strings of digits. A bucket in Redis then never refilled.
 func TestBucketRefills(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		st.one(t, "k", ten, algo.Op{Owed: 5}, start)
@@ -23,9 +23,9 @@ func TestBucketRefills(t *testing.T) {
 	})
 }
 
-// Cause: a clock that steps back behind a key's birth gave the key a new one
-// when it was written, after the reply had told the old one. The next view
-// then looked like one of another life and every debit was counted twice.
+// Regression: the clock stepped back to before a key's "created at". The write gave the key
+// a new "created at", but the reply held the old one. The next view then seemed to come
+// from another life of the key, and every debit counted twice.
 func TestBirthSurvivesClockStep(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		st.one(t, "k", ten, algo.Op{Owed: 1}, start)
@@ -41,8 +41,8 @@ func TestBirthSurvivesClockStep(t *testing.T) {
 	})
 }
 
-// Cause: an envelope was stamped with a time before its keys' birth when the
-// clock had stepped back, and each retry debited them again.
+// Regression: after a step back of the clock, an envelope was stamped with a time before
+// its keys' "created at". Each retry debited the keys again.
 func TestRetryAfterClockStep(t *testing.T) {
 	for _, back := range []time.Duration{500 * time.Millisecond, time.Hour} {
 		t.Run(back.String(), func(t *testing.T) {
@@ -63,8 +63,8 @@ func TestRetryAfterClockStep(t *testing.T) {
 	}
 }
 
-// Cause: the library rounds a level that it counts in another limit's
-// sub-units, and a product above 2^53 could round up.
+// Regression: the library rounds a level when it converts it to another limit's sub-units,
+// and a product above 2^53 could round up.
 func TestRescaleEqualsGo(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		rng := testenv.Rand(t)
@@ -74,7 +74,7 @@ func TestRescaleEqualsGo(t *testing.T) {
 			s := algo.State{Unit: bf.Unit, Refill: bf.Refill, Level: rng.Int64N(2*bf.Cap+1) - bf.Cap, Last: start, Born: start, Since: 1}
 			st.set(t, "k", lua.EncodeState(s))
 			if a := st.one(t, "k", to, algo.Op{}, start); a.Level != bt.Rescale(s.Level, bf.Unit) {
-				t.Fatalf("%d of %v is %d of %v, want %d", s.Level, from, a.Level, to, bt.Rescale(s.Level, bf.Unit))
+				t.Fatalf("level %d of %v became %d of %v, want %d", s.Level, from, a.Level, to, bt.Rescale(s.Level, bf.Unit))
 			}
 		}
 	})

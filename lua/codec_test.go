@@ -15,19 +15,19 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// Limits of every algorithm, none of them a log's: these have no envelope.
+// codecLimits are limits of every algorithm except the log, which has no envelope.
 var codecLimits = append([]hybridlimit.Limit{
 	hybridlimit.LeakyQueue(3, 7*time.Second, 2), hybridlimit.FixedWindow(5, time.Minute), hybridlimit.SlidingWindow(1_000_000, 24*time.Hour),
 }, diffLimits...)
 
-// limitText is what ParsedBatch makes of a limit.
+// limitText returns the line of ParsedBatch for a limit.
 func limitText(l hybridlimit.Limit) string {
 	k := algo.LimitOf(l)
 	unit, full := k.Unit(), k.Full()
 	return fmt.Sprintf("%c %d %d", k.Kind.Letter(), unit, full)
 }
 
-// The library reads what the codec wrote.
+// The library reads an encoded batch as the codec meant it.
 func TestEncodedBatchIsReadBack(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		rapid.Check(t, func(t *rapid.T) {

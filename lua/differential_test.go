@@ -19,7 +19,7 @@ import (
 
 type booked struct{ gen, units int64 }
 
-// cell is what the Go twin keeps of a key.
+// cell is the state of a key in the Go twin.
 type cell struct {
 	state algo.State
 	log   []algo.Entry
@@ -27,7 +27,7 @@ type cell struct {
 
 func (c cell) empty() bool { return c.state.Born == 0 && len(c.log) == 0 }
 
-// apply runs an op on the twin. The TTL is that of the cell if it is written.
+// apply runs an op on the twin. ttl is the TTL of the cell if the cell is written.
 func (c cell) apply(op wire.Op, now int64) (next cell, ans algo.Answer, dirty bool, ttl int64) {
 	if op.Limit.Algorithm == hybridlimit.AlgSlidingLog {
 		l := algo.LogOf(op.Limit)
@@ -39,7 +39,7 @@ func (c cell) apply(op wire.Op, now int64) (next cell, ans algo.Answer, dirty bo
 	return next, ans, dirty, l.TTL(next.state, now)
 }
 
-// another says that a limit cannot read the cell.
+// another reports whether the cell belongs to another algorithm, so that l cannot read it.
 func (c cell) another(l hybridlimit.Limit) bool {
 	if l.Algorithm == hybridlimit.AlgSlidingLog {
 		return c.state.Born != 0
@@ -55,14 +55,14 @@ type differ struct {
 	now    int64
 	limits []hybridlimit.Limit
 	model  map[string]cell
-	old    map[string]cell        // some time ago
-	seen   map[string][]wire.View // what processes remember of a key
-	held   map[string][]booked    // what the ledger holds for them
+	old    map[string]cell        // earlier states
+	seen   map[string][]wire.View // views that processes remember
+	held   map[string][]booked    // leases of processes in the ledger
 	home   map[string]hybridlimit.Limit
 	ops    int
-	saw    map[string]int // what the ops led to
+	saw    map[string]int // effects of the ops, counted
 
-	batch []wire.Op // the last one
+	batch []wire.Op // the last batch
 	reply wire.Reply
 }
 
@@ -78,7 +78,7 @@ func newDiffer(t *testing.T, st store, limits []hybridlimit.Limit) *differ {
 func TestLuaEqualsGo(t *testing.T) {
 	for _, kind := range kindRuns {
 		for _, l := range kind.limits {
-			// The library takes larger sliding windows than Validate does.
+			// The library accepts larger sliding windows than Validate does.
 			if err := l.Validate(); err != nil && l.Algorithm != hybridlimit.AlgSlidingWindow {
 				t.Fatal(err)
 			}
@@ -109,7 +109,7 @@ func TestLuaEqualsGo(t *testing.T) {
 	}
 }
 
-// round moves the clock, loses a key now and then, and runs one batch.
+// round moves the clock, sometimes loses a key, and runs one batch.
 func (d *differ) round() {
 	d.now = max(d.now+d.step(), start/2)
 	if d.rng.IntN(8) == 0 {
@@ -117,13 +117,13 @@ func (d *differ) round() {
 		d.st.del(d.t, key)
 		delete(d.model, key)
 	}
-	if key := d.key(); d.rng.IntN(20) == 0 && d.model[key].state.Born != 0 { // a later version has left a field
+	if key := d.key(); d.rng.IntN(20) == 0 && d.model[key].state.Born != 0 { // a later version has written a field
 		c := d.model[key]
 		c.state.More = []string{"", " y0", " b1f x-7"}[d.rng.IntN(3)]
 		d.st.set(d.t, key, lua.EncodeState(c.state))
 		d.model[key] = c
 	}
-	if d.rng.IntN(8) == 0 { // a key goes back to what it was
+	if d.rng.IntN(8) == 0 { // a key is rolled back to an earlier state
 		key := d.key()
 		if s := d.model[key].state; s.Born != 0 && d.old[key].state.Born != 0 && d.rng.IntN(2) == 0 {
 			d.st.set(d.t, key, lua.EncodeState(d.old[key].state))
@@ -141,7 +141,7 @@ func (d *differ) round() {
 	var waits []int64
 	if d.rng.IntN(4) == 0 {
 		ops = ops[:min(len(ops), 1+d.rng.IntN(6))]
-		if d.rng.IntN(2) == 0 { // keys that nobody has used: else most of these are refused
+		if d.rng.IntN(2) == 0 { // unused keys, because otherwise most of these batches are refused
 			for _, op := range ops {
 				d.st.del(d.t, op.Key)
 				delete(d.model, op.Key)
@@ -150,13 +150,13 @@ func (d *differ) round() {
 		ops, waits = d.allOrNothing(ops)
 		reply = d.st.all(d.t, ops, d.now)
 		if reply.Refused != (waits != nil) {
-			d.t.Fatalf("refused: %v, want waits of %v for %+v", reply.Refused, waits, ops)
+			d.t.Fatalf("Refused = %v, but the twin's waits are %v for %+v", reply.Refused, waits, ops)
 		}
 	} else {
 		reply = d.st.batch(d.t, wire.Envelope{}, ops, d.now)
 	}
 	if reply.Now != d.now || reply.Epoch != 0 || reply.Seen || reply.Stale || reply.Gap {
-		d.t.Fatalf("reply %+v at %d", reply, d.now)
+		d.t.Fatalf("unexpected reply %+v at %d", reply, d.now)
 	}
 	written := map[string]int64{} // TTL by key
 	for i, op := range ops {
@@ -173,7 +173,7 @@ func (d *differ) round() {
 				i, len(ops), d.now, before, op.Limit, op.Op, got, want)
 		}
 		d.note(before, op, want, next)
-		// A later op of another limit counts the state in its own terms.
+		// A later op under another limit converts the state to its own units.
 		if _, ok := written[op.Key]; dirty || ok && !before.empty() && !before.another(op.Limit) {
 			d.model[op.Key], written[op.Key] = next, ttl
 			if next.empty() {
@@ -192,8 +192,8 @@ func (d *differ) round() {
 	d.compare(written, sent)
 }
 
-// allOrNothing makes ops that only ask, with one limit a key, and says when each
-// of them and those before it on its key would fit; nil if all do.
+// allOrNothing turns ops into ops that only ask, with one limit per key. It returns for each
+// op the wait until it and the earlier ops on its key would fit; nil if all fit.
 func (d *differ) allOrNothing(ops []wire.Op) ([]wire.Op, []int64) {
 	limits, want := map[string]hybridlimit.Limit{}, map[string]int64{}
 	waits, refused := make([]int64, len(ops)), false
@@ -224,7 +224,7 @@ func (d *differ) allOrNothing(ops []wire.Op) ([]wire.Op, []int64) {
 	return ops, waits
 }
 
-// note counts what an op led to, so that a run cannot pass by being dull.
+// note counts the effects of an op, so that a run without the interesting cases fails.
 func (d *differ) note(c cell, op wire.Op, a algo.Answer, next cell) {
 	s, n := c.state, next.state
 	other := op.View.Born != 0 && s.Born != 0 && op.View.Born != s.Born
@@ -253,8 +253,8 @@ func full(l hybridlimit.Limit) int64 {
 	return algo.LimitOf(l).Full()
 }
 
-// compare reads back what the batch wrote, and takes the TTLs off: the run's
-// clock is not Redis's, so nothing may expire.
+// compare reads back the keys that the batch wrote and removes their TTLs. The run's clock
+// is not that of Redis, so no key may expire.
 func (d *differ) compare(written map[string]int64, sent time.Time) {
 	ctx := context.Background()
 	type read struct {
@@ -308,7 +308,7 @@ func (d *differ) compare(written map[string]int64, sent time.Time) {
 	}
 }
 
-// entries are the members of a log.
+// entries decodes the members of a log.
 func entries(members []redis.Z) []algo.Entry {
 	var log []algo.Entry
 	for _, z := range members {
@@ -319,7 +319,7 @@ func entries(members []redis.Z) []algo.Entry {
 	return log
 }
 
-// step is µs until the next batch, from none to days, sometimes back.
+// step draws the µs until the next batch: from 0 to days, sometimes back in time.
 func (d *differ) step() int64 {
 	scale := []int64{0, 1, 10, 1000, 50_000, 1_000_000, 60_000_000, 3_600_000_000, 3 * 86_400_000_000}
 	n := d.rng.Int64N(scale[d.rng.IntN(len(scale))] + 1)
@@ -339,11 +339,11 @@ func (d *differ) key() string { return fmt.Sprintf("k%d", d.rng.IntN(12)) }
 func (d *differ) op() wire.Op {
 	key := d.key()
 	limit, ok := d.home[key]
-	if !ok || d.rng.IntN(50) == 0 { // now and then a key's limit changes
+	if !ok || d.rng.IntN(50) == 0 { // sometimes a key's limit changes
 		limit = d.limits[d.rng.IntN(len(d.limits))]
 		d.home[key] = limit
 	}
-	if d.rng.IntN(20) == 0 { // and a process has not heard of it
+	if d.rng.IntN(20) == 0 { // sometimes a process does not know the change
 		limit = d.limits[d.rng.IntN(len(d.limits))]
 	}
 	op := wire.Op{Key: key, Limit: limit}
@@ -362,7 +362,7 @@ func (d *differ) op() wire.Op {
 		op.Since = 1 + d.rng.Int64N(1<<d.rng.IntN(48))
 	}
 	op.View, op.Lost = d.view(key, limit), d.rng.IntN(2) == 0
-	if held := d.held[key]; len(held) > 0 && d.rng.IntN(3) > 0 { // mostly the last
+	if held := d.held[key]; len(held) > 0 && d.rng.IntN(3) > 0 { // mostly the last lease
 		h := held[len(held)-1-min(d.rng.IntN(20), len(held)-1)/18]
 		op.Gen, op.Had = h.gen, h.units+d.rng.Int64N(8)/7
 		op.Keep = d.rng.Int64N(op.Had + 1)
@@ -371,7 +371,7 @@ func (d *differ) op() wire.Op {
 	return op
 }
 
-// seldom adds what ops of hybrid do not have.
+// seldom adds fields that ops of package hybrid do not use.
 func (d *differ) seldom(op *wire.Op, burst int64) {
 	if d.rng.IntN(20) == 0 {
 		op.Refund = d.cost(burst)
@@ -404,7 +404,7 @@ func (d *differ) seldom(op *wire.Op, burst int64) {
 	}
 }
 
-// cost is mostly small, up to the burst, seldom above.
+// cost draws a cost: mostly small, up to the burst, seldom above.
 func (d *differ) cost(burst int64) int64 {
 	switch d.rng.IntN(30) {
 	case 0:
@@ -417,7 +417,7 @@ func (d *differ) cost(burst int64) int64 {
 	return 1 + d.rng.Int64N(min(burst, 3))
 }
 
-// view is none, the last one, an old one, or one of another life.
+// view draws no view, the last one, an old one, or one of another life of the key.
 func (d *differ) view(key string, limit hybridlimit.Limit) wire.View {
 	seen := d.seen[key]
 	switch n := d.rng.IntN(100); {

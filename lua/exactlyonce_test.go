@@ -13,16 +13,16 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// The slow limits refill one unit a day, or have windows of a day: within a
-// schedule nothing comes back, so that what is missing is what was debited.
+// slow are limits that refill one unit a day or have windows of a day. No unit is refilled
+// within a schedule, so the missing units are the debited ones.
 var slow = []hybridlimit.Limit{
 	hybridlimit.TokenBucket(1, 24*time.Hour, 20_000), hybridlimit.LeakyQueue(1, 24*time.Hour, 20_000),
 	hybridlimit.FixedWindow(20_000, 24*time.Hour), hybridlimit.SlidingWindow(20_000, 24*time.Hour),
 }
 
-// network is a set of processes that sync the same keys of one tag over a
-// network which loses requests and replies, repeats them, and delivers old
-// ones late, while Redis forgets things.
+// network is a set of processes that sync the same keys of one tag. The network between
+// them and Redis loses requests and replies, repeats them, and delivers old ones late.
+// Redis forgets keys and envelopes.
 type network struct {
 	t     *testing.T
 	st    store
@@ -31,26 +31,27 @@ type network struct {
 	now   int64
 	keys  []string
 	nodes []*node
-	late  []packet // copies still under way
+	late  []packet // copies still in flight
 
-	losses  int              // of state or envelope
-	execs   map[packetID]int // how often a batch arrived
-	lossAt  map[packetID]int // losses when it first did
+	losses  int              // losses of a state or an envelope
+	execs   map[packetID]int // arrivals of a batch
+	lossAt  map[packetID]int // losses at the first arrival
 	slack   map[string]int64 // units that may be counted twice, by key
 	first   map[packetID][]wire.Answer
 	seen    int // replayed batches
 	stale   int
-	trouble []string // faults injected, for the message
+	trouble []string // injected faults, for the message
 }
 
-// node is a process: it owes, freezes a batch, and sends it until answered.
+// node is a process: it owes units, freezes a batch, and sends the batch until it is
+// answered.
 type node struct {
 	id      int
 	seq     int64
 	pending map[string]int64
 	frozen  *packet
 	view    map[string]wire.View
-	debited map[string]int64 // what it knows to have taken
+	debited map[string]int64 // units that it knows to have taken
 }
 
 type packetID struct {
@@ -75,7 +76,7 @@ func newNetwork(t *testing.T, st store, rng *rand.Rand) *network {
 	return n
 }
 
-// freeze makes the node's next batch: what it owes, what it asks, its views.
+// freeze makes the node's next batch from its owed units, its asks and its views.
 func (n *network) freeze(d *node, settle bool) {
 	d.seq++
 	p := &packet{
@@ -109,14 +110,14 @@ func (n *network) deliver(p packet) wire.Reply {
 	case n.lossAt[p.id] == n.losses:
 		n.seen++
 		if !r.Seen {
-			n.t.Fatalf("%v arrived again and was not seen: %+v", p.id, r)
+			n.t.Fatalf("%v arrived again but was not marked as seen: %+v", p.id, r)
 		}
 		for i, a := range r.Answers {
 			if f := first[i]; a.Granted != f.Granted || a.Lease != f.Lease || a.Life != f.Life {
 				n.t.Fatalf("%v: replayed %+v, first %+v", p.id, a, f)
 			}
 		}
-	default: // it may have been applied before the loss and after it
+	default: // the batch may have been applied before the loss and again after it
 		for i, op := range p.ops {
 			n.slack[op.Key] += op.Owed + max(first[i].Granted+first[i].Lease, r.Answers[i].Granted+r.Answers[i].Lease)
 		}
@@ -125,7 +126,7 @@ func (n *network) deliver(p packet) wire.Reply {
 	return r
 }
 
-// receive is the node's side of a reply.
+// receive processes a reply in the node.
 func (n *network) receive(d *node, r wire.Reply) {
 	if r.Stale {
 		n.t.Fatalf("node %d: its batch %d is stale", d.id, d.seq)
@@ -156,9 +157,9 @@ func (n *network) step() {
 		case 0: // request lost
 		case 1: // reply lost
 			n.deliver(p)
-		case 2: // request under way for long, the node gives up
+		case 2: // request is late, and the node gives up the attempt
 			n.late = append(n.late, p)
-		case 3: // repeated on the way; the second comes at any time
+		case 3: // repeated by the network; the copy arrives at any time
 			n.late = append(n.late, p)
 			n.receive(d, n.deliver(p))
 		default:
@@ -172,7 +173,7 @@ func (n *network) step() {
 	}
 }
 
-// arrive delivers one late copy, to nobody who waits for it.
+// arrive delivers one late copy. No node waits for its reply.
 func (n *network) arrive() {
 	if len(n.late) == 0 {
 		return
@@ -183,8 +184,8 @@ func (n *network) arrive() {
 	n.deliver(p)
 }
 
-// settle lets everything arrive and every node sync every key, as after the
-// epoch has changed.
+// settle delivers all late copies, and every node syncs every key, as after a change of the
+// epoch.
 func (n *network) settle() {
 	for len(n.late) > 0 {
 		n.arrive()
@@ -200,8 +201,8 @@ func (n *network) settle() {
 	}
 }
 
-// used is the units missing from a key's bucket. The refill of a schedule is
-// far below a unit, so rounding takes it off.
+// used returns the units missing from a key's bucket. The refill within a schedule is far
+// below a unit, so rounding removes it.
 func (n *network) used(key string) int64 {
 	l := algo.LimitOf(n.limit)
 	level := n.st.one(n.t, key, n.limit, algo.Op{}, n.now).Level
@@ -216,19 +217,20 @@ func (n *network) debited(key string) int64 {
 	return sum
 }
 
-// check compares Redis with what the nodes took: never less, and more only by
-// what was applied on both sides of a loss.
+// check compares Redis with the units that the nodes took. Redis never has debited less. It
+// has debited more only by units that were applied before and after a loss.
 func (n *network) check() {
 	n.t.Helper()
 	for _, key := range n.keys {
 		took, used := n.debited(key), n.used(key)
 		if used < took || used > took+n.slack[key] {
-			n.t.Fatalf("%s: %d units taken, %d missing, at most %d may be counted twice; %v", key, took, used, n.slack[key], n.trouble)
+			n.t.Fatalf("%s: the nodes took %d units, %d are missing in Redis, at most %d may count twice; faults %v", key, took, used, n.slack[key], n.trouble)
 		}
 	}
 }
 
-// Redis keeps its memory: exactly once, whatever the network does.
+// If Redis keeps its memory, every unit is debited exactly once, under any fault of the
+// network.
 func TestExactlyOnce(t *testing.T) {
 	forSchedules(t, 60, 4000, func(n *network) {
 		for range 80 {
@@ -242,15 +244,15 @@ func TestExactlyOnce(t *testing.T) {
 		for _, key := range n.keys {
 			s, _ := wire.DecodeState(n.st.get(n.t, key))
 			if took := n.debited(key); s.Since != took {
-				n.t.Fatalf("%s: since %d, %d units taken", key, s.Since, took)
+				n.t.Fatalf("%s: Since = %d, want the %d units taken", key, s.Since, took)
 			}
 		}
 	})
 }
 
-// Redis forgets: everything, one key, or one envelope. Nobody's use is lost
-// once every process has synced, and what is counted twice is at most what
-// was applied before the loss and delivered again after it.
+// Redis forgets everything, one key, or one envelope. Once every process has synced, no use
+// is lost. The units counted twice are at most those that were applied before the loss and
+// delivered again after it.
 func TestOnceOrSafeSideAcrossLosses(t *testing.T) {
 	forSchedules(t, 60, 4000, func(n *network) {
 		for range 3 {
@@ -263,7 +265,7 @@ func TestOnceOrSafeSideAcrossLosses(t *testing.T) {
 			}
 			n.settle()
 			n.check()
-			// From here on Redis knows all: start counting anew.
+			// Redis knows all units now: restart the count.
 			for _, key := range n.keys {
 				over := n.used(key) - n.debited(key)
 				n.nodes[0].debited[key] += over
@@ -290,8 +292,8 @@ func (n *network) lose() {
 	}
 }
 
-// forSchedules runs f on fresh networks, few on miniredis, and checks that
-// the schedules were worth it.
+// forSchedules runs f on new networks, few of them on miniredis. It fails the test if the
+// schedules had no replays or no stale batches.
 func forSchedules(t *testing.T, short, long int, f func(*network)) {
 	t.Helper()
 	for _, tc := range []struct {

@@ -6,23 +6,23 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// TimedBatch is Batch with the time as its last argument instead of Redis's
-// clock, so that a test decides what time it is.
+// TimedBatch is Batch with the time as its last argument instead of Redis's clock, so that
+// a test sets the time.
 var TimedBatch = newScript(batchLibrary + timedMain)
 
 const timedMain = "local now = tonumber(table.remove(ARGV))\nreturn run_batch(KEYS, ARGV, now)\n"
 
-// TimedLibrary is Library with TimedBatch for Batch.
+// TimedLibrary is Library with TimedBatch instead of Batch.
 var TimedLibrary = newLibrary(timedMain)
 
-// OtherLibrary is what an older or a newer version of this module may hold.
+// OtherLibrary stands for the library of an older or newer version of this module.
 var OtherLibrary = newLibrary("-- of another version\n" + mainSource)
 
 // TimedHistory is History with the time as its last argument.
 var TimedHistory = newScript(historyLibrary + "return run_history(KEYS[1], ARGV, tonumber(ARGV[4]))\n")
 
-// ParsedBatch answers how the library reads a batch: one line of text per
-// limit and per op.
+// ParsedBatch returns a batch as the library reads it: one line of text per limit and per
+// op.
 var ParsedBatch = newScript(batchLibrary + `
 local head = read_header(ARGV)
 local limits = read_limits(ARGV, head.limits)
@@ -43,7 +43,7 @@ end
 return out
 `)
 
-// Sources are the .lua files by name.
+// Sources holds the .lua files by name.
 var Sources = map[string]string{
 	"common.lua":    commonSource,
 	"bucket.lua":    bucketSource,
@@ -59,7 +59,7 @@ var Sources = map[string]string{
 	"setswitch.lua": setSwitchSource,
 }
 
-// EncodeState is the text under which Redis keeps a state.
+// EncodeState returns the text in which Redis keeps a state.
 func EncodeState(s algo.State) string {
 	var text string
 	field := func(letter string, n, none int64) {

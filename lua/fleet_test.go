@@ -14,14 +14,14 @@ import (
 
 const fleetKey, switchKey = "hl:v2:{3}:@fleet:api", "hl:v2:{3}:@switch:api"
 
-// beat is one heartbeat with an expiry of 3 s.
+// beat sends one heartbeat with an expiry of 3 s and returns the number of live processes.
 func (st store) beat(t *testing.T, process, leave string) int64 {
 	t.Helper()
 	return int64(st.pulse(t, wire.Pulse{Process: process, Leave: leave == "1"}).Alive)
 }
 
-// pulse is a heartbeat, with an expiry of 3 s and a TTL of an hour for the
-// switch unless it says otherwise.
+// pulse sends a heartbeat with an expiry of 3 s. The switch has a TTL of an hour unless p
+// sets another.
 func (st store) pulse(t *testing.T, p wire.Pulse) wire.Beat {
 	t.Helper()
 	p.Fleet, p.Switch, p.Expiry = fleetKey, switchKey, 3*time.Second
@@ -40,7 +40,7 @@ func (st store) pulse(t *testing.T, p wire.Pulse) wire.Beat {
 	return beat
 }
 
-// redisTime is Redis's clock in µs.
+// redisTime returns Redis's clock in µs.
 func (st store) redisTime(t *testing.T) int64 {
 	t.Helper()
 	now, err := st.rdb.Time(context.Background()).Result()
@@ -50,7 +50,7 @@ func (st store) redisTime(t *testing.T) int64 {
 	return now.UnixMicro()
 }
 
-// place puts a process into the fleet as if it had beaten that long ago.
+// place adds a process to the fleet as if its last heartbeat was that long ago.
 func (st store) place(t *testing.T, process string, ago time.Duration) {
 	t.Helper()
 	z := redis.Z{Score: float64(st.redisTime(t) - ago.Microseconds()), Member: process}
@@ -82,7 +82,7 @@ func TestFleetJoinsBeatsAndLeaves(t *testing.T) {
 			}
 		}
 		if got := st.dump(t); got != "" {
-			t.Errorf("the last to leave left %s", got)
+			t.Errorf("after the last process left, Redis holds %s", got)
 		}
 	})
 }
@@ -92,29 +92,29 @@ func TestFleetForgetsTheSilent(t *testing.T) {
 		st.place(t, "silent", 3001*time.Millisecond)
 		st.place(t, "late", 2*time.Second) // a second to spare for a slow machine
 		if got := st.beat(t, "me", "0"); got != 2 {
-			t.Errorf("%d alive", got)
+			t.Errorf("%d alive, want 2", got)
 		}
 		if got := st.beat(t, "me", "1"); got != 1 {
-			t.Errorf("%d alive after I left", got)
+			t.Errorf("%d alive after this process left, want 1", got)
 		}
 	})
 }
 
-// Cause: a clock that stepped back left the others' heartbeats in the future
-// and they were dropped; until each had beaten again the fleet looked smaller
-// than it was, and the credit of the rest grew beyond the bound.
+// Regression: after a step back of the clock, the heartbeats of other processes were in the
+// future and were dropped. Until each process had sent its next heartbeat, the fleet size
+// was too small, and credit exceeded its bound.
 func TestFleetAfterClockStep(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		st.place(t, "near", -2*time.Second)
 		st.place(t, "far", -time.Hour)
 		if got := st.beat(t, "me", "0"); got != 3 {
-			t.Errorf("%d alive", got)
+			t.Errorf("%d alive, want 3", got)
 		}
-		// They expire like everybody else, if they are gone.
+		// If they are gone, they expire like other processes.
 		limit := float64(st.redisTime(t))
 		for _, z := range st.rdb.ZRangeWithScores(context.Background(), fleetKey, 0, -1).Val() {
 			if z.Score > limit || z.Score < limit-3e6 {
-				t.Errorf("%v beat %v µs from now", z.Member, z.Score-limit)
+				t.Errorf("the heartbeat of %v is %v µs from now, want −3 s to 0", z.Member, z.Score-limit)
 			}
 		}
 	})
@@ -133,8 +133,8 @@ func TestFleetKeyExpires(t *testing.T) {
 	})
 }
 
-// Cause: PEXPIRE refuses what is out of range, and did so after the process
-// had been added: a key without a TTL.
+// Regression: PEXPIRE refuses an expiry that is out of range, and did so after the process
+// was added. The key had no TTL.
 func TestFleetRefusesBadExpiry(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for _, argv := range [][]string{

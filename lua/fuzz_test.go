@@ -13,22 +13,22 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// fuzzStore is a miniredis for a fuzz target: the same for all its inputs.
+// fuzzStore returns a miniredis for all inputs of a fuzz target.
 func fuzzStore(f *testing.F) store {
 	f.Helper()
 	m := redistest.Mini(f)
 	return store{rdb: redistest.Client(f, m.Addr()), mini: m}
 }
 
-// fuzzLimits is a limit of each kind, and some at the end of the range.
+// fuzzLimits has a limit of each algorithm, and some at the end of the range.
 var fuzzLimits = []hybridlimit.Limit{
 	hybridlimit.TokenBucket(100, time.Second, 200), hybridlimit.LeakyQueue(10, time.Second, 5), hybridlimit.FixedWindow(10, time.Minute),
 	hybridlimit.SlidingWindow(1_000_000, 24*time.Hour), hybridlimit.SlidingLog(10, time.Minute),
 	hybridlimit.TokenBucket(1, 24*time.Hour, 50_000), hybridlimit.FixedWindow(1<<51, 1<<50*time.Microsecond), hybridlimit.SlidingWindow(1<<51, 1<<50*time.Microsecond),
 }
 
-// Whatever an op says within 2⁵³, Lua reads what Go has written, and runs it or
-// refuses it as a whole.
+// FuzzBatch checks, for all values of an op up to 2⁵³, that Lua reads the batch as Go meant
+// it. Lua applies the batch as a whole or refuses it as a whole.
 func FuzzBatch(f *testing.F) {
 	f.Add(uint8(0), uint8(0), int64(0), int64(3), int64(0), int64(0), int64(0), int64(0), int64(0), int64(0), int64(0), "")
 	f.Add(uint8(1), uint8(8), int64(17), int64(1), int64(2), int64(7), int64(0), int64(1_500_000), int64(0), int64(12_500), int64(40), "")
@@ -36,7 +36,7 @@ func FuzzBatch(f *testing.F) {
 	f.Add(uint8(3), uint8(16), int64(0), int64(0), int64(0), int64(0), int64(0), int64(0), int64(0), int64(0), int64(1)<<53-1, "")
 	f.Add(uint8(4), uint8(4), int64(0), int64(1), int64(2), int64(0), int64(0), int64(0), int64(0), int64(0), int64(0), "a b\x00é+%")
 	f.Add(uint8(0), uint8(32), int64(0), int64(200), int64(0), int64(0), int64(1)<<50, int64(2_000_000), int64(60), int64(0), int64(0), "")
-	f.Add(uint8(0), uint8(0), int64(0), int64(200), int64(29), int64(0), int64(0), int64(2_000_000), int64(0), int64(0), int64(0), "") // once 229 of 200
+	f.Add(uint8(0), uint8(0), int64(0), int64(200), int64(29), int64(0), int64(0), int64(2_000_000), int64(0), int64(0), int64(0), "") // once granted 229 of 200
 	f.Add(uint8(7), uint8(31), int64(1)<<53-1, int64(1)<<53-1, int64(1)<<53-1, int64(1)<<53-1, int64(1)<<53-1, int64(1)<<53-1, int64(1)<<53-1, int64(1)<<53-1, int64(1)<<53-1, " i w1 r2")
 	st := fuzzStore(f)
 	f.Fuzz(func(t *testing.T, kind, flags uint8, seq, ask1, ask2, owed, win, delay, refund, demand, div int64, id string) {
@@ -58,7 +58,7 @@ func FuzzBatch(f *testing.F) {
 		if flags&32 != 0 {
 			op.RefundAt, op.Since = win, delay
 		}
-		patient := delay > 0 && ask2 != 0 // two asks with a delay are refused: an answer has one
+		patient := delay > 0 && ask2 != 0 // two asks with a delay are refused: an answer has one delay
 		if ask2 == 0 {
 			op.Asks = op.Asks[:1]
 		}
@@ -101,7 +101,7 @@ func FuzzBatch(f *testing.F) {
 	})
 }
 
-// readBack compares what Lua reads of a batch with what was meant.
+// readBack checks that Lua reads a batch as Go encoded it.
 func readBack(t *testing.T, st store, env wire.Envelope, ops []wire.Op) {
 	t.Helper()
 	keys, argv := wire.EncodeBatch(env, ops)
@@ -125,8 +125,8 @@ func readBack(t *testing.T, st store, env wire.Envelope, ops []wire.Op) {
 	}
 }
 
-// Whatever stands in the arguments, a batch is run as a whole or refused as a
-// whole, and what it answers can be read.
+// FuzzBatchText checks that a batch with any arguments is applied as a whole or refused as a
+// whole, and that its answer is readable.
 func FuzzBatchText(f *testing.F) {
 	f.Add("1 0 0 1", "b 10000 1 2000000", "1 0 0 0 0 0 0 0 0 0 0 3", "k", "")
 	f.Add("1 17 90000 1", "q 100000 1 500000", "1 0 0 0 0 0 0 0 0 0 0 2 d1500000", "env", "k")
@@ -161,7 +161,7 @@ func FuzzBatchText(f *testing.F) {
 	})
 }
 
-// DecodeState takes what Redis takes, and both do the same with it.
+// DecodeState accepts the same states as Redis, and both treat them alike.
 func FuzzState(f *testing.F) {
 	for _, text := range []string{
 		"1b2710 1e8480 0 643706cbd3000 1", "1b186a0 -5 3e8 643706cbd3000 1 t64 o2 p3 z5", "1q186a0 5 -1 643706cbd3000 1", "1f989680 a8212 1 0 1 0",
@@ -188,7 +188,7 @@ func FuzzState(f *testing.F) {
 			}
 			got := st.one(t, "k", limit, algo.Op{}, start)
 			if readable := ok && s.Kind.Letter() == letter; (got.Born != 0) != readable {
-				t.Errorf("%q: read is %t, Redis says %+v", text, readable, got)
+				t.Errorf("%q: readable in Go is %t, Redis answers %+v", text, readable, got)
 				continue
 			}
 			from := algo.State{}

@@ -9,14 +9,14 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// What this library cannot have written is no state: the key begins again,
-// and the next debit heals it.
+// A text that this library cannot have written counts as no state. The key begins again,
+// and the next debit overwrites the text.
 func TestUnreadableStateIsLost(t *testing.T) {
 	garbage := map[string]string{
 		"empty": "", "words": "hello", "other schema": "2b1 1 1 1 1", "other algorithm": "1w1 1 1 1 1",
 		"short": "1b1 1 1 1", "long": "1b1 1 1 1 1 1", "nan": "1bnan nan nan nan nan", "fraction": "1b1.5 1 1 1 1",
 		"no unit": "1b0 5 0 643706cbd3000 1", "not born": "1b100000 5 0 0 1", "line end": "1b1 1 1 1 1\n",
-		// Causes: these were read, and the reply did not fit 64 bits.
+		// Regressions: these were read, and the reply did not fit 64 bits.
 		"born beyond 2^53":  "1b100000 5 0 99999999999999999999 1",
 		"level beyond 2^53": "1b100000 99999999999999999999 0 643706cbd3000 1",
 		"level below -2^53": "1b100000 -99999999999999999999 0 643706cbd3000 1",
@@ -48,7 +48,7 @@ func TestUnreadableStateIsLost(t *testing.T) {
 				t.Errorf("%s: debit %+v", name, a)
 			}
 			if got := st.get(t, "k"); got != bucketText(100000, 300000, 0, start, 2) {
-				t.Errorf("%s: healed to %q", name, got)
+				t.Errorf("%s: the debit wrote %q", name, got)
 			}
 			st.del(t, "k")
 		}
@@ -67,7 +67,7 @@ func TestUnreadableStateIsLost(t *testing.T) {
 	})
 }
 
-// An unreadable envelope or epoch is a lost one, whatever its type.
+// An unreadable envelope or epoch counts as lost, whatever its type.
 func TestUnreadableEnvelopeIsLost(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for i, text := range []string{"", "1e", "1e5", "2e5 1 0 0 0", "words", "1ex y z"} {
@@ -88,7 +88,7 @@ func TestUnreadableEnvelopeIsLost(t *testing.T) {
 	})
 }
 
-// So it is with windows.
+// An unreadable window counts as lost.
 func TestUnreadableWindowIsLost(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for _, text := range []string{

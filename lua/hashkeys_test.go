@@ -13,8 +13,8 @@ const secret = "0123456789abcdef0123456789abcdef"
 
 var hashedState = regexp.MustCompile(`^hl:v2:\{(\d+)\}:api:[A-Za-z0-9_-]{22}$`)
 
-// What a key is called is as much of the stored format as what is under it:
-// printf 'api\0user-1' | openssl dgst -sha256 -hmac SECRET, the first 16 bytes.
+// The name of a key is part of the stored format, as its value is. The hash is the first
+// 16 bytes of: printf 'api\0user-1' | openssl dgst -sha256 -hmac SECRET.
 func TestHashedNamesGolden(t *testing.T) {
 	n := lua.Names{Prefix: "hl", Tags: 16, HashKeys: secret}
 	plain := lua.Names{Prefix: "hl", Tags: 16}
@@ -22,16 +22,16 @@ func TestHashedNamesGolden(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if got, want := n.Tag("user-1"), plain.Tag("I5DlasZ0yILeS8JysdaHsg"); got != want {
-		t.Errorf("tag %d, want %d: that of the hash", got, want)
+		t.Errorf("tag = %d, want %d, the tag of the hash", got, want)
 	}
-	// What belongs to a limiter is where a tool finds it that has no secret.
+	// A tool without the secret finds the keys that belong to a limiter.
 	if n.Fleet("api") != plain.Fleet("api") || n.Switch("api") != plain.Switch("api") || n.Epoch(3) != plain.Epoch(3) || n.Envelope(3, "p") != plain.Envelope(3, "p") {
-		t.Error("other keys than a caller's have changed")
+		t.Error("HashKeys changed a key that is not a caller's")
 	}
 }
 
-// A hash depends on all of secret, limiter and key, and on nothing else; and
-// tells nothing of the key in its letters or its length.
+// A hash depends on the secret, the limiter and the key, and on nothing else. Its letters
+// and its length reveal nothing of the key.
 func FuzzHashedNames(f *testing.F) {
 	f.Add("api", "user-1", "api", "user-2")
 	f.Add("a", "pi:x", "ap", "i:x")
@@ -43,16 +43,16 @@ func FuzzHashedNames(f *testing.F) {
 		name1, name2 = "api"+fmt.Sprint(len(name1)), "api"+fmt.Sprint(len(name2))
 		one := n.State(1, name1, key1)
 		if tag := n.Tag(key1); one != n.State(1, name1, key1) || tag != n.Tag(key1) {
-			t.Error("the same names differ")
+			t.Error("the same name and key gave two hashes")
 		}
 		if same := name1 == name2 && key1 == key2; (one == n.State(1, name2, key2)) != same {
 			t.Errorf("%q, %q and %q, %q", name1, key1, name2, key2)
 		}
 		if one == other.State(1, name1, key1) {
-			t.Error("the secret does not matter")
+			t.Error("two secrets gave the same hash")
 		}
 		if name1 != name2 && one[len(one)-22:] == n.State(1, name2, key1)[len(one)-22:] {
-			t.Error("two limiters' names of a key can be told to be of one")
+			t.Error("two limiters have the same hash for a key")
 		}
 		if got := n.State(n.Tag(key1), "api", key1); !hashedState.MatchString(got) {
 			t.Errorf("%q is %q", key1, got)
@@ -60,8 +60,8 @@ func FuzzHashedNames(f *testing.F) {
 	})
 }
 
-// What stands for a key in a log is what stands for it in Redis, where that is
-// hashed; two limiters have two, and so have two secrets.
+// If keys are hashed, the digest of a key in logs is the hash of the key in Redis. Two
+// limiters have different digests, and so have two secrets.
 func TestDigest(t *testing.T) {
 	n := lua.Names{Prefix: "hl", Tags: 16, HashKeys: secret}
 	const key = "alice@example.com"
@@ -79,11 +79,11 @@ func TestDigest(t *testing.T) {
 		}
 	}
 	if len(seen) != 6 {
-		t.Errorf("%d digests of 6", len(seen))
+		t.Errorf("%d different digests, want 6", len(seen))
 	}
 }
 
-// Slots are chosen by the hash, as evenly as without.
+// Tags are chosen by the hash, as evenly as without hashing.
 func TestHashedTagsSpread(t *testing.T) {
 	n, counts := lua.Names{Prefix: "hl", Tags: 16, HashKeys: secret}, make([]int, 16)
 	for i := range 16_000 {

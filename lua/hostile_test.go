@@ -13,8 +13,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// Cause: one SET of a process's envelope key made each of its batches stale, for
-// as long as the key stood there.
+// Regression: one SET of a process's envelope key made each of its batches stale, for as
+// long as the key existed.
 func TestEnvelopeThatTheLibraryDidNotWrite(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		ctx := context.Background()
@@ -40,17 +40,17 @@ func TestEnvelopeThatTheLibraryDidNotWrite(t *testing.T) {
 			if r.Stale != tc.stale || !tc.stale && (!r.Gap || r.Answers[0].Level != 300_000) {
 				t.Errorf("%s: %+v", name, r)
 			}
-			// What counted as none is replaced, and the next batch finds its own.
+			// An envelope that counted as none is replaced, and the next batch finds its own.
 			env.Seq++
 			if r := st.batch(t, env, []wire.Op{owe("k", 1)}, 0); r.Stale != tc.stale || r.Gap {
-				t.Errorf("%s: the next one %+v", name, r)
+				t.Errorf("%s: the next batch: %+v", name, r)
 			}
 		}
 	})
 }
 
-// Cause: a batch that came again after its envelope was evicted took the units
-// that it settled off the ledger a second time, and with them another process's.
+// Regression: a batch that came again after its envelope was evicted took its settled units
+// off the ledger a second time. These were units of another process.
 func TestBatchThatShowsAGapSettlesNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		lease := func(process string, seq int64, op algo.Op) wire.Reply {
@@ -69,7 +69,7 @@ func TestBatchThatShowsAGapSettlesNothing(t *testing.T) {
 		op := algo.Op{Gen: gen, Had: 1, Keep: 0, View: wire.View{Born: start, Level: 1, At: start}}
 		lease("p", 3, op)
 		if got := st.out(t); got != held-1 {
-			t.Fatalf("settled %d to %d", held, got)
+			t.Fatalf("the ledger went from %d to %d, want one less", held, got)
 		}
 		st.del(t, "env:p")
 		if r := lease("p", 3, op); !r.Gap {
@@ -81,7 +81,7 @@ func TestBatchThatShowsAGapSettlesNothing(t *testing.T) {
 	})
 }
 
-// out is what the ledger of k holds.
+// out returns the units in the ledger of k.
 func (st store) out(t *testing.T) int64 {
 	t.Helper()
 	s, ok := wire.DecodeState(st.get(t, "k"))
@@ -91,8 +91,8 @@ func (st store) out(t *testing.T) int64 {
 	return s.Out[0] + s.Out[1]
 }
 
-// Cause: a hundred thousand members with scores in the future kept Redis busy
-// for a quarter of a second, each time.
+// Regression: a hundred thousand members with scores in the future kept Redis busy for a
+// quarter of a second with each heartbeat.
 func TestMembersOfTheFutureAreWorkedOffInPieces(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		const members = 2000
@@ -107,19 +107,19 @@ func TestMembersOfTheFutureAreWorkedOffInPieces(t *testing.T) {
 		left := int64(members)
 		for range 3 {
 			if b := st.pulse(t, wire.Pulse{Process: "a"}); int64(b.Alive) != members+1 {
-				t.Errorf("%d alive, want %d: to count too few is the unsafe side", b.Alive, members+1)
+				t.Errorf("%d alive, want %d: a count that is too low is unsafe", b.Alive, members+1)
 			}
 			future, err := st.rdb.ZCount(context.Background(), fleetKey, fmt.Sprintf("(%d", st.redisTime(t)), "+inf").Result()
 			if err != nil || left-future > 100 || future >= left {
-				t.Errorf("%d members of the future are left of %d, %v", future, left, err)
+				t.Errorf("%d of %d members are still in the future, want 1 to 100 fewer; %v", future, left, err)
 			}
 			left = future
 		}
 	})
 }
 
-// An ask with a delay stands alone: an answer has one delay, and with two asks
-// 229 of a burst of 200 were granted.
+// An op with a delay has one ask only, because an answer has one delay. With two asks, 229
+// units of a burst of 200 were granted.
 func TestTwoAsksWithADelayAreRefused(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		keys, argv := wire.EncodeBatch(wire.Envelope{}, []wire.Op{{Key: "k", Limit: ten, Op: algo.Op{Asks: []int64{3, 4}, MaxDelay: 1000}}})

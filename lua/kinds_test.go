@@ -7,8 +7,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// The limits of the differential run: everyday ones, ones whose unit is no
-// whole number of µs, and bursts at the end of the exact range.
+// diffLimits are the limits of the differential run: common ones, some whose unit is not a
+// whole number of µs, and some with a burst at the end of the exact range.
 var diffLimits = []hybridlimit.Limit{
 	hybridlimit.PerSecond(10),
 	hybridlimit.TokenBucket(1000, time.Second, 20),
@@ -31,8 +31,8 @@ var diffQueues = []hybridlimit.Limit{
 	hybridlimit.LeakyQueue(999_983, time.Hour, 1_250_999), // edge
 }
 
-// diffWindows are the limits of windows and logs: with ticks of 1 µs and more,
-// with windows of a µs and of months.
+// diffWindows returns limits of windows and logs: with ticks of 1 µs and more, and with
+// windows of a µs and of months.
 func diffWindows(of func(int64, time.Duration) hybridlimit.Limit) []hybridlimit.Limit {
 	return []hybridlimit.Limit{
 		of(10, time.Second), of(1, 24*time.Hour), of(1_000_000, 24*time.Hour), of(10_000_000, time.Second),
@@ -41,8 +41,8 @@ func diffWindows(of func(int64, time.Duration) hybridlimit.Limit) []hybridlimit.
 	}
 }
 
-// kindRun is a differential run over the limits of one algorithm, and what its
-// ops must lead to.
+// kindRun is a differential run over the limits of one algorithm. saw lists the effects
+// that its ops must have.
 type kindRun struct {
 	name   string
 	limits []hybridlimit.Limit

@@ -20,14 +20,14 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// goldenLibrary is the name of the library: its last part changes with its
-// content. What the golden scripts ask of a change holds here as well.
-const goldenLibrary = "hybridlimit_v2_33468b8c"
+// goldenLibrary is the name of the library. Its last part changes with the content. The
+// rule for a change of the golden scripts holds here as well.
+const goldenLibrary = "hybridlimit_v2_f5d9543b"
 
 func TestGoldenLibrary(t *testing.T) {
 	l := lua.Library
 	if l.Name != goldenLibrary || l.Batch != l.Name+"_batch" || l.History != l.Name+"_history" || l.Heartbeat != l.Name+"_heartbeat" || l.SetSwitch != l.Name+"_setswitch" {
-		t.Errorf("%s, %s, %s, golden %s", l.Name, l.Batch, l.Heartbeat, goldenLibrary)
+		t.Errorf("library %s with %s and %s, want the name %s", l.Name, l.Batch, l.Heartbeat, goldenLibrary)
 	}
 	if !strings.HasPrefix(l.Source, "#!lua name="+l.Name+"\n") {
 		t.Errorf("the source begins with %q", l.Source[:40])
@@ -56,7 +56,7 @@ func TestLibraryOnRedis(t *testing.T) {
 	}
 }
 
-// Deploying again changes nothing, in use or not.
+// Loading the library again changes nothing, whether it is in use or not.
 func TestLoadReplace(t *testing.T) {
 	st := functionStore(t)
 	limit := hybridlimit.TokenBucket(1, time.Hour, 100)
@@ -75,7 +75,7 @@ func TestLoadReplace(t *testing.T) {
 	}
 }
 
-// A fleet that is being upgraded runs two libraries on one state.
+// During an upgrade, a fleet runs two libraries on one state.
 func TestLibrariesSideBySide(t *testing.T) {
 	st := functionStore(t)
 	if err := st.rdb.FunctionLoad(t.Context(), lua.OtherLibrary.Source).Err(); err != nil {
@@ -97,7 +97,7 @@ func TestLibrariesSideBySide(t *testing.T) {
 		take(lua.Library.Batch)
 		take(lua.OtherLibrary.Batch)
 	}
-	// The last process of the other version has gone.
+	// The last process of the other version has ended.
 	if err := st.rdb.FunctionDelete(t.Context(), lua.OtherLibrary.Name).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestLibrariesSideBySide(t *testing.T) {
 	}
 }
 
-// EVALSHA and FCALL answer the same and leave the same behind.
+// EVALSHA and FCALL give the same answers and leave the same states.
 func TestFunctionsEqualScripts(t *testing.T) {
 	scripts, libs := realStore(t), functionStore(t)
 	limits := slices.Concat(diffLimits, diffQueues, diffWindows(hybridlimit.FixedWindow), diffWindows(hybridlimit.SlidingWindow)) // no log: an envelope cannot hold it
@@ -122,7 +122,7 @@ func TestFunctionsEqualScripts(t *testing.T) {
 			ops[i] = d.op()
 		}
 		var env wire.Envelope
-		if d.rng.IntN(3) > 0 { // repeated, next, one missing
+		if d.rng.IntN(3) > 0 { // the same sequence, the next one, or one missing
 			if step := d.rng.Int64N(3); step > 0 || last == nil {
 				seq, last = seq+step, ops
 			}
@@ -146,7 +146,7 @@ func TestFunctionsEqualScripts(t *testing.T) {
 		for i, a := range reply.Answers {
 			d.seen[ops[i].Key] = append(d.seen[ops[i].Key], wire.View{Level: a.Level, At: d.now, Born: a.Born})
 		}
-		for _, st := range []store{scripts, libs} { // nothing may expire: d's clock is not Redis's
+		for _, st := range []store{scripts, libs} { // no key may expire: d's clock is not Redis's
 			pipe := st.rdb.Pipeline()
 			for _, k := range keys {
 				pipe.Persist(ctx, k)
@@ -164,7 +164,8 @@ func TestFunctionsEqualScripts(t *testing.T) {
 	}
 }
 
-// What is refused is refused in the same words, by which Refused knows it.
+// Scripts and functions refuse with the same error text. The client recognises a refusal by
+// this text.
 func TestFunctionsRefuseAlike(t *testing.T) {
 	scripts, libs := realStore(t), functionStore(t)
 	for _, argv := range [][]string{nil, {"x"}, {"2 0 0 0"}, {"1 0 0 1", "b 0 0 0"}, {"1 0 0 0", "y"}} {
@@ -178,8 +179,8 @@ func TestFunctionsRefuseAlike(t *testing.T) {
 	}
 }
 
-// miniredis has no functions: what runs there runs as scripts only. When this
-// fails, onEachStore has a store to win.
+// miniredis has no functions, so only scripts are tested there. If this test fails,
+// onEachStore can run functions on miniredis as well.
 func TestFunctionsOnMiniredis(t *testing.T) {
 	st := miniStore(t)
 	redistest.NeedFunctions(t, st.rdb)

@@ -17,7 +17,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// history is what a log has admitted, at a time.
+// history returns the admissions of a log at now.
 func (st store) history(t testing.TB, key string, limit hybridlimit.Limit, now int64) []wire.Admission {
 	t.Helper()
 	return st.page(t, key, limit, 0, wire.MaxHistory, now).Log
@@ -67,7 +67,7 @@ func TestHistory(t *testing.T) {
 				t.Errorf("at +%d: %+v, want %+v", tc.at-start, got, tc.want)
 			}
 		}
-		// What is given back is gone from the oldest.
+		// A refund removes units from the oldest entries first.
 		st.one(t, "k", logged, algo.Op{Refund: 2}, start+window/2)
 		all[1].Units = 1
 		if got := st.history(t, "k", logged, start+window/2); !slices.Equal(got, all[1:]) {
@@ -98,7 +98,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// Pages put together are the log, and each says how much is left.
+// The pages together are the log. Each page reports the number of entries left.
 func TestHistoryPages(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		limit := hybridlimit.SlidingLog(100, time.Minute)
@@ -126,8 +126,8 @@ func TestHistoryPages(t *testing.T) {
 	})
 }
 
-// Cause: what a batch had taken out of a log was still counted as old by its
-// next op, and what that added was overlooked.
+// Regression: entries that one op of a batch removed from a log still counted as old in the
+// next op. The entries that the next op added were overlooked.
 func TestRefundOfAnEntryAndMore(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for i := range int64(3) {
@@ -148,7 +148,7 @@ func TestRefundOfAnEntryAndMore(t *testing.T) {
 	})
 }
 
-// Units given back of a certain call are its own, wherever it stands.
+// A refund of one call removes units of that call, wherever its entry is in the log.
 func TestRefundOfAnEntry(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for _, tc := range []struct {
@@ -161,7 +161,7 @@ func TestRefundOfAnEntry(t *testing.T) {
 			{10, 9, "[{0 2 a} {20 1 c} {30 2 d}]"},
 			{30, 2, "[{0 2 a} {10 3 b} {20 1 c}]"},
 			{30, 1, "[{0 2 a} {10 3 b} {20 1 c} {30 1 d}]"},
-			{11, 1, "[{0 2 a} {10 3 b} {20 1 c} {30 2 d}]"}, // of none
+			{11, 1, "[{0 2 a} {10 3 b} {20 1 c} {30 2 d}]"}, // no entry has this time
 			{40, 1, "[{0 2 a} {10 3 b} {20 1 c} {30 2 d}]"},
 		} {
 			st.del(t, "k")
@@ -177,20 +177,20 @@ func TestRefundOfAnEntry(t *testing.T) {
 				log[i].At -= start
 			}
 			if got := fmt.Sprint(log); got != tc.want || a.Level != logged.Rate-used {
-				t.Errorf("%d of +%d: %s, %+v, want %s", tc.n, tc.of, got, a, tc.want)
+				t.Errorf("refund of %d at +%d: %s, %+v, want %s", tc.n, tc.of, got, a, tc.want)
 			}
 			if used == 8 && st.dump(t) != before {
-				t.Errorf("%d of +%d changed something", tc.n, tc.of)
+				t.Errorf("refund of %d at +%d changed the log", tc.n, tc.of)
 			}
-			// The totals of those behind it are right: what fits is what is free.
+			// The totals of the later entries are right: the free units are granted.
 			if a := st.one(t, "k", logged, algo.Op{Asks: []int64{20}, Partial: true}, start+60); a.Granted != logged.Rate-used || a.Retry != window-60+log[0].At {
-				t.Errorf("%d of +%d: then %+v", tc.n, tc.of, a)
+				t.Errorf("refund of %d at +%d: the next ask got %+v", tc.n, tc.of, a)
 			}
 		}
 	})
 }
 
-// Totals begin anew before a double would not count them exactly.
+// The totals restart before they leave the exact range of a double.
 func TestLogTotalsBeginAnew(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		ctx := context.Background()
@@ -208,7 +208,7 @@ func TestLogTotalsBeginAnew(t *testing.T) {
 	})
 }
 
-// A log finds the time to retry without reading all of it.
+// A log finds the time to retry without a read of all entries.
 func TestLogRetryIsASearch(t *testing.T) {
 	st := realStore(t)
 	limit := hybridlimit.SlidingLog(4000, time.Minute)
@@ -216,7 +216,7 @@ func TestLogRetryIsASearch(t *testing.T) {
 		st.one(t, "k", limit, algo.Op{Asks: slices.Repeat([]int64{1}, 100)}, start+i*1000)
 	}
 	st.rdb.ConfigResetStat(context.Background())
-	// Its entries of one batch stand a µs apart.
+	// The entries of one batch are a µs apart.
 	for _, n := range []int64{1, 2, 101, 1999, 4000} {
 		at := (n-1)/100*1000 + (n-1)%100
 		a := st.one(t, "k", limit, algo.Op{Asks: []int64{n}}, start+50_000)
@@ -228,11 +228,12 @@ func TestLogRetryIsASearch(t *testing.T) {
 	var calls int
 	fmt.Sscanf(stats[max(0, strings.Index(stats, "cmdstat_zrange:")):], "cmdstat_zrange:calls=%d", &calls)
 	if calls == 0 || calls > 5*(2+13) {
-		t.Errorf("%d reads of ranks for five retries", calls)
+		t.Errorf("%d calls of ZRANGE for five retries, want 1 to 75", calls)
 	}
 }
 
-// What no log has written is lost, as a log is for another algorithm.
+// A log treats the state of another algorithm as lost, and the other algorithms treat a log
+// as lost.
 func TestKindsDoNotMix(t *testing.T) {
 	limits := []hybridlimit.Limit{ten, hybridlimit.LeakyQueue(10, time.Second, 5), fixed, sliding, logged}
 	onEachStore(t, func(t *testing.T, st store) {
@@ -244,7 +245,7 @@ func TestKindsDoNotMix(t *testing.T) {
 				if lost := a.Level == full(to); lost != (i != j) {
 					t.Errorf("%v read by %v: %+v", from, to, a)
 				}
-				// In one batch too, and the last that wrote is stored.
+				// The same in one batch. The state of the last write is stored.
 				st.batch(t, wire.Envelope{}, []wire.Op{
 					{Key: "k", Limit: from, Op: algo.Op{Owed: 1}}, {Key: "k", Limit: to, Op: algo.Op{Owed: 2}}, {Key: "k", Limit: from},
 				}, start)

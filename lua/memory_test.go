@@ -13,9 +13,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// needJemalloc skips a test of bytes that jemalloc's size classes set, where the
-// server allocates by other ones. It skips under CI as well: there is nothing
-// that could be installed.
+// needJemalloc skips a test whose byte counts depend on jemalloc's size classes if the
+// server has another allocator. It skips in CI as well, because no package could be
+// installed to change that.
 func needJemalloc(t *testing.T, st store) {
 	t.Helper()
 	info := st.rdb.Info(context.Background(), "memory").Val()
@@ -24,8 +24,8 @@ func needJemalloc(t *testing.T, st store) {
 	}
 }
 
-// otherAllocator returns the allocator that INFO memory names, and whether it is
-// another than jemalloc.
+// otherAllocator returns the allocator that INFO memory names, and reports whether it is
+// not jemalloc.
 func otherAllocator(info string) (name string, other bool) {
 	for line := range strings.Lines(info) {
 		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "mem_allocator:"); ok {
@@ -43,14 +43,14 @@ func TestAllocators(t *testing.T) {
 		"": true,
 	} {
 		if name, other := otherAllocator(info); other != want {
-			t.Errorf("%q: %q, another: %v", info, name, other)
+			t.Errorf("%q: allocator %q, other = %v", info, name, other)
 		}
 	}
 }
 
-// What a state costs Redis, by MEMORY USAGE, under a key of 20 bytes. (A
-// caller's key of 20 bytes makes one of 35, which costs 16 bytes more.) Up to 44
-// bytes of text are embedded in the object that holds them; more cost 16.
+// TestMemoryOfAKey checks the memory of a state by MEMORY USAGE, under a Redis key of 20
+// bytes. A caller's key of 20 bytes makes a Redis key of 35, which costs 16 bytes more.
+// Redis embeds up to 44 bytes of text in the object; more text costs 16 bytes.
 func TestMemoryOfAKey(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	st := realStore(t)
@@ -89,7 +89,7 @@ func TestMemoryOfAKey(t *testing.T) {
 	}
 }
 
-// A log costs by the entry.
+// The memory of a log grows with its entries.
 func TestMemoryOfALog(t *testing.T) {
 	st := realStore(t)
 	for _, tc := range []struct {
@@ -112,7 +112,7 @@ func TestMemoryOfALog(t *testing.T) {
 	}
 }
 
-// An envelope costs by the op, and goes with the process's last batch.
+// The memory of an envelope grows with the ops of the process's last batch.
 func TestMemoryOfAnEnvelope(t *testing.T) {
 	st := realStore(t)
 	env := wire.Envelope{Key: "hl:v2:{11}:@env:0123456789abcdef0123456789abcdef", Epoch: "hl:v2:{11}:@epoch", Seq: 1_000_000, TTL: time.Minute}

@@ -27,8 +27,8 @@ func TestNamesGolden(t *testing.T) {
 	}
 }
 
-// hashTag is what Redis Cluster hashes of a key: the text between the first
-// "{" and the first "}" after it, or all of the key where there is none.
+// hashTag returns the part of a key that Redis Cluster hashes: the text between the first
+// "{" and the first "}" after it, or the whole key if there is none.
 func hashTag(key string) string {
 	if _, rest, ok := strings.Cut(key, "{"); ok {
 		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
@@ -38,7 +38,7 @@ func hashTag(key string) string {
 	return key
 }
 
-// slot is the cluster slot of a key: CRC-16/XMODEM of its hash tag.
+// slot returns the cluster slot of a key: CRC-16/XMODEM of its hash tag.
 func slot(key string) int {
 	crc := uint16(0)
 	for _, c := range []byte(hashTag(key)) {
@@ -54,9 +54,9 @@ func slot(key string) int {
 	return int(crc % 16384)
 }
 
-// No two of (prefix, name, key), and none of the library's own keys, share a
-// Redis key; and all keys of a tag share its slot, which the tag's number alone
-// decides.
+// Two different triples (prefix, name, key) never share a Redis key, and never share one
+// with the library's own keys. All keys of a tag are in one slot, which depends on the
+// tag's number alone.
 func FuzzNames(f *testing.F) {
 	f.Add("hl", "api", "user-1", "hl", "api", "user-2", 16)
 	f.Add("hl", "a", "b:c", "hl", "a:b", "c", 1)
@@ -67,11 +67,11 @@ func FuzzNames(f *testing.F) {
 	f.Fuzz(func(t *testing.T, prefix1, name1, key1, prefix2, name2, key2 string, tags int) {
 		for _, name := range []string{prefix1, name1, prefix2, name2} {
 			if !hybridlimit.CheckName(name) {
-				return // refused by the constructors
+				return // the constructors refuse it
 			}
 		}
 		if tags < 1 || tags > lua.MaxTags {
-			return // so is this
+			return // the constructors refuse it
 		}
 		a, b := lua.Names{Prefix: prefix1, Tags: tags}, lua.Names{Prefix: prefix2, Tags: tags}
 		keys1, keys2 := names(a, name1, key1), names(b, name2, key2)
@@ -83,7 +83,7 @@ func FuzzNames(f *testing.F) {
 					same = same && name1 == name2 && key1 == key2
 				case "epoch":
 					same = same && a.Tag(key1) == b.Tag(key2)
-				case "envelope": // of the same process, by its name here
+				case "envelope": // here the process is named after the limiter
 					same = same && a.Tag(key1) == b.Tag(key2) && name1 == name2
 				case "fleet", "switch":
 					same = same && name1 == name2
@@ -103,13 +103,13 @@ func FuzzNames(f *testing.F) {
 				want = a.Tag(name1)
 			}
 			if hashTag(key) != strconv.Itoa(want) {
-				t.Errorf("Redis hashes %q of %q, not %d", hashTag(key), key, want)
+				t.Errorf("Redis hashes %q of %q, want %d", hashTag(key), key, want)
 			}
 		}
 	})
 }
 
-// names are all Redis keys that a caller's key has to do with.
+// names returns all Redis keys that a caller's key uses.
 func names(n lua.Names, name, key string) map[string]string {
 	tag := n.Tag(key)
 	return map[string]string{"state": n.State(tag, name, key), "epoch": n.Epoch(tag), "envelope": n.Envelope(tag, name), "fleet": n.Fleet(name), "switch": n.Switch(name)}
@@ -124,7 +124,7 @@ func TestTagDependsOnTheSubjectOnly(t *testing.T) {
 	}
 }
 
-// Sequential keys spread over the tags within a fifth of their mean.
+// Sequential keys spread over the tags: each tag has the mean ± a fifth.
 func TestTagsSpread(t *testing.T) {
 	for _, form := range []string{"user-%", "%", "10.0.0.%", "tenant-7:user-%", "%@example.com"} {
 		for _, tags := range []int{16, 12} {
@@ -141,8 +141,8 @@ func TestTagsSpread(t *testing.T) {
 	}
 }
 
-// The tags' slots, by third of a cluster of three equal masters. The split is
-// the CRC's and no choice of the library's; that no master is left out is.
+// The tags spread over a cluster of three equal masters. The CRC decides the split. The
+// library's choice is that every master has a tag.
 func TestTagsOverAClusterOfThree(t *testing.T) {
 	if got := slot("123456789"); got != 0x31C3 { // the CRC's check value
 		t.Fatalf("slot %#x", got)

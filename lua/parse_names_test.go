@@ -7,8 +7,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// What is built is read back, whatever the caller's key holds, and nothing else
-// is taken for a limiter's.
+// Parse reads every name that Names builds, with any caller's key. It accepts no other
+// name.
 func TestNamesAreReadBack(t *testing.T) {
 	n := lua.Names{Prefix: "hl", Tags: 16}
 	for _, key := range []string{"alice", "a:b", "y}:api:z", "{a}", "@fleet:x", "ip:2001:db8::/64", "*", " "} {
@@ -28,7 +28,7 @@ func TestNamesAreReadBack(t *testing.T) {
 		strings.TrimSuffix(state, "k"), strings.TrimSuffix(state, ":k"), n.State(3, "", "k"),
 	} {
 		if p, ok := n.Parse(other); ok {
-			t.Errorf("%q is taken for %+v", other, p)
+			t.Errorf("%q parsed as %+v, want no match", other, p)
 		}
 	}
 	if got, want := n.Pattern("api"), strings.Replace(n.State(3, "api", "*"), "{3}", "{*}", 1); got != want {

@@ -20,14 +20,14 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// start is a time of Redis in µs: 2025-11-13, with all the digits of today's.
+// start is a time of Redis in µs: 2025-11-13, with as many digits as a time of today.
 const start int64 = 1_763_000_000_000_000
 
 // store is a Redis to run the library on.
 type store struct {
 	rdb       *redis.Client
-	mini      *miniredis.Miniredis // nil for a real one
-	functions bool                 // FCALL for EVALSHA
+	mini      *miniredis.Miniredis // nil for a real Redis
+	functions bool                 // FCALL instead of EVALSHA
 }
 
 // onEachStore runs f on a real redis-server, over both protocols, on its
@@ -48,7 +48,7 @@ func realStore(t testing.TB, opts ...func(*redis.Options)) store {
 	return store{rdb: redistest.New(t).Client(t, opts...)}
 }
 
-// functionStore runs the scripts that the libraries hold as functions.
+// functionStore returns a store that runs the scripts as functions of the libraries.
 func functionStore(t testing.TB) store {
 	t.Helper()
 	st := realStore(t)
@@ -62,7 +62,7 @@ func functionStore(t testing.TB) store {
 	return st
 }
 
-// functions are the functions of scripts.
+// functions maps a script's SHA to its function.
 var functions = map[string]string{
 	lua.Batch.SHA: lua.Library.Batch, lua.TimedBatch.SHA: lua.TimedLibrary.Batch, lua.Fleet.SHA: lua.Library.Heartbeat, lua.SetSwitch.SHA: lua.Library.SetSwitch, lua.History.SHA: lua.Library.History,
 }
@@ -73,8 +73,8 @@ func miniStore(t *testing.T) store {
 	return store{rdb: redistest.Client(t, m.Addr()), mini: m}
 }
 
-// run is EVALSHA, or EVAL where the script is not loaded; FCALL where there is
-// a function for it.
+// run calls EVALSHA, or EVAL if the script is not loaded. It calls FCALL if the store uses
+// functions and the script has one.
 func (st store) run(script lua.Script, keys, argv []string) (any, error) {
 	args := make([]any, len(argv))
 	for i, a := range argv {
@@ -98,7 +98,7 @@ func (st store) batch(t testing.TB, env wire.Envelope, ops []wire.Op, now int64)
 	return st.send(t, keys, argv, ops, now)
 }
 
-// all runs ops that get all or nothing.
+// all runs an all-or-nothing batch.
 func (st store) all(t testing.TB, ops []wire.Op, now int64) wire.Reply {
 	t.Helper()
 	keys, argv := wire.EncodeAll(ops)
@@ -151,7 +151,7 @@ func (st store) del(t testing.TB, keys ...string) {
 	}
 }
 
-// ttl is PTTL: -1 for a key without one.
+// ttl returns the PTTL of a key: -1 for a key without a TTL.
 func (st store) ttl(t testing.TB, key string) time.Duration {
 	t.Helper()
 	d, err := st.rdb.PTTL(context.Background(), key).Result()
@@ -161,8 +161,7 @@ func (st store) ttl(t testing.TB, key string) time.Duration {
 	return d
 }
 
-// dump is everything that is stored, one line a key, to compare before and
-// after.
+// dump returns all stored data, one line per key, to compare before and after.
 func (st store) dump(t testing.TB) string {
 	t.Helper()
 	ctx := context.Background()
@@ -188,12 +187,12 @@ func (st store) dump(t testing.TB) string {
 	return strings.Join(lines, "\n")
 }
 
-// bucketText is how a bucket at rest is stored.
+// bucketText returns the stored text of a bucket whose only fields are these.
 func bucketText(unit, level, age, born, since int64) string {
 	return lua.EncodeState(algo.State{Unit: unit, Refill: 1, Level: level, Last: born + age, Born: born, Since: since})
 }
 
-// ints is a reply of integers.
+// ints returns a reply of integers.
 func ints(values ...int64) []any {
 	list := make([]any, len(values))
 	for i, v := range values {

@@ -7,7 +7,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// Once a batch has shown a gap, its replays do: the first reply may be lost.
+// The replays of a batch that showed a gap show it too, because the first reply may be
+// lost.
 func TestGapIsReplayed(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		st.batch(t, envelope(1), []wire.Op{owe("k", 1)}, start)
@@ -22,9 +23,8 @@ func TestGapIsReplayed(t *testing.T) {
 	})
 }
 
-// rollback is a bucket of five that three processes used up, and that Redis
-// then remembers as it was after the first; a and b are what the last two of
-// them saw.
+// rollback makes a bucket of five units that three processes used up. Redis is then rolled
+// back to the state after the first process. a and b are the views of the other two.
 func rollback(t *testing.T, st store) (a, b wire.View) {
 	st.batch(t, envelope(1), []wire.Op{owe("k", 1)}, start)
 	old := st.get(t, "k")
@@ -37,8 +37,8 @@ func rollback(t *testing.T, st store) (a, b wire.View) {
 	return a, b
 }
 
-// A state that was rolled back takes the level of the lowest view, whoever
-// tells first, and what was debited since on top.
+// A state that was rolled back gets the level of the lowest view, in any order of the
+// views. Units debited since then are subtracted as well.
 func TestRollbackIsMerged(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for order := range 2 {
@@ -56,9 +56,9 @@ func TestRollbackIsMerged(t *testing.T) {
 	})
 }
 
-// A batch that shows a gap holds its views against states of their own birth
-// by itself; any other only where its ops say so, and the view is not of the
-// future, nor within a unit of the state.
+// A batch that shows a gap merges its views into states of the same "created at". Any other
+// batch does so only for ops with Lost. A view from the future is not merged. A view less
+// than a unit below the state is not merged.
 func TestRollbackNeedsALoss(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for _, tc := range []struct {
@@ -85,7 +85,7 @@ func TestRollbackNeedsALoss(t *testing.T) {
 			if got := r.Answers[0]; got.Level != want.Level || got.Born != want.Born {
 				t.Errorf("%s: level %d born %d, want %d and %d", tc.name, got.Level, got.Born-start, want.Level, want.Born-start)
 			}
-			// Applied once: a rebirth is not a loss to the batch that made it.
+			// The view is merged once: the new "created at" is no loss to the batch that set it.
 			again := st.batch(t, envelope(tc.seq), []wire.Op{{Key: "k", Limit: ten, Op: algo.Op{View: v, Lost: tc.lost}}}, start+10)
 			if !again.Seen || again.Answers[0].Level != want.Level || again.Answers[0].Born != want.Born {
 				t.Errorf("%s, again: %+v", tc.name, again)

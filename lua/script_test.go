@@ -13,9 +13,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// golden is the SHA-1 of what Redis runs. A change of a script shows here, in
-// review: is a fleet that runs both versions for a while still right? When it
-// is, copy the sum from the failing test.
+// golden holds the SHA-1 of the scripts that Redis runs. A change of a script shows here in
+// review. The question is then: is a fleet correct that runs both versions for a while? If
+// it is, copy the sum from the failing test.
 var golden = map[string]string{
 	"Batch":     "8c8832223bff9cb8a98d0c2ab378f8707544f8bb",
 	"History":   "9564661d4aa2777a51d176f13ec0af1502a3f48f",
@@ -27,7 +27,7 @@ func TestGoldenScripts(t *testing.T) {
 	for name, script := range map[string]lua.Script{"Batch": lua.Batch, "History": lua.History, "Fleet": lua.Fleet, "SetSwitch": lua.SetSwitch} {
 		sum := sha1.Sum([]byte(script.Source))
 		if got := hex.EncodeToString(sum[:]); got != script.SHA || got != golden[name] {
-			t.Errorf("%s is %s, named %s, golden %s", name, got, script.SHA, golden[name])
+			t.Errorf("%s has the SHA-1 %s, Script.SHA = %s, want %s", name, got, script.SHA, golden[name])
 		}
 	}
 }
@@ -44,7 +44,7 @@ func TestScriptSHA(t *testing.T) {
 	})
 }
 
-// Each file says in its head what its parts are, as far as it has them.
+// The head of each file has the sections that this test lists for it.
 func TestScriptHeaders(t *testing.T) {
 	sections := map[string][]string{
 		"common.lua":    {"Numbers", "Kinds"},
@@ -83,8 +83,8 @@ func TestScriptHeaders(t *testing.T) {
 	}
 }
 
-// What the scripts may use: commands of Redis 6.2, and of Lua what Redis and
-// miniredis agree on. tostring and .. of a number lose digits of a timestamp.
+// The scripts may use commands of Redis 6.2, and the part of Lua on which Redis and
+// miniredis agree. tostring and .. of a number lose digits of a timestamp.
 func TestScriptsKeepToTheCommonGround(t *testing.T) {
 	commands := map[string]bool{
 		"TIME": true, "MGET": true, "SET": true, "ZADD": true, "ZREM": true, "ZCARD": true,

@@ -60,27 +60,27 @@ func TestSwitchIsToldWithHeartbeats(t *testing.T) {
 	})
 }
 
-// A Redis that was wiped, or went back to an older state, is told; of two
-// switches the later stands, whoever comes first.
+// Heartbeats restore the switch in a Redis that was wiped or rolled back. The later of two
+// switches holds, in any order of the heartbeats.
 func TestSwitchOutlivesRedis(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		old := st.setSwitch(t, 4, time.Hour)
 		seen := st.setSwitch(t, 2, time.Hour)
 		st.del(t, switchKey, fleetKey)
 		if b := st.pulse(t, wire.Pulse{Process: "late", Seen: old}); b.Flag != old {
-			t.Errorf("told of %+v, says %+v", old, b.Flag)
+			t.Errorf("after a heartbeat with %+v the switch is %+v", old, b.Flag)
 		}
 		if b := st.pulse(t, wire.Pulse{Process: "a", Seen: seen}); b.Flag != seen {
-			t.Errorf("told of %+v, says %+v", seen, b.Flag)
+			t.Errorf("after a heartbeat with %+v the switch is %+v", seen, b.Flag)
 		}
 		if b := st.pulse(t, wire.Pulse{Process: "late", Seen: old}); b.Flag != seen || st.readSwitch(t) != seen {
-			t.Errorf("the older one came back: %+v", b.Flag)
+			t.Errorf("the older switch came back: %+v", b.Flag)
 		}
 	})
 }
 
-// Cause: a switch that was stamped with a time in the future outlived whatever
-// was set after it, and one that was stamped beyond 2^53 outlived a FLUSHALL.
+// Regression: a switch with a time in the future outlived every later switch, and one with
+// a time beyond 2^53 outlived a FLUSHALL.
 func TestSwitchOfTheFutureIsTakenBack(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for _, ahead := range []int64{st.redisTime(t) + time.Hour.Microseconds(), 1 << 53, 1<<53 + 2, 9999999999999999} {
@@ -94,15 +94,15 @@ func TestSwitchOfTheFutureIsTakenBack(t *testing.T) {
 			if set.Switch != 0 || set.At < before || set.At > st.redisTime(t)+1 {
 				t.Errorf("at %d: set to %+v at %d", ahead, set, before)
 			}
-			// A process that heard of it before Redis's clock was set back, or by
-			// a version that believed it, does not bring it back...
+			// A process may have seen it before Redis's clock was set back, or from a version
+			// that accepted it. Its heartbeat does not bring the switch back...
 			if b := st.pulse(t, wire.Pulse{Process: "a", Seen: poison}); b.Flag != set || st.readSwitch(t) != set {
-				t.Errorf("at %d: told of %+v, says %+v, want %+v", ahead, poison, b.Flag, set)
+				t.Errorf("at %d: after a heartbeat with %+v the switch is %+v, want %+v", ahead, poison, b.Flag, set)
 			}
-			// ...but to a Redis that has lost all, and then it can be taken back.
+			// ...unless Redis has lost all data. Then the switch can be set back.
 			st.del(t, switchKey, fleetKey)
 			if b := st.pulse(t, wire.Pulse{Process: "a", Seen: poison}); b.Flag.Switch != 4 || b.Flag.At > b.Now {
-				t.Errorf("at %d: told of %+v, says %+v", ahead, poison, b.Flag)
+				t.Errorf("at %d: after a heartbeat with %+v the switch is %+v", ahead, poison, b.Flag)
 			}
 			if f := st.setSwitch(t, 0, time.Hour); st.readSwitch(t) != f || f.Switch != 0 {
 				t.Errorf("at %d: set to %+v", ahead, f)
@@ -126,7 +126,7 @@ func TestSwitchKeepsFields(t *testing.T) {
 	})
 }
 
-// It lives as long as somebody beats, and a TTL longer.
+// The switch lives one TTL beyond the last heartbeat of the fleet.
 func TestSwitchExpires(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		near := func(what string, want time.Duration) {
@@ -147,7 +147,7 @@ func TestSwitchExpires(t *testing.T) {
 	})
 }
 
-// What the library cannot have written is no switch, and does not stop a
+// A text that the library cannot have written counts as no switch, and does not stop a
 // heartbeat.
 func TestUnreadableSwitchIsNone(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
@@ -171,7 +171,7 @@ func TestUnreadableSwitchIsNone(t *testing.T) {
 	})
 }
 
-// Nothing is written where something cannot be read.
+// If an argument is unreadable, nothing is written.
 func TestSwitchRefusesWhatItCannotRead(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for _, bad := range []string{"", "x", "-1", "1.5", "0x1", "1e3", strings.Repeat("9", 40)} {
@@ -183,7 +183,7 @@ func TestSwitchRefusesWhatItCannotRead(t *testing.T) {
 				}
 			}
 			for _, argv := range [][]string{{bad, "1000"}, {"1", bad}} {
-				if argv[0] == "" { // reads
+				if argv[0] == "" { // a read
 					continue
 				}
 				if n, err := st.run(lua.SetSwitch, []string{switchKey}, argv); err == nil || !strings.Contains(err.Error(), "HLSWITCH ") {

@@ -10,9 +10,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// Cause: a field that a version did not know made a state lost, and a lost
-// bucket is a full one: a fleet of two versions would have granted a burst more
-// with each change of format.
+// Regression: an unknown field of a later version made a state count as lost, and a lost
+// bucket is full. A fleet of two versions would have granted one burst too many with each
+// change of the format.
 func TestFieldsOfALaterVersionStay(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for _, limit := range []hybridlimit.Limit{
@@ -39,7 +39,7 @@ func TestFieldsOfALaterVersionStay(t *testing.T) {
 					}
 				}
 			}
-			// The tail is bounded, also for those who can write to Redis.
+			// The tail is bounded, because other programs can write to Redis.
 			text := st.get(t, "k")
 			st.set(t, "k", text+strings.Repeat(" y5", 1000))
 			if a := st.one(t, "k", limit, algo.Op{}, start); a.Born != 0 {

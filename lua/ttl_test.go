@@ -11,8 +11,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// Every state outlives its time to full and the longest lease, on Redis's own
-// clock, and not by much.
+// Every state lives a little longer than its time to full plus the longest lease, on
+// Redis's own clock.
 func TestStateTTL(t *testing.T) {
 	day := hybridlimit.TokenBucket(1, 24*time.Hour, 1)
 	month := hybridlimit.TokenBucket(1, 24*time.Hour, 30)
@@ -38,14 +38,14 @@ func TestStateTTL(t *testing.T) {
 			got := st.ttl(t, "k")
 			need := tc.full + algo.MaxLease*time.Microsecond
 			if spare := algo.ClockSlack * time.Microsecond; got < need+spare-time.Since(sent)-time.Millisecond || got > need+spare+time.Millisecond {
-				t.Errorf("%s: TTL %v for %v", tc.name, got, need)
+				t.Errorf("%s: TTL = %v, want %v plus the clock slack", tc.name, got, need)
 			}
 		}
 	})
 }
 
-// So does every other kind: a window until late units cannot change it any
-// more, a log until its last entry leaves.
+// TestTTLOfEveryKind is TestStateTTL for the other algorithms. A window lives until late
+// units can no longer change it, a log until its last entry leaves.
 func TestTTLOfEveryKind(t *testing.T) {
 	const s, day = time.Second, 24 * time.Hour
 	onEachStore(t, func(t *testing.T, st store) {
@@ -77,8 +77,7 @@ func TestTTLOfEveryKind(t *testing.T) {
 	})
 }
 
-// The envelope and the epoch live as long as the batch says, from the last
-// batch on, seen ones included.
+// Every batch gives the envelope and the epoch the TTL of its header, even a seen batch.
 func TestEnvelopeTTL(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for _, seq := range []int64{1, 1, 2} {
@@ -89,15 +88,14 @@ func TestEnvelopeTTL(t *testing.T) {
 			st.batch(t, envelope(seq), []wire.Op{owe("k", 1)}, 0)
 			for _, key := range []string{"env", "epoch"} {
 				if got := st.ttl(t, key); got > time.Minute || got < time.Minute-time.Since(sent)-time.Millisecond {
-					t.Errorf("%d: %s lives %v", seq, key, got)
+					t.Errorf("batch %d: the TTL of %s = %v, want a minute", seq, key, got)
 				}
 			}
 		}
 	})
 }
 
-// Whatever a batch does, no key is left without a TTL, and what changes
-// nothing creates no key.
+// An op that changes nothing creates no key and writes none.
 func TestPeekAndDenialCreateNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for name, op := range map[string]algo.Op{
@@ -121,7 +119,7 @@ func TestPeekAndDenialCreateNothing(t *testing.T) {
 	})
 }
 
-// A random walk through everything a batch can do leaves a TTL on every key.
+// Every key has a TTL after random batches of all kinds of ops.
 func TestEveryKeyHasATTL(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		d := newDiffer(t, st, slices.Concat(diffLimits, diffQueues, diffWindows(hybridlimit.FixedWindow), diffWindows(hybridlimit.SlidingWindow)))

@@ -16,7 +16,8 @@ var everyKind = []hybridlimit.Limit{
 	hybridlimit.SlidingWindow(5, 10*time.Second), hybridlimit.SlidingLog(5, 10*time.Second),
 }
 
-// A queue tells when what it took is served, and how long it is full.
+// A queue answers with the delay until the granted units are served, and with the time for
+// which it stays full.
 func TestQueueDelays(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for _, tc := range []struct {
@@ -25,12 +26,12 @@ func TestQueueDelays(t *testing.T) {
 			{0, 1, 1, 0, 0},
 			{0, 1, 1, 100_000, 0},
 			{30_000, 2, 2, 170_000, 0},
-			{30_000, 2, 0, 0, 70_000}, // four less 30 ms are waiting
+			{30_000, 2, 0, 0, 70_000}, // the queue holds four units, less 30 ms of service
 			{30_000, 1, 1, 370_000, 70_000},
 			{100_000, 1, 1, 400_000, 100_000},
 			{600_000, 5, 5, 0, 100_000},
 			{600_000, 6, 0, 0, algo.Never},
-			{-400_000, 1, 0, 0, 1_100_000}, // frozen for the second that the clock stepped back
+			{-400_000, 1, 0, 0, 1_100_000}, // frozen, because the clock stepped back by a second
 		} {
 			a := st.one(t, "k", queued, algo.Op{Asks: []int64{tc.n}}, start+tc.at)
 			if a.Granted != tc.granted || a.Delay != tc.delay || a.Retry != tc.retry || a.Lease != 0 || a.Life != 0 {
@@ -38,7 +39,7 @@ func TestQueueDelays(t *testing.T) {
 			}
 		}
 		st.del(t, "k")
-		// Of several asks the first one's.
+		// With several asks, the delay is that of the first.
 		st.one(t, "k", queued, algo.Op{Owed: 1}, start)
 		a := st.one(t, "k", queued, algo.Op{Asks: []int64{2, 1, 9}}, start)
 		if a.Granted != 3 || a.Delay != 100_000 || a.Lease != 0 || a.Retry != algo.Never {
@@ -47,8 +48,8 @@ func TestQueueDelays(t *testing.T) {
 	})
 }
 
-// A lease of a queue is the slots behind what was granted: a part of what is
-// left, and no more than is used until the first of them is served.
+// A lease of a queue is the slots behind the granted units. It is a part of the free slots,
+// and at most the demand until its first slot is served.
 func TestSlots(t *testing.T) {
 	long := hybridlimit.LeakyQueue(100, time.Second, 400) // one each 10 ms
 	onEachStore(t, func(t *testing.T, st store) {
@@ -83,10 +84,10 @@ func TestSlots(t *testing.T) {
 	})
 }
 
-// A new limit leaves what stands in a queue, in units: nobody who comes starts
-// before those who were told a time. It used to leave the room, as a bucket
-// keeps what is left, so that a longer queue began with places taken by nobody,
-// and a shorter one forgot who stood in it.
+// A new limit keeps the waiting units of a queue, so that no new call starts before a call
+// that already has its time. Regression: it kept the free room, as a bucket keeps its
+// level. A longer queue then began with slots that no call had, and a shorter one forgot
+// waiting calls.
 func TestQueueKeepsWhatStandsInIt(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for _, tc := range []struct {
@@ -117,8 +118,7 @@ func TestQueueKeepsWhatStandsInIt(t *testing.T) {
 	})
 }
 
-// A patient ask takes what will be there within its delay, a burst ahead at
-// most.
+// An ask with MaxDelay takes units that come within its delay, at most a burst ahead.
 func TestMaxDelay(t *testing.T) {
 	const ms = 1000
 	onEachStore(t, func(t *testing.T, st store) {
@@ -155,7 +155,7 @@ func TestMaxDelay(t *testing.T) {
 	})
 }
 
-// A batch seen again tells what is left of its delay.
+// The answer to a seen batch has the rest of its delay.
 func TestDelayIsReplayed(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for _, limit := range []hybridlimit.Limit{ten, queued} {
@@ -177,14 +177,15 @@ func TestDelayIsReplayed(t *testing.T) {
 	})
 }
 
-// Units given back are there again: never above full, and never on the cheap.
+// Refunded units are available again. The level never exceeds full, and Since goes down
+// with the refund.
 func TestRefund(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for _, limit := range everyKind {
 			unit := unitOf(limit)
 			st.del(t, "k")
 			if a := st.one(t, "k", limit, algo.Op{Refund: 3}, start); a.Level != 5*unit || a.Born != 0 || st.dump(t) != "" {
-				t.Errorf("%v: to nobody: %+v left %q", limit, a, st.dump(t))
+				t.Errorf("%v: a refund to an unused key: %+v left %q", limit, a, st.dump(t))
 			}
 			st.one(t, "k", limit, algo.Op{Owed: 7}, start)
 			for i, want := range []int64{0, 2, 4, 5, 5} {
@@ -199,7 +200,7 @@ func TestRefund(t *testing.T) {
 					t.Errorf("%v: since %d", limit, s.Since)
 				}
 			}
-			// With a debit in one op: what is owed first.
+			// With a debit in one op: the debit comes first.
 			st.del(t, "k")
 			if a := st.one(t, "k", limit, algo.Op{Owed: 3, Refund: 2}, start); a.Level != 4*unit {
 				t.Errorf("%v: both: %+v", limit, a)
@@ -208,8 +209,8 @@ func TestRefund(t *testing.T) {
 	})
 }
 
-// A reset forgets use and debt, holds older views off, for as long as one
-// could say anything, and leaves younger ones.
+// A reset forgets usage and debt. It ignores older views for as long as one could lower the
+// level. It merges later views.
 func TestReset(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for _, limit := range everyKind {
@@ -230,23 +231,23 @@ func TestReset(t *testing.T) {
 				{Level: before.Level, At: start + 10, Born: 1},
 			} {
 				if a := st.one(t, "k", limit, algo.Op{View: view, Lost: true}, start+11); a.Level != 5*unit {
-					t.Errorf("%v: %+v of before was merged: %+v", limit, view, a)
+					t.Errorf("%v: the view %+v from before the reset was merged: %+v", limit, view, a)
 				}
 			}
 			if a := st.one(t, "k", limit, algo.Op{View: wire.View{Level: before.Level, At: start + 11, Born: 1}}, start+11); a.Level != before.Level {
-				t.Errorf("%v: a view of later was not merged: %+v", limit, a)
+				t.Errorf("%v: a view from after the reset was not merged: %+v", limit, a)
 			}
-			// In one op with units: they come after it.
+			// With units in the same op: the reset comes first.
 			if a := st.one(t, "k", limit, algo.Op{Reset: true, Owed: 1, Asks: []int64{2}}, start+12); a.Granted != 2 || a.Level != 2*unit {
 				t.Errorf("%v: with units: %+v", limit, a)
 			}
 		}
-		// Twice the time to full, and two seconds: a view in full debt of just
-		// before it is then worth nothing.
+		// The TTL is twice the time to full, and two seconds. After that, a view in full
+		// debt from just before the reset no longer lowers the level.
 		st.del(t, "k")
 		st.one(t, "k", ten, algo.Op{Reset: true}, 0)
 		if got := st.ttl(t, "k"); got > 3*time.Second || got < 2900*time.Millisecond {
-			t.Errorf("lives %v", got)
+			t.Errorf("TTL = %v, want 3 s", got)
 		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// A window of 10 s that begins at start, and the two limits of 10 units in it.
+// window is a window of 10 s that begins at start. The limits below have 10 units in it.
 const window int64 = 10_000_000
 
 var (
@@ -27,7 +27,7 @@ func TestBurstAroundABoundary(t *testing.T) {
 			granted, retry int64
 		}{
 			{fixed, 10, window},
-			// Nine tenths of the last window have to fade for one unit, all of it for ten.
+			// For ten units the whole last window has to fade.
 			{sliding, 0, 2*window - window},
 			{logged, 0, window - 1},
 		} {
@@ -42,14 +42,14 @@ func TestBurstAroundABoundary(t *testing.T) {
 			late := st.one(t, "k", tc.limit, algo.Op{Asks: []int64{10}}, start+window+a.Retry)
 			early := st.one(t, "k", tc.limit, algo.Op{Asks: []int64{10}}, start+window+a.Retry-1)
 			if tc.granted == 0 && (late.Granted != 10 || early.Granted != 0) {
-				t.Errorf("%v: at the retry %+v, before %+v", tc.limit, late, early)
+				t.Errorf("%v: at the retry %+v, a µs earlier %+v", tc.limit, late, early)
 			}
 		}
 	})
 }
 
-// What a fixed window has too much is repaid by the next, and by the one after
-// that; a full debt blocks one of them.
+// The next window repays the excess of a fixed window, and the window after it repays the
+// rest. A full debt blocks one window.
 func TestFixedWindowCarriesTheExcess(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		if a := st.one(t, "k", fixed, algo.Op{Owed: 13}, start); a.Level != -3 || a.Retry != window {
@@ -66,14 +66,14 @@ func TestFixedWindowCarriesTheExcess(t *testing.T) {
 		}
 		for i, want := range []int64{-10, 0, 10} {
 			if a := st.one(t, "k", fixed, algo.Op{}, start+int64(i+1)*window); a.Level != want {
-				t.Errorf("%d windows on: %+v, want %d", i, a, want)
+				t.Errorf("after %d more windows: %+v, want level %d", i, a, want)
 			}
 		}
 	})
 }
 
-// Units of the window before count there: in a carry, or in what fades. Older
-// ones are dropped, and said to be, however often the batch is sent.
+// Late units of the last window count there: they are carried, or they fade. Older units
+// are dropped. The answer reports this for every copy of the batch.
 func TestLateUnits(t *testing.T) {
 	number := start / window
 	late := func(limit hybridlimit.Limit, win int64) wire.Op {
@@ -84,9 +84,9 @@ func TestLateUnits(t *testing.T) {
 			limit                 hybridlimit.Limit
 			current, last, before int64 // level after it, in units
 		}{
-			// Of eight in the last window a fixed one carries nothing, of 14 four.
+			// With eight units in the last window a fixed window carries nothing, with 14 it carries four.
 			{fixed, 10 - 6 - 2, 10 - 4 - 2, 10 - 2},
-			// Half of them fade: two beside the six of this window do not fit.
+			// Half of them have faded. Beside the six units of this window, two more do not fit.
 			{sliding, 10 - 4 - 6, 10 - 7 - 2, 10 - 4 - 2},
 		} {
 			unit := algo.LimitOf(tc.limit).Unit()
@@ -114,14 +114,14 @@ func TestLateUnits(t *testing.T) {
 	})
 }
 
-// A lease and what else an answer allows die with the window; where that is
-// too soon there is none. It is a part of what is left and of the demand, of
-// five seconds at most.
+// A lease and every other permission of an answer end with the window. Too close to the end
+// there is no lease. A lease is at most a part of the units left, and at most the demand
+// until the end of the window, of five seconds at most.
 func TestWindowLeases(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for _, limit := range []hybridlimit.Limit{hybridlimit.FixedWindow(1000, 10*time.Second), hybridlimit.SlidingWindow(1000, 10*time.Second)} {
 			for _, tc := range []struct {
-				before      int64 // the window's end
+				before      int64 // µs before the window's end
 				op          algo.Op
 				lease, life int64
 			}{
@@ -144,8 +144,8 @@ func TestWindowLeases(t *testing.T) {
 	})
 }
 
-// A view restores a lost window to what was used when it was seen, in that
-// window only, and the highest use counts.
+// A view restores the usage of a lost window, in that window only. The highest usage
+// counts.
 func TestWindowViews(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for _, limit := range []hybridlimit.Limit{fixed, sliding} {
@@ -197,8 +197,8 @@ func TestWindowViews(t *testing.T) {
 	})
 }
 
-// A clock that steps back leaves a window standing for up to a second, and
-// takes it along by more: never an amnesty.
+// If the clock steps back by up to a second, the window stays. If it steps back further, the
+// window moves with the clock. Used units are never forgiven.
 func TestWindowsWhenTheClockStepsBack(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for _, limit := range []hybridlimit.Limit{fixed, sliding} {

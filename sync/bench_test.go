@@ -13,14 +13,14 @@ import (
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
-// echo answers at once and keeps no books.
+// echo answers at once and keeps no state.
 type echo struct{ answers [wire.MaxOps]wire.Answer }
 
 func (e *echo) Batch(_ context.Context, _ wire.Envelope, ops []wire.Op) (wire.Reply, error) {
 	return wire.Reply{Answers: e.answers[:len(ops)]}, nil
 }
 
-// counted tells when it was settled.
+// counted is an item that reports its Settle on a channel.
 type counted struct {
 	node    ratesync.Node
 	settled chan<- struct{}
@@ -31,9 +31,9 @@ func (*counted) Freeze(time.Time) (wire.Op, bool) { return wire.Op{Key: "k", Lim
 func (c *counted) Settle(ratesync.Answer)         { c.settled <- struct{}{} }
 func (*counted) Drop()                            {}
 
-// What the engine itself costs: from Enqueue to Settle, Redis and codec aside.
-// One op is the price of waking an idle lane, goroutine included. Many go as
-// two batches: the first, and what gathers meanwhile.
+// BenchmarkCycle measures the engine alone, from Enqueue to Settle, without Redis and the
+// codec. One op costs the start of an idle lane and its goroutine. Many ops go in two
+// batches: the first op, and the ops that gather meanwhile.
 func BenchmarkCycle(b *testing.B) {
 	for _, size := range []int{1, wire.MaxOps} {
 		b.Run(strconv.Itoa(size), func(b *testing.B) {

@@ -14,10 +14,10 @@ import (
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
-// trips after three misses, for 250 to 750 ms.
+// trips is a breaker that opens after three misses, for 250 to 750 ms.
 var trips = breaker.Config{Failures: 3, FailureRatio: -1, OpenFor: 500 * time.Millisecond, SlowCall: 100 * time.Millisecond}
 
-// open makes a breaker of trips open: its next calls fail.
+// open opens a breaker of trips with failed calls.
 func open(t *testing.T, br *circuit.Breaker) {
 	t.Helper()
 	for br.State() != breaker.Open {
@@ -29,7 +29,7 @@ func open(t *testing.T, br *circuit.Breaker) {
 	}
 }
 
-// outage is a Redis that is down until it is mended.
+// outage is a Redis that is down until mended.
 type outage struct{ mended time.Time }
 
 func (o outage) script(ctx context.Context, a attempt) (wire.Reply, error) {
@@ -39,8 +39,7 @@ func (o outage) script(ctx context.Context, a attempt) (wire.Reply, error) {
 	return applied(ctx, a)
 }
 
-// An open breaker lets nothing out; when its time is over, one batch is the
-// probe.
+// An open breaker permits no batch. When its open time is over, one batch is the probe.
 func TestBreakerPacesRetries(t *testing.T) {
 	inBubble(t, trips, func(t *testing.T, w *world) {
 		w.redis.script = outage{now().Add(5 * time.Second)}.script
@@ -56,7 +55,7 @@ func TestBreakerPacesRetries(t *testing.T) {
 			in := w.breaker.RetryIn()
 			time.Sleep(in - 1)
 			w.wantAttempts(sent)
-			// The lane looks when the time is over, give or take a millisecond.
+			// The lane asks again when the open time is over, within a millisecond.
 			time.Sleep(time.Millisecond + 1)
 			w.wantAttempts(sent + 1)
 		}
@@ -67,10 +66,11 @@ func TestBreakerPacesRetries(t *testing.T) {
 	})
 }
 
-// Nothing is frozen while the breaker is open: it would be stale by then.
+// No op is frozen while the breaker is open. It would be out of date when the breaker
+// closes.
 func TestOpenBreakerFreezesNothing(t *testing.T) {
 	long := trips
-	long.OpenFor = 2 * time.Minute // and 1 to 3 minutes in fact
+	long.OpenFor = 2 * time.Minute // with jitter, 1 to 3 minutes
 	inBubble(t, long, func(t *testing.T, w *world) {
 		open(t, w.breaker)
 		a := newItem(t, "a", 1)
@@ -85,14 +85,14 @@ func TestOpenBreakerFreezesNothing(t *testing.T) {
 	})
 }
 
-// A half-open breaker sees one batch, whatever waits in all lanes. Regression:
-// the lanes that were not the probe slept until it could be taken for lost,
-// max(OpenFor, 10·SlowCall) = 1 s, however soon it had succeeded.
+// A half-open breaker gets one batch, however many batches wait in the lanes. Regression:
+// the other lanes slept until the probe could count as lost, max(OpenFor, 10·SlowCall) = 1 s,
+// even if the probe had succeeded long before.
 func TestProbeIsOneBatch(t *testing.T) {
 	inBubble(t, trips, func(t *testing.T, w *world) {
 		w.redis.script = outage{now().Add(100 * time.Millisecond)}.script
 		var items []*item
-		due := now().Add(time.Millisecond) // so that each lane has one batch
+		due := now().Add(time.Millisecond) // later, so that each lane has one batch
 		for i := range 10 * tags {
 			it := newItem(t, fmt.Sprint(i), 1)
 			items = append(items, it)
@@ -119,8 +119,8 @@ func TestProbeIsOneBatch(t *testing.T) {
 	})
 }
 
-// A lane that was let through and finds nothing to say gives the place of the
-// probe back.
+// If the lane of the probe has nothing to send, it gives up the probe, and another lane
+// may be the probe.
 func TestEmptyProbe(t *testing.T) {
 	inBubble(t, trips, func(t *testing.T, w *world) {
 		open(t, w.breaker)
@@ -141,7 +141,7 @@ func TestEmptyProbe(t *testing.T) {
 	})
 }
 
-// A slow answer is an answer, and a failure to the breaker.
+// A slow answer is settled, and counts as a failure in the breaker.
 func TestSlowAnswersTrip(t *testing.T) {
 	inBubble(t, trips, func(t *testing.T, w *world) {
 		w.redis.script = func(ctx context.Context, a attempt) (wire.Reply, error) {
@@ -191,8 +191,9 @@ func TestBreakerPerTag(t *testing.T) {
 	})
 }
 
-// A process that waits for a core takes neither its own lateness for that of
-// Redis nor an answer that lies there for lost; nor does it wait for ever.
+// TestLatenessIsNotRedis checks a process that waits for a core. Its own lateness does not
+// count as slowness of Redis. An answer that has arrived but is not yet read does not
+// count as lost. The process still does not wait for ever.
 func TestLatenessIsNotRedis(t *testing.T) {
 	for _, tc := range []struct {
 		name         string
@@ -237,8 +238,8 @@ func TestLatenessIsNotRedis(t *testing.T) {
 	}
 }
 
-// A call that timed out while this process was later than the call was given
-// time says nothing; given that time, it does.
+// A time-out does not count against Redis if this process was late for about as long as
+// the call's time limit. It counts if the call got that much more time.
 func TestOutcome(t *testing.T) {
 	late := time.Duration(0)
 	e := ratesync.New(ratesync.Config{Timeout: timeout, Late: func() time.Duration { return late }})

@@ -13,8 +13,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// lanesRunning counts the goroutines of lanes. A bubble ends with a panic when
-// one outlives it, so this is only for those that should not run meanwhile.
+// lanesRunning counts the goroutines of lanes. A bubble panics if a goroutine outlives it,
+// so this count is only needed before the end of a bubble.
 func lanesRunning() int {
 	synctest.Wait()
 	buf := make([]byte, 1<<20)
@@ -46,15 +46,15 @@ func TestIdleLanesHaveNoGoroutine(t *testing.T) {
 	})
 }
 
-// What was frozen is dropped, what was only queued is not touched, and every
-// goroutine is gone when Close returns.
+// Close drops frozen ops and does not touch queued items. Every goroutine has ended when
+// Close returns.
 func TestClose(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		script func(context.Context, attempt) (wire.Reply, error)
 		after  time.Duration
 	}{
-		{"on its way", func(ctx context.Context, _ attempt) (wire.Reply, error) { return hangs(ctx) }, 0},
+		{"in flight", func(ctx context.Context, _ attempt) (wire.Reply, error) { return hangs(ctx) }, 0},
 		{"between attempts", func(context.Context, attempt) (wire.Reply, error) { return wire.Reply{}, errLost }, time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestClose(t *testing.T) {
 				began := now()
 				w.Close()
 				if n := lanesRunning(); n != 0 || now() != began {
-					t.Errorf("%d lanes run after Close, which took %v", n, now().Sub(began))
+					t.Errorf("%d lanes run after Close, Close took %v; want 0 and 0s", n, now().Sub(began))
 				}
 				w.Close()
 				for it, want := range map[*item][4]int64{frozen: {0, 0, 0, 1}, queued: {2, 0, 0, 0}, lazy: {3, 0, 0, 0}} {
@@ -85,7 +85,8 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// Close is not a failure of Redis: with a breaker that trips at once it shows.
+// Close does not count as a failure of Redis. The breaker of this test opens at the first
+// failure.
 func TestCloseDoesNotTrip(t *testing.T) {
 	cfg := trips
 	cfg.Failures = 1
@@ -101,7 +102,7 @@ func TestCloseDoesNotTrip(t *testing.T) {
 	})
 }
 
-// An answer that comes while closing is still an answer.
+// An answer that arrives during Close is settled.
 func TestAnswerWhileClosing(t *testing.T) {
 	inBubble(t, calm, func(t *testing.T, w *world) {
 		w.redis.script = func(ctx context.Context, a attempt) (wire.Reply, error) {
@@ -133,7 +134,7 @@ func TestEnqueueAfterClose(t *testing.T) {
 	})
 }
 
-// Regression: two calls of Close at once dropped what was frozen twice.
+// Regression: two concurrent calls of Close dropped frozen ops twice.
 func TestCloseAtOnce(t *testing.T) {
 	for range 50 {
 		w := newWorld(t, calm, nil)

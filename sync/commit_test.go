@@ -37,14 +37,14 @@ func TestUrgentGoesAtOnce(t *testing.T) {
 	})
 }
 
-// While one batch is on its way all else gathers for the next.
+// While one batch is in flight, other items gather for the next batch.
 func TestGroupCommit(t *testing.T) {
 	inBubble(t, calm, func(t *testing.T, w *world) {
 		first := newItem(t, "first", 1)
 		w.Enqueue(0, first, now())
 		want := map[string]int64{}
 		for i := range 10 {
-			synctest.Wait() // the lane has taken what was there
+			synctest.Wait() // the lane has taken the queued items
 			it := newItem(t, fmt.Sprint("k", i), int64(i+1))
 			want[it.name] = int64(i + 1)
 			w.Enqueue(0, it, now())
@@ -84,7 +84,7 @@ func TestTagsAreIndependent(t *testing.T) {
 		time.Sleep(rtt)
 		for _, a := range w.wantAttempts(tags) {
 			if a.env.Seq != 1 {
-				t.Errorf("%s begins at %d", a.env.Key, a.env.Seq)
+				t.Errorf("%s begins with sequence %d, want 1", a.env.Key, a.env.Seq)
 			}
 		}
 	})
@@ -102,12 +102,12 @@ func TestLazyWaitsUntilDue(t *testing.T) {
 		w.wantAttempts(0)
 		time.Sleep(time.Nanosecond)
 		if got := w.wantAttempts(1)[0].owed(); len(got) != 2 || got["b"] != 0 {
-			t.Errorf("due were a and c, sent %v", got)
+			t.Errorf("sent %v, want a and c", got)
 		}
-		// b became due while the batch was on its way.
+		// b became due while the batch was in flight.
 		time.Sleep(rtt)
 		if all := w.wantAttempts(2); !all[1].at.Equal(began.Add(interval + rtt)) {
-			t.Errorf("b went %v after it began", all[1].at.Sub(began))
+			t.Errorf("b was sent %v after the start, want a round trip after the interval", all[1].at.Sub(began))
 		}
 	})
 }
@@ -128,8 +128,7 @@ func TestDueMovesForwardOnly(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			inBubble(t, calm, func(t *testing.T, w *world) {
 				began := now()
-				// Another that is due before and one after, so that the heap has
-				// something to order.
+				// One item is due earlier and one later, so that the heap has an order to keep.
 				early, late := newItem(t, "early", 0), newItem(t, "late", 0)
 				w.Enqueue(1, early, began.Add(s/2))
 				w.Enqueue(1, late, began.Add(10*s))
@@ -148,7 +147,7 @@ func TestDueMovesForwardOnly(t *testing.T) {
 	}
 }
 
-// What is enqueued while its own batch is on its way goes with the next one.
+// An item that is enqueued while its own batch is in flight goes with the next batch.
 func TestEnqueueDuringFlight(t *testing.T) {
 	inBubble(t, calm, func(t *testing.T, w *world) {
 		a := newItem(t, "a", 1)
@@ -195,7 +194,7 @@ func TestNothingToSayIsNotSent(t *testing.T) {
 		time.Sleep(2 * rtt)
 		all := w.wantAttempts(1)
 		if got := all[0].owed(); !maps.Equal(got, map[string]int64{"a": 1}) || all[0].env.Seq != 1 {
-			t.Errorf("sent %v as %d", got, all[0].env.Seq)
+			t.Errorf("sent %v with sequence %d", got, all[0].env.Seq)
 		}
 		if got := w.Stats(); got != (ratesync.Stats{Messages: 1, Ops: 1}) {
 			t.Errorf("%+v", got)
@@ -212,7 +211,7 @@ func TestLargeBatchesAreSplit(t *testing.T) {
 			items[i] = newItem(t, fmt.Sprint(i), 1)
 			w.Enqueue(0, items[i], began.Add(time.Millisecond))
 		}
-		time.Sleep(10 * rtt) // they keep away in between
+		time.Sleep(10 * rtt) // the lane pauses between full batches
 		var sizes []int
 		for _, a := range w.wantAttempts(3) {
 			sizes = append(sizes, len(a.ops))
@@ -234,7 +233,7 @@ func TestLargeBatchesAreSplit(t *testing.T) {
 func TestRTT(t *testing.T) {
 	inBubble(t, calm, func(t *testing.T, w *world) {
 		if w.RTT() != 0 {
-			t.Errorf("%v before the first answer", w.RTT())
+			t.Errorf("RTT = %v before the first answer, want 0", w.RTT())
 		}
 		delays := []time.Duration{8 * time.Millisecond, 16 * time.Millisecond}
 		w.redis.script = func(ctx context.Context, a attempt) (wire.Reply, error) {
@@ -249,14 +248,14 @@ func TestRTT(t *testing.T) {
 			w.Enqueue(i, a, now())
 			time.Sleep(timeout / 2)
 			if w.RTT() != want[i] {
-				t.Errorf("%v after %v, want %v", w.RTT(), delays[:i+1], want[i])
+				t.Errorf("RTT = %v after %v, want %v", w.RTT(), delays[:i+1], want[i])
 			}
 		}
 		a := newItem(t, "a", 1)
 		w.Enqueue(2, a, now())
 		time.Sleep(2 * timeout)
 		if w.RTT() != want[1] {
-			t.Errorf("%v after failures", w.RTT())
+			t.Errorf("RTT = %v after failures, want no change", w.RTT())
 		}
 	})
 }

@@ -2,7 +2,7 @@ package ratesync
 
 import "context"
 
-// Idle waits until no lane has anything queued or on its way, or for ctx.
+// Idle waits until no lane has an item queued or in flight, or until ctx ends.
 func (e *Engine) Idle(ctx context.Context) error {
 	for i := range e.lanes {
 		l := &e.lanes[i]
@@ -23,7 +23,7 @@ func (e *Engine) Idle(ctx context.Context) error {
 	return nil
 }
 
-// Queued is how many items a tag has queued.
+// Queued returns the number of items in a tag's queue.
 func (e *Engine) Queued(tag int) int {
 	l := &e.lanes[tag]
 	l.mu.Lock()

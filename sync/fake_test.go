@@ -33,12 +33,12 @@ type attempt struct {
 	ops []wire.Op
 }
 
-// String is an attempt as a line: "#3 at 15:04:05.002: hl:v2:{0}:@env:p 2, 7 ops".
+// String returns the attempt as a line: "#3 at 05.002000: hl:v2:{0}:@env:p 2, 7 ops".
 func (a attempt) String() string {
 	return fmt.Sprintf("#%d at %s: %s %d, %d ops", a.n, a.at.Format("05.000000"), a.env.Key, a.env.Seq, len(a.ops))
 }
 
-// owed is the units of each op, by key.
+// owed returns the owed units of the ops, by key.
 func (a attempt) owed() map[string]int64 {
 	m := map[string]int64{}
 	for _, op := range a.ops {
@@ -47,15 +47,15 @@ func (a attempt) owed() map[string]int64 {
 	return m
 }
 
-// fakeRedis is a Caller that answers by script, after rtt, and checks what
-// must hold of every call whatever the test: one batch of a tag on its way,
-// sequences without a gap, and the same content under the same sequence.
+// fakeRedis is a Caller that answers by script. In every test it checks three rules: a tag
+// has one batch in flight, sequences have no gap, and a sequence always has the same
+// content.
 type fakeRedis struct {
 	t *testing.T
-	// script says what an attempt gets. Nil: applied, after rtt.
+	// script answers an attempt. Nil: applied.
 	script func(ctx context.Context, a attempt) (wire.Reply, error)
-	// empty is whether a batch may carry nothing, as those that ask whether
-	// Redis still refuses do.
+	// empty permits a batch without ops. A lane sends these to test whether Redis
+	// still refuses.
 	empty bool
 
 	mu       sync.Mutex
@@ -81,7 +81,7 @@ func (f *fakeRedis) begin(env wire.Envelope, ops []wire.Op) attempt {
 		f.flying, f.last, f.content = map[string]bool{}, map[string]wire.Envelope{}, map[string][]wire.Op{}
 	}
 	if f.flying[env.Key] {
-		f.t.Errorf("two batches of %s on their way", env.Key)
+		f.t.Errorf("two batches of %s in flight", env.Key)
 	}
 	f.flying[env.Key] = true
 	switch last := f.last[env.Key]; env.Seq {
@@ -89,13 +89,13 @@ func (f *fakeRedis) begin(env wire.Envelope, ops []wire.Op) attempt {
 		f.last[env.Key], f.content[env.Key] = env, slices.Clone(ops)
 	case last.Seq:
 		if env != last || !reflect.DeepEqual(ops, f.content[env.Key]) {
-			f.t.Errorf("%s %d was %+v, now %+v", env.Key, env.Seq, f.content[env.Key], ops)
+			f.t.Errorf("%s: sequence %d was %+v, now %+v", env.Key, env.Seq, f.content[env.Key], ops)
 		}
 	default:
 		f.t.Errorf("%s: sequence %d after %d", env.Key, env.Seq, last.Seq)
 	}
 	if len(ops) == 0 && !f.empty || len(ops) > wire.MaxOps {
-		f.t.Errorf("a batch of %d ops", len(ops))
+		f.t.Errorf("a batch has %d ops", len(ops))
 	}
 	a := attempt{n: len(f.attempts), at: time.Now(), env: env, ops: f.content[env.Key]}
 	f.attempts = append(f.attempts, a)
@@ -114,7 +114,7 @@ func (f *fakeRedis) all() []attempt {
 	return slices.Clone(f.attempts)
 }
 
-// applied answers after rtt, unless ctx ends before.
+// applied answers after rtt, unless ctx ends first.
 func applied(ctx context.Context, a attempt) (wire.Reply, error) {
 	if err := wait(ctx, rtt); err != nil {
 		return wire.Reply{}, err
@@ -130,7 +130,7 @@ func replyTo(a attempt) wire.Reply {
 	return r
 }
 
-// hangs answers nothing until ctx ends.
+// hangs gives no answer until ctx ends.
 func hangs(ctx context.Context) (wire.Reply, error) {
 	<-ctx.Done()
 	return wire.Reply{}, ctx.Err()
@@ -147,8 +147,8 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// item owes units and keeps account of them. It fails the test when the
-// engine does not keep to the terms of Item.
+// item owes units and counts them. It fails the test if the engine breaks the contract of
+// Item.
 type item struct {
 	t    *testing.T
 	name string
@@ -206,7 +206,7 @@ func (i *item) Settle(a ratesync.Answer) {
 	i.mu.Lock()
 	n := i.thaw("Settle")
 	if a.Level != n {
-		i.t.Errorf("%s: the answer to %d units for %d", i.name, a.Level, n)
+		i.t.Errorf("%s: got the answer to %d units, want that to %d", i.name, a.Level, n)
 	}
 	i.paid += n
 	i.answers = append(i.answers, a)
@@ -225,7 +225,7 @@ func (i *item) Drop() {
 	}
 }
 
-// account is pending, in flight, paid and lost units.
+// account returns the pending, in-flight, paid and lost units.
 func (i *item) account() [4]int64 {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -280,7 +280,7 @@ func inBubble(t *testing.T, cfg breaker.Config, f func(t *testing.T, w *world)) 
 	synctest.Test(t, func(t *testing.T) { f(t, newWorld(t, cfg, nil)) })
 }
 
-// wantAttempts compares how many there were, and returns them.
+// wantAttempts fails the test unless there were n attempts, and returns them.
 func (w *world) wantAttempts(n int) []attempt {
 	w.t.Helper()
 	synctest.Wait()

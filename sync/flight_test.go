@@ -15,15 +15,15 @@ import (
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
-// oneByOne is a Redis that does one batch after the other, at 15 µs an op, half
+// oneByOne is a Redis that applies one batch after the other, in 15 µs per op. It is half
 // a round trip away.
 type oneByOne struct {
 	f    *fakeRedis
 	turn chan struct{} // holds one
 
 	mu   sync.Mutex
-	took []time.Duration // of each call
-	now  int             // ops on their way
+	took []time.Duration // duration of each call
+	now  int             // ops in flight
 	most int
 }
 
@@ -54,8 +54,8 @@ func (o *oneByOne) note(ops int, took time.Duration) {
 	}
 }
 
-// flood has so many items sync at once over 16 tags, and says how long that
-// took and how long the slowest call.
+// flood syncs items at once over 16 tags. It returns the duration of all, the duration of
+// the slowest call, and the most ops in flight.
 func flood(t *testing.T, inFlight, items int) (all, slowest time.Duration, most int) {
 	synctest.Test(t, func(t *testing.T) {
 		var o *oneByOne
@@ -64,7 +64,7 @@ func flood(t *testing.T, inFlight, items int) (all, slowest time.Duration, most 
 			cfg.Caller, cfg.Names.Tags, cfg.InFlight = o, 16, inFlight
 			o.f.script = o.serve
 		})
-		began := now().Add(time.Millisecond) // when all are there
+		began := now().Add(time.Millisecond) // when all items are enqueued
 		made := make([]*item, items)
 		for i := range made {
 			made[i] = newItem(t, fmt.Sprint("k", i), 1)
@@ -83,22 +83,22 @@ func flood(t *testing.T, inFlight, items int) (all, slowest time.Duration, most 
 	return all, slowest, most
 }
 
-// Cause: the batches of all tags waited for each other in Redis, each on its own
-// clock: a flood of cold keys made a Redis that was well look slow, and opened
-// the breaker. With a bound they wait here, and it takes no longer.
+// Regression: the batches of all tags waited for each other in Redis, each with its clock
+// running. A flood of cold keys made a healthy Redis look slow, and opened the breaker.
+// With a bound the batches wait in the process, and the total time is no longer.
 func TestFloodWaitsBeforeItsClockStarts(t *testing.T) {
 	const batch = wire.MaxOps * 15 * time.Microsecond
 	all, slowest, most := flood(t, 4*wire.MaxOps, 16*10*wire.MaxOps)
 	free, crowd, crowded := flood(t, 0, 16*10*wire.MaxOps)
-	t.Logf("%v, slowest call %v, %d ops at a time; without a bound %v, %v, %d", all, slowest, most, free, crowd, crowded)
+	t.Logf("with a bound: %v in all, slowest call %v, %d ops at a time; without: %v, %v, %d", all, slowest, most, free, crowd, crowded)
 	if slowest > rtt+4*batch || most > 4*wire.MaxOps {
 		t.Errorf("a call took %v, with %d ops at a time", slowest, most)
 	}
 	if crowd < 15*batch || crowded != 16*wire.MaxOps {
-		t.Errorf("without a bound a call took %v, with %d ops at a time: nothing is shown", crowd, crowded)
+		t.Errorf("without a bound a call took %v, with %d ops at a time: the test does not show the problem", crowd, crowded)
 	}
 	if all > free+free/20 {
-		t.Errorf("it took %v, and %v without a bound", all, free)
+		t.Errorf("took %v with a bound, %v without", all, free)
 	}
 }
 
@@ -109,15 +109,15 @@ func TestSmallBatchesFlyTogether(t *testing.T) {
 	}
 }
 
-// A bound below a batch lets one through at a time.
+// A bound below the size of a batch permits one batch at a time.
 func TestFlightOfOneBatch(t *testing.T) {
 	if _, _, most := flood(t, 1, 16*2*wire.MaxOps); most != wire.MaxOps {
-		t.Errorf("%d ops at a time", most)
+		t.Errorf("%d ops at a time, want one batch", most)
 	}
 }
 
-// A Redis that hangs keeps nobody but those who are on their way, each for a
-// time-out, and Close waits for none of those who wait here.
+// A hanging Redis delays only the batches in flight, each for one time-out. Close does not
+// wait for batches that wait in the process.
 func TestFlightWithARedisThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all atomic.Bool

@@ -11,8 +11,8 @@ import (
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
-// A loss is told once, before the answer that shows it is settled, and under
-// no lock; the first epoch that is seen is none.
+// OnLoss is called once per loss, before the answer that shows the loss is settled, and
+// without a lock. The first epoch is not a loss.
 func TestOnLoss(t *testing.T) {
 	const quiet = ratesync.EnvelopeTTL
 	type told struct {
@@ -44,7 +44,7 @@ func TestOnLoss(t *testing.T) {
 				w = newWorld(t, calm, func(c *ratesync.Config) {
 					c.OnLoss = func(tag int, sure bool) {
 						heard = append(heard, told{settled, tag, sure})
-						w.Stats() // no lock is held: these would wait for it for ever
+						w.Stats() // no lock is held: with a lock these calls would block for ever
 						w.Enqueue(tag, other, now().Add(time.Hour))
 					}
 				})
@@ -63,14 +63,14 @@ func TestOnLoss(t *testing.T) {
 					time.Sleep(10 * time.Millisecond)
 				}
 				if w.wantAttempts(len(tc.epochs)); !slices.Equal(heard, tc.want) {
-					t.Errorf("heard %v, want %v", heard, tc.want)
+					t.Errorf("OnLoss got %v, want %v", heard, tc.want)
 				}
 			})
 		})
 	}
 }
 
-// Each tag has its own epoch, and nobody need listen.
+// Each tag has its own epoch. OnLoss may be nil.
 func TestEpochsAreOfTags(t *testing.T) {
 	inBubble(t, calm, func(_ *testing.T, w *world) {
 		w.redis.script = func(ctx context.Context, a attempt) (wire.Reply, error) {

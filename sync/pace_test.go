@@ -9,8 +9,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// However many keys are due in however many lanes: they take up half of a
-// connection's time, not all of it, and each is told in the end.
+// TestWhatCanWaitTakesHalf checks that due keys take half of a connection's time, for any
+// number of keys and lanes. Every key is settled in the end.
 func TestWhatCanWaitTakesHalf(t *testing.T) {
 	for _, lanes := range []int{1, 4} {
 		t.Run(fmt.Sprint(lanes), func(t *testing.T) {
@@ -30,12 +30,12 @@ func TestWhatCanWaitTakesHalf(t *testing.T) {
 				if !w.Behind() {
 					t.Error("not behind, with full batches left")
 				}
-				// Lanes are about as often on their way as one that rests as long
-				// as it takes.
+				// All lanes together send about as often as one lane that rests one
+				// round trip after each round trip.
 				time.Sleep(100*rtt - rtt)
 				sent := len(w.redis.all())
 				if want := 50; sent < want*8/10 || sent > want*12/10+lanes {
-					t.Errorf("%d batches in %d round trips, want about %d", sent, 100, want)
+					t.Errorf("sent %d batches in %d round trips, want about %d", sent, 100, want)
 				}
 				time.Sleep(time.Duration(3*lanes*batches) * rtt)
 				synctest.Wait()
@@ -52,18 +52,18 @@ func TestWhatCanWaitTakesHalf(t *testing.T) {
 	}
 }
 
-// What is urgent does not wait for what can, in its lane or in another, and
-// takes nothing of it along: that would be as much as before.
+// An urgent item does not wait for items that can wait, in its lane or in another. Its
+// batch carries no items that can wait. They would take as much of Redis's time as before.
 func TestUrgentPassesWhatWaits(t *testing.T) {
 	inBubble(t, calm, func(t *testing.T, w *world) {
 		for i := range 20 * wire.MaxOps {
 			w.Enqueue(i%2, newItem(t, fmt.Sprint(i), 1), now().Add(time.Millisecond))
 		}
 		time.Sleep(time.Millisecond + rtt + rtt/2)
-		synctest.Wait() // the first batch is back, and all others wait
+		synctest.Wait() // the first batches are answered, and all others wait
 		before := len(w.redis.all())
 		if before != 2 {
-			t.Fatalf("%d batches, want one of each lane", before)
+			t.Fatalf("%d batches, want one per lane", before)
 		}
 		for lane := range 3 {
 			began := now()
@@ -73,7 +73,7 @@ func TestUrgentPassesWhatWaits(t *testing.T) {
 			all := w.redis.all()
 			last := all[len(all)-1]
 			if len(all) != before+1 || len(last.ops) != 1 || last.ops[0].Key != it.name || !last.at.Equal(began) {
-				t.Errorf("lane %d: %d batches more, the last at %v of %d ops", lane, len(all)-before, last.at.Sub(began), len(last.ops))
+				t.Errorf("lane %d: %d more batches, the last after %v with %d ops; want one, at once, with one op", lane, len(all)-before, last.at.Sub(began), len(last.ops))
 			}
 			before++
 		}

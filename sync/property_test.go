@@ -15,14 +15,14 @@ import (
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
-// ledger is what Redis does with envelopes, behind a network that loses,
-// delays and repeats.
+// ledger applies envelopes as Redis does, behind a network that loses, delays and repeats
+// messages.
 type ledger struct {
 	mu      sync.Mutex // guards the rest, rng included
 	rng     *rand.Rand
 	last    map[string]int64 // sequence by envelope
 	applied map[string]int64 // units by op key
-	late    []attempt        // copies still under way
+	late    []attempt        // copies still in flight
 	faulty  bool
 }
 
@@ -64,9 +64,9 @@ func (l *ledger) script(ctx context.Context, a attempt) (wire.Reply, error) {
 	l.mu.Unlock()
 
 	switch fate {
-	case 0: // request lost, and it is noticed
+	case 0: // request lost, and the loss is noticed
 		return wire.Reply{}, errLost
-	case 1: // or not
+	case 1: // request lost, and the loss is not noticed
 		return hangs(ctx)
 	}
 	if err := wait(ctx, there); err != nil { // a packet in flight arrives all the same
@@ -81,9 +81,9 @@ func (l *ledger) script(ctx context.Context, a attempt) (wire.Reply, error) {
 		return wire.Reply{}, errLost
 	case 3:
 		return hangs(ctx)
-	case 4: // repeated on the way
+	case 4: // repeated by the network, later
 		l.keep(a)
-	case 5: // two at once
+	case 5: // delivered twice at once
 		l.mu.Lock()
 		l.deliver(a)
 		l.mu.Unlock()
@@ -100,14 +100,14 @@ func (l *ledger) keep(a attempt) {
 	l.late = append(l.late, a)
 }
 
-// schedule is one run: many nodes that owe at random moments, over a network
-// that fails for a while.
+// schedule is one run: many items that owe units at random times, over a network that
+// fails for a while.
 type schedule struct {
 	*world
 	rng    *rand.Rand
 	ledger *ledger
 	items  []*item
-	owed   []int64 // units that each item was told of
+	owed   []int64 // units given to each item
 }
 
 func newSchedule(t *testing.T, rng *rand.Rand) *schedule {
@@ -131,7 +131,7 @@ func newSchedule(t *testing.T, rng *rand.Rand) *schedule {
 	return s
 }
 
-// act lets one item owe, and mostly enqueues it.
+// act adds units to one item, and in most cases enqueues it.
 func (s *schedule) act() {
 	i := s.rng.IntN(len(s.items))
 	n := s.rng.Int64N(4)
@@ -149,9 +149,9 @@ func (s *schedule) act() {
 	}
 }
 
-// Whatever the network does: every unit is settled or dropped exactly once,
-// and Redis has applied what was settled. The fake compares the rest at each
-// call: one batch of a tag on its way, frozen content, sequences by one.
+// TestEveryUnitOnce checks that every unit is settled or dropped exactly once, under any
+// fault of the network. Redis has applied every settled unit. The fake checks the other
+// rules at each call: one batch per tag in flight, frozen content, sequences without a gap.
 func TestEveryUnitOnce(t *testing.T) {
 	rng := testenv.Rand(t)
 	runs := testenv.Runs(200, 3000)
@@ -182,7 +182,7 @@ func TestEveryUnitOnce(t *testing.T) {
 	}
 }
 
-// settle mends the network and pays everything.
+// settle ends the faults of the network and pays all units.
 func (s *schedule) settle() {
 	s.ledger.mu.Lock()
 	s.ledger.faulty = false
@@ -206,7 +206,7 @@ func (s *schedule) check(closed bool) {
 			s.t.Errorf("item %d: owed %d; %d pending, %d in flight, %d paid, %d lost", i, s.owed[i], pending, inflight, paid, lost)
 		case !closed && (pending != 0 || lost != 0):
 			s.t.Errorf("item %d: %d pending and %d lost when idle", i, pending, lost)
-		case applied < paid || applied > paid+lost: // what Close gave up may have arrived
+		case applied < paid || applied > paid+lost: // dropped units may have arrived
 			s.t.Errorf("item %d: %d paid, %d lost, Redis has applied %d", i, paid, lost, applied)
 		}
 	}

@@ -11,11 +11,11 @@ import (
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
-// instant answers at once, so that lanes go idle as often as they can.
+// instant answers at once, so that lanes become idle as often as possible.
 func instant(_ context.Context, a attempt) (wire.Reply, error) { return replyTo(a), nil }
 
-// A node that is enqueued while its lane goes idle is not forgotten: each
-// round waits for its answer, or hangs for ever.
+// A node that is enqueued while its lane becomes idle is not forgotten. Each round waits
+// for its answer; a forgotten node would block the test for ever.
 func TestEnqueueWhileGoingIdle(t *testing.T) {
 	w := newWorld(t, calm, nil)
 	w.redis.script = instant
@@ -35,7 +35,7 @@ func TestEnqueueWhileGoingIdle(t *testing.T) {
 	all.Wait()
 }
 
-// Everything at once: enqueues, flushes, reads of the statistics, and Close.
+// TestConcurrentUse runs Enqueue, Idle, Stats, RTT and Close concurrently.
 func TestConcurrentUse(t *testing.T) {
 	for range 20 {
 		w := newWorld(t, calm, nil)

@@ -23,14 +23,13 @@ import (
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
-// debtor is an Item with a real limit. It takes any answer.
+// debtor is an Item with a real limit. It accepts any answer.
 type debtor struct {
 	*item
 	key string
 }
 
-// slowLimit gives nothing back within a test, so that what is missing is what
-// was debited.
+// slowLimit refills nothing within a test, so that the missing units are the debited ones.
 var slowLimit = hybridlimit.TokenBucket(1, 24*time.Hour, 20_000)
 
 func (d *debtor) Freeze(at time.Time) (wire.Op, bool) {
@@ -40,7 +39,7 @@ func (d *debtor) Freeze(at time.Time) (wire.Op, bool) {
 }
 
 func (d *debtor) Settle(a ratesync.Answer) {
-	a.Level = d.account()[1] // the fake's echo
+	a.Level = d.account()[1] // item expects the fake's echo
 	d.item.Settle(a)
 }
 
@@ -90,10 +89,10 @@ func (p *party) owe(times int) {
 	}
 }
 
-// breathe lets up to a millisecond pass between two events.
+// breathe waits for up to a millisecond.
 func breathe(rng *rand.Rand) { <-time.After(time.Duration(rng.Int64N(int64(time.Millisecond)))) }
 
-// check compares what was paid with what Redis has debited, key by key.
+// check compares the paid units with the units that Redis has debited, for each key.
 func (p *party) check(rdb *redis.Client) {
 	p.t.Helper()
 	total := int64(0)
@@ -128,15 +127,15 @@ func lossy(seed *rand.Rand, delay time.Duration) redistest.Script {
 			return redistest.DropRequest(redistest.ThenClose)
 		case 2:
 			return redistest.Duplicate()
-		case 3: // longer than an attempt: it arrives when nobody waits for it
+		case 3: // longer than an attempt: the reply comes after the attempt has ended
 			return redistest.Delay(delay)
 		}
 		return redistest.Forward()
 	}
 }
 
-// From Freeze to Redis and back, over a network that loses, repeats and delays,
-// in virtual time: Redis debits each unit once.
+// TestExactlyOnceInABubble checks that Redis debits each unit once, in virtual time, over
+// a network that loses, repeats and delays messages.
 func TestExactlyOnceInABubble(t *testing.T) {
 	rng := testenv.Rand(t)
 	var seen, failures uint64
@@ -153,7 +152,7 @@ func TestExactlyOnceInABubble(t *testing.T) {
 			if err := p.Idle(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(time.Second) // what is late arrives
+			time.Sleep(time.Second) // late messages arrive
 			p.check(bubble.Client(nil))
 			st := p.Stats()
 			t.Logf("%+v", st)
@@ -165,8 +164,8 @@ func TestExactlyOnceInABubble(t *testing.T) {
 	}
 }
 
-// The same on a real Redis, with what a bubble does not have: sockets, and
-// scripts or functions that are flushed meanwhile.
+// TestExactlyOnceOnRedis is TestExactlyOnceInABubble on a real Redis. It has what a bubble
+// lacks: sockets, and scripts or functions that are flushed during the test.
 func TestExactlyOnceOnRedis(t *testing.T) {
 	t.Run("scripts", func(t *testing.T) { exactlyOnceOnRedis(t, false) })
 	t.Run("functions", func(t *testing.T) { exactlyOnceOnRedis(t, true) })
@@ -200,8 +199,8 @@ func exactlyOnceOnRedis(t *testing.T, functions bool) {
 	}
 }
 
-// What Redis refuses for good is recognised as such from a real one, over both
-// protocols, and so is a batch that is older than the last.
+// TestRefusedByRedis checks on a real Redis, over both protocols, that a permanent refusal
+// is recognised. A batch older than the last one is recognised as stale.
 func TestRefusedByRedis(t *testing.T) {
 	server := redistest.New(t)
 	for _, protocol := range []int{2, 3} {

@@ -28,9 +28,9 @@ func (r refusal) Is(target error) bool {
 
 var _ redis.Error = refusal("")
 
-// What Redis will never apply is dropped and told, and the next batch goes on
-// with the next sequence; of an identity that nobody has where another used the
-// lane's, and the batch may have been applied before.
+// A batch that Redis will never apply is dropped and reported. The next batch has the next
+// sequence. If another process used the lane's identity and the batch may have been
+// applied before, the next batch has a new identity.
 func TestRefused(t *testing.T) {
 	type told struct {
 		tag, ops int
@@ -40,7 +40,7 @@ func TestRefused(t *testing.T) {
 		name  string
 		reply wire.Reply
 		err   error
-		lost  bool // the first answer
+		lost  bool // the first answer is lost
 		want  string
 		seq   int64 // of the next batch
 	}{
@@ -55,7 +55,7 @@ func TestRefused(t *testing.T) {
 				w = newWorld(t, calm, func(c *ratesync.Config) {
 					c.OnRefused = func(tag, ops int, err error) {
 						heard = append(heard, told{tag, ops, err})
-						// No lock is held: these would wait for it for ever.
+						// No lock is held: with a lock these calls would block for ever.
 						w.Stats()
 						w.Enqueue(tag, b, now())
 					}
@@ -81,16 +81,16 @@ func TestRefused(t *testing.T) {
 				}
 				last := all[len(all)-1]
 				if got := last.owed(); last.env.Seq != tc.seq || got["a"] != 10 || got["b"] != 2 || tc.lost == (last.env.Key == all[0].env.Key) {
-					t.Errorf("then %v, %v", last, got)
+					t.Errorf("the next batch is %v with %v", last, got)
 				}
 				if a.account() != [4]int64{0, 0, 10, 1} {
 					t.Errorf("a: %v", a.account())
 				}
 				if len(heard) != 1 || heard[0].tag != 1 || heard[0].ops != 1 || !strings.HasPrefix(heard[0].err.Error(), tc.want) {
-					t.Errorf("heard %v, want %q", heard, tc.want)
+					t.Errorf("OnRefused got %v, want %q", heard, tc.want)
 				}
 				if got := w.Stats(); got != want {
-					t.Errorf("%+v, want %+v", got, want)
+					t.Errorf("Stats = %+v, want %+v", got, want)
 				}
 			})
 		})
@@ -114,8 +114,8 @@ func TestRefusedWithNobodyToTell(t *testing.T) {
 	})
 }
 
-// Whatever else Redis says is said of Redis, not of the batch: it is sent
-// again, and a tag that always fails does not stop the others.
+// Any other error is a failure of Redis, not of the batch: the batch is sent again. A tag
+// that always fails does not stop the others.
 func TestOtherErrorsAreRetried(t *testing.T) {
 	inBubble(t, calm, func(t *testing.T, w *world) {
 		errs := []error{
@@ -144,8 +144,8 @@ func TestOtherErrorsAreRetried(t *testing.T) {
 	})
 }
 
-// A refusal is no failure of Redis to the misses of the lane, and is one to
-// the breaker: a fleet whose batches are all refused is better off without.
+// A refusal is not a miss of the lane, but it is a failure in the breaker. A fleet whose
+// batches are all refused is better off without Redis.
 func TestRefusalsTrip(t *testing.T) {
 	inBubble(t, trips, func(t *testing.T, w *world) {
 		w.redis.empty = true
@@ -156,14 +156,15 @@ func TestRefusalsTrip(t *testing.T) {
 			synctest.Wait()
 		}
 		if w.breaker.State() != breaker.Open {
-			t.Errorf("%v after three refusals", w.breaker.State())
+			t.Errorf("the breaker is %v after three refusals", w.breaker.State())
 		}
 	})
 }
 
-// Gaps counts lost writes. Regression: it also counted the first batch after
-// EnvelopeTTL without one, whose predecessor Redis had forgotten as it should,
-// and the batch after a refused one, which Redis had never stored.
+// Gaps counts lost writes. Regression: it also counted two batches without a lost write.
+// One was the first batch after an EnvelopeTTL of silence, because Redis had rightly
+// forgotten the batch before. The other was the batch after a refused batch, because Redis
+// had never stored the refused one.
 func TestGaps(t *testing.T) {
 	for _, tc := range []struct {
 		name string

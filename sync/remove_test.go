@@ -11,8 +11,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// A queue holds what is in use, in every state of the breaker: a million items
-// that come and go, of which ten are there at a time, leave ten.
+// A queue holds the items in use only, in every state of the breaker. 20 000 items come
+// and go, 11 at a time, and the queue never holds more than 11.
 func TestRemove(t *testing.T) {
 	hours := trips
 	hours.OpenFor = 24 * time.Hour
@@ -41,7 +41,7 @@ func TestRemove(t *testing.T) {
 				state.bring(w)
 				w.Enqueue(0, newItem(t, "first", 1), time.Time{})
 				time.Sleep(time.Second)
-				const live = 11 // with the first
+				const live = 11 // the first item included
 				var items []*item
 				for i := range 20_000 {
 					it := newItem(t, fmt.Sprint(i), 1)
@@ -52,11 +52,11 @@ func TestRemove(t *testing.T) {
 					w.Enqueue(0, it, due)
 					if items = append(items, it); len(items) >= live {
 						w.Remove(0, items[0])
-						w.Enqueue(0, items[0], due) // a verdict from before
+						w.Enqueue(0, items[0], due) // a decision made before the removal
 						items = items[1:]
 					}
 					if n := w.Queued(0); n > live {
-						t.Fatalf("%d items are queued, %d are in use", n, live)
+						t.Fatalf("%d items are queued, want at most the %d in use", n, live)
 					}
 				}
 				w.Close()
@@ -66,7 +66,8 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// What was removed is not sent, though it was frozen before, its answer comes.
+// A removed item is not sent any more. If it was frozen before, its answer is still
+// settled.
 func TestRemoveOfWhatIsOnItsWay(t *testing.T) {
 	inBubble(t, calm, func(t *testing.T, w *world) {
 		a, b := newItem(t, "a", 1), newItem(t, "b", 1)

@@ -12,10 +12,11 @@ import (
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
-// Another uses the identity of a lane: it has written the envelope, or is a copy
-// of this process. A batch that had no answer before is not sent under another
-// identity; one that had goes again as it is, and loses nothing. The rest of the
-// tags keep theirs.
+// TestAnotherUsesTheIdentity checks that a lane takes a new identity when another process
+// uses its own: that process wrote the envelope, or is a copy of this process. A batch
+// with an unanswered attempt is not sent under the new identity. A batch whose attempts
+// were all answered is sent again unchanged, and no unit is lost. The other tags keep
+// their identity.
 func TestAnotherUsesTheIdentity(t *testing.T) {
 	for name, reply := range map[string]wire.Reply{
 		"a later batch": {Stale: true},
@@ -49,7 +50,7 @@ func TestAnotherUsesTheIdentity(t *testing.T) {
 				other := send(2)
 				all := w.wantAttempts(5)
 				if again := all[3]; again.env.Key == poisoned || !strings.HasPrefix(again.env.Key, poisoned+".") || again.env.Seq != 1 || again.owed()["i"] != 3 {
-					t.Errorf("sent again as %v", again)
+					t.Errorf("the batch was sent again as %v", again)
 				}
 				if all[4].env != (wire.Envelope{Key: all[1].env.Key, Epoch: all[1].env.Epoch, Seq: 2, TTL: ratesync.EnvelopeTTL}) {
 					t.Errorf("the other tag's next batch is %v", all[4])
@@ -57,21 +58,21 @@ func TestAnotherUsesTheIdentity(t *testing.T) {
 				if i.account() != [4]int64{0, 0, 3, 0} || other.account() != [4]int64{0, 0, 3, 0} || len(renamed) != 1 || renamed[0] != 1 {
 					t.Errorf("%v, %v, renamed %v", i.account(), other.account(), renamed)
 				}
-				// And once more: each identity is another.
+				// The same again: each new identity differs from the last.
 				poisoned = all[3].env.Key
 				if i := send(1); i.account() != [4]int64{0, 0, 3, 0} || w.Stats().Renamed != 2 || w.Stats().Refused != 0 || w.Refusing(1) {
 					t.Errorf("%v, %+v", i.account(), w.Stats())
 				}
 				if last := w.wantAttempts(7)[6]; last.env.Key == poisoned || last.env.Seq != 1 {
-					t.Errorf("sent again as %v", last)
+					t.Errorf("the batch was sent again as %v", last)
 				}
 			})
 		})
 	}
 }
 
-// Batches that are refused again and again make a tag as good as gone, and no
-// other: what is asked then carries nothing, at a pace, until Redis applies it.
+// A tag whose batches are refused again and again counts as refusing. The other tags do
+// not. Its lane then sends empty batches at a steady pace until Redis applies one.
 func TestRefusalsInARow(t *testing.T) {
 	for name, refuse := range map[string]func() (wire.Reply, error){
 		"stale":      func() (wire.Reply, error) { return wire.Reply{Stale: true}, nil },
@@ -112,7 +113,7 @@ func TestRefusalsInARow(t *testing.T) {
 				sent := len(w.redis.all())
 				time.Sleep(10 * time.Second)
 				if n := len(w.redis.all()) - sent; n < 40 || n > 200 {
-					t.Errorf("%d attempts in ten seconds", n)
+					t.Errorf("%d attempts in ten seconds, want 40 to 200", n)
 				}
 				if later.account() != [4]int64{1, 0, 0, 0} || other.account()[2] != 1 {
 					t.Errorf("later %v, other %v", later.account(), other.account())

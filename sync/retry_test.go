@@ -9,7 +9,7 @@ import (
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
-// failing answers after so many attempts without an answer.
+// failing gives no answer to the first attempts, as many as misses, and answers the rest.
 func failing(misses int) func(context.Context, attempt) (wire.Reply, error) {
 	return func(ctx context.Context, a attempt) (wire.Reply, error) {
 		if a.n < misses {
@@ -19,8 +19,8 @@ func failing(misses int) func(context.Context, attempt) (wire.Reply, error) {
 	}
 }
 
-// A retry carries what the first attempt did, whatever came after it, and
-// leases count from the first attempt.
+// A retry carries the content of the first attempt, without later units. Leases count from
+// the first attempt.
 func TestRetriesAreFrozen(t *testing.T) {
 	inBubble(t, calm, func(t *testing.T, w *world) {
 		w.redis.script = failing(3)
@@ -40,23 +40,23 @@ func TestRetriesAreFrozen(t *testing.T) {
 			}
 		}
 		if got := all[4]; got.env.Seq != 2 || got.owed()["a"] != 100 || got.owed()["b"] != 2 {
-			t.Errorf("then sequence %d, %v", got.env.Seq, got.owed())
+			t.Errorf("the next batch: sequence %d, %v", got.env.Seq, got.owed())
 		}
 		first := a.answers[0]
 		if !first.Sent.Equal(began) || !first.Received.Equal(all[3].at.Add(rtt)) {
-			t.Errorf("sent %v and received %v after it began", first.Sent.Sub(began), first.Received.Sub(began))
+			t.Errorf("sent %v and received %v after the start", first.Sent.Sub(began), first.Received.Sub(began))
 		}
 		if got := w.Stats(); got != (ratesync.Stats{Messages: 5, Ops: 6, Failures: 3}) {
 			t.Errorf("%+v", got)
 		}
 		if w.RTT() != rtt {
-			t.Errorf("a round trip of %v", w.RTT())
+			t.Errorf("RTT = %v, want one round trip", w.RTT())
 		}
 	})
 }
 
-// The pause after the k-th miss is 5 ms·2^(k−1), at most 160 ms, in [½, 1½)
-// of that.
+// The pause after the k-th miss is 5 ms·2^(k−1), at most 160 ms, times a random factor in
+// [½, 1½).
 func TestBackoff(t *testing.T) {
 	const misses, runs = 8, 20
 	var pauses [misses][]time.Duration
@@ -90,7 +90,7 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// An answer ends the misses: the next begins at the shortest pause.
+// An answer ends the row of misses. The next miss has the shortest pause.
 func TestBackoffStartsAnew(t *testing.T) {
 	inBubble(t, calm, func(t *testing.T, w *world) {
 		w.redis.script = func(ctx context.Context, a attempt) (wire.Reply, error) {
@@ -106,12 +106,12 @@ func TestBackoffStartsAnew(t *testing.T) {
 		}
 		all := w.wantAttempts(8)
 		if p := all[7].at.Sub(all[6].at); p >= 7500*time.Microsecond {
-			t.Errorf("a pause of %v after the first miss", p)
+			t.Errorf("the pause after the first miss is %v, want less than 7.5 ms", p)
 		}
 	})
 }
 
-// Neither a new node nor an urgent one cuts the pause after a miss short.
+// New and urgent nodes do not shorten the pause after a miss.
 func TestPauseIsNotCutShort(t *testing.T) {
 	inBubble(t, calm, func(t *testing.T, w *world) {
 		w.redis.script = failing(6) // the sixth pause is 80 to 240 ms
@@ -128,12 +128,12 @@ func TestPauseIsNotCutShort(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if p := w.redis.all()[6].at.Sub(missed); p < 78*time.Millisecond {
-			t.Errorf("attempt %v after the sixth miss", p)
+			t.Errorf("the next attempt came %v after the sixth miss, want at least 78 ms", p)
 		}
 	})
 }
 
-// An attempt lasts Timeout at most.
+// An attempt lasts at most Timeout.
 func TestAttemptTimeout(t *testing.T) {
 	inBubble(t, calm, func(t *testing.T, w *world) {
 		w.redis.script = func(ctx context.Context, a attempt) (wire.Reply, error) {
@@ -155,7 +155,7 @@ func TestAttemptTimeout(t *testing.T) {
 	})
 }
 
-// A batch that had been applied is settled like any other, and counted.
+// A batch that Redis had already applied is settled like any other, and counted as seen.
 func TestSeen(t *testing.T) {
 	inBubble(t, calm, func(t *testing.T, w *world) {
 		w.redis.script = func(ctx context.Context, a attempt) (wire.Reply, error) {

@@ -48,7 +48,7 @@ func TestDemandOfAYoungKeyIsConservative(t *testing.T) {
 			if got := d.perSecond(sec + later); got > 0 {
 				// Regression: after one call of cost 100 the estimate was 85 000 calls per second, because each unit counted as
 				// a call.
-				t.Errorf("one call of cost %d is taken for %.0f a second %d ns later", cost, got, later)
+				t.Errorf("one call of cost %d gives an estimate of %.0f a second %d ns later, want 0", cost, got, later)
 			}
 		}
 	}
@@ -79,7 +79,7 @@ func TestDemandFades(t *testing.T) {
 		t.Errorf("%g a second after half a minute of silence", got)
 	}
 	if got := (&demand{}).perSecond(sec); got != 0 {
-		t.Errorf("%g a second of a key that nobody called", got)
+		t.Errorf("%g a second for a key without calls, want 0", got)
 	}
 }
 

@@ -42,7 +42,7 @@ func TestFreezeOfAResync(t *testing.T) {
 			}
 		}
 		if _, ok := s.freeze(terms, nil, now); ok {
-			t.Errorf("%s: told twice", tc.name)
+			t.Errorf("%s: the view was sent twice", tc.name)
 		}
 	}
 }

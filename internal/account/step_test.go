@@ -78,7 +78,7 @@ func TestAProofEndsAtTheFloor(t *testing.T) {
 	s := seen(terms, -10)
 	s.pending = 10
 	if got := s.ProvedUntil(terms, 1) - s.view.sent; got != 1100*ms {
-		t.Errorf("one unit in %v", time.Duration(got))
+		t.Errorf("one unit is denied for %v, want 1.1s", time.Duration(got))
 	}
 }
 
@@ -136,7 +136,7 @@ func TestFreeze(t *testing.T) {
 	s := seen(terms, 7)
 	s.stuckAt = 5
 	if _, ok := s.freeze(terms, nil, sec); ok || s.frozen || s.stuckAt != 0 {
-		t.Errorf("nothing to say, yet %+v", s)
+		t.Errorf("nothing to sync, yet %+v", s)
 	}
 	s.pending, s.view.createdAt, s.view.redisAt = 3, 11, 12
 	op, ok := s.freeze(terms, []int64{2}, sec)
@@ -151,7 +151,7 @@ func TestFreeze(t *testing.T) {
 	}
 	s.pending, terms.Mode = 1, ModeDeferred
 	if op, _ := s.freeze(terms, nil, sec); op.Demand != 0 || op.Div != 2*terms.N || s.asked {
-		t.Errorf("deferred asks for a lease, or for no turn: %+v", op)
+		t.Errorf("deferred asks for a lease, or for no next poll: %+v", op)
 	}
 }
 

@@ -10,10 +10,10 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// use is units that are used at a time.
+// use is a number of units used at one time.
 type use struct{ at, units int64 }
 
-// worst is the most by which any interval's uses exceed burst + rate·t.
+// worst returns the largest excess of any interval's uses over burst + rate·t, in sub-units.
 func worst(b algo.Bucket, uses []use) (over int64) {
 	slices.SortFunc(uses, func(a, b use) int { return int(a.at - b.at) })
 	for i := range uses {
@@ -26,8 +26,8 @@ func worst(b algo.Bucket, uses []use) (over int64) {
 	return over
 }
 
-// Regression: a cancelled booking gave back all its units, although others had booked
-// behind it, so that nearly two bursts were used at one instant.
+// Regression: a cancelled booking gave back all its units although later bookings
+// depended on them. Nearly two bursts were then used at one instant.
 func TestCancelledBookingsNeverLetTwoBurstsMeet(t *testing.T) {
 	limit := hybridlimit.TokenBucket(10, time.Second, 10)
 	b := algo.BucketOf(limit)
@@ -43,7 +43,7 @@ func TestCancelledBookingsNeverLetTwoBurstsMeet(t *testing.T) {
 		for range 40 {
 			now += rng.Int64N(1 << rng.IntN(21))
 			switch n := len(open); {
-			case n > 0 && rng.IntN(3) == 0: // give one up that has not been used
+			case n > 0 && rng.IntN(3) == 0: // cancel a booking whose time has not come
 				i := rng.IntN(n)
 				if now <= open[i].at {
 					s, _, _ = b.Apply(s, open[i].back, now)
@@ -65,19 +65,19 @@ func TestCancelledBookingsNeverLetTwoBurstsMeet(t *testing.T) {
 			uses = append(uses, o.use)
 		}
 		if over := worst(b, uses); over > b.Unit { // times are rounded up to a µs
-			t.Fatalf("seed %d: %d sub-units too many in %v", seed, over, uses)
+			t.Fatalf("seed %d: %d sub-units above burst + rate·t in %v", seed, over, uses)
 		}
 	}
 }
 
-// Cancelled units come back, except those that later bookings have booked ahead.
+// Cancelled units come back, except the units on which later bookings depend.
 func TestCancelGivesBackWhatNobodyBookedBehind(t *testing.T) {
 	limit := hybridlimit.TokenBucket(10, time.Second, 10)
 	b, scale := algo.BucketOf(limit), algo.ScaleOf(limit)
 	book := func(s algo.State, n, now int64) (algo.State, algo.Op, int64) {
 		s, a, _ := b.Apply(s, algo.Op{Asks: []int64{n}, MaxDelay: algo.Never - 1}, now)
 		if a.Granted != n {
-			t.Fatalf("%d of %d booked at %d: %+v", a.Granted, n, now, s)
+			t.Fatalf("booked %d of %d units at %d: %+v", a.Granted, n, now, s)
 		}
 		return s, scale.Cancel(a, now), a.Delay
 	}
@@ -107,7 +107,7 @@ func TestCancelGivesBackWhatNobodyBookedBehind(t *testing.T) {
 		before := left(s, now)
 		s, _, _ = b.Apply(s, back, now)
 		if got := left(s, now) - before; got != tc.want {
-			t.Errorf("%s: %d tenths came back, want %d", tc.name, got, tc.want)
+			t.Errorf("%s: %d tenths of a unit came back, want %d", tc.name, got, tc.want)
 		}
 	}
 }

@@ -15,8 +15,8 @@ func TestANewLimitRefillsNothingForThePast(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		from, to hybridlimit.Limit
-		since    int64 // µs for which the new one has been in force; 0: it says nothing
-		after    int64 // µs since all was used
+		since    int64 // µs for which the new limit has been in force; 0: not given
+		after    int64 // µs since all units were used
 		want     int64 // units
 	}{
 		{"faster, from now on", slow, fast, 1, 2 * second, 0},
@@ -41,7 +41,7 @@ func TestANewLimitRefillsNothingForThePast(t *testing.T) {
 	}
 }
 
-// From the first ask under it the new rate holds, also if that is refused.
+// The new rate holds from the first ask under the new limit, even if that ask is refused.
 func TestARefusedAskBeginsTheNewRate(t *testing.T) {
 	slow, fast := algo.BucketOf(hybridlimit.PerHour(100)), algo.BucketOf(hybridlimit.TokenBucket(1000, time.Second, 100))
 	s, _, _ := slow.Apply(algo.State{}, algo.Op{Asks: []int64{100}}, start)
@@ -52,14 +52,14 @@ func TestARefusedAskBeginsTheNewRate(t *testing.T) {
 	if _, a, _ = fast.Apply(s, algo.Op{Asks: []int64{10}, Since: 1}, start+2_010_000); a.Granted != 10 {
 		t.Errorf("%+v", a)
 	}
-	// An op that only looks changes nothing.
+	// A read-only op changes nothing.
 	s, _, _ = slow.Apply(algo.State{}, algo.Op{Asks: []int64{100}}, start)
 	if _, _, dirty := fast.Apply(s, algo.Op{Since: 1}, start+2_000_000); dirty {
 		t.Error("a peek wrote")
 	}
 }
 
-// A queue keeps its content.
+// A queue keeps its content. The time before the change drains it at the old rate.
 func TestANewLimitOfAQueueServesThePastAtTheOldRate(t *testing.T) {
 	slow, fast := algo.BucketOf(hybridlimit.LeakyQueue(1, time.Second, 10)), algo.BucketOf(hybridlimit.LeakyQueue(10, time.Second, 10))
 	s, _, _ := slow.Apply(algo.State{}, algo.Op{Asks: []int64{8}}, start)

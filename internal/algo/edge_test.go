@@ -12,7 +12,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// For every operation, even with false values, the state stays within its range and the
+// After every operation, even with invalid values, the state is within its range and the
 // answer is usable.
 func TestNothingOverflows(t *testing.T) {
 	huge := rapid.OneOf(
@@ -46,33 +46,33 @@ func TestNothingOverflows(t *testing.T) {
 	})
 }
 
-// Regression: n·Unit overflowed for asks far above the burst, so that a call that can
-// never succeed got a retry of 0.
+// Regression: n·Unit overflowed for asks far above the burst. A call that can never
+// succeed got a retry of 0.
 func TestWaitForMoreThanTheBurst(t *testing.T) {
 	b := algo.BucketOf(hybridlimit.TokenBucket(1, 24*time.Hour, 100))
 	for _, n := range []int64{101, 1 << 40, math.MaxInt64 / b.Unit, math.MaxInt64/b.Unit + 1, math.MaxInt64} {
 		if got := b.Wait(0, n); got != algo.Never {
-			t.Errorf("wait for %d units is %d µs", n, got)
+			t.Errorf("wait for %d units = %d µs, want Never", n, got)
 		}
 	}
 	if got := time.Duration(algo.Never) * time.Microsecond; got < 285*365*24*time.Hour {
-		t.Errorf("Never is %v", got)
+		t.Errorf("Never = %v, want at least 285 years", got)
 	}
 }
 
 // Regression: Since + Owed overflowed, and a state with a negative count was written.
-// Redis then took the state for lost, and the bucket was full again.
+// Redis then treated the state as lost, and the bucket was full again.
 func TestSinceSaturates(t *testing.T) {
 	b := algo.BucketOf(hybridlimit.PerSecond(5))
 	s := algo.State{Unit: b.Unit, Refill: b.Refill, Level: 0, Last: start, Born: start, Since: 1<<53 - 1}
 	for _, op := range []algo.Op{owe(math.MaxInt64), owe(2)} {
 		if s, _, _ = b.Apply(s, op, start); s.Since != 1<<53 {
-			t.Errorf("since is %d", s.Since)
+			t.Errorf("Since = %d, want 2⁵³", s.Since)
 		}
 	}
 }
 
-// Regression: a negative demand made the lease a NaN, which as int64 is -2⁶³.
+// Regression: a negative demand made the lease NaN, which converts to the int64 -2⁶³.
 func TestNegativeDemandLeasesNothing(t *testing.T) {
 	b := algo.BucketOf(hybridlimit.PerSecond(5))
 	s, ans, _ := b.Apply(algo.State{}, algo.Op{Owed: 2, Demand: -1, Div: 1}, start)
@@ -102,16 +102,16 @@ func TestFillAtTheEdges(t *testing.T) {
 	}
 }
 
-// Regressions: part·Unit above 2⁵³ could round up, which created units; whole·Unit above
-// 2⁶³ came back from float64 as -2⁶³; and a debt larger than the new burst stayed, below
-// the floor.
+// Three regressions: part·Unit above 2⁵³ could round up, which created units. whole·Unit
+// above 2⁶³ came back from float64 as -2⁶³. A debt larger than the new burst stayed
+// below the floor.
 func TestRescaleNeverCreatesUnits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		from, to := algo.BucketOf(drawLimit(t, "from")), algo.BucketOf(drawLimit(t, "to"))
 		level := rapid.Int64Range(-from.Cap, from.Cap).Draw(t, "level")
 		got := to.Rescale(level, from.Unit)
 		if again := to.Rescale(got, to.Unit); again != got {
-			t.Fatalf("%d, again %d", got, again)
+			t.Fatalf("rescaled to %d, rescaled again to %d", got, again)
 		}
 		before, full := units(from, level), units(to, to.Cap)
 		switch after := units(to, got); {
@@ -134,8 +134,8 @@ func TestRescaleNeverCreatesUnits(t *testing.T) {
 	})
 }
 
-// A state keeps at least until its bucket is full and the longest lease has
-// ended, also where the refill is frozen.
+// The TTL of a state lasts at least until its bucket is full and the longest lease has
+// ended. This holds for a frozen refill as well.
 func TestTTLCoversTheTimeToFull(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := algo.BucketOf(drawLimit(t, "limit"))
@@ -143,12 +143,12 @@ func TestTTLCoversTheTimeToFull(t *testing.T) {
 		frozen := rapid.Int64Range(0, algo.ClockSlack).Draw(t, "frozen")
 		need := b.WaitFull(s.Level) + frozen + algo.MaxLease
 		if ttl := b.TTL(s); ttl*1000 < need || ttl*1000 > need+2_001_000 {
-			t.Fatalf("TTL %d ms for %d µs", ttl, need)
+			t.Fatalf("TTL = %d ms, want %d µs and at most 2.001 s more", ttl, need)
 		}
 	})
 }
 
-// So it is with every other kind.
+// TestNothingOverflowsInAnyKind is TestNothingOverflows for the other algorithms.
 func TestNothingOverflowsInAnyKind(t *testing.T) {
 	huge := rapid.OneOf(
 		rapid.SampledFrom([]int64{0, 1, -1, 1 << 52, 1<<53 - 1, 1 << 53, 1<<53 + 1, math.MaxInt64 - 1, math.MaxInt64, math.MinInt64}),
@@ -172,7 +172,7 @@ func TestNothingOverflowsInAnyKind(t *testing.T) {
 				View: algo.View{Level: huge.Draw(t, "level"), Prev: huge.Draw(t, "prev"), At: now - rapid.Int64Range(0, 1000).Draw(t, "ago"), Born: rapid.Int64Range(0, 3).Draw(t, "born")},
 			}
 			if limit.Algorithm == hybridlimit.AlgLeakyQueue {
-				op.View.Level = max(min(op.View.Level, 1<<52), -1<<52) // as far as a bucket's level goes
+				op.View.Level = max(min(op.View.Level, 1<<52), -1<<52) // the range of a bucket's level
 			}
 			var ans algo.Answer
 			ttl, most := int64(1), int64(0)

@@ -11,16 +11,17 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/reference"
 )
 
-// The rules for windows. Each can be off, which shows the failure that it prevents.
+// windowRules switches off rules for windows. Each test with a rule off shows the failure
+// that the rule prevents.
 type windowRules struct {
-	uncapped   bool // credit without a bound
+	uncapped   bool // credit has no bound
 	dropLate   bool // units of the last window are not counted
 	leaseStays bool // a lease outlives its window
-	viewStays  bool // a view does
+	viewStays  bool // a view outlives its window
 }
 
-// windowFleet is some processes with credit and leases on one window, and a
-// network that delays.
+// windowFleet is a fleet with credit and leases on one window, behind a network with
+// delays.
 type windowFleet struct {
 	rng    *rand.Rand
 	rules  windowRules
@@ -30,22 +31,22 @@ type windowFleet struct {
 	credit int64
 	procs  []*windowProc
 	now    int64
-	excess *big.Rat // the most that was admitted above the limit
+	excess *big.Rat // the most units admitted above the limit
 }
 
 type windowProc struct {
 	view     algo.Answer
-	received int64 // when the view came
-	ends     int64 // of the view, counted from when it was asked for
-	win      int64 // its window
+	received int64 // time at which the view came
+	ends     int64 // end of the view, counted from the time at which its op was sent
+	win      int64 // window of the view
 	pending  int64
-	owedWin  int64 // of what is pending
+	owedWin  int64 // window of the pending units
 	inflight int64
 	lease    int64
 	leaseEnd int64
-	op       *algo.Op // on its way
+	op       *algo.Op // in flight
 	sent     int64
-	arrives  int64 // at Redis; 0: it has
+	arrives  int64 // at Redis; 0: it has arrived
 	returns  int64
 	answer   algo.Answer
 	answered int64 // Redis time
@@ -62,7 +63,7 @@ func newWindowFleet(rng *rand.Rand, l hybridlimit.Limit, rules windowRules) *win
 	return f
 }
 
-// delay is µs of the network, now and then a quarter of a window and more.
+// delay draws a network delay in µs: up to 1 ms, and in one of four draws up to half a window.
 func (f *windowFleet) delay() int64 {
 	if f.rng.IntN(4) == 0 {
 		return 1 + f.rng.Int64N(f.window.Period/2)
@@ -70,7 +71,7 @@ func (f *windowFleet) delay() int64 {
 	return 1 + f.rng.Int64N(1000)
 }
 
-// admit counts a unit that was let through.
+// admit counts n admitted units.
 func (f *windowFleet) admit(n int64) {
 	f.truth = f.truth.Load(f.now)
 	f.truth.Take(f.now, n)
@@ -89,7 +90,7 @@ func (f *windowFleet) call(p *windowProc) {
 	level := p.view.Level + p.view.Refill*(f.now-p.received)
 	room := min(level, p.view.Cap)/f.window.Unit - p.pending - p.inflight
 	if p.pending > 0 && p.owedWin != p.win {
-		alive = false // one window's units at a time
+		alive = false // a process owes units of one window at a time
 	}
 	if p.received > 0 && alive && room >= 1 && (p.pending+p.inflight+1 <= f.credit || f.rules.uncapped) {
 		p.pending, p.owedWin = p.pending+1, p.win
@@ -124,7 +125,7 @@ func (f *windowFleet) receive(p *windowProc) {
 		end = p.sent + algo.MaxLease
 	}
 	if f.now < end {
-		paid := min(a.Lease, p.pending) // a lease first pays what was admitted on credit
+		paid := min(a.Lease, p.pending) // a lease first pays the units admitted on credit
 		p.pending -= paid
 		a.Lease -= paid
 		p.lease, p.leaseEnd = a.Lease, end
@@ -152,9 +153,9 @@ func (f *windowFleet) run(steps int) *big.Rat {
 	return f.excess
 }
 
-// A fleet admits at most Rate plus the credit of all processes but one. (Fixed window:
-// per window, with the carried units; sliding window: the estimate.) Without one of the
-// rules it admits more.
+// A fleet admits at most Rate plus the credit of all processes but one. For a fixed window
+// this counts per window, with the carried units. For a sliding window it counts the
+// estimate. With one rule off, the fleet admits more.
 func TestWindowFleets(t *testing.T) {
 	const period = 400 * time.Millisecond
 	for _, l := range []hybridlimit.Limit{hybridlimit.FixedWindow(20, period), hybridlimit.SlidingWindow(20, period)} {

@@ -9,7 +9,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// fold maps a value of the fuzzer into a range, and keeps values inside it.
+// fold maps a value of the fuzzer into a range. Values inside the range stay.
 func fold(n, low, high int64) int64 {
 	if low <= n && n <= high {
 		return n
@@ -17,7 +17,7 @@ func fold(n, low, high int64) int64 {
 	return low + int64(uint64(n)%uint64(high-low+1))
 }
 
-// limitOf makes a valid limit of the fuzzer's values.
+// limitOf makes a limit from the fuzzer's values, and reports whether it is valid.
 func limitOf(a hybridlimit.Algorithm, rate, period, burst int64) (hybridlimit.Limit, bool) {
 	l := hybridlimit.Limit{Algorithm: a, Rate: fold(rate, 1, 1<<51), Period: time.Duration(fold(period, 1, 1<<50)) * time.Microsecond}
 	if a <= hybridlimit.AlgLeakyQueue {
@@ -30,7 +30,7 @@ func limitOf(a hybridlimit.Algorithm, rate, period, burst int64) (hybridlimit.Li
 	return l, l.Validate() == nil
 }
 
-// The units left of one limit's bucket never increase under another.
+// The units left in a bucket never increase when its limit changes.
 func FuzzRescale(f *testing.F) {
 	f.Add(int64(100), int64(1_000_000), int64(200), int64(1), int64(86_400_000_000), int64(10), int64(123_456))
 	f.Add(int64(1), int64(86_400_000_000), int64(50_000), int64(10_000_000), int64(1_000_000), int64(1_000_000), int64(1)<<52)
@@ -46,7 +46,7 @@ func FuzzRescale(f *testing.F) {
 		level = fold(level, -from.Cap, from.Cap)
 		got := to.Rescale(level, from.Unit)
 		if got < -to.Cap || got > to.Cap {
-			t.Fatalf("%d of %v is %d of %v", level, l1, got, l2)
+			t.Fatalf("level %d of %v became %d of %v, out of range", level, l1, got, l2)
 		}
 		before, after := units(from, level), units(to, got)
 		if got > -to.Cap && after.Cmp(before) > 0 {
@@ -56,13 +56,13 @@ func FuzzRescale(f *testing.F) {
 			t.Errorf("%v units of %v became %v of %v: three sub-units lost or more", before, l1, after, l2)
 		}
 		if whole := algo.ScaleOf(l2).Units(got); whole < 0 || got >= 0 && ratio(whole, 1).Cmp(after) > 0 || ratio(whole+1, 1).Cmp(after) <= 0 {
-			t.Errorf("%v units of %v are %d whole ones", after, l2, whole)
+			t.Errorf("%v units of %v rounded to %d whole units", after, l2, whole)
 		}
 	})
 }
 
-// The usage of one window counts in a window of another period: never less, and hardly
-// more.
+// The usage of a window counts in a window of another period. It is never less there, and
+// less than one unit more (three units for very large counts).
 func FuzzConvertWindow(f *testing.F) {
 	f.Add(true, int64(100), int64(1_000_000), int64(60_000_000), int64(70), int64(90), int64(start)+400_000)
 	f.Add(true, int64(1)<<51, int64(1)<<50, int64(1), int64(1)<<52, int64(1)<<52, int64(1))
@@ -97,17 +97,17 @@ func FuzzConvertWindow(f *testing.F) {
 		if got.Prev != 0 || got.Win != now/other || got.Period != other {
 			t.Fatalf("%v at %d as of %v: %+v", from, now, to, got)
 		}
-		// A Rate of debt is the most that a window counts.
+		// A window counts at most 2·Rate: a debt of one Rate.
 		if got.Cur < 2*rate && ratio(got.Cur, 1).Cmp(used) < 0 {
-			t.Errorf("%v used of %v are %d of %v", used, from, got.Cur, to)
+			t.Errorf("%v units used of %v became only %d of %v", used, from, got.Cur, to)
 		}
 		if new(big.Rat).Sub(ratio(got.Cur, 1), used).Cmp(more) >= 0 {
-			t.Errorf("%v used of %v are %d of %v: %v units more, or above", used, from, got.Cur, to, more)
+			t.Errorf("%v units used of %v became %d of %v: at least %v units more", used, from, got.Cur, to, more)
 		}
 	})
 }
 
-// kept is a key's state under a limit of any kind.
+// kept is the state of a key under a limit of any algorithm.
 type kept struct {
 	limit hybridlimit.Limit
 	state algo.State
@@ -124,8 +124,8 @@ func (k kept) apply(op algo.Op, now int64) (kept, algo.Answer) {
 	return k, ans
 }
 
-// Under any limit, the grant of an op fits into the Burst and the level stays in range.
-// The same op after Retry is granted, and a µs earlier it is not.
+// Under any limit, an op gets at most the burst and the level stays in range. The same op
+// is granted after Retry, and is not granted a µs earlier.
 func FuzzApply(f *testing.F) {
 	f.Add(uint8(0), int64(100), int64(1_000_000), int64(200), int64(3), int64(150), int64(7))
 	f.Add(uint8(2), int64(10), int64(1_000_000), int64(21), int64(1), int64(30), int64(99_999))
@@ -156,13 +156,13 @@ func FuzzApply(f *testing.F) {
 			return
 		}
 		if ans.Retry < 1 || ans.Retry >= algo.Never {
-			t.Fatalf("%v: denied, and to be tried again in %d µs: %+v", l, ans.Retry, ans)
+			t.Fatalf("%v: denied with a retry of %d µs: %+v", l, ans.Retry, ans)
 		}
 		if _, early := next.apply(algo.Op{Asks: []int64{n}}, now+ans.Retry-1); early.Granted != 0 {
-			t.Errorf("%v: granted a µs before the retry of %d", l, ans.Retry)
+			t.Errorf("%v: granted a µs before the retry of %d µs", l, ans.Retry)
 		}
 		if _, late := next.apply(algo.Op{Asks: []int64{n}}, now+ans.Retry); late.Granted != n {
-			t.Errorf("%v: denied at the retry of %d: %+v", l, ans.Retry, late)
+			t.Errorf("%v: denied after the retry of %d µs: %+v", l, ans.Retry, late)
 		}
 	})
 }

@@ -13,7 +13,7 @@ import (
 type step struct {
 	at   time.Duration // since start
 	op   algo.Op
-	want algo.Answer // Born left out, and Cap where it is the bucket's
+	want algo.Answer // without Born; without Cap if it is the bucket's
 }
 
 func ask(n ...int64) algo.Op   { return algo.Op{Asks: n} }
@@ -24,9 +24,9 @@ func µs(d time.Duration) int64 { return int64(d / time.Microsecond) }
 func TestApplySteps(t *testing.T) {
 	const s, ms = time.Second, time.Millisecond
 	const gen = start / algo.MaxLease
-	// 10 per second, burst 5: one unit is 100 000 sub-units, one comes back a µs.
+	// 10 per second, burst 5: a unit is 100 000 sub-units, and one sub-unit is refilled per µs.
 	ten := hybridlimit.TokenBucket(10, s, 5)
-	// 3 per 7 s, burst 2: one unit is 7 000 000 sub-units, three come back a µs.
+	// 3 per 7 s, burst 2: a unit is 7 000 000 sub-units, and three sub-units are refilled per µs.
 	odd := hybridlimit.TokenBucket(3, 7*s, 2)
 	day := hybridlimit.TokenBucket(1, 24*time.Hour, 1)
 	fast := hybridlimit.TokenBucket(10_000_000, s, 0)
@@ -65,17 +65,18 @@ func TestApplySteps(t *testing.T) {
 		}},
 		{"a lease: demand times life less a standard deviation, at most its part, never beside a refusal", ten, []step{
 			{0, owe(3), algo.Answer{Level: 200_000, Life: µs(300 * ms)}},
-			// 40 a second for 0.3 s: 12 − √12 = 8.5, but two are left and half of them are its part. Less
-			// than a unit and a quarter is left then, so the sender has to wait for its turn: one unit, a fifth empty.
+			// 40 a second for 0.3 s: 12 − √12 = 8.5. But two units are left, and the process may have half of them.
+			// Then one unit is left. It is a fifth below the scarce level of 1.25 units, so the next poll is a fifth
+			// of a unit's 100 ms away.
 			{0, algo.Op{Demand: 40_000, Div: 2}, algo.Answer{Lease: 1, Level: 100_000, Life: µs(300 * ms), Retry: 19_999}},
 			{0, algo.Op{Demand: 40_000, Div: 1, Asks: []int64{2}}, algo.Answer{Level: 100_000, Life: µs(400 * ms), Retry: 39_998}},
-			// 5 a second for 0.4 s: 2 − √2 is below one. The turns go on from where they were.
+			// 5 a second for 0.4 s: 2 − √2 is below one. The next polls continue where they were.
 			{0, algo.Op{Demand: 5_000, Div: 1}, algo.Answer{Level: 100_000, Life: µs(400 * ms), Retry: 59_997}},
 		}},
 		{"a process alone on a full bucket: the ledger, up to half of it", ten, []step{
 			{0, algo.Op{Demand: 1e9, Div: 1}, algo.Answer{Lease: 2, Level: 300_000, Life: µs(s), Cap: 300_000, Gen: gen}},
 			{0, owe(1), algo.Answer{Level: 200_000, Life: µs(100 * ms), Cap: 300_000}},
-			// The refill ends where the ledger says, so no free lease could live there either.
+			// The ledger ends the refill at 300 000, so a free lease has no room there either.
 			{500 * ms, algo.Op{Demand: 1e9, Div: 1}, algo.Answer{Level: 300_000, Cap: 300_000}},
 			// Forgotten after the second generation.
 			{1999 * ms, algo.Op{}, algo.Answer{Level: 300_000, Cap: 300_000}},
@@ -135,11 +136,11 @@ func TestDeniedAndPeekedWriteNothing(t *testing.T) {
 	}
 }
 
-// A view of a state that Redis has lost: the history with more usage holds, and merging
-// it again changes nothing.
+// TestViewOfALostState merges the view of a state that Redis has lost. The history with
+// more usage holds, and a second merge changes nothing.
 func TestViewOfALostState(t *testing.T) {
 	const s = time.Second
-	b := algo.BucketOf(hybridlimit.TokenBucket(10, s, 5)) // 100 000 sub-units a unit, one a µs
+	b := algo.BucketOf(hybridlimit.TokenBucket(10, s, 5)) // 100 000 sub-units per unit, one refilled per µs
 	seen := algo.View{Level: 100_000, At: start, Born: start - 77}
 	reborn := algo.State{Unit: b.Unit, Refill: b.Refill, Level: 300_000, Last: start, Born: start, Since: 2}
 	for _, tc := range []struct {

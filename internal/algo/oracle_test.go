@@ -11,11 +11,11 @@ import (
 	_ "github.com/hybridlimit/hybridlimit/internal/rapidseed"
 )
 
-// start is a time of Redis in µs: 2025-11-13, where the digits that a float
-// loses are those of a real timestamp.
+// start is a time of Redis in µs: 2025-11-13. A float loses digits of it as it does of a
+// real timestamp.
 const start = 1_763_000_000_000_000
 
-// oracle is a token bucket in exact arithmetic: rational units, refilled by
+// oracle is a token bucket in exact arithmetic: rational units, with a refill of
 // rate·elapsed/period.
 type oracle struct {
 	limit hybridlimit.Limit
@@ -29,7 +29,7 @@ func newOracle(l hybridlimit.Limit, now int64) *oracle {
 
 func ratio(a, b int64) *big.Rat { return big.NewRat(a, b) }
 
-// perMicro is the refill in units per µs.
+// perMicro returns the refill in units per µs.
 func (o *oracle) perMicro() *big.Rat {
 	return ratio(o.limit.Rate, int64(o.limit.Period/time.Microsecond))
 }
@@ -58,7 +58,7 @@ func (o *oracle) ask(n int64) bool {
 	return true
 }
 
-// wait is the µs until n units are there, rounded up.
+// wait returns the µs until n units are available, rounded up.
 func (o *oracle) wait(n int64) int64 {
 	missing := new(big.Rat).Sub(ratio(n, 1), o.units)
 	if missing.Sign() <= 0 {
@@ -72,11 +72,11 @@ func (o *oracle) wait(n int64) int64 {
 	return q.Int64()
 }
 
-// units is a level of b in units.
+// units converts a level of b to units.
 func units(b algo.Bucket, level int64) *big.Rat { return ratio(level, b.Unit) }
 
-// drawLimit draws a valid limit between one a day and ten million a second,
-// with a burst up to the last that Validate takes.
+// drawLimit draws a valid limit between one a day and ten million a second, with a burst
+// up to the largest that Validate accepts.
 func drawLimit(t *rapid.T, label string) hybridlimit.Limit {
 	period := rapid.SampledFrom([]time.Duration{
 		time.Microsecond, time.Millisecond, 7 * time.Millisecond, 100 * time.Millisecond, time.Second,
@@ -100,7 +100,7 @@ func drawLimit(t *rapid.T, label string) hybridlimit.Limit {
 	return l
 }
 
-// edgeBurst is the largest burst that Validate takes.
+// edgeBurst returns the largest burst that Validate accepts.
 func edgeBurst(rate int64, period time.Duration) int64 {
 	b := algo.BucketOf(hybridlimit.TokenBucket(rate, period, 1))
 	return (1<<53 - b.Refill) / 2 / b.Unit

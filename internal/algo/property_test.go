@@ -10,7 +10,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// drawStep draws µs between two operations, from none to several refills.
+// drawStep draws the µs between two operations, from 0 to two full refills.
 func drawStep(t *rapid.T, b algo.Bucket) int64 {
 	return rapid.OneOf(
 		rapid.Int64Range(0, 3),
@@ -28,7 +28,7 @@ func drawCost(t *rapid.T, burst int64, label string) int64 {
 	).Draw(t, label)
 }
 
-// The level, every grant, every retry equal those of rational arithmetic.
+// The level, the grants and the retries equal those of rational arithmetic.
 func TestArithmeticIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := drawLimit(t, "limit")
@@ -63,8 +63,8 @@ func TestArithmeticIsExact(t *testing.T) {
 	})
 }
 
-// Admitted in any interval stays within Burst + rate·t, with leases counted
-// when they are handed out and debts paid.
+// The units admitted in any interval are at most Burst + rate·t. A lease counts at the
+// time at which it is granted.
 func TestAdmittedWithinTheBound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := drawLimit(t, "limit")
@@ -95,19 +95,19 @@ func TestAdmittedWithinTheBound(t *testing.T) {
 				bound := new(big.Rat).Mul(perMicro, ratio(e.at-events[i].at, 1))
 				bound.Add(bound, ratio(burst, 1))
 				if ratio(sum, 1).Cmp(bound) > 0 {
-					t.Fatalf("%v: %d units in %d µs, bound %v", limit, sum, e.at-events[i].at, bound)
+					t.Fatalf("%v: admitted %d units in %d µs, want at most %v", limit, sum, e.at-events[i].at, bound)
 				}
 			}
 		}
 	})
 }
 
-// A call is denied one µs before the retry, and admitted at it if no other call came.
+// Without other calls, a call is denied one µs before the retry and admitted at it.
 func TestRetryIsTheFirstMicrosecond(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := drawLimit(t, "limit")
 		b := algo.BucketOf(limit)
-		// Up to a second in the future: a clock that stepped back freezes the refill.
+		// The state is up to a second in the future: a clock that stepped back freezes the refill.
 		now := int64(start) - rapid.Int64Range(0, algo.ClockSlack).Draw(t, "step back")
 		s := drawState(t, b, start)
 		n := rapid.Int64Range(1, limit.BurstSize()).Draw(t, "n")
@@ -124,8 +124,8 @@ func TestRetryIsTheFirstMicrosecond(t *testing.T) {
 	})
 }
 
-// Single calls for units never admit more than are there, and a partial ask takes exactly
-// as many.
+// Several calls for parts of a cost never get more units than are there. A partial ask
+// for the whole cost gets exactly the units that are there.
 func TestSplittingNeverAdmitsMore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := drawLimit(t, "limit")
@@ -146,19 +146,19 @@ func TestSplittingNeverAdmitsMore(t *testing.T) {
 			got += ans.Granted
 		}
 		if got > most.Granted || got < whole.Granted {
-			t.Fatalf("%d in parts, %d at most, %d whole", got, most.Granted, whole.Granted)
+			t.Fatalf("granted %d in parts, %d with a partial ask, %d as a whole", got, most.Granted, whole.Granted)
 		}
 		if whole.Granted == sum && split != one {
 			t.Fatalf("in parts %+v, whole %+v", split, one)
 		}
 		if list.Granted != got || inOne != split {
-			t.Fatalf("asks in one op got %d and left %+v, in ops of their own %d and %+v", list.Granted, inOne, got, split)
+			t.Fatalf("asks in one op got %d and left %+v, asks in separate ops got %d and left %+v", list.Granted, inOne, got, split)
 		}
 	})
 }
 
-// A higher limit admits at least as much to the same calls of equal cost. (With mixed
-// costs it may admit less: an early admission can prevent a larger later one.)
+// A higher limit admits at least as many of the same calls of equal cost. With mixed
+// costs it may admit less: an early admission can prevent a larger later one.
 func TestRaisingTheLimitNeverAdmitsLess(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		low := drawLimit(t, "limit")
@@ -187,7 +187,7 @@ func TestRaisingTheLimitNeverAdmitsLess(t *testing.T) {
 	})
 }
 
-// Answers depend only on time differences, and on the begin of the ledger's
+// Answers depend only on time differences and on the beginning of the ledger's
 // generations.
 func TestShiftingTimeChangesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

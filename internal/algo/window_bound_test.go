@@ -10,10 +10,10 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// trail is the admissions with their times.
+// trail is a list of admissions with their times.
 type trail []struct{ at, units int64 }
 
-// last is the units of the period up to now.
+// last returns the units admitted in the period that ends now.
 func (t trail) last(now, period int64) (sum int64) {
 	for _, e := range t {
 		if now-e.at < period {
@@ -23,10 +23,10 @@ func (t trail) last(now, period int64) (sum int64) {
 	return sum
 }
 
-// The sliding window's bound in any trailing period, which docs/windows.md
-// derives: Rate·(1 + f) where a part f of the window has passed, over random
-// schedules that favour the ends of windows. Beside it that of the fixed window
-// and the log.
+// TestSlidingWindowIsBelowTwiceItsRate checks the sliding window's bound in any trailing
+// period: Rate·(1 + f), where f is the part of the window that has passed. docs/windows.md
+// derives it. The random schedules favour the ends of windows. The test also checks the
+// bounds of the fixed window and of the log.
 func TestSlidingWindowIsBelowTwiceItsRate(t *testing.T) {
 	const period = 1000 // µs
 	rapid.Check(t, func(t *rapid.T) {
@@ -59,7 +59,7 @@ func TestSlidingWindowIsBelowTwiceItsRate(t *testing.T) {
 					bound = min(bound, rate+rate*(now%period)/period)
 				}
 				if sum > bound {
-					t.Fatalf("%v: %d units in a period, bound %d: %v", tc.limit, sum, bound, got)
+					t.Fatalf("%v: admitted %d units in a period, want at most %d: %v", tc.limit, sum, bound, got)
 				}
 				now += steps.Draw(t, "step")
 			}
@@ -67,7 +67,8 @@ func TestSlidingWindowIsBelowTwiceItsRate(t *testing.T) {
 	})
 }
 
-// The bound is reached: Rate at the last µs of a window, then all units that are there.
+// The bound is reached: by Rate units at the last µs of a window and then by all units
+// that become free.
 func TestSlidingWindowReachesTwiceItsRate(t *testing.T) {
 	const period int64 = 1_000_000
 	for _, rate := range []int64{1, 2, 10, 1000} {
@@ -81,7 +82,7 @@ func TestSlidingWindowReachesTwiceItsRate(t *testing.T) {
 			sum += ans.Granted
 		}
 		if sum != 2*rate-1 {
-			t.Errorf("%d a second: %d in a trailing one", rate, sum)
+			t.Errorf("%d a second: admitted %d in a trailing second, want 2·Rate − 1", rate, sum)
 		}
 	}
 }

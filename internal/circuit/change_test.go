@@ -36,7 +36,7 @@ func TestChangesAreTold(t *testing.T) {
 			{From: h, To: c, At: start.Add(2 * d)},
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("told %v\nwant %v", got, want)
+			t.Errorf("OnChange got %v\nwant %v", got, want)
 		}
 	})
 }
@@ -69,9 +69,9 @@ func TestOnChangeMayCallBack(t *testing.T) {
 		}})
 		call(t, b, errDown)
 		call(t, b, errDown)
-		call(t, b, errDown) // all four changes are told before End returns
+		call(t, b, errDown) // all four changes are delivered before End returns
 		if !slices.Equal(got, []breaker.State{breaker.Open, breaker.HalfOpen, breaker.Closed, breaker.Open}) {
-			t.Errorf("told %v", got)
+			t.Errorf("OnChange got %v", got)
 		}
 	})
 }
@@ -107,12 +107,12 @@ func TestSlowOnChange(t *testing.T) {
 			t.Errorf("waited %v for OnChange", d)
 		}
 		if got := told(); len(got) != 1 {
-			t.Errorf("told %v while the first was being told", got)
+			t.Errorf("OnChange got %v while its first call ran, want one change", got)
 		}
 		time.Sleep(3 * time.Minute)
 		synctest.Wait()
 		if got := told(); !slices.Equal(got, []breaker.State{breaker.Open, breaker.HalfOpen, breaker.Closed}) {
-			t.Errorf("told %v", got)
+			t.Errorf("OnChange got %v", got)
 		}
 	})
 }
@@ -148,11 +148,11 @@ func TestOnChangeThatDies(t *testing.T) {
 				wg.Wait()
 				want(t, b, breaker.Closed)
 				if len(got) != 1 {
-					t.Errorf("told %v before the next occasion", got)
+					t.Errorf("OnChange got %v before the next Begin or End, want one change", got)
 				}
 				call(t, b, nil)
 				if !slices.Equal(got, []breaker.State{breaker.Open, breaker.HalfOpen, breaker.Closed}) {
-					t.Errorf("told %v", got)
+					t.Errorf("OnChange got %v", got)
 				}
 			})
 		})

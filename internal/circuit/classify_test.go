@@ -33,7 +33,7 @@ func checkClass(t *testing.T, err error, want circuit.Class) {
 	}
 }
 
-// Errors that arise without a server.
+// TestClassify checks errors that arise without a server.
 func TestClassify(t *testing.T) {
 	if got := circuit.Classify(nil); got != circuit.Success {
 		t.Errorf("Classify(nil) = %v", got)
@@ -74,7 +74,8 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// Every error reply, read by go-redis, which has types for some of them.
+// TestClassifyReplies checks every error reply, as go-redis returns it. go-redis has types
+// for some of them.
 func TestClassifyReplies(t *testing.T) {
 	replies := map[circuit.Class][]string{
 		circuit.Success: {"_", "$-1", "+OK", ":1"},
@@ -136,7 +137,8 @@ func TestClassifyReplies(t *testing.T) {
 	}
 }
 
-// Errors of the network and the pool, as go-redis returns them.
+// TestClassifyTransport checks errors of the network and the pool, as go-redis returns
+// them.
 func TestClassifyTransport(t *testing.T) {
 	soon := func(o *redis.Options) { o.ReadTimeout = 10 * time.Millisecond }
 	get := func(ctx context.Context, c *redis.Client) error { return c.Get(ctx, "k").Err() }
@@ -150,7 +152,7 @@ func TestClassifyTransport(t *testing.T) {
 	}{
 		{"hangs up", fakeRedis{reply: hangUp}, nil, get, circuit.Failure, "EOF"},
 		{"hangs up amid a reply", fakeRedis{reply: func(c net.Conn) { say("$10\r\nhalf")(c); hangUp(c) }}, nil, get, circuit.Failure, "EOF"},
-		{"resets", fakeRedis{reply: reset}, nil, get, circuit.Failure, ""}, // some kernels and sandboxes make an EOF of it
+		{"resets", fakeRedis{reply: reset}, nil, get, circuit.Failure, ""}, // some kernels and sandboxes turn it into EOF
 		{"is silent", fakeRedis{reply: silence}, soon, get, circuit.Failure, "i/o timeout"},
 		{"is silent until the deadline", fakeRedis{reply: silence}, nil, func(ctx context.Context, c *redis.Client) error {
 			ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
@@ -216,7 +218,7 @@ func TestClassifyTransport(t *testing.T) {
 			c := client(t, test.server.start(t), adjust)
 			err := test.ask(t.Context(), c)
 			if err == nil || !strings.Contains(err.Error(), test.text) {
-				t.Fatalf("error %v, want one that says %q", err, test.text)
+				t.Fatalf("error = %v, want one that contains %q", err, test.text)
 			}
 			t.Logf("%T: %v", err, err)
 			checkClass(t, err, test.want)

@@ -13,13 +13,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// fakeRedis speaks enough of the protocol to make go-redis return the errors
-// that it returns for the same replies of a real server. It answers a
-// connection's handshake with success.
+// fakeRedis speaks a small part of the protocol. For its replies, go-redis returns the
+// same errors as for the replies of a real server. It answers a connection's handshake
+// with success.
 type fakeRedis struct {
 	// reply answers one command; it may write to the connection, or close it.
 	reply func(conn net.Conn)
-	// greet answers the handshake. Nil: with success.
+	// greet answers the handshake. Nil: success.
 	greet func(conn net.Conn)
 }
 

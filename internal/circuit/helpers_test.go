@@ -46,7 +46,7 @@ func refused(t testing.TB, b *circuit.Breaker) {
 	}
 }
 
-// open makes a closed breaker with Failures of 3 open by itself.
+// open opens a closed breaker whose Failures is 3, with three failed calls.
 func open(t testing.TB, b *circuit.Breaker) {
 	t.Helper()
 	for range 3 {

@@ -15,13 +15,13 @@ import (
 	_ "github.com/hybridlimit/hybridlimit/internal/rapidseed"
 )
 
-// model is the breaker in its simplest form: it keeps every call and counts anew
-// each time. It shares no code with gobreaker or the breaker.
+// model is the breaker in its simplest form: it keeps every call and counts all calls
+// again each time. It shares no code with gobreaker or the breaker.
 type model struct {
 	cfg     breaker.Config // without zero fields: no defaults
-	jitter  time.Duration  // the next opening draws this
+	jitter  time.Duration  // open time of the next opening
 	state   breaker.State
-	since   time.Time // of the state, and of the window's steps
+	since   time.Time // start of the state, and of the window's steps
 	retryAt time.Time
 	row     int
 	ended   []ended
@@ -30,7 +30,7 @@ type model struct {
 }
 
 type ended struct {
-	step   int64 // of the window, in which the call began
+	step   int64 // the step of the window in which the call began
 	failed bool
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/circuit"
 )
 
-// Each rule that opens a closed breaker, alone.
+// The tests below check each rule that opens a closed breaker, alone.
 
 func TestOpensByConsecutiveFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -25,7 +25,7 @@ func TestOpensByConsecutiveFailures(t *testing.T) {
 			call(t, b, redis.Nil)
 		}
 		call(t, b, errDown)
-		call(t, b, redis.ErrNoScript) // neither breaks the row nor adds to it
+		call(t, b, redis.ErrNoScript) // neither ends the row nor adds to it
 		call(t, b, context.Canceled)
 		call(t, b, errDown)
 		want(t, b, breaker.Closed)
@@ -38,8 +38,8 @@ func TestOpensByConsecutiveFailures(t *testing.T) {
 	})
 }
 
-// gobreaker drops failures older than its window. With its count, the breaker of
-// a process that seldom calls Redis would never open.
+// gobreaker drops failures older than its window. With that count, the breaker of a
+// process that seldom calls Redis would never open.
 func TestConsecutiveFailuresMayBeFarApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, breaker.Config{Window: time.Second, FailureRatio: noRatio})
@@ -86,8 +86,8 @@ func TestOpensByRatio(t *testing.T) {
 	}
 }
 
-// The share is that of the calls begun in the last Window. The window moves: it
-// does not restart empty every Window.
+// The ratio covers the calls begun in the last Window. The window slides: it does not
+// restart empty every Window.
 func TestRatioLooksBackOneWindow(t *testing.T) {
 	mixed := func(t *testing.T, b *circuit.Breaker, n int) {
 		for range n {
@@ -122,8 +122,7 @@ func TestRatioLooksBackOneWindow(t *testing.T) {
 	}
 }
 
-// A hanging Redis keeps calls in flight. They must not reduce the share of
-// failed calls.
+// A hanging Redis keeps calls in flight. They must not reduce the ratio of failed calls.
 func TestRatioCountsEndedCallsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, breaker.Config{MinCalls: 4})
@@ -207,7 +206,7 @@ func TestOpenTimeIsJittered(t *testing.T) {
 		}
 		// 1000 draws of 4·10⁸ values: two equal ones have a probability of 1/800.
 		if len(seen) < breakers*openings-3 {
-			t.Errorf("%d different times of %d", len(seen), breakers*openings)
+			t.Errorf("%d different open times in %d openings", len(seen), breakers*openings)
 		}
 		// Standard error of the mean: 400/√12/√1000 = 3.7 ms; allow 5 of them.
 		if avg := sum / (breakers * openings); (avg - mean).Abs() > 18*time.Millisecond {
@@ -216,8 +215,8 @@ func TestOpenTimeIsJittered(t *testing.T) {
 	})
 }
 
-// The ends of the jitter's range are exact to the nanosecond, by gobreaker's
-// clock and by the breaker's.
+// The ends of the jitter's range are exact to the nanosecond, on gobreaker's clock and on
+// the breaker's.
 func TestOpenTimeIsExact(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -234,7 +233,7 @@ func TestOpenTimeIsExact(t *testing.T) {
 				b.SetRandom(test.random)
 				open(t, b)
 				if b.RetryIn() != test.want || drawn != test.want {
-					t.Fatalf("open for %v, told %v, want %v", b.RetryIn(), drawn, test.want)
+					t.Fatalf("RetryIn = %v, Change.OpenFor = %v, want %v", b.RetryIn(), drawn, test.want)
 				}
 				time.Sleep(test.want - 1)
 				refused(t, b)

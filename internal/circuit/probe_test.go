@@ -79,7 +79,7 @@ func TestProbe(t *testing.T) {
 				case breaker.Open:
 					refused(t, b)
 				case breaker.HalfOpen:
-					// It is never stuck: the next call is the probe.
+					// The breaker is never stuck: the next call is the probe.
 					for range 1000 {
 						if b.RetryIn() != 0 {
 							t.Fatalf("RetryIn = %v with no probe out", b.RetryIn())
@@ -135,7 +135,7 @@ func TestLostProbe(t *testing.T) {
 	}
 }
 
-// A lost probe may still end, while another is in its place.
+// A lost probe may still end while another probe has replaced it.
 func TestLostProbeThatEnds(t *testing.T) {
 	lost := func(t *testing.T) (b *circuit.Breaker, first, second circuit.Call) {
 		b = newBreaker(t, breaker.Config{SlowCall: -1})
@@ -171,9 +171,9 @@ func TestLostProbeThatEnds(t *testing.T) {
 			})
 		})
 	}
-	// Where slow calls are not counted, a healthy Redis may always take longer
-	// than patience. If late successes were dropped, each probe would be
-	// replaced before its End, and the breaker would never close.
+	// If slow calls are not counted, a healthy Redis may always take longer than
+	// patience. If late successes were dropped, each probe would be replaced
+	// before its End, and the breaker would never close.
 	t.Run("a slow Redis closes it", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBreaker(t, breaker.Config{SlowCall: -1, OpenFor: 100 * time.Millisecond})
@@ -225,14 +225,14 @@ func TestCallsOfAnotherGeneration(t *testing.T) {
 					t.Errorf("late results moved the probe from %v to %v", retry, b.RetryIn())
 				}
 				time.Sleep(retry)
-				late(10) // open, its time over: gobreaker alone would become half-open
+				late(10) // open, and the open time is over: gobreaker alone would become half-open
 				probe := halfOpen(t, b)
-				late(10) // half-open: neither the probe's result nor a second place
+				late(10) // half-open: no result of the probe, and no second probe
 				refused(t, b)
 				probe.End(0, nil)
 				call(t, b, errDown)
 				call(t, b, errDown)
-				late(10) // closed again: no third failure, no success between
+				late(10) // closed again: not a third failure, and not a success that ends the row
 				call(t, b, errDown)
 				want(t, b, breaker.Open)
 			})

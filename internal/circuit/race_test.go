@@ -12,9 +12,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/breaker"
 )
 
-// All methods run concurrently. The delivered changes must form a chain: each
-// begins in the state in which the one before ended. So none was lost, doubled
-// or delivered out of order.
+// TestConcurrent runs all methods concurrently. The delivered changes must form a chain:
+// each begins in the state in which the one before ended. Then no change was lost,
+// doubled or delivered out of order.
 func TestConcurrent(t *testing.T) {
 	var changes []breaker.Change // guarded by the promise that OnChange runs one at a time
 	var told atomic.Int64

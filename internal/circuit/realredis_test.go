@@ -71,7 +71,8 @@ func until(t *testing.T, what string, ok func() bool) {
 	t.Fatalf("gave up waiting until %s", what)
 }
 
-// The replies of a real server in each state that makes it refuse calls.
+// TestClassifyRealRedis checks the replies of a real server in each state in which it
+// refuses calls.
 func TestClassifyRealRedis(t *testing.T) {
 	cmd, socket, data := startRedis(t)
 	ctx := t.Context()

@@ -128,7 +128,7 @@ func TestOldWordsAreTakenBack(t *testing.T) {
 		}
 		time.Sleep(3 * Tick)
 		if synctest.Wait(); times != 4 {
-			t.Errorf("%d times while twice the quarter passed four times, want 4", times)
+			t.Errorf("words were taken back %d times in four quarters of the epochs, want 4", times)
 		}
 	})
 }

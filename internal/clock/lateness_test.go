@@ -37,7 +37,7 @@ func TestLateness(t *testing.T) {
 		close(held)
 		for range 100 {
 			time.Sleep(Tick)
-			c.Stamp() // the slow path is in use, so the ticker goes on
+			c.Stamp() // the slow path is in use, so the ticker continues
 		}
 		if got := c.Late(); got < 25*Tick/2 || got > 25*Tick {
 			t.Errorf("%v late half a second later", got)
@@ -77,13 +77,13 @@ func TestAnswersLieUnread(t *testing.T) {
 		return c.lateness.queue.Load() > int64(40*time.Millisecond)
 	})
 	if got := c.Late(); got < 40*time.Millisecond {
-		t.Errorf("late by %v, and the wait in the queue was %v", got, time.Duration(c.lateness.queue.Load()))
+		t.Errorf("Late = %v, want at least 40 ms; the wait in the queue is %v", got, time.Duration(c.lateness.queue.Load()))
 	}
 	t.Logf("%d goroutines that spin on %d cores: the end of the queue waits for %v, the ticker is %v late", 12*runtime.GOMAXPROCS(0), runtime.GOMAXPROCS(0),
 		time.Duration(c.lateness.queue.Load()).Round(time.Millisecond), time.Duration(c.lateness.timer.Load()).Round(time.Millisecond))
 	stop.Store(true)
 	wg.Wait()
-	redistest.Eventually(t, 20*time.Second, "late by less than that", func() bool {
+	redistest.Eventually(t, 20*time.Second, "late by less than 20 ms", func() bool {
 		c.Stamp()
 		return c.lateness.queue.Load() < int64(20*time.Millisecond)
 	})

@@ -125,7 +125,7 @@ func (w *world) deactivate(f Fault) {
 	w.active.Store(&next)
 }
 
-// pause suspends processes as far as that is possible from outside: they get no calls, and no message reaches or leaves them.
+// pause suspends processes from outside: they get no calls, and no message reaches or leaves them.
 // Their timers continue, so calls that already wait time out. The calls of a suspended process would time out when it resumes.
 func (w *world) pause(f Fault) (begin, over func()) {
 	var stopped []*process

@@ -119,7 +119,7 @@ func (s Scenario) exact() bool {
 		case ClockStep:
 			forgetful = forgetful || f.Size > time.Second
 			if s.Limit.Algorithm == hybridlimit.AlgSlidingLog && f.Size < 0 {
-				return false // a log that goes back with the clock looks like another log
+				return false // a log that moves back with the clock looks like another log
 			}
 		}
 	}

@@ -34,7 +34,7 @@ func (w *world) decisions() []*call {
 	return all
 }
 
-// told returns the units that callers were told they have.
+// told returns the units whose admission was returned to callers.
 func (w *world) told() (units int64) {
 	for _, p := range w.procs {
 		for _, chunk := range p.journal.chunks {

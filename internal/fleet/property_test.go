@@ -170,7 +170,7 @@ func failure(s Scenario, r Report) string {
 		return strings.Join(r.Violated, "\n")
 	}
 	if bound, ok := theorem(s, r); ok && r.Exceedance > bound {
-		return fmt.Sprintf("exceedance %.3f, at most %.3f may be", r.Exceedance, bound)
+		return fmt.Sprintf("exceedance %.3f, want at most %.3f", r.Exceedance, bound)
 	}
 	return ""
 }

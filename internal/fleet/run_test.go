@@ -71,13 +71,13 @@ func TestAlgorithms(t *testing.T) {
 				}
 				bound, _ := theorem(s, r)
 				if free := kind == CountAndPush; free == (r.Exceedance <= bound) {
-					t.Errorf("%s: the exceedance is %.3f, and the bound %.3f", kind, r.Exceedance, bound)
+					t.Errorf("%s: exceedance %.3f, bound %.3f", kind, r.Exceedance, bound)
 				}
 			}
 			s.Kind = Strict
 			r := run(t, s, func(w *world) { w.mutant = everyFifth() })
 			if bound, ok := theorem(s, r); !ok || r.Exceedance <= bound+5 {
-				t.Errorf("one that admits too much exceeds by %.1f, %.1f allowed", r.Exceedance, bound)
+				t.Errorf("a limiter that admits too much has an exceedance of %.1f, want more than the bound %.1f + 5", r.Exceedance, bound)
 			}
 		})
 	}
@@ -94,13 +94,13 @@ func TestSeed(t *testing.T) {
 	a, b := Run(t, s), Run(t, s)
 	same := func(x, y Sample) bool { return x.Offered == y.Offered }
 	if a.Calls != b.Calls || a.Central != b.Central || !slices.EqualFunc(a.Timeline, b.Timeline, same) {
-		t.Errorf("one seed asked for %d and %d", a.Calls, b.Calls)
+		t.Errorf("one seed made %d and %d calls", a.Calls, b.Calls)
 	}
 	if d := math.Abs(float64(a.Units - b.Units)); d > 0.02*float64(a.Units) {
 		t.Errorf("one seed admitted %d and %d units", a.Units, b.Units)
 	}
 	if s.Seed++; Run(t, s).Central == a.Central {
-		t.Error("another seed asks for the same")
+		t.Error("another seed makes the same calls")
 	}
 	t.Logf("units %d and %d, ops %d and %d, exceedance %.2f and %.2f", a.Units, b.Units, a.Ops, b.Ops, a.Exceedance, b.Exceedance)
 }
@@ -166,14 +166,14 @@ func TestItCanFail(t *testing.T) {
 				t.Errorf("violated: %q, want %q", all, c.want)
 			}
 			if bound, ok := theorem(s, r); c.name == "admits too much" && (!ok || r.Exceedance <= bound) {
-				t.Errorf("the exceedance is %.1f, %.1f allowed", r.Exceedance, bound)
+				t.Errorf("exceedance %.1f, want more than the bound %.1f", r.Exceedance, bound)
 			}
 		})
 	}
 }
 
 // A lease of a window lives as long as the window. Regression: it lived for one second like a lease of a bucket. A process with
-// one or two calls per second lost a lease now and then. For a window of a minute a fourteenth of the units was lost.
+// one or two calls per second sometimes lost a lease. For a window of a minute a fourteenth of the units was lost.
 func TestWindowLeasesLast(t *testing.T) {
 	r := Run(t, Scenario{
 		Seed: 1, Kind: Strict, Processes: 10, Limit: hybridlimit.FixedWindow(200, 20*time.Second), Latency: 500 * time.Microsecond,

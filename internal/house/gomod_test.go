@@ -11,7 +11,7 @@ import (
 )
 
 // direct lists the modules that the root go.mod may require directly. All importers of the library get them. A module that only
-// a benchmark, an end-to-end test or a comparison needs (the OTel SDK, gRPC, toxiproxy) therefore belongs into a nested module.
+// a benchmark, an end-to-end test or a comparison needs (the OTel SDK, gRPC, toxiproxy) therefore belongs in a nested module.
 var direct = []string{
 	redisClient, gobreaker, lru, xtime, xxhash,
 	otel, otel + "/metric", otel + "/trace",
@@ -62,7 +62,7 @@ func checkGoMod(m goMod) []string {
 		}
 	}
 	for _, r := range m.Replace {
-		bad = append(bad, fmt.Sprintf("go.mod: replace %s does not hold for those who import the library", r.Old.Path))
+		bad = append(bad, fmt.Sprintf("go.mod: replace %s has no effect for importers of the library", r.Old.Path))
 	}
 	for _, tool := range m.Tool {
 		bad = append(bad, fmt.Sprintf("go.mod: tool %s puts its dependencies into every user's module graph", tool.Path))

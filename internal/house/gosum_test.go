@@ -8,8 +8,8 @@ import (
 )
 
 // inGoSum lists the modules that the go.sum of a program may name if the program imports only local. `go mod tidy` adds each
-// module behind the packages that the program imports, and behind the tests of those packages. It does not follow tests further
-// on.
+// module behind the packages that the program imports, and behind the tests of those packages. It does not follow the tests of
+// packages that only a test imports.
 var inGoSum = []string{lru, xtime, xxhash, rapid}
 
 // checkGoSum returns one line for each import that adds another module to the go.sum of a program that imports only pkg.
@@ -32,7 +32,7 @@ func checkGoSum(pkg string, imports []edge) (bad []string) {
 			case e.inside:
 				visit(e.to, e.at, tests && !e.test)
 			case !standard(e.to) && !slices.ContainsFunc(inGoSum, func(m string) bool { return below(e.to, m) }):
-				bad = append(bad, fmt.Sprintf("%s: %s comes into the go.sum of all who import %s (by %s)", e.at, e.to, pkg, via))
+				bad = append(bad, fmt.Sprintf("%s: %s comes into the go.sum of every program that imports %s (by %s)", e.at, e.to, pkg, via))
 			}
 		}
 	}
@@ -61,5 +61,5 @@ func TestModulesBehindTestsAreFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	expect(t, checkGoSum("local", edges(sources)), "internal/servers/s.go:2: "+miniredis+" comes into the go.sum of all who import local (by limit_test.go:2)")
+	expect(t, checkGoSum("local", edges(sources)), "internal/servers/s.go:2: "+miniredis+" comes into the go.sum of every program that imports local (by limit_test.go:2)")
 }

@@ -159,7 +159,7 @@ func loadModule(t *testing.T) []source {
 		t.Fatal(err)
 	}
 	if !slices.Contains(packages(sources), "internal/house") {
-		t.Fatal("the module was read without finding this very package: the checks would look at nothing")
+		t.Fatal("the module was read, but this package was not found: the checks would check nothing")
 	}
 	return sources
 }

@@ -1,6 +1,6 @@
-// Package rapidseed makes the checks of rapid begin at the seed of package
-// testenv. Otherwise rapid would draw a seed. A package whose tests use rapid
-// imports it for this effect:
+// Package rapidseed gives the checks of rapid the seed of package testenv.
+// Without it, rapid draws a seed. A package whose tests use rapid imports it for
+// this effect:
 //
 //	import _ "github.com/hybridlimit/hybridlimit/internal/rapidseed"
 //
@@ -11,13 +11,13 @@ import (
 	"flag"
 	"strconv"
 
-	_ "pgregory.net/rapid" // its flags have to be there before init
+	_ "pgregory.net/rapid" // its flags must exist before init
 
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
-// init changes the default of rapid's flag; the command line is read later. A
-// seed of 0 would let rapid draw one.
+// init changes the default of rapid's flag. The command line is read later. With
+// a seed of 0, rapid would draw one.
 func init() {
 	seed, err := testenv.ParseSeed()
 	if err != nil {

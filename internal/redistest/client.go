@@ -5,10 +5,11 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// Client returns a client of the Redis at addr which is closed when the test
+// Client returns a client of the Redis at addr, which is closed when the test
 // ends. It has go-redis' defaults, retries included, except that it does not
-// ask for maintenance notifications: Redis 7.0 does not know them, and asking
-// costs each connection a refused command. opts change its options, in order.
+// ask for maintenance notifications. Redis 7.0 does not have them, and each
+// connection would send one command that is refused. opts change its options,
+// in order.
 func Client(tb TB, addr string, opts ...func(*redis.Options)) *redis.Client {
 	tb.Helper()
 	o := &redis.Options{Addr: addr, MaintNotificationsConfig: noMaintNotifications()}

@@ -12,24 +12,24 @@ import (
 )
 
 const (
-	// clusterSlots is how many slots a Redis Cluster has.
+	// clusterSlots is the number of slots of a Redis Cluster.
 	clusterSlots = 16384
-	// BusOffset is how far a node's bus port is above the other. Redis 7 can be
-	// told another port, Redis 6 cannot.
+	// BusOffset is the difference between a node's bus port and its port. Redis 7
+	// accepts another bus port, Redis 6 does not.
 	BusOffset = 10_000
-	// clusterPatience is generous: a node takes two seconds to accept that it
-	// is up.
+	// clusterPatience is generous: a node takes two seconds until it reports the
+	// cluster as up.
 	clusterPatience = 30 * time.Second
 )
 
-// Cluster is a Redis Cluster of masters without replicas, which between them
-// own every slot. A master that is killed takes its slots along, and the
-// others go on serving theirs (cluster-require-full-coverage is off).
+// Cluster is a Redis Cluster of masters without replicas. Together they own
+// every slot. If a master is killed, nobody serves its slots, and the others
+// continue to serve theirs (cluster-require-full-coverage is off).
 type Cluster struct {
 	Nodes []*Server
 }
 
-// NewClusterNode starts a server in cluster mode, which knows no other and
+// NewClusterNode starts a server in cluster mode. It knows no other node and
 // owns no slots. It skips or fails a test as [New] does.
 func NewClusterNode(tb TB, args ...string) *Server {
 	tb.Helper()
@@ -37,8 +37,8 @@ func NewClusterNode(tb TB, args ...string) *Server {
 	return New(tb, WithArgs(args...), WithPort(clusterPort(tb)))
 }
 
-// NewCluster starts a cluster of so many masters and waits until each of them
-// serves its part of the slots and knows who serves the rest.
+// NewCluster starts a cluster of the given number of masters. It waits until
+// each serves its part of the slots and knows the masters of the rest.
 func NewCluster(tb TB, masters int, args ...string) *Cluster {
 	tb.Helper()
 	c := &Cluster{}
@@ -47,7 +47,8 @@ func NewCluster(tb TB, masters int, args ...string) *Cluster {
 	}
 	for i, node := range c.Nodes {
 		rdb := node.Client(tb)
-		// Distinct from the start, or nodes that meet would have to agree first.
+		// The epochs are distinct from the start. Otherwise nodes that meet
+		// would first have to agree on them.
 		Do(tb, rdb, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
 		AddSlots(tb, rdb, i*clusterSlots/masters, (i+1)*clusterSlots/masters)
 		for _, other := range c.Nodes[:i] {
@@ -60,7 +61,7 @@ func NewCluster(tb TB, masters int, args ...string) *Cluster {
 	return c
 }
 
-// Addrs is the addresses of the nodes.
+// Addrs returns the addresses of the nodes.
 func (c *Cluster) Addrs() []string {
 	out := make([]string, len(c.Nodes))
 	for i, node := range c.Nodes {
@@ -82,8 +83,8 @@ func (c *Cluster) Client(tb TB, opts ...func(*redis.ClusterOptions)) *redis.Clus
 	return rdb
 }
 
-// NewRing starts so many servers that know nothing of each other, and returns
-// them with a client that spreads keys over them.
+// NewRing starts the given number of independent servers, and returns them with
+// a client that spreads keys over them.
 func NewRing(tb TB, shards int, args ...string) (*redis.Ring, []*Server) {
 	tb.Helper()
 	o := &redis.RingOptions{Addrs: map[string]string{}}
@@ -108,8 +109,8 @@ func Do(tb TB, rdb *redis.Client, words ...any) string {
 	return out
 }
 
-// AddSlots gives a node the slots from first to below end. One by one: Redis 6
-// knows no ranges.
+// AddSlots gives a node the slots from first to end, without end. It lists them
+// one by one, because Redis 6 has no ranges.
 func AddSlots(tb TB, rdb *redis.Client, first, end int) {
 	tb.Helper()
 	words := []any{"CLUSTER", "ADDSLOTS"}
@@ -119,8 +120,8 @@ func AddSlots(tb TB, rdb *redis.Client, first, end int) {
 	Do(tb, rdb, words...)
 }
 
-// AwaitCluster waits until a node knows so many masters, with every slot
-// served.
+// AwaitCluster waits until a node knows the given number of masters and every
+// slot is served.
 func AwaitCluster(tb TB, rdb *redis.Client, masters int) {
 	tb.Helper()
 	want := []string{"cluster_state:ok", "cluster_slots_ok:16384", "cluster_size:" + strconv.Itoa(masters) + "\r"}
@@ -135,7 +136,7 @@ func AwaitCluster(tb TB, rdb *redis.Client, masters int) {
 	})
 }
 
-// clusterPort is a port that is free, with a bus port that is free as well.
+// clusterPort returns a free port whose bus port is free as well.
 func clusterPort(tb TB) int {
 	tb.Helper()
 	for range 1000 {
@@ -152,8 +153,8 @@ func clusterPort(tb TB) int {
 	return 0
 }
 
-// Calls is how often a node has run each command, by INFO commandstats, and how
-// often it has sent each error, by INFO errorstats, as "cmd" and "!ERROR".
+// Calls returns the number of runs of each command by INFO commandstats, under
+// "cmd", and the number of each error reply by INFO errorstats, under "!ERROR".
 func Calls(tb TB, rdb *redis.Client) map[string]int {
 	tb.Helper()
 	out := map[string]int{}

@@ -12,10 +12,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// patience is for what happens within milliseconds on an idle machine.
+// patience is the time limit for events that take milliseconds on an idle
+// machine.
 const patience = 5 * time.Second
 
-// recorder is a TB that keeps what the code under test said of the test.
+// recorder is a TB that records the messages of Fatalf and Skipf.
 type recorder struct {
 	testing.TB
 	fatal, skip string
@@ -31,7 +32,7 @@ func (r *recorder) Skipf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// record runs f as a test of its own would be.
+// record runs f like a separate test.
 func record(t *testing.T, f func(TB)) *recorder {
 	r := &recorder{TB: t}
 	done := make(chan struct{})
@@ -43,8 +44,8 @@ func record(t *testing.T, f func(TB)) *recorder {
 	return r
 }
 
-// noLeak fails the test if it ends with more goroutines than it began with.
-// Call it first, so that it looks last.
+// noLeak fails the test if it ends with more goroutines than it began with. It
+// must be called first, so that its check runs last.
 func noLeak(t *testing.T) {
 	before := runtime.NumGoroutine()
 	t.Cleanup(func() {
@@ -60,7 +61,8 @@ func noRetries(o *redis.Options) { o.MaxRetries = -1 }
 
 const readTimeout = 50 * time.Millisecond
 
-// impatient is a client that shows every fault: no retries, a short time-out.
+// impatient sets the options of a client that hides no fault: no retries, a
+// short time-out.
 func impatient(o *redis.Options) {
 	o.MaxRetries, o.DialerRetries, o.ReadTimeout = -1, 1, readTimeout
 }
@@ -75,15 +77,16 @@ func isEOF(err error) bool   { return errors.Is(err, io.EOF) }
 func isReset(err error) bool { return errors.Is(err, syscall.ECONNRESET) }
 func isNil(err error) bool   { return err == nil }
 
-// connect gives the client an idle connection, however slow the machine: one
-// that times out in its handshake would never send what a test is about.
+// connect gives the client an idle connection, even on a slow machine. A
+// connection that times out in its handshake would never send the request of the
+// test.
 func connect(t *testing.T, c *redis.Client) {
 	t.Helper()
 	Eventually(t, patience, "the client connects", func() bool { return c.Ping(t.Context()).Err() == nil })
 }
 
-// testSubscribe checks that messages come through, and in order, whatever lies
-// between. sub and pub are clients of the same server.
+// testSubscribe checks that messages arrive in order. sub and pub are clients of
+// the same server.
 func testSubscribe(t *testing.T, sub, pub *redis.Client) {
 	t.Helper()
 	ctx := t.Context()

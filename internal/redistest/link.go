@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// Link is what lies between clients and one Redis, and can fail on demand. It
-// is had as a [Proxy] (real sockets) or a [MemLink] (inside a bubble). All
+// Link is the connection between clients and one Redis. It can fail on demand.
+// It exists as a [Proxy] (real sockets) or a [MemLink] (inside a bubble). All
 // methods are safe for concurrent use, and none waits for traffic.
 type Link struct {
 	dial   func(context.Context) (net.Conn, error) // to Redis
 	ctx    context.Context                         // ends with Close; for dials
 	cancel context.CancelFunc
 
-	// turn is held while a script runs. A channel, so that a script which
-	// sleeps does not stop a bubble's clock as a contended mutex would.
+	// turn is held while a script runs. It is a channel because a contended
+	// mutex would stop a bubble's clock while a script sleeps.
 	turn chan struct{}
 
 	mu      sync.Mutex
@@ -34,12 +34,13 @@ type Link struct {
 	running sync.WaitGroup // pumps; Add only under mu and before closed
 }
 
-// Count is what a link has seen of one command.
+// Count is the number of requests of one command on a link.
 type Count struct {
-	// Seen is how often clients sent it, as far as a script was asked.
+	// Seen is the number of requests that the link has read, without those behind
+	// a request whose verdict ends all later ones on its connection.
 	Seen int
-	// Forwarded is how often it was written to Redis: less than Seen by what
-	// was dropped or is still held, more by duplicates.
+	// Forwarded is the number of requests written to Redis: Seen without dropped
+	// and held requests, plus duplicates.
 	Forwarded int
 }
 
@@ -58,26 +59,26 @@ func newLink(dial func(context.Context) (net.Conn, error)) *Link {
 	return l
 }
 
-// Script sets who decides on each request; nil forwards everything. It applies
-// to requests read from now on, on old connections too.
+// Script sets the script that decides on each request; nil forwards everything.
+// It applies to requests read from now on, on old connections too.
 func (l *Link) Script(s Script) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.script, l.asked = s, 0
 }
 
-// Latency sets how long every request and every reply is under way, on top of
-// what the script adds. It is the latency of a link, not of a command: requests
-// pipelined together arrive together. Zero, the default, adds nothing.
+// Latency sets the delay of every request and every reply, in addition to the
+// delay that the script adds. It is the latency of a link, not of a command:
+// requests pipelined together arrive together. Zero, the default, adds nothing.
 func (l *Link) Latency(request, reply time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.request, l.reply = request, reply
 }
 
-// Pause stops all delivery, ends of connections included, as when the other
-// host hangs or the network drops packets silently. New connections are still
-// accepted, as a stopped process's kernel does.
+// Pause stops all delivery, ends of connections included, as if the other host
+// hangs or the network drops packets silently. New connections are still
+// accepted, as the kernel does for a stopped process.
 func (l *Link) Pause() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,8 +89,8 @@ func (l *Link) Pause() {
 	}
 }
 
-// Resume delivers what [Link.Pause] held back, in order, requests of clients
-// that have gone away meanwhile included.
+// Resume delivers in order the data that [Link.Pause] held back. This includes
+// requests of clients that have closed their connection meanwhile.
 func (l *Link) Resume() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,7 +101,7 @@ func (l *Link) Resume() {
 	}
 }
 
-// CutAll resets every connection now, and everything in flight is lost. New
+// CutAll resets every connection now. All data in flight is lost. New
 // connections may follow.
 func (l *Link) CutAll() {
 	for _, p := range l.all() {
@@ -108,17 +109,17 @@ func (l *Link) CutAll() {
 	}
 }
 
-// Conns is the number of client connections that the link carries now.
+// Conns returns the number of client connections that the link carries now.
 func (l *Link) Conns() int { return len(l.all()) }
 
-// Count returns what the link has seen of the named command, in any case.
+// Count returns the count of the named command, in upper or lower case.
 func (l *Link) Count(command string) Count {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.counts[strings.ToUpper(command)]
 }
 
-// Counts returns what the link has seen, by command in upper case.
+// Counts returns all counts, by command in upper case.
 func (l *Link) Counts() map[string]Count {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,7 +136,8 @@ func (l *Link) all() []*pump {
 	return pumps
 }
 
-// close cuts everything and waits until every goroutine of the link has ended.
+// close resets every connection and waits until every goroutine of the link has
+// ended.
 func (l *Link) close() {
 	l.mu.Lock()
 	l.closed = true
@@ -167,8 +169,8 @@ func (l *Link) carry(client, server net.Conn) error {
 	return nil
 }
 
-// judge asks the script about a request and adds the link's latency. It
-// reports false when the connection ended while another request was judged.
+// judge asks the script about a request and adds the link's latency. It returns
+// false if the connection ended while the script decided on another request.
 func (l *Link) judge(cmd []string, done <-chan struct{}) (Verdict, bool) {
 	select {
 	case l.turn <- struct{}{}:

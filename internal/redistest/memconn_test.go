@@ -18,7 +18,7 @@ func TestMemConnDataThenEOF(t *testing.T) {
 		a, b := memPipe()
 		big := bytes.Repeat([]byte("x"), 1<<20)
 		if n, err := a.Write(big); n != len(big) || err != nil {
-			t.Fatalf("Write = %d, %v; it must not wait for a reader", n, err)
+			t.Fatalf("Write = %d, %v; want all bytes written without a reader", n, err)
 		}
 		a.Close()
 		if got, err := io.ReadAll(b); err != nil || !bytes.Equal(got, big) {
@@ -120,7 +120,7 @@ func TestMemConnReadDeadline(t *testing.T) {
 		}
 		b.Write([]byte("x"))
 		if _, err := a.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("a deadline that has passed holds even with data: %v", err)
+			t.Errorf("Read after the deadline, with data = %v, want a time-out", err)
 		}
 		a.SetReadDeadline(time.Time{})
 		if n, err := a.Read(make([]byte, 1)); n != 1 || err != nil {

@@ -66,8 +66,8 @@ func (l *MemLink) Dial(ctx context.Context) (net.Conn, error) {
 	return client, nil
 }
 
-// Refuse makes new connections fail with ECONNREFUSED, as when no Redis
-// listens, until it is called with false. Connections that exist live on; see
+// Refuse makes new connections fail with ECONNREFUSED, as if no Redis listens,
+// until it is called with false. Existing connections stay open; see
 // [Link.CutAll].
 func (l *MemLink) Refuse(refuse bool) {
 	l.mu.Lock()
@@ -75,8 +75,8 @@ func (l *MemLink) Refuse(refuse bool) {
 	l.refuse = refuse
 }
 
-// dialError wraps as net does: go-redis takes an operation "dial" for safe to
-// retry.
+// dialError wraps an error as net does. go-redis retries after an error of the
+// operation "dial".
 func dialError(err error) error {
 	return &net.OpError{Op: "dial", Net: "mem", Addr: memAddr("server"), Err: err}
 }

@@ -69,7 +69,7 @@ func TestMemLinkDialGivesUp(t *testing.T) {
 	})
 }
 
-// A dead connection must not keep a call longer than its read time-out, to the
+// A dead connection delays a call exactly by its read time-out, to the
 // nanosecond.
 func TestMemLinkPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -88,12 +88,12 @@ func TestMemLinkPause(t *testing.T) {
 			}
 		}
 		if got, _ := b.Mini.Get("k"); got != "" {
-			t.Errorf("%s requests went through a paused link", got)
+			t.Errorf("%s requests passed a paused link", got)
 		}
 		l.Resume()
 		l.Resume()
 		synctest.Wait()
-		// The one that was sent; the others never got past their handshake.
+		// One request was sent. The others never completed their handshake.
 		if got, _ := b.Mini.Get("k"); got != "1" {
 			t.Errorf("after Resume the counter is %q, want 1", got)
 		}
@@ -141,7 +141,7 @@ func TestMemLinkCutAll(t *testing.T) {
 			t.Errorf("%d connections before the cut", n)
 		}
 		l.CutAll()
-		if err := <-got; !isEOF(err) { // of RESP3; see TestProxyCutAll
+		if err := <-got; !isEOF(err) { // EOF with RESP3; see TestProxyCutAll
 			t.Errorf("INCR: %v", err)
 		}
 		time.Sleep(time.Minute)
@@ -149,7 +149,7 @@ func TestMemLinkCutAll(t *testing.T) {
 			t.Errorf("%d connections after the cut", n)
 		}
 		if n, err := c.Incr(ctx, "k").Result(); n != 1 || err != nil {
-			t.Errorf("INCR on a new connection = %d, %v; what was in flight must be lost", n, err)
+			t.Errorf("INCR on a new connection = %d, %v; want 1, because requests in flight are lost", n, err)
 		}
 	})
 }
@@ -165,18 +165,18 @@ func TestMemLinkRefuse(t *testing.T) {
 			t.Errorf("on an old connection: %v", err)
 		}
 		l.CutAll()
-		c.Ping(ctx) // finds out
+		c.Ping(ctx) // detects the reset
 		if err := c.Ping(ctx).Err(); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("on a new connection: %v", err)
 		}
 		l.Refuse(false)
 		if err := c.Ping(ctx).Err(); err != nil {
-			t.Errorf("after all: %v", err)
+			t.Errorf("after Refuse(false): %v", err)
 		}
 	})
 }
 
-// Links fail one by one: it is the fleet's network, not its Redis.
+// Each link fails alone, without the other links and the Redis.
 func TestMemLinksAreSeparate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBubble(t)
@@ -202,7 +202,8 @@ func TestMemLinkSubscribe(t *testing.T) {
 	}
 }
 
-// A script may sleep, with callers queueing behind it, and call its link.
+// A script may sleep while callers queue behind it. It may also call methods of
+// its link.
 func TestMemLinkSlowScript(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBubble(t)
@@ -211,7 +212,7 @@ func TestMemLinkSlowScript(t *testing.T) {
 		l.Script(func(n int, cmd []string) Verdict {
 			time.Sleep(time.Millisecond)
 			if l.Count(cmd[0]).Seen == 0 {
-				t.Error("a request is counted before it is judged")
+				t.Error("the request is not counted before the script sees it")
 			}
 			return Forward()
 		})

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What each verdict does to one INCR.
+// TestMemLinkVerdicts checks the effect of each verdict on one INCR.
 func TestMemLinkVerdicts(t *testing.T) {
 	for _, tt := range []struct {
 		v        Verdict
@@ -64,7 +64,8 @@ func TestMemLinkVerdicts(t *testing.T) {
 	}
 }
 
-// What each verdict on the second of three pipelined requests does to all.
+// TestMemLinkPipelined checks the effect of each verdict on three pipelined
+// requests. The verdict is for the second one.
 func TestMemLinkPipelined(t *testing.T) {
 	for _, tt := range []struct {
 		v        Verdict
@@ -86,8 +87,8 @@ func TestMemLinkPipelined(t *testing.T) {
 				b := NewBubble(t)
 				l := b.Link()
 				l.Script(OnNth("INCR", 1, tt.v))
-				// A bare connection: go-redis, when a pipeline breaks, gives
-				// its error to the commands that were answered as well.
+				// The test uses a plain connection: if a pipeline breaks, go-redis
+				// gives its error to the answered commands as well.
 				conn, err := l.Dial(t.Context())
 				if err != nil {
 					t.Fatal(err)
@@ -115,8 +116,8 @@ func TestMemLinkPipelined(t *testing.T) {
 	}
 }
 
-// A client that retries, as go-redis does by default, executes what it believes
-// lost: the reason why the library must not leave retries to the client.
+// A client that retries, as go-redis does by default, repeats requests that were
+// executed. This is why the library must not leave retries to the client.
 func TestMemLinkRetryExecutesTwice(t *testing.T) {
 	for _, v := range []Verdict{DropReply(ThenClose), DropReply(ThenHang), Delay(time.Second)} {
 		t.Run(v.String(), func(t *testing.T) {
@@ -137,7 +138,7 @@ func TestMemLinkRetryExecutesTwice(t *testing.T) {
 	}
 }
 
-// One seed gives one run, to the last counter.
+// Two runs of one seed have the same result, in every counter.
 func TestMemLinkRepeatable(t *testing.T) {
 	run := func(t *testing.T) (result []string) {
 		synctest.Test(t, func(t *testing.T) {

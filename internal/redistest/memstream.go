@@ -15,7 +15,7 @@ type stream struct {
 	mu      sync.Mutex
 	changed sync.Cond
 	buf     bytes.Buffer
-	ended   error // set by the writing end: what a reader gets after the data
+	ended   error // set by the writing end: the reader's error after the data
 	closed  bool  // set by the reading end
 	expired bool  // the read deadline has passed
 	timer   *time.Timer
@@ -43,7 +43,7 @@ func (s *stream) read(p []byte) (int, error) {
 			return s.buf.Read(p)
 		case s.ended != nil:
 			err := s.ended
-			s.ended = io.EOF // Linux reports a reset once, and clients differ by it
+			s.ended = io.EOF // Linux reports a reset once, and clients depend on it
 			return 0, err
 		}
 		s.changed.Wait()
@@ -61,7 +61,7 @@ func (s *stream) write(p []byte) error {
 	return nil
 }
 
-// end is the writing end's goodbye: io.EOF after the data.
+// end closes the writing end: the reader gets io.EOF after the data.
 func (s *stream) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +71,7 @@ func (s *stream) end() {
 	s.changed.Broadcast()
 }
 
-// abort is the writing end's goodbye that takes the data along.
+// abort closes the writing end and discards the data: the reader gets err.
 func (s *stream) abort(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +80,7 @@ func (s *stream) abort(err error) {
 	s.changed.Broadcast()
 }
 
-// close is the reading end's goodbye.
+// close closes the reading end.
 func (s *stream) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,10 +90,10 @@ func (s *stream) close() {
 	s.changed.Broadcast()
 }
 
-// setDeadline reports false when the reading end is closed. The deadline is a
-// flag set by a timer, not a comparison with the clock: a deadline without a
-// monotonic reading could be found not yet passed when its timer fires, and
-// then nothing would wake the reader again.
+// setDeadline sets the read deadline. It returns false if the reading end is
+// closed. The deadline is a flag that a timer sets, not a comparison with the
+// clock. With a comparison, a deadline without a monotonic reading might not
+// have passed yet when its timer fires, and the reader would never wake again.
 func (s *stream) setDeadline(t time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 )
 
 // Mini starts a miniredis on a free loopback port and closes it when the test
-// ends. Its TTLs stand still unless moved by FastForward.
+// ends. Its TTLs change only by FastForward.
 func Mini(tb TB) *miniredis.Miniredis {
 	tb.Helper()
 	return miniredis.RunT(tb)
@@ -24,22 +24,22 @@ func Mini(tb TB) *miniredis.Miniredis {
 // Bubble is a miniredis that lives inside a testing/synctest bubble: no
 // sockets, and expiry on the bubble's clock.
 //
-// What to know before using it:
-//   - PoolSize must not be below the number of callers. go-redis keeps the
-//     timers of callers that wait for a connection in a package-level pool,
-//     and the next bubble of the process dies on one of them.
-//   - Never sleep in a miniredis hook on a command that Lua calls: it holds
-//     miniredis' mutex, and the clock stops. Use [Bubble.Link] for latency.
-//   - Expiry walks every key when the clock has moved: 3 ms for 10 000 keys.
-//     Beyond a few hundred keys, turn it off (Mini.ClockTTL(false)) and use
-//     Mini.FastForward.
-//   - Things that happen at the same virtual instant happen in any order. Give
-//     the processes of a fleet distinct phases.
-//   - go-redis cannot tell that an idle in-memory connection has died, as it
-//     can for a socket: the next command on it costs one retry.
+// Rules and limits:
+//   - PoolSize must be at least the number of callers. go-redis keeps the
+//     timers of callers that wait for a connection in a package-level pool. The
+//     next bubble of the process would fail on such a timer.
+//   - Never sleep in a miniredis hook on a command that Lua calls: the command
+//     holds miniredis' mutex, and the clock stops. Use [Bubble.Link] for latency.
+//   - Expiry checks every key when the clock has moved: 3 ms for 10 000 keys.
+//     With more than a few hundred keys, turn it off (Mini.ClockTTL(false)) and
+//     use Mini.FastForward.
+//   - Events at the same virtual instant have no fixed order. Give the processes
+//     of a fleet distinct phases.
+//   - go-redis detects a dead idle socket, but not a dead idle in-memory
+//     connection: the next command on it costs one retry.
 type Bubble struct {
-	// Mini is the server itself, for SetError, FastForward, SetTime and the
-	// like. It does not listen: connect with Client, Dial or Link.
+	// Mini is the server, for example for SetError, FastForward and SetTime. It
+	// does not listen: connect with Client, Dial or Link.
 	Mini *miniredis.Miniredis
 
 	server *server.Server // Mini.Server() may not be called while Mini closes
@@ -54,8 +54,8 @@ type Bubble struct {
 	closed  bool
 }
 
-// NewBubble starts a server; call it inside the bubble. Close runs when the
-// bubble's test ends, or earlier if called.
+// NewBubble starts a server. It must be called inside the bubble. Close runs when
+// the bubble's test ends, or earlier if called.
 func NewBubble(tb TB) *Bubble {
 	tb.Helper()
 	b := &Bubble{Mini: miniredis.NewMiniRedis(), served: make(map[*servedConn]struct{})}
@@ -72,8 +72,8 @@ func NewBubble(tb TB) *Bubble {
 	return b
 }
 
-// Dial connects to the server. While it is down the error is that of a refused
-// TCP connection.
+// Dial connects to the server. While the server is down, the error is that of a
+// refused TCP connection.
 func (b *Bubble) Dial(context.Context) (net.Conn, error) {
 	client, near := memPipe()
 	served := &servedConn{memConn: near, bubble: b}
@@ -85,7 +85,7 @@ func (b *Bubble) Dial(context.Context) (net.Conn, error) {
 	b.served[served] = struct{}{}
 	b.dialing++
 	b.mu.Unlock()
-	// Outside mu, which servedConn.Close takes while the server holds a lock.
+	// Without mu: servedConn.Close takes mu while the server holds a lock.
 	b.server.ServeConn(served)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -95,18 +95,18 @@ func (b *Bubble) Dial(context.Context) (net.Conn, error) {
 }
 
 // Client returns a client of the server, without latency or faults, closed by
-// [Bubble.Close]. opts, if not nil, changes its options: the defaults of
-// go-redis but for PoolSize 64, the address, no maintenance notifications, and
-// one dial where go-redis makes five: it dials on in the background for half a
-// second, and no goroutine may outlive its bubble.
+// [Bubble.Close]. opts, if not nil, changes its options. They are the defaults of
+// go-redis except for PoolSize 64, the address, no maintenance notifications,
+// and one dial. By default, go-redis dials five times and continues in the
+// background for half a second, and no goroutine may outlive its bubble.
 func (b *Bubble) Client(opts func(*redis.Options)) *redis.Client {
 	return b.client(b.Dial, opts)
 }
 
 func (b *Bubble) client(dial func(context.Context) (net.Conn, error), opts func(*redis.Options)) *redis.Client {
 	o := &redis.Options{
-		// An IP, so that nothing asks a resolver: its goroutines are outside
-		// the bubble, and the process dies. Nobody dials it.
+		// The address is an IP and is never dialled. A name would be resolved by
+		// goroutines outside the bubble, which makes the process panic.
 		Addr:                     "127.0.0.1:1",
 		PoolSize:                 64,
 		DialerRetries:            1,
@@ -125,9 +125,9 @@ func (b *Bubble) client(dial func(context.Context) (net.Conn, error), opts func(
 
 // Kill ends the server as SIGKILL would: every connection is reset, requests
 // that the server has not read are lost, and new connections are refused. It
-// returns when the last command that was read has been executed; miniredis does
-// not notice that the client of a blocking command is gone, so that one takes
-// its whole time-out.
+// returns when the last command that was read has been executed. miniredis does
+// not notice that the client of a blocking command has gone, so such a command
+// lasts for its whole time-out.
 func (b *Bubble) Kill() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -141,9 +141,9 @@ func (b *Bubble) Kill() {
 	}
 }
 
-// Restart brings the server back empty, scripts included. It kills first if
-// that was not done. It panics while SetError or a password is in force on
-// Mini, because miniredis forgets its scripts only by command.
+// Restart starts the server again, empty and without scripts. It calls Kill
+// first. It panics while SetError or a password is in force on Mini, because
+// miniredis forgets its scripts only by command.
 func (b *Bubble) Restart() {
 	b.Kill()
 	b.Mini.FlushAll()
@@ -166,7 +166,7 @@ func (b *Bubble) Close() {
 	clients, links := b.clients, b.links
 	b.clients, b.links = nil, nil
 	b.closed = true
-	for b.dialing > 0 { // the server counts a connection that comes while it closes too late
+	for b.dialing > 0 { // the server would count a connection too late that comes during its Close
 		b.idle.Wait()
 	}
 	b.mu.Unlock()
@@ -177,14 +177,14 @@ func (b *Bubble) Close() {
 		l.close()
 	}
 	b.Mini.Close()
-	// Where a test has asked for DialerRetries, go-redis dials again in the
-	// background when nobody is there, with pauses of 0.1 s, and does not stop
-	// when the client is closed. A bubble may not end before its goroutines do.
+	// If a test has set DialerRetries, go-redis repeats a failed dial in the
+	// background, with pauses of 0.1 s, and does not stop when the client is
+	// closed. A bubble may not end before its goroutines.
 	time.Sleep(time.Second)
 }
 
-// servedConn leaves its bubble's list when the server itself closes it, which
-// is after the last command that came over it.
+// servedConn is removed from its bubble's list when the server closes it, which
+// is after its last command.
 type servedConn struct {
 	*memConn
 	bubble *Bubble

@@ -21,7 +21,7 @@ func TestMini(t *testing.T) {
 }
 
 func TestBubbleCommands(t *testing.T) {
-	// Several bubbles in one process: what leaks from one kills the next.
+	// Several bubbles in one process: a leak from one makes the next fail.
 	for range 3 {
 		synctest.Test(t, func(t *testing.T) {
 			ctx := t.Context()
@@ -117,7 +117,7 @@ func TestBubbleKillRestart(t *testing.T) {
 		synctest.Wait()
 		b.Kill()
 		if err := <-blocked; !isReset(err) {
-			t.Errorf("a command under way: %v", err)
+			t.Errorf("a command in flight: %v", err)
 		}
 		err := c.Ping(ctx).Err()
 		var op *net.OpError
@@ -141,7 +141,7 @@ func TestBubbleRestartWithSetError(t *testing.T) {
 		b.Mini.SetError("LOADING")
 		defer func() {
 			if recover() == nil {
-				t.Error("Restart left the scripts in place without a word")
+				t.Error("Restart did not panic although it left the scripts in place")
 			}
 		}()
 		b.Restart()

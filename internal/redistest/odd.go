@@ -6,16 +6,16 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// Odd starts a server that is no Redis: it greets as one, and answers each call
-// of a script or function with the bytes that reply gives for it, whatever they
-// are. An empty reply hangs up. reply is called from several goroutines. It
-// returns the server's address, and ends it with the test.
+// Odd starts a server that is not a Redis and returns its address. It accepts
+// connections as a Redis does. It answers each call of a script or function with
+// the bytes that reply returns. An empty reply closes the connection. reply is
+// called from several goroutines. The server ends with the test.
 func Odd(tb TB, reply func(cmd []string) string) (addr string) {
 	tb.Helper()
 	return OddTo(tb, reply, "EVALSHA", "EVAL", "FCALL", "FUNCTION")
 }
 
-// OddTo is Odd, for these commands.
+// OddTo is Odd for the given commands.
 func OddTo(tb TB, reply func(cmd []string) string, commands ...string) (addr string) {
 	tb.Helper()
 	srv, err := server.NewServer("127.0.0.1:0")

@@ -12,22 +12,22 @@ import (
 )
 
 // process is one run of redis-server. Signals go through os.Process, which
-// knows whether the child was reaped, so none can reach a stranger that was
-// given the same pid.
+// knows whether the child was reaped. So no signal can reach another process
+// that was given the same pid.
 type process struct {
 	cmd     *exec.Cmd
 	logPath string
-	logFrom int64 // where this run's part of the log begins
+	logFrom int64 // offset at which this run's part of the log begins
 	gone    chan struct{}
 }
 
 // startProcess starts cmd with its output appended to a log file.
 //
 // The goroutine that starts the child stays locked to its thread until the
-// child exits. Where the kernel kills the child with its parent (see
-// dieWithParent), the parent is the thread that forked, not the process: from
-// an ordinary goroutine the server would be killed as soon as the runtime
-// retires that thread.
+// child exits. If the kernel kills the child with its parent (see
+// dieWithParent), the parent is the thread that forked, not the process. A child
+// of an ordinary goroutine would be killed as soon as the runtime ends that
+// thread.
 func startProcess(cmd *exec.Cmd, logPath string) (*process, error) {
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -49,7 +49,7 @@ func startProcess(cmd *exec.Cmd, logPath string) (*process, error) {
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			cmd.Wait() // how it ended is in the log
+			cmd.Wait() // the log has the reason for the exit
 		}
 		close(p.gone)
 	}()
@@ -73,14 +73,14 @@ func (p *process) kill() {
 	<-p.gone
 }
 
-// awaitStop waits until the kernel has stopped the process, where that can be
-// seen: a signal is only posted when kill returns, and the server may answer
-// one more request.
+// awaitStop waits until the kernel has stopped the process, on systems where the
+// state is visible. When kill returns, the signal is only posted, and the server
+// may answer one more request.
 func (p *process) awaitStop(within time.Duration) {
 	poll(within, func() bool { return p.exited() || isStopped(p.cmd.Process.Pid) })
 }
 
-// logTail returns the end of what this run has logged.
+// logTail returns the end of this run's part of the log.
 func (p *process) logTail() string {
 	b, _ := os.ReadFile(p.logPath)
 	b = b[min(int64(len(b)), p.logFrom):]
@@ -89,7 +89,8 @@ func (p *process) logTail() string {
 
 var errExited = errors.New("redistest: redis-server has exited")
 
-// exitError tells a port that was taken from every other reason to exit.
+// exitError returns errExited, with EADDRINUSE if the process exited because its
+// port was taken.
 func (p *process) exitError() error {
 	if strings.Contains(p.logTail(), "Address already in use") {
 		return fmt.Errorf("%w: %w", errExited, syscall.EADDRINUSE)

@@ -15,8 +15,8 @@ func dieWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
-// isStopped reports whether a signal has stopped the process. It is true for
-// one that cannot be looked at, so that nobody waits for it.
+// isStopped reports whether a signal has stopped the process. It is true if the
+// state is unreadable, so that no caller waits for it.
 func isStopped(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -8,6 +8,6 @@ import "os/exec"
 // binary that is killed here leaves its server running.
 func dieWithParent(*exec.Cmd) {}
 
-// isStopped cannot look and does not wait: a request sent within microseconds
-// of Pause may still be answered.
+// isStopped always returns true, because the state is not visible here. A
+// request sent within microseconds of Pause may still be answered.
 func isStopped(int) bool { return true }

@@ -12,12 +12,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Proxy is a [Link] over TCP: it listens on a loopback port of its own and
-// forwards whole requests and replies to a Redis, failing as told. Address the
-// Redis through [Proxy.Addr].
+// Proxy is a [Link] over TCP. It listens on its own loopback port and forwards
+// whole requests and replies, with the faults of its script. Clients connect to
+// [Proxy.Addr].
 //
-// CLIENT REPLY OFF and SKIP are not understood: a reply that never comes would
-// be waited for.
+// CLIENT REPLY OFF and SKIP are not supported: the proxy would wait for a reply
+// that never comes.
 type Proxy struct {
 	*Link
 	addr string
@@ -27,13 +27,13 @@ type Proxy struct {
 	accepting sync.WaitGroup
 }
 
-// dialTimeout bounds the proxy's own connection to its Redis. The kernel
-// answers for a stopped process, so only a foreign host could take long.
+// dialTimeout bounds the proxy's dial to its Redis. The kernel accepts
+// connections for a stopped process, so only another host could take long.
 const dialTimeout = 5 * time.Second
 
 // StartProxy starts a proxy in front of the Redis at target ("host:port"). The
-// target need not be there yet: each client connection dials it anew, and is
-// reset when that fails.
+// target need not exist yet. The proxy dials it for each client connection, and
+// resets the connection if the dial fails.
 func StartProxy(target string) (*Proxy, error) {
 	dialer := &net.Dialer{Timeout: dialTimeout}
 	p := &Proxy{Link: newLink(func(ctx context.Context) (net.Conn, error) {
@@ -58,7 +58,7 @@ func NewProxy(tb TB, target string) *Proxy {
 	return p
 }
 
-// Addr is where clients connect ("127.0.0.1:port"). It stays the same for life.
+// Addr returns the address for clients ("127.0.0.1:port"). It never changes.
 func (p *Proxy) Addr() string { return p.addr }
 
 // Client returns a client of the Redis behind the proxy; see [Client].
@@ -67,10 +67,10 @@ func (p *Proxy) Client(tb TB, opts ...func(*redis.Options)) *redis.Client {
 	return Client(tb, p.addr, opts...)
 }
 
-// Refuse makes new connections fail with ECONNREFUSED, as when no Redis
-// listens, until it is called with false. Connections that exist live on; see
-// [Link.CutAll]. The error is nil unless another process took the port while it
-// was refusing.
+// Refuse makes new connections fail with ECONNREFUSED, as if no Redis listens,
+// until it is called with false. Existing connections stay open; see
+// [Link.CutAll]. The error is nil unless another process took the port
+// meanwhile.
 func (p *Proxy) Refuse(refuse bool) error {
 	p.lifecycle.Lock()
 	defer p.lifecycle.Unlock()
@@ -96,7 +96,7 @@ func (p *Proxy) Refuse(refuse bool) error {
 func (p *Proxy) Close() {
 	p.lifecycle.Lock()
 	defer p.lifecycle.Unlock()
-	p.cancel() // or unlisten would wait for a dial in progress
+	p.cancel() // otherwise unlisten would wait for a dial in progress
 	p.unlisten()
 	p.close()
 }
@@ -123,16 +123,16 @@ func (p *Proxy) accept(l net.Listener) {
 	for {
 		client, err := l.Accept()
 		if err != nil {
-			return // closed; anything else on loopback would be final too
+			return // closed; any other error on loopback would be permanent as well
 		}
-		// Dialled here and not in a goroutine of its own, which Close would
-		// have to wait for: on loopback a dial is answered at once.
+		// The dial needs no separate goroutine, for which Close would have to
+		// wait: on loopback a dial is answered at once.
 		server, err := p.dial(p.ctx)
 		if err != nil {
 			client.(*net.TCPConn).SetLinger(0)
 			client.Close()
 			continue
 		}
-		p.carry(client, server) // an error means closed, and has closed both
+		p.carry(client, server) // after an error the proxy is closed, and so are both connections
 	}
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// setup gives a server, a proxy in front of it, and a client that goes past
-// the proxy to look at what has really happened.
+// setup returns a server, a proxy in front of it, and a client that bypasses the
+// proxy to check the state of the server.
 func setup(t *testing.T) (*Server, *Proxy, *redis.Client) {
 	t.Helper()
 	s := New(t)
 	return s, NewProxy(t, s.Addr()), s.Client(t)
 }
 
-// The table of TestMemLinkVerdicts on real sockets, without its exact times.
+// TestProxyVerdicts is TestMemLinkVerdicts on real sockets, without exact times.
 func TestProxyVerdicts(t *testing.T) {
 	t.Parallel()
 	_, p, direct := setup(t)
@@ -42,7 +42,7 @@ func TestProxyVerdicts(t *testing.T) {
 		t.Run(tt.v.String(), func(t *testing.T) {
 			ctx, key := t.Context(), "k"+strconv.Itoa(i)
 			c := p.Client(t, noRetries)
-			if tt.least == readTimeout { // a slow machine must not time out elsewhere
+			if tt.least == readTimeout { // the other cases must not time out on a slow machine
 				c = p.Client(t, impatient)
 			}
 			connect(t, c)
@@ -65,8 +65,8 @@ func TestProxyVerdicts(t *testing.T) {
 	}
 }
 
-// A reply lost after execution: the server has counted once, and go-redis, by
-// its default retries, makes it count again.
+// A reply is lost after the execution. The server has counted once. With its
+// default retries, go-redis makes the server count again.
 func TestProxyDropReplyAndRetries(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -131,7 +131,7 @@ func TestProxyPause(t *testing.T) {
 	Eventually(t, patience, "the late INCR is executed", func() bool {
 		return direct.Get(ctx, "k").Val() == "1"
 	})
-	Eventually(t, patience, "the proxy lets go of the client that gave up", func() bool {
+	Eventually(t, patience, "the proxy closes the connection of the client that gave up", func() bool {
 		return p.Conns() == 0
 	})
 }
@@ -142,15 +142,15 @@ func TestProxyCutAll(t *testing.T) {
 	_, p, _ := setup(t)
 	for protocol, want := range map[int]func(error) bool{
 		2: isReset,
-		// go-redis peeks for push messages first, and forgets that error. The
-		// kernel reports a reset only once.
+		// go-redis first peeks for push messages, and drops that error. The kernel
+		// reports a reset only once.
 		3: isEOF,
 	} {
 		c := p.Client(t, noRetries, func(o *redis.Options) { o.Protocol = protocol })
 		before := p.Count("BLPOP").Forwarded
 		blocked := make(chan error)
 		go func() { blocked <- c.BLPop(ctx, 0, "list").Err() }()
-		Eventually(t, patience, "BLPOP is under way", func() bool { return p.Count("BLPOP").Forwarded > before })
+		Eventually(t, patience, "BLPOP is in flight", func() bool { return p.Count("BLPOP").Forwarded > before })
 		p.CutAll()
 		if err := <-blocked; !want(err) {
 			t.Errorf("BLPOP with RESP%d: %v", protocol, err)
@@ -185,11 +185,11 @@ func TestProxyRefuse(t *testing.T) {
 		}
 	}
 	if err := late.Ping(ctx).Err(); err != nil {
-		t.Errorf("after all: %v", err)
+		t.Errorf("after Refuse(false): %v", err)
 	}
 }
 
-// A proxy outlives its server, and finds the next one on the same port.
+// A proxy continues when its server is restarted on the same port.
 func TestProxyServerRestart(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -237,7 +237,7 @@ func TestProxyNoLeak(t *testing.T) {
 	noLeak(t)
 	s := New(t)
 	p := NewProxy(t, s.Addr())
-	// Closed by hand: connections are left in every state when the proxy goes.
+	// The connections are in every state when the proxy is closed.
 	for _, v := range []Verdict{Forward(), DropReply(ThenHang), Delay(time.Hour), DropRequest(ThenHang)} {
 		p.Script(OnEvery("INCR", v))
 		p.Client(t, impatient).Incr(t.Context(), "k")
@@ -262,6 +262,6 @@ func TestProxyWithoutServer(t *testing.T) {
 	}
 	p := NewProxy(t, "127.0.0.1:"+strconv.Itoa(port))
 	if err := p.Client(t, noRetries).Ping(t.Context()).Err(); err == nil {
-		t.Error("nobody answered, and it was no error")
+		t.Error("PING without a server = nil, want an error")
 	}
 }

@@ -10,16 +10,17 @@ import (
 	"time"
 )
 
-// pump carries one client connection over a link. Four goroutines, each with
-// one duty, so that no wait (for the network, for a delay, for Resume) holds
-// up another:
+// pump carries one client connection over a link. It has four goroutines with
+// one task each, so that no wait (for the network, for a delay, for Resume)
+// blocks another:
 //
 //	client -> readRequests -> requests -> writeRequests -> server
 //	client <- writeReplies <- replies  <- readReplies   <- server
 //
-// All four end when stop is called. Without it they end in turn, as the two
-// halves of a TCP connection do: the client's Close reaches Redis behind the
-// requests in flight, and the other way round.
+// All four end when stop is called. Without it they end one after the other, as
+// the two halves of a TCP connection do: the client's Close reaches Redis after
+// the requests in flight, and Redis's Close reaches the client after the replies
+// in flight.
 type pump struct {
 	link           *Link
 	client, server net.Conn
@@ -29,14 +30,14 @@ type pump struct {
 	once           sync.Once
 
 	mu      sync.Mutex
-	waiting []waiter // one for each reply that Redis still owes, oldest first
+	waiting []waiter // one for each outstanding reply of Redis, oldest first
 	mute    bool     // replies are lost from now on
 }
 
 // request is one delivery towards Redis.
 type request struct {
 	raw     []byte
-	name    string // empty for what Redis skips without a reply
+	name    string // empty for a request that Redis skips without a reply
 	verdict Verdict
 	due     time.Time // zero: at once
 	last    bool      // the client has closed; raw is empty
@@ -50,8 +51,8 @@ type reply struct {
 	reset bool // close it with a reset, as Redis did
 }
 
-// waiter says what to do with the next reply. A waiter with hangUp stands for
-// no reply: it closes the connection when the replies before it are through.
+// waiter is the treatment of the next reply. A waiter with hangUp stands for no
+// reply: it closes the connection after the replies before it.
 type waiter struct {
 	verdict Verdict
 	discard bool
@@ -96,8 +97,8 @@ func (p *pump) readRequests() {
 	for {
 		raw, cmd, err := readRequest(r)
 		if err != nil {
-			// What cannot be framed cannot be forwarded: it ends the
-			// connection just as Redis would.
+			// A malformed request cannot be forwarded. It ends the
+			// connection, as in Redis.
 			delay, _ := p.link.latency()
 			p.requests.push(request{last: true, due: after(delay)})
 			return
@@ -146,7 +147,7 @@ func (p *pump) writeRequests() {
 				p.link.forwarded(rq.name, 1)
 			}
 			if _, err := p.server.Write(rq.raw); err != nil {
-				return // readReplies sees the end too, and closes in order
+				return // readReplies sees the end as well, and closes the connection in order
 			}
 		}
 	}
@@ -187,7 +188,7 @@ func (p *pump) writeReplies() {
 	}
 }
 
-// expect queues a waiter; it must precede the write of its request.
+// expect queues a waiter. It must be called before the write of its request.
 func (p *pump) expect(w waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -228,8 +229,8 @@ func (p *pump) hangUpIfDue() {
 	}
 }
 
-// hold waits until due and until the link is not paused. It reports false when
-// the connection was stopped meanwhile.
+// hold waits until due and until the link is not paused. It returns false if the
+// connection was stopped meanwhile.
 func (p *pump) hold(due time.Time) bool {
 	if d := time.Until(due); !due.IsZero() && d > 0 {
 		timer := time.NewTimer(d)
@@ -248,7 +249,8 @@ func (p *pump) hold(due time.Time) bool {
 	}
 }
 
-// after returns the zero time for no delay, which spares reading the clock.
+// after returns the time in d; the zero time for no delay, without a read of the
+// clock.
 func after(d time.Duration) time.Time {
 	if d <= 0 {
 		return time.Time{}
@@ -256,16 +258,15 @@ func after(d time.Duration) time.Time {
 	return time.Now().Add(d)
 }
 
-// hasReply reports whether Redis answers the command with a value of its own.
-// Subscriptions are confirmed by pushes (RESP3) or messages (RESP2), one for
-// each channel.
+// hasReply reports whether Redis answers the command with one reply. It confirms
+// subscriptions by pushes (RESP3) or messages (RESP2), one for each channel.
 func hasReply(name string) bool {
 	return name != "" && !strings.HasSuffix(name, "SUBSCRIBE")
 }
 
-// halfClose tells Redis that no more requests will come, and leaves its
-// replies readable: closing a socket with unread data would reset it, and
-// Redis would drop requests that it has not read yet.
+// halfClose tells Redis that no more requests will come. Replies stay readable.
+// A full close of a socket with unread data would reset it, and Redis would drop
+// requests that it has not read yet.
 func halfClose(c net.Conn) {
 	if c, ok := c.(interface{ CloseWrite() error }); ok {
 		c.CloseWrite()

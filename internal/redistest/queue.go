@@ -2,10 +2,10 @@ package redistest
 
 import "sync"
 
-// queue is an unbounded FIFO. It is not a buffered channel because a full one
-// would stop the reader in front of it, and then a client that writes a whole
-// pipeline before it reads could never finish. It waits on a sync.Cond, which
-// a synctest bubble counts as blocked, unlike a mutex.
+// queue is an unbounded FIFO. It is not a buffered channel, because a full
+// channel would stop the reader in front of it. A client that writes a whole
+// pipeline before it reads could then never finish. The queue waits on a
+// sync.Cond, which a synctest bubble counts as blocked, unlike a mutex.
 type queue[T any] struct {
 	mu      sync.Mutex
 	changed sync.Cond
@@ -26,8 +26,7 @@ func (q *queue[T]) push(item T) {
 	q.changed.Signal()
 }
 
-// pop waits for an item. It reports false once the queue was stopped, whatever
-// is left in it.
+// pop waits for an item. It returns false after stop, even if items are left.
 func (q *queue[T]) pop() (item T, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -38,7 +37,7 @@ func (q *queue[T]) pop() (item T, ok bool) {
 		return item, false
 	}
 	item = q.items[0]
-	clear(q.items[:1]) // let go of the bytes while the array lives on
+	clear(q.items[:1]) // frees the bytes, because the array stays in memory
 	q.items = q.items[1:]
 	return item, true
 }

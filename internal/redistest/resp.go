@@ -9,27 +9,27 @@ import (
 	"strings"
 )
 
-// Limits of a frame. They keep a corrupt length from taking the memory of the
-// test binary; nothing that this library sends comes near them.
+// Limits of a frame. With them, a corrupt length cannot use up the memory of the
+// test binary. All messages of this library are much smaller.
 const (
 	maxLine  = 64 << 10 // bytes of one line; Redis' own limit for inline commands
 	maxFrame = 64 << 20 // bytes of one whole request or reply
 	maxItems = 1 << 20  // elements of one aggregate; Redis' own limit for requests
-	maxDepth = 32       // aggregates inside one another; real replies stay below 8
+	maxDepth = 32       // nested aggregates; real replies have fewer than 8
 )
 
-// errMalformed is wrapped by every error that the bytes themselves caused, as
-// opposed to the connection that carried them.
+// errMalformed is wrapped by every error that the bytes caused, as opposed to
+// the connection.
 var errMalformed = errors.New("redistest: malformed RESP")
 
 func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{errMalformed}, args...)...)
 }
 
-// readReply reads one whole RESP2 or RESP3 value and returns its bytes as they
-// came. An attribute is read together with the value it describes, because a
-// client does not take it for a reply. The streamed types of the RESP3 text
-// (lengths of "?") are refused: no Redis has ever sent one.
+// readReply reads one whole RESP2 or RESP3 value and returns its bytes
+// unchanged. An attribute is read together with the value that it describes,
+// because a client does not count it as a reply. The streamed types of the RESP3
+// specification (lengths of "?") are refused: no Redis has ever sent one.
 //
 // The error is io.EOF when the input ends before a value, and
 // io.ErrUnexpectedEOF when it ends inside one.
@@ -52,8 +52,7 @@ func readRequest(r *bufio.Reader) (raw []byte, args []string, err error) {
 	return f.raw.Bytes(), args, nil
 }
 
-// isPush reports whether a framed reply came out of band, so that no request
-// waits for it.
+// isPush reports whether a reply is a push, for which no request waits.
 func isPush(reply []byte) bool { return len(reply) > 0 && reply[0] == '>' }
 
 // frame collects the bytes of one value.
@@ -62,7 +61,7 @@ type frame struct {
 	raw bytes.Buffer
 }
 
-// ended tells a clean end of input from a torn value.
+// ended returns io.ErrUnexpectedEOF if the input ended inside a value, else err.
 func (f *frame) ended(err error) error {
 	if errors.Is(err, io.EOF) && f.raw.Len() > 0 {
 		return io.ErrUnexpectedEOF
@@ -99,7 +98,8 @@ func (f *frame) value(depth int) error {
 		if err := f.items(rest, 2, depth); err != nil {
 			return err
 		}
-		// Counted as a level, or a chain of attributes would recurse freely.
+		// The value counts as a level. Otherwise a chain of attributes could
+		// recurse without limit.
 		return f.value(depth + 1)
 	default:
 		return malformed("unknown type %q", kind)
@@ -137,7 +137,8 @@ func (f *frame) request() ([]string, error) {
 	if err != nil || n <= 0 {
 		return nil, err
 	}
-	// Grown as they arrive, not allocated by the length that was claimed.
+	// args grows with the arrived strings. It is not allocated from the announced
+	// length.
 	var args []string
 	for range n {
 		line, err := f.line()
@@ -145,7 +146,7 @@ func (f *frame) request() ([]string, error) {
 			return nil, err
 		}
 		if len(line) == 0 || line[0] != '$' {
-			return nil, malformed("a request holds something else than bulk strings: %.20q", line)
+			return nil, malformed("a request holds an element that is not a bulk string: %.20q", line)
 		}
 		size, err := length(line[1:], maxFrame)
 		if err != nil {
@@ -163,7 +164,8 @@ func (f *frame) request() ([]string, error) {
 	return args, nil
 }
 
-// line reads up to CRLF and returns what is before it, valid until the next read.
+// line reads up to CRLF and returns the bytes before it. They are valid until the
+// next read.
 func (f *frame) line() ([]byte, error) {
 	line, err := f.inline()
 	if err != nil {
@@ -175,7 +177,7 @@ func (f *frame) line() ([]byte, error) {
 	return line[:len(line)-1], nil
 }
 
-// inline reads up to LF, which is all that Redis asks of an inline command.
+// inline reads up to LF. Redis accepts LF as the end of an inline command.
 func (f *frame) inline() ([]byte, error) {
 	start := f.raw.Len()
 	for {
@@ -200,7 +202,7 @@ func (f *frame) payload(n int) error {
 	if f.raw.Len()+n > maxFrame {
 		return malformed("more than %d bytes", maxFrame)
 	}
-	// CopyN grows the buffer with what arrives, not with what was announced.
+	// CopyN grows the buffer with the arrived bytes, not with the announced length.
 	if _, err := io.CopyN(&f.raw, f.r, int64(n)); err != nil {
 		return err
 	}
@@ -210,8 +212,8 @@ func (f *frame) payload(n int) error {
 	return nil
 }
 
-// length parses a length: digits, or -1 for a null. It is stricter than
-// strconv, which takes signs, and fails early on what does not fit.
+// length parses a length: digits, or -1 for a null. It is stricter than strconv,
+// which accepts signs. It fails early on a number above the limit.
 func length(b []byte, limit int) (int, error) {
 	if string(b) == "-1" {
 		return -1, nil

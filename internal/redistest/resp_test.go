@@ -51,7 +51,7 @@ func TestReadReply(t *testing.T) {
 				t.Fatalf("readReply = %q, %v; want %q", got, err, tt.in)
 			}
 			if next, err := readReply(r); err != nil || string(next) != "+next\r\n" {
-				t.Errorf("the reply behind it: %q, %v", next, err)
+				t.Errorf("the next reply: %q, %v", next, err)
 			}
 		})
 	}
@@ -140,16 +140,16 @@ func TestReadRequest(t *testing.T) {
 
 func TestIsPush(t *testing.T) {
 	if !isPush([]byte(">1\r\n+a\r\n")) || isPush([]byte("*1\r\n+>\r\n")) {
-		t.Error("isPush must look at the type alone")
+		t.Error("isPush must check the type only")
 	}
 }
 
-// FuzzFrame checks that framing never panics, takes exactly the bytes of one
-// value, and does not depend on how they arrive. Fuzz with -fuzzminimizetime 10x:
-// by default the fuzzer shortens each find for a minute, and finds little else.
+// FuzzFrame checks that framing never panics and takes exactly the bytes of one
+// value, in any division of the input. Fuzz with -fuzzminimizetime 10x: by default
+// the fuzzer minimizes each find for a minute and finds few others.
 func FuzzFrame(f *testing.F) {
 	for _, tt := range replies {
-		if len(tt.in) < 100 { // long ones only slow it down
+		if len(tt.in) < 100 { // long inputs only slow the fuzzer down
 			f.Add([]byte(tt.in))
 		}
 	}
@@ -163,7 +163,7 @@ func FuzzFrame(f *testing.F) {
 		}
 		if err == nil {
 			if !bytes.HasPrefix(in, reply) {
-				t.Fatalf("readReply(%q) = %q, which is not how it begins", in, reply)
+				t.Fatalf("readReply(%q) = %q, want a prefix of the input", in, reply)
 			}
 			again, err := readReply(bufio.NewReader(bytes.NewReader(reply)))
 			if err != nil || !bytes.Equal(again, reply) {
@@ -171,7 +171,7 @@ func FuzzFrame(f *testing.F) {
 			}
 			for n := range len(reply) {
 				if _, err := readReply(bufio.NewReader(bytes.NewReader(reply[:n]))); err == nil {
-					t.Fatalf("%q is whole after %d bytes already", reply, n)
+					t.Fatalf("%q is complete after only %d bytes", reply, n)
 				}
 				if n > 64 {
 					break

@@ -21,35 +21,35 @@ var ErrNotInstalled = errors.New("redistest: redis-server is not installed")
 
 const (
 	// startPatience is generous: a server answers within 20 ms on an idle
-	// machine, and this is spent only where something is wrong.
+	// machine. The whole time passes only if the start fails.
 	startPatience = 15 * time.Second
 	// bindPatience bounds the retries for a fixed port that another process
 	// holds, for instance as the local port of an outgoing connection.
 	bindPatience = 5 * time.Second
-	// freePortTries bounds the retries for a port found free and then lost to
-	// another process before the server could bind it.
+	// freePortTries bounds the retries for a free port that another process
+	// took before the server could bind it.
 	freePortTries = 5
 )
 
-// Server is a redis-server process on a loopback port, with a directory of its
-// own and without persistence, so that a restart is empty. Its methods may be
-// called from any goroutine; those that change the process run one at a time.
-// It is of no use inside a synctest bubble, whose clock does not move while a
-// goroutine waits for a socket.
+// Server is a redis-server process on a loopback port. It has its own directory
+// and no persistence, so that a restart is empty. Its methods may be called from
+// any goroutine. Methods that change the process run one at a time. A Server
+// cannot be used inside a synctest bubble: the bubble's clock does not move
+// while a goroutine waits for a socket.
 type Server struct {
 	port int
 	dir  string
-	args []string // as given by WithArgs
-	env  []string // as given by WithEnv
-	conf string   // path of what WithConfig gave, or ""
+	args []string // from WithArgs
+	env  []string // from WithEnv
+	conf string   // path of the file from WithConfig, or ""
 
 	mu     sync.Mutex
-	proc   *process // the last one started, dead or alive
+	proc   *process // the last process that was started, running or not
 	starts int
 	closed bool
 }
 
-// Option changes how a server is started.
+// Option is an option of a server.
 type Option func(*options)
 
 type options struct {
@@ -59,8 +59,9 @@ type options struct {
 	port int
 }
 
-// WithArgs appends arguments to redis-server's command line, where a later one
-// wins: WithArgs("--maxmemory", "2mb"). They apply to restarts as well.
+// WithArgs appends arguments to redis-server's command line, for example
+// WithArgs("--maxmemory", "2mb"). A later argument overrides an earlier one. The
+// arguments apply to restarts as well.
 func WithArgs(args ...string) Option {
 	return func(o *options) { o.args = append(o.args, args...) }
 }
@@ -76,14 +77,14 @@ func WithEnv(env ...string) Option {
 	return func(o *options) { o.env = append(o.env, env...) }
 }
 
-// WithConfig gives the server a configuration file of its own, which it may
-// rewrite: a Sentinel must. The arguments of the command line win.
+// WithConfig gives the server its own configuration file, which it may rewrite,
+// as a Sentinel must. The arguments of the command line override the file.
 func WithConfig(text string) Option {
 	return func(o *options) { o.conf = text }
 }
 
-// Start starts a redis-server and waits until it answers. The caller must
-// Close it. Without a test at hand this is the way in; see [New] otherwise.
+// Start starts a redis-server and waits until it answers. The caller must Close
+// it. Tests use [New].
 func Start(opts ...Option) (*Server, error) {
 	var o options
 	for _, opt := range opts {
@@ -120,7 +121,7 @@ func Start(opts ...Option) (*Server, error) {
 }
 
 // New is [Start] for a test, with Close when the test ends. Without a
-// redis-server it does as [Need].
+// redis-server it behaves like [Need].
 func New(tb TB, opts ...Option) *Server {
 	tb.Helper()
 	if Need(tb) == "" {
@@ -135,9 +136,10 @@ func New(tb TB, opts ...Option) *Server {
 	return s
 }
 
-// Need returns the path of redis-server, for tests that start one in a way of
-// their own. Without it the test is skipped, loudly; where CI is set in the
-// environment it fails, so that a build server cannot pass by testing nothing.
+// Need returns the path of redis-server, for tests that start one themselves.
+// Without redis-server the test is skipped with a clear message. If CI is set in
+// the environment, the test fails instead, so that a build server cannot pass
+// without these tests.
 func Need(tb TB) string {
 	tb.Helper()
 	path, err := exec.LookPath("redis-server")
@@ -153,12 +155,12 @@ func Need(tb TB) string {
 
 const howToInstall = "Install it (apt-get install redis-server, or brew install redis)"
 
-// Addr is "127.0.0.1:port", the same for life.
+// Addr returns "127.0.0.1:port". It never changes.
 func (s *Server) Addr() string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port))
 }
 
-// Port is the port of Addr.
+// Port returns the port of Addr.
 func (s *Server) Port() int { return s.port }
 
 // Client returns a client of the server; see [Client].
@@ -167,35 +169,35 @@ func (s *Server) Client(tb TB, opts ...func(*redis.Options)) *redis.Client {
 	return Client(tb, s.Addr(), opts...)
 }
 
-// Dir is the directory that holds what the server has written: nothing, unless
-// its arguments turn persistence on. It is removed by Close.
+// Dir returns the server's directory. The server writes data files to it only if
+// its arguments turn persistence on. Close removes it.
 func (s *Server) Dir() string { return s.dir }
 
-// Running reports whether the process exists, stopped or not. It turns false
-// by itself when the server exits of its own accord.
+// Running reports whether the process exists, stopped or not. It also becomes
+// false if the server exits without Kill or Close.
 func (s *Server) Running() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.proc != nil && !s.proc.exited()
 }
 
-// Starts is how many processes have been started: 1, and 1 for each restart.
+// Starts returns the number of started processes: 1, plus 1 for each restart.
 func (s *Server) Starts() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.starts
 }
 
-// Log returns what the server has logged, over all its restarts, for the
-// message of a failing test. It is empty after Close.
+// Log returns the server's log, over all restarts, for the message of a failing
+// test. It is empty after Close.
 func (s *Server) Log() string {
 	b, _ := os.ReadFile(s.logPath())
 	return string(b)
 }
 
 // Kill ends the process with SIGKILL, also a stopped one, and returns when it
-// has exited: from then on connections are refused, and those that existed are
-// reset. Nothing happens to a server that is not running.
+// has exited. New connections are then refused, and existing ones are reset.
+// Kill does nothing if the server is not running.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,7 +205,8 @@ func (s *Server) Kill() {
 }
 
 // Restart kills the server if it runs, starts it on the same port, and waits
-// until it answers. It is empty then, unless its arguments turn persistence on.
+// until it answers. The server is then empty, unless its arguments turn
+// persistence on.
 func (s *Server) Restart() error { return s.RestartWith() }
 
 // RestartWith is [Server.Restart] with more arguments, for this run only.
@@ -222,9 +225,9 @@ func (s *Server) RestartWith(args ...string) error {
 	return err
 }
 
-// Pause stops the process with SIGSTOP, and returns when it has stopped: its
-// kernel still accepts connections and bytes, and nobody answers. On Windows,
-// which has no such signal, it returns an error.
+// Pause stops the process with SIGSTOP, and returns when it has stopped. The
+// kernel still accepts connections and bytes, but the server gives no answer.
+// On Windows, which has no such signal, Pause returns an error.
 func (s *Server) Pause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -235,16 +238,16 @@ func (s *Server) Pause() error {
 	return nil
 }
 
-// Resume lets a paused process go on with SIGCONT. What had arrived meanwhile
-// is then executed. On a running process it does nothing.
+// Resume continues a paused process with SIGCONT. The server then executes the
+// requests that arrived meanwhile. On a running process Resume does nothing.
 func (s *Server) Resume() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.signal(continueSignal)
 }
 
-// Close kills the process in whatever state it is and removes its directory.
-// It is idempotent.
+// Close kills the process in any state and removes its directory. It is
+// idempotent.
 func (s *Server) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,8 +269,8 @@ func (s *Server) kill() {
 	}
 }
 
-// start starts a process and waits until it answers; an error wraps EADDRINUSE
-// when it could not have the port.
+// start starts a process and waits until it answers. The error wraps EADDRINUSE
+// if another process has the port.
 func (s *Server) start(more ...string) error {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A test binary that is killed cannot clean up; the kernel does.
+// A killed test binary cannot clean up, so the kernel kills its server.
 func TestServerDiesWithTestBinary(t *testing.T) {
 	t.Parallel()
 	New(t) // skips without a redis-server

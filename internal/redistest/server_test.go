@@ -94,14 +94,14 @@ func TestServerPause(t *testing.T) {
 	}
 	conn, err := net.Dial("tcp", s.Addr())
 	if err != nil {
-		t.Errorf("a paused server's kernel still accepts: %v", err)
+		t.Errorf("the kernel does not accept a connection to a paused server: %v", err)
 	} else {
 		conn.Close()
 	}
 	if err := s.Resume(); err != nil {
 		t.Fatal(err)
 	}
-	// The client gave up on it, and yet it was sent.
+	// The client gave up the INCR, but it was sent.
 	Eventually(t, patience, "the late INCR is executed", func() bool {
 		return c.Get(ctx, "k").Val() == "1"
 	})
@@ -150,8 +150,8 @@ func TestServerArgs(t *testing.T) {
 	}
 }
 
-// TestServerKeepsData: with persistence a restart finds what was there, and
-// arguments of one run are gone with the next.
+// TestServerKeepsData checks that the data survives a restart with persistence,
+// and that the arguments of one run do not apply to the next.
 func TestServerKeepsData(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -178,7 +178,8 @@ func TestServerKeepsData(t *testing.T) {
 	}
 }
 
-// TestServerConfig: a file of its own, which it may rewrite, and an environment.
+// TestServerConfig checks WithConfig, whose file the server may rewrite, and
+// WithEnv.
 func TestServerConfig(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -190,7 +191,8 @@ func TestServerConfig(t *testing.T) {
 	if err := c.ConfigRewrite(ctx).Err(); err != nil {
 		t.Error(err)
 	}
-	// redis-server writes its title over its environment, so it cannot be asked.
+	// redis-server overwrites its environment with its title, so the test cannot
+	// read it from the process.
 	if env := s.proc.cmd.Environ(); !slices.Contains(env, "REDISTEST=yes") || !slices.Contains(env, "PATH="+os.Getenv("PATH")) {
 		t.Errorf("its environment was %q", env)
 	}
@@ -199,7 +201,7 @@ func TestServerConfig(t *testing.T) {
 func TestServerPortTaken(t *testing.T) {
 	t.Parallel()
 	first := New(t)
-	// A Redis on that port answers, but it is not the one that was started.
+	// A Redis on that port answers, but it is not the started process.
 	if _, err := Start(WithPort(first.Port())); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("a second server on the port: %v", err)
 	}
@@ -210,8 +212,8 @@ func TestServerPortTaken(t *testing.T) {
 	}
 }
 
-// The kernel kills a server with the thread that started it. Threads come and
-// go: a goroutine that ends while locked takes its thread along.
+// The kernel kills a server with the thread that started it. Threads end: if a
+// goroutine ends while locked to its thread, the thread ends too.
 func TestServerOutlivesThreads(t *testing.T) {
 	t.Parallel()
 	s := New(t)
@@ -262,5 +264,5 @@ func TestHelperServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Printf("%s %s\n", s.Addr(), s.dir)
-	<-t.Context().Done() // to be killed before
+	<-t.Context().Done() // the parent kills this process before
 }

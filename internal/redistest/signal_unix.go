@@ -4,7 +4,7 @@ package redistest
 
 import "syscall"
 
-// The signals that pause a process and let it go on.
+// The signals that pause and continue a process.
 const (
 	stopSignal     = syscall.SIGSTOP
 	continueSignal = syscall.SIGCONT

@@ -22,7 +22,7 @@ func TestEventually(t *testing.T) {
 			Eventually(tb, time.Second, "the end of the world", func() bool { return false })
 		})
 		if !strings.Contains(r.fatal, "within 1s: the end of the world") {
-			t.Errorf("it said %q", r.fatal)
+			t.Errorf("the message is %q", r.fatal)
 		}
 		if got := time.Since(start); got != 1500*time.Millisecond {
 			t.Errorf("took %s", got)

@@ -62,14 +62,15 @@ func itoa(n int) string {
 
 func list(n int) string { return "*" + itoa(n) + "\r\n" + strings.Repeat(":1\r\n", n) }
 
-// Each step is a command and the bytes sent in reply. A step without a command is bytes
-// sent unasked.
+// TestACommandIsToldWhatItsClassMayBe checks that the class of a command sets the limits of
+// its reply. Each step is a command and the bytes of the reply. A step without a command is
+// bytes that the server sends without a request.
 func TestACommandIsToldWhatItsClassMayBe(t *testing.T) {
 	type step struct{ ask, say string }
 	ours, theirs, slots := request("ours", "sha", strings.Repeat("x", 300)), request("get", "k"), request("cluster", "slots")
 	for name, tc := range map[string]struct {
 		steps []step
-		ok    bool // the last one passes; those before it always do
+		ok    bool // the last step passes; the earlier ones always pass
 	}{
 		"ours":                           {[]step{{ours, list(9)}}, true},
 		"too much for ours":              {[]step{{ours, list(10)}}, false},
@@ -150,7 +151,7 @@ func pieces(s string, size int) func(func(string) bool) {
 	}
 }
 
-// go-redis asks a socket whether it is idle, and unwraps one that it cannot see.
+// go-redis checks whether a socket is idle. It unwraps a connection that hides its socket.
 func TestAGuardShowsTheSocket(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -43,7 +43,7 @@ func FuzzReplies(f *testing.F) {
 	})
 }
 
-// reader reads values as go-redis does, by calling itself.
+// reader reads values as go-redis does, by recursion.
 type reader struct {
 	rest          string
 	limits        Limits
@@ -52,8 +52,8 @@ type reader struct {
 
 var errEnd = errors.New("the stream ends")
 
-// whole reads replies until the stream ends. bad is why one is refused, by the
-// byte before end.
+// whole reads replies until the stream ends. bad is the reason why a reply is refused, at
+// the latest by the byte before end.
 func whole(stream string, l Limits) (end int, bad error) {
 	r := reader{rest: stream, limits: l}
 	for r.rest != "" {
@@ -69,7 +69,7 @@ func whole(stream string, l Limits) (end int, bad error) {
 	return 0, nil
 }
 
-// take takes n bytes, as many as there are.
+// take takes n bytes, or fewer if the stream ends.
 func (r *reader) take(n int64) error {
 	if n > r.limits.Bytes-r.bytes {
 		r.rest = r.rest[min(r.limits.Bytes-r.bytes+1, int64(len(r.rest))):]
@@ -84,7 +84,7 @@ func (r *reader) take(n int64) error {
 	return nil
 }
 
-// value reads a value of a level.
+// value reads a value at a level of nesting.
 func (r *reader) value(level int) error {
 	kind := r.rest[0]
 	switch {
@@ -134,8 +134,8 @@ func (r *reader) value(level int) error {
 	return nil
 }
 
-// text reads a string whose header has been read: its length is refused before
-// one byte of it is read.
+// text reads a string whose header has been read. A length that is too large is refused
+// before the first byte of the string.
 func (r *reader) text(n int64) error {
 	if n > r.limits.Bytes-r.bytes {
 		return errors.New("bytes")

@@ -26,7 +26,7 @@ func passed(stream string, l *Limits, cut func() int) (string, error) {
 	return b.String(), nil
 }
 
-// valid is replies that a small limit lets through.
+// valid lists replies that the small limits permit.
 var valid = []string{
 	"+OK\r\n", "-ERR no\r\n", ":-12\r\n", "_\r\n", "#t\r\n", ",1.5e3\r\n", ",-inf\r\n", "(12345678901234567890\r\n",
 	"$0\r\n\r\n", "$5\r\nhello\r\n", "$-1\r\n", "*-1\r\n", "*0\r\n", "$4\r\n\r\n*9\r\n", "=7\r\ntxt:abc\r\n", "!5\r\nERR x\r\n",
@@ -35,7 +35,7 @@ var valid = []string{
 	"*19\r\n" + strings.Repeat(":1\r\n", 19), "+" + strings.Repeat("x", 397) + "\r\n"[:1] + "\n", "$391\r\n" + strings.Repeat("x", 391) + "\r\n",
 }
 
-// refused is replies that it does not, each with the bytes that may be passed.
+// refused lists replies that the small limits refuse.
 var refused = []string{
 	"*20\r\n", "*9223372036854775807\r\n", "*100000000\r\n", "%10\r\n", "%4611686018427387904\r\n", "~20\r\n", ">20\r\n", "|10\r\n",
 	"*10\r\n*10\r\n", "$400\r\n", "$9223372036854775806\r\n", "$536870912\r\n", "=400\r\n", "!400\r\n", "*2\r\n$200\r\n" + strings.Repeat("x", 200) + "\r\n$200\r\n",

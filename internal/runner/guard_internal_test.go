@@ -21,8 +21,8 @@ func clientsWithGuard() (n int) {
 	return n
 }
 
-// A thousand limiters on one client give it one guard, and a client that is gone
-// leaves nothing behind.
+// A thousand limiters on one client give it one guard. A client that is garbage collected
+// leaves no entry behind.
 func TestAClientHasOneGuard(t *testing.T) {
 	before := clientsWithGuard()
 	func() {
@@ -35,7 +35,7 @@ func TestAClientHasOneGuard(t *testing.T) {
 			guard(ring)
 		}
 		if n := clientsWithGuard() - before; n != 3 { // the client, the ring, and its shard
-			t.Errorf("%d clients with a guard", n)
+			t.Errorf("%d clients with a guard, want 3", n)
 		}
 		ring.SetAddrs(map[string]string{"one": "127.0.0.1:1", "two": "127.0.0.1:2"})
 		_ = ring.ForEachShard(context.Background(), func(_ context.Context, c *redis.Client) error {
@@ -51,10 +51,10 @@ func TestAClientHasOneGuard(t *testing.T) {
 		}
 		runtime.Gosched()
 	}
-	t.Errorf("%d clients with a guard, %d before", clientsWithGuard(), before)
+	t.Errorf("%d clients with a guard, want the %d from before", clientsWithGuard(), before)
 }
 
-// A ClusterClient that was in use has nodes, and they get a guard.
+// A ClusterClient that was in use already has nodes. They get a guard as well.
 func TestNodesThatAreKnownHaveAGuard(t *testing.T) {
 	c := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(ctx context.Context) ([]redis.ClusterSlot, error) {
 		return []redis.ClusterSlot{{Start: 0, End: 16383, Nodes: []redis.ClusterNode{{Addr: "127.0.0.1:1"}}}}, ctx.Err()
@@ -69,14 +69,14 @@ func TestNodesThatAreKnownHaveAGuard(t *testing.T) {
 	}
 }
 
-// BenchmarkAsk is a decision that Redis makes, with the guard and without.
+// BenchmarkAsk measures a decision of Redis, with the guard and without.
 func BenchmarkAsk(b *testing.B) {
 	server := redistest.New(b)
 	for _, name := range []string{"plain", "guarded"} {
 		b.Run(name, func(b *testing.B) {
 			rdb := server.Client(b)
 			if name == "plain" {
-				first(rdb) // so it gets none
+				first(rdb) // marks the client, so that it gets no guard
 			}
 			r, err := New(rdb, time.Minute)
 			if err != nil {

@@ -14,7 +14,7 @@ import (
 
 const fleetKey, switchKey = "hl:v2:{3}:@fleet:api", "hl:v2:{3}:@switch:api"
 
-// pulse is a heartbeat of a process that was told nothing.
+// pulse returns a heartbeat of a process that has seen no switch.
 func pulse(process string, expiry time.Duration, leave bool) wire.Pulse {
 	return wire.Pulse{Fleet: fleetKey, Switch: switchKey, Process: process, Expiry: expiry, Leave: leave, TTL: time.Hour}
 }
@@ -56,7 +56,7 @@ func TestHeartbeatCounts(t *testing.T) {
 	})
 }
 
-// A process that is silent for longer than the expiry is gone.
+// A process that is silent for longer than the expiry no longer counts.
 func TestHeartbeatExpires(t *testing.T) {
 	inFleet(t, func(_ *testing.T, _ *redistest.Bubble, beat func(string, bool, int)) {
 		beat("a", false, 1)
@@ -70,8 +70,8 @@ func TestHeartbeatExpires(t *testing.T) {
 	})
 }
 
-// A heartbeat says when Redis last heard of the process, so that one that was
-// forgotten can tell.
+// The answer to a heartbeat has the time of the process's last heartbeat. From it, a process
+// sees that Redis has forgotten it.
 func TestHeartbeatRemembersTheLast(t *testing.T) {
 	withRunner(t, func(t *testing.T, bubble *redistest.Bubble, r *runner.Runner) {
 		var last int64
@@ -106,7 +106,7 @@ func TestHeartbeatRemembersTheLast(t *testing.T) {
 	})
 }
 
-// The set does not outlive the fleet.
+// The set of live processes does not outlive the fleet.
 func TestHeartbeatsLeaveNothingBehind(t *testing.T) {
 	inFleet(t, func(t *testing.T, bubble *redistest.Bubble, beat func(string, bool, int)) {
 		beat("a", false, 1)
@@ -117,13 +117,13 @@ func TestHeartbeatsLeaveNothingBehind(t *testing.T) {
 		beat("a", false, 1)
 		beat("a", true, 0)
 		if keys := bubble.Mini.Keys(); len(keys) != 0 {
-			t.Errorf("left behind by the last: %q", keys)
+			t.Errorf("left behind by the last process: %q", keys)
 		}
 	})
 }
 
-// On a real Redis, whose scripts are flushed, and which refuses what is no
-// expiry.
+// TestHeartbeatOnRedis runs on a real Redis. Its scripts are flushed, and it refuses an
+// invalid expiry.
 func TestHeartbeatOnRedis(t *testing.T) {
 	server := redistest.New(t)
 	rdb := server.Client(t)

@@ -17,8 +17,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// panicking is a client that panics as go-redis does when it trusts a length, at
-// the command of a name.
+// panicking is a hook that panics at one command, as go-redis does when it trusts a wrong
+// length.
 type panicking struct{ at string }
 
 func (panicking) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -36,7 +36,7 @@ func (panicking) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	return next
 }
 
-// lines is a log.
+// lines is the output of a logger.
 type lines struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -54,8 +54,8 @@ func (l *lines) String() string {
 	return l.b.String()
 }
 
-// A panic of a call to Redis is the error of that call, wherever it happens, and
-// a line in the log with the place; and the Runner can be closed.
+// A panic in a call to Redis becomes the error of that call, wherever it happens. The log
+// gets one line with the place. The Runner can still be closed.
 func TestAPanicIsAnErrorOfTheCall(t *testing.T) {
 	mini := redistest.Mini(t)
 	addr := redistest.Odd(t, func([]string) string { return "-ERR Function not found\r\n" })

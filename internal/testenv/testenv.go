@@ -1,11 +1,11 @@
-// Package testenv reads the environment variables of tests:
+// Package testenv reads the settings of tests from the environment:
 //
 //	HYBRIDLIMIT_SEED  the seed of random tests; not set: 1, so that two runs are alike
 //	HYBRIDLIMIT_FULL  set: the tests take the form of make test-all
 //	HYBRIDLIMIT_LONG  set: the tests take the form of make test-long, which is longer still
 //
-// The package draws no seed. make test-all draws one and prints it before the
-// first test starts, so that the output of a killed run has it.
+// This package draws no seed. make test-all draws one and prints it before the
+// first test starts, so that it is known even if the run is killed.
 //
 // Package rapidseed gives the same seed to the checks of rapid.
 package testenv
@@ -17,17 +17,17 @@ import (
 	"strconv"
 )
 
-// defaultSeed is the seed where the environment names none.
+// defaultSeed is the seed if the environment sets none.
 const defaultSeed = 1
 
-// TB is what is asked of a test; testing.TB and rapid's have it.
+// TB is the part of testing.TB that this package needs. rapid's TB has it too.
 type TB interface {
 	Helper()
 	Logf(format string, args ...any)
 	Fatalf(format string, args ...any)
 }
 
-// ParseSeed returns HYBRIDLIMIT_SEED, or 1 where it is not set.
+// ParseSeed returns HYBRIDLIMIT_SEED, or 1 if it is not set.
 func ParseSeed() (uint64, error) {
 	s := os.Getenv("HYBRIDLIMIT_SEED")
 	if s == "" {
@@ -40,8 +40,8 @@ func ParseSeed() (uint64, error) {
 	return seed, nil
 }
 
-// Seed returns HYBRIDLIMIT_SEED, or 1, and logs it in the form in which it can
-// be given.
+// Seed returns HYBRIDLIMIT_SEED, or 1, and logs it in the form of an
+// environment variable.
 func Seed(tb TB) uint64 {
 	tb.Helper()
 	seed, err := ParseSeed()
@@ -52,19 +52,20 @@ func Seed(tb TB) uint64 {
 	return seed
 }
 
-// Rand returns a generator that begins at Seed.
+// Rand returns a generator with Seed as its seed.
 func Rand(tb TB) *rand.Rand {
 	tb.Helper()
 	return rand.New(rand.NewPCG(Seed(tb), 1))
 }
 
-// Full reports whether the tests take the form of make test-all, or a longer one.
+// Full reports whether the tests take the form of make test-all or of make
+// test-long.
 func Full() bool { return os.Getenv("HYBRIDLIMIT_FULL") != "" || Long() }
 
 // Long reports whether the tests take the form of make test-long.
 func Long() bool { return os.Getenv("HYBRIDLIMIT_LONG") != "" }
 
-// Runs returns short, or long where the tests take the form of make test-long.
+// Runs returns long if the tests take the form of make test-long, else short.
 func Runs(short, long int) int {
 	if Long() {
 		return long

@@ -7,7 +7,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
-// Whenever it is, half of the window is left.
+// At any time, half of the window is left.
 func TestOpenWindow(t *testing.T) {
 	day := time.Date(2026, time.March, 29, 0, 0, 0, 0, time.UTC)
 	for _, per := range []time.Duration{time.Minute, time.Hour, 24 * time.Hour, 1000 * time.Hour} {
@@ -17,7 +17,7 @@ func TestOpenWindow(t *testing.T) {
 				window := time.Duration(n) * p
 				into := time.Duration(at.UnixNano() % int64(window))
 				if p < per || p > 2*per || p%time.Microsecond != 0 || into > window/2 {
-					t.Errorf("%v, %d × %v: %v, of which %v have passed", at, n, per, p, into)
+					t.Errorf("at %v, %d × %v: period %v, of whose window %v have passed", at, n, per, p, into)
 				}
 			}
 		}

@@ -23,7 +23,7 @@ func TestWait(t *testing.T) {
 		close    time.Duration        // 0: never
 		want     error                // nil: served
 		took     time.Duration
-		back     bool // what was taken is given back
+		back     bool // the taken units are given back
 	}{
 		"at once":                           {answers: []hybridlimit.Result{allowed(0)}},
 		"later":                             {answers: []hybridlimit.Result{allowed(time.Second)}, took: time.Second},
@@ -63,9 +63,9 @@ func TestWait(t *testing.T) {
 			if took := time.Since(began); took != tc.took {
 				t.Errorf("%s: took %v, want %v", name, took, tc.took)
 			}
-			// A failed giving back is part of the error.
+			// The error of a failed refund is part of the error.
 			if (gave == 1) != tc.back || tc.back != errors.Is(err, errBack) {
-				t.Errorf("%s: given back %d times, %v", name, gave, err)
+				t.Errorf("%s: %d refunds, %v", name, gave, err)
 			}
 		})
 	}

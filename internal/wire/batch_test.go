@@ -11,11 +11,10 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// start is a time of Redis in µs: 2025-11-13, with all the digits of today's.
+// start is a time of Redis in µs: 2025-11-13, with as many digits as a time of today.
 const start int64 = 1_763_000_000_000_000
 
-// The encodings are what processes of several versions share: a change here
-// is a new schema.
+// Processes of several versions share the encodings. A change here is a new schema.
 func TestEncodeBatchGolden(t *testing.T) {
 	second, day := hybridlimit.TokenBucket(100, time.Second, 200), hybridlimit.TokenBucket(1, 24*time.Hour, 1)
 	for _, tc := range []struct {

@@ -1,4 +1,4 @@
 package wire
 
-// MaxRequestID is the length of a request id that MaxReplyBytes counts with.
+// MaxRequestID is the length of a request id that MaxReplyBytes assumes.
 const MaxRequestID = maxRequestID

@@ -9,8 +9,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// values makes any reply that go-redis can give of bytes: the first says what a
-// value is, the others what is in it.
+// values makes a reply from bytes, of every type that go-redis can return. The first byte
+// is the type of a value, the others are its content.
 func values(data []byte, depth int) (v any, rest []byte) {
 	if len(data) == 0 {
 		return nil, nil
@@ -23,7 +23,7 @@ func values(data []byte, depth int) (v any, rest []byte) {
 		return int64(binary.LittleEndian.Uint64(b[:]))
 	}
 	switch {
-	case kind < 100: // small, as most are
+	case kind < 100: // a small number, as most are
 		return int64(kind), data
 	case kind < 120:
 		v = number()
@@ -51,8 +51,8 @@ func values(data []byte, depth int) (v any, rest []byte) {
 	return list, data
 }
 
-// Whatever a Redis answers is an answer or an error, and what is taken for an
-// answer holds numbers that can be reckoned with.
+// FuzzReplies checks that every reply decodes to an answer or to an error. The numbers of
+// an answer are in the range of exact arithmetic.
 func FuzzReplies(f *testing.F) {
 	f.Add([]byte{164, 1, 0, 5, 9}, uint8(0))
 	f.Add([]byte{174, 1, 1, 5, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, uint8(1))
@@ -92,7 +92,7 @@ func FuzzReplies(f *testing.F) {
 		pages := 0
 		log, err := wire.ReadHistory(func(int64) (wire.Page, error) {
 			if pages++; pages > 3 {
-				t.Fatalf("%v: asks on and on", raw)
+				t.Fatalf("%v: ReadHistory asks for a fourth page", raw)
 			}
 			return wire.DecodeHistory(raw)
 		})

@@ -11,7 +11,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// What is admitted while pages are read does not keep the reader.
+// Calls that are admitted while pages are read do not make the reader read more pages.
 func TestReadHistory(t *testing.T) {
 	entry := func(at int64) wire.Admission { return wire.Admission{At: at, Units: at, ID: fmt.Sprint(at)} }
 	for name, tc := range map[string]struct {
@@ -60,7 +60,7 @@ func TestReadHistory(t *testing.T) {
 	}
 }
 
-// DecodeHistory never panics, and what it takes is an admission.
+// DecodeHistory never panics, and it accepts admissions only.
 func FuzzDecodeHistory(f *testing.F) {
 	f.Add("1,9")
 	f.Add("1,9,2,1763,2,sa+b,1764,1,s")
@@ -89,7 +89,7 @@ func FuzzDecodeHistory(f *testing.F) {
 			return
 		}
 		if len(page.Log) != (len(raw)-3)/3 || page.Left < int64(len(page.Log)) {
-			t.Errorf("%d entries, %d left, of %d fields", len(page.Log), page.Left, len(raw))
+			t.Errorf("%d entries and Left = %d from %d fields", len(page.Log), page.Left, len(raw))
 		}
 		for _, a := range page.Log {
 			if a.Units < 1 {
@@ -99,7 +99,7 @@ func FuzzDecodeHistory(f *testing.F) {
 	})
 }
 
-// The bound on a reply counts with the longest request id there can be.
+// The bound on a reply assumes the longest possible request id.
 func TestRequestIDsAreBounded(t *testing.T) {
 	longest := 0
 	for {
@@ -109,6 +109,6 @@ func TestRequestIDsAreBounded(t *testing.T) {
 		longest++
 	}
 	if longest != wire.MaxRequestID {
-		t.Errorf("a request id has up to %d bytes, and MaxReplyBytes counts with %d", longest, wire.MaxRequestID)
+		t.Errorf("a request id has up to %d bytes, but MaxReplyBytes assumes %d", longest, wire.MaxRequestID)
 	}
 }

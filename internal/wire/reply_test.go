@@ -63,8 +63,8 @@ func TestDecodeReply(t *testing.T) {
 	}
 }
 
-// DecodeReply never panics, and what it takes can be acted on. The first
-// character after a comma picks the type of an element.
+// DecodeReply never panics, and the numbers that it accepts are not negative. The first
+// character after a comma selects the type of an element.
 func FuzzDecodeReply(f *testing.F) {
 	f.Add("1,0,8,9,1,2,3,-4,5,6,7,-1,11,12", 1)
 	f.Add("1,2,8,9", 128)
