@@ -70,7 +70,7 @@ func (c capture) want(t *testing.T, starts ...string) {
 }
 
 const (
-	lineBroken = "WARN hybridlimit: Redis does not answer; deciding locally"
+	lineBroken = "WARN hybridlimit: Redis does not answer (check Redis and the network); its keys are decided locally, by each limiter's fallback"
 	lineAlone  = "WARN hybridlimit: the fleet's size is unknown"
 	lineMended = "INFO hybridlimit: Redis answers again"
 	lineLost   = "WARN hybridlimit: Redis lost its state"
@@ -194,7 +194,7 @@ func TestSmallPartIsSaid(t *testing.T) {
 					hybrid.Config{Mode: c.mode, Hub: hybrid.HubConfig{Logger: slog.New(log)}})
 				time.Sleep(10 * time.Second)
 				if c.says {
-					log.want(t, "INFO hybridlimit: the credit of a key is 0 units, so a key without a lease waits one round trip for Redis")
+					log.want(t, "INFO hybridlimit: the credit of a key is 0 units, so a call for a key without a lease waits one round trip to Redis")
 					if got, why := log.all()[0], "credit is 0 units: Overshoot 0.05 × burst 5 / 1 is below one, and an Overshoot of 0.2 gives 1"; !strings.Contains(got, why) {
 						t.Errorf("%q does not say %q", got, why)
 					}

@@ -20,8 +20,8 @@ import (
 
 const (
 	lineRefuses = "WARN hybridlimit: Redis refuses the syncs of a slot"
-	lineTakes   = "WARN hybridlimit: Redis takes the syncs of a slot again"
-	lineRenamed = "WARN hybridlimit: another uses this process's identity"
+	lineTakes   = "WARN hybridlimit: Redis applies the syncs of a slot again"
+	lineRenamed = "WARN hybridlimit: another program or process uses this process's identity"
 )
 
 // poison writes all envelopes, so that every batch of their processes is older
