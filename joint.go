@@ -42,7 +42,7 @@ type Ask struct {
 // asks the error is ErrInvalid. Other errors are those of AllowN.
 func AllowAll(ctx context.Context, asks ...Ask) (Result, error) {
 	if len(asks) == 0 {
-		return Result{}, fmt.Errorf("hybridlimit: AllowAll: %w: no limit is asked", ErrInvalid)
+		return Result{}, fmt.Errorf("hybridlimit: AllowAll: %w: asks is empty, but needs at least one ask", ErrInvalid)
 	}
 	joint, ok := asks[0].Limiter.(Joint)
 	if !ok {

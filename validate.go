@@ -69,7 +69,7 @@ func (l Limit) violations(bad *Violations) {
 }
 
 func (l Limit) statelessViolations(bad *Violations) {
-	const problem = "must be 0: a limit that is %v has none"
+	const problem = "must be 0 in a limit that is %v"
 	if l.Rate != 0 {
 		bad.Add("Limit.Rate", l.Rate, fmt.Sprintf(problem, l.Algorithm))
 	}

@@ -120,7 +120,7 @@ type part struct {
 // ever, or, without parts, of a limit that admits everything.
 func partsOf(asks []joint, each []hybridlimit.Ask) (parts []*part, res hybridlimit.Result, err error) {
 	if len(asks) == 0 {
-		return nil, res, fmt.Errorf("global: AllowAll: %w: no limit is asked", hybridlimit.ErrInvalid)
+		return nil, res, fmt.Errorf("global: AllowAll: %w: asks is empty, but needs at least one ask", hybridlimit.ErrInvalid)
 	}
 	for i, a := range asks {
 		t, err := a.Limiter.of(a.Key, a.N)
@@ -145,14 +145,14 @@ func partsOf(asks []joint, each []hybridlimit.Ask) (parts []*part, res hybridlim
 		p.asks = append(p.asks, i)
 		if p.Limiter != a.Limiter && p.terms.limit != t.limit {
 			return nil, hybridlimit.Result{}, invalid(i, "Limiter", a.Limiter.cfg.Name,
-				fmt.Sprintf("must have the limit of the other one of that name for key %q (%v), not %v", a.Key, p.terms.limit, t.limit))
+				fmt.Sprintf("must have the same limit for key %q as the other limiter of that name: %v, not %v", a.Key, p.terms.limit, t.limit))
 		}
 		if p.N += a.N; p.N < 0 {
-			return nil, hybridlimit.Result{}, fmt.Errorf("global: AllowAll: asks[%d]: %w: %d units of one key and more", i, hybridlimit.ErrCost, a.N)
+			return nil, hybridlimit.Result{}, fmt.Errorf("global: AllowAll: asks[%d]: %w: with these %d units, the sum for the key exceeds the range of int64", i, hybridlimit.ErrCost, a.N)
 		}
 	}
 	if len(parts) > wire.MaxOps {
-		return nil, hybridlimit.Result{}, fmt.Errorf("global: AllowAll: %w: %d limits, at most %d", hybridlimit.ErrInvalid, len(parts), wire.MaxOps)
+		return nil, hybridlimit.Result{}, fmt.Errorf("global: AllowAll: %w: %d limits in one call, but at most %d are possible", hybridlimit.ErrInvalid, len(parts), wire.MaxOps)
 	}
 	for _, p := range parts {
 		if blank := p.Limiter.blank(p.terms); p.N > blank.Limit {

@@ -284,14 +284,14 @@ func TestAllowAllRefuses(t *testing.T) {
 			want error
 			says string
 		}{
-			"nothing":       {nil, hybridlimit.ErrInvalid, "no limit is asked"},
+			"nothing":       {nil, hybridlimit.ErrInvalid, "asks is empty, but needs at least one ask"},
 			"nobody":        {[]hybridlimit.Ask{{Limiter: user, Key: "k", N: 1}, {Key: "k", N: 1}}, hybridlimit.ErrInvalid, "asks[1].Limiter (<nil>) must not be nil"},
-			"a stranger":    {[]hybridlimit.Ask{{Limiter: user, Key: "k", N: 1}, {Limiter: stranger, Key: "k", N: 1}}, hybridlimit.ErrInvalid, `asks[1].Limiter ("stranger") must use the Redis client of the limiter "user"`},
-			"two limits":    {[]hybridlimit.Ask{{Limiter: user, Key: "k", N: 1}, {Limiter: namesake, Key: "k", N: 1}}, hybridlimit.ErrInvalid, `asks[1].Limiter ("user") must have the limit`},
+			"a stranger":    {[]hybridlimit.Ask{{Limiter: user, Key: "k", N: 1}, {Limiter: stranger, Key: "k", N: 1}}, hybridlimit.ErrInvalid, `asks[1].Limiter ("stranger") must use the same Redis client as the limiter "user"`},
+			"two limits":    {[]hybridlimit.Ask{{Limiter: user, Key: "k", N: 1}, {Limiter: namesake, Key: "k", N: 1}}, hybridlimit.ErrInvalid, `asks[1].Limiter ("user") must have the same limit`},
 			"no cost":       {[]hybridlimit.Ask{{Limiter: user, Key: "j", N: 1}, {Limiter: user, Key: "k", N: 0}}, hybridlimit.ErrCost, "asks[1]"},
 			"no key":        {[]hybridlimit.Ask{{Limiter: user, Key: "", N: 1}}, hybridlimit.ErrEmptyKey, "asks[0]"},
 			"cost overflow": {[]hybridlimit.Ask{{Limiter: user, Key: "k", N: 1 << 62}, {Limiter: user, Key: "k", N: 1 << 62}}, hybridlimit.ErrCost, "asks[1]"},
-			"too many":      {many, hybridlimit.ErrInvalid, "65 limits, at most 64"},
+			"too many":      {many, hybridlimit.ErrInvalid, "65 limits in one call, but at most 64 are possible"},
 		} {
 			res, err := hybridlimit.AllowAll(t.Context(), tc.asks...)
 			if !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.says) || res != (hybridlimit.Result{}) {

@@ -76,7 +76,7 @@ func TestNoRightToLoad(t *testing.T) {
 	l := newLimiter(t, server.Client(t, func(o *redis.Options) { o.Username, o.Password = "limited", "secret" }), hourly, functionConfig)
 	_, err := l.Allow(t.Context(), "k")
 	wantErr(t, err, hybridlimit.ErrUnavailable)
-	if err == nil || !strings.Contains(err.Error(), "FUNCTION LOAD, which Config.Functions needs: NOPERM") || circuit.Classify(err) != circuit.Failure {
+	if err == nil || !strings.Contains(err.Error(), "FUNCTION LOAD failed, and Config.Functions needs it: NOPERM") || circuit.Classify(err) != circuit.Failure {
 		t.Error(err)
 	}
 	if n := redistest.Calls(t, direct)["eval"]; n != 0 {

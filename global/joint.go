@@ -81,7 +81,7 @@ func (l *Limiter) stranger(ask int, of hybridlimit.Limiter) error {
 	case of == nil || ok && own == nil:
 		return invalid(ask, "Limiter", nil, "must not be nil")
 	case ok:
-		return invalid(ask, "Limiter", own.cfg.Name, fmt.Sprintf("must use the Redis client of the limiter %q, with which it is asked", l.cfg.Name))
+		return invalid(ask, "Limiter", own.cfg.Name, fmt.Sprintf("must use the same Redis client as the limiter %q of the same call", l.cfg.Name))
 	}
 	return invalid(ask, "Limiter", fmt.Sprintf("%T", of), fmt.Sprintf("must be a limiter of package global with the Redis client of the limiter %q", l.cfg.Name))
 }

@@ -130,7 +130,7 @@ func static(a hybridlimit.Algorithm) bool {
 func (t *terms) replaces(have *terms) error {
 	var bad hybridlimit.Violations
 	if t.limit.Algorithm != have.counts && !t.static() && !static(have.counts) {
-		bad.Add("Limit.Algorithm", t.limit.Algorithm, "must be the limiter's, "+have.counts.String())
+		bad.Add("Limit.Algorithm", t.limit.Algorithm, "must be the algorithm of the limiter, "+have.counts.String())
 	}
 	return bad.Err("global")
 }

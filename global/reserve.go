@@ -67,7 +67,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Re
 // book takes n units that can be used within most µs.
 func (l *Limiter) book(ctx context.Context, key string, t *terms, n, most int64) (res hybridlimit.Result, back algo.Op, err error) {
 	if !t.static() && n > t.limit.BurstSize() {
-		return res, back, fmt.Errorf("global: %d units of %q: %w (%d)", n, key, hybridlimit.ErrExceedsBurst, t.limit.BurstSize())
+		return res, back, fmt.Errorf("global: cost %d of key %q: %w (%d)", n, key, hybridlimit.ErrExceedsBurst, t.limit.BurstSize())
 	}
 	return l.take(ctx, key, t, n, algo.Op{Asks: []int64{n}, MaxDelay: most})
 }

@@ -90,7 +90,7 @@ func (c *failureLog) gaveUp(ctx context.Context, err error, parts []part) {
 		return
 	}
 	if more, ok := c.ended.pass(); ok {
-		c.logger().WarnContext(ctx, "httplimit: a request has no time left to wait for its limits", "err", redacted(err, parts), "limits", policyNames(parts), "more", more)
+		c.logger().WarnContext(ctx, "httplimit: the deadline of a request is too early for the answer of its limits", "err", redacted(err, parts), "limits", policyNames(parts), "more", more)
 	}
 }
 

@@ -50,7 +50,7 @@ func (h *Hub) allowJoint(ctx context.Context, asks []joint, each []hybridlimit.A
 		}
 	}
 	waste(ctx, parts)
-	return hybridlimit.Result{}, fmt.Errorf("hybrid: AllowAll: %d limits did not come to an end", len(parts))
+	return hybridlimit.Result{}, fmt.Errorf("hybrid: AllowAll: no decision on %d limits within the allowed rounds", len(parts))
 }
 
 // tellEach gives every ask the answer of its limit. Asks for one key share the answer, but each has its own units. A denied call
@@ -133,7 +133,7 @@ func (p *part) refuse(v account.Verdict) {
 // nothing. If one of them denies, res is its denial.
 func (h *Hub) parts(asks []joint, each []hybridlimit.Ask) (parts []*part, res hybridlimit.Result, err error) {
 	if len(asks) == 0 {
-		return nil, res, fmt.Errorf("hybrid: AllowAll: %w: no limit is asked", hybridlimit.ErrInvalid)
+		return nil, res, fmt.Errorf("hybrid: AllowAll: %w: asks is empty, but needs at least one ask", hybridlimit.ErrInvalid)
 	}
 	if err := check(asks); err != nil {
 		return nil, res, err
@@ -160,7 +160,7 @@ func (h *Hub) parts(asks []joint, each []hybridlimit.Ask) (parts []*part, res hy
 		}
 		if same := slices.IndexFunc(parts, func(p *part) bool { return p.Limiter == a.Limiter && p.Key == a.Key }); same >= 0 {
 			if parts[same].N += a.N; parts[same].N < 0 {
-				return nil, res, fmt.Errorf("hybrid: AllowAll: ask %d: %w", i, hybridlimit.ErrCost)
+				return nil, res, fmt.Errorf("hybrid: AllowAll: asks[%d]: %w: the sum of the units of its key exceeds the range of int64", i, hybridlimit.ErrCost)
 			}
 			continue
 		}

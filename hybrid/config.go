@@ -193,7 +193,7 @@ func (c Config) violations(limit hybridlimit.Limit) hybridlimit.Violations {
 		bad.Add("Config.Overshoot", c.Overshoot, "must be at most 1")
 	}
 	if c.Overshoot > 0 && c.Mode != ModeAuto {
-		bad.Add("Config.Overshoot", c.Overshoot, "is for ModeAuto, not "+c.Mode.String())
+		bad.Add("Config.Overshoot", c.Overshoot, "is only for ModeAuto, not for mode "+c.Mode.String())
 	}
 	if c.SyncEvery < 0 {
 		bad.Add("Config.SyncEvery", c.SyncEvery, "must not be negative")

@@ -262,7 +262,7 @@ func TestFleetSwitchOfALaterVersion(t *testing.T) {
 		}
 		odd := 0
 		for _, line := range log.all() {
-			if strings.Contains(line, "none that this version knows") && strings.Contains(line, "switch=77") {
+			if strings.Contains(line, "a value that this version does not know") && strings.Contains(line, "switch=77") {
 				odd++
 			}
 		}

@@ -111,7 +111,7 @@ func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error)
 		Caller: h.caller, Names: h.names, Process: h.process,
 		Timeout: cfg.SyncTimeout, InFlight: h.inFlight(), Breaker: h.breaker, Late: h.clock.Late,
 		OnRefused: func(tag, ops int, err error) {
-			h.log.event("hybridlimit: Redis refused a sync for good; what it carried is lost",
+			h.log.event("hybridlimit: Redis refused a batch of syncs and will never apply it; the units in it are lost and counted as dropped",
 				slog.Int("tag", tag), slog.Int("ops", ops), slog.Any("error", err))
 		},
 		OnRefusing: h.refusing, OnRenamed: h.renamed, OnLoss: h.resync.onLoss,
@@ -303,7 +303,7 @@ func (h *Hub) settle(ctx context.Context, limiters ...*Limiter) error {
 	if owed == 0 { // only syncs that pay nothing are unfinished
 		return nil
 	}
-	return fmt.Errorf("hybrid: shutdown left %d units unpaid: %w", owed, err)
+	return fmt.Errorf("hybrid: Shutdown ended with %d units owed that Redis has not acknowledged: %w", owed, err)
 }
 
 // payAll syncs entries until none owes units. When ctx ends first, it returns the unfinished entries. It also waits for syncs in

@@ -60,9 +60,9 @@ func (l *Limiter) stranger(ask int, of hybridlimit.Limiter) error {
 	case of == nil || ok && own == nil:
 		return badLimiter(ask, nil, "must not be nil")
 	case ok:
-		return badLimiter(ask, own.cfg.Name, fmt.Sprintf("must be of the hub of the limiter %q, with which it is asked", l.cfg.Name))
+		return badLimiter(ask, own.cfg.Name, fmt.Sprintf("must have the same hub as the limiter %q of the same call", l.cfg.Name))
 	}
-	return badLimiter(ask, fmt.Sprintf("%T", of), fmt.Sprintf("must be a limiter of package hybrid, of the hub of the limiter %q", l.cfg.Name))
+	return badLimiter(ask, fmt.Sprintf("%T", of), fmt.Sprintf("must be a limiter of package hybrid with the same hub as the limiter %q", l.cfg.Name))
 }
 
 func badLimiter(ask int, value any, problem string) error {
@@ -78,7 +78,7 @@ func check(asks []joint) error {
 			return hybridlimit.ErrClosed
 		}
 		if err := hybridlimit.CheckRequest(a.Key, a.N, a.Limiter.cfg.MaxKeyBytes); err != nil {
-			return fmt.Errorf("hybrid: AllowAll: ask %d: %w", i, err)
+			return fmt.Errorf("hybrid: AllowAll: asks[%d]: %w", i, err)
 		}
 	}
 	return nil

@@ -15,7 +15,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// A handle and its limiter share a key's units, and admit as one.
+// TestBucketIsItsKey checks that a handle of a key and its limiter share the key's
+// units: together they admit no more than the limit.
 func TestBucketIsItsKey(t *testing.T) {
 	inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
 		l := newLimiter(t, b.Client(nil), still(100), hybrid.Config{Mode: mode})
@@ -42,8 +43,8 @@ func TestBucketIsItsKey(t *testing.T) {
 	})
 }
 
-// A handle outlives its key's time in memory: the next call finds the key again,
-// with what Redis knows of it.
+// TestBucketAfterAnEviction checks that a handle stays valid after its key was
+// evicted. The next call loads the state of the key from Redis.
 func TestBucketAfterAnEviction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, redistest.NewBubble(t).Client(nil), still(5), hybrid.Config{MaxKeys: 2})
@@ -64,7 +65,8 @@ func TestBucketAfterAnEviction(t *testing.T) {
 	})
 }
 
-// What is wrong with its key, or with a call, a handle says when it is called.
+// TestBucketRefuses checks that the calls of a handle report an invalid key, an
+// invalid cost and a closed limiter.
 func TestBucketRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, redistest.NewBubble(t).Client(nil), still(5), hybrid.Config{})

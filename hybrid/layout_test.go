@@ -9,7 +9,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/clock"
 )
 
-// Most of a key's memory is its entry: one more field takes it into the next size class of the allocator.
+// TestEntryFitsItsSizeClass bounds the size of an entry, which is most of a key's memory. One more field would move the entry
+// into the allocator's next size class.
 func TestEntryFitsItsSizeClass(t *testing.T) {
 	if got := unsafe.Sizeof(entry{}); got > 288 {
 		t.Errorf("an entry takes %d bytes, want at most 288", got)
@@ -19,7 +20,8 @@ func TestEntryFitsItsSizeClass(t *testing.T) {
 	}
 }
 
-// Finding an entry and admitting from its word touch its first 64 bytes, one line of the cache.
+// TestCommonPathTouchesOneLine checks that the common path, which finds an entry and admits from its budget, uses only the
+// first 64 bytes of the entry. These are one cache line.
 func TestCommonPathTouchesOneLine(t *testing.T) {
 	var e entry
 	for name, end := range map[string]uintptr{
@@ -35,7 +37,8 @@ func TestCommonPathTouchesOneLine(t *testing.T) {
 	}
 }
 
-// The account has its own modes and fallbacks, because Mode and Fallback are part of the public surface: a conversion is by number.
+// TestAccountHasTheSameModes checks that modes and fallbacks have the same numbers in both packages, because a conversion keeps
+// the number. The account has types of its own, because Mode and Fallback are part of the public surface.
 func TestAccountHasTheSameModes(t *testing.T) {
 	for ours, theirs := range map[Mode]account.Mode{
 		ModeAuto: account.ModeAuto, ModeStrict: account.ModeStrict, ModeDeferred: account.ModeDeferred, ModeExact: account.ModeExact,
@@ -54,17 +57,18 @@ func TestAccountHasTheSameModes(t *testing.T) {
 	}
 }
 
-// A loss is noticed by a heartbeat: the account's constant must be as long as three of them.
+// TestALossIsNoticedInTime checks that account.LossNoticed is three heartbeat intervals, because a heartbeat notices a loss.
 func TestALossIsNoticedInTime(t *testing.T) {
 	if want := 3 * int64(census.Every); account.LossNoticed != want {
 		t.Errorf("LossNoticed is %d ns, want %d", account.LossNoticed, want)
 	}
 }
 
-// A budget is packed with an epoch of the clock, and lasts no longer than the clock's goroutine runs without a slow path.
+// TestBudgetsFitTheClock checks that the packages account and clock agree on the bits of an epoch and on the longest life of a
+// budget. A budget is packed with an epoch of the clock. It lasts no longer than the clock's goroutine runs without a slow path.
 func TestBudgetsFitTheClock(t *testing.T) {
 	if account.EpochBits != clock.EpochBits || account.Ticks != clock.Span {
-		t.Errorf("budgets have %d bits of an epoch and last %d, the clock says %d and %d",
+		t.Errorf("a budget has %d epoch bits and lasts %d ticks, want %d and %d as in the clock",
 			account.EpochBits, account.Ticks, clock.EpochBits, clock.Span)
 	}
 }

@@ -89,7 +89,7 @@ func TestShutdownPays(t *testing.T) {
 				}
 				owed := l.Stats().Owed
 				if mode == hybrid.ModeDeferred && owed == 0 {
-					t.Fatal("nothing is owed: the test tests nothing")
+					t.Fatal("nothing is owed, so the test proves nothing")
 				}
 				shutdown(t, l)
 				s := l.Stats()
@@ -107,8 +107,8 @@ func TestShutdownPays(t *testing.T) {
 	}
 }
 
-// A sync that brings a lease, and pays nothing, is out when Shutdown begins:
-// what it brings is known in the end.
+// TestShutdownWaitsForALease checks that Shutdown waits for a sync in flight that
+// fetches a lease and pays nothing. The units of the lease are then counted.
 func TestShutdownWaitsForALease(t *testing.T) {
 	for _, dead := range []bool{false, true} {
 		t.Run(fmt.Sprint("dead ", dead), func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestShutdownWaitsForALease(t *testing.T) {
 					link.Refuse(true)
 					link.CutAll()
 				}
-				shutdown(t, l) // nothing is owed, so this is no error in either case
+				shutdown(t, l) // nothing is owed, so Shutdown returns no error in either case
 				s := l.Stats()
 				if got, want := debited(t, rdb, "api", "k"), balance(t, s); !dead && got != want {
 					t.Errorf("Redis debited %d, the limiter knows of %d", got, want)
@@ -136,8 +136,9 @@ func TestShutdownWaitsForALease(t *testing.T) {
 	}
 }
 
-// Calls that wait when Shutdown begins, and were not asked for yet, are refused
-// and not charged; those that Redis is deciding on are answered.
+// TestShutdownAndWaitingCalls checks calls that wait when Shutdown begins. A call that
+// was sent to Redis gets its answer. A call that was not sent yet is refused and not
+// charged.
 func TestShutdownAndWaitingCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -192,7 +193,7 @@ func TestShutdownWithoutRedisSaysWhatIsLost(t *testing.T) {
 			t.Errorf("Shutdown without Redis: %v, want an error that names 7 units and wraps the deadline", err)
 		}
 		if took := time.Since(start); took > 4*time.Second {
-			t.Errorf("Shutdown took %v, its ctx 3 s", took)
+			t.Errorf("Shutdown took %v, although its deadline was 3 s", took)
 		}
 		s := l.Stats()
 		if s.Dropped != 7 || s.Owed != 0 {
@@ -243,8 +244,8 @@ func TestReady(t *testing.T) {
 	})
 }
 
-// A program must be able to end while Redis is down, also when it forgot to
-// give Shutdown a deadline.
+// TestShutdownEndsByItself checks that Shutdown without a deadline returns while Redis
+// is down, so that a program can end.
 func TestShutdownEndsByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)

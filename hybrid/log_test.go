@@ -22,7 +22,7 @@ type capture struct {
 	mu    *sync.Mutex
 	lines *[]string
 	with  string
-	skip  string // lines that begin so are not kept; "": none
+	skip  string // lines with this prefix are not kept; empty: all lines are kept
 }
 
 func newCapture() capture { return capture{mu: new(sync.Mutex), lines: new([]string)} }
@@ -49,14 +49,14 @@ func (c capture) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// all is the lines so far.
+// all returns the lines so far.
 func (c capture) all() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(*c.lines)
 }
 
-// want checks that the lines so far begin with these, in this order.
+// want checks that the lines so far begin with starts, one prefix for each line.
 func (c capture) want(t *testing.T, starts ...string) {
 	t.Helper()
 	got := c.all()
@@ -70,7 +70,7 @@ func (c capture) want(t *testing.T, starts ...string) {
 }
 
 const (
-	lineBroken = "WARN hybridlimit: Redis does not answer; deciding locally"
+	lineBroken = "WARN hybridlimit: Redis does not answer (check Redis and the network); its keys are decided locally, by each limiter's fallback"
 	lineAlone  = "WARN hybridlimit: the fleet's size is unknown"
 	lineMended = "INFO hybridlimit: Redis answers again"
 	lineLost   = "WARN hybridlimit: Redis lost its state"
@@ -86,7 +86,7 @@ func TestRedisDownAtTheStart(t *testing.T) {
 				l := newLimiter(t, b.Client(nil), hybridlimit.TokenBucket(1, time.Minute, 400), hybrid.Config{
 					Hub: hybrid.HubConfig{Logger: slog.New(log), FleetSize: hint, Prefix: "shop"},
 				})
-				// It decides at once, each call by fallback.
+				// Each call is decided at once, by the fallback.
 				admitted := 0
 				for range 600 {
 					res := ask(t, l, "k", 1)
@@ -126,12 +126,13 @@ func TestRedisDownAtTheStart(t *testing.T) {
 	}
 }
 
-// However Redis comes and goes, the last line tells how it is.
+// TestTheLastLineIsRight checks that the last line of the log reports the current
+// state, however often Redis goes away and comes back.
 func TestTheLastLineIsRight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
 		log := newCapture()
-		log.skip = lineLost // each restart is a loss too
+		log.skip = lineLost // each restart also logs a loss
 		l := newLimiter(t, b.Client(nil), hybridlimit.PerSecond(10_000), hybrid.Config{
 			Hub: hybrid.HubConfig{Logger: slog.New(log), Breaker: breaker.Config{OpenFor: 50 * time.Millisecond}},
 		})
@@ -139,7 +140,7 @@ func TestTheLastLineIsRight(t *testing.T) {
 		use := func(until string, cond func() bool) {
 			t.Helper()
 			for range 10_000 {
-				keys++ // a key that is known need not hear of Redis for a while
+				keys++ // a new key for each call, because a known key may need no sync for a while
 				ask(t, l, fmt.Sprint("k", keys), 1)
 				time.Sleep(time.Millisecond)
 				if cond() {
@@ -161,13 +162,13 @@ func TestTheLastLineIsRight(t *testing.T) {
 		b.Kill()
 		use("open", open)
 		if time.Since(start) > time.Second {
-			t.Fatalf("four failures took %v: too slow to be held back", time.Since(start))
+			t.Fatalf("four failures took %v, too slow for lines to be skipped", time.Since(start))
 		}
 		log.want(t, lineBroken, lineMended)
 		time.Sleep(10 * time.Second)
 		log.want(t, lineBroken, lineMended, lineBroken)
 		if got := log.all(); !strings.Contains(got[len(got)-1], "skipped=") {
-			t.Errorf("%q does not say that lines were held back", got[len(got)-1])
+			t.Errorf("%q does not report skipped lines", got[len(got)-1])
 		}
 		b.Restart()
 		time.Sleep(10 * time.Second)
@@ -175,7 +176,7 @@ func TestTheLastLineIsRight(t *testing.T) {
 	})
 }
 
-// A limit too small to be shared out says so, once.
+// TestSmallPartIsSaid checks that one line reports a limit whose credit is 0 units.
 func TestSmallPartIsSaid(t *testing.T) {
 	for _, c := range []struct {
 		mode  hybrid.Mode
@@ -194,7 +195,7 @@ func TestSmallPartIsSaid(t *testing.T) {
 					hybrid.Config{Mode: c.mode, Hub: hybrid.HubConfig{Logger: slog.New(log)}})
 				time.Sleep(10 * time.Second)
 				if c.says {
-					log.want(t, "INFO hybridlimit: the credit of a key is 0 units, so a key without a lease waits one round trip for Redis")
+					log.want(t, "INFO hybridlimit: the credit of a key is 0 units, so a call for a key without a lease waits one round trip to Redis")
 					if got, why := log.all()[0], "credit is 0 units: Overshoot 0.05 × burst 5 / 1 is below one, and an Overshoot of 0.2 gives 1"; !strings.Contains(got, why) {
 						t.Errorf("%q does not say %q", got, why)
 					}

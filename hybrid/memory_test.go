@@ -16,7 +16,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
-// keyBytes is what a key of 20 bytes may cost, all told: its entry, its place
+// keyBytes is the most memory that a key of 20 bytes may take: its entry, its places
 // in the table and in golang-lru, and its name.
 const keyBytes = 448
 
@@ -30,17 +30,16 @@ var memoryCases = []struct {
 	{hybrid.ModeAuto, hybridlimit.LeakyQueue(100, time.Second, 100)},
 	{hybrid.ModeAuto, hybridlimit.FixedWindow(100, time.Minute)},
 	{hybrid.ModeAuto, hybridlimit.SlidingWindow(100, time.Minute)},
-	{hybrid.ModeAuto, hybridlimit.SlidingLog(1, time.Minute)}, // and refused: else nothing is kept
+	{hybrid.ModeAuto, hybridlimit.SlidingLog(1, time.Minute)}, // the second call is denied; otherwise nothing is kept
 }
 
-// heldBytes is what a limiter's heap grows by with each key that has made two
-// calls.
+// heldBytes returns the growth of the heap with each key that has made two calls.
 func heldBytes(tb testing.TB, mode hybrid.Mode, limit hybridlimit.Limit, keys int) (perKey float64, s hybrid.Stats) {
 	srv := redistest.New(tb)
 	l := newLimiter(tb, srv.Client(tb), limit, hybrid.Config{
 		Mode: mode, MaxKeys: keys, MaxWait: 10 * time.Second,
-		// A busy machine is slow, not broken: what the fallback needs beside is
-		// another figure.
+		// A busy machine must not open the breaker: the memory of fallback buckets
+		// is another figure.
 		Hub: hybrid.HubConfig{SyncTimeout: 5 * time.Second, Breaker: breaker.Config{SlowCall: time.Minute}},
 	})
 	if err := l.Ready(tb.Context()); err != nil {
@@ -50,7 +49,7 @@ func heldBytes(tb testing.TB, mode hybrid.Mode, limit hybridlimit.Limit, keys in
 	for i := range names {
 		names[i] = fmt.Sprintf("%020d", i)
 	}
-	// heap is after two calls of each of some keys.
+	// heap makes two calls for each name and returns the size of the heap afterwards.
 	heap := func(names []string) float64 {
 		var wg sync.WaitGroup
 		const callers = 256
@@ -67,7 +66,7 @@ func heldBytes(tb testing.TB, mode hybrid.Mode, limit hybridlimit.Limit, keys in
 			})
 		}
 		wg.Wait()
-		// In two seconds syncs on their way have come, and leases have ended; a busy machine needs longer. Until then the heap falls.
+		// Within two seconds the syncs in flight end and the leases expire. A busy machine needs longer. Until then the heap shrinks.
 		for least := math.Inf(1); ; {
 			time.Sleep(2 * time.Second)
 			s = l.Stats()
@@ -82,11 +81,11 @@ func heldBytes(tb testing.TB, mode hybrid.Mode, limit hybridlimit.Limit, keys in
 			least = now
 		}
 	}
-	before := heap(names[:1024]) // connections, and what is the limiter's
+	before := heap(names[:1024]) // connections, and the memory of the limiter itself
 	had := s.Keys
 	perKey = (heap(names[1024:]) - before) / float64(s.Keys-had)
 	runtime.KeepAlive(names)
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // a million keys have much to tell
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // a million keys need many syncs
 	defer cancel()
 	if err := l.Shutdown(ctx); err != nil {
 		tb.Errorf("Shutdown: %v", err)
@@ -104,7 +103,7 @@ func TestMemoryOfAKey(t *testing.T) {
 	}
 }
 
-// BenchmarkMemory is bytes per key at a million keys.
+// BenchmarkMemory measures the bytes per key at a million keys.
 func BenchmarkMemory(b *testing.B) {
 	for _, tc := range memoryCases {
 		b.Run(fmt.Sprintf("%v/%v", tc.mode, tc.limit.Algorithm), func(b *testing.B) {

@@ -14,11 +14,11 @@ import (
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
-// Relations between runs, not between a run and a figure. All of them in
-// virtual time: the same traffic meets the same limiter at the same moments,
-// and the link to Redis takes none.
+// The tests of this file compare runs with each other, not with fixed figures. All runs
+// are in virtual time: the same traffic reaches the limiters at the same moments, and
+// the link to Redis takes no time.
 
-// inPairs runs f for some seeds, each with a source of its own.
+// inPairs runs f for several seeds, each with its own source of random numbers.
 func inPairs(t *testing.T, runs uint64, f func(t *testing.T, rng *rand.Rand)) {
 	seed := testenv.Seed(t)
 	if testenv.Long() {
@@ -31,15 +31,15 @@ func inPairs(t *testing.T, runs uint64, f func(t *testing.T, rng *rand.Rand)) {
 	}
 }
 
-// wish is a call of some traffic.
+// wish is one call of the traffic.
 type wish struct {
-	after time.Duration // since the one before
+	after time.Duration // the previous call
 	n     int64
 }
 
-// trafficOf asks for about load times what a limit of so many units a second
-// gives, in calls of 1 to most units, none at a whole multiple of a tick. Half
-// of the calls are for long runs.
+// trafficOf returns calls of 1 to most units. Together they ask for about load times
+// perSecond units a second, where load is random. No call comes at a whole multiple of
+// a tick. Short runs make half of the calls.
 func trafficOf(rng *rand.Rand, perSecond float64, most int64, calls int) []wish {
 	if !testenv.Long() {
 		calls /= 2
@@ -54,7 +54,7 @@ func trafficOf(rng *rand.Rand, perSecond float64, most int64, calls int) []wish 
 	return out
 }
 
-// lone is a limiter of this process alone that knows it is.
+// lone returns a limiter of a process that is alone, after it knows that N is 1.
 func lone(t *testing.T, limit hybridlimit.Limit, cfg hybrid.Config) *hybrid.Limiter {
 	t.Helper()
 	l := newLimiter(t, redistest.NewBubble(t).Client(nil), limit, cfg)
@@ -62,21 +62,21 @@ func lone(t *testing.T, limit hybridlimit.Limit, cfg hybrid.Config) *hybrid.Limi
 	return l
 }
 
-// One process is local: with costs of one unit, a process alone is never ahead
-// of local.Limiter, and falls behind it, from one full bucket to the next, by no
-// more than
+// TestOneProcessIsLocal compares a process that is alone with local.Limiter, for costs of
+// one unit. The process is never ahead of local.Limiter. From one full bucket to the next,
+// it falls behind by at most
 //
-//   - the units that are held, that a lease let expire, or that came too late
+//   - the units that are held, that expired with a lease, or that came too late
 //     (Stats.Held, Expired, Lost): they have been taken from the bucket;
-//   - in the modes with leases, half a burst: while a lease is in the ledger,
-//     for up to two seconds, the bucket refills to what it lacks of full, and a
-//     lease takes at most half of what is left;
-//   - what comes back in T and two ticks, after which it looks again when it
-//     was denied, and a unit for the rounding of that: Redis's bucket is full,
-//     and what would come back to it lost, until it hears of the first units
-//     that were taken. That is so each time it is full.
+//   - in the modes with leases, half a burst: while a lease is in the ledger, for up to
+//     two seconds, the bucket refills only to full minus the lease, and a lease takes at
+//     most half of the units that are left;
+//   - the refill of T and two ticks, and one unit for rounding. A denied process looks
+//     again after that time. Redis's bucket is full until Redis is told of the first
+//     units, and the refill until then is lost. This happens each time the bucket is
+//     full.
 //
-// In ModeExact every decision is the same.
+// In ModeExact all decisions are equal.
 func TestOneProcessIsLocal(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestOneProcessIsLocal(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				var mine, theirs, differ, before int64 // before: how far behind when the bucket was last full
+				var mine, theirs, differ, before int64 // before: how far mine was behind when the bucket was last full
 				for i, c := range trafficOf(rng, float64(rate), 1, 600) {
 					time.Sleep(c.after)
 					if must(t)(l.Peek(t.Context(), "k")).Remaining == burst {
@@ -120,8 +120,8 @@ func TestOneProcessIsLocal(t *testing.T) {
 	}
 }
 
-// However a call for n units is split, no more is admitted than the bucket
-// holds.
+// TestSplittingNeverAdmitsMore checks that no more is admitted than the bucket holds,
+// whether a call for n units is whole or split into calls for one unit.
 func TestSplittingNeverAdmitsMore(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -144,7 +144,7 @@ func TestSplittingNeverAdmitsMore(t *testing.T) {
 						t.Fatalf("call %d: %d whole, %d in parts, of %d", i, a, b, most)
 					}
 				}
-				time.Sleep(time.Second) // Stats is to the unit at a quiet moment
+				time.Sleep(time.Second) // Stats is exact when nothing is in flight
 				for _, l := range []*hybrid.Limiter{whole, parts} {
 					balance(t, l.Stats())
 				}
@@ -153,8 +153,8 @@ func TestSplittingNeverAdmitsMore(t *testing.T) {
 	}
 }
 
-// AllowAll of one limit is AllowN, and so is AllowLimit with the limit that the
-// key has: unit for unit.
+// TestVerbsAreAllowN checks that AllowAll of one limit, and AllowLimit with the key's own
+// limit, admit as AllowN does.
 func TestVerbsAreAllowN(t *testing.T) {
 	for _, mode := range modes {
 		for name, do := range map[string]func(*testing.T, *hybrid.Limiter, hybridlimit.Limit, int64) (hybridlimit.Result, error){
@@ -181,9 +181,9 @@ func TestVerbsAreAllowN(t *testing.T) {
 					}
 					time.Sleep(time.Second)
 					s, z := one.Stats(), other.Stats()
-					// Two hubs tick at different moments, so that one may lease, or look
-					// again, where the other does not yet: single decisions may differ, and
-					// all that follow from them, but not what they come to.
+					// Two hubs tick at different moments, so one may lease or look again
+					// before the other. Single decisions may then differ, with their
+					// consequences, but the sums agree within this bound.
 					if d := a - b; max(d, -d) > s.Expired+s.Lost+z.Expired+z.Lost+burst/2+rate/10+4 {
 						t.Errorf("%v: %d and %d admitted\n%+v\n%+v", limit, a, b, s, z)
 					}
@@ -195,8 +195,8 @@ func TestVerbsAreAllowN(t *testing.T) {
 	}
 }
 
-// Raising the limit admits no less than leaving it, where all calls cost the
-// same, within what TestOneProcessIsLocal allows for.
+// TestRaisingNeverAdmitsLess checks that a raised limit admits no less than an unchanged
+// one, within the tolerance of TestOneProcessIsLocal. All calls cost the same.
 func TestRaisingNeverAdmitsLess(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode.String(), func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 )
 
-// meters is a MeterProvider that keeps what it is given: the SDK is not a
+// meters is a MeterProvider that keeps instruments and values. The SDK is not a
 // dependency of this module.
 type meters struct {
 	noop.MeterProvider
@@ -20,21 +20,21 @@ type meters struct {
 	scopes   []string
 	made     map[string]instrument
 	callback metric.Callback
-	fail     error  // of the instrument that is
-	failAt   string // named so
+	fail     error  // returned for the instrument
+	failAt   string // with this name
 	removed  int
 
 	mu       sync.Mutex
-	recorded map[string][]float64 // by histograms, as "name{attributes}"
+	recorded map[string][]float64 // values of histograms by "name{attributes}"
 }
 
-// instrument is what one was made as.
+// instrument has the arguments with which an instrument was made.
 type instrument struct {
 	kind, unit, description string
 	bounds                  []float64
 }
 
-// Instruments that know their name.
+// These instruments know their names.
 type (
 	counter struct {
 		noop.Int64ObservableCounter
@@ -111,7 +111,7 @@ type registration struct {
 
 func (r registration) Unregister() error { r.m.removed++; r.m.callback = nil; return nil }
 
-// note returns the error that the instrument is to fail with.
+// note keeps an instrument. It returns the error with which the instrument must fail.
 func (m *meters) note(name string, in instrument) error {
 	if m.made == nil {
 		m.made = map[string]instrument{}
@@ -146,7 +146,8 @@ func (h histogram) record(v float64, opts []metric.RecordOption) {
 	h.m.recorded[at] = append(h.m.recorded[at], v)
 }
 
-// take returns what a histogram has recorded since the last time, by size.
+// take returns, in order of size, the values that a histogram has recorded since the
+// last take.
 func (m *meters) take(at string) []float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -180,7 +181,7 @@ func (o observer) ObserveInt64(in metric.Int64Observable, v int64, opts ...metri
 	o.seen[at] = v
 }
 
-// collect does what a reader does.
+// collect calls the callback as a reader does, and returns the observed values.
 func (m *meters) collect(t *testing.T) map[string]int64 {
 	t.Helper()
 	o := observer{seen: map[string]int64{}}

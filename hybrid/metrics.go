@@ -117,41 +117,41 @@ func newMetrics(provider metric.MeterProvider, hub string) (*metrics, error) {
 		return g
 	}
 	in.decisions = counter("rate_limiting.decisions", "{request}", "Decisions by policy, result and source.")
-	in.units = counter("rate_limiting.units", "{unit}", "Units by what became of them.")
+	in.units = counter("rate_limiting.units", "{unit}", "Units by fate.")
 	in.messages = counter("rate_limiting.sync.messages", "{message}",
-		"Commands sent to Redis by the hub. Per decision: divide by the sum of rate_limiting.decisions over all policies of the hub, which share messages.")
+		"Commands that the hub sent to Redis. For messages per decision, divide by the sum of rate_limiting.decisions over all policies of the hub, because they share messages.")
 	in.ops = counter("rate_limiting.sync.ops", "{op}",
-		"Keys synced or asked for, each once however often it was sent. Per decision: divide by rate_limiting.decisions of the same policy.")
-	in.failures = counter("rate_limiting.sync.failures", "{message}", "Batches of syncs, and exact calls, without an answer.")
-	in.resyncs = counter("rate_limiting.sync.resyncs", "{key}", "Keys synced because Redis had, or might have, lost its state.")
+		"Syncs and exact calls of one key, each counted once even if it was sent several times. For ops per decision, divide by rate_limiting.decisions of the same policy.")
+	in.failures = counter("rate_limiting.sync.failures", "{message}", "Batches of syncs and exact calls that got no answer.")
+	in.resyncs = counter("rate_limiting.sync.resyncs", "{key}", "Keys synced because Redis had lost its state, or might have lost it.")
 	in.gaps = counter("rate_limiting.sync.gaps", "{message}", "Answers showing that Redis lost an earlier sync.")
-	in.unapplied = counter("rate_limiting.sync.refused", "{op}", "Keys whose sync Redis will never apply; what it carried is lost.")
+	in.unapplied = counter("rate_limiting.sync.refused", "{op}", "Keys whose sync Redis will never apply; the units in that sync are lost.")
 	in.evictions = counter("rate_limiting.evictions", "{key}", "Keys forgotten to make room for others.")
-	in.refusals = counter("rate_limiting.refusals", "{key}", "Keys that found memory full of keys that owe, and were not kept.")
-	in.overflow = counter("rate_limiting.overflow", "{request}", "Fallback decisions without memory to count them in.")
-	in.fleet = gauge("rate_limiting.fleet.size", "{process}", "N: processes that share the limit.")
-	in.credit = gauge("rate_limiting.credit", "{unit}", "C: units that a process may admit on a key before Redis knows; 0 while N is not known.")
+	in.refusals = counter("rate_limiting.refusals", "{key}", "Keys that were not kept, because memory was full of keys that owe.")
+	in.overflow = counter("rate_limiting.overflow", "{request}", "Fallback decisions for keys without room in memory.")
+	in.fleet = gauge("rate_limiting.fleet.size", "{process}", "N: number of processes that share the limit.")
+	in.credit = gauge("rate_limiting.credit", "{unit}", "C: units of a key that a process may admit before it tells Redis; 0 while N is unknown.")
 	in.keys = gauge("rate_limiting.keys", "{key}", "Keys in memory.")
-	in.owed = gauge("rate_limiting.owed", "{unit}", "Units admitted that Redis has not acknowledged, less those given back.")
-	in.held = gauge("rate_limiting.held", "{unit}", "Leased units in hand.")
-	in.late = gauge("rate_limiting.sync.behind", "{state}", "1 while syncs that can wait do so for longer than SyncInterval, because there are more than a connection can carry in half of its time; else 0.")
-	in.breaker = gauge("rate_limiting.breaker.state", "{state}", "0 closed, 1 half-open, 2 open: deciding locally.")
+	in.owed = gauge("rate_limiting.owed", "{unit}", "Units that were admitted and that Redis has not acknowledged, minus the units given back.")
+	in.held = gauge("rate_limiting.held", "{unit}", "Leased units that the process holds.")
+	in.late = gauge("rate_limiting.sync.behind", "{state}", "1 while non-urgent syncs wait longer than SyncInterval, because there are more syncs than a connection can send in half of its time; 0 otherwise.")
+	in.breaker = gauge("rate_limiting.breaker.state", "{state}", "State of the breaker: 0 closed, 1 half-open, 2 open: decisions are made without Redis.")
 	in.switched = gauge("rate_limiting.switch", "{state}", "Switch in force: 0 normal, 1 shadow, 2 local only, 3 allow all, 4 deny all.")
 	var err error
 	out.overshoot, err = m.Int64Histogram("rate_limiting.overshoot", metric.WithUnit("{unit}"),
-		metric.WithDescription("Debt with which Redis answered an op: what the fleet had admitted beyond the limit, 0 if nothing, rounded up."),
+		metric.WithDescription("Debt in Redis's answer to an op: the units that the fleet had admitted beyond the limit, rounded up; 0 without debt."),
 		metric.WithExplicitBucketBoundaries(overshootBounds...))
 	first = cmp.Or(first, err)
 	out.staleness, err = m.Float64Histogram("rate_limiting.staleness", metric.WithUnit("s"),
-		metric.WithDescription("Age of what the process knew of a key, since it was received, when the key's next sync was made up."),
+		metric.WithDescription("Time from the receipt of Redis's last answer for a key to the making of the key's next sync."),
 		metric.WithExplicitBucketBoundaries(stalenessBounds...))
 	first = cmp.Or(first, err)
 	out.duration, err = m.Float64Histogram("rate_limiting.sync.duration", metric.WithUnit("s"),
-		metric.WithDescription("Time from sending a batch of syncs, or an exact call, to its answer, or to giving it up."),
+		metric.WithDescription("Time from the sending of a batch of syncs or an exact call to its answer, or until it is given up."),
 		metric.WithExplicitBucketBoundaries(durationBounds...))
 	first = cmp.Or(first, err)
 	out.batch, err = m.Int64Histogram("rate_limiting.sync.batch.size", metric.WithUnit("{op}"),
-		metric.WithDescription("Keys in a batch of syncs, again with each attempt; 1 for an exact call."),
+		metric.WithDescription("Keys in a batch of syncs, recorded with each attempt; 1 for an exact call."),
 		metric.WithExplicitBucketBoundaries(batchBounds...))
 	first = cmp.Or(first, err)
 	if first != nil {

@@ -16,9 +16,9 @@ import (
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
-// A sync costs the same memory with a provider as without one, and noting what
-// it found costs none. In a bubble, where time stands still while this works,
-// nobody else allocates.
+// TestSyncsDoNotAllocateForMetrics checks that a sync allocates as much with a provider
+// as without one, and that recording its findings allocates nothing. In a bubble time
+// stands still while this test works, so no other goroutine allocates.
 func TestSyncsDoNotAllocateForMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -51,7 +51,7 @@ func TestSyncsDoNotAllocateForMetrics(t *testing.T) {
 			perSync = append(perSync, testing.AllocsPerRun(100, func() {
 				charge(e)
 				if _, ok := e.Freeze(time.Time{}); !ok {
-					t.Error("nothing to say")
+					t.Error("the entry has nothing to sync")
 				}
 				var a ratesync.Answer
 				a.Level, a.Cap = -in.Unit, in.Cap
@@ -67,7 +67,7 @@ func TestSyncsDoNotAllocateForMetrics(t *testing.T) {
 	})
 }
 
-// looking is instruments that look whether an entry is locked.
+// These histograms call look, which checks that an entry is not locked.
 type (
 	lookingInt64 struct {
 		noop.Int64Histogram
@@ -82,7 +82,8 @@ type (
 func (h lookingInt64) Record(context.Context, int64, ...metric.RecordOption)     { h.look() }
 func (h lookingFloat64) Record(context.Context, float64, ...metric.RecordOption) { h.look() }
 
-// An instrument is the user's code: no lock is held while it runs.
+// TestInstrumentsRunUnderNoLock checks that no lock is held while an instrument runs,
+// because an instrument is the user's code.
 func TestInstrumentsRunUnderNoLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -127,8 +128,8 @@ func TestInstrumentsRunUnderNoLock(t *testing.T) {
 	})
 }
 
-// Any debt is found, and what is found is never more than a bound in whole
-// units.
+// TestDebtIsRoundedUp checks that every debt is recorded, rounded up to whole units. So a
+// debt within a bound of whole units is never recorded as more than the bound.
 func TestDebtIsRoundedUp(t *testing.T) {
 	r := account.NewPlan(hybridlimit.TokenBucket(1, time.Hour, 5))
 	for level, want := range map[int64]int64{
@@ -149,7 +150,7 @@ func TestDebtIsRoundedUp(t *testing.T) {
 	}
 }
 
-// charge has an entry owe a unit.
+// charge makes an entry owe one unit more.
 func charge(e *entry) {
 	e.lock()
 	defer e.unlock()

@@ -44,8 +44,8 @@ func metricRows(t *testing.T, text string) map[string]documented {
 	return rows
 }
 
-// attributesOf is the names of the attributes that each instrument was seen
-// with; an instrument that varies has "varies".
+// attributesOf returns the names of the attributes that each instrument was observed
+// with, or "varies" if they differ.
 func attributesOf(points ...string) map[string]string {
 	out := map[string]string{}
 	for _, at := range points {
@@ -68,7 +68,8 @@ func attributesOf(points ...string) map[string]string {
 	return out
 }
 
-// docs/metrics.md lists the instruments that there are, as they are.
+// TestMetricsAreDocumented checks that docs/metrics.md lists exactly the instruments of a
+// hub, with their kinds, units, attributes and descriptions.
 func TestMetricsAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../docs/metrics.md")
 	if err != nil {
@@ -76,7 +77,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 	table, _, ok := strings.Cut(string(text), "\n## Limiters without a hub\n") // whose table has its own test, in otellimit
 	if !ok {
-		t.Fatal("where does the table end?")
+		t.Fatal("docs/metrics.md has no end of the table")
 	}
 	rows := metricRows(t, table)
 	synctest.Test(t, func(t *testing.T) {
@@ -104,7 +105,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 				t.Errorf("%s was observed with %q, its row says %q", name, attributes[name], row.attributes)
 			}
 			if row.alert == "" {
-				t.Errorf("%s: nothing to alert on", name)
+				t.Errorf("%s: its row has nothing to alert on", name)
 			}
 		}
 		for name := range rows {

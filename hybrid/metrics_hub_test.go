@@ -16,7 +16,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// several is one provider of several hubs, each of whose callbacks is kept.
+// several is one provider of several hubs. It keeps the callback of each hub.
 type several struct {
 	noop.MeterProvider
 	of []*meters
@@ -27,7 +27,8 @@ func (s *several) Meter(string, ...metric.MeterOption) metric.Meter {
 	return meter{m: s.of[len(s.of)-1]}
 }
 
-// series are those that a hub exports which no other hub's may be.
+// series returns the series that a hub exports, and the hub names in them. It checks that
+// each series has a hub or a policy.
 func series(t *testing.T, m *meters) (hubs []string, all map[string]int64) {
 	t.Helper()
 	all = m.collect(t)
@@ -42,8 +43,9 @@ func series(t *testing.T, m *meters) (hubs []string, all map[string]int64) {
 	return hubs, all
 }
 
-// Hubs of one MeterProvider export series of their own. They wrote over each
-// other: a breaker that was open was closed by the hub that was observed last.
+// TestHubsOfOneProvider checks that hubs of one MeterProvider export different series. In an
+// earlier version they overwrote each other: an open breaker was shown as closed by the hub
+// that was observed last.
 func TestHubsOfOneProvider(t *testing.T) {
 	p := &several{}
 	named := func(cfg hybrid.HubConfig) *hybrid.Hub {
@@ -72,7 +74,7 @@ func TestHubsOfOneProvider(t *testing.T) {
 		}
 		maps.Copy(seen, all)
 	}
-	// A name is free when its hub is closed; once is enough.
+	// A name becomes free when its hub is closed. A second Close must not free it again.
 	second.Close()
 	second.Close()
 	named(hybrid.HubConfig{})
@@ -85,8 +87,8 @@ func TestHubsOfOneProvider(t *testing.T) {
 			t.Errorf("later hub %d is called %q, want %q", i, hubs, name)
 		}
 	}
-	// Another provider has names of its own, and a value that cannot be compared
-	// does no harm.
+	// Another provider has names of its own. A provider that cannot be compared does
+	// no harm.
 	m := &meters{}
 	newHub(t, nobody(t), hybrid.HubConfig{MeterProvider: m})
 	if hubs, _ := series(t, m); !slices.Equal(hubs, []string{"hl"}) {
@@ -103,8 +105,8 @@ type uncomparable struct {
 	f func()
 }
 
-// What a limiter can say is exported at 0 before it says it: a counter that
-// begins at 1 has no rise.
+// TestDecisionsBeginAtZero checks that all decisions that a limiter can make are exported
+// with the value 0 before the first one. A counter that begins at 1 shows no rise.
 func TestDecisionsBeginAtZero(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, m := redistest.NewBubble(t), &meters{}
@@ -139,7 +141,8 @@ func TestDecisionsBeginAtZero(t *testing.T) {
 	})
 }
 
-// What is decided is among what was exported before, whatever happens.
+// TestNoDecisionBeginsLate checks that the series of every decision was exported before
+// the first call, whatever happens.
 func TestNoDecisionBeginsLate(t *testing.T) {
 	for mode := hybrid.ModeAuto; mode <= hybrid.ModeExact; mode++ {
 		for _, limit := range []hybridlimit.Limit{hybridlimit.TokenBucket(100, time.Second, 200), hybridlimit.LeakyQueue(100, time.Second, 50), hybridlimit.SlidingLog(50, time.Second)} {
@@ -175,8 +178,9 @@ func TestNoDecisionBeginsLate(t *testing.T) {
 	}
 }
 
-// Exact calls that Redis did not answer are failures as syncs are; one whose
-// caller has gone is not. They were in no counter.
+// TestExactCallsThatFail checks that exact calls without an answer of Redis count as
+// failures, as syncs do. A call whose caller has left is no failure. In an earlier version
+// no counter had them.
 func TestExactCallsThatFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, m := redistest.NewBubble(t), &meters{}
@@ -195,11 +199,11 @@ func TestExactCallsThatFail(t *testing.T) {
 		}
 	})
 	if (hybrid.HubStats{}).SyncMean() != 0 {
-		t.Error("a mean of nothing")
+		t.Error("SyncMean of no syncs is not 0")
 	}
 }
 
-// Stats has what callers gave back.
+// TestStatsOfWhatWasReturned checks the figures of units that callers gave back.
 func TestStatsOfWhatWasReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)

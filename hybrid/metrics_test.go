@@ -36,7 +36,7 @@ func TestMetrics(t *testing.T) {
 			ask(t, hot, "k", 1)
 			time.Sleep(time.Millisecond)
 		}
-		synctest.Wait() // a reply on its way may not count between the two readings
+		synctest.Wait() // a reply in flight must not be counted between the two readings
 		got := m.collect(t)
 		want := func(at string, v int64) {
 			t.Helper()
@@ -90,7 +90,7 @@ func TestMetrics(t *testing.T) {
 		}
 		for at := range got {
 			if strings.Contains(at, "alice") || strings.Contains(at, "AGAIN") {
-				t.Errorf("observed %s: a key in an attribute, or the same twice", at)
+				t.Errorf("observed %s: an attribute has a key, or the series is there twice", at)
 			}
 		}
 
@@ -117,8 +117,9 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-// What callers give back is counted beside what was admitted: a counter that
-// falls is read as a restart of the program, and the rate of it is nonsense.
+// TestCountersDoNotFall checks that units given back have their own counters and do not
+// lower the counter of admitted units. A reader takes a falling counter for a restart of
+// the program, and then its rate is wrong.
 func TestCountersDoNotFall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, m := redistest.NewBubble(t), &meters{}
@@ -160,8 +161,8 @@ func TestCountersDoNotFall(t *testing.T) {
 	})
 }
 
-// What is owed and what is in hand is what Stats says, while keys rest and
-// while they do not.
+// TestOwedAndHeld checks that the gauges of owed and held units equal those of Stats,
+// while keys rest and while they are in use.
 func TestOwedAndHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, m := redistest.NewBubble(t), &meters{}
@@ -182,7 +183,7 @@ func TestOwedAndHeld(t *testing.T) {
 			}
 		}
 		if !owed || !held {
-			t.Errorf("anything owed: %v, held: %v: nothing was compared", owed, held)
+			t.Errorf("any units owed: %v, held: %v; without both, nothing was compared", owed, held)
 		}
 	})
 }
@@ -199,8 +200,8 @@ func TestMeterProviderThatFails(t *testing.T) {
 	}
 }
 
-// Without a provider a decision costs what it costs: no allocation. With one
-// too, since nothing happens until somebody collects or a key is synced.
+// TestDecisionsDoNotAllocate checks that a decision allocates nothing, without a provider
+// and with one. Nothing is recorded until a reader collects or a key is synced.
 func TestDecisionsDoNotAllocate(t *testing.T) {
 	srv := redistest.New(t)
 	var ls []*hybrid.Limiter

@@ -19,7 +19,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// nodes is a Redis of several servers, of which each has its part of the tags.
+// nodes is a Redis of several servers. Each server has a part of the tags.
 type nodes struct {
 	rdb         redis.UniversalClient
 	servers     []*redistest.Server
@@ -31,8 +31,9 @@ type how struct {
 	functions bool
 }
 
-// TestNodes is not parallel to other tests, some of which hold a fleet to what
-// it can do at most; its two halves wait more than they work.
+// TestNodes does not run in parallel with other tests, because some of these test a fleet
+// at its highest load. Its two halves run in parallel, because they wait more than they
+// work.
 func TestNodes(t *testing.T) {
 	t.Run("cluster", onCluster)
 	t.Run("ring", onRing)
@@ -55,7 +56,7 @@ func onRing(t *testing.T) {
 	n.noCrossSlot(t)
 }
 
-// check runs what leaves the nodes as they are, at once.
+// check runs the tests that leave the nodes unchanged, in parallel.
 func (n nodes) check(t *testing.T) {
 	t.Run("tags reach every node", n.spread)
 	t.Run("subject", n.subject)
@@ -78,7 +79,7 @@ func (n nodes) check(t *testing.T) {
 	for _, how := range n.conformance {
 		conforms(how, conformance.Algorithms()[0])
 	}
-	for _, of := range conformance.Algorithms() { // what is kept in a way of its own
+	for _, of := range conformance.Algorithms() { // their states have forms of their own
 		if of.Name == "fixed window" || of.Name == "sliding log" {
 			conforms(how{hybrid.ModeAuto, false}, of)
 		}
@@ -92,7 +93,7 @@ func (n nodes) needFunctions(t *testing.T, functions bool) {
 	}
 }
 
-// noCrossSlot: no batch, envelope, epoch or heartbeat was ever of two slots.
+// noCrossSlot checks that no batch, envelope, epoch or heartbeat ever had keys of two slots.
 func (n nodes) noCrossSlot(t *testing.T) {
 	for i, s := range n.servers {
 		for what := range redistest.Calls(t, s.Client(t)) {
@@ -132,7 +133,7 @@ func (n nodes) spread(t *testing.T) {
 	}
 }
 
-// ran is how often each node has run the library.
+// ran returns how often each node has run a script or function of the library.
 func (n nodes) ran(t *testing.T) []int {
 	out := make([]int, len(n.servers))
 	for i, s := range n.servers {
@@ -142,8 +143,8 @@ func (n nodes) ran(t *testing.T) []int {
 	return out
 }
 
-// subject: several limiters with one Subject keep one user's states in one
-// slot, so that they go in one message.
+// subject checks that several limiters with one Subject keep the states of a user in one
+// slot, so that one message carries them.
 func (n nodes) subject(t *testing.T) {
 	cfg := patient(hybrid.Config{}).Hub
 	cfg.Prefix = "subject"
@@ -182,8 +183,8 @@ func (n nodes) subject(t *testing.T) {
 	}
 }
 
-// loseOne: with one breaker per tag, the tags of a dead master fall back; those
-// of the others do not notice, and stay on the limit that processes share.
+// loseOne checks that there is one breaker per tag: the tags of a dead master use the
+// fallback, and the tags of other masters stay on the shared limit.
 func (n nodes) loseOne(t *testing.T) {
 	victim := n.servers[2]
 	byMode := map[string][]*hybrid.Limiter{}
@@ -214,7 +215,9 @@ func (n nodes) loseOne(t *testing.T) {
 	if len(dead) < 5 || len(alive) < 20 {
 		t.Fatalf("%d keys on the victim, %d elsewhere", len(dead), len(alive))
 	}
-	// decide asks each process for a unit of each key, and wants one source.
+	// decide asks each process for a unit of each key, and reports whether all answers have
+	// the source want. left is the number of units before the calls, and Remaining must match
+	// it; negative: Remaining is not checked.
 	decide := func(keys []string, want hybridlimit.Source, left int64) (as bool) {
 		var others atomic.Int64
 		for _, ls := range byMode {
@@ -250,7 +253,7 @@ func (n nodes) loseOne(t *testing.T) {
 			t.Error("a tag of another master has fallen back")
 		}
 	}
-	// It comes back empty, with the slots that it owned, and without the library.
+	// The master comes back empty, with its slots, and without the library.
 	if err := victim.Restart(); err != nil {
 		t.Fatal(err)
 	}

@@ -23,8 +23,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// A Redis that answers nonsense is one that does not answer: nobody is told an
-// error, the fallback decides, and the breaker opens.
+// TestNonsenseIsAnOutage checks that a Redis with unreadable replies counts as a Redis
+// that does not answer: callers get no error, the fallback decides, and the breaker
+// opens.
 func TestNonsenseIsAnOutage(t *testing.T) {
 	for i, text := range redistest.Nonsense {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
@@ -45,8 +46,8 @@ func TestNonsenseIsAnOutage(t *testing.T) {
 			if got != 5 {
 				t.Errorf("%q: %d units of a share of 5", text, got)
 			}
-			// What Redis says of the client's own business (MOVED and the like)
-			// says nothing of its health, and a refusal for good is no outage.
+			// An error about the client's own work (MOVED and similar) tells nothing
+			// about the health of Redis, and a permanent refusal is no outage.
 			healthy := strings.HasPrefix(text, "-MOVED") || strings.HasPrefix(text, "-ASK") || strings.HasPrefix(text, "-NOSCRIPT") ||
 				strings.HasPrefix(text, "-Function") || strings.HasPrefix(text, "-HLBATCH")
 			if !healthy {
@@ -59,7 +60,7 @@ func TestNonsenseIsAnOutage(t *testing.T) {
 	}
 }
 
-// breaking is a client that panics where go-redis reads a reply.
+// breaking is a hook that panics where go-redis reads a reply.
 type breaking struct{}
 
 func (breaking) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -71,8 +72,8 @@ func (breaking) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return next
 }
 
-// A panic of a call to Redis is an outage, with a line in the log: the fallback
-// decides and the breaker opens.
+// TestAPanicIsAnOutage checks that a panic in a call to Redis counts as an outage: the
+// fallback decides, the breaker opens, and the log has a line.
 func TestAPanicIsAnOutage(t *testing.T) {
 	for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeDeferred, hybrid.ModeStrict, hybrid.ModeExact} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -97,8 +98,9 @@ func TestAPanicIsAnOutage(t *testing.T) {
 	}
 }
 
-// Numbers of the right shape that mean nothing: whatever is believed of them,
-// no panic, no answer that cannot be, and it all comes to an end.
+// TestHybridWithNumbersThatMeanNothing answers with random numbers in replies of the right
+// form. The limiter may believe them, but it must not panic, return an impossible Result,
+// or hang.
 func TestHybridWithNumbersThatMeanNothing(t *testing.T) {
 	for _, limit := range []hybridlimit.Limit{
 		hybridlimit.TokenBucket(1000, time.Second, 100), hybridlimit.LeakyQueue(1000, time.Second, 50), hybridlimit.FixedWindow(500, time.Second),
@@ -120,7 +122,7 @@ func TestHybridWithNumbersThatMeanNothing(t *testing.T) {
 				cfg.MaxWait, cfg.Hub.SyncTimeout = 5*time.Millisecond, 50*time.Millisecond
 				l := newLimiter(t, redistest.Client(t, addr), limit, cfg)
 				var wg sync.WaitGroup
-				// On a busy machine few answers come in time: it goes on until there are enough.
+				// On a busy machine few answers come in time, so the calls go on until there are enough.
 				const enough = 20
 				end := time.Now().Add(time.Duration(testenv.Runs(400, 20_000)) * time.Millisecond)
 				late := end.Add(time.Minute)
@@ -157,14 +159,14 @@ func TestHybridWithNumbersThatMeanNothing(t *testing.T) {
 				wg.Wait()
 				l.Close()
 				if answers.Load() < enough {
-					t.Errorf("%d answers: nothing is shown", answers.Load())
+					t.Errorf("%d answers are too few to prove anything", answers.Load())
 				}
 			})
 		}
 	}
 }
 
-// opsIn is how many ops a call of a script carries; 0: it is a heartbeat.
+// opsIn returns the number of ops in a call of a script; 0 for a heartbeat.
 func opsIn(cmd []string) int {
 	if cmd[1] == lua.Fleet.SHA {
 		return 0

@@ -13,12 +13,12 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// outage is a way for a Redis to go and to come back.
+// outage is a way to take Redis away and to bring it back.
 type outage struct {
 	name   string
 	down   func(*redistest.Server) error
 	up     func(*redistest.Server) error
-	intact bool // what Redis knew, it still knows
+	intact bool // Redis keeps its data
 }
 
 var outages = []outage{
@@ -37,9 +37,9 @@ func TestOutageUnderLoad(t *testing.T) {
 func takeRedisAway(t *testing.T, o outage) {
 	const maxWait, slack = 20 * time.Millisecond, 20 * time.Millisecond
 	const perSecond = 225 // calls for each key and process
-	// hot has what it asks for, and room for leases; tight is asked for five
-	// times what it has. Neither is full again, and so forgotten, while Redis
-	// is stopped.
+	// The calls ask hot for less than its limit, so there is room for leases. They ask
+	// tight for about five times its limit. Neither key is full again while Redis is
+	// stopped, so neither is forgotten.
 	hot := hybridlimit.TokenBucket(1000, time.Second, 8000)
 	tight := hybridlimit.TokenBucket(200, time.Second, 2000)
 	log := newCapture()
@@ -95,12 +95,12 @@ func takeRedisAway(t *testing.T, o outage) {
 	if err := o.up(srv); err != nil {
 		t.Fatal(err)
 	}
-	// Restart returns when Redis answers, Resume at once: from here on it is well.
+	// Restart returns when Redis answers, and Resume returns at once. From here on Redis is up.
 	well := time.Now()
 	redistest.Eventually(t, 10*time.Second, "all breakers closed", breakers(breaker.Closed))
 	closed := time.Now()
-	// The callers are the canary of what takes until they have called: a busy machine makes fewer calls in a second, and its
-	// timers and its Redis are late by as much. busy is by how much.
+	// The callers show how busy the machine is: a busy machine makes fewer calls in a second, and its timers and its Redis are
+	// late by the same factor. busy is that factor.
 	const calls = 2 * processes * 2 * perSecond
 	redistest.Eventually(t, time.Minute, "the calls of two seconds", func() bool {
 		return time.Since(well) >= 2*time.Second && len(j.between(well, time.Now())) >= calls*9/10
@@ -122,8 +122,8 @@ func takeRedisAway(t *testing.T, o outage) {
 		open.Sub(down), closed.Sub(well), quantile(inside, 0.5), quantile(inside, 0.99), len(inside))
 	backWithin(t, j, len(ls), well, time.Duration(2e9*busy))
 
-	// What fallbacks admit is the limit at most, all shares together, and they
-	// start from what was left: a tenth of the burst, if that.
+	// All fallback shares together admit at most the limit. They start from the units that
+	// were left: at most a tenth of the burst.
 	var first time.Time
 	var units int64
 	for _, d := range j.between(down, time.Now()) {
@@ -136,11 +136,11 @@ func takeRedisAway(t *testing.T, o outage) {
 	}
 	most := float64(tight.BurstSize())/10 + 200*time.Since(first).Seconds()
 	if units == 0 || float64(units) > most {
-		t.Errorf("fallbacks admitted %d units, at most %.0f may be", units, most)
+		t.Errorf("fallbacks admitted %d units, want 1 to %.0f", units, most)
 	}
-	t.Logf("fallbacks admitted %d units of the tight key, %.0f may be", units, most)
+	t.Logf("fallbacks admitted %d units of the tight key, at most %.0f are allowed", units, most)
 
-	// One line per process and change, whatever happened in between.
+	// Each process logs one line per change, whatever happened in between.
 	var broken, mended int
 	for _, line := range log.all() {
 		switch {
@@ -153,7 +153,7 @@ func takeRedisAway(t *testing.T, o outage) {
 			t.Errorf("logged %q", line)
 		}
 	}
-	if broken < len(ls) || mended < len(ls) || busy < 1.5 && broken+mended > 2*len(ls) { // a starved Redis may go once more
+	if broken < len(ls) || mended < len(ls) || busy < 1.5 && broken+mended > 2*len(ls) { // a starved Redis may seem to go away once more
 		t.Errorf("%d lines of a failure and %d of a recovery, want %d each:\n%q", broken, mended, len(ls), log.all())
 	}
 
@@ -162,7 +162,7 @@ func takeRedisAway(t *testing.T, o outage) {
 	for _, l := range ls {
 		known += balance(t, l.Stats())
 	}
-	// A longer stop lets the state fill up and expire. Redis then counts from there.
+	// During a longer stop the state fills up and expires. Redis then counts from 0.
 	if got := debited(t, srv.Client(t), "api", "hot", "tight"); o.intact && well.Sub(down) < 4*time.Second && got != known {
 		t.Errorf("Redis debited %d, the fleet knows of %d", got, known)
 	}

@@ -18,9 +18,9 @@ import (
 
 const lineOverflow = "WARN hybridlimit: memory is full of keys that owe"
 
-// Redis is away, and made-up keys that owe for an hour fill the memory: newcomers
-// are admitted from the allowance, none of them more than its share, and all
-// together no more than what the memory's keys have.
+// TestNewcomersWithoutMemory takes Redis away and fills the memory with made-up keys that
+// owe for an hour. New keys are then admitted from the allowance. No key gets more than
+// its share, and all new keys together get no more than the keys in memory.
 func TestNewcomersWithoutMemory(t *testing.T) {
 	for _, limit := range []hybridlimit.Limit{
 		hybridlimit.TokenBucket(5, time.Hour, 5), hybridlimit.FixedWindow(5, time.Hour), hybridlimit.SlidingWindow(5, time.Hour), hybridlimit.LeakyQueue(5, time.Hour, 5),
@@ -72,7 +72,7 @@ func newcomers(t *testing.T, limit hybridlimit.Limit, rdb redis.UniversalClient)
 	if got := admitted(1000, each("honest ")); got < 950 {
 		t.Errorf("%d of 1000 honest newcomers were admitted", got)
 	}
-	// A key has its share at most, by the overflow as in memory.
+	// A key gets at most its share, from the overflow as from memory.
 	if got := admitted(20, one("honest 3")) + 1; got > share {
 		t.Errorf("one newcomer got %d units, its share is %d", got, share)
 	}
@@ -99,12 +99,12 @@ func newcomers(t *testing.T, limit hybridlimit.Limit, rdb redis.UniversalClient)
 		}
 	}
 	if lines == 0 || lines > 3 {
-		t.Errorf("%d lines of it: %q", lines, log.all())
+		t.Errorf("%d lines about the overflow: %q", lines, log.all())
 	}
 }
 
-// What a key has used of the overflow it has used when it comes into memory, and
-// what it has used in memory when it is driven out of it.
+// TestOverflowAndMemoryAreOneShare checks that a key has one share in the overflow and in
+// memory. Its used units stay used when it enters memory, and when it is driven out.
 func TestOverflowAndMemoryAreOneShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -140,12 +140,12 @@ func TestOverflowAndMemoryAreOneShare(t *testing.T) {
 		if n := got("slow newcomer"); n != 5 || l.Stats().Overflow == 0 {
 			t.Errorf("%d units from the overflow, %+v", n, l.Stats())
 		}
-		time.Sleep(time.Second) // the memory can be had again
+		time.Sleep(time.Second) // the memory has room again
 		refused := l.Stats().Refused
 		if n := got("slow newcomer"); n != 0 || l.Stats().Refused != refused {
 			t.Errorf("%d units more in memory", n)
 		}
-		for round := 1; round < 5; round++ { // drives out whoever owes nothing
+		for round := 1; round < 5; round++ { // drives out the keys that owe nothing
 			time.Sleep(time.Second)
 			flood(round)
 		}
@@ -158,7 +158,8 @@ func TestOverflowAndMemoryAreOneShare(t *testing.T) {
 	})
 }
 
-// Under several limits the allowance gives all or nothing.
+// TestOverflowOfSeveralLimits checks that under several limits the allowance gives all or
+// nothing.
 func TestOverflowOfSeveralLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -197,7 +198,7 @@ func TestOverflowOfSeveralLimits(t *testing.T) {
 			alone += ask(t, ls[1], "new", 1).Granted
 		}
 		if alone != 3 {
-			t.Errorf("the larger limit has %d units left, want 3: what was denied took nothing", alone)
+			t.Errorf("the larger limit has %d units left, want 3: a denied call takes nothing", alone)
 		}
 		for _, l := range ls {
 			balance(t, l.Stats())

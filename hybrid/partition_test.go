@@ -10,8 +10,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// Processes that cannot reach Redis have their shares, while the others have the
-// whole limit: k of N admit k/N of it more.
+// TestPartition cuts k of N processes off from Redis. Each of these uses its share, and the
+// others use the whole limit, so the fleet admits k/N of the limit more.
 func TestPartition(t *testing.T) {
 	const n, rate, burst, seconds = 4, 100, 100, 10
 	for _, away := range []int{1, 2} {
@@ -43,7 +43,7 @@ func TestPartition(t *testing.T) {
 				link.Refuse(true)
 				link.CutAll()
 			}
-			load(5 * time.Second) // breakers open, and the fleet that is left is counted
+			load(5 * time.Second) // breakers open, and the other processes count a smaller fleet
 			units, without := load(seconds * time.Second)
 			share := int64(rate * seconds * away / n)
 			if most := int64(rate*seconds+burst) + share + int64(burst*away/n); units > most || units < (rate*seconds+share)*9/10 {

@@ -91,7 +91,7 @@ func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
 func sameAlgorithm(limit hybridlimit.Limit, have *account.Plan) error {
 	var bad hybridlimit.Violations
 	if counts := (hybridlimit.Limit{Algorithm: have.Counts}); limit.Algorithm != have.Counts && !account.Static(limit) && !account.Static(counts) {
-		bad.Add("Limit.Algorithm", limit.Algorithm, "must be the limiter's, "+have.Counts.String())
+		bad.Add("Limit.Algorithm", limit.Algorithm, "must be the algorithm of the limiter, "+have.Counts.String())
 	}
 	return bad.Err("hybrid")
 }

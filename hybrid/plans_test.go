@@ -11,9 +11,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// Two calls that wait for one answer under two limits are each told by their
-// own. The larger had been asked for under the smaller limit, and was denied
-// for 285 years.
+// TestAllowLimitWaitsUnderItsOwn checks that two calls under different limits, which wait
+// for one answer, are each decided by their own limit. In an earlier version the larger
+// cost was asked for under the smaller limit, and was denied for 285 years.
 func TestAllowLimitWaitsUnderItsOwn(t *testing.T) {
 	inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
 		link := b.Link()
@@ -44,8 +44,9 @@ func TestAllowLimitWaitsUnderItsOwn(t *testing.T) {
 	})
 }
 
-// What Redis refused under one limit, it has not refused under another. It was
-// denied from memory for as long as the refusal held.
+// TestRefusalsAreOfALimit checks that a denial by Redis under one limit does not hold under
+// another limit. In an earlier version calls under the other limit were denied from memory
+// for as long as the denial held.
 func TestRefusalsAreOfALimit(t *testing.T) {
 	for _, of := range []func(int64) hybridlimit.Limit{
 		func(n int64) hybridlimit.Limit { return hybridlimit.LeakyQueue(n, time.Hour, n) },

@@ -20,12 +20,12 @@ import (
 
 const (
 	lineRefuses = "WARN hybridlimit: Redis refuses the syncs of a slot"
-	lineTakes   = "WARN hybridlimit: Redis takes the syncs of a slot again"
-	lineRenamed = "WARN hybridlimit: another uses this process's identity"
+	lineTakes   = "WARN hybridlimit: Redis applies the syncs of a slot again"
+	lineRenamed = "WARN hybridlimit: another program or process uses this process's identity"
 )
 
-// poison writes all envelopes, so that every batch of their processes is older
-// than the last.
+// poison overwrites all envelopes, so that every batch of their processes seems older than
+// the last one. It returns the number of envelopes.
 func poison(t *testing.T, rdb *redis.Client) (n int) {
 	t.Helper()
 	it := rdb.Scan(t.Context(), 0, "*@env*", 1000).Iterator()
@@ -42,9 +42,9 @@ func poison(t *testing.T, rdb *redis.Client) (n int) {
 	return n
 }
 
-// Somebody writes the envelopes of a process, again and again: the process goes on
-// under other identities, admits what the limit allows, and counts one process
-// for one.
+// TestPoisonedEnvelopes overwrites the envelopes of a process several times. The process
+// must continue under other identities and keep to the limit, and the fleet must count it
+// as one process.
 func TestPoisonedEnvelopes(t *testing.T) {
 	for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict, hybrid.ModeDeferred} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestPoisonedEnvelopes(t *testing.T) {
 			most := burst + rate*took + float64(s.Dropped) + 1
 			t.Logf("%d units in %.1f s, %d in the last; %d dropped, %+v", got, took, after, s.Dropped, l.Hub().Stats())
 			if float64(got) > most || after < rate/2 {
-				t.Errorf("%d units in %.1f s, at most %.0f may be; %d in the last second", got, took, most, after)
+				t.Errorf("%d units in %.1f s, want at most %.0f; %d in the last second", got, took, most, after)
 			}
 			if n := l.Hub().Stats().Renamed; n < 3 || n > 20 || s.Dropped > 0 {
 				t.Errorf("%d identities were given up, %d units dropped", n, s.Dropped)
@@ -89,7 +89,7 @@ func TestPoisonedEnvelopes(t *testing.T) {
 				return len(now) == 1 && !slices.Contains(before, now[0]) && l.Stats().Fleet == 1
 			})
 			if lines := log.all(); !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, lineRenamed) }) {
-				t.Errorf("it is not logged: %q", lines)
+				t.Errorf("the new identity is not logged: %q", lines)
 			}
 			shutdown(t, l)
 			if n := debited(t, rdb, "api", "k"); n != balance(t, l.Stats()) {
@@ -99,9 +99,9 @@ func TestPoisonedEnvelopes(t *testing.T) {
 	}
 }
 
-// Redis refuses every batch: what they carried is off the credit, so the process
-// admits its limit once; after three in a row it decides as without a Redis, until
-// a batch that carries nothing is taken.
+// TestRefusedAgainAndAgain lets Redis refuse every batch. The units of refused batches stay
+// subtracted from the credit, so the process admits its limit only once. After three
+// refusals in a row it decides as without Redis, until Redis applies a batch without units.
 func TestRefusedAgainAndAgain(t *testing.T) {
 	for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeDeferred} {
 		t.Run(mode.String(), func(t *testing.T) {

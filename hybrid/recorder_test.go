@@ -8,8 +8,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// recorder notes when units were admitted: some time between the beginning of
-// a call and its end.
+// recorder keeps the calls that admitted units. The units were admitted at some time
+// between the beginning of the call and its end.
 type recorder struct {
 	start time.Time
 
@@ -26,7 +26,7 @@ type call struct {
 
 func newRecorder() *recorder { return &recorder{start: time.Now()} }
 
-// note books what a call that began then has got.
+// note keeps the result of a call that began at began.
 func (r *recorder) note(began time.Time, res hybridlimit.Result) {
 	begin, end := began.Sub(r.start), time.Since(r.start)
 	r.mu.Lock()
@@ -47,10 +47,10 @@ func (r *recorder) total() (units int64) {
 	return units
 }
 
-// exceedance is the most by which the units surely admitted within an interval
-// exceed burst + rate·t, over all intervals between whole milliseconds. A call
-// counts where it lies in the interval as a whole, so that a machine which
-// stalls between the decision and the note of it proves nothing.
+// exceedance returns the most by which the units surely admitted within an interval exceed
+// burst + rate·t, over all intervals between whole milliseconds. A call counts if the whole
+// call lies in the interval. So a machine that stalls between a decision and its note
+// causes no exceedance.
 func (r *recorder) exceedance(limit hybridlimit.Limit) (most float64, from, to time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -2,13 +2,13 @@ package hybrid
 
 import "testing"
 
-// The lead moves only where an answer proves it wrong: windows end when they
-// end, however long answers take.
+// TestRedisClock checks that the estimated lead of Redis's clock changes only when an
+// answer proves it wrong. So the end of a window does not depend on how long answers take.
 func TestRedisClock(t *testing.T) {
 	const us, period = 1000, 1_000_000 // µs
 	var c redisClock
 	if c.windowEnd(period, 5) != 0 {
-		t.Error("it knows before it was told")
+		t.Error("windowEnd is known before the first answer")
 	}
 	for i, tc := range []struct {
 		redisNow       int64 // µs
@@ -19,7 +19,7 @@ func TestRedisClock(t *testing.T) {
 		{10_000_900, 600, 1_100, 1_000_200},
 		{10_001_500, 1_400, 1_600, 1_000_100}, // at least 9 999 900
 		{12_500_000, 2_500_050, 2_500_100, 3_000_100},
-		{12_000_000, 2_600_000, 2_600_010, 3_599_999}, // set back by 600 ms; its µs was almost over, perhaps
+		{12_000_000, 2_600_000, 2_600_010, 3_599_999}, // set back by 600 ms; Redis's µs may have been almost over
 	} {
 		c.heard(tc.redisNow, tc.sent*us, tc.received*us)
 		if end := c.windowEnd(period, tc.received*us); end/us != tc.end {

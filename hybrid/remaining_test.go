@@ -11,8 +11,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// Where nobody else comes and nothing refills, the estimate of what is left is
-// no estimate: it falls by what each call takes, whoever decided.
+// TestRemainingCountsDown checks that Remaining is exact without other processes and
+// without refill: it falls by the units of each call, whatever the source of the decision.
 func TestRemainingCountsDown(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -25,7 +25,7 @@ func TestRemainingCountsDown(t *testing.T) {
 					res := ask(t, l, "k", n)
 					used += n
 					sources[res.Source] = true
-					// Leases that ran out are gone.
+					// The units of expired leases are gone.
 					if want := 500 - used - l.Stats().Expired; res.Remaining != want {
 						t.Fatalf("after %d units, by %v: %d remain, want %d", used, res.Source, res.Remaining, want)
 					}
@@ -39,7 +39,8 @@ func TestRemainingCountsDown(t *testing.T) {
 	}
 }
 
-// Of callers that wait for one sync, each sees what that sync has left.
+// TestRemainingOfWaiters checks that callers that wait for one sync all see the units that
+// this sync has left.
 func TestRemainingOfWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		link := redistest.NewBubble(t).Link()
@@ -59,9 +60,10 @@ func TestRemainingOfWaiters(t *testing.T) {
 	})
 }
 
-// What is owed beyond nothing takes its time, too. The answers began at an empty
-// bucket, whatever the debt, so that ResetAfter of a key in debt was too short,
-// and of a fixed window named the end before which nothing can be had.
+// TestResetAfterCountsDebt checks that ResetAfter contains the time in which a debt is
+// repaid. In an earlier version it counted from an empty bucket, whatever the debt. So it
+// was too short for a key in debt, and for a fixed window it named the end of the window in
+// which no unit is left.
 func TestResetAfterCountsDebt(t *testing.T) {
 	const period = time.Minute
 	for _, limit := range []hybridlimit.Limit{
@@ -84,8 +86,8 @@ func TestResetAfterCountsDebt(t *testing.T) {
 				}
 				said := func(what string, res hybridlimit.Result) {
 					t.Helper()
-					// The estimate is of whole units, and the clock of the common
-					// path is behind.
+					// The estimate is in whole units, and the clock of the common
+					// path runs behind.
 					off := time.Now().Add(res.ResetAfter).Sub(full)
 					if off < 0 || off > period/10+15*time.Millisecond || res.Remaining != 0 {
 						t.Errorf("%v, %s by %v: %v to the reset, want %v: %+v", mode, what, res.Source, res.ResetAfter, time.Until(full), res)

@@ -89,7 +89,7 @@ func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybr
 		return l.answer(key, res, n), back, nil
 	}
 	if n > res.Limit {
-		return res, back, fmt.Errorf("hybrid: %d units of %q: %w (%d)", n, key, hybridlimit.ErrExceedsBurst, res.Limit)
+		return res, back, fmt.Errorf("hybrid: cost %d of key %q: %w (%d)", n, key, hybridlimit.ErrExceedsBurst, res.Limit)
 	}
 	var e *entry
 	if !l.exactly(at.plan) {

@@ -13,8 +13,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// Reservations beyond what is there are booked with Redis, one behind the
-// other, and can be given back.
+// TestReserve checks that reservations of more units than are left are booked with Redis,
+// one behind the other, and that they can be cancelled.
 func TestReserve(t *testing.T) {
 	inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
 		l := newLimiter(t, b.Client(nil), hybridlimit.TokenBucket(10, time.Second, 5), hybrid.Config{Mode: mode, Overshoot: map[bool]float64{true: -1}[mode == hybrid.ModeAuto]})
@@ -30,7 +30,7 @@ func TestReserve(t *testing.T) {
 		for _, want := range []time.Duration{0, 0, 100 * time.Millisecond, 300 * time.Millisecond} {
 			reserve(want)
 			if mode == hybrid.ModeDeferred {
-				return // Redis hears of it later, and the rest is of what it says at once
+				return // Redis is told later, and the rest needs its answer at once
 			}
 		}
 		last := reserve(500 * time.Millisecond)
@@ -40,7 +40,7 @@ func TestReserve(t *testing.T) {
 		if err := errors.Join(last.Cancel(t.Context()), last.Cancel(t.Context())); err != nil {
 			t.Error(err)
 		}
-		time.Sleep(100 * time.Millisecond) // T: Redis hears of it
+		time.Sleep(100 * time.Millisecond) // longer than T: Redis is told
 		reserve(400 * time.Millisecond)
 		if _, err := l.Reserve(t.Context(), "k", 6); !errors.Is(err, hybridlimit.ErrExceedsBurst) {
 			t.Error(err)
@@ -48,8 +48,8 @@ func TestReserve(t *testing.T) {
 	})
 }
 
-// Wait paces callers to the rate, refuses at once what cannot be in time, and
-// what it took and did not use is given back.
+// TestWait checks that Wait paces callers to the rate, that it refuses at once when units
+// cannot be available in time, and that it gives unused units back.
 func TestWait(t *testing.T) {
 	for _, limit := range algorithms {
 		t.Run(limit.Algorithm.String(), func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestWait(t *testing.T) {
 				}
 				if mode == hybrid.ModeAuto || mode == hybrid.ModeStrict {
 					soon, cancel := context.WithTimeout(t.Context(), time.Microsecond)
-					for range limit.BurstSize() * 2 { // use up what is in hand
+					for range limit.BurstSize() * 2 { // use up the units in hand
 						if _, err := l.Wait(soon, "k", 1); err != nil {
 							break
 						}
@@ -106,7 +106,7 @@ func TestWaitEnds(t *testing.T) {
 		}
 		time.Sleep(100 * time.Millisecond)
 		if s := inRedis(t, rdb, "api", "k"); s.Since != 5 {
-			t.Errorf("after what was booked was given back: %+v", s)
+			t.Errorf("after the booked units were given back: %+v", s)
 		}
 		soon, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -124,8 +124,8 @@ func TestWaitEnds(t *testing.T) {
 	})
 }
 
-// Predict, charge, and give back the difference: whatever comes in between,
-// Redis has debited what was kept.
+// TestRefund takes a predicted cost and gives a part back later. Whatever comes in between,
+// Redis must have debited the units that were kept.
 func TestRefund(t *testing.T) {
 	inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
 		rdb := b.Client(nil)
@@ -156,7 +156,8 @@ func TestRefund(t *testing.T) {
 	})
 }
 
-// A reset forgets, in Redis and here, and what others saw before is void.
+// TestReset checks that Reset forgets the key in Redis and in this process, and makes the
+// earlier views of other processes void.
 func TestReset(t *testing.T) {
 	inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
 		var ls []*hybrid.Limiter
@@ -176,20 +177,20 @@ func TestReset(t *testing.T) {
 		if err := ls[0].Reset(t.Context(), "k"); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * time.Second) // longer than the other believes its denial
+		time.Sleep(10 * time.Second) // longer than the other process trusts its denial
 		got := int64(0)
 		for range 40 {
 			got += ask(t, ls[1], "k", 1).Granted + ask(t, ls[0], "k", 1).Granted
 			time.Sleep(100 * time.Millisecond)
 		}
 		if got < 8 || got > 10+ls[0].Stats().Credit {
-			t.Errorf("%d of 10 units could be had after the reset; %+v, %+v", got, ls[0].Stats(), ls[1].Stats())
+			t.Errorf("%d of 10 units were admitted after the reset; %+v, %+v", got, ls[0].Stats(), ls[1].Stats())
 		}
 	})
 }
 
-// What is given back can be had at once, though Redis has proved before that
-// there was nothing: it is asked again.
+// TestRefundEndsADenial checks that units given back are available at once, although Redis
+// has proved before that no unit was left: Redis is asked again.
 func TestRefundEndsADenial(t *testing.T) {
 	for _, limit := range []hybridlimit.Limit{
 		hybridlimit.TokenBucket(5, time.Minute, 5), hybridlimit.LeakyQueue(5, time.Minute, 5),

@@ -10,8 +10,8 @@ import (
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
-// BenchmarkResyncPlan goes through 100 000 keys for those of one lost tag, and
-// of all tags.
+// BenchmarkResyncPlan measures a search through 100 000 keys for the keys of one lost tag,
+// and of all tags.
 func BenchmarkResyncPlan(b *testing.B) {
 	h, err := NewHub(redistest.New(b).Client(b), HubConfig{})
 	if err != nil {

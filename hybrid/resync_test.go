@@ -18,7 +18,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// restoring is a fleet in a bubble whose Redis forgets.
+// restoring is a fleet in a bubble whose Redis loses its state.
 type restoring struct {
 	*testing.T
 	b   *redistest.Bubble
@@ -38,7 +38,7 @@ func newRestoring(t *testing.T, processes int, cfg hybrid.Config) *restoring {
 	return f
 }
 
-// drain has a process take n units of keys, and lets it settle.
+// drain makes a process take n units of each key, and gives it time to tell Redis.
 func (f *restoring) drain(process int, n int64, keys ...string) {
 	f.Helper()
 	for _, k := range keys {
@@ -49,13 +49,13 @@ func (f *restoring) drain(process int, n int64, keys ...string) {
 	time.Sleep(200 * time.Millisecond)
 }
 
-// used is the units missing from a key's bucket in Redis.
+// used returns the number of units missing from a key's bucket in Redis.
 func (f *restoring) used(key string) int64 {
 	s := inRedis(f, f.rdb, "api", key)
 	if s.Unit == 0 {
 		return 0
 	}
-	return (1000*s.Unit - s.Level + s.Unit - 1) / s.Unit // nothing comes back meanwhile
+	return (1000*s.Unit - s.Level + s.Unit - 1) / s.Unit // nothing is refilled meanwhile
 }
 
 func (f *restoring) usage(keys []string) map[string]int64 {
@@ -66,7 +66,7 @@ func (f *restoring) usage(keys []string) map[string]int64 {
 	return all
 }
 
-// want compares what is used in Redis with what was.
+// want checks that the same units are used in Redis as before.
 func (f *restoring) want(before map[string]int64) {
 	f.Helper()
 	for k, n := range before {
@@ -92,8 +92,8 @@ func (f *restoring) lines() (n int) {
 
 var restoringModes = []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict, hybrid.ModeDeferred}
 
-// A wiped Redis is told what every key was at, though one key alone is used
-// after the wipe; and again after the next.
+// TestFleetRestoresAWipedRedis checks that a wiped Redis is told the state of every key,
+// although only one other key is used after the wipe. The same holds for the next wipes.
 func TestFleetRestoresAWipedRedis(t *testing.T) {
 	for _, mode := range restoringModes {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestFleetRestoresAWipedRedis(t *testing.T) {
 				f := newRestoring(t, 3, hybrid.Config{Mode: mode, Hub: hybrid.HubConfig{Tags: 1}})
 				keys := keysOf("k", 200)
 				f.drain(0, 400, keys[:150]...)
-				f.drain(1, 300, keys[50:]...) // of 50 to 149 the latest viewer
+				f.drain(1, 300, keys[50:]...) // has the latest view of 50 to 149
 				rdbUsage := func() map[string]int64 { return f.usageOfTag0(keys) }
 				before := rdbUsage()
 				if before["k0"] < 400 || before["k100"] < 700 || before["k199"] < 300 {
@@ -122,7 +122,7 @@ func TestFleetRestoresAWipedRedis(t *testing.T) {
 					}
 				}
 				if got := f.resynced(); got < 3*300 || got > 3*(300+5) {
-					t.Errorf("%d keys re-synced, want 300 each time, and a few to find out", got)
+					t.Errorf("%d keys re-synced, want 300 each time, and a few that find the loss", got)
 				}
 				if n := f.lines(); n < 3 || n > 9 {
 					t.Errorf("%d lines in the log:\n%s", n, strings.Join(f.log.all(), "\n"))
@@ -135,7 +135,7 @@ func TestFleetRestoresAWipedRedis(t *testing.T) {
 	}
 }
 
-// usageOfTag0 is usage in a deployment of one tag.
+// usageOfTag0 is usage for hubs with one tag.
 func (f *restoring) usageOfTag0(keys []string) map[string]int64 {
 	names, all := lua.Names{Prefix: "hl", Tags: 1}, map[string]int64{}
 	for _, k := range keys {
@@ -149,8 +149,8 @@ func (f *restoring) usageOfTag0(keys []string) map[string]int64 {
 	return all
 }
 
-// A fleet that decides nothing after the wipe restores it all the same: its
-// heartbeats tell.
+// TestIdleFleetRestoresAWipedRedis checks that a fleet without calls after the wipe restores
+// Redis too, because its heartbeats notice the loss.
 func TestIdleFleetRestoresAWipedRedis(t *testing.T) {
 	for _, mode := range restoringModes {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -175,7 +175,8 @@ func TestIdleFleetRestoresAWipedRedis(t *testing.T) {
 	}
 }
 
-// Redis comes back as it was some time ago, each key with its birth.
+// TestFleetRestoresARolledBackRedis brings Redis back with an older snapshot, in which each
+// key has its created-at time.
 func TestFleetRestoresARolledBackRedis(t *testing.T) {
 	for _, idle := range []bool{false, true} {
 		t.Run(fmt.Sprint("idle ", idle), func(t *testing.T) {
@@ -199,7 +200,7 @@ func TestFleetRestoresARolledBackRedis(t *testing.T) {
 					f.b.Mini.Set(k, text)
 					f.b.Mini.SetTTL(k, ttl)
 				}
-				// The heartbeats are old ones too, from before they expired.
+				// The heartbeats in the snapshot are old too, and would have expired.
 				f.b.Mini.Del(lua.Names{Prefix: "hl", Tags: lua.DefaultTags}.Fleet("api"))
 				for i := range 100 {
 					if !idle {
@@ -217,8 +218,8 @@ func TestFleetRestoresARolledBackRedis(t *testing.T) {
 	}
 }
 
-// What is no loss changes nothing: scripts flushed, epochs expired or evicted
-// while the states are there.
+// TestNoLossNoHarm checks that events without a loss of states change no state: scripts are
+// flushed, or epochs or heartbeats expire or are evicted.
 func TestNoLossNoHarm(t *testing.T) {
 	names := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}
 	for _, tc := range []struct {
@@ -271,7 +272,8 @@ func TestNoLossNoHarm(t *testing.T) {
 	}
 }
 
-// A bucket that was full before Redis can have lost it is not re-synced.
+// TestFullKeysAreNotResynced checks that a bucket is not re-synced if it was full again
+// before Redis can have lost it.
 func TestFullKeysAreNotResynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -292,7 +294,8 @@ func TestFullKeysAreNotResynced(t *testing.T) {
 	})
 }
 
-// Whatever happens to it meanwhile, a re-sync ends, and Close waits for it.
+// TestResyncMeetsTheEnd checks that a re-sync ends whatever happens meanwhile, and that Close
+// waits for it.
 func TestResyncMeetsTheEnd(t *testing.T) {
 	for name, do := range map[string]func(*restoring){
 		"Close":    func(f *restoring) { f.ls[0].Close() },

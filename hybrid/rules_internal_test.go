@@ -11,11 +11,11 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// Of two SetLimit at once one is the later: the limit that other limiters of the
-// identity are held against is the one that this one counts by. One could have
-// the claim, and the other the rules.
+// TestSetLimitAtOnce checks concurrent calls of SetLimit: the claimed limit, with which the
+// limits of other limiters of the identity are compared, is the limit in force. In an earlier
+// version one call could set the claim and another call the limit.
 func TestSetLimitAtOnce(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialerRetries: 1}) // nobody is there
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialerRetries: 1}) // no server listens there
 	defer rdb.Close()
 	l, err := New(rdb, hybridlimit.PerHour(1), Config{Name: "api", Hub: HubConfig{Logger: slog.New(slog.DiscardHandler)}})
 	if err != nil {
@@ -41,7 +41,7 @@ func TestSetLimitAtOnce(t *testing.T) {
 		claimed := claims.held[id].limit
 		claims.Unlock()
 		if have := l.plan.Load().Limit; have != claimed {
-			t.Fatalf("round %d: it counts by %v, and %v is claimed", round, have, claimed)
+			t.Fatalf("round %d: the limit in force is %v, the claimed limit %v", round, have, claimed)
 		}
 	}
 }

@@ -19,49 +19,49 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// scene is a fleet and its Redis in a bubble. What happens at one instant
-// happens in any order there, so the scene acts when everyone else has come to
-// rest, and its processes start at different times.
+// scene is a fleet and its Redis in a bubble. In a bubble, events at one instant happen in
+// any order. So the scene acts when all other goroutines are blocked, and its processes
+// start at different times.
 type scene struct {
 	t      *testing.T
 	out    strings.Builder
 	bubble *redistest.Bubble
-	watch  *redis.Client // looks on, without latency
+	watch  *redis.Client // reads Redis, without latency
 	limit  hybridlimit.Limit
 	cfg    hybrid.Config
 	start  time.Time
 	cast   []*actor
 }
 
-// actor is one process and its way to Redis.
+// actor is one process and its link to Redis.
 type actor struct {
 	name string
 	*hybrid.Limiter
 	link *redistest.MemLink
 
 	mu    sync.Mutex
-	next  []redistest.Verdict // on the next syncs
-	syncs int                 // since the scene last asked
+	next  []redistest.Verdict // for the next syncs
+	syncs int                 // since the last command "messages"
 }
 
 const (
 	oneWay = 500 * time.Microsecond // a round trip takes 1 ms
-	// phase lies between the starts of two processes: on none of their grids
-	// (5 ms of the clock, 12.5 ms of the syncs, 1 s of the heartbeat).
+	// phase is the time between the starts of two processes. It is a multiple of none of
+	// their periods (5 ms of the clock, 12.5 ms of the syncs, 1 s of the heartbeat).
 	phase = 1700 * time.Microsecond
-	// readyAt is when a fleet has beaten twice, and its scenario begins.
+	// readyAt is the time at which a fleet has sent two heartbeats and its scenario begins.
 	readyAt = 1100 * time.Millisecond
 )
 
 func newScene(t *testing.T) *scene { return &scene{t: t} }
 
-// now is the time of the scene, which is Redis's: the bubble begins at a whole
-// second, so the ledger's generations end at t=1s, 2s, and so on.
+// now returns the time of the scene, which is also the time of Redis. The bubble begins at
+// a whole second, so the ledger's generations end at t=1s, 2s, and so on.
 func (s *scene) now() time.Duration { return time.Since(s.start) }
 
 func (s *scene) sayTime() { fmt.Fprintf(&s.out, "t=%v\n", s.now().Round(time.Millisecond)) }
 
-// until sleeps to a time of the scene, and lets everyone else go first.
+// until sleeps until a time of the scene, and then lets all other goroutines run first.
 func (s *scene) until(t time.Duration) {
 	time.Sleep(t - s.now())
 	synctest.Wait()
@@ -116,8 +116,8 @@ func (s *scene) enter(name string) {
 	s.cast = append(s.cast, a)
 }
 
-// meet counts syncs (which have an envelope: more keys than an exact
-// call) and decides what becomes of them.
+// meet counts syncs and returns their verdicts. A sync has an envelope, and so more keys
+// than an exact call.
 func (a *actor) meet(_ int, cmd []string) redistest.Verdict {
 	if !strings.HasPrefix(strings.ToUpper(cmd[0]), "EVAL") || cmd[2] == "0" || cmd[2] == "1" || cmd[1] == lua.Fleet.SHA || cmd[1] == lua.Fleet.Source {
 		return redistest.Forward()
@@ -133,7 +133,7 @@ func (a *actor) meet(_ int, cmd []string) redistest.Verdict {
 	return v
 }
 
-// actors are the processes that a command names: "p1", "p1,p3" or "all".
+// actors returns the processes that a command names: "p1", "p1,p3" or "all".
 func (s *scene) actors(c *command) []*actor {
 	if len(c.words) == 0 {
 		c.bad("which process?")
@@ -153,7 +153,7 @@ func (s *scene) actors(c *command) []*actor {
 	return found
 }
 
-// each does something to the processes that a command names.
+// each calls do for each process that a command names.
 func (s *scene) each(c *command, do func(*actor)) {
 	for _, a := range s.actors(c) {
 		c.nothing()
@@ -161,7 +161,7 @@ func (s *scene) each(c *command, do func(*actor)) {
 	}
 }
 
-// join starts a process with a name of its own.
+// join starts a process with a new name.
 func (s *scene) join(c *command) {
 	if len(c.words) != 1 || slices.ContainsFunc(s.cast, func(a *actor) bool { return a.name == c.words[0] }) {
 		c.bad("which new process?")
@@ -172,7 +172,7 @@ func (s *scene) join(c *command) {
 	s.enter(name)
 }
 
-// leave is a shutdown in good order.
+// leave ends processes with Shutdown.
 func (s *scene) leave(c *command) {
 	s.each(c, func(a *actor) {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -185,7 +185,7 @@ func (s *scene) leave(c *command) {
 	})
 }
 
-// crash ends a process without a word to anyone.
+// crash ends processes that cannot reach Redis any more.
 func (s *scene) crash(c *command) {
 	s.each(c, func(a *actor) {
 		a.link.Refuse(true)
@@ -194,8 +194,8 @@ func (s *scene) crash(c *command) {
 	})
 }
 
-// wait sleeps for so long, or, with until=, to a time of the scene: that takes
-// out what a random pause has put in.
+// wait sleeps for a duration or, with until=, until a time of the scene. The second form
+// removes the effect of a random pause before it.
 func (s *scene) wait(c *command) {
 	t := c.duration("until", 0)
 	if t == 0 && len(c.words) > 0 {
@@ -221,23 +221,23 @@ func (s *scene) fault(c *command, v redistest.Verdict) {
 	})
 }
 
-// loseReply loses the answer to the next sync and closes its connection.
+// loseReply drops the answer to the next sync and closes its connection.
 func (s *scene) loseReply(c *command) { s.fault(c, redistest.DropReply(redistest.ThenClose)) }
 
-// loseRequest loses the next sync itself.
+// loseRequest drops the next sync itself.
 func (s *scene) loseRequest(c *command) { s.fault(c, redistest.DropRequest(redistest.ThenClose)) }
 
-// hang stops what is between a process and Redis, and resume lets it go on.
+// hang pauses the link between a process and Redis, and resume ends the pause.
 func (s *scene) hang(c *command)   { s.each(c, func(a *actor) { a.link.Pause() }) }
 func (s *scene) resume(c *command) { s.each(c, func(a *actor) { a.link.Resume() }) }
 
 func (s *scene) killRedis(c *command)    { c.nothing(); s.bubble.Kill() }
 func (s *scene) restartRedis(c *command) { c.nothing(); s.bubble.Restart() }
 
-// wipe empties Redis, which goes on.
+// wipe empties Redis, which keeps running.
 func (s *scene) wipe(c *command) { c.nothing(); s.bubble.Mini.FlushAll() }
 
-// short is a duration with its first digits: they are what a reader checks.
+// short returns a duration with its first digits, which a reader checks.
 func short(d time.Duration) string {
 	switch {
 	case d < time.Second:

@@ -11,13 +11,12 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// block is a paragraph of a scenario: what there is to say, a command, and
-// what comes of it.
+// block is a paragraph of a scenario: comments, a command, and its output.
 type block struct {
 	line     int      // of the command
-	comments []string // as they stand, "#" included
-	command  string   // empty: nothing but comments
-	want     string   // lines, each with its end
+	comments []string // unchanged, "#" included
+	command  string   // empty: the block has only comments
+	want     string   // output lines, each with its line end
 }
 
 const fence = "----"
@@ -60,7 +59,7 @@ func parseScenario(file, text string) ([]block, error) {
 	return blocks, nil
 }
 
-// formatScenario is the text that parses as blocks.
+// formatScenario returns the text that parses as blocks.
 func formatScenario(blocks []block) string {
 	var out []string
 	for _, b := range blocks {
@@ -76,8 +75,8 @@ func formatScenario(blocks []block) string {
 	return strings.Join(out, "\n")
 }
 
-// command is a parsed command line. Its methods panic with a badCommand, so
-// that commands read like prose; scene.run recovers it.
+// command is a parsed command line. Its methods panic with a badCommand, so that the code of
+// commands needs no error checks. scene.run recovers the badCommand.
 type command struct {
 	at    string // file:line
 	name  string
@@ -120,7 +119,7 @@ func parseCommand(at, line string) *command {
 	return c
 }
 
-// text takes an argument; what no command has taken is unknown.
+// text returns an argument and removes it, so that only unknown arguments remain.
 func (c *command) text(name, otherwise string) string {
 	value, ok := c.args[name]
 	if !ok {
@@ -154,7 +153,7 @@ func (c *command) duration(name string, otherwise time.Duration) time.Duration {
 	return d
 }
 
-// limit reads what hybridlimit.ParseLimit does, such as "100/s burst 50".
+// limit reads an argument with hybridlimit.ParseLimit, such as "100/s burst 50".
 func (c *command) limit(name string) hybridlimit.Limit {
 	l, err := hybridlimit.ParseLimit(c.text(name, ""))
 	if err != nil {
@@ -163,7 +162,8 @@ func (c *command) limit(name string) hybridlimit.Limit {
 	return l
 }
 
-// nothing refuses what is left over. Call it before the command does anything.
+// nothing refuses arguments and words that no method has taken. Call it before the command
+// does anything.
 func (c *command) nothing() {
 	for name := range c.args {
 		c.bad("unknown argument %q", name)

@@ -16,7 +16,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// reply is what one call came to.
+// reply is the outcome of one call.
 type reply struct {
 	at   time.Duration // of the scene
 	took time.Duration
@@ -24,8 +24,8 @@ type reply struct {
 	err  error
 }
 
-// allow calls processes, and shows equal answers in a row as one line, or, with
-// the word sum, how many there were of each.
+// allow makes calls, and shows equal answers in a row as one line. With the word sum it
+// shows the number of answers of each kind.
 func (s *scene) allow(c *command) {
 	actors := s.actors(c)
 	key, n, times, every := c.text("key", ""), c.int("n", 1), c.int("times", 1), c.duration("every", 0)
@@ -62,9 +62,8 @@ func (s *scene) allow(c *command) {
 	}
 }
 
-// calls makes one call after the other, or, with every, has each process make one
-// in so long, whether Redis has answered the last or not. It returns what came of
-// them by process.
+// calls makes one call after the other. With every, each process makes one call in that time,
+// whether Redis has answered the last one or not. calls returns the replies by process.
 func (s *scene) calls(actors []*actor, key string, n, times int64, every time.Duration) [][]reply {
 	replies := make([][]reply, len(actors))
 	for i := range actors {
@@ -95,7 +94,7 @@ func (s *scene) call(a *actor, key string, n int64) reply {
 	return r
 }
 
-// kind is what answers in a row have in common.
+// kind returns the text that equal answers in a row have in common.
 func (r reply) kind() string {
 	if r.err != nil {
 		return r.err.Error()
@@ -117,7 +116,7 @@ func runs(replies []reply) (out [][]reply) {
 	return out
 }
 
-// describe is a run in a line. With within, what it took is told as a bound.
+// describe returns a run as one line. With within, it shows the duration as a bound.
 func describe(run []reply, within time.Duration) string {
 	first, last := run[0], run[len(run)-1]
 	text := first.kind()
@@ -144,7 +143,7 @@ func describe(run []reply, within time.Duration) string {
 	return text
 }
 
-// totals is how many answers there were of each kind.
+// totals returns the number of answers of each kind.
 func totals(replies []reply) string {
 	count := map[string]int{}
 	for _, r := range replies {
@@ -161,7 +160,7 @@ func totals(replies []reply) string {
 	return strings.Join(kinds, ", ")
 }
 
-// redis shows what Redis holds of a key, as it is now.
+// redis shows the state of a key in Redis, as of now.
 func (s *scene) redis(c *command) {
 	key := c.text("key", "")
 	if c.nothing(); key == "" {
@@ -190,9 +189,9 @@ func (s *scene) redis(c *command) {
 	fmt.Fprintln(&s.out)
 }
 
-// stats shows figures of Stats and HubStats by name. "resynced>=1" is a bound,
-// for what chance has a part in, and "broken" that the breaker is not closed: it
-// may be half-open at any moment.
+// stats shows figures of Stats and HubStats by name. "resynced>=1" is a bound, for a figure
+// that depends on chance. "broken" shows whether the breaker is not closed, because it may be
+// half-open at any moment.
 func (s *scene) stats(c *command) {
 	actors, names := s.actors(c), c.words
 	c.words = nil
@@ -239,7 +238,7 @@ func figure(c *command, sources []reflect.Value, word string) string {
 	return shown
 }
 
-// messages shows how many syncs have left the processes since it last did.
+// messages shows how many syncs each process has sent since the last messages command.
 func (s *scene) messages(c *command) {
 	s.each(c, func(a *actor) {
 		a.mu.Lock()

@@ -10,14 +10,13 @@ import (
 	"testing/synctest"
 )
 
-var update = flag.Bool("update", false, "write what comes of the scenarios into testdata/scenarios")
+var update = flag.Bool("update", false, "write the output of the scenarios into testdata/scenarios")
 
-// TestScenarios runs testdata/scenarios: real limiters and real scripts in
-// virtual time, told as stories. To add one, write comments and commands (see
-// below) and have -update add what comes of them; then check that by hand, and
-// say in the comments why it is so. -count=20 shows whether chance has a part in
-// it: the random pauses of a retry, an open breaker or a re-sync, a proof older
-// than 2.5 s, or two things at one instant.
+// TestScenarios runs testdata/scenarios: stories of real limiters and real scripts in virtual
+// time. To add a scenario, write comments and commands (see below), and let -update add the
+// outputs. Then check the outputs by hand, and give the reasons in the comments. -count=20
+// shows whether an output depends on chance: on the random pauses of a retry, an open breaker
+// or a re-sync, on a proof older than 2.5 s, or on two events at one instant.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/scenarios/*.txt")
 	if err != nil || len(files) == 0 {
@@ -51,8 +50,8 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// play runs the blocks of a file, and returns where something else came of them,
-// or takes that for right.
+// play runs the blocks of a file and returns the differences from the wanted outputs. With
+// update it makes the outputs the wanted ones instead.
 func play(t *testing.T, file string, blocks []block, update bool) (differences []string) {
 	s := newScene(t)
 	for i := range blocks {
@@ -74,9 +73,9 @@ func play(t *testing.T, file string, blocks []block, update bool) (differences [
 	return differences
 }
 
-// commands are what a scenario can say. WHO is p1, or p1,p2, or all.
+// commands are the commands of a scenario. WHO is p1, or p1,p2, or all.
 var commands = map[string]func(*scene, *command){
-	// Who is there, and what befalls them: scenario_cast_test.go.
+	// Processes and faults: scenario_cast_test.go.
 	"fleet":         (*scene).fleet,        // limit="100/s burst 50" processes=1 mode=auto overshoot=5% sync-every= sync-interval= max-keys=
 	"wait":          (*scene).wait,         // 50ms, or until=3s
 	"join":          (*scene).join,         // a new name
@@ -89,7 +88,7 @@ var commands = map[string]func(*scene, *command){
 	"kill-redis":    (*scene).killRedis,    //
 	"restart-redis": (*scene).restartRedis, //
 	"wipe":          (*scene).wipe,         //
-	// What is seen: scenario_show_test.go.
+	// Calls and outputs: scenario_show_test.go.
 	"allow":    (*scene).allow,    // WHO key= n=1 times=1 every= within= sum
 	"redis":    (*scene).redis,    // key=
 	"stats":    (*scene).stats,    // WHO figures
@@ -121,7 +120,8 @@ func (s *scene) run(at, line string) (out string, err error) {
 	return s.out.String(), nil
 }
 
-// What came otherwise than it says is told, once, and set right by an update.
+// TestScenarioDifferences checks that a wrong output is reported once, and that an update
+// corrects it.
 func TestScenarioDifferences(t *testing.T) {
 	const text = "fleet limit=\"1/s burst 5\"\n----\nt=1.1s, N=1\n\nallow p1 key=a\n----\nlease allowed\n\nwait 1ms\n----\nt=1.102s\n"
 	blocks, err := parseScenario("f", text)
@@ -139,7 +139,7 @@ func TestScenarioDifferences(t *testing.T) {
 	}
 }
 
-// A mistake in a scenario is told by file and line, and not passed over.
+// TestScenarioMistakes checks that a mistake in a scenario is an error with file and line.
 func TestScenarioMistakes(t *testing.T) {
 	for text, want := range map[string]string{
 		"# a\n\nwait 1s\nwait 1s\n": `f:4: want "----" or a blank line`,

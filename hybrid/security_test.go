@@ -20,8 +20,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// aclOf is what SECURITY.md says that a user needs: the words of the line, and
-// of the table below it what a cluster and functions need besides.
+// aclOf returns the rights that a Redis user needs by SECURITY.md: the words of the ACL line,
+// and from the table below it the additional rights for functions and for a cluster.
 func aclOf(t *testing.T) (line, functions, cluster []string) {
 	t.Helper()
 	text, err := os.ReadFile("../SECURITY.md")
@@ -38,8 +38,8 @@ func aclOf(t *testing.T) (line, functions, cluster []string) {
 	return rest(`(?m)^ACL SETUSER limiter (.*)$`), rest("(?m)^\\| `Functions` \\| `(.*)` \\|$"), rest("(?m)^\\| a cluster \\| `(.*)` \\|$")
 }
 
-// The line has the commands that the scripts use, those that run a script, and
-// HELLO, and no more.
+// TestACLHoldsNoMore checks that the ACL line has only the commands that the scripts use, the
+// commands that run a script, and HELLO.
 func TestACLHoldsNoMore(t *testing.T) {
 	want := []string{"+eval", "+evalsha", "+hello"}
 	files, err := filepath.Glob("../lua/*.lua")
@@ -73,8 +73,7 @@ func TestACLHoldsNoMore(t *testing.T) {
 	}
 }
 
-// everyVerb uses all that there is of global and hybrid, and returns what went
-// wrong.
+// everyVerb uses every verb of global and hybrid, and returns the errors.
 func everyVerb(ctx context.Context, t *testing.T, rdb redis.UniversalClient, functions bool) (bad []error) {
 	t.Helper()
 	check := func(what string, err error) {
@@ -153,7 +152,7 @@ func everyVerb(ctx context.Context, t *testing.T, rdb redis.UniversalClient, fun
 	return bad
 }
 
-// refusals is what Redis has refused the user.
+// refusals returns the commands and keys that Redis has refused the user.
 func refusals(ctx context.Context, t *testing.T, admin *redis.Client) (list []string) {
 	t.Helper()
 	entries, err := admin.ACLLog(ctx, 100).Result()
@@ -177,7 +176,8 @@ func setUser(ctx context.Context, t *testing.T, admin *redis.Client, words []str
 	}
 }
 
-// The user of SECURITY.md can do all that the library does, and nothing else.
+// TestACL checks that the user of SECURITY.md can do everything that the library does, and
+// nothing else.
 func TestACL(t *testing.T) {
 	t.Parallel()
 	line, more, _ := aclOf(t)
@@ -213,7 +213,7 @@ func TestACL(t *testing.T) {
 	}
 }
 
-// So it is in a cluster.
+// TestACLInACluster checks in a cluster that the user can do everything that the library does.
 func TestACLInACluster(t *testing.T) {
 	t.Parallel()
 	line, functions, more := aclOf(t)
@@ -239,8 +239,8 @@ func TestACLInACluster(t *testing.T) {
 	}
 }
 
-// Without a right the user does not pass unseen: what is missing is an error in
-// global, an outage in hybrid.
+// TestACLThatLacksARight checks that a missing right is noticed: it is an error in global and an
+// outage in hybrid.
 func TestACLThatLacksARight(t *testing.T) {
 	t.Parallel()
 	line, _, _ := aclOf(t)

@@ -13,9 +13,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
-// A fleet that shares a queue forwards no faster than the queue leaks, whatever
-// comes, and about as fast while enough does. Most of what it admits under load
-// it takes from blocks of slots.
+// TestQueueOfAFleet checks that a fleet that shares a queue never forwards faster than the
+// queue leaks, and forwards about as fast while enough calls come. Under load it takes most
+// admitted units from blocks of slots.
 func TestQueueOfAFleet(t *testing.T) {
 	t.Parallel()
 	const rate, burst = 200, 400
@@ -59,12 +59,12 @@ func TestQueueOfAFleet(t *testing.T) {
 					for _, k := range []int{1, 2, 5, 20, 100} {
 						if j := i - k; j >= 0 {
 							if least := time.Duration(k)*time.Second/rate - 3*time.Millisecond; time.Duration(at-forwards[j]) < least {
-								t.Fatalf("%d units within %v, no sooner than %v", k+1, time.Duration(at-forwards[j]), least)
+								t.Fatalf("%d units within %v, want at least %v", k+1, time.Duration(at-forwards[j]), least)
 							}
 						}
 					}
 				}
-				last := time.Duration(forwards[len(forwards)-1]) // what is queued then goes until then
+				last := time.Duration(forwards[len(forwards)-1]) // the units queued at the end are forwarded until then
 				want := min(rate*last.Seconds(), rate*tc.load*span.Seconds())
 				if got := float64(len(forwards)); got < 0.9*want {
 					t.Errorf("%v forwards, want about %v", got, want)
@@ -85,8 +85,8 @@ func TestQueueOfAFleet(t *testing.T) {
 	}
 }
 
-// While Redis does not answer each process has its part of the queue, and
-// tells when that serves.
+// TestQueueInFallback checks that each process has its part of the queue while Redis does not
+// answer, and that Delay is the time until that part serves the call.
 func TestQueueInFallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)

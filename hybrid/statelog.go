@@ -70,17 +70,17 @@ func (s *stateLog) small(l *Limiter, n int64) {
 }
 
 const (
-	msgSmall     = "hybridlimit: the credit of a key is 0 units, so a key without a lease waits one round trip for Redis"
-	msgBroken    = "hybridlimit: Redis does not answer; deciding locally"
-	msgMended    = "hybridlimit: Redis answers again; back on the shared limit"
-	msgSwitch    = "hybridlimit: the limit was switched by hand"
-	msgLost      = "hybridlimit: Redis lost its state; telling it what this process knows"
-	msgOddSwitch = "hybridlimit: the fleet's switch is none that this version knows; deciding as usual"
-	msgRefuses   = "hybridlimit: Redis refuses the syncs of a slot; deciding its keys locally"
-	msgTakes     = "hybridlimit: Redis takes the syncs of a slot again; back on the shared limit"
-	msgRenamed   = "hybridlimit: another uses this process's identity in Redis (a write to its envelope, or a copy of this process); going on under a new one"
-	msgOverflow  = "hybridlimit: memory is full of keys that owe, and Redis does not answer; keys that find no room share an allowance, and Redis never hears of what it admits"
-	msgAlone     = "hybridlimit: the fleet's size is unknown; this process takes the whole limit (set HubConfig.FleetSize)"
+	msgSmall     = "hybridlimit: the credit of a key is 0 units, so a call for a key without a lease waits one round trip to Redis; the attribute why has the reason and the setting that changes it"
+	msgBroken    = "hybridlimit: Redis does not answer (check Redis and the network); its keys are decided locally, by each limiter's fallback"
+	msgMended    = "hybridlimit: Redis answers again; the shared limit holds for all keys again"
+	msgSwitch    = "hybridlimit: the limiter's switch was changed by hand; the attribute to names the switch that decides now"
+	msgLost      = "hybridlimit: Redis lost its state; this process tells Redis the last known state of its keys; if Redis was not restarted, wiped or failed over, check whether it evicts keys"
+	msgOddSwitch = "hybridlimit: the fleet's switch has a value that this version does not know, so the limiter ignores it; update this process"
+	msgRefuses   = "hybridlimit: Redis refuses the syncs of a slot; the keys of the slot are decided locally, by the fallback of their limiter; the attribute cause has the error"
+	msgTakes     = "hybridlimit: Redis applies the syncs of a slot again; the shared limit holds for the keys of the slot again"
+	msgRenamed   = "hybridlimit: another program or process uses this process's identity in Redis: it wrote to this process's envelope, or it is a copy of this process; this process continues under a new identity"
+	msgOverflow  = "hybridlimit: memory is full of keys that owe, and Redis does not answer; keys without room in memory share an allowance, whose units Redis never receives; raise MaxKeys, or stop made-up keys"
+	msgAlone     = "hybridlimit: the fleet's size is unknown, so this process uses the whole limit; set HubConfig.FleetSize"
 )
 
 // breaker logs a line when the hub falls back, which is when the first of its breakers opens. It logs another when

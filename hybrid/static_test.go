@@ -10,9 +10,10 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// What a key owes is paid also when its limit counts nothing by then: by SetLimit,
-// or by a limit that came with a call. The sync was sent under the new limit, whose
-// arithmetic divides by nothing: the process ended.
+// TestDebtUnderALimitThatCountsNothing checks that a key pays its owed units although its limit
+// counts nothing by then, because of SetLimit or of a limit that came with a call. In an earlier
+// version the sync was sent under the new limit, whose arithmetic divides by zero, and the process
+// ended.
 func TestDebtUnderALimitThatCountsNothing(t *testing.T) {
 	for name, limit := range map[string]hybridlimit.Limit{"blocked": hybridlimit.Blocked(), "unlimited": hybridlimit.Unlimited()} {
 		for how, change := range map[string]func(t *testing.T, l *hybrid.Limiter){

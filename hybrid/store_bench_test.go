@@ -11,16 +11,15 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// The stores that were tried: decision 0015. Each finds an entry as the common
-// path does; recency is noted in it, or, where a map stands beside the LRU, on
-// the slow path.
+// These stores were compared for decision 0015. Each finds an entry as the common path does.
+// Recency is noted in find or, if a map stands beside the LRU, on the slow path.
 
 type finder interface {
 	find(key string) *entry
 	add(e *entry)
 }
 
-// ours is what the limiter uses.
+// ours is the store that the limiter uses.
 type ours struct{ *store }
 
 func (s ours) find(key string) *entry { return s.get(key) }
@@ -95,8 +94,8 @@ var finders = []struct {
 	{"sync.Map+lru", func(keys int) finder { return newBeside(keys) }},
 }
 
-// BenchmarkFind is looking up a key, without a decision: one hot key, and keys
-// as they come in Zipf's order.
+// BenchmarkFind measures the lookup of a key without a decision, for one hot key and for keys
+// with a Zipf distribution.
 func BenchmarkFind(b *testing.B) {
 	const keys = 100_000
 	for _, f := range finders {
@@ -137,8 +136,8 @@ func BenchmarkFind(b *testing.B) {
 	}
 }
 
-// BenchmarkStoreMemory is bytes per key of 20 bytes at a million keys, entry
-// and name included.
+// BenchmarkStoreMemory measures the bytes per key of 20 bytes at a million keys, including the
+// entry and the name.
 func BenchmarkStoreMemory(b *testing.B) {
 	const keys = 1_000_000
 	for _, f := range finders {

@@ -15,11 +15,11 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
-// Keys in use survive a scan of keys that nobody uses twice as they do in a
-// plain golang-lru of the same size, although the common path notes no use,
-// and keys that owe are passed over: of ten calls one is for a key in use, by a
-// Zipf law so that the last of them are rarely asked for. On a real Redis: the
-// stand-in looks at all its keys whenever time has passed.
+// TestScanEvictsLikePlainLRU checks that keys in use survive a scan of keys that are used once
+// as they do in a plain golang-lru of the same size. This holds although the common path notes
+// no use, and keys that owe are not evicted. One of ten calls is for a key in use, with a Zipf
+// distribution, so some of these keys are rarely used. The test runs on a real Redis, because
+// miniredis looks at all its keys whenever time has passed.
 func TestScanEvictsLikePlainLRU(t *testing.T) {
 	for _, mode := range []Mode{ModeAuto, ModeStrict} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -72,10 +72,10 @@ func TestScanEvictsLikePlainLRU(t *testing.T) {
 			t.Logf("%d calls for a key in use: %d found it gone, %d in a plain LRU; %d keys found memory full of keys that owe",
 				calls, missed, missedInPlain, l.store.refused.Load())
 			if missedInPlain < calls/50 {
-				t.Errorf("a plain LRU lost %d of %d: the test tests nothing", missedInPlain, calls)
+				t.Errorf("a plain LRU lost %d of %d, so the test proves nothing", missedInPlain, calls)
 			}
-			// A use may be noted a tick late, and chance has its part in so
-			// few calls. With no use noted it is twice as many.
+			// A use may be noted a tick late, and so few calls leave room for chance.
+			// If no use were noted, the number would be twice as large.
 			if missed > missedInPlain+missedInPlain/2 {
 				t.Errorf("seed %d: keys in use were gone %d times, in a plain LRU %d times", seed, missed, missedInPlain)
 			}

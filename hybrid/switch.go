@@ -189,7 +189,7 @@ func (h *Hub) setFleetSwitch(ctx context.Context, limiter string, s Switch) (fla
 	err = h.aboutSwitch(ctx, limiter, func(ctx context.Context, key string) (err error) {
 		flag, err = h.runner.SetSwitch(ctx, key, int64(s), switchTTL)
 		if err == nil && flag.Switch != int64(s) {
-			err = fmt.Errorf("%w: set to %d, answered %d", wire.ErrReply, s, flag.Switch)
+			err = fmt.Errorf("%w: the switch was set to %d, but Redis answered %d", wire.ErrReply, s, flag.Switch)
 		}
 		return err
 	})
@@ -216,7 +216,7 @@ func (h *Hub) aboutSwitch(ctx context.Context, limiter string, ask func(ctx cont
 	case h.ctx.Err() != nil:
 		return hybridlimit.ErrClosed
 	}
-	return fmt.Errorf("hybrid: the switch of %q: %w: %w", limiter, hybridlimit.ErrUnavailable, err)
+	return fmt.Errorf("hybrid: switch of limiter %q: %w: %w", limiter, hybridlimit.ErrUnavailable, err)
 }
 
 // heardSwitch notes the fleet's switch as Redis reported it at now (µs of its time). The later of two settings

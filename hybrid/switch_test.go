@@ -17,7 +17,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// flip is SetSwitch where no error may come.
+// flip calls SetSwitch, which must not fail.
 func flip(t *testing.T, l *hybrid.Limiter, s hybrid.Switch) {
 	t.Helper()
 	if err := l.SetSwitch(s); err != nil {
@@ -40,7 +40,7 @@ func TestSwitchText(t *testing.T) {
 			t.Errorf("%v read back as %v, %v", s, got, err)
 		}
 	}
-	// What the gauge shows and Redis keeps, in this order.
+	// The gauge and Redis use the numbers of this order.
 	if got := strings.Join(names, " "); got != "normal shadow local_only allow_all deny_all" {
 		t.Errorf("switches: %s", got)
 	}
@@ -54,8 +54,8 @@ func TestSwitchText(t *testing.T) {
 	}
 }
 
-// Each switch decides from the next call on, also of a key whose word was
-// loaded for the common path, and so does taking it back.
+// TestSwitchTakesEffectAtOnce checks that a switch, and its removal, take effect with the next
+// call, also for a key with a budget for the common path.
 func TestSwitchTakesEffectAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -80,7 +80,7 @@ func TestSwitchTakesEffectAtOnce(t *testing.T) {
 			{hybrid.SwitchNormal, hybridlimit.SourceLease, true},
 		} {
 			warm()
-			if c.to == hybrid.SwitchShadow { // a lease is there at once
+			if c.to == hybrid.SwitchShadow { // so that a lease is there at once
 				flip(t, l, hybrid.SwitchNormal)
 				warm()
 			}
@@ -114,8 +114,8 @@ func TestSwitchTakesEffectAtOnce(t *testing.T) {
 	})
 }
 
-// SwitchAllowAll and SwitchDenyAll answer every verb that decides, count the
-// decisions and no units, and Redis does not hear of them.
+// TestSwitchedVerbs checks that SwitchAllowAll and SwitchDenyAll answer every verb that decides.
+// They count the decisions and no units, and tell Redis nothing.
 func TestSwitchedVerbs(t *testing.T) {
 	for _, to := range []hybrid.Switch{hybrid.SwitchAllowAll, hybrid.SwitchDenyAll} {
 		for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeExact} {
@@ -171,7 +171,7 @@ func TestSwitchedVerbs(t *testing.T) {
 					cancel()
 					res, err = l.Peek(ctx, "k")
 					check("Peek", 0, res, err)
-					if allowed { // nothing was counted that could be charged or given back
+					if allowed { // nothing was counted, so there is nothing to charge or give back
 						res, err = l.Charge(ctx, "k", 3)
 						check("Charge", 3, res, err)
 						res, err = l.Refund(ctx, "k", 1)
@@ -200,8 +200,8 @@ func TestSwitchedVerbs(t *testing.T) {
 	}
 }
 
-// A shadow switch denies nobody and counts, as Config.Shadow does; the call
-// says what would have been.
+// TestSwitchShadow checks that SwitchShadow denies no call and counts, as Config.Shadow does.
+// Result.Shadowed reports the denial that would have been.
 func TestSwitchShadow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := redistest.NewBubble(t).Client(nil)
@@ -224,7 +224,7 @@ func TestSwitchShadow(t *testing.T) {
 	})
 }
 
-// opsOf is how many keys limiters have synced or asked for.
+// opsOf returns the number of ops of the limiters' hubs.
 func opsOf(ls ...*hybrid.Limiter) (ops uint64) {
 	for _, l := range ls {
 		ops += l.Hub().Stats().Ops
@@ -232,8 +232,9 @@ func opsOf(ls ...*hybrid.Limiter) (ops uint64) {
 	return ops
 }
 
-// SwitchLocalOnly decides by the process's share, warm; Redis hears of nothing
-// until it is taken back, and of all of it then: to the unit.
+// TestSwitchLocalOnly checks that SwitchLocalOnly decides by the process's share, which starts
+// from the last known state. Redis is told nothing until the switch is taken back. Then it is
+// told every unit.
 func TestSwitchLocalOnly(t *testing.T) {
 	for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict, hybrid.ModeDeferred, hybrid.ModeExact} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -263,8 +264,8 @@ func TestSwitchLocalOnly(t *testing.T) {
 					}
 				}
 				time.Sleep(10 * time.Second)
-				// Half of what Redis had when it was last asked; who asks for
-				// each call keeps no such view.
+				// Half of the units that Redis had at its last answer. ModeExact, which
+				// asks for each call, keeps no such view.
 				most := (100 - spent + 1) / 2
 				if mode == hybrid.ModeExact {
 					most = 50
@@ -290,7 +291,7 @@ func TestSwitchLocalOnly(t *testing.T) {
 					t.Errorf("Redis debited %d, want %d and %d", now, spent, got)
 				}
 				if res := ask(t, ls[1], "k", max(1, 100-spent-got+1)); res.Allowed {
-					t.Errorf("another process, of more than is left: %+v", res)
+					t.Errorf("another process was admitted for more units than are left: %+v", res)
 				}
 				shutdown(t, ls...)
 				if n := debited(t, rdb, "api", "k"); n != balance(t, ls[0].Stats())+balance(t, ls[1].Stats()) {
@@ -301,8 +302,8 @@ func TestSwitchLocalOnly(t *testing.T) {
 	}
 }
 
-// What a stretch of SwitchLocalOnly had back by its end is forgiven, as after an
-// outage, and a key that nobody comes for is settled too.
+// TestSwitchLocalOnlyForgivesWhatRefilled checks that units that refilled before the end of
+// SwitchLocalOnly are forgiven, as after an outage. A key without further calls is settled too.
 func TestSwitchLocalOnlyForgivesWhatRefilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -324,7 +325,8 @@ func TestSwitchLocalOnlyForgivesWhatRefilled(t *testing.T) {
 	})
 }
 
-// Shutdown pays what SwitchLocalOnly left owed: there is nobody else to do it.
+// TestSwitchLocalOnlyShutdownPays checks that Shutdown pays the units that SwitchLocalOnly left
+// owed, because no later sync does.
 func TestSwitchLocalOnlyShutdownPays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -344,8 +346,8 @@ func TestSwitchLocalOnlyShutdownPays(t *testing.T) {
 	})
 }
 
-// A call that waits for Redis when the switch comes waits for MaxWait at most,
-// and what was sent is still settled.
+// TestSwitchWhileWaiting checks a call that waits for Redis when the switch is set. It waits at
+// most for MaxWait, and its sync is still settled.
 func TestSwitchWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -376,7 +378,8 @@ func TestSwitchWhileWaiting(t *testing.T) {
 	})
 }
 
-// AllowAll and DenyAll are local: they make no entries, and allocate nothing.
+// TestSwitchIsCheap checks that SwitchAllowAll and SwitchDenyAll are local: they make no entries
+// and allocate nothing.
 func TestSwitchIsCheap(t *testing.T) {
 	srvless := redistest.Client(t, "127.0.0.1:1", oneDial)
 	l := newLimiter(t, srvless, still(100), hybrid.Config{})
@@ -396,8 +399,8 @@ func TestSwitchIsCheap(t *testing.T) {
 	}
 }
 
-// Under SwitchLocalOnly, as in an outage, a key whose share is full again can be
-// forgotten: a memory that is full of such keys has room for others.
+// TestMemoryHasRoomWithoutRedis checks that a key whose share is full again can be forgotten
+// under SwitchLocalOnly, as in an outage. So a memory full of such keys has room for others.
 func TestMemoryHasRoomWithoutRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -418,8 +421,8 @@ func TestMemoryHasRoomWithoutRedis(t *testing.T) {
 	})
 }
 
-// Switches change under load, over a slow link, in every order: no unit is in
-// nobody's books, and Redis is told of all that was admitted.
+// TestSwitchesUnderLoad changes the switch under load, over a slow link, in random order. Every
+// unit must be accounted for, and Redis must be told of every admitted unit.
 func TestSwitchesUnderLoad(t *testing.T) {
 	for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict, hybrid.ModeDeferred, hybrid.ModeExact} {
 		t.Run(mode.String(), func(t *testing.T) {

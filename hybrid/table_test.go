@@ -14,7 +14,7 @@ import (
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
-// hubOnly is a limiter that has no more than what evicting takes.
+// hubOnly is a limiter with only the fields that an eviction needs.
 var hubOnly = func() *Limiter {
 	br, err := circuit.New(breaker.Config{})
 	if err != nil {
@@ -23,7 +23,8 @@ var hubOnly = func() *Limiter {
 	return &Limiter{hub: &Hub{engine: ratesync.New(ratesync.Config{Names: lua.Names{Tags: 1}}), breakers: []*circuit.Breaker{br}}}
 }()
 
-// A table does what a map does, however full, and with hashes that collide.
+// TestTableIsAMap checks that a table does the same as a map, however full it is, and with
+// hashes that collide.
 func TestTableIsAMap(t *testing.T) {
 	for _, bits := range []int{1, 3, 64} { // of the hash that differ
 		for _, size := range []int{4, 16, 100} {
@@ -59,13 +60,13 @@ func TestTableIsAMap(t *testing.T) {
 					t.Errorf("grown: entry %d: %v, want it there: %t", i, got, has[i])
 				}
 			}
-			table.remove(hashes[0], &entry{}) // one that is not there
+			table.remove(hashes[0], &entry{}) // an entry that is not in the table
 		}
 	}
 }
 
-// Who looks without a lock gets the key's own entry or none, whatever happens
-// meanwhile, and finds one that nobody touches but for a moment.
+// TestStoreWhileItChanges checks that a lookup without a lock returns the key's own entry or
+// none, whatever happens meanwhile. It misses an unchanged entry only for a moment.
 func TestStoreWhileItChanges(t *testing.T) {
 	const keys, max = 400, 256
 	s := newStore(max, func() {})
@@ -108,7 +109,7 @@ func TestStoreWhileItChanges(t *testing.T) {
 				if got, _ := s.add(e, 0); got == nil || got.name != e.name {
 					t.Errorf("added %q, got %v", e.name, got)
 				}
-				for i := range 20 { // in use: not the least recently used
+				for i := range 20 { // in use, so not the least recently used
 					if s.lookup(made[i].name) != made[i] {
 						t.Errorf("%q is gone", made[i].name)
 					}
@@ -136,7 +137,7 @@ func TestStoreWhileItChanges(t *testing.T) {
 	}
 }
 
-// Probes are short up to the last key that fits.
+// TestProbesAreShort checks that probes stay short up to the last key that fits.
 func TestProbesAreShort(t *testing.T) {
 	const keys = 20_000
 	s := newStore(keys, func() {})

@@ -50,7 +50,8 @@ func TestErrorTypes(t *testing.T) {
 	}
 }
 
-// What a client of one server sends to is told; a socket has no port.
+// TestServerOfSpans checks the attributes of the server of a client with one server. A Unix socket
+// has no port. A cluster has no such attributes.
 func TestServerOfSpans(t *testing.T) {
 	for addr, want := range map[string]string{
 		"cache.internal:6380":   "db.namespace=3 server.address=cache.internal server.port=6380 ",

@@ -36,7 +36,7 @@ type span struct {
 	to   *tracers
 	name string
 	kind trace.SpanKind
-	// parent is the span that ctx had; nil: none of ours.
+	// parent is the span in ctx; nil: ctx has no span of this provider.
 	parent *span
 	attrs  map[attribute.Key]attribute.Value
 	errs   []error
@@ -73,7 +73,7 @@ func (s *span) End(...trace.SpanEndOption) {
 	s.to.ended = append(s.to.ended, s)
 }
 
-// take is the spans that ended since the last take.
+// take returns the spans that ended since the last take.
 func (p *tracers) take() []*span {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -131,7 +131,8 @@ func TestSpans(t *testing.T) {
 	})
 }
 
-// An exact call is within its caller's span, and says as much as a sync does.
+// TestSpansOfExactCalls checks that the span of an exact call is a child of its caller's span and
+// has the attributes of a sync's span.
 func TestSpansOfExactCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, p := redistest.NewBubble(t), &tracers{}

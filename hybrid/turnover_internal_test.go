@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Words are good for as long as it takes a 64th of the keys to come, and those
-// that were good for longer end when keys come faster.
+// TestRecencyLagsByAPartOfTheTurnover checks that budgets are valid for the time in which a 64th
+// of the keys come. Budgets with a longer validity end when keys come faster.
 func TestRecencyLagsByAPartOfTheTurnover(t *testing.T) {
 	voids := 0
 	s := newStore(6400, func() { voids++ })
@@ -31,7 +31,7 @@ func TestRecencyLagsByAPartOfTheTurnover(t *testing.T) {
 	if lag() != 100*time.Millisecond || voids != 1 {
 		t.Errorf("%v, %d voids: want 0.1 s and 1", lag(), voids)
 	}
-	now += int64(30 * time.Second) // nobody came
+	now += int64(30 * time.Second) // no key came
 	if lag() != 30*time.Second {
 		t.Errorf("%v after half a minute of quiet", lag())
 	}

@@ -14,8 +14,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// A share below one unit is saved up until it is one, under several limits as
-// under one. It had started anew with every call that was denied.
+// TestAllowAllSavesUpAShare checks that a share below one unit is saved up until it is one unit,
+// under several limits as under one. In an earlier version it started anew with every denied
+// call.
 func TestAllowAllSavesUpAShare(t *testing.T) {
 	for name, call := range map[string]func(*testing.T, *hybrid.Limiter) (hybridlimit.Result, error){
 		"AllowN": func(t *testing.T, l *hybrid.Limiter) (hybridlimit.Result, error) {
@@ -46,8 +47,9 @@ func TestAllowAllSavesUpAShare(t *testing.T) {
 	}
 }
 
-// A shadow limit that Redis refuses, or that has no memory, lets nobody around
-// the others, and stops nobody. Both had happened.
+// TestAllowAllShadowRefused checks a shadow limit under which Redis denies a call, or which has no
+// room in memory. The call must still meet the other limits, and the shadow limit must not deny
+// it. An earlier version had both faults.
 func TestAllowAllShadowRefused(t *testing.T) {
 	t.Run("by Redis, again and again", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -55,7 +57,7 @@ func TestAllowAllShadowRefused(t *testing.T) {
 			link := b.Link()
 			h := newHub(t, link.Client(nil), hybrid.HubConfig{})
 			real := add(t, h, still(1000), hybrid.Config{Name: "real"})
-			// A unit is back before the answer that there is none.
+			// A unit is refilled before the answer comes that there is none.
 			shadow := add(t, h, hybridlimit.TokenBucket(1000, time.Second, 1), hybrid.Config{Name: "shadow", Mode: hybrid.ModeStrict, Shadow: true})
 			rival := newLimiter(t, b.Client(nil), hybridlimit.TokenBucket(1000, time.Second, 1), hybrid.Config{Name: "shadow", Mode: hybrid.ModeExact})
 			time.Sleep(2300 * time.Millisecond)
@@ -112,8 +114,8 @@ func TestAllowAllShadowRefused(t *testing.T) {
 	})
 }
 
-// That a shadow limit would have denied is said whichever limit the result is
-// of.
+// TestAllowAllSaysShadowed checks that Shadowed reports the denial of a shadow limit, whichever
+// limit the Result is of.
 func TestAllowAllSaysShadowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -130,7 +132,7 @@ func TestAllowAllSaysShadowed(t *testing.T) {
 	})
 }
 
-// A Subject that does not always say the same must not deadlock.
+// TestAllowAllFickleSubject checks that a Subject with changing results causes no deadlock.
 func TestAllowAllFickleSubject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -148,8 +150,9 @@ func TestAllowAllFickleSubject(t *testing.T) {
 	})
 }
 
-// SetLimit leaves keys alone that LimitFor gives a limit, also where that was
-// the limiter's. Such a key had followed SetLimit until it was evicted.
+// TestSetLimitLeavesLimitForAlone checks that SetLimit does not change keys with a limit from
+// LimitFor, also if that limit was equal to the limiter's. In an earlier version such a key
+// followed SetLimit until it was evicted.
 func TestSetLimitLeavesLimitForAlone(t *testing.T) {
 	inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
 		l := newLimiter(t, b.Client(nil), still(10), hybrid.Config{Mode: mode, LimitFor: func(string) hybridlimit.Limit { return still(10) }})
@@ -167,8 +170,8 @@ func TestSetLimitLeavesLimitForAlone(t *testing.T) {
 	})
 }
 
-// In fallback nobody gets more than the burst of the limit that is asked,
-// though FallbackFloor is above it.
+// TestFallbackFloorOfASmallerLimit checks that a key gets at most the burst of its limit from the
+// fallback, although FallbackFloor is above that burst.
 func TestFallbackFloorOfASmallerLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -187,7 +190,8 @@ func TestFallbackFloorOfASmallerLimit(t *testing.T) {
 	})
 }
 
-// Whatever is charged, the books stay right, and so do other keys' syncs.
+// TestChargeBeyondAllBounds checks that a charge of any size keeps the counters right, and the
+// syncs of other keys.
 func TestChargeBeyondAllBounds(t *testing.T) {
 	inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
 		l := newLimiter(t, b.Client(nil), still(10), hybrid.Config{Mode: mode, Subject: func(string) string { return "one" }})

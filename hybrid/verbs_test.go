@@ -16,8 +16,8 @@ func inEachMode(t *testing.T, run func(*testing.T, *redistest.Bubble, hybrid.Mod
 	inModes(t, modes, run)
 }
 
-// inModes runs modes beside each other: what is in virtual time does not mind a
-// busy machine.
+// inModes runs the modes in parallel, because a busy machine does not disturb tests in virtual
+// time.
 func inModes(t *testing.T, modes []hybrid.Mode, run func(*testing.T, *redistest.Bubble, hybrid.Mode)) {
 	for _, mode := range modes {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -37,7 +37,7 @@ func must(t *testing.T) func(hybridlimit.Result, error) hybridlimit.Result {
 	}
 }
 
-// However it is asked for, no more is had than there is, and all of it.
+// TestAllowAtMost checks that AllowAtMost takes all units of the limit, and no more.
 func TestAllowAtMost(t *testing.T) {
 	inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
 		rdb := b.Client(nil)
@@ -60,8 +60,8 @@ func TestAllowAtMost(t *testing.T) {
 	})
 }
 
-// Where Redis decides, one message brings all that there is. It used to bring
-// one unit.
+// TestAllowAtMostAsksOnce checks that one message takes all units that are left, if Redis decides.
+// In an earlier version it took one unit.
 func TestAllowAtMostAsksOnce(t *testing.T) {
 	for _, tc := range []struct {
 		mode  hybrid.Mode
@@ -89,8 +89,8 @@ func TestAllowAtMostAsksOnce(t *testing.T) {
 	}
 }
 
-// A shadow limit withholds nothing here either, and counts what there was. It
-// granted a part.
+// TestAllowAtMostShadow checks that a shadow limit grants all requested units, and counts only the
+// units that were left. In an earlier version it granted a part.
 func TestAllowAtMostShadow(t *testing.T) {
 	inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
 		l := newLimiter(t, b.Client(nil), still(5), hybrid.Config{Mode: mode, Shadow: true})
@@ -112,7 +112,7 @@ func TestAllowAtMostShadow(t *testing.T) {
 	})
 }
 
-// A peek consumes nothing, and says what a call would be told.
+// TestPeek checks that Peek consumes nothing and returns the answer that a call would get.
 func TestPeek(t *testing.T) {
 	inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
 		l := newLimiter(t, b.Client(nil), still(5), hybrid.Config{Mode: mode})
@@ -148,7 +148,8 @@ func TestPeekWithoutRedis(t *testing.T) {
 	})
 }
 
-// A charge is debited whatever is left, to the unit, and denies what follows.
+// TestCharge checks that a charge is debited in full, whatever is left, and that later calls are
+// denied.
 func TestCharge(t *testing.T) {
 	inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
 		rdb := b.Client(nil)
@@ -172,13 +173,13 @@ func TestCharge(t *testing.T) {
 	})
 }
 
-// The limit changes under a key that has been used: what was used stays used,
-// for every process that hears of it, at once.
+// TestSetLimit changes the limit of a key that has been used. Used units must stay used, from the
+// next call on.
 func TestSetLimit(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		limit hybridlimit.Limit
-		more  int64 // can be had afterwards
+		more  int64 // units available afterwards
 	}{
 		{"raised", still(200), 40},
 		{"lowered, and capped", still(30), 30},
@@ -203,7 +204,7 @@ func TestSetLimit(t *testing.T) {
 					time.Sleep(10 * time.Millisecond)
 				}
 				if s := l.Stats(); got > tc.more || got+s.Expired+s.Held < tc.more {
-					t.Errorf("%d units could be had, want %d; %+v", got, tc.more, s)
+					t.Errorf("%d units were admitted, want %d; %+v", got, tc.more, s)
 				}
 			})
 		})
@@ -241,8 +242,8 @@ func TestSetLimitRefuses(t *testing.T) {
 	})
 }
 
-// The plan comes with the call: a better one lets more through, and none is a
-// refill.
+// TestAllowLimit checks limits that come with a call: a larger limit admits more, and a change of
+// the limit refills nothing.
 func TestAllowLimit(t *testing.T) {
 	inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
 		l := newLimiter(t, b.Client(nil), still(5), hybrid.Config{Mode: mode, Overshoot: map[bool]float64{true: -1}[mode == hybrid.ModeAuto]})
@@ -257,7 +258,7 @@ func TestAllowLimit(t *testing.T) {
 		}
 		gold, plain := still(20), still(10)
 		if !allow(gold, 15) || allow(gold, 6) || allow(plain, 6) || !allow(plain, 5) || allow(gold, 1) {
-			t.Error("of 20 units under the better plan, 15 and then 5 can be had, whatever plan is named")
+			t.Error("want 15 and then 5 units of the larger limit's 20, whichever limit a call has")
 		}
 		if res := ask(t, l, "k", 1); res.Allowed || res.Limit != 5 {
 			t.Errorf("under its own limit: %+v", res)

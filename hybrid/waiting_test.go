@@ -13,8 +13,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// hung is a limiter whose Redis has stopped answering just now, with the
-// breaker still closed.
+// hung returns a limiter whose Redis has just stopped answering, while the breaker is still
+// closed.
 func hung(t *testing.T, cfg hybrid.Config) (*hybrid.Limiter, *redistest.MemLink) {
 	t.Helper()
 	link := redistest.NewBubble(t).Link()
@@ -63,8 +63,8 @@ func TestMaxWaitIsExact(t *testing.T) {
 	}
 }
 
-// Once Redis has been silent for MaxWait, the next caller need not find out
-// the same again. Another key, in another slot, may.
+// TestSecondCallerDoesNotWait checks that the next caller does not wait after Redis has been
+// silent for MaxWait. A call for a key in another slot may wait.
 func TestSecondCallerDoesNotWait(t *testing.T) {
 	for mode, source := range map[hybrid.Mode]hybridlimit.Source{
 		hybrid.ModeAuto: hybridlimit.SourceFallback, hybrid.ModeStrict: hybridlimit.SourceTimeout,
@@ -75,7 +75,7 @@ func TestSecondCallerDoesNotWait(t *testing.T) {
 				if _, took := timed(t, l, "k"); took != 20*time.Millisecond {
 					t.Fatalf("the first call took %v", took)
 				}
-				time.Sleep(time.Nanosecond) // longer than MaxWait, not as long
+				time.Sleep(time.Nanosecond) // Redis was silent for longer than MaxWait, not for exactly MaxWait
 				for range 10 {
 					if res, took := timed(t, l, "k"); took != 0 || res.Source != source {
 						t.Errorf("the next call took %v: %+v", took, res)
@@ -113,11 +113,11 @@ func TestContextEndsTheWait(t *testing.T) {
 					t.Errorf("a ctx that had ended: %+v, %v", res, err)
 				}
 				if s := l.Stats(); s.Admitted != 0 || s.Owed != 0 || s.Breaker != 0 {
-					t.Errorf("calls that left were charged, or held against Redis: %+v", s)
+					t.Errorf("calls that left were charged, or counted as failures of Redis: %+v", s)
 				}
 
-				// Redis grants what was asked for when the op left, to whoever
-				// comes next, and counts what nobody used.
+				// Redis grants the units that were asked for when the op was sent. The
+				// next caller gets them, and unused units are counted.
 				time.Sleep(5 * time.Second)
 				shutdown(t, l)
 				s := l.Stats()
@@ -135,7 +135,7 @@ func TestWaitersShareASync(t *testing.T) {
 		link := b.Link()
 		l := newLimiter(t, link.Client(nil), still(1000), hybrid.Config{MaxWait: time.Second})
 		link.Latency(5*time.Millisecond, 5*time.Millisecond)
-		time.Sleep(500 * time.Millisecond) // the first heartbeat has come and gone
+		time.Sleep(500 * time.Millisecond) // the first heartbeat is over
 		before := link.Count("EVALSHA").Seen
 		start := time.Now()
 		var wg sync.WaitGroup

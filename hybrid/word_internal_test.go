@@ -17,8 +17,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// A word is good for seconds. What makes its units worth nothing ends it at
-// once, or, where only time does, within two ticks.
+// TestWhatEndsCredit checks the end of a credit budget, which is valid for seconds. An event that
+// makes its units worthless ends it at once. If only time makes them worthless, it ends within two
+// ticks.
 func TestWhatEndsCredit(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -56,7 +57,7 @@ func TestWhatEndsCredit(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := redistest.NewBubble(t)
 				link := b.Link()
-				// No sync comes in between: nothing else takes the word back.
+				// No sync comes in between, so nothing else takes the budget back.
 				l, err := New(link.Client(nil), hybridlimit.PerSecond(1000), Config{
 					Name: "api", Mode: ModeDeferred, SyncInterval: time.Minute, SyncEvery: 1000,
 					Hub: HubConfig{Logger: slog.New(slog.DiscardHandler)},
@@ -79,26 +80,26 @@ func TestWhatEndsCredit(t *testing.T) {
 					return account.KindOf(w) == account.CreditBudget && !account.Over(w, l.hub.clock.Epoch())
 				}
 				if !good() {
-					t.Fatalf("the key has no word of credit: %x", e.word.Load())
+					t.Fatalf("the key has no credit budget: %x", e.word.Load())
 				}
 				time.Sleep(100 * time.Millisecond)
 				if !good() {
-					t.Fatal("it was good for less than 0.1 s")
+					t.Fatal("the budget was valid for less than 0.1 s")
 				}
 				tc.do(t, l, link)
 				for end := time.Now().Add(tc.in); time.Now().Before(end); time.Sleep(tick) {
-					l.hub.clock.Stamp() // somebody is on the slow path: the ticker goes on
+					l.hub.clock.Stamp() // a call on the slow path keeps the ticker running
 				}
 				if good() {
-					t.Errorf("it is good %v later", tc.in)
+					t.Errorf("the budget is still valid %v later", tc.in)
 				}
 			})
 		})
 	}
 }
 
-// A word is good from the epoch that it was stamped with to its last, however
-// the epochs come round, and in no other for half of them.
+// TestAWordIsGoodUntilItsEpoch checks that a budget is valid from the epoch of its stamp to its last
+// epoch, although the epochs wrap around. For half of the epochs after that it is past.
 func TestAWordIsGoodUntilItsEpoch(t *testing.T) {
 	const round = 1 << clock.EpochBits
 	for _, at := range []uint64{1, 1000, round - 3, round - 1, round, 5*round - 2, math.MaxUint64 - 1} {

@@ -93,7 +93,7 @@ type part struct {
 // partsOf checks the asks and sorts them in the order of the locks.
 func partsOf(ctx context.Context, asks []joint) ([]*part, error) {
 	if len(asks) == 0 {
-		return nil, fmt.Errorf("local: AllowAll: %w: no limit is asked", hybridlimit.ErrInvalid)
+		return nil, fmt.Errorf("local: AllowAll: %w: asks is empty, but needs at least one ask", hybridlimit.ErrInvalid)
 	}
 	var parts []*part
 	for i, a := range asks {
@@ -107,7 +107,7 @@ func partsOf(ctx context.Context, asks []joint) ([]*part, error) {
 			continue
 		}
 		if parts[same].N += a.N; parts[same].N < 0 {
-			return nil, fmt.Errorf("local: AllowAll: asks[%d]: %w: %d units of one key and more", i, hybridlimit.ErrCost, a.N)
+			return nil, fmt.Errorf("local: AllowAll: asks[%d]: %w: with these %d units, the sum for the key exceeds the range of int64", i, hybridlimit.ErrCost, a.N)
 		}
 	}
 	slices.SortFunc(parts, func(p, q *part) int {

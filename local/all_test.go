@@ -158,7 +158,7 @@ func TestAllowAllRefuses(t *testing.T) {
 		want error
 		says string
 	}{
-		"nothing":       {nil, hybridlimit.ErrInvalid, "no limit is asked"},
+		"nothing":       {nil, hybridlimit.ErrInvalid, "asks is empty, but needs at least one ask"},
 		"nobody":        {[]hybridlimit.Ask{{Limiter: user, Key: "k", N: 1}, {Key: "k", N: 1}}, hybridlimit.ErrInvalid, "asks[1].Limiter (<nil>) must not be nil"},
 		"no cost":       {[]hybridlimit.Ask{{Limiter: user, Key: "j", N: 1}, {Limiter: user, Key: "k", N: 0}}, hybridlimit.ErrCost, "asks[1]"},
 		"no key":        {[]hybridlimit.Ask{{Limiter: user, Key: "", N: 1}}, hybridlimit.ErrEmptyKey, "asks[0]"},

@@ -70,7 +70,7 @@ func newLimiter(limit hybridlimit.Limit, cfg Config, shards int, start time.Time
 			room++
 		}
 		if err := l.shards[i].open(room, base); err != nil {
-			return nil, fmt.Errorf("local: shard of %d keys: %w", room, err)
+			return nil, fmt.Errorf("local: cannot make a shard of %d keys: %w", room, err)
 		}
 	}
 	return l, nil

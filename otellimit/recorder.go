@@ -62,7 +62,7 @@ func NewRecorder(cfg Config) (*Recorder, error) {
 	r.decisions, errs[0] = m.Int64ObservableCounter("rate_limiting.decisions", metric.WithUnit("{request}"),
 		metric.WithDescription("Decisions by policy, result and source."))
 	r.failures, errs[1] = m.Int64ObservableCounter("rate_limiting.errors", metric.WithUnit("{request}"),
-		metric.WithDescription("Calls that could not be decided, or only by the fallback: bad input, a context that ended, Redis unavailable."))
+		metric.WithDescription("Calls that were not decided, or only by the fallback: invalid input, an ended context, Redis unavailable."))
 	r.keys, errs[2] = m.Int64ObservableGauge("rate_limiting.keys", metric.WithUnit("{key}"),
 		metric.WithDescription("Keys in memory."))
 	r.evictions, errs[3] = m.Int64ObservableCounter("rate_limiting.evictions", metric.WithUnit("{key}"),
@@ -70,7 +70,7 @@ func NewRecorder(cfg Config) (*Recorder, error) {
 	made := []metric.Observable{r.decisions, r.failures, r.keys, r.evictions}
 	if cfg.Durations {
 		r.duration, errs[4] = m.Float64Histogram("rate_limiting.decision.duration", metric.WithUnit("s"),
-			metric.WithDescription("Time that a decision took."), metric.WithExplicitBucketBoundaries(durationBounds...))
+			metric.WithDescription("Time to decide a call."), metric.WithExplicitBucketBoundaries(durationBounds...))
 	}
 	err := cmp.Or(errs[0], errs[1], errs[2], errs[3], errs[4])
 	if err == nil {

@@ -12,7 +12,7 @@ import (
 // errStale is the error of a batch that met another process's batch under this
 // process's identity: Redis holds a later batch, or has seen the sequence number
 // before this process sent it.
-var errStale = errors.New("ratesync: Redis holds a batch of this process's identity that it did not send")
+var errStale = errors.New("ratesync: Redis holds a batch under this process's identity that this process did not send")
 
 // refusedRow is the number of consecutive refused batches that make a tag
 // Refusing.

@@ -103,8 +103,8 @@ func TestKillAndRecovery(t *testing.T) {
 			t.Errorf("over both lives of Redis: %+v", b)
 		}
 		for _, want := range []string{
-			"Redis is killed", "Processes 1–4: Redis does not answer; deciding locally; fallback share 1/4",
-			"Redis is back, with nothing in it", "back on the shared limit", " units: the fleet has told Redis what it had lost",
+			"Redis is killed", "Processes 1–4: Redis does not answer (check Redis and the network); its keys are decided locally, by each limiter's fallback; fallback share 1/4",
+			"Redis is back, with nothing in it", "the shared limit holds for all keys again", " units: the fleet has told Redis what it had lost",
 		} {
 			if !f.told(want) {
 				t.Errorf("the log lacks %q:\n%v", want, f.log.all())

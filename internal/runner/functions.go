@@ -70,7 +70,7 @@ func loadLibrary(ctx context.Context, send process) error {
 	if err == nil || redis.HasErrorPrefix(err, "Library '"+lua.Library.Name+"' already exists") {
 		return nil
 	}
-	return fmt.Errorf("hybridlimit: FUNCTION LOAD, which Config.Functions needs: %w", err)
+	return fmt.Errorf("hybridlimit: FUNCTION LOAD failed, and Config.Functions needs it: %w", err)
 }
 
 // process sends a command.

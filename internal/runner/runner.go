@@ -215,7 +215,7 @@ func (r *Runner) send(ctx context.Context, script lua.Script, function string, k
 	}
 	raw, err := call()
 	if errors.Is(err, redis.Nil) { // the scripts never answer nil
-		err = fmt.Errorf("%w: nothing", wire.ErrReply)
+		err = fmt.Errorf("%w: nil instead of a value", wire.ErrReply)
 	}
 	return raw, err
 }

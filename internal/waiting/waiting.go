@@ -49,9 +49,9 @@ func (c Caller) Wait(ctx context.Context, book Book) (hybridlimit.Result, error)
 		}
 		switch {
 		case wait == hybridlimit.Never:
-			err = fmt.Errorf("%s: %d units of %q: %w (%d)", c.Package, c.N, c.Key, hybridlimit.ErrExceedsBurst, res.Limit)
+			err = fmt.Errorf("%s: cost %d of key %q: %w (%d)", c.Package, c.N, c.Key, hybridlimit.ErrExceedsBurst, res.Limit)
 		case wait >= left:
-			err = fmt.Errorf("%s: %v until %d units of %q can be had: %w", c.Package, wait, c.N, c.Key, context.DeadlineExceeded)
+			err = fmt.Errorf("%s: it takes %v until %d units of key %q are available: %w", c.Package, wait, c.N, c.Key, context.DeadlineExceeded)
 		default:
 			err = Sleep(ctx, c.Done, wait)
 		}

@@ -90,7 +90,7 @@ func TestWaitAsksNothingInVain(t *testing.T) {
 	book = func(time.Duration) (hybridlimit.Result, func(context.Context) error, error) {
 		return hybridlimit.Result{RetryAfter: hybridlimit.Never, Limit: 5}, nil, nil
 	}
-	if _, err := (waiting.Caller{Package: "p", Key: "k", N: 7}).Wait(context.Background(), book); !strings.HasPrefix(err.Error(), `p: 7 units of "k": `) {
+	if _, err := (waiting.Caller{Package: "p", Key: "k", N: 7}).Wait(context.Background(), book); !strings.HasPrefix(err.Error(), `p: cost 7 of key "k": `) {
 		t.Error(err)
 	}
 }

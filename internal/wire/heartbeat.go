@@ -79,12 +79,12 @@ func DecodeSwitch(raw any) (Flag, error) {
 func naturals(raw any, n int, what string) ([]int64, error) {
 	list, ok := raw.([]any)
 	if !ok || len(list) != n {
-		return nil, fmt.Errorf("%w: %s answered with a %T of %d", ErrReply, what, raw, len(list))
+		return nil, fmt.Errorf("%w: the answer to %s is a %T of %d elements", ErrReply, what, raw, len(list))
 	}
 	out := make([]int64, n)
 	for i := range out {
 		if out[i], ok = list[i].(int64); !ok || out[i] < 0 || out[i] > maxReply {
-			return nil, fmt.Errorf("%w: element %d of a %s's answer is %v", ErrReply, i, what, list[i])
+			return nil, fmt.Errorf("%w: element %d of the answer to %s is %v", ErrReply, i, what, list[i])
 		}
 	}
 	return out, nil

@@ -45,13 +45,13 @@ func EncodeHistory(key string, limit hybridlimit.Limit, after int64, most int) (
 func DecodeHistory(raw any) (Page, error) {
 	list, ok := raw.([]any)
 	if !ok || len(list) < historyHead || (len(list)-historyHead)%historyEach != 0 || list[0] != any(int64(1)) {
-		return Page{}, fmt.Errorf("%w: no history in a %T", ErrReply, raw)
+		return Page{}, fmt.Errorf("%w: a %T that is not a history", ErrReply, raw)
 	}
 	now, ok1 := list[1].(int64)
 	left, ok2 := list[2].(int64)
 	p := Page{Now: now, Left: left, Log: make([]Admission, 0, len(list)/historyEach-1)}
 	if !ok1 || !ok2 || left < int64(cap(p.Log)) || left > maxReply {
-		return Page{}, fmt.Errorf("%w: head of a history is %v", ErrReply, list[:historyHead])
+		return Page{}, fmt.Errorf("%w: the head %v of a history is invalid", ErrReply, list[:historyHead])
 	}
 	for i := historyHead; i < len(list); i += historyEach {
 		at, ok1 := list[i].(int64)
@@ -59,7 +59,7 @@ func DecodeHistory(raw any) (Page, error) {
 		id, ok3 := list[i+2].(string)
 		id, err := url.QueryUnescape(id)
 		if !ok1 || !ok2 || !ok3 || err != nil || units < 1 {
-			return Page{}, fmt.Errorf("%w: entry %d of a history", ErrReply, len(p.Log))
+			return Page{}, fmt.Errorf("%w: entry %d of a history is invalid", ErrReply, len(p.Log))
 		}
 		p.Log = append(p.Log, Admission{At: at, Units: units, ID: id})
 	}
@@ -82,7 +82,7 @@ func ReadHistory(page func(after int64) (Page, error)) ([]hybridlimit.Admission,
 			break
 		}
 		if p.Log[len(p.Log)-1].At <= after {
-			return nil, fmt.Errorf("%w: a page of a history that does not go on", ErrReply)
+			return nil, fmt.Errorf("%w: a page of a history does not end later than the page before it", ErrReply)
 		}
 		p.Log = p.Log[:min(left, int64(len(p.Log)))]
 		for _, e := range p.Log {

@@ -67,7 +67,7 @@ func DecodeReply(raw any, n int) (Reply, error) {
 		}
 	}
 	if len(ints) < headInts || ints[0] != 1 {
-		return Reply{}, fmt.Errorf("%w: no header of schema 1 in %d integers", ErrReply, len(ints))
+		return Reply{}, fmt.Errorf("%w: %d integers without a header of schema 1", ErrReply, len(ints))
 	}
 	status := ints[1]
 	if status < 0 || status > 7 || status == 7 {
@@ -93,7 +93,7 @@ func DecodeReply(raw any, n int) (Reply, error) {
 		}
 		r.Answers[i] = a
 		if v[0] < 0 || v[1] < 0 || v[4] < 0 || v[5] < 0 || v[6] < 0 || v[7] < -1 || v[8] < 0 || v[9] < 0 {
-			return Reply{}, fmt.Errorf("%w: negative answer for op %d", ErrReply, i)
+			return Reply{}, fmt.Errorf("%w: a negative number in the answer to op %d", ErrReply, i)
 		}
 	}
 	return r, nil
@@ -103,7 +103,7 @@ func DecodeReply(raw any, n int) (Reply, error) {
 // grants more than was asked, or with flags that only other batches get.
 func (r Reply) Check(env Envelope, ops []Op) error {
 	if r.Refused || env.Seq == 0 && (r.Seen || r.Stale || r.Gap) {
-		return fmt.Errorf("%w: of another kind of batch", ErrReply)
+		return fmt.Errorf("%w: it is for another kind of batch", ErrReply)
 	}
 	return r.checkGrants(ops)
 }
@@ -111,7 +111,7 @@ func (r Reply) Check(env Envelope, ops []Op) error {
 // CheckAll is Check for a batch of EncodeAll.
 func (r Reply) CheckAll(ops []Op) error {
 	if r.Seen || r.Stale || r.Gap {
-		return fmt.Errorf("%w: of another kind of batch", ErrReply)
+		return fmt.Errorf("%w: it is for another kind of batch", ErrReply)
 	}
 	return r.checkGrants(ops)
 }
@@ -123,10 +123,10 @@ func (r Reply) checkGrants(ops []Op) error {
 			asked += n
 		}
 		if a.Granted > asked {
-			return fmt.Errorf("%w: %d units granted of %d, for op %d", ErrReply, a.Granted, asked, i)
+			return fmt.Errorf("%w: %d units granted, but %d asked for, by op %d", ErrReply, a.Granted, asked, i)
 		}
 		if a.Lease > 0 && (ops[i].Div == 0 || a.Lease > ops[i].Limit.BurstSize()) {
-			return fmt.Errorf("%w: %d units leased, for op %d", ErrReply, a.Lease, i)
+			return fmt.Errorf("%w: %d units leased for op %d, more than it can lease", ErrReply, a.Lease, i)
 		}
 	}
 	return nil
