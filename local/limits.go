@@ -75,7 +75,8 @@ func (l *Limiter) setLimitAt(now time.Time, limit hybridlimit.Limit) error {
 }
 
 // change makes p the limit of the shard and of its keys. It does not wait for a
-// key's next call: by then, the refill at the old rate could not be told any more.
+// key's next call: by then, the time of the change, and so the refill at the old
+// rate, would be unknown.
 func (s *shard) change(p *plan, now time.Duration) (open bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
