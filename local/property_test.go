@@ -50,7 +50,7 @@ func judge(t *rapid.T, l *Limiter, b *ideal, now time.Time, key string, n int64)
 	blur := b.blur()
 	if res.Allowed {
 		if !b.holds(n, blur) {
-			t.Fatalf("%d admitted at a level of %v, which costs %v: %+v", n, b.level, b.units(n), res)
+			t.Fatalf("%d admitted at a level of %v, the cost is %v: %+v", n, b.level, b.units(n), res)
 		}
 		b.take(n)
 		if !b.holds(0, blur) {
@@ -58,7 +58,7 @@ func judge(t *rapid.T, l *Limiter, b *ideal, now time.Time, key string, n int64)
 		}
 	} else {
 		if b.holds(n, -blur) {
-			t.Fatalf("%d denied at a level of %v, which costs %v: %+v", n, b.level, b.units(n), res)
+			t.Fatalf("%d denied at a level of %v, the cost is %v: %+v", n, b.level, b.units(n), res)
 		}
 		if !b.holds(n, res.RetryAfter+blur) || b.holds(n, res.RetryAfter-blur) {
 			t.Fatalf("RetryAfter %v is off by more than %v", res.RetryAfter, blur)
