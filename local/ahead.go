@@ -18,20 +18,18 @@ import (
 type ahead struct {
 	given float64 // units given back so far: see tokens.undo
 	tail  int64   // units booked ahead so far, less those cancelled at the end
-	base  int64   // the lower bound of tail: the position at which another call took units
+	base  int64   // the least tail: another call has taken units at it
 	gaps  []gap   // from base on, in order, none adjacent
 }
 
-// gap is a run of adjacent bookings that were cancelled while others stood behind
-// them. from and to are positions of the tail. kept is the number of units that have
-// not come back.
+// gap is adjacent bookings that were cancelled while others stood behind them: from
+// and to as positions of the tail, and the number of units that have not come back.
 type gap struct{ from, to, kept int64 }
 
 // seal separates later bookings from those so far.
 func (a *ahead) seal() { a.base, a.gaps = a.tail, nil }
 
-// join adds n units that are not there yet. first reports whether all units before
-// them were there.
+// join adds n units that are not there yet. first: all units before them were there.
 func (a *ahead) join(n int64, first bool) {
 	if first {
 		a.seal()
@@ -39,8 +37,8 @@ func (a *ahead) join(n int64, first bool) {
 	a.tail += n
 }
 
-// leave returns the most units that come back for a receipt, including those of the
-// gaps that are now at the end. debt reports whether the level is below zero.
+// leave returns the most units that come back for those of a receipt, with the gaps
+// that are now at the end. debt: the level is below zero.
 func (a *ahead) leave(r receipt, debt bool) int64 {
 	if !debt {
 		a.seal()
@@ -57,7 +55,7 @@ func (a *ahead) leave(r receipt, debt bool) int64 {
 	return n
 }
 
-// gap records a cancelled booking, of which back units came back, unless it was the
+// gap records that back units came back for those of a receipt, unless it was the
 // last one.
 func (a *ahead) gap(r receipt, back float64) {
 	from := r.tail - r.n
@@ -81,14 +79,13 @@ func (a *ahead) gap(r receipt, back float64) {
 type receipt struct {
 	mark
 	n     int64
-	book  *ahead  // nil unless the state is a bucket
-	given float64 // book.given when the units were taken
-	tail  int64   // book.tail after the units were taken
+	book  *ahead  // of a bucket
+	given float64 // of book, at the time
+	tail  int64   // of book, with these units
 	ahead bool    // the units were not there yet
 }
 
-// receipt returns the receipt of n units just taken. later reports whether they were
-// not there yet.
+// receipt returns the receipt of n units just taken. later: they were not there yet.
 func (e *entry) receipt(now time.Duration, n int64, later bool) receipt {
 	r := receipt{mark: e.state.mark(e.plan, now), n: n}
 	if !onRateLimiter(e.plan.limit.Algorithm) {

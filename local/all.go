@@ -11,10 +11,10 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// made counts limiters. AllowAll takes their locks in the order in which they were made.
+// made counts limiters: their order is that in which AllowAll takes locks.
 var made atomic.Uint64
 
-// joint is one limit's part of a call under several limits: N units of a key.
+// joint is one limit's part of a call under several: so many units of a key.
 type joint struct {
 	Limiter *Limiter
 	Key     string
@@ -81,8 +81,8 @@ type part struct {
 	index   int // of its shard
 	shard   *shard
 	request string
-	asked   bool  // LimitFor was called
-	own     *plan // from LimitFor; nil if that is the limiter's limit
+	asked   bool  // what LimitFor says is known
+	own     *plan // that, or nil
 
 	plan       *plan
 	at, behind time.Duration
@@ -116,8 +116,8 @@ func partsOf(ctx context.Context, asks []joint) ([]*part, error) {
 	return parts, nil
 }
 
-// lockAll locks the shards of all parts, unless there is an error. It calls LimitFor
-// without a lock, so a key that is not held costs another round.
+// lockAll locks the shards of all parts, unless there is an error. LimitFor is
+// called under no lock: a key that turns out not to be held costs another round.
 func lockAll(parts []*part) error {
 	for {
 		for i, p := range parts {
@@ -135,7 +135,7 @@ func lockAll(parts []*part) error {
 				continue
 			}
 			if e, ok := p.shard.keys.Peek(p.Key); ok {
-				p.own = e.own // another part may push the key out before it is taken
+				p.own = e.own // it may have to make room for another part
 			} else if !p.asked {
 				p.plan = p.shard.base
 				unknown = append(unknown, p)
@@ -197,7 +197,7 @@ func (p *part) take() hybridlimit.Result {
 	e.by(p.request)
 	delay, ok := e.state.take(p.plan, p.at, p.N)
 	res := l.result(e.look(p.at, 0), p.plan, p.behind)
-	if ok { // always: look and take agree, and a key that was dropped since is full
+	if ok { // it is: look and take agree, and a key that was dropped since is full
 		res.Allowed, res.Granted, res.Delay = true, p.N, after(delay, p.behind)
 	}
 	return res

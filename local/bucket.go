@@ -7,8 +7,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// tokens is the state of a token bucket and of a policing leaky bucket. Both have the
-// arithmetic of a [rate.Limiter].
+// tokens is the state of a token bucket, and of a leaky bucket that polices, which
+// has the same arithmetic: that of a [rate.Limiter].
 //
 // It relies on three properties of rate.Limiter that are not documented and that
 // TestWhatIsAskedOfRateLimiter checks: a level below 0 refills as any other, a

@@ -40,7 +40,7 @@ func (l *Limiter) atMostAt(now time.Time, key string, n int64, request string) (
 	return res, nil
 }
 
-// Charge takes n units of key unconditionally: for example the actual cost of a call
+// Charge takes n units of key, there or not: for example the actual cost of a call
 // that was admitted for an estimate. Missing units are a debt, which the refill
 // pays first: later calls are denied until it is paid. A debt is at most one burst;
 // Charge drops units beyond that. The debt of a fixed window is taken from the next

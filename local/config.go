@@ -16,7 +16,7 @@ type Config struct {
 	// hybridlimit.CheckName.
 	Name string
 	// MaxKeys is the most keys that are held; the least recently used one makes
-	// room for a new one. Zero: 100 000. A key costs 180 to 260 bytes and its
+	// room for a new one. Zero: 100 000. A key costs 180 to 250 bytes and its
 	// name, and a key of a log 24 bytes more for each call in it. A limiter that
 	// is too small for its keys loses their history.
 	MaxKeys int

@@ -46,7 +46,7 @@ func (e *entry) refund(now time.Duration, n int64) {
 	}
 }
 
-// charge takes units unconditionally. It separates the bookings after it from those
+// charge takes units, there or not. It separates the bookings after it from those
 // before it.
 func (e *entry) charge(now time.Duration, n int64) {
 	if e.book != nil {

@@ -75,8 +75,7 @@ func (l *Limiter) setLimitAt(now time.Time, limit hybridlimit.Limit) error {
 }
 
 // change makes p the limit of the shard and of its keys. It does not wait for a
-// key's next call: by then, the time of the change, and so the refill at the old
-// rate, would be unknown.
+// key's next call: by then, the refill at the old rate could not be told any more.
 func (s *shard) change(p *plan, now time.Duration) (open bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

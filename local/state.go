@@ -20,7 +20,7 @@ type state interface {
 	look(p *plan, now time.Duration, n int64) look
 	// book takes n units if they are there within most.
 	book(p *plan, now time.Duration, n int64, most time.Duration) booking
-	// charge takes n units unconditionally, down to a burst of debt.
+	// charge takes n units, there or not, down to a burst of debt.
 	charge(p *plan, now time.Duration, n int64)
 	// refund gives n units back, at most until the key is full, and returns
 	// their number.

@@ -1,7 +1,7 @@
-// Package conformance checks the promises that every hybridlimit.Limiter makes to
-// its callers. Each promise is a subtest. If a limiter has more verbs, the suite
-// checks these too (verbs.go). The tests of this package compare the three limiters
-// with each other. Other packages run the suite on their limiters, in each mode:
+// Package conformance checks what a caller may expect of every
+// hybridlimit.Limiter. Each promise is a subtest. Limiters with more verbs are
+// checked for these too (verbs.go). Its own tests compare the three limiters
+// with each other. Packages run it over their limiters, in each mode:
 //
 //	func TestConformance(t *testing.T) {
 //		conformance.Run(t, conformance.Spec{
