@@ -12,7 +12,7 @@ import (
 func TestWithRequestID(t *testing.T) {
 	ctx := t.Context()
 	if id := hybridlimit.RequestID(ctx); id != "" {
-		t.Errorf("nobody said %q", id)
+		t.Errorf("RequestID of a context without an id = %q, want none", id)
 	}
 	longest := strings.Repeat("x", 128)
 	for _, id := range []string{"a", "", "\x00 {}\n\xff", longest} {
@@ -31,6 +31,6 @@ func TestWithRequestID(t *testing.T) {
 	}
 	with, _ = hybridlimit.WithRequestID(context.WithoutCancel(outer), "inner")
 	if hybridlimit.RequestID(with) != "inner" {
-		t.Error("the inner id does not count")
+		t.Error("RequestID returned the outer id, want the inner one")
 	}
 }

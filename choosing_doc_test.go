@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// The tables of docs/choosing.md have the figures of docs/lab/results.json,
-// which make lab writes.
+// TestLabFiguresOfChoosing checks that the tables of docs/choosing.md have the figures
+// of docs/lab/results.json. make lab writes that file.
 func TestLabFiguresOfChoosing(t *testing.T) {
 	var lab struct {
 		Rows []struct {
@@ -43,7 +43,7 @@ func TestLabFiguresOfChoosing(t *testing.T) {
 	} {
 		_, rest, ok := strings.Cut(page, table.after)
 		if !ok {
-			t.Errorf("%q is not there", table.after)
+			t.Errorf("docs/choosing.md has no %q", table.after)
 			continue
 		}
 		for name, kind := range table.rows {
@@ -68,7 +68,7 @@ func TestLabFiguresOfChoosing(t *testing.T) {
 					waits = fmt.Sprintf("%.1f", 100*r.Waits)
 				}
 				if want := fmt.Sprintf("%.*f | %s %% | %s", table.digits, ops, waits, beyond); !ok || line != want {
-					t.Errorf("%s, %s: %q, the lab has %q", table.scenario, name, line, want)
+					t.Errorf("%s, %s: docs/choosing.md has %q, the lab has %q", table.scenario, name, line, want)
 				}
 			}
 			if !found {
@@ -97,7 +97,7 @@ func number(t *testing.T, s string) float64 {
 	return n
 }
 
-// C is what the formula gives.
+// TestCreditsOfChoosing checks each C of the table against the formula.
 func TestCreditsOfChoosing(t *testing.T) {
 	_, table, _ := strings.Cut(choosing(t), "| Burst | N | C at 5 %")
 	table, _, _ = strings.Cut(table, "\n\n")
@@ -116,7 +116,8 @@ func TestCreditsOfChoosing(t *testing.T) {
 	}
 }
 
-// The sizing is bench/REDIS.md's costs times what the table says.
+// TestSizingOfChoosing checks the cost of an op against bench/REDIS.md, and the load of
+// each row of the table against that cost.
 func TestSizingOfChoosing(t *testing.T) {
 	text, err := os.ReadFile("bench/REDIS.md")
 	if err != nil {
@@ -132,7 +133,7 @@ func TestSizingOfChoosing(t *testing.T) {
 	}
 	said := regexp.MustCompile(`An op costs Redis (\d+) µs of one core in a full batch of 64, (\d+) in a batch of 8, and (\d+) alone`).FindStringSubmatch(page)
 	if said == nil {
-		t.Fatal("the costs are not there")
+		t.Fatal("docs/choosing.md has no costs of an op")
 	}
 	for i, size := range []int{64, 8, 1} {
 		if got := number(t, said[i+1]); got < cost[size]-1 || got > cost[size]+1 {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The memory of a key in docs/choosing.md is that measured in lua/README.md for Redis
-// and in bench/RESULTS.md for a process.
+// TestMemoryOfChoosing compares the memory of a key in docs/choosing.md with the measured
+// figures: those of lua/README.md for Redis, and of bench/RESULTS.md for a process.
 func TestMemoryOfChoosing(t *testing.T) {
 	page := choosing(t)
 	read := func(file, pattern string) []string {
@@ -19,7 +19,7 @@ func TestMemoryOfChoosing(t *testing.T) {
 		}
 		m := regexp.MustCompile(pattern).FindStringSubmatch(string(text))
 		if m == nil {
-			t.Fatalf("%s has nothing like %s", file, pattern)
+			t.Fatalf("%s has no match for %s", file, pattern)
 		}
 		return m[1:]
 	}

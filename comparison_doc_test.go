@@ -10,8 +10,8 @@ import (
 
 var update = flag.Bool("update", false, "write the tables of docs/comparison.md")
 
-// rowsOf is the cells of a table's rows by their first cell, of the first table
-// after a text.
+// rowsOf reads the first table after a text. It returns the first cell of each row, and
+// the cells of each row by its first cell.
 func rowsOf(t *testing.T, page, after string) (names []string, cells map[string][]string) {
 	t.Helper()
 	_, rest, ok := strings.Cut(page, after)
@@ -36,7 +36,7 @@ func rowsOf(t *testing.T, page, after string) (names []string, cells map[string]
 	return names, cells
 }
 
-// speeds reads the table of the times of a decision from bench/RESULTS.md.
+// speeds makes the table of decision times from bench/RESULTS.md.
 func speeds(t *testing.T, results string) string {
 	t.Helper()
 	loads := []struct{ title, short string }{
@@ -76,7 +76,7 @@ func speeds(t *testing.T, results string) string {
 	return b.String()
 }
 
-// costs reads the table of the costs for Redis from bench/REDIS.md.
+// costs makes the table of costs for Redis from bench/REDIS.md.
 func costs(t *testing.T, redis string) string {
 	t.Helper()
 	_, section, ok := strings.Cut(redis, "## A decision\n")
@@ -103,7 +103,8 @@ func costs(t *testing.T, redis string) string {
 	return b.String()
 }
 
-// between replaces, or reads, the text after a marker.
+// between returns the text between a marker and its end, and the page with that text
+// replaced.
 func between(t *testing.T, page, marker, with string) (was, now string) {
 	t.Helper()
 	begin := strings.Index(page, marker+"\n")
@@ -118,8 +119,8 @@ func between(t *testing.T, page, marker, with string) (was, now string) {
 	return strings.Trim(page[begin:begin+length], "\n"), page[:begin] + "\n" + with + "\n" + page[begin+length:]
 }
 
-// The figures of docs/comparison.md are those of the benchmarks. After make
-// bench or make bench-redis, -update writes them.
+// TestFiguresOfComparison checks that docs/comparison.md has the figures of the
+// benchmarks. After make bench or make bench-redis, -update writes them.
 func TestFiguresOfComparison(t *testing.T) {
 	read := func(file string) string {
 		t.Helper()
@@ -136,7 +137,7 @@ func TestFiguresOfComparison(t *testing.T) {
 	} {
 		was, now := between(t, page, table.marker, table.want)
 		if !*update && was != strings.TrimSpace(table.want) {
-			t.Errorf("%s: the table says\n%s\nand the benchmark\n%s", table.marker, was, table.want)
+			t.Errorf("%s: the table has\n%s\nand the benchmark has\n%s", table.marker, was, table.want)
 		}
 		page = now
 	}
@@ -147,7 +148,7 @@ func TestFiguresOfComparison(t *testing.T) {
 	}
 }
 
-// A figure that differs is found.
+// TestComparisonReadsTables checks rowsOf and between.
 func TestComparisonReadsTables(t *testing.T) {
 	const page = "## A\n\ntext\n\n| limiter | ns | x |\n|---|--:|--:|\n| **a** | 12 ± 3 % | 1 |\n\n| other | 9 |\n"
 	names, cells := rowsOf(t, page, "## A\n")

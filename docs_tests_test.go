@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Every test that a document names exists.
+// TestTestsInTheDocumentsExist checks that every test that a document names exists.
 func TestTestsInTheDocumentsExist(t *testing.T) {
 	defined := map[string]bool{}
 	function := regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz)\w+)\(`)
@@ -43,6 +43,6 @@ func TestTestsInTheDocumentsExist(t *testing.T) {
 		}
 	}
 	if named == 0 {
-		t.Error("no test is named")
+		t.Error("no document names a test")
 	}
 }

@@ -65,8 +65,8 @@ func ExampleLimit_TimeToFull() {
 	// Output: 2.5s
 }
 
-// A quota of a thousand a day that can be spent at once; then one comes back
-// every 86.4 s.
+// A quota of 1000 units a day can be spent at once. After that, one unit comes
+// back every 86.4 s.
 func ExamplePerDay() {
 	limit := hybridlimit.PerDay(1000)
 	fmt.Println(limit)
@@ -76,8 +76,8 @@ func ExamplePerDay() {
 	// 1m26.4s
 }
 
-// Limits by customer group: staff is not counted, and banned users get nothing. An
-// unknown group has the zero Limit, which is not valid.
+// Limits by customer group: staff has no limit, and banned users get nothing. An
+// unknown group gets the zero Limit, which is invalid.
 func ExampleUnlimited() {
 	plans := map[string]hybridlimit.Limit{
 		"staff":  hybridlimit.Unlimited(),

@@ -72,7 +72,7 @@ func TestTimeToFull(t *testing.T) {
 		{hybridlimit.Limit{}, hybridlimit.Never},
 		{hybridlimit.Unlimited(), 0},
 		{hybridlimit.Blocked(), 0},
-		// Cause: a quotient of 2⁶⁴−1 with a remainder was rounded up to 0.
+		// Regression: a quotient of 2⁶⁴−1 with a remainder was rounded up and became 0.
 		{hybridlimit.TokenBucket(2, 1_190_112_520_884_487_201, 31), hybridlimit.Never},
 	} {
 		if got := tc.limit.TimeToFull(); got != tc.want {

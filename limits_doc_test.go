@@ -11,7 +11,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
-// docs/limits.md promises what each text means.
+// TestLimitsInTheDocumentation checks the texts of limits in docs/limits.md and their
+// meanings.
 func TestLimitsInTheDocumentation(t *testing.T) {
 	page, err := os.ReadFile("docs/limits.md")
 	if err != nil {
@@ -32,8 +33,8 @@ func TestLimitsInTheDocumentation(t *testing.T) {
 	}
 }
 
-// The rows of NGINX's table: the limit as the page writes it, the calls without delay,
-// and the results of 30 calls at once.
+// TestNGINXInTheDocumentation checks the rows of the NGINX table with 30 simultaneous
+// calls each.
 func TestNGINXInTheDocumentation(t *testing.T) {
 	page, err := os.ReadFile("docs/limits.md")
 	if err != nil {
@@ -41,9 +42,9 @@ func TestNGINXInTheDocumentation(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		row    string // of the page
-		limit  string // in it
+		limit  string // the limit of the row
 		free   int    // calls that are not delayed
-		once   int    // served at once
+		once   int    // calls that are served at once
 		last   time.Duration
 		denied int
 	}{
@@ -100,7 +101,8 @@ func TestNGINXInTheDocumentation(t *testing.T) {
 	}
 }
 
-// The page's program is in an example that runs.
+// TestNGINXProgramInTheDocumentation checks that the program of the page is part of an
+// example, which go test runs.
 func TestNGINXProgramInTheDocumentation(t *testing.T) {
 	page, err := os.ReadFile("docs/limits.md")
 	if err != nil {
@@ -125,8 +127,8 @@ func TestNGINXProgramInTheDocumentation(t *testing.T) {
 	}
 }
 
-// The page's figures for memory, Redis's commands and bounds are tested elsewhere. This
-// test compares them with the pages from which they are taken.
+// TestFiguresInTheDocumentation checks that the pages agree on the figures for memory and
+// bounds. Other tests measure the figures.
 func TestFiguresInTheDocumentation(t *testing.T) {
 	pages := map[string]string{}
 	for _, name := range []string{"docs/limits.md", "lua/README.md", "local/doc.go"} {

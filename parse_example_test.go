@@ -70,7 +70,7 @@ func ExampleLimit_UnmarshalText() {
 	fmt.Println(plans["free"])
 	fmt.Println(plans["paid"])
 	fmt.Println(plans["internal"])
-	// Canonical text is written back.
+	// MarshalText writes the canonical form.
 	text, err := json.Marshal(plans)
 	fmt.Println(string(text), err)
 	// Output:
@@ -80,11 +80,11 @@ func ExampleLimit_UnmarshalText() {
 	// {"banned":"blocked","free":"5/min","internal":"unlimited","paid":"100/s burst 200"} <nil>
 }
 
-// A limit as a flag of a program.
+// A limit can be a command-line flag.
 func ExampleLimit_UnmarshalText_flag() {
 	var limit hybridlimit.Limit
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
-	flags.TextVar(&limit, "limit", hybridlimit.PerSecond(10), "what one client may, such as 100/s burst 200")
+	flags.TextVar(&limit, "limit", hybridlimit.PerSecond(10), "limit of one client, such as 100/s burst 200")
 	err := flags.Parse([]string{"-limit", "20/s burst 40"})
 	fmt.Println(limit, err)
 	// Output: 20 per 1s, burst 40 (token bucket) <nil>

@@ -31,7 +31,7 @@ func TestParseLimit(t *testing.T) {
 		"\tUnLimited\n":                     hybridlimit.Unlimited(),
 		"BLOCKED":                           hybridlimit.Blocked(),
 		" 100 / S  BURST\t200 Leaky\nQueue": hybridlimit.LeakyQueue(100, time.Second, 200),
-		"100/sburst":                        {}, // a word of its own
+		"100/sburst":                        {}, // sburst is one word
 		"100/s\u00a0burst\u00a0200":         hybridlimit.TokenBucket(100, time.Second, 200),
 		"5per minute":                       hybridlimit.PerMinute(5),
 		"1_000_000/s":                       hybridlimit.PerSecond(1_000_000),
@@ -195,7 +195,8 @@ func wantInvalid(t *testing.T, text, want string) {
 	}
 }
 
-// An error fits a line of a log, for any text.
+// TestParseLimitAbridgesWhatItQuotes checks that an error is short enough for a line of a
+// log, for any text.
 func TestParseLimitAbridgesWhatItQuotes(t *testing.T) {
 	for _, piece := range []string{"x", "9", "9/", "1/s x", "é", "1/s burst", "1/9", "\xff"} {
 		_, err := hybridlimit.ParseLimit(strings.Repeat(piece, 1_000_000))

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// README's table of what Redis hears has the figures of docs/lab/results.json,
-// which make lab writes.
+// TestFiguresInTheReadme checks that README's table of Redis operations has the figures
+// of docs/lab/results.json. make lab writes that file.
 func TestFiguresInTheReadme(t *testing.T) {
 	var lab struct {
 		Rows []struct {
@@ -54,7 +54,7 @@ func TestFiguresInTheReadme(t *testing.T) {
 						want = fmt.Sprintf("%.2f, 0", r.Ops)
 					}
 					if got := strings.TrimSuffix(cells[i], " of burst"); got != want {
-						t.Errorf("%s, %s: %q, the lab has %q", kind, scenario, got, want)
+						t.Errorf("%s, %s: README has %q, the lab has %q", kind, scenario, got, want)
 					}
 				}
 				if !found {
@@ -65,7 +65,8 @@ func TestFiguresInTheReadme(t *testing.T) {
 	}
 }
 
-// README's ratios are those of bench/RESULTS.md, which make bench writes.
+// TestSpeedInTheReadme checks README's ratios against bench/RESULTS.md, which make bench
+// writes.
 func TestSpeedInTheReadme(t *testing.T) {
 	cells := func(file, row string) []string {
 		t.Helper()
@@ -94,7 +95,8 @@ func TestSpeedInTheReadme(t *testing.T) {
 	}
 }
 
-// The figures in the sentences above README's table are those of the table.
+// TestFirstFiguresInTheReadme checks that the sentences above README's table have the
+// figures of the table.
 func TestFirstFiguresInTheReadme(t *testing.T) {
 	page, err := os.ReadFile("README.md")
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// It is hidden in every format, alone or in a configuration.
+// TestSecretIsNotPrinted checks that a Secret is hidden in every format, alone and in a
+// configuration.
 func TestSecretIsNotPrinted(t *testing.T) {
 	const text = "correct horse battery staple, and more"
 	s := hybridlimit.Secret(text)
@@ -38,7 +39,7 @@ func TestSecretIsNotPrinted(t *testing.T) {
 		t.Errorf("%d times [secret] in\n%s", strings.Count(got, "[secret]"), got)
 	}
 	if got := hybridlimit.Secret("").String(); got != "" {
-		t.Errorf("none is %q", got)
+		t.Errorf("an empty Secret prints %q, want nothing", got)
 	}
 }
 

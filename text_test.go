@@ -79,7 +79,7 @@ func TestUnmarshalTextKeepsTheLimitOnError(t *testing.T) {
 }
 
 func TestEveryValidLimitRoundTrips(t *testing.T) {
-	whole := rapid.OneOf( // all magnitudes alike
+	whole := rapid.OneOf( // all magnitudes are equally likely
 		rapid.Int64Range(1, 1000), rapid.Int64Range(1, 1<<31), rapid.Int64Range(1, 1<<53), rapid.Int64Range(1, math.MaxInt64))
 	micros := rapid.OneOf(rapid.Int64Range(1, 1_000_000), rapid.Int64Range(1, 1<<52), rapid.Int64Range(1, math.MaxInt64/1000),
 		rapid.Map(rapid.Int64Range(1, 2_000_000), func(s int64) int64 { return s * 1_000_000 }))
@@ -142,7 +142,7 @@ func TestLimitsInJSON(t *testing.T) {
 		}
 	}
 	if _, err := json.Marshal(plans{}); !errors.Is(err, hybridlimit.ErrInvalid) {
-		t.Errorf("a limit nobody wrote down: %v", err)
+		t.Errorf("the zero Limit in JSON: %v, want ErrInvalid", err)
 	}
 }
 
@@ -151,7 +151,7 @@ func TestLimitAsFlag(t *testing.T) {
 	var usage strings.Builder
 	flags := flag.NewFlagSet("", flag.ContinueOnError)
 	flags.SetOutput(&usage)
-	flags.TextVar(&l, "limit", hybridlimit.PerSecond(10), "what a client may")
+	flags.TextVar(&l, "limit", hybridlimit.PerSecond(10), "limit of a client")
 	if err := flags.Parse(nil); err != nil || l != hybridlimit.PerSecond(10) {
 		t.Errorf("the default is %v, %v", l, err)
 	}

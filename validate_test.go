@@ -14,12 +14,12 @@ func TestValidate(t *testing.T) {
 	const (
 		day   = 24 * time.Hour
 		exact = 1 << 53
-		most  = exact / 4                    // of a window's units
-		years = exact / 8 * time.Microsecond // 35 of them
+		most  = exact / 4                    // the largest Rate of a window
+		years = exact / 8 * time.Microsecond // 35 years, the longest Period of a window
 	)
 	for _, tc := range []struct {
 		limit hybridlimit.Limit
-		want  []string // fields; none: valid
+		want  []string // invalid fields; empty if the limit is valid
 	}{
 		{hybridlimit.TokenBucket(1, day, 1), nil},
 		{hybridlimit.PerSecond(10_000_000), nil},
@@ -98,7 +98,7 @@ func TestValidateAtTheBound(t *testing.T) {
 		}
 		last.Burst++
 		if last.Validate() == nil {
-			t.Errorf("%v was taken", last)
+			t.Errorf("%v was accepted", last)
 		}
 	}
 	// The refill alone can fill the range.

@@ -50,7 +50,7 @@ func TestCheckName(t *testing.T) {
 	}
 	for _, bad := range []string{"", strings.Repeat("a", 129), "a:b", "a b", "{a}", "@epoch", "é", "a\x00", "a/b", "a*"} {
 		if hybridlimit.CheckName(bad) {
-			t.Errorf("%q was taken", bad)
+			t.Errorf("%q was accepted", bad)
 		}
 	}
 }
@@ -58,7 +58,7 @@ func TestCheckName(t *testing.T) {
 func TestInvalidErrorListsAll(t *testing.T) {
 	var v hybridlimit.Violations
 	if err := v.Err("hybrid"); err != nil {
-		t.Fatalf("no violation is %v", err)
+		t.Fatalf("Err without a violation = %v, want nil", err)
 	}
 	v.Add("Config.Name", "a b", "must match [A-Za-z0-9_.-]+")
 	v.Add("Config.MaxKeys", -1, "must not be negative")
@@ -73,7 +73,8 @@ func TestInvalidErrorListsAll(t *testing.T) {
 	}
 }
 
-// Metrics and logs use the names, so a change breaks dashboards.
+// TestNamesOfSourcesAndAlgorithms guards the names: metrics and logs use them, so a
+// change breaks dashboards.
 func TestNamesOfSourcesAndAlgorithms(t *testing.T) {
 	var got []string
 	for s := range hybridlimit.NumSources {

@@ -15,8 +15,8 @@ var algorithms = []hybridlimit.Limit{
 	hybridlimit.SlidingWindow(7, 3*time.Second), hybridlimit.SlidingLog(7, 3*time.Second), hybridlimit.TokenBucket(3, 7*time.Second, 2),
 }
 
-// After a denial, a try just before RetryAfter is denied and one at it is
-// admitted; ResetAfter later the key is as if never used.
+// TestRetryAndResetAreExact checks that a denied call is denied 1 µs before its RetryAfter
+// and admitted at it. After ResetAfter the key is full.
 func TestRetryAndResetAreExact(t *testing.T) {
 	for _, limit := range algorithms {
 		t.Run(limit.String(), func(t *testing.T) {
@@ -56,8 +56,8 @@ func TestRetryAndResetAreExact(t *testing.T) {
 	}
 }
 
-// The double burst at the boundary of fixed windows, and its absence in the
-// sliding ones: at the end of one second and the begin of the next.
+// TestBoundaryBurst counts the units admitted from 10 ms before to 10 ms after the border
+// of a window. Only a fixed window admits two bursts.
 func TestBoundaryBurst(t *testing.T) {
 	for _, tc := range []struct {
 		limit hybridlimit.Limit
@@ -79,13 +79,13 @@ func TestBoundaryBurst(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			if got > tc.most || got < 100 {
-				t.Errorf("%v: %d in 20 ms, want %d at most", tc.limit, got, tc.most)
+				t.Errorf("%v: %d units in 20 ms, want 100 to %d", tc.limit, got, tc.most)
 			}
 		})
 	}
 }
 
-// A queue says when each unit is served.
+// TestQueueDelays checks the delay of each call in a queue.
 func TestQueueDelays(t *testing.T) {
 	inBubble(t, hybridlimit.LeakyQueue(10, time.Second, 5), global.Config{}, defaults, func(t *testing.T, s *scene) {
 		for i := range 7 {
@@ -97,7 +97,8 @@ func TestQueueDelays(t *testing.T) {
 	})
 }
 
-// A tier may be free, or banned, under any algorithm.
+// TestStaticLimits checks that LimitFor may return Unlimited and Blocked under any
+// algorithm.
 func TestStaticLimits(t *testing.T) {
 	for _, limit := range algorithms {
 		inBubble(t, limit, global.Config{LimitFor: func(key string) hybridlimit.Limit {

@@ -37,7 +37,7 @@ func (l trio) asks(user string, n int64) []hybridlimit.Ask {
 	return []hybridlimit.Ask{{Limiter: l.all, Key: "*", N: n}, {Limiter: l.user, Key: user, N: n}, {Limiter: l.addr, Key: "::1", N: n}}
 }
 
-// tagsOf are the tags over which the keys of a trio are spread.
+// tagsOf returns the number of tags over which keys are spread.
 func tagsOf(tags int, keys ...string) int {
 	names, seen := lua.Names{Prefix: "hl", Tags: tags}, map[int]bool{}
 	for _, k := range keys {
@@ -46,7 +46,7 @@ func tagsOf(tags int, keys ...string) int {
 	return len(seen)
 }
 
-// left is what a limiter has left of a key.
+// left returns the units that a limiter has left of a key.
 func left(t testing.TB, l *global.Limiter, key string) int64 {
 	t.Helper()
 	res, err := l.Peek(context.Background(), key)
@@ -56,8 +56,8 @@ func left(t testing.TB, l *global.Limiter, key string) int64 {
 	return res.Remaining
 }
 
-// When one limit denies, nothing is taken of the others, whether they share a
-// message or not; the answer is that of the narrowest.
+// TestAllowAllOrNothing checks that a denial by one limit takes nothing from the others,
+// in one message or in several. The answer is that of the narrowest limit.
 func TestAllowAllOrNothing(t *testing.T) {
 	for _, tags := range []int{1, 16} {
 		for name, functions := range withAndWithout {
@@ -116,7 +116,8 @@ func allOrNothing(t *testing.T, rdb redis.UniversalClient, cfg global.Config) {
 	}
 }
 
-// One message for each tag, and when one denies, one more for each before it.
+// TestAllowAllMessages checks that a call costs one message for each tag. After a denial,
+// each earlier message costs one more.
 func TestAllowAllMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bubble := redistest.NewBubble(t)
@@ -150,8 +151,8 @@ func TestAllowAllMessages(t *testing.T) {
 	})
 }
 
-// The only limit of a call is that limit, and a call on one key after another
-// is a sum: whatever was before, the two answer and leave the same.
+// TestAllowAllOfOneIsAllowN checks that a call under one limit gives the answer of
+// AllowN, and that two asks for one key count as their sum, after any history.
 func TestAllowAllOfOneIsAllowN(t *testing.T) {
 	for _, limit := range algorithms {
 		t.Run(limit.String(), func(t *testing.T) {
@@ -188,8 +189,8 @@ func TestAllowAllOfOneIsAllowN(t *testing.T) {
 	}
 }
 
-// Many callers, limits in every order: callers were told of what is missing in
-// Redis, to the unit, and no limit gave more than it has.
+// TestAllowAllConcurrently has many callers with limits in every order. It checks that
+// Redis debited exactly the granted units, and that no limit was exceeded.
 func TestAllowAllConcurrently(t *testing.T) {
 	srv := redistest.New(t)
 	for _, tags := range []int{1, 16} {
@@ -250,13 +251,13 @@ func allowAllConcurrently(t *testing.T, rdb redis.UniversalClient, cfg global.Co
 	wg.Wait()
 	for i, l := range limits {
 		if got := l.burst - left(t, l.Limiter, l.key); got != want[i] || want[i] > l.burst {
-			t.Errorf("limit %d: callers were told of %d units of %d; Redis debited %d", i, want[i], l.burst, got)
+			t.Errorf("limit %d: callers were granted %d units of %d, Redis debited %d", i, want[i], l.burst, got)
 		}
 	}
 	if denied == 0 {
-		t.Error("nobody was denied")
+		t.Error("no call was denied")
 	}
-	// What was given back is in nobody's trail.
+	// Units that were given back are in no history.
 	var logged int64
 	trail, err := limits[4].History(t.Context(), "k")
 	for _, a := range trail {
@@ -314,8 +315,8 @@ func TestAllowAllRefuses(t *testing.T) {
 	})
 }
 
-// Limits that count nothing are asked nothing: the one admits beside others, the
-// other denies before any is asked.
+// TestAllowAllStatic checks that static limits cost no message. Beside other limits,
+// Unlimited admits, and Blocked denies before Redis is asked.
 func TestAllowAllStatic(t *testing.T) {
 	inBubble(t, still(5), global.Config{}, defaults, func(t *testing.T, s *scene) {
 		rdb := s.link.Client(nil)
@@ -349,7 +350,8 @@ func TestAllowAllStatic(t *testing.T) {
 	})
 }
 
-// The longest wait counts, of the delays as of the denials.
+// TestAllowAllDelay checks that the result has the longest delay, or the longest wait of
+// a denial.
 func TestAllowAllDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := redistest.NewBubble(t).Client(nil)

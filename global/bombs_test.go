@@ -19,12 +19,12 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// bombCost is the most that a call may allocate whatever it is answered, the
-// server's own share and the new connection's buffers included. The least of the
-// bombs asks for 512 MiB, or for a stack without end.
+// bombCost is the largest number of bytes that a call may allocate, with any reply. It
+// includes the allocations of the test's server and the buffers of a new connection. The
+// smallest bomb asks for 512 MiB, or for an unbounded stack.
 const bombCost = 32 << 20
 
-// oddClients is clients of each kind for a server that is none.
+// oddClients makes clients of each kind for a server that is not Redis.
 var oddClients = map[string]func(t *testing.T, addr string) redis.UniversalClient{
 	"client": func(t *testing.T, addr string) redis.UniversalClient {
 		return redistest.Client(t, addr, func(o *redis.Options) { o.ReadTimeout, o.MaxRetries = time.Second, -1 })
@@ -55,14 +55,14 @@ var oddClients = map[string]func(t *testing.T, addr string) redis.UniversalClien
 	},
 }
 
-// A server in Redis's place that announces more than a script can answer, or
-// levels without end, at whatever moment, is refused before memory is allocated
-// for it; and it never ends the process.
+// TestBombsCostNothing has a server that announces a reply longer than a script can
+// give, or with unbounded nesting, to any command. It checks that the reply is refused
+// before memory is allocated for it, and that the process survives.
 func TestBombsCostNothing(t *testing.T) {
 	for _, tc := range []struct {
 		client    string
 		functions bool
-		at        string // the command that is answered so
+		at        string // the command that gets the bomb as its reply
 	}{
 		{"client", false, "EVALSHA"},
 		{"client", false, "EVAL"},
@@ -96,10 +96,10 @@ func TestBombsCostNothing(t *testing.T) {
 			rdb := oddClients[tc.client](t, addr)
 			t.Cleanup(func() { _ = rdb.Close() })
 			l := newLimiter(t, rdb, ten, global.Config{Timeout: 10 * time.Second, Functions: tc.functions})
-			scripts := strings.HasPrefix(tc.at, "E") || strings.HasPrefix(tc.at, "F") // else go-redis may find an error of its own first
+			scripts := strings.HasPrefix(tc.at, "E") || strings.HasPrefix(tc.at, "F") // for other commands, go-redis may return another error first
 			for _, text := range append(redistest.Bombs, "*2000\r\n"+strings.Repeat(":1\r\n", 100)) {
 				if tc.at == "CLUSTER" && strings.HasPrefix(text, "*2000") {
-					continue // so many ranges there may be
+					continue // a valid reply: there may be that many slot ranges
 				}
 				bomb.Store(text)
 				var before, after runtime.MemStats

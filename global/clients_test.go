@@ -19,11 +19,11 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// checkLimiter is what must work on every kind of client.
+// checkLimiter checks the calls that must work with every kind of client.
 func checkLimiter(t *testing.T, rdb redis.UniversalClient, functions bool) {
 	t.Helper()
 	l := newLimiter(t, rdb, hourly, global.Config{Name: fmt.Sprint("functions-", functions), Tags: 100, Timeout: 10 * time.Second, Functions: functions})
-	for _, key := range []string{"a", "b", "{c}", "d e"} { // of several slots
+	for _, key := range []string{"a", "b", "{c}", "d e"} { // in several slots
 		if res := allow(t, l, key, 60); !res.Allowed || res.Remaining != 40 {
 			t.Errorf("%q: %+v", key, res)
 		}
@@ -72,7 +72,8 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// A Ring repeats a command as well, unless it is told not to.
+// TestRingSendsOnce checks that a call is sent once: by default, a Ring repeats a command
+// whose reply was lost.
 func TestRingSendsOnce(t *testing.T) {
 	server := redistest.New(t)
 	proxy := redistest.NewProxy(t, server.Addr())
@@ -90,7 +91,7 @@ func TestRingSendsOnce(t *testing.T) {
 	}
 }
 
-// hook notes what passes through it.
+// hook records the commands that pass through it.
 type hook struct {
 	mu    sync.Mutex
 	names []string
@@ -122,8 +123,8 @@ func (h *hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 	return next
 }
 
-// The hooks of the user's client run, with the caller's context, and their
-// errors count.
+// TestHooksRun checks that the hooks of the caller's client run, with the caller's
+// context, and that their errors are returned.
 func TestHooksRun(t *testing.T) {
 	mini := redistest.Mini(t)
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": mini.Addr()}})
@@ -149,8 +150,8 @@ func TestHooksRun(t *testing.T) {
 	}
 }
 
-// A hook that swallows an error leaves no reply; that is an error, not a
-// decision.
+// TestAnswerOfAnotherShape checks that a missing reply is an error: a hook may swallow
+// the error of a command.
 func TestAnswerOfAnotherShape(t *testing.T) {
 	server := redistest.New(t)
 	rdb := server.Client(t)

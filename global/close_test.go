@@ -44,7 +44,8 @@ func TestClosed(t *testing.T) {
 	})
 }
 
-// The client is the caller's: it works after Close, and so do other limiters.
+// TestCloseLeavesTheClient checks that the client and its other limiters work after
+// Close.
 func TestCloseLeavesTheClient(t *testing.T) {
 	inBubble(t, ten, global.Config{}, defaults, func(t *testing.T, s *scene) {
 		client := s.link.Client(nil)
@@ -60,7 +61,8 @@ func TestCloseLeavesTheClient(t *testing.T) {
 	})
 }
 
-// Close waits for calls in progress, and they succeed.
+// TestCloseWaitsForCalls checks that Close waits for calls in progress, and that they
+// succeed.
 func TestCloseWaitsForCalls(t *testing.T) {
 	inBubble(t, ten, global.Config{}, defaults, func(t *testing.T, s *scene) {
 		s.link.Latency(10*time.Millisecond, 10*time.Millisecond)
@@ -92,8 +94,8 @@ func TestCloseWaitsForCalls(t *testing.T) {
 	})
 }
 
-// A call that hangs, whose caller is long gone, is bounded by Config.Timeout
-// and not by the client's own 5 s, or by nothing where it has none.
+// TestCloseIsBounded checks that Config.Timeout bounds a call that hangs after its caller
+// has left. The client's own time-out is 5 s, or none.
 func TestCloseIsBounded(t *testing.T) {
 	for name, opts := range clients {
 		t.Run(name, func(t *testing.T) {
@@ -119,14 +121,14 @@ func TestCloseIsBounded(t *testing.T) {
 	}
 }
 
-// Regression: a call that Close overtook was told that Redis is unavailable,
-// and with FailOpen was admitted.
+// TestCloseOvertakesACall is a regression test: a call that was overtaken by Close
+// returned ErrUnavailable, and with FailOpen it was admitted.
 func TestCloseOvertakesACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bubble := redistest.NewBubble(t)
 		var l *global.Limiter
 		subject := func(key string) string {
-			_ = l.Close() // between AllowN's look and its call
+			_ = l.Close() // after AllowN has checked that the limiter is open, and before its message
 			return key
 		}
 		l = newLimiter(t, bubble.Client(nil), ten, global.Config{FailOpen: true, Subject: subject})
@@ -137,8 +139,8 @@ func TestCloseOvertakesACall(t *testing.T) {
 	})
 }
 
-// A user's closed client is Redis being unavailable, not the limiter being
-// closed.
+// TestClosedClient checks that a call with a closed client returns ErrUnavailable. The
+// limiter itself is open.
 func TestClosedClient(t *testing.T) {
 	inBubble(t, ten, global.Config{}, defaults, func(t *testing.T, s *scene) {
 		client := s.link.Client(nil)
@@ -154,8 +156,8 @@ func TestClosedClient(t *testing.T) {
 	})
 }
 
-// Callers, cancellations and Close at once. Nobody is admitted above the burst
-// and everybody is answered.
+// TestConcurrentUse runs callers, cancellations and Close concurrently. It checks that
+// every call returns, and that no more than the burst is admitted.
 func TestConcurrentUse(t *testing.T) {
 	const burst = 200
 	mini := redistest.Mini(t)

@@ -13,15 +13,15 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// evals is how often a node has run the library.
+// evals returns how often a node has run the library.
 func evals(t *testing.T, rdb *redis.Client) int {
 	t.Helper()
 	calls := redistest.Calls(t, rdb)
 	return calls["eval"] + calls["evalsha"] + calls["fcall"]
 }
 
-// While a slot moves to another node, decisions follow it: ASK during the move
-// and MOVED after it. Neither costs units, or the answer.
+// TestSlotMoves checks that decisions follow a slot to another node: by ASK during the
+// move, and by MOVED after it. Neither loses a unit or an answer.
 func TestSlotMoves(t *testing.T) {
 	for name, functions := range withAndWithout {
 		t.Run(name, func(t *testing.T) {
@@ -68,7 +68,7 @@ func slotMoves(t *testing.T, functions bool) {
 	}
 	want := 2 // EVALSHA, EVAL
 	if functions {
-		want = 4 // FCALL, with the old node loaded, with all that own slots loaded, EVAL
+		want = 4 // FCALL; FCALL after a load on the old node; FCALL after a load on all masters; EVAL
 	}
 	if n := evals(t, cb); n != want {
 		t.Errorf("the new node ran %d calls, want %d", n, want)
@@ -78,7 +78,7 @@ func slotMoves(t *testing.T, functions bool) {
 	do(t, ca, "MIGRATE", "127.0.0.1", b.Port(), stays, 0, 5000)
 	do(t, cb, "CLUSTER", "SETSLOT", slot, "NODE", idb)
 	do(t, ca, "CLUSTER", "SETSLOT", slot, "NODE", idb)
-	for i := range int64(3) { // MOVED, the first time at least
+	for i := range int64(3) { // the first call at least gets MOVED
 		for key, was := range map[string]int64{"stays": 80, "new": 90} {
 			if res := allow(t, l, key, 10); res.Remaining != was-10*(i+1) {
 				t.Errorf("%s after the move: %+v", key, res)
@@ -86,8 +86,8 @@ func slotMoves(t *testing.T, functions bool) {
 		}
 	}
 	errs := do(t, ca, "INFO", "errorstats")
-	// To load the library everywhere is to ask for the masters: the client may
-	// have heard of the move by then.
+	// Loading the library on all masters reads the list of masters. So the client may
+	// know of the move before its call.
 	moved := functions || strings.Contains(errs, "errorstat_MOVED:")
 	if !strings.Contains(errs, "errorstat_ASK:") || !moved {
 		t.Errorf("the old node has not sent both ASK and MOVED: %q", errs)

@@ -14,7 +14,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/runner"
 )
 
-// nobody is a client that is never used: New does not connect.
+// nobody returns a client without a server. New does not connect.
 func nobody(t *testing.T) *redis.Client {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
@@ -29,7 +29,7 @@ func TestConfigViolations(t *testing.T) {
 		name  string
 		limit hybridlimit.Limit
 		cfg   global.Config
-		want  []string // fields
+		want  []string // invalid fields
 	}{
 		{"nothing", hybridlimit.Limit{}, global.Config{}, []string{"Limit.Rate", "Limit.Period", "Config.Name"}},
 		{"all at once", hybridlimit.TokenBucket(-1, -time.Second, -1), global.Config{
@@ -75,8 +75,8 @@ func TestConfigBounds(t *testing.T) {
 	}
 }
 
-// A nil client is named beside the violations, also a nil pointer that the
-// interface hides.
+// TestNilClient checks that a nil client is reported together with the violations, also
+// a nil pointer in the interface.
 func TestNilClient(t *testing.T) {
 	for name, rdb := range map[string]redis.UniversalClient{
 		"nil":            nil,

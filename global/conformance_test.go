@@ -27,7 +27,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// The same on a real Redis, in real time. (On several: TestCluster.)
+// TestConformanceOnRedis runs the suite on a real Redis, in real time. TestCluster runs it
+// on several servers.
 func TestConformanceOnRedis(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)

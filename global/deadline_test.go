@@ -14,14 +14,13 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// patient is a client that does not look at deadlines, as by default, and
-// waits long.
+// patient sets long time-outs. The client ignores deadlines, which is go-redis's default.
 func patient(o *redis.Options) {
 	o.ContextTimeoutEnabled = false
 	o.ReadTimeout, o.WriteTimeout, o.PoolTimeout, o.DialTimeout = 5*time.Second, 5*time.Second, 5*time.Second, 5*time.Second
 }
 
-// obedient is one that looks at them.
+// obedient sets the same time-outs. The client observes deadlines.
 func obedient(o *redis.Options) {
 	patient(o)
 	o.ContextTimeoutEnabled = true
@@ -34,9 +33,9 @@ var clients = map[string]func(*redis.Options){
 	"no deadlines": func(o *redis.Options) { o.ReadTimeout, o.WriteTimeout = -2, -2 },
 }
 
-// A caller's deadline holds to the nanosecond, however Redis hangs, and is
-// the error. Regression: with ContextTimeoutEnabled the client's own time-out
-// could be noticed first, and was returned as ErrUnavailable.
+// TestCallersDeadline checks that a call ends at the caller's deadline, to the
+// nanosecond, with the error of the deadline. Regression: with ContextTimeoutEnabled the
+// client's own time-out could come first, and the call returned ErrUnavailable.
 func TestCallersDeadline(t *testing.T) {
 	for name, opts := range clients {
 		for _, when := range []string{"connected", "connecting"} {
@@ -62,8 +61,8 @@ func TestCallersDeadline(t *testing.T) {
 	}
 }
 
-// Config.Timeout holds as exactly where the caller has no deadline, or a later
-// one. It is Redis that is late then, not the caller.
+// TestTimeout checks that Config.Timeout holds as exactly if the caller has no deadline,
+// or a later one. The error is then ErrUnavailable, because Redis is late.
 func TestTimeout(t *testing.T) {
 	for name, opts := range clients {
 		for _, timeout := range []time.Duration{0, 40 * time.Millisecond} {
@@ -91,8 +90,8 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// Regression: a client that gives up sooner than Config.Timeout was made to
-// wait for it.
+// TestTheClientsShorterTimeoutHolds is a regression test: if the client's own time-out
+// was shorter than Config.Timeout, the call waited for Config.Timeout.
 func TestTheClientsShorterTimeoutHolds(t *testing.T) {
 	short := func(o *redis.Options) { o.ReadTimeout, o.WriteTimeout = 20*time.Millisecond, 10*time.Millisecond }
 	inBubble(t, ten, global.Config{}, short, func(t *testing.T, s *scene) {
@@ -104,7 +103,8 @@ func TestTheClientsShorterTimeoutHolds(t *testing.T) {
 	})
 }
 
-// A caller who goes away is told so at once, and Redis is not blamed.
+// TestCallersCancel checks that a call whose ctx is cancelled returns at once, with
+// context.Canceled and without ErrUnavailable.
 func TestCallersCancel(t *testing.T) {
 	why := errors.New("the browser was closed")
 	inBubble(t, ten, global.Config{}, patient, func(t *testing.T, s *scene) {
@@ -120,7 +120,7 @@ func TestCallersCancel(t *testing.T) {
 	})
 }
 
-// A decision that comes in time is not spoilt by a deadline close behind it.
+// TestJustInTime checks that a decision that comes 1 ns before the deadline counts.
 func TestJustInTime(t *testing.T) {
 	inBubble(t, ten, global.Config{}, obedient, func(t *testing.T, s *scene) {
 		allow(t, s.Limiter, "k", 1)
@@ -133,7 +133,8 @@ func TestJustInTime(t *testing.T) {
 	})
 }
 
-// On a real server that is stopped: connections work, nobody is at home.
+// TestStoppedRedis checks the deadlines with a real server whose process is stopped: it
+// accepts connections and does not answer.
 func TestStoppedRedis(t *testing.T) {
 	server := redistest.New(t)
 	l := newLimiter(t, server.Client(t, patient), ten, global.Config{})
@@ -153,7 +154,7 @@ func TestStoppedRedis(t *testing.T) {
 		_, err := l.Allow(ctx, "k")
 		cancel()
 		wantErr(t, err, tc.want)
-		// The client would take 5 s. The rest is for a machine that is busy.
+		// The client's own time-out is 5 s. The extra second is for a busy machine.
 		if d := time.Since(began); d < tc.bound || d > tc.bound+time.Second {
 			t.Errorf("took %v, want %v", d, tc.bound)
 		}

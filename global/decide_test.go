@@ -12,7 +12,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// What needs no Redis does not ask it.
+// TestBadRequestsSendNothing checks that an invalid request costs no message.
 func TestBadRequestsSendNothing(t *testing.T) {
 	inBubble(t, ten, global.Config{MaxKeyBytes: 8}, defaults, func(t *testing.T, s *scene) {
 		ended, cancel := context.WithCancel(t.Context())
@@ -62,12 +62,12 @@ func TestAboveTheBurst(t *testing.T) {
 			t.Errorf("after the whole burst: %+v, want %+v", res, want)
 		}
 		if sent := s.link.Count("EVALSHA").Seen - before; sent != 1 {
-			t.Errorf("%d messages to tell what is left", sent)
+			t.Errorf("%d messages for a cost above the burst, want 1", sent)
 		}
 	})
 }
 
-// Every field of the Result, through a burst and its refill.
+// TestResults checks every field of the Result through a burst and its refill.
 func TestResults(t *testing.T) {
 	const ms = time.Millisecond
 	inBubble(t, hybridlimit.TokenBucket(10, time.Second, 5), global.Config{Name: "logins"}, defaults, func(t *testing.T, s *scene) {
@@ -94,7 +94,8 @@ func TestResults(t *testing.T) {
 	})
 }
 
-// RetryAfter is exact: denied a microsecond before, admitted at it.
+// TestRetryAfterIsExact checks that a call is denied 1 µs before its RetryAfter, and
+// admitted at it.
 func TestRetryAfterIsExact(t *testing.T) {
 	for _, limit := range []hybridlimit.Limit{
 		hybridlimit.PerSecond(10),
@@ -124,7 +125,8 @@ func TestRetryAfterIsExact(t *testing.T) {
 	}
 }
 
-// ResetAfter is exact too: then, and not before, the whole burst is there.
+// TestResetAfterIsExact checks that the whole burst is there at ResetAfter, and not 1 µs
+// before.
 func TestResetAfterIsExact(t *testing.T) {
 	limit := hybridlimit.TokenBucket(3, 7*time.Second, 5)
 	inBubble(t, limit, global.Config{}, defaults, func(t *testing.T, s *scene) {
@@ -140,7 +142,7 @@ func TestResetAfterIsExact(t *testing.T) {
 	})
 }
 
-// A decision is one command, and one round trip.
+// TestOneCommandPerDecision checks that a decision costs one command and one round trip.
 func TestOneCommandPerDecision(t *testing.T) {
 	inBubble(t, hybridlimit.PerSecond(5), global.Config{}, defaults, func(t *testing.T, s *scene) {
 		allow(t, s.Limiter, "other", 1) // the script is loaded once
@@ -165,7 +167,8 @@ func TestOneCommandPerDecision(t *testing.T) {
 	})
 }
 
-// Keys, names and prefixes do not share units; two limiters of one name do.
+// TestIdentity checks that keys, names and prefixes do not share units. Two limiters of
+// one name do.
 func TestIdentity(t *testing.T) {
 	inBubble(t, hybridlimit.PerHour(1), global.Config{}, defaults, func(t *testing.T, s *scene) {
 		client := s.link.Client(nil)
@@ -187,7 +190,8 @@ func TestIdentity(t *testing.T) {
 	})
 }
 
-// Keys of one subject share a slot, and are limited apart.
+// TestSubject checks that keys of one subject share a slot, and that each key has its own
+// units.
 func TestSubject(t *testing.T) {
 	user := func(key string) string { return strings.SplitN(key, "/", 2)[0] }
 	inBubble(t, hybridlimit.PerHour(1), global.Config{Tags: 1000, Subject: user}, defaults, func(t *testing.T, s *scene) {

@@ -20,12 +20,13 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/runner"
 )
 
-// retries is go-redis's default: half a second of dials in the background.
+// retries sets go-redis's default number of dials: it dials in the background for half a
+// second.
 func retries(o *redis.Options) { o.DialerRetries, o.MaxRetries = 5, -1 }
 
-// A call that waits for a connection to a Redis that is gone fails with what the
-// dials failed with, and is a time-out all the same; the next time that Redis
-// does not answer, over a connection, it is a time-out and no more.
+// TestTheDialIsTheCause checks the error of a call that waits for a connection while
+// Redis is down: it wraps the error of the failed dials and the time-out. If a later dial
+// hangs, the error wraps only the time-out.
 func TestTheDialIsTheCause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -51,7 +52,7 @@ func TestTheDialIsTheCause(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.Kill()
-		call() // of the connection that there was
+		call() // fails on the open connection
 		for range 3 {
 			err := call()
 			if !errors.Is(err, syscall.ECONNREFUSED) || !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, hybridlimit.ErrUnavailable) {
@@ -78,8 +79,8 @@ func TestTheDialIsTheCause(t *testing.T) {
 	})
 }
 
-// A client gets one hook, however many runners it gets, and loses none of its
-// own.
+// TestOneHookPerClient checks that many runners add one hook to their client, and that
+// the client's own hooks still run.
 func TestOneHookPerClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -122,7 +123,7 @@ func (counting) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return next
 }
 
-// stackOf is how often a function is on this goroutine's stack.
+// stackOf returns how often a function is on this goroutine's stack.
 func stackOf(function string) int {
 	text := make([]byte, 64<<10)
 	return strings.Count(string(text[:runtime.Stack(text, false)]), function)

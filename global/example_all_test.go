@@ -31,7 +31,7 @@ func ExampleLimiter_AllowJoint() {
 		fmt.Println(res.Allowed, res.Policy, res.Remaining, err)
 	}
 	left, err := all.Peek(context.Background(), "*")
-	fmt.Println(left.Remaining, err) // the third took nothing of it
+	fmt.Println(left.Remaining, err) // the third call took nothing from this limit
 	// Output:
 	// true user 1 <nil>
 	// true user 0 <nil>
@@ -39,8 +39,8 @@ func ExampleLimiter_AllowJoint() {
 	// 98 <nil>
 }
 
-// On a cluster, the limits of one tenant share a slot, so that each call is one
-// message, which Redis decides as a whole.
+// On a cluster, the limits of one tenant share a slot. Each call is then one message,
+// which Redis decides as a whole.
 func ExampleLimiter_AllowJoint_tenant() {
 	rdb, stop := standIn()
 	defer stop()
@@ -100,7 +100,7 @@ func ExampleLimiter_History() {
 	// <nil>
 }
 
-// Who is locked out is told what he has done, and what a denial left out.
+// The history shows the admissions that use up a limit. A denied call is not in it.
 func ExampleLimiter_History_audit() {
 	limiter, stop := start(hybridlimit.SlidingLog(3, time.Hour), global.Config{Name: "payouts"})
 	defer stop()

@@ -10,7 +10,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/global"
 )
 
-// What is taken for later: Reserve, Wait. What comes back: Cancel, Refund, Reset.
+// A reservation takes units that the bucket has not refilled yet. Delay is the time
+// until they may be used.
 
 func ExampleLimiter_Reserve() {
 	limiter, stop := start(hybridlimit.TokenBucket(10, time.Second, 1), global.Config{Name: "mail"})
@@ -26,8 +27,7 @@ func ExampleLimiter_Reserve() {
 	// false in 0s <nil>
 }
 
-// A slot is reserved before it is known whether it will be needed, and given
-// back when it is not.
+// Reserve units before it is known whether they are needed. Cancel gives them back.
 func ExampleLimiter_Reserve_cancel() {
 	limiter, stop := start(hybridlimit.PerHour(5), global.Config{Name: "upload"})
 	defer stop()
@@ -37,7 +37,7 @@ func ExampleLimiter_Reserve_cancel() {
 	if err != nil {
 		panic(err)
 	}
-	cached := true // as it turns out
+	cached := true // the work turned out to be unnecessary
 	if cached {
 		if err := r.Cancel(ctx); err != nil {
 			panic(err)
@@ -53,7 +53,7 @@ func ExampleLimiter_Wait() {
 	limiter, stop := start(hybridlimit.TokenBucket(100, time.Second, 2), global.Config{Name: "crawler"})
 	defer stop()
 
-	for _, page := range []string{"/", "/about", "/prices", "/jobs"} { // the last two 10 and 20 ms later
+	for _, page := range []string{"/", "/about", "/prices", "/jobs"} { // the last two wait 10 ms each
 
 		if _, err := limiter.Wait(context.Background(), "example.com", 1); err != nil {
 			panic(err)
@@ -67,7 +67,8 @@ func ExampleLimiter_Wait() {
 	// GET /jobs
 }
 
-// What cannot be had in time is said at once, and costs nothing.
+// A wait beyond the deadline fails at once, and so does a cost above the burst. Both
+// take no units.
 func ExampleLimiter_Wait_deadline() {
 	limiter, stop := start(hybridlimit.TokenBucket(1, time.Hour, 2), global.Config{Name: "report"})
 	defer stop()
@@ -92,13 +93,12 @@ func ExampleLimiter_Refund() {
 	if _, err := limiter.AllowN(ctx, "alice", 6); err != nil {
 		panic(err)
 	}
-	res, err := limiter.Refund(ctx, "alice", 4) // it came to 2
+	res, err := limiter.Refund(ctx, "alice", 4) // the call cost only 2
 	fmt.Println(res.Remaining, err)
 	// Output: 8 <nil>
 }
 
-// Only attempts that fail are to count against a login: those that succeed are
-// given back.
+// Only failed attempts count against a login. A successful attempt gets its unit back.
 func ExampleLimiter_Refund_login() {
 	limiter, stop := start(hybridlimit.PerHour(3), global.Config{Name: "login"})
 	defer stop()
@@ -145,8 +145,7 @@ func ExampleLimiter_Reset() {
 	// 3 <nil>
 }
 
-// Support unlocks one account; what others have used, and what this one owes
-// elsewhere, stays.
+// Support unlocks one account. Reset also ends its debt. Other keys keep their usage.
 func ExampleLimiter_Reset_others() {
 	limiter, stop := start(hybridlimit.PerHour(3), global.Config{Name: "login"})
 	defer stop()

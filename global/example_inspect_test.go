@@ -9,7 +9,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/global"
 )
 
-// Why is a user denied?
+// Inspect explains the decision on a key in one sentence.
 func ExampleLimiter_Inspect() {
 	limiter, stop := start(hybridlimit.PerHour(5), global.Config{Name: "upload"})
 	defer stop()
@@ -23,7 +23,7 @@ func ExampleLimiter_Inspect() {
 	// Output: allowed because the bucket has 2 of 5 units left <nil>
 }
 
-// The figures behind the sentence.
+// KeyState also has the figures.
 func ExampleLimiter_Inspect_figures() {
 	limiter, stop := start(hybridlimit.PerHour(5), global.Config{Name: "upload"})
 	defer stop()

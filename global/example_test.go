@@ -13,8 +13,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/global"
 )
 
-// standIn is a Redis in this program, with a clock that stands still, so that
-// the examples run anywhere and print the same. Use your own.
+// standIn starts a Redis inside this program, so that the examples run anywhere. Its
+// clock stands still, so that they always print the same. A program uses its own Redis.
 func standIn() (rdb *redis.Client, stop func()) {
 	m, err := miniredis.Run()
 	if err != nil {
@@ -55,7 +55,8 @@ func ExampleNew() {
 	// try again in 30s
 }
 
-// A call may cost more than one unit. One that can never succeed says so.
+// A call may cost more than one unit. A cost above the burst is denied for ever:
+// RetryAfter is Never.
 func ExampleLimiter_AllowN() {
 	rdb, stop := standIn()
 	defer stop()
@@ -85,8 +86,7 @@ func ExampleLimiter_AllowN() {
 	// 500 rows: more than the burst of 100
 }
 
-// All or none: what does not fit takes nothing, and leaves what is there to
-// smaller calls.
+// AllowN takes all units or none. A denied call leaves the units to smaller calls.
 func ExampleLimiter_AllowN_allOrNone() {
 	rdb, stop := standIn()
 	defer stop()
@@ -107,8 +107,8 @@ func ExampleLimiter_AllowN_allOrNone() {
 	// 3 true 0 <nil>
 }
 
-// When Redis does not answer, the error says so and the Result says what to
-// do: nothing by default, go on with FailOpen.
+// If Redis does not answer, the error matches ErrUnavailable. The Result beside it denies
+// by default, and admits with FailOpen.
 func ExampleConfig_failOpen() {
 	rdb, stop := standIn()
 	stop()

@@ -10,7 +10,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/global"
 )
 
-// start makes a limiter on a Redis inside this program.
+// start returns a limiter with a Redis inside this program.
 func start(limit hybridlimit.Limit, cfg global.Config) (l *global.Limiter, stop func()) {
 	rdb, stopRedis := standIn()
 	cfg.Timeout = 10 * time.Second
@@ -37,8 +37,8 @@ func ExampleLimiter_AllowAtMost() {
 	// true 2 <nil>
 }
 
-// A worker sends as much of a queue as the limit lets it, and says when it
-// will be back.
+// A worker sends the part of a queue that the limit admits. RetryAfter is the time until
+// the next part can be sent.
 func ExampleLimiter_AllowAtMost_queue() {
 	limiter, stop := start(hybridlimit.TokenBucket(1, time.Minute, 3), global.Config{Name: "webhooks"})
 	defer stop()
@@ -75,7 +75,7 @@ func ExampleLimiter_AllowLimit() {
 	// false 2 <nil>
 }
 
-// The plan is in the caller's token. A better one is no refill.
+// The customer's plan comes from the caller's token. A better plan does not refill the key.
 func ExampleLimiter_AllowLimit_token() {
 	limiter, stop := start(hybridlimit.PerHour(1), global.Config{Name: "api"})
 	defer stop()
@@ -111,7 +111,7 @@ func ExampleLimiter_Peek() {
 	// true 3 <nil>
 }
 
-// A page shows what is left of a quota, without using any of it.
+// A page shows the units left of a quota. Peek takes none of them.
 func ExampleLimiter_Peek_quota() {
 	limiter, stop := start(hybridlimit.TokenBucket(100, 100*time.Hour, 100), global.Config{Name: "export"})
 	defer stop()
@@ -145,8 +145,8 @@ func ExampleLimiter_Charge() {
 	// false 18m0s <nil>
 }
 
-// A request to a language model is let in for the tokens that it is expected
-// to use, and charged for the rest when they have been counted.
+// A request to a language model is admitted for the predicted number of tokens. After
+// the request, Charge takes the rest of the actual number.
 func ExampleLimiter_Charge_tokens() {
 	limiter, stop := start(hybridlimit.PerHour(1000), global.Config{Name: "tokens"})
 	defer stop()
@@ -186,7 +186,7 @@ func ExampleLimiter_SetLimit() {
 	// 19 20 <nil>
 }
 
-// Limits change under way: what a key has used stays used.
+// The limit changes while the program runs. Used units stay used.
 func ExampleLimiter_SetLimit_reload() {
 	limiter, stop := start(hybridlimit.PerHour(10), global.Config{Name: "api"})
 	defer stop()
@@ -195,7 +195,7 @@ func ExampleLimiter_SetLimit_reload() {
 	if _, err := limiter.AllowN(ctx, "alice", 8); err != nil {
 		panic(err)
 	}
-	for _, perHour := range []int64{20, 1, 0} { // as a configuration file says
+	for _, perHour := range []int64{20, 1, 0} { // from a configuration file
 		if err := limiter.SetLimit(hybridlimit.PerHour(perHour)); err != nil {
 			fmt.Println(err)
 		}

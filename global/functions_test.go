@@ -19,13 +19,13 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// withAndWithout are the ways to run the library, for tests of both.
+// withAndWithout has both ways to run the library. The value is Config.Functions.
 var withAndWithout = map[string]bool{"scripts": false, "functions": true}
 
 // functionConfig is patientConfig with functions.
 var functionConfig = global.Config{Timeout: 30 * time.Second, Functions: true}
 
-// functionServer is a server that has functions.
+// functionServer starts a server that has functions.
 func functionServer(t *testing.T, opts ...redistest.Option) *redistest.Server {
 	t.Helper()
 	server := redistest.New(t, opts...)
@@ -52,8 +52,8 @@ func TestConformanceWithFunctions(t *testing.T) {
 	}
 }
 
-// miniredis has no functions: nothing here runs in virtual time. It stands for
-// a Redis before 7, which says so.
+// TestNoFunctions checks the error of a Redis without functions: miniredis, and a Redis
+// whose FCALL is renamed, as a Redis before 7.
 func TestNoFunctions(t *testing.T) {
 	mini := redistest.Client(t, redistest.Mini(t).Addr())
 	old := redistest.New(t, redistest.WithArgs("--rename-command", "FCALL", "", "--rename-command", "FUNCTION", "")).Client(t)
@@ -67,8 +67,8 @@ func TestNoFunctions(t *testing.T) {
 	}
 }
 
-// Without the right to load, a library that is there serves; one that is not
-// is an error that says what is missing.
+// TestNoRightToLoad checks a Redis user without the right to load the library. If the
+// library is missing, the error names the missing right. If it is loaded, calls work.
 func TestNoRightToLoad(t *testing.T) {
 	server := functionServer(t)
 	direct := server.Client(t)
@@ -90,7 +90,8 @@ func TestNoRightToLoad(t *testing.T) {
 	}
 }
 
-// A library that is gone is loaded again: three commands, one decision.
+// TestUnknownFunction checks that a missing library is loaded again, within one decision
+// of three commands.
 func TestUnknownFunction(t *testing.T) {
 	server := functionServer(t)
 	proxy := redistest.NewProxy(t, server.Addr())
@@ -116,8 +117,8 @@ func TestUnknownFunction(t *testing.T) {
 	}
 }
 
-// Nobody notices that the library is flushed under use, and no unit is lost or
-// counted twice; nor when another version comes and goes.
+// TestFunctionFlushUnderUse flushes the library while callers use it. It checks that all
+// calls succeed, and that no unit is lost or counted twice.
 func TestFunctionFlushUnderUse(t *testing.T) {
 	server := functionServer(t)
 	direct := server.Client(t)
@@ -134,7 +135,6 @@ func TestFunctionFlushUnderUse(t *testing.T) {
 				return
 			case <-time.After(time.Duration(n%4) * time.Millisecond):
 			}
-			// The test is over before the client closes.
 			if err := direct.FunctionFlush(context.Background()).Err(); err != nil {
 				t.Errorf("FUNCTION FLUSH: %v", err)
 			}
@@ -167,7 +167,8 @@ func TestFunctionFlushUnderUse(t *testing.T) {
 	}
 }
 
-// A call whose reply is lost is not sent again, nor is one whose load's is.
+// TestLostReplyToAFunction checks that neither a call nor a load is sent again if its
+// reply is lost.
 func TestLostReplyToAFunction(t *testing.T) {
 	server := functionServer(t)
 	for i, tc := range []struct {
@@ -206,7 +207,8 @@ func TestLostReplyToAFunction(t *testing.T) {
 	}
 }
 
-// A load that hangs holds no caller longer than its ctx.
+// TestLoadKeepsTheDeadline checks that a caller returns at its deadline while the load of
+// the library hangs.
 func TestLoadKeepsTheDeadline(t *testing.T) {
 	server := functionServer(t)
 	proxy := redistest.NewProxy(t, server.Addr())
@@ -223,7 +225,8 @@ func TestLoadKeepsTheDeadline(t *testing.T) {
 	}
 }
 
-// A process with functions and one with scripts share one limit.
+// TestFunctionsBesideScripts checks that a process with functions and a process with
+// scripts share one limit.
 func TestFunctionsBesideScripts(t *testing.T) {
 	server := functionServer(t)
 	with := newLimiter(t, server.Client(t), hourly, functionConfig)

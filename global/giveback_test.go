@@ -15,8 +15,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// spread is limits whose keys have tags of their own, in the order in which
-// they are taken; the last has nothing left.
+// spread has three limits whose keys have different tags, in the order in which AllowAll
+// takes them.
 type spread struct {
 	*scene
 	limits []*global.Limiter
@@ -47,7 +47,7 @@ func inSpread(t *testing.T, alter func(i int, limit *hybridlimit.Limit, cfg *glo
 	})
 }
 
-// lefts is what each limit has left.
+// lefts returns the units that each limit has left.
 func (s spread) lefts() string {
 	s.link.Script(nil)
 	var out []int64
@@ -57,8 +57,8 @@ func (s spread) lefts() string {
 	return fmt.Sprint(out)
 }
 
-// A message that is lost in the middle costs its own units at most: the others
-// are given back.
+// TestAllowAllUnanswered checks that a lost message costs at most its own units: the units
+// of the other messages are given back.
 func TestAllowAllUnanswered(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -92,11 +92,11 @@ func TestAllowAllUnanswered(t *testing.T) {
 	}
 }
 
-// What could not be given back is named.
+// TestAllowAllNotReturned checks that the error names the units that were not given back.
 func TestAllowAllNotReturned(t *testing.T) {
 	inSpread(t, nil, func(t *testing.T, s spread) {
 		allow(t, s.limits[2], s.asks[2].Key, 5)
-		// Three messages, then two that give back, of which one is lost.
+		// There are three messages, then two that give units back. One of these is lost.
 		s.link.Script(redistest.OnNth("EVALSHA", 3, redistest.DropRequest(redistest.ThenHang)))
 		began := time.Now()
 		res, err := hybridlimit.AllowAll(t.Context(), s.asks...)
@@ -118,7 +118,8 @@ func TestAllowAllNotReturned(t *testing.T) {
 	})
 }
 
-// A caller who leaves in the middle takes nothing with him.
+// TestAllowAllContextEnds checks that the units of earlier messages are given back if ctx
+// ends in between.
 func TestAllowAllContextEnds(t *testing.T) {
 	inSpread(t, nil, func(t *testing.T, s spread) {
 		ctx, cancel := context.WithTimeout(t.Context(), 25*time.Millisecond)
@@ -142,13 +143,13 @@ func TestAllowAllContextEnds(t *testing.T) {
 	})
 }
 
-// A limit that fails open stands for nobody but itself: the others still count,
-// and still deny.
+// TestAllowAllFailOpen checks that FailOpen of one limit does not admit for the others:
+// they still count, and may deny.
 func TestAllowAllFailOpen(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		open    []int
-		used    int // the limit that has nothing left; -1: none
+		used    int // index of the limit without units; -1: none
 		allowed bool
 		policy  string
 		left    string
@@ -177,7 +178,8 @@ func TestAllowAllFailOpen(t *testing.T) {
 	}
 }
 
-// What windows and logs gave comes back to its window, and as its entry.
+// TestAllowAllGivesBackWhatItTook checks that units return to the window in which they
+// were taken, and that a log removes their entry.
 func TestAllowAllGivesBackWhatItTook(t *testing.T) {
 	for _, of := range []func(int64, time.Duration) hybridlimit.Limit{hybridlimit.FixedWindow, hybridlimit.SlidingWindow, hybridlimit.SlidingLog} {
 		t.Run(of(1, time.Second).Algorithm.String(), func(t *testing.T) {
@@ -196,7 +198,7 @@ func TestAllowAllGivesBackWhatItTook(t *testing.T) {
 				s.link.Latency(20*time.Millisecond, 20*time.Millisecond)
 				allowedMeanwhile := make(chan hybridlimit.Result)
 				go func() {
-					time.Sleep(60 * time.Millisecond) // after the take, before the return, in the next window
+					time.Sleep(60 * time.Millisecond) // in the next window: after the units were taken, before they return
 					res, _ := s.limits[0].AllowN(context.Background(), s.asks[0].Key, 4)
 					allowedMeanwhile <- res
 				}()
@@ -209,8 +211,8 @@ func TestAllowAllGivesBackWhatItTook(t *testing.T) {
 				}
 				s.link.Latency(0, 0)
 				want := map[hybridlimit.Algorithm]int64{
-					hybridlimit.AlgFixedWindow:   6, // of the next window, all but the four
-					hybridlimit.AlgSlidingWindow: 3, // and the three of the last
+					hybridlimit.AlgFixedWindow:   6, // all of the next window but the four
+					hybridlimit.AlgSlidingWindow: 3, // also without the three of the last window
 					hybridlimit.AlgSlidingLog:    3,
 				}[of(1, time.Second).Algorithm]
 				if got := left(t, s.limits[0], s.asks[0].Key); got != want {
@@ -228,7 +230,8 @@ func TestAllowAllGivesBackWhatItTook(t *testing.T) {
 	}
 }
 
-// A limiter that is closed in the middle still gives back.
+// TestAllowAllClosedInTheMiddle checks that a limiter that is closed during the call still
+// gives units back.
 func TestAllowAllClosedInTheMiddle(t *testing.T) {
 	inSpread(t, nil, func(t *testing.T, s spread) {
 		allow(t, s.limits[2], s.asks[2].Key, 5)

@@ -15,8 +15,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/runner"
 )
 
-// Whoever shares a client with a limiter gets whatever Redis answers: the guard
-// is for what the limiter asks.
+// TestOthersOnAClientAreNotTouched checks that other commands on a limiter's client get
+// any reply of Redis: the guard applies only to the limiter's commands.
 func TestOthersOnAClientAreNotTouched(t *testing.T) {
 	server := redistest.New(t)
 	for protocol := 2; protocol <= 3; protocol++ {
@@ -85,7 +85,8 @@ func TestOthersOnAClientAreNotTouched(t *testing.T) {
 	}
 }
 
-// A guarded ClusterClient and the nodes that it knew before work as ever.
+// TestAClusterThatWasInUse checks that a ClusterClient that was in use before works with
+// a limiter.
 func TestAClusterThatWasInUse(t *testing.T) {
 	cluster := redistest.NewCluster(t, 2)
 	rdb := cluster.Client(t)
@@ -95,7 +96,8 @@ func TestAClusterThatWasInUse(t *testing.T) {
 	checkLimiter(t, rdb, false)
 }
 
-// To make a limiter asks no server anything, also where the client knows nodes.
+// TestAGuardAsksNobody checks that a new runner contacts no server, also if the client
+// knows nodes.
 func TestAGuardAsksNobody(t *testing.T) {
 	var asked bool
 	slots := func(context.Context) ([]redis.ClusterSlot, error) {
@@ -121,11 +123,11 @@ func TestAGuardAsksNobody(t *testing.T) {
 		_ = rdb.Close()
 	}
 	if asked {
-		t.Error("a server was asked")
+		t.Error("a server was contacted")
 	}
 }
 
-// noDial fails the test that dials.
+// noDial is a hook that fails the test on a dial.
 type noDial struct{ t *testing.T }
 
 func (h noDial) DialHook(next redis.DialHook) redis.DialHook {

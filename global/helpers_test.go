@@ -13,8 +13,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// scene is a limiter on a Redis in virtual time, with a link between that can
-// fail. Nothing takes time unless a test says so.
+// scene is a limiter with a Redis in virtual time. The link between them can fail. Calls
+// take no time unless a test sets a latency.
 type scene struct {
 	*global.Limiter
 	t      *testing.T
@@ -26,7 +26,7 @@ type scene struct {
 // defaults keeps the client's options.
 func defaults(*redis.Options) {}
 
-// inBubble runs f on a scene whose client is connected.
+// inBubble runs f with a scene whose client is connected.
 func inBubble(t *testing.T, limit hybridlimit.Limit, cfg global.Config, opts func(*redis.Options), f func(t *testing.T, s *scene)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -42,8 +42,8 @@ func inBubble(t *testing.T, limit hybridlimit.Limit, cfg global.Config, opts fun
 	})
 }
 
-// took fails the test unless so much virtual time has passed since the last
-// call.
+// took fails the test unless the given virtual time has passed since the last call of
+// took.
 func (s *scene) took(want time.Duration) {
 	s.t.Helper()
 	if d := time.Since(s.began); d != want {
@@ -52,8 +52,8 @@ func (s *scene) took(want time.Duration) {
 	s.began = time.Now()
 }
 
-// patientConfig is for a real Redis where time is not the question: a busy
-// machine may well need more than the default 250 ms.
+// patientConfig is for tests with a real Redis that do not test time: a busy machine may
+// need more than the default 250 ms.
 var patientConfig = global.Config{Timeout: 30 * time.Second}
 
 func newLimiter(t testing.TB, rdb redis.UniversalClient, limit hybridlimit.Limit, cfg global.Config) *global.Limiter {
@@ -69,7 +69,7 @@ func newLimiter(t testing.TB, rdb redis.UniversalClient, limit hybridlimit.Limit
 	return l
 }
 
-// allow is AllowN which must not fail.
+// allow calls AllowN and fails the test on an error.
 func allow(t testing.TB, l *global.Limiter, key string, n int64) hybridlimit.Result {
 	t.Helper()
 	res, err := l.AllowN(t.Context(), key, n)
@@ -79,7 +79,7 @@ func allow(t testing.TB, l *global.Limiter, key string, n int64) hybridlimit.Res
 	return res
 }
 
-// wantErr compares with errors.Is, all of them.
+// wantErr fails the test unless err matches all wanted errors.
 func wantErr(t testing.TB, err error, want ...error) {
 	t.Helper()
 	for _, w := range want {

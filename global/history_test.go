@@ -17,7 +17,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// named is a context with a request id.
+// named returns a context with a request id.
 func named(t testing.TB, id string) context.Context {
 	t.Helper()
 	ctx, err := hybridlimit.WithRequestID(t.Context(), id)
@@ -27,7 +27,7 @@ func named(t testing.TB, id string) context.Context {
 	return ctx
 }
 
-// trail is a history in short: units and request ids.
+// trail returns a history as text: units and request ids.
 func trail(t testing.TB, l *global.Limiter, key string) string {
 	t.Helper()
 	log, err := l.History(t.Context(), key)
@@ -47,8 +47,8 @@ func trail(t testing.TB, l *global.Limiter, key string) string {
 	return strings.Join(out, " ")
 }
 
-// A log tells what it has admitted, exactly then and for whom, over pages,
-// whatever bytes are in a request id.
+// TestHistory checks that a log returns its admissions with their request ids, over
+// several pages, and with any bytes in a request id.
 func TestHistory(t *testing.T) {
 	for name, functions := range withAndWithout {
 		t.Run(name, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestHistory(t *testing.T) {
 			cfg.Functions = functions
 			l := newLimiter(t, rdb, hybridlimit.SlidingLog(3*wire.MaxHistory, time.Hour), cfg)
 			if got := trail(t, l, "k"); got != "" {
-				t.Errorf("nobody yet: %s", got)
+				t.Errorf("history of an unused key: %s", got)
 			}
 			var want []string
 			take := func(id string, n int64) {
@@ -85,7 +85,7 @@ func TestHistory(t *testing.T) {
 			if got := trail(t, l, "k"); got != strings.Join(want, " ") {
 				t.Errorf("%s\nwant\n%s", got, strings.Join(want, " "))
 			}
-			// What is charged is noted, what is given back of a call is not.
+			// A charge is in the history. A cancelled reservation is not.
 			if _, err := l.Charge(named(t, "charged"), "c", 4); err != nil {
 				t.Fatal(err)
 			}
@@ -141,7 +141,8 @@ func TestHistoryRefuses(t *testing.T) {
 	})
 }
 
-// A reservation that is cancelled in the next window was taken in the last.
+// TestCancelInTheNextWindow checks that a Cancel in the next window gives nothing back
+// there: the units were taken in the window before.
 func TestCancelInTheNextWindow(t *testing.T) {
 	inBubble(t, hybridlimit.FixedWindow(10, 10*time.Second), global.Config{}, defaults, func(t *testing.T, s *scene) {
 		r, err := s.Reserve(t.Context(), "k", 4)
@@ -154,7 +155,7 @@ func TestCancelInTheNextWindow(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := left(t, s.Limiter, "k"); got != 5 {
-			t.Errorf("%d of 10 are left after five", got)
+			t.Errorf("%d of 10 units are left after five were taken, want 5", got)
 		}
 	})
 }

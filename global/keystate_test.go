@@ -16,8 +16,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
-// Inspect says what Redis has under every algorithm, on one server and in a
-// cluster, agrees with Peek, and changes nothing.
+// TestInspect checks that Inspect describes the state in Redis under every algorithm, on
+// one server and in a cluster. It agrees with Peek and changes nothing.
 func TestInspect(t *testing.T) {
 	t.Parallel()
 	day := testenv.OpenWindow(time.Now(), 1, 24*time.Hour)
@@ -27,7 +27,7 @@ func TestInspect(t *testing.T) {
 		for _, c := range []struct {
 			name             string
 			limit            hybridlimit.Limit
-			none, some, over string // what is said before, with 3 of 10 used, and when all is used
+			none, some, over string // the sentence for an unused key, with 3 of 10 used, and with all used
 		}{
 			{"bucket", hybridlimit.TokenBucket(1, time.Hour, 10), "no bucket of the key", "allowed because the bucket has 7 of 10 units left", "denied for 1h0m0s because none of the 10 units of the bucket is left"},
 			{"queue", hybridlimit.LeakyQueue(1, time.Hour, 10), "no queue of the key", "allowed because the queue has 7 of 10 units left", "because none of the 10 units of the queue is left"},

@@ -16,13 +16,14 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// nodes is a Redis of several servers, of which each has its part of the keys.
+// nodes is a Redis of several servers. Each has a part of the keys.
 type nodes struct {
 	rdb     redis.UniversalClient
 	servers []*redistest.Server
 }
 
-// TestCluster and TestRing are one test over the two clients that spread keys.
+// TestCluster and TestRing run the same tests with the two clients that spread keys over
+// servers.
 func TestCluster(t *testing.T) {
 	t.Parallel() // a node takes two seconds to accept that it is up
 	c := redistest.NewCluster(t, 3)
@@ -55,7 +56,8 @@ func onNodes(t *testing.T, n nodes) {
 			})
 			var prefixes atomic.Int64
 			for _, of := range conformance.Algorithms() {
-				// What is kept in a way of its own; a function is the script.
+				// These algorithms differ in how Redis stores them. Functions run the same
+				// Lua, so one algorithm is enough for them.
 				if of.Name == "token bucket" || !functions && (of.Name == "fixed window" || of.Name == "sliding log") {
 					t.Run("conformance of "+of.Name, func(t *testing.T) {
 						t.Parallel()
@@ -83,7 +85,7 @@ func onNodes(t *testing.T, n nodes) {
 	}
 }
 
-// spread: the default tags reach every node.
+// spread checks that the default tags reach every node.
 func (n nodes) spread(t *testing.T, cfg global.Config) {
 	l := newLimiter(t, n.rdb, hourly, cfg)
 	before := n.evals(t)
@@ -106,7 +108,8 @@ func (n nodes) spread(t *testing.T, cfg global.Config) {
 	t.Logf("%v, then %v calls", before, after)
 }
 
-// forgets: a node that has lost the library is told, and only that one.
+// forgets checks that the library is sent again to a node that has lost it, and only to
+// that node.
 func (n nodes) forgets(t *testing.T, cfg global.Config) {
 	l := newLimiter(t, n.rdb, hourly, cfg)
 	for i := range 50 {
@@ -136,12 +139,12 @@ func (n nodes) forgets(t *testing.T, cfg global.Config) {
 			want = 1
 		}
 		if got := loads(i) - before[i]; got != want {
-			t.Errorf("node %d was told %d times, want %d", i, got, want)
+			t.Errorf("node %d received the library %d times, want %d", i, got, want)
 		}
 	}
 }
 
-// subject: limits of one user lie in one slot.
+// subject checks that the limits of one user are in one slot.
 func (n nodes) subject(t *testing.T, cfg global.Config) {
 	cfg.Prefix += "-subject"
 	cfg.Subject = func(key string) string { user, _, _ := strings.Cut(key, "/"); return user }
@@ -165,7 +168,7 @@ func (n nodes) subject(t *testing.T, cfg global.Config) {
 				t.Errorf("%s: tag %s, want %s", key, tag, want)
 			}
 			slot, err := rdb.ClusterKeySlot(t.Context(), key).Result()
-			if err != nil { // not in cluster mode: the tag decides
+			if err != nil { // not in cluster mode: use the tag instead
 				slot = int64(lua.Names{Tags: lua.DefaultTags}.Tag(user))
 			}
 			if slots[user] == nil {

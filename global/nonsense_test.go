@@ -14,8 +14,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
-// A Redis that answers nonsense, whatever it is and over whichever protocol, is
-// unavailable: an error that says so, and what FailOpen says beside it.
+// TestNonsenseIsUnavailable checks that a call returns ErrUnavailable, and the decision of
+// FailOpen, if Redis sends an invalid reply.
 func TestNonsenseIsUnavailable(t *testing.T) {
 	var reply atomic.Value
 	addr := redistest.Odd(t, func([]string) string { return reply.Load().(string) })
@@ -48,8 +48,8 @@ func TestNonsenseIsUnavailable(t *testing.T) {
 	}
 }
 
-// Numbers of the right shape are believed or refused, and never more than that:
-// no panic, no negative time, no more units than were asked for.
+// TestNumbersThatMeanNothing checks replies of the right shape with random numbers: no
+// panic, no negative time, and no more units than the call asked for.
 func TestNumbersThatMeanNothing(t *testing.T) {
 	rng := testenv.Rand(t)
 	var reply atomic.Value

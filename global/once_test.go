@@ -15,17 +15,17 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// hourly gives nothing back within a test.
+// hourly refills no unit during a test.
 var hourly = hybridlimit.PerHour(100)
 
-// remaining asks for one unit of key and says how many were there before.
+// remaining takes one unit of key and returns the number of units before.
 func remaining(t *testing.T, l *global.Limiter, key string) int64 {
 	t.Helper()
 	return allow(t, l, key, 1).Remaining + 1
 }
 
-// A decision whose reply is lost is not asked again, although go-redis would
-// by default: three units cost three units, not twelve.
+// TestLostReplyIsNotSentAgain checks that a call is sent once if its reply is lost. By
+// default go-redis would repeat it, and three units would cost twelve.
 func TestLostReplyIsNotSentAgain(t *testing.T) {
 	server := redistest.New(t)
 	proxy := redistest.NewProxy(t, server.Addr())
@@ -80,7 +80,8 @@ func isTimeout(err error) bool {
 	return errors.As(err, &ne) && ne.Timeout()
 }
 
-// A Redis that does not know the script is told: two commands, one decision.
+// TestUnknownScript checks that a missing script is sent within one decision of two
+// commands.
 func TestUnknownScript(t *testing.T) {
 	server := redistest.New(t)
 	proxy := redistest.NewProxy(t, server.Addr())
@@ -104,7 +105,7 @@ func TestUnknownScript(t *testing.T) {
 	}
 }
 
-// The source is not sent again either when its reply is lost.
+// TestLostReplyToTheSource checks that an EVAL is not sent again if its reply is lost.
 func TestLostReplyToTheSource(t *testing.T) {
 	server := redistest.New(t)
 	proxy := redistest.NewProxy(t, server.Addr())
@@ -120,8 +121,8 @@ func TestLostReplyToTheSource(t *testing.T) {
 	}
 }
 
-// A restart takes the script, the state and the connections away; the first
-// decision afterwards is a decision.
+// TestRestart checks that the first call after a restart of Redis gets a decision. The
+// restart loses the script, the state and the connections.
 func TestRestart(t *testing.T) {
 	server := redistest.New(t)
 	l := newLimiter(t, server.Client(t), hourly, patientConfig)
@@ -134,7 +135,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// What Redis answers instead of a decision is the cause.
+// TestErrorReplies checks that an error reply of Redis is the cause of the error, and that
+// the call is sent once.
 func TestErrorReplies(t *testing.T) {
 	for _, reply := range []string{
 		"LOADING Redis is loading the dataset in memory", "READONLY You can't write against a read only replica.",
@@ -148,7 +150,7 @@ func TestErrorReplies(t *testing.T) {
 			s.bubble.Mini.SetError(reply)
 			_, err := s.Allow(t.Context(), "k")
 			s.bubble.Mini.SetError("")
-			s.took(0) // no pause before a retry: there is none
+			s.took(0) // no retry, and so no pause before one
 			wantErr(t, err, hybridlimit.ErrUnavailable)
 			var said redis.Error
 			if !errors.As(err, &said) || said.Error() != reply {
@@ -164,7 +166,8 @@ func TestErrorReplies(t *testing.T) {
 	}
 }
 
-// A refused connection is tried as the client says, within Timeout.
+// TestRefusedConnection checks the Result if Redis refuses connections, and that the call
+// ends within Timeout.
 func TestRefusedConnection(t *testing.T) {
 	for _, open := range []bool{false, true} {
 		t.Run(fmt.Sprint("FailOpen ", open), func(t *testing.T) {
@@ -186,7 +189,7 @@ func TestRefusedConnection(t *testing.T) {
 				if d := time.Since(s.began); d > 250*time.Millisecond {
 					t.Errorf("took %v", d)
 				}
-				time.Sleep(time.Minute) // go-redis dials on in a goroutine of the client's
+				time.Sleep(time.Minute) // go-redis continues to dial in a goroutine
 			})
 		})
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/global"
 )
 
-// A reservation takes what comes back later, says when, and can be given back.
+// TestReserve checks that a reservation takes units that refill later, has the right
+// Delay, and can be cancelled.
 func TestReserve(t *testing.T) {
 	inBubble(t, hybridlimit.TokenBucket(10, time.Second, 5), global.Config{}, defaults, func(t *testing.T, s *scene) {
 		ctx := t.Context()
@@ -23,13 +24,13 @@ func TestReserve(t *testing.T) {
 			last = r
 		}
 		if r, err := s.Reserve(ctx, "k", 1); err != nil || r.Allowed || r.RetryAfter != 100*time.Millisecond {
-			t.Errorf("more than a burst ahead: %+v, %v", r.Result, err)
+			t.Errorf("a booking of more than a burst ahead: %+v, %v", r.Result, err)
 		}
 		if err := errors.Join(last.Cancel(ctx), last.Cancel(ctx)); err != nil {
 			t.Error(err)
 		}
 		if r, err := s.Reserve(ctx, "k", 2); err != nil || r.Delay != 500*time.Millisecond {
-			t.Errorf("after one was given back: %+v, %v", r.Result, err)
+			t.Errorf("after a Cancel: %+v, %v", r.Result, err)
 		}
 		if _, err := s.Reserve(ctx, "k", 6); !errors.Is(err, hybridlimit.ErrExceedsBurst) {
 			t.Error(err)
@@ -37,8 +38,8 @@ func TestReserve(t *testing.T) {
 	})
 }
 
-// Wait returns when the units may be used, refuses at once what cannot be in
-// time, and gives back what it did not live to use.
+// TestWait checks that Wait returns when the units may be used, fails at once if the
+// deadline cannot be met, and gives the units back if ctx ends.
 func TestWait(t *testing.T) {
 	for _, limit := range algorithms {
 		t.Run(limit.String(), func(t *testing.T) {
@@ -51,14 +52,14 @@ func TestWait(t *testing.T) {
 				}
 				took, least := time.Since(began), limit.Period*time.Duration(3*limit.BurstSize()-limit.BurstSize()-1)/time.Duration(limit.Rate)
 				if limit.Algorithm == hybridlimit.AlgFixedWindow || limit.Algorithm == hybridlimit.AlgSlidingWindow || limit.Algorithm == hybridlimit.AlgSlidingLog {
-					least = limit.Period // the third window's worth waits for two to end
+					least = limit.Period // the third burst waits for the end of two windows
 				}
 				if took < least || took > 3*limit.Period+time.Duration(3*limit.BurstSize())*limit.Period/time.Duration(limit.Rate) {
-					t.Errorf("three bursts took %v, at least %v", took, least)
+					t.Errorf("three bursts took %v, want at least %v", took, least)
 				}
 
 				time.Sleep(3*limit.Period + 3*limit.TimeToFull())
-				for range limit.BurstSize() { // now the next has to wait
+				for range limit.BurstSize() { // after these, a call has to wait
 					allow(t, s.Limiter, "k", 1)
 				}
 				before, _ := s.Peek(t.Context(), "k")
@@ -88,8 +89,8 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// What is given back can be had again, and never more than a full key holds;
-// a reset forgets all, whatever it was.
+// TestRefundAndReset checks that refunded units are available again, up to a full key, and
+// that Reset forgets all usage and debt.
 func TestRefundAndReset(t *testing.T) {
 	for _, limit := range algorithms {
 		t.Run(limit.String(), func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// still gains nothing while a test runs.
+// still returns a limit that refills no unit during a test.
 func still(burst int64) hybridlimit.Limit { return hybridlimit.TokenBucket(1, time.Hour, burst) }
 
 func TestVerbs(t *testing.T) {
@@ -56,7 +56,7 @@ func TestVerbs(t *testing.T) {
 		{peek, "vip", 1, false, 0, 0, 50},
 		{under(still(20)), "plan", 15, true, 15, 5, 20},
 		{under(still(20)), "plan", 6, false, 0, 5, 20},
-		{under(still(3)), "plan", 3, true, 3, 0, 3}, // 5 are left, 3 at once
+		{under(still(3)), "plan", 3, true, 3, 0, 3}, // 5 units are left, capped at the new burst of 3
 		{under(still(20)), "plan", 1, false, 0, 0, 20},
 		{under(still(20)), "plan", 21, false, 0, 0, 20},
 	} {
@@ -90,7 +90,7 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// SetLimit is no refill, and holds at once.
+// TestSetLimit checks that SetLimit takes effect at once and refills nothing.
 func TestSetLimit(t *testing.T) {
 	l, err := global.New(redistest.New(t).Client(t), still(10), global.Config{Name: "api", Timeout: 30 * time.Second})
 	if err != nil {
@@ -135,7 +135,7 @@ func TestVerbsWithoutRedis(t *testing.T) {
 	}
 }
 
-// No cost is too large to be asked for, or to be charged.
+// TestVerbsBeyondAllBounds checks that AllowAtMost and Charge accept the largest costs.
 func TestVerbsBeyondAllBounds(t *testing.T) {
 	l, err := global.New(redistest.New(t).Client(t), still(10), global.Config{Name: "api", Timeout: 30 * time.Second})
 	if err != nil {

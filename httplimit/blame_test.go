@@ -115,7 +115,7 @@ func TestErrorsThatPass(t *testing.T) {
 	listed := slices.Sorted(maps.Keys(blamed))
 	found := exportedErrors(t, "..", "../local", "../global", "../hybrid", "../lua", "../internal/wire", "../sync", "../breaker", "../limittest", "../otellimit", ".")
 	if !slices.Equal(found, listed) {
-		t.Errorf("the module has the errors\n%q, and this test\n%q: list each here, with whether it may pass", found, listed)
+		t.Errorf("the module exports the errors\n%q, and blamed has\n%q: add each error to blamed, with its statuses", found, listed)
 	}
 	ends, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()

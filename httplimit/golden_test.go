@@ -22,7 +22,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/limittest"
 )
 
-var update = flag.Bool("update", false, "write what comes of the cases into testdata")
+var update = flag.Bool("update", false, "write the responses into testdata")
 
 // dump returns a response as text, with its fields in order.
 func dump(r *http.Response) string {
@@ -58,7 +58,7 @@ var chains = []chain{
 			show(mw(&served{}))
 		}
 		time.Sleep(29 * time.Second)
-		show(mw(&served{})) // Retry-After was right, except for a second
+		show(mw(&served{})) // one second before the end of Retry-After
 		time.Sleep(time.Second)
 		show(mw(&served{}))
 	}},
@@ -196,7 +196,8 @@ var chains = []chain{
 	}},
 }
 
-// The responses in full. -update writes them again: read the difference.
+// TestGoldenResponses compares the full responses with testdata. -update writes them
+// there: review the difference.
 func TestGoldenResponses(t *testing.T) {
 	for _, c := range chains {
 		t.Run(c.name, func(t *testing.T) {
@@ -222,7 +223,7 @@ func TestGoldenResponses(t *testing.T) {
 				t.Fatal(err)
 			}
 			if b.String() != string(want) {
-				t.Errorf("%s is otherwise; now:\n%s", file, b.String())
+				t.Errorf("%s differs from the responses, which are now:\n%s", file, b.String())
 			}
 		})
 	}

@@ -55,9 +55,9 @@ func TestSlowsDownBeforeExhaustion(t *testing.T) {
 				t.Fatalf("%v, %v", resp, err)
 			}
 		}
-		between(t, "the last of three that are in plenty", b.at[3], 0, 0)
+		between(t, "the last request above a fifth of the quota", b.at[3], 0, 0)
 		gap := 44 * time.Second / 19
-		for i := 5; i < 23; i++ { // the first of those below goes at once
+		for i := 5; i < 23; i++ { // the first request below a fifth is sent at once
 			between(t, "a gap", b.at[i]-b.at[i-1], gap-time.Millisecond, gap+time.Millisecond)
 		}
 	})

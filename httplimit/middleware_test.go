@@ -206,7 +206,7 @@ func TestLimitsOfAHubAreAskedTogether(t *testing.T) {
 			get(handler, header("User", user))
 		}
 		if h.requests() != 10 {
-			t.Errorf("%d requests are served of ten in all: denials took some", h.requests())
+			t.Errorf("%d requests were served, want 10: denials took units", h.requests())
 		}
 	})
 }

@@ -137,7 +137,7 @@ func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("after 10 s: not so: %s", what)
+			t.Fatalf("not true after 10 s: %s", what)
 		}
 	}
 }

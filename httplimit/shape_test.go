@@ -213,7 +213,7 @@ func TestGivingUpGivesBack(t *testing.T) {
 					start := time.Now()
 					res := get(handler)
 					if res.StatusCode != 200 || time.Since(start) > 750*time.Millisecond {
-						t.Errorf("%d after %v: others had places of those who gave up", res.StatusCode, time.Since(start))
+						t.Errorf("%d after %v: requests that gave up still have places in the queue", res.StatusCode, time.Since(start))
 					}
 					if got := res.Header.Get("RateLimit"); !strings.Contains(got, `"other";r=98`) {
 						t.Errorf("RateLimit: %s, want 98 left of 100: two are served", got)

@@ -155,7 +155,7 @@ func TestFieldsFollowTheSwitch(t *testing.T) {
 			}
 			for _, field := range []string{"RateLimit", "RateLimit-Policy", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"} {
 				if v := a.Header.Get(field); v != "" {
-					t.Errorf("%v: a limit that does not hold is told: %s: %s", tc.to, field, v)
+					t.Errorf("%v: a limit that is not in force is published: %s: %s", tc.to, field, v)
 				}
 				if v := strings.Join(b.Header.Values(field), ", "); strings.Contains(v, "narrow") || v != "" != tc.figures {
 					t.Errorf("%v, with another limit: %s: %s", tc.to, field, v)
@@ -203,7 +203,7 @@ func TestFailOpenKeepsTheOtherLimits(t *testing.T) {
 				t.Errorf("together %t: a closed limiter, request %d: %d, want %d", together, i, res.StatusCode, want)
 			}
 			if got := res.Header.Values("RateLimit-Policy"); !slices.Equal(got, []string{`"all";q=2;w=3600`}) {
-				t.Errorf("together %t: a limit that does not hold is told: %q", together, got)
+				t.Errorf("together %t: RateLimit-Policy = %q, want only the limit that was asked", together, got)
 			}
 		}
 		if log.count() == 0 {

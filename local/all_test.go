@@ -26,8 +26,8 @@ func left(tb testing.TB, l *Limiter, key string) int64 {
 	return res.Remaining
 }
 
-// When one limit denies, nothing is taken of the others; the answer is that of
-// the narrowest.
+// TestAllowAllOrNothing checks that a denial by one limit takes nothing from the
+// others. The answer is that of the narrowest limit.
 func TestAllowAllOrNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		user, addr, all := must(t, still(5), Config{Name: "user"}), must(t, still(8), Config{Name: "addr"}), must(t, still(100), Config{Name: "all"})
@@ -64,8 +64,8 @@ func TestAllowAllOrNothing(t *testing.T) {
 	})
 }
 
-// A call under one limit is AllowN, and two asks for one key are their sum, after any
-// history.
+// TestAllowAllOfOneIsAllowN checks that a call under one limit gives the answer of
+// AllowN, and that two asks for one key count as their sum, after any history.
 func TestAllowAllOfOneIsAllowN(t *testing.T) {
 	eachAlgorithm(t, 5, time.Second, func(t *testing.T, limit hybridlimit.Limit) {
 		one, now := at(t, limit, Config{})
@@ -94,8 +94,8 @@ func TestAllowAllOfOneIsAllowN(t *testing.T) {
 	})
 }
 
-// Limits in every order, of many limiters and few shards: no deadlock, no excess, and
-// exactly the units that callers were granted.
+// TestAllowAllConcurrently asks many limiters with few shards in every order. It checks
+// that there is no deadlock and no excess, and that exactly the granted units are used.
 func TestAllowAllConcurrently(t *testing.T) {
 	limits := []hybridlimit.Limit{still(150), still(200), hybridlimit.SlidingLog(180, time.Hour), hybridlimit.FixedWindow(220, 1000*time.Hour)}
 	var ls []*Limiter
@@ -133,7 +133,7 @@ func TestAllowAllConcurrently(t *testing.T) {
 			}
 		})
 	}
-	wg.Go(func() { // others, one shard at a time
+	wg.Go(func() { // other methods, which lock one shard at a time
 		for range 100 {
 			ls[0].Len()
 			_ = ls[1].SetLimit(limits[1])
@@ -142,11 +142,11 @@ func TestAllowAllConcurrently(t *testing.T) {
 	wg.Wait()
 	for p, units := range want {
 		if got := limits[p.l].BurstSize() - left(t, ls[p.l], fmt.Sprint("k", p.key)); got != units || units > limits[p.l].BurstSize() {
-			t.Errorf("%+v: callers were told of %d units, %d were taken", p, units, got)
+			t.Errorf("%+v: callers were granted %d units, the limiter counted %d", p, units, got)
 		}
 	}
 	if denied == 0 {
-		t.Error("nobody was denied")
+		t.Error("no call was denied")
 	}
 }
 
@@ -176,7 +176,7 @@ func TestAllowAllRefuses(t *testing.T) {
 	if _, err := hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: user, Key: "k", N: 1}, hybridlimit.Ask{Limiter: other, Key: "k", N: 1}); !errors.Is(err, hybridlimit.ErrClosed) || left(t, user, "k") != 5 {
 		t.Errorf("%v, %d left", err, left(t, user, "k"))
 	}
-	if res, err := hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: user, Key: "k", N: 5}); err != nil || !res.Allowed { // its locks are free
+	if res, err := hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: user, Key: "k", N: 5}); err != nil || !res.Allowed { // the failed call has released its locks
 		t.Errorf("%+v, %v", res, err)
 	}
 }
@@ -206,7 +206,8 @@ func TestAllowAllStatic(t *testing.T) {
 	}
 }
 
-// The longest wait counts, of the delays as of the denials.
+// TestAllowAllDelay checks that the result has the longest delay, or the longest wait
+// of a denial.
 func TestAllowAllDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := must(t, hybridlimit.LeakyQueue(1, time.Second, 9), Config{Name: "slow"})
@@ -223,8 +224,9 @@ func TestAllowAllDelay(t *testing.T) {
 	})
 }
 
-// LimitFor is asked under no lock, and only for keys that are not held; a key
-// that has to make room for another of the same call keeps its limit.
+// TestAllowAllLimitFor checks that LimitFor is called without a lock, and only for keys
+// that are not held. A key that is pushed out by another key of the same call keeps its
+// limit.
 func TestAllowAllLimitFor(t *testing.T) {
 	asked := map[string]int{}
 	var l *Limiter
@@ -255,7 +257,7 @@ func TestAllowAllLimitFor(t *testing.T) {
 	}
 }
 
-// jointsOf are asks of limiters of this package.
+// jointsOf converts asks, whose limiters must be of this package.
 func jointsOf(asks []hybridlimit.Ask) []joint {
 	all := make([]joint, len(asks))
 	for i, a := range asks {

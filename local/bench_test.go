@@ -15,14 +15,14 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// The limits of the benchmarks: one that admits nearly everything, and one that
-// denies nearly everything.
+// The limits of the benchmarks: wide admits nearly everything, narrow denies nearly
+// everything.
 var (
 	wide   = hybridlimit.TokenBucket(1_000_000_000, time.Second, 1_000_000_000)
 	narrow = hybridlimit.TokenBucket(1, time.Minute, 1)
 )
 
-// zipf is a trace of n keys out of 100 000, skewed like the users of a service.
+// zipf returns a trace of n keys out of 100 000, skewed like the users of a service.
 func zipf(n int) []string {
 	r := rand.New(rand.NewSource(1))
 	z := rand.NewZipf(r, 1.1, 1, 99_999)
@@ -97,8 +97,8 @@ func BenchmarkAllow(b *testing.B) {
 	}
 }
 
-// BenchmarkNewKeys is the worst case: every call brings a new key and pushes
-// out an old one.
+// BenchmarkNewKeys measures the worst case: every call has a new key and pushes out an
+// old one.
 func BenchmarkNewKeys(b *testing.B) {
 	l := must(b, narrow, Config{MaxKeys: 4096})
 	keys := make([]string, 1<<16)
@@ -109,8 +109,8 @@ func BenchmarkNewKeys(b *testing.B) {
 	parallel(b, keys, func(key string) { _, _ = l.Allow(ctx, key) })
 }
 
-// BenchmarkAlgorithms is one key in one goroutine, admitted always and denied
-// always; the log holds 1000 entries then.
+// BenchmarkAlgorithms measures one key in one goroutine: all calls denied, and all calls
+// admitted. In the first case the log holds 1000 entries.
 func BenchmarkAlgorithms(b *testing.B) {
 	ctx := context.Background()
 	for _, limit := range everyAlgorithm(1000, time.Hour) {
@@ -136,7 +136,7 @@ func BenchmarkAlgorithms(b *testing.B) {
 	}
 }
 
-// BenchmarkVerbs is one key that always has units.
+// BenchmarkVerbs measures one key that always has units.
 func BenchmarkVerbs(b *testing.B) {
 	ctx := context.Background()
 	l := must(b, wide, Config{})
@@ -168,7 +168,7 @@ func BenchmarkVerbs(b *testing.B) {
 	}
 }
 
-// BenchmarkSetLimit is with 100 000 keys held.
+// BenchmarkSetLimit measures SetLimit with 100 000 keys held.
 func BenchmarkSetLimit(b *testing.B) {
 	l := must(b, narrow, Config{MaxKeys: 200_000})
 	for i := range 100_000 {
@@ -181,7 +181,7 @@ func BenchmarkSetLimit(b *testing.B) {
 	}
 }
 
-// BenchmarkMemory reports the bytes of a key of 32 that was used once.
+// BenchmarkMemory reports the bytes per key, for keys of 32 bytes that were used once.
 func BenchmarkMemory(b *testing.B) {
 	const keys = 100_000
 	for _, limit := range everyAlgorithm(1000, time.Hour) {
@@ -203,9 +203,9 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// allowUnlocked is the rejected alternative: the lock is held for the lookup
-// only, and the bucket's own lock guards the rest. It loses units taken from a bucket
-// that is evicted in between, and its RetryAfter is a guess.
+// allowUnlocked is the rejected alternative: it holds the lock for the lookup only, and
+// the bucket's own lock guards the rest. It loses the units taken from a bucket that is
+// evicted in between, and its RetryAfter is a guess.
 func (l *Limiter) allowUnlocked(now time.Time, key string, n int64) hybridlimit.Result {
 	s := l.shardOf(key)
 	s.mu.Lock()

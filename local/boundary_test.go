@@ -7,8 +7,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// The double burst at the border of fixed windows, and its absence in the
-// sliding ones: 10 ms before it and 10 ms after.
+// TestBoundaryBurst counts the units admitted 10 ms before and 10 ms after the border of
+// a window. Fixed windows admit two bursts, the other algorithms do not.
 func TestBoundaryBurst(t *testing.T) {
 	for _, tc := range []struct {
 		limit         hybridlimit.Limit

@@ -7,13 +7,13 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// Windows begin at multiples of their length since the Unix epoch, as the
-// documentation of FixedWindow says: a week on a Thursday.
+// TestWindowsBeginAtTheEpoch checks that windows begin at multiples of their length
+// since the Unix epoch, as FixedWindow documents. A week begins on a Thursday.
 func TestWindowsBeginAtTheEpoch(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, tc := range []struct {
 		window time.Duration
-		ends   time.Time // of the window that 2000-01-01, a Saturday, is in
+		ends   time.Time // end of the window that contains 2000-01-01, a Saturday
 	}{
 		{time.Hour, time.Date(2000, 1, 1, 1, 0, 0, 0, time.UTC)},
 		{day, time.Date(2000, 1, 2, 0, 0, 0, 0, time.UTC)},

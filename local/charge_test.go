@@ -28,14 +28,14 @@ func TestWhatIsAskedOfRateLimiter(t *testing.T) {
 			t.Fatal("a reservation was refused")
 		}
 	}
-	level(-10) // as deep as one likes
+	level(-10) // the debt has no bound
 	lim.ReserveN(now, -12)
-	level(2) // a negative cost gives
+	level(2) // a negative cost gives tokens
 	if lim.AllowN(now, 3) || !lim.AllowN(now, 2) {
-		t.Fatal("what was given cannot be taken")
+		t.Fatal("the given tokens cannot be taken, or more than those")
 	}
 	lim.ReserveN(now.Add(-50*ms), 0)
-	level(0.5) // an earlier time makes the refill since come again
+	level(0.5) // an earlier time makes the refill since then happen again
 	lim.ReserveN(now, -100)
 	level(5) // never above the burst
 	lim.SetBurstAt(now, 3)
@@ -61,7 +61,7 @@ func TestAllowAtMost(t *testing.T) {
 		}
 		res, err := l.atMostAt(now, "fresh", 1<<62, "")
 		if err != nil || res.Granted != 10 {
-			t.Errorf("of far too much: %+v, %v", res, err)
+			t.Errorf("AllowAtMost far above the burst: %+v, %v", res, err)
 		}
 	})
 }
@@ -69,9 +69,9 @@ func TestAllowAtMost(t *testing.T) {
 func TestChargeEndsAtOneBurstOfDebt(t *testing.T) {
 	for _, tc := range []struct {
 		limit   hybridlimit.Limit
-		one     time.Duration // until one unit is there, 14 of 10 charged
-		full    time.Duration // until it is as if never used, then
-		oneMore time.Duration // until one unit is there, when no more can be charged
+		one     time.Duration // after a charge of 14 of 10: until one unit is there
+		full    time.Duration // after a charge of 14 of 10: until the key is full
+		oneMore time.Duration // at the largest debt: until one unit is there
 	}{
 		{hybridlimit.TokenBucket(10, time.Second, 0), 500 * ms, 1400 * ms, 1100 * ms},
 		{hybridlimit.LeakyBucket(10, time.Second, 0), 500 * ms, 1400 * ms, 1100 * ms},
@@ -112,7 +112,8 @@ func TestChargeEndsAtOneBurstOfDebt(t *testing.T) {
 	}
 }
 
-// TestFixedWindowCarriesDebt: only the directly next window begins with the debt.
+// TestFixedWindowCarriesDebt checks that the next window begins with the debt, and that
+// the window after it does not.
 func TestFixedWindowCarriesDebt(t *testing.T) {
 	for _, tc := range []struct {
 		later     time.Duration
@@ -165,7 +166,8 @@ func TestRefundNeverAboveFull(t *testing.T) {
 	})
 }
 
-// TestVerbsCheckTheirInput: each invalid input gives its error and changes nothing.
+// TestVerbsCheckTheirInput checks that each invalid input gives its error and changes
+// nothing.
 func TestVerbsCheckTheirInput(t *testing.T) {
 	ctx := context.Background()
 	eachAlgorithm(t, 10, time.Second, func(t *testing.T, limit hybridlimit.Limit) {

@@ -12,9 +12,9 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// TestOutOfOrderCallersAddNoUnits is the bound under contention in real time,
-// where callers pass times that are out of order. A bare rate.Limiter fails it
-// by a multiple of its burst.
+// TestOutOfOrderCallersAddNoUnits checks the bound under contention in real time. The
+// times of the callers are out of order. A bare rate.Limiter exceeds the bound by a
+// multiple of its burst.
 func TestOutOfOrderCallersAddNoUnits(t *testing.T) {
 	limit := hybridlimit.TokenBucket(1_000_000, time.Second, 100)
 	l := must(t, limit, Config{})
@@ -36,13 +36,13 @@ func TestOutOfOrderCallersAddNoUnits(t *testing.T) {
 	wg.Wait()
 	elapsed := time.Since(start) + 1
 	if most := 100 + int64(elapsed/time.Microsecond); admitted.Load() > most {
-		t.Errorf("%d admitted in %v, at most %d may be", admitted.Load(), elapsed, most)
+		t.Errorf("%d admitted in %v, want at most %d", admitted.Load(), elapsed, most)
 	}
 }
 
-// TestEvictionLosesNothingTaken: with more keys than room, all in use, the admitted units
-// are one burst for each key and one for each lost history. Evicting a key while another
-// caller takes from it would break this.
+// TestEvictionLosesNothingTaken uses more keys than there is room for. It checks that at
+// most one burst is admitted for each key and one for each lost history. Evicting a key
+// while another caller takes from it would break this.
 func TestEvictionLosesNothingTaken(t *testing.T) {
 	const keys, burst = 40, 10
 	l := must(t, hybridlimit.TokenBucket(1, 24*time.Hour, burst), Config{MaxKeys: 8})
@@ -70,8 +70,8 @@ func TestEvictionLosesNothingTaken(t *testing.T) {
 	}
 }
 
-// TestBoundsUnderContention is the bound of each algorithm in real time, with
-// callers that are out of order, cancel and wait.
+// TestBoundsUnderContention checks the bound of each algorithm in real time. The callers
+// are out of order, cancel and wait.
 func TestBoundsUnderContention(t *testing.T) {
 	eachAlgorithm(t, 1000, 50*ms, func(t *testing.T, limit hybridlimit.Limit) {
 		l := must(t, limit, Config{})
@@ -110,11 +110,11 @@ func TestBoundsUnderContention(t *testing.T) {
 		wg.Wait()
 		elapsed := time.Since(start) + 1
 		most := 1000 + int64(elapsed/(50*time.Microsecond)) + 1
-		if windowed(limit.Algorithm) { // the first one may have begun before
+		if windowed(limit.Algorithm) { // the first window may have begun before the test
 			most = 1000 * (2 + int64(elapsed/(50*ms)))
 		}
 		if got := admitted.Load(); got > most || got < 1000 {
-			t.Errorf("%d admitted in %v, at most %d may be", got, elapsed, most)
+			t.Errorf("%d admitted in %v, want 1000 to %d", got, elapsed, most)
 		}
 	})
 }
@@ -164,7 +164,8 @@ func TestAllVerbsTogether(t *testing.T) {
 	})
 }
 
-// TestNoGoroutines: a bubble that leaves a goroutine behind is an error.
+// TestNoGoroutines checks that a limiter needs no Close: a bubble fails if a goroutine
+// remains.
 func TestNoGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := New(hybridlimit.PerSecond(1), Config{})
@@ -178,7 +179,7 @@ func TestNoGoroutines(t *testing.T) {
 		if n := l.Len(); n != 1000 { // without a call nothing is freed
 			t.Errorf("%d keys after an hour without a call", n)
 		}
-		// Not closed.
+		// The limiter is not closed.
 	})
 }
 
@@ -193,7 +194,7 @@ func TestNoAllocations(t *testing.T) {
 			_, _ = l.Charge(ctx, "k", 1)
 			_, _ = l.Refund(ctx, "k", 1)
 		}); n != 0 { // a log grows on average by less than one
-			t.Errorf("%v allocations for a key that is there", n)
+			t.Errorf("%v allocations for a key that is held, want 0", n)
 		}
 	})
 }

@@ -61,11 +61,11 @@ func TestViolationsAreReportedTogether(t *testing.T) {
 func TestAllAlgorithmsAreOffered(t *testing.T) {
 	for _, limit := range everyAlgorithm(3, time.Second) {
 		if must(t, limit, Config{}).first != limit {
-			t.Errorf("%v was not taken as it is", limit)
+			t.Errorf("New changed the limit %v", limit)
 		}
 	}
-	// The first one that hybridlimit does not name; should it get one, New
-	// must refuse it until it is offered.
+	// The first algorithm that hybridlimit does not define. If hybridlimit defines it
+	// later, New must refuse it until newState knows it.
 	next := hybridlimit.AlgBlocked + 1
 	l, err := New(hybridlimit.Limit{Algorithm: next, Rate: 1, Period: time.Second}, Config{})
 	if l != nil || offered(next) || !errors.Is(err, hybridlimit.ErrUnsupported) && !errors.Is(err, hybridlimit.ErrInvalid) {
@@ -73,7 +73,7 @@ func TestAllAlgorithmsAreOffered(t *testing.T) {
 	}
 }
 
-// TestBurstFitsInt checks the bursts that a 32-bit platform refuses, on any platform.
+// TestBurstFitsInt checks, on any platform, the bursts that a 32-bit platform refuses.
 func TestBurstFitsInt(t *testing.T) {
 	for _, tc := range []struct {
 		limit hybridlimit.Limit

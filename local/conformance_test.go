@@ -30,7 +30,7 @@ func TestConformance(t *testing.T) {
 		}
 		conformance.Run(t, spec)
 	}
-	// A test that took an hour's window failed in the last minute of an hour.
+	// Regression: a test with a window of an hour failed in the last minute of an hour.
 	for _, of := range conformance.Algorithms() {
 		if algorithm := of.Bucket(1, time.Second, 1).Algorithm; algorithm == hybridlimit.AlgFixedWindow || algorithm == hybridlimit.AlgSlidingWindow {
 			late := spec

@@ -21,7 +21,7 @@ func ExampleNew() {
 	for range 3 {
 		res, err := limiter.Allow(ctx, "alice")
 		if err != nil {
-			panic(err) // a bad key, or a closed limiter; never a denial
+			panic(err) // a bad key or a closed limiter; a denial is no error
 		}
 		if res.Allowed {
 			fmt.Println("come in,", res.Remaining, "left")

@@ -25,13 +25,13 @@ type fataler interface {
 	Fatalf(format string, args ...any)
 }
 
-// at makes a one-shard limiter whose clock starts at the time that is returned.
+// at makes a limiter with one shard. It returns the time at which its clock starts.
 func at(tb fataler, limit hybridlimit.Limit, cfg Config) (*Limiter, time.Time) {
 	tb.Helper()
 	return sharded(tb, limit, cfg, 1)
 }
 
-// sharded is at with as many shards as wanted.
+// sharded is at with the given number of shards.
 func sharded(tb fataler, limit hybridlimit.Limit, cfg Config, shards int) (*Limiter, time.Time) {
 	tb.Helper()
 	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -52,7 +52,7 @@ func ask(tb fataler, l *Limiter, now time.Time, key string, n int64) hybridlimit
 	return res
 }
 
-// mustPeek looks at "k".
+// mustPeek peeks at the key "k".
 func mustPeek(tb fataler, l *Limiter, now time.Time) hybridlimit.Result {
 	tb.Helper()
 	res, err := l.peekAt(now, "k")
@@ -62,7 +62,7 @@ func mustPeek(tb fataler, l *Limiter, now time.Time) hybridlimit.Result {
 	return res
 }
 
-// everyAlgorithm is n per period in the terms of each, with a burst of n.
+// everyAlgorithm returns a limit of each algorithm: n per period, with a burst of n.
 func everyAlgorithm(n int64, per time.Duration) []hybridlimit.Limit {
 	return []hybridlimit.Limit{
 		hybridlimit.TokenBucket(n, per, n),
@@ -82,12 +82,12 @@ func eachAlgorithm(t *testing.T, n int64, per time.Duration, f func(t *testing.T
 	}
 }
 
-// allowAt is AllowN at a time of the test's.
+// allowAt is AllowN at a given time.
 func (l *Limiter) allowAt(now time.Time, key string, n int64) (hybridlimit.Result, error) {
 	return l.decide(now, key, n, nil, "")
 }
 
-// peekAt is Peek at a time of the test's.
+// peekAt is Peek at a given time.
 func (l *Limiter) peekAt(now time.Time, key string) (hybridlimit.Result, error) {
 	return l.lookAt(now, key, 1)
 }

@@ -21,7 +21,8 @@ func named(tb testing.TB, id string) context.Context {
 	return ctx
 }
 
-// A log returns its admissions, with their exact times and request ids.
+// TestHistory checks that a log returns its admissions, with their exact times and
+// request ids.
 func TestHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := must(t, hybridlimit.SlidingLog(10, time.Minute), Config{})
@@ -55,7 +56,7 @@ func TestHistory(t *testing.T) {
 		take("b", 2)
 		take("b", 1)
 		take("", 1)
-		want("0s:1a 0s:3b 0s:1") // of one nanosecond and one request is one
+		want("0s:1a 0s:3b 0s:1") // admissions of one request in one nanosecond are one entry
 		time.Sleep(time.Second)
 		if _, err := l.Charge(named(t, "c"), "k", 2); err != nil {
 			t.Fatal(err)
@@ -86,7 +87,7 @@ func TestHistory(t *testing.T) {
 		if _, err := l.Refund(t.Context(), "k", 2); err != nil {
 			t.Fatal(err)
 		}
-		want("2s:1e") // the units that would leave first go first
+		want("2s:1e") // the units that would leave first are given back first
 		if err := l.Reset(t.Context(), "k"); err != nil {
 			t.Fatal(err)
 		}
@@ -94,8 +95,8 @@ func TestHistory(t *testing.T) {
 	})
 }
 
-// A reservation that is cancelled is its own entry, also among others of the
-// same nanosecond.
+// TestCancelledIsNotInHistory checks that Cancel removes the entry of its own
+// reservation, even if other entries have the same time.
 func TestCancelledIsNotInHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := must(t, hybridlimit.SlidingLog(10, time.Minute), Config{})
@@ -130,7 +131,7 @@ func TestHistoryRefuses(t *testing.T) {
 			t.Error(err)
 		}
 		if l.Len() != 0 {
-			t.Error("looking has made a key")
+			t.Error("History made a key")
 		}
 		l.Close()
 		if _, err := l.History(t.Context(), "k"); !errors.Is(err, hybridlimit.ErrClosed) {

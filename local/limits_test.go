@@ -23,8 +23,7 @@ func askLimit(tb fataler, l *Limiter, now time.Time, key string, n int64, limit 
 	return res
 }
 
-// resized is a limit with another number of units per period, and another
-// period.
+// resized returns l with n units per period.
 func resized(l hybridlimit.Limit, n int64, per time.Duration) hybridlimit.Limit {
 	l.Rate, l.Period, l.Burst = n, per, 0
 	return l
@@ -77,8 +76,8 @@ func TestAllowLimitRefusesBadLimits(t *testing.T) {
 	})
 }
 
-// TestLimitsInTurnRefillNothing: at one instant, however often the limit of a key
-// changes and in whichever way, no more is admitted than the largest one allows.
+// TestLimitsInTurnRefillNothing changes the limit of a key many times in one instant. It
+// checks that no more units are admitted than under the largest limit.
 func TestLimitsInTurnRefillNothing(t *testing.T) {
 	eachAlgorithm(t, 1, time.Second, func(t *testing.T, base hybridlimit.Limit) {
 		rapid.Check(t, func(t *rapid.T) {
@@ -102,7 +101,7 @@ func TestLimitsInTurnRefillNothing(t *testing.T) {
 					most, got = max(most, res.Limit), got+res.Granted
 				}
 				if got > most {
-					t.Fatalf("%d admitted at once, and no limit was above %d", got, most)
+					t.Fatalf("%d admitted at once, want at most %d, the largest limit", got, most)
 				}
 			}
 		})
@@ -116,9 +115,9 @@ func TestSetLimit(t *testing.T) {
 		algorithm          hybridlimit.Algorithm
 		n                  int64
 		per                time.Duration
-		some, none         int64         // that remain at once
-		retry              time.Duration // of the second key, for 1
-		someLater, noLater int64         // that remain half a second later
+		some, none         int64         // units that remain at once
+		retry              time.Duration // of the second key, for one unit
+		someLater, noLater int64         // units that remain half a second later
 	}{
 		{hybridlimit.AlgTokenBucket, 20, time.Second, 4, 0, 50 * ms, 14, 10},
 		{hybridlimit.AlgTokenBucket, 2, time.Second, 2, 0, 500 * ms, 2, 1},
@@ -129,13 +128,13 @@ func TestSetLimit(t *testing.T) {
 		{hybridlimit.AlgFixedWindow, 20, time.Second, 14, 10, 0, 14, 10},
 		{hybridlimit.AlgFixedWindow, 2, time.Second, 0, 0, time.Second, 0, 0},
 		{hybridlimit.AlgFixedWindow, 10, time.Minute, 4, 0, time.Second, 4, 0},        // the window keeps its end
-		{hybridlimit.AlgFixedWindow, 10, 100 * ms, 4, 0, time.Second, 4, 0},           // likewise
-		{hybridlimit.AlgSlidingWindow, 20, time.Second, 14, 10, 0, 14, 10},            // all in the window that is
-		{hybridlimit.AlgSlidingWindow, 10, 100 * ms, 4, 0, 110 * ms, 10, 10},          // at once
-		{hybridlimit.AlgSlidingWindow, 10, time.Minute, 4, 0, 66 * time.Second, 4, 0}, // at once
+		{hybridlimit.AlgFixedWindow, 10, 100 * ms, 4, 0, time.Second, 4, 0},           // the window keeps its end
+		{hybridlimit.AlgSlidingWindow, 20, time.Second, 14, 10, 0, 14, 10},            // all units count in the current window
+		{hybridlimit.AlgSlidingWindow, 10, 100 * ms, 4, 0, 110 * ms, 10, 10},          // the new period counts at once
+		{hybridlimit.AlgSlidingWindow, 10, time.Minute, 4, 0, 66 * time.Second, 4, 0}, // the new period counts at once
 		{hybridlimit.AlgSlidingLog, 20, time.Second, 14, 10, 0, 14, 10},
 		{hybridlimit.AlgSlidingLog, 2, time.Second, 0, 0, time.Second, 0, 0},
-		{hybridlimit.AlgSlidingLog, 10, time.Minute, 4, 0, time.Second, 4, 0}, // they leave when they would have left
+		{hybridlimit.AlgSlidingLog, 10, time.Minute, 4, 0, time.Second, 4, 0}, // the entries keep the times at which they leave
 		{hybridlimit.AlgSlidingLog, 10, 100 * ms, 4, 0, time.Second, 4, 0},
 	} {
 		limit := hybridlimit.Limit{Algorithm: tc.algorithm, Rate: 10, Period: time.Second}
@@ -155,7 +154,7 @@ func TestSetLimit(t *testing.T) {
 		}
 		some, none := look("some", 0), look("none", 0)
 		if some.Remaining != tc.some || none.Remaining != tc.none || none.RetryAfter != tc.retry {
-			t.Errorf("%v: of 4 and 0 that were left, %d and %d are, %v to the next; want %d, %d, %v",
+			t.Errorf("%v: 4 and 0 units were left, now %d and %d are, and the next unit is in %v; want %d, %d, %v",
 				next, some.Remaining, none.Remaining, none.RetryAfter, tc.some, tc.none, tc.retry)
 		}
 		if res := look("nobody", 0); res.Remaining != tc.n || res.ResetAfter != 0 {
@@ -168,8 +167,8 @@ func TestSetLimit(t *testing.T) {
 	}
 }
 
-// TestSetLimitTakesEffectAtOnce: units come back at the old rate before it and at the new
-// one after it, also for a key without calls.
+// TestSetLimitTakesEffectAtOnce checks that units refill at the old rate until SetLimit
+// and at the new rate after it, also for a key without calls.
 func TestSetLimitTakesEffectAtOnce(t *testing.T) {
 	l, now := at(t, hybridlimit.TokenBucket(10, time.Second, 10), Config{})
 	ask(t, l, now, "k", 10)
@@ -181,7 +180,7 @@ func TestSetLimitTakesEffectAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if res := mustPeek(t, l, now.Add(time.Second)); res.Remaining != 4 { // and 2
+	if res := mustPeek(t, l, now.Add(time.Second)); res.Remaining != 4 { // and then 2 units
 		t.Errorf("%+v, want 4 remaining", res)
 	}
 }
@@ -244,8 +243,8 @@ func TestLimitFor(t *testing.T) {
 	})
 }
 
-// TestDebtOutlivesIdleness: an idle key that is not full is not dropped, does not keep
-// others from being dropped, and is dropped when it is full.
+// TestDebtOutlivesIdleness checks that an idle key is dropped only when it is full. Until
+// then it does not keep other keys from being dropped.
 func TestDebtOutlivesIdleness(t *testing.T) {
 	long := func(l hybridlimit.Limit) hybridlimit.Limit { l.Rate = 1; return l }
 	eachAlgorithm(t, 4, time.Second, func(t *testing.T, limit hybridlimit.Limit) {
@@ -273,7 +272,7 @@ func TestDebtOutlivesIdleness(t *testing.T) {
 			t.Errorf("%d keys are held, want %d; %d evicted", l.Len(), kept, l.Evicted())
 		}
 		if res := askLimit(t, l, now, "slow", 1, slow); res.Allowed {
-			t.Errorf("forgotten: %+v", res)
+			t.Errorf("the slow key was dropped before it was full: %+v", res)
 		}
 		now = now.Add(3 * time.Hour)
 		for range 30 {
@@ -306,14 +305,15 @@ func TestPlansAreRemembered(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("%v allocations for limits that were seen before", n)
 	}
-	for i := range int64(10_000) { // a flood of limits is none of memory
+	for i := range int64(10_000) { // the cache has a fixed size
 		if res, err := l.AllowLimit(ctx, "c", 1, hybridlimit.PerHour(i+1)); err != nil || res.Limit != i+1 {
 			t.Fatalf("%+v, %v", res, err)
 		}
 	}
 }
 
-// TestChangesInDetail has the cases that mutations of the code had shown to be untested.
+// TestChangesInDetail has cases that no other test covered: mutations of the code had
+// survived there.
 func TestChangesInDetail(t *testing.T) {
 	ctx := context.Background()
 	t.Run("a sliding estimate counts the window before", func(t *testing.T) {

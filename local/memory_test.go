@@ -11,9 +11,9 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// The cost of a key besides its name is within a tenth of the figures in docs/limits.md:
-// 180 to 260 bytes, and for a log 24 for each call. BenchmarkMemory measures it at the
-// default size.
+// TestMemoryOfAKey checks that a key without its name needs the memory that
+// docs/limits.md documents, within a tenth: 180 to 260 bytes, and in a log 24 for each
+// call. BenchmarkMemory measures more keys.
 func TestMemoryOfAKey(t *testing.T) {
 	const keys, name = 20_000, 32
 	says := map[hybridlimit.Algorithm]int64{

@@ -9,9 +9,9 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// TestRetryAfterIsExactToTheNanosecond: a call that was denied is denied again a
-// nanosecond before its RetryAfter, and admitted at it. (Buckets round, and have a test
-// of their own.) The last part tries this on a Limiter.
+// TestRetryAfterIsExactToTheNanosecond checks that a denied call is denied again one
+// nanosecond before its RetryAfter, and admitted at it. Buckets round, so they have a
+// test of their own.
 func TestRetryAfterIsExactToTheNanosecond(t *testing.T) {
 	for _, algorithm := range listed {
 		t.Run(algorithm.String(), func(t *testing.T) {
@@ -39,8 +39,8 @@ func TestRetryAfterIsExactToTheNanosecond(t *testing.T) {
 	}
 }
 
-// TestSplittingNeverAdmitsMore: n units asked for one by one are never more than
-// one call gets, nor fewer than n if it gets them.
+// TestSplittingNeverAdmitsMore checks that n calls for one unit get exactly the units
+// that one call for the same units gets.
 func TestSplittingNeverAdmitsMore(t *testing.T) {
 	eachAlgorithm(t, 1, time.Second, func(t *testing.T, like hybridlimit.Limit) {
 		rapid.Check(t, func(t *rapid.T) {
@@ -64,7 +64,7 @@ func TestSplittingNeverAdmitsMore(t *testing.T) {
 	})
 }
 
-// small is a limit whose burst can be used up one by one.
+// small draws a limit with a small burst, so that a test can take it unit by unit.
 func small(t *rapid.T, algorithm hybridlimit.Algorithm) hybridlimit.Limit {
 	limit := hybridlimit.Limit{
 		Algorithm: algorithm, Period: time.Second,
@@ -76,7 +76,8 @@ func small(t *rapid.T, algorithm hybridlimit.Algorithm) hybridlimit.Limit {
 	return limit
 }
 
-// TestRaisingTheLimitNeverAdmitsLess: for calls of equal costs, up to any time.
+// TestRaisingTheLimitNeverAdmitsLess checks that a higher limit admits at least as many
+// units up to any time, for calls of equal costs.
 func TestRaisingTheLimitNeverAdmitsLess(t *testing.T) {
 	eachAlgorithm(t, 1, time.Second, func(t *testing.T, like hybridlimit.Limit) {
 		rapid.Check(t, func(t *rapid.T) {
@@ -102,7 +103,8 @@ func TestRaisingTheLimitNeverAdmitsLess(t *testing.T) {
 	})
 }
 
-// TestShiftingTimeChangesNothing: of windows, by whole windows.
+// TestShiftingTimeChangesNothing checks that all answers stay the same if the start is
+// shifted: by any time, and for windows by whole windows.
 func TestShiftingTimeChangesNothing(t *testing.T) {
 	eachAlgorithm(t, 1, time.Second, func(t *testing.T, like hybridlimit.Limit) {
 		rapid.Check(t, func(t *rapid.T) {
@@ -173,8 +175,8 @@ func TestBorders(t *testing.T) {
 	}
 }
 
-// TestWindowsNeverWobble: within a window, every answer of a fixed one names the
-// same instant.
+// TestWindowsNeverWobble checks that all answers within a fixed window give the same
+// end.
 func TestWindowsNeverWobble(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := anyLimitOf(t, hybridlimit.AlgFixedWindow)

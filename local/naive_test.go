@@ -26,8 +26,7 @@ type admission struct {
 
 func ratio(a, b int64) *big.Rat { return big.NewRat(a, b) }
 
-// window is the number of the window of a time, and the part of it that has
-// passed.
+// window returns the number of the window at a time, and the elapsed part of it.
 func (o *naive) window(at time.Duration) (int64, *big.Rat) {
 	unix := new(big.Int).Add(big.NewInt(int64(o.epoch)), big.NewInt(int64(at)))
 	no, into := new(big.Int).DivMod(unix, big.NewInt(int64(o.limit.Period)), new(big.Int))
@@ -76,8 +75,8 @@ func (o *naive) admits(at time.Duration, n int64) bool {
 	return used.Add(used, ratio(n, 1)).Cmp(ratio(o.limit.BurstSize(), 1)) <= 0
 }
 
-// starts reports whether a call at a time could start d later: the units before it are
-// served by then.
+// starts reports whether a call at a time could start d later, because the units before
+// it are served by then.
 func (o *naive) starts(at, d time.Duration) bool {
 	wait := o.used(at)
 	wait.Mul(wait, ratio(int64(o.limit.Period), o.limit.Rate))
@@ -118,14 +117,14 @@ var listed = []hybridlimit.Algorithm{
 	hybridlimit.AlgLeakyQueue, hybridlimit.AlgFixedWindow, hybridlimit.AlgSlidingWindow, hybridlimit.AlgSlidingLog,
 }
 
-// anyStart is any time at which a limiter may be started.
+// anyStart draws a time at which a limiter is started.
 func anyStart(t *rapid.T) time.Time {
 	return time.Unix(rapid.Int64Range(-1e9, 4e9).Draw(t, "start"), rapid.Int64Range(0, 999_999_999).Draw(t, "ns"))
 }
 
-// TestAgainstNaiveLists drives the exact algorithms through any times and costs,
-// at the borders that the answers name too, and holds every answer to the
-// nanosecond against the list.
+// TestAgainstNaiveLists drives the exact algorithms through random times and costs, and
+// through the borders that the answers name. It compares every answer with the list, to
+// the nanosecond.
 func TestAgainstNaiveLists(t *testing.T) {
 	for _, algorithm := range listed {
 		t.Run(algorithm.String(), func(t *testing.T) {
@@ -167,9 +166,9 @@ func againstNaive(t *rapid.T, algorithm hybridlimit.Algorithm) {
 			last, err = l.atMostAt(now, "k", n, "")
 			o.judge(t, at, max(last.Granted, 1), last)
 			if last.Allowed && last.Granted < n && o.admits(at, 1) {
-				t.Fatalf("%d of %d granted, and there are more: %+v", last.Granted, n, last)
+				t.Fatalf("%d of %d granted, although more units are there: %+v", last.Granted, n, last)
 			}
-		case "cancel": // at once, so that a queue gives it back, too
+		case "cancel": // at once, so that a queue gives the units back too
 			var held holding
 			last, held, err = l.bookAt(now, "k", n, hybridlimit.Never, "")
 			before := len(o.list)

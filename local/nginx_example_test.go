@@ -9,8 +9,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
-// NGINX's rate=10r/s with burst=20 delay=8: nine calls go on at once, twelve at
-// ten a second, the rest is denied. docs/limits.md shows the lines in the loop.
+// NGINX's rate=10r/s with burst=20 delay=8: nine calls are served at once, twelve at
+// ten a second, and the rest are denied. docs/limits.md shows the lines in the loop.
 func ExampleLimiter_Allow_headStart() {
 	limit, err := hybridlimit.ParseLimit("10/s burst 21 leaky queue")
 	if err != nil {

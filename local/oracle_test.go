@@ -15,9 +15,9 @@ import (
 type ideal struct {
 	limit      hybridlimit.Limit
 	size       *big.Int
-	level      *big.Int // below 0 when more was taken than was there
+	level      *big.Int // negative in debt
 	last       time.Time
-	admissions int64 // since a rate.Limiter surely was full
+	admissions int64 // since the last time at which a rate.Limiter was certainly full
 }
 
 func newIdeal(limit hybridlimit.Limit, now time.Time) *ideal {
@@ -47,7 +47,7 @@ func (b *ideal) advance(now time.Time) {
 	b.last = now
 }
 
-// take is unconditional: the oracle judges decisions, it does not make them.
+// take takes n units unconditionally: the oracle checks decisions, it makes none.
 func (b *ideal) take(n int64) {
 	b.level.Sub(b.level, b.units(n))
 	b.admissions++
@@ -59,15 +59,15 @@ func (b *ideal) blur() time.Duration {
 	return 3 + time.Duration(float64(b.admissions+2)*rounding*float64(b.limit.TimeToFull()))
 }
 
-// holds reports whether the bucket holds n units, d from now (d may be negative,
-// which asks whether it already did).
+// holds reports whether the bucket holds n units d after now, or before now if d is
+// negative.
 func (b *ideal) holds(n int64, d time.Duration) bool {
 	level := new(big.Int).Add(b.level, b.refill(d))
 	return level.Cmp(b.units(n)) >= 0
 }
 
-// anyLimit draws from 1 per 10 000 days to 10 million a second, and bursts of up
-// to 10¹² that fit an int, all that New takes.
+// anyLimit draws a limit that New accepts: 1 per 10 000 days to 10 million a second, with
+// a burst of up to 10¹² that fits an int.
 func anyLimit(t *rapid.T) hybridlimit.Limit {
 	periods := []time.Duration{
 		time.Microsecond, time.Millisecond, 7 * time.Millisecond, time.Second,
@@ -75,14 +75,14 @@ func anyLimit(t *rapid.T) hybridlimit.Limit {
 	}
 	return rapid.Custom(func(t *rapid.T) hybridlimit.Limit {
 		per := rapid.SampledFrom(periods).Draw(t, "per")
-		// 10⁷ a second at most, and a second of it at a time.
+		// At most 10⁷ a second.
 		most := min(int64(per/100)+1, 10_000_000)
 		rate := logInt(t, most, "rate")
 		return hybridlimit.TokenBucket(rate, per, logInt(t, 1e12, "burst"))
 	}).Filter(func(l hybridlimit.Limit) bool { return check(l, Config{}, math.MaxInt) == nil }).Draw(t, "limit")
 }
 
-// logInt draws 1..most, each magnitude as likely as any other.
+// logInt draws an integer from 1 to most. All magnitudes are equally likely.
 func logInt(t *rapid.T, most int64, name string) int64 {
 	top := most
 	for range rapid.IntRange(0, 40).Draw(t, name+" halvings") {
@@ -91,8 +91,8 @@ func logInt(t *rapid.T, most int64, name string) int64 {
 	return rapid.Int64Range(1, top).Draw(t, name)
 }
 
-// anyPause draws a time that matters to the limit: nothing, about a few units,
-// about a full bucket, or long.
+// anyPause draws a pause that matters to the limit: none, up to the time of three units,
+// or up to slightly more than the time to full.
 func anyPause(t *rapid.T, l hybridlimit.Limit) time.Duration {
 	full := l.TimeToFull()
 	unit := max(l.Period/time.Duration(l.Rate), 1)

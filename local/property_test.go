@@ -26,7 +26,7 @@ func TestAgainstIdealBucket(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "calls") {
 			pause := anyPause(t, limit)
 			if lasts += pause; lasts > 100*365*24*time.Hour {
-				break // as long as Duration can tell
+				break // the times must fit a Duration
 			}
 			now = now.Add(pause)
 			key := fmt.Sprint("k", rapid.IntRange(0, 2).Draw(t, "key"))
@@ -50,7 +50,7 @@ func judge(t *rapid.T, l *Limiter, b *ideal, now time.Time, key string, n int64)
 	blur := b.blur()
 	if res.Allowed {
 		if !b.holds(n, blur) {
-			t.Fatalf("%d admitted with %v of %v there: %+v", n, b.level, b.units(n), res)
+			t.Fatalf("%d admitted at a level of %v, the cost is %v: %+v", n, b.level, b.units(n), res)
 		}
 		b.take(n)
 		if !b.holds(0, blur) {
@@ -58,7 +58,7 @@ func judge(t *rapid.T, l *Limiter, b *ideal, now time.Time, key string, n int64)
 		}
 	} else {
 		if b.holds(n, -blur) {
-			t.Fatalf("%d denied with %v of %v there: %+v", n, b.level, b.units(n), res)
+			t.Fatalf("%d denied at a level of %v, the cost is %v: %+v", n, b.level, b.units(n), res)
 		}
 		if !b.holds(n, res.RetryAfter+blur) || b.holds(n, res.RetryAfter-blur) {
 			t.Fatalf("RetryAfter %v is off by more than %v", res.RetryAfter, blur)
@@ -73,14 +73,14 @@ func judge(t *rapid.T, l *Limiter, b *ideal, now time.Time, key string, n int64)
 	if !b.holds(res.Remaining, blur) || res.Remaining < burst && b.holds(res.Remaining+1, -blur) {
 		t.Fatalf("Remaining %d, level %v of %v each", res.Remaining, b.level, b.units(1))
 	}
-	// Peek had predicted the answer, and Remaining the possible cost of the next call.
+	// Remaining of the Peek before gives the largest cost that AllowN admits.
 	if res.Allowed != (n <= before.Remaining) {
-		t.Fatalf("%d remained, and AllowN(%d) is %v", before.Remaining, n, res.Allowed)
+		t.Fatalf("Peek: %d units remain, but AllowN(%d) is %v", before.Remaining, n, res.Allowed)
 	}
 }
 
-// TestRetryAfterIsExact: a call that is repeated after its RetryAfter is
-// admitted, and before that, it is not.
+// TestRetryAfterIsExact checks that a denied call is admitted at its RetryAfter, and
+// denied earlier than that by the blur or more.
 func TestRetryAfterIsExact(t *testing.T) {
 	check := func(t fataler, limit hybridlimit.Limit, first, n int64, pause time.Duration) {
 		l, now := at(t, limit, Config{})
@@ -130,8 +130,8 @@ func TestRetryAfterIsExact(t *testing.T) {
 	})
 }
 
-// TestTwoNanosecondsAreTheResolution holds the ε of the package comment, for
-// limits that are full within a day, to its first term.
+// TestTwoNanosecondsAreTheResolution checks that ε of the package comment is 2 ns for
+// limits that are full within a day: the second term is below 1 ns.
 func TestTwoNanosecondsAreTheResolution(t *testing.T) {
 	for _, limit := range []hybridlimit.Limit{
 		hybridlimit.TokenBucket(1, 24*time.Hour, 1),
@@ -160,7 +160,8 @@ func TestTwoNanosecondsAreTheResolution(t *testing.T) {
 	}
 }
 
-// TestSettledIsWait: settled computes the value that wait gets from the limiter.
+// TestSettledIsWait checks that settled computes the value that wait gets from the
+// limiter.
 func TestSettledIsWait(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := anyLimit(t)

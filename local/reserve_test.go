@@ -58,7 +58,7 @@ func TestReserveGoesIntoDebt(t *testing.T) {
 				t.Errorf("%v, step %d:\n got %+v\nwant %+v", limit, i, r.Result, res)
 			}
 		}
-		// Allow is denied until the debt is paid, and knows when.
+		// Allow is denied until the debt is paid, with the right RetryAfter.
 		if res := ask(t, l, start, "k", 2); res.Allowed || res.RetryAfter != 700*ms {
 			t.Errorf("%v: in debt: %+v", limit, res)
 		}
@@ -71,7 +71,7 @@ func TestReserveGoesIntoDebt(t *testing.T) {
 	}
 }
 
-// TestReserveElsewhere: Reserve with the other algorithms.
+// TestReserveElsewhere checks Reserve with the other algorithms.
 func TestReserveElsewhere(t *testing.T) {
 	for _, tc := range []struct {
 		limit                  hybridlimit.Limit
@@ -128,7 +128,7 @@ func TestCancelGivesBack(t *testing.T) {
 			t.Fatalf("%v, %+v", err, refused.Result)
 		}
 		if got := mustPeek(t, l, h.now); !refused.Allowed && got != held {
-			t.Errorf("cancelling nothing made %+v of %+v", got, held)
+			t.Errorf("cancelling a denied reservation changed the key: %+v, want %+v", got, held)
 		}
 		// Cancel gives back nothing for a key that was reset since, or after
 		// Close.
@@ -148,8 +148,9 @@ func TestCancelGivesBack(t *testing.T) {
 	})
 }
 
-// TestCancelInTheMiddleOfAQueue: later places keep their start, and no other call may
-// start then. A gap closes when all places behind it are cancelled.
+// TestCancelInTheMiddleOfAQueue checks that later places keep their start after a Cancel,
+// and that no other call starts together with them. A gap closes when all places behind
+// it are cancelled.
 func TestCancelInTheMiddleOfAQueue(t *testing.T) {
 	ctx := context.Background()
 	l, start := at(t, hybridlimit.LeakyQueue(10, time.Second, 10), Config{})
@@ -176,17 +177,17 @@ func TestCancelInTheMiddleOfAQueue(t *testing.T) {
 	cancel(c)
 	d := next(100 * ms)
 	h.now = h.now.Add(50 * ms)
-	cancel(a, next(250*ms)) // a's turn is half over, and d's is told
-	cancel(d)               // which closes a's, too
+	cancel(a, next(250*ms)) // a is half served, and the caller of d has its start
+	cancel(d)               // closes the gap of a too
 	cancel(next(0))
 	if res := mustPeek(t, l, h.now); res.Remaining != 10 || res.ResetAfter != 0 {
-		t.Errorf("everybody has left: %+v", res)
+		t.Errorf("all reservations are cancelled, but the queue is not empty: %+v", res)
 	}
 }
 
-// TestQueueNeverOvertakes: with cancellations in any order, the starts of two remaining
-// calls are at least the service time of the first apart. After all are cancelled, the
-// queue is empty.
+// TestQueueNeverOvertakes cancels in any order. It checks that the starts of two
+// remaining calls are at least the service time of the first apart, and that the queue
+// is empty after all are cancelled.
 func TestQueueNeverOvertakes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := hybridlimit.LeakyQueue(rapid.Int64Range(1, 1000).Draw(t, "rate"), time.Second, rapid.Int64Range(1, 30).Draw(t, "burst"))
@@ -216,7 +217,7 @@ func TestQueueNeverOvertakes(t *testing.T) {
 			p := place{r, h.now.Add(r.Delay)}
 			for _, q := range there {
 				if took := timeOf(limit, q.r.Granted); p.from.Sub(q.from) < took-1 {
-					t.Fatalf("starts %v after one that takes %v", p.from.Sub(q.from), took)
+					t.Fatalf("a call starts %v after one that takes %v", p.from.Sub(q.from), took)
 				}
 			}
 			there = append(there, p)
@@ -235,13 +236,13 @@ func TestQueueNeverOvertakes(t *testing.T) {
 			}
 		}
 		if res := mustPeek(t, l, h.now); res.ResetAfter > busy+1 {
-			t.Fatalf("all have left, and it is empty after %v, want %v", res.ResetAfter, busy)
+			t.Fatalf("all calls are cancelled, and the queue is empty after %v, want %v", res.ResetAfter, busy)
 		}
 	})
 }
 
-// TestCancelKnowsWhereUnitsAre: units count in the window in which they were taken, and
-// in a log until they leave.
+// TestCancelKnowsWhereUnitsAre checks that Cancel gives units back to the window in which
+// they were taken, and in a log until they leave.
 func TestCancelKnowsWhereUnitsAre(t *testing.T) {
 	ctx := context.Background()
 	for _, tc := range []struct {
@@ -272,10 +273,10 @@ func TestCancelKnowsWhereUnitsAre(t *testing.T) {
 	}
 }
 
-// TestCancelNeverGivesTooMuch: a bucket never holds more than if the cancelled units had
-// never been taken. The other units are used within the limit, at the times that their
-// callers got. All units come back during the delay, if no other call has booked ahead
-// since.
+// TestCancelNeverGivesTooMuch checks three properties of buckets. After a Cancel, a bucket
+// holds at most the units that it would hold if the cancelled units had never been
+// taken. The other units, used at the times that their callers got, keep to the limit.
+// During the delay, all units come back if no other call has booked ahead since.
 func TestCancelNeverGivesTooMuch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := anyLimit(t)
@@ -313,7 +314,7 @@ func TestCancelNeverGivesTooMuch(t *testing.T) {
 			if h.now.Before(took[i].at.Add(took[i].r.Delay)) && took[i].cancels == cancels && took[i].booked == booked {
 				back := max(0, before-timeOf(limit, took[i].n))
 				if off := back - after.ResetAfter; off > 1000+before>>40 || -off > 1000+before>>40 {
-					t.Fatalf("%d given back before their time made %v to full out of %v", took[i].n, after.ResetAfter, before)
+					t.Fatalf("%d units given back during the delay: the time to full is %v, was %v", took[i].n, after.ResetAfter, before)
 				}
 			}
 			cancels++
@@ -323,13 +324,13 @@ func TestCancelNeverGivesTooMuch(t *testing.T) {
 				never.advance(k.at)
 				never.take(k.n)
 			}
-			never.admissions = 1000 // the bucket has rounded more often than this one
+			never.admissions = 1000 // the real bucket has rounded more often than the ideal one counts
 			never.last, never.level = h.now, never.level.Add(never.level, never.refill(h.now.Sub(never.last)))
 			if never.level.Cmp(never.size) > 0 {
 				never.level.Set(never.size)
 			}
 			if blur := never.blur(); !never.holds(limit.BurstSize(), after.ResetAfter+blur) {
-				t.Fatalf("%v to full, and if it had never been taken, %v of %v", after.ResetAfter, never.level, never.size)
+				t.Fatalf("full after %v; without the cancelled units, the level would be %v of %v", after.ResetAfter, never.level, never.size)
 			}
 		}
 		slices.SortFunc(took, func(a, b taking) int { return a.use.Compare(b.use) })
@@ -346,8 +347,8 @@ func TestCancelNeverGivesTooMuch(t *testing.T) {
 	})
 }
 
-// TestCancelAsTimeRate: if one of several bookings is cancelled, as many units come back
-// as with golang.org/x/time/rate.
+// TestCancelAsTimeRate cancels one of several bookings, and checks that as many units
+// come back as with golang.org/x/time/rate.
 func TestCancelAsTimeRate(t *testing.T) {
 	costs := []int64{10, 3, 4, 2}
 	for which := range costs {
@@ -375,8 +376,8 @@ func TestCancelAsTimeRate(t *testing.T) {
 	}
 }
 
-// TestAllWhoCancelGiveBackAll: when all bookings ahead are cancelled, in any order, the
-// state is that before them.
+// TestAllWhoCancelGiveBackAll cancels all bookings ahead in any order, and checks that
+// the state is the one before them.
 func TestAllWhoCancelGiveBackAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, start := at(t, hybridlimit.TokenBucket(10, time.Second, 20), Config{})
@@ -394,7 +395,7 @@ func TestAllWhoCancelGiveBackAll(t *testing.T) {
 			}
 		}
 		if res := mustPeek(t, l, h.now); res.ResetAfter != 2*time.Second || res.Remaining != 0 {
-			t.Fatalf("all have left: %+v", res)
+			t.Fatalf("all bookings are cancelled: %+v, want a reset after 2s and none remaining", res)
 		}
 		e, _ := l.shardOf("k").keys.Peek("k")
 		if len(e.book.gaps) != 0 {
@@ -403,7 +404,7 @@ func TestAllWhoCancelGiveBackAll(t *testing.T) {
 	})
 }
 
-// timeOf is how long n units take to come back.
+// timeOf returns the time in which n units refill.
 func timeOf(limit hybridlimit.Limit, n int64) time.Duration {
 	limit.Burst = n
 	return limit.TimeToFull()

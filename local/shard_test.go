@@ -23,8 +23,9 @@ func TestShardCount(t *testing.T) {
 	}
 }
 
-// TestMaxKeysIsHeldAndKept: one shard holds MaxKeys keys exactly; of many, the
-// rooms add up to it, and the first eviction is not far below it.
+// TestMaxKeysIsHeldAndKept checks that one shard holds exactly MaxKeys keys. With many
+// shards, their rooms add up to MaxKeys, and the first eviction comes shortly before
+// that number.
 func TestMaxKeysIsHeldAndKept(t *testing.T) {
 	for _, maxKeys := range []int{1, 2, 3, 64, 1000, 2047, 2048, 5000, 100_000} {
 		l := must(t, hybridlimit.PerHour(1), Config{MaxKeys: maxKeys})
@@ -46,18 +47,18 @@ func TestMaxKeysIsHeldAndKept(t *testing.T) {
 			t.Errorf("%d keys: %d are held", maxKeys, n)
 		}
 		if len(l.shards) == 1 && (l.Len() != maxKeys || early != maxKeys) {
-			t.Errorf("%d keys, one shard: %d are held, %d were at the first eviction", maxKeys, l.Len(), early)
+			t.Errorf("%d keys, one shard: %d are held, %d were held at the first eviction", maxKeys, l.Len(), early)
 		}
-		// A room is 1024 at least, so that 15 % are more than five standard
-		// deviations.
+		// A shard of several has room for at least 1024 keys, so 15 % are more than
+		// five standard deviations.
 		if early < maxKeys*85/100 {
 			t.Errorf("%d keys: the first was evicted when %d were held", maxKeys, early)
 		}
 	}
 }
 
-// TestLeastRecentlyUsedIsEvicted compares with a list, newest first, and with
-// the state that a bucket must have been in.
+// TestLeastRecentlyUsedIsEvicted compares the limiter with a list of keys, newest first,
+// and with an ideal bucket for each key.
 func TestLeastRecentlyUsedIsEvicted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := hybridlimit.TokenBucket(10, time.Second, 3) // 300 ms to full
@@ -99,7 +100,7 @@ func TestEvictionForgetsOneBurst(t *testing.T) {
 	for _, key := range []string{"a", "b"} {
 		ask(t, l, now, key, 5)
 	}
-	for _, key := range []string{"b", "a", "b"} { // denials are uses, too
+	for _, key := range []string{"b", "a", "b"} { // denials are uses too
 		if res := ask(t, l, now, key, 1); res.Allowed {
 			t.Fatalf("%s: %+v", key, res)
 		}
@@ -107,14 +108,14 @@ func TestEvictionForgetsOneBurst(t *testing.T) {
 	if _, err := l.peekAt(now, "a"); err != nil {
 		t.Fatal(err)
 	}
-	if ask(t, l, now, "c", 1); l.Evicted() != 1 { // pushes a out, which was only looked at since
+	if ask(t, l, now, "c", 1); l.Evicted() != 1 { // pushes a out: a Peek is no use
 		t.Errorf("%d evicted, want 1", l.Evicted())
 	}
 	if res := ask(t, l, now, "b", 1); res.Allowed {
-		t.Errorf("b was used last and is forgotten: %+v", res)
+		t.Errorf("b was used last, but was evicted: %+v", res)
 	}
 	if res := ask(t, l, now, "a", 5); !res.Allowed {
-		t.Errorf("a was evicted and is remembered: %+v", res)
+		t.Errorf("a was evicted, but its usage still counts: %+v", res)
 	}
 	if l.Evicted() != 2 || l.Len() != 2 {
 		t.Errorf("%d evicted, %d held; want 2 of each", l.Evicted(), l.Len())
@@ -208,7 +209,7 @@ func TestIdleKeysAreDropped(t *testing.T) {
 	})
 }
 
-// TestKeysAreCopied: a caller's key may share memory with a buffer.
+// TestKeysAreCopied checks that a key does not change with the caller's buffer.
 func TestKeysAreCopied(t *testing.T) {
 	l, now := at(t, hybridlimit.PerHour(1), Config{})
 	buf := []byte("alice")
@@ -219,7 +220,7 @@ func TestKeysAreCopied(t *testing.T) {
 	}
 }
 
-// TestShardsAgree: the number of shards changes only the evictions.
+// TestShardsAgree checks that the number of shards does not change the answers.
 func TestShardsAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := hybridlimit.TokenBucket(7, time.Second, 3)
@@ -236,9 +237,9 @@ func TestShardsAgree(t *testing.T) {
 	})
 }
 
-// How full the limiter is when the first shard is: the package documentation
-// says 92 to 96 % with many shards, as 30 runs had it. The hash is seeded anew
-// each time, so the bounds here are wider.
+// TestFirstEvictionWithManyShards checks how full the limiter is when the first key is
+// evicted. The package documentation says 92 to 96 % with many shards (30 runs). Each
+// run has a new hash seed, so the bounds here are wider.
 func TestFirstEvictionWithManyShards(t *testing.T) {
 	l := must(t, hybridlimit.PerHour(5), Config{})
 	if len(l.shards) != 64 {
@@ -252,6 +253,6 @@ func TestFirstEvictionWithManyShards(t *testing.T) {
 	}
 	part := float64(held) / defaultMaxKeys
 	if part < 0.87 || part > 0.99 {
-		t.Errorf("the first key was evicted when %.3f of the limit were held", part)
+		t.Errorf("the first key was evicted when %.3f of MaxKeys were held, want 0.87 to 0.99", part)
 	}
 }

@@ -50,7 +50,7 @@ func TestLimitsThatCountNothing(t *testing.T) {
 			t.Errorf("%v: %v", limit, err)
 		}
 		if l.Len() != 0 {
-			t.Errorf("%v: %d keys are held for nothing", limit, l.Len())
+			t.Errorf("%v: %d keys are held, want none", limit, l.Len())
 		}
 		// The first limit that is not static sets the algorithm.
 		if res, err := l.allowLimitAt(now, "k", 1, hybridlimit.FixedWindow(1, time.Second), ""); err != nil || !res.Allowed {
@@ -62,8 +62,8 @@ func TestLimitsThatCountNothing(t *testing.T) {
 	}
 }
 
-// TestBlockingForAWhile: the usage of a key survives a time under Blocked, and comes back
-// at the rate from before.
+// TestBlockingForAWhile checks that the usage of a key survives a time under Blocked, and
+// that the units come back at the rate from before.
 func TestBlockingForAWhile(t *testing.T) {
 	eachAlgorithm(t, 4, 4*time.Second, func(t *testing.T, limit hybridlimit.Limit) {
 		l := must(t, limit, Config{})
@@ -86,7 +86,7 @@ func TestBlockingForAWhile(t *testing.T) {
 			}
 		}
 		if err := l.SetLimit(hybridlimit.Limit{Algorithm: (limit.Algorithm + 1) % 6, Rate: 1, Period: time.Second}); !errors.Is(err, hybridlimit.ErrInvalid) {
-			t.Error("another algorithm after a while without any:", err)
+			t.Error("another algorithm after a static limit:", err)
 		}
 		if err := l.setLimitAt(now, limit); err != nil {
 			t.Fatal(err)
@@ -96,7 +96,7 @@ func TestBlockingForAWhile(t *testing.T) {
 		}
 		now = now.Add(before.ResetAfter)
 		if res, err := l.allowAt(now, "k", 4); err != nil || !res.Allowed {
-			t.Error("nothing came back:", res, err)
+			t.Error("the units did not come back:", res, err)
 		}
 	})
 }

@@ -55,9 +55,8 @@ func TestSteps(t *testing.T) {
 			{24*time.Hour - 1, 1, false, 0, 1, 1},
 			{24 * time.Hour, 1, true, 0, 0, 24 * time.Hour},
 		}},
-		// A third of a second is no whole number of ns. The try that comes a
-		// third of a nanosecond early is admitted, as Remaining says; the next
-		// one pays.
+		// A third of a second is no whole number of ns. A call that comes a third
+		// of a nanosecond early is admitted, and the next call pays for it.
 		{"three a second", hybridlimit.PerSecond(3), []step{
 			{0, 3, true, 0, 0, time.Second},
 			{0, 1, false, 0, 333333333, time.Second},

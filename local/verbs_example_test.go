@@ -10,8 +10,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
-// open makes a limiter for an example, which ends where a program would return
-// the error.
+// open makes a limiter. It panics where a program would return the error.
 func open(limit hybridlimit.Limit, cfg local.Config) *local.Limiter {
 	limiter, err := local.New(limit, cfg)
 	if err != nil {
@@ -20,7 +19,7 @@ func open(limit hybridlimit.Limit, cfg local.Config) *local.Limiter {
 	return limiter
 }
 
-// ok is the result of a verb that did not fail.
+// ok returns a result. It panics where a program would return the error.
 func ok[T any](res T, err error) T {
 	if err != nil {
 		panic(err)
@@ -40,7 +39,8 @@ func ExampleLimiter_AllowAtMost() {
 	// sending 0
 }
 
-// How much of a batch goes out now, and when to come back for the rest.
+// Send the part of a batch that the limit admits now. RetryAfter is the time until the
+// next part can be sent.
 func ExampleLimiter_AllowAtMost_batch() {
 	limiter := open(hybridlimit.FixedWindow(4, 1000*time.Hour), local.Config{})
 	batch := []string{"a", "b", "c", "d", "e", "f"}
@@ -71,7 +71,7 @@ func ExampleLimiter_PeekN() {
 	// 11 false false true
 }
 
-// Peek at a queue returns the wait.
+// For a queue, PeekN also returns the delay that the call would get.
 func ExampleLimiter_PeekN_queue() {
 	limiter := open(hybridlimit.LeakyQueue(1, time.Hour, 5), local.Config{})
 	ok(limiter.AllowN(context.Background(), "jobs", 3))
@@ -80,7 +80,7 @@ func ExampleLimiter_PeekN_queue() {
 	// Output: true after 3h0m0s
 }
 
-// The limit comes with the caller's token.
+// The limit of the call comes from the caller's token.
 func ExampleLimiter_AllowLimit() {
 	limiter := open(hybridlimit.PerHour(1), local.Config{})
 	paid := hybridlimit.PerHour(3)
@@ -102,7 +102,7 @@ func ExampleLimiter_AllowLimit_invalid() {
 	// Output: local: Limit.Algorithm (fixed window) must be the limiter's (token bucket)
 }
 
-// A larger limit refills nothing: the key grows into it.
+// A larger limit refills no key that was used: such a key refills at the new rate.
 func ExampleLimiter_SetLimit() {
 	ctx := context.Background()
 	limiter := open(hybridlimit.PerHour(10), local.Config{})
@@ -117,7 +117,7 @@ func ExampleLimiter_SetLimit() {
 	// bob: 100 left
 }
 
-// A window counts the used units, under any earlier limit.
+// Units that were used under the old limit still count in the window.
 func ExampleLimiter_SetLimit_window() {
 	ctx := context.Background()
 	limiter := open(hybridlimit.SlidingLog(10, time.Hour), local.Config{})
@@ -163,7 +163,7 @@ func ExampleLimiter_Reserve_cancel() {
 	// true
 }
 
-// Calls leave evenly, for any pattern of arrivals.
+// A queue spaces calls out evenly, for any pattern of arrivals.
 func ExampleLimiter_Wait() {
 	limiter := open(hybridlimit.LeakyQueue(100, time.Second, 10), local.Config{})
 	start := time.Now()
@@ -201,7 +201,8 @@ func ExampleLimiter_Charge() {
 	// Output: 550
 }
 
-// Missing units become a debt.
+// Charge takes units that the key does not have. They are a debt, which the refill
+// pays first.
 func ExampleLimiter_Charge_debt() {
 	ctx := context.Background()
 	limiter := open(hybridlimit.PerHour(60), local.Config{})
@@ -213,7 +214,7 @@ func ExampleLimiter_Charge_debt() {
 	// Output: false for 31m0s
 }
 
-// The units of work that did not happen are given back.
+// Refund gives back the units of work that did not happen.
 func ExampleLimiter_Refund() {
 	ctx := context.Background()
 	limiter := open(hybridlimit.PerHour(10), local.Config{})
@@ -225,7 +226,7 @@ func ExampleLimiter_Refund() {
 	// Output: 7
 }
 
-// A refund fills the bucket at most.
+// A refund never gives a key more units than a full one has.
 func ExampleLimiter_Refund_full() {
 	ctx := context.Background()
 	limiter := open(hybridlimit.FixedWindow(10, time.Hour), local.Config{})
@@ -250,7 +251,7 @@ func ExampleLimiter_Allow() {
 	// false 0
 }
 
-// A queue admits calls while it has room, and returns their start.
+// A queue admits calls while it has room. Delay is the time until a call may start.
 func ExampleLimiter_Allow_queue() {
 	ctx := context.Background()
 	limiter := open(hybridlimit.LeakyQueue(1, time.Hour, 3), local.Config{})
@@ -275,7 +276,7 @@ func ExampleLimiter_AllowJoint() {
 			hybridlimit.Ask{Limiter: all, Key: "*", N: 1}))
 		fmt.Println(res.Allowed, res.Policy, res.Remaining)
 	}
-	fmt.Println(ok(all.Peek(context.Background(), "*")).Remaining) // the third took nothing of it
+	fmt.Println(ok(all.Peek(context.Background(), "*")).Remaining) // the third call took nothing from this limit
 	// Output:
 	// true user 1
 	// true user 0
@@ -321,7 +322,7 @@ func ExampleLimiter_History() {
 	// 1 req-2 true
 }
 
-// Denied calls and units given back are in no trail.
+// The history holds neither denied calls nor units that were given back.
 func ExampleLimiter_History_audit() {
 	limiter := open(hybridlimit.SlidingLog(3, time.Hour), local.Config{})
 	ctx := func(id string) context.Context { return ok(hybridlimit.WithRequestID(context.Background(), id)) }

@@ -13,7 +13,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// bubble runs f in virtual time for n per period in each algorithm.
+// bubble runs f in virtual time for each algorithm, with a limit of n per period.
 func bubble(t *testing.T, n int64, per time.Duration, f func(t *testing.T, l *Limiter)) {
 	t.Helper()
 	eachAlgorithm(t, n, per, func(t *testing.T, limit hybridlimit.Limit) {
@@ -26,7 +26,7 @@ func waited(ctx context.Context, l *Limiter, n int64) (time.Duration, error) {
 	start := time.Now()
 	res, err := l.Wait(ctx, "k", n)
 	if err == nil && (!res.Allowed || res.Granted != n || res.Delay != 0 || res.RetryAfter != 0) {
-		err = fmt.Errorf("an odd answer: %+v", res)
+		err = fmt.Errorf("unexpected result: %+v", res)
 	}
 	if err != nil && res != (hybridlimit.Result{}) {
 		err = fmt.Errorf("%w, and %+v", err, res)
@@ -34,10 +34,10 @@ func waited(ctx context.Context, l *Limiter, n int64) (time.Duration, error) {
 	return time.Since(start), err
 }
 
-// TestWaitTakesAsLongAsItMust: virtual time begins at midnight, on a border of
-// windows.
+// TestWaitTakesAsLongAsItMust checks the duration of each wait. Virtual time begins at
+// midnight, on a border of windows.
 func TestWaitTakesAsLongAsItMust(t *testing.T) {
-	want := map[hybridlimit.Algorithm][]time.Duration{ // of 10 a second, for costs 10, 5, 10
+	want := map[hybridlimit.Algorithm][]time.Duration{ // at 10 a second, for the costs 10, 5, 10
 		hybridlimit.AlgTokenBucket:   {0, 500 * ms, 1000 * ms},
 		hybridlimit.AlgLeakyBucket:   {0, 500 * ms, 1000 * ms},
 		hybridlimit.AlgLeakyQueue:    {0, 1000 * ms, 500 * ms},
@@ -54,8 +54,8 @@ func TestWaitTakesAsLongAsItMust(t *testing.T) {
 	})
 }
 
-// TestWaitKeepsTheRate: many callers, and no interval in which they get more than
-// the algorithm's bound; and all of them get through.
+// TestWaitKeepsTheRate checks that all of many callers get their units, and that no
+// interval has more than the algorithm's bound.
 func TestWaitKeepsTheRate(t *testing.T) {
 	bubble(t, 10, time.Second, func(t *testing.T, l *Limiter) {
 		const callers, each = 12, 8
@@ -78,7 +78,7 @@ func TestWaitKeepsTheRate(t *testing.T) {
 		wg.Wait()
 		slices.Sort(times)
 		if len(times) != callers*each {
-			t.Fatalf("%d of %d got through", len(times), callers*each)
+			t.Fatalf("%d of %d waits succeeded", len(times), callers*each)
 		}
 		for i := range times {
 			for j := i; j < len(times); j++ {
@@ -93,7 +93,7 @@ func TestWaitKeepsTheRate(t *testing.T) {
 					most = 10 * (1 + int64(d/time.Second))
 				}
 				if n > most {
-					t.Fatalf("%d within %v, at most %d may be", n, d, most)
+					t.Fatalf("%d units within %v, want at most %d", n, d, most)
 				}
 			}
 		}
@@ -103,8 +103,8 @@ func TestWaitKeepsTheRate(t *testing.T) {
 	})
 }
 
-// TestQueueSpacesOut: through a queue, starts are a unit's service time apart, for any
-// arrivals.
+// TestQueueSpacesOut checks that the starts of calls through a queue are the service time
+// of a unit apart, for any arrivals.
 func TestQueueSpacesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := must(t, hybridlimit.LeakyQueue(3, time.Second, 100), Config{})
@@ -125,7 +125,7 @@ func TestQueueSpacesOut(t *testing.T) {
 		}
 		wg.Wait()
 		slices.Sort(starts)
-		for i, at := range starts { // rounded up, to the ns, each for itself
+		for i, at := range starts { // each start is rounded up to whole ns
 			if want := time.Duration(i) * time.Second / 3; at < want || at > want+1 {
 				t.Errorf("start %d at %v, want %v", i, at, want)
 			}
@@ -147,7 +147,7 @@ func TestWaitThatCannotBe(t *testing.T) {
 		if took, err := waited(ended, l, 1); !errors.Is(err, context.Canceled) || took != 0 || l.Len() != 0 {
 			t.Errorf("ended ctx: %v after %v, %d keys", err, took, l.Len())
 		}
-		// All units, and in a queue all of its room.
+		// Take all units, and in a queue all of its room.
 		if _, err := l.AllowN(background, "k", 10); err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +161,7 @@ func TestWaitThatCannotBe(t *testing.T) {
 			t.Errorf("a deadline too soon: %v after %v", err, took)
 		}
 		if after, err := l.PeekN(background, "k", 5); err != nil || after != before {
-			t.Errorf("what could not be has changed %+v to %+v (%v)", before, after, err)
+			t.Errorf("a failed Wait changed the key from %+v to %+v (%v)", before, after, err)
 		}
 		time.Sleep(30 * ms)
 		if took, err := waited(soon, l, 5); !errors.Is(err, context.DeadlineExceeded) || took != 0 {
@@ -170,8 +170,8 @@ func TestWaitThatCannotBe(t *testing.T) {
 	})
 }
 
-// TestWaitWithADeadlineThatJustSuffices is admitted, in each algorithm, and one a
-// nanosecond too short is refused at once.
+// TestWaitWithADeadlineThatJustSuffices checks that a wait succeeds if the deadline just
+// suffices, and fails at once if the deadline is a nanosecond too early.
 func TestWaitWithADeadlineThatJustSuffices(t *testing.T) {
 	bubble(t, 10, time.Second, func(t *testing.T, l *Limiter) {
 		if _, err := l.AllowN(t.Context(), "k", 10); err != nil {
@@ -180,7 +180,7 @@ func TestWaitWithADeadlineThatJustSuffices(t *testing.T) {
 		res, err := l.PeekN(t.Context(), "k", 5)
 		need := res.RetryAfter
 		if l.first.Algorithm == hybridlimit.AlgLeakyQueue {
-			need = res.ResetAfter // the start, not the entry
+			need = res.ResetAfter // the start of the call, not its entry into the queue
 		}
 		if err != nil || need == 0 {
 			t.Fatalf("%+v, %v", res, err)
@@ -199,7 +199,7 @@ func TestWaitWithADeadlineThatJustSuffices(t *testing.T) {
 	})
 }
 
-// TestWaitGivesBack: a call whose ctx ends has taken nothing.
+// TestWaitGivesBack checks that a wait whose ctx ends leaves no units taken.
 func TestWaitGivesBack(t *testing.T) {
 	bubble(t, 10, time.Second, func(t *testing.T, l *Limiter) {
 		if _, err := l.AllowN(t.Context(), "k", 10); err != nil {
@@ -224,14 +224,15 @@ func TestWaitGivesBack(t *testing.T) {
 		after, err := l.PeekN(t.Context(), "k", 1)
 		before.RetryAfter -= 50 * ms
 		before.ResetAfter -= 50 * ms
-		before.Remaining = after.Remaining // may be less: a sliding one is used up evenly
+		before.Remaining = after.Remaining // not compared: it may change in 50 ms
 		if err != nil || after != before {
 			t.Errorf("%+v, want %+v (%v)", after, before, err)
 		}
 	})
 }
 
-// TestCloseEndsEveryWait: also the waits that hold units of later.
+// TestCloseEndsEveryWait checks that Close ends all waits, also those that hold booked
+// units.
 func TestCloseEndsEveryWait(t *testing.T) {
 	bubble(t, 1, time.Hour, func(t *testing.T, l *Limiter) {
 		if _, err := l.Allow(t.Context(), "k"); err != nil {

@@ -23,7 +23,7 @@ func ExampleRecorder_Wrap() {
 	if err != nil {
 		panic(err)
 	}
-	limiter, err := recorder.Wrap("uploads", uploads) // for httplimit, say
+	limiter, err := recorder.Wrap("uploads", uploads) // for example for httplimit
 	if err != nil {
 		panic(err)
 	}

@@ -159,7 +159,7 @@ func TestDecisionsAreCounted(t *testing.T) {
 	}
 	must[hybridlimit.Result](t)(api.AllowN(ctx, "bob", 3))
 	must[hybridlimit.Result](t)(api.Allow(ctx, "carol"))
-	must[hybridlimit.Result](t)(api.Allow(ctx, "dave")) // puts one out
+	must[hybridlimit.Result](t)(api.Allow(ctx, "dave")) // evicts a key
 	if _, err := api.Allow(ctx, ""); !errors.Is(err, hybridlimit.ErrEmptyKey) {
 		t.Error(err)
 	}
@@ -171,7 +171,7 @@ func TestDecisionsAreCounted(t *testing.T) {
 		of + "api,rate_limiting.result=allowed,rate_limiting.source=local}":    4,
 		of + "api,rate_limiting.result=denied,rate_limiting.source=local}":     3,
 		of + "api,rate_limiting.result=denied,rate_limiting.source=static}":    1,
-		of + "api,rate_limiting.result=allowed,rate_limiting.source=static}":   0, // a result that has not come yet is there, at 0
+		of + "api,rate_limiting.result=allowed,rate_limiting.source=static}":   0, // a result without a decision is exported as 0
 		of + "shadow,rate_limiting.result=denied,rate_limiting.source=redis}":  1,
 		of + "shadow,rate_limiting.result=allowed,rate_limiting.source=redis}": 0,
 		"rate_limiting.errors{rate_limiting.policy=api}":                       1,
@@ -185,7 +185,7 @@ func TestDecisionsAreCounted(t *testing.T) {
 		delete(got, at)
 	}
 	if len(got) > 0 {
-		t.Errorf("besides: %v", got)
+		t.Errorf("unexpected metrics: %v", got)
 	}
 	if n := len(p.recorded["rate_limiting.decision.duration{rate_limiting.policy=api}"]); n != 9 {
 		t.Errorf("%d durations of 9 calls: %v", n, p.recorded)
@@ -226,10 +226,10 @@ func TestJointCalls(t *testing.T) {
 	a, b := must[hybridlimit.Limiter](t)(r.Wrap("wide", wide)), must[hybridlimit.Limiter](t)(r.Wrap("narrow", narrow))
 	joint, ok := a.(hybridlimit.Joint)
 	if !ok || !joint.Joins(b) || !joint.Joins(bare) || joint.Joins(limittest.AllowAll()) {
-		t.Fatal("joins")
+		t.Fatal("Joins must be true for the other wrapped limiter and the local one, and false for limittest's")
 	}
 	if d, ok := a.(hybridlimit.Describer); !ok || d.Policy("k") != wide.Policy("k") {
-		t.Error("does not describe itself")
+		t.Error("the wrapped limiter has not the Policy of its limiter")
 	}
 	asks := []hybridlimit.Ask{{Limiter: a, Key: "k", N: 1}, {Limiter: b, Key: "k", N: 1}, {Limiter: bare, Key: "k", N: 1}}
 	for i := range 3 {
@@ -241,7 +241,7 @@ func TestJointCalls(t *testing.T) {
 		}
 	}
 	if a.(hybridlimit.Describer).Name() != "wide" {
-		t.Error("has another name")
+		t.Error("the wrapped limiter has not the Name of its limiter")
 	}
 	got := p.collect(t)
 	const of, local = "rate_limiting.decisions{rate_limiting.policy=", ",rate_limiting.source=local}"
@@ -274,7 +274,7 @@ func TestInterfacesAreKept(t *testing.T) {
 		_, wantJ := of.(hybridlimit.Joint)
 		_, wantD := of.(hybridlimit.Describer)
 		if u, ok := w.(interface{ Unwrap() hybridlimit.Limiter }); !ok || u.Unwrap() != of {
-			t.Errorf("%s: is not unwrapped", name)
+			t.Errorf("%s: Unwrap does not return the limiter", name)
 		}
 		if j != wantJ || d != wantD {
 			t.Errorf("%s: joint %v, describer %v", name, j, d)
@@ -323,7 +323,8 @@ func TestCountingDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// docs/metrics.md lists exactly these instruments.
+// TestInstrumentsAreDocumented checks that docs/metrics.md lists exactly the instruments
+// of this package.
 func TestInstrumentsAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../docs/metrics.md")
 	if err != nil {

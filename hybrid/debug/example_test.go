@@ -15,7 +15,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid/debug"
 )
 
-// A private port shows what is known of a key.
+// A private port shows the state of a key.
 func ExampleHandler() {
 	stand, err := miniredis.Run() // a Redis inside this program
 	if err != nil {
@@ -35,7 +35,7 @@ func ExampleHandler() {
 
 	mux := http.NewServeMux()
 	mux.Handle("/debug/limits", debug.Handler(hub))
-	private := httptest.NewServer(mux) // http.ListenAndServe("127.0.0.1:6060", mux), say
+	private := httptest.NewServer(mux) // for example http.ListenAndServe("127.0.0.1:6060", mux)
 	defer private.Close()
 
 	res, err := http.Get(private.URL + "/debug/limits?limiter=export&key=alice")

@@ -13,32 +13,31 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
-// bookings is a key of which units are taken for later, and given back. It holds
-// the units that were kept, each at the time at which it may be used, against
-// the limit.
+// bookings is a key whose units are reserved for later and given back. It compares the
+// units that were kept, each at the time at which it may be used, with the limit.
 type bookings struct {
 	*subject
 	key  string
 	acts []*act
 }
 
-// act is units at the time at which they may be used: between first and last,
-// since nobody knows when within a call it was decided.
+// act is a number of units and the time at which they may be used. The time is between
+// first and last, because the moment of the decision within a call is unknown.
 type act struct {
 	first, last time.Time
 	n           int64
-	held        *hybridlimit.Reservation // of a reservation
+	held        *hybridlimit.Reservation // nil unless the units were reserved
 }
 
-// acted notes what was granted by a call that began at a time and has returned.
+// acted records the units of a call that began at a time and has just returned.
 func (b *bookings) acted(began time.Time, n int64, delay time.Duration, held *hybridlimit.Reservation) *act {
 	a := &act{first: began.Add(delay), last: time.Now().Add(delay), n: n, held: held}
 	b.acts = append(b.acts, a)
 	return a
 }
 
-// take is AllowN, whose answer is not held against burst + rate·t since the
-// start: what is cancelled makes room.
+// take calls AllowN. It does not compare the sum with burst + rate·t since the start,
+// because cancelled units come back.
 func (b *bookings) take(n int64) (hybridlimit.Result, *act) {
 	b.t.Helper()
 	began := time.Now()
@@ -52,7 +51,7 @@ func (b *bookings) take(n int64) (hybridlimit.Result, *act) {
 	return res, b.acted(began, n, res.Delay, nil)
 }
 
-// drain takes single units until none is left, and says how many.
+// drain takes single units until none is left. It returns their number.
 func (b *bookings) drain() (n int64) {
 	b.t.Helper()
 	for ; n <= b.limit.BurstSize(); n++ {
@@ -63,7 +62,7 @@ func (b *bookings) drain() (n int64) {
 	return n
 }
 
-// reserve is nil where nothing can be booked.
+// reserve reserves n units. It returns nil if they cannot be reserved.
 func (b *bookings) reserve(n int64) *act {
 	b.t.Helper()
 	began := time.Now()
@@ -77,7 +76,7 @@ func (b *bookings) reserve(n int64) *act {
 	return b.acted(began, n, r.Delay, r)
 }
 
-// cancel gives units back, which are used by nobody then.
+// cancel gives reserved units back and drops their record.
 func (b *bookings) cancel(a *act) {
 	b.t.Helper()
 	if err := a.held.Cancel(context.Background()); err != nil {
@@ -86,13 +85,12 @@ func (b *bookings) cancel(a *act) {
 	b.forget(a)
 }
 
-// forget leaves units out of account.
+// forget drops the record of units.
 func (b *bookings) forget(a *act) {
 	b.acts = slices.DeleteFunc(b.acts, func(o *act) bool { return o == a })
 }
 
-// hold fails unless in every interval no more units are used than the limit
-// lets through in it.
+// hold fails if more units are used in some interval than the limit allows.
 func (b *bookings) hold(why string) {
 	b.t.Helper()
 	byEnd := slices.SortedFunc(slices.Values(b.acts), func(x, y *act) int { return x.last.Compare(y.last) })
@@ -104,14 +102,14 @@ func (b *bookings) hold(why string) {
 			}
 			sum += to.n
 			if took := to.last.Sub(from.first); sum > b.most(took+2*clockSlack) {
-				b.t.Fatalf("%s: %d units are used within %v, at most %d may be", why, sum, took, b.most(took+2*clockSlack))
+				b.t.Fatalf("%s: %d units are used within %v, want at most %d", why, sum, took, b.most(took+2*clockSlack))
 			}
 		}
 	}
 }
 
-// reserves makes a key of rate units per period, unless nothing can be reserved
-// there.
+// reserves makes a key of rate units per period. It reports whether the limiter has
+// Reserve.
 func reserves(t *testing.T, spec Spec, rate int64, per time.Duration, burst int64) (*bookings, bool) {
 	t.Helper()
 	s := newSubject(t, spec, rate, per, burst)
@@ -119,13 +117,15 @@ func reserves(t *testing.T, spec Spec, rate int64, per time.Duration, burst int6
 	return &bookings{subject: s, key: "k"}, ok
 }
 
-// booksAhead reports whether a bucket lends units that will come back.
+// booksAhead reports whether the limit is a bucket, of which units can be booked before
+// they are refilled.
 func (s *subject) booksAhead() bool {
 	return s.limit.Algorithm == hybridlimit.AlgTokenBucket || s.limit.Algorithm == hybridlimit.AlgLeakyBucket
 }
 
-// Who cancels before others makes no room in their time: else a newcomer could
-// take a burst when they take theirs. What there is room for comes back.
+// cancelBeforeOthers checks that a Cancel gives back only the units that later bookings
+// leave free. If all came back, a new call could take a whole burst at the time of the
+// later bookings.
 func cancelBeforeOthers(t *testing.T, spec Spec) {
 	b, ok := reserves(t, spec, 10, time.Second, 10)
 	if !ok || !b.booksAhead() {
@@ -135,30 +135,31 @@ func cancelBeforeOthers(t *testing.T, spec Spec) {
 	first, second := b.reserve(10), b.reserve(9)
 	if first == nil || second == nil {
 		if spec.Exact {
-			t.Errorf("a burst cannot be booked ahead: %+v, %+v", first, second)
+			t.Errorf("Reserve: %+v, %+v, want a whole burst booked ahead", first, second)
 		}
 		return
 	}
 	b.cancel(first)
 	b.reserve(10)
-	b.hold("10 units cancelled before 9 were used")
+	b.hold("10 units cancelled, with 9 booked behind them")
 	if b.spec.real || !spec.Exact {
 		return
 	}
-	// 9 units at 1 s after the 1 at 0 leave one for that second, and the next
-	// burst a second after the 9.
+	// 1 unit is used at 0 and 9 units at 1 s. That leaves one unit at 1 s, and a
+	// burst one second later.
 	one := b.reserve(1)
 	b.spec.Sleep(time.Second)
 	ten := b.reserve(10)
 	for want, got := range map[time.Duration]*act{time.Second: one, 2 * time.Second: ten} {
 		if got == nil || got.last.Sub(second.first) > want-time.Second+b.slack() {
-			t.Errorf("booked: %+v, want it %v after the start, and the 9 are for %v", got, want, second.first)
+			t.Errorf("booked %+v, want it %v after the start; the 9 units are booked for %v", got, want, second.first)
 		}
 	}
-	b.hold("and others after it")
+	b.hold("10 units cancelled, and others booked after the 9")
 }
 
-// Who gives up waiting makes no room beside those who wait on.
+// giveUpWaiting checks that a Wait that ends early frees no units at the time of the
+// calls that still wait.
 func giveUpWaiting(t *testing.T, spec Spec) {
 	b, _ := reserves(t, spec, 10, time.Second, 10)
 	l, ok := b.lim.(waiter)
@@ -189,13 +190,15 @@ func giveUpWaiting(t *testing.T, spec Spec) {
 	b.spec.Sleep(20 * time.Millisecond)
 	wait(context.Background(), 10)
 	wg.Wait()
-	b.hold("one gave up waiting")
+	b.hold("one call stopped waiting")
 }
 
-// slack is how exact times are that two calls name, in virtual time.
+// slack returns the largest difference between equal times of two calls, in virtual
+// time.
 func (s *subject) slack() time.Duration { return 2 * s.spec.Tick }
 
-// Nobody stands behind the last: whatever he gives back can be had as he had it.
+// cancelLast checks that after a Cancel of the last reservation, the same units can be
+// reserved again for the same time.
 func cancelLast(t *testing.T, spec Spec) {
 	for seed := range uint64(4) {
 		b, ok := reserves(t, spec, 10, time.Second, 10)
@@ -215,11 +218,11 @@ func cancelLast(t *testing.T, spec Spec) {
 				}
 			}
 		}
-		b.hold("the last was cancelled")
+		b.hold("the last reservation was cancelled")
 	}
 }
 
-// pass lets a while pass: often none, at times as long as it takes to be full.
+// pass lets a random time pass: often none, at most the time in which a key becomes full.
 func (b *bookings) pass(rng *rand.Rand) {
 	pauses := []time.Duration{0, 0, 0, 10, 30, 100, 250, 500, 1000}
 	if b.spec.real {
@@ -228,11 +231,12 @@ func (b *bookings) pass(rng *rand.Rand) {
 	b.spec.Sleep(pauses[rng.IntN(len(pauses))] * time.Millisecond)
 }
 
-// Whoever comes, books and cancels in whichever order: what is used, is used
-// within the limit.
+// cancelAnyOrder checks that the units used keep to the limit if reservations are
+// cancelled in any order.
 func cancelAnyOrder(t *testing.T, spec Spec) { anyOrder(t, spec, "cancel in any order", false) }
 
-// So too where units are given back after their time has come.
+// cancelLate is cancelAnyOrder with units that are also given back after their time has
+// come.
 func cancelLate(t *testing.T, spec Spec) { anyOrder(t, spec, "cancel late", true) }
 
 func anyOrder(t *testing.T, spec Spec, name string, late bool) {
@@ -257,14 +261,15 @@ func anyOrder(t *testing.T, spec Spec, name string, late bool) {
 				b.cancel(open[rng.IntN(len(open))])
 			}
 		}
-		b.hold("reserved and cancelled")
+		b.hold("reserved and cancelled in any order")
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
 	}
 }
 
-// open is what can be cancelled: late, also that whose time has come.
+// open returns the reservations that can be cancelled. If late is set, they include
+// those whose time has come.
 func (b *bookings) open(late bool) (open []*act) {
 	now := time.Now()
 	for _, a := range b.acts {

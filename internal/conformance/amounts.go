@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A fresh key holds exactly its burst.
+// burst checks that an unused key holds exactly its burst.
 func burst(t *testing.T, spec Spec) {
 	for _, size := range []int64{1, 2, 25} {
 		s := still(t, spec, size)
@@ -23,31 +23,31 @@ func burst(t *testing.T, spec Spec) {
 			t.Errorf("burst %d: denied with %d remaining", size, denial.Remaining)
 		}
 		if s.total("k") == 0 {
-			t.Errorf("burst %d: not one unit was admitted", size)
+			t.Errorf("burst %d: no unit was admitted", size)
 		}
 	}
 }
 
-// However often a key is denied, it is not further from its next admission.
+// denials checks that denials do not postpone the next admission of a key.
 func denials(t *testing.T, spec Spec) {
 	s := lively(t, spec)
 	denial, _ := s.drain("k")
 	for range 100 {
 		res := s.allow("k", 1)
-		if res.Allowed { // real time went on, and what was said before is void
+		if res.Allowed { // in real time a unit has refilled, so the last RetryAfter is outdated
 			denial, _ = s.drain("k")
 			continue
 		}
 		if spec.Exact && !spec.RetryIsLowerBound && res.RetryAfter > denial.RetryAfter {
-			t.Fatalf("RetryAfter grew from %v to %v by being denied", denial.RetryAfter, res.RetryAfter)
+			t.Fatalf("a denial lengthened RetryAfter from %v to %v", denial.RetryAfter, res.RetryAfter)
 		}
 		denial = res
 	}
 	s.await("k", 1, denial)
 }
 
-// A cost is granted whole or not at all, and a denial leaves what is there to
-// smaller ones.
+// allOrNone checks that a cost is granted as a whole or not at all, and that a denial
+// leaves the units to smaller costs.
 func allOrNone(t *testing.T, spec Spec) {
 	s := still(t, spec, 10)
 	steps := []struct {
@@ -68,11 +68,11 @@ func allOrNone(t *testing.T, spec Spec) {
 		}
 	}
 	if res := s.allow("whole", 10); spec.Exact && !res.Allowed {
-		t.Errorf("the whole burst in one call was denied: %+v", res)
+		t.Errorf("a call for the whole burst was denied: %+v", res)
 	}
 }
 
-// A cost that the burst can never hold is denied with Never and changes nothing.
+// aboveBurst checks that a cost above the burst is denied with Never and changes nothing.
 func aboveBurst(t *testing.T, spec Spec) {
 	s := still(t, spec, 10)
 	for _, n := range []int64{11, 1 << 31, 1 << 32, 1<<32 + 1, 1<<53 + 1, math.MaxInt64} {
@@ -82,6 +82,6 @@ func aboveBurst(t *testing.T, spec Spec) {
 	}
 	s.full("k", "calls above the burst take nothing")
 	if res := s.allow("k", 11); res.Allowed {
-		t.Errorf("admitted above the burst, on an empty bucket: %+v", res)
+		t.Errorf("a cost above the burst was admitted when no unit was left: %+v", res)
 	}
 }

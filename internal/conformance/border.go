@@ -8,8 +8,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// window is what the cases about a border of windows have in common: 100 units a
-// minute, in virtual time.
+// window makes the key of the cases about a border of windows: 100 units a minute, in
+// virtual time. It returns false if the cases do not apply.
 func window(t *testing.T, spec Spec) (*bookings, bool) {
 	t.Helper()
 	b, ok := reserves(t, spec, 100, time.Minute, 100)
@@ -20,7 +20,7 @@ func window(t *testing.T, spec Spec) (*bookings, bool) {
 	return b, false
 }
 
-// to sleeps until a second of the minute.
+// to sleeps until the given time within a minute.
 func (b *bookings) to(second time.Duration) {
 	now := time.Now()
 	at := now.Truncate(time.Minute).Add(second)
@@ -30,7 +30,7 @@ func (b *bookings) to(second time.Duration) {
 	b.spec.Sleep(at.Sub(now))
 }
 
-// refund gives back units that were taken by a call.
+// refund gives back the units of a call.
 func (b *bookings) refund(a *act) {
 	b.t.Helper()
 	if _, err := b.lim.(refunder).Refund(context.Background(), b.key, a.n); err != nil {
@@ -39,8 +39,8 @@ func (b *bookings) refund(a *act) {
 	b.forget(a)
 }
 
-// spend takes all that there is, now and until the minute is nearly over, and
-// says how many units that were.
+// spend takes all units that are available, now and until the minute is nearly over. It
+// returns their number.
 func (b *bookings) spend() (n int64) {
 	b.t.Helper()
 	end := time.Now().Truncate(time.Minute).Add(58 * time.Second)
@@ -53,8 +53,8 @@ func (b *bookings) spend() (n int64) {
 	}
 }
 
-// Units go back to the window that they came from: after its border they make no
-// room in the next one.
+// cancelAfterBorder checks that cancelled units return to the window in which they were
+// taken. After its border they give the next window no more units.
 func cancelAfterBorder(t *testing.T, spec Spec) {
 	for _, first := range []string{"cancelled, then spent", "spent, then cancelled", "cancelled in the middle"} {
 		b, ok := window(t, spec)
@@ -85,8 +85,8 @@ func cancelAfterBorder(t *testing.T, spec Spec) {
 	}
 }
 
-// A refund names no window. It gives back no more units of one than it has
-// counted so far.
+// refundAfterBorder checks that a refund, which names no window, gives a window back at
+// most the units that the window has counted so far.
 func refundAfterBorder(t *testing.T, spec Spec) {
 	for _, when := range []time.Duration{59*time.Second + 990*time.Millisecond, 10 * time.Millisecond} {
 		b, ok := window(t, spec)
@@ -96,7 +96,7 @@ func refundAfterBorder(t *testing.T, spec Spec) {
 		b.to(50 * time.Second)
 		_, a := b.take(70)
 		if a == nil {
-			t.Fatal("70 units of 100 cannot be had")
+			t.Fatal("70 units of 100 were denied")
 		}
 		b.to(when)
 		b.refund(a)
@@ -107,23 +107,23 @@ func refundAfterBorder(t *testing.T, spec Spec) {
 	}
 }
 
-// within fails if a window got more units than it has, or fewer than it must.
+// within fails if a window admitted more than its 100 units, or too few.
 func (b *bookings) within(why string, n int64) {
 	b.t.Helper()
 	least := int64(100)
-	if !b.spec.Exact || b.limit.Algorithm == hybridlimit.AlgSlidingWindow { // it fades over the window
+	if !b.spec.Exact || b.limit.Algorithm == hybridlimit.AlgSlidingWindow { // the estimate falls over the whole window
 		least = 1
 	}
 	if n > 100 || n < least {
-		b.t.Errorf("%s: %d units of a window of 100 could be had, want %d at least", why, n, least)
+		b.t.Errorf("%s: a window of 100 admitted %d units, want %d to 100", why, n, least)
 	}
 	if b.limit.Algorithm == hybridlimit.AlgSlidingLog {
 		b.hold(why)
 	}
 }
 
-// Of a log the oldest units are given back: they would have left first, so that
-// no time counts less than was admitted in it and kept.
+// refundOfALog checks that a log gives the oldest units back. They would leave first, so
+// each period still counts the units that were admitted in it and kept.
 func refundOfALog(t *testing.T, spec Spec) {
 	b, ok := window(t, spec)
 	if _, refunds := b.lim.(refunder); !ok || !refunds || b.limit.Algorithm != hybridlimit.AlgSlidingLog {

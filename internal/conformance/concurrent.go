@@ -13,7 +13,7 @@ import (
 
 const callers = 16
 
-// However many call at once, a key gives out its burst and no more.
+// concurrentCallers checks that a key gives concurrent callers its burst and no more.
 func concurrentCallers(t *testing.T, spec Spec) {
 	s := still(t, spec, 100)
 	keys := []string{"a", "b", "c"}
@@ -34,8 +34,8 @@ func concurrentCallers(t *testing.T, spec Spec) {
 	}
 }
 
-// The same with time going on. Nor is a key starved: single callers who wait
-// for what they are told, all get through.
+// concurrentRefill is concurrentCallers while time passes. Afterwards a caller that waits
+// for its RetryAfter is admitted.
 func concurrentRefill(t *testing.T, spec Spec) {
 	s := newSubject(t, spec, 1000, time.Second, 20)
 	var wg sync.WaitGroup
@@ -51,11 +51,11 @@ func concurrentRefill(t *testing.T, spec Spec) {
 	denial, _ := s.drain("k")
 	s.await("k", 1, denial)
 	if want := s.limit.BurstSize(); spec.Exact && s.total("k") < want {
-		t.Errorf("%d units admitted, %d were there from the start", s.total("k"), want)
+		t.Errorf("%d units admitted, want at least the burst of %d", s.total("k"), want)
 	}
 }
 
-// A closed limiter decides nothing, and can be closed again.
+// closed checks that a closed limiter makes no decisions, and that it can be closed again.
 func closed(t *testing.T, spec Spec) {
 	s := still(t, spec, 5)
 	s.allow("k", 1)
@@ -80,7 +80,8 @@ func closed(t *testing.T, spec Spec) {
 	}
 }
 
-// Closing under load: each call is decided or gets ErrClosed.
+// closedInUse checks that each call gets a decision or ErrClosed if the limiter is closed
+// under load.
 func closedInUse(t *testing.T, spec Spec) {
 	s := still(t, spec, 1000)
 	var wg sync.WaitGroup
@@ -98,15 +99,15 @@ func closedInUse(t *testing.T, spec Spec) {
 				case err == nil:
 					s.check(key, 1, res)
 				case !errors.Is(err, hybridlimit.ErrClosed):
-					t.Errorf("closing gave a caller %v, want ErrClosed", err)
+					t.Errorf("a call during Close returned %v, want ErrClosed", err)
 				case res.Allowed || res.Granted != 0:
-					t.Errorf("failed with %v and granted something: %+v", err, res)
+					t.Errorf("a call failed with %v, but its result grants units: %+v", err, res)
 				}
 			}
 		})
 	}
 	wg.Wait()
 	if _, err := s.lim.Allow(context.Background(), "k"); !errors.Is(err, hybridlimit.ErrClosed) {
-		t.Errorf("after all callers are done: error %v, want ErrClosed", err)
+		t.Errorf("a call after Close: error %v, want ErrClosed", err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// The verbs by which units come back, or are taken for later.
+// The verbs that give units back or reserve them.
 type (
 	refunder interface {
 		Refund(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
@@ -25,7 +25,8 @@ type (
 	}
 )
 
-// What is charged lacks, and what is refunded is there again, up to a burst.
+// chargeAndRefund checks that charged units are gone, and that refunded units are
+// available again, up to a burst.
 func chargeAndRefund(t *testing.T, spec Spec) {
 	ctx := context.Background()
 	s := still(t, spec, 10)
@@ -44,16 +45,16 @@ func chargeAndRefund(t *testing.T, spec Spec) {
 		t.Fatal(err)
 	}
 	if _, n := s.drain("k"); n != 4 {
-		t.Errorf("%d units were left, want 4", n)
+		t.Errorf("%d units were left after the refund, want 4", n)
 	}
-	// More than was ever taken makes no more than a burst.
+	// A refund of more units than were taken gives at most a burst.
 	fresh := still(t, spec, 10)
 	for _, n := range []int64{1, 10, 1 << 40} {
 		if _, err := fresh.lim.(refunder).Refund(ctx, "k", n); err != nil {
 			t.Fatal(err)
 		}
 	}
-	fresh.full("k", "refunds end at full")
+	fresh.full("k", "a refund of an unused key changes nothing")
 	_, noKey := r.Refund(ctx, "", 1)
 	_, noCost := r.Refund(ctx, "k", 0)
 	if !errors.Is(noKey, hybridlimit.ErrEmptyKey) || !errors.Is(noCost, hybridlimit.ErrCost) {
@@ -61,7 +62,8 @@ func chargeAndRefund(t *testing.T, spec Spec) {
 	}
 }
 
-// A key that was reset is as if never used, and no other is.
+// reset checks that Reset gives a key the state of an unused one, and changes no other
+// key.
 func reset(t *testing.T, spec Spec) {
 	s := still(t, spec, 5)
 	l, ok := s.lim.(resetter)
@@ -74,13 +76,13 @@ func reset(t *testing.T, spec Spec) {
 		t.Fatal(err)
 	}
 	s.forget("k")
-	s.full("k", "it was reset")
+	s.full("k", "the key was reset")
 	if res := s.allow("other", 1); res.Allowed {
-		t.Errorf("another key was reset, too: %+v", res)
+		t.Errorf("Reset also changed another key: %+v", res)
 	}
 }
 
-// What is reserved is taken, and given back by Cancel.
+// reserve checks that reserved units are taken, and that Cancel gives them back.
 func reserve(t *testing.T, spec Spec) {
 	ctx := context.Background()
 	s := still(t, spec, 5)
@@ -93,7 +95,7 @@ func reserve(t *testing.T, spec Spec) {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	if res := s.allow("k", 3); res.Allowed {
-		t.Errorf("admitted what is reserved: %+v", res)
+		t.Errorf("reserved units were admitted again: %+v", res)
 	}
 	for range 2 {
 		if err := r.Cancel(ctx); err != nil {
@@ -106,7 +108,8 @@ func reserve(t *testing.T, spec Spec) {
 	}
 }
 
-// Waiting ends with an admission, in time; what cannot be is said at once.
+// wait checks that Wait ends with an admission, and that it fails at once if the units
+// cannot be there in time.
 func wait(t *testing.T, spec Spec) {
 	s := lively(t, spec)
 	l, ok := s.lim.(waiter)
@@ -128,12 +131,12 @@ func wait(t *testing.T, spec Spec) {
 	if !spec.Exact {
 		return
 	}
-	// Used up, and in a queue full.
+	// Take all units; in a queue, fill it.
 	quiet := still(t, spec, 1)
 	quiet.drain("k")
 	soon, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if res, err := quiet.lim.(waiter).Wait(soon, "k", 1); !errors.Is(err, context.DeadlineExceeded) || soon.Err() != nil || res.Allowed {
-		t.Errorf("a unit an hour away, and a minute's time: %+v, %v (ctx: %v)", res, err, soon.Err())
+		t.Errorf("Wait for a unit that comes in an hour, with a deadline in a minute: %+v, %v (ctx: %v), want DeadlineExceeded at once", res, err, soon.Err())
 	}
 }

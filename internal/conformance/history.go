@@ -13,8 +13,8 @@ type historian interface {
 	History(ctx context.Context, key string) ([]hybridlimit.Admission, error)
 }
 
-// A log tells what it has admitted, when and for whom, and of that key only;
-// other algorithms say that they do not know.
+// history checks that a log returns the admissions of a key, with times and request ids.
+// Other algorithms return ErrUnsupported.
 func history(t *testing.T, spec Spec) {
 	s := still(t, spec, 5)
 	l, ok := s.lim.(historian)
@@ -48,9 +48,10 @@ func history(t *testing.T, spec Spec) {
 		t.Errorf("%+v, %v", log, err)
 	}
 	for i, a := range log {
-		// The clocks may be two, and a log in Redis puts entries a µs apart.
+		// Test and limiter may have different clocks, and a log in Redis puts entries
+		// 1 µs apart.
 		if off := a.At.Sub(began).Abs(); a.Units != 1 || off > time.Minute || i > 0 && a.At.Before(log[i-1].At) {
-			t.Errorf("entry %d: %+v, %v from when it was", i, a, off)
+			t.Errorf("entry %d: %+v, %v away from the time of the calls", i, a, off)
 		}
 	}
 	if err := spec.Close(s.lim); err != nil {

@@ -11,16 +11,17 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// What one key uses, no other lacks.
+// independentKeys checks that the use of one key does not change another key.
 func independentKeys(t *testing.T, spec Spec) {
 	s := still(t, spec, 5)
 	s.drain("a")
 	s.full("b", "only a was used")
-	s.drain("a") // nothing came back to it
+	s.drain("a") // no unit came back to a
 	s.full("c", "only a and b were used")
 }
 
-// Any bytes make a key, and different bytes make different keys.
+// keysAreBytes checks that a key may have any bytes, and that different bytes are
+// different keys.
 func keysAreBytes(t *testing.T, spec Spec) {
 	s := still(t, spec, 1)
 	longest := strings.Repeat("x", s.spec.MaxKeyBytes-1)
@@ -37,11 +38,11 @@ func keysAreBytes(t *testing.T, spec Spec) {
 		}
 	}
 	for _, k := range keys {
-		s.drain(k) // each is remembered, too
+		s.drain(k) // the use of each key still counts
 	}
 }
 
-// A bad question has its own error each, and costs nothing.
+// badInput checks that each invalid request gets its own error and takes nothing.
 func badInput(t *testing.T, spec Spec) {
 	s := still(t, spec, 5)
 	long := strings.Repeat("x", s.spec.MaxKeyBytes+1)
@@ -64,7 +65,7 @@ func badInput(t *testing.T, spec Spec) {
 			t.Errorf("AllowN(%.5q, %d): error %v, want %v", tc.key, tc.n, err, tc.want)
 		}
 		if res.Allowed || res.Granted != 0 {
-			t.Errorf("AllowN(%.5q, %d) failed and granted something: %+v", tc.key, tc.n, res)
+			t.Errorf("AllowN(%.5q, %d) failed, but its result grants units: %+v", tc.key, tc.n, res)
 		}
 	}
 	for _, tc := range []struct {
@@ -80,13 +81,13 @@ func badInput(t *testing.T, spec Spec) {
 	}
 	s.full("k", "bad input takes nothing")
 	if _, err := s.lim.AllowN(context.Background(), "k", -5); err == nil {
-		t.Error("a negative cost was taken")
+		t.Error("a negative cost was accepted")
 	}
-	s.drain("k") // nothing was given back
+	s.drain("k") // the negative cost gave nothing back
 }
 
-// A ctx that has ended may make a call fail, and then nothing is charged.
-// Limiters that do not wait may decide all the same.
+// endedContext checks that a call that fails because its ctx has ended takes nothing. A
+// limiter that does not wait may also make a decision.
 func endedContext(t *testing.T, spec Spec) {
 	s := still(t, spec, 20)
 	cancelled, cancel := context.WithCancel(context.Background())
@@ -102,15 +103,15 @@ func endedContext(t *testing.T, spec Spec) {
 			case !errors.Is(err, ctx.Err()):
 				t.Errorf("error %v does not wrap %v", err, ctx.Err())
 			case res.Allowed || res.Granted != 0:
-				t.Errorf("failed with %v and granted something: %+v", err, res)
+				t.Errorf("a call failed with %v, but its result grants units: %+v", err, res)
 			}
 		}
 	}
 	s.drain("k")
 	if got, want := s.total("k"), s.limit.BurstSize(); spec.Exact && got != want {
-		t.Errorf("%d of %d units were admitted, so calls that failed were charged", got, want)
+		t.Errorf("%d of %d units were admitted: failed calls took the rest", got, want)
 	}
 	if s.total("k") == 0 {
-		t.Error("not one unit was admitted")
+		t.Error("no unit was admitted")
 	}
 }

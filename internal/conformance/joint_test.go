@@ -17,7 +17,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
-// kind makes limiters that join each other if they have the same place.
+// kind makes limiters of one package. Those of one call of place join each other.
 type kind struct {
 	name  string
 	place func(t *testing.T, rdb redis.UniversalClient) (limiter func(name string, limit hybridlimit.Limit, limitFor func(string) hybridlimit.Limit) hybridlimit.Limiter)
@@ -57,7 +57,8 @@ var kinds = []kind{
 	}},
 }
 
-// AllowJoint is AllowAll: of all or of none.
+// TestAllowJointIsAllOrNothing checks that AllowJoint takes units of all limits or of
+// none.
 func TestAllowJointIsAllOrNothing(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
@@ -67,7 +68,7 @@ func TestAllowJointIsAllOrNothing(t *testing.T) {
 				wide, narrow := limiter("wide", hybridlimit.PerHour(5), nil), limiter("narrow", hybridlimit.PerHour(2), nil)
 				joint := wide.(hybridlimit.Joint)
 				if !joint.Joins(narrow) || !joint.Joins(wide) {
-					t.Error("limiters of one place join")
+					t.Error("limiters of one place do not join")
 				}
 				call := func(n int64) hybridlimit.Result {
 					t.Helper()
@@ -86,15 +87,16 @@ func TestAllowJointIsAllOrNothing(t *testing.T) {
 					}
 				}
 				if res, err := wide.AllowN(t.Context(), "all", 3); err != nil || !res.Allowed {
-					t.Errorf("three of the wide limit are left: %+v, %v", res, err)
+					t.Errorf("AllowN of the three units that the wide limit has left: %+v, %v", res, err)
 				}
 			})
 		})
 	}
 }
 
-// Each ask gets the answer of its own limit. The cases: one limiter under two keys, two
-// asks for one key, limits that count nothing, and denials by some limits only.
+// TestAllowJointTellsOfEach checks that each ask gets the answer of its own limit. The
+// cases: one limiter under two keys, two asks for one key, static limits, and denials by
+// some limits only.
 func TestAllowJointTellsOfEach(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
@@ -147,7 +149,7 @@ func TestAllowJointTellsOfEach(t *testing.T) {
 					}
 					for j, a := range asks {
 						if got := a.Result; j == tc.denied && got != res || j != tc.denied && got != (hybridlimit.Result{}) {
-							t.Errorf("call %d, ask %d: %+v, and of all %+v", i, j, got, res)
+							t.Errorf("call %d, ask %d: %+v, result of the call: %+v", i, j, got, res)
 						}
 					}
 				}
@@ -158,7 +160,7 @@ func TestAllowJointTellsOfEach(t *testing.T) {
 				}
 				for i, a := range asks {
 					if a.Result != (hybridlimit.Result{}) {
-						t.Errorf("ask %d beside an error: %+v", i, a.Result)
+						t.Errorf("ask %d has a result although the call failed: %+v", i, a.Result)
 					}
 				}
 			})
@@ -166,7 +168,8 @@ func TestAllowJointTellsOfEach(t *testing.T) {
 	}
 }
 
-// A limiter joins exactly the limiters that AllowAll can ask with it.
+// TestLimitersThatDoNotJoin checks that a limiter joins exactly the limiters that
+// AllowAll can ask with it.
 func TestLimitersThatDoNotJoin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb, other := redistest.NewBubble(t).Client(nil), redistest.NewBubble(t).Client(nil)
@@ -199,8 +202,8 @@ func TestLimitersThatDoNotJoin(t *testing.T) {
 	})
 }
 
-// A limiter that is nil, as an interface or as a pointer in it, is a typed error
-// that names the ask, and nothing is taken of the others.
+// TestNilLimitersAreNamed checks that a nil limiter, as an interface or as a pointer in
+// it, gives an InvalidError that names the ask. Nothing is taken from the other limits.
 func TestNilLimitersAreNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := redistest.NewBubble(t).Client(nil)
@@ -231,7 +234,7 @@ func TestNilLimitersAreNamed(t *testing.T) {
 				Peek(ctx context.Context, key string) (hybridlimit.Result, error)
 			}).Peek
 			if res, err := peek(t.Context(), "k"); err != nil || res.Remaining != 10 {
-				t.Errorf("%s: something was taken: %+v, %v", k.name, res, err)
+				t.Errorf("%s: Peek after the failed calls: %+v, %v, want 10 remaining", k.name, res, err)
 			}
 		}
 	})
@@ -243,7 +246,8 @@ func names(err error, field string) bool {
 	return errors.As(err, &invalid) && len(invalid.Violations) == 1 && invalid.Violations[0].Field == field
 }
 
-// AllowAll calls the limiter of the first ask, and says what is wrong with it.
+// TestAllowAllWithoutALimiterThatJoins checks the error of AllowAll if the limiter of the
+// first ask is nil or no Joint.
 func TestAllowAllWithoutALimiterThatJoins(t *testing.T) {
 	if _, err := hybridlimit.AllowAll(t.Context()); !errors.Is(err, hybridlimit.ErrInvalid) {
 		t.Errorf("no asks: %v", err)
@@ -258,7 +262,7 @@ func TestAllowAllWithoutALimiterThatJoins(t *testing.T) {
 	}
 }
 
-// Policy follows SetLimit and LimitFor.
+// TestPolicyIsWhatIsEnforced checks that Policy follows SetLimit and LimitFor.
 func TestPolicyIsWhatIsEnforced(t *testing.T) {
 	base, own, next := hybridlimit.PerSecond(10), hybridlimit.PerSecond(100), hybridlimit.PerSecond(20)
 	for _, k := range kinds {
@@ -296,7 +300,8 @@ func TestPolicyIsWhatIsEnforced(t *testing.T) {
 	}
 }
 
-// The policy of a shadow limiter has Shadow set.
+// TestPolicyOfAShadowLimiter checks that the policy of a limiter in shadow has Shadow
+// set.
 func TestPolicyOfAShadowLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := hybrid.New(redistest.NewBubble(t).Client(nil), hybridlimit.PerSecond(1), hybrid.Config{

@@ -9,8 +9,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// What an answer says is left can be had, and more cannot; what was denied can
-// be had after its RetryAfter.
+// remainingHolds checks that exactly the units of Remaining are available after an
+// answer, and that a denied call is admitted after its RetryAfter.
 func remainingHolds(t *testing.T, spec Spec) {
 	if !spec.Exact || spec.RetryIsLowerBound {
 		return
@@ -26,7 +26,7 @@ func remainingHolds(t *testing.T, spec Spec) {
 			res := s.allow("k", n)
 			if !res.Allowed && !s.spec.real {
 				if res.Remaining >= n {
-					t.Errorf("seed %d: %d units denied, and %d remain: %+v", seed, n, res.Remaining, res)
+					t.Errorf("seed %d: %d units denied, although %d remain: %+v", seed, n, res.Remaining, res)
 				}
 				if rng.IntN(2) == 0 {
 					s.await("k", n, res)
@@ -35,21 +35,22 @@ func remainingHolds(t *testing.T, spec Spec) {
 			}
 			left := res.Remaining
 			if more := s.allow("k", left+1); more.Allowed {
-				if !s.spec.real { // there a unit may have come back meanwhile
-					t.Errorf("seed %d: %d units admitted, and %d remained: %+v", seed, left+1, left, res)
+				if !s.spec.real { // in real time a unit may have come back meanwhile
+					t.Errorf("seed %d: %d units admitted, although only %d remained: %+v", seed, left+1, left, res)
 				}
 				continue
 			}
 			if left > 0 {
 				if all := s.allow("k", left); !all.Allowed {
-					t.Errorf("seed %d: %d units denied, which remained: %+v, then %+v", seed, left, res, all)
+					t.Errorf("seed %d: %d units denied, although they remained: %+v, then %+v", seed, left, res, all)
 				}
 			}
 		}
 	}
 }
 
-// A cost that never fits is told what is left, as any other.
+// leftAboveBurst checks that the denial of a cost above the burst has the right
+// Remaining.
 func leftAboveBurst(t *testing.T, spec Spec) {
 	s := still(t, spec, 10)
 	above := func(key string, left int64) {
@@ -61,7 +62,7 @@ func leftAboveBurst(t *testing.T, spec Spec) {
 		if l, ok := s.lim.(planner); ok {
 			res, err := l.AllowLimit(context.Background(), key, 11, s.limit)
 			if err != nil || res.Allowed || res.Remaining != left {
-				t.Errorf("11 units under a limit of 10, %d left: %+v, %v", left, res, err)
+				t.Errorf("AllowLimit of 11 units under a limit of 10, want %d left: %+v, %v", left, res, err)
 			}
 		}
 		if res.ResetAfter > 0 != (left < 10) && spec.Exact {
@@ -71,13 +72,13 @@ func leftAboveBurst(t *testing.T, spec Spec) {
 	above("fresh", 10)
 	s.allow("k", 3)
 	above("k", 7)
-	if _, n := s.drain("k"); n == 7 { // else some are in hand elsewhere
+	if _, n := s.drain("k"); n == 7 { // otherwise some units are leased elsewhere
 		above("k", 0)
 	}
 }
 
-// A new limit refills nothing for the time that has passed: until then units came
-// back as the old one says, from then on as the new one does.
+// setLimitInTime checks that units refill at the old rate until SetLimit, and at the new
+// rate after it.
 func setLimitInTime(t *testing.T, spec Spec) {
 	slow, fast := hybridlimit.Limit{}, hybridlimit.Limit{}
 	begin := func() (*subject, setter, bool) {
@@ -87,7 +88,7 @@ func setLimitInTime(t *testing.T, spec Spec) {
 		return s, l, ok
 	}
 	s, l, ok := begin()
-	// What a log keeps leaves it by its age.
+	// The entries of a log leave at their age, whatever the rate.
 	if !ok || s.limit.Algorithm == hybridlimit.AlgSlidingLog {
 		return
 	}
@@ -95,7 +96,7 @@ func setLimitInTime(t *testing.T, spec Spec) {
 	wait := 2 * time.Second
 	if s.spec.real {
 		if windows {
-			return // the next one may begin at any moment
+			return // the next window may begin at any moment
 		}
 		wait = 200 * time.Millisecond
 	}
@@ -127,7 +128,7 @@ func setLimitInTime(t *testing.T, spec Spec) {
 			most += s.refilled(time.Since(since) + clockSlack)
 		}
 		if got > most || spec.Exact && !s.spec.real && !windows && got < least {
-			t.Errorf("%s: %d units could be had, want %d to %d", why, got, least, most)
+			t.Errorf("%s: %d units were admitted, want %d to %d", why, got, least, most)
 		}
 	}
 	s.drain("k")
@@ -138,19 +139,19 @@ func setLimitInTime(t *testing.T, spec Spec) {
 		return
 	}
 	s.spec.Sleep(50 * time.Millisecond)
-	had("50 ms after it was raised", 50, 0, raised) // of all since
+	had("50 ms after it was raised", 50, 0, raised) // most grows with the time since raised
 	s.spec.Sleep(30 * time.Millisecond)
 	lowered := set(slow)
 	had("lowered", 30, 100, time.Time{})
 	s.spec.Sleep(wait)
 	part := int64(0)
 	if s.spec.real {
-		part = 1 // what was left of a unit when it was lowered, and is one now
+		part = 1 // part of a unit was left when the limit was lowered, and may be a whole unit now
 	}
 	had("some time after it was lowered", 0, part, lowered)
 }
 
-// Two limits in turn let through no more than the larger one by itself.
+// limitsInTurn checks that two limits in turn admit no more than the larger one alone.
 func limitsInTurn(t *testing.T, spec Spec) {
 	s := newSubject(t, spec, 10, time.Hour, 10)
 	l, ok := s.lim.(planner)
@@ -174,7 +175,7 @@ func limitsInTurn(t *testing.T, spec Spec) {
 			got += res.Granted
 			s.limit = limits[1]
 			if most := s.most(time.Since(began)); got > most {
-				t.Fatalf("%s: %d units in %v, at most %d may be", key, got, time.Since(began), most)
+				t.Fatalf("%s: %d units in %v, want at most %d", key, got, time.Since(began), most)
 			}
 		}
 	}

@@ -31,7 +31,7 @@ type verbs interface {
 	SetLimit(limit hybridlimit.Limit) error
 }
 
-// The limits of the columns: five units a minute.
+// columns has the limits of the table's columns: five units a minute.
 var columns = [][]hybridlimit.Limit{
 	{hybridlimit.TokenBucket(5, time.Minute, 5), hybridlimit.LeakyBucket(5, time.Minute, 5)},
 	{hybridlimit.LeakyQueue(5, time.Minute, 5)},
@@ -39,7 +39,7 @@ var columns = [][]hybridlimit.Limit{
 	{hybridlimit.SlidingLog(5, time.Minute)},
 }
 
-// asker asks, and fails the test on an error.
+// asker calls a limiter, and fails the test on an error.
 type asker struct {
 	t *testing.T
 	verbs
@@ -59,7 +59,7 @@ func (a asker) allow(key string, n int64) hybridlimit.Result {
 	return a.must(a.AllowN(a.t.Context(), key, n))
 }
 
-// left returns the units that are available at once.
+// left takes and counts the units that are available at once.
 func (a asker) left(key string) (n int64) {
 	a.t.Helper()
 	for a.allow(key, 1).Allowed {
@@ -68,7 +68,8 @@ func (a asker) left(key string) (n int64) {
 	return n
 }
 
-// atMost returns the units available in calls of nine: hybrid does not give all at once.
+// atMost takes and counts the available units in calls for nine: hybrid does not give
+// all units in one call.
 func (a asker) atMost(key string) (n int64) {
 	a.t.Helper()
 	for {
@@ -87,7 +88,7 @@ var probes = map[string]func(a asker) bool{
 		return a.allow("n", 3).Allowed && !a.allow("n", 3).Allowed &&
 			a.atMost("most") == 5 &&
 			a.must(a.AllowLimit(a.t.Context(), "limit", 7, more)).Allowed &&
-			a.allow("seven", 7).Allowed // LimitFor's
+			a.allow("seven", 7).Allowed // by the limit of LimitFor
 	},
 	"`Peek`, `Reset`, `Refund`": func(a asker) bool {
 		a.allow("k", 4)
@@ -139,7 +140,7 @@ var probes = map[string]func(a asker) bool{
 	"in `hybrid`: decided in memory": func(a asker) bool {
 		l := a.verbs.(*hybrid.Limiter)
 		many := a.limit
-		many.Rate, many.Burst = 2000, 0 // and 100 calls a second: also a queue fills
+		many.Rate, many.Burst = 2000, 0 // at 100 calls a second, a queue fills too
 		if err := l.SetLimit(many); err != nil {
 			a.t.Error(err)
 		}
@@ -169,7 +170,8 @@ func in(row, limiter string) bool {
 	return !some || strings.Contains("`"+names, "`"+limiter+"`")
 }
 
-// docs/limits.md says which verb makes sense with which algorithm.
+// TestVerbsInTheDocumentation compares the table of verbs and algorithms in
+// docs/limits.md with the limiters.
 func TestVerbsInTheDocumentation(t *testing.T) {
 	page, err := os.ReadFile("../../docs/limits.md")
 	if err != nil {
@@ -183,7 +185,7 @@ func TestVerbsInTheDocumentation(t *testing.T) {
 		probe := probes[strings.TrimSpace(cells[0])]
 		if probe == nil {
 			if strings.ContainsAny(line, "●") {
-				t.Errorf("nobody has tried %q", cells[0])
+				t.Errorf("the row %q has no probe", cells[0])
 			}
 			continue
 		}
@@ -195,7 +197,7 @@ func TestVerbsInTheDocumentation(t *testing.T) {
 		}
 	}
 	if rows != len(probes) {
-		t.Errorf("the table has %d of %d rows", rows, len(probes))
+		t.Errorf("the table has %d rows with a probe, want %d", rows, len(probes))
 	}
 }
 

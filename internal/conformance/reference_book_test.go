@@ -8,14 +8,14 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// booked is units that a key gave out, at the time at which they may be used.
+// booked is a number of granted units and the time at which they may be used.
 type booked struct {
 	at   time.Time
 	used int64 // units·Period
 	of   hybridlimit.Limit
 }
 
-// note remembers what was given out, or is the zero value where none was.
+// note records granted units. It returns nil if there are none.
 func (r *reference) note(key string, s state, cost int64) *booked {
 	if cost <= 0 {
 		return nil
@@ -28,7 +28,7 @@ func (r *reference) note(key string, s state, cost int64) *booked {
 
 func ceil(x, rate int64) time.Duration { return time.Duration((x + rate - 1) / rate) }
 
-// bookAhead takes n units of a bucket that are there within a burst's time.
+// bookAhead takes n units of a bucket, down to one burst of debt.
 func (r *reference) bookAhead(key string, n int64) (hybridlimit.Result, *booked) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -47,7 +47,7 @@ func (r *reference) bookAhead(key string, n int64) (hybridlimit.Result, *booked)
 	return res, b
 }
 
-// now is a key's state now, under the limit that it is counted by.
+// now returns the state of a key now, under the limit of the state.
 func (r *reference) now(key string) state {
 	s, ok := r.keys[key]
 	if !ok {
@@ -62,9 +62,9 @@ func (s state) refilled(now time.Time) state {
 	return s
 }
 
-// cancel makes it as if a booking had never been, as far as those that were kept
-// leave room: from the time of each on, the bucket must hold what is used then
-// and later.
+// cancel gives back the units of a booking, as far as the remaining bookings allow. From
+// the time of each remaining booking on, the bucket must hold the units that are used
+// then and later.
 func (r *reference) cancel(key string, b *booked) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// reference is a limiter that is right because it is dumb: one map, one lock,
-// whole nanoseconds times Rate. faulty makes it wrong in one way.
+// reference is a limiter that is simple enough to be correct: one map, one lock, and
+// integers of nanoseconds times Rate. faulty makes it wrong in one way.
 type reference struct {
 	limit  hybridlimit.Limit
 	faulty string
@@ -27,7 +27,7 @@ type reference struct {
 type state struct {
 	used int64
 	at   time.Time
-	of   hybridlimit.Limit // that it is counted by
+	of   hybridlimit.Limit // the limit under which used counts
 }
 
 func newReference(limit hybridlimit.Limit, faulty string) *reference {
@@ -42,17 +42,17 @@ func (r *reference) AllowN(ctx context.Context, key string, n int64) (hybridlimi
 	return r.decide(ctx, key, n, ask, nil)
 }
 
-// kind is what is done with the units.
+// kind is the effect of a decision on the units.
 type kind int
 
 const (
 	ask  kind = iota
-	some      // at most so many
-	look      // none
-	owe       // unconditionally
+	some      // takes the available units, at most n
+	look      // takes no units
+	owe       // takes the units unconditionally
 )
 
-// decide is every verb; by is the limit that came with the call.
+// decide implements all verbs. by is the limit that comes with the call, or nil.
 func (r *reference) decide(ctx context.Context, key string, n int64, what kind, by *hybridlimit.Limit) (hybridlimit.Result, error) {
 	is := func(fault string) bool { return r.faulty == fault }
 	r.mu.Lock()

@@ -7,8 +7,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// convert brings a state to another limit: what is left stays, in units, capped
-// at the burst, and so does a debt.
+// convert changes a state to another limit. The units left stay, capped at the new burst.
+// A debt stays too.
 func (r *reference) convert(s state, limit hybridlimit.Limit, given bool) state {
 	if given && r.faulty == "refills under a plan" || !given && r.faulty == "refills at a new limit" {
 		return state{at: s.at, of: limit}
@@ -21,7 +21,7 @@ func (r *reference) convert(s state, limit hybridlimit.Limit, given bool) state 
 	if r.faulty != "hoards under a plan" {
 		left = min(left, limit.BurstSize())
 	}
-	if r.faulty == "keeps what is used" { // as if the new burst had been there from the start
+	if r.faulty == "keeps what is used" { // keeps the used units instead of the units left
 		left = min(limit.BurstSize(), limit.BurstSize()-s.used/was)
 	}
 	return state{used: (limit.BurstSize() - max(left, -limit.BurstSize())) * per, at: s.at, of: limit}
@@ -96,7 +96,7 @@ func (r *reference) isClosed() bool {
 	return r.closed && r.faulty != "ignores Close"
 }
 
-// giveBack takes n units off what is used.
+// giveBack subtracts n units from the used units.
 func (r *reference) giveBack(key string, n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

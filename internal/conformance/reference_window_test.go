@@ -12,8 +12,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// windowed is a fixed window or a sliding log that is right because it is dumb: a
-// list of what was admitted, and when. faulty makes it wrong in one way.
+// windowed is a fixed window or a sliding log that is simple enough to be correct: a list
+// of admissions with their times. faulty makes it wrong in one way.
 type windowed struct {
 	limit  hybridlimit.Limit
 	faulty string
@@ -28,7 +28,7 @@ type admitted struct {
 	n  int64
 }
 
-// ofWindow begins the names of what can be wrong with one.
+// ofWindow is the prefix of the names of the faults of windowed.
 const ofWindow = "window "
 
 func windowSpec(faulty string, of func(int64, time.Duration) hybridlimit.Limit) Spec {
@@ -45,7 +45,7 @@ func windowSpec(faulty string, of func(int64, time.Duration) hybridlimit.Limit) 
 
 func TestWindowsPass(t *testing.T) { runWindows(t, "") }
 
-// runWindows runs each case over both.
+// runWindows runs each case with a fixed window and with a sliding log.
 func runWindows(t *testing.T, fault string) {
 	for _, c := range Cases() {
 		t.Run(c.Name, func(t *testing.T) {
@@ -56,7 +56,7 @@ func runWindows(t *testing.T, fault string) {
 	}
 }
 
-// ends is when units that were admitted at a time do not count any more.
+// ends returns the time at which units admitted at a time stop counting.
 func (w *windowed) ends(at time.Time) time.Time {
 	if w.limit.Algorithm == hybridlimit.AlgSlidingLog {
 		return at.Add(w.limit.Period)
@@ -65,7 +65,7 @@ func (w *windowed) ends(at time.Time) time.Time {
 	return at.Add(w.limit.Period - into)
 }
 
-// counting is what counts of a key.
+// counting returns the admissions of a key that still count, and their units.
 func (w *windowed) counting(key string) (list []*admitted, used int64) {
 	now := time.Now()
 	w.keys[key] = slices.DeleteFunc(w.keys[key], func(a *admitted) bool { return a.n == 0 || !w.ends(a.at).After(now) })
@@ -75,7 +75,7 @@ func (w *windowed) counting(key string) (list []*admitted, used int64) {
 	return w.keys[key], used
 }
 
-// answer is a decision about n units, which it takes.
+// answer decides on n units, and takes them if it admits them.
 func (w *windowed) answer(key string, n int64) (hybridlimit.Result, *admitted, error) {
 	if w.closed {
 		return hybridlimit.Result{}, nil, hybridlimit.ErrClosed
@@ -96,7 +96,7 @@ func (w *windowed) answer(key string, n int64) (hybridlimit.Result, *admitted, e
 		w.keys[key] = list
 		res.Allowed, res.Granted = true, n
 	default:
-		left := used + n - w.limit.Rate // to end first
+		left := used + n - w.limit.Rate // units that must stop counting first
 		for _, a := range list {
 			if left -= a.n; left <= 0 {
 				res.RetryAfter = w.ends(a.at).Sub(now)

@@ -10,10 +10,9 @@
 //		})
 //	}
 //
-// The suite starts no goroutine that outlives its subtest and reads no clock
-// but time.Now, so that it can run inside a testing/synctest bubble. In real
-// time it sleeps for about two seconds in all, and its checks hold however
-// late a sleep returns.
+// The suite starts no goroutine that outlives its subtest, and time.Now is its only
+// clock. So it can run inside a testing/synctest bubble. In real time it sleeps for
+// about two seconds in all. Its checks hold even if a sleep returns late.
 package conformance
 
 import (
@@ -24,54 +23,56 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// Spec describes the limiter under test, and how strict its promises are. The
-// zero value of each choice is the weaker promise.
+// Spec describes the limiter under test and the strength of its promises. The zero
+// value of each choice is the weaker promise.
 type Spec struct {
-	// Name names the group of subtests that Run makes. Empty: none, the cases
-	// stand directly below the caller's test.
+	// Name is the name of the group of subtests that Run makes. Empty: the cases are
+	// subtests of the caller's test.
 	Name string
-	// New makes a fresh limiter, with keys that nobody has used, and closes it
-	// by tb.Cleanup. Required.
+	// New makes a limiter whose keys are all unused, and closes it with tb.Cleanup.
+	// Required.
 	New func(tb testing.TB, limit hybridlimit.Limit) hybridlimit.Limiter
 	// Close closes a limiter that New made. Required.
 	Close func(hybridlimit.Limiter) error
-	// Wrap runs the body of a subtest, in a bubble for example: synctest.Test.
-	// Nil: the body is called.
+	// Wrap runs the body of a subtest, for example in a bubble: synctest.Test. Nil:
+	// the body is called directly, in real time.
 	Wrap func(t *testing.T, f func(t *testing.T))
-	// Sleep lets time pass for the limiter. Nil: time.Sleep, which is virtual
+	// Sleep lets time pass for the limiter. Nil: time.Sleep, which takes virtual time
 	// in a bubble.
 	Sleep func(time.Duration)
-	// Bucket makes the limits: hybridlimit.LeakyBucket, hybridlimit.LeakyQueue,
-	// or Window of a window, for example. Nil: hybridlimit.TokenBucket.
+	// Bucket makes the limits, for example hybridlimit.LeakyBucket,
+	// hybridlimit.LeakyQueue, or the result of Window. Nil: hybridlimit.TokenBucket.
 	Bucket func(rate int64, per time.Duration, burst int64) hybridlimit.Limit
-	// Policy is what every Result must carry as Policy.
+	// Policy is the required Policy of every Result.
 	Policy string
-	// MaxKeyBytes is the longest key that is taken. Zero:
+	// MaxKeyBytes is the length of the longest key that the limiter accepts. Zero:
 	// hybridlimit.DefaultMaxKeyBytes.
 	MaxKeyBytes int
-	// Exact promises that no unit is ever denied that the bucket holds, and
-	// that Remaining is what it holds. Without it the suite wants at least the
-	// first unit of a key that was never used.
+	// Exact promises that the limiter admits every unit that the key has left, and
+	// that Remaining is their number. If it is false, the suite requires only the
+	// first unit of an unused key.
 	Exact bool
-	// RetryIsLowerBound says that a call may be denied again after its
-	// RetryAfter. Waiting repeatedly must still lead to an admission.
+	// RetryIsLowerBound means that a call may be denied again after its RetryAfter.
+	// Waiting repeatedly must still lead to an admission.
 	RetryIsLowerBound bool
-	// Tick is the resolution of the limiter's clock, and so of what RetryAfter
-	// and ResetAfter mean where they are exact. Zero: a microsecond, Redis's.
+	// Tick is the resolution of the limiter's clock, and so of an exact RetryAfter
+	// or ResetAfter. Zero: a microsecond, the resolution of Redis.
 	Tick time.Duration
-	// WindowSlack is by how much the ends of a window that two answers name may
-	// differ. Zero: a Tick.
+	// WindowSlack is the largest difference between the ends of one window in two
+	// answers. Zero: a Tick.
 	WindowSlack time.Duration
-	// Light runs the cases with many callers with a quarter of their calls: for
-	// a limiter that went through all of them under another algorithm.
+	// Light reduces the cases with many callers to a quarter of their calls. It is
+	// for a limiter that passes all calls under another algorithm.
 	Light bool
-	// real is set where Wrap is not: time is real then, and sleeping costs.
+	// real is set if Wrap is nil. Time is then real, and sleeping takes time.
 	real bool
-	// Slack is how many units may be admitted beyond burst + rate·t. Nil: none.
+	// Slack returns the number of units that may be admitted beyond burst + rate·t.
+	// Nil: none.
 	Slack func(hybridlimit.Limit) int64
 }
 
-// calls is how many calls of n to make in a case with many callers.
+// calls returns the number of calls in a case with many callers: n, or fewer if
+// Light is set.
 func (s Spec) calls(n int) int {
 	if s.Light {
 		return n / 4
@@ -102,14 +103,13 @@ func (s Spec) withDefaults() Spec {
 	return s
 }
 
-// Case is one promise. Run expects to be inside the bubble, if there is one: it
-// never calls t.Run.
+// Case is one promise. Run never calls t.Run, because it may run inside a bubble.
 type Case struct {
 	Name string
 	Run  func(t *testing.T, spec Spec)
 }
 
-// Cases lists the promises, for callers that drive them in a way of their own.
+// Cases returns all promises, for callers that do not use Run.
 func Cases() []Case {
 	return []Case{
 		{"burst", burst},
@@ -174,8 +174,8 @@ func Run(t *testing.T, spec Spec) {
 	}
 }
 
-// LateInTheHour is a Wrap: a bubble whose clock shows half a minute to the full
-// hour, of a day that ends with it.
+// LateInTheHour is a Wrap: a bubble whose clock shows half a minute to midnight, so
+// that an hour and a day are about to end.
 func LateInTheHour(t *testing.T, f func(t *testing.T)) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(24*time.Hour - 30*time.Second) // a bubble begins at midnight
@@ -183,21 +183,21 @@ func LateInTheHour(t *testing.T, f func(t *testing.T)) {
 	})
 }
 
-// Window makes a window into a Spec's Bucket: as many units as the burst, in the
-// time in which a bucket would fill.
+// Window converts the constructor of a window to a Spec's Bucket. The window admits
+// the burst in the time in which a bucket would fill.
 func Window(of func(n int64, window time.Duration) hybridlimit.Limit) func(int64, time.Duration, int64) hybridlimit.Limit {
 	return func(rate int64, per time.Duration, burst int64) hybridlimit.Limit {
 		return of(burst, hybridlimit.TokenBucket(rate, per, burst).TimeToFull())
 	}
 }
 
-// Algorithm is a Spec's Bucket by name.
+// Algorithm is a Spec's Bucket with its name.
 type Algorithm struct {
 	Name   string
 	Bucket func(rate int64, per time.Duration, burst int64) hybridlimit.Limit
 }
 
-// Algorithms lists all that count, for a run of the suite over each.
+// Algorithms returns all algorithms that count units, for a run of the suite on each.
 func Algorithms() []Algorithm {
 	return []Algorithm{
 		{"token bucket", hybridlimit.TokenBucket},

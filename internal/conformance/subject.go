@@ -11,11 +11,11 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
-// clockSlack is how much longer than ours the limiter's clock may have run: the
-// rounding of its ticks, 1 µs at most.
+// clockSlack is the longest time by which the limiter's clock may be ahead of the
+// suite's clock: the rounding of its ticks, at most 1 µs.
 const clockSlack = time.Microsecond
 
-// subject is a fresh limiter and the checks that hold for every answer.
+// subject is a fresh limiter, with the checks that apply to every answer.
 type subject struct {
 	t     *testing.T
 	spec  Spec
@@ -36,20 +36,20 @@ func newSubject(t *testing.T, spec Spec, rate int64, per time.Duration, burst in
 	return s
 }
 
-// still is a limiter that gains nothing while a test runs: a unit takes an hour,
-// or so much longer that no window of the clock ends soon.
+// still makes a limiter that refills no unit during a test. A unit takes an hour, or
+// longer if a window of the clock would end soon.
 func still(t *testing.T, spec Spec, burst int64) *subject {
 	t.Helper()
 	return newSubject(t, spec, 1, testenv.OpenWindow(time.Now(), burst, time.Hour), burst)
 }
 
-// lively is a limiter that gains a unit every 20 ms, 5 at most.
+// lively makes a limiter that refills a unit every 20 ms, up to a burst of 5.
 func lively(t *testing.T, spec Spec) *subject {
 	t.Helper()
 	return newSubject(t, spec, 50, time.Second, 5)
 }
 
-// allow asks for n units of key and checks what must be true of any answer.
+// allow asks for n units of key, and checks the properties that every answer must have.
 func (s *subject) allow(key string, n int64) hybridlimit.Result {
 	s.t.Helper()
 	var res hybridlimit.Result
@@ -75,62 +75,63 @@ func (s *subject) check(key string, n int64, res hybridlimit.Result) {
 	}
 	if res.Allowed {
 		if res.Granted != n {
-			bad("granted must be the cost")
+			bad("Allowed is true, so Granted must be the cost")
 		}
 		if res.RetryAfter != 0 {
-			bad("allowed, so there is nothing to retry")
+			bad("Allowed is true, so RetryAfter must be 0")
 		}
 	} else {
 		if res.Granted != 0 {
-			bad("denied, so nothing may be granted")
+			bad("Allowed is false, so Granted must be 0")
 		}
 		if res.RetryAfter <= 0 {
-			bad("a denial must say when to retry")
+			bad("Allowed is false, so RetryAfter must be above 0")
 		}
 		if never := n > s.limit.BurstSize(); never != (res.RetryAfter == hybridlimit.Never) {
-			bad("Never is for a cost above the burst, and for nothing else")
+			bad("RetryAfter must be Never for a cost above the burst, and for no other cost")
 		}
 	}
 	if res.Limit != s.limit.BurstSize() {
 		bad("Limit must be %d", s.limit.BurstSize())
 	}
 	if res.Remaining < 0 || res.Remaining > res.Limit {
-		bad("Remaining must lie in 0..Limit")
+		bad("Remaining must be 0 to Limit")
 	}
 	if res.ResetAfter < 0 || res.ResetAfter == hybridlimit.Never {
-		bad("a bucket is full after a finite time")
+		bad("ResetAfter must be a finite time, at least 0")
 	}
 	if res.Delay != 0 && s.limit.Algorithm != hybridlimit.AlgLeakyQueue {
-		bad("only a queue delays")
+		bad("Delay must be 0, because only a queue has a delay")
 	}
 	if res.Delay < 0 || res.Delay > res.ResetAfter {
-		bad("a queue is not empty before all in it have started")
+		bad("Delay must be 0 to ResetAfter, because a queue is empty only after all its calls have started")
 	}
 	if res.Policy != s.spec.Policy {
 		bad("Policy must be %q", s.spec.Policy)
 	}
 	if res.Source == hybridlimit.SourceUnknown || int(res.Source) >= hybridlimit.NumSources {
-		bad("somebody must have decided")
+		bad("Source must be known")
 	}
 	s.count(key, res)
 }
 
-// count notes what was admitted and holds it against burst + rate·t.
+// count adds the units admitted and compares their sum with burst + rate·t.
 func (s *subject) count(key string, res hybridlimit.Result) {
 	s.t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.admitted[key] += res.Granted
-	if got, most := s.admitted[key], s.most(time.Since(s.start)); got > most && res.Granted > 0 { // a charge may exceed it
-		s.t.Errorf("key %q: %d units admitted in %v, at most %d may be: %+v", key, got, time.Since(s.start), most, res)
+	if got, most := s.admitted[key], s.most(time.Since(s.start)); got > most && res.Granted > 0 { // a charge may exceed the bound
+		s.t.Errorf("key %q: %d units admitted in %v, want at most %d: %+v", key, got, time.Since(s.start), most, res)
 	}
 }
 
-// most is how many units a key may get in the first t of its life.
+// most returns the largest number of units that a key may get in the first t of its
+// life.
 func (s *subject) most(t time.Duration) int64 {
 	most, windows := s.limit.BurstSize(), int64((t+clockSlack)/s.limit.Period)
 	switch s.limit.Algorithm {
-	case hybridlimit.AlgFixedWindow, hybridlimit.AlgSlidingWindow: // the first may have begun before
+	case hybridlimit.AlgFixedWindow, hybridlimit.AlgSlidingWindow: // the first window may have begun before
 		most *= windows + 2
 	case hybridlimit.AlgSlidingLog:
 		most *= windows + 1
@@ -140,8 +141,8 @@ func (s *subject) most(t time.Duration) int64 {
 	return most + s.spec.Slack(s.limit)
 }
 
-// least is how many units an exact limiter grants to one who asks all the time,
-// in t, and when it ends.
+// least returns the number of units that an exact limiter grants at least to a caller
+// that asks all the time during t, including at its end.
 func (s *subject) least(t time.Duration) int64 {
 	switch s.limit.Algorithm {
 	case hybridlimit.AlgFixedWindow, hybridlimit.AlgSlidingLog:
@@ -152,31 +153,31 @@ func (s *subject) least(t time.Duration) int64 {
 	return s.limit.BurstSize() + s.refilled(t)
 }
 
-// fresh is a time in which a key becomes as if never used.
+// fresh returns a time after which a key has the state of an unused key.
 func (s *subject) fresh() time.Duration { return 2 * s.limit.TimeToFull() }
 
-// refilled is how many whole units come back in t.
+// refilled returns the number of whole units that refill in t.
 func (s *subject) refilled(t time.Duration) int64 {
 	x := new(big.Int).Mul(big.NewInt(s.limit.Rate), big.NewInt(int64(t)))
 	return x.Quo(x, big.NewInt(int64(s.limit.Period))).Int64()
 }
 
-// total is what key has got so far.
+// total returns the units that key has got so far.
 func (s *subject) total(key string) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.admitted[key]
 }
 
-// forget begins a new life of key.
+// forget starts a new life of key: it resets the units that key has got.
 func (s *subject) forget(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.admitted[key] = 0
 }
 
-// drain asks for single units until one is denied, and returns the denial and
-// how many were admitted before it.
+// drain asks for single units until one is denied. It returns the denial and the number
+// of units admitted before it.
 func (s *subject) drain(key string) (denial hybridlimit.Result, n int64) {
 	s.t.Helper()
 	for ; !s.t.Failed(); n++ {
@@ -188,16 +189,16 @@ func (s *subject) drain(key string) (denial hybridlimit.Result, n int64) {
 	return
 }
 
-// full fails unless key has a whole burst, of which it takes everything. Where
-// the limiter is not exact, one unit will do.
+// full takes all units of key, and fails unless they were a whole burst. If the limiter
+// is not exact, one unit is enough.
 func (s *subject) full(key, why string) {
 	s.t.Helper()
 	_, n := s.drain(key)
 	switch {
 	case s.spec.Exact && n < s.limit.BurstSize():
-		s.t.Errorf("key %q: %d of %d units were left, want all: %s", key, n, s.limit.BurstSize(), why)
+		s.t.Errorf("key %q: %d of %d units were left, want all, because %s", key, n, s.limit.BurstSize(), why)
 	case n == 0:
-		s.t.Errorf("key %q: not one unit was left: %s", key, why)
+		s.t.Errorf("key %q: no unit was left, want at least one, because %s", key, why)
 	}
 }
 
@@ -215,5 +216,5 @@ func (s *subject) await(key string, n int64, res hybridlimit.Result) {
 			s.t.Errorf("AllowN(%q, %d) was denied again after its RetryAfter: %+v", key, n, res)
 		}
 	}
-	s.t.Errorf("AllowN(%q, %d) is still denied after %d times its RetryAfter: %+v", key, n, tries, res)
+	s.t.Errorf("AllowN(%q, %d) is still denied after %d waits for its RetryAfter: %+v", key, n, tries, res)
 }

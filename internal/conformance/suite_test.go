@@ -12,7 +12,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// specOf is the strictest spec, over a reference limiter.
+// specOf returns the strictest spec, for a reference limiter with one fault, or "" for
+// none.
 func specOf(faulty string) Spec {
 	return Spec{
 		New: func(tb testing.TB, limit hybridlimit.Limit) hybridlimit.Limiter {
@@ -45,16 +46,16 @@ func TestReferencePasses(t *testing.T) {
 	loose.Name, loose.Exact = "slack", false
 	loose.Slack = func(hybridlimit.Limit) int64 { return 1 }
 	for _, c := range Cases() {
-		// Its own burst is one larger than what it reports, so the cost of
-		// burst+1, which must be denied, is not. Nor are peeks and new limits
-		// about a unit that nobody is told of.
+		// The limiter's burst is one unit larger than the burst that it reports. So it
+		// admits a cost of burst+1, which these cases require to be denied, or it has
+		// one unit more than they expect after a Peek or a new limit.
 		if !slices.Contains([]string{"above burst", "left above the burst", "peek", "limit of a call", "set limit"}, c.Name) {
 			t.Run(c.Name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { c.Run(t, loose) }) })
 		}
 	}
 }
 
-// faults lists what can be wrong with a limiter and a case that must notice.
+// faults maps each fault of a limiter to a case that must find it.
 var faults = map[string]string{
 	"bursts one more":                    "burst",
 	"starts empty":                       "burst",
@@ -130,8 +131,8 @@ var faults = map[string]string{
 
 const faultEnv = "LIMITERTEST_FAULT"
 
-// TestFaultsAreFound runs the suite over each broken limiter, in a process of
-// its own: a test cannot expect another one to fail.
+// TestFaultsAreFound runs the suite on each faulty limiter, in a separate process: a test
+// cannot expect another one to fail.
 func TestFaultsAreFound(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -148,16 +149,16 @@ func TestFaultsAreFound(t *testing.T) {
 			}
 			want := "--- FAIL: TestFault/" + strings.ReplaceAll(name, " ", "_") + " "
 			if !strings.Contains(string(out), want) {
-				t.Errorf("%q does not notice that the limiter %s; the output:\n%s", name, fault, out)
+				t.Errorf("the case %q does not find that the limiter %s; the output:\n%s", name, fault, out)
 			}
 			if strings.Contains(string(out), "panic:") {
-				t.Errorf("a broken limiter must fail the suite, not end it:\n%s", out)
+				t.Errorf("the suite panicked with a faulty limiter, want a failed test:\n%s", out)
 			}
 		})
 	}
 }
 
-// TestFault is the other side of TestFaultsAreFound.
+// TestFault is the test that TestFaultsAreFound runs in its processes.
 func TestFault(t *testing.T) {
 	fault, ok := os.LookupEnv(faultEnv)
 	if !ok {

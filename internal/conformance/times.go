@@ -8,8 +8,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// RetryAfter leads to an admission, and not too late: nobody is admitted before
-// it, wherever it is exact or a lower bound.
+// retryAfter checks that a call is admitted after its RetryAfter, and denied before it.
+// This holds for an exact RetryAfter and for a lower bound.
 func retryAfter(t *testing.T, spec Spec) {
 	s := lively(t, spec)
 	for _, n := range []int64{1, 3, 5, 1, 2, 4} {
@@ -21,23 +21,23 @@ func retryAfter(t *testing.T, spec Spec) {
 			res = s.allow("k", n)
 			// A late sleep, or a slow answer, proves nothing.
 			if took := time.Since(asked); res.Allowed && took <= wait-s.spec.Tick {
-				t.Errorf("cost %d was admitted after %v, RetryAfter had said %v", n, took, wait)
+				t.Errorf("cost %d was admitted after %v, before its RetryAfter of %v", n, took, wait)
 			}
 		}
 		s.await("k", n, res)
-		s.spec.Sleep(7 * time.Millisecond) // another part of the next unit, or window
+		s.spec.Sleep(7 * time.Millisecond) // starts the next round at another part of a unit or window
 	}
 }
 
-// Units come back at the rate: no slower (Exact), and never faster (every
-// answer is held against most).
+// refill checks that units come back at the rate: not slower if the limiter is exact, and
+// never faster, because every answer is compared with most.
 func refill(t *testing.T, spec Spec) {
 	s := lively(t, spec)
 	s.drain("k")
 	slept := time.Duration(0)
 	for _, d := range []time.Duration{20, 30, 1, 9, 40, 100, 7, 13} {
 		d *= time.Millisecond
-		// A log keeps admissions of one moment a tick apart.
+		// A log records admissions of one moment a tick apart.
 		s.spec.Sleep(d + time.Duration(s.limit.BurstSize())*s.spec.Tick)
 		slept += d
 		s.drain("k")
@@ -47,30 +47,29 @@ func refill(t *testing.T, spec Spec) {
 	}
 	for range 2 {
 		s.spec.Sleep(s.fresh())
-		s.full("k", "it slept until it was full")
+		s.full("k", "the key had the time to become full")
 	}
 }
 
-// After ResetAfter a key is as if never used, and not a tick before; before
-// anything was used, it is 0 or soon is.
+// resetAfter checks that a key is full at its ResetAfter, and not a tick before.
 func resetAfter(t *testing.T, spec Spec) {
 	s := lively(t, spec)
 	for _, n := range []int64{1, 2, 5} {
 		res := s.allow("k", n)
 		if spec.Exact && res.ResetAfter == 0 {
-			t.Errorf("a key is as if never used after taking %d: %+v", n, res)
+			t.Errorf("ResetAfter is 0 after taking %d units: %+v", n, res)
 		}
 		most := s.limit.TimeToFull() + clockSlack
-		if s.limit.Algorithm == hybridlimit.AlgSlidingWindow { // counts in the next window, too
+		if s.limit.Algorithm == hybridlimit.AlgSlidingWindow { // units count in the next window too
 			most = s.fresh()
 		}
 		if spec.Exact && res.ResetAfter > most {
-			t.Errorf("ResetAfter is %v, filling takes %v", res.ResetAfter, most)
+			t.Errorf("ResetAfter is %v, want at most %v", res.ResetAfter, most)
 		}
 		s.untilReset("k", res)
 		s.spec.Sleep(s.fresh())
 	}
-	// A denial says so, too, and so does a peek in the middle of the next period.
+	// The same holds for a denial, and for a Peek in the middle of the next period.
 	s.drain("k")
 	res := s.allow("k", 1)
 	if l, ok := s.lim.(peeker); ok && !res.Allowed {
@@ -83,7 +82,8 @@ func resetAfter(t *testing.T, spec Spec) {
 	s.untilReset("k", res)
 }
 
-// What is owed comes first: a key in debt resets later than an empty one.
+// resetInDebt checks the ResetAfter of a key in debt: the debt is paid first, so the key
+// is full later than without a debt.
 func resetInDebt(t *testing.T, spec Spec) {
 	s := lively(t, spec)
 	l, ok := s.lim.(charger)
@@ -98,8 +98,8 @@ func resetInDebt(t *testing.T, spec Spec) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Until then nothing can have come back: what has, after a slow answer or
-		// the end of a window, proves nothing.
+		// Before paid, no unit can have come back. An admission after it, because
+		// of a slow answer or the end of a window, proves nothing.
 		paid := charged.Add(res.ResetAfter - s.limit.TimeToFull())
 		if s.limit.Algorithm == hybridlimit.AlgSlidingLog {
 			paid = began.Add(s.limit.Period)
@@ -108,7 +108,7 @@ func resetInDebt(t *testing.T, spec Spec) {
 		some, takes := s.lim.(atMoster)
 		switch {
 		case verb == "denial":
-			for range 2 { // where the first one waits for Redis, the second does not
+			for range 2 { // the first call may wait for Redis, the second does not
 				if res = s.allow(verb, 1); res.Allowed && !time.Now().After(paid) {
 					t.Errorf("admitted in debt: %+v", res)
 				}
@@ -124,8 +124,8 @@ func resetInDebt(t *testing.T, spec Spec) {
 	}
 }
 
-// untilReset fails unless the key has a whole burst when an answer's ResetAfter
-// has passed, and, where that is exact, has not a tick before.
+// untilReset fails unless the key has a whole burst after the ResetAfter of an answer. If
+// the limiter is exact, it also fails if the key has a whole burst a tick earlier.
 func (s *subject) untilReset(key string, res hybridlimit.Result) {
 	s.t.Helper()
 	wait := res.ResetAfter
@@ -135,7 +135,7 @@ func (s *subject) untilReset(key string, res hybridlimit.Result) {
 		early := s.allow(key, s.limit.BurstSize())
 		// A late sleep, or a slow answer, proves nothing.
 		if took := time.Since(said); early.Allowed && took <= wait-s.spec.Tick {
-			s.t.Errorf("key %q was as if never used after %v, ResetAfter had said %v: %+v", key, took, wait, res)
+			s.t.Errorf("key %q was full after %v, before its ResetAfter of %v: %+v", key, took, wait, res)
 		}
 		if early.Allowed {
 			return
@@ -145,28 +145,28 @@ func (s *subject) untilReset(key string, res hybridlimit.Result) {
 	s.spec.Sleep(wait)
 	whole := s.allow(key, s.limit.BurstSize())
 	if s.spec.Exact && (!whole.Allowed || whole.Delay > 0) {
-		s.t.Errorf("key %q: %+v: no whole burst after the ResetAfter of %+v", key, whole, res)
+		s.t.Errorf("key %q has no whole burst after its ResetAfter: %+v; the answer with the ResetAfter: %+v", key, whole, res)
 	}
 	if !whole.Allowed {
 		s.await(key, s.limit.BurstSize(), whole)
 	}
 }
 
-// A fixed window ends when it ends: every answer in it names the same instant,
-// whichever the verb, the key and the decision. (In debt it is the end of the
-// window in which that is paid: resetInDebt.)
+// windowEnds checks that all answers within a fixed window give the same end, for any
+// verb, key and decision. The ResetAfter of a key in debt is the end of the window in
+// which the debt is paid (see resetInDebt).
 func windowEnds(t *testing.T, spec Spec) {
 	s := newSubject(t, spec, 5, time.Second, 5)
 	if s.limit.Algorithm != hybridlimit.AlgFixedWindow {
 		return
 	}
 	ctx := context.Background()
-	s.allow("k", 1)           // of hybrid: until Redis was asked, nobody knows
-	var first, last time.Time // the end lies between, by the first answer
+	s.allow("k", 1)           // hybrid does not know the window before it has asked Redis
+	var first, last time.Time // by the first answer, the end is between these
 	var step time.Duration
 	slack := max(s.spec.Tick, spec.WindowSlack)
-	// An answer that counted from some moment of its call names an end between
-	// the call's begin and its return, plus ResetAfter: however long it took.
+	// ResetAfter of an answer counts from an unknown moment of the call. So the end
+	// is between begin + ResetAfter and now + ResetAfter, however long the call took.
 	named := func(verb string, ask func() (hybridlimit.Result, error)) {
 		t.Helper()
 		begin := time.Now()
@@ -175,8 +175,9 @@ func windowEnds(t *testing.T, spec Spec) {
 		if err != nil {
 			t.Fatalf("%s: %v", verb, err)
 		}
-		// By then it may be the next window, in which the key is as if never used. A limiter that asked Redis counts the end from when
-		// the question left, so that it may see it early by as long as the answer took.
+		// The next window may have begun, in which the key is unused. A limiter that
+		// asked Redis counts the end from the time at which it sent the message. So it
+		// may see the end early, by the duration of the call.
 		if !first.IsZero() && !now.Add(now.Sub(begin)).Before(first) {
 			return
 		}
@@ -188,7 +189,7 @@ func windowEnds(t *testing.T, spec Spec) {
 		case first.IsZero():
 			first, last, step = from, to, res.ResetAfter/12
 		case from.Sub(last) > slack || first.Sub(to) > slack:
-			t.Errorf("%s, which took %v: %+v: the window ends in %v to %v, the first answer said",
+			t.Errorf("%s, which took %v: %+v: by the first answer, the window ends in %v to %v",
 				verb, now.Sub(begin), res, first.Sub(now), last.Sub(now))
 		}
 		s.spec.Sleep(step)
@@ -198,7 +199,7 @@ func windowEnds(t *testing.T, spec Spec) {
 	}
 	if l, ok := s.lim.(charger); ok {
 		named("Charge", func() (hybridlimit.Result, error) { return l.Charge(ctx, "charged", 5) })
-		named("AllowN of what is charged", func() (hybridlimit.Result, error) { return s.lim.AllowN(ctx, "charged", 1) })
+		named("AllowN after Charge", func() (hybridlimit.Result, error) { return s.lim.AllowN(ctx, "charged", 1) })
 	}
 	if l, ok := s.lim.(peeker); ok {
 		named("Peek", func() (hybridlimit.Result, error) { return l.Peek(ctx, "k") })

@@ -11,8 +11,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// The verbs that a limiter may have besides those of hybridlimit.Limiter. A
-// case about one that it has not holds of it.
+// The verbs that a limiter may have besides those of hybridlimit.Limiter. A limiter
+// without a verb passes the cases about it.
 type (
 	atMoster interface {
 		AllowAtMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
@@ -31,7 +31,8 @@ type (
 	}
 )
 
-// atMost takes some of n units and checks what must be true of any answer.
+// atMost calls AllowAtMost for n units, and checks the properties that every answer must
+// have.
 func (s *subject) atMost(l atMoster, key string, n int64) hybridlimit.Result {
 	s.t.Helper()
 	res, err := l.AllowAtMost(context.Background(), key, n)
@@ -39,9 +40,9 @@ func (s *subject) atMost(l atMoster, key string, n int64) hybridlimit.Result {
 	case err != nil:
 		s.t.Errorf("AllowAtMost(%q, %d): %v; a denial is no error", key, n, err)
 	case res.Granted < 0 || res.Granted > n || res.Allowed != (res.Granted > 0):
-		s.t.Errorf("AllowAtMost(%q, %d) = %+v: it is allowed with 1..%d units, or denied with none", key, n, res, n)
+		s.t.Errorf("AllowAtMost(%q, %d) = %+v: Granted must be 1 to %d if Allowed is true, and 0 if it is false", key, n, res, n)
 	case (res.RetryAfter > 0) == res.Allowed || res.RetryAfter == hybridlimit.Never:
-		s.t.Errorf("AllowAtMost(%q, %d) = %+v: only a denial says when to retry, and one unit always can be had some day", key, n, res)
+		s.t.Errorf("AllowAtMost(%q, %d) = %+v: RetryAfter must be 0 if Allowed is true, else above 0 and not Never", key, n, res)
 	case res.Limit != s.limit.BurstSize() || res.Policy != s.spec.Policy:
 		s.t.Errorf("AllowAtMost(%q, %d) = %+v: Limit must be %d, Policy %q", key, n, res, s.limit.BurstSize(), s.spec.Policy)
 	}
@@ -49,7 +50,7 @@ func (s *subject) atMost(l atMoster, key string, n int64) hybridlimit.Result {
 	return res
 }
 
-// However much is asked for, no more is had than there is, and all of it.
+// atMost checks that AllowAtMost gives all available units and no more, for any n.
 func atMost(t *testing.T, spec Spec) {
 	s := still(t, spec, 25)
 	l, ok := s.lim.(atMoster)
@@ -64,15 +65,15 @@ func atMost(t *testing.T, spec Spec) {
 			}
 		}
 		if got := s.total(key); got == 0 || s.spec.Exact && got != 25 {
-			t.Errorf("%d units of 25 could be had, at most %d at a time", got, n)
+			t.Errorf("%d units of 25 were granted, by calls for at most %d", got, n)
 		}
 		if res := s.allow(key, 1); res.Allowed && s.spec.Exact {
-			t.Errorf("after all was taken: %+v", res)
+			t.Errorf("a unit was admitted after all were taken: %+v", res)
 		}
 	}
 }
 
-// A peek takes nothing, and tells what can be had.
+// peek checks that Peek takes nothing, and that its Remaining is right.
 func peek(t *testing.T, spec Spec) {
 	s := still(t, spec, 10)
 	l, ok := s.lim.(peeker)
@@ -98,22 +99,22 @@ func peek(t *testing.T, spec Spec) {
 		left := 10 - s.total(key)
 		for range 25 {
 			if res := look(key); s.spec.Exact && (res.Remaining != left || res.Allowed != (left > 0)) {
-				t.Fatalf("%d are left: %+v", left, res)
+				t.Fatalf("Peek with %d units left: %+v", left, res)
 			}
 		}
 		said := look(key).Remaining
 		_, got := s.drain(key)
 		if got > said || s.spec.Exact && got != said || said > 0 && got == 0 {
-			t.Errorf("%d units could be had, %d had been seen", got, said)
+			t.Errorf("%d units were admitted, Remaining of the Peek before was %d", got, said)
 		}
 		if res := look(key); res.Allowed && s.spec.Exact {
-			t.Errorf("nothing is left: %+v", res)
+			t.Errorf("Peek with no units left: %+v", res)
 		}
 	}
 }
 
-// A charge is debited, also what is not there: then nothing can be had until
-// the debt is repaid, a burst of it at most.
+// charge checks that Charge debits units unconditionally, down to a burst of debt, and
+// that no unit is admitted until the debt is paid.
 func charge(t *testing.T, spec Spec) {
 	s := still(t, spec, 10)
 	l, ok := s.lim.(charger)
@@ -127,13 +128,13 @@ func charge(t *testing.T, spec Spec) {
 			t.Errorf("Charge(%q, %d) = %+v, %v", key, n, res, err)
 		}
 		s.mu.Lock()
-		s.admitted[key] += n // what is admitted from here on is held against it
+		s.admitted[key] += n // charged units count in the bound for later admissions
 		s.mu.Unlock()
 	}
 	debit(s, l, "some", 4)
 	s.drain("some")
 	if got := s.total("some"); spec.Exact && got != 10 {
-		t.Errorf("%d of 10 units could be had, 4 of them charged", got)
+		t.Errorf("%d of 10 units were used, 4 of them by Charge; want 10", got)
 	}
 	for _, n := range []int64{11, 20} {
 		key := "debt" + string(rune('0'+n%10))
@@ -156,20 +157,20 @@ func charge(t *testing.T, spec Spec) {
 		}
 	}
 	if res := s.allow("huge", 1); res.Allowed {
-		t.Errorf("deep in debt: %+v", res)
+		t.Errorf("a unit was admitted with a debt of a burst: %+v", res)
 	}
 	s.spec.Sleep(2*s.limit.TimeToFull() + s.limit.TimeToFull()/2)
 	s.await("huge", 1, s.allow("huge", 1))
 }
 
-// change is a limit that takes another's place.
+// change is a change of the limit to another burst.
 type change struct {
 	name  string
 	burst int64
 }
 
-// leftOf10 is what can be had once a burst of 10 is replaced: of a bucket what was
-// left, of a queue, a window or a log what is not used.
+// leftOf10 returns the units that are available after the change from a burst of 10. A
+// bucket keeps the units left. A queue, a window or a log keeps the used units.
 func (c change) leftOf10(s *subject) int64 {
 	used := s.total("k")
 	switch s.limit.Algorithm {
@@ -179,10 +180,11 @@ func (c change) leftOf10(s *subject) int64 {
 	return max(0, c.burst-used)
 }
 
-// changes are from a burst of 10 of which 6 are used. No change is a refill.
+// changes are changes from a burst of 10 of which 6 units are used. No change is a
+// refill.
 var changes = []change{{"the same", 10}, {"raised", 20}, {"lowered", 5}, {"lowered below what is left", 3}}
 
-// The limit of one call: what is used stays used, whatever it is measured by.
+// allowLimit checks that used units stay used under the limit of one call.
 func allowLimit(t *testing.T, spec Spec) {
 	for _, c := range changes {
 		s := still(t, spec, 10)
@@ -208,12 +210,12 @@ func allowLimit(t *testing.T, spec Spec) {
 			t.Errorf("%s: above the burst: %+v, %v", c.name, res, err)
 		}
 		if res := s.allow("k", 1); res.Allowed && spec.Exact && s.total("k")+got > 10 {
-			t.Errorf("%s: nothing is left, and back under its own limit there is: %+v", c.name, res)
+			t.Errorf("%s: no unit is left, but a call under the key's own limit was admitted: %+v", c.name, res)
 		}
 	}
 }
 
-// A new limit holds at once; what is used stays used.
+// setLimit checks that a new limit takes effect at once, and that used units stay used.
 func setLimit(t *testing.T, spec Spec) {
 	for _, c := range changes {
 		s := still(t, spec, 10)
@@ -227,19 +229,19 @@ func setLimit(t *testing.T, spec Spec) {
 			t.Fatal(err)
 		}
 		s.limit = s.spec.Bucket(1, s.limit.Period, c.burst)
-		s.admitted["k"] = 0 // counts against what is left from here on
+		s.admitted["k"] = 0 // from here on it counts the units left
 		_, got := s.drain("k")
 		if got > left || spec.Exact && got != left {
 			t.Errorf("%s: %d units could be had, want %d", c.name, got, left)
 		}
 		if err := l.SetLimit(hybridlimit.Limit{}); !errors.Is(err, hybridlimit.ErrInvalid) || !strings.Contains(err.Error(), "Limit.Rate (0)") {
-			t.Errorf("%s: no limit at all: %v", c.name, err)
+			t.Errorf("%s: SetLimit of the zero Limit: %v", c.name, err)
 		}
-		s.full("fresh", "a fresh key has a burst of the last good limit")
+		s.full("fresh", "an unused key has a burst of the last valid limit")
 	}
 }
 
-// verb is any of them, for one unit or more of a key.
+// verb is one of the verbs, for n units of a key.
 type verb struct {
 	name string
 	do   func(key string, n int64) (hybridlimit.Result, error)
@@ -264,7 +266,8 @@ func (s *subject) verbs() (vs []verb) {
 	return vs
 }
 
-// A bad question has its own error, whatever the verb, and costs nothing.
+// verbsBadInput checks for each verb that an invalid request gets its own error and takes
+// nothing.
 func verbsBadInput(t *testing.T, spec Spec) {
 	s := still(t, spec, 5)
 	for _, v := range s.verbs() {
@@ -290,13 +293,13 @@ func verbsBadInput(t *testing.T, spec Spec) {
 	if l, ok := s.lim.(planner); ok {
 		if res, err := l.AllowLimit(context.Background(), "k", 1, hybridlimit.Limit{}); !errors.Is(err, hybridlimit.ErrInvalid) ||
 			!strings.Contains(err.Error(), "Limit.Rate (0)") || res.Allowed {
-			t.Errorf("AllowLimit under no limit = %+v, %v", res, err)
+			t.Errorf("AllowLimit under the zero Limit = %+v, %v", res, err)
 		}
 	}
 	s.full("k", "bad input takes nothing")
 }
 
-// A closed limiter decides nothing, whatever the verb.
+// verbsClosed checks for each verb that a closed limiter makes no decision.
 func verbsClosed(t *testing.T, spec Spec) {
 	s := still(t, spec, 5)
 	s.allow("k", 1)
@@ -317,8 +320,8 @@ func verbsClosed(t *testing.T, spec Spec) {
 	}
 }
 
-// All verbs at once, while the limit changes and in the end the limiter
-// closes, give out a burst of each key and no more.
+// verbsConcurrently runs all verbs concurrently while the limit changes. In the end the
+// limiter is closed. It checks that each key gives out at most its burst.
 func verbsConcurrently(t *testing.T, spec Spec) {
 	s := still(t, spec, 60)
 	small := s.spec.Bucket(1, s.limit.Period, 40)
@@ -350,7 +353,7 @@ func verbsConcurrently(t *testing.T, spec Spec) {
 				case err != nil && !errors.Is(err, hybridlimit.ErrClosed):
 					t.Errorf("%s: %v", v.name, err)
 				case err != nil && (res.Allowed || res.Granted != 0):
-					t.Errorf("%s failed with %v and granted something: %+v", v.name, err, res)
+					t.Errorf("%s failed with %v, but its result grants units: %+v", v.name, err, res)
 				case err == nil && v.name != "Charge":
 					s.count(key, res)
 				}

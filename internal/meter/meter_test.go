@@ -73,7 +73,7 @@ func TestLate(t *testing.T) {
 	}
 	s := m.Seen(1.1e9)
 	if s.Admit(1.2e9, 3); !m.Holds(1.2e9, 3) || s.Holds(1.2e9, 1) {
-		t.Error("a copy is none")
+		t.Error("the copy and the original are not independent")
 	}
 }
 
@@ -102,7 +102,7 @@ func TestDepth(t *testing.T) {
 	b := meter.NewBucket(algo.BucketOf(hybridlimit.LeakyQueue(10, time.Second, 5)))
 	b.Admit(0, 3)
 	if got := b.Depth(50e6, 1); got != 350e6 {
-		t.Errorf("%d ns, want 3 units and 1, less a half that was served", got)
+		t.Errorf("Depth = %d ns, want 350 ms: four units less the half that was served", got)
 	}
 }
 

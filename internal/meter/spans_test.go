@@ -40,6 +40,6 @@ func TestWorstSpan(t *testing.T) {
 		}
 	}
 	if meter.WorstSpan(nil, 1) != 0 {
-		t.Error("nothing is more than nothing")
+		t.Error("WorstSpan of no calls is not 0")
 	}
 }
