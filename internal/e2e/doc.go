@@ -1,4 +1,5 @@
-// Package e2e holds tests that need what the library does not: parsers and other
-// programs' libraries. It is a module of its own, so that they never reach those
-// who import the library, and sees the library as a user does.
+// Package e2e has tests with dependencies that the library does not have:
+// parsers and libraries of other programs. It is its own module, so that these
+// dependencies never reach importers of the library. It uses the library as a
+// user does.
 package e2e
