@@ -1,12 +1,14 @@
-// Package bench is the place for everything that measures hybridlimit from outside: rivals side by side on the same load
-// (compare, over the adapters of rivals; its figures are in RESULTS.md), the lab that measures overshoot and utilisation of
-// whole fleets, and what a decision costs Redis. Chaos (real servers and processes, killed, paused, cut off) lies in here too,
-// as a module of its own for the proxy that it needs.
+// Package bench has everything that measures hybridlimit from outside:
 //
-// It is a module of its own, so that what only a measurement needs (rival libraries, the OpenTelemetry SDK) never
-// reaches those who import the library: heavy dependencies are allowed here and nowhere else. It sees the
-// library through its public packages, as a user does, from the working tree that it lies in; only the lab (accuracy) goes
-// through internal/fleet, which plays whole fleets in virtual time, windows, which holds the windows against a log, through
-// internal/algo, because arithmetic takes any time that it is given, redis, which measures ops as Redis gets them, through that
-// and internal/redistest, and compare and the tests, which start redis-servers with internal/redistest.
+//   - compare measures rivals side by side on the same load, over the adapters of rivals. Its figures are in RESULTS.md.
+//   - accuracy is the lab. It measures overshoot and utilisation of whole fleets.
+//   - redis measures the cost of a decision for Redis.
+//   - chaos injects faults into real servers and processes. It is its own module because of its proxy.
+//
+// bench is its own module, so that dependencies of a measurement (rival libraries, the OpenTelemetry SDK) never reach
+// importers of the library: heavy dependencies are allowed here and nowhere else. It uses the library through its public
+// packages, as a user does, from the working tree around it. The exceptions: accuracy uses internal/fleet, which runs
+// whole fleets in virtual time. windows compares the windows with a log through internal/algo, because that arithmetic
+// takes any time as an argument. redis measures ops as Redis receives them, through internal/algo and
+// internal/redistest. compare and the tests start redis-servers with internal/redistest.
 package bench

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs a command in the directory of every Go module, the root first: scripts/each-module.sh go mod tidy
-# All of them run; the status is 1 if any failed.
+# It runs in all modules. The status is 1 if it failed in any.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Runs every fuzz target of every module for a while, one after the other: scripts/fuzz.sh [NAME]
-# NAME is a part of the targets' names; without it, all of them.
+# With NAME it runs only the targets whose names contain it.
 #
 #   FUZZTIME  how long each runs (default 60s)
 #   P         inputs tried at once (default: one per core)
 #
-# What a target finds is kept in its package's testdata/fuzz, where every go test reads it: mend it, and commit it too.
+# Go saves a failing input in testdata/fuzz of its package, where every go test runs it. Fix the failure, and commit
+# the input too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -13,7 +14,8 @@ cd "$(dirname "$0")/.."
 FUZZTIME=${FUZZTIME:-60s}
 P=${P:-$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)}
 
-# targets MODULE prints the package, from there, and the name of each fuzz target. A nested module has its own turn.
+# targets MODULE prints, for each fuzz target, its package relative to the module and its name. Nested modules are left
+# out.
 targets() (
   cd "$1"
   find . -mindepth 1 -type d \( -name '.?*' -o -name testdata -o -name vendor -o -name node_modules -o -exec test -e '{}/go.mod' ';' \) -prune \

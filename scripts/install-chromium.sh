@@ -1,23 +1,24 @@
 #!/usr/bin/env bash
-# Makes sure that a Chromium, or a Chrome, can be found in PATH, for the tests of the playground's page.
+# Makes sure that a Chromium or a Chrome is in PATH, for the tests of the playground's page.
 #
 #   scripts/install-chromium.sh          installs one if there is none, with apt-get, apk or dnf; never asks for a password
 #   scripts/install-chromium.sh --check  installs nothing; status 0 if there is one already
 #
-# When that fails: status 1 if CI is set, else a warning and status 0, since the tests that need a browser then skip.
+# If there is still none: status 1 if CI is set, else a warning and status 0, because the tests that need a browser are
+# skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
 say() { printf 'install-chromium: %s\n' "$*" >&2; }
 
-# browser prints the path of the first one in PATH that the tests would take, or nothing.
+# browser prints the path of the browser that the tests would use, or nothing.
 browser() { command -v chromium || command -v chromium-browser || command -v google-chrome || true; }
 
-# install uses the first package manager that there is.
+# install uses the first package manager that exists.
 install() {
   if command -v apt-get >/dev/null 2>&1; then
-    # A source that cannot be reached fails the update, although the others may be all that is needed.
+    # The update fails if any source is unreachable, although the other sources may be enough.
     as_root apt-get update -q -o Acquire::Retries=3 || say "apt-get update failed, trying with the lists that there are"
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
       -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120 chromium fonts-dejavu-core
@@ -42,7 +43,7 @@ main() {
     return 1
   fi
   say "no chromium in PATH"
-  # Package managers talk on stdout; keep it for nobody.
+  # Keeps the output of package managers away from stdout.
   install >&2 || say "the installation failed"
   hash -r
   have=$(browser)

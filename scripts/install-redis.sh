@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Makes sure that a redis-server of at least 6.2 can be found in PATH, for the tests that start their own on a free port.
+# Makes sure that a redis-server of at least 6.2 is in PATH, for the tests that start their own server on a free port.
 #
 #   scripts/install-redis.sh          installs one if there is none, with apt-get, apk, dnf or brew; never asks for a password
 #   scripts/install-redis.sh --check  installs nothing; status 0 if there is one already
 #
-# When that fails: status 1 if CI is set, else a warning and status 0, since the tests that need a server then skip.
-# The tests use their own servers, so none is left running as a service, and none that this script did not bring is touched.
+# If there is still none: status 1 if CI is set, else a warning and status 0, because the tests that need a server are
+# skipped.
+# The tests start their own servers. So this script leaves none running as a service, and does not touch a server that
+# it has not installed.
 set -euo pipefail
 
 readonly need_major=6 need_minor=2
@@ -20,18 +22,18 @@ version() {
   redis-server --version 2>/dev/null | sed -nE 's/.*[[:space:]]v=([0-9]+\.[0-9]+\.[0-9]+).*/\1/p'
 }
 
-# enough is true for a version, MAJOR.MINOR.PATCH, that the tests can use.
+# enough succeeds if the tests can use the version MAJOR.MINOR.PATCH.
 enough() {
   local major minor
   IFS=. read -r major minor _ <<<"$1"
   [[ -n $major ]] && ((major > need_major || (major == need_major && minor >= need_minor)))
 }
 
-# is_installed is true if the Debian package is installed, hence its service somebody's.
+# is_installed succeeds if the Debian package is installed. Then its service may be in use.
 is_installed() { [[ $(dpkg-query -W -f '${db:Status-Status}' redis-server 2>/dev/null) == installed ]]; }
 
-# stop_service ends the service that the package has just brought, if it runs, and keeps it from starting at boot. Both ways
-# know the packaged server only, by its unit or by its pid file.
+# stop_service stops the service of the package that was just installed, and disables it at boot. Both ways affect only
+# the packaged server, by its unit or by its pid file.
 stop_service() {
   if [[ -d /run/systemd/system ]]; then
     as_root systemctl disable --now redis-server
@@ -41,19 +43,20 @@ stop_service() {
   fi
 }
 
-# with_apt installs the Debian package, whose scripts would start a server on port 6379 and at every boot. policy-rc.d is
-# Debian's own way to refuse that; one that is there already is left alone.
+# with_apt installs the Debian package, whose scripts would start a server on port 6379, now and at every boot.
+# policy-rc.d is Debian's own way to prevent that. An existing one is left alone.
 with_apt() {
   local policy=/usr/sbin/policy-rc.d ours=no status=0 was_installed=no
   if is_installed; then was_installed=yes; fi
   if [[ ! -e $policy ]]; then
-    # It is made in one step, so that an interrupted run cannot leave half of it, and is known to be ours by its text.
+    # It is created in one step, so that an interrupted run leaves no partial file. Its text shows that this script
+    # made it.
     as_root sh -c "printf '#!/bin/sh\n# made by install-redis.sh\nexit 101\n' >$policy.new && chmod 755 $policy.new && mv $policy.new $policy" || return
     ours=yes
     trap 'as_root rm -f /usr/sbin/policy-rc.d /usr/sbin/policy-rc.d.new' EXIT
     trap 'exit 130' INT TERM
   fi
-  # A source that cannot be reached fails the update, although the others may be all that is needed.
+  # The update fails if any source is unreachable, although the other sources may be enough.
   as_root apt-get update -q -o Acquire::Retries=3 || say "apt-get update failed, trying with the lists that there are"
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
     -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120 redis-server || status=$?
@@ -61,14 +64,14 @@ with_apt() {
     as_root rm -f "$policy"
     trap - EXIT INT TERM
   fi
-  # One that was there already may have let the server start.
+  # An existing policy-rc.d may have let the server start.
   if [[ $was_installed == no ]] && is_installed; then
     stop_service || say "could not stop the service that the package brought"
   fi
   return "$status"
 }
 
-# install uses the first package manager that there is.
+# install uses the first package manager that exists.
 install() {
   if command -v apt-get >/dev/null 2>&1; then
     with_apt
@@ -99,7 +102,7 @@ main() {
   else
     say "no redis-server in PATH"
   fi
-  # Package managers talk on stdout; keep it for nobody.
+  # Keeps the output of package managers away from stdout.
   install >&2 || say "the installation failed"
   hash -r
   have=$(version || true)

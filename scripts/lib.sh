@@ -1,22 +1,23 @@
 # shellcheck shell=bash
-# What the scripts share; sourced, never run. Every script runs from the root of the repository.
+# Common functions of the scripts; sourced, never run. Every script runs from the root of the repository.
 
-# The go command asks git for the revision, which fails in a checkout that belongs to another user (a mounted one, say).
+# The go command asks git for the revision. That fails in a checkout that belongs to another user, for example a
+# mounted one.
 export GOFLAGS="${GOFLAGS:+$GOFLAGS }-buildvcs=false"
 
-# modules prints the directory of each Go module, the root first: a module takes part by having a go.mod.
+# modules prints the directory of each Go module, the root first. A module is a directory with a go.mod.
 modules() {
   find . \( -name '.?*' -o -name testdata -o -name vendor -o -name node_modules \) -prune -o -name go.mod -print |
     sed 's|/go\.mod$||' | LC_ALL=C sort
 }
 
-# go_files prints the Go files of every module, each ended by a NUL.
+# go_files prints the Go files of every module, each followed by a NUL.
 go_files() {
   find . \( -name '.?*' -o -name testdata -o -name vendor -o -name node_modules \) -prune -o -name '*.go' -type f -print0
 }
 
-# part NAME COMMAND... runs a command under a heading, prints how long it took, and remembers NAME in failed[] if it fails.
-# The status is always 0, so that one failure does not hide the next; finish has the verdict.
+# part NAME COMMAND... runs a command under a heading, prints its duration, and adds NAME to failed[] if it fails. The
+# status is always 0, so that the following parts run. finish returns the verdict.
 failed=()
 part() {
   local name=$1 start=$SECONDS status=0
@@ -31,7 +32,7 @@ part() {
   fi
 }
 
-# finish WHAT prints the total time and, if any part has failed, which; its status is the script's.
+# finish WHAT prints the total time and the failed parts, if any. Its status is that of the script.
 finish() {
   if ((${#failed[@]} == 0)); then
     printf '\n%s: ok, %d s in all\n' "$1" "$SECONDS"
@@ -42,7 +43,8 @@ finish() {
   return 1
 }
 
-# as_root runs a command as root, without ever asking for a password. Whoever calls it has say, which tells why it could not.
+# as_root runs a command as root, and never asks for a password. The caller must define say, which prints the reason of
+# a failure.
 as_root() {
   if (($(id -u) == 0)); then
     "$@"

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# scripts/test.sh      what make test promises: everything that proves the library, the same in each run, in five minutes on
-#                      two cores: gofmt, and go vet and go test of the root module
-# scripts/test.sh all  the rest: the root module's tests under -race and in their full form, with a seed that is drawn and
-#                      printed, and go vet and go test of the other modules: faults on real servers and processes, a browser,
-#                      other people's parsers and Prometheus, the benchmarks' own tests
+# scripts/test.sh      make test: everything that proves the library, the same in each run, in five minutes on two cores:
+#                      gofmt of every module, and go vet and go test of the root module
+# scripts/test.sh all  the rest: the root module's tests under -race and in their full form, with a random seed, which is
+#                      printed; and go vet and go test of the other modules: faults on real servers and processes, a browser,
+#                      parsers of other projects and Prometheus, the tests of the benchmarks
 #
-#   TIMEOUT  longest that one package's tests may take (default 10m; all: 20m, for the race detector on a busy machine)
+#   TIMEOUT  longest time for the tests of one package (default 10m; all: 20m, for the race detector on a busy machine)
 #   P        packages tested at once (default: one per core, at most 4); 1 when a test's own timing matters
-#   CI       if set, a missing redis-server or browser is a failure; otherwise the tests that need it are skipped, and this says so
-#   HYBRIDLIMIT_SEED  the seed of random tests (default: 1; all: drawn)
-#   HYBRIDLIMIT_LONG  if set, the tests take the long way (make test-long)
+#   CI       if set, a missing redis-server or browser is a failure; otherwise the tests that need it are skipped, with a notice
+#   HYBRIDLIMIT_SEED  the seed of random tests (default: 1; all: random)
+#   HYBRIDLIMIT_LONG  if set, the long form of the tests (make test-long)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -33,12 +33,12 @@ check_gofmt() {
 
 vet() (cd "$1" && go vet ./...)
 
-# The packages that wait the most come first, so that nothing has to wait for them at the end.
+# Packages with long waits come first, so that they do not run alone at the end.
 packages() (cd "$1" && if [[ $1 == . ]]; then go list ./hybrid ./global ./...; else go list ./...; fi)
 
 # run_tests DIR FLAGS...
-# -count=1: an "ok" from the cache says nothing about a redis-server or an environment that has changed since.
-# -vet=off: vet has run, in full, just before.
+# -count=1: a cached "ok" ignores changes of redis-server and of the environment.
+# -vet=off: go vet has already run in full.
 run_tests() (
   dir=$1
   shift
@@ -55,7 +55,7 @@ full_forms() {
     LC_ALL=C sort -u
 }
 
-# times prints what each package took, the slowest first.
+# times prints the duration of each package, the slowest first.
 times() {
   printf '\nSeconds by package, the slowest first:\n'
   awk -F '\t' '($1 ~ /^ok/ || $1 == "FAIL") && $3 ~ /^[0-9.]+s/ { sub(/s.*/, "", $3); printf "%8.1f  %s%s\n", $3, $2, $1 == "FAIL" ? "  FAILED" : "" }' "$log" |
@@ -79,7 +79,7 @@ short() {
   part "redis-server" find_redis
   part "gofmt" check_gofmt
   part "go vet" vet .
-  part "go test" run_tests . -parallel $((2 * cores)) # many wait for a real server more than they compute
+  part "go test" run_tests . -parallel $((2 * cores)) # many tests mostly wait for a real server
   times
   printf '\nRan: gofmt of every module; go vet and go test of %s packages of the root module, random tests from seed %s.\n' \
     "$(packages . | wc -l | tr -d ' ')" "$HYBRIDLIMIT_SEED"
@@ -109,7 +109,7 @@ all() {
   while read -r dir <&3; do
     part "$dir: go vet" vet "$dir"
     case $dir in
-    ./internal/e2e) part "$dir: go test" run_tests "$dir" ;; # Prometheus takes minutes to compile for the race detector
+    ./internal/e2e) part "$dir: go test" run_tests "$dir" ;; # Prometheus takes minutes to compile with the race detector
     *) part "$dir: go test -race" run_tests "$dir" -race ;;
     esac
   done 3< <(modules)

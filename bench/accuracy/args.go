@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// args is the rest of a line.
+// args are the remaining words of a line.
 type args []string
 
 var errMissing = errors.New("something is missing at the end")
@@ -24,7 +24,7 @@ func (a *args) next() (string, error) {
 	return word, nil
 }
 
-// count takes a whole number of at least 1.
+// count reads a whole number of at least 1.
 func (a *args) count() (int, error) {
 	word, err := a.next()
 	if err != nil {
@@ -37,7 +37,7 @@ func (a *args) count() (int, error) {
 	return n, nil
 }
 
-// number takes a number of at least 0; 5% is 0.05.
+// number reads a number of at least 0; 5% is 0.05.
 func (a *args) number() (float64, error) {
 	word, err := a.next()
 	if err != nil {
@@ -59,7 +59,7 @@ func parseNumber(word string) (float64, bool) {
 	return x, err == nil && x >= 0 && !math.IsInf(x, 0)
 }
 
-// numbers takes one or more, all different.
+// numbers reads one or more numbers, all different.
 func (a *args) numbers() ([]float64, error) {
 	var all []float64
 	for len(all) == 0 || len(*a) > 0 {
@@ -90,7 +90,8 @@ func (a *args) duration() (time.Duration, error) {
 	return d, nil
 }
 
-// pairs takes names, each followed by what it reads, to the end of the line.
+// pairs reads names to the end of the line. names has, for each name, the
+// function that reads its value.
 func (a *args) pairs(names map[string]func() error) error {
 	for len(*a) > 0 {
 		name, _ := a.next()

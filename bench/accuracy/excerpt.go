@@ -8,15 +8,15 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/benchkit"
 )
 
-// The lines between which a page has the excerpt.
+// The lines around the excerpt in a page.
 const (
 	excerptFrom = "<!-- make lab: from here -->\n"
 	excerptTo   = "<!-- make lab: to here -->\n"
 )
 
-// Excerpt is the table that the documentation of the protocol quotes: the
-// fleets, in the modes that bound the overshoot, and what they are compared
-// with.
+// Excerpt returns the table that the documentation of the protocol quotes: the
+// fleets in the modes that bound the overshoot, and count-and-push for
+// comparison.
 func (r *Result) Excerpt() string {
 	var b strings.Builder
 	b.WriteString("| fleet | load | | utilisation | exceedance | of burst | ops per admission | ops per decision | waits | Jain |\n" +
@@ -34,7 +34,7 @@ func (r *Result) Excerpt() string {
 	return b.String()
 }
 
-// quote puts the excerpt into a page.
+// quote replaces the excerpt in a page.
 func (r *Result) quote(page string) (string, error) {
 	return benchkit.Between(page, excerptFrom, excerptTo, r.Excerpt())
 }

@@ -9,31 +9,32 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/fleet"
 )
 
-// Family is one scenario file: what its runs share, and what varies.
+// Family is one scenario file: the settings that its runs share, and the
+// settings that vary.
 type Family struct {
-	Name       string         // of the file, without its ending
-	Title      string         // in words, for people
+	Name       string         // the file name without its extension
+	Title      string         // for the page
 	Base       fleet.Scenario // all but Kind, Load.Factor and Overshoot
-	Factors    []float64      // of the load: one scenario each
-	Overshoots []float64      // one row of auto each; the other kinds have none
+	Factors    []float64      // load factors, one scenario each
+	Overshoots []float64      // one row each for auto; other kinds have no overshoot
 	Kinds      []fleet.Kind   // one row each
-	Musts      []Must         // what rows are held against
-	Plot       float64        // the factor that is drawn; 0: none
+	Musts      []Must         // the bounds of the rows
+	Plot       float64        // the factor of the plot; 0: no plot
 }
 
-// Case is one run: a row of the table to come.
+// Case is one run, which becomes a row of the table.
 type Case struct {
 	Family   *Family
-	Scenario string // the family and the factor
-	Kind     string // as the table calls it
+	Scenario string // family and factor
+	Kind     string // its name in the table
 	Run      fleet.Scenario
 }
 
-// exact is the kind that whole-run utilisation is measured against.
+// exact is the kind that the utilisation of a whole run is relative to.
 const exact = "exact"
 
-// kinds are the words for what limits the fleet. The table's exact is the
-// checked model: the real scripts, op by op, take minutes to say the same.
+// kinds has the words of scenario files for the limiters. exact is the checked
+// model, because the real scripts take minutes for the same result.
 var kinds = map[string]fleet.Kind{
 	"auto":           fleet.Auto,
 	"strict":         fleet.Strict,
@@ -43,7 +44,7 @@ var kinds = map[string]fleet.Kind{
 	"redis-exact":    fleet.RedisExact,
 }
 
-// kindName is the word for a kind.
+// kindName returns the word for a kind.
 func kindName(k fleet.Kind) string {
 	for name, kind := range kinds {
 		if kind == k {
@@ -53,7 +54,7 @@ func kindName(k fleet.Kind) string {
 	return string(k)
 }
 
-// Cases are the runs of the family, scenario by scenario.
+// Cases returns the runs of the family, scenario by scenario.
 func (f *Family) Cases() []Case {
 	var all []Case
 	for _, factor := range f.Factors {
@@ -77,7 +78,7 @@ func (f *Family) at(factor float64, kind fleet.Kind, overshoot float64) Case {
 	if kind == fleet.Auto {
 		c.Run.Overshoot = overshoot
 		if overshoot == 0 {
-			c.Run.Overshoot = -1 // to the limiter 0 means its default
+			c.Run.Overshoot = -1 // 0 would be the default of the limiter
 		}
 		if len(f.Overshoots) > 1 {
 			c.Kind += " " + number(overshoot)
@@ -87,10 +88,10 @@ func (f *Family) at(factor float64, kind fleet.Kind, overshoot float64) Case {
 	return c
 }
 
-// scenario names one factor of the family.
+// scenario returns the name of the scenario with this factor.
 func (f *Family) scenario(factor float64) string { return f.Name + " ×" + number(factor) }
 
-// Setting says in one line what the family's scenarios are.
+// Setting describes the family's scenarios in one line.
 func (f *Family) Setting() string {
 	b := f.Base
 	s := fmt.Sprintf("%d processes, %v, %v load, %v (steady after %v), round trip %v",
@@ -99,7 +100,7 @@ func (f *Family) Setting() string {
 		s += fmt.Sprintf(", on for %v and off for %v", b.Load.On, b.Load.Off)
 	}
 	if b.Load.Zipf > 0 {
-		s += fmt.Sprintf(", the processes' parts Zipf %s", number(b.Load.Zipf))
+		s += fmt.Sprintf(", shares of the processes by Zipf %s", number(b.Load.Zipf))
 	}
 	if b.Load.Keys > 1 {
 		s += fmt.Sprintf(", %d keys", b.Load.Keys)
@@ -119,27 +120,29 @@ func (f *Family) Setting() string {
 	return s
 }
 
-// burst is the size of the limit's bucket in units.
+// burst returns the burst of the limit in units.
 func (c Case) burst() float64 { return float64(c.Run.Limit.BurstSize()) }
 
-// microsecond is the units that come back in one: Redis's clock sees no less,
-// so a fleet that never overshoots may seem to by as much.
+// microsecond returns the units that are refilled in a microsecond. Redis's
+// clock has no smaller step, so a fleet without overshoot may seem to have an
+// overshoot of this size.
 func (c Case) microsecond() float64 {
 	return float64(c.Run.Limit.Rate) * float64(time.Microsecond) / float64(c.Run.Limit.Period)
 }
 
-// budget is what the fleet may admit early, in units, as Redis's clock has it.
+// budget returns the units that the fleet may admit early, at the resolution of
+// Redis's clock.
 func (c Case) budget() float64 { return math.Max(c.Run.Overshoot, 0)*c.burst() + c.microsecond() }
 
-// floor is the least number of messages in which N processes can drain a
-// bucket of L fairly and without overshoot: N·log₂(L/N).
+// floor returns the least number of messages with which N processes can drain a
+// bucket of L units fairly and without overshoot: N·log₂(L/N).
 func (c Case) floor() float64 {
 	n := float64(c.Run.Processes)
 	return n * math.Log2(c.burst()/n)
 }
 
-// steady is the length of the steady part in seconds.
+// steady returns the length of the steady part in seconds.
 func (c Case) steady() float64 { return (c.Run.Span - c.Run.Steady).Seconds() }
 
-// number prints a number as a person would.
+// number formats x without an exponent or trailing zeros.
 func number(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }

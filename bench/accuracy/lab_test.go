@@ -20,13 +20,13 @@ import (
 
 var (
 	lab      = flag.Bool("lab", false, "run all scenarios, as make lab does")
-	out      = flag.String("out", "", "where -lab writes what came of it; empty: docs/lab, if all of it ran")
-	revision = flag.String("revision", "", "of the code, for the head of the table")
+	out      = flag.String("out", "", "directory for the results of -lab; empty: docs/lab, if all scenarios ran")
+	revision = flag.String("revision", "", "revision of the code, for the head of the page")
 )
 
-// TestLab runs every scenario file, and writes the table and the plots. What
-// -run picks goes into the log only, or where -out says: the page in docs/lab
-// must be of one revision.
+// TestLab runs every scenario file, and writes the table and the plots. If -run
+// selects some of them, the results go only to the log, or to the directory of
+// -out: the page in docs/lab must be of one revision.
 func TestLab(t *testing.T) {
 	if !*lab {
 		t.Skip("takes minutes: make lab")
@@ -38,7 +38,7 @@ func TestLab(t *testing.T) {
 	runAll(t, families, func(result *Result, complete bool) {
 		dir := *out
 		if dir == "" && !complete {
-			t.Logf("not all was run, so nothing is written:\n%s", result.Markdown())
+			t.Logf("not all scenarios ran, so no file is written:\n%s", result.Markdown())
 			return
 		}
 		if dir == "" {
@@ -54,7 +54,7 @@ func TestLab(t *testing.T) {
 	})
 }
 
-// quoteIn brings a page's excerpt up to date.
+// quoteIn updates the excerpt in a page.
 func quoteIn(file string, r *Result) error {
 	page, err := os.ReadFile(file)
 	if err != nil {
@@ -67,8 +67,8 @@ func quoteIn(file string, r *Result) error {
 	return os.WriteFile(file, []byte(text), 0o644)
 }
 
-// TestShort runs the tiny scenarios, and looks at everything that the lab
-// would write.
+// TestShort runs the tiny scenarios, and checks all files that the lab would
+// write.
 func TestShort(t *testing.T) {
 	families, err := ReadAll(os.DirFS("testdata/short"))
 	if err != nil {
@@ -77,7 +77,7 @@ func TestShort(t *testing.T) {
 	dir := t.TempDir()
 	runAll(t, families, func(result *Result, complete bool) {
 		if !complete {
-			t.Skip("not all was run")
+			t.Skip("not all scenarios ran")
 		}
 		if err := write(dir, result); err != nil {
 			t.Fatal(err)
@@ -93,7 +93,7 @@ func TestShort(t *testing.T) {
 			t.Errorf("%d lines of tables for %d rows:\n%s", rows, len(result.Rows), page)
 		}
 		if len(result.Plots()) == 0 {
-			t.Error("nothing was drawn")
+			t.Error("there is no plot")
 		}
 		for _, p := range result.Plots() {
 			picture, err := os.ReadFile(filepath.Join(dir, p.File))
@@ -105,7 +105,7 @@ func TestShort(t *testing.T) {
 	})
 }
 
-// sane refuses figures that no run can have.
+// sane fails the test for figures that no run can have.
 func sane(t *testing.T, r Row) {
 	t.Helper()
 	name := r.Scenario + " " + r.Kind
@@ -116,21 +116,21 @@ func sane(t *testing.T, r Row) {
 		"waits": r.Waits, "Jain": r.Jain, "spread": r.Spread, "false denials": r.FalseDenials,
 	} {
 		if !(x >= 0 && x <= 1) {
-			t.Errorf("%s: %s is %v, and a part of something", name, what, x)
+			t.Errorf("%s: %s = %v, want 0 to 1", name, what, x)
 		}
 	}
-	// Count-and-push may admit every call at a load of 3.
+	// At a load of 3, count-and-push may admit every call.
 	if !(r.Utilisation > 0.3 && r.Utilisation < 3.5) || !(r.UtilisationWhole > 0.3 && r.UtilisationWhole < 3.5) {
-		t.Errorf("%s: utilisation %v, of the whole %v", name, r.Utilisation, r.UtilisationWhole)
+		t.Errorf("%s: utilisation %v, of the whole run %v, want 0.3 to 3.5", name, r.Utilisation, r.UtilisationWhole)
 	}
 	if !(r.Exceedance >= 0) || r.Ops < 0 || r.Messages > r.Ops+r.Heartbeats {
 		t.Errorf("%s: exceedance %v, %d ops, %d messages", name, r.Exceedance, r.Ops, r.Messages)
 	}
 }
 
-// runAll runs every case, a few at once, and hands over what came of those
-// that -run picked; complete says that it was all of them. Musts that do not
-// hold fail the test.
+// runAll runs every case, a few in parallel, and passes the results of the
+// cases that -run selected to then. complete reports whether all cases ran.
+// Musts that do not hold fail the test.
 func runAll(t *testing.T, families []*Family, then func(r *Result, complete bool)) {
 	var runs []Run
 	for _, f := range families {
@@ -176,7 +176,7 @@ func runAll(t *testing.T, families []*Family, then func(r *Result, complete bool
 	}
 }
 
-// write puts the page, the figures and the plots into a directory.
+// write writes the page, the figures and the plots to a directory.
 func write(dir string, r *Result) error {
 	figures, err := r.JSON()
 	if err != nil {
@@ -193,8 +193,8 @@ func write(dir string, r *Result) error {
 	return errors.Join(bad...)
 }
 
-// versions are those of everything that can move a figure. Test binaries do
-// not say what they are built of; the module file does.
+// versions returns the versions of everything that can change a figure. A test
+// binary has no build information, so module versions are read from go.mod.
 func versions() map[string]string {
 	v := map[string]string{"Go": runtime.Version()}
 	if *revision != "" {
@@ -210,7 +210,7 @@ func versions() map[string]string {
 	return v
 }
 
-// wellFormed fails unless the text is XML, without a number that is none.
+// wellFormed fails the test unless the text is XML without NaN or Inf.
 func wellFormed(t *testing.T, text []byte) {
 	t.Helper()
 	d := xml.NewDecoder(bytes.NewReader(text))

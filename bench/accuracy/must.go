@@ -9,17 +9,17 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/benchkit"
 )
 
-// Must is a bound that rows are held against.
+// Must is a bound for rows.
 type Must struct {
-	Kinds  []string // the rows' kinds; empty: all of them
+	Kinds  []string // the kinds of the rows; empty: all kinds
 	Metric string   // a key of metrics
-	AtMost bool     // else at least
+	AtMost bool     // false: at least
 	Factor float64  // the bound is Factor times Of
-	Of     string   // "": the factor alone; a key of scales; or a kind: that row's figure
-	Line   int      // in the file
+	Of     string   // "": the bound is Factor; else a key of scales, or a kind, which stands for its figure
+	Line   int      // line number in the file
 }
 
-// metrics are the figures that a must can name.
+// metrics has the figures that a must can name.
 var metrics = map[string]func(Row) Figure{
 	"utilisation":       func(r Row) Figure { return r.Utilisation },
 	"utilisation-whole": func(r Row) Figure { return r.UtilisationWhole },
@@ -35,7 +35,7 @@ var metrics = map[string]func(Row) Figure{
 	"false-denials":     func(r Row) Figure { return r.FalseDenials },
 }
 
-// scales are what a bound can be a part of, besides another kind's figure.
+// scales has the quantities of a case that a bound can be relative to.
 var scales = map[string]func(Case) float64{
 	"burst":       Case.burst,
 	"budget":      Case.budget,
@@ -43,11 +43,10 @@ var scales = map[string]func(Case) float64{
 	"floor":       Case.floor,
 }
 
-// slack is how far beyond a bound a figure may be: sums of floats do not end
-// on the unit.
+// slack is the tolerance of a bound, for the rounding errors of sums.
 const slack = 1e-9
 
-// Check is what a must came to.
+// Check is the result of a must.
 type Check struct {
 	Must   string `json:"must"`
 	Bound  Figure `json:"bound"`
@@ -55,7 +54,7 @@ type Check struct {
 	Passed bool   `json:"passed"`
 }
 
-// String is the must as the file has it, without its kinds.
+// String returns the must as in the file, without its kinds.
 func (m Must) String() string {
 	sign := ">="
 	if m.AtMost {
@@ -68,14 +67,14 @@ func (m Must) String() string {
 	return s
 }
 
-// holds reports whether the must is about rows of a kind. A family that runs
-// auto with several overshoots calls them "auto 0.5" and so on.
+// holds reports whether the must applies to rows of a kind. A family that runs
+// auto with several overshoots calls the kinds "auto 0.5" and so on.
 func (m Must) holds(kind string) bool {
 	word, _, _ := strings.Cut(kind, " ")
 	return len(m.Kinds) == 0 || slices.Contains(m.Kinds, word)
 }
 
-// check holds a row against the must; of finds the row of another kind of the
+// check compares a row with the must. of finds the row of another kind in the
 // same scenario.
 func (m Must) check(c Case, r Row, of func(kind string) (Row, bool)) Check {
 	bound := m.Factor
@@ -91,5 +90,5 @@ func (m Must) check(c Case, r Row, of func(kind string) (Row, bool)) Check {
 	}
 	value := float64(metrics[m.Metric](r))
 	passed := benchkit.Bound{Value: bound, AtMost: m.AtMost, Slack: slack}.Holds(value)
-	return Check{Must: m.String(), Bound: Figure(bound), Value: Figure(value), Passed: passed} // what is not a number passes nothing
+	return Check{Must: m.String(), Bound: Figure(bound), Value: Figure(value), Passed: passed} // NaN does not pass
 }

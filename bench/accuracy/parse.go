@@ -34,9 +34,9 @@ func ReadAll(dir fs.FS) ([]*Family, error) {
 	return all, errors.Join(bad...)
 }
 
-// Parse reads a scenario file. Every line is a word and what it takes; "#"
-// starts a comment; README.md lists the words. The error has a line
-// "file:line: what is wrong" for everything that is.
+// Parse reads a scenario file. Every line is a word with its values. "#" starts
+// a comment. README.md lists the words. The error has a line "file:line:
+// message" for every mistake.
 func Parse(file, text string) (*Family, error) {
 	f := &Family{
 		Name:       strings.TrimSuffix(path.Base(file), path.Ext(file)),
@@ -92,7 +92,7 @@ func Parse(file, text string) (*Family, error) {
 	return f, errors.Join(bad...)
 }
 
-// agree checks what lines say of each other.
+// agree checks that the lines agree with each other.
 func (f *Family) agree(said map[string]int, complain func(int, error)) {
 	if f.Base.Steady >= f.Base.Span {
 		complain(said["steady"], fmt.Errorf("steady: nothing is left of a span of %v", f.Base.Span))

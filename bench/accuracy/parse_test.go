@@ -12,7 +12,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/fleet"
 )
 
-// whole has every word.
+// whole has every word except cold and plot.
 const whole = `# A comment.
 title   two words  # and another comment
 processes 100
@@ -78,7 +78,7 @@ func TestParseDefaults(t *testing.T) {
 }
 
 func TestParseSaysWhereItIsWrong(t *testing.T) {
-	// Each replaces a line of whole, or comes after it.
+	// Each line replaces a line of whole, or is appended to it.
 	for _, c := range []struct{ replace, by, want string }{
 		{"seed", "sede 7", `x.txt:15: unknown word "sede" (there are: cold, cost,`},
 		{"seed", "span 3s", "x.txt:15: span: said in line 11"},
@@ -139,7 +139,7 @@ func TestParseSaysWhereItIsWrong(t *testing.T) {
 	}
 }
 
-// All that is wrong is said at once.
+// TestParseReportsEverything checks that one error lists all mistakes.
 func TestParseReportsEverything(t *testing.T) {
 	_, err := Parse("x.txt", "foo\nbar\n")
 	if err == nil || strings.Count(err.Error(), "\n") != 6 {
@@ -180,7 +180,7 @@ func TestCasesAreScenarioByKind(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if none := f.Cases()[0].Run.Overshoot; none >= 0 {
-		t.Errorf("no overshoot is %v, which the limiter takes for its default", none)
+		t.Errorf("overshoot 0 becomes %v, want a negative value: the limiter takes 0 for its default", none)
 	}
 }
 

@@ -10,11 +10,11 @@ import (
 // Plot is a picture of one scenario.
 type Plot struct {
 	Title string
-	File  string // its name
+	File  string // file name
 	runs  []Run
 }
 
-// Plots are the pictures that the families ask for.
+// Plots returns the pictures that the families ask for.
 func (r *Result) Plots() []Plot {
 	var all []Plot
 	for _, f := range r.Families {
@@ -34,10 +34,10 @@ func (r *Result) Plots() []Plot {
 	return all
 }
 
-// SVG draws the scenario in two panels. Above is what each limiter admits a
-// second, against the rate. Below is the level of one bucket that leaks at the
-// rate and takes all that was admitted: what rises above the burst is beyond
-// the limit, what stays below it is left unused.
+// SVG draws the scenario in two panels. The upper panel shows the units that
+// each limiter admits a second, and the rate. The lower panel shows the level
+// of one bucket that leaks at the rate and takes all admitted units. A level
+// above the burst is beyond the limit.
 func (p Plot) SVG() []byte {
 	s := p.runs[0].Case.Run
 	rate := float64(s.Limit.Rate) / s.Limit.Period.Seconds()
@@ -48,7 +48,7 @@ func (p Plot) SVG() []byte {
 		limit: rate, cut: 2.5 * rate, span: s.Span,
 	}
 	below := panel{
-		title: "level of one bucket that takes all that was admitted, units",
+		title: "level of one bucket that takes all admitted units",
 		limit: burst, cut: 3 * burst, span: s.Span,
 	}
 	for _, run := range p.runs {
@@ -66,7 +66,8 @@ func (p Plot) SVG() []byte {
 	}.svg()
 }
 
-// speed is what was admitted a second, as the mean of three samples about each.
+// speed returns the admitted units a second, as the mean of three adjacent
+// samples.
 func speed(samples []fleet.Sample) []point {
 	points := make([]point, len(samples))
 	for i, s := range samples {
@@ -80,10 +81,10 @@ func speed(samples []fleet.Sample) []point {
 	return points
 }
 
-// level is that of a bucket that leaks at the rate and takes what was
-// admitted, at the end of each sample. Within a sample the order is unknown,
-// and taken for the one that makes the level least: what is drawn above the
-// burst was beyond the limit, and the exceedance is no smaller.
+// level returns the level of a bucket that leaks at the rate and takes the
+// admitted units, at the end of each sample. The order within a sample is
+// unknown, so the order with the lowest level is assumed. So a level above the
+// burst was really beyond the limit, and the exceedance is at least as large.
 func level(samples []fleet.Sample, rate float64) []point {
 	points := make([]point, len(samples))
 	units := 0.0
@@ -94,9 +95,9 @@ func level(samples []fleet.Sample, rate float64) []point {
 	return points
 }
 
-// styleOf is how a kind's line is drawn, the same in every picture. The
-// colours are of middle lightness, legible on white and on black; exact, which
-// often lies under the others, is broken.
+// styleOf returns the style of a kind's line, the same in every picture. The
+// colours have middle lightness and are legible on white and on black. exact is
+// dashed, because it often lies under the others.
 func styleOf(k fleet.Kind) benchkit.Stroke {
 	switch k {
 	case fleet.Auto:

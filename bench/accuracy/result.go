@@ -6,24 +6,24 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/fleet"
 )
 
-// Run is a case and what the simulator said of it.
+// Run is a case with the report of the simulator.
 type Run struct {
 	Case   Case
 	Report fleet.Report
 }
 
-// Result is a whole run of the lab.
+// Result is the result of a run of the lab.
 type Result struct {
 	Command  string            `json:"command"`
 	Versions map[string]string `json:"versions"`
 	Rows     []Row             `json:"rows"`
 
-	Families []*Family `json:"-"` // of the rows
+	Families []*Family `json:"-"` // the families of the rows
 	runs     []Run
 }
 
-// Add takes the runs of one scenario, in the order of the table, and holds
-// their rows against the family's musts.
+// Add adds the runs of one scenario, in the order of the table, and compares
+// their rows with the musts of the family.
 func (r *Result) Add(runs []Run) {
 	rows := make([]Row, len(runs))
 	central := int64(0)
@@ -58,7 +58,8 @@ func (r *Result) Add(runs []Run) {
 	r.runs = append(r.runs, runs...)
 }
 
-// Failed is how many musts and invariants did not hold, in how many rows.
+// Failed returns the number of musts and invariants that do not hold, and the
+// number of rows with them.
 func (r *Result) Failed() (musts, rows int) {
 	for _, row := range r.Rows {
 		if n := row.failed(); n > 0 {

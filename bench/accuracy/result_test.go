@@ -13,7 +13,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/fleet"
 )
 
-// made is a result whose figures are easy to check by hand.
+// made returns a result whose figures are easy to check by hand.
 func made(t *testing.T) *Result {
 	t.Helper()
 	f, err := Parse("made.txt", `
@@ -105,7 +105,7 @@ func TestMustsThatDoNotHoldAreSeen(t *testing.T) {
 		t.Errorf("%d musts in %d rows failed, want ops, Jain and an invariant of count-and-push", musts, rows)
 	}
 	if n := len(r.Rows[0].Checks); n != 6 {
-		t.Errorf("auto is held against %d musts, want 6", n)
+		t.Errorf("auto has %d checks, want 6", n)
 	}
 	page := r.Markdown()
 	for _, want := range []string{
@@ -150,7 +150,7 @@ func TestBoundsOfOtherThings(t *testing.T) {
 	}
 	c.Run.Overshoot = -1
 	if c.budget() != c.microsecond() || math.Abs(c.microsecond()-10.0/3600e6) > 1e-15 {
-		t.Errorf("no overshoot is a budget of %v, a µs one of %v", c.budget(), c.microsecond())
+		t.Errorf("without overshoot: budget %v, microsecond %v", c.budget(), c.microsecond())
 	}
 }
 
@@ -199,8 +199,9 @@ func TestPlotDrawsEveryLimiterAndTheLimit(t *testing.T) {
 	}
 }
 
-// The bucket of 20 at 100 a second is full at first; one that admits no more
-// than it may never seems to be above its burst.
+// TestLevelAndSpeed checks the curves of a plot. The bucket of 20 with 100 a
+// second is full at first, so a limiter that keeps its limit never has a level
+// above the burst.
 func TestLevelAndSpeed(t *testing.T) {
 	samples := []fleet.Sample{{At: 0, Admitted: 30}, {At: fleet.SampleEvery, Admitted: 10}, {At: 2 * fleet.SampleEvery}, {At: 3 * fleet.SampleEvery, Admitted: 5}}
 	for i, want := range []point{{0.1, 20}, {0.2, 20}, {0.3, 10}, {0.4, 5}} {
@@ -239,7 +240,7 @@ func TestQuote(t *testing.T) {
 		!strings.HasPrefix(page, "before\n") || !strings.HasSuffix(page, "after\n") || strings.Contains(page, "old") {
 		t.Errorf("%v:\n%s", err, page)
 	}
-	if _, err := r.quote("a page of somebody else's"); err == nil {
-		t.Error("quoted into a page that has no place for it")
+	if _, err := r.quote("a page without the markers"); err == nil {
+		t.Error("no error for a page without the markers")
 	}
 }

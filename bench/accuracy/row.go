@@ -9,12 +9,13 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/fleet"
 )
 
-// Figure is a measured number. NaN says that there is none, such as a quotient
-// by nothing; JSON has null for it.
+// Figure is a measured number. NaN means that there is none, such as a division
+// by zero. It is null in JSON.
 type Figure float64
 
-// MarshalJSON rounds to five significant digits: two runs of one scenario may
-// differ in how ties fall, and more digits than that would only say so.
+// MarshalJSON rounds to five significant digits. Two runs of a scenario may
+// differ in the order of simultaneous events, so further digits have no
+// meaning.
 func (x Figure) MarshalJSON() ([]byte, error) {
 	if !x.known() {
 		return []byte("null"), nil
@@ -28,7 +29,7 @@ func (x Figure) MarshalJSON() ([]byte, error) {
 
 func (x Figure) known() bool { return !math.IsNaN(float64(x)) && !math.IsInf(float64(x), 0) }
 
-// per is the quotient, NaN if there is nothing to divide by.
+// per returns a / b, or NaN if b is 0.
 func per[A, B int64 | float64 | Figure](a A, b B) Figure {
 	if b == 0 {
 		return Figure(math.NaN())
@@ -36,8 +37,8 @@ func per[A, B int64 | float64 | Figure](a A, b B) Figure {
 	return Figure(float64(a) / float64(b))
 }
 
-// Row is what one run came to. Unless they say otherwise, figures are of the
-// steady part.
+// Row has the figures of one run. Figures are of the steady part unless noted
+// otherwise.
 type Row struct {
 	Scenario string `json:"scenario"`
 	Kind     string `json:"kind"`
@@ -45,10 +46,10 @@ type Row struct {
 	Calls    int64 `json:"calls"`
 	Admitted int64 `json:"admitted"`
 	Units    int64 `json:"units"`
-	Central  int64 `json:"central_units"` // what one central bucket admits
+	Central  int64 `json:"central_units"` // units that one central limiter admits
 
 	Utilisation      Figure `json:"utilisation"`
-	UtilisationWhole Figure `json:"utilisation_whole"` // of the whole run: units over the exact row's
+	UtilisationWhole Figure `json:"utilisation_whole"` // of the whole run: units divided by those of the exact row
 	Exceedance       Figure `json:"exceedance"`        // of the whole run, in units
 	ExceedancePart   Figure `json:"exceedance_of_burst"`
 
@@ -60,21 +61,21 @@ type Row struct {
 	OpsPerProcessSecond Figure `json:"ops_per_process_second"`
 	MessagesPerDecision Figure `json:"messages_per_decision"`
 
-	Waits   Figure `json:"waits"`      // decisions that waited, of all
-	Slowest Figure `json:"slowest_ms"` // decision
+	Waits   Figure `json:"waits"`      // share of all decisions that waited
+	Slowest Figure `json:"slowest_ms"` // slowest decision
 
 	Jain         Figure `json:"jain"`
-	Spread       Figure `json:"acceptance_spread"`           // see spread
-	SpreadEach   Figure `json:"acceptance_spread_processes"` // largest less smallest of single processes
-	FalseDenials Figure `json:"false_denials"`               // of all decisions
+	Spread       Figure `json:"acceptance_spread"`           // over tenths of the processes
+	SpreadEach   Figure `json:"acceptance_spread_processes"` // over single processes
+	FalseDenials Figure `json:"false_denials"`               // share of all decisions
 
 	Sources  map[string]int64 `json:"sources"` // decisions of the whole run
 	Violated []string         `json:"violated,omitempty"`
 	Checks   []Check          `json:"checks,omitempty"`
 }
 
-// NewRow takes the figures of a run; UtilisationWhole and Checks need the
-// other rows, see [Result.Add].
+// NewRow returns the row of a run without UtilisationWhole and Checks, which
+// need the other rows: see [Result.Add].
 func NewRow(c Case, r fleet.Report) Row {
 	row := Row{
 		Scenario: c.Scenario, Kind: c.Kind,
@@ -105,7 +106,7 @@ func NewRow(c Case, r fleet.Report) Row {
 	return row
 }
 
-// admitted is the units of the whole run, from its timeline.
+// admitted returns the units of the whole run, from its timeline.
 func admitted(r fleet.Report) (units int64) {
 	for _, s := range r.Timeline {
 		units += s.Admitted
@@ -113,7 +114,7 @@ func admitted(r fleet.Report) (units int64) {
 	return units
 }
 
-// spread is the largest less the smallest of the acceptances.
+// spread returns the largest acceptance less the smallest.
 func spread(acceptance []float64) Figure {
 	if len(acceptance) == 0 {
 		return Figure(math.NaN())
@@ -121,10 +122,11 @@ func spread(acceptance []float64) Figure {
 	return Figure(slices.Max(acceptance) - slices.Min(acceptance))
 }
 
-// tenths are the means of tenths of the processes, in order: with a skewed
-// load the first tenth asks most. A process with forty calls accepts two
-// thirds of them give or take seven points by chance alone, in the fairest of
-// buckets; a tenth of a hundred such processes, give or take two.
+// tenths returns the mean acceptance of each tenth of the processes, in order.
+// With a skewed load the first tenth asks most. Single processes differ by
+// chance: a process with forty calls that accepts two thirds of them varies by
+// ±7 percentage points even in a perfectly fair bucket. A tenth of a hundred
+// such processes varies by ±2.
 func tenths(acceptance []float64) []float64 {
 	n := len(acceptance)
 	groups := min(n, 10)
@@ -138,8 +140,8 @@ func tenths(acceptance []float64) []float64 {
 	return means
 }
 
-// failed counts the musts that do not hold; an invariant of the simulator
-// counts as one.
+// failed returns the number of musts that do not hold. A violated invariant of
+// the simulator counts as one.
 func (r Row) failed() int {
 	n := len(r.Violated)
 	for _, c := range r.Checks {

@@ -22,8 +22,8 @@ type line struct {
 // panel is one pair of axes over time.
 type panel struct {
 	title string
-	limit float64 // drawn across
-	cut   float64 // the axis ends here at the latest
+	limit float64 // a horizontal line
+	cut   float64 // the highest end of the y axis
 	span  time.Duration
 	lines []line
 }
@@ -37,11 +37,11 @@ type drawing struct {
 // The layout, in pixels.
 const (
 	width       = 860
-	left        = 62 // of the axes
+	left        = 62 // left end of the axes
 	right       = 842
-	top         = 84  // of the first panel's axes, below the titles and the legend
-	panelHeight = 190 // of the axes
-	panelGap    = 62  // for a panel's title and the axis above it
+	top         = 84  // top of the first panel's axes, below the titles and the legend
+	panelHeight = 190 // height of the axes
+	panelGap    = 62  // space for a panel's title and the labels of the axis above it
 )
 
 var limitStyle = benchkit.Stroke{Colour: "#d64545", Dash: "8 4"}
@@ -59,7 +59,7 @@ func (d drawing) svg() []byte {
 	return s.Bytes()
 }
 
-// legend is one row of strokes and names.
+// legend draws a row of strokes and names.
 func (p panel) legend(s *benchkit.SVG, y int, limitName string) {
 	x := left
 	for _, l := range append(p.lines[:len(p.lines):len(p.lines)], line{name: limitName, style: limitStyle}) {
@@ -74,7 +74,7 @@ func wide(k benchkit.Stroke, width float64) benchkit.Stroke {
 	return k
 }
 
-// draw puts the axes at y and everything into them.
+// draw draws the panel with its axes at y.
 func (p panel) draw(s *benchkit.SVG, y, number int) {
 	high := p.limit
 	for _, l := range p.lines {
@@ -84,7 +84,7 @@ func (p panel) draw(s *benchkit.SVG, y, number int) {
 	}
 	title := p.title
 	if high > p.cut {
-		title += fmt.Sprintf("; cut off, the highest is %s", short(math.Round(high)))
+		title += fmt.Sprintf("; cut off, the maximum is %s", short(math.Round(high)))
 		high = p.cut
 	}
 	step := niceStep(high / 4)
@@ -109,7 +109,7 @@ func (p panel) draw(s *benchkit.SVG, y, number int) {
 	a.Across(s, p.limit, wide(limitStyle, 1.4))
 }
 
-// ticks are the multiples of step from 0 to last.
+// ticks returns the multiples of step from 0 to last.
 func ticks(last, step float64) (all []benchkit.Tick) {
 	for v := 0.0; v <= last*1.0001; v += step {
 		all = append(all, benchkit.Tick{At: v, Label: short(v)})
@@ -117,7 +117,7 @@ func ticks(last, step float64) (all []benchkit.Tick) {
 	return all
 }
 
-// niceStep is the smallest of 1, 2, 5, 10, … that is at least x.
+// niceStep returns the smallest of 1, 2, 5, 10, … that is at least x.
 func niceStep(x float64) float64 {
 	if x <= 0 {
 		return 1
@@ -131,7 +131,7 @@ func niceStep(x float64) float64 {
 	return 10 * size
 }
 
-// short writes a number on an axis, thousands apart.
+// short formats a number for an axis, with separated thousands.
 func short(x float64) string {
 	whole, fraction, _ := strings.Cut(strconv.FormatFloat(benchkit.Round(x, 2), 'f', -1, 64), ".")
 	n, _ := strconv.ParseInt(whole, 10, 64)

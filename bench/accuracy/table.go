@@ -11,18 +11,18 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/benchkit"
 )
 
-// legend explains the table's columns.
-const legend = `- Utilisation is the units admitted over those that one central limiter of the same algorithm admits of the same calls: of the whole run, and of its steady part.
-- Exceedance is the largest excess of any key over what the algorithm promises, in the whole run: of a bucket over burst + rate·t in any interval; of fixed windows over rate·m in any m in a row; of a sliding window's estimate, and of the units in a log, over the rate; of a queue over its length or, as it leaves, over the rate. Windows and logs are those of Redis's clock; their burst is their rate. The other figures are of the steady part.
-- Ops are what Redis is asked, one key each; messages carry them, heartbeats not counted. Waits are the decisions that took any time.
-- Spread is the largest less the smallest acceptance (admitted of asked) of the ten tenths of the processes, in the order of their demand.
-- False denials are those that the central limiter, fed with what was admitted, would have admitted.
-- "exact" is one central limiter without a network, the checked model; the real one asks Redis once a decision, as every mode does where a log is the limit, and where a queue is that nobody waits in.
-- "count-and-push" counts locally and pushes each 50 ms, without leases; its debt is kept, but that of a sliding window, of which the algorithm forgets the excess.
-- Musts are the bounds of the scenario file: "3 of 3" hold, or each that does not, with the figure found.
+// legend explains the columns of the table.
+const legend = `- *Utilisation*: the admitted units divided by the units that one central limiter of the same algorithm admits of the same calls, in the whole run and in its steady part.
+- *Exceedance*: the largest excess of any key over the promise of the algorithm, in the whole run. Of a bucket: the excess over burst + rate·t in any interval. Of fixed windows: over rate·m in any m windows in a row. Of a sliding window: of its estimate over the rate. Of a log: of its units over the rate. Of a queue: over its length, or, as units leave it, over the rate. Windows and logs follow Redis's clock; their burst is their rate. All other figures are of the steady part.
+- *Ops* are exchanges with Redis, one key each. *Messages* carry them; heartbeats are not counted. *Waits* are decisions that took any time.
+- *Spread*: the acceptance is the admitted share of the calls. The processes form ten tenths, in the order of their demand. Spread is the largest acceptance of a tenth less the smallest.
+- *False denials*: denied calls that the central limiter would have admitted after the same admissions.
+- "exact" is the checked model: one central limiter without a network. A real one asks Redis once per decision. Every mode does so if the limit is a log, or a queue without waiting callers.
+- "count-and-push" counts locally and pushes every 50 ms, without leases. Its debt is kept, except in a sliding window, whose algorithm forgets the excess.
+- *Musts* are the bounds of the scenario file. "3 of 3" means that all hold. Otherwise the cell has each bound that does not hold, with the figure.
 `
 
-// column is one of the table's.
+// column is a column of the table.
 type column struct {
 	head string
 	cell func(Row) string
@@ -45,7 +45,7 @@ var columns = []column{
 	{"musts", verdict},
 }
 
-// asked is a figure of what Redis is asked, which the model is not.
+// asked formats a figure about calls to Redis. The exact model makes none.
 func asked(r Row, x Figure) string {
 	if r.Kind == exact {
 		return none
@@ -53,7 +53,7 @@ func asked(r Row, x Figure) string {
 	return significant(x)
 }
 
-// Markdown is the result as a page.
+// Markdown returns the page.
 func (r *Result) Markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Accuracy of whole fleets, in virtual time\n\nWritten by `%s`; do not edit. ", r.Command)
@@ -63,7 +63,7 @@ func (r *Result) Markdown() string {
 		}
 		fmt.Fprintf(&b, "%s %s", name, r.Versions[name])
 	}
-	b.WriteString(". The clock is virtual: the machine does not matter.\n\n")
+	b.WriteString(". The clock is virtual, so the speed of the machine has no effect.\n\n")
 	if musts, rows := r.Failed(); musts > 0 {
 		fmt.Fprintf(&b, "**%d musts do not hold, in %d of %d rows.**\n\n", musts, rows, len(r.Rows))
 	} else {
@@ -87,7 +87,7 @@ func (r *Result) Markdown() string {
 		b.WriteString("| " + strings.Join(cells, " | ") + " |\n")
 	}
 
-	b.WriteString("\n## The scenarios\n\n| scenario | what it is |\n|---|---|\n")
+	b.WriteString("\n## The scenarios\n\n| scenario | setting |\n|---|---|\n")
 	for _, f := range r.Families {
 		fmt.Fprintf(&b, "| [%s](../../bench/accuracy/scenarios/%s.txt) | %s: %s |\n", f.Name, f.Name, f.Title, f.Setting())
 	}
@@ -100,14 +100,14 @@ func (r *Result) Markdown() string {
 	return strings.TrimRight(b.String(), "\n") + "\n"
 }
 
-// JSON is the result for programs.
+// JSON returns the result for programs.
 func (r *Result) JSON() ([]byte, error) {
 	text, err := json.MarshalIndent(r, "", "  ")
 	return append(text, '\n'), err
 }
 
-// verdict says what the musts came to: what does not hold is in bold, with the
-// figure found.
+// verdict returns the result of the musts. A must that does not hold is in
+// bold, with the figure.
 func verdict(r Row) string {
 	var bad []string
 	for _, c := range r.Checks {
@@ -127,14 +127,14 @@ func verdict(r Row) string {
 	return fmt.Sprintf("%d of %d", len(r.Checks), len(r.Checks))
 }
 
-// String is the row in a line, for those who wait for the table.
+// String returns the row in one line, for the log.
 func (r Row) String() string {
 	return fmt.Sprintf("%s %s: utilisation %s, exceedance %s, %s ops per admission and %s per decision, %s wait, Jain %s, spread %s",
 		r.Scenario, r.Kind, fixed(r.Utilisation, 4), fixed(r.Exceedance, 2), significant(r.OpsPerAdmission),
 		significant(r.OpsPerDecision), percent(r.Waits), fixed(r.Jain, 4), fixed(r.Spread, 3))
 }
 
-// none stands for a figure that there is not.
+// none stands for a missing figure.
 const none = "–"
 
 func fixed(x Figure, places int) string {
@@ -151,7 +151,7 @@ func percent(x Figure) string {
 	return fixed(100*x, 2) + " %"
 }
 
-// significant shows three significant digits, without an exponent.
+// significant formats x with three significant digits, without an exponent.
 func significant(x Figure) string {
 	if !x.known() {
 		return none

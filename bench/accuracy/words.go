@@ -10,8 +10,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/fleet"
 )
 
-// words are what a line can start with. Each takes what it understands from
-// the rest; what it leaves is an error.
+// words has the words that a line can start with. Each function reads its
+// values from the rest of the line. A value that it leaves is an error.
 var words = map[string]func(*Family, *args) error{
 	"title":     func(f *Family, a *args) error { f.Title = strings.Join(*a, " "); *a = nil; return nil },
 	"processes": func(f *Family, a *args) (err error) { f.Base.Processes, err = a.count(); return },
@@ -41,8 +41,8 @@ var words = map[string]func(*Family, *args) error{
 	"must":  readMust,
 }
 
-// readLimit takes what hybridlimit.ParseLimit does, "1000/s burst 500" or
-// "1000/min sliding window", but for limits that count nothing.
+// readLimit reads a limit as hybridlimit.ParseLimit does, such as "1000/s burst
+// 500" or "1000/min sliding window", except limits that count nothing.
 func readLimit(f *Family, a *args) (err error) {
 	if len(*a) == 0 {
 		return errMissing
@@ -63,7 +63,7 @@ var shapes = map[string]fleet.Shape{
 	string(fleet.Ramp): fleet.Ramp, string(fleet.Burst): fleet.Burst,
 }
 
-// readLoad takes "steady 0.5 1.5" or "on/off 3 on 250ms off 750ms".
+// readLoad reads "steady 0.5 1.5" or "on/off 3 on 250ms off 750ms".
 func readLoad(f *Family, a *args) error {
 	word, err := a.next()
 	if err != nil {
@@ -94,8 +94,7 @@ func readLoad(f *Family, a *args) error {
 	return err
 }
 
-// readKeys takes "2000 zipf 1.0 low 0.1 high 3"; all but the count may be
-// missing.
+// readKeys reads "2000 zipf 1.0 low 0.1 high 3". Only the count is required.
 func readKeys(f *Family, a *args) (err error) {
 	load := &f.Base.Load
 	if load.Keys, err = a.count(); err != nil {
@@ -130,7 +129,8 @@ func readKinds(f *Family, a *args) error {
 	return nil
 }
 
-// readMust takes "strict auto exceedance <= 5% of burst", or "*" for the kinds.
+// readMust reads "strict auto exceedance <= 5% of burst". "*" stands for all
+// kinds.
 func readMust(f *Family, a *args) error {
 	var m Must
 	all := false

@@ -17,8 +17,8 @@ import (
 // This file reads append-only files: the commands that a server has executed,
 // in order, as Redis writes them.
 
-// aofFiles are the incremental files of a directory "appendonlydir", in order.
-// The base is a snapshot, which has no history.
+// aofFiles returns the incremental files of a directory "appendonlydir", in
+// order. The base file is a snapshot and has no history.
 func aofFiles(dir string) ([]string, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.incr.aof"))
 	if err != nil {
@@ -33,11 +33,12 @@ func aofFiles(dir string) ([]string, error) {
 	return files, nil
 }
 
-// transaction is commands that were executed as one.
+// transaction is a list of commands that were executed as one.
 type transaction [][]string
 
-// readAOF calls f for each transaction, a command by itself being one. An end
-// that is cut short was being written when the server was killed.
+// readAOF calls f for each transaction. A command outside MULTI and EXEC is a
+// transaction of its own. A truncated end is not an error: the server was
+// killed while it wrote.
 func readAOF(path string, f func(transaction)) error {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -96,8 +97,8 @@ func readCommand(in *bufio.Reader) ([]string, error) {
 	return cmd, nil
 }
 
-// readCount reads a line that begins with a letter. Lines of comments, which
-// are time stamps, are passed over.
+// readCount reads a line that begins with the given letter. It skips comment
+// lines, which are time stamps.
 func readCount(in *bufio.Reader, letter byte) (int, error) {
 	for {
 		line, err := in.ReadBytes('\n')
@@ -109,15 +110,15 @@ func readCount(in *bufio.Reader, letter byte) (int, error) {
 			continue
 		}
 		if len(line) < 2 || line[0] != letter {
-			return 0, fmt.Errorf("%q where %q and a number should be", line, letter)
+			return 0, fmt.Errorf("got line %q, want %q and a number", line, letter)
 		}
 		return strconv.Atoi(string(line[1:]))
 	}
 }
 
-// restored is the text in a payload of RESTORE, as MIGRATE sends it: a type, a
-// length, the text, a version and a checksum. ok is false for anything but a
-// string that is not compressed.
+// restored returns the text in a payload of RESTORE, as MIGRATE sends it: a
+// type, a length, the text, a version and a checksum. ok is false if the
+// payload is not an uncompressed string.
 func restored(payload string) (text string, ok bool) {
 	const footer = 10
 	if len(payload) < 2+footer || payload[0] != 0 {

@@ -9,8 +9,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
-// everyDay is the rows that go test plays, one of each kind of trouble;
-// make chaos, and HYBRIDLIMIT_LONG, play them all.
+// everyDay has the rows that go test plays, one of each kind of fault. make
+// chaos and HYBRIDLIMIT_LONG play all rows.
 var everyDay = map[string]string{
 	"SIGKILL, restart empty":                 topologySingle,
 	"replies lost after execution":           topologySingle,
@@ -19,20 +19,20 @@ var everyDay = map[string]string{
 	"resharding with keys (MOVED, ASK)":      topologyCluster,
 }
 
-// failedMixes is the mixes that a seed once drew and that failed.
+// failedMixes has the random mixes that once failed, with their seeds.
 var failedMixes = []struct {
 	seed   uint64
 	faults []string
 }{
-	// The server is killed while its scripts are flushed again and again.
+	// The server is killed while its scripts are flushed repeatedly.
 	{236750416181920, []string{"SCRIPT FLUSH", "SIGKILL, restart empty", "requests lost"}},
-	// Two of these lose replies, by toxics that had one name.
+	// Two of these faults lose replies. Their toxics once had the same name.
 	{122015552161207943, []string{"states of another schema", "replies lost after execution", "half-open TCP, no replies"}},
 }
 
-// play runs a plan and fails the test for what it breaks. The times of a quiet
-// machine (p99 while a breaker is open) are for make chaos; all others are
-// relative to a canary.
+// play runs a plan and fails the test for each violation. The promise for a
+// quiet machine (p99 while a breaker is open) is checked only by make chaos.
+// All other times are relative to a canary.
 func play(t *testing.T, p plan) {
 	t.Helper()
 	began := time.Now()
@@ -46,12 +46,12 @@ func play(t *testing.T, p plan) {
 	t.Log(out.progress(time.Since(began)))
 }
 
-// needRedis skips, or under CI fails, without a redis-server that keeps its
-// append-only file as Redis 7 does.
+// needRedis skips the test, or fails it under CI, if no redis-server of version
+// 7 is there: older ones keep their append-only file in another form.
 func needRedis(t *testing.T) {
 	t.Helper()
 	redistest.Need(t)
-	redistest.NeedFunctions(t, redistest.New(t).Client(t)) // what Redis 7 has, too
+	redistest.NeedFunctions(t, redistest.New(t).Client(t)) // only Redis 7 has functions
 }
 
 // TestFaults is the short form of make chaos.
@@ -91,8 +91,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// Two faults of one kind and direction may be held at once, and the end of one
-// leaves the other.
+// TestToxicsOfOneKind checks that two faults of one kind and direction can be
+// active at once, and that the end of one leaves the other active.
 func TestToxicsOfOneKind(t *testing.T) {
 	p, err := startProxy("127.0.0.1:1")
 	if err != nil {
@@ -118,8 +118,8 @@ func TestToxicsOfOneKind(t *testing.T) {
 	}
 }
 
-// TestSoak is the short form of make soak. A slope of the heap takes longer to
-// be seen; that nothing is left after Close does not.
+// TestSoak is the short form of make soak. It is too short to find a slope of
+// the heap, but long enough to check that nothing is left after Close.
 func TestSoak(t *testing.T) {
 	needRedis(t)
 	p := plan{
@@ -132,7 +132,8 @@ func TestSoak(t *testing.T) {
 	play(t, p)
 }
 
-// TestEveryDayRowsExist: a row that is renamed must not drop out unseen.
+// TestEveryDayRowsExist checks that a renamed row does not silently drop out of
+// everyDay.
 func TestEveryDayRowsExist(t *testing.T) {
 	for name, on := range everyDay {
 		f, err := faultNamed(name)
@@ -150,7 +151,8 @@ func TestEveryDayRowsExist(t *testing.T) {
 	}
 }
 
-// However large the file, its naps together take about three seconds.
+// TestLoadDelay checks that the naps take about three seconds in total, for
+// files of any size.
 func TestLoadDelay(t *testing.T) {
 	for _, commands := range []int64{2000, 1e4, 49_999, 50_001, 1e5, 1e6, 1e7} {
 		d := loadDelay(80 * commands)

@@ -11,19 +11,19 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/meter"
 )
 
-// The promises that a run is held against (DESIGN: what the library says of
-// itself in README and godoc, in figures).
+// The promises that a run is checked against. README and the godoc state them in
+// words.
 const (
 	maxWait    = 20 * time.Millisecond // the default of hybrid.Config
 	slack      = 20 * time.Millisecond
 	recovery   = 2 * time.Second
-	idleEnough = 0.5              // the promises of time are for a machine that is no busier
-	anyWait    = time.Second      // on a busier one: nobody waits out a time-out of go-redis, 3 s or more
-	anyReturn  = 10 * time.Second // and everybody comes back
+	idleEnough = 0.5              // the promises about time hold on a machine that is no busier than this
+	anyWait    = time.Second      // on a busier machine: below the time-outs of go-redis, which are 3 s or more
+	anyReturn  = 10 * time.Second // on a busier machine: all clients are back by then
 	openP99    = 10 * time.Microsecond
 	overshoot  = 0.05    // the default of hybrid.Config
-	heapSlope  = 0.05    // either way, from the second quarter of a soak to the last
-	heapGrowth = 1 << 20 // what a client may keep after Close: pools of the runtime, no state
+	heapSlope  = 0.05    // in either direction, from the second quarter of a soak to the last
+	heapGrowth = 1 << 20 // bytes that a client may keep after Close: pools of the runtime, no state
 )
 
 // violation is a promise that a run has broken.
@@ -44,27 +44,27 @@ const (
 	brokeTTL        = "ttl"
 )
 
-// verdict is what a check has found, the figures of the table included.
+// verdict is the result of a check, with the figures of the table.
 type verdict struct {
 	violations []violation
 
 	decisions, errors int64
 	slowest           time.Duration // beyond the canary
-	p99               time.Duration // while breakers were open; 0: none was
-	shared, alone     reach         // of the key that came closest to its bound
+	p99               time.Duration // while a breaker was open; 0: not measured
+	shared, alone     reach         // for the key that came closest to its bound
 	accounting        string
 	recovered         time.Duration
 }
 
-// reach is how far above rate·t the worst interval came, and may.
+// reach is the largest excess over rate·t in any interval, and its bound.
 type reach struct{ units, bound float64 }
 
 func (v *verdict) found(kind, format string, args ...any) {
 	v.violations = append(v.violations, violation{kind, fmt.Sprintf(format, args...)})
 }
 
-// check holds a run against the promises. strictly says that the figures of
-// time for a quiet machine count; otherwise, only what the canary can excuse.
+// check compares a run with the promises. strictly adds the promise for a quiet
+// machine, which the canary cannot excuse.
 func check(e *evidence, strictly bool) *verdict {
 	v := &verdict{}
 	v.checkErrors(e)
@@ -91,8 +91,9 @@ func (v *verdict) checkErrors(e *evidence) {
 	}
 }
 
-// checkBound compares, for every key, the worst interval of what was admitted
-// with the fleet's bound, and of what fallbacks admitted with theirs.
+// checkBound compares, for each key, the worst interval of all admissions with the
+// bound of the fleet, and the worst interval of the admissions by fallbacks with
+// the bound of fallbacks.
 func (v *verdict) checkBound(e *evidence) {
 	n := int64(len(e.clients))
 	others := max(n-1, 1)
@@ -100,12 +101,12 @@ func (v *verdict) checkBound(e *evidence) {
 	for i, s := range e.load.Streams {
 		c := int64(overshoot*float64(s.Burst)) / others
 		if e.allowed.alone {
-			c *= others // a process that believes itself alone
+			c *= others // a process may believe that it is alone
 		}
 		shared := float64(s.Burst+(n-1)*c) + e.allowed.seconds*float64(s.Rate) + float64(e.allowed.bursts*s.Burst) +
-			float64(min(e.allowed.units, s.Burst/2)) // a lease is no more than half of what there was
-		// Each process its part; the fraction of a unit that a part may lack is
-		// carried, so at most one each.
+			float64(min(e.allowed.units, s.Burst/2)) // a lease is at most half of the level
+		// Each process has its share. It carries the fraction of a unit that the
+		// share lacks, so it exceeds the share by at most one unit.
 		alone := float64(s.Burst*max(e.allowed.parts, 1) + n)
 		for key, as := range admissions {
 			if int(key.stream) != i {
@@ -120,21 +121,22 @@ func (v *verdict) checkBound(e *evidence) {
 				*worst = reach{units, bound}
 			}
 			if units > bound {
-				v.found(brokeBound, "key %s: %.0f units more than rate·t %s in an interval, at most %.0f may be",
+				v.found(brokeBound, "key %s: %.0f units above rate·t %s in an interval, want at most %.0f",
 					s.key(int(key.key)), units, who, bound)
 			}
 		}
 	}
 }
 
-// checkAccounting compares what Redis has debited with what the clients know.
+// checkAccounting compares the units that Redis debited with the units that the
+// clients know of.
 func (v *verdict) checkAccounting(e *evidence) {
-	var known, fewer, more int64 // what is known, and what a crash may make of it
+	var known, fewer, more int64 // units that are known, and the deviations that a crash permits
 	crashed := false
 	for i, w := range e.clients {
 		s := w.last.Stats
 		if got, want := s.Paid+s.Granted-s.Refunded, s.Admitted+s.Expired+s.Held+s.Lost-s.Owed-s.Dropped-s.Forgiven; got != want && !w.killed {
-			v.found(brokeAccounting, "client %d: paid, granted and not refunded %d, but admitted, expired, held and lost, less owed, dropped and forgiven %d: %+v",
+			v.found(brokeAccounting, "client %d: paid + granted - refunded = %d, but admitted + expired + held + lost - owed - dropped - forgiven = %d: %+v",
 				i, got, want, s)
 		}
 		if !w.killed {
@@ -147,8 +149,8 @@ func (v *verdict) checkAccounting(e *evidence) {
 			}
 			continue
 		}
-		// Of what its callers were granted, at most C units a key were never told;
-		// of what it had been granted, at most a lease a key is wasted.
+		// At most C units a key of its admissions were never reported. At most one
+		// lease a key of its grants is wasted.
 		crashed = true
 		known += w.admitted() + s.Expired + s.Lost - s.Dropped - s.Forgiven - s.Refunded
 		for _, s := range e.load.Streams {
@@ -162,7 +164,7 @@ func (v *verdict) checkAccounting(e *evidence) {
 	case crashed:
 		v.accounting = fmt.Sprintf("crash: %+d units of -%d to +%d", lacks, fewer, more)
 		if lacks < -fewer || lacks > more {
-			v.found(brokeAccounting, "Redis debited %d units, %d more than the clients know of, which is not within -%d and +%d",
+			v.found(brokeAccounting, "Redis debited %d units, %d more than the clients know of, want -%d to +%d",
 				e.sums.debited, lacks, fewer, more)
 		}
 	case lacks != 0:
@@ -182,7 +184,7 @@ func (v *verdict) checkAccounting(e *evidence) {
 	}
 }
 
-// admitted is the units that callers of a client were granted.
+// admitted returns the units that callers of a client were granted.
 func (w *witness) admitted() (units int64) {
 	for _, r := range w.history {
 		if r.kind == recordDecision && r.allowed {
@@ -192,8 +194,8 @@ func (w *witness) admitted() (units int64) {
 	return units
 }
 
-// checkLatency takes from each slow decision what the machine did to the
-// canary meanwhile.
+// checkLatency subtracts from each slow decision the longest oversleep of the
+// canary during the decision.
 func (v *verdict) checkLatency(e *evidence) {
 	most := maxWait + slack
 	if e.cpu > idleEnough {
@@ -208,14 +210,14 @@ func (v *verdict) checkLatency(e *evidence) {
 			beyond := r.took - noise(naps, r.begin, r.end())
 			v.slowest = max(v.slowest, beyond)
 			if beyond > most {
-				v.found(brokeLatency, "client %d: a decision took %v, %v beyond the canary, at most %v may be: %+v",
+				v.found(brokeLatency, "client %d: a decision took %v, %v more than the canary overslept, want at most %v: %+v",
 					i, r.took, beyond, most, r)
 			}
 		}
 	}
 }
 
-// noise is the most that a nap within an interval, or over its ends, overslept.
+// noise returns the longest oversleep of the naps that overlap an interval.
 func noise(naps []record, from, to int64) (most time.Duration) {
 	first := sort.Search(len(naps), func(i int) bool { return naps[i].end() >= from })
 	for _, n := range naps[first:] {
@@ -227,11 +229,11 @@ func noise(naps []record, from, to int64) (most time.Duration) {
 	return most
 }
 
-// checkOpen looks at decisions on warm keys while the breaker was open. The
-// promise is for a machine that is half idle.
+// checkOpen checks decisions on warm keys while the breaker was open. The promise
+// holds on a machine that is at least half idle.
 func (v *verdict) checkOpen(e *evidence, strictly bool) {
 	if !e.single {
-		return // of several breakers, which one is a key's?
+		return // a cluster has several breakers, and the breaker of a key is not known here
 	}
 	var took []time.Duration
 	for _, w := range e.clients {
@@ -243,18 +245,19 @@ func (v *verdict) checkOpen(e *evidence, strictly bool) {
 		}
 	}
 	if len(took) < 100 {
-		return // no percentile of so few
+		return // too few for a percentile
 	}
 	slices.Sort(took)
 	v.p99 = took[len(took)*99/100]
 	if v.p99 > openP99 && strictly && e.cpu <= idleEnough {
-		v.found(brokeOpen, "p99 of %d decisions with the breaker open is %v, at most %v may be", len(took), v.p99, openP99)
+		v.found(brokeOpen, "p99 of %d decisions with the breaker open is %v, want at most %v", len(took), v.p99, openP99)
 	}
 }
 
-// checkLiveness wants each client back on the shared limit soon after the
-// fault: a decision by it, all breakers closed, and most decisions by it from
-// then on. (One that waited in vain on a busy machine is not an outage.)
+// checkLiveness checks that each client returns to the shared limit soon after the
+// fault: it decides by the shared limit, its breakers are closed, and from then on
+// it makes most decisions by the shared limit. (One decision that waited in vain
+// on a busy machine is not an outage.)
 func (v *verdict) checkLiveness(e *evidence) {
 	most, busy := recovery, e.cpu > idleEnough
 	if busy {
@@ -285,19 +288,19 @@ func (v *verdict) checkLiveness(e *evidence) {
 		closed := e.over
 		for _, span := range w.open() {
 			if busy && span[0] > e.over {
-				break // a machine that starves Redis opens it again
+				break // a machine that starves Redis opens the breaker again
 			}
 			if closed = max(closed, span[1]); span[1] == 0 {
 				closed = math.MaxInt64
 			}
 		}
 		if first == math.MaxInt64 || closed == math.MaxInt64 || !busy && (late == 0 || 2*alone > late) {
-			v.found(brokeLiveness, "client %d: after the fault no decision by the shared limit, or a breaker open for good, or later %d of %d decisions by the fallback", i, alone, late)
+			v.found(brokeLiveness, "client %d: after the fault it made no decision by the shared limit, or a breaker stayed open, or %d of %d later decisions were by the fallback", i, alone, late)
 			continue
 		}
 		took := time.Duration(max(first, closed) - e.over)
 		if v.recovered = max(v.recovered, took); took > most+excused {
-			v.found(brokeLiveness, "client %d: first decision by the shared limit %v after the fault, breakers closed %v after it, at most %v may be",
+			v.found(brokeLiveness, "client %d: first decision by the shared limit %v after the fault, breakers closed %v after it, want at most %v",
 				i, time.Duration(first-e.over), time.Duration(closed-e.over), most)
 		}
 	}
@@ -321,8 +324,8 @@ func (v *verdict) checkGrowth(e *evidence) {
 	}
 }
 
-// halves is the median of the second quarter of samples, when all has warmed
-// up, and of the last.
+// halves returns the median of the second quarter of the samples, which is after
+// the warm-up, and the median of the last quarter.
 func halves(samples []uint64) (first, last float64, ok bool) {
 	quarter := len(samples) / 4
 	if quarter < 3 {

@@ -11,8 +11,8 @@ import (
 
 const second = int64(time.Second)
 
-// sound is the evidence of a run in which nothing is wrong: three clients, one
-// key of 100 a second and a burst of 100, a decision each 20 ms for five
+// sound returns the evidence of a run without violations: three clients, one
+// key with 100 a second and a burst of 100, a decision every 20 ms for five
 // seconds, and a fault from 1 s to 2 s with the breaker open.
 func sound() *evidence {
 	e := &evidence{
@@ -60,7 +60,7 @@ func TestSoundHistoryPasses(t *testing.T) {
 	}
 }
 
-// decisionAt is the first decision of client 0 at or after a time.
+// decisionAt returns the first decision of client 0 at or after a time.
 func decisionAt(e *evidence, at int64) *record {
 	for i := range e.clients[0].history {
 		if r := &e.clients[0].history[i]; r.kind == recordDecision && r.begin >= at {
@@ -70,8 +70,8 @@ func decisionAt(e *evidence, at int64) *record {
 	panic("none")
 }
 
-// TestPlantedViolationsAreFound: each promise, broken by the least that breaks
-// it.
+// TestPlantedViolationsAreFound checks that each promise is found broken when
+// it is broken by the smallest amount.
 func TestPlantedViolationsAreFound(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind  string
@@ -79,7 +79,7 @@ func TestPlantedViolationsAreFound(t *testing.T) {
 	}{
 		"an error": {brokeErrors, func(e *evidence) { decisionAt(e, 0).failed = true }},
 		"too much admitted at once": {brokeBound, func(e *evidence) {
-			// 104 in no time are what burst and credit allow.
+			// Burst and credit permit 104 at once.
 			credit(e, decisionAt(e, 4*second), 105)
 		}},
 		"too much admitted over a while": {brokeBound, func(e *evidence) {
@@ -116,7 +116,7 @@ func TestPlantedViolationsAreFound(t *testing.T) {
 			r := decisionAt(e, 3*second)
 			r.took = maxWait + slack + 10*time.Millisecond
 			w := &e.clients[0]
-			w.history = append(w.history, record{kind: recordNap, begin: r.begin, took: 10 * time.Millisecond}) // overslept by 9
+			w.history = append(w.history, record{kind: recordNap, begin: r.begin, took: 10 * time.Millisecond}) // 9 ms of oversleep
 		}},
 		"slow while the breaker is open": {brokeOpen, func(e *evidence) {
 			for at := second + 1; at < 2*second; at += second / 10 {
@@ -176,7 +176,8 @@ func TestPlantedViolationsAreFound(t *testing.T) {
 	}
 }
 
-// credit grants a decision more, and tells everyone.
+// credit raises the units of a decision, and updates the counts of the client
+// and of Redis to match.
 func credit(e *evidence, r *record, units int32) {
 	more := int64(units - r.units)
 	r.allowed, r.units = true, units
@@ -186,7 +187,8 @@ func credit(e *evidence, r *record, units int32) {
 	e.sums.debited += more
 }
 
-// TestOutagesCountByThemselves: what fallbacks may admit they may in each.
+// TestOutagesCountByThemselves checks that the bound of fallbacks applies to
+// each outage separately.
 func TestOutagesCountByThemselves(t *testing.T) {
 	e := sound()
 	for _, at := range []int64{second + second/4, second + 3*second/4} {
@@ -206,7 +208,7 @@ func TestOutagesCountByThemselves(t *testing.T) {
 	}
 }
 
-// TestExcuses: what the machine does to everyone is not held against the
+// TestExcuses checks that delays of the machine do not count against the
 // library.
 func TestExcuses(t *testing.T) {
 	e := sound()
@@ -218,7 +220,7 @@ func TestExcuses(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	e = sound()
-	e.cpu = 0.6 // the promises of time are for a machine that is half idle
+	e.cpu = 0.6 // the promises about time hold on a machine that is at least half idle
 	decisionAt(e, 3*second).took = 900 * time.Millisecond
 	for at := second + 1; at < 2*second; at += second / 10 {
 		decisionAt(e, at).took = 11 * time.Microsecond
@@ -236,7 +238,7 @@ func TestExcuses(t *testing.T) {
 	if v := check(e, true); len(v.violations) > 0 {
 		t.Errorf("%+v", v.violations)
 	}
-	e.clients[0].killed = true // what it may take along: C, and a lease
+	e.clients[0].killed = true // a crash may lose C, and waste a lease
 	for _, units := range []int64{-2, 50} {
 		e.sums.debited += units
 		if v := check(e, true); len(v.violations) > 0 || !strings.Contains(v.accounting, "crash") {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// patience bounds what takes long only where something is wrong.
+// patience bounds waits that are long only in case of an error.
 const patience = 30 * time.Second
 
 // client is the runner's end of a worker process.
@@ -23,9 +23,9 @@ type client struct {
 	in      io.WriteCloser
 	out     *bufio.Reader
 	stderr  strings.Builder
-	busy    sync.Mutex // one order at a time
+	busy    sync.Mutex // held during an order
 	killed  bool
-	last    report // the last that it said
+	last    report // the last report of the worker
 	heap    []uint64
 }
 
@@ -103,7 +103,7 @@ func (c *client) signal(s os.Signal) error { return c.cmd.Process.Signal(s) }
 func (c *client) pause() error             { return c.signal(syscall.SIGSTOP) }
 func (c *client) resume() error            { return c.signal(syscall.SIGCONT) }
 
-// kill ends it with SIGKILL. It says how it stood just before.
+// kill ends the client with SIGKILL, after it has asked for a last report.
 func (c *client) kill() error {
 	_, err := c.tell(orderStats)
 	c.busy.Lock()
@@ -114,9 +114,9 @@ func (c *client) kill() error {
 	return err
 }
 
-// end makes sure that the process is gone.
+// end closes the client, and kills it if it has not ended after two seconds.
 func (c *client) end() {
-	c.in.Close() // a worker whose input ends, ends
+	c.in.Close() // a worker ends when its input ends
 	timer := time.AfterFunc(2*time.Second, func() { c.cmd.Process.Kill() })
 	defer timer.Stop()
 	c.cmd.Process.Signal(syscall.SIGCONT)

@@ -32,7 +32,8 @@ func (w *world) startCluster() error {
 		}
 	}
 	for i, n := range w.nodes {
-		// Distinct from the start, or nodes that meet would have to agree first.
+		// Distinct from the start, because nodes with equal epochs must agree on
+		// new ones first.
 		if err := n.do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1); err != nil {
 			return err
 		}
@@ -75,7 +76,7 @@ func (w *world) startCluster() error {
 	})
 }
 
-// agreed waits until every node that runs knows of every slot's owner.
+// agreed waits until every running node knows the owner of every slot.
 func (w *world) agreed(ctx context.Context) error {
 	return until(ctx, patience, "the cluster is up", func() bool {
 		for _, n := range w.nodes {
@@ -92,8 +93,8 @@ func (w *world) agreed(ctx context.Context) error {
 	})
 }
 
-// masterOf is the node that serves a slot now, as the first node that answers
-// sees it.
+// masterOf returns the node that serves a slot now, according to the first node
+// that answers.
 func (w *world) masterOf(ctx context.Context, slot int) (*node, error) {
 	for _, asked := range w.nodes {
 		shards, err := asked.admin.ClusterShards(ctx).Result()

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// cpuTimes is how long the machine's processors have worked, and were there.
+// cpuTimes is the working time and the total time of the machine's processors.
 type cpuTimes struct{ work, all float64 }
 
-// readCPU reads them where Linux says so; elsewhere they are zero.
+// readCPU reads the times on Linux. On other systems they are zero.
 func readCPU() (t cpuTimes) {
 	text, _ := os.ReadFile("/proc/stat")
 	line, _, _ := strings.Cut(string(text), "\n")
@@ -26,7 +26,8 @@ func readCPU() (t cpuTimes) {
 	return t
 }
 
-// busy is the part of the time since then that the processors worked, 0 to 1.
+// busy returns the share of the time since t that the processors worked, from 0
+// to 1.
 func (t cpuTimes) busy(now cpuTimes) float64 {
 	if now.all <= t.all {
 		return 0

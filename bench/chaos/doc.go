@@ -1,19 +1,18 @@
-// Chaos takes real Redis servers away from real processes, in every way that
-// the list of faults knows, and checks what each process decided meanwhile.
+// Chaos injects faults into real Redis servers under the load of real processes, and
+// checks each decision that the processes made meanwhile.
 //
 //	make chaos                                   every fault, into docs/reliability.md
 //	cd bench/chaos && go run . -run 'SIGKILL|OOM'   some, onto the screen
 //	make soak                                    a quarter of an hour of faults
 //
-// A run is one fault on one topology: redis-server processes on loopback, a
-// toxiproxy in this process in front of each, and several clients, which are
-// this program again (see worker.go). Each client makes a hybrid.Limiter, is
-// paced by command over its standard input, and writes every decision, every
-// sync and every oversleeping of its timer canary to a file of its own
-// (history.go). Redis's side of the history is its append-only file, which
-// holds every debit with the envelope that it came in (ledger.go).
+// A run is one fault on one topology. It has redis-server processes on loopback, a
+// toxiproxy in this process in front of each server, and several clients. A client is
+// this program again (see worker.go). Each client makes a hybrid.Limiter and obeys
+// commands from its standard input. It writes every decision, every sync and every
+// oversleep of its timer canary to its own file (history.go). The history of Redis is
+// its append-only file. It holds every debit together with the envelope of the batch
+// (ledger.go).
 //
-// When the run is over, check.go holds the history against what the library
-// promises. A check that nothing can fail is worth nothing: check_test.go
-// plants a violation of each kind.
+// After the run, check.go compares the history with the promises of the library. To
+// show that each check can fail, check_test.go plants a violation of each kind.
 package main

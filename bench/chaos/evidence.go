@@ -9,54 +9,56 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/meter"
 )
 
-// evidence is all that is known of a run when it is over.
+// evidence is all data of a finished run.
 type evidence struct {
 	load    load
-	single  bool // one breaker says whether Redis is there
+	single  bool // each client has one breaker; false on a cluster
 	clients []witness
-	began   int64   // ns on the shared clock: the fault
-	struck  []int64 // when a fault began or ended, where there were several, in order
-	over    int64   // the fault had ended, and Redis took writes again
-	back    int64   // and every client had had the time to come back
+	began   int64   // ns on the shared clock: the begin of the fault
+	struck  []int64 // when each fault began or ended, in order; only in runs with several faults
+	over    int64   // when the fault had ended and Redis took writes again
+	back    int64   // when every client had had the time to come back
 	sums    sums
 	eternal []string // keys without a TTL
-	cpu     float64  // of the machine, while under load: 0 to 1
+	cpu     float64  // load of the machine while under load, 0 to 1
 	allowed allowance
 }
 
-// witness is what is known of one client.
+// witness is the data of one client.
 type witness struct {
 	history []record
-	last    report // of one that was killed, just before
+	last    report // of a killed client: just before the kill
 	killed  bool
-	heap    []uint64 // of a soak: bytes in use now and then, under load
+	heap    []uint64 // of a soak: bytes in use at intervals, under load
 }
 
-// allowance is what a fault may do to the promises. The zero value: nothing.
+// allowance is the amount by which a fault may exceed the promises. The zero
+// value permits nothing.
 type allowance struct {
-	// seconds of the rate that Redis may forget: it lost its memory, and what
-	// was debited since the other processes' last views is in nobody's hands.
+	// seconds of the rate that Redis may forget. It lost its memory, and no
+	// process knows the debits since the last views of the others.
 	seconds float64
-	// bursts that Redis gives away: its clock has jumped forwards.
+	// bursts that Redis may give again because its clock has jumped forwards.
 	bursts int64
-	// units that a client held when it was frozen: it may spend them once.
+	// units that a client held when it was frozen. It may spend them once.
 	units int64
-	// alone is that a process may believe itself alone: N underestimated.
+	// alone reports whether a process may believe that it is alone: it
+	// underestimates N.
 	alone bool
-	// parts is in how many times the limit fallbacks share. 0: once, each
-	// process its part.
+	// parts is the number of limits that the fallbacks share. 0 means one
+	// limit, of which each process has its share.
 	parts int64
 }
 
-// and puts two allowances together.
+// and combines two allowances.
 func (a allowance) and(b allowance) allowance {
 	return allowance{
 		a.seconds + b.seconds, a.bursts + b.bursts, a.units + b.units, a.alone || b.alone, max(a.parts, b.parts),
 	}
 }
 
-// keyed is a key, and by which side it was admitted. What fallbacks may admit
-// they may in each outage: of several, each is by itself.
+// keyed is a key together with the side that admitted: fallbacks or the shared
+// limit. The bound of fallbacks applies to each outage separately.
 type keyed struct {
 	stream   uint8
 	key      uint16
@@ -64,7 +66,7 @@ type keyed struct {
 	outage   int
 }
 
-// admissions by key, and by fallbacks or the others.
+// admissions returns the admissions by key and side.
 func (e *evidence) admissions() map[keyed][]meter.Span {
 	out := map[keyed][]meter.Span{}
 	for _, w := range e.clients {
@@ -81,7 +83,7 @@ func (e *evidence) admissions() map[keyed][]meter.Span {
 	return out
 }
 
-// decisions counts calls, and those that failed.
+// decisions returns the number of calls, and of calls that failed.
 func (e *evidence) decisions() (all, failed int64) {
 	for _, w := range e.clients {
 		for _, r := range w.history {
@@ -96,7 +98,7 @@ func (e *evidence) decisions() (all, failed int64) {
 	return all, failed
 }
 
-// syncs counts calls to Redis, and those that failed.
+// syncs returns the number of calls to Redis, and of calls that failed.
 func (e *evidence) syncs() (all, failed int64) {
 	for _, w := range e.clients {
 		for _, r := range w.history {
@@ -111,7 +113,7 @@ func (e *evidence) syncs() (all, failed int64) {
 	return all, failed
 }
 
-// naps is when the canary of a client overslept.
+// naps returns the oversleeps of a client's canary.
 func (w *witness) naps() (out []record) {
 	for _, r := range w.history {
 		if r.kind == recordNap {
@@ -121,9 +123,9 @@ func (w *witness) naps() (out []record) {
 	return out
 }
 
-// open is the times at which a breaker of the client was open or probing: one
-// of its breakers, on a cluster. The last may not have ended: then it has no
-// second.
+// open returns the spans in which a breaker of the client was open or
+// half-open. On a cluster one such breaker is enough. If the last span has not
+// ended, its end is 0.
 func (w *witness) open() (spans [][2]int64) {
 	var from int64
 	unwell := 0
@@ -151,5 +153,5 @@ func (w *witness) open() (spans [][2]int64) {
 	return spans
 }
 
-// ms for people.
+// ms converts d to milliseconds.
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

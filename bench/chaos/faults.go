@@ -9,29 +9,31 @@ import (
 	"time"
 )
 
-// fault is a way for a Redis, a network or a client to fail.
+// fault is a failure of a Redis, a network or a client.
 type fault struct {
 	name string
-	// on is the topologies. Nil: single.
+	// on has the topologies on which it can happen. Nil means single.
 	on []string
-	// begin starts it and returns how to end it, or nil where it is over at once.
+	// begin starts the fault. It returns a function that ends it, or nil if the
+	// fault is over at once.
 	begin func(ctx context.Context, s *scene) (end func() error, err error)
-	// hold is how long it lasts. 0: as the plan says.
+	// hold is the duration. 0 means the duration of the plan.
 	hold time.Duration
-	// allowed is what it may do to the promises.
+	// allowed is the amount by which it may exceed the promises.
 	allowed allowance
-	// proof says what shows that it has not happened, or "".
+	// proof returns "" if the fault took effect, else the evidence that it did
+	// not.
 	proof func(e *evidence) string
-	// functions is that clients use Redis Functions.
+	// functions makes the clients use Redis Functions.
 	functions bool
-	// environ is what the servers' environment needs. Nil: nothing.
+	// environ returns environment variables for the servers. Nil means none.
 	environ func(dir string) ([]string, error)
-	// alone is that it goes with no others: it takes too long, or what it does
+	// alone excludes the fault from mixes: it takes too long, or its effect
 	// cannot be undone.
 	alone bool
 }
 
-// where is the topologies that it can happen on.
+// where returns the topologies on which the fault can happen.
 func (f *fault) where() []string {
 	if f.on == nil {
 		return []string{topologySingle}
@@ -46,12 +48,12 @@ func (f *fault) env(dir string) ([]string, error) {
 	return f.environ(dir)
 }
 
-// forgets is what a Redis that lost its memory may give out again: the fleet
-// tells it what it saw last, and what was debited since is lost. A process in
-// use asks Redis at least each second.
+// forgets is the allowance for a Redis that lost its memory. The fleet restores
+// the last views, and the debits since then are lost. A process in use asks Redis
+// at least once a second.
 var forgets = allowance{seconds: 1}
 
-// failedSyncs is the proof that Redis could not be reached, or did not answer.
+// failedSyncs proves that Redis could not be reached, or did not answer.
 func failedSyncs(e *evidence) string {
 	if _, failed := e.syncs(); failed == 0 {
 		return "no sync failed"
@@ -59,7 +61,7 @@ func failedSyncs(e *evidence) string {
 	return ""
 }
 
-// resynced is the proof that clients have noticed a loss.
+// resynced proves that clients have noticed a loss.
 func resynced(e *evidence) string {
 	for _, w := range e.clients {
 		if w.last.Stats.Resynced > 0 {
@@ -69,7 +71,7 @@ func resynced(e *evidence) string {
 	return "no client told Redis again"
 }
 
-// seenBefore is the proof that a reply was lost after Redis had applied a batch.
+// seenBefore proves that a reply was lost after Redis had applied a batch.
 func seenBefore(e *evidence) string {
 	for _, w := range e.clients {
 		if w.last.Hub.Seen > 0 {
@@ -79,8 +81,8 @@ func seenBefore(e *evidence) string {
 	return "no sync was answered at a later try"
 }
 
-// shows makes a fault fail unless, when it ends, a counter of INFO has risen on
-// some node since it began.
+// shows makes a fault fail at its end if a counter of INFO, summed over the
+// nodes, has not risen since its begin.
 func shows(section, counter string, begin func(context.Context, *scene) (func() error, error)) func(context.Context, *scene) (func() error, error) {
 	return func(ctx context.Context, s *scene) (func() error, error) {
 		before := s.counted(ctx, section, counter)
@@ -92,7 +94,7 @@ func shows(section, counter string, begin func(context.Context, *scene) (func() 
 				}
 			}
 			if len(s.plan.faults) > 1 {
-				return nil // another may have kept it from coming to bear, or restarted the counter
+				return nil // another fault may have prevented it, or restarted the counter
 			}
 			if after := s.counted(ctx, section, counter); after <= before {
 				return fmt.Errorf("%s was %d and is %d: nothing has happened", counter, before, after)
@@ -102,7 +104,8 @@ func shows(section, counter string, begin func(context.Context, *scene) (func() 
 	}
 }
 
-// counted adds a counter up over the nodes; what INFO does not list is 0.
+// counted returns the sum of a counter over the nodes. A counter that INFO does
+// not list is 0.
 func (s *scene) counted(ctx context.Context, section, counter string) (sum int64) {
 	for _, n := range s.world.nodes {
 		n, _ := strconv.ParseInt(strings.TrimPrefix(n.info(ctx, section, counter), "count="), 10, 64)
@@ -121,7 +124,8 @@ func (s *scene) each(f func(n *node) error) error {
 	return nil
 }
 
-// config sets something on every node, and returns how to set it back.
+// config changes settings on every node, and returns a function that restores
+// them.
 func (s *scene) config(ctx context.Context, pairs ...string) (back func() error, err error) {
 	type setting struct {
 		n           *node
@@ -150,14 +154,14 @@ func (s *scene) config(ctx context.Context, pairs ...string) (back func() error,
 	}, nil
 }
 
-// everyNode makes a fault of a command that is sent to every node.
+// everyNode returns a fault that sends a command to every node.
 func everyNode(words ...any) func(context.Context, *scene) (func() error, error) {
 	return func(ctx context.Context, s *scene) (func() error, error) {
 		return nil, s.each(func(n *node) error { return n.do(ctx, words...) })
 	}
 }
 
-// again repeats a fault that is over at once, while it is held.
+// again repeats a momentary fault until it is ended.
 func again(every time.Duration, begin func(context.Context, *scene) (func() error, error)) func(context.Context, *scene) (func() error, error) {
 	return func(ctx context.Context, s *scene) (func() error, error) {
 		var failed error
@@ -168,19 +172,19 @@ func again(every time.Duration, begin func(context.Context, *scene) (func() erro
 		})
 		return func() error {
 			if stop(); len(s.plan.faults) > 1 {
-				return nil // another may have taken the server away meanwhile
+				return nil // another fault may have stopped the server meanwhile
 			}
 			return failed
 		}, nil
 	}
 }
 
-// allFaults is every fault there is, in the order of the page.
+// allFaults returns all faults in the order of the page.
 func allFaults() []*fault {
 	return slices.Concat(serverFaults, memoryFaults, accessFaults, networkFaults, clientFaults, failovers, clusterFaults)
 }
 
-// faultNamed finds a fault.
+// faultNamed returns the fault with the given name.
 func faultNamed(name string) (*fault, error) {
 	for _, f := range allFaults() {
 		if f.name == name {

@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// accessFaults are a Redis that is there and lets nobody in, or not to do this.
+// accessFaults are faults of a Redis that runs and refuses connections or
+// commands.
 var accessFaults = []*fault{
 	{name: "CLIENT KILL", begin: shows("stats", "total_connections_received",
 		again(50*time.Millisecond, everyNode("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")))},
 	{name: "maxclients reached", proof: failedSyncs, begin: func(ctx context.Context, s *scene) (func() error, error) {
-		back, err := s.config(ctx, "maxclients", "2") // the runner's, and one more
+		back, err := s.config(ctx, "maxclients", "2") // the runner's connection, and one more
 		if err == nil {
 			_, err = everyNode("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")(ctx, s)
 		}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// clientFaults are of the processes that limit.
+// clientFaults are faults of the limiting processes.
 var clientFaults = []*fault{
 	{name: "client paused 4 s", hold: 4 * time.Second, begin: pausedClient, allowed: allowance{alone: true}},
 	{name: "client paused 30 s", hold: 30 * time.Second, begin: pausedClient, allowed: allowance{alone: true}, alone: true},
@@ -14,8 +14,9 @@ var clientFaults = []*fault{
 	}},
 }
 
-// pausedClient freezes a client for longer than its heartbeat lives: the others
-// count one fewer, and it may spend once what it held.
+// pausedClient freezes a client for longer than its heartbeat lives. The other
+// clients then count one process fewer, and the frozen one may spend the units
+// that it held once.
 func pausedClient(_ context.Context, s *scene) (func() error, error) {
 	c := s.clients[s.rng.IntN(len(s.clients))]
 	r, err := c.tell(orderStats)

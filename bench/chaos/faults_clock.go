@@ -15,7 +15,7 @@ import (
 var clockSource string
 
 // movableClock makes a server read its wall clock through testdata/clock.c. It
-// takes Linux and the C compiler that the race detector needs as well.
+// needs Linux and a C compiler, which the race detector needs as well.
 func movableClock(dir string) ([]string, error) {
 	source, library := filepath.Join(dir, "clock.c"), filepath.Join(dir, "clock.so")
 	if err := os.WriteFile(source, []byte(clockSource), 0o600); err != nil {
@@ -36,7 +36,7 @@ func setClock(dir string, seconds int64) error {
 	return binary.Write(f, binary.NativeEndian, seconds)
 }
 
-// clockMoved moves the server's clock by seconds, and leaves it there.
+// clockMoved moves the server's clock by seconds, and does not move it back.
 func clockMoved(seconds int64) func(context.Context, *scene) (func() error, error) {
 	return func(ctx context.Context, s *scene) (func() error, error) {
 		before, err := s.world.nodes[0].admin.Time(ctx).Result()

@@ -9,14 +9,14 @@ import (
 
 var onCluster = []string{topologyCluster}
 
-// clusterFaults are of slots.
+// clusterFaults are faults of cluster slots.
 var clusterFaults = []*fault{
 	{name: "resharding with keys (MOVED, ASK)", on: onCluster, begin: shows("errorstats", "errorstat_MOVED", shows("errorstats", "errorstat_ASK", resharded))},
 	{name: "CLUSTERDOWN of one slot range", on: onCluster, begin: shows("errorstats", "errorstat_CLUSTERDOWN", slotsGone)},
 }
 
-// resharded moves the slots of all tags to another master, with the keys, while
-// they are in use.
+// resharded moves the slots of all tags, with their keys, to another master
+// while they are in use.
 func resharded(ctx context.Context, s *scene) (func() error, error) {
 	moved := 0
 	for tag := range probedTags {
@@ -44,8 +44,8 @@ func resharded(ctx context.Context, s *scene) (func() error, error) {
 	return nil, nil
 }
 
-// moveSlot moves a slot with its keys, slowly enough for calls that find some
-// of their keys here and some there.
+// moveSlot moves a slot with its keys. It is slow enough for calls that find
+// their keys on both nodes.
 func (s *scene) moveSlot(ctx context.Context, slot int, from, to *node) (moved int, err error) {
 	fromID, err := from.admin.ClusterMyID(ctx).Result()
 	if err != nil {
@@ -83,13 +83,14 @@ func (s *scene) moveSlot(ctx context.Context, slot int, from, to *node) (moved i
 	return moved, nil
 }
 
-// slotsGone takes the slots of one master from the cluster, and gives them back
-// with what is in them.
+// slotsGone removes the slots of one master from the cluster, and later
+// restores them with their keys.
 func slotsGone(ctx context.Context, s *scene) (func() error, error) {
 	owner := s.world.nodes[0]
 	first, last := "0", strconv.Itoa(clusterSlots/masters-1)
-	// The owner first, or what it says to others would undo it. Who does not
-	// know of the slots any more says so, which is what was wanted.
+	// The owner is first, or its messages to the others would undo the change.
+	// A node that does not know the slots any more returns an error, and that
+	// is the wanted state.
 	for range 2 {
 		for i, n := range s.world.nodes {
 			err := n.do(ctx, "CLUSTER", "DELSLOTSRANGE", first, last)
@@ -106,7 +107,7 @@ func slotsGone(ctx context.Context, s *scene) (func() error, error) {
 	}, nil
 }
 
-// unserved reports that nobody serves the first slot any more.
+// unserved reports whether no node serves the first slot.
 func (s *scene) unserved(ctx context.Context) bool {
 	_, err := s.world.masterOf(ctx, 0)
 	return err != nil

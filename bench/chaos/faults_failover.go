@@ -7,14 +7,15 @@ import (
 
 var replicated = []string{topologySentinel, topologyCluster}
 
-// failovers are of a master that has a replica: the first node.
+// failovers are faults of a master that has a replica. The master is the first
+// node.
 var failovers = []*fault{
 	{name: "master SIGKILLed, replica promoted", on: replicated, proof: failedSyncs, begin: masterKilled, allowed: forgets},
 	{name: "master SIGSTOPped, replica promoted, old master back", on: replicated, proof: failedSyncs, begin: masterStopped, allowed: forgets},
 	{name: "failover with lost acknowledged writes", on: replicated, proof: lostWrites, begin: masterCutOff, allowed: forgets},
 }
 
-// lostWrites is the proof that a replica was promoted that lacked something.
+// lostWrites proves that the promoted replica lacked writes of its master.
 func lostWrites(e *evidence) string {
 	if e.sums.forgotten == 0 {
 		return "no write was lost"
@@ -22,7 +23,7 @@ func lostWrites(e *evidence) string {
 	return ""
 }
 
-// failedOver waits until another node serves what the first one did.
+// failedOver waits until another node serves in place of the first one.
 func (s *scene) failedOver(ctx context.Context) error {
 	if s.world.topology == topologySentinel {
 		return s.world.promoted(ctx, s.world.nodes[0])
@@ -33,8 +34,8 @@ func (s *scene) failedOver(ctx context.Context) error {
 	})
 }
 
-// masterKilled kills the master; when the replica has taken over, it comes back
-// with what it had.
+// masterKilled kills the master. After the replica has taken over, the old
+// master comes back with its data.
 func masterKilled(ctx context.Context, s *scene) (func() error, error) {
 	n := s.world.nodes[0]
 	n.fallen = true
@@ -42,8 +43,9 @@ func masterKilled(ctx context.Context, s *scene) (func() error, error) {
 	return n.Restart, s.failedOver(ctx)
 }
 
-// masterStopped freezes the master for a failover. It then executes what was
-// sent to it before it hears that it is a master no more.
+// masterStopped freezes the master during a failover. When it continues, it
+// executes the commands that were sent to it before it learns that it is no
+// longer the master.
 func masterStopped(ctx context.Context, s *scene) (func() error, error) {
 	n := s.world.nodes[0]
 	n.fallen = true
@@ -53,14 +55,15 @@ func masterStopped(ctx context.Context, s *scene) (func() error, error) {
 	return n.Resume, s.failedOver(ctx)
 }
 
-// masterCutOff lets the master go on for a while after its replica has lost the
-// link to it, and then kills it: what it has acknowledged meanwhile is lost.
+// masterCutOff cuts the link from the master to its replica, lets the master
+// continue for a while, and then kills it. The writes that it acknowledged
+// meanwhile are lost.
 func masterCutOff(ctx context.Context, s *scene) (func() error, error) {
 	n, replica := s.world.nodes[0], s.world.nodes[1]
 	if s.world.topology == topologyCluster {
 		replica = s.world.nodes[masters]
 	}
-	// A password that the master does not ask for: it refuses the replica.
+	// The master does not expect this password, so it refuses the replica.
 	if err := replica.do(ctx, "CONFIG", "SET", "masterauth", "wrong"); err != nil {
 		return nil, err
 	}

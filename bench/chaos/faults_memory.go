@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// memoryFaults are of what Redis remembers.
+// memoryFaults are faults of the memory of Redis.
 var memoryFaults = []*fault{
 	{name: "FLUSHALL", proof: resynced, allowed: forgets, begin: everyNode("FLUSHALL")},
 	{name: "SCRIPT FLUSH", begin: shows("errorstats", "errorstat_NOSCRIPT", again(100*time.Millisecond, everyNode("SCRIPT", "FLUSH")))},
-	// A function that is not there is an error without a name of its own.
+	// The error for a missing function has no name of its own.
 	{name: "FUNCTION FLUSH", functions: true, alone: true, begin: shows("errorstats", "errorstat_ERR", again(100*time.Millisecond, everyNode("FUNCTION", "FLUSH")))},
 	{name: "OOM, noeviction", begin: shows("errorstats", "errorstat_OOM", func(ctx context.Context, s *scene) (func() error, error) {
 		return s.config(ctx, "maxmemory-policy", "noeviction", "maxmemory", "1mb")
@@ -21,8 +21,8 @@ var memoryFaults = []*fault{
 	{name: "states of another schema", allowed: forgets, begin: otherSchema},
 }
 
-// evicting fills a Redis that may not grow, so that it forgets the limiter's
-// keys, those of the heartbeats and envelopes included.
+// evicting fills a Redis with a memory limit, so that it evicts keys of the
+// limiter, also those of heartbeats and envelopes.
 func evicting(ctx context.Context, s *scene) (func() error, error) {
 	n := s.world.nodes[0]
 	used, err := strconv.Atoi(n.info(ctx, "memory", "used_memory"))
@@ -46,8 +46,8 @@ func evicting(ctx context.Context, s *scene) (func() error, error) {
 	}, nil
 }
 
-// otherSchema writes states that another version of the library might have
-// left under its own names: earlier or later than this one.
+// otherSchema overwrites the states with states of an earlier and of a later
+// schema version.
 func otherSchema(ctx context.Context, s *scene) (func() error, error) {
 	return nil, s.each(func(n *node) error {
 		states, err := n.admin.Keys(ctx, "hl:v2:{*}:"+limiterName+":*").Result()

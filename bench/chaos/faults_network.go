@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// networkFaults are of what lies between clients and servers.
+// networkFaults are faults of the network between clients and servers.
 var networkFaults = []*fault{
 	{name: "latency 100 ms ± 50", proof: failedSyncs, begin: toxic("latency", replies, 1, map[string]int{"latency": 100, "jitter": 50})},
 	{name: "connections reset", proof: failedSyncs, begin: flicker("reset_peer", requests, map[string]int{"timeout": 0})},
@@ -17,7 +17,7 @@ var networkFaults = []*fault{
 	{name: "sliced into packets of 20 bytes", begin: toxic("slicer", replies, 1, map[string]int{"average_size": 20, "size_variation": 10, "delay": 100})},
 }
 
-// toxic poisons every proxy while it is held.
+// toxic returns a fault that adds a toxic to every proxy until it is ended.
 func toxic(kind string, d direction, part float64, attributes map[string]int) func(context.Context, *scene) (func() error, error) {
 	return func(_ context.Context, s *scene) (func() error, error) {
 		var cures []func() error
@@ -41,8 +41,9 @@ func toxic(kind string, d direction, part float64, attributes map[string]int) fu
 	}
 }
 
-// flicker poisons every proxy for a moment, over and over: what is under way at
-// that moment is lost, and what comes after it arrives.
+// flicker returns a fault that adds a toxic to every proxy for a moment,
+// repeatedly. Messages in flight at that moment are lost, and later ones
+// arrive.
 func flicker(kind string, d direction, attributes map[string]int) func(context.Context, *scene) (func() error, error) {
 	begin := toxic(kind, d, 1, attributes)
 	return again(60*time.Millisecond, func(ctx context.Context, s *scene) (func() error, error) {

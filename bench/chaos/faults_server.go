@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// serverFaults are of the process redis-server.
+// serverFaults are faults of the process redis-server.
 var serverFaults = []*fault{
 	{name: "none", alone: true},
 	{name: "SIGKILL, restart with data", proof: failedSyncs, begin: killed(func(n *node) error { return n.Restart() })},
@@ -26,7 +26,8 @@ var serverFaults = []*fault{
 	{name: "clock -1 h", begin: clockMoved(-3600), environ: movableClock, alone: true},
 }
 
-// killed kills a node, and brings it back in some way.
+// killed returns a fault that kills the first node, and calls back to restart
+// it.
 func killed(back func(n *node) error) func(context.Context, *scene) (func() error, error) {
 	return func(_ context.Context, s *scene) (func() error, error) {
 		n := s.world.nodes[0]
@@ -40,10 +41,10 @@ func stopped(_ context.Context, s *scene) (func() error, error) {
 	return n.Resume, n.Pause()
 }
 
-// loadDelay is the key-load-delay that makes a file of so many bytes take about
-// three seconds: µs for each command in it, or, negative, one nap for so many of
-// them. No nap is shorter than 60 µs, whatever was asked for; so a large file,
-// late in a soak, has few.
+// loadDelay returns the key-load-delay with which a file of the given size takes
+// about three seconds to load. A positive value is µs for each command in the
+// file. A negative value is the number of commands for one nap. No nap is
+// shorter than 60 µs, so a large file, late in a soak, needs few naps.
 func loadDelay(bytes int64) int64 {
 	const takes, nap, command = 3_000_000, 60, 80 // µs, µs, bytes, about
 	commands := max(1, bytes/command)
@@ -53,8 +54,7 @@ func loadDelay(bytes int64) int64 {
 	return -(commands * nap / takes)
 }
 
-// loading restarts a node so that it is busy reading its file for a few
-// seconds.
+// loading restarts a node so that it spends a few seconds loading its file.
 func loading(ctx context.Context, s *scene) (func() error, error) {
 	n := s.world.nodes[0]
 	pipe := n.admin.Pipeline()
@@ -75,7 +75,7 @@ func loading(ctx context.Context, s *scene) (func() error, error) {
 	}, err
 }
 
-// busyScript keeps Redis in a script that does not end, until it is killed.
+// busyScript runs a script that never ends, until it is killed.
 func busyScript(ctx context.Context, s *scene) (func() error, error) {
 	n := s.world.nodes[0]
 	if err := n.do(ctx, "CONFIG", "SET", "lua-time-limit", "100"); err != nil {
@@ -94,7 +94,7 @@ func busyScript(ctx context.Context, s *scene) (func() error, error) {
 	}, nil
 }
 
-// demoted makes the master the replica of nobody that is there.
+// demoted makes the master a replica of an address without a server.
 func demoted(ctx context.Context, s *scene) (func() error, error) {
 	n := s.world.nodes[0]
 	return func() error { return n.do(ctx, "REPLICAOF", "NO", "ONE") }, n.do(ctx, "REPLICAOF", "127.0.0.1", 1)

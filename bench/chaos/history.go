@@ -11,17 +11,17 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// recordKind says what a record is of.
+// recordKind is the kind of a record.
 type recordKind uint8
 
 const (
 	recordDecision recordKind = iota + 1 // a call, as its caller saw it
-	recordNap                            // the canary overslept: the machine, not the library
+	recordNap                            // an oversleep of the canary: a delay by the machine, not by the library
 	recordSync                           // a call of the library to Redis
-	recordBreaker                        // a breaker changed from a state, key, to another, units
+	recordBreaker                        // a breaker changed from the state in key to the state in units
 )
 
-// record is a line of a worker's history.
+// record is an entry in the history of a worker.
 type record struct {
 	kind    recordKind
 	allowed bool
@@ -32,7 +32,7 @@ type record struct {
 	key     uint16        // number within the stream
 	units   int32         // granted
 	begin   int64         // ns, on the clock that all processes of a run share
-	took    time.Duration // of a nap: by how much it overslept
+	took    time.Duration // of a nap: the whole sleep, of which 1 ms was intended
 }
 
 func (r record) end() int64 { return r.begin + int64(r.took) }
@@ -67,8 +67,8 @@ func decodeRecord(b *[recordBytes]byte) record {
 	}
 }
 
-// sharedClock is one time for all processes of a run: the wall clock read once
-// per process, and monotonic from then on.
+// sharedClock is the common clock of all processes of a run. It reads the wall
+// clock once per process, and is monotonic from then on.
 type sharedClock struct{ start time.Time }
 
 func newSharedClock() sharedClock { return sharedClock{time.Now()} }
@@ -76,10 +76,10 @@ func newSharedClock() sharedClock { return sharedClock{time.Now()} }
 func (c sharedClock) at(t time.Time) int64 { return c.start.UnixNano() + int64(t.Sub(c.start)) }
 func (c sharedClock) now() int64           { return c.at(time.Now()) }
 
-// journal writes a worker's history. Each record goes to the kernel at once,
-// so that a worker which is killed takes nothing along, and none of it is in
-// the heap that the run measures. An append of one write is whole whoever else
-// appends.
+// journal writes the history of a worker. Each record goes to the kernel at
+// once. So a killed worker loses no record, and the heap that the run measures
+// holds none. An append by a single write is not interleaved with those of
+// other goroutines.
 type journal struct {
 	clock sharedClock
 	file  *os.File
@@ -97,8 +97,8 @@ func (j *journal) write(r record) {
 	}
 }
 
-// readHistory reads what a worker has written. A last record that is cut short
-// was being written when the worker was killed.
+// readHistory reads the history of a worker. A truncated last record is not an
+// error: the worker was killed while it wrote.
 func readHistory(path string) (out []record, err error) {
 	f, err := os.Open(path)
 	if err != nil {

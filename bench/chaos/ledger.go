@@ -13,10 +13,10 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// ledger is what Redis has debited, by its append-only files: Redis's side of
-// the history. A file tells every write, by whom it was asked (the envelope in
-// the same transaction), and what it made of a key. So it also knows what was
-// forgotten since, by a wipe, an eviction or a failover.
+// ledger has the debits of Redis, from its append-only files. For every write a
+// file has the resulting state of the key and, in the same transaction, the
+// envelope of the process that asked for it. So the ledger also has debits that
+// were forgotten later, by a wipe, an eviction or a failover.
 type ledger struct {
 	entries []debit
 	fallen  map[string]bool // servers that were masters until they failed
@@ -26,17 +26,17 @@ type ledger struct {
 // debit is one write of a state.
 type debit struct {
 	server string
-	batch  string // process, tag and sequence; "" of a call without an envelope
+	batch  string // process, tag and sequence number; "" for a call without an envelope
 	stamp  int64  // µs: when the batch was applied; 0 without an envelope
 	order  int    // among the writes of a server
 	key    string // the caller's
 	raw    string // the state
 	born   int64
-	units  int64 // by which since grew
+	units  int64 // the increase of the state's Since
 }
 
-// readLedger reads what servers have written, each in its directory and what
-// was put aside of it.
+// readLedger reads the files of all servers: those in each server's directory,
+// and those that were put aside.
 func readLedger(w *world) (*ledger, error) {
 	l := ledger{fallen: map[string]bool{}}
 	for _, n := range w.nodes {
@@ -86,7 +86,7 @@ func (l *ledger) read(server string, files []string) error {
 	return nil
 }
 
-// apply notes the writes of a transaction.
+// apply records the writes of a transaction.
 func (l *ledger) apply(server string, order int, was map[string]wire.State, tx transaction) {
 	batch, stamp := envelopeOf(tx)
 	for _, cmd := range tx {
@@ -103,7 +103,7 @@ func (l *ledger) apply(server string, order int, was map[string]wire.State, tx t
 		}
 		s, ok := wire.DecodeState(raw)
 		if !ok {
-			delete(was, key) // planted by a fault
+			delete(was, key) // written by a fault
 			continue
 		}
 		old := was[key]
@@ -118,7 +118,7 @@ func (l *ledger) apply(server string, order int, was map[string]wire.State, tx t
 	}
 }
 
-// written is the key and the text that a command has written.
+// written returns the key and the text that a command has written.
 func written(cmd []string) (key, text string, ok bool) {
 	switch strings.ToUpper(cmd[0]) {
 	case "SET":
@@ -130,10 +130,11 @@ func written(cmd []string) (key, text string, ok bool) {
 	return "", "", false
 }
 
-// moved reports whether a key came from another node: nothing was debited.
+// moved reports whether a command copies a key from another node, which debits
+// nothing.
 func moved(cmd []string) bool { return strings.HasPrefix(strings.ToUpper(cmd[0]), "RESTORE") }
 
-// mortal reports whether a key that was written got a TTL with it.
+// mortal reports whether the transaction gives a written key a TTL.
 func mortal(tx transaction, cmd []string, key string) bool {
 	if moved(cmd) {
 		return cmd[2] != "0"
@@ -149,13 +150,13 @@ func mortal(tx transaction, cmd []string, key string) bool {
 	})
 }
 
-// callersKey is the key of a state as its caller knows it.
+// callersKey returns the caller's key of a state's key in Redis.
 func callersKey(key string) (string, bool) {
 	_, rest, ok := strings.Cut(key, "}:"+limiterName+":")
 	return rest, ok && strings.HasPrefix(key, "hl:v2:{")
 }
 
-// envelopeOf names the batch that a transaction applies, and when it did.
+// envelopeOf returns the batch that a transaction applies, and its stamp.
 func envelopeOf(tx transaction) (batch string, stamp int64) {
 	for _, cmd := range tx {
 		key, text, ok := written(cmd)
@@ -172,23 +173,23 @@ func envelopeOf(tx transaction) (batch string, stamp int64) {
 	return "", 0
 }
 
-// sums is what a ledger comes to.
+// sums are the totals of a ledger.
 type sums struct {
-	debited int64 // units, each batch once: as its sender was told last
-	again   int64 // units debited again for a batch that came again when the key was gone
-	exact   int64 // of debited: by calls without an envelope
+	debited int64 // units; each batch counts once, with the units that its sender was told last
+	again   int64 // units debited again for a batch that was repeated after its key was gone
+	exact   int64 // the part of debited by calls without an envelope
 
-	// forgotten is units that the servers of before a failover have debited and
-	// those of after it do not know of.
+	// forgotten has the units that fallen servers debited and their successors
+	// do not know of.
 	forgotten int64
 	twice     []string
 }
 
-// sum adds up. A replica writes what its master wrote: the same write, which
-// counts once. Of a batch that a fallen master has applied and its successor
-// too, whichever came first, the successor's counts: it answered. A batch that
-// a server applies again, although it still had the key, was applied twice, and
-// that must never be.
+// sum returns the totals. A replica repeats the writes of its master, and each
+// counts once. If both a fallen master and its successor applied a batch, in any
+// order, the write of the successor counts, because the successor answered. If a
+// server applies a batch again although it still has the key, the batch was
+// applied twice. That must never happen.
 func (l *ledger) sum() (out sums) {
 	type write struct{ batch, key, raw string }
 	once := map[write]debit{}
@@ -196,7 +197,7 @@ func (l *ledger) sum() (out sums) {
 		for _, d := range l.entries {
 			id := write{d.batch, d.key, d.raw}
 			if _, known := once[id]; known || l.fallen[d.server] != fallen {
-				continue // or written once more, as it was
+				continue // or it was written again unchanged
 			}
 			once[id] = d
 			if fallen {
@@ -204,8 +205,9 @@ func (l *ledger) sum() (out sums) {
 			}
 		}
 	}
-	// What a fallen server writes after it has come back is its successor's, and
-	// not to be had from its own file, which lacks the snapshot in between.
+	// A fallen server that has come back repeats the writes of its successor.
+	// They cannot be taken from its own file, which lacks the snapshot in
+	// between.
 	note(false)
 	note(true)
 	last := map[write]debit{} // by batch and key
@@ -218,7 +220,7 @@ func (l *ledger) sum() (out sums) {
 		all = append(all, d)
 	}
 	slices.SortFunc(all, func(a, b debit) int {
-		if a.server == b.server { // whose clock may have been moved
+		if a.server == b.server { // by order, because the clock may have been moved
 			return a.order - b.order
 		}
 		if l.fallen[a.server] != l.fallen[b.server] {
@@ -240,7 +242,7 @@ func (l *ledger) sum() (out sums) {
 			if d.units != 0 {
 				out.twice = append(out.twice, fmt.Sprintf("%s: %s, %d units more", d.batch, d.key, d.units))
 			}
-		default: // the state was lost, or full and expired, in between
+		default: // the state was lost, or it was full and expired, in between
 			out.debited += d.units - old.units
 			out.again += old.units
 			last[id] = d

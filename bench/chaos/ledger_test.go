@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// aofOf writes transactions, each a list of commands, as Redis would.
+// aofOf writes transactions to an append-only file in the format of Redis. Each
+// transaction is a list of commands.
 func aofOf(t *testing.T, txs ...[]string) string {
 	t.Helper()
 	var b strings.Builder
@@ -37,21 +38,22 @@ func aofOf(t *testing.T, txs ...[]string) string {
 	return path
 }
 
-// state is SET of a state that was born then and debited so much since.
+// state returns the SET of a state with a "created at" and the units debited
+// since then.
 func state(born, since int) string {
 	return fmt.Sprintf("SET|hl:v2:{3}:chaos:k|1b1 0 0 %x %x|PXAT|1700000000000", born, since)
 }
 
-// envelope is SET of the envelope of a process's batch.
+// envelope returns the SET of the envelope of a batch.
 func envelope(process string, seq, stamp int) string {
 	return fmt.Sprintf("SET|hl:v2:{3}:@env:%s|1e%d %d 0 0 0|PX|5000", process, seq, stamp)
 }
 
-// TestLedger reads histories whose sum is known.
+// TestLedger checks the totals of histories with a known sum.
 func TestLedger(t *testing.T) {
 	for name, c := range map[string]struct {
 		servers [][][]string // transactions of each
-		fallen  int          // the servers that fell: the first so many
+		fallen  int          // number of fallen servers, which come first
 		want    sums
 		eternal int
 	}{
@@ -150,7 +152,7 @@ func TestLedger(t *testing.T) {
 	}
 }
 
-// payload is what MIGRATE sends for a short text.
+// payload returns the payload of MIGRATE for a short text.
 func payload(text string) string {
 	return "\x00" + string(rune(len(text))) + text + "\x0a\x00checksum"
 }

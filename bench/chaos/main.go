@@ -19,7 +19,7 @@ const (
 	clients    = 3                       // of a row
 	usualHold  = 1500 * time.Millisecond // of a fault
 	mixes      = 5                       // rows of random mixes
-	faultsEach = 3                       // of a mix
+	faultsEach = 3                       // faults in a mix
 )
 
 // options are the flags.
@@ -33,12 +33,12 @@ type options struct {
 func main() {
 	isWorker()
 	var o options
-	flag.StringVar(&o.only, "run", "", "only rows, as \"fault on topology\", that match this `regexp`")
+	flag.StringVar(&o.only, "run", "", "run only the rows whose \"fault on topology\" matches this `regexp`")
 	flag.StringVar(&o.write, "write", "", "write the page to this `file`")
-	flag.DurationVar(&o.soak, "soak", 0, "faults one after the other for so long, instead of a table")
-	flag.Uint64Var(&o.seed, "seed", 1, "of mixes and of a soak; 0: a random one")
+	flag.DurationVar(&o.soak, "soak", 0, "run random faults one after the other for this long, instead of the table")
+	flag.Uint64Var(&o.seed, "seed", 1, "seed of mixes and of a soak; 0: a random seed")
 	flag.Parse()
-	redis.SetLogger(noLog{}) // failed dials are what this is about
+	redis.SetLogger(noLog{}) // failed dials are expected
 	if err := o.main(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		os.Exit(1)
@@ -78,7 +78,7 @@ func (o options) main(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// plans is what is to be run.
+// plans returns the runs that the flags ask for.
 func (o options) plans() (out []plan, err error) {
 	match, err := regexp.Compile(o.only)
 	if err != nil {
@@ -111,7 +111,7 @@ func (o options) plans() (out []plan, err error) {
 	return out, nil
 }
 
-// mix is some faults at once, by chance.
+// mix returns a plan of several random faults at once.
 func mix(p plan, seed uint64) plan {
 	all := mixable()
 	p.topology, p.seed = topologySingle, seed

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestMain makes the test binary a worker, when a run starts it as one.
+// TestMain makes the test binary a worker if a run started it as one.
 func TestMain(m *testing.M) {
 	isWorker()
 	os.Exit(m.Run())

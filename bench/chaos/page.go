@@ -9,28 +9,29 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/benchkit"
 )
 
-// page is docs/reliability.md.
+// page is the content of docs/reliability.md.
 type page struct {
 	command string
 	redis   string
 	rows    []*outcome
 }
 
-// text writes it.
+// text returns the page in Markdown.
 func (p *page) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "<!-- Printed by: %s. Do not edit. -->\n\n# Reliability\n\n", p.command)
-	b.WriteString(`Real redis-server processes are killed, stopped, wiped, filled, locked and cut off while real processes limit with them. Each row is one fault, or a random mix of three, under load; every decision, every sync and every debit of it was kept and checked (bench/chaos; doc.go there says how).
+	b.WriteString(`Each row is one fault, or a random mix of three, on real redis-server processes under the load of real client processes. The faults kill, stop, wipe, fill, lock or cut off servers, or stop clients. Every decision, every sync and every debit of a run is recorded and checked (see doc.go in bench/chaos).
 
-- *decisions*, *errors*: of all processes; an error would be one that a caller got.
-- *slowest*: beyond what a timer canary in the same process overslept meanwhile. At most MaxWait + 20 ms = 40 ms may be.
-- *open p99*: of decisions on warm keys while a breaker was open; at most 10 µs may be, on a machine that is half idle ("–": no breaker was open for long enough, or there are several).
-- *admitted*: how far above rate·t the worst of all intervals was / may be, for the key that came closest: by leases, credit and Redis; *by fallbacks* likewise. The bound is burst + (N − 1)·C, and, where Redis lost memory, a second of the rate, which is as old as the last view of a living process may be; where its clock jumped forwards, a burst; where a client was frozen, what it held, and C of a fleet that does not count it. Fallbacks: one burst in all for each outage, and the fraction of a unit for each process.
-- *accounting*: what Redis has debited, by its append-only file, against what the processes know: to the unit, or, after a crash, what Redis debited more than is known, of what may be: less by C a key, more by a lease a key. "Debited again": a batch whose reply was lost came again, and its key was gone: wiped, evicted, or full and expired; Redis then counts it anew. "Lost by the failover": debits of the old master that the promoted replica never had, acknowledged or not.
-- *CPU*: how busy the machine was, all that ran on it included. The promises of time (slowest, open p99, back after) are for one that is at least half idle; on a busier one a row fails from 1 s and from 10 s.
-- *back after*: from the end of the fault, when every slot takes writes, until the last process had decided by lease, credit or Redis and its breakers were closed; at most 2 s may be.
+- *decisions*, *errors*: of all processes together. An error counts if a caller received it.
+- *slowest*: the longest decision, less the time that a timer canary in the same process overslept meanwhile. The bound is MaxWait + 20 ms = 40 ms.
+- *open p99*: the 99th percentile of decisions on warm keys while a breaker was open. The bound is 10 µs, on a machine that is at least half idle. "–": no breaker was open for long enough, or each process has several breakers.
+- *admitted*: units above rate·t that leases, credit and Redis admitted in the worst of all intervals / the bound. The figures are those of the key that came closest to its bound. The bound is burst + (N − 1)·C. Some faults raise it. If Redis lost its memory: by one second of the rate, because the last view of a living process may be that old. If its clock jumped forwards: by a burst. If a client was frozen: by the units that it held, and C is that of a fleet that does not count this client.
+- *by fallbacks*: the same for fallback buckets. The bound is one burst of the whole fleet for each outage, plus a fraction of a unit for each process.
+- *accounting*: compares the debits in the append-only file of Redis with the units that the processes know of. "To the unit": both are equal. "Crash": Redis debited this many units more than are known; the range after "of" is permitted, at most C a key less and at most a lease a key more. "Debited again": a batch was sent again because its reply was lost, and meanwhile its key was gone (wiped, evicted, or full and expired), so Redis counted the batch anew. "Lost by the failover": debits of the old master, acknowledged or not, that the promoted replica never had.
+- *CPU*: how busy the machine was, with everything that ran on it. The bounds of time (slowest, open p99, back after) are for a machine that is at least half idle. On a busier machine a row fails if *slowest* exceeds 1 s or *back after* exceeds 10 s.
+- *back after*: the time from the end of the fault, when every slot takes writes, until the last process had decided by lease, credit or Redis and its breakers were closed. The bound is 2 s.
 
-Besides, in every row: no goroutine more than before once clients were closed, at most 1 MiB of heap more, a TTL on every key in every Redis at every look and in every write, and no batch applied twice.
+Further checks in every row: after Close no client has more goroutines than before, and at most 1 MiB more heap. Every key in every Redis has a TTL, at every check and in every write. No batch is applied twice.
 
 `)
 	fmt.Fprintf(&b, "%s, %d cores, %s/%s, %s, redis-server %s; go-redis %s.\n\n",
@@ -54,12 +55,13 @@ Besides, in every row: no goroutine more than before once clients were closed, a
 	return b.String()
 }
 
-// notCovered is what is not in the table, and where it is.
+// notCovered lists the cases that the table lacks, and the tests that have
+// them.
 const notCovered = `
 ## Not here
 
-- *A previous schema version beside the current one*: there has been one schema so far. The row "states of another schema" puts states that this version cannot have written under its keys, as an earlier or a later one might: they count as lost, and are restored from the processes' views.
-- Message by message loss, duplication and reordering in every order: ` + "`TestExactlyOnce`" + `, and whole fleets in virtual time: [lab/results.md](lab/results.md).
+- *A previous schema version beside the current one*: there has been only one schema so far. In the row "states of another schema", the keys of this version get states that an earlier or a later version might have written. Such states count as lost, and are restored from the views of the processes.
+- *Loss, duplication and reordering of single messages, in every order*: ` + "`TestExactlyOnce`" + `. Whole fleets in virtual time: [lab/results.md](lab/results.md).
 `
 
 func (o *outcome) row() string {
@@ -81,7 +83,7 @@ func (o *outcome) row() string {
 
 func (r reach) String() string { return fmt.Sprintf("%.0f / %.0f", r.units, r.bound) }
 
-// progress is a line for who watches.
+// progress returns the row for the screen, with its violations.
 func (o *outcome) progress(took time.Duration) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%5.1f s  %s", took.Seconds(), o.row())

@@ -14,7 +14,7 @@ import (
 // proxy is a toxiproxy in front of one server, in this process.
 type proxy struct {
 	*toxiproxy.Proxy
-	poisons atomic.Int64 // how many there have been
+	poisons atomic.Int64 // number of toxics so far
 }
 
 func startProxy(upstream string) (*proxy, error) {
@@ -28,7 +28,7 @@ func startProxy(upstream string) (*proxy, error) {
 
 func (p *proxy) addr() string { return p.Listen }
 
-// direction is which way a toxic works.
+// direction is the direction in which a toxic works.
 type direction string
 
 const (
@@ -36,11 +36,11 @@ const (
 	replies  direction = "downstream"
 )
 
-// poison adds a toxic, of every connection or of a part of them, and returns how
-// to take it away again. Connections that the toxic has silenced are closed with
-// it, as a network that comes back resets those it has forgotten. Each toxic has
-// a name of its own: two faults at once may be of one kind and direction, and
-// the end of one leaves the other.
+// poison adds a toxic to a share of the connections, and returns a function that
+// removes it. The removal closes connections that the toxic has silenced, as a
+// recovered network resets connections that it has forgotten. Each toxic has its
+// own name, because two faults at once may have the same kind and direction, and
+// the end of one must leave the other.
 func (p *proxy) poison(kind string, d direction, part float64, attributes map[string]int) (cure func() error, err error) {
 	name := fmt.Sprintf("%s %d", kind, p.poisons.Add(1))
 	text, err := json.Marshal(map[string]any{

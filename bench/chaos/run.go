@@ -15,16 +15,16 @@ import (
 	"github.com/hybridlimit/hybridlimit/breaker"
 )
 
-// plan is a run.
+// plan describes a run.
 type plan struct {
 	topology string
-	faults   []*fault // one, or several at random moments
+	faults   []*fault // one fault, or several at random moments
 	load     load
 	clients  int
-	hold     time.Duration // how long the faults last, where they do not say themselves
+	hold     time.Duration // the duration of faults that have none of their own
 	seed     uint64
-	soak     time.Duration // for so long, the faults one after the other; 0: once
-	strictly bool          // times for a quiet machine count
+	soak     time.Duration // duration of a soak, with one fault after the other; 0: no soak
+	strictly bool          // check the promise for a quiet machine, too
 }
 
 func (p plan) name() string {
@@ -38,15 +38,15 @@ func (p plan) name() string {
 	return strings.Join(names, " + ")
 }
 
-// usualLoad is a key with room for leases, one that is asked for several times
-// what it has, and some that are seldom asked for.
+// usualLoad has a key with room for leases, keys with several times the
+// permitted load, and keys that are used rarely.
 var usualLoad = load{Goroutines: 2, Streams: []stream{
 	{Prefix: "hot", Keys: 1, PerSecond: 200, Rate: 1000, Burst: 4000},
 	{Prefix: "tight", Keys: 2, PerSecond: 200, Rate: 100, Burst: 400},
 	{Prefix: "rare", Keys: 20, PerSecond: 60, Rate: 20, Burst: 200},
 }}
 
-// scene is a run under way: what faults work on.
+// scene is a run in progress. Faults work on it.
 type scene struct {
 	plan    plan
 	world   *world
@@ -55,34 +55,34 @@ type scene struct {
 	dir     string
 	clock   sharedClock
 
-	mu      sync.Mutex // guards what follows
-	allowed allowance  // by the faults so far
-	struck  []int64    // when one began or ended
+	mu      sync.Mutex // guards the fields below
+	allowed allowance  // sum over the faults so far
+	struck  []int64    // when each fault began or ended
 }
 
-// note is that a fault begins or ends.
+// note records the begin or the end of a fault.
 func (s *scene) note() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.struck = append(s.struck, s.clock.now())
 }
 
-// allow notes what a fault may do to the promises.
+// allow adds the allowance of a fault.
 func (s *scene) allow(a allowance) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.allowed = s.allowed.and(a)
 }
 
-// outcome is a run that is over.
+// outcome is a finished run.
 type outcome struct {
 	plan     plan
 	evidence *evidence
 	verdict  *verdict
 }
 
-// run plays a plan and checks what came of it. An error says that the run
-// itself failed: that nothing is known.
+// run plays a plan and checks the evidence. An error means that the run itself
+// failed, so there is no verdict.
 func run(ctx context.Context, p plan) (out *outcome, err error) {
 	dir, err := os.MkdirTemp("", "hybridlimit-chaos-")
 	if err != nil {
@@ -129,7 +129,8 @@ func run(ctx context.Context, p plan) (out *outcome, err error) {
 	return &outcome{p, e, check(e, p.strictly)}, nil
 }
 
-// play is the run itself.
+// play starts the load, injects the faults, stops the clients and collects the
+// evidence.
 func (s *scene) play(ctx context.Context) (*evidence, error) {
 	if err := until(ctx, patience, "every client knows of all", func() bool {
 		for _, c := range s.clients {
@@ -171,9 +172,9 @@ func (s *scene) play(ctx context.Context) (*evidence, error) {
 	return e, s.collect(e)
 }
 
-// comeBack gives clients the time that they have to come back, and on a machine
-// that is busy with something else some more. Who does not is found by the
-// check.
+// comeBack waits for the time in which clients must come back. On a busy
+// machine it waits longer, until all breakers are closed. The check finds a
+// client that has not come back.
 func (s *scene) comeBack(ctx context.Context) error {
 	s.sleep(recovery)
 	for range int((anyReturn - recovery) / (100 * time.Millisecond)) {
@@ -196,7 +197,7 @@ func (s *scene) comeBack(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// tellAll gives an order to all clients that live.
+// tellAll gives an order to all live clients.
 func (s *scene) tellAll(o order) error {
 	return together(len(s.clients), func(i int) error {
 		if s.clients[i].killed {
@@ -218,8 +219,8 @@ func together(n int, f func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// strike begins and ends the faults: one by itself, several at random moments
-// so that they overlap, or one after the other for a soak.
+// strike begins and ends the faults: a single fault, several at random moments
+// so that they overlap, or one after the other in a soak.
 func (s *scene) strike(ctx context.Context) error {
 	if s.plan.soak > 0 {
 		return s.soak(ctx)
@@ -240,8 +241,8 @@ func (s *scene) strike(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// suffer is one fault from begin to end. Among others, one may have to wait
-// until another leaves it something to break.
+// suffer plays one fault from begin to end. In a mix it may have to wait until
+// another fault has ended.
 func (s *scene) suffer(ctx context.Context, f *fault, hold time.Duration) error {
 	s.allow(f.allowed)
 	if len(s.plan.faults) > 1 {
@@ -266,7 +267,7 @@ func (s *scene) suffer(ctx context.Context, f *fault, hold time.Duration) error 
 	return s.insist(ctx, end)
 }
 
-// insist calls f until it succeeds, where faults are mixed; else once.
+// insist calls f until it succeeds if faults are mixed, else once.
 func (s *scene) insist(ctx context.Context, f func() error) (err error) {
 	if len(s.plan.faults) == 1 {
 		return f()
@@ -279,7 +280,7 @@ func (s *scene) insist(ctx context.Context, f func() error) (err error) {
 
 func (s *scene) sleep(d time.Duration) { <-time.After(d) }
 
-// repeat calls f now and then until the function that it returns is called.
+// repeat calls f at intervals until the returned function is called.
 func repeat(every time.Duration, f func()) (stop func()) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
@@ -298,7 +299,7 @@ func repeat(every time.Duration, f func()) (stop func()) {
 	return sync.OnceFunc(func() { close(done); wg.Wait() })
 }
 
-// collect gathers what clients and servers have written.
+// collect reads the files of clients and servers.
 func (s *scene) collect(e *evidence) error {
 	for _, c := range s.clients {
 		history, err := readHistory(c.history)
@@ -315,7 +316,7 @@ func (s *scene) collect(e *evidence) error {
 	e.eternal = append(e.eternal, l.eternal...)
 	for _, f := range s.plan.faults {
 		if f.proof == nil || len(s.plan.faults) > 1 {
-			continue // among others, one may not come to bear
+			continue // in a mix, a fault may have no effect
 		}
 		if why := f.proof(e); why != "" {
 			return fmt.Errorf("%s did not happen: %s", f.name, why)

@@ -13,8 +13,8 @@ import (
 
 const sentinelMaster = "chaos"
 
-// startSentinels starts a master, its replica and three Sentinels that take a
-// master for dead after half a second.
+// startSentinels starts a master, its replica and three Sentinels that declare
+// a master down after half a second.
 func (w *world) startSentinels() error {
 	ctx := context.Background()
 	for range 2 {
@@ -57,7 +57,7 @@ func (w *world) replicating(ctx context.Context, n *node) error {
 	})
 }
 
-// promoted waits until the Sentinels name another master than this one.
+// promoted waits until the Sentinels name another master than old.
 func (w *world) promoted(ctx context.Context, old *node) error {
 	rdb := redis.NewSentinelClient(&redis.Options{Addr: w.sentinels[0].Addr()})
 	defer rdb.Close()

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// soakEvery is how often a soak looks at the heaps of clients.
+// soakEvery is the interval at which a soak measures the heaps of clients.
 const soakEvery = 5 * time.Second
 
-// soakLoad is usualLoad from many goroutines, and with enough keys for their
-// memory to be most of what there is.
+// soakLoad is usualLoad from many goroutines, with so many keys that they take
+// most of the memory.
 var soakLoad = load{Goroutines: 16, Streams: append([]stream{
 	{Prefix: "many", Keys: 5000, PerSecond: 400, Rate: 10, Burst: 100},
 }, usualLoad.Streams...)}
 
-// mixable is the faults that go with others.
+// mixable returns the faults that can be mixed with others.
 func mixable() (out []*fault) {
 	for _, f := range allFaults() {
 		if f.on == nil && !f.alone {
@@ -24,8 +24,8 @@ func mixable() (out []*fault) {
 	return out
 }
 
-// soak plays one fault after the other, with a few seconds in between, and
-// looks at the heaps of clients meanwhile.
+// soak plays random faults one after the other, with a few seconds in between.
+// Meanwhile it measures the heaps of clients.
 func (s *scene) soak(ctx context.Context) error {
 	stop := repeat(soakEvery, func() {
 		for _, c := range s.clients {

@@ -24,21 +24,21 @@ const (
 	topologyCluster  = "cluster"  // three masters with a replica each
 )
 
-// node is a redis-server that keeps an append-only file, with a proxy in front
-// of it and a connection around the proxy.
+// node is a redis-server that keeps an append-only file. It has a proxy in
+// front, and a connection that bypasses the proxy.
 type node struct {
 	*redistest.Server
 	proxy  *proxy
 	admin  *redis.Client
 	fallen bool // was a master until it failed
-	saved  int  // append-only files put aside
+	saved  int  // number of append-only directories put aside
 	attic  string
 }
 
-// aofArgs keep all that a server has ever written: the kernel has it before
-// the reply is sent, so a SIGKILL takes nothing along, nothing is rewritten,
-// and what a replica replaces when it is synced stays. Payloads of MIGRATE
-// stay readable.
+// aofArgs make a server keep everything that it has ever written. The kernel
+// has each write before the reply is sent, so a SIGKILL loses none. Files are
+// not rewritten. Files that a replica replaces at a sync are kept. Payloads of
+// MIGRATE stay readable.
 var aofArgs = []string{
 	"--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0", "--rdbcompression", "no",
 	"--aof-disable-auto-gc", "yes",
@@ -59,8 +59,9 @@ func startNode(attic string, opts ...redistest.Option) (*node, error) {
 	return n, os.MkdirAll(n.attic, 0o700)
 }
 
-// adminClient has one connection, which a fault that lets nobody in leaves it.
-// It gives up early, and does not try again: the runner does.
+// adminClient returns a client with one connection. Faults that refuse clients
+// leave this connection open. The client gives up early and does not retry,
+// because the runner does.
 func adminClient(addr string) *redis.Client {
 	return redis.NewClient(&redis.Options{
 		Addr: addr, PoolSize: 1, MaxRetries: -1, DialerRetries: 1, DialTimeout: time.Second, ReadTimeout: 3 * time.Second,
@@ -81,22 +82,23 @@ func (n *node) do(ctx context.Context, words ...any) error {
 	return nil
 }
 
-// forget puts the append-only files of a server that is down aside, for the
-// ledger, so that it starts empty.
+// forget puts the append-only files of a stopped server aside for the ledger,
+// so that the server starts empty.
 func (n *node) forget() error {
 	n.saved++
 	return os.Rename(filepath.Join(n.Dir(), "appendonlydir"), filepath.Join(n.attic, strconv.Itoa(n.saved)))
 }
 
-// world is the Redis of a run.
+// world has the Redis servers of a run.
 type world struct {
 	topology  string
-	nodes     []*node // of a cluster: masters first
+	nodes     []*node // in a cluster, masters first
 	sentinels []*redistest.Server
 	attic     string
 }
 
-// startWorld starts a topology; env is for its servers.
+// startWorld starts a topology. env is the additional environment of its
+// servers.
 func startWorld(topology, attic string, env ...string) (w *world, err error) {
 	w = &world{topology: topology, attic: attic}
 	defer func() {
@@ -133,7 +135,7 @@ func (w *world) close() {
 	}
 }
 
-// addrs is what clients are told.
+// addrs returns the addresses that clients are given.
 func (w *world) addrs() (out []string) {
 	switch w.topology {
 	case topologySentinel:
@@ -150,7 +152,7 @@ func (w *world) addrs() (out []string) {
 	return out
 }
 
-// dial is through which proxy clients reach which server.
+// dial returns, for each server's address, the address of its proxy.
 func (w *world) dial() map[string]string {
 	out := map[string]string{}
 	for _, n := range w.nodes {
@@ -159,7 +161,8 @@ func (w *world) dial() map[string]string {
 	return out
 }
 
-// until polls cond, and says what did not happen.
+// until polls cond. If cond is not true in time, the error names the event that
+// did not happen.
 func until(ctx context.Context, within time.Duration, what string, cond func() bool) error {
 	for deadline := time.Now().Add(within); !cond(); {
 		if time.Now().After(deadline) {
@@ -174,8 +177,8 @@ func until(ctx context.Context, within time.Duration, what string, cond func() b
 	return nil
 }
 
-// well waits until every slot takes a write, by whoever is its master now, and
-// through the proxies.
+// well waits until the current master of every slot takes a write through its
+// proxy.
 func (w *world) well(ctx context.Context) error {
 	rdb := (&worker{spec: spec{Topology: w.topology, Addrs: w.addrs(), Dial: w.dial()}}).client()
 	defer rdb.Close()
@@ -197,10 +200,11 @@ func (w *world) well(ctx context.Context) error {
 	return nil
 }
 
-// probedTags is lua.DefaultTags: a probe per slot that the limiter uses.
+// probedTags is lua.DefaultTags. There is one probe for each slot that the
+// limiter uses.
 const probedTags = 16
 
-// pairOfPorts is a port that is free together with the one of a cluster's bus.
+// pairOfPorts returns a free port whose cluster bus port is also free.
 func pairOfPorts() (int, error) {
 	for range 1000 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -218,7 +222,7 @@ func pairOfPorts() (int, error) {
 	return 0, errors.New("no two free ports for a cluster node")
 }
 
-// info is a field of INFO.
+// info returns a field of INFO.
 func (n *node) info(ctx context.Context, section, field string) string {
 	text, _ := n.admin.Info(ctx, section).Result()
 	for line := range strings.Lines(text) {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// watchTTL looks at the keys of every server now and then, until the function
-// that it returns is called, which looks once more and returns those of the
-// limiter that had no TTL. A server that does not answer is passed over: the
+// watchTTL checks the keys of every server at intervals until the returned
+// function is called. That function checks once more, and returns the keys of
+// the limiter that had no TTL. A server that does not answer is skipped: the
 // ledger checks every write as well.
 func (s *scene) watchTTL(ctx context.Context) func() []string {
 	var eternal []string
@@ -25,7 +25,7 @@ func (s *scene) watchTTL(ctx context.Context) func() []string {
 	}
 }
 
-// eternal is the limiter's keys without a TTL.
+// eternal returns the limiter's keys without a TTL.
 func (n *node) eternal(ctx context.Context) (out []string) {
 	one, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

@@ -10,31 +10,31 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-// This file is what runner and workers say to each other: a line of JSON each,
-// a command and its answer.
+// This file is the protocol between the runner and its workers: one line of
+// JSON for a command, and one for the answer.
 
-// spec is the first line that a worker reads: what it is.
+// spec is the configuration of a worker, and the first line that it reads.
 type spec struct {
 	Topology  string            // one of the topologies
 	Addrs     []string          // of the servers, or of the Sentinels
-	Dial      map[string]string // which proxy stands in front of which address
+	Dial      map[string]string // server address to proxy address
 	FleetSize int
 	Functions bool
 	Load      load
 	History   string // path
 }
 
-// load is what is asked for, and under which limits.
+// load describes the calls of a worker and their limits.
 type load struct {
 	Streams    []stream
 	Goroutines int // per stream
 }
 
-// stream is calls for keys under one limit, taken in turn.
+// stream describes calls for keys under one limit. The keys are taken in turn.
 type stream struct {
 	Prefix    string // of the keys
 	Keys      int
-	PerSecond int // calls of each process, in all
+	PerSecond int // calls of each process, for all keys together
 	Rate      int64
 	Burst     int64
 }
@@ -48,27 +48,27 @@ func (s stream) key(i int) string { return fmt.Sprint(s.Prefix, i) }
 // order is a command to a worker.
 type order string
 
-// The orders. Each is answered with a report.
+// The orders. Each is answered by a report.
 const (
-	orderStart    order = "start"    // paced load, until stopped
-	orderStop     order = "stop"     // and wait for the last call
-	orderStats    order = "stats"    // say how it stands
-	orderBaseline order = "baseline" // measure the heap with the load running
-	orderShutdown order = "shutdown" // settle, close, and say what is left
+	orderStart    order = "start"    // begin the paced load
+	orderStop     order = "stop"     // end the load, and wait for the last call
+	orderStats    order = "stats"    // report only
+	orderBaseline order = "baseline" // measure the heap while the load runs
+	orderShutdown order = "shutdown" // settle, close, and report the rest
 )
 
-// report is how a worker stands.
+// report is the state of a worker.
 type report struct {
-	Err       string          `json:",omitempty"` // what went wrong with the order
+	Err       string          `json:",omitempty"` // the error of the order
 	Stats     hybrid.Stats    // of the limiter
 	Hub       hybrid.HubStats // of its hub
 	Settled   bool            // Shutdown returned nil
-	Unsettled string          `json:",omitempty"` // else what it returned
+	Unsettled string          `json:",omitempty"` // the error that Shutdown returned
 	Failed    string          `json:",omitempty"` // the first error that a decision returned
 
 	Goroutines int    // now
 	Before     int    // before the limiter was made
-	Stacks     string `json:",omitempty"` // where there are more than before
+	Stacks     string `json:",omitempty"` // if there are more goroutines than before
 	Heap       uint64 // bytes in use, after collection
 	HeapBefore uint64 // the same, before the limiter was made
 

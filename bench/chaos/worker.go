@@ -43,9 +43,9 @@ type worker struct {
 	heap       uint64 // likewise
 }
 
-// workerMain obeys until its input ends.
+// workerMain obeys orders until its input ends.
 func workerMain(in io.Reader, out io.Writer) error {
-	redis.SetLogger(noLog{}) // failed dials are what this is about
+	redis.SetLogger(noLog{}) // failed dials are expected
 	lines := bufio.NewReader(in)
 	var w worker
 	if err := readLine(lines, &w.spec); err != nil {
@@ -60,7 +60,7 @@ func workerMain(in io.Reader, out io.Writer) error {
 	for {
 		var o order
 		if err := readLine(lines, &o); errors.Is(err, io.EOF) {
-			return nil // the runner is done, or gone
+			return nil // the runner has ended
 		} else if err != nil {
 			return err
 		}
@@ -82,7 +82,8 @@ func (w *worker) open() (err error) {
 	if w.journal, err = openJournal(w.spec.History); err != nil {
 		return err
 	}
-	// The canary runs from the start: what it needs is not growth.
+	// The canary starts before the first measurement, so that its memory does
+	// not count as growth.
 	go w.canary()
 	w.log = &lineLog{}
 	w.settleRuntime()
@@ -115,7 +116,8 @@ func (w *worker) open() (err error) {
 	return w.limiter.Ready(ctx)
 }
 
-// client has go-redis's defaults, but for who is dialled.
+// client returns a client with the defaults of go-redis, except that it dials
+// the proxies.
 func (w *worker) client() redis.UniversalClient {
 	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if proxy, ok := w.spec.Dial[addr]; ok {
@@ -156,7 +158,7 @@ func (w *worker) obey(o order) report {
 	return w.report()
 }
 
-// report is how things stand; the heap is measured on request only.
+// report returns the state of the worker. The heap is measured only on request.
 func (w *worker) report() report {
 	r := report{
 		Stats: w.limiter.Stats(), Hub: w.limiter.Hub().Stats(),
@@ -168,7 +170,8 @@ func (w *worker) report() report {
 	return r
 }
 
-// shutdown settles and closes, and waits for what go-redis closes behind it.
+// shutdown settles and closes, and waits until go-redis has ended its
+// goroutines.
 func (w *worker) shutdown() report {
 	w.halt()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -200,7 +203,7 @@ func closed(rdb redis.UniversalClient) redis.UniversalClient {
 
 func (w *worker) settleRuntime() {
 	runtime.GC()
-	runtime.GC() // the second one sweeps what finalizers let go
+	runtime.GC() // the second one frees the objects that finalizers released
 }
 
 func heapInUse() uint64 {
@@ -211,7 +214,7 @@ func heapInUse() uint64 {
 	return m.HeapAlloc
 }
 
-// canary measures what this machine adds to any wait.
+// canary records the delay that this machine adds to a sleep.
 func (w *worker) canary() {
 	const asleep = time.Millisecond
 	for {
@@ -241,16 +244,17 @@ func (w *worker) halt() {
 	}
 }
 
-// pace makes the calls of one goroutine, each pair when it is due; those that a
-// machine which stood still has missed are not made up for. The second of a
-// pair finds what the first has left in the processor's caches: without it, a
-// goroutine that wakes up now and then would measure only these.
+// pace makes the calls of one goroutine in pairs, each pair when it is due.
+// Pairs that were missed while the machine stood still are left out. The second
+// call of a pair is warm: the first has loaded the processor's caches. Cold
+// calls of a goroutine that wakes up rarely would mostly measure the caches.
 func (w *worker) pace(i uint8, s stream, g int, done <-chan struct{}) {
 	every := 2 * time.Second * time.Duration(w.spec.Load.Goroutines) / time.Duration(s.PerSecond)
 	due := time.Now().Add(every * time.Duration(g) / time.Duration(w.spec.Load.Goroutines))
 	timer := time.NewTimer(time.Until(due))
 	defer timer.Stop()
-	// Each goroutine has its own part of the keys, or its own turn at few.
+	// The goroutines divide the keys among themselves, or take turns if there
+	// are few keys.
 	for key := g % s.Keys; ; key = (key + w.spec.Load.Goroutines) % s.Keys {
 		select {
 		case <-done:
@@ -286,7 +290,7 @@ func (w *worker) call(key string) record {
 	}
 }
 
-// syncHook writes down every call of the library to Redis.
+// syncHook records every call of the library to Redis.
 type syncHook struct{ journal *journal }
 
 func (h syncHook) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -308,8 +312,8 @@ func (h syncHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// lineLog keeps the messages of what the limiter logs, the last hundred of
-// them.
+// lineLog keeps the lines that the limiter logs: the first hundred since the
+// last take.
 type lineLog struct {
 	mu    sync.Mutex
 	lines []string
@@ -342,7 +346,7 @@ type noLog struct{}
 
 func (noLog) Printf(context.Context, string, ...any) {}
 
-// isWorker makes this process a worker if it was started as one.
+// isWorker runs this process as a worker, and exits, if it was started as one.
 func isWorker() {
 	if os.Getenv(workerEnv) == "" {
 		return

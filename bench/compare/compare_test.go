@@ -18,9 +18,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// All rivals take turns at all loads, in the small; then everything is looked
-// at that make bench would write. That each decides right is tested in package
-// rivals.
+// TestShort lets all rivals take turns at all loads at a small size, and checks
+// the page that make bench would write. The decisions of each rival are tested
+// in package rivals.
 func TestShort(t *testing.T) {
 	redistest.Need(t)
 	p := plan{
@@ -53,7 +53,7 @@ func TestShort(t *testing.T) {
 				c := cell{r.Name, w.Name, g}
 				if !takesPart(r, w) {
 					if res.cells[c] != nil {
-						t.Errorf("%v has taken part", c)
+						t.Errorf("%v has figures, but does not take part", c)
 					}
 					continue
 				}
@@ -123,7 +123,8 @@ func wellFormed(t *testing.T, text string) {
 	}
 }
 
-// A worker in another process is spoken to in lines.
+// TestServe checks the protocol with a worker in another process: one line for
+// each message.
 func TestServe(t *testing.T) {
 	var in, out bytes.Buffer
 	enc := json.NewEncoder(&in)
@@ -147,10 +148,10 @@ func TestServe(t *testing.T) {
 		}
 	}
 	if err := serve(t.Context(), "nobody", &in, &out); err == nil {
-		t.Error("there is nobody of that name")
+		t.Error("no error for an unknown rival")
 	}
 	if err := serve(t.Context(), xtimeBare, strings.NewReader("x"), &out); err == nil {
-		t.Error("that is no request")
+		t.Error("no error for a malformed request")
 	}
 }
 
@@ -186,12 +187,13 @@ func TestParse(t *testing.T) {
 	}
 	for _, bad := range []string{"", "BenchmarkX 1 1 ns/op\n", "BenchmarkDecide/workload=hot/goroutines=x/rival=y 1 1 ns/op\n", "BenchmarkDecide 1 x\n"} {
 		if _, err := parse([]byte(bad)); err == nil {
-			t.Errorf("%q is a result", bad)
+			t.Errorf("%q was parsed as a result", bad)
 		}
 	}
 }
 
-// What is refused, so that a slip does not become a figure.
+// TestPlausible checks that implausible figures are refused, so that a mistake
+// does not become a figure.
 func TestPlausible(t *testing.T) {
 	good := figures{Calls: 100, Allowed: 100, Took: 1, P50: 1, P99: 1, P999: 1, Max: 1}
 	closed := good
@@ -242,6 +244,6 @@ func TestPick(t *testing.T) {
 		t.Errorf("%v, %v, %v", p.rivals, p.workloads, err)
 	}
 	if p.pick("(", "") == nil || p.pick("", "(") == nil {
-		t.Error("that is no pattern")
+		t.Error("no error for a malformed pattern")
 	}
 }

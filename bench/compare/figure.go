@@ -10,15 +10,15 @@ import (
 // The layout, in pixels.
 const (
 	figWidth = 860
-	figLeft  = 200 // of the axis; names are to the left
+	figLeft  = 200 // begin of the axis; the names are on its left
 	figRight = 840
 	rowHigh  = 20
 )
 
-// colours are by the number of goroutines, in the order of the plan.
+// colours has a colour for each number of goroutines, in the order of the plan.
 var colours = []string{"#2f81f7", "#d9722e", "#2da160", "#c2489b"}
 
-// figures are pictures by their file's name.
+// figures returns the pictures by file name.
 func (p page) figures() map[string][]byte {
 	out := map[string][]byte{}
 	for _, w := range p.plan.workloads {
@@ -27,9 +27,9 @@ func (p page) figures() map[string][]byte {
 	return out
 }
 
-// figure has a row for each limiter. To the left of it, dots: ns of a decision
-// by the number of goroutines. Below, lines from the median to the slowest of
-// single decisions, with a mark at p99 and p99.9.
+// figure draws a row for each limiter. The upper panel has dots for the ns of a
+// decision, one for each number of goroutines. The lower panel has lines from
+// the median to the maximum of single decisions, with marks at p99 and p99.9.
 func (p page) figure(w workload) []byte {
 	rows := p.rows(w)
 	const head = 62
@@ -42,13 +42,13 @@ func (p page) figure(w workload) []byte {
 		s.Text(x+16, 42, "", goroutines(g))
 		x += 140
 	}
-	p.panel(s, w, head, "a decision takes, by the wall: ns (logarithmic)", []string{"ns/op"})
-	p.panel(s, w, head+panel, "single decisions: p50 (dot), p99 and p99.9 (strokes), the longest of all (end of the line): ns (logarithmic)",
+	p.panel(s, w, head, "wall time of a decision: ns (logarithmic)", []string{"ns/op"})
+	p.panel(s, w, head+panel, "single decisions: p50 (dot), p99 and p99.9 (strokes), maximum (end of the line): ns (logarithmic)",
 		[]string{"p50-ns", "p99-ns", "p99.9-ns", "max-ns"})
 	return s.Bytes()
 }
 
-// panel draws units of every limiter, the first as a dot.
+// panel draws the given units of every limiter. The first unit is a dot.
 func (p page) panel(s *benchkit.SVG, w workload, top int, title string, units []string) {
 	rows := p.rows(w)
 	lo, hi := math.Inf(1), 0.0

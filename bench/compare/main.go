@@ -1,15 +1,15 @@
-// Compare measures limiters side by side: what a decision takes in time and
-// memory, by every rival of package rivals, under the same loads in one run.
+// Compare measures limiters side by side: the time and the memory of a decision,
+// for every rival of package rivals, under the same loads in one run.
 //
 //	make bench                              all of it, into bench/RESULTS.md
 //	cd bench && go run ./compare            prints the page instead
 //	cd bench && go run ./compare -workloads hot -rivals 'hybrid|^x-time-rate$'
 //
-// Each rival runs in a process of its own, with a redis-server of its own if it
-// needs one, so that nobody pays for another's heap; they take turns, a tenth of
-// a second each, round after round. A machine that is shared drifts by tens
-// of percent over minutes: within a round that hits all alike, so what counts
-// are ratios of medians over rounds, not the nanoseconds.
+// Each rival runs in its own process, with its own redis-server if it needs one,
+// so that the heap of one does not slow another. They take turns of a tenth of a
+// second, round after round. A shared machine drifts by tens of percent over
+// minutes. Within a round that affects all rivals alike. So the results are
+// ratios of medians over rounds, not the nanoseconds.
 package main
 
 import (
@@ -36,15 +36,15 @@ func main() {
 
 func run(ctx context.Context) error {
 	p := plan{workloads: workloads, rivals: append([]rivals.Rival{nothing}, rivals.All...), goroutines: levels()}
-	flag.IntVar(&p.rounds, "rounds", 6, "of all that is measured; an interval needs six")
-	flag.DurationVar(&p.slice.Timed, "for", 60*time.Millisecond, "one turn takes, timed as a whole")
-	flag.DurationVar(&p.slice.Single, "single", 20*time.Millisecond, "and then, each decision timed by itself")
-	flag.DurationVar(&p.slice.Warm, "warm", 30*time.Millisecond, "before that, unmeasured")
-	only := flag.String("rivals", "", "only those whose names match")
-	loads := flag.String("workloads", "", "only those whose names match")
+	flag.IntVar(&p.rounds, "rounds", 6, "number of rounds; a 95 % interval needs six")
+	flag.DurationVar(&p.slice.Timed, "for", 60*time.Millisecond, "duration of the part of a turn that is timed as a whole")
+	flag.DurationVar(&p.slice.Single, "single", 20*time.Millisecond, "duration of the part of a turn with single decisions timed")
+	flag.DurationVar(&p.slice.Warm, "warm", 30*time.Millisecond, "duration of the warm-up of a turn")
+	only := flag.String("rivals", "", "only rivals whose names match this regexp")
+	loads := flag.String("workloads", "", "only workloads whose names match this regexp")
 	dir := flag.String("write", "", "directory for RESULTS.md and results/; empty: print the page")
-	revision := flag.String("revision", "", "of the code, for the page")
-	worker := flag.String("worker", "", "be the process of this rival, and do what the standard input says")
+	revision := flag.String("revision", "", "revision of the code, for the page")
+	worker := flag.String("worker", "", "run as the worker of this rival, with requests on standard input")
 	flag.Parse()
 	if *worker != "" {
 		return serve(ctx, *worker, os.Stdin, os.Stdout)
@@ -73,7 +73,7 @@ func run(ctx context.Context) error {
 	return page.write(*dir, raw)
 }
 
-// pick leaves what was asked for.
+// pick keeps only the rivals and workloads that match.
 func (p *plan) pick(names, loads string) error {
 	name, err := regexp.Compile(names)
 	if err != nil {
@@ -99,7 +99,7 @@ func (p *plan) pick(names, loads string) error {
 	return nil
 }
 
-// write puts down the page, its figures and what they are made of.
+// write writes the page, its figures and the rounds.
 func (p page) write(dir string, raw []byte) error {
 	out := filepath.Join(dir, resultsDir)
 	if err := os.MkdirAll(out, 0o755); err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/bench/rivals"
 )
 
-// nothing is the control: the loop and, where each decision is timed, reading
-// the clock twice.
+// nothing is the control: the loop alone, and two readings of the clock where
+// each decision is timed.
 var nothing = rivals.Rival{
 	Name: "nothing", What: "the loop alone", Single: true,
 	Open: func(rivals.Env) (rivals.Limiter, error) { return idle{}, nil },
@@ -32,19 +32,20 @@ func (idle) Decide(_ context.Context, keys []string) (allowed int, err error) {
 
 func (idle) Close() error { return nil }
 
-// slice is how long the parts of one turn take.
+// slice has the durations of the parts of a turn.
 type slice struct{ Warm, Timed, Single time.Duration }
 
-// manyKeys is from how many keys on a turn is longer: by manyTimes, and its
-// warm-up by warmTimes, so that most keys have been asked about in it. Limiters
-// that forget or look again after a while would else be measured at that.
+// From manyKeys keys on, a turn is longer: by manyTimes, and its warm-up by
+// warmTimes. So most keys are used in the warm-up. Otherwise the figures would
+// be those of limiters that have forgotten keys or ask Redis again after a
+// pause.
 const (
 	manyKeys  = 10_000
 	manyTimes = 3
 	warmTimes = 15
 )
 
-// of is the slice for a workload.
+// of returns the slice for a workload.
 func (d slice) of(w workload) slice {
 	if w.Keys < manyKeys {
 		return d
@@ -52,23 +53,25 @@ func (d slice) of(w workload) slice {
 	return slice{warmTimes * d.Warm, manyTimes * d.Timed, manyTimes * d.Single}
 }
 
-// figures are what one turn came to.
+// figures is the result of one turn.
 type figures struct {
 	Calls   int64
 	Allowed int64
-	Took    time.Duration // by the wall, for all of them
+	Took    time.Duration // wall time of all calls
 	CPU     time.Duration // of the process
 	Mallocs uint64
 	Bytes   uint64 // allocated
 
 	P50, P99, P999, Max int64 // ns; of single decisions
-	// Meant is the part of decisions that were made in memory by lease, credit
-	// or a denial that Redis has proved; negative: the limiter does not say.
+	// Meant is the share of decisions in memory by lease, by credit or by a
+	// denial that Redis has proved. It is negative if the limiter does not
+	// report sources.
 	Meant float64
 }
 
-// A chunk is what a limiter is asked at once, between two looks at the clock:
-// many where a decision takes nanoseconds, few where it takes a round trip.
+// A chunk is the number of keys in one call of a limiter, between two readings
+// of the clock: many if a decision takes nanoseconds, few if it takes a round
+// trip.
 const (
 	maxChunk   = 256
 	redisChunk = 4
@@ -81,7 +84,7 @@ type subject struct {
 	chunk   int
 }
 
-// turn measures it.
+// turn measures one turn.
 func (s subject) turn(ctx context.Context, goroutines int, d slice) (f figures, err error) {
 	before := sources(s.limiter)
 	if _, err := s.timed(ctx, goroutines, d.Warm); err != nil {
@@ -100,7 +103,7 @@ func (s subject) turn(ctx context.Context, goroutines int, d slice) (f figures, 
 	return f, nil
 }
 
-// timed asks in chunks for so long.
+// timed makes calls in chunks for the duration d.
 func (s subject) timed(ctx context.Context, goroutines int, d time.Duration) (f figures, err error) {
 	var m0, m1 runtime.MemStats
 	runtime.ReadMemStats(&m0)
@@ -132,8 +135,8 @@ func (s subject) timed(ctx context.Context, goroutines int, d time.Duration) (f 
 	return f, errs
 }
 
-// single times each decision for so long. What is measured has reading the
-// clock in it, once.
+// single times each decision for the duration d. The times include one reading
+// of the clock.
 func (s subject) single(ctx context.Context, goroutines int, d time.Duration) (*hdrhistogram.Histogram, error) {
 	hists := make([]*hdrhistogram.Histogram, goroutines)
 	for g := range hists {
@@ -161,10 +164,10 @@ func (s subject) single(ctx context.Context, goroutines int, d time.Duration) (*
 	return hists[0], err
 }
 
-// from is where in the sequence a goroutine begins.
+// from returns the position in the sequence at which a goroutine begins.
 func (s subject) from(g, of int) int { return len(s.seq) / of * g / s.chunk * s.chunk }
 
-// spread runs f on so many goroutines.
+// spread runs f on the given number of goroutines.
 func spread(goroutines int, f func(g int) error) error {
 	errs := make([]error, goroutines)
 	var wg sync.WaitGroup
@@ -198,10 +201,10 @@ func meant(before, after map[hybridlimit.Source]int64) float64 {
 	return float64(good) / float64(max(1, all))
 }
 
-// fill makes a limiter know all keys, by strings that nobody else has. One that
-// tells Redis of each gets some 20 000 a second: with more than Redis can take
-// its breaker opens, and what a key keeps that was decided without Redis is not
-// what a key takes.
+// fill makes all keys known to a limiter, with newly allocated strings. A
+// limiter that reports each key to Redis gets some 20 000 keys a second. With
+// more than Redis can handle its breaker would open, and a key that was decided
+// without Redis takes another amount of memory.
 func (s subject) fill(ctx context.Context, keys int) error {
 	const goroutines, atOnce = 8, 32
 	_, paced := s.limiter.(rivals.Settler)
@@ -218,7 +221,7 @@ func (s subject) fill(ctx context.Context, keys int) error {
 	})
 }
 
-// cpuTime is what this process has used.
+// cpuTime returns the CPU time of this process.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
@@ -227,7 +230,7 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// heap is what the heap holds.
+// heap returns the bytes in use on the heap.
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()

@@ -8,10 +8,10 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/benchkit"
 )
 
-// must is what this library promises of its speed.
+// must is a promise about the speed of this library.
 type must struct {
 	what  string
-	a, b  cell // figure of a, by that of b where b is set
+	a, b  cell // the figure of a; if b is set, divided by that of b
 	unit  string
 	bound float64
 }
@@ -24,10 +24,10 @@ const (
 	handle    = "hybrid_Bucket"
 )
 
-// maxKeyBytes is what a key may cost in memory, all told.
+// maxKeyBytes is the most memory that a key may take in total.
 const maxKeyBytes = 448
 
-// musts are the promises.
+// musts returns the promises.
 func musts(levels []int) []must {
 	out := []must{
 		{"`Allow`, hot key, 1 goroutine / x/time/rate", cell{ours, hot, 1}, cell{xtimeBare, hot, 1}, "ns/op", 0.4},
@@ -52,10 +52,10 @@ func musts(levels []int) []must {
 	return out
 }
 
-// mustTable holds the results against the promises.
+// mustTable compares the results with the promises.
 func (p page) mustTable() string {
 	var b strings.Builder
-	b.WriteString("| must reach | at most | measured | of single rounds | by CPU time | holds |\n|---|--:|--:|--:|--:|---|\n")
+	b.WriteString("| requirement | at most | measured | in single rounds | by CPU time | holds |\n|---|--:|--:|--:|--:|---|\n")
 	row := func(what string, bound, got float64, digits int, rounds, cpu string) {
 		verdict := "yes"
 		if !(benchkit.Bound{Value: bound, AtMost: true}).Holds(got) {
@@ -72,13 +72,13 @@ func (p page) mustTable() string {
 			continue
 		}
 		if got := p.results.center(m.a, m.unit); !math.IsNaN(got) {
-			// As go test counts: by whole allocations. What remains are those
-			// of syncs, a few hundred a second.
+			// Whole allocations, as in go test. The rest are allocations of
+			// syncs, a few hundred a second.
 			row(m.what, m.bound, math.Floor(got), 0, fmt.Sprintf("%.6f with syncs", got), "-")
 		}
 	}
 	for _, name := range []string{ours, handle} {
-		// That it is the common path that was measured.
+		// This checks that the common path was measured.
 		if got := p.results.center(cell{name, hot, 1}, "in-memory/op"); !math.IsNaN(got) {
 			row(fmt.Sprintf("decisions of the hot key that were not by lease or credit, %s", plain(name)), 0.01, 1-got, 4, "-", "-")
 		}

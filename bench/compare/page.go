@@ -10,7 +10,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/bench/rivals"
 )
 
-// page is RESULTS.md.
+// page is the content of RESULTS.md.
 type page struct {
 	results results
 	plan    plan
@@ -20,19 +20,19 @@ type page struct {
 func (p page) markdown() string {
 	var b strings.Builder
 	b.WriteString("# Limiters side by side\n\n<!-- Printed by: make bench. Do not edit. -->\n\n")
-	fmt.Fprintf(&b, "What a decision takes, by each limiter, under the same loads, in one run: `make bench`. "+
-		"What it costs Redis is another page's.\n\nMachine: %v.\n\n", p.machine)
-	fmt.Fprintf(&b, "%d rounds; in each, every limiter has a turn at every load: %v warm-up, %v timed as a whole (ns/op, by the wall: "+
-		"what one goroutine waits for, or how often all of them together decide), %v with each decision timed by itself (p50 to max; "+
-		"reading the clock is in it, see *nothing*); with many keys %[6]v, %[7]v and %[8]v. "+
-		"Figures are medians of the rounds with their 95 %% interval, as benchstat prints them; of p50 to p99.9 too, and max is the largest of all rounds. "+
-		"Each limiter has a process and, where it uses one, a redis-server of its own on the same machine, over loopback; so Redis is as near as it can be, "+
-		"and takes its CPU from the same cores. The rounds are in [%[5]s/rounds.txt](%[5]s/rounds.txt): `benchstat -col /rival %[5]s/rounds.txt`.\n\n",
+	fmt.Fprintf(&b, "The time of a decision, for each limiter, under the same loads, in one run: `make bench`. "+
+		"The cost for Redis is in [REDIS.md](REDIS.md).\n\nMachine: %v.\n\n", p.machine)
+	fmt.Fprintf(&b, "There are %[1]d rounds. In each round every limiter has a turn at every load. A turn has three parts:\n\n- %[2]v of warm-up.\n"+
+		"- %[3]v that are timed as a whole: *ns/op* is wall time divided by the decisions of all goroutines together.\n"+
+		"- %[4]v in which each decision is timed by itself: *p50* to *max*. These times include a reading of the clock (see *nothing*).\n\n"+
+		"With many keys the parts take %[6]v, %[7]v and %[8]v. Figures are medians of the rounds, with their 95 %% interval as in benchstat. p50, p99 and p99.9 are medians of the rounds as well. max is the maximum of all rounds. "+
+		"Each limiter has its own process and, if it uses Redis, its own redis-server on the same machine, over loopback. So Redis is as near as possible, "+
+		"and shares the processor cores with the limiter. The rounds are in [%[5]s/rounds.txt](%[5]s/rounds.txt): `benchstat -col /rival %[5]s/rounds.txt`.\n\n",
 		p.plan.rounds, p.plan.slice.Warm, p.plan.slice.Timed, p.plan.slice.Single, resultsDir,
 		warmTimes*p.plan.slice.Warm, manyTimes*p.plan.slice.Timed, manyTimes*p.plan.slice.Single)
-	b.WriteString("The machine is a guest that others use too: absolute figures drift by tens of percent within minutes, all limiters' alike. Read the ratios. " +
-		"Below 1.25 they say nothing. " +
-		"The process's CPU time (cpu-ns/op of the rounds, and *by CPU time*: the background's share is in it, redis-server's is not) suffers less from neighbours than the wall clock.\n\n")
+	b.WriteString("The machine is a guest on a shared host. Absolute figures drift by tens of percent within minutes, for all limiters alike. Read the ratios. " +
+		"A ratio below 1.25 has no significance. " +
+		"The CPU time of the process (cpu-ns/op in the rounds, and *by CPU time*) suffers less from neighbours than wall time. It includes the work in the background, but not redis-server.\n\n")
 	b.WriteString(p.mustTable())
 	for _, w := range p.plan.workloads {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", w.Title, w.About)
@@ -45,12 +45,12 @@ func (p page) markdown() string {
 	return b.String()
 }
 
-// speeds is a table of ns/op.
+// speeds returns the table of ns/op.
 func (p page) speeds(w workload) string {
 	var b strings.Builder
 	b.WriteString("| limiter |")
 	for _, g := range p.plan.goroutines {
-		fmt.Fprintf(&b, " %s: ns/op | of hybrid's | decisions/s |", goroutines(g))
+		fmt.Fprintf(&b, " %s: ns/op | / hybrid | decisions/s |", goroutines(g))
 	}
 	b.WriteString(" allocs/op | denied | in memory |\n|---|" + strings.Repeat("--:|--:|--:|", len(p.plan.goroutines)) + "--:|--:|--:|\n")
 	for _, r := range p.rows(w) {
@@ -70,7 +70,7 @@ func (p page) speeds(w workload) string {
 	return b.String()
 }
 
-// latencies is a table of single decisions.
+// latencies returns the table of single decisions.
 func (p page) latencies(w workload) string {
 	var b strings.Builder
 	b.WriteString("| single decisions |")
@@ -92,14 +92,14 @@ func (p page) latencies(w workload) string {
 	return b.String()
 }
 
-// memory is what a key takes.
+// memory returns the table of the memory of a key.
 func (p page) memory() string {
 	if len(p.results.key) == 0 {
 		return ""
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n## Memory\n\nBytes of heap that a key of 20 bytes takes, its name included, when there are a million (growth of HeapAlloc, "+
-		"after garbage collection). hybrid is measured when all has been paid and no lease is out.\n\n"+
+	fmt.Fprintf(&b, "\n## Memory\n\nBytes of heap for a key of 20 bytes, with its name, when there are a million keys (growth of HeapAlloc, "+
+		"after garbage collection). hybrid is measured when nothing is owed and no lease is held.\n\n"+
 		"| limiter | bytes a key |\n|---|--:|\n")
 	rs := p.plan.rivals
 	rs = slices.SortedStableFunc(slices.Values(rs), func(a, b rivals.Rival) int { return cmp.Compare(p.results.key[a.Name], p.results.key[b.Name]) })
@@ -111,12 +111,12 @@ func (p page) memory() string {
 	return b.String()
 }
 
-// who says what each limiter is.
+// who returns the table that describes each limiter.
 func (p page) who() string {
 	var b strings.Builder
-	b.WriteString("\n## Who is who\n\n| limiter | the call | where it decides | module |\n|---|---|---|---|\n")
+	b.WriteString("\n## The limiters\n\n| limiter | the call | where it decides | module |\n|---|---|---|---|\n")
 	for _, r := range p.plan.rivals {
-		module := "this one"
+		module := "this library"
 		switch {
 		case r.Name == nothing.Name:
 			module = "the control"
@@ -129,12 +129,12 @@ func (p page) who() string {
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", strong(r.Name), r.What, where, module)
 	}
-	b.WriteString("\n*in memory*: of all decisions of the turns, the part that was made by a lease, by credit, or by a denial that Redis has proved. *allocs/op*, *denied* and it are those of one goroutine. " +
-		"*of hybrid's*: how many times as long as hybrid's `Allow` it takes; in bold where it takes less.\n")
+	b.WriteString("\n*in memory*: the share of decisions by a lease, by credit, or by a denial that Redis has proved. *allocs/op*, *denied* and *in memory* are for one goroutine. " +
+		"*/ hybrid*: the time divided by the time of hybrid's `Allow`, in bold if it is less.\n")
 	return b.String()
 }
 
-// rows are the rivals of a workload, the fastest first.
+// rows returns the rivals of a workload, the fastest first.
 func (p page) rows(w workload) []rivals.Rival {
 	var rs []rivals.Rival
 	for _, r := range p.plan.rivals {
@@ -149,7 +149,7 @@ func (p page) rows(w workload) []rivals.Rival {
 	return rs
 }
 
-// plain is a name as it is read.
+// plain returns a name in the form for readers.
 func plain(name string) string {
 	if name == "redis_rate" {
 		return name
@@ -157,7 +157,7 @@ func plain(name string) string {
 	return strings.Replace(strings.ReplaceAll(name, "_", " "), "x-time-rate", "x/time/rate", 1)
 }
 
-// strong marks ours.
+// strong returns the name for the page, in bold for limiters of this library.
 func strong(name string) string {
 	shown := plain(name)
 	if slices.ContainsFunc(rivals.All, func(r rivals.Rival) bool { return r.Name == name && r.Module == "" }) {
@@ -166,7 +166,7 @@ func strong(name string) string {
 	return shown
 }
 
-// times is a ratio to hybrid's.
+// times formats the ratio to the time of hybrid.
 func times(x float64, r rivals.Rival) string {
 	switch {
 	case math.IsNaN(x) || r.Name == nothing.Name:
@@ -179,7 +179,7 @@ func times(x float64, r rivals.Rival) string {
 	return fmt.Sprintf("%.0f", x)
 }
 
-// three has three digits that count.
+// three formats x with three significant digits.
 func three(x float64) string {
 	switch {
 	case math.IsNaN(x):
@@ -210,7 +210,7 @@ func allocs(x float64) string {
 	return fmt.Sprintf("%.2g", x)
 }
 
-// duration writes ns.
+// duration formats ns.
 func duration(ns float64) string {
 	switch {
 	case math.IsNaN(ns):

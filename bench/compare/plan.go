@@ -16,17 +16,17 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/benchkit"
 )
 
-// plan is what is measured.
+// plan describes the measurement.
 type plan struct {
 	rivals     []rivals.Rival
 	workloads  []workload
 	goroutines []int
 	rounds     int
 	slice      slice
-	atOnce     bool // all workers may get ready at once; figures are worse for it
+	atOnce     bool // all workers may open their limiters at once, which makes the figures worse
 }
 
-// takesPart says whether a rival can do a workload.
+// takesPart reports whether a rival can run a workload.
 func takesPart(r rivals.Rival, w workload) bool {
 	if r.Name == nothing.Name {
 		return w.Name == hot
@@ -34,9 +34,9 @@ func takesPart(r rivals.Rival, w workload) bool {
 	return w.single() || !r.Single
 }
 
-// measure has all workers measure everything in turns, and returns it in Go's
-// format for benchmarks. In each round the workers of one load come one after
-// the other, in an order of its own, so that what drifts hits them alike.
+// measure lets all workers take turns at all workloads, and returns the figures
+// in Go's benchmark format. In each round the workers of one workload follow
+// each other in a random order, so that drift of the machine affects all alike.
 func (p plan) measure(ctx context.Context, workers []worker, log io.Writer) ([]byte, error) {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "goos: %s\ngoarch: %s\npkg: github.com/hybridlimit/hybridlimit/bench/compare\ncpu: %s\n", runtime.GOOS, runtime.GOARCH, benchkit.CPU())
@@ -72,7 +72,7 @@ func (p plan) measure(ctx context.Context, workers []worker, log io.Writer) ([]b
 	return out.Bytes(), nil
 }
 
-// plausible refuses figures of something else than was meant.
+// plausible returns an error for figures that cannot be those of the workload.
 func (f figures) plausible(r rivals.Rival, w workload) error {
 	part := float64(f.Allowed) / float64(max(1, f.Calls))
 	switch {
@@ -86,10 +86,10 @@ func (f figures) plausible(r rivals.Rival, w workload) error {
 	return nil
 }
 
-// openAll has every worker make its limiters, which takes some of them
-// seconds, one worker after the other unless they may do so at once.
+// openAll lets every worker open its limiters, which takes seconds for some.
+// Workers do so one after the other, unless atOnce is set.
 func (p plan) openAll(workers []worker, out, log io.Writer, start time.Time) error {
-	var mu sync.Mutex // of out and log
+	var mu sync.Mutex // guards out and log
 	open := func(i int) error {
 		r := p.rivals[i]
 		for _, w := range p.workloads {
@@ -128,7 +128,7 @@ func (p plan) openAll(workers []worker, out, log io.Writer, start time.Time) err
 	return errors.Join(errs...)
 }
 
-// line is a turn as go test -bench would print it.
+// line formats a turn like go test -bench.
 func line(rival, load string, goroutines int, f figures) string {
 	n := float64(max(1, f.Calls))
 	var b strings.Builder

@@ -13,19 +13,19 @@ import (
 	"golang.org/x/perf/benchmath"
 )
 
-// cell is what is repeated each round.
+// cell identifies a measurement that is repeated in each round.
 type cell struct {
 	rival, load string
 	goroutines  int
 }
 
-// results are the rounds of each cell, by unit.
+// results has the rounds of each cell, by unit.
 type results struct {
 	cells map[cell]map[string][]float64
-	key   map[string]float64 // bytes, by rival
+	key   map[string]float64 // bytes of memory of a key, by rival
 }
 
-// parse reads Go's format for benchmarks.
+// parse reads Go's benchmark format.
 func parse(raw []byte) (results, error) {
 	res := results{cells: map[cell]map[string][]float64{}, key: map[string]float64{}}
 	r := benchfmt.NewReader(bytes.NewReader(raw), "rounds")
@@ -60,7 +60,7 @@ func parse(raw []byte) (results, error) {
 		}
 		for _, v := range one.Values {
 			unit, x := v.Unit, v.Value
-			if v.OrigUnit != "" { // benchfmt prefers seconds
+			if v.OrigUnit != "" { // benchfmt converts to seconds
 				unit, x = v.OrigUnit, v.OrigValue
 			}
 			res.cells[c][unit] = append(res.cells[c][unit], x)
@@ -72,8 +72,9 @@ func parse(raw []byte) (results, error) {
 	return res, r.Err()
 }
 
-// median is that of the rounds, and how far its 95 % interval reaches, as a
-// part of it, both as benchstat has them; infinite with too few rounds.
+// median returns the median of the rounds, and the extent of its 95 % interval
+// as a share of the median, both computed as in benchstat. The extent is
+// infinite with too few rounds.
 func (r results) median(c cell, unit string) (center, spread float64, ok bool) {
 	values := r.cells[c][unit]
 	if len(values) == 0 {
@@ -86,7 +87,7 @@ func (r results) median(c cell, unit string) (center, spread float64, ok bool) {
 	return s.Center, max(s.Center-s.Lo, s.Hi-s.Center) / s.Center, true
 }
 
-// center is the median alone; NaN where there is none.
+// center returns the median alone, or NaN if there is none.
 func (r results) center(c cell, unit string) float64 {
 	m, _, ok := r.median(c, unit)
 	if !ok {
@@ -95,7 +96,7 @@ func (r results) center(c cell, unit string) float64 {
 	return m
 }
 
-// most is the largest of all rounds.
+// most returns the maximum of all rounds.
 func (r results) most(c cell, unit string) float64 {
 	if len(r.cells[c][unit]) == 0 {
 		return math.NaN()
@@ -103,8 +104,8 @@ func (r results) most(c cell, unit string) float64 {
 	return slices.Max(r.cells[c][unit])
 }
 
-// ratio is that of two medians, and the least and the largest of a single
-// round.
+// ratio returns the ratio of two medians, and the smallest and the largest
+// ratio of a single round.
 func (r results) ratio(a, b cell, unit string) (center, lo, hi float64, ok bool) {
 	as, bs := r.cells[a][unit], r.cells[b][unit]
 	if len(as) == 0 || len(as) != len(bs) {

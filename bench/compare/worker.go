@@ -19,19 +19,19 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// request is what a worker is asked to do.
+// request is a command to a worker.
 type request struct {
-	Open       bool // and nothing else
+	Open       bool // open the limiter only
 	Workload   workload
 	Goroutines int
 	Slice      slice
 }
 
-// reply is what came of it.
+// reply is the answer to a request.
 type reply struct {
 	Figures figures
 	Limit   hybridlimit.Limit
-	// PerKey is the bytes of heap that a key of uniform takes.
+	// PerKey is the bytes of heap for a key of the workload uniform.
 	PerKey float64
 	Err    string
 }
@@ -60,7 +60,7 @@ type opened struct {
 
 var _ worker = (*bench)(nil)
 
-// newBench starts a redis-server where the rival needs one.
+// newBench starts a redis-server if the rival needs one.
 func newBench(ctx context.Context, r rivals.Rival) (*bench, error) {
 	b := &bench{ctx: ctx, rival: r, seqs: map[string][]string{}, open: map[string]opened{}}
 	if r.Where == rivals.InMemory {
@@ -98,8 +98,8 @@ func (b *bench) do(r request) (reply, error) {
 	return reply{Figures: f, Limit: o.limit, PerKey: o.perKey}, err
 }
 
-// subject is the limiter for a workload, made when it is first asked for. A
-// limit that is a part of what the rival can do is found by trying.
+// subject returns the limiter for a workload. It is made on first use. A limit
+// that is a share of the rival's own speed is found by trial.
 func (b *bench) subject(r request) (opened, error) {
 	w := r.Workload
 	id := w.Name
@@ -114,7 +114,7 @@ func (b *bench) subject(r request) (opened, error) {
 	}
 	limit := w.Limit
 	if w.Over > 0 {
-		for try := range 2 { // by what it does far below a limit, and at about this one
+		for try := range 2 { // first far below the limit, then at about this limit
 			o, err := b.make(w, limit, fmt.Sprint(id, "-", try))
 			if err != nil {
 				return opened{}, err
@@ -134,7 +134,7 @@ func (b *bench) subject(r request) (opened, error) {
 	return o, err
 }
 
-// make opens a limiter, fills it with the keys, and says what they take.
+// make opens a limiter, fills it with the keys, and measures their memory.
 func (b *bench) make(w workload, limit hybridlimit.Limit, name string) (opened, error) {
 	var before int64
 	if w.Name == uniform {
@@ -153,7 +153,7 @@ func (b *bench) make(w workload, limit hybridlimit.Limit, name string) (opened, 
 		err = warmer.Warm(b.ctx)
 	}
 	if b.rival.Where == rivals.InRedis {
-		o.chunk = redisChunk // its keys are in no memory of this process
+		o.chunk = redisChunk // its keys are not in the memory of this process
 		return o, err
 	}
 	err = errors.Join(err, o.fill(b.ctx, w.Keys))
@@ -166,7 +166,8 @@ func (b *bench) make(w workload, limit hybridlimit.Limit, name string) (opened, 
 	return o, err
 }
 
-// serve is the process of one rival: a line of JSON in, a line out.
+// serve runs the process of one rival. Each request and each reply is a line of
+// JSON.
 func serve(ctx context.Context, name string, in io.Reader, out io.Writer) error {
 	r := nothing
 	if name != nothing.Name {
@@ -198,7 +199,7 @@ func serve(ctx context.Context, name string, in io.Reader, out io.Writer) error 
 	}
 }
 
-// process is a worker in a process of its own.
+// process is a worker in its own process.
 type process struct {
 	name string
 	cmd  *exec.Cmd
@@ -208,7 +209,7 @@ type process struct {
 
 var _ worker = (*process)(nil)
 
-// spawn starts this program again.
+// spawn starts this program again as a worker.
 func spawn(ctx context.Context, r rivals.Rival) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -229,7 +230,7 @@ func spawn(ctx context.Context, r rivals.Rival) (*process, error) {
 		return nil, err
 	}
 	dec := json.NewDecoder(bufio.NewReader(out))
-	dec.DisallowUnknownFields() // a rival's log is not a reply
+	dec.DisallowUnknownFields() // so that a log line of a rival is not taken for a reply
 	return &process{r.Name, cmd, in, dec}, nil
 }
 
@@ -246,7 +247,7 @@ func (p *process) do(r request) (answer reply, err error) {
 	return answer, nil
 }
 
-// Close ends it: the end of its input is the end of it.
+// Close ends the process by closing its input.
 func (p *process) Close() error {
 	return errors.Join(p.in.Close(), p.cmd.Wait())
 }

@@ -10,18 +10,18 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// workload is which keys are asked about, under which limit.
+// workload describes the keys that are asked for, and their limit.
 type workload struct {
 	Name  string
 	Title string
 	About string
 	Keys  int
 	Limit hybridlimit.Limit
-	Over  int64 // the limit is this part of what the rival itself can decide; 0: it is Limit
+	Over  int64 // if positive, the limit is this fraction of the rival's own speed, instead of Limit
 	Zipf  bool
 }
 
-// far is a limit that nobody reaches.
+// far is a limit that no rival reaches.
 var far = hybridlimit.PerSecond(1_000_000_000)
 
 const (
@@ -35,51 +35,51 @@ const (
 var workloads = []workload{
 	{
 		Name: hot, Title: "One hot key, far below its limit", Keys: 1, Limit: far,
-		About: "One key, 10⁹ a second: every call is admitted.",
+		About: "One key with a limit of 10⁹ a second: every call is admitted.",
 	},
 	{
 		Name: denied, Title: "One hot key, over its limit", Keys: 1, Limit: hybridlimit.PerHour(1),
-		About: "One key, one unit an hour (go-zero: a second, the least that it can): all calls but the first are denied.",
+		About: "One key with a limit of one unit an hour (go-zero: one a second, its minimum): all calls but the first are denied.",
 	},
 	{
 		Name: zipf, Title: "Zipf over 100 000 keys", Keys: 100_000, Limit: far, Zipf: true,
-		About: "100 000 keys that are all in memory, drawn by Zipf's law (s = 1.1), 10⁹ a second each.",
+		About: "100 000 keys, all in memory, drawn by Zipf's law (s = 1.1). The limit of each is 10⁹ a second.",
 	},
 	{
 		Name: uniform, Title: "Uniform over 1 000 000 keys", Keys: 1_000_000, Limit: far,
-		About: "1 000 000 keys that are all in memory, drawn alike, 10⁹ a second each. " +
-			"Every call meets a key that nobody has used for a while: the worst case for caches, and for a limiter that tells others of each key.",
+		About: "1 000 000 keys, all in memory, each drawn with the same probability. The limit of each is 10⁹ a second. " +
+			"Every call is for a key that was not used for a while. This is the worst case for caches, and for a limiter that reports each key to others.",
 	},
 	{
 		Name: over, Title: "Twenty times the limit: 95 % denied", Keys: 20, Limit: far, Over: 20,
-		About: "20 keys, drawn alike. A twentieth of what the rival decides in a second is the limit of all keys together, " +
-			"counted in periods of 100 ms; so each rival has a limit of its own. Callers ask as fast as they are answered: " +
-			"a limiter that waits for Redis, rather than deny what Redis may have, is asked less, and denies less.",
+		About: "20 keys, each drawn with the same probability. The limit of all keys together is a twentieth of the decisions that the limiter makes in a second, " +
+			"counted in periods of 100 ms. So each limiter has its own limit. Callers ask as fast as they are answered. " +
+			"A limiter that waits for Redis, instead of denying units that Redis may have, is asked less and denies less.",
 	},
 }
 
-// single says whether limiters without keys can take part.
+// single reports whether limiters without keys can take part.
 func (w workload) single() bool { return w.Keys == 1 }
 
-// scaled is the workload with fewer keys, for tests of this program.
+// scaled returns the workload with fewer keys, for tests of this program.
 func (w workload) scaled(by int) workload {
 	w.Keys = max(w.Keys/by, min(w.Keys, 20))
 	return w
 }
 
-// levels are the numbers of goroutines.
+// levels returns the numbers of goroutines.
 func levels() []int { return slices.Compact([]int{1, runtime.GOMAXPROCS(0), 64}) }
 
-// keyName is a key of 20 bytes, in new memory each time.
+// keyName returns a key of 20 bytes, in new memory each time.
 func keyName(i int) string { return fmt.Sprintf("%020d", i) }
 
-// drawn is how many draws there are before they come again: more than keys, so
-// that most keys come, and too many for a cache.
+// drawn is the number of draws before they repeat. It is more than the number
+// of keys, so that most keys occur, and too large for a processor cache.
 const drawn = 1 << 20
 
-// sequence is the keys of calls, in order. The strings are not those that a
-// limiter has stored: comparing has to look at the bytes, as with keys that
-// come from requests.
+// sequence returns the keys of the calls, in order. The strings are not those
+// that a limiter has stored, so a comparison must read their bytes, as with
+// keys from requests.
 func (w workload) sequence() []string {
 	if w.Keys == 1 {
 		return slices.Repeat([]string{keyName(0)}, maxChunk)
@@ -92,7 +92,7 @@ func (w workload) sequence() []string {
 	draw := func() int { return rng.IntN(w.Keys) }
 	if w.Zipf {
 		z := rand.NewZipf(rng, 1.1, 1, uint64(w.Keys-1))
-		where := rng.Perm(w.Keys) // the first to come are not the most used
+		where := rng.Perm(w.Keys) // so that the first keys to be stored are not the most used ones
 		draw = func() int { return where[z.Uint64()] }
 	}
 	seq := make([]string, min(drawn, max(maxChunk, w.Keys*64)))
@@ -102,8 +102,8 @@ func (w workload) sequence() []string {
 	return seq
 }
 
-// limitFor is the limit under which a part of so many decisions a second is
-// admitted.
+// limitFor returns the limit under which the fraction 1/Over of perSecond
+// decisions is admitted.
 func (w workload) limitFor(perSecond float64) hybridlimit.Limit {
 	if w.Over == 0 {
 		return w.Limit

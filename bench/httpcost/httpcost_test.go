@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The program runs, measures what it says, and prints it. What it measures on a
-// busy machine is no matter for a test.
+// TestMeasure checks that the program runs and prints its table. It does not
+// check the figures, which are meaningless on a busy machine.
 func TestMeasure(t *testing.T) {
 	var out strings.Builder
 	if _, err := measure(&out, 5, 50); err != nil {

@@ -1,13 +1,12 @@
-// Httpcost measures what a rate limit adds to an HTTP handler: ServeHTTP of
-// the bare handler, and of the same handler behind httplimit with one hybrid
-// limiter, or with two that are asked together, in short rounds that take turns in a random order, with a writer
-// that is used again.
+// Httpcost measures the time that a rate limit adds to an HTTP handler. It compares ServeHTTP of the bare
+// handler with the same handler behind httplimit: with one hybrid limiter, and with two that are asked together.
+// Short rounds take turns in a random order, with a reused ResponseWriter.
 //
 //	cd bench && go run ./httpcost
 //
-// It prints the medians of the rounds and the allocations, and exits with 1
-// where the median of the differences within a pair of rounds is a microsecond
-// or more: the figure that docs/http.md gives.
+// It prints the medians of the rounds and the allocations. docs/http.md states that a limit adds less than a
+// microsecond. So the exit status is 1 if the median of the differences between paired rounds is a microsecond
+// or more.
 package main
 
 import (
@@ -48,8 +47,7 @@ func main() {
 	}
 }
 
-// writer is a ResponseWriter that is used again: what net/http does per
-// connection is no part of the figures.
+// writer is a ResponseWriter that is reused, so that the figures exclude the work of net/http per connection.
 type writer struct{ h http.Header }
 
 func (w *writer) Header() http.Header         { return w.h }
@@ -60,7 +58,7 @@ func (w *writer) WriteHeader(int)             {}
 type subject struct {
 	name   string
 	h      http.Handler
-	rounds []time.Duration // a request, on the average of a round
+	rounds []time.Duration // mean time of a request, for each round
 	allocs float64
 }
 
@@ -126,7 +124,7 @@ func measure(out io.Writer, rounds, calls int) (added time.Duration, err error) 
 		}
 		return time.Since(start) / time.Duration(calls)
 	}
-	for _, s := range subjects { // warm: leases, memory, the processor's tables
+	for _, s := range subjects { // warm-up: leases, memory, the processor's tables
 		for range 20 {
 			round(s)
 		}
@@ -140,7 +138,7 @@ func measure(out io.Writer, rounds, calls int) (added time.Duration, err error) 
 		}
 	}
 	if st := limiter.Stats(); len(st.Denied) > 0 {
-		return 0, fmt.Errorf("requests were denied (%v): the figures are not of what they say", st.Denied)
+		return 0, fmt.Errorf("requests were denied (%v), so the figures are not those of admitted requests", st.Denied)
 	}
 	fmt.Fprintf(out, "%s %s/%s, %d rounds of %d requests each\n\n", runtime.Version(), runtime.GOOS, runtime.GOARCH, rounds, calls)
 	fmt.Fprintf(out, "%-30s %10s %10s %8s\n", "", "median", "added", "allocs")
@@ -164,7 +162,8 @@ func median(d []time.Duration) time.Duration {
 	return d[len(d)/2]
 }
 
-// allocations are those of a call, less what the limiter's own goroutines do.
+// allocations returns the allocations of a call: the minimum of several, without those of the limiter's own
+// goroutines.
 func allocations(call func()) float64 {
 	var before, after runtime.MemStats
 	least := float64(0)

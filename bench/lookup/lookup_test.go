@@ -1,5 +1,5 @@
-// This package measures the lookup of a key: by hybrid's table, which
-// table_test.go is a link to, by xsync.Map, and by otter. The result is in
+// This package measures the lookup of a key by hybrid's table, by xsync.Map and
+// by otter. table_test.go is a link to hybrid's table. The result is in
 // docs/decisions/0015-a-table-beside-the-lru.md.
 package hybrid
 
@@ -18,7 +18,7 @@ import (
 	"github.com/puzpuzpuz/xsync/v4"
 )
 
-// entry has the size of hybrid's. The key lies in it, as there.
+// entry has the size of hybrid's entry, and stores the key in the same way.
 type entry struct {
 	name [24]byte
 	n    int
@@ -42,7 +42,8 @@ type finder interface {
 
 const shards = 8 // as hybrid has on two cores
 
-// withTable is hybrid's store: a table per shard, and golang-lru under its lock.
+// withTable is the store of hybrid: a table for each shard, and golang-lru under
+// its lock.
 type withTable struct {
 	seed   maphash.Seed
 	shards [shards]struct {
@@ -75,7 +76,7 @@ func (w *withTable) add(e *entry) {
 	s.lru.Add(e, struct{}{})
 }
 
-// withXsync has xsync.Map in place of the tables.
+// withXsync has xsync.Map instead of the tables.
 type withXsync struct {
 	m   *xsync.Map[string, *entry]
 	mu  sync.Mutex
@@ -122,7 +123,7 @@ var finders = []struct {
 	{"otter", newWithOtter},
 }
 
-// BenchmarkLookup finds one hot key, and keys by Zipf's law.
+// BenchmarkLookup finds one hot key, and keys drawn by Zipf's law.
 func BenchmarkLookup(b *testing.B) {
 	const keys = 100_000
 	names := make([]string, keys)
@@ -169,8 +170,8 @@ func BenchmarkLookup(b *testing.B) {
 	}
 }
 
-// cpu returns the CPU time of this process in ns. On a shared machine it says
-// more than the wall clock.
+// cpu returns the CPU time of this process in ns, which is more reliable than
+// wall time on a shared machine.
 func cpu() int64 {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -179,14 +180,15 @@ func cpu() int64 {
 	return u.Utime.Nano() + u.Stime.Nano()
 }
 
-// BenchmarkMemory is bytes for each of a million keys, the entry's 288 included.
+// BenchmarkMemory reports the bytes for each of a million keys, with the 288
+// bytes of the entry.
 func BenchmarkMemory(b *testing.B) {
 	const keys = 1_000_000
 	for _, f := range finders {
 		b.Run("store="+f.name, func(b *testing.B) {
 			for range b.N {
 				before := heap()
-				store := f.make(2 * keys) // so that none is evicted
+				store := f.make(2 * keys) // so that no key is evicted
 				for i := range keys {
 					store.add(newEntry(fmt.Sprintf("%020d", i)))
 				}
@@ -205,7 +207,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// All stores find all keys, and no other.
+// TestFinders checks that all stores find all their keys, and no others.
 func TestFinders(t *testing.T) {
 	for _, f := range finders {
 		store := f.make(10_000)

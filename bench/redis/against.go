@@ -11,9 +11,10 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// against holds the script of this tree against another one, kept in a file,
-// in rounds that alternate: is a change of the Lua worth it? Both work on the
-// same keys, so they must understand each other's states.
+// against compares the batch script of this tree with the script in a file, in
+// rounds that alternate. It shows whether a change of the Lua code is worth it.
+// Both scripts work on the same keys, so they must understand each other's
+// states.
 func against(ctx context.Context, srv *server, file string, rounds, ops int) (string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -39,11 +40,11 @@ func against(ctx context.Context, srv *server, file string, rounds, ops int) (st
 		for round := range rounds {
 			for i := range scripts {
 				at := (i + round) % 2
-				c, err := costOf(ctx, srv, w, all[at].batch, size, ops*size/(size+3)) // single ops are dear
+				c, err := costOf(ctx, srv, w, all[at].batch, size, ops*size/(size+3)) // fewer of single ops, which cost more
 				if err != nil {
 					return "", err
 				}
-				if round > 0 { // in the first, states come to be
+				if round > 0 { // the first round creates the states
 					got[at] = append(got[at], c)
 				}
 			}

@@ -19,19 +19,19 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-// cache is what holds keys and forgets the oldest.
+// cache is a bounded set of keys that evicts old ones.
 type cache struct {
 	name    string
 	callers int
-	// use asks for a key, which puts it in, and says whether the cache knows
-	// that it was there.
+	// use asks for a key, which adds it, and reports whether the cache knows
+	// that the key was there.
 	use func(ctx context.Context, key string) (hit bool, err error)
-	// stats are those of a hybrid limiter; nil: golang-lru.
+	// stats returns the figures of a hybrid limiter. Nil for golang-lru.
 	stats func() hybrid.Stats
 	close func()
 }
 
-// plainLRU is what many a program has: golang-lru with a limiter of
+// plainLRU returns a common solution: golang-lru with a limiter of
 // golang.org/x/time/rate for each key.
 func plainLRU(keys int) (cache, error) {
 	c, err := lru.New[string, *rate.Limiter](keys)
@@ -46,8 +46,8 @@ func plainLRU(keys int) (cache, error) {
 	}}, err
 }
 
-// cutOff is a hybrid limiter that has no Redis and denies everything, so that
-// nothing is owed: what its memory costs by itself.
+// cutOff returns a hybrid limiter without Redis that denies everything, so that
+// nothing is owed. It shows the cost of the memory alone.
 func cutOff(ctx context.Context, keys int) (cache, error) {
 	rdb := redis.NewClient(&redis.Options{
 		DialerRetries: 1, Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no Redis") },
@@ -70,8 +70,8 @@ func cutOff(ctx context.Context, keys int) (cache, error) {
 	return cached("hybrid, its memory alone", 1, l, rdb), nil
 }
 
-// onRedis is a hybrid limiter as it is used: a new key asks Redis or owes, and
-// goes when it has paid.
+// onRedis returns a hybrid limiter in normal use: a new key asks Redis or owes,
+// and is evicted after it has paid.
 func onRedis(ctx context.Context, srv *server, keys int) (cache, error) {
 	rdb := srv.client(nil)
 	l, err := hybrid.New(rdb, hybridlimit.PerSecond(100), patient(hybrid.Config{Name: "churn", MaxKeys: keys}))
@@ -89,7 +89,7 @@ func cached(name string, callers int, l *hybrid.Limiter, rdb *redis.Client) cach
 	}, close: func() { l.Close(); rdb.Close() }}
 }
 
-// useAll asks for each of the keys once.
+// useAll asks once for each key.
 func (c *cache) useAll(ctx context.Context, keys []string) error {
 	errs := make([]error, c.callers)
 	var wg sync.WaitGroup
@@ -104,7 +104,7 @@ func (c *cache) useAll(ctx context.Context, keys []string) error {
 	return errors.Join(errs...)
 }
 
-// fresh is keys that nobody has used before.
+// fresh returns keys that were never used before.
 func fresh(from, n int) []string {
 	out := make([]string, n)
 	for i := range out {
@@ -113,7 +113,7 @@ func fresh(from, n int) []string {
 	return out
 }
 
-// insertion is what one insertion into a full cache costs.
+// insertion is the cost of one insertion into a full cache.
 type insertion struct {
 	wall, process, redis float64 // ns
 	evicted, refused     float64
@@ -126,22 +126,24 @@ type churnRow struct {
 	gcShare float64 // of the CPU of this process, over all rounds
 }
 
-// gcCPU is the seconds of CPU that the collector has used, and the program.
+// gcCPU returns the seconds of CPU that the garbage collector and the program
+// have used.
 func gcCPU() (gc, user float64) {
 	s := []metrics.Sample{
 		{Name: "/cpu/classes/gc/total:cpu-seconds"}, {Name: "/cpu/classes/gc/mark/idle:cpu-seconds"}, {Name: "/cpu/classes/user:cpu-seconds"},
 	}
-	runtime.GC() // the figures are of its end
+	runtime.GC() // the metrics are updated at the end of a collection
 	metrics.Read(s)
-	return s[0].Value.Float64() - s[1].Value.Float64(), s[2].Value.Float64() // what it does on idle cores takes them from nobody
+	return s[0].Value.Float64() - s[1].Value.Float64(), s[2].Value.Float64() // without the work on idle cores, which costs nobody
 }
 
-// churn measures insertions of unique keys into a cache that is full. One after
-// the other, not interleaved: the collector works for whoever is there.
+// churn measures insertions of unique keys into a full cache. Caches are
+// measured one after the other, not interleaved, because the garbage collector
+// works for all caches of the process.
 func churn(ctx context.Context, srv *server, c cache, rounds, keys, each int) (row churnRow, err error) {
 	row = churnRow{name: c.name}
 	const part = 1 << 16
-	for from := 0; from < keys+keys/20; from += part { // shards fill unevenly
+	for from := 0; from < keys+keys/20; from += part { // a bit more, because shards fill unevenly
 		if err = c.useAll(ctx, fresh(from, part)); err != nil {
 			return row, err
 		}
@@ -192,8 +194,8 @@ func churn(ctx context.Context, srv *server, c cache, rounds, keys, each int) (r
 	return row, nil
 }
 
-// churns is churn of each kind of cache. redisEach is the insertions of a round
-// where Redis takes part.
+// churns runs churn for each kind of cache. redisEach is the number of
+// insertions in a round with Redis.
 func churns(ctx context.Context, srv *server, rounds, keys, each, redisEach int) (rows []churnRow, err error) {
 	for _, make := range []func() (cache, error){
 		func() (cache, error) { return plainLRU(keys) },

@@ -14,26 +14,27 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// sizes are the batches that are measured, in ops.
+// sizes are the measured batch sizes, in ops.
 var sizes = []int{1, 8, 16, 32, 64, 128}
 
-// costKeys is how many keys the ops go round.
+// costKeys is the number of keys among the ops.
 const costKeys = 8192
 
-// syncs are ops as package hybrid makes them for keys in use: 7 units owed, a
-// lease wanted, the last view of the key with it.
+// syncs makes ops as package hybrid sends them for keys in use: 7 units owed, a
+// request for a lease, and the last view of the key.
 type syncs struct {
 	rdb    *redis.Client
 	script lua.Script
 	env    protocol.Envelope
 	ops    []protocol.Op
-	next   int // op
+	next   int // index of the next op
 }
 
 const costTag = "hl:v2:{11}:"
 
 func newSyncs(rdb *redis.Client, script lua.Script, keys int) *syncs {
-	// Neither full nor empty for the whole run, so that leases are granted.
+	// The buckets are neither full nor empty during the whole run, so that
+	// leases are granted.
 	limit := hybridlimit.TokenBucket(1000, time.Second, 1_000_000_000)
 	s := &syncs{rdb: rdb, script: script, env: protocol.Envelope{
 		Key: costTag + "@env:0123456789abcdef0123456789abcdef", Epoch: costTag + "@epoch", TTL: 10 * time.Minute,
@@ -47,7 +48,7 @@ func newSyncs(rdb *redis.Client, script lua.Script, keys int) *syncs {
 	return s
 }
 
-// take is the next ops.
+// take returns the next ops.
 func (s *syncs) take(size int) []protocol.Op {
 	if s.next+size > len(s.ops) {
 		s.next = 0
@@ -57,7 +58,7 @@ func (s *syncs) take(size int) []protocol.Op {
 	return ops
 }
 
-// heard puts what Redis said into the ops' next.
+// heard stores the answers of Redis as the views of the next ops.
 func heard(ops []protocol.Op, raw any) error {
 	r, err := protocol.DecodeReply(raw, len(ops))
 	for i, a := range r.Answers {
@@ -66,7 +67,7 @@ func heard(ops []protocol.Op, raw any) error {
 	return err
 }
 
-// batch sends size ops in one call, with an envelope.
+// batch sends size ops in one call with an envelope.
 func (s *syncs) batch(ctx context.Context, size int) error {
 	ops := s.take(size)
 	s.env.Seq++
@@ -78,7 +79,7 @@ func (s *syncs) batch(ctx context.Context, size int) error {
 	return heard(ops, raw)
 }
 
-// pipeline sends as many calls of one op, as an exact call goes, in one packet.
+// pipeline sends size calls of one op each, like direct calls, in one pipeline.
 func (s *syncs) pipeline(ctx context.Context, size int) error {
 	ops := s.take(size)
 	pipe := s.rdb.Pipeline()
@@ -106,15 +107,16 @@ func anys(texts []string) []any {
 	return out
 }
 
-// opCost is what ops of one shape cost, per op unless it says otherwise.
+// opCost is the cost of ops of one shape, per op unless noted otherwise.
 type opCost struct {
 	cpu            float64 // µs of Redis, by INFO cpu
 	usec           float64 // µs in the script, by commandstats
 	sent, received float64 // bytes
-	p50, p99       float64 // µs that one call blocks Redis
+	p50, p99       float64 // µs for which one call blocks Redis
 }
 
-// costOf measures send, which sends size ops, until it has sent so many.
+// costOf measures send, which sends size ops, until at least the given number
+// of ops is sent.
 func costOf(ctx context.Context, srv *server, w *wire, send func(context.Context, int) error, size, ops int) (c opCost, err error) {
 	if err = srv.admin.ConfigResetStat(ctx).Err(); err != nil {
 		return c, err
@@ -146,13 +148,15 @@ func costOf(ctx context.Context, srv *server, w *wire, send func(context.Context
 	return c, err
 }
 
-// costRow is a size of batch: as a batch, and as a pipeline of single ops.
+// costRow has the figures of one size: as a batch, and as a pipeline of single
+// ops.
 type costRow struct {
 	size            int
 	batch, pipeline series[opCost]
 }
 
-// costs measures all sizes in interleaved rounds of so many ops a shape.
+// costs measures all sizes in interleaved rounds. ops is the number of ops per
+// shape and round.
 func costs(ctx context.Context, srv *server, rounds, ops int) ([]costRow, error) {
 	if err := srv.wipe(ctx); err != nil {
 		return nil, err
@@ -164,7 +168,7 @@ func costs(ctx context.Context, srv *server, rounds, ops int) ([]costRow, error)
 		return nil, err
 	}
 	s := newSyncs(rdb, lua.Batch, costKeys)
-	for range costKeys / 128 { // states exist
+	for range costKeys / 128 { // creates the states
 		if err := s.batch(ctx, 128); err != nil {
 			return nil, err
 		}
@@ -172,7 +176,7 @@ func costs(ctx context.Context, srv *server, rounds, ops int) ([]costRow, error)
 	rows := make([]costRow, len(sizes))
 	for round := range rounds {
 		for i := range sizes {
-			at := (i + round) % len(sizes) // nobody always comes first
+			at := (i + round) % len(sizes) // no size is always the first
 			r := &rows[at]
 			r.size = sizes[at]
 			for _, shape := range []struct {

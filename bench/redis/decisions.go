@@ -8,24 +8,24 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// perDecision is what decisions under one load cost, each.
+// perDecision is the cost of a decision under one load.
 type perDecision struct {
 	perSecond      float64 // decisions
 	messages       float64 // top-level commands
-	inner          float64 // commands that these call in Lua
+	inner          float64 // commands that scripts call
 	cpu            float64 // µs of Redis
 	sent, received float64 // bytes
 	fails          float64 // errors
 }
 
-// decisionRow is a limiter under a load.
+// decisionRow has the figures of a limiter under a load.
 type decisionRow struct {
 	name, load string
 	cost       series[perDecision]
-	took       *hdrhistogram.Histogram // ns of single calls, all rounds; nil: not taken
+	took       *hdrhistogram.Histogram // ns of single calls in all rounds; nil: not measured
 }
 
-// subject is a target with the load that it is put under.
+// subject is a target with its load.
 type subject struct {
 	target
 	wire *wire
@@ -35,11 +35,11 @@ type subject struct {
 type loads struct {
 	row    *decisionRow
 	rings  []keyring
-	paced  int // calls a second; 0: as fast as they can
-	timing int // calls a second for the times of single calls; 0: none
+	paced  int // calls a second; 0: without a pause
+	timing int // calls a second while single calls are timed; 0: not timed
 }
 
-// measure puts a subject under its load for a while.
+// measure runs the load of a subject for a while.
 func (s *subject) measure(ctx context.Context, srv *server, lasts time.Duration) error {
 	calls, err := srv.calls(ctx)
 	if err != nil {
@@ -80,16 +80,16 @@ func (s *subject) measure(ctx context.Context, srv *server, lasts time.Duration)
 	return nil
 }
 
-// hotRate is the limit of the hot key: nobody comes near it. tailRate is that
-// of each of many keys, which the first of them are over.
+// hotRate is the limit of the hot key, which no limiter reaches. tailRate is
+// the limit of each of many keys. The most used of them exceed it.
 const (
 	hotRate  = 1_000_000_000
 	tailRate = 100
 )
 
-// decisions measures all kinds in interleaved rounds. timing is the calls a
-// second at which single calls are timed, and paced that of the slower load on
-// many keys.
+// decisions measures all kinds in interleaved rounds. timing is the number of
+// calls a second while single calls are timed. paced is the number of calls a
+// second of the slower load on many keys.
 func decisions(ctx context.Context, srv *server, rounds int, lasts time.Duration, timing, paced int) ([]*decisionRow, error) {
 	if err := srv.wipe(ctx); err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func decisions(ctx context.Context, srv *server, rounds int, lasts time.Duration
 			return rows, err
 		}
 	}
-	for round := -1; round < rounds; round++ { // the first warms up: connections, scripts, keys
+	for round := -1; round < rounds; round++ { // round -1 warms up: connections, scripts, keys
 		for i := range subjects {
 			s := subjects[(i+max(round, 0))%len(subjects)]
 			if err := s.measure(ctx, srv, lasts); err != nil {

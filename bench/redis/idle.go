@@ -11,27 +11,27 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-// ownCPU is what this process has used, user and system together.
+// ownCPU returns the CPU time of this process, user and system together.
 func ownCPU() (time.Duration, error) {
 	var r syscall.Rusage
 	err := syscall.Getrusage(syscall.RUSAGE_SELF, &r)
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano()), err
 }
 
-// idling is a second without a decision.
+// idling has the figures of a second without a decision.
 type idling struct {
 	process, redis float64 // CPU, µs
 	messages       float64
 }
 
-// idleRows are without a limiter, and with one that holds keys.
+// idleRows has the figures without a limiter, and with one that holds keys.
 type idleRows struct {
 	keys          int
 	without, with series[idling]
 }
 
-// idle measures what a limiter costs that holds keys and is not asked, in
-// seconds of so many before it is made, and as many after.
+// idle measures the cost of a limiter that holds keys and gets no calls: as
+// many seconds before the limiter is made as after.
 func idle(ctx context.Context, srv *server, rounds, keys int, settle time.Duration) (rows idleRows, err error) {
 	if err = srv.wipe(ctx); err != nil {
 		return rows, err
@@ -56,14 +56,14 @@ func idle(ctx context.Context, srv *server, rounds, keys int, settle time.Durati
 	if err = fill(ctx, l, "idle", keys); err != nil {
 		return rows, err
 	}
-	time.Sleep(settle) // what is owed is paid, leases have ended
+	time.Sleep(settle) // until nothing is owed and leases have ended
 	rows.keys = l.Stats().Keys
 	rows.with, err = seconds(ctx, srv, w, rounds)
 	return rows, err
 }
 
-// patient is for a machine that others use too: no call times out, and the
-// breaker stays closed.
+// patient adapts a configuration to a shared machine: no call times out, and
+// the breaker stays closed.
 func patient(c hybrid.Config) hybrid.Config {
 	c.MaxWait = 10 * time.Second
 	c.Hub.SyncTimeout, c.Hub.Breaker.Failures, c.Hub.Breaker.FailureRatio, c.Hub.Breaker.SlowCall = 10*time.Second, 1<<20, -1, -1
@@ -71,7 +71,7 @@ func patient(c hybrid.Config) hybrid.Config {
 	return c
 }
 
-// fill asks once for each of many keys, from as many goroutines as keep Redis
+// fill asks once for each of many keys, from enough goroutines to keep Redis
 // busy.
 func fill(ctx context.Context, l hybridlimit.Limiter, prefix string, keys int) error {
 	const at = 512

@@ -11,10 +11,10 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// callers is how many goroutines ask at once.
+// callers is the number of goroutines that ask at once.
 const callers = 64
 
-// keyring is the keys that a caller goes round.
+// keyring has the keys that a caller uses in turn.
 type keyring []string
 
 func hot() []keyring {
@@ -25,8 +25,8 @@ func hot() []keyring {
 	return rings
 }
 
-// zipfKeys and zipfSkew are of traffic as APIs see it: the first of 100 000
-// keys gets one call in nine, the last one in three million.
+// zipfKeys and zipfSkew describe the traffic of a typical API: the first of 100
+// 000 keys gets one call in nine, and the last gets one in three million.
 const (
 	zipfKeys = 100_000
 	zipfSkew = 1.1
@@ -48,13 +48,13 @@ func zipf() []keyring {
 	return rings
 }
 
-// counted is what came of a load.
+// counted is the result of a load.
 type counted struct {
 	took             time.Duration
 	decisions, fails int64
 }
 
-// flood lets all callers ask as fast as they can.
+// flood lets all callers ask without a pause.
 func flood(ctx context.Context, t target, rings []keyring, lasts time.Duration) counted {
 	var stop atomic.Bool
 	var sum, fails atomic.Int64
@@ -82,8 +82,8 @@ func flood(ctx context.Context, t target, rings []keyring, lasts time.Duration) 
 	return counted{time.Since(began), sum.Load(), fails.Load()}
 }
 
-// pace lets the callers together ask so many times a second, and notes in ns
-// how long each call took.
+// pace lets the callers together ask perSecond times a second, and records the
+// ns of each call.
 func pace(ctx context.Context, t target, rings []keyring, perSecond int, lasts time.Duration, into *hdrhistogram.Histogram) counted {
 	var mu sync.Mutex
 	var sum, fails atomic.Int64
@@ -117,5 +117,5 @@ func pace(ctx context.Context, t target, rings []keyring, perSecond int, lasts t
 	return counted{time.Since(began), sum.Load(), fails.Load()}
 }
 
-// newHistogram holds 50 ns to 10 s with three digits.
+// newHistogram returns a histogram for 50 ns to 10 s with three digits.
 func newHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(50, int64(10*time.Second), 3) }

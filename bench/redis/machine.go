@@ -9,14 +9,14 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/benchkit"
 )
 
-// machine is where and with what was measured.
+// machine describes the machine and the versions of the measurement.
 type machine struct {
 	cpu, system, redis, malloc string
 	loadBefore, loadAfter      string
-	versions                   []string // of what is compared
+	versions                   []string // of the compared modules
 }
 
-// named are the modules whose version says something about the figures.
+// named has the modules whose version is relevant to the figures.
 var named = []string{
 	"github.com/redis/go-redis/v9", "github.com/go-redis/redis_rate/v10", "github.com/ulule/limiter/v3",
 	"github.com/throttled/throttled/v2", "github.com/zeromicro/go-zero", "github.com/hashicorp/golang-lru/v2", "golang.org/x/time",

@@ -1,14 +1,14 @@
-// Redis measures what hybridlimit costs a Redis, and what it costs a process
-// that holds many keys, against a redis-server that it starts itself.
+// Redis measures the cost of hybridlimit for a Redis, and for a process that holds many keys. It
+// starts its own redis-server.
 //
 //	make bench-redis                              all of it, into bench/REDIS.md: about four minutes
 //	cd bench && go run ./redis                    prints the same
-//	cd bench && go run ./redis -dump > old.lua    keeps the script of batches, and later
-//	cd bench && go run ./redis -against old.lua   holds a changed one against it
+//	cd bench && go run ./redis -dump > old.lua    saves the script of batches
+//	cd bench && go run ./redis -against old.lua   compares a changed script with it
 //
-// What is compared is measured in rounds that take turns, and told by medians:
-// the machine is rarely ours alone, and what slows a round down slows all that
-// is in it. CPU is that of the processes, not the time that went by.
+// Compared subjects are measured in rounds that take turns, and reported as medians: other programs
+// usually share the machine, and they slow all subjects of a round alike. CPU is the CPU time of
+// the processes, not wall time.
 package main
 
 import (
@@ -25,12 +25,12 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// scale is how much is measured.
+// scale is the size of the measurement.
 type scale struct {
 	rounds                             int
 	costOps                            int           // per round and shape
-	lasts                              time.Duration // of a load, per round
-	timing, paced                      int           // calls a second, of the load for times and of the slow one on many keys
+	lasts                              time.Duration // duration of a load in a round
+	timing, paced                      int           // calls a second: while single calls are timed, and of the slow load on many keys
 	idleKeys                           int
 	settle                             time.Duration
 	churnKeys, churnEach, churnOnRedis int
@@ -44,7 +44,7 @@ var whole = scale{
 	survivalKeys: 100_000, survivalCalls: 20_000,
 }
 
-// results are what the page is made of.
+// results has the figures of the page.
 type results struct {
 	scale     scale
 	machine   machine
@@ -56,10 +56,10 @@ type results struct {
 }
 
 func main() {
-	dump := flag.Bool("dump", false, "print the script of batches, and stop")
-	old := flag.String("against", "", "hold the script of batches against the one in this file, and stop")
-	write := flag.String("write", "", "put the page into this file, too")
-	rounds := flag.Int("rounds", whole.rounds, "interleaved rounds")
+	dump := flag.Bool("dump", false, "print the script of batches, and exit")
+	old := flag.String("against", "", "compare the script of batches with the one in this file, and exit")
+	write := flag.String("write", "", "also write the page to this file")
+	rounds := flag.Int("rounds", whole.rounds, "number of interleaved rounds")
 	flag.Parse()
 	if *dump {
 		fmt.Print(lua.Batch.Source)
@@ -99,7 +99,7 @@ func run(ctx context.Context, size scale, old, write string) error {
 	return r.missed()
 }
 
-// measure runs all sections, those first that another could disturb.
+// measure runs all sections. Sections that others could disturb come first.
 func measure(ctx context.Context, srv *server, size scale) (r results, err error) {
 	r.scale = size
 	if r.machine, err = thisMachine(ctx, srv); err != nil {
@@ -124,8 +124,7 @@ func measure(ctx context.Context, srv *server, size scale) (r results, err error
 	return r, nil
 }
 
-// hush silences go-redis, which reports failed dials, and go-zero, which
-// reports each minute how it is.
+// hush silences go-redis, which logs failed dials, and go-zero, which logs statistics every minute.
 func hush() {
 	redis.SetLogger(silence{})
 	logx.Disable()

@@ -8,7 +8,7 @@ import (
 	protocol "github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// must is a figure that has to be reached.
+// must is a required figure.
 type must struct {
 	what  string
 	want  string
@@ -21,12 +21,12 @@ func (m must) reached() bool { return m.bound.Holds(m.got) }
 func atMost(v float64) benchkit.Bound  { return benchkit.Bound{Value: v, AtMost: true} }
 func atLeast(v float64) benchkit.Bound { return benchkit.Bound{Value: v} }
 
-// musts are all of them.
+// musts returns the required figures.
 func (r *results) musts() (all []must) {
 	for _, c := range r.costs {
 		if c.size == protocol.MaxOps {
 			all = append(all, must{
-				what: fmt.Sprintf("Redis CPU of an op in a batch of %d, of one in a pipeline", c.size),
+				what: fmt.Sprintf("Redis CPU: an op in a batch of %d / an op in a pipeline", c.size),
 				want: "≤ 0.65", bound: atMost(0.65), got: c.ratio(),
 			})
 		}
@@ -43,14 +43,14 @@ func (r *results) musts() (all []must) {
 	}
 	if len(r.survival) == 2 {
 		all = append(all, must{
-			what: "keys in use that a scan drove out: hybrid / golang-lru", want: "≤ 1.02", bound: atMost(1.02),
+			what: "keys in use that a scan evicted: hybrid / golang-lru", want: "≤ 1.02", bound: atMost(1.02),
 			got: r.survival[1].missed.median(same) / r.survival[0].missed.median(same),
 		})
 	}
 	return all
 }
 
-// decision is a limiter's row on the hot key, which comes first.
+// decision returns the row of a limiter on the hot key, which is its first row.
 func (r *results) decision(name string) *decisionRow {
 	for _, d := range r.decisions {
 		if d.name == name {
@@ -60,7 +60,7 @@ func (r *results) decision(name string) *decisionRow {
 	return nil
 }
 
-// missed says what was not reached.
+// missed returns an error for each required figure that was not reached.
 func (r *results) missed() error {
 	var bad []error
 	for _, m := range r.musts() {
@@ -75,6 +75,6 @@ func rateOf(d perDecision) float64 { return d.perSecond }
 func cpuOf(c opCost) float64       { return c.cpu }
 func same(v float64) float64       { return v }
 
-// ratio is what an op costs Redis in a batch, of what it costs alone, by
-// rounds: both were measured within the same moments.
+// ratio returns the cost of an op in a batch divided by its cost alone. Both
+// were measured in the same rounds.
 func (c costRow) ratio() float64 { return c.batch.median(cpuOf) / c.pipeline.median(cpuOf) }

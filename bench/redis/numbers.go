@@ -7,10 +7,10 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/benchkit"
 )
 
-// thousands is 1 234 567.
+// thousands formats n like 1 234 567.
 func thousands(n int64) string { return benchkit.Thousands(n, " ") }
 
-// small is a figure that may be many or next to nothing.
+// small formats a figure that may be large or nearly zero.
 func small(v float64) string {
 	switch {
 	case v == 0:
@@ -24,7 +24,7 @@ func small(v float64) string {
 	}
 }
 
-// micros is ns as µs.
+// micros formats ns as µs.
 func micros(ns int64) string {
 	if ns >= 100_000 {
 		return thousands(ns/1000) + " µs"

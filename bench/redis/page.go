@@ -8,15 +8,15 @@ import (
 	protocol "github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// page is bench/REDIS.md.
+// page returns bench/REDIS.md.
 func (r *results) page() string {
 	var b strings.Builder
 	m := &r.machine
-	fmt.Fprintf(&b, "# What it costs Redis\n\nWritten by `make bench-redis` (`cd bench && go run ./redis -write REDIS.md`): do not edit.\n\n")
-	fmt.Fprintf(&b, "%s; %s; %s; redis-server %s (%s, no persistence) on loopback, started by the command. Load average %s before and %s after: the cores are shared, so ratios say more than figures. %s.\n\n",
+	fmt.Fprintf(&b, "# The cost for Redis\n\nWritten by `make bench-redis` (`cd bench && go run ./redis -write REDIS.md`): do not edit.\n\n")
+	fmt.Fprintf(&b, "%s; %s; %s; redis-server %s (%s, no persistence) on loopback, started by the command. Load average: %s before, %s after. The cores are shared, so trust ratios more than absolute figures. %s.\n\n",
 		m.cpu, m.system, runtime.Version(), m.redis, m.malloc, m.loadBefore, m.loadAfter, strings.Join(m.versions, ", "))
-	fmt.Fprintf(&b, "Medians of %d interleaved rounds, where nothing else is said.\n\n", r.scale.rounds)
-	b.WriteString("| must be reached | want | measured | |\n|---|---|--:|---|\n")
+	fmt.Fprintf(&b, "Figures are medians of %d interleaved rounds unless stated otherwise.\n\n", r.scale.rounds)
+	b.WriteString("| requirement | bound | measured | |\n|---|---|--:|---|\n")
 	for _, m := range r.musts() {
 		verdict := "reached"
 		if !m.reached() {
@@ -33,7 +33,7 @@ func (r *results) page() string {
 
 func (r *results) costPage(b *strings.Builder) {
 	b.WriteString("\n## A synced op\n\n")
-	fmt.Fprintf(b, "An op as package hybrid syncs a key in use (7 units owed, a lease wanted, the last view), over %s keys with states: in batches with an envelope, `lua.Batch` as it is; and each in a call of its own without an envelope, as many in a pipeline. CPU is user and system by `INFO cpu`; in the script, `usec` of `INFO commandstats`; bytes on the socket; blocked, `INFO latencystats` of the whole batch, which is wall time.\n\n", thousands(costKeys))
+	fmt.Fprintf(b, "An op as package hybrid sends it for a key in use: 7 units owed, a request for a lease, and the last view. The ops go round %s keys with states. They are sent by `lua.Batch` in batches with an envelope, and for comparison *alone*: each in its own call without an envelope, with the same number of calls in a pipeline. Redis CPU is user and system time by `INFO cpu`. The time in the script is `usec` of `INFO commandstats`. Bytes are counted on the socket. *Blocked* is the wall time of the whole batch, by `INFO latencystats`.\n\n", thousands(costKeys))
 	b.WriteString("| ops in the batch | Redis CPU, µs/op | in the script | alone: µs/op | in the script | CPU ratio | bytes/op to Redis | from it | alone: to | from | blocked p50, µs | p99 |\n|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
 	for _, c := range r.costs {
 		of := func(s series[opCost], f func(opCost) float64) float64 { return s.median(f) }
@@ -53,7 +53,7 @@ func (r *results) costPage(b *strings.Builder) {
 
 func (r *results) decisionPage(b *strings.Builder) {
 	b.WriteString("\n## A decision\n\n")
-	fmt.Fprintf(b, "%d goroutines as fast as they can (or at the pace that is named), each round %v, limit %s a second for the hot key and %d for each of many. Messages are top-level commands on the socket, inner calls what scripts call; heartbeats and connections are in them. errors are calls that returned one.\n\n",
+	fmt.Fprintf(b, "%d goroutines decide as fast as they can, or at the given rate. Each round lasts %v. The limit is %s a second for the hot key, and %d a second for each of many keys. Messages are top-level commands on the socket. Inner calls are the commands that scripts call. Both include heartbeats and new connections. *Errors* is the share of calls that returned an error.\n\n",
 		callers, r.scale.lasts, thousands(hotRate), tailRate)
 	b.WriteString("| limiter | load | decisions/s | messages/decision | inner calls | Redis CPU, µs | bytes to Redis | from it | errors |\n|---|---|--:|--:|--:|--:|--:|--:|--:|\n")
 	for _, d := range r.decisions {
@@ -63,7 +63,7 @@ func (r *results) decisionPage(b *strings.Builder) {
 			small(m(func(d perDecision) float64 { return d.cpu })), small(m(func(d perDecision) float64 { return d.sent })),
 			small(m(func(d perDecision) float64 { return d.received })), 100*m(func(d perDecision) float64 { return d.fails }))
 	}
-	fmt.Fprintf(b, "\nHow long a single decision on the hot key takes, at %s decisions/s together, from the call to its return; all rounds, HDR, clock reading included.\n\n| limiter | p50 | p99 | p99.9 | max | calls |\n|---|--:|--:|--:|--:|--:|\n", thousands(int64(r.scale.timing)))
+	fmt.Fprintf(b, "\nThe time of a single decision on the hot key, from the call to its return, at %s decisions/s in total. All rounds are in one HDR histogram, with the time to read the clock.\n\n| limiter | p50 | p99 | p99.9 | max | calls |\n|---|--:|--:|--:|--:|--:|\n", thousands(int64(r.scale.timing)))
 	for _, d := range r.decisions {
 		if h := d.took; h.TotalCount() > 0 {
 			fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s |\n", d.name, micros(h.ValueAtQuantile(50)), micros(h.ValueAtQuantile(99)),
@@ -74,7 +74,7 @@ func (r *results) decisionPage(b *strings.Builder) {
 
 func (r *results) idlePage(b *strings.Builder) {
 	b.WriteString("\n## Idle\n\n")
-	fmt.Fprintf(b, "Seconds without a decision, before a hybrid limiter is made, and with one that holds %s keys and has been idle for %v. The measurement itself asks Redis four times a second. Redis is still forgetting states that have had their time.\n\n", thousands(int64(r.idle.keys)), r.scale.settle)
+	fmt.Fprintf(b, "Seconds without a decision: before a hybrid limiter is made, and with a limiter that holds %s keys and has been idle for %v. The measurement itself asks Redis twice a second. Meanwhile Redis still deletes expired states.\n\n", thousands(int64(r.idle.keys)), r.scale.settle)
 	b.WriteString("| | CPU of the process, ms/s | of Redis, ms/s | messages/s |\n|---|--:|--:|--:|\n")
 	for _, row := range []struct {
 		name string
@@ -87,7 +87,7 @@ func (r *results) idlePage(b *strings.Builder) {
 
 func (r *results) churnPage(b *strings.Builder) {
 	b.WriteString("\n## Many keys\n\n")
-	fmt.Fprintf(b, "Insertions of unique keys into a cache that is full, so that each puts one out: %s a round, on Redis %s by 512 goroutines. There a new key asks Redis, and one that goes has paid what it owes. These rounds are not interleaved: the collector works for whoever is there. Its share is of the CPU of the process, keys' strings being made included.\n\n", thousands(int64(r.scale.churnEach)), thousands(int64(r.scale.churnOnRedis)))
+	fmt.Fprintf(b, "Insertions of unique keys into a full cache, so that each evicts a key: %s a round, and on Redis %s a round by 512 goroutines. On Redis a new key asks Redis, and an evicted key has paid its debt. These rounds are not interleaved, because the garbage collector works for all caches of the process. *GC* is its share of the CPU time of the process, which also makes the strings of the keys.\n\n", thousands(int64(r.scale.churnEach)), thousands(int64(r.scale.churnOnRedis)))
 	b.WriteString("| | keys held | insertion, ns | CPU of the process, ns | of Redis, ns | evicted | refused | GC |\n|---|--:|--:|--:|--:|--:|--:|--:|\n")
 	for _, c := range r.churn {
 		m := c.cost.median
@@ -98,7 +98,7 @@ func (r *results) churnPage(b *strings.Builder) {
 	}
 	if len(r.survival) > 0 {
 		s := r.survival[0]
-		fmt.Fprintf(b, "\nHow many calls for keys in use found that a scan had driven them out. Of ten calls one is for one of %s keys (Zipf %.1f), nine are for keys that nobody uses twice, in a cache of %s; %s calls for keys in use a round.\n\n| | found gone |\n|---|--:|\n",
+		fmt.Fprintf(b, "\nThe share of calls for keys in use whose key a scan had evicted. Of ten calls one is for one of %s keys in use (Zipf %.1f). The other nine are for keys that are used only once. The cache holds %s keys. A round has %s calls for keys in use.\n\n| | evicted |\n|---|--:|\n",
 			thousands(int64(s.inUse)), zipfSkew, thousands(int64(s.cacheKeys)), thousands(int64(r.scale.survivalCalls)))
 		for _, s := range r.survival {
 			fmt.Fprintf(b, "| %s | %.2f %% |\n", s.name, 100*s.missed.median(same))

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// tiny is the whole measurement, too short to say anything but that it runs.
+// tiny is the whole measurement at a size that only shows that it runs.
 var tiny = scale{
 	rounds: 2, costOps: 128, lasts: 20 * time.Millisecond, timing: 500, paced: 2000,
 	idleKeys: 500, settle: 100 * time.Millisecond,
@@ -39,13 +39,13 @@ func testServer(t *testing.T) *server {
 	return srv
 }
 
-// What does not depend on how long is measured, or on who else works on the
-// machine, is checked here: what goes over the wire, and what is kept.
+// TestMeasurement checks the facts that depend neither on the length of the
+// measurement nor on the load of the machine: traffic and stored keys.
 func TestMeasurement(t *testing.T) {
 	var r results
 	r.scale = tiny
 	ctx := context.Background()
-	t.Run("sections", func(t *testing.T) { // each on a Redis of its own, side by side
+	t.Run("sections", func(t *testing.T) { // in parallel, each with its own Redis
 		for name, section := range map[string]func(srv *server) error{
 			"costs": func(srv *server) (err error) { r.costs, err = costs(ctx, srv, tiny.rounds, tiny.costOps); return },
 			"idle": func(srv *server) (err error) {
@@ -76,7 +76,7 @@ func TestMeasurement(t *testing.T) {
 		}
 	})
 	if t.Failed() || t.Skipped() || len(r.costs) == 0 {
-		t.SkipNow() // said above
+		t.SkipNow() // reported above
 	}
 	checkCosts(t, r.costs)
 	checkDecisions(t, r.decisions)
@@ -93,16 +93,16 @@ func TestMeasurement(t *testing.T) {
 		t.Errorf("survival: %+v", r.survival)
 	}
 	page := r.page()
-	for _, want := range []string{"# What it costs Redis", "## A synced op", "## A decision", "## Idle", "## Many keys", "| **64** |", "go-zero TokenLimiter"} {
+	for _, want := range []string{"# The cost for Redis", "## A synced op", "## A decision", "## Idle", "## Many keys", "| **64** |", "go-zero TokenLimiter"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %q:\n%s", want, page)
 		}
 	}
 	if strings.Contains(page, "NaN") || strings.Contains(page, "Inf") {
-		t.Errorf("the page has what is no number:\n%s", page)
+		t.Errorf("the page has NaN or Inf:\n%s", page)
 	}
 	if got := len(r.musts()); got != 4 {
-		t.Errorf("%d figures must be reached, want 4", got)
+		t.Errorf("%d required figures, want 4", got)
 	}
 }
 
@@ -137,16 +137,16 @@ func checkDecisions(t *testing.T, rows []*decisionRow) {
 			t.Errorf("%s, %s: %d rounds, %d times", row.name, row.load, len(row.cost), row.took.TotalCount())
 		}
 		for _, c := range row.cost {
-			if c.perSecond <= 0 || i > 0 && c.sent <= 0 { // hybrid may have nothing to say for so long
+			if c.perSecond <= 0 || i > 0 && c.sent <= 0 { // hybrid may send nothing in such a short time
 				t.Errorf("%s, %s: %+v", row.name, row.load, c)
 			}
 		}
 	}
 }
 
-// One caller after the other, nobody is late and nobody tries again: what a
-// decision sends is a property of the limiter. On a busy machine, and with many
-// callers, it is not.
+// TestMessagesOfADecision checks the number of messages of a decision, with one
+// caller at a time. Then no call is late or repeated, so the number is a
+// property of the limiter. On a busy machine, or with many callers, it is not.
 func TestMessagesOfADecision(t *testing.T) {
 	t.Parallel()
 	srv := testServer(t)
@@ -170,7 +170,7 @@ func TestMessagesOfADecision(t *testing.T) {
 			}
 		}
 		got := float64(w.traffic().since(before).messages) / calls
-		if got < want[k.name] || got > want[k.name]+0.25 { // hybrid: its syncs; others: a new connection
+		if got < want[k.name] || got > want[k.name]+0.25 { // more: syncs of hybrid, or a new connection of another
 			t.Errorf("%s: %.3f messages a decision, want %g", k.name, got, want[k.name])
 		}
 		target.close()
@@ -189,14 +189,15 @@ func TestAgainst(t *testing.T) {
 		t.Errorf("%v\n%s", err, text)
 	}
 	if _, err := against(t.Context(), srv, file+".not", 3, 64); err == nil {
-		t.Error("there is no such file")
+		t.Error("no error for a file that does not exist")
 	}
 }
 
-// However a stream is cut into pieces, the commands in it are counted once.
+// TestRequests checks that each command of a stream is counted once, for any
+// division of the stream into pieces.
 func TestRequests(t *testing.T) {
 	const stream = "*1\r\n$4\r\nPING\r\n" +
-		"*3\r\n$3\r\nSET\r\n$11\r\n*9\r\n$3\r\n\r\n*\r\n$0\r\n\r\n" + // what looks like a command is data
+		"*3\r\n$3\r\nSET\r\n$11\r\n*9\r\n$3\r\n\r\n*\r\n$0\r\n\r\n" + // data that looks like a command
 		"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -224,7 +225,7 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-// A figure that is not reached is an error.
+// TestMissed checks that a required figure that is not reached is an error.
 func TestMissed(t *testing.T) {
 	made := func(batch, messages, perSecond, gone float64) *results {
 		return &results{
@@ -238,11 +239,11 @@ func TestMissed(t *testing.T) {
 		}
 	}
 	if err := made(6.5, 0.002, 30_000, 0.1).missed(); err != nil {
-		t.Errorf("all is reached: %v", err)
+		t.Errorf("all figures are reached, got %v", err)
 	}
 	for name, r := range map[string]*results{
 		"pipeline": made(6.6, 0, 30_000, 0.1), "messages": made(5, 0.0021, 30_000, 0.1),
-		"decisions/s": made(5, 0, 29_999, 0.1), "drove out": made(5, 0, 30_000, 0.2),
+		"decisions/s": made(5, 0, 29_999, 0.1), "evicted": made(5, 0, 30_000, 0.2),
 	} {
 		if err := r.missed(); err == nil || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", name, err)

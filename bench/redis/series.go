@@ -2,11 +2,11 @@ package main
 
 import "slices"
 
-// series is a measurement's rounds.
+// series has the rounds of a measurement.
 type series[T any] []T
 
-// median is the middle of one figure over the rounds, of two middle ones the
-// mean. One round that somebody else's work has slowed down does not move it.
+// median returns the median of one figure over the rounds. A single round that
+// other programs have slowed down does not change it much.
 func (s series[T]) median(of func(T) float64) float64 {
 	if len(s) == 0 {
 		return 0

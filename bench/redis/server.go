@@ -12,8 +12,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// server is a redis-server of our own, with a client that asks it how it is
-// and that nobody counts.
+// server is a redis-server of this program. Traffic of its admin client is not
+// counted.
 type server struct {
 	*redistest.Server
 	admin *redis.Client
@@ -32,7 +32,7 @@ func (s *server) close() {
 	s.Close()
 }
 
-// client is one whose traffic w counts; w may be nil.
+// client returns a client whose traffic w counts. w may be nil.
 func (s *server) client(w *wire) *redis.Client {
 	c := redis.NewClient(&redis.Options{Addr: s.Addr(), ContextTimeoutEnabled: true, PoolSize: 64})
 	if w != nil {
@@ -41,7 +41,8 @@ func (s *server) client(w *wire) *redis.Client {
 	return c
 }
 
-// wipe forgets all keys, and the figures of INFO commandstats and latencystats.
+// wipe deletes all keys, and resets the figures of INFO commandstats and
+// latencystats.
 func (s *server) wipe(ctx context.Context) error {
 	if err := s.admin.FlushAll(ctx).Err(); err != nil {
 		return err
@@ -49,7 +50,7 @@ func (s *server) wipe(ctx context.Context) error {
 	return s.admin.ConfigResetStat(ctx).Err()
 }
 
-// connections is the ids of all that there are.
+// connections returns the ids of all connections.
 func (s *server) connections(ctx context.Context) (ids map[string]bool, err error) {
 	list, err := s.admin.ClientList(ctx).Result()
 	ids = map[string]bool{}
@@ -60,19 +61,19 @@ func (s *server) connections(ctx context.Context) (ids map[string]bool, err erro
 	return ids, err
 }
 
-// endConnections ends all but those.
+// endConnections ends all connections except those in but.
 func (s *server) endConnections(ctx context.Context, but map[string]bool) error {
 	ids, err := s.connections(ctx)
 	for id := range ids {
 		if !but[id] {
-			// One that has gone meanwhile is none to end.
+			// The error is ignored: the connection may have ended meanwhile.
 			s.admin.ClientKillByFilter(ctx, "ID", id)
 		}
 	}
 	return err
 }
 
-// info is the fields of a section of INFO.
+// info returns the fields of a section of INFO.
 func (s *server) info(ctx context.Context, section string) (map[string]string, error) {
 	text, err := s.admin.Info(ctx, section).Result()
 	fields := map[string]string{}
@@ -84,8 +85,8 @@ func (s *server) info(ctx context.Context, section string) (map[string]string, e
 	return fields, err
 }
 
-// cpu is what Redis has used, user and system together, background threads
-// included.
+// cpu returns the CPU time of Redis, user and system together, with background
+// threads.
 func (s *server) cpu(ctx context.Context) (time.Duration, error) {
 	fields, err := s.info(ctx, "cpu")
 	var sum float64
@@ -99,7 +100,7 @@ func (s *server) cpu(ctx context.Context) (time.Duration, error) {
 	return time.Duration(sum * float64(time.Second)), err
 }
 
-// subfields reads "calls=1,usec=2" and the like.
+// subfields parses text such as "calls=1,usec=2".
 func subfields(text string) map[string]float64 {
 	out := map[string]float64{}
 	for part := range strings.SplitSeq(text, ",") {
@@ -110,7 +111,8 @@ func subfields(text string) map[string]float64 {
 	return out
 }
 
-// commands is calls and µs by command, of all but ours, since the last reset.
+// commands returns calls and µs by command since the last reset, without the
+// commands of this program.
 func (s *server) commands(ctx context.Context) (map[string]map[string]float64, error) {
 	fields, err := s.info(ctx, "commandstats")
 	out := map[string]map[string]float64{}
@@ -123,7 +125,8 @@ func (s *server) commands(ctx context.Context) (map[string]map[string]float64, e
 	return out, err
 }
 
-// calls is how many commands Redis has run, those that scripts call included.
+// calls returns the number of commands that Redis has run, with those that
+// scripts call.
 func (s *server) calls(ctx context.Context) (sum int64, err error) {
 	commands, err := s.commands(ctx)
 	for _, c := range commands {
@@ -132,9 +135,9 @@ func (s *server) calls(ctx context.Context) (sum int64, err error) {
 	return sum, err
 }
 
-// blocked is for how many µs a command has kept Redis busy, half and all but a
-// hundredth of the calls since the last reset. Zeros before Redis 7, which does
-// not say.
+// blocked returns the median and the 99th percentile of the µs for which a
+// command has blocked Redis since the last reset. They are 0 before Redis 7,
+// which does not report them.
 func (s *server) blocked(ctx context.Context, command string) (p50, p99 float64, err error) {
 	fields, err := s.info(ctx, "latencystats")
 	v := subfields(fields["latency_percentiles_usec_"+command])

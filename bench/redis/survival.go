@@ -7,12 +7,12 @@ import (
 	"strconv"
 )
 
-// A scan: of ten calls one is for a key in use, the other nine are for keys
-// that nobody has used or will use again.
+// In a scan one call of ten is for a key in use. The other nine are for keys
+// that are used only once.
 const scanPer = 9
 
-// survivalRow is how often a key in use had been forgotten when it was asked
-// for.
+// survivalRow has the share of calls for keys in use whose key had been
+// evicted.
 type survivalRow struct {
 	name      string
 	cacheKeys int
@@ -20,10 +20,11 @@ type survivalRow struct {
 	missed    series[float64] // share of the calls for keys in use
 }
 
-// scanned asks for keys in use, by a Zipf law, amid a scan, and returns the
-// share of those that were not there any more. A hybrid limiter does not say
-// which keys it evicts, but how many: when it is full each key that comes in
-// puts one out, and those of the scan come in once.
+// scanned asks for keys in use, by Zipf's law, during a scan, and returns the
+// share of these calls whose key had been evicted. A hybrid limiter reports the
+// number of evicted keys, not their names. When it is full, each key that comes
+// in evicts one, and a key of the scan comes in once. So the evictions beyond
+// the keys of the scan are those of keys in use.
 func scanned(ctx context.Context, c cache, inUse, calls int, seed uint64) (missed float64, err error) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	z := rand.NewZipf(rng, zipfSkew, 1, uint64(inUse-1))
@@ -58,8 +59,9 @@ func scanned(ctx context.Context, c cache, inUse, calls int, seed uint64) (misse
 	return float64(int64(s.Evicted+s.Refused-before-scans)) / float64(calls), nil
 }
 
-// survival holds what a hybrid limiter forgets of keys in use against
-// golang-lru of the same size, in interleaved rounds of the same calls.
+// survival compares the keys in use that a hybrid limiter evicts with those
+// that a golang-lru of the same size evicts, in interleaved rounds of the same
+// calls.
 func survival(ctx context.Context, rounds, keys, calls int) ([]survivalRow, error) {
 	var caches []cache
 	var rows []survivalRow
@@ -75,7 +77,7 @@ func survival(ctx context.Context, rounds, keys, calls int) ([]survivalRow, erro
 	caches = append(caches, plain, own)
 	for _, c := range caches {
 		rows = append(rows, survivalRow{name: c.name, cacheKeys: keys, inUse: keys / 5})
-		// Full of a scan, and then warm.
+		// Fills the cache with keys of a scan, and then warms it up.
 		if err := c.useAll(ctx, fresh(0, keys+keys/10)); err != nil {
 			return nil, err
 		}

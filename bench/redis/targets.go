@@ -27,18 +27,18 @@ type target struct {
 	close func()
 }
 
-// kind is how to make a target whose traffic w counts, with a limit of so many
-// a second and as large a burst.
+// kind makes a target whose traffic w counts. Its limit is rate a second, with a
+// burst of the same size.
 type kind struct {
 	name string
 	make func(ctx context.Context, srv *server, w *wire, rate int64) (target, error)
 }
 
-// hotKey is the one that all callers ask for.
+// hotKey is the key that all callers ask for.
 const hotKey = "customer-00000042"
 
-// kinds are hybridlimit's own, and those that are asked for beside it. What
-// they make of an unknown key differs in nothing that is measured here.
+// kinds has the limiters of hybridlimit, and the others for comparison. They treat
+// an unknown key differently, which has no effect on the figures here.
 var kinds = []kind{
 	{"hybrid", newHybrid},
 	{"global", func(_ context.Context, srv *server, w *wire, rate int64) (target, error) {
@@ -85,7 +85,7 @@ var kinds = []kind{
 
 func closing(rdb *redis.Client) func() { return func() { rdb.Close() } }
 
-// limited is a target of our own.
+// limited returns a target for a limiter of hybridlimit.
 func limited(l hybridlimit.Limiter, rdb *redis.Client, err error, end func()) (target, error) {
 	if err != nil {
 		rdb.Close()
@@ -110,8 +110,8 @@ func newHybrid(ctx context.Context, srv *server, w *wire, rate int64) (target, e
 	return limited(l, rdb, err, func() { l.Shutdown(context.Background()) })
 }
 
-// settled waits until a limiter knows how many processes there are: from then
-// on it is as in a process that has run for a while.
+// settled waits until a limiter knows the fleet size. From then on it behaves as
+// in a process that has run for a while.
 func settled(ctx context.Context, l *hybrid.Limiter) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -121,15 +121,15 @@ func settled(ctx context.Context, l *hybrid.Limiter) error {
 	for l.Stats().Credit == 0 {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("credit never came: %w", ctx.Err())
+			return fmt.Errorf("no credit after 30 s: %w", ctx.Err())
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
 	return nil
 }
 
-// newZero makes a limiter of one key, whatever key is asked for: go-zero has no
-// other.
+// newZero makes a limiter with a single key, because go-zero has no limiter with
+// many keys.
 func newZero(ctx context.Context, srv *server, w *wire, rate int64) (target, error) {
 	store, err := zeroredis.NewRedis(zeroredis.RedisConf{Host: srv.Addr(), Type: zeroredis.NodeType, NonBlock: true}, zeroredis.WithHook(w))
 	if err != nil {
@@ -140,12 +140,13 @@ func newZero(ctx context.Context, srv *server, w *wire, rate int64) (target, err
 		return target{}, err
 	}
 	l := zerolimit.NewTokenLimiter(int(rate), int(rate), store, hotKey)
-	// Its breaker takes it for a failure that a script is not loaded yet. Many
-	// callers who meet that at once open it, and a process of its own decides,
-	// until a look at Redis every tenth of a second succeeds. And its client dials
-	// before it has the hook: such connections are not counted, so they end.
+	// Its breaker counts a script that is not loaded yet as a failure. If many
+	// callers meet that at once, the breaker opens. Then the process decides
+	// without Redis, until a check of Redis every tenth of a second succeeds. Its
+	// client also dials before it has the hook. Such connections are not counted,
+	// so they are ended here.
 	for end := time.Now().Add(10 * time.Second); ; {
-		l.AllowCtx(ctx) // makes the client
+		l.AllowCtx(ctx) // creates the client
 		time.Sleep(100 * time.Millisecond)
 		if err := srv.endConnections(ctx, others); err != nil {
 			return target{}, err
@@ -159,15 +160,15 @@ func newZero(ctx context.Context, srv *server, w *wire, rate int64) (target, err
 			break
 		}
 		if time.Now().After(end) {
-			return target{}, errors.New("go-zero asks Redis nothing that is counted")
+			return target{}, errors.New("go-zero sends no command to Redis that is counted")
 		}
 	}
 	return target{func(ctx context.Context, _ string) (bool, error) {
-		// It has no error to return: without Redis it goes on by itself, which
-		// shows in the messages.
+		// AllowCtx returns no error. Without Redis it decides alone, which shows
+		// in the number of messages.
 		if !l.AllowCtx(ctx) {
 			return false, errors.New("denied below the limit")
 		}
 		return true, nil
-	}, func() {}}, nil // its client is the package's, and stays
+	}, func() {}}, nil // the client belongs to the package and stays open
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// wire counts what goes between clients and Redis: bytes each way, and
-// messages, which are top-level commands, however many share a packet. It is a
-// hook, since that is what every library that is built on go-redis lets in.
+// wire counts the traffic between clients and Redis: bytes in each direction,
+// and messages. A message is a top-level command, even if several share a
+// packet. It is a hook, because every library on top of go-redis accepts hooks.
 type wire struct{ sent, received, messages atomic.Int64 }
 
-// traffic is what a wire has counted.
+// traffic has the counts of a wire.
 type traffic struct{ sent, received, messages int64 }
 
 func (w *wire) traffic() traffic {
@@ -26,7 +26,7 @@ func (t traffic) since(before traffic) traffic {
 	return traffic{t.sent - before.sent, t.received - before.received, t.messages - before.messages}
 }
 
-// DialHook puts a counter into every new connection.
+// DialHook adds a counter to every new connection.
 func (w *wire) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := next(ctx, network, addr)
@@ -64,13 +64,14 @@ func (c *countedConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// requests finds the commands in a stream of RESP: arrays of bulk strings.
+// requests finds the commands in a RESP stream: arrays of bulk strings.
 type requests struct {
-	skip int    // bytes left of a bulk string and its end
-	line []byte // the begin of a line whose end has not come yet
+	skip int    // remaining bytes of a bulk string and its line end
+	line []byte // the begin of an incomplete line
 }
 
-// count is how many commands begin in the next bytes of the stream.
+// count returns the number of commands that begin in the next bytes of the
+// stream.
 func (r *requests) count(b []byte) (n int64) {
 	for len(b) > 0 {
 		if r.skip > 0 {
@@ -88,7 +89,7 @@ func (r *requests) count(b []byte) (n int64) {
 		case len(text) > 0 && text[0] == '*':
 			n++
 		case len(text) > 0 && text[0] == '$':
-			size, _ := strconv.Atoi(string(text[1:])) // an answer would have $-1, a request has not
+			size, _ := strconv.Atoi(string(text[1:])) // $-1 occurs only in answers
 			r.skip = size + len("\r\n")
 		}
 		r.line = r.line[:0]

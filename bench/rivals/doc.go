@@ -1,11 +1,12 @@
-// Package rivals puts the rate limiters that Go programs use, and those of this
-// library, behind one small interface, so that whoever measures them measures
-// the same thing: what a decision takes (bench/compare), or what it costs Redis.
+// Package rivals has adapters for the rate limiters that Go programs use, and
+// for those of this library, with one small interface. So all measurements
+// measure the same calls: the time of a decision (bench/compare), or the cost
+// for Redis.
 //
-// Each adapter makes the rival's own cheapest call that answers "may key
-// proceed?", in a plain loop: nothing stands between the loop and the call but
-// what a user of that library has to write, a map from keys to limiters for
-// instance. Where a rival cannot say a limit exactly, its adapter says so.
+// Each adapter makes the rival's cheapest call that answers "may key proceed?",
+// in a plain loop. It adds only the code that a user of that library must write,
+// for instance a map from keys to limiters. If a rival cannot express a limit
+// exactly, its adapter documents this.
 //
-// A rival more is one value in [All]; its test is that of all of them.
+// A new rival is one more value in [All]. The tests run for all of them.
 package rivals

@@ -10,12 +10,13 @@ import (
 	"github.com/zeromicro/go-zero/core/stores/redis"
 )
 
-// goZero is a limiter for each key, so they are in a sync.Map. Its rate is in
-// whole units a second, one at least, and its burst a second's units at least:
-// with less than half of that its script sets an expiry of 0, which fails, and
-// a limiter in memory answers. It connects by itself, and has a breaker
-// that takes NOSCRIPT for a failure: many callers at the start would open it,
-// and be answered by a limiter in memory. So there is one at first.
+// goZero has a limiter for each key, so the limiters are in a sync.Map. Its
+// rate is a whole number of units a second, at least one. Its burst must be at
+// least half a second's units: with less its script sets an expiry of 0 and
+// fails, and a limiter in memory answers. The adapter sets a burst of at least
+// a second's units. It connects by itself. Its breaker counts NOSCRIPT as a
+// failure, so that many callers at the start would open it and get answers from
+// a limiter in memory. Therefore the adapter begins with a single call.
 var goZero = Rival{
 	Name: "go-zero", Module: "github.com/zeromicro/go-zero", What: "TokenLimiter.AllowCtx", Where: InRedis,
 	Open: func(env Env) (Limiter, error) {
@@ -28,7 +29,7 @@ var goZero = Rival{
 	},
 }
 
-// Whoever imports go-zero has it write to the standard output once a minute.
+// On import, go-zero would write to standard output once a minute.
 func init() {
 	logx.Disable()
 	stat.DisableLog()

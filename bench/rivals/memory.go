@@ -9,11 +9,11 @@ import (
 	"github.com/sethvargo/go-limiter/memorystore"
 )
 
-// sethvargo counts intervals, one bucket with a lock for each key. An interval
-// brings back interval/tokens (in ns) units, not tokens, so above √interval it
-// is stricter than it is told: a limit of 10⁹ a second admits one a second from
-// the second on. Such a limit is said as an hour's, which no measurement sees
-// the end of.
+// sethvargo counts intervals, with one bucket and lock for each key. An
+// interval refills interval/tokens (in ns) units instead of tokens. So a
+// limiter with more tokens than √interval is stricter than its limit: 10⁹ a
+// second admits one a second from the second second on. The adapter expresses
+// such a limit per hour, so that no measurement reaches the end of an interval.
 var sethvargo = Rival{
 	Name: "sethvargo", Module: "github.com/sethvargo/go-limiter", What: "memorystore Take",
 	Open: func(env Env) (Limiter, error) {
@@ -43,7 +43,7 @@ func (t taker) Decide(ctx context.Context, keys []string) (allowed int, err erro
 
 func (t taker) Close() error { return t.s.Close(context.Background()) }
 
-// failsafe is one limiter without a key, as the policy of an executor is. The
+// failsafe is one limiter without keys, like the policy of an executor. The
 // bursty one counts periods.
 var failsafe = Rival{
 	Name: "failsafe-go", Module: "github.com/failsafe-go/failsafe-go", What: "bursty RateLimiter.TryAcquirePermit", Single: true,

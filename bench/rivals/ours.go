@@ -12,14 +12,16 @@ import (
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
-// spare is how many keys more than there are ours are made for: keys are
-// hashed over shards, of which some get more than others.
+// spare returns the MaxKeys for our limiters. It is larger than the number of
+// keys, because keys are hashed over shards, and some shards get more than
+// others.
 func spare(keys int) int { return keys + keys/4 + 16 }
 
 var ourLocal = Rival{
 	Name: "local", What: "Limiter.Allow",
 	Open: func(env Env) (Limiter, error) {
-		// The others in memory, too, keep a key that is full again.
+		// The other limiters in memory also keep a key whose bucket is full
+		// again.
 		idle := max(time.Hour, env.Limit.TimeToFull())
 		l, err := local.New(env.Limit, local.Config{MaxKeys: spare(env.Keys), IdleAfter: idle})
 		return localLimiter{l}, err
@@ -46,7 +48,7 @@ func (a localLimiter) Close() error { return a.l.Close() }
 var ourGlobal = Rival{
 	Name: "global", What: "Limiter.Allow", Where: InRedis,
 	Open: func(env Env) (Limiter, error) {
-		// Others wait for as long as the client does.
+		// The other limiters wait as long as the client does.
 		l, err := global.New(env.Redis, env.Limit, global.Config{Name: name(env), Timeout: 3 * time.Second})
 		return globalLimiter{l}, err
 	},
@@ -71,7 +73,7 @@ func (a globalLimiter) Decide(ctx context.Context, keys []string) (allowed int, 
 
 func (a globalLimiter) Close() error { return a.l.Close() }
 
-// ourHybrid is the default one, of a fleet that turns out to be itself alone.
+// ourHybrid is a limiter with default settings, in a fleet of one process.
 var ourHybrid = Rival{
 	Name: "hybrid", What: "Limiter.Allow", Where: InBoth,
 	Open: func(env Env) (Limiter, error) {
@@ -84,17 +86,17 @@ func openHybrid(env Env) (warmed, error) {
 	l, err := hybrid.New(env.Redis, env.Limit, hybrid.Config{
 		Name: name(env), MaxKeys: spare(env.Keys), MaxWait: env.Patience,
 	})
-	return warmed{l, env.Limit.BurstSize() >= 20}, err // of which it gives 5 %
+	return warmed{l, env.Limit.BurstSize() >= 20}, err // credit is 5 % of the burst
 }
 
-// warmed is what both forms have in common.
+// warmed is the common part of both adapters for hybrid.
 type warmed struct {
 	l      *hybrid.Limiter
-	credit bool // there will be some, in a fleet of one
+	credit bool // the limit is large enough for credit in a fleet of one
 }
 
-// Warm waits until the fleet is known and gives credit, as far as the limit has
-// any.
+// Warm waits until the fleet size is known, and until there is credit if the
+// limit permits any.
 func (w warmed) Warm(ctx context.Context) error {
 	if err := w.l.Ready(ctx); err != nil {
 		return err
@@ -107,7 +109,8 @@ func (w warmed) Settle(ctx context.Context) error {
 	return until(ctx, func() bool { s := w.l.Stats(); return s.Owed == 0 && s.Held == 0 })
 }
 
-// until polls, seldom: visiting a million keys takes its time.
+// until polls cond at long intervals, because a visit of a million keys takes
+// time.
 func until(ctx context.Context, cond func() bool) error {
 	for !cond() {
 		select {
@@ -147,7 +150,7 @@ func (a hybridLimiter) Decide(ctx context.Context, keys []string) (allowed int, 
 	return allowed, nil
 }
 
-// ourBucket is the same by the handle of one key.
+// ourBucket is the same limiter through the handle of one key.
 var ourBucket = Rival{
 	Name: "hybrid_Bucket", What: "Limiter.Key(key), Key.Allow", Where: InBoth, Single: true,
 	Open: func(env Env) (Limiter, error) {

@@ -6,7 +6,7 @@ import (
 	redisrate "github.com/go-redis/redis_rate/v10"
 )
 
-// redisRate is a script for each decision.
+// redisRate runs a script for each decision.
 var redisRate = Rival{
 	Name: "redis_rate", Module: "github.com/go-redis/redis_rate/v10", What: "Limiter.Allow", Where: InRedis,
 	Open: func(env Env) (Limiter, error) {
@@ -20,7 +20,7 @@ var redisRate = Rival{
 
 type scripted struct {
 	l      *redisrate.Limiter
-	prefix string // of each key, if there is one
+	prefix string // prefix of each key; may be empty
 	limit  redisrate.Limit
 }
 

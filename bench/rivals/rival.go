@@ -14,9 +14,9 @@ import (
 type Where uint8
 
 const (
-	// InMemory rivals know their process only.
+	// InMemory rivals know only their own process.
 	InMemory Where = iota
-	// InRedis rivals ask Redis each time.
+	// InRedis rivals ask Redis for each decision.
 	InRedis
 	// InBoth rivals decide in memory and share a limit through Redis.
 	InBoth
@@ -24,69 +24,70 @@ const (
 
 // Rival is a limiter that can be measured.
 type Rival struct {
-	Name   string // in tables and benchmark names: neither spaces nor slashes
-	Module string // whose version says what was measured; empty: this one's
-	What   string // the call that is made
+	Name   string // for tables and benchmark names: without spaces and slashes
+	Module string // the module whose version is reported; empty: this module
+	What   string // the measured call
 	Where  Where
-	Single bool // there is no key: it is one limiter, or a handle of one key
-	// GivesUp says that where many ask about one key some calls end in an
-	// error, which counts as a denial.
+	Single bool // the rival has no keys, or uses a handle of one key
+	// GivesUp reports whether some calls end in an error when many callers ask
+	// for one key. Such a call counts as a denial.
 	GivesUp bool
 	Open    func(Env) (Limiter, error)
 }
 
-// Env is what a rival is opened with.
+// Env has the settings for Open.
 type Env struct {
 	// Limit is a token bucket. Rivals that count windows take its rate and
 	// period.
 	Limit hybridlimit.Limit
-	Keys  int // how many there will be; no bound of memory may lie below it
-	// Redis and its address, for those that need one; they do not close it.
+	Keys  int // number of keys; a bound on memory must not be lower
+	// Redis is a client and Addr its address, for rivals that need one. They do
+	// not close it.
 	Redis redis.UniversalClient
 	Addr  string
-	// Name sets limiters in one Redis apart. The empty one will do.
+	// Name distinguishes the limiters in one Redis. It may be empty.
 	Name string
-	// Patience is how long a rival that decides without Redis, when that takes
-	// too long, shall wait for it. Zero: as long as it does by itself.
+	// Patience is the longest wait for Redis, for a rival that otherwise
+	// decides without it. Zero means the rival's own default.
 	Patience time.Duration
 }
 
-// Limiter is a rival that is open.
+// Limiter is an open rival.
 type Limiter interface {
-	// Decide asks about one key after the other, a unit each, and says how
-	// many may proceed. It ends at the first error. It is safe for concurrent
-	// use.
+	// Decide asks for one unit of each key in turn, and returns the number of
+	// calls that may proceed. It ends at the first error. It is safe for
+	// concurrent use.
 	Decide(ctx context.Context, keys []string) (allowed int, err error)
 	Close() error
 }
 
-// Warmer is a limiter that is not at once what it is later.
+// Warmer is a limiter that needs a warm-up.
 type Warmer interface {
-	// Warm waits until it is.
+	// Warm waits until the limiter is warm.
 	Warm(ctx context.Context) error
 }
 
-// Settler is a limiter that works on after a decision.
+// Settler is a limiter that has work left after a decision.
 type Settler interface {
-	// Settle waits until nothing is on its way, and nothing that was lent is
-	// still out.
+	// Settle waits until no message is in flight and no lease is held.
 	Settle(ctx context.Context) error
 }
 
-// Sourced is a limiter that knows who has decided, so that a measurement can
-// tell whether it went the way that was meant.
+// Sourced is a limiter that reports the sources of its decisions, so that a
+// measurement can check that it measured the intended path.
 type Sourced interface {
 	Sources() map[hybridlimit.Source]int64
 }
 
-// All is every rival, in the order of tables. Ours are last.
+// All has every rival, in the order of the tables. The limiters of this library
+// are last.
 var All = []Rival{
 	xtimeRate, xtimeSyncMap, xtimeLRU, sethvargo, ululeMemory, throttledMemory, failsafe,
 	ululeRedis, throttledRedis, goZero, redisRate,
 	ourLocal, ourGlobal, ourHybrid, ourBucket,
 }
 
-// Find is the rival of that name.
+// Find returns the rival with the given name.
 func Find(name string) (Rival, error) {
 	for _, r := range All {
 		if r.Name == name {
@@ -96,5 +97,5 @@ func Find(name string) (Rival, error) {
 	return Rival{}, fmt.Errorf("rivals: there is no %q", name)
 }
 
-// perSecond is the rate in units a second.
+// perSecond returns the rate in units a second.
 func perSecond(l hybridlimit.Limit) float64 { return float64(l.Rate) / l.Period.Seconds() }

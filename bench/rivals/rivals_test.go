@@ -16,7 +16,7 @@ import (
 
 func open(t *testing.T, r rivals.Rival, env rivals.Env) rivals.Limiter {
 	t.Helper()
-	env.Patience = time.Minute // what a busy machine's Redis says late counts
+	env.Patience = time.Minute // so that late answers of Redis on a busy machine count
 	if r.Where != rivals.InMemory {
 		srv := redistest.New(t)
 		env.Redis, env.Addr = srv.Client(t), srv.Addr()
@@ -38,17 +38,17 @@ func open(t *testing.T, r rivals.Rival, env rivals.Env) rivals.Limiter {
 	return l
 }
 
-// A limit of five admits five of ten, of each key, from one caller and from
-// many.
+// TestEveryRivalDecidesRight checks that a limit of five admits five of ten
+// calls, for each key, from one caller and from many.
 func TestEveryRivalDecidesRight(t *testing.T) {
-	hour := testenv.OpenWindow(time.Now(), 1, time.Hour) // some count in windows of the clock
+	hour := testenv.OpenWindow(time.Now(), 1, time.Hour) // some rivals count in windows of the clock
 	for _, r := range rivals.All {
 		t.Run(r.Name, func(t *testing.T) {
 			t.Parallel()
 			l := open(t, r, rivals.Env{Limit: hybridlimit.TokenBucket(5, hour, 5), Keys: 100, Name: "x"})
 			most := 5
 			if r.Name == "go-zero" {
-				most = 8 // a unit a second, the slowest that it can; the machine may be slow
+				most = 8 // its slowest rate is a unit a second, and the machine may be slow
 			}
 			right := func(what string, got int) {
 				t.Helper()
@@ -92,8 +92,8 @@ func many(key string, n int) []string {
 	return keys
 }
 
-// Far below its limit nobody denies anything, and hybrid asks Redis about next
-// to nothing.
+// TestNobodyDeniesFarBelowTheLimit checks that no rival denies a call far below
+// its limit, and that hybrid makes nearly all decisions without Redis.
 func TestNobodyDeniesFarBelowTheLimit(t *testing.T) {
 	for _, r := range rivals.All {
 		t.Run(r.Name, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 
 const xtimeModule = "golang.org/x/time"
 
-// xtimeRate is what every Go programmer knows: one limiter and no key.
+// xtimeRate is the common case in Go: one limiter without keys.
 var xtimeRate = Rival{
 	Name: "x-time-rate", Module: xtimeModule, What: "rate.Limiter.Allow", Single: true,
 	Open: func(env Env) (Limiter, error) { return xtime{newRate(env.Limit)}, nil },
@@ -35,7 +35,7 @@ func (x xtime) Decide(_ context.Context, keys []string) (allowed int, err error)
 
 func (xtime) Close() error { return nil }
 
-// xtimeSyncMap is how most programs make it keyed. Nothing is ever forgotten.
+// xtimeSyncMap is the usual way to add keys. Keys are never removed.
 var xtimeSyncMap = Rival{
 	Name: "x-time-rate_sync.Map", Module: xtimeModule, What: "sync.Map.Load, rate.Limiter.Allow",
 	Open: func(env Env) (Limiter, error) { return &xtimeMap{limit: env.Limit}, nil },
@@ -61,7 +61,7 @@ func (x *xtimeMap) Decide(_ context.Context, keys []string) (allowed int, err er
 
 func (*xtimeMap) Close() error { return nil }
 
-// xtimeLRU is the same with a bound.
+// xtimeLRU also adds keys, and bounds their number.
 var xtimeLRU = Rival{
 	Name: "x-time-rate_golang-lru", Module: "github.com/hashicorp/golang-lru/v2", What: "lru.Cache.Get, rate.Limiter.Allow",
 	Open: func(env Env) (Limiter, error) {

@@ -9,9 +9,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// attack is the worst that one caller can do: the Rate at the very end of a
-// window, as much at once in the next, and then whatever there is each ms, for
-// three minutes. The window that begins at epoch sees nothing but the burst.
+// attack returns the calls of the strongest attack: the Rate at the very end of
+// a window, as many calls at once in the next window, and then one call each
+// ms, for three minutes. The window that begins at epoch gets only the burst.
 func attack() []int64 {
 	const each = 100 // µs
 	border := epoch + minute
@@ -19,7 +19,8 @@ func attack() []int64 {
 	return run(at, border+rate*each, (3*minute-rate*each)/1000, 1000)
 }
 
-// victim is a limit under attack, with the most that it admits in any minute.
+// victim is a limit under attack. bound is the most that it admits in any
+// minute.
 type victim struct {
 	name  string
 	limit hybridlimit.Limit
@@ -33,7 +34,7 @@ var victims = []victim{
 	{"token bucket", hybridlimit.TokenBucket(rate, time.Minute, rate), 2 * rate},
 }
 
-// admitted is when calls were, in µs since the epoch.
+// admitted returns the times of the admitted calls, in µs since the epoch.
 func (v victim) admitted(at []int64) (times []int64) {
 	allow := counted(algo.LimitOf(v.limit))
 	if v.limit.Algorithm == hybridlimit.AlgSlidingLog {
@@ -70,7 +71,7 @@ func logged() func(now int64) bool {
 	}
 }
 
-// most is the most of these times within d.
+// most returns the largest number of these times within a span of d.
 func most(times []int64, d int64) (n int) {
 	first := 0
 	for i, t := range times {
@@ -82,10 +83,10 @@ func most(times []int64, d int64) (n int) {
 	return n
 }
 
-// attacks is the table of what the attack comes to.
+// attacks returns the table of the attack's results.
 func attacks() string {
 	var b strings.Builder
-	b.WriteString("| the attack | most in 20 ms | in a second | in a minute | bound of that | in all |\n|---|--:|--:|--:|--:|--:|\n")
+	b.WriteString("| algorithm under attack | most in 20 ms | most in a second | most in a minute | bound for a minute | in total |\n|---|--:|--:|--:|--:|--:|\n")
 	for _, v := range victims {
 		times := v.admitted(attack())
 		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %d |\n", v.name,

@@ -13,8 +13,8 @@ const (
 	left, right   = 62, 830
 )
 
-// strokes are of the first victims, in their order. The bucket's line is the
-// sliding window's here, to the width of a stroke.
+// strokes has the strokes of the first victims, in order. The token bucket has
+// none: its line would coincide with that of the sliding window.
 var strokes = []benchkit.Stroke{{Colour: "#d64545", Width: 2}, {Colour: "#2f81f7", Width: 2}, {Colour: "#2da160", Width: 2}}
 
 var (
@@ -22,7 +22,8 @@ var (
 	limitStroke  = benchkit.Stroke{Colour: benchkit.Neutral, Dash: "8 4", Width: 1.4}
 )
 
-// axes are one panel: from..to µs since the epoch, 0..high units.
+// axes are the axes of one panel: X from..to in µs since the epoch, Y from 0 to
+// high units.
 type axes struct {
 	benchkit.Axes
 	to int64
@@ -43,20 +44,20 @@ func (a axes) frame(s *benchkit.SVG, title string, every int64, label func(at in
 		xs = append(xs, benchkit.Tick{At: float64(at), Label: label(at)})
 	}
 	a.Draw(s, title, xs, ys, "")
-	// Where windows begin, and the limit.
+	// The begin of each window, and the limit.
 	for at := minute; at < a.to; at += minute {
 		s.Path(fmt.Sprintf("M%s %dV%d", benchkit.Pixels(a.X(float64(at))), a.Top, a.Bottom), borderStroke)
 	}
 	a.Across(s, float64(rate), limitStroke)
 }
 
-// steps draws how a count goes by time: each change is a corner.
+// steps draws a count over time, with a corner for each change.
 func (a axes) steps(s *benchkit.SVG, stroke benchkit.Stroke, changes []change) {
 	var path strings.Builder
 	x, y := a.X(a.X0), a.Y(0)
 	fmt.Fprintf(&path, "M%s %s", benchkit.Pixels(x), benchkit.Pixels(y))
 	for i, c := range changes {
-		// Of many in half a pixel the last is drawn.
+		// Of several changes within half a pixel only the last is drawn.
 		if last := i == len(changes)-1; !last && a.X(float64(changes[i+1].at))-x < 0.5 {
 			continue
 		}
@@ -69,10 +70,10 @@ func (a axes) steps(s *benchkit.SVG, stroke benchkit.Stroke, changes []change) {
 	s.Path(path.String(), stroke)
 }
 
-// change is a count from a time on.
+// change is a count that holds from a time on.
 type change struct{ at, units int64 }
 
-// sums is how many units were admitted up to each time.
+// sums returns the number of units admitted up to each time.
 func sums(times []int64, until int64) (all []change) {
 	for i, at := range times {
 		if at <= until {
@@ -82,7 +83,7 @@ func sums(times []int64, until int64) (all []change) {
 	return all
 }
 
-// trailing is how many units were admitted in the minute up to each time.
+// trailing returns the number of units admitted in the minute up to each time.
 func trailing(times []int64, until int64) (all []change) {
 	in, out := 0, 0
 	for in < len(times) || out < in {
@@ -100,7 +101,8 @@ func trailing(times []int64, until int64) (all []change) {
 	return all
 }
 
-// figure is the attack on each, close to the border and over three minutes.
+// figure draws the attack on each victim, near the border and over three
+// minutes.
 func figure() []byte {
 	s := benchkit.NewSVG(width, height, "A burst at the end of a window, then a flood")
 	s.Text(left, 22, benchkit.Large, fmt.Sprintf("A limit of %d a minute, a burst at the end of a window, then a flood", rate))

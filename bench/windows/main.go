@@ -1,13 +1,13 @@
-// Windows measures how far the sliding window of two counters and the fixed
-// window are from the log, which is exact, over generated traffic of many
-// sources, and what the worst attack on each comes to.
+// Windows measures the error of the fixed window, and of the sliding window of two
+// counters, compared with the exact log. It generates the traffic of many sources. It
+// also measures the worst attack on each algorithm.
 //
 //	cd bench && go run ./windows          prints the tables
-//	cd bench && go run ./windows -write   puts them, and the figure, into docs/windows.md
+//	cd bench && go run ./windows -write   writes them, and the figure, to docs/windows.md
 //
-// The windows are those of internal/algo, the arithmetic that Redis runs in
-// Lua; the log is the list of what was admitted in the last period. Time is
-// simulated and the seed fixed, so that two runs print the same.
+// The windows are those of internal/algo, which has the arithmetic that Redis runs in
+// Lua. The log is the list of units admitted in the last period. Time is simulated and
+// the seed is fixed, so the output is always the same.
 package main
 
 import (
@@ -35,9 +35,9 @@ var kinds = []algo.Window{
 }
 
 func main() {
-	seed := flag.Uint64("seed", 1, "of the traffic")
-	write := flag.Bool("write", false, "put the tables into docs/windows.md, and the figure beside it")
-	docs := flag.String("docs", "../docs", "where that is")
+	seed := flag.Uint64("seed", 1, "seed of the traffic")
+	write := flag.Bool("write", false, "write the tables to docs/windows.md, and the figure beside it")
+	docs := flag.String("docs", "../docs", "the docs directory")
 	flag.Parse()
 	text := page(measureAll(*seed))
 	fmt.Print(text)
@@ -49,7 +49,7 @@ func main() {
 	}
 }
 
-// measureAll is a row for each traffic.
+// measureAll returns a row for each kind of traffic.
 func measureAll(seed uint64) (rows []row) {
 	for i, t := range traffics {
 		rows = append(rows, measure(t, seed<<8+uint64(i)))
@@ -57,10 +57,10 @@ func measureAll(seed uint64) (rows []row) {
 	return rows
 }
 
-// page is all that is printed: the tables of all traffic, then the attacks.
+// page returns the whole output: the tables of all traffic, then the attacks.
 func page(rows []row) string { return tables(rows) + "\n" + attacks() }
 
-// What stands between these lines of the page is the command's.
+// The command owns the text between these lines of the page.
 const (
 	begin = "<!-- Printed by: cd bench && go run ./windows -write -->\n"
 	end   = "<!-- End of what was printed. -->\n"
@@ -68,7 +68,7 @@ const (
 
 const figureFile = "windows.svg"
 
-// splice puts text between the lines of a page.
+// splice replaces the text between these lines.
 func splice(old, text string) (string, error) {
 	return benchkit.Between(old, begin, end, "\n"+text+"\n")
 }

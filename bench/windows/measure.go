@@ -7,11 +7,11 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// trail is the units of the last period, each with its time.
+// trail has the times of the units of the last period.
 type trail struct{ at []int64 }
 
-// count is how many there are at now, where they are given up again when they
-// are a period old, as a log does it.
+// count returns the number of units at now. Like a log, it drops units that are
+// a period old.
 func (t *trail) count(now int64) int64 {
 	for len(t.at) > 0 && now-t.at[0] >= minute {
 		t.at = t.at[1:]
@@ -21,18 +21,18 @@ func (t *trail) count(now int64) int64 {
 
 func (t *trail) add(now int64) { t.at = append(t.at, now) }
 
-// score is how often decisions were wrong, and by how much what they were
-// based on.
+// score counts wrong decisions, and measures the error of the estimates behind
+// them.
 type score struct {
 	calls, admitted int64
-	over, farOver   int64   // admitted, while the last period was full; by more than near
-	under, farUnder int64   // denied, while it was not
-	off             float64 // sum of what the estimate was off, as a part of the truth
+	over, farOver   int64   // admitted although the last period was full; by at least near units
+	under, farUnder int64   // denied although it was not full; by more than near units
+	off             float64 // sum of the relative errors of the estimate
 	most            int64   // units in the worst period
 }
 
-// near is how many units more, or less, in the last period make a decision that
-// is wrong one that matters.
+// near is the difference to the limit, in units of the last period, that
+// separates harmless wrong decisions from serious ones.
 const near = rate / 20
 
 func (s *score) note(allowed bool, estimate float64, before, now int64) {
@@ -58,8 +58,9 @@ func (s *score) note(allowed bool, estimate float64, before, now int64) {
 	}
 }
 
-// row is one traffic under each kind: as a limiter, which counts what it
-// admits, and as a detector, which counts every call.
+// row has the scores of one kind of traffic, for each kind of window: as a
+// limiter, which counts the calls that it admits, and as a detector, which
+// counts every call.
 type row struct {
 	traffic
 	log      int64 // admitted by the log
@@ -83,7 +84,7 @@ func measure(t traffic, seed uint64) row {
 	return r
 }
 
-// epoch is a time of Redis at which a window begins.
+// epoch is a time of Redis's clock at which a window begins.
 const epoch = 1_763_000_040_000_000
 
 func admittedByLog(at []int64) (sum int64) {
@@ -96,9 +97,8 @@ func admittedByLog(at []int64) (sum int64) {
 	return sum
 }
 
-// limit runs a source's calls through a limiter, and holds each decision
-// against what the limiter has admitted in the last period: what a log would
-// have said in its place.
+// limit runs the calls of a source through a limiter. It compares each decision
+// with that of a log with the same admissions.
 func limit(w algo.Window, at []int64, to *score) {
 	var s algo.State
 	var last trail
@@ -116,8 +116,8 @@ func limit(w algo.Window, at []int64, to *score) {
 	}
 }
 
-// detect counts every call, admitted or not, and asks of each whether the
-// source is above the limit with it.
+// detect counts every call, admitted or not. For each call it checks whether
+// the window reports the source as above its limit.
 func detect(w algo.Window, at []int64, to *score) {
 	var last trail
 	number, cur, prev := int64(0), 0.0, 0.0

@@ -15,7 +15,7 @@ func name(w algo.Window) string {
 	return "fixed"
 }
 
-// tables are of all traffic: as limiters, and as detectors.
+// tables returns the tables of all traffic: as detectors, and as limiters.
 func tables(rows []row) string {
 	var b strings.Builder
 	var sources int
@@ -32,7 +32,7 @@ func tables(rows []row) string {
 				percent(s.over, s.calls), percent(s.under, s.calls), 100*s.off/float64(s.calls))
 		}
 	}
-	b.WriteString("\n| what is admitted counted | calls | denied by a log | window | admitted wrongly | denied wrongly | rate off by | admitted, of a log's | most in a minute |\n" +
+	b.WriteString("\n| admitted calls counted | calls | denied by a log | window | admitted wrongly | denied wrongly | rate off by | admitted / by a log | most in a minute |\n" +
 		"|---|--:|--:|---|--:|--:|--:|--:|--:|\n")
 	for _, r := range rows {
 		for k, s := range r.limiter {
@@ -48,7 +48,7 @@ func tables(rows []row) string {
 	return b.String()
 }
 
-// lead is the begin of a row's k-th line.
+// lead returns the first cells of a row's k-th line.
 func lead(k int, r row, part int64) string {
 	if k > 0 {
 		return "| | | |"
@@ -56,7 +56,8 @@ func lead(k int, r row, part int64) string {
 	return fmt.Sprintf("| %s | %s | %s |", r.name, count(r.calls), percent(part, r.calls))
 }
 
-// percent has three digits that count, and says 0 only of nothing.
+// percent formats a share with three significant digits. It is "0" only if part
+// is 0.
 func percent(part, of int64) string {
 	p := 100 * float64(part) / float64(max(of, 1))
 	switch {
@@ -71,5 +72,5 @@ func percent(part, of int64) string {
 	}
 }
 
-// count writes thousands apart.
+// count formats n with separated thousands.
 func count(n int64) string { return benchkit.Thousands(n, ",") }

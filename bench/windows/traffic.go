@@ -6,38 +6,39 @@ import (
 	"slices"
 )
 
-// traffic is what many sources of one sort send.
+// traffic describes the calls of many similar sources.
 type traffic struct {
 	name, about string
 	sources     int
-	// arrivals is when one source calls: µs, ascending, within span of from.
+	// arrivals returns the times of one source's calls: µs, ascending, within
+	// span after from.
 	arrivals func(r *rand.Rand, source int, from int64) []int64
 }
 
 const (
-	periods = 10 // for which each source sends
+	periods = 10 // number of minutes in which each source sends
 	span    = periods * minute
 	second  = minute / 60
 )
 
-// traffics are the rows of the tables. Each source of the first four has a
-// load of its own, a quarter of the limit to four times it, all magnitudes
-// alike; none but the attackers knows where the windows begin.
+// traffics are the rows of the tables. Each source of the first four has its
+// own load, from a quarter of the limit to four times the limit, uniform on a
+// logarithmic scale. Only the attackers know where the windows begin.
 var traffics = []traffic{
 	{"steady", "evenly, each call up to a tenth of a gap early or late", 100, steady},
-	{"Poisson", "at random, each call on its own", 100, func(r *rand.Rand, _ int, from int64) []int64 { return poisson(r, load(r), from) }},
+	{"Poisson", "at random, each call independent of the others", 100, func(r *rand.Rand, _ int, from int64) []int64 { return poisson(r, load(r), from) }},
 	{"bursts", "bursts of 1 to 100 calls, 10 ms apart, at random times", 100, bursts},
-	{"on and off", "twice the load for half a minute in the mean, then nothing for as long", 100, onOff},
+	{"on and off", "twice the load for half a minute on average, then no calls for half a minute on average", 100, onOff},
 	{"Zipf", "Poisson sources, the i-th with 20/i times the limit: one in a hundred is above it", 2000, zipf(20)},
 	{"Zipf, light", "the i-th with 2/i times the limit: one in a thousand is above it", 2000, zipf(2)},
 	{"at the boundary", "attackers: the Rate in the last second of a window, the Rate in the first of the next, and a quiet minute", 50, boundary},
 	{"burst, then flood", "attackers: the Rate in the last second of a window, then four times the Rate for a minute, and a quiet minute", 50, flood},
 }
 
-// load is times the limit.
+// load returns a random multiple of the limit.
 func load(r *rand.Rand) float64 { return math.Pow(2, 4*r.Float64()-2) }
 
-// gap is the mean time between the calls of a load.
+// gap returns the mean time between calls.
 func gap(load float64) float64 { return float64(minute/rate) / load }
 
 func steady(r *rand.Rand, _ int, from int64) (at []int64) {
@@ -79,7 +80,7 @@ func onOff(r *rand.Rand, _ int, from int64) (at []int64) {
 	return at
 }
 
-// boundary and flood know the clock: they begin where a window does.
+// boundary and flood know the clock, and begin where a window begins.
 func boundary(r *rand.Rand, _ int, from int64) (at []int64) {
 	each := second / rate
 	for w := from/minute + 1; (w+3)*minute < from+span; w += 3 {
@@ -99,7 +100,7 @@ func flood(r *rand.Rand, _ int, from int64) (at []int64) {
 	return at
 }
 
-// run is n calls, each so many µs after the last.
+// run appends n calls at intervals of each µs.
 func run(at []int64, from, n, each int64) []int64 {
 	for i := range n {
 		at = append(at, from+i*each)

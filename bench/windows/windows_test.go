@@ -19,10 +19,11 @@ import (
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
-// committed is what the documentation is of.
+// committed returns the rows of the committed documentation.
 var committed = sync.OnceValue(func() []row { return measureAll(1) })
 
-// The figures in the documentation are those that the command prints.
+// TestCommittedFiguresAreWhatIsPrinted checks that the figures in the
+// documentation are those that the command prints.
 func TestCommittedFiguresAreWhatIsPrinted(t *testing.T) {
 	old, err := os.ReadFile("../../docs/windows.md")
 	if err != nil {
@@ -33,21 +34,22 @@ func TestCommittedFiguresAreWhatIsPrinted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(old) != want {
-		t.Errorf("docs/windows.md is not what the command prints: cd bench && go run ./windows -write\n%s", want)
+		t.Errorf("docs/windows.md differs from the output of: cd bench && go run ./windows -write\n%s", want)
 	}
 	drawn, err := os.ReadFile("../../docs/" + figureFile)
 	if err != nil || string(drawn) != string(figure()) {
-		t.Errorf("docs/%s is not what the command draws (%v): cd bench && go run ./windows -write", figureFile, err)
+		t.Errorf("docs/%s differs from the figure of (error: %v): cd bench && go run ./windows -write", figureFile, err)
 	}
 }
 
-// What the page says in words of the figures in its tables.
+// TestWhatThePageSays checks the statements of the page about the figures in
+// its tables.
 func TestWhatThePageSays(t *testing.T) {
 	for _, r := range committed() {
 		tr := r.traffic
 		sliding, fixed := r.detector[0], r.detector[1]
 		if wrong := sliding.over + sliding.under; wrong*3 > fixed.over+fixed.under {
-			t.Errorf("%s: counting every call, the sliding window is wrong %d times, the fixed one %d times", tr.name, wrong, fixed.over+fixed.under)
+			t.Errorf("%s: counting every call, the sliding window is wrong %d times and the fixed one %d times, want at most a third", tr.name, wrong, fixed.over+fixed.under)
 		}
 		wrong := float64(sliding.over+sliding.under) / float64(sliding.calls)
 		off := sliding.off / float64(sliding.calls)
@@ -63,7 +65,7 @@ func TestWhatThePageSays(t *testing.T) {
 		}
 		sliding, fixed = r.limiter[0], r.limiter[1]
 		if fixed.under != 0 {
-			t.Errorf("%s: a fixed window has denied %d times what a log would have admitted", tr.name, fixed.under)
+			t.Errorf("%s: a fixed window has denied %d calls that a log would have admitted, want 0", tr.name, fixed.under)
 		}
 		if attacked := tr.name == "burst, then flood"; !attacked && (float64(sliding.admitted) > 1.03*float64(r.log) || sliding.admitted < r.log) {
 			t.Errorf("%s: %d admitted, %d by a log", tr.name, sliding.admitted, r.log)
@@ -74,7 +76,8 @@ func TestWhatThePageSays(t *testing.T) {
 	}
 }
 
-// The bounds of the attack are met, by all but the bucket to the unit.
+// TestAttacksReachTheBounds checks that the attack reaches each bound to the
+// unit, except that of the bucket, which it misses by one.
 func TestAttacksReachTheBounds(t *testing.T) {
 	for _, v := range victims {
 		got := int64(most(v.admitted(attack()), minute))
@@ -88,7 +91,7 @@ func TestAttacksReachTheBounds(t *testing.T) {
 	}
 }
 
-// The trail is the log of the library.
+// TestTrailIsTheLog checks that the trail decides like the log of the library.
 func TestTrailIsTheLog(t *testing.T) {
 	l := algo.LogOf(hybridlimit.SlidingLog(rate, time.Minute))
 	r := rand.New(rand.NewPCG(1, 1))
@@ -111,7 +114,8 @@ func TestTrailIsTheLog(t *testing.T) {
 	}
 }
 
-// What is measured is what package local does, decision by decision.
+// TestLocalDecidesTheSame checks that the measured algorithms decide like
+// package local, decision by decision.
 func TestLocalDecidesTheSame(t *testing.T) {
 	for _, v := range victims[:3] {
 		synctest.Test(t, func(t *testing.T) {
@@ -146,7 +150,7 @@ func TestUpdateWritesBoth(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "windows.md")
 	if err := update(dir, "x"); err == nil {
-		t.Error("there is no page")
+		t.Error("no error without a page")
 	}
 	for old, want := range map[string]string{
 		"a\n" + begin + "b\n" + end + "c\n": "a\n" + begin + "\nx\n" + end + "c\n",

@@ -12,8 +12,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
-// The whole program, with its stand-in, in real time; it fails if its books are
-// off.
+// TestStart runs the whole program with its stand-in for Redis, in real time.
+// The program fails if its account is wrong.
 func TestStart(t *testing.T) {
 	var out strings.Builder
 	if err := start(t.Context(), &out); err != nil {
@@ -33,7 +33,7 @@ func TestPlayOnVirtualTime(t *testing.T) {
 	})
 }
 
-// fixed uses so much, and fails or not.
+// fixed is a model that always uses the same amount, and may return an error.
 type fixed struct {
 	used int64
 	err  error
@@ -41,7 +41,8 @@ type fixed struct {
 
 func (f fixed) Complete(context.Context, prompt) (int64, error) { return f.used, f.err }
 
-// Predicted 100 of 1000: what is left is what was used, whatever came of it.
+// TestTheDifferenceIsSettled checks that a call costs what it used, whether it
+// succeeds or fails. The prediction is 100 of 1000.
 func TestTheDifferenceIsSettled(t *testing.T) {
 	oops := errors.New("oops")
 	for _, tc := range []struct {
@@ -69,7 +70,7 @@ func TestTheDifferenceIsSettled(t *testing.T) {
 	}
 }
 
-// broken is a meter whose books cannot be reached after the call.
+// broken is a meter whose Charge and Refund fail.
 type broken struct {
 	meter
 	err error
@@ -83,7 +84,8 @@ func (b broken) Refund(context.Context, string, int64) (hybridlimit.Result, erro
 	return hybridlimit.Result{}, b.err
 }
 
-// A difference that was not settled is told, also where the call failed too.
+// TestUnsettledDifferencesAreTold checks that a difference that could not be
+// settled is an error, also if the call failed too.
 func TestUnsettledDifferencesAreTold(t *testing.T) {
 	oops, unsettled := errors.New("oops"), errors.New("unsettled")
 	for _, model := range []fixed{{150, nil}, {50, nil}, {150, oops}, {50, oops}} {
@@ -97,12 +99,13 @@ func TestUnsettledDifferencesAreTold(t *testing.T) {
 	}
 }
 
-// panics is a model that does.
+// panics is a model that panics.
 type panics struct{}
 
 func (panics) Complete(context.Context, prompt) (int64, error) { panic("oops") }
 
-// What a call that panics has used is not known: the prediction stays taken.
+// TestPredictionStandsAfterAPanic checks that the predicted cost stays charged
+// after a panic, because the real cost is unknown.
 func TestPredictionStandsAfterAPanic(t *testing.T) {
 	l, err := local.New(hybridlimit.PerHour(1000), local.Config{})
 	if err != nil {

@@ -1,7 +1,7 @@
-// Cost limits calls whose cost is known only afterwards, for example calls of a
-// language model that are paid by the token. It takes a predicted cost before the
-// call, and settles the difference after it. The program starts a Redis written in
-// Go, so it needs only Go. settle.go has the code to copy.
+// Cost limits calls whose cost is known only afterwards, such as those of a
+// language model that is paid by the token. It charges a prediction before the
+// call, and settles the difference after it. The program brings a stand-in for
+// Redis and needs only Go. settle.go has the interesting part.
 //
 //	go run ./examples/cost
 package main
@@ -28,7 +28,7 @@ func main() {
 	}
 }
 
-// start brings a Redis and plays.
+// start starts a Redis and runs play.
 func start(ctx context.Context, out io.Writer) error {
 	m, err := miniredis.Run()
 	if err != nil {
@@ -41,11 +41,11 @@ func start(ctx context.Context, out io.Writer) error {
 	return play(ctx, out, rdb)
 }
 
-// quota is 10 000 tokens an hour, all of which may be used at once.
+// quota is 10 000 tokens an hour. All may be used at once.
 var quota = hybridlimit.PerHour(10_000)
 
-// play sends prompts until the quota is used, and holds what is left against
-// what the calls have cost.
+// play sends prompts until the quota is used, and then compares the remaining
+// quota with the real cost of the calls.
 func play(ctx context.Context, out io.Writer, rdb redis.UniversalClient) error {
 	limiter, err := hybrid.New(rdb, quota, hybrid.Config{Name: "tokens", MaxWait: time.Second})
 	if err != nil {
@@ -64,7 +64,7 @@ func play(ctx context.Context, out io.Writer, rdb redis.UniversalClient) error {
 			return err
 		}
 		if !res.Allowed {
-			fmt.Fprintf(out, "%2d  predicted %4d  denied: %d left, come back in %v\n", i, prompt.predicted, res.Remaining, res.RetryAfter.Round(time.Second))
+			fmt.Fprintf(out, "%2d  predicted %4d  denied: %d left, retry in %v\n", i, prompt.predicted, res.Remaining, res.RetryAfter.Round(time.Second))
 			break
 		}
 		fmt.Fprintf(out, "%2d  predicted %4d  used %4d  left about %5d\n", i, prompt.predicted, used, res.Remaining)
@@ -74,20 +74,20 @@ func play(ctx context.Context, out io.Writer, rdb redis.UniversalClient) error {
 		return err
 	}
 	refilled := int64(time.Since(start)*time.Duration(quota.Rate)/quota.Period) + 1
-	fmt.Fprintf(out, "\nused %d tokens in all; the limiter says %d of %d are left\n", model.used, last.Remaining, quota.Rate)
+	fmt.Fprintf(out, "\nused %d tokens in all; the limiter has %d of %d left\n", model.used, last.Remaining, quota.Rate)
 	if off := last.Remaining - max(0, quota.Rate-model.used); off < -1 || off > refilled {
-		return fmt.Errorf("the books are off by %d tokens", off)
+		return fmt.Errorf("the limiter is off by %d tokens", off)
 	}
 	return nil
 }
 
-// model stands for the service that is paid.
+// model stands for a service that is paid by use.
 type model struct {
 	random *rand.Rand
 	used   int64
 }
 
-// Complete uses up to twice what was predicted, or nearly nothing.
+// Complete uses between one token and twice the prediction.
 func (m *model) Complete(_ context.Context, p prompt) (int64, error) {
 	used := 1 + m.random.Int64N(2*p.predicted)
 	m.used += used

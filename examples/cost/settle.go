@@ -8,7 +8,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// meter is what is asked of a limiter: those of local, global and hybrid do.
+// meter is the part of a limiter that ask needs. The limiters of local, global
+// and hybrid have it.
 type meter interface {
 	hybridlimit.Limiter
 	Charge(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
@@ -21,17 +22,18 @@ type completer interface {
 	Complete(ctx context.Context, p prompt) (used int64, err error)
 }
 
-// ask takes the predicted cost, calls, and settles the difference. What could
-// not be settled is an error beside that of the call.
+// ask charges the predicted cost, calls the model, and settles the difference.
+// A difference that could not be settled is an error, joined to that of the
+// call.
 func ask(ctx context.Context, limiter meter, user string, p prompt, model completer) (used int64, res hybridlimit.Result, err error) {
 	// All or nothing, before anything is spent. A prediction above the burst
-	// would be denied for ever: cap it where that can be.
+	// would always be denied: cap it if that can happen.
 	res, err = limiter.AllowN(ctx, user, p.predicted)
 	if err != nil || !res.Allowed {
 		return 0, res, err
 	}
-	// What was used was used, also by a call that failed or whose ctx ended. Of
-	// one that panics nobody knows: then the prediction stands.
+	// The used amount counts even if the call failed or ctx ended. After a
+	// panic it is unknown, so the prediction stands.
 	used = p.predicted
 	defer func() {
 		left, settleErr := settle(context.WithoutCancel(ctx), limiter, user, used-p.predicted, res.Remaining)
@@ -41,14 +43,15 @@ func ask(ctx context.Context, limiter meter, user string, p prompt, model comple
 	return used, res, err
 }
 
-// settle takes what was used more, or gives back what was used less, and says
-// what is left.
+// settle charges the additional use, or refunds the unused part, and returns
+// the remaining units.
 func settle(ctx context.Context, limiter meter, user string, more, left int64) (int64, error) {
 	var res hybridlimit.Result
 	var err error
 	switch {
 	case more > 0:
-		// Unconditional, into debt if need be: the next calls wait for it.
+		// Charge never denies. The level may become negative, and then later
+		// calls wait until it is paid.
 		res, err = limiter.Charge(ctx, user, more)
 	case more < 0:
 		res, err = limiter.Refund(ctx, user, -more)

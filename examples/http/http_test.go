@@ -10,8 +10,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// The whole program, with its stand-in, in real time. How many were served
-// depends on the clock; in the bubble below it does not.
+// TestStart runs the whole program with its stand-in for Redis, in real time.
+// Most of its counts depend on the clock. TestTiers checks all counts on
+// virtual time.
 func TestStart(t *testing.T) {
 	var out strings.Builder
 	if err := start(t.Context(), &out, "", false); err != nil {
@@ -45,8 +46,8 @@ func TestTiers(t *testing.T) {
 			"free                        20 of 24 served, the last 429",
 			"free, the key twice          0 of  4 served, the last 429",
 			"pro                         40 of 40 served, the last 200",
-			"pro, a dear route            3 of  4 served, the last 429",
-			"made-up keys, a dear route   3 of  5 served, the last 429",
+			"pro, costly route            3 of  4 served, the last 429",
+			"made-up keys, costly route   3 of  5 served, the last 429",
 			"health check                20 of 20 served, the last 200",
 			`"violated-policies":["anonymous"]`, `"violated-policies":["free"]`, `"violated-policies":["report"]`,
 		} {

@@ -1,10 +1,10 @@
-// Http is a service with three tiers and limits in layers. Anonymous callers are
-// limited by address, free and pro callers by API key. An expensive route has a
-// limit of its own, and so has the whole service. The program starts a Redis
-// written in Go, so it needs only Go. The limits are in service.go.
+// Http is a service with three tiers and several limits: for anonymous callers by
+// address, for free and pro callers by API key, for a costly route, and for the
+// whole service. The program brings a stand-in for Redis and needs only Go. The
+// limits are in service.go.
 //
 //	go run ./examples/http          calls itself, prints the results, and ends
-//	go run ./examples/http -serve   serves on localhost:8080, to be called with curl
+//	go run ./examples/http -serve   serves on localhost:8080, for curl
 //	go run ./examples/http -redis localhost:6379   uses that Redis
 package main
 
@@ -27,7 +27,7 @@ import (
 )
 
 func main() {
-	addr := flag.String("redis", "", "address of a Redis; empty: a stand-in")
+	addr := flag.String("redis", "", "address of a Redis; empty: a stand-in in this program")
 	stay := flag.Bool("serve", false, "serve on localhost:8080")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-// start brings Redis and the service, and plays or serves.
+// start starts Redis and the service, and then plays or serves.
 func start(ctx context.Context, out io.Writer, addr string, stay bool) error {
 	if addr == "" {
 		m, err := miniredis.Run()
@@ -85,13 +85,13 @@ func serve(ctx context.Context, out io.Writer, handler http.Handler) error {
 	return nil
 }
 
-// play sends each caller's requests, and prints how many were served and what
-// the last response says.
+// play sends the requests of each caller, and prints the number of served requests
+// and the last response.
 func play(out io.Writer, handler http.Handler) error {
 	for _, c := range []struct {
 		who, path, addr, key string
 		requests             int
-		send                 func(r *http.Request, i int) // changes the i-th; nil: nothing
+		send                 func(r *http.Request, i int) // changes the i-th request; may be nil
 	}{
 		{"anonymous", "/", "192.0.2.1:4711", "", 8, nil},
 		{"anonymous, from elsewhere", "/", "198.51.100.1:4711", "", 1, nil},
@@ -99,8 +99,8 @@ func play(out io.Writer, handler http.Handler) error {
 		{"free", "/", "192.0.2.1:4711", "free-ann", 24, nil},
 		{"free, the key twice", "/", "192.0.2.1:4711", "free-ann", 4, func(r *http.Request, _ int) { r.Header.Add("X-Api-Key", "free-ann") }},
 		{"pro", "/", "192.0.2.1:4711", "pro-bob", 40, nil},
-		{"pro, a dear route", "/report", "192.0.2.1:4711", "pro-bob", 4, nil},
-		{"made-up keys, a dear route", "/report", "203.0.113.7:4711", "", 5, func(r *http.Request, i int) { r.Header.Set("X-Api-Key", fmt.Sprint("made-up-", i)) }},
+		{"pro, costly route", "/report", "192.0.2.1:4711", "pro-bob", 4, nil},
+		{"made-up keys, costly route", "/report", "203.0.113.7:4711", "", 5, func(r *http.Request, i int) { r.Header.Set("X-Api-Key", fmt.Sprint("made-up-", i)) }},
 		{"health check", "/healthz", "192.0.2.1:4711", "", 20, nil},
 	} {
 		served := 0

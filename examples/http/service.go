@@ -10,13 +10,13 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-// plans are the API keys that there are, as a database would have them. Who
-// comes with another one is anonymous, so that made-up keys win nothing.
+// plans has the existing API keys, as a database would. A caller with an
+// unknown key is anonymous, so made-up keys have no advantage.
 var plans = map[string]string{"free-ann": "free", "free-cid": "free", "pro-bob": "pro"}
 
 func plan(r *http.Request) string { return plans[r.Header.Get("X-Api-Key")] }
 
-// newService is the whole of it.
+// newService returns the service with its limits.
 func newService(hub *hybrid.Hub) (http.Handler, error) {
 	var err error
 	limiter := func(name string, limit hybridlimit.Limit) *hybrid.Limiter {
@@ -38,14 +38,14 @@ func newService(hub *hybrid.Hub) (http.Handler, error) {
 	who := func(wanted string) func(*http.Request) bool {
 		return func(r *http.Request) bool { return plan(r) == wanted }
 	}
-	// Of keys that nobody has checked anybody can make up as many as they like:
-	// only those that there are have limits of their own.
+	// Callers can make up any number of unchecked keys. So only existing keys
+	// have limits of their own.
 	apiKey := httplimit.When(func(r *http.Request) bool { return plan(r) != "" }, httplimit.APIKey("X-Api-Key", ""))
-	// Behind proxies of yours: httplimit.ClientIP with their networks.
+	// Behind your own proxies, use httplimit.ClientIP with their networks.
 	address := httplimit.PeerIP()
 
-	// All that apply to a request are asked at once: who is over one of them is
-	// charged by none.
+	// All limits that apply to a request are asked at once. If one of them
+	// denies, none is charged.
 	tiers, err := httplimit.New(
 		httplimit.Config{Skip: func(r *http.Request) bool { return r.URL.Path == "/healthz" }},
 		httplimit.Limit{Limiter: service, Key: httplimit.Everyone()},
@@ -55,7 +55,7 @@ func newService(hub *hybrid.Hub) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	// One route more, by caller and route.
+	// A further limit for one route, by caller and route.
 	dear, err := httplimit.New(httplimit.Config{}, httplimit.Limit{
 		Limiter: report, Key: httplimit.Join(httplimit.First(apiKey, address), httplimit.Pattern(nil)), Bucket: "reports",
 	})

@@ -10,26 +10,28 @@ import (
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
-// The attack on the border of two windows: a burst right before it and a burst
-// right after it, on a fixed and on a sliding window at once. Each alone is
-// within the limit.
+// The attack on the border of two windows: a burst right before the border and a
+// burst right after it, on a fixed and on a sliding window at once. Each burst
+// alone is within the limit.
 const (
 	attackRate   = 10
 	attackWindow = 4 * time.Second
 	attackBurst  = 10
 	attackSpread = 15 * time.Millisecond // between two calls of a burst
-	// attackBefore is how long before the border the first burst begins: a busy
-	// machine may be a quarter of a second late and still be before it.
+	// attackBefore is the time from the begin of the first burst to the border.
+	// On a busy machine a call may be a quarter of a second late and is still
+	// before the border.
 	attackBefore = 400 * time.Millisecond
-	// attackAfter is how long after it the second one begins. Up to a tenth of a
-	// window the sliding one has room for none of it.
+	// attackAfter is the time from the border to the begin of the second burst.
+	// In the first tenth of a window the sliding window has no room for a unit
+	// of it.
 	attackAfter = 125 * time.Millisecond
 )
 
-// boundary is the demonstration, one run of it at a time.
+// boundary is the demonstration. It has one run at a time.
 type boundary struct {
 	changed func(boundaryState)
-	ctx     context.Context // ends with close
+	ctx     context.Context // canceled by close
 	cancel  context.CancelFunc
 	runs    sync.WaitGroup
 
@@ -37,7 +39,7 @@ type boundary struct {
 	state boundaryState
 }
 
-// boundaryState is what the page draws.
+// boundaryState is the data that the page draws.
 type boundaryState struct {
 	Seq      int64  `json:"seq"`
 	Phase    string `json:"phase"` // ready, waiting, running, done
@@ -48,7 +50,7 @@ type boundaryState struct {
 	Lanes    []lane `json:"lanes"`
 }
 
-// lane is one of the two under attack.
+// lane is one of the two windows under attack.
 type lane struct {
 	Name     string `json:"name"`
 	Dots     []dot  `json:"dots"`
@@ -76,8 +78,8 @@ func (b *boundary) close() {
 	b.runs.Wait()
 }
 
-// attack begins a run, which ends by itself a second after the next border that
-// leaves time for it.
+// attack begins a run. The run attacks the next border that leaves enough time,
+// and ends a second after that border.
 func (b *boundary) attack() error {
 	b.mu.Lock()
 	if b.ctx.Err() != nil {
@@ -107,8 +109,8 @@ func (b *boundary) attack() error {
 	return nil
 }
 
-// run makes the calls. Times are taken from now on by the monotonic clock, as
-// the limiters take theirs.
+// run makes the calls. Times are measured from now on by the monotonic clock,
+// like those of the limiters.
 func (b *boundary) run(now, border time.Time, limiters []*local.Limiter) {
 	toBorder := border.Sub(now)
 	at := func(d time.Duration) bool { return sleep(b.ctx, time.Until(now.Add(toBorder+d))) }
@@ -137,14 +139,14 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// call sends a request to both.
+// call sends a request to both limiters.
 func (b *boundary) call(limiters []*local.Limiter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i, l := range limiters {
 		at := time.Now()
 		res, err := l.Allow(b.ctx, visitor)
-		if err != nil { // a key of ours, and nobody closes it
+		if err != nil { // cannot happen: the key is valid, and the limiter is open
 			continue
 		}
 		lane := &b.state.Lanes[i]
@@ -156,7 +158,7 @@ func (b *boundary) call(limiters []*local.Limiter) {
 	}
 }
 
-// trailing is the most that was admitted in any window, wherever it begins.
+// trailing returns the most that was admitted in any window, wherever it begins.
 func trailing(dots []dot, windowMs int64) (worst int64) {
 	for i, first := range dots {
 		n := int64(0)

@@ -5,35 +5,35 @@ import (
 	"math"
 )
 
-// bound is what was measured beside what is promised, as the page shows it.
+// bound is a measured excess with the promised bound, as the page shows it.
 type bound struct {
 	Name     string  `json:"name"`     // shared, alone, naive
-	Measured float64 `json:"measured"` // units above rate × length in the worst interval
-	Allowed  float64 `json:"allowed"`  // 0: nothing is promised
-	Why      string  `json:"why"`      // what Allowed is made of, or why there is none
+	Measured float64 `json:"measured"` // units above rate × time in the worst interval
+	Allowed  float64 `json:"allowed"`  // 0: there is no promise
+	Why      string  `json:"why"`      // the parts of Allowed, or the reason why there is no promise
 	Verdict  string  `json:"verdict"`  // holds, broken, none
 }
 
-// watch measures how far the fleet gets above its rate, over all intervals
-// since it was made, and holds that against the guarantees of package hybrid.
+// watch measures the excess of the fleet over its rate, over all intervals
+// since it was made, and compares it with the guarantees of package hybrid.
 type watch struct {
 	settings settings
 	from     int // first cell
 	shared   *excess
-	alone    *excess // of the last outage; nil: there was none
+	alone    *excess // of the last outage; nil: no outage yet
 	naive    *excess
-	waiting  placed // ended in cells to come
+	waiting  placed // admissions that ended in later cells
 
-	processes int   // most that shared the limit at once
+	processes int   // largest number of processes that shared the limit
 	credit    int64 // the largest C of any process
-	unsettled int64 // processes that crashed, or ended without Redis: each leaves at most C that nobody has counted
-	lost      bool  // Redis has lost its memory: the guarantee's first condition
-	known     int64 // of the outage: the smallest N that a process works with
-	steady    bool  // of the outage: Redis answered nobody all the time
-	disturbed bool  // of the outage: a process began in it
+	unsettled int64 // processes that crashed, or ended without Redis: each leaves at most C uncounted units
+	lost      bool  // Redis has lost its memory, which violates the first condition of the guarantee
+	known     int64 // of the outage: the smallest N among the processes
+	steady    bool  // of the outage: Redis answered no process at any time
+	disturbed bool  // of the outage: a process began during it
 }
 
-// newWatch counts from a cell on.
+// newWatch returns a watch that counts from the given cell on.
 func newWatch(s settings, from int) *watch {
 	return &watch{
 		settings: s, from: from, shared: newExcess(float64(s.Rate), from), naive: newExcess(float64(s.Rate), from),
@@ -41,27 +41,27 @@ func newWatch(s settings, from int) *watch {
 	}
 }
 
-// fleet notes how many processes share the limit, and C.
+// fleet records the number of processes that share the limit, and C.
 func (w *watch) fleet(processes int, credit int64) {
 	w.processes, w.credit = max(w.processes, processes), max(w.credit, credit)
 }
 
-// outage begins to count what processes admit alone. known is the smallest N
-// that one of them has.
+// outage begins to count the units that processes admit alone. known is the
+// smallest N among them.
 func (w *watch) outage(now int, known int64) {
 	w.known, w.steady, w.disturbed = max(known, 1), true, false
 	w.alone = newExcess(float64(w.settings.Rate)*w.aloneFactor(), max(now, w.from))
 }
 
-// aloneFactor is the shares together, in limits: one, or more where a process
-// takes the fleet for smaller than it is, or shares are below the floor of one
+// aloneFactor returns the sum of the shares, in limits. It is one, or more if a
+// process underestimates the fleet, or if shares are below their minimum of one
 // unit.
 func (w *watch) aloneFactor() float64 {
 	n := float64(w.processes)
 	return max(1, n/float64(w.known), n/float64(w.settings.Burst))
 }
 
-// add takes in all cells up to now.
+// add adds all cells up to now.
 func (w *watch) add(p placed, now int) {
 	w.waiting.add(p)
 	w.waiting.shared = feedTo(w.shared, w.waiting.shared, now)
@@ -69,9 +69,9 @@ func (w *watch) add(p placed, now int) {
 	w.waiting.naive = feedTo(w.naive, w.waiting.naive, now)
 }
 
-// feedTo adds the cells before now and returns what belongs to later ones. What
-// was noted too late for its cell is taken for having ended in the next that is
-// open: it counts in fewer intervals.
+// feedTo adds the cells before now and returns the admissions of later cells.
+// An admission that was recorded too late for its cell is counted in the next
+// open cell, so it counts in fewer intervals.
 func feedTo(x *excess, as []admission, now int) []admission {
 	if x == nil {
 		return nil
@@ -92,7 +92,7 @@ func feedTo(x *excess, as []admission, now int) []admission {
 	return later
 }
 
-// bounds is what there is to show.
+// bounds returns the bounds to show.
 func (w *watch) bounds() []bound {
 	others := int64(w.processes - 1)
 	shared := bound{
@@ -106,7 +106,7 @@ func (w *watch) bounds() []bound {
 	shared.judge()
 	if shared.Verdict == "broken" && w.lost {
 		shared.Verdict = "none"
-		shared.Why += "; promised with Redis's memory intact, and it was lost"
+		shared.Why += "; the promise requires Redis's memory, which was lost"
 	}
 	all := []bound{shared}
 	if w.alone != nil {
@@ -126,7 +126,7 @@ func (w *watch) bounds() []bound {
 	if w.settings.Naive {
 		all = append(all, bound{
 			Name: "naive", Measured: w.naive.worst, Verdict: "none",
-			Why: "each process admits all that it last saw; without Redis, the whole limit",
+			Why: "each process admits all units that it saw last; without Redis, the whole limit",
 		})
 	}
 	return all
@@ -134,7 +134,7 @@ func (w *watch) bounds() []bound {
 
 func (b *bound) judge() {
 	b.Verdict = "holds"
-	if b.Measured > b.Allowed+1e-6 { // rates are not always whole per cell
+	if b.Measured > b.Allowed+1e-6 { // the rate per cell is not always a whole number
 		b.Verdict = "broken"
 	}
 }

@@ -11,20 +11,20 @@ import (
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
-// visitor is the key of everybody who plays with a card: all pages and curl
-// share it.
+// visitor is the key of all requests to a card. All pages and curl share it.
 const visitor = "visitor"
 
-// card is one algorithm: a limiter behind httplimit, and what is drawn of it.
+// card is one algorithm: a limiter behind httplimit, and the data for its
+// drawing.
 type card struct {
 	id    string
 	title string
 	limit hybridlimit.Limit // guarded by mu
 
 	limiter *local.Limiter
-	quick   http.Handler // answers the page: a queue's delay is told, not waited for
-	slow    http.Handler // answers /try: as a service would
-	changed func()       // is told after each change
+	quick   http.Handler // for the page: it reports the delay of a queue and does not wait
+	slow    http.Handler // for /try: it behaves like a service
+	changed func()       // called after each change
 
 	mu      sync.Mutex
 	windows pastWindows
@@ -33,10 +33,11 @@ type card struct {
 	seq     int64
 	sent    int64
 	passed  int64
-	last    string // what happened and why
+	last    string // the result of the last request, with its reason
 }
 
-// answer is what a request was told, with all that httplimit has written.
+// answer is the response to a request, with everything that httplimit has
+// written.
 type answer struct {
 	Seq     int64       `json:"seq"`
 	Status  int         `json:"status"`
@@ -45,7 +46,7 @@ type answer struct {
 	Delay   int64       `json:"delay_ms"` // of a queue
 }
 
-// dot is a request on the card's line of time.
+// dot is a request on the time line of the card.
 type dot struct {
 	At      int64 `json:"at"` // Unix ms
 	Allowed bool  `json:"allowed"`
@@ -53,12 +54,12 @@ type dot struct {
 }
 
 const (
-	maxAnswers = 1   // the last is shown
-	maxDots    = 240 // what the line shows at most
+	maxAnswers = 1   // only the last one is shown
+	maxDots    = 240 // the most that the line shows
 )
 
-// cardState is what the page draws. The browser goes on from there by itself:
-// nothing is sent while nothing happens.
+// cardState is the data that the page draws. The browser animates it from there
+// on, so nothing is sent while nothing changes.
 type cardState struct {
 	ID        string   `json:"id"`
 	Title     string   `json:"title"`
@@ -68,7 +69,7 @@ type cardState struct {
 	Rate      int64    `json:"rate"`
 	PeriodMs  int64    `json:"period_ms"`
 	Burst     int64    `json:"burst"`
-	Text      string   `json:"text"` // the limit, for people
+	Text      string   `json:"text"` // the limit as text
 	Remaining int64    `json:"remaining"`
 	Used      float64  `json:"used"` // of buckets and queues, units, at Now
 	Window    window   `json:"window"`
@@ -93,7 +94,7 @@ func newCard(id, title string, limit hybridlimit.Limit, changed func()) (*card, 
 	}
 	c := &card{
 		id: id, title: title, limit: limit, limiter: limiter, changed: changed,
-		last: "Nobody has asked yet.",
+		last: "No request yet.",
 	}
 	if c.quick, err = c.service(true); err != nil {
 		return nil, err
@@ -102,7 +103,7 @@ func newCard(id, title string, limit hybridlimit.Limit, changed func()) (*card, 
 	return c, err
 }
 
-// service is a handler with the card's limit in front of it.
+// service returns a handler behind the limit of the card.
 func (c *card) service(quick bool) (http.Handler, error) {
 	mw, err := httplimit.New(httplimit.Config{}, httplimit.Limit{
 		Limiter: &overheard{c.limiter, c, quick},
@@ -117,8 +118,9 @@ func (c *card) service(quick bool) (http.Handler, error) {
 	})), nil
 }
 
-// overheard is the card's limiter, and lets the card know what it says. quick:
-// the delay of a queue is for the page to show, not for the request to wait.
+// overheard is the card's limiter, and reports its results to the card. If
+// quick is set, the page shows the delay of a queue and the request does not
+// wait for it.
 type overheard struct {
 	*local.Limiter
 	card  *card
@@ -148,8 +150,8 @@ func (o *overheard) AllowN(ctx context.Context, key string, n int64) (hybridlimi
 	return res, err
 }
 
-// heardKey is the context key of a *hybridlimit.Result that a caller of the
-// handler wants.
+// heardKey is the context key of a *hybridlimit.Result in which the caller of
+// the handler gets the result.
 type heardKey struct{}
 
 // note is called with c.mu held.
@@ -174,7 +176,7 @@ func (c *card) send(n int) []answer {
 		var res hybridlimit.Result
 		ctx := context.WithValue(context.Background(), heardKey{}, &res)
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/try/"+c.id, nil)
-		if err != nil { // a constant and an id of ours
+		if err != nil { // cannot happen: the URL is a constant and an id of a card
 			panic(err)
 		}
 		w := newRecorder()
@@ -194,32 +196,31 @@ func (c *card) send(n int) []answer {
 	return answers
 }
 
-// serve is /try: the service, to be called with curl too.
+// serve is the handler of /try. It behaves like a service, for curl too.
 func (c *card) serve(w http.ResponseWriter, r *http.Request) {
 	c.slow.ServeHTTP(&tellFirst{ResponseWriter: w, tell: c.changed}, r)
 }
 
-// reset makes the card as if never used.
+// reset restores the initial state of the card.
 func (c *card) reset() error {
 	c.mu.Lock()
 	err := c.limiter.Reset(context.Background(), visitor)
 	c.seq++
 	c.windows, c.answers, c.dots, c.sent, c.passed = pastWindows{}, nil, nil, 0, 0
-	c.last = "Reset: as if never used."
+	c.last = "Reset to the initial state."
 	c.mu.Unlock()
 	c.changed()
 	return err
 }
 
-// cardOrder is a limit as a page asks for it.
+// cardOrder is a limit that a page asks for.
 type cardOrder struct {
 	Rate     int64 `json:"rate"`
 	PeriodMs int64 `json:"period_ms"`
-	Burst    int64 `json:"burst"` // not of windows
+	Burst    int64 `json:"burst"` // 0 for windows
 }
 
-// setLimit changes the limit. What was used stays used: see
-// local.Limiter.SetLimit.
+// setLimit changes the limit. Used units stay used: see local.Limiter.SetLimit.
 func (c *card) setLimit(q cardOrder) error {
 	c.mu.Lock()
 	limit := c.limit
@@ -235,13 +236,14 @@ func (c *card) setLimit(q cardOrder) error {
 	c.windows.change(time.Now(), c.limit.Period, limit.Period)
 	c.limit = limit
 	c.seq++
-	c.last = "The limit is " + limit.String() + ". What was used stays used."
+	c.last = "The limit is " + limit.String() + ". Used units stay used."
 	c.mu.Unlock()
 	c.changed()
 	return nil
 }
 
-// violations are what cannot be drawn, as it was sent.
+// violations returns the fields that cannot be drawn, with the values that were
+// sent.
 func (q cardOrder) violations(windowed bool) hybridlimit.Violations {
 	var bad hybridlimit.Violations
 	if q.Rate < 1 || q.Rate > 100 {
@@ -271,7 +273,7 @@ func (c *card) state() cardState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	res, _ := c.limiter.Peek(context.Background(), visitor) // the key is fine, and a closed one shows nothing
+	res, _ := c.limiter.Peek(context.Background(), visitor) // no error matters: the key is valid, and a closed limiter shows nothing
 	s := cardState{
 		ID: c.id, Title: c.title, Algorithm: c.limit.Algorithm.String(), Seq: c.seq, Now: now.UnixMilli(),
 		Rate: c.limit.Rate, PeriodMs: c.limit.Period.Milliseconds(), Burst: c.limit.BurstSize(), Text: c.limit.String(),

@@ -37,7 +37,8 @@ func header(a answer, name string) string {
 	return ""
 }
 
-// Each algorithm, used up and left alone: what is drawn, and what is said.
+// TestCards uses up each algorithm and waits, and checks the data of the drawing
+// and the texts.
 func TestCards(t *testing.T) {
 	for name, tc := range map[string]struct {
 		limit    hybridlimit.Limit
@@ -95,8 +96,8 @@ func TestCards(t *testing.T) {
 	}
 }
 
-// What the page draws of windows is what the limiter counts, through any calls,
-// pauses and changes of the limit.
+// TestDrawnWindowsAreTheLimiters checks that the drawn windows have the counts
+// of the limiter, for any calls, pauses and changes of the limit.
 func TestDrawnWindowsAreTheLimiters(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		rapid.SyncTest(r, func(r *rapid.T) {
@@ -119,14 +120,15 @@ func TestDrawnWindowsAreTheLimiters(t *testing.T) {
 				now := time.Now()
 				estimate := c.windows.estimate(now, period)
 				if want := max(0, rate-estimate); state.Remaining != want {
-					r.Fatalf("%d left; drawn %+v, an estimate of %d of %d", state.Remaining, state.Window, estimate, rate)
+					r.Fatalf("%d left; the drawn windows %+v have an estimate of %d of %d", state.Remaining, state.Window, estimate, rate)
 				}
 			}
 		})
 	})
 }
 
-// A queue's delay is shown at once on the page, and waited for by curl.
+// TestQueueDelays checks that the page shows the delay of a queue at once, and
+// that curl waits for it.
 func TestQueueDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, state := testCard(t, hybridlimit.LeakyQueue(2, time.Second, 8))
@@ -153,7 +155,7 @@ func TestCardLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	if state.Rate != 5 || state.PeriodMs != 2000 || state.Burst != 20 || state.Remaining > 1 {
-		t.Errorf("state %+v: a new limit is no refill", state)
+		t.Errorf("state %+v: a new limit must not refill", state)
 	}
 	err := c.setLimit(cardOrder{0, -500, 500})
 	for _, want := range []string{"rate (0)", "period_ms (-500)", "burst (500)"} {
@@ -162,12 +164,12 @@ func TestCardLimits(t *testing.T) {
 		}
 	}
 	if c.limit.Rate != 5 {
-		t.Errorf("a limit that was refused has changed the card: %v", c.limit)
+		t.Errorf("a refused limit has changed the card: %v", c.limit)
 	}
 }
 
-// Any number of calls in a moment is one push, which has them all, and the next
-// moment's first is at once.
+// TestPushesAreFew checks that any number of calls within a moment is one push
+// with all of them, and that the first call after that moment is pushed at once.
 func TestPushesAreFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n atomic.Int64
@@ -180,27 +182,28 @@ func TestPushesAreFew(t *testing.T) {
 		}
 		time.Sleep(2 * pushEvery)
 		if n := n.Load(); n != 2 { // at 0 and 50 ms
-			t.Errorf("%d pushes of 3000 askings in 20 ms", n)
+			t.Errorf("%d pushes for 3000 calls in 20 ms, want 2", n)
 		}
 		s.ask()
 		if n.Load() != 3 {
-			t.Error("after a while it is not at once")
+			t.Error("a call after a pause is not pushed at once")
 		}
 		s.ask()
 		s.end()
 		time.Sleep(2 * pushEvery)
 		if n.Load() != 3 {
-			t.Error("it goes on after its end")
+			t.Error("a push after the end")
 		}
 	})
 }
 
-// The attack: twice the limit past a fixed window, the limit past a sliding one.
+// TestBoundary checks that the attack gets twice the limit from a fixed window,
+// and the limit from a sliding window.
 func TestBoundary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told atomic.Int64
 		b := newBoundary(func(boundaryState) { told.Add(1) })
-		for range 2 { // it can be had again
+		for range 2 { // it can be run again
 			if err := b.attack(); err != nil {
 				t.Fatal(err)
 			}
@@ -218,7 +221,7 @@ func TestBoundary(t *testing.T) {
 		}
 		b.close()
 		if told := told.Load(); told < 2*2*attackBurst {
-			t.Errorf("it has told only %d times", told)
+			t.Errorf("only %d updates", told)
 		}
 		if err := b.attack(); err == nil {
 			t.Error("an attack after the end")

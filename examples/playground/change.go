@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// set changes the settings. Those that are wrong change nothing. Where a process
-// cannot be made of right ones, they stay changed and the error says which.
+// set changes the settings. Invalid settings change nothing. If a process cannot
+// be made from valid settings, they stay changed and the error names the
+// process.
 func (f *fleet) set(to settings) error {
 	if err := to.violations().Err("playground"); err != nil {
 		return err
@@ -33,7 +34,7 @@ func (f *fleet) set(to settings) error {
 			}
 			s.naive.setLimit(to.limit())
 		}
-		f.note(kindYou, "The limit is %v. What was used stays used.", to.limit())
+		f.note(kindYou, "The limit is %v. Used units stay used.", to.limit())
 	}
 	if from.Processes != to.Processes {
 		f.note(kindYou, "%d processes instead of %d.", to.Processes, from.Processes)
@@ -42,7 +43,7 @@ func (f *fleet) set(to settings) error {
 		return err
 	}
 	if from.Running != to.Running {
-		f.note(kindYou, "%s", map[bool]string{true: "The load goes on.", false: "The load is stopped."}[to.Running])
+		f.note(kindYou, "%s", map[bool]string{true: "The load continues.", false: "The load is stopped."}[to.Running])
 	}
 	switch {
 	case from.limit() != to.limit():
@@ -62,8 +63,8 @@ func adaptive(k int64) string {
 	return fmt.Sprint(k)
 }
 
-// rebuild gives every process a new limiter, of the present settings. What is
-// paused stays so, and what has crashed.
+// rebuild gives every process a new limiter with the current settings. Paused
+// processes stay paused, and crashed ones stay crashed.
 func (f *fleet) rebuild() error {
 	paused := map[*slot]bool{}
 	for _, s := range f.slots {

@@ -18,8 +18,8 @@ type event struct {
 	Text string `json:"text"`
 }
 
-// The kinds of events: what was done on the page, what Redis is found to be,
-// what the fleet is about, and what a limiter warns of.
+// The kinds of events: actions on the page, states of Redis, states of the
+// fleet, and warnings of limiters.
 const (
 	kindYou   = "you"
 	kindRedis = "redis"
@@ -29,13 +29,12 @@ const (
 
 const (
 	maxEvents = 200
-	// gather is how long the same words of several processes are waited for, to
-	// be one event.
+	// gather is the time in which equal lines of several processes are
+	// collected into one event.
 	gather = 400 * time.Millisecond
 )
 
-// chronicle is what has happened, in words. Limiters write to it from their own
-// goroutines.
+// chronicle is the log. Limiters write to it from their own goroutines.
 type chronicle struct {
 	start time.Time
 
@@ -45,7 +44,7 @@ type chronicle struct {
 	waiting []said
 }
 
-// said is a line of a process's limiter.
+// said is a line of one process's limiter.
 type said struct {
 	process int
 	at      time.Time
@@ -87,7 +86,7 @@ func (c *chronicle) hear(s said) {
 	}
 }
 
-// settle makes events of what has waited long enough.
+// settle makes events of lines that have waited long enough.
 func (c *chronicle) settle(now time.Time) (made []event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,7 +109,7 @@ func (c *chronicle) settle(now time.Time) (made []event) {
 	return made
 }
 
-// processes is "Process 2", "Processes 1–4" or "Processes 1, 3".
+// processes returns "Process 2", "Processes 1–4" or "Processes 1, 3".
 func processes(who []int) string {
 	slices.Sort(who)
 	who = slices.Compact(who)
@@ -136,12 +135,12 @@ func processes(who []int) string {
 	return "Processes " + strings.Join(parts, ", ")
 }
 
-// listener is the slog.Handler of one process's hub: its few lines become
-// events, with the library's own words.
+// listener is the slog.Handler of one process's hub. Its few lines become
+// events, with the words of the library.
 type listener struct {
 	to      *chronicle
 	process int
-	silent  func() bool // a paused process says nothing, since it does nothing
+	silent  func() bool // true while the process is paused: its lines are dropped
 }
 
 // Enabled is part of slog.Handler.
@@ -169,7 +168,7 @@ func (l *listener) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// fallback is what a limiter's group says of the fallback that now decides.
+// fallback returns the text about the fallback in the group of a limiter.
 func fallback(attrs []slog.Attr) string {
 	policy, n := "", int64(0)
 	for _, a := range attrs {
@@ -186,8 +185,8 @@ func fallback(attrs []slog.Attr) string {
 	return ""
 }
 
-// WithAttrs and WithGroup are part of slog.Handler. What all lines have in
-// common is left out.
+// WithAttrs is part of slog.Handler. The attributes common to all lines are
+// left out.
 func (l *listener) WithAttrs([]slog.Attr) slog.Handler { return l }
 
 // WithGroup is part of slog.Handler.

@@ -2,46 +2,44 @@ package main
 
 import "time"
 
-// cellTime is the resolution in which admissions are placed in time.
+// cellTime is the resolution of the times of admissions.
 const cellTime = 10 * time.Millisecond
 
 // admission is units admitted by calls that began in one cell and ended in
-// another, mostly the same. Such a call is decided at some moment between the
-// two.
+// another, mostly the same one. The decision was at some time in between.
 type admission struct {
 	began, ended int
 	units        int64
 }
 
-// excess finds the most units that were admitted above rate × length, over all
-// intervals of whole cells. It never says too much: a unit counts only for
-// intervals in which it was admitted for certain. It may say up to rate × 2
-// cells too little, which is what an interval that starts and ends within cells
-// may hold besides.
+// excess finds the most units admitted above rate × length, over all intervals
+// of whole cells. It never overstates: a unit counts only for intervals in
+// which it was certainly admitted. It may understate by up to rate × 2 cells,
+// the part of an interval that starts and ends within cells.
 //
-// It looks at one cell after the other. The worst interval that ends with a
-// cell begins where it began for the cell before, or with this cell: what would
-// be one number for calls that take no time is, here, one for each of the
-// starts that a call may straddle. Constant memory, and one addition for each
-// start and cell.
+// It processes the cells in order. The worst interval that ends with a cell
+// begins where the worst interval of the previous cell began, or with this
+// cell. For calls without duration one number would be enough. Here there is
+// one number for each start that a call may straddle. It needs constant memory,
+// and one addition for each start and cell.
 type excess struct {
 	perCell float64 // units
 	from    int     // first cell that counts
-	next    int     // cell to be added
+	next    int     // the next cell to add
 	starts  [straddle]float64
-	older   float64 // the best of all starts before those
+	older   float64 // the largest value of all earlier starts
 	worst   float64
 }
 
-// straddle is how many cells a call may take to be counted: 2 s, a hundred
-// times what a decision waits for Redis. One that takes longer is left out.
+// straddle is the largest number of cells of a counted call: 2 s, a hundred
+// times the wait of a decision for Redis. A longer call is left out.
 const straddle = 200
 
 func newExcess(rate float64, from int) *excess {
 	return &excess{perCell: rate * cellTime.Seconds(), from: from, next: from}
 }
 
-// add takes in the next cell, with all that ended in it.
+// add adds the next cell, with the admissions that ended in it.
 func (x *excess) add(as []admission) {
 	c := x.next
 	x.next++

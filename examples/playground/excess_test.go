@@ -6,7 +6,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// slowExcess is the definition: all intervals, one after the other.
+// slowExcess is the definition: it tries all intervals.
 func slowExcess(as []admission, from, to int, perCell float64) (worst float64) {
 	for first := from; first < to; first++ {
 		for last := first; last < to; last++ {
@@ -49,7 +49,8 @@ func TestExcessIsTheWorstInterval(t *testing.T) {
 	})
 }
 
-// Over more cells than it has starts, it still knows the first of them.
+// TestExcessRemembersOldStarts checks that the first start is still known after
+// more cells than there are starts.
 func TestExcessRemembersOldStarts(t *testing.T) {
 	x := newExcess(100, 0) // one unit a cell
 	for c := range 5 * straddle {
@@ -60,8 +61,8 @@ func TestExcessRemembersOldStarts(t *testing.T) {
 	}
 }
 
-// What several processes did in one cell counts, in whichever order it is told,
-// and what is told late counts too.
+// TestWatchCountsAllProcesses checks that the units of several processes in one
+// cell are added, in any order, and that late reports count.
 func TestWatchCountsAllProcesses(t *testing.T) {
 	s := initial
 	w := newWatch(s, 0)
@@ -69,13 +70,13 @@ func TestWatchCountsAllProcesses(t *testing.T) {
 		w.waiting.add(placed{shared: []admission{{3, 3, 200}}})
 	}
 	w.add(placed{naive: []admission{{3, 3, 700}}}, 10)
-	w.add(placed{shared: []admission{{4, 5, 100}}}, 10) // its cell has been
+	w.add(placed{shared: []admission{{4, 5, 100}}}, 10) // its cell is already closed
 	w.add(placed{}, 20)
 	got := map[string]bound{}
 	for _, b := range w.bounds() {
 		got[b.Name] = b
 	}
-	// 900 units from cell 3 to cell 10, at 5 a cell.
+	// 900 units from cell 3 to cell 10, with 5 a cell.
 	if b := got["shared"]; b.Measured != 900-8*5 || b.Verdict != "broken" {
 		t.Errorf("%+v", b)
 	}
@@ -84,8 +85,8 @@ func TestWatchCountsAllProcesses(t *testing.T) {
 	}
 }
 
-// A Redis that has lost its memory is a condition of the guarantee that is not
-// met: nothing is promised, and nothing is claimed to be broken.
+// TestBoundsWithoutMemory checks that there is no verdict after Redis has lost
+// its memory, because the guarantee then does not apply.
 func TestBoundsWithoutMemory(t *testing.T) {
 	w := newWatch(initial, 0)
 	w.lost = true

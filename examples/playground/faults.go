@@ -9,10 +9,10 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// fault is what the page asks to be done to Redis.
+// fault is a fault of Redis that a page asks for.
 type fault struct {
 	Action string `json:"action"`
-	Ms     int64  `json:"ms"` // of slow
+	Ms     int64  `json:"ms"` // the delay of slow
 }
 
 // maxSlow is the longest delay of a command, ms.
@@ -35,7 +35,7 @@ func (q fault) violations() hybridlimit.Violations {
 	return bad
 }
 
-// inflict does it. It is for others than the fleet's goroutine.
+// inflict injects the fault. It must not be called on the fleet's goroutine.
 func (f *fleet) inflict(q fault) error {
 	if err := q.violations().Err("playground"); err != nil {
 		return err
@@ -46,8 +46,8 @@ func (f *fleet) inflict(q fault) error {
 	return f.do(func() error { f.fault(q); return nil })
 }
 
-// wipe looks through all keys that Redis has, which may be many: the fleet goes
-// on meanwhile.
+// wipe deletes the playground's keys. It scans all keys of Redis, which may be
+// many, so the fleet continues meanwhile.
 func (f *fleet) wipe() error {
 	var before int64
 	err := f.do(func() error {
@@ -66,16 +66,16 @@ func (f *fleet) wipe() error {
 	}
 	return f.do(func() error {
 		if f.store.embedded() {
-			f.note(kindYou, "Redis is wiped: all that it knew of the fleet is gone.")
+			f.note(kindYou, "Redis is wiped: its data of the fleet is deleted.")
 		} else {
-			f.note(kindYou, "Redis is wiped: all that it knew of the fleet is gone. Keys that are not the playground's are as they were.")
+			f.note(kindYou, "Redis is wiped: its data of the fleet is deleted. All other keys are unchanged.")
 		}
 		f.forgets(before)
 		return nil
 	})
 }
 
-// fault has happened to Redis, as the fleet's processes see it.
+// fault changes the state of Redis, as the fleet's processes see it.
 func (f *fleet) fault(q fault) {
 	was, _ := f.store.condition()
 	switch q.Action {
@@ -85,9 +85,9 @@ func (f *fleet) fault(q fault) {
 			return
 		}
 		if f.store.embedded() {
-			f.note(kindYou, "Redis is killed: connections are reset, its memory is gone.")
+			f.note(kindYou, "Redis is killed: connections are reset, and its memory is lost.")
 		} else {
-			f.note(kindYou, "Redis is cut off: connections are reset, new ones refused. It keeps its memory, and is not touched.")
+			f.note(kindYou, "Redis is cut off: connections are reset, and new ones are refused. Redis itself keeps its memory.")
 		}
 		if was != redisHung {
 			f.withoutRedis(time.Now())
@@ -97,7 +97,7 @@ func (f *fleet) fault(q fault) {
 		if was == redisHung {
 			return
 		}
-		f.note(kindYou, "Redis hangs: it takes commands and does not answer.")
+		f.note(kindYou, "Redis hangs: it accepts commands and does not answer.")
 		if was != redisDead {
 			f.withoutRedis(time.Now())
 		}
@@ -117,7 +117,7 @@ func (f *fleet) fault(q fault) {
 		case was == redisDead:
 			f.note(kindYou, "Redis can be reached again.")
 		default:
-			f.note(kindYou, "Redis answers as it should again.")
+			f.note(kindYou, "Redis answers normally again.")
 		}
 	}
 	if was == redisDead && f.store.embedded() && q.Action != "kill" {
@@ -125,13 +125,13 @@ func (f *fleet) fault(q fault) {
 	}
 }
 
-// outage says whether Redis answers nobody.
+// outage reports whether Redis answers no process.
 func (f *fleet) outage() bool {
 	state, _ := f.store.condition()
 	return state == redisDead || state == redisHung
 }
 
-// withoutRedis begins to count what processes admit alone.
+// withoutRedis begins to count the units that processes admit alone.
 func (f *fleet) withoutRedis(at time.Time) {
 	known := int64(f.settings.Processes)
 	for _, s := range f.slots {
@@ -142,7 +142,7 @@ func (f *fleet) withoutRedis(at time.Time) {
 	f.watch.outage(f.cell(at), known)
 }
 
-// intervene does something to a process.
+// intervene pauses, resumes, crashes or starts a process.
 func (f *fleet) intervene(number int, action string) error {
 	if number < 1 || number > len(f.slots) {
 		var bad hybridlimit.Violations
@@ -163,14 +163,14 @@ func (f *fleet) intervene(number int, action string) error {
 			return wrong
 		}
 		s.resume()
-		f.note(kindYou, "Process %d goes on.", number)
+		f.note(kindYou, "Process %d continues.", number)
 	case "crash":
 		if s.crashed {
 			return wrong
 		}
 		f.retire([]*slot{s}, 0)
 		s.crashed = true
-		f.note(kindYou, "Process %d has crashed: what it held is wasted, what it owed (at most C) nobody counts.", number)
+		f.note(kindYou, "Process %d has crashed: its leases are wasted, and its owed units (at most C) are never counted.", number)
 	case "start":
 		if !s.crashed {
 			return wrong
@@ -190,7 +190,7 @@ func (f *fleet) intervene(number int, action string) error {
 	return nil
 }
 
-// condition is running, paused or crashed.
+// condition returns running, paused or crashed.
 func (s *slot) condition() string {
 	switch {
 	case s.crashed:

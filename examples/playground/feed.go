@@ -9,37 +9,37 @@ import (
 	"time"
 )
 
-// feed pushes to all open pages, by server-sent events.
+// feed pushes messages to all open pages by server-sent events.
 type feed struct {
-	patience time.Duration // with a page that reads slowly
+	patience time.Duration // the longest wait for a slow page
 
 	mu     sync.Mutex
 	pages  map[chan []byte]struct{}
 	closed bool
-	left   time.Time // when the last page went
+	left   time.Time // when the last page was closed
 }
 
 func newFeed() *feed { return &feed{patience: patience, pages: map[chan []byte]struct{}{}} }
 
 const (
-	// backlog is how many messages a page may be behind. One that is further
-	// behind is disconnected, comes back by itself, and begins with all that is
-	// known then: it has missed what was pushed for a moment only, which is what
-	// it could not have drawn.
+	// backlog is the number of messages that a page may be behind. A page that is
+	// further behind is disconnected. It reconnects by itself and starts with the
+	// current state, so it misses only updates that it could not have drawn in
+	// time.
 	backlog = 128
-	// maxPages is how many may be open: far more than anybody looks at.
+	// maxPages is the largest number of open pages, far more than anybody needs.
 	maxPages = 64
-	// alive is how often a page hears something, at least. It takes two misses
-	// for a loss.
+	// alive is the longest interval between two messages to a page. The page
+	// assumes a loss after two missed messages.
 	alive = 20 * time.Second
 )
 
 var (
 	errTooManyPages = fmt.Errorf("playground: %d pages are open already: close some", maxPages)
-	errEnding       = errors.New("playground: it is ending")
+	errEnding       = errors.New("playground: the program is ending")
 )
 
-// send pushes v under a name to all pages.
+// send pushes v with a name to all pages.
 func (f *feed) send(name string, v any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -58,7 +58,7 @@ func (f *feed) send(name string, v any) {
 
 func message(name string, v any) []byte {
 	data, err := json.Marshal(v)
-	if err != nil { // our own types, without NaN
+	if err != nil { // cannot happen: our own types, without NaN
 		panic(err)
 	}
 	return fmt.Appendf(nil, "event: %s\ndata: %s\n\n", name, data)
@@ -73,15 +73,15 @@ func (f *feed) drop(page chan []byte) {
 	}
 }
 
-// watched says whether a page is open, or was a moment ago: a reload is no
-// absence.
+// watched reports whether a page is open, or was open a moment ago: a reload must
+// not count as an absence.
 func (f *feed) watched() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.pages) > 0 || time.Since(f.left) < 5*time.Second
 }
 
-// close ends all pages' connections, and refuses new ones.
+// close ends the connections of all pages, and refuses new ones.
 func (f *feed) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -105,8 +105,9 @@ func (f *feed) open() (chan []byte, error) {
 	return page, nil
 }
 
-// serve is a page's connection. The first message is everything, made after
-// the page was entered, so that the ones that follow miss nothing.
+// serve handles the connection of a page. The first message is the whole state.
+// It is made after the page was registered, so that the page misses no later
+// message.
 func (f *feed) serve(w http.ResponseWriter, r *http.Request, everything func() any) {
 	page, err := f.open()
 	if err != nil {
@@ -124,15 +125,16 @@ func (f *feed) serve(w http.ResponseWriter, r *http.Request, everything func() a
 	h.Set("X-Accel-Buffering", "no")
 	conn := http.NewResponseController(w)
 	write := func(text []byte) bool {
-		_ = conn.SetWriteDeadline(time.Now().Add(f.patience)) // fails where no connection is to be waited for
+		_ = conn.SetWriteDeadline(time.Now().Add(f.patience)) // fails only without a connection, and then there is no wait
 		_, err := w.Write(text)
 		return err == nil && conn.Flush() == nil
 	}
-	defer func() { _ = conn.SetWriteDeadline(time.Time{}) }() // the connection may have another request
+	defer func() { _ = conn.SetWriteDeadline(time.Time{}) }() // the connection may get another request
 	if !write([]byte("retry: 1000\n\n")) || !write(message("hello", everything())) {
 		return
 	}
-	// Something now and then shows the page that we are there, and us that it is.
+	// A regular message lets the page notice that the server has gone, and lets
+	// the server notice that the page has gone.
 	beat := time.NewTicker(alive)
 	defer beat.Stop()
 	for {

@@ -14,7 +14,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// So many pages and no more, and a sentence for the next.
+// TestPagesAreBounded checks that there are at most maxPages pages, and that
+// the next one gets an error.
 func TestPagesAreBounded(t *testing.T) {
 	f := newFeed()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -38,11 +39,12 @@ func TestPagesAreBounded(t *testing.T) {
 		break
 	}
 	if _, err := f.open(); err != nil {
-		t.Errorf("one has gone: %v", err)
+		t.Errorf("after one page has closed: %v", err)
 	}
 }
 
-// A page that does not read what it gets is given up.
+// TestSlowReadersAreGivenUp checks that a page that does not read is
+// disconnected.
 func TestSlowReadersAreGivenUp(t *testing.T) {
 	f := newFeed()
 	f.patience = 200 * time.Millisecond
@@ -61,17 +63,17 @@ func TestSlowReadersAreGivenUp(t *testing.T) {
 	fmt.Fprintf(conn, "GET /feed HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	redistest.Eventually(t, 10*time.Second, "the page is open", f.watched)
 	large := strings.Repeat("x", 1<<20)
-	for range 32 { // more than connections keep for who does not read, less than makes it drop out
+	for range 32 { // more than the buffers of a connection, and fewer messages than the backlog
 		f.send("event", event{Text: large})
 	}
 	select {
 	case <-ended:
 	case <-time.After(20 * time.Second):
-		t.Fatal("it is waited for")
+		t.Fatal("the server still waits for the page")
 	}
 }
 
-// An order whose body does not come is given up.
+// TestSlowBodiesAreGivenUp checks that an order without its body is given up.
 func TestSlowBodiesAreGivenUp(t *testing.T) {
 	s := newStore(nil)
 	defer s.close()
@@ -101,7 +103,8 @@ func TestSlowBodiesAreGivenUp(t *testing.T) {
 	}
 }
 
-// Two pages that change two settings from what they have seen both get theirs.
+// TestPagesDoNotUndoEachOther checks that two pages can change different
+// settings without undoing each other's change.
 func TestPagesDoNotUndoEachOther(t *testing.T) {
 	server := serve(t)
 	for _, part := range []string{`{"load":2}`, `{"t_ms":20}`, `{"naive":false}`} {

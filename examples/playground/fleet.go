@@ -10,13 +10,13 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-// fleet is the processes that share the limit, and what is known of them. One
-// goroutine owns all of it; others ask it by do.
+// fleet has the processes that share the limit, and their state. One goroutine
+// owns all of it. Others use do.
 type fleet struct {
 	store   *store
 	log     *chronicle
 	send    func(name string, v any)
-	watched func() bool // a page is open
+	watched func() bool // reports whether a page is open
 
 	orders chan func()
 	quit   chan struct{}
@@ -26,14 +26,14 @@ type fleet struct {
 	settings settings
 	slots    []*slot
 	watch    *watch
-	recount  time.Time // when a new watch is to begin; zero: not
+	recount  time.Time // when the new watch begins to count; zero: it already counts
 	samples  []sample
 	last     time.Time // of the last sample
 	seq      int64
-	state    fleetState // as last sent
+	state    fleetState // the last state that was sent
 	restored *restoring
-	members  int64 // N as all processes last agreed on
-	sleeping bool  // nobody watches
+	members  int64 // the last N on which all processes agreed
+	sleeping bool  // no page is open
 	gone     ended
 }
 
@@ -41,14 +41,14 @@ type fleet struct {
 type slot struct {
 	*process
 	crashed bool
-	before  counts // as of the last sample
+	before  counts // counts at the last sample
 	sent    int64
 }
 
-// ended sums up processes that are no more, so that totals never fall.
+// ended has the sums of retired processes, so that totals never fall.
 type ended struct {
 	counts   counts
-	stats    map[string][2]int64 // source: allowed, denied, as the library counts
+	stats    map[string][2]int64 // by source: allowed and denied, as counted by the library
 	messages int64
 	resynced int64
 }
@@ -72,8 +72,8 @@ func newFleet(s *store, send func(string, any), watched func() bool) (*fleet, er
 	return f, nil
 }
 
-// oldLeases is how long counting waits after the limit has changed: leases of
-// the old one live for a second.
+// oldLeases is the pause of counting after a change of the limit. Leases of the
+// old limit live for a second.
 const oldLeases = 1200 * time.Millisecond
 
 func (f *fleet) close() {
@@ -82,7 +82,7 @@ func (f *fleet) close() {
 	f.end(500 * time.Millisecond)
 }
 
-// end ends all processes at once.
+// end ends all processes in parallel.
 func (f *fleet) end(grace time.Duration) {
 	if state, _ := f.store.condition(); state != redisUp {
 		grace = 0
@@ -96,7 +96,7 @@ func (f *fleet) end(grace time.Duration) {
 	all.Wait()
 }
 
-// do has the fleet's goroutine do something, and returns when it is done.
+// do runs an order on the fleet's goroutine, and returns when it is done.
 func (f *fleet) do(order func() error) error {
 	result := make(chan error, 1)
 	select {
@@ -135,7 +135,7 @@ func (f *fleet) note(kind, format string, args ...any) {
 	f.send("event", f.log.note(kind, format, args...))
 }
 
-// steer divides the load among the processes that run.
+// steer divides the load among the running processes.
 func (f *fleet) steer() {
 	running := 0
 	for _, s := range f.slots {
@@ -155,7 +155,7 @@ func (f *fleet) steer() {
 	}
 }
 
-// resize makes the fleet of n processes.
+// resize changes the number of processes to n.
 func (f *fleet) resize(n int) error {
 	for len(f.slots) < n {
 		p, err := f.newProcess(len(f.slots) + 1)
@@ -189,7 +189,8 @@ func (f *fleet) newProcess(number int) (*process, error) {
 	return p, nil
 }
 
-// grace is how long a process may take to settle: none without Redis.
+// grace returns the time that a process gets to settle. Without Redis it gets
+// none.
 func (f *fleet) grace() time.Duration {
 	if state, _ := f.store.condition(); state != redisUp {
 		return 0
@@ -197,7 +198,7 @@ func (f *fleet) grace() time.Duration {
 	return 500 * time.Millisecond
 }
 
-// retire ends processes and keeps what they have counted.
+// retire ends processes and adds their counts to gone.
 func (f *fleet) retire(slots []*slot, grace time.Duration) {
 	var all sync.WaitGroup
 	var unsettled atomic.Int64
@@ -240,7 +241,7 @@ func (g *ended) add(s hybrid.Stats) {
 
 func (f *fleet) cell(at time.Time) int { return int(at.Sub(f.start) / cellTime) }
 
-// countAnew has the bounds begin at a time. An outage goes on.
+// countAnew restarts the bounds at the given time. A current outage continues.
 func (f *fleet) countAnew(at time.Time) {
 	f.recount = at
 	f.watch = newWatch(f.settings, f.cell(at))
@@ -249,7 +250,7 @@ func (f *fleet) countAnew(at time.Time) {
 	}
 }
 
-// tick takes a sample, and looks for what has changed.
+// tick takes a sample, and looks for changes.
 func (f *fleet) tick(now time.Time) {
 	if asleep := !f.watched(); asleep != f.sleeping {
 		f.sleeping = asleep
@@ -270,7 +271,7 @@ func (f *fleet) tick(now time.Time) {
 	f.tell()
 }
 
-// sampleAt adds a point to the charts, if anything was decided or sent.
+// sampleAt adds a point to the charts if there were calls or load.
 func (f *fleet) sampleAt(now time.Time) {
 	state, _ := f.store.condition()
 	s := sample{
@@ -322,7 +323,7 @@ func (f *fleet) tell() {
 	}
 }
 
-// lookAtMembers notes when all processes agree on another N.
+// lookAtMembers logs when all processes agree on another N.
 func (f *fleet) lookAtMembers() {
 	n := int64(0)
 	var credit int64
@@ -338,7 +339,7 @@ func (f *fleet) lookAtMembers() {
 	}
 	if n != 0 && n != f.members {
 		if f.members != 0 {
-			f.note(kindFleet, "N is %d now, by heartbeats; the credit of each process is %d units.", n, credit)
+			f.note(kindFleet, "By heartbeats, N is now %d. The credit of each process is %d units.", n, credit)
 		}
 		f.members = n
 	}

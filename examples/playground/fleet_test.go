@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// world is a fleet in virtual time, on an embedded Redis without sockets.
+// world runs a fleet in virtual time, with an embedded Redis without sockets.
 func world(t *testing.T, play func(t *testing.T, f *fleet)) {
 	t.Helper()
 	t.Parallel()
@@ -20,11 +20,11 @@ func world(t *testing.T, play func(t *testing.T, f *fleet)) {
 		play(t, f)
 		f.close()
 		s.close()
-		time.Sleep(time.Second) // go-redis dials on in the background
+		time.Sleep(time.Second) // go-redis still dials in the background
 	})
 }
 
-// ask has the fleet do something that must succeed.
+// ask runs an order that must succeed.
 func (f *fleet) ask(t *testing.T, order func() error) {
 	t.Helper()
 	if err := f.do(order); err != nil {
@@ -32,7 +32,7 @@ func (f *fleet) ask(t *testing.T, order func() error) {
 	}
 }
 
-// hit has a fault happen that is none of the test's mistakes.
+// hit injects a valid fault.
 func (f *fleet) hit(t *testing.T, q fault) {
 	t.Helper()
 	if err := f.inflict(q); err != nil {
@@ -57,11 +57,12 @@ func boundOf(t *testing.T, s fleetState, name string) bound {
 	return bound{}
 }
 
-// The whole story: load, a kill, an outage, and a Redis that comes back empty.
+// TestKillAndRecovery plays load, a kill, an outage, and a Redis that comes back
+// empty.
 func TestKillAndRecovery(t *testing.T) {
 	world(t, func(t *testing.T, f *fleet) {
 		time.Sleep(10 * time.Second)
-		// A connection from before the kill: the next call on it fails.
+		// This connection is from before the kill, so the next call on it fails.
 		if err := f.store.ping(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +74,7 @@ func TestKillAndRecovery(t *testing.T) {
 		time.Sleep(8 * time.Second)
 		out := f.seen(t)
 		if out.Redis.State != redisDead {
-			t.Errorf("Redis is %s", out.Redis.State)
+			t.Errorf("Redis is %s, want dead", out.Redis.State)
 		}
 		for _, p := range out.Processes {
 			if p.Breaker != "open" && p.Breaker != "half-open" {
@@ -84,7 +85,8 @@ func TestKillAndRecovery(t *testing.T) {
 		if alone.Verdict != "holds" || alone.Allowed != 500 || alone.Measured <= 0 {
 			t.Errorf("alone: %+v", alone)
 		}
-		// Three times the limit is offered: count-and-push takes all of it.
+		// The load is three times the limit, and count-and-push admits all of
+		// it.
 		if naive := boundOf(t, out, "naive"); naive.Measured < 6500 {
 			t.Errorf("count and push: %+v", naive)
 		}
@@ -113,7 +115,8 @@ func TestKillAndRecovery(t *testing.T) {
 	})
 }
 
-// The figures of the page are those of the library, to the unit.
+// TestTotalsAreTheLibrarys checks that the figures of the page equal those of
+// the library, to the unit.
 func TestTotalsAreTheLibrarys(t *testing.T) {
 	world(t, func(t *testing.T, f *fleet) {
 		time.Sleep(5 * time.Second)
@@ -129,7 +132,7 @@ func TestTotalsAreTheLibrarys(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		var s fleetState
 		var lib libraryStats
-		var messages int64 // heartbeats go on: from here to lib's
+		var messages int64 // heartbeats continue, so the number is between this one and lib's
 		f.ask(t, func() error {
 			messages = f.stats().Messages
 			f.sampleAt(time.Now())
@@ -171,7 +174,8 @@ func (f *fleet) told(part string) bool {
 	return false
 }
 
-// A Redis that hangs or is slow is told apart, and the fleet is back when it is.
+// TestHangAndSlow checks that the page distinguishes a hanging and a slow Redis,
+// and that the fleet recovers.
 func TestHangAndSlow(t *testing.T) {
 	world(t, func(t *testing.T, f *fleet) {
 		time.Sleep(5 * time.Second)
@@ -183,7 +187,8 @@ func TestHangAndSlow(t *testing.T) {
 		}
 		f.hit(t, fault{Action: "restore"})
 		time.Sleep(4 * time.Second)
-		// Slower than MaxWait, faster than what the breaker calls slow.
+		// Slower than MaxWait, but faster than the breaker's limit for slow
+		// calls.
 		f.hit(t, fault{Action: "slow", Ms: 60})
 		time.Sleep(4 * time.Second)
 		slow := f.seen(t)
@@ -203,8 +208,9 @@ func TestHangAndSlow(t *testing.T) {
 	})
 }
 
-// A paused process is gone to the others within the heartbeat's expiry, and
-// counted again when it goes on. A crashed one likewise.
+// TestPauseAndCrash checks that the other processes stop counting a paused or a
+// crashed process when its heartbeat expires, and count it again after it
+// continues.
 func TestPauseAndCrash(t *testing.T) {
 	world(t, func(t *testing.T, f *fleet) {
 		time.Sleep(5 * time.Second)
@@ -219,7 +225,7 @@ func TestPauseAndCrash(t *testing.T) {
 			if last.Admitted[2] != 0 {
 				t.Errorf("%s: it has admitted %d", away.out, last.Admitted[2])
 			}
-			// The others take its calls: what is offered stays.
+			// The others take over its calls, so the total load is unchanged.
 			if perSecond := last.Offered * 1000 / last.Span; perSecond < 1350 || perSecond > 1650 {
 				t.Errorf("%s: %d calls a second", away.out, perSecond)
 			}
@@ -235,7 +241,7 @@ func TestPauseAndCrash(t *testing.T) {
 	})
 }
 
-// A wiped Redis is told what it has lost.
+// TestWipe checks that the fleet tells a wiped Redis what it has lost.
 func TestWipe(t *testing.T) {
 	world(t, func(t *testing.T, f *fleet) {
 		time.Sleep(5 * time.Second)
@@ -250,12 +256,13 @@ func TestWipe(t *testing.T) {
 	})
 }
 
-// Every change of a setting takes effect, in every mode, and no decision fails.
+// TestSettings checks that every change of a setting takes effect, in every
+// mode, and that no decision fails.
 func TestSettings(t *testing.T) {
 	world(t, func(t *testing.T, f *fleet) {
 		time.Sleep(3 * time.Second)
 		for _, change := range []func(*settings){
-			func(s *settings) { s.Mode, s.Load = "strict", 1.5 }, // all take fewer calls than three times the limit
+			func(s *settings) { s.Mode, s.Load = "strict", 1.5 }, // in the following modes the fleet can make fewer calls than three times the limit
 			func(s *settings) { s.Mode = "exact" },
 			func(s *settings) { s.Mode, s.K, s.TMs = "deferred", 10, 20 },
 			func(s *settings) { s.Mode, s.Overshoot = "auto", 0 },
@@ -292,7 +299,8 @@ func TestSettings(t *testing.T) {
 	})
 }
 
-// Nobody watches: no calls. Somebody does: they go on.
+// TestLoadWaitsForAPage checks that there are no calls while no page is open,
+// and that they continue when one is.
 func TestLoadWaitsForAPage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -312,12 +320,12 @@ func TestLoadWaitsForAPage(t *testing.T) {
 		before := calls()
 		time.Sleep(10 * time.Second)
 		if n := calls(); n != before {
-			t.Errorf("%d calls with nobody there", n-before)
+			t.Errorf("%d calls without a page", n-before)
 		}
 		f.ask(t, func() error { open = true; return nil })
 		time.Sleep(3 * time.Second)
 		if n := calls(); n < before+1000 {
-			t.Errorf("%d calls in 3 s of somebody", n-before)
+			t.Errorf("%d calls in 3 s with a page", n-before)
 		}
 		f.close()
 		s.close()

@@ -1,13 +1,13 @@
 package main
 
-// fleetState is the fleet as the page shows it, but for what is in samples.
+// fleetState is the fleet as the page shows it, without the data of samples.
 type fleetState struct {
 	Settings  settings       `json:"settings"`
 	Redis     redisState     `json:"redis"`
 	Processes []processState `json:"processes"`
 	Totals    totals         `json:"totals"`
 	Bounds    []bound        `json:"bounds"`
-	Counting  bool           `json:"counting"` // false: the bounds begin in a moment
+	Counting  bool           `json:"counting"` // false: counting begins shortly
 }
 
 type redisState struct {
@@ -27,7 +27,7 @@ type processState struct {
 	Owed    int64  `json:"owed"`
 }
 
-// totals are of all processes since the start.
+// totals are the sums over all processes since the start.
 type totals struct {
 	Decisions int64   `json:"decisions"`
 	Admitted  int64   `json:"admitted"`
@@ -61,10 +61,10 @@ func (f *fleet) look() fleetState {
 	return out
 }
 
-// libraryStats is what the limiters themselves have counted, of all processes
-// since the start, and what those that run say of the fleet.
+// libraryStats has the counts of the limiters themselves, summed over all
+// processes since the start, and the state of the running ones.
 type libraryStats struct {
-	Sources   map[string][2]int64 `json:"sources"` // source to allowed and denied
+	Sources   map[string][2]int64 `json:"sources"` // by source: allowed and denied
 	Messages  int64               `json:"messages"`
 	Processes []processStats      `json:"processes"`
 }
@@ -93,7 +93,7 @@ func (f *fleet) stats() libraryStats {
 	return libraryStats{all.stats, all.messages, each}
 }
 
-// history is what a page needs to begin with.
+// history is the initial data of a page.
 type history struct {
 	State   fleetState `json:"state"`
 	Samples []sample   `json:"samples"`

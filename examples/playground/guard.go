@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// patience is how long a page may take to read what it is sent, or to send what
-// it wants.
+// patience is the time that a page has to read a message, or to send its
+// request.
 const patience = 10 * time.Second
 
 var errOtherSite = errors.New("playground: pages of other sites are refused")
 
-// guarded refuses what another site's page has a browser ask for: orders, and
-// what costs something to answer. The name by which it was asked must be one of
-// this machine, or another site's name could lead here and make its pages count
-// as ours (DNS rebinding). host is the one of -addr.
+// guarded refuses requests that pages of other sites make a browser send:
+// orders, and requests with an expensive answer. The Host must name this
+// machine. Otherwise another site could point its own name here, and its pages
+// would count as ours (DNS rebinding). host is the host of -addr.
 func (p *playground) guarded(host string, next http.Handler) http.Handler {
 	orders := http.NewCrossOriginProtection()
 	orders.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -36,16 +36,16 @@ func (p *playground) guarded(host string, next http.Handler) http.Handler {
 			return
 		}
 		if r.ContentLength != 0 {
-			// Fails for a writer without a connection, which then has nobody to
-			// wait for.
+			// Fails only for a writer without a connection, and then there is
+			// no wait.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(p.patience))
 		}
 		safe.ServeHTTP(w, r)
 	})
 }
 
-// named says whether a Host names this machine whoever asks: a name that
-// somebody's DNS answers for does not, but for the one of -addr.
+// named reports whether a Host certainly names this machine. A name that is
+// resolved by DNS does not, except the host of -addr.
 func named(asked, host string) bool {
 	name, _, err := net.SplitHostPort(asked)
 	if err != nil { // without a port
@@ -60,8 +60,8 @@ func named(asked, host string) bool {
 	return strings.EqualFold(name, "localhost") || strings.EqualFold(name, host)
 }
 
-// ownSite says whether it is our page that asks, the address bar, or no browser
-// at all.
+// ownSite reports whether the request comes from our page, from the address
+// bar, or from a program that is not a browser.
 func ownSite(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "none", "same-origin":
@@ -70,7 +70,7 @@ func ownSite(r *http.Request) bool {
 	return false
 }
 
-// secured allows the page nothing but its own files.
+// secured forbids the page to load anything except its own files.
 func secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// link is one process's way to the store. Its connections do what the store's
-// condition says, and stand still while the process is paused.
+// link is the connection of one process to the store. Its connections behave
+// according to the condition of the store, and stand still while the process is
+// paused.
 type link struct {
 	store *store
 	to    dialer
@@ -28,7 +29,7 @@ func newLink(s *store) *link {
 	return l
 }
 
-// dial is for redis.Options.
+// dial is the dialer for redis.Options.
 func (l *link) dial(ctx context.Context) (net.Conn, error) {
 	if l.refuses() {
 		return nil, refused()
@@ -41,7 +42,8 @@ func (l *link) dial(ctx context.Context) (net.Conn, error) {
 	l.mu.Lock()
 	l.conns[c] = struct{}{}
 	l.mu.Unlock()
-	// What happened while it was dialled has not reset it: it was not there.
+	// A reset during the dial has missed this connection, because it was not
+	// registered yet.
 	if l.refuses() {
 		c.Close()
 		return nil, refused()
@@ -56,7 +58,7 @@ func (l *link) refuses() bool {
 	return state == redisDead || l.ended
 }
 
-// pause holds back what is sent from now on, until resume.
+// pause holds back everything that is sent from now on, until resume.
 func (l *link) pause() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,7 +72,8 @@ func (l *link) resume() {
 	l.release()
 }
 
-// holds says whether what is sent now is held back, and how late it is else.
+// holds reports whether data that is sent now is held back, and otherwise its
+// delay.
 func (l *link) holds() (hold bool, delay time.Duration) {
 	state, delay := l.store.condition()
 	l.mu.Lock()
@@ -91,21 +94,21 @@ func (l *link) all() []*faulty {
 	return all
 }
 
-// reset ends all connections. What was held back is lost.
+// reset ends all connections. Data that was held back is lost.
 func (l *link) reset() {
 	for _, c := range l.all() {
 		c.Close()
 	}
 }
 
-// release sends what was held back, where nothing holds it any more.
+// release sends the data that was held back, unless it still must be.
 func (l *link) release() {
 	for _, c := range l.all() {
 		c.release()
 	}
 }
 
-// cut ends the link for good.
+// cut ends the link permanently.
 func (l *link) cut() {
 	l.store.mu.Lock()
 	delete(l.store.links, l)
@@ -116,13 +119,13 @@ func (l *link) cut() {
 	l.reset()
 }
 
-// faulty is a connection of a link. Requests are what it holds back: Redis then
-// answers nothing, and executes them when it goes on, as one that was stopped.
+// faulty is a connection of a link. It holds back requests. So Redis does not
+// answer them, and executes them when it continues, like a stopped server.
 type faulty struct {
 	net.Conn
 	link *link
 
-	mu       sync.Mutex // also over writes to Conn, which keeps them in order
+	mu       sync.Mutex // also held during writes to Conn, to keep them in order
 	held     []byte
 	deadline time.Time
 
@@ -130,7 +133,7 @@ type faulty struct {
 	closed chan struct{}
 }
 
-// maxHeld is how much a connection holds back, in bytes: go-redis sends one
+// maxHeld is the most bytes that a connection holds back. go-redis sends one
 // command and waits for its answer.
 const maxHeld = 1 << 20
 
@@ -142,7 +145,8 @@ func (c *faulty) Write(p []byte) (int, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// Asked with c.mu held, or a release could come in between and miss this.
+	// Checked with c.mu held, because otherwise a release could come in between
+	// and miss these bytes.
 	if hold, _ := c.link.holds(); hold || len(c.held) > 0 {
 		if len(c.held)+len(p) > maxHeld {
 			return 0, os.ErrDeadlineExceeded
@@ -182,13 +186,13 @@ func (c *faulty) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.held) > 0 {
-		c.Conn.SetWriteDeadline(time.Now().Add(time.Second)) // whoever waited may have gone
+		c.Conn.SetWriteDeadline(time.Now().Add(time.Second)) // the waiting caller may have gone
 		c.Conn.Write(c.held)
 		c.held = nil
 	}
 }
 
-// SetDeadline and SetWriteDeadline note when a write has to give up.
+// SetDeadline also records when a write must give up.
 func (c *faulty) SetDeadline(t time.Time) error {
 	c.note(t)
 	return c.Conn.SetDeadline(t)

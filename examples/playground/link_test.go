@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// A connection that was being made when Redis died, or when its process did, is
-// none. It had escaped the reset, and its process went on with a dead Redis.
+// TestNoConnectionEscapes checks that a dial fails if Redis, or the process,
+// dies during it. Such a connection once escaped the reset, and its process
+// continued to use a dead Redis.
 func TestNoConnectionEscapes(t *testing.T) {
 	for name, happens := range map[string]func(*store, *link){
 		"cut off": func(s *store, _ *link) { s.set(redisDead, 0) },
@@ -23,16 +24,16 @@ func TestNoConnectionEscapes(t *testing.T) {
 				return ours, nil
 			}
 			if _, err := l.dial(t.Context()); err == nil {
-				t.Error("it is connected")
+				t.Error("the dial succeeded")
 			}
 			if len(l.all()) != 0 {
-				t.Error("it counts as a connection")
+				t.Error("the connection is registered")
 			}
 			if _, err := theirs.Read(make([]byte, 1)); err == nil {
-				t.Error("the other side was not told")
+				t.Error("the other side is still open")
 			}
 			if _, err := l.dial(t.Context()); err == nil {
-				t.Error("it connects afterwards")
+				t.Error("a later dial succeeded")
 			}
 		})
 	}

@@ -1,14 +1,14 @@
-// Playground is a page on which you can watch and break rate limiters. It has a card
-// with buttons for each algorithm, and a fleet of hybrid limiters under load, whose
-// Redis you can kill, hang, slow and wipe. It needs only Go and a browser.
+// Playground is a page that shows rate limiters at work. Each algorithm is a
+// card with buttons. A fleet of hybrid limiters runs under load, and the
+// buttons kill, hang, slow and wipe its Redis. It needs only Go and a browser.
 //
 //	go run ./examples/playground
 //	go run ./examples/playground -redis redis://localhost:6379/0
 //
-// The cards are limiters of package local behind httplimit. A service with this
-// middleware answers like http://ADDR/try/token-bucket, which also works with curl.
-// The processes of the fleet are hybrid hubs of this program. Each has a client and
-// a connection of its own, and the faults happen on these connections.
+// The cards are limiters of package local behind httplimit.
+// http://ADDR/try/token-bucket answers like such a service, also to curl. The
+// processes of the fleet are hybrid hubs in this program. Each has its own
+// client and connection, where the faults are injected.
 package main
 
 import (
@@ -46,7 +46,7 @@ func main() {
 
 var errUsage = errors.New("usage")
 
-// config is what the flags say.
+// config has the values of the flags.
 type config struct {
 	addr  string
 	redis *redis.Options // nil: embedded
@@ -78,11 +78,12 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 	return c, nil
 }
 
-var errURL = errors.New("must be redis://user:password@host:port/db, with %25, %2F and %40 for %, / and @ in the password; not shown, since it has one")
+var errURL = errors.New("must be redis://user:password@host:port/db, with %25, %2F and %40 for %, / and @ in the password; the URL is not shown because it may have a password")
 
-// withoutSecret is what is wrong with a URL of Redis. Parts of a password that
-// is not written as URLs want it are found in any part of it, and in the error
-// of any: where there may be one, only the form is told.
+// withoutSecret returns the error of a Redis URL without its secrets. If a
+// password is not escaped, parts of it may be in any part of the URL and of the
+// error. So if the URL may have a password, the error has only the expected
+// form.
 func withoutSecret(text string, err error) error {
 	var parse *url.Error
 	switch {
@@ -94,8 +95,8 @@ func withoutSecret(text string, err error) error {
 	return err
 }
 
-// start serves the page until ctx ends, and returns when everything that it
-// has started has ended.
+// start serves the page until ctx ends. It returns after everything that it
+// started has ended.
 func start(ctx context.Context, args []string, out, usage io.Writer) error {
 	c, err := parseFlags(args, usage)
 	if err != nil {
@@ -118,20 +119,20 @@ func start(ctx context.Context, args []string, out, usage io.Writer) error {
 		return err
 	}
 	defer p.close()
-	host, _, _ := net.SplitHostPort(c.addr) // it was listened on
+	host, _, _ := net.SplitHostPort(c.addr) // valid, because Listen succeeded
 	server := &http.Server{Handler: p.handler(host), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	fmt.Fprintf(out, "The playground is at http://%s (Ctrl-C ends it). Redis: %s.\n", shown(listener.Addr()), store.name())
 	if !loopback(listener.Addr()) {
-		fmt.Fprintf(out, "Whoever can reach %s over the network can play along, and break its Redis: -addr 127.0.0.1:8089 is for you alone.\n", listener.Addr())
+		fmt.Fprintf(out, "Anyone who can reach %s over the network can use the playground and break its Redis. For this machine only, use -addr 127.0.0.1:8089.\n", listener.Addr())
 	}
 	select {
 	case err = <-ended:
 		return err
 	case <-ctx.Done():
 	}
-	p.feed.close() // or Shutdown would wait for the pages to go
+	p.feed.close() // otherwise Shutdown would wait until the pages are closed
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 	defer cancel()
 	if server.Shutdown(bounded) != nil {
@@ -141,13 +142,13 @@ func start(ctx context.Context, args []string, out, usage io.Writer) error {
 	return nil
 }
 
-// loopback says whether only this machine can reach an address.
+// loopback reports whether only this machine can reach an address.
 func loopback(addr net.Addr) bool {
 	at, ok := addr.(*net.TCPAddr)
 	return ok && at.IP.IsLoopback()
 }
 
-// shown is an address for this machine's browser.
+// shown returns an address for a browser on this machine.
 func shown(addr net.Addr) string {
 	if at, ok := addr.(*net.TCPAddr); ok && at.IP.IsUnspecified() {
 		return fmt.Sprintf("localhost:%d", at.Port)
@@ -155,8 +156,8 @@ func shown(addr net.Addr) string {
 	return addr.String()
 }
 
-// quiet drops what go-redis logs about its connections: a line for each that
-// fails while Redis is away.
+// quiet drops the log lines of go-redis: one for each connection that fails
+// while Redis is away.
 type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}

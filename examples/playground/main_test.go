@@ -24,7 +24,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Ctrl-C, with a page open: start returns, and no goroutine of it is left.
+// TestNothingIsLeft checks that start returns after Ctrl-C with an open page,
+// and leaves no goroutine.
 func TestNothingIsLeft(t *testing.T) {
 	for name, args := range map[string][]string{
 		"embedded": {"-addr", "127.0.0.1:0"},
@@ -68,8 +69,8 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// ours is how many goroutines are in code of this module, or of what it starts
-// for itself, but for tests.
+// ours returns the number of goroutines in code of this module, or of the
+// libraries that it starts, without those of tests.
 func ours() (n int) {
 	buf := make([]byte, 4<<20)
 	buf = buf[:runtime.Stack(buf, true)]
@@ -91,7 +92,7 @@ func ours() (n int) {
 func TestFlags(t *testing.T) {
 	for _, args := range [][]string{{"-redis", "nonsense://"}, {"-addr"}, {"extra"}, {"-nope"}} {
 		if err := start(t.Context(), args, io.Discard, io.Discard); err == nil {
-			t.Errorf("%q was taken", args)
+			t.Errorf("%q was accepted", args)
 		}
 	}
 	err := start(t.Context(), []string{"-addr", "127.0.0.1:0", "-redis", "redis://127.0.0.1:1"}, io.Discard, io.Discard)
@@ -109,8 +110,8 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// Whatever is wrong with a URL that has a password in it, the password is not
-// printed.
+// TestPasswordsAreNotPrinted checks that an error about a URL never contains
+// its password.
 func TestPasswordsAreNotPrinted(t *testing.T) {
 	for _, url := range []string{
 		"redis://:hunter2%zz@localhost", "redis://me:hunter2/more@localhost", "redis://:12/hunter2@localhost",
@@ -127,7 +128,8 @@ func TestPasswordsAreNotPrinted(t *testing.T) {
 	}
 }
 
-// An address that others can reach is said to be one.
+// TestWhoCanReachItIsSaid checks that there is a warning if other machines can
+// reach the address.
 func TestWhoCanReachItIsSaid(t *testing.T) {
 	for addr, want := range map[string]bool{"127.0.0.1:0": false, "localhost:0": false, ":0": true, "0.0.0.0:0": true} {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -9,14 +9,15 @@ import (
 	"github.com/hybridlimit/hybridlimit/breaker"
 )
 
-// restoring is a Redis that has lost its memory and is being told.
+// restoring is the state after Redis has lost its memory, until the fleet has
+// restored it.
 type restoring struct {
 	since    time.Time
-	resynced int64 // before
+	resynced int64 // the value of resynced before the loss
 }
 
-// resynced is how often any process has told Redis something that it had lost,
-// those that are no more too.
+// resynced returns how often the processes have told Redis something that it had
+// lost. It includes retired processes.
 func (f *fleet) resynced() int64 {
 	n := f.gone.resynced
 	for _, s := range f.slots {
@@ -27,15 +28,15 @@ func (f *fleet) resynced() int64 {
 	return n
 }
 
-// forgets begins to wait for the fleet to tell Redis what it has lost. before is
-// what resynced was.
+// forgets begins to wait until the fleet has told Redis what it has lost. before
+// is the value of resynced before the loss.
 func (f *fleet) forgets(before int64) {
 	f.watch.lost = true
 	f.restored = &restoring{time.Now(), before}
 }
 
-// lookAtMemory notes, when processes have told Redis what it had lost, what it
-// now has.
+// lookAtMemory logs the state of Redis after the processes have told it what it
+// had lost.
 func (f *fleet) lookAtMemory(now time.Time) {
 	r := f.restored
 	if r == nil || now.Sub(r.since) < 500*time.Millisecond {
@@ -46,7 +47,7 @@ func (f *fleet) lookAtMemory(now time.Time) {
 	for _, s := range f.slots {
 		closed = closed && (s.crashed || s.frozen.Load() || s.limiter.Stats().Breaker == breaker.Closed)
 	}
-	// What a process does not tell at once it tells within a second.
+	// A process that does not tell Redis at once does so within a second.
 	if !closed || told == 0 && now.Sub(r.since) < 2*time.Second {
 		return
 	}
@@ -59,10 +60,10 @@ func (f *fleet) lookAtMemory(now time.Time) {
 		res, err = observer.Peek(ctx, hotKey)
 	}
 	if err != nil {
-		// The first connection may be one to the Redis that died.
+		// The first connection may still be to the Redis that died.
 		if now.Sub(r.since) > 10*time.Second {
 			f.restored = nil
-			f.note(kindWarn, "What Redis now counts cannot be seen: %v.", err)
+			f.note(kindWarn, "The count in Redis cannot be read: %v.", err)
 		}
 		return
 	}
@@ -70,7 +71,7 @@ func (f *fleet) lookAtMemory(now time.Time) {
 	used := limit.BurstSize() - res.Remaining
 	what := fmt.Sprintf("Restored %d units: the fleet has told Redis what it had lost", used)
 	if told == 0 {
-		what = "There was nothing to restore: what Redis had lost would have come back by now"
+		what = "There was nothing to restore: by now the lost units would have been refilled"
 	}
 	f.note(kindRedis, "%s; it counts %d of %d units as used.", what, used, limit.BurstSize())
 }

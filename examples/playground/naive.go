@@ -10,13 +10,14 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// naive is what is mostly built where a fleet shares a limit: a bucket of its
-// own in each process, which every T pushes what it has admitted to Redis and
-// takes over the level there. Between two pushes each process admits all that it
-// last saw, a fleet N times that, and without Redis each admits the whole limit.
+// naive is the usual solution for a limit of a fleet. Each process has its own
+// bucket. Every T it pushes its admitted units to Redis and takes over the level
+// from there. Between two pushes each process admits all units that it saw last,
+// so the fleet admits N times as many. Without Redis each process admits the
+// whole limit.
 //
-// Its Redis side keeps debt, down to a burst, so its long-run rate holds while
-// Redis answers: this is that limiter at its best.
+// Its Redis side keeps debt, down to minus one burst. So its long-run rate holds
+// while Redis answers: this is the best form of that limiter.
 type naive struct {
 	client *redis.Client
 	key    string
@@ -27,10 +28,10 @@ type naive struct {
 	limit   hybridlimit.Limit
 	level   float64 // units
 	at      time.Time
-	pending int64 // units admitted and not sent
+	pending int64 // units admitted and not yet sent
 }
 
-// newNaive starts a process of it on a client of its own.
+// newNaive starts the limiter of one process, with its own client.
 func newNaive(client *redis.Client, key string, limit hybridlimit.Limit, every time.Duration) *naive {
 	n := &naive{client: client, key: key, stop: make(chan struct{}), limit: limit, level: float64(limit.BurstSize()), at: time.Now()}
 	n.done.Go(func() { n.run(every) })
@@ -80,8 +81,8 @@ func (n *naive) run(every time.Duration) {
 // pushTimeout is hybrid.HubConfig.SyncTimeout's zero.
 const pushTimeout = 250 * time.Millisecond
 
-// push tells Redis. What is not answered is pushed again, and counted twice if
-// it was the answer that got lost.
+// push sends the admitted units to Redis. A push without an answer is repeated.
+// If only the answer was lost, its units count twice.
 func (n *naive) push() {
 	n.mu.Lock()
 	units, limit := n.pending, n.limit
@@ -103,7 +104,7 @@ func (n *naive) push() {
 	n.level, n.at = level-float64(n.pending), time.Now()
 }
 
-// pushScript debits a token bucket, whatever it holds, down to a burst of debt.
+// pushScript debits a token bucket unconditionally, down to a burst of debt.
 //
 // KEYS: bucket. ARGV: units, units per µs, burst, TTL in ms. Reply: units left,
 // as text. State: a hash of level and at (µs of TIME).
@@ -121,7 +122,8 @@ redis.call('PEXPIRE', KEYS[1], ARGV[4])
 return string.format('%.6f', level)
 `)
 
-// close ends it as a crash would: what was not pushed is nobody's.
+// close ends the limiter like a crash: units that were not pushed are never
+// counted.
 func (n *naive) close() {
 	close(n.stop)
 	n.done.Wait()

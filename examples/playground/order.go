@@ -14,7 +14,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// order is a handler that reads what is asked for, and has it done.
+// order returns a handler that reads an order and executes it.
 func order[Q any](do func(Q) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var q Q
@@ -24,12 +24,13 @@ func order[Q any](do func(Q) error) http.HandlerFunc {
 	}
 }
 
-// maxBody is far more than any order takes, in bytes.
+// maxBody is the largest body of an order in bytes, far more than any needs.
 const maxBody = 4 << 10
 
 var errUnreadable = errors.New("the request cannot be read")
 
-// read reads an order into what q points to. It answers one that cannot be read.
+// read reads an order into the value that q points to. If the order cannot be
+// read, read answers the request and returns false.
 func read(w http.ResponseWriter, r *http.Request, q any) bool {
 	body, err := content(w, r)
 	if err == nil {
@@ -49,8 +50,8 @@ func content(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// decode reads one JSON object, and nothing after it. Fields that nobody knows
-// are refused.
+// decode reads one JSON object, with nothing after it. Unknown fields are an
+// error.
 func decode(body []byte, q any) error {
 	from := json.NewDecoder(bytes.NewReader(body))
 	from.DisallowUnknownFields()
@@ -68,7 +69,8 @@ func decode(body []byte, q any) error {
 	return nil
 }
 
-// wrongType says what encoding/json says of Go types in terms of the field.
+// wrongType converts an error of encoding/json about Go types to one about the
+// field.
 func wrongType(e *json.UnmarshalTypeError) error {
 	literal, number := strings.CutPrefix(e.Value, "number ")
 	integer := e.Type.Kind() >= reflect.Int && e.Type.Kind() <= reflect.Int64
@@ -107,5 +109,5 @@ func refuse(w http.ResponseWriter, status int, err error) {
 func write(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(v) // who does not read it has gone
+	json.NewEncoder(w).Encode(v) // an error means that the client has gone
 }

@@ -19,8 +19,9 @@ func (f *fleet) change(t *testing.T, how func(*settings)) {
 	})
 }
 
-// A process that begins while Redis is away begins with a whole share: what the
-// fleet then admits alone is above its shares, and no fault of the limiter.
+// TestFleetChangedInAnOutage checks that there is no verdict if a process begins
+// while Redis is away. It begins with a whole share, so the fleet exceeds its
+// shares, and that is not a fault of the limiter.
 func TestFleetChangedInAnOutage(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(t *testing.T, f *fleet){
@@ -51,7 +52,7 @@ func TestFleetChangedInAnOutage(t *testing.T) {
 				if b := boundOf(t, f.seen(t), "shared"); b.Verdict != "holds" {
 					t.Errorf("%+v", b)
 				}
-				// The next outage is another one.
+				// The next outage is judged separately.
 				f.hit(t, fault{Action: "restore"})
 				time.Sleep(4 * time.Second)
 				f.hit(t, fault{Action: "hang"})
@@ -64,8 +65,8 @@ func TestFleetChangedInAnOutage(t *testing.T) {
 	}
 }
 
-// Counting that begins anew, by hand or by another limit or mode, begins with
-// the outage that is.
+// TestCountingAnewInAnOutage checks that a restart of the counting, by the
+// button or by another limit or mode, includes a current outage.
 func TestCountingAnewInAnOutage(t *testing.T) {
 	world(t, func(t *testing.T, f *fleet) {
 		time.Sleep(3 * time.Second)
@@ -87,24 +88,26 @@ func TestCountingAnewInAnOutage(t *testing.T) {
 	})
 }
 
-// A process that ends without Redis takes what it owed along, as in a crash.
+// TestEndingWithoutRedisIsACrash checks that a process that ends without Redis
+// counts as crashed, because it could not pay its owed units.
 func TestEndingWithoutRedisIsACrash(t *testing.T) {
 	world(t, func(t *testing.T, f *fleet) {
 		time.Sleep(3 * time.Second)
 		f.change(t, func(s *settings) { s.Processes = 3 })
 		if b := boundOf(t, f.seen(t), "shared"); strings.Contains(b.Why, "crashed") {
-			t.Errorf("one that has paid: %+v", b)
+			t.Errorf("a process that has paid: %+v", b)
 		}
 		f.hit(t, fault{Action: "hang"})
 		time.Sleep(time.Second)
 		f.change(t, func(s *settings) { s.Processes = 1 })
 		if b := boundOf(t, f.seen(t), "shared"); !strings.Contains(b.Why, "+ 2 crashed or ended without Redis") {
-			t.Errorf("two that could not: %+v", b)
+			t.Errorf("two processes that could not pay: %+v", b)
 		}
 	})
 }
 
-// A kill after Redis was slow is an outage like others.
+// TestKillAfterSlow checks that a kill after a slow Redis is an outage like any
+// other.
 func TestKillAfterSlow(t *testing.T) {
 	world(t, func(t *testing.T, f *fleet) {
 		time.Sleep(3 * time.Second)
@@ -122,7 +125,8 @@ func TestKillAfterSlow(t *testing.T) {
 	})
 }
 
-// New limiters for all are none for who has crashed, and who is paused stays so.
+// TestNewLimitersWakeNobody checks that a new limiter for all processes leaves
+// crashed processes crashed and paused ones paused.
 func TestNewLimitersWakeNobody(t *testing.T) {
 	world(t, func(t *testing.T, f *fleet) {
 		time.Sleep(2 * time.Second)
@@ -142,7 +146,7 @@ func TestNewLimitersWakeNobody(t *testing.T) {
 			t.Errorf("calls by process: %v", last.Calls)
 		}
 		if after := f.resyncedNow(t); after < before {
-			t.Errorf("what was told to Redis fell from %d to %d", before, after)
+			t.Errorf("resynced fell from %d to %d", before, after)
 		}
 		f.ask(t, func() error { return f.intervene(3, "resume") })
 		f.ask(t, func() error { return f.intervene(2, "start") })
@@ -159,7 +163,8 @@ func (f *fleet) resyncedNow(t *testing.T) (n int64) {
 	return n
 }
 
-// What the fleet has told Redis is not forgotten with the process that did.
+// TestRetiredProcessesHaveTold checks that resynced still includes processes
+// that have ended.
 func TestRetiredProcessesHaveTold(t *testing.T) {
 	world(t, func(t *testing.T, f *fleet) {
 		time.Sleep(2 * time.Second)
@@ -173,8 +178,8 @@ func TestRetiredProcessesHaveTold(t *testing.T) {
 	})
 }
 
-// Somebody's Redis comes to no harm: cut off and wiped, it keeps all keys that
-// are not the playground's.
+// TestForeignKeysAreNotTouched checks that a cut off and wiped Redis keeps all
+// keys that are not the playground's.
 func TestForeignKeysAreNotTouched(t *testing.T) {
 	addr := redistest.New(t).Addr()
 	client := redistest.Client(t, addr)
@@ -203,11 +208,11 @@ func TestForeignKeysAreNotTouched(t *testing.T) {
 	f.change(t, func(s *settings) { s.Running = false })
 	f.hit(t, fault{Action: "kill"})
 	if ours() == 0 {
-		t.Error("cut off, it has lost the playground's keys")
+		t.Error("the cut off Redis has lost the playground's keys")
 	}
-	f.hit(t, fault{Action: "wipe"}) // past the fault, and nobody writes
+	f.hit(t, fault{Action: "wipe"}) // the wipe bypasses the fault, and no process writes
 	if n := ours(); n > 0 {
-		t.Errorf("wiped, it has %d keys of the playground", n)
+		t.Errorf("the wiped Redis has %d keys of the playground", n)
 	}
 	f.hit(t, fault{Action: "restore"})
 	for _, key := range foreign {
@@ -215,7 +220,7 @@ func TestForeignKeysAreNotTouched(t *testing.T) {
 			t.Errorf("%s is %q", key, got)
 		}
 	}
-	for _, want := range []string{"It keeps its memory, and is not touched", "Keys that are not the playground's are as they were"} {
+	for _, want := range []string{"Redis itself keeps its memory", "All other keys are unchanged"} {
 		if !f.told(want) {
 			t.Errorf("the log lacks %q", want)
 		}

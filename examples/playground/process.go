@@ -15,11 +15,11 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-// hotKey is the key that the fleet is asked about.
+// hotKey is the key of all calls of the fleet.
 const hotKey = "user:42"
 
-// process is one of the fleet: a hub with one limiter, on a client and a link
-// of its own, and the naive limiter beside it under the same calls.
+// process is one process of the fleet: a hub with one limiter, with its own
+// client and link. The naive limiter beside it gets the same calls.
 type process struct {
 	number  int
 	link    *link
@@ -28,19 +28,19 @@ type process struct {
 	naive   *naive
 	tally   *tally
 
-	perSecond atomic.Int64  // calls it makes, in thousandths
-	compare   atomic.Bool   // ask naive too
+	perSecond atomic.Int64  // calls a second, in thousandths
+	compare   atomic.Bool   // also ask the naive limiter
 	frozen    atomic.Bool   // paused
-	wake      chan struct{} // there is load again
+	wake      chan struct{} // signals that the load has changed
 	stop      chan struct{}
 	load      sync.WaitGroup
 }
 
-// processConfig is what a process is made of.
+// processConfig has the settings of a process.
 type processConfig struct {
 	number   int
 	settings settings
-	epoch    time.Time // of the cells
+	epoch    time.Time // the begin of cell 0
 	log      slog.Handler
 }
 
@@ -65,17 +65,17 @@ func startProcess(s *store, c processConfig) (*process, error) {
 	return p, nil
 }
 
-// pace is the time between two batches of calls, batches how many may wait for
-// Redis at once, and maxLag how far the load may be behind. Calls that cannot be
-// made in time are not made up for.
+// pace is the time between two batches of calls. batches is the number of
+// batches that may wait for Redis at once. maxLag is the longest delay of the
+// load. Calls that cannot be made in time are dropped.
 const (
 	pace    = 10 * time.Millisecond
 	batches = 8
 	maxLag  = 250 * time.Millisecond
 )
 
-// offer makes the calls of the process, from one goroutine as long as none of
-// them waits.
+// offer makes the calls of the process. It uses one goroutine as long as no call
+// waits.
 func (p *process) offer() {
 	tick := time.NewTicker(pace)
 	defer tick.Stop()
@@ -90,7 +90,7 @@ func (p *process) offer() {
 		case <-tick.C:
 		}
 		rate := float64(p.perSecond.Load()) / 1000
-		if rate == 0 { // nothing ticks while nothing is to be done
+		if rate == 0 { // no ticks while there is no load
 			tick.Stop()
 			select {
 			case <-p.stop:
@@ -112,21 +112,21 @@ func (p *process) offer() {
 		select {
 		case room <- struct{}{}:
 			running.Go(func() { p.call(calls); <-room })
-		default: // all of them wait
+		default: // all batches wait
 		}
 	}
 }
 
-// aim sets how many calls it makes a second.
+// aim sets the number of calls a second.
 func (p *process) aim(perSecond float64) {
 	p.perSecond.Store(int64(perSecond * 1000))
 	select {
 	case p.wake <- struct{}{}:
-	default: // it will find it
+	default: // a signal is already pending
 	}
 }
 
-// call makes one call after the other.
+// call makes the given number of calls, one after the other.
 func (p *process) call(calls int) {
 	ctx := context.Background()
 	compare := p.compare.Load()
@@ -153,15 +153,16 @@ func (p *process) resume() {
 	p.frozen.Store(false)
 }
 
-// end stops the load, and the limiter with grace (it pays what it owes and
-// leaves the fleet) or without. It says whether all was paid.
+// end stops the load and the limiter. With grace the limiter pays its owed units
+// and leaves the fleet. Without grace it ends as in a crash. end reports whether
+// everything was paid.
 func (p *process) end(grace time.Duration) (settled bool) {
 	p.frozen.Store(true) // also in the middle of a batch
 	close(p.stop)
 	if grace > 0 {
-		p.load.Wait() // who is in the middle of a call gets an answer
+		p.load.Wait() // calls in progress get an answer
 		ctx, cancel := context.WithTimeout(context.Background(), grace)
-		settled = p.limiter.Shutdown(ctx) == nil // what cannot be paid is in Stats().Dropped
+		settled = p.limiter.Shutdown(ctx) == nil // unpaid units are in Stats().Dropped
 		cancel()
 	} else {
 		p.link.cut() // a crash resets its connections before anything is settled
@@ -174,8 +175,8 @@ func (p *process) end(grace time.Duration) (settled bool) {
 	return settled
 }
 
-// newObserver reads what Redis has of the key, past all faults, for as long as
-// its client lives.
+// newObserver returns a limiter that reads the state of the key in Redis. It
+// bypasses all faults.
 func newObserver(s *store, limit hybridlimit.Limit) (*global.Limiter, error) {
 	return global.New(s.admin, limit, global.Config{Prefix: s.prefix, Name: "requests", Tags: 1})
 }

@@ -6,14 +6,14 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// sample is what happened between two ticks: a point of the charts.
+// sample is a point of the charts: the events between two ticks.
 type sample struct {
 	Seq      int64     `json:"seq"`
-	At       int64     `json:"at"` // ms since the start, of its end
+	At       int64     `json:"at"` // end of the sample, ms since the start
 	Span     int64     `json:"span"`
 	Offered  int64     `json:"offered"`
 	Admitted []int64   `json:"admitted"` // by process
-	Calls    []int64   `json:"calls"`    // by process: what was offered to each
+	Calls    []int64   `json:"calls"`    // calls, by process
 	Naive    int64     `json:"naive"`
 	Sources  []int64   `json:"sources"` // decisions, by shownSources
 	Messages int64     `json:"messages"`
@@ -21,7 +21,7 @@ type sample struct {
 	Rate     int64     `json:"rate"` // the limit
 }
 
-// shownSources are who decided, in the order of the page.
+// shownSources are the sources of decisions, in the order of the page.
 var shownSources = []hybridlimit.Source{
 	hybridlimit.SourceLease, hybridlimit.SourceCredit, hybridlimit.SourceRedis,
 	hybridlimit.SourceDenyCache, hybridlimit.SourceFallback, hybridlimit.SourceTimeout,
@@ -44,9 +44,9 @@ func (c *counts) bySource() []int64 {
 }
 
 const (
-	// tickBusy and tickIdle are how often the fleet is looked at: under load,
-	// and without.
+	// tickBusy and tickIdle are the intervals between two samples, with and
+	// without load.
 	tickBusy, tickIdle = 250 * time.Millisecond, time.Second
-	// maxSamples is a minute and a bit.
+	// maxSamples is a bit more than a minute.
 	maxSamples = 280
 )

@@ -9,7 +9,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-// settings are the fleet's, as the page sends and gets them.
+// settings are the settings of the fleet, as the page sends and receives them.
 type settings struct {
 	Processes int     `json:"processes"`
 	Rate      int64   `json:"rate"`      // units a second
@@ -19,7 +19,7 @@ type settings struct {
 	TMs       int64   `json:"t_ms"`      // hybrid.Config.SyncInterval
 	Overshoot float64 `json:"overshoot"` // of the burst; ModeAuto only
 	Mode      string  `json:"mode"`
-	Naive     bool    `json:"naive"` // count-and-push beside it
+	Naive     bool    `json:"naive"` // run count-and-push for comparison
 	Running   bool    `json:"running"`
 }
 
@@ -69,10 +69,10 @@ func (s settings) limit() hybridlimit.Limit {
 	return hybridlimit.TokenBucket(s.Rate, time.Second, s.Burst)
 }
 
-// limiter is what each process makes its limiter of. A limiter keeps it: other
-// values of these fields need other limiters.
+// limiter returns the configuration of each process's limiter. A limiter keeps
+// it, so other values of these fields require new limiters.
 func (s settings) limiter() hybrid.Config {
-	mode, _ := parseMode(s.Mode) // violations has looked at it
+	mode, _ := parseMode(s.Mode) // violations has checked it
 	c := hybrid.Config{Name: "requests", Mode: mode, SyncEvery: s.K, SyncInterval: time.Duration(s.TMs) * time.Millisecond}
 	if mode == hybrid.ModeAuto {
 		c.Overshoot = s.Overshoot
@@ -83,12 +83,12 @@ func (s settings) limiter() hybrid.Config {
 	return c
 }
 
-// rebuilds says whether going from s to t takes new limiters.
+// rebuilds reports whether the change from s to t requires new limiters.
 func (s settings) rebuilds(t settings) bool {
 	return s.Mode != t.Mode || s.K != t.K || s.TMs != t.TMs || s.Overshoot != t.Overshoot
 }
 
-// credit is C of hybrid's doc for a fleet of n.
+// credit returns C, as defined by package hybrid, for a fleet of n.
 func (s settings) credit(n int64) int64 {
 	others := max(n-1, 1)
 	switch mode, _ := parseMode(s.Mode); mode {
@@ -97,7 +97,7 @@ func (s settings) credit(n int64) int64 {
 	case hybrid.ModeDeferred:
 		k := s.K
 		if k == 0 {
-			k = 1000 // hybrid.Config.SyncEvery: the bound counts with it then
+			k = 1000 // the value that the bound of hybrid.Config.SyncEvery uses then
 		}
 		return min(k, s.Burst/others)
 	}

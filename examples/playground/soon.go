@@ -5,18 +5,19 @@ import (
 	"time"
 )
 
-// pushEvery is how often a card is pushed at most: as often as pages draw.
+// pushEvery is the shortest interval between two pushes of a card: as often as
+// pages draw.
 const pushEvery = 50 * time.Millisecond
 
-// soon does something when asked to: at once, or, if it did a moment ago, when
-// that is no moment any more. However often it is asked meanwhile is once.
+// soon calls do when asked: at once, or, if the last call is more recent than
+// every, after that interval. All requests in between are one call.
 type soon struct {
 	every time.Duration
 	do    func()
 
 	mu    sync.Mutex
 	last  time.Time
-	timer *time.Timer // nil: nothing is to be done
+	timer *time.Timer // nil: no call is pending
 	ended bool
 }
 
@@ -36,7 +37,7 @@ func (s *soon) ask() {
 	s.do()
 }
 
-// now is when the time has come.
+// now is called when the interval has passed.
 func (s *soon) now() {
 	s.mu.Lock()
 	s.timer, s.last = nil, time.Now()
@@ -47,7 +48,7 @@ func (s *soon) now() {
 	}
 }
 
-// end drops what is to be done yet.
+// end drops a pending call.
 func (s *soon) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

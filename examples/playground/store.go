@@ -15,32 +15,32 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// condition is what the Redis of the fleet is up to, as far as its processes
-// can tell.
+// condition is the state of Redis, as the fleet's processes see it.
 type condition string
 
 const (
 	redisUp   condition = "up"
-	redisDead condition = "dead" // connections are reset, and refused
-	redisHung condition = "hung" // it takes commands and does not answer
+	redisDead condition = "dead" // connections are reset, and new ones refused
+	redisHung condition = "hung" // it accepts commands and does not answer
 	redisSlow condition = "slow" // each command takes longer
 )
 
-// store is the Redis of the fleet: miniredis in this program, or yours. Faults
-// happen on the connections to it (see link), so that one that is yours comes
-// to no harm: "killed" it only cannot be reached. The embedded one has lost its
-// memory when it comes back, as a real one without persistence.
+// store is the Redis of the fleet: miniredis in this program, or the user's
+// Redis. Faults are injected on the connections to it (see link), so that the
+// user's Redis is not harmed: if "killed", it only cannot be reached. The
+// embedded Redis loses its memory when it is killed, like a real one without
+// persistence.
 type store struct {
 	opts   *redis.Options // nil: embedded
-	prefix string         // of all keys, new for each run
+	prefix string         // prefix of all keys, new for each run
 
 	mu    sync.Mutex
-	mini  *miniredis.Miniredis // embedded; nil while dead
+	mini  *miniredis.Miniredis // the embedded Redis; nil while it is dead
 	state condition
 	delay time.Duration // of each command while slow
 	links map[*link]struct{}
 
-	admin *redis.Client // past all faults
+	admin *redis.Client // bypasses all faults
 }
 
 func newStore(opts *redis.Options) *store {
@@ -54,11 +54,11 @@ func newStore(opts *redis.Options) *store {
 
 func newMini() *miniredis.Miniredis {
 	m := miniredis.NewMiniRedis()
-	m.ClockTTL(true) // keys expire as time passes, as in a real one
+	m.ClockTTL(true) // keys expire as time passes, as in a real Redis
 	return m
 }
 
-// name is for people.
+// name returns a name for the page.
 func (s *store) name() string {
 	if s.opts == nil {
 		return "embedded (miniredis)"
@@ -87,21 +87,21 @@ func (s *store) close() {
 
 type dialer func(ctx context.Context) (net.Conn, error)
 
-// options are a client's whose connections come from dial.
+// options returns the options of a client whose connections come from dial.
 func (s *store) options(dial dialer) *redis.Options {
-	o := &redis.Options{Addr: "127.0.0.1:1"} // an address asks no resolver; nobody dials it
+	o := &redis.Options{Addr: "127.0.0.1:1"} // an IP address needs no resolver; nothing dials it
 	if s.opts != nil {
 		copied := *s.opts
 		o = &copied
 	}
 	o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }
 	o.ContextTimeoutEnabled = true
-	o.DialerRetries = 1 // go-redis dials on in the background, after Close too
+	o.DialerRetries = 1 // otherwise go-redis dials in the background, also after Close
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	return o
 }
 
-// dial connects, whatever the fleet's condition. A dead embedded one refuses.
+// dial connects, and ignores the condition. A dead embedded Redis refuses.
 func (s *store) dial(ctx context.Context) (net.Conn, error) {
 	if s.opts == nil {
 		s.mu.Lock()
@@ -119,11 +119,11 @@ func (s *store) dial(ctx context.Context) (net.Conn, error) {
 	return tls.Client(conn, s.opts.TLSConfig), nil
 }
 
-// refused is the error of a connection to a port that nobody listens on.
+// refused returns the error of a connection to a port without a listener.
 func refused() error { return &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED} }
 
-// set changes the condition. Dead, connections are reset; out of hung, what was
-// held back goes on its way.
+// set changes the condition. It resets the connections if Redis is now dead. If
+// Redis was hung, it sends the data that was held back.
 func (s *store) set(c condition, delay time.Duration) {
 	s.mu.Lock()
 	was := s.state

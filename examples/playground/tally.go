@@ -7,8 +7,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// counts are what callers were told, by who decided: the figures that the page
-// shows, counted apart from the library's own Stats.
+// counts has the results of calls by source. The page shows these figures,
+// which are counted independently of the library's Stats.
 type counts struct {
 	Offered int64                         `json:"offered"`
 	Allowed [hybridlimit.NumSources]int64 `json:"allowed"`
@@ -37,7 +37,7 @@ func (c *counts) sub(d counts) {
 	}
 }
 
-// admitted is units; a call costs one.
+// admitted returns the admitted units. A call costs one unit.
 func (c *counts) admitted() (n int64) {
 	for _, k := range c.Allowed {
 		n += k
@@ -53,8 +53,8 @@ func (c *counts) decisions() int64 {
 	return n
 }
 
-// placed are admissions in time: from what Redis keeps, by processes alone, and
-// by the naive limiter.
+// placed has admissions with their times: on the shared limit, by processes
+// alone, and by the naive limiter.
 type placed struct{ shared, alone, naive []admission }
 
 func (p *placed) add(q placed) {
@@ -97,7 +97,7 @@ func (t *tally) note(began, ended time.Time, res hybridlimit.Result, err error) 
 	}
 }
 
-// naive notes an answer of the naive limiter, which takes no time.
+// naive records an answer of the naive limiter, which takes no time.
 func (t *tally) naive(allowed bool) {
 	if !allowed {
 		return
@@ -109,7 +109,8 @@ func (t *tally) naive(allowed bool) {
 	t.placed.naive = put(t.placed.naive, admission{c, c, 1})
 }
 
-// put adds to the last one where it is of the same cells, which most are.
+// put adds an admission. If it has the cells of the last one, as most have, it
+// is merged.
 func put(as []admission, a admission) []admission {
 	if n := len(as); n > 0 && as[n-1].began == a.began && as[n-1].ended == a.ended {
 		as[n-1].units += a.units
@@ -118,7 +119,8 @@ func put(as []admission, a admission) []admission {
 	return append(as, a)
 }
 
-// take is what was counted since the start, and placed since the last take.
+// take returns the counts since the start, and the admissions since the last
+// take.
 func (t *tally) take() (counts, placed) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

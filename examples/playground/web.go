@@ -15,7 +15,7 @@ import (
 //go:embed web
 var web embed.FS
 
-// playground is all there is to play with. Its pages share it.
+// playground is the state that all pages share.
 type playground struct {
 	feed     *feed
 	fleet    *fleet
@@ -61,7 +61,7 @@ func (p *playground) close() {
 	p.fleet.close()
 }
 
-// hello is all that a page needs to begin with.
+// hello is the initial data of a page.
 type hello struct {
 	Cards    []cardState   `json:"cards"`
 	Boundary boundaryState `json:"boundary"`
@@ -77,11 +77,11 @@ func (p *playground) everything() any {
 	return h
 }
 
-// handler serves the page and takes its orders, as guarded lets them pass. host
-// is the one of -addr.
+// handler serves the page and executes its orders, after the checks of guarded.
+// host is the host of -addr.
 func (p *playground) handler(host string) http.Handler {
 	files, err := fs.Sub(web, "web")
-	if err != nil { // embedded above
+	if err != nil { // cannot happen: it is embedded
 		panic(err)
 	}
 	mux := http.NewServeMux()
@@ -123,15 +123,15 @@ func (p *playground) handler(host string) http.Handler {
 	return secured(p.guarded(host, mux))
 }
 
-// card is the one that the path names; nil: there is none, and the response
-// says so.
+// card returns the card that the path names. If there is none, it answers the
+// request and returns nil.
 func (p *playground) card(w http.ResponseWriter, r *http.Request) *card {
 	for _, c := range p.cards {
 		if c.id == r.PathValue("card") {
 			return c
 		}
 	}
-	refuse(w, http.StatusNotFound, fmt.Errorf("playground: there is no card %q", r.PathValue("card")))
+	refuse(w, http.StatusNotFound, fmt.Errorf("playground: no card %q", r.PathValue("card")))
 	return nil
 }
 
@@ -166,8 +166,8 @@ func (p *playground) setCardLimit(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// changeSettings changes those that are sent. Two pages that change two of them
-// at once both get what they want.
+// changeSettings changes only the fields that are sent. So two pages that
+// change different fields at once both succeed.
 func (p *playground) changeSettings(w http.ResponseWriter, r *http.Request) {
 	body, err := content(w, r)
 	if err == nil {
@@ -185,7 +185,7 @@ func (p *playground) changeSettings(w http.ResponseWriter, r *http.Request) {
 func (p *playground) intervene(w http.ResponseWriter, r *http.Request) {
 	number, err := strconv.Atoi(r.PathValue("number"))
 	if err != nil {
-		refuse(w, http.StatusNotFound, fmt.Errorf("playground: %q is no process", r.PathValue("number")))
+		refuse(w, http.StatusNotFound, fmt.Errorf("playground: %q is not a process", r.PathValue("number")))
 		return
 	}
 	var q struct {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// serve is a playground on a port of its own.
+// serve starts a playground on its own port.
 func serve(t *testing.T) *httptest.Server {
 	t.Helper()
 	s := newStore(nil)
@@ -48,8 +48,8 @@ func do(t *testing.T, method, url, body string) (int, string) {
 	return res.StatusCode, string(text)
 }
 
-// Whatever a page sends that is wrong is refused, with all that is wrong named,
-// and changes nothing.
+// TestBadOrdersAreRefused checks that an invalid order is refused with an error
+// that names all mistakes, and that it changes nothing.
 func TestBadOrdersAreRefused(t *testing.T) {
 	server := serve(t)
 	_, before := do(t, "GET", server.URL+"/api/fleet/stats", "")
@@ -79,7 +79,7 @@ func TestBadOrdersAreRefused(t *testing.T) {
 		{"POST", "/api/fleet/redis", `{"action":"slow","ms":100000}`, 400, []string{"ms (100000) must be 1 to 1000"}},
 		{"POST", "/api/fleet/redis", `{"action":"kill","ms":3}`, 400, []string{"ms (3) is for slow only"}},
 		{"POST", "/api/fleet/processes/9", `{"action":"crash"}`, 400, []string{"process (9) must be 1 to 4"}},
-		{"POST", "/api/fleet/processes/x", `{"action":"crash"}`, 404, []string{`"x" is no process`}},
+		{"POST", "/api/fleet/processes/x", `{"action":"crash"}`, 404, []string{`"x" is not a process`}},
 		{"POST", "/api/fleet/processes/1", `{"action":"dance"}`, 400, []string{`action ("dance")`}},
 		{"POST", "/api/fleet/processes/1", `{"action":"resume"}`, 409, []string{"process 1 is running: it cannot resume"}},
 		{"POST", "/api/cards/token-bucket/send", `{"n":101}`, 400, []string{"n (101) must be 1 to 100"}},
@@ -112,7 +112,8 @@ func TestBadOrdersAreRefused(t *testing.T) {
 	}
 }
 
-// Another site's page may not break anything, and ours may load nothing else.
+// TestOtherSitesAreRefused checks that pages of other sites cannot give orders,
+// and that our page may load only its own files.
 func TestOtherSitesAreRefused(t *testing.T) {
 	server := serve(t)
 	port := server.URL[strings.LastIndex(server.URL, ":"):]
@@ -125,7 +126,8 @@ func TestOtherSitesAreRefused(t *testing.T) {
 		{"POST", "/api/reset", "", "http://evil.example", "", 403},
 		{"POST", "/api/reset", "", "", "same-origin", 200},
 		{"POST", "/api/reset", "", "", "", 200}, // curl
-		// A name of theirs that leads here: to the browser it is one site.
+		// A name of another site that points to this machine: for the browser
+		// it is one site.
 		{"POST", "/api/reset", "evil.example", "http://evil.example", "same-origin", 403},
 		{"POST", "/api/reset", "evil.example" + port, "http://evil.example" + port, "", 403},
 		{"GET", "/", "evil.example", "", "none", 403},
@@ -135,7 +137,7 @@ func TestOtherSitesAreRefused(t *testing.T) {
 		{"POST", "/api/reset", "[::1]" + port, "http://[::1]" + port, "same-origin", 200},
 		{"POST", "/api/reset", "192.168.1.7", "", "same-origin", 200},
 		{"POST", "/api/reset", "Play.Example", "", "same-origin", 200}, // of -addr
-		// What costs something to answer.
+		// Requests with an expensive answer.
 		{"GET", "/feed", "", "", "cross-site", 403},
 		{"GET", "/try/sliding-log", "", "", "cross-site", 403},
 		{"GET", "/try/sliding-log", "", "", "same-origin", 200},
@@ -176,7 +178,8 @@ func TestOtherSitesAreRefused(t *testing.T) {
 	}
 }
 
-// hear opens a page's connection and returns the first message of a name.
+// hear opens the connection of a page and returns the first message with the
+// given name.
 func hear(t *testing.T, url, name string, v any) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -204,7 +207,8 @@ func hear(t *testing.T, url, name string, v any) {
 	t.Fatalf("no %q: %v", name, lines.Err())
 }
 
-// What one page does, the others see, and so does one that is opened later.
+// TestPagesShareOneState checks that the other pages, and pages that are opened
+// later, see what one page does.
 func TestPagesShareOneState(t *testing.T) {
 	server := serve(t)
 	type heard struct{ s cardState }
@@ -247,7 +251,7 @@ func TestPagesShareOneState(t *testing.T) {
 	}
 }
 
-// /try answers as a service does.
+// TestTry checks that /try answers like a service.
 func TestTry(t *testing.T) {
 	server := serve(t)
 	for i := range 11 {

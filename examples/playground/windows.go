@@ -2,15 +2,15 @@ package main
 
 import "time"
 
-// pastWindows is what was admitted in this window and the one before, as
-// package local counts it; a limiter tells the estimate only, and the page draws
-// what it is made of. Windows are aligned to Unix time.
+// pastWindows has the units admitted in this window and in the one before, as
+// package local counts them. A limiter reports only the estimate, and the page
+// draws its parts. Windows are aligned to Unix time.
 type pastWindows struct {
 	start     time.Time
 	cur, prev int64
 }
 
-// window is pastWindows at a time, for the page.
+// window is a pastWindows at one time, for the page.
 type window struct {
 	Start int64 `json:"start"` // Unix ms
 	Cur   int64 `json:"cur"`
@@ -40,15 +40,15 @@ func (p *pastWindows) at(now time.Time, period time.Duration) window {
 	return window{p.start.UnixMilli(), p.cur, p.prev}
 }
 
-// estimate is what a sliding window counts, rounded up.
+// estimate returns the estimate of a sliding window, rounded up.
 func (p *pastWindows) estimate(now time.Time, period time.Duration) int64 {
 	p.advance(now, period)
 	left := period - now.Sub(p.start)
 	return p.cur + (p.prev*int64(left)+int64(period)-1)/int64(period)
 }
 
-// change is what a sliding window does when its period changes: the estimate
-// becomes the count of the window that now is.
+// change applies a new period, as a sliding window does: the estimate becomes
+// the count of the current window.
 func (p *pastWindows) change(now time.Time, from, to time.Duration) {
 	if from == to {
 		return

@@ -98,7 +98,7 @@ type decision struct {
 	Units   int64         // admitted
 }
 
-// run is what happened.
+// run has the decisions of one run.
 type run struct {
 	phase, killed, restarted time.Duration // the last two since the begin
 	decisions                []decision    // of all processes, in order

@@ -20,8 +20,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The whole program with real processes, as short as it can be: a lease lasts
-// up to a second, and the fleet needs most of a second to come back.
+// TestQuickstart runs the whole program with real processes. Its phases are as
+// short as possible: a lease lasts up to a second, and the fleet needs most of a
+// second to recover.
 func TestQuickstart(t *testing.T) {
 	var out bytes.Buffer
 	err := demonstrate(t.Context(), &out, 3*time.Second)
@@ -30,8 +31,8 @@ func TestQuickstart(t *testing.T) {
 	}
 }
 
-// An interrupt, or any other end of the context, leaves no child: play waits for
-// each.
+// TestInterrupt checks that the end of the context, for example by an interrupt,
+// leaves no child: play waits for each.
 func TestInterrupt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(300*time.Millisecond, cancel)
@@ -40,8 +41,9 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// sample is a run with phases of 10 s in which the fleet admits exactly its rate,
-// each process in turn; alone from the kill to half a second after the restart.
+// sample returns a run with phases of 10 s in which the fleet admits exactly its
+// rate, each process in turn. The processes decide alone from the kill until half
+// a second after the restart.
 func sample() *run {
 	r := &run{phase: 10 * time.Second, killed: 10 * time.Second, restarted: 20 * time.Second}
 	for i := range 30 * rate {
@@ -51,13 +53,14 @@ func sample() *run {
 	return r
 }
 
-// add puts n units of process 1 into a run.
+// add adds n units of process 1 to a run.
 func (r *run) add(at time.Duration, alone bool, n int64) {
 	r.decisions = append(r.decisions, decision{1, at, alone, n})
 	slices.SortStableFunc(r.decisions, func(a, b decision) int { return int(a.At - b.At) })
 }
 
-// The first unit of the sample leaves burst - 1; the bounds are 28, 4 and 28.
+// TestVerdict checks the verdicts at their bounds, which are 28, 4 and 28. The
+// first unit of the sample leaves burst - 1.
 func TestVerdict(t *testing.T) {
 	const above, nothing = "above the bound", "decided nothing"
 	for _, tc := range []struct {

@@ -1,7 +1,7 @@
-// Worker shapes outbound calls: several workers share the rate that a partner's
-// API permits, and wait for their turn instead of being refused. The program starts
-// the partner and a Redis written in Go, so it needs only Go. worker.go has the
-// code to copy.
+// Worker shapes outbound calls: several workers share the limit of a partner's
+// API, and wait for their turn instead of being refused. The program brings a
+// stand-in for Redis and for the partner, and needs only Go. worker.go has the
+// interesting part.
 //
 //	go run ./examples/worker
 package main
@@ -33,7 +33,7 @@ func main() {
 	}
 }
 
-// start brings a Redis and plays.
+// start starts a Redis and runs play.
 func start(ctx context.Context, out io.Writer) error {
 	m, err := miniredis.Run()
 	if err != nil {
@@ -50,15 +50,16 @@ const (
 	jobs      = 20 // of each process
 )
 
-// The partner allows 20 calls a second, and counts a few that come together.
+// The partner allows 20 calls a second, and a burst of 10.
 var (
 	allowed = hybridlimit.TokenBucket(20, time.Second, 10)
-	// pace is what we keep to: evenly, with room for as many as may wait.
+	// pace is our own limit: evenly spaced calls, with room for all waiting
+	// callers.
 	pace = hybridlimit.LeakyQueue(20, time.Second, 1000)
 )
 
-// play runs the workers with and without their limit, and prints what the
-// partner made of it. Every process has a client of its own.
+// play runs the workers without and with their limit, and prints the calls that
+// the partner served and refused. Every process has its own client.
 func play(ctx context.Context, out io.Writer, connect func() redis.UniversalClient) error {
 	for _, shaped := range []bool{false, true} {
 		api, err := newPartner()
@@ -69,7 +70,7 @@ func play(ctx context.Context, out io.Writer, connect func() redis.UniversalClie
 		if err := runFleet(ctx, connect, api, shaped); err != nil {
 			return err
 		}
-		how := "each as it comes"
+		how := "without a limit"
 		if shaped {
 			how = "shaped by Wait"
 		}
@@ -78,7 +79,7 @@ func play(ctx context.Context, out io.Writer, connect func() redis.UniversalClie
 	return nil
 }
 
-// partner is somebody else's API.
+// partner is the API of another company.
 type partner struct {
 	handler         http.Handler
 	served, refused atomic.Int64
@@ -98,7 +99,7 @@ func newPartner() (*partner, error) {
 	return p, nil
 }
 
-// Call is a request to the partner; a program has an http.Client there.
+// Call is a request to the partner. A real program uses an http.Client here.
 func (p *partner) Call(ctx context.Context) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "/jobs", nil)
 	if err != nil {
@@ -113,7 +114,7 @@ func (p *partner) Call(ctx context.Context) error {
 	return nil
 }
 
-// answer is the status of a response.
+// answer keeps the status of a response.
 type answer struct {
 	header http.Header
 	status int

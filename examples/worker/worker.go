@@ -16,17 +16,18 @@ type caller interface {
 	Call(ctx context.Context) error
 }
 
-// waiter is what a worker asks: limiters of local, global and hybrid do.
+// waiter is the part of a limiter that a worker needs. The limiters of local,
+// global and hybrid have it.
 type waiter interface {
 	Wait(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
 }
 
-// work does jobs as they come, each when the limit has room for it.
+// work does the jobs in order, each when the limit permits it.
 func work(ctx context.Context, jobs <-chan int, limiter waiter, api caller) error {
 	for range jobs {
 		if limiter != nil {
-			// It returns when the call may go on. Where ctx ends first, or would,
-			// the units go back and the job is still to be done.
+			// Wait returns when the call may go on. If ctx ends first, or would
+			// end first, the units go back and the job is not done.
 			if _, err := limiter.Wait(ctx, "partner", 1); err != nil {
 				return err
 			}
@@ -38,8 +39,8 @@ func work(ctx context.Context, jobs <-chan int, limiter waiter, api caller) erro
 	return nil
 }
 
-// runProcess is one process of the fleet: a limiter that all of them share
-// through Redis, and its workers.
+// runProcess is one process of the fleet. It has a limiter, which all processes
+// share through Redis, and its workers.
 func runProcess(ctx context.Context, rdb redis.UniversalClient, api caller, shaped bool) (err error) {
 	var limiter waiter
 	if shaped {
@@ -67,7 +68,7 @@ func runProcess(ctx context.Context, rdb redis.UniversalClient, api caller, shap
 	return errors.Join(failed...)
 }
 
-// runFleet runs the processes side by side.
+// runFleet runs the processes in parallel.
 func runFleet(ctx context.Context, connect func() redis.UniversalClient, api caller, shaped bool) error {
 	var wg sync.WaitGroup
 	failed := make([]error, processes)

@@ -13,8 +13,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// The whole program, with its stand-in, in real time. Whether all are served is
-// a matter of the machine's timers there.
+// TestStart runs the whole program with its stand-in for Redis, in real time.
+// It does not check the counts, which depend on the machine's timers.
 func TestStart(t *testing.T) {
 	var out strings.Builder
 	if err := start(t.Context(), &out); err != nil || strings.Count(out.String(), "calls served") != 2 {
@@ -22,7 +22,8 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// On virtual time every call is served, and none comes early.
+// TestWaitShapes checks on virtual time that every shaped call is served, and
+// that none comes too early.
 func TestWaitShapes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -39,17 +40,17 @@ func TestWaitShapes(t *testing.T) {
 			all := int64(processes * jobs)
 			switch {
 			case !shaped && (api.served.Load() != allowed.BurstSize() || api.refused.Load() != all-allowed.BurstSize()):
-				t.Errorf("unshaped: %d served, %d refused: the partner limits nobody", api.served.Load(), api.refused.Load())
+				t.Errorf("unshaped: %d served, %d refused, want the burst served and the rest refused", api.served.Load(), api.refused.Load())
 			case shaped && (api.served.Load() != all || api.refused.Load() != 0):
-				t.Errorf("shaped: %d served, %d refused", api.served.Load(), api.refused.Load())
+				t.Errorf("shaped: %d served, %d refused, want all served", api.served.Load(), api.refused.Load())
 			case shaped && time.Since(start) < time.Duration(all-1)*pace.Period/time.Duration(pace.Rate):
-				t.Errorf("shaped: all over in %v", time.Since(start))
+				t.Errorf("shaped: all calls were done in %v, which is too fast", time.Since(start))
 			}
 		}
 	})
 }
 
-// A worker that is told to stop does not wait for its turn.
+// TestWorkersStop checks that a stopped worker does not wait for its turn.
 func TestWorkersStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)

@@ -16,7 +16,7 @@ func TestBetween(t *testing.T) {
 	}
 	for _, page := range []string{"", "<from>\n", "<to>\n", "<to>\n<from>\n"} {
 		if _, err := Between(page, "<from>\n", "<to>\n", "new\n"); err == nil {
-			t.Errorf("%q has a place for it", page)
+			t.Errorf("%q: no error for a page without both lines", page)
 		}
 	}
 }
@@ -38,7 +38,7 @@ func TestBound(t *testing.T) {
 		{Bound{Value: math.NaN(), AtMost: true}, 0, false},
 	} {
 		if got := tc.b.Holds(tc.got); got != tc.want {
-			t.Errorf("%+v: %v: %t", tc.b, tc.got, got)
+			t.Errorf("%+v: Holds(%v) = %t", tc.b, tc.got, got)
 		}
 	}
 }

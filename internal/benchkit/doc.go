@@ -1,7 +1,7 @@
-// Package benchkit has the code that the measuring commands share: pictures, tables
-// between the markers of a page, bounds for figures, and a description of the
-// machine.
+// Package benchkit has the common parts of the measuring commands: pictures,
+// tables between the markers of a page, bounds of figures, and a description of
+// the machine.
 //
-// Pictures are written by hand. A plotting library would be the largest
-// dependency of bench, and the bytes would change with its versions.
+// Pictures are written without a library. A plotting library would be the largest
+// dependency of bench, and its versions would change the bytes.
 package benchkit

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// CPU returns the processor's name, where Linux says it.
+// CPU returns the name of the processor, if Linux reports it.
 func CPU() string {
 	if name := field("/proc/cpuinfo", "model name"); name != "" {
 		return name
@@ -39,7 +39,8 @@ func Kernel() string {
 	return "Linux " + major + "." + minor
 }
 
-// LoadAverage returns that of the last minute, "?" where it is unknown.
+// LoadAverage returns the load average of the last minute, or "?" if it is
+// unknown.
 func LoadAverage() string {
 	text, _ := os.ReadFile("/proc/loadavg")
 	if load, _, ok := strings.Cut(string(text), " "); ok {
@@ -57,8 +58,7 @@ func RedisServer() string {
 	return "unknown"
 }
 
-// Modules returns the versions of the modules that this program is built of, by
-// path.
+// Modules returns the versions of this program's modules, by path.
 func Modules() map[string]string {
 	versions := map[string]string{}
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -69,7 +69,8 @@ func Modules() map[string]string {
 	return versions
 }
 
-// field returns the first value of that name in a file of lines "name: value".
+// field returns the first value of the given name in a file with lines "name:
+// value".
 func field(file, name string) string {
 	f, err := os.Open(file)
 	if err != nil {

@@ -49,7 +49,7 @@ func (s *SVG) Text(x, y int, attributes, text string) {
 // Stroke is the style of a line.
 type Stroke struct {
 	Colour string
-	Dash   string // lengths of strokes and gaps; "": a whole line
+	Dash   string // lengths of strokes and gaps; "": a solid line
 	Width  float64
 }
 
@@ -85,18 +85,18 @@ type Tick struct {
 	Label string
 }
 
-// X returns the place of a value.
+// X returns the position of a value.
 func (a Axes) X(v float64) float64 {
 	return float64(a.Left) + (v-a.X0)/(a.X1-a.X0)*float64(a.Right-a.Left)
 }
 
-// Y returns the place of a value.
+// Y returns the position of a value.
 func (a Axes) Y(v float64) float64 {
 	return float64(a.Bottom) - (v-a.Y0)/(a.Y1-a.Y0)*float64(a.Bottom-a.Top)
 }
 
-// Draw draws the title, a line across for each tick of ys, a mark below for each
-// of xs, a caption under those, and the axes.
+// Draw draws the title, a horizontal line for each tick of ys, a mark for each
+// tick of xs with a caption below, and the axes.
 func (a Axes) Draw(s *SVG, title string, xs, ys []Tick, caption string) {
 	s.Text(a.Left, a.Top-8, Bold, title)
 	for _, t := range ys {
@@ -113,8 +113,8 @@ func (a Axes) Draw(s *SVG, title string, xs, ys []Tick, caption string) {
 	fmt.Fprintf(&s.b, `<path d="M%d %dV%dH%d" fill="none" stroke="%s"/>`+"\n", a.Left, a.Top, a.Bottom, a.Right, Neutral)
 }
 
-// Clip draws what draw draws, without the parts outside the panel. The id is of
-// one panel in the picture.
+// Clip clips everything that draw draws to the panel. The id must be unique in
+// the picture.
 func (a Axes) Clip(s *SVG, id string, draw func()) {
 	fmt.Fprintf(&s.b, `<clipPath id="%s"><rect x="%d" y="%d" width="%d" height="%d"/></clipPath>`+"\n<g clip-path=\"url(#%s)\">\n",
 		id, a.Left, a.Top, a.Right-a.Left, a.Bottom-a.Top, id)
@@ -122,13 +122,13 @@ func (a Axes) Clip(s *SVG, id string, draw func()) {
 	s.b.WriteString("</g>\n")
 }
 
-// Across draws a line from left to right at a value.
+// Across draws a horizontal line at a value.
 func (a Axes) Across(s *SVG, v float64, k Stroke) {
 	s.Path(fmt.Sprintf("M%d %sH%d", a.Left, Pixels(a.Y(v)), a.Right), k)
 }
 
-// Pixels writes a length with at most one decimal: more would be noise in the
-// bytes.
+// Pixels formats a length with at most one decimal. More decimals would make the
+// bytes differ without a visible change.
 func Pixels(x float64) string { return strconv.FormatFloat(Round(x, 1), 'f', -1, 64) }
 
 func gap(attributes string) string {
@@ -140,6 +140,6 @@ func gap(attributes string) string {
 
 func escape(s string) string {
 	var b bytes.Buffer
-	_ = xml.EscapeText(&b, []byte(s)) // a buffer takes everything
+	_ = xml.EscapeText(&b, []byte(s)) // writes to a buffer cannot fail
 	return b.String()
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Between replaces the text between two lines of a page, which stay.
+// Between replaces the text between two lines of a page, and keeps the lines.
 func Between(page, from, to, text string) (string, error) {
 	head, rest, ok := strings.Cut(page, from)
 	_, tail, closed := strings.Cut(rest, to)
@@ -20,11 +20,11 @@ func Between(page, from, to, text string) (string, error) {
 // Bound is a limit for a figure.
 type Bound struct {
 	Value  float64
-	AtMost bool // else at least
+	AtMost bool // false: at least
 	Slack  float64
 }
 
-// Holds reports whether a figure keeps to the bound. NaN keeps to none.
+// Holds reports whether a figure is within the bound. NaN never is.
 func (b Bound) Holds(got float64) bool {
 	if b.AtMost {
 		return got <= b.Value+b.Slack
@@ -40,7 +40,7 @@ func (b Bound) Sign() string {
 	return "≥"
 }
 
-// Thousands writes 1234567 as 1 234 567, with any separator.
+// Thousands formats 1234567 as 1 234 567, with any separator.
 func Thousands(n int64, separator string) string {
 	s := strconv.FormatInt(n, 10)
 	first := 0
@@ -53,7 +53,7 @@ func Thousands(n int64, separator string) string {
 	return s
 }
 
-// Round rounds to a number of decimals, never to -0.
+// Round rounds to a number of decimals, and never returns -0.
 func Round(x float64, places int) float64 {
 	scale := math.Pow(10, float64(places))
 	return math.Round(x*scale)/scale + 0

@@ -1,4 +1,5 @@
-// Package e2e has the tests that need more dependencies than the library: parsers,
-// and the libraries of other programs. It is a module of its own, so that users of
-// the library do not get these dependencies. It imports the library as a user does.
+// Package e2e has tests with dependencies that the library does not have:
+// parsers and libraries of other programs. It is its own module, so that these
+// dependencies never reach importers of the library. It uses the library as a
+// user does.
 package e2e

@@ -19,15 +19,15 @@ type block struct {
 	page string
 	line int
 	text string
-	// given are the parameters of the function that a fragment is compiled in,
-	// from the comment above it: <!-- go: r *http.Request -->. "return T" in it
-	// is what that returns.
+	// given has the parameters of the function around a fragment, from the
+	// comment above it: <!-- go: r *http.Request -->. "return T" in it is the
+	// result type.
 	given string
 }
 
 var given = regexp.MustCompile(`^<!-- go: (.*) -->$`)
 
-// blocks finds the blocks of a page.
+// blocks returns the Go blocks of a page.
 func blocks(page, text string) (found []block) {
 	before, b := "", block{}
 	in := false
@@ -54,7 +54,7 @@ func blocks(page, text string) (found []block) {
 	return found
 }
 
-// imports are the packages that a fragment may name.
+// imports has the packages that a fragment may use.
 var imports = map[string]string{
 	"cmp": "cmp", "context": "context", "errors": "errors", "fmt": "fmt", "log": "log", "slog": "log/slog", "http": "net/http", "netip": "net/netip",
 	"os": "os", "signal": "os/signal", "strings": "strings", "syscall": "syscall", "time": "time",
@@ -72,7 +72,7 @@ var imports = map[string]string{
 
 var qualified = regexp.MustCompile(`\b([a-z_]+)\.[A-Z]`)
 
-// program is the file that a block is compiled as.
+// program returns the file as which a block is compiled.
 func (b block) program() string {
 	if strings.HasPrefix(b.text, "package ") {
 		return b.text
@@ -103,11 +103,11 @@ func (b block) program() string {
 	return s.String()
 }
 
-// A fragment ends before what it declares is used, and may call that as a
-// package is called.
+// A fragment may end before it uses its variables, and may name a variable like
+// a package.
 var unused = regexp.MustCompile(`declared and not used|imported( as \w+)? and not used`)
 
-// compile returns what the compiler has against a block.
+// compile returns the compiler's errors for a block.
 func compile(t *testing.T, b block) []string {
 	t.Helper()
 	dir := t.TempDir()
@@ -129,8 +129,8 @@ func compile(t *testing.T, b block) []string {
 	return bad
 }
 
-// Every Go block of README and of the pages below docs compiles, and is
-// formatted.
+// TestCodeInTheDocumentationCompiles checks that every Go block of README,
+// CONTRIBUTING and the pages in docs compiles and is formatted.
 func TestCodeInTheDocumentationCompiles(t *testing.T) {
 	root := os.DirFS("../..")
 	pages, err := fs.Glob(root, "docs/*.md")

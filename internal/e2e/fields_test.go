@@ -21,9 +21,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
-// items reads a field with a parser that is not ours, and holds it against the
-// grammar of draft-ietf-httpapi-ratelimit-headers-11: a List of Strings, whose
-// parameters are non-negative Integers of some names.
+// items reads a field with an independent parser, and checks the grammar of
+// draft-ietf-httpapi-ratelimit-headers-11: a List of Strings, whose parameters
+// are non-negative Integers with certain names.
 func items(t *rapid.T, h http.Header, field string, integers map[string]int64, required string) map[string]map[string]int64 {
 	lines := h.Values(field)
 	if len(lines) == 0 {
@@ -40,11 +40,11 @@ func items(t *rapid.T, h http.Header, field string, integers map[string]int64, r
 	for _, member := range list {
 		item, ok := member.(httpsfv.Item)
 		if !ok {
-			t.Fatalf("%s: %q: %T is no item", field, lines, member)
+			t.Fatalf("%s: %q: %T is not an item", field, lines, member)
 		}
 		name, ok := item.Value.(string)
 		if !ok {
-			t.Fatalf("%s: %q: %T is no String", field, lines, item.Value)
+			t.Fatalf("%s: %q: %T is not a String", field, lines, item.Value)
 		}
 		params := map[string]int64{}
 		for _, p := range item.Params.Names() {
@@ -57,10 +57,10 @@ func items(t *rapid.T, h http.Header, field string, integers map[string]int64, r
 			params[p] = n
 		}
 		if _, ok := params[required]; !ok {
-			t.Fatalf("%s: %q: no %s", field, lines, required)
+			t.Fatalf("%s: %q: parameter %s is missing", field, lines, required)
 		}
 		if _, twice := read[name]; twice {
-			t.Fatalf("%s: %q: %q twice", field, lines, name)
+			t.Fatalf("%s: %q: %q is there twice", field, lines, name)
 		}
 		read[name] = params
 	}
@@ -74,9 +74,9 @@ func drawDuration(t *rapid.T, name string) time.Duration {
 	).Draw(t, name))
 }
 
-// Whatever limiters answer, what is sent is of the grammar, Retry-After is not
-// before the end of t, and a client that spreads r over t is no faster than the
-// policy.
+// TestFieldsAreOfTheGrammar checks three properties for any answers of limiters:
+// the fields follow the grammar, Retry-After is not before the end of t, and a
+// client that spreads r over t is not faster than the policy.
 func TestFieldsAreOfTheGrammar(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		units := rapid.OneOf(rapid.Int64Range(-3, 100), rapid.SampledFrom([]int64{math.MaxInt64, math.MinInt64, 999_999_999_999_999, 1e15}))
@@ -98,7 +98,7 @@ func TestFieldsAreOfTheGrammar(t *testing.T) {
 		}
 		if len(limits) > 1 && !differ(limits) {
 			if _, err := httplimit.New(httplimit.Config{}, limits...); !errors.Is(err, hybridlimit.ErrInvalid) {
-				t.Fatalf("names that are none, or not different: %v", err)
+				t.Fatalf("error for missing or equal names: %v, want ErrInvalid", err)
 			}
 			return
 		}
@@ -112,7 +112,7 @@ func TestFieldsAreOfTheGrammar(t *testing.T) {
 	})
 }
 
-// differ says whether the limits have names, and those differ.
+// differ reports whether all limits have names, and the names differ.
 func differ(limits []httplimit.Limit) bool {
 	seen := map[string]bool{"": true}
 	for _, l := range limits {
@@ -124,9 +124,10 @@ func differ(limits []httplimit.Limit) bool {
 	return true
 }
 
-// Limits that are asked together, of limiters without names or with one, several
-// of them the same limiter: each is told of by the name that it was given, with
-// what is left of it and of no other, and a denial names those that deny.
+// TestJointLimitsTellOfThemselves checks limits that are asked together. Their
+// limiters have no name or one name, and several limits may have the same
+// limiter. The fields must have each limit under its own name, with its own
+// remaining units. A denial must name the limits that deny.
 func TestJointLimitsTellOfThemselves(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type known struct {
@@ -170,17 +171,17 @@ func TestJointLimitsTellOfThemselves(t *testing.T) {
 			w := httptest.NewRecorder()
 			mw(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 			if (w.Code == http.StatusTooManyRequests) != (len(deny) > 0) {
-				t.Fatalf("%d, though %v deny", w.Code, deny)
+				t.Fatalf("status %d, but %v deny", w.Code, deny)
 			}
 			told := items(t, w.Result().Header, "RateLimit", map[string]int64{"r": 0, "t": 0}, "r")
 			policies := items(t, w.Result().Header, "RateLimit-Policy", map[string]int64{"q": 0, "w": 1}, "q")
 			if len(policies) != len(of) || len(told) != len(of) && len(deny) == 0 || len(told) != 1 && len(deny) > 0 {
-				t.Fatalf("%v, %v: of %d limits, %v deny", told, policies, len(of), deny)
+				t.Fatalf("RateLimit %v, RateLimit-Policy %v: for %d limits, of which %v deny", told, policies, len(of), deny)
 			}
 			for name, l := range told {
 				res, err := of[name].limiter.Peek(context.Background(), of[name].key)
 				if err != nil || res.Remaining != l["r"] || len(deny) > 0 && !deny[name] {
-					t.Fatalf("%s: %v, is %+v, %v; %v deny", name, l, res, err, deny)
+					t.Fatalf("%s: the field has %v, Peek has %+v, %v; %v deny", name, l, res, err, deny)
 				}
 			}
 			if len(deny) == 0 {
@@ -190,18 +191,19 @@ func TestJointLimitsTellOfThemselves(t *testing.T) {
 				Policies []string `json:"violated-policies"`
 			}
 			if err := json.Unmarshal(w.Body.Bytes(), &problem); err != nil || len(problem.Policies) != len(deny) {
-				t.Fatalf("violated are %q, %v; %v deny", problem.Policies, err, deny)
+				t.Fatalf("violated-policies = %q, %v; %v deny", problem.Policies, err, deny)
 			}
 			for _, name := range problem.Policies {
 				if !deny[name] {
-					t.Fatalf("violated are %q; %v deny", problem.Policies, deny)
+					t.Fatalf("violated-policies = %q; %v deny", problem.Policies, deny)
 				}
 			}
 		}
 	})
 }
 
-// The same with limiters that decide, and say what they enforce.
+// TestFieldsOfRealLimits checks the same with limiters that really decide, and
+// whose fields have the enforced limits.
 func TestFieldsOfRealLimits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := hybridlimit.Limit{
@@ -230,7 +232,7 @@ func TestFieldsOfRealLimits(t *testing.T) {
 	})
 }
 
-// check sends a request and reads all that its response says.
+// check sends a request and checks the fields of the response.
 func check(t *rapid.T, mw func(http.Handler) http.Handler) {
 	w := httptest.NewRecorder()
 	mw(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
@@ -253,7 +255,7 @@ func check(t *rapid.T, mw func(http.Handler) http.Handler) {
 	for name, l := range limits {
 		p, ok := policies[name]
 		if !ok {
-			t.Fatalf("%q is no policy: %v", name, h)
+			t.Fatalf("%q has no policy: %v", name, h)
 		}
 		if retry > 0 && l["t"] > retry {
 			t.Fatalf("t ends after Retry-After: %v", h)
@@ -266,6 +268,6 @@ func check(t *rapid.T, mw func(http.Handler) http.Handler) {
 		t.Fatalf("a 429 may be cached: %v", h)
 	}
 	if _, err := ratelimitheader.ParseRateLimit(h); err != nil {
-		t.Fatalf("our own parser refuses %v", h)
+		t.Fatalf("the library's own parser refuses %v", h)
 	}
 }

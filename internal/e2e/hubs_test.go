@@ -18,7 +18,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// registered is a provider of the SDK whose metrics Prometheus gathers.
+// registered returns a provider of the SDK, and the registry in which Prometheus
+// gathers its metrics.
 func registered(t *testing.T) (*metric.MeterProvider, *prometheus.Registry) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -31,9 +32,9 @@ func registered(t *testing.T) (*metric.MeterProvider, *prometheus.Registry) {
 	return provider, registry
 }
 
-// One process, two limiters made by New, one Redis of which is gone: by the SDK
-// each hub has its own breaker and its own messages. They were one series, which
-// showed the hub that was observed last.
+// TestHubsByTheSDK checks that two limiters made by New in one process, one of
+// them without its Redis, have separate series for breaker and messages in the
+// SDK. They were once one series, which showed the hub that was observed last.
 func TestHubsByTheSDK(t *testing.T) {
 	provider, registry := registered(t)
 	up := redistest.Client(t, redistest.Mini(t).Addr())
@@ -43,7 +44,7 @@ func TestHubsByTheSDK(t *testing.T) {
 			rdb = redistest.Client(t, to)
 		}
 		l, err := hybrid.New(rdb, hybridlimit.PerSecond(5), hybrid.Config{
-			Name: name, Mode: hybrid.ModeExact, MaxWait: 10 * time.Second, // a busy machine is slow, and no failure
+			Name: name, Mode: hybrid.ModeExact, MaxWait: 10 * time.Second, // so that a busy machine is slow but does not fail
 			Hub: hybrid.HubConfig{
 				MeterProvider: provider, Logger: slog.New(slog.DiscardHandler),
 				SyncTimeout: 10 * time.Second, Breaker: breaker.Config{SlowCall: time.Minute},
@@ -78,13 +79,13 @@ func TestHubsByTheSDK(t *testing.T) {
 	}
 	for _, name := range []string{"rate_limiting_breaker_state", "rate_limiting_sync_failures_total"} {
 		if v := values[name]; len(v) != 2 || v["hl/up"] != 0 || v["hl/down"] == 0 {
-			t.Errorf("%s: %v, want 0 of hl/up and more of hl/down", name, v)
+			t.Errorf("%s: %v, want 0 for hl/up and more for hl/down", name, v)
 		}
 	}
 }
 
-// What an alert compares a quantile with is a bound of the histogram's buckets: a
-// quantile between two bounds is a guess.
+// TestAlertsCompareWithBounds checks that an alert compares a quantile with a
+// bound of the histogram's buckets. A quantile between two bounds is an estimate.
 func TestAlertsCompareWithBounds(t *testing.T) {
 	provider, registry := registered(t)
 	l, err := hybrid.New(redistest.Client(t, redistest.Mini(t).Addr()), hybridlimit.PerSecond(5), hybrid.Config{Name: "api", Mode: hybrid.ModeExact, Hub: hybrid.HubConfig{MeterProvider: provider}})

@@ -1,6 +1,7 @@
 package e2e
 
-// What the code in docs/migrating.md moves from, so that go.mod has it.
+// The libraries from which docs/migrating.md migrates, so that they are in
+// go.mod.
 import (
 	_ "github.com/go-redis/redis_rate/v10"
 	_ "github.com/redis/go-redis/v9"

@@ -15,8 +15,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/ratelimitheader"
 )
 
-// Our parser accepts the fields that another parser accepts, as far as the draft
-// allows them, and reads the same values.
+// TestParserAgainstAnother checks that the library's parser accepts the same
+// fields as another parser, as far as the draft allows them, and reads the same
+// values.
 func TestParserAgainstAnother(t *testing.T) {
 	piece := rapid.SampledFrom([]string{
 		`"a"`, `"b\"\\c"`, `"`, `\`, "a", "*t/x:y", "r", "t", "q", ";", "; ", "=", ",", ", ", "\t", " ", "1", "0", "-7", "-", "1.5", "1.", ".5", "1.2345",
@@ -50,7 +51,7 @@ func TestParserAgainstAnother(t *testing.T) {
 			return
 		}
 		if (err == nil) != valid {
-			t.Fatalf("%q: %v, the other parser says valid: %t", lines, err, valid)
+			t.Fatalf("%q: error %v, but valid by the other parser: %t", lines, err, valid)
 		}
 		if !valid {
 			bad++
@@ -67,14 +68,15 @@ func TestParserAgainstAnother(t *testing.T) {
 		}
 	})
 	if good == 0 || bad == 0 {
-		t.Errorf("%d valid, %d not: the texts show nothing", good, bad)
+		t.Errorf("%d valid and %d invalid texts, want some of both", good, bad)
 	}
 }
 
 var byteSequence = regexp.MustCompile(`:([A-Za-z0-9+/]+):`)
 
 // unpadded reports whether a Byte Sequence has no base64 padding. A parser should
-// accept it (RFC 9651, section 4.2.7): ours does, the other does not.
+// accept it (RFC 9651, section 4.2.7). The library's parser does, and the other
+// one does not.
 func unpadded(lines []string) bool {
 	for _, m := range byteSequence.FindAllStringSubmatch(strings.Join(lines, ","), -1) {
 		if len(m[1])%4 != 0 {
@@ -128,7 +130,7 @@ func FuzzParser(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if len(s) > 8<<10 || strings.Count(s, ",") >= 64 { // longer than ours reads
+		if len(s) > 8<<10 || strings.Count(s, ",") >= 64 { // longer than the library's parser reads
 			return
 		}
 		got, err := ratelimitheader.ParseRateLimit(http.Header{"Ratelimit": {s}})

@@ -28,15 +28,15 @@ import (
 	"github.com/hybridlimit/hybridlimit/otellimit"
 )
 
-// family is a metric as Prometheus gets it: its kind, and the values of its
+// family is a metric as Prometheus receives it: its kind, and the values of its
 // labels.
 type family struct {
 	kind   string
 	labels map[string][]string
 }
 
-// exported is what a program with all limiters exports, by the SDK and the
-// exporter that programs have.
+// exported returns the metrics that a program with all limiters exports, through
+// the usual SDK and exporter.
 func exported(t *testing.T) map[string]family {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -106,7 +106,7 @@ func exported(t *testing.T) map[string]family {
 // query is one expression of a file.
 type query struct{ where, text string }
 
-// dashboard is the queries of a Grafana dashboard.
+// dashboard returns the queries of a Grafana dashboard.
 func dashboard(text []byte) (found []query, err error) {
 	var d struct {
 		Panels []struct {
@@ -141,11 +141,12 @@ func dashboard(text []byte) (found []query, err error) {
 // ambient are the labels that Prometheus or the exporter adds.
 var ambient = []string{"job", "instance", "le"}
 
-// closedSets are labels whose values are known: another one is a misspelling.
+// closedSets returns the labels with a known set of values. Any other value is a
+// misspelling.
 func closedSets(found map[string]family) map[string][]string {
 	sets := map[string][]string{
 		"rate_limiting_result":    {"allowed", "denied"},
-		"rate_limiting_unit_fate": found["rate_limiting_units_total"].labels["rate_limiting_unit_fate"], // all are exported, also those that are 0
+		"rate_limiting_unit_fate": found["rate_limiting_units_total"].labels["rate_limiting_unit_fate"], // all are exported, also those with value 0
 	}
 	for i := range hybridlimit.NumSources {
 		sets["rate_limiting_source"] = append(sets["rate_limiting_source"], hybridlimit.Source(i).String())
@@ -153,7 +154,7 @@ func closedSets(found map[string]family) map[string][]string {
 	return sets
 }
 
-// check returns what is wrong with a query, and notes the metrics that it uses.
+// checkQuery returns the errors of a query, and adds its metrics to used.
 func checkQuery(q query, found map[string]family, used map[string]bool) (bad []string) {
 	complain := func(format string, args ...any) { bad = append(bad, q.where+": "+fmt.Sprintf(format, args...)) }
 	expr, err := parser.ParseExpr(q.text)
@@ -220,9 +221,9 @@ func read(t *testing.T, file string) []byte {
 	return text
 }
 
-// The dashboard and the alerts ask for what is exported, by Prometheus's own
-// parser; the dashboard shows all of it; and who is alerted finds a heading that
-// says what to do.
+// TestDashboardAndAlerts checks with Prometheus's own parser that the dashboard
+// and the alerts query exported metrics, that the dashboard shows all of them,
+// and that each alert has a heading in docs/operations.md.
 func TestDashboardAndAlerts(t *testing.T) {
 	found := exported(t)
 	queries, err := dashboard(read(t, "../../docs/grafana/dashboard.json"))
@@ -274,7 +275,7 @@ func rules(t *testing.T, text []byte) (all []rulefmt.Rule) {
 	return all
 }
 
-// anchors are the headings of a page as links name them.
+// anchors returns the link targets of the headings of a page.
 func anchors(text string) (found []string) {
 	drop := regexp.MustCompile(`[^a-z0-9 _-]`)
 	for line := range strings.Lines(text) {

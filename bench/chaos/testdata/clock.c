@@ -1,7 +1,8 @@
-// A wall clock that can be moved, for a program that is started with this in
-// LD_PRELOAD: the file named by CHAOS_CLOCK holds the seconds to add, as a
-// number of the machine's own byte order. The monotonic clock is left alone.
-// libfaketime does the same, but not under the jemalloc of a redis-server.
+// A wall clock that can be moved, for a program that loads this library with
+// LD_PRELOAD. The file named by CHAOS_CLOCK holds the seconds to add, as a
+// number in the byte order of the machine. The monotonic clock is unchanged.
+// libfaketime does the same, but does not work with the jemalloc of
+// redis-server.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>

@@ -11,14 +11,15 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// A phone: nothing is wider than it. Dark and light: what is written can be read.
-// By keyboard and by screen reader: all that can be done can be reached, is seen
-// to be, and has a name.
+// TestEverybodyCanUseIt checks that the page fits a phone, that its texts are
+// readable in dark and light, and that all controls can be reached by keyboard
+// and screen reader, show the focus, and have names.
 func TestEverybodyCanUseIt(t *testing.T) {
 	needBrowser(t)
 	p := start(t)
 	g := browse(t, p, 360, 740)
-	// Everything that may be there: answers, a problem, a denial, a dead Redis.
+	// Shows everything that may be on the page: answers, a problem, a denial, a
+	// dead Redis.
 	for _, id := range []string{"token-bucket", "leaky-queue"} {
 		g.do(chromedp.Evaluate[chromedp.Void](`document.querySelector("#card-` + id + ` details").open = true`))
 		g.click("#card-" + id + " .burst")
@@ -31,7 +32,7 @@ func TestEverybodyCanUseIt(t *testing.T) {
 	for _, width := range []int64{360, 768, 1360} {
 		g.do(chromedp.EmulateViewport(width, 800))
 		if got := value[int64](g, "document.documentElement.scrollWidth"); got > width {
-			t.Errorf("at %d px it is %d px wide; beyond: %s", width, got, value[string](g, tooWide, width))
+			t.Errorf("at %d px the page is %d px wide; too wide: %s", width, got, value[string](g, tooWide, width))
 		}
 	}
 	for _, scheme := range []string{"light", "dark"} {
@@ -59,7 +60,7 @@ func TestEverybodyCanUseIt(t *testing.T) {
 			continue
 		}
 		if node.Name == nil || strings.Trim(string(node.Name.Value), `" `) == "" {
-			if role != "group" { // a details has none
+			if role != "group" { // a details element has no name
 				t.Errorf("a %s without a name (node %v)", role, node.BackendDOMNodeID)
 			}
 			continue
@@ -68,11 +69,11 @@ func TestEverybodyCanUseIt(t *testing.T) {
 	}
 	for role, least := range map[string]int{"button": 25, "slider": 7, "radio": 4, "checkbox": 1, "image": 10, "log": 1} {
 		if named[role] < least {
-			t.Errorf("%d of role %s have names, want %d", named[role], role, least)
+			t.Errorf("%d elements of role %s have names, want at least %d", named[role], role, least)
 		}
 	}
 
-	// Tab goes to all that a mouse could click, and is seen where it is.
+	// Tab reaches everything that a mouse can click, and the focus is visible.
 	want := value[int](g, `[...document.querySelectorAll("button, summary, input:not([type=radio]), select, a[href]")].filter((e) => e.checkVisibility() && !e.disabled).length`)
 	g.do(chromedp.Evaluate[chromedp.Void](`document.activeElement.blur()`))
 	reached := 0
@@ -88,21 +89,21 @@ func TestEverybodyCanUseIt(t *testing.T) {
 			break
 		}
 		if strings.HasPrefix(at, "unseen") {
-			t.Errorf("focus is not seen: %s", at)
+			t.Errorf("the focus is not visible: %s", at)
 		}
 		reached++
 	}
 	if reached < want {
 		t.Errorf("Tab reached %d of %d", reached, want)
 	}
-	// And Enter does what a click does.
+	// Enter works like a click.
 	g.do(chromedp.Focus(chromedp.CSS("#redis-restore")), chromedp.KeyEvent(kb.Enter))
 	g.wait(`document.querySelector("#redis-state").innerText === "up"`)
-	// Who has pressed a button is still on it, whatever it does now.
+	// A pressed button keeps the focus, even if its action changes.
 	stays := func(selector string) {
 		t.Helper()
 		if !value[bool](g, `document.activeElement === document.querySelector(%q)`, selector) {
-			t.Errorf("the focus has left %s for %s", selector, value[string](g, `document.activeElement.outerHTML.slice(0, 80)`))
+			t.Errorf("the focus moved from %s to %s", selector, value[string](g, `document.activeElement.outerHTML.slice(0, 80)`))
 		}
 	}
 	stays("#redis-restore")
@@ -115,7 +116,8 @@ func TestEverybodyCanUseIt(t *testing.T) {
 		g.wait(`document.querySelector(%q).innerText === %q`, button, b.label)
 		stays(button)
 	}
-	// Arrow keys in a row are one change, and nothing moves the slider meanwhile.
+	// Several arrow keys are one change, and nothing else moves the slider
+	// meanwhile.
 	g.do(chromedp.Focus(chromedp.CSS("#set-processes")))
 	for range 3 {
 		g.do(chromedp.KeyEvent(kb.ArrowRight))
@@ -133,7 +135,8 @@ func TestEverybodyCanUseIt(t *testing.T) {
 	stays("#attack")
 }
 
-// Two tabs show the same, and a reload loses nothing.
+// TestTabsAndReload checks that two tabs show the same state, and that a reload
+// loses nothing.
 func TestTabsAndReload(t *testing.T) {
 	needBrowser(t)
 	p := start(t)
@@ -153,17 +156,17 @@ func TestTabsAndReload(t *testing.T) {
 	}
 	time.Sleep(time.Second)
 	if value[int](one, `document.querySelectorAll("#chart .total").length`) != 1 {
-		t.Error("the chart has forgotten")
+		t.Error("the chart has lost its data")
 	}
 	two.click("#redis-restore")
 	one.wait(`document.querySelector("#redis-state").innerText === "up"`)
 }
 
-// tooWide names what reaches beyond a width.
+// tooWide lists the elements that are wider than the page.
 const tooWide = `[...document.querySelectorAll("body *")].filter((e) => e.getBoundingClientRect().right > %d).map((e) => e.tagName + "." + e.className).slice(0, 5).join(", ")`
 
-// lowContrast is what is written below WCAG's level AA: 4.5, or 3 in large type.
-// Colours are drawn on a canvas to be read as sRGB, whatever their notation.
+// lowContrast lists the texts below WCAG's level AA: a contrast of 4.5, or 3 in
+// large type. A canvas converts colours of any notation to sRGB.
 const lowContrast = contrast + `
 	const out = [];
 	for (const e of document.querySelectorAll("body *")) {
@@ -177,8 +180,8 @@ const lowContrast = contrast + `
 	return out;
 })()`
 
-// faintLines is what means something, or can be operated, and has a line below
-// 3 to what it stands on.
+// faintLines lists controls, and lines with a meaning, whose contrast to the
+// background is below 3.
 const faintLines = contrast + `
 	const out = [];
 	const look = (selector, of, from) => {
@@ -194,7 +197,7 @@ const faintLines = contrast + `
 	return out;
 })()`
 
-// contrast begins a function with what the two need.
+// contrast is the common begin of both functions.
 const contrast = `(() => {
 	const name = (e) => e.tagName + "." + (e.getAttribute("class") ?? "");
 	const pen = Object.assign(document.createElement("canvas"), { width: 1, height: 1 }).getContext("2d", { willReadFrequently: true });

@@ -13,8 +13,9 @@ import (
 	"time"
 )
 
-// The server goes under an open page, something else answers for a while, and
-// the server comes back: so does the page, by itself.
+// TestServerIsStartedAgain checks that an open page reconnects by itself after
+// its server has ended, something else has answered for a while, and the server
+// has come back.
 func TestServerIsStartedAgain(t *testing.T) {
 	needBrowser(t)
 	p := start(t)
@@ -26,7 +27,7 @@ func TestServerIsStartedAgain(t *testing.T) {
 	g.wait(`document.querySelector("#card-token-bucket").dataset.sent === "10"`)
 	p.end(t)
 	g.wait(`document.querySelector("#connection").innerText === "reconnecting"`)
-	// An answer that is no feed ends a browser's own attempts.
+	// After an answer that is not a feed, a browser stops its own attempts.
 	addr := strings.TrimPrefix(p.url, "http://")
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -44,17 +45,18 @@ func TestServerIsStartedAgain(t *testing.T) {
 	select {
 	case <-asked:
 	case <-time.After(patience):
-		t.Fatal("the page does not come back")
+		t.Fatal("the page does not reconnect")
 	}
 	time.Sleep(200 * time.Millisecond)
 	other.Close()
 	startAt(t, addr)
 	g.wait(`document.querySelector("#connection").innerText === "live"`)
-	g.wait(`document.querySelector("#card-token-bucket").dataset.sent === "0"`) // it is another one
+	g.wait(`document.querySelector("#card-token-bucket").dataset.sent === "0"`) // a new server
 }
 
-// A browser has six connections for a server. More tabs than that are no
-// problem as long as nobody sees them, nor do they keep the load awake.
+// TestManyTabs checks more than six tabs, although a browser has only six
+// connections for a server. Hidden tabs must not block others, and must not
+// keep the load running.
 func TestManyTabs(t *testing.T) {
 	long(t)
 	needBrowser(t)
@@ -68,14 +70,14 @@ func TestManyTabs(t *testing.T) {
 	last.click("#card-token-bucket .burst")
 	last.wait(`document.querySelector("#card-token-bucket").dataset.sent === "10"`)
 	last.hide(true)
-	time.Sleep(12 * time.Second) // 5 s to let go, 5 s until the load waits
+	time.Sleep(12 * time.Second) // 5 s until hidden tabs disconnect, 5 s until the load stops
 	before := decisions(p.stats(t))
 	time.Sleep(2 * time.Second)
 	if after := decisions(p.stats(t)); after != before {
-		t.Errorf("%d decisions for tabs that nobody sees", after-before)
+		t.Errorf("%d decisions for hidden tabs", after-before)
 	}
 	if sent := value[string](first, `document.querySelector("#card-token-bucket").dataset.sent`); sent == "10" {
-		t.Error("a tab that nobody sees is told what happens")
+		t.Error("a hidden tab gets updates")
 	}
 	first.hide(false)
 	first.wait(`document.querySelector("#card-token-bucket").dataset.sent === "10"`)
@@ -90,7 +92,8 @@ func decisions(s libraryStats) (n int64) {
 	return n
 }
 
-// On a Redis of the user's own: what the page says of it is so.
+// TestYourRedis checks that the page's statements about a Redis of the user are
+// true.
 func TestYourRedis(t *testing.T) {
 	long(t)
 	needBrowser(t)
@@ -98,8 +101,8 @@ func TestYourRedis(t *testing.T) {
 	redis.do(t, "SET user:42 theirs", "+OK")
 	g := browse(t, start(t, "-redis", "redis://"+redis.addr), 1360, 900)
 	g.wait(`document.querySelector("#redis-state").innerText === "no fault"`)
-	if says := g.text("#redis-name"); !strings.Contains(says, "only the connections to it are broken, and only the playground's keys wiped") {
-		t.Errorf("it says %q", says)
+	if says := g.text("#redis-name"); !strings.Contains(says, "faults affect only the playground's connections, and a wipe deletes only the playground's keys") {
+		t.Errorf("the page says %q", says)
 	}
 	g.wait(`document.querySelector("#figure-n").innerText === "4"`)
 	if g.text("#redis-kill") != "Cut off" {
@@ -108,21 +111,21 @@ func TestYourRedis(t *testing.T) {
 	g.click("#redis-kill")
 	g.wait(`document.querySelector("#redis-state").innerText === "dead"`)
 	g.click("#redis-wipe")
-	g.wait(`document.querySelector("#events").innerText.includes("Keys that are not the playground's are as they were")`)
+	g.wait(`document.querySelector("#events").innerText.includes("All other keys are unchanged")`)
 	g.click("#redis-restore")
 	g.wait(`document.querySelector("#redis-state").innerText === "no fault"`)
 	redis.do(t, "EXISTS user:42", ":1")
 }
 
-// long skips what takes its time.
+// long skips slow tests unless HYBRIDLIMIT_LONG is set.
 func long(t *testing.T) {
 	t.Helper()
 	if os.Getenv("HYBRIDLIMIT_LONG") == "" {
-		t.Skip("takes its time: HYBRIDLIMIT_LONG is not set")
+		t.Skip("slow: HYBRIDLIMIT_LONG is not set")
 	}
 }
 
-// server is a redis-server of the test's own.
+// server is a redis-server that the test starts.
 type server struct{ addr string }
 
 func redisServer(t *testing.T) server {
@@ -160,8 +163,7 @@ func redisServer(t *testing.T) server {
 	}
 }
 
-// do sends a command and holds the first line of the answer against what it
-// should be.
+// do sends a command and checks the first line of the answer.
 func (s server) do(t *testing.T, command, want string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.addr)

@@ -16,8 +16,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// needBrowser returns the path of a Chromium. Without one the test is skipped,
-// loudly; where CI is set in the environment it fails.
+// needBrowser returns the path of a Chromium. Without one the test is skipped
+// with a loud message, or fails if CI is set.
 func needBrowser(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
@@ -38,18 +38,19 @@ type page struct {
 	ctx context.Context
 
 	mu       sync.Mutex
-	console  []string // what was complained of
-	expected []string // parts of complaints that the test provokes
+	console  []string // errors and warnings on the console
+	expected []string // parts of messages that the test provokes
 }
 
-// patience is for what takes a second or three on an idle machine.
+// patience is a time-out for steps that take up to three seconds on an idle
+// machine.
 const patience = 40 * time.Second
 
-// browse opens the playground in a browser of its own, which ends with the test.
+// browse opens the playground in its own browser, which ends with the test.
 func browse(t *testing.T, p *playground, width, height int64) *page {
 	t.Helper()
 	opts := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(needBrowser(t)), chromedp.NoSandbox) // there is none for root, and the page is ours
+		chromedp.ExecPath(needBrowser(t)), chromedp.NoSandbox) // the sandbox does not work for root, and the page is ours
 	ctx, cancel := chromedp.NewExecAllocator(context.Background(), opts...)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
@@ -57,7 +58,7 @@ func browse(t *testing.T, p *playground, width, height int64) *page {
 	return (&page{t: t, ctx: ctx}).open(p, width, height)
 }
 
-// tab opens it once more, beside the page.
+// tab opens the playground in another tab of the same browser.
 func (g *page) tab(p *playground, width, height int64) *page {
 	g.t.Helper()
 	ctx, cancel := chromedp.NewContext(g.ctx)
@@ -103,7 +104,7 @@ func (g *page) open(p *playground, width, height int64) *page {
 	return g
 }
 
-// do takes steps, and run one that returns something.
+// do runs steps without results. run runs a step with a result.
 func (g *page) do(steps ...chromedp.Action[chromedp.Void]) {
 	g.t.Helper()
 	ctx, cancel := context.WithTimeout(g.ctx, patience)
@@ -124,7 +125,7 @@ func run[T any](g *page, a chromedp.Action[T]) T {
 	return v
 }
 
-// value is what an expression comes to on the page.
+// value returns the value of an expression on the page.
 func value[T any](g *page, format string, args ...any) T {
 	g.t.Helper()
 	return run(g, chromedp.Evaluate[T](fmt.Sprintf(format, args...)))
@@ -137,13 +138,13 @@ func (g *page) wait(format string, args ...any) {
 	deadline := time.Now().Add(patience)
 	for !run(g, chromedp.Evaluate[bool]("Boolean("+expression+")")) {
 		if time.Now().After(deadline) {
-			g.t.Fatalf("after %v it is still not so: %s\nThe log: %s", patience, expression, value[string](g, `document.querySelector("#events").innerText`))
+			g.t.Fatalf("after %v it is still false: %s\nThe log: %s", patience, expression, value[string](g, `document.querySelector("#events").innerText`))
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
 }
 
-// click clicks, with the mouse, what is there and can be seen.
+// click clicks a visible element with the mouse.
 func (g *page) click(selector string) {
 	g.t.Helper()
 	g.do(chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
@@ -164,7 +165,7 @@ func (g *page) scheme(name string) {
 	}
 }
 
-// worked is how long the page's main thread has been busy.
+// worked returns the busy time of the page's main thread.
 func (g *page) worked() time.Duration {
 	g.t.Helper()
 	if _, err := chromedp.Call(g.ctx, performance.Enable, performance.EnableParams{}); err != nil {
@@ -179,11 +180,11 @@ func (g *page) worked() time.Duration {
 			return time.Duration(m.Value * float64(time.Second))
 		}
 	}
-	g.t.Fatal("the browser does not tell what it has done")
+	g.t.Fatal("the browser has no metric TaskDuration")
 	return 0
 }
 
-// hide makes the page take itself for one that nobody sees, or for seen again.
+// hide makes the page believe that it is hidden, or visible again.
 func (g *page) hide(hidden bool) {
 	g.t.Helper()
 	g.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`(() => {
@@ -192,7 +193,7 @@ func (g *page) hide(hidden bool) {
 	})()`, hidden)))
 }
 
-// expect lets the page complain of something.
+// expect permits console messages that contain part.
 func (g *page) expect(part string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

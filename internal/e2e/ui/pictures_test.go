@@ -11,13 +11,13 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-var pictures = flag.String("pictures", "", "take the pictures of the documents, into `directory`")
+var pictures = flag.String("pictures", "", "write the pictures of the documents to this `directory`")
 
-// TestPictures takes what README and the documents show: a fleet that has lost
-// its Redis and found it again, the cards, the boundary, and a phone.
+// TestPictures takes the pictures of README and the documents: a fleet that has
+// lost its Redis and found it again, the cards, the boundary, and a phone.
 func TestPictures(t *testing.T) {
 	if *pictures == "" {
-		t.Skip("without -pictures there are none to take")
+		t.Skip("-pictures is not set")
 	}
 	needBrowser(t)
 	const width, height = 1360, 1220
@@ -44,7 +44,7 @@ func TestPictures(t *testing.T) {
 		}
 	}
 	view := func() []byte { return run(g, chromedp.CaptureScreenshot()) }
-	// The figures, the charts and what stands beside them, down to the gap below.
+	// The figures, the charts and the panels beside them, down to the gap below.
 	both("fleet", func() []byte {
 		bottom := value[float64](g, `document.querySelector(".stage").getBoundingClientRect().bottom + 8`)
 		if bottom > height {
@@ -64,7 +64,7 @@ func TestPictures(t *testing.T) {
 		}
 	}
 
-	g.do(chromedp.EmulateViewport(width, 4000)) // without scrolling nothing stands over anything
+	g.do(chromedp.EmulateViewport(width, 4000)) // without scrolling, nothing covers anything
 	for _, burst := range []string{"token-bucket", "leaky-bucket", "leaky-queue"} {
 		g.click("#card-" + burst + " .burst")
 	}

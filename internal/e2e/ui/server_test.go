@@ -16,13 +16,13 @@ import (
 	"time"
 )
 
-// build makes the playground once for all tests.
+// build builds the playground once for all tests.
 var build = sync.OnceValues(func() (string, error) {
 	var err error
 	if buildDir, err = os.MkdirTemp("", "playground-test-"); err != nil {
 		return "", err
 	}
-	program := filepath.Join(buildDir, "playground.exe") // Windows wants the ending, others do not mind
+	program := filepath.Join(buildDir, "playground.exe") // Windows needs the extension, and others ignore it
 	cmd := exec.Command("go", "build", "-o", program, "./examples/playground")
 	cmd.Dir = filepath.Join("..", "..", "..")
 	out, err := cmd.CombinedOutput()
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// playground is a running one.
+// playground is a running playground.
 type playground struct {
 	url   string
 	cmd   *exec.Cmd
@@ -49,8 +49,8 @@ type playground struct {
 
 var atURL = regexp.MustCompile(`http://[0-9.:]+`)
 
-// start runs a playground on a free port, until the test ends: by Ctrl-C, which
-// must end it well.
+// start runs a playground on a free port until the test ends. Ctrl-C must end
+// it without an error.
 func start(t *testing.T, args ...string) *playground {
 	t.Helper()
 	return startAt(t, "127.0.0.1:0", args...)
@@ -74,7 +74,7 @@ func startAt(t *testing.T, addr string, args ...string) *playground {
 	t.Cleanup(func() { p.end(t) })
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if p.url = atURL.FindString(line); p.url == "" {
-		t.Fatalf("it says %q, %v", line, err)
+		t.Fatalf("no URL in its output: %q, %v", line, err)
 	}
 	return p
 }
@@ -101,11 +101,11 @@ func (p *playground) end(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		p.cmd.Process.Kill()
 		<-ended
-		t.Error("it is still there 20 s after Ctrl-C")
+		t.Error("it still runs 20 s after Ctrl-C")
 	}
 }
 
-// libraryStats is what the limiters of the fleet have counted themselves.
+// libraryStats has the counts of the fleet's limiters.
 type libraryStats struct {
 	Sources   map[string][2]int64 `json:"sources"` // allowed, denied
 	Messages  int64               `json:"messages"`
@@ -136,8 +136,7 @@ func (p *playground) stats(t *testing.T) (s libraryStats) {
 	return s
 }
 
-// cpu is the processor time that the playground has used. ok is false where
-// there is no /proc to tell.
+// cpu returns the processor time of the playground. ok is false without /proc.
 func (p *playground) cpu() (d time.Duration, ok bool) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Each card: one request, a burst that is too much, the answer with its fields,
-// a change of the limit, a reset.
+// TestCards checks for each card one request, a burst that is too large, the
+// answer with its fields, a change of the limit, and a reset.
 func TestCards(t *testing.T) {
 	needBrowser(t)
 	p := start(t)
@@ -21,7 +21,7 @@ func TestCards(t *testing.T) {
 		id       string
 		capacity int
 		policy   string
-		denied   string // what is said
+		denied   string // part of the text
 	}{
 		{"token-bucket", 10, `"token-bucket";q=10;w=5`, "the bucket is empty"},
 		{"leaky-bucket", 10, `"leaky-bucket";q=10;w=5`, "would run over"},
@@ -45,18 +45,18 @@ func TestCards(t *testing.T) {
 		if data("passed") != 1 || data("remaining") != c.capacity-1 {
 			t.Errorf("%s: %d admitted, %d remain", c.id, data("passed"), data("remaining"))
 		}
-		// Three bursts: whatever comes back meanwhile, and even if a window ends
-		// between them, the last request is one too many.
+		// After three bursts the last request is denied, even with the refill and
+		// if a window ends between them.
 		for n := range 3 {
 			g.click(card + " .burst")
 			g.wait(`document.querySelector(%q).dataset.sent === "%d"`, card, 11+10*n)
 		}
 		if answer := g.text(card + " .answer"); !strings.Contains(answer, "✗ 429 Too Many Requests") ||
 			!strings.Contains(answer, "Retry-After: ") || !strings.Contains(answer, "quota-exceeded") {
-			t.Errorf("%s: the answer to one too many:\n%s", c.id, answer)
+			t.Errorf("%s: the answer to a denied request:\n%s", c.id, answer)
 		}
 		if last := g.text(card + " .last"); !strings.Contains(last, "The last one: Denied: ") || !strings.Contains(last, c.denied) {
-			t.Errorf("%s: it says %q", c.id, last)
+			t.Errorf("%s: the card says %q", c.id, last)
 		}
 		if n := data("passed"); n < c.capacity || n > 2*c.capacity+10 {
 			t.Errorf("%s: %d of 31 admitted", c.id, n)
@@ -74,12 +74,11 @@ func TestCards(t *testing.T) {
 	g.do(chromedp.SetValue(chromedp.CSS("#card-leaky-bucket form input"), "7"))
 	g.click("#card-leaky-bucket form button")
 	g.wait(`document.querySelector("#card-leaky-bucket .last").innerText.includes("The limit is 7 per 1s")`)
-	// What is no number is not sent, and what the server does not take it says, in
-	// words.
+	// An empty field is not sent. The server explains its refusal in words.
 	g.do(chromedp.Evaluate[chromedp.Void](`document.querySelector("#card-leaky-bucket form input").value = ""`))
 	g.click("#card-leaky-bucket form button")
-	g.wait(`document.querySelector("#problem").innerText === "Units: there is no number"`)
-	g.expect("400 (Bad Request)") // the browser's own complaint
+	g.wait(`document.querySelector("#problem").innerText === "Units: enter a number"`)
+	g.expect("400 (Bad Request)") // the browser's own message
 	g.do(chromedp.SetValue(chromedp.CSS("#card-leaky-bucket form input"), "2.7"))
 	g.click("#card-leaky-bucket form button")
 	g.wait(`document.querySelector("#problem").innerText.includes("rate (2.7) must be a whole number")`)
@@ -93,7 +92,8 @@ func TestCards(t *testing.T) {
 	g.wait(`[...document.querySelectorAll(".card")].every((c) => c.dataset.sent === "0")`)
 }
 
-// However large a limit is, or has been, what is drawn of it is in its frame.
+// TestDrawingsStayInside checks that a drawing stays in its frame for any limit,
+// also after a larger limit.
 func TestDrawingsStayInside(t *testing.T) {
 	needBrowser(t)
 	g := browse(t, start(t), 1360, 900)
@@ -101,7 +101,7 @@ func TestDrawingsStayInside(t *testing.T) {
 		t.Helper()
 		ask := fmt.Sprintf(`fetch("api/cards/%s", { method: %q, body: %q }).then((r) => r.ok)`, path, method, body)
 		if !run(g, chromedp.Evaluate[bool](ask, chromedp.EvalAwaitPromise)) {
-			t.Fatalf("%s %s %s is refused", method, path, body)
+			t.Fatalf("%s %s %s was refused", method, path, body)
 		}
 	}
 	inside := func(card, shape string, least int) {
@@ -134,15 +134,15 @@ func TestBoundary(t *testing.T) {
 	g.wait(`document.querySelector("#boundary-last").innerText.includes("twice the limit")`)
 	lanes := g.text("#lanes")
 	if !strings.Contains(lanes, "20 in one window") || !strings.Contains(lanes, "10 in one window") {
-		t.Errorf("it shows:\n%s", lanes)
+		t.Errorf("the lanes show:\n%s", lanes)
 	}
 	if !value[bool](g, `document.querySelector("#attack").getAttribute("aria-disabled") === "false"`) {
 		t.Error("it cannot be run again")
 	}
 }
 
-// The fleet loses its Redis and finds it again; then its figures are held
-// against what the limiters have counted themselves.
+// TestKillAndRecovery checks that the fleet survives the loss of its Redis, and
+// then compares the figures of the page with the counts of the limiters.
 func TestKillAndRecovery(t *testing.T) {
 	needBrowser(t)
 	p := start(t)
@@ -175,7 +175,7 @@ func TestKillAndRecovery(t *testing.T) {
 			t.Errorf("%s: %s", bound, text)
 		}
 	}
-	g.wait(`document.querySelector("#chart .total").getAttribute("d").split("L").length > 8`) // half seconds
+	g.wait(`document.querySelector("#chart .total").getAttribute("d").split("L").length > 8`) // in half seconds
 	if value[int](g, `document.querySelectorAll("#chart .band.dead").length`) == 0 {
 		t.Error("the chart does not show when Redis was dead")
 	}
@@ -203,7 +203,7 @@ func TestKillAndRecovery(t *testing.T) {
 	for _, source := range []string{"lease", "credit", "redis", "deny_cache", "fallback", "timeout"} {
 		all += total(source)
 	}
-	messages := figure("messages") // heartbeats go on: from here to there
+	messages := figure("messages") // heartbeats continue, so the page's count is between two counts of the library
 	lib := p.stats(t)
 	g.wait(`Number(document.querySelector("#figure-messages").dataset.total) >= %d`, lib.Messages)
 	if messages > lib.Messages || messages < lib.Messages-100 {
@@ -227,7 +227,7 @@ func TestKillAndRecovery(t *testing.T) {
 		t.Errorf("%d decisions on the page, %d in the library, with %d messages", all, want, lib.Messages)
 	}
 
-	// Nothing is to be done now, and little is: by the program, and by the page.
+	// Without load the program and the page use little CPU.
 	if before, ok := p.cpu(); ok {
 		worked := g.worked()
 		time.Sleep(3 * time.Second)
@@ -240,12 +240,13 @@ func TestKillAndRecovery(t *testing.T) {
 		}
 	}
 
-	// The chart has a gap where nothing was offered.
+	// The chart has a gap where there were no calls.
 	g.click("#run")
 	g.wait(`document.querySelector("#chart .total").getAttribute("d").split("M").length === 3`)
 }
 
-// Faults and processes by their buttons, as far as they can be told apart.
+// TestFleetButtons checks the buttons for faults and processes by their visible
+// effects.
 func TestFleetButtons(t *testing.T) {
 	long(t)
 	needBrowser(t)
@@ -283,7 +284,7 @@ func TestFleetButtons(t *testing.T) {
 	g.click(`label[for="set-naive"]`)
 	g.wait(`!document.querySelector('[data-bound="naive"]')`)
 	g.click("#recount")
-	// What goes beyond the chart says how far, and no load is no figure.
+	// A value beyond the chart has a label. Without load the figures are zero.
 	slide := func(name string, place int) {
 		g.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(
 			`(() => { const e = document.querySelector("#set-%s"); e.value = %d; e.dispatchEvent(new Event("change")); })()`, name, place)))

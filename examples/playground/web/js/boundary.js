@@ -8,7 +8,8 @@ const button = byId("attack");
 const last = byId("boundary-last");
 const lanes = [];
 
-// One that is off keeps the focus, or who uses the keyboard would begin at the top again.
+// A disabled button keeps the focus. Otherwise keyboard users would have to begin at the
+// top again.
 button.addEventListener("click", () => { if (!underWay()) ask("POST", "api/boundary"); });
 
 let timer = 0;
@@ -43,17 +44,17 @@ function summary(s) {
     case "running": return "The attack is running.";
     case "done": {
       const [fixed, sliding] = s.lanes;
-      if (fixed.worst <= s.rate) return "The bursts came late, and missed the border: the machine was busy. Run the attack again.";
+      if (fixed.worst <= s.rate) return "The bursts were late and missed the border, because the machine was busy. Run the attack again.";
       return `The fixed window admitted ${fixed.worst} within ${s.window_ms / 1000} s, ${factor(fixed.worst / s.rate)} the limit, `
-        + `because two windows met; the sliding window ${sliding.worst}, because the window before still counted.`;
+        + `because two windows met. The sliding window admitted ${sliding.worst}, because the window before still counted.`;
     }
-    default: return "Each burst alone is within the limit. Together they are twice that, in less than a second.";
+    default: return "Each burst alone is within the limit. Both together are double the limit, in less than a second.";
   }
 }
 
 const factor = (n) => (n === 2 ? "twice" : `${n.toFixed(1)} times`);
 
-// tick draws, and goes on while the attack does.
+// tick draws, and repeats while the attack runs.
 function tick() {
   clearTimeout(timer);
   if (document.hidden) return;
@@ -64,7 +65,7 @@ function tick() {
 document.addEventListener("visibilitychange", () => state && tick());
 addEventListener("resize", () => state && tick());
 
-const ZOOM = 900; // ms on each side of the border: where the attack is
+const ZOOM = 900; // ms on each side of the border, around the attack
 
 function draw(node, lane) {
   const width = node.clientWidth || 400, height = 150;

@@ -1,4 +1,4 @@
-// The cards of the algorithms: what is drawn of each, its buttons, and the answer to the last request.
+// The cards of the algorithms: their drawings, their buttons, and the answer to the last request.
 
 import { byId, el, set, stillness, svg, text } from "./dom.js";
 import { ask, complain, now } from "./net.js";
@@ -9,11 +9,11 @@ import { log } from "./draw-log.js";
 import { dots, SPAN } from "./draw-dots.js";
 
 const ABOUT = {
-  "token-bucket": ["Tokens come back at the rate, up to the burst. Each request takes one.", bucket],
-  "leaky-bucket": ["Each request fills the bucket, which leaks at the rate. What would run over is denied.", bucket],
-  "leaky-queue": ["Requests wait in a queue and leave it at the rate. When it is full they are denied.", queue],
+  "token-bucket": ["Tokens are added at the rate, up to the burst. Each request takes one.", bucket],
+  "leaky-bucket": ["Each request fills the bucket, which leaks at the rate. A request for which it has no room is denied.", bucket],
+  "leaky-queue": ["Requests wait in a queue and leave it at the rate. When it is full, requests are denied.", queue],
   "fixed-window": ["Counts requests in windows of the clock. Cheap, but two bursts fit at a border.", fixed],
-  "sliding-window": ["This window, and the part of the one before that still counts.", sliding],
+  "sliding-window": ["Counts this window, and the part of the window before that still matters.", sliding],
   "sliding-log": ["Keeps the time of every admitted request: exact, at the cost of memory.", log],
 };
 
@@ -21,7 +21,8 @@ const cards = new Map(); // by id
 
 byId("reset-all").addEventListener("click", () => ask("POST", "api/reset"));
 
-// update shows what the server has told. anew: it may have been started again, and count from the beginning.
+// update shows a state of the server. If anew is set, the server may have been restarted and may count from the
+// beginning.
 export function update(state, anew) {
   let card = cards.get(state.id);
   if (!card) {
@@ -29,7 +30,7 @@ export function update(state, anew) {
     cards.set(state.id, card);
     byId("cards").append(card.node);
   }
-  if (!anew && card.state && state.seq < card.state.seq) return; // two requests at once: the older answer came last
+  if (!anew && card.state && state.seq < card.state.seq) return; // of two simultaneous requests, the older answer came last
   card.state = state;
   card.stale = true;
   text(card.title, state.title);
@@ -62,10 +63,10 @@ function make(id) {
     const shown = Object.entries({ Units: fields.rate, "per seconds": fields.period, ...(burst.hidden ? {} : { [burst.firstChild.data]: fields.burst }) });
     const empty = shown.find(([, field]) => field.value === "");
     if (empty) {
-      complain(`${empty[0]}: there is no number`);
+      complain(`${empty[0]}: enter a number`);
       return;
     }
-    // What is no whole number, or too large, the server refuses as it is.
+    // The server refuses numbers that are too large or not whole.
     ask("PUT", `api/cards/${id}/limit`, {
       rate: Number(fields.rate.value), period_ms: milliseconds(fields.period.value), burst: burst.hidden ? 0 : Number(fields.burst.value),
     });
@@ -82,7 +83,7 @@ function make(id) {
   return { node, title, drawing, last, answer, fields, burst, draw, state: null, stale: true };
 }
 
-// milliseconds is seconds × 1000, without what floating point adds to it: 1.1 is 1100, and 1.0005 stays what it is.
+// milliseconds returns seconds × 1000 without floating-point errors: 1.1 becomes 1100, and 1.0005 becomes 1000.5.
 const milliseconds = (seconds) => Number((seconds * 1000).toPrecision(12));
 
 function showLimit(card, state) {
@@ -107,12 +108,12 @@ function showAnswer(card, state) {
     lines, ...(answer.status === 200 ? [] : [el("span", { class: "body" }, answer.body)]));
 }
 
-// spelled is a header as RFCs write it; Go has them all like Ratelimit.
+// spelled returns a header name as in the RFCs. Go writes it as Ratelimit.
 const spelled = (name) => name.replace("Ratelimit", "RateLimit");
 
-// Drawing goes on while something moves, and no longer. Cards that are out of sight are left out.
+// Drawing repeats only while something moves. Cards out of sight are skipped.
 
-const FRAME = 50; // ms: enough for the eye, and little for the processor
+const FRAME = 50; // ms: smooth enough for the eye, and a low load for the processor
 const seen = new Set();
 const watcher = new IntersectionObserver((entries) => {
   for (const { target, isIntersecting } of entries) isIntersecting ? seen.add(target) : seen.delete(target);

@@ -1,12 +1,12 @@
-// The charts of the fleet: what was admitted, and who decided, over the last minute.
+// The charts of the fleet: the admitted units and the sources of decisions over the last minute.
 
 import { byId, el, number, svg } from "./dom.js";
 
 const SPAN = 60_000; // ms
 const LEFT = 46;
 const BOTTOM = 20;
-const TOP = 30; // for what is written above
-const GAP = 300; // ms between two bins: the load has stood still
+const TOP = 30; // for the labels above the chart
+const GAP = 300; // ms between two bins: with a larger gap, the load has stood still
 
 const LEGEND = [
   ["admitted", "admitted, by process"],
@@ -17,8 +17,8 @@ const LEGEND = [
 
 byId("legend").append(...LEGEND.map(([name, what]) => el("li", { "data-series": name }, el("i", { class: name }), what)));
 
-// bins sums samples up, to at least half a second and so many units that a bar is no noise. They are cut by the server's
-// clock, so that a bin stays what it was when the chart moves.
+// bins sums samples up to bins of at least half a second, with enough units for a bar that is not noise. Bins are
+// aligned to the server's clock, so that a bin does not change when the chart moves.
 function bins(samples, rate) {
   const width = Math.min(2000, Math.max(500, Math.ceil(20 / rate * 4) * 250));
   const out = [];
@@ -38,11 +38,11 @@ function bins(samples, rate) {
     s.admitted.forEach((n, i) => { bin.admitted[i] = (bin.admitted[i] ?? 0) + n; });
     s.sources.forEach((n, i) => { bin.sources[i] = (bin.sources[i] ?? 0) + n; });
   }
-  if (out.length > 1 && out.at(-1).span < width / 2) out.pop(); // not full yet: it would jump
+  if (out.length > 1 && out.at(-1).span < width / 2) out.pop(); // not full yet, so it would jump
   return out;
 }
 
-// runs are the bins between which the load did not stand still.
+// runs returns the runs of bins between which the load did not stand still.
 function runs(shown) {
   const out = [];
   for (const bin of shown) {
@@ -53,7 +53,8 @@ function runs(shown) {
   return out;
 }
 
-// points are those of a line over a run: what a bin comes to at its end, and the first bin at its start too.
+// points returns the points of a line over a run: the value of each bin at its end, and of the first bin also at its
+// start.
 const points = (run, x, y, of) => [[x(run[0].start), y(of(run[0]))], ...run.map((bin) => [x(bin.end), y(of(bin))])];
 
 const total = (list) => list.reduce((sum, n) => sum + n, 0);
@@ -83,8 +84,8 @@ function drawAdmitted(shown, latest, state, perSecond) {
     offered: (b) => perSecond(b, b.offered),
     naive: (b) => perSecond(b, b.naive),
   };
-  // What is admitted is never cut off. What is offered may be twenty times the limit, and count-and-push admit as much as
-  // there are processes: what does not fit says how far it goes.
+  // Admitted units are never cut off. The offered load may be twenty times the limit, and count-and-push may admit the
+  // limit once for each process. A value that does not fit gets a label.
   const most = Math.max(rate, ...shown.map((b) => b.rate));
   const top = nice(Math.max(most * 1.6, ...shown.map(of.admitted), ...(naive ? shown.map((b) => Math.min(of.naive(b), most * 8)) : [])) * 1.05);
   const x = (at) => Math.max(LEFT, LEFT + (right - LEFT) * (1 - (latest - at) / SPAN));
@@ -102,7 +103,7 @@ function drawAdmitted(shown, latest, state, perSecond) {
     parts.push(line(of.admitted, { class: "total" }), line(of.offered, { class: "offered" }));
     if (naive) parts.push(line(of.naive, { class: "naive" }));
     parts.push(svg("path", { class: "limit", d: all.map((run) => steps(run, x, y)).join("") }));
-    // Beside the oldest bin of the limit that is.
+    // Beside the oldest bin with the current limit.
     const since = shown.findLast((b) => b.rate !== rate)?.end ?? shown[0].start;
     const at = Math.max(LEFT, x(since));
     parts.push(right - at < 90
@@ -110,7 +111,7 @@ function drawAdmitted(shown, latest, state, perSecond) {
       : svg("text", { class: "limit-label", x: at + 8, y: y(rate) - 6 }, `limit ${number(rate)}/s`));
     const beyond = [["offered", "offered"], ...(naive ? [["naive", "count and push"]] : [])];
     beyond.forEach(([name, what], i) => {
-      const bin = shown.findLast((b) => of[name](b) > top * 1.05); // noise at the rim is not meant
+      const bin = shown.findLast((b) => of[name](b) > top * 1.05); // ignores noise at the edge
       if (!bin) return;
       parts.push(svg("text", { class: `beyond beyond-${name}`, x: Math.max(x(bin.end) - 5, LEFT + 150), y: TOP + 14 + i * 15, "text-anchor": "end" },
         `${what} ${number(of[name](bin))}/s ↑`));
@@ -121,7 +122,7 @@ function drawAdmitted(shown, latest, state, perSecond) {
   describe(node, shown.map(of.admitted), naive ? shown.map(of.naive) : [], rate);
 }
 
-// steps is the limit as it was.
+// steps returns the path of the limit over a run.
 function steps(run, x, y) {
   let d = `M${x(run[0].start).toFixed(1)} ${y(run[0].rate).toFixed(1)}`;
   for (const bin of run) d += `V${y(bin.rate).toFixed(1)}H${x(bin.end).toFixed(1)}`;
@@ -147,7 +148,7 @@ function drawSources(shown, latest, names) {
   node.replaceChildren(...parts);
 }
 
-// stack is one area for each value of a bin, on top of each other.
+// stack returns one area for each value of a bin, on top of each other.
 function stack(all, of, x, y, look) {
   const count = Math.max(0, ...all.flat().map((bin) => of(bin).length));
   const below = (bin, i) => of(bin).slice(0, i).reduce((sum, n) => sum + (n ?? 0), 0);
@@ -164,13 +165,13 @@ function stack(all, of, x, y, look) {
 
 const path = (points) => points.map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
 
-// tint is a process's colour.
+// tint returns the colour of a process.
 export function tint(i, count) {
   const share = count > 1 ? 78 - 50 * i / (count - 1) : 70;
   return `color-mix(in oklab, var(--lease) ${share.toFixed(0)}%, var(--card))`;
 }
 
-// bands mark the time in which Redis was not well. They have their names above the chart, as far as there is room.
+// bands marks the times in which Redis had a fault. Their names are above the chart if there is room.
 function bands(all, x, top, bottom, right) {
   const out = [];
   let free = LEFT;

@@ -1,4 +1,5 @@
-// The settings of the fleet: sliders, mode, switches. A slider sends when it is let go, or when arrow keys have rested.
+// The settings of the fleet: sliders, mode, switches. A slider sends its value when it is released, or when the arrow
+// keys have rested.
 
 import { byId, el, number, text } from "./dom.js";
 import { ask } from "./net.js";
@@ -15,16 +16,16 @@ const SLIDERS = [
 
 const MODES = ["auto", "strict", "deferred", "exact"];
 const ABOUT = {
-  auto: "Leases first, credit for new keys and spikes.",
-  strict: "Leases only: nothing that Redis has not debited.",
-  deferred: "Credit only: count locally, push every K or T.",
+  auto: "Leases first, and credit for new keys and spikes.",
+  strict: "Leases only: Redis has debited each unit before it is admitted.",
+  deferred: "Credit only: counts locally, and pushes every K units or T.",
   exact: "Every decision asks Redis.",
 };
 
 const REST = 250; // ms
 
-let settings = null; // as the server has told
-const shown = {}; // by field: how to show a value
+let settings = null; // the server's last state
+const shown = {}; // by field: the function that shows a value
 
 for (const slider of SLIDERS) byId("controls").append(range(slider));
 byId("controls").append(modes(), switches());
@@ -39,13 +40,13 @@ function range({ field, label, steps, show }) {
     input.setAttribute("aria-valuetext", value);
   };
   const put = (value) => {
-    // One that was set otherwise, by another page or by curl, gets a place.
+    // A value that another page or curl has set gets its own step.
     values = steps.includes(value) ? steps : [...steps, value].sort((a, b) => a - b);
     input.max = values.length - 1;
     input.value = values.indexOf(value);
     say();
   };
-  // What the server pushes meanwhile is older than what is being set.
+  // A state that the server pushes meanwhile is older than the value that is being set.
   let timer = 0, sending = 0;
   input.addEventListener("input", say);
   input.addEventListener("change", () => {
@@ -60,7 +61,7 @@ function range({ field, label, steps, show }) {
   });
   shown[field] = (value) => { if (!input.matches(":active") && !timer && !sending) put(value); };
   if (field === "overshoot") shown.overshootFor = (mode) => { input.disabled = mode !== "auto"; };
-  // The output is labelable, too, and would have the label without "for".
+  // An output is labelable, too. Without "for" it would get the label.
   return el("label", { for: input.id }, label, output, input);
 }
 
@@ -85,10 +86,10 @@ function switches() {
     run.className = on ? "" : "primary";
   };
   return el("div", { class: "buttons" }, run,
-    el("label", { class: "switch", for: "set-naive" }, naive, "Count and push beside it"));
+    el("label", { class: "switch", for: "set-naive" }, naive, "Compare with count and push"));
 }
 
-// change sends what was changed and nothing else: another page may change the rest.
+// change sends only the changed setting: another page may change the others.
 async function change(part) {
   if (!settings) return false;
   const done = await ask("PATCH", "api/fleet/settings", part) !== false;

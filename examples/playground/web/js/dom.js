@@ -1,4 +1,4 @@
-// Making and changing elements, and texts of figures.
+// Functions for elements, and texts of figures.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -17,7 +17,8 @@ function fill(node, attributes, children) {
   return node;
 }
 
-// set sets attributes, or listeners where the value is a function; null takes one away.
+// set sets attributes, or listeners if the value is a function. Null removes an
+// attribute.
 export function set(node, attributes) {
   for (const [name, value] of Object.entries(attributes)) {
     if (typeof value === "function") node.addEventListener(name.replace(/^on/, ""), value);
@@ -26,7 +27,8 @@ export function set(node, attributes) {
   }
 }
 
-// text changes a text where it has changed: a live region speaks up at each.
+// text sets a text only if it differs, because a live region is read out at each
+// change.
 export function text(node, value) {
   if (node.textContent !== String(value)) node.textContent = value;
 }
@@ -37,14 +39,15 @@ export function number(n) {
   return Math.round(n).toLocaleString("en");
 }
 
-// perDecision is a ratio that is mostly far below one.
+// perDecision formats a ratio that is usually far below one.
 export function perDecision(messages, decisions) {
   if (decisions === 0) return "–";
   const ratio = messages / decisions;
   return ratio >= 0.1 ? ratio.toFixed(2) : ratio.toPrecision(2).replace(/e.*/, (e) => "·10" + e.slice(1));
 }
 
-// seconds is a time since the start: "12.3 s", and after three hours minutes, "183:20".
+// seconds formats a time since the start: "12.3 s", and after three hours minutes and
+// seconds, "183:20".
 export function seconds(ms) {
   if (ms >= 3 * 3_600_000) return `${Math.floor(ms / 60_000)}:${String(Math.floor(ms / 1000) % 60).padStart(2, "0")}`;
   return `${(ms / 1000).toFixed(1)} s`;

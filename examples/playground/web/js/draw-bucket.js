@@ -1,4 +1,4 @@
-// A bucket: of tokens, which flow in, or of units used, which leak out. The same arithmetic, seen from both sides.
+// A bucket of tokens, which flow in, or of used units, which leak out. Both have the same arithmetic.
 
 import { svg } from "./dom.js";
 
@@ -23,7 +23,7 @@ export function bucket(state, at) {
       shapes.push(svg("line", { class: "axis", x1: LEFT + inset(tick), x2: LEFT + inset(tick) + 7, y1: tick, y2: tick }));
     }
   }
-  const part = used % 1; // of the unit that comes back
+  const part = used % 1; // of the unit that is being refilled
   if (used > 0) {
     const fall = 1 - part;
     const x = (LEFT + RIGHT) / 2;

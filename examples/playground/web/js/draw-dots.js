@@ -1,4 +1,5 @@
-// The line of time below each drawing: requests of the last seconds, a dot for an admitted one, a cross for a denied one.
+// The time line below each drawing, with the requests of the last seconds: a dot for an admitted request, a cross for a
+// denied one.
 
 import { svg } from "./dom.js";
 
@@ -6,13 +7,13 @@ export const SPAN = 10_000; // ms
 const LEFT = 14, RIGHT = 346, Y = 134, APART = 9.5;
 
 export function dots(state, at) {
-  // One that was queued is forwarded later, and until then it waits at the right.
+  // A queued request is forwarded later. Until then it waits at the right.
   const shown = state.dots.map((dot) => ({ dot, when: dot.at + dot.delay_ms })).filter(({ when }) => at - when <= SPAN);
   shown.sort((a, b) => b.when - a.when);
   const shapes = [svg("line", { class: "axis", x1: LEFT, x2: RIGHT, y1: Y, y2: Y })];
   let room = RIGHT + APART;
   for (const { dot, when } of shown) {
-    // Those of one moment stand side by side, or a burst would look like one.
+    // Requests of one moment stand side by side. Otherwise a burst would look like one request.
     room = Math.min(room - APART, RIGHT - (RIGHT - LEFT) * (at - Math.min(when, at)) / SPAN);
     if (room < LEFT) break;
     shapes.push(mark(dot, room, when > at));

@@ -14,7 +14,7 @@ export function log(state, at) {
     svg("rect", { class: "frame", x: RIGHT - width, width, y: TOP - 6, height: FLOOR - TOP + 12, rx: 4 }),
     svg("text", { x: RIGHT - width + 6, y: FLOOR + 1 }, `the last ${+(state.period_ms / 1000).toFixed(1)} s`),
   ];
-  // Entries of one moment stand on top of each other, the closer the more there are.
+  // Entries of one moment are stacked. The more there are, the closer they stand.
   const heights = new Map();
   const placed = state.log.map((e) => {
     const at = Math.round(x(e.at) / 7);

@@ -1,12 +1,12 @@
-// Windows: the one before and this one as bars against the limit, and where we are in it. A sliding window lays itself over
-// both: of the one before, the part counts that it still covers.
+// Windows: the last one and this one as bars against the limit, and the current time. A sliding window is drawn over
+// both. It counts the part of the last window that it still covers.
 
 import { svg } from "./dom.js";
 
 const LEFT = 14, RIGHT = 346, FLOOR = 112, TOP = 44;
 const EACH = (RIGHT - LEFT) / 2;
 
-// counts are those at a time, from those when the server told.
+// counts returns the counts at a time, from those in the server's last state.
 function counts(state, at) {
   let { start, cur, prev } = state.window;
   const passed = Math.floor((at - start) / state.period_ms);

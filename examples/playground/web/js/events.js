@@ -1,5 +1,5 @@
-// The log of what happened, the latest first. What processes say is told a little later, all that said the same as one, and
-// stands where it belongs.
+// The log of events, the latest first. Lines of processes arrive a little later, because equal lines are merged. They
+// are inserted at their time.
 
 import { byId, el, seconds } from "./dom.js";
 
@@ -10,7 +10,7 @@ let last = 0;
 const line = (e) => el("li", { class: e.kind, "data-seq": e.seq, "data-at": e.at }, el("time", {}, seconds(e.at)), el("span", {}, e.text));
 
 export function begin(events) {
-  // What has been is not read out once more.
+  // Old events are not read out again.
   list.setAttribute("aria-live", "off");
   list.replaceChildren();
   last = 0;
@@ -19,7 +19,7 @@ export function begin(events) {
 }
 
 export function add(e) {
-  if (e.seq <= last) return; // it was part of hello
+  if (e.seq <= last) return; // it was already in hello
   last = e.seq;
   const before = [...list.children].find((item) => Number(item.dataset.at) <= e.at);
   list.insertBefore(line(e), before ?? null);

@@ -1,4 +1,4 @@
-// The fleet: keeps what the server has told and hands it to the panels.
+// The fleet: keeps the data from the server and passes it to the panels.
 
 import { byId } from "./dom.js";
 import { ask } from "./net.js";
@@ -8,13 +8,13 @@ import * as panels from "./panels.js";
 import * as events from "./events.js";
 import * as processes from "./processes.js";
 
-const KEEP = 280; // samples, a minute and a bit
+const KEEP = 280; // samples, a bit more than a minute
 
 const known = { state: null, samples: [], sources: [] };
 
 byId("recount").addEventListener("click", () => ask("POST", "api/fleet/recount"));
 
-// begin starts anew with all that there is, at first and after a loss of connection.
+// begin replaces all data, at the start and after a lost connection.
 export function begin(history) {
   known.samples = history.samples ?? [];
   known.sources = history.sources;
@@ -24,7 +24,7 @@ export function begin(history) {
 
 export function update(state) {
   known.state = state;
-  if (document.hidden) return; // nobody sees it
+  if (document.hidden) return; // the page is hidden
   controls.show(state.settings);
   panels.show(known);
   processes.show(known);
@@ -35,7 +35,7 @@ document.addEventListener("visibilitychange", () => known.state && update(known.
 
 export function sample(s) {
   const last = known.samples.at(-1);
-  if (last && s.seq <= last.seq) return; // it was part of hello
+  if (last && s.seq <= last.seq) return; // it was already in hello
   known.samples.push(s);
   if (known.samples.length > KEEP) known.samples.splice(0, known.samples.length - KEEP);
 }

@@ -1,4 +1,4 @@
-// The page: hands what the server pushes to its sections.
+// The page: passes the server's messages to its sections.
 
 import { listen } from "./net.js";
 import * as fleet from "./fleet.js";

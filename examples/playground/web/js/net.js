@@ -1,8 +1,8 @@
-// Orders to the server, and what it pushes.
+// Orders to the server, and messages from it.
 
 import { byId, text } from "./dom.js";
 
-// ask sends an order. What the server says against it is shown, and false returned.
+// ask sends an order. If the server refuses it, ask shows the reason and returns false.
 export async function ask(method, path, body) {
   let reply;
   try {
@@ -10,7 +10,7 @@ export async function ask(method, path, body) {
       method,
       headers: { "Content-Type": "application/json" },
       body: body === undefined ? undefined : JSON.stringify(body),
-      signal: AbortSignal.timeout(10_000), // other tabs may have all connections that a browser allows
+      signal: AbortSignal.timeout(10_000), // other tabs may use all connections that the browser allows
     });
     const answer = await reply.json();
     if (reply.ok) {
@@ -19,7 +19,7 @@ export async function ask(method, path, body) {
     }
     complain(answer.error);
   } catch {
-    complain("The playground does not answer. Does its program still run? Are many of its tabs open?");
+    complain("The playground does not answer. Check that its program still runs, and close other tabs of it.");
   }
   return false;
 }
@@ -30,18 +30,18 @@ export function complain(what) {
   text(problem, what);
 }
 
-// ahead is how far the server's clock is ahead of ours, in ms.
+// ahead is the time in ms by which the server's clock is ahead of this one.
 let ahead = 0;
 
-// now is Unix time in ms as the server sees it.
+// now returns Unix time in ms by the server's clock.
 export const now = () => Date.now() + ahead;
 
-const HIDDEN = 5_000; // ms: a tab that nobody sees for so long lets go of its connection; a browser has six for a host
-const SILENT = 45_000; // ms: the server says something every 20 s
+const HIDDEN = 5_000; // ms: a tab that is hidden for longer closes its connection, because a browser has six for a host
+const SILENT = 45_000; // ms: the server sends a message at least every 20 s
 const RETRY = 2_000; // ms
 
-// listen hands on what the server pushes: handlers by name. After a loss of connection it comes back, and gets everything
-// anew, as "hello".
+// listen passes the server's messages to the handlers with their names. After a lost connection it reconnects, and gets
+// the whole state again as "hello".
 export function listen(handlers) {
   const status = byId("connection");
   const show = (kind, what) => {
@@ -65,7 +65,7 @@ export function listen(handlers) {
     mine.addEventListener("error", () => {
       if (mine !== source) return;
       show("bad", "reconnecting");
-      // A browser comes back by itself, but not after an answer that is none.
+      // A browser reconnects by itself, except after an answer that is not a feed.
       if (mine.readyState === EventSource.CLOSED) {
         close();
         if (!document.hidden) later = setTimeout(open, RETRY);

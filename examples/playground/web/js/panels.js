@@ -1,4 +1,4 @@
-// Figures, who decided, the state of Redis, and the bounds.
+// The figures, the sources of decisions, the state of Redis, and the bounds.
 
 import { byId, el, number, perDecision, set, svg, text } from "./dom.js";
 import { ask } from "./net.js";
@@ -19,7 +19,7 @@ for (const [name, label] of FIGURES) {
   byId("figures").append(el("div", {}, el("dt", {}, label), figures[name]));
 }
 
-// recent sums up the samples of the last seconds.
+// recent returns the sums over the samples of the last seconds.
 function recent(samples) {
   const sum = { span: 0, offered: 0, admitted: 0, messages: 0, sources: [] };
   const latest = samples.at(-1)?.at ?? 0;
@@ -35,7 +35,7 @@ function recent(samples) {
   return sum;
 }
 
-// loaded says whether calls are made: without, the latest samples are old.
+// loaded reports whether calls are made. If not, the latest samples are old.
 export const loaded = (state) => state.settings.running && state.settings.load > 0;
 
 export function show({ state, samples, sources }) {
@@ -65,7 +65,7 @@ function showFigures(state, sum) {
   figures.breaker.className = open ? "bad" : "";
   const errors = byId("errors");
   errors.hidden = state.totals.errors === 0;
-  text(errors, `${number(state.totals.errors)} calls got an error instead of a decision, which none should.`);
+  text(errors, `${number(state.totals.errors)} calls returned an error instead of a decision. There should be none.`);
 }
 
 function showSources(state, sum, names) {
@@ -79,7 +79,7 @@ function showSources(state, sum, names) {
     const [, , share, all] = list.children[i].children;
     const part = sum.decisions ? 100 * (sum.sources[i] ?? 0) / sum.decisions : 0;
     text(share, `${part > 0 && part < 1 ? part.toFixed(1) : part.toFixed(0)} %`);
-    text(all, `${number(state.totals.sources[i])} in all`);
+    text(all, `${number(state.totals.sources[i])} in total`);
     list.children[i].dataset.total = state.totals.sources[i];
   });
 }
@@ -91,7 +91,7 @@ const STATES = {
 const slowBy = el("select", { id: "slow-by", "aria-label": "Slow by" },
   ...[10, 30, 80, 150, 400].map((ms) => el("option", { value: ms, selected: ms === 30 }, `${ms} ms`)));
 const fault = (action, of = {}) => ask("POST", "api/fleet/redis", { action, ...of });
-// A button that is off keeps the focus, or who uses the keyboard would begin at the top again.
+// A disabled button keeps the focus. Otherwise keyboard users would have to begin at the top again.
 const unlessOff = (act) => (e) => { if (e.currentTarget.getAttribute("aria-disabled") !== "true") act(); };
 const buttons = {
   dead: el("button", { type: "button", id: "redis-kill", class: "danger", onclick: () => fault("kill") }, "Kill"),
@@ -108,8 +108,8 @@ function showRedis(redis) {
   pill.className = `pill ${kind}`;
   text(pill, redis.state === "slow" ? `slow by ${redis.slow_ms} ms` : redis.state === "up" && !redis.embedded ? "no fault" : word);
   text(byId("redis-name"), redis.embedded
-    ? "Embedded: killed, it loses its memory."
-    : `Yours, ${redis.name}: only the connections to it are broken, and only the playground's keys wiped.`);
+    ? "Embedded: it loses its memory when it is killed."
+    : `Your Redis at ${redis.name}: faults affect only the playground's connections, and a wipe deletes only the playground's keys.`);
   text(buttons.dead, redis.embedded ? "Kill" : "Cut off");
   for (const state of ["dead", "hung", "slow"]) buttons[state].classList.toggle("on", redis.state === state);
   set(buttons.up, { "aria-disabled": String(redis.state === "up") });
@@ -122,7 +122,7 @@ const VERDICTS = { holds: "✓", broken: "✗", none: "" };
 
 function showBounds(state) {
   const list = byId("bounds");
-  // What is promised sets the scale. What nobody has promised anything of may go far beyond, and fills its bar.
+  // The promised bounds set the scale. A value without a promise may be far larger, and fills its bar.
   const widest = Math.max(1, state.settings.burst, ...state.bounds.map((b) => b.allowed)) * 1.25;
   if (list.children.length !== state.bounds.length) {
     list.replaceChildren(...state.bounds.map(() => el("li", {},
@@ -145,6 +145,6 @@ function showBounds(state) {
       : `${number(bound.measured)} ${bound.verdict === "holds" ? "≤" : ">"} ${number(bound.allowed)} ${VERDICTS[bound.verdict]}`);
     bar.children[1].setAttribute("width", share(Math.min(widest, Math.max(0, bound.measured))));
     set(bar.children[2], { x1: share(bound.allowed), x2: share(bound.allowed), visibility: bound.allowed ? "visible" : "hidden" });
-    text(why, state.counting ? bound.why : "counting begins when the fleet has settled");
+    text(why, state.counting ? bound.why : "counting begins when the old leases have ended");
   });
 }

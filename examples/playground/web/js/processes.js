@@ -1,4 +1,4 @@
-// The processes of the fleet, each with what it does and what can be done to it.
+// The processes of the fleet, with their figures and buttons.
 
 import { byId, el, number, set, svg, text } from "./dom.js";
 import { ask } from "./net.js";
@@ -18,7 +18,8 @@ export function show({ state, samples }) {
   state.processes.forEach((p, i) => update(list.children[i], p, { admitted: rates[i], calls: perSecond("calls", i), widest, count: state.processes.length }));
 }
 
-// Each of the two buttons is one for good, whatever it does now: it keeps the focus.
+// The two buttons are never replaced, whatever their action is, so that they keep
+// the focus.
 function row(n) {
   const act = (e) => ask("POST", `api/fleet/processes/${n}`, { action: e.currentTarget.dataset.action });
   return el("li", { "data-process": n },
