@@ -25,7 +25,7 @@ func TestMemoryOfChoosing(t *testing.T) {
 	}
 	bucket := read("lua/README.md", `(?m)^\| bucket, queue or window, up to an hour old.* \| (\d+) \|$`)[0]
 	log := read("lua/README.md", `(?m)^\| log of 1 / 100 / 1000 / 10,000 entries \| \d+ / \d+ / ([\d,]+) /`)[0]
-	for _, want := range []string{"is " + bucket + " bytes and its name", " " + bucket + " MB", log + " bytes for a thousand", "keys × (" + bucket + " + name)"} {
+	for _, want := range []string{"is " + bucket + " bytes and its name", "are " + bucket + " MB", log + " bytes for a thousand", "keys × (" + bucket + " + name)"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("docs/choosing.md does not say %q", want)
 		}
