@@ -59,7 +59,7 @@ func TestNGINXInTheDocumentation(t *testing.T) {
 		},
 		{"(or token bucket: the same calls)", "10/s burst 21", 0, 21, 0, 9},
 		{
-			"| `rate=10r/s`, `burst=20 delay=8` | `10/s burst 21 leaky queue`, wait for what `Delay` is above 8 calls | 9 at once, 12 more at 100 ms, … 1.2 s; 9 denied |",
+			"| `rate=10r/s`, `burst=20 delay=8` | `10/s burst 21 leaky queue`, wait for `Delay` less 8 calls | 9 at once, 12 more at 100 ms, … 1.2 s; 9 denied |",
 			"10/s burst 21 leaky queue", 8, 9, 1200 * time.Millisecond, 9,
 		},
 	} {
