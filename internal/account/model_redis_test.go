@@ -24,6 +24,8 @@ type modelRedis struct {
 	off    ablation
 	least  int64 // µs; shortest lifetime of a state: see modelPlan.other
 
+	writer    algo.Limit // the limit of the op that wrote the state
+	sooner    int64      // µs; see noteShorter
 	state     algo.State
 	dies      int64 // end of the state's TTL
 	env       map[int]modelEnvelope
@@ -195,6 +197,7 @@ func (r *modelRedis) tick(now int64) int64 {
 
 // run applies an op and stores the state.
 func (r *modelRedis) run(op algo.Op, at int64) algo.Answer {
+	r.noteShorter()
 	s := r.state
 	switch {
 	case r.mutant == mutNoMerge || r.mutant == mutFresh:
@@ -244,6 +247,7 @@ func (r *modelRedis) run(op algo.Op, at int64) algo.Answer {
 		if r.mutant == mutNoSince {
 			next.Since += r.state.Since
 		}
+		r.writer = r.limit
 		r.state, r.dies = next, at+max(r.limit.TTL(next, at)*1000, r.least)
 	}
 	return ans

@@ -233,7 +233,10 @@ func (w *world) setLimit(p *proc) {
 	p.next.Began = max(1, w.now)
 	// A lease that was sized under a slower limit may outlive the time in which a faster limit fills the bucket. This is
 	// possible while processes have different limits. Such a lease is part of a burst, so each change may add up to a burst.
-	w.losses.gained += w.t.Bucket.Cap
+	// Queues are exempt: see noteShorter.
+	if !w.t.Bucket.Queue {
+		w.losses.gained += w.t.Bucket.Cap
+	}
 	w.void(p)
 	w.logf("p%d gets %v", p.id, limit)
 }
