@@ -21,6 +21,13 @@ type ledger struct {
 	entries []debit
 	fallen  map[string]bool // servers that were masters until they failed
 	eternal []string        // keys written without a TTL
+	gone    []deletion
+}
+
+// deletion is one deletion of an envelope.
+type deletion struct {
+	server, key string
+	order       int // as in debit
 }
 
 // debit is one write of a state.
@@ -90,6 +97,7 @@ func (l *ledger) read(server string, files []string) error {
 func (l *ledger) apply(server string, order int, was map[string]wire.State, tx transaction) {
 	batch, stamp := envelopeOf(tx)
 	for _, cmd := range tx {
+		l.evicted(server, order, cmd)
 		key, raw, ok := written(cmd)
 		if !ok {
 			continue
@@ -116,6 +124,26 @@ func (l *ledger) apply(server string, order int, was map[string]wire.State, tx t
 			l.entries = append(l.entries, d)
 		}
 	}
+}
+
+// evicted records the envelopes that a command deletes. Redis writes a DEL for each key that it evicts.
+func (l *ledger) evicted(server string, order int, cmd []string) {
+	if verb := strings.ToUpper(cmd[0]); verb != "DEL" && verb != "UNLINK" {
+		return
+	}
+	for _, key := range cmd[1:] {
+		if strings.Contains(key, "}:@env:") {
+			l.gone = append(l.gone, deletion{server, key, order})
+		}
+	}
+}
+
+// lostBetween reports whether the server deleted the envelope of a batch between two of its writes. Then a repeated batch is
+// debited again, as after a loss of the state.
+func (l *ledger) lostBetween(first, second debit) bool {
+	return slices.ContainsFunc(l.gone, func(d deletion) bool {
+		return d.server == second.server && strings.HasPrefix(second.batch, d.key+"#") && first.order < d.order && d.order <= second.order
+	})
 }
 
 // written returns the key and the text that a command has written.
@@ -176,7 +204,7 @@ func envelopeOf(tx transaction) (batch string, stamp int64) {
 // sums are the totals of a ledger.
 type sums struct {
 	debited int64 // units; each batch counts once, with the units that its sender was told last
-	again   int64 // units debited again for a batch that was repeated after its key was gone
+	again   int64 // units debited again for a batch that was repeated after its key or its envelope was gone
 	exact   int64 // the part of debited by calls without an envelope
 
 	// forgotten has the units that fallen servers debited and their successors
@@ -188,8 +216,8 @@ type sums struct {
 // sum returns the totals. A replica repeats the writes of its master, and each
 // counts once. If both a fallen master and its successor applied a batch, in any
 // order, the write of the successor counts, because the successor answered. If a
-// server applies a batch again although it still has the key, the batch was
-// applied twice. That must never happen.
+// server applies a batch again although it still has the key and the envelope,
+// the batch was applied twice. That must never happen.
 func (l *ledger) sum() (out sums) {
 	type write struct{ batch, key, raw string }
 	once := map[write]debit{}
@@ -238,11 +266,11 @@ func (l *ledger) sum() (out sums) {
 		case !again:
 			last[id] = d
 			out.debited += d.units
-		case old.born == d.born && old.server == d.server:
+		case old.born == d.born && old.server == d.server && !l.lostBetween(old, d):
 			if d.units != 0 {
 				out.twice = append(out.twice, fmt.Sprintf("%s: %s, %d units more", d.batch, d.key, d.units))
 			}
-		default: // the state was lost, or it was full and expired, in between
+		default: // the state or the envelope was lost, or the state was full and expired, in between
 			out.debited += d.units - old.units
 			out.again += old.units
 			last[id] = d

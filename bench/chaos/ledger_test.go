@@ -80,6 +80,22 @@ func TestLedger(t *testing.T) {
 			}},
 			want: sums{debited: 5, twice: []string{"hl:v2:{3}:@env:a#1: k, 5 units more"}},
 		},
+		"a batch applied again after its envelope was evicted": {
+			servers: [][][]string{{
+				{state(100, 5), envelope("a", 1, 100)},
+				{"DEL|hl:v2:{3}:@env:a"},
+				{state(100, 10), envelope("a", 1, 101)},
+			}},
+			want: sums{debited: 5, again: 5},
+		},
+		"a batch applied twice, and another envelope evicted": {
+			servers: [][][]string{{
+				{state(100, 5), envelope("a", 1, 100)},
+				{"DEL|hl:v2:{3}:@env:b"},
+				{state(100, 10), envelope("a", 1, 101)},
+			}},
+			want: sums{debited: 5, twice: []string{"hl:v2:{3}:@env:a#1: k, 5 units more"}},
+		},
 		"a batch applied again after a loss": {
 			servers: [][][]string{{
 				{state(100, 5), envelope("a", 1, 100)},
