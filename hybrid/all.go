@@ -160,7 +160,7 @@ func (h *Hub) parts(asks []joint, each []hybridlimit.Ask) (parts []*part, res hy
 		}
 		if same := slices.IndexFunc(parts, func(p *part) bool { return p.Limiter == a.Limiter && p.Key == a.Key }); same >= 0 {
 			if parts[same].N += a.N; parts[same].N < 0 {
-				return nil, res, fmt.Errorf("hybrid: AllowAll: asks[%d]: %w: the sum of the units of its key exceeds the range of int64", i, hybridlimit.ErrCost)
+				return nil, res, fmt.Errorf("hybrid: AllowAll: asks[%d]: %w: with these %d units, the sum for the key exceeds the range of int64", i, hybridlimit.ErrCost, a.N)
 			}
 			continue
 		}
