@@ -43,7 +43,7 @@ type Reason uint8
 
 // The reasons.
 const (
-	// For Verdict.Reason:
+	// For Verdict.Reason.
 
 	None          Reason = iota
 	InHand               // admitted: from held units
@@ -61,7 +61,7 @@ const (
 	LocalNever           // denied: the fallback denies all
 	StrictDenies         // denied: ModeStrict admits nothing without an answer
 
-	// For Verdict.Asks:
+	// For Verdict.Asks.
 
 	AnswerDue     // waiting calls are in flight, and no credit is spent before their answer
 	LocalUnsaid   // Redis must first be told of the units of the fallback
@@ -72,7 +72,7 @@ const (
 	ViewTooSmall  // the last view leaves no units for credit
 	MoreThanThere // credit is left, but not for so many units
 
-	// For Verdict.Without:
+	// For Verdict.Without.
 
 	RedisAway   // the breaker is not closed, or a switch forbids asking Redis
 	NeverWaits  // MaxWait is negative
