@@ -48,7 +48,7 @@ soak: ## a quarter of an hour of faults, 64 goroutines in each of four processes
 	@cd bench/chaos && go run . -soak 15m -seed 0
 
 .PHONY: guard
-guard: ## the common path allocates nothing and is faster than x/time/rate
+guard: ## the fast path allocates nothing and is faster than x/time/rate
 	@go test -count=1 -run '^TestCommonPath' ./hybrid
 
 .PHONY: lint

@@ -164,7 +164,7 @@ func TestFixedWindowResetsOnce(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		for range 80 {
 			res := ask(t, l, "k", 1)
-			// The coarse clock of the common path is up to a tick behind.
+			// The coarse clock of the fast path is up to a tick behind.
 			if at := time.Now().Add(res.ResetAfter); at.Before(end.Add(-time.Millisecond)) || at.After(end.Add(10*time.Millisecond)) {
 				t.Fatalf("%+v: resets at %v, the window ends at %v", res, at, end)
 			}

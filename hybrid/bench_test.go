@@ -12,7 +12,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-// BenchmarkAllow compares the common path with bare x/time/rate: a hot key far
+// BenchmarkAllow compares the fast path with bare x/time/rate: a hot key far
 // below its limit and one above it, each with and without a handle.
 func BenchmarkAllow(b *testing.B) {
 	b.Run("x-time-rate", func(b *testing.B) {

@@ -11,7 +11,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// TestCommonPathAllocatesNothing checks that no decision of the common path
+// TestCommonPathAllocatesNothing checks that no decision of the fast path
 // allocates. In a bubble time stands still meanwhile: no epoch passes, and no
 // other goroutine allocates. So the count is exact on any machine.
 func TestCommonPathAllocatesNothing(t *testing.T) {
@@ -74,7 +74,7 @@ func TestCommonPathAllocatesNothing(t *testing.T) {
 			switch last.Source {
 			case hybridlimit.SourceLease, hybridlimit.SourceCredit, hybridlimit.SourceDenyCache:
 			default:
-				t.Errorf("%s is not the common path: %+v", name, last)
+				t.Errorf("%s is not the fast path: %+v", name, last)
 			}
 		}
 	})

@@ -28,7 +28,7 @@ func conformanceSpec(mode hybrid.Mode, of conformance.Algorithm) conformance.Spe
 		Name: mode.String() + " " + of.Name, Bucket: of.Bucket,
 		Close:  func(l hybridlimit.Limiter) error { return l.(*hybrid.Limiter).Close() },
 		Policy: "api", Exact: exact, RetryIsLowerBound: mode != hybrid.ModeExact, // a proof that denies few units also denies a larger cost
-		WindowSlack: 10 * time.Millisecond, // the clock of the common path is up to a tick behind
+		WindowSlack: 10 * time.Millisecond, // the clock of the fast path is up to a tick behind
 		Light:       of.Name != "token bucket" || mode == hybrid.ModeExact,
 	}
 }

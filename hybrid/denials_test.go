@@ -99,7 +99,7 @@ func TestDenialLogOfOthers(t *testing.T) {
 		time.Sleep(2100 * time.Millisecond)
 		ask(t, never, "k", 4)
 		ask(t, shadow, "k", 3)
-		time.Sleep(6 * time.Second) // until then the common path denies
+		time.Sleep(6 * time.Second) // until then the fast path denies
 		ask(t, shadow, "k", 1)
 		for range 2 {
 			must(t)(hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: wide, Key: "w", N: 1}, hybridlimit.Ask{Limiter: narrow, Key: "n", N: 1}))

@@ -20,7 +20,7 @@ func TestEntryFitsItsSizeClass(t *testing.T) {
 	}
 }
 
-// TestCommonPathTouchesOneLine checks that the common path, which finds an entry and admits from its budget, uses only the
+// TestCommonPathTouchesOneLine checks that the fast path, which finds an entry and admits from its budget, uses only the
 // first 64 bytes of the entry. These are one cache line.
 func TestCommonPathTouchesOneLine(t *testing.T) {
 	var e entry

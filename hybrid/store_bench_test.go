@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// These stores were compared for decision 0015. Each finds an entry as the common path does.
+// These stores were compared for decision 0015. Each finds an entry as the fast path does.
 // Recency is noted in find or, if a map stands beside the LRU, on the slow path.
 
 type finder interface {

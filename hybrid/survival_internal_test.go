@@ -16,7 +16,7 @@ import (
 )
 
 // TestScanEvictsLikePlainLRU checks that keys in use survive a scan of keys that are used once
-// as they do in a plain golang-lru of the same size. This holds although the common path notes
+// as they do in a plain golang-lru of the same size. This holds although the fast path notes
 // no use, and keys that owe are not evicted. One of ten calls is for a key in use, with a Zipf
 // distribution, so some of these keys are rarely used. The test runs on a real Redis, because
 // miniredis looks at all its keys whenever time has passed.

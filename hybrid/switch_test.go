@@ -55,7 +55,7 @@ func TestSwitchText(t *testing.T) {
 }
 
 // TestSwitchTakesEffectAtOnce checks that a switch, and its removal, take effect with the next
-// call, also for a key with a budget for the common path.
+// call, also for a key with a budget for the fast path.
 func TestSwitchTakesEffectAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)

@@ -78,7 +78,7 @@ func (p page) mustTable() string {
 		}
 	}
 	for _, name := range []string{ours, handle} {
-		// This checks that the common path was measured.
+		// This checks that the fast path was measured.
 		if got := p.results.center(cell{name, hot, 1}, "in-memory/op"); !math.IsNaN(got) {
 			row(fmt.Sprintf("decisions of the hot key that were not by lease or credit, %s", plain(name)), 0.01, 1-got, 4, "-", "-")
 		}

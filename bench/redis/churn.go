@@ -134,7 +134,7 @@ func gcCPU() (gc, user float64) {
 	}
 	runtime.GC() // the metrics are updated at the end of a collection
 	metrics.Read(s)
-	return s[0].Value.Float64() - s[1].Value.Float64(), s[2].Value.Float64() // without the work on idle cores, which costs nobody
+	return s[0].Value.Float64() - s[1].Value.Float64(), s[2].Value.Float64() // without the work on idle cores, which is free
 }
 
 // churn measures insertions of unique keys into a full cache. Caches are

@@ -158,12 +158,12 @@ func (w *world) stepClock(d int64) {
 		w.losses.gained += (r.state.Out[0] + r.state.Out[1]) * r.bucket.Unit
 	}
 	at, s := r.clock(w.now), skew{until: w.now, was: r.skew}
-	lasts := r.lasts(at)
+	lasted := r.lasts(at)
 	r.skew += d
-	w.forwards.sooner += max(0, lasts-r.lasts(at+d)) * 1000
+	w.noteStep(lasted, at+d, d)
 	gained := r.peek(algo.Op{}, r.tick(w.now)).Level - before
 	switch {
-	case w.t.Bucket.Queue: // see sooner
+	case w.t.Bucket.Queue: // see noteStep
 	case !w.t.windowed():
 		w.losses.gained += max(0, gained)
 	case d > 0 || d < -algo.ClockSlack || w.t.Window.Number(at) != w.t.Window.Number(at+d):

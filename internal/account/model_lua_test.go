@@ -77,11 +77,9 @@ func (s *scriptMirror) run(env wire.Envelope, op algo.Op, at int64) wire.Reply {
 	if err != nil {
 		s.w.fail("reply: %v", err)
 	}
-	for _, key := range keys {
-		// Every write sets a TTL. A key with a TTL was therefore written just now, or its TTL was set again.
+	for _, key := range keys { // every write sets a TTL; other keys keep theirs
 		if ttl := s.mini.TTL(key); ttl > 0 {
 			s.dies[key] = at + ttl.Microseconds()
-			s.mini.SetTTL(key, 0)
 		}
 	}
 	return reply

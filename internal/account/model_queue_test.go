@@ -14,12 +14,10 @@ import (
 // forwards records when the calls of a fleet are forwarded.
 type forwards struct {
 	calls []forward
-	told  int64 // ns; the longest delay that a call was told
-	// sooner is the time in ns by which steps of Redis's clock made the next place earlier.
-	sooner int64
-	late   int64         // ns; the longest time that an answer was on its way
-	early  int64         // ns; the longest time by which a slot was taken to be earlier than it is
-	lead   map[int]int64 // ns; the lead of Redis's clock as each process estimates it
+	told  int64         // ns; the longest delay that a call was told
+	late  int64         // ns; the longest time that an answer was on its way
+	early int64         // ns; the longest time by which a slot was taken to be earlier than it is
+	lead  map[int]int64 // ns; the lead of Redis's clock as each process estimates it
 }
 
 // forward is one call: its time in ns, and its units. The next units may be forwarded n slots later.
@@ -59,7 +57,9 @@ func (w *world) dated(p *proc, sent int64, r modelReply) Answer {
 	}
 	f.lead[p.id] = lead
 	a.At = max(sent, min(redis*1000-lead, w.now))
-	f.late = max(f.late, w.now-r.at)
+	if r.ans.Granted+r.ans.Lease > 0 { // another answer forwards no call
+		f.late = max(f.late, w.now-r.at)
+	}
 	if len(w.redis.skews) > 0 { // the estimate may be wrong
 		f.early = max(f.early, w.now-sent)
 	}
@@ -79,6 +79,21 @@ func (r *modelRedis) lasts(at int64) int64 {
 		return wait + frozen
 	}
 	return 0
+}
+
+// noteStep records by how much a step of the clock makes the next place earlier. A step forward does it by no more than the
+// step. A step back does it if it ends the freeze that earlier steps back caused, which lasts at most algo.ClockSlack. lasted
+// is the result of lasts before the step to at.
+func (w *world) noteStep(lasted, at, step int64) {
+	sooner := max(0, lasted-w.redis.lasts(at))
+	most := step
+	if step < 0 {
+		most = algo.ClockSlack
+	}
+	if sooner > most {
+		w.fail("a step of %d µs makes the next place %d µs earlier", step, sooner)
+	}
+	w.redis.sooner += sooner
 }
 
 // noteShorter allows a burst of the larger limit for each op that follows an op under another limit. A faster limit serves the
@@ -111,13 +126,14 @@ func (w *world) checkQueue(o *outcome, allowed int64) {
 	worst := w.forwards.pace(w.plan)
 	slots := float64(allowed) / float64(w.t.Bucket.Refill) * 1000
 	o.excess = float64(worst) / float64(w.plan.Each())
-	if limit := w.forwards.late + w.forwards.sooner + w.redis.sooner*1000 + 3*int64(time.Microsecond) + int64(slots); worst > limit+w.forwards.early {
+	f := &w.forwards
+	if limit := f.late + f.early + (w.redis.sooner+3)*1000 + int64(slots); worst > limit {
 		w.fail("forwards are %v closer than the rate allows, permitted %v", time.Duration(worst), time.Duration(limit))
 	}
 	// No call is told a later time than that of the last place.
 	last := int64(w.plan.Full) + 2*int64(time.Microsecond)
-	if told := w.forwards.told; len(w.redis.skews) == 0 && w.other.Rate == 0 && told > last {
-		w.fail("a call is to wait for %v, the whole queue takes %v", time.Duration(told), time.Duration(last))
+	if len(w.redis.skews) == 0 && w.other.Rate == 0 && f.told > last {
+		w.fail("a call is to wait for %v, the whole queue takes %v", time.Duration(f.told), time.Duration(last))
 	}
 }
 

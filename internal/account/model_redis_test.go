@@ -25,7 +25,7 @@ type modelRedis struct {
 	least  int64 // µs; shortest lifetime of a state: see modelPlan.other
 
 	writer    algo.Limit // the limit of the op that wrote the state
-	sooner    int64      // µs; see noteShorter
+	sooner    int64      // µs; by how much next places became earlier: see noteStep and noteShorter
 	state     algo.State
 	dies      int64 // end of the state's TTL
 	env       map[int]modelEnvelope

@@ -23,7 +23,7 @@ const (
 )
 
 // Cluster is a Redis Cluster of masters without replicas. Together they own
-// every slot. If a master is killed, nobody serves its slots, and the others
+// every slot. If a master is killed, no server has its slots, and the others
 // continue to serve theirs (cluster-require-full-coverage is off).
 type Cluster struct {
 	Nodes []*Server
