@@ -218,6 +218,9 @@ func (e *entry) freeze() (op wire.Op, age int64, ok bool) {
 	said, books, ok := e.account.Send(&c, p, &e.waiters, now)
 	l.count.book(books)
 	e.end(&c, epoch, now)
+	if !ok {
+		e.lookAgain(&c, now)
+	}
 	return wire.Op{Key: l.hub.names.State(e.tag(), l.cfg.Name, e.name), Limit: p.Limit, Op: said}, age, ok
 }
 
@@ -247,8 +250,16 @@ func (e *entry) Settle(a ratesync.Answer) {
 		w.Verdict.Left, w.Verdict.Ends = left, ends
 		w.Out <- w.Verdict
 	}
+	e.lookAgain(&c, now)
 	e.unlock()
 	e.sync(next)
+}
+
+// lookAgain queues the entry for the time at which leased units may have to go back to Redis.
+func (e *entry) lookAgain(c *account.Conditions, now int64) {
+	if at := e.account.LookAt(c, now); at > 0 && !e.lim.mute() {
+		e.lim.hub.engine.Enqueue(e.tag(), e, e.lim.hub.clock.Time(at))
+	}
 }
 
 // Drop implements ratesync.Item.
@@ -279,7 +290,10 @@ func (e *entry) adapt(p *account.Plan, now int64) {
 	}
 	e.begin(now)
 	e.plan.Store(p)
-	e.account.Adapt(old, p, e.lim.share(old, e.lim.fleet.Size()), now)
+	lost := e.account.Adapt(old, p, e.lim.share(old, e.lim.fleet.Size()), now)
+	e.lim.count.lost.Add(lost)
+	c := e.conditions(p, now)
+	e.lookAgain(&c, now)
 }
 
 // leave removes a waiting call. If the call was answered in the meantime, leave returns that answer and true.
@@ -292,7 +306,8 @@ func (e *entry) leave(w *account.Waiter) (account.Verdict, bool) {
 	return account.Verdict{}, false
 }
 
-// tryEvict marks the entry dead, unless it is locked, owes units, or waits for Redis. It reports whether it did.
+// tryEvict marks the entry dead, unless it is locked, owes units, holds units that Redis takes back, or waits for Redis. It
+// reports whether it did.
 func (e *entry) tryEvict(now int64) bool {
 	if !e.tryLock() {
 		return false
@@ -303,13 +318,14 @@ func (e *entry) tryEvict(now int64) bool {
 	if alone && e.account.FallbackOwed() > 0 {
 		e.lim.count.forgiven.Add(e.account.Forgive(e.lim.share(e.plan.Load(), e.lim.fleet.Size()), now))
 	}
-	if e.waiters.Len() > 0 || !e.account.Idle() {
+	if e.waiters.Len() > 0 || !e.account.Forgettable(alone) {
+		e.account.Return()
 		return false
 	}
 	if alone {
 		e.goOut(now)
 	}
-	e.lim.count.expired.Add(e.account.Held())
+	e.lim.count.book(e.account.Forget())
 	e.die()
 	return true
 }

@@ -260,8 +260,9 @@ func (h *Hub) Ready(ctx context.Context) error {
 	return nil
 }
 
-// Shutdown stops decisions, pays the units owed to Redis, leaves the fleet, and
-// closes the hub. It stops paying when ctx ends, or after 5 s if ctx has no
+// Shutdown stops decisions, pays the units owed to Redis, returns leased units
+// that were not spent, leaves the fleet, and closes the hub. It stops paying
+// when ctx ends, or after 5 s if ctx has no
 // deadline. Units that are unpaid then are lost, counted, and reported in the
 // error.
 func (h *Hub) Shutdown(ctx context.Context) error {
@@ -306,7 +307,8 @@ func (h *Hub) settle(ctx context.Context, limiters ...*Limiter) error {
 	return fmt.Errorf("hybrid: Shutdown ended with %d units owed that Redis has not acknowledged: %w", owed, err)
 }
 
-// payAll syncs entries until none owes units. When ctx ends first, it returns the unfinished entries. It also waits for syncs in
+// payAll syncs entries until none owes units or holds leased units that Redis takes back. When ctx ends first, it returns the
+// unfinished entries. It also waits for syncs in
 // flight that pay nothing, because the counters would miss the units that they bring. Without Redis it does not wait for these,
 // because they have nothing to lose. It polls every tick: it cannot wait for idle lanes, because other limiters share them.
 func payAll(ctx context.Context, entries []*entry) (owing []*entry, err error) {
@@ -375,12 +377,15 @@ func (l *Limiter) writeOff() {
 }
 
 // unsettled returns two sums of the units that Redis has not acknowledged: admitted less given back (owed), and admitted plus given
-// back (open). It also reports whether a sync is in flight.
+// back (open). While Redis is asked, open has the leased units that Redis takes back. It also reports whether a sync is in flight.
 func (e *entry) unsettled() (owed, open int64, onItsWay bool) {
 	e.lock()
 	defer e.unlock()
 	e.begin(e.lim.hub.clock.Now())
-	return e.account.Owed(), e.account.Open(), e.account.OnItsWay()
+	if open = e.account.Open(); !e.lim.alone(e.tag()) {
+		open += e.account.MustReturn()
+	}
+	return e.account.Owed(), open, e.account.OnItsWay()
 }
 
 var _ ratesync.Caller = (*runner.Runner)(nil)

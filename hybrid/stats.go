@@ -24,7 +24,7 @@ type counters struct {
 	debited  atomic.Int64 // units granted or leased by Redis
 	netted   atomic.Int64 // owed units paid from a grant
 	expired  atomic.Int64 // leased units that expired unspent
-	lost     atomic.Int64 // units granted too late, or to callers that had gone
+	lost     atomic.Int64 // units granted too late or to callers that had gone, or returned too late
 	dropped  atomic.Int64 // owed units that Redis never learns of
 	forgiven atomic.Int64 // units of the fallback that had refilled when Redis came back
 	overflow atomic.Int64 // fallback decisions without memory to count them in
@@ -166,15 +166,15 @@ type Stats struct {
 	Admitted int64                        // units admitted, without SourceStatic and SourceSwitch, which no limit counts
 	Paid     int64                        // owed units that Redis acknowledged
 	Granted  int64                        // units that Redis granted to callers or leased
-	Held     int64                        // units in hand
+	Held     int64                        // leased units in hand, and those on their way back to Redis
 	Owed     int64                        // units admitted that Redis has not acknowledged, minus units given back
 	Netted   int64                        // owed units that were paid from a grant
 	Expired  int64                        // leased units that expired unspent
-	Lost     int64                        // units granted too late, or to callers that had gone
+	Lost     int64                        // units granted too late or to callers that had gone, or returned too late
 	Dropped  int64                        // owed units that Redis never learns of
 	Forgiven int64                        // units that the fallback admitted and that had refilled when Redis came back
 	Returned int64                        // units that callers gave back; Admitted does not contain them
-	Refunded int64                        // the part of Returned that Redis has acknowledged
+	Refunded int64                        // units that Redis has taken back: of Returned, and of leases that were not spent
 	Overflow int64                        // fallback decisions for keys that found no memory
 	Resynced int64                        // keys synced because Redis had lost its state, or might have
 
@@ -232,7 +232,7 @@ func (l *Limiter) Stats() Stats {
 		s.Keys++
 		owed, _, _ := e.unsettled()
 		e.lock()
-		s.Held += e.account.Held()
+		s.Held += e.account.Leased()
 		e.unlock()
 		s.Owed += owed
 	})
@@ -269,7 +269,7 @@ func (l *Limiter) books() (owed, held int64) {
 			return
 		}
 		owed += e.account.Owed()
-		held += e.account.Held()
+		held += e.account.Leased()
 	})
 	return owed, held
 }

@@ -98,7 +98,7 @@ func TestAllowAtMostShadow(t *testing.T) {
 		shadowed := false
 		for i, n := range []int64{1, 3, 7, 7, 1} {
 			res := must(t)(l.AllowAtMost(t.Context(), "k", n))
-			if !res.Allowed || res.Granted != n || res.RetryAfter != 0 || i == 0 && res.Shadowed || i > 1 && !res.Shadowed {
+			if !res.Allowed || res.Granted != n || res.RetryAfter != 0 || i == 0 && res.Shadowed || n == 7 && !res.Shadowed {
 				t.Errorf("call %d: %+v, want %d", i, res, n)
 			}
 			shadowed = shadowed || res.Shadowed

@@ -5,8 +5,9 @@
 -- Reply:  flat integers: 1, status, epoch, now, then per op: granted, lease,
 --         life (µs; minus the generation if the lease is in the ledger), level
 --         (sub-units), retry (µs), born, ceiling (sub-units), delay (µs; -1:
---         the owed units came too late and were dropped), refill (sub-units per
---         µs; of a window) and ends (µs; of a window or a log)
+--         the owed units came too late and were dropped; -2: the returned units
+--         were not taken back; -3: both), refill (sub-units per µs; of a window)
+--         and ends (µs; of a window or a log)
 --         status: 0 applied; 1 seen before; 2 older than the last batch, and
 --         nothing was done; 3 not all asks fit, and nothing was done: retry says
 --         when an op and the earlier ops on its key would fit; +4: an earlier
@@ -17,8 +18,12 @@
 --         these answers and are not run. An op is run again if its key was born
 --         after the stamp, because the key was lost since. An answer with a
 --         delay has, in place of its life, the delay from the stamp on. A
---         dropped op has -1 - granted in place of granted. A log has no birth,
---         so no batch with an envelope may have one.
+--         dropped op has -1 - granted in place of granted, and one whose returned
+--         units were not taken back -1 - lease in place of lease. A log has no
+--         birth, so no batch with an envelope may have one.
+-- Chain:  an op settles nothing with the ledger of leases if its view is older than
+--         the unbroken chain of its process's batches: a batch that comes again
+--         after its envelope was evicted may have settled before.
 -- Errors: the script reads and computes everything before its first write,
 --         because Redis does not roll back a failed script.
 -- Expiry: a state: see its algorithm. The envelope: as the caller says, above the
@@ -95,7 +100,7 @@ local function run_batch(keys, argv, now)
   if #keys == 0 then return {SCHEMA, 0, 0, now} end
 
   local raw = redis.call('MGET', unpack(keys))
-  local status, epoch, env, gap = 0, 0, nil, false
+  local status, epoch, env, gap, chain = 0, 0, nil, false, now
   if first > 0 then
     env = read_envelope(raw[1])
     epoch = match(raw[2] or '', '^%d+$')
@@ -106,7 +111,7 @@ local function run_batch(keys, argv, now)
     end
     if env and env.seq == head.seq and #env.answers == 3 * #ops then status = 1 end
     gap = head.seq > 1 and (not env or env.seq < head.seq - 1) or status == 1 and env.gap
-    if gap then status = status + 4 end
+    if gap then status = status + 4 elseif env and env.chain <= now then chain = env.chain end
   end
 
   local answers, states, stamp, waits = {}, {}, now, nil
@@ -122,6 +127,7 @@ local function run_batch(keys, argv, now)
     local s = state_of(states, key, raw[first + i], op, now)
     if waits then op.asks = {} end -- so the op changes nothing
     if gap then op.lost = true end
+    if first > 0 and op.vat < chain then op.broken = true end
     local granted, lease, life, retry, delay
     if status % 4 == 1 and not s.fresh and s.born <= env.stamp then
       granted, lease, life, retry, delay = replay(env, i, s, op, now)
@@ -132,10 +138,16 @@ local function run_batch(keys, argv, now)
     local born = (s.dirty or not s.fresh) and s.born or 0
     stamp = max(stamp, born) -- born is in the future if the clock stepped back
     answers[i] = format('%d %d %d', granted, lease, op.late and delay or life)
+    local late = 0
     if granted < 0 then
-      granted = -1 - granted -- not in one assignment with delay: gopher-lua would mix them up
-      delay = -1
+      granted = -1 - granted -- not in one assignment with late: gopher-lua would mix them up
+      late = 1
     end
+    if lease < 0 then
+      lease = -1 - lease
+      late = late + 2
+    end
+    if late > 0 then delay = -late end
     if waits then retry = waits[i] end
     local level, ceiling, refill, ends = kind.tell(s, lim, now)
     local n = 10 * i - 6
@@ -146,7 +158,7 @@ local function run_batch(keys, argv, now)
   for key, s in pairs(states) do if s.dirty then kinds[s.lim.kind].write(key, s, s.lim, now) end end
   if first > 0 then
     store(keys[2], format('%.0f', epoch), head.ttl)
-    store(keys[1], format('1%s%.0f %.0f %s', gap and 'g' or 'e', head.seq, stamp, table.concat(answers, ' ')), head.ttl)
+    store(keys[1], format('1%s%.0f %.0f %s c%.0f', gap and 'g' or 'e', head.seq, stamp, table.concat(answers, ' '), chain), head.ttl)
   end
   return reply
 end

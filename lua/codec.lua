@@ -6,9 +6,9 @@
 -- Limit:    "<kind> <a> <b> <c>": the file of the kind describes a, b and c
 -- Op:       "<limit> <owed> <flags> <demand> <div> <vborn> <vlevel> <vat> <gen>
 --           <had> <keep>[ <ask> ...][ w<window>][ r<refund>][ b<when>]
---           [ d<maxdelay>][ p<vprev>][ s<since>][ i<id>]"
---           limit: its place in the batch, from 1. owed, asks, had, keep, refund:
---           units. demand: thousandths of a unit per second. div: a lease takes
+--           [ d<maxdelay>][ p<vprev>][ s<since>][ k<back>][ i<id>]"
+--           limit: its place in the batch, from 1. owed, asks, had, keep, refund,
+--           back: units. demand: thousandths of a unit per second. div: a lease takes
 --           at most 1/div of the units left; 0: no lease. The view (v...) is in
 --           Redis's own terms; vprev is the count of the last window. window: the
 --           number of the window of owed. when: the time of refund. For a window
@@ -18,7 +18,9 @@
 --           force; absent: for long. id: escaped as in a query.
 --           flags: 1 an ask may be granted in part; +2 writes were lost since
 --           the view (a gap that this batch shows has the same effect); +4 reset
--- Envelope: "1e<seq> <stamp> <granted> <lease> <life> ...", of the last batch
+-- Envelope: "1e<seq> <stamp> <granted> <lease> <life> ... c<chain>", of the last
+--           batch. chain: the µs of Redis time of the first batch of the unbroken
+--           chain of batches that ends with this one
 local SCHEMA = 1
 
 local function read_header(argv)
@@ -59,10 +61,11 @@ local function read_more(op, rest)
     if letter == 'd' then op.maxdelay = num(n) end
     if letter == 'p' then op.vprev = num(n) end
     if letter == 's' then op.limsince = num(n) end
+    if letter == 'k' then op.back = num(n) end
   end
   op.id = match(rest, '( i%S+)$') or ''
   op.id = op.id ~= '' and ' ' .. sub(op.id, 3) or ''
-  rest = gsub(gsub(rest, ' i[%w%%%+%-_.~]+$', ''), ' [wrbdps]%d+', '')
+  rest = gsub(gsub(rest, ' i[%w%%%+%-_.~]+$', ''), ' [wrbdpsk]%d+', '')
   return rest == ''
 end
 
@@ -91,7 +94,7 @@ end
 
 -- only_asks reports whether an op only asks, and takes no ask in part.
 local function only_asks(op)
-  return not op.partial and not op.reset and op.owed + op.refund + op.maxdelay + op.div + op.vborn + op.gen == 0
+  return not op.partial and not op.reset and not op.back and op.owed + op.refund + op.maxdelay + op.div + op.vborn + op.gen == 0
 end
 
 local function read_envelope(raw)
@@ -99,5 +102,5 @@ local function read_envelope(raw)
   if not seq then return nil end
   local answers = {}
   for n in gmatch(rest, ' (%-?%d+)') do answers[#answers + 1] = num(n) end
-  return {seq = num(seq), stamp = num(stamp), gap = kind == 'g', answers = answers}
+  return {seq = num(seq), stamp = num(stamp), gap = kind == 'g', answers = answers, chain = num(match(rest, ' c(%d+)$'))}
 end

@@ -43,7 +43,7 @@ func TestEncodedBatchIsReadBack(t *testing.T) {
 					Reset: rapid.Bool().Draw(t, "reset"), Win: some.Draw(t, "win"), Refund: some.Draw(t, "refund"), RefundAt: some.Draw(t, "refund at"), MaxDelay: some.Draw(t, "max delay"), Since: some.Draw(t, "since"),
 					ID:   rapid.StringN(0, 12, -1).Draw(t, "id"),
 					View: wire.View{Prev: some.Draw(t, "prev"), Level: rapid.Int64Range(-1<<53+1, 1<<53-1).Draw(t, "level"), At: any53.Draw(t, "at"), Born: any53.Draw(t, "born")},
-					Gen:  any53.Draw(t, "gen"), Had: any53.Draw(t, "had"), Keep: any53.Draw(t, "keep"),
+					Gen:  any53.Draw(t, "gen"), Had: any53.Draw(t, "had"), Keep: any53.Draw(t, "keep"), Back: some.Draw(t, "back"),
 				}})
 				if op := &ops[len(ops)-1]; len(op.Asks) > 1 {
 					op.MaxDelay = 0
@@ -65,7 +65,7 @@ func TestEncodedBatchIsReadBack(t *testing.T) {
 				for _, n := range op.Asks {
 					rest += fmt.Sprintf(" %d", n)
 				}
-				rest += fmt.Sprintf(" w%d r%d b%d d%d p%d s%d i%s", op.Win, op.Refund, op.RefundAt, op.MaxDelay, v.Prev, op.Since, url.QueryEscape(op.ID))
+				rest += fmt.Sprintf(" w%d r%d b%d d%d p%d s%d k%d i%s", op.Win, op.Refund, op.RefundAt, op.MaxDelay, v.Prev, op.Since, op.Back, url.QueryEscape(op.ID))
 				text := got[len(got)-len(ops)+i].(string)
 				index := 0
 				if _, err := fmt.Sscan(text, &index); err != nil || index < 1 || index > len(limits) || text != fmt.Sprint(index)+rest {

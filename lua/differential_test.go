@@ -233,6 +233,7 @@ func (d *differ) note(c cell, op wire.Op, a algo.Answer, next cell) {
 		"never": a.Retry == algo.Never, "debt": a.Level < 0, "floor": a.Level == -full(op.Limit),
 		"frozen": s.Last > d.now || len(c.log) > 0 && c.log[len(c.log)-1].At > d.now, "other life": other,
 		"booked": a.Gen != 0 && a.Lease > 0, "renewed": a.Gen != 0 && op.Keep > 0, "not renewed": a.Gen == 0 && op.Keep > 0,
+		"returned": op.Back > 0 && !a.Refused, "not returned": a.Refused,
 		"turn":        op.Div > 0 && a.Retry > 0 && a.Retry != algo.Never && a.Level >= n.Unit,
 		"rolled back": s.Born != 0 && op.View.Born == s.Born && a.Born != s.Born,
 		"delayed":     a.Delay > 0, "refunded of a call": op.Refund > 0 && op.RefundAt > 0 && len(next.log) < len(c.log), "refunded": op.Refund > 0, "reset": op.Reset,
@@ -366,6 +367,9 @@ func (d *differ) op() wire.Op {
 		h := held[len(held)-1-min(d.rng.IntN(20), len(held)-1)/18]
 		op.Gen, op.Had = h.gen, h.units+d.rng.Int64N(8)/7
 		op.Keep = d.rng.Int64N(op.Had + 1)
+		if d.rng.IntN(2) == 0 {
+			op.Back = d.rng.Int64N(op.Had - op.Keep + 2)
+		}
 	}
 	d.seldom(&op, burst)
 	return op
@@ -387,6 +391,9 @@ func (d *differ) seldom(op *wire.Op, burst int64) {
 	window := func() int64 { return max(0, d.now/period+1-d.rng.Int64N(4)) }
 	if d.rng.IntN(3) == 0 {
 		op.Win = window()
+	}
+	if kind := algo.KindOf(op.Limit.Algorithm); (kind == algo.KindFixed || kind == algo.KindSliding) && d.rng.IntN(6) == 0 {
+		op.Back, op.Gen = d.cost(burst), window()
 	}
 	switch kind := algo.KindOf(op.Limit.Algorithm); {
 	case d.rng.IntN(2) == 0:

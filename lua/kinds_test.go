@@ -51,7 +51,7 @@ type kindRun struct {
 
 var kindRuns = []kindRun{
 	{"bucket", diffLimits, []string{
-		"granted", "leased", "refused", "never", "debt", "floor", "frozen", "other life", "booked", "renewed", "not renewed",
+		"granted", "leased", "refused", "never", "debt", "floor", "frozen", "other life", "booked", "renewed", "not renewed", "returned", "not returned",
 		"turn", "rolled back", "delayed", "refunded", "reset", "void view", "all", "nothing",
 	}},
 	{"queue", diffQueues, []string{
@@ -59,11 +59,11 @@ var kindRuns = []kindRun{
 		"reset", "void view", "all", "nothing",
 	}},
 	{"fixed", diffWindows(hybridlimit.FixedWindow), []string{
-		"granted", "leased", "refused", "never", "debt", "floor", "other life", "rolled back", "refunded", "reset", "void view",
+		"granted", "leased", "refused", "never", "debt", "floor", "other life", "rolled back", "refunded", "reset", "void view", "returned", "not returned",
 		"dropped", "late", "carried", "of the next window", "all", "nothing",
 	}},
 	{"sliding", diffWindows(hybridlimit.SlidingWindow), []string{
-		"granted", "leased", "refused", "never", "debt", "other life", "rolled back", "refunded", "reset", "void view",
+		"granted", "leased", "refused", "never", "debt", "other life", "rolled back", "refunded", "reset", "void view", "returned", "not returned",
 		"dropped", "late", "fading", "of the next window", "all", "nothing",
 	}},
 	{"log", diffWindows(hybridlimit.SlidingLog), []string{"granted", "refused", "never", "debt", "floor", "refunded", "reset", "frozen", "refunded of a call", "all", "nothing"}},

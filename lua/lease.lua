@@ -6,15 +6,20 @@
 local HORIZON, MAX_TICKET = 500000, 60000000
 
 -- bucket_settle replaces the sender's units in the ledger by those that it still
--- holds, if the ledger still has them. It reports whether units stay there.
-local function bucket_settle(s, op)
-  if op.lost then return false end -- a lost write may have settled it before
-  local back = generation(s) - op.gen
-  local field = back == 0 and 'out' or back == 1 and 'outbefore'
-  if op.gen == 0 or not field or op.vborn ~= s.born or op.had > s[field] or op.keep > op.had then return false end
+-- holds, and puts returned units back into the bucket, if the ledger still has all
+-- of them. It reports whether it did.
+local function bucket_settle(s, lim, op)
+  if op.lost or op.broken then return false end -- a lost write may have settled it before
+  local age, back = generation(s) - op.gen, op.back or 0
+  local field = age == 0 and 'out' or age == 1 and 'outbefore'
+  if op.gen == 0 or not field or op.vborn ~= s.born or op.had > s[field] or op.keep + back > op.had then return false end
   s[field] = s[field] - op.had
   s.out, s.dirty = s.out + op.keep, true
-  return op.keep > 0
+  if back > 0 then
+    local give = max(0, back * lim.unit + min(0, s.level)) -- a debt may be that of bookings: it stays
+    s.level, s.since = min(s.level + give, bucket_ceiling(s, lim)), max(s.since - back, 0)
+  end
+  return true
 end
 
 -- bucket_horizon returns the µs whose demand a process may take at its next poll
@@ -27,8 +32,9 @@ local function bucket_quantum(s, lim, op, now)
   return max(1, min(op.demand * h / 1e9, floor(floor(lim.cap / lim.unit) / 8)))
 end
 
--- bucket_lease sizes a lease from the free units. It returns the units, their life,
--- and whether the ledger holds them.
+-- bucket_lease sizes a lease from the free units. The ledger holds it, so that the
+-- process can return what it does not spend. In turns, a lease is surely spent, and
+-- needs no record. It returns the units, their life, and whether the ledger holds them.
 local function bucket_lease(s, lim, op, before, free, refused, kept, now)
   local life, lease = min(MAX_LEASE, floor((bucket_ceiling(s, lim) - before) / lim.refill)), 0
   if life < MIN_LEASE then life = 0 end
@@ -36,17 +42,15 @@ local function bucket_lease(s, lim, op, before, free, refused, kept, now)
     local part = min(max(floor(free / op.div), floor(bucket_quantum(s, lim, op, now))), free)
     local mu = op.demand * life / 1e9
     lease = min(part, floor(mu - sqrt(mu)))
-    local room = floor(floor(lim.cap / lim.unit) / 2) - s.out - s.outbefore
-    local booked = min(part, room, floor(op.demand / 1000) - op.keep)
-    if not kept and (booked < 2 or op.keep > 0) then
-      booked = 0 -- too few for the ledger, or the kept units are not in it
+    if kept or op.keep == 0 and s.slot <= now then
+      if kept or free >= op.div then lease = min(part, floor(op.demand / 1000) - op.keep) end
+      lease = min(lease, floor(floor(lim.cap / lim.unit) / 2) - s.out - s.outbefore)
+      if not kept and lease < 2 then lease = 0 end -- one that is not spent costs another sync
+      s.out, kept = s.out + max(0, lease), kept or lease > 0
     end
-    if booked > lease or kept then
-      kept, lease = true, max(0, booked)
-      s.out = s.out + lease
-    end
+    lease = max(0, lease)
   end
-  return max(0, lease), kept and MAX_LEASE or life, kept
+  return lease, kept and MAX_LEASE or life, kept
 end
 
 -- bucket_slots sizes a block of slots of a queue. delay is that of the first slot.
@@ -57,10 +61,13 @@ local function bucket_slots(s, lim, op, free, delay, refused, now)
   return max(0, min(part, free, floor(mu - sqrt(mu))))
 end
 
--- bucket_turn gives the sender its next poll while units are scarce.
-local function bucket_turn(s, lim, op, granted, now)
+-- bucket_turn gives the sender its next poll while units are scarce and contended:
+-- an ask was refused, less than a unit is left, or an earlier poll lies ahead. The
+-- last places of a queue are always contended.
+local function bucket_turn(s, lim, op, granted, refused, now)
   local scarce = floor(min(lim.cap / 4, max(lim.refill * HORIZON / 2, op.div * lim.unit / 4)))
-  if s.level >= scarce then
+  local contended = lim.kind == 'q' or s.slot > now or s.level < lim.unit or refused > 0 and refused * lim.unit <= lim.cap
+  if s.level >= scarce or not contended then
     s.slot = 0
     return
   end
@@ -74,12 +81,13 @@ end
 -- state was lost or rolled back; debit the owed units; refund; settle with the
 -- ledger; grant the asks one by one, as they fit; lease from the rest. It returns
 -- granted, lease, life, retry and delay. For a lease in the ledger, life is minus
--- its generation.
+-- its generation. If the ledger did not have the returned units, lease is
+-- -1 - lease.
 local function bucket_apply(s, lim, op, now)
   local unit, cap = lim.unit, lim.cap
   local queue = lim.kind == 'q'
   if op.maxdelay > 0 then op.div = 0 end
-  if queue or op.maxdelay > 0 then op.gen = 0 end
+  if queue or op.maxdelay > 0 then op.gen, op.back = 0, 0 end
   if op.reset then
     s.reset, s.level, s.last, s.since, s.slot, s.out, s.outbefore, s.dirty = max(now, s.last), cap, now, 0, 0, 0, 0, true
   end
@@ -89,7 +97,8 @@ local function bucket_apply(s, lim, op, now)
     s.level, s.since, s.dirty = max(s.level - op.owed * unit, -cap), min(s.since + op.owed, EXACT), true
   end
   if op.refund > 0 then bucket_refund(s, lim, op.refund, op.refundat) end
-  local kept = bucket_settle(s, op)
+  local settled = bucket_settle(s, lim, op)
+  local kept = settled and op.keep > 0
   local before, frozen = s.level, max(s.last - now, 0)
   local granted, delay, refused, patience = 0, 0, 0, 0
   for i = 1, #op.asks do
@@ -115,10 +124,11 @@ local function bucket_apply(s, lim, op, now)
   if granted + lease > 0 then s.since, s.dirty = min(s.since + granted + lease, EXACT), true end
   local retry = bucket_retry(s, lim, max(refused, 1), now, patience, op.partial)
   if op.div > 0 then
-    bucket_turn(s, lim, op, granted, now)
+    bucket_turn(s, lim, op, granted, refused, now)
     retry = max(s.slot - now, 0) -- the next poll, for any ask
   end
   if s.slot <= s.last then s.slot = 0 end
+  if not settled and (op.back or 0) > 0 then lease = -1 - lease end
   return granted, lease, booked and -generation(s) or life, retry, delay
 end
 

@@ -17,7 +17,7 @@ import (
 // review. The question is then: is a fleet correct that runs both versions for a while? If
 // it is, copy the sum from the failing test.
 var golden = map[string]string{
-	"Batch":     "8c8832223bff9cb8a98d0c2ab378f8707544f8bb",
+	"Batch":     "2cd1cbf8230322e847656c58ae4243b60a3aeffa",
 	"History":   "9564661d4aa2777a51d176f13ec0af1502a3f48f",
 	"Fleet":     "b0dd83e18959181ce1fd6313b27a5784911333eb",
 	"SetSwitch": "2800de9028a97b61b787526a00dc9b0b945cfaa5",

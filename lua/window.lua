@@ -217,7 +217,8 @@ local function window_lease(op, free, refused, ends)
 end
 
 -- window_apply runs one op, in the order of bucket_apply. If the owed units came
--- too late to be counted, it returns -1 - granted for granted.
+-- too late to be counted, it returns -1 - granted for granted. If the state may not
+-- count the returned units, they stay, and it returns -1 - lease for lease.
 local function window_apply(s, lim, op, now)
   local at, dropped = window_clock(s, lim.period, now), false
   if op.reset then s.cur, s.prev, s.since, s.late, s.reset, s.dirty = 0, 0, 0, 0, at, true end
@@ -227,10 +228,13 @@ local function window_apply(s, lim, op, now)
     if not dropped then s.since, s.dirty = min(s.since + op.owed, EXACT), true end
   end
   if op.refund > 0 then window_refund(s, lim, op.refund, op.refundat) end
+  local back, stays = op.back or 0, op.lost or op.broken or op.vborn ~= s.born or op.gen ~= s.win and op.gen ~= s.win - 1
+  if back > 0 and not stays then window_refund(s, lim, back, op.gen) end
   local granted, refused, free = serve(op, floor(max(window_level(s, lim, at), 0) / lim.unit))
   local lease, life = window_lease(op, free, refused, (s.win + 1) * lim.period - now)
   local took = granted + lease
   if took > 0 then s.cur, s.since, s.dirty = s.cur + took, min(s.since + took, EXACT), true end
+  if back > 0 and stays then lease = -1 - lease end
   return dropped and -1 - granted or granted, lease, life, window_retry(s, lim, max(refused, 1), now), 0
 end
 

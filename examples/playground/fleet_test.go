@@ -241,7 +241,9 @@ func TestPauseAndCrash(t *testing.T) {
 	})
 }
 
-// TestWipe checks that the fleet tells a wiped Redis what it has lost.
+// TestWipe checks that the fleet tells a wiped Redis what it has lost. Redis had
+// counted units since the last views of the processes. They stay forgotten, and
+// are at most a burst.
 func TestWipe(t *testing.T) {
 	world(t, func(t *testing.T, f *fleet) {
 		time.Sleep(5 * time.Second)
@@ -250,7 +252,8 @@ func TestWipe(t *testing.T) {
 		if !f.told("Redis is wiped") || !f.told(" units: the fleet has told Redis what it had lost") {
 			t.Errorf("the log: %v", f.log.all())
 		}
-		if b := boundOf(t, f.seen(t), "shared"); b.Verdict != "holds" {
+		b := boundOf(t, f.seen(t), "shared")
+		if b.Measured > b.Allowed+500 || (b.Verdict == "holds") != (b.Measured <= b.Allowed) {
 			t.Errorf("%+v", b)
 		}
 	})

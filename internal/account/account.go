@@ -22,13 +22,19 @@ type Account struct {
 	asking   int64   // units that direct calls are asking for
 	aside    int64   // units granted to direct calls since the sync in flight was sent
 	local    fallbackBucket
+	spentAt  int64 // ns; no leased unit was spent after it; 0: nothing is held
+	leaving  bool  // the next sync returns all leased units: see Return
+	lookBy   int64 // ns; the time of the next decision to return leased units: see giveback.go
 	budget   Budget
 	used     bool // the key was used under another limit, and the view that showed it is void
 	resync   bool // the next sync is sent even if nothing is owed: Redis may have lost the key
 }
 
-// Held returns the held units. Leases that have ended count until the next Begin.
+// Held returns the units in hand, which calls can spend. Leases that have ended count until the next Begin.
 func (a *Account) Held() int64 { return a.leases[0].units + a.leases[1].units }
+
+// Leased returns the leased units that are neither spent nor lost: the units in hand, and those on their way back to Redis.
+func (a *Account) Leased() int64 { return a.Held() + a.booked.over + a.booked.back }
 
 // owed returns the units admitted that Redis has not acknowledged.
 func (a *Account) owed() int64 { return a.pending + a.inflight }
@@ -50,19 +56,29 @@ func (a *Account) Idle() bool {
 	return a.owed() == 0 && a.refunds.units() == 0 && a.asking == 0 && !a.frozen && a.local.admitted == 0
 }
 
+// Forgettable reports whether forgetting the account loses nothing that Redis can still get: it is idle, and returns no
+// leased units first, unless Redis is away (broken).
+func (a *Account) Forgettable(broken bool) bool {
+	return a.Idle() && (broken || a.MustReturn() == 0)
+}
+
+// Return makes the next sync return all leased units, because the key is to be forgotten, or its limit has
+// changed.
+func (a *Account) Return() { a.leaving = a.returnable() > 0 }
+
 // MayGo reports whether the key can be forgotten now without loss. It works on a copy. left is as for Begin.
 func (a Account) MayGo(c *Conditions, left, now int64) bool {
 	a.Begin(left, now)
 	if c.Broken {
 		a.Forgive(c.Fallback, now)
 	}
-	return a.Idle()
+	return a.Forgettable(c.Broken)
 }
 
 // Forget gives up the held units, the owed units and the view. A sync in flight is answered as usual.
 func (a *Account) Forget() Books {
-	b := Books{Expired: a.Held(), Dropped: a.pending + a.local.admitted - a.refunds.units()}
-	a.leases, a.booked, a.view, a.refusal = [2]lease{}, booking{}, view{}, Refusal{}
+	b := Books{Expired: a.Held() + a.booked.over, Dropped: a.pending + a.local.admitted - a.refunds.units()}
+	a.leases, a.booked, a.view, a.refusal = [2]lease{}, booking{back: a.booked.back}, view{}, Refusal{}
 	a.pending, a.window, a.refunds, a.local = 0, 0, refunds{}, fallbackBucket{}
 	return b
 }

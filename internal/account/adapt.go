@@ -5,22 +5,25 @@ const exactLevel = 1 << 52
 
 // Adapt gives the key another plan, of a limit that counts. Call Begin before it. Used units stay used. As in Redis, the level
 // refills at the old rate until the time at which the new limit came into force. f is the fallback bucket of the old plan.
-func (a *Account) Adapt(old, p *Plan, f Fallback, now int64) {
+// Adapt returns the leased units that are lost.
+func (a *Account) Adapt(old, p *Plan, f Fallback, now int64) (lost int64) {
 	if a.local.started {
 		a.local.refill(f, now)
 	}
 	if old.Limit == p.Limit {
-		return
+		return 0
 	}
 	a.refusal = Refusal{}
+	a.Return()
 	v := &a.view
-	if old.Kind != p.Kind || p.Window.Period > 0 || Static(old.Limit) || Static(p.Limit) {
+	if anotherCount(old, p) {
 		*v, a.used = view{}, true // of another window
+		lost = a.disown()
 		a.window = 0
 		for i := range a.refunds {
 			a.refunds[i].at = 0
 		}
-		return
+		return lost
 	}
 	from := max(v.received, p.Began)
 	if p.Began == 0 || p.From == FromCall {
@@ -33,9 +36,15 @@ func (a *Account) Adapt(old, p *Plan, f Fallback, now int64) {
 	}
 	if passed > exactLevel/p.Bucket.Refill { // too long for an exact level
 		*v, a.used = view{}, true
-		return
+		return 0
 	}
 	v.level, v.cap = p.Bucket.Convert(was.Fill(v.level, passed), old.Bucket), p.Bucket.Convert(v.cap, old.Bucket)
 	v.nextPoll, v.relook = 0, 0         // the view's proofs are about the old limit
 	v.level -= passed * p.Bucket.Refill // level() adds this refill again, at the new rate
+	return 0
+}
+
+// anotherCount reports whether Redis counts the units of two plans apart, so that a view of one says nothing about the other.
+func anotherCount(old, p *Plan) bool {
+	return old.Kind != p.Kind || p.Window.Period > 0 || Static(old.Limit) || Static(p.Limit)
 }

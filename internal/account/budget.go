@@ -88,7 +88,7 @@ func (a *Account) drain(left, now int64) Budget {
 	case NoBudget:
 		return Budget{}
 	case LeaseBudget:
-		a.spend(units)
+		a.use(units, now)
 	case CreditBudget:
 		a.owe(units)
 	case DenyBudget:

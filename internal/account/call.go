@@ -44,6 +44,7 @@ func (a *Account) judge(c *Conditions, n, now int64) Verdict {
 		return a.fromLease(c, n, now)
 	}
 	if until := a.ProvedUntil(c, n); now < min(until, a.view.relook) {
+		until = max(until, a.NextPoll(c)) // the call is denied until both have passed
 		return Verdict{Action: Deny, Source: hybridlimit.SourceDenyCache, Reason: Proved, Retry: until - now}
 	}
 	if next := a.NextPoll(c); now < next {
@@ -128,7 +129,7 @@ const MaxCharge = 1 << 52
 func (a *Account) Charge(c *Conditions, n, now int64) (v Verdict, counted int64) {
 	a.demand.note(min(n, MaxCharge), now)
 	paid := min(a.Held(), n)
-	a.spend(paid)
+	a.use(paid, now)
 	owed := max(0, min(n-paid, MaxCharge-a.pending))
 	return a.onCredit(c, owed, now), paid + owed
 }

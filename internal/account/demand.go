@@ -56,9 +56,9 @@ func (d *demand) perSecond(now int64) float64 {
 	}
 	d.decay(now)
 	fade := math.Exp(-float64(now-d.first) / demandMemory)
-	// memory is the seconds of history in sum. The minimum of 1 ms keeps a burst in the first instant from being an
-	// infinite rate.
-	memory := max(1-fade, 1e-3)
+	// memory is the seconds of history in sum. The minimum is the slow start of leases: calls within a few milliseconds of
+	// the first call are a group, and not a flood. A lease is then at most twice the units that were used.
+	memory := max(1-fade, 0.5)
 	return max(0, d.sum-1.5*math.Sqrt(d.sq)*fade) / memory
 }
 

@@ -3,7 +3,7 @@ package account
 // This file has the direct calls: one message for one call, outside the sync path. ModeExact, logs and reservations use them.
 
 // DirectBegin decides a call for n units if that does not need Redis. Otherwise it notes that a direct call will ask Redis for
-// them, and decided is false. Redis must be told of the owed units and the units given back before that call: see MustSettle.
+// them, and decided is false. See MustSettle for what Redis must be told before that call.
 func (a *Account) DirectBegin(c *Conditions, n, now int64) (v Verdict, decided bool) {
 	switch {
 	case a.AtOnce(n) >= n:
@@ -21,10 +21,11 @@ func (a *Account) DirectBegin(c *Conditions, n, now int64) (v Verdict, decided b
 	return Verdict{}, false
 }
 
-// MustSettle reports whether Redis must still be told of units of the key. twice reports whether that takes two answers,
-// because a sync without some of these units is in flight.
+// MustSettle reports whether Redis must still be told of units of the key, or get leased units back. twice reports whether that
+// takes two answers, because a sync without some of these units is in flight. Leased units go back before a booking: otherwise
+// they could be used at its time, beside a whole burst that is booked.
 func (a *Account) MustSettle() (must, twice bool) {
-	return a.owed()+a.back() > 0, a.frozen && a.pending+a.refunds.units() > 0
+	return a.owed()+a.back()+a.MustReturn() > 0, a.frozen && a.pending+a.refunds.units()+a.returnable() > 0
 }
 
 // DirectEnd books the end of a direct call for n units. The granted units are subtracted from the view, which is older than the

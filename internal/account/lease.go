@@ -13,7 +13,8 @@ import (
 type lease struct {
 	units  int64
 	end    int64 // ns; from then on the units must not be spent
-	booked bool  // Redis's ledger holds the units, so they can be renewed
+	booked bool  // Redis's ledger holds the units, so they can be renewed and returned
+	window int64 // of a window: its number, in which the units can be returned; 0: they cannot
 
 	// The next fields are set for a queue: see queue.go.
 	next int64 // ns; the time at which its next unit is served
@@ -25,6 +26,8 @@ type booking struct {
 	gen  int64 // generation of the ledger; 0: the ledger holds nothing
 	had  int64 // units
 	kept int64 // units that the sync in flight asks to renew
+	back int64 // units that the sync in flight returns
+	over int64 // units whose life is over, which the next sync returns
 }
 
 // renewable returns the held units that the ledger holds, and their end.
@@ -35,6 +38,14 @@ func (a *Account) renewable() (units, end int64) {
 		}
 	}
 	return units, end
+}
+
+// use takes units that a call spends from the leases.
+func (a *Account) use(units, now int64) {
+	if units > 0 {
+		a.spentAt = now
+		a.spend(units)
+	}
 }
 
 // spend takes units from the leases, the older first.
@@ -57,6 +68,9 @@ func (a *Account) expire(now int64) int64 {
 	var lost int64
 	for i := range a.leases {
 		switch l := &a.leases[i]; {
+		case now >= l.end && l.booked:
+			a.booked.over += l.units
+			*l = lease{}
 		case now >= l.end:
 			lost += l.units
 			*l = lease{}
@@ -65,8 +79,12 @@ func (a *Account) expire(now int64) int64 {
 		}
 	}
 	a.close()
-	if a.booked.gen != 0 && !a.frozen && now-a.view.received > ledgerMemory {
-		a.booked = booking{} // the ledger has forgotten it
+	if !a.frozen && a.booked != (booking{}) && now-a.view.received > ledgerMemory {
+		lost += a.booked.over // the ledger has forgotten it
+		a.booked = booking{}
+	}
+	if a.Held() == 0 {
+		a.spentAt, a.lookBy, a.leaving = 0, 0, false
 	}
 	return lost
 }
@@ -110,7 +128,7 @@ func (a *Account) keep(l lease) (lost int64) {
 		}
 	}
 	for i := len(a.leases) - 1; i >= 0 && l.each == 0; i-- {
-		if o := &a.leases[i]; o.booked == l.booked {
+		if o := &a.leases[i]; o.booked == l.booked && o.window == l.window {
 			o.units, o.end = o.units+l.units, min(o.end, l.end)
 			return 0
 		}
@@ -119,12 +137,14 @@ func (a *Account) keep(l lease) (lost int64) {
 }
 
 // renew books the part of an answer about the units that the op asked to keep. They now live until end. If the ledger has
-// forgotten them, they keep their old end.
-func (a *Account) renew(gen, leased, end int64) {
-	kept := a.booked.kept
+// forgotten them, they keep their old end. renew returns the units that are lost because their life ended meanwhile.
+func (a *Account) renew(gen, leased, end int64) (lost int64) {
+	kept, over := a.booked.kept, a.booked.over
 	a.booked = booking{}
 	if gen != 0 && kept+leased > 0 {
-		a.booked = booking{gen: gen, had: kept + leased}
+		a.booked = booking{gen: gen, had: kept + leased, over: over}
+	} else {
+		lost = over
 	}
 	for i := range a.leases {
 		switch l := &a.leases[i]; {
@@ -135,14 +155,18 @@ func (a *Account) renew(gen, leased, end int64) {
 			l.end = max(l.end, end)
 		}
 	}
+	return lost
 }
 
 // unbook gives up the booking. The held units are not renewed any more and keep their end: the ledger holds them until then.
-func (a *Account) unbook() {
+// unbook returns the units that cannot be returned any more.
+func (a *Account) unbook() (lost int64) {
+	lost = a.booked.over + a.booked.back
 	a.booked = booking{}
 	for i := range a.leases {
 		a.leases[i].booked = false
 	}
+	return lost
 }
 
 // prefetchAt returns the number of held units at which the process asks for more: the demand of two round trips.

@@ -84,6 +84,7 @@ func (l *live) poke(i int) {
 	}
 	l.due[i] = never64
 	if !l.w.freeze(p) {
+		l.look(i)
 		return
 	}
 	l.ops++
@@ -93,12 +94,23 @@ func (l *live) poke(i int) {
 		r, _ := l.w.redis.apply(f.batch, f.op, l.w.now)
 		l.in(l.rtt/2, func() {
 			l.w.settle(p, r)
+			l.look(i)
 			l.poke(i)
 		})
 	})
 }
 
 const never64 = 1<<63 - 1
+
+// look queues process i for the time at which it may have to return leased units.
+func (l *live) look(i int) {
+	p := l.w.procs[i]
+	at := p.s.LookAt(l.w.terms(p), l.w.now)
+	if at > 0 && at < l.due[i] {
+		l.due[i] = at
+		l.in(at-l.w.now, func() { l.poke(i) })
+	}
+}
 
 // call makes one decision of process i.
 func (l *live) call(i int, n int64) {

@@ -114,11 +114,15 @@ func (s *scriptMirror) batch(b modelBatch, op algo.Op, at int64, want modelReply
 	if e.ans.Dropped {
 		granted = -1 - granted
 	}
+	lease := e.ans.Lease
+	if e.ans.Refused {
+		lease = -1 - lease
+	}
 	kind := "e"
 	if e.gap {
 		kind = "g"
 	}
-	s.stored(s.envelope(b.id), fmt.Sprintf("1%s%d %d %d %d %d", kind, e.seq, e.stamp, granted, e.ans.Lease, life), e.dies)
+	s.stored(s.envelope(b.id), fmt.Sprintf("1%s%d %d %d %d %d c%d", kind, e.seq, e.stamp, granted, lease, life, e.chain), e.dies)
 	s.storedState(r)
 	if r.epoch != 0 {
 		s.stored(s.epoch(), strconv.FormatInt(r.epoch, 10), r.epochDies)

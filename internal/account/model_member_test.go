@@ -67,11 +67,12 @@ func (w *world) join(p *proc) {
 // depart removes a process that owes nothing. A crashed process leaves its heartbeat in the set.
 func (w *world) depart(p *proc, crashed bool) {
 	w.begin(p)
-	if !crashed && (p.waiters.Len() > 0 || p.frozen != nil || !p.s.Idle()) {
+	if !crashed && (p.waiters.Len() > 0 || p.frozen != nil || !p.s.Forgettable(p.broken)) {
+		p.s.Return()
 		w.end(p)
 		return
 	}
-	w.expired += p.s.Held()
+	w.expired += p.s.Leased()
 	if !crashed {
 		delete(w.members.beats, p.id)
 		w.haunt(p)

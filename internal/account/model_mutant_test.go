@@ -63,6 +63,11 @@ const (
 	mutDropSpent  // units given up may be spent again on the same view
 	mutGapSettles // a batch that shows a gap settles with the ledger
 
+	// Mutants of returns.
+	mutBackInHand    // units that are on their way back can be spent
+	mutForgottenBack // Redis takes units back that the ledger has forgotten
+	mutDropBack      // units stay in hand if the batch that returns them is given up
+
 	// Mutants of queues.
 	mutSlotsFromSend // the slots of an answer count from the sending of the op
 	mutSlotsNow      // the slots of an answer begin at the answer
@@ -83,15 +88,31 @@ func (w *world) forgetInflight(p *proc) func() {
 // giveUpStep is Account.GiveUp, or a wrong version of it.
 func (w *world) giveUpStep(p *proc) int64 {
 	s := &p.s
-	booked, leases, untold := s.booked, s.leases, s.untold
-	units := s.GiveUp(&p.waiters).Dropped
+	booked, leases, untold, back := s.booked, s.leases, s.untold, s.booked.back
+	b := s.GiveUp(&p.waiters)
+	w.lost += b.Lost
+	units := b.Dropped
 	switch w.mutant {
 	case mutDropBooked:
 		s.booked, s.leases = booked, leases
 	case mutDropSpent:
 		s.untold = untold
+	case mutDropBack:
+		w.lost -= back - s.keep(lease{units: back, end: p.backEnds})
 	}
 	return units
+}
+
+// sendStep is Account.Send, or a wrong version of it.
+func (w *world) sendStep(p *proc, c *Conditions) (op algo.Op, b Books, ok bool) {
+	s := &p.s
+	leases := s.leases
+	_, p.backEnds = s.renewable()
+	op, b, ok = s.Send(c, p.plan, &p.waiters, w.now)
+	if w.mutant == mutBackInHand && ok && op.Back > 0 {
+		s.leases = leases
+	}
+	return op, b, ok
 }
 
 // receiveStep is Account.Receive, or a wrong version of it.
@@ -165,6 +186,7 @@ func (m mutant) String() string {
 		"uncapped", "late units are dropped", "late units count where they come", "a view outlives its window", "a word outlives its window",
 		"no carry", "owed of another window denies", "the clock names the window",
 		"a batch given up stays booked", "units given up are spent again", "a batch that shows a gap settles",
+		"units on their way back are spent", "forgotten units are taken back", "units of a batch given up are kept",
 		"slots count from the sending", "slots begin at the answer", "passed slots stay", "a call does not wait for its slot",
 	}[m]
 }

@@ -112,15 +112,16 @@ func (w *world) checkAccounts() (unpaid int64) {
 			continue
 		}
 		w.begin(p)
-		held += p.s.Held()
+		held += p.s.Leased()
 		owed += p.s.owed() + p.s.local.admitted
 	}
 	want := w.spending.total + w.expired + held + w.lost - owed - w.dropped - w.late - w.forgiven + w.redis.wasted()
-	if w.redis.debited != want {
+	debited := w.redis.debited - w.redis.taken
+	if debited != want {
 		w.fail("Redis has debited %d: admitted %d, expired %d, held %d, lost %d, owed %d, dropped %d, late %d, forgiven %d, wasted %d",
-			w.redis.debited, w.spending.total, w.expired, held, w.lost, owed, w.dropped, w.late, w.forgiven, w.redis.wasted())
+			debited, w.spending.total, w.expired, held, w.lost, owed, w.dropped, w.late, w.forgiven, w.redis.wasted())
 	}
-	return want - w.redis.debited
+	return want - debited
 }
 
 // shrink removes all events and waits that are not needed for the failure.

@@ -39,6 +39,7 @@ type modelRedis struct {
 
 	ledger  []*applied
 	debited int64 // units
+	taken   int64 // units that were taken back
 }
 
 // modelMirror is another Redis that must give the same answers.
@@ -56,7 +57,8 @@ type modelBatch struct {
 
 type modelEnvelope struct {
 	seq, stamp int64
-	gap        bool // a batch before it was missing
+	gap        bool  // a batch before it was missing
+	chain      int64 // µs of Redis time; the first batch of the unbroken chain
 	ans        algo.Answer
 	at         int64 // ns; when the batch was applied
 	dies       int64
@@ -77,6 +79,8 @@ type applied struct {
 	owed    int64 // units
 	win     int64 // the window of the units
 	granted int64 // lease included
+	back    int64 // units that Redis took back, of unspent leases
+	backAt  int64 // the window of those units
 	heard   bool  // the process got the answer
 	stored  bool  // a state existed afterwards
 }
@@ -91,6 +95,7 @@ type modelReply struct {
 	now              int64 // µs
 	at               int64 // ns
 	fresh            bool  // for a mutant: the state had to be created
+	taken            int64 // units taken back so far
 }
 
 // under makes the next op count by the limit of plan p. Each op brings its own limit.
@@ -121,10 +126,15 @@ func (r *modelRedis) apply(b modelBatch, op algo.Op, now int64) (modelReply, boo
 	rep.seen = have && env.seq == b.seq
 	rep.gap = b.seq > 1 && (!have || env.seq < b.seq-1) || rep.seen && env.gap
 	op.Lost = op.Lost || rep.gap && r.mutant != mutGapSettles
+	chain := at
+	if have && !rep.gap && env.chain <= at {
+		chain = env.chain
+	}
+	op.Broken = op.View.At < chain && r.mutant != mutGapSettles
 	if whole := r.state.Born != 0 && r.state.Born <= env.stamp; rep.seen && (whole || r.mutant == mutSkipEvicted) {
 		_, ans, _ := r.limit.Apply(r.state, algo.Op{}, at)
 		ans.Granted, ans.Lease, ans.Life, ans.Gen = env.ans.Granted, env.ans.Lease, env.ans.Life, env.ans.Gen
-		ans.Dropped = env.ans.Dropped
+		ans.Dropped, ans.Refused = env.ans.Dropped, env.ans.Refused
 		if r.bucket.Queue {
 			ans.Delay = max(0, env.ans.Delay-max(0, at-env.stamp))
 		}
@@ -142,7 +152,11 @@ func (r *modelRedis) apply(b modelBatch, op algo.Op, now int64) (modelReply, boo
 		if rep.ans.Dropped {
 			owed = 0
 		}
-		r.book(&applied{batch: b, ns: now, at: at, owed: owed, win: op.Win, granted: rep.ans.Granted + rep.ans.Lease, stored: rep.ans.Born != 0})
+		back := op.Back
+		if rep.ans.Refused {
+			back = 0
+		}
+		r.book(&applied{batch: b, ns: now, at: at, owed: owed, win: op.Win, granted: rep.ans.Granted + rep.ans.Lease, back: back, backAt: op.Gen, stored: rep.ans.Born != 0})
 	}
 	stamp := max(at, rep.ans.Born) // in the future if the clock stepped back
 	if r.mutant == mutStampNow {
@@ -150,9 +164,10 @@ func (r *modelRedis) apply(b modelBatch, op algo.Op, now int64) (modelReply, boo
 	}
 	dies := at + ratesync.EnvelopeTTL.Microseconds()
 	r.envDies = min(r.envDies, dies)
-	r.env[b.id] = modelEnvelope{b.seq, stamp, rep.gap, rep.ans, rep.at, dies}
+	r.env[b.id] = modelEnvelope{b.seq, stamp, rep.gap, chain, rep.ans, rep.at, dies}
 	r.epoch, r.epochDies = rep.epoch, dies
 	r.compare(b, op, at, rep)
+	rep.taken = r.taken
 	return rep, true
 }
 
@@ -229,6 +244,10 @@ func (r *modelRedis) run(op algo.Op, at int64) algo.Answer {
 		s, op = r.spoilWindow(s, op, at)
 	}
 	next, ans, dirty := r.limit.Apply(s, op, at)
+	if r.mutant == mutForgottenBack && ans.Refused && r.limit.Window.Period == 0 {
+		next.Level = min(next.Level+op.Back*r.bucket.Unit, r.bucket.Cap-(next.Out[0]+next.Out[1])*r.bucket.Unit)
+		ans.Level = next.Level
+	}
 	switch {
 	case r.off == withoutTurns:
 		next.Slot, ans.Retry = 0, r.bucket.Wait(ans.Level, 1)
@@ -278,7 +297,7 @@ func (r *modelRedis) peek(op algo.Op, at int64) algo.Answer {
 }
 
 func (r *modelRedis) book(a *applied) {
-	r.debited += a.units()
+	r.debited, r.taken = r.debited+a.units(), r.taken+a.back
 	r.ledger = append(r.ledger, a)
 }
 
@@ -298,7 +317,7 @@ func (r *modelRedis) wasted() int64 {
 	var sum int64
 	for _, a := range r.ledger {
 		if !a.heard {
-			sum += a.units()
+			sum += a.units() - a.back
 		}
 	}
 	return sum

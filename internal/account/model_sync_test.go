@@ -15,9 +15,13 @@ func (w *world) freeze(p *proc) bool {
 	}
 	w.begin(p)
 	c := w.terms(p)
-	op, b, ok := p.s.Send(c, p.plan, &p.waiters, w.now)
+	op, b, ok := w.sendStep(p, c)
 	w.forgiven += b.Forgiven
+	w.lost += b.Lost
 	if !ok {
+		if at := p.s.LookAt(c, w.now); at > 0 && at <= w.now {
+			w.fail("p%d has nothing to send, and looks again at once", p.id)
+		}
 		w.end(p)
 		return false
 	}
@@ -51,9 +55,10 @@ func (w *world) retry(p *proc) {
 // settle delivers a reply, as the entry does.
 func (w *world) settle(p *proc, r modelReply) {
 	f := p.frozen
-	p.frozen, p.gaveUp = nil, 0
+	p.frozen, p.gaveUp, p.taken = nil, 0, r.taken
 	w.redis.heard(f.batch, r.at)
 	w.begin(p)
+	w.gaps = w.gaps || r.gap
 	if r.gap || p.epoch != 0 && p.epoch != r.epoch {
 		p.lost = w.now
 	}

@@ -31,6 +31,7 @@ type world struct {
 	untold                           int64 // the part of dropped that may be admitted in addition: see giveUp
 	late                             int64 // units that arrived more than a window late
 	waited                           int64 // calls
+	gaps                             bool  // a batch has shown a gap
 
 	losses  lossBook
 	members *memberBook // nil: N is constant
@@ -41,28 +42,30 @@ type world struct {
 
 // proc is one process: the parts of the entry and the sync engine besides the account.
 type proc struct {
-	id      int // new after each restart
-	s       Account
-	born    int64
-	evicted int64 // ns; negative: never
-	word    Budget
-	left    int64 // units left in the budget
-	loaded  int64
-	until   int64 // the budget is good until then
-	plan    *Plan
-	next    *Plan // set by SetLimit, used from the next call of the key; nil: none
-	waiters Waiters
-	calls   []*waitingCall // the calls of waiters, in order
-	seq     int64
-	frozen  *frozenOp
-	wants   Sync
-	asleep  int64 // the process is paused until then
-	credit  int64 // C as this process believes, at most the C of the world
-	broken  bool  // its breaker is open
-	epoch   int64 // the epoch in the last answer
-	lost    int64 // ns; time of the last notice of a loss
-	own     int64 // for a mutant: units that the process used itself
-	gaveUp  int64 // units that it gave up since its view came
+	id       int // new after each restart
+	s        Account
+	born     int64
+	evicted  int64 // ns; negative: never
+	word     Budget
+	left     int64 // units left in the budget
+	loaded   int64
+	until    int64 // the budget is good until then
+	plan     *Plan
+	next     *Plan // set by SetLimit, used from the next call of the key; nil: none
+	waiters  Waiters
+	calls    []*waitingCall // the calls of waiters, in order
+	seq      int64
+	frozen   *frozenOp
+	wants    Sync
+	asleep   int64 // the process is paused until then
+	credit   int64 // C as this process believes, at most the C of the world
+	broken   bool  // its breaker is open
+	epoch    int64 // the epoch in the last answer
+	lost     int64 // ns; time of the last notice of a loss
+	own      int64 // for a mutant: units that the process used itself
+	gaveUp   int64 // units that it gave up since its view came
+	backEnds int64 // ns; the end of the units that the batch in flight returns
+	taken    int64 // units that Redis had taken back when it gave the view
 	member
 
 	admitted int64 // units
@@ -218,7 +221,7 @@ func (w *world) adapt(p *proc, plan *Plan) {
 	if old := p.plan; plan != old {
 		w.begin(p)
 		p.plan = plan
-		p.s.Adapt(old, plan, w.t.Fallback, w.now)
+		w.lost += p.s.Adapt(old, plan, w.t.Fallback, w.now)
 	}
 }
 
@@ -302,7 +305,8 @@ func (w *world) checkDenial(p *proc, n int64) {
 	if p.s.view.sent <= w.losses.shaken {
 		return
 	}
-	if level, b := w.balance(p), w.t.Bucket; level-b.Refill >= n*b.Unit {
+	// Units that a process returned since then were out when Redis answered.
+	if level, b := w.balance(p)-(w.redis.taken-p.taken)*w.t.Bucket.Unit, w.t.Bucket; level-b.Refill >= n*b.Unit {
 		w.fail("p%d is denied %d units that Redis has", p.id, n)
 	}
 }
@@ -348,11 +352,12 @@ func (w *world) leave(p *proc, timedOut bool) bool {
 // evict forgets the key if that is permitted.
 func (w *world) evict(p *proc) bool {
 	w.begin(p)
-	if p.waiters.Len() > 0 || !p.s.Idle() && w.mutant != mutEvictOwing || p.frozen != nil {
+	if p.waiters.Len() > 0 || !p.s.Forgettable(p.broken) && w.mutant != mutEvictOwing || p.frozen != nil {
+		p.s.Return()
 		w.end(p)
 		return false
 	}
-	w.expired += p.s.Held()
+	w.expired += p.s.Leased()
 	w.forgiven += p.s.owed() // 0, except with a mutant
 	p.s, p.evicted, p.wants, p.gaveUp = Account{}, w.now, SyncNot, 0
 	w.logf("p%d forgets the key", p.id)
@@ -390,7 +395,7 @@ func (w *world) crash(i int) {
 	p := w.procs[i]
 	w.begin(p)
 	w.giveUp(p, p.s.owed()+p.s.local.admitted)
-	w.expired += p.s.Held()
+	w.expired += p.s.Leased()
 	w.logf("p%d crashes owing %d", p.id, p.s.owed())
 	w.haunt(p)
 	w.start(i)

@@ -57,7 +57,7 @@ func (a *Account) AtOnce(n int64) int64 {
 func (a *Account) hand(n, now int64) Verdict {
 	v := Verdict{Action: Admit, Source: hybridlimit.SourceLease, Reason: InHand}
 	if !a.slotted() {
-		a.spend(n)
+		a.use(n, now)
 		return v
 	}
 	for i := range a.leases {

@@ -64,7 +64,7 @@ func TestSettle(t *testing.T) {
 			terms, s := stepTerms(), tc.before
 			s.frozen, s.asked, s.inflight, s.stuckAt = true, tc.granted > 0, 1, sec
 			a := Answer{
-				Answer:   algo.Answer{Granted: tc.granted, Lease: tc.lease, Life: 500_000, Level: 42, Cap: 1000, Retry: 3, Born: 7},
+				Answer:   algo.Answer{Granted: tc.granted, Lease: tc.lease, Life: 500_000, Level: 42, Cap: terms.Bucket.Cap, Retry: 3, Born: 7},
 				RedisNow: 99, Sent: sec, carried: tc.carried,
 			}
 			served, lost := s.settle(terms, a, tc.waiting, tc.now)
@@ -74,7 +74,8 @@ func TestSettle(t *testing.T) {
 			if s.inflight != 0 || s.frozen || s.asked || s.stuckAt != 0 {
 				t.Errorf("not acknowledged: %+v", s)
 			}
-			want := view{level: 42, cap: 1000, nextPoll: tc.now + 3000, sent: sec, received: tc.now, redisAt: 99, createdAt: 7, relook: tc.now + terms.RelookIn, known: true}
+			want := view{level: 42, nextPoll: tc.now + 3000, sent: sec, received: tc.now, redisAt: 99, createdAt: 7, relook: tc.now + terms.RelookIn, known: true}
+			want.cap = terms.Bucket.Cap
 			if s.view != want {
 				t.Errorf("view %+v", s.view)
 			}

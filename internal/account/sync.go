@@ -40,37 +40,40 @@ func (a *Account) Send(c *Conditions, p *Plan, ws *Waiters, now int64) (op algo.
 }
 
 // freeze is Send without the Waiters. asks is the costs of the waiting calls that the op carries.
-func (a *Account) freeze(c *Conditions, asks []int64, now int64) (algo.Op, bool) {
+func (a *Account) freeze(c *Conditions, asks []int64, now int64) (op algo.Op, ok bool) {
 	if owed := a.local.settle(c.Fallback, now); owed > 0 {
 		a.pending, a.window = a.pending+owed, 0
 	}
 	again := a.resync && a.Tells(c.Bucket, c.Lost)
 	a.resync = false
-	if a.pending == 0 && a.refunds.units() == 0 && len(asks) == 0 && !again && !a.worthLease(c, now) {
+	// A call that waits while the process holds units needs more than these. They go back with the op, so that one place has
+	// all units: otherwise Redis might never have enough for the call.
+	wanting := len(asks) > 0 && a.Held() > 0
+	surplus, due := a.surplus(c, wanting, now)
+	quiet := a.pending == 0 && a.refunds.units() == 0 && len(asks) == 0
+	worth := a.worthLease(c, now)
+	a.leaving = false
+	if quiet && !again && surplus+a.booked.over == 0 && !due && !worth {
 		a.stuckAt = 0 // the waiting calls have left
 		return algo.Op{}, false
 	}
-	// A call that waits while the process holds units needs more than these. If they were renewed, or more were leased, Redis
-	// would never have enough units for the call. So the held units keep their end.
-	wanting := len(asks) > 0 && a.Held() > 0
-	if wanting {
-		a.unbook()
-	}
-	op := algo.Op{Owed: a.pending, Win: a.window, Asks: asks, Gen: a.booked.gen, Had: a.booked.had}
-	a.booked.kept = 0
-	if a.booked.gen != 0 && c.hasLeases() {
+	back, window := a.giveBack(surplus)
+	op = algo.Op{Owed: a.pending, Win: a.window, Asks: asks, Gen: max(a.booked.gen, window), Had: a.booked.had, Back: back}
+	a.booked.kept, a.booked.back = 0, back
+	if a.booked.gen != 0 {
 		a.booked.kept, _ = a.renewable()
 		op.Keep = a.booked.kept
 	}
-	back := a.refunds.take()
-	op.Refund, op.RefundAt = back.units, back.at
-	a.giving, a.aside = back.units, 0
-	// A sync that only tells a view takes no lease: Redis may not know yet what other processes used.
-	onlyTells := again && a.pending == 0 && len(asks) == 0
-	if !c.Closing && !onlyTells { // otherwise a next poll would be wasted too
+	given := a.refunds.take()
+	op.Refund, op.RefundAt = given.units, given.at
+	a.giving, a.aside = given.units, 0
+	// A sync that only tells a view, or only returns units, takes no lease. If it tells a view, Redis may not know yet what
+	// other processes used.
+	idle := a.pending == 0 && len(asks) == 0 && (again || back > 0 || !worth)
+	if !c.Closing && !idle { // otherwise a next poll would be wasted too
 		op.Div = 2 * c.N
 	}
-	if a.takesLease(c, now) && !onlyTells && !wanting {
+	if surplus == 0 && a.takesLease(c, now) && !idle && !wanting {
 		op.Demand = int64(min(a.demand.steady(now)*1000, MaxCharge))
 	}
 	if a.view.known {
@@ -100,6 +103,8 @@ func (a *Account) Receive(c *Conditions, p *Plan, ws *Waiters, ans Answer, now i
 	} else {
 		b.Acked = a.inflight
 	}
+	taken, late := a.takenBack(ans)
+	b.Refunded += taken
 	var costs []int64
 	costs, ans.carried = ws.present()
 	pending := a.pending
@@ -117,6 +122,10 @@ func (a *Account) Receive(c *Conditions, p *Plan, ws *Waiters, ans Answer, now i
 				delays = append(delays, -1)
 			}
 		}
+	}
+	b.Lost += late
+	if changed && anotherCount(sent, p) {
+		b.Lost += a.disown()
 	}
 	if changed && c.windowed() {
 		a.view = view{}
@@ -172,9 +181,9 @@ func (a *Account) unserved(c *Conditions, p *Plan, w *Waiter, now int64) Verdict
 func (a *Account) refuse(c *Conditions, sent *Plan, level, n, now int64) Verdict {
 	until := a.ProvedUntil(c, n)
 	if !c.windowed() { // the level may have been that of another limit
-		until = a.proved(sent.Bucket, level, n)
+		until = a.proved(c, sent.Bucket, level, n)
 	}
-	return Verdict{Action: Deny, Source: hybridlimit.SourceRedis, Reason: Refused, Retry: max(0, until-now)}
+	return Verdict{Action: Deny, Source: hybridlimit.SourceRedis, Reason: Refused, Retry: max(0, max(until, a.NextPoll(c))-now)}
 }
 
 // learn takes over the view in an answer and ends the sync in flight.
@@ -184,7 +193,7 @@ func (a *Account) learn(c *Conditions, ans Answer, now int64) {
 		a.local = fallbackBucket{} // the next period of fallback begins at the level of the view
 	}
 	a.view = view{
-		level: ans.Level, cap: ans.Cap, nextPoll: now + ans.Retry*1000, sent: ans.Sent, received: now, redisAt: ans.RedisNow,
+		level: ans.Level, cap: ans.Cap, nextPoll: now + min(ans.Retry*1000, c.RelookIn), sent: ans.Sent, received: now, redisAt: ans.RedisNow,
 		createdAt: ans.Born, relook: now + c.RelookIn, known: true,
 	}
 	a.used = false
@@ -196,18 +205,22 @@ func (a *Account) learn(c *Conditions, ans Answer, now int64) {
 // settle books an answer. waiting is the costs of the calls that still wait, in order; the calls that the op carried come
 // first. served reports for each of them whether it is served. lost is the number of lost units.
 func (a *Account) settle(c *Conditions, ans Answer, waiting []int64, now int64) (served []bool, lost int64) {
+	was, hoped := a.view, a.hopes(c)
 	a.learn(c, ans, now)
 	// Rules 2 and 11: the life counts from the sending, because Redis may have granted the units then. It ends two ticks early,
 	// because the epoch may lag by one tick and a tick may be late.
 	end := ans.Sent + ans.Life*1000 - 2*c.Tick
-	a.renew(ans.Gen, ans.Lease, end)
+	lost = a.renew(ans.Gen, ans.Lease, end)
+	a.view.relook = a.relookAt(c, was, hoped, ans.carried > 0 && ans.Granted+ans.Lease == 0, now)
 	// Granted units are for the calls that the op carried. These calls are admitted as of the time of the grant. During the
 	// life of the answer, the bucket cannot have filled up, so that other calls may take units that are left over. After the
 	// life, or if the answer uses the ledger, they may not: the ledger does not hold granted units (rule 10).
 	grants, pool := ans.Granted, ans.Lease
 	switch alive := now < end; {
+	case !alive && ans.Gen != 0:
+		a.booked.over, pool = a.booked.over+pool, 0
 	case !alive:
-		lost, pool = pool, 0
+		lost, pool = lost+pool, 0
 	case ans.Gen == 0:
 		grants, pool = 0, pool+grants
 	}
@@ -236,7 +249,14 @@ func (a *Account) settle(c *Conditions, ans Answer, waiting []int64, now int64) 
 	pool -= net
 	a.local.admitted -= net
 	if pool > 0 {
-		lost += a.keep(lease{units: pool, end: end, booked: ans.Gen != 0})
+		l := lease{units: pool, end: end, booked: ans.Gen != 0}
+		if c.windowed() {
+			l.window = a.view.window
+		}
+		lost += a.keep(l)
+	}
+	if a.Held() > 0 {
+		a.watch(c, ans.Lease, now)
 	}
 	return served, lost
 }
@@ -244,6 +264,8 @@ func (a *Account) settle(c *Conditions, ans Answer, waiting []int64, now int64) 
 // ReceiveClosed books an answer that arrives after the key was forgotten for good.
 func (a *Account) ReceiveClosed(ans Answer) Books {
 	b := Books{Acked: a.inflight, Refunded: a.giving, Debited: ans.Granted + ans.Lease, Lost: ans.Granted + ans.Lease}
+	taken, late := a.takenBack(ans)
+	b.Refunded, b.Lost = b.Refunded+taken, b.Lost+late
 	a.GiveUp(new(Waiters))
 	return b
 }
@@ -257,7 +279,7 @@ func (a *Account) GiveUp(ws *Waiters) Books {
 	ws.carried = 0
 	a.untold += a.inflight
 	a.giving = 0
-	a.unbook()
+	b.Lost = a.unbook()
 	a.inflight, a.frozen, a.asked, a.stuckAt = 0, false, false, 0
 	return b
 }

@@ -14,7 +14,7 @@ type view struct {
 	received  int64 // ns; the answer was received. Redis answered earlier.
 	redisAt   int64 // µs of Redis time, opaque here
 	createdAt int64 // of the state in Redis, µs of Redis time; 0: Redis needed no state
-	relook    int64 // ns; until then the view may prove a denial or put off an op
+	relook    int64 // ns; until then the view may prove a denial
 	known     bool
 }
 
@@ -69,14 +69,15 @@ func (a *Account) level(c *Conditions, now int64) int64 {
 // may ask now. For a process that is alone, the view is complete. With credit it has no next poll. Nor has it one for a queue,
 // because no other process wants the last places. Without credit it asks at most once in T.
 func (a *Account) NextPoll(c *Conditions) int64 {
-	next := min(a.view.nextPoll, a.view.relook)
 	switch {
+	case a.refunds.units() > 0: // the next sync gives units back before it asks
+		return 0
 	case c.N > 1:
-		return next
+		return a.view.nextPoll
 	case c.Credit > 0 || c.Bucket.Queue:
 		return 0
 	}
-	return min(next, a.view.received+c.Interval)
+	return min(a.view.nextPoll, a.view.received+c.Interval)
 }
 
 // ProvedUntil returns the time (ns) until which the view proves that n units do not exist. Since Redis answered, the level has
@@ -89,13 +90,37 @@ func (a *Account) ProvedUntil(c *Conditions, n int64) int64 {
 	if c.windowed() {
 		return a.closedUntil(c, n)
 	}
-	return a.proved(c.Bucket, a.view.level, n)
+	return a.proved(c, c.Bucket, a.view.level, n)
 }
 
-// proved is ProvedUntil for a given bucket and level. The bucket may differ from the key's present one.
-func (a *Account) proved(b algo.Bucket, level, n int64) int64 {
-	after := float64(level) - float64(a.owed()-a.back())*float64(b.Unit)
-	return a.view.sent + b.Wait(int64(max(-float64(b.Cap), min(after, float64(b.Cap)))), n)*1000
+// proved is ProvedUntil for a given bucket and level. The bucket may differ from the key's present one. While other processes
+// hold units that they can return, the view proves nothing after relook.
+func (a *Account) proved(c *Conditions, b algo.Bucket, level, n int64) int64 {
+	after := float64(level) - float64(a.owed()-a.back()-a.MustReturn())*float64(b.Unit) // an ask returns the units in hand
+	until := a.view.sent + b.Wait(int64(max(-float64(b.Cap), min(after, float64(b.Cap)))), n)*1000
+	if a.hopes(c) {
+		until = min(until, max(a.view.relook, a.view.sent))
+	}
+	return until
+}
+
+// hopes reports whether, by the view, the ledger holds units of other processes, which they can return.
+func (a *Account) hopes(c *Conditions) bool {
+	return !c.windowed() && !c.Bucket.Queue && c.Bucket.Cap-a.view.cap-a.booked.had*c.Bucket.Unit >= c.Bucket.Unit
+}
+
+// relookAt returns the time until which a view that is received now may prove a denial. If other processes hold units, these
+// are back, or spent, after the life of a lease. While Redis refuses, the process asks less and less often. was is the view
+// before, and hoped reports whether it had the same reason.
+func (a *Account) relookAt(c *Conditions, was view, hoped, refused bool, now int64) int64 {
+	if !a.hopes(c) {
+		return now + c.RelookIn
+	}
+	wait := int64(algo.MaxLease * 1000)
+	if hoped && refused {
+		wait = max(wait, 2*(was.relook-was.received))
+	}
+	return now + min(wait, c.RelookIn)
 }
 
 // Relook returns the time (ns) until which the view may prove a denial.

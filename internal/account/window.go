@@ -4,7 +4,7 @@ package account
 
 // closedUntil is ProvedUntil for windows: until enough units have come back, but at most until the window may be over.
 func (a *Account) closedUntil(c *Conditions, n int64) int64 {
-	missing := (n+a.owedHere()-a.back())*c.Bucket.Unit - a.view.level
+	missing := (n+a.owedHere()-a.back()-a.returnable())*c.Bucket.Unit - a.view.level
 	switch {
 	case missing <= 0:
 		return 0
@@ -32,7 +32,7 @@ func (a *Account) owedHere() (units int64) {
 // away.
 func (a *Account) stayAway(c *Conditions) {
 	if a.view.refill > 0 && c.N > 1 && a.view.level < c.N*c.Bucket.Unit {
-		a.view.nextPoll = min(a.view.ends, a.view.received+c.N*c.Bucket.Unit/a.view.refill*1000)
+		a.view.nextPoll = min(a.view.ends, a.view.relook, a.view.received+c.N*c.Bucket.Unit/a.view.refill*1000)
 	}
 }
 

@@ -14,7 +14,7 @@ func (b Bucket) Apply(s State, op Op, now int64) (State, Answer, bool) {
 		op.Div = 0 // a caller that waits for units gets no lease
 	}
 	if b.Queue || op.MaxDelay > 0 {
-		op.Gen = 0 // no ledger: granted units have a time of their own
+		op.Gen, op.Back = 0, 0 // no ledger: granted units have a time of their own
 	}
 	dirty := op.Reset
 	if op.Reset {
@@ -30,11 +30,13 @@ func (b Bucket) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	}
 	dirty = op.Refund > 0 && b.refund(&s, op, wrote) || dirty
 	var ans Answer
-	if op.Gen != 0 && s.settle(op) {
+	if op.Gen != 0 && b.settle(&s, op) {
 		dirty = true
 		if op.Keep > 0 {
 			ans.Gen = s.generation()
 		}
+	} else {
+		ans.Refused = op.Back > 0
 	}
 
 	before, frozen := s.Level, max(s.Last-now, 0)
@@ -68,7 +70,7 @@ func (b Bucket) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	ans.Level, ans.Cap = s.Level, b.ceiling(s)
 	ans.Retry = b.retry(s.Level, max(refused, 1), frozen, patience, op.Partial)
 	if op.Div > 0 {
-		dirty = b.turn(&s, op, ans.Granted, now) || dirty
+		dirty = b.turn(&s, op, ans.Granted, refused, now) || dirty
 		ans.Retry = max(s.Slot-now, 0)
 	}
 	if s.Slot <= s.Last {

@@ -73,13 +73,17 @@ type Op struct {
 	Demand  int64   // the process's demand in thousandths of a unit per second
 	Div     int64   // twice the fleet size: a lease takes at most 1/Div of the units left; 0: no lease and no next poll
 	View    View    // the sender's last; zero: none
-	Gen     int64   // generation of the sender's units in the ledger; 0: none
+	Gen     int64   // generation of the sender's units in the ledger, or the number of the window of Back; 0: none
 	Had     int64   // the sender's units in the ledger
 	Keep    int64   // units of Had still held by the sender, to be renewed
+	Back    int64   // leased units that the sender returns unspent; of a bucket, Keep + Back ≤ Had
 	// Lost reports that Redis lost writes since View. Then View also corrects a
 	// state with the same Born. It must not be set without a reason: during a
 	// rollout, the refill of another process's limit makes a level look too high.
 	Lost bool
+	// Broken reports that View is older than the unbroken chain of the sender's
+	// batches in Redis. Such an op settles nothing with the ledger.
+	Broken bool
 
 	Win    int64 // number of the window in which Owed was admitted; 0: the current one
 	Refund int64 // units given back
@@ -113,5 +117,6 @@ type Answer struct {
 	Refill  int64 // of a window: sub-units that come back each µs until Ends
 	Ends    int64 // of a window: µs until its end; of a log: until it is empty; else 0
 	Dropped bool  // Owed was of a window before the last and is not counted
+	Refused bool  // Back was not taken back: it came too late, or Redis may have taken it before
 	Gen     int64 // not 0: the ledger holds the lease and Keep, in this generation
 }

@@ -30,6 +30,7 @@ func TestApplySteps(t *testing.T) {
 	odd := hybridlimit.TokenBucket(3, 7*s, 2)
 	day := hybridlimit.TokenBucket(1, 24*time.Hour, 1)
 	fast := hybridlimit.TokenBucket(10_000_000, s, 0)
+	seen := algo.View{Level: 300_000, At: start, Born: start} // after the first op of a case
 
 	for _, tc := range []struct {
 		name  string
@@ -63,15 +64,50 @@ func TestApplySteps(t *testing.T) {
 			{0, owe(40), algo.Answer{Level: -500_000, Life: µs(s), Retry: µs(600 * ms)}},
 			{600 * ms, ask(1), algo.Answer{Granted: 1, Level: 0, Life: µs(400 * ms), Retry: µs(100 * ms)}},
 		}},
-		{"a lease: demand times life less a standard deviation, at most its part, never beside a refusal", ten, []step{
+		{"in turns a lease is free: demand times life less a standard deviation, at most its part, never beside a refusal", ten, []step{
+			{0, owe(4), algo.Answer{Level: 100_000, Life: µs(400 * ms)}},
+			// An ask above the burst is refused in any case. It makes no process wait.
+			{0, algo.Op{Demand: 40_000, Div: 1, Asks: []int64{6}}, algo.Answer{Level: 100_000, Life: µs(400 * ms)}},
+			// After a refusal, polls are given out. The level is a fifth below the scarce level of 1.25 units, so the next
+			// poll is a fifth of a unit's 100 ms away.
+			{0, algo.Op{Demand: 40_000, Div: 1, Asks: []int64{2}}, algo.Answer{Level: 100_000, Life: µs(400 * ms), Retry: 19_999}},
+			// 5 a second for 0.4 s: 2 − √2 is below one. The next polls continue behind the one that lies ahead.
+			{0, algo.Op{Demand: 5_000, Div: 1}, algo.Answer{Level: 100_000, Life: µs(400 * ms), Retry: 39_998}},
+			// 40 a second for 0.4 s: 16 − √16 = 12. But one unit is left.
+			{0, algo.Op{Demand: 40_000, Div: 1}, algo.Answer{Lease: 1, Life: µs(400 * ms), Retry: 139_998}},
+			// When the last poll has passed, no process has to wait again.
+			{140 * ms, algo.Op{Demand: 5_000, Div: 1}, algo.Answer{Level: 140_000, Life: µs(360 * ms)}},
+		}},
+		{"near empty, a lease is small, and one unit is no lease", ten, []step{
 			{0, owe(3), algo.Answer{Level: 200_000, Life: µs(300 * ms)}},
-			// 40 a second for 0.3 s: 12 − √12 = 8.5. But two units are left, and the process may have half of them.
-			// Then one unit is left. It is a fifth below the scarce level of 1.25 units, so the next poll is a fifth
-			// of a unit's 100 ms away.
-			{0, algo.Op{Demand: 40_000, Div: 2}, algo.Answer{Lease: 1, Level: 100_000, Life: µs(300 * ms), Retry: 19_999}},
-			{0, algo.Op{Demand: 40_000, Div: 1, Asks: []int64{2}}, algo.Answer{Level: 100_000, Life: µs(400 * ms), Retry: 39_998}},
-			// 5 a second for 0.4 s: 2 − √2 is below one. The next polls continue where they were.
-			{0, algo.Op{Demand: 5_000, Div: 1}, algo.Answer{Level: 100_000, Life: µs(400 * ms), Retry: 59_997}},
+			// The process may have one unit at once.
+			{0, algo.Op{Demand: 40_000, Div: 4}, algo.Answer{Level: 200_000, Life: µs(300 * ms)}},
+			// Not near empty: both. The process has left less than a unit, so turns begin.
+			{0, algo.Op{Demand: 40_000, Div: 1}, algo.Answer{Lease: 2, Life: µs(s), Retry: µs(100 * ms), Cap: 300_000, Gen: gen}},
+		}},
+		{"unspent units go back through the ledger", ten, []step{
+			{0, algo.Op{Demand: 1e9, Div: 1}, algo.Answer{Lease: 2, Level: 300_000, Life: µs(s), Cap: 300_000, Gen: gen}},
+			{0, algo.Op{Gen: gen, Had: 3, Back: 1, View: seen}, algo.Answer{Level: 300_000, Cap: 300_000, Refused: true}},          // more than it holds
+			{0, algo.Op{Gen: gen, Had: 2, Keep: 1, Back: 2, View: seen}, algo.Answer{Level: 300_000, Cap: 300_000, Refused: true}}, // more than was leased
+			{0, algo.Op{Gen: gen, Had: 2, Back: 1}, algo.Answer{Level: 300_000, Cap: 300_000, Refused: true}},                      // of another state
+			{0, algo.Op{Gen: gen, Had: 2, Back: 1, View: seen, Broken: true}, algo.Answer{Level: 300_000, Cap: 300_000, Refused: true}},
+			{0, algo.Op{Gen: gen, Had: 2, Back: 1, View: seen, Lost: true}, algo.Answer{Level: 300_000, Cap: 300_000, Refused: true}},
+			{0, algo.Op{Back: 1, View: seen}, algo.Answer{Level: 300_000, Cap: 300_000, Refused: true}}, // not in the ledger
+			// One is kept, one comes back.
+			{0, algo.Op{Gen: gen, Had: 2, Keep: 1, Back: 1, View: seen}, algo.Answer{Level: 400_000, Life: µs(s), Cap: 400_000, Gen: gen}},
+			// The bucket is full with the last one, and an ask of the same op can have all.
+			{0, algo.Op{Gen: gen, Had: 1, Back: 1, View: seen, Asks: []int64{5}}, algo.Answer{Granted: 5, Retry: µs(100 * ms)}},
+			// The second time, the ledger has forgotten it.
+			{0, algo.Op{Gen: gen, Had: 1, Back: 1, View: seen}, algo.Answer{Life: µs(500 * ms), Retry: µs(100 * ms), Refused: true}},
+		}},
+		{"units that go back pay no debt", ten, []step{
+			{0, algo.Op{Demand: 1e9, Div: 1}, algo.Answer{Lease: 2, Level: 300_000, Life: µs(s), Cap: 300_000, Gen: gen}},
+			{0, owe(4), algo.Answer{Level: -100_000, Life: µs(400 * ms), Cap: 300_000, Retry: µs(200 * ms)}},
+			{0, algo.Op{Gen: gen, Had: 2, Back: 2, View: seen}, algo.Answer{Level: 0, Life: µs(500 * ms), Retry: µs(100 * ms)}},
+		}},
+		{"the ledger forgets units after the next generation", ten, []step{
+			{0, algo.Op{Demand: 1e9, Div: 1}, algo.Answer{Lease: 2, Level: 300_000, Life: µs(s), Cap: 300_000, Gen: gen}},
+			{2 * s, algo.Op{Gen: gen, Had: 2, Back: 2, View: seen}, algo.Answer{Level: 300_000, Life: µs(200 * ms), Refused: true}},
 		}},
 		{"a process alone on a full bucket: the ledger, up to half of it", ten, []step{
 			{0, algo.Op{Demand: 1e9, Div: 1}, algo.Answer{Lease: 2, Level: 300_000, Life: µs(s), Cap: 300_000, Gen: gen}},
@@ -82,7 +118,7 @@ func TestApplySteps(t *testing.T) {
 			{1999 * ms, algo.Op{}, algo.Answer{Level: 300_000, Cap: 300_000}},
 			{2 * s, algo.Op{}, algo.Answer{Level: 300_000, Life: µs(200 * ms)}},
 		}},
-		{"near full a lease without the ledger would live too short", hybridlimit.TokenBucket(10, s, 3), []step{
+		{"the ledger has no room for a lease of two units", hybridlimit.TokenBucket(10, s, 3), []step{
 			{0, algo.Op{Demand: 1e9, Div: 1}, algo.Answer{Level: 300_000}},
 			{0, owe(1), algo.Answer{Level: 200_000, Life: µs(100 * ms)}},
 			{80001 * time.Microsecond, algo.Op{Demand: 1e9, Div: 1}, algo.Answer{Level: 280_001}},

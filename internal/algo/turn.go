@@ -2,9 +2,14 @@ package algo
 
 import "math"
 
-// While units are scarce, processes take turns. Each gets the time of its next poll from
-// State.Slot, which then moves by the time in which the units that it takes come back.
-// Nothing is booked: if a process does not poll, the next one gets the units.
+// While units are contended, processes take turns. Each gets the time of its next poll
+// from State.Slot, which then moves by the time in which the units that it takes come
+// back. Nothing is booked: if a process does not poll, the next one gets the units.
+//
+// A low level alone proves no contention: one process may empty the bucket, and is right
+// to do so. Turns begin with an ask that is refused, or with a level below one unit.
+// They go on while a poll that was given out lies ahead. The last places of a queue
+// are always contended: without turns a fleet leaves more of them empty.
 
 // horizon returns the time, in µs, whose demand a process may take at its next poll. It
 // is shorter than the bucket's time to full, or turns would last beyond an unexpected
@@ -31,9 +36,12 @@ func (b Bucket) scarce(op Op) float64 {
 }
 
 // turn gives the sender the time of its next poll. It reports whether Slot moved.
-func (b Bucket) turn(s *State, op Op, granted, now int64) bool {
+// refused is the first ask that was refused. An ask above the burst is refused at any
+// level and proves nothing.
+func (b Bucket) turn(s *State, op Op, granted, refused, now int64) bool {
 	scarce := b.scarce(op)
-	if float64(s.Level) >= scarce {
+	contended := b.Queue || s.Slot > now || s.Level < b.Unit || refused > 0 && refused <= b.Cap/b.Unit
+	if float64(s.Level) >= scarce || !contended {
 		s.Slot = 0
 		return false
 	}

@@ -143,6 +143,11 @@ func (w Window) Apply(s State, op Op, now int64) (State, Answer, bool) {
 		}
 	}
 	dirty = op.Refund > 0 && w.refund(&s, op.Refund, op.RefundAt) || dirty
+	if op.Back > 0 {
+		if ans.Refused = !w.takesBack(s, op); !ans.Refused {
+			dirty = w.refund(&s, op.Back, op.Gen) || dirty
+		}
+	}
 
 	free, refused := max(w.Level(s, at), 0)/w.Unit, int64(0)
 	for _, n := range op.Asks {
@@ -212,6 +217,13 @@ func (w Window) add(s *State, n, win, at int64) bool {
 	w.setPrev(s, s.Prev+min(n, max(room, 0)))
 	s.Late = min(s.Late+n, exact)
 	return true
+}
+
+// takesBack reports whether leased units that the sender returns were counted in this
+// state and not taken back before. Their window is this one or the last. A batch that
+// is sent again after its envelope was lost would give them back twice.
+func (w Window) takesBack(s State, op Op) bool {
+	return !op.Lost && !op.Broken && op.View.Born == s.Born && (op.Gen == s.Win || op.Gen == s.Win-1)
 }
 
 // refund takes units off their window, not below zero, and reports whether that changed

@@ -77,13 +77,25 @@ func (w *world) launch(number int) *process {
 		p.hold(w.hung)
 	}
 	w.procs = append(w.procs, p)
-	part := 1 / float64(w.s.Processes) // for a process that joined
-	if number < len(w.parts) {
-		part = w.parts[number]
-	}
-	calls := newStream(w.rng(forCalls, number, life), w.s, w.loads, part)
+	calls := w.callsOf(number, life)
 	p.calls.Go(func() { p.drive(calls) })
 	return p
+}
+
+// callsOf returns a function that returns the next call of a process.
+func (w *world) callsOf(number, life int) func() (arrival, bool) {
+	joined := number >= w.s.Processes
+	switch {
+	case w.plan != nil && joined:
+		return take(nil)
+	case w.plan != nil:
+		return take(w.plan[number])
+	}
+	part := 1 / float64(w.s.Processes)
+	if !joined {
+		part = w.parts[number]
+	}
+	return newStream(w.rng(forCalls, number, life), w.s, w.loads, part).take
 }
 
 // real is the limiter under test.
@@ -91,11 +103,11 @@ type real struct{ *hybrid.Limiter }
 
 func (real) mayWait() bool { return true }
 
-// drive makes the calls of the stream at their times. Calls of a paused or ended process are dropped.
-func (p *process) drive(calls *stream) {
+// drive makes the calls at their times. Calls of a paused or ended process are dropped.
+func (p *process) drive(next func() (arrival, bool)) {
 	born := p.w.since()
 	for {
-		a, ok := calls.take()
+		a, ok := next()
 		if !ok {
 			return
 		}

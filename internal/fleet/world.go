@@ -25,8 +25,9 @@ type world struct {
 	s     Scenario // defaults filled in
 	keys  []string
 	loads []float64
-	parts []float64 // of the load, per process at the start
-	start time.Time // of the load
+	parts []float64   // of the load, per process at the start
+	plan  [][]arrival // the calls of each process at the start, if the fleet divides them
+	start time.Time   // of the load
 
 	bubble *redistest.Bubble // nil for the kinds without Redis
 	shared *shared           // CentralExact
@@ -66,6 +67,7 @@ func newWorld(t *testing.T, s Scenario) *world {
 	for i := range w.loads {
 		w.keys = append(w.keys, fmt.Sprint("k", i))
 	}
+	w.plan = s.plan(w.rng(forPlan, 0, 0), w.loads, w.parts)
 	w.active.Store(&[]Fault{})
 	switch s.Kind {
 	case CentralExact:
@@ -151,6 +153,7 @@ const (
 	forCalls
 	forNetwork
 	forFaults
+	forPlan
 )
 
 // sent counts a message.

@@ -113,7 +113,7 @@ func appendOp(buf []byte, limit int, op algo.Op) []byte {
 	for _, more := range [...]struct {
 		letter byte
 		value  int64
-	}{{'w', op.Win}, {'r', op.Refund}, {'b', op.RefundAt}, {'d', op.MaxDelay}, {'p', op.View.Prev}, {'s', op.Since}} {
+	}{{'w', op.Win}, {'r', op.Refund}, {'b', op.RefundAt}, {'d', op.MaxDelay}, {'p', op.View.Prev}, {'s', op.Since}, {'k', op.Back}} {
 		if more.value > 0 {
 			buf = append(buf, ' ', more.letter)
 			buf = strconv.AppendInt(buf, more.value, 10)

@@ -59,13 +59,15 @@ func TestEncodeBatchGolden(t *testing.T) {
 				{Key: "l", Limit: hybridlimit.SlidingLog(10, time.Minute), Op: algo.Op{Asks: []int64{1, 2}, ID: "a b"}},
 				{Key: "l", Limit: hybridlimit.SlidingLog(10, time.Minute), Op: algo.Op{Reset: true, Refund: 6}},
 				{Key: "f", Limit: hybridlimit.FixedWindow(10, time.Minute), Op: algo.Op{Owed: 3, Win: 29383333, Refund: 2, RefundAt: 29383332}},
+				{Key: "b", Limit: second, Op: algo.Op{Gen: 1763, Had: 4, Keep: 1, Back: 3}},
 			},
-			[]string{"q", "f", "s", "l", "l", "f"},
+			[]string{"q", "f", "s", "l", "l", "f", "b"},
 			[]string{
-				"1 0 0 4", "q 100000 1 500000", "f 10 60000000 1", "s 1000000 86400000000 39", "l 10 60000000 1",
+				"1 0 0 5", "q 100000 1 500000", "f 10 60000000 1", "s 1000000 86400000000 39", "l 10 60000000 1", "b 10000 1 2000000",
 				"1 0 0 0 0 0 0 0 0 0 0 2 d1500000", "2 3 0 0 0 0 0 0 0 0 0 w29383333", "3 0 0 0 0 8 5 9 0 0 0 p7",
 				"4 0 0 0 0 0 0 0 0 0 0 1 2 ia+b", "4 0 4 0 0 0 0 0 0 0 0 r6",
 				"2 3 0 0 0 0 0 0 0 0 0 w29383333 r2 b29383332",
+				"5 0 0 0 0 0 0 0 1763 4 1 k3",
 			},
 		},
 	} {

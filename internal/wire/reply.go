@@ -85,14 +85,14 @@ func DecodeReply(raw any, n int) (Reply, error) {
 	for i := range r.Answers {
 		v := rest[i*answerInts:]
 		a := Answer{Granted: v[0], Lease: v[1], Life: v[2], Level: v[3], Retry: v[4], Born: v[5], Cap: v[6], Delay: v[7], Refill: v[8], Ends: v[9]}
-		if a.Delay == -1 {
-			a.Delay, a.Dropped = 0, true
+		if a.Delay < 0 {
+			a.Delay, a.Dropped, a.Refused = 0, a.Delay%2 != 0, a.Delay < -1
 		}
 		if a.Life < 0 { // minus the generation in which the ledger holds the lease
 			a.Gen, a.Life = -a.Life, algo.MaxLease
 		}
 		r.Answers[i] = a
-		if v[0] < 0 || v[1] < 0 || v[4] < 0 || v[5] < 0 || v[6] < 0 || v[7] < -1 || v[8] < 0 || v[9] < 0 {
+		if v[0] < 0 || v[1] < 0 || v[4] < 0 || v[5] < 0 || v[6] < 0 || v[7] < -3 || v[8] < 0 || v[9] < 0 {
 			return Reply{}, fmt.Errorf("%w: a negative number in the answer to op %d", ErrReply, i)
 		}
 	}

@@ -53,7 +53,7 @@ func TestDecodeReply(t *testing.T) {
 		"an op missing": ints(1, 0, 8, 9), "half an op": ints(1, 0, 8, 9, 1, 2, 3), "an op too many": ints(1, 0, 8, 9, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12),
 		"stale with answers": ints(1, 2, 8, 9, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "text inside": append(ints(1, 0, 8), "9"), "a float": append(ints(1, 0, 8), 9.5),
 		"nested": []any{ints(1, 0, 8, 9)}, "negative grant": ints(1, 0, 8, 9, -1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "negative retry": ints(1, 0, 8, 9, 1, 2, 3, 4, -5, 6, 7, 10, 11, 12),
-		"negative delay": ints(1, 0, 8, 9, 1, 2, 3, 4, 5, 6, 7, -2, 11, 12), "negative refill": ints(1, 0, 8, 9, 1, 2, 3, 4, 5, 6, 7, 10, -1, 12),
+		"negative delay": ints(1, 0, 8, 9, 1, 2, 3, 4, 5, 6, 7, -4, 11, 12), "negative refill": ints(1, 0, 8, 9, 1, 2, 3, 4, 5, 6, 7, 10, -1, 12),
 		"negative end": ints(1, 0, 8, 9, 1, 2, 3, 4, 5, 6, 7, 10, 11, -1),
 		"map of RESP3": map[any]any{int64(1): int64(0)},
 	} {
