@@ -37,6 +37,20 @@ func (a *args) count() (int, error) {
 	return n, nil
 }
 
+// fromTo reads the least and the largest of a range of whole numbers.
+func (a *args) fromTo() (least, most int, err error) {
+	if least, err = a.count(); err != nil {
+		return 0, 0, err
+	}
+	if most, err = a.count(); err != nil {
+		return 0, 0, err
+	}
+	if most < least {
+		return 0, 0, fmt.Errorf("%d is below %d", most, least)
+	}
+	return least, most, nil
+}
+
 // number reads a number of at least 0; 5% is 0.05.
 func (a *args) number() (float64, error) {
 	word, err := a.next()

@@ -96,8 +96,16 @@ func (f *Family) Setting() string {
 	b := f.Base
 	s := fmt.Sprintf("%d processes, %v, %v load, %v (steady after %v), round trip %v",
 		b.Processes, b.Limit, b.Load.Shape, b.Span, b.Steady, b.Latency)
-	if b.Load.Shape == fleet.OnOff {
+	switch b.Load.Shape {
+	case fleet.OnOff:
 		s += fmt.Sprintf(", on for %v and off for %v", b.Load.On, b.Load.Off)
+	case fleet.Rush:
+		s += fmt.Sprintf(", once within %v", b.Load.On)
+	case fleet.Groups:
+		s += fmt.Sprintf(", %d–%d calls within %v each %v", b.Load.MinSize, b.Load.MaxSize, b.Load.On, b.Load.Off)
+		if b.Load.InTurn {
+			s += ", on each process in turn"
+		}
 	}
 	if b.Load.Zipf > 0 {
 		s += fmt.Sprintf(", shares of the processes by Zipf %s", number(b.Load.Zipf))
@@ -112,7 +120,7 @@ func (f *Family) Setting() string {
 		}
 	}
 	if b.Load.MaxCost > 1 {
-		s += fmt.Sprintf(", costs 1–%d", b.Load.MaxCost)
+		s += fmt.Sprintf(", costs %d–%d", max(b.Load.MinCost, 1), b.Load.MaxCost)
 	}
 	if b.Cold {
 		s += ", all start with the load"

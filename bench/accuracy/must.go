@@ -16,6 +16,7 @@ type Must struct {
 	AtMost bool     // false: at least
 	Factor float64  // the bound is Factor times Of
 	Of     string   // "": the bound is Factor; else a key of scales, or a kind, which stands for its figure
+	At     float64  // the load factor of the rows; 0: all factors
 	Line   int      // line number in the file
 }
 
@@ -64,14 +65,17 @@ func (m Must) String() string {
 	if m.Of != "" {
 		s += " of " + m.Of
 	}
+	if m.At != 0 {
+		s += " at " + number(m.At)
+	}
 	return s
 }
 
-// holds reports whether the must applies to rows of a kind. A family that runs
-// auto with several overshoots calls the kinds "auto 0.5" and so on.
-func (m Must) holds(kind string) bool {
-	word, _, _ := strings.Cut(kind, " ")
-	return len(m.Kinds) == 0 || slices.Contains(m.Kinds, word)
+// holds reports whether the must applies to the row of a case. A family that
+// runs auto with several overshoots calls the kinds "auto 0.5" and so on.
+func (m Must) holds(c Case) bool {
+	word, _, _ := strings.Cut(c.Kind, " ")
+	return (len(m.Kinds) == 0 || slices.Contains(m.Kinds, word)) && (m.At == 0 || m.At == c.Run.Load.Factor)
 }
 
 // check compares a row with the must. of finds the row of another kind in the

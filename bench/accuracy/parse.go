@@ -97,6 +97,9 @@ func (f *Family) agree(said map[string]int, complain func(int, error)) {
 	if f.Base.Steady >= f.Base.Span {
 		complain(said["steady"], fmt.Errorf("steady: nothing is left of a span of %v", f.Base.Span))
 	}
+	if load := f.Base.Load; load.Zipf > 0 && (load.Shape == fleet.Rush || load.InTurn) {
+		complain(said["skew"], errors.New("skew: the processes have equal parts of this load"))
+	}
 	if f.Plot != 0 && !slices.Contains(f.Factors, f.Plot) {
 		complain(said["plot"], fmt.Errorf("plot: the load has no factor %s", number(f.Plot)))
 	}
@@ -126,6 +129,9 @@ func (f *Family) agree(said map[string]int, complain func(int, error)) {
 			if m.Of == "auto" && len(f.Overshoots) > 1 {
 				complain(m.Line, errors.New("must: several rows are auto's"))
 			}
+		}
+		if m.At != 0 && !slices.Contains(f.Factors, m.At) {
+			complain(m.Line, fmt.Errorf("must: the load has no factor %s", number(m.At)))
 		}
 		for _, kind := range named {
 			if !slices.Contains(f.Kinds, kinds[kind]) {

@@ -31,6 +31,7 @@ seed 7
 kinds auto exact
 must * jain >= 0.98
 must auto exact ops/decision <= 100% of exact
+must * spread <= 1 of burst at 1.5
 `
 
 func TestParseKnowsEveryWord(t *testing.T) {
@@ -54,6 +55,7 @@ func TestParseKnowsEveryWord(t *testing.T) {
 		Musts: []Must{
 			{Metric: "jain", Factor: 0.98, Line: 17},
 			{Kinds: []string{"auto", "exact"}, Metric: "ops/decision", AtMost: true, Factor: 1, Of: "exact", Line: 18},
+			{Metric: "spread", AtMost: true, Factor: 1, Of: "burst", At: 1.5, Line: 19},
 		},
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -77,6 +79,29 @@ func TestParseDefaults(t *testing.T) {
 	}
 }
 
+// TestParseLoads reads the loads that the whole file does not have.
+func TestParseLoads(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		lines string
+		want  fleet.Load
+	}{
+		{"load burst 1", fleet.Load{Shape: fleet.Burst}},
+		{"load rush 1 on 3ms off 100ms", fleet.Load{Shape: fleet.Rush, On: 3 * ms, Off: 100 * ms}},
+		{"load groups 1 on 5ms off 2s size 5 20", fleet.Load{
+			Shape: fleet.Groups, On: 5 * ms, Off: 2000 * ms, MinSize: 5, MaxSize: 20,
+		}},
+		{"load groups 1 size 5 5 in-turn off 10s on 5ms\ncost 1000 8000", fleet.Load{
+			Shape: fleet.Groups, On: 5 * ms, Off: 10_000 * ms, MinSize: 5, MaxSize: 5, InTurn: true, MinCost: 1000, MaxCost: 8000,
+		}},
+	} {
+		f, err := Parse("x.txt", "processes 1\nlimit 10/s\nspan 1s\nkinds auto\n"+c.lines)
+		if err != nil || f.Base.Load != c.want || !slices.Equal(f.Factors, []float64{1}) {
+			t.Errorf("%q: got %+v with factors %v, error %v, want %+v", c.lines, f.Base.Load, f.Factors, err, c.want)
+		}
+	}
+}
+
 func TestParseSaysWhereItIsWrong(t *testing.T) {
 	// Each line replaces a line of whole, or is appended to it.
 	for _, c := range []struct{ replace, by, want string }{
@@ -85,20 +110,31 @@ func TestParseSaysWhereItIsWrong(t *testing.T) {
 		{"seed", "seed 0", `x.txt:15: seed: "0" is not a whole number of at least 1`},
 		{"seed", "seed", "x.txt:15: seed: something is missing at the end"},
 		{"seed", "seed 1 2", `x.txt:15: seed: "2" is one too many`},
-		{"processes", "", "x.txt:18: processes is missing"},
+		{"processes", "", "x.txt:19: processes is missing"},
 		{"processes", "processes -3", `x.txt:3: processes: "-3" is not`},
 		{"limit", "limit", "x.txt:4: limit: something is missing"},
 		{"limit", "limit 1000", `x.txt:4: limit: hybridlimit: Limit ("1000") cannot be read: expected "/" or "per"`},
 		{"limit", "limit 10/s bust 20", `x.txt:4: limit: hybridlimit: Limit ("10/s bust 20") cannot be read`},
 		{"limit", "limit 0/s", `x.txt:4: limit: hybridlimit: Limit ("0/s") is not valid`},
 		{"limit", "limit blocked", `x.txt:4: limit: "blocked" counts nothing`},
-		{"load", "load stedy 1", `x.txt:5: load: unknown shape "stedy" (there are: burst, on/off, ramp, steady)`},
+		{"load", "load stedy 1", `x.txt:5: load: unknown shape "stedy" (there are: burst, groups, on/off, ramp, rush, steady)`},
 		{"load", "load steady", "x.txt:5: load: something is missing"},
 		{"load", "load steady 0", "x.txt:5: load: a factor of 0 is no load"},
 		{"load", "load steady 1 1", "x.txt:5: load: 1 is there twice"},
 		{"load", "load steady 1 on 1s", `x.txt:5: load: "on" is one too many`},
 		{"load", "load on/off 1", "x.txt:5: load: on/off needs both"},
 		{"load", "load on/off 1 on 1s off 0s", `x.txt:5: load: off: "0s" is not a duration above 0`},
+		{"load", "load rush 1 on 3ms", "x.txt:5: load: rush needs both"},
+		{"load", "load rush 1 on 3ms off 1s size 5 20", `x.txt:5: load: unknown "size" (there are: off, on)`},
+		{"load", "load rush 1 on 3ms off 1s", "x.txt:6: skew: the processes have equal parts"},
+		{"load", "load groups 1 on 5ms off 2s", "x.txt:5: load: groups needs a size"},
+		{"load", "load groups 1 on 5ms size 5 20", "x.txt:5: load: groups needs both"},
+		{"load", "load groups 1 on 5ms off 2s size 5", "x.txt:5: load: size: something is missing"},
+		{"load", "load groups 1 on 5ms off 2s size 5 4", "x.txt:5: load: size: 4 is below 5"},
+		{"load", "load groups 1 on 5ms off 2s size 0 4", `x.txt:5: load: size: "0" is not a whole number`},
+		{"load", "load groups 1 on 5ms off 2s size 5 20 in-turn", "x.txt:6: skew: the processes have equal parts"},
+		{"cost", "cost 5 4", "x.txt:8: cost: 4 is below 5"},
+		{"cost", "cost 5 6 7", `x.txt:8: cost: "7" is one too many`},
 		{"skew", "skew NaN", `x.txt:6: skew: "NaN" is not a number of at least 0`},
 		{"skew", "skew Inf", `x.txt:6: skew: "Inf" is not`},
 		{"keys", "keys 10 low 3 high 1", "x.txt:7: keys: high is below low"},
@@ -111,15 +147,17 @@ func TestParseSaysWhereItIsWrong(t *testing.T) {
 		{"cost", "plot 1.5", "x.txt:8: plot: one line cannot show many keys"},
 		{"limit", "limit 9/s sliding log\nplot 1.5", "x.txt:5: plot: what is drawn is the level of a bucket"},
 		{"keys", "plot 2", "x.txt:7: plot: the load has no factor 2"},
-		{"", "must jain >= 1", `x.txt:19: must: "jain" is out of place`},
-		{"", "must * auto jain >= 1", `x.txt:19: must: "auto" is out of place`},
-		{"", "must * jane >= 1", `x.txt:19: must: "jane" is out of place`},
-		{"", "must * jain > 1", `x.txt:19: must: ">" is neither <= nor >=`},
-		{"", "must * jain >= 1 off burst", `x.txt:19: must: unknown "off" (there are: of)`},
-		{"", "must * jain >= 1 of bursts", `x.txt:19: must: of "bursts" is of nothing known`},
-		{"", "must strict jain >= 1", "x.txt:19: must: strict is not one of the kinds"},
-		{"", "must exact jain >= 1 of strict", "x.txt:19: must: strict is not one of the kinds"},
-		{"", "must exact jain >= 1 of auto", "x.txt:19: must: several rows are auto's"},
+		{"", "must jain >= 1", `x.txt:20: must: "jain" is out of place`},
+		{"", "must * auto jain >= 1", `x.txt:20: must: "auto" is out of place`},
+		{"", "must * jane >= 1", `x.txt:20: must: "jane" is out of place`},
+		{"", "must * jain > 1", `x.txt:20: must: ">" is neither <= nor >=`},
+		{"", "must * jain >= 1 off burst", `x.txt:20: must: unknown "off" (there are: at, of)`},
+		{"", "must * jain >= 1 of bursts", `x.txt:20: must: of "bursts" is of nothing known`},
+		{"", "must * jain >= 1 at 2", "x.txt:20: must: the load has no factor 2"},
+		{"", "must * jain >= 1 at", "x.txt:20: must: at: something is missing"},
+		{"", "must strict jain >= 1", "x.txt:20: must: strict is not one of the kinds"},
+		{"", "must exact jain >= 1 of strict", "x.txt:20: must: strict is not one of the kinds"},
+		{"", "must exact jain >= 1 of auto", "x.txt:20: must: several rows are auto's"},
 	} {
 		lines := strings.Split(strings.TrimSuffix(whole, "\n"), "\n")
 		for i, line := range lines {

@@ -49,7 +49,7 @@ func (r *Result) Add(runs []Run) {
 	}
 	for i, run := range runs {
 		for _, m := range run.Case.Family.Musts {
-			if m.holds(run.Case.Kind) {
+			if m.holds(run.Case) {
 				rows[i].Checks = append(rows[i].Checks, m.check(run.Case, rows[i], find))
 			}
 		}

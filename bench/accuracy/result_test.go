@@ -244,3 +244,19 @@ func TestQuote(t *testing.T) {
 		t.Error("no error for a page without the markers")
 	}
 }
+
+// TestMustAtAFactor checks which rows a must with a kind and a factor is for.
+func TestMustAtAFactor(t *testing.T) {
+	f, err := Parse("f.txt", "processes 1\nlimit 10/s\nload steady 0.1 1\nspan 1s\nkinds auto strict\nmust auto waits <= 5% at 0.1\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range f.Cases() {
+		if got, want := f.Musts[0].holds(c), c.Run.Name == "f ×0.1 auto"; got != want {
+			t.Errorf("holds for %s = %v, want %v", c.Run.Name, got, want)
+		}
+	}
+	if got, want := f.Musts[0].String(), "waits <= 0.05 at 0.1"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

@@ -19,11 +19,7 @@ var words = map[string]func(*Family, *args) error{
 	"load":      readLoad,
 	"skew":      func(f *Family, a *args) (err error) { f.Base.Load.Zipf, err = a.number(); return },
 	"keys":      readKeys,
-	"cost": func(f *Family, a *args) error {
-		n, err := a.count()
-		f.Base.Load.MaxCost = int64(n)
-		return err
-	},
+	"cost":      readCost,
 	"overshoot": func(f *Family, a *args) (err error) { f.Overshoots, err = a.numbers(); return },
 	"interval":  func(f *Family, a *args) (err error) { f.Base.Interval, err = a.duration(); return },
 	"span":      func(f *Family, a *args) (err error) { f.Base.Span, err = a.duration(); return },
@@ -61,9 +57,11 @@ func readLimit(f *Family, a *args) (err error) {
 var shapes = map[string]fleet.Shape{
 	string(fleet.Steady): fleet.Steady, string(fleet.OnOff): fleet.OnOff,
 	string(fleet.Ramp): fleet.Ramp, string(fleet.Burst): fleet.Burst,
+	string(fleet.Rush): fleet.Rush, string(fleet.Groups): fleet.Groups,
 }
 
-// readLoad reads "steady 0.5 1.5" or "on/off 3 on 250ms off 750ms".
+// readLoad reads "steady 0.5 1.5", "on/off 3 on 250ms off 750ms", "rush 1 on 3ms
+// off 100ms" or "groups 1 on 5ms off 2s size 5 20 in-turn".
 func readLoad(f *Family, a *args) error {
 	word, err := a.next()
 	if err != nil {
@@ -81,16 +79,39 @@ func readLoad(f *Family, a *args) error {
 	if slices.Contains(f.Factors, 0) {
 		return errors.New("a factor of 0 is no load")
 	}
-	if shape != fleet.OnOff {
+	if shape != fleet.OnOff && shape != fleet.Rush && shape != fleet.Groups {
 		return nil
 	}
-	err = a.pairs(map[string]func() error{
+	names := map[string]func() error{
 		"on":  func() (err error) { load.On, err = a.duration(); return },
 		"off": func() (err error) { load.Off, err = a.duration(); return },
-	})
-	if err == nil && (load.On == 0 || load.Off == 0) {
-		err = errors.New("on/off needs both: on 250ms off 750ms")
 	}
+	if shape == fleet.Groups {
+		names["size"] = func() (err error) { load.MinSize, load.MaxSize, err = a.fromTo(); return }
+		names["in-turn"] = func() error { load.InTurn = true; return nil }
+	}
+	err = a.pairs(names)
+	switch {
+	case err != nil:
+		return err
+	case load.On == 0 || load.Off == 0:
+		return fmt.Errorf("%s needs both: on 250ms off 750ms", shape)
+	case shape == fleet.Groups && load.MaxSize == 0:
+		return errors.New("groups needs a size: size 5 20")
+	}
+	return nil
+}
+
+// readCost reads "5", which is 1 to 5, or "1000 8000".
+func readCost(f *Family, a *args) error {
+	load := &f.Base.Load
+	if len(*a) < 2 {
+		n, err := a.count()
+		load.MaxCost = int64(n)
+		return err
+	}
+	least, most, err := a.fromTo()
+	load.MinCost, load.MaxCost = int64(least), int64(most)
 	return err
 }
 
@@ -129,8 +150,8 @@ func readKinds(f *Family, a *args) error {
 	return nil
 }
 
-// readMust reads "strict auto exceedance <= 5% of burst". "*" stands for all
-// kinds.
+// readMust reads "strict auto exceedance <= 5% of burst" or "* waits <= 1% at 3".
+// "*" stands for all kinds, and "at" gives the load factor.
 func readMust(f *Family, a *args) error {
 	var m Must
 	all := false
@@ -161,11 +182,15 @@ func readMust(f *Family, a *args) error {
 	if m.Factor, err = a.number(); err != nil {
 		return err
 	}
-	if len(*a) > 0 {
-		err = a.pairs(map[string]func() error{"of": func() (err error) { m.Of, err = a.next(); return }})
-		if err != nil {
-			return err
-		}
+	of := false
+	err = a.pairs(map[string]func() error{
+		"of": func() (err error) { of = true; m.Of, err = a.next(); return },
+		"at": func() (err error) { m.At, err = a.number(); return },
+	})
+	if err != nil {
+		return err
+	}
+	if of {
 		if scales[m.Of] == nil && kinds[m.Of] == "" {
 			return fmt.Errorf("of %q is of nothing known (%s, or a kind)", m.Of, oneOf(scales))
 		}

@@ -33,19 +33,50 @@ func zipf(n int, by float64) []float64 {
 	return parts
 }
 
+// shares is the shares of several keys or processes, cumulative.
+type shares []float64
+
+func cumulate(loads []float64) shares {
+	sum, all := 0.0, make(shares, len(loads))
+	for i, l := range loads {
+		sum += l
+		all[i] = sum
+	}
+	return all
+}
+
+// draw returns the index of a share, with a probability in proportion to it.
+func (s shares) draw(rng *rand.Rand) int {
+	n := len(s)
+	if n == 1 {
+		return 0
+	}
+	i, _ := slices.BinarySearch(s, rng.Float64()*s[n-1])
+	return min(i, n-1)
+}
+
+// cost returns the cost of a call.
+func (l Load) cost(rng *rand.Rand) int64 {
+	if l.MaxCost <= 1 {
+		return 1
+	}
+	least := max(l.MinCost, 1)
+	return least + rng.Int64N(l.MaxCost-least+1)
+}
+
 // stream produces the calls of one process, in order, from its own random source. The calls do not depend on events of the run.
 type stream struct {
 	rng     *rand.Rand
 	load    Load
 	span    time.Duration
-	perNs   float64   // calls of this process per ns, at Factor
-	upTo    []float64 // the parts of the keys, cumulative
-	events  float64   // calls expected up to the last one, in the Poisson part
-	next    int64     // ns; next call of the Poisson part
-	burst   int64     // ns; next call of a burst
-	left    int       // calls left in the burst, minus one
-	last    int64     // ns; the previous call
-	bursted int64     // number of bursts so far
+	perNs   float64 // calls of this process per ns, at Factor
+	keys    shares
+	events  float64 // calls expected up to the last one, in the Poisson part
+	next    int64   // ns; next call of the Poisson part
+	burst   int64   // ns; next call of a burst
+	left    int     // calls left in the burst, minus one
+	last    int64   // ns; the previous call
+	bursted int64   // number of bursts so far
 }
 
 const (
@@ -56,15 +87,10 @@ const (
 )
 
 func newStream(rng *rand.Rand, s Scenario, loads []float64, part float64) *stream {
-	sum := 0.0
-	upTo := make([]float64, len(loads))
-	for i, l := range loads {
-		sum += l
-		upTo[i] = sum
-	}
+	keys := cumulate(loads)
 	st := &stream{
-		rng: rng, load: s.Load, span: s.Span, upTo: upTo, last: -1, burst: never,
-		perNs: sum * part * float64(s.Limit.Rate) / float64(s.Limit.Period),
+		rng: rng, load: s.Load, span: s.Span, keys: keys, last: -1, burst: never,
+		perNs: keys[len(keys)-1] * part * float64(s.Limit.Rate) / float64(s.Limit.Period),
 	}
 	if st.load.Shape == Burst {
 		st.nextBurst()
@@ -96,15 +122,7 @@ func (st *stream) take() (arrival, bool) {
 	}
 	at = max(at, st.last+1) // the calls of one process have an order
 	st.last = at
-	a := arrival{at: at, cost: 1}
-	if n := len(st.upTo); n > 1 {
-		i, _ := slices.BinarySearch(st.upTo, st.rng.Float64()*st.upTo[n-1])
-		a.key = min(i, n-1)
-	}
-	if st.load.MaxCost > 1 {
-		a.cost = 1 + st.rng.Int64N(st.load.MaxCost)
-	}
-	return a, true
+	return arrival{at: at, key: st.keys.draw(st.rng), cost: st.load.cost(st.rng)}, true
 }
 
 // nextPoisson adds an exponential amount to the expected number of calls and finds the time at which that number is expected.

@@ -29,7 +29,7 @@ func Run(t *testing.T, s Scenario) Report {
 func run(t *testing.T, s Scenario, look func(*world)) (r Report) {
 	t.Helper()
 	s = s.withDefaults()
-	if err := s.Limit.Validate(); err != nil || s.Processes < 1 || s.Span <= 0 {
+	if err := s.Limit.Validate(); err != nil || s.Processes < 1 || s.Span <= 0 || (s.Load.Shape == Groups && s.Load.Off <= 0) {
 		t.Fatalf("fleet: %+v: %v", s, err)
 	}
 	collectLess()

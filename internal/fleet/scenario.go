@@ -53,22 +53,30 @@ const (
 	OnOff  Shape = "on/off" // Poisson for On, no calls for Off, repeated
 	Ramp   Shape = "ramp"   // Poisson, from zero to twice Factor
 	Burst  Shape = "burst"  // Poisson at half of Factor, and once a second a tenth of a second's calls at once
+	Rush   Shape = "rush"   // once, Off after the start: all calls evenly within On, and evenly over the processes
+	Groups Shape = "groups" // each Off, a group of calls evenly within On, on one process
 )
 
 // Load is the calls of the fleet.
 type Load struct {
-	Shape   Shape         // zero: Steady
-	Factor  float64       // calls per unit of the rate, per key, averaged over keys
-	On, Off time.Duration // for OnOff
-	// Zipf skews the parts of the processes: the i-th gets 1/i^Zipf. 0: even.
+	Shape Shape // zero: Steady
+	// Factor is per key, averaged over keys: calls per unit of the rate. For Rush it is calls per unit of the burst. For Groups it
+	// is groups per Off.
+	Factor  float64
+	On, Off time.Duration // for OnOff, Rush and Groups
+	// MinSize and MaxSize are the range of the calls of one of the Groups, drawn evenly. InTurn gives the groups to the processes
+	// in turn. Otherwise each goes to a random one. A process that joins gets no group, and no part of a Rush.
+	MinSize, MaxSize int
+	InTurn           bool
+	// Zipf skews the parts of the processes: the i-th gets 1/i^Zipf. 0: even. A Rush, and groups in turn, are always even.
 	Zipf float64
 	// Keys is the number of keys; 0: one. KeyZipf skews their load. KeyLow and KeyHigh clamp the load of each key, in calls per
 	// unit of its rate.
 	Keys            int
 	KeyZipf         float64
 	KeyLow, KeyHigh float64
-	// MaxCost is the largest cost of a call, drawn evenly from 1. 0: 1.
-	MaxCost int64
+	// MinCost and MaxCost are the range of the cost of a call, drawn evenly. 0: 1.
+	MinCost, MaxCost int64
 }
 
 // FaultKind is the kind of a fault.
