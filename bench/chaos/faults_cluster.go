@@ -18,7 +18,7 @@ var clusterFaults = []*fault{
 // resharded moves the slots of all tags, with their keys, to another master
 // while they are in use.
 func resharded(ctx context.Context, s *scene) (func() error, error) {
-	moved := 0
+	moved, asked := 0, s.counted(ctx, "errorstats", "errorstat_ASK")
 	for tag := range probedTags {
 		slot, err := s.world.nodes[0].admin.ClusterKeySlot(ctx, fmt.Sprintf("{%d}", tag)).Result()
 		if err != nil {
@@ -32,7 +32,7 @@ func resharded(ctx context.Context, s *scene) (func() error, error) {
 		if to == from {
 			to = s.world.nodes[1]
 		}
-		keys, err := s.moveSlot(ctx, int(slot), from, to)
+		keys, err := s.moveSlot(ctx, int(slot), from, to, asked)
 		if err != nil {
 			return nil, err
 		}
@@ -45,8 +45,10 @@ func resharded(ctx context.Context, s *scene) (func() error, error) {
 }
 
 // moveSlot moves a slot with its keys. It is slow enough for calls that find
-// their keys on both nodes.
-func (s *scene) moveSlot(ctx context.Context, slot int, from, to *node) (moved int, err error) {
+// their keys on both nodes. The slot stays between the nodes until a client was
+// told to ask the other one (more often than asked), for two seconds at most: a
+// process that holds leases may have nothing to say for a while.
+func (s *scene) moveSlot(ctx context.Context, slot int, from, to *node, asked int64) (moved int, err error) {
 	fromID, err := from.admin.ClusterMyID(ctx).Result()
 	if err != nil {
 		return 0, err
@@ -73,6 +75,12 @@ func (s *scene) moveSlot(ctx context.Context, slot int, from, to *node) (moved i
 			return moved, err
 		}
 		moved++
+		s.sleep(10 * time.Millisecond)
+	}
+	for range 200 {
+		if s.counted(ctx, "errorstats", "errorstat_ASK") > asked {
+			break
+		}
 		s.sleep(10 * time.Millisecond)
 	}
 	for _, n := range s.world.nodes[:masters] {
