@@ -227,16 +227,26 @@ func TestKillAndRecovery(t *testing.T) {
 		t.Errorf("%d decisions on the page, %d in the library, with %d messages", all, want, lib.Messages)
 	}
 
-	// Without load the program and the page use little CPU.
+	// Without load the program and the page use little CPU. Processor time includes
+	// the machine's other work, a collection of garbage and what follows the last
+	// calls. All of these only add to it, so the least of some spans is compared.
 	if before, ok := p.cpu(); ok {
-		worked := g.worked()
-		time.Sleep(3 * time.Second)
-		after, _ := p.cpu()
-		if used := after - before; used > 3*time.Second*5/100 {
-			t.Errorf("without load it used %v in 3 s", used)
+		const span = 3 * time.Second
+		least := [2]time.Duration{span, span} // the program's, the page's
+		for range 5 {
+			worked := g.worked()
+			time.Sleep(span)
+			after, _ := p.cpu()
+			least = [2]time.Duration{min(least[0], after-before), min(least[1], g.worked()-worked)}
+			if before = after; max(least[0], least[1]) <= span*5/100 {
+				break
+			}
 		}
-		if used := g.worked() - worked; used > 3*time.Second*5/100 {
-			t.Errorf("without load, untouched, the page used %v in 3 s", used)
+		if used := least[0]; used > span*5/100 {
+			t.Errorf("without load it used %v in %v", used, span)
+		}
+		if used := least[1]; used > span*5/100 {
+			t.Errorf("without load, untouched, the page used %v in %v", used, span)
 		}
 	}
 
