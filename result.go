@@ -22,11 +22,13 @@ type Result struct {
 	// Limit is the burst size, in units.
 	Limit int64
 	// Remaining is the number of units left, also if the cost is above the
-	// burst. In hybrid it is an estimate for the fleet from the last sync.
+	// burst. In hybrid it is an estimate for the fleet from the last sync, and
+	// a denial has a Remaining below its cost.
 	Remaining int64
 	// RetryAfter is the time until the same call can succeed: 0 if allowed,
 	// Never if it cannot succeed. In local and global it is exact, unless
-	// another call takes the units first. In hybrid it is a lower bound.
+	// another call takes the units first. In hybrid the call may succeed up to
+	// a round trip and 5 ms earlier.
 	RetryAfter time.Duration
 	// ResetAfter is the time until the key has the state of an unused key.
 	ResetAfter time.Duration

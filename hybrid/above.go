@@ -20,7 +20,7 @@ func (l *Limiter) aboveHere(ctx context.Context, e *entry, r *account.Plan, key 
 	known := e.account.Viewed() || ev.conditions.Broken
 	v := ev.end(account.Verdict{})
 	if known {
-		res.Remaining, res.ResetAfter = max(0, v.Left), l.resetAfter(r, v.Left, v.Ends)
+		res.Remaining, res.ResetAfter = remaining(v), l.resetAfter(r, v.Left, v.Ends)
 		return l.answerUnder(r, key, never(res), n), nil
 	}
 	owed := r.Burst - v.Left // not in Redis's answer

@@ -125,7 +125,7 @@ type part struct {
 // refuse notes a denial that did not come from a try: Redis denied, or memory has no room for the key. A part with such a denial is
 // not tried again: its limit is in shadow, or the call ends.
 func (p *part) refuse(v account.Verdict) {
-	v.Action, v.Sync, v.Left = account.Deny, account.SyncNot, 0
+	v.Action, v.Sync, v.Left, v.Barred = account.Deny, account.SyncNot, 0, 0
 	p.v, p.shadow = v, true
 }
 
@@ -308,7 +308,7 @@ func (p *part) end(admitted bool) {
 	}
 	e.begin(now) // a lease may have ended since the try
 	e.end(&c, epoch, now)
-	p.v.Left, p.v.Ends = e.account.Remaining(&c, now), e.account.WindowEnds()
+	p.v.Left, p.v.Barred, p.v.Ends = e.account.Remaining(&c, now), e.account.Barred(&c, now), e.account.WindowEnds()
 }
 
 // fetch waits until Redis has answered for the part's units in this call.

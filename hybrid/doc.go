@@ -62,6 +62,13 @@
 // Exceptions are leases that were granted while processes took turns, and faults
 // of Redis: see docs/protocol.md.
 //
+// If no other process makes calls or holds units, a call that is denied by a
+// bucket, a queue or a fixed window is admitted at its RetryAfter, or before.
+// Single calls get as many units as Remaining said. Two conditions: a process that
+// is alone and has no credit asks for units that come back once in SyncInterval, and
+// while processes take turns, Remaining may exceed what this process can have before
+// RetryAfter. docs/protocol.md has all of them.
+//
 // In a partition, the processes that reach Redis keep the whole limit. Each
 // process that is cut off has its share on top: with FallbackShare and k of N
 // processes cut off, the fleet admits at most limit·(1 + k/N). These shares are

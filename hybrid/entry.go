@@ -245,9 +245,8 @@ func (e *entry) Settle(a ratesync.Answer) {
 	answered, next, books := e.account.Receive(&c, p, &e.waiters, ans, now)
 	l.count.book(books)
 	e.end(&c, epoch, now)
-	left, ends := e.account.Remaining(&c, now), e.windowEnd(&c, now)
 	for _, w := range answered {
-		w.Verdict.Left, w.Verdict.Ends = left, ends
+		e.describe(&w.Verdict, &c, now)
 		w.Out <- w.Verdict
 	}
 	e.lookAgain(&c, now)

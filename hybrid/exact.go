@@ -50,6 +50,7 @@ func (l *Limiter) exactRange(ctx context.Context, key string, least, n int64, gi
 	v := said(at.plan, ans, least)
 	if v.Action == account.Admit {
 		n = ans.Granted
+		l.granted(key, at, ans)
 	} else {
 		l.refuse(key, at, least, ans, sent, l.hub.clock.Now())
 	}
@@ -174,6 +175,19 @@ func (l *Limiter) refuse(key string, at place, n int64, ans wire.Answer, sent, n
 		N: n, Until: sent + ans.Retry*1000, Relook: now + l.hub.jitter(account.MaxView),
 		Left: at.plan.Units(ans.Level), Reset: now + at.plan.Reset(ans)*1000,
 	}, now)
+}
+
+// granted corrects the refusal of a key after Redis granted a call for fewer units: the refusal still holds, but fewer
+// units are left.
+func (l *Limiter) granted(key string, at place, ans wire.Answer) {
+	if l.cfg.Mode == ModeExact || at.plan.Kind != algo.KindLog {
+		return
+	}
+	if e := l.store.get(key); e != nil {
+		e.lock()
+		defer e.unlock()
+		e.account.NoteLeft(at.plan.Units(ans.Level), l.hub.clock.Now()+at.plan.Reset(ans)*1000)
+	}
 }
 
 // accept forgets the refusal of a key, because units were given back after it.

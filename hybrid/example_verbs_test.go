@@ -68,8 +68,8 @@ func ExampleLimiter_AllowN_allOrNone() {
 	// 3 true 0 <nil>
 }
 
-// One call takes the units that this process has at once. So it may need
-// several calls to get all available units.
+// One call takes all units that are available. Other processes may use the key at
+// the same moment, so a caller that wants all units asks until it is denied.
 func ExampleLimiter_AllowAtMost() {
 	limiter, stop := start(hybridlimit.PerHour(10), hybrid.Config{Name: "mail"})
 	defer stop()

@@ -228,20 +228,20 @@ func (l *Limiter) common(e *entry, r *account.Plan, n int64, res *hybridlimit.Re
 	}
 }
 
-// retryFromWord returns a lower bound of RetryAfter, as of the last tick. The rough clock is behind, in general by up
-// to a tick, so two ticks are subtracted.
+// retryFromWord returns RetryAfter, as of the last tick. The rough clock is behind, in general by up to a tick, so the
+// result is up to a tick too long. It is never too short, so that a caller who waits for it is not denied again.
 func (l *Limiter) retryFromWord(e *entry, r *account.Plan, n int64) time.Duration {
 	until := e.shut.Load()
 	switch {
-	case n == 1 || e.ends.Load() != 0:
-	case until&1 == 0:
-		until += (n - 1) * r.Bucket.Unit / r.Bucket.Refill * 1000
-	default: // this process waits for its turn: several units may take longer
+	case n == 1 || e.ends.Load() != 0 && !r.Window.Sliding:
+	case until&1 == 0 && r.Window.Period == 0:
+		until += ((n-1)*r.Bucket.Unit + r.Bucket.Refill - 1) / r.Bucket.Refill * 1000
+	default: // several units may take longer than the turn of this process, or than one unit of a window
 		e.lock()
-		until = max(until, e.account.ProvedUntil(&account.Conditions{Bucket: r.Bucket, Window: r.Window}, n))
+		until = max(until, e.account.RetryAt(&account.Conditions{Bucket: r.Bucket, Window: r.Window}, n))
 		e.unlock()
 	}
-	return max(time.Microsecond, time.Duration(until-l.clock.Rough()-int64(2*tick)))
+	return max(time.Microsecond, time.Duration(until-l.clock.Rough()))
 }
 
 // resetAfter returns the time until no unit counts as used. A negative remaining is debt. ends is the end of the

@@ -275,7 +275,7 @@ func (l *Limiter) refundLater(ctx context.Context, key string, at place, n int64
 	l.count.book(books)
 	v := ev.end(account.Verdict{Sync: next})
 	res := hybridlimit.Result{Allowed: true, Limit: at.plan.Limit.BurstSize(), Policy: l.cfg.Name}
-	res.Source, res.Remaining = hybridlimit.SourceCredit, max(0, v.Left)
+	res.Source, res.Remaining = hybridlimit.SourceCredit, remaining(v)
 	res.ResetAfter = l.resetAfter(at.plan, v.Left, v.Ends)
 	return res, nil
 }

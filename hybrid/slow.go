@@ -33,20 +33,32 @@ func (l *Limiter) slow(ctx context.Context, key string, n int64, given *account.
 	if n > res.Limit {
 		return l.aboveHere(ctx, e, r, key, given, n)
 	}
+	v, err := l.decide(ctx, e, r, n)
+	if err != nil {
+		return hybridlimit.Result{}, err
+	}
+	return l.answerUnder(r, key, l.fill(res, r, v, n), n), nil
+}
+
+// decide decides a call for n units under r. It unlocks the entry.
+func (l *Limiter) decide(ctx context.Context, e *entry, r *account.Plan, n int64) (account.Verdict, error) {
 	ev := e.event()
 	v := e.account.Call(&ev.conditions, n, ev.now)
 	var w *account.Waiter
-	if v.Action == account.Ask {
+	ended := ctx.Err()
+	if v.Action == account.Ask && ended == nil { // units granted to a call that has left may be lost
 		w = account.NewWaiter(n, r)
 		e.waiters.Add(w)
 	}
+	asks := v.Action == account.Ask
 	v = ev.end(v)
-	if w != nil {
-		if v, err = l.wait(ctx, e, w); err != nil {
-			return hybridlimit.Result{}, err
-		}
+	switch {
+	case asks && ended != nil:
+		return account.Verdict{}, ended
+	case w != nil:
+		return l.wait(ctx, e, w)
 	}
-	return l.answerUnder(r, key, l.fill(res, r, v, n), n), nil
+	return v, nil
 }
 
 // event is one event of a locked entry, from event to end.
@@ -70,11 +82,19 @@ func (e *entry) event() event {
 func (ev *event) end(v account.Verdict) account.Verdict {
 	e := ev.e
 	e.end(&ev.conditions, ev.epoch, ev.now)
-	v.Left, v.Ends = e.account.Remaining(&ev.conditions, ev.now), e.windowEnd(&ev.conditions, ev.now)
+	e.describe(&v, &ev.conditions, ev.now)
 	e.unlock()
 	e.sync(v.Sync)
 	return v
 }
+
+// describe adds the units left and the end of the window to a verdict. Call it under e.mu.
+func (e *entry) describe(v *account.Verdict, c *account.Conditions, now int64) {
+	v.Left, v.Barred, v.Ends = e.account.Remaining(c, now), e.account.Barred(c, now), e.windowEnd(c, now)
+}
+
+// remaining returns Result.Remaining of a verdict.
+func remaining(v account.Verdict) int64 { return max(0, v.Left-v.Barred) }
 
 // never returns the denial of a cost that the burst can never hold.
 func never(res hybridlimit.Result) hybridlimit.Result {
@@ -84,11 +104,12 @@ func never(res hybridlimit.Result) hybridlimit.Result {
 
 func (l *Limiter) fill(res hybridlimit.Result, r *account.Plan, v account.Verdict, n int64) hybridlimit.Result {
 	res.Source = v.Source
-	res.Remaining = max(0, v.Left)
+	res.Remaining = remaining(v)
 	if v.Action == account.Admit {
 		res.Allowed, res.Granted, res.Delay = true, n, time.Duration(v.Delay)
 	} else {
 		res.RetryAfter = max(time.Microsecond, time.Duration(v.Retry))
+		res.Remaining = min(res.Remaining, n-1) // some units may be in hand, and the others in Redis
 	}
 	res.ResetAfter = l.resetAfter(r, v.Left, v.Ends)
 	return res

@@ -32,11 +32,11 @@ func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hyb
 	return l.slow(ctx, key, n, given)
 }
 
-// AllowAtMost takes between one and n units of key: as many as this process has at once. Result.Granted is the
-// number. If the process has none, AllowAtMost waits for Redis, for one unit. So it may take less than the fleet has,
-// and never takes more. If Redis makes the decision (ModeExact, logs, and queues without a block of slots),
-// AllowAtMost takes all available units, up to n, with one message. Allowed is false when not even one unit can be
-// had. Under Config.Shadow it grants n, with Shadowed set if n is more than was taken.
+// AllowAtMost takes between one and n units of key: as many as there are, by the estimate of Remaining. Result.Granted
+// is the number. It takes units in hand first, and asks Redis once for the others. It takes less if other processes
+// use the key at the same moment. From a queue it takes only the units in hand, if there are any. If Redis makes the
+// decision (ModeExact, logs, and queues without a block of slots), AllowAtMost takes all available units, up to n,
+// with one message. Allowed is false when not even one unit can be had. Under Config.Shadow it grants n, with Shadowed set if n is more than was taken.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	if err := l.check(key, n); err != nil {
 		return hybridlimit.Result{}, err
@@ -61,7 +61,7 @@ func (l *Limiter) atMost(ctx context.Context, key string, n int64) (hybridlimit.
 	}
 	took, v := l.takeAtMost(key, n)
 	if took > 0 {
-		return l.more(key, took, v), nil
+		return l.theRest(ctx, key, n, l.more(key, took, v)), nil
 	}
 	if v.Action == account.Ask { // a queue for which this process owes nothing
 		return l.exactRange(ctx, key, 1, n, nil)
@@ -76,7 +76,34 @@ func (l *Limiter) atMost(ctx context.Context, key string, n int64) (hybridlimit.
 	}
 	res.Granted += took
 	res.Remaining = max(0, res.Remaining-took)
-	return res, nil
+	return l.theRest(ctx, key, n, res), nil
+}
+
+// theRest adds the units that remain after an admission of an AllowAtMost for n units. It asks for all of them with one call,
+// which is no decision of its own. The units of a queue are served together, so nothing is added to those.
+func (l *Limiter) theRest(ctx context.Context, key string, n int64, res hybridlimit.Result) hybridlimit.Result {
+	rest := min(n-res.Granted, res.Remaining)
+	if rest < 1 || l.plan.Load().Bucket.Queue || l.switches.shadow.Load() {
+		return res
+	}
+	e, r, _, err := l.lockBy(key, nil, func() (place, error) { return l.placeUnder(key, nil) })
+	if e == nil || err != nil {
+		return res
+	}
+	if account.Static(r.Limit) || rest > r.Burst {
+		e.unlock()
+		return res
+	}
+	v, err := l.decide(ctx, e, r, rest)
+	if err != nil {
+		return res
+	}
+	if v.Action == account.Admit {
+		l.count.admitted.Add(rest)
+		res.Granted += rest
+	}
+	res.Remaining, res.ResetAfter = remaining(v), l.resetAfter(r, v.Left, v.Ends)
+	return res
 }
 
 // more returns the answer of an AllowAtMost that took units at once.
@@ -158,9 +185,9 @@ func (l *Limiter) peekHere(key string) (res hybridlimit.Result, known bool, err 
 		return res, false, nil
 	}
 	res.Allowed, res.Source, res.Delay = f.Allowed, f.Source, time.Duration(f.Delay)
-	res.Limit, res.Remaining = r.Burst, max(0, v.Left)
+	res.Limit, res.Remaining = r.Burst, remaining(v)
 	if !res.Allowed {
-		res.RetryAfter = max(time.Microsecond, time.Duration(f.Until))
+		res.RetryAfter, res.Remaining = max(time.Microsecond, time.Duration(f.Until)), 0
 	}
 	res.ResetAfter = l.resetAfter(r, v.Left, v.Ends)
 	return res, true, nil
@@ -197,7 +224,7 @@ func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.
 	v, counted := e.account.Charge(&ev.conditions, n, ev.now)
 	v = ev.end(v)
 	l.count.admitted.Add(counted)
-	res.Remaining = max(0, v.Left)
+	res.Remaining = remaining(v)
 	res.ResetAfter = l.resetAfter(r, v.Left, v.Ends)
 	return res, nil
 }

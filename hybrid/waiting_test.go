@@ -155,3 +155,23 @@ func TestWaitersShareASync(t *testing.T) {
 		}
 	})
 }
+
+// TestEndedContextTakesNothing checks that a call whose context has ended asks Redis for no
+// unit. In an earlier version Redis granted the unit, and it was lost if the call noticed the
+// end of its context first.
+func TestEndedContextTakesNothing(t *testing.T) {
+	inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
+		l := newLimiter(t, b.Client(nil), still(10), patient(hybrid.Config{Mode: mode}))
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		for _, key := range keysOf("k", 40) {
+			if res, err := l.Allow(ended, key); !errors.Is(err, context.Canceled) {
+				t.Fatalf("%+v, %v", res, err)
+			}
+		}
+		time.Sleep(time.Second)
+		if s := l.Stats(); s.Granted+s.Paid+s.Lost > 0 {
+			t.Errorf("calls with an ended context took units: %+v", s)
+		}
+	})
+}

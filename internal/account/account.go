@@ -99,6 +99,14 @@ func (a *Account) Remaining(c *Conditions, now int64) int64 {
 	return max(-burst, min(left, burst))
 }
 
+// Barred returns the part of Remaining that calls of this process cannot have before its next poll: all but the held units.
+func (a *Account) Barred(c *Conditions, now int64) int64 {
+	if c.Broken || now >= a.nextPollFor(c, 1) {
+		return 0
+	}
+	return max(0, a.Remaining(c, now)-a.Held())
+}
+
 // WindowEnds returns the earliest time (ns) at which the window of the last view may be over; 0: not known, or no window.
 func (a *Account) WindowEnds() int64 { return a.view.ends }
 

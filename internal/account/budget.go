@@ -153,8 +153,8 @@ func (a *Account) loadHeld() (b Budget, until int64) {
 	return a.budget, a.LeaseEnds()
 }
 
-// DenyUntil returns the time (ns) until which a DenyBudget denies one unit. The low bit is 0 if no unit exists before that
-// time. It is 1 if units may exist, but this process must not ask yet.
+// DenyUntil returns the time (ns) at which one unit can be had, for the RetryAfter of a DenyBudget's denials. The low bit is 0
+// if no unit exists before that time. It is 1 if units may exist, but this process must not ask yet.
 func (a *Account) DenyUntil(c *Conditions) int64 {
-	return max(a.ProvedUntil(c, 1)&^1, a.NextPoll(c)|1)
+	return max(a.surelyThere(a.ProvedUntil(c, 1))&^1, a.nextPollFor(c, 1)|1)
 }

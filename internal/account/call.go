@@ -44,10 +44,9 @@ func (a *Account) judge(c *Conditions, n, now int64) Verdict {
 		return a.fromLease(c, n, now)
 	}
 	if until := a.ProvedUntil(c, n); now < min(until, a.view.relook) {
-		until = max(until, a.NextPoll(c)) // the call is denied until both have passed
-		return Verdict{Action: Deny, Source: hybridlimit.SourceDenyCache, Reason: Proved, Retry: until - now}
+		return Verdict{Action: Deny, Source: hybridlimit.SourceDenyCache, Reason: Proved, Retry: a.RetryAt(c, n) - now}
 	}
-	if next := a.NextPoll(c); now < next {
+	if next := a.nextPollFor(c, n); now < next {
 		return Verdict{Action: Deny, Source: hybridlimit.SourceDenyCache, Reason: NotYet, Retry: next - now}
 	}
 	left, why := a.credit(c, now)
@@ -161,6 +160,7 @@ func (a *Account) Peek(c *Conditions, now int64) (f Forecast) {
 		f.Source = hybridlimit.SourceCredit
 		if f.Allowed = f.Until <= 0; !f.Allowed {
 			f.Source = hybridlimit.SourceDenyCache
+			f.Until = max(f.Until, a.RetryAt(c, 1)-now)
 		} else if c.Bucket.Queue && f.Known {
 			f.Delay = c.Bucket.WaitFull(a.level(c, now)) * 1000
 		}

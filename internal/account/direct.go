@@ -52,6 +52,14 @@ func (r Refusal) Holds(n, now int64) bool {
 	return r.N > 0 && n >= r.N && now < min(r.Until, r.Relook)
 }
 
+// NoteLeft corrects the refusal after Redis granted units to a later direct call: left units were left, and the key is unused
+// again at reset (ns).
+func (a *Account) NoteLeft(left, reset int64) {
+	if a.refusal.N > 0 {
+		a.refusal.Left, a.refusal.Reset = left, reset
+	}
+}
+
 // Refusal returns the last refusal. It may be over.
 func (a *Account) Refusal() Refusal { return a.refusal }
 

@@ -57,8 +57,8 @@ func TestDecide(t *testing.T) {
 		{"beyond credit: ask", func(*Account, *Conditions) {}, 5, Verdict{Action: Ask, Reason: WaitsForRedis, Asks: MoreThanThere, Sync: SyncNow}},
 		{"credit for one is none for two", func(s *Account, _ *Conditions) { s.view.level = 190_000; s.view.sent = 0 }, 2, Verdict{Action: Ask, Reason: WaitsForRedis, Asks: MoreThanThere, Sync: SyncNow}},
 		{
-			"a proof denies: from the sending, less what is owed", func(s *Account, _ *Conditions) { s.view.level, s.pending = 100_000, 1 }, 1,
-			Verdict{Action: Deny, Source: hybridlimit.SourceDenyCache, Reason: Proved, Retry: 99 * ms},
+			"a proof denies: the units are there for sure from the receipt, less what is owed", func(s *Account, _ *Conditions) { s.view.level, s.pending = 100_000, 1 }, 1,
+			Verdict{Action: Deny, Source: hybridlimit.SourceDenyCache, Reason: Proved, Retry: 100 * ms},
 		},
 		{"until it is time to look again", func(s *Account, _ *Conditions) { s.view.level, s.view.relook = 0, sec }, 1, Verdict{Action: Ask, Reason: WaitsForRedis, Asks: ViewTooSmall, Sync: SyncNow}},
 	} {

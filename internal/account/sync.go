@@ -1,6 +1,8 @@
 package account
 
 import (
+	"slices"
+
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
@@ -73,7 +75,9 @@ func (a *Account) freeze(c *Conditions, asks []int64, now int64) (op algo.Op, ok
 	if !c.Closing && !idle { // otherwise a next poll would be wasted too
 		op.Div = 2 * c.N
 	}
-	if surplus == 0 && a.takesLease(c, now) && !idle && !wanting {
+	// A booking that waits for this op (an ask of 0) asks Redis directly for all its units. A lease would be missing there.
+	booking := slices.Contains(asks, 0)
+	if surplus == 0 && a.takesLease(c, now) && !idle && !wanting && !booking {
 		op.Demand = int64(min(a.demand.steady(now)*1000, MaxCharge))
 	}
 	if a.view.known {
@@ -183,7 +187,7 @@ func (a *Account) refuse(c *Conditions, sent *Plan, level, n, now int64) Verdict
 	if !c.windowed() { // the level may have been that of another limit
 		until = a.proved(c, sent.Bucket, level, n)
 	}
-	return Verdict{Action: Deny, Source: hybridlimit.SourceRedis, Reason: Refused, Retry: max(0, max(until, a.NextPoll(c))-now)}
+	return Verdict{Action: Deny, Source: hybridlimit.SourceRedis, Reason: Refused, Retry: max(0, max(a.surelyThere(until), a.nextPollFor(c, n))-now)}
 }
 
 // learn takes over the view in an answer and ends the sync in flight.

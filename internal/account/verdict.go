@@ -34,8 +34,11 @@ type Verdict struct {
 	Asks    Reason // reason for which neither held units nor credit decided; None: one did
 	Without Reason // reason for which Redis was not asked, or not waited for; None: Redis was not needed
 
-	Left int64 // the fleet's units afterwards, estimated. The shell sets it.
-	Ends int64 // ns; the end of the window; 0: not known or no window. The shell sets it.
+	// The shell sets the next fields.
+
+	Left   int64 // the fleet's units afterwards, estimated; negative: debt
+	Barred int64 // the part of Left that this process cannot have before its next poll
+	Ends   int64 // ns; the end of the window; 0: not known or no window
 }
 
 // Reason is the reason of a decision. Inspect prints it.

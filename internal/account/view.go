@@ -65,6 +65,20 @@ func (a *Account) level(c *Conditions, now int64) int64 {
 	return b.Fill(a.view.level, (now-a.view.received)/1000)
 }
 
+// nextPollFor is NextPoll for a call for n units. A process that is alone asks although its next poll lies ahead if the view
+// covered the call when it came, or if n units take T or longer to refill. Redis then has the units, unless another process has
+// come. Each such ask takes n units, so on average they are no more than one in T.
+func (a *Account) nextPollFor(c *Conditions, n int64) int64 {
+	next := a.NextPoll(c)
+	if next == 0 || c.N > 1 || c.windowed() {
+		return next
+	}
+	if a.ProvedUntil(c, n) <= a.view.sent || float64(n)*float64(c.Bucket.Unit)*1000 >= float64(c.Interval)*float64(c.Bucket.Refill) {
+		return 0
+	}
+	return next
+}
+
 // NextPoll returns the earliest time (ns) at which this process may ask, because units are scarce and it has had some; 0: it
 // may ask now. For a process that is alone, the view is complete. With credit it has no next poll. Nor has it one for a queue,
 // because no other process wants the last places. Without credit it asks at most once in T.
@@ -130,9 +144,23 @@ func (a *Account) Relook() int64 { return a.view.relook }
 // view does not show them.
 func (a *Account) OwedLately() int64 { return a.owed() - a.back() }
 
+// RetryAt returns the time (ns) at which a call for n units is admitted if no other call comes: after the proof and the next
+// poll. A proof counts from the sending of the op and Redis answered later, at the latest when the answer was received.
+func (a *Account) RetryAt(c *Conditions, n int64) int64 {
+	return max(a.surelyThere(a.ProvedUntil(c, n)), a.nextPollFor(c, n))
+}
+
+// surelyThere returns the time at which units exist whose absence is proved until the given time.
+func (a *Account) surelyThere(proved int64) int64 {
+	if proved <= a.view.sent {
+		return proved
+	}
+	return proved + a.view.received - a.view.sent
+}
+
 // DeniedUntil returns the time (ns) until which a call for one unit is denied without asking.
 func (a *Account) DeniedUntil(c *Conditions) int64 {
-	return max(a.NextPoll(c), min(a.ProvedUntil(c, 1), a.view.relook))
+	return max(a.nextPollFor(c, 1), min(a.ProvedUntil(c, 1), a.view.relook))
 }
 
 // Resync makes the next sync tell Redis the view. It does so only if the view is not newer than the loss noticed at lost, and

@@ -213,6 +213,9 @@ func cancelLast(t *testing.T, spec Spec) {
 			} else if a := b.reserve(n); a != nil {
 				b.cancel(a)
 				again := b.reserve(n)
+				if b.split() > 0 { // a unit in hand is missing to the booking
+					continue
+				}
 				if again == nil || again.last.Sub(a.first) > b.slack() && !b.spec.real {
 					t.Fatalf("seed %d: %d units could be used at %v; cancelled and reserved again: %+v", seed, n, a.first, again)
 				}

@@ -16,36 +16,61 @@ func remainingHolds(t *testing.T, spec Spec) {
 		return
 	}
 	for seed := range uint64(4) {
-		s := newSubject(t, spec, 10, time.Second, 10)
-		rng := rand.New(rand.NewPCG(seed, 3))
-		for range 25 {
-			if !s.spec.real {
-				s.spec.Sleep(time.Duration(rng.Int64N(300)) * time.Millisecond)
+		remains(t, spec, seed, 10)
+		remains(t, spec, seed, 100)
+	}
+}
+
+// remains runs remainingHolds on a key of burst units, all of which come back in a second.
+func remains(t *testing.T, spec Spec, seed uint64, burst int64) {
+	s := newSubject(t, spec, burst, time.Second, burst)
+	rng := rand.New(rand.NewPCG(seed, 3))
+	for range 25 {
+		if !s.spec.real {
+			s.spec.Sleep(time.Duration(rng.Int64N(300)) * time.Millisecond)
+		}
+		n := 1 + rng.Int64N(burst)
+		res := s.allow("k", n)
+		if !res.Allowed && !s.spec.real {
+			if res.Remaining >= n {
+				t.Errorf("seed %d: %d units denied, although %d remain: %+v", seed, n, res.Remaining, res)
 			}
-			n := 1 + rng.Int64N(10)
-			res := s.allow("k", n)
-			if !res.Allowed && !s.spec.real {
-				if res.Remaining >= n {
-					t.Errorf("seed %d: %d units denied, although %d remain: %+v", seed, n, res.Remaining, res)
-				}
-				if rng.IntN(2) == 0 {
-					s.await("k", n, res)
-					continue
-				}
-			}
-			left := res.Remaining
-			if more := s.allow("k", left+1); more.Allowed {
-				if !s.spec.real { // in real time a unit may have come back meanwhile
-					t.Errorf("seed %d: %d units admitted, although only %d remained: %+v", seed, left+1, left, res)
-				}
+			if rng.IntN(2) == 0 {
+				s.await("k", n, res)
 				continue
 			}
-			if left > 0 {
-				if all := s.allow("k", left); !all.Allowed {
-					t.Errorf("seed %d: %d units denied, although they remained: %+v, then %+v", seed, left, res, all)
-				}
+		}
+		left := res.Remaining
+		if more := s.allow("k", left+1); more.Allowed {
+			if !s.spec.real { // in real time a unit may have come back meanwhile
+				t.Errorf("seed %d: %d units admitted, although only %d remained: %+v", seed, left+1, left, res)
+			}
+			continue
+		}
+		if left > 0 {
+			split := s.split() > 0
+			all := s.allow("k", left)
+			if !all.Allowed && (all.RetryAfter > spec.Lag && !split || all.Remaining >= left) {
+				t.Errorf("seed %d: %d units denied, although they remained: %+v, then %+v", seed, left, res, all)
+			}
+			if !all.Allowed {
+				s.oneByOne("k", left, res)
 			}
 		}
+	}
+}
+
+// oneByOne takes n units in single calls. They remained by an answer that has just come, so
+// each is admitted, after a Lag at most.
+func (s *subject) oneByOne(key string, n int64, said hybridlimit.Result) {
+	s.t.Helper()
+	for i := range n {
+		res := s.allow(key, 1)
+		if !res.Allowed && res.RetryAfter > s.spec.Lag {
+			s.t.Errorf("unit %d of %d denied, although they remained: %+v, then %+v", i+1, n, said, res)
+			return
+		}
+		s.await(key, 1, res)
 	}
 }
 

@@ -149,12 +149,15 @@ func (r *reference) decide(ctx context.Context, key string, n int64, what kind, 
 		res.Allowed = room >= per
 	case what == some && room >= per && !is("takes all or none"):
 		res.Granted = min(n, room/per)
-		if is("gives what is asked") {
+		switch {
+		case is("gives what is asked"):
 			res.Granted = min(n, burst)
+		case is("takes one at most"):
+			res.Granted = 1
 		}
 		s.used += res.Granted * per
 		res.Allowed = true
-	case cost <= room:
+	case cost <= room && (!is("refuses what remains") || n > 1 || s.used == 0):
 		s.used += cost
 		res.Allowed, res.Granted = true, n
 	case is("grants a part") && room >= per:
@@ -209,6 +212,8 @@ func (r *reference) decide(ctx context.Context, key string, n int64, what kind, 
 			res.RetryAfter -= res.RetryAfter / 4
 		case is("retries too late"):
 			res.RetryAfter += time.Millisecond
+		case is("retries much too late"):
+			res.RetryAfter += 5 * time.Millisecond
 		case is("retries a moment early"):
 			res.RetryAfter--
 		case is("retries a moment late"):

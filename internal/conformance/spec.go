@@ -55,6 +55,27 @@ type Spec struct {
 	// RetryIsLowerBound means that a call may be denied again after its RetryAfter.
 	// Waiting repeatedly must still lead to an admission.
 	RetryIsLowerBound bool
+	// RetrySlack is the longest time before its RetryAfter at which a call may be
+	// admitted already. A call at its RetryAfter is admitted all the same. Zero: a Tick.
+	RetrySlack time.Duration
+	// Lag is the longest time for which a unit that has come back may still be denied,
+	// although Remaining includes it. A denial has a smaller Remaining than its cost all
+	// the same, and the call is admitted at its RetryAfter. Zero: none.
+	Lag time.Duration
+	// Split returns the units of Remaining that are in the limiter's own hand. A call can
+	// take either these or the others. So while it is above 0, a call for all units of
+	// Remaining may be denied, but single calls get them. Nil: none.
+	Split func(hybridlimit.Limiter) int64
+	// RetryOfFewer means that a denial may follow from the refusal of fewer units. Its
+	// RetryAfter is then the one of those units, and the call may be denied again once.
+	RetryOfFewer bool
+	// RetryByWindow means that RetryAfter is at most the time to the end of the window
+	// by the clock. So a call may be denied again at the beginning of a window, and at
+	// no other time.
+	RetryByWindow bool
+	// ForgetsWindow means that in a window of which the limiter has not heard, Peek
+	// takes a key for unused.
+	ForgetsWindow bool
 	// Tick is the resolution of the limiter's clock, and so of an exact RetryAfter
 	// or ResetAfter. Zero: a microsecond, the resolution of Redis.
 	Tick time.Duration

@@ -206,15 +206,32 @@ func (s *subject) full(key, why string) {
 func (s *subject) await(key string, n int64, res hybridlimit.Result) {
 	s.t.Helper()
 	const tries = 500
-	for range tries {
+	for i := range tries {
 		if res.Allowed || s.t.Failed() {
 			return
 		}
 		s.spec.Sleep(res.RetryAfter)
 		res = s.allow(key, n)
-		if !res.Allowed && !s.spec.RetryIsLowerBound {
+		if !res.Allowed && !s.mayRetry(n, i) {
 			s.t.Errorf("AllowN(%q, %d) was denied again after its RetryAfter: %+v", key, n, res)
 		}
 	}
 	s.t.Errorf("AllowN(%q, %d) is still denied after %d waits for its RetryAfter: %+v", key, n, tries, res)
+}
+
+// mayRetry reports whether a call for n units may be denied after its RetryAfter, after it
+// was denied so a number of times before.
+func (s *subject) mayRetry(n int64, before int) bool {
+	if s.spec.RetryByWindow && time.Now().Round(0).Sub(time.Now().Round(0).Truncate(s.limit.Period)) <= max(s.spec.Tick, s.spec.WindowSlack) {
+		return true
+	}
+	return s.spec.RetryIsLowerBound || s.spec.RetryOfFewer && n > 1 && before == 0
+}
+
+// split returns the units in the limiter's hand that cannot be taken together with others.
+func (s *subject) split() int64 {
+	if s.spec.Split == nil {
+		return 0
+	}
+	return s.spec.Split(s.lim)
 }

@@ -42,6 +42,10 @@ func TestReferencePasses(t *testing.T) {
 	lower.Name, lower.RetryIsLowerBound = "lower bound", true
 	Run(t, lower)
 
+	late := tolerant(specOf("retries too late"))
+	late.Name = "late"
+	Run(t, late)
+
 	loose := specOf("bursts one more")
 	loose.Name, loose.Exact = "slack", false
 	loose.Slack = func(hybridlimit.Limit) int64 { return 1 }
@@ -53,6 +57,16 @@ func TestReferencePasses(t *testing.T) {
 			t.Run(c.Name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { c.Run(t, loose) }) })
 		}
 	}
+}
+
+// ofTolerant marks a fault that the suite must find although the spec has every tolerance.
+const ofTolerant = "tolerant "
+
+// tolerant returns a spec with every tolerance that still promises units and times.
+func tolerant(spec Spec) Spec {
+	spec.RetrySlack, spec.Lag, spec.RetryOfFewer, spec.RetryByWindow = 2*time.Millisecond, 50*time.Millisecond, true, true
+	spec.Split = func(hybridlimit.Limiter) int64 { return 1 }
+	return spec
 }
 
 // faults maps each fault of a limiter to a case that must find it.
@@ -78,6 +92,13 @@ var faults = map[string]string{
 	"resets a moment late":               "reset after",
 	"resets without its debt":            "reset after in debt",
 	"retries a moment early":             "retry after",
+	ofTolerant + "retries too early":     "remaining",
+	ofTolerant + "retries much too late": "retry after",
+	ofTolerant + "refills half as fast":  "refill",
+	ofTolerant + "denies what remains":   "remaining",
+	ofTolerant + "refuses what remains":  "remaining",
+	ofTolerant + "takes all or none":     "at most",
+	"takes one at most":                  "at most",
 	"retries a moment late":              "retry after",
 	"shares one bucket":                  "keys are independent",
 	"cleans keys":                        "keys are bytes",
@@ -166,6 +187,10 @@ func TestFault(t *testing.T) {
 	}
 	if strings.HasPrefix(fault, ofWindow) {
 		runWindows(t, fault)
+		return
+	}
+	if of, ok := strings.CutPrefix(fault, ofTolerant); ok {
+		Run(t, tolerant(specOf(of)))
 		return
 	}
 	Run(t, specOf(fault))

@@ -57,8 +57,11 @@ func atMost(t *testing.T, spec Spec) {
 	if !ok {
 		return
 	}
-	for _, n := range []int64{1, 7, 26, 1 << 53, math.MaxInt64} {
-		key := "k" + string(rune('0'+n%10))
+	for i, n := range []int64{1, 7, 26, 1 << 53, math.MaxInt64} {
+		key := "k" + string(rune('0'+i))
+		if first := s.atMost(l, key, n); spec.Exact && first.Granted != min(n, 25) {
+			t.Errorf("AllowAtMost(%d) of an unused key with 25 units granted %d", n, first.Granted)
+		}
 		for range 26 {
 			if !s.atMost(l, key, n).Allowed {
 				break
