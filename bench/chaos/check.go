@@ -53,6 +53,7 @@ type verdict struct {
 	p99               time.Duration // while a breaker was open; 0: not measured
 	shared, alone     reach         // for the key that came closest to its bound
 	accounting        string
+	losses            losses
 	recovered         time.Duration
 }
 
@@ -70,6 +71,7 @@ func check(e *evidence, strictly bool) *verdict {
 	v.checkErrors(e)
 	v.checkBound(e)
 	v.checkAccounting(e)
+	v.checkQuiet(e)
 	v.checkLatency(e)
 	v.checkOpen(e, strictly)
 	v.checkLiveness(e)

@@ -22,8 +22,8 @@ var serverFaults = []*fault{
 	{name: "LOADING", proof: failedSyncs, begin: loading},
 	{name: "BUSY script", begin: shows("errorstats", "errorstat_BUSY", busyScript)},
 	{name: "READONLY after a demotion", begin: shows("errorstats", "errorstat_READONLY", demoted)},
-	{name: "clock +1 h", allowed: allowance{bursts: 1}, begin: clockMoved(3600), environ: movableClock, alone: true},
-	{name: "clock -1 h", begin: clockMoved(-3600), environ: movableClock, alone: true},
+	{name: "clock +1 h", allowed: allowance{bursts: 1, steps: true}, begin: clockMoved(3600), environ: movableClock, alone: true},
+	{name: "clock -1 h", allowed: allowance{steps: true}, begin: clockMoved(-3600), environ: movableClock, alone: true},
 }
 
 // killed returns a fault that kills the first node, and calls back to restart

@@ -36,8 +36,8 @@ Further checks in every row: after Close no client has more goroutines than befo
 `)
 	fmt.Fprintf(&b, "%s, %d cores, %s/%s, %s, redis-server %s; go-redis %s.\n\n",
 		benchkit.CPU(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), p.redis, benchkit.Modules()["github.com/redis/go-redis/v9"])
-	b.WriteString("| fault | topology | decisions | errors | slowest | open p99 | admitted | by fallbacks | accounting | back after | CPU |\n")
-	b.WriteString("|---|---|--:|--:|--:|--:|--:|--:|---|--:|--:|\n")
+	b.WriteString("| fault | topology | decisions | errors | slowest | open p99 | admitted | by fallbacks | accounting | expired | lost | forgiven | back after | CPU |\n")
+	b.WriteString("|---|---|--:|--:|--:|--:|--:|--:|---|--:|--:|--:|--:|--:|\n")
 	for _, o := range p.rows {
 		b.WriteString(o.row())
 	}
@@ -77,8 +77,8 @@ func (o *outcome) row() string {
 	if len(v.violations) > 0 {
 		name += " **✗**"
 	}
-	return fmt.Sprintf("| %s | %s | %d | %d | %.1f ms | %s | %s | %s | %s | %.1f s | %.0f %% |\n", name, o.plan.topology,
-		v.decisions, v.errors, ms(v.slowest), p99, v.shared, fallbacks, v.accounting, v.recovered.Seconds(), 100*o.evidence.cpu)
+	return fmt.Sprintf("| %s | %s | %d | %d | %.1f ms | %s | %s | %s | %s | %s | %d | %d | %.1f s | %.0f %% |\n", name, o.plan.topology,
+		v.decisions, v.errors, ms(v.slowest), p99, v.shared, fallbacks, v.accounting, v.losses.expiry(), v.losses.lost, v.losses.forgiven, v.recovered.Seconds(), 100*o.evidence.cpu)
 }
 
 func (r reach) String() string { return fmt.Sprintf("%.0f / %.0f", r.units, r.bound) }

@@ -38,6 +38,8 @@ type worker struct {
 	log     *lineLog
 	failed  atomic.Pointer[string] // the first error of a decision
 	stop    func()                 // ends the load
+	begun   atomic.Int64           // calls of the library to Redis
+	flying  atomic.Int64           // the part of them without an answer
 
 	goroutines int    // before the limiter was made
 	heap       uint64 // likewise
@@ -89,10 +91,10 @@ func (w *worker) open() (err error) {
 	w.settleRuntime()
 	w.goroutines, w.heap = runtime.NumGoroutine(), heapInUse()
 	w.rdb = w.client()
-	w.rdb.AddHook(syncHook{w.journal})
+	w.rdb.AddHook(syncHook{w})
 	first := w.spec.Load.Streams[0]
 	w.limiter, err = hybrid.New(w.rdb, first.limit(), hybrid.Config{
-		Name: limiterName,
+		Name: limiterName, Mode: w.spec.Mode,
 		LimitFor: func(key string) hybridlimit.Limit {
 			for _, s := range w.spec.Load.Streams {
 				if len(key) > len(s.Prefix) && key[:len(s.Prefix)] == s.Prefix {
@@ -148,6 +150,8 @@ func (w *worker) obey(o order) report {
 		w.start()
 	case orderStop:
 		w.halt()
+	case orderBooks:
+		return w.books()
 	case orderBaseline:
 		r := w.report()
 		r.Heap = heapInUse()
@@ -156,6 +160,27 @@ func (w *worker) obey(o order) report {
 		return w.shutdown()
 	}
 	return w.report()
+}
+
+// books returns the report with the units in hand by key. The calls to Redis are
+// counted first, so that a call that begins meanwhile shows in the next report.
+func (w *worker) books() report {
+	begun, flying := w.begun.Load(), w.flying.Load()
+	r := w.report()
+	r.Syncs, r.Flying, r.Held = begun, flying, map[string]int64{}
+	for _, s := range w.spec.Load.Streams {
+		for i := range s.Keys {
+			in, err := w.limiter.Inspect(context.Background(), s.key(i))
+			if err != nil {
+				r.Err = err.Error()
+				return r
+			}
+			if in.Leased > 0 {
+				r.Held[s.key(i)] = in.Leased
+			}
+		}
+	}
+	return r
 }
 
 // report returns the state of the worker. The heap is measured only on request.
@@ -291,7 +316,7 @@ func (w *worker) call(key string) record {
 }
 
 // syncHook records every call of the library to Redis.
-type syncHook struct{ journal *journal }
+type syncHook struct{ worker *worker }
 
 func (h syncHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
@@ -301,13 +326,18 @@ func (h syncHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 
 func (h syncHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
+		if name := cmd.Name(); name != "evalsha" && name != "eval" && name != "fcall" {
+			return next(ctx, cmd)
+		}
+		h.worker.begun.Add(1)
+		h.worker.flying.Add(1)
+		defer h.worker.flying.Add(-1)
 		from := time.Now()
 		err := next(ctx, cmd)
-		if name := cmd.Name(); name == "evalsha" || name == "eval" || name == "fcall" {
-			h.journal.write(record{
-				kind: recordSync, failed: err != nil, begin: h.journal.clock.at(from), took: time.Since(from),
-			})
-		}
+		journal := h.worker.journal
+		journal.write(record{
+			kind: recordSync, failed: err != nil, begin: journal.clock.at(from), took: time.Since(from),
+		})
 		return err
 	}
 }
