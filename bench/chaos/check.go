@@ -101,7 +101,7 @@ func (v *verdict) checkBound(e *evidence) {
 	others := max(n-1, 1)
 	admissions := e.admissions()
 	for i, s := range e.load.Streams {
-		c := int64(overshoot*float64(s.Burst)) / others
+		c := e.credit(s)
 		if e.allowed.alone {
 			c *= others // a process may believe that it is alone
 		}
@@ -156,15 +156,14 @@ func (v *verdict) checkAccounting(e *evidence) {
 		crashed = true
 		known += w.admitted() + s.Expired + s.Lost - s.Dropped - s.Forgiven - s.Refunded
 		for _, s := range e.load.Streams {
-			c := int64(overshoot*float64(s.Burst)) / int64(max(len(e.clients)-1, 1))
-			fewer += c * int64(s.Keys)
+			fewer += e.credit(s) * int64(s.Keys)
 			more += s.Burst / 2 * int64(s.Keys)
 		}
 	}
 	lacks := e.sums.debited - known
 	switch {
 	case crashed:
-		v.accounting = fmt.Sprintf("crash: %+d units of -%d to +%d", lacks, fewer, more)
+		v.accounting = fmt.Sprintf("crash: %+d units of %d to +%d", lacks, -fewer, more)
 		if lacks < -fewer || lacks > more {
 			v.found(brokeAccounting, "Redis debited %d units, %d more than the clients know of, want -%d to +%d",
 				e.sums.debited, lacks, fewer, more)

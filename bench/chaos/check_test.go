@@ -47,6 +47,28 @@ func sound() *evidence {
 		e.sums.debited += w.admitted()
 		e.clients = append(e.clients, w)
 	}
+	for i, name := range []string{quietBefore, quietBack, quietAfter, quietAtRest} {
+		at := []int64{second, 3 * second, 4 * second, 5 * second}[i]
+		m := moment{name: name, at: at, keys: map[string]account{}}
+		if i > 0 {
+			m.from = e.moments[i-1].at
+		}
+		units := int64(0)
+		for _, w := range e.clients {
+			st := standing{}
+			for _, r := range w.history {
+				if r.kind == recordDecision && r.begin <= at {
+					st.admitted += int64(r.units)
+				}
+			}
+			st.stats.Admitted, st.stats.Granted = st.admitted, st.admitted
+			units += st.admitted
+			m.books = append(m.books, st)
+		}
+		m.sums.debited = units
+		m.keys["k0"] = account{debited: units, admitted: units}
+		e.moments = append(e.moments, m)
+	}
 	return e
 }
 
@@ -185,6 +207,16 @@ func credit(e *evidence, r *record, units int32) {
 	w.last.Stats.Admitted += more
 	w.last.Stats.Granted += more
 	e.sums.debited += more
+	for i := range e.moments {
+		m := &e.moments[i]
+		if r.begin > m.at {
+			continue
+		}
+		st, a := &m.books[0], m.keys["k0"]
+		st.admitted, st.stats.Admitted, st.stats.Granted = st.admitted+more, st.stats.Admitted+more, st.stats.Granted+more
+		m.sums.debited += more
+		m.keys["k0"] = account{a.debited + more, a.admitted + more, a.held}
+	}
 }
 
 // TestOutagesCountByThemselves checks that the bound of fallbacks applies to

@@ -88,6 +88,14 @@ func (e *evidence) admissions() map[keyed][]meter.Span {
 	return out
 }
 
+// credit returns C of a limit.
+func (e *evidence) credit(s stream) int64 {
+	if e.mode == hybrid.ModeStrict {
+		return 0
+	}
+	return int64(overshoot*float64(s.Burst)) / int64(max(len(e.clients)-1, 1))
+}
+
 // decisions returns the number of calls, and of calls that failed.
 func (e *evidence) decisions() (all, failed int64) {
 	for _, w := range e.clients {

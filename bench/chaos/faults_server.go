@@ -9,15 +9,15 @@ import (
 
 // serverFaults are faults of the process redis-server.
 var serverFaults = []*fault{
-	{name: "none", alone: true},
-	{name: "SIGKILL, restart with data", proof: failedSyncs, begin: killed(func(n *node) error { return n.Restart() })},
+	{name: "none", strict: true, alone: true},
+	{name: "SIGKILL, restart with data", strict: true, proof: failedSyncs, begin: killed(func(n *node) error { return n.Restart() })},
 	{name: "SIGKILL, restart empty", proof: resynced, allowed: forgets, begin: killed(func(n *node) error {
 		if err := n.forget(); err != nil {
 			return err
 		}
 		return n.Restart()
 	})},
-	{name: "SIGSTOP 1 s", hold: time.Second, proof: failedSyncs, begin: stopped},
+	{name: "SIGSTOP 1 s", strict: true, hold: time.Second, proof: failedSyncs, begin: stopped},
 	{name: "SIGSTOP 30 s", hold: 30 * time.Second, proof: failedSyncs, begin: stopped, alone: true},
 	{name: "LOADING", proof: failedSyncs, begin: loading},
 	{name: "BUSY script", begin: shows("errorstats", "errorstat_BUSY", busyScript)},

@@ -36,8 +36,8 @@ Further checks in every row: after Close no client has more goroutines than befo
 `)
 	fmt.Fprintf(&b, "%s, %d cores, %s/%s, %s, redis-server %s; go-redis %s.\n\n",
 		benchkit.CPU(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), p.redis, benchkit.Modules()["github.com/redis/go-redis/v9"])
-	b.WriteString("| fault | topology | decisions | errors | slowest | open p99 | admitted | by fallbacks | accounting | expired | lost | forgiven | back after | CPU |\n")
-	b.WriteString("|---|---|--:|--:|--:|--:|--:|--:|---|--:|--:|--:|--:|--:|\n")
+	b.WriteString("| fault | topology | mode | decisions | errors | slowest | open p99 | admitted | by fallbacks | accounting | expired | lost | forgiven | back after | CPU |\n")
+	b.WriteString("|---|---|---|--:|--:|--:|--:|--:|--:|---|--:|--:|--:|--:|--:|\n")
 	for _, o := range p.rows {
 		b.WriteString(o.row())
 	}
@@ -48,7 +48,7 @@ Further checks in every row: after Close no client has more goroutines than befo
 				b.WriteString("\n## Broken\n\n")
 				broken = true
 			}
-			fmt.Fprintf(&b, "- %s on %s: %s: %s\n", o.plan.name(), o.plan.topology, x.kind, strings.ReplaceAll(x.text, "\n", " "))
+			fmt.Fprintf(&b, "- %s on %s: %s: %s\n", o.plan.name(), o.plan.where(), x.kind, strings.ReplaceAll(x.text, "\n", " "))
 		}
 	}
 	b.WriteString(notCovered)
@@ -77,7 +77,7 @@ func (o *outcome) row() string {
 	if len(v.violations) > 0 {
 		name += " **✗**"
 	}
-	return fmt.Sprintf("| %s | %s | %d | %d | %.1f ms | %s | %s | %s | %s | %s | %d | %d | %.1f s | %.0f %% |\n", name, o.plan.topology,
+	return fmt.Sprintf("| %s | %s | %s | %d | %d | %.1f ms | %s | %s | %s | %s | %s | %d | %d | %.1f s | %.0f %% |\n", name, o.plan.topology, o.plan.mode,
 		v.decisions, v.errors, ms(v.slowest), p99, v.shared, fallbacks, v.accounting, v.losses.expiry(), v.losses.lost, v.losses.forgiven, v.recovered.Seconds(), 100*o.evidence.cpu)
 }
 

@@ -40,6 +40,9 @@ func (p plan) name() string {
 	return strings.Join(names, " + ")
 }
 
+// where returns the topology and the mode.
+func (p plan) where() string { return p.topology + ", " + p.mode.String() }
+
 // usualLoad has a key with room for leases, keys with several times the
 // permitted load, and keys that are used rarely.
 var usualLoad = load{Goroutines: 2, Streams: []stream{
@@ -126,7 +129,7 @@ func run(ctx context.Context, p plan) (out *outcome, err error) {
 	}
 	e, err := s.play(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("%s on %s: %w", p.name(), p.topology, err)
+		return nil, fmt.Errorf("%s on %s: %w", p.name(), p.where(), err)
 	}
 	return &outcome{p, e, check(e, p.strictly)}, nil
 }
