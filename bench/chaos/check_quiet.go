@@ -29,9 +29,12 @@ type losses struct {
 }
 
 const (
-	// unanswered is the time after which a sync counts as late. A call waits for
-	// MaxWait at most, and perhaps for the rest of another sync first.
-	unanswered = maxWait / 2
+	// stalled is T: a sync, or a process, that stands still for longer may lose leases.
+	// A process returns a lease T before its end.
+	stalled = 50 * time.Millisecond
+	// lateLease is the shortest life of a lease. A free lease whose answer takes longer
+	// may be over when it arrives.
+	lateLease = 10 * time.Millisecond
 	// longestTurn is the longest time for which units stay contended after a denial.
 	longestTurn = 5 * time.Second
 )
@@ -125,25 +128,49 @@ func (v *verdict) checkStanding(e *evidence, i int, was standing, m *moment, exc
 		l.expired += expired
 		return
 	}
-	l.free += expired
-	if lost > 0 {
-		v.found(brokeLosses, "%s: client %d lost %d units without a reason", m.name, i, lost)
-	}
-	most := int64(0)
+	free := int64(0)
 	for _, units := range contended {
-		most += units
+		free += units
 	}
-	if expired > most {
-		v.found(brokeLosses, "%s: %d units of client %d expired without a reason, free leases can have at most %d", m.name, expired, i, most)
+	l.free += expired
+	if expired > free {
+		v.found(brokeLosses, "%s: %d units of client %d expired without a reason, free leases can have at most %d", m.name, expired, i, free)
 	}
+	left, late := e.clients[i].late(m)
+	if late {
+		left += free
+	}
+	if lost > left {
+		v.found(brokeLosses, "%s: client %d lost %d units, its callers that left and its late leases can have at most %d", m.name, i, lost, left)
+	}
+}
+
+// late returns the number of calls for one unit that stopped waiting for Redis in the
+// phase before m. late reports whether an answer of Redis took so long that a free
+// lease may have been over.
+func (w *witness) late(m *moment) (left int64, late bool) {
+	for _, r := range w.history {
+		switch {
+		case r.begin > m.at || r.end() < m.from:
+		case r.kind == recordDecision && r.took >= maxWait:
+			left++
+		case r.kind == recordSync && r.took > lateLease, r.kind == recordNap && r.took > lateLease:
+			late = true
+		}
+	}
+	return left, late
 }
 
 // checkKeys checks each key in a phase in which no client had a reason to lose units:
 // what is debited is admitted or held. Only contended keys have free leases, which
-// cannot be returned.
+// cannot be returned. Units that were granted to callers that had left are lost.
 func (v *verdict) checkKeys(e *evidence, before, m *moment, contended map[string]int64) {
+	lost := int64(0)
+	for i := range m.books {
+		lost += m.books[i].stats.Lost - before.books[i].stats.Lost
+	}
 	for key, a := range m.keys {
-		lacks, most := a.gap()-before.keys[key].gap(), contended[key]*int64(len(m.books))
+		lacks, most := a.gap()-before.keys[key].gap(), contended[key]*int64(len(m.books))+lost
 		if lacks < 0 || lacks > most {
 			v.found(brokeQuiet, "%s: key %s: of the units debited since the quiet moment before, %d are neither admitted nor held, want 0 to %d: %+v",
 				m.name, key, lacks, most, a)
@@ -186,9 +213,9 @@ func (e *evidence) excuse(i int, was standing, m *moment) string {
 		case r.begin > m.at || r.end() < m.from:
 		case r.kind == recordSync && r.failed:
 			return "a sync failed"
-		case r.kind == recordSync && r.took > unanswered:
+		case r.kind == recordSync && r.took > stalled:
 			return fmt.Sprintf("a sync took %v", r.took)
-		case r.kind == recordNap && r.took > unanswered:
+		case r.kind == recordNap && r.took > stalled:
 			return fmt.Sprintf("the process stood still for %v", r.took)
 		}
 	}

@@ -97,7 +97,9 @@ func TestPlantedLossesAreFound(t *testing.T) {
 			m.sums.debited++
 			m.keys["k0"] = account{m.keys["k0"].debited + 1, m.keys["k0"].admitted, 1}
 		}},
-		"leases that come back late": {brokeReturn, func(e *evidence) { e.returned = leasesReturn + 1 }},
+		"more lost than callers left":                {brokeLosses, func(e *evidence) { slow(e, 2); waste(e, 2, 0, 2) }},
+		"lost leases of a key that is not contended": {brokeLosses, func(e *evidence) { syncOf(e, 2, false, stalled); waste(e, 2, 0, 1) }},
+		"leases that come back late":                 {brokeReturn, func(e *evidence) { e.returned = leasesReturn + 1 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := sound()
@@ -138,13 +140,15 @@ func TestReasonsExcuseLosses(t *testing.T) {
 		plant func(e *evidence)
 		want  losses
 	}{
-		"a failed sync":         {func(e *evidence) { syncOf(e, 2, true, 1); waste(e, 2, 3, 2) }, losses{expired: 3, lost: 2}},
-		"a late sync":           {func(e *evidence) { syncOf(e, 2, false, unanswered+1); waste(e, 2, 3, 2) }, losses{expired: 3, lost: 2}},
-		"a wiped Redis":         {func(e *evidence) { e.allowed.seconds = 1; waste(e, 1, 3, 2) }, losses{expired: 3, lost: 2}},
-		"a clock that steps":    {func(e *evidence) { e.allowed.steps = true; waste(e, 1, 3, 2) }, losses{expired: 3, lost: 2}},
-		"units that come again": {func(e *evidence) { e.from(2, func(_ *moment, st *standing) { st.stats.Resynced++ }); waste(e, 2, 1, 0) }, losses{expired: 1}},
-		"a frozen client":       {func(e *evidence) { freeze(e, 2); waste(e, 2, 3, 0) }, losses{expired: 3}},
-		"a free lease":          {func(e *evidence) { deny(e, 2); waste(e, 2, 50, 0) }, losses{free: 50}},
+		"a failed sync":                {func(e *evidence) { syncOf(e, 2, true, 1); waste(e, 2, 3, 2) }, losses{expired: 3, lost: 2}},
+		"a late sync":                  {func(e *evidence) { syncOf(e, 2, false, stalled+1); waste(e, 2, 3, 2) }, losses{expired: 3, lost: 2}},
+		"a wiped Redis":                {func(e *evidence) { e.allowed.seconds = 1; waste(e, 1, 3, 2) }, losses{expired: 3, lost: 2}},
+		"a clock that steps":           {func(e *evidence) { e.allowed.steps = true; waste(e, 1, 3, 2) }, losses{expired: 3, lost: 2}},
+		"units that come again":        {func(e *evidence) { e.from(2, func(_ *moment, st *standing) { st.stats.Resynced++ }); waste(e, 2, 1, 0) }, losses{expired: 1}},
+		"a frozen client":              {func(e *evidence) { freeze(e, 2); waste(e, 2, 3, 0) }, losses{expired: 3}},
+		"a caller that left":           {func(e *evidence) { slow(e, 2); waste(e, 2, 0, 1) }, losses{lost: 1}},
+		"a free lease that comes late": {func(e *evidence) { deny(e, 2); syncOf(e, 2, false, lateLease+1); waste(e, 2, 0, 50) }, losses{lost: 50}},
+		"a free lease":                 {func(e *evidence) { deny(e, 2); waste(e, 2, 50, 0) }, losses{free: 50}},
 		"units of the fallback": {func(e *evidence) {
 			e.from(2, func(_ *moment, st *standing) { st.alone += 7 })
 			deny(e, 2)
@@ -180,8 +184,11 @@ func TestReasonsExcuseLosses(t *testing.T) {
 // freeze adds an oversleep to the canary of client 0, in the phase before moment i.
 func freeze(e *evidence, i int) {
 	w := &e.clients[0]
-	w.history = append(w.history, record{kind: recordNap, begin: e.moments[i].at - second/2, took: unanswered + 1})
+	w.history = append(w.history, record{kind: recordNap, begin: e.moments[i].at - second/2, took: stalled + 1})
 }
+
+// slow makes a call of client 0 wait in vain, in the phase before moment i.
+func slow(e *evidence, i int) { decisionAt(e, e.moments[i].at-second/2).took = maxWait }
 
 // TestAKilledClientTakesItsUnits checks that the units of a killed client do not count
 // in the phase in which it was killed, and that its survivors are still checked.
