@@ -21,6 +21,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/local"
 )
 
 // workerEnv in the environment makes this program a worker.
@@ -35,6 +36,7 @@ type worker struct {
 	journal *journal
 	rdb     redis.UniversalClient
 	limiter *hybrid.Limiter
+	local   *local.Limiter // of the canary of latency
 	log     *lineLog
 	failed  atomic.Pointer[string] // the first error of a decision
 	stop    func()                 // ends the load
@@ -87,6 +89,9 @@ func (w *worker) open() (err error) {
 	// The canary starts before the first measurement, so that its memory does
 	// not count as growth.
 	go w.canary()
+	if w.local, err = local.New(hybridlimit.PerSecond(1000), local.Config{}); err != nil {
+		return err
+	}
 	w.log = &lineLog{}
 	w.settleRuntime()
 	w.goroutines, w.heap = runtime.NumGoroutine(), heapInUse()
@@ -290,6 +295,8 @@ func (w *worker) pace(i uint8, s stream, g int, done <-chan struct{}) {
 		first := w.call(name)
 		second := w.call(name)
 		second.warm = true
+		w.beside(name) // warms it up
+		second.beside = w.beside(name)
 		for _, r := range []record{first, second} {
 			r.stream, r.key = i, uint16(key)
 			w.journal.write(r)
@@ -299,6 +306,18 @@ func (w *worker) pace(i uint8, s stream, g int, done <-chan struct{}) {
 		}
 		timer.Reset(time.Until(due))
 	}
+}
+
+// beside times a call that needs neither Redis nor a breaker, for the same key.
+func (w *worker) beside(key string) time.Duration {
+	from := time.Now()
+	_, err := w.local.Allow(context.Background(), key)
+	took := time.Since(from)
+	if err != nil {
+		text := err.Error()
+		w.failed.CompareAndSwap(nil, &text)
+	}
+	return took
 }
 
 func (w *worker) call(key string) record {
