@@ -30,9 +30,9 @@ var failedMixes = []struct {
 	{122015552161207943, []string{"states of another schema", "replies lost after execution", "half-open TCP, no replies"}},
 }
 
-// play runs a plan and fails the test for each violation. The promise for a
-// quiet machine (p99 while a breaker is open) is checked only by make chaos.
-// All other times are relative to a canary.
+// play runs a plan and fails the test for each violation. The promise about
+// microseconds (p99 while a breaker is open) is checked only by make chaos, because
+// the race detector is slow. All times are relative to a canary.
 func play(t *testing.T, p plan) {
 	t.Helper()
 	began := time.Now()

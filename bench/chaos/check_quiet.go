@@ -35,6 +35,9 @@ const (
 	// lateLease is the shortest life of a lease. A free lease whose answer takes longer
 	// may be over when it arrives.
 	lateLease = 10 * time.Millisecond
+	// leaseLife is the longest life of a lease. Units of a lease that was spoilt may expire
+	// for so long.
+	leaseLife = time.Second
 	// longestTurn is the longest time for which units stay contended after a denial.
 	longestTurn = 5 * time.Second
 )
@@ -132,26 +135,27 @@ func (v *verdict) checkStanding(e *evidence, i int, was standing, m *moment, exc
 	for _, units := range contended {
 		free += units
 	}
-	l.free += expired
-	if expired > free {
-		v.found(brokeLosses, "%s: %d units of client %d expired without a reason, free leases can have at most %d", m.name, expired, i, free)
-	}
+	l.free += min(expired, free)
+	l.expired += max(0, expired-free)
 	left, late := e.clients[i].late(m)
+	most := free + left
 	if late {
-		left += free
+		most += free
 	}
-	if lost > left {
-		v.found(brokeLosses, "%s: client %d lost %d units, its callers that left and its late leases can have at most %d", m.name, i, lost, left)
+	if expired > free+left || expired+lost > most {
+		v.found(brokeLosses, "%s: %d units of client %d expired and %d are lost, without a reason: %d calls have left, free leases can have at most %d units",
+			m.name, expired, i, lost, left, free)
 	}
 }
 
 // late returns the number of calls for one unit that stopped waiting for Redis in the
-// phase before m. late reports whether an answer of Redis took so long that a free
-// lease may have been over.
+// phase before m or in the life of a lease before that. The units that Redis granted
+// them expire or are lost. late reports whether an answer of Redis took so long that a
+// free lease may have been over.
 func (w *witness) late(m *moment) (left int64, late bool) {
 	for _, r := range w.history {
 		switch {
-		case r.begin > m.at || r.end() < m.from:
+		case r.begin > m.at || r.end() < m.from-int64(leaseLife):
 		case r.kind == recordDecision && r.took >= maxWait:
 			left++
 		case r.kind == recordSync && r.took > lateLease, r.kind == recordNap && r.took > lateLease:
@@ -163,14 +167,16 @@ func (w *witness) late(m *moment) (left int64, late bool) {
 
 // checkKeys checks each key in a phase in which no client had a reason to lose units:
 // what is debited is admitted or held. Only contended keys have free leases, which
-// cannot be returned. Units that were granted to callers that had left are lost.
+// cannot be returned. Units that were granted to callers that had left expire or are
+// lost.
 func (v *verdict) checkKeys(e *evidence, before, m *moment, contended map[string]int64) {
-	lost := int64(0)
+	left := int64(0)
 	for i := range m.books {
-		lost += m.books[i].stats.Lost - before.books[i].stats.Lost
+		n, _ := e.clients[i].late(m)
+		left += n
 	}
 	for key, a := range m.keys {
-		lacks, most := a.gap()-before.keys[key].gap(), contended[key]*int64(len(m.books))+lost
+		lacks, most := a.gap()-before.keys[key].gap(), contended[key]*int64(len(m.books))+left
 		if lacks < 0 || lacks > most {
 			v.found(brokeQuiet, "%s: key %s: of the units debited since the quiet moment before, %d are neither admitted nor held, want 0 to %d: %+v",
 				m.name, key, lacks, most, a)
@@ -210,7 +216,7 @@ func (e *evidence) excuse(i int, was standing, m *moment) string {
 	}
 	for _, r := range w.history {
 		switch {
-		case r.begin > m.at || r.end() < m.from:
+		case r.begin > m.at || r.end() < m.from-int64(leaseLife):
 		case r.kind == recordSync && r.failed:
 			return "a sync failed"
 		case r.kind == recordSync && r.took > stalled:

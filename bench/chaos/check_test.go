@@ -25,6 +25,7 @@ func sound() *evidence {
 		for at := int64(i); at < 5*second; at += second / 50 {
 			r := record{
 				kind: recordDecision, allowed: at/(second/50)%2 == 0, source: hybridlimit.SourceLease, begin: at, took: time.Microsecond, warm: true,
+				beside: time.Microsecond,
 			}
 			if at > second && at < 2*second {
 				r.source = hybridlimit.SourceFallback
@@ -145,6 +146,15 @@ func TestPlantedViolationsAreFound(t *testing.T) {
 				decisionAt(e, at).took = 11 * time.Microsecond
 			}
 		}},
+		"slower while the breaker is open than the canary excuses": {brokeOpen, func(e *evidence) {
+			e.cpu = 1
+			for i := range int64(10) { // of 147, of which one in a hundred may be slow
+				r := decisionAt(e, second+1+i*second/10)
+				if r.took = openP99 + 1; i < 4 {
+					r.beside = openP99 + 1
+				}
+			}
+		}},
 		"no recovery": {brokeLiveness, func(e *evidence) {
 			for i := range e.clients[0].history {
 				if r := &e.clients[0].history[i]; r.kind == recordDecision && r.begin > e.over {
@@ -254,8 +264,11 @@ func TestExcuses(t *testing.T) {
 	e = sound()
 	e.cpu = 0.6 // the promises about time hold on a machine that is at least half idle
 	decisionAt(e, 3*second).took = 900 * time.Millisecond
-	for at := second + 1; at < 2*second; at += second / 10 {
-		decisionAt(e, at).took = 11 * time.Microsecond
+	for i := range int64(10) {
+		r := decisionAt(e, second+1+i*second/10)
+		if r.took = openP99 + 1; i < 5 {
+			r.beside = openP99 + 1
+		}
 	}
 	if v := check(e, true); len(v.violations) > 0 {
 		t.Errorf("%+v", v.violations)

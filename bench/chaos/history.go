@@ -33,7 +33,7 @@ type record struct {
 	units   int32         // granted
 	begin   int64         // ns, on the clock that all processes of a run share
 	took    time.Duration // of a nap: the whole sleep, of which 1 ms was intended
-	beside  time.Duration // of a warm decision: a call of package local right behind it, the canary of its latency
+	beside  time.Duration // of a warm decision: calls of package local right behind it, the canary of its latency
 }
 
 func (r record) end() int64 { return r.begin + int64(r.took) }

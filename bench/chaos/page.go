@@ -68,7 +68,7 @@ func (o *outcome) row() string {
 	v := o.verdict
 	p99, fallbacks := "–", "–"
 	if v.p99 > 0 {
-		p99 = fmt.Sprintf("%.1f µs", float64(v.p99.Nanoseconds())/1000)
+		p99 = fmt.Sprintf("%.1f / %.1f µs", float64(v.p99.Nanoseconds())/1000, float64(v.beside.Nanoseconds())/1000)
 	}
 	if v.alone.units > 0 {
 		fallbacks = v.alone.String()

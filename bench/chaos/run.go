@@ -25,7 +25,7 @@ type plan struct {
 	hold     time.Duration // the duration of faults that have none of their own
 	seed     uint64
 	soak     time.Duration // duration of a soak, with one fault after the other; 0: no soak
-	strictly bool          // check the promise for a quiet machine, too
+	strictly bool          // check the promise about microseconds, too
 	mode     hybrid.Mode
 }
 
