@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
@@ -63,11 +64,14 @@ func TestFaults(t *testing.T) {
 			if everyDay[f.name] != on && !testenv.Long() {
 				continue
 			}
-			t.Run(f.name+" on "+on, func(t *testing.T) {
+			for _, mode := range f.modes() {
 				p := usual
-				p.topology, p.faults = on, []*fault{f}
-				play(t, p)
-			})
+				p.topology, p.faults, p.mode = on, []*fault{f}, mode
+				if mode != hybrid.ModeAuto && !testenv.Long() {
+					continue
+				}
+				t.Run(f.name+" on "+p.where(), func(t *testing.T) { play(t, p) })
+			}
 		}
 	}
 	t.Run("mix", func(t *testing.T) {
