@@ -50,9 +50,10 @@ type verdict struct {
 
 	decisions, errors int64
 	slowest           time.Duration // beyond the canary
-	p99               time.Duration // while a breaker was open; 0: not measured
+	p99, beside       time.Duration // of decisions while a breaker was open, and of their canary; 0: not measured
 	shared, alone     reach         // for the key that came closest to its bound
 	accounting        string
+	losses            losses
 	recovered         time.Duration
 }
 
@@ -63,13 +64,14 @@ func (v *verdict) found(kind, format string, args ...any) {
 	v.violations = append(v.violations, violation{kind, fmt.Sprintf(format, args...)})
 }
 
-// check compares a run with the promises. strictly adds the promise for a quiet
-// machine, which the canary cannot excuse.
+// check compares a run with the promises. strictly adds the promise about microseconds,
+// which does not hold for a program with the race detector.
 func check(e *evidence, strictly bool) *verdict {
 	v := &verdict{}
 	v.checkErrors(e)
 	v.checkBound(e)
 	v.checkAccounting(e)
+	v.checkQuiet(e)
 	v.checkLatency(e)
 	v.checkOpen(e, strictly)
 	v.checkLiveness(e)
@@ -99,7 +101,7 @@ func (v *verdict) checkBound(e *evidence) {
 	others := max(n-1, 1)
 	admissions := e.admissions()
 	for i, s := range e.load.Streams {
-		c := int64(overshoot*float64(s.Burst)) / others
+		c := e.credit(s)
 		if e.allowed.alone {
 			c *= others // a process may believe that it is alone
 		}
@@ -154,15 +156,14 @@ func (v *verdict) checkAccounting(e *evidence) {
 		crashed = true
 		known += w.admitted() + s.Expired + s.Lost - s.Dropped - s.Forgiven - s.Refunded
 		for _, s := range e.load.Streams {
-			c := int64(overshoot*float64(s.Burst)) / int64(max(len(e.clients)-1, 1))
-			fewer += c * int64(s.Keys)
+			fewer += e.credit(s) * int64(s.Keys)
 			more += s.Burst / 2 * int64(s.Keys)
 		}
 	}
 	lacks := e.sums.debited - known
 	switch {
 	case crashed:
-		v.accounting = fmt.Sprintf("crash: %+d units of -%d to +%d", lacks, fewer, more)
+		v.accounting = fmt.Sprintf("crash: %+d units of %d to +%d", lacks, -fewer, more)
 		if lacks < -fewer || lacks > more {
 			v.found(brokeAccounting, "Redis debited %d units, %d more than the clients know of, want -%d to +%d",
 				e.sums.debited, lacks, fewer, more)
@@ -229,18 +230,21 @@ func noise(naps []record, from, to int64) (most time.Duration) {
 	return most
 }
 
-// checkOpen checks decisions on warm keys while the breaker was open. The promise
-// holds on a machine that is at least half idle.
+// checkOpen checks decisions on warm keys while the breaker was open: 99 of 100 take at
+// most openP99. A machine that stops processes for a moment delays decisions too. The
+// canary is calls of package local, which were made right behind these decisions and
+// take about as long together. As many decisions as canaries are excused, and once more
+// as many because the number is small.
 func (v *verdict) checkOpen(e *evidence, strictly bool) {
 	if !e.single {
 		return // a cluster has several breakers, and the breaker of a key is not known here
 	}
-	var took []time.Duration
+	var took, beside []time.Duration
 	for _, w := range e.clients {
 		spans := w.open()
 		for _, r := range w.history {
 			if r.kind == recordDecision && r.warm && slices.ContainsFunc(spans, func(s [2]int64) bool { return r.begin > s[0] && r.end() < s[1] }) {
-				took = append(took, r.took)
+				took, beside = append(took, r.took), append(beside, r.beside)
 			}
 		}
 	}
@@ -248,10 +252,19 @@ func (v *verdict) checkOpen(e *evidence, strictly bool) {
 		return // too few for a percentile
 	}
 	slices.Sort(took)
-	v.p99 = took[len(took)*99/100]
-	if v.p99 > openP99 && strictly && e.cpu <= idleEnough {
-		v.found(brokeOpen, "p99 of %d decisions with the breaker open is %v, want at most %v", len(took), v.p99, openP99)
+	slices.Sort(beside)
+	v.p99, v.beside = took[len(took)*99/100], beside[len(beside)*99/100]
+	slow, excused := over(took, openP99), 2*over(beside, openP99)
+	if strictly && slow > len(took)-1-len(took)*99/100+excused {
+		v.found(brokeOpen, "with the breaker open, %d of %d decisions took more than %v (p99 %v), want at most one in a hundred, and %d because of the canary (p99 %v)",
+			slow, len(took), openP99, v.p99, excused, v.beside)
 	}
+}
+
+// over returns the number of times above most. The times are sorted.
+func over(sorted []time.Duration, most time.Duration) int {
+	at, _ := slices.BinarySearch(sorted, most+1)
+	return len(sorted) - at
 }
 
 // checkLiveness checks that each client returns to the shared limit soon after the

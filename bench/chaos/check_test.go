@@ -18,13 +18,14 @@ func sound() *evidence {
 	e := &evidence{
 		single: true,
 		load:   load{Streams: []stream{{Prefix: "k", Keys: 1, PerSecond: 50, Rate: 100, Burst: 100}}},
-		began:  second, over: 2 * second,
+		over:   2 * second,
 	}
 	for i := range 3 {
 		w := witness{}
 		for at := int64(i); at < 5*second; at += second / 50 {
 			r := record{
 				kind: recordDecision, allowed: at/(second/50)%2 == 0, source: hybridlimit.SourceLease, begin: at, took: time.Microsecond, warm: true,
+				beside: time.Microsecond,
 			}
 			if at > second && at < 2*second {
 				r.source = hybridlimit.SourceFallback
@@ -46,6 +47,28 @@ func sound() *evidence {
 		w.last.Goroutines, w.last.Before = 5, 5
 		e.sums.debited += w.admitted()
 		e.clients = append(e.clients, w)
+	}
+	for i, name := range []string{quietBefore, quietBack, quietAfter, quietAtRest} {
+		at := []int64{second, 3 * second, 4 * second, 5 * second}[i]
+		m := moment{name: name, at: at, keys: map[string]account{}}
+		if i > 0 {
+			m.from = e.moments[i-1].at
+		}
+		units := int64(0)
+		for _, w := range e.clients {
+			st := standing{}
+			for _, r := range w.history {
+				if r.kind == recordDecision && r.begin <= at {
+					st.admitted += int64(r.units)
+				}
+			}
+			st.stats.Admitted, st.stats.Granted = st.admitted, st.admitted
+			units += st.admitted
+			m.books = append(m.books, st)
+		}
+		m.sums.debited = units
+		m.keys["k0"] = account{debited: units, admitted: units}
+		e.moments = append(e.moments, m)
 	}
 	return e
 }
@@ -123,6 +146,15 @@ func TestPlantedViolationsAreFound(t *testing.T) {
 				decisionAt(e, at).took = 11 * time.Microsecond
 			}
 		}},
+		"slower while the breaker is open than the canary excuses": {brokeOpen, func(e *evidence) {
+			e.cpu = 1
+			for i := range int64(10) { // of 147, of which one in a hundred may be slow
+				r := decisionAt(e, second+1+i*second/10)
+				if r.took = openP99 + 1; i < 4 {
+					r.beside = openP99 + 1
+				}
+			}
+		}},
 		"no recovery": {brokeLiveness, func(e *evidence) {
 			for i := range e.clients[0].history {
 				if r := &e.clients[0].history[i]; r.kind == recordDecision && r.begin > e.over {
@@ -185,6 +217,16 @@ func credit(e *evidence, r *record, units int32) {
 	w.last.Stats.Admitted += more
 	w.last.Stats.Granted += more
 	e.sums.debited += more
+	for i := range e.moments {
+		m := &e.moments[i]
+		if r.begin > m.at {
+			continue
+		}
+		st, a := &m.books[0], m.keys["k0"]
+		st.admitted, st.stats.Admitted, st.stats.Granted = st.admitted+more, st.stats.Admitted+more, st.stats.Granted+more
+		m.sums.debited += more
+		m.keys["k0"] = account{a.debited + more, a.admitted + more, a.held}
+	}
 }
 
 // TestOutagesCountByThemselves checks that the bound of fallbacks applies to
@@ -222,8 +264,11 @@ func TestExcuses(t *testing.T) {
 	e = sound()
 	e.cpu = 0.6 // the promises about time hold on a machine that is at least half idle
 	decisionAt(e, 3*second).took = 900 * time.Millisecond
-	for at := second + 1; at < 2*second; at += second / 10 {
-		decisionAt(e, at).took = 11 * time.Microsecond
+	for i := range int64(10) {
+		r := decisionAt(e, second+1+i*second/10)
+		if r.took = openP99 + 1; i < 5 {
+			r.beside = openP99 + 1
+		}
 	}
 	if v := check(e, true); len(v.violations) > 0 {
 		t.Errorf("%+v", v.violations)

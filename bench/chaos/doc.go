@@ -13,6 +13,8 @@
 // its append-only file. It holds every debit together with the envelope of the batch
 // (ledger.go).
 //
-// After the run, check.go compares the history with the promises of the library. To
-// show that each check can fail, check_test.go plants a violation of each kind.
+// At the quiet moments of a run, quiet.go stops the load and takes the books of the
+// clients and of Redis. After the run, check.go and check_quiet.go compare the history
+// and the books with the promises of the library. To show that each check can fail,
+// check_test.go and check_quiet_test.go plant a violation of each kind.
 package main

@@ -6,22 +6,25 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/meter"
 )
 
 // evidence is all data of a finished run.
 type evidence struct {
-	load    load
-	single  bool // each client has one breaker; false on a cluster
-	clients []witness
-	began   int64   // ns on the shared clock: the begin of the fault
-	struck  []int64 // when each fault began or ended, in order; only in runs with several faults
-	over    int64   // when the fault had ended and Redis took writes again
-	back    int64   // when every client had had the time to come back
-	sums    sums
-	eternal []string // keys without a TTL
-	cpu     float64  // load of the machine while under load, 0 to 1
-	allowed allowance
+	load     load
+	single   bool // each client has one breaker; false on a cluster
+	clients  []witness
+	mode     hybrid.Mode
+	struck   []int64 // ns on the shared clock: when each fault began or ended, in order; only in runs with several faults
+	over     int64   // when the fault had ended and Redis took writes again
+	back     int64   // when every client had had the time to come back
+	sums     sums
+	moments  []moment      // the quiet moments, in order
+	returned time.Duration // from the end of the load until no client held a unit
+	eternal  []string      // keys without a TTL
+	cpu      float64       // load of the machine while under load, 0 to 1
+	allowed  allowance
 }
 
 // witness is the data of one client.
@@ -42,6 +45,8 @@ type allowance struct {
 	bursts int64
 	// units that a client held when it was frozen. It may spend them once.
 	units int64
+	// steps reports whether the clock of Redis steps.
+	steps bool
 	// alone reports whether a process may believe that it is alone: it
 	// underestimates N.
 	alone bool
@@ -53,7 +58,7 @@ type allowance struct {
 // and combines two allowances.
 func (a allowance) and(b allowance) allowance {
 	return allowance{
-		a.seconds + b.seconds, a.bursts + b.bursts, a.units + b.units, a.alone || b.alone, max(a.parts, b.parts),
+		a.seconds + b.seconds, a.bursts + b.bursts, a.units + b.units, a.steps || b.steps, a.alone || b.alone, max(a.parts, b.parts),
 	}
 }
 
@@ -81,6 +86,14 @@ func (e *evidence) admissions() map[keyed][]meter.Span {
 		}
 	}
 	return out
+}
+
+// credit returns C of a limit.
+func (e *evidence) credit(s stream) int64 {
+	if e.mode == hybrid.ModeStrict {
+		return 0
+	}
+	return int64(overshoot*float64(s.Burst)) / int64(max(len(e.clients)-1, 1))
 }
 
 // decisions returns the number of calls, and of calls that failed.

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
 // fault is a failure of a Redis, a network or a client.
@@ -28,6 +30,8 @@ type fault struct {
 	functions bool
 	// environ returns environment variables for the servers. Nil means none.
 	environ func(dir string) ([]string, error)
+	// strict adds rows in ModeStrict to those in ModeAuto.
+	strict bool
 	// alone excludes the fault from mixes: it takes too long, or its effect
 	// cannot be undone.
 	alone bool
@@ -39,6 +43,14 @@ func (f *fault) where() []string {
 		return []string{topologySingle}
 	}
 	return f.on
+}
+
+// modes returns the modes in which the fault is played.
+func (f *fault) modes() []hybrid.Mode {
+	if f.strict {
+		return []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict}
+	}
+	return []hybrid.Mode{hybrid.ModeAuto}
 }
 
 func (f *fault) env(dir string) ([]string, error) {

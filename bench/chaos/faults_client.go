@@ -7,9 +7,9 @@ import (
 
 // clientFaults are faults of the limiting processes.
 var clientFaults = []*fault{
-	{name: "client paused 4 s", hold: 4 * time.Second, begin: pausedClient, allowed: allowance{alone: true}},
+	{name: "client paused 4 s", strict: true, hold: 4 * time.Second, begin: pausedClient, allowed: allowance{alone: true}},
 	{name: "client paused 30 s", hold: 30 * time.Second, begin: pausedClient, allowed: allowance{alone: true}, alone: true},
-	{name: "client SIGKILLed", alone: true, begin: func(_ context.Context, s *scene) (func() error, error) {
+	{name: "client SIGKILLed", strict: true, alone: true, begin: func(_ context.Context, s *scene) (func() error, error) {
 		return nil, s.clients[s.rng.IntN(len(s.clients))].kill()
 	}},
 }

@@ -10,7 +10,7 @@ var replicated = []string{topologySentinel, topologyCluster}
 // failovers are faults of a master that has a replica. The master is the first
 // node.
 var failovers = []*fault{
-	{name: "master SIGKILLed, replica promoted", on: replicated, proof: failedSyncs, begin: masterKilled, allowed: forgets},
+	{name: "master SIGKILLed, replica promoted", strict: true, on: replicated, proof: failedSyncs, begin: masterKilled, allowed: forgets},
 	{name: "master SIGSTOPped, replica promoted, old master back", on: replicated, proof: failedSyncs, begin: masterStopped, allowed: forgets},
 	{name: "failover with lost acknowledged writes", on: replicated, proof: lostWrites, begin: masterCutOff, allowed: forgets},
 }

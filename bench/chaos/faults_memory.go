@@ -10,7 +10,7 @@ import (
 
 // memoryFaults are faults of the memory of Redis.
 var memoryFaults = []*fault{
-	{name: "FLUSHALL", proof: resynced, allowed: forgets, begin: everyNode("FLUSHALL")},
+	{name: "FLUSHALL", strict: true, proof: resynced, allowed: forgets, begin: everyNode("FLUSHALL")},
 	{name: "SCRIPT FLUSH", begin: shows("errorstats", "errorstat_NOSCRIPT", again(100*time.Millisecond, everyNode("SCRIPT", "FLUSH")))},
 	// The error for a missing function has no name of its own.
 	{name: "FUNCTION FLUSH", functions: true, alone: true, begin: shows("errorstats", "errorstat_ERR", again(100*time.Millisecond, everyNode("FUNCTION", "FLUSH")))},

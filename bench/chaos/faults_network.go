@@ -8,9 +8,9 @@ import (
 
 // networkFaults are faults of the network between clients and servers.
 var networkFaults = []*fault{
-	{name: "latency 100 ms ± 50", proof: failedSyncs, begin: toxic("latency", replies, 1, map[string]int{"latency": 100, "jitter": 50})},
+	{name: "latency 100 ms ± 50", strict: true, proof: failedSyncs, begin: toxic("latency", replies, 1, map[string]int{"latency": 100, "jitter": 50})},
 	{name: "connections reset", proof: failedSyncs, begin: flicker("reset_peer", requests, map[string]int{"timeout": 0})},
-	{name: "replies lost after execution", proof: seenBefore, begin: flicker("timeout", replies, map[string]int{"timeout": 20})},
+	{name: "replies lost after execution", strict: true, proof: seenBefore, begin: flicker("timeout", replies, map[string]int{"timeout": 20})},
 	{name: "requests lost", proof: failedSyncs, begin: flicker("timeout", requests, map[string]int{"timeout": 20})},
 	{name: "half-open TCP, no replies", proof: failedSyncs, begin: toxic("timeout", replies, 1, map[string]int{"timeout": 0})},
 	{name: "half-open TCP, no requests", proof: failedSyncs, begin: toxic("timeout", requests, 1, map[string]int{"timeout": 0})},

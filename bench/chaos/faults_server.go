@@ -9,21 +9,21 @@ import (
 
 // serverFaults are faults of the process redis-server.
 var serverFaults = []*fault{
-	{name: "none", alone: true},
-	{name: "SIGKILL, restart with data", proof: failedSyncs, begin: killed(func(n *node) error { return n.Restart() })},
+	{name: "none", strict: true, alone: true},
+	{name: "SIGKILL, restart with data", strict: true, proof: failedSyncs, begin: killed(func(n *node) error { return n.Restart() })},
 	{name: "SIGKILL, restart empty", proof: resynced, allowed: forgets, begin: killed(func(n *node) error {
 		if err := n.forget(); err != nil {
 			return err
 		}
 		return n.Restart()
 	})},
-	{name: "SIGSTOP 1 s", hold: time.Second, proof: failedSyncs, begin: stopped},
+	{name: "SIGSTOP 1 s", strict: true, hold: time.Second, proof: failedSyncs, begin: stopped},
 	{name: "SIGSTOP 30 s", hold: 30 * time.Second, proof: failedSyncs, begin: stopped, alone: true},
 	{name: "LOADING", proof: failedSyncs, begin: loading},
 	{name: "BUSY script", begin: shows("errorstats", "errorstat_BUSY", busyScript)},
 	{name: "READONLY after a demotion", begin: shows("errorstats", "errorstat_READONLY", demoted)},
-	{name: "clock +1 h", allowed: allowance{bursts: 1}, begin: clockMoved(3600), environ: movableClock, alone: true},
-	{name: "clock -1 h", begin: clockMoved(-3600), environ: movableClock, alone: true},
+	{name: "clock +1 h", allowed: allowance{bursts: 1, steps: true}, begin: clockMoved(3600), environ: movableClock, alone: true},
+	{name: "clock -1 h", allowed: allowance{steps: true}, begin: clockMoved(-3600), environ: movableClock, alone: true},
 }
 
 // killed returns a fault that kills the first node, and calls back to restart

@@ -33,11 +33,12 @@ type record struct {
 	units   int32         // granted
 	begin   int64         // ns, on the clock that all processes of a run share
 	took    time.Duration // of a nap: the whole sleep, of which 1 ms was intended
+	beside  time.Duration // of a warm decision: calls of package local right behind it, the canary of its latency
 }
 
 func (r record) end() int64 { return r.begin + int64(r.took) }
 
-const recordBytes = 28
+const recordBytes = 36
 
 func (r record) encode() (b [recordBytes]byte) {
 	b[0] = byte(r.kind)
@@ -55,6 +56,7 @@ func (r record) encode() (b [recordBytes]byte) {
 	binary.LittleEndian.PutUint32(b[8:], uint32(r.units))
 	binary.LittleEndian.PutUint64(b[12:], uint64(r.begin))
 	binary.LittleEndian.PutUint64(b[20:], uint64(r.took))
+	binary.LittleEndian.PutUint64(b[28:], uint64(r.beside))
 	return b
 }
 
@@ -64,6 +66,7 @@ func decodeRecord(b *[recordBytes]byte) record {
 		source: hybridlimit.Source(b[2]), stream: b[3],
 		key: binary.LittleEndian.Uint16(b[4:]), units: int32(binary.LittleEndian.Uint32(b[8:])),
 		begin: int64(binary.LittleEndian.Uint64(b[12:])), took: time.Duration(binary.LittleEndian.Uint64(b[20:])),
+		beside: time.Duration(binary.LittleEndian.Uint64(b[28:])),
 	}
 }
 

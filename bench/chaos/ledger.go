@@ -213,6 +213,22 @@ type sums struct {
 	twice     []string
 }
 
+// byKey returns the debited units of each key of the callers.
+func (l *ledger) byKey() map[string]int64 {
+	of := map[string]*ledger{}
+	for _, d := range l.entries {
+		if of[d.key] == nil {
+			of[d.key] = &ledger{fallen: l.fallen, gone: l.gone}
+		}
+		of[d.key].entries = append(of[d.key].entries, d)
+	}
+	out := map[string]int64{}
+	for key, one := range of {
+		out[key] = one.sum().debited
+	}
+	return out
+}
+
 // sum returns the totals. A replica repeats the writes of its master, and each
 // counts once. If both a fallen master and its successor applied a batch, in any
 // order, the write of the successor counts, because the successor answered. If a

@@ -33,7 +33,7 @@ type options struct {
 func main() {
 	isWorker()
 	var o options
-	flag.StringVar(&o.only, "run", "", "run only the rows whose \"fault on topology\" matches this `regexp`")
+	flag.StringVar(&o.only, "run", "", "run only the rows whose \"fault on topology, mode\" matches this `regexp`")
 	flag.StringVar(&o.write, "write", "", "write the page to this `file`")
 	flag.DurationVar(&o.soak, "soak", 0, "run random faults one after the other for this long, instead of the table")
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of mixes and of a soak; 0: a random seed")
@@ -66,7 +66,7 @@ func (o options) main(ctx context.Context) error {
 		}
 		fmt.Print(out.progress(time.Since(began)))
 		if len(out.verdict.violations) > 0 {
-			failed = append(failed, fmt.Errorf("%s on %s: %d violations", plan.name(), plan.topology, len(out.verdict.violations)))
+			failed = append(failed, fmt.Errorf("%s on %s: %d violations", plan.name(), plan.where(), len(out.verdict.violations)))
 		}
 		p.rows = append(p.rows, out)
 	}
@@ -91,7 +91,7 @@ func (o options) plans() (out []plan, err error) {
 		return []plan{p}, nil
 	}
 	add := func(p plan) {
-		if match.MatchString(p.name() + " on " + p.topology) {
+		if match.MatchString(p.name() + " on " + p.where()) {
 			out = append(out, p)
 		}
 	}
@@ -99,7 +99,9 @@ func (o options) plans() (out []plan, err error) {
 		for _, on := range f.where() {
 			p := usual
 			p.topology, p.faults = on, []*fault{f}
-			add(p)
+			for _, p.mode = range f.modes() {
+				add(p)
+			}
 		}
 	}
 	for i := range uint64(mixes) {

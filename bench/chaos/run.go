@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
 // plan describes a run.
@@ -24,7 +25,8 @@ type plan struct {
 	hold     time.Duration // the duration of faults that have none of their own
 	seed     uint64
 	soak     time.Duration // duration of a soak, with one fault after the other; 0: no soak
-	strictly bool          // check the promise for a quiet machine, too
+	strictly bool          // check the promise about microseconds, too
+	mode     hybrid.Mode
 }
 
 func (p plan) name() string {
@@ -37,6 +39,9 @@ func (p plan) name() string {
 	}
 	return strings.Join(names, " + ")
 }
+
+// where returns the topology and the mode.
+func (p plan) where() string { return p.topology + ", " + p.mode.String() }
 
 // usualLoad has a key with room for leases, keys with several times the
 // permitted load, and keys that are used rarely.
@@ -116,7 +121,7 @@ func run(ctx context.Context, p plan) (out *outcome, err error) {
 	if err := together(p.clients, func(i int) (err error) {
 		s.clients[i], err = startClient(spec{
 			Topology: p.topology, Addrs: s.world.addrs(), Dial: s.world.dial(), FleetSize: p.clients,
-			Functions: functions, Load: p.load, History: filepath.Join(dir, fmt.Sprint("client", i)),
+			Mode: p.mode, Functions: functions, Load: p.load, History: filepath.Join(dir, fmt.Sprint("client", i)),
 		})
 		return err
 	}); err != nil {
@@ -124,7 +129,7 @@ func run(ctx context.Context, p plan) (out *outcome, err error) {
 	}
 	e, err := s.play(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("%s on %s: %w", p.name(), p.topology, err)
+		return nil, fmt.Errorf("%s on %s: %w", p.name(), p.where(), err)
 	}
 	return &outcome{p, e, check(e, p.strictly)}, nil
 }
@@ -134,7 +139,7 @@ func run(ctx context.Context, p plan) (out *outcome, err error) {
 func (s *scene) play(ctx context.Context) (*evidence, error) {
 	if err := until(ctx, patience, "every client knows of all", func() bool {
 		for _, c := range s.clients {
-			if r, err := c.tell(orderStats); err != nil || r.Stats.Fleet < int64(len(s.clients)) || r.Stats.Credit == 0 {
+			if r, err := c.tell(orderStats); err != nil || r.Stats.Fleet < int64(len(s.clients)) || r.Stats.Credit == 0 && s.plan.mode != hybrid.ModeStrict {
 				return false
 			}
 		}
@@ -142,13 +147,18 @@ func (s *scene) play(ctx context.Context) (*evidence, error) {
 	}); err != nil {
 		return nil, err
 	}
-	if err := s.tellAll(orderStart); err != nil {
+	e := &evidence{load: s.plan.load, single: s.plan.topology != topologyCluster, mode: s.plan.mode}
+	ttl := s.watchTTL(ctx)
+	if err := s.burden(calm); err != nil {
+		return nil, err
+	}
+	if err := s.rest(ctx, e, quietBefore); err != nil {
 		return nil, err
 	}
 	before := readCPU()
-	ttl := s.watchTTL(ctx)
-	s.sleep(time.Second)
-	e := &evidence{load: s.plan.load, single: s.plan.topology != topologyCluster, began: s.clock.now()}
+	if err := s.burden(beforeFault); err != nil {
+		return nil, err
+	}
 	if err := s.strike(ctx); err != nil {
 		return nil, err
 	}
@@ -160,9 +170,20 @@ func (s *scene) play(ctx context.Context) (*evidence, error) {
 		return nil, err
 	}
 	e.back = s.clock.now()
-	s.sleep(500 * time.Millisecond)
 	e.cpu = before.busy(readCPU())
-	if err := s.tellAll(orderStop); err != nil {
+	if err := s.rest(ctx, e, quietBack); err != nil {
+		return nil, err
+	}
+	if err := s.burden(calm); err != nil {
+		return nil, err
+	}
+	if err := s.rest(ctx, e, quietAfter); err != nil {
+		return nil, err
+	}
+	if err := s.leasesBack(e); err != nil {
+		return nil, err
+	}
+	if err := s.rest(ctx, e, quietAtRest); err != nil {
 		return nil, err
 	}
 	if err := s.tellAll(orderShutdown); err != nil {
@@ -170,6 +191,15 @@ func (s *scene) play(ctx context.Context) (*evidence, error) {
 	}
 	e.eternal = ttl()
 	return e, s.collect(e)
+}
+
+// burden starts the load, and waits.
+func (s *scene) burden(d time.Duration) error {
+	if err := s.tellAll(orderStart); err != nil {
+		return err
+	}
+	s.sleep(d)
+	return nil
 }
 
 // comeBack waits for the time in which clients must come back. On a busy

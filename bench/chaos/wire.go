@@ -19,6 +19,7 @@ type spec struct {
 	Addrs     []string          // of the servers, or of the Sentinels
 	Dial      map[string]string // server address to proxy address
 	FleetSize int
+	Mode      hybrid.Mode
 	Functions bool
 	Load      load
 	History   string // path
@@ -53,6 +54,7 @@ const (
 	orderStart    order = "start"    // begin the paced load
 	orderStop     order = "stop"     // end the load, and wait for the last call
 	orderStats    order = "stats"    // report only
+	orderBooks    order = "books"    // report the units in hand by key
 	orderBaseline order = "baseline" // measure the heap while the load runs
 	orderShutdown order = "shutdown" // settle, close, and report the rest
 )
@@ -65,6 +67,10 @@ type report struct {
 	Settled   bool            // Shutdown returned nil
 	Unsettled string          `json:",omitempty"` // the error that Shutdown returned
 	Failed    string          `json:",omitempty"` // the first error that a decision returned
+
+	Held   map[string]int64 `json:",omitempty"` // units in hand by key, if there are any; only of the order "books"
+	Syncs  int64            // calls of the library to Redis, begun so far
+	Flying int64            // the part of them without an answer
 
 	Goroutines int    // now
 	Before     int    // before the limiter was made

@@ -21,6 +21,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/local"
 )
 
 // workerEnv in the environment makes this program a worker.
@@ -35,9 +36,12 @@ type worker struct {
 	journal *journal
 	rdb     redis.UniversalClient
 	limiter *hybrid.Limiter
+	local   *local.Limiter // of the canary of latency
 	log     *lineLog
 	failed  atomic.Pointer[string] // the first error of a decision
 	stop    func()                 // ends the load
+	begun   atomic.Int64           // calls of the library to Redis
+	flying  atomic.Int64           // the part of them without an answer
 
 	goroutines int    // before the limiter was made
 	heap       uint64 // likewise
@@ -85,14 +89,17 @@ func (w *worker) open() (err error) {
 	// The canary starts before the first measurement, so that its memory does
 	// not count as growth.
 	go w.canary()
+	if w.local, err = local.New(hybridlimit.PerSecond(1000), local.Config{}); err != nil {
+		return err
+	}
 	w.log = &lineLog{}
 	w.settleRuntime()
 	w.goroutines, w.heap = runtime.NumGoroutine(), heapInUse()
 	w.rdb = w.client()
-	w.rdb.AddHook(syncHook{w.journal})
+	w.rdb.AddHook(syncHook{w})
 	first := w.spec.Load.Streams[0]
 	w.limiter, err = hybrid.New(w.rdb, first.limit(), hybrid.Config{
-		Name: limiterName,
+		Name: limiterName, Mode: w.spec.Mode,
 		LimitFor: func(key string) hybridlimit.Limit {
 			for _, s := range w.spec.Load.Streams {
 				if len(key) > len(s.Prefix) && key[:len(s.Prefix)] == s.Prefix {
@@ -148,6 +155,8 @@ func (w *worker) obey(o order) report {
 		w.start()
 	case orderStop:
 		w.halt()
+	case orderBooks:
+		return w.books()
 	case orderBaseline:
 		r := w.report()
 		r.Heap = heapInUse()
@@ -156,6 +165,27 @@ func (w *worker) obey(o order) report {
 		return w.shutdown()
 	}
 	return w.report()
+}
+
+// books returns the report with the units in hand by key. The calls to Redis are
+// counted first, so that a call that begins meanwhile shows in the next report.
+func (w *worker) books() report {
+	begun, flying := w.begun.Load(), w.flying.Load()
+	r := w.report()
+	r.Syncs, r.Flying, r.Held = begun, flying, map[string]int64{}
+	for _, s := range w.spec.Load.Streams {
+		for i := range s.Keys {
+			in, err := w.limiter.Inspect(context.Background(), s.key(i))
+			if err != nil {
+				r.Err = err.Error()
+				return r
+			}
+			if in.Leased > 0 {
+				r.Held[s.key(i)] = in.Leased
+			}
+		}
+	}
+	return r
 }
 
 // report returns the state of the worker. The heap is measured only on request.
@@ -265,6 +295,8 @@ func (w *worker) pace(i uint8, s stream, g int, done <-chan struct{}) {
 		first := w.call(name)
 		second := w.call(name)
 		second.warm = true
+		w.beside(name) // warms it up
+		second.beside = w.beside(name)
 		for _, r := range []record{first, second} {
 			r.stream, r.key = i, uint16(key)
 			w.journal.write(r)
@@ -274,6 +306,25 @@ func (w *worker) pace(i uint8, s stream, g int, done <-chan struct{}) {
 		}
 		timer.Reset(time.Until(due))
 	}
+}
+
+// beside times calls for the same key that need neither Redis nor a breaker. Together
+// they take about as long as a decision while the breaker is open, so the machine
+// delays both equally often.
+func (w *worker) beside(key string) time.Duration {
+	var failed error
+	from := time.Now()
+	for range 3 {
+		if _, err := w.local.Allow(context.Background(), key); err != nil {
+			failed = err
+		}
+	}
+	took := time.Since(from)
+	if failed != nil {
+		text := failed.Error()
+		w.failed.CompareAndSwap(nil, &text)
+	}
+	return took
 }
 
 func (w *worker) call(key string) record {
@@ -291,7 +342,7 @@ func (w *worker) call(key string) record {
 }
 
 // syncHook records every call of the library to Redis.
-type syncHook struct{ journal *journal }
+type syncHook struct{ worker *worker }
 
 func (h syncHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
@@ -301,13 +352,18 @@ func (h syncHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 
 func (h syncHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
+		if name := cmd.Name(); name != "evalsha" && name != "eval" && name != "fcall" {
+			return next(ctx, cmd)
+		}
+		h.worker.begun.Add(1)
+		h.worker.flying.Add(1)
+		defer h.worker.flying.Add(-1)
 		from := time.Now()
 		err := next(ctx, cmd)
-		if name := cmd.Name(); name == "evalsha" || name == "eval" || name == "fcall" {
-			h.journal.write(record{
-				kind: recordSync, failed: err != nil, begin: h.journal.clock.at(from), took: time.Since(from),
-			})
-		}
+		journal := h.worker.journal
+		journal.write(record{
+			kind: recordSync, failed: err != nil, begin: journal.clock.at(from), took: time.Since(from),
+		})
 		return err
 	}
 }

@@ -1,0 +1,239 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// This file checks the books of the quiet moments: debited = admitted + held, except
+// for units that are lost for a reason. Each reason has a counter of its own.
+
+const (
+	brokeQuiet  = "books at a quiet moment"
+	brokeLosses = "lost units"
+	brokeReturn = "return of leases"
+)
+
+// losses are the units of a run that Redis debited and that callers did not get
+// (expired, lost), or that callers got and Redis did not debit (forgiven, dropped).
+type losses struct {
+	expired int64 // leased units that ended unspent, for a reason in the evidence
+	free    int64 // leased units that ended unspent, of free leases of contended keys
+	lost    int64 // units granted to callers that had left, and returns that Redis did not take
+
+	forgiven int64 // units of the fallback that had refilled when Redis was back
+	dropped  int64 // units that Redis is never told of
+}
+
+const (
+	// stalled is T: a sync, or a process, that stands still for longer may lose leases.
+	// A process returns a lease T before its end.
+	stalled = 50 * time.Millisecond
+	// lateLease is the shortest life of a lease. A free lease whose answer takes longer
+	// may be over when it arrives.
+	lateLease = 10 * time.Millisecond
+	// leaseLife is the longest life of a lease. Units of a lease that was spoilt may expire
+	// for so long.
+	leaseLife = time.Second
+	// longestTurn is the longest time for which units stay contended after a denial.
+	longestTurn = 5 * time.Second
+)
+
+// checkQuiet checks each quiet moment, and the phase of the run that ends with it.
+func (v *verdict) checkQuiet(e *evidence) {
+	var before moment
+	for i := range e.moments {
+		m := &e.moments[i]
+		if i == 0 {
+			before.books, before.keys = make([]standing, len(m.books)), map[string]account{}
+		}
+		v.checkMoment(e, &before, m)
+		before = *m
+	}
+	if most := leasesReturn + e.noise(); e.returned > most {
+		v.found(brokeReturn, "clients held leased units for %v after the end of the load, want at most %v", e.returned, most)
+	}
+}
+
+// noise returns the longest oversleep of a canary after the last fault.
+func (e *evidence) noise() (most time.Duration) {
+	for _, w := range e.clients {
+		if !w.killed {
+			most = max(most, noise(w.naps(), e.back, math.MaxInt64))
+		}
+	}
+	return most
+}
+
+func (v *verdict) checkMoment(e *evidence, before, m *moment) {
+	same, calm := true, true
+	debited, known := m.sums.debited-before.sums.debited, int64(0)
+	contended := e.contended(m)
+	for i, now := range m.books {
+		was := before.books[i]
+		if now.killed {
+			same = same && was.killed
+			continue
+		}
+		known += now.known() - was.known()
+		excuse := e.excuse(i, was, m)
+		calm = calm && excuse == ""
+		v.checkStanding(e, i, was, m, excuse, contended)
+	}
+	if !same {
+		return // the units of the killed client are in the check of the end
+	}
+	if debited != known {
+		v.found(brokeQuiet, "%s: Redis debited %d units since the quiet moment before, the clients know of %d", m.name, debited, known)
+	}
+	if calm {
+		v.checkKeys(e, before, m, contended)
+	}
+}
+
+// known returns the units that a client knows to be debited.
+func (st *standing) known() int64 {
+	s := &st.stats
+	return st.admitted + s.Held + s.Expired + s.Lost - s.Owed - s.Dropped - s.Forgiven
+}
+
+// checkStanding checks the books of a client. excuse is the reason for which the
+// client may have lost units; "": there is none.
+func (v *verdict) checkStanding(e *evidence, i int, was standing, m *moment, excuse string, contended map[string]int64) {
+	now := m.books[i]
+	s := &now.stats
+	if s.Owed != 0 {
+		v.found(brokeQuiet, "%s: client %d owes %d units", m.name, i, s.Owed)
+	}
+	if m.name == quietAtRest && s.Held != 0 {
+		v.found(brokeReturn, "%s: client %d holds %d units", m.name, i, s.Held)
+	}
+	if now.admitted != s.Admitted {
+		v.found(brokeQuiet, "%s: callers of client %d were granted %d units, the limiter counts %d", m.name, i, now.admitted, s.Admitted)
+	}
+	if got := s.Paid + s.Granted - s.Refunded; got != now.known() {
+		v.found(brokeQuiet, "%s: client %d: paid + granted - refunded = %d, but it knows of %d: %+v", m.name, i, got, now.known(), *s)
+	}
+	l := &v.losses
+	expired, lost := s.Expired-was.stats.Expired, s.Lost-was.stats.Lost
+	forgiven, dropped := s.Forgiven-was.stats.Forgiven, s.Dropped-was.stats.Dropped
+	l.lost, l.forgiven, l.dropped = l.lost+lost, l.forgiven+forgiven, l.dropped+dropped
+	if local := now.alone - was.alone; forgiven > local {
+		v.found(brokeLosses, "%s: client %d forgave %d units, its fallback admitted %d", m.name, i, forgiven, local)
+	}
+	if dropped > 0 && now.hub.Refused == was.hub.Refused && now.hub.Renamed == was.hub.Renamed {
+		v.found(brokeLosses, "%s: client %d dropped %d units, and Redis refused none", m.name, i, dropped)
+	}
+	if excuse != "" {
+		l.expired += expired
+		return
+	}
+	free := int64(0)
+	for _, units := range contended {
+		free += units
+	}
+	l.free += min(expired, free)
+	l.expired += max(0, expired-free)
+	left, late := e.clients[i].late(m)
+	most := free + left
+	if late {
+		most += free
+	}
+	if expired > free+left || expired+lost > most {
+		v.found(brokeLosses, "%s: %d units of client %d expired and %d are lost, without a reason: %d calls have left, free leases can have at most %d units",
+			m.name, expired, i, lost, left, free)
+	}
+}
+
+// late returns the number of calls for one unit that stopped waiting for Redis in the
+// phase before m or in the life of a lease before that. The units that Redis granted
+// them expire or are lost. late reports whether an answer of Redis took so long that a
+// free lease may have been over.
+func (w *witness) late(m *moment) (left int64, late bool) {
+	for _, r := range w.history {
+		switch {
+		case r.begin > m.at || r.end() < m.from-int64(leaseLife):
+		case r.kind == recordDecision && r.took >= maxWait:
+			left++
+		case r.kind == recordSync && r.took > lateLease, r.kind == recordNap && r.took > lateLease:
+			late = true
+		}
+	}
+	return left, late
+}
+
+// checkKeys checks each key in a phase in which no client had a reason to lose units:
+// what is debited is admitted or held. Only contended keys have free leases, which
+// cannot be returned. Units that were granted to callers that had left expire or are
+// lost.
+func (v *verdict) checkKeys(e *evidence, before, m *moment, contended map[string]int64) {
+	left := int64(0)
+	for i := range m.books {
+		n, _ := e.clients[i].late(m)
+		left += n
+	}
+	for key, a := range m.keys {
+		lacks, most := a.gap()-before.keys[key].gap(), contended[key]*int64(len(m.books))+left
+		if lacks < 0 || lacks > most {
+			v.found(brokeQuiet, "%s: key %s: of the units debited since the quiet moment before, %d are neither admitted nor held, want 0 to %d: %+v",
+				m.name, key, lacks, most, a)
+		}
+	}
+}
+
+// contended returns the keys of which a process may have had a free lease in the phase
+// before m: calls for them were denied. The value is the most that such a lease has
+// for one client: the demand of one second.
+func (e *evidence) contended(m *moment) map[string]int64 {
+	out := map[string]int64{}
+	for _, w := range e.clients {
+		for _, r := range w.history {
+			if r.kind != recordDecision || r.allowed || r.begin < m.from-int64(longestTurn) || r.begin > m.at {
+				continue
+			}
+			if r.source == hybridlimit.SourceRedis || r.source == hybridlimit.SourceDenyCache {
+				s := e.load.Streams[r.stream]
+				out[s.key(int(r.key))] = int64(s.PerSecond / s.Keys)
+			}
+		}
+	}
+	return out
+}
+
+// excuse returns the reason for which client i may have lost units in the phase before
+// m; "": there is none. A premise of the guarantee did not hold: Redis answers within
+// MaxWait and keeps its memory, its clock does not step, and the process runs.
+func (e *evidence) excuse(i int, was standing, m *moment) string {
+	w, now := &e.clients[i], m.books[i]
+	switch a := e.allowed; {
+	case m.name == quietBack && a.seconds > 0, now.stats.Resynced > was.stats.Resynced, now.hub.Gaps > was.hub.Gaps:
+		return "Redis lost its memory"
+	case m.name == quietBack && a.steps:
+		return "the clock of Redis stepped"
+	}
+	for _, r := range w.history {
+		switch {
+		case r.begin > m.at || r.end() < m.from-int64(leaseLife):
+		case r.kind == recordSync && r.failed:
+			return "a sync failed"
+		case r.kind == recordSync && r.took > stalled:
+			return fmt.Sprintf("a sync took %v", r.took)
+		case r.kind == recordNap && r.took > stalled:
+			return fmt.Sprintf("the process stood still for %v", r.took)
+		}
+	}
+	return ""
+}
+
+func (l losses) expiry() string {
+	switch {
+	case l.free == 0:
+		return fmt.Sprint(l.expired)
+	case l.expired == 0:
+		return fmt.Sprintf("%d free", l.free)
+	}
+	return fmt.Sprintf("%d + %d free", l.expired, l.free)
+}
