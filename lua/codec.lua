@@ -6,11 +6,12 @@
 -- Limit:    "<kind> <a> <b> <c>": the file of the kind describes a, b and c
 -- Op:       "<limit> <owed> <flags> <demand> <div> <vborn> <vlevel> <vat> <gen>
 --           <had> <keep>[ <ask> ...][ w<window>][ r<refund>][ b<when>]
---           [ d<maxdelay>][ p<vprev>][ s<since>][ k<back>][ i<id>]"
+--           [ d<maxdelay>][ p<vprev>][ n<vnext>][ s<since>][ k<back>][ a1][ i<id>]"
 --           limit: its place in the batch, from 1. owed, asks, had, keep, refund,
 --           back: units. demand: thousandths of a unit per second. div: a lease takes
 --           at most 1/div of the units left; 0: no lease. The view (v...) is in
---           Redis's own terms; vprev is the count of the last window. window: the
+--           Redis's own terms; vprev is the count of the last window, vnext the units
+--           leased of the next one. a: the lease is of the next window. window: the
 --           number of the window of owed. when: the time of refund. For a window
 --           it is its number, for a log the µs of the entry, for a bucket the µs
 --           from which the units might have been used. maxdelay: µs, of one ask
@@ -62,10 +63,12 @@ local function read_more(op, rest)
     if letter == 'p' then op.vprev = num(n) end
     if letter == 's' then op.limsince = num(n) end
     if letter == 'k' then op.back = num(n) end
+    if letter == 'n' then op.vnext = num(n) end
+    if letter == 'a' then op.ahead = true end
   end
   op.id = match(rest, '( i%S+)$') or ''
   op.id = op.id ~= '' and ' ' .. sub(op.id, 3) or ''
-  rest = gsub(gsub(rest, ' i[%w%%%+%-_.~]+$', ''), ' [wrbdpsk]%d+', '')
+  rest = gsub(gsub(rest, ' i[%w%%%+%-_.~]+$', ''), ' [wrbdpskna]%d+', '')
   return rest == ''
 end
 
@@ -94,7 +97,7 @@ end
 
 -- only_asks reports whether an op only asks, and takes no ask in part.
 local function only_asks(op)
-  return not op.partial and not op.reset and not op.back and op.owed + op.refund + op.maxdelay + op.div + op.vborn + op.gen == 0
+  return not op.partial and not op.reset and not op.back and not op.ahead and op.owed + op.refund + op.maxdelay + op.div + op.vborn + op.gen == 0
 end
 
 local function read_envelope(raw)

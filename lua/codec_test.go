@@ -65,7 +65,7 @@ func TestEncodedBatchIsReadBack(t *testing.T) {
 				for _, n := range op.Asks {
 					rest += fmt.Sprintf(" %d", n)
 				}
-				rest += fmt.Sprintf(" w%d r%d b%d d%d p%d s%d k%d i%s", op.Win, op.Refund, op.RefundAt, op.MaxDelay, v.Prev, op.Since, op.Back, url.QueryEscape(op.ID))
+				rest += fmt.Sprintf(" w%d r%d b%d d%d p%d n%d s%d k%d a%t i%s", op.Win, op.Refund, op.RefundAt, op.MaxDelay, v.Prev, v.Next, op.Since, op.Back, op.Ahead, url.QueryEscape(op.ID))
 				text := got[len(got)-len(ops)+i].(string)
 				index := 0
 				if _, err := fmt.Sscan(text, &index); err != nil || index < 1 || index > len(limits) || text != fmt.Sprint(index)+rest {

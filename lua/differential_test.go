@@ -184,7 +184,7 @@ func (d *differ) round() {
 			if want.Gen != 0 {
 				d.held[op.Key] = append(d.held[op.Key], booked{want.Gen, op.Keep + want.Lease})
 			}
-			d.seen[op.Key] = append(d.seen[op.Key], wire.View{Level: want.Level, Prev: want.Refill, At: d.now, Born: want.Born})
+			d.seen[op.Key] = append(d.seen[op.Key], wire.View{Level: want.Level, Prev: want.Refill, Next: next.state.Next, At: d.now, Born: want.Born})
 		}
 	}
 	d.ops += len(ops)
@@ -239,6 +239,7 @@ func (d *differ) note(c cell, op wire.Op, a algo.Answer, next cell) {
 		"delayed":     a.Delay > 0, "refunded of a call": op.Refund > 0 && op.RefundAt > 0 && len(next.log) < len(c.log), "refunded": op.Refund > 0, "reset": op.Reset,
 		"void view": other && op.View.At <= s.Reset,
 		"dropped":   a.Dropped, "late": op.Owed > 0 && op.Win == n.Win-1, "carried": n.Kind == algo.KindFixed && n.Prev*n.Period > n.Prev && n.Cur > 0 && a.Granted == 0,
+		"leased ahead": op.Ahead && a.Lease > 0 && n.Next > 0, "returned ahead": op.Back > 0 && !a.Refused && n.Next < s.Next && op.Gen > n.Win, "begun with leases": s.Next > 0 && n.Win == s.Win+1 && n.Cur >= s.Next,
 		"of the next window": a.Retry > a.Ends && a.Retry != algo.Never, "fading": a.Refill > 0, "another kind": c.another(op.Limit),
 	} {
 		if is {
@@ -393,8 +394,9 @@ func (d *differ) seldom(op *wire.Op, burst int64) {
 		op.Win = window()
 	}
 	if kind := algo.KindOf(op.Limit.Algorithm); (kind == algo.KindFixed || kind == algo.KindSliding) && d.rng.IntN(6) == 0 {
-		op.Back, op.Gen = d.cost(burst), window()
+		op.Back, op.Gen = d.cost(burst), window()+d.rng.Int64N(2)
 	}
+	op.Ahead = op.Div > 0 && d.rng.IntN(2) == 0
 	switch kind := algo.KindOf(op.Limit.Algorithm); {
 	case d.rng.IntN(2) == 0:
 	case kind == algo.KindLog:

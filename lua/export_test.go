@@ -37,7 +37,7 @@ for i = 2 + head.limits, #ARGV do
     tostring(op.partial or false), tostring(op.lost or false), tostring(op.reset or false), op.demand, op.div, op.vborn, op.vlevel, op.vat,
     op.gen, op.had, op.keep)
   for _, n in ipairs(op.asks) do text = text .. string.format(' %.0f', n) end
-  text = text .. string.format(' w%.0f r%.0f b%.0f d%.0f p%.0f s%.0f k%.0f i%s', op.win, op.refund, op.refundat, op.maxdelay, op.vprev or 0, op.limsince, op.back or 0, string.sub(op.id or '', 2))
+  text = text .. string.format(' w%.0f r%.0f b%.0f d%.0f p%.0f n%.0f s%.0f k%.0f a%s i%s', op.win, op.refund, op.refundat, op.maxdelay, op.vprev or 0, op.vnext or 0, op.limsince, op.back or 0, tostring(op.ahead or false), string.sub(op.id or '', 2))
   out[#out + 1] = text
 end
 return out
@@ -45,18 +45,19 @@ return out
 
 // Sources holds the .lua files by name.
 var Sources = map[string]string{
-	"common.lua":    commonSource,
-	"bucket.lua":    bucketSource,
-	"lease.lua":     leaseSource,
-	"window.lua":    windowSource,
-	"log.lua":       logSource,
-	"codec.lua":     codecSource,
-	"batch.lua":     batchSource,
-	"history.lua":   historySource,
-	"main.lua":      mainSource,
-	"fleet.lua":     fleetSource,
-	"switch.lua":    switchSource,
-	"setswitch.lua": setSwitchSource,
+	"common.lua":      commonSource,
+	"bucket.lua":      bucketSource,
+	"lease.lua":       leaseSource,
+	"windowlease.lua": windowLeaseSource,
+	"window.lua":      windowSource,
+	"log.lua":         logSource,
+	"codec.lua":       codecSource,
+	"batch.lua":       batchSource,
+	"history.lua":     historySource,
+	"main.lua":        mainSource,
+	"fleet.lua":       fleetSource,
+	"switch.lua":      switchSource,
+	"setswitch.lua":   setSwitchSource,
 }
 
 // EncodeState returns the text in which Redis keeps a state.
@@ -70,6 +71,7 @@ func EncodeState(s algo.State) string {
 	if s.Kind == algo.KindFixed || s.Kind == algo.KindSliding {
 		text = fmt.Sprintf("1%c%x %x %x %x %x %x", s.Kind.Letter(), s.Period, s.Win, s.Cur, s.Prev, s.Born, s.Since)
 		field("l", s.Late, 0)
+		field("n", s.Next, 0)
 		if s.Reset > 0 {
 			text += fmt.Sprintf(" z%x", s.Reset-s.Win*s.Period)
 		}

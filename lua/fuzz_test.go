@@ -53,7 +53,7 @@ func FuzzBatch(f *testing.F) {
 		}
 		if flags&16 != 0 { // a view
 			op.View = wire.View{Level: -owed, Prev: refund, At: start - win&(1<<40-1), Born: 1 + seq>>1}
-			op.Gen, op.Had, op.Keep, op.Back = demand, ask1, ask2, refund
+			op.Gen, op.Had, op.Keep, op.Back, op.Ahead, op.View.Next = demand, ask1, ask2, refund, ask1 > ask2, max(ask2, 0)
 		}
 		if flags&32 != 0 {
 			op.RefundAt, op.Since = win, delay
@@ -119,7 +119,7 @@ func readBack(t *testing.T, st store, env wire.Envelope, ops []wire.Op) {
 	for _, n := range op.Asks {
 		want += fmt.Sprintf(" %d", n)
 	}
-	want += fmt.Sprintf(" w%d r%d b%d d%d p%d s%d k%d i%s", op.Win, op.Refund, op.RefundAt, op.MaxDelay, op.View.Prev, op.Since, op.Back, url.QueryEscape(op.ID))
+	want += fmt.Sprintf(" w%d r%d b%d d%d p%d n%d s%d k%d a%t i%s", op.Win, op.Refund, op.RefundAt, op.MaxDelay, op.View.Prev, op.View.Next, op.Since, op.Back, op.Ahead, url.QueryEscape(op.ID))
 	if got := lines[len(lines)-1]; got != want {
 		t.Fatalf("op %q, want %q", got, want)
 	}

@@ -60,11 +60,11 @@ var kindRuns = []kindRun{
 	}},
 	{"fixed", diffWindows(hybridlimit.FixedWindow), []string{
 		"granted", "leased", "refused", "never", "debt", "floor", "other life", "rolled back", "refunded", "reset", "void view", "returned", "not returned",
-		"dropped", "late", "carried", "of the next window", "all", "nothing",
+		"dropped", "late", "carried", "of the next window", "leased ahead", "returned ahead", "begun with leases", "all", "nothing",
 	}},
 	{"sliding", diffWindows(hybridlimit.SlidingWindow), []string{
 		"granted", "leased", "refused", "never", "debt", "other life", "rolled back", "refunded", "reset", "void view", "returned", "not returned",
-		"dropped", "late", "fading", "of the next window", "all", "nothing",
+		"dropped", "late", "fading", "of the next window", "leased ahead", "returned ahead", "begun with leases", "all", "nothing",
 	}},
 	{"log", diffWindows(hybridlimit.SlidingLog), []string{"granted", "refused", "never", "debt", "floor", "refunded", "reset", "frozen", "refunded of a call", "all", "nothing"}},
 	{"mixed", slices.Concat(diffLimits[:4], diffQueues[:3], diffWindows(hybridlimit.FixedWindow)[:3],

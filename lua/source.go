@@ -15,6 +15,8 @@ var (
 	leaseSource string
 	//go:embed window.lua
 	windowSource string
+	//go:embed windowlease.lua
+	windowLeaseSource string
 	//go:embed log.lua
 	logSource string
 	//go:embed codec.lua
@@ -36,7 +38,7 @@ var (
 // The definitions, without the code that runs them.
 var (
 	batchLibrary = commonSource + codecSource + batchSource +
-		maker("bq", bucketSource+leaseSource) + maker("fs", windowSource) + maker("l", logSource)
+		maker("bq", bucketSource+leaseSource) + maker("fs", windowSource+windowLeaseSource) + maker("l", logSource)
 	historyLibrary = commonSource + logSource + historySource
 )
 

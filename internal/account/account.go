@@ -4,37 +4,40 @@ package account
 // slices, so it can be copied and compared: AllowAll tries a call on a copy, and Inspect explains a call on a copy. The waiting
 // calls of the key are kept beside it, in Waiters.
 type Account struct {
-	leases   [2]lease // held units; the second is the spare
-	booked   booking  // units of this process in Redis's ledger
-	pending  int64    // units admitted and not sent
-	window   int64    // number of the window in which pending was admitted; 0: not known, or several
-	inflight int64    // units sent and not answered
-	sentIn   int64    // the window of inflight, as window
-	untold   int64    // units of syncs that were given up since the view was received
-	frozen   bool     // a sync is in flight
-	asked    bool     // the sync in flight carries waiting calls: until its answer no credit is spent
-	stuckAt  int64    // ns; the time from which an answer of Redis is due; 0: none is due
-	view     view
-	demand   demand
-	refusal  Refusal // of a direct call
-	refunds  refunds // units to be given back with the next syncs
-	giving   int64   // units that the sync in flight gives back
-	asking   int64   // units that direct calls are asking for
-	aside    int64   // units granted to direct calls since the sync in flight was sent
-	local    fallbackBucket
-	spentAt  int64 // ns; no leased unit was spent after it; 0: nothing is held
-	leaving  bool  // the next sync returns all leased units: see Return
-	lookBy   int64 // ns; the time of the next decision to return leased units: see giveback.go
-	budget   Budget
-	used     bool // the key was used under another limit, and the view that showed it is void
-	resync   bool // the next sync is sent even if nothing is owed: Redis may have lost the key
+	leases     [2]lease // held units; the second is the spare
+	ahead      ahead    // units of the next window
+	opened     place    // the window of the last lease from ahead
+	askedAhead int64    // the number of the last window of which a lease was asked for before it began
+	booked     booking  // units of this process in Redis's ledger
+	pending    int64    // units admitted and not sent
+	window     int64    // number of the window in which pending was admitted; 0: not known, or several
+	inflight   int64    // units sent and not answered
+	sentIn     int64    // the window of inflight, as window
+	untold     int64    // units of syncs that were given up since the view was received
+	frozen     bool     // a sync is in flight
+	asked      bool     // the sync in flight carries waiting calls: until its answer no credit is spent
+	leaving    bool     // the next sync returns all leased units: see Return
+	used       bool     // the key was used under another limit, and the view that showed it is void
+	resync     bool     // the next sync is sent even if nothing is owed: Redis may have lost the key
+	stuckAt    int64    // ns; the time from which an answer of Redis is due; 0: none is due
+	view       view
+	demand     demand
+	refusal    Refusal // of a direct call
+	refunds    refunds // units to be given back with the next syncs
+	giving     int64   // units that the sync in flight gives back
+	asking     int64   // units that direct calls are asking for
+	aside      int64   // units granted to direct calls since the sync in flight was sent
+	local      fallbackBucket
+	spentAt    int64 // ns; no leased unit was spent after it; 0: nothing is held
+	lookBy     int64 // ns; the time of the next decision to return leased units: see giveback.go
+	budget     Budget
 }
 
 // Held returns the units in hand, which calls can spend. Leases that have ended count until the next Begin.
 func (a *Account) Held() int64 { return a.leases[0].units + a.leases[1].units }
 
 // Leased returns the leased units that are neither spent nor lost: the units in hand, and those on their way back to Redis.
-func (a *Account) Leased() int64 { return a.Held() + a.booked.over + a.booked.back }
+func (a *Account) Leased() int64 { return a.Held() + a.ahead.units + a.booked.over + a.booked.back }
 
 // owed returns the units admitted that Redis has not acknowledged.
 func (a *Account) owed() int64 { return a.pending + a.inflight }
@@ -64,7 +67,7 @@ func (a *Account) Forgettable(broken bool) bool {
 
 // Return makes the next sync return all leased units, because the key is to be forgotten, or its limit has
 // changed.
-func (a *Account) Return() { a.leaving = a.returnable() > 0 }
+func (a *Account) Return() { a.leaving = a.returnable()+a.ahead.units > 0 }
 
 // MayGo reports whether the key can be forgotten now without loss. It works on a copy. left is as for Begin.
 func (a Account) MayGo(c *Conditions, left, now int64) bool {
@@ -77,9 +80,9 @@ func (a Account) MayGo(c *Conditions, left, now int64) bool {
 
 // Forget gives up the held units, the owed units and the view. A sync in flight is answered as usual.
 func (a *Account) Forget() Books {
-	b := Books{Expired: a.Held() + a.booked.over, Dropped: a.pending + a.local.admitted - a.refunds.units()}
+	b := Books{Expired: a.Held() + a.ahead.units + a.booked.over, Dropped: a.pending + a.local.admitted - a.refunds.units()}
 	a.leases, a.booked, a.view, a.refusal = [2]lease{}, booking{back: a.booked.back}, view{}, Refusal{}
-	a.pending, a.window, a.refunds, a.local = 0, 0, refunds{}, fallbackBucket{}
+	a.pending, a.window, a.refunds, a.local, a.ahead = 0, 0, refunds{}, fallbackBucket{}, ahead{}
 	return b
 }
 
@@ -88,8 +91,15 @@ func (a *Account) Forget() Books {
 func (a *Account) Remaining(c *Conditions, now int64) int64 {
 	burst := c.Limit.BurstSize()
 	left := burst
-	if a.fresh(now) {
+	switch {
+	case a.ranOut(now):
+		left = a.nextLevel(c, now)/c.Bucket.Unit + a.Held()
+	case a.fresh(now):
 		level := a.level(c, now)
+		if c.Window.Sliding { // with the units that an ask returns
+			est, top := a.rise(c, now)
+			level = min(est, top+a.ahead.units*c.Bucket.Unit)
+		}
 		if left = level / c.Bucket.Unit; left*c.Bucket.Unit > level { // the division rounded a debt up
 			left--
 		}

@@ -76,7 +76,8 @@ func (b Budget) Spendable() int64 {
 // denied, and the number of leased units that ended unspent.
 func (a *Account) Begin(left, now int64) (spent Budget, expired int64) {
 	spent = a.drain(left, now)
-	return spent, a.expire(now)
+	expired = a.expire(now)
+	return spent, expired + a.open(now)
 }
 
 // drain books the units that the fast path spent or denied.
@@ -125,8 +126,11 @@ func (a *Account) Load(c *Conditions, now int64) (b Budget, until int64) {
 			}
 		}
 		a.budget = Budget{LeaseBudget, min(units, MaxUnits)}
-	case now+c.Tick < a.DeniedUntil(c):
+	case now+2*c.Tick < a.DeniedUntil(c):
 		a.budget, until = Budget{Kind: DenyBudget}, min(until, max(now, a.DeniedUntil(c)-3*c.Tick))
+		if a.ahead.units > 0 {
+			until = min(until, a.ahead.begin)
+		}
 	case a.pending > 0 && a.outlasts(now, 2*c.Tick):
 		// A unit is pending, so a sync is queued. It will carry the units that are spent from now on. The budget ends at
 		// the number of units that makes this sync urgent.
@@ -156,5 +160,5 @@ func (a *Account) loadHeld() (b Budget, until int64) {
 // DenyUntil returns the time (ns) at which one unit can be had, for the RetryAfter of a DenyBudget's denials. The low bit is 0
 // if no unit exists before that time. It is 1 if units may exist, but this process must not ask yet.
 func (a *Account) DenyUntil(c *Conditions) int64 {
-	return max(a.surelyThere(a.ProvedUntil(c, 1))&^1, a.nextPollFor(c, 1)|1)
+	return max((a.surelyThere(c, a.ProvedUntil(c, 1))+1)&^1, a.nextPollFor(c, 1)|1)
 }

@@ -25,7 +25,7 @@ func (a *Account) DirectBegin(c *Conditions, n, now int64) (v Verdict, decided b
 // takes two answers, because a sync without some of these units is in flight. Leased units go back before a booking: otherwise
 // they could be used at its time, beside a whole burst that is booked.
 func (a *Account) MustSettle() (must, twice bool) {
-	return a.owed()+a.back()+a.MustReturn() > 0, a.frozen && a.pending+a.refunds.units()+a.returnable() > 0
+	return a.owed()+a.back()+a.MustReturn()-a.ahead.units > 0, a.frozen && a.pending+a.refunds.units()+a.returnable() > 0
 }
 
 // DirectEnd books the end of a direct call for n units. The granted units are subtracted from the view, which is older than the

@@ -26,7 +26,7 @@ func (a *Account) returnable() (units int64) {
 // disown makes the held units no longer returnable, because the limit that Redis counted them in is no longer the key's. They
 // keep their end. It returns the units that are lost.
 func (a *Account) disown() (lost int64) {
-	lost, a.booked.over = a.booked.over, 0
+	lost, a.booked.over, a.ahead = a.booked.over+a.ahead.units, 0, ahead{}
 	if !a.frozen {
 		a.booked = booking{}
 	}
@@ -38,7 +38,7 @@ func (a *Account) disown() (lost int64) {
 
 // MustReturn returns the leased units that are lost with the account unless Redis takes them back first.
 func (a *Account) MustReturn() int64 {
-	return a.returnable() + a.booked.over + a.booked.back
+	return a.returnable() + a.ahead.units + a.booked.over + a.booked.back
 }
 
 // watch sets the time of the next decision on the returnable units, after an answer with a lease of leased units.
@@ -57,19 +57,30 @@ func (a *Account) watch(c *Conditions, leased, now int64) {
 	a.lookBy -= c.idleAfter() + 2*c.RTT + 2*c.Tick
 }
 
-// LookAt returns the time (ns) at which Send must be called, even if no event asks for it, because units may have to go back
-// to Redis. 0: at no time.
+// LookAt returns the time (ns) at which Send must be called, even if no event asks for it: units may have to go back to Redis,
+// or a lease of the next window is due. 0: at no time.
 func (a *Account) LookAt(c *Conditions, now int64) int64 {
+	at, next := a.returnAt(c, now), a.aheadAt(c, now)
+	if next > 0 && (at == 0 || next < at) {
+		at = max(next, now)
+	}
+	return at
+}
+
+// returnAt returns the time (ns) of the next decision to return units; 0: there is none.
+func (a *Account) returnAt(c *Conditions, now int64) int64 {
 	switch {
 	case a.frozen || c.Broken:
 		return 0
 	case a.booked.over > 0:
 		return now
-	case a.returnable() == 0:
+	case a.returnable()+a.ahead.units == 0:
 		return 0
 	case a.leaving:
 		return now
-	case a.view.ends != 0 && a.lookBy >= a.view.ends: // a lease ends with its window
+	case a.returnable() == 0:
+		return 0
+	case a.view.ends != 0 && a.lookBy >= a.LeaseEnds(): // a lease ends with its window
 		return 0
 	}
 	// The first look takes the budget back. The second one then knows whether units were spent since.
@@ -123,9 +134,13 @@ func (a *Account) surplusOfWindow(c *Conditions, units, quiet, now int64) int64 
 }
 
 // giveBack takes units out of the hand. It returns the units that the op returns, with those whose life is over, and the number
-// of their window; 0: they are in the ledger.
-func (a *Account) giveBack(units int64) (back, window int64) {
+// of their window; 0: they are in the ledger. leaving: the key is left, so if nothing else goes back, the units of the next
+// window do.
+func (a *Account) giveBack(units int64, leaving bool) (back, window int64) {
 	back, a.booked.over = a.booked.over, 0
+	if leaving && units == 0 && a.ahead.units > 0 {
+		back, window, a.ahead = a.ahead.units, a.askedAhead, ahead{}
+	}
 	for i := range a.leases {
 		l := &a.leases[i]
 		n := min(units, l.units)

@@ -84,7 +84,7 @@ func (a *Account) expire(now int64) int64 {
 		a.booked = booking{}
 	}
 	if a.Held() == 0 {
-		a.spentAt, a.lookBy, a.leaving = 0, 0, false
+		a.spentAt, a.lookBy, a.leaving = 0, 0, a.leaving && a.ahead.units > 0
 	}
 	return lost
 }
@@ -213,7 +213,7 @@ func (a *Account) worthLease(c *Conditions, now int64) bool {
 		return true
 	}
 	if !a.fresh(now) {
-		return false // the next call asks
+		return a.ranOut(now) // otherwise the next call asks
 	}
 	level := a.level(c, now)
 	var life int64

@@ -107,7 +107,11 @@ func drawPlan(r *rand.Rand, f family, mode Mode, h hazard) *modelPlan {
 			pl.events = append(pl.events, drawRefused(r, e.p, procs, burst, waits)...)
 			continue
 		case evCross:
-			pl.events = append(pl.events, drawCrossing(r, e.p, burst)...)
+			if r.IntN(2) == 0 {
+				pl.events = append(pl.events, drawAhead(r, e.p, procs, burst, h)...)
+			} else {
+				pl.events = append(pl.events, drawCrossing(r, e.p, burst)...)
+			}
 			continue
 		}
 		pl.events = append(pl.events, e)

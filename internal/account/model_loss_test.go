@@ -33,7 +33,8 @@ func (w *world) lose(what modelKind) {
 	if what == evFailover && l.saved == nil {
 		return
 	}
-	before := r.peek(algo.Op{}, r.tick(w.now)).Level
+	at := r.tick(w.now)
+	before, next := r.peek(algo.Op{}, at).Level, r.nextBegins(at)
 	seen := w.lastIsSeen()
 	had, out := r.state.Born != 0, r.state.Out[0]+r.state.Out[1]
 	if r.mirror != nil {
@@ -78,14 +79,21 @@ func (w *world) lose(what modelKind) {
 	gained := r.peek(algo.Op{}, r.tick(w.now)).Level - before
 	if w.t.windowed() {
 		// A view of the last window restores nothing. Waiting calls are served.
+		gone := next - r.nextBegins(r.tick(w.now))
 		for _, a := range r.ledger[restored:] {
-			gained += (a.granted - a.back) * r.bucket.Unit
+			now, later := a.counted(r.limit.Window)
+			gained, gone = gained+now*r.bucket.Unit, gone+later
 			l.gained += a.owed * r.bucket.Unit
 		}
-		if l.prompt && gained > 0 && seen && what != evLoseEnvelopes {
-			w.fail("%d sub-units are forgotten, and the last to ask has told his view", gained)
+		if l.prompt && max(gained, gone) > 0 && seen && what != evLoseEnvelopes {
+			w.fail("%d sub-units and %d units of the next window are forgotten, and the last to ask has told his view", gained, gone)
 		}
 		l.gained += w.astray()
+		if gone = max(0, gone) * r.bucket.Unit; w.t.Window.Sliding { // the same units
+			gained = max(gained, gone)
+		} else {
+			l.gained += gone
+		}
 	}
 	l.gained += max(0, gained)
 	w.logf("Redis: %s, %d units debited so far", modelKindNames[what], r.debited)
@@ -150,7 +158,8 @@ func (w *world) allSynced() bool {
 // Queues: a step forward serves the content of the queue earlier. So does a step back if it ends a freeze of the state.
 //
 // Windows: a step into another window, or one that moves the end of the window, adds Rate and all credit once, because leases
-// and views may outlive their window. Any other step back gives a sliding window the units that had already faded out.
+// and views may outlive their window. Any other step back gives a sliding window the units that had already faded out. Each step
+// adds the units that are leased of the next window, because a process may then spend them before that begins.
 func (w *world) stepClock(d int64) {
 	w.now += 1000 // so that no op is applied in the same µs before and after the step
 	r := &w.redis
@@ -159,6 +168,9 @@ func (w *world) stepClock(d int64) {
 		w.losses.gained += (r.state.Out[0] + r.state.Out[1]) * r.bucket.Unit
 	}
 	at, s := r.clock(w.now), skew{until: w.now, was: r.skew}
+	if w.t.windowed() {
+		w.losses.gained += r.limit.Load(r.state, at).Next * r.bucket.Unit
+	}
 	lasted := r.lasts(at)
 	r.skew += d
 	w.noteStep(lasted, at+d, d)

@@ -58,6 +58,14 @@ const (
 	mutOwedDenies // units owed in the last window prove denials in this one
 	mutClockTag   // owed units carry the window of Redis's clock
 
+	// Mutants of leases of the next window.
+	mutAheadSent   // such a lease begins as if the answer had taken no time
+	mutAheadLong   // it ends a window after the latest begin, not after the earliest
+	mutNextForgot  // the next window begins without its leased units
+	mutNextBeside  // grants of a sliding window ignore the leases of the next one
+	mutNextBackNow // units of the next window that are returned are taken off this one
+	mutNextUnseen  // a merge ignores the leases of the next window
+
 	// Mutants of batches that are given up.
 	mutDropBooked // leased units stay booked and are settled again
 	mutDropSpent  // units given up may be spent again on the same view
@@ -158,6 +166,11 @@ func (w *world) receiveStep(p *proc, c *Conditions, ans Answer) (answered []*Wai
 	case mutClockTag:
 		receive()
 		s.view.window = c.Window.Number(ans.RedisNow)
+	case mutAheadSent, mutAheadLong:
+		receive()
+		if ans.Lease > 0 && ans.Gen != 0 {
+			w.spoilAhead(p, c, ans)
+		}
 	case mutSlotsFromSend:
 		ans.At = ans.Sent
 		receive()
@@ -185,6 +198,8 @@ func (m mutant) String() string {
 		"a retry picks up", "a retry moves", "a retry splits", "denials as of the receipt", "no ceiling", "one generation", "a view fills up", "grants are kept", "an eager newcomer", "the last count",
 		"uncapped", "late units are dropped", "late units count where they come", "a view outlives its window", "a word outlives its window",
 		"no carry", "owed of another window denies", "the clock names the window",
+		"a lease of the next window begins early", "it ends late", "the roll forgets it", "grants ignore it",
+		"its return is of this window", "a merge ignores it",
 		"a batch given up stays booked", "units given up are spent again", "a batch that shows a gap settles",
 		"units on their way back are spent", "forgotten units are taken back", "units of a batch given up are kept",
 		"slots count from the sending", "slots begin at the answer", "passed slots stay", "a call does not wait for its slot",

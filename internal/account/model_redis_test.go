@@ -79,6 +79,7 @@ type applied struct {
 	owed    int64 // units
 	win     int64 // the window of the units
 	granted int64 // lease included
+	ahead   int64 // the part of granted that is leased of the next window
 	back    int64 // units that Redis took back, of unspent leases
 	backAt  int64 // the window of those units
 	heard   bool  // the process got the answer
@@ -156,7 +157,7 @@ func (r *modelRedis) apply(b modelBatch, op algo.Op, now int64) (modelReply, boo
 		if rep.ans.Refused {
 			back = 0
 		}
-		r.book(&applied{batch: b, ns: now, at: at, owed: owed, win: op.Win, granted: rep.ans.Granted + rep.ans.Lease, back: back, backAt: op.Gen, stored: rep.ans.Born != 0})
+		r.book(&applied{batch: b, ns: now, at: at, owed: owed, win: op.Win, granted: rep.ans.Granted + rep.ans.Lease, ahead: leasedAhead(op, rep.ans), back: back, backAt: op.Gen, stored: rep.ans.Born != 0})
 	}
 	stamp := max(at, rep.ans.Born) // in the future if the clock stepped back
 	if r.mutant == mutStampNow {
@@ -243,7 +244,9 @@ func (r *modelRedis) run(op algo.Op, at int64) algo.Answer {
 	if r.limit.Window.Period > 0 {
 		s, op = r.spoilWindow(s, op, at)
 	}
+	s, show := r.hideNext(s, op, at)
 	next, ans, dirty := r.limit.Apply(s, op, at)
+	show(&next, &ans)
 	if r.mutant == mutForgottenBack && ans.Refused && r.limit.Window.Period == 0 {
 		next.Level = min(next.Level+op.Back*r.bucket.Unit, r.bucket.Cap-(next.Out[0]+next.Out[1])*r.bucket.Unit)
 		ans.Level = next.Level

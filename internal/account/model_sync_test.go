@@ -31,6 +31,9 @@ func (w *world) freeze(p *proc) bool {
 	if w.mutant == mutCreditWhileAsked {
 		p.s.asked = false
 	}
+	if op.Ahead {
+		w.ahead.asked++
+	}
 	p.seq++
 	p.frozen = &frozenOp{op, p.plan, modelBatch{p.id, p.seq}, w.now}
 	w.logf("p%d syncs: owed %d, asks %v, lease of 1/%d", p.id, op.Owed, op.Asks, op.Div)
@@ -63,6 +66,9 @@ func (w *world) settle(p *proc, r modelReply) {
 		p.lost = w.now
 	}
 	p.epoch = r.epoch
+	if f.op.Ahead && r.ans.Gen != 0 {
+		w.ahead.units += r.ans.Lease
+	}
 	answered, next, b := w.receiveStep(p, w.terms(p), w.dated(p, f.sent, r))
 	w.lost += b.Lost
 	if r.ans.Dropped {

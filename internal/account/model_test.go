@@ -32,6 +32,7 @@ type world struct {
 	late                             int64 // units that arrived more than a window late
 	waited                           int64 // calls
 	gaps                             bool  // a batch has shown a gap
+	ahead                            aheadBook
 
 	losses  lossBook
 	members *memberBook // nil: N is constant
@@ -199,6 +200,9 @@ func (w *world) spend(p *proc, n int64) bool {
 		return false
 	}
 	p.left -= n
+	if p.word.Kind == LeaseBudget {
+		w.spendAhead(p, n)
+	}
 	w.admit(p, n)
 	w.logf("p%d spends %d of its word (%s)", p.id, n, p.word.Kind)
 	return true
@@ -280,6 +284,9 @@ func (w *world) call(p *proc, n int64) Verdict {
 	}
 	switch {
 	case v.Action == Admit:
+		if v.Source == hybridlimit.SourceLease {
+			w.spendAhead(p, n)
+		}
 		w.admitLater(p, n, v.Delay)
 	case v.Source == hybridlimit.SourceDenyCache:
 		w.checkDenial(p, n)

@@ -41,6 +41,13 @@ func TestModelWindows(t *testing.T) {
 		}
 		return es
 	}
+	// p0 uses n units at the end of the second window, without a lease, and leases of the next one.
+	ahead := func(n int) []modelEvent {
+		return script(seen(0), atEdge(ms), atEdge(-tick-ms, calls(0, ones(n)...), does(0, evRound, evRound)))
+	}
+	// A sync of p0 is sent before the last part of that window, and answered at its end.
+	slow := script(seen(0), atEdge(ms, seen(0)), atEdge(-40*ms, calls(0, ones(9)...), does(0, evFreeze)),
+		atEdge(-ms, does(0, evArrive)), atEdge(-time.Microsecond, does(0, evArrive)))
 	spends := script(seen(0), calls(1, ones(9)...), does(1, evRound), calls(0, 1, 1, 1), does(0, evRound))
 	for _, tc := range []struct {
 		name   string
@@ -129,6 +136,40 @@ func TestModelWindows(t *testing.T) {
 			events: script(seen(0), step(-500*time.Millisecond), calls(1, 1), does(1, evRound), calls(1, ones(4)...), does(1, evRound),
 				calls(0, ones(9)...), does(0, evRound), calls(1, ones(4)...), does(1, evRound), after(500*ms, calls(0, ones(4)...), does(0, evRound))),
 			on: windowFigures{excess: 4, debt: 4}, mutant: mutClockTag, off: windowFigures{excess: 8, debt: 8}, silent: true,
+		},
+		{
+			name: "a lease of the next window begins when that has begun for certain", limit: fixed, procs: 2, mode: ModeStrict,
+			events: script(slow, calls(0, ones(8)...)), mutant: mutAheadSent, off: windowFigures{excess: 8, debt: 8},
+		},
+		{
+			name: "and ends before that may be over", limit: fixed, procs: 2, mode: ModeStrict,
+			events: script(slow, atEdge(0), atEdge(0, calls(1, ones(10)...), does(1, evRound), calls(0, ones(8)...))),
+			mutant: mutAheadLong, off: windowFigures{excess: 8, debt: 8},
+		},
+		{
+			name: "the next window begins with what is leased of it", limit: fixed, procs: 2, mode: ModeStrict,
+			events: script(ahead(3), atEdge(0, calls(1, ones(10)...), does(1, evRound), calls(0, ones(8)...))),
+			mutant: mutNextForgot, off: windowFigures{excess: 8, debt: 8},
+		},
+		{
+			name: "a sliding one too", limit: sliding, procs: 2, mode: ModeStrict,
+			events: script(ahead(3), atEdge(0, calls(0, ones(6)...), calls(1, ones(4)...), does(1, evRound))),
+			mutant: mutNextForgot, off: windowFigures{excess: 3},
+		},
+		{
+			name: "a grant of a sliding window fits beside it", limit: sliding, procs: 2, mode: ModeStrict,
+			events: script(ahead(3), calls(1, ones(6)...), does(1, evRound), atEdge(0, calls(0, ones(6)...))),
+			mutant: mutNextBeside, off: windowFigures{excess: 5},
+		},
+		{
+			name: "what goes back of the next window is not free in this one", limit: fixed, procs: 2, mode: ModeStrict,
+			events: script(ahead(8), does(0, evEvict, evRound), calls(1, ones(10)...), does(1, evRound)),
+			mutant: mutNextBackNow, off: windowFigures{excess: 8, debt: 8},
+		},
+		{
+			name: "a view tells it after a loss", limit: fixed, procs: 2, mode: ModeStrict, hazard: hazLoss | hazPrompt,
+			events: script(ahead(3), does(0, evLoseKey), atEdge(0, calls(1, ones(10)...), does(1, evRound), calls(0, ones(8)...))),
+			mutant: mutNextUnseen, off: windowFigures{excess: 8, debt: 8},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

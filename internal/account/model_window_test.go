@@ -204,8 +204,15 @@ func (w *world) checkCounted(o *outcome) {
 			granted = 0
 		}
 		o.extra += a.units() - owed - granted
-		s, _, _ = r.limit.Apply(s, algo.Op{Owed: owed, Win: a.win, Refund: back, RefundAt: a.backAt}, a.at)
-		s, _, _ = r.limit.Apply(s, algo.Op{Owed: granted}, a.at)
+		ahead := min(a.ahead, granted)
+		s, _, _ = r.limit.Apply(s, algo.Op{Owed: owed, Win: a.win}, a.at)
+		if back > 0 && a.backAt > s.Win {
+			s.Next = max(s.Next-back, 0)
+		} else {
+			s, _, _ = r.limit.Apply(s, algo.Op{Refund: back, RefundAt: a.backAt}, a.at)
+		}
+		s, _, _ = r.limit.Apply(s, algo.Op{Owed: granted - ahead}, a.at)
+		s.Next += ahead
 	}
 	at, unit := r.tick(w.now), r.bucket.Unit
 	have, want := r.peek(algo.Op{}, at).Level, r.limit.Window.Level(r.limit.Load(s, at), at)
@@ -219,6 +226,14 @@ func (w *world) checkCounted(o *outcome) {
 	if diff := have - want; diff > o.extra*unit || -diff > less*unit {
 		w.fail("Redis has %.3f units left, %.3f should be; %d too many were debited", float64(have)/float64(unit), float64(want)/float64(unit), o.extra)
 	}
+}
+
+// leasedAhead returns the units that an answer leases of the next window.
+func leasedAhead(op algo.Op, ans algo.Answer) int64 {
+	if !op.Ahead {
+		return 0
+	}
+	return ans.Lease
 }
 
 // balance returns the units that Redis would have left if p paid now.
@@ -248,7 +263,7 @@ func (r *modelRedis) spoilWindow(s algo.State, op algo.Op, at int64) (algo.State
 		s = w.Load(s, at)
 		s.Prev = 0
 	}
-	return s, op
+	return r.spoilNext(s, op, at)
 }
 
 // stretchWord makes the next credit budget ignore the end of the window, until the returned function is called.

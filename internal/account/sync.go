@@ -53,13 +53,16 @@ func (a *Account) freeze(c *Conditions, asks []int64, now int64) (op algo.Op, ok
 	wanting := len(asks) > 0 && a.Held() > 0
 	surplus, due := a.surplus(c, wanting, now)
 	quiet := a.pending == 0 && a.refunds.units() == 0 && len(asks) == 0
-	worth := a.worthLease(c, now)
-	a.leaving = false
-	if quiet && !again && surplus+a.booked.over == 0 && !due && !worth {
+	next := a.wantsAhead(c, now) && !wanting
+	worth := a.worthLease(c, now) || next
+	leaving := a.leaving || c.Closing
+	a.leaving = a.leaving && surplus > 0 && a.ahead.units > 0
+	returns := surplus+a.booked.over > 0 || leaving && a.ahead.units > 0
+	if quiet && !again && !returns && !due && !worth {
 		a.stuckAt = 0 // the waiting calls have left
 		return algo.Op{}, false
 	}
-	back, window := a.giveBack(surplus)
+	back, window := a.giveBack(surplus, leaving || a.reclaims(c, asks))
 	op = algo.Op{Owed: a.pending, Win: a.window, Asks: asks, Gen: max(a.booked.gen, window), Had: a.booked.had, Back: back}
 	a.booked.kept, a.booked.back = 0, back
 	if a.booked.gen != 0 {
@@ -77,11 +80,14 @@ func (a *Account) freeze(c *Conditions, asks []int64, now int64) (op algo.Op, ok
 	}
 	// A booking that waits for this op (an ask of 0) asks Redis directly for all its units. A lease would be missing there.
 	booking := slices.Contains(asks, 0)
-	if surplus == 0 && a.takesLease(c, now) && !idle && !wanting && !booking {
+	if back == 0 && (next || a.takesLease(c, now)) && !idle && !wanting && !booking {
 		op.Demand = int64(min(a.demand.steady(now)*1000, MaxCharge))
+		if op.Ahead = next && !c.Closing; op.Ahead {
+			a.askedAhead = a.here(now).window + 1
+		}
 	}
 	if a.view.known {
-		op.View = algo.View{Level: a.view.level, Prev: a.view.refill * c.Window.Tick, At: a.view.redisAt, Born: a.view.createdAt}
+		op.View = a.told(c)
 		op.Lost = c.Lost > 0 && a.view.received <= c.Lost
 	}
 	a.inflight, a.sentIn, a.pending, a.window = a.pending, a.window, 0, 0
@@ -102,6 +108,10 @@ func (a *Account) Receive(c *Conditions, p *Plan, ws *Waiters, ans Answer, now i
 		ans.Level, ans.Cap = p.Bucket.Convert(ans.Level, sent.Bucket), p.Bucket.Convert(ans.Cap, sent.Bucket)
 	}
 	b = Books{Refunded: a.giving, Debited: ans.Granted + ans.Lease}
+	var lost int64
+	if changed && sent.Window.Period > 0 && ans.Gen != 0 { // a lease of a window that the new limit does not have
+		lost, ans.Lease, ans.Gen, ans.Life = ans.Lease, 0, 0, 0
+	}
 	if ans.Dropped {
 		b.Dropped = a.inflight
 	} else {
@@ -127,7 +137,7 @@ func (a *Account) Receive(c *Conditions, p *Plan, ws *Waiters, ans Answer, now i
 			}
 		}
 	}
-	b.Lost += late
+	b.Lost += late + lost
 	if changed && anotherCount(sent, p) {
 		b.Lost += a.disown()
 	}
@@ -187,7 +197,7 @@ func (a *Account) refuse(c *Conditions, sent *Plan, level, n, now int64) Verdict
 	if !c.windowed() { // the level may have been that of another limit
 		until = a.proved(c, sent.Bucket, level, n)
 	}
-	return Verdict{Action: Deny, Source: hybridlimit.SourceRedis, Reason: Refused, Retry: max(0, max(a.surelyThere(until), a.nextPollFor(c, n))-now)}
+	return Verdict{Action: Deny, Source: hybridlimit.SourceRedis, Reason: Refused, Retry: max(0, max(a.surelyThere(c, until), a.nextPollFor(c, n))-now)}
 }
 
 // learn takes over the view in an answer and ends the sync in flight.
@@ -211,10 +221,19 @@ func (a *Account) learn(c *Conditions, ans Answer, now int64) {
 func (a *Account) settle(c *Conditions, ans Answer, waiting []int64, now int64) (served []bool, lost int64) {
 	was, hoped := a.view, a.hopes(c)
 	a.learn(c, ans, now)
+	var gone int64
+	if c.windowed() && ans.Gen != 0 {
+		gone = a.keepAhead(c, ans, now)
+		ans.Life = 0
+		if ans.Gen == a.view.window+1 { // the granted units are of the answer's window
+			ans.Life = ans.Ends
+		}
+		ans.Lease, ans.Gen = 0, 0
+	}
 	// Rules 2 and 11: the life counts from the sending, because Redis may have granted the units then. It ends two ticks early,
 	// because the epoch may lag by one tick and a tick may be late.
 	end := ans.Sent + ans.Life*1000 - 2*c.Tick
-	lost = a.renew(ans.Gen, ans.Lease, end)
+	lost = gone + a.renew(ans.Gen, ans.Lease, end)
 	a.view.relook = a.relookAt(c, was, hoped, ans.carried > 0 && ans.Granted+ans.Lease == 0, now)
 	// Granted units are for the calls that the op carried. These calls are admitted as of the time of the grant. During the
 	// life of the answer, the bucket cannot have filled up, so that other calls may take units that are left over. After the

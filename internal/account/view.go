@@ -56,7 +56,7 @@ func (a *Account) outlasts(now, d int64) bool {
 // later than the answer itself. So the result is at most the level in Redis, if no other process has taken units.
 func (a *Account) level(c *Conditions, now int64) int64 {
 	if c.windowed() {
-		return a.view.level + (now-a.view.received)/1000*a.view.refill
+		return min(a.rise(c, now))
 	}
 	b := c.Bucket
 	if now-a.view.received < ledgerMemory {
@@ -147,13 +147,16 @@ func (a *Account) OwedLately() int64 { return a.owed() - a.back() }
 // RetryAt returns the time (ns) at which a call for n units is admitted if no other call comes: after the proof and the next
 // poll. A proof counts from the sending of the op and Redis answered later, at the latest when the answer was received.
 func (a *Account) RetryAt(c *Conditions, n int64) int64 {
-	return max(a.surelyThere(a.ProvedUntil(c, n)), a.nextPollFor(c, n))
+	return max(a.surelyThere(c, a.ProvedUntil(c, n)), a.nextPollFor(c, n))
 }
 
 // surelyThere returns the time at which units exist whose absence is proved until the given time.
-func (a *Account) surelyThere(proved int64) int64 {
+func (a *Account) surelyThere(c *Conditions, proved int64) int64 {
 	if proved <= a.view.sent {
 		return proved
+	}
+	if c.windowed() { // Redis counts in whole µs: two views may name the end of a window up to one apart
+		proved += 1000
 	}
 	return proved + a.view.received - a.view.sent
 }

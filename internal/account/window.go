@@ -1,17 +1,36 @@
 package account
 
+import "github.com/hybridlimit/hybridlimit/internal/algo"
+
 // This file has the part of the protocol that only windows have. A view and a lease end with their window.
 
-// closedUntil is ProvedUntil for windows: until enough units have come back, but at most until the window may be over.
+// closedUntil is ProvedUntil for windows: until enough units have come back, but at most until the window may be over. An ask
+// returns the units of the next window if it needs them.
 func (a *Account) closedUntil(c *Conditions, n int64) int64 {
-	missing := (n+a.owedHere()-a.back()-a.returnable())*c.Bucket.Unit - a.view.level
-	switch {
+	need := (n + a.owedHere() - a.back() - a.returnable()) * c.Bucket.Unit
+	est, top := a.rise(c, a.view.received)
+	if c.Window.Sliding {
+		top += a.ahead.units * c.Bucket.Unit
+	}
+	switch missing := need - est; {
+	case need > top:
+		return a.view.ends
 	case missing <= 0:
 		return 0
 	case a.view.refill == 0:
 		return a.view.ends
+	default:
+		return min(a.view.ends, a.view.sent+(missing+a.view.refill-1)/a.view.refill*1000)
 	}
-	return min(a.view.ends, a.view.sent+(missing+a.view.refill-1)/a.view.refill*1000)
+}
+
+// rise returns the two bounds on the level of a window at a time: est rises with the units that have come back since the view,
+// and top does not: see algo.Window.Rise.
+func (a *Account) rise(c *Conditions, now int64) (est, top int64) {
+	v := a.told(c)
+	v.At = max(v.At, a.view.window*c.Window.Period) // Redis's clock may be back
+	est, top = c.Window.Rise(v)
+	return est + (now-a.view.received)/1000*a.view.refill, top
 }
 
 // owedHere returns the owed units that count in the view's window. Owed units of the last window take nothing from a fixed
@@ -33,6 +52,35 @@ func (a *Account) owedHere() (units int64) {
 func (a *Account) stayAway(c *Conditions) {
 	if a.view.refill > 0 && c.N > 1 && a.view.level < c.N*c.Bucket.Unit {
 		a.view.nextPoll = min(a.view.ends, a.view.relook, a.view.received+c.N*c.Bucket.Unit/a.view.refill*1000)
+	}
+}
+
+// reclaims reports whether an op with these asks must return the units of the next window, because a sliding window has too few
+// units beside them.
+func (a *Account) reclaims(c *Conditions, asks []int64) bool {
+	var want int64
+	for _, n := range asks {
+		want += n
+	}
+	if !c.Window.Sliding || a.ahead.units == 0 || want == 0 {
+		return false
+	}
+	_, top := a.rise(c, a.view.received)
+	return want*c.Bucket.Unit > top
+}
+
+// nextTold returns the units of the next window that were leased at the view.
+func (a *Account) nextTold(c *Conditions) int64 {
+	if !c.windowed() {
+		return 0
+	}
+	return (c.Window.Cap - a.view.cap) / c.Window.Unit
+}
+
+// told returns the view as Redis gets it back.
+func (a *Account) told(c *Conditions) algo.View {
+	return algo.View{
+		Level: a.view.level, Prev: a.view.refill * c.Window.Tick, Next: a.nextTold(c), At: a.view.redisAt, Born: a.view.createdAt,
 	}
 }
 

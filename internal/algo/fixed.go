@@ -6,11 +6,11 @@ package algo
 // window and another at the beginning of the next: up to twice Rate in a moment.
 
 // fixedRetry returns the µs until the first window that has room for n beside its
-// carried units.
+// carried and leased units.
 func (w Window) fixedRetry(s State, n, at int64) int64 {
-	over := s.Cur + n - w.Rate
-	if over <= 0 {
+	if s.Cur+n <= w.Rate {
 		return 0
 	}
-	return (s.Win+ceilDiv(over, w.Rate))*w.Period - at
+	over := w.carry(s.Cur) + s.Next + n - w.Rate // of the next window
+	return (s.Win+1+ceilDiv(max(over, 0), w.Rate))*w.Period - at
 }

@@ -49,6 +49,7 @@ type State struct {
 	Win    int64 // number of the current window: Redis time / Period
 	Cur    int64 // units counted in it; of a fixed window with the carried units
 	Prev   int64 // units counted in the one before
+	Next   int64 // units leased of the one after, with which it begins
 	Late   int64 // in the window of Born: units of Since that Cur does not count, because they came late and belong to the window before
 
 	// More is the fields of other versions, as in the state's text.
@@ -60,6 +61,7 @@ type State struct {
 type View struct {
 	Level int64 // sub-units of the op's limit
 	Prev  int64 // of a sliding window: units counted in the window before that of At
+	Next  int64 // of a window: units leased of the window after that of At
 	At    int64 // µs of Redis time of the answer
 	Born  int64 // State.Born in the answer
 }
@@ -77,6 +79,8 @@ type Op struct {
 	Had     int64   // the sender's units in the ledger
 	Keep    int64   // units of Had still held by the sender, to be renewed
 	Back    int64   // leased units that the sender returns unspent; of a bucket, Keep + Back ≤ Had
+	// Ahead makes the lease one of the next window. The asks are of the current one.
+	Ahead bool
 	// Lost reports that Redis lost writes since View. Then View also corrects a
 	// state with the same Born. It must not be set without a reason: during a
 	// rollout, the refill of another process's limit makes a level look too high.
@@ -113,10 +117,10 @@ type Answer struct {
 	Delay   int64 // µs until the first granted ask may be used; later asks follow by its cost. For a queue's lease without a grant, until its first slot
 	Retry   int64 // µs until the first refused ask can succeed (Never above the burst), else until one unit is there; with Div: until the sender's next poll
 	Born    int64 // State.Born; 0 if no state was needed
-	Cap     int64 // sub-units to which the bucket refills, with the present ledger
+	Cap     int64 // sub-units to which the bucket refills, with the present ledger; of a window: sub-units that the next window has, less its leased ones
 	Refill  int64 // of a window: sub-units that come back each µs until Ends
 	Ends    int64 // of a window: µs until its end; of a log: until it is empty; else 0
 	Dropped bool  // Owed was of a window before the last and is not counted
 	Refused bool  // Back was not taken back: it came too late, or Redis may have taken it before
-	Gen     int64 // not 0: the ledger holds the lease and Keep, in this generation
+	Gen     int64 // not 0: the ledger holds the lease and Keep, in this generation; of a window: the number of the window of the lease, which is the next one
 }

@@ -12,22 +12,26 @@ func (w Window) weight(s State, at int64) int64 {
 }
 
 // slidingRetry solves cur·W + prev·(W − k) + n·W ≤ Rate·W for the tick k: in this
-// window, or in the next one, where prev is this window's cur and cur is 0. At the end
-// of the next window, nothing counts any more.
+// window, or in the next one, where prev is this window's cur and cur is the leased
+// units. The time is not later than the end of the next window. In this window, n must
+// also fit beside cur and the leased units.
 func (w Window) slidingRetry(s State, n, at int64) int64 {
 	if w.Level(s, at) >= n*w.Unit {
 		return 0
 	}
 	start := s.Win * w.Period
-	if s.Prev > 0 {
+	if s.Prev > 0 && s.Cur+s.Next+n <= w.Rate {
 		if k := ceilDiv((s.Cur+s.Prev+n-w.Rate)*w.Unit, s.Prev); k <= (w.Period-1)/w.Tick {
 			return start + k*w.Tick - at
 		}
 	}
 	start += w.Period
 	k := int64(0)
-	if s.Cur+n > w.Rate {
-		k = ceilDiv((s.Cur+n-w.Rate)*w.Unit, s.Cur)
+	if over := s.Cur + s.Next + n - w.Rate; over > 0 {
+		k = w.Unit
+		if s.Cur > 0 {
+			k = ceilDiv(over*w.Unit, s.Cur)
+		}
 	}
 	return start + min(k*w.Tick, w.Period) - at
 }

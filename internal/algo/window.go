@@ -57,7 +57,7 @@ func (w Window) Load(s State, now int64) State {
 	if s.Period != w.Period {
 		s = w.convert(s, now)
 	}
-	s.Cur, s.Prev = min(s.Cur, w.most()), min(s.Prev, w.most())
+	s.Cur, s.Prev, s.Next = min(s.Cur, w.most()), min(s.Prev, w.most()), min(s.Next, w.Rate)
 	return w.roll(s, now)
 }
 
@@ -66,7 +66,7 @@ func (w Window) Load(s State, now int64) State {
 func (w Window) roll(s State, now int64) State {
 	win := w.Number(now)
 	for i := 0; s.Win < win && i < 3; i++ { // the fourth window back no longer counts
-		s.Cur, s.Prev, s.Win = w.carry(s.Cur), s.Cur, s.Win+1
+		s.Cur, s.Prev, s.Next, s.Win = w.carry(s.Cur)+s.Next, s.Cur, 0, s.Win+1
 	}
 	if s.Win < win || s.Win*w.Period-now > ClockSlack {
 		s.Win = win
@@ -102,9 +102,9 @@ func (w Window) carry(total int64) int64 {
 func (w Window) convert(s State, now int64) State {
 	old := w
 	old.Period = s.Period
-	s.Cur, s.Prev = min(s.Cur, w.most()), min(s.Prev, w.most())
+	s.Cur, s.Prev, s.Next = min(s.Cur, w.most()), min(s.Prev, w.most()), min(s.Next, w.Rate)
 	s = old.roll(s, now)
-	used := s.Cur
+	used := s.Cur + s.Next
 	if w.Sliding {
 		left := float64(s.Period - (old.clock(s, now) - s.Win*s.Period))
 		product := float64(s.Prev) * left
@@ -113,14 +113,16 @@ func (w Window) convert(s State, now int64) State {
 			used++ // two roundings may have gone down
 		}
 	}
-	s.Period, s.Win, s.Cur, s.Prev = w.Period, w.Number(now), used, 0
+	s.Period, s.Win, s.Cur, s.Prev, s.Next = w.Period, w.Number(now), used, 0, 0
 	return s
 }
 
-// Level returns the sub-units left of a loaded state.
+// Level returns the sub-units left of a loaded state. The count of a sliding window and
+// the leases of the next one are the estimate at the border, so together they stay below
+// Rate too.
 func (w Window) Level(s State, now int64) int64 {
 	if w.Sliding {
-		return w.Cap - s.Cur*w.Unit - s.Prev*w.weight(s, now)
+		return w.Cap - max(s.Cur*w.Unit+s.Prev*w.weight(s, now), (s.Cur+s.Next)*w.Unit)
 	}
 	return w.Rate - s.Cur
 }
@@ -133,7 +135,7 @@ func (w Window) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	at := w.clock(s, now)
 	dirty := op.Reset
 	if op.Reset {
-		s.Cur, s.Prev, s.Since, s.Late, s.Reset = 0, 0, 0, 0, at
+		s.Cur, s.Prev, s.Next, s.Since, s.Late, s.Reset = 0, 0, 0, 0, 0, at
 	}
 	dirty = w.merge(&s, op, now) || dirty
 	var ans Answer
@@ -144,7 +146,12 @@ func (w Window) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	}
 	dirty = op.Refund > 0 && w.refund(&s, op.Refund, op.RefundAt) || dirty
 	if op.Back > 0 {
-		if ans.Refused = !w.takesBack(s, op); !ans.Refused {
+		switch ans.Refused = !w.takesBack(s, op); {
+		case ans.Refused:
+		case op.Gen > s.Win:
+			s.unleaseAhead(op.Back)
+			dirty = true
+		default:
 			dirty = w.refund(&s, op.Back, op.Gen) || dirty
 		}
 	}
@@ -166,11 +173,22 @@ func (w Window) Apply(s State, op Op, now int64) (State, Answer, bool) {
 		}
 	}
 	ans.Ends = (s.Win+1)*w.Period - now
-	w.lease(op, &ans, free, refused > 0)
-	if took := ans.Granted + ans.Lease; took > 0 {
-		s.Cur, s.Since, dirty = s.Cur+took, s.Since+min(took, exact-s.Since), true
+	took := ans.Granted
+	if ans.Ends >= MinLease {
+		ans.Life = ans.Ends
 	}
-	ans.Level, ans.Cap = w.Level(s, at), w.Cap
+	wants := w.wants(&s, op, ans.Life, free, at)
+	if s.Cur += took; op.Ahead {
+		w.leaseAhead(&s, op, &ans, at)
+		dirty = dirty || ans.Lease > 0
+	} else if refused == 0 {
+		ans.Lease = min(wants, free)
+		s.Cur, took = s.Cur+ans.Lease, took+ans.Lease
+	}
+	if took > 0 {
+		s.Since, dirty = s.Since+min(took, exact-s.Since), true
+	}
+	ans.Level, ans.Cap = w.Level(s, at), w.Cap-s.Next*w.Unit
 	if w.Sliding {
 		ans.Refill = s.Prev / w.Tick
 	}
@@ -182,21 +200,6 @@ func (w Window) Apply(s State, op Op, now int64) (State, Answer, bool) {
 		ans.Born = s.Born
 	}
 	return w.settled(s), ans, dirty
-}
-
-// lease sizes a lease from the free units. The lease and unused grants end with the
-// window. It needs no ledger, because the window counts leased units until the
-// lease ends. It gives no next poll for scarce units: that would need a field in the
-// state, and the lab has shown no need.
-func (w Window) lease(op Op, ans *Answer, free int64, refused bool) {
-	if ans.Ends >= MinLease {
-		ans.Life = ans.Ends
-	}
-	if op.Div > 0 && op.Demand > 0 && !refused {
-		part := math.Floor(float64(free) / float64(op.Div))
-		mu := float64(op.Demand) * float64(min(ans.Life, WindowLease)) / 1e9
-		ans.Lease = int64(math.Max(0, math.Min(part, math.Floor(mu-math.Sqrt(mu)))))
-	}
 }
 
 // add debits units of a window. It returns false for a window before the last, which no
@@ -220,10 +223,10 @@ func (w Window) add(s *State, n, win, at int64) bool {
 }
 
 // takesBack reports whether leased units that the sender returns were counted in this
-// state and not taken back before. Their window is this one or the last. A batch that
-// is sent again after its envelope was lost would give them back twice.
+// state and not taken back before. Their window is this one, the last or the next. A
+// batch that is sent again after its envelope was lost would give them back twice.
 func (w Window) takesBack(s State, op Op) bool {
-	return !op.Lost && !op.Broken && op.View.Born == s.Born && (op.Gen == s.Win || op.Gen == s.Win-1)
+	return !op.Lost && !op.Broken && op.View.Born == s.Born && op.Gen >= s.Win-1 && op.Gen <= s.Win+1
 }
 
 // refund takes units off their window, not below zero, and reports whether that changed
@@ -268,30 +271,48 @@ func (w Window) merge(s *State, op Op, now int64) bool {
 	if v.Born == 0 || v.At <= s.Reset || w.Number(v.At) != s.Win {
 		return false
 	}
-	used := w.Cap - min(max(v.Level, -3*w.Cap), w.Cap)
-	prev := int64(0)
-	if w.Sliding {
-		prev = max(min(v.Prev, w.most()), 0)
-		used -= prev * w.weight(*s, v.At)
+	v.Next = max(min(v.Next, w.Rate), 0)
+	if v.Prev = max(min(v.Prev, w.most()), 0); !w.Sliding {
+		v.Prev = 0
 	}
-	cur := min(max(ceilDiv(max(used, 0), w.Unit), 0), w.most())
-	prev = max(prev, s.Prev)
-	if v.Born != s.Born {
-		if w.Number(s.Born) == s.Win { // units debited since Born are of this window
-			cur = min(cur+max(s.Since-s.Late, 0), w.most())
-		}
-		cur = max(cur, s.Cur)
-		if cur == s.Cur && prev == s.Prev {
-			return false
-		}
-		s.Cur, s.Prev = cur, prev
-		return true
+	cur := w.counted(v)
+	prev, next := max(v.Prev, s.Prev), max(v.Next, s.Next)
+	same := v.Born == s.Born
+	if !same && w.Number(s.Born) == s.Win { // units debited since Born are of this window
+		cur = min(cur+max(s.Since-s.Late, 0), w.most())
 	}
-	if cur = max(cur, s.Cur); !op.Lost || v.At > now || cur == s.Cur && prev == s.Prev {
+	cur = max(cur, s.Cur)
+	if same && (!op.Lost || v.At > now) || cur == s.Cur && prev == s.Prev && next == s.Next {
 		return false
 	}
-	s.Cur, s.Prev, s.Born, s.Since, s.Late = cur, prev, max(now, s.Born+1), 0, 0
+	if s.Cur, s.Prev, s.Next = cur, prev, next; same {
+		s.Born, s.Since, s.Late = max(now, s.Born+1), 0, 0
+	}
 	return true
+}
+
+// counted returns the units that a view's window had counted. The level of a sliding
+// window is the lower of two: see Level.
+func (w Window) counted(v View) int64 {
+	used := w.Cap - min(max(v.Level, -3*w.Cap), w.Cap)
+	if w.Sliding {
+		used -= max(v.Prev*w.weight(State{Win: w.Number(v.At)}, v.At), v.Next*w.Unit)
+	}
+	return min(max(ceilDiv(max(used, 0), w.Unit), 0), w.most())
+}
+
+// Rise returns the two parts of a view's Level of a sliding window. The level is the lower
+// one: est, to which the units of the last window come back, or top, which stays until the
+// window ends, unless units are returned. Both are Level of a fixed window.
+func (w Window) Rise(v View) (est, top int64) {
+	if !w.Sliding {
+		return v.Level, v.Level
+	}
+	cur := w.counted(v)
+	lost := (w.Tick - 1) * w.Unit // Prev of a view is a multiple of the tick
+	est = w.Cap - cur*w.Unit - v.Prev*w.weight(State{Win: w.Number(v.At)}, v.At)
+	top = w.Cap - (cur+v.Next)*w.Unit + lost
+	return max(v.Level, est), max(v.Level, top)
 }
 
 // retry returns the µs from at until an ask for n units succeeds, and Never above Rate.
@@ -307,11 +328,11 @@ func (w Window) retry(s State, n, at int64) int64 {
 }
 
 // TTL returns the ms for which a state written at now must be kept: to the end of the
-// window after its own, since late units still change it, and one window longer if it
-// carries units. It adds the longest lease and freeze.
+// window after its own, since late units still change it, and one window longer if the
+// next window begins with units. It adds the longest lease and freeze.
 func (w Window) TTL(s State, now int64) int64 {
 	last := s.Win + 2
-	if w.carry(s.Cur) > 0 {
+	if w.carry(s.Cur)+s.Next > 0 {
 		last++
 	}
 	return ceilDiv(last*w.Period-w.clock(s, now), 1000) + (MaxLease+ClockSlack)/1000

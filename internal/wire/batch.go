@@ -110,10 +110,14 @@ func appendOp(buf []byte, limit int, op algo.Op) []byte {
 	buf = strconv.AppendInt(buf, int64(limit), 10)
 	buf = appendInts(buf, op.Owed, flags, op.Demand, op.Div, op.View.Born, op.View.Level, op.View.At, op.Gen, op.Had, op.Keep)
 	buf = appendInts(buf, op.Asks...)
+	ahead := int64(0)
+	if op.Ahead {
+		ahead = 1
+	}
 	for _, more := range [...]struct {
 		letter byte
 		value  int64
-	}{{'w', op.Win}, {'r', op.Refund}, {'b', op.RefundAt}, {'d', op.MaxDelay}, {'p', op.View.Prev}, {'s', op.Since}, {'k', op.Back}} {
+	}{{'w', op.Win}, {'r', op.Refund}, {'b', op.RefundAt}, {'d', op.MaxDelay}, {'p', op.View.Prev}, {'n', op.View.Next}, {'s', op.Since}, {'k', op.Back}, {'a', ahead}} {
 		if more.value > 0 {
 			buf = append(buf, ' ', more.letter)
 			buf = strconv.AppendInt(buf, more.value, 10)

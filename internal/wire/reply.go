@@ -88,7 +88,7 @@ func DecodeReply(raw any, n int) (Reply, error) {
 		if a.Delay < 0 {
 			a.Delay, a.Dropped, a.Refused = 0, a.Delay%2 != 0, a.Delay < -1
 		}
-		if a.Life < 0 { // minus the generation in which the ledger holds the lease
+		if a.Life < 0 { // minus the generation of the lease in the ledger, or minus the window of a lease
 			a.Gen, a.Life = -a.Life, algo.MaxLease
 		}
 		r.Answers[i] = a

@@ -133,8 +133,8 @@ func bucketState(k algo.Kind, v []int64, f fields) (State, bool) {
 }
 
 func windowState(k algo.Kind, v []int64, f fields) (State, bool) {
-	s := State{Kind: k, Period: v[0], Win: v[1], Cur: v[2], Prev: v[3], Born: v[4], Since: v[5], Late: f.known['l'], More: f.more("lz")}
-	if !within(1, s.Period, s.Born) || !within(0, v...) || s.Period > 1<<52 || s.Win > 1<<53/s.Period || s.Late > 1<<53 || s.Late < -1<<53 {
+	s := State{Kind: k, Period: v[0], Win: v[1], Cur: v[2], Prev: v[3], Born: v[4], Since: v[5], Late: f.known['l'], Next: f.known['n'], More: f.more("lnz")}
+	if !within(1, s.Period, s.Born) || !within(0, v...) || s.Period > 1<<52 || s.Win > 1<<53/s.Period || s.Late > 1<<53 || s.Late < -1<<53 || s.Next < 0 {
 		return State{}, false
 	}
 	if reset, marked := f.known['z']; marked {

@@ -1,0 +1,109 @@
+-- Leases of a window, and of the next one.
+-- State:   of window.lua: next (units leased of the next window)
+-- Source:  the Go twin, line for line and with the reasons, is internal/algo:
+--          window_lease.go.
+local WINDOW_LEASE = 5 * MAX_LEASE
+
+local function window_busy(lim) return lim.rate - ceil(lim.rate / 8) end
+
+-- window_share returns an equal share of the units up to busy.
+local function window_share(lim, op) return floor(window_busy(lim) / max(floor(op.div / 2), 1)) end
+
+-- window_roomy reports whether a short window has enough units for all.
+local function window_roomy(s, lim, at)
+  local busy = window_busy(lim)
+  return lim.period <= WINDOW_LEASE and s.prev <= busy and window_level(s, lim, at) >= (lim.rate - busy) * lim.unit
+end
+
+-- window_margin returns the units to lease for an expected demand.
+local function window_margin(s, lim, mu, less, at)
+  if window_roomy(s, lim, at) then less = -1.5 elseif lim.period > WINDOW_LEASE then less = 1 end
+  return floor(mu - less * sqrt(mu))
+end
+
+-- window_wants returns the units that the sender would lease if enough were free.
+local function window_wants(s, lim, op, free, life, at)
+  if op.div == 0 or op.demand == 0 then return 0 end
+  local part, all = floor(free / op.div), op.demand * lim.period / 1e9
+  if window_roomy(s, lim, at) then
+    part = max(part, floor(window_share(lim, op) / 2))
+  elseif lim.kind ~= 's' and all * op.div >= lim.rate * 2.5 then
+    part = max(part, floor(window_share(lim, op) / 4))
+  end
+  return max(0, min(part, window_margin(s, lim, op.demand * min(life, WINDOW_LEASE) / 1e9, 1.5, at)))
+end
+
+-- window_ahead sizes a lease of the next window.
+local function window_ahead(s, lim, op, at)
+  if op.div == 0 or op.demand == 0 or lim.period < 5 * MIN_LEASE or floor(s.born / lim.period) == s.win then return 0 end
+  local room, share = lim.rate - window_carry(s.cur, lim) - s.next, window_share(lim, op)
+  if lim.kind == 's' then
+    local left = (s.win + 1) * lim.period - at
+    room = lim.rate - s.cur - min(ceil(s.cur * left / max(lim.period - left, 1)), lim.rate)
+    room, share = room - s.next, floor(max(room, 0) / max(floor(op.div / 2), 1))
+  end
+  local want = window_margin(s, lim, op.demand * min(lim.period, WINDOW_LEASE) / 1e9, 2, at)
+  return max(0, min(want, share, room))
+end
+
+-- window_unlease takes returned units off the next window.
+local function window_unlease(s, n)
+  local since = s.since
+  s.next, s.since, s.dirty = max(s.next - n, 0), max(since - n, 0), true
+  s.late = s.late - (since - s.since)
+end
+
+-- window_apply runs one op, in the order of bucket_apply. If the owed units came
+-- too late to be counted, it returns -1 - granted for granted. If the state may not
+-- count the returned units, they stay, and it returns -1 - lease for lease. For a
+-- lease of the next window, life is minus the number of that window.
+local function window_apply(s, lim, op, now)
+  local at, dropped = window_clock(s, lim.period, now), false
+  if op.reset then s.cur, s.prev, s.next, s.since, s.late, s.reset, s.dirty = 0, 0, 0, 0, 0, at, true end
+  window_merge(s, lim, op, now)
+  if op.owed > 0 then
+    dropped = not window_add(s, lim, op.owed, op.win, at)
+    if not dropped then s.since, s.dirty = min(s.since + op.owed, EXACT), true end
+  end
+  if op.refund > 0 then window_refund(s, lim, op.refund, op.refundat) end
+  local back, ahead = op.back or 0, op.gen - s.win
+  local stays = op.lost or op.broken or op.vborn ~= s.born or abs(ahead) > 1
+  if back > 0 and not stays then
+    if ahead == 1 then window_unlease(s, back) else window_refund(s, lim, back, op.gen) end
+  end
+  local granted, refused, free = serve(op, floor(max(window_level(s, lim, at), 0) / lim.unit))
+  local ends, took, lease = (s.win + 1) * lim.period - now, granted, 0
+  local life = ends >= MIN_LEASE and ends or 0
+  local wants = window_wants(s, lim, op, free, life, at)
+  s.cur = s.cur + granted
+  if op.ahead then
+    lease = window_ahead(s, lim, op, at)
+    if lease > 0 then
+      s.next, s.since, s.dirty, life = s.next + lease, min(s.since + lease, EXACT), true, -s.win - 1
+    end
+  else
+    lease = refused > 0 and 0 or min(wants, free)
+    took, s.cur = granted + lease, s.cur + lease
+  end
+  if took > 0 then s.since, s.dirty = min(s.since + took, EXACT), true end
+  if back > 0 and stays then lease = -1 - lease end
+  return dropped and -1 - granted or granted, lease, life, window_retry(s, lim, max(refused, 1), now), 0
+end
+
+local function window_kind(letter)
+  kinds[letter] = {
+    limit = function(rate, period, tick)
+      if rate < 1 or period < 1 or tick < 1 or period > EXACT / 2 then return nil end
+      local unit = letter == 's' and ceil(period / tick) or 1
+      if rate >= EXACT or letter == 's' and 2 * rate * unit > EXACT then return nil end
+      return {kind = letter, rate = rate, period = period, tick = tick, unit = unit, cap = rate * unit}
+    end,
+    load = window_load, again = window_again, apply = window_apply, retry = window_retry, write = window_write,
+    tell = function(s, lim, now)
+      return window_level(s, lim, window_clock(s, lim.period, now)), lim.cap - s.next * lim.unit,
+        lim.kind == 's' and floor(s.prev / lim.tick) or 0, (s.win + 1) * lim.period - now
+    end,
+  }
+end
+window_kind('f')
+window_kind('s')
