@@ -76,7 +76,7 @@ func TestModelFindsMutants(t *testing.T) {
 		{mutAheadSent, windows, ModeStrict, 0, true, nil},
 		{mutAheadLong, windows, ModeStrict, 0, true, nil},
 		{mutNextForgot, windows, ModeStrict, 0, true, nil},
-		{mutNextBeside, windows, ModeStrict, 0, false, nil},
+		{mutNextBeside, windows, ModeStrict, 0, true, nil},
 		{mutNextBackNow, windows, ModeStrict, 0, true, nil},
 		{mutNextUnseen, windows, ModeStrict, hazLoss | hazPrompt, true, nil},
 		{mutSlotsFromSend, queues, ModeAuto, 0, true, nil},

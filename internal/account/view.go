@@ -186,7 +186,8 @@ const LossNoticed = int64(3e9)
 func (a *Account) Tells(b algo.Bucket, lost int64) bool {
 	v := &a.view
 	if v.ends > 0 {
-		return v.known && v.createdAt != 0 && v.level < b.Cap && lost-LossNoticed < v.ends
+		used := v.level < b.Cap || v.cap < b.Cap // of this window, or of the next one
+		return v.known && v.createdAt != 0 && used && lost-LossNoticed < v.ends
 	}
 	return v.known && v.createdAt != 0 && b.Fill(v.level, (lost-LossNoticed-v.received)/1000) < b.Cap
 }
