@@ -36,7 +36,8 @@ func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hyb
 // is the number. It takes units in hand first, and asks Redis once for the others. It takes less if other processes
 // use the key at the same moment. From a queue it takes only the units in hand, if there are any. If Redis makes the
 // decision (ModeExact, logs, and queues without a block of slots), AllowAtMost takes all available units, up to n,
-// with one message. Allowed is false when not even one unit can be had. Under Config.Shadow it grants n, with Shadowed set if n is more than was taken.
+// with one message. Allowed is false when not even one unit can be had. Under Config.Shadow it grants n, with Shadowed
+// set if n is more than was taken.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	if err := l.check(key, n); err != nil {
 		return hybridlimit.Result{}, err

@@ -28,7 +28,7 @@ local function window_wants(s, lim, op, free, life, at)
   if window_roomy(s, lim, at) then
     part = max(part, floor(window_share(lim, op) / 2))
   elseif lim.kind ~= 's' and all * op.div >= lim.rate * 2.5 then
-    part = max(part, floor(window_share(lim, op) / 4))
+    part = max(part, min(floor(window_share(lim, op) / 4), 8))
   end
   return max(0, min(part, window_margin(s, lim, op.demand * min(life, WINDOW_LEASE) / 1e9, 1.5, at)))
 end

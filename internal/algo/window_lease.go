@@ -36,8 +36,9 @@ func (w Window) roomy(s *State, at int64) bool {
 
 // wants returns the units that the sender would lease if enough were free: the demand of
 // the rest of the window, of WindowLease at most, with a margin, and at most 1/Div of the
-// free units. The part is larger in a roomy window. It is also larger at the end of a
-// fixed window for a process that wants a quarter more than its share and will use it.
+// free units. The part is larger in a roomy window. At the end of a fixed window it is up
+// to eight units for a process that wants a quarter more than its share and will use them.
+// More units are refused to others before they are used.
 func (w Window) wants(s *State, op Op, life, free, at int64) int64 {
 	if op.Div <= 0 || op.Demand <= 0 {
 		return 0
@@ -47,7 +48,7 @@ func (w Window) wants(s *State, op Op, life, free, at int64) int64 {
 	case w.roomy(s, at):
 		part = max(part, w.share(op)/2)
 	case !w.Sliding && float64(all*float64(op.Div)) >= float64(w.Rate)*2.5:
-		part = max(part, w.share(op)/4)
+		part = max(part, min(w.share(op)/4, 8))
 	}
 	mu := float64(op.Demand) * float64(min(life, WindowLease)) / 1e9
 	return max(0, min(part, w.margin(s, mu, 1.5, at)))
