@@ -140,17 +140,17 @@ func TestReasonsExcuseLosses(t *testing.T) {
 		plant func(e *evidence)
 		want  losses
 	}{
-		"a failed sync":                           {func(e *evidence) { syncOf(e, 2, true, 1); waste(e, 2, 3, 2) }, losses{expired: 3, lost: 2}},
-		"a late sync":                             {func(e *evidence) { syncOf(e, 2, false, stalled+1); waste(e, 2, 3, 2) }, losses{expired: 3, lost: 2}},
-		"a wiped Redis":                           {func(e *evidence) { e.allowed.seconds = 1; waste(e, 1, 3, 2) }, losses{expired: 3, lost: 2}},
-		"a clock that steps":                      {func(e *evidence) { e.allowed.steps = true; waste(e, 1, 3, 2) }, losses{expired: 3, lost: 2}},
-		"units that come again":                   {func(e *evidence) { e.from(2, func(_ *moment, st *standing) { st.stats.Resynced++ }); waste(e, 2, 1, 0) }, losses{expired: 1}},
-		"a frozen client":                         {func(e *evidence) { freeze(e, 2); waste(e, 2, 3, 0) }, losses{expired: 3}},
-		"a caller that left, whose unit was kept": {func(e *evidence) { slow(e, 2); waste(e, 2, 1, 0) }, losses{expired: 1}},
-		"a sync that failed shortly before":       {func(e *evidence) { syncOf(e, 1, true, 1); waste(e, 2, 1, 0) }, losses{expired: 1}},
-		"a caller that left":                      {func(e *evidence) { slow(e, 2); waste(e, 2, 0, 1) }, losses{lost: 1}},
-		"a free lease that comes late":            {func(e *evidence) { deny(e, 2); syncOf(e, 2, false, lateLease+1); waste(e, 2, 0, 50) }, losses{lost: 50}},
-		"a free lease":                            {func(e *evidence) { deny(e, 2); waste(e, 2, 50, 0) }, losses{free: 50}},
+		"a failed sync":                {func(e *evidence) { syncOf(e, 2, true, 1); waste(e, 2, 3, 2) }, losses{expired: 3, lost: 2}},
+		"a late sync":                  {func(e *evidence) { syncOf(e, 2, false, stalled+1); waste(e, 2, 3, 2) }, losses{expired: 3, lost: 2}},
+		"a wiped Redis":                {func(e *evidence) { e.allowed.seconds = 1; waste(e, 1, 3, 2) }, losses{expired: 3, lost: 2}},
+		"a clock that steps":           {func(e *evidence) { e.allowed.steps = true; waste(e, 1, 3, 2) }, losses{expired: 3, lost: 2}},
+		"units that come again":        {func(e *evidence) { e.from(2, func(_ *moment, st *standing) { st.stats.Resynced++ }); waste(e, 2, 1, 0) }, losses{expired: 1}},
+		"a frozen client":              {func(e *evidence) { freeze(e, 2); waste(e, 2, 3, 0) }, losses{expired: 3}},
+		"a unit kept for a caller":     {func(e *evidence) { slow(e, 2); waste(e, 2, 1, 0) }, losses{expired: 1}},
+		"a sync that failed before":    {func(e *evidence) { syncOf(e, 1, true, 1); waste(e, 2, 1, 0) }, losses{expired: 1}},
+		"a caller that left":           {func(e *evidence) { slow(e, 2); waste(e, 2, 0, 1) }, losses{lost: 1}},
+		"a free lease that comes late": {func(e *evidence) { deny(e, 2); syncOf(e, 2, false, lateLease+1); waste(e, 2, 0, 50) }, losses{lost: 50}},
+		"a free lease":                 {func(e *evidence) { deny(e, 2); waste(e, 2, 50, 0) }, losses{free: 50}},
 		"units of the fallback": {func(e *evidence) {
 			e.from(2, func(_ *moment, st *standing) { st.alone += 7 })
 			deny(e, 2)
