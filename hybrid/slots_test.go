@@ -99,7 +99,9 @@ func TestQueueInFallback(t *testing.T) {
 			{hybrid.FallbackAllowAll, []time.Duration{0, 0, 0, 0, 0, 0, 0}},
 			{hybrid.FallbackDenyAll, []time.Duration{-1}},
 		} {
-			l := newLimiter(t, b.Client(nil), hybridlimit.LeakyQueue(10, time.Second, 5), hybrid.Config{
+			link := b.Link() // an answer of Redis would decide the next call
+			link.Pause()
+			l := newLimiter(t, link.Client(nil), hybridlimit.LeakyQueue(10, time.Second, 5), hybrid.Config{
 				Name: fmt.Sprint(tc.fallback), Fallback: tc.fallback, MaxWait: -1, Hub: hybrid.HubConfig{FleetSize: 2},
 			})
 			for i, want := range tc.want {
@@ -108,6 +110,7 @@ func TestQueueInFallback(t *testing.T) {
 					t.Errorf("%v: call %d: %+v, want a delay of %v", tc.fallback, i, res, want)
 				}
 			}
+			link.Resume()
 			shutdown(t, l)
 		}
 	})
