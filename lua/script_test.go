@@ -17,7 +17,7 @@ import (
 // review. The question is then: is a fleet correct that runs both versions for a while? If
 // it is, copy the sum from the failing test.
 var golden = map[string]string{
-	"Batch":     "cd8ea789b75e2386a0f4d112d87e0be12412bde9",
+	"Batch":     "5b2d131f80ebae84b5752b62a4e59f8ff0495f27",
 	"History":   "9564661d4aa2777a51d176f13ec0af1502a3f48f",
 	"Fleet":     "b0dd83e18959181ce1fd6313b27a5784911333eb",
 	"SetSwitch": "2800de9028a97b61b787526a00dc9b0b945cfaa5",

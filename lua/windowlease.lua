@@ -39,8 +39,8 @@ local function window_ahead(s, lim, op, at)
   local room, share = lim.rate - window_carry(s.cur, lim) - s.next, window_share(lim, op)
   if lim.kind == 's' then
     local left = (s.win + 1) * lim.period - at
-    room = lim.rate - s.cur - min(ceil(s.cur * left / max(lim.period - left, 1)), lim.rate)
-    room, share = room - s.next, floor(max(room, 0) / max(floor(op.div / 2), 1))
+    room = lim.rate - s.cur - min(ceil(s.cur * left / max(lim.period - left, 1)), lim.rate) - s.next
+    share = floor(max(room, 0) / max(floor(op.div / 2), 1))
   end
   local want = window_margin(s, lim, op.demand * min(lim.period, WINDOW_LEASE) / 1e9, 2, at)
   return max(0, min(want, share, room))

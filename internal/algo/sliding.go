@@ -30,7 +30,7 @@ func (w Window) slidingRetry(s State, n, at int64) int64 {
 	if over := s.Cur + s.Next + n - w.Rate; over > 0 {
 		k = w.Unit
 		if s.Cur > 0 {
-			k = ceilDiv(over*w.Unit, s.Cur)
+			k = min(ceilDiv(over*w.Unit, s.Cur), w.Unit) // its ticks fit an int64
 		}
 	}
 	return start + min(k*w.Tick, w.Period) - at

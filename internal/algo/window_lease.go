@@ -78,8 +78,8 @@ func (w Window) leaseAhead(s *State, op Op, ans *Answer, at int64) {
 		// The units that this window still needs, by its use so far, are kept, with a reserve.
 		left := (s.Win+1)*w.Period - at
 		rest := math.Ceil(float64(s.Cur) * float64(left) / float64(max(w.Period-left, 1)))
-		room = w.Rate - s.Cur - int64(math.Min(rest, float64(w.Rate)))
-		room, share = room-s.Next, max(room, 0)/max(op.Div/2, 1)
+		room = w.Rate - s.Cur - int64(math.Min(rest, float64(w.Rate))) - s.Next
+		share = max(room, 0) / max(op.Div/2, 1)
 	}
 	want := w.margin(s, float64(op.Demand)*float64(min(w.Period, WindowLease))/1e9, 2, at)
 	if lease := min(want, share, room); lease > 0 {

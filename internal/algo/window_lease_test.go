@@ -49,7 +49,7 @@ func TestLeaseAheadSizes(t *testing.T) {
 		{"of a sliding window: all the room", sliding, 0, 0, 0, 1000, 1, 100},
 		{"less this window and its rest, 20 and 7", sliding, 20, 0, 0, 1000, 1, 73},
 		{"an equal share of that", sliding, 20, 0, 0, 1000, 2, 36},
-		{"at most the room beside the leases of others", sliding, 20, 0, 60, 1000, 2, 13},
+		{"an equal share of the room beside the leases of others", sliding, 20, 0, 60, 1000, 2, 6},
 		{"by demand", sliding, 20, 0, 0, 16, 2, 22},
 		{"near the limit", sliding, 20, 88, 0, 16, 2, 8},
 		{"nothing at overload: 80 and 27", sliding, 80, 0, 0, 1000, 1, 0},
