@@ -308,7 +308,7 @@ func (p *part) end(admitted bool) {
 	}
 	e.begin(now) // a lease may have ended since the try
 	e.end(&c, epoch, now)
-	p.v.Left, p.v.Barred, p.v.Ends = e.account.Remaining(&c, now), e.account.Barred(&c, now), e.account.WindowEnds()
+	e.describe(&p.v, &c, now)
 }
 
 // fetch waits until Redis has answered for the part's units in this call.

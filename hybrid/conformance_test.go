@@ -15,8 +15,8 @@ import (
 
 var modes = []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict, hybrid.ModeDeferred, hybrid.ModeExact}
 
-// conformanceSpec returns the promises of a single process in a mode. It gets every
-// unit that there is, but for the conditions in docs/protocol.md ("What is surely
+// conformanceSpec returns the promises of a single process in a mode. The process gets
+// all available units, with the exceptions in docs/protocol.md ("What is surely
 // admitted"). ModeDeferred is not exact: units that are owed reach Redis late, also after
 // a Reset. But a denied call is admitted at its RetryAfter in every mode.
 func conformanceSpec(mode hybrid.Mode, of conformance.Algorithm) conformance.Spec {

@@ -81,17 +81,18 @@ func (l *Limiter) atMost(ctx context.Context, key string, n int64) (hybridlimit.
 }
 
 // theRest adds the units that remain after an admission of an AllowAtMost for n units. It asks for all of them with one call,
-// which is no decision of its own. The units of a queue are served together, so nothing is added to those.
+// which is no decision of its own. If that call is denied, or its context ends, the units taken before are the answer. The units
+// of a queue are served together, so nothing is added to those.
 func (l *Limiter) theRest(ctx context.Context, key string, n int64, res hybridlimit.Result) hybridlimit.Result {
 	rest := min(n-res.Granted, res.Remaining)
-	if rest < 1 || l.plan.Load().Bucket.Queue || l.switches.shadow.Load() {
+	if rest < 1 || l.switches.shadow.Load() {
 		return res
 	}
 	e, r, _, err := l.lockBy(key, nil, func() (place, error) { return l.placeUnder(key, nil) })
 	if e == nil || err != nil {
 		return res
 	}
-	if account.Static(r.Limit) || rest > r.Burst {
+	if account.Static(r.Limit) || r.Bucket.Queue || rest > r.Burst {
 		e.unlock()
 		return res
 	}

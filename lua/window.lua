@@ -18,8 +18,8 @@
 --          unit is one sub-unit in a fixed window. In a sliding window it is as
 --          many as the window has ticks.
 -- Expiry:  end of the next window, because late units still change it; if the
---          next window begins with units, end of the window after that; + 1 s (the longest lease) + 1 s
---          (the longest freeze)
+--          next window begins with units, end of the window after that; + 1 s (the
+--          longest lease) + 1 s (the longest freeze)
 -- Source:  Cloudflare has described the two counters; the carry is ours. The Go
 --          twin, line for line and with the reasons, is internal/algo:
 --          window.go, fixed.go, sliding.go.

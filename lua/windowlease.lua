@@ -2,7 +2,7 @@
 -- State:   of window.lua: next (units leased of the next window)
 -- Source:  the Go twin, line for line and with the reasons, is internal/algo:
 --          window_lease.go.
-local WINDOW_LEASE = 5 * MAX_LEASE
+local WINDOW_LEASE, AHEAD_PERIOD = 5 * MAX_LEASE, 5 * MIN_LEASE
 
 local function window_busy(lim) return lim.rate - ceil(lim.rate / 8) end
 
@@ -35,7 +35,7 @@ end
 
 -- window_ahead sizes a lease of the next window.
 local function window_ahead(s, lim, op, at)
-  if op.div == 0 or op.demand == 0 or lim.period < 5 * MIN_LEASE or floor(s.born / lim.period) == s.win then return 0 end
+  if op.div == 0 or op.demand == 0 or lim.period < AHEAD_PERIOD or floor(s.born / lim.period) == s.win then return 0 end
   local room, share = lim.rate - window_carry(s.cur, lim) - s.next, window_share(lim, op)
   if lim.kind == 's' then
     local left = (s.win + 1) * lim.period - at
@@ -74,16 +74,16 @@ local function window_apply(s, lim, op, now)
   local granted, refused, free = serve(op, floor(max(window_level(s, lim, at), 0) / lim.unit))
   local ends, took, lease = (s.win + 1) * lim.period - now, granted, 0
   local life = ends >= MIN_LEASE and ends or 0
-  local wants = window_wants(s, lim, op, free, life, at)
-  s.cur = s.cur + granted
   if op.ahead then
+    s.cur = s.cur + granted
     lease = window_ahead(s, lim, op, at)
     if lease > 0 then
       s.next, s.since, s.dirty, life = s.next + lease, min(s.since + lease, EXACT), true, -s.win - 1
     end
   else
-    lease = refused > 0 and 0 or min(wants, free)
-    took, s.cur = granted + lease, s.cur + lease
+    if refused == 0 then lease = min(window_wants(s, lim, op, free, life, at), free) end
+    took = granted + lease
+    s.cur = s.cur + took
   end
   if took > 0 then s.since, s.dirty = min(s.since + took, EXACT), true end
   if back > 0 and stays then lease = -1 - lease end

@@ -35,8 +35,8 @@ const (
 	// lateLease is the shortest life of a lease. A free lease whose answer takes longer
 	// may be over when it arrives.
 	lateLease = 10 * time.Millisecond
-	// leaseLife is the longest life of a lease. Units of a lease that was spoilt may expire
-	// for so long.
+	// leaseLife is the longest life of a lease. After a disturbance, units may expire for
+	// that time.
 	leaseLife = time.Second
 	// longestTurn is the longest time for which units stay contended after a denial.
 	longestTurn = 5 * time.Second
@@ -150,8 +150,8 @@ func (v *verdict) checkStanding(e *evidence, i int, was standing, m *moment, exc
 
 // late returns the number of calls for one unit that stopped waiting for Redis in the
 // phase before m or in the life of a lease before that. The units that Redis granted
-// them expire or are lost. late reports whether an answer of Redis took so long that a
-// free lease may have been over.
+// them expire or are lost. late reports whether an answer of Redis took longer than the
+// shortest life of a free lease.
 func (w *witness) late(m *moment) (left int64, late bool) {
 	for _, r := range w.history {
 		switch {

@@ -38,7 +38,7 @@ func (p *page) text() string {
 **Quiet moments.** Each run has four: before the fault, after the recovery, after another second of load, and when no process holds a unit any more. At a quiet moment no call is made and every sync has been answered. A row fails unless these hold at each of them:
 
 - debited = admitted + held + expired + lost − forgiven − dropped, to the unit. Debited units are those in the append-only files, admitted units those that callers were granted. No unit is owed. (For a process that was killed, see *accounting*.)
-- expired and lost did not grow for a process without a reason, so that debited = admitted + held. A reason is one of these, in the time since the quiet moment before or in the second before that, which is the life of a lease: a sync of this process failed or took longer than T = 50 ms, or the process stood still for so long; Redis lost its memory; the clock of Redis stepped.
+- expired and lost did not grow for a process without a reason, so that debited = admitted + held. A reason is one of these, in the time since the quiet moment before or in the second before that, which is the life of a lease: a sync of this process failed or took longer than T = 50 ms, or the process stood still for longer than T; Redis lost its memory; the clock of Redis stepped.
 - Two exceptions need no such reason. A call that stopped waiting for Redis leaves its unit. And a free lease of a contended key (a call for it was denied) has at most the demand of one second. If no process has a reason, this is checked for each key.
 - dropped did not grow, unless Redis refused a batch.
 - Units in hand are back two seconds after the end of the load.

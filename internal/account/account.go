@@ -96,9 +96,8 @@ func (a *Account) Remaining(c *Conditions, now int64) int64 {
 		left = a.nextLevel(c, now)/c.Bucket.Unit + a.Held()
 	case a.fresh(now):
 		level := a.level(c, now)
-		if c.Window.Sliding { // with the units that an ask returns
-			est, top := a.rise(c, now)
-			level = min(est, top+a.ahead.units*c.Bucket.Unit)
+		if c.windowed() {
+			level = min(a.reach(c, now))
 		}
 		if left = level / c.Bucket.Unit; left*c.Bucket.Unit > level { // the division rounded a debt up
 			left--

@@ -22,10 +22,10 @@ type place struct {
 // here returns the current window: that of the view or, while the process lives on a lease from before, that of the lease.
 func (a *Account) here(now int64) place {
 	switch {
+	case a.ranOut(now):
+		return a.opened
 	case a.view.ends != 0 && a.fresh(now):
 		return place{a.view.window, a.view.ends}
-	case a.view.ends != 0 && now < a.opened.ends:
-		return a.opened
 	}
 	return place{}
 }

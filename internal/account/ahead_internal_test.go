@@ -261,3 +261,13 @@ func TestAheadAtWithoutAView(t *testing.T) {
 		t.Errorf("%+v, sent: %t; asked for window %d", op, ok, a.askedAhead)
 	}
 }
+
+// Redis may need a view for the leases that it tells of the next window, although nothing is used in this one.
+func TestTellsLeasesOfTheNextWindow(t *testing.T) {
+	c := windowTerms()
+	a, _ := aheadOf(c, leaseOfNext())
+	a.view.createdAt = 1
+	if a.view.level != c.Bucket.Cap || a.nextTold(c) != 3 || !a.Tells(c.Bucket, sec) {
+		t.Errorf("level %d of %d, %d units of the next window: tells %t", a.view.level, c.Bucket.Cap, a.nextTold(c), a.Tells(c.Bucket, sec))
+	}
+}

@@ -82,7 +82,7 @@ func (a *Account) freeze(c *Conditions, asks []int64, now int64) (op algo.Op, ok
 	booking := slices.Contains(asks, 0)
 	if back == 0 && (next || a.takesLease(c, now)) && !idle && !wanting && !booking {
 		op.Demand = int64(min(a.demand.steady(now)*1000, MaxCharge))
-		if op.Ahead = next && !c.Closing; op.Ahead {
+		if op.Ahead = next; next {
 			a.askedAhead = a.here(now).window + 1
 		}
 	}

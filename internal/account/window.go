@@ -4,14 +4,10 @@ import "github.com/hybridlimit/hybridlimit/internal/algo"
 
 // This file has the part of the protocol that only windows have. A view and a lease end with their window.
 
-// closedUntil is ProvedUntil for windows: until enough units have come back, but at most until the window may be over. An ask
-// returns the units of the next window if it needs them.
+// closedUntil is ProvedUntil for windows: until enough units have come back, but at most until the window may be over.
 func (a *Account) closedUntil(c *Conditions, n int64) int64 {
 	need := (n + a.owedHere() - a.back() - a.returnable()) * c.Bucket.Unit
-	est, top := a.rise(c, a.view.received)
-	if c.Window.Sliding {
-		top += a.ahead.units * c.Bucket.Unit
-	}
+	est, top := a.reach(c, a.view.received)
 	switch missing := need - est; {
 	case need > top:
 		return a.view.ends
@@ -31,6 +27,15 @@ func (a *Account) rise(c *Conditions, now int64) (est, top int64) {
 	v.At = max(v.At, a.view.window*c.Window.Period) // Redis's clock may be back
 	est, top = c.Window.Rise(v)
 	return est + (now-a.view.received)/1000*a.view.refill, top
+}
+
+// reach is rise with the units of the next window, which an ask returns if a sliding window has too few beside them.
+func (a *Account) reach(c *Conditions, now int64) (est, top int64) {
+	est, top = a.rise(c, now)
+	if c.Window.Sliding {
+		top += a.ahead.units * c.Bucket.Unit
+	}
+	return est, top
 }
 
 // owedHere returns the owed units that count in the view's window. Owed units of the last window take nothing from a fixed

@@ -177,13 +177,17 @@ func (w Window) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	if ans.Ends >= MinLease {
 		ans.Life = ans.Ends
 	}
-	wants := w.wants(&s, op, ans.Life, free, at)
-	if s.Cur += took; op.Ahead {
+	switch {
+	case op.Ahead:
+		s.Cur += took
 		w.leaseAhead(&s, op, &ans, at)
 		dirty = dirty || ans.Lease > 0
-	} else if refused == 0 {
-		ans.Lease = min(wants, free)
-		s.Cur, took = s.Cur+ans.Lease, took+ans.Lease
+	case refused == 0:
+		ans.Lease = min(w.wants(&s, op, ans.Life, free, at), free)
+		took += ans.Lease
+		s.Cur += took
+	default:
+		s.Cur += took
 	}
 	if took > 0 {
 		s.Since, dirty = s.Since+min(took, exact-s.Since), true
