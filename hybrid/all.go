@@ -349,7 +349,8 @@ func (p *part) fetchExactly(ctx context.Context) (account.Verdict, error) {
 		}
 		return l.withoutRedis(p.Key, p.at, p.N)
 	}
-	v, now := said(r, ans, p.N), l.hub.clock.Now()
+	v := said(r, ans, p.N)
+	_, now := l.hub.clock.Stamp() // the rough clock, which resetAfter reads, must run
 	if r.Window.Period > 0 {
 		v.Ends = now + ans.Ends*1000
 	}
