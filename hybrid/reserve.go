@@ -91,6 +91,12 @@ func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybr
 	if n > res.Limit {
 		return res, back, fmt.Errorf("hybrid: cost %d of key %q: %w (%d)", n, key, hybridlimit.ErrExceedsBurst, res.Limit)
 	}
+	return l.bookAt(ctx, key, at, res, n, most, !l.exactly(at.plan))
+}
+
+// bookAt is book for a key and its plan. retry: if Redis refuses, and units have come to this process meanwhile, it books
+// once more.
+func (l *Limiter) bookAt(ctx context.Context, key string, at place, res hybridlimit.Result, n, most int64, retry bool) (_ hybridlimit.Result, back booked, err error) {
 	var e *entry
 	if !l.exactly(at.plan) {
 		var v account.Verdict
@@ -114,7 +120,10 @@ func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybr
 		}
 	}
 	ans, now, ok := l.askNow(ctx, at, algo.Op{Asks: []int64{n}, MaxDelay: most})
-	l.beside(e, n, ans, ok)
+	holds := l.beside(e, n, ans, ok)
+	if ok && ans.Granted == 0 && holds && retry {
+		return l.bookAt(ctx, key, at, res, n, most, false)
+	}
 	if !ok {
 		if err := ctx.Err(); err != nil {
 			return hybridlimit.Result{}, back, err
@@ -208,10 +217,11 @@ func (e *entry) moment(c *account.Conditions, at int64) int64 {
 	return at
 }
 
-// beside tells the account of an entry that a direct call for n units has ended.
-func (l *Limiter) beside(e *entry, n int64, ans wire.Answer, ok bool) {
+// beside tells the account of an entry that a direct call for n units has ended. It reports whether the process may hold units
+// of the key.
+func (l *Limiter) beside(e *entry, n int64, ans wire.Answer, ok bool) (holds bool) {
 	if e == nil {
-		return
+		return false
 	}
 	granted := n // without an answer, Redis may have granted all of them
 	if ok {
@@ -220,11 +230,13 @@ func (l *Limiter) beside(e *entry, n int64, ans wire.Answer, ok bool) {
 	e.lock()
 	if e.dead {
 		e.unlock()
-		return
+		return false
 	}
 	ev := e.event()
 	e.account.DirectEnd(&ev.conditions, n, granted)
+	holds = e.account.MayHold()
 	ev.end(account.Verdict{})
+	return holds
 }
 
 // Refund gives back n units of key, after a call that cost less than it took. The units first reduce what is still

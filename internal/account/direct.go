@@ -23,10 +23,15 @@ func (a *Account) DirectBegin(c *Conditions, n, now int64) (v Verdict, decided b
 
 // MustSettle reports whether Redis must still be told of units of the key, or get leased units back. twice reports whether that
 // takes two answers, because a sync without some of these units is in flight. Leased units go back before a booking: otherwise
-// they could be used at its time, beside a whole burst that is booked.
+// they could be used at its time, beside a whole burst that is booked. Redis may also lack them for the booking.
 func (a *Account) MustSettle() (must, twice bool) {
-	return a.owed()+a.back()+a.MustReturn()-a.ahead.units > 0, a.frozen && a.pending+a.refunds.units()+a.returnable() > 0
+	must = a.leasing || a.owed()+a.back()+a.MustReturn()-a.ahead.units > 0
+	return must, a.leasing || a.frozen && a.pending+a.refunds.units()+a.returnable() > 0
 }
+
+// MayHold reports whether units are in hand, or on their way to it. If Redis refused a direct call, these units may be the missing
+// ones: a sync of another call can lease them between DirectBegin and the direct call.
+func (a *Account) MayHold() bool { return a.leasing || a.Held() > 0 }
 
 // DirectEnd books the end of a direct call for n units. The granted units are subtracted from the view, which is older than the
 // call. The answer to a sync in flight may also be older.

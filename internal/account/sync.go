@@ -91,7 +91,7 @@ func (a *Account) freeze(c *Conditions, asks []int64, now int64) (op algo.Op, ok
 		op.Lost = c.Lost > 0 && a.view.received <= c.Lost
 	}
 	a.inflight, a.sentIn, a.pending, a.window = a.pending, a.window, 0, 0
-	a.frozen, a.asked = true, len(asks) > 0
+	a.frozen, a.asked, a.leasing = true, len(asks) > 0, op.Demand > 0 && !op.Ahead
 	if a.stuckAt == 0 {
 		a.stuckAt = now
 	}
@@ -202,7 +202,7 @@ func (a *Account) refuse(c *Conditions, sent *Plan, level, n, now int64) Verdict
 
 // learn takes over the view in an answer and ends the sync in flight.
 func (a *Account) learn(c *Conditions, ans Answer, now int64) {
-	a.inflight, a.sentIn, a.untold, a.giving, a.frozen, a.asked, a.stuckAt = 0, 0, 0, 0, false, false, 0
+	a.inflight, a.sentIn, a.untold, a.giving, a.frozen, a.asked, a.leasing, a.stuckAt = 0, 0, 0, 0, false, false, false, 0
 	if a.local.admitted == 0 {
 		a.local = fallbackBucket{} // the next period of fallback begins at the level of the view
 	}
@@ -303,6 +303,6 @@ func (a *Account) GiveUp(ws *Waiters) Books {
 	a.untold += a.inflight
 	a.giving = 0
 	b.Lost = a.unbook()
-	a.inflight, a.frozen, a.asked, a.stuckAt = 0, false, false, 0
+	a.inflight, a.frozen, a.asked, a.leasing, a.stuckAt = 0, false, false, false, 0
 	return b
 }
