@@ -14,6 +14,7 @@ import (
 // from a third of a second before it to a third of a second after it. A fixed
 // window admits up to twice its rate there. A sliding window and a log do not.
 func TestBoundaryBurst(t *testing.T) {
+	t.Parallel()
 	const rate, window = 60, 10 * time.Second
 	for _, tc := range []struct {
 		limit       hybridlimit.Limit

@@ -174,6 +174,7 @@ func TestBadRequests(t *testing.T) {
 // answer has the units left. For a key that this process knows, it costs no
 // message.
 func TestCostAboveTheBurst(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict, hybrid.ModeDeferred, hybrid.ModeExact} {
 		t.Run(mode.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

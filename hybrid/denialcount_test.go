@@ -57,6 +57,7 @@ func deniedBy(s hybrid.Stats) (total int64) {
 // four, from memory and by Redis, for one unit and for several. When they have
 // closed, the lines add up to the denials.
 func TestDenialLogIsExact(t *testing.T) {
+	t.Parallel()
 	for _, every := range []time.Duration{time.Millisecond, 700 * time.Millisecond, 10 * time.Second, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			b := redistest.NewBubble(t)

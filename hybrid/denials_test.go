@@ -19,6 +19,7 @@ import (
 // TestDenialLog checks that denials are logged only with LogDenials, at a
 // bounded rate, and without their key.
 func TestDenialLog(t *testing.T) {
+	t.Parallel()
 	for _, secret := range []hybridlimit.Secret{"", hashSecret} {
 		synctest.Test(t, func(t *testing.T) {
 			b, log := redistest.NewBubble(t), newCapture()
@@ -159,6 +160,7 @@ func TestLogDenialsIsChecked(t *testing.T) {
 // denials, under several modes and algorithms. Cause: only AllowN and AllowAll
 // logged them.
 func TestDenialLogOfEveryVerb(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []struct {
 		name  string
 		limit hybridlimit.Limit

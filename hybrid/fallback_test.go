@@ -30,6 +30,7 @@ func admits(t *testing.T, l *hybrid.Limiter, key string, during time.Duration) (
 }
 
 func TestFallbacks(t *testing.T) {
+	t.Parallel()
 	ten := hybridlimit.TokenBucket(10, time.Second, 100)
 	few := hybridlimit.TokenBucket(4, time.Hour, 4)
 	for _, c := range []struct {
@@ -78,6 +79,7 @@ func TestFallbacks(t *testing.T) {
 // TestFallbackFloorComesBack checks that the floor refills once per
 // time-to-full.
 func TestFallbackFloorComesBack(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		// After many failures go-redis dials once a second in the background.
 		// It takes a second to notice that the client is closed.

@@ -123,6 +123,7 @@ var troubles = []trouble{
 }
 
 func TestEveryFault(t *testing.T) {
+	t.Parallel()
 	for _, f := range troubles {
 		t.Run(f.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { f.befall(t) })

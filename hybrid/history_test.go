@@ -42,6 +42,7 @@ func trail(t testing.TB, l *hybrid.Limiter, key string) string {
 // TestHistory checks that a log has the admissions of all processes, with any
 // verb and mode, and nothing else.
 func TestHistory(t *testing.T) {
+	t.Parallel()
 	srv := redistest.New(t)
 	for name, functions := range withAndWithout {
 		for _, mode := range modes {

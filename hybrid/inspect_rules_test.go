@@ -21,6 +21,7 @@ import (
 // and with LimitFor. Cause: it used the limit of the last call, and foretold
 // admissions by limits that were blocked by then.
 func TestInspectForetellsOtherLimits(t *testing.T) {
+	t.Parallel()
 	of := map[hybridlimit.Algorithm]func(n int64) hybridlimit.Limit{
 		hybridlimit.AlgTokenBucket:   func(n int64) hybridlimit.Limit { return hybridlimit.TokenBucket(n, time.Second, 2*n) },
 		hybridlimit.AlgLeakyQueue:    func(n int64) hybridlimit.Limit { return hybridlimit.LeakyQueue(n, time.Second, n) },

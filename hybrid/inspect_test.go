@@ -227,6 +227,7 @@ func patientWith(cfg hybrid.Config) hybrid.Config {
 // TestInspectionOfTurns checks the sentence of a process that stays away for
 // its turn, because units are scarce and several processes want them.
 func TestInspectionOfTurns(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
 		var ls []*hybrid.Limiter
@@ -254,6 +255,7 @@ func TestInspectionOfTurns(t *testing.T) {
 // TestInspectionOfPlaces checks the sentence of places in a queue that are
 // leased to a process, because several processes share the queue.
 func TestInspectionOfPlaces(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
 		var ls []*hybrid.Limiter
@@ -312,6 +314,7 @@ func foretold(t *testing.T, l *hybrid.Limiter, key, where string) hybrid.Inspect
 // TestInspectForetells checks that the next call gets the answer that Inspect
 // foretold, and that a second Inspect gives the same sentence.
 func TestInspectForetells(t *testing.T) {
+	t.Parallel()
 	for _, limit := range []hybridlimit.Limit{
 		hybridlimit.TokenBucket(100, time.Second, 100), hybridlimit.TokenBucket(20, time.Second, 200), hybridlimit.LeakyQueue(100, time.Second, 50),
 		hybridlimit.FixedWindow(200, time.Second), hybridlimit.SlidingWindow(200, time.Second), hybridlimit.SlidingLog(50, time.Second),
@@ -445,6 +448,7 @@ func TestExactAfterAnOutage(t *testing.T) {
 // TestInspectBesideCalls checks that Inspect and InspectRedis disturb nothing:
 // with concurrent calls, syncs and evictions the books balance to the unit.
 func TestInspectBesideCalls(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b, m := redistest.NewBubble(t), &meters{}
 		h := newHub(t, b.Client(nil), hybrid.HubConfig{MeterProvider: m})

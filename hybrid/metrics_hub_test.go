@@ -144,6 +144,7 @@ func TestDecisionsBeginAtZero(t *testing.T) {
 // TestNoDecisionBeginsLate checks that the series of every decision was exported before
 // the first call, whatever happens.
 func TestNoDecisionBeginsLate(t *testing.T) {
+	t.Parallel()
 	for mode := hybrid.ModeAuto; mode <= hybrid.ModeExact; mode++ {
 		for _, limit := range []hybridlimit.Limit{hybridlimit.TokenBucket(100, time.Second, 200), hybridlimit.LeakyQueue(100, time.Second, 50), hybridlimit.SlidingLog(50, time.Second)} {
 			synctest.Test(t, func(t *testing.T) {

@@ -22,6 +22,7 @@ const lineOverflow = "WARN hybridlimit: memory is full of keys that owe"
 // owe for an hour. New keys are then admitted from the allowance. No key gets more than
 // its share, and all new keys together get no more than the keys in memory.
 func TestNewcomersWithoutMemory(t *testing.T) {
+	t.Parallel()
 	for _, limit := range []hybridlimit.Limit{
 		hybridlimit.TokenBucket(5, time.Hour, 5), hybridlimit.FixedWindow(5, time.Hour), hybridlimit.SlidingWindow(5, time.Hour), hybridlimit.LeakyQueue(5, time.Hour, 5),
 	} {

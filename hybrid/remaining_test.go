@@ -14,6 +14,7 @@ import (
 // TestRemainingCountsDown checks that Remaining is exact without other processes and
 // without refill: it falls by the units of each call, whatever the source of the decision.
 func TestRemainingCountsDown(t *testing.T) {
+	t.Parallel()
 	for _, mode := range modes {
 		t.Run(mode.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

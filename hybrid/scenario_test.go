@@ -18,6 +18,7 @@ var update = flag.Bool("update", false, "write the output of the scenarios into 
 // shows whether an output depends on chance: on the random pauses of a retry, an open breaker
 // or a re-sync, on a proof older than 2.5 s, or on two events at one instant.
 func TestScenarios(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("testdata/scenarios/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%d scenarios: %v", len(files), err)

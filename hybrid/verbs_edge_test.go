@@ -51,6 +51,7 @@ func TestAllowAllSavesUpAShare(t *testing.T) {
 // room in memory. The call must still meet the other limits, and the shadow limit must not deny
 // it. An earlier version had both faults.
 func TestAllowAllShadowRefused(t *testing.T) {
+	t.Parallel()
 	t.Run("by Redis, again and again", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := redistest.NewBubble(t)
