@@ -17,7 +17,7 @@ import (
 // review. The question is then: is a fleet correct that runs both versions for a while? If
 // it is, copy the sum from the failing test.
 var golden = map[string]string{
-	"Batch":     "e7d794754dd20693aae5b3036268ae21c5d651f7",
+	"Batch":     "f963fe96836953852be5257393c95c7298078010",
 	"History":   "9564661d4aa2777a51d176f13ec0af1502a3f48f",
 	"Fleet":     "b0dd83e18959181ce1fd6313b27a5784911333eb",
 	"SetSwitch": "2800de9028a97b61b787526a00dc9b0b945cfaa5",

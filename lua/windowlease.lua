@@ -33,14 +33,24 @@ local function window_wants(s, lim, op, free, life, at)
   return max(0, min(part, window_margin(s, lim, op.demand * min(life, WINDOW_LEASE) / 1e9, 1.5, at)))
 end
 
+-- window_rest returns the units that a sliding window will probably still need.
+local function window_rest(s, lim, at)
+  local left = (s.win + 1) * lim.period - at
+  local past = max(lim.period - left, 1)
+  local rest = s.cur * left / past
+  if window_roomy(s, lim, at) then
+    if s.cur > s.prev then rest = (s.cur - s.prev) * left / past else rest = min(rest, s.prev - s.cur) end
+  end
+  return min(ceil(rest), lim.rate)
+end
+
 -- window_ahead sizes a lease of the next window.
 local function window_ahead(s, lim, op, at)
   if op.div == 0 or op.demand == 0 or lim.period < AHEAD_PERIOD or floor(s.born / lim.period) == s.win then return 0 end
   local room, share = lim.rate - window_carry(s.cur, lim) - s.next, window_share(lim, op)
   if lim.kind == 's' then
-    local left = (s.win + 1) * lim.period - at
-    room = lim.rate - s.cur - min(ceil(s.cur * left / max(lim.period - left, 1)), lim.rate) - s.next
-    share = floor(max(room, 0) / max(floor(op.div / 2), 1))
+    room = room - window_rest(s, lim, at) - floor(lim.rate / 16) - s.cur
+    share = floor(max(room + s.next, 0) / max(floor(op.div / 2), 1))
   end
   local want = window_margin(s, lim, op.demand * min(lim.period, WINDOW_LEASE) / 1e9, 2, at)
   return max(0, min(want, share, room))

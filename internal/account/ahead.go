@@ -1,6 +1,10 @@
 package account
 
-import "github.com/hybridlimit/hybridlimit/internal/algo"
+import (
+	"math"
+
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+)
 
 // This file has the leases of the next window. Without them, each process would wait for Redis at the begin of each window. Redis
 // decides their size: internal/algo/window_lease.go.
@@ -59,6 +63,16 @@ func (a *Account) aheadAt(c *Conditions, now int64) int64 {
 func (a *Account) wantsAhead(c *Conditions, now int64) bool {
 	at := a.aheadAt(c, now)
 	return at > 0 && now >= at
+}
+
+// spareHere returns the units of a sliding window that the process will hardly need until it ends. They go back with the ask for
+// units of the next window: the two windows share one limit, so each of them makes room there.
+func (a *Account) spareHere(c *Conditions, now int64) int64 {
+	if !c.Window.Sliding {
+		return 0
+	}
+	mu := a.demand.perSecond(now) * float64(max(a.here(now).ends-now, 0)) / 1e9
+	return max(0, a.returnable()-int64(math.Ceil(mu+math.Sqrt(mu))))
 }
 
 // keepAhead books a lease of a window that is not the answer's: the next one, or, in the answer to a batch that was sent

@@ -271,3 +271,54 @@ func TestTellsLeasesOfTheNextWindow(t *testing.T) {
 		t.Errorf("level %d of %d, %d units of the next window: tells %t", a.view.level, c.Bucket.Cap, a.nextTold(c), a.Tells(c.Bucket, sec))
 	}
 }
+
+// With the ask for units of the next sliding window, the process returns the units of this one that it will hardly need. The
+// two windows share a limit, so each of these units would be refused to the next window. A fixed window has its own limit.
+func TestSpareGoesBackWithTheAskForTheNextWindow(t *testing.T) {
+	sliding := windowTerms()
+	p := NewPlan(hybridlimit.SlidingWindow(1000, time.Second))
+	sliding.Bucket, sliding.Window, sliding.Limit = p.Bucket, p.Window, p.Limit
+	fixed := windowTerms()
+	p = NewPlan(hybridlimit.FixedWindow(1000, time.Second))
+	fixed.Bucket, fixed.Window, fixed.Limit = p.Bucket, p.Window, p.Limit
+	for _, tc := range []struct {
+		name string
+		c    *Conditions
+		held int64
+		back int64
+	}{
+		// 100 units a second for 50 ms: 5 and a standard deviation of 2.2 are kept.
+		{"more than the rest needs", sliding, 20, 12},
+		{"as many as the rest needs", sliding, 8, 0},
+		{"fewer", sliding, 3, 0},
+		{"of a fixed window", fixed, 20, 0},
+	} {
+		a := inWindow(tc.c, 5_500_000, tc.c.Bucket.Cap/2, 500e3)
+		now := a.view.ends - 50*ms
+		a.busy(100, now)
+		a.keep(lease{units: tc.held, end: a.view.ends, window: 5})
+		op, ok := a.freeze(tc.c, nil, now)
+		if !ok || !op.Ahead || op.Demand == 0 || op.Div == 0 || a.askedAhead != 6 {
+			t.Errorf("%s: %+v, sent: %t; asked for window %d", tc.name, op, ok, a.askedAhead)
+		}
+		if op.Back != tc.back || op.Back > 0 && op.Gen != 5 || a.Held() != tc.held-tc.back {
+			t.Errorf("%s: %d units of window %d go back, %d stay; want %d of window 5", tc.name, op.Back, op.Gen, a.Held(), tc.back)
+		}
+	}
+}
+
+// A key that is left leases nothing of the next window with its last return.
+func TestLeavingAKeyLeasesNothingAhead(t *testing.T) {
+	for _, closing := range []bool{false, true} {
+		c := windowTerms()
+		a := inWindow(c, 5_500_000, 10, 500e3)
+		a.busy(100, sec)
+		a.keep(lease{units: 3, end: a.view.ends, window: 5})
+		if c.Closing = closing; !closing {
+			a.Return()
+		}
+		if op, ok := a.freeze(c, nil, a.view.ends-1); !ok || op.Back != 3 || op.Ahead || op.Demand != 0 {
+			t.Errorf("closing %t: %+v, sent: %t", closing, op, ok)
+		}
+	}
+}

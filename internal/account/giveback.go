@@ -125,6 +125,10 @@ func (a *Account) surplusOfWindow(c *Conditions, units, quiet, now int64) int64 
 		a.lookBy = max(a.lookBy, a.spentAt+c.idleWindow())
 		return 0
 	}
+	if at := a.aheadAt(c, now); c.Window.Sliding && at > now {
+		a.lookBy = at // they go back with the ask for the next window
+		return 0
+	}
 	left := float64(a.view.level) / float64(c.Window.Cap)
 	if time := float64(a.view.ends-a.view.received) / 1000 / float64(c.Window.Period); left >= time {
 		a.lookBy = now + c.idleWindow()

@@ -53,9 +53,12 @@ func (a *Account) freeze(c *Conditions, asks []int64, now int64) (op algo.Op, ok
 	wanting := len(asks) > 0 && a.Held() > 0
 	surplus, due := a.surplus(c, wanting, now)
 	quiet := a.pending == 0 && a.refunds.units() == 0 && len(asks) == 0
-	next := a.wantsAhead(c, now) && !wanting
-	worth := a.worthLease(c, now) || next
 	leaving := a.leaving || c.Closing
+	next := !wanting && !leaving && a.wantsAhead(c, now)
+	if next {
+		surplus = max(surplus, a.spareHere(c, now))
+	}
+	worth := a.worthLease(c, now) || next
 	a.leaving = a.leaving && surplus > 0 && a.ahead.units > 0
 	returns := surplus+a.booked.over > 0 || leaving && a.ahead.units > 0
 	if quiet && !again && !returns && !due && !worth {
@@ -73,14 +76,14 @@ func (a *Account) freeze(c *Conditions, asks []int64, now int64) (op algo.Op, ok
 	op.Refund, op.RefundAt = given.units, given.at
 	a.giving, a.aside = given.units, 0
 	// A sync that only tells a view, or only returns units, takes no lease. If it tells a view, Redis may not know yet what
-	// other processes used.
-	idle := a.pending == 0 && len(asks) == 0 && (again || back > 0 || !worth)
+	// other processes used. But units of a window can go back with an ask for the next one.
+	idle := a.pending == 0 && len(asks) == 0 && (again || back > 0 && !next || !worth)
 	if !c.Closing && !idle { // otherwise a next poll would be wasted too
 		op.Div = 2 * c.N
 	}
 	// A booking that waits for this op (an ask of 0) asks Redis directly for all its units. A lease would be missing there.
 	booking := slices.Contains(asks, 0)
-	if back == 0 && (next || a.takesLease(c, now)) && !idle && !wanting && !booking {
+	if (next || back == 0 && a.takesLease(c, now)) && !idle && !wanting && !booking {
 		op.Demand = int64(min(a.demand.steady(now)*1000, MaxCharge))
 		if op.Ahead = next; next {
 			a.askedAhead = a.here(now).window + 1

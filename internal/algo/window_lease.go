@@ -67,6 +67,23 @@ func (w Window) margin(s *State, mu, less float64, at int64) int64 {
 	return int64(math.Floor(mu - float64(less*math.Sqrt(mu))))
 }
 
+// rest returns the units that a sliding window will probably still need: those that the last window needed. If this window
+// has used more than the last one, the excess goes on at its pace. The units leased before the window began are in Cur from the
+// start, so the pace of Cur alone would tell too much.
+func (w Window) rest(s *State, at int64) int64 {
+	left := (s.Win+1)*w.Period - at
+	pace := func(units int64) float64 { return float64(units) * float64(left) / float64(max(w.Period-left, 1)) }
+	rest := pace(s.Cur)
+	switch {
+	case !w.roomy(s, at):
+	case s.Cur > s.Prev:
+		rest = pace(s.Cur - s.Prev)
+	default:
+		rest = math.Min(rest, float64(s.Prev-s.Cur))
+	}
+	return int64(math.Min(math.Ceil(rest), float64(w.Rate)))
+}
+
 // leaseAhead sizes a lease of the next window, and takes it. No process gets more than its
 // share, because others would be refused the units that it does not use.
 func (w Window) leaseAhead(s *State, op Op, ans *Answer, at int64) {
@@ -75,11 +92,10 @@ func (w Window) leaseAhead(s *State, op Op, ans *Answer, at int64) {
 	}
 	room, share := w.Rate-w.carry(s.Cur)-s.Next, w.share(op)
 	if w.Sliding {
-		// The units that this window still needs, by its use so far, are kept, with a reserve.
-		left := (s.Win+1)*w.Period - at
-		rest := math.Ceil(float64(s.Cur) * float64(left) / float64(max(w.Period-left, 1)))
-		room = w.Rate - s.Cur - int64(math.Min(rest, float64(w.Rate))) - s.Next
-		share = max(room, 0) / max(op.Div/2, 1)
+		// The units that this window still needs are kept, with a reserve. The share is the same for the first process and
+		// for the last one.
+		room -= w.rest(s, at) + w.Rate/16 + s.Cur
+		share = max(room+s.Next, 0) / max(op.Div/2, 1)
 	}
 	want := w.margin(s, float64(op.Demand)*float64(min(w.Period, WindowLease))/1e9, 2, at)
 	if lease := min(want, share, room); lease > 0 {
