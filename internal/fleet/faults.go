@@ -173,6 +173,7 @@ func (w *world) harvest() {
 func (w *world) wipe() {
 	if w.bubble != nil {
 		w.bubble.Mini.FlushAll()
+		w.ledger.gone(w.ledger.names...)
 	}
 	if w.pushed != nil {
 		w.pushed.wipe()
@@ -182,6 +183,7 @@ func (w *world) wipe() {
 func (w *world) evict(key int) {
 	if w.ledger != nil {
 		w.bubble.Mini.Del(w.ledger.names[key])
+		w.ledger.gone(w.ledger.names[key])
 	}
 	if w.pushed != nil {
 		w.pushed.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -13,12 +14,17 @@ import (
 )
 
 // ledger adds up the debits of Redis. A state counts its debits since its creation, so it must be read before it can be lost.
-// It is read each second, which is shorter than any TTL after the last debit, and before each event that removes it.
+// It is read each second, which is shorter than any TTL after the last debit, and before each event that removes it. If Redis
+// loses writes, a merge can create a state anew, so the state is also read before each script. Two scripts that come at the same
+// moment can hide debits even so: see reborn.
 type ledger struct {
-	w     *world
-	names []string // of the keys' states
-	last  []debits
-	total int64 // of states that no longer exist
+	mu      sync.Mutex // the server's goroutines harvest too
+	w       *world
+	names   []string // of the keys' states
+	last    []debits
+	removed []bool // the world has removed the state since it was read
+	total   int64  // of states that no longer exist
+	reborn  int    // states that a merge created anew: their last debits may be unknown
 }
 
 type debits struct{ born, since int64 }
@@ -26,7 +32,7 @@ type debits struct{ born, since int64 }
 const harvestEvery = time.Second
 
 func newLedger(w *world) *ledger {
-	l := &ledger{w: w, last: make([]debits, len(w.keys))}
+	l := &ledger{w: w, last: make([]debits, len(w.keys)), removed: make([]bool, len(w.keys))}
 	names := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}
 	for _, k := range w.keys {
 		l.names = append(l.names, names.State(names.Tag(k), limiterName, k))
@@ -35,16 +41,31 @@ func newLedger(w *world) *ledger {
 }
 
 func (l *ledger) harvest() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.w.setClock()
 	for i, name := range l.names {
 		d, ok := l.read(i, name)
 		if !ok {
 			continue
 		}
-		if d.born != l.last[i].born {
-			l.total += l.last[i].since
+		if was := l.last[i]; d.born != was.born {
+			l.total += was.since
+			if was.born != 0 && !l.removed[i] && l.w.s.forgets() {
+				l.reborn++
+			}
+			l.removed[i] = false
 		}
 		l.last[i] = d
+	}
+}
+
+// gone notes that the world has removed states.
+func (l *ledger) gone(names ...string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, name := range l.names {
+		l.removed[i] = l.removed[i] || slices.Contains(names, name)
 	}
 }
 
@@ -93,6 +114,14 @@ func (l *ledger) debited() int64 {
 		sum += d.since
 	}
 	return sum
+}
+
+// forgets reports whether Redis loses writes. After that, a merge with an older view may create a state anew that Redis still
+// has: the view does not know of the units that other processes have returned since.
+func (s Scenario) forgets() bool {
+	return slices.ContainsFunc(s.Faults, func(f Fault) bool {
+		return f.Kind == Wipe || f.Kind == EvictKey || f.Kind == KillRedis || f.Kind == ClockStep && (f.Size > time.Second || f.Size < -time.Second)
+	})
 }
 
 // exact reports whether the debits of Redis must equal the accounts of its processes, to the unit. They may differ if Redis may
@@ -169,7 +198,8 @@ func (w *world) settle(r *Report) {
 	if told := w.told(); told != admitted {
 		w.violate("callers were told %d units, limiters count %d", told, admitted)
 	}
-	if d := r.Debited - r.Accounts; d < 0 || d > 0 && w.s.exact() && !w.loose {
+	r.Reborn = w.ledger.reborn
+	if d := r.Debited - r.Accounts; d < 0 && r.Reborn == 0 || d > 0 && w.s.exact() && !w.loose {
 		w.violate("Redis debited %d units, processes account for %d", r.Debited, r.Accounts)
 	}
 	w.leftovers()

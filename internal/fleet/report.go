@@ -39,6 +39,9 @@ type Report struct {
 	// smaller, and only if a fault makes Redis debit units while no process hears of them: a crash, a killed Redis, or lost
 	// replies to exact calls or before a wipe.
 	Debited, Accounts int64
+	// Reborn is the number of states that a merge created anew after Redis lost writes. Each may have had debits that Debited
+	// does not include.
+	Reborn int
 
 	// Dropped is the owed units that Redis never hears of, of all processes. A crash causes them. The bound of the theorem
 	// grows by them.

@@ -83,6 +83,9 @@ func newWorld(t *testing.T, s Scenario) *world {
 			// Before the script, not before the commands that it calls: by then miniredis holds its lock.
 			if cmd == "EVALSHA" || cmd == "EVAL" {
 				w.setClock()
+				if w.s.forgets() {
+					w.ledger.harvest()
+				}
 			}
 			return false
 		})
