@@ -59,3 +59,49 @@ func TestCommonPathIsFasterThanTheStandard(t *testing.T) {
 		t.Errorf("not faster than x/time/rate: %v", best)
 	}
 }
+
+// TestCommonPathOfAllowAll checks that a call under two hot limits takes at most as long as fifteen calls under one. It takes
+// about four: BenchmarkAllowAll. As above, the best rounds are compared.
+func TestCommonPathOfAllowAll(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: standIn()})
+	defer rdb.Close()
+	h := newHub(t, rdb, hybrid.HubConfig{})
+	limit := hybridlimit.PerSecond(1_000_000_000)
+	user, all := add(t, h, limit, hybrid.Config{Name: "user"}), add(t, h, limit, hybrid.Config{Name: "all"})
+	for start := time.Now(); user.Stats().Credit == 0 || all.Stats().Credit == 0; time.Sleep(10 * time.Millisecond) {
+		if time.Since(start) > time.Minute {
+			t.Fatal("the limiters give no credit after a minute")
+		}
+	}
+	ctx, asks := context.Background(), []hybridlimit.Ask{{Limiter: user, Key: "k", N: 1}, {Limiter: all, Key: "k", N: 1}}
+	const calls, rounds = 20_000, 100
+	var one, both time.Duration
+	for round := range rounds {
+		start := time.Now()
+		for range calls {
+			if res, err := user.Allow(ctx, "k"); err != nil || !res.Allowed {
+				t.Fatal(res, err)
+			}
+		}
+		middle := time.Now()
+		for range calls {
+			if res, err := hybridlimit.AllowAll(ctx, asks...); err != nil || !res.Allowed {
+				t.Fatal(res, err)
+			}
+		}
+		end := time.Now()
+		if took := middle.Sub(start); one == 0 || took < one {
+			one = took
+		}
+		if took := end.Sub(middle); both == 0 || took < both {
+			both = took
+		}
+		if round >= 5 && both <= 15*one {
+			break
+		}
+	}
+	t.Logf("%d calls under one limit: %v, under two: %v (%.1f times)", calls, one, both, float64(both)/float64(one))
+	if both > 15*one {
+		t.Errorf("a call under two limits takes %.1f times as long as one under one", float64(both)/float64(one))
+	}
+}
