@@ -2,12 +2,14 @@ package hybrid
 
 import (
 	"cmp"
+	"time"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 )
 
-// This file has the fast path of AllowJoint: all limits admit the call, each from the budget of its word.
+// This file has the fast path of AllowJoint: the words of all keys decide. Either all limits admit the call, each from its budget,
+// or the budgets of some deny it.
 
 // maxCommon is the largest number of limits that the fast path decides together.
 const maxCommon = 4
@@ -17,30 +19,34 @@ type commonPart struct {
 	ask  *hybridlimit.Ask
 	e    *entry
 	plan *account.Plan
-	kind account.BudgetKind
+	kind account.BudgetKind // of the word
 }
 
-// allCommon decides asks if the word of each key has enough units. Otherwise it returns false, and has taken nothing. It locks
-// the entries in the order of allowJoint, but it does not expand their accounts. While an entry is locked, its word is neither
-// taken back nor loaded. So units that were spent from it can be put back: only other calls of the fast path change it meanwhile.
+// allCommon decides asks if the words of all keys can. Otherwise it returns false, and has taken nothing. It locks the entries in
+// the order of allowJoint, but it does not expand their accounts. While an entry is locked, its word is neither taken back nor
+// loaded. So units that were spent from it can be put back: only other calls of the fast path change it meanwhile.
 func (h *Hub) allCommon(asks []hybridlimit.Ask) (res hybridlimit.Result, ok bool) {
 	if len(asks) == 0 || len(asks) > maxCommon {
 		return res, false
 	}
 	var all [maxCommon]commonPart
-	parts := all[:len(asks)]
+	parts, denies := all[:len(asks)], false
 	for i := range asks {
 		at := i
 		p := commonPart{ask: &asks[i]}
 		if !p.find(h) {
 			return res, false
 		}
+		denies = denies || p.kind == account.DenyBudget
 		for ; at > 0 && p.before(&parts[at-1]) < 0; at-- {
 			parts[at] = parts[at-1]
 		}
 		if parts[at] = p; at > 0 && parts[at-1].e == p.e { // the units of one key must be added up
 			return res, false
 		}
+	}
+	if denies {
+		return denyAll(parts)
 	}
 	for i := range parts {
 		parts[i].e.mu.Lock()
@@ -58,7 +64,7 @@ func (h *Hub) allCommon(asks []hybridlimit.Ask) (res hybridlimit.Result, ok bool
 	return res, ok
 }
 
-// find looks up the entry of an ask. It reports false if the fast path cannot decide the ask.
+// find looks up the entry of an ask. It reports false if its word cannot decide the ask.
 func (p *commonPart) find(h *Hub) bool {
 	l, ok := p.ask.Limiter.(*Limiter)
 	if !ok || l == nil || l.hub != h || p.ask.N < 1 {
@@ -68,27 +74,38 @@ func (p *commonPart) find(h *Hub) bool {
 		return false
 	}
 	p.plan = p.e.plan.Load()
-	return p.plan.From != account.FromCall && p.spendable()
+	return p.plan.From != account.FromCall && p.ask.N <= p.plan.Burst && p.decides()
 }
 
-// spendable reports whether the word has the units, and notes its kind. Another call can spend them meanwhile.
-func (p *commonPart) spendable() bool {
+// decides reports whether the word can decide the ask, and notes its kind. Without the entry's lock, that can be over at once. A
+// denial of several units needs the account, and a limit in shadow admits the call that its word denies.
+func (p *commonPart) decides() bool {
 	w := p.e.word.Load()
-	p.kind = account.KindOf(w)
-	return !account.Over(w, p.e.lim.clock.Epoch()) && p.kind != account.DenyBudget && account.UnitsOf(w) >= p.ask.N
+	if p.kind = account.KindOf(w); account.Over(w, p.e.lim.clock.Epoch()) {
+		return false
+	}
+	if p.kind == account.DenyBudget {
+		return p.ask.N == 1 && !p.e.lim.switches.shadow.Load()
+	}
+	return account.UnitsOf(w) >= p.ask.N
 }
 
-// before compares the parts by the order of locks: see parts.
+// before compares the parts by the order of locks: see Hub.parts.
 func (p *commonPart) before(q *commonPart) int {
 	return cmp.Or(cmp.Compare(p.e.lim.cfg.Name, q.e.lim.cfg.Name), cmp.Compare(p.ask.Key, q.ask.Key))
+}
+
+// common decides the ask as for one limit, unless the word has changed its kind since find. Call it with the entry locked.
+func (p *commonPart) common() bool {
+	kind := p.kind
+	p.ask.Result = hybridlimit.Result{}
+	return p.e.plan.Load() == p.plan && p.decides() && p.kind == kind && p.e.lim.common(p.e, p.plan, p.ask.N, &p.ask.Result)
 }
 
 // spendAll spends the units of all parts, or of none. Call it with the entries locked.
 func spendAll(parts []commonPart) bool {
 	for i := range parts {
-		p := &parts[i]
-		// The word may have been loaded anew since find, for another plan or with a denial.
-		if p.e.plan.Load() == p.plan && p.spendable() && p.e.lim.common(p.e, p.plan, p.ask.N, &p.ask.Result) {
+		if parts[i].common() {
 			continue
 		}
 		for j := range parts[:i] {
@@ -105,4 +122,27 @@ func (p *commonPart) putBack() {
 	if p.ask.N > 1 {
 		p.e.lim.count.words[p.kind].more.Add(1 - p.ask.N)
 	}
+}
+
+// denyAll denies the call by the limit with the longest RetryAfter. No other word is changed: the call counts once. It reports false
+// if that limit no longer denies.
+func denyAll(parts []commonPart) (res hybridlimit.Result, ok bool) {
+	var worst *commonPart
+	var longest time.Duration
+	for i := range parts {
+		p := &parts[i]
+		p.ask.Result = hybridlimit.Result{}
+		if p.kind != account.DenyBudget {
+			continue
+		}
+		if wait := p.e.lim.retryFromWord(p.e, p.plan, p.ask.N); worst == nil || wait > longest {
+			worst, longest = p, wait
+		}
+	}
+	worst.e.mu.Lock()
+	defer worst.e.mu.Unlock()
+	if !worst.common() {
+		return res, false
+	}
+	return worst.ask.Result, true
 }

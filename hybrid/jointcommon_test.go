@@ -3,6 +3,7 @@ package hybrid
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,9 +58,17 @@ func TestAllCommonSpendsAll(t *testing.T) {
 		h, a, b := twoOfAHub(t)
 		before := [2]int64{unitsInWord(a), unitsInWord(b)}
 		asks := []hybridlimit.Ask{{Limiter: b, Key: "k", N: 3}, {Limiter: a, Key: "k", N: 1}}
+		for i := range asks { // of a call before
+			asks[i].Result = hybridlimit.Result{Shadowed: true, Delay: time.Hour, RetryAfter: time.Hour, Policy: "old"}
+		}
 		res, ok := h.allCommon(asks)
 		if !ok || !res.Allowed || res.Remaining != min(asks[0].Result.Remaining, asks[1].Result.Remaining) || asks[0].Result.Granted != 3 || asks[1].Result.Granted != 1 {
 			t.Fatalf("%+v, %t; %+v", res, ok, asks)
+		}
+		for _, ask := range asks {
+			if r := ask.Result; r.Shadowed || r.Delay != 0 || r.RetryAfter != 0 {
+				t.Errorf("%+v", r)
+			}
 		}
 		if asks[0].Result.Policy != "b" || asks[1].Result.Policy != "a" {
 			t.Errorf("the answers are in another order than the asks: %+v", asks)
@@ -109,6 +118,59 @@ func TestAllCommonPutsBack(t *testing.T) {
 		}
 		if more.Load() != counted {
 			t.Errorf("%d units are counted beyond the first of each call, before the call %d", more.Load(), counted)
+		}
+	})
+}
+
+// If words deny, the limit with the longest RetryAfter denies the call. It alone counts the denial, and the others lose no unit.
+func TestAllCommonDenies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, a, _ := twoOfAHub(t)
+		shut := map[string]*Limiter{}
+		for name, limit := range map[string]hybridlimit.Limit{"hour": hybridlimit.PerHour(1), "minute": hybridlimit.PerMinute(1)} {
+			l, err := h.Limiter(limit, Config{Name: name})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 5 {
+				if _, err := l.Allow(t.Context(), "k"); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+			}
+			shut[name] = l
+		}
+		asks := []hybridlimit.Ask{
+			{Limiter: a, Key: "k", N: 7, Result: hybridlimit.Result{Allowed: true, Policy: "old"}},
+			{Limiter: shut["minute"], Key: "k", N: 1, Result: hybridlimit.Result{Policy: "old"}},
+			{Limiter: shut["hour"], Key: "k", N: 1, Result: hybridlimit.Result{Shadowed: true, Delay: time.Hour}},
+		}
+		before := unitsInWord(a)
+		denied := [2]int64{unitsInWord(shut["minute"]), unitsInWord(shut["hour"])}
+		res, ok := h.allCommon(asks)
+		if !ok || res.Allowed || res.Policy != "hour" || res.RetryAfter < time.Second || res.Source != hybridlimit.SourceDenyCache || res.Shadowed || res.Delay != 0 {
+			t.Fatalf("%+v, %t", res, ok)
+		}
+		if asks[0].Result != (hybridlimit.Result{}) || asks[1].Result != (hybridlimit.Result{}) || asks[2].Result != res {
+			t.Errorf("%+v", asks)
+		}
+		if got := [2]int64{unitsInWord(shut["minute"]), unitsInWord(shut["hour"])}; unitsInWord(a) != before || got != [2]int64{denied[0], denied[1] + 1} {
+			t.Errorf("%d units of %d are left; the denials are counted %v, before %v", unitsInWord(a), before, got, denied)
+		}
+		slow, err := h.allowJoint(t.Context(), []joint{{a, "k", 7}, {shut["minute"], "k", 1}, {shut["hour"], "k", 1}}, make([]hybridlimit.Ask, 3))
+		if err != nil || slow.Allowed || slow.Policy != res.Policy || slow.Source != res.Source || (slow.RetryAfter-res.RetryAfter).Abs() > 2*tick {
+			t.Errorf("the slow path says %+v, %v; want %+v", slow, err, res)
+		}
+		if n := testing.AllocsPerRun(50, func() { res, _ = hybridlimit.AllowAll(t.Context(), asks...) }); n != 0 || res.Allowed {
+			t.Errorf("%v allocations a call; %+v", n, res)
+		}
+		if err := shut["hour"].SetSwitch(SwitchShadow); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if res, err := hybridlimit.AllowAll(t.Context(), asks[0], asks[2]); err != nil || !res.Allowed || !res.Shadowed {
+				t.Errorf("in shadow: %+v, %v", res, err)
+			}
 		}
 	})
 }
@@ -187,6 +249,17 @@ func BenchmarkAllowAll(b *testing.B) {
 				b.Fatal(res, err)
 			}
 		}
+	})
+	b.Run("both, in parallel", func(b *testing.B) {
+		b.RunParallel(func(pb *testing.PB) {
+			ask := slices.Clone(ask)
+			for pb.Next() {
+				if res, err := hybridlimit.AllowAll(ctx, ask...); err != nil || !res.Allowed {
+					b.Error(res, err)
+					return
+				}
+			}
+		})
 	})
 	b.Run("both", func(b *testing.B) {
 		b.ReportAllocs()
