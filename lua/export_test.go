@@ -8,15 +8,21 @@ import (
 
 // TimedBatch is Batch with the time as its last argument instead of Redis's clock, so that
 // a test sets the time.
-var TimedBatch = newScript(batchLibrary + timedMain)
+var TimedBatch = newScript(loneSource + timedLoneMain + batchLibrary + timedMain)
 
-const timedMain = "local now = tonumber(table.remove(ARGV))\nreturn run_batch(KEYS, ARGV, now)\n"
+const (
+	timedLoneMain = "local now = tonumber(table.remove(ARGV))\ndo local reply = run_lone(KEYS, ARGV, now) if reply then return reply end end\n"
+	timedMain     = "return run_batch(KEYS, ARGV, now)\n"
+)
+
+// LoneOnly is TimedBatch without the way of all other batches, which fail.
+var LoneOnly = newScript(loneSource + timedLoneMain + "return {err = 'HLBATCH not lone'}")
 
 // TimedLibrary is Library with TimedBatch instead of Batch.
-var TimedLibrary = newLibrary(timedMain)
+var TimedLibrary = newLibrary(timedLoneMain, timedMain)
 
 // OtherLibrary stands for the library of an older or newer version of this module.
-var OtherLibrary = newLibrary("-- of another version\n" + mainSource)
+var OtherLibrary = newLibrary(loneMain, "-- of another version\n"+mainSource)
 
 // TimedHistory is History with the time as its last argument.
 var TimedHistory = newScript(historyLibrary + "return run_history(KEYS[1], ARGV, tonumber(ARGV[4]))\n")
@@ -45,6 +51,7 @@ return out
 
 // Sources holds the .lua files by name.
 var Sources = map[string]string{
+	"lone.lua":        loneSource,
 	"common.lua":      commonSource,
 	"bucket.lua":      bucketSource,
 	"lease.lua":       leaseSource,

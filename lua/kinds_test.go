@@ -52,7 +52,7 @@ type kindRun struct {
 var kindRuns = []kindRun{
 	{"bucket", diffLimits, []string{
 		"granted", "leased", "refused", "never", "debt", "floor", "frozen", "other life", "booked", "renewed", "not renewed", "returned", "not returned",
-		"turn", "rolled back", "delayed", "refunded", "reset", "void view", "all", "nothing",
+		"turn", "rolled back", "delayed", "refunded", "reset", "void view", "all", "nothing", "lone, granted true", "lone, granted false",
 	}},
 	{"queue", diffQueues, []string{
 		"granted", "leased", "refused", "never", "debt", "floor", "frozen", "other life", "turn", "rolled back", "delayed", "refunded",

@@ -7,6 +7,8 @@ import (
 )
 
 var (
+	//go:embed lone.lua
+	loneSource string
 	//go:embed common.lua
 	commonSource string
 	//go:embed bucket.lua
@@ -44,6 +46,10 @@ var (
 
 const historyMain = "local t = redis.call('TIME')\nreturn run_history(KEYS[1], ARGV, t[1] * 1000000 + t[2])\n"
 
+// loneMain decides a lone ask. In a script it comes before the definitions of batchLibrary. In a function, which defines them once,
+// it comes after them.
+const loneMain = "do local reply = run_lone(KEYS, ARGV) if reply then return reply end end\n"
+
 // Script is a Lua source and the digest under which Redis caches it.
 type Script struct {
 	Source string // Lua
@@ -53,7 +59,7 @@ type Script struct {
 // Batch runs one batch of ops. History reads a sliding log. Fleet is a heartbeat.
 // SetSwitch sets or reads the fleet's switch of a limit.
 var (
-	Batch     = newScript(batchLibrary + mainSource)
+	Batch     = newScript(loneSource + loneMain + batchLibrary + mainSource)
 	History   = newScript(historyLibrary + historyMain)
 	Fleet     = newScript(switchSource + fleetSource)
 	SetSwitch = newScript(switchSource + setSwitchSource)
