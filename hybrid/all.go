@@ -167,10 +167,13 @@ func (h *Hub) parts(asks []joint, each []hybridlimit.Ask) (parts []*part, res hy
 		parts = append(parts, &part{joint: a, at: at, exactly: a.Limiter.exactly(at.plan)})
 	}
 	// Not by the key in Redis: Config.Subject may return another subject later, but the order of locks must not change.
-	slices.SortFunc(parts, func(p, q *part) int {
-		return cmp.Or(cmp.Compare(p.Limiter.cfg.Name, q.Limiter.cfg.Name), cmp.Compare(p.Key, q.Key))
-	})
+	slices.SortFunc(parts, func(p, q *part) int { return lockOrder(p.Limiter, p.Key, q.Limiter, q.Key) })
 	return parts, res, nil
+}
+
+// lockOrder compares two keys of a hub by the order in which their entries are locked.
+func lockOrder(l *Limiter, key string, other *Limiter, otherKey string) int {
+	return cmp.Or(cmp.Compare(l.cfg.Name, other.cfg.Name), cmp.Compare(key, otherKey))
 }
 
 // tryAll decides all parts under the locks of their entries. It reports false if units have to be fetched from Redis first.

@@ -21,9 +21,10 @@ func (l *Limiter) Joins(other hybridlimit.Limiter) bool {
 // AllowJoint decides one call under several limits (per user, per address, for
 // all), all or nothing. [hybridlimit.AllowAll] calls it. If one limit denies, no
 // units are taken from the others. Like AllowN it is local work: it tries all
-// limits under the locks of the keys, and takes units only if all admit. Up
-// to four limits with units in hand, or of which one denies from memory, cost about
-// twice as many calls of Allow, and nothing is allocated (BenchmarkAllowAll). If this
+// limits under the locks of the keys, and takes units only if all admit. Two
+// limits with units in hand cost about four calls of Allow (BenchmarkAllowAll). Up
+// to four such limits allocate nothing, and neither does their denial from memory
+// if each asks for one unit. The slow path decides all other calls. If this
 // process has no units of a key in hand, it asks Redis first, without holding a
 // lock. If another limit then denies, the units that Redis gave for this call are
 // lost, and counted as lost.

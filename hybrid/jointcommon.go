@@ -1,7 +1,6 @@
 package hybrid
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -38,7 +37,7 @@ func (h *Hub) allCommon(asks []hybridlimit.Ask) (res hybridlimit.Result, ok bool
 			return res, false
 		}
 		denies = denies || p.kind == account.DenyBudget
-		for ; at > 0 && p.before(&parts[at-1]) < 0; at-- {
+		for ; at > 0 && lockOrder(p.e.lim, p.ask.Key, parts[at-1].e.lim, parts[at-1].ask.Key) < 0; at-- {
 			parts[at] = parts[at-1]
 		}
 		if parts[at] = p; at > 0 && parts[at-1].e == p.e { // the units of one key must be added up
@@ -88,11 +87,6 @@ func (p *commonPart) decides() bool {
 		return p.ask.N == 1 && !p.e.lim.switches.shadow.Load()
 	}
 	return account.UnitsOf(w) >= p.ask.N
-}
-
-// before compares the parts by the order of locks: see Hub.parts.
-func (p *commonPart) before(q *commonPart) int {
-	return cmp.Or(cmp.Compare(p.e.lim.cfg.Name, q.e.lim.cfg.Name), cmp.Compare(p.ask.Key, q.ask.Key))
 }
 
 // common decides the ask as for one limit, unless the word has changed its kind since find. Call it with the entry locked.

@@ -91,7 +91,7 @@ func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybr
 	if n > res.Limit {
 		return res, back, fmt.Errorf("hybrid: cost %d of key %q: %w (%d)", n, key, hybridlimit.ErrExceedsBurst, res.Limit)
 	}
-	return l.bookAt(ctx, key, at, res, n, most, !l.exactly(at.plan))
+	return l.bookAt(ctx, key, at, res, n, most, true)
 }
 
 // bookAt is book for a key and its plan. retry: if Redis refuses, and units have come to this process meanwhile, it books

@@ -19,10 +19,10 @@ const (
 var LoneOnly = newScript(loneSource + timedLoneMain + "return {err = 'HLBATCH not lone'}")
 
 // TimedLibrary is Library with TimedBatch instead of Batch.
-var TimedLibrary = newLibrary(timedLoneMain, timedMain)
+var TimedLibrary = newLibrary(timedLoneMain + timedMain)
 
 // OtherLibrary stands for the library of an older or newer version of this module.
-var OtherLibrary = newLibrary(loneMain, "-- of another version\n"+mainSource)
+var OtherLibrary = newLibrary("-- of another version\n" + loneMain + mainSource)
 
 // TimedHistory is History with the time as its last argument.
 var TimedHistory = newScript(historyLibrary + "return run_history(KEYS[1], ARGV, tonumber(ARGV[4]))\n")

@@ -24,7 +24,7 @@ type FunctionLibrary struct {
 }
 
 // Library is the scripts of this package as Redis Functions.
-var Library = newLibrary(loneMain, mainSource)
+var Library = newLibrary(loneMain + mainSource)
 
 // function is an entry point of a library.
 type function struct {
@@ -33,9 +33,9 @@ type function struct {
 	body    string // a script that reads KEYS and ARGV and returns its reply
 }
 
-func newLibrary(loneMain, batchMain string) FunctionLibrary {
+func newLibrary(batchMain string) FunctionLibrary {
 	name, source := buildLibrary(
-		function{"batch", loneSource + batchLibrary, loneMain + batchMain},
+		function{"batch", loneSource + batchLibrary, batchMain},
 		function{"history", historyLibrary, historyMain},
 		function{"heartbeat", switchSource, fleetSource},
 		function{"setswitch", switchSource, setSwitchSource},

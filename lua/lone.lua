@@ -32,11 +32,11 @@ local function run_lone(keys, argv, now)
   end
 
   local granted, wants, life = 0, n, math.min(1000000, floor((cap - level) / refill))
-  if life < 20000 then life = 0 end
+  if life < 20000 then life = 0 end -- MAX_LEASE and MIN_LEASE, which are not defined yet
   if n <= floor(level / unit) then
     granted, wants, level, since = n, 1, level - n * unit, math.min(since + n, 2 ^ 53)
     redis.call('SET', keys[1], format('1b%x %x %x %x %x', unit, level, now - born, born, since) .. tail,
-      'PX', format('%d', ceil(ceil((cap - level) / refill) / 1000) + 2000))
+      'PX', format('%d', ceil(ceil((cap - level) / refill) / 1000) + 2000)) -- as bucket_write
   elseif not raw then
     born = 0
   end

@@ -67,7 +67,7 @@ func TestLoneAsk(t *testing.T) {
 			}
 			ops := []wire.Op{{Key: "k", Limit: tc.limit, Op: tc.op}}
 			keys, argv := wire.EncodeBatch(wire.Envelope{}, ops)
-			raw, err := st.rdb.Eval(t.Context(), lua.LoneOnly.Source, keys, append(argv, fmt.Sprint(start+1000))).Result()
+			raw, err := st.run(lua.LoneOnly, keys, append(argv, fmt.Sprint(start+1000)))
 			if (err == nil) != tc.lone {
 				t.Errorf("%s: %v, %v; want a lone ask: %t", tc.name, raw, err, tc.lone)
 				continue
@@ -82,11 +82,7 @@ func TestLoneAsk(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", tc.name, err)
 			}
-			state := tc.state
-			if state.Born == 0 {
-				state = algo.State{}
-			}
-			next, want, dirty := algo.LimitOf(tc.limit).Apply(state, tc.op, start+1000)
+			next, want, dirty := algo.LimitOf(tc.limit).Apply(tc.state, tc.op, start+1000)
 			if reply.Answers[0] != want || reply.Now != start+1000 {
 				t.Errorf("%s: %+v, want %+v", tc.name, reply, want)
 			}
@@ -109,17 +105,9 @@ func TestLoneAsk(t *testing.T) {
 			{"1 0 0 1", "b 1 1 1"},
 			{},
 		} {
-			if raw, err := st.rdb.Eval(t.Context(), lua.LoneOnly.Source, []string{"k"}, append(anys(argv), start)...).Result(); err == nil {
+			if raw, err := st.run(lua.LoneOnly, []string{"k"}, append(argv, fmt.Sprint(start))); err == nil {
 				t.Errorf("%q: %v", argv, raw)
 			}
 		}
 	})
-}
-
-func anys(texts []string) []any {
-	all := make([]any, len(texts))
-	for i, text := range texts {
-		all[i] = text
-	}
-	return all
 }

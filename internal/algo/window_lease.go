@@ -67,9 +67,11 @@ func (w Window) margin(s *State, mu, less float64, at int64) int64 {
 	return int64(math.Floor(mu - float64(less*math.Sqrt(mu))))
 }
 
-// rest returns the units that a sliding window will probably still need: those that the last window needed. If this window
-// has used more than the last one, the excess goes on at its pace. The units leased before the window began are in Cur from the
-// start, so the pace of Cur alone would tell too much.
+// rest returns the units that a sliding window will probably still need. If the windows
+// are roomy, these are at most those that the last window needed, and if this window has
+// used more than the last one, only the excess goes on at its pace: units leased before
+// the window began are in Cur from the start, so the pace of Cur would tell too much.
+// Otherwise all of Cur goes on at its pace.
 func (w Window) rest(s *State, at int64) int64 {
 	left := (s.Win+1)*w.Period - at
 	pace := func(units int64) float64 { return float64(units) * float64(left) / float64(max(w.Period-left, 1)) }
@@ -92,8 +94,8 @@ func (w Window) leaseAhead(s *State, op Op, ans *Answer, at int64) {
 	}
 	room, share := w.Rate-w.carry(s.Cur)-s.Next, w.share(op)
 	if w.Sliding {
-		// The units that this window still needs are kept, with a reserve. The share is the same for the first process and
-		// for the last one.
+		// The units that this window still needs are kept, with a reserve. The share is
+		// the same for the first process and for the last one.
 		room -= w.rest(s, at) + w.Rate/16 + s.Cur
 		share = max(room+s.Next, 0) / max(op.Div/2, 1)
 	}
