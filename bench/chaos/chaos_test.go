@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -92,6 +94,38 @@ func TestFaults(t *testing.T) {
 			}
 			play(t, p)
 		})
+	}
+}
+
+// TestFaultsOfAMixDraw checks that faults that run in parallel can all draw random
+// numbers, and that the numbers of the whole mix follow from its seed.
+func TestFaultsOfAMixDraw(t *testing.T) {
+	const seed, draws = 7, 1000
+	drawn := make(chan int, 2*draws)
+	draw := &fault{begin: func(_ context.Context, s *scene) (func() error, error) {
+		for range draws {
+			drawn <- s.draw(1 << 30)
+		}
+		return nil, nil
+	}}
+	p := plan{faults: []*fault{draw, draw}, hold: time.Microsecond, seed: seed}
+	s := &scene{plan: p, rng: rand.New(rand.NewPCG(seed, 0)), clock: newSharedClock()}
+	if err := s.strike(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	same := &scene{rng: rand.New(rand.NewPCG(seed, 0))}
+	for range p.faults {
+		same.drawTime(p.hold)
+	}
+	want := make(map[int]int)
+	for range 2 * draws {
+		want[same.draw(1<<30)]++
+		want[<-drawn]--
+	}
+	for n, missing := range want {
+		if missing != 0 {
+			t.Errorf("the number %d was drawn %d times less often than its seed gives", n, missing)
+		}
 	}
 }
 

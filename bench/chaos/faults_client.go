@@ -10,7 +10,7 @@ var clientFaults = []*fault{
 	{name: "client paused 4 s", strict: true, hold: 4 * time.Second, begin: pausedClient, allowed: allowance{alone: true}},
 	{name: "client paused 30 s", hold: 30 * time.Second, begin: pausedClient, allowed: allowance{alone: true}, alone: true},
 	{name: "client SIGKILLed", strict: true, alone: true, begin: func(_ context.Context, s *scene) (func() error, error) {
-		return nil, s.clients[s.rng.IntN(len(s.clients))].kill()
+		return nil, s.clients[s.draw(len(s.clients))].kill()
 	}},
 }
 
@@ -18,7 +18,7 @@ var clientFaults = []*fault{
 // clients then count one process fewer, and the frozen one may spend the units
 // that it held once.
 func pausedClient(_ context.Context, s *scene) (func() error, error) {
-	c := s.clients[s.rng.IntN(len(s.clients))]
+	c := s.clients[s.draw(len(s.clients))]
 	r, err := c.tell(orderStats)
 	if err != nil {
 		return nil, err

@@ -56,13 +56,28 @@ type scene struct {
 	plan    plan
 	world   *world
 	clients []*client
-	rng     *rand.Rand
 	dir     string
 	clock   sharedClock
 
 	mu      sync.Mutex // guards the fields below
+	rng     *rand.Rand // of the plan's seed
 	allowed allowance  // sum over the faults so far
 	struck  []int64    // when each fault began or ended
+}
+
+// draw returns a random number below n. Faults of a mix run in parallel, so each
+// of them may draw at any time.
+func (s *scene) draw(n int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rng.IntN(n)
+}
+
+// drawTime returns a random time below limit.
+func (s *scene) drawTime(limit time.Duration) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Duration(s.rng.Int64N(int64(limit)))
 }
 
 // note records the begin or the end of a fault.
@@ -255,15 +270,19 @@ func (s *scene) strike(ctx context.Context) error {
 	if s.plan.soak > 0 {
 		return s.soak(ctx)
 	}
+	// All moments are drawn before the first fault draws, so that one seed gives
+	// one plan.
+	waits := make([]time.Duration, len(s.plan.faults))
+	if len(waits) > 1 {
+		for i := range waits {
+			waits[i] = s.drawTime(s.plan.hold)
+		}
+	}
 	errs := make([]error, len(s.plan.faults))
 	var wg sync.WaitGroup
 	for i, f := range s.plan.faults {
-		wait := time.Duration(0)
-		if len(s.plan.faults) > 1 {
-			wait = time.Duration(s.rng.Int64N(int64(s.plan.hold)))
-		}
 		wg.Go(func() {
-			s.sleep(wait)
+			s.sleep(waits[i])
 			errs[i] = s.suffer(ctx, f, s.plan.hold)
 		})
 	}

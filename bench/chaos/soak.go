@@ -36,14 +36,14 @@ func (s *scene) soak(ctx context.Context) error {
 	})
 	defer stop()
 	for deadline := time.Now().Add(s.plan.soak); time.Now().Before(deadline); {
-		f := s.plan.faults[s.rng.IntN(len(s.plan.faults))]
-		if err := s.suffer(ctx, f, s.plan.hold/2+time.Duration(s.rng.Int64N(int64(s.plan.hold)))); err != nil {
+		f := s.plan.faults[s.draw(len(s.plan.faults))]
+		if err := s.suffer(ctx, f, s.plan.hold/2+s.drawTime(s.plan.hold)); err != nil {
 			return err
 		}
 		if err := s.world.well(ctx); err != nil {
 			return err
 		}
-		s.sleep(time.Second + time.Duration(s.rng.Int64N(int64(3*time.Second))))
+		s.sleep(time.Second + s.drawTime(3*time.Second))
 	}
 	return nil
 }
