@@ -261,6 +261,9 @@ func (e *entry) lookAgain(c *account.Conditions, now int64) {
 	}
 }
 
+// Uncertain implements ratesync.Item.
+func (e *entry) Uncertain(op wire.Op) { e.lim.count.uncertain.Add(op.Asked()) }
+
 // Drop implements ratesync.Item.
 func (e *entry) Drop() {
 	e.lock()

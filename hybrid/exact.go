@@ -103,6 +103,7 @@ func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans wire.An
 		if !errors.Is(blamed, context.Canceled) { // a failure of Redis
 			l.hub.failed.Add(1)
 		}
+		l.count.uncertain.Add(op.Asked())
 		return ans, 0, false
 	}
 	ans = reply.Answers[0]

@@ -14,11 +14,16 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// isSync reports whether a command is a sync: a call of the library that
-// carries an envelope. Calls for one key and heartbeats carry none.
-func isSync(cmd []string) bool {
+// isSync reports whether a command is a sync that carries an envelope.
+func isSync(cmd []string) bool { return isBatch(cmd) && strings.Contains(cmd[3], "@env:") }
+
+// isBare reports whether a command is a sync or a direct call without an envelope.
+func isBare(cmd []string) bool { return isBatch(cmd) && !isSync(cmd) }
+
+// isBatch reports whether a command calls lua.Batch.
+func isBatch(cmd []string) bool {
 	verb := strings.ToUpper(cmd[0])
-	return (verb == "EVALSHA" || verb == "FCALL") && len(cmd) > 2 && cmd[2] != "1" && cmd[1] != lua.Fleet.SHA && cmd[1] != lua.Library.Heartbeat
+	return len(cmd) > 3 && cmd[2] != "0" && (verb == "EVALSHA" && cmd[1] == lua.Batch.SHA || verb == "FCALL" && cmd[1] == lua.Library.Batch)
 }
 
 // everySync gives the verdict to every nth sync. Heartbeats and the handshake
@@ -77,8 +82,8 @@ var faults = []struct {
 }
 
 // TestExactlyOnce compares the units counted on both sides of a network that
-// loses, repeats and delays messages, with go-redis at its default retries.
-// Three limiters share the messages.
+// loses, repeats and delays messages with envelopes, with go-redis at its default
+// retries. Three limiters share the messages.
 func TestExactlyOnce(t *testing.T) {
 	for name, functions := range withAndWithout {
 		t.Run(name, func(t *testing.T) { exactlyOnce(t, functions) })

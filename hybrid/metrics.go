@@ -209,6 +209,7 @@ func (h *Hub) observe(o metric.Observer, in *instruments) {
 		o.ObserveInt64(in.units, c.debited.Load(), of(attrFate.String("granted")))
 		o.ObserveInt64(in.units, c.expired.Load(), of(attrFate.String("expired")))
 		o.ObserveInt64(in.units, c.lost.Load(), of(attrFate.String("lost")))
+		o.ObserveInt64(in.units, c.uncertain.Load(), of(attrFate.String("uncertain")))
 		o.ObserveInt64(in.units, c.dropped.Load(), of(attrFate.String("dropped")))
 		o.ObserveInt64(in.units, c.forgiven.Load(), of(attrFate.String("forgiven")))
 		o.ObserveInt64(in.units, c.returned.Load(), of(attrFate.String("returned")))

@@ -54,7 +54,7 @@ func TestMetrics(t *testing.T) {
 			}
 			for fate, n := range map[string]int64{
 				"admitted": s.Admitted, "paid": s.Paid, "granted": s.Granted, "expired": s.Expired,
-				"lost": s.Lost, "dropped": s.Dropped, "forgiven": s.Forgiven, "refunded": s.Refunded, "returned": 0,
+				"lost": s.Lost, "uncertain": s.Uncertain, "dropped": s.Dropped, "forgiven": s.Forgiven, "refunded": s.Refunded, "returned": 0,
 			} {
 				want(fmt.Sprintf("rate_limiting.units{%s%s,rate_limiting.unit.fate=%s}", policy, name, fate), n)
 			}

@@ -14,26 +14,27 @@ import (
 
 // counters counts for one limiter. Stats and the metrics export it.
 type counters struct {
-	born     int64 // ns on the hub's clock; set once
-	words    [account.BudgetKinds]wordCount
-	shown    [2][hybridlimit.NumSources]atomic.Int64 // the largest counts that tally returned
-	allowed  [hybridlimit.NumSources]atomic.Int64
-	denied   [hybridlimit.NumSources]atomic.Int64
-	admitted atomic.Int64 // units
-	acked    atomic.Int64 // owed units that Redis acknowledged
-	debited  atomic.Int64 // units granted or leased by Redis
-	netted   atomic.Int64 // owed units paid from a grant
-	expired  atomic.Int64 // leased units that expired unspent
-	lost     atomic.Int64 // units granted too late or to callers that had gone, or returned too late
-	dropped  atomic.Int64 // owed units that Redis never learns of
-	forgiven atomic.Int64 // units of the fallback that had refilled when Redis came back
-	overflow atomic.Int64 // fallback decisions without memory to count them in
-	returned atomic.Int64 // admitted units that callers gave back
-	refunded atomic.Int64 // units that Redis has taken back
-	resynced atomic.Int64 // keys synced again after a loss
-	ops      atomic.Int64 // keys frozen for a sync, and direct calls
-	indebted atomic.Int64 // answers that showed a debt
-	worst    atomic.Int64 // the largest debt in an answer, units
+	born      int64 // ns on the hub's clock; set once
+	words     [account.BudgetKinds]wordCount
+	shown     [2][hybridlimit.NumSources]atomic.Int64 // the largest counts that tally returned
+	allowed   [hybridlimit.NumSources]atomic.Int64
+	denied    [hybridlimit.NumSources]atomic.Int64
+	admitted  atomic.Int64 // units
+	acked     atomic.Int64 // owed units that Redis acknowledged
+	debited   atomic.Int64 // units granted or leased by Redis
+	netted    atomic.Int64 // owed units paid from a grant
+	expired   atomic.Int64 // leased units that expired unspent
+	lost      atomic.Int64 // units granted too late or to callers that had gone, or returned too late
+	uncertain atomic.Int64 // units asked for in messages that were sent once and had no answer
+	dropped   atomic.Int64 // owed units that Redis never learns of
+	forgiven  atomic.Int64 // units of the fallback that had refilled when Redis came back
+	overflow  atomic.Int64 // fallback decisions without memory to count them in
+	returned  atomic.Int64 // admitted units that callers gave back
+	refunded  atomic.Int64 // units that Redis has taken back
+	resynced  atomic.Int64 // keys synced again after a loss
+	ops       atomic.Int64 // keys frozen for a sync, and direct calls
+	indebted  atomic.Int64 // answers that showed a debt
+	worst     atomic.Int64 // the largest debt in an answer, units
 }
 
 // decided counts a decision for n units. The units of SourceStatic and SourceSwitch are not counted, because no limit
@@ -159,24 +160,27 @@ func (l *Limiter) found(b algo.Bucket, level int64) {
 //
 //	Paid + Granted - Refunded = Admitted + Expired + Held + Lost - Owed - Dropped - Forgiven
 //
-// (If the answer to a direct call was lost, Redis may have debited its units, and Granted does not contain them.)
+// A call that owes nothing and wants no lease is asked for in a message that is sent once, without an envelope. So is a
+// direct call. If there is no answer, Redis may have debited the units of that call, and nobody can use them. Granted
+// does not contain them. Uncertain is the largest number of such units.
 type Stats struct {
-	Allowed  map[hybridlimit.Source]int64 // decisions by source
-	Denied   map[hybridlimit.Source]int64 // decisions by source
-	Admitted int64                        // units admitted, without SourceStatic and SourceSwitch, which no limit counts
-	Paid     int64                        // owed units that Redis acknowledged
-	Granted  int64                        // units that Redis granted to callers or leased
-	Held     int64                        // leased units in hand, and those on their way back to Redis
-	Owed     int64                        // units admitted that Redis has not acknowledged, minus units given back
-	Netted   int64                        // owed units that were paid from a grant
-	Expired  int64                        // leased units that expired unspent
-	Lost     int64                        // units granted too late or to callers that had gone, or returned too late
-	Dropped  int64                        // owed units that Redis never learns of
-	Forgiven int64                        // units that the fallback admitted and that had refilled when Redis came back
-	Returned int64                        // units that callers gave back; Admitted does not contain them
-	Refunded int64                        // units that Redis has taken back: of Returned, and of leases that were not spent
-	Overflow int64                        // fallback decisions for keys that found no memory
-	Resynced int64                        // keys synced because Redis had lost its state, or might have
+	Allowed   map[hybridlimit.Source]int64 // decisions by source
+	Denied    map[hybridlimit.Source]int64 // decisions by source
+	Admitted  int64                        // units admitted, without SourceStatic and SourceSwitch, which no limit counts
+	Paid      int64                        // owed units that Redis acknowledged
+	Granted   int64                        // units that Redis granted to callers or leased
+	Held      int64                        // leased units in hand, and those on their way back to Redis
+	Owed      int64                        // units admitted that Redis has not acknowledged, minus units given back
+	Netted    int64                        // owed units that were paid from a grant
+	Expired   int64                        // leased units that expired unspent
+	Lost      int64                        // units granted too late or to callers that had gone, or returned too late
+	Dropped   int64                        // owed units that Redis never learns of
+	Uncertain int64                        // units of calls that were sent to Redis once and had no answer; Redis may have debited them
+	Forgiven  int64                        // units that the fallback admitted and that had refilled when Redis came back
+	Returned  int64                        // units that callers gave back; Admitted does not contain them
+	Refunded  int64                        // units that Redis has taken back: of Returned, and of leases that were not spent
+	Overflow  int64                        // fallback decisions for keys that found no memory
+	Resynced  int64                        // keys synced because Redis had lost its state, or might have
 
 	// Ops counts syncs of keys, and direct calls: messages to Redis for one call. They are the limiter's cost for Redis.
 	// Repeated attempts to send a sync are not counted.
@@ -250,7 +254,7 @@ func (l *Limiter) Stats() Stats {
 	s.Admitted, s.Paid, s.Granted = admitted-s.Returned, c.acked.Load(), c.debited.Load()
 	s.Netted, s.Expired, s.Lost = c.netted.Load(), c.expired.Load(), c.lost.Load()
 	s.Dropped, s.Forgiven, s.Overflow = c.dropped.Load(), c.forgiven.Load(), c.overflow.Load()
-	s.Refunded = c.refunded.Load()
+	s.Refunded, s.Uncertain = c.refunded.Load(), c.uncertain.Load()
 	s.Resynced, s.Ops = c.resynced.Load(), c.ops.Load()
 	s.Overshoot, s.Overshoots = c.worst.Load(), c.indebted.Load()
 	return s

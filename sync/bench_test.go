@@ -29,6 +29,7 @@ type counted struct {
 func (c *counted) Node() *ratesync.Node           { return &c.node }
 func (*counted) Freeze(time.Time) (wire.Op, bool) { return wire.Op{Key: "k", Limit: limit}, true }
 func (c *counted) Settle(ratesync.Answer)         { c.settled <- struct{}{} }
+func (*counted) Uncertain(wire.Op)                {}
 func (*counted) Drop()                            {}
 
 // BenchmarkCycle measures the engine alone, from Enqueue to Settle, without Redis and the

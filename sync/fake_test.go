@@ -47,9 +47,9 @@ func (a attempt) owed() map[string]int64 {
 	return m
 }
 
-// fakeRedis is a Caller that answers by script. In every test it checks three rules: a tag
-// has one batch in flight, sequences have no gap, and a sequence always has the same
-// content.
+// fakeRedis is a Caller that answers by script. In every test it checks four rules: a tag
+// has one batch in flight, sequences have no gap, a sequence always has the same content,
+// and a batch without an envelope only asks.
 type fakeRedis struct {
 	t *testing.T
 	// script answers an attempt. Nil: applied.
@@ -79,6 +79,14 @@ func (f *fakeRedis) begin(env wire.Envelope, ops []wire.Op) attempt {
 	defer f.mu.Unlock()
 	if f.flying == nil {
 		f.flying, f.last, f.content = map[string]bool{}, map[string]wire.Envelope{}, map[string][]wire.Op{}
+	}
+	if env.Seq == 0 {
+		if i := slices.IndexFunc(ops, func(op wire.Op) bool { return !op.OnlyAsks() }); i >= 0 || len(ops) == 0 {
+			f.t.Errorf("a batch has no envelope, and does more than ask: %+v", ops)
+		}
+		a := attempt{n: len(f.attempts), at: time.Now(), ops: slices.Clone(ops)}
+		f.attempts = append(f.attempts, a)
+		return a
 	}
 	if f.flying[env.Key] {
 		f.t.Errorf("two batches of %s in flight", env.Key)
@@ -157,13 +165,15 @@ type item struct {
 	onSettle func(ratesync.Answer)
 	onDrop   func()
 
-	mu       sync.Mutex
-	pending  int64
-	inflight int64
-	frozen   bool
-	paid     int64
-	lost     int64
-	answers  []ratesync.Answer
+	mu        sync.Mutex
+	pending   int64
+	asks      []int64 // of the next ops
+	uncertain int64
+	inflight  int64
+	frozen    bool
+	paid      int64
+	lost      int64
+	answers   []ratesync.Answer
 }
 
 func newItem(t *testing.T, name string, pending int64) *item {
@@ -184,12 +194,12 @@ func (i *item) Freeze(time.Time) (wire.Op, bool) {
 	if i.frozen {
 		i.t.Errorf("%s: Freeze before the last one was settled or dropped", i.name)
 	}
-	if i.pending == 0 {
+	if i.pending == 0 && len(i.asks) == 0 {
 		return wire.Op{}, false
 	}
 	i.frozen, i.inflight, i.pending = true, i.pending, 0
 	op := wire.Op{Key: i.name, Limit: limit}
-	op.Owed = i.inflight
+	op.Owed, op.Asks = i.inflight, i.asks
 	return op, true
 }
 
@@ -214,6 +224,12 @@ func (i *item) Settle(a ratesync.Answer) {
 	if i.onSettle != nil {
 		i.onSettle(a)
 	}
+}
+
+func (i *item) Uncertain(op wire.Op) {
+	i.mu.Lock()
+	i.uncertain += op.Asked()
+	i.mu.Unlock()
 }
 
 func (i *item) Drop() {

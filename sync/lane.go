@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -68,8 +69,12 @@ type batch struct {
 	items  []Item
 	sent   time.Time // first attempt
 	urgent bool      // all items are urgent
-	missed bool      // an attempt had no answer, so Redis may have applied it
+	missed bool      // an attempt with this envelope had no answer, so Redis may have applied it
 }
+
+// bare reports whether the batch has no envelope. Such a batch is sent once. If
+// there is no answer, it gets an envelope for the next attempt: see cover.
+func (b *batch) bare() bool { return b.env.Seq == 0 }
 
 func (l *lane) enqueue(it Item, due int64) {
 	l.mu.Lock()
@@ -220,7 +225,12 @@ func (l *lane) attempt() time.Duration {
 	default:
 		e.failures.Add(1)
 		l.misses++
-		b.missed = true
+		if b.missed = !b.bare(); b.bare() {
+			for i, it := range b.items {
+				it.Uncertain(b.ops[i])
+			}
+			l.cover(b)
+		}
 		return retryAfter(l.misses)
 	}
 	return 0
@@ -263,8 +273,28 @@ func (l *lane) freeze(most int) bool {
 	return true
 }
 
-// send freezes a batch under the next sequence number. attempt then sends it.
+// bareFor is the longest time after the start of a batch with an envelope for which
+// batches go without. The answers to batches with an envelope show losses of Redis,
+// and a loss must be noticed within seconds.
+const bareFor = time.Second
+
+// send freezes a batch. attempt then sends it.
+//
+// A batch that only asks goes without an envelope, which costs Redis as much as the
+// asks themselves. If the reply is lost, the units that Redis may have granted are
+// lost with it. After a miss there is always an envelope, so that an outage costs a
+// key one such loss.
 func (l *lane) send(b *batch) {
+	l.frozen = b
+	tells := func(op wire.Op) bool { return !op.OnlyAsks() }
+	checked := time.Now().Before(l.kept.Add(bareFor - EnvelopeTTL))
+	if l.misses > 0 || !checked || len(b.ops) == 0 || slices.ContainsFunc(b.ops, tells) {
+		l.cover(b)
+	}
+}
+
+// cover gives a batch an envelope under the next sequence number.
+func (l *lane) cover(b *batch) {
 	l.seq++
 	cfg := &l.engine.cfg
 	name := cfg.Process
@@ -275,7 +305,6 @@ func (l *lane) send(b *batch) {
 		Key: cfg.Names.Envelope(l.tag, name), Epoch: cfg.Names.Epoch(l.tag),
 		Seq: l.seq, TTL: EnvelopeTTL,
 	}
-	l.frozen = b
 }
 
 // due takes the items of the next batch from the queue, up to most. While other
@@ -297,6 +326,20 @@ func (l *lane) answered(reply wire.Reply, began time.Time) {
 	if reply.Seen {
 		l.engine.seen.Add(1)
 	}
+	if !l.frozen.bare() {
+		l.look(reply, now, began)
+	}
+	ans := Answer{RedisNow: reply.Now, Sent: l.frozen.sent, Received: now}
+	l.settle(func(i int, it Item) {
+		a := ans
+		a.Answer = reply.Answers[i]
+		it.Settle(a)
+	})
+}
+
+// look compares the answer to a batch with an envelope with the earlier ones: Redis
+// may have lost writes.
+func (l *lane) look(reply wire.Reply, now, began time.Time) {
 	sure := now.Before(l.kept)
 	gap := reply.Gap && sure
 	if gap {
@@ -307,12 +350,6 @@ func (l *lane) answered(reply wire.Reply, began time.Time) {
 	if (gap || moved) && l.engine.cfg.OnLoss != nil {
 		l.engine.cfg.OnLoss(l.tag, sure)
 	}
-	ans := Answer{RedisNow: reply.Now, Sent: l.frozen.sent, Received: now}
-	l.settle(func(i int, it Item) {
-		a := ans
-		a.Answer = reply.Answers[i]
-		it.Settle(a)
-	})
 }
 
 // longestSleep bounds the pause of a lane that reads RetryIn just after another

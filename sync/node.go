@@ -7,7 +7,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// Item is a source of ops for Redis. The engine calls Freeze, Settle and Drop
+// Item is a source of ops for Redis. The engine calls Freeze, Settle, Uncertain and Drop
 // one at a time and without a lock: from a lane's goroutine, or Drop from Close.
 // They may call Enqueue. They must not call Close, which waits for the lane's
 // goroutine.
@@ -20,6 +20,10 @@ type Item interface {
 	Freeze(now time.Time) (wire.Op, bool)
 	// Settle is called with the answer to the frozen op.
 	Settle(Answer)
+	// Uncertain is called when a message with the frozen op had no envelope and no
+	// answer. Redis may have granted the units that the op asks for, and nobody
+	// gets them. The op is then sent with an envelope.
+	Uncertain(wire.Op)
 	// Drop is called when the frozen op was given up: Redis refused it for good,
 	// or the engine was closed before an answer came.
 	Drop()

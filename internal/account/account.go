@@ -17,6 +17,7 @@ type Account struct {
 	frozen     bool     // a sync is in flight
 	asked      bool     // the sync in flight carries waiting calls: until its answer no credit is spent
 	leasing    bool     // the sync in flight may bring leased units
+	lone       bool     // the sync in flight only asks: see lone.go
 	leaving    bool     // the next sync returns all leased units: see Return
 	used       bool     // the key was used under another limit, and the view that showed it is void
 	resync     bool     // the next sync is sent even if nothing is owed: Redis may have lost the key

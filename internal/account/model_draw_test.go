@@ -119,6 +119,7 @@ func drawPlan(r *rand.Rand, f family, mode Mode, h hazard) *modelPlan {
 	if h&hazLimit != 0 && f != windows {
 		pl.limits(r)
 	}
+	pl.bare = r.IntN(3) > 0
 	return pl
 }
 

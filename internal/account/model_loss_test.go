@@ -262,9 +262,11 @@ func (w *world) checkRestored(o *outcome) {
 
 // checkOnce verifies that no batch was applied twice while nothing was lost, and that every grant reached its process. One case
 // is permitted. A batch that took nothing from a full bucket leaves no state in Redis. If it arrives again after another batch
-// created the state, it runs again. It may then take units that no process hears of.
+// created the state, it runs again. It may then take units that no process hears of. A batch without an envelope may have no
+// answer: its process then counts its units as uncertain.
 func (w *world) checkOnce(o *outcome) {
 	times, unstored := map[modelBatch]int{}, map[modelBatch]bool{}
+	bare := int64(0)
 	for _, a := range w.redis.ledger {
 		if a.batch.id == 0 {
 			continue
@@ -277,8 +279,13 @@ func (w *world) checkOnce(o *outcome) {
 			o.idle = o.idle || a.units() > 0
 		case times[a.batch] > 1:
 			w.fail("batch %d of p%d is applied twice", a.batch.seq, a.batch.id)
+		case a.batch.bare() && !a.heard: // its units are lost
+			bare += a.units()
 		case !a.heard:
 			w.fail("batch %d of p%d: nobody hears of %d units", a.batch.seq, a.batch.id, a.units())
 		}
+	}
+	if bare > w.uncertain {
+		w.fail("%d units of asks without an answer were debited, the processes know of %d", bare, w.uncertain)
 	}
 }

@@ -71,6 +71,10 @@ const (
 	mutDropSpent  // units given up may be spent again on the same view
 	mutGapSettles // a batch that shows a gap settles with the ledger
 
+	// Mutants of batches without an envelope.
+	mutBareOwes     // a batch that pays owed units has no envelope
+	mutNeverCovered // such a batch has no envelope when it is sent again
+
 	// Mutants of returns.
 	mutBackInHand    // units that are on their way back can be spent
 	mutForgottenBack // Redis takes units back that the ledger has forgotten
@@ -201,6 +205,7 @@ func (m mutant) String() string {
 		"a lease of the next window begins early", "it ends late", "the roll forgets it", "grants ignore it",
 		"its return is of this window", "a merge ignores it",
 		"a batch given up stays booked", "units given up are spent again", "a batch that shows a gap settles",
+		"owed units without an envelope", "a batch never gets an envelope",
 		"units on their way back are spent", "forgotten units are taken back", "units of a batch given up are kept",
 		"slots count from the sending", "slots begin at the answer", "passed slots stay", "a call does not wait for its slot",
 	}[m]

@@ -51,8 +51,8 @@ type modelMirror interface {
 }
 
 type modelBatch struct {
-	id  int // of the process
-	seq int64
+	id  int   // of the process
+	seq int64 // negative: there is no envelope
 }
 
 type modelEnvelope struct {
@@ -108,6 +108,9 @@ func (r *modelRedis) under(p *Plan) *modelRedis {
 // apply runs a batch that arrives at now (ns). A batch older than the last one gets no answer.
 func (r *modelRedis) apply(b modelBatch, op algo.Op, now int64) (modelReply, bool) {
 	at := r.tick(now)
+	if b.bare() {
+		return r.bare(b, op, at, now), true
+	}
 	rep := modelReply{now: at, at: now, epoch: r.epoch}
 	if rep.epoch == 0 {
 		rep.epoch = at
@@ -170,6 +173,16 @@ func (r *modelRedis) apply(b modelBatch, op algo.Op, now int64) (modelReply, boo
 	r.compare(b, op, at, rep)
 	rep.taken = r.taken
 	return rep, true
+}
+
+// bare is apply for a batch without an envelope.
+func (r *modelRedis) bare(b modelBatch, op algo.Op, at, now int64) modelReply {
+	rep := modelReply{now: at, at: now, ans: r.run(op, at), taken: r.taken}
+	r.book(&applied{batch: b, ns: now, at: at, owed: op.Owed, win: op.Win, granted: rep.ans.Granted, stored: rep.ans.Born != 0})
+	if r.mirror != nil {
+		r.mirror.exact(op, at, rep.ans, r)
+	}
+	return rep
 }
 
 func (r *modelRedis) compare(b modelBatch, op algo.Op, at int64, rep modelReply) {

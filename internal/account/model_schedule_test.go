@@ -80,6 +80,7 @@ type modelPlan struct {
 	every   int64
 	blind   bool
 	greedy  bool // see world
+	bare    bool // see world
 	plain   bool // see modelRedis
 	maxWait time.Duration
 	warm    bool // the run starts long after the processes did
@@ -122,7 +123,7 @@ func (pl *modelPlan) world(m mutant) *world {
 		w.redis.least = 2 * pl.limit.TimeToFull().Microseconds()
 	}
 	w.losses.prompt = pl.hazard&hazPrompt != 0
-	w.greedy, w.mutant, w.redis.mutant, w.redis.plain = pl.greedy, m, m, pl.plain && r.Window.Period == 0
+	w.greedy, w.bare, w.mutant, w.redis.mutant, w.redis.plain = pl.greedy, pl.bare, m, m, pl.plain && r.Window.Period == 0
 	if pl.warm {
 		w.now = 3 * int64(pl.limit.TimeToFull())
 	}
@@ -252,7 +253,8 @@ func (w *world) move(p *proc, n int64, how modelKind) {
 		return
 	}
 	m := w.net[i]
-	if how != evRepeat {
+	if how != evRepeat || m.batch.bare() { // nobody sends it twice
+
 		w.net = append(w.net[:i], w.net[i+1:]...)
 	}
 	switch {
@@ -275,6 +277,7 @@ func (w *world) round(p *proc) {
 		}
 		w.net = w.net[:len(w.net)-1] // it has arrived
 	} else {
+		w.cover(p)
 		w.spoilRetry(p)
 	}
 	if r, ok := w.redis.under(p.frozen.plan).apply(p.frozen.batch, p.frozen.op, w.now); ok {

@@ -25,8 +25,9 @@ func (w *world) freeze(p *proc) bool {
 		w.end(p)
 		return false
 	}
-	if w.greedy && c.Mode != ModeDeferred {
-		op.Div, op.Demand = 1, 1<<40
+	bare := w.bare && (op.OnlyAsks() || w.mutant == mutBareOwes && op.Gen == 0)
+	if w.greedy && c.Mode != ModeDeferred && !bare {
+		op.Div, op.Demand, p.s.lone = 1, 1<<40, false
 	}
 	if w.mutant == mutCreditWhileAsked {
 		p.s.asked = false
@@ -34,8 +35,13 @@ func (w *world) freeze(p *proc) bool {
 	if op.Ahead {
 		w.ahead.asked++
 	}
-	p.seq++
-	p.frozen = &frozenOp{op, p.plan, modelBatch{p.id, p.seq}, w.now}
+	p.frozen = &frozenOp{op, p.plan, modelBatch{id: p.id}, w.now}
+	if bare {
+		p.bares--
+		p.frozen.batch.seq = p.bares
+	} else {
+		p.frozen.batch.seq = p.nextSeq()
+	}
 	w.logf("p%d syncs: owed %d, asks %v, lease of 1/%d", p.id, op.Owed, op.Asks, op.Div)
 	w.end(p)
 	w.send(p)
@@ -50,10 +56,31 @@ func (w *world) send(p *proc) {
 // retry sends the frozen batch again.
 func (w *world) retry(p *proc) {
 	if p.frozen != nil {
+		w.cover(p)
 		w.spoilRetry(p)
 		w.send(p)
 	}
 }
+
+// cover gives the frozen batch of p an envelope, if it has none. An earlier message may have been applied, or may still be
+// applied, and p ignores its reply.
+func (w *world) cover(p *proc) {
+	if f := p.frozen; f.batch.bare() {
+		w.uncertain += f.op.Asked()
+		if w.mutant != mutNeverCovered {
+			f.batch.seq = p.nextSeq()
+		}
+	}
+}
+
+// nextSeq returns the next sequence number of p.
+func (p *proc) nextSeq() int64 {
+	p.seq++
+	return p.seq
+}
+
+// bare reports whether the batch has no envelope.
+func (b modelBatch) bare() bool { return b.seq < 0 }
 
 // settle delivers a reply, as the entry does.
 func (w *world) settle(p *proc, r modelReply) {
@@ -62,10 +89,12 @@ func (w *world) settle(p *proc, r modelReply) {
 	w.redis.heard(f.batch, r.at)
 	w.begin(p)
 	w.gaps = w.gaps || r.gap
-	if r.gap || p.epoch != 0 && p.epoch != r.epoch {
+	if r.gap || p.epoch != 0 && p.epoch != r.epoch && !f.batch.bare() {
 		p.lost = w.now
 	}
-	p.epoch = r.epoch
+	if !f.batch.bare() {
+		p.epoch = r.epoch
+	}
 	if f.op.Ahead && r.ans.Gen != 0 {
 		w.ahead.units += r.ans.Lease
 	}

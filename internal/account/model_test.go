@@ -16,6 +16,7 @@ type world struct {
 	other  hybridlimit.Limit // second limit, see setLimit; Rate 0: none
 	t      Conditions        // of every process; N is the number of processes
 	greedy bool              // every op asks for a lease of all units: safety must not depend on small leases
+	bare   bool              // a batch that only asks has no envelope at first
 	mutant mutant
 	redis  modelRedis
 	procs  []*proc
@@ -28,6 +29,7 @@ type world struct {
 	receipt  meter    // the same, but a waiting call counts when it is told
 
 	expired, lost, dropped, forgiven int64 // units
+	uncertain                        int64 // units of asks that were sent without an envelope and not answered
 	untold                           int64 // the part of dropped that may be admitted in addition: see giveUp
 	late                             int64 // units that arrived more than a window late
 	waited                           int64 // calls
@@ -56,6 +58,7 @@ type proc struct {
 	waiters  Waiters
 	calls    []*waitingCall // the calls of waiters, in order
 	seq      int64
+	bares    int64 // minus the number of batches without an envelope
 	frozen   *frozenOp
 	wants    Sync
 	asleep   int64 // the process is paused until then
@@ -378,6 +381,9 @@ func (w *world) drop(p *proc) {
 		return
 	}
 	w.begin(p)
+	if p.frozen.batch.bare() {
+		w.uncertain += p.frozen.op.Asked()
+	}
 	w.giveUp(p, w.giveUpStep(p))
 	p.frozen = nil
 	w.logf("p%d gives its batch up", p.id)
@@ -402,6 +408,9 @@ func (w *world) crash(i int) {
 	p := w.procs[i]
 	w.begin(p)
 	w.giveUp(p, p.s.owed()+p.s.local.admitted)
+	if p.frozen != nil && p.frozen.batch.bare() {
+		w.uncertain += p.frozen.op.Asked()
+	}
 	w.expired += p.s.Leased()
 	w.logf("p%d crashes owing %d", p.id, p.s.owed())
 	w.haunt(p)

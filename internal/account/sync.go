@@ -65,6 +65,9 @@ func (a *Account) freeze(c *Conditions, asks []int64, now int64) (op algo.Op, ok
 		a.stuckAt = 0 // the waiting calls have left
 		return algo.Op{}, false
 	}
+	if !again && !next && !worth && a.mayAskAlone(c, asks, now) {
+		return a.askAlone(asks, now), true
+	}
 	back, window := a.giveBack(surplus, leaving || a.reclaims(c, asks))
 	op = algo.Op{Owed: a.pending, Win: a.window, Asks: asks, Gen: max(a.booked.gen, window), Had: a.booked.had, Back: back}
 	a.booked.kept, a.booked.back = 0, back
@@ -205,7 +208,10 @@ func (a *Account) refuse(c *Conditions, sent *Plan, level, n, now int64) Verdict
 
 // learn takes over the view in an answer and ends the sync in flight.
 func (a *Account) learn(c *Conditions, ans Answer, now int64) {
-	a.inflight, a.sentIn, a.untold, a.giving, a.frozen, a.asked, a.leasing, a.stuckAt = 0, 0, 0, 0, false, false, false, 0
+	if a.lone {
+		ans.Retry = 0 // the op asked for no next poll
+	}
+	a.inflight, a.sentIn, a.untold, a.giving, a.frozen, a.asked, a.leasing, a.lone, a.stuckAt = 0, 0, 0, 0, false, false, false, false, 0
 	if a.local.admitted == 0 {
 		a.local = fallbackBucket{} // the next period of fallback begins at the level of the view
 	}
@@ -306,6 +312,6 @@ func (a *Account) GiveUp(ws *Waiters) Books {
 	a.untold += a.inflight
 	a.giving = 0
 	b.Lost = a.unbook()
-	a.inflight, a.frozen, a.asked, a.leasing, a.stuckAt = 0, false, false, false, 0
+	a.inflight, a.frozen, a.asked, a.leasing, a.lone, a.stuckAt = 0, false, false, false, false, 0
 	return b
 }

@@ -108,6 +108,22 @@ type Op struct {
 	ID       string // of a log: stored with the admission
 }
 
+// Asked returns the units that the op asks for.
+func (op Op) Asked() (units int64) {
+	for _, n := range op.Asks {
+		units += n
+	}
+	return units
+}
+
+// OnlyAsks reports whether the op only asks for units, to be granted at once or not at
+// all. Applied twice, such an op loses units, and no unit is used twice.
+func (op Op) OnlyAsks() bool {
+	tells := op.Owed != 0 || op.Refund != 0 || op.View != (View{}) || op.Reset
+	leases := op.Demand != 0 || op.Div != 0 || op.Gen != 0 || op.Had != 0 || op.Keep != 0 || op.Back != 0 || op.Ahead
+	return len(op.Asks) > 0 && op.MaxDelay == 0 && !tells && !leases
+}
+
 // Answer is the answer to an Op.
 type Answer struct {
 	Granted int64 // units granted to Asks

@@ -1,6 +1,7 @@
 package algo_test
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -214,5 +215,39 @@ func TestApplyLeavesItsArgumentsAlone(t *testing.T) {
 	b.Apply(algo.State{}, algo.Op{Asks: asks, Partial: true}, start)
 	if !slices.Equal(asks, []int64{3, 3, 1}) {
 		t.Errorf("asks are now %v", asks)
+	}
+}
+
+// TestOnlyAsks sets each field of an op in turn: only those that change nothing but the
+// asks leave it an op that only asks.
+func TestOnlyAsks(t *testing.T) {
+	asks := algo.Op{Asks: []int64{2, 3}}
+	if !asks.OnlyAsks() || asks.Asked() != 5 {
+		t.Errorf("%+v: %v, %d", asks, asks.OnlyAsks(), asks.Asked())
+	}
+	if (algo.Op{}).OnlyAsks() {
+		t.Error("an op without asks only asks")
+	}
+	harmless := map[string]bool{
+		"Asks": true, "Partial": true, "Since": true, "ID": true,
+		"Lost": true, "Broken": true, // of View and Gen
+		"Win": true, "RefundAt": true, // of Owed and Refund
+	}
+	for i := range reflect.TypeFor[algo.Op]().NumField() {
+		op := asks
+		name, f := reflect.TypeFor[algo.Op]().Field(i).Name, reflect.ValueOf(&op).Elem().Field(i)
+		switch f.Kind() {
+		case reflect.Int64:
+			f.SetInt(1)
+		case reflect.Bool:
+			f.SetBool(true)
+		case reflect.String:
+			f.SetString("x")
+		case reflect.Struct:
+			f.Field(0).SetInt(1)
+		}
+		if got := op.OnlyAsks(); got != harmless[name] {
+			t.Errorf("with %s: %v", name, got)
+		}
 	}
 }

@@ -1,0 +1,112 @@
+package ratesync_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/wire"
+	ratesync "github.com/hybridlimit/hybridlimit/sync"
+)
+
+// asker returns an item whose ops only ask.
+func asker(t *testing.T, name string, asks ...int64) *item {
+	i := newItem(t, name, 0)
+	i.asks = asks
+	return i
+}
+
+// sequences returns the sequence numbers of all attempts; 0: no envelope.
+func (w *world) sequences() (all []int64) {
+	for _, a := range w.redis.all() {
+		all = append(all, a.env.Seq)
+	}
+	return all
+}
+
+// A batch that only asks has no envelope within a second of a batch that has one: a lane
+// must notice soon that Redis has lost data.
+func TestAsksNeedNoEnvelope(t *testing.T) {
+	inBubble(t, calm, func(t *testing.T, w *world) {
+		a := asker(t, "a", 3)
+		for range 4 { // at 0, 400, 800 and 1200 ms
+			w.Enqueue(0, a, time.Time{})
+			time.Sleep(400 * time.Millisecond)
+		}
+		if got, want := w.sequences(), []int64{1, 0, 0, 2}; !slices.Equal(got, want) {
+			t.Errorf("sequence numbers %v, want %v", got, want)
+		}
+		if a.uncertain != 0 {
+			t.Errorf("%d units are uncertain, but each message had an answer", a.uncertain)
+		}
+		owing := newItem(t, "b", 1)
+		for _, it := range []*item{a, owing} { // both are due at the same time
+			w.Enqueue(0, it, now().Add(100*time.Millisecond))
+		}
+		time.Sleep(200 * time.Millisecond)
+		if all := w.redis.all(); len(all) != 5 || all[4].env.Seq != 3 || len(all[4].ops) != 2 {
+			t.Errorf("with owed units: %v", all)
+		}
+	})
+}
+
+// A message without an envelope is sent once. If it has no answer, the same ops are sent in
+// an envelope until there is one, and their units are uncertain once.
+func TestAskWithoutAnAnswer(t *testing.T) {
+	inBubble(t, calm, func(t *testing.T, w *world) {
+		a, b := asker(t, "a", 3, 1), asker(t, "b", 5)
+		w.Enqueue(0, a, time.Time{})
+		time.Sleep(100 * time.Millisecond)
+		w.redis.script = func(ctx context.Context, at attempt) (wire.Reply, error) {
+			if at.n >= 1 && at.n <= 3 {
+				return wire.Reply{}, errLost
+			}
+			return applied(ctx, at)
+		}
+		w.Enqueue(0, a, now())
+		w.Enqueue(0, b, now())
+		time.Sleep(500 * time.Millisecond)
+		if got, want := w.sequences(), []int64{1, 0, 2, 2, 2}; !slices.Equal(got, want) {
+			t.Fatalf("sequence numbers %v, want %v", got, want)
+		}
+		if all := w.redis.all(); len(all[1].ops)+len(all[4].ops) != 4 {
+			t.Errorf("%d ops at first, %d at last, want both twice", len(all[1].ops), len(all[4].ops))
+		}
+		if a.uncertain != 4 || b.uncertain != 5 {
+			t.Errorf("%d and %d units are uncertain, want 4 and 5", a.uncertain, b.uncertain)
+		}
+		if got := w.Stats(); got.Failures != 3 || got.Seen != 0 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// A message without an envelope that Redis refuses is dropped like any other.
+func TestRefusedAsk(t *testing.T) {
+	inBubble(t, calm, func(t *testing.T, w *world) {
+		a := asker(t, "a", 1)
+		dropped := 0
+		a.onDrop = func() { dropped++ }
+		w.Enqueue(0, a, time.Time{})
+		time.Sleep(100 * time.Millisecond)
+		w.redis.script = func(ctx context.Context, at attempt) (wire.Reply, error) {
+			if at.n == 1 {
+				return wire.Reply{}, wire.ErrRefused
+			}
+			return applied(ctx, at)
+		}
+		w.Enqueue(0, a, time.Time{})
+		time.Sleep(100 * time.Millisecond)
+		w.Enqueue(0, a, time.Time{})
+		time.Sleep(100 * time.Millisecond)
+		if got, want := w.sequences(), []int64{1, 0, 2}; !slices.Equal(got, want) || dropped != 1 || a.uncertain != 0 {
+			t.Errorf("sequence numbers %v, want %v; %d dropped, %d uncertain", got, want, dropped, a.uncertain)
+		}
+		if got := w.Stats(); got.Refused != 1 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+var _ ratesync.Item = (*item)(nil)
