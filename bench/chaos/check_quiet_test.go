@@ -68,6 +68,10 @@ func TestPlantedLossesAreFound(t *testing.T) {
 			m.sums.debited--
 			m.keys["k0"] = account{m.keys["k0"].debited - 1, m.keys["k0"].admitted - 1, 0}
 		}},
+		"more debited than the asks without an answer": {brokeQuiet, func(e *evidence) {
+			ask(e, 2, 3)
+			e.from(2, func(m *moment, _ *standing) { m.sums.debited += 4 })
+		}},
 		"a unit that expired":             {brokeLosses, func(e *evidence) { waste(e, 3, 1, 0) }},
 		"a unit that was lost":            {brokeLosses, func(e *evidence) { waste(e, 2, 0, 1) }},
 		"a unit that expired in a fault":  {brokeLosses, func(e *evidence) { waste(e, 1, 1, 0) }},
@@ -140,8 +144,13 @@ func TestReasonsExcuseLosses(t *testing.T) {
 		plant func(e *evidence)
 		want  losses
 	}{
-		"a failed sync":                {func(e *evidence) { syncOf(e, 2, true, 1); waste(e, 2, 3, 2) }, losses{expired: 3, lost: 2}},
-		"a late sync":                  {func(e *evidence) { syncOf(e, 2, false, stalled+1); waste(e, 2, 3, 2) }, losses{expired: 3, lost: 2}},
+		"a failed sync": {func(e *evidence) { syncOf(e, 2, true, 1); waste(e, 2, 3, 2) }, losses{expired: 3, lost: 2}},
+		"a late sync":   {func(e *evidence) { syncOf(e, 2, false, stalled+1); waste(e, 2, 3, 2) }, losses{expired: 3, lost: 2}},
+		"asks without an answer": {func(e *evidence) {
+			syncOf(e, 2, true, 1)
+			ask(e, 2, 3)
+			e.from(2, func(m *moment, _ *standing) { m.sums.debited += 3; e.sums.debited = m.sums.debited })
+		}, losses{}},
 		"a wiped Redis":                {func(e *evidence) { e.allowed.seconds = 1; waste(e, 1, 3, 2) }, losses{expired: 3, lost: 2}},
 		"a clock that steps":           {func(e *evidence) { e.allowed.steps = true; waste(e, 1, 3, 2) }, losses{expired: 3, lost: 2}},
 		"units that come again":        {func(e *evidence) { e.from(2, func(_ *moment, st *standing) { st.stats.Resynced++ }); waste(e, 2, 1, 0) }, losses{expired: 1}},
@@ -181,6 +190,12 @@ func TestReasonsExcuseLosses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// ask makes client 0 ask for n units, without an answer, in the phase before moment i.
+func ask(e *evidence, i int, n int64) {
+	e.from(i, func(_ *moment, st *standing) { st.stats.Uncertain += n })
+	e.clients[0].last.Stats.Uncertain += n
 }
 
 // freeze adds an oversleep to the canary of client 0, in the phase before moment i.
