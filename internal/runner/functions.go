@@ -22,27 +22,28 @@ func WithFunctions(on bool) Option { return func(r *Runner) { r.functions = on }
 // that was not found was not executed, so a second call counts nothing twice. One
 // call of the process loads, and the others wait (loads).
 //
-// If the function is still not found, the script runs instead. That happens while
-// a slot moves to a node that owns no slot yet: go-redis follows an ASK
-// redirection, and does not report the node. It can also happen during repeated
-// FUNCTION FLUSH. For loadEvery after that, calls that do not find the function
-// load nothing and run the script at once. After a failed load no script runs, and
-// the error is that of the load.
+// In a cluster, the script runs instead if the function is still not found after
+// two loads. That happens while a slot moves to a node that owns no slot yet:
+// go-redis follows an ASK redirection, and does not report the node. It can also
+// happen during repeated FUNCTION FLUSH. For loadEvery after that, calls that do not
+// find the function load nothing and run the script at once. After a failed load no
+// script runs, and the error is that of the load.
 func (r *Runner) fcall(ctx context.Context, function string, script lua.Script, keys, argv []string) (any, error) {
+	_, slots := r.client.(*redis.ClusterClient)
 	for loads := 0; ; {
 		asked := r.loads.time()
 		raw, err := r.once(ctx, "fcall", function, keys, argv)
 		if !redis.HasErrorPrefix(err, "Function not found") {
 			return raw, withoutFunctions(err)
 		}
-		if loads == 2 {
+		if slots && loads == 2 {
 			r.loads.inVain()
 		}
 		if r.loads.recentlyInVain() {
 			return r.eval(ctx, script, keys, argv)
 		}
 		load := r.loadOwner
-		if loads == 1 {
+		if slots && loads == 1 {
 			load = r.loadAll
 		}
 		loaded, err := load(ctx, keys, asked)
