@@ -1,6 +1,7 @@
 package global_test
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -68,10 +69,21 @@ func slotMoves(t *testing.T, functions bool) {
 	}
 	want := 2 // EVALSHA, EVAL
 	if functions {
-		want = 4 // FCALL; FCALL after a load on the old node; FCALL after a load on all masters; EVAL
+		want = 5 // FCALL; FCALL after a load on the old node; FCALL after a load on all masters; EVALSHA; EVAL
 	}
 	if n := evals(t, cb); n != want {
 		t.Errorf("the new node ran %d calls, want %d", n, want)
+	}
+
+	// While the slot moves, a call cannot load the library where it is missing. So calls
+	// send it once a second.
+	loads, began := redistest.Calls(t, ca)["function|load"], time.Now()
+	for i := range 50 {
+		allow(t, l, fmt.Sprint("new", i), 1)
+	}
+	loads = redistest.Calls(t, ca)["function|load"] - loads
+	if most := 2 + 2*int(time.Since(began)/time.Second); loads > most { // one for the owner, and one for all nodes
+		t.Errorf("%d loads in %v", loads, time.Since(began))
 	}
 
 	stays := lua.Names{Prefix: "hl", Tags: 1}.State(0, "api", "stays")

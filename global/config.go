@@ -58,8 +58,8 @@ type Config struct {
 	// Functions need Redis 7 and the rights to FCALL and FUNCTION LOAD. The
 	// library is loaded wherever it is missing. Without Redis 7 or the rights,
 	// every call fails as without Redis. There is no fallback to scripts, with
-	// one exception: a call for a slot that is moving to a new node of a cluster
-	// is sent as EVAL.
+	// one exception: in a cluster, calls for a slot that is moving to a new node,
+	// or after repeated FUNCTION FLUSH, run as scripts.
 	//
 	// Processes with and without Functions share one state. Zero: scripts.
 	Functions bool

@@ -118,7 +118,8 @@ func TestUnknownFunction(t *testing.T) {
 }
 
 // TestFunctionFlushUnderUse flushes the library while callers use it. It checks that all
-// calls succeed, and that no unit is lost or counted twice.
+// calls succeed, that no unit is lost or counted twice, and that the library is sent at
+// most once for each loss.
 func TestFunctionFlushUnderUse(t *testing.T) {
 	server := functionServer(t)
 	direct := server.Client(t)
@@ -159,8 +160,12 @@ func TestFunctionFlushUnderUse(t *testing.T) {
 		}
 	}
 	close(stop)
-	if n := <-flushed; n < 5 {
+	n := <-flushed
+	if n < 5 {
 		t.Errorf("flushed %d times", n)
+	}
+	if loads := redistest.Calls(t, direct)["function|load"]; loads > n+1 { // the first is of the start
+		t.Errorf("%d loads for %d losses", loads, n)
 	}
 	if got := remaining(t, l, "k"); got != 1_000_000-callers*each {
 		t.Errorf("%d units remain, want %d", got, 1_000_000-callers*each)

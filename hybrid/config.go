@@ -130,9 +130,10 @@ type HubConfig struct {
 	// replicated, survives a restart with persistence, and can be listed. It
 	// needs Redis 7 and the rights to FCALL and FUNCTION LOAD, because the
 	// library is loaded wherever it is missing. Without either, every call fails
-	// as if Redis were away: there is no fallback to scripts. Only calls for a
-	// slot that is moving to another node of a cluster go as EVAL. Processes with
-	// and without Functions share one state. Zero: scripts.
+	// as if Redis were away: there is no fallback to scripts. Only in a cluster,
+	// calls for a slot that is moving to another node, or after repeated FUNCTION
+	// FLUSH, go as scripts. Processes with and without Functions share one state.
+	// Zero: scripts.
 	Functions bool
 	// Breaker decides when Redis counts as away. Its OnChange is called in
 	// addition to the hub's own.

@@ -86,6 +86,11 @@
 // that. A key in use is restored at its next sync. Units that were debited after
 // the last view of any living process are forgotten.
 //
+// A sync whose reply is lost is sent again, and Redis applies it once. A direct call
+// (ModeExact, a sliding log, a key without memory) is sent once. If its reply is
+// lost, the fallback decides, and Redis keeps the units that it took: it counts at
+// most the cost of that call too much.
+//
 // When a process crashes, at most C units stay uncounted, and the units that it
 // held are lost. A process that is frozen for longer than a lease may spend the units
 // that it held, once.

@@ -19,31 +19,41 @@ func WithFunctions(on bool) Option { return func(r *Runner) { r.functions = on }
 
 // fcall runs a function. It loads the library if Redis does not know it: a
 // restart, a failover, a new node or FUNCTION FLUSH is not a failure. A function
-// that was not found was not executed, so a second call counts nothing twice.
+// that was not found was not executed, so a second call counts nothing twice. One
+// call of the process loads, and the others wait (loads).
 //
-// If the function is still not found, the script runs instead. That happens while
-// a slot moves to a node that owns no slot yet: go-redis follows an ASK
-// redirection, and does not report the node. It can also happen during repeated
-// FUNCTION FLUSH.
+// In a cluster, the script runs instead if the function is still not found after
+// two loads. That happens while a slot moves to a node that owns no slot yet:
+// go-redis follows an ASK redirection, and does not report the node. It can also
+// happen during repeated FUNCTION FLUSH. For loadEvery after that, calls that do not
+// find the function load nothing and run the script at once. After a failed load no
+// script runs, and the error is that of the load.
 func (r *Runner) fcall(ctx context.Context, function string, script lua.Script, keys, argv []string) (any, error) {
-	owner := "" // without a key, any node will do
-	if len(keys) > 0 {
-		owner = keys[0]
-	}
-	for _, lacking := range []string{owner, ""} {
+	_, slots := r.client.(*redis.ClusterClient)
+	for loads := 0; ; {
+		asked := r.loads.time()
 		raw, err := r.once(ctx, "fcall", function, keys, argv)
 		if !redis.HasErrorPrefix(err, "Function not found") {
 			return raw, withoutFunctions(err)
 		}
-		if err := r.load(ctx, lacking); err != nil {
+		if slots && loads == 2 {
+			r.loads.inVain()
+		}
+		if r.loads.recentlyInVain() {
+			return r.eval(ctx, script, keys, argv)
+		}
+		load := r.loadOwner
+		if slots && loads == 1 {
+			load = r.loadAll
+		}
+		loaded, err := load(ctx, keys, asked)
+		if err != nil {
 			return nil, err
 		}
+		if loaded { // otherwise a load failed meanwhile, and the next turn returns its error
+			loads++
+		}
 	}
-	raw, err := r.once(ctx, "fcall", function, keys, argv)
-	if redis.HasErrorPrefix(err, "Function not found") {
-		return r.once(ctx, "eval", script.Source, keys, argv)
-	}
-	return raw, err
 }
 
 // withoutFunctions explains the error of a Redis without functions.
@@ -54,11 +64,36 @@ func withoutFunctions(err error) error {
 	return err
 }
 
-// load loads the library on the node that owns the key owner. If owner is empty, it
-// loads on all nodes; one success is enough, since other nodes may be down. Call it
-// only between Begin and Done.
-func (r *Runner) load(ctx context.Context, owner string) error {
-	return r.within(ctx, func() error { return r.onNodes(ctx, owner, loadLibrary) })
+// loadOwner loads the library on the node that owns the keys, or waits until
+// another call has done so. It reports whether the library was loaded since asked.
+// Without keys it is loadAll. Call it only between Begin and Done.
+func (r *Runner) loadOwner(ctx context.Context, keys []string, asked uint64) (bool, error) {
+	if len(keys) == 0 {
+		return r.loadAll(ctx, keys, asked)
+	}
+	return r.loadOn(ctx, r.node(ctx, keys), keys[0], asked)
+}
+
+// loadAll loads the library on all nodes, at most once in loadEvery. One success is
+// enough, since other nodes may be down. A client of a single node has only that
+// node's loads. Call it only between Begin and Done.
+func (r *Runner) loadAll(ctx context.Context, _ []string, asked uint64) (bool, error) {
+	switch r.client.(type) {
+	case *redis.ClusterClient, *redis.Ring:
+		return r.loadOn(ctx, everyNode, "", asked)
+	}
+	return r.loadOn(ctx, "", "", asked)
+}
+
+// loadOn loads the library on the node that owns the key owner, or on all nodes if
+// owner is empty. node is the name of the target.
+func (r *Runner) loadOn(ctx context.Context, node, owner string, asked uint64) (bool, error) {
+	turn, err := r.loads.begin(ctx, target{node, lua.Library.Name}, asked)
+	if turn.mine == nil || err != nil {
+		return turn.loaded, err
+	}
+	err = r.load(ctx, turn.mine, func() error { return r.onNodes(ctx, owner, loadLibrary) })
+	return err == nil, err
 }
 
 // loadLibrary loads without REPLACE. The name contains a hash of the library, so a

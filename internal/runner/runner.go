@@ -22,6 +22,7 @@ type Runner struct {
 	process   process // of the client
 	functions bool    // FCALL, not EVALSHA
 	dials     *dials  // of the client
+	loads     *loads  // of the client
 	panics    panics
 
 	mu     sync.Mutex // guards closed against the start of a call
@@ -63,7 +64,7 @@ func New(rdb redis.UniversalClient, timeout time.Duration, opts ...Option) (*Run
 		return nil, err
 	}
 	guard(rdb)
-	r := &Runner{client: rdb, process: rdb.Process, dials: watch(rdb)}
+	r := &Runner{client: rdb, process: rdb.Process, dials: watch(rdb), loads: loadsOf(rdb)}
 	if c, ok := rdb.(*redis.Client); ok && timeout > 0 {
 		r.process = bounded(c, timeout)
 	}
@@ -220,16 +221,6 @@ func (r *Runner) send(ctx context.Context, script lua.Script, function string, k
 	return raw, err
 }
 
-// eval runs a script by its digest, or by its source if Redis does not know the
-// digest: a restart, a failover or SCRIPT FLUSH is not a failure.
-func (r *Runner) eval(ctx context.Context, script lua.Script, keys, argv []string) (any, error) {
-	raw, err := r.once(ctx, "evalsha", script.SHA, keys, argv)
-	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		raw, err = r.once(ctx, "eval", script.Source, keys, argv)
-	}
-	return raw, err
-}
-
 // onceCmd is a command that go-redis does not send again.
 type onceCmd struct{ *redis.Cmd }
 
@@ -241,15 +232,7 @@ func (r *Runner) once(ctx context.Context, verb, script string, keys, argv []str
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	args := make([]any, 0, 3+len(keys)+len(argv))
-	args = append(args, verb, script, len(keys))
-	for _, k := range keys {
-		args = append(args, k)
-	}
-	for _, a := range argv {
-		args = append(args, a)
-	}
-	cmd := onceCmd{redis.NewCmd(ctx, args...)}
+	cmd := newCommand(ctx, verb, script, keys, argv)
 	if err := r.within(ctx, func() error {
 		_ = r.process(ctx, cmd) // the error is in cmd
 		return cmd.Err()
