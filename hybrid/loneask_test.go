@@ -30,7 +30,7 @@ func TestLostLoneAsk(t *testing.T) {
 			proxy := redistest.NewProxy(t, srv.Addr())
 			h := newHub(t, proxy.Client(t), hybrid.HubConfig{
 				SyncTimeout: 80 * time.Millisecond,
-				Breaker: breaker.Config{Failures: 1 << 20, FailureRatio: -1, SlowCall: -1}, // syncs are under test
+				Breaker:     breaker.Config{Failures: 1 << 20, FailureRatio: -1, SlowCall: -1}, // syncs are under test
 			})
 			name := fmt.Sprint("lone", i)
 			l := add(t, h, still(1000), hybrid.Config{Name: name, Mode: hybrid.ModeStrict, MaxWait: 10 * time.Second})
