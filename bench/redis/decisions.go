@@ -26,6 +26,7 @@ type decisionRow struct {
 	cost       series[perDecision]
 	took       *hdrhistogram.Histogram // ns of single calls in all rounds; nil: not measured
 	single     series[oneCaller]       // empty: not measured
+	storms     series[storm]           // empty: not measured
 }
 
 // subject is a target with its load.
@@ -41,7 +42,7 @@ type loads struct {
 	rings  []keyring
 	paced  int  // calls a second; 0: without a pause
 	timing int  // calls a second while single calls are timed; 0: not timed
-	single bool // the load of one caller is measured as well
+	single bool // the load of one caller is measured as well, and storms
 }
 
 // measure runs the load of a subject for a while.
@@ -89,6 +90,11 @@ func (s *subject) measure(ctx context.Context, lasts time.Duration) error {
 			return fmt.Errorf("%s: %w", s.row.name, err)
 		}
 		s.row.single = append(s.row.single, one)
+		forgot, err := s.storm(ctx)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.row.name, err)
+		}
+		s.row.storms = append(s.row.storms, forgot)
 	}
 	return nil
 }
@@ -180,7 +186,7 @@ func (all subjects) measure(ctx context.Context, rounds int, lasts time.Duration
 				return nil, err
 			}
 			if round < 0 {
-				s.row.cost, s.row.single = nil, nil
+				s.row.cost, s.row.single, s.row.storms = nil, nil, nil
 				s.row.took.Reset()
 			}
 		}

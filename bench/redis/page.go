@@ -83,6 +83,7 @@ func (r *results) decisionPage(b *strings.Builder) {
 		}
 	}
 	r.singlePage(b)
+	r.stormPage(b)
 }
 
 // singlePage has the decisions of one caller.

@@ -84,7 +84,7 @@ func TestMeasurement(t *testing.T) {
 		t.Errorf("survival: %+v", r.survival)
 	}
 	page := r.page()
-	for _, want := range []string{"# The cost for Redis", "## A synced op", "## A decision", "## Many keys, few calls", "## Idle", "## Many keys\n", "| **64** |", "go-zero TokenLimiter"} {
+	for _, want := range []string{"# The cost for Redis", "## A synced op", "## A decision", "## Many keys, few calls", "`SCRIPT FLUSH`", "## Idle", "## Many keys\n", "| **64** |", "go-zero TokenLimiter"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %q:\n%s", want, page)
 		}
@@ -134,6 +134,15 @@ func checkDecisions(t *testing.T, rows []*decisionRow) {
 		}
 		if want := tiny.rounds; row.load == onOwnKeys && len(row.single) != want || row.load != onOwnKeys && len(row.single) > 0 {
 			t.Errorf("%s, %s: %d rounds of one caller", row.name, row.load, len(row.single))
+		}
+		if len(row.storms) != len(row.single) {
+			t.Errorf("%s, %s: %d storms", row.name, row.load, len(row.storms))
+		}
+		for _, c := range row.storms {
+			// At least one call sends the script, and each sends its key.
+			if c.fails == 0 && (c.messages <= 0 || c.sent*callers < 500 || c.slowest <= 0) {
+				t.Errorf("%s, %s, storm: %+v", row.name, row.load, c)
+			}
 		}
 		for _, c := range row.single {
 			if c.p50 <= 0 || c.p99 < c.p50 || c.perSecond <= 0 || c.perSecond > 1e9/c.p50*2 || c.mallocs < 1 {
