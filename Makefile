@@ -32,7 +32,7 @@ lab: ## whole fleets in virtual time: docs/lab/results.md and its plots; fails i
 	@cd bench/accuracy && go test -run '^TestLab$$' -count=1 -timeout 2h -lab -revision "$$(git describe --always --dirty --exclude '*')"
 
 .PHONY: bench-redis
-bench-redis: ## what it costs Redis, and many keys a process: bench/REDIS.md, about four minutes; fails if a figure that must be reached is not
+bench-redis: ## what it costs Redis, and many keys a process: bench/REDIS.md, about six minutes; fails if a figure that must be reached is not
 	@cd bench && go run ./redis -write REDIS.md
 
 .PHONY: bench

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -80,7 +81,8 @@ func TestShort(t *testing.T) {
 			t.Errorf("%s has %d rows", r.Name, n)
 		}
 	}
-	if strings.Contains(text, "NaN") || strings.Count(text, "\n| `Allow`, ") != 6 {
+	if strings.Contains(text, "NaN") || strings.Count(text, "\n| `Allow`, ") != 7 ||
+		strings.Count(text, "\n| `AllowAll` of two limits, ") != 1 || strings.Count(text, "\n| `local`, ") != 4 || strings.Count(text, "\n| bytes of memory for a key") != 2 {
 		t.Errorf("a figure is missing:\n%s", text)
 	}
 	for _, w := range p.workloads {
@@ -162,7 +164,7 @@ func TestParse(t *testing.T) {
 		raw.WriteString(strings.Replace(strings.Replace(good, "%", "hybrid", 1), " 5 ns", " "+x+" ns", 1))
 		raw.WriteString(strings.Replace(strings.Replace(good, "%", xtimeBare, 1), " 5 ns", " 20 ns", 1))
 	}
-	raw.WriteString("BenchmarkKey/rival=hybrid 10 400 B/key\n")
+	raw.WriteString("BenchmarkKey/rival=hybrid 10 300 B/key\n")
 	res, err := parse([]byte(raw.String()))
 	if err != nil {
 		t.Fatal(err)
@@ -174,7 +176,7 @@ func TestParse(t *testing.T) {
 	if r, lo, hi, ok := res.ratio(a, b, "ns/op"); !ok || r != 0.25 || lo != 0.2 || hi != 5 {
 		t.Errorf("%v, %v to %v", r, lo, hi)
 	}
-	if res.center(a, "p99.9-ns") != 1 || res.key["hybrid"] != 400 || !math.IsNaN(res.center(a, "x")) {
+	if res.center(a, "p99.9-ns") != 1 || res.key["hybrid"] != 300 || !math.IsNaN(res.center(a, "x")) {
 		t.Errorf("%+v", res)
 	}
 	p := page{results: res, plan: plan{goroutines: []int{1}}}
@@ -188,6 +190,44 @@ func TestParse(t *testing.T) {
 	for _, bad := range []string{"", "BenchmarkX 1 1 ns/op\n", "BenchmarkDecide/workload=hot/goroutines=x/rival=y 1 1 ns/op\n", "BenchmarkDecide 1 x\n"} {
 		if _, err := parse([]byte(bad)); err == nil {
 			t.Errorf("%q was parsed as a result", bad)
+		}
+	}
+}
+
+// TestMusts checks that each promise holds at its bound, and not above it.
+func TestMusts(t *testing.T) {
+	seen := map[string]bool{}
+	for _, m := range musts([]int{1, 2, 64}) {
+		if seen[m.what] {
+			t.Errorf("%s: twice", m.what)
+		}
+		seen[m.what] = true
+		at, above := m.bound, m.bound+0.01
+		if m.b == (cell{}) {
+			at, above = m.bound+0.99, m.bound+1
+		}
+		for _, tc := range []struct {
+			got  float64
+			want string
+		}{{at, " yes |"}, {above, " **no** |"}} {
+			res := results{cells: map[cell]map[string][]float64{
+				m.a: {m.unit: {tc.got}, "cpu-ns/op": {1}}, m.b: {m.unit: {1}, "cpu-ns/op": {1}},
+			}}
+			if m.b == (cell{}) {
+				delete(res.cells, m.b)
+			}
+			table := page{results: res, plan: plan{goroutines: []int{1, 2, 64}}}.mustTable()
+			if !strings.Contains(table, "\n| "+m.what+" | ") || !strings.HasSuffix(table, tc.want+"\n") {
+				t.Errorf("%s, %v:\n%s", m.what, tc.got, table)
+			}
+		}
+	}
+	for _, name := range []string{ours, alone} {
+		for bytes, want := range map[float64]string{maxKeyBytes: " yes |", maxKeyBytes + 1: " **no** |"} {
+			table := page{results: results{key: map[string]float64{name: bytes}}}.mustTable()
+			if !strings.HasSuffix(table, want+"\n") {
+				t.Errorf("%v bytes for a key of %s:\n%s", bytes, name, table)
+			}
 		}
 	}
 }
@@ -222,11 +262,17 @@ func TestWorkloads(t *testing.T) {
 		for _, key := range w.sequence() {
 			seen[key] = true
 		}
+		if w.Fresh {
+			w.Keys *= freshTimes
+			if len(seen) != w.Keys || seen[keyName(0)] {
+				t.Errorf("%s: %d of %d keys, or one that fills the limiter", w.Name, len(seen), w.Keys)
+			}
+		}
 		if len(seen) > w.Keys || len(seen) < w.Keys/2 {
 			t.Errorf("%s: %d of %d keys", w.Name, len(seen), w.Keys)
 		}
 	}
-	o := workloads[4]
+	o := workloads[len(workloads)-1]
 	if got, want := o.limitFor(4_000_000), hybridlimit.TokenBucket(1000, 100*time.Millisecond, 1000); got != want {
 		t.Errorf("a twentieth of 4 000 000 a second over 20 keys is %v, want %v", got, want)
 	}
@@ -235,6 +281,48 @@ func TestWorkloads(t *testing.T) {
 	}
 	if got := workloads[0].limitFor(1); got != far {
 		t.Errorf("%v", got)
+	}
+}
+
+// TestWalk checks the positions of the calls: those of one goroutine follow each
+// other, and of fresh keys none comes again before all others came, in whichever
+// goroutine or step.
+func TestWalk(t *testing.T) {
+	s := subject{seq: make([]string, 1024), chunk: 256}
+	for _, tc := range []struct {
+		g, of, step int
+		want        []int
+	}{
+		{0, 1, 256, []int{0, 256, 512, 768, 0}},
+		{1, 2, 256, []int{512, 768, 0, 256}},
+		{1, 2, 1, []int{512, 513, 514}},
+		{0, 1, 600, []int{0, 0}},
+	} {
+		next := s.walk(tc.g, tc.of, tc.step)
+		for i, want := range tc.want {
+			if got := next(); got != want {
+				t.Errorf("%+v: position %d is %d", tc, i, got)
+			}
+		}
+	}
+	w := workload{Keys: 300, Fresh: true}
+	s = subject{seq: w.sequence(), chunk: maxChunk, fresh: new(atomic.Int64)}
+	walks := []func() int{s.walk(0, 2, maxChunk), s.walk(1, 2, maxChunk), s.walk(0, 1, 1)}
+	steps := []int{maxChunk, maxChunk, 1}
+	var asked []string
+	for i := range 100 {
+		at := walks[i%3]()
+		asked = append(asked, s.seq[at:at+steps[i%3]]...)
+	}
+	last := map[string]int{}
+	for i, key := range asked {
+		if was, ok := last[key]; ok && i-was != w.Keys*freshTimes {
+			t.Fatalf("call %d has the key of call %d", i, was)
+		}
+		last[key] = i
+	}
+	if len(asked) < 2*len(last) {
+		t.Errorf("%d calls on %d keys", len(asked), len(last))
 	}
 }
 

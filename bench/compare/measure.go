@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -82,6 +83,10 @@ type subject struct {
 	limiter rivals.Limiter
 	seq     []string
 	chunk   int
+	// fresh is the position of the next call of any goroutine in any turn, if
+	// no key may come again soon. Nil: each goroutine begins at its own position
+	// in each turn.
+	fresh *atomic.Int64
 }
 
 // turn measures one turn.
@@ -113,10 +118,9 @@ func (s subject) timed(ctx context.Context, goroutines int, d time.Duration) (f 
 	errs := spread(goroutines, func(g int) error {
 		var mine figures
 		defer func() { each[g] = mine }()
-		for i := s.from(g, goroutines); mine.Calls == 0 || time.Since(start) < d; i += s.chunk {
-			if i+s.chunk > len(s.seq) {
-				i = 0
-			}
+		next := s.walk(g, goroutines, s.chunk)
+		for mine.Calls == 0 || time.Since(start) < d {
+			i := next()
 			n, err := s.limiter.Decide(ctx, s.seq[i:i+s.chunk])
 			mine.Allowed += int64(n)
 			mine.Calls += int64(s.chunk)
@@ -145,10 +149,9 @@ func (s subject) single(ctx context.Context, goroutines int, d time.Duration) (*
 	start := time.Now()
 	err := spread(goroutines, func(g int) error {
 		hist := hists[g]
-		for i := s.from(g, goroutines); hist.TotalCount() == 0 || time.Since(start) < d; i++ {
-			if i == len(s.seq) {
-				i = 0
-			}
+		next := s.walk(g, goroutines, 1)
+		for hist.TotalCount() == 0 || time.Since(start) < d {
+			i := next()
 			from := time.Now()
 			_, err := s.limiter.Decide(ctx, s.seq[i:i+1])
 			took := time.Since(from)
@@ -164,8 +167,21 @@ func (s subject) single(ctx context.Context, goroutines int, d time.Duration) (*
 	return hists[0], err
 }
 
-// from returns the position in the sequence at which a goroutine begins.
-func (s subject) from(g, of int) int { return len(s.seq) / of * g / s.chunk * s.chunk }
+// walk returns the positions in the sequence of the next calls of a goroutine.
+// Each stands for step calls.
+func (s subject) walk(g, of, step int) (next func() int) {
+	if s.fresh != nil {
+		keys := int64(len(s.seq) - maxChunk)
+		return func() int { return int((s.fresh.Add(int64(step)) - int64(step)) % keys) }
+	}
+	i := len(s.seq)/of*g/s.chunk*s.chunk - step
+	return func() int {
+		if i += step; i+step > len(s.seq) {
+			i = 0
+		}
+		return i
+	}
+}
 
 // spread runs f on the given number of goroutines.
 func spread(goroutines int, f func(g int) error) error {

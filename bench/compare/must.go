@@ -19,13 +19,16 @@ type must struct {
 const (
 	xtimeBare = "x-time-rate"
 	xtimeMap  = "x-time-rate_sync.Map"
+	xtimeLRU  = "x-time-rate_golang-lru"
 	takes     = "sethvargo"
 	ours      = "hybrid"
 	handle    = "hybrid_Bucket"
+	both      = "hybrid_AllowAll"
+	alone     = "local"
 )
 
 // maxKeyBytes is the most memory that a key may take in total.
-const maxKeyBytes = 448
+const maxKeyBytes = 320
 
 // musts returns the promises.
 func musts(levels []int) []must {
@@ -41,10 +44,20 @@ func musts(levels []int) []must {
 			must{fmt.Sprintf("`Allow`, Zipf, %s / sethvargo `Take`", goroutines(g)), cell{ours, zipf, g}, cell{takes, zipf, g}, "ns/op", 0.9},
 		)
 	}
+	out = append(
+		out,
+		must{"`Allow`, uniform, 1 goroutine / sethvargo `Take`", cell{ours, uniform, 1}, cell{takes, uniform, 1}, "ns/op", 1},
+		must{"`AllowAll` of two limits, hot key, 1 goroutine / `Allow`", cell{both, hot, 1}, cell{ours, hot, 1}, "ns/op", 15},
+		must{"`local`, hot key, 1 goroutine / golang-lru of x/time/rate", cell{alone, hot, 1}, cell{xtimeLRU, hot, 1}, "ns/op", 0.8},
+		must{"`local`, Zipf, 1 goroutine / golang-lru of x/time/rate", cell{alone, zipf, 1}, cell{xtimeLRU, zipf, 1}, "ns/op", 0.8},
+		must{"`local`, uniform, 1 goroutine / sethvargo `Take`", cell{alone, uniform, 1}, cell{takes, uniform, 1}, "ns/op", 1},
+		must{"`local`, unique keys, 1 goroutine / golang-lru of x/time/rate", cell{alone, churn, 1}, cell{xtimeLRU, churn, 1}, "ns/op", 1.5},
+	)
 	for _, m := range []must{
 		{what: "allocations of a decision, hot key, `Allow`", a: cell{ours, hot, 1}},
 		{what: "allocations of a decision, hot key, denied", a: cell{ours, denied, 1}},
 		{what: "allocations of a decision, hot key, `Key`", a: cell{handle, hot, 1}},
+		{what: "allocations of a decision, hot key, `AllowAll`", a: cell{both, hot, 1}},
 	} {
 		m.unit = "allocs/op"
 		out = append(out, m)
@@ -77,7 +90,7 @@ func (p page) mustTable() string {
 			row(m.what, m.bound, math.Floor(got), 0, fmt.Sprintf("%.6f with syncs", got), "-")
 		}
 	}
-	for _, name := range []string{ours, handle} {
+	for _, name := range []string{ours, handle, both} {
 		// This checks that the fast path was measured.
 		if got := p.results.center(cell{name, hot, 1}, "in-memory/op"); !math.IsNaN(got) {
 			row(fmt.Sprintf("decisions of the hot key that were not by lease or credit, %s", plain(name)), 0.01, 1-got, 4, "-", "-")
@@ -85,6 +98,9 @@ func (p page) mustTable() string {
 	}
 	if got, ok := p.results.key[ours]; ok {
 		row("bytes of memory for a key, of 1 000 000", maxKeyBytes, got, 0, "measured once", "-")
+	}
+	if got, ok := p.results.key[alone]; ok {
+		row("bytes of memory for a key of `local`, of 1 000 000", maxKeyBytes, got, 0, "measured once", "-")
 	}
 	return b.String()
 }

@@ -31,6 +31,9 @@ func takesPart(r rivals.Rival, w workload) bool {
 	if r.Name == nothing.Name {
 		return w.Name == hot
 	}
+	if w.Fresh {
+		return r.Bounded
+	}
 	return w.single() || !r.Single
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -148,7 +149,10 @@ func (b *bench) make(w workload, limit hybridlimit.Limit, name string) (opened, 
 	if err != nil {
 		return opened{}, err
 	}
-	o := opened{subject: subject{l, b.seqs[w.Name], maxChunk}, limit: limit}
+	o := opened{subject: subject{limiter: l, seq: b.seqs[w.Name], chunk: maxChunk}, limit: limit}
+	if w.Fresh {
+		o.fresh = new(atomic.Int64)
+	}
 	if warmer, ok := l.(rivals.Warmer); ok {
 		err = warmer.Warm(b.ctx)
 	}

@@ -19,6 +19,7 @@ type workload struct {
 	Limit hybridlimit.Limit
 	Over  int64 // if positive, the limit is this fraction of the rival's own speed, instead of Limit
 	Zipf  bool
+	Fresh bool // every call is for a key that the limiter has forgotten, or never had
 }
 
 // far is a limit that no rival reaches.
@@ -29,6 +30,7 @@ const (
 	denied  = "denied"
 	zipf    = "zipf"
 	uniform = "uniform"
+	churn   = "churn"
 	over    = "over"
 )
 
@@ -49,6 +51,11 @@ var workloads = []workload{
 		Name: uniform, Title: "Uniform over 1 000 000 keys", Keys: 1_000_000, Limit: far,
 		About: "1 000 000 keys, all in memory, each drawn with the same probability. The limit of each is 10⁹ a second. " +
 			"Every call is for a key that was not used for a while. This is the worst case for caches, and for a limiter that reports each key to others.",
+	},
+	{
+		Name: churn, Title: "Unique keys: each replaces another", Keys: 100_000, Limit: far, Fresh: true,
+		About: "Limiters with a bound of 100 000 keys (local: 125 000, because its shards fill unevenly) are full, and every call is for a key that they do not hold. The limit of each is 10⁹ a second. " +
+			"Limiters without a bound do not take part. hybrid is in [REDIS.md](REDIS.md), because a key that it replaces must have paid its debt to Redis.",
 	},
 	{
 		Name: over, Title: "Twenty times the limit: 95 % denied", Keys: 20, Limit: far, Over: 20,
@@ -77,12 +84,23 @@ func keyName(i int) string { return fmt.Sprintf("%020d", i) }
 // of keys, so that most keys occur, and too large for a processor cache.
 const drawn = 1 << 20
 
+// freshTimes is the number of keys before they repeat, per key that a limiter
+// holds, if each has to be new.
+const freshTimes = 10
+
 // sequence returns the keys of the calls, in order. The strings are not those
 // that a limiter has stored, so a comparison must read their bytes, as with
 // keys from requests.
 func (w workload) sequence() []string {
 	if w.Keys == 1 {
 		return slices.Repeat([]string{keyName(0)}, maxChunk)
+	}
+	if w.Fresh {
+		names := make([]string, w.Keys*freshTimes, w.Keys*freshTimes+maxChunk)
+		for i := range names {
+			names[i] = keyName(w.Keys + i) // the first Keys keys fill the limiter
+		}
+		return append(names, names[:maxChunk]...) // so that a chunk can begin at each of them
 	}
 	names := make([]string, w.Keys)
 	for i := range names {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/hybridlimit/hybridlimit"
 )
 
 // perDecision is the cost of a decision under one load.
@@ -23,11 +25,14 @@ type decisionRow struct {
 	name, load string
 	cost       series[perDecision]
 	took       *hdrhistogram.Histogram // ns of single calls in all rounds; nil: not measured
+	single     series[oneCaller]       // empty: not measured
+	storms     series[storm]           // empty: not measured
 }
 
 // subject is a target with its load.
 type subject struct {
 	target
+	srv  *server
 	wire *wire
 	loads
 }
@@ -35,12 +40,14 @@ type subject struct {
 type loads struct {
 	row    *decisionRow
 	rings  []keyring
-	paced  int // calls a second; 0: without a pause
-	timing int // calls a second while single calls are timed; 0: not timed
+	paced  int  // calls a second; 0: without a pause
+	timing int  // calls a second while single calls are timed; 0: not timed
+	single bool // the load of one caller is measured as well, and storms
 }
 
 // measure runs the load of a subject for a while.
-func (s *subject) measure(ctx context.Context, srv *server, lasts time.Duration) error {
+func (s *subject) measure(ctx context.Context, lasts time.Duration) error {
+	srv := s.srv
 	calls, err := srv.calls(ctx)
 	if err != nil {
 		return err
@@ -77,15 +84,32 @@ func (s *subject) measure(ctx context.Context, srv *server, lasts time.Duration)
 	if s.timing > 0 {
 		pace(ctx, s.target, s.rings, s.timing, lasts, s.row.took)
 	}
+	if s.single {
+		one, err := single(ctx, s.target, s.rings[0], lasts)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.row.name, err)
+		}
+		s.row.single = append(s.row.single, one)
+		forgot, err := s.storm(ctx)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.row.name, err)
+		}
+		s.row.storms = append(s.row.storms, forgot)
+	}
 	return nil
 }
 
 // hotRate is the limit of the hot key, which no limiter reaches. tailRate is
-// the limit of each of many keys. The most used of them exceed it.
+// the limit of each of many keys. The most used of them exceed it. ownRate is
+// the limit of each key that only one goroutine uses. No limiter reaches it.
 const (
 	hotRate  = 1_000_000_000
 	tailRate = 100
+	ownRate  = 1000
 )
+
+// onOwnKeys is the load on keys that only one goroutine uses.
+var onOwnKeys = thousands(ownKeys) + " keys"
 
 // decisions measures all kinds in interleaved rounds. timing is the number of
 // calls a second while single calls are timed. paced is the number of calls a
@@ -94,51 +118,81 @@ func decisions(ctx context.Context, srv *server, rounds int, lasts time.Duration
 	if err := srv.wipe(ctx); err != nil {
 		return nil, err
 	}
-	var rows []*decisionRow
-	var subjects []*subject
-	defer func() {
-		for _, s := range subjects {
-			s.close()
-		}
-	}()
-	add := func(k kind, load string, rate int64, l loads) error {
-		w := new(wire)
-		t, err := k.make(ctx, srv, w, rate)
-		if err != nil {
-			return fmt.Errorf("%s: %w", k.name, err)
-		}
-		l.row = &decisionRow{name: k.name, load: load, took: newHistogram()}
-		rows = append(rows, l.row)
-		subjects = append(subjects, &subject{t, w, l})
-		return nil
-	}
+	var all subjects
+	defer func() { all.close() }()
 	for _, k := range kinds {
-		if err := add(k, "one hot key", hotRate, loads{rings: hot(), timing: timing}); err != nil {
-			return rows, err
+		if err := all.add(ctx, srv, k, "one hot key", hotRate, loads{rings: hot(), timing: timing}); err != nil {
+			return nil, err
 		}
 	}
-	many := kinds[0]
 	rings := zipf()
 	for _, l := range []loads{{rings: rings}, {rings: rings, paced: paced}} {
 		load := fmt.Sprintf("Zipf, %s keys", thousands(zipfKeys))
 		if l.paced > 0 {
 			load += fmt.Sprintf(", %s/s", thousands(int64(l.paced)))
 		}
-		if err := add(many, load, tailRate, l); err != nil {
-			return rows, err
+		if err := all.add(ctx, srv, kinds[0], load, tailRate, l); err != nil {
+			return nil, err
 		}
 	}
+	return all.measure(ctx, rounds, lasts)
+}
+
+// exact measures limiters that ask Redis for each decision, in interleaved
+// rounds. Each has its own Redis, so that it does not pay for the states of
+// others that expire, or for their messages after a round.
+func exact(ctx context.Context, rounds int, lasts time.Duration) ([]*decisionRow, error) {
+	var all subjects
+	defer func() { all.close() }()
+	for _, k := range []kind{{"global", newGlobal}, {"redis_rate", newRedisRate}} {
+		srv, err := startServer()
+		if err != nil {
+			return nil, err
+		}
+		defer srv.close()
+		if err := all.add(ctx, srv, k, onOwnKeys, ownRate, loads{rings: own(), single: true}); err != nil {
+			return nil, err
+		}
+	}
+	return all.measure(ctx, rounds, lasts)
+}
+
+// subjects are compared with each other.
+type subjects []*subject
+
+func (all *subjects) add(ctx context.Context, srv *server, k kind, load string, rate int64, l loads) error {
+	w := new(wire)
+	t, err := k.make(ctx, srv, w, hybridlimit.PerSecond(rate))
+	if err != nil {
+		return fmt.Errorf("%s: %w", k.name, err)
+	}
+	l.row = &decisionRow{name: k.name, load: load, took: newHistogram()}
+	*all = append(*all, &subject{t, srv, w, l})
+	return nil
+}
+
+func (all subjects) close() {
+	for _, s := range all {
+		s.target.close()
+	}
+}
+
+// measure returns the rows of the subjects, in their order.
+func (all subjects) measure(ctx context.Context, rounds int, lasts time.Duration) (rows []*decisionRow, err error) {
 	for round := -1; round < rounds; round++ { // round -1 warms up: connections, scripts, keys
-		for i := range subjects {
-			s := subjects[(i+max(round, 0))%len(subjects)]
-			if err := s.measure(ctx, srv, lasts); err != nil {
-				return rows, err
+		for i := range all {
+			s := all[(i+max(round, 0))%len(all)]
+			if err := s.measure(ctx, lasts); err != nil {
+				return nil, err
 			}
 			if round < 0 {
-				s.row.cost = nil
+				s.row.cost, s.row.single, s.row.storms = nil, nil, nil
 				s.row.took.Reset()
 			}
 		}
+	}
+	for _, s := range all {
+		rows = append(rows, s.row)
 	}
 	return rows, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,6 +45,20 @@ func zipf() []keyring {
 		for j := range rings[i] {
 			rings[i][j] = names[z.Uint64()]
 		}
+	}
+	return rings
+}
+
+// ownKeys is the number of keys of a load in which no two goroutines ask for one
+// key at once.
+const ownKeys = 5000
+
+// own returns a part of the keys for each caller.
+func own() []keyring {
+	rings := make([]keyring, callers)
+	for i := range ownKeys {
+		at := i % callers
+		rings[at] = append(rings[at], fmt.Sprintf("customer-%08d", i))
 	}
 	return rings
 }
@@ -115,6 +130,38 @@ func pace(ctx context.Context, t target, rings []keyring, perSecond int, lasts t
 	}
 	wg.Wait()
 	return counted{time.Since(began), sum.Load(), fails.Load()}
+}
+
+// oneCaller has the figures of a single caller without a pause.
+type oneCaller struct {
+	p50, p99  float64 // ns of a call
+	perSecond float64 // decisions
+	mallocs   float64 // allocations of a decision
+}
+
+// single lets one caller ask without a pause.
+func single(ctx context.Context, t target, ring keyring, lasts time.Duration) (oneCaller, error) {
+	took := newHistogram()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	began := time.Now()
+	end := began
+	for i := 0; end.Sub(began) < lasts; i++ {
+		from := time.Now()
+		if _, err := t.allow(ctx, ring[i%len(ring)]); err != nil {
+			return oneCaller{}, err
+		}
+		end = time.Now()
+		took.RecordValue(int64(end.Sub(from)))
+	}
+	runtime.ReadMemStats(&after)
+	n := float64(took.TotalCount())
+	return oneCaller{
+		p50:       float64(took.ValueAtQuantile(50)),
+		p99:       float64(took.ValueAtQuantile(99)),
+		perSecond: n / end.Sub(began).Seconds(),
+		mallocs:   float64(after.Mallocs-before.Mallocs) / n,
+	}, nil
 }
 
 // newHistogram returns a histogram for 50 ns to 10 s with three digits.

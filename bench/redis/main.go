@@ -1,8 +1,9 @@
 // Redis measures the cost of hybridlimit for a Redis, and for a process that holds many keys. It
 // starts its own redis-server.
 //
-//	make bench-redis                              all of it, into bench/REDIS.md: about four minutes
+//	make bench-redis                              all of it, into bench/REDIS.md: about six minutes
 //	cd bench && go run ./redis                    prints the same
+//	cd bench && go run ./redis -short -only decisions,fleets   two sections, shorter: half a minute
 //	cd bench && go run ./redis -dump > old.lua    saves the script of batches
 //	cd bench && go run ./redis -against old.lua   compares a changed script with it
 //
@@ -13,9 +14,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -35,6 +39,7 @@ type scale struct {
 	settle                             time.Duration
 	churnKeys, churnEach, churnOnRedis int
 	survivalKeys, survivalCalls        int
+	fleet                              fleetSize
 }
 
 var whole = scale{
@@ -42,9 +47,21 @@ var whole = scale{
 	idleKeys: 100_000, settle: 12 * time.Second,
 	churnKeys: 1_000_000, churnEach: 200_000, churnOnRedis: 40_000,
 	survivalKeys: 100_000, survivalCalls: 20_000,
+	fleet: fleetSize{members: 10, keys: 50_000, perSecond: 5000, lasts: 3 * time.Second, settle: 1500 * time.Millisecond},
 }
 
-// results has the figures of the page.
+// short is a scale for a look during development. Its fleets make fewer calls, so
+// that a busy machine does not delay them until they fail.
+var short = scale{
+	rounds: 3, costOps: 2048, lasts: 200 * time.Millisecond, timing: 4000, paced: 50_000,
+	idleKeys: 10_000, settle: 3 * time.Second,
+	churnKeys: 100_000, churnEach: 20_000, churnOnRedis: 5000,
+	survivalKeys: 10_000, survivalCalls: 2000,
+	fleet: fleetSize{members: 10, keys: 50_000, perSecond: 1500, lasts: time.Second, settle: 500 * time.Millisecond},
+}
+
+// results has the figures of the page. Those of sections that were not measured
+// are zero.
 type results struct {
 	scale     scale
 	machine   machine
@@ -53,72 +70,136 @@ type results struct {
 	decisions []*decisionRow
 	survival  []survivalRow
 	churn     []churnRow
+	fleets    []*fleetRow
+}
+
+// options are the flags.
+type options struct {
+	size       scale
+	only       []string // sections; empty: all
+	old, write string   // files
 }
 
 func main() {
+	isMember()
 	dump := flag.Bool("dump", false, "print the script of batches, and exit")
-	old := flag.String("against", "", "compare the script of batches with the one in this file, and exit")
-	write := flag.String("write", "", "also write the page to this file")
-	rounds := flag.Int("rounds", whole.rounds, "number of interleaved rounds")
+	old := flag.String("against", "", "compare the script of batches with the one in this `file`, and exit")
+	write := flag.String("write", "", "also write the page to this `file`")
+	brief := flag.Bool("short", false, "measure less, for a look")
+	only := flag.String("only", "", "measure only these `sections`, separated by commas: "+strings.Join(sectionNames(), ", "))
+	rounds := flag.Int("rounds", 0, fmt.Sprintf("number of interleaved rounds; 0: %d, with -short %d", whole.rounds, short.rounds))
 	flag.Parse()
 	if *dump {
 		fmt.Print(lua.Batch.Source)
 		return
 	}
-	size := whole
-	size.rounds = *rounds
-	if err := run(context.Background(), size, *old, *write); err != nil {
+	o := options{size: whole, old: *old, write: *write}
+	if *brief {
+		o.size = short
+	}
+	if *rounds > 0 {
+		o.size.rounds = *rounds
+	}
+	if *only != "" {
+		o.only = strings.Split(*only, ",")
+	}
+	if err := o.run(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "redis:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, size scale, old, write string) error {
+func (o options) run(ctx context.Context) error {
 	hush()
+	for _, name := range o.only {
+		if !slices.Contains(sectionNames(), name) {
+			return fmt.Errorf("-only: there is no section %q", name)
+		}
+	}
+	if o.write != "" && len(o.only) > 0 {
+		return errors.New("-write is for a page with all sections, without -only")
+	}
 	srv, err := startServer()
 	if err != nil {
 		return err
 	}
 	defer srv.close()
-	if old != "" {
-		text, err := against(ctx, srv, old, 2*size.rounds+1, size.costOps)
+	if o.old != "" {
+		text, err := against(ctx, srv, o.old, 2*o.size.rounds+1, o.size.costOps)
 		fmt.Print(text)
 		return err
 	}
-	r, err := measure(ctx, srv, size)
+	r, err := o.measure(ctx, srv)
 	if err != nil {
 		return err
 	}
 	text := r.page()
 	fmt.Print(text)
-	if write != "" {
-		if err := os.WriteFile(write, []byte(text), 0o644); err != nil {
+	if o.write != "" {
+		if err := os.WriteFile(o.write, []byte(text), 0o644); err != nil {
 			return err
 		}
 	}
 	return r.missed()
 }
 
-// measure runs all sections. Sections that others could disturb come first.
-func measure(ctx context.Context, srv *server, size scale) (r results, err error) {
-	r.scale = size
+// sections are the parts of the measurement, in their order. Those that others
+// could disturb come first.
+var sections = []struct {
+	name    string
+	measure func(*results, context.Context, *server) error
+}{
+	{"idle", func(r *results, ctx context.Context, srv *server) (err error) {
+		r.idle, err = idle(ctx, srv, r.scale.rounds, r.scale.idleKeys, r.scale.settle)
+		return err
+	}},
+	{"ops", func(r *results, ctx context.Context, srv *server) (err error) {
+		r.costs, err = costs(ctx, srv, r.scale.rounds, r.scale.costOps)
+		return err
+	}},
+	{"decisions", func(r *results, ctx context.Context, srv *server) (err error) {
+		r.decisions, err = decisions(ctx, srv, r.scale.rounds, r.scale.lasts, r.scale.timing, r.scale.paced)
+		if err != nil {
+			return err
+		}
+		rows, err := exact(ctx, r.scale.rounds, r.scale.lasts)
+		r.decisions = append(r.decisions, rows...)
+		return err
+	}},
+	{"fleets", func(r *results, ctx context.Context, _ *server) (err error) {
+		r.fleets, err = fleets(ctx, r.scale.rounds, r.scale.fleet)
+		return err
+	}},
+	{"survival", func(r *results, ctx context.Context, _ *server) (err error) {
+		r.survival, err = survival(ctx, r.scale.rounds, r.scale.survivalKeys, r.scale.survivalCalls)
+		return err
+	}},
+	{"churn", func(r *results, ctx context.Context, srv *server) (err error) {
+		r.churn, err = churns(ctx, srv, r.scale.rounds, r.scale.churnKeys, r.scale.churnEach, r.scale.churnOnRedis)
+		return err
+	}},
+}
+
+func sectionNames() (names []string) {
+	for _, s := range sections {
+		names = append(names, s.name)
+	}
+	return names
+}
+
+// measure runs the sections.
+func (o options) measure(ctx context.Context, srv *server) (r results, err error) {
+	r.scale = o.size
 	if r.machine, err = thisMachine(ctx, srv); err != nil {
 		return r, err
 	}
-	if r.idle, err = idle(ctx, srv, size.rounds, size.idleKeys, size.settle); err != nil {
-		return r, fmt.Errorf("idle: %w", err)
-	}
-	if r.costs, err = costs(ctx, srv, size.rounds, size.costOps); err != nil {
-		return r, fmt.Errorf("ops: %w", err)
-	}
-	if r.decisions, err = decisions(ctx, srv, size.rounds, size.lasts, size.timing, size.paced); err != nil {
-		return r, fmt.Errorf("decisions: %w", err)
-	}
-	if r.survival, err = survival(ctx, size.rounds, size.survivalKeys, size.survivalCalls); err != nil {
-		return r, fmt.Errorf("survival: %w", err)
-	}
-	if r.churn, err = churns(ctx, srv, size.rounds, size.churnKeys, size.churnEach, size.churnOnRedis); err != nil {
-		return r, fmt.Errorf("churn: %w", err)
+	for _, s := range sections {
+		if len(o.only) > 0 && !slices.Contains(o.only, s.name) {
+			continue
+		}
+		if err := s.measure(&r, ctx, srv); err != nil {
+			return r, fmt.Errorf("%s: %w", s.name, err)
+		}
 	}
 	r.machine.loadAfter = benchkit.LoadAverage()
 	return r, nil

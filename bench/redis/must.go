@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/hybridlimit/hybridlimit/internal/benchkit"
 	protocol "github.com/hybridlimit/hybridlimit/internal/wire"
@@ -23,13 +24,11 @@ func atLeast(v float64) benchkit.Bound { return benchkit.Bound{Value: v} }
 
 // musts returns the required figures.
 func (r *results) musts() (all []must) {
-	for _, c := range r.costs {
-		if c.size == protocol.MaxOps {
-			all = append(all, must{
-				what: fmt.Sprintf("Redis CPU: an op in a batch of %d / an op in a pipeline", c.size),
-				want: "≤ 0.65", bound: atMost(0.65), got: c.ratio(),
-			})
-		}
+	if c := r.cost(protocol.MaxOps); c != nil {
+		all = append(all, must{
+			what: fmt.Sprintf("Redis CPU: an op in a batch of %d / an op in a pipeline", c.size),
+			want: "≤ 0.65", bound: atMost(0.65), got: c.ratio(),
+		})
 	}
 	hybrid, rival := r.decision("hybrid"), r.decision("redis_rate")
 	if hybrid != nil && rival != nil {
@@ -41,6 +40,22 @@ func (r *results) musts() (all []must) {
 			got: hybrid.cost.median(rateOf) / rival.cost.median(rateOf),
 		})
 	}
+	all = append(all, r.exactMusts()...)
+	all = append(all, r.fleetMusts()...)
+	if one := r.cost(1); one != nil {
+		all = append(all, must{
+			what: "bytes to and from Redis: a sync of one op, with its envelope", want: "≤ 250", bound: atMost(250),
+			got: one.batch.median(func(c opCost) float64 { return c.sent + c.received }),
+		})
+	}
+	if len(r.churn) >= 2 {
+		// By CPU time, because these rounds are not interleaved.
+		process := func(i insertion) float64 { return i.process }
+		all = append(all, must{
+			what: fmt.Sprintf("CPU of an insertion of a key into a full cache: %s / golang-lru", r.churn[1].name), want: "≤ 1.5", bound: atMost(1.5),
+			got: r.churn[1].cost.median(process) / r.churn[0].cost.median(process),
+		})
+	}
 	if len(r.survival) == 2 {
 		all = append(all, must{
 			what: "keys in use that a scan evicted: hybrid / golang-lru", want: "≤ 1.02", bound: atMost(1.02),
@@ -50,11 +65,91 @@ func (r *results) musts() (all []must) {
 	return all
 }
 
+// exactMusts returns the required figures of decisions that ask Redis each time.
+func (r *results) exactMusts() []must {
+	ours, rival := r.under("global", onOwnKeys), r.under("redis_rate", onOwnKeys)
+	if ours == nil || rival == nil {
+		return nil
+	}
+	cpu, p50 := func(d perDecision) float64 { return d.cpu }, func(c oneCaller) float64 { return c.p50 }
+	return []must{
+		{
+			what: fmt.Sprintf("Redis CPU of a decision on %s: global / redis_rate", onOwnKeys), want: "≤ 1", bound: atMost(1),
+			got: ours.cost.median(cpu) / rival.cost.median(cpu),
+		},
+		{
+			what: fmt.Sprintf("decisions/s on %s, %d goroutines: global / redis_rate", onOwnKeys, callers), want: "≥ 1.5", bound: atLeast(1.5),
+			got: ours.cost.median(rateOf) / rival.cost.median(rateOf),
+		},
+		{
+			what: fmt.Sprintf("p50 of a decision on %s, one caller: global / redis_rate", onOwnKeys), want: "≤ 1.1", bound: atMost(1.1),
+			got: ours.single.median(p50) / rival.single.median(p50),
+		},
+		{
+			// Whole allocations, as in go test. The rest are those of other
+			// goroutines.
+			what: "allocations of a decision of global", want: "≤ 12", bound: atMost(12), got: math.Floor(ours.single.median(mallocsOf)),
+		},
+		{
+			what: "bytes to and from Redis: a decision of global", want: "≤ 250", bound: atMost(250),
+			got: ours.cost.median(func(d perDecision) float64 { return d.sent + d.received }),
+		},
+	}
+}
+
+// fleetMusts returns the required figures of many keys with few calls.
+func (r *results) fleetMusts() []must {
+	if len(r.fleets) == 0 {
+		return nil
+	}
+	ours, rival := r.fleets[0], r.fleets[len(r.fleets)-1]
+	cpu, p50 := func(c fewCalls) float64 { return c.cpu }, func(c fewCalls) float64 { return c.p50 }
+	astray := 0.0
+	for _, f := range r.fleets {
+		astray = max(astray, f.cost.median(func(c fewCalls) float64 { return c.fails + c.without }))
+	}
+	return []must{
+		{
+			// Otherwise the costs are not those of decisions that Redis made.
+			what: "many keys, few calls: errors and decisions without Redis, the largest share of a limiter", want: "≤ 0.01", bound: atMost(0.01),
+			got: astray,
+		},
+		{
+			what: fmt.Sprintf("many keys, few calls: Redis CPU of a decision: %s / %s", ours.name, rival.name), want: "≤ 1", bound: atMost(1),
+			got: ours.cost.median(cpu) / rival.cost.median(cpu),
+		},
+		{
+			what: fmt.Sprintf("many keys, few calls: p50 of a call: %s / %s", ours.name, rival.name), want: "≤ 1.3", bound: atMost(1.3),
+			got: ours.cost.median(p50) / rival.cost.median(p50),
+		},
+	}
+}
+
 // decision returns the row of a limiter on the hot key, which is its first row.
 func (r *results) decision(name string) *decisionRow {
 	for _, d := range r.decisions {
 		if d.name == name {
 			return d
+		}
+	}
+	return nil
+}
+
+// under returns the row of a limiter under a load.
+func (r *results) under(name, load string) *decisionRow {
+	for _, d := range r.decisions {
+		if d.name == name && d.load == load {
+			return d
+		}
+	}
+	return nil
+}
+
+// cost returns the row of a batch size.
+func (r *results) cost(size int) *costRow {
+	for i := range r.costs {
+		if r.costs[i].size == size {
+			return &r.costs[i]
 		}
 	}
 	return nil
@@ -71,9 +166,10 @@ func (r *results) missed() error {
 	return errors.Join(bad...)
 }
 
-func rateOf(d perDecision) float64 { return d.perSecond }
-func cpuOf(c opCost) float64       { return c.cpu }
-func same(v float64) float64       { return v }
+func rateOf(d perDecision) float64  { return d.perSecond }
+func mallocsOf(c oneCaller) float64 { return c.mallocs }
+func cpuOf(c opCost) float64        { return c.cpu }
+func same(v float64) float64        { return v }
 
 // ratio returns the cost of an op in a batch divided by its cost alone. Both
 // were measured in the same rounds.

@@ -24,10 +24,22 @@ func (r *results) page() string {
 		}
 		fmt.Fprintf(&b, "| %s | %s | %.3g | %s |\n", m.what, m.want, m.got, verdict)
 	}
-	r.costPage(&b)
-	r.decisionPage(&b)
-	r.idlePage(&b)
-	r.churnPage(&b)
+	if len(r.costs) > 0 {
+		r.costPage(&b)
+	}
+	if len(r.decisions) > 0 {
+		r.decisionPage(&b)
+	}
+	if len(r.fleets) > 0 {
+		r.fleetPage(&b)
+	}
+	if r.idle.keys > 0 {
+		r.idlePage(&b)
+	}
+	if len(r.churn) > 0 {
+		r.churnPage(&b)
+	}
+	r.survivalPage(&b)
 	return b.String()
 }
 
@@ -53,8 +65,8 @@ func (r *results) costPage(b *strings.Builder) {
 
 func (r *results) decisionPage(b *strings.Builder) {
 	b.WriteString("\n## A decision\n\n")
-	fmt.Fprintf(b, "%d goroutines decide as fast as they can, or at the given rate. Each round lasts %v. The limit is %s a second for the hot key, and %d a second for each of many keys. Messages are top-level commands on the socket. Inner calls are the commands that scripts call. Both include heartbeats and new connections. *Errors* is the share of calls that returned an error.\n\n",
-		callers, r.scale.lasts, thousands(hotRate), tailRate)
+	fmt.Fprintf(b, "%d goroutines decide as fast as they can, or at the given rate. Each round lasts %v. The limit is %s a second for the hot key, %d a second for each of %s keys, and %d a second for each of %s keys, of which every goroutine has its own. Messages are top-level commands on the socket. Inner calls are the commands that scripts call. Both include heartbeats and new connections. *Errors* is the share of calls that returned an error.\n\n",
+		callers, r.scale.lasts, thousands(hotRate), tailRate, thousands(zipfKeys), ownRate, thousands(ownKeys))
 	b.WriteString("| limiter | load | decisions/s | messages/decision | inner calls | Redis CPU, µs | bytes to Redis | from it | errors |\n|---|---|--:|--:|--:|--:|--:|--:|--:|\n")
 	for _, d := range r.decisions {
 		m := d.cost.median
@@ -65,10 +77,42 @@ func (r *results) decisionPage(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "\nThe time of a single decision on the hot key, from the call to its return, at %s decisions/s in total. All rounds are in one HDR histogram, with the time to read the clock.\n\n| limiter | p50 | p99 | p99.9 | max | calls |\n|---|--:|--:|--:|--:|--:|\n", thousands(int64(r.scale.timing)))
 	for _, d := range r.decisions {
-		if h := d.took; h.TotalCount() > 0 {
+		if h := d.took; h != nil && h.TotalCount() > 0 {
 			fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s |\n", d.name, micros(h.ValueAtQuantile(50)), micros(h.ValueAtQuantile(99)),
 				micros(h.ValueAtQuantile(99.9)), micros(h.Max()), thousands(h.TotalCount()))
 		}
+	}
+	r.singlePage(b)
+	r.stormPage(b)
+}
+
+// singlePage has the decisions of one caller.
+func (r *results) singlePage(b *strings.Builder) {
+	fmt.Fprintf(b, "\nA single decision with one caller, which decides without a pause, on the keys of one of the %d goroutines. p50 and p99 are medians of the rounds.\n\n| limiter | decisions/s | p50 | p99 | allocations |\n|---|--:|--:|--:|--:|\n", callers)
+	for _, d := range r.decisions {
+		if len(d.single) > 0 {
+			m := d.single.median
+			fmt.Fprintf(b, "| %s | %s | %s | %s | %.1f |\n", d.name, thousands(int64(m(func(c oneCaller) float64 { return c.perSecond }))),
+				micros(int64(m(func(c oneCaller) float64 { return c.p50 }))), micros(int64(m(func(c oneCaller) float64 { return c.p99 }))), m(mallocsOf))
+		}
+	}
+}
+
+func (r *results) fleetPage(b *strings.Builder) {
+	f := r.scale.fleet
+	b.WriteString("\n## Many keys, few calls\n\n")
+	fmt.Fprintf(b, "%d processes share %s keys, each with a limit of %d in %v. Together they make %s calls a second, at random times and uniformly over the keys. Each kind of limiter has its own processes and its own Redis. A turn has %v of calls and %v of rest, in which debts are paid and states expire. Its costs are those of both, with heartbeats and new connections. From the CPU time of Redis (user and system, by `INFO cpu`) that of the same Redis before there were processes is subtracted. *In the script* is `usec` of `INFO commandstats`. The CPU of the processes includes the load generator. p50 and p99 are those of the calls of all processes in a turn. *Without Redis* is the share of decisions by the fallback.\n\n",
+		f.members, thousands(int64(f.keys)), fleetLimit.Rate, fleetLimit.Period, thousands(int64(f.perSecond)), f.lasts, f.settle)
+	b.WriteString("| limiter | Redis CPU, µs/decision | in the script | messages/decision | bytes to and from Redis | CPU of the processes, µs | p50 | p99 | denied | errors | without Redis |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
+	for _, row := range r.fleets {
+		m := row.cost.median
+		fmt.Fprintf(b, "| %s | %.1f | %.1f | %s | %.0f | %.0f | %s | %s | %.1f %% | %.1f %% | %.1f %% |\n", row.name,
+			m(func(c fewCalls) float64 { return c.cpu }), m(func(c fewCalls) float64 { return c.script }),
+			small(m(func(c fewCalls) float64 { return c.messages })), m(func(c fewCalls) float64 { return c.bytes }),
+			m(func(c fewCalls) float64 { return c.process }),
+			micros(int64(m(func(c fewCalls) float64 { return c.p50 }))), micros(int64(m(func(c fewCalls) float64 { return c.p99 }))),
+			100*m(func(c fewCalls) float64 { return c.denied }), 100*m(func(c fewCalls) float64 { return c.fails }),
+			100*m(func(c fewCalls) float64 { return c.without }))
 	}
 }
 
@@ -96,6 +140,10 @@ func (r *results) churnPage(b *strings.Builder) {
 			thousands(int64(m(func(i insertion) float64 { return i.redis }))),
 			m(func(i insertion) float64 { return i.evicted }), m(func(i insertion) float64 { return i.refused }), 100*c.gcShare)
 	}
+}
+
+// survivalPage belongs to the section of many keys.
+func (r *results) survivalPage(b *strings.Builder) {
 	if len(r.survival) > 0 {
 		s := r.survival[0]
 		fmt.Fprintf(b, "\nThe share of calls for keys in use whose key a scan had evicted. Of ten calls one is for one of %s keys in use (Zipf %.1f). The other nine are for keys that are used only once. The cache holds %s keys. A round has %s calls for keys in use.\n\n| | evicted |\n|---|--:|\n",

@@ -10,12 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	protocol "github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
 func TestMain(m *testing.M) {
+	isMember()
 	hush()
 	os.Exit(m.Run())
 }
@@ -26,6 +28,7 @@ var tiny = scale{
 	idleKeys: 500, settle: 100 * time.Millisecond,
 	churnKeys: 2048, churnEach: 500, churnOnRedis: 200,
 	survivalKeys: 1000, survivalCalls: 400,
+	fleet: fleetSize{members: 2, keys: 300, perSecond: 300, lasts: 200 * time.Millisecond, settle: 100 * time.Millisecond},
 }
 
 func testServer(t *testing.T) *server {
@@ -46,30 +49,17 @@ func TestMeasurement(t *testing.T) {
 	r.scale = tiny
 	ctx := context.Background()
 	t.Run("sections", func(t *testing.T) { // in parallel, each with its own Redis
-		for name, section := range map[string]func(srv *server) error{
-			"costs": func(srv *server) (err error) { r.costs, err = costs(ctx, srv, tiny.rounds, tiny.costOps); return },
-			"idle": func(srv *server) (err error) {
-				if r.machine, err = thisMachine(ctx, srv); err == nil {
-					r.idle, err = idle(ctx, srv, 1, tiny.idleKeys, tiny.settle)
-				}
-				return
-			},
-			"decisions": func(srv *server) (err error) {
-				r.decisions, err = decisions(ctx, srv, tiny.rounds, tiny.lasts, tiny.timing, tiny.paced)
-				return
-			},
-			"survival": func(*server) (err error) {
-				r.survival, err = survival(ctx, tiny.rounds, tiny.survivalKeys, tiny.survivalCalls)
-				return
-			},
-			"churn": func(srv *server) (err error) {
-				r.churn, err = churns(ctx, srv, tiny.rounds, tiny.churnKeys, tiny.churnEach, tiny.churnOnRedis)
-				return
-			},
-		} {
-			t.Run(name, func(t *testing.T) {
+		for i, section := range sections {
+			t.Run(section.name, func(t *testing.T) {
 				t.Parallel()
-				if err := section(testServer(t)); err != nil {
+				srv := testServer(t)
+				if i == 0 {
+					var err error
+					if r.machine, err = thisMachine(ctx, srv); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := section.measure(&r, ctx, srv); err != nil {
 					t.Fatal(err)
 				}
 			})
@@ -80,7 +70,8 @@ func TestMeasurement(t *testing.T) {
 	}
 	checkCosts(t, r.costs)
 	checkDecisions(t, r.decisions)
-	if r.idle.keys != tiny.idleKeys || len(r.idle.with) != 1 || len(r.idle.without) != 1 {
+	checkFleets(t, r.fleets)
+	if r.idle.keys != tiny.idleKeys || len(r.idle.with) != tiny.rounds || len(r.idle.without) != tiny.rounds {
 		t.Errorf("idle: %+v", r.idle)
 	}
 	for i, c := range r.churn {
@@ -93,7 +84,7 @@ func TestMeasurement(t *testing.T) {
 		t.Errorf("survival: %+v", r.survival)
 	}
 	page := r.page()
-	for _, want := range []string{"# The cost for Redis", "## A synced op", "## A decision", "## Idle", "## Many keys", "| **64** |", "go-zero TokenLimiter"} {
+	for _, want := range []string{"# The cost for Redis", "## A synced op", "## A decision", "## Many keys, few calls", "`SCRIPT FLUSH`", "## Idle", "## Many keys\n", "| **64** |", "go-zero TokenLimiter"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %q:\n%s", want, page)
 		}
@@ -101,8 +92,8 @@ func TestMeasurement(t *testing.T) {
 	if strings.Contains(page, "NaN") || strings.Contains(page, "Inf") {
 		t.Errorf("the page has NaN or Inf:\n%s", page)
 	}
-	if got := len(r.musts()); got != 4 {
-		t.Errorf("%d required figures, want 4", got)
+	if got := len(r.musts()); got != 14 {
+		t.Errorf("%d required figures, want 14", got)
 	}
 }
 
@@ -129,7 +120,7 @@ func checkCosts(t *testing.T, rows []costRow) {
 
 func checkDecisions(t *testing.T, rows []*decisionRow) {
 	t.Helper()
-	if len(rows) != len(kinds)+2 {
+	if len(rows) != len(kinds)+4 {
 		t.Fatalf("%d rows", len(rows))
 	}
 	for i, row := range rows {
@@ -139,6 +130,50 @@ func checkDecisions(t *testing.T, rows []*decisionRow) {
 		for _, c := range row.cost {
 			if c.perSecond <= 0 || i > 0 && c.sent <= 0 { // hybrid may send nothing in such a short time
 				t.Errorf("%s, %s: %+v", row.name, row.load, c)
+			}
+		}
+		if want := tiny.rounds; row.load == onOwnKeys && len(row.single) != want || row.load != onOwnKeys && len(row.single) > 0 {
+			t.Errorf("%s, %s: %d rounds of one caller", row.name, row.load, len(row.single))
+		}
+		if len(row.storms) != len(row.single) {
+			t.Errorf("%s, %s: %d storms", row.name, row.load, len(row.storms))
+		}
+		for _, c := range row.storms {
+			// At least one call sends the script, and each sends its key.
+			if c.fails == 0 && (c.messages <= 0 || c.sent*callers < 500 || c.slowest <= 0) {
+				t.Errorf("%s, %s, storm: %+v", row.name, row.load, c)
+			}
+		}
+		for _, c := range row.single {
+			if c.p50 <= 0 || c.p99 < c.p50 || c.perSecond <= 0 || c.perSecond > 1e9/c.p50*2 || c.mallocs < 1 {
+				t.Errorf("%s, %s, one caller: %+v", row.name, row.load, c)
+			}
+		}
+	}
+}
+
+func checkFleets(t *testing.T, rows []*fleetRow) {
+	t.Helper()
+	if len(rows) != len(fleetKinds) {
+		t.Fatalf("%d fleets", len(rows))
+	}
+	for _, row := range rows {
+		if len(row.cost) != tiny.rounds {
+			t.Fatalf("%s: %d rounds", row.name, len(row.cost))
+		}
+		for i, c := range row.cost {
+			if c.calls < 1 || c.calls != rows[0].cost[i].calls {
+				t.Errorf("%s, round %d: %v calls, and %s has %v", row.name, i, c.calls, rows[0].name, rows[0].cost[i].calls)
+			}
+			if row.name == "redis_rate" && (c.messages+c.fails < 1 || c.bytes < 100*(1-c.fails) || c.script <= 0) {
+				t.Errorf("%s, round %d: not every decision asked Redis: %+v", row.name, i, c)
+			}
+			// So small a fleet has credit, and hybrid may send nothing in such a short time.
+			if row.name == "global" && (c.messages <= 0 || c.bytes <= 0 || c.script <= 0) {
+				t.Errorf("%s, round %d: %+v", row.name, i, c)
+			}
+			if c.process <= 0 || c.p50 <= 0 || c.p99 < c.p50 || c.denied > 0 || c.fails > 1 || c.without > 1 {
+				t.Errorf("%s, round %d: %+v", row.name, i, c)
 			}
 		}
 	}
@@ -153,7 +188,7 @@ func TestMessagesOfADecision(t *testing.T) {
 	want := map[string]float64{"hybrid": 0, "global": 1, "redis_rate": 1, "ulule/limiter": 1, "throttled": 3, "go-zero TokenLimiter": 1}
 	for _, k := range kinds {
 		w := new(wire)
-		target, err := k.make(t.Context(), srv, w, hotRate)
+		target, err := k.make(t.Context(), srv, w, hybridlimit.PerSecond(hotRate))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -227,27 +262,69 @@ func TestMedian(t *testing.T) {
 
 // TestMissed checks that a required figure that is not reached is an error.
 func TestMissed(t *testing.T) {
-	made := func(batch, messages, perSecond, gone float64) *results {
-		return &results{
-			costs: []costRow{{size: 1}, {size: protocol.MaxOps, batch: series[opCost]{{cpu: batch}}, pipeline: series[opCost]{{cpu: 10}}}},
+	// made returns results that reach all figures, after a change.
+	made := func(change func(*results)) *results {
+		r := &results{
+			costs: []costRow{
+				{size: 1, batch: series[opCost]{{sent: 150, received: 100}}},
+				{size: protocol.MaxOps, batch: series[opCost]{{cpu: 6.5}}, pipeline: series[opCost]{{cpu: 10}}},
+			},
 			decisions: []*decisionRow{
-				{name: "hybrid", cost: series[perDecision]{{messages: messages, perSecond: perSecond}}},
+				{name: "hybrid", cost: series[perDecision]{{messages: 0.002, perSecond: 30_000}}},
 				{name: "redis_rate", cost: series[perDecision]{{messages: 1, perSecond: 100}}},
 				{name: "hybrid", load: "another", cost: series[perDecision]{{messages: 1, perSecond: 1}}},
+				{
+					name: "global", load: onOwnKeys,
+					cost:   series[perDecision]{{cpu: 10, perSecond: 150, sent: 150, received: 100}},
+					single: series[oneCaller]{{p50: 110, mallocs: 12.9}},
+				},
+				{
+					name: "redis_rate", load: onOwnKeys,
+					cost:   series[perDecision]{{cpu: 10, perSecond: 100}},
+					single: series[oneCaller]{{p50: 100}},
+				},
 			},
-			survival: []survivalRow{{missed: series[float64]{0.1}}, {missed: series[float64]{gone}}},
+			fleets: []*fleetRow{
+				{name: "hybrid", cost: series[fewCalls]{{cpu: 10, p50: 130, fails: 0.005, without: 0.005}}},
+				{name: "global", cost: series[fewCalls]{{cpu: 100, p50: 1000}}},
+				{name: "redis_rate", cost: series[fewCalls]{{cpu: 10, p50: 100}}},
+			},
+			churn:    []churnRow{{cost: series[insertion]{{process: 100}}}, {cost: series[insertion]{{process: 150}}}},
+			survival: []survivalRow{{missed: series[float64]{0.1}}, {missed: series[float64]{0.1}}},
 		}
+		change(r)
+		return r
 	}
-	if err := made(6.5, 0.002, 30_000, 0.1).missed(); err != nil {
+	if err := made(func(*results) {}).missed(); err != nil {
 		t.Errorf("all figures are reached, got %v", err)
 	}
-	for name, r := range map[string]*results{
-		"pipeline": made(6.6, 0, 30_000, 0.1), "messages": made(5, 0.0021, 30_000, 0.1),
-		"decisions/s": made(5, 0, 29_999, 0.1), "evicted": made(5, 0, 30_000, 0.2),
+	for name, change := range map[string]func(*results){
+		"pipeline":                    func(r *results) { r.costs[1].batch[0].cpu = 6.6 },
+		"messages":                    func(r *results) { r.decisions[0].cost[0].messages = 0.0021 },
+		"decisions/s on the hot key":  func(r *results) { r.decisions[0].cost[0].perSecond = 29_999 },
+		"evicted":                     func(r *results) { r.survival[1].missed[0] = 0.2 },
+		"sync of one op":              func(r *results) { r.costs[0].batch[0].received = 101 },
+		"CPU of a decision on 5 000":  func(r *results) { r.decisions[3].cost[0].cpu = 10.1 },
+		"decisions/s on 5 000":        func(r *results) { r.decisions[3].cost[0].perSecond = 149 },
+		"one caller":                  func(r *results) { r.decisions[3].single[0].p50 = 111 },
+		"allocations":                 func(r *results) { r.decisions[3].single[0].mallocs = 13 },
+		"Redis: a decision of global": func(r *results) { r.decisions[3].cost[0].sent = 151 },
+		"few calls: Redis CPU":        func(r *results) { r.fleets[0].cost[0].cpu = 10.1 },
+		"few calls: p50":              func(r *results) { r.fleets[0].cost[0].p50 = 131 },
+		"few calls: errors":           func(r *results) { r.fleets[1].cost[0].fails = 0.011 },
+		"CPU of an insertion":         func(r *results) { r.churn[1].cost[0].process = 151 },
 	} {
+		r := made(change)
 		if err := r.missed(); err == nil || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", name, err)
 		}
+		if page := r.page(); strings.Count(page, "**missed**") != 1 {
+			t.Errorf("%s: the page has\n%s", name, page)
+		}
+	}
+	none := made(func(r *results) { r.fleets[0].cost, r.fleets[2].cost = nil, nil })
+	if err := none.missed(); err == nil || strings.Count(err.Error(), "few calls") != 2 {
+		t.Errorf("a fleet without figures: %v", err)
 	}
 }
 

@@ -12,29 +12,37 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// server is a redis-server of this program. Traffic of its admin client is not
-// counted.
+// server is a redis-server. Traffic of its admin client is not counted.
 type server struct {
-	*redistest.Server
+	addr  string
 	admin *redis.Client
+	stop  func() // ends the redis-server
 }
 
+// startServer starts a redis-server of this program.
 func startServer() (*server, error) {
 	s, err := redistest.Start()
 	if err != nil {
 		return nil, err
 	}
-	return &server{s, redis.NewClient(&redis.Options{Addr: s.Addr()})}, nil
+	srv := reach(s.Addr())
+	srv.stop = s.Close
+	return srv, nil
+}
+
+// reach returns the redis-server of another process of this program.
+func reach(addr string) *server {
+	return &server{addr: addr, admin: redis.NewClient(&redis.Options{Addr: addr}), stop: func() {}}
 }
 
 func (s *server) close() {
 	s.admin.Close()
-	s.Close()
+	s.stop()
 }
 
 // client returns a client whose traffic w counts. w may be nil.
 func (s *server) client(w *wire) *redis.Client {
-	c := redis.NewClient(&redis.Options{Addr: s.Addr(), ContextTimeoutEnabled: true, PoolSize: 64})
+	c := redis.NewClient(&redis.Options{Addr: s.addr, ContextTimeoutEnabled: true, PoolSize: 64})
 	if w != nil {
 		c.AddHook(w)
 	}

@@ -25,13 +25,14 @@ import (
 type target struct {
 	allow func(ctx context.Context, key string) (allowed bool, err error)
 	close func()
+	stats func() hybrid.Stats // nil except for hybrid
 }
 
-// kind makes a target whose traffic w counts. Its limit is rate a second, with a
-// burst of the same size.
+// kind makes a target whose traffic w counts. The limit is a token bucket whose
+// burst is its rate.
 type kind struct {
 	name string
-	make func(ctx context.Context, srv *server, w *wire, rate int64) (target, error)
+	make func(ctx context.Context, srv *server, w *wire, limit hybridlimit.Limit) (target, error)
 }
 
 // hotKey is the key that all callers ask for.
@@ -41,46 +42,52 @@ const hotKey = "customer-00000042"
 // an unknown key differently, which has no effect on the figures here.
 var kinds = []kind{
 	{"hybrid", newHybrid},
-	{"global", func(_ context.Context, srv *server, w *wire, rate int64) (target, error) {
-		rdb := srv.client(w)
-		l, err := global.New(rdb, hybridlimit.PerSecond(rate), global.Config{Name: "global"})
-		return limited(l, rdb, err, func() { l.Close() })
-	}},
-	{"redis_rate", func(_ context.Context, srv *server, w *wire, rate int64) (target, error) {
-		rdb := srv.client(w)
-		l, limit := redis_rate.NewLimiter(rdb), redis_rate.PerSecond(int(rate))
-		return target{func(ctx context.Context, key string) (bool, error) {
-			r, err := l.Allow(ctx, key, limit)
-			return err == nil && r.Allowed > 0, err
-		}, closing(rdb)}, nil
-	}},
-	{"ulule/limiter", func(_ context.Context, srv *server, w *wire, rate int64) (target, error) {
+	{"global", newGlobal},
+	{"redis_rate", newRedisRate},
+	{"ulule/limiter", func(_ context.Context, srv *server, w *wire, limit hybridlimit.Limit) (target, error) {
 		rdb := srv.client(w)
 		store, err := ululeredis.NewStoreWithOptions(rdb, ulule.StoreOptions{Prefix: "ulule"})
 		if err != nil {
 			rdb.Close()
 			return target{}, err
 		}
-		l := ulule.New(store, ulule.Rate{Period: time.Second, Limit: rate})
-		return target{func(ctx context.Context, key string) (bool, error) {
+		l := ulule.New(store, ulule.Rate{Period: limit.Period, Limit: limit.Rate})
+		return target{allow: func(ctx context.Context, key string) (bool, error) {
 			r, err := l.Get(ctx, key)
 			return !r.Reached, err
-		}, closing(rdb)}, nil
+		}, close: closing(rdb)}, nil
 	}},
-	{"throttled", func(_ context.Context, srv *server, w *wire, rate int64) (target, error) {
+	{"throttled", func(_ context.Context, srv *server, w *wire, limit hybridlimit.Limit) (target, error) {
 		rdb := srv.client(w)
 		store, err := goredisstore.NewCtx(rdb, "throttled:")
 		if err != nil {
 			rdb.Close()
 			return target{}, err
 		}
-		l, err := throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{MaxRate: throttled.PerSec(int(rate)), MaxBurst: int(rate)})
-		return target{func(ctx context.Context, key string) (bool, error) {
+		rate := int(limit.Rate)
+		l, err := throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{MaxRate: throttled.PerDuration(rate, limit.Period), MaxBurst: rate})
+		return target{allow: func(ctx context.Context, key string) (bool, error) {
 			limited, _, err := l.RateLimitCtx(ctx, key, 1)
 			return !limited, err
-		}, closing(rdb)}, err
+		}, close: closing(rdb)}, err
 	}},
 	{"go-zero TokenLimiter", newZero},
+}
+
+func newGlobal(_ context.Context, srv *server, w *wire, limit hybridlimit.Limit) (target, error) {
+	rdb := srv.client(w)
+	l, err := global.New(rdb, limit, global.Config{Name: "global"})
+	return limited(l, rdb, err, func() { l.Close() })
+}
+
+func newRedisRate(_ context.Context, srv *server, w *wire, limit hybridlimit.Limit) (target, error) {
+	rdb := srv.client(w)
+	l := redis_rate.NewLimiter(rdb)
+	same := redis_rate.Limit{Rate: int(limit.Rate), Burst: int(limit.BurstSize()), Period: limit.Period}
+	return target{allow: func(ctx context.Context, key string) (bool, error) {
+		r, err := l.Allow(ctx, key, same)
+		return err == nil && r.Allowed > 0, err
+	}, close: closing(rdb)}, nil
 }
 
 func closing(rdb *redis.Client) func() { return func() { rdb.Close() } }
@@ -91,23 +98,37 @@ func limited(l hybridlimit.Limiter, rdb *redis.Client, err error, end func()) (t
 		rdb.Close()
 		return target{}, err
 	}
-	return target{func(ctx context.Context, key string) (bool, error) {
+	return target{allow: func(ctx context.Context, key string) (bool, error) {
 		r, err := l.Allow(ctx, key)
 		return r.Allowed, err
-	}, func() { end(); rdb.Close() }}, nil
+	}, close: func() { end(); rdb.Close() }}, nil
 }
 
 var quiet = slog.New(slog.DiscardHandler)
 
-func newHybrid(ctx context.Context, srv *server, w *wire, rate int64) (target, error) {
+// newHybrid returns a limiter that is alone in its fleet and knows it.
+func newHybrid(ctx context.Context, srv *server, w *wire, limit hybridlimit.Limit) (target, error) {
+	return joined(ctx, srv, w, limit, settled)
+}
+
+// newMember returns a limiter of a fleet. It may not know all others yet.
+func newMember(ctx context.Context, srv *server, w *wire, limit hybridlimit.Limit) (target, error) {
+	return joined(ctx, srv, w, limit, func(ctx context.Context, l *hybrid.Limiter) error { return l.Ready(ctx) })
+}
+
+func joined(ctx context.Context, srv *server, w *wire, limit hybridlimit.Limit, wait func(context.Context, *hybrid.Limiter) error) (target, error) {
 	rdb := srv.client(w)
-	l, err := hybrid.New(rdb, hybridlimit.PerSecond(rate), hybrid.Config{Name: "hybrid", Hub: hybrid.HubConfig{Logger: quiet}})
+	l, err := hybrid.New(rdb, limit, hybrid.Config{Name: "hybrid", Hub: hybrid.HubConfig{Logger: quiet}})
 	if err == nil {
-		if err = settled(ctx, l); err != nil {
+		if err = wait(ctx, l); err != nil {
 			l.Close()
 		}
 	}
-	return limited(l, rdb, err, func() { l.Shutdown(context.Background()) })
+	t, err := limited(l, rdb, err, func() { l.Shutdown(context.Background()) })
+	if err == nil {
+		t.stats = l.Stats
+	}
+	return t, err
 }
 
 // settled waits until a limiter knows the fleet size. From then on it behaves as
@@ -129,9 +150,9 @@ func settled(ctx context.Context, l *hybrid.Limiter) error {
 }
 
 // newZero makes a limiter with a single key, because go-zero has no limiter with
-// many keys.
-func newZero(ctx context.Context, srv *server, w *wire, rate int64) (target, error) {
-	store, err := zeroredis.NewRedis(zeroredis.RedisConf{Host: srv.Addr(), Type: zeroredis.NodeType, NonBlock: true}, zeroredis.WithHook(w))
+// many keys. The period of the limit must be a second.
+func newZero(ctx context.Context, srv *server, w *wire, limit hybridlimit.Limit) (target, error) {
+	store, err := zeroredis.NewRedis(zeroredis.RedisConf{Host: srv.addr, Type: zeroredis.NodeType, NonBlock: true}, zeroredis.WithHook(w))
 	if err != nil {
 		return target{}, err
 	}
@@ -139,7 +160,7 @@ func newZero(ctx context.Context, srv *server, w *wire, rate int64) (target, err
 	if err != nil {
 		return target{}, err
 	}
-	l := zerolimit.NewTokenLimiter(int(rate), int(rate), store, hotKey)
+	l := zerolimit.NewTokenLimiter(int(limit.Rate), int(limit.Rate), store, hotKey)
 	// Its breaker counts a script that is not loaded yet as a failure. If many
 	// callers meet that at once, the breaker opens. Then the process decides
 	// without Redis, until a check of Redis every tenth of a second succeeds. Its
@@ -163,12 +184,12 @@ func newZero(ctx context.Context, srv *server, w *wire, rate int64) (target, err
 			return target{}, errors.New("go-zero sends no command to Redis that is counted")
 		}
 	}
-	return target{func(ctx context.Context, _ string) (bool, error) {
+	return target{allow: func(ctx context.Context, _ string) (bool, error) {
 		// AllowCtx returns no error. Without Redis it decides alone, which shows
 		// in the number of messages.
 		if !l.AllowCtx(ctx) {
 			return false, errors.New("denied below the limit")
 		}
 		return true, nil
-	}, func() {}}, nil // the client belongs to the package and stays open
+	}, close: func() {}}, nil // the client belongs to the package and stays open
 }

@@ -3,7 +3,9 @@ package rivals
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -18,7 +20,7 @@ import (
 func spare(keys int) int { return keys + keys/4 + 16 }
 
 var ourLocal = Rival{
-	Name: "local", What: "Limiter.Allow",
+	Name: "local", What: "Limiter.Allow", Bounded: true,
 	Open: func(env Env) (Limiter, error) {
 		// The other limiters in memory also keep a key whose bucket is full
 		// again.
@@ -179,3 +181,63 @@ func (a bucketLimiter) Decide(ctx context.Context, keys []string) (allowed int, 
 	}
 	return allowed, nil
 }
+
+// ourJoint asks two limits of one hub at once, all or nothing.
+var ourJoint = Rival{
+	Name: "hybrid_AllowAll", What: "AllowAll of two limits of a hub", Where: InBoth, Single: true,
+	Open: func(env Env) (Limiter, error) {
+		h, err := hybrid.NewHub(env.Redis, hybrid.HubConfig{})
+		if err != nil {
+			return nil, err
+		}
+		a := &jointLimiter{hub: h}
+		for i := range a.limiters {
+			l, err := h.Limiter(env.Limit, hybrid.Config{
+				Name: fmt.Sprint(name(env), i), MaxKeys: spare(env.Keys), MaxWait: env.Patience,
+			})
+			if err != nil {
+				return nil, errors.Join(err, h.Close())
+			}
+			a.limiters[i] = warmed{l, env.Limit.BurstSize() >= 20}
+		}
+		// AllowAll writes into the asks, so a goroutine has its own.
+		a.asks.New = func() any {
+			return &[2]hybridlimit.Ask{{Limiter: a.limiters[0].l, Key: "key", N: 1}, {Limiter: a.limiters[1].l, Key: "key", N: 1}}
+		}
+		return a, nil
+	},
+}
+
+type jointLimiter struct {
+	hub      *hybrid.Hub
+	limiters [2]warmed
+	asks     sync.Pool // of *[2]hybridlimit.Ask
+}
+
+func (a *jointLimiter) Decide(ctx context.Context, keys []string) (allowed int, err error) {
+	asks := a.asks.Get().(*[2]hybridlimit.Ask)
+	defer a.asks.Put(asks)
+	for range keys {
+		res, err := hybridlimit.AllowAll(ctx, asks[:]...)
+		if err != nil {
+			return allowed, err
+		}
+		if res.Allowed {
+			allowed++
+		}
+	}
+	return allowed, nil
+}
+
+func (a *jointLimiter) Warm(ctx context.Context) error {
+	return errors.Join(a.limiters[0].Warm(ctx), a.limiters[1].Warm(ctx))
+}
+
+func (a *jointLimiter) Settle(ctx context.Context) error {
+	return errors.Join(a.limiters[0].Settle(ctx), a.limiters[1].Settle(ctx))
+}
+
+// Sources returns the sources of the first limit's part.
+func (a *jointLimiter) Sources() map[hybridlimit.Source]int64 { return a.limiters[0].Sources() }
+
+func (a *jointLimiter) Close() error { return a.hub.Close() }

@@ -29,6 +29,9 @@ type Rival struct {
 	What   string // the measured call
 	Where  Where
 	Single bool // the rival has no keys, or uses a handle of one key
+	// Bounded reports whether the rival holds about Env.Keys keys at most, in
+	// memory alone, and replaces one when a new key comes in.
+	Bounded bool
 	// GivesUp reports whether some calls end in an error when many callers ask
 	// for one key. Such a call counts as a denial.
 	GivesUp bool
@@ -84,7 +87,7 @@ type Sourced interface {
 var All = []Rival{
 	xtimeRate, xtimeSyncMap, xtimeLRU, sethvargo, ululeMemory, throttledMemory, failsafe,
 	ululeRedis, throttledRedis, goZero, redisRate,
-	ourLocal, ourGlobal, ourHybrid, ourBucket,
+	ourLocal, ourGlobal, ourHybrid, ourBucket, ourJoint,
 }
 
 // Find returns the rival with the given name.

@@ -63,7 +63,7 @@ func (*xtimeMap) Close() error { return nil }
 
 // xtimeLRU also adds keys, and bounds their number.
 var xtimeLRU = Rival{
-	Name: "x-time-rate_golang-lru", Module: "github.com/hashicorp/golang-lru/v2", What: "lru.Cache.Get, rate.Limiter.Allow",
+	Name: "x-time-rate_golang-lru", Module: "github.com/hashicorp/golang-lru/v2", What: "lru.Cache.Get, rate.Limiter.Allow", Bounded: true,
 	Open: func(env Env) (Limiter, error) {
 		c, err := lru.New[string, *rate.Limiter](env.Keys)
 		return &xtimeCache{env.Limit, c}, err
