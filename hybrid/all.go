@@ -335,7 +335,7 @@ func (p *part) fetch(ctx context.Context) (account.Verdict, error) {
 	w := account.NewWaiter(p.N, e.plan.Load())
 	e.waiters.Add(w)
 	ev.end(v)
-	return l.wait(ctx, e, w)
+	return l.wait(ctx, e, w, l.hub.clock.Now())
 }
 
 // fetchExactly is fetch for a part that Redis decides.

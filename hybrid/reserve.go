@@ -190,7 +190,7 @@ func (e *entry) expect() *account.Waiter {
 // does not know of them within MaxWait.
 func (l *Limiter) settled(ctx context.Context, e *entry, w *account.Waiter, twice bool) (bool, error) {
 	for w != nil {
-		if v, err := l.wait(ctx, e, w); err != nil || v.Source != hybridlimit.SourceRedis {
+		if v, err := l.wait(ctx, e, w, l.hub.clock.Now()); err != nil || v.Source != hybridlimit.SourceRedis {
 			return false, err
 		}
 		if w = nil; twice {

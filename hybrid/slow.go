@@ -51,14 +51,28 @@ func (l *Limiter) decide(ctx context.Context, e *entry, r *account.Plan, n int64
 		e.waiters.Add(w)
 	}
 	asks := v.Action == account.Ask
+	itself := w != nil && v.Sync == account.SyncNow && l.sendsItself()
+	if itself {
+		v.Sync = account.SyncNot
+	}
 	v = ev.end(v)
 	switch {
 	case asks && ended != nil:
 		return account.Verdict{}, ended
-	case w != nil:
-		return l.wait(ctx, e, w)
+	case itself:
+		l.hub.engine.Exchange(ctx, e.tag(), e, l.cfg.MaxWait)
+	}
+	if w != nil {
+		return l.wait(ctx, e, w, ev.now)
 	}
 	return v, nil
+}
+
+// sendsItself reports whether a waiting call may run the exchange with Redis in its own goroutine. Redis must usually answer
+// long before MaxWait: a caller that leaves loses what Redis has granted meanwhile.
+func (l *Limiter) sendsItself() bool {
+	rtt := l.hub.engine.RTT()
+	return rtt > 0 && 4*rtt <= l.cfg.MaxWait && !l.mute()
 }
 
 // event is one event of a locked entry, from event to end.
@@ -182,9 +196,14 @@ func (l *Limiter) lockBy(key string, given *account.Plan, find func() (place, er
 	}
 }
 
-// wait waits for Redis, at most for MaxWait. It ends early when ctx ends or the limiter closes.
-func (l *Limiter) wait(ctx context.Context, e *entry, w *account.Waiter) (account.Verdict, error) {
-	timer := time.NewTimer(l.cfg.MaxWait)
+// wait waits for Redis until MaxWait after began. It ends early when ctx ends or the limiter closes.
+func (l *Limiter) wait(ctx context.Context, e *entry, w *account.Waiter, began int64) (account.Verdict, error) {
+	select {
+	case v := <-w.Out:
+		return v, nil
+	default:
+	}
+	timer := time.NewTimer(l.cfg.MaxWait - time.Duration(l.hub.clock.Now()-began))
 	defer timer.Stop()
 	select {
 	case v := <-w.Out:

@@ -104,7 +104,7 @@ func New(cfg Config) *Engine {
 	e := &Engine{cfg: cfg, made: time.Now(), lanes: make([]lane, cfg.Names.Tags), flight: newFlight(cfg.InFlight)}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	for tag := range e.lanes {
-		e.lanes[tag] = lane{engine: e, tag: tag, kick: make(chan struct{}, 1)}
+		e.lanes[tag] = lane{engine: e, tag: tag, kick: make(chan struct{}, 1), owner: make(chan struct{}, 1)}
 	}
 	return e
 }
@@ -122,6 +122,15 @@ func (e *Engine) Enqueue(tag int, it Item, due time.Time) {
 		at = max(0, e.at(due))
 	}
 	e.lanes[tag].enqueue(it, at)
+}
+
+// Exchange is Enqueue at once for a caller that waits for the answer, at most for the
+// time most. If the lane of the tag is free, the calling goroutine runs the exchange,
+// and the item is settled when Exchange returns. Otherwise Exchange returns at once, and
+// the lane settles the item later. It also returns when ctx ends: the lane then sends
+// the same batch again.
+func (e *Engine) Exchange(ctx context.Context, tag int, it Item, most time.Duration) {
+	e.lanes[tag].exchange(ctx, it, e.at(time.Now())-urgent, most)
 }
 
 // Remove takes the item out of its tag's queue for good: Enqueue ignores the

@@ -26,7 +26,11 @@ type lane struct {
 	queue queue
 	idle  chan struct{} // closed when the goroutine ends; nil: none runs
 
-	// The fields below belong to the goroutine, and to Close after it.
+	// owner holds an element while a goroutine exchanges a batch: the goroutine of the
+	// lane, or that of a caller (exchange).
+	owner chan struct{}
+
+	// The fields below belong to the owner, and to Close after it.
 	name   string // replaces Config.Process; empty: Config.Process
 	seq    int64
 	frozen *batch
@@ -83,15 +87,65 @@ func (l *lane) enqueue(it Item, due int64) {
 		return
 	}
 	if l.idle == nil {
-		if !l.engine.start() {
-			return // closed: no goroutine would empty the queue
+		if l.start() { // otherwise closed: no goroutine would empty the queue
+			l.queue.put(it, due)
 		}
-		l.queue.put(it, due)
-		l.idle = make(chan struct{})
-		go l.run(l.idle)
 		return
 	}
 	if l.queue.put(it, due); l.queue[0] == it {
+		l.wake()
+	}
+}
+
+// start starts the goroutine of an idle lane. It returns false if the engine is closed.
+// Call it with mu held.
+func (l *lane) start() bool {
+	if !l.engine.start() {
+		return false
+	}
+	l.idle = make(chan struct{})
+	go l.run(l.idle)
+	return true
+}
+
+// exchange is enqueue at once, by a caller that waits for the answer. If no batch of the
+// lane is in flight, the caller's goroutine sends the batch and settles the answer: no
+// other goroutine has to be woken twice. The caller gives up after most. The lane then
+// sends the batch again, as after any miss.
+func (l *lane) exchange(ctx context.Context, it Item, due int64, most time.Duration) {
+	select {
+	case l.owner <- struct{}{}:
+	default:
+		l.enqueue(it, due)
+		return
+	}
+	e := l.engine
+	calm := l.frozen == nil && l.misses == 0 && !l.behind && !l.refusing.Load() && e.cfg.Breaker(l.tag).State() == breaker.Closed
+	if !calm || !e.start() {
+		<-l.owner
+		l.enqueue(it, due)
+		return
+	}
+	defer e.wg.Done()
+	l.mu.Lock()
+	if it.Node().place != gone {
+		l.queue.put(it, due)
+	}
+	l.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, most)
+	closed := context.AfterFunc(e.ctx, cancel)
+	l.attempt(ctx)
+	closed()
+	cancel()
+	left := l.frozen != nil
+	<-l.owner
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case !left && len(l.queue) == 0:
+	case l.idle == nil:
+		l.start()
+	default:
 		l.wake()
 	}
 }
@@ -130,13 +184,15 @@ func (l *lane) run(idle chan struct{}) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for l.engine.ctx.Err() == nil {
+		l.owner <- struct{}{} // a caller's exchange ends soon, and at once with Close
 		wait, busy := l.next()
+		kick := l.kick
+		if busy && wait <= 0 {
+			wait, kick = l.attempt(l.engine.ctx), nil // wake does not shorten a pause after a miss
+		}
+		<-l.owner
 		if !busy {
 			return
-		}
-		kick := l.kick
-		if wait <= 0 {
-			wait, kick = l.attempt(), nil // wake does not shorten a pause after a miss
 		}
 		if wait > 0 {
 			timer.Reset(wait)
@@ -174,11 +230,11 @@ func (l *lane) next() (time.Duration, bool) {
 }
 
 // attempt sends the frozen batch, or a new batch of the items that are due. It
-// returns the pause before the next attempt.
-func (l *lane) attempt() time.Duration {
+// returns the pause before the next attempt. ctx is the engine's, or that of a caller.
+func (l *lane) attempt(ctx context.Context) time.Duration {
 	tokens := l.weight()
-	if !l.engine.flight.acquire(l.engine.ctx, tokens) {
-		return 0 // closing
+	if !l.engine.flight.acquire(ctx, tokens) {
+		return 0 // closing, or the caller has left
 	}
 	defer func() { l.engine.flight.release(tokens) }()
 	br := l.engine.cfg.Breaker(l.tag)
@@ -203,12 +259,12 @@ func (l *lane) attempt() time.Duration {
 	e.messages.Add(1)
 	e.ops.Add(uint64(len(b.ops)))
 	given := e.cfg.Timeout + e.Late()
-	ctx, cancel := context.WithTimeout(e.ctx, given)
-	reply, err := e.cfg.Caller.Batch(ctx, b.env, b.ops)
+	bounded, cancel := context.WithTimeout(ctx, given)
+	reply, err := e.cfg.Caller.Batch(bounded, b.env, b.ops)
 	cancel()
 	took := time.Since(began)
-	if e.ctx.Err() != nil && err != nil {
-		err = context.Canceled // closing: no evidence against Redis
+	if ctx.Err() != nil && err != nil {
+		err = context.Canceled // closing, or the caller has left: no evidence against Redis
 	}
 	call.End(e.Outcome(given, took, err))
 	switch {
