@@ -3,6 +3,7 @@ package ratesync_test
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,14 +57,14 @@ func TestAsksNeedNoEnvelope(t *testing.T) {
 func TestAskWithoutAnAnswer(t *testing.T) {
 	inBubble(t, calm, func(t *testing.T, w *world) {
 		a, b := asker(t, "a", 3, 1), asker(t, "b", 5)
-		w.Enqueue(0, a, time.Time{})
-		time.Sleep(100 * time.Millisecond)
 		w.redis.script = func(ctx context.Context, at attempt) (wire.Reply, error) {
 			if at.n >= 1 && at.n <= 3 {
 				return wire.Reply{}, errLost
 			}
 			return applied(ctx, at)
 		}
+		w.Enqueue(0, a, time.Time{})
+		time.Sleep(100 * time.Millisecond)
 		w.Enqueue(0, a, now())
 		w.Enqueue(0, b, now())
 		time.Sleep(500 * time.Millisecond)
@@ -86,22 +87,20 @@ func TestAskWithoutAnAnswer(t *testing.T) {
 func TestRefusedAsk(t *testing.T) {
 	inBubble(t, calm, func(t *testing.T, w *world) {
 		a := asker(t, "a", 1)
-		dropped := 0
-		a.onDrop = func() { dropped++ }
-		w.Enqueue(0, a, time.Time{})
-		time.Sleep(100 * time.Millisecond)
+		var dropped atomic.Int64
+		a.onDrop = func() { dropped.Add(1) }
 		w.redis.script = func(ctx context.Context, at attempt) (wire.Reply, error) {
 			if at.n == 1 {
 				return wire.Reply{}, wire.ErrRefused
 			}
 			return applied(ctx, at)
 		}
-		w.Enqueue(0, a, time.Time{})
-		time.Sleep(100 * time.Millisecond)
-		w.Enqueue(0, a, time.Time{})
-		time.Sleep(100 * time.Millisecond)
-		if got, want := w.sequences(), []int64{1, 0, 2}; !slices.Equal(got, want) || dropped != 1 || a.uncertain != 0 {
-			t.Errorf("sequence numbers %v, want %v; %d dropped, %d uncertain", got, want, dropped, a.uncertain)
+		for range 3 {
+			w.Enqueue(0, a, time.Time{})
+			time.Sleep(100 * time.Millisecond)
+		}
+		if got, want := w.sequences(), []int64{1, 0, 2}; !slices.Equal(got, want) || dropped.Load() != 1 || a.uncertain != 0 {
+			t.Errorf("sequence numbers %v, want %v; %d dropped, %d uncertain", got, want, dropped.Load(), a.uncertain)
 		}
 		if got := w.Stats(); got.Refused != 1 {
 			t.Errorf("%+v", got)

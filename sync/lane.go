@@ -145,7 +145,7 @@ func (l *lane) exchange(ctx context.Context, it Item, due int64, most time.Durat
 	case !left && len(l.queue) == 0:
 	case l.idle == nil:
 		l.start()
-	default:
+	case left || l.queue[0].Node().due <= e.at(time.Now()): // otherwise it sleeps until the first item is due
 		l.wake()
 	}
 }
