@@ -14,14 +14,15 @@ type entry struct {
 	own  *plan  // from LimitFor; nil if that is the limiter's limit
 	book *ahead // the bookings of a bucket; nil before the first
 
-	// A decision reads the fields from here on.
+	// A decision reads the fields from here on, and writes those at the end and the
+	// state behind them: mostly one cache line.
 	short [shortKey]byte // the key, if size is not 0
+	plan  *plan          // the limit in force: that of the last call
+	state state          // in the same kept
+	at    uint32         // its place in the ring
 	size  uint8
 	used  bool          // since the hand of the ring passed it last: see keys
-	at    uint32        // its place in the ring
 	seen  time.Duration // shard time of the last call
-	plan  *plan         // the limit in force: that of the last call
-	state state         // in the same kept
 }
 
 // shortKey is the longest key, in bytes, that lies inside its entry. Comparing such a

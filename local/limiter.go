@@ -129,12 +129,13 @@ func (l *Limiter) decide(res *hybridlimit.Result, now time.Duration, key string,
 	return nil
 }
 
-// lock locks the shard of a key and sets at, unless there is an error.
+// lock locks the shard of a key and sets at, which is zero, unless there is an error.
 func (l *Limiter) lock(at *place, key string, n int64) error {
 	if err := hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes); err != nil {
 		return fmt.Errorf("local: %w", err)
 	}
-	*at = l.place(key)
+	hash := maphash.String(l.seed, key)
+	at.shard, at.hash, at.key = &l.shards[l.index(hash)], hash, key
 	at.mu.Lock()
 	at.entry = at.keys.find(at.hash, key)
 	if at.entry == nil && l.cfg.LimitFor != nil && !at.closed {

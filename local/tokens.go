@@ -55,11 +55,11 @@ func (a *arith) refilled(level float64, elapsed time.Duration) float64 {
 // of that nanosecond: 0.9999999999 tokens admit a call of cost 1, which a caller that
 // reads 0 would not make.
 func (a *arith) remaining(level float64) int64 {
-	n := min(int64(math.Floor(level+a.slack))+1, a.burst)
-	for n > 0 && !a.admits(level, n) { // at most three rounds
+	n := math.Floor(level+a.slack) + 1
+	for n-level > a.slack { // at most three rounds
 		n--
 	}
-	return max(n, 0)
+	return max(0, min(int64(n), a.burst))
 }
 
 // maxWait bounds the search in tokens.wait, because a loop under a lock needs a bound. It
