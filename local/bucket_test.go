@@ -1,6 +1,7 @@
 package local
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -13,6 +14,18 @@ import (
 // newRate returns a rate.Limiter of a limit.
 func newRate(limit hybridlimit.Limit) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(newArith(limit).perSecond), int(limit.BurstSize()))
+}
+
+// TestSlackIsTheLargest checks that slack is the largest number of missing units for which
+// rate.Limiter waits less than a nanosecond.
+func TestSlackIsTheLargest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := anyLimit(t)
+		a := newArith(limit)
+		if a.nanos(a.slack) >= 1 || a.nanos(math.Nextafter(a.slack, math.Inf(1))) < 1 {
+			t.Fatalf("%v: slack %v", limit, a.slack)
+		}
+	})
 }
 
 // TestBucketIsTimeRate compares a bucket with a rate.Limiter: each decision and each

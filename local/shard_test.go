@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 	"unsafe"
@@ -268,12 +269,14 @@ func TestIdleKeysAreDropped(t *testing.T) {
 
 // TestKeysAreCopied checks that a key does not change with the caller's buffer.
 func TestKeysAreCopied(t *testing.T) {
-	l, now := at(t, hybridlimit.PerHour(1), Config{})
-	buf := []byte("alice")
-	ask(t, l, now, unsafe.String(&buf[0], len(buf)), 1)
-	copy(buf, "bobby")
-	if ask(t, l, now, "alice", 1).Allowed || !ask(t, l, now, "bobby", 1).Allowed {
-		t.Error("the key changed with the caller's buffer")
+	for _, tail := range []string{"", strings.Repeat("-", shortKey)} {
+		l, now := at(t, hybridlimit.PerHour(1), Config{})
+		buf := []byte("alice" + tail)
+		ask(t, l, now, unsafe.String(&buf[0], len(buf)), 1)
+		copy(buf, "bobby")
+		if ask(t, l, now, "alice"+tail, 1).Allowed || !ask(t, l, now, "bobby"+tail, 1).Allowed {
+			t.Errorf("a key of %d bytes changed with the caller's buffer", len(buf))
+		}
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 // TestEvictsLikePlainLRU compares the calls that find their key evicted with those in a
 // golang-lru of the same size, under the same calls.
 func TestEvictsLikePlainLRU(t *testing.T) {
-	const room, inUse, calls = 2000, 6000, 200_000
+	const room, inUse, calls = 2000, 6000, 100_000
 	for _, tc := range []struct {
 		name string
 		scan int // calls with a new key for each call with a key in use

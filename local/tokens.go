@@ -23,9 +23,6 @@ func newArith(l hybridlimit.Limit) arith {
 	for a.nanos(a.slack) >= 1 {
 		a.slack = math.Nextafter(a.slack, 0)
 	}
-	for next := math.Inf(1); a.nanos(math.Nextafter(a.slack, next)) < 1; {
-		a.slack = math.Nextafter(a.slack, next)
-	}
 	a.short = float64(a.burst)*a.perUnit < 1<<45
 	return a
 }
