@@ -88,7 +88,7 @@ type receipt struct {
 // receipt returns the receipt of n units just taken. later: they had not refilled yet.
 func (e *entry) receipt(now time.Duration, n int64, later bool) receipt {
 	r := receipt{mark: e.state.mark(e.plan, now), n: n}
-	if !onRateLimiter(e.plan.limit.Algorithm) {
+	if !bucket(e.plan.limit.Algorithm) {
 		return r
 	}
 	if e.book == nil {

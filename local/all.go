@@ -34,7 +34,7 @@ func allowJointAt(ctx context.Context, now time.Time, asks []joint, each []hybri
 	var res hybridlimit.Result
 	denied := false
 	for _, p := range parts {
-		one := p.look(now)
+		one := p.try(now)
 		if one.Allowed {
 			continue
 		}
@@ -79,10 +79,9 @@ func tellEach(each []hybridlimit.Ask, asks []joint, parts []*part) {
 type part struct {
 	joint
 	index   int // of its shard
-	shard   *shard
+	place   place
 	request string
-	asked   bool  // LimitFor was called for the key
-	own     *plan // the plan from LimitFor, or nil
+	asked   bool // LimitFor was called for the key
 
 	plan       *plan
 	at, behind time.Duration
@@ -102,8 +101,8 @@ func partsOf(ctx context.Context, asks []joint) ([]*part, error) {
 		}
 		same := slices.IndexFunc(parts, func(p *part) bool { return p.Limiter == a.Limiter && p.Key == a.Key })
 		if same < 0 {
-			index := a.Limiter.indexOf(a.Key)
-			parts = append(parts, &part{joint: a, index: index, shard: &a.Limiter.shards[index], request: a.Limiter.request(ctx)})
+			at := a.Limiter.place(a.Key)
+			parts = append(parts, &part{joint: a, index: a.Limiter.index(at.hash), place: at, request: a.Limiter.request(ctx)})
 			continue
 		}
 		if parts[same].N += a.N; parts[same].N < 0 {
@@ -121,23 +120,23 @@ func partsOf(ctx context.Context, asks []joint) ([]*part, error) {
 func lockAll(parts []*part) error {
 	for {
 		for i, p := range parts {
-			if i == 0 || p.shard != parts[i-1].shard {
-				p.shard.mu.Lock()
+			if i == 0 || p.place.shard != parts[i-1].place.shard {
+				p.place.mu.Lock()
 			}
 		}
 		var unknown []*part
 		for _, p := range parts {
-			if p.shard.keys == nil {
+			if p.place.closed {
 				unlockAll(parts)
 				return errClosed
 			}
 			if p.Limiter.cfg.LimitFor == nil {
 				continue
 			}
-			if e, ok := p.shard.keys.Peek(p.Key); ok {
-				p.own = e.own // it may have to make room for another part
+			if p.look(); p.place.entry != nil {
+				p.place.own = p.place.entry.own // it may have to make room for another part
 			} else if !p.asked {
-				p.plan = p.shard.base
+				p.plan = p.place.base
 				unknown = append(unknown, p)
 			}
 		}
@@ -150,35 +149,41 @@ func lockAll(parts []*part) error {
 			if err != nil {
 				return err
 			}
-			p.own, p.asked = own, true
+			p.place.own, p.asked = own, true
 		}
 	}
 }
 
 func unlockAll(parts []*part) {
 	for i, p := range parts {
-		if i == 0 || p.shard != parts[i-1].shard {
-			p.shard.mu.Unlock()
+		if i == 0 || p.place.shard != parts[i-1].place.shard {
+			p.place.mu.Unlock()
 		}
 	}
 }
 
-// look returns the answer for the part's units, and takes none. It counts as a use of
+// look finds the entry of the part's key, which another part may have evicted since.
+func (p *part) look() { p.place.entry = p.place.keys.find(p.place.hash, p.Key) }
+
+// try returns the answer for the part's units, and takes none. It counts as a use of
 // a key that is held, so that a key that is always denied is not dropped.
-func (p *part) look(now time.Time) hybridlimit.Result {
-	l, s := p.Limiter, p.shard
-	p.at, p.behind = s.tick(now.Sub(l.start))
-	p.plan = s.limitOf(l, p.Key, nil, p.own)
+func (p *part) try(now time.Time) hybridlimit.Result {
+	l, at := p.Limiter, &p.place
+	p.look()
+	p.at, p.behind = at.tick(now.Sub(l.start))
+	p.plan = at.limit(nil)
 	if static(p.plan.limit.Algorithm) {
 		return l.static(p.plan, p.N)
 	}
 	if p.N > p.plan.burst {
-		return l.never(s.glance(p.Key, p.plan, p.own).look(p.at, 0), p.plan, p.behind)
+		return l.never(at.glance(p.plan).look(p.at, 0), p.plan, p.behind)
 	}
-	e := newEntry(p.plan, p.own)
-	if s.keys.Contains(p.Key) {
-		e = s.find(p.Key, p.plan, p.own)
+	e := at.entry
+	if e != nil {
+		at.find(l.seed, p.plan)
 		e.use(p.plan, p.at)
+	} else {
+		e = newEntry(p.plan, at.own)
 	}
 	seen := e.look(p.at, p.N)
 	res := l.result(seen, p.plan, p.behind)
@@ -186,18 +191,19 @@ func (p *part) look(now time.Time) hybridlimit.Result {
 	return res
 }
 
-// take takes the part's units after look has found them.
+// take takes the part's units after try has found them.
 func (p *part) take() hybridlimit.Result {
 	l := p.Limiter
 	if static(p.plan.limit.Algorithm) {
 		return l.static(p.plan, p.N)
 	}
-	e := p.shard.find(p.Key, p.plan, p.own)
+	p.look()
+	e := p.place.find(l.seed, p.plan)
 	e.use(p.plan, p.at)
 	e.by(p.request)
 	delay, ok := e.state.take(p.plan, p.at, p.N)
 	res := l.result(e.look(p.at, 0), p.plan, p.behind)
-	if ok { // always: look and take agree, and a key that was dropped in between is full
+	if ok { // always: try and take agree, and a key that was dropped in between is full
 		res.Allowed, res.Granted, res.Delay = true, p.N, after(delay, p.behind)
 	}
 	return res

@@ -72,7 +72,7 @@ func BenchmarkAllow(b *testing.B) {
 		})
 		if len(tc.keys) == 1 {
 			b.Run(tc.name+"/bare", func(b *testing.B) {
-				l := newArith(tc.limit).newLimiter()
+				l := newRate(tc.limit)
 				parallel(b, tc.keys, func(string) { l.Allow() })
 			})
 		}
@@ -83,16 +83,12 @@ func BenchmarkAllow(b *testing.B) {
 				mu.Lock()
 				l, ok := limiters[key]
 				if !ok {
-					l = newArith(tc.limit).newLimiter()
+					l = newRate(tc.limit)
 					limiters[key] = l
 				}
 				mu.Unlock()
 				l.Allow()
 			})
-		})
-		b.Run(tc.name+"/unlocked", func(b *testing.B) {
-			l := must(b, tc.limit, Config{})
-			parallel(b, tc.keys, func(key string) { l.allowUnlocked(time.Now(), key, 1) })
 		})
 	}
 }
@@ -201,21 +197,4 @@ func BenchmarkMemory(b *testing.B) {
 			}
 		})
 	}
-}
-
-// allowUnlocked is the rejected alternative: it holds the lock for the lookup only, and
-// the bucket's own lock guards the rest. It loses the units taken from a bucket that is
-// evicted in between, and its RetryAfter is a guess.
-func (l *Limiter) allowUnlocked(now time.Time, key string, n int64) hybridlimit.Result {
-	s := l.shardOf(key)
-	s.mu.Lock()
-	at, behind := s.tick(now.Sub(l.start))
-	e := s.find(key, s.base, nil)
-	s.mu.Unlock()
-	if _, ok := e.state.take(e.plan, at, n); ok {
-		res := l.result(e.look(at, 0), e.plan, behind)
-		res.Allowed, res.Granted = true, n
-		return res
-	}
-	return l.result(e.look(at, n), e.plan, behind)
 }

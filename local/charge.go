@@ -11,29 +11,29 @@ import (
 // Allowed is true if it is above 0. n may be above the burst. AllowAtMost fails as
 // AllowN does.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
-	return l.atMostAt(time.Now(), key, n, l.request(ctx))
+	return l.atMost(l.now(), key, n, l.request(ctx))
 }
 
-func (l *Limiter) atMostAt(now time.Time, key string, n int64, request string) (hybridlimit.Result, error) {
-	s, own, err := l.lock(key, n)
-	if err != nil {
+func (l *Limiter) atMost(now time.Duration, key string, n int64, request string) (hybridlimit.Result, error) {
+	var at place
+	if err := l.lock(&at, key, n); err != nil {
 		return hybridlimit.Result{}, err
 	}
-	defer s.mu.Unlock()
-	at, behind := s.tick(now.Sub(l.start))
-	p := s.limitOf(l, key, nil, own)
+	defer at.mu.Unlock()
+	t, behind := at.tick(now)
+	p := at.limit(nil)
 	if static(p.limit.Algorithm) {
 		return l.static(p, n), nil
 	}
-	e := s.find(key, p, own)
-	e.use(p, at)
-	seen := e.look(at, 1)
+	e := at.find(l.seed, p)
+	e.use(p, t)
+	seen := e.look(t, 1)
 	if n = min(n, seen.room); n == 0 {
 		return l.result(seen, e.plan, behind), nil
 	}
 	e.by(request)
-	delay, ok := e.state.take(e.plan, at, n)
-	res := l.result(e.look(at, 0), e.plan, behind)
+	delay, ok := e.state.take(e.plan, t, n)
+	res := l.result(e.look(t, 0), e.plan, behind)
 	if ok { // always: look and take agree
 		res.Allowed, res.Granted, res.Delay = true, n, after(delay, behind)
 	}
@@ -47,27 +47,27 @@ func (l *Limiter) atMostAt(now time.Time, key string, n int64, request string) (
 // window is taken from the next window. Charge fails as AllowN does, but n may be
 // above the burst. Result.Granted is n, and Remaining is the number of units left.
 func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
-	return l.chargeAt(time.Now(), key, n, l.request(ctx))
+	return l.charge(l.now(), key, n, l.request(ctx))
 }
 
-func (l *Limiter) chargeAt(now time.Time, key string, n int64, request string) (hybridlimit.Result, error) {
-	s, own, err := l.lock(key, n)
-	if err != nil {
+func (l *Limiter) charge(now time.Duration, key string, n int64, request string) (hybridlimit.Result, error) {
+	var at place
+	if err := l.lock(&at, key, n); err != nil {
 		return hybridlimit.Result{}, err
 	}
-	defer s.mu.Unlock()
-	p := s.limitOf(l, key, nil, own)
+	defer at.mu.Unlock()
+	p := at.limit(nil)
 	if static(p.limit.Algorithm) {
 		res := l.static(p, n)
 		res.Allowed, res.Granted, res.RetryAfter = true, n, 0
 		return res, nil
 	}
-	at, behind := s.tick(now.Sub(l.start))
-	e := s.find(key, p, own)
-	e.use(p, at)
+	t, behind := at.tick(now)
+	e := at.find(l.seed, p)
+	e.use(p, t)
 	e.by(request)
-	e.charge(at, n)
-	res := l.result(e.look(at, 0), p, behind)
+	e.charge(t, n)
+	res := l.result(e.look(t, 0), p, behind)
 	res.Allowed, res.Granted = true, n
 	return res, nil
 }
@@ -85,29 +85,30 @@ func (l *Limiter) chargeAt(now time.Time, key string, n int64, request string) (
 // admitted, less the units refunded, plus that refill. Cancel of a Reservation
 // avoids this, because it knows the time at which its units were taken.
 func (l *Limiter) Refund(_ context.Context, key string, n int64) (hybridlimit.Result, error) {
-	return l.refundAt(time.Now(), key, n)
+	return l.refund(l.now(), key, n)
 }
 
-func (l *Limiter) refundAt(now time.Time, key string, n int64) (hybridlimit.Result, error) {
-	s, own, err := l.lock(key, n)
-	if err != nil {
+func (l *Limiter) refund(now time.Duration, key string, n int64) (hybridlimit.Result, error) {
+	var at place
+	if err := l.lock(&at, key, n); err != nil {
 		return hybridlimit.Result{}, err
 	}
-	defer s.mu.Unlock()
-	p := s.limitOf(l, key, nil, own)
+	defer at.mu.Unlock()
+	p := at.limit(nil)
 	if static(p.limit.Algorithm) {
 		res := l.static(p, n)
 		res.Allowed, res.Granted, res.RetryAfter = true, 0, 0
 		return res, nil
 	}
-	at, behind := s.tick(now.Sub(l.start))
-	e := s.glance(key, p, own)
-	if s.keys.Contains(key) {
-		e = s.find(key, p, own)
-		e.use(p, at)
-		e.refund(at, n)
+	t, behind := at.tick(now)
+	held := at.entry != nil
+	e := at.glance(p)
+	if held {
+		at.find(l.seed, p)
+		e.use(p, t)
+		e.refund(t, n)
 	}
-	res := l.result(e.look(at, 0), p, behind)
+	res := l.result(e.look(t, 0), p, behind)
 	res.Allowed = true
 	return res, nil
 }

@@ -6,46 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/hybridlimit/hybridlimit"
 )
-
-// TestWhatIsAskedOfRateLimiter checks the properties of rate.Limiter on which tokens
-// relies and which its documentation does not promise. If a new version breaks one,
-// tokens needs its own arithmetic.
-func TestWhatIsAskedOfRateLimiter(t *testing.T) {
-	now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
-	lim := rate.NewLimiter(10, 5)
-	level := func(want float64) {
-		t.Helper()
-		if got := lim.TokensAt(now); got != want {
-			t.Fatalf("level %v, want %v", got, want)
-		}
-	}
-	for _, n := range []int{5, 5, 5} {
-		if !lim.ReserveN(now, n).OK() {
-			t.Fatal("a reservation was refused")
-		}
-	}
-	level(-10) // the debt has no bound
-	lim.ReserveN(now, -12)
-	level(2) // a negative cost gives tokens
-	if lim.AllowN(now, 3) || !lim.AllowN(now, 2) {
-		t.Fatal("the given tokens cannot be taken, or more than those")
-	}
-	lim.ReserveN(now.Add(-50*ms), 0)
-	level(0.5) // an earlier time makes the refill since then happen again
-	lim.ReserveN(now, -100)
-	level(5) // never above the burst
-	lim.SetBurstAt(now, 3)
-	lim.SetBurstAt(now, 5)
-	level(3) // units above the new burst are lost
-	lim.SetLimitAt(now, 1)
-	level(3)
-	now = now.Add(time.Second)
-	level(4)
-}
 
 func TestAllowAtMost(t *testing.T) {
 	eachAlgorithm(t, 10, time.Second, func(t *testing.T, limit hybridlimit.Limit) {

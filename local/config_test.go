@@ -2,7 +2,6 @@ package local
 
 import (
 	"errors"
-	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -65,39 +64,11 @@ func TestAllAlgorithmsAreOffered(t *testing.T) {
 		}
 	}
 	// The first algorithm that hybridlimit does not define. If hybridlimit defines it
-	// later, New must refuse it until newState knows it.
+	// later, New must refuse it until newEntry knows it.
 	next := hybridlimit.AlgBlocked + 1
 	l, err := New(hybridlimit.Limit{Algorithm: next, Rate: 1, Period: time.Second}, Config{})
 	if l != nil || offered(next) || !errors.Is(err, hybridlimit.ErrUnsupported) && !errors.Is(err, hybridlimit.ErrInvalid) {
 		t.Errorf("an unknown algorithm: %v and %v", l, err)
-	}
-}
-
-// TestBurstFitsInt checks, on any platform, the bursts that a 32-bit platform refuses.
-func TestBurstFitsInt(t *testing.T) {
-	for _, tc := range []struct {
-		limit hybridlimit.Limit
-		ok    bool
-	}{
-		{hybridlimit.TokenBucket(1, time.Second, math.MaxInt32), true},
-		{hybridlimit.TokenBucket(1, time.Second, math.MaxInt32+1), false},
-		{hybridlimit.PerSecond(math.MaxInt32), true},
-		{hybridlimit.PerSecond(math.MaxInt32 + 1), false},
-		{hybridlimit.TokenBucket(math.MaxInt32+1, time.Second, 1), true},
-		{hybridlimit.LeakyBucket(1, time.Second, math.MaxInt32+1), false},
-		{hybridlimit.LeakyQueue(1, time.Second, math.MaxInt32+1), true},
-		{hybridlimit.SlidingLog(math.MaxInt32+1, time.Second), true},
-	} {
-		err := check(tc.limit, Config{}, math.MaxInt32)
-		if tc.ok != (err == nil) {
-			t.Errorf("%v: %v", tc.limit, err)
-		}
-		if err != nil && (!errors.Is(err, hybridlimit.ErrInvalid) || !strings.Contains(err.Error(), "Limit.Burst (2147483648)")) {
-			t.Errorf("%v: %q does not name the field and its value", tc.limit, err)
-		}
-		if err := check(tc.limit, Config{}, math.MaxInt64); err != nil {
-			t.Errorf("%v on 64 bits: %v", tc.limit, err)
-		}
 	}
 }
 

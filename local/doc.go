@@ -18,12 +18,12 @@
 //	sliding window  n ≤ Rate·(w + 2), without a burst at a border: it bounds an estimate
 //	sliding log     n ≤ Rate·(w + 1), the exact limit
 //
-// The buckets are a [rate.Limiter]; a denial takes nothing from it. The 1 ns is
-// its rounding: it admits a call that lacks less than the refill of one
-// nanosecond, and the next call pays for it. Below 10⁹ units a second that is less
-// than one unit. (Slow limits round more: see Resolution.) The queue, the windows
-// and the log count in integers and do not round. The answer of a queue is Delay,
-// the time until the start. Wait waits for it.
+// The buckets decide as rate.Limiter of golang.org/x/time does, to the bit; a denial
+// takes nothing. The 1 ns is its rounding: it admits a call that lacks less than the
+// refill of one nanosecond, and the next call pays for it. Below 10⁹ units a second
+// that is less than one unit. (Slow limits round more: see Resolution.) The queue,
+// the windows and the log count in integers and do not round. The answer of a queue
+// is Delay, the time until the start. Wait waits for it.
 //
 // Choose the token bucket by default. Choose a queue to space out calls to a
 // server that cannot take bursts. Choose a fixed window if a contract names
@@ -51,24 +51,32 @@
 //
 // # Memory
 //
-// A limiter holds at most MaxKeys keys, in least-recently-used order. A new key in
-// a full shard pushes out the shard's oldest key. If that key was not full yet,
-// its history is lost and it restarts with a full bucket. [Limiter.Evicted]
-// counts these losses. Each gives the key at most one burst too much, and removes
-// its debt. A flood of invented keys thus costs real keys their history. So
-// authenticate before you limit by a name that the caller chose.
+// A limiter holds at most MaxKeys keys. A new key in a full shard pushes out another
+// key, chosen by second chance (CLOCK), which approximates least-recently-used order.
+// A hand goes round the keys of the shard. It passes over a key that was used again
+// since it came, or since the hand passed it last, and evicts the first other key. If
+// it has passed four keys, it evicts the least recently used of them. So keys that are
+// used once do not push out keys in use.
 //
-// A key costs 180 to 260 bytes and its name (measured, BenchmarkMemory); a log
-// costs most. A log also costs 24 bytes for each call that still counts, at any
-// cost of the call, and as much again while it grows. It has at most Rate calls,
-// or twice that in debt, so a key of a million an hour may use 48 MB. A call with
-// a request id (hybridlimit.WithRequestID) costs 40 bytes and the id more.
+// If the evicted key was not full yet, its history is lost and it restarts with a
+// full bucket. [Limiter.Evicted] counts these losses. Each gives the key at most one
+// burst too much, and removes its debt. A flood of invented keys that are used often
+// thus costs real keys their history. So authenticate before you limit by a name that
+// the caller chose.
+//
+// A key costs 150 to 225 bytes, and its name if that is longer than 24 bytes
+// (measured, BenchmarkMemory); a log costs most. A log also costs 24 bytes for each
+// call that still counts, at any cost of the call, and as much again while it grows.
+// It has at most Rate calls, or twice that in debt, so a key of a million an hour may
+// use 48 MB. A call with a request id (hybridlimit.WithRequestID) costs 40 bytes and
+// the id more.
 //
 // A key without a call for longer than IdleAfter is full again, and dropping it
 // loses nothing. A key in debt, or under a slower limit of its own, stays until it
-// is full. Each call drops up to two such keys from its shard. Without calls
-// nothing is freed, since there is no goroutine. Dropping frees the key and its
-// state. The table keeps its size, as Go maps do.
+// is full. Each call checks up to two keys of its shard and drops those that are
+// idle. When all keys of the shard were checked, the next check begins IdleAfter
+// later. Without calls nothing is freed, since there is no goroutine. Dropping frees
+// the key and its state. The table keeps its size, as Go maps do.
 //
 // # Shards
 //
@@ -91,6 +99,5 @@
 // the ideal bucket. For each admission, the second term is 2·10⁻⁶ ns at a second
 // to full, 0.2 ns at a day, and 8 µs at 142 years, the longest that Validate
 // permits. (It adds up the worst rounding of each operation; random search found
-// a sixteenth of it.) ResetAfter is as exact. Cancel and Refund cut the fraction
-// of a unit that they give back to whole nanoseconds of refill.
+// a sixteenth of it.) ResetAfter is as exact.
 package local

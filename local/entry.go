@@ -1,26 +1,100 @@
 package local
 
-import "time"
+import (
+	"hash/maphash"
+	"strings"
+	"time"
 
-// entry holds the data of a key: 48 bytes and its state.
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// entry holds the data of a key. It is the first part of a kept, and takes 96 bytes.
 type entry struct {
+	long string // the key, if it has more than shortKey bytes
+	own  *plan  // from LimitFor; nil if that is the limiter's limit
+	book *ahead // the bookings of a bucket; nil before the first
+
+	// A decision reads the fields from here on, and writes those at the end and the
+	// state behind them: mostly one cache line.
+	short [shortKey]byte // the key, if size is not 0
+	plan  *plan          // the limit in force: that of the last call
+	state state          // in the same kept
+	at    uint32         // its place in the ring
+	size  uint8
+	used  bool          // since the hand of the ring passed it last: see keys
 	seen  time.Duration // shard time of the last call
-	plan  *plan         // the limit in force: that of the last call
-	own   *plan         // from LimitFor; nil if that is the limiter's limit
-	state state
-	book  *ahead // the bookings of a bucket; nil before the first
 }
 
-// newEntry returns an unused entry under p, the limit of the first call.
+// shortKey is the longest key, in bytes, that lies inside its entry. Comparing such a
+// key touches no other memory.
+const shortKey = 24
+
+// kept is an entry with the state of its algorithm, in one piece of memory.
+type kept[S any] struct {
+	entry
+
+	of S
+}
+
+// newEntry returns an unused entry under p, the limit of the first call. It has no name
+// yet.
 func newEntry(p, own *plan) *entry {
-	return &entry{own: own, plan: p, state: newState(p)}
+	var e *entry
+	switch p.limit.Algorithm {
+	case hybridlimit.AlgLeakyQueue:
+		k := new(kept[queue])
+		e, k.state = &k.entry, &k.of
+	case hybridlimit.AlgFixedWindow:
+		k := new(kept[fixed])
+		e, k.state = &k.entry, &k.of
+	case hybridlimit.AlgSlidingWindow:
+		k := new(kept[sliding])
+		e, k.state = &k.entry, &k.of
+	case hybridlimit.AlgSlidingLog:
+		k := new(kept[journal])
+		e, k.state = &k.entry, &k.of
+	default:
+		k := &kept[tokens]{of: tokens{level: float64(p.burst)}}
+		e, k.state = &k.entry, &k.of
+	}
+	e.plan, e.own = p, own
+	return e
+}
+
+// name sets the key of an entry. It copies the key: the caller's string may share memory
+// with a request or a buffer.
+func (e *entry) name(key string) {
+	if len(key) > shortKey {
+		e.long = strings.Clone(key)
+		return
+	}
+	e.size = uint8(copy(e.short[:], key))
+}
+
+// is reports whether the entry is the key's.
+func (e *entry) is(key string) bool {
+	if len(key) > shortKey {
+		return e.long == key
+	}
+	return int(e.size) == len(key) && string(e.short[:len(key)]) == key
+}
+
+// hash returns the hash of the entry's key.
+func (e *entry) hash(seed maphash.Seed) uint64 {
+	if e.size > 0 {
+		return maphash.Bytes(seed, e.short[:e.size])
+	}
+	return maphash.String(seed, e.long)
 }
 
 // use makes p the limit in force.
 func (e *entry) use(p *plan, now time.Duration) {
-	if e.plan == p {
-		return
+	if e.plan != p {
+		e.turn(p, now)
 	}
+}
+
+func (e *entry) turn(p *plan, now time.Duration) {
 	if e.plan.limit != p.limit {
 		e.state.change(e.plan, p, now)
 		e.book = nil

@@ -35,11 +35,7 @@ func at(tb fataler, limit hybridlimit.Limit, cfg Config) (*Limiter, time.Time) {
 func sharded(tb fataler, limit hybridlimit.Limit, cfg Config, shards int) (*Limiter, time.Time) {
 	tb.Helper()
 	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
-	l, err := newLimiter(limit, cfg.withDefaults(limit), shards, start)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return l, start
+	return newLimiter(limit, cfg.withDefaults(limit), shards, start), start
 }
 
 // ask fails the test on any error.
@@ -82,12 +78,47 @@ func eachAlgorithm(t *testing.T, n int64, per time.Duration, f func(t *testing.T
 	}
 }
 
-// allowAt is AllowN at a given time.
-func (l *Limiter) allowAt(now time.Time, key string, n int64) (hybridlimit.Result, error) {
-	return l.decide(now, key, n, nil, "")
+// The methods below are the verbs at a given time.
+
+func (l *Limiter) allowAt(now time.Time, key string, n int64) (res hybridlimit.Result, err error) {
+	err = l.decide(&res, now.Sub(l.start), key, n, nil, "")
+	return res, err
 }
 
-// peekAt is Peek at a given time.
+func (l *Limiter) allowLimitAt(now time.Time, key string, n int64, limit hybridlimit.Limit, request string) (hybridlimit.Result, error) {
+	return l.allowLimit(now.Sub(l.start), key, n, limit, request)
+}
+
 func (l *Limiter) peekAt(now time.Time, key string) (hybridlimit.Result, error) {
-	return l.lookAt(now, key, 1)
+	return l.lookAt(now.Sub(l.start), key, 1)
+}
+
+func (l *Limiter) historyAt(now time.Time, key string) ([]hybridlimit.Admission, error) {
+	return l.history(now.Sub(l.start), key)
+}
+
+func (l *Limiter) setLimitAt(now time.Time, limit hybridlimit.Limit) error {
+	return l.setLimit(now.Sub(l.start), limit)
+}
+
+func (l *Limiter) atMostAt(now time.Time, key string, n int64, request string) (hybridlimit.Result, error) {
+	return l.atMost(now.Sub(l.start), key, n, request)
+}
+
+func (l *Limiter) chargeAt(now time.Time, key string, n int64, request string) (hybridlimit.Result, error) {
+	return l.charge(now.Sub(l.start), key, n, request)
+}
+
+func (l *Limiter) refundAt(now time.Time, key string, n int64) (hybridlimit.Result, error) {
+	return l.refund(now.Sub(l.start), key, n)
+}
+
+func (l *Limiter) reserveAt(clock func() time.Time, key string, n int64, request string) (*hybridlimit.Reservation, error) {
+	return l.reserve(func() time.Duration { return clock().Sub(l.start) }, key, n, request)
+}
+
+// held returns the entry of a key that is held.
+func (l *Limiter) held(key string) *entry {
+	at := l.place(key)
+	return at.keys.find(at.hash, key)
 }

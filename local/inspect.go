@@ -10,34 +10,34 @@ import (
 
 // Peek is PeekN with a cost of 1.
 func (l *Limiter) Peek(_ context.Context, key string) (hybridlimit.Result, error) {
-	return l.lookAt(time.Now(), key, 1)
+	return l.lookAt(l.now(), key, 1)
 }
 
 // PeekN returns the answer that AllowN would give, and takes nothing: Granted is 0.
 // It neither creates the key nor counts as a use of it. If the last call of the key
 // came with a limit (AllowLimit), PeekN uses that limit. It fails as AllowN does.
 func (l *Limiter) PeekN(_ context.Context, key string, n int64) (hybridlimit.Result, error) {
-	return l.lookAt(time.Now(), key, n)
+	return l.lookAt(l.now(), key, n)
 }
 
-func (l *Limiter) lookAt(now time.Time, key string, n int64) (hybridlimit.Result, error) {
-	s, own, err := l.lock(key, n)
-	if err != nil {
+func (l *Limiter) lookAt(now time.Duration, key string, n int64) (hybridlimit.Result, error) {
+	var at place
+	if err := l.lock(&at, key, n); err != nil {
 		return hybridlimit.Result{}, err
 	}
-	defer s.mu.Unlock()
-	p := s.limitOf(l, key, nil, own)
+	defer at.mu.Unlock()
+	p := at.limit(nil)
 	if static(p.limit.Algorithm) {
 		res := l.static(p, n)
 		res.Granted = 0
 		return res, nil
 	}
-	at, behind := s.tick(now.Sub(l.start))
-	e := s.glance(key, p, own)
+	t, behind := at.tick(now)
+	e := at.glance(p)
 	if n > e.plan.burst {
-		return l.never(e.look(at, 0), e.plan, behind), nil
+		return l.never(e.look(t, 0), e.plan, behind), nil
 	}
-	seen := e.look(at, n)
+	seen := e.look(t, n)
 	res := l.result(seen, e.plan, behind)
 	res.Allowed = seen.retry == 0
 	if res.Allowed && e.plan.limit.Algorithm == hybridlimit.AlgLeakyQueue {
@@ -54,27 +54,27 @@ func (l *Limiter) lookAt(now time.Time, key string, n int64) (hybridlimit.Result
 // keep no log, the error is hybridlimit.ErrUnsupported. Otherwise History fails as
 // Allow does.
 func (l *Limiter) History(_ context.Context, key string) ([]hybridlimit.Admission, error) {
-	return l.historyAt(time.Now(), key)
+	return l.history(l.now(), key)
 }
 
-func (l *Limiter) historyAt(now time.Time, key string) ([]hybridlimit.Admission, error) {
+func (l *Limiter) history(now time.Duration, key string) ([]hybridlimit.Admission, error) {
 	if err := l.checkKey(key); err != nil {
 		return nil, err
 	}
-	s := l.shardOf(key)
-	s.mu.Lock()
-	if s.keys == nil {
-		s.mu.Unlock()
+	at := l.place(key)
+	at.mu.Lock()
+	if at.closed {
+		at.mu.Unlock()
 		return nil, errClosed
 	}
 	var log []logged
-	if e, ok := s.keys.Peek(key); ok {
+	if e := at.keys.find(at.hash, key); e != nil {
 		if j, ok := e.state.(*journal); ok {
-			at, _ := s.tick(now.Sub(l.start))
-			log = j.history(at)
+			t, _ := at.tick(now)
+			log = j.history(t)
 		}
 	}
-	s.mu.Unlock()
+	at.mu.Unlock()
 	if of := hybridlimit.Algorithm(l.counting.Load()); of != hybridlimit.AlgSlidingLog {
 		return nil, fmt.Errorf("local: History(%q): %w: %v keeps no log", key, hybridlimit.ErrUnsupported, of)
 	}
@@ -99,13 +99,15 @@ func (l *Limiter) Reset(_ context.Context, key string) error {
 	if err := l.checkKey(key); err != nil {
 		return err
 	}
-	s := l.shardOf(key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.keys == nil {
+	at := l.place(key)
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	if at.closed {
 		return errClosed
 	}
-	s.keys.Remove(key)
+	if e := at.keys.find(at.hash, key); e != nil {
+		at.keys.remove(at.hash, e)
+	}
 	return nil
 }
 
@@ -117,9 +119,7 @@ func (l *Limiter) Len() int {
 	for i := range l.shards {
 		s := &l.shards[i]
 		s.mu.Lock()
-		if s.keys != nil {
-			n += s.keys.Len()
-		}
+		n += len(s.keys.ring)
 		s.mu.Unlock()
 	}
 	return n
@@ -146,7 +146,7 @@ func (l *Limiter) Close() error {
 	for i := range l.shards {
 		s := &l.shards[i]
 		s.mu.Lock()
-		s.keys = nil
+		s.keys, s.closed = keys{}, true
 		s.mu.Unlock()
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,16 +41,16 @@ var _ hybridlimit.Limiter = (*Limiter)(nil)
 // or wraps hybridlimit.ErrUnsupported for an algorithm that this package does not
 // know.
 func New(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
-	if err := check(limit, cfg, math.MaxInt); err != nil {
+	if err := check(limit, cfg); err != nil {
 		return nil, err
 	}
 	cfg = cfg.withDefaults(limit)
-	return newLimiter(limit, cfg, shardCount(cfg.MaxKeys), time.Now())
+	return newLimiter(limit, cfg, shardCount(cfg.MaxKeys), time.Now()), nil
 }
 
 // newLimiter makes a limiter of arguments that check has accepted, with the
 // defaults set. shards is a power of two, at most MaxKeys.
-func newLimiter(limit hybridlimit.Limit, cfg Config, shards int, start time.Time) (*Limiter, error) {
+func newLimiter(limit hybridlimit.Limit, cfg Config, shards int, start time.Time) *Limiter {
 	l := &Limiter{
 		cfg:    cfg,
 		first:  limit,
@@ -69,16 +68,15 @@ func newLimiter(limit hybridlimit.Limit, cfg Config, shards int, start time.Time
 		if i < cfg.MaxKeys%shards {
 			room++
 		}
-		if err := l.shards[i].open(room, base); err != nil {
-			return nil, fmt.Errorf("local: cannot make a shard of %d keys: %w", room, err)
-		}
+		l.shards[i].open(room, base)
 	}
-	return l, nil
+	return l
 }
 
 // Allow is AllowN with a cost of 1.
-func (l *Limiter) Allow(ctx context.Context, key string) (hybridlimit.Result, error) {
-	return l.decide(time.Now(), key, 1, nil, l.request(ctx))
+func (l *Limiter) Allow(ctx context.Context, key string) (res hybridlimit.Result, err error) {
+	err = l.decide(&res, l.now(), key, 1, nil, l.request(ctx))
+	return res, err
 }
 
 // AllowN takes n units of key, all or none. It fails, and takes nothing, with
@@ -88,78 +86,98 @@ func (l *Limiter) Allow(ctx context.Context, key string) (hybridlimit.Result, er
 // An n above the burst is always denied: RetryAfter is hybridlimit.Never and
 // Source is SourceStatic. The other fields describe the key, which is neither
 // created nor changed.
-func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
-	return l.decide(time.Now(), key, n, nil, l.request(ctx))
+func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res hybridlimit.Result, err error) {
+	err = l.decide(&res, l.now(), key, n, nil, l.request(ctx))
+	return res, err
 }
 
-// decide takes n units or none. with is the plan of a limit that comes with the
-// call, or nil.
-func (l *Limiter) decide(now time.Time, key string, n int64, with *plan, request string) (hybridlimit.Result, error) {
-	s, own, err := l.lock(key, n)
-	if err != nil {
-		return hybridlimit.Result{}, err
+// now returns the shard time. It reads one clock, and time.Now two.
+func (l *Limiter) now() time.Duration { return time.Since(l.start) }
+
+// decide takes n units or none, and writes the answer to res, which is zero. A Result
+// that is returned is copied twice, which takes as long as the lookup of a hot key. with
+// is the plan of a limit that comes with the call, or nil.
+func (l *Limiter) decide(res *hybridlimit.Result, now time.Duration, key string, n int64, with *plan, request string) error {
+	var at place
+	if err := l.lock(&at, key, n); err != nil {
+		return err
 	}
-	at, behind := s.tick(now.Sub(l.start))
-	p := s.limitOf(l, key, with, own)
-	if static(p.limit.Algorithm) {
-		s.mu.Unlock()
-		return l.static(p, n), nil
+	t, behind := at.tick(now)
+	p := at.limit(with)
+	switch {
+	case static(p.limit.Algorithm):
+		at.mu.Unlock()
+		*res = l.static(p, n)
+		return nil
+	case n > p.burst:
+		seen := at.glance(p).look(t, 0)
+		at.mu.Unlock()
+		*res = l.never(seen, p, behind)
+		return nil
 	}
-	if n > p.burst {
-		seen := s.glance(key, p, own).look(at, 0)
-		s.mu.Unlock()
-		return l.never(seen, p, behind), nil
-	}
-	e := s.find(key, p, own)
-	e.use(p, at)
+	e := at.find(l.seed, p)
+	e.use(p, t)
 	e.by(request)
-	delay, ok, seen := e.state.decide(p, at, n)
-	s.mu.Unlock() // the rest needs no lock
-	res := l.result(seen, p, behind)
+	delay, ok, seen := e.state.decide(p, t, n)
+	at.mu.Unlock() // the rest needs no lock
+	res.Limit, res.Remaining = p.burst, seen.room
+	res.RetryAfter, res.ResetAfter = after(seen.retry, behind), after(seen.reset, behind)
+	res.Source, res.Policy = hybridlimit.SourceLocal, l.cfg.Name
 	if ok {
 		res.Allowed, res.Granted, res.Delay = true, n, after(delay, behind)
 	}
-	return res, nil
+	return nil
 }
 
-// lock returns the shard of a key, locked unless there is an error. own is the
-// plan from LimitFor of a key that is not held, or nil.
-func (l *Limiter) lock(key string, n int64) (s *shard, own *plan, err error) {
+// lock locks the shard of a key and sets at, which is zero, unless there is an error.
+func (l *Limiter) lock(at *place, key string, n int64) error {
 	if err := hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes); err != nil {
-		return nil, nil, fmt.Errorf("local: %w", err)
+		return fmt.Errorf("local: %w", err)
 	}
-	s = l.shardOf(key)
-	s.mu.Lock()
-	if l.cfg.LimitFor != nil && s.keys != nil && !s.keys.Contains(key) {
-		base := s.base.limit
-		s.mu.Unlock() // the callback may be slow or call this limiter
-		if own, err = l.ask(key, base); err != nil {
-			return nil, nil, err
+	hash := maphash.String(l.seed, key)
+	at.shard, at.hash, at.key = &l.shards[l.index(hash)], hash, key
+	at.mu.Lock()
+	at.entry = at.keys.find(at.hash, key)
+	if at.entry == nil && l.cfg.LimitFor != nil && !at.closed {
+		base := at.base.limit
+		at.mu.Unlock() // the callback may be slow or call this limiter
+		own, err := l.ask(key, base)
+		if err != nil {
+			return err
 		}
-		s.mu.Lock()
+		at.mu.Lock()
+		at.entry, at.own = at.keys.find(at.hash, key), own
 	}
-	if s.keys == nil {
-		s.mu.Unlock()
-		return nil, nil, errClosed
+	if at.closed {
+		at.mu.Unlock()
+		return errClosed
 	}
-	return s, own, nil
+	return nil
 }
 
-// limitOf returns the plan that applies to a call of key.
-func (s *shard) limitOf(l *Limiter, key string, with, own *plan) *plan {
+// place returns the place of a key, without its entry.
+func (l *Limiter) place(key string) place {
+	hash := maphash.String(l.seed, key)
+	return place{shard: &l.shards[l.index(hash)], hash: hash, key: key}
+}
+
+// index returns the index of the shard of a hash.
+func (l *Limiter) index(hash uint64) int { return int(hash & uint64(len(l.shards)-1)) }
+
+// limit returns the plan that applies to a call. with is that of the call, or nil.
+func (at *place) limit(with *plan) *plan {
+	own := at.own
+	if at.entry != nil {
+		own = at.entry.own
+	}
 	switch {
 	case with != nil:
 		return with
-	case l.cfg.LimitFor == nil:
-		return s.base
-	}
-	if e, ok := s.keys.Peek(key); ok {
-		own = e.own
-	}
-	if own != nil {
+	case own != nil:
 		return own
+	default:
+		return at.base
 	}
-	return s.base
 }
 
 // result returns the Result for a look at a key. Its waits count from the
@@ -203,9 +221,3 @@ func after(d, behind time.Duration) time.Duration {
 }
 
 var errClosed = fmt.Errorf("local: %w", hybridlimit.ErrClosed)
-
-func (l *Limiter) shardOf(key string) *shard { return &l.shards[l.indexOf(key)] }
-
-func (l *Limiter) indexOf(key string) int {
-	return int(maphash.String(l.seed, key) & uint64(len(l.shards)-1))
-}

@@ -3,7 +3,6 @@ package local
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -21,15 +20,15 @@ import (
 // two calls at the rate of the earlier call, and a bucket holds at most the
 // smallest burst.
 func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hybridlimit.Limit) (hybridlimit.Result, error) {
-	return l.allowLimitAt(time.Now(), key, n, limit, l.request(ctx))
+	return l.allowLimit(l.now(), key, n, limit, l.request(ctx))
 }
 
-func (l *Limiter) allowLimitAt(now time.Time, key string, n int64, limit hybridlimit.Limit, request string) (hybridlimit.Result, error) {
+func (l *Limiter) allowLimit(now time.Duration, key string, n int64, limit hybridlimit.Limit, request string) (res hybridlimit.Result, err error) {
 	p, err := l.planFor(limit)
-	if err != nil {
-		return hybridlimit.Result{}, err
+	if err == nil {
+		err = l.decide(&res, now, key, n, p, request)
 	}
-	return l.decide(now, key, n, p, request)
+	return res, err
 }
 
 // SetLimit changes the limit of all keys without a limit of their own (from
@@ -55,10 +54,10 @@ func (l *Limiter) allowLimitAt(now time.Time, key string, n int64, limit hybridl
 // have to wait for one of up to 64 shards. IdleAfter stays, or grows to the time
 // that the limit needs.
 func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
-	return l.setLimitAt(time.Now(), limit)
+	return l.setLimit(l.now(), limit)
 }
 
-func (l *Limiter) setLimitAt(now time.Time, limit hybridlimit.Limit) error {
+func (l *Limiter) setLimit(now time.Duration, limit hybridlimit.Limit) error {
 	p, err := l.planFor(limit)
 	if err != nil {
 		return err
@@ -66,7 +65,7 @@ func (l *Limiter) setLimitAt(now time.Time, limit hybridlimit.Limit) error {
 	l.changing.Lock()
 	defer l.changing.Unlock()
 	for i := range l.shards {
-		if !l.shards[i].change(p, now.Sub(l.start)) {
+		if !l.shards[i].change(p, now) {
 			return errClosed
 		}
 	}
@@ -79,7 +78,7 @@ func (l *Limiter) setLimitAt(now time.Time, limit hybridlimit.Limit) error {
 func (s *shard) change(p *plan, now time.Duration) (open bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.keys == nil {
+	if s.closed {
 		return false
 	}
 	at, _ := s.tick(now)
@@ -87,7 +86,7 @@ func (s *shard) change(p *plan, now time.Duration) (open bool) {
 	if static(p.limit.Algorithm) {
 		return true // the usage of keys stays, and comes back at the old rate
 	}
-	for _, e := range s.keys.Values() {
+	for _, e := range s.keys.ring {
 		if s.counted != nil && e.own == nil && e.plan.limit == s.counted.limit {
 			e.use(p, at)
 		}
@@ -114,7 +113,7 @@ func (l *Limiter) planFor(limit hybridlimit.Limit) (*plan, error) {
 		return p, nil
 	}
 	var bad hybridlimit.Violations
-	checkLimit(&bad, limit, math.MaxInt)
+	bad.AddLimit(limit)
 	if have := l.counts(limit.Algorithm); len(bad) == 0 && limit.Algorithm != have && !static(limit.Algorithm) && !static(have) {
 		bad.Add("Limit.Algorithm", limit.Algorithm, fmt.Sprintf("must be the limiter's (%v)", have))
 	}

@@ -12,12 +12,10 @@ import (
 // share it. Times are measured from the limiter's start ("shard time").
 type plan struct {
 	limit  hybridlimit.Limit
-	burst  int64
 	period time.Duration
 	idle   time.Duration // after this time without a call, a key without debt is full
 
-	arith           // token and leaky buckets
-	start time.Time // shard time 0, for rate.Limiter
+	arith // burst, and the rate of token and leaky buckets
 
 	unit, refill int64 // queue: sub-units per unit, and sub-units served per ns
 
@@ -29,7 +27,7 @@ type plan struct {
 // start.
 func newPlan(limit hybridlimit.Limit, idle time.Duration, start time.Time) *plan {
 	if static(limit.Algorithm) {
-		return &plan{limit: limit, burst: limit.BurstSize(), idle: idle}
+		return &plan{limit: limit, arith: arith{burst: limit.BurstSize()}, idle: idle}
 	}
 	a, b := limit.Rate, int64(limit.Period)
 	for b != 0 {
@@ -37,11 +35,9 @@ func newPlan(limit hybridlimit.Limit, idle time.Duration, start time.Time) *plan
 	}
 	return &plan{
 		limit:  limit,
-		burst:  limit.BurstSize(),
 		period: limit.Period,
 		idle:   max(idle, fresh(limit)),
 		arith:  newArith(limit),
-		start:  start,
 		unit:   int64(limit.Period) / a,
 		refill: limit.Rate / a,
 		origin: time.Duration(start.UnixNano()),

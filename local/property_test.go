@@ -160,21 +160,23 @@ func TestTwoNanosecondsAreTheResolution(t *testing.T) {
 	}
 }
 
-// TestSettledIsWait checks that settled computes the value that wait gets from the
-// limiter.
-func TestSettledIsWait(t *testing.T) {
+// TestDecideLooksAfterwards checks that decide returns the answer of a look after it.
+func TestDecideLooksAfterwards(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := anyLimit(t)
-		p := newPlan(limit, 0, time.Unix(0, 0))
-		b := newTokens(p)
+		e := newEntry(newPlan(limit, 0, time.Unix(0, 0)), nil)
 		var now time.Duration
 		for range rapid.IntRange(1, 30).Draw(t, "calls") {
 			if now += anyPause(t, limit); now > 100*365*24*time.Hour {
 				return
 			}
 			n := logInt(t, limit.BurstSize(), "n")
-			if _, ok, seen := b.decide(p, now, n); ok && seen != b.look(p, now, 0) {
-				t.Fatalf("decide saw %+v, look %+v", seen, b.look(p, now, 0))
+			_, ok, seen := e.state.decide(e.plan, now, n)
+			if ok {
+				n = 0
+			}
+			if later := e.look(now, n); seen != later {
+				t.Fatalf("decide saw %+v, look %+v", seen, later)
 			}
 		}
 	})

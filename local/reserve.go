@@ -40,12 +40,12 @@ import (
 // dropped, or if the limiter was closed. After a change of the limit, a bucket or a
 // queue gets nothing back.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*hybridlimit.Reservation, error) {
-	return l.reserveAt(time.Now, key, n, l.request(ctx))
+	return l.reserve(l.now, key, n, l.request(ctx))
 }
 
-// reserveAt reads clock once, and once more in Cancel.
-func (l *Limiter) reserveAt(clock func() time.Time, key string, n int64, request string) (*hybridlimit.Reservation, error) {
-	res, held, err := l.bookAt(clock(), key, n, hybridlimit.Never, request)
+// reserve reads clock once, and once more in Cancel.
+func (l *Limiter) reserve(clock func() time.Duration, key string, n int64, request string) (*hybridlimit.Reservation, error) {
+	res, held, err := l.book(clock(), key, n, hybridlimit.Never, request)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (l *Limiter) reserveAt(clock func() time.Time, key string, n int64, request
 		return hybridlimit.NewReservation(res, nil), nil
 	}
 	return hybridlimit.NewReservation(res, func(context.Context) error {
-		l.cancelAt(clock(), key, held)
+		l.cancel(clock(), key, held)
 		return nil
 	}), nil
 }
@@ -67,46 +67,46 @@ type holding struct {
 	soonest time.Duration
 }
 
-// bookAt takes n units if they are available within most.
-func (l *Limiter) bookAt(now time.Time, key string, n int64, most time.Duration, request string) (hybridlimit.Result, holding, error) {
-	s, own, err := l.lock(key, n)
-	if err != nil {
+// book takes n units if they are available within most.
+func (l *Limiter) book(now time.Duration, key string, n int64, most time.Duration, request string) (hybridlimit.Result, holding, error) {
+	var at place
+	if err := l.lock(&at, key, n); err != nil {
 		return hybridlimit.Result{}, holding{}, err
 	}
-	defer s.mu.Unlock()
-	at, behind := s.tick(now.Sub(l.start))
-	p := s.limitOf(l, key, nil, own)
+	defer at.mu.Unlock()
+	t, behind := at.tick(now)
+	p := at.limit(nil)
 	if static(p.limit.Algorithm) {
 		return l.static(p, n), holding{}, nil
 	}
 	if n > p.burst {
 		return hybridlimit.Result{}, holding{}, fmt.Errorf("local: %w: %d of %d", hybridlimit.ErrExceedsBurst, n, p.burst)
 	}
-	e := s.find(key, p, own)
-	e.use(p, at)
+	e := at.find(l.seed, p)
+	e.use(p, t)
 	e.by(request)
-	b := e.state.book(p, at, n, most-min(most, behind))
-	seen := e.look(at, 0)
+	b := e.state.book(p, t, n, most-min(most, behind))
+	seen := e.look(t, 0)
 	seen.retry = b.retry
 	res := l.result(seen, p, behind)
 	held := holding{entry: e, soonest: after(b.delay, behind)}
 	if b.ok {
 		res.Allowed, res.Granted, res.Delay = true, n, held.soonest
-		held.receipt = e.receipt(at, n, b.delay > 0)
+		held.receipt = e.receipt(t, n, b.delay > 0)
 	}
 	return res, held, nil
 }
 
-// cancelAt gives back the units held, if the key still has the same entry.
-func (l *Limiter) cancelAt(now time.Time, key string, held holding) {
-	s := l.shardOf(key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.keys == nil {
+// cancel gives back the units held, if the key still has the same entry.
+func (l *Limiter) cancel(now time.Duration, key string, held holding) {
+	at := l.place(key)
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	if at.closed {
 		return
 	}
-	at, _ := s.tick(now.Sub(l.start))
-	if e, ok := s.keys.Peek(key); ok && e == held.entry {
-		e.undo(at, held.receipt)
+	t, _ := at.tick(now)
+	if e := at.keys.find(at.hash, key); e != nil && e == held.entry {
+		e.undo(t, held.receipt)
 	}
 }

@@ -397,8 +397,7 @@ func TestAllWhoCancelGiveBackAll(t *testing.T) {
 		if res := mustPeek(t, l, h.now); res.ResetAfter != 2*time.Second || res.Remaining != 0 {
 			t.Fatalf("all bookings are cancelled: %+v, want a reset after 2s and none remaining", res)
 		}
-		e, _ := l.shardOf("k").keys.Peek("k")
-		if len(e.book.gaps) != 0 {
+		if e := l.held("k"); len(e.book.gaps) != 0 {
 			t.Fatalf("gaps are left: %+v", e.book)
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 	"unsafe"
@@ -57,42 +58,98 @@ func TestMaxKeysIsHeldAndKept(t *testing.T) {
 	}
 }
 
-// TestLeastRecentlyUsedIsEvicted compares the limiter with a list of keys, newest first,
-// and with an ideal bucket for each key.
-func TestLeastRecentlyUsedIsEvicted(t *testing.T) {
+// TestSecondChance compares the limiter with a list of keys, a hand, and an ideal bucket
+// for each key.
+func TestSecondChance(t *testing.T) {
+	type held struct {
+		key  string
+		b    *ideal
+		used bool
+		seen time.Time
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		limit := hybridlimit.TokenBucket(10, time.Second, 3) // 300 ms to full
-		room := rapid.IntRange(1, 5).Draw(t, "keys")
+		room := rapid.SampledFrom([]int{1, 2, 3, 5, passes + 4}).Draw(t, "keys")
 		l, now := at(t, limit, Config{MaxKeys: room, IdleAfter: hybridlimit.Never})
-		type used struct {
-			key string
-			b   *ideal
-		}
-		var model []used
-		lost := uint64(0)
-		for range rapid.IntRange(1, 60).Draw(t, "calls") {
+		var model []*held
+		hand, lost := 0, uint64(0)
+		for range rapid.IntRange(1, 100).Draw(t, "calls") {
 			now = now.Add(rapid.SampledFrom([]time.Duration{0, 20, 100, 280, 1000}).Draw(t, "ms") * time.Millisecond)
-			key := rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f", "g"}).Draw(t, "key")
-			i := slices.IndexFunc(model, func(u used) bool { return u.key == key })
-			u := used{key, newIdeal(limit, now)}
-			switch {
-			case i >= 0:
-				u = model[i]
-				model = slices.Delete(model, i, i+1)
-			case len(model) == room:
-				oldest := model[room-1].b
-				if oldest.advance(now); !oldest.holds(3, 0) {
-					lost++
+			key := fmt.Sprint("k", rapid.IntRange(0, 2*room).Draw(t, "key"))
+			i := slices.IndexFunc(model, func(h *held) bool { return h.key == key })
+			if i < 0 {
+				i = len(model)
+				if i == room {
+					i = hand
+					for passed := 0; passed < min(passes, room) && model[hand].used; passed++ {
+						model[hand].used = false
+						if model[hand].seen.Before(model[i].seen) {
+							i = hand
+						}
+						if hand = (hand + 1) % room; passed+1 < min(passes, room) && !model[hand].used {
+							i = hand
+						}
+					}
+					if old := model[i].b; !func() bool { old.advance(now); return old.holds(3, 0) }() {
+						lost++
+					}
+					if i == hand {
+						hand = (hand + 1) % room
+					}
+					model = slices.Delete(model, i, i+1)
 				}
-				model = model[:room-1]
+				model = slices.Insert(model, i, &held{key: key, b: newIdeal(limit, now)})
+			} else {
+				model[i].used = true
 			}
-			model = slices.Insert(model, 0, u)
-			judge(t, l, u.b, now, key, rapid.Int64Range(1, 3).Draw(t, "n"))
+			model[i].seen = now
+			judge(t, l, model[i].b, now, key, rapid.Int64Range(1, 3).Draw(t, "n"))
 			if l.Len() != len(model) || l.Evicted() != lost {
 				t.Fatalf("%d keys, %d evicted; want %d and %d", l.Len(), l.Evicted(), len(model), lost)
 			}
+			for _, h := range model {
+				if l.held(h.key) == nil {
+					t.Fatalf("%s was evicted", h.key)
+				}
+			}
 		}
 	})
+}
+
+// TestKeyInUseSurvivesAFlood checks that a key in use keeps its history while unique keys
+// fill the shard many times over, also if each of them is used twice.
+func TestKeyInUseSurvivesAFlood(t *testing.T) {
+	const room = 64
+	for _, tc := range []struct {
+		name  string
+		uses  int // of a key of the flood
+		every int // new keys between two uses of the hot key
+	}{
+		{"used once", 1, room - 2},
+		{"used twice", 2, 8},
+		{"used ten times", 10, 8},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l, now := at(t, hybridlimit.TokenBucket(1, 24*time.Hour, 1), Config{MaxKeys: room})
+			ask(t, l, now, "hot", 1)
+			ask(t, l, now, "hot", 1)
+			for i := range 100 * room {
+				for range tc.uses {
+					now = now.Add(time.Microsecond)
+					ask(t, l, now, fmt.Sprint("flood", i), 1)
+				}
+				if i%tc.every > 0 {
+					continue
+				}
+				if res := ask(t, l, now, "hot", 1); res.Allowed {
+					t.Fatalf("evicted after %d new keys", i)
+				}
+			}
+			if l.Len() != room {
+				t.Errorf("%d keys are held", l.Len())
+			}
+		})
+	}
 }
 
 func TestEvictionForgetsOneBurst(t *testing.T) {
@@ -136,10 +193,11 @@ func TestIdleKeysAreDropped(t *testing.T) {
 	t.Run("two for each call", func(t *testing.T) {
 		l, now := fill(Config{})
 		now = now.Add(time.Second + 1)
+		ask(t, l, now, "new", 1) // checks itself and an old key
 		for i := 1; i <= keys/2; i++ {
 			ask(t, l, now, "new", 1)
-			if got, want := l.Len(), keys-2*i+1; got != want {
-				t.Fatalf("%d keys after %d calls, want %d", got, i, want)
+			if got, want := l.Len(), max(1, keys-2*i); got != want {
+				t.Fatalf("%d keys after %d calls, want %d", got, i+1, want)
 			}
 		}
 		for range 5 {
@@ -162,7 +220,7 @@ func TestIdleKeysAreDropped(t *testing.T) {
 		if ask(t, l, now.Add(time.Minute), "new", 1); l.Len() != keys+1 {
 			t.Errorf("%d keys after a minute", l.Len())
 		}
-		if ask(t, l, now.Add(time.Minute+1), "new", 1); l.Len() != keys-1 {
+		if ask(t, l, now.Add(time.Minute+1), "new", 1); l.Len() != keys {
 			t.Errorf("%d keys after more than a minute", l.Len())
 		}
 	})
@@ -211,12 +269,14 @@ func TestIdleKeysAreDropped(t *testing.T) {
 
 // TestKeysAreCopied checks that a key does not change with the caller's buffer.
 func TestKeysAreCopied(t *testing.T) {
-	l, now := at(t, hybridlimit.PerHour(1), Config{})
-	buf := []byte("alice")
-	ask(t, l, now, unsafe.String(&buf[0], len(buf)), 1)
-	copy(buf, "bobby")
-	if ask(t, l, now, "alice", 1).Allowed || !ask(t, l, now, "bobby", 1).Allowed {
-		t.Error("the key changed with the caller's buffer")
+	for _, tail := range []string{"", strings.Repeat("-", shortKey)} {
+		l, now := at(t, hybridlimit.PerHour(1), Config{})
+		buf := []byte("alice" + tail)
+		ask(t, l, now, unsafe.String(&buf[0], len(buf)), 1)
+		copy(buf, "bobby")
+		if ask(t, l, now, "alice"+tail, 1).Allowed || !ask(t, l, now, "bobby"+tail, 1).Allowed {
+			t.Errorf("a key of %d bytes changed with the caller's buffer", len(buf))
+		}
 	}
 }
 

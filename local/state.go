@@ -60,33 +60,17 @@ type mark struct {
 	by    string        // of a log: the request that took them
 }
 
-// newState returns the state of an unused key.
-func newState(p *plan) state {
-	switch p.limit.Algorithm {
-	case hybridlimit.AlgLeakyQueue:
-		return new(queue)
-	case hybridlimit.AlgFixedWindow:
-		return new(fixed)
-	case hybridlimit.AlgSlidingWindow:
-		return new(sliding)
-	case hybridlimit.AlgSlidingLog:
-		return new(journal)
-	default:
-		return newTokens(p)
-	}
-}
-
 // static reports whether an algorithm counts nothing: it admits all or none, and
 // holds no keys.
 func static(a hybridlimit.Algorithm) bool {
 	return a == hybridlimit.AlgUnlimited || a == hybridlimit.AlgBlocked
 }
 
-// offered reports whether newState knows the algorithm, or it needs no state.
+// offered reports whether newEntry knows the algorithm, or it needs no state.
 func offered(a hybridlimit.Algorithm) bool { return a <= hybridlimit.AlgSlidingLog || static(a) }
 
-// onRateLimiter reports whether the state of an algorithm is tokens.
-func onRateLimiter(a hybridlimit.Algorithm) bool {
+// bucket reports whether the state of an algorithm is tokens.
+func bucket(a hybridlimit.Algorithm) bool {
 	return a == hybridlimit.AlgTokenBucket || a == hybridlimit.AlgLeakyBucket
 }
 

@@ -38,7 +38,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Re
 				return hybridlimit.Result{}, fmt.Errorf("local: %w", context.DeadlineExceeded)
 			}
 		}
-		res, held, err := l.bookAt(now, key, n, most, l.request(ctx))
+		res, held, err := l.book(now.Sub(l.start), key, n, most, l.request(ctx))
 		if err != nil {
 			return hybridlimit.Result{}, err
 		}
@@ -50,7 +50,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Re
 		}
 		if res.Allowed {
 			if err := l.sleep(ctx, res.Delay); err != nil {
-				l.cancelAt(time.Now(), key, held)
+				l.cancel(l.now(), key, held)
 				return hybridlimit.Result{}, err
 			}
 			res.Delay = 0
