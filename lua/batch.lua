@@ -1,8 +1,9 @@
 -- One batch: the ops of one tag in one call, at one time. An error refuses all.
 -- KEYS:   with an envelope: envelope, epoch, then one key per op;
 --         without: one key per op. The same key may occur more than once.
--- ARGV:   header, limits, then one op per key: codec.lua
--- Reply:  flat integers: 1, status, epoch, now, then per op: granted, lease,
+-- ARGV:   header, limits, then one op per key: codec.lua; or the form of plain.lua
+-- Reply:  flat integers: 1 (2: the ops of a batch in the form of plain.lua, which are
+--         in the order of its texts), status, epoch, now, then per op: granted, lease,
 --         life (µs; minus the generation if the lease is in the ledger), level
 --         (sub-units), retry (µs), born, ceiling (sub-units), delay (µs; -1:
 --         the owed units came too late and were dropped; -2: the returned units
@@ -82,6 +83,12 @@ local function refused(ops, keys, raw, states, now)
 end
 
 local function run_batch(keys, argv, now)
+  local schema = SCHEMA
+  if match(argv[1] or '', '^=') then
+    keys, argv = expand(keys, argv)
+    if not keys then return bad('unreadable asks') end
+    schema = PLAIN
+  end
   local head, why = read_header(argv)
   if not head then return bad(why) end
   local limits = read_limits(argv, head.limits)
@@ -97,7 +104,7 @@ local function run_batch(keys, argv, now)
     ops[i] = op
   end
   if #keys < first or #argv ~= 1 + head.limits + #ops then return bad('keys and ops differ') end
-  if #keys == 0 then return {SCHEMA, 0, 0, now} end
+  if #keys == 0 then return {schema, 0, 0, now} end
 
   local raw = redis.call('MGET', unpack(keys))
   local status, epoch, env, gap, chain = 0, 0, nil, false, now
@@ -106,7 +113,7 @@ local function run_batch(keys, argv, now)
     epoch = match(raw[2] or '', '^%d+$')
     epoch = num(epoch) <= EXACT and num(epoch) or now
     if env and env.seq > head.seq then
-      if own_envelope(keys[1], env, head, now) then return {SCHEMA, 2, epoch, now} end
+      if own_envelope(keys[1], env, head, now) then return {schema, 2, epoch, now} end
       env = nil
     end
     if env and env.seq == head.seq and #env.answers == 3 * #ops then status = 1 end
@@ -120,7 +127,7 @@ local function run_batch(keys, argv, now)
     if why then return bad(why) end
     if waits then status = 3 end
   end
-  local reply = {SCHEMA, status, epoch, now}
+  local reply = {schema, status, epoch, now}
   for i = 1, #ops do
     local op, key = ops[i], keys[first + i]
     local lim, kind = op.lim, kinds[op.lim.kind]

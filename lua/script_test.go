@@ -17,7 +17,7 @@ import (
 // review. The question is then: is a fleet correct that runs both versions for a while? If
 // it is, copy the sum from the failing test.
 var golden = map[string]string{
-	"Batch":     "f8a946c2b949eb543c00737d0454dc517de46ece",
+	"Batch":     "d77f97d05ff164f812fecc8db4b33b21e4a2f870",
 	"History":   "9564661d4aa2777a51d176f13ec0af1502a3f48f",
 	"Fleet":     "b0dd83e18959181ce1fd6313b27a5784911333eb",
 	"SetSwitch": "2800de9028a97b61b787526a00dc9b0b945cfaa5",
@@ -57,7 +57,7 @@ func TestScriptHeaders(t *testing.T) {
 		"batch.lua":       {"KEYS", "ARGV", "Reply", "Once", "Errors", "Expiry"},
 		"history.lua":     {"KEYS", "ARGV", "Reply", "Expiry"},
 		"main.lua":        {},
-		"lone.lua":        {"Result", "Source", "Time"},
+		"plain.lua":       {"KEYS", "ARGV", "Op", "Limit", "Reply", "Result", "Source", "Time"},
 		"fleet.lua":       {"KEYS", "ARGV", "Reply", "Expiry"},
 		"switch.lua":      {"State", "Lost", "Expiry"},
 		"setswitch.lua":   {"KEYS", "ARGV", "Reply", "Expiry"},

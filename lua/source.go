@@ -7,8 +7,8 @@ import (
 )
 
 var (
-	//go:embed lone.lua
-	loneSource string
+	//go:embed plain.lua
+	plainSource string
 	//go:embed common.lua
 	commonSource string
 	//go:embed bucket.lua
@@ -46,9 +46,15 @@ var (
 
 const historyMain = "local t = redis.call('TIME')\nreturn run_history(KEYS[1], ARGV, t[1] * 1000000 + t[2])\n"
 
-// loneMain decides a lone ask. In a script it comes before the definitions of batchLibrary. In a function, which defines them once,
+// plainMain decides plain asks. In a script it comes before the definitions of batchLibrary. In a function, which defines them once,
 // it comes after them.
-const loneMain = "do local reply = run_lone(KEYS, ARGV) if reply then return reply end end\n"
+const plainMain = "do local reply = run_plain(KEYS, ARGV) if reply then return reply end end\n"
+
+// batchOf is a script that decides plain asks by first, and any other batch by the rest. The definitions of the rest are in a function
+// of their own: each call clears a slot of the stack for each local variable of a function.
+func batchOf(first, rest string) string {
+	return plainSource + first + "local function other(KEYS, ARGV)\n" + batchLibrary + rest + "end\nreturn other(KEYS, ARGV)\n"
+}
 
 // Script is a Lua source and the digest under which Redis caches it.
 type Script struct {
@@ -59,7 +65,7 @@ type Script struct {
 // Batch runs one batch of ops. History reads a sliding log. Fleet is a heartbeat.
 // SetSwitch sets or reads the fleet's switch of a limit.
 var (
-	Batch     = newScript(loneSource + loneMain + batchLibrary + mainSource)
+	Batch     = newScript(batchOf(plainMain, mainSource))
 	History   = newScript(historyLibrary + historyMain)
 	Fleet     = newScript(switchSource + fleetSource)
 	SetSwitch = newScript(switchSource + setSwitchSource)
