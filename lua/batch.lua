@@ -28,7 +28,8 @@
 -- Errors: the script reads and computes everything before its first write,
 --         because Redis does not roll back a failed script.
 -- Expiry: a state: see its algorithm. The envelope: as the caller says, above the
---         longest time for which a batch is retried. The epoch: as the envelope.
+--         longest time for which a batch is retried. The epoch: as the envelope,
+--         or up to a second more, so that most batches do not write it.
 
 local function bad(what) return {err = 'HLBATCH ' .. what} end
 
@@ -46,15 +47,6 @@ local function state_of(states, key, raw, op, now)
   end
   s.lim = lim
   return s
-end
-
--- own_envelope reports whether this library can have written the envelope of a
--- later batch: its stamp is not in the future, and its TTL is at most that of this
--- batch. Any other envelope counts as none, or it would stop its process for as
--- long as it exists.
-local function own_envelope(key, env, head, now)
-  local ttl = redis.call('PTTL', key)
-  return env.seq < EXACT and env.stamp <= now + CLOCK_SLACK and ttl >= 0 and ttl <= head.ttl
 end
 
 -- replay returns the answer that an op got when the batch was applied, with the
@@ -107,13 +99,19 @@ local function run_batch(keys, argv, now)
   if #keys == 0 then return {schema, 0, 0, now} end
 
   local raw = redis.call('MGET', unpack(keys))
-  local status, epoch, env, gap, chain = 0, 0, nil, false, now
+  local status, epoch, known, env, gap, chain = 0, 0, false, nil, false, now
   if first > 0 then
     env = read_envelope(raw[1])
-    epoch = match(raw[2] or '', '^%d+$')
-    epoch = num(epoch) <= EXACT and num(epoch) or now
+    epoch = num(match(raw[2] or '', '^%d+$'))
+    known = epoch <= EXACT
+    if not known then epoch = now end
     if env and env.seq > head.seq then
-      if own_envelope(keys[1], env, head, now) then return {schema, 2, epoch, now} end
+      -- This library can have written it if its stamp is not in the future, and its
+      -- TTL is at most that of this batch. Any other envelope counts as none, or it
+      -- would stop its process for as long as it exists.
+      local ttl = redis.call('PTTL', keys[1])
+      local own = env.seq < EXACT and env.stamp <= now + CLOCK_SLACK and ttl >= 0 and ttl <= head.ttl
+      if own then return {schema, 2, epoch, now} end
       env = nil
     end
     if env and env.seq == head.seq and #env.answers == 3 * #ops then status = 1 end
@@ -164,8 +162,8 @@ local function run_batch(keys, argv, now)
 
   for key, s in pairs(states) do if s.dirty then kinds[s.lim.kind].write(key, s, s.lim, now) end end
   if first > 0 then
-    store(keys[2], format('%.0f', epoch), head.ttl)
-    store(keys[1], format('1%s%.0f %.0f %s c%.0f', gap and 'g' or 'e', head.seq, stamp, table.concat(answers, ' '), chain), head.ttl)
+    if not known or redis.call('PTTL', keys[2]) < head.ttl then store(keys[2], format('%d', epoch), head.ttl + 1000) end
+    store(keys[1], format('1%s%d %d %s c%d', gap and 'g' or 'e', head.seq, stamp, table.concat(answers, ' '), chain), head.ttl)
   end
   return reply
 end

@@ -43,7 +43,7 @@ local function read_limits(argv, count)
   for i = 1, count do
     local letter, a, b, c = match(argv[1 + i] or '', '^(%l) (%d+) (%d+) (%d+)$')
     local kind = letter and kind_of(letter)
-    local lim = kind and kind.limit(num(a), num(b), num(c))
+    local lim = kind and kind.limit(num(a), num(b), num(c), letter)
     if not lim then return nil end
     limits[i] = lim
   end

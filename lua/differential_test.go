@@ -138,8 +138,11 @@ func (d *differ) round() {
 	}
 	plain := d.rng.IntN(2) == 0 // most calls of global are of this form, and have a way of their own
 	if plain {
+		own := d.rng.IntN(2) == 0 // on keys that no other ops use
+		if own {
+			ops = ops[:min(len(ops), 8)]
+		}
 		ops = ops[:1+d.rng.IntN(len(ops))*d.rng.IntN(2)] // half of them of one op
-		own := d.rng.IntN(2) == 0                        // on keys that no other ops use
 		for i := range ops {
 			ops[i].Op = d.plain(ops[i])
 			if own {
