@@ -1,8 +1,9 @@
 -- One batch: the ops of one tag in one call, at one time. An error refuses all.
 -- KEYS:   with an envelope: envelope, epoch, then one key per op;
 --         without: one key per op. The same key may occur more than once.
--- ARGV:   header, limits, then one op per key: codec.lua
--- Reply:  flat integers: 1, status, epoch, now, then per op: granted, lease,
+-- ARGV:   header, limits, then one op per key: codec.lua; or the form of plain.lua
+-- Reply:  flat integers: 1 (2: the ops of a batch in the form of plain.lua, which are
+--         in the order of its texts), status, epoch, now, then per op: granted, lease,
 --         life (µs; minus the generation if the lease is in the ledger), level
 --         (sub-units), retry (µs), born, ceiling (sub-units), delay (µs; -1:
 --         the owed units came too late and were dropped; -2: the returned units
@@ -27,7 +28,8 @@
 -- Errors: the script reads and computes everything before its first write,
 --         because Redis does not roll back a failed script.
 -- Expiry: a state: see its algorithm. The envelope: as the caller says, above the
---         longest time for which a batch is retried. The epoch: as the envelope.
+--         longest time for which a batch is retried. The epoch: as the envelope,
+--         or up to a second more, so that most batches do not write it.
 
 local function bad(what) return {err = 'HLBATCH ' .. what} end
 
@@ -45,15 +47,6 @@ local function state_of(states, key, raw, op, now)
   end
   s.lim = lim
   return s
-end
-
--- own_envelope reports whether this library can have written the envelope of a
--- later batch: its stamp is not in the future, and its TTL is at most that of this
--- batch. Any other envelope counts as none, or it would stop its process for as
--- long as it exists.
-local function own_envelope(key, env, head, now)
-  local ttl = redis.call('PTTL', key)
-  return env.seq < EXACT and env.stamp <= now + CLOCK_SLACK and ttl >= 0 and ttl <= head.ttl
 end
 
 -- replay returns the answer that an op got when the batch was applied, with the
@@ -82,6 +75,12 @@ local function refused(ops, keys, raw, states, now)
 end
 
 local function run_batch(keys, argv, now)
+  local schema = SCHEMA
+  if match(argv[1] or '', '^=') then
+    keys, argv = expand(keys, argv)
+    if not keys then return bad('unreadable asks') end
+    schema = PLAIN
+  end
   local head, why = read_header(argv)
   if not head then return bad(why) end
   local limits = read_limits(argv, head.limits)
@@ -97,16 +96,22 @@ local function run_batch(keys, argv, now)
     ops[i] = op
   end
   if #keys < first or #argv ~= 1 + head.limits + #ops then return bad('keys and ops differ') end
-  if #keys == 0 then return {SCHEMA, 0, 0, now} end
+  if #keys == 0 then return {schema, 0, 0, now} end
 
   local raw = redis.call('MGET', unpack(keys))
-  local status, epoch, env, gap, chain = 0, 0, nil, false, now
+  local status, epoch, known, env, gap, chain = 0, 0, false, nil, false, now
   if first > 0 then
     env = read_envelope(raw[1])
-    epoch = match(raw[2] or '', '^%d+$')
-    epoch = num(epoch) <= EXACT and num(epoch) or now
+    epoch = num(match(raw[2] or '', '^%d+$'))
+    known = epoch <= EXACT
+    if not known then epoch = now end
     if env and env.seq > head.seq then
-      if own_envelope(keys[1], env, head, now) then return {SCHEMA, 2, epoch, now} end
+      -- This library can have written it if its stamp is not in the future, and its
+      -- TTL is at most that of this batch. Any other envelope counts as none, or it
+      -- would stop its process for as long as it exists.
+      local ttl = redis.call('PTTL', keys[1])
+      local own = env.seq < EXACT and env.stamp <= now + CLOCK_SLACK and ttl >= 0 and ttl <= head.ttl
+      if own then return {schema, 2, epoch, now} end
       env = nil
     end
     if env and env.seq == head.seq and #env.answers == 3 * #ops then status = 1 end
@@ -120,7 +125,7 @@ local function run_batch(keys, argv, now)
     if why then return bad(why) end
     if waits then status = 3 end
   end
-  local reply = {SCHEMA, status, epoch, now}
+  local reply = {schema, status, epoch, now}
   for i = 1, #ops do
     local op, key = ops[i], keys[first + i]
     local lim, kind = op.lim, kinds[op.lim.kind]
@@ -157,8 +162,8 @@ local function run_batch(keys, argv, now)
 
   for key, s in pairs(states) do if s.dirty then kinds[s.lim.kind].write(key, s, s.lim, now) end end
   if first > 0 then
-    store(keys[2], format('%.0f', epoch), head.ttl)
-    store(keys[1], format('1%s%.0f %.0f %s c%.0f', gap and 'g' or 'e', head.seq, stamp, table.concat(answers, ' '), chain), head.ttl)
+    if not known or redis.call('PTTL', keys[2]) < head.ttl then store(keys[2], format('%d', epoch), head.ttl + 1000) end
+    store(keys[1], format('1%s%d %d %s c%d', gap and 'g' or 'e', head.seq, stamp, table.concat(answers, ' '), chain), head.ttl)
   end
   return reply
 end

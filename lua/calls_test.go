@@ -96,6 +96,29 @@ func BenchmarkExactCall(b *testing.B) {
 	}
 }
 
+// BenchmarkPlainAsks measures the time that a batch of plain asks takes in a real Redis, for several keys and for calls on one key.
+func BenchmarkPlainAsks(b *testing.B) {
+	limit := hybridlimit.TokenBucket(1000, time.Second, 1_000_000_000)
+	for _, size := range []int{1, 8, wire.MaxOps} {
+		for _, keys := range slices.Compact([]int{1, size}) {
+			b.Run(fmt.Sprintf("%d asks, %d keys", size, keys), func(b *testing.B) {
+				st, ops := realStore(b), make([]wire.Op, size)
+				for i := range ops {
+					ops[i] = wire.Op{Key: fmt.Sprintf("%sapi:customer-%08d", benchTag, i%keys), Limit: limit, Op: algo.Op{Asks: []int64{1}}}
+				}
+				st.batch(b, wire.Envelope{}, ops, 0)
+				if err := st.rdb.ConfigResetStat(context.Background()).Err(); err != nil {
+					b.Fatal(err)
+				}
+				for b.Loop() {
+					st.batch(b, wire.Envelope{}, ops, 0)
+				}
+				b.ReportMetric(usecPerCall(b, st.rdb, "evalsha")/float64(size), "redis-µs/ask")
+			})
+		}
+	}
+}
+
 // BenchmarkHistory measures the time that a page of a long log takes in a real Redis.
 func BenchmarkHistory(b *testing.B) {
 	for _, most := range []int{100, wire.MaxHistory} {

@@ -19,10 +19,12 @@
 --           force; absent: for long. id: escaped as in a query.
 --           flags: 1 an ask may be granted in part; +2 writes were lost since
 --           the view (a gap that this batch shows has the same effect); +4 reset
+-- Plain:    a batch may also have the form of plain.lua. Then it has a text per key, and
+--           no header
 -- Envelope: "1e<seq> <stamp> <granted> <lease> <life> ... c<chain>", of the last
 --           batch. chain: the µs of Redis time of the first batch of the unbroken
 --           chain of batches that ends with this one
-local SCHEMA = 1
+local SCHEMA, PLAIN = 1, 2
 
 local function read_header(argv)
   local schema, seq, ttl, limits, all = match(argv[1] or '', '^(%d+) (%d+) (%d+) (%d+)( ?%l*)$')
@@ -41,11 +43,45 @@ local function read_limits(argv, count)
   for i = 1, count do
     local letter, a, b, c = match(argv[1 + i] or '', '^(%l) (%d+) (%d+) (%d+)$')
     local kind = letter and kind_of(letter)
-    local lim = kind and kind.limit(num(a), num(b), num(c))
+    local lim = kind and kind.limit(num(a), num(b), num(c), letter)
     if not lim then return nil end
     limits[i] = lim
   end
   return limits
+end
+
+-- expand returns the keys and the arguments of a batch in the form of plain.lua as those
+-- of other batches: one key and one op for each of its ops. It returns nil for
+-- unreadable text.
+local function expand(keys, argv)
+  if #keys ~= #argv then return nil end
+  local names, limits, ops, since = {}, {}, {}, ''
+  local function decimal(text) return #text > 0 and #text < 15 and format('%.0f', tonumber(text, 16)) or '1' end
+  for i = 1, #keys do
+    local kind, a, b, c, s, rest = match(argv[i], '^=([bqfs])(%x+)r?(%x*) (%x+)s?(%x*) (%x[%x ,]*)$')
+    if kind then
+      local window = kind == 'f' or kind == 's'
+      if #a > 14 or #b > 14 or #c > 14 or #s > 14 then return nil end
+      a, b, c = decimal(a), decimal(b), decimal(c)
+      limits[#limits + 1] = table.concat(window and {kind, c, a, b} or {kind, a, b, c}, ' ')
+      since = s ~= '' and ' s' .. decimal(s) or ''
+    end
+    rest = rest or match(argv[i], '^%x[%x ,]*$')
+    if not rest or #limits == 0 then return nil end
+    for asks in gmatch(rest, '[^,]+') do
+      local op = format('%d 0 0 0 0 0 0 0 0 0 0', #limits)
+      for n in gmatch(asks, '%x+') do
+        if #n > 14 then return nil end
+        op = op .. ' ' .. decimal(n)
+      end
+      names[#names + 1], ops[#ops + 1] = keys[i], op .. since
+    end
+  end
+  local long = {format('1 0 0 %d', #limits)}
+  for _, texts in ipairs({limits, ops}) do
+    for _, text in ipairs(texts) do long[#long + 1] = text end
+  end
+  return names, long
 end
 
 -- read_more reads the asks of an op and the fields behind them. It reports

@@ -7,7 +7,7 @@
 --          each call pays for all definitions of its script. To define all
 --          algorithms took as long as a small batch. An algorithm puts its
 --          functions into `kinds`:
---            limit(a, b, c)              the limit of three numbers, or nil
+--            limit(a, b, c, letter)      the limit of three numbers, or nil
 --            load(raw, lim, now, key, since)  a state at now; a lost one is fresh
 --            again(s, lim, now)          converts a loaded state to another limit
 --            apply(s, lim, op, now)      granted, lease, life, retry, delay
@@ -20,11 +20,11 @@ local abs, floor, ceil, min, max, sqrt =
   math.abs, math.floor, math.ceil, math.min, math.max, math.sqrt
 local match, gmatch, gsub, sub, format = string.match, string.gmatch, string.gsub, string.sub, string.format
 local tonumber, HUGE = tonumber, math.huge
-local kinds, makers = {}, {}
+local kinds, make = {}, nil -- make(letter) creates the algorithm of a letter: source.go
 
 -- kind_of returns the algorithm of a letter, or nil.
 local function kind_of(letter)
-  if not kinds[letter] and makers[letter] then makers[letter]() end
+  if not kinds[letter] then make(letter) end
   return kinds[letter]
 end
 

@@ -113,7 +113,7 @@ func TestLuaEqualsGo(t *testing.T) {
 func (d *differ) round() {
 	d.now = max(d.now+d.step(), start/2)
 	if d.rng.IntN(8) == 0 {
-		key := d.key()
+		key := []string{"", "own-"}[d.rng.IntN(2)] + d.key()
 		d.st.del(d.t, key)
 		delete(d.model, key)
 	}
@@ -136,15 +136,27 @@ func (d *differ) round() {
 	for i := range ops {
 		ops[i] = d.op()
 	}
-	lone := d.rng.IntN(2) == 0 // most calls of global are of this form, and have a way of their own
-	if lone {
-		ops = ops[:1]
-		ops[0].Op = algo.Op{Asks: []int64{1 + d.rng.Int64N(1+max(1, ops[0].Limit.BurstSize())>>d.rng.IntN(8))}, ID: ops[0].ID}
+	plain := d.rng.IntN(2) == 0 // most calls of global are of this form, and have a way of their own
+	if plain {
+		own := d.rng.IntN(2) == 0 // on keys that no other ops use
+		if own {
+			ops = ops[:min(len(ops), 8)]
+		}
+		ops = ops[:1+d.rng.IntN(len(ops))*d.rng.IntN(2)] // half of them of one op
+		for i := range ops {
+			ops[i].Op = d.plain(ops[i])
+			if own {
+				d.own(&ops[i])
+			}
+		}
 	}
 	sent := time.Now()
 	var reply wire.Reply
 	var waits []int64
-	if !lone && d.rng.IntN(4) == 0 {
+	switch {
+	case plain:
+		reply = d.plainBatch(ops)
+	case d.rng.IntN(4) == 0:
 		ops = ops[:min(len(ops), 1+d.rng.IntN(6))]
 		if d.rng.IntN(2) == 0 { // unused keys, because otherwise most of these batches are refused
 			for _, op := range ops {
@@ -157,7 +169,7 @@ func (d *differ) round() {
 		if reply.Refused != (waits != nil) {
 			d.t.Fatalf("Refused = %v, but the twin's waits are %v for %+v", reply.Refused, waits, ops)
 		}
-	} else {
+	default:
 		reply = d.st.batch(d.t, wire.Envelope{}, ops, d.now)
 	}
 	if reply.Now != d.now || reply.Epoch != 0 || reply.Seen || reply.Stale || reply.Gap {
@@ -178,9 +190,6 @@ func (d *differ) round() {
 				i, len(ops), d.now, before, op.Limit, op.Op, got, want)
 		}
 		d.note(before, op, want, next)
-		if s := before.state; lone && s.Kind == algo.KindBucket && s.Born != 0 && s.Out == [2]int64{} && s.Slot <= s.Last && s.Reset == 0 && s.More == "" && s.Last <= d.now && s.Level >= 0 {
-			d.saw[fmt.Sprint("lone, granted ", want.Granted > 0)]++
-		}
 		// A later op under another limit converts the state to its own units.
 		if _, ok := written[op.Key]; dirty || ok && !before.empty() && !before.another(op.Limit) {
 			d.model[op.Key], written[op.Key] = next, ttl

@@ -8,21 +8,22 @@ import (
 
 // TimedBatch is Batch with the time as its last argument instead of Redis's clock, so that
 // a test sets the time.
-var TimedBatch = newScript(loneSource + timedLoneMain + batchLibrary + timedMain)
+var TimedBatch = newScript(batchOf(timedPlainMain, timedMain))
 
 const (
-	timedLoneMain = "local now = tonumber(table.remove(ARGV))\ndo local reply = run_lone(KEYS, ARGV, now) if reply then return reply end end\n"
-	timedMain     = "return run_batch(KEYS, ARGV, now)\n"
+	timedPlainMain = "local now = tonumber(table.remove(ARGV))\n" +
+		"do local reply = run_plain(KEYS, ARGV, {math.floor(now / 1000000), now % 1000000}) if reply then return reply end end\n"
+	timedMain = "return run_batch(KEYS, ARGV, now)\n"
 )
 
-// LoneOnly is TimedBatch without the way of all other batches, which fail.
-var LoneOnly = newScript(loneSource + timedLoneMain + "return {err = 'HLBATCH not lone'}")
+// PlainOnly is TimedBatch without the way of all other batches, which fail.
+var PlainOnly = newScript(plainSource + timedPlainMain + "return {err = 'HLBATCH not plain'}")
 
 // TimedLibrary is Library with TimedBatch instead of Batch.
-var TimedLibrary = newLibrary(timedLoneMain + timedMain)
+var TimedLibrary = newLibrary(timedPlainMain + timedMain)
 
 // OtherLibrary stands for the library of an older or newer version of this module.
-var OtherLibrary = newLibrary("-- of another version\n" + loneMain + mainSource)
+var OtherLibrary = newLibrary("-- of another version\n" + plainMain + mainSource)
 
 // TimedHistory is History with the time as its last argument.
 var TimedHistory = newScript(historyLibrary + "return run_history(KEYS[1], ARGV, tonumber(ARGV[4]))\n")
@@ -30,6 +31,8 @@ var TimedHistory = newScript(historyLibrary + "return run_history(KEYS[1], ARGV,
 // ParsedBatch returns a batch as the library reads it: one line of text per limit and per
 // op.
 var ParsedBatch = newScript(batchLibrary + `
+local KEYS, ARGV = KEYS, ARGV
+if match(ARGV[1], '^=') then KEYS, ARGV = expand(KEYS, ARGV) end
 local head = read_header(ARGV)
 local limits = read_limits(ARGV, head.limits)
 local out, index = {string.format('%.0f %.0f', head.seq, head.ttl)}, {}
@@ -51,7 +54,7 @@ return out
 
 // Sources holds the .lua files by name.
 var Sources = map[string]string{
-	"lone.lua":        loneSource,
+	"plain.lua":       plainSource,
 	"common.lua":      commonSource,
 	"bucket.lua":      bucketSource,
 	"lease.lua":       leaseSource,

@@ -50,22 +50,22 @@ type kindRun struct {
 }
 
 var kindRuns = []kindRun{
-	{"bucket", diffLimits, []string{
+	{"bucket", diffLimits, slices.Concat(plainWays, []string{
 		"granted", "leased", "refused", "never", "debt", "floor", "frozen", "other life", "booked", "renewed", "not renewed", "returned", "not returned",
-		"turn", "rolled back", "delayed", "refunded", "reset", "void view", "all", "nothing", "lone, granted true", "lone, granted false",
-	}},
-	{"queue", diffQueues, []string{
+		"turn", "rolled back", "delayed", "refunded", "reset", "void view", "all", "nothing",
+	})},
+	{"queue", diffQueues, slices.Concat(plainWays, []string{
 		"granted", "leased", "refused", "never", "debt", "floor", "frozen", "other life", "turn", "rolled back", "delayed", "refunded",
 		"reset", "void view", "all", "nothing",
-	}},
-	{"fixed", diffWindows(hybridlimit.FixedWindow), []string{
+	})},
+	{"fixed", diffWindows(hybridlimit.FixedWindow), slices.Concat(plainWays, []string{
 		"granted", "leased", "refused", "never", "debt", "floor", "other life", "rolled back", "refunded", "reset", "void view", "returned", "not returned",
 		"dropped", "late", "carried", "of the next window", "leased ahead", "returned ahead", "begun with leases", "all", "nothing",
-	}},
-	{"sliding", diffWindows(hybridlimit.SlidingWindow), []string{
+	})},
+	{"sliding", diffWindows(hybridlimit.SlidingWindow), slices.Concat(plainWays, []string{
 		"granted", "leased", "refused", "never", "debt", "other life", "rolled back", "refunded", "reset", "void view", "returned", "not returned",
 		"dropped", "late", "fading", "of the next window", "leased ahead", "returned ahead", "begun with leases", "all", "nothing",
-	}},
+	})},
 	{"log", diffWindows(hybridlimit.SlidingLog), []string{"granted", "refused", "never", "debt", "floor", "refunded", "reset", "frozen", "refunded of a call", "all", "nothing"}},
 	{"mixed", slices.Concat(diffLimits[:4], diffQueues[:3], diffWindows(hybridlimit.FixedWindow)[:3],
 		diffWindows(hybridlimit.SlidingWindow)[:3], diffWindows(hybridlimit.SlidingLog)[:3]), []string{"another kind", "all", "nothing"}},

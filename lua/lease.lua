@@ -132,21 +132,18 @@ local function bucket_apply(s, lim, op, now)
   return granted, lease, booked and -generation(s) or life, retry, delay
 end
 
-local function bucket_kind(letter)
-  kinds[letter] = {
-    limit = function(unit, refill, cap)
-      if unit < 1 or refill < 1 or cap < unit or 2 * cap + refill > EXACT then return nil end
-      return {kind = letter, unit = unit, refill = refill, cap = cap}
-    end,
-    load = bucket_load,
-    again = function(s, lim)
-      s.level = s.level - bucket_kept(s.lim)
-      bucket_rescale(s, s.lim.unit, lim)
-      s.level = min(s.level, bucket_ceiling(s, lim))
-    end,
-    apply = bucket_apply, retry = bucket_retry, write = bucket_write,
-    tell = function(s, lim) return s.level, bucket_ceiling(s, lim), 0, 0 end,
-  }
-end
-bucket_kind('b')
-bucket_kind('q')
+kinds.b = {
+  limit = function(unit, refill, cap, letter)
+    if unit < 1 or refill < 1 or cap < unit or 2 * cap + refill > EXACT then return nil end
+    return {kind = letter, unit = unit, refill = refill, cap = cap}
+  end,
+  load = bucket_load,
+  again = function(s, lim)
+    s.level = s.level - bucket_kept(s.lim)
+    bucket_rescale(s, s.lim.unit, lim)
+    s.level = min(s.level, bucket_ceiling(s, lim))
+  end,
+  apply = bucket_apply, retry = bucket_retry, write = bucket_write,
+  tell = function(s, lim) return s.level, bucket_ceiling(s, lim), 0, 0 end,
+}
+kinds.q = kinds.b

@@ -24,7 +24,7 @@ type FunctionLibrary struct {
 }
 
 // Library is the scripts of this package as Redis Functions.
-var Library = newLibrary(loneMain + mainSource)
+var Library = newLibrary(plainMain + mainSource)
 
 // function is an entry point of a library.
 type function struct {
@@ -35,7 +35,7 @@ type function struct {
 
 func newLibrary(batchMain string) FunctionLibrary {
 	name, source := buildLibrary(
-		function{"batch", loneSource + batchLibrary, batchMain},
+		function{"batch", plainSource + batchLibrary, batchMain},
 		function{"history", historyLibrary, historyMain},
 		function{"heartbeat", switchSource, fleetSource},
 		function{"setswitch", switchSource, setSwitchSource},

@@ -115,7 +115,7 @@ func (st store) send(t testing.TB, keys, argv []string, ops []wire.Op, now int64
 	if err != nil {
 		t.Fatalf("batch %q %+v: %v", argv[0], ops, err)
 	}
-	reply, err := wire.DecodeReply(raw, len(ops))
+	reply, err := wire.DecodeReply(raw, ops)
 	if err != nil {
 		t.Fatalf("batch %q %+v: %v", argv[0], ops, err)
 	}

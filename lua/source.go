@@ -4,11 +4,12 @@ import (
 	"crypto/sha1"
 	_ "embed"
 	"encoding/hex"
+	"strings"
 )
 
 var (
-	//go:embed lone.lua
-	loneSource string
+	//go:embed plain.lua
+	plainSource string
 	//go:embed common.lua
 	commonSource string
 	//go:embed bucket.lua
@@ -39,16 +40,30 @@ var (
 
 // The definitions, without the code that runs them.
 var (
-	batchLibrary = commonSource + codecSource + batchSource +
-		maker("bq", bucketSource+leaseSource) + maker("fs", windowSource+windowLeaseSource) + maker("l", logSource)
+	batchLibrary = commonSource + batchDefinitions
+
+	batchDefinitions = codecSource + batchSource + makerOf(
+		algorithm{"bq", bucketSource + leaseSource},
+		algorithm{"fs", windowSource + windowLeaseSource},
+		algorithm{"l", logSource},
+	)
 	historyLibrary = commonSource + logSource + historySource
 )
 
 const historyMain = "local t = redis.call('TIME')\nreturn run_history(KEYS[1], ARGV, t[1] * 1000000 + t[2])\n"
 
-// loneMain decides a lone ask. In a script it comes before the definitions of batchLibrary. In a function, which defines them once,
+// plainMain decides plain asks. In a script it comes before the definitions of batchLibrary. In a function, which defines them once,
 // it comes after them.
-const loneMain = "do local reply = run_lone(KEYS, ARGV) if reply then return reply end end\n"
+const plainMain = "do local reply = run_plain(KEYS, ARGV) if reply then return reply end end\n"
+
+// batchOf is a script that decides plain asks by first, and any other batch by the rest. The definitions of the rest are in two
+// functions. Each call clears a slot of the stack for each local variable of a function, so plain asks need one with few. And to make
+// a function, Lua searches all open variables of the functions around it for each that it uses. For the variables of common.lua, which
+// all use, it searches once, for the inner function.
+func batchOf(first, rest string) string {
+	return plainSource + first + "local function other(KEYS, ARGV)\n" + commonSource +
+		"return (function()\n" + batchDefinitions + rest + "end)()\nend\nreturn other(KEYS, ARGV)\n"
+}
 
 // Script is a Lua source and the digest under which Redis caches it.
 type Script struct {
@@ -59,20 +74,25 @@ type Script struct {
 // Batch runs one batch of ops. History reads a sliding log. Fleet is a heartbeat.
 // SetSwitch sets or reads the fleet's switch of a limit.
 var (
-	Batch     = newScript(loneSource + loneMain + batchLibrary + mainSource)
+	Batch     = newScript(batchOf(plainMain, mainSource))
 	History   = newScript(historyLibrary + historyMain)
 	Fleet     = newScript(switchSource + fleetSource)
 	SetSwitch = newScript(switchSource + setSwitchSource)
 )
 
-// maker wraps the source of an algorithm in a function, so that a batch defines only
-// the algorithms that it needs. letters are the kinds of the algorithm.
-func maker(letters, source string) string {
-	text := "makers." + letters[:1] + " = function()\n" + source + "end\n"
-	for _, other := range letters[1:] {
-		text += "makers." + string(other) + " = makers." + letters[:1] + "\n"
+// algorithm is the source of an algorithm, and the letters of its kinds.
+type algorithm struct{ letters, source string }
+
+// makerOf wraps algorithms in one function, so that a batch defines only those that it needs.
+func makerOf(algorithms ...algorithm) string {
+	text := "make = function(letter)\n"
+	for i, a := range algorithms {
+		if i > 0 {
+			text += "else"
+		}
+		text += "if letter == '" + strings.Join(strings.Split(a.letters, ""), "' or letter == '") + "' then\n" + a.source
 	}
-	return text
+	return text + "end\nend\n"
 }
 
 func newScript(source string) Script {

@@ -100,20 +100,17 @@ local function window_apply(s, lim, op, now)
   return dropped and -1 - granted or granted, lease, life, window_retry(s, lim, max(refused, 1), now), 0
 end
 
-local function window_kind(letter)
-  kinds[letter] = {
-    limit = function(rate, period, tick)
-      if rate < 1 or period < 1 or tick < 1 or period > EXACT / 2 then return nil end
-      local unit = letter == 's' and ceil(period / tick) or 1
-      if rate >= EXACT or letter == 's' and 2 * rate * unit > EXACT then return nil end
-      return {kind = letter, rate = rate, period = period, tick = tick, unit = unit, cap = rate * unit}
-    end,
-    load = window_load, again = window_again, apply = window_apply, retry = window_retry, write = window_write,
-    tell = function(s, lim, now)
-      return window_level(s, lim, window_clock(s, lim.period, now)), lim.cap - s.next * lim.unit,
-        lim.kind == 's' and floor(s.prev / lim.tick) or 0, (s.win + 1) * lim.period - now
-    end,
-  }
-end
-window_kind('f')
-window_kind('s')
+kinds.f = {
+  limit = function(rate, period, tick, letter)
+    if rate < 1 or period < 1 or tick < 1 or period > EXACT / 2 then return nil end
+    local unit = letter == 's' and ceil(period / tick) or 1
+    if rate >= EXACT or letter == 's' and 2 * rate * unit > EXACT then return nil end
+    return {kind = letter, rate = rate, period = period, tick = tick, unit = unit, cap = rate * unit}
+  end,
+  load = window_load, again = window_again, apply = window_apply, retry = window_retry, write = window_write,
+  tell = function(s, lim, now)
+    return window_level(s, lim, window_clock(s, lim.period, now)), lim.cap - s.next * lim.unit,
+      lim.kind == 's' and floor(s.prev / lim.tick) or 0, (s.win + 1) * lim.period - now
+  end,
+}
+kinds.s = kinds.f

@@ -60,7 +60,7 @@ func (s *syncs) take(size int) []protocol.Op {
 
 // heard stores the answers of Redis as the views of the next ops.
 func heard(ops []protocol.Op, raw any) error {
-	r, err := protocol.DecodeReply(raw, len(ops))
+	r, err := protocol.DecodeReply(raw, ops)
 	for i, a := range r.Answers {
 		ops[i].View = protocol.View{Level: a.Level, At: r.Now, Born: a.Born}
 	}

@@ -63,7 +63,8 @@ func (s *scriptMirror) run(env wire.Envelope, op algo.Op, at int64) wire.Reply {
 	for key, dies := range s.dies {
 		s.mini.SetTTL(key, time.Duration(dies-at)*time.Microsecond)
 	}
-	keys, argv := wire.EncodeBatch(env, []wire.Op{{Key: s.state(), Limit: s.limit, Op: op}})
+	ops := []wire.Op{{Key: s.state(), Limit: s.limit, Op: op}}
+	keys, argv := wire.EncodeBatch(env, ops)
 	args := make([]any, len(argv))
 	for i, a := range argv {
 		args[i] = a
@@ -73,7 +74,7 @@ func (s *scriptMirror) run(env wire.Envelope, op algo.Op, at int64) wire.Reply {
 		s.w.fail("script: %v", err)
 		return wire.Reply{}
 	}
-	reply, err := wire.DecodeReply(raw, 1)
+	reply, err := wire.DecodeReply(raw, ops)
 	if err != nil {
 		s.w.fail("reply: %v", err)
 	}

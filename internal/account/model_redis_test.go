@@ -2,6 +2,7 @@ package account
 
 import (
 	"math"
+	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
@@ -169,7 +170,9 @@ func (r *modelRedis) apply(b modelBatch, op algo.Op, now int64) (modelReply, boo
 	dies := at + ratesync.EnvelopeTTL.Microseconds()
 	r.envDies = min(r.envDies, dies)
 	r.env[b.id] = modelEnvelope{b.seq, stamp, rep.gap, chain, rep.ans, rep.at, dies}
-	r.epoch, r.epochDies = rep.epoch, dies
+	if r.epoch == 0 || (r.epochDies-at)/1000 < ratesync.EnvelopeTTL.Milliseconds() {
+		r.epoch, r.epochDies = rep.epoch, dies+time.Second.Microseconds()
+	}
 	r.compare(b, op, at, rep)
 	rep.taken = r.taken
 	return rep, true

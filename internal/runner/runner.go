@@ -131,7 +131,7 @@ func (r *Runner) batch(ctx context.Context, keys, argv []string, ops []wire.Op) 
 	if err != nil {
 		return wire.Reply{}, err
 	}
-	return wire.DecodeReply(raw, len(ops))
+	return wire.DecodeReply(raw, ops)
 }
 
 // BatchWithin is Batch without an envelope, for use between Begin and Done. So a

@@ -36,8 +36,11 @@ type Envelope struct {
 }
 
 // EncodeBatch returns the KEYS and ARGV of a batch. All keys must share a
-// slot.
+// slot. There may be fewer keys than ops: plain asks of one key share a text.
 func EncodeBatch(env Envelope, ops []Op) (keys []string, argv []string) {
+	if env.Seq == 0 && allPlain(ops) {
+		return encodePlain(ops)
+	}
 	return encode(env, ops, "")
 }
 

@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
@@ -29,6 +30,9 @@ type Reply struct {
 }
 
 const (
+	schemaOps   = 1 // the answers are in the order of the ops
+	schemaPlain = 2 // of plain asks that were decided like other ops: the answers are in the order of groups
+
 	headInts   = 4
 	answerInts = 10
 	intBytes   = 24 // of an integer in a reply, with its line end
@@ -50,14 +54,40 @@ const MaxReplyBytes = (1+MaxReplyValues)*intBytes + MaxHistory*escaped*maxReques
 // back. That many µs still fit into an int64 as ns.
 const maxReply = 1<<53 + 1<<21
 
-// DecodeReply reads the reply to a batch of n ops, in the form in which go-redis
-// returns the result of EVALSHA. A reply of another shape is ErrReply.
-func DecodeReply(raw any, n int) (Reply, error) {
+// DecodeReply reads the reply to a batch, in the form in which go-redis returns the
+// result of EVALSHA. A reply of another shape is ErrReply.
+func DecodeReply(raw any, ops []Op) (Reply, error) {
+	if text, ok := raw.(string); ok {
+		return decodePlain([]string{text}, ops)
+	}
 	list, ok := raw.([]any)
 	if !ok {
 		return Reply{}, fmt.Errorf("%w: %T instead of a list", ErrReply, raw)
 	}
-	ints := make([]int64, len(list))
+	if len(list) > 0 {
+		if _, ok := list[0].(string); ok {
+			return decodeTexts(list, ops)
+		}
+	}
+	return decodeInts(list, ops)
+}
+
+// decodeTexts reads the reply to plain asks for several keys.
+func decodeTexts(list []any, ops []Op) (Reply, error) {
+	texts := make([]string, len(list))
+	for i, v := range list {
+		text, ok := v.(string)
+		if !ok {
+			return Reply{}, fmt.Errorf("%w: element %d is a %T", ErrReply, i, v)
+		}
+		texts[i] = text
+	}
+	return decodePlain(texts, ops)
+}
+
+// decodeInts reads a reply of integers.
+func decodeInts(list []any, ops []Op) (Reply, error) {
+	ints, ok := make([]int64, len(list)), false
 	for i, v := range list {
 		if ints[i], ok = v.(int64); !ok {
 			return Reply{}, fmt.Errorf("%w: element %d is a %T", ErrReply, i, v)
@@ -66,8 +96,15 @@ func DecodeReply(raw any, n int) (Reply, error) {
 			return Reply{}, fmt.Errorf("%w: element %d is %d, out of range", ErrReply, i, ints[i])
 		}
 	}
-	if len(ints) < headInts || ints[0] != 1 {
-		return Reply{}, fmt.Errorf("%w: %d integers without a header of schema 1", ErrReply, len(ints))
+	if len(ints) < headInts || ints[0] != schemaOps && ints[0] != schemaPlain {
+		return Reply{}, fmt.Errorf("%w: %d integers without a header of schema %d or %d", ErrReply, len(ints), schemaOps, schemaPlain)
+	}
+	n, order := len(ops), []int(nil)
+	if ints[0] == schemaPlain {
+		if !allPlain(ops) {
+			return Reply{}, fmt.Errorf("%w: answers in the order of a batch of another form", ErrReply)
+		}
+		order = slices.Concat(groups(ops)...)
 	}
 	status := ints[1]
 	if status < 0 || status > 7 || status == 7 {
@@ -91,7 +128,11 @@ func DecodeReply(raw any, n int) (Reply, error) {
 		if a.Life < 0 { // minus the generation of the lease in the ledger, or minus the window of a lease
 			a.Gen, a.Life = -a.Life, algo.MaxLease
 		}
-		r.Answers[i] = a
+		if order != nil {
+			r.Answers[order[i]] = a
+		} else {
+			r.Answers[i] = a
+		}
 		if v[0] < 0 || v[1] < 0 || v[4] < 0 || v[5] < 0 || v[6] < 0 || v[7] < -3 || v[8] < 0 || v[9] < 0 {
 			return Reply{}, fmt.Errorf("%w: a negative number in the answer to op %d", ErrReply, i)
 		}

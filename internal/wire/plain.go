@@ -1,0 +1,295 @@
+package wire
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+)
+
+// Plain asks: a batch without an envelope whose ops only ask for units of buckets,
+// queues or windows. It has a short form, which lua/plain.lua specifies. The ops of one
+// key and one limit share a text, and Redis answers all of them by one text: the state
+// after their asks. The answers follow from it: decidePlain computes them.
+
+// mostPlain is the largest number that has a place in a text of plain asks.
+const mostPlain = 1 << 52
+
+// plain reports whether an op only asks, under a limit whose kind has the short form.
+func plain(op *Op) bool {
+	if len(op.Asks) == 0 || op.Partial || op.Lost || op.Reset || op.Ahead || op.View != (View{}) || op.Limit.Algorithm == hybridlimit.AlgSlidingLog {
+		return false
+	}
+	for _, n := range op.Asks {
+		if n < 1 || n >= mostPlain {
+			return false
+		}
+	}
+	none := op.Owed | op.Demand | op.Div | op.Gen | op.Had | op.Keep | op.Back | op.Win | op.Refund | op.RefundAt | op.MaxDelay
+	return none == 0 && op.Since >= 0 && op.Since < mostPlain
+}
+
+// allPlain reports whether a batch has the short form.
+func allPlain(ops []Op) bool {
+	for i := range ops {
+		if !plain(&ops[i]) {
+			return false
+		}
+	}
+	return len(ops) > 0
+}
+
+// together reports whether two ops share a text. After a change of the limit, only the
+// first op on a key converts the state, so the others may have a later Since.
+func together(first, op *Op) bool {
+	return first.Key == op.Key && first.Limit == op.Limit && (first.Since == 0) == (op.Since == 0)
+}
+
+// groups returns the ops of each text, as indices, in the order of the texts. If the ops
+// of a key cannot share a text, the key has several, and Redis decides the batch as it
+// decides a batch that is not plain.
+func groups(ops []Op) [][]int {
+	if len(ops) == 1 {
+		return [][]int{{0}}
+	}
+	last := make(map[string]int, len(ops)) // the last group of a key
+	list := make([][]int, 0, len(ops))
+	for i := range ops {
+		at, ok := last[ops[i].Key]
+		if ok && together(&ops[list[at][0]], &ops[i]) {
+			list[at] = append(list[at], i)
+			continue
+		}
+		last[ops[i].Key] = len(list)
+		list = append(list, []int{i})
+	}
+	return list
+}
+
+// encodePlain returns the KEYS and ARGV of a batch of plain asks.
+func encodePlain(ops []Op) (keys []string, argv []string) {
+	list := groups(ops)
+	keys, argv = make([]string, len(list)), make([]string, len(list))
+	buf := make([]byte, 0, 64)
+	var before *Op
+	for i, group := range list {
+		first := &ops[group[0]]
+		buf = buf[:0]
+		if before == nil || before.Limit != first.Limit || before.Since != first.Since {
+			buf = appendPlainLimit(buf, first)
+		}
+		before = first
+		for j, k := range group {
+			if j > 0 {
+				buf = append(buf, ',')
+			}
+			for m, n := range ops[k].Asks {
+				if m > 0 {
+					buf = append(buf, ' ')
+				}
+				buf = strconv.AppendInt(buf, n, 16)
+			}
+		}
+		keys[i], argv[i] = first.Key, string(buf)
+	}
+	return keys, argv
+}
+
+// appendPlainLimit appends the limit of an op, and a space.
+func appendPlainLimit(buf []byte, op *Op) []byte {
+	l := algo.LimitOf(op.Limit)
+	a, b, c := l.Bucket.Unit, l.Bucket.Refill, l.Bucket.Cap
+	if w := l.Window; w.Period > 0 {
+		a, b, c = w.Period, w.Tick, w.Rate
+	}
+	buf = strconv.AppendInt(append(buf, '=', l.Kind.Letter()), a, 16)
+	if b != 1 {
+		buf = strconv.AppendInt(append(buf, 'r'), b, 16)
+	}
+	buf = strconv.AppendInt(append(buf, ' '), c, 16)
+	if op.Since > 0 {
+		buf = strconv.AppendInt(append(buf, 's'), op.Since, 16)
+	}
+	return append(buf, ' ')
+}
+
+// decodePlain reads the texts that answer a batch of plain asks.
+func decodePlain(texts []string, ops []Op) (Reply, error) {
+	if !allPlain(ops) {
+		return Reply{}, fmt.Errorf("%w: texts for a batch of another form", ErrReply)
+	}
+	list := groups(ops)
+	if len(texts) != len(list) {
+		return Reply{}, fmt.Errorf("%w: %d texts for %d keys", ErrReply, len(texts), len(list))
+	}
+	answers, now := make([]Answer, len(ops)), int64(0)
+	for i, group := range list {
+		var asked int64
+		for _, k := range group {
+			for _, n := range ops[k].Asks {
+				asked = min(asked+n, 1<<53)
+			}
+		}
+		limit := algo.LimitOf(ops[group[0]].Limit)
+		got, ok := readOutcome(texts[i], limit, asked)
+		if i == 0 {
+			now = got.now
+		}
+		if !ok || got.now != now || !decidePlain(limit, got, ops, group, answers) {
+			return Reply{}, fmt.Errorf("%w: %.99q is no answer to op %d", ErrReply, texts[i], group[0])
+		}
+	}
+	return Reply{Now: now, Answers: answers}, nil
+}
+
+// outcome is the answer to the ops of one text.
+type outcome struct {
+	granted int64 // units
+	left    int64 // after the asks: the level of a bucket or queue; the count of a window
+	prev    int64 // of a window: the count of the one before
+	born    int64 // 0: there was no state
+	now     int64 // µs of Redis time
+}
+
+// readOutcome reads the answer to asks for asked units. It reports whether the text is
+// one that plain.lua writes.
+func readOutcome(text string, l algo.Limit, asked int64) (outcome, bool) {
+	r := reader{rest: text, ok: true}
+	window := l.Window.Period > 0
+	var o outcome
+	if text, refused := strings.CutPrefix(text, "0"); refused {
+		r.rest = text
+		o.granted, o.left = r.number(16), r.number(16)
+		if window {
+			o.prev = r.number(16)
+		}
+		o.born = r.number(16)
+		o.now = r.time()
+		return o, r.ended() && o.granted < asked
+	}
+	head, tail := stateEnds(l)
+	r.cut(head, tail)
+	o.granted = asked
+	if window {
+		win := r.number(16)
+		o.left, o.prev, o.born = r.number(16), r.number(16), r.number(16)
+		r.number(16) // since
+		o.now = r.time()
+		return o, r.ended() && o.born > 0 && win == l.Window.Number(o.now)
+	}
+	o.left = r.number(16)
+	if l.Kind == algo.KindQueue {
+		o.left = l.Bucket.Cap - o.left
+	}
+	age := r.number(16)
+	o.born = r.number(16)
+	o.now = o.born + age
+	r.number(16) // since
+	return o, r.ended() && o.born > 0
+}
+
+// stateEnds returns the begin and the end of the text of a state that was written under
+// a limit.
+func stateEnds(l algo.Limit) (head, tail string) {
+	unit := l.Bucket.Unit
+	if l.Window.Period > 0 {
+		unit = l.Window.Period
+	}
+	head = "1" + string(l.Kind.Letter()) + strconv.FormatInt(unit, 16) + " "
+	if l.Kind == algo.KindQueue {
+		head += "-"
+	}
+	if refill := l.Bucket.Refill; refill > 1 {
+		tail = " r" + strconv.FormatInt(refill, 16)
+	}
+	return head, tail
+}
+
+// decidePlain computes the answers to the ops of a group. It reports whether Redis can
+// have come to that outcome.
+func decidePlain(l algo.Limit, o outcome, ops []Op, group []int, answers []Answer) bool {
+	state, ok := before(l, o)
+	if !ok {
+		return false
+	}
+	for _, k := range group {
+		next, ans, changed := l.Apply(state, algo.Op{Asks: ops[k].Asks}, o.now)
+		if changed {
+			state = next
+		}
+		answers[k] = ans
+		o.granted -= ans.Granted
+	}
+	return o.granted == 0
+}
+
+// before returns the state before the asks, at the time of the asks. It returns false
+// for a state that plain.lua leaves to the script's other way.
+func before(l algo.Limit, o outcome) (algo.State, bool) {
+	if o.now < 1 || o.now > 1<<53 {
+		return algo.State{}, false
+	}
+	s := algo.State{Kind: l.Kind, Born: o.born}
+	full := false
+	if w := l.Window; w.Period > 0 {
+		s.Period, s.Win, s.Cur, s.Prev = w.Period, w.Number(o.now), o.left-o.granted, o.prev
+		if s.Cur < 0 || o.left > w.Rate || o.prev > w.Rate {
+			return s, false
+		}
+		full = s.Cur == 0 && s.Prev == 0
+	} else {
+		b := l.Bucket
+		if o.left < 0 || o.left > b.Cap || o.granted > (b.Cap-o.left)/b.Unit {
+			return s, false
+		}
+		level := o.left + o.granted*b.Unit
+		full = level == b.Cap
+		s.Unit, s.Refill, s.Level, s.Last = b.Unit, b.Refill, level, o.now
+		if b.Queue {
+			s.Level -= b.Cap
+		}
+	}
+	if o.born == 0 {
+		return algo.State{}, full
+	}
+	return s, true
+}
+
+// reader reads the numbers of a text, one after the other.
+type reader struct {
+	rest string
+	ok   bool // all so far were readable
+}
+
+// cut takes away the begin and the end of the text.
+func (r *reader) cut(head, tail string) {
+	text, begins := strings.CutPrefix(r.rest, head)
+	i := strings.LastIndex(text, " r")
+	if i < 0 {
+		i = len(text)
+	}
+	r.rest, r.ok = text[:i], r.ok && begins && text[i:] == tail
+}
+
+// number reads a number from 0 to 2⁵³.
+func (r *reader) number(base int) int64 {
+	word, rest, _ := strings.Cut(r.rest, " ")
+	n, err := strconv.ParseInt(word, base, 64)
+	if err != nil || n < 0 || n > 1<<53 {
+		r.ok, n = false, 0
+	}
+	r.rest = rest
+	return n
+}
+
+// time reads seconds and µs as µs.
+func (r *reader) time() int64 {
+	s, µs := r.number(10), r.number(10)
+	r.ok = r.ok && s < 1<<53/1_000_000 && µs < 1_000_000
+	return s*1_000_000 + µs
+}
+
+// ended reports whether the text was readable and has nothing more.
+func (r *reader) ended() bool { return r.ok && r.rest == "" }
