@@ -47,12 +47,15 @@ func together(first, op *Op) bool {
 	return first.Key == op.Key && first.Limit == op.Limit && (first.Since == 0) == (op.Since == 0)
 }
 
+// lone is the groups of a batch of one op. It is never changed.
+var lone = [][]int{{0}}
+
 // groups returns the ops of each text, as indices, in the order of the texts. If the ops
 // of a key cannot share a text, the key has several, and Redis decides the batch as it
 // decides a batch that is not plain.
 func groups(ops []Op) [][]int {
 	if len(ops) == 1 {
-		return [][]int{{0}}
+		return lone
 	}
 	last := make(map[string]int, len(ops)) // the last group of a key
 	list := make([][]int, 0, len(ops))
