@@ -25,6 +25,7 @@ type Limiter struct {
 	cfg     Config
 	names   lua.Names
 	runner  *runner.Runner
+	gather  *runner.Gather
 	closed  atomic.Bool
 	done    chan struct{} // closed by Close: ends every Wait
 }
@@ -50,7 +51,7 @@ func New(rdb redis.UniversalClient, limit hybridlimit.Limit, cfg Config) (*Limit
 	if err != nil {
 		return nil, err
 	}
-	l := &Limiter{cfg: cfg, runner: calls, done: make(chan struct{}), names: lua.Names{Prefix: cfg.Prefix, Tags: cfg.Tags, HashKeys: cfg.HashKeys}}
+	l := &Limiter{cfg: cfg, runner: calls, gather: calls.Gather(cfg.Tags, cfg.Timeout), done: make(chan struct{}), names: lua.Names{Prefix: cfg.Prefix, Tags: cfg.Tags, HashKeys: cfg.HashKeys}}
 	l.terms.Store(t)
 	return l, nil
 }
@@ -84,8 +85,18 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (hybridlimit.
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	res, _, err := l.take(ctx, key, t, n, algo.Op{Asks: []int64{n}})
+	res, _, err := l.take(ctx, key, t, n, algo.Op{Asks: asks(n)})
 	return res, err
+}
+
+var one = []int64{1}
+
+// asks returns an ask for n units. It must not be changed.
+func asks(n int64) []int64 {
+	if n == 1 {
+		return one
+	}
+	return []int64{n}
 }
 
 // terms is a limit and the constants derived from it.
@@ -265,18 +276,12 @@ func (l *Limiter) place(key string) (tag int, name string) {
 
 // ask sends an op. It returns the answer and its time, in µs of Redis time.
 func (l *Limiter) ask(ctx context.Context, key string, t *terms, op algo.Op) (wire.Answer, int64, error) {
-	_, name := l.place(key)
-	if t.Kind == algo.KindLog {
-		op.ID = hybridlimit.RequestID(ctx)
-	}
+	tag, name := l.place(key)
 	op.Since = t.since()
-	ctx, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
-	defer cancel()
-	reply, err := l.runner.Batch(ctx, wire.Envelope{}, []wire.Op{{
-		Key: name, Limit: t.limit, Op: op,
-	}})
-	if err != nil {
-		return wire.Answer{}, 0, err
+	ask := wire.Op{Key: name, Limit: t.limit, Op: op}
+	if t.Kind == algo.KindLog { // 56 µs of Redis, for which other ops should not wait
+		ask.ID = hybridlimit.RequestID(ctx)
+		return l.gather.Alone(ctx, ask)
 	}
-	return reply.Answers[0], reply.Now, nil
+	return l.gather.Ask(ctx, tag, ask)
 }

@@ -25,7 +25,7 @@ func WithFunctions(on bool) Option { return func(r *Runner) { r.functions = on }
 // a slot moves to a node that owns no slot yet: go-redis follows an ASK
 // redirection, and does not report the node. It can also happen during repeated
 // FUNCTION FLUSH.
-func (r *Runner) fcall(ctx context.Context, function string, script lua.Script, keys, argv []string) (any, error) {
+func (r *Runner) fcall(ctx context.Context, function string, script lua.Script, keys []string, argv []any) (any, error) {
 	owner := "" // without a key, any node will do
 	if len(keys) > 0 {
 		owner = keys[0]
