@@ -71,15 +71,18 @@ func (l *Limiter) Allow(ctx context.Context, key string) (hybridlimit.Result, er
 	return l.AllowN(ctx, key, 1)
 }
 
-// AllowN asks Redis for n units of key, all or none. It costs one message and one
-// round trip.
+// AllowN asks Redis for n units of key, all or none. It costs one round trip, and at
+// most one message, which concurrent calls share. A call that comes while a message of
+// its tag is in flight waits for that one first.
 //
 // AllowN denies an n above the burst without an error, whether Redis answers or
 // not. It then asks Redis only for Remaining and ResetAfter.
 //
 // With ErrUnavailable, the Result holds the decision of Config.FailOpen, and the
 // units may or may not have been taken. With ctx's own error, the units may or may
-// not have been taken either: ctx may have ended while Redis decided.
+// not have been taken either: ctx may have ended while Redis decided. If a shared
+// message gets no answer, each of its calls gets ErrUnavailable, and the units of each
+// are taken once or not at all. The end of ctx concerns no other call.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	t, err := l.of(key, n)
 	if err != nil {

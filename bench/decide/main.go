@@ -31,8 +31,15 @@ func main() {
 	keys := flag.String("keys", "1,5000", "numbers of keys that they ask for")
 	rounds := flag.Int("rounds", 9, "number of rounds of each")
 	lasts := flag.Duration("lasts", 300*time.Millisecond, "duration of a round")
+	ends := flag.Bool("ends", false, "ask with a context that can be cancelled, as that of an HTTP request")
 	flag.Parse()
-	if err := run(context.Background(), ints(*callers), ints(*keys), *rounds, *lasts); err != nil {
+	ctx, cancel := context.Background(), func() {}
+	if *ends {
+		ctx, cancel = context.WithCancel(ctx)
+	}
+	err := run(ctx, ints(*callers), ints(*keys), *rounds, *lasts)
+	cancel()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "decide:", err)
 		os.Exit(1)
 	}
