@@ -6,6 +6,14 @@
 // baseline for the savings of package hybrid. Its limiters share their state with
 // hybrid limiters of the same prefix and name.
 //
+// Concurrent calls share messages. If no message for a key's tag is in flight, a call
+// goes out at once. Calls that come while one is in flight go out together when it is
+// back, up to 64 in one message. So a process with many concurrent calls sends Redis
+// far fewer messages than calls. A call's decision is the one that it would have got
+// alone. A call of a sliding log, and a call under several limits, has its own
+// message. In traces of the client, a shared message belongs to the first of its
+// calls.
+//
 // A decision is sent once. go-redis would repeat a call whose reply was lost, and
 // so count it up to four times. Here, a call with a lost reply over-counts by its
 // own cost at most, and its error is ErrUnavailable. Every deadline is honoured,

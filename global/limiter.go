@@ -25,6 +25,7 @@ type Limiter struct {
 	cfg     Config
 	names   lua.Names
 	runner  *runner.Runner
+	gather  *runner.Gather
 	closed  atomic.Bool
 	done    chan struct{} // closed by Close: ends every Wait
 }
@@ -50,7 +51,7 @@ func New(rdb redis.UniversalClient, limit hybridlimit.Limit, cfg Config) (*Limit
 	if err != nil {
 		return nil, err
 	}
-	l := &Limiter{cfg: cfg, runner: calls, done: make(chan struct{}), names: lua.Names{Prefix: cfg.Prefix, Tags: cfg.Tags, HashKeys: cfg.HashKeys}}
+	l := &Limiter{cfg: cfg, runner: calls, gather: calls.Gather(cfg.Tags, cfg.Timeout), done: make(chan struct{}), names: lua.Names{Prefix: cfg.Prefix, Tags: cfg.Tags, HashKeys: cfg.HashKeys}}
 	l.terms.Store(t)
 	return l, nil
 }
@@ -70,22 +71,35 @@ func (l *Limiter) Allow(ctx context.Context, key string) (hybridlimit.Result, er
 	return l.AllowN(ctx, key, 1)
 }
 
-// AllowN asks Redis for n units of key, all or none. It costs one message and one
-// round trip.
+// AllowN asks Redis for n units of key, all or none. It costs one round trip, and at
+// most one message, which concurrent calls share. A call that comes while a message of
+// its tag is in flight waits for that one first.
 //
 // AllowN denies an n above the burst without an error, whether Redis answers or
 // not. It then asks Redis only for Remaining and ResetAfter.
 //
 // With ErrUnavailable, the Result holds the decision of Config.FailOpen, and the
 // units may or may not have been taken. With ctx's own error, the units may or may
-// not have been taken either: ctx may have ended while Redis decided.
+// not have been taken either: ctx may have ended while Redis decided. If a shared
+// message gets no answer, each of its calls gets ErrUnavailable, and the units of each
+// are taken once or not at all. The end of ctx concerns no other call.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	t, err := l.of(key, n)
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	res, _, err := l.take(ctx, key, t, n, algo.Op{Asks: []int64{n}})
+	res, _, err := l.take(ctx, key, t, n, algo.Op{Asks: asks(n)})
 	return res, err
+}
+
+var one = []int64{1}
+
+// asks returns an ask for n units. It must not be changed.
+func asks(n int64) []int64 {
+	if n == 1 {
+		return one
+	}
+	return []int64{n}
 }
 
 // terms is a limit and the constants derived from it.
@@ -265,18 +279,12 @@ func (l *Limiter) place(key string) (tag int, name string) {
 
 // ask sends an op. It returns the answer and its time, in µs of Redis time.
 func (l *Limiter) ask(ctx context.Context, key string, t *terms, op algo.Op) (wire.Answer, int64, error) {
-	_, name := l.place(key)
-	if t.Kind == algo.KindLog {
-		op.ID = hybridlimit.RequestID(ctx)
-	}
+	tag, name := l.place(key)
 	op.Since = t.since()
-	ctx, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
-	defer cancel()
-	reply, err := l.runner.Batch(ctx, wire.Envelope{}, []wire.Op{{
-		Key: name, Limit: t.limit, Op: op,
-	}})
-	if err != nil {
-		return wire.Answer{}, 0, err
+	ask := wire.Op{Key: name, Limit: t.limit, Op: op}
+	if t.Kind == algo.KindLog { // 56 µs of Redis, for which other ops should not wait
+		ask.ID = hybridlimit.RequestID(ctx)
+		return l.gather.Alone(ctx, ask)
 	}
-	return reply.Answers[0], reply.Now, nil
+	return l.gather.Ask(ctx, tag, ask)
 }

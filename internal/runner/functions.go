@@ -28,7 +28,7 @@ func WithFunctions(on bool) Option { return func(r *Runner) { r.functions = on }
 // happen during repeated FUNCTION FLUSH. For loadEvery after that, calls that do not
 // find the function load nothing and run the script at once. After a failed load no
 // script runs, and the error is that of the load.
-func (r *Runner) fcall(ctx context.Context, function string, script lua.Script, keys, argv []string) (any, error) {
+func (r *Runner) fcall(ctx context.Context, function string, script lua.Script, keys []string, argv []any) (any, error) {
 	_, slots := r.client.(*redis.ClusterClient)
 	for loads := 0; ; {
 		asked := r.loads.time()

@@ -20,6 +20,7 @@ import (
 type Runner struct {
 	client    redis.UniversalClient
 	process   process // of the client
+	strict    process // of the client, ends at its context's deadline; nil: there is none
 	functions bool    // FCALL, not EVALSHA
 	dials     *dials  // of the client
 	loads     *loads  // of the client
@@ -66,7 +67,7 @@ func New(rdb redis.UniversalClient, timeout time.Duration, opts ...Option) (*Run
 	guard(rdb)
 	r := &Runner{client: rdb, process: rdb.Process, dials: watch(rdb), loads: loadsOf(rdb)}
 	if c, ok := rdb.(*redis.Client); ok && timeout > 0 {
-		r.process = bounded(c, timeout)
+		r.process, r.strict = bounded(c, timeout)
 	}
 	for _, opt := range opts {
 		opt(r)
@@ -112,7 +113,7 @@ func (r *Runner) Batch(ctx context.Context, env wire.Envelope, ops []wire.Op) (w
 	}
 	defer r.calls.Done()
 	keys, argv := wire.EncodeBatch(env, ops)
-	reply, err := r.batch(ctx, keys, argv, ops)
+	reply, err := r.batch(ctx, keys, boxed(argv), ops)
 	if err == nil {
 		err = reply.Check(env, ops)
 	}
@@ -123,9 +124,9 @@ func (r *Runner) Batch(ctx context.Context, env wire.Envelope, ops []wire.Op) (w
 }
 
 // batch runs encoded ops. Call it only between Begin and Done.
-func (r *Runner) batch(ctx context.Context, keys, argv []string, ops []wire.Op) (wire.Reply, error) {
+func (r *Runner) batch(ctx context.Context, keys []string, argv []any, ops []wire.Op) (wire.Reply, error) {
 	raw, err := r.send(ctx, lua.Batch, lua.Library.Batch, keys, argv)
-	if redis.HasErrorPrefix(err, "HLBATCH") {
+	if err != nil && redis.HasErrorPrefix(err, "HLBATCH") {
 		err = fmt.Errorf("%w: %w", wire.ErrRefused, err)
 	}
 	if err != nil {
@@ -138,7 +139,7 @@ func (r *Runner) batch(ctx context.Context, keys, argv []string, ops []wire.Op) 
 // call that has begun can still give its units back after Close.
 func (r *Runner) BatchWithin(ctx context.Context, ops []wire.Op) error {
 	keys, argv := wire.EncodeBatch(wire.Envelope{}, ops)
-	_, err := r.batch(ctx, keys, argv, ops)
+	_, err := r.batch(ctx, keys, boxed(argv), ops)
 	return err
 }
 
@@ -146,7 +147,7 @@ func (r *Runner) BatchWithin(ctx context.Context, ops []wire.Op) error {
 // between Begin and Done.
 func (r *Runner) All(ctx context.Context, ops []wire.Op) (wire.Reply, error) {
 	keys, argv := wire.EncodeAll(ops)
-	reply, err := r.batch(ctx, keys, argv, ops)
+	reply, err := r.batch(ctx, keys, boxed(argv), ops)
 	if err == nil {
 		err = reply.CheckAll(ops)
 	}
@@ -205,41 +206,20 @@ func (r *Runner) run(ctx context.Context, script lua.Script, function string, ke
 		return nil, hybridlimit.ErrClosed
 	}
 	defer r.calls.Done()
-	return r.send(ctx, script, function, keys, argv)
+	return r.send(ctx, script, function, keys, boxed(argv))
 }
 
 // send is run without Begin and Done. Call it only between them.
-func (r *Runner) send(ctx context.Context, script lua.Script, function string, keys, argv []string) (any, error) {
-	call := func() (any, error) { return r.eval(ctx, script, keys, argv) }
+func (r *Runner) send(ctx context.Context, script lua.Script, function string, keys []string, argv []any) (raw any, err error) {
 	if r.functions {
-		call = func() (any, error) { return r.fcall(ctx, function, script, keys, argv) }
+		raw, err = r.fcall(ctx, function, script, keys, argv)
+	} else {
+		raw, err = r.eval(ctx, script, keys, argv)
 	}
-	raw, err := call()
 	if errors.Is(err, redis.Nil) { // the scripts never answer nil
 		err = fmt.Errorf("%w: nil instead of a value", wire.ErrReply)
 	}
 	return raw, err
-}
-
-// onceCmd is a command that go-redis does not send again.
-type onceCmd struct{ *redis.Cmd }
-
-// NoRetry stops go-redis from repeating a call whose reply was lost.
-func (onceCmd) NoRetry() bool { return true }
-
-// once sends one command. Call it only between Begin and Done.
-func (r *Runner) once(ctx context.Context, verb, script string, keys, argv []string) (any, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	cmd := newCommand(ctx, verb, script, keys, argv)
-	if err := r.within(ctx, func() error {
-		_ = r.process(ctx, cmd) // the error is in cmd
-		return cmd.Err()
-	}); err != nil {
-		return nil, err
-	}
-	return cmd.Result()
 }
 
 // within runs f and returns when ctx ends, at the latest. By default, go-redis

@@ -13,7 +13,7 @@ import (
 // the process sends the source (loads), and the others wait for the end of that
 // exchange and then send the digest again. So a restart, a failover or SCRIPT FLUSH
 // is no failure, and each such loss costs a process one source.
-func (r *Runner) eval(ctx context.Context, script lua.Script, keys, argv []string) (any, error) {
+func (r *Runner) eval(ctx context.Context, script lua.Script, keys []string, argv []any) (any, error) {
 	for {
 		asked := r.loads.time()
 		raw, err := r.once(ctx, "evalsha", script.SHA, keys, argv)
@@ -32,7 +32,7 @@ func (r *Runner) eval(ctx context.Context, script lua.Script, keys, argv []strin
 
 // evalSource runs a script by its source, so that Redis knows it from then on. The
 // load ends when go-redis has returned. That may be after the call's deadline.
-func (r *Runner) evalSource(ctx context.Context, load *load, script lua.Script, keys, argv []string) (any, error) {
+func (r *Runner) evalSource(ctx context.Context, load *load, script lua.Script, keys []string, argv []any) (any, error) {
 	cmd := newCommand(ctx, "eval", script.Source, keys, argv)
 	err := r.load(ctx, load, func() error {
 		_ = r.process(ctx, cmd) // the error is in cmd
@@ -55,19 +55,6 @@ func (r *Runner) load(ctx context.Context, load *load, f func() error) error {
 		load.end(err)
 		return err
 	})
-}
-
-// newCommand returns the command that runs a script or a function.
-func newCommand(ctx context.Context, verb, script string, keys, argv []string) onceCmd {
-	args := make([]any, 0, 3+len(keys)+len(argv))
-	args = append(args, verb, script, len(keys))
-	for _, k := range keys {
-		args = append(args, k)
-	}
-	for _, a := range argv {
-		args = append(args, a)
-	}
-	return onceCmd{redis.NewCmd(ctx, args...)}
 }
 
 // everyNode stands for all nodes of a client in a target.

@@ -47,12 +47,15 @@ func together(first, op *Op) bool {
 	return first.Key == op.Key && first.Limit == op.Limit && (first.Since == 0) == (op.Since == 0)
 }
 
+// lone is the groups of a batch of one op. It is never changed.
+var lone = [][]int{{0}}
+
 // groups returns the ops of each text, as indices, in the order of the texts. If the ops
 // of a key cannot share a text, the key has several, and Redis decides the batch as it
 // decides a batch that is not plain.
 func groups(ops []Op) [][]int {
 	if len(ops) == 1 {
-		return [][]int{{0}}
+		return lone
 	}
 	last := make(map[string]int, len(ops)) // the last group of a key
 	list := make([][]int, 0, len(ops))
@@ -169,8 +172,7 @@ func readOutcome(text string, l algo.Limit, asked int64) (outcome, bool) {
 		o.now = r.time()
 		return o, r.ended() && o.granted < asked
 	}
-	head, tail := stateEnds(l)
-	r.cut(head, tail)
+	r.state(l)
 	o.granted = asked
 	if window {
 		win := r.number(16)
@@ -188,23 +190,6 @@ func readOutcome(text string, l algo.Limit, asked int64) (outcome, bool) {
 	o.now = o.born + age
 	r.number(16) // since
 	return o, r.ended() && o.born > 0
-}
-
-// stateEnds returns the begin and the end of the text of a state that was written under
-// a limit.
-func stateEnds(l algo.Limit) (head, tail string) {
-	unit := l.Bucket.Unit
-	if l.Window.Period > 0 {
-		unit = l.Window.Period
-	}
-	head = "1" + string(l.Kind.Letter()) + strconv.FormatInt(unit, 16) + " "
-	if l.Kind == algo.KindQueue {
-		head += "-"
-	}
-	if refill := l.Bucket.Refill; refill > 1 {
-		tail = " r" + strconv.FormatInt(refill, 16)
-	}
-	return head, tail
 }
 
 // decidePlain computes the answers to the ops of a group. It reports whether Redis can
@@ -263,14 +248,37 @@ type reader struct {
 	ok   bool // all so far were readable
 }
 
-// cut takes away the begin and the end of the text.
-func (r *reader) cut(head, tail string) {
-	text, begins := strings.CutPrefix(r.rest, head)
-	i := strings.LastIndex(text, " r")
-	if i < 0 {
-		i = len(text)
+// state reads the begin and the end of the text of a state that was written under a
+// limit, without memory for the expected text.
+func (r *reader) state(l algo.Limit) {
+	unit, begin := l.Bucket.Unit, "1"+string(l.Kind.Letter())
+	if l.Window.Period > 0 {
+		unit = l.Window.Period
 	}
-	r.rest, r.ok = text[:i], r.ok && begins && text[i:] == tail
+	r.skip(begin)
+	if r.number(16) != unit {
+		r.ok = false
+	}
+	if l.Kind == algo.KindQueue {
+		r.skip("-")
+	}
+	end := len(r.rest)
+	if i := strings.LastIndex(r.rest, " r"); i >= 0 {
+		refill := reader{rest: r.rest[i+len(" r"):], ok: true}
+		if refill.number(16) != l.Bucket.Refill || l.Bucket.Refill < 2 || !refill.ended() {
+			r.ok = false
+		}
+		end = i
+	} else if l.Bucket.Refill > 1 {
+		r.ok = false
+	}
+	r.rest = r.rest[:end]
+}
+
+// skip takes away the begin of the text.
+func (r *reader) skip(begin string) {
+	rest, ok := strings.CutPrefix(r.rest, begin)
+	r.rest, r.ok = rest, r.ok && ok
 }
 
 // number reads a number from 0 to 2⁵³.

@@ -1,0 +1,175 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
+)
+
+// Gather sends ops of concurrent callers in common messages (group commit). If no
+// message of a tag is in flight, an op goes out at once, alone. Ops that come while one
+// is in flight go out together when it is back. docs/decisions/0037 has the reasons. A
+// Gather is safe for concurrent use.
+type Gather struct {
+	runner  *Runner
+	timeout time.Duration
+	slots   []atomic.Pointer[slot] // by tag; nil: not used yet
+	texts   texts
+	timers  sync.Pool // of *time.Timer, stopped
+	alarms  sync.Pool // of *alarm, stopped
+}
+
+// Gather returns a Gather for tags below the given number. Its calls return after
+// timeout, at the latest.
+func (r *Runner) Gather(tags int, timeout time.Duration) *Gather {
+	return &Gather{runner: r, timeout: timeout, slots: make([]atomic.Pointer[slot], tags)}
+}
+
+// Ask runs an op of a tag, without an envelope. It returns the answer and its time, in
+// µs of Redis time.
+//
+// Each op is in one message, which is sent once. If the message gets no answer, every
+// caller in it gets the error, and each op may or may not have been applied. If ctx ends
+// before the message is sent, the op is not sent. The end of ctx concerns no other
+// caller. An op that Redis refuses refuses no other op.
+func (g *Gather) Ask(ctx context.Context, tag int, op wire.Op) (wire.Answer, int64, error) {
+	s := g.slots[tag].Load()
+	if s == nil {
+		g.slots[tag].CompareAndSwap(nil, &slot{timeout: g.timeout})
+		s = g.slots[tag].Load()
+	}
+	return g.ask(ctx, s, op)
+}
+
+// Alone is Ask with a message of its own, sent at once.
+func (g *Gather) Alone(ctx context.Context, op wire.Op) (wire.Answer, int64, error) {
+	return g.ask(ctx, &slot{timeout: g.timeout}, op)
+}
+
+func (g *Gather) ask(ctx context.Context, s *slot, op wire.Op) (wire.Answer, int64, error) {
+	if !g.runner.Begin() {
+		return wire.Answer{}, 0, hybridlimit.ErrClosed
+	}
+	defer g.runner.Done()
+	if err := ctx.Err(); err != nil {
+		return wire.Answer{}, 0, err
+	}
+	m, caller, send := s.join(ctx, op)
+	if send && ctx.Done() == nil && g.runner.strict != nil {
+		g.carryHere(m)
+		g.send(s, s.landed(m))
+		return m.answer(caller)
+	}
+	if send {
+		g.send(s, m)
+	}
+	return g.wait(ctx, s, m, caller, send)
+}
+
+// send sends m, if it is not nil, and then the messages that wait, until none does.
+// Call it only between Begin and Done.
+func (g *Gather) send(s *slot, m *message) {
+	if m != nil {
+		g.runner.calls.Add(1)
+		go g.sendAll(s, m)
+	}
+}
+
+func (g *Gather) sendAll(s *slot, m *message) {
+	defer g.runner.calls.Done()
+	for ; m != nil; m = s.landed(m) {
+		g.carry(m)
+		runtime.Gosched() // callers that ask again at once are in the next message
+	}
+}
+
+// wait waits for the answer to a caller, until ctx or the time-out ends.
+func (g *Gather) wait(ctx context.Context, s *slot, m *message, caller int, sent bool) (wire.Answer, int64, error) {
+	began := time.Now()
+	deadline := began.Add(g.timeout)
+	pause := s.patience() // until the message in flight may be late
+	if sent {
+		pause = g.timeout
+	}
+	timer := g.timer(pause)
+	defer g.release(timer)
+	err := context.DeadlineExceeded
+	for waits := true; waits; {
+		select {
+		case <-m.ended:
+			waits = false
+		case <-ctx.Done():
+			err, waits = ctx.Err(), false
+		case <-timer.C:
+			left := time.Until(deadline)
+			if waits = left > 0; waits {
+				now, again := s.overtake(m)
+				g.send(s, now)
+				if again > 0 {
+					left = min(left, again)
+				}
+				timer.Reset(left)
+			}
+		}
+	}
+	select {
+	case <-m.ended: // also if ctx ended at the same time
+		ans, now, err := m.answer(caller)
+		return ans, now, ended(ctx, err)
+	default:
+	}
+	g.send(s, s.leave(m, caller))
+	g.runner.dials.blame(began, &err)
+	return wire.Answer{}, 0, err
+}
+
+// carry sends a message and waits until go-redis has returned.
+func (g *Gather) carry(m *message) {
+	m.reply, m.err = g.batch(m, m.ops)
+	if len(m.ops) > 1 && errors.Is(m.err, wire.ErrRefused) { // one op is bad, and none was applied
+		m.alone = make([]outcome, len(m.ops))
+		for i := range m.ops {
+			m.alone[i].reply, m.alone[i].err = g.batch(m, m.ops[i:i+1])
+		}
+	}
+	m.end()
+}
+
+// carryHere is carry on the goroutine of the only caller. It returns at the message's
+// deadline, at the latest.
+func (g *Gather) carryHere(m *message) {
+	m.strict = true
+	a := g.alarm(m)
+	g.carry(m)
+	if a.timer.Stop() { // otherwise it may still ring
+		a.of.Store(nil)
+		g.alarms.Put(a)
+	}
+}
+
+func (g *Gather) batch(m *message, ops []wire.Op) (wire.Reply, error) {
+	var keys []string
+	var argv []any
+	if op := &ops[0]; len(ops) == 1 && len(op.Asks) == 1 && plain(&op.Op) {
+		m.oneKey[0] = op.Key
+		keys, argv = m.oneKey[:], g.texts.of(op)
+	} else {
+		var texts []string
+		keys, texts = wire.EncodeBatch(wire.Envelope{}, ops)
+		argv = boxed(texts)
+	}
+	reply, err := g.runner.batch(m, keys, argv, ops)
+	if err == nil {
+		err = reply.Check(wire.Envelope{}, ops)
+	}
+	if err != nil {
+		return wire.Reply{}, err
+	}
+	return reply, nil
+}
