@@ -44,7 +44,7 @@ func TestLostLoneAsk(t *testing.T) {
 				return tc.verdict
 			})
 			var keys []string
-			for r := range rounds { // within a second of the first message of a tag, the others of the tag have no envelope
+			for r := range rounds { // within two seconds of the first message of a tag, the others of the tag have no envelope
 				for j := range 2 {
 					key := fmt.Sprintf("k%d-%d", r, j)
 					keys = append(keys, key)

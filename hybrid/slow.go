@@ -6,6 +6,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
+	"github.com/hybridlimit/hybridlimit/internal/runner"
 )
 
 // slow decides when the fast path cannot: the key is not in memory, its budget has expired, or its units have run
@@ -60,7 +61,7 @@ func (l *Limiter) decide(ctx context.Context, e *entry, r *account.Plan, n int64
 	case asks && ended != nil:
 		return account.Verdict{}, ended
 	case itself:
-		l.hub.engine.Exchange(ctx, e.tag(), e, l.cfg.MaxWait)
+		l.hub.engine.Exchange(runner.Here(ctx), e.tag(), e, l.cfg.MaxWait)
 	}
 	if w != nil {
 		return l.wait(ctx, e, w, ev.now)
@@ -69,7 +70,8 @@ func (l *Limiter) decide(ctx context.Context, e *entry, r *account.Plan, n int64
 }
 
 // sendsItself reports whether a waiting call may run the exchange with Redis in its own goroutine. Redis must usually answer
-// long before MaxWait: a caller that leaves loses what Redis has granted meanwhile.
+// long before MaxWait: a caller that leaves loses what Redis has granted meanwhile. Such a call returns with the answer, or at
+// MaxWait or the deadline of its context, even if the context is cancelled before.
 func (l *Limiter) sendsItself() bool {
 	rtt := l.hub.engine.RTT()
 	return rtt > 0 && 4*rtt <= l.cfg.MaxWait && !l.mute()

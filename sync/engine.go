@@ -127,8 +127,8 @@ func (e *Engine) Enqueue(tag int, it Item, due time.Time) {
 // Exchange is Enqueue at once for a caller that waits for the answer, at most for the
 // time most. If the lane of the tag is free, the calling goroutine runs the exchange,
 // and the item is settled when Exchange returns. Otherwise Exchange returns at once, and
-// the lane settles the item later. It also returns when ctx ends: the lane then sends
-// the same batch again.
+// the lane settles the item later. It also returns when the Caller does because ctx ends,
+// or with Close: the lane then sends the same batch again.
 func (e *Engine) Exchange(ctx context.Context, tag int, it Item, most time.Duration) {
 	e.lanes[tag].exchange(ctx, it, e.at(time.Now())-urgent, most)
 }

@@ -132,9 +132,9 @@ func (l *lane) exchange(ctx context.Context, it Item, due int64, most time.Durat
 		l.queue.put(it, due)
 	}
 	l.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, most)
+	bounded, cancel := context.WithTimeout(ctx, most)
 	closed := context.AfterFunc(e.ctx, cancel)
-	l.attempt(ctx)
+	l.attempt(bounded)
 	closed()
 	cancel()
 	left := l.frozen != nil
@@ -330,9 +330,9 @@ func (l *lane) freeze(most int) bool {
 }
 
 // bareFor is the longest time after the start of a batch with an envelope for which
-// batches go without. The answers to batches with an envelope show losses of Redis,
-// and a loss must be noticed within seconds.
-const bareFor = time.Second
+// batches go without. The answers to batches with an envelope show losses of Redis, and
+// a loss must be noticed within three seconds (account.LossNoticed).
+const bareFor = 2 * time.Second
 
 // send freezes a batch. attempt then sends it.
 //
