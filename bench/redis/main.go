@@ -47,7 +47,7 @@ var whole = scale{
 	idleKeys: 100_000, settle: 12 * time.Second,
 	churnKeys: 1_000_000, churnEach: 200_000, churnOnRedis: 40_000,
 	survivalKeys: 100_000, survivalCalls: 20_000,
-	fleet: fleetSize{members: 10, keys: 50_000, perSecond: 5000, lasts: 3 * time.Second, settle: 1500 * time.Millisecond},
+	fleet: fleetSize{members: 10, keys: 50_000, perSecond: 2500, lasts: 3 * time.Second, settle: 1500 * time.Millisecond},
 }
 
 // short is a scale for a look during development. Its fleets make fewer calls, so
