@@ -86,10 +86,11 @@
 // that. A key in use is restored at its next sync. Units that were debited after
 // the last view of any living process are forgotten.
 //
-// A sync whose reply is lost is sent again, and Redis applies it once. A direct call
-// (ModeExact, a sliding log, a key without memory) is sent once. If its reply is
-// lost, the fallback decides, and Redis keeps the units that it took: it counts at
-// most the cost of that call too much.
+// A sync whose reply is lost is sent again. Redis counts the units that it pays or
+// leases once. A sync that only asks for a call has no envelope, and asks again. A
+// direct call (ModeExact, a sliding log, a key without memory) is sent once, and the
+// fallback decides. In both cases Redis may keep the units of the lost reply: it counts
+// at most the cost of that call too much. Stats.Uncertain has these units.
 //
 // When a process crashes, at most C units stay uncounted, and the units that it
 // held are lost. A process that is frozen for longer than a lease may spend the units
