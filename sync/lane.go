@@ -120,13 +120,17 @@ func (l *lane) exchange(ctx context.Context, it Item, due int64, most time.Durat
 		return
 	}
 	e := l.engine
+	if !e.start() { // closed; from now on Close waits
+		<-l.owner
+		return
+	}
+	defer e.wg.Done()
 	calm := l.frozen == nil && l.misses == 0 && !l.behind && !l.refusing.Load() && e.cfg.Breaker(l.tag).State() == breaker.Closed
-	if !calm || !e.start() {
+	if !calm {
 		<-l.owner
 		l.enqueue(it, due)
 		return
 	}
-	defer e.wg.Done()
 	l.mu.Lock()
 	if it.Node().place != gone {
 		l.queue.put(it, due)
