@@ -39,7 +39,6 @@ func TestExactUnderLoad(t *testing.T) {
 						for range each {
 							ctx := t.Context()
 							if i%2 == 0 {
-								//nolint:usetesting // a context that cannot end
 								ctx = context.Background()
 							}
 							res, err := both[i%2].Allow(ctx, fmt.Sprint("k", i%keys))
@@ -124,7 +123,6 @@ const allocations = 12
 func TestAllocationsOfADecision(t *testing.T) {
 	server := redistest.New(t)
 	l := newLimiter(t, server.Client(t), ten, patientConfig)
-	//nolint:usetesting // a context that cannot end
 	for _, ctx := range []context.Context{context.Background(), t.Context()} {
 		if n := testing.AllocsPerRun(500, func() {
 			if _, err := l.Allow(ctx, "customer-00000042"); err != nil {

@@ -231,7 +231,6 @@ func TestTimeoutOfAWaitingCall(t *testing.T) {
 			inBubble(t, hourly, oneTag, opts, func(t *testing.T, s *scene) {
 				allow(t, s.Limiter, "k", 1)
 				s.link.Pause()
-				//nolint:usetesting // a context that cannot end
 				forever := context.Background()
 				for _, first := range []context.Context{t.Context(), forever} {
 					got := atOnce(s.ask(first, "k", 1), s.ask(t.Context(), "k", 1), s.ask(forever, "other", 1))
@@ -259,7 +258,6 @@ func TestTimeoutWithoutAContext(t *testing.T) {
 					}
 					s.link.Pause()
 					for range 3 {
-						//nolint:usetesting // a context that cannot end
 						res, err := s.Allow(context.Background(), "k")
 						s.took(250 * time.Millisecond)
 						wantErr(t, err, hybridlimit.ErrUnavailable, context.DeadlineExceeded)
@@ -403,14 +401,12 @@ func TestAPanicFailsAllCallsOfAMessage(t *testing.T) {
 		s.Limiter = newLimiter(t, client, hourly, oneTag)
 		s.warm()
 		h.at = 2
-		//nolint:usetesting // a context that cannot end
 		for i, r := range atOnce(s.ask(t.Context(), "k", 1), s.ask(t.Context(), "k", 1), s.ask(context.Background(), "l", 1)) {
 			if failed := errors.Is(r.err, hybridlimit.ErrUnavailable) && strings.Contains(r.err.Error(), "panicked"); failed != (i > 0) {
 				t.Errorf("call %d: %+v", i, r)
 			}
 		}
 		h.at = 1
-		//nolint:usetesting // a context that cannot end
 		if _, err := s.Allow(context.Background(), "k"); err == nil || !strings.Contains(err.Error(), "panicked") {
 			t.Errorf("%v", err)
 		}

@@ -93,10 +93,6 @@ func (l *Limiter) peekAt(now time.Time, key string) (hybridlimit.Result, error) 
 	return l.lookAt(now.Sub(l.start), key, 1)
 }
 
-func (l *Limiter) historyAt(now time.Time, key string) ([]hybridlimit.Admission, error) {
-	return l.history(now.Sub(l.start), key)
-}
-
 func (l *Limiter) setLimitAt(now time.Time, limit hybridlimit.Limit) error {
 	return l.setLimit(now.Sub(l.start), limit)
 }

@@ -173,7 +173,7 @@ func (all *subjects) add(ctx context.Context, srv *server, k kind, load string, 
 
 func (all subjects) close() {
 	for _, s := range all {
-		s.target.close()
+		s.close()
 	}
 }
 
