@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -76,10 +75,6 @@ type batch struct {
 	missed bool      // an attempt with this envelope had no answer, so Redis may have applied it
 }
 
-// bare reports whether the batch has no envelope. Such a batch is sent once. If
-// there is no answer, it gets an envelope for the next attempt: see cover.
-func (b *batch) bare() bool { return b.env.Seq == 0 }
-
 func (l *lane) enqueue(it Item, due int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,52 +101,6 @@ func (l *lane) start() bool {
 	l.idle = make(chan struct{})
 	go l.run(l.idle)
 	return true
-}
-
-// exchange is enqueue at once, by a caller that waits for the answer. If no batch of the
-// lane is in flight, the caller's goroutine sends the batch and settles the answer: no
-// other goroutine has to be woken twice. The caller gives up after most. The lane then
-// sends the batch again, as after any miss.
-func (l *lane) exchange(ctx context.Context, it Item, due int64, most time.Duration) {
-	select {
-	case l.owner <- struct{}{}:
-	default:
-		l.enqueue(it, due)
-		return
-	}
-	e := l.engine
-	if !e.start() { // closed; from now on Close waits
-		<-l.owner
-		return
-	}
-	defer e.wg.Done()
-	calm := l.frozen == nil && l.misses == 0 && !l.behind && !l.refusing.Load() && e.cfg.Breaker(l.tag).State() == breaker.Closed
-	if !calm {
-		<-l.owner
-		l.enqueue(it, due)
-		return
-	}
-	l.mu.Lock()
-	if it.Node().place != gone {
-		l.queue.put(it, due)
-	}
-	l.mu.Unlock()
-	bounded, cancel := context.WithTimeout(ctx, most)
-	closed := context.AfterFunc(e.ctx, cancel)
-	l.attempt(bounded)
-	closed()
-	cancel()
-	left := l.frozen != nil
-	<-l.owner
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case !left && len(l.queue) == 0:
-	case l.idle == nil:
-		l.start()
-	case left || l.queue[0].Node().due <= e.at(time.Now()): // otherwise it sleeps until the first item is due
-		l.wake()
-	}
 }
 
 // wake makes the goroutine look at the queue again. It never blocks.
@@ -331,40 +280,6 @@ func (l *lane) freeze(most int) bool {
 	}
 	l.send(b)
 	return true
-}
-
-// bareFor is the longest time after the start of a batch with an envelope for which
-// batches go without. The answers to batches with an envelope show losses of Redis, and
-// a loss must be noticed within three seconds (account.LossNoticed).
-const bareFor = 2 * time.Second
-
-// send freezes a batch. attempt then sends it.
-//
-// A batch that only asks goes without an envelope, which costs Redis as much as the
-// asks themselves. If the reply is lost, the units that Redis may have granted are
-// lost with it. After a miss there is always an envelope, so that an outage costs a
-// key one such loss.
-func (l *lane) send(b *batch) {
-	l.frozen = b
-	tells := func(op wire.Op) bool { return !op.OnlyAsks() }
-	checked := time.Now().Before(l.kept.Add(bareFor - EnvelopeTTL))
-	if l.misses > 0 || !checked || len(b.ops) == 0 || slices.ContainsFunc(b.ops, tells) {
-		l.cover(b)
-	}
-}
-
-// cover gives a batch an envelope under the next sequence number.
-func (l *lane) cover(b *batch) {
-	l.seq++
-	cfg := &l.engine.cfg
-	name := cfg.Process
-	if l.name != "" {
-		name = l.name
-	}
-	b.env = wire.Envelope{
-		Key: cfg.Names.Envelope(l.tag, name), Epoch: cfg.Names.Epoch(l.tag),
-		Seq: l.seq, TTL: EnvelopeTTL,
-	}
 }
 
 // due takes the items of the next batch from the queue, up to most. While other

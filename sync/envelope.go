@@ -1,0 +1,48 @@
+package ratesync
+
+import (
+	"slices"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/wire"
+)
+
+// This file decides which batches have an envelope.
+
+// bare reports whether the batch has no envelope. Such a batch is sent once. If
+// there is no answer, it gets an envelope for the next attempt: see cover.
+func (b *batch) bare() bool { return b.env.Seq == 0 }
+
+// bareFor is the longest time after the start of a batch with an envelope for which
+// batches go without. The answers to batches with an envelope show losses of Redis, and
+// a loss must be noticed within three seconds (account.LossNoticed).
+const bareFor = 2 * time.Second
+
+// send freezes a batch. attempt then sends it.
+//
+// A batch that only asks goes without an envelope, which costs Redis several times as
+// much as an ask. If the reply is lost, the units that Redis may have granted are lost
+// with it. After a miss there is always an envelope, so that an outage costs a key one
+// such loss.
+func (l *lane) send(b *batch) {
+	l.frozen = b
+	tells := func(op wire.Op) bool { return !op.OnlyAsks() }
+	checked := time.Now().Before(l.kept.Add(bareFor - EnvelopeTTL))
+	if l.misses > 0 || !checked || len(b.ops) == 0 || slices.ContainsFunc(b.ops, tells) {
+		l.cover(b)
+	}
+}
+
+// cover gives a batch an envelope under the next sequence number.
+func (l *lane) cover(b *batch) {
+	l.seq++
+	cfg := &l.engine.cfg
+	name := cfg.Process
+	if l.name != "" {
+		name = l.name
+	}
+	b.env = wire.Envelope{
+		Key: cfg.Names.Envelope(l.tag, name), Epoch: cfg.Names.Epoch(l.tag),
+		Seq: l.seq, TTL: EnvelopeTTL,
+	}
+}
