@@ -109,9 +109,8 @@ func TestCallersThatLeaveUnderLoad(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if n := callsRunning(); n != 0 {
-		t.Errorf("%d goroutines after Close", n)
-	}
+	// A goroutine has left the runner a moment before it ends.
+	redistest.Eventually(t, 10*time.Second, "all goroutines end", func() bool { return callsRunning() == 0 })
 }
 
 // allocations is the largest number of allocations of a decision. The client alone
