@@ -225,7 +225,7 @@ func (p *process) leave() error {
 	defer cancel()
 	err := p.limiter.Shutdown(ctx)
 	if err != nil || before || broken() {
-		p.w.openAccounts()
+		p.w.openAccounts(p.limiter.Stats().Lost)
 	}
 	return err
 }

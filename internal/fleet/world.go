@@ -54,9 +54,10 @@ type world struct {
 	dawdle time.Duration                               // before each call returns
 	extra  []event
 
-	mu       sync.Mutex // guards violated and loose
+	mu       sync.Mutex // guards violated, loose and givenUp
 	violated []string
-	loose    bool // a process ended while a sync was in flight
+	loose    bool  // a process ended while a sync was in flight
+	givenUp  int64 // units that such processes count as lost
 }
 
 func newWorld(t *testing.T, s Scenario) *world {
