@@ -299,7 +299,7 @@ func TestADeadConnectionDelaysTheOthersOnly(t *testing.T) {
 }
 
 // TestAMessageWithoutCallersIsOver checks that a message whose callers have all left
-// delays nobody.
+// delays no other call.
 func TestAMessageWithoutCallersIsOver(t *testing.T) {
 	inBubble(t, hourly, oneTag, patient, func(t *testing.T, s *scene) {
 		s.warm()
@@ -387,6 +387,24 @@ func TestLogsShareNoMessage(t *testing.T) {
 		slices.Sort(ids)
 		if err != nil || strings.Join(ids, " ") != "id0 id1 id2 id3 id4" {
 			t.Errorf("%v, %v", ids, err)
+		}
+	})
+}
+
+// TestASharedMessageIsTracedByItsFirstCall checks that the hooks of the client see the
+// context values of the first call of a message.
+func TestASharedMessageIsTracedByItsFirstCall(t *testing.T) {
+	inBubble(t, hourly, oneTag, defaults, func(t *testing.T, s *scene) {
+		client := s.link.Client(nil)
+		h := &hook{}
+		client.AddHook(h)
+		s.Limiter = newLimiter(t, client, hourly, oneTag)
+		s.warm()
+		h.names = nil
+		traced := func(name string) context.Context { return context.WithValue(t.Context(), hookKey{}, name) }
+		atOnce(s.ask(traced("alone"), "k", 1), s.ask(traced("first"), "k", 1), s.ask(traced("second"), "k", 1))
+		if !slices.Equal(h.names, []string{"evalsha", "evalsha"}) || h.value != "first" {
+			t.Errorf("the hook saw %v, and at last the context of %v", h.names, h.value)
 		}
 	})
 }

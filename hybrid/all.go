@@ -332,10 +332,7 @@ func (p *part) fetch(ctx context.Context) (account.Verdict, error) {
 	if v.Action != account.Ask {
 		return ev.end(v), nil
 	}
-	w := account.NewWaiter(p.N, e.plan.Load())
-	e.waiters.Add(w)
-	ev.end(v)
-	return l.wait(ctx, e, w, l.hub.clock.Now())
+	return l.await(ctx, &ev, v, account.NewWaiter(p.N, e.plan.Load()))
 }
 
 // fetchExactly is fetch for a part that Redis decides.

@@ -3,7 +3,10 @@ package hybrid_test
 import (
 	"context"
 	"fmt"
+	"runtime"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/breaker"
@@ -66,6 +69,69 @@ func TestLostLoneAsk(t *testing.T) {
 				t.Errorf("Redis debited %d, want %d: granted %d, uncertain %d", got, want, s.Granted, s.Uncertain)
 			}
 			t.Logf("%d of %d messages lost", lost, 2*rounds)
+		})
+	}
+}
+
+// TestAWaitingCallSendsItself checks that a call for an unknown key is in the goroutine of
+// its caller while Redis decides, once the round trip is known, and that no other
+// goroutine of the library waits beside it. It returns with the answer, or at MaxWait,
+// although its context is cancelled before.
+func TestAWaitingCallSendsItself(t *testing.T) {
+	const maxWait = 20 * time.Millisecond
+	for name, tc := range map[string]struct {
+		latency time.Duration // one way
+		itself  bool
+		took    time.Duration
+	}{
+		"Redis near":       {time.Millisecond, true, 2 * time.Millisecond},
+		"Redis far":        {4 * time.Millisecond, false, 8 * time.Millisecond}, // MaxWait is less than four round trips
+		"Redis hangs":      {0, true, maxWait},
+		"a cancelled call": {time.Millisecond, true, 2 * time.Millisecond},
+		"an early end":     {time.Millisecond, false, 2 * time.Millisecond}, // of the context, in less than four round trips
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := redistest.NewBubble(t)
+				link := b.Link()
+				l := newLimiter(t, link.Client(nil), still(100), hybrid.Config{Mode: hybrid.ModeStrict, MaxWait: maxWait})
+				link.Latency(max(tc.latency, time.Millisecond), max(tc.latency, time.Millisecond))
+				for range 40 { // the round trip is smoothed
+					ask(t, l, "warm", 1)
+					time.Sleep(3 * time.Second)
+				}
+				if tc.latency == 0 {
+					link.Pause()
+					defer link.Resume()
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				if name == "an early end" {
+					ctx, cancel = context.WithTimeout(t.Context(), 5*time.Millisecond)
+				}
+				defer cancel()
+				began := time.Now()
+				done := make(chan time.Duration)
+				go func() {
+					_, _ = l.Allow(ctx, "cold")
+					done <- time.Since(began)
+				}()
+				synctest.Wait()
+				if name == "a cancelled call" {
+					cancel()
+					synctest.Wait()
+				}
+				buf := make([]byte, 1<<20)
+				stacks := string(buf[:runtime.Stack(buf, true)])
+				if itself := strings.Contains(stacks, "sync.(*lane).exchange("); itself != tc.itself {
+					t.Errorf("the call sends itself: %v", itself)
+				}
+				if other := strings.Contains(stacks, "sync.(*lane).attempt(") && !strings.Contains(stacks, "sync.(*lane).exchange("); other == tc.itself {
+					t.Errorf("the goroutine of the lane sends: %v", other)
+				}
+				if took := <-done; took != tc.took {
+					t.Errorf("returned after %v, want %v", took, tc.took)
+				}
+			})
 		})
 	}
 }

@@ -3,7 +3,6 @@ package hybrid_test
 import (
 	"errors"
 	"io"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,12 +12,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
-
-// isDirect reports whether a command is a direct call: a call of the library for one key,
-// without an envelope.
-func isDirect(cmd []string) bool {
-	return strings.EqualFold(cmd[0], "EVALSHA") && len(cmd) > 2 && cmd[1] == lua.Batch.SHA && cmd[2] == "1"
-}
 
 // TestLostReplyToADirectCall checks that a direct call whose reply is lost is sent once, and
 // that the fallback decides it. Redis keeps the units that it has taken, in addition to
@@ -65,7 +58,7 @@ func TestLostReplyToADirectCall(t *testing.T) {
 						switch {
 						case noMemory && isSync(cmd): // so another key owes, and memory has no room for this one
 							return redistest.DropRequest(redistest.ThenClose)
-						case lose && isDirect(cmd):
+						case lose && isBare(cmd):
 							lose = false
 							return v
 						}

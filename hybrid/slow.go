@@ -45,36 +45,41 @@ func (l *Limiter) slow(ctx context.Context, key string, n int64, given *account.
 func (l *Limiter) decide(ctx context.Context, e *entry, r *account.Plan, n int64) (account.Verdict, error) {
 	ev := e.event()
 	v := e.account.Call(&ev.conditions, n, ev.now)
-	var w *account.Waiter
-	ended := ctx.Err()
-	if v.Action == account.Ask && ended == nil { // units granted to a call that has left may be lost
-		w = account.NewWaiter(n, r)
-		e.waiters.Add(w)
+	if v.Action != account.Ask {
+		return ev.end(v), nil
 	}
-	asks := v.Action == account.Ask
-	itself := w != nil && v.Sync == account.SyncNow && l.sendsItself()
+	if err := ctx.Err(); err != nil { // units granted to a call that has left may be lost
+		ev.end(v)
+		return account.Verdict{}, err
+	}
+	return l.await(ctx, &ev, v, account.NewWaiter(n, r))
+}
+
+// await ends an event whose verdict is to ask Redis, and waits for the answer to w.
+func (l *Limiter) await(ctx context.Context, ev *event, v account.Verdict, w *account.Waiter) (account.Verdict, error) {
+	e := ev.e
+	e.waiters.Add(w)
+	itself := v.Sync == account.SyncNow && l.sendsItself(ctx)
 	if itself {
 		v.Sync = account.SyncNot
 	}
-	v = ev.end(v)
-	switch {
-	case asks && ended != nil:
-		return account.Verdict{}, ended
-	case itself:
+	ev.end(v)
+	if itself {
 		l.hub.engine.Exchange(runner.Here(ctx), e.tag(), e, l.cfg.MaxWait)
 	}
-	if w != nil {
-		return l.wait(ctx, e, w, ev.now)
-	}
-	return v, nil
+	return l.wait(ctx, e, w, ev.now)
 }
 
 // sendsItself reports whether a waiting call may run the exchange with Redis in its own goroutine. Redis must usually answer
-// long before MaxWait: a caller that leaves loses what Redis has granted meanwhile. Such a call returns with the answer, or at
-// MaxWait or the deadline of its context, even if the context is cancelled before.
-func (l *Limiter) sendsItself() bool {
+// long before MaxWait, and before the deadline of ctx: a caller that leaves loses what Redis has granted meanwhile. Such a call
+// returns with the answer, or at the earlier of these times, even if ctx is cancelled before.
+func (l *Limiter) sendsItself(ctx context.Context) bool {
+	patience := l.cfg.MaxWait
+	if ends, ok := ctx.Deadline(); ok {
+		patience = min(patience, time.Until(ends))
+	}
 	rtt := l.hub.engine.RTT()
-	return rtt > 0 && 4*rtt <= l.cfg.MaxWait && !l.mute()
+	return rtt > 0 && 4*rtt <= patience && !l.mute()
 }
 
 // event is one event of a locked entry, from event to end.

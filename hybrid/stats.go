@@ -161,7 +161,7 @@ func (l *Limiter) found(b algo.Bucket, level int64) {
 //	Paid + Granted - Refunded = Admitted + Expired + Held + Lost - Owed - Dropped - Forgiven
 //
 // A call that owes nothing and wants no lease is asked for in a message that is sent once, without an envelope. So is a
-// direct call. If there is no answer, Redis may have debited the units of that call, and nobody can use them. Granted
+// direct call. If there is no answer, Redis may have debited the units of that call, and no caller gets them. Granted
 // does not contain them. Uncertain is the largest number of such units.
 type Stats struct {
 	Allowed   map[hybridlimit.Source]int64 // decisions by source

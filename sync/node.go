@@ -21,7 +21,7 @@ type Item interface {
 	// Settle is called with the answer to the frozen op.
 	Settle(Answer)
 	// Uncertain is called when a message with the frozen op had no envelope and no
-	// answer. Redis may have granted the units that the op asks for, and nobody
+	// answer. Redis may have granted the units that the op asks for, and no caller
 	// gets them. The op is then sent with an envelope.
 	Uncertain(wire.Op)
 	// Drop is called when the frozen op was given up: Redis refused it for good,

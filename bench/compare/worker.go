@@ -8,15 +8,14 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"sync/atomic"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/bench/rivals"
+	"github.com/hybridlimit/hybridlimit/internal/benchkit"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
@@ -206,54 +205,28 @@ func serve(ctx context.Context, name string, in io.Reader, out io.Writer) error 
 // process is a worker in its own process.
 type process struct {
 	name string
-	cmd  *exec.Cmd
-	in   io.WriteCloser
-	out  *json.Decoder
+	*benchkit.Child
 }
 
 var _ worker = (*process)(nil)
 
 // spawn starts this program again as a worker.
 func spawn(ctx context.Context, r rivals.Rival) (*process, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, self, "-worker", r.Name)
-	cmd.Stderr = os.Stderr
-	cmd.WaitDelay = time.Minute
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	dec := json.NewDecoder(bufio.NewReader(out))
-	dec.DisallowUnknownFields() // so that a log line of a rival is not taken for a reply
-	return &process{r.Name, cmd, in, dec}, nil
+	child, err := benchkit.StartChild(ctx, nil, "-worker", r.Name)
+	return &process{r.Name, child}, err
 }
 
 func (p *process) do(r request) (answer reply, err error) {
-	if err := json.NewEncoder(p.in).Encode(r); err != nil {
+	if err := p.Send(r); err != nil {
 		return answer, fmt.Errorf("%s: %w", p.name, err)
 	}
-	if err := p.out.Decode(&answer); err != nil {
+	if err := p.Receive(&answer); err != nil {
 		return answer, fmt.Errorf("%s: %w", p.name, err)
 	}
 	if answer.Err != "" {
 		return answer, fmt.Errorf("%s: %s", p.name, answer.Err)
 	}
 	return answer, nil
-}
-
-// Close ends the process by closing its input.
-func (p *process) Close() error {
-	return errors.Join(p.in.Close(), p.cmd.Wait())
 }
 
 func spawnAll(ctx context.Context, rs []rivals.Rival) (workers []worker, err error) {

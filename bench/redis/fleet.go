@@ -1,18 +1,16 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"sync"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/hybridlimit/hybridlimit/internal/benchkit"
 )
 
 // fleetSize is the size of the measurement of fleets: processes that use the
@@ -42,7 +40,7 @@ type fleetRow struct {
 type fleet struct {
 	srv     *server
 	idle    time.Duration // CPU of Redis in a turn without members
-	members []*process
+	members []*benchkit.Child
 	row     *fleetRow
 }
 
@@ -114,7 +112,7 @@ func (f *fleet) open(ctx context.Context, size fleetSize) error {
 			return err
 		}
 		f.members = append(f.members, p)
-		if err := p.in.Encode(membership{f.row.name, f.srv.addr, i, size.members, size.keys}); err != nil {
+		if err := p.Send(membership{f.row.name, f.srv.addr, i, size.members, size.keys}); err != nil {
 			return err
 		}
 	}
@@ -133,7 +131,7 @@ func (f *fleet) turn(ctx context.Context, size fleetSize, turn uint64) (c fewCal
 	}
 	each := float64(size.perSecond) / float64(size.members)
 	for _, p := range f.members {
-		if err := p.in.Encode(order{turn, each, size.lasts, size.settle}); err != nil {
+		if err := p.Send(order{turn, each, size.lasts, size.settle}); err != nil {
 			return c, err
 		}
 	}
@@ -182,7 +180,7 @@ func (f *fleet) answers() ([]turned, error) {
 	var wg sync.WaitGroup
 	for i, p := range f.members {
 		wg.Go(func() {
-			if errs[i] = p.out.Decode(&out[i]); errs[i] == nil && out[i].Err != "" {
+			if errs[i] = p.Receive(&out[i]); errs[i] == nil && out[i].Err != "" {
 				errs[i] = errors.New(out[i].Err)
 			}
 		})
@@ -193,43 +191,14 @@ func (f *fleet) answers() ([]turned, error) {
 
 func (f *fleet) close() {
 	for _, p := range f.members {
-		if err := p.close(); err != nil {
+		if err := p.Close(); err != nil {
 			fmt.Fprintf(os.Stderr, "redis: a member of %s: %v\n", f.row.name, err)
 		}
 	}
 	f.srv.close()
 }
 
-// process is a member in its own process.
-type process struct {
-	cmd   *exec.Cmd
-	stdin io.Closer
-	in    *json.Encoder
-	out   *json.Decoder
-}
-
 // spawn starts this program again as a member.
-func spawn(ctx context.Context) (*process, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, self)
-	cmd.Env = append(os.Environ(), memberEnv+"=1")
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	return &process{cmd, in, json.NewEncoder(in), json.NewDecoder(bufio.NewReader(out))}, nil
+func spawn(ctx context.Context) (*benchkit.Child, error) {
+	return benchkit.StartChild(ctx, []string{memberEnv + "=1"})
 }
-
-// close ends the process by closing its input.
-func (p *process) close() error { return errors.Join(p.stdin.Close(), p.cmd.Wait()) }

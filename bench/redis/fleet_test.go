@@ -23,16 +23,16 @@ func TestMemberEndsWithItsParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	var a turned
-	if err := p.in.Encode(membership{Kind: "redis_rate", Addr: srv.addr, Of: 1, Keys: 10}); err != nil {
+	if err := p.Send(membership{Kind: "redis_rate", Addr: srv.addr, Of: 1, Keys: 10}); err != nil {
 		t.Error(err)
 	}
-	if err := p.out.Decode(&a); err != nil || a.Err != "" {
+	if err := p.Receive(&a); err != nil || a.Err != "" {
 		t.Errorf("%+v, %v", a, err)
 	}
-	if err := p.in.Encode(order{PerSecond: 1, Lasts: time.Hour}); err != nil {
+	if err := p.Send(order{PerSecond: 1, Lasts: time.Hour}); err != nil {
 		t.Error(err)
 	}
-	if err := p.close(); err != nil {
+	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
 }

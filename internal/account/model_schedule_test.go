@@ -253,7 +253,7 @@ func (w *world) move(p *proc, n int64, how modelKind) {
 		return
 	}
 	m := w.net[i]
-	if how != evRepeat || m.batch.bare() { // nobody sends it twice
+	if how != evRepeat || m.batch.bare() { // it is sent once
 
 		w.net = append(w.net[:i], w.net[i+1:]...)
 	}

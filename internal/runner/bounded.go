@@ -19,7 +19,7 @@ func bounded(c *redis.Client, timeout time.Duration) (loose, strict process) {
 	}
 	loose = hooked(c, c.WithTimeout(timeout))
 	ends := c.WithTimeout(timeout)
-	ends.Options().ContextTimeoutEnabled = true // of this copy, which nobody else has
+	ends.Options().ContextTimeoutEnabled = true // of this copy only
 	if ends.Options().ContextTimeoutEnabled {
 		strict = hooked(c, ends)
 	}

@@ -156,7 +156,7 @@ func (g *Gather) carryHere(m *message) {
 func (g *Gather) batch(m *message, ops []wire.Op) (wire.Reply, error) {
 	var keys []string
 	var argv []any
-	if op := &ops[0]; len(ops) == 1 && len(op.Asks) == 1 && plain(&op.Op) {
+	if op := &ops[0]; len(ops) == 1 && g.texts.keeps(op) {
 		m.oneKey[0] = op.Key
 		keys, argv = m.oneKey[:], g.texts.of(op)
 	} else {

@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/internal/algo"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
@@ -26,8 +25,12 @@ type ask struct {
 
 var seed = maphash.MakeSeed()
 
-// of returns the arguments of a batch of this op alone, which must only ask, once.
-// They must not be changed.
+// keeps reports whether the arguments of a batch of this op alone depend on its limit
+// and its units only.
+func (t *texts) keeps(op *wire.Op) bool { return op.Plain() && len(op.Asks) == 1 && op.Since == 0 }
+
+// of returns the arguments of a batch of this op alone, which keeps permits. They must
+// not be changed.
 func (t *texts) of(op *wire.Op) []any {
 	a := ask{op.Limit, op.Asks[0]}
 	place := &t[maphash.Comparable(seed, a)%uint64(len(t))]
@@ -38,11 +41,4 @@ func (t *texts) of(op *wire.Op) []any {
 	have := &text{ask: a, argv: boxed(argv)}
 	place.Store(have)
 	return have.argv
-}
-
-// plain reports whether an op does no more than ask, all or none.
-func plain(op *algo.Op) bool {
-	return op.Owed == 0 && !op.Partial && op.Demand == 0 && op.Div == 0 && op.View == algo.View{} &&
-		op.Gen == 0 && op.Had == 0 && op.Keep == 0 && op.Back == 0 && !op.Ahead && !op.Lost && !op.Broken &&
-		op.Win == 0 && op.Refund == 0 && op.RefundAt == 0 && op.Since == 0 && !op.Reset && op.MaxDelay == 0 && op.ID == ""
 }

@@ -17,9 +17,10 @@ import (
 // mostPlain is the largest number that has a place in a text of plain asks.
 const mostPlain = 1 << 52
 
-// plain reports whether an op only asks, under a limit whose kind has the short form.
-func plain(op *Op) bool {
-	if len(op.Asks) == 0 || op.Partial || op.Lost || op.Reset || op.Ahead || op.View != (View{}) || op.Limit.Algorithm == hybridlimit.AlgSlidingLog {
+// Plain reports whether an op only asks, for whole asks, under a limit whose kind has the
+// short form.
+func (op *Op) Plain() bool {
+	if !op.OnlyAsks() || op.Partial || op.Limit.Algorithm == hybridlimit.AlgSlidingLog {
 		return false
 	}
 	for _, n := range op.Asks {
@@ -27,14 +28,13 @@ func plain(op *Op) bool {
 			return false
 		}
 	}
-	none := op.Owed | op.Demand | op.Div | op.Gen | op.Had | op.Keep | op.Back | op.Win | op.Refund | op.RefundAt | op.MaxDelay
-	return none == 0 && op.Since >= 0 && op.Since < mostPlain
+	return op.Since >= 0 && op.Since < mostPlain
 }
 
 // allPlain reports whether a batch has the short form.
 func allPlain(ops []Op) bool {
 	for i := range ops {
-		if !plain(&ops[i]) {
+		if !ops[i].Plain() {
 			return false
 		}
 	}
