@@ -151,10 +151,7 @@ func (l *Limiter) limitOf(key string, r *account.Plan) hybridlimit.Limit {
 	if e := l.store.get(key); e != nil {
 		return e.plan.Load().Limit
 	}
-	if l.cfg.LimitFor != nil {
-		return l.cfg.LimitFor(key)
-	}
-	return l.Limit()
+	return l.limitFor(key)
 }
 
 // limitText returns a limit in the form that ParseLimit reads: "100/s burst 200".

@@ -119,7 +119,7 @@ func (x *explanation) whyNoCredit() string {
 	switch l := x.l; {
 	case x.conditions.Bucket.Queue:
 		return "only Redis knows when the queue serves a call"
-	case l.cfg.Mode == ModeStrict:
+	case l.Mode() == ModeStrict:
 		return "mode strict gives no credit"
 	case !l.givesCredit():
 		return "Overshoot gives no credit"
@@ -133,7 +133,7 @@ func (x *explanation) whyNoCredit() string {
 func (l *Limiter) noCredit(r *account.Plan, n int64) string {
 	burst, others := r.Limit.BurstSize(), max(n-1, 1)
 	switch {
-	case l.cfg.Mode != ModeAuto:
+	case l.Mode() != ModeAuto:
 		return fmt.Sprintf("credit is 0 units: burst %d / %d is below one, and a burst of %d gives 1", burst, others, others)
 	case others > burst:
 		return fmt.Sprintf("credit is 0 units: Overshoot %g × burst %d / %d is below one, and no Overshoot gives 1 with a burst below %d", l.cfg.Overshoot, burst, others, others)

@@ -56,10 +56,13 @@ type Hub struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // heartbeats
 
+	setting sync.Mutex // held by SetSettings, so that all limiters end with the settings of one call
+
 	mu       sync.Mutex // guards the fields below
 	closed   bool
 	limiters map[string]*Limiter
-	decided  int64 // decisions of limiters that were closed before the hub
+	settings map[string]Settings // by the name of the limiter
+	decided  int64               // decisions of limiters that were closed before the hub
 }
 
 // NewHub makes a hub. It does not connect, so an unreachable Redis is not an
@@ -180,7 +183,7 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	release, err := claim(identity{h.client, h.cfg.Prefix, cfg.Name}, limit)
+	release, err := claim(h.identity(cfg.Name), limit)
 	if err != nil {
 		return nil, err
 	}
@@ -189,6 +192,8 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 		done: make(chan struct{}), stopBeat: make(chan struct{}), beaten: make(chan struct{}), ready: make(chan struct{}),
 	}
 	l.plan.Store(account.NewPlan(limit))
+	l.limits.configured = limit
+	l.live.Store(&live{mode: cfg.Mode, fallback: cfg.Fallback, shadow: cfg.Shadow})
 	l.switches.shadow.Store(cfg.Shadow)
 	l.ctx, l.cancel = context.WithCancel(h.ctx)
 	l.hist = h.metrics.histograms(cfg.Name)
@@ -207,6 +212,14 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 		var bad hybridlimit.Violations
 		bad.Add("Config.Name", cfg.Name, "is taken by another limiter of this hub")
 		return nil, bad.Err("hybrid")
+	}
+	if s, ok := h.settings[cfg.Name]; ok {
+		if err := l.settingsViolations(s).Err("hybrid"); err != nil {
+			l.cancel()
+			release()
+			return nil, err
+		}
+		l.applySettings(s)
 	}
 	h.limiters[cfg.Name] = l
 	h.wg.Add(1)

@@ -17,6 +17,9 @@ type identity struct {
 	name   string
 }
 
+// identity returns the identity of a limiter of the hub.
+func (h *Hub) identity(name string) identity { return identity{h.client, h.cfg.Prefix, name} }
+
 // claims holds the limits in use, so that one program cannot use two different limits under one identity by mistake. The client
 // stands for the Redis behind it. Two programs, or two clients, may differ during a rollout.
 var claims = struct {

@@ -28,8 +28,12 @@ type Inspection struct {
 	Key    string            `json:"key"`    // as passed to Inspect
 	Digest string            `json:"digest"` // stands for the key in logs: see Config.LogDenials
 	Limit  hybridlimit.Limit `json:"limit"`  // of the key
-	Mode   string            `json:"mode"`   // of the limiter
-	At     time.Time         `json:"at"`     // time of the inspection
+	// LimitFrom is the source of Limit: "key" (Settings.Keys or Config.LimitFor), or the text of a LimitSource.
+	LimitFrom string `json:"limit_from"`
+	// Configured is the limit that New or Hub.Limiter received, which other limits may replace.
+	Configured hybridlimit.Limit `json:"configured"`
+	Mode       string            `json:"mode"` // of the limiter
+	At         time.Time         `json:"at"`   // time of the inspection
 
 	// Sentence gives the outcome of the call and its reason.
 	Sentence string `json:"sentence"`
@@ -134,7 +138,8 @@ func (l *Limiter) inspect(key string) (Inspection, place, error) {
 
 	a := &x.account
 	i := Inspection{
-		Policy: l.cfg.Name, Key: key, Digest: l.hub.names.Digest(l.cfg.Name, key), Limit: x.plan.Limit, Mode: l.cfg.Mode.String(),
+		Policy: l.cfg.Name, Key: key, Digest: l.hub.names.Digest(l.cfg.Name, key), Limit: x.plan.Limit, Mode: l.Mode().String(),
+		LimitFrom: l.limitFrom(x.plan), Configured: l.limits.configured,
 		At: x.time(x.now).Round(0), Outcome: x.outcome, Source: x.source,
 		Shadow: l.switches.shadow.Load(), Switch: x.switched.String(), SwitchOwn: x.own,
 		Breaker: l.hub.state(at.tag).String(), Slot: at.tag,
@@ -369,7 +374,7 @@ func (x *explanation) explainCrowded(why string) {
 
 // explainFallback explains a decision of the fallback.
 func (x *explanation) explainFallback(v account.Verdict) {
-	why, name, c := x.without(v), x.l.cfg.Fallback, &x.conditions
+	why, name, c := x.without(v), x.l.live.Load().fallback, &x.conditions
 	left, most := x.account.FallbackLeft(c, x.now), c.Fallback.Most()
 	switch v.Reason {
 	case account.LocalAlways:

@@ -94,9 +94,5 @@ func check(asks []joint) error {
 // reports whether the limiter denies no call now. SwitchAllowAll and
 // SwitchDenyAll do not change the Policy; only Result.Source shows them.
 func (l *Limiter) Policy(key string) hybridlimit.Policy {
-	limit := l.plan.Load().Limit
-	if l.cfg.LimitFor != nil {
-		limit = l.cfg.LimitFor(key)
-	}
-	return hybridlimit.Policy{Name: l.cfg.Name, Limit: limit, Shadow: l.switches.shadow.Load()}
+	return hybridlimit.Policy{Name: l.cfg.Name, Limit: l.limitFor(key), Shadow: l.switches.shadow.Load()}
 }

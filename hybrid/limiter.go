@@ -18,14 +18,13 @@ import (
 
 // Limiter applies one limit of a hub. It is safe for concurrent use.
 type Limiter struct {
-	hub   *Hub
-	clock *clock.Clock // the hub's; a copy of the pointer saves one load
-	own   bool         // made by New: Close also closes the hub
-	cfg   Config
-	plan  atomic.Pointer[account.Plan]
-	// setting is held from the claim of a new limit until its plan is stored. Without it, two concurrent SetLimit
-	// calls could end with the claim of the later and the plan of the earlier.
-	setting  sync.Mutex
+	hub      *Hub
+	clock    *clock.Clock // the hub's; a copy of the pointer saves one load
+	own      bool         // made by New: Close also closes the hub
+	cfg      Config
+	plan     atomic.Pointer[account.Plan] // of the limit in force
+	limits   limits
+	live     atomic.Pointer[live]
 	store    *store
 	fleet    fleet
 	switches switches
@@ -303,15 +302,14 @@ type place struct {
 
 // place returns the place of a key. It runs callbacks of the user, so call it without any lock.
 func (l *Limiter) place(key string) (place, error) {
-	at := place{plan: l.plan.Load()}
-	if l.cfg.LimitFor != nil {
-		if limit := l.cfg.LimitFor(key); limit != at.plan.Limit {
-			if err := errors.Join(limit.Validate(), sameAlgorithm(limit, at.plan)); err != nil {
-				return place{}, fmt.Errorf("hybrid: Config.LimitFor(%q): %w", key, err)
-			}
-			at.plan = account.NewPlan(limit)
-			at.plan.From = account.FromConfig
+	asked := l.limits.voided.Load()
+	at := place{plan: l.planOf(key)}
+	if limit, own := l.ownLimit(key, at.plan); own {
+		if err := errors.Join(limit.Validate(), sameAlgorithm(limit, at.plan)); err != nil {
+			return place{}, fmt.Errorf("hybrid: Config.LimitFor(%q): %w", key, err)
 		}
+		at.plan = account.NewPlan(limit)
+		at.plan.From, at.plan.Asked = account.FromConfig, asked
 	}
 	return l.slot(at, key), nil
 }
@@ -348,7 +346,7 @@ func (l *Limiter) lazily(now time.Time) time.Time {
 // conditions returns the conditions of an event of a key. entry.conditions adds the conditions that depend on the tag.
 func (l *Limiter) conditions(p *account.Plan, now int64) account.Conditions {
 	c := account.Conditions{
-		Bucket: p.Bucket, Window: p.Window, Limit: p.Limit, Mode: account.Mode(l.cfg.Mode),
+		Bucket: p.Bucket, Window: p.Window, Limit: p.Limit, Mode: account.Mode(l.Mode()),
 		N: l.fleet.Size(), Every: l.every(), Adaptive: l.cfg.SyncEvery == 0, Interval: int64(l.cfg.SyncInterval),
 		RTT: int64(l.hub.engine.RTT()), Tick: int64(tick), MaxWait: int64(l.cfg.MaxWait),
 		RelookIn: l.hub.jitter(account.MaxView), Closing: l.closed.Load(), Behind: l.hub.engine.Behind(),
@@ -374,15 +372,16 @@ func (l *Limiter) every() int64 {
 
 // givesCredit reports whether the mode uses credit at all.
 func (l *Limiter) givesCredit() bool {
-	return l.cfg.Mode == ModeDeferred || l.cfg.Mode == ModeAuto && l.cfg.Overshoot > 0
+	mode := l.Mode()
+	return mode == ModeDeferred || mode == ModeAuto && l.cfg.Overshoot > 0
 }
 
 // credit returns C in a fleet of n processes.
 func (l *Limiter) credit(p *account.Plan, n int64) int64 {
-	return p.Credit(account.Mode(l.cfg.Mode), l.cfg.Overshoot, l.every(), n)
+	return p.Credit(account.Mode(l.Mode()), l.cfg.Overshoot, l.every(), n)
 }
 
 // share returns the size of a key's fallback bucket in a fleet of n processes.
 func (l *Limiter) share(p *account.Plan, n int64) account.Fallback {
-	return p.Fallback(account.Policy(l.cfg.Fallback), l.cfg.FallbackFloor, n)
+	return p.Fallback(account.Policy(l.live.Load().fallback), l.cfg.FallbackFloor, n)
 }

@@ -41,9 +41,9 @@ type metrics struct {
 }
 
 type instruments struct {
-	decisions, units, evictions, refusals, overflow          metric.Int64ObservableCounter
-	messages, ops, failures, resyncs, gaps, unapplied        metric.Int64ObservableCounter
-	fleet, credit, keys, owed, held, breaker, switched, late metric.Int64ObservableGauge
+	decisions, units, evictions, refusals, overflow                   metric.Int64ObservableCounter
+	messages, ops, failures, resyncs, gaps, unapplied                 metric.Int64ObservableCounter
+	fleet, credit, keys, owed, held, breaker, switched, limited, late metric.Int64ObservableGauge
 }
 
 // Bounds of buckets. The first bucket of overshoot holds the syncs that found no debt. The last bound must lie above
@@ -136,6 +136,7 @@ func newMetrics(provider metric.MeterProvider, hub string) (*metrics, error) {
 	in.held = gauge("rate_limiting.held", "{unit}", "Leased units that the process holds.")
 	in.late = gauge("rate_limiting.sync.behind", "{state}", "1 while non-urgent syncs wait longer than SyncInterval, because there are more syncs than a connection can send in half of its time; 0 otherwise.")
 	in.breaker = gauge("rate_limiting.breaker.state", "{state}", "State of the breaker: 0 closed, 1 half-open, 2 open: decisions are made without Redis.")
+	in.limited = gauge("rate_limiting.limit.source", "{state}", "Source of the limit in force: 0 Config, 1 settings, 2 fleet, 3 SetLimit.")
 	in.switched = gauge("rate_limiting.switch", "{state}", "Switch in force: 0 normal, 1 shadow, 2 local only, 3 allow all, 4 deny all.")
 	var err error
 	out.overshoot, err = m.Int64Histogram("rate_limiting.overshoot", metric.WithUnit("{unit}"),
@@ -225,6 +226,7 @@ func (h *Hub) observe(o metric.Observer, in *instruments) {
 		o.ObserveInt64(in.fleet, l.fleet.Size(), of())
 		o.ObserveInt64(in.credit, l.creditNow(), of())
 		o.ObserveInt64(in.switched, int64(l.inForce()), of())
+		o.ObserveInt64(in.limited, int64(l.limits.source.Load()), of())
 		o.ObserveInt64(in.keys, int64(l.store.len()), of())
 	}
 }
@@ -247,7 +249,7 @@ func (l *Limiter) mayDecide(s hybridlimit.Source) decides {
 	case hybridlimit.SourceDenyCache:
 		return decides{deny: l.cfg.Mode != ModeExact}
 	case hybridlimit.SourceTimeout:
-		return decides{deny: l.cfg.Mode == ModeStrict}
+		return decides{deny: l.Mode() == ModeStrict}
 	case hybridlimit.SourceStatic: // a cost above the burst
 		return decides{deny: true}
 	}

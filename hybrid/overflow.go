@@ -114,7 +114,7 @@ func (o *overflow) release(now int64) {
 // withoutMemory decides a call that Redis does not answer, for a key that finds no room in memory. The admitted units
 // are counted as dropped and not owed: Redis never learns of them.
 func (l *Limiter) withoutMemory(key string, at place, n int64) account.Verdict {
-	if l.cfg.Mode == ModeStrict && !l.alone(at.tag) { // as account.Account.without
+	if l.Mode() == ModeStrict && !l.alone(at.tag) { // as account.Account.without
 		return account.Verdict{Action: account.Deny, Source: hybridlimit.SourceTimeout, Retry: max(int64(l.hub.engine.RTT()), int64(tick))}
 	}
 	v := l.fromOverflow(key, at.plan, n)
@@ -153,7 +153,7 @@ func (l *Limiter) countOverflow(n int64, admitted bool) {
 	}
 	now := l.hub.clock.Now()
 	if quiet := l.overflow.quiet.Load(); now >= quiet && l.overflow.quiet.CompareAndSwap(quiet, now+overflowQuiet) {
-		l.hub.log.event(msgOverflow, slog.String("limiter", l.cfg.Name), slog.String("fallback", l.cfg.Fallback.String()),
+		l.hub.log.event(msgOverflow, slog.String("limiter", l.cfg.Name), slog.String("fallback", l.live.Load().fallback.String()),
 			slog.Int("keys", l.store.len()), slog.Int("shares", max(l.cfg.MaxKeys, leastCells)), slog.Int64("decisions", l.count.overflow.Load()))
 	}
 }

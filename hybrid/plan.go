@@ -1,8 +1,6 @@
 package hybrid
 
 import (
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -38,51 +36,23 @@ func slotTime(p *account.Plan) time.Duration {
 	return time.Duration(p.Each())
 }
 
-// outdated reports whether SetLimit has replaced r as the limiter's limit.
+// outdated reports whether a key under r must look for another plan. A change of the limiter's limit, or of the limits
+// of keys, replaces both plans of the limiter.
 func (l *Limiter) outdated(r *account.Plan) bool {
-	return r.From == account.FromLimiter && r != l.plan.Load()
+	switch {
+	case r.From == account.FromConfig:
+		return r.Asked != l.limits.voided.Load()
+	case r.From == account.FromCall || r == l.plan.Load():
+		return false
+	}
+	c := l.limits.canary.Load()
+	return c == nil || r != c.plan
 }
 
 // revertsToOwn reports whether the next call without a limit restores the key's own limit. It does if the last limit came with a
-// call. It also does if SetLimit has replaced the last limit and LimitFor may return another one.
+// call, or if the limits of keys have changed since. It also does if a change has replaced the last limit and the key may have a limit of its own.
 func (l *Limiter) revertsToOwn(r *account.Plan) bool {
-	return r.From == account.FromCall || l.cfg.LimitFor != nil && l.outdated(r)
-}
-
-// SetLimit changes the limit of every key that has no limit of its own, at once. Used units stay used: the level of a key, in
-// units, survives, capped at the new burst, and refills at the new rate from then on. A change is never a free refill. Units that
-// are already leased may still be spent, for at most one second. Leased units of a window may be spent until their window ends.
-//
-// SetLimit changes this process only, and never the algorithm. Other processes keep their limit until their own SetLimit. Until
-// then each op counts by the limit of its sender, and the fleet may admit more than the larger of the limits. So change all
-// processes soon after each other. SetLimit fails if another limiter of this program has the same client, prefix and name,
-// because that limiter would continue with the old limit.
-func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
-	if l.closed.Load() {
-		return hybridlimit.ErrClosed
-	}
-	l.setting.Lock()
-	defer l.setting.Unlock()
-	var bad hybridlimit.Violations
-	bad.AddLimit(limit)
-	if l.cfg.FallbackFloor > limit.BurstSize() && !account.Static(limit) {
-		bad.Add("Limit.Burst", limit.BurstSize(), fmt.Sprintf("must not be below Config.FallbackFloor (%d)", l.cfg.FallbackFloor))
-	}
-	have := l.plan.Load()
-	if err := errors.Join(bad.Err("hybrid"), sameAlgorithm(limit, have)); err != nil {
-		return err
-	}
-	if err := reclaim(identity{l.hub.client, l.hub.cfg.Prefix, l.cfg.Name}, limit); err != nil {
-		return err
-	}
-	r := account.NewPlan(limit)
-	r.Began = max(1, l.hub.clock.Now())
-	if account.Static(limit) {
-		r.Counts = have.Counts
-	}
-	l.plan.Store(r)
-	l.hub.clock.Void()
-	return nil
+	return r.From == account.FromCall || l.outdated(r) && (l.keyed() || r.From == account.FromConfig)
 }
 
 // sameAlgorithm returns an error if the algorithm of the limit differs from the

@@ -189,7 +189,7 @@ func (l *Limiter) lockBy(key string, given *account.Plan, find func() (place, er
 			return nil, nil, res, hybridlimit.ErrClosed
 		case !e.dead:
 			if want == nil && l.outdated(e.plan.Load()) {
-				want = l.plan.Load()
+				want = l.planOf(key)
 			}
 			switch {
 			case want == nil:

@@ -65,7 +65,7 @@ func (s *stateLog) write(level slog.Level, msg string, skipped int, attrs []any)
 func (s *stateLog) small(l *Limiter, n int64) {
 	s.write(slog.LevelInfo, msgSmall, 0, []any{
 		slog.String("limiter", l.cfg.Name), slog.String("limit", l.plan.Load().Limit.String()),
-		slog.String("mode", l.cfg.Mode.String()), slog.Int64("fleet", n), slog.String("why", l.noCredit(l.plan.Load(), n)),
+		slog.String("mode", l.Mode().String()), slog.Int64("fleet", n), slog.String("why", l.noCredit(l.plan.Load(), n)),
 	})
 }
 
@@ -76,6 +76,8 @@ const (
 	msgSwitch    = "hybridlimit: the limiter's switch was changed by hand; the attribute to names the switch that decides now"
 	msgLost      = "hybridlimit: Redis lost its state; this process tells Redis the last known state of its keys; if Redis was not restarted, wiped or failed over, check whether it evicts keys"
 	msgOddSwitch = "hybridlimit: the fleet's switch has a value that this version does not know, so the limiter ignores it; update this process"
+	msgLimit     = "hybridlimit: the limiter's limit has changed, by the fleet or by its settings; used units stay used; the attribute to has the limit in force"
+	msgOddLimit  = "hybridlimit: this process cannot apply the fleet's limit, so the limiter ignores it; the attribute error has the reason; set another one, or update this process"
 	msgRefuses   = "hybridlimit: Redis refuses the syncs of a slot; the keys of the slot are decided locally, by the fallback of their limiter; the attribute cause has the error"
 	msgTakes     = "hybridlimit: Redis applies the syncs of a slot again; the shared limit holds for the keys of the slot again"
 	msgRenamed   = "hybridlimit: another program or process uses this process's identity in Redis: it wrote to this process's envelope, or it is a copy of this process; this process continues under a new identity"
@@ -119,7 +121,7 @@ func (s *stateLog) fellBack(c breaker.Change, h *Hub, skipped int) {
 	alone := ""
 	for _, l := range h.all() {
 		attrs = append(attrs, slog.Group(l.cfg.Name,
-			slog.String("fallback", l.cfg.Fallback.String()), slog.Int64("fleet", l.fleet.Size())))
+			slog.String("fallback", l.live.Load().fallback.String()), slog.Int64("fleet", l.fleet.Size())))
 		if l.fleet.Beats() < 2 && l.fleet.Hint == 0 {
 			alone = l.cfg.Name
 		}

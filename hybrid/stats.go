@@ -342,11 +342,8 @@ func (h *Hub) decisions() int64 {
 // Name returns Config.Name.
 func (l *Limiter) Name() string { return l.cfg.Name }
 
-// Limit returns the limiter's own limit. It applies to keys without a limit of their own.
-func (l *Limiter) Limit() hybridlimit.Limit { return l.plan.Load().Limit }
-
-// Mode returns Config.Mode.
-func (l *Limiter) Mode() Mode { return l.cfg.Mode }
+// Mode returns the mode: Settings.Mode, or else Config.Mode.
+func (l *Limiter) Mode() Mode { return l.live.Load().mode }
 
 // Hub returns the hub that the limiter belongs to.
 func (l *Limiter) Hub() *Hub { return l.hub }

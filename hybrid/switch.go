@@ -247,7 +247,7 @@ func (l *Limiter) changeSwitch(change func(*switches)) {
 	from, to := l.inForce(), w.choose()
 	// The order matters. An event that has read the old switch gives its budget an epoch that Void then makes past.
 	w.now.Store(uint32(to))
-	w.shadow.Store(to == SwitchShadow || l.cfg.Shadow)
+	w.shadow.Store(to == SwitchShadow || l.live.Load().shadow)
 	if from != to {
 		l.hub.clock.Void()
 		w.skipped++

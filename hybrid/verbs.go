@@ -259,7 +259,7 @@ func (l *Limiter) chargeNow(ctx context.Context, key string, n int64) (hybridlim
 
 // uncountedKey returns the answer for a key whose limit counts nothing.
 func (l *Limiter) uncountedKey(key string, n int64) (res hybridlimit.Result, ok bool, err error) {
-	if l.cfg.LimitFor == nil && !account.Static(l.plan.Load().Limit) {
+	if !l.keyed() && !account.Static(l.plan.Load().Limit) && l.limits.canary.Load() == nil {
 		return res, false, nil
 	}
 	at, err := l.place(key)

@@ -19,6 +19,7 @@ type Plan struct {
 	Began      int64             // ns; the time at which SetLimit, or the call, set the limit; 0: long ago
 	// Counts is the algorithm of the limiter's last limit that counts. Every existing account has that algorithm.
 	Counts hybridlimit.Algorithm
+	Asked  uint64 // of a limit FromConfig: the number of changes of the keys' limits before it was looked up
 }
 
 // Origin is the source of a key's limit.
