@@ -101,6 +101,8 @@ func (l *Limiter) heartbeat(ctx context.Context, leave bool) {
 	h.clocks.heard(h.names.FleetTag(l.cfg.Name), beat.Now, h.clock.At(sent), received)
 	if beat.Before < f.beaten {
 		l.suspect()
+	} else if f.beaten > 0 {
+		h.watching.Store(h.clock.At(sent) + int64(census.Stale)) // the next beat is due before that
 	}
 	f.beaten = beat.Now
 	if !f.small && f.Known(h.clock.Now()) && l.givesCredit() && !account.Static(l.plan.Load().Limit) && l.credit(l.plan.Load(), f.Size()) == 0 {

@@ -175,6 +175,40 @@ func TestIdleFleetRestoresAWipedRedis(t *testing.T) {
 	}
 }
 
+// TestAskingFleetRestoresAWipedRedis checks that a fleet restores Redis whose messages are lone asks, which have no
+// envelope and so show no loss: the heartbeats do. Other keys are told in time all the same.
+func TestAskingFleetRestoresAWipedRedis(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newRestoring(t, 2, hybrid.Config{Mode: hybrid.ModeStrict, MaxWait: time.Second})
+		keys := keysOf("k", 200)
+		f.drain(0, 400, keys...)
+		f.drain(1, 300, keys...)
+		calls := 0
+		asking := func(d time.Duration) {
+			for range d / (50 * time.Millisecond) {
+				calls++
+				for _, l := range f.ls {
+					if res := ask(t, l, fmt.Sprint("new", calls), 1); !res.Allowed || res.Source != hybridlimit.SourceRedis {
+						t.Errorf("%+v", res)
+					}
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
+		}
+		asking(20 * time.Second)
+		before := f.usage(keys)
+		for range 2 {
+			f.b.Mini.FlushAll()
+			asking(1500 * time.Millisecond)
+			f.want(before)
+			asking(10 * time.Second)
+		}
+		for _, l := range f.ls {
+			balance(t, l.Stats())
+		}
+	})
+}
+
 // TestFleetRestoresARolledBackRedis brings Redis back with an older snapshot, in which each
 // key has its created-at time.
 func TestFleetRestoresARolledBackRedis(t *testing.T) {

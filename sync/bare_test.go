@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/wire"
@@ -48,6 +49,33 @@ func TestAsksNeedNoEnvelope(t *testing.T) {
 		time.Sleep(200 * time.Millisecond)
 		if all := w.redis.all(); len(all) != 5 || all[4].env.Seq != 3 || len(all[4].ops) != 2 {
 			t.Errorf("with owed units: %v", all)
+		}
+	})
+}
+
+// While other messages show losses, batches that only ask need an envelope less often. They
+// need it again as soon as no other message shows them.
+func TestAsksOfAWatchedServer(t *testing.T) {
+	var watched atomic.Bool
+	watched.Store(true)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, calm, func(cfg *ratesync.Config) { cfg.Watched = func(int) bool { return watched.Load() } })
+		a := asker(t, "a", 3)
+		ask := func(after time.Duration) {
+			time.Sleep(after)
+			w.Enqueue(0, a, time.Time{})
+			time.Sleep(time.Millisecond)
+		}
+		for range 5 { // at 0, 8, 16, 24 and 32 s
+			ask(0)
+			time.Sleep(8 * time.Second)
+		}
+		ask(0)
+		watched.Store(false)
+		ask(time.Second)
+		ask(time.Second)
+		if got, want := w.sequences(), []int64{1, 0, 0, 0, 2, 0, 3, 0}; !slices.Equal(got, want) {
+			t.Errorf("sequence numbers %v, want %v", got, want)
 		}
 	})
 }

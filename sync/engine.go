@@ -58,6 +58,10 @@ type Config struct {
 	// under a new identity. OnRenamed is called from the tag's lane, without a
 	// lock. Nil: no call.
 	OnRenamed func(tag int)
+	// Watched reports whether messages of another kind show within a second and a half
+	// that the server of the tag has lost its data. While it does, batches that only
+	// ask go without an envelope for longer. Nil: false.
+	Watched func(tag int) bool
 	// OnLoss is called when Redis lost data of a tag: its epoch differs from the
 	// epoch of the last answer, or an earlier batch is missing. sure is false if
 	// this process was silent for so long that the epoch may simply have expired.
@@ -155,6 +159,9 @@ func (e *Engine) Behind() bool { return e.behind.Load() > 0 }
 
 // at returns the ns from the start of the engine to t.
 func (e *Engine) at(t time.Time) int64 { return int64(t.Sub(e.made)) }
+
+// watched returns Config.Watched.
+func (e *Engine) watched(tag int) bool { return e.cfg.Watched != nil && e.cfg.Watched(tag) }
 
 // Late returns Config.Late, at most Timeout. It is subtracted from the duration
 // of a call to Redis before the breaker is told, and added to the permitted

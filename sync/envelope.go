@@ -13,10 +13,22 @@ import (
 // there is no answer, it gets an envelope for the next attempt: see cover.
 func (b *batch) bare() bool { return b.env.Seq == 0 }
 
-// bareFor is the longest time after the start of a batch with an envelope for which
-// batches go without. The answers to batches with an envelope show losses of Redis, and
-// a loss must be noticed within three seconds (account.LossNoticed).
-const bareFor = 2 * time.Second
+// The longest times after the start of a batch with an envelope for which batches go
+// without. The answers to batches with an envelope show losses of Redis, and a loss must
+// be noticed within three seconds (account.LossNoticed).
+const (
+	bareFor = 2 * time.Second
+	// bareWatched is the time for a server that is watched (Config.Watched). Answers to
+	// envelopes are then only needed for a loss of a part of the data, which no one
+	// promises to notice.
+	bareWatched = 30 * time.Second
+)
+
+// checked reports whether losses of the tag's server are noticed without an envelope.
+func (l *lane) checked() bool {
+	since := time.Since(l.kept.Add(-EnvelopeTTL))
+	return since < bareFor || since < bareWatched && l.engine.watched(l.tag)
+}
 
 // send freezes a batch. attempt then sends it.
 //
@@ -27,8 +39,7 @@ const bareFor = 2 * time.Second
 func (l *lane) send(b *batch) {
 	l.frozen = b
 	tells := func(op wire.Op) bool { return !op.OnlyAsks() }
-	checked := time.Now().Before(l.kept.Add(bareFor - EnvelopeTTL))
-	if l.misses > 0 || !checked || len(b.ops) == 0 || slices.ContainsFunc(b.ops, tells) {
+	if l.misses > 0 || !l.checked() || len(b.ops) == 0 || slices.ContainsFunc(b.ops, tells) {
 		l.cover(b)
 	}
 }
