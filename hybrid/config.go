@@ -10,6 +10,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/internal/circuit"
+	"github.com/hybridlimit/hybridlimit/internal/refresh"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -76,11 +77,31 @@ type Config struct {
 	// check the guess. The command hybridlimit inspect -digest finds the key.
 	LogDenials time.Duration
 	// LimitFor returns the limit of a key. It is called when a key comes into
-	// memory, not on the fast path. It must be safe for concurrent use. A limit
-	// that New would refuse, or of another algorithm, makes the call fail with
-	// ErrInvalid. For a key without a limit return Blocked(), which denies every
-	// call. Nil: one limit for all keys.
+	// memory, and again after LimitRefresh or Invalidate, with the next call for
+	// the key. It is not called on the fast path, and under no lock. It must be
+	// safe for concurrent use. For a key without a limit return Blocked(), which
+	// denies every call. Nil: one limit for all keys.
+	//
+	// A new limit changes the key as SetLimit does. Used units stay used, the old
+	// rate counts up to the change, and the new one from then on. One call waits
+	// for the new answer. Other calls for the key decide by the old limit
+	// meanwhile.
+	//
+	// A limit that New would refuse, or of another algorithm, makes the call fail
+	// with ErrInvalid. If Allow, AllowN or a method of Key asks about a key in
+	// memory, the key keeps its limit instead, until the next question. That is
+	// counted (Stats.InvalidLimits) and logged. A panic of LimitFor goes to the
+	// caller, and the key keeps its limit too. ModeExact, logs, and all other
+	// methods that decide (AllowAll without units in hand, Reserve, Wait,
+	// AllowAtMost, Charge, Refund) ask with each call.
 	LimitFor func(key string) hybridlimit.Limit
+	// LimitRefresh is the time after which LimitFor is asked again about a key in
+	// memory. Each question comes after half to the whole of it, at random, so
+	// that many keys do not ask in one moment. A budget of the fast path can
+	// delay it by up to 10 ms. A key without a call is not asked about. A shorter
+	// time costs more calls of LimitFor. At least 10 ms. hybridlimit.Never: only
+	// after Invalidate. Zero: 1 minute.
+	LimitRefresh time.Duration
 	// Subject maps a key to the text that decides its tag. Keys with one subject
 	// share a tag, and so a cluster slot. Nil: the key itself.
 	Subject func(key string) string
@@ -208,6 +229,7 @@ func (c Config) violations(limit hybridlimit.Limit) hybridlimit.Violations {
 	if c.LogDenials != 0 && c.LogDenials < time.Millisecond {
 		bad.Add("Config.LogDenials", c.LogDenials, "must be at least 1ms, or 0 for none")
 	}
+	refresh.Check(&bad, c.LimitRefresh)
 	if c.MaxKeys < 0 {
 		bad.Add("Config.MaxKeys", c.MaxKeys, "must not be negative")
 	}

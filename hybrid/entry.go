@@ -10,6 +10,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/clock"
+	"github.com/hybridlimit/hybridlimit/internal/refresh"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
@@ -36,7 +37,8 @@ type entry struct {
 	mu      sync.Mutex // guards the fields below; never held across I/O; use lock and unlock
 	*whole             // set while mu is held, and while the account does not fit compact
 	compact account.Compact
-	dead    bool // evicted: look the key up again
+	dead    bool         // evicted: look the key up again
+	asked   refresh.Mark // the next question to Config.LimitFor; the note is a kind of standing limit
 }
 
 // whole is the part of an entry that its lock guards.
@@ -128,7 +130,9 @@ func (e *entry) begin(now int64) {
 func (e *entry) end(c *account.Conditions, epoch uint64, now int64) {
 	var b account.Budget
 	var until int64
+	asks := e.asksAt(now)
 	switch p := e.plan.Load(); {
+	case asks <= now: // only the slow path asks LimitFor
 	case e.lim.wordless() || e.lim.outdated(p): // checked after the epoch was read: see Limiter.stop, changeSwitch and SetLimit
 	case e.lim.exactly(p): // Redis decides; units that the fallback left are settled, and never loaded
 	default:
@@ -139,7 +143,7 @@ func (e *entry) end(c *account.Conditions, epoch uint64, now int64) {
 	if b.Kind == account.DenyBudget {
 		e.shut.Store(e.account.DenyUntil(c))
 	}
-	e.word.Store(b.Pack(clock.GoodUntil(epoch, now, min(until, e.lim.store.turnover.notedBy(now)))))
+	e.word.Store(b.Pack(clock.GoodUntil(epoch, now, min(until, e.lim.store.turnover.notedBy(now), asks))))
 }
 
 // conditions returns the conditions of an event of the entry. Call it under e.mu.
@@ -208,7 +212,7 @@ func (e *entry) freeze() (op wire.Op, age int64, ok bool) {
 	}
 	epoch, now := l.hub.clock.Stamp() // the sync may be due long after the last call
 	if first := e.waiters.Front(); first != nil {
-		e.adapt(first, now)
+		e.adaptBack(first, now)
 	}
 	p := e.plan.Load()
 	c := e.conditions(p, now)

@@ -51,6 +51,7 @@ func (l *Limiter) beat() {
 		l.overflow.release(l.hub.clock.Now())
 		l.changeSwitch(func(*switches) {}) // writes the log line if one is due
 		l.beatDenials()
+		l.ageLimits(l.hub.clock.Now())
 		l.heartbeat(l.ctx, false)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/circuit"
 	"github.com/hybridlimit/hybridlimit/internal/clock"
+	"github.com/hybridlimit/hybridlimit/internal/refresh"
 	"github.com/hybridlimit/hybridlimit/internal/runner"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
@@ -205,6 +206,7 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	l.hist = h.metrics.histograms(cfg.Name)
 	l.fleet.Hint = int64(h.cfg.FleetSize)
 	l.count.born = h.clock.Now()
+	l.questions.rule = refresh.New(cfg.LimitRefresh)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {

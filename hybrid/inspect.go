@@ -166,12 +166,14 @@ type explanation struct {
 	l          *Limiter
 	at         place
 	had        *account.Plan   // plan of the key in memory
+	standing   *account.Plan   // plan under which the key in memory decides until LimitFor is asked
 	plan       *account.Plan   // plan under which a call would be decided
 	account    account.Account // a copy
 	word       int64           // units of the budget
 	conditions account.Conditions
 	now        int64
 	known      bool
+	asks       bool // the next call asks LimitFor
 	crowded    bool // the key is not in memory, and memory has no room for it
 	hash       uint64
 	waiting    int
@@ -197,6 +199,7 @@ func (x *explanation) look(key string) {
 		return
 	}
 	x.known, x.had, x.account, x.word, x.waiting = true, e.plan.Load(), e.account, account.UnitsOf(e.word.Load()), e.waiters.Len()
+	x.standing, x.asks = e.standing(), x.l.questions.rule.Due(e.asked, x.l.hub.clock.Now())
 }
 
 // adapt gives the copy the plan that the next call without a limit would give the key: see lockBy, and exactRange for keys that Redis
@@ -207,8 +210,8 @@ func (x *explanation) adapt() {
 		return
 	}
 	l := x.l
-	if !l.exactly(l.plan.Load()) && !l.revertsToOwn(x.had) && !l.outdated(x.had) {
-		x.plan = x.had
+	if !l.exactly(l.plan.Load()) && !l.revertsToOwn(x.had) && !l.outdated(x.had) && !(l.keyed() && x.asks) {
+		x.plan = x.standing
 	}
 	if x.plan != x.had && !account.Static(x.plan.Limit) {
 		x.account.Adapt(x.had, x.plan, l.share(x.had, l.fleet.Size()), x.now)

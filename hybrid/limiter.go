@@ -44,6 +44,7 @@ type Limiter struct {
 	readyOnce sync.Once
 	release   func() // releases the identity
 	denials   denials
+	questions questions
 }
 
 var _ hybridlimit.Limiter = (*Limiter)(nil)
@@ -298,18 +299,22 @@ type place struct {
 	plan *account.Plan // of this key's limit
 	tag  int
 	key  string // in Redis
+	from question
 }
 
 // place returns the place of a key. It runs callbacks of the user, so call it without any lock.
 func (l *Limiter) place(key string) (place, error) {
-	asked := l.limits.voided.Load()
-	at := place{plan: l.planOf(key)}
+	var from question
+	if l.keyed() {
+		from = l.questions.question(l.hub.clock.Now())
+	}
+	at := place{plan: l.planOf(key), from: from}
 	if limit, own := l.ownLimit(key, at.plan); own {
 		if err := errors.Join(limit.Validate(), sameAlgorithm(limit, at.plan)); err != nil {
 			return place{}, fmt.Errorf("hybrid: Config.LimitFor(%q): %w", key, err)
 		}
 		at.plan = account.NewPlan(limit)
-		at.plan.From, at.plan.Asked = account.FromConfig, asked
+		at.plan.From = account.FromConfig
 	}
 	return l.slot(at, key), nil
 }

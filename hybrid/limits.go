@@ -52,7 +52,6 @@ type LimitState struct {
 type limits struct {
 	canary atomic.Pointer[canary] // nil: all keys without a limit of their own have the same limit
 	source atomic.Uint32          // LimitSource of the limit in force
-	voided atomic.Uint64          // the number of changes of the keys' limits
 
 	// mu guards the fields below. It is held until the plan of a changed limit is stored. Without it, two concurrent
 	// changes could end with the choice of the later and the plan of the earlier.
@@ -213,7 +212,7 @@ func (l *Limiter) limitFrom(p *account.Plan) string {
 	if p.From != account.FromLimiter {
 		return "key"
 	}
-	if c := l.limits.canary.Load(); c != nil && c.plan == p {
+	if c := l.limits.canary.Load(); c != nil && (c.plan == p || c.plan == p.Of) {
 		return LimitFromFleet.String()
 	}
 	return LimitSource(l.limits.source.Load()).String()

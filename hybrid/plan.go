@@ -36,23 +36,23 @@ func slotTime(p *account.Plan) time.Duration {
 	return time.Duration(p.Each())
 }
 
-// outdated reports whether a key under r must look for another plan. A change of the limiter's limit, or of the limits
-// of keys, replaces both plans of the limiter.
+// outdated reports whether r is of the limiter's limit, and a change of that limit has replaced it. A change replaces
+// both plans of the limiter.
 func (l *Limiter) outdated(r *account.Plan) bool {
-	switch {
-	case r.From == account.FromConfig:
-		return r.Asked != l.limits.voided.Load()
-	case r.From == account.FromCall || r == l.plan.Load():
+	if r.From != account.FromLimiter {
 		return false
 	}
+	if r.Of != nil {
+		r = r.Of
+	}
 	c := l.limits.canary.Load()
-	return c == nil || r != c.plan
+	return r != l.plan.Load() && (c == nil || r != c.plan)
 }
 
 // revertsToOwn reports whether the next call without a limit restores the key's own limit. It does if the last limit came with a
-// call, or if the limits of keys have changed since. It also does if a change has replaced the last limit and the key may have a limit of its own.
+// call. It also does if a change has replaced the last limit and the key may have a limit of its own.
 func (l *Limiter) revertsToOwn(r *account.Plan) bool {
-	return r.From == account.FromCall || l.outdated(r) && (l.keyed() || r.From == account.FromConfig)
+	return r.From == account.FromCall || l.keyed() && l.outdated(r)
 }
 
 // sameAlgorithm returns an error if the algorithm of the limit differs from the

@@ -34,6 +34,7 @@ type live struct {
 	fallback Fallback
 	shadow   bool
 	keys     map[string]hybridlimit.Limit
+	keyed    bool // there are keys, or were: some may still have their limits
 }
 
 // SetSettings replaces the settings of all limiters of the hub, by the name of the limiter. A limiter without an entry
@@ -118,7 +119,7 @@ func (l *Limiter) settingsViolations(s Settings) hybridlimit.Violations {
 // applySettings adopts settings that have no violations. Settings that are in force already have no effect.
 func (l *Limiter) applySettings(s Settings) {
 	old := l.live.Load()
-	next := &live{mode: l.cfg.Mode, fallback: l.cfg.Fallback, shadow: l.cfg.Shadow, keys: s.Keys}
+	next := &live{mode: l.cfg.Mode, fallback: l.cfg.Fallback, shadow: l.cfg.Shadow, keys: s.Keys, keyed: old.keyed || len(s.Keys) > 0}
 	if s.Mode != nil {
 		next.mode = *s.Mode
 	}
@@ -133,7 +134,7 @@ func (l *Limiter) applySettings(s Settings) {
 		l.changeSwitch(func(*switches) {})
 	}
 	if !maps.Equal(old.keys, next.keys) {
-		l.voidOwnLimits()
+		l.voidLimits()
 	}
 	if old.mode != next.mode || old.fallback != next.fallback {
 		l.hub.clock.Void()
@@ -142,7 +143,7 @@ func (l *Limiter) applySettings(s Settings) {
 }
 
 // keyed reports whether keys may have limits of their own.
-func (l *Limiter) keyed() bool { return l.cfg.LimitFor != nil || len(l.live.Load().keys) > 0 }
+func (l *Limiter) keyed() bool { return l.cfg.LimitFor != nil || l.live.Load().keyed }
 
 // ownLimit returns the limit of a key, and whether it is the key's own. plan is that of a key without one. It runs a
 // callback of the user.
@@ -162,20 +163,4 @@ func (l *Limiter) ownLimit(key string, plan *account.Plan) (limit hybridlimit.Li
 func (l *Limiter) limitFor(key string) hybridlimit.Limit {
 	limit, _ := l.ownLimit(key, l.planOf(key))
 	return limit
-}
-
-// voidOwnLimits makes the next call of each key look up the limit of the key again.
-func (l *Limiter) voidOwnLimits() {
-	w := &l.limits
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.voided.Add(1)
-	// Keys without a limit of their own may have one now, so their plans get new pointers.
-	if c := w.canary.Load(); c != nil {
-		same := *c.plan
-		w.canary.Store(&canary{limit: c.limit, plan: &same})
-	}
-	same := *l.plan.Load()
-	l.plan.Store(&same)
-	l.hub.clock.Void()
 }

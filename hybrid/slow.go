@@ -19,7 +19,7 @@ func (l *Limiter) slow(ctx context.Context, key string, n int64, given *account.
 	if given != nil && l.exactly(given) || given == nil && l.exactly(l.plan.Load()) {
 		return l.exact(ctx, key, n, given)
 	}
-	e, r, res, err := l.lockBy(key, given, func() (place, error) { return l.placeUnder(key, given) })
+	e, r, res, err := l.lockBy(key, given, nil)
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
@@ -139,25 +139,33 @@ func (l *Limiter) fill(res hybridlimit.Result, r *account.Plan, v account.Verdic
 // lock returns the locked entry of the key, and makes it if necessary. The entry gets the limit of the call, or else
 // the key's own. lock returns nil when memory is full of keys that owe.
 func (l *Limiter) lock(key string, given *account.Plan) (*entry, hybridlimit.Result, error) {
-	e, _, res, err := l.lockBy(key, given, func() (place, error) { return l.placeUnder(key, given) })
+	e, _, res, err := l.lockBy(key, given, nil)
 	return e, res, err
 }
 
 // lockAt is lock for a key whose place is known. It runs no callback of the user.
 func (l *Limiter) lockAt(key string, at place) (*entry, hybridlimit.Result, error) {
-	e, _, res, err := l.lockBy(key, at.plan, func() (place, error) { return at, nil })
+	e, _, res, err := l.lockBy(key, at.plan, &at)
 	return e, res, err
 }
 
-// lockBy implements lock and lockAt. It also returns the plan under which the call is decided. This is the entry's
-// plan, except for a limit that counts nothing. An entry never adopts such a limit: its owed units must be paid under
-// the limit by which they were counted.
-func (l *Limiter) lockBy(key string, given *account.Plan, find func() (place, error)) (*entry, *account.Plan, hybridlimit.Result, error) {
+// lockBy implements lock and lockAt. known is the place of the key, or nil. lockBy also returns the plan under which the
+// call is decided. This is the entry's plan, except for a limit that counts nothing. An entry never adopts such a
+// limit: its owed units must be paid under the limit by which they were counted.
+func (l *Limiter) lockBy(key string, given *account.Plan, known *place) (*entry, *account.Plan, hybridlimit.Result, error) {
 	res := hybridlimit.Result{Policy: l.cfg.Name}
+	var again renewal
 	for {
+		var at place // with the answer of LimitFor, if there is a new one
+		if known != nil {
+			at = *known
+		}
 		e := l.store.lookup(key)
 		if e == nil {
-			at, err := find()
+			var err error
+			if known == nil {
+				at, err = l.placeUnder(key, given)
+			}
 			if err != nil {
 				return nil, nil, res, err
 			}
@@ -170,14 +178,17 @@ func (l *Limiter) lockBy(key string, given *account.Plan, find func() (place, er
 			for _, o := range owing {
 				o.sync(account.SyncNow) // they must pay before they can be evicted
 			}
-			if e == nil {
+			switch {
+			case e == nil:
 				return nil, nil, res, nil
+			case e != made && known == nil: // the key has come in meanwhile, with another answer
+				at = place{}
 			}
 		}
 		want := given
 		if want == nil && l.revertsToOwn(e.plan.Load()) {
-			at, err := l.place(key)
-			if err != nil {
+			var err error
+			if at, err = l.place(key); err != nil {
 				return nil, nil, res, err
 			}
 			want = at.plan
@@ -187,20 +198,34 @@ func (l *Limiter) lockBy(key string, given *account.Plan, find func() (place, er
 		case l.closed.Load(): // checked under the lock: see writeOff
 			e.unlock()
 			return nil, nil, res, hybridlimit.ErrClosed
-		case !e.dead:
-			if want == nil && l.outdated(e.plan.Load()) {
-				want = l.planOf(key)
-			}
-			switch {
-			case want == nil:
-				want = e.plan.Load()
-			case !account.Static(want.Limit):
-				e.adapt(want, l.hub.clock.Now())
-			}
-			return e, want, res, nil
+		case e.dead:
+			e.unlock()
+		case want == nil && l.renews(e, key, &again): // the entry is not locked any more
+		default:
+			return e, l.settleOn(e, want, at, &again), res, nil
 		}
-		e.unlock()
 	}
+}
+
+// settleOn returns the plan under which a call is decided, and gives it to the entry if it counts. want is the plan of
+// the call, or nil. Call it under e.mu.
+func (l *Limiter) settleOn(e *entry, want *account.Plan, at place, again *renewal) *account.Plan {
+	now := l.hub.clock.Now()
+	switch {
+	case at.from.asked:
+		want = e.own(at, now)
+	case again.answers(e):
+		want = e.own(again.at, now)
+	case want == nil && l.outdated(e.plan.Load()):
+		want = l.planOf(e.name)
+	}
+	switch {
+	case want == nil:
+		return e.standing()
+	case !account.Static(want.Limit):
+		e.adapt(want, now)
+	}
+	return want
 }
 
 // wait waits for Redis until MaxWait after began. It ends early when ctx ends or the limiter closes.
@@ -242,7 +267,7 @@ func (l *Limiter) timedOut(e *entry, w *account.Waiter) (account.Verdict, error)
 		e.unlock()
 		return account.Verdict{}, hybridlimit.ErrClosed
 	}
-	e.adapt(w.Plan, l.hub.clock.Now())
+	e.adaptBack(w.Plan, l.hub.clock.Now())
 	ev := e.event()
 	return ev.end(e.account.TimedOut(&ev.conditions, w.N, ev.now)), nil
 }

@@ -82,6 +82,7 @@ const (
 	msgTakes     = "hybridlimit: Redis applies the syncs of a slot again; the shared limit holds for the keys of the slot again"
 	msgRenamed   = "hybridlimit: another program or process uses this process's identity in Redis: it wrote to this process's envelope, or it is a copy of this process; this process continues under a new identity"
 	msgOverflow  = "hybridlimit: memory is full of keys that owe, and Redis does not answer; keys without room in memory share an allowance, whose units Redis never receives; raise MaxKeys, or stop made-up keys"
+	msgBadLimit  = "hybridlimit: Config.LimitFor returned a limit that is not valid for a key in memory; the key keeps its limit until LimitFor is asked again; the attribute cause has the error"
 	msgAlone     = "hybridlimit: the fleet's size is unknown, so this process uses the whole limit; set HubConfig.FleetSize"
 )
 

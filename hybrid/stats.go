@@ -33,6 +33,7 @@ type counters struct {
 	refunded  atomic.Int64 // units that Redis has taken back
 	resynced  atomic.Int64 // keys synced again after a loss
 	ops       atomic.Int64 // keys frozen for a sync, and direct calls
+	badLimits atomic.Int64 // answers of LimitFor about keys in memory that were not valid
 	indebted  atomic.Int64 // answers that showed a debt
 	worst     atomic.Int64 // the largest debt in an answer, units
 }
@@ -192,6 +193,9 @@ type Stats struct {
 	// Overshoots counts the ops whose answer showed a debt. Every sync finds the same debt until it is repaid.
 	Overshoots int64
 
+	// InvalidLimits counts the answers of Config.LimitFor that were not valid, so that a key in memory kept its limit.
+	InvalidLimits int64
+
 	Keys    int           // keys in memory
 	Evicted uint64        // keys forgotten
 	Refused uint64        // keys that were not kept, because memory was full of keys that owe
@@ -255,7 +259,7 @@ func (l *Limiter) Stats() Stats {
 	s.Netted, s.Expired, s.Lost = c.netted.Load(), c.expired.Load(), c.lost.Load()
 	s.Dropped, s.Forgiven, s.Overflow = c.dropped.Load(), c.forgiven.Load(), c.overflow.Load()
 	s.Refunded, s.Uncertain = c.refunded.Load(), c.uncertain.Load()
-	s.Resynced, s.Ops = c.resynced.Load(), c.ops.Load()
+	s.Resynced, s.Ops, s.InvalidLimits = c.resynced.Load(), c.ops.Load(), c.badLimits.Load()
 	s.Overshoot, s.Overshoots = c.worst.Load(), c.indebted.Load()
 	return s
 }

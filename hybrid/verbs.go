@@ -88,7 +88,7 @@ func (l *Limiter) theRest(ctx context.Context, key string, n int64, res hybridli
 	if rest < 1 || l.switches.shadow.Load() {
 		return res
 	}
-	e, r, _, err := l.lockBy(key, nil, func() (place, error) { return l.placeUnder(key, nil) })
+	e, r, _, err := l.lockBy(key, nil, nil)
 	if e == nil || err != nil {
 		return res
 	}

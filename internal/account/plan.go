@@ -16,10 +16,10 @@ type Plan struct {
 	PerNs      float64           // of a bucket: units that come back in a ns
 	PerUnit    float64           // of a bucket: µs in which a unit comes back
 	From       Origin            // of the limit
-	Began      int64             // ns; the time at which SetLimit, or the call, set the limit; 0: long ago
+	Began      int64             // ns; the time at which SetLimit, LimitFor or the call set the limit; 0: long ago
+	Of         *Plan             // of a key whose LimitFor gave it back the limiter's limit: the limiter's plan; else nil
 	// Counts is the algorithm of the limiter's last limit that counts. Every existing account has that algorithm.
 	Counts hybridlimit.Algorithm
-	Asked  uint64 // of a limit FromConfig: the number of changes of the keys' limits before it was looked up
 }
 
 // Origin is the source of a key's limit.

@@ -34,11 +34,12 @@ var product = map[string]rule{
 	"internal/account":   {inside: []string{".", "internal/algo"}}, // pure: purity_test.go
 	"internal/census":    {},
 	"internal/waiting":   {inside: []string{"."}},
+	"internal/refresh":   {inside: []string{"."}},
 	"internal/respguard": {},
 	"internal/clock":     {},
 	"internal/wire":      {inside: []string{".", "internal/algo"}},
 	"lua":                {inside: []string{"."}}, // for programs without the Redis client of this module
-	"local":              {inside: []string{".", "internal/algo", "internal/waiting"}, outside: []string{xtime, lru, xxhash}},
+	"local":              {inside: []string{".", "internal/algo", "internal/refresh", "internal/waiting"}, outside: []string{xtime, lru, xxhash}},
 	"breaker":            {},
 	"internal/circuit":   {inside: []string{".", "breaker"}, outside: []string{gobreaker, redisClient}},
 	"internal/runner": {
@@ -55,8 +56,8 @@ var product = map[string]rule{
 	},
 	"hybrid": {
 		inside: []string{
-			".", "internal/account", "internal/algo", "internal/census", "internal/circuit", "internal/clock", "internal/runner",
-			"internal/waiting", "internal/wire", "lua", "breaker", "local", "sync",
+			".", "internal/account", "internal/algo", "internal/census", "internal/circuit", "internal/clock", "internal/refresh",
+			"internal/runner", "internal/waiting", "internal/wire", "lua", "breaker", "local", "sync",
 		},
 		outside: []string{redisClient, lru, xtime, otel, xxhash},
 	},

@@ -1,0 +1,203 @@
+package hybrid
+
+import (
+	"log/slog"
+	"math"
+	"sync/atomic"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/account"
+	"github.com/hybridlimit/hybridlimit/internal/refresh"
+)
+
+// questions decides when the limit of a key is looked up (Settings.Keys, Config.LimitFor), and when that is done
+// again for a key in memory.
+type questions struct {
+	rule refresh.Rule
+	// voids counts the calls of Invalidate and voidLimits. An answer is void if the number has changed since its question: the
+	// question may be the older of the two.
+	voids atomic.Uint64
+	aged  int64 // ns: the last pass of ageLimits; the heartbeat's goroutine owns it
+}
+
+// question is a question to Config.LimitFor, or none.
+type question struct {
+	asked bool
+	at    int64 // ns
+	voids uint64
+}
+
+// question begins a question. Call it before Config.LimitFor.
+func (s *questions) question(now int64) question { return question{true, now, s.voids.Load()} }
+
+// mark returns the mark of a key whose limit is the answer to q.
+func (s *questions) mark(q question) refresh.Mark {
+	if s.voids.Load() != q.voids {
+		return 0
+	}
+	return s.rule.Next(q.at)
+}
+
+// renewal is a question about the limit of a key in memory. A call asks at most one.
+type renewal struct {
+	e    *entry // nil: not asked
+	mark refresh.Mark
+	at   place
+}
+
+// renews asks LimitFor again if that is due, and reports whether it has unlocked the entry for this. Until the answer has come,
+// other calls decide by the old limit and do not ask. So a LimitFor that blocks holds up one call for the key in LimitRefresh.
+// After a panic of LimitFor, or an answer that is not valid, the key keeps its limit until the next question. Call it under
+// e.mu.
+func (l *Limiter) renews(e *entry, key string, r *renewal) bool {
+	if !l.keyed() || r.e != nil {
+		return false
+	}
+	now := l.hub.clock.Now()
+	if !l.questions.rule.Due(e.asked, now) {
+		return false
+	}
+	e.asked = l.questions.rule.Next(now).With(e.asked.Note())
+	r.e, r.mark = e, e.asked
+	e.unlock()
+	var err error
+	if r.at, err = l.place(key); err != nil {
+		l.count.badLimits.Add(1)
+		l.hub.log.event(msgBadLimit, slog.String("limiter", l.cfg.Name),
+			slog.String("key_digest", l.hub.names.Digest(l.cfg.Name, key)), slog.Any("cause", err))
+	}
+	return true
+}
+
+// answers reports whether there is an answer for the entry, and no newer question. Call it under e.mu.
+func (r *renewal) answers(e *entry) bool { return r.e == e && r.at.from.asked && e.asked == r.mark }
+
+// The notes of entry.asked. LimitFor may answer with a limit that counts nothing for a key that has an account. The account keeps
+// its plan, and the note stands for the limit.
+const (
+	countsUnits uint8 = iota
+	standsUnlimited
+	standsBlocked
+)
+
+// standingPlans are the plans that the notes stand for.
+var standingPlans = [...]*account.Plan{
+	standsUnlimited: account.NewPlan(hybridlimit.Unlimited()), standsBlocked: account.NewPlan(hybridlimit.Blocked()),
+}
+
+// standing returns the plan under which calls without a limit are decided. Call it under e.mu.
+func (e *entry) standing() *account.Plan {
+	if note := e.asked.Note(); note != countsUnits {
+		return standingPlans[note]
+	}
+	return e.plan.Load()
+}
+
+// own makes LimitFor's answer the key's own limit, and returns its plan. The caller gives it to the entry if it counts. Call it
+// under e.mu.
+func (e *entry) own(at place, now int64) *account.Plan {
+	e.asked = e.lim.questions.mark(at.from)
+	switch {
+	case !account.Static(at.plan.Limit):
+		return e.next(at.plan, now)
+	case account.Static(e.plan.Load().Limit): // nothing is owed
+		e.plan.Store(at.plan)
+	case at.plan.Limit.Algorithm == hybridlimit.AlgUnlimited:
+		e.asked = e.asked.With(standsUnlimited)
+	default:
+		e.asked = e.asked.With(standsBlocked)
+	}
+	e.begin(now) // ends the budget
+	return at.plan
+}
+
+// next returns the entry's next plan for an answer of LimitFor. If the limit has changed, the old one counts up to now. A limit
+// that replaces that of a call, or that SetLimit has replaced, counts as it always does. Call it under e.mu.
+func (e *entry) next(p *account.Plan, now int64) *account.Plan {
+	old := e.plan.Load()
+	switch {
+	case old == p || old.From == account.FromCall:
+		return p
+	case old.Of == p && old.InForce(now) > 0, old.Limit == p.Limit && old.From == account.FromConfig && p.From == account.FromConfig:
+		return old
+	case old.Limit == p.Limit || old.From == account.FromLimiter && p.From == account.FromLimiter:
+		return p
+	}
+	turned := *p
+	turned.Began = max(1, now)
+	if p.From == account.FromLimiter {
+		turned.Of = p
+	}
+	return &turned
+}
+
+// adaptBack is adapt to the plan of a call that has waited. If the key has got another limit meanwhile, the next call asks for
+// it. Call it under e.mu.
+func (e *entry) adaptBack(p *account.Plan, now int64) {
+	if e.plan.Load() != p {
+		e.asked = e.asked.Void()
+	}
+	e.adapt(p, now)
+}
+
+// asksAt returns the time (ns) by which the next call must take the slow path for the sake of LimitFor. A budget may be spent
+// for two ticks longer. Call it under e.mu.
+func (e *entry) asksAt(now int64) int64 {
+	l := e.lim
+	switch {
+	case !l.keyed() || e.plan.Load().From == account.FromCall:
+		return math.MaxInt64
+	case e.asked.Note() != countsUnits:
+		return now
+	}
+	return l.questions.rule.At(e.asked, now)
+}
+
+// Invalidate makes the next call for key ask Config.LimitFor for its limit, in this process, without waiting for
+// Config.LimitRefresh. Call it when a key gets another limit, for example with a message about a customer's new plan.
+// The answer changes the limit as SetLimit does: used units stay used. Calls that have begun before may still be
+// decided by the old limit. A key that is not in memory needs no Invalidate, and it is no error. Without
+// Config.LimitFor nothing happens.
+func (l *Limiter) Invalidate(key string) error {
+	if err := l.check(key, 1); err != nil {
+		return err
+	}
+	if !l.keyed() {
+		return nil
+	}
+	l.questions.voids.Add(1) // before the look: a key that comes into memory during it has seen the number
+	if e := l.store.peek(key); e != nil {
+		e.lock()
+		e.begin(l.hub.clock.Now()) // ends the budget
+		e.asked = e.asked.Void()
+		e.unlock()
+	}
+	return nil
+}
+
+// voidLimits is Invalidate for all keys. It visits the keys in memory, some ms for 100 000. When it has returned, the next call
+// for each key asks. Call it without locks.
+func (l *Limiter) voidLimits() {
+	l.questions.voids.Add(1)
+	l.store.each(func(e *entry) {
+		e.mu.Lock()
+		e.asked = e.asked.Void()
+		e.mu.Unlock()
+	})
+	l.hub.clock.Void()
+}
+
+// ageLimits voids marks that are due, before they wrap around: a key may have had no call for as long. The heartbeat calls it.
+func (l *Limiter) ageLimits(now int64) {
+	if !l.keyed() || now-l.questions.aged < l.questions.rule.Wraps()/4 {
+		return
+	}
+	l.questions.aged = now
+	l.store.each(func(e *entry) {
+		e.mu.Lock()
+		if l.questions.rule.Due(e.asked, now) {
+			e.asked = e.asked.Void()
+		}
+		e.mu.Unlock()
+	})
+}
