@@ -200,7 +200,7 @@ func (l *Limiter) lockBy(key string, given *account.Plan, known *place) (*entry,
 			return nil, nil, res, hybridlimit.ErrClosed
 		case e.dead:
 			e.unlock()
-		case want == nil && l.renews(e, key, &again): // the entry is not locked any more
+		case want == nil && !at.from.asked && l.renews(e, key, &again): // the entry is not locked any more
 		default:
 			return e, l.settleOn(e, want, at, &again), res, nil
 		}

@@ -27,7 +27,7 @@ func allowJointAt(ctx context.Context, now time.Time, asks []joint, each []hybri
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	if err := lockAll(parts); err != nil {
+	if err := lockAll(parts, now); err != nil {
 		return hybridlimit.Result{}, err
 	}
 	defer unlockAll(parts)
@@ -81,7 +81,8 @@ type part struct {
 	index   int // of its shard
 	place   place
 	request string
-	asked   bool // LimitFor was called for the key
+	asked   bool     // LimitFor was called for the key
+	q       question // the answer, until it is used
 
 	plan       *plan
 	at, behind time.Duration
@@ -116,8 +117,8 @@ func partsOf(ctx context.Context, asks []joint) ([]*part, error) {
 }
 
 // lockAll locks the shards of all parts, unless there is an error. LimitFor is
-// called under no lock, so a key that is not held costs another round.
-func lockAll(parts []*part) error {
+// called under no lock, so a question costs another round.
+func lockAll(parts []*part, now time.Time) error {
 	for {
 		for i, p := range parts {
 			if i == 0 || p.place.shard != parts[i-1].place.shard {
@@ -133,11 +134,22 @@ func lockAll(parts []*part) error {
 			if p.Limiter.cfg.LimitFor == nil {
 				continue
 			}
-			if p.look(); p.place.entry != nil {
-				p.place.own = p.place.entry.own // it may have to make room for another part
-			} else if !p.asked {
-				p.plan = p.place.base
-				unknown = append(unknown, p)
+			l, at := p.Limiter, now.Sub(p.Limiter.start)
+			p.look()
+			if p.q.done {
+				if err := l.answer(&p.place, at, &p.q); err != nil {
+					unlockAll(parts)
+					return err
+				}
+			}
+			if !p.asked {
+				if q, due := l.question(&p.place, at, true); due {
+					p.q = q
+					unknown = append(unknown, p)
+				}
+			}
+			if e := p.place.entry; e != nil {
+				p.place.own, p.place.asked = e.own, e.asked // it may have to make room for another part
 			}
 		}
 		if len(unknown) == 0 {
@@ -145,11 +157,8 @@ func lockAll(parts []*part) error {
 		}
 		unlockAll(parts)
 		for _, p := range unknown {
-			own, err := p.Limiter.ask(p.Key, p.plan.limit)
-			if err != nil {
-				return err
-			}
-			p.place.own, p.asked = own, true
+			p.q.ask(p.Limiter, p.Key)
+			p.asked = true
 		}
 	}
 }

@@ -16,7 +16,7 @@ func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridl
 
 func (l *Limiter) atMost(now time.Duration, key string, n int64, request string) (hybridlimit.Result, error) {
 	var at place
-	if err := l.lock(&at, key, n); err != nil {
+	if err := l.lock(&at, now, key, n, true); err != nil {
 		return hybridlimit.Result{}, err
 	}
 	defer at.mu.Unlock()
@@ -52,7 +52,7 @@ func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.
 
 func (l *Limiter) charge(now time.Duration, key string, n int64, request string) (hybridlimit.Result, error) {
 	var at place
-	if err := l.lock(&at, key, n); err != nil {
+	if err := l.lock(&at, now, key, n, true); err != nil {
 		return hybridlimit.Result{}, err
 	}
 	defer at.mu.Unlock()
@@ -90,7 +90,7 @@ func (l *Limiter) Refund(_ context.Context, key string, n int64) (hybridlimit.Re
 
 func (l *Limiter) refund(now time.Duration, key string, n int64) (hybridlimit.Result, error) {
 	var at place
-	if err := l.lock(&at, key, n); err != nil {
+	if err := l.lock(&at, now, key, n, true); err != nil {
 		return hybridlimit.Result{}, err
 	}
 	defer at.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/refresh"
 )
 
 // defaultMaxKeys costs 19 MB when full (token buckets, 32-byte keys, measured).
@@ -36,14 +37,28 @@ type Config struct {
 	// of its own and follows SetLimit. Nil: all keys have one limit.
 	//
 	// It is called when a key comes into memory: at its first call, and again
-	// after the key was dropped, evicted or reset. A Peek at a key that is not
-	// held calls it too. A key that it makes Unlimited or Blocked is never held,
-	// so it is called each time. It is called under no lock and must be safe for
+	// after the key was dropped, evicted or reset. For a key that is held it is
+	// called again after LimitRefresh or Invalidate, with the next call for the
+	// key that brings no limit (AllowLimit). A Peek at a key that is not held
+	// calls it too. A new key that it makes Unlimited or Blocked is not held, so
+	// it is called each time. It is called under no lock and must be safe for
 	// concurrent use. It costs one more lookup per call.
 	//
-	// A limit that New would refuse is an error of the call (ErrInvalid).
-	// Return Blocked() for a key without a limit.
+	// A new limit changes a key that is held as SetLimit does: nothing refills.
+	// One call waits for the new answer. Other calls for the key decide by the
+	// old limit meanwhile.
+	//
+	// A limit that New would refuse is an error of the call (ErrInvalid). A key
+	// that is held keeps its limit instead, until the next question, and
+	// InvalidLimits counts that. A panic of LimitFor goes to the caller, and the
+	// key keeps its limit too. Return Blocked() for a key without a limit.
 	LimitFor func(key string) hybridlimit.Limit
+	// LimitRefresh is the time after which LimitFor is called again for a key that
+	// is held. Each question comes after half to the whole of it, at random, so
+	// that many keys do not ask in one moment. A key without a call is not asked
+	// about. A shorter time costs more calls of LimitFor. At least 10 ms.
+	// hybridlimit.Never: only after Invalidate. Zero: 1 minute.
+	LimitRefresh time.Duration
 }
 
 // withDefaults sets the zero fields to their defaults. The limit must be valid.
@@ -53,6 +68,9 @@ func (c Config) withDefaults(limit hybridlimit.Limit) Config {
 	}
 	if c.MaxKeyBytes == 0 {
 		c.MaxKeyBytes = hybridlimit.DefaultMaxKeyBytes
+	}
+	if c.LimitRefresh == 0 {
+		c.LimitRefresh = refresh.Default
 	}
 	if c.IdleAfter == 0 {
 		c.IdleAfter = limit.TimeToFull()
@@ -81,6 +99,7 @@ func check(limit hybridlimit.Limit, c Config) error {
 	case validLimit && c.IdleAfter != 0 && c.IdleAfter < full:
 		bad.Add("Config.IdleAfter", c.IdleAfter, fmt.Sprintf("must be at least the limit's time to full (%v)", full))
 	}
+	refresh.Check(&bad, c.LimitRefresh)
 	if err := bad.Err("local"); err != nil {
 		return err
 	}

@@ -24,6 +24,7 @@ func TestViolationsAreReportedTogether(t *testing.T) {
 		{"name", good, Config{Name: "a b"}, []string{"Config.Name"}},
 		{"keys", good, Config{MaxKeys: -1}, []string{"Config.MaxKeys"}},
 		{"key bytes", good, Config{MaxKeyBytes: -1}, []string{"Config.MaxKeyBytes"}},
+		{"refresh", good, Config{LimitRefresh: -time.Second}, []string{"Config.LimitRefresh"}},
 		{"negative idle", good, Config{IdleAfter: -1}, []string{"Config.IdleAfter"}},
 		{"amnesty", good, Config{IdleAfter: time.Second - 1}, []string{"Config.IdleAfter"}},
 		{"amnesty of a fraction", hybridlimit.PerSecond(3), Config{IdleAfter: time.Second - 1}, []string{"Config.IdleAfter"}},
@@ -74,11 +75,11 @@ func TestAllAlgorithmsAreOffered(t *testing.T) {
 
 func TestDefaults(t *testing.T) {
 	limit := hybridlimit.TokenBucket(3, time.Second, 7)
-	want := Config{MaxKeys: 100_000, MaxKeyBytes: hybridlimit.DefaultMaxKeyBytes, IdleAfter: limit.TimeToFull()}
+	want := Config{MaxKeys: 100_000, MaxKeyBytes: hybridlimit.DefaultMaxKeyBytes, IdleAfter: limit.TimeToFull(), LimitRefresh: time.Minute}
 	if got := must(t, limit, Config{}).cfg; !reflect.DeepEqual(got, want) {
 		t.Errorf("zero Config becomes %+v, want %+v", got, want)
 	}
-	set := Config{Name: "n", MaxKeys: 1, MaxKeyBytes: 2, IdleAfter: limit.TimeToFull()}
+	set := Config{Name: "n", MaxKeys: 1, MaxKeyBytes: 2, IdleAfter: limit.TimeToFull(), LimitRefresh: time.Second}
 	if got := must(t, limit, set).cfg; !reflect.DeepEqual(got, set) {
 		t.Errorf("%+v was changed to %+v", set, got)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/refresh"
 )
 
 // entry holds the data of a key. It is the first part of a kept, and takes 96 bytes.
@@ -22,6 +23,7 @@ type entry struct {
 	at    uint32         // its place in the ring
 	size  uint8
 	used  bool          // since the hand of the ring passed it last: see keys
+	asked refresh.Mark  // the next question to LimitFor
 	seen  time.Duration // shard time of the last call
 }
 

@@ -22,7 +22,7 @@ func (l *Limiter) PeekN(_ context.Context, key string, n int64) (hybridlimit.Res
 
 func (l *Limiter) lookAt(now time.Duration, key string, n int64) (hybridlimit.Result, error) {
 	var at place
-	if err := l.lock(&at, key, n); err != nil {
+	if err := l.lock(&at, now, key, n, true); err != nil {
 		return hybridlimit.Result{}, err
 	}
 	defer at.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/refresh"
 )
 
 // Limiter is one limit for many keys, in this process only. Make one with New.
@@ -24,6 +25,7 @@ type Limiter struct {
 	shards []shard // a power of two
 	order  uint64  // position among all limiters: AllowJoint takes locks in this order
 	plans  plans   // plans of limits from calls, LimitFor and SetLimit
+	limits limits  // questions to LimitFor
 
 	counting atomic.Uint32        // see counts
 	base     atomic.Pointer[plan] // the plan of all shards, for Policy, which is called per request
@@ -60,6 +62,7 @@ func newLimiter(limit hybridlimit.Limit, cfg Config, shards int, start time.Time
 		order:  made.Add(1),
 		closed: make(chan struct{}),
 	}
+	l.limits.rule = refresh.New(cfg.LimitRefresh)
 	l.counting.Store(uint32(limit.Algorithm))
 	base := newPlan(limit, cfg.IdleAfter, start)
 	l.base.Store(base)
@@ -99,7 +102,7 @@ func (l *Limiter) now() time.Duration { return time.Since(l.start) }
 // is the plan of a limit that comes with the call, or nil.
 func (l *Limiter) decide(res *hybridlimit.Result, now time.Duration, key string, n int64, with *plan, request string) error {
 	var at place
-	if err := l.lock(&at, key, n); err != nil {
+	if err := l.lock(&at, now, key, n, with == nil); err != nil {
 		return err
 	}
 	t, behind := at.tick(now)
@@ -129,8 +132,9 @@ func (l *Limiter) decide(res *hybridlimit.Result, now time.Duration, key string,
 	return nil
 }
 
-// lock locks the shard of a key and sets at, which is zero, unless there is an error.
-func (l *Limiter) lock(at *place, key string, n int64) error {
+// lock locks the shard of a key and sets at, which is zero, unless there is an error. asks
+// reports whether the call may ask LimitFor again about a key that is held.
+func (l *Limiter) lock(at *place, now time.Duration, key string, n int64, asks bool) error {
 	if err := hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes); err != nil {
 		return fmt.Errorf("local: %w", err)
 	}
@@ -138,15 +142,17 @@ func (l *Limiter) lock(at *place, key string, n int64) error {
 	at.shard, at.hash, at.key = &l.shards[l.index(hash)], hash, key
 	at.mu.Lock()
 	at.entry = at.keys.find(at.hash, key)
-	if at.entry == nil && l.cfg.LimitFor != nil && !at.closed {
-		base := at.base.limit
-		at.mu.Unlock() // the callback may be slow or call this limiter
-		own, err := l.ask(key, base)
-		if err != nil {
-			return err
+	if l.cfg.LimitFor != nil && !at.closed {
+		if q, due := l.question(at, now, asks); due {
+			at.mu.Unlock() // the callback may be slow or call this limiter
+			q.ask(l, key)
+			at.mu.Lock()
+			at.entry = at.keys.find(at.hash, key)
+			if err := l.answer(at, now, &q); err != nil {
+				at.mu.Unlock()
+				return err
+			}
 		}
-		at.mu.Lock()
-		at.entry, at.own = at.keys.find(at.hash, key), own
 	}
 	if at.closed {
 		at.mu.Unlock()

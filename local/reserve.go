@@ -70,7 +70,7 @@ type holding struct {
 // book takes n units if they are available within most.
 func (l *Limiter) book(now time.Duration, key string, n int64, most time.Duration, request string) (hybridlimit.Result, holding, error) {
 	var at place
-	if err := l.lock(&at, key, n); err != nil {
+	if err := l.lock(&at, now, key, n, true); err != nil {
 		return hybridlimit.Result{}, holding{}, err
 	}
 	defer at.mu.Unlock()

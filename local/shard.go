@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/refresh"
 )
 
 // maxShards is enough for a few dozen cores to seldom contend for one lock.
@@ -74,6 +75,7 @@ type place struct {
 	key   string
 	entry *entry // nil: the key is not held
 	own   *plan  // from LimitFor, for a key that is not held
+	asked refresh.Mark
 }
 
 // find returns the entry of the key and marks it as used now. For a key without one, it
@@ -95,6 +97,7 @@ func (at *place) find(seed maphash.Seed, p *plan) *entry {
 // enter makes the entry of a key, and evicts another one if the shard is full.
 func (s *shard) enter(seed maphash.Seed, at *place, p *plan) *entry {
 	e := newEntry(p, at.own)
+	e.asked = at.asked
 	e.name(at.key)
 	at.entry = e
 	if len(s.keys.ring) < s.room {

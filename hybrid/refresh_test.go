@@ -1,0 +1,602 @@
+package hybrid_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+)
+
+// table is a LimitFor whose answers change.
+type table struct {
+	mu     sync.Mutex
+	limits map[string]hybridlimit.Limit
+	other  hybridlimit.Limit // of all other keys
+	asked  map[string][]time.Time
+}
+
+func newTable(other hybridlimit.Limit) *table {
+	return &table{limits: map[string]hybridlimit.Limit{}, other: other, asked: map[string][]time.Time{}}
+}
+
+func (p *table) limitFor(key string) hybridlimit.Limit {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked[key] = append(p.asked[key], time.Now())
+	if l, ok := p.limits[key]; ok {
+		return l
+	}
+	return p.other
+}
+
+func (p *table) set(key string, l hybridlimit.Limit) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.limits[key] = l
+}
+
+// questions returns the times at which LimitFor was asked about a key.
+func (p *table) questions(key string) []time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]time.Time(nil), p.asked[key]...)
+}
+
+// inMemory are the modes that keep a key's limit in memory.
+var inMemory = []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict, hybrid.ModeDeferred}
+
+func invalidate(t *testing.T, l *hybrid.Limiter, key string) {
+	t.Helper()
+	if err := l.Invalidate(key); err != nil {
+		t.Errorf("Invalidate(%q): %v", key, err)
+	}
+}
+
+// TestLimitForIsAskedAgain checks that LimitFor is asked again about a key in use, after half to the whole of LimitRefresh, and
+// that no other call of the fast or the slow path asks. In earlier versions an upgrade arrived with an eviction or a restart.
+func TestLimitForIsAskedAgain(t *testing.T) {
+	inModes(t, inMemory, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
+		for _, every := range []time.Duration{0, time.Second} {
+			limits := newTable(hybridlimit.PerSecond(1000))
+			l := newLimiter(t, b.Client(nil), hybridlimit.PerSecond(500), hybrid.Config{
+				Name: fmt.Sprint("every", int64(every)), Mode: mode, LimitFor: limits.limitFor, LimitRefresh: every, MaxWait: time.Second,
+			})
+			if every == 0 {
+				every = time.Minute
+			}
+			const gap = 20 * time.Millisecond
+			for range 4*every/gap + 1 {
+				ask(t, l, "k", 1)
+				time.Sleep(gap)
+			}
+			asked := limits.questions("k")
+			if len(asked) < 5 || len(asked) > 9 {
+				t.Errorf("%v: LimitFor was asked %d times in four times LimitRefresh, want 5 to 9", every, len(asked))
+			}
+			for i := range asked[1:] {
+				if after := asked[i+1].Sub(asked[i]); after < every/2-5*time.Millisecond || after > every+10*time.Millisecond+gap {
+					t.Errorf("%v: asked again after %v", every, after)
+				}
+			}
+			limits.set("k", hybridlimit.PerSecond(2000))
+			changed := time.Now()
+			for ask(t, l, "k", 1).Limit != 2000 {
+				if time.Since(changed) > every+10*time.Millisecond+gap {
+					t.Fatalf("%v: the old limit decides %v after the change", every, time.Since(changed))
+				}
+				time.Sleep(gap)
+			}
+			// After any time without a call, the next one asks. The times are those at which a mark wraps around.
+			for _, idle := range []time.Duration{every, 16 * every, 32*every - every/512*2, 32 * every, 33 * every, 64 * every} {
+				time.Sleep(idle)
+				before := len(limits.questions("k"))
+				ask(t, l, "k", 1)
+				if len(limits.questions("k")) != before+1 {
+					t.Errorf("%v: no question after %v without a call", every, idle)
+				}
+			}
+		}
+	})
+}
+
+// TestMarksDoNotWrap checks that a key is asked about after a time without calls in which its mark has wrapped around. In this
+// test that is 81.915 s: the number of marks times 5 ms.
+func TestMarksDoNotWrap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limits := newTable(hybridlimit.PerSecond(1000))
+		l := newLimiter(t, redistest.NewBubble(t).Client(nil), hybridlimit.PerSecond(500), hybrid.Config{
+			LimitFor: limits.limitFor, LimitRefresh: 10 * time.Millisecond,
+		})
+		time.Sleep(2 * time.Second)
+		for i := range 5 {
+			ask(t, l, "k", 1)
+			time.Sleep((1<<14 - 1) * 5 * time.Millisecond)
+			before := len(limits.questions("k"))
+			ask(t, l, "k", 1)
+			if len(limits.questions("k")) != before+1 {
+				t.Errorf("round %d: no question", i)
+			}
+			time.Sleep(time.Duration(i+1) * 11 * time.Second)
+		}
+	})
+}
+
+// TestQuestionsAreSpread checks that keys that came into memory at one moment do not ask in one moment.
+func TestQuestionsAreSpread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limits := newTable(hybridlimit.PerSecond(1000))
+		l := newLimiter(t, redistest.NewBubble(t).Client(nil), hybridlimit.PerSecond(500), hybrid.Config{LimitFor: limits.limitFor, MaxWait: -1})
+		const keys = 300
+		start := time.Now()
+		for range 65 {
+			for k := range keys {
+				ask(t, l, fmt.Sprint("k", k), 1)
+			}
+			time.Sleep(time.Second)
+		}
+		perSecond := map[int64]int{}
+		for k := range keys {
+			for _, at := range limits.questions(fmt.Sprint("k", k))[1:2] {
+				perSecond[int64(at.Sub(start)/time.Second)]++
+			}
+		}
+		for s, n := range perSecond {
+			if s < 29 || s > 61 || n > 3*keys/30 {
+				t.Errorf("%d of %d keys ask in second %d", n, keys, s)
+			}
+		}
+	})
+}
+
+// TestInvalidate checks that the next call after Invalidate has the new limit, and only for its key.
+func TestInvalidate(t *testing.T) {
+	inModes(t, inMemory, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
+		limits := newTable(still(100))
+		l := newLimiter(t, b.Client(nil), still(500), hybrid.Config{
+			Mode: mode, LimitFor: limits.limitFor, LimitRefresh: hybridlimit.Never, MaxWait: time.Second,
+		})
+		time.Sleep(2300 * time.Millisecond)
+		handle := l.Key("handle")
+		for _, key := range []string{"k", "other", "handle"} {
+			for range 20 {
+				ask(t, l, key, 1)
+			}
+			limits.set(key, still(200))
+		}
+		time.Sleep(3 * time.Minute)
+		for _, key := range []string{"k", "other", "handle"} {
+			if res := ask(t, l, key, 1); res.Limit != 100 {
+				t.Errorf("%s without a refresh: limit %d, want 100", key, res.Limit)
+			}
+		}
+		invalidate(t, l, "k")
+		invalidate(t, l, "handle")
+		invalidate(t, l, "unknown")
+		if res := ask(t, l, "k", 1); res.Limit != 200 {
+			t.Errorf("the limit is %d, want 200", res.Limit)
+		}
+		if res := must(t)(handle.Allow(t.Context())); res.Limit != 200 {
+			t.Errorf("the limit of a handle is %d, want 200", res.Limit)
+		}
+		if res := ask(t, l, "other", 1); res.Limit != 100 {
+			t.Errorf("another key has the limit %d, want 100", res.Limit)
+		}
+		for range 50 {
+			ask(t, l, "k", 1)
+		}
+		if n := len(limits.questions("k")); n != 2 {
+			t.Errorf("LimitFor was asked %d times, want 2", n)
+		}
+		for key, want := range map[string]error{"": hybridlimit.ErrEmptyKey, strings.Repeat("x", 513): hybridlimit.ErrKeyTooLong} {
+			if err := l.Invalidate(key); !errors.Is(err, want) {
+				t.Errorf("Invalidate(%.10q): %v, want %v", key, err, want)
+			}
+		}
+		plain := newLimiter(t, b.Client(nil), still(5), hybrid.Config{Name: "plain"})
+		ask(t, plain, "k", 1)
+		invalidate(t, plain, "k")
+		shutdown(t, l)
+		balance(t, l.Stats())
+		if err := l.Invalidate("k"); !errors.Is(err, hybridlimit.ErrClosed) {
+			t.Errorf("Invalidate of a closed limiter: %v", err)
+		}
+	})
+}
+
+// TestALaterAnswerWins checks questions that are under way during an Invalidate, of a key that comes into memory and of one that
+// is there. Their answers may be of the time before, so the next call asks again.
+func TestALaterAnswerWins(t *testing.T) {
+	for _, known := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			limits := newTable(still(100))
+			gate := make(chan struct{})
+			var slow atomic.Bool
+			l := newLimiter(t, redistest.NewBubble(t).Client(nil), still(500), hybrid.Config{MaxWait: time.Second, LimitFor: func(key string) hybridlimit.Limit {
+				answer := limits.limitFor(key)
+				if slow.CompareAndSwap(true, false) {
+					<-gate
+				}
+				return answer
+			}})
+			time.Sleep(2300 * time.Millisecond)
+			if known {
+				ask(t, l, "k", 1)
+				invalidate(t, l, "k")
+			}
+			slow.Store(true)
+			var wg sync.WaitGroup
+			wg.Go(func() { ask(t, l, "k", 1) }) // asks, and gets the old limit late
+			synctest.Wait()
+			limits.set("k", still(200))
+			invalidate(t, l, "k")
+			if known {
+				if res := ask(t, l, "k", 1); res.Limit != 200 {
+					t.Errorf("after Invalidate, with a question under way: limit %d, want 200", res.Limit)
+				}
+			}
+			close(gate)
+			wg.Wait()
+			if res := ask(t, l, "k", 1); res.Limit != 200 {
+				t.Errorf("known %v, after the old answer: limit %d, want 200", known, res.Limit)
+			}
+		})
+	}
+}
+
+// TestANewAnswerRefillsNothing checks that the old rate counts up to a change and the new rate from then on, for an upgrade, a
+// downgrade, and the way back to the limiter's own limit. In an earlier version of this rule, Redis refilled the time before the
+// change at the new rate.
+func TestANewAnswerRefillsNothing(t *testing.T) {
+	slow, fast := hybridlimit.TokenBucket(1, time.Second, 1000), hybridlimit.TokenBucket(100, time.Second, 1000)
+	for _, c := range []struct {
+		name          string
+		own, from, to hybridlimit.Limit
+		left          int64
+	}{
+		{"up", still(7), slow, fast, 10},
+		{"down", still(7), fast, slow, 1000},
+		{"to the limiter's", fast, slow, fast, 10},
+		{"from the limiter's", slow, slow, fast, 10},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inModes(t, inMemory, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
+				limits := newTable(c.from)
+				l := newLimiter(t, b.Client(nil), c.own, hybrid.Config{Mode: mode, LimitFor: limits.limitFor, MaxWait: time.Second})
+				time.Sleep(2300 * time.Millisecond)
+				for range 1000 {
+					ask(t, l, "k", 1)
+				}
+				for ask(t, l, "k", 1).Allowed {
+				}
+				time.Sleep(5 * time.Second) // leases have ended
+				for ask(t, l, "k", 1).Allowed {
+				}
+				time.Sleep(10 * time.Second)
+				limits.set("k", c.to)
+				invalidate(t, l, "k")
+				var got int64
+				for ask(t, l, "k", 1).Allowed {
+					got++
+				}
+				if got < c.left*8/10-1 || got > c.left+1 {
+					t.Errorf("%d units after ten seconds at the old rate, want %d", got, c.left)
+				}
+				// From now on the new rate counts.
+				time.Sleep(5 * time.Second)
+				got = 0
+				for ask(t, l, "k", 1).Allowed {
+					got++
+				}
+				if want := c.to.Rate * 5; got < want*8/10-1 || got > want+1 {
+					t.Errorf("%d units after five seconds at the new rate, want %d", got, want)
+				}
+				shutdown(t, l)
+				balance(t, l.Stats())
+			})
+		})
+	}
+}
+
+// TestChangingAnswersGainNothing compares a key whose limit goes up and down at random with a key that always has the larger
+// limit, and with one that always has the smaller, for each algorithm that decides in memory. Changes gain no unit: the key gets
+// at most as much as the larger limit. A raised limit admits no less: it gets at least as much as the smaller. Slack: a burst of
+// leases and views that a change gives up.
+func TestChangingAnswersGainNothing(t *testing.T) {
+	kinds := map[string]func(rate, burst int64) hybridlimit.Limit{
+		"bucket":  func(rate, burst int64) hybridlimit.Limit { return hybridlimit.TokenBucket(rate, time.Second, burst) },
+		"window":  func(rate, _ int64) hybridlimit.Limit { return hybridlimit.FixedWindow(rate, time.Second) },
+		"sliding": func(rate, _ int64) hybridlimit.Limit { return hybridlimit.SlidingWindow(rate, time.Second) },
+	}
+	for name, of := range kinds {
+		t.Run(name, func(t *testing.T) {
+			inPairs(t, 3, func(t *testing.T, rng *rand.Rand) {
+				small, large := of(10, 20), of(30, 60)
+				limits := newTable(small)
+				limits.set("large", large)
+				l := lone(t, small, hybrid.Config{LimitFor: limits.limitFor, LimitRefresh: hybridlimit.Never, MaxWait: time.Second})
+				got := map[string]int64{}
+				for i, c := range trafficOf(rng, 40, 1, 3000) {
+					time.Sleep(c.after)
+					if i%97 == 0 {
+						limits.set("k", [...]hybridlimit.Limit{small, large}[rng.IntN(2)])
+						invalidate(t, l, "k")
+					}
+					for _, key := range []string{"k", "large", "small"} {
+						got[key] += ask(t, l, key, 1).Granted
+					}
+				}
+				if got["k"] > got["large"]+large.BurstSize() || got["k"] < got["small"]-small.BurstSize() {
+					t.Errorf("%d units under changing limits, want %d (the smaller) to %d (the larger)", got["k"], got["small"], got["large"])
+				}
+				shutdown(t, l)
+				balance(t, l.Stats())
+			})
+		})
+	}
+}
+
+// TestRaisingAdmitsNoLess compares two keys with equal calls. The limit of one is raised in between.
+func TestRaisingAdmitsNoLess(t *testing.T) {
+	inPairs(t, 4, func(t *testing.T, rng *rand.Rand) {
+		limit := hybridlimit.TokenBucket(20, time.Second, 20+rng.Int64N(50))
+		limits := newTable(limit)
+		l := lone(t, limit, hybrid.Config{LimitFor: limits.limitFor, LimitRefresh: hybridlimit.Never, MaxWait: time.Second})
+		var raised, same int64
+		for i, c := range trafficOf(rng, 20, 1, 2000) {
+			time.Sleep(c.after)
+			if i%200 == 100 {
+				limit.Rate, limit.Burst = limit.Rate+rng.Int64N(4), limit.Burst+rng.Int64N(20)
+				limits.set("raised", limit)
+				invalidate(t, l, "raised")
+			}
+			raised += ask(t, l, "raised", 1).Granted
+			same += ask(t, l, "same", 1).Granted
+		}
+		if raised < same {
+			t.Errorf("%d units under a limit that was raised, %d under the same limit", raised, same)
+		}
+	})
+}
+
+// TestInvalidAnswerKeepsTheLimit checks that a key in memory keeps its limit if the new answer is not valid, that this is counted
+// and logged without the key, and that LimitFor is asked again.
+func TestInvalidAnswerKeepsTheLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := newCapture()
+		limits := newTable(still(100))
+		l := newLimiter(t, redistest.NewBubble(t).Client(nil), still(500), hybrid.Config{
+			LimitFor: limits.limitFor, MaxWait: time.Second, Hub: hybrid.HubConfig{Logger: slog.New(log)},
+		})
+		time.Sleep(2300 * time.Millisecond)
+		ask(t, l, "secret", 10)
+		var want int64
+		for _, bad := range []hybridlimit.Limit{{}, hybridlimit.FixedWindow(1, time.Second), hybridlimit.TokenBucket(-1, time.Second, 1)} {
+			limits.set("secret", bad)
+			invalidate(t, l, "secret")
+			want++
+			for range 5 {
+				if res := ask(t, l, "secret", 1); res.Limit != 100 {
+					t.Errorf("after %v: %+v", bad, res)
+				}
+			}
+			if s := l.Stats(); s.InvalidLimits != want {
+				t.Errorf("%d invalid limits are counted, want %d", s.InvalidLimits, want)
+			}
+			time.Sleep(2 * time.Second)
+		}
+		if got := log.all(); len(got) != int(want) {
+			t.Errorf("logged %q, want %d lines", got, want)
+		}
+		for _, line := range log.all() {
+			if !strings.HasPrefix(line, "WARN hybridlimit: Config.LimitFor returned a limit that is not valid for a key in memory") ||
+				!strings.Contains(line, "limiter=api") || !strings.Contains(line, "key_digest=") || !strings.Contains(line, "cause=") {
+				t.Errorf("logged %q", line)
+			}
+		}
+		if _, err := l.Allow(t.Context(), "secret2"); err != nil {
+			t.Error(err)
+		}
+		limits.set("new", hybridlimit.Limit{})
+		if _, err := l.Allow(t.Context(), "new"); !errors.Is(err, hybridlimit.ErrInvalid) {
+			t.Errorf("an invalid limit of a new key: %v", err)
+		}
+		limits.set("secret", still(200))
+		time.Sleep(time.Minute)
+		if res := ask(t, l, "secret", 1); res.Limit != 200 || res.Remaining > 200-16 {
+			t.Errorf("a valid answer at last: %+v", res)
+		}
+	})
+}
+
+// TestLimitForPanics checks that a panic reaches the caller, and that the key keeps its limit and is not locked.
+func TestLimitForPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var broken atomic.Bool
+		l := newLimiter(t, redistest.NewBubble(t).Client(nil), still(500), hybrid.Config{MaxWait: time.Second, LimitFor: func(string) hybridlimit.Limit {
+			if broken.Load() {
+				panic("no database")
+			}
+			return still(100)
+		}})
+		time.Sleep(2300 * time.Millisecond)
+		ask(t, l, "k", 10)
+		broken.Store(true)
+		invalidate(t, l, "k")
+		func() {
+			defer func() {
+				if r := recover(); r != "no database" {
+					t.Errorf("recovered %v", r)
+				}
+			}()
+			l.Allow(context.Background(), "k")
+			t.Error("no panic")
+		}()
+		if res := ask(t, l, "k", 1); res.Limit != 100 || res.Remaining != 89 {
+			t.Errorf("after the panic: %+v", res)
+		}
+		broken.Store(false)
+		shutdown(t, l)
+		balance(t, l.Stats())
+	})
+}
+
+// TestLimitForBlocks checks that a LimitFor that does not return holds up one call for the key, and no other.
+func TestLimitForBlocks(t *testing.T) {
+	inModes(t, inMemory, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
+		limits := newTable(still(1000))
+		gate, slow := make(chan struct{}), atomic.Bool{}
+		l := newLimiter(t, b.Client(nil), still(500), hybrid.Config{Mode: mode, MaxWait: time.Second, LimitFor: func(key string) hybridlimit.Limit {
+			if slow.Load() {
+				<-gate
+			}
+			return limits.limitFor(key)
+		}})
+		time.Sleep(2300 * time.Millisecond)
+		ask(t, l, "k", 1)
+		slow.Store(true)
+		limits.set("k", still(2000))
+		invalidate(t, l, "k")
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if res := ask(t, l, "k", 1); res.Limit != 2000 {
+				t.Errorf("the call that asked: %+v", res)
+			}
+		})
+		synctest.Wait()
+		for range 100 {
+			began := time.Now()
+			if res := ask(t, l, "k", 1); res.Limit != 1000 || time.Since(began) > time.Second {
+				t.Fatalf("another call, after %v: %+v", time.Since(began), res)
+			}
+		}
+		close(gate)
+		wg.Wait()
+		if res := ask(t, l, "k", 1); res.Limit != 2000 {
+			t.Errorf("the next call: %+v", res)
+		}
+	})
+}
+
+// TestAnswersThatCountNothing checks that a key in memory becomes blocked and unlimited for all calls, and that its used units
+// stay used.
+func TestAnswersThatCountNothing(t *testing.T) {
+	inModes(t, inMemory, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
+		limits := newTable(still(100))
+		l := newLimiter(t, b.Client(nil), still(500), hybrid.Config{Mode: mode, LimitFor: limits.limitFor, LimitRefresh: time.Second, MaxWait: time.Second})
+		time.Sleep(2300 * time.Millisecond)
+		for range 40 {
+			ask(t, l, "k", 1)
+		}
+		for range 2 {
+			limits.set("k", hybridlimit.Blocked())
+			invalidate(t, l, "k")
+			for range 300 {
+				if res := ask(t, l, "k", 1); res.Allowed || res.Source != hybridlimit.SourceStatic {
+					t.Fatalf("blocked: %+v", res)
+				}
+				time.Sleep(7 * time.Millisecond)
+			}
+			if i, err := l.Inspect(t.Context(), "k"); err != nil || i.Outcome != hybrid.OutcomeDeny || i.Limit != hybridlimit.Blocked() {
+				t.Errorf("blocked: %v, %v", i, err)
+			}
+			limits.set("k", hybridlimit.Unlimited())
+			invalidate(t, l, "k")
+			for range 300 {
+				if res := ask(t, l, "k", 1000); !res.Allowed || res.Source != hybridlimit.SourceStatic {
+					t.Fatalf("unlimited: %+v", res)
+				}
+				time.Sleep(7 * time.Millisecond)
+			}
+			if n := len(limits.questions("k")); n > 30 {
+				t.Errorf("LimitFor was asked %d times", n)
+			}
+			limits.set("k", still(100))
+			invalidate(t, l, "k")
+			if res := ask(t, l, "k", 1); !res.Allowed || res.Limit != 100 || res.Remaining > 59 || res.Remaining < 57 {
+				t.Errorf("counted again: %+v", res)
+			}
+		}
+		shutdown(t, l)
+		balance(t, l.Stats())
+	})
+}
+
+// TestRefreshWithoutRedis checks that an upgrade arrives during an outage.
+func TestRefreshWithoutRedis(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		limits := newTable(still(10))
+		l := newLimiter(t, b.Client(nil), still(5), hybrid.Config{LimitFor: limits.limitFor})
+		time.Sleep(2300 * time.Millisecond)
+		ask(t, l, "k", 1)
+		b.Kill()
+		for range 40 {
+			ask(t, l, "k", 1)
+			time.Sleep(50 * time.Millisecond)
+		}
+		limits.set("k", still(1000))
+		time.Sleep(time.Minute)
+		if res := ask(t, l, "k", 1); res.Limit != 1000 || res.Source != hybridlimit.SourceFallback {
+			t.Errorf("%+v", res)
+		}
+	})
+}
+
+// TestRefreshAndInvalidateConcurrently lets limits change under calls, refreshes and Invalidates of all kinds. In the end each
+// key has its last limit, and the books balance.
+func TestRefreshAndInvalidateConcurrently(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limits := newTable(still(1000))
+		l := newLimiter(t, redistest.NewBubble(t).Client(nil), still(500), hybrid.Config{
+			LimitFor: limits.limitFor, LimitRefresh: 10 * time.Millisecond, MaxWait: time.Second, MaxKeys: 20,
+		})
+		time.Sleep(2300 * time.Millisecond)
+		var wg sync.WaitGroup
+		for g := range 16 {
+			rng := rand.New(rand.NewPCG(1, uint64(g)))
+			wg.Go(func() {
+				for range 400 {
+					key := fmt.Sprint("k", rng.IntN(24))
+					switch rng.IntN(8) {
+					case 0:
+						limits.set(key, still(1000+rng.Int64N(100)))
+						invalidate(t, l, key)
+					case 1:
+						must(t)(l.AllowLimit(t.Context(), key, 1, still(77)))
+					case 2:
+						must(t)(l.Refund(t.Context(), key, 1))
+					case 3:
+						limits.set(key, hybridlimit.Unlimited())
+					case 4:
+						must(t)(hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: l, Key: key, N: 1}))
+					default:
+						ask(t, l, key, 1)
+					}
+					time.Sleep(time.Duration(rng.IntN(1e6)))
+				}
+			})
+		}
+		wg.Wait()
+		for i := range 24 {
+			key := fmt.Sprint("k", i)
+			limits.set(key, still(int64(2000+i)))
+			invalidate(t, l, key)
+			if res := ask(t, l, key, 1); res.Limit != int64(2000+i) {
+				t.Errorf("%s: %+v", key, res)
+			}
+		}
+		shutdown(t, l)
+		balance(t, l.Stats())
+	})
+}

@@ -1,0 +1,118 @@
+package local
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/refresh"
+)
+
+// limits decides when LimitFor is asked again about a key that is held.
+type limits struct {
+	rule refresh.Rule
+	// voids counts the calls of Invalidate. An answer is void if the number has changed
+	// since its question: the question may be the older of the two.
+	voids   atomic.Uint64
+	invalid atomic.Uint64
+}
+
+// question is a question to LimitFor about a key, and its answer.
+type question struct {
+	of    *entry // nil: the key was not held
+	mark  refresh.Mark
+	voids uint64
+	base  hybridlimit.Limit
+
+	done bool // there is an answer that is not used
+	own  *plan
+	err  error
+}
+
+// question begins a question if one is due. The shard is locked. Until the answer has
+// come, other calls decide by the old limit and do not ask. A key without a call that
+// may ask keeps its due mark void: the mark would wrap around.
+func (l *Limiter) question(at *place, now time.Duration, asks bool) (q question, due bool) {
+	e := at.entry
+	if e != nil {
+		t := max(0, now)
+		if !l.limits.rule.Due(e.asked, int64(t)) && t-e.seen < l.cfg.LimitRefresh {
+			return q, false
+		}
+		if !asks {
+			e.asked = 0
+			return q, false
+		}
+	}
+	q = question{of: e, voids: l.limits.voids.Load(), base: at.base.limit, mark: l.limits.rule.Next(int64(max(0, now)))}
+	if e != nil {
+		e.asked = q.mark
+	}
+	return q, true
+}
+
+// ask calls LimitFor, under no lock.
+func (q *question) ask(l *Limiter, key string) {
+	q.own, q.err = l.ask(key, q.base)
+	q.done = true
+}
+
+// answer uses the answer to q, unless there was a newer question. The shard is locked,
+// and at.entry is the key's present one.
+func (l *Limiter) answer(at *place, now time.Duration, q *question) error {
+	q.done = false
+	e := at.entry
+	if q.err != nil {
+		if e == nil {
+			return q.err
+		}
+		l.limits.invalid.Add(1)
+		return nil
+	}
+	mark := q.mark
+	if l.limits.voids.Load() != q.voids {
+		mark = 0
+	}
+	if e == nil {
+		at.own, at.asked = q.own, mark
+		return nil
+	}
+	if e != q.of || e.asked != q.mark {
+		return nil
+	}
+	before := at.limit(nil)
+	e.own, e.asked = q.own, mark
+	after := at.limit(nil)
+	if !static(after.limit.Algorithm) && (static(before.limit.Algorithm) || e.plan.limit == before.limit) {
+		t, _ := at.tick(now)
+		e.use(after, t)
+	}
+	return nil
+}
+
+// Invalidate makes the next call for key ask Config.LimitFor for its limit, without
+// waiting for Config.LimitRefresh. Call it when a key gets another limit, for example
+// with a message about a customer's new plan. The answer changes the limit as SetLimit
+// does: used units stay used. Calls that have begun before may still be decided by the
+// old limit. A key that is not held needs no Invalidate, and it is no error. Without
+// Config.LimitFor nothing happens. Invalidate fails as Reset does.
+func (l *Limiter) Invalidate(key string) error {
+	if err := l.checkKey(key); err != nil {
+		return err
+	}
+	l.limits.voids.Add(1)
+	at := l.place(key)
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	if at.closed {
+		return errClosed
+	}
+	if e := at.keys.find(at.hash, key); e != nil {
+		e.asked = 0
+	}
+	return nil
+}
+
+// InvalidLimits returns the number of answers of Config.LimitFor that were not valid,
+// so that a key that is held kept its limit.
+func (l *Limiter) InvalidLimits() uint64 { return l.limits.invalid.Load() }
