@@ -10,8 +10,11 @@ import (
 
 // jointOf returns the limiter that can ask all limiters together, or nil.
 func jointOf(limits []Limit) hybridlimit.Joint {
+	if len(limits) < 2 {
+		return nil
+	}
 	joint, ok := limits[0].Limiter.(hybridlimit.Joint)
-	if !ok || len(limits) == 1 {
+	if !ok {
 		return nil
 	}
 	for _, l := range limits[1:] {
@@ -20,6 +23,27 @@ func jointOf(limits []Limit) hybridlimit.Joint {
 		}
 	}
 	return joint
+}
+
+// ask decides a request. denied is the index of the part that denies, or -1. The
+// limit with Of is asked when the others have admitted.
+func (g *gate) ask(ctx context.Context, parts []part) (denied int, err error) {
+	first := len(parts)
+	if first > 0 && parts[first-1].of != nil {
+		first--
+	}
+	if g.joint == nil || first < 2 {
+		return g.askInTurn(ctx, parts, 0)
+	}
+	denied, err = g.askTogether(ctx, parts[:first])
+	if denied >= 0 || err != nil && !g.passes(ctx, err) {
+		return denied, err
+	}
+	denied, last := g.askInTurn(ctx, parts, first)
+	if last != nil {
+		err = last
+	}
+	return denied, err
 }
 
 // askTogether asks all limiters in one call. denied is the index of the part that
@@ -35,7 +59,7 @@ func (g *gate) askTogether(ctx context.Context, parts []part) (denied int, err e
 	if err != nil {
 		if g.passes(ctx, err) { // no unit was charged; ask in turn, so that the other limits still apply
 			g.log.failed(ctx, err, parts)
-			return g.askInTurn(ctx, parts)
+			return g.askInTurn(ctx, parts, 0)
 		}
 		return -1, err
 	}
@@ -53,13 +77,13 @@ func (g *gate) askTogether(ctx context.Context, parts []part) (denied int, err e
 	return denied, nil
 }
 
-// askInTurn asks the limiters one after the other. After a denial the earlier
-// parts get their units back. The same holds after a failure, unless FailOpen
-// admits the request.
-func (g *gate) askInTurn(ctx context.Context, parts []part) (denied int, err error) {
-	for i := range parts {
+// askInTurn asks the limiters one after the other, from the part of this index on.
+// After a denial the earlier parts get their units back. The same holds after a
+// failure, unless FailOpen admits the request.
+func (g *gate) askInTurn(ctx context.Context, parts []part, from int) (denied int, err error) {
+	for i := from; i < len(parts); i++ {
 		p := &parts[i]
-		res, failure := p.limiter.AllowN(ctx, p.key, p.n)
+		res, failure := p.allow(ctx)
 		if p.unavailable, failure = g.unavailable(ctx, res, failure, parts); failure != nil {
 			err = failure // of several failures the last is returned
 			if g.passes(ctx, failure) {
@@ -75,6 +99,14 @@ func (g *gate) askInTurn(ctx context.Context, parts []part) (denied int, err err
 		}
 	}
 	return -1, err
+}
+
+// allow asks the limiter, under the limit that the request brings.
+func (p *part) allow(ctx context.Context) (hybridlimit.Result, error) {
+	if p.brings {
+		return p.limited.AllowLimit(ctx, p.key, p.n, p.given)
+	}
+	return p.limiter.AllowN(ctx, p.key, p.n)
 }
 
 // unavailable reports whether a limiter decided without Redis: by its fallback,
@@ -129,6 +161,9 @@ func (g *gate) giveBack(ctx context.Context, parts []part) {
 		p := &parts[i]
 		if !p.res.Allowed || p.res.Shadowed || uncounted(p.res.Source) {
 			continue // no unit was charged, or none is counted
+		}
+		if p.brings {
+			continue // see Limit.Of
 		}
 		if l, ok := refunderOf(p.limiter); ok {
 			if _, err := l.Refund(ctx, p.key, p.n); err != nil {

@@ -28,6 +28,22 @@ type Limit struct {
 	// Charge such a request like the largest body, or reject it. Nil: 1 unit per
 	// request.
 	Cost func(r *http.Request) int64
+	// Of returns the limit that comes with the request, for example the plan in a
+	// claim of the caller's token. The limit must be of the limiter's algorithm,
+	// or Unlimited or Blocked. False: the key's own limit applies. Of is called
+	// after Key and Cost. Take limits from data that the client cannot write, such
+	// as a token whose signature was checked.
+	//
+	// The Limiter needs the method AllowLimit. Those of local, global and hybrid
+	// have it. AllowLimit describes what a key keeps when its limit changes. An
+	// invalid limit is answered 503 (ErrInvalid).
+	//
+	// One limit of a middleware may have Of. It is asked last, after the other
+	// limits, so that its units need not be given back: Refund would first put the
+	// key under its own limit, and cut its units to that burst. For the same
+	// reason the units stay used if the client leaves while it waits in a queue.
+	// Nil: the key's own limit.
+	Of func(r *http.Request) (limit hybridlimit.Limit, ok bool)
 	// Name is the policy's name in RateLimit, RateLimit-Policy and problems. It
 	// consists of 1 to 128 of the characters A-Z a-z 0-9 _ . -. Empty:
 	// Result.Policy, which is the limiter's name, or "default" if that is empty
@@ -50,7 +66,7 @@ type Limit struct {
 // be able to cause it:
 //
 //	400  the key or the cost is invalid: ErrKeyTooLong, ErrEmptyKey, ErrCost, ErrExceedsBurst
-//	503  the limiter rejects a limit of LimitFor: ErrInvalid, ErrUnsupported
+//	503  the limiter rejects a limit of LimitFor or Limit.Of: ErrInvalid, ErrUnsupported
 //	503  a limiter of your own returns an error that wraps none of the above
 //	503  the request ended, or cannot wait for its place in a queue
 //
@@ -134,7 +150,7 @@ func violations(cfg Config, limits []Limit) error {
 	if len(limits) == 0 {
 		bad.Add("limits", "none", "must be at least one")
 	}
-	names := map[string]int{}
+	names, of := map[string]int{}, -1
 	for i, l := range limits {
 		field := func(name string) string { return fmt.Sprintf("limits[%d].%s", i, name) }
 		if isNil(l.Limiter) {
@@ -143,6 +159,15 @@ func violations(cfg Config, limits []Limit) error {
 		}
 		if l.Key == nil {
 			bad.Add(field("Key"), nil, "is required")
+		}
+		if l.Of != nil {
+			if _, ok := l.Limiter.(limited); l.Limiter != nil && !ok {
+				bad.Add(field("Of"), "set", fmt.Sprintf("needs a Limiter with the method AllowLimit, as local, global and hybrid have; a %T has none", l.Limiter))
+			}
+			if of >= 0 {
+				bad.Add(field("Of"), "set", fmt.Sprintf("must be nil, because limits[%d] has Of too, and one of them must be asked last; use a middleware for each", of))
+			}
+			of = i
 		}
 		if l.Required && cfg.NoKey == NoKeyPass {
 			bad.Add(field("Required"), true, "must be false with Config.NoKey NoKeyPass, which admits requests without a key")

@@ -45,7 +45,7 @@
 // and the problem's type is temporary-reduced-capacity. FailOpen admits the
 // request if the limiter is unavailable (see Failure for the errors). It never
 // applies to a failure that a client can cause: an invalid key or cost is answered
-// 400, and a limit of LimitFor that the limiter rejects is answered 503.
+// 400, and a limit of LimitFor or Limit.Of that the limiter rejects is answered 503.
 // Config.NoKey answers a request without a key, by default with 429.
 //
 // # Several limits
@@ -55,7 +55,8 @@
 // one of them denies then costs no units in any of them. Other limiters are asked
 // one after the other. If a later one denies, the earlier ones get their units
 // back, if they have a Refund method; until then these units are missing to other
-// requests. In both cases RateLimit has an item for each limit.
+// requests. In both cases RateLimit has an item for each limit. A limit whose
+// requests bring their own (Limit.Of) is asked after the others.
 //
 // # Time and tests
 //

@@ -1,6 +1,7 @@
 package httplimit_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -65,6 +66,41 @@ func ExampleNew_severalLimits() {
 	// Output:
 	// 404 "user";q=1;w=60, "all";q=100;w=1
 	// 429 "user";q=1;w=60, "all";q=100;w=1
+}
+
+// The plan is a claim in the caller's token, which other middleware has checked and put into the context.
+func ExampleLimit_of() {
+	type claims struct{ User, Plan string }
+	type token struct{}
+	plans := map[string]hybridlimit.Limit{"gold": hybridlimit.PerMinute(600), "silver": hybridlimit.PerMinute(60)}
+
+	limiter, err := local.New(hybridlimit.PerMinute(5), local.Config{Name: "api"}) // for callers without a plan
+	if err != nil {
+		panic(err)
+	}
+	mw, err := httplimit.New(httplimit.Config{}, httplimit.Limit{
+		Limiter: limiter,
+		Key:     func(r *http.Request) string { return r.Context().Value(token{}).(claims).User },
+		Of: func(r *http.Request) (hybridlimit.Limit, bool) {
+			limit, ok := plans[r.Context().Value(token{}).(claims).Plan]
+			return limit, ok
+		},
+	})
+	if err != nil {
+		panic(err)
+	}
+	handler := mw(http.NotFoundHandler())
+
+	for _, caller := range []claims{{"ann", "gold"}, {"bob", "silver"}, {"cid", ""}} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), token{}, caller)))
+		fmt.Println(caller.User, w.Header().Get("RateLimit-Policy"))
+	}
+	// Output:
+	// ann "api";q=600;w=60
+	// bob "api";q=60;w=60
+	// cid "api";q=5;w=60
 }
 
 // Entries that the client wrote into the header do not count: only the entries of

@@ -42,7 +42,7 @@ func (c *failureLog) failed(ctx context.Context, err error, parts []part) {
 	case misconfigured(err):
 		if more, ok := c.refusal.pass(); ok {
 			c.logger().ErrorContext(ctx, "httplimit: a limiter has no valid limit for a key; the request is answered 503", "err", redacted(err, parts), "limits", policyNames(parts),
-				"remedy", "let LimitFor return a valid limit for each key, and Blocked() for an unknown key", "more", more)
+				"remedy", "let LimitFor return a valid limit for each key, and Limit.Of for each request, and Blocked() for an unknown one", "more", more)
 		}
 	default:
 		if more, ok := c.failure.pass(); ok {

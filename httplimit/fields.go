@@ -202,7 +202,11 @@ func (p *part) published() *policyItem {
 	if p.passed || !holds(p.res.Source) {
 		return nil
 	}
-	if it := p.item(p.key, &p.res); it != nil && !it.secret {
+	given := &p.given
+	if !p.brings {
+		given = nil
+	}
+	if it := p.item(p.key, &p.res, given); it != nil && !it.secret {
 		return it
 	}
 	return nil

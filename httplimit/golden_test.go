@@ -89,6 +89,19 @@ var chains = []chain{
 			show(mw(&served{}))
 		}
 	}},
+	{"a limit that comes with the request", func(t *testing.T, show func(http.Handler)) {
+		plan := hybridlimit.PerMinute(50)
+		mw := middleware(t, httplimit.Config{XRateLimit: true},
+			httplimit.Limit{Limiter: newLocal(t, "plan", hybridlimit.PerHour(1)), Key: fixed("ann"), Of: func(*http.Request) (hybridlimit.Limit, bool) {
+				return plan, plan.Rate > 0
+			}},
+			httplimit.Limit{Limiter: newLocal(t, "all", hybridlimit.PerSecond(100)), Key: httplimit.Everyone()})
+		for _, plan = range []hybridlimit.Limit{plan, hybridlimit.PerHour(2), {}} {
+			for range 2 {
+				show(mw(&served{}))
+			}
+		}
+	}},
 	{"one middleware in another", func(t *testing.T, show func(http.Handler)) {
 		outer := middleware(t, httplimit.Config{}, httplimit.Limit{Limiter: newLocal(t, "all", hybridlimit.PerMinute(100)), Key: httplimit.Everyone()})
 		inner := middleware(t, httplimit.Config{}, httplimit.Limit{Limiter: newLocal(t, "route", hybridlimit.PerMinute(1)), Key: fixed("k")})

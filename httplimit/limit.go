@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"sync/atomic"
 
@@ -19,7 +20,9 @@ type limit struct {
 	required  bool
 	missing   error // the failure of a request without a key, if required
 	cost      func(*http.Request) int64
-	name      string // overrides the limiter's name if not empty
+	of        func(*http.Request) (hybridlimit.Limit, bool)
+	limited   limited // the limiter, if of is set
+	name      string  // overrides the limiter's name if not empty
 	bucket    string
 
 	written atomic.Pointer[[]*policyItem] // a cache of at most maxItems
@@ -31,7 +34,15 @@ func newLimit(i int, l Limit) *limit {
 		made.missing = missingKey(i, l)
 	}
 	made.describer, _ = l.Limiter.(hybridlimit.Describer)
+	if l.Of != nil {
+		made.of, made.limited = l.Of, l.Limiter.(limited)
+	}
 	return made
+}
+
+// limited is a limiter that takes limits with the calls.
+type limited interface {
+	AllowLimit(ctx context.Context, key string, n int64, limit hybridlimit.Limit) (hybridlimit.Result, error)
 }
 
 // policyItem is an item of RateLimit-Policy, with the policy that it describes.
@@ -49,8 +60,9 @@ type policyItem struct {
 const maxItems = 16
 
 // item returns the item for a key, from the cache if possible. Without a describer
-// it uses the Result, and returns nil if that has no figures.
-func (l *limit) item(key string, res *hybridlimit.Result) *policyItem {
+// it uses the Result, and returns nil if that has no figures. given is the limit that
+// came with the request, or nil.
+func (l *limit) item(key string, res *hybridlimit.Result, given *hybridlimit.Limit) *policyItem {
 	var p hybridlimit.Policy
 	switch {
 	case l.describer != nil:
@@ -59,6 +71,9 @@ func (l *limit) item(key string, res *hybridlimit.Result) *policyItem {
 		return nil
 	default: // only the quota is known: Period 0 gives no window
 		p = hybridlimit.Policy{Name: res.Policy, Limit: hybridlimit.Limit{Rate: res.Limit}}
+	}
+	if given != nil {
+		p.Limit = *given
 	}
 	have := l.written.Load()
 	if have != nil {

@@ -22,7 +22,7 @@ func TestItemsAreBounded(t *testing.T) {
 	}
 	made := newLimit(0, Limit{Limiter: l})
 	for i := 1; i <= keys; i++ {
-		it := made.item(fmt.Sprint(i), &hybridlimit.Result{})
+		it := made.item(fmt.Sprint(i), &hybridlimit.Result{}, nil)
 		if want := fmt.Sprintf(`"api";q=%d;w=60`, i); it.text != want {
 			t.Errorf("%q, want %q", it.text, want)
 		}

@@ -3,6 +3,7 @@ package httplimit
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -21,8 +22,16 @@ func New(cfg Config, limits ...Limit) (func(http.Handler) http.Handler, error) {
 		cfg.Denied = Problem
 	}
 	g := &gate{cfg: cfg, limits: make([]*limit, len(limits)), log: newFailureLog(cfg.Logger)}
+	last := len(limits)
 	for i, l := range limits {
 		g.limits[i] = newLimit(i, l)
+		if l.Of != nil {
+			last = i
+		}
+	}
+	if last < len(limits) { // asked last
+		g.limits = append(slices.Delete(slices.Clone(g.limits), last, last+1), g.limits[last])
+		limits = slices.Delete(slices.Clone(limits), last, last+1)
 	}
 	g.joint = jointOf(limits)
 	return func(next http.Handler) http.Handler {
@@ -34,7 +43,7 @@ func New(cfg Config, limits ...Limit) (func(http.Handler) http.Handler, error) {
 type gate struct {
 	cfg    Config
 	limits []*limit
-	joint  hybridlimit.Joint // asks all limits together; nil: they are asked in turn
+	joint  hybridlimit.Joint // asks all limits without Of together; nil: they are asked in turn
 	log    *failureLog
 }
 
@@ -43,6 +52,10 @@ type part struct {
 	*limit
 	key string
 	n   int64
+	// given is the limit that came with the request, if it brings one.
+	given  hybridlimit.Limit
+	brings bool
+
 	res hybridlimit.Result // Source is SourceUnknown if the limiter was not asked or gave no figures
 	// unavailable is set if the limiter decided by its fallback and returned
 	// ErrUnavailable too.
@@ -66,14 +79,7 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 		g.withoutKey(w, r, next, err)
 		return
 	}
-	denied := -1
-	switch {
-	case len(parts) == 0: // every limit that applies has cost 0
-	case g.joint != nil && len(parts) > 1:
-		denied, err = g.askTogether(r.Context(), parts)
-	default:
-		denied, err = g.askInTurn(r.Context(), parts)
-	}
+	denied, err := g.ask(r.Context(), parts)
 	if err != nil {
 		g.log.failed(r.Context(), err, parts)
 		if !g.passes(r.Context(), err) {
@@ -112,7 +118,11 @@ func (g *gate) partsOf(r *http.Request, parts []part) ([]part, error) {
 				continue
 			}
 		}
-		parts = append(parts, part{limit: l, key: key, n: n})
+		p := part{limit: l, key: key, n: n}
+		if l.of != nil {
+			p.given, p.brings = l.of(r)
+		}
+		parts = append(parts, p)
 	}
 	if !applied {
 		return parts, ErrNoLimit
