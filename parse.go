@@ -27,7 +27,7 @@ import (
 //     duration of the standard library without a sign is one. A day is 24 hours.
 //   - optional, in either order: "burst" with a number of at least 1, and the
 //     algorithm (token bucket, leaky bucket, leaky queue, fixed window, sliding
-//     window or sliding log).
+//     window or sliding log). "gcra" is another word for token bucket.
 //
 // The default burst is 0, which means Rate. The default algorithm is the token
 // bucket. Case and plural do not matter, space may stand between the parts, and
@@ -109,6 +109,10 @@ func (r *reader) algorithm(to *Algorithm) bool {
 			*to = a
 			return true
 		}
+	}
+	if r.phrase("gcra") { // the same decisions, computed from a time instead of a level
+		*to = AlgTokenBucket
+		return true
 	}
 	return false
 }

@@ -21,6 +21,11 @@ func TestParseLimit(t *testing.T) {
 		"10/1m30s burst 20":                 hybridlimit.TokenBucket(10, 90*time.Second, 20),
 		"100/s token bucket":                hybridlimit.PerSecond(100),
 		"100/s leaky bucket":                hybridlimit.LeakyBucket(100, time.Second, 0),
+		"100/s gcra":                        hybridlimit.PerSecond(100),
+		"30/min burst 16 GCRA":              hybridlimit.TokenBucket(30, time.Minute, 16),
+		"30/min gcra burst 16":              hybridlimit.TokenBucket(30, time.Minute, 16),
+		"30/min gcra token bucket":          {}, // one algorithm
+		"30/min gcras":                      {},
 		"100/s burst 20 leaky queue":        hybridlimit.LeakyQueue(100, time.Second, 20),
 		"100/s leaky queue burst 20":        hybridlimit.LeakyQueue(100, time.Second, 20),
 		"100/h fixed window":                hybridlimit.FixedWindow(100, time.Hour),

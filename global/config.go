@@ -28,7 +28,8 @@ type Config struct {
 	// False, the zero value, denies.
 	FailOpen bool
 	// LimitFor returns the limit of a key. It is called for each decision and
-	// must be safe for concurrent use. If it returns a limit other than the
+	// must be safe for concurrent use. So a new answer applies at once, and there
+	// is no LimitRefresh and no Invalidate as in local and hybrid. If it returns a limit other than the
 	// limiter's, the decision also costs a validation of that limit. A limit that
 	// New would refuse, or of another algorithm, is an error of the call
 	// (ErrInvalid). Return Blocked() for a key without a limit. Nil: one limit for
