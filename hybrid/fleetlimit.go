@@ -122,7 +122,7 @@ func (l *Limiter) heardLimit(text string, at, now int64) {
 			f.At = time.UnixMicro(at)
 		}
 		w.fleet = f
-	})
+	})()
 	if refused != nil {
 		l.hub.log.event(msgOddLimit, slog.String("limiter", l.cfg.Name), slog.String("limit", text), slog.Any("error", refused))
 	}

@@ -206,6 +206,8 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	l.hist = h.metrics.histograms(cfg.Name)
 	l.fleet.Hint = int64(h.cfg.FleetSize)
 	l.count.born = h.clock.Now()
+	note := func() {}
+	defer func() { note() }() // without h.mu
 	l.questions.rule = refresh.New(cfg.LimitRefresh)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -227,7 +229,7 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 			release()
 			return nil, err
 		}
-		l.applySettings(s)
+		note = l.applySettings(s)
 	}
 	h.limiters[cfg.Name] = l
 	h.wg.Add(1)

@@ -87,17 +87,17 @@ func (w *limits) chooseCanary() FleetLimit {
 
 // changeLimit applies a change. If another limit is in force then, every key without a limit of its own gets it with
 // its next call. Used units stay used. A change that changes no limit in force has no effect on any key.
-func (l *Limiter) changeLimit(change func(*limits)) {
+//
+// changeLimit returns a function that writes the log line. Call that one without any lock.
+func (l *Limiter) changeLimit(change func(*limits)) (note func()) {
 	w := &l.limits
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	change(w)
-	note := l.applyLimits()
-	w.mu.Unlock()
-	note()
+	return l.applyLimits()
 }
 
-// applyLimits makes the plans of the limits in force. It returns a function that writes the log line. Call
-// applyLimits under l.limits.mu, and the function without any lock.
+// applyLimits is changeLimit after the change. Call it under l.limits.mu.
 func (l *Limiter) applyLimits() (note func()) {
 	w, have, some := &l.limits, l.plan.Load(), l.limits.canary.Load()
 	limit, source := w.choose()
@@ -185,7 +185,7 @@ func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
 		if err = reclaim(l.hub.identity(l.cfg.Name), limit); err == nil {
 			w.process = limit
 		}
-	})
+	})()
 	return err
 }
 
@@ -203,7 +203,7 @@ func (l *Limiter) ClearLimit() error {
 		if err = reclaim(l.hub.identity(l.cfg.Name), w.configured); err == nil {
 			w.process = hybridlimit.Limit{}
 		}
-	})
+	})()
 	return err
 }
 

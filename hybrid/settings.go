@@ -44,8 +44,14 @@ type live struct {
 // SetSettings validates all of them first. On an error, which names every violation, no limiter changes. It changes one
 // limiter after the other, without a pause. It costs no message, and about 1 µs for each limiter that does not change.
 func (h *Hub) SetSettings(all map[string]Settings) error {
+	var notes []func()
+	defer func() {
+		for _, note := range notes {
+			note()
+		}
+	}()
 	h.setting.Lock()
-	defer h.setting.Unlock()
+	defer h.setting.Unlock() // before the notes
 	h.mu.Lock()
 	if h.closed {
 		h.mu.Unlock()
@@ -73,7 +79,7 @@ func (h *Hub) SetSettings(all map[string]Settings) error {
 	h.settings = maps.Clone(all) // a limiter that is made from now on takes them from here
 	h.mu.Unlock()
 	for _, l := range limiters {
-		l.applySettings(all[l.cfg.Name])
+		notes = append(notes, l.applySettings(all[l.cfg.Name]))
 	}
 	return nil
 }
@@ -116,8 +122,9 @@ func (l *Limiter) settingsViolations(s Settings) hybridlimit.Violations {
 	return bad
 }
 
-// applySettings adopts settings that have no violations. Settings that are in force already have no effect.
-func (l *Limiter) applySettings(s Settings) {
+// applySettings adopts settings that have no violations. Settings that are in force already have no effect. It returns
+// a function that writes the log line. Call it without any lock.
+func (l *Limiter) applySettings(s Settings) (note func()) {
 	old := l.live.Load()
 	next := &live{mode: l.cfg.Mode, fallback: l.cfg.Fallback, shadow: l.cfg.Shadow, keys: s.Keys, keyed: old.keyed || len(s.Keys) > 0}
 	if s.Mode != nil {
@@ -131,7 +138,9 @@ func (l *Limiter) applySettings(s Settings) {
 	}
 	l.live.Store(next)
 	if old.shadow != next.shadow {
-		l.changeSwitch(func(*switches) {})
+		l.switches.mu.Lock()
+		l.switches.shadow.Store(l.inForce() == SwitchShadow || next.shadow)
+		l.switches.mu.Unlock()
 	}
 	if !maps.Equal(old.keys, next.keys) {
 		l.voidLimits()
@@ -139,7 +148,7 @@ func (l *Limiter) applySettings(s Settings) {
 	if old.mode != next.mode || old.fallback != next.fallback {
 		l.hub.clock.Void()
 	}
-	l.changeLimit(func(w *limits) { w.settings = s.Limit })
+	return l.changeLimit(func(w *limits) { w.settings = s.Limit })
 }
 
 // keyed reports whether keys may have limits of their own.

@@ -1,7 +1,10 @@
 package hybrid_test
 
 import (
+	"context"
 	"errors"
+	"io"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -143,6 +146,44 @@ func TestSettingsOfALaterLimiter(t *testing.T) {
 		}
 		if err := h.SetSettings(nil); !errors.Is(err, hybridlimit.ErrClosed) {
 			t.Errorf("after Close: %v", err)
+		}
+	})
+}
+
+// asking is a slog.Handler that asks the hub about itself, and so waits for its locks.
+type asking struct {
+	slog.Handler
+	hub   *hybrid.Hub
+	lines *int
+}
+
+func (a *asking) WithAttrs([]slog.Attr) slog.Handler { return a }
+
+func (a *asking) Handle(context.Context, slog.Record) error {
+	*a.lines++
+	for _, l := range a.hub.Limiters() {
+		l.LimitState()
+		l.Switch()
+	}
+	return a.hub.SetSettings(map[string]hybrid.Settings{"api": {Limit: still(20)}, "late": {Limit: still(20)}})
+}
+
+// TestSettingsLogWithoutLocks checks that no lock is held while a change of a limit is logged.
+func TestSettingsLogWithoutLocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, lines := redistest.NewBubble(t), 0
+		log := &asking{Handler: slog.DiscardHandler, lines: &lines}
+		log.Handler = slog.NewTextHandler(io.Discard, nil) // it is enabled, unlike DiscardHandler
+		h := newHub(t, b.Client(nil), hybrid.HubConfig{Logger: slog.New(log)})
+		log.hub = h
+		l := add(t, h, still(10), hybrid.Config{Name: "api"})
+		if err := h.SetSettings(map[string]hybrid.Settings{"api": {Limit: still(20)}, "late": {Limit: still(20)}}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second) // a message is logged once a second
+		late := add(t, h, still(10), hybrid.Config{Name: "late"})
+		if lines != 2 || l.Limit() != still(20) || late.Limit() != still(20) {
+			t.Errorf("%d lines; %v, %v", lines, l.Limit(), late.Limit())
 		}
 	})
 }
