@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 
@@ -30,6 +31,35 @@ func ExampleConfig_limitFor() {
 	// Output:
 	// alice 5 <nil>
 	// vip 50 <nil>
+}
+
+// A customer buys a larger plan. Without Invalidate, each process would ask LimitFor within LimitRefresh, a minute.
+func ExampleLimiter_Invalidate() {
+	var plans sync.Map // in practice a table, or a cache of one
+	plans.Store("acme", hybridlimit.PerHour(5))
+	limiter, stop := start(hybridlimit.PerHour(1), hybrid.Config{
+		Name: "api",
+		LimitFor: func(key string) hybridlimit.Limit {
+			if limit, ok := plans.Load(key); ok {
+				return limit.(hybridlimit.Limit)
+			}
+			return hybridlimit.PerHour(1)
+		},
+	})
+	defer stop()
+
+	res, err := limiter.AllowN(context.Background(), "acme", 3)
+	fmt.Println(res.Remaining, "of", res.Limit, err)
+
+	plans.Store("acme", hybridlimit.PerHour(500))
+	if err := limiter.Invalidate("acme"); err != nil { // for example with a message of the billing service
+		fmt.Println(err)
+	}
+	res, err = limiter.AllowN(context.Background(), "acme", 1) // used units stay used
+	fmt.Println(res.Remaining, "of", res.Limit, err)
+	// Output:
+	// 2 of 5 <nil>
+	// 1 of 500 <nil>
 }
 
 // The plan is part of the key, so that the key alone decides the limit.

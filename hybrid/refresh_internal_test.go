@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/refresh"
 )
 
 // TestVoidLimits checks that voidLimits makes the next call for each key ask LimitFor, of keys in memory and of a key that comes
@@ -68,5 +70,45 @@ func TestVoidLimits(t *testing.T) {
 		if got, want := limitOf("late"), now.Load(); got != want {
 			t.Errorf("the next call: limit %d, want %d", got, want)
 		}
+	})
+}
+
+// TestNoBudgetBesideAQuestion checks that an event of a key loads no budget while LimitFor must be asked, and none under a limit
+// that counts nothing: a sync may be answered in between.
+func TestNoBudgetBesideAQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := New(redistest.NewBubble(t).Client(nil), hybridlimit.PerSecond(100_000), Config{
+			Name: "api", MaxWait: time.Second, Hub: HubConfig{Logger: slog.New(slog.DiscardHandler)},
+			LimitFor: func(string) hybridlimit.Limit { return hybridlimit.PerSecond(200_000) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		time.Sleep(2300 * time.Millisecond)
+		for range 200 {
+			if _, err := l.Allow(t.Context(), "k"); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		e := l.store.get("k")
+		loads := func() bool {
+			e.lock()
+			ev := e.event()
+			ev.end(account.Verdict{})
+			return e.word.Load() != 0
+		}
+		was := e.asked
+		for _, c := range []struct {
+			name  string
+			mark  refresh.Mark
+			loads bool
+		}{{"asked", was, true}, {"to be asked", was.Void(), false}, {"blocked", was.With(standsBlocked), false}, {"unlimited", was.With(standsUnlimited), false}} {
+			if e.asked = c.mark; loads() != c.loads {
+				t.Errorf("%s: an event loads a budget: %v, want %v", c.name, !c.loads, c.loads)
+			}
+		}
+		e.asked = was
 	})
 }

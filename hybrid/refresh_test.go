@@ -1,14 +1,11 @@
 package hybrid_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -210,165 +207,6 @@ func TestInvalidate(t *testing.T) {
 		balance(t, l.Stats())
 		if err := l.Invalidate("k"); !errors.Is(err, hybridlimit.ErrClosed) {
 			t.Errorf("Invalidate of a closed limiter: %v", err)
-		}
-	})
-}
-
-// TestALaterAnswerWins checks questions that are under way during an Invalidate, of a key that comes into memory and of one that
-// is there. Their answers may be of the time before, so the next call asks again.
-func TestALaterAnswerWins(t *testing.T) {
-	for _, known := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			limits := newTable(still(100))
-			gate := make(chan struct{})
-			var slow atomic.Bool
-			l := newLimiter(t, redistest.NewBubble(t).Client(nil), still(500), hybrid.Config{MaxWait: time.Second, LimitFor: func(key string) hybridlimit.Limit {
-				answer := limits.limitFor(key)
-				if slow.CompareAndSwap(true, false) {
-					<-gate
-				}
-				return answer
-			}})
-			time.Sleep(2300 * time.Millisecond)
-			if known {
-				ask(t, l, "k", 1)
-				invalidate(t, l, "k")
-			}
-			slow.Store(true)
-			var wg sync.WaitGroup
-			wg.Go(func() { ask(t, l, "k", 1) }) // asks, and gets the old limit late
-			synctest.Wait()
-			limits.set("k", still(200))
-			invalidate(t, l, "k")
-			if known {
-				if res := ask(t, l, "k", 1); res.Limit != 200 {
-					t.Errorf("after Invalidate, with a question under way: limit %d, want 200", res.Limit)
-				}
-			}
-			close(gate)
-			wg.Wait()
-			if res := ask(t, l, "k", 1); res.Limit != 200 {
-				t.Errorf("known %v, after the old answer: limit %d, want 200", known, res.Limit)
-			}
-		})
-	}
-}
-
-// TestInvalidAnswerKeepsTheLimit checks that a key in memory keeps its limit if the new answer is not valid, that this is counted
-// and logged without the key, and that LimitFor is asked again.
-func TestInvalidAnswerKeepsTheLimit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log := newCapture()
-		limits := newTable(still(100))
-		l := newLimiter(t, redistest.NewBubble(t).Client(nil), still(500), hybrid.Config{
-			LimitFor: limits.limitFor, MaxWait: time.Second, Hub: hybrid.HubConfig{Logger: slog.New(log)},
-		})
-		time.Sleep(2300 * time.Millisecond)
-		ask(t, l, "secret", 10)
-		var want int64
-		for _, bad := range []hybridlimit.Limit{{}, hybridlimit.FixedWindow(1, time.Second), hybridlimit.TokenBucket(-1, time.Second, 1)} {
-			limits.set("secret", bad)
-			invalidate(t, l, "secret")
-			want++
-			for range 5 {
-				if res := ask(t, l, "secret", 1); res.Limit != 100 {
-					t.Errorf("after %v: %+v", bad, res)
-				}
-			}
-			if s := l.Stats(); s.InvalidLimits != want {
-				t.Errorf("%d invalid limits are counted, want %d", s.InvalidLimits, want)
-			}
-			time.Sleep(2 * time.Second)
-		}
-		if got := log.all(); len(got) != int(want) {
-			t.Errorf("logged %q, want %d lines", got, want)
-		}
-		for _, line := range log.all() {
-			if !strings.HasPrefix(line, "WARN hybridlimit: Config.LimitFor returned a limit that is not valid for a key in memory") ||
-				!strings.Contains(line, "limiter=api") || !strings.Contains(line, "key_digest=") || !strings.Contains(line, "cause=") {
-				t.Errorf("logged %q", line)
-			}
-		}
-		if _, err := l.Allow(t.Context(), "secret2"); err != nil {
-			t.Error(err)
-		}
-		limits.set("new", hybridlimit.Limit{})
-		if _, err := l.Allow(t.Context(), "new"); !errors.Is(err, hybridlimit.ErrInvalid) {
-			t.Errorf("an invalid limit of a new key: %v", err)
-		}
-		limits.set("secret", still(200))
-		time.Sleep(time.Minute)
-		if res := ask(t, l, "secret", 1); res.Limit != 200 || res.Remaining > 200-16 {
-			t.Errorf("a valid answer at last: %+v", res)
-		}
-	})
-}
-
-// TestLimitForPanics checks that a panic reaches the caller, and that the key keeps its limit and is not locked.
-func TestLimitForPanics(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var broken atomic.Bool
-		l := newLimiter(t, redistest.NewBubble(t).Client(nil), still(500), hybrid.Config{MaxWait: time.Second, LimitFor: func(string) hybridlimit.Limit {
-			if broken.Load() {
-				panic("no database")
-			}
-			return still(100)
-		}})
-		time.Sleep(2300 * time.Millisecond)
-		ask(t, l, "k", 10)
-		broken.Store(true)
-		invalidate(t, l, "k")
-		func() {
-			defer func() {
-				if r := recover(); r != "no database" {
-					t.Errorf("recovered %v", r)
-				}
-			}()
-			l.Allow(context.Background(), "k")
-			t.Error("no panic")
-		}()
-		if res := ask(t, l, "k", 1); res.Limit != 100 || res.Remaining != 89 {
-			t.Errorf("after the panic: %+v", res)
-		}
-		broken.Store(false)
-		shutdown(t, l)
-		balance(t, l.Stats())
-	})
-}
-
-// TestLimitForBlocks checks that a LimitFor that does not return holds up one call for the key, and no other.
-func TestLimitForBlocks(t *testing.T) {
-	inModes(t, inMemory, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
-		limits := newTable(still(1000))
-		gate, slow := make(chan struct{}), atomic.Bool{}
-		l := newLimiter(t, b.Client(nil), still(500), hybrid.Config{Mode: mode, MaxWait: time.Second, LimitFor: func(key string) hybridlimit.Limit {
-			if slow.Load() {
-				<-gate
-			}
-			return limits.limitFor(key)
-		}})
-		time.Sleep(2300 * time.Millisecond)
-		ask(t, l, "k", 1)
-		slow.Store(true)
-		limits.set("k", still(2000))
-		invalidate(t, l, "k")
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			if res := ask(t, l, "k", 1); res.Limit != 2000 {
-				t.Errorf("the call that asked: %+v", res)
-			}
-		})
-		synctest.Wait()
-		for range 100 {
-			began := time.Now()
-			if res := ask(t, l, "k", 1); res.Limit != 1000 || time.Since(began) > time.Second {
-				t.Fatalf("another call, after %v: %+v", time.Since(began), res)
-			}
-		}
-		close(gate)
-		wg.Wait()
-		if res := ask(t, l, "k", 1); res.Limit != 2000 {
-			t.Errorf("the next call: %+v", res)
 		}
 	})
 }

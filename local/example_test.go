@@ -145,6 +145,31 @@ func ExampleLimiter_Reset_others() {
 	// Output: true false
 }
 
+// A customer buys a larger plan. Without Invalidate, the limiter would ask LimitFor within LimitRefresh, a minute.
+func ExampleLimiter_Invalidate() {
+	plan := hybridlimit.PerHour(5) // in practice a table, with a lock
+	limiter, err := local.New(hybridlimit.PerHour(1), local.Config{
+		LimitFor: func(string) hybridlimit.Limit { return plan },
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer limiter.Close()
+
+	res, err := limiter.AllowN(context.Background(), "acme", 3)
+	fmt.Println(res.Remaining, "of", res.Limit, err)
+
+	plan = hybridlimit.PerHour(500)
+	if err := limiter.Invalidate("acme"); err != nil {
+		fmt.Println(err)
+	}
+	res, err = limiter.AllowN(context.Background(), "acme", 1) // used units stay used
+	fmt.Println(res.Remaining, "of", res.Limit, err)
+	// Output:
+	// 2 of 5 <nil>
+	// 1 of 500 <nil>
+}
+
 func ExampleConfig_limitFor() {
 	ctx := context.Background()
 	free, paid := hybridlimit.PerHour(10), hybridlimit.PerHour(1000)
