@@ -13,8 +13,8 @@ import (
 const (
 	// Default is the interval for a LimitRefresh of 0.
 	Default = time.Minute
-	// Min is the shortest interval: a budget of hybrid may end up to two ticks of 5 ms late.
-	Min = 10 * time.Millisecond
+	// Shortest is the shortest interval: a budget of hybrid may end up to two ticks of 5 ms late.
+	Shortest = 10 * time.Millisecond
 )
 
 // Check adds a violation if a Config may not have this LimitRefresh.
@@ -22,8 +22,8 @@ func Check(bad *hybridlimit.Violations, every time.Duration) {
 	switch {
 	case every < 0:
 		bad.Add("Config.LimitRefresh", every, "must not be negative; hybridlimit.Never means never")
-	case every != 0 && every < Min:
-		bad.Add("Config.LimitRefresh", every, fmt.Sprintf("must be at least %v, or 0 for %v", Min, Default))
+	case every != 0 && every < Shortest:
+		bad.Add("Config.LimitRefresh", every, fmt.Sprintf("must be at least %v, or 0 for %v", Shortest, Default))
 	}
 }
 

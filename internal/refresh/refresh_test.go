@@ -12,7 +12,7 @@ import (
 
 // TestDue checks that a mark is due after half to the whole of the interval, and stays due until it wraps around.
 func TestDue(t *testing.T) {
-	for _, every := range []time.Duration{Min, 37 * time.Millisecond, time.Second, time.Minute, 72 * time.Hour} {
+	for _, every := range []time.Duration{Shortest, 37 * time.Millisecond, time.Second, time.Minute, 72 * time.Hour} {
 		r := New(every)
 		for i := range int64(2000) {
 			asked := i * 977 * (int64(every) / 100)
@@ -74,7 +74,7 @@ func TestNever(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	for every, want := range map[time.Duration]string{
-		-1: "must not be negative", time.Millisecond: "must be at least 10ms, or 0 for 1m0s", 0: "", Min: "", hybridlimit.Never: "",
+		-1: "must not be negative", time.Millisecond: "must be at least 10ms, or 0 for 1m0s", 0: "", Shortest: "", hybridlimit.Never: "",
 	} {
 		var bad hybridlimit.Violations
 		Check(&bad, every)
