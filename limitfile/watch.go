@@ -1,0 +1,292 @@
+package limitfile
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+)
+
+// Hub takes the settings of a file. *hybrid.Hub is one. A Hub of your own can set the
+// limits of other limiters.
+type Hub interface {
+	// SetSettings replaces the settings of all limiters at once, by name. On an
+	// error it changes nothing.
+	SetSettings(all map[string]hybrid.Settings) error
+}
+
+// Config configures a Set. The zero Config is ready to use.
+type Config struct {
+	// Every is the time between two reads of the file. At least 100 ms. Each read
+	// costs the reading of the file and a SHA-256 of it. Zero: 2 s.
+	Every time.Duration
+	// Parse reads the content of the file. The name is the path. It must be a
+	// function of its arguments only. Nil: the function Parse of this package, for
+	// JSON.
+	Parse func(name string, data []byte) (*File, error)
+	// MeterProvider receives the metrics of the file, listed in docs/metrics.md. The
+	// path is their attribute. Nil: no metrics, at no cost.
+	MeterProvider metric.MeterProvider
+	// Logger receives one line per change of the settings, and one per different
+	// error. Nil: slog.Default().
+	Logger *slog.Logger
+}
+
+const (
+	defaultEvery = 2 * time.Second
+	// settle is the time between the two reads that must find the same new content.
+	// It is longer than the pauses of a program that writes a file in parts.
+	settle = 100 * time.Millisecond
+	// slowRead is the time after which a read counts as an error.
+	slowRead = 10 * time.Second
+	// closeWait is the time for which Close waits for a read.
+	closeWait = time.Second
+	// firstTries is the number of times that Watch reads a file that keeps changing.
+	firstTries = 20
+)
+
+func (c Config) violations(path string, hub Hub) (bad hybridlimit.Violations) {
+	if path == "" {
+		bad.Add("path", path, "is required")
+	}
+	if hub == nil {
+		bad.Add("hub", hub, "is required")
+	}
+	if c.Every != 0 && c.Every < 100*time.Millisecond {
+		bad.Add("Config.Every", c.Every, "must be at least 100ms, or 0 for 2s")
+	}
+	return bad
+}
+
+// Set is a file that is being watched. It is safe for concurrent use.
+type Set struct {
+	path   string
+	hub    Hub
+	cfg    Config
+	log    *slog.Logger
+	source source
+
+	file atomic.Pointer[File] // in force; nil only in Watch
+
+	// These belong to the goroutine.
+	hash   [sha256.Size]byte // of the content in force
+	latest *candidate        // other content that was seen last; nil: none
+	logged map[string]bool   // errors that were logged since the last good read
+
+	mu   sync.Mutex // guards the fields below
+	good time.Time  // of the last good read
+	err  error      // of the last read; nil: it was good
+	errs int64
+
+	ctx       context.Context // ends with Close
+	cancel    context.CancelFunc
+	done      chan struct{} // closed when the goroutine has ended
+	end       func() error  // ends the metrics
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// candidate is content that is not in force.
+type candidate struct {
+	hash [sha256.Size]byte
+	file *File // nil with an error
+	err  error
+}
+
+// Watch reads a file, gives its settings to the hub, and starts a goroutine that does
+// the same after each change of the file. It fails if the file cannot be read, is not
+// valid, or is refused by the hub; then nothing has changed and no goroutine runs. A
+// read that takes longer than 10 s is an error.
+//
+// Close the Set before the hub.
+func Watch(path string, hub Hub, cfg Config) (*Set, error) {
+	if err := cfg.violations(path, hub).Err(pkg); err != nil {
+		return nil, err
+	}
+	return watch(path, hub, cfg, readFile)
+}
+
+// watch is Watch with a function that reads the file.
+func watch(path string, hub Hub, cfg Config, read func(path string) ([]byte, error)) (*Set, error) {
+	if cfg.Every == 0 {
+		cfg.Every = defaultEvery
+	}
+	if cfg.Parse == nil {
+		cfg.Parse = Parse
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	s := &Set{
+		path: path, hub: hub, cfg: cfg, log: cfg.Logger.With(slog.String("file", path)),
+		source: source{path: path, read: read}, logged: map[string]bool{}, good: time.Now(), done: make(chan struct{}),
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	var err error
+	if s.end, err = s.measure(cfg.MeterProvider); err != nil {
+		s.cancel()
+		return nil, err
+	}
+	err = errUnsettled
+	for try := 0; try < firstTries && errors.Is(err, errUnsettled); try++ {
+		err = s.look()
+	}
+	if err != nil {
+		s.cancel()
+		return nil, errors.Join(err, s.end())
+	}
+	go s.run()
+	return s, nil
+}
+
+// run polls until Close.
+func (s *Set) run() {
+	defer close(s.done)
+	tick := time.NewTicker(s.cfg.Every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-tick.C:
+			s.poll()
+		}
+	}
+}
+
+// poll reads the file once, and notes the result.
+func (s *Set) poll() {
+	if err := s.look(); s.ctx.Err() == nil && !errors.Is(err, errUnsettled) {
+		s.note(err)
+	}
+}
+
+// errUnsettled means that two reads of the file differ. The next poll reads it again.
+var errUnsettled = errors.New("limitfile: the file changes while it is read")
+
+// look reads the file, and applies new content. It reads a second time if the file is
+// not in the state in which the last look found it.
+func (s *Set) look() error {
+	data, err := s.source.fetch(s.ctx)
+	hash := sha256.Sum256(data)
+	switch {
+	case err == nil && s.file.Load() != nil && hash == s.hash:
+		s.latest = nil
+		return nil
+	case err == nil && s.latest != nil && hash == s.latest.hash:
+		return s.apply(s.latest)
+	case errors.Is(err, errSlow):
+		return err
+	}
+	select {
+	case <-time.After(settle):
+	case <-s.ctx.Done():
+		return s.ctx.Err()
+	}
+	again, errAgain := s.source.fetch(s.ctx)
+	switch {
+	case err != nil && errAgain != nil:
+		return errAgain
+	case err != nil || errAgain != nil || sha256.Sum256(again) != hash:
+		return errUnsettled
+	}
+	s.latest = &candidate{hash: hash}
+	s.latest.file, s.latest.err = s.cfg.Parse(s.path, data)
+	return s.apply(s.latest)
+}
+
+// apply gives the settings of new content to the hub. A hub that has refused them is
+// asked again with each poll, because its limiters may change.
+func (s *Set) apply(c *candidate) error {
+	if c.err != nil {
+		return c.err
+	}
+	was := s.file.Load()
+	if was == nil || was.String() != c.file.String() {
+		if err := s.hub.SetSettings(c.file.Settings()); err != nil {
+			return fmt.Errorf("limitfile: %s: the limiters refuse the settings: %w", s.path, err)
+		}
+		s.log.Info("hybridlimit: the settings of a file are in force",
+			slog.Int("limiters", len(c.file.limiters)), slog.String("sha256", fmt.Sprintf("%x", c.hash[:6])))
+	}
+	s.file.Store(c.file)
+	s.hash, s.latest = c.hash, nil
+	return nil
+}
+
+// note keeps and logs the result of a read.
+func (s *Set) note(err error) {
+	s.mu.Lock()
+	was := s.err
+	if s.err = err; err == nil {
+		s.good = time.Now()
+	} else {
+		s.errs++
+	}
+	s.mu.Unlock()
+	switch {
+	case err == nil && was != nil:
+		clear(s.logged)
+		s.log.Info("hybridlimit: the file with limits is valid again")
+	case err != nil && !s.logged[err.Error()] && len(s.logged) < maxLogged:
+		s.logged[err.Error()] = true
+		s.log.Warn("hybridlimit: a file with limits cannot be used; the settings before stay in force; correct the file", brief(err)...)
+	}
+}
+
+// maxLogged is the number of different errors that are logged until the file is valid
+// again.
+const maxLogged = 20
+
+// brief returns the attributes of an error: its first violations, and their number.
+func brief(err error) []any {
+	const most = 5
+	invalid, ok := errors.AsType[*hybridlimit.InvalidError](err)
+	if !ok || len(invalid.Violations) <= most {
+		return []any{slog.Any("error", err)}
+	}
+	return []any{slog.Any("error", invalid.Violations[:most].Err(invalid.Package)), slog.Int("more", len(invalid.Violations)-most)}
+}
+
+// File returns the content in force.
+func (s *Set) File() *File { return s.file.Load() }
+
+// Plan returns a plan of a limiter from the content in force. ok is false if there is
+// no such plan. It is for limits that a request brings: AllowLimit, and package
+// httplimit. It costs two lookups in maps.
+func (s *Set) Plan(limiter, plan string) (limit hybridlimit.Limit, ok bool) {
+	return s.file.Load().Plan(limiter, plan)
+}
+
+// Err returns the error of the last read; nil: the file is in force as it was read. It
+// is for health checks.
+func (s *Set) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// Close ends the goroutine and waits for it. From then on the hub gets no settings;
+// those in force stay. Close is idempotent.
+//
+// A read from a file system that hangs cannot be interrupted. Close waits a second for
+// it and returns. The goroutine of that read ends when the read does, and changes
+// nothing. There is at most one of them.
+func (s *Set) Close() error {
+	s.closeOnce.Do(func() {
+		s.cancel()
+		<-s.done
+		s.source.wait(closeWait)
+		s.closeErr = s.end()
+	})
+	return s.closeErr
+}
