@@ -108,9 +108,17 @@ type rig struct {
 // start watches a file that exists.
 func start(t *testing.T, path string, read func(string) ([]byte, error)) *rig {
 	t.Helper()
+	return startEvery(t, path, defaultEvery, read)
+}
+
+// never is a time between polls for tests that poll themselves.
+const never = 1e6 * time.Hour
+
+func startEvery(t *testing.T, path string, every time.Duration, read func(string) ([]byte, error)) *rig {
+	t.Helper()
 	r := &rig{hub: &fakeHub{}, log: &journal{}, path: path}
 	var err error
-	r.Set, err = watch(path, r.hub, Config{Logger: r.log.logger()}, read)
+	r.Set, err = watch(path, r.hub, Config{Every: every, Logger: r.log.logger()}, read)
 	must(t, err)
 	t.Cleanup(func() { r.Close() })
 	return r

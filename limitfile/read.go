@@ -73,8 +73,6 @@ func readFile(path string) ([]byte, error) {
 		return nil, fmt.Errorf("limitfile: %w", err)
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("limitfile: %w", &fs.PathError{Op: "read", Path: path, Err: errors.New("is not a regular file, but " + describe(info.Mode()))})
-	case info.Size() > MaxSize:
-		return nil, tooLong(path)
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -86,7 +84,9 @@ func readFile(path string) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("limitfile: %w", err)
 	case len(data) > MaxSize:
-		return nil, tooLong(path)
+		var bad hybridlimit.Violations
+		bad.Add(path+":1", asWritten("the file"), fmt.Sprintf("is longer than %d bytes", MaxSize))
+		return nil, bad.Err(pkg)
 	}
 	return data, nil
 }
@@ -100,10 +100,4 @@ func describe(m fs.FileMode) string {
 		return "a pipe"
 	}
 	return "of mode " + m.String()
-}
-
-func tooLong(path string) error {
-	var bad hybridlimit.Violations
-	bad.Add(path+":1", asWritten("the file"), fmt.Sprintf("is longer than %d bytes", MaxSize))
-	return bad.Err(pkg)
 }

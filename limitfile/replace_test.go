@@ -68,8 +68,10 @@ var ways = map[string][]step{
 	"huge":            {to(limits("200")+strings.Repeat(" ", MaxSize), 100, "limits.json:1 (the file) is longer than 4194304 bytes"), to(limits("200"), 200, "")},
 	"a hole of a TiB": {{func(t *testing.T, path string) { must(t, os.Truncate(path, 1<<40)) }, 100, "is longer than 4194304 bytes"}, to(limits("200"), 200, "")},
 	"binary":          {to("\x7fELF\x02\x01\x01\x00\x00", 100, "limits.json:1 (\"\\x7fELF\\x02\\x01\\x01\\x00\\x00\") has a NUL byte"), to(limits("200"), 200, "")},
-	"NUL bytes after a crash": {to(string(bytes.Repeat([]byte{0}, len(limits("100")))), 100, "limits.json:1 (\"\\x00"),
-		to(limits("200"), 200, "")},
+	"NUL bytes after a crash": {
+		to(string(bytes.Repeat([]byte{0}, len(limits("100")))), 100, "limits.json:1 (\"\\x00"),
+		to(limits("200"), 200, ""),
+	},
 	"with a BOM":        {to("\ufeff"+limits("200"), 200, "")},
 	"UTF-16":            {to("\xff\xfe{\x00}\x00", 100, "is UTF-16; it must be UTF-8")},
 	"duplicate keys":    {to("{\"api\": {\"limit\": \"200/s\",\n\"limit\": \"300/s\"}}", 100, `limits.json:2: api.limit ("300/s") is a duplicate; the first is in line 1`)},
@@ -77,8 +79,11 @@ var ways = map[string][]step{
 	"unknown algorithm": {to("{\"api\": {\n\n\"limit\": \"200/s magic\"}}", 100, `limits.json:3: api.limit ("200/s magic") cannot be read: expected "burst" or an algorithm`)},
 	"text after it":     {to(limits("200")+"\n"+limits("300"), 100, `limits.json:2 (`)},
 	"gone and back":     {removed, to(limits("100"), 100, ""), removed, to(limits("200"), 200, "")},
-	"a directory in its place": {removed, {func(t *testing.T, path string) { must(t, os.Mkdir(path, 0o755)) }, 100, "is not a regular file, but a directory"},
-		{func(t *testing.T, path string) { must(t, os.Remove(path)); write(t, path, limits("200")) }, 200, ""}},
+	"a directory in its place": {
+		removed,
+		{func(t *testing.T, path string) { must(t, os.Mkdir(path, 0o755)) }, 100, "is not a regular file, but a directory"},
+		{func(t *testing.T, path string) { must(t, os.Remove(path)); write(t, path, limits("200")) }, 200, ""},
+	},
 	"its directory gone and back": {
 		{func(t *testing.T, path string) { must(t, os.Rename(filepath.Dir(path), filepath.Dir(path)+".old")) }, 100, "no such file or directory"},
 		{func(t *testing.T, path string) {
@@ -86,8 +91,11 @@ var ways = map[string][]step{
 			write(t, path, limits("200"))
 		}, 200, ""},
 	},
-	"a circle of links": {removed, {func(t *testing.T, path string) { must(t, os.Symlink(path, path)) }, 100, "too many levels of symbolic links"},
-		{func(t *testing.T, path string) { must(t, os.Remove(path)); write(t, path, limits("200")) }, 200, ""}},
+	"a circle of links": {
+		removed,
+		{func(t *testing.T, path string) { must(t, os.Symlink(path, path)) }, 100, "too many levels of symbolic links"},
+		{func(t *testing.T, path string) { must(t, os.Remove(path)); write(t, path, limits("200")) }, 200, ""},
+	},
 	"invalid twice": {to("[]", 100, "limits.json:1 (an array) must be an object"), to("7", 100, "limits.json:1 (7) must be an object"), to(limits("200"), 200, "")},
 }
 

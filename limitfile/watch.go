@@ -79,7 +79,7 @@ type Set struct {
 
 	// These belong to the goroutine.
 	hash   [sha256.Size]byte // of the content in force
-	latest *candidate        // other content that was seen last; nil: none
+	latest *candidate        // the last content that two reads found; nil: none
 	logged map[string]bool   // errors that were logged since the last good read
 
 	mu   sync.Mutex // guards the fields below
@@ -95,7 +95,7 @@ type Set struct {
 	closeErr  error
 }
 
-// candidate is content that is not in force.
+// candidate is content that two reads have found.
 type candidate struct {
 	hash [sha256.Size]byte
 	file *File // nil with an error
@@ -144,6 +144,7 @@ func watch(path string, hub Hub, cfg Config, read func(path string) ([]byte, err
 		s.cancel()
 		return nil, errors.Join(err, s.end())
 	}
+	s.note(nil)
 	go s.run()
 	return s, nil
 }
@@ -180,7 +181,6 @@ func (s *Set) look() error {
 	hash := sha256.Sum256(data)
 	switch {
 	case err == nil && s.file.Load() != nil && hash == s.hash:
-		s.latest = nil
 		return nil
 	case err == nil && s.latest != nil && hash == s.latest.hash:
 		return s.apply(s.latest)
@@ -219,7 +219,7 @@ func (s *Set) apply(c *candidate) error {
 			slog.Int("limiters", len(c.file.limiters)), slog.String("sha256", fmt.Sprintf("%x", c.hash[:6])))
 	}
 	s.file.Store(c.file)
-	s.hash, s.latest = c.hash, nil
+	s.hash = c.hash
 	return nil
 }
 

@@ -95,6 +95,9 @@ func TestForbiddenImportsAreReported(t *testing.T) {
 		in("hybrid", "hybrid/debug"),
 		in("hybrid/debug", "lua"),
 		in("otellimit", "local"),
+		in("hybrid", "limitfile"),
+		in("limitfile", "local"),
+		out("limitfile", "go.yaml.in/yaml/v3"),
 	}
 	for _, e := range bad {
 		found := checkImports(nil, []edge{e})
@@ -132,6 +135,9 @@ func TestAllowedImportsAreNotReported(t *testing.T) {
 		in("cmd/hybridlimit", "httplimit"),
 		out("cmd/hybridlimit", redisClient),
 		out("otellimit", otel+"/metric"),
+		out("limitfile", otel+"/metric"),
+		in("limitfile", "hybrid"),
+		in("cmd/hybridlimit", "limitfile"),
 		out("hybrid", otel+"/metric"),
 		out("httplimit", "net/http"),
 		in("httplimit", "internal/ratelimitheader"),

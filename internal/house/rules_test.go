@@ -65,19 +65,20 @@ var product = map[string]rule{
 	"internal/ratelimitheader": {},
 	"httplimit":                {inside: []string{".", "internal/ratelimitheader"}},
 	"otellimit":                {inside: []string{"."}, outside: []string{otel}},
+	"limitfile":                {inside: []string{".", "hybrid"}, outside: []string{otel}},
 	"limittest":                {inside: []string{"."}}, // made for tests, but imports no test package
 }
 
 // example is the rule of all packages below examples/: programs that a user could copy, so only public packages.
 var example = rule{
-	inside:  []string{".", "breaker", "local", "global", "hybrid", "httplimit", "limittest"},
+	inside:  []string{".", "breaker", "local", "global", "hybrid", "httplimit", "limitfile", "limittest"},
 	outside: []string{redisClient, miniredis, otel},
 }
 
 // tool is the rule of all packages below cmd/: programs for operators, which read the data in Redis. They need lua, also for
 // the keys that httplimit makes. They may not import test support, or a module that the library does not depend on anyway.
 var tool = rule{
-	inside:  []string{".", "internal/runner", "internal/wire", "lua", "global", "hybrid", "httplimit"},
+	inside:  []string{".", "internal/runner", "internal/wire", "lua", "global", "hybrid", "httplimit", "limitfile"},
 	outside: []string{redisClient},
 }
 
