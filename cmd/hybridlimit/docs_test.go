@@ -49,7 +49,7 @@ func TestLinesOfTheDocuments(t *testing.T) {
 		t.Fatal(err)
 	}
 	pages = append(pages, "../../README.md", "../../SECURITY.md", "main.go")
-	lines := regexp.MustCompile("(?m)(?:^(?:\\$ |//\t|go run github\\.com/hybridlimit/hybridlimit/cmd/)|`)hybridlimit(?:@latest)? ((?:list|inspect|reset|switch|top) [^`\\n]*-name[^`\\n]*)")
+	lines := regexp.MustCompile("(?m)(?:^(?:\\$ |//\t|go run github\\.com/hybridlimit/hybridlimit/cmd/)|`)hybridlimit(?:@latest)? ((?:list|inspect|reset|switch|top) [^`\\n]*-name[^`\\n]*|check [^`\\n]*)")
 	seen := map[string]int{}
 	for _, page := range pages {
 		text, err := os.ReadFile(page)

@@ -22,7 +22,7 @@ func TestBadInput(t *testing.T) {
 		wants []string
 	}{
 		{nil, []string{"usage: hybridlimit COMMAND", "inspect", "top"}},
-		{[]string{"flush"}, []string{`unknown command "flush": the commands are list, inspect, reset, switch and top`}},
+		{[]string{"flush"}, []string{`unknown command "flush": the commands are list, inspect, reset, switch, top and check`}},
 		{[]string{"inspect"}, []string{`-name ("") is required`, "must be one key"}},
 		{[]string{"inspect", "-name", "a:b", "-prefix", "{x}", "-tags", "0", "-timeout", "-1s", "a", "b"}, []string{`-name ("a:b")`, `-prefix ("{x}")`, "-tags (0) must be 1 to 16384", "-timeout (-1s) must be positive", "must be one key"}},
 		{[]string{"inspect", "-name", "api", "-limit", "fast", "k"}, []string{"fast"}},
@@ -52,6 +52,10 @@ func TestBadInput(t *testing.T) {
 		{[]string{"reset", "-name", "api", "-limit", "unlimited", "k"}, []string{`-limit ("unlimited") must be a limit that counts units`}},
 		{[]string{"switch", "-name", "api", "off"}, []string{`switch ("off") must be "normal"`}},
 		{[]string{"switch", "-name", "api", "shadow", "now"}, []string{"must be one switch"}},
+		{[]string{"check"}, []string{"arguments ([]) must be one file"}},
+		{[]string{"check", "a.json", "b.json"}, []string{"arguments ([a.json b.json]) must be one file"}},
+		{[]string{"check", "limits.YAML"}, []string{`FILE ("limits.YAML") must be JSON; for YAML call yamllimit.Parse`}},
+		{[]string{"check", "-name", "api", "limits.json"}, []string{"flag provided but not defined: -name"}},
 		{[]string{"top", "-name", "api", "-by", "size", "-n", "0", "-for", "0s", "-rate", "0", "x"}, []string{"must be none", `-by ("size") must be busiest or emptiest`, "-n (0)", "-for (0s)", "-rate (0)"}},
 	} {
 		status, out, errOut := cli(t, url, c.args...)

@@ -10,12 +10,17 @@
 //	hybridlimit reset   -name api -limit "100/s burst 200" alice
 //	hybridlimit switch  -name api [normal|shadow|local_only|allow_all|deny_all]
 //	hybridlimit top     -name api [-by busiest|emptiest]
+//	hybridlimit check   limits.json
 //
 // The tool is not a process of the fleet: it sends no heartbeats and takes no
 // leases. A process has state that Redis does not have, such as its leases and the
 // units that it owes; the process's debug handler (package hybrid/debug) shows it.
 // List, inspect and top write nothing, with one exception: with -functions, they
 // load a missing library into Redis.
+//
+// Check reads a file of package limitfile, in JSON, and prints its limits or all of its
+// errors, one a line. It does not connect to Redis, and ends with status 1 if the file
+// is not valid.
 //
 // The flags -prefix, -tags and -hash-secret-file must have the values of HubConfig;
 // with other values the tool looks at other keys. Put a password into the
@@ -67,14 +72,16 @@ type command struct {
 	name, args, what string
 	// prepare adds the command's flags and returns the function that runs it.
 	prepare func(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []string, out io.Writer) error
+	offline bool // has no flags of a connection
 }
 
 var commands = []command{
-	{"list", "", "list the limiters in Redis and their keys (scans Redis)", list},
-	{"inspect", "[KEY]", "describe the state of a key in Redis", inspect},
-	{"reset", "KEY", "give a key its full limit again", reset},
-	{"switch", "[SWITCH]", "show or set the switch of a limiter in the whole fleet", fleetSwitch},
-	{"top", "", "list the busiest or emptiest keys of a limiter (scans Redis)", top},
+	{"list", "", "list the limiters in Redis and their keys (scans Redis)", list, false},
+	{"inspect", "[KEY]", "describe the state of a key in Redis", inspect, false},
+	{"reset", "KEY", "give a key its full limit again", reset, false},
+	{"switch", "[SWITCH]", "show or set the switch of a limiter in the whole fleet", fleetSwitch, false},
+	{"top", "", "list the busiest or emptiest keys of a limiter (scans Redis)", top, false},
+	{"check", "FILE", "check a file with limits, without Redis", check, true},
 }
 
 const usage = "usage: hybridlimit COMMAND [FLAGS] [ARGUMENT]\n\n"
@@ -115,7 +122,7 @@ func run(ctx context.Context, args []string, redisURL string, in io.Reader, out,
 			return c.run(ctx, args[1:], redisURL, in, out, errOut)
 		}
 	}
-	fmt.Fprintf(errOut, "hybridlimit: unknown command %q: the commands are list, inspect, reset, switch and top\n", args[0])
+	fmt.Fprintf(errOut, "hybridlimit: unknown command %q: the commands are list, inspect, reset, switch, top and check\n", args[0])
 	return 2
 }
 
@@ -128,7 +135,11 @@ func (c command) run(ctx context.Context, args []string, redisURL string, in io.
 		fs.PrintDefaults()
 		fmt.Fprint(errOut, statuses)
 	}
-	conn := addConnection(fs, redisURL)
+	online := fs
+	if c.offline {
+		online = flag.NewFlagSet("", flag.ContinueOnError) // parses nothing
+	}
+	conn := addConnection(online, redisURL)
 	conn.in = in
 	do := c.prepare(fs, conn)
 	switch err := fs.Parse(args); {

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/limitfile"
+)
+
+// check is the command check.
+func check(*flag.FlagSet, *connection) func(ctx context.Context, args []string, out io.Writer) error {
+	return func(_ context.Context, args []string, out io.Writer) error {
+		var bad hybridlimit.Violations
+		arguments(&bad, args, 1, 1, "must be one file")
+		if len(args) == 1 && slices.Contains([]string{".yaml", ".yml"}, strings.ToLower(filepath.Ext(args[0]))) {
+			bad.Add("FILE", args[0], "must be JSON; for YAML call yamllimit.Parse of limitfile/yamllimit, for example in a test")
+		}
+		if err := bad.Err("hybridlimit"); err != nil {
+			return err
+		}
+		f, err := os.Open(args[0])
+		if err != nil {
+			return fmt.Errorf("hybridlimit: %w", err)
+		}
+		defer f.Close()
+		data, err := io.ReadAll(io.LimitReader(f, limitfile.MaxSize+1))
+		if err != nil {
+			return fmt.Errorf("hybridlimit: %w", err)
+		}
+		file, err := limitfile.Parse(args[0], data)
+		if err != nil {
+			return eachOnALine(err)
+		}
+		return describe(out, file)
+	}
+}
+
+// eachOnALine returns an error with one line for each violation. Editors find file and
+// line at its begin. The error does not match ErrInvalid: the arguments are valid.
+func eachOnALine(err error) error {
+	invalid, ok := errors.AsType[*hybridlimit.InvalidError](err)
+	if !ok {
+		return err
+	}
+	lines := make([]string, len(invalid.Violations))
+	for i, v := range invalid.Violations {
+		lines[i] = v.String()
+	}
+	return errors.New(strings.Join(lines, "\n"))
+}
+
+// describe prints the settings of a file as the limiters understand them.
+func describe(out io.Writer, file *limitfile.File) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	all := file.Settings()
+	keys := 0
+	for _, name := range file.Limiters() {
+		s, plans := all[name], file.Plans(name)
+		keys += len(s.Keys)
+		fmt.Fprintln(w, name)
+		row := func(field, value string) { fmt.Fprintf(w, "  %s\t%s\n", field, value) }
+		if s.Limit == (hybridlimit.Limit{}) {
+			row("limit", "as in Config")
+		} else {
+			row("limit", s.Limit.String())
+		}
+		for _, plan := range slices.Sorted(maps.Keys(plans)) {
+			row("plan "+plan, plans[plan].String())
+		}
+		for _, key := range slices.Sorted(maps.Keys(s.Keys)) {
+			row(fmt.Sprintf("key %q", key), s.Keys[key].String())
+		}
+		if s.Shadow != nil {
+			row("shadow", map[bool]string{true: "true: no call is denied", false: "false"}[*s.Shadow])
+		}
+		if s.Mode != nil {
+			row("mode", s.Mode.String())
+		}
+		if s.Fallback != nil {
+			row("fallback", fmt.Sprintf("%v: without Redis, %s", *s.Fallback, withoutRedis[*s.Fallback]))
+		}
+	}
+	fmt.Fprintf(w, "%s is valid; limiters: %d, keys with a limit of their own: %d\n", file.Name(), len(all), keys)
+	return w.Flush()
+}
+
+// withoutRedis has the units that a fleet of N processes admits while Redis does not
+// answer.
+var withoutRedis = map[hybrid.Fallback]string{
+	hybrid.FallbackShare:    "all processes together admit about the limit",
+	hybrid.FallbackFull:     "N processes admit up to N times the limit",
+	hybrid.FallbackAllowAll: "all calls are admitted",
+	hybrid.FallbackDenyAll:  "only leased units are admitted",
+}
