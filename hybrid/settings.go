@@ -41,8 +41,8 @@ type live struct {
 // goes back to its Config. Entries for limiters that the hub does not have are kept until it has them: then
 // Hub.Limiter fails if they do not fit.
 //
-// SetSettings validates all of them first. On an error, which names every violation, no limiter changes. It changes one
-// limiter after the other, without a pause. It costs no message, and about 1 µs for each limiter that does not change.
+// SetSettings validates all of them first. On an error, which joins a *SettingsError for each limiter with violations, no
+// limiter changes. It changes one limiter after the other, without a pause. It costs no message, and about 1 µs for each limiter that does not change.
 func (h *Hub) SetSettings(all map[string]Settings) error {
 	var notes []func()
 	defer func() {
@@ -69,7 +69,7 @@ func (h *Hub) SetSettings(all map[string]Settings) error {
 			bad = l.settingsViolations(s)
 		}
 		if err := bad.Err("hybrid"); err != nil {
-			errs = append(errs, fmt.Errorf("settings of limiter %q: %w", name, err))
+			errs = append(errs, &SettingsError{name, err})
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -83,6 +83,20 @@ func (h *Hub) SetSettings(all map[string]Settings) error {
 	}
 	return nil
 }
+
+// SettingsError is the part of an error of SetSettings that is about one limiter.
+type SettingsError struct {
+	Limiter string // the name of the limiter
+	Err     error  // an *hybridlimit.InvalidError with all violations
+}
+
+// Error returns the limiter and the violations.
+func (e *SettingsError) Error() string {
+	return fmt.Sprintf("settings of limiter %q: %v", e.Limiter, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *SettingsError) Unwrap() error { return e.Err }
 
 // violations returns the violations that can be seen without the limiter.
 func (s Settings) violations() hybridlimit.Violations {

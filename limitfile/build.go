@@ -101,7 +101,10 @@ func (b *builder) members(field string, n Node) []Member {
 
 // limiter reads the settings of one limiter.
 func (b *builder) limiter(of Member) *limiter {
-	l := &limiter{plans: map[string]hybridlimit.Limit{}, planOf: map[string]string{}}
+	l := &limiter{
+		plans: map[string]hybridlimit.Limit{}, planOf: map[string]string{},
+		line: of.Line, lines: map[string]int{},
+	}
 	if !b.object(of.Name, of.Value, of.Line) {
 		return l
 	}
@@ -112,6 +115,7 @@ func (b *builder) limiter(of Member) *limiter {
 	slices.SortStableFunc(fields, func(x, y Member) int { return order(x) - order(y) })
 	for _, m := range fields {
 		at := under(of.Name, m.Name)
+		l.lines[m.Name] = m.Value.Line
 		switch m.Name {
 		case "limit":
 			if limit, ok := b.limit(at, m.Value); ok {
@@ -187,6 +191,7 @@ func (b *builder) keys(field string, of Member, l *limiter) (limits []found) {
 	}
 	for _, m := range b.members(field, of.Value) {
 		at := under(field, m.Name)
+		l.lines["keys."+m.Name] = m.Value.Line
 		if m.Name == "" {
 			b.add(m.Line, at, m.Value.shown(), "must not be the limit of an empty key")
 			continue

@@ -21,6 +21,8 @@ type limiter struct {
 	settings hybrid.Settings
 	plans    map[string]hybridlimit.Limit
 	planOf   map[string]string // by key, if the key refers to a plan
+	line     int
+	lines    map[string]int // of "limit", "mode" and "fallback", and of each key as "keys." and the key
 }
 
 // Name returns the name that Parse was given.

@@ -213,7 +213,7 @@ func (s *Set) apply(c *candidate) error {
 	was := s.file.Load()
 	if was == nil || was.String() != c.file.String() {
 		if err := s.hub.SetSettings(c.file.Settings()); err != nil {
-			return fmt.Errorf("limitfile: %s: the limiters refuse the settings: %w", s.path, err)
+			return c.file.refused(err)
 		}
 		s.log.Info("hybridlimit: the settings of a file are in force",
 			slog.Int("limiters", len(c.file.limiters)), slog.String("sha256", fmt.Sprintf("%x", c.hash[:6])))
