@@ -2,7 +2,9 @@ package limitfile
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -265,7 +267,8 @@ func TestLog(t *testing.T) {
 		write(t, r.path, "[]")
 		lines(`error="limitfile: ` + r.path + `:1 (an array) must be an object"`)
 		write(t, r.path, limits("200"))
-		lines("limiters=1 sha256=", again)
+		sum := sha256.Sum256([]byte(limits("200")))
+		lines(fmt.Sprintf("limiters=1 sha256=%x", sum[:6]), again)
 		write(t, r.path, "[]")
 		lines(`error="limitfile: ` + r.path + `:1 (an array) must be an object"`)
 		write(t, r.path, "{"+strings.Repeat("\"a b\": 1,\n", 7)+"\"c d\": 1}")

@@ -61,6 +61,7 @@ var imports = map[string]string{
 	"hybridlimit": "github.com/hybridlimit/hybridlimit", "local": "github.com/hybridlimit/hybridlimit/local",
 	"global": "github.com/hybridlimit/hybridlimit/global", "hybrid": "github.com/hybridlimit/hybridlimit/hybrid",
 	"httplimit": "github.com/hybridlimit/hybridlimit/httplimit", "limittest": "github.com/hybridlimit/hybridlimit/limittest",
+	"limitfile": "github.com/hybridlimit/hybridlimit/limitfile",
 	"otellimit": "github.com/hybridlimit/hybridlimit/otellimit", "metric": "go.opentelemetry.io/otel/metric",
 	"debug": "github.com/hybridlimit/hybridlimit/hybrid/debug",
 	"redis": "github.com/redis/go-redis/v9", "rate": "golang.org/x/time/rate",
