@@ -143,6 +143,27 @@ func TestHubRefusesAFile(t *testing.T) {
 	})
 }
 
+// A name that no limiter has is logged: it has no other effect.
+func TestMisspelledName(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h, _ := hubWith(t)
+		text, log := `{"api": {}, "aip": {}, "login": {}}`, &journal{}
+		s, err := watch("limits.json", h, Config{Every: never, Logger: log.logger()}, func(string) ([]byte, error) { return []byte(text), nil })
+		must(t, err)
+		defer s.Close()
+		lines := log.take()
+		if len(lines) != 2 || !strings.Contains(lines[1], `level=WARN msg="hybridlimit: a file has settings of limiters that do not exist`) ||
+			!strings.HasSuffix(lines[1], `names="[aip login]"`) {
+			t.Errorf("%q", lines)
+		}
+		text = `{"api": {"shadow": true}}`
+		s.poll()
+		if lines := log.take(); len(lines) != 1 {
+			t.Errorf("%q", lines)
+		}
+	})
+}
+
 // Errors that name no setting keep their text.
 func TestOtherErrorsOfAHub(t *testing.T) {
 	f, err := Parse("limits.json", []byte("{\n\"api\": {}}"))

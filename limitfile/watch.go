@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -107,6 +108,9 @@ type candidate struct {
 // valid, or is refused by the hub; then nothing has changed and no goroutine runs. A
 // read that takes longer than 10 s is an error.
 //
+// Make the limiters of the hub first. Settings that do not fit a limiter are then errors
+// of the file, and a log line names the limiters in the file that do not exist. A limiter
+// that is made later takes its settings from the file, or fails if they do not fit.
 // Close the Set before the hub.
 func Watch(path string, hub Hub, cfg Config) (*Set, error) {
 	if err := cfg.violations(path, hub).Err(pkg); err != nil {
@@ -217,10 +221,30 @@ func (s *Set) apply(c *candidate) error {
 		}
 		s.log.Info("hybridlimit: the settings of a file are in force",
 			slog.Int("limiters", len(c.file.limiters)), slog.String("sha256", fmt.Sprintf("%x", c.hash[:6])))
+		if names := missing(s.hub, c.file); len(names) > 0 {
+			s.log.Warn("hybridlimit: a file has settings of limiters that do not exist; they wait for limiters of these names; check the names",
+				slog.Any("names", names[:min(len(names), maxLogged)]))
+		}
 	}
 	s.file.Store(c.file)
 	s.hash = c.hash
 	return nil
+}
+
+// missing returns the limiters of a file that a hub does not have. A misspelled name has
+// no other effect.
+func missing(hub Hub, f *File) []string {
+	h, ok := hub.(interface{ Limiters() []*hybrid.Limiter })
+	if !ok {
+		return nil
+	}
+	names := f.Limiters()
+	for _, l := range h.Limiters() {
+		if at, ok := slices.BinarySearch(names, l.Name()); ok {
+			names = slices.Delete(names, at, at+1)
+		}
+	}
+	return names
 }
 
 // note keeps and logs the result of a read.
@@ -244,7 +268,7 @@ func (s *Set) note(err error) {
 }
 
 // maxLogged is the number of different errors that are logged until the file is valid
-// again.
+// again, and of names in a line.
 const maxLogged = 20
 
 // brief returns the attributes of an error: its first violations, and their number.
