@@ -85,12 +85,12 @@ func bubble(t *testing.T, test func(t *testing.T)) {
 func limits(rate string) string { return `{"api": {"limit": "` + rate + `/s"}}` }
 
 // write writes a file in place.
-func write(t *testing.T, path, text string) {
+func write(t testing.TB, path, text string) {
 	t.Helper()
 	must(t, os.WriteFile(path, []byte(text), 0o644))
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
