@@ -39,6 +39,8 @@ type entry struct {
 	compact account.Compact
 	dead    bool         // evicted: look the key up again
 	asked   refresh.Mark // the next question to Config.LimitFor; the note is a kind of standing limit
+
+	mark mark // guarded by the lock of the shard
 }
 
 // whole is the part of an entry that its lock guards.

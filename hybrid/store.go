@@ -3,15 +3,14 @@ package hybrid
 import (
 	"hash/maphash"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
-
-	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// store holds a limiter's entries in shards. A table per shard finds entries without a lock. golang-lru, under the
-// shard's lock, chooses the entry to evict. Uses by the fast path are noted there only on the slow path. Every key in
-// use takes the slow path before many other keys have come: see turnover.
+// store holds a limiter's entries in shards. A table per shard finds entries without a lock. A ring, under the shard's
+// lock, chooses the entry to evict. Uses by the fast path are noted there only on the slow path. Every key in use takes
+// the slow path before many other keys have come: see turnover.
 type store struct {
 	seed   maphash.Seed
 	mask   uint64
@@ -27,10 +26,10 @@ type shard struct {
 	table atomic.Pointer[table]
 	_     [56]byte // keeps written fields off the cache line of the readers
 
-	mu  sync.Mutex
-	lru *simplelru.LRU[*entry, struct{}]
-	max int
-	_   [40]byte
+	mu   sync.Mutex
+	ring ring
+	max  int
+	_    [8]byte
 }
 
 // perShard is the least number of keys per shard: a small bound split over many shards would evict unevenly.
@@ -52,12 +51,7 @@ func newStore(maxKeys int, void func()) *store {
 		if i < maxKeys%n {
 			size++
 		}
-		// One more than is ever used, because simplelru must not evict by itself.
-		lru, err := simplelru.NewLRU[*entry, struct{}](size+1, nil)
-		if err != nil {
-			panic("hybrid: " + err.Error()) // size is positive
-		}
-		s.shards[i].lru, s.shards[i].max = lru, size
+		s.shards[i].max = size
 		s.shards[i].table.Store(newTable(minTable))
 	}
 	return s
@@ -94,17 +88,16 @@ func (s *store) peek(key string) *entry {
 func (sh *shard) use(hash uint64, key string) *entry {
 	e := sh.table.Load().find(hash, key)
 	if e != nil {
-		sh.lru.Get(e)
+		sh.ring.use(e)
 	}
 	return e
 }
 
-// evictTries is the number of least recently used entries that are checked for one that owes nothing.
+// evictTries is the number of entries that are checked for one that owes nothing.
 const evictTries = 8
 
-// add adds an entry unless its key is there already. If the shard is full, it evicts the least recently used entry
-// that may go. It returns the entry that the key has now, or nil when no entry could go. owing lists the entries that
-// must pay before they can go.
+// add adds an entry unless its key is there already. If the shard is full, it evicts an entry that may go. It returns the
+// entry that the key has now, or nil when no entry could go. owing lists the entries that must pay before they can go.
 func (s *store) add(e *entry, now int64) (got *entry, owing []*entry) {
 	hash := s.hash(e.name)
 	sh := &s.shards[hash&s.mask]
@@ -113,46 +106,52 @@ func (s *store) add(e *entry, now int64) (got *entry, owing []*entry) {
 	if have := sh.use(hash, e.name); have != nil {
 		return have, nil
 	}
-	if sh.lru.Len() >= sh.max-sh.max/16 {
+	if len(sh.ring.entries) >= sh.max-sh.max/16 {
 		s.turnover.came(now)
 	}
-	for try := 0; sh.lru.Len() >= sh.max; try++ {
-		old, _, _ := sh.lru.GetOldest()
+	if len(sh.ring.entries) < sh.max {
+		sh.grow()
+		sh.ring.add(e, sh.max)
+		sh.table.Load().put(hash, e)
+		return e, nil
+	}
+	for range evictTries {
+		place := sh.ring.victim()
+		old := sh.ring.entries[place]
 		if old.tryEvict(now) {
-			sh.lru.Remove(old)
+			sh.ring.replace(place, e)
 			sh.table.Load().remove(s.hash(old.name), old)
+			sh.table.Load().put(hash, e)
 			s.evicted.Add(1)
 			s.lastEvict.Store(now)
-			break
+			return e, owing
 		}
 		owing = append(owing, old)
-		if try+1 >= evictTries {
-			s.refused.Add(1)
-			return nil, owing
-		}
-		sh.lru.Get(old) // moves it to the front, so that the next try sees another entry
+		sh.ring.use(old)
 	}
+	s.refused.Add(1)
+	return nil, owing
+}
+
+// grow makes room for another entry in the table.
+func (sh *shard) grow() {
 	if t := sh.table.Load(); t.full() {
 		// At its final size the table is a third larger than its entries, so that one in four slots is free.
 		sh.table.Store(t.grown(min(2*len(t.slots), max(minTable, sh.max+sh.max/3+2))))
 	}
-	sh.table.Load().put(hash, e)
-	sh.lru.Add(e, struct{}{})
-	return e, owing
 }
 
 // inTheWay returns the entries that add would check for eviction if this key came in now. It returns none if there is
-// room or the key is there already. It copies a shard's list, which takes some 10 µs for 10 000 keys.
+// room or the key is there already.
 func (s *store) inTheWay(key string) []*entry {
 	hash := s.hash(key)
 	sh := &s.shards[hash&s.mask]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if sh.lru.Len() < sh.max || sh.table.Load().find(hash, key) != nil {
+	if len(sh.ring.entries) < sh.max || sh.table.Load().find(hash, key) != nil {
 		return nil
 	}
-	oldest := sh.lru.Keys() // oldest first
-	return oldest[:min(evictTries, len(oldest))]
+	return sh.ring.victims(evictTries)
 }
 
 // len returns the number of keys.
@@ -161,7 +160,7 @@ func (s *store) len() int {
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.Lock()
-		total += sh.lru.Len()
+		total += len(sh.ring.entries)
 		sh.mu.Unlock()
 	}
 	return total
@@ -172,7 +171,7 @@ func (s *store) each(f func(*entry)) {
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.Lock()
-		entries := sh.lru.Keys()
+		entries := slices.Clone(sh.ring.entries)
 		sh.mu.Unlock()
 		for _, e := range entries {
 			f(e)
