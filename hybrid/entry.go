@@ -317,12 +317,19 @@ func (e *entry) leave(w *account.Waiter) (account.Verdict, bool) {
 // tryEvict marks the entry dead, unless it is locked, owes units, holds units that Redis takes back, or waits for Redis. It
 // reports whether it did.
 func (e *entry) tryEvict(now int64) bool {
-	if !e.tryLock() {
+	if !e.mu.TryLock() {
 		return false
 	}
+	alone := e.lim.alone(e.tag())
+	if e.whole == nil && e.compact.Empty() && !(alone && e.lim.share(e.plan.Load(), e.lim.fleet.Size()).Counts()) {
+		e.lim.count.drained(account.DenyBudget, e.compact.Forget(account.UnitsOf(e.word.Swap(0))))
+		e.die()
+		e.mu.Unlock()
+		return true
+	}
+	e.wake()
 	defer e.unlock()
 	e.begin(now)
-	alone := e.lim.alone(e.tag())
 	if alone && e.account.FallbackOwed() > 0 {
 		e.lim.count.forgiven.Add(e.account.Forgive(e.lim.share(e.plan.Load(), e.lim.fleet.Size()), now))
 	}

@@ -92,7 +92,7 @@ func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans wire.An
 	bounded, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	reply, err := l.hub.caller.Batch(bounded, wire.Envelope{}, []wire.Op{{
-		Key: at.key, Limit: at.plan.Limit, Op: op,
+		Key: l.inRedis(at), Limit: at.plan.Limit, Op: op,
 	}})
 	l.hub.exacts.Add(1)
 	l.count.ops.Add(1)

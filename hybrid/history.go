@@ -48,7 +48,7 @@ func (l *Limiter) historyPage(ctx context.Context, at place, after int64) (wire.
 	bounded, cancel := context.WithTimeout(ctx, l.hub.cfg.SyncTimeout)
 	defer cancel()
 	sent := time.Now()
-	p, err := l.hub.runner.History(bounded, at.key, at.plan.Limit, after)
+	p, err := l.hub.runner.History(bounded, l.inRedis(at), at.plan.Limit, after)
 	l.hub.exacts.Add(1)
 	call.End(l.hub.engine.Without(time.Since(sent)), l.blame(ctx, err))
 	switch {

@@ -99,7 +99,7 @@ func (l *Limiter) InspectRedis(ctx context.Context, key string) (Inspection, err
 	}
 	bounded, cancel := context.WithTimeout(ctx, l.hub.cfg.SyncTimeout)
 	defer cancel()
-	k, err := l.hub.runner.Look(bounded, at.key, i.Limit)
+	k, err := l.hub.runner.Look(bounded, l.inRedis(at), i.Limit)
 	l.hub.beats.Add(3)
 	switch {
 	case err == nil:

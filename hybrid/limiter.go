@@ -298,9 +298,12 @@ func (l *Limiter) shadowed(res hybridlimit.Result, n int64) hybridlimit.Result {
 type place struct {
 	plan *account.Plan // of this key's limit
 	tag  int
-	key  string // in Redis
+	key  string // the caller's
 	from question
 }
+
+// inRedis returns the key in Redis.
+func (l *Limiter) inRedis(at place) string { return l.hub.names.State(at.tag, l.cfg.Name, at.key) }
 
 // place returns the place of a key. It runs callbacks of the user, so call it without any lock.
 func (l *Limiter) place(key string) (place, error) {
@@ -327,14 +330,13 @@ func (l *Limiter) placeUnder(key string, given *account.Plan) (place, error) {
 	return l.slot(place{plan: given}, key), nil
 }
 
-// slot adds the tag and the Redis key.
+// slot adds the key and its tag.
 func (l *Limiter) slot(at place, key string) place {
 	subject := key
 	if l.cfg.Subject != nil {
 		subject = l.cfg.Subject(key)
 	}
-	at.tag = l.hub.names.Tag(subject)
-	at.key = l.hub.names.State(at.tag, l.cfg.Name, key)
+	at.key, at.tag = key, l.hub.names.Tag(subject)
 	return at
 }
 

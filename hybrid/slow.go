@@ -172,9 +172,10 @@ func (l *Limiter) lockBy(key string, given *account.Plan, known *place) (*entry,
 			made := newEntry(l, key)
 			made.node.Tag = uint16(at.tag)
 			made.plan.Store(at.plan)
-			made.comeIn(at.plan, l.hub.clock.Now())
+			now := l.hub.clock.Now()
+			made.comeIn(at.plan, now)
 			var owing []*entry
-			e, owing = l.store.add(made, l.hub.clock.Now())
+			e, owing = l.store.add(made, now)
 			for _, o := range owing {
 				o.sync(account.SyncNow) // they must pay before they can be evicted
 			}

@@ -38,6 +38,18 @@ func (c *Compact) Expand() (a Account) {
 	return a
 }
 
+// Empty reports whether the account neither owes nor holds a unit. Forgetting it then loses nothing.
+func (c *Compact) Empty() bool { return c.pending == 0 && c.units == 0 }
+
+// Forget forgets an empty account. left is as for Account.Begin. It returns the units that the fast path denied.
+func (c *Compact) Forget(left int64) (denied int64) {
+	if KindOf(c.budget) == DenyBudget {
+		denied = left
+	}
+	*c = Compact{}
+	return denied
+}
+
 // Owed is as Account.Owed.
 func (c *Compact) Owed() int64 { return c.pending }
 

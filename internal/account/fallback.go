@@ -61,16 +61,13 @@ func (b *fallbackBucket) start(level float64, now int64) {
 
 // take decides a call for n units. warm is the level at which a period of fallback begins.
 func (b *fallbackBucket) take(f Fallback, n, now int64, warm float64) bool {
+	if f.Policy == FallbackDenyAll {
+		return false // no bucket is started, so that the account still fits its compact form
+	}
 	b.start(warm, now)
 	b.refill(f, now)
-	switch f.Policy {
-	case FallbackDenyAll:
+	if f.Policy != FallbackAllowAll && b.level < float64(n) {
 		return false
-	case FallbackAllowAll:
-	default:
-		if b.level < float64(n) {
-			return false
-		}
 	}
 	b.level = max(0, b.level-float64(n))
 	if f.Period > 0 && now >= b.ends {
