@@ -34,13 +34,12 @@ type entry struct {
 	lim  *Limiter
 	node ratesync.Node
 
-	mu      sync.Mutex // guards the fields below; never held across I/O; use lock and unlock
-	*whole             // set while mu is held, and while the account does not fit compact
-	compact account.Compact
+	mu      sync.Mutex   // guards the fields below but mark; never held across I/O; use lock and unlock
+	*whole               // set while mu is held, and while the account does not fit compact
 	dead    bool         // evicted: look the key up again
 	asked   refresh.Mark // the next question to Config.LimitFor; the note is a kind of standing limit
-
-	mark mark // guarded by the lock of the shard
+	mark    mark         // guarded by the lock of the shard
+	compact account.Compact
 }
 
 // whole is the part of an entry that its lock guards.
@@ -95,7 +94,7 @@ func (e *entry) tryLock() bool {
 func (e *entry) wake() {
 	if e.whole == nil {
 		e.whole = wholes.Get().(*whole)
-		e.account = e.compact.Expand()
+		e.compact.Expand(&e.account)
 	}
 }
 

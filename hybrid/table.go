@@ -71,22 +71,21 @@ func (t *table) put(hash uint64, e *entry) {
 // remove deletes an entry, and moves back the entries behind it that it had displaced (Knuth, TAOCP vol. 3, 6.4,
 // algorithm R). It leaves no tombstones, which only a new table could clear.
 func (t *table) remove(hash uint64, e *entry) {
-	n := len(t.slots)
 	gap := t.home(hash)
 	for t.slots[gap].e.Load() != e {
 		if t.slots[gap].e.Load() == nil {
 			return
 		}
-		gap = (gap + 1) % n
+		gap = t.after(gap)
 	}
-	for i := (gap + 1) % n; ; i = (i + 1) % n {
+	for i := t.after(gap); ; i = t.after(i) {
 		next := t.slots[i].e.Load()
 		if next == nil {
 			break
 		}
 		at := t.slots[i].hash.Load()
 		// The entry may move to the gap unless its home lies after the gap.
-		if home := t.home(at); (i-home+n)%n >= (i-gap+n)%n {
+		if t.steps(t.home(at), i) >= t.steps(gap, i) {
 			t.slots[gap].hash.Store(at)
 			t.slots[gap].e.Store(next)
 			gap = i
@@ -94,6 +93,22 @@ func (t *table) remove(hash uint64, e *entry) {
 	}
 	t.slots[gap].e.Store(nil)
 	t.used--
+}
+
+// after returns the slot after a slot.
+func (t *table) after(i int) int {
+	if i++; i < len(t.slots) {
+		return i
+	}
+	return 0
+}
+
+// steps returns the number of slots from one slot to another.
+func (t *table) steps(from, to int) int {
+	if to >= from {
+		return to - from
+	}
+	return to - from + len(t.slots)
 }
 
 // grown returns a table of another size with the same entries.

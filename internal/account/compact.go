@@ -21,11 +21,13 @@ func (a *Account) Compact() (c Compact, ok bool) {
 	if r := a.refusal; r.N > 0 && a.view == (view{}) {
 		c.view = view{level: r.N, nextPoll: r.Until, relook: r.Relook, cap: r.Left, ends: r.Reset, createdAt: refusedBy}
 	}
-	return c, c.Expand() == *a
+	var back Account
+	c.Expand(&back)
+	return c, back == *a
 }
 
-// Expand returns the account of a compact form.
-func (c *Compact) Expand() (a Account) {
+// Expand sets a zero account to the account of a compact form.
+func (c *Compact) Expand(a *Account) {
 	a.leases[0].units, a.leases[0].end, a.pending = c.units, c.end, c.pending
 	a.view, a.demand, a.budget = c.view, c.demand, Unpack(c.budget)
 	if v := c.view; v.createdAt == refusedBy {
@@ -35,7 +37,6 @@ func (c *Compact) Expand() (a Account) {
 	if a.pending > 0 && a.view.known {
 		a.window = a.view.window
 	}
-	return a
 }
 
 // Empty reports whether the account neither owes nor holds a unit. Forgetting it then loses nothing.
