@@ -148,12 +148,17 @@ func (e *entry) end(c *account.Conditions, epoch uint64, now int64) {
 }
 
 // conditions returns the conditions of an event of the entry. Call it under e.mu.
-func (e *entry) conditions(p *account.Plan, now int64) account.Conditions {
-	c := e.lim.conditions(p, now)
-	if c.Broken = e.lim.alone(e.tag()); c.Broken {
-		c.Fallback.Ends = e.windowEnd(&c, now)
-	}
+func (e *entry) conditions(p *account.Plan, now int64) (c account.Conditions) {
+	e.setConditions(&c, p, now)
 	return c
+}
+
+// setConditions is conditions for zero Conditions in place. A copy of Conditions takes time.
+func (e *entry) setConditions(c *account.Conditions, p *account.Plan, now int64) {
+	e.lim.setConditions(c, p, now)
+	if c.Broken = e.lim.alone(e.tag()); c.Broken {
+		c.Fallback.Ends = e.windowEnd(c, now)
+	}
 }
 
 // estimate stores the estimate of the fleet's units without those of the budget; negative is debt. Units come back while the

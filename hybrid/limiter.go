@@ -351,19 +351,25 @@ func (l *Limiter) lazily(now time.Time) time.Time {
 }
 
 // conditions returns the conditions of an event of a key. entry.conditions adds the conditions that depend on the tag.
-func (l *Limiter) conditions(p *account.Plan, now int64) account.Conditions {
-	c := account.Conditions{
-		Bucket: p.Bucket, Window: p.Window, Limit: p.Limit, Mode: account.Mode(l.Mode()),
-		N: l.fleet.Size(), Every: l.every(), Adaptive: l.cfg.SyncEvery == 0, Interval: int64(l.cfg.SyncInterval),
-		RTT: int64(l.hub.engine.RTT()), Tick: int64(tick), MaxWait: int64(l.cfg.MaxWait),
-		RelookIn: l.hub.jitter(account.MaxView), Closing: l.closed.Load(), Behind: l.hub.engine.Behind(),
-	}
+func (l *Limiter) conditions(p *account.Plan, now int64) (c account.Conditions) {
+	l.setConditions(&c, p, now)
+	return c
+}
+
+// setConditions is conditions for zero Conditions in place. It sets field by field, because a composite literal would be
+// made elsewhere and copied.
+func (l *Limiter) setConditions(c *account.Conditions, p *account.Plan, now int64) {
+	c.Bucket, c.Window, c.Limit = p.Bucket, p.Window, p.Limit
+	c.Mode, c.MaxWait, c.Interval = account.Mode(l.Mode()), int64(l.cfg.MaxWait), int64(l.cfg.SyncInterval)
+	c.N, c.Every, c.Adaptive = l.fleet.Size(), l.every(), l.cfg.SyncEvery == 0
+	c.RTT, c.Tick = int64(l.hub.engine.RTT()), int64(tick)
+	c.RelookIn = l.hub.jitter(account.MaxView)
+	c.Closing, c.Behind = l.closed.Load(), l.hub.engine.Behind()
 	if l.fleet.Known(now) {
 		c.Credit = l.credit(p, c.N)
 	}
 	c.Blind = account.MayBeFull(p.Full, max(l.born(), p.Began), l.store.lastEvict.Load(), now)
 	c.Fallback = l.share(p, c.N)
-	return c
 }
 
 // born returns the time at which the limiter was made, on the hub's clock.

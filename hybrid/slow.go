@@ -91,10 +91,11 @@ type event struct {
 }
 
 // event begins an event. Call it with the entry locked.
-func (e *entry) event() event {
-	epoch, now := e.lim.hub.clock.Stamp()
-	ev := event{e: e, conditions: e.conditions(e.plan.Load(), now), epoch: epoch, now: now}
-	e.begin(now)
+func (e *entry) event() (ev event) {
+	ev.e = e
+	ev.epoch, ev.now = e.lim.hub.clock.Stamp()
+	e.setConditions(&ev.conditions, e.plan.Load(), ev.now)
+	e.begin(ev.now)
 	return ev
 }
 
