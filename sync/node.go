@@ -73,15 +73,23 @@ func (q *queue) Push(x any) {
 	it.Node().place = int32(len(*q))
 }
 
-// Pop implements heap.Interface.
+// Pop implements heap.Interface. It gives back the memory of a queue that was much longer: a process with a million keys
+// may have queued them all at once.
 func (q *queue) Pop() any {
 	old := *q
-	it := old[len(old)-1]
-	old[len(old)-1] = nil
-	*q = old[:len(old)-1]
+	n := len(old) - 1
+	it := old[n]
+	old[n] = nil
+	*q = old[:n]
+	if n >= leastShrunk && n <= cap(old)/4 {
+		*q = append(make(queue, 0, cap(old)/2), old[:n]...)
+	}
 	it.Node().place = 0
 	return it
 }
+
+// leastShrunk is the shortest queue whose memory is given back.
+const leastShrunk = 1024
 
 // put queues an item for due. A queued item moves only to an earlier time. The
 // item must not have been removed.
