@@ -40,8 +40,9 @@ type Config struct {
 	// MaxWait bounds the time that a decision waits for Redis. Zero: 20 ms.
 	// Negative: never wait (not with ModeExact).
 	MaxWait time.Duration
-	// MaxKeys bounds the number of keys in memory. The least recently used key
-	// is evicted first, after it has paid the units that it owes. If Redis is
+	// MaxKeys bounds the number of keys in memory. A key that was not used for a
+	// while is evicted, after it has paid the units that it owes: keys are
+	// chosen by second chance (CLOCK), so about as in an LRU. If Redis is
 	// away and memory is full of keys that owe units, further keys share one
 	// allowance. The allowance is as large as the fallback shares of MaxKeys
 	// keys. No key gets more than its own share of it: see docs/operations.md.

@@ -325,7 +325,7 @@ func (e *entry) tryEvict(now int64) bool {
 		return false
 	}
 	alone := e.lim.alone(e.tag())
-	if e.whole == nil && e.compact.Empty() && !(alone && e.lim.share(e.plan.Load(), e.lim.fleet.Size()).Counts()) {
+	if e.whole == nil && e.compact.Empty() && (!alone || !e.lim.share(e.plan.Load(), e.lim.fleet.Size()).Counts()) {
 		e.lim.count.drained(account.DenyBudget, e.compact.Forget(account.UnitsOf(e.word.Swap(0))))
 		e.die()
 		e.mu.Unlock()

@@ -153,6 +153,31 @@ func TestEvictionLosesNothing(t *testing.T) {
 	}
 }
 
+// TestDenialsOfAnEvictedKeyCount checks that the denials from memory of a key
+// count after it was evicted, although the fast path leaves them in the budget.
+func TestDenialsOfAnEvictedKeyCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		l := newLimiter(t, b.Client(nil), still(1), hybrid.Config{MaxKeys: 2})
+		time.Sleep(2100 * time.Millisecond)
+		const calls = 100
+		for i := range calls {
+			if res := ask(t, l, "denied", 1); res.Allowed != (i == 0) {
+				t.Fatalf("call %d: %+v", i, res)
+			}
+		}
+		time.Sleep(2 * time.Second) // leases of the new keys end
+		for i := range 4 {
+			ask(t, l, fmt.Sprint("new", i), 1)
+			time.Sleep(2 * time.Second)
+		}
+		s := l.Stats()
+		if s.Evicted < 3 || s.Decisions() != calls+4 || s.Denied[hybridlimit.SourceDenyCache] < calls-2 {
+			t.Errorf("%d evicted, %d decisions, denied %v; want 3, %d and %d from memory", s.Evicted, s.Decisions(), s.Denied, calls+4, calls-2)
+		}
+	})
+}
+
 func overshoot(m hybrid.Mode) float64 {
 	if m == hybrid.ModeAuto {
 		return 1

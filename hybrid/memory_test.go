@@ -16,9 +16,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
-// keyBytes is the most memory that a key of 20 bytes may take: its entry, its places
-// in the table and in golang-lru, and its name.
-const keyBytes = 448
+// keyBytes is the most memory that a key of 20 bytes may take: its entry, and its
+// places in the table and in the ring.
+const keyBytes = 352
 
 var memoryCases = []struct {
 	mode  hybrid.Mode

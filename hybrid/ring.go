@@ -22,13 +22,11 @@ const unpassed mark = 1
 // lock if all keys are in use.
 const passes = 64
 
-// add adds an entry at the end. most is the largest number of entries.
-func (r *ring) add(e *entry, most int) {
-	if n := len(r.entries); n == cap(r.entries) {
-		bigger := make([]*entry, n, min(max(minTable, 2*n), most))
-		copy(bigger, r.entries)
-		r.entries = bigger
-	}
+// grow makes room for a number of entries, and no more than that.
+func (r *ring) grow(room int) { r.entries = append(make([]*entry, 0, room), r.entries...) }
+
+// add adds an entry at the end.
+func (r *ring) add(e *entry) {
 	r.entries = append(r.entries, e)
 	r.came(e)
 }

@@ -52,7 +52,9 @@ func newStore(maxKeys int, void func()) *store {
 			size++
 		}
 		s.shards[i].max = size
-		s.shards[i].table.Store(newTable(minTable))
+		t := newTable(minTable)
+		s.shards[i].table.Store(t)
+		s.shards[i].ring.grow(min(t.room(), size))
 	}
 	return s
 }
@@ -111,7 +113,7 @@ func (s *store) add(e *entry, now int64) (got *entry, owing []*entry) {
 	}
 	if len(sh.ring.entries) < sh.max {
 		sh.grow()
-		sh.ring.add(e, sh.max)
+		sh.ring.add(e)
 		sh.table.Load().put(hash, e)
 		return e, nil
 	}
@@ -133,11 +135,13 @@ func (s *store) add(e *entry, now int64) (got *entry, owing []*entry) {
 	return nil, owing
 }
 
-// grow makes room for another entry in the table.
+// grow makes room for another entry. At its final size the table is a third larger than its entries, so that one in four
+// slots is free. The ring has room for as many entries as the table.
 func (sh *shard) grow() {
 	if t := sh.table.Load(); t.full() {
-		// At its final size the table is a third larger than its entries, so that one in four slots is free.
-		sh.table.Store(t.grown(min(2*len(t.slots), max(minTable, sh.max+sh.max/3+2))))
+		t = t.grown(min(len(t.slots)+len(t.slots)/4, max(minTable, sh.max+sh.max/3+2)))
+		sh.table.Store(t)
+		sh.ring.grow(min(t.room(), sh.max))
 	}
 }
 

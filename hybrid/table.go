@@ -51,8 +51,11 @@ func (t *table) find(hash uint64, key string) *entry {
 	return nil
 }
 
-// full reports whether another entry would make probes long: beyond ¾.
-func (t *table) full() bool { return t.used >= len(t.slots)-len(t.slots)/4 }
+// room returns the number of entries up to which probes are short: ¾ of the slots.
+func (t *table) room() int { return len(t.slots) - len(t.slots)/4 }
+
+// full reports whether another entry would make probes long.
+func (t *table) full() bool { return t.used >= t.room() }
 
 // put adds an entry that is not in the table. The table must not be full: at least one slot must stay empty, or a
 // search would not end.

@@ -8,7 +8,7 @@ import (
 )
 
 // turnover measures how fast keys come to a store that is full or nearly full. The fast path's use of a key is noted
-// only when its budget ends. So the order of recent use misses the uses of a budget while it is valid. A budget that
+// only when its budget ends. So the order of eviction misses the uses of a budget while it is valid. A budget that
 // is valid while one step of the keys is replaced makes the order wrong by that step. A store that evicts nothing
 // needs no order.
 type turnover struct {

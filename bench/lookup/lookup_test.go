@@ -42,8 +42,8 @@ type finder interface {
 
 const shards = 8 // as hybrid has on two cores
 
-// withTable is the store of hybrid: a table for each shard, and golang-lru under
-// its lock.
+// withTable is the store of hybrid before decision 0041: a table for each shard,
+// and golang-lru under its lock.
 type withTable struct {
 	seed   maphash.Seed
 	shards [shards]struct {

@@ -39,7 +39,7 @@ var product = map[string]rule{
 	"internal/clock":     {},
 	"internal/wire":      {inside: []string{".", "internal/algo"}},
 	"lua":                {inside: []string{"."}}, // for programs without the Redis client of this module
-	"local":              {inside: []string{".", "internal/algo", "internal/refresh", "internal/waiting"}, outside: []string{xtime, lru, xxhash}},
+	"local":              {inside: []string{".", "internal/algo", "internal/refresh", "internal/waiting"}, outside: []string{xxhash}},
 	"breaker":            {},
 	"internal/circuit":   {inside: []string{".", "breaker"}, outside: []string{gobreaker, redisClient}},
 	"internal/runner": {
@@ -59,7 +59,7 @@ var product = map[string]rule{
 			".", "internal/account", "internal/algo", "internal/census", "internal/circuit", "internal/clock", "internal/refresh",
 			"internal/runner", "internal/waiting", "internal/wire", "lua", "breaker", "local", "sync",
 		},
-		outside: []string{redisClient, lru, xtime, otel, xxhash},
+		outside: []string{redisClient, otel, xxhash},
 	},
 	"hybrid/debug":             {inside: []string{".", "hybrid"}}, // an adapter, so that hybrid does not import net/http
 	"internal/ratelimitheader": {},
