@@ -72,7 +72,10 @@ func TestLimitForIsAskedAgain(t *testing.T) {
 			if every == 0 {
 				every = time.Minute
 			}
-			const gap = 20 * time.Millisecond
+			gap, wraps := every/100, time.Duration(1<<(14+22)) // see TestMarksDoNotWrap
+			if every == time.Minute {
+				wraps = 1 << (14 + 26)
+			}
 			for range 4*every/gap + 1 {
 				ask(t, l, "k", 1)
 				time.Sleep(gap)
@@ -95,7 +98,7 @@ func TestLimitForIsAskedAgain(t *testing.T) {
 				time.Sleep(gap)
 			}
 			// After any time without a call, the next one asks. The times are those at which a mark wraps around.
-			for _, idle := range []time.Duration{every, 16 * every, 32*every - every/512*2, 32 * every, 33 * every, 64 * every} {
+			for _, idle := range []time.Duration{every, 3 * every, wraps - gap, wraps} {
 				time.Sleep(idle)
 				before := len(limits.questions("k"))
 				ask(t, l, "k", 1)
@@ -108,7 +111,7 @@ func TestLimitForIsAskedAgain(t *testing.T) {
 }
 
 // TestMarksDoNotWrap checks that a key is asked about after a time without calls in which its mark has wrapped around. In this
-// test that is 81.915 s: the number of marks times 5 ms.
+// test that is 69 s: 2^14 marks of 2^22 ns.
 func TestMarksDoNotWrap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := newTable(hybridlimit.PerSecond(1000))
@@ -118,7 +121,7 @@ func TestMarksDoNotWrap(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		for i := range 5 {
 			ask(t, l, "k", 1)
-			time.Sleep((1<<14 - 1) * 5 * time.Millisecond)
+			time.Sleep(1 << (14 + 22))
 			before := len(limits.questions("k"))
 			ask(t, l, "k", 1)
 			if len(limits.questions("k")) != before+1 {

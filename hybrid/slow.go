@@ -212,12 +212,11 @@ func (l *Limiter) lockBy(key string, given *account.Plan, known *place) (*entry,
 // settleOn returns the plan under which a call is decided, and gives it to the entry if it counts. want is the plan of
 // the call, or nil. Call it under e.mu.
 func (l *Limiter) settleOn(e *entry, want *account.Plan, at place, again *renewal) *account.Plan {
-	now := l.hub.clock.Now()
 	switch {
 	case at.from.asked:
-		want = e.own(at, now)
+		want = e.own(at, l.hub.clock.Now())
 	case again.answers(e):
-		want = e.own(again.at, now)
+		want = e.own(again.at, l.hub.clock.Now())
 	case want == nil && l.outdated(e.plan.Load()):
 		want = l.planOf(e.name)
 	}
@@ -225,7 +224,7 @@ func (l *Limiter) settleOn(e *entry, want *account.Plan, at place, again *renewa
 	case want == nil:
 		return e.standing()
 	case !account.Static(want.Limit):
-		e.adapt(want, now)
+		e.adapt(want, l.hub.clock.Now())
 	}
 	return want
 }

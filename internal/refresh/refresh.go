@@ -4,6 +4,8 @@ package refresh
 
 import (
 	"fmt"
+	"math"
+	"math/bits"
 	"math/rand/v2"
 	"time"
 
@@ -33,30 +35,30 @@ type Mark uint16
 
 const (
 	timeBits = 14
-	round    = 1<<timeBits - 1 // the number of different times of a mark; 0 is none of them
+	mask     = 1<<timeBits - 1
 )
 
 // Note returns the note, 0 to 3.
 func (m Mark) Note() uint8 { return uint8(m >> timeBits) }
 
 // With returns the mark with another note, 0 to 3.
-func (m Mark) With(note uint8) Mark { return m&round | Mark(note)<<timeBits }
+func (m Mark) With(note uint8) Mark { return m&mask | Mark(note)<<timeBits }
 
 // Void returns the mark with the same note, and due.
-func (m Mark) Void() Mark { return m &^ round }
+func (m Mark) Void() Mark { return m &^ mask }
 
 // Rule is the LimitRefresh of a limiter. A question is due when half to the whole of it has passed since the last one. The time
 // is random, so that keys that were asked about together do not stay together.
 type Rule struct {
-	unit int64 // ns
-	most int64 // units: the whole of LimitRefresh
+	shift uint8 // a unit is 2^shift ns
+	most  int64 // units: the whole of LimitRefresh
 }
 
-// parts is the number of units in an interval, unless they would be shorter than minUnit. More parts spread keys more evenly, and
-// marks wrap around sooner.
 const (
-	parts   = 512
-	minUnit = int64(5 * time.Millisecond)
+	// parts is the least number of units in an interval, unless they would be shorter than 2^minShift ns (4 ms). There are less
+	// than twice as many. More parts spread keys more evenly, and marks wrap around sooner.
+	parts    = 512
+	minShift = 22
 )
 
 // New returns the rule of a valid LimitRefresh.
@@ -64,42 +66,46 @@ func New(every time.Duration) Rule {
 	if every == 0 {
 		every = Default
 	}
-	unit := max(int64(every)/parts, minUnit)
-	return Rule{unit: unit, most: int64(every) / unit}
+	shift := max(minShift, bits.Len64(uint64(every)/parts)-1)
+	return Rule{shift: uint8(shift), most: int64(every) >> shift}
 }
 
 // Next returns the mark of a question that is asked at now (ns, not negative). It has no note.
 func (r Rule) Next(now int64) Mark {
 	half := r.most / 2
-	return Mark((now/r.unit+half+rand.Int64N(r.most-half)+1)%round + 1)
+	m := Mark(now>>r.shift+half+rand.Int64N(r.most-half)+1) & mask
+	if m == 0 {
+		m = mask // one unit earlier
+	}
+	return m
 }
 
 // left returns the units until the mark's time: 0 or less if it has come.
 func (r Rule) left(m Mark, now int64) int64 {
-	left := (int64(m&round) - 1 - now/r.unit%round + round) % round
+	left := (int64(m) - now>>r.shift) & mask
 	if left > r.most {
-		left -= round
+		left -= mask + 1
 	}
 	return left
 }
 
 // Due reports whether the time of a mark has come. A due mark must be replaced, by Next or Void, within Wraps: after that it can
 // look like a mark of the future.
-func (r Rule) Due(m Mark, now int64) bool { return m&round == 0 || r.left(m, now) <= 0 }
+func (r Rule) Due(m Mark, now int64) bool { return m&mask == 0 || r.left(m, now) <= 0 }
 
 // At returns the time (ns) at which the mark is due: at most now if it is due.
 func (r Rule) At(m Mark, now int64) int64 {
 	if r.Due(m, now) {
 		return now
 	}
-	return (now/r.unit + r.left(m, now)) * r.unit
+	return (now>>r.shift + r.left(m, now)) << r.shift
 }
 
 // Wraps returns the time (ns) for which a due mark stays due.
 func (r Rule) Wraps() int64 {
-	left := round - r.most - 1
-	if left > (1<<63-1)/r.unit {
-		return 1<<63 - 1
+	left := mask - r.most - 1
+	if left > math.MaxInt64>>r.shift {
+		return math.MaxInt64
 	}
-	return left * r.unit
+	return left << r.shift
 }

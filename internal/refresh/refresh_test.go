@@ -21,8 +21,8 @@ func TestDue(t *testing.T) {
 				t.Fatalf("%v: the mark of %d is zero", every, asked)
 			}
 			at := r.At(m, asked)
-			// The first unit may have begun before asked, and minUnit may not divide the interval.
-			if after := at - asked; after > int64(every) || after < int64(every)/2-r.unit-int64(every)%r.unit {
+			// The first unit may have begun before asked, a unit may not divide the interval, and a mark is not 0.
+			if after := at - asked; after > int64(every) || after < int64(every)/2-2<<r.shift-int64(every)%(1<<r.shift) {
 				t.Fatalf("%v: due after %v", every, time.Duration(after))
 			}
 			if r.At(m.With(3), asked) != at || m.With(3).Note() != 3 || m.With(3).With(0) != m {
@@ -34,7 +34,7 @@ func TestDue(t *testing.T) {
 			if r.Due(m, at-1) {
 				t.Fatalf("%v: due before %v", every, time.Duration(at-asked))
 			}
-			for _, late := range []int64{0, 1, int64(every), r.Wraps() / 2, r.Wraps() - r.unit} {
+			for _, late := range []int64{0, 1, int64(every), r.Wraps() / 2, r.Wraps() - 1<<r.shift} {
 				if now := at + late; !r.Due(m, now) || r.At(m, now) != now {
 					t.Fatalf("%v: not due %v after its time", every, time.Duration(late))
 				}
