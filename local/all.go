@@ -142,11 +142,9 @@ func lockAll(parts []*part, now time.Time) error {
 					return err
 				}
 			}
-			if !p.asked {
-				if q, due := l.question(&p.place, at, true); due {
-					p.q = q
-					unknown = append(unknown, p)
-				}
+			if !p.asked && l.due(&p.place, at, true) {
+				p.q = l.question(&p.place, at)
+				unknown = append(unknown, p)
 			}
 			if e := p.place.entry; e != nil {
 				p.place.own, p.place.asked = e.own, e.asked // it may have to make room for another part

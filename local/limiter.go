@@ -142,16 +142,15 @@ func (l *Limiter) lock(at *place, now time.Duration, key string, n int64, asks b
 	at.shard, at.hash, at.key = &l.shards[l.index(hash)], hash, key
 	at.mu.Lock()
 	at.entry = at.keys.find(at.hash, key)
-	if l.cfg.LimitFor != nil && !at.closed {
-		if q, due := l.question(at, now, asks); due {
-			at.mu.Unlock() // the callback may be slow or call this limiter
-			q.ask(l, key)
-			at.mu.Lock()
-			at.entry = at.keys.find(at.hash, key)
-			if err := l.answer(at, now, &q); err != nil {
-				at.mu.Unlock()
-				return err
-			}
+	if l.cfg.LimitFor != nil && !at.closed && l.due(at, now, asks) {
+		q := l.question(at, now)
+		at.mu.Unlock() // the callback may be slow or call this limiter
+		q.ask(l, key)
+		at.mu.Lock()
+		at.entry = at.keys.find(at.hash, key)
+		if err := l.answer(at, now, &q); err != nil {
+			at.mu.Unlock()
+			return err
 		}
 	}
 	if at.closed {

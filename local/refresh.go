@@ -29,26 +29,31 @@ type question struct {
 	err  error
 }
 
-// question begins a question if one is due. The shard is locked. Until the answer has
-// come, other calls decide by the old limit and do not ask. A key without a call that
-// may ask keeps its due mark void: the mark would wrap around.
-func (l *Limiter) question(at *place, now time.Duration, asks bool) (q question, due bool) {
+// due reports whether LimitFor must be asked about the key. The shard is locked. asks
+// reports whether the call may ask about a key that is held. If it may not, the due mark
+// is made void: it would wrap around.
+func (l *Limiter) due(at *place, now time.Duration, asks bool) bool {
 	e := at.entry
-	if e != nil {
-		t := max(0, now)
-		if !l.limits.rule.Due(e.asked, int64(t)) && t-e.seen < l.cfg.LimitRefresh {
-			return q, false
-		}
-		if !asks {
-			e.asked = 0
-			return q, false
-		}
+	if e == nil {
+		return true
 	}
-	q = question{of: e, voids: l.limits.voids.Load(), base: at.base.limit, mark: l.limits.rule.Next(int64(max(0, now)))}
-	if e != nil {
-		e.asked = q.mark
+	if !l.limits.rule.Due(e.asked, int64(now)) && now-e.seen < l.cfg.LimitRefresh {
+		return false
 	}
-	return q, true
+	if !asks {
+		e.asked = 0
+	}
+	return asks
+}
+
+// question begins a question that is due. The shard is locked. Until the answer has
+// come, other calls decide by the old limit and do not ask.
+func (l *Limiter) question(at *place, now time.Duration) question {
+	q := question{of: at.entry, voids: l.limits.voids.Load(), base: at.base.limit, mark: l.limits.rule.Next(int64(now))}
+	if q.of != nil {
+		q.of.asked = q.mark
+	}
+	return q
 }
 
 // ask calls LimitFor, under no lock.
