@@ -6,8 +6,13 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/limitfile"
+	"github.com/hybridlimit/hybridlimit/local"
 )
 
 // All errors of a file are reported together.
@@ -59,18 +64,16 @@ func ExampleFile_Plan() {
 	// false
 }
 
-// printer is a hub that prints the settings that it gets. A program passes its
-// *hybrid.Hub instead.
-type printer struct{}
-
-func (printer) SetSettings(all map[string]hybrid.Settings) error {
-	fmt.Println("api:", all["api"].Limit)
-	return nil
-}
-
 // The limits of a hub come from a file. A change of the file applies within two
 // seconds and a tenth.
 func ExampleWatch() {
+	server, err := miniredis.Run() // a stand-in for Redis
+	if err != nil {
+		panic(err)
+	}
+	defer server.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer rdb.Close()
 	dir, err := os.MkdirTemp("", "limits")
 	if err != nil {
 		panic(err)
@@ -81,17 +84,55 @@ func ExampleWatch() {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		panic(err)
 	}
-	limits, err := limitfile.Watch(path, printer{}, limitfile.Config{
-		Logger: slog.New(slog.DiscardHandler), // the program's own
-	})
+
+	log := slog.New(slog.DiscardHandler) // the program's own
+	hub, err := hybrid.NewHub(rdb, hybrid.HubConfig{Logger: log})
+	if err != nil {
+		panic(err)
+	}
+	defer hub.Close()
+	api, err := hub.Limiter(hybridlimit.PerSecond(10), hybrid.Config{Name: "api"})
+	if err != nil {
+		panic(err)
+	}
+	limits, err := limitfile.Watch(path, hub, limitfile.Config{Logger: log})
 	if err != nil {
 		panic(err) // the file is missing or invalid
 	}
 	defer limits.Close() // before the hub is closed
 
-	gold, ok := limits.Plan("api", "gold")
-	fmt.Println("gold:", gold, ok)
+	fmt.Println(api.Limit())
+	gold, ok := limits.Plan("api", "gold") // for a call of AllowLimit
+	fmt.Println(gold, ok)
 	// Output:
-	// api: 100 per 1s, burst 200 (token bucket)
-	// gold: 1000 per 1s, burst 1000 (token bucket) true
+	// 100 per 1s, burst 200 (token bucket)
+	// 1000 per 1s, burst 1000 (token bucket) true
+}
+
+// fixed is a Hub for one limiter of package local.
+type fixed struct{ limiter *local.Limiter }
+
+// SetSettings sets the limit. Without an entry, the limiter gets a default.
+func (f fixed) SetSettings(all map[string]hybrid.Settings) error {
+	limit := all["uploads"].Limit
+	if limit == (hybridlimit.Limit{}) {
+		limit = hybridlimit.PerMinute(10)
+	}
+	return f.limiter.SetLimit(limit)
+}
+
+// A Hub of your own sets the limits of other limiters, such as those of package local.
+func ExampleHub() {
+	uploads, err := local.New(hybridlimit.PerMinute(10), local.Config{Name: "uploads"})
+	if err != nil {
+		panic(err)
+	}
+	f, err := limitfile.Parse("limits.json", []byte(`{"uploads": {"limit": "30/min"}}`))
+	if err != nil {
+		panic(err)
+	}
+	var hub limitfile.Hub = fixed{uploads} // for Watch, which calls SetSettings
+	fmt.Println(hub.SetSettings(f.Settings()), uploads.Policy("k").Limit)
+	// Output:
+	// <nil> 30 per 1m0s, burst 30 (token bucket)
 }

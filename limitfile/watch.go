@@ -55,6 +55,14 @@ const (
 	firstTries = 20
 )
 
+// The lines of the log.
+const (
+	msgInForce  = "hybridlimit: the settings of a file are in force"
+	msgValid    = "hybridlimit: the file with limits is valid again"
+	msgUnusable = "hybridlimit: a file with limits cannot be used; the settings before stay in force; correct the file"
+	msgMissing  = "hybridlimit: a file has settings of limiters that do not exist; they wait for limiters of these names; check the names"
+)
+
 func (c Config) violations(path string, hub Hub) (bad hybridlimit.Violations) {
 	if path == "" {
 		bad.Add("path", path, "is required")
@@ -219,10 +227,10 @@ func (s *Set) apply(c *candidate) error {
 		if err := s.hub.SetSettings(c.file.Settings()); err != nil {
 			return c.file.refused(err)
 		}
-		s.log.Info("hybridlimit: the settings of a file are in force",
+		s.log.Info(msgInForce,
 			slog.Int("limiters", len(c.file.limiters)), slog.String("sha256", fmt.Sprintf("%x", c.hash[:6])))
 		if names := missing(s.hub, c.file); len(names) > 0 {
-			s.log.Warn("hybridlimit: a file has settings of limiters that do not exist; they wait for limiters of these names; check the names",
+			s.log.Warn(msgMissing,
 				slog.Any("names", names[:min(len(names), maxLogged)]))
 		}
 	}
@@ -260,10 +268,10 @@ func (s *Set) note(err error) {
 	switch {
 	case err == nil && was != nil:
 		clear(s.logged)
-		s.log.Info("hybridlimit: the file with limits is valid again")
+		s.log.Info(msgValid)
 	case err != nil && !s.logged[err.Error()] && len(s.logged) < maxLogged:
 		s.logged[err.Error()] = true
-		s.log.Warn("hybridlimit: a file with limits cannot be used; the settings before stay in force; correct the file", brief(err)...)
+		s.log.Warn(msgUnusable, brief(err)...)
 	}
 }
 

@@ -1,24 +1,18 @@
 package limitfile
 
 import (
-	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
-	"reflect"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
 // Watch fails if it cannot begin with valid settings, and leaves nothing behind.
@@ -276,6 +270,23 @@ func TestLog(t *testing.T) {
 	})
 }
 
+// The page for operators quotes the begin of log lines.
+func TestLinesOfThePage(t *testing.T) {
+	page, err := os.ReadFile("../docs/operations.md")
+	must(t, err)
+	_, section, _ := strings.Cut(string(page), "\n## Change a limit in production\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	for _, msg := range []string{msgInForce, msgUnusable, msgMissing} {
+		quoted, _, _ := strings.Cut(msg, ";")
+		if !strings.Contains(section, "`"+quoted+"`") {
+			t.Errorf("the page has no %s", quoted)
+		}
+	}
+	if n := strings.Count(section, "`hybridlimit: "); n != 3 {
+		t.Errorf("the page has %d lines, want 3", n)
+	}
+}
+
 // Different errors of a broken file do not fill the log.
 func TestLogIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -289,160 +300,6 @@ func TestLogIsBounded(t *testing.T) {
 		}
 		if n := len(r.log.take()); n != maxLogged {
 			t.Errorf("%d lines, want %d", n, maxLogged)
-		}
-	})
-}
-
-// The settings are no longer touched after Close, which can be called twice.
-func TestClose(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := begun(t, limits("100"))
-		before := runtime.NumGoroutine()
-		must(t, r.Close())
-		synctest.Wait()
-		if now := runtime.NumGoroutine(); now != before-1 {
-			t.Errorf("%d goroutines before Close, %d after it", before, now)
-		}
-		write(t, r.path, limits("200"))
-		time.Sleep(time.Hour)
-		must(t, r.Close())
-		if rate, calls := r.hub.rate(); rate != 100 || calls != 1 {
-			t.Errorf("rate %d after %d calls", rate, calls)
-		}
-	})
-}
-
-// slowHub takes its time.
-type slowHub struct {
-	fakeHub
-	takes time.Duration
-	done  atomic.Bool
-}
-
-func (h *slowHub) SetSettings(all map[string]hybrid.Settings) error {
-	h.done.Store(false)
-	time.Sleep(h.takes)
-	h.done.Store(true)
-	return h.fakeHub.SetSettings(all)
-}
-
-// Close waits for a change that has begun.
-func TestCloseDuringAChange(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		path, hub := filepath.Join(t.TempDir(), "limits.json"), &slowHub{takes: time.Second}
-		write(t, path, limits("100"))
-		s, err := Watch(path, hub, Config{Logger: slog.New(slog.DiscardHandler)})
-		must(t, err)
-		write(t, path, limits("200"))
-		time.Sleep(defaultEvery + 2*settle)
-		if hub.done.Load() {
-			t.Fatal("the change has not begun")
-		}
-		must(t, s.Close())
-		if rate, _ := hub.rate(); rate != 200 {
-			t.Errorf("rate %d after Close", rate)
-		}
-	})
-}
-
-// Close during each part of a poll ends it.
-func TestCloseAtAnyTime(t *testing.T) {
-	for at := range 60 {
-		bubble(t, func(t *testing.T) {
-			r := begun(t, limits("100"))
-			write(t, r.path, limits("200"))
-			time.Sleep(defaultEvery - settle + time.Duration(at)*5*time.Millisecond)
-			began := time.Now()
-			must(t, r.Close())
-			if took := time.Since(began); took > 0 || r.Err() != nil {
-				t.Errorf("%v, %v", took, r.Err())
-			}
-		})
-	}
-}
-
-// A file system that hangs: the settings stay, the error shows, and there is one read.
-// Close waits for it a second.
-func TestReadThatHangs(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		var reads atomic.Int64
-		hang := make(chan struct{})
-		r := start(t, "limits.json", func(string) ([]byte, error) {
-			if reads.Add(1) == 3 {
-				<-hang
-			}
-			return []byte(limits("100")), nil
-		})
-		time.Sleep(time.Hour)
-		if n := reads.Load(); n != 3 {
-			t.Errorf("%d reads, want 3", n)
-		}
-		if err := r.Err(); !errors.Is(err, errSlow) || err.Error() != "limitfile: limits.json: a read takes longer than 10s" {
-			t.Errorf("%v", err)
-		}
-		if lines := r.log.take(); len(lines) != 2 {
-			t.Errorf("lines %q", lines)
-		}
-		began := time.Now()
-		must(t, r.Close())
-		if took := time.Since(began); took != closeWait {
-			t.Errorf("Close took %v", took)
-		}
-		close(hang) // the goroutine of the read ends, or the bubble fails
-	})
-}
-
-// After a read that hung, the file is read as before.
-func TestReadThatHungForAWhile(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		var reads atomic.Int64
-		r := start(t, "limits.json", func(string) ([]byte, error) {
-			switch n := reads.Add(1); {
-			case n == 3:
-				time.Sleep(time.Minute)
-				return []byte(limits("200")), nil // old by then
-			case n < 3:
-				return []byte(limits("100")), nil
-			}
-			return []byte(limits("300")), nil
-		})
-		time.Sleep(30 * time.Second)
-		if !errors.Is(r.Err(), errSlow) {
-			t.Errorf("%v", r.Err())
-		}
-		time.Sleep(time.Minute)
-		if rate, calls := r.hub.rate(); rate != 300 || calls != 2 || r.Err() != nil {
-			t.Errorf("rate %d after %d calls, %v", rate, calls, r.Err())
-		}
-	})
-}
-
-// The first read hangs: Watch fails.
-func TestFirstReadThatHangs(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		hang := make(chan struct{})
-		began := time.Now()
-		s, err := watch("limits.json", &fakeHub{}, Config{}, func(string) ([]byte, error) { <-hang; return nil, nil })
-		if took := time.Since(began); s != nil || !errors.Is(err, errSlow) || took != slowRead {
-			t.Errorf("%v, %v, %v", s, err, took)
-		}
-		close(hang)
-	})
-}
-
-// The parts of source: a read that is not awaited is the next one.
-func TestSourceAfterCancel(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		next := make(chan string)
-		src := source{path: "f", read: func(string) ([]byte, error) { return []byte(<-next), nil }}
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if _, err := src.fetch(ctx); !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-		go func() { next <- "late" }()
-		if data, err := src.fetch(t.Context()); err != nil || string(data) != "late" || !reflect.DeepEqual(src.pending, (chan content)(nil)) {
-			t.Errorf("%q, %v", data, err)
 		}
 	})
 }
