@@ -33,6 +33,7 @@ var product = map[string]rule{
 	"internal/algo":      {inside: []string{"."}},
 	"internal/account":   {inside: []string{".", "internal/algo"}}, // pure: purity_test.go
 	"internal/census":    {},
+	"internal/groups":    {},
 	"internal/waiting":   {inside: []string{"."}},
 	"internal/refresh":   {inside: []string{"."}},
 	"internal/respguard": {},
@@ -56,8 +57,8 @@ var product = map[string]rule{
 	},
 	"hybrid": {
 		inside: []string{
-			".", "internal/account", "internal/algo", "internal/census", "internal/circuit", "internal/clock", "internal/refresh",
-			"internal/runner", "internal/waiting", "internal/wire", "lua", "breaker", "local", "sync",
+			".", "internal/account", "internal/algo", "internal/census", "internal/circuit", "internal/clock", "internal/groups",
+			"internal/refresh", "internal/runner", "internal/waiting", "internal/wire", "lua", "breaker", "local", "sync",
 		},
 		outside: []string{redisClient, otel, xxhash},
 	},
@@ -78,7 +79,7 @@ var example = rule{
 // tool is the rule of all packages below cmd/: programs for operators, which read the data in Redis. They need lua, also for
 // the keys that httplimit makes. They may not import test support, or a module that the library does not depend on anyway.
 var tool = rule{
-	inside:  []string{".", "internal/runner", "internal/wire", "lua", "global", "hybrid", "httplimit", "limitfile"},
+	inside:  []string{".", "internal/groups", "internal/runner", "internal/wire", "lua", "global", "hybrid", "httplimit", "limitfile"},
 	outside: []string{redisClient},
 }
 
