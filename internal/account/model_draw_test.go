@@ -59,7 +59,7 @@ func drawPlan(r *rand.Rand, f family, mode Mode, h hazard) *modelPlan {
 	pl.hazard, pl.outage = h, h&hazCrash != 0 && r.IntN(4) == 0
 	if h&hazMembers != 0 {
 		procs = 3 + r.IntN(4)
-		pl.procs, pl.overshoot = procs, []float64{0.3, 0.5, 1}[r.IntN(3)]
+		pl.procs, pl.overshoot, pl.paced = procs, []float64{0.3, 0.5, 1}[r.IntN(3)], r.IntN(2) == 0
 	}
 	sum := 0
 	for _, n := range weights {

@@ -84,7 +84,7 @@ func drawHazard(r *rand.Rand, e *modelEvent) {
 func (pl *modelPlan) populate(w *world) {
 	p := NewPlan(pl.limit)
 	credit := func(n int64) int64 { return p.Credit(pl.mode, pl.overshoot, pl.every, n) }
-	w.members = &memberBook{credit: credit, plan: p, beats: map[int]int64{}, lost: -int64(time.Hour)}
+	w.members = &memberBook{credit: credit, plan: p, beats: map[int]pulse{}, groups: map[int]bool{}, paced: pl.paced, lost: -int64(time.Hour)}
 	for i, p := range w.procs {
 		if p.away = 2*i > len(w.procs); !p.away {
 			w.join(p)

@@ -1,34 +1,52 @@
 package account
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/hybridlimit/hybridlimit/internal/census"
 )
 
-// This file models a fleet in which processes join and leave. It runs the real census over a set of heartbeats. A heartbeat is
-// answered at once or lost.
+// This file models a fleet in which processes join and leave. It runs the real census over sets of heartbeats, one for each group
+// of processes, and a directory of the groups. A process moves to another group now and then, as if it had a limiter more or
+// less. A message is answered at once or lost. An idle process beats less often, and at once when it has an event.
 
 // member is the heartbeat state of one process.
 type member struct {
 	fleet  *census.Census
-	beatAt int64 // ns; time of the next heartbeat
-	away   bool  // the process is not running
-	mute   int64 // number of heartbeats that will be lost
-	most   int64 // the largest C since the process last owed nothing
-	paid   int64 // the value of most when it last owed nothing
-	owing  bool  // it has owed units since then, or could have
+	last   int64        // the last count
+	knows  map[int]bool // groups in the last directory
+	sent   int64        // number of heartbeats
+	every  int64        // ns; the process has promised a heartbeat by then
+	used   bool         // it had an event since the last heartbeat
+	beatAt int64        // ns; time of the next heartbeat
+	away   bool         // the process is not running
+	mute   int64        // number of heartbeats that will be lost
+	most   int64        // the largest C since the process last owed nothing
+	paid   int64        // the value of most when it last owed nothing
+	owing  bool         // it has owed units since then, or could have
 }
 
 // memberBook is the set of heartbeats in Redis, and the bound while N changes.
 type memberBook struct {
 	credit func(n int64) int64 // C in a fleet of n processes
 	plan   *Plan
-	beats  map[int]int64 // ns, by process
+	beats  map[int]pulse // by process
+	groups map[int]bool  // the directory
+	paced  bool          // idle processes beat less often
 	ghosts []ghost
 	bound  int64 // the largest sum of all C except the smallest, including those of ghosts
 	lost   int64 // ns; time of the last loss of the set
 }
+
+// pulse is a heartbeat in Redis.
+type pulse struct {
+	group   int
+	expires int64 // ns
+}
+
+// paces are the times between two heartbeats of idle processes.
+var paces = [...]int64{1, 3, 10}
 
 // ghost is a process that has ended. It may have taken units that the others still see in their views, and up to c units on its
 // own credit.
@@ -60,7 +78,7 @@ func (m *memberBook) owe(living, least int64) int64 {
 
 func (w *world) join(p *proc) {
 	if w.members != nil {
-		p.fleet, p.beatAt = new(census.Census), w.now
+		p.fleet, p.beatAt, p.every = new(census.Census), w.now, int64(census.Every)
 	}
 }
 
@@ -101,32 +119,90 @@ func (w *world) advance(d int64) {
 }
 
 func (w *world) beat(p *proc) {
-	p.beatAt += int64(census.Every)
+	if p.every = int64(census.Every); !p.used && w.members.paced {
+		p.every *= paces[p.id%len(paces)]
+	}
+	p.used = false
+	p.beatAt += p.every
 	if w.now < p.asleep {
 		return
 	}
-	if p.mute > 0 {
-		p.mute--
-		return
-	}
-	b := w.members.beats
-	for id, at := range b {
-		if at < w.now-int64(census.Expiry) {
-			delete(b, id)
+	p.sent++
+	group := (p.id + int(p.sent/4)) % 2
+	for range 4 { // an answer without a group is not used
+		if p.mute > 0 {
+			p.mute--
+			return
+		}
+		n, complete := w.members.beat(p, group, w.now)
+		if complete || w.mutant == mutIncomplete {
+			w.counted(p, n)
+			return
 		}
 	}
-	b[p.id] = w.now
+}
+
+// wake notes an event of p. If p has promised no heartbeat within the usual time, it sends one at once, after the event.
+func (w *world) wake(p *proc) {
+	if p.used = true; p.every > int64(census.Every) {
+		p.beatAt, p.every = min(p.beatAt, w.now), int64(census.Every)
+	}
+}
+
+// beat is the script of the heartbeat. It returns the count of the groups that p knows, and reports whether these are all.
+func (m *memberBook) beat(p *proc, group int, now int64) (n int64, complete bool) {
+	m.beats[p.id] = pulse{group, now + 3*p.every}
+	live := map[int]bool{}
+	for id, b := range m.beats {
+		if b.expires < now {
+			delete(m.beats, id)
+			continue
+		}
+		live[b.group] = true
+	}
+	maps.DeleteFunc(m.groups, func(group int, _ bool) bool { return !live[group] })
+	m.groups[group] = true
+	for _, b := range m.beats {
+		if b.group == group || p.knows[b.group] {
+			n++
+		}
+	}
+	complete = true
+	for other := range m.groups {
+		complete = complete && (other == group || p.knows[other])
+	}
+	p.knows = maps.Clone(m.groups)
+	return n, complete
+}
+
+// counted gives p a count.
+func (w *world) counted(p *proc, n int64) {
 	before, first := p.fleet.Size(), p.fleet.Since()
-	p.fleet.Counted(int64(len(b)), w.now, w.now)
+	p.fleet.Counted(n, w.now, w.now)
+	p.last = n
 	if p.fleet.Size() != before || p.fleet.Since() != first { // there was a gap
 		w.void(p)
 	}
-	if w.mutant == mutLastCount {
-		for range census.Kept {
-			p.fleet.Counted(int64(len(b)), w.now, w.now)
-		}
-	}
 	w.checkFleet()
+}
+
+// size returns N as p knows it.
+func (w *world) size(p *proc) int64 {
+	if w.mutant == mutLastCount {
+		return max(1, p.last)
+	}
+	return p.fleet.Size()
+}
+
+// gives reports whether p may give credit.
+func (w *world) gives(p *proc) bool {
+	switch w.mutant {
+	case mutEagerNewcomer:
+		return p.fleet.Known(w.now) || p.fleet.Beats() > 0
+	case mutNoSilence:
+		return p.fleet.Beats() >= 2 && w.now < p.fleet.Ends()
+	}
+	return p.fleet.Known(w.now)
 }
 
 // loseFleet empties the set. Recovery takes three counts, so there is no second loss in that time.
@@ -136,6 +212,7 @@ func (w *world) loseFleet() {
 		return
 	}
 	clear(m.beats)
+	clear(m.groups)
 	m.lost = w.now
 	w.logf("Redis loses the heartbeats")
 }
@@ -145,8 +222,8 @@ func (w *world) memberTerms(p *proc, t *Conditions) {
 	if w.members == nil || p.away {
 		return
 	}
-	t.N, t.Credit = p.fleet.Size(), 0
-	if p.fleet.Known(w.now) || w.mutant == mutEagerNewcomer && p.fleet.Beats() > 0 {
+	t.N, t.Credit = w.size(p), 0
+	if w.gives(p) {
 		t.Credit = w.members.credit(t.N)
 	}
 }
@@ -204,7 +281,7 @@ func (w *world) checkFleet() {
 		givers = append(givers, p)
 	}
 	for _, p := range givers {
-		if n := p.fleet.Size(); n < int64(len(givers)) {
+		if n := w.size(p); n < int64(len(givers)) {
 			w.fail("p%d counts %d, and %d give credit", p.id, n, len(givers))
 		}
 	}

@@ -47,6 +47,8 @@ const (
 	// Mutants of the heartbeats.
 	mutEagerNewcomer // a process gives credit as soon as it counts at least one process
 	mutLastCount     // N is the last count
+	mutIncomplete    // a count without a group of processes is used
+	mutNoSilence     // a process gives credit with its first count after a gap
 
 	// Mutants of windows.
 	mutUncapped   // credit has no bound except the view
@@ -199,7 +201,7 @@ func (m mutant) String() string {
 		"credit for any cost", "always blind", "blind too soon", "an owing key is forgotten", "a word outlives its epoch",
 		"no envelope", "an old batch is applied", "a lost key's batch is skipped", "grants are not replayed", "a stamp before the birth",
 		"no merge", "a merge without since", "fresh instead of a merge", "no resync", "a clock step back resets",
-		"a retry picks up", "a retry moves", "a retry splits", "denials as of the receipt", "no ceiling", "one generation", "a view fills up", "grants are kept", "an eager newcomer", "the last count",
+		"a retry picks up", "a retry moves", "a retry splits", "denials as of the receipt", "no ceiling", "one generation", "a view fills up", "grants are kept", "an eager newcomer", "the last count", "a count without a group", "no silence after a gap",
 		"uncapped", "late units are dropped", "late units count where they come", "a view outlives its window", "a word outlives its window",
 		"no carry", "owed of another window denies", "the clock names the window",
 		"a lease of the next window begins early", "it ends late", "the roll forgets it", "grants ignore it",

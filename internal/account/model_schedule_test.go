@@ -89,6 +89,7 @@ type modelPlan struct {
 	events  []modelEvent
 
 	overshoot float64 // used with hazMembers, instead of credit
+	paced     bool    // used with hazMembers: idle processes beat less often
 	// other is the second limit of hazLimit. It is nowhere above the first. An op under it gives the state a TTL by the second
 	// limit. A state that is full under the second limit is forgotten. Under the first limit this is a full bucket, too early.
 	// Unless short is set, states live as long as the first limit requires, so that the search finds other errors.
@@ -154,6 +155,7 @@ func (w *world) play(e modelEvent) {
 			return
 		}
 	}
+	w.wake(p)
 	for w.now >= p.asleep && w.overdue(p) {
 		w.leave(p, true)
 	}

@@ -53,6 +53,8 @@ func TestModelFindsMutants(t *testing.T) {
 		{mutKeepGranted, buckets, ModeStrict, 0, true, nil},
 		{mutEagerNewcomer, buckets, ModeAuto, hazMembers, true, nil},
 		{mutLastCount, buckets, ModeAuto, hazMembers, true, nil},
+		{mutIncomplete, buckets, ModeAuto, hazMembers, true, nil},
+		{mutNoSilence, buckets, ModeAuto, hazMembers, true, nil},
 		{mutDropBooked, buckets, ModeStrict, hazRefusal, false, fast},
 		{mutDropSpent, buckets, ModeDeferred, hazRefusal, true, nil},
 		{mutDropSpent, windows, ModeDeferred, hazRefusal, true, nil},

@@ -27,25 +27,34 @@ type Census struct {
 	Hint int64 // the least N before the second answered beat; 0: 1
 
 	n     atomic.Int64 // the largest of the last counts
-	beats atomic.Int64 // number of answered beats
+	beats atomic.Int64 // number of counts
 	first atomic.Int64 // ns; the time at which the first beat after the last gap was answered
 	last  atomic.Int64 // ns; the time at which the last answered beat was sent
 
 	counts [Kept]int64 // the last counts
+	began  int64       // ns; the time at which the beat of the last of them was sent
 }
+
+// apart is the least time between two counts. A beat that is sent sooner belongs to the count before: the processes of a wiped
+// Redis need a beat each until all are counted again.
+const apart = Every * 9 / 10
 
 // Counted notes the answer to a beat that was sent at sent: n processes are live.
 func (c *Census) Counted(n, sent, now int64) {
 	if c.beats.Load() == 0 || sent-c.last.Load() > int64(Stale) {
 		c.first.Store(now) // other processes may have joined and left in the gap
 	}
-	i := c.beats.Add(1)
-	c.counts[i%Kept] = n
+	if c.beats.Load() == 0 || sent-c.began >= int64(apart) {
+		c.counts[c.beats.Add(1)%Kept], c.began = n, sent
+	} else {
+		i := c.beats.Load() % Kept
+		c.counts[i] = max(c.counts[i], n)
+	}
 	c.n.Store(slices.Max(c.counts[:]))
 	c.last.Store(sent)
 }
 
-// Beats returns the number of answered beats.
+// Beats returns the number of answered beats, without those that were sent right after another.
 func (c *Census) Beats() int64 { return c.beats.Load() }
 
 // Since returns the time (ns) at which the first beat after the last gap was answered.

@@ -26,6 +26,9 @@ func TestFleetSize(t *testing.T) {
 		{"a wiped Redis counts one", 0, []beat{{4, 0}, {4, s}, {4, 2 * s}, {1, 3 * s}}, 3 * s, 4, true},
 		{"and the others a beat later", 0, []beat{{4, 0}, {4, s}, {4, 2 * s}, {1, 3 * s}, {4, 4 * s}}, 4 * s, 4, true},
 		{"three counts say that it shrank", 0, []beat{{4, 0}, {4, s}, {1, 2 * s}, {1, 3 * s}, {1, 4 * s}}, 4 * s, 1, true},
+		{"counts in quick succession are one", 0, []beat{{4, 0}, {4, s}, {1, 2 * s}, {1, 2*s + s/4}, {1, 2*s + s/2}}, 2*s + s/2, 4, true},
+		{"which may only grow", 0, []beat{{4, 0}, {4, s}, {1, 2 * s}, {7, 2*s + s/4}, {1, 2*s + s/2}}, 2*s + s/2, 7, true},
+		{"and two of them are not two beats", 7, []beat{{3, 0}, {3, s / 4}}, 2 * s, 7, false},
 		{"after an outage nobody is sure", 0, []beat{{4, 0}, {4, s}, {1, 9 * s}}, 9 * s, 4, false},
 		{"until 1.5 s of beats", 0, []beat{{4, 0}, {4, s}, {1, 9 * s}, {4, 10 * s}}, 10*s + s/2, 4, true},
 	} {
