@@ -17,6 +17,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/runner"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
+	"github.com/hybridlimit/hybridlimit/lua"
 )
 
 // checkLimiter checks the calls that must work with every kind of client.
@@ -36,9 +37,10 @@ func checkLimiter(t *testing.T, rdb redis.UniversalClient, functions bool) {
 		t.Fatal(err)
 	}
 	defer r.Close()
+	names, id := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}, fmt.Sprint("functions-", functions)
 	beat := wire.Pulse{
-		Fleet: "hl:v2:{3}:@fleet:api" + fmt.Sprint(functions), Switch: "hl:v2:{3}:@switch:api",
-		Process: "p", Expiry: time.Minute, TTL: time.Hour,
+		Group: names.Group(id), Directory: names.Groups(), Changed: names.Changed(), Names: names.GroupNames(id),
+		ID: id, Process: "p", Expiry: wire.MaxExpiry, TTL: time.Hour,
 	}
 	if got, err := r.Heartbeat(t.Context(), beat); got.Alive != 1 || err != nil {
 		t.Errorf("Heartbeat = %+v, %v", got, err)

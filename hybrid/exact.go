@@ -76,6 +76,7 @@ func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans wire.An
 	if l.mute() {
 		return ans, 0, false
 	}
+	l.hub.heart.pace.event(at.plan.Full)
 	wait := l.cfg.MaxWait
 	call, ok := l.hub.breaker(at.tag).Begin()
 	if !ok || wait < 0 {

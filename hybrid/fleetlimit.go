@@ -10,6 +10,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // FleetLimit is a limit that all processes of a fleet decide by, as Redis keeps it.
@@ -96,42 +97,36 @@ func (c *canary) has(limiter, key string) bool {
 	return float64((sum>>32)%parts) < math.Round(c.limit.Part*parts)
 }
 
-// fleetWord is the fleet's limit as Redis keeps it.
-type fleetWord struct {
-	text string
-	at   int64 // µs of Redis's time at which it was set; 0: never
-}
-
 // heardLimit notes the fleet's limit as Redis reported it at now (µs of its time). The later of two settings counts, as
 // for the switch: see heardSwitch. A text that this process cannot apply counts as no limit of the fleet, and is logged.
-func (l *Limiter) heardLimit(text string, at, now int64) {
+func (l *Limiter) heardLimit(heard wire.FleetLimit, now int64) {
 	var refused error
 	l.changeLimit(func(w *limits) {
-		if at <= w.word.at && !(at > 0 && w.word.at > now) || at == w.word.at && text == w.word.text {
+		if heard == w.heard || heard.At <= w.heard.At && (heard.At == 0 || w.heard.At <= now) {
 			return
 		}
-		w.word = fleetWord{text, at}
-		f, err := parseFleetLimit(text)
+		w.heard = heard
+		f, err := parseFleetLimit(heard.Text)
 		if err == nil && f.Limit != (hybridlimit.Limit{}) {
 			err = sameAlgorithm(f.Limit, l.plan.Load())
 		}
 		if err != nil {
 			refused, f = err, FleetLimit{}
 		}
-		if at > 0 {
-			f.At = time.UnixMicro(at)
+		if heard.At > 0 {
+			f.At = time.UnixMicro(heard.At)
 		}
 		w.fleet = f
 	})()
 	if refused != nil {
-		l.hub.log.event(msgOddLimit, slog.String("limiter", l.cfg.Name), slog.String("limit", text), slog.Any("error", refused))
+		l.hub.log.event(msgOddLimit, slog.String("limiter", l.cfg.Name), slog.String("limit", heard.Text), slog.Any("error", refused))
 	}
 }
 
 // toldLimit returns the fleet's limit as the limiter last heard it.
-func (l *Limiter) toldLimit() (text string, at int64) {
+func (l *Limiter) toldLimit() wire.FleetLimit {
 	w := &l.limits
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.word.text, w.word.at
+	return w.heard
 }

@@ -101,9 +101,9 @@ func TestFleetSwitchOutlivesRedis(t *testing.T) {
 			t.Errorf("TTL of the restored switch = %v, want 23 h to 24 h", ttl)
 		}
 		b.Mini.SetTTL(names.Switch("api"), 11*time.Hour)
-		time.Sleep(1001 * time.Millisecond)
-		if ttl := b.Mini.TTL(names.Switch("api")); ttl < 23*time.Hour || ttl > 24*time.Hour {
-			t.Errorf("TTL after a heartbeat = %v, want 23 h to 24 h", ttl)
+		time.Sleep(91 * time.Minute) // processes tell their settings again in 30 to 90 minutes
+		if ttl := b.Mini.TTL(names.Switch("api")); ttl < 22*time.Hour || ttl > 24*time.Hour {
+			t.Errorf("TTL after an hour and a half of heartbeats = %v, want 22 h to 24 h", ttl)
 		}
 		shutdown(t, ls...)
 		time.Sleep(24*time.Hour + time.Second)
@@ -252,10 +252,12 @@ func TestFleetSwitchOfALaterVersion(t *testing.T) {
 		l := newLimiter(t, b.Client(nil), still(100), hybrid.Config{Hub: hybrid.HubConfig{Logger: slog.New(log)}})
 		time.Sleep(2 * time.Second)
 		flipFleet(t, l, hybrid.SwitchDenyAll)
+		time.Sleep(500 * time.Millisecond) // between two heartbeats
 		names := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}
 		if err := b.Mini.Set(names.Switch("api"), fmt.Sprintf("1 77 %d", time.Now().Add(time.Millisecond).UnixMicro())); err != nil {
 			t.Fatal(err)
 		}
+		b.Mini.Del(names.Changed()) // processes then look at all settings
 		time.Sleep(5 * time.Second)
 		if s, _ := l.Switch(); s != hybrid.SwitchNormal {
 			t.Errorf("switch in force = %v, want normal", s)
@@ -296,9 +298,10 @@ func TestFleetSwitchFromTheFutureIsTakenBack(t *testing.T) {
 				if at != "1<<53" {
 					ahead = time.Now().Add(time.Hour).UnixMicro()
 				}
-				key := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}.Switch(ls[0].Name())
+				names := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}
 				poison := func() {
-					if err := b.Mini.Set(key, fmt.Sprintf("1 %d %d", hybrid.SwitchAllowAll, ahead)); err != nil {
+					b.Mini.Del(names.Changed()) // processes then look at all settings
+					if err := b.Mini.Set(names.Switch(ls[0].Name()), fmt.Sprintf("1 %d %d", hybrid.SwitchAllowAll, ahead)); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -316,4 +319,21 @@ func TestFleetSwitchFromTheFutureIsTakenBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestFleetSwitchIsToldAfterALoss checks that a switch outlives a Redis that loses it
+// before any other process has heard of it. The time of the last change is then lost too,
+// and is again the one that all processes know.
+func TestFleetSwitchIsToldAfterALoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		one, two := newLimiter(t, b.Client(nil), still(100), hybrid.Config{}), newLimiter(t, b.Client(nil), still(100), hybrid.Config{})
+		time.Sleep(2500 * time.Millisecond)
+		flipFleet(t, one, hybrid.SwitchDenyAll)
+		b.Mini.FlushAll()
+		time.Sleep(2100 * time.Millisecond)
+		if s, _ := two.Switch(); s != hybrid.SwitchDenyAll {
+			t.Errorf("the other process has %v", s)
+		}
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/groups"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
@@ -115,6 +117,18 @@ func ask(tb testing.TB, l hybridlimit.Limiter, key string, n int64) hybridlimit.
 		tb.Errorf("AllowN(%q, %d): %v", key, n, err)
 	}
 	return res
+}
+
+// heartbeatsOf returns the key of the heartbeats of processes with these limiters, of the
+// default prefix and tags.
+func heartbeatsOf(limiters ...string) string {
+	return lua.Names{Prefix: "hl", Tags: lua.DefaultTags}.Group(groups.ID(limiters))
+}
+
+// ofTheFleet reports whether a script, by its digest or its source, is a heartbeat or tells
+// settings.
+func ofTheFleet(script string) bool {
+	return slices.Contains([]string{lua.Fleet.SHA, lua.Fleet.Source, lua.Settings.SHA, lua.Settings.Source}, script)
 }
 
 // inRedis returns the state of a key of the default prefix and tags, or the

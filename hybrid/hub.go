@@ -29,7 +29,7 @@ import (
 // Hub is the connection of one process to one fleet. Many limits share its sync
 // engine, so that their keys share messages. It is safe for concurrent use.
 //
-// A hub has one goroutine per limiter for the heartbeat. While there is traffic
+// A hub with limiters has one goroutine for the heartbeat. While there is traffic
 // it also has one ticker, and one goroutine per busy tag (see HubConfig.Tags).
 // After Redis has lost its state it has one more for a while. Close waits for
 // all of them.
@@ -47,6 +47,7 @@ type Hub struct {
 	clock    *clock.Clock
 	log      *stateLog
 	resync   *resync
+	heart    *heartbeat
 	metrics  *metrics
 	exacts   atomic.Uint64 // messages outside the engine, without those in beats
 	beats    atomic.Uint64 // heartbeats, and messages about switches, scripts and Inspect
@@ -56,12 +57,13 @@ type Hub struct {
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // heartbeats
+	wg     sync.WaitGroup // the heartbeat
 
 	setting sync.Mutex // held by SetSettings, so that all limiters end with the settings of one call
 
 	mu       sync.Mutex // guards the fields below
 	closed   bool
+	beating  bool // the heartbeat's goroutine has started
 	limiters map[string]*Limiter
 	settings map[string]Settings // by the name of the limiter
 	decided  int64               // decisions of limiters that were closed before the hub
@@ -112,6 +114,11 @@ func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error)
 	}
 	h.caller = newTraced(timed{calls, h}, rdb, cfg)
 	h.resync = newResync(h)
+	gather := tick
+	if only != "" {
+		gather = 0 // no other limiter comes
+	}
+	h.heart = newHeartbeat(h, gather)
 	h.engine = ratesync.New(ratesync.Config{
 		Caller: h.caller, Names: h.names, Process: h.process,
 		Timeout: cfg.SyncTimeout, InFlight: h.inFlight(), Breaker: h.breaker, Late: h.clock.Late,
@@ -182,7 +189,7 @@ func (h *Hub) breaker(tag int) *circuit.Breaker {
 // jitter returns a random time from ½ d to 1½ d.
 func (h *Hub) jitter(d int64) int64 { return d/2 + mrand.Int64N(d) }
 
-// Limiter adds a limiter to the hub and starts its heartbeat. It fails if an open
+// Limiter adds a limiter to the hub and counts it in the hub's heartbeat. It fails if an open
 // limiter of the hub has the same name. It also fails if an open limiter anywhere
 // in this program has the same client, prefix and name, but another limit.
 func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
@@ -196,13 +203,12 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	}
 	l := &Limiter{
 		hub: h, clock: h.clock, cfg: cfg, store: newStore(cfg.MaxKeys, h.clock.Void), release: release,
-		done: make(chan struct{}), stopBeat: make(chan struct{}), beaten: make(chan struct{}), ready: make(chan struct{}),
+		done: make(chan struct{}), ready: make(chan struct{}),
 	}
 	l.plan.Store(account.NewPlan(limit))
 	l.limits.configured = limit
 	l.live.Store(&live{mode: cfg.Mode, fallback: cfg.Fallback, shadow: cfg.Shadow})
 	l.switches.shadow.Store(cfg.Shadow)
-	l.ctx, l.cancel = context.WithCancel(h.ctx)
 	l.hist = h.metrics.histograms(cfg.Name)
 	l.fleet.Hint = int64(h.cfg.FleetSize)
 	l.count.born = h.clock.Now()
@@ -213,11 +219,9 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	defer h.mu.Unlock()
 	switch {
 	case h.closed:
-		l.cancel()
 		release()
 		return nil, hybridlimit.ErrClosed
 	case h.limiters[cfg.Name] != nil:
-		l.cancel()
 		release()
 		var bad hybridlimit.Violations
 		bad.Add("Config.Name", cfg.Name, "is taken by another limiter of this hub")
@@ -225,15 +229,18 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	}
 	if s, ok := h.settings[cfg.Name]; ok {
 		if err := l.settingsViolations(s).Err("hybrid"); err != nil {
-			l.cancel()
 			release()
 			return nil, err
 		}
 		note = l.applySettings(s)
 	}
 	h.limiters[cfg.Name] = l
-	h.wg.Add(1)
-	go l.beat()
+	h.heart.join()
+	if !h.beating {
+		h.beating = true
+		h.wg.Add(1)
+		go h.heart.beat()
+	}
 	return l, nil
 }
 
@@ -314,9 +321,7 @@ func (h *Hub) settle(ctx context.Context, limiters ...*Limiter) error {
 	}
 	owing, err := payAll(ctx, owing)
 	if err == nil {
-		for _, l := range limiters {
-			l.leave()
-		}
+		h.leave(limiters...)
 		return nil
 	}
 	var owed int64

@@ -28,18 +28,14 @@ type Limiter struct {
 	store    *store
 	fleet    fleet
 	switches switches
-	overflow overflow
-	count    counters
-	hist     *histograms // nil: no metrics provider
+	overflow   overflow
+	count      counters
+	hist       *histograms // nil: no metrics provider
 
 	closed    atomic.Bool
 	done      chan struct{} // closed by Close: waiting calls return
 	closeOnce sync.Once
-	ctx       context.Context // of the heartbeat; canceled by Close
-	cancel    context.CancelFunc
-	stopBeat  chan struct{} // closed to stop the heartbeat between two beats
-	stopOnce  sync.Once
-	beaten    chan struct{} // closed when the heartbeat has ended
+	left      atomic.Bool   // heartbeats no longer count this limiter
 	ready     chan struct{} // closed when two heartbeats have been answered
 	readyOnce sync.Once
 	release   func() // releases the identity
@@ -78,7 +74,6 @@ func (l *Limiter) Close() error {
 	if l.own {
 		return l.hub.Close()
 	}
-	<-l.beaten
 	l.writeOff()
 	l.hub.forget(l)
 	return nil
@@ -123,7 +118,6 @@ func (l *Limiter) shut() {
 	l.stop()
 	l.closeOnce.Do(func() {
 		close(l.done)
-		l.cancel()
 		l.release()
 	})
 }
@@ -359,6 +353,7 @@ func (l *Limiter) conditions(p *account.Plan, now int64) (c account.Conditions) 
 // setConditions is conditions for zero Conditions in place. It sets field by field, because a composite literal would be
 // made elsewhere and copied.
 func (l *Limiter) setConditions(c *account.Conditions, p *account.Plan, now int64) {
+	l.hub.heart.pace.event(p.Full)
 	c.Bucket, c.Window, c.Limit = p.Bucket, p.Window, p.Limit
 	c.Mode, c.MaxWait, c.Interval = account.Mode(l.Mode()), int64(l.cfg.MaxWait), int64(l.cfg.SyncInterval)
 	c.N, c.Every, c.Adaptive = l.fleet.Size(), l.every(), l.cfg.SyncEvery == 0

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // LimitSource is the source of a limiter's limit. Of several limits, the one with the highest source is in force. A
@@ -60,7 +61,7 @@ type limits struct {
 	settings   hybridlimit.Limit // zero: none
 	process    hybridlimit.Limit // zero: none
 	fleet      FleetLimit        // zero: none
-	word       fleetWord         // of the fleet, as last heard
+	heard      wire.FleetLimit   // the fleet's limit as Redis said it last
 }
 
 // choose returns the limit for all keys, and its source. Call it under w.mu.

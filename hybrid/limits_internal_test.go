@@ -12,6 +12,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // hourly returns a limit that refills nothing while a test runs.
@@ -53,9 +54,9 @@ func TestOrderOfLimits(t *testing.T) {
 						case source == settings:
 							okSettings(t, h, nil)
 						case source == fleet && on:
-							l.heardLimit("1/h burst 30", at, at)
+							l.heardLimit(wire.FleetLimit{Text: "1/h burst 30", At: at}, at)
 						case source == fleet:
-							l.heardLimit("", at, at)
+							l.heardLimit(wire.FleetLimit{Text: "", At: at}, at)
 						case on:
 							if err := l.SetLimit(hourly(40)); err != nil {
 								t.Error(err)
@@ -114,7 +115,7 @@ func TestReloadsChangeNothing(t *testing.T) {
 		}
 		okSettings(t, h, settings())
 		at := time.Now().UnixMicro()
-		l.heardLimit("1500/s", at, at)
+		l.heardLimit(wire.FleetLimit{Text: "1500/s", At: at}, at)
 		for range 100 {
 			if _, err := l.Allow(t.Context(), "k"); err != nil {
 				t.Fatal(err)
@@ -127,7 +128,7 @@ func TestReloadsChangeNothing(t *testing.T) {
 		plan, epoch, said := l.plan.Load(), l.clock.Epoch(), lines.count()
 		for i := range 10_000 {
 			okSettings(t, h, settings())
-			l.heardLimit("1500/s", at+int64(i), at+int64(i))
+			l.heardLimit(wire.FleetLimit{Text: "1500/s", At: at+int64(i)}, at+int64(i))
 		}
 		if l.plan.Load() != plan || l.clock.Epoch() != epoch || lines.count() != said {
 			t.Errorf("the plan or the budgets have changed, or %d lines were logged", lines.count()-said)
@@ -150,7 +151,7 @@ func TestCanaryIsByKey(t *testing.T) {
 		at := time.Now().UnixMicro()
 		in := func(part float64, want hybridlimit.Limit) map[string]bool {
 			at++
-			l.heardLimit(FleetLimit{Limit: hourly(50), Part: part}.text(), at, at)
+			l.heardLimit(wire.FleetLimit{Text: FleetLimit{Limit: hourly(50), Part: part}.text(), At: at}, at)
 			keys := map[string]bool{}
 			for i := range 2000 {
 				key := fmt.Sprint("key-", i)
@@ -206,7 +207,7 @@ func TestCanaryNeverRefills(t *testing.T) {
 			if i%2 == 1 {
 				text = ""
 			}
-			l.heardLimit(text, at, at)
+			l.heardLimit(wire.FleetLimit{Text: text, At: at}, at)
 			for range 5 {
 				res, err := l.Allow(t.Context(), "k")
 				if err != nil {
@@ -258,9 +259,9 @@ func TestOddFleetLimit(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, l, lines := changing(t, hourly(10), Config{})
 				at := time.Now().UnixMicro()
-				l.heardLimit("1/h burst 30", at, at)
+				l.heardLimit(wire.FleetLimit{Text: "1/h burst 30", At: at}, at)
 				for range 3 {
-					l.heardLimit(text, at+1, at+1)
+					l.heardLimit(wire.FleetLimit{Text: text, At: at+1}, at+1)
 				}
 				if s := l.LimitState(); s.InForce != hourly(10) || s.Source != LimitFromConfig || s.Fleet.Limit != (hybridlimit.Limit{}) {
 					t.Errorf("%+v", s)
@@ -268,10 +269,10 @@ func TestOddFleetLimit(t *testing.T) {
 				if n := lines.of(msgOddLimit); n != 1 {
 					t.Errorf("%d lines", n)
 				}
-				if word, told := l.toldLimit(); word != text || told != at+1 {
-					t.Errorf("the process would tell Redis %q, %d", word, told)
+				if told := l.toldLimit(); told != (wire.FleetLimit{Text: text, At: at + 1}) {
+					t.Errorf("the process would tell Redis %+v", told)
 				}
-				l.heardLimit("1/h burst 40", at+2, at+2)
+				l.heardLimit(wire.FleetLimit{Text: "1/h burst 40", At: at+2}, at+2)
 				if s := l.LimitState(); s.InForce != hourly(40) {
 					t.Errorf("the next limit: %+v", s)
 				}

@@ -15,7 +15,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
-	"github.com/hybridlimit/hybridlimit/lua"
 )
 
 const (
@@ -66,7 +65,7 @@ func TestPoisonedEnvelopes(t *testing.T) {
 				return units
 			}
 			spend(began.Add(500 * time.Millisecond))
-			fleet := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}.Fleet("api")
+			fleet := heartbeatsOf("api")
 			before := rdb.ZRange(t.Context(), fleet, 0, -1).Val()
 			for i := range 5 {
 				if poison(t, rdb) == 0 {

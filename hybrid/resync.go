@@ -185,25 +185,18 @@ func (r *resync) send() {
 	}
 }
 
-// fleetSize returns the largest N of the hub's limiters.
-func (h *Hub) fleetSize() int64 {
-	n := int64(1)
-	for _, l := range h.all() {
-		n = max(n, l.fleet.Size())
-	}
-	return n
-}
-
 // suspect syncs one key of each tag after Redis has forgotten a heartbeat. The answers show whether the tags were
 // lost too. So a process notices a loss even if it decides nothing and has nothing to sync.
-func (l *Limiter) suspect() {
-	now, asked := l.hub.clock.Now(), make(map[int]bool, l.hub.cfg.Tags)
-	l.store.each(func(e *entry) {
-		if !asked[e.tag()] && e.again(now) {
-			asked[e.tag()] = true
-			l.hub.engine.Enqueue(e.tag(), e, time.Now().Add(rand.N(resyncWithin)))
-		}
-	})
+func (h *Hub) suspect() {
+	now, asked := h.clock.Now(), make(map[int]bool, h.cfg.Tags)
+	for _, l := range h.all() {
+		l.store.each(func(e *entry) {
+			if !asked[e.tag()] && e.again(now) {
+				asked[e.tag()] = true
+				h.engine.Enqueue(e.tag(), e, time.Now().Add(rand.N(resyncWithin)))
+			}
+		})
+	}
 }
 
 // tells reports whether the entry's view may be news to Redis.

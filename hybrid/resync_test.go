@@ -235,7 +235,7 @@ func TestFleetRestoresARolledBackRedis(t *testing.T) {
 					f.b.Mini.SetTTL(k, ttl)
 				}
 				// The heartbeats in the snapshot are old too, and would have expired.
-				f.b.Mini.Del(lua.Names{Prefix: "hl", Tags: lua.DefaultTags}.Fleet("api"))
+				f.b.Mini.Del(heartbeatsOf("api"))
 				for i := range 100 {
 					if !idle {
 						ask(t, f.ls[i%3], fmt.Sprint("other", i), 1)
@@ -268,7 +268,7 @@ func TestNoLossNoHarm(t *testing.T) {
 				f.b.Mini.Del(names.Epoch(tag))
 			}
 		}, true},
-		{"heartbeats lost", func(f *restoring) { f.b.Mini.Del(names.Fleet("api")) }, true},
+		{"heartbeats lost", func(f *restoring) { f.b.Mini.Del(heartbeatsOf("api")) }, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

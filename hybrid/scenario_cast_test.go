@@ -16,7 +16,6 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
-	"github.com/hybridlimit/hybridlimit/lua"
 )
 
 // scene is a fleet and its Redis in a bubble. In a bubble, events at one instant happen in
@@ -119,7 +118,7 @@ func (s *scene) enter(name string) {
 // meet counts syncs and returns their verdicts. A sync has an envelope, and so more keys
 // than an exact call.
 func (a *actor) meet(_ int, cmd []string) redistest.Verdict {
-	if !strings.HasPrefix(strings.ToUpper(cmd[0]), "EVAL") || cmd[2] == "0" || cmd[2] == "1" || cmd[1] == lua.Fleet.SHA || cmd[1] == lua.Fleet.Source {
+	if !strings.HasPrefix(strings.ToUpper(cmd[0]), "EVAL") || cmd[2] == "0" || cmd[2] == "1" || ofTheFleet(cmd[1]) {
 		return redistest.Forward()
 	}
 	a.mu.Lock()

@@ -134,7 +134,8 @@ func (l *Limiter) Switch() (s Switch, own bool) {
 }
 
 // SetFleetSwitch sets the switch of all processes that share the limit. This process applies it at once, and the
-// others with their next heartbeat, within a second. SwitchNormal takes it back. Redis keeps the switch, and the
+// others after their next heartbeat, within a second. (In a fleet of more than 500, processes that have had no call for
+// ten seconds apply it within ten seconds, or a round trip after their next call.) SwitchNormal takes it back. Redis keeps the switch, and the
 // fleet restores it in a Redis that has lost it. While Redis does not answer, processes keep the switch that they
 // heard last, and a process that starts decides as usual.
 //
@@ -144,15 +145,11 @@ func (l *Limiter) SetFleetSwitch(ctx context.Context, s Switch) error {
 	if l.closed.Load() {
 		return hybridlimit.ErrClosed
 	}
-	flag, err := l.hub.setFleetSwitch(ctx, l.cfg.Name, s)
-	if err == nil {
-		l.heardSwitch(flag, flag.At)
-	}
-	return err
+	return l.hub.SetFleetSwitch(ctx, l.cfg.Name, s)
 }
 
 // SetFleetSwitch is Limiter.SetFleetSwitch for a limiter by its name, which need not belong to this hub. It is for a
-// tool that is not a process of the fleet. The fleet's processes hear of the switch with their next heartbeats.
+// tool that is not a process of the fleet. The fleet's processes hear of the switch after their next heartbeats.
 // Prefix and Tags must be the same as theirs.
 func (h *Hub) SetFleetSwitch(ctx context.Context, limiter string, s Switch) error {
 	flag, err := h.setFleetSwitch(ctx, limiter, s)
@@ -164,6 +161,7 @@ func (h *Hub) SetFleetSwitch(ctx context.Context, limiter string, s Switch) erro
 	h.mu.Unlock()
 	if l != nil {
 		l.heardSwitch(flag, flag.At)
+		h.heart.news.again.Store(true)
 	}
 	return nil
 }
@@ -187,7 +185,7 @@ func (h *Hub) setFleetSwitch(ctx context.Context, limiter string, s Switch) (fla
 		return flag, err
 	}
 	err = h.aboutSwitch(ctx, limiter, func(ctx context.Context, key string) (err error) {
-		flag, err = h.runner.SetSwitch(ctx, key, int64(s), switchTTL)
+		flag, err = h.runner.SetSwitch(ctx, key, h.names.Changed(), int64(s), switchTTL)
 		if err == nil && flag.Switch != int64(s) {
 			err = fmt.Errorf("%w: the switch was set to %d, but Redis answered %d", wire.ErrReply, s, flag.Switch)
 		}
@@ -330,6 +328,7 @@ func (l *Limiter) switched(n int64) (res hybridlimit.Result, ok bool) {
 	if s < SwitchAllowAll {
 		return res, false
 	}
+	l.hub.heart.pace.event(0)
 	res = hybridlimit.Result{Limit: l.plan.Load().Limit.BurstSize(), Source: hybridlimit.SourceSwitch, Policy: l.cfg.Name}
 	if s == SwitchAllowAll {
 		res.Allowed, res.Granted, res.Remaining = true, n, res.Limit

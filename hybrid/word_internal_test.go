@@ -40,7 +40,7 @@ func TestWhatEndsCredit(t *testing.T) {
 			t.Cleanup(func() { _ = other.Close() })
 		}, 2 * census.Every},
 		{"heartbeats stay away", func(_ *testing.T, l *Limiter, _ *redistest.MemLink) {
-			l.stopOnce.Do(func() { close(l.stopBeat) })
+			l.hub.cancel() // ends the heartbeat's goroutine
 		}, census.Stale + 2*tick},
 		{"the limit is another", func(t *testing.T, l *Limiter, _ *redistest.MemLink) {
 			if err := l.SetLimit(hybridlimit.PerSecond(500)); err != nil {

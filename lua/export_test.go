@@ -65,9 +65,14 @@ var Sources = map[string]string{
 	"batch.lua":       batchSource,
 	"history.lua":     historySource,
 	"main.lua":        mainSource,
+	"groups.lua":      groupsSource,
 	"fleet.lua":       fleetSource,
+	"changed.lua":     changedSource,
 	"switch.lua":      switchSource,
+	"fleetlimit.lua":  fleetLimitSource,
+	"settings.lua":    settingsSource,
 	"setswitch.lua":   setSwitchSource,
+	"setlimit.lua":    setLimitSource,
 }
 
 // EncodeState returns the text in which Redis keeps a state.

@@ -1,43 +1,100 @@
--- The heartbeat of a process: it counts the live processes and reads the switch.
--- KEYS:   1: sorted set of process ids; a score is the µs of the last heartbeat;
---         2: switch
--- ARGV:   1: process id; 2: expiry in µs; 3: "1" to leave, else "0"; 4 and 5:
---         the switch that the process saw last, and the µs at which it was set
---         (0 0: none); 6: TTL of the switch in ms
--- Reply:  the number of processes with a heartbeat within the expiry, including
---         this one unless it leaves; the µs of the heartbeat before of this one
---         (0: not known); now in µs; the switch; the µs at which it was set. If
---         a process knows of a later heartbeat of its own, Redis lost its memory.
--- Expiry: twice the expiry of the processes: by then all in the set are dead. Of
---         the switch: see switch.lua.
+-- The heartbeat of a process, for all its limiters: it joins the process to its group
+-- and counts the processes of groups. A group is the set of the limiters of a process.
+-- KEYS:   1: sorted set of the processes of the group; a score is the µs at which a
+--         process is no longer counted; 2: directory of the groups; 3: time of the
+--         last change of a setting; 4: names of the group; then sets that may have
+--         this process from before; then sets of other groups, to count; then names
+--         of other groups, to read
+-- ARGV:   1: process id; 2: id of the group; 3: names to write, or ""; 4: text
+--         "<expiry> <leave> <ttl> <version> <before> <others>": µs, at most 30 s; 1 to
+--         leave, else 0; TTL of names and directory in ms; version of the directory
+--         that the process knows, or 0; number of sets that may have it from before;
+--         number of sets to count
+-- Reply:  now in µs; the µs at which the heartbeat before expires (0: not known; if
+--         a process knows of a later one, Redis lost its memory); time of the last
+--         change of a setting; version of the directory; the directory, or "" if the
+--         process knows it; number of processes of the group, with this one unless
+--         it leaves; of each set to count; the names that were read
+-- Expiry: of a set: two minutes. It is renewed with the group's place in the directory,
+--         and no process is counted for longer than half a minute. Of the names and
+--         the directory: as the caller says.
 local t = redis.call('TIME')
-local now, expiry = t[1] * 1000000 + t[2], string.match(ARGV[2] or '', '^%d+$')
-expiry = expiry and tonumber(expiry)
--- PEXPIRE refuses a value out of range, and would do so after the ZADD.
-if not expiry or expiry < 1 or expiry > 2 ^ 53 then return {err = 'HLFLEET unreadable expiry'} end
-local seen, seen_at, ttl = switch_args(ARGV[4], ARGV[5], ARGV[6])
-if not seen or not KEYS[2] then return {err = 'HLFLEET unreadable switch'} end
-local before = tonumber(redis.call('ZSCORE', KEYS[1], ARGV[1]) or 0)
-if ARGV[3] == '1' then
-  redis.call('ZREM', KEYS[1], ARGV[1])
+local now = t[1] * 1000000 + t[2]
+local process, id, names = ARGV[1], string.match(ARGV[2] or '', '^[%w_-]+$'), ARGV[3] or ''
+local expiry, leave, ttl, known, olds, others = string.match(ARGV[4] or '', '^(%d+) ([01]) (%d+) (%d+) (%d+) (%d+)$')
+if not id or #id > 32 or #names > MAX_NAMES or not expiry or #expiry > 8 or #ttl > 15 or #known > 16 or #olds > 3 or #others > 3 then
+  return {err = 'HLFLEET unreadable heartbeat'}
+end
+expiry, leave, olds, others = tonumber(expiry), leave == '1', tonumber(olds), tonumber(others)
+if expiry < 1 or expiry > MAX_EXPIRY or tonumber(ttl) < 1 or 4 + olds + others > #KEYS then
+  return {err = 'HLFLEET heartbeat out of range'}
+end
+local own, texts, first = KEYS[1], redis.call('MGET', KEYS[2], KEYS[3]), string.format('%.0f', now)
+local text = texts[1] or ''
+
+-- The directory is read in full only to tell or write it.
+local expires = look_up(text, id)
+local fresh = expires and expires > now + LISTED * 2 / 3 and expires <= now + LISTED
+local told = string.sub(text, 1, #known + 3) == '1 ' .. known .. ' '
+local version, groups = tonumber(known), nil
+if not told or not (fresh or leave) then
+  version, groups = read_groups(text)
+  if version == 0 then fresh, told = false, false end
+end
+if not fresh and not leave then
+  local count = 0
+  for i = 1, #groups, 2 do
+    if groups[i] ~= id and groups[i + 1] >= now then count = count + 1 end
+  end
+  if count >= MOST_GROUPS then return {err = 'HLFLEET too many groups of limiters'} end
+end
+
+local before, gone = redis.call('ZSCORE', own, process), nil
+local joins = not before and not leave
+before = tonumber(before or 0)
+for i = 5, 4 + olds do
+  before = math.max(before, tonumber(redis.call('ZSCORE', KEYS[i], process) or 0))
+  redis.call('ZREM', KEYS[i], process)
+  if redis.call('ZCARD', KEYS[i]) == 0 then
+    gone = gone or {}
+    gone[string.match(KEYS[i], '[^:]*$')] = true
+  end
+end
+if leave then
+  redis.call('ZREM', own, process)
 else
-  redis.call('ZADD', KEYS[1], now, ARGV[1])
+  redis.call('ZADD', own, now + expiry, process)
 end
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('(%.0f', now - expiry))
--- A clock that stepped back leaves members in the future, which would never
--- expire. They count as seen now. To drop them would count live processes as gone,
--- and a count that is too small is unsafe.
+-- After a step back of the clock, processes would be counted for too long. They count as
+-- seen now. To drop them would count live processes as gone, and a count that is too
+-- small is unsafe.
 -- Each heartbeat moves a hundred, so that none takes long. The others count too.
-for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], string.format('(%.0f', now), '+inf', 'LIMIT', 0, 100)) do
-  redis.call('ZADD', KEYS[1], now, id)
+local count, latest = redis.call('ZCARD', own), string.format('%.0f', now + MAX_EXPIRY)
+if count ~= redis.call('ZCOUNT', own, first, latest) then
+  redis.call('ZREMRANGEBYSCORE', own, '-inf', '(' .. first)
+  for _, ahead in ipairs(redis.call('ZRANGEBYSCORE', own, '(' .. latest, '+inf', 'LIMIT', 0, 100)) do
+    redis.call('ZADD', own, latest, ahead)
+  end
+  count = redis.call('ZCARD', own)
 end
-redis.call('PEXPIRE', KEYS[1], math.ceil(expiry / 500))
-local switch, at, more = read_switch(KEYS[2], now)
-if seen_at > now then seen_at = at > 0 and 0 or now end -- the later one is unknown: the switch in Redis stays
-if seen_at > at then
-  switch, at = seen, seen_at
-  write_switch(KEYS[2], switch, at, more, ttl)
-elseif at > 0 and redis.call('PTTL', KEYS[2]) < ttl / 2 then
-  redis.call('PEXPIRE', KEYS[2], string.format('%.0f', ttl))
+if joins or not fresh then redis.call('PEXPIRE', own, '120000') end
+if leave and count == 0 then
+  gone = gone or {}
+  gone[id] = true
 end
-return {redis.call('ZCARD', KEYS[1]), before, now, switch, at}
+
+if gone or not (fresh or leave) then
+  if not groups then version, groups = read_groups(text) end
+  local was = version
+  text, version = write_groups(KEYS[2], version, groups, now, not leave and id or nil, gone or {}, ttl)
+  told = told and version == was
+end
+if names ~= '' then redis.call('SET', KEYS[4], names, 'PX', ttl) end
+local reply = {now, before, natural(texts[2]) or 0, version, told and '' or text, count}
+for i = 5 + olds, 4 + olds + others do
+  reply[#reply + 1] = redis.call('ZCOUNT', KEYS[i], first, '+inf')
+end
+for i = 5 + olds + others, #KEYS do
+  reply[#reply + 1] = redis.call('MGET', KEYS[i])[1] or ''
+end
+return reply

@@ -20,7 +20,14 @@ type FunctionLibrary struct {
 	Batch     string // the function of the script Batch
 	History   string // the function of the script History
 	Heartbeat string // the function of the script Fleet
+	Settings  string // the function of the script Settings
 	SetSwitch string // the function of the script SetSwitch
+	SetLimit  string // the function of the script SetLimit
+}
+
+// Functions returns the names of all functions.
+func (l FunctionLibrary) Functions() []string {
+	return []string{l.Batch, l.History, l.Heartbeat, l.Settings, l.SetSwitch, l.SetLimit}
 }
 
 // Library is the scripts of this package as Redis Functions.
@@ -37,12 +44,14 @@ func newLibrary(batchMain string) FunctionLibrary {
 	name, source := buildLibrary(
 		function{"batch", plainSource + batchLibrary, batchMain},
 		function{"history", historyLibrary, historyMain},
-		function{"heartbeat", switchSource, fleetSource},
-		function{"setswitch", switchSource, setSwitchSource},
+		function{"heartbeat", groupsSource, fleetSource},
+		function{"settings", settingLibrary, settingsSource},
+		function{"setswitch", settingLibrary, setSwitchSource},
+		function{"setlimit", settingLibrary, setLimitSource},
 	)
 	return FunctionLibrary{
 		Name: name, Source: source, Batch: name + "_batch", History: name + "_history",
-		Heartbeat: name + "_heartbeat", SetSwitch: name + "_setswitch",
+		Heartbeat: name + "_heartbeat", Settings: name + "_settings", SetSwitch: name + "_setswitch", SetLimit: name + "_setlimit",
 	}
 }
 

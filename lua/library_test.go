@@ -22,11 +22,12 @@ import (
 
 // goldenLibrary is the name of the library. Its last part changes with the content. The
 // rule for a change of the golden scripts holds here as well.
-const goldenLibrary = "hybridlimit_v2_82f13847"
+const goldenLibrary = "hybridlimit_v2_f86c7460"
 
 func TestGoldenLibrary(t *testing.T) {
 	l := lua.Library
-	if l.Name != goldenLibrary || l.Batch != l.Name+"_batch" || l.History != l.Name+"_history" || l.Heartbeat != l.Name+"_heartbeat" || l.SetSwitch != l.Name+"_setswitch" {
+	if l.Name != goldenLibrary || l.Batch != l.Name+"_batch" || l.History != l.Name+"_history" || l.Heartbeat != l.Name+"_heartbeat" || l.Settings != l.Name+"_settings" ||
+		l.SetSwitch != l.Name+"_setswitch" || l.SetLimit != l.Name+"_setlimit" {
 		t.Errorf("library %s with %s and %s, want the name %s", l.Name, l.Batch, l.Heartbeat, goldenLibrary)
 	}
 	if !strings.HasPrefix(l.Source, "#!lua name="+l.Name+"\n") {
@@ -46,11 +47,11 @@ func TestGoldenLibrary(t *testing.T) {
 func TestLibraryOnRedis(t *testing.T) {
 	st := functionStore(t)
 	got, err := st.rdb.FunctionList(t.Context(), redis.FunctionListQuery{LibraryNamePattern: lua.Library.Name}).Result()
-	if err != nil || len(got) != 1 || len(got[0].Functions) != 4 {
+	if err != nil || len(got) != 1 || len(got[0].Functions) != len(lua.Scripts()) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	for _, f := range got[0].Functions {
-		if !slices.Contains([]string{lua.Library.Batch, lua.Library.History, lua.Library.Heartbeat, lua.Library.SetSwitch}, f.Name) || len(f.Flags) > 0 {
+		if !slices.Contains(lua.Library.Functions(), f.Name) || len(f.Flags) > 0 {
 			t.Errorf("function %+v", f)
 		}
 	}
@@ -170,7 +171,7 @@ func TestFunctionsEqualScripts(t *testing.T) {
 func TestFunctionsRefuseAlike(t *testing.T) {
 	scripts, libs := realStore(t), functionStore(t)
 	for _, argv := range [][]string{nil, {"x"}, {"2 0 0 0"}, {"1 0 0 1", "b 0 0 0"}, {"1 0 0 0", "y"}} {
-		for _, script := range []lua.Script{lua.Batch, lua.Fleet} {
+		for _, script := range []lua.Script{lua.Batch, lua.Fleet, lua.Settings} {
 			_, want := scripts.run(script, []string{"k"}, argv)
 			_, got := libs.run(script, []string{"k"}, argv)
 			if want == nil || got == nil || got.Error() != want.Error() {

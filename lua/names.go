@@ -28,8 +28,15 @@ const MaxTags = 16384
 //	prefix:v2:{tag}:name:key      state of a key
 //	prefix:v2:{tag}:@epoch        when this tag's states began
 //	prefix:v2:{tag}:@env:process  last batch of a process
-//	prefix:v2:{tag}:@fleet:name   heartbeats of a limiter
-//	prefix:v2:{tag}:@switch:name  the fleet's switch of a limiter, with the tag of the heartbeats
+//
+// These keys of all limiters share one tag, since one heartbeat serves them all:
+//
+//	prefix:v2:{tag}:@groups       directory of the groups: sets of limiters of a process
+//	prefix:v2:{tag}:@group:id     heartbeats of the processes of a group
+//	prefix:v2:{tag}:@names:id     names of the limiters of a group
+//	prefix:v2:{tag}:@changed      time of the last change of a switch or a fleet's limit
+//	prefix:v2:{tag}:@switch:name  the fleet's switch of a limiter
+//	prefix:v2:{tag}:@limit:name   the fleet's limit of a limiter
 //
 // With HashKeys, a hash replaces the caller's key: the first 128 bits of an
 // HMAC-SHA-256 (RFC 2104) of the limiter's name and the key, in 22 letters of
@@ -101,13 +108,27 @@ func (n Names) Epoch(tag int) string { return n.base(tag) + "@epoch" }
 // Envelope returns the Redis key of a process's last batch in a tag.
 func (n Names) Envelope(tag int, process string) string { return n.base(tag) + "@env:" + process }
 
-// FleetTag returns the tag of a limiter's heartbeats and switch. It does not depend
-// on HashKeys, since a limiter's name is no secret.
-func (n Names) FleetTag(name string) int { return n.plainTag(name) }
+// FleetTag returns the tag of the heartbeats, the switches and the fleets' limits of all
+// limiters. It does not depend on HashKeys, since a limiter's name is no secret.
+func (n Names) FleetTag() int { return n.plainTag(n.Prefix) }
 
-// Fleet returns the Redis key of a limiter's heartbeats.
-func (n Names) Fleet(name string) string { return n.base(n.FleetTag(name)) + "@fleet:" + name }
+func (n Names) fleet(what string) string { return n.base(n.FleetTag()) + what }
 
-// Switch returns the Redis key of a limiter's switch. It has the tag of the
-// heartbeats, which read it.
-func (n Names) Switch(name string) string { return n.base(n.FleetTag(name)) + "@switch:" + name }
+// Groups returns the Redis key of the directory of groups.
+func (n Names) Groups() string { return n.fleet("@groups") }
+
+// Group returns the Redis key of the heartbeats of a group.
+func (n Names) Group(id string) string { return n.fleet("@group:" + id) }
+
+// GroupNames returns the Redis key of the names of a group.
+func (n Names) GroupNames(id string) string { return n.fleet("@names:" + id) }
+
+// Changed returns the Redis key of the time of the last change of a switch or a fleet's
+// limit.
+func (n Names) Changed() string { return n.fleet("@changed") }
+
+// Switch returns the Redis key of a limiter's switch.
+func (n Names) Switch(name string) string { return n.fleet("@switch:" + name) }
+
+// FleetLimit returns the Redis key of the fleet's limit of a limiter.
+func (n Names) FleetLimit(name string) string { return n.fleet("@limit:" + name) }

@@ -18,8 +18,12 @@ func TestNamesGolden(t *testing.T) {
 		n.State(3, "api", "a}{b:c"):   "hl:v2:{3}:api:a}{b:c",
 		n.Epoch(3):                    "hl:v2:{3}:@epoch",
 		n.Envelope(3, "0af1"):         "hl:v2:{3}:@env:0af1",
-		n.Fleet("api"):                "hl:v2:{" + strconv.Itoa(n.Tag("api")) + "}:@fleet:api",
-		n.Switch("api"):               "hl:v2:{" + strconv.Itoa(n.Tag("api")) + "}:@switch:api",
+		n.Groups():                    "hl:v2:{6}:@groups",
+		n.Group("XYZ"):                "hl:v2:{6}:@group:XYZ",
+		n.GroupNames("XYZ"):           "hl:v2:{6}:@names:XYZ",
+		n.Changed():                   "hl:v2:{6}:@changed",
+		n.Switch("api"):               "hl:v2:{6}:@switch:api",
+		n.FleetLimit("api"):           "hl:v2:{6}:@limit:api",
 	} {
 		if got != want {
 			t.Errorf("%s, want %s", got, want)
@@ -85,7 +89,7 @@ func FuzzNames(f *testing.F) {
 					same = same && a.Tag(key1) == b.Tag(key2)
 				case "envelope": // here the process is named after the limiter
 					same = same && a.Tag(key1) == b.Tag(key2) && name1 == name2
-				case "fleet", "switch":
+				case "group", "names", "switch", "limit": // here a group is named after the limiter
 					same = same && name1 == name2
 				}
 				if (x == y) != same {
@@ -99,8 +103,8 @@ func FuzzNames(f *testing.F) {
 		}
 		for what, key := range keys1 {
 			want := tag
-			if what == "fleet" || what == "switch" {
-				want = a.Tag(name1)
+			if what != "state" && what != "epoch" && what != "envelope" {
+				want = a.FleetTag()
 			}
 			if hashTag(key) != strconv.Itoa(want) {
 				t.Errorf("Redis hashes %q of %q, want %d", hashTag(key), key, want)
@@ -112,7 +116,10 @@ func FuzzNames(f *testing.F) {
 // names returns all Redis keys that a caller's key uses.
 func names(n lua.Names, name, key string) map[string]string {
 	tag := n.Tag(key)
-	return map[string]string{"state": n.State(tag, name, key), "epoch": n.Epoch(tag), "envelope": n.Envelope(tag, name), "fleet": n.Fleet(name), "switch": n.Switch(name)}
+	return map[string]string{
+		"state": n.State(tag, name, key), "epoch": n.Epoch(tag), "envelope": n.Envelope(tag, name),
+		"groups": n.Groups(), "group": n.Group(name), "names": n.GroupNames(name), "changed": n.Changed(), "switch": n.Switch(name), "limit": n.FleetLimit(name),
+	}
 }
 
 func TestTagDependsOnTheSubjectOnly(t *testing.T) {

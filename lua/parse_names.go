@@ -10,13 +10,13 @@ type Part struct {
 	Tag     int    // the tag of the key
 	Limiter string // the limiter's name
 	// Key is the caller's key of a state. With HashKeys it is the hash that
-	// replaces the key. Empty: the Redis key holds the limiter's heartbeats or its
-	// switch.
+	// replaces the key. Empty: the Redis key holds the limiter's switch or its fleet's
+	// limit.
 	Key string
 }
 
-// Parse is the inverse of State, Fleet and Switch. It returns false for any other
-// Redis key, also for an epoch or an envelope.
+// Parse is the inverse of State, Switch and FleetLimit. It returns false for any other
+// Redis key, also for an epoch, an envelope or a heartbeat.
 func (n Names) Parse(key string) (p Part, ok bool) {
 	begin, end := n.around()
 	rest, ok := strings.CutPrefix(key, begin)
@@ -27,7 +27,7 @@ func (n Names) Parse(key string) (p Part, ok bool) {
 	if p.Tag, ok = number(tag, ok); !ok {
 		return p, false
 	}
-	for _, whole := range []string{"@fleet:", "@switch:"} {
+	for _, whole := range []string{"@switch:", "@limit:"} {
 		if name, ok := strings.CutPrefix(rest, whole); ok {
 			p.Limiter = name
 			return p, true

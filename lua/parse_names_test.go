@@ -16,14 +16,14 @@ func TestNamesAreReadBack(t *testing.T) {
 			t.Errorf("%q: %+v, %v", key, p, ok)
 		}
 	}
-	for _, whole := range []string{n.Fleet("api"), n.Switch("api")} {
-		if p, ok := n.Parse(whole); !ok || p != (lua.Part{Tag: n.FleetTag("api"), Limiter: "api"}) {
+	for _, whole := range []string{n.Switch("api"), n.FleetLimit("api")} {
+		if p, ok := n.Parse(whole); !ok || p != (lua.Part{Tag: n.FleetTag(), Limiter: "api"}) {
 			t.Errorf("%q: %+v, %v", whole, p, ok)
 		}
 	}
 	state := n.State(3, "api", "k")
 	for _, other := range []string{
-		"", "session:1", n.Epoch(3), n.Envelope(3, "0af1"), (lua.Names{Prefix: "shop", Tags: 16}).State(3, "api", "k"),
+		"", "session:1", n.Epoch(3), n.Envelope(3, "0af1"), n.Groups(), n.Group("x"), n.GroupNames("x"), n.Changed(), (lua.Names{Prefix: "shop", Tags: 16}).State(3, "api", "k"),
 		strings.Replace(state, "{3}", "{x}", 1), strings.Replace(state, "{3}", "{-3}", 1), strings.Replace(state, "{3}", "{}", 1),
 		strings.TrimSuffix(state, "k"), strings.TrimSuffix(state, ":k"), n.State(3, "", "k"),
 	} {

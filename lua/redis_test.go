@@ -64,7 +64,8 @@ func functionStore(t testing.TB) store {
 
 // functions maps a script's SHA to its function.
 var functions = map[string]string{
-	lua.Batch.SHA: lua.Library.Batch, lua.TimedBatch.SHA: lua.TimedLibrary.Batch, lua.Fleet.SHA: lua.Library.Heartbeat, lua.SetSwitch.SHA: lua.Library.SetSwitch, lua.History.SHA: lua.Library.History,
+	lua.Batch.SHA: lua.Library.Batch, lua.TimedBatch.SHA: lua.TimedLibrary.Batch, lua.Fleet.SHA: lua.Library.Heartbeat, lua.History.SHA: lua.Library.History,
+	lua.Settings.SHA: lua.Library.Settings, lua.SetSwitch.SHA: lua.Library.SetSwitch, lua.SetLimit.SHA: lua.Library.SetLimit,
 }
 
 func miniStore(t *testing.T) store {

@@ -19,12 +19,16 @@ import (
 var golden = map[string]string{
 	"Batch":     "3604986cc78b02be3ef689e5ee7a55963d097da3",
 	"History":   "0bb6409cd66c97f6632d4a275d012aab9ab837b9",
-	"Fleet":     "b0dd83e18959181ce1fd6313b27a5784911333eb",
-	"SetSwitch": "2800de9028a97b61b787526a00dc9b0b945cfaa5",
+	"Fleet":     "206c2b929898ac82ce6433dc5d73ce8477e072bd",
+	"Settings":  "5ce0c7766b7707e797715dd1721116d3ed35fb8a",
+	"SetSwitch": "ddaaa7f03bc88ce3fd28e55531ee3febb15e8b1f",
+	"SetLimit":  "32e6810f04407c0660294d11612db2f2d8cee0f9",
 }
 
 func TestGoldenScripts(t *testing.T) {
-	for name, script := range map[string]lua.Script{"Batch": lua.Batch, "History": lua.History, "Fleet": lua.Fleet, "SetSwitch": lua.SetSwitch} {
+	for name, script := range map[string]lua.Script{
+		"Batch": lua.Batch, "History": lua.History, "Fleet": lua.Fleet, "Settings": lua.Settings, "SetSwitch": lua.SetSwitch, "SetLimit": lua.SetLimit,
+	} {
 		sum := sha1.Sum([]byte(script.Source))
 		if got := hex.EncodeToString(sum[:]); got != script.SHA || got != golden[name] {
 			t.Errorf("%s has the SHA-1 %s, Script.SHA = %s, want %s", name, got, script.SHA, golden[name])
@@ -35,7 +39,7 @@ func TestGoldenScripts(t *testing.T) {
 // Redis and go-redis know the scripts by the same names as this package.
 func TestScriptSHA(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
-		for _, script := range []lua.Script{lua.Batch, lua.History, lua.Fleet, lua.SetSwitch} {
+		for _, script := range lua.Scripts() {
 			sha, err := st.rdb.ScriptLoad(context.Background(), script.Source).Result()
 			if err != nil || sha != script.SHA || redis.NewScript(script.Source).Hash() != sha {
 				t.Errorf("%s, named %s: %v", sha, script.SHA, err)
@@ -58,9 +62,14 @@ func TestScriptHeaders(t *testing.T) {
 		"history.lua":     {"KEYS", "ARGV", "Reply", "Expiry"},
 		"main.lua":        {},
 		"plain.lua":       {"KEYS", "ARGV", "Op", "Limit", "Reply", "Result", "Source", "Time"},
+		"groups.lua":      {"State", "Bound", "Lost"},
 		"fleet.lua":       {"KEYS", "ARGV", "Reply", "Expiry"},
+		"changed.lua":     {"State", "Lost", "Expiry"},
 		"switch.lua":      {"State", "Lost", "Expiry"},
+		"fleetlimit.lua":  {"State", "Lost", "Expiry"},
+		"settings.lua":    {"KEYS", "ARGV", "Reply", "Expiry"},
 		"setswitch.lua":   {"KEYS", "ARGV", "Reply", "Expiry"},
+		"setlimit.lua":    {"KEYS", "ARGV", "Reply", "Expiry"},
 	}
 	for name, source := range lua.Sources {
 		want, ok := sections[name]

@@ -30,12 +30,22 @@ var (
 	mainSource string
 	//go:embed history.lua
 	historySource string
+	//go:embed groups.lua
+	groupsSource string
 	//go:embed fleet.lua
 	fleetSource string
+	//go:embed changed.lua
+	changedSource string
 	//go:embed switch.lua
 	switchSource string
+	//go:embed fleetlimit.lua
+	fleetLimitSource string
+	//go:embed settings.lua
+	settingsSource string
 	//go:embed setswitch.lua
 	setSwitchSource string
+	//go:embed setlimit.lua
+	setLimitSource string
 )
 
 // The definitions, without the code that runs them.
@@ -48,6 +58,8 @@ var (
 		algorithm{"l", logSource},
 	)
 	historyLibrary = commonSource + logSource + historySource
+
+	settingLibrary = changedSource + switchSource + fleetLimitSource
 )
 
 const historyMain = "local t = redis.call('TIME')\nreturn run_history(KEYS[1], ARGV, t[1] * 1000000 + t[2])\n"
@@ -72,13 +84,19 @@ type Script struct {
 }
 
 // Batch runs one batch of ops. History reads a sliding log. Fleet is a heartbeat.
-// SetSwitch sets or reads the fleet's switch of a limit.
+// Settings tells the fleets' switches and limits. SetSwitch and SetLimit set or read one
+// of them.
 var (
 	Batch     = newScript(batchOf(plainMain, mainSource))
 	History   = newScript(historyLibrary + historyMain)
-	Fleet     = newScript(switchSource + fleetSource)
-	SetSwitch = newScript(switchSource + setSwitchSource)
+	Fleet     = newScript(groupsSource + fleetSource)
+	Settings  = newScript(settingLibrary + settingsSource)
+	SetSwitch = newScript(settingLibrary + setSwitchSource)
+	SetLimit  = newScript(settingLibrary + setLimitSource)
 )
+
+// Scripts returns the scripts that this module runs.
+func Scripts() []Script { return []Script{Batch, History, Fleet, Settings, SetSwitch, SetLimit} }
 
 // algorithm is the source of an algorithm, and the letters of its kinds.
 type algorithm struct{ letters, source string }

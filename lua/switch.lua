@@ -3,11 +3,11 @@
 --         a meaning here; the µs at which it was set; fields of other versions,
 --         which are kept. A time in the future counts as now, or no later switch
 --         would count. A missing state is like one of 0 0.
--- Lost:   the next heartbeat tells a wiped Redis: processes carry the switch that
---         they saw last, and the later one counts. So to take a switch back is to
---         write another one, not to delete it.
--- Expiry: as the caller says, from the time at which it was set. Heartbeats renew
---         it after half of it is over.
+-- Lost:   settings.lua tells a wiped Redis: processes carry the switch that they saw
+--         last, and the later one counts. So to take a switch back is to write
+--         another one, not to delete it.
+-- Expiry: as the caller says, from the time at which it was set. Processes renew it
+--         after half of it is over.
 
 -- switch_args reads a switch, its time and its TTL in ms. It returns nil if one of
 -- them is unreadable.

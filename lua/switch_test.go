@@ -2,6 +2,7 @@ package lua_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,9 +11,11 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
+var switchKey, limitKey, changedKey = fleetNames.Switch("api"), fleetNames.FleetLimit("api"), fleetNames.Changed()
+
 func (st store) setSwitch(t *testing.T, to int64, ttl time.Duration) wire.Flag {
 	t.Helper()
-	return st.flag(t, func() (keys, argv []string) { return wire.EncodeSwitch(switchKey, to, ttl) })
+	return st.flag(t, func() (keys, argv []string) { return wire.EncodeSwitch(switchKey, changedKey, to, ttl) })
 }
 
 func (st store) readSwitch(t *testing.T) wire.Flag {
@@ -34,13 +37,69 @@ func (st store) flag(t *testing.T, encode func() (keys, argv []string)) wire.Fla
 	return f
 }
 
-func TestSwitchIsToldWithHeartbeats(t *testing.T) {
+// tell sends the settings of api that a process saw last, and returns those of Redis.
+func (st store) tell(t *testing.T, seen wire.Setting, ttl time.Duration) wire.Setting {
+	t.Helper()
+	return st.tellAll(t, ttl, seen).Of[0]
+}
+
+func (st store) tellAll(t *testing.T, ttl time.Duration, seen ...wire.Setting) wire.Settings {
+	t.Helper()
+	for i := range seen {
+		if seen[i].SwitchKey == "" {
+			seen[i].SwitchKey, seen[i].LimitKey = switchKey, limitKey
+		}
+	}
+	keys, argv := wire.EncodeSettings(changedKey, seen, ttl)
+	raw, err := st.run(lua.Settings, keys, argv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := wire.DecodeSettings(raw, seen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// seeing tells the switch that a process saw last, and returns that of Redis.
+func (st store) seeing(t *testing.T, f wire.Flag) wire.Flag {
+	t.Helper()
+	return st.tell(t, wire.Setting{Flag: f}, time.Hour).Flag
+}
+
+func (st store) setLimit(t *testing.T, text string) wire.FleetLimit {
+	t.Helper()
+	keys, argv := wire.EncodeFleetLimit(limitKey, changedKey, text, time.Hour)
+	return st.fleetLimit(t, keys, argv)
+}
+
+func (st store) readLimit(t *testing.T) wire.FleetLimit {
+	t.Helper()
+	keys, argv := wire.EncodeFleetLimitRead(limitKey)
+	return st.fleetLimit(t, keys, argv)
+}
+
+func (st store) fleetLimit(t *testing.T, keys, argv []string) wire.FleetLimit {
+	t.Helper()
+	raw, err := st.run(lua.SetLimit, keys, argv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := wire.DecodeFleetLimit(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestSwitchIsTold(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		if f := st.readSwitch(t); f != (wire.Flag{}) {
 			t.Errorf("before any was set: %+v", f)
 		}
-		if b := st.pulse(t, wire.Pulse{Process: "a"}); b.Flag != (wire.Flag{}) || st.get(t, switchKey) != "" {
-			t.Errorf("before any was set: %+v, %q", b, st.get(t, switchKey))
+		if s := st.tell(t, wire.Setting{}, time.Hour); s.Flag != (wire.Flag{}) || s.Limit != (wire.FleetLimit{}) || st.dump(t) != "" {
+			t.Errorf("before any was set: %+v, %q", s, st.dump(t))
 		}
 		began := st.redisTime(t)
 		var last wire.Flag
@@ -49,8 +108,11 @@ func TestSwitchIsToldWithHeartbeats(t *testing.T) {
 			if f.Switch != to || f.At < began || f.At <= last.At {
 				t.Errorf("set to %d: %+v after %+v", to, f, last)
 			}
-			if b := st.pulse(t, wire.Pulse{Process: "a"}); b.Flag != f || b.Alive != 1 {
-				t.Errorf("heartbeat: %+v, want %+v", b, f)
+			if got := st.seeing(t, wire.Flag{}); got != f {
+				t.Errorf("told %+v, want %+v", got, f)
+			}
+			if b := st.pulse(t, wire.Pulse{Process: "a"}); b.Changed != f.At {
+				t.Errorf("a heartbeat tells a change at %d, want %d", b.Changed, f.At)
 			}
 			if got := st.readSwitch(t); got != f {
 				t.Errorf("read %+v, want %+v", got, f)
@@ -60,21 +122,28 @@ func TestSwitchIsToldWithHeartbeats(t *testing.T) {
 	})
 }
 
-// Heartbeats restore the switch in a Redis that was wiped or rolled back. The later of two
-// switches holds, in any order of the heartbeats.
+// Processes restore the switch in a Redis that was wiped or rolled back. The later of two
+// switches holds, in any order of the messages.
 func TestSwitchOutlivesRedis(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		old := st.setSwitch(t, 4, time.Hour)
 		seen := st.setSwitch(t, 2, time.Hour)
 		st.del(t, switchKey, fleetKey)
-		if b := st.pulse(t, wire.Pulse{Process: "late", Seen: old}); b.Flag != old {
-			t.Errorf("after a heartbeat with %+v the switch is %+v", old, b.Flag)
+		st.del(t, changedKey)
+		if f := st.seeing(t, old); f != old {
+			t.Errorf("told %+v, the switch is %+v", old, f)
 		}
-		if b := st.pulse(t, wire.Pulse{Process: "a", Seen: seen}); b.Flag != seen {
-			t.Errorf("after a heartbeat with %+v the switch is %+v", seen, b.Flag)
+		if b := st.pulse(t, wire.Pulse{Process: "b"}); b.Changed != old.At {
+			t.Errorf("a heartbeat tells a change at %d, want %d", b.Changed, old.At)
 		}
-		if b := st.pulse(t, wire.Pulse{Process: "late", Seen: old}); b.Flag != seen || st.readSwitch(t) != seen {
-			t.Errorf("the older switch came back: %+v", b.Flag)
+		if f := st.seeing(t, seen); f != seen {
+			t.Errorf("told %+v, the switch is %+v", seen, f)
+		}
+		if b := st.pulse(t, wire.Pulse{Process: "b"}); b.Changed != seen.At {
+			t.Errorf("a heartbeat tells a change at %d, want %d", b.Changed, seen.At)
+		}
+		if f := st.seeing(t, old); f != seen || st.readSwitch(t) != seen {
+			t.Errorf("the older switch came back: %+v", f)
 		}
 	})
 }
@@ -95,14 +164,14 @@ func TestSwitchOfTheFutureIsTakenBack(t *testing.T) {
 				t.Errorf("at %d: set to %+v at %d", ahead, set, before)
 			}
 			// A process may have seen it before Redis's clock was set back, or from a version
-			// that accepted it. Its heartbeat does not bring the switch back...
-			if b := st.pulse(t, wire.Pulse{Process: "a", Seen: poison}); b.Flag != set || st.readSwitch(t) != set {
-				t.Errorf("at %d: after a heartbeat with %+v the switch is %+v, want %+v", ahead, poison, b.Flag, set)
+			// that accepted it. It does not bring the switch back...
+			if f := st.seeing(t, poison); f != set || st.readSwitch(t) != set {
+				t.Errorf("at %d: told %+v, the switch is %+v, want %+v", ahead, poison, f, set)
 			}
 			// ...unless Redis has lost all data. Then the switch can be set back.
 			st.del(t, switchKey, fleetKey)
-			if b := st.pulse(t, wire.Pulse{Process: "a", Seen: poison}); b.Flag.Switch != 4 || b.Flag.At > b.Now {
-				t.Errorf("at %d: after a heartbeat with %+v the switch is %+v", ahead, poison, b.Flag)
+			if f := st.seeing(t, poison); f.Switch != 4 || f.At > st.redisTime(t) {
+				t.Errorf("at %d: told %+v, the switch is %+v", ahead, poison, f)
 			}
 			if f := st.setSwitch(t, 0, time.Hour); st.readSwitch(t) != f || f.Switch != 0 {
 				t.Errorf("at %d: set to %+v", ahead, f)
@@ -126,29 +195,30 @@ func TestSwitchKeepsFields(t *testing.T) {
 	})
 }
 
-// The switch lives one TTL beyond the last heartbeat of the fleet.
+// The switch lives one TTL beyond the last message about settings.
 func TestSwitchExpires(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		near := func(what string, want time.Duration) {
 			t.Helper()
-			if got := st.ttl(t, switchKey); got > want || got < want-time.Minute {
-				t.Errorf("%s: TTL %v, want %v", what, got, want)
+			for _, key := range []string{switchKey, changedKey} {
+				if got := st.ttl(t, key); got > want || got < want-time.Minute {
+					t.Errorf("%s: TTL of %s %v, want %v", what, key, got, want)
+				}
 			}
 		}
 		f := st.setSwitch(t, 1, time.Hour)
 		near("set", time.Hour)
-		st.pulse(t, wire.Pulse{Process: "a", TTL: 100 * time.Minute})
-		near("a heartbeat within half of it", time.Hour)
-		st.pulse(t, wire.Pulse{Process: "a", TTL: 3 * time.Hour})
-		near("a heartbeat beyond half of it", 3*time.Hour)
+		st.tell(t, wire.Setting{}, 100*time.Minute)
+		near("told within half of it", time.Hour)
+		st.tell(t, wire.Setting{}, 3*time.Hour)
+		near("told beyond half of it", 3*time.Hour)
 		st.del(t, switchKey)
-		st.pulse(t, wire.Pulse{Process: "a", Seen: f, TTL: 2 * time.Hour})
+		st.tell(t, wire.Setting{Flag: f}, 2*time.Hour)
 		near("told again", 2*time.Hour)
 	})
 }
 
-// A text that the library cannot have written counts as no switch, and does not stop a
-// heartbeat.
+// A text that the library cannot have written counts as no switch.
 func TestUnreadableSwitchIsNone(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for _, text := range []string{"", "x", "1", "1 1", "2 1 1", "1 -1 1", "1 1 1 1", "1 1.5 1", "1 1 1\n", "1 9999999999 1", "1 1 99999999999999999", "1  1 1"} {
@@ -156,14 +226,14 @@ func TestUnreadableSwitchIsNone(t *testing.T) {
 			if f := st.readSwitch(t); f != (wire.Flag{}) {
 				t.Errorf("%q: %+v", text, f)
 			}
-			if b := st.pulse(t, wire.Pulse{Process: "a"}); b.Flag != (wire.Flag{}) || b.Alive != 1 {
-				t.Errorf("%q: %+v", text, b)
+			if f := st.seeing(t, wire.Flag{}); f != (wire.Flag{}) {
+				t.Errorf("%q: told %+v", text, f)
 			}
 		}
 		st.del(t, switchKey)
 		st.rdb.RPush(t.Context(), switchKey, "a", "b")
-		if b := st.pulse(t, wire.Pulse{Process: "a"}); b.Flag != (wire.Flag{}) || b.Alive != 1 {
-			t.Errorf("a list: %+v", b)
+		if f := st.seeing(t, wire.Flag{}); f != (wire.Flag{}) {
+			t.Errorf("a list: %+v", f)
 		}
 		if f := st.setSwitch(t, 2, time.Hour); f.Switch != 2 || st.readSwitch(t) != f {
 			t.Errorf("over a list: %+v", f)
@@ -172,33 +242,139 @@ func TestUnreadableSwitchIsNone(t *testing.T) {
 }
 
 // If an argument is unreadable, nothing is written.
-func TestSwitchRefusesWhatItCannotRead(t *testing.T) {
+func TestSettingsRefuseWhatTheyCannotRead(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
-		for _, bad := range []string{"", "x", "-1", "1.5", "0x1", "1e3", strings.Repeat("9", 40)} {
-			for i := range 3 {
-				argv := []string{"me", "3000000", "0", "1", "1", "1000"}
-				argv[3+i] = bad
-				if n, err := st.run(lua.Fleet, []string{fleetKey, switchKey}, argv); err == nil || !strings.Contains(err.Error(), "HLFLEET ") {
-					t.Errorf("heartbeat %q: %v, %v", argv, n, err)
-				}
-			}
-			for _, argv := range [][]string{{bad, "1000"}, {"1", bad}} {
-				if argv[0] == "" { // a read
-					continue
-				}
-				if n, err := st.run(lua.SetSwitch, []string{switchKey}, argv); err == nil || !strings.Contains(err.Error(), "HLSWITCH ") {
-					t.Errorf("set %q: %v, %v", argv, n, err)
-				}
+		refused := func(script lua.Script, prefix string, keys, argv []string) {
+			t.Helper()
+			if n, err := st.run(script, keys, argv); err == nil || !strings.Contains(err.Error(), prefix+" ") {
+				t.Errorf("%q %q: %v, %v", keys, argv, n, err)
 			}
 		}
-		if n, err := st.run(lua.SetSwitch, []string{switchKey}, []string{"1", "0"}); err == nil {
-			t.Errorf("a TTL of 0: %v", n)
+		keys, good := wire.EncodeSettings(changedKey, []wire.Setting{{SwitchKey: switchKey, LimitKey: limitKey, Flag: wire.Flag{Switch: 1, At: 1}, Limit: wire.FleetLimit{Text: "5/s", At: 1}}}, time.Hour)
+		numbers := []string{"", "x", "-1", "1.5", "0x1", "1e3", strings.Repeat("9", 40)}
+		texts := []string{"a\n", "\x00", "é", strings.Repeat("a", 257)}
+		for i, bads := range [][]string{numbers, numbers, numbers, texts, numbers} {
+			for _, bad := range bads {
+				argv := slices.Clone(good)
+				argv[i] = bad
+				refused(lua.Settings, "HLSETTINGS", keys, argv)
+			}
 		}
-		if n, err := st.run(lua.Fleet, []string{fleetKey}, []string{"me", "3000000", "0", "0", "0", "1"}); err == nil {
-			t.Errorf("without the key of the switch: %v", n)
+		refused(lua.Settings, "HLSETTINGS", keys, good[:4])
+		refused(lua.Settings, "HLSETTINGS", keys[:2], good)
+		refused(lua.Settings, "HLSETTINGS", nil, nil)
+		for _, bad := range numbers {
+			if bad != "" { // a read
+				refused(lua.SetSwitch, "HLSWITCH", []string{switchKey, changedKey}, []string{bad, "1000"})
+			}
+			refused(lua.SetSwitch, "HLSWITCH", []string{switchKey, changedKey}, []string{"1", bad})
+			refused(lua.SetLimit, "HLLIMIT", []string{limitKey, changedKey}, []string{"5/s", bad})
 		}
+		for _, bad := range texts {
+			refused(lua.SetLimit, "HLLIMIT", []string{limitKey, changedKey}, []string{bad, "1000"})
+		}
+		refused(lua.SetSwitch, "HLSWITCH", []string{switchKey, changedKey}, []string{"1", "0"})
+		refused(lua.SetSwitch, "HLSWITCH", []string{switchKey}, []string{"1", "1000"})
+		refused(lua.SetLimit, "HLLIMIT", []string{limitKey}, []string{"5/s", "1000"})
 		if got := st.dump(t); got != "" {
 			t.Errorf("left %s", got)
+		}
+	})
+}
+
+func TestFleetLimitIsSetAndRead(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		if l := st.readLimit(t); l != (wire.FleetLimit{}) {
+			t.Errorf("before any was set: %+v", l)
+		}
+		var last wire.FleetLimit
+		for _, text := range []string{"100/s burst 200", "~ !x", "", "", strings.Repeat("a", 256)} {
+			l := st.setLimit(t, text)
+			if l.Text != text || l.At <= last.At || st.readLimit(t) != l {
+				t.Errorf("set to %q: %+v after %+v, read %+v", text, l, last, st.readLimit(t))
+			}
+			if s := st.tell(t, wire.Setting{}, time.Hour); s.Limit != l {
+				t.Errorf("told %+v, want %+v", s.Limit, l)
+			}
+			if b := st.pulse(t, wire.Pulse{Process: "a"}); b.Changed < l.At || b.Changed == last.At {
+				t.Errorf("a heartbeat tells a change at %d after that to %+v", b.Changed, l)
+			}
+			last = l
+		}
+		if ttl := st.ttl(t, limitKey); ttl > time.Hour || ttl < 50*time.Minute {
+			t.Errorf("TTL %v", ttl)
+		}
+	})
+}
+
+// Processes restore the limit in a Redis that was wiped. The later of two limits holds.
+func TestFleetLimitOutlivesRedis(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		old, seen := st.setLimit(t, "5/s"), st.setLimit(t, "")
+		st.del(t, limitKey, changedKey)
+		for _, step := range []struct{ tell, want wire.FleetLimit }{{old, old}, {seen, seen}, {old, seen}, {wire.FleetLimit{}, seen}} {
+			if s := st.tell(t, wire.Setting{Limit: step.tell}, time.Hour); s.Limit != step.want || st.readLimit(t) != step.want {
+				t.Errorf("told %+v: %+v, want %+v", step.tell, s.Limit, step.want)
+			}
+		}
+		st.set(t, limitKey, fmt.Sprintf("1 %d 7/s", st.redisTime(t)+time.Hour.Microseconds()))
+		if l := st.setLimit(t, "9/s"); l.Text != "9/s" || l.At > st.redisTime(t)+1 {
+			t.Errorf("over a limit of the future: %+v", l)
+		}
+	})
+}
+
+func TestUnreadableFleetLimitIsNone(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		for _, text := range []string{"", "x", "1", "1 5", "2 5 a", "1 -5 a", "1 5 a\n", "1 99999999999999999 a", "1 5 " + strings.Repeat("a", 257)} {
+			st.set(t, limitKey, text)
+			if l := st.readLimit(t); l != (wire.FleetLimit{}) {
+				t.Errorf("%q: %+v", text, l)
+			}
+			if s := st.tell(t, wire.Setting{}, time.Hour); s.Limit != (wire.FleetLimit{}) {
+				t.Errorf("%q: told %+v", text, s.Limit)
+			}
+		}
+		st.del(t, limitKey)
+		st.rdb.RPush(t.Context(), limitKey, "a")
+		if l := st.readLimit(t); l != (wire.FleetLimit{}) {
+			t.Errorf("a list: %+v", l)
+		}
+	})
+}
+
+// The time of the last change is another one after each change, and after a loss it is
+// another one than the processes know. Otherwise they would not ask.
+func TestAChangeIsAlwaysNoticed(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		var known []int64
+		noticed := func(what string) {
+			t.Helper()
+			b := st.pulse(t, wire.Pulse{Process: "a"})
+			if slices.Contains(known, b.Changed) {
+				t.Errorf("%s: the change at %d is known: %v", what, b.Changed, known)
+			}
+			known = append(known, b.Changed)
+		}
+		noticed("before")
+		st.setSwitch(t, 1, time.Hour)
+		noticed("a switch")
+		st.setSwitch(t, 1, time.Hour)
+		noticed("the same switch")
+		l := st.setLimit(t, "5/s")
+		noticed("a limit")
+		// A process restores a limit that only it knows, while others know a later change.
+		st.del(t, limitKey)
+		st.tell(t, wire.Setting{Limit: l}, time.Hour)
+		noticed("a limit that came back")
+		for _, ahead := range []string{"9007199254740991", "99999999999999999", "x", ""} {
+			st.set(t, changedKey, ahead)
+			st.setLimit(t, "5/s")
+			noticed("after " + ahead)
+		}
+		st.tell(t, wire.Setting{}, time.Hour)
+		if b := st.pulse(t, wire.Pulse{Process: "a"}); b.Changed != known[len(known)-1] {
+			t.Errorf("to tell nothing new moved the time from %d to %d", known[len(known)-1], b.Changed)
 		}
 	})
 }

@@ -159,21 +159,18 @@ func (c *connection) never(ctx context.Context, rdb redis.UniversalClient, at ti
 	if !at.IsZero() {
 		return nil
 	}
-	bounded, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	if n, err := rdb.ZCard(bounded, c.names().Fleet(c.name)).Result(); n > 0 || err != nil {
-		return nil
+	if live, err := c.roll(ctx, rdb); err == nil && live.processes(c.name) == 0 {
+		return c.unknown(ctx, rdb, &walk{most: 10 * time.Second, rate: 5000})
 	}
-	return c.unknown(ctx, rdb, &walk{most: 10 * time.Second, rate: 5000})
+	return nil
 }
 
 // heard prints how many processes receive a switch. With a misspelled name there
 // are none. It does not fail, because the switch is already set: a Redis user with
 // only the switch rights may not count processes.
 func (c *connection) heard(ctx context.Context, rdb redis.UniversalClient, out io.Writer) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	n, err := rdb.ZCard(ctx, c.names().Fleet(c.name)).Result()
+	live, err := c.roll(ctx, rdb)
+	n := live.processes(c.name)
 	if err != nil {
 		fmt.Fprintf(out, "The number of processes that receive it is unknown: %v\n", err)
 		return

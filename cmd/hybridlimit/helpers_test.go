@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/global"
+	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
@@ -104,6 +107,24 @@ func used(t *testing.T, rdb redis.UniversalClient, limit hybridlimit.Limit, cfg 
 	}
 }
 
+// alive starts a process with limiters, and waits for its heartbeat.
+func alive(t *testing.T, rdb redis.UniversalClient, limiters ...string) {
+	t.Helper()
+	h, err := hybrid.NewHub(rdb, hybrid.HubConfig{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.Close() })
+	for _, name := range limiters {
+		if _, err := h.Limiter(hourly, hybrid.Config{Name: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := h.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 var hourly = hybridlimit.TokenBucket(1, time.Hour, 10)
 
 // dump returns all keys and values, without TTLs.
@@ -114,6 +135,7 @@ func dump(t *testing.T, rdb *redis.Client) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	slices.Sort(keys) // Redis gives them in another order while it resizes its table
 	for _, k := range keys {
 		fmt.Fprintln(&b, k, rdb.Dump(t.Context(), k).Val())
 	}

@@ -114,9 +114,11 @@ func (c *connection) report(ctx context.Context, rdb redis.UniversalClient, t ta
 	if r.TTL < 0 {
 		r.TTL = 0
 	}
-	if r.Processes, err = rdb.ZCard(ctx, c.names().Fleet(c.name)).Result(); err != nil {
+	live, err := c.roll(ctx, rdb)
+	if err != nil {
 		return r, fmt.Errorf("hybridlimit: %w", err)
 	}
+	r.Processes = live.processes(c.name)
 	h, err := c.hub(rdb)
 	if err != nil {
 		return r, err

@@ -114,15 +114,10 @@ func (l *listing) takes(c *connection) func(redisKey string, p lua.Part) bool {
 		}
 		one := l.limiters[p.Limiter]
 		if one == nil {
-			if len(l.limiters) == maxListed {
-				l.left = true
-				return false
-			}
-			one = &listed{seen: map[string]bool{}}
-			l.limiters[p.Limiter] = one
+			one = l.found(p.Limiter)
 		}
 		switch {
-		case p.Key == "" || one.seen[redisKey]:
+		case one == nil, p.Key == "" || one.seen[redisKey]:
 			return false
 		case len(one.seen) == l.show:
 			one.more = true
@@ -131,6 +126,17 @@ func (l *listing) takes(c *connection) func(redisKey string, p lua.Part) bool {
 		one.seen[redisKey] = true
 		return true
 	}
+}
+
+// found adds a limiter, and returns nil if there are too many.
+func (l *listing) found(name string) *listed {
+	if len(l.limiters) == maxListed {
+		l.left = true
+		return nil
+	}
+	one := &listed{seen: map[string]bool{}}
+	l.limiters[name] = one
+	return one
 }
 
 // describe reads the processes and the switch of each limiter, and with -limit the
@@ -146,14 +152,18 @@ func (l *listing) describe(ctx context.Context, c *connection, rdb redis.Univers
 		return err
 	}
 	defer calls.Close()
+	live, err := c.roll(ctx, rdb)
+	if err != nil {
+		return err
+	}
+	for name := range live.of { // limiters without keys
+		if c.name == "" && l.limiters[name] == nil {
+			l.found(name)
+		}
+	}
 	for name, one := range l.limiters {
 		slices.SortFunc(one.rows, func(a, b row) int { return strings.Compare(a.key, b.key) })
-		bounded, cancel := context.WithTimeout(ctx, c.timeout)
-		one.processes, err = rdb.ZCard(bounded, c.names().Fleet(name)).Result()
-		cancel()
-		if err != nil {
-			return err
-		}
+		one.processes = live.processes(name)
 		s, at, err := h.FleetSwitch(ctx, name)
 		if err != nil {
 			return err

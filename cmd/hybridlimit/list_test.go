@@ -7,6 +7,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/global"
+	"github.com/hybridlimit/hybridlimit/internal/groups"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
@@ -46,4 +47,23 @@ func TestList(t *testing.T) {
 	if after := dump(t, rdb); after != before {
 		t.Errorf("list changed\n%s to\n%s", before, after)
 	}
+}
+
+// A limiter without a key is in the list if a process has it. Processes with several
+// limiters count for each of them.
+func TestListCountsProcesses(t *testing.T) {
+	t.Parallel()
+	srv := redistest.New(t)
+	rdb, url := srv.Client(t), urlOf(srv)
+	alive(t, rdb, "api", "login")
+	alive(t, srv.Client(t), "login", "mail")
+	expect(t, url, []string{"list"}, "api: 1 processes, switch normal", "login: 2 processes, switch normal", "mail: 1 processes, switch normal")
+	expect(t, url, []string{"list", "-name", "login"}, "login: 2 processes")
+	if out := expect(t, url, []string{"switch", "-name", "login", "shadow"}, "2 processes receive it"); strings.Contains(out, "unknown") {
+		t.Error(out)
+	}
+	// Processes of a group whose names were evicted count for every limiter, as in the fleet.
+	names := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}
+	rdb.Del(t.Context(), names.GroupNames(groups.ID([]string{"login", "mail"})))
+	expect(t, url, []string{"list", "-name", "api"}, "api: 2 processes")
 }

@@ -76,7 +76,9 @@ func TestRightsToSwitch(t *testing.T) {
 	for _, w := range strings.Fields(string(rights[1])) {
 		set = append(set, w)
 	}
-	redistest.Do(t, srv.Client(t), set...)
+	rdb := srv.Client(t)
+	redistest.Do(t, rdb, set...)
+	alive(t, rdb, "api")
 	url := "redis://switcher:PASSWORD@" + srv.Addr()
 	expect(t, url, []string{"switch", "-name", "api", "shadow"}, "api: shadow, was normal\n", "The number of processes that receive it is unknown: NOPERM")
 	expect(t, url, []string{"switch", "-name", "api"}, "api: shadow, since 20")

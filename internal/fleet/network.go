@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,7 +55,7 @@ func (n *network) judge(_ int, cmd []string) redistest.Verdict {
 	script := strings.EqualFold(cmd[0], "EVALSHA") || strings.EqualFold(cmd[0], "EVAL")
 	if script && len(cmd) > 2 {
 		// A batch without ops loads the script.
-		beat := cmd[1] == lua.Fleet.SHA || cmd[1] == lua.Fleet.Source || cmd[2] == "0"
+		beat := cmd[2] == "0" || slices.Contains([]string{lua.Fleet.SHA, lua.Fleet.Source, lua.Settings.SHA, lua.Settings.Source}, cmd[1])
 		n.w.sent(beat)
 	}
 	f := n.roll(script)

@@ -69,11 +69,11 @@ var known = func() map[command]respguard.Class {
 		{"subscribe", ""}:    respguard.Stream, {"psubscribe", ""}: respguard.Stream, {"ssubscribe", ""}: respguard.Stream,
 		{"monitor", ""}: respguard.Stream, {"sync", ""}: respguard.Stream, {"psync", ""}: respguard.Stream,
 	}
-	for _, s := range []lua.Script{lua.Batch, lua.History, lua.Fleet, lua.SetSwitch} {
+	for _, s := range lua.Scripts() {
 		m[command{"evalsha", s.SHA}] = respguard.Short
 		m[command{"eval", s.Source[:respguard.Kept]}] = respguard.Short
 	}
-	for _, f := range []string{lua.Library.Batch, lua.Library.History, lua.Library.Heartbeat, lua.Library.SetSwitch} {
+	for _, f := range lua.Library.Functions() {
 		m[command{"fcall", f}] = respguard.Short
 	}
 	return m

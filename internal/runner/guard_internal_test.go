@@ -101,7 +101,10 @@ func TestClassOfACommand(t *testing.T) {
 	}{
 		{[]string{"evalsha", lua.Batch.SHA}, respguard.Short},
 		{[]string{"evalsha", lua.Fleet.SHA}, respguard.Short},
+		{[]string{"evalsha", lua.Settings.SHA}, respguard.Short},
 		{[]string{"eval", lua.SetSwitch.Source}, respguard.Short},
+		{[]string{"evalsha", lua.SetLimit.SHA}, respguard.Short},
+		{[]string{"fcall", lua.Library.Settings}, respguard.Short},
 		{[]string{"eval", lua.History.Source}, respguard.Short},
 		{[]string{"fcall", lua.Library.Heartbeat}, respguard.Short},
 		{[]string{"function", "load"}, respguard.Short},

@@ -10,13 +10,17 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/runner"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
+	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-const fleetKey, switchKey = "hl:v2:{3}:@fleet:api", "hl:v2:{3}:@switch:api"
+var names = lua.Names{Prefix: "hl", Tags: lua.DefaultTags}
 
-// pulse returns a heartbeat of a process that has seen no switch.
+// pulse returns a heartbeat of a process of the group g.
 func pulse(process string, expiry time.Duration, leave bool) wire.Pulse {
-	return wire.Pulse{Fleet: fleetKey, Switch: switchKey, Process: process, Expiry: expiry, Leave: leave, TTL: time.Hour}
+	return wire.Pulse{
+		Group: names.Group("g"), Directory: names.Groups(), Changed: names.Changed(), Names: names.GroupNames("g"),
+		ID: "g", Process: process, Expiry: expiry, Leave: leave, TTL: time.Minute,
+	}
 }
 
 func withRunner(t *testing.T, f func(t *testing.T, bubble *redistest.Bubble, r *runner.Runner)) {
@@ -32,10 +36,10 @@ func withRunner(t *testing.T, f func(t *testing.T, bubble *redistest.Bubble, r *
 	})
 }
 
-func inFleet(t *testing.T, f func(t *testing.T, bubble *redistest.Bubble, beat func(process string, leave bool, want int))) {
+func inFleet(t *testing.T, f func(t *testing.T, bubble *redistest.Bubble, beat func(process string, leave bool, want int64))) {
 	t.Helper()
 	withRunner(t, func(t *testing.T, bubble *redistest.Bubble, r *runner.Runner) {
-		f(t, bubble, func(process string, leave bool, want int) {
+		f(t, bubble, func(process string, leave bool, want int64) {
 			t.Helper()
 			if got, err := r.Heartbeat(t.Context(), pulse(process, 3*time.Second, leave)); got.Alive != want || err != nil {
 				t.Errorf("heartbeat of %s: %+v, %v; want %d alive", process, got, err, want)
@@ -45,9 +49,9 @@ func inFleet(t *testing.T, f func(t *testing.T, bubble *redistest.Bubble, beat f
 }
 
 func TestHeartbeatCounts(t *testing.T) {
-	inFleet(t, func(_ *testing.T, _ *redistest.Bubble, beat func(string, bool, int)) {
+	inFleet(t, func(_ *testing.T, _ *redistest.Bubble, beat func(string, bool, int64)) {
 		for i := range 5 {
-			beat(fmt.Sprint(i), false, i+1)
+			beat(fmt.Sprint(i), false, int64(i+1))
 		}
 		beat("0", false, 5) // again
 		beat("1", true, 4)
@@ -58,7 +62,7 @@ func TestHeartbeatCounts(t *testing.T) {
 
 // A process that is silent for longer than the expiry no longer counts.
 func TestHeartbeatExpires(t *testing.T) {
-	inFleet(t, func(_ *testing.T, _ *redistest.Bubble, beat func(string, bool, int)) {
+	inFleet(t, func(_ *testing.T, _ *redistest.Bubble, beat func(string, bool, int64)) {
 		beat("a", false, 1)
 		time.Sleep(2 * time.Second)
 		beat("b", false, 2)
@@ -70,8 +74,8 @@ func TestHeartbeatExpires(t *testing.T) {
 	})
 }
 
-// The answer to a heartbeat has the time of the process's last heartbeat. From it, a process
-// sees that Redis has forgotten it.
+// The answer to a heartbeat has the time at which the process's last heartbeat expires. From
+// it, a process sees that Redis has forgotten it.
 func TestHeartbeatRemembersTheLast(t *testing.T) {
 	withRunner(t, func(t *testing.T, bubble *redistest.Bubble, r *runner.Runner) {
 		var last int64
@@ -87,7 +91,8 @@ func TestHeartbeatRemembersTheLast(t *testing.T) {
 			{knows: true},
 			{leave: true, knows: true},
 			{},
-			{pause: 10 * time.Second},
+			{pause: 10 * time.Second, knows: true},
+			{pause: 2 * time.Minute},
 		} {
 			time.Sleep(step.pause + time.Millisecond)
 			if step.wipe {
@@ -101,16 +106,16 @@ func TestHeartbeatRemembersTheLast(t *testing.T) {
 			if err != nil || got.Before != want || got.Now != time.Now().UnixMicro() {
 				t.Errorf("step %d: %+v, %v; want before %d", i, got, err, want)
 			}
-			last = got.Now
+			last = got.Now + 3_000_000
 		}
 	})
 }
 
-// The set of live processes does not outlive the fleet.
+// Nothing outlives the fleet by more than two minutes, or by the TTL of its directory.
 func TestHeartbeatsLeaveNothingBehind(t *testing.T) {
-	inFleet(t, func(t *testing.T, bubble *redistest.Bubble, beat func(string, bool, int)) {
+	inFleet(t, func(t *testing.T, bubble *redistest.Bubble, beat func(string, bool, int64)) {
 		beat("a", false, 1)
-		time.Sleep(6 * time.Second)
+		time.Sleep(2 * time.Minute)
 		if keys := bubble.Mini.Keys(); len(keys) != 0 {
 			t.Errorf("left behind: %q", keys)
 		}
@@ -133,20 +138,45 @@ func TestHeartbeatOnRedis(t *testing.T) {
 	}
 	defer r.Close()
 	for i := range 3 {
-		if got, err := r.Heartbeat(t.Context(), pulse(fmt.Sprint(i), time.Minute, false)); got.Alive != i+1 || err != nil {
+		if got, err := r.Heartbeat(t.Context(), pulse(fmt.Sprint(i), 30*time.Second, false)); got.Alive != int64(i+1) || err != nil {
 			t.Errorf("heartbeat = %+v, %v", got, err)
 		}
 		if err := rdb.ScriptFlush(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got, err := r.Heartbeat(t.Context(), pulse("0", 0, false)); got != (wire.Beat{}) || err == nil {
+	if got, err := r.Heartbeat(t.Context(), pulse("0", 0, false)); got.Now != 0 || !errors.Is(err, wire.ErrRefused) {
 		t.Errorf("with an expiry of 0: %+v, %v", got, err)
 	}
 	rdb.Set(t.Context(), "{3}string", "v", 0)
 	odd := pulse("0", time.Second, false)
-	odd.Fleet = "{3}string"
-	if got, err := r.Heartbeat(t.Context(), odd); got != (wire.Beat{}) || err == nil || errors.Is(err, wire.ErrReply) {
+	odd.Group = "{3}string"
+	if got, err := r.Heartbeat(t.Context(), odd); got.Now != 0 || err == nil || errors.Is(err, wire.ErrRefused) || errors.Is(err, wire.ErrReply) {
 		t.Errorf("on a string: %+v, %v", got, err)
 	}
+}
+
+func TestSettingsAndTheirChanges(t *testing.T) {
+	withRunner(t, func(t *testing.T, _ *redistest.Bubble, r *runner.Runner) {
+		ctx := t.Context()
+		flag, err := r.SetSwitch(ctx, names.Switch("api"), names.Changed(), 3, time.Hour)
+		if got, err2 := r.Switch(ctx, names.Switch("api")); err != nil || err2 != nil || got != flag || flag.Switch != 3 {
+			t.Errorf("%+v, %v; read %+v, %v", flag, err, got, err2)
+		}
+		limit, err := r.SetFleetLimit(ctx, names.FleetLimit("api"), names.Changed(), "5/s", time.Hour)
+		if got, err2 := r.FleetLimit(ctx, names.FleetLimit("api")); err != nil || err2 != nil || got != limit || limit.Text != "5/s" {
+			t.Errorf("%+v, %v; read %+v, %v", limit, err, got, err2)
+		}
+		beat, err := r.Heartbeat(ctx, pulse("p", time.Second, false))
+		if err != nil || beat.Changed < limit.At {
+			t.Errorf("%+v, %v", beat, err)
+		}
+		s, err := r.Settings(ctx, names.Changed(), []wire.Setting{{SwitchKey: names.Switch("api"), LimitKey: names.FleetLimit("api")}}, time.Hour)
+		if err != nil || s.Changed != beat.Changed || s.Of[0].Flag != flag || s.Of[0].Limit != limit {
+			t.Errorf("%+v, %v", s, err)
+		}
+		if _, err := r.SetFleetLimit(ctx, names.FleetLimit("api"), names.Changed(), "\n", time.Hour); err == nil {
+			t.Error("a limit that is not printable was set")
+		}
+	})
 }

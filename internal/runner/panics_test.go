@@ -82,7 +82,7 @@ func TestAPanicIsAnErrorOfTheCall(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 3 {
-				_, err = r.Heartbeat(t.Context(), pulse("p", time.Minute, false))
+				_, err = r.Heartbeat(t.Context(), pulse("p", time.Second, false))
 				if !errors.Is(err, wire.ErrReply) || !strings.Contains(err.Error(), "panicked: runtime error: makeslice: len out of range") {
 					t.Errorf("%v", err)
 				}

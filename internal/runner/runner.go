@@ -169,37 +169,6 @@ func (r *Runner) History(ctx context.Context, key string, limit hybridlimit.Limi
 	return wire.DecodeHistory(raw)
 }
 
-// Heartbeat records that a process is alive. It returns the number of live
-// processes and the fleet's switch. With Leave it removes the process instead.
-func (r *Runner) Heartbeat(ctx context.Context, p wire.Pulse) (wire.Beat, error) {
-	keys, argv := wire.EncodePulse(p)
-	raw, err := r.run(ctx, lua.Fleet, lua.Library.Heartbeat, keys, argv)
-	if err != nil {
-		return wire.Beat{}, err
-	}
-	return wire.DecodeBeat(raw)
-}
-
-// SetSwitch sets the fleet's switch of a limiter and returns it with its time. key
-// is from lua.Names.Switch. The switch expires after ttl unless heartbeats renew it.
-func (r *Runner) SetSwitch(ctx context.Context, key string, to int64, ttl time.Duration) (wire.Flag, error) {
-	return r.flag(ctx, func() (keys, argv []string) { return wire.EncodeSwitch(key, to, ttl) })
-}
-
-// Switch returns the fleet's switch of a limiter. key is from lua.Names.Switch.
-func (r *Runner) Switch(ctx context.Context, key string) (wire.Flag, error) {
-	return r.flag(ctx, func() (keys, argv []string) { return wire.EncodeSwitchRead(key) })
-}
-
-func (r *Runner) flag(ctx context.Context, encode func() (keys, argv []string)) (wire.Flag, error) {
-	keys, argv := encode()
-	raw, err := r.run(ctx, lua.SetSwitch, lua.Library.SetSwitch, keys, argv)
-	if err != nil {
-		return wire.Flag{}, err
-	}
-	return wire.DecodeSwitch(raw)
-}
-
 // run runs a script, or the function of the same effect.
 func (r *Runner) run(ctx context.Context, script lua.Script, function string, keys, argv []string) (any, error) {
 	if !r.Begin() {

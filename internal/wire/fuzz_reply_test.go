@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"reflect"
 	"testing"
 
 	"github.com/hybridlimit/hybridlimit/internal/wire"
@@ -83,8 +84,13 @@ func FuzzReplies(f *testing.F) {
 				t.Errorf("%v: %+v", raw, a)
 			}
 		}
-		if b, err := wire.DecodeBeat(raw); err != nil && (!errors.Is(err, wire.ErrReply) || b != (wire.Beat{})) || b.Alive < 0 || b.Flag.Switch < 0 || b.Now < 0 || b.Now > most {
-			t.Errorf("%v: %+v, %v", raw, b, err)
+		for _, p := range []wire.Pulse{{}, asked} {
+			if b, err := wire.DecodeBeat(raw, p); err != nil && (!errors.Is(err, wire.ErrReply) || !reflect.DeepEqual(b, wire.Beat{})) || b.Alive < 0 || b.Version < 0 || b.Now < 0 || b.Now > most {
+				t.Errorf("%v: %+v, %v", raw, b, err)
+			}
+		}
+		if s, err := wire.DecodeSettings(raw, make([]wire.Setting, 1)); err != nil && (!errors.Is(err, wire.ErrReply) || s.Of != nil) || s.Now < 0 || s.Changed < 0 {
+			t.Errorf("%v: %+v, %v", raw, s, err)
 		}
 		if s, err := wire.DecodeSwitch(raw); err != nil && (!errors.Is(err, wire.ErrReply) || s != (wire.Flag{})) || s.Switch < 0 || s.At < 0 {
 			t.Errorf("%v: %+v, %v", raw, s, err)

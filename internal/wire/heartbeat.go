@@ -3,76 +3,129 @@ package wire
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
-// Flag is the fleet's switch of a limiter, as Redis keeps it. Package hybrid defines
-// the meaning of the number. The zero Flag means that the switch was never set.
-type Flag struct {
-	Switch int64 // below 10⁹
-	At     int64 // µs of Redis time at which it was set; the later of two flags is valid
-}
+// Bounds of a heartbeat. They are those of the script.
+const (
+	// MaxGroups is the largest number of groups of a deployment.
+	MaxGroups = 500
+	// MaxNames is the largest number of bytes of the names of a group.
+	MaxNames = 16 << 10
+	// MaxNamesRead is the largest number of groups whose names a heartbeat should
+	// read.
+	MaxNamesRead = 4
+	// MaxExpiry is the longest time for which a process is counted after its heartbeat.
+	MaxExpiry = 30 * time.Second
 
-// Pulse is the content of a heartbeat.
+	maxGroupID = 32
+	maxGroups  = 20 + MaxGroups*(2+maxGroupID+16) // bytes of a directory
+	pulseInts  = 6
+)
+
+// Pulse is the content of a heartbeat. Its keys are from lua.Names and share a slot.
 type Pulse struct {
-	Fleet   string        // key, from lua.Names.Fleet
-	Switch  string        // key, from lua.Names.Switch
-	Process string        // id
-	Expiry  time.Duration // a process that is silent for longer is gone
-	Leave   bool          // removes the process instead
-	Seen    Flag          // the last flag that the process saw; it restores a flag that Redis has lost
-	TTL     time.Duration // of the flag, renewed when less than half of it is left
+	Group     string        // key of the sender's group
+	Directory string        // key
+	Changed   string        // key
+	Names     string        // key of the names of the sender's group
+	Before    []string      // keys of groups that may have the process from before
+	Others    []string      // keys of groups to count
+	Read      []string      // keys of names to read; at most MaxNamesRead
+	ID        string        // of the sender's group
+	Process   string        // id
+	Expiry    time.Duration // the process is counted for this long; at most MaxExpiry
+	Leave     bool          // removes the process instead
+	Text      string        // names to write; "": they are written
+	TTL       time.Duration // of names and directory
+	Version   int64         // of the directory that the sender knows; 0: none
 }
 
-// EncodePulse returns KEYS and ARGV of the script Fleet. Both keys share a slot.
+// EncodePulse returns KEYS and ARGV of the script Fleet.
 func EncodePulse(p Pulse) (keys, argv []string) {
 	leave := "0"
 	if p.Leave {
 		leave = "1"
 	}
-	return []string{p.Fleet, p.Switch}, []string{
-		p.Process, strconv.FormatInt(p.Expiry.Microseconds(), 10), leave,
-		strconv.FormatInt(p.Seen.Switch, 10), strconv.FormatInt(p.Seen.At, 10), strconv.FormatInt(p.TTL.Milliseconds(), 10),
+	keys = append(make([]string, 0, 4+len(p.Before)+len(p.Others)+len(p.Read)), p.Group, p.Directory, p.Changed, p.Names)
+	keys = append(append(append(keys, p.Before...), p.Others...), p.Read...)
+	return keys, []string{
+		p.Process, p.ID, p.Text,
+		fmt.Sprintf("%d %s %d %d %d %d", p.Expiry.Microseconds(), leave, p.TTL.Milliseconds(), p.Version, len(p.Before), len(p.Others)),
 	}
 }
 
+func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
 // Beat is the answer to a heartbeat.
 type Beat struct {
-	Alive  int   // number of live processes
-	Before int64 // µs of Redis time of this process's previous heartbeat; 0: Redis knows of none
-	Now    int64 // µs of Redis time of this heartbeat
-	Flag   Flag  // the fleet's switch
+	Now     int64    // µs of Redis time of this heartbeat
+	Before  int64    // µs at which this process's previous heartbeat expires; 0: Redis knows of none
+	Changed int64    // µs of the last change of a setting; 0: none is known
+	Version int64    // of the directory
+	Told    bool     // Groups is the directory; otherwise the sender knows it
+	Groups  []string // ids
+	Alive   int64    // number of processes of the sender's group
+	Others  []int64  // and of the other groups, in the order of Pulse.Others
+	Names   []string // in the order of Pulse.Read; "": not known
 }
 
 // DecodeBeat reads the reply to a heartbeat. A reply that the script cannot have
 // given is ErrReply.
-func DecodeBeat(raw any) (Beat, error) {
-	v, err := naturals(raw, 5, "heartbeat")
+func DecodeBeat(raw any, p Pulse) (Beat, error) {
+	list, ok := raw.([]any)
+	if !ok || len(list) != pulseInts+len(p.Others)+len(p.Read) {
+		return Beat{}, fmt.Errorf("%w: the answer to heartbeat is a %T of %d elements", ErrReply, raw, len(list))
+	}
+	directory, ok := list[4].(string)
+	b := Beat{Told: directory != ""}
+	if !ok || len(directory) > maxGroups {
+		return Beat{}, fmt.Errorf("%w: the directory in the answer to heartbeat is a %T of %d bytes", ErrReply, list[4], len(directory))
+	}
+	if b.Told {
+		if _, b.Groups, ok = DecodeGroups(directory); !ok {
+			return Beat{}, fmt.Errorf("%w: the directory %q in the answer to heartbeat", ErrReply, directory)
+		}
+	}
+	ints, texts := append(append([]any{}, list[:4]...), list[5:pulseInts+len(p.Others)]...), list[pulseInts+len(p.Others):]
+	v, err := naturals(ints, len(ints), "heartbeat")
 	if err != nil {
 		return Beat{}, err
 	}
-	return Beat{Alive: int(v[0]), Before: v[1], Now: v[2], Flag: Flag{v[3], min(v[4], v[2])}}, nil
-}
-
-// EncodeSwitch returns KEYS and ARGV of the script SetSwitch. key is from
-// lua.Names.Switch. The switch expires after ttl unless heartbeats renew it.
-func EncodeSwitch(key string, to int64, ttl time.Duration) (keys, argv []string) {
-	return []string{key}, []string{strconv.FormatInt(to, 10), strconv.FormatInt(ttl.Milliseconds(), 10)}
-}
-
-// EncodeSwitchRead returns KEYS and ARGV of SetSwitch that only read the switch.
-func EncodeSwitchRead(key string) (keys, argv []string) {
-	return []string{key}, []string{"", "0"}
-}
-
-// DecodeSwitch reads the reply of SetSwitch. A reply that the script cannot have
-// given is ErrReply.
-func DecodeSwitch(raw any) (Flag, error) {
-	v, err := naturals(raw, 2, "switch")
-	if err != nil {
-		return Flag{}, err
+	b.Now, b.Before, b.Changed, b.Version, b.Alive, b.Others = v[0], v[1], v[2], v[3], v[4], v[5:]
+	for _, t := range texts {
+		text, ok := t.(string)
+		if !ok || len(text) > MaxNames {
+			return Beat{}, fmt.Errorf("%w: the names in the answer to heartbeat are a %T of %d bytes", ErrReply, t, len(text))
+		}
+		b.Names = append(b.Names, text)
 	}
-	return Flag{v[0], v[1]}, nil
+	return b, nil
+}
+
+// DecodeGroups reads a directory: its version and the ids of its groups. It returns
+// false for text that the script cannot have written.
+func DecodeGroups(text string) (version int64, ids []string, ok bool) {
+	fields := strings.Split(text, " ")
+	if len(fields) < 2 || len(fields)%2 != 0 || len(fields)/2-1 > MaxGroups || fields[0] != "1" {
+		return 0, nil, false
+	}
+	for i := 1; i < len(fields); i += 2 {
+		n, err := strconv.ParseUint(fields[i], 10, 63)
+		if err != nil || n > maxReply {
+			return 0, nil, false
+		}
+		if i == 1 {
+			version = int64(n)
+			continue
+		}
+		if id := fields[i-1]; id == "" || len(id) > maxGroupID {
+			return 0, nil, false
+		}
+		ids = append(ids, fields[i-1])
+	}
+	return version, ids, true
 }
 
 // naturals reads a list of exactly n integers from 0 to maxReply.

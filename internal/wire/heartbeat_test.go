@@ -2,17 +2,26 @@ package wire_test
 
 import (
 	"errors"
+	"fmt"
 	"math"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
+// asked is a heartbeat that counts two groups and reads one's names.
+var asked = wire.Pulse{Others: []string{"x", "y"}, Read: []string{"n"}}
+
 func TestDecodeBeatTrustsNothing(t *testing.T) {
-	good := []any{int64(3), int64(17), int64(18), int64(2), int64(16)}
-	want := wire.Beat{Alive: 3, Before: 17, Now: 18, Flag: wire.Flag{Switch: 2, At: 16}}
-	if b, err := wire.DecodeBeat(good); err != nil || b != want {
+	good := []any{int64(18), int64(17), int64(16), int64(9), "1 9 abc 20 def 30", int64(3), int64(4), int64(5), "api login"}
+	want := wire.Beat{
+		Now: 18, Before: 17, Changed: 16, Version: 9, Told: true, Groups: []string{"abc", "def"},
+		Alive: 3, Others: []int64{4, 5}, Names: []string{"api login"},
+	}
+	if b, err := wire.DecodeBeat(good, asked); err != nil || !reflect.DeepEqual(b, want) {
 		t.Fatalf("%+v, %v", b, err)
 	}
 	with := func(i int, v any) []any {
@@ -20,19 +29,83 @@ func TestDecodeBeatTrustsNothing(t *testing.T) {
 		out[i] = v
 		return out
 	}
+	if b, err := wire.DecodeBeat(with(4, ""), asked); err != nil || b.Told || b.Groups != nil {
+		t.Errorf("a directory that is known: %+v, %v", b, err)
+	}
 	for _, raw := range []any{
 		nil, "OK", int64(1),
 		[]any{},
-		good[:4], append(slices.Clone(good), int64(1)), with(0, int64(-1)), with(3, "2"),
-		with(4, nil), with(1, 17.5),
+		good[:8], append(slices.Clone(good), int64(1)), with(0, int64(-1)), with(3, "2"),
+		with(4, nil), with(4, int64(1)), with(4, "1 9 abc"), with(4, "2 9"), with(1, 17.5), with(7, "x"), with(8, int64(5)), with(8, strings.Repeat("a", wire.MaxNames+1)),
 		map[any]any{"a": 1},
 		with(2, int64(math.MinInt64)), with(2, []any{int64(1)}), errors.New("x"),
 	} {
-		if b, err := wire.DecodeBeat(raw); !errors.Is(err, wire.ErrReply) || b != (wire.Beat{}) {
+		if b, err := wire.DecodeBeat(raw, asked); !errors.Is(err, wire.ErrReply) || !reflect.DeepEqual(b, wire.Beat{}) {
 			t.Errorf("%v: %+v, %v", raw, b, err)
 		}
 		if f, err := wire.DecodeSwitch(raw); !errors.Is(err, wire.ErrReply) || f != (wire.Flag{}) {
 			t.Errorf("%v: %+v, %v", raw, f, err)
 		}
+		if l, err := wire.DecodeFleetLimit(raw); !errors.Is(err, wire.ErrReply) || l != (wire.FleetLimit{}) {
+			t.Errorf("%v: %+v, %v", raw, l, err)
+		}
+	}
+}
+
+func TestDecodeGroups(t *testing.T) {
+	if v, ids, ok := wire.DecodeGroups("1 5"); v != 5 || ids != nil || !ok {
+		t.Errorf("an empty directory: %d %q %v", v, ids, ok)
+	}
+	full := "1 5" + strings.Repeat(" "+strings.Repeat("a", 22)+" 1763000000000000", wire.MaxGroups)
+	if _, ids, ok := wire.DecodeGroups(full); len(ids) != wire.MaxGroups || !ok {
+		t.Errorf("a full directory: %d groups, %v", len(ids), ok)
+	}
+	for _, text := range []string{"", "1", "2 5", "1 x", "1 -5", "1 5 a", "1 5 a x", "1 5  6", "1 5 a 99999999999999999", "1 5 " + strings.Repeat("a", 33) + " 6", full + " a 6"} {
+		if v, ids, ok := wire.DecodeGroups(text); ok || v != 0 || ids != nil {
+			t.Errorf("%.40q: %d %q", text, v, ids)
+		}
+	}
+}
+
+func TestDecodeSettingsTrustsNothing(t *testing.T) {
+	keys := []wire.Setting{{SwitchKey: "s", LimitKey: "l"}, {SwitchKey: "t", LimitKey: "m"}}
+	good := []any{int64(18), int64(17), int64(2), int64(16), "5/s", int64(15), int64(0), int64(0), "", int64(99)}
+	want := wire.Settings{Now: 18, Changed: 17, Of: []wire.Setting{
+		{SwitchKey: "s", LimitKey: "l", Flag: wire.Flag{Switch: 2, At: 16}, Limit: wire.FleetLimit{Text: "5/s", At: 15}},
+		{SwitchKey: "t", LimitKey: "m", Limit: wire.FleetLimit{At: 18}}, // a time of the future counts as now
+	}}
+	if s, err := wire.DecodeSettings(good, keys); err != nil || !reflect.DeepEqual(s, want) {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	for i, bads := range map[int][]any{
+		0: {"x", int64(-1)}, 1: {nil}, 2: {"x", int64(-1)}, 3: {17.5}, 4: {int64(1), "\n", "é", strings.Repeat("a", 257)}, 9: {"x", int64(math.MaxInt64)},
+	} {
+		for _, bad := range bads {
+			raw := slices.Clone(good)
+			raw[i] = bad
+			if s, err := wire.DecodeSettings(raw, keys); !errors.Is(err, wire.ErrReply) || !reflect.DeepEqual(s, wire.Settings{}) {
+				t.Errorf("%v: %+v, %v", raw, s, err)
+			}
+		}
+	}
+	for _, raw := range []any{nil, "OK", []any{}, good[:6], append(slices.Clone(good), int64(1))} {
+		if s, err := wire.DecodeSettings(raw, keys); !errors.Is(err, wire.ErrReply) || !reflect.DeepEqual(s, wire.Settings{}) {
+			t.Errorf("%v: %+v, %v", raw, s, err)
+		}
+	}
+}
+
+// The largest reply to a heartbeat, and to a message about settings, passes the guard on
+// connections.
+func TestLargestRepliesOfHeartbeats(t *testing.T) {
+	p := wire.Pulse{Others: make([]string, wire.MaxGroups-1), Read: make([]string, wire.MaxNamesRead)}
+	values := 6 + len(p.Others) + len(p.Read)
+	bytes := values*24 + len(p.Read)*wire.MaxNames + wire.MaxGroups*len(fmt.Sprintf(" %022d %016d", 0, 0))
+	if values > wire.MaxReplyValues || bytes > wire.MaxReplyBytes {
+		t.Errorf("heartbeat: %d values of %d, %d bytes of %d", values, wire.MaxReplyValues, bytes, wire.MaxReplyBytes)
+	}
+	values = 2 + 4*wire.MaxSettings
+	if bytes = values*24 + wire.MaxSettings*256; values > wire.MaxReplyValues || bytes > wire.MaxReplyBytes {
+		t.Errorf("settings: %d values of %d, %d bytes of %d", values, wire.MaxReplyValues, bytes, wire.MaxReplyBytes)
 	}
 }

@@ -46,7 +46,8 @@ const (
 const MaxReplyValues = max(headInts+answerInts*MaxOps, historyHead+historyEach*MaxHistory)
 
 // MaxReplyBytes is the largest size of such a reply: its integers, and the escaped
-// request id of each entry of a page.
+// request id of each entry of a page. The texts of a heartbeat need less: a directory,
+// and some names.
 const MaxReplyBytes = (1+MaxReplyValues)*intBytes + MaxHistory*escaped*maxRequestID
 
 // maxReply is the largest number in a reply: 2⁵³, which stands for never, plus 2²¹
