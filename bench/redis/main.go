@@ -37,6 +37,7 @@ type scale struct {
 	timing, paced                      int           // calls a second: while single calls are timed, and of the slow load on many keys
 	idleKeys                           int
 	settle                             time.Duration
+	beats                              time.Duration // for which the messages of an idle hub are counted
 	churnKeys, churnEach, churnOnRedis int
 	survivalKeys, survivalCalls        int
 	fleet                              fleetSize
@@ -44,7 +45,7 @@ type scale struct {
 
 var whole = scale{
 	rounds: 6, costOps: 8192, lasts: 400 * time.Millisecond, timing: 4000, paced: 50_000,
-	idleKeys: 100_000, settle: 12 * time.Second,
+	idleKeys: 100_000, settle: 12 * time.Second, beats: 5 * time.Second,
 	churnKeys: 1_000_000, churnEach: 200_000, churnOnRedis: 40_000,
 	survivalKeys: 100_000, survivalCalls: 20_000,
 	fleet: fleetSize{members: 10, keys: 50_000, perSecond: 2500, lasts: 3 * time.Second, settle: 1500 * time.Millisecond},
@@ -54,7 +55,7 @@ var whole = scale{
 // that a busy machine does not delay them until they fail.
 var short = scale{
 	rounds: 3, costOps: 2048, lasts: 200 * time.Millisecond, timing: 4000, paced: 50_000,
-	idleKeys: 10_000, settle: 3 * time.Second,
+	idleKeys: 10_000, settle: 3 * time.Second, beats: 2 * time.Second,
 	churnKeys: 100_000, churnEach: 20_000, churnOnRedis: 5000,
 	survivalKeys: 10_000, survivalCalls: 2000,
 	fleet: fleetSize{members: 10, keys: 50_000, perSecond: 1500, lasts: time.Second, settle: 500 * time.Millisecond},
@@ -67,6 +68,7 @@ type results struct {
 	machine   machine
 	costs     []costRow
 	idle      idleRows
+	beats     []*beatRow
 	decisions []*decisionRow
 	survival  []survivalRow
 	churn     []churnRow
@@ -151,6 +153,10 @@ var sections = []struct {
 }{
 	{"idle", func(r *results, ctx context.Context, srv *server) (err error) {
 		r.idle, err = idle(ctx, srv, r.scale.rounds, r.scale.idleKeys, r.scale.settle)
+		return err
+	}},
+	{"heartbeats", func(r *results, ctx context.Context, srv *server) (err error) {
+		r.beats, err = beats(ctx, srv, r.scale.rounds, r.scale.beats)
 		return err
 	}},
 	{"ops", func(r *results, ctx context.Context, srv *server) (err error) {

@@ -40,6 +40,7 @@ func (r *results) musts() (all []must) {
 			got: hybrid.cost.median(rateOf) / rival.cost.median(rateOf),
 		})
 	}
+	all = append(all, r.beatMusts()...)
 	all = append(all, r.exactMusts()...)
 	all = append(all, r.fleetMusts()...)
 	if one := r.cost(1); one != nil {

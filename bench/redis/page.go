@@ -33,6 +33,9 @@ func (r *results) page() string {
 	if len(r.fleets) > 0 {
 		r.fleetPage(&b)
 	}
+	if len(r.beats) > 0 {
+		r.beatPage(&b)
+	}
 	if r.idle.keys > 0 {
 		r.idlePage(&b)
 	}

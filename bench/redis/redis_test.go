@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 // tiny is the whole measurement at a size that only shows that it runs.
 var tiny = scale{
 	rounds: 2, costOps: 128, lasts: 20 * time.Millisecond, timing: 500, paced: 2000,
-	idleKeys: 500, settle: 100 * time.Millisecond,
+	idleKeys: 500, settle: 100 * time.Millisecond, beats: time.Second,
 	churnKeys: 2048, churnEach: 500, churnOnRedis: 200,
 	survivalKeys: 1000, survivalCalls: 400,
 	fleet: fleetSize{members: 2, keys: 300, perSecond: 300, lasts: 200 * time.Millisecond, settle: 100 * time.Millisecond},
@@ -80,11 +80,16 @@ func TestMeasurement(t *testing.T) {
 			t.Errorf("churn: %+v", c)
 		}
 	}
+	for _, row := range r.beats {
+		if len(row.cost) != tiny.rounds || row.messages > 3 { // a second may have two
+			t.Errorf("heartbeats: %+v", row)
+		}
+	}
 	if len(r.survival) != 2 || r.survival[0].missed.median(same) <= 0 {
 		t.Errorf("survival: %+v", r.survival)
 	}
 	page := r.page()
-	for _, want := range []string{"# The cost for Redis", "## A synced op", "## A decision", "## Many keys, few calls", "`SCRIPT FLUSH`", "## Idle", "## Many keys\n", "| **64** |", "go-zero TokenLimiter"} {
+	for _, want := range []string{"# The cost for Redis", "## A synced op", "## A decision", "## Many keys, few calls", "`SCRIPT FLUSH`", "## Idle", "## Heartbeats", "## Many keys\n", "| **64** |", "go-zero TokenLimiter"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %q:\n%s", want, page)
 		}
@@ -92,8 +97,8 @@ func TestMeasurement(t *testing.T) {
 	if strings.Contains(page, "NaN") || strings.Contains(page, "Inf") {
 		t.Errorf("the page has NaN or Inf:\n%s", page)
 	}
-	if got := len(r.musts()); got != 14 {
-		t.Errorf("%d required figures, want 14", got)
+	if got := len(r.musts()); got != 17 {
+		t.Errorf("%d required figures, want 17", got)
 	}
 }
 
