@@ -159,6 +159,16 @@ func TestNamesAreToldAgainAfterALoss(t *testing.T) {
 		if got := sizes(web); got != "api 1" {
 			t.Errorf("N is %s", got)
 		}
+		b.Mini.Del(fleetNames.GroupNames(groups.ID([]string{"mail"})))
+		other := hubOf(t, b, "other")
+		time.Sleep(2500 * time.Millisecond)
+		if got := sizes(other); got != "other 2" {
+			t.Errorf("a process whose limiters are not known does not count: N is %s", got)
+		}
+		time.Sleep(91 * time.Minute) // processes write their names again in 30 to 90 minutes
+		if got := sizes(other); got != "other 1" {
+			t.Errorf("an hour and a half later N is %s", got)
+		}
 	})
 }
 
@@ -233,6 +243,14 @@ func TestIdleHubOfALargeFleetBeatsSeldom(t *testing.T) {
 		}
 		if s := l.Stats(); s.Fleet != 1200 || s.Credit != 0 {
 			t.Errorf("an idle hub: N is %d, C is %d", s.Fleet, s.Credit)
+		}
+		tool := hubOf(t, b)
+		if err := tool.SetFleetSwitch(t.Context(), "api", hybrid.SwitchShadow); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3100 * time.Millisecond)
+		if s, _ := l.Switch(); s != hybrid.SwitchShadow {
+			t.Errorf("an idle hub has the switch %v", s)
 		}
 		for before := l.Hub().Stats().Messages; l.Hub().Stats().Messages == before; {
 			time.Sleep(10 * time.Millisecond)
