@@ -28,9 +28,9 @@ type Limiter struct {
 	store    *store
 	fleet    fleet
 	switches switches
-	overflow   overflow
-	count      counters
-	hist       *histograms // nil: no metrics provider
+	overflow overflow
+	count    counters
+	hist     *histograms // nil: no metrics provider
 
 	closed    atomic.Bool
 	done      chan struct{} // closed by Close: waiting calls return

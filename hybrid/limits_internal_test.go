@@ -128,7 +128,7 @@ func TestReloadsChangeNothing(t *testing.T) {
 		plan, epoch, said := l.plan.Load(), l.clock.Epoch(), lines.count()
 		for i := range 10_000 {
 			okSettings(t, h, settings())
-			l.heardLimit(wire.FleetLimit{Text: "1500/s", At: at+int64(i)}, at+int64(i))
+			l.heardLimit(wire.FleetLimit{Text: "1500/s", At: at + int64(i)}, at+int64(i))
 		}
 		if l.plan.Load() != plan || l.clock.Epoch() != epoch || lines.count() != said {
 			t.Errorf("the plan or the budgets have changed, or %d lines were logged", lines.count()-said)
@@ -261,7 +261,7 @@ func TestOddFleetLimit(t *testing.T) {
 				at := time.Now().UnixMicro()
 				l.heardLimit(wire.FleetLimit{Text: "1/h burst 30", At: at}, at)
 				for range 3 {
-					l.heardLimit(wire.FleetLimit{Text: text, At: at+1}, at+1)
+					l.heardLimit(wire.FleetLimit{Text: text, At: at + 1}, at+1)
 				}
 				if s := l.LimitState(); s.InForce != hourly(10) || s.Source != LimitFromConfig || s.Fleet.Limit != (hybridlimit.Limit{}) {
 					t.Errorf("%+v", s)
@@ -272,7 +272,7 @@ func TestOddFleetLimit(t *testing.T) {
 				if told := l.toldLimit(); told != (wire.FleetLimit{Text: text, At: at + 1}) {
 					t.Errorf("the process would tell Redis %+v", told)
 				}
-				l.heardLimit(wire.FleetLimit{Text: "1/h burst 40", At: at+2}, at+2)
+				l.heardLimit(wire.FleetLimit{Text: "1/h burst 40", At: at + 2}, at+2)
 				if s := l.LimitState(); s.InForce != hourly(40) {
 					t.Errorf("the next limit: %+v", s)
 				}
