@@ -30,6 +30,9 @@ const parts = 10_000
 // all reports whether the limit is for all keys.
 func (f FleetLimit) all() bool { return f.Part == 0 || f.Part == 1 }
 
+// Validate returns the violations, as SetFleetLimit does. The zero FleetLimit is valid.
+func (f FleetLimit) Validate() error { return f.violations().Err("hybrid") }
+
 func (f FleetLimit) violations() hybridlimit.Violations {
 	var bad hybridlimit.Violations
 	if f.Limit != (hybridlimit.Limit{}) {
@@ -65,7 +68,7 @@ func parseFleetLimit(text string) (f FleetLimit, err error) {
 	if f.Limit, err = hybridlimit.ParseLimit(text); err != nil {
 		return FleetLimit{}, err
 	}
-	if err := f.violations().Err("hybrid"); err != nil {
+	if err := f.Validate(); err != nil {
 		return FleetLimit{}, err
 	}
 	return f, nil
@@ -102,7 +105,7 @@ func (c *canary) has(limiter, key string) bool {
 func (l *Limiter) heardLimit(heard wire.FleetLimit, now int64) {
 	var refused error
 	l.changeLimit(func(w *limits) {
-		if heard == w.heard || heard.At <= w.heard.At && (heard.At == 0 || w.heard.At <= now) {
+		if heard == w.heard || heard.At < w.heard.At && (heard.At == 0 || w.heard.At <= now) {
 			return
 		}
 		w.heard = heard

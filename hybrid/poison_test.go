@@ -67,11 +67,15 @@ func TestPoisonedEnvelopes(t *testing.T) {
 			spend(began.Add(500 * time.Millisecond))
 			fleet := heartbeatsOf("api")
 			before := rdb.ZRange(t.Context(), fleet, 0, -1).Val()
-			for i := range 5 {
+			for range 5 {
+				renamed := l.Hub().Stats().Renamed
 				if poison(t, rdb) == 0 {
 					t.Fatal("there is no envelope")
 				}
-				spend(began.Add(500*time.Millisecond + time.Duration(i+1)*300*time.Millisecond))
+				// Until the process has noticed, or a second: between two samples it may have written over the envelope.
+				for noticing := 0; noticing < 10 && l.Hub().Stats().Renamed == renamed; noticing++ {
+					spend(time.Now().Add(100 * time.Millisecond))
+				}
 			}
 			after := spend(time.Now().Add(time.Second))
 			s, took := l.Stats(), time.Since(began).Seconds()

@@ -67,7 +67,7 @@ func (s Switch) check() error {
 	return bad.Err("hybrid")
 }
 
-// switchTTL is the time for which Redis keeps a fleet's switch without a heartbeat. The heartbeats of all processes
+// switchTTL is the time for which Redis keeps a fleet's switch or limit without a heartbeat. The heartbeats of all processes
 // renew it. So it lives as long as the limiter is in use anywhere, even if the process that set it has ended. A day
 // keeps the switch of a fleet that is scaled to zero over a night. A limiter that is gone for good leaves nothing
 // behind.
@@ -170,8 +170,8 @@ func (h *Hub) SetFleetSwitch(ctx context.Context, limiter string, s Switch) erro
 // switch was set, by Redis's clock; the zero Time if it never was.
 func (h *Hub) FleetSwitch(ctx context.Context, limiter string) (Switch, time.Time, error) {
 	var flag wire.Flag
-	err := h.aboutSwitch(ctx, limiter, func(ctx context.Context, key string) (err error) {
-		flag, err = h.runner.Switch(ctx, key)
+	err := h.operate(ctx, "switch", limiter, func(ctx context.Context) (err error) {
+		flag, err = h.runner.Switch(ctx, h.names.Switch(limiter))
 		return err
 	})
 	if err != nil || flag.At == 0 {
@@ -184,8 +184,8 @@ func (h *Hub) setFleetSwitch(ctx context.Context, limiter string, s Switch) (fla
 	if err := s.check(); err != nil {
 		return flag, err
 	}
-	err = h.aboutSwitch(ctx, limiter, func(ctx context.Context, key string) (err error) {
-		flag, err = h.runner.SetSwitch(ctx, key, h.names.Changed(), int64(s), switchTTL)
+	err = h.operate(ctx, "switch", limiter, func(ctx context.Context) (err error) {
+		flag, err = h.runner.SetSwitch(ctx, h.names.Switch(limiter), h.names.Changed(), int64(s), switchTTL)
 		if err == nil && flag.Switch != int64(s) {
 			err = fmt.Errorf("%w: the switch was set to %d, but Redis answered %d", wire.ErrReply, s, flag.Switch)
 		}
@@ -194,9 +194,9 @@ func (h *Hub) setFleetSwitch(ctx context.Context, limiter string, s Switch) (fla
 	return flag, err
 }
 
-// aboutSwitch asks Redis about a limiter's switch. It neither asks the breaker nor reports to it, because an operator
-// may know better.
-func (h *Hub) aboutSwitch(ctx context.Context, limiter string, ask func(ctx context.Context, key string) error) error {
+// operate asks Redis about the fleet's switch or limit of a limiter. It neither asks the breaker nor reports to it,
+// because an operator may know better.
+func (h *Hub) operate(ctx context.Context, setting, limiter string, ask func(ctx context.Context) error) error {
 	if !hybridlimit.CheckName(limiter) {
 		var bad hybridlimit.Violations
 		bad.Add("limiter", limiter, "must match [A-Za-z0-9_.-]{1,128}")
@@ -204,7 +204,7 @@ func (h *Hub) aboutSwitch(ctx context.Context, limiter string, ask func(ctx cont
 	}
 	bounded, cancel := context.WithTimeout(ctx, h.cfg.SyncTimeout)
 	defer cancel()
-	err := ask(bounded, h.names.Switch(limiter))
+	err := ask(bounded)
 	h.beats.Add(1)
 	switch {
 	case err == nil:
@@ -214,15 +214,16 @@ func (h *Hub) aboutSwitch(ctx context.Context, limiter string, ask func(ctx cont
 	case h.ctx.Err() != nil:
 		return hybridlimit.ErrClosed
 	}
-	return fmt.Errorf("hybrid: switch of limiter %q: %w: %w", limiter, hybridlimit.ErrUnavailable, err)
+	return fmt.Errorf("hybrid: %s of limiter %q: %w: %w", setting, limiter, hybridlimit.ErrUnavailable, err)
 }
 
 // heardSwitch notes the fleet's switch as Redis reported it at now (µs of its time). The later of two settings
-// counts, because an earlier heartbeat may be answered after a later one. A set time in the future means that Redis's
-// clock was set back or that another program wrote it. Then the current report of Redis counts.
+// counts, because an earlier message may be answered after a later one. Of two with the same time the report counts: a
+// report has no later time than its own, and Redis may have set the second one ahead of that. A set time in the future
+// means that Redis's clock was set back or that another program wrote it. Then the report counts too.
 func (l *Limiter) heardSwitch(f wire.Flag, now int64) {
 	l.changeSwitch(func(w *switches) {
-		if f.At > w.fleet.At || f.At > 0 && w.fleet.At > now {
+		if f.At >= w.fleet.At || f.At > 0 && w.fleet.At > now {
 			w.fleet = f
 		}
 	})

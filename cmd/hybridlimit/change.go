@@ -147,7 +147,7 @@ func fleetSwitch(_ *flag.FlagSet, c *connection) func(ctx context.Context, args 
 			return err
 		}
 		fmt.Fprintf(out, "%s: %v, was %v\n", c.name, to, was)
-		c.heard(ctx, rdb, out)
+		c.heard(ctx, rdb, out, "A process with a switch of its own keeps that one.")
 		return nil
 	}
 }
@@ -165,10 +165,11 @@ func (c *connection) never(ctx context.Context, rdb redis.UniversalClient, at ti
 	return nil
 }
 
-// heard prints how many processes receive a switch. With a misspelled name there
-// are none. It does not fail, because the switch is already set: a Redis user with
-// only the switch rights may not count processes.
-func (c *connection) heard(ctx context.Context, rdb redis.UniversalClient, out io.Writer) {
+// heard prints how many processes receive a switch or a limit, and which of them keep
+// their own. With a misspelled name there are none. It does not fail, because the
+// change is already made: a Redis user with only the switch rights may not count
+// processes.
+func (c *connection) heard(ctx context.Context, rdb redis.UniversalClient, out io.Writer, keep string) {
 	live, err := c.roll(ctx, rdb)
 	n := live.processes(c.name)
 	if err != nil {
@@ -179,7 +180,7 @@ func (c *connection) heard(ctx context.Context, rdb redis.UniversalClient, out i
 		fmt.Fprintf(out, "No process has a limiter of this name now, with -prefix %s and -tags %d. A process that starts within a day receives it.\n", c.prefix, c.tags)
 		return
 	}
-	fmt.Fprintf(out, "%d processes receive it within a second. A process with a switch of its own keeps that one.\n", n)
+	fmt.Fprintf(out, "%d processes receive it within a second, idle ones of a large fleet within ten. %s\n", n, keep)
 }
 
 // switchSaid describes a switch and the time at which it was set.

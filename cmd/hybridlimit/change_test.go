@@ -10,6 +10,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/lua"
 )
 
 func TestReset(t *testing.T) {
@@ -37,6 +38,39 @@ func TestReset(t *testing.T) {
 	if after := dump(t, rdb); after != before {
 		t.Errorf("what was refused changed\n%s to\n%s", before, after)
 	}
+}
+
+func TestLimit(t *testing.T) {
+	t.Parallel()
+	srv := redistest.New(t)
+	url, rdb := urlOf(srv), srv.Client(t)
+	finds(t, url, []string{"limit", "-name", "api"}, `no limiter "api" is known to this Redis`, "api: no limit of the fleet\n")
+	expect(t, url, []string{"limit", "-name", "api", "2/h burst 20"}, "api: 2 per 1h0m0s, burst 20 (token bucket), was: no limit of the fleet\n", "No process has a limiter of this name now")
+	l, err := hybrid.New(rdb, hourly, hybrid.Config{Name: "api", Hub: hybrid.HubConfig{Logger: slog.New(slog.DiscardHandler)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	hears := func(want string) {
+		t.Helper()
+		redistest.Eventually(t, 20*time.Second, "the process hears of "+want, func() bool { return l.Limit().String() == want })
+	}
+	hears("2 per 1h0m0s, burst 20 (token bucket)")
+	expect(t, url, []string{"limit", "-name", "api", "-part", "0.25", "3/h burst 30"}, "api: 3 per 1h0m0s, burst 30 (token bucket) for a part of 0.25 of the keys, was: 2 per 1h0m0s, burst 20 (token bucket), since 20", "1 processes receive it within a second")
+	hears(hourly.String())
+	expect(t, url, []string{"limit", "-name", "api"}, "api: 3 per 1h0m0s, burst 30 (token bucket) for a part of 0.25 of the keys, since 20")
+	expect(t, url, []string{"limit", "-name", "api", "4/h burst 40"}, "api: 4 per 1h0m0s, burst 40 (token bucket), was: 3 per")
+	hears("4 per 1h0m0s, burst 40 (token bucket)")
+	expect(t, url, []string{"limit", "-name", "api", "-clear"}, "api: no limit of the fleet, was: 4 per")
+	hears(hourly.String())
+	names := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}
+	if err := rdb.Set(t.Context(), names.FleetLimit("api"), "1 5 of a later version", time.Minute).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if status, _, errOut := cli(t, url, "limit", "-name", "api"); status == 0 || !strings.Contains(errOut, "of a later version") {
+		t.Errorf("an unknown limit: status %d, %s", status, errOut)
+	}
+	expect(t, url, []string{"limit", "-name", "api", "-clear"}, "api: no limit of the fleet, was: a limit that this version does not know")
 }
 
 func TestSwitch(t *testing.T) {

@@ -22,7 +22,7 @@ func TestBadInput(t *testing.T) {
 		wants []string
 	}{
 		{nil, []string{"usage: hybridlimit COMMAND", "inspect", "top"}},
-		{[]string{"flush"}, []string{`unknown command "flush": the commands are list, inspect, reset, switch, top and check`}},
+		{[]string{"flush"}, []string{`unknown command "flush": the commands are list, inspect, reset, switch, limit, top and check`}},
 		{[]string{"inspect"}, []string{`-name ("") is required`, "must be one key"}},
 		{[]string{"inspect", "-name", "a:b", "-prefix", "{x}", "-tags", "0", "-timeout", "-1s", "a", "b"}, []string{`-name ("a:b")`, `-prefix ("{x}")`, "-tags (0) must be 1 to 16384", "-timeout (-1s) must be positive", "must be one key"}},
 		{[]string{"inspect", "-name", "api", "-limit", "fast", "k"}, []string{"fast"}},
@@ -56,6 +56,10 @@ func TestBadInput(t *testing.T) {
 		{[]string{"check", "a.json", "b.json"}, []string{"arguments ([a.json b.json]) must be one file"}},
 		{[]string{"check", "limits.YAML"}, []string{`FILE ("limits.YAML") must be JSON; for YAML call yamllimit.Parse`}},
 		{[]string{"check", "-name", "api", "limits.json"}, []string{"flag provided but not defined: -name"}},
+		{[]string{"limit", "-name", "api", "5 per fortnight"}, []string{`limit ("5 per fortnight") is not a limit`}},
+		{[]string{"limit", "-name", "api", "-part", "1.5", "5/s"}, []string{"FleetLimit.Part (1.5) must be 0.0001 to 1"}},
+		{[]string{"limit", "-name", "api", "-clear", "5/s"}, []string{"-clear (true) cannot be used with a limit"}},
+		{[]string{"limit", "-name", "api", "-part", "0.5"}, []string{"-part (0.5) needs a limit"}},
 		{[]string{"top", "-name", "api", "-by", "size", "-n", "0", "-for", "0s", "-rate", "0", "x"}, []string{"must be none", `-by ("size") must be busiest or emptiest`, "-n (0)", "-for (0s)", "-rate (0)"}},
 	} {
 		status, out, errOut := cli(t, url, c.args...)

@@ -9,6 +9,8 @@
 //	hybridlimit inspect -name api -digest y1eRbAQ7NoCgToOgndaqrA
 //	hybridlimit reset   -name api -limit "100/s burst 200" alice
 //	hybridlimit switch  -name api [normal|shadow|local_only|allow_all|deny_all]
+//	hybridlimit limit   -name api [-part 0.1] ["200/s burst 400"]
+//	hybridlimit limit   -name api -clear
 //	hybridlimit top     -name api [-by busiest|emptiest]
 //	hybridlimit check   limits.json
 //
@@ -28,7 +30,7 @@
 // arguments. The output contains keys.
 //
 // Some commands scan all keys of Redis: list, top and inspect -digest, and also
-// inspect and switch if the limiter has no process. They use SCAN, page by page and
+// inspect, switch and limit if the limiter has no process. They use SCAN, page by page and
 // at a bounded rate, on a cluster on each master. The Redis user needs the right to
 // run SCAN and GET. The tool reads an API key from standard input, never from an
 // argument.
@@ -80,6 +82,7 @@ var commands = []command{
 	{"inspect", "[KEY]", "describe the state of a key in Redis", inspect, false},
 	{"reset", "KEY", "give a key its full limit again", reset, false},
 	{"switch", "[SWITCH]", "show or set the switch of a limiter in the whole fleet", fleetSwitch, false},
+	{"limit", "[LIMIT]", "show, set or clear the limit of a limiter in the whole fleet", fleetLimit, false},
 	{"top", "", "list the busiest or emptiest keys of a limiter (scans Redis)", top, false},
 	{"check", "FILE", "check a file with limits, without Redis", check, true},
 }
@@ -88,7 +91,7 @@ const usage = "usage: hybridlimit COMMAND [FLAGS] [ARGUMENT]\n\n"
 
 const statuses = `
 Some commands scan all keys of Redis: list, top and inspect -digest, and also
-inspect and switch if the limiter has no process. They need the right to run
+inspect, switch and limit if the limiter has no process. They need the right to run
 SCAN and GET.
 
 Exit status:
@@ -122,7 +125,7 @@ func run(ctx context.Context, args []string, redisURL string, in io.Reader, out,
 			return c.run(ctx, args[1:], redisURL, in, out, errOut)
 		}
 	}
-	fmt.Fprintf(errOut, "hybridlimit: unknown command %q: the commands are list, inspect, reset, switch, top and check\n", args[0])
+	fmt.Fprintf(errOut, "hybridlimit: unknown command %q: the commands are list, inspect, reset, switch, limit, top and check\n", args[0])
 	return 2
 }
 
