@@ -210,7 +210,7 @@ func (x *explanation) adapt() {
 		return
 	}
 	l := x.l
-	if !l.exactly(l.plan.Load()) && !l.revertsToOwn(x.had) && !l.outdated(x.had) && !(l.keyed() && x.asks) {
+	if !l.exactly(l.plan.Load()) && !l.revertsToOwn(x.had) && !l.outdated(x.had) && (!l.keyed() || !x.asks) {
 		x.plan = x.standing
 	}
 	if x.plan != x.had && !account.Static(x.plan.Limit) {

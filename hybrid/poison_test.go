@@ -67,22 +67,19 @@ func TestPoisonedEnvelopes(t *testing.T) {
 			spend(began.Add(500 * time.Millisecond))
 			fleet := heartbeatsOf("api")
 			before := rdb.ZRange(t.Context(), fleet, 0, -1).Val()
-			for range 5 {
-				renamed := l.Hub().Stats().Renamed
+			// The process may write over an envelope before it notices, all the more on a busy machine.
+			for i := 0; i < 5 || l.Hub().Stats().Renamed < 3 && i < 15; i++ {
 				if poison(t, rdb) == 0 {
 					t.Fatal("there is no envelope")
 				}
-				// Until the process has noticed, or a second: between two samples it may have written over the envelope.
-				for noticing := 0; noticing < 10 && l.Hub().Stats().Renamed == renamed; noticing++ {
-					spend(time.Now().Add(100 * time.Millisecond))
-				}
+				spend(time.Now().Add(300 * time.Millisecond))
 			}
-			after := spend(time.Now().Add(time.Second))
+			after := spend(time.Now().Add(2 * time.Second)) // in a fleet of two its turn comes once a second
 			s, took := l.Stats(), time.Since(began).Seconds()
 			most := burst + rate*took + float64(s.Dropped) + 1
 			t.Logf("%d units in %.1f s, %d in the last; %d dropped, %+v", got, took, after, s.Dropped, l.Hub().Stats())
 			if float64(got) > most || after < rate/2 {
-				t.Errorf("%d units in %.1f s, want at most %.0f; %d in the last second", got, took, most, after)
+				t.Errorf("%d units in %.1f s, want at most %.0f; %d in the last two seconds", got, took, most, after)
 			}
 			if n := l.Hub().Stats().Renamed; n < 3 || n > 20 || s.Dropped > 0 {
 				t.Errorf("%d identities were given up, %d units dropped", n, s.Dropped)
