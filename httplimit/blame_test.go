@@ -48,6 +48,7 @@ var blamed = map[string]struct {
 
 	"hybridlimit.ErrInvalid":     {hybridlimit.ErrInvalid, 503, 503},
 	"hybridlimit.InvalidError":   {&hybridlimit.InvalidError{Package: "local"}, 503, 503},
+	"hybrid.SettingsError":       {&hybrid.SettingsError{Limiter: "api", Err: &hybridlimit.InvalidError{Package: "hybrid"}}, 503, 503}, // of SetSettings, never of a call
 	"hybridlimit.ErrUnsupported": {hybridlimit.ErrUnsupported, 503, 503},
 	"hybridlimit.ErrNilClient":   {hybridlimit.ErrNilClient, 503, 503},
 	"httplimit.ErrNoLimit":       {httplimit.ErrNoLimit, 503, 503},
