@@ -41,7 +41,7 @@ type metrics struct {
 }
 
 type instruments struct {
-	decisions, units, evictions, refusals, overflow                   metric.Int64ObservableCounter
+	decisions, units, evictions, refusals, overflow, invalid          metric.Int64ObservableCounter
 	messages, ops, failures, resyncs, gaps, unapplied                 metric.Int64ObservableCounter
 	fleet, credit, keys, owed, held, breaker, switched, limited, late metric.Int64ObservableGauge
 }
@@ -127,6 +127,7 @@ func newMetrics(provider metric.MeterProvider, hub string) (*metrics, error) {
 	in.gaps = counter("rate_limiting.sync.gaps", "{message}", "Answers showing that Redis lost an earlier sync.")
 	in.unapplied = counter("rate_limiting.sync.refused", "{op}", "Keys whose sync Redis will never apply; the units in that sync are lost.")
 	in.evictions = counter("rate_limiting.evictions", "{key}", "Keys forgotten to make room for others.")
+	in.invalid = counter("rate_limiting.limit.invalid", "{answer}", "Answers of LimitFor about a key in memory that are not valid; the key keeps its limit.")
 	in.refusals = counter("rate_limiting.refusals", "{key}", "Keys that were not kept, because memory was full of keys that owe.")
 	in.overflow = counter("rate_limiting.overflow", "{request}", "Fallback decisions for keys without room in memory.")
 	in.fleet = gauge("rate_limiting.fleet.size", "{process}", "N: number of processes that share the limit.")
@@ -216,6 +217,7 @@ func (h *Hub) observe(o metric.Observer, in *instruments) {
 		o.ObserveInt64(in.units, c.returned.Load(), of(attrFate.String("returned")))
 		o.ObserveInt64(in.units, c.refunded.Load(), of(attrFate.String("refunded")))
 		o.ObserveInt64(in.evictions, int64(l.store.evicted.Load()), of())
+		o.ObserveInt64(in.invalid, l.count.badLimits.Load(), of())
 		o.ObserveInt64(in.refusals, int64(l.store.refused.Load()), of())
 		o.ObserveInt64(in.overflow, c.overflow.Load(), of())
 		owed, held := l.books()
