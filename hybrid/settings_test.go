@@ -187,3 +187,26 @@ func TestSettingsLogWithoutLocks(t *testing.T) {
 		}
 	})
 }
+
+// TestSettingsBelowTheFloor checks that a limit whose burst is below Config.FallbackFloor applies: without Redis a process
+// admits the burst, and not the floor.
+func TestSettingsBelowTheFloor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		h := newHub(t, b.Client(nil), hybrid.HubConfig{})
+		l := add(t, h, still(100), hybrid.Config{Name: "api", FallbackFloor: 50})
+		time.Sleep(3 * time.Second)
+		if err := h.SetSettings(map[string]hybrid.Settings{"api": {Limit: still(7)}}); err != nil {
+			t.Fatal(err)
+		}
+		b.Kill()
+		time.Sleep(3 * time.Second)
+		var units int64
+		for range 100 {
+			units += ask(t, l, "k", 1).Granted
+		}
+		if units != 7 {
+			t.Errorf("%d units without Redis, want 7", units)
+		}
+	})
+}

@@ -17,6 +17,7 @@ import (
 var everyDay = map[string]string{
 	"SIGKILL, restart empty":                 topologySingle,
 	"replies lost after execution":           topologySingle,
+	"limit of the fleet, then FLUSHALL":      topologySingle,
 	"client SIGKILLed":                       topologySingle,
 	"failover with lost acknowledged writes": topologySentinel,
 	"resharding with keys (MOVED, ASK)":      topologyCluster,

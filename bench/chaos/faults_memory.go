@@ -2,10 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
 // memoryFaults are faults of the memory of Redis.
@@ -18,6 +22,8 @@ var memoryFaults = []*fault{
 		return s.config(ctx, "maxmemory-policy", "noeviction", "maxmemory", "1mb")
 	})},
 	{name: "allkeys-lru evicts", allowed: forgets, begin: shows("stats", "evicted_keys", evicting)},
+	// Alone, because other faults of a mix may take away the answers that it waits for.
+	{name: "limit of the fleet, then FLUSHALL", alone: true, proof: resynced, allowed: forgets, begin: fleetLimitLost},
 	{name: "states of another schema", allowed: forgets, begin: otherSchema},
 }
 
@@ -43,6 +49,36 @@ func evicting(ctx context.Context, s *scene) (func() error, error) {
 	return func() error {
 		stop()
 		return back()
+	}, nil
+}
+
+// fleetLimitLost halves the limit of the fleet, and wipes Redis when all processes
+// have heard of it. Its end fails if the fleet has not told Redis the limit again. The
+// larger limit is the bound, so the promises stay as they are.
+func fleetLimitLost(ctx context.Context, s *scene) (func() error, error) {
+	h, err := hybrid.NewHub(s.world.nodes[0].admin, hybrid.HubConfig{Logger: slog.New(slog.DiscardHandler), SyncTimeout: 5 * time.Second})
+	if err != nil {
+		return nil, err
+	}
+	half := s.plan.load.Streams[0].limit()
+	half.Rate, half.Burst = half.Rate/2, half.BurstSize()/2
+	if err := h.SetFleetLimit(ctx, limiterName, hybrid.FleetLimit{Limit: half}); err != nil {
+		return nil, errors.Join(err, h.Close())
+	}
+	const twoHeartbeats = 2500 * time.Millisecond
+	time.Sleep(twoHeartbeats)
+	if err := s.each(func(n *node) error { return n.do(ctx, "FLUSHALL") }); err != nil {
+		return nil, errors.Join(err, h.Close())
+	}
+	return func() error {
+		err := fmt.Errorf("the fleet has not told the wiped Redis its limit")
+		for until := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(until); {
+			time.Sleep(50 * time.Millisecond)
+			if f, failed := h.FleetLimit(ctx, limiterName); failed == nil && f.Limit == half {
+				err = nil
+			}
+		}
+		return errors.Join(err, h.SetFleetLimit(ctx, limiterName, hybrid.FleetLimit{}), h.Close())
 	}, nil
 }
 
