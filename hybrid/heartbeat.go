@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/census"
 	"github.com/hybridlimit/hybridlimit/internal/groups"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
@@ -196,6 +197,9 @@ func (b *heartbeat) send(ctx context.Context, own, text string, others []string)
 		return beat, 0, 0, false
 	}
 	lost := beat.Before < b.expires
+	if b.expires > 0 && !lost {
+		h.watching.Store(sent + int64(census.Stale)) // the next heartbeat is due before that
+	}
 	b.in, b.expires = []string{own}, beat.Now+p.Expiry.Microseconds()
 	if p.Text != "" {
 		b.named, b.renew = own, time.Now().Add(time.Duration(h.jitter(int64(renewEvery))))

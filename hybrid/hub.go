@@ -53,6 +53,7 @@ type Hub struct {
 	beats    atomic.Uint64 // heartbeats, and messages about switches, scripts and Inspect
 	failed   atomic.Uint64 // exacts without an answer
 	syncs    syncTimes
+	watching atomic.Int64 // ns on the hub's clock: until then heartbeats show a loss in time
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -125,7 +126,7 @@ func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error)
 			h.log.event("hybridlimit: Redis refused a batch of syncs and will never apply it; the units in it are lost and counted as dropped",
 				slog.Int("tag", tag), slog.Int("ops", ops), slog.Any("error", err))
 		},
-
+		Watched:    h.watched,
 		OnRefusing: h.refusing, OnRenamed: h.renamed, OnLoss: h.resync.onLoss,
 	})
 	if err := h.metrics.register(h); err != nil {
@@ -173,6 +174,10 @@ func (h *Hub) inFlight() int {
 	}
 	return 4 * wire.MaxOps
 }
+
+// watched reports whether heartbeats show within a second and a half that the server of a tag has lost its data. In a
+// cluster they are on one of several servers, so they say nothing about the others.
+func (h *Hub) watched(int) bool { return len(h.breakers) == 1 && h.clock.Now() < h.watching.Load() }
 
 func (h *Hub) breaker(tag int) *circuit.Breaker {
 	if len(h.breakers) == 1 {
