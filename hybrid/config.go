@@ -101,7 +101,7 @@ type Config struct {
 	// that many keys do not ask in one moment. A budget of the fast path can
 	// delay it by up to 10 ms. A key without a call is not asked about. A shorter
 	// time costs more calls of LimitFor. At least 10 ms. hybridlimit.Never: only
-	// after Invalidate. Zero: 1 hour.
+	// after Invalidate. Zero: 1 minute.
 	LimitRefresh time.Duration
 	// Subject maps a key to the text that decides its tag. Keys with one subject
 	// share a tag, and so a cluster slot. Nil: the key itself.

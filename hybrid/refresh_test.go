@@ -64,11 +64,14 @@ func invalidate(t *testing.T, l *hybrid.Limiter, key string) {
 // that no other call of the fast or the slow path asks. In earlier versions an upgrade arrived with an eviction or a restart.
 func TestLimitForIsAskedAgain(t *testing.T) {
 	inModes(t, inMemory, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
-		for _, every := range []time.Duration{time.Minute, time.Second} {
+		for _, every := range []time.Duration{0, time.Second} {
 			limits := newTable(hybridlimit.PerSecond(1000))
 			l := newLimiter(t, b.Client(nil), hybridlimit.PerSecond(500), hybrid.Config{
 				Name: fmt.Sprint("every", int64(every)), Mode: mode, LimitFor: limits.limitFor, LimitRefresh: every, MaxWait: time.Second,
 			})
+			if every == 0 {
+				every = time.Minute
+			}
 			gap, wraps := every/100, time.Duration(1<<(14+22)) // see TestMarksDoNotWrap
 			if every == time.Minute {
 				wraps = 1 << (14 + 26)
@@ -133,7 +136,7 @@ func TestMarksDoNotWrap(t *testing.T) {
 func TestQuestionsAreSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := newTable(hybridlimit.PerSecond(1000))
-		l := newLimiter(t, redistest.NewBubble(t).Client(nil), hybridlimit.PerSecond(500), hybrid.Config{LimitRefresh: time.Minute, LimitFor: limits.limitFor, MaxWait: -1})
+		l := newLimiter(t, redistest.NewBubble(t).Client(nil), hybridlimit.PerSecond(500), hybrid.Config{LimitFor: limits.limitFor, MaxWait: -1})
 		const keys = 300
 		start := time.Now()
 		for range 65 {
@@ -260,7 +263,7 @@ func TestRefreshWithoutRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
 		limits := newTable(still(10))
-		l := newLimiter(t, b.Client(nil), still(5), hybrid.Config{LimitRefresh: time.Minute, LimitFor: limits.limitFor})
+		l := newLimiter(t, b.Client(nil), still(5), hybrid.Config{LimitFor: limits.limitFor})
 		time.Sleep(2300 * time.Millisecond)
 		ask(t, l, "k", 1)
 		b.Kill()

@@ -24,7 +24,7 @@ func TestALaterAnswerWins(t *testing.T) {
 			limits := newTable(still(100))
 			gate := make(chan struct{})
 			var slow atomic.Bool
-			l := newLimiter(t, redistest.NewBubble(t).Client(nil), still(500), hybrid.Config{LimitRefresh: time.Minute, MaxWait: time.Second, LimitFor: func(key string) hybridlimit.Limit {
+			l := newLimiter(t, redistest.NewBubble(t).Client(nil), still(500), hybrid.Config{MaxWait: time.Second, LimitFor: func(key string) hybridlimit.Limit {
 				answer := limits.limitFor(key)
 				if slow.CompareAndSwap(true, false) {
 					<-gate
@@ -63,7 +63,7 @@ func TestInvalidAnswerKeepsTheLimit(t *testing.T) {
 		log := newCapture()
 		limits := newTable(still(100))
 		l := newLimiter(t, redistest.NewBubble(t).Client(nil), still(500), hybrid.Config{
-			LimitFor: limits.limitFor, LimitRefresh: time.Minute, MaxWait: time.Second, Hub: hybrid.HubConfig{Logger: slog.New(log)},
+			LimitFor: limits.limitFor, MaxWait: time.Second, Hub: hybrid.HubConfig{Logger: slog.New(log)},
 		})
 		time.Sleep(2300 * time.Millisecond)
 		ask(t, l, "secret", 10)
@@ -110,7 +110,7 @@ func TestInvalidAnswerKeepsTheLimit(t *testing.T) {
 func TestLimitForPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken atomic.Bool
-		l := newLimiter(t, redistest.NewBubble(t).Client(nil), still(500), hybrid.Config{LimitRefresh: time.Minute, MaxWait: time.Second, LimitFor: func(string) hybridlimit.Limit {
+		l := newLimiter(t, redistest.NewBubble(t).Client(nil), still(500), hybrid.Config{MaxWait: time.Second, LimitFor: func(string) hybridlimit.Limit {
 			if broken.Load() {
 				panic("no database")
 			}
@@ -143,7 +143,7 @@ func TestLimitForBlocks(t *testing.T) {
 	inModes(t, inMemory, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
 		limits := newTable(still(1000))
 		gate, slow := make(chan struct{}), atomic.Bool{}
-		l := newLimiter(t, b.Client(nil), still(500), hybrid.Config{LimitRefresh: time.Minute, Mode: mode, MaxWait: time.Second, LimitFor: func(key string) hybridlimit.Limit {
+		l := newLimiter(t, b.Client(nil), still(500), hybrid.Config{Mode: mode, MaxWait: time.Second, LimitFor: func(key string) hybridlimit.Limit {
 			if slow.Load() {
 				<-gate
 			}
@@ -181,7 +181,7 @@ func TestAnAnswerThatComesLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := newTable(still(1000))
 		gate, slow := make(chan struct{}), atomic.Bool{}
-		l := newLimiter(t, redistest.NewBubble(t).Client(nil), still(500), hybrid.Config{LimitRefresh: time.Minute, MaxWait: time.Second, LimitFor: func(key string) hybridlimit.Limit {
+		l := newLimiter(t, redistest.NewBubble(t).Client(nil), still(500), hybrid.Config{MaxWait: time.Second, LimitFor: func(key string) hybridlimit.Limit {
 			answer := limits.limitFor(key)
 			if slow.CompareAndSwap(true, false) {
 				<-gate
@@ -257,7 +257,7 @@ func TestAKeyGoesBackToTheLimit(t *testing.T) {
 			}
 			return l.Limit()
 		}
-		l = newLimiter(t, redistest.NewBubble(t).Client(nil), still(500), hybrid.Config{LimitRefresh: time.Minute, LimitFor: limitFor, MaxWait: time.Second})
+		l = newLimiter(t, redistest.NewBubble(t).Client(nil), still(500), hybrid.Config{LimitFor: limitFor, MaxWait: time.Second})
 		time.Sleep(2300 * time.Millisecond)
 		ask(t, l, "k", 1)
 		own.Store(false)

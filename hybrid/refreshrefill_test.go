@@ -28,7 +28,7 @@ func TestANewAnswerRefillsNothing(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			inModes(t, inMemory, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
 				limits := newTable(c.from)
-				l := newLimiter(t, b.Client(nil), c.own, hybrid.Config{LimitRefresh: time.Minute, Mode: mode, LimitFor: limits.limitFor, MaxWait: time.Second})
+				l := newLimiter(t, b.Client(nil), c.own, hybrid.Config{Mode: mode, LimitFor: limits.limitFor, MaxWait: time.Second})
 				time.Sleep(2300 * time.Millisecond)
 				for range 1000 {
 					ask(t, l, "k", 1)

@@ -57,7 +57,7 @@ type Config struct {
 	// is held. Each question comes after half to the whole of it, at random, so
 	// that many keys do not ask in one moment. A key without a call is not asked
 	// about. A shorter time costs more calls of LimitFor. At least 10 ms.
-	// hybridlimit.Never: only after Invalidate. Zero: 1 hour.
+	// hybridlimit.Never: only after Invalidate. Zero: 1 minute.
 	LimitRefresh time.Duration
 }
 

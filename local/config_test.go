@@ -75,7 +75,7 @@ func TestAllAlgorithmsAreOffered(t *testing.T) {
 
 func TestDefaults(t *testing.T) {
 	limit := hybridlimit.TokenBucket(3, time.Second, 7)
-	want := Config{MaxKeys: 100_000, MaxKeyBytes: hybridlimit.DefaultMaxKeyBytes, IdleAfter: limit.TimeToFull(), LimitRefresh: time.Hour}
+	want := Config{MaxKeys: 100_000, MaxKeyBytes: hybridlimit.DefaultMaxKeyBytes, IdleAfter: limit.TimeToFull(), LimitRefresh: time.Minute}
 	if got := must(t, limit, Config{}).cfg; !reflect.DeepEqual(got, want) {
 		t.Errorf("zero Config becomes %+v, want %+v", got, want)
 	}

@@ -14,7 +14,7 @@ import (
 
 const (
 	// Default is the interval for a LimitRefresh of 0.
-	Default = time.Hour
+	Default = time.Minute
 	// Shortest is the shortest interval: a budget of hybrid may end up to two ticks of 5 ms late.
 	Shortest = 10 * time.Millisecond
 )

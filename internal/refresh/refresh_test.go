@@ -74,7 +74,7 @@ func TestNever(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	for every, want := range map[time.Duration]string{
-		-1: "must not be negative", time.Millisecond: "must be at least 10ms, or 0 for 1h0m0s", 0: "", Shortest: "", hybridlimit.Never: "",
+		-1: "must not be negative", time.Millisecond: "must be at least 10ms, or 0 for 1m0s", 0: "", Shortest: "", hybridlimit.Never: "",
 	} {
 		var bad hybridlimit.Violations
 		Check(&bad, every)
