@@ -34,14 +34,18 @@ const (
 	// state.
 	AlgBlocked
 
+	// AlgConcurrent counts the calls that run: at most Rate at once. It has no
+	// period and no burst. Its limiters are Acquirers: no rate limiter accepts it.
+	AlgConcurrent
+
 	algorithms                // the number of algorithms
-	stateful   = AlgUnlimited // algorithms below it have a rate
+	stateful   = AlgUnlimited // only algorithms below it have a period
 )
 
 var algorithmNames = [algorithms]string{
 	"token bucket", "leaky bucket", "leaky queue",
 	"fixed window", "sliding window", "sliding log",
-	"unlimited", "blocked",
+	"unlimited", "blocked", "concurrent",
 }
 
 // String returns the algorithm's name, for example "token bucket".

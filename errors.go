@@ -26,8 +26,11 @@ var (
 	ErrCost = errors.New("hybridlimit: cost must be at least 1")
 	// ErrInvalid matches every *InvalidError.
 	ErrInvalid = errors.New("hybridlimit: invalid configuration")
-	// ErrUnsupported is returned by History for an algorithm that keeps no log,
-	// and by a constructor for an algorithm that its package does not know.
+	// ErrTooManyKeys is returned by Acquire if MaxKeys keys have running calls.
+	ErrTooManyKeys = errors.New("hybridlimit: too many keys have running calls")
+	// ErrUnsupported is returned by History for an algorithm that keeps no log, by
+	// a constructor for an algorithm that its package does not know or that
+	// another constructor is for, and by Allow of an Acquirer.
 	ErrUnsupported = errors.New("hybridlimit: algorithm is not supported")
 )
 

@@ -95,6 +95,13 @@ func ExampleUnlimited() {
 	// unheard of 0 false
 }
 
+// Twenty calls of a customer may run at once.
+func ExampleConcurrent() {
+	limit, err := hybridlimit.ParseLimit("20 concurrent")
+	fmt.Println(limit, err, limit == hybridlimit.Concurrent(20))
+	// Output: 20 concurrent <nil> true
+}
+
 // Blocked is a valid limit. The zero Limit is a mistake, and constructors refuse it.
 func ExampleBlocked() {
 	fmt.Println(hybridlimit.Blocked(), hybridlimit.Blocked().Validate())

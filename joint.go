@@ -7,9 +7,14 @@ import (
 
 // Ask is the part of one limit in a call under several limits: N units of a key.
 type Ask struct {
-	Limiter Limiter // it must join the limiter of the first ask
+	Limiter Limiter // it must join the limiter of the first ask, or be an Acquirer
 	Key     string  // as for AllowN
 	N       int64   // units
+
+	// Permit is held if Limiter is an Acquirer and the call is admitted: release it
+	// when the call ends. AllowAll writes it, and does not read the old value. Of
+	// asks for one key of one Acquirer, the first has the permit of all.
+	Permit Permit
 
 	// Result is this limit's own answer. AllowAll writes it, and does not read
 	// the old value. If the call is admitted, every ask has a Result, whose
@@ -37,6 +42,13 @@ type Ask struct {
 // AllowAll writes each limit's own answer into its [Ask]. Pass a slice (asks...)
 // to read the answers.
 //
+// Asks whose Limiter is an [Acquirer] may be of any package, beside rate limiters of
+// one kind. AllowAll acquires their permits first, in the order of the limiters'
+// names and of the keys, so that calls with the same limits do not wait for each
+// other. Give such limiters different names. It asks the rates while it holds the
+// permits. It releases them if a limit denies, and on any error, also if the Result
+// holds the decision of a fallback. Pass a slice, because its asks have the permits.
+//
 // If a Limiter is nil, is not [Joint], or does not join the first, the error is an
 // *InvalidError (ErrInvalid) that names the ask, and nothing is taken. Without
 // asks the error is ErrInvalid. Other errors are those of AllowN.
@@ -44,6 +56,17 @@ func AllowAll(ctx context.Context, asks ...Ask) (Result, error) {
 	if len(asks) == 0 {
 		return Result{}, fmt.Errorf("hybridlimit: AllowAll: %w: asks is empty, but needs at least one ask", ErrInvalid)
 	}
+	for i := range asks {
+		if _, ok := asks[i].Limiter.(Acquirer); ok {
+			return acquireAll(ctx, asks)
+		}
+		asks[i].Permit = Permit{}
+	}
+	return allowJoint(ctx, asks)
+}
+
+// allowJoint asks limiters of one kind.
+func allowJoint(ctx context.Context, asks []Ask) (Result, error) {
 	joint, ok := asks[0].Limiter.(Joint)
 	if !ok {
 		for i := range asks {

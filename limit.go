@@ -15,7 +15,8 @@ type Limit struct {
 	// Algorithm is the way in which units are counted. Zero: AlgTokenBucket.
 	Algorithm Algorithm
 	// Rate is the number of units per Period. At least 1. For AlgUnlimited and
-	// AlgBlocked, Rate, Period and Burst must be 0.
+	// AlgBlocked, Rate, Period and Burst must be 0. For AlgConcurrent, Rate is the
+	// number of calls that may run at once, and Period and Burst must be 0.
 	Rate int64
 	// Period is the time in which Rate units come back. For windows it is the
 	// length of the window. At least 1 µs, in whole µs.
@@ -83,6 +84,11 @@ func Unlimited() Limit { return Limit{Algorithm: AlgUnlimited} }
 // Limit{Algorithm: AlgBlocked}. It is valid, unlike the zero Limit.
 func Blocked() Limit { return Limit{Algorithm: AlgBlocked} }
 
+// Concurrent returns a limit of n calls in flight: Limit{Algorithm:
+// AlgConcurrent, Rate: n}. It is for limiters of permits, such as that of
+// local.NewConcurrency.
+func Concurrent(n int64) Limit { return Limit{Algorithm: AlgConcurrent, Rate: n} }
+
 // BurstSize returns the most units that can be admitted at once: Burst, or Rate
 // if Burst is 0. It returns math.MaxInt64 for AlgUnlimited and 0 for AlgBlocked.
 func (l Limit) BurstSize() int64 {
@@ -99,12 +105,12 @@ func (l Limit) BurstSize() int64 {
 
 // TimeToFull returns the time in which an empty bucket becomes full:
 // BurstSize·Period/Rate, rounded up, at most Never. For windows it returns the
-// window, and for a limit without state 0.
+// window, and for AlgConcurrent and a limit without state 0.
 func (l Limit) TimeToFull() time.Duration {
 	switch {
 	case l.Algorithm.windowed():
 		return l.Period
-	case l.Algorithm.stateless():
+	case l.Algorithm >= stateful:
 		return 0
 	}
 	hi, lo := bits.Mul64(uint64(l.BurstSize()), uint64(l.Period))
@@ -122,13 +128,15 @@ func (l Limit) TimeToFull() time.Duration {
 }
 
 // String returns the limit in words: "100 per 1s, burst 200 (token bucket)",
-// "unlimited". ParseLimit does not read it: use MarshalText for that.
+// "100 concurrent", "unlimited". ParseLimit does not read it: use MarshalText for that.
 func (l Limit) String() string {
 	switch {
 	case l.Algorithm.windowed():
 		return fmt.Sprintf("%d per %v (%v)", l.Rate, l.Period, l.Algorithm)
 	case l.Algorithm.stateless():
 		return l.Algorithm.String()
+	case l.Algorithm == AlgConcurrent:
+		return fmt.Sprintf("%d %v", l.Rate, l.Algorithm)
 	}
 	return fmt.Sprintf("%d per %v, burst %d (%v)", l.Rate, l.Period, l.BurstSize(), l.Algorithm)
 }

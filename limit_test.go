@@ -19,6 +19,7 @@ func TestConstructors(t *testing.T) {
 		{hybridlimit.PerDay(7), hybridlimit.Limit{Rate: 7, Period: 24 * time.Hour}},
 		{hybridlimit.Unlimited(), hybridlimit.Limit{Algorithm: hybridlimit.AlgUnlimited}},
 		{hybridlimit.Blocked(), hybridlimit.Limit{Algorithm: hybridlimit.AlgBlocked}},
+		{hybridlimit.Concurrent(7), hybridlimit.Limit{Algorithm: hybridlimit.AlgConcurrent, Rate: 7}},
 		{hybridlimit.TokenBucket(7, time.Second, 9), hybridlimit.Limit{Algorithm: hybridlimit.AlgTokenBucket, Rate: 7, Period: time.Second, Burst: 9}},
 		{hybridlimit.LeakyBucket(7, time.Second, 9), hybridlimit.Limit{Algorithm: hybridlimit.AlgLeakyBucket, Rate: 7, Period: time.Second, Burst: 9}},
 		{hybridlimit.LeakyQueue(7, time.Second, 9), hybridlimit.Limit{Algorithm: hybridlimit.AlgLeakyQueue, Rate: 7, Period: time.Second, Burst: 9}},
@@ -47,6 +48,7 @@ func TestLimitString(t *testing.T) {
 		"0 per 0s, burst 0 (token bucket)":     {},
 		"unlimited":                            hybridlimit.Unlimited(),
 		"blocked":                              hybridlimit.Blocked(),
+		"100 concurrent":                       hybridlimit.Concurrent(100),
 		"1 per 1s, burst 1 (Algorithm(200))":   {Algorithm: 200, Rate: 1, Period: time.Second},
 	} {
 		if got := l.String(); got != want {
@@ -72,6 +74,7 @@ func TestTimeToFull(t *testing.T) {
 		{hybridlimit.Limit{}, hybridlimit.Never},
 		{hybridlimit.Unlimited(), 0},
 		{hybridlimit.Blocked(), 0},
+		{hybridlimit.Concurrent(5), 0},
 		// Regression: a quotient of 2⁶⁴−1 with a remainder was rounded up and became 0.
 		{hybridlimit.TokenBucket(2, 1_190_112_520_884_487_201, 31), hybridlimit.Never},
 	} {
@@ -90,6 +93,9 @@ func TestBurstSize(t *testing.T) {
 	}
 	if got := hybridlimit.Unlimited().BurstSize(); got != math.MaxInt64 {
 		t.Errorf("unlimited is %d", got)
+	}
+	if got := hybridlimit.Concurrent(5).BurstSize(); got != 5 {
+		t.Errorf("5 concurrent is %d", got)
 	}
 	if got := hybridlimit.Blocked().BurstSize(); got != 0 {
 		t.Errorf("blocked is %d", got)

@@ -15,6 +15,7 @@ import (
 //	5 per minute
 //	10/1m30s burst 20 leaky queue
 //	1_000_000/24h fixed window
+//	100 concurrent
 //	unlimited
 //	blocked
 //
@@ -28,6 +29,8 @@ import (
 //   - optional, in either order: "burst" with a number of at least 1, and the
 //     algorithm (token bucket, leaky bucket, leaky queue, fixed window, sliding
 //     window or sliding log). "gcra" is another word for token bucket.
+//
+// A limit of calls in flight is a number and "concurrent".
 //
 // The default burst is 0, which means Rate. The default algorithm is the token
 // bucket. Case and plural do not matter, space may stand between the parts, and
@@ -68,8 +71,14 @@ func (r *reader) limit() (l Limit) {
 		}
 	}
 	l.Rate = r.count(`a rate such as 100/s, "unlimited" or "blocked"`)
+	if r.problem == "" && r.phrase(AlgConcurrent.String()) {
+		if r.more() {
+			r.expected("nothing after " + AlgConcurrent.String())
+		}
+		return Concurrent(l.Rate)
+	}
 	if !r.slash() && !r.phrase("per") {
-		r.expected(`"/" or "per" after the rate, a whole number`)
+		r.expected(`"/", "per" or "concurrent" after a whole number`)
 	}
 	l.Period = r.period()
 	r.clauses(&l)

@@ -33,6 +33,9 @@ func TestParseLimit(t *testing.T) {
 		"100/h sliding log":                 hybridlimit.SlidingLog(100, time.Hour),
 		"7/s fixed window burst 7":          {Algorithm: hybridlimit.AlgFixedWindow, Rate: 7, Period: time.Second, Burst: 7},
 		"unlimited":                         hybridlimit.Unlimited(),
+		"100 concurrent":                    hybridlimit.Concurrent(100),
+		" 1_000 \t Concurrent ":             hybridlimit.Concurrent(1000),
+		"100concurrent":                     hybridlimit.Concurrent(100),
 		"\tUnLimited\n":                     hybridlimit.Unlimited(),
 		"BLOCKED":                           hybridlimit.Blocked(),
 		" 100 / S  BURST\t200 Leaky\nQueue": hybridlimit.LeakyQueue(100, time.Second, 200),
@@ -107,7 +110,7 @@ func TestParseLimitReadsDurations(t *testing.T) {
 func TestParseLimitRefuses(t *testing.T) {
 	const (
 		unit      = "expected a unit (s, min, h, d, ms, µs)"
-		after     = `expected "/" or "per" after the rate, a whole number, `
+		after     = `expected "/", "per" or "concurrent" after a whole number, `
 		rate      = `expected a rate such as 100/s, "unlimited" or "blocked", `
 		algorithm = "an algorithm (token bucket, leaky bucket, leaky queue, fixed window, sliding window, sliding log)"
 	)
@@ -126,6 +129,9 @@ func TestParseLimitRefuses(t *testing.T) {
 		"/s":                                 rate + `got "/s"`,
 		"100":                                after + "got nothing",
 		"100 s":                              after + `got "s"`,
+		"100 concurrently":                   after + `got "concurrently"`,
+		"100 concurrent burst 5":             `expected nothing after concurrent, got "burst"`,
+		"100/s concurrent":                   `expected "burst" or ` + algorithm + `, got "concurrent"`,
 		"1.5/s":                              after + `got ".5/s"`,
 		"1e6/s":                              after + `got "e6/s"`,
 		"0x10/s":                             after + `got "x10/s"`,

@@ -75,6 +75,9 @@ const (
 	// SourceSwitch: an operator has set a switch that allows or denies
 	// everything. No limit holds while this is reported.
 	SourceSwitch
+	// SourceShed: decided by a shedder, which protects one process from more calls
+	// than it can run at once.
+	SourceShed
 
 	sources // the number of sources
 )
@@ -84,7 +87,7 @@ const NumSources = int(sources)
 
 var sourceNames = [sources]string{
 	"unknown", "local", "lease", "credit", "redis",
-	"deny_cache", "timeout", "fallback", "static", "switch",
+	"deny_cache", "timeout", "fallback", "static", "switch", "shed",
 }
 
 // String returns the name of the source in metrics: "lease", "deny_cache".

@@ -11,7 +11,7 @@ var (
 )
 
 // MarshalText returns the limit as text that ParseLimit reads back: "100/s burst
-// 200", "5/min sliding window", "unlimited". It omits defaults. JSON, YAML and
+// 200", "5/min sliding window", "100 concurrent", "unlimited". It omits defaults. JSON, YAML and
 // flag.TextVar use it.
 //
 // An invalid limit has no text: the error is that of Validate. An optional field
@@ -22,6 +22,9 @@ func (l Limit) MarshalText() ([]byte, error) {
 	}
 	if l.Algorithm.stateless() {
 		return []byte(l.Algorithm.String()), nil
+	}
+	if l.Algorithm == AlgConcurrent {
+		return []byte(l.String()), nil
 	}
 	b := strconv.AppendInt(nil, l.Rate, 10)
 	b = append(b, '/')

@@ -53,6 +53,7 @@ func TestMarshalText(t *testing.T) {
 		"5/s burst 5 fixed window": {Algorithm: hybridlimit.AlgFixedWindow, Rate: 5, Period: time.Second, Burst: 5},
 		"unlimited":                hybridlimit.Unlimited(),
 		"blocked":                  hybridlimit.Blocked(),
+		"100 concurrent":           hybridlimit.Concurrent(100),
 	} {
 		if got, err := l.MarshalText(); string(got) != want || err != nil {
 			t.Errorf("%+v: got %q and %v, want %q", l, got, err, want)
@@ -63,7 +64,12 @@ func TestMarshalText(t *testing.T) {
 
 func TestMarshalTextRefuses(t *testing.T) {
 	for _, l := range []hybridlimit.Limit{
-		{}, {Algorithm: 8, Rate: 1, Period: time.Second}, hybridlimit.PerSecond(-1), {Algorithm: hybridlimit.AlgBlocked, Rate: 1},
+		{},
+		{Algorithm: 9, Rate: 1, Period: time.Second},
+		hybridlimit.PerSecond(-1),
+		{Algorithm: hybridlimit.AlgBlocked, Rate: 1},
+		hybridlimit.Concurrent(0),
+		{Algorithm: hybridlimit.AlgConcurrent, Rate: 1, Period: time.Second},
 	} {
 		if text, err := l.MarshalText(); text != nil || !errors.Is(err, hybridlimit.ErrInvalid) {
 			t.Errorf("%+v: %q, %v", l, text, err)
@@ -84,7 +90,7 @@ func TestEveryValidLimitRoundTrips(t *testing.T) {
 	micros := rapid.OneOf(rapid.Int64Range(1, 1_000_000), rapid.Int64Range(1, 1<<52), rapid.Int64Range(1, math.MaxInt64/1000),
 		rapid.Map(rapid.Int64Range(1, 2_000_000), func(s int64) int64 { return s * 1_000_000 }))
 	rapid.Check(t, func(t *rapid.T) {
-		l := hybridlimit.Limit{Algorithm: hybridlimit.Algorithm(rapid.Uint8Range(0, 7).Draw(t, "algorithm"))}
+		l := hybridlimit.Limit{Algorithm: hybridlimit.Algorithm(rapid.Uint8Range(0, 8).Draw(t, "algorithm"))}
 		if l.Algorithm < hybridlimit.AlgUnlimited {
 			l.Rate = whole.Draw(t, "rate")
 			l.Period = time.Duration(micros.Draw(t, "period")) * time.Microsecond
@@ -94,6 +100,9 @@ func TestEveryValidLimitRoundTrips(t *testing.T) {
 			case 2:
 				l.Burst = whole.Draw(t, "burst")
 			}
+		}
+		if l.Algorithm == hybridlimit.AlgConcurrent {
+			l.Rate = whole.Draw(t, "permits")
 		}
 		if l.Validate() != nil {
 			return
@@ -106,6 +115,7 @@ func FuzzMarshalText(f *testing.F) {
 	f.Add(uint8(0), int64(100), int64(time.Second), int64(200))
 	f.Add(uint8(3), int64(1<<51), int64(1<<50*time.Microsecond), int64(0))
 	f.Add(uint8(7), int64(0), int64(0), int64(0))
+	f.Add(uint8(8), int64(1<<51), int64(0), int64(0))
 	f.Fuzz(func(t *testing.T, algorithm uint8, rate, period, burst int64) {
 		l := hybridlimit.Limit{Algorithm: hybridlimit.Algorithm(algorithm), Rate: rate, Period: time.Duration(period), Burst: burst}
 		_, _, _ = l.String(), l.BurstSize(), l.TimeToFull() // none panics, valid or not

@@ -28,7 +28,8 @@ const exactInt = 1 << 53
 //     Rate·Period is at most 2⁵¹ (26 062 a day, a million in 37 minutes). Beyond
 //     that, prev decreases in steps longer than 1 µs, up to one step late.
 //
-// AlgUnlimited and AlgBlocked have no arithmetic, and take no Rate, Period or
+// AlgConcurrent counts calls: Rate must be at most 2⁵¹, and Period and Burst must
+// be 0. AlgUnlimited and AlgBlocked have no arithmetic, and take no Rate, Period or
 // Burst.
 func (l Limit) Validate() error {
 	var bad Violations
@@ -39,7 +40,19 @@ func (l Limit) Validate() error {
 func (l Limit) violations(bad *Violations) {
 	switch {
 	case l.Algorithm.stateless():
-		l.statelessViolations(bad)
+		if l.Rate != 0 {
+			bad.Add("Limit.Rate", l.Rate, l.mustBeZero())
+		}
+		l.rateOnlyViolations(bad)
+		return
+	case l.Algorithm == AlgConcurrent:
+		if l.Rate < 1 {
+			bad.Add("Limit.Rate", l.Rate, "must be at least 1")
+		}
+		if l.Rate > exactInt/4 {
+			bad.Add("Limit.Rate", l.Rate, rateTooLarge)
+		}
+		l.rateOnlyViolations(bad)
 		return
 	case l.Algorithm >= algorithms:
 		bad.Add("Limit.Algorithm", l.Algorithm, "is not an algorithm")
@@ -68,17 +81,18 @@ func (l Limit) violations(bad *Violations) {
 	}
 }
 
-func (l Limit) statelessViolations(bad *Violations) {
-	const problem = "must be 0 in a limit that is %v"
-	if l.Rate != 0 {
-		bad.Add("Limit.Rate", l.Rate, fmt.Sprintf(problem, l.Algorithm))
-	}
+// rateOnlyViolations are those of a limit without a period and a burst.
+func (l Limit) rateOnlyViolations(bad *Violations) {
 	if l.Period != 0 {
-		bad.Add("Limit.Period", l.Period, fmt.Sprintf(problem, l.Algorithm))
+		bad.Add("Limit.Period", l.Period, l.mustBeZero())
 	}
 	if l.Burst != 0 {
-		bad.Add("Limit.Burst", l.Burst, fmt.Sprintf(problem, l.Algorithm))
+		bad.Add("Limit.Burst", l.Burst, l.mustBeZero())
 	}
+}
+
+func (l Limit) mustBeZero() string {
+	return fmt.Sprintf("must be 0 in a limit that is %v", l.Algorithm)
 }
 
 // bucketViolations bounds the sub-units of a bucket in debt.
@@ -96,12 +110,14 @@ func (l Limit) bucketViolations(bad *Violations) {
 // are counted exactly, and the end of a window that begins today is exact.
 func (l Limit) countViolations(bad *Violations) {
 	if l.Rate > exactInt/4 {
-		bad.Add("Limit.Rate", l.Rate, "must be at most 2⁵¹ (2251799813685248)")
+		bad.Add("Limit.Rate", l.Rate, rateTooLarge)
 	}
 	if l.Period/time.Microsecond > exactInt/8 {
 		bad.Add("Limit.Period", l.Period, "must be at most 2⁵⁰ µs (35 years)")
 	}
 }
+
+const rateTooLarge = "must be at most 2⁵¹ (2251799813685248)"
 
 func gcd(a, b int64) int64 {
 	for b != 0 {

@@ -80,17 +80,17 @@ func TestNamesOfSourcesAndAlgorithms(t *testing.T) {
 	for s := range hybridlimit.NumSources {
 		got = append(got, hybridlimit.Source(s).String())
 	}
-	if s := strings.Join(got, " "); s != "unknown local lease credit redis deny_cache timeout fallback static switch" {
+	if s := strings.Join(got, " "); s != "unknown local lease credit redis deny_cache timeout fallback static switch shed" {
 		t.Errorf("sources: %s", s)
 	}
-	if s := hybridlimit.Source(hybridlimit.NumSources).String(); s != "Source(10)" {
+	if s := hybridlimit.Source(hybridlimit.NumSources).String(); s != "Source(11)" {
 		t.Errorf("beyond the last source: %s", s)
 	}
 	got = nil
-	for a := range hybridlimit.AlgBlocked + 2 {
+	for a := range hybridlimit.AlgConcurrent + 2 {
 		got = append(got, a.String())
 	}
-	if s := strings.Join(got, ", "); s != "token bucket, leaky bucket, leaky queue, fixed window, sliding window, sliding log, unlimited, blocked, Algorithm(8)" {
+	if s := strings.Join(got, ", "); s != "token bucket, leaky bucket, leaky queue, fixed window, sliding window, sliding log, unlimited, blocked, concurrent, Algorithm(9)" {
 		t.Errorf("algorithms: %s", s)
 	}
 }

@@ -24,6 +24,29 @@ func nobody(t *testing.T) *redis.Client {
 
 var ten = hybridlimit.PerSecond(10)
 
+// A limit of calls in flight is refused, with the package that has one.
+func TestCallsInFlightAreNoRate(t *testing.T) {
+	limit := hybridlimit.Concurrent(5)
+	l, err := global.New(nobody(t), limit, global.Config{Name: "a"})
+	if l != nil || !errors.Is(err, hybridlimit.ErrUnsupported) || !strings.Contains(err.Error(), "use NewConcurrency of package local, for one process") {
+		t.Errorf("New: %v, %v", l, err)
+	}
+	for _, first := range []hybridlimit.Limit{ten, hybridlimit.Unlimited()} {
+		own, err := global.New(nobody(t), first, global.Config{Name: "a", LimitFor: func(key string) hybridlimit.Limit { return limit }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, perKey := own.Allow(t.Context(), "k")
+		_, perCall := own.AllowLimit(t.Context(), "k", 1, limit)
+		for how, err := range map[string]error{"SetLimit": own.SetLimit(limit), "LimitFor": perKey, "AllowLimit": perCall} {
+			if !errors.Is(err, hybridlimit.ErrUnsupported) {
+				t.Errorf("%v, %s: %v", first, how, err)
+			}
+		}
+		_ = own.Close()
+	}
+}
+
 func TestConfigViolations(t *testing.T) {
 	for _, tc := range []struct {
 		name  string

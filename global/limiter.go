@@ -116,6 +116,9 @@ func newTerms(limit hybridlimit.Limit) (*terms, error) {
 	if err := limit.Validate(); err != nil {
 		return nil, err
 	}
+	if limit.Algorithm == hybridlimit.AlgConcurrent {
+		return nil, fmt.Errorf("global: %w: permits of calls in flight (%v) need a heartbeat, which this package does not have: use NewConcurrency of package local, for one process", hybridlimit.ErrUnsupported, limit)
+	}
 	t := &terms{limit: limit, counts: limit.Algorithm}
 	if !t.static() {
 		t.Scale = algo.ScaleOf(limit)

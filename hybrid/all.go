@@ -171,9 +171,9 @@ func (h *Hub) parts(asks []joint, each []hybridlimit.Ask) (parts []*part, res hy
 	return parts, res, nil
 }
 
-// lockOrder compares two keys of a hub by the order in which their entries are locked.
+// lockOrder compares two keys of a hub by the order in which their entries are locked. A key has an entry for each class.
 func lockOrder(l *Limiter, key string, other *Limiter, otherKey string) int {
-	return cmp.Or(cmp.Compare(l.cfg.Name, other.cfg.Name), cmp.Compare(key, otherKey))
+	return cmp.Or(cmp.Compare(l.cfg.Name, other.cfg.Name), cmp.Compare(key, otherKey), cmp.Compare(l.class.Place, other.class.Place))
 }
 
 // tryAll decides all parts under the locks of their entries. It reports false if units have to be fetched from Redis first.
@@ -259,7 +259,7 @@ func (p *part) endSpare(admitted bool) {
 	if !took || admitted {
 		l.countOverflow(p.N, took)
 	} else if t := l.share(p.plan, l.fleet.Size()); t.Counts() {
-		l.spare(l.hub.clock.Now()).put(l.store.hash(p.Key), t, p.N)
+		l.spare(l.hub.clock.Now()).put(l.cell(p.Key), t, p.N)
 	}
 }
 
@@ -307,6 +307,9 @@ func (p *part) end(admitted bool) {
 		e.account.KeepDemand(&p.trial)
 		if p.v.Action == account.Admit {
 			p.v.Sync = account.SyncNot
+		}
+		if c.Fallback.Pool != nil && p.v.Action == account.Admit && p.v.Reason == account.LocalUnits {
+			c.Fallback.Pool.Put(c.Fallback, p.N)
 		}
 	}
 	e.begin(now) // a lease may have ended since the try

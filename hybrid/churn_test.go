@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 	"testing"
-	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/redis/go-redis/v9"
@@ -53,17 +53,20 @@ func BenchmarkChurn(b *testing.B) {
 			DialerRetries: 1, Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no Redis") },
 		})
 		defer rdb.Close()
+		open, once := make(chan struct{}), sync.Once{}
 		l, err := hybrid.New(rdb, hybridlimit.PerSecond(100), hybrid.Config{
 			Name: "churn", MaxKeys: keys, MaxWait: -1, Fallback: hybrid.FallbackDenyAll,
-			Hub: hybrid.HubConfig{Logger: slog.New(slog.DiscardHandler), Breaker: breaker.Config{Failures: 1}},
+			Hub: hybrid.HubConfig{Logger: slog.New(slog.DiscardHandler), Breaker: breaker.Config{Failures: 1, OnChange: func(c breaker.Change) {
+				if c.To == breaker.Open {
+					once.Do(func() { close(open) })
+				}
+			}}},
 		})
 		if err != nil {
 			b.Fatal(err)
 		}
 		defer l.Close()
-		for l.Stats().Breaker != breaker.Open {
-			time.Sleep(10 * time.Millisecond)
-		}
+		<-open
 		churn(b, func(key string) {
 			if _, err := l.Allow(ctx, key); err != nil {
 				b.Fatal(err)

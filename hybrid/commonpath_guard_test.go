@@ -4,6 +4,7 @@ package hybrid_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -73,6 +74,44 @@ func TestCommonPathOfAllowAll(t *testing.T) {
 	t.Logf("%v for %d calls", best, calls)
 	if best["both"] > most*best["one"] {
 		t.Errorf("a call under two limits takes more than %d times as long as one under one: %v", most, best)
+	}
+}
+
+// TestCommonPathOfAClass checks that a decision through a class takes at most a tenth longer than one without classes. As above,
+// the best rounds are compared. The rounds have several keys, because the place of a key's state in memory changes the time of
+// its decisions.
+func TestCommonPathOfAClass(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: standIn()})
+	defer rdb.Close()
+	h := newHub(t, rdb, hybrid.HubConfig{})
+	limit := hybridlimit.PerSecond(1_000_000_000)
+	plain := add(t, h, limit, hybrid.Config{Name: "plain"})
+	critical := add(t, h, limit, hybrid.Config{Name: "classed", Classes: []hybrid.Class{{Name: "rest", Floor: 0.2}}})
+	rest, err := critical.Class("rest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready(t, plain)
+	ready(t, critical)
+	ctx := context.Background()
+	const calls, rounds, keys, most = 20_000, 200, 20, 1.1
+	best := fastest{}
+	ratio := func(name string) float64 { return float64(best[name]) / float64(best["plain"]) }
+	for round := range rounds {
+		k := fmt.Sprint("key", round%keys)
+		for name, l := range map[string]*hybrid.Limiter{"plain": plain, "critical": critical, "rest": rest} {
+			if _, err := l.Allow(ctx, k); err != nil { // asks Redis for the units
+				t.Fatal(err)
+			}
+			best.timed(t, name, calls, func() bool { res, err := l.Allow(ctx, k); return err == nil && res.Allowed })
+		}
+		if round >= 5 && ratio("critical") <= most && ratio("rest") <= most {
+			break
+		}
+	}
+	t.Logf("%v for %d calls", best, calls)
+	if ratio("critical") > most || ratio("rest") > most {
+		t.Errorf("critical takes %.2f and a class %.2f times as long as a limiter without classes, want at most %v", ratio("critical"), ratio("rest"), most)
 	}
 }
 

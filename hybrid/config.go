@@ -106,6 +106,17 @@ type Config struct {
 	// Subject maps a key to the text that decides its tag. Keys with one subject
 	// share a tag, and so a cluster slot. Nil: the key itself.
 	Subject func(key string) string
+	// Classes are classes of calls that leave a part of the burst to others. A
+	// call through Limiter.Class is admitted only if the floor of its class stays,
+	// so calls of the limiter itself, the critical ones, find these units. At most
+	// 7, with different names and floors. All processes need not have the same
+	// classes. Not for a sliding log. MaxKeys is for each class. Each class counts
+	// as a process for credit. Nil: no classes, at no cost.
+	//
+	// A floor costs a bucket or a queue a part of its burst: the others may still
+	// use the whole rate. It costs a window that part of each window. See
+	// docs/limits.md.
+	Classes []Class
 	// Hub configures the limiter's own hub. It is for New only.
 	Hub HubConfig
 }
@@ -243,6 +254,7 @@ func (c Config) violations(limit hybridlimit.Limit) hybridlimit.Violations {
 	if c.FallbackFloor > 0 && c.FallbackFloor > limit.BurstSize() {
 		bad.Add("Config.FallbackFloor", c.FallbackFloor, "must not exceed the burst")
 	}
+	bad.AddClasses(c.Classes, limit)
 	return bad
 }
 

@@ -23,6 +23,48 @@ func nobody(tb testing.TB) *redis.Client {
 	return redistest.Client(tb, "127.0.0.1:1", oneDial)
 }
 
+// A limit of calls in flight is refused wherever a rate is read, with the method that
+// takes it.
+func TestCallsInFlightAreNoRate(t *testing.T) {
+	limit := hybridlimit.Concurrent(5)
+	l, err := hybrid.New(nobody(t), limit, hybrid.Config{Name: "a"})
+	if l != nil || !errors.Is(err, hybridlimit.ErrUnsupported) || !strings.Contains(err.Error(), "use NewConcurrency of package local, for one process") {
+		t.Errorf("New: %v, %v", l, err)
+	}
+	for _, first := range []hybridlimit.Limit{hybridlimit.PerSecond(1), hybridlimit.Unlimited()} {
+		h, err := hybrid.NewHub(nobody(t), hybrid.HubConfig{Logger: quiet})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l, err := h.Limiter(limit, hybrid.Config{Name: "b"}); l != nil || !errors.Is(err, hybridlimit.ErrUnsupported) {
+			t.Errorf("Hub.Limiter: %v, %v", l, err)
+		}
+		own, err := h.Limiter(first, hybrid.Config{Name: "a", LimitFor: func(key string) hybridlimit.Limit {
+			if key == "own" {
+				return limit
+			}
+			return first
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, perKey := own.Allow(t.Context(), "own")
+		_, perCall := own.AllowLimit(t.Context(), "k", 1, limit)
+		for how, err := range map[string]error{
+			"SetLimit": own.SetLimit(limit), "LimitFor": perKey, "AllowLimit": perCall,
+			"SetFleetLimit":                  own.SetFleetLimit(t.Context(), hybrid.FleetLimit{Limit: limit}),
+			"a fleet's limit of another hub": h.SetFleetLimit(t.Context(), "unknown", hybrid.FleetLimit{Limit: limit}),
+			"settings":                       h.SetSettings(map[string]hybrid.Settings{"a": {Limit: limit}}),
+			"settings of a key":              h.SetSettings(map[string]hybrid.Settings{"a": {Keys: map[string]hybridlimit.Limit{"k": limit}}}),
+		} {
+			if !errors.Is(err, hybridlimit.ErrInvalid) || !strings.Contains(err.Error(), "use NewConcurrency of package local, for one process") {
+				t.Errorf("%v, %s: %v", first, how, err)
+			}
+		}
+		_ = h.Close()
+	}
+}
+
 func TestNilClient(t *testing.T) {
 	var typed *redis.Client
 	var cluster *redis.ClusterClient

@@ -99,6 +99,26 @@ func TestConformanceAmongOthers(t *testing.T) {
 	}
 }
 
+// TestConformanceOfTheCriticalClass runs the suite on the critical class of a limiter whose other classes have no calls. It has
+// the promises of one process among others, because each class counts as an account. ModeDeferred has none of them then.
+func TestConformanceOfTheCriticalClass(t *testing.T) {
+	for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict, hybrid.ModeExact} {
+		spec := conformanceSpec(mode, conformance.Algorithms()[0])
+		spec.Name += ", critical"
+		spec.Wrap, spec.Light = synctest.Test, true
+		spec.Exact = spec.Exact && mode == hybrid.ModeExact
+		spec.New = func(tb testing.TB, limit hybridlimit.Limit) hybridlimit.Limiter {
+			l := newLimiter(tb, redistest.NewBubble(tb).Client(nil), limit, patient(hybrid.Config{Mode: mode, Classes: twoClasses}))
+			time.Sleep(3 * time.Second)
+			return l
+		}
+		t.Run("", func(t *testing.T) {
+			t.Parallel()
+			conformance.Run(t, spec)
+		})
+	}
+}
+
 // inVirtualTime runs the suite in a bubble. If warm is set, the suite begins
 // after the limiter gives credit.
 func inVirtualTime(t *testing.T, mode hybrid.Mode, of conformance.Algorithm, warm bool) {

@@ -23,7 +23,7 @@ func (e *entry) mayGo(now int64) bool {
 	if e.dead {
 		return true
 	}
-	c := account.Conditions{Broken: e.lim.alone(e.tag()), Fallback: e.lim.share(e.plan.Load(), e.lim.fleet.Size())}
+	c := account.Conditions{Broken: e.lim.alone(e.tag()), Fallback: e.share(e.plan.Load())}
 	return e.waiters.Len() == 0 && e.account.MayGo(&c, account.UnitsOf(e.word.Load()), now)
 }
 

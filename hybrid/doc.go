@@ -62,6 +62,11 @@
 // Exceptions are leases that were granted while processes took turns, and faults
 // of Redis: see docs/protocol.md.
 //
+// With Config.Classes, no grant and no lease takes a class below its floor. By
+// credit, the level may fall below a floor by at most N·C, where N counts each
+// class of each process. In ModeStrict and ModeExact, C is 0. Charge, and units
+// that the fallback has admitted, are debited in any case.
+//
 // If no other process makes calls or holds units, a call that is denied by a
 // bucket, a queue or a fixed window is admitted at its RetryAfter, or before.
 // Single calls get as many units as Remaining said. Two conditions: a process that

@@ -156,6 +156,9 @@ func (e *entry) conditions(p *account.Plan, now int64) (c account.Conditions) {
 // setConditions is conditions for zero Conditions in place. A copy of Conditions takes time.
 func (e *entry) setConditions(c *account.Conditions, p *account.Plan, now int64) {
 	e.lim.setConditions(c, p, now)
+	if e.lim.classed() {
+		c.Fallback.Pool = e
+	}
 	if c.Broken = e.lim.alone(e.tag()); c.Broken {
 		c.Fallback.Ends = e.windowEnd(c, now)
 	}
@@ -302,7 +305,7 @@ func (e *entry) adapt(p *account.Plan, now int64) {
 	}
 	e.begin(now)
 	e.plan.Store(p)
-	lost := e.account.Adapt(old, p, e.lim.share(old, e.lim.fleet.Size()), now)
+	lost := e.account.Adapt(old, p, e.share(old), now)
 	e.lim.count.lost.Add(lost)
 	c := e.conditions(p, now)
 	e.lookAgain(&c, now)
@@ -325,7 +328,7 @@ func (e *entry) tryEvict(now int64) bool {
 		return false
 	}
 	alone := e.lim.alone(e.tag())
-	if e.whole == nil && e.compact.Empty() && (!alone || !e.lim.share(e.plan.Load(), e.lim.fleet.Size()).Counts()) {
+	if e.whole == nil && e.compact.Empty() && (!alone || !e.share(e.plan.Load()).Counts()) {
 		e.lim.count.drained(account.DenyBudget, e.compact.Forget(account.UnitsOf(e.word.Swap(0))))
 		e.die()
 		e.mu.Unlock()
@@ -335,7 +338,7 @@ func (e *entry) tryEvict(now int64) bool {
 	defer e.unlock()
 	e.begin(now)
 	if alone && e.account.FallbackOwed() > 0 {
-		e.lim.count.forgiven.Add(e.account.Forgive(e.lim.share(e.plan.Load(), e.lim.fleet.Size()), now))
+		e.lim.count.forgiven.Add(e.account.Forgive(e.share(e.plan.Load()), now))
 	}
 	if e.waiters.Len() > 0 || !e.account.Forgettable(alone) {
 		e.account.Return()

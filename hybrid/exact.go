@@ -25,7 +25,7 @@ func (l *Limiter) exactRange(ctx context.Context, key string, least, n int64, gi
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	res := hybridlimit.Result{Limit: at.plan.Limit.BurstSize(), Policy: l.cfg.Name}
+	res := hybridlimit.Result{Limit: at.plan.Burst, Policy: l.cfg.Name}
 	if res, ok := static(at.plan, res, n); ok {
 		return l.answerUnder(at.plan, key, res, n), nil
 	}
@@ -88,7 +88,7 @@ func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans wire.An
 	if at.plan.Kind == algo.KindLog {
 		op.ID = hybridlimit.RequestID(ctx)
 	}
-	op.Since = at.plan.InForce(l.hub.clock.Now())
+	op.Since, op.Floor = at.plan.InForce(l.hub.clock.Now()), at.plan.Floor
 	sent := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -111,7 +111,7 @@ func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans wire.An
 	l.count.debited.Add(ans.Granted)
 	l.hub.clocks.heard(at.tag, reply.Now, l.hub.clock.At(sent), l.hub.clock.At(sent.Add(took)))
 	l.found(at.plan.Bucket, ans.Level)
-	return ans, reply.Now, true
+	return at.plan.Seen(ans), reply.Now, true
 }
 
 // blame returns the error for the breaker. If the caller's ctx has ended, or the limiter is closed, a failure is no evidence about

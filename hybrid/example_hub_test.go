@@ -16,7 +16,8 @@ import (
 // newExampleHub returns a hub on a Redis inside this program.
 func newExampleHub() (h *hybrid.Hub, stop func()) {
 	rdb := redis.NewClient(&redis.Options{Addr: standIn()})
-	h, err := hybrid.NewHub(rdb, hybrid.HubConfig{Logger: quiet})
+	// The examples must print the same on a busy machine.
+	h, err := hybrid.NewHub(rdb, hybrid.HubConfig{Logger: quiet, SyncTimeout: 10 * time.Second})
 	if err != nil {
 		panic(err)
 	}

@@ -32,6 +32,9 @@ func (x *explanation) sentence(i Inspection) string {
 	if i.Owed > 0 && !x.owes {
 		b.WriteString("; " + are(i.Owed) + " owed by this process")
 	}
+	if i.Floor > 0 {
+		b.WriteString("; class " + i.Class + " leaves " + units(i.Floor) + " to others")
+	}
 	if i.Shadow && x.outcome != OutcomeAllow && x.source != hybridlimit.SourceSwitch {
 		b.WriteString("; nobody is denied all the same, because the limit is in shadow")
 	}
@@ -71,7 +74,13 @@ func (x *explanation) said() string {
 		noun = "window"
 	}
 	var what string
+	whole := level + x.plan.Low()
+	if x.plan.Floor > 0 && whole < unit { // nothing is left for any class
+		level = whole
+	}
 	switch {
+	case x.plan.Floor > 0 && level < unit && whole >= unit:
+		what = "has " + units(whole/unit) + " left, all of them below the floor of the class"
 	case level < 0 && noun == "bucket":
 		what = "is " + units(-floorDiv(level, unit)) + " in debt"
 	case level < 0:
@@ -131,7 +140,7 @@ func (x *explanation) whyNoCredit() string {
 
 // noCredit returns the reason why credit is 0 units in a fleet of n, and the setting that would give 1. See credit.
 func (l *Limiter) noCredit(r *account.Plan, n int64) string {
-	burst, others := r.Limit.BurstSize(), max(n-1, 1)
+	burst, others := r.Limit.BurstSize(), max(n-1, 1) // C is a part of the whole burst
 	switch {
 	case l.Mode() != ModeAuto:
 		return fmt.Sprintf("credit is 0 units: burst %d / %d is below one, and a burst of %d gives 1", burst, others, others)

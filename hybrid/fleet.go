@@ -29,13 +29,14 @@ func (h *Hub) watch(now int64) {
 }
 
 // counted notes the sizes of the limiters' fleets, in the answer to a heartbeat.
-func (h *Hub) counted(ls []*Limiter, processes func(limiter string) int64, sent, received int64) {
+func (h *Hub) counted(ls []*Limiter, count func(*Limiter) (processes, accounts int64), sent, received int64) {
 	changed := false
 	for _, l := range ls {
 		f := &l.fleet
-		before := f.Size()
-		f.Counted(processes(l.cfg.Name), sent, received)
-		changed = changed || f.Size() != before
+		before, all := f.Size(), f.Accounts()
+		processes, accounts := count(l)
+		f.Counted(processes, accounts, sent, received)
+		changed = changed || f.Size() != before || f.Accounts() != all
 	}
 	h.watch(received)
 	if changed {
@@ -43,9 +44,9 @@ func (h *Hub) counted(ls []*Limiter, processes func(limiter string) int64, sent,
 	}
 	for _, l := range ls {
 		f := &l.fleet
-		if !f.small && f.Known(h.clock.Now()) && l.givesCredit() && !account.Static(l.plan.Load().Limit) && l.credit(l.plan.Load(), f.Size()) == 0 {
+		if !f.small && f.Known(h.clock.Now()) && l.givesCredit() && !account.Static(l.plan.Load().Limit) && l.credit(l.plan.Load(), f.Accounts()) == 0 {
 			f.small = true
-			h.log.small(l, f.Size())
+			h.log.small(l, f.Accounts())
 		}
 	}
 }

@@ -1,6 +1,9 @@
 package hybrid
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"hash/fnv"
 	"log/slog"
 	"math"
@@ -35,8 +38,9 @@ func (f FleetLimit) Validate() error { return f.violations().Err("hybrid") }
 
 func (f FleetLimit) violations() hybridlimit.Violations {
 	var bad hybridlimit.Violations
-	if f.Limit != (hybridlimit.Limit{}) {
+	if f.Limit != noLimit {
 		bad.AddLimit(f.Limit)
+		addInFlight(&bad, "FleetLimit.Limit", f.Limit)
 	}
 	if p := f.Part; p != 0 && (!(p >= 0 && p <= 1) || math.Abs(p*parts-math.Round(p*parts)) > 1e-6 || math.Round(p*parts) == 0) {
 		bad.Add("FleetLimit.Part", p, "must be 0.0001 to 1, in steps of 0.0001, or 0 for 1")
@@ -46,7 +50,7 @@ func (f FleetLimit) violations() hybridlimit.Violations {
 
 // text returns the limit as Redis keeps it: "100/s burst 200", "0.05 100/s burst 200" for a part, "" for none.
 func (f FleetLimit) text() string {
-	if f.Limit == (hybridlimit.Limit{}) {
+	if f.Limit == noLimit {
 		return ""
 	}
 	if f.all() {
@@ -74,6 +78,73 @@ func parseFleetLimit(text string) (f FleetLimit, err error) {
 	return f, nil
 }
 
+// SetFleetLimit sets the limit of all processes that share this limiter's limit. The zero FleetLimit takes it back. This
+// process applies it at once, and the others with the settings that they read after their next heartbeat, within two
+// intervals of heartbeats (2 s in a fleet of up to 500 processes). Used units stay used, as with SetLimit. Until all have
+// heard of it, each op counts by the limit of its sender, and the bound is that of the larger limit.
+//
+// Redis keeps the limit, and the fleet restores it in a Redis that has lost it. While Redis does not answer, processes
+// keep the limit that they heard last, and a process that starts decides by its own. A limiter of package global has no
+// heartbeat and does not hear of it.
+//
+// It fails with ErrInvalid, and changes nothing, if the limit has another algorithm than this limiter. It costs one
+// message, whatever the state of the breaker, and waits for the answer, at most for HubConfig.SyncTimeout. Without an
+// answer it returns ErrUnavailable, and the limit may or may not have been set.
+func (l *Limiter) SetFleetLimit(ctx context.Context, f FleetLimit) error {
+	if l.closed.Load() {
+		return hybridlimit.ErrClosed
+	}
+	return l.hub.SetFleetLimit(ctx, l.cfg.Name, f)
+}
+
+// SetFleetLimit is Limiter.SetFleetLimit for a limiter by its name, which need not belong to this hub. It is for a tool
+// that is not a process of the fleet. If the limiter does not belong to this hub, its algorithm is not known: a process
+// ignores a limit of another algorithm, and logs that. Prefix and Tags must be the same as the processes'.
+func (h *Hub) SetFleetLimit(ctx context.Context, limiter string, f FleetLimit) error {
+	h.mu.Lock()
+	l := h.limiters[limiter]
+	h.mu.Unlock()
+	err := f.Validate()
+	if l != nil && f.Limit != noLimit {
+		err = errors.Join(err, l.fits(f.Limit, l.plan.Load()))
+	}
+	if err != nil {
+		return err
+	}
+	var heard wire.FleetLimit
+	err = h.operate(ctx, "limit", limiter, func(ctx context.Context) (err error) {
+		heard, err = h.runner.SetFleetLimit(ctx, h.names.FleetLimit(limiter), h.names.Changed(), f.text(), switchTTL)
+		if err == nil && heard.Text != f.text() {
+			err = fmt.Errorf("%w: the limit was set to %q, but Redis answered %q", wire.ErrReply, f.text(), heard.Text)
+		}
+		return err
+	})
+	if err == nil && l != nil {
+		l.heardLimit(heard, heard.At)
+		h.heart.news.again.Store(true)
+	}
+	return err
+}
+
+// FleetLimit asks Redis for the fleet's limit of a limiter by its name. Limit is zero if there is none. At is zero if
+// there never was one. The error is ErrInvalid if Redis has a limit that this version does not know.
+func (h *Hub) FleetLimit(ctx context.Context, limiter string) (FleetLimit, error) {
+	var word wire.FleetLimit
+	err := h.operate(ctx, "limit", limiter, func(ctx context.Context) (err error) {
+		word, err = h.runner.FleetLimit(ctx, h.names.FleetLimit(limiter))
+		return err
+	})
+	if err != nil || word.At == 0 {
+		return FleetLimit{}, err
+	}
+	f, err := parseFleetLimit(word.Text)
+	if err != nil {
+		return FleetLimit{}, fmt.Errorf("hybrid: limit of limiter %q in Redis: %w", limiter, err)
+	}
+	f.At = time.UnixMicro(word.At)
+	return f, nil
+}
+
 // canary is a limit for a part of the keys.
 type canary struct {
 	limit FleetLimit
@@ -83,7 +154,7 @@ type canary struct {
 // is reports whether the canary is that limit. Nil is the zero limit.
 func (c *canary) is(f FleetLimit) bool {
 	if c == nil {
-		return f.Limit == (hybridlimit.Limit{})
+		return f.Limit == noLimit
 	}
 	return c.limit.Limit == f.Limit && c.limit.Part == f.Part
 }
@@ -110,8 +181,8 @@ func (l *Limiter) heardLimit(heard wire.FleetLimit, now int64) {
 		}
 		w.heard = heard
 		f, err := parseFleetLimit(heard.Text)
-		if err == nil && f.Limit != (hybridlimit.Limit{}) {
-			err = sameAlgorithm(f.Limit, l.plan.Load())
+		if err == nil && f.Limit != noLimit {
+			err = l.fits(f.Limit, l.plan.Load())
 		}
 		if err != nil {
 			refused, f = err, FleetLimit{}

@@ -91,7 +91,9 @@ func (b *heartbeat) beat() {
 		for _, l := range h.all() {
 			l.overflow.release(h.clock.Now())
 			l.changeSwitch(func(*switches) {}) // writes the log line if one is due
-			l.beatDenials()
+			for _, v := range l.views {
+				v.beatDenials()
+			}
 			l.ageLimits(h.clock.Now())
 		}
 		if b.pace.due(time.Now(), h.fleetSize()) || due {
@@ -145,20 +147,22 @@ func (b *heartbeat) round(ctx context.Context) (changed int64, ok bool) {
 		b.end(ctx)
 		return 0, false
 	}
-	limiters := make([]string, len(ls))
+	limiters, terms := make([]string, len(ls)), make([]string, len(ls))
 	for i, l := range ls {
-		limiters[i] = l.cfg.Name
+		limiters[i], terms[i] = l.cfg.Name, groups.Term(l.cfg.Name, len(l.views))
 	}
-	own := groups.ID(limiters)
+	own := groups.ID(terms)
 	for range mostAsks {
 		others := b.book.Others(own, limiters)
-		beat, sent, received, ok := b.send(ctx, own, groups.Text(limiters), others)
+		beat, sent, received, ok := b.send(ctx, own, groups.Text(terms), others)
 		if !ok {
 			return 0, false
 		}
 		count := groups.Count{Own: beat.Alive, Others: others, Alive: beat.Others}
 		if b.book.Complete(count, own, limiters) {
-			h.counted(ls, func(limiter string) int64 { return b.book.Processes(count, limiter) }, sent, received)
+			h.counted(ls, func(l *Limiter) (processes, accounts int64) {
+				return b.book.Processes(count, l.cfg.Name), b.book.Accounts(count, l.cfg.Name, int64(len(l.views)))
+			}, sent, received)
 			if !b.loaded {
 				b.loaded = h.loadScript(ctx)
 			}

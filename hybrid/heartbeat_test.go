@@ -172,8 +172,8 @@ func TestNamesAreToldAgainAfterALoss(t *testing.T) {
 	})
 }
 
-// TestTooManyGroups checks a process whose group finds no room in the directory: nobody
-// counts it, so it gives no credit. It decides by Redis all the same, and the log says why.
+// TestTooManyGroups checks a process whose group finds no room in the directory. No other
+// process counts it, so it gives no credit. It decides by Redis all the same, and the log says why.
 func TestTooManyGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, log := redistest.NewBubble(t), newCapture()

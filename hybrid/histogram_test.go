@@ -9,6 +9,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/metertest"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
@@ -29,9 +30,9 @@ func TestOvershootAndStalenessAreRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
 		var ls []*hybrid.Limiter
-		var ms []*meters
+		var ms []*metertest.Provider
 		for range 2 {
-			m := &meters{}
+			m := &metertest.Provider{}
 			ms = append(ms, m)
 			ls = append(ls, newLimiter(t, b.Client(nil), still(20), hybrid.Config{
 				Mode: hybrid.ModeDeferred, SyncEvery: 16, SyncInterval: 100 * time.Millisecond,
@@ -43,10 +44,10 @@ func TestOvershootAndStalenessAreRecorded(t *testing.T) {
 		check := func(when string, i int, over []float64, ages ...float64) {
 			t.Helper()
 			synctest.Wait()
-			if got := ms[i].take(overshootOf); !slices.Equal(got, over) {
+			if got := ms[i].Take(overshootOf); !slices.Equal(got, over) {
 				t.Errorf("%s: process %d recorded overshoots %v, want %v", when, i, got, over)
 			}
-			if got := ms[i].take(stalenessOf); !near(got, ages...) {
+			if got := ms[i].Take(stalenessOf); !near(got, ages...) {
 				t.Errorf("%s: process %d recorded views %v s old, want %v", when, i, got, ages)
 			}
 		}
@@ -70,7 +71,7 @@ func TestOvershootAndStalenessAreRecorded(t *testing.T) {
 		if s := ls[1].Stats(); s.Overshoot != 11 || s.Overshoots != 1 || s.Credit != 16 {
 			t.Errorf("overshoot %d in %d syncs, with credit %d; want 11, 1, 16", s.Overshoot, s.Overshoots, s.Credit)
 		}
-		if got := ms[1].collect(t)["rate_limiting.credit{rate_limiting.policy=api}"]; got != 16 {
+		if got := ms[1].Collect(t)["rate_limiting.credit{rate_limiting.policy=api}"]; got != 16 {
 			t.Errorf("credit %d, want 16", got)
 		}
 
@@ -79,7 +80,7 @@ func TestOvershootAndStalenessAreRecorded(t *testing.T) {
 		check("before T", 0, nil)
 		time.Sleep(200 * time.Millisecond)
 		synctest.Wait()
-		if got := ms[0].take(stalenessOf); len(got) != 1 || got[0] < 2.07 || got[0] > 2.11 {
+		if got := ms[0].Take(stalenessOf); len(got) != 1 || got[0] < 2.07 || got[0] > 2.11 {
 			t.Errorf("a sync after T recorded views %v s old, want 2 s + T, less a quarter of T at most", got)
 		}
 		check("deeper in debt", 0, []float64{12})
@@ -91,7 +92,7 @@ func TestOvershootAndStalenessAreRecorded(t *testing.T) {
 		}
 
 		// A direct call is an op too: it finds the debt, and has no view.
-		ms = append(ms, &meters{})
+		ms = append(ms, &metertest.Provider{})
 		exact := newLimiter(t, b.Client(nil), still(20), hybrid.Config{Mode: hybrid.ModeExact, Hub: hybrid.HubConfig{MeterProvider: ms[2]}})
 		if res := ask(t, exact, "k", 1); res.Allowed {
 			t.Errorf("admitted in debt: %+v", res)
@@ -101,19 +102,19 @@ func TestOvershootAndStalenessAreRecorded(t *testing.T) {
 }
 
 func TestBucketsFit(t *testing.T) {
-	m := &meters{}
+	m := &metertest.Provider{}
 	newHub(t, nobody(t), hybrid.HubConfig{MeterProvider: m})
-	for name, in := range m.made {
-		if (in.kind == "histogram") != (len(in.bounds) > 0) || !slices.IsSorted(in.bounds) {
-			t.Errorf("%s, a %s, has bounds %v", name, in.kind, in.bounds)
+	for name, in := range m.Made {
+		if (in.Kind == "histogram") != (len(in.Bounds) > 0) || !slices.IsSorted(in.Bounds) {
+			t.Errorf("%s, a %s, has bounds %v", name, in.Kind, in.Bounds)
 		}
 	}
-	over, stale := m.made["rate_limiting.overshoot"].bounds, m.made["rate_limiting.staleness"].bounds
+	over, stale := m.Made["rate_limiting.overshoot"].Bounds, m.Made["rate_limiting.staleness"].Bounds
 	if over[0] != 0 || over[len(over)-1] < 1e7 { // a tenth of a burst of 10⁸ is debt that an alert has to see
 		t.Errorf("overshoot has bounds %v, want 0 first and at least 1e7 last", over)
 	}
 	for _, at := range []float64{0.015, 0.02} { // alerts compare with MaxWait: between 10 and 25 ms a quantile would be a guess
-		if took := m.made["rate_limiting.sync.duration"].bounds; !slices.Contains(took, at) {
+		if took := m.Made["rate_limiting.sync.duration"].Bounds; !slices.Contains(took, at) {
 			t.Errorf("durations have bounds %v: %v is not among them", took, at)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/circuit"
+	"github.com/hybridlimit/hybridlimit/internal/classes"
 	"github.com/hybridlimit/hybridlimit/internal/clock"
 	"github.com/hybridlimit/hybridlimit/internal/refresh"
 	"github.com/hybridlimit/hybridlimit/internal/runner"
@@ -191,9 +192,10 @@ func (h *Hub) jitter(d int64) int64 { return d/2 + mrand.Int64N(d) }
 
 // Limiter adds a limiter to the hub and counts it in the hub's heartbeat. It fails if an open
 // limiter of the hub has the same name. It also fails if an open limiter anywhere
-// in this program has the same client, prefix and name, but another limit.
+// in this program has the same client, prefix and name, but another limit. A limit
+// of AlgConcurrent is ErrUnsupported: it is for local.NewConcurrency.
 func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
-	if err := cfg.violations(limit).Err("hybrid"); err != nil {
+	if err := errors.Join(cfg.violations(limit).Err("hybrid"), rated(limit)); err != nil {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
@@ -201,17 +203,21 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Limiter{
-		hub: h, clock: h.clock, cfg: cfg, store: newStore(cfg.MaxKeys, h.clock.Void), release: release,
-		done: make(chan struct{}), ready: make(chan struct{}),
+	shared := &family{hub: h, classes: classes.Of(cfg.Classes), release: release, done: make(chan struct{}), ready: make(chan struct{})}
+	for _, class := range shared.classes {
+		v := &Limiter{family: shared, clock: h.clock, cfg: cfg, class: class, store: newStore(cfg.MaxKeys, h.clock.Void)}
+		v.hist = h.metrics.histograms(v.attributes()...)
+		v.count.born = h.clock.Now()
+		shared.views = append(shared.views, v)
 	}
-	l.plan.Store(account.NewPlan(limit))
+	for _, v := range shared.views {
+		v.plan.Store(v.newPlan(limit))
+	}
+	l := shared.views[0]
 	l.limits.configured = limit
 	l.live.Store(&live{mode: cfg.Mode, fallback: cfg.Fallback, shadow: cfg.Shadow})
 	l.switches.shadow.Store(cfg.Shadow)
-	l.hist = h.metrics.histograms(cfg.Name)
-	l.fleet.Hint = int64(h.cfg.FleetSize)
-	l.count.born = h.clock.Now()
+	l.fleet.Hint, l.fleet.Classes = int64(h.cfg.FleetSize), int64(len(shared.views))
 	note := func() {}
 	defer func() { note() }() // without h.mu
 	l.questions.rule = refresh.New(cfg.LimitRefresh)
@@ -248,17 +254,19 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 func (h *Hub) forget(l *Limiter) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.closed && h.limiters[l.cfg.Name] == l {
+	if own := h.limiters[l.cfg.Name]; !h.closed && own != nil && own.family == l.family {
 		delete(h.limiters, l.cfg.Name)
-		h.decided += l.decisions()
+		for _, v := range l.views {
+			h.decided += v.decisions()
+		}
 	}
 }
 
 // takeBack takes back the budgets of all keys. A budget that no call has used for half of the range of epochs would become valid
 // again. The clock calls takeBack once per quarter of the range, which is eight months of ticks.
 func (h *Hub) takeBack() {
-	for _, l := range h.all() {
-		l.drain()
+	for _, v := range h.views() {
+		v.drain()
 	}
 }
 
@@ -273,7 +281,16 @@ func (h *Hub) all() []*Limiter {
 	return out
 }
 
-// Limiters returns the open limiters of the hub, sorted by name.
+// views returns the views of the open limiters, one for each class, in no order.
+func (h *Hub) views() []*Limiter {
+	var out []*Limiter
+	for _, l := range h.all() {
+		out = append(out, l.views...)
+	}
+	return out
+}
+
+// Limiters returns the open limiters of the hub, sorted by name, each once and not by class.
 func (h *Hub) Limiters() []*Limiter {
 	all := h.all()
 	slices.SortFunc(all, func(a, b *Limiter) int { return strings.Compare(a.cfg.Name, b.cfg.Name) })
@@ -317,7 +334,7 @@ func (h *Hub) settle(ctx context.Context, limiters ...*Limiter) error {
 	}
 	var owing []*entry
 	for _, l := range limiters {
-		l.store.each(func(e *entry) { owing = append(owing, e) })
+		l.each(func(e *entry) { owing = append(owing, e) })
 	}
 	owing, err := payAll(ctx, owing)
 	if err == nil {
@@ -371,7 +388,7 @@ func (h *Hub) Close() error {
 	h.mu.Lock()
 	h.closed = true
 	h.mu.Unlock()
-	limiters := h.all()
+	limiters := h.views()
 	for _, l := range limiters {
 		l.shut()
 	}

@@ -33,7 +33,11 @@ type Inspection struct {
 	// Configured is the limit that New or Hub.Limiter received, which other limits may replace.
 	Configured hybridlimit.Limit `json:"configured"`
 	Mode       string            `json:"mode"` // of the limiter
-	At         time.Time         `json:"at"`   // time of the inspection
+	// Class is the class of the limiter that was asked. Units left are those of the class. Empty: there are no classes.
+	Class string `json:"class,omitempty"`
+	// Floor is the number of units that the class leaves to others.
+	Floor int64     `json:"floor,omitempty"`
+	At    time.Time `json:"at"` // time of the inspection
 
 	// Sentence gives the outcome of the call and its reason.
 	Sentence string `json:"sentence"`
@@ -62,7 +66,7 @@ type Inspection struct {
 	Waiting    int       `json:"waiting"`              // calls that wait for Redis
 
 	Viewed   bool          `json:"viewed"`      // this process has an answer of Redis about the key: the view
-	ViewLeft int64         `json:"view_left"`   // units left by the view; negative: debt
+	ViewLeft int64         `json:"view_left"`   // units left by the view; negative: debt, or units of the floor that are used
 	ViewAge  time.Duration `json:"view_age_ns"` // time since the view was received
 
 	// Redis is the state of the key in Redis now. Nil: Redis was not asked, or
@@ -124,7 +128,7 @@ func (l *Limiter) inspect(key string) (Inspection, place, error) {
 	if err != nil {
 		return Inspection{}, place{}, err
 	}
-	x := explanation{l: l, at: at, hash: l.store.hash(key)}
+	x := explanation{l: l, at: at, hash: l.cell(key)}
 	x.switched, x.own = l.Switch()
 	x.look(key)
 	x.now = l.hub.clock.Now()
@@ -132,6 +136,9 @@ func (l *Limiter) inspect(key string) (Inspection, place, error) {
 	x.adapt()
 	x.conditions = l.conditions(x.plan, x.now)
 	x.conditions.Broken = l.alone(at.tag)
+	if l.classed() {
+		x.conditions.Fallback.Pool = onlyLook{l, x.hash}
+	}
 	x.conditions.Fallback.Ends = l.hub.clocks.windowEnd(at.tag, x.conditions.Window.Period, x.now)
 	x.crowded = !x.known && l.crowded(key, x.now)
 	x.explain()
@@ -139,11 +146,11 @@ func (l *Limiter) inspect(key string) (Inspection, place, error) {
 	a := &x.account
 	i := Inspection{
 		Policy: l.cfg.Name, Key: key, Digest: l.hub.names.Digest(l.cfg.Name, key), Limit: x.plan.Limit, Mode: l.Mode().String(),
-		LimitFrom: l.limitFrom(x.plan), Configured: l.limits.configured,
+		LimitFrom: l.limitFrom(x.plan), Configured: l.limits.configured, Class: l.class.Name, Floor: x.plan.Floor,
 		At: x.time(x.now).Round(0), Outcome: x.outcome, Source: x.source,
 		Shadow: l.switches.shadow.Load(), Switch: x.switched.String(), SwitchOwn: x.own,
 		Breaker: l.hub.state(at.tag).String(), Slot: at.tag,
-		Fleet: x.conditions.N, FleetKnown: l.fleet.Known(x.now), Credit: x.conditions.Credit,
+		Fleet: l.fleet.Size(), FleetKnown: l.fleet.Known(x.now), Credit: x.conditions.Credit,
 		Known: x.known, Leased: a.Held(), Owed: a.Owed(), Fallback: a.FallbackOwed(), Waiting: x.waiting,
 		Viewed: a.Viewed(),
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/metertest"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
@@ -450,7 +451,7 @@ func TestExactAfterAnOutage(t *testing.T) {
 func TestInspectBesideCalls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b, m := redistest.NewBubble(t), &meters{}
+		b, m := redistest.NewBubble(t), &metertest.Provider{}
 		h := newHub(t, b.Client(nil), hybrid.HubConfig{MeterProvider: m})
 		l := add(t, h, hybridlimit.TokenBucket(500, time.Second, 1000), hybrid.Config{Name: "api", MaxKeys: 4, LogDenials: time.Millisecond})
 		time.Sleep(2100 * time.Millisecond)
@@ -475,7 +476,7 @@ func TestInspectBesideCalls(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		m.collect(t)
+		m.Collect(t)
 		time.Sleep(2 * time.Second)
 		s := l.Stats()
 		balance(t, s)

@@ -90,9 +90,9 @@ func check(asks []joint) error {
 	return nil
 }
 
-// Policy returns the limit that is enforced on key. Shadow follows the switch: it
+// Policy returns the limit that is enforced on key, for a class without its floor. Shadow follows the switch: it
 // reports whether the limiter denies no call now. SwitchAllowAll and
 // SwitchDenyAll do not change the Policy; only Result.Source shows them.
 func (l *Limiter) Policy(key string) hybridlimit.Policy {
-	return hybridlimit.Policy{Name: l.cfg.Name, Limit: l.limitFor(key), Shadow: l.switches.shadow.Load()}
+	return hybridlimit.Policy{Name: l.cfg.Name, Limit: l.ofClass(l.limitFor(key)), Shadow: l.switches.shadow.Load()}
 }

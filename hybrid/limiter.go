@@ -12,25 +12,36 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
+	"github.com/hybridlimit/hybridlimit/internal/classes"
 	"github.com/hybridlimit/hybridlimit/internal/clock"
 	"github.com/hybridlimit/hybridlimit/internal/runner"
 )
 
 // Limiter applies one limit of a hub. It is safe for concurrent use.
 type Limiter struct {
+	*family
+	clock   *clock.Clock // the hub's; a copy of the pointer saves one load
+	cfg     Config
+	class   classes.Class
+	plan    atomic.Pointer[account.Plan] // of the limit in force
+	canary  atomic.Pointer[canary]       // nil: all keys without a limit of their own have the same limit
+	store   *store
+	count   counters
+	hist    *histograms // nil: no metrics provider
+	denials denials
+}
+
+// family is the part of a limiter that its classes share.
+type family struct {
 	hub      *Hub
-	clock    *clock.Clock // the hub's; a copy of the pointer saves one load
-	own      bool         // made by New: Close also closes the hub
-	cfg      Config
-	plan     atomic.Pointer[account.Plan] // of the limit in force
+	own      bool // made by New: Close also closes the hub
+	classes  classes.Set
+	views    []*Limiter // one for each class; the first is the limiter itself
 	limits   limits
 	live     atomic.Pointer[live]
-	store    *store
 	fleet    fleet
 	switches switches
 	overflow overflow
-	count    counters
-	hist     *histograms // nil: no metrics provider
 
 	closed    atomic.Bool
 	done      chan struct{} // closed by Close: waiting calls return
@@ -39,8 +50,14 @@ type Limiter struct {
 	ready     chan struct{} // closed when two heartbeats have been answered
 	readyOnce sync.Once
 	release   func() // releases the identity
-	denials   denials
 	questions questions
+}
+
+// each calls f for every entry of all classes, outside the locks of the shards.
+func (m *family) each(f func(*entry)) {
+	for _, v := range m.views {
+		v.store.each(f)
+	}
 }
 
 var _ hybridlimit.Limiter = (*Limiter)(nil)
@@ -50,7 +67,7 @@ var _ hybridlimit.Limiter = (*Limiter)(nil)
 // the limiter.
 func New(rdb redis.UniversalClient, limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	if err := errors.Join(runner.CheckClient(rdb),
-		append(cfg.violations(limit), cfg.Hub.violations()...).Err("hybrid")); err != nil {
+		append(cfg.violations(limit), cfg.Hub.violations()...).Err("hybrid"), rated(limit)); err != nil {
 		return nil, err
 	}
 	h, err := newHub(rdb, cfg.Hub, cfg.Name)
@@ -74,7 +91,9 @@ func (l *Limiter) Close() error {
 	if l.own {
 		return l.hub.Close()
 	}
-	l.writeOff()
+	for _, v := range l.views {
+		v.writeOff()
+	}
 	l.hub.forget(l)
 	return nil
 }
@@ -232,7 +251,7 @@ func (l *Limiter) retryFromWord(e *entry, r *account.Plan, n int64) time.Duratio
 		until += ((n-1)*r.Bucket.Unit + r.Bucket.Refill - 1) / r.Bucket.Refill * 1000
 	default: // several units may take longer than the turn of this process, or than one unit of a window
 		e.lock()
-		until = max(until, e.account.RetryAt(&account.Conditions{Bucket: r.Bucket, Window: r.Window}, n))
+		until = max(until, e.account.RetryAt(&account.Conditions{Bucket: r.Bucket, Window: r.Window, Floor: r.Floor}, n))
 		e.unlock()
 	}
 	return max(time.Microsecond, time.Duration(until-l.clock.Rough()))
@@ -251,12 +270,12 @@ func (l *Limiter) resetAfter(r *account.Plan, remaining, ends int64) time.Durati
 			left = max(0, min(period, left))
 		}
 		switch {
-		case remaining >= r.Limit.Rate:
+		case remaining >= r.Burst:
 			return 0
 		case r.Window.Sliding:
 			return left + period // the counts of this window fade during the next one
 		}
-		return left + time.Duration((max(0, -remaining)+r.Limit.Rate-1)/r.Limit.Rate)*period // a debt uses up windows that follow
+		return left + time.Duration((max(0, -remaining-r.Floor)+r.Limit.Rate-1)/r.Limit.Rate)*period // a debt uses up windows that follow
 	}
 	return r.Refilled(float64(min(remaining, r.Burst)))
 }
@@ -307,10 +326,10 @@ func (l *Limiter) place(key string) (place, error) {
 	}
 	at := place{plan: l.planOf(key), from: from}
 	if limit, own := l.ownLimit(key, at.plan); own {
-		if err := errors.Join(limit.Validate(), sameAlgorithm(limit, at.plan)); err != nil {
+		if err := errors.Join(limit.Validate(), l.fits(limit, at.plan)); err != nil {
 			return place{}, fmt.Errorf("hybrid: Config.LimitFor(%q): %w", key, err)
 		}
-		at.plan = account.NewPlan(limit)
+		at.plan = l.newPlan(limit)
 		at.plan.From = account.FromConfig
 	}
 	return l.slot(at, key), nil
@@ -354,9 +373,9 @@ func (l *Limiter) conditions(p *account.Plan, now int64) (c account.Conditions) 
 // made elsewhere and copied.
 func (l *Limiter) setConditions(c *account.Conditions, p *account.Plan, now int64) {
 	l.hub.heart.pace.event(p.Full)
-	c.Bucket, c.Window, c.Limit = p.Bucket, p.Window, p.Limit
+	c.Bucket, c.Window, c.Floor, c.Limit = p.Bucket, p.Window, p.Floor, p.Limit
 	c.Mode, c.MaxWait, c.Interval = account.Mode(l.Mode()), int64(l.cfg.MaxWait), int64(l.cfg.SyncInterval)
-	c.N, c.Every, c.Adaptive = l.fleet.Size(), l.every(), l.cfg.SyncEvery == 0
+	c.N, c.Every, c.Adaptive = l.fleet.Accounts(), l.every(), l.cfg.SyncEvery == 0
 	c.RTT, c.Tick = int64(l.hub.engine.RTT()), int64(tick)
 	c.RelookIn = l.hub.jitter(account.MaxView)
 	c.Closing, c.Behind = l.closed.Load(), l.hub.engine.Behind()
@@ -364,7 +383,7 @@ func (l *Limiter) setConditions(c *account.Conditions, p *account.Plan, now int6
 		c.Credit = l.credit(p, c.N)
 	}
 	c.Blind = account.MayBeFull(p.Full, max(l.born(), p.Began), l.store.lastEvict.Load(), now)
-	c.Fallback = l.share(p, c.N)
+	c.Fallback = l.share(p, l.fleet.Size())
 }
 
 // born returns the time at which the limiter was made, on the hub's clock.
@@ -384,7 +403,7 @@ func (l *Limiter) givesCredit() bool {
 	return mode == ModeDeferred || mode == ModeAuto && l.cfg.Overshoot > 0
 }
 
-// credit returns C in a fleet of n processes.
+// credit returns C in a fleet of n accounts.
 func (l *Limiter) credit(p *account.Plan, n int64) int64 {
 	return p.Credit(account.Mode(l.Mode()), l.cfg.Overshoot, l.every(), n)
 }

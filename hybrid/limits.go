@@ -12,6 +12,24 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
+// inFlight is the violation of a limit of calls in flight where a rate must be.
+const inFlight = "counts calls in flight, and this is a rate limiter: use NewConcurrency of package local, for one process"
+
+// addInFlight appends the violation of a limit of calls in flight. field names the limit.
+func addInFlight(bad *hybridlimit.Violations, field string, limit hybridlimit.Limit) {
+	if limit.Algorithm == hybridlimit.AlgConcurrent {
+		bad.Add(field+".Algorithm", limit.Algorithm, inFlight)
+	}
+}
+
+// rated returns ErrUnsupported for a limit of calls in flight.
+func rated(limit hybridlimit.Limit) error {
+	if limit.Algorithm != hybridlimit.AlgConcurrent {
+		return nil
+	}
+	return fmt.Errorf("hybrid: %w: the limit (%v) %s", hybridlimit.ErrUnsupported, limit, inFlight)
+}
+
 // LimitSource is the source of a limiter's limit. Of several limits, the one with the highest source is in force. A
 // limit of a call (AllowLimit) and a limit of a key (Settings.Keys, Config.LimitFor) win over all of them.
 type LimitSource uint8
@@ -39,6 +57,9 @@ func (s LimitSource) String() string {
 	return fmt.Sprintf("LimitSource(%d)", uint8(s))
 }
 
+// ofProgram reports whether the program itself has set the limit. Its changes are not logged.
+func (s LimitSource) ofProgram() bool { return s == LimitFromConfig || s == LimitFromProcess }
+
 // LimitState has the limits of a limiter.
 type LimitState struct {
 	InForce    hybridlimit.Limit // of every key without a limit of its own
@@ -49,10 +70,12 @@ type LimitState struct {
 	Fleet FleetLimit
 }
 
+// noLimit is the limit of a source that has none. It is not valid.
+var noLimit hybridlimit.Limit
+
 // limits chooses the limit in force.
 type limits struct {
-	canary atomic.Pointer[canary] // nil: all keys without a limit of their own have the same limit
-	source atomic.Uint32          // LimitSource of the limit in force
+	source atomic.Uint32 // LimitSource of the limit in force
 
 	// mu guards the fields below. It is held until the plan of a changed limit is stored. Without it, two concurrent
 	// changes could end with the choice of the later and the plan of the earlier.
@@ -66,13 +89,12 @@ type limits struct {
 
 // choose returns the limit for all keys, and its source. Call it under w.mu.
 func (w *limits) choose() (hybridlimit.Limit, LimitSource) {
-	var none hybridlimit.Limit
 	switch {
-	case w.process != none:
+	case w.process != noLimit:
 		return w.process, LimitFromProcess
-	case w.fleet.Limit != none && w.fleet.all():
+	case w.fleet.Limit != noLimit && w.fleet.all():
 		return w.fleet.Limit, LimitFromFleet
-	case w.settings != none:
+	case w.settings != noLimit:
 		return w.settings, LimitFromSettings
 	}
 	return w.configured, LimitFromConfig
@@ -80,7 +102,7 @@ func (w *limits) choose() (hybridlimit.Limit, LimitSource) {
 
 // chooseCanary returns the limit for a part of the keys; zero: none. Call it under w.mu.
 func (w *limits) chooseCanary() FleetLimit {
-	if w.process != (hybridlimit.Limit{}) || w.fleet.all() {
+	if w.process != noLimit || w.fleet.all() {
 		return FleetLimit{}
 	}
 	return w.fleet
@@ -100,7 +122,7 @@ func (l *Limiter) changeLimit(change func(*limits)) (note func()) {
 
 // applyLimits is changeLimit after the change. Call it under l.limits.mu.
 func (l *Limiter) applyLimits() (note func()) {
-	w, have, some := &l.limits, l.plan.Load(), l.limits.canary.Load()
+	w, have, some := &l.limits, l.plan.Load(), l.canary.Load()
 	limit, source := w.choose()
 	part := w.chooseCanary()
 	from := LimitSource(w.source.Swap(uint32(source)))
@@ -108,8 +130,8 @@ func (l *Limiter) applyLimits() (note func()) {
 		return func() {}
 	}
 	now := max(1, l.hub.clock.Now())
-	plan := func(limit hybridlimit.Limit) *account.Plan {
-		p := account.NewPlan(limit)
+	plan := func(v *Limiter, limit hybridlimit.Limit) *account.Plan {
+		p := v.newPlan(limit)
 		// Also if the limit is the same as before: a key may come to it from the canary's limit, or go there.
 		p.Began = now
 		if account.Static(limit) {
@@ -117,17 +139,20 @@ func (l *Limiter) applyLimits() (note func()) {
 		}
 		return p
 	}
-	var next *canary
-	if part.Limit != (hybridlimit.Limit{}) {
-		next = &canary{limit: part, plan: plan(part.Limit)}
+	for _, v := range l.views {
+		var next *canary
+		if part.Limit != noLimit {
+			next = &canary{limit: part, plan: plan(v, part.Limit)}
+		}
+		// A key that is given its plan between the two stores gets the old one of one of them. Its next event sees that
+		// the plan is outdated, and Void makes that event the next one.
+		v.canary.Store(next)
+		v.plan.Store(plan(v, limit))
 	}
-	// A key that is given its plan between the two stores gets the old one of one of them. Its next event sees that
-	// the plan is outdated, and Void makes that event the next one.
-	w.canary.Store(next)
-	l.plan.Store(plan(limit))
+	next := l.canary.Load()
 	l.hub.clock.Void()
-	if source != LimitFromFleet && from != LimitFromFleet && source != LimitFromSettings && from != LimitFromSettings && next == nil && some == nil {
-		return func() {} // the program has changed it, and knows
+	if source.ofProgram() && from.ofProgram() && next == nil && some == nil {
+		return func() {}
 	}
 	attrs := []any{
 		slog.String("limiter", l.cfg.Name), slog.String("from", limitText(have.Limit)), slog.String("to", limitText(limit)),
@@ -141,7 +166,7 @@ func (l *Limiter) applyLimits() (note func()) {
 
 // planOf returns the plan of a key without a limit of its own.
 func (l *Limiter) planOf(key string) *account.Plan {
-	if c := l.limits.canary.Load(); c != nil && c.has(l.cfg.Name, key) {
+	if c := l.canary.Load(); c != nil && c.has(l.cfg.Name, key) {
 		return c.plan
 	}
 	return l.plan.Load()
@@ -178,11 +203,11 @@ func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
 	if l.cfg.FallbackFloor > limit.BurstSize() && !account.Static(limit) {
 		bad.Add("Limit.Burst", limit.BurstSize(), fmt.Sprintf("must not be below Config.FallbackFloor (%d)", l.cfg.FallbackFloor))
 	}
-	if err := errors.Join(bad.Err("hybrid"), sameAlgorithm(limit, l.plan.Load())); err != nil {
-		return err
-	}
-	var err error
+	err := bad.Err("hybrid")
 	l.changeLimit(func(w *limits) {
+		if err = errors.Join(err, l.fits(limit, l.plan.Load())); err != nil {
+			return
+		}
 		if err = reclaim(l.hub.identity(l.cfg.Name), limit); err == nil {
 			w.process = limit
 		}
@@ -198,11 +223,11 @@ func (l *Limiter) ClearLimit() error {
 	}
 	var err error
 	l.changeLimit(func(w *limits) {
-		if w.process == (hybridlimit.Limit{}) {
+		if w.process == noLimit {
 			return
 		}
 		if err = reclaim(l.hub.identity(l.cfg.Name), w.configured); err == nil {
-			w.process = hybridlimit.Limit{}
+			w.process = noLimit
 		}
 	})()
 	return err
@@ -213,7 +238,7 @@ func (l *Limiter) limitFrom(p *account.Plan) string {
 	if p.From != account.FromLimiter {
 		return "key"
 	}
-	if c := l.limits.canary.Load(); c != nil && (c.plan == p || c.plan == p.Of) {
+	if c := l.canary.Load(); c != nil && (c.plan == p || c.plan == p.Of) {
 		return LimitFromFleet.String()
 	}
 	return LimitSource(l.limits.source.Load()).String()

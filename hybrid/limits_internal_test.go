@@ -67,7 +67,7 @@ func TestOrderOfLimits(t *testing.T) {
 							}
 						}
 					}
-					for _, source := range order { // all of them first, and then those that stay
+					for _, source := range order { // all of them first; below, the others are taken back
 						set(source, true)
 					}
 					for _, source := range order {

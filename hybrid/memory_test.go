@@ -75,7 +75,7 @@ func heldBytes(tb testing.TB, mode hybrid.Mode, limit hybridlimit.Limit, keys in
 			var m runtime.MemStats
 			runtime.ReadMemStats(&m)
 			now := float64(m.HeapAlloc)
-			if now > 0.99*least {
+			if now > least-float64(s.Keys)/2 { // half a byte a key
 				return min(now, least)
 			}
 			least = now

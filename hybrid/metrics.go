@@ -18,6 +18,7 @@ const scope = "github.com/hybridlimit/hybridlimit/hybrid"
 // many keys.
 const (
 	attrPolicy = attribute.Key("rate_limiting.policy")
+	attrClass  = attribute.Key("rate_limiting.class")
 	attrResult = attribute.Key("rate_limiting.result")
 	attrSource = attribute.Key("rate_limiting.source")
 	attrFate   = attribute.Key("rate_limiting.unit.fate")
@@ -65,12 +66,11 @@ type histograms struct {
 	policy    []metric.RecordOption
 }
 
-func (m *metrics) histograms(name string) *histograms {
+func (m *metrics) histograms(of ...attribute.KeyValue) *histograms {
 	if m.overshoot == nil {
 		return nil
 	}
-	of := metric.WithAttributeSet(attribute.NewSet(attrPolicy.String(name)))
-	return &histograms{m.overshoot, m.staleness, []metric.RecordOption{of}}
+	return &histograms{m.overshoot, m.staleness, []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(of...))}}
 }
 
 // The two methods below use context.Background: a sync has no single caller whose context could add anything.
@@ -177,6 +177,15 @@ func (m *metrics) register(h *Hub) (err error) {
 	return err
 }
 
+// attributes returns the attributes of the series of a limiter, or of one of its classes.
+func (l *Limiter) attributes() []attribute.KeyValue {
+	of := []attribute.KeyValue{attrPolicy.String(l.cfg.Name)}
+	if l.class.Name != "" {
+		of = append(of, attrClass.String(l.class.Name))
+	}
+	return of
+}
+
 func (h *Hub) observe(o metric.Observer, in *instruments) {
 	s, hub := h.Stats(), metric.WithAttributeSet(h.metrics.hub)
 	o.ObserveInt64(in.messages, int64(s.Messages), hub)
@@ -189,10 +198,10 @@ func (h *Hub) observe(o metric.Observer, in *instruments) {
 		late = 1
 	}
 	o.ObserveInt64(in.late, late, hub)
-	for _, l := range h.all() {
-		policy := attrPolicy.String(l.cfg.Name)
+	for _, l := range h.views() {
+		own := l.attributes()
 		of := func(kv ...attribute.KeyValue) metric.MeasurementOption {
-			return metric.WithAttributes(append(kv, policy)...)
+			return metric.WithAttributes(append(kv, own...)...)
 		}
 		c := &l.count
 		allowed, denied, admitted := c.tally() // h.Stats above has drained the budgets

@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/metertest"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
 // documented is a row of the table in docs/metrics.md.
 type documented struct {
-	instrument
+	metertest.Instrument
 	attributes string
 	alert      string
 }
@@ -39,7 +40,7 @@ func metricRows(t *testing.T, text string) map[string]documented {
 		if _, twice := rows[plain(0)]; twice {
 			t.Errorf("%s has two rows", plain(0))
 		}
-		rows[plain(0)] = documented{instrument{kind: plain(1), unit: plain(2), description: cells[4]}, plain(3), cells[5]}
+		rows[plain(0)] = documented{metertest.Instrument{Kind: plain(1), Unit: plain(2), Description: cells[4]}, plain(3), cells[5]}
 	}
 	return rows
 }
@@ -81,25 +82,23 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 	rows := metricRows(t, table)
 	synctest.Test(t, func(t *testing.T) {
-		b, m := redistest.NewBubble(t), &meters{}
+		b, m := redistest.NewBubble(t), &metertest.Provider{}
 		h := newHub(t, b.Client(nil), hybrid.HubConfig{MeterProvider: m})
 		l := add(t, h, still(5), hybrid.Config{Name: "api"})
 		for range 6 { // also after a first answer
 			ask(t, l, "k", 1)
 			time.Sleep(time.Second)
 		}
-		seen := slices.Collect(maps.Keys(m.collect(t)))
-		m.mu.Lock()
-		attributes := attributesOf(slices.AppendSeq(seen, maps.Keys(m.recorded))...)
-		m.mu.Unlock()
-		for name, in := range m.made {
+		seen := slices.Collect(maps.Keys(m.Collect(t)))
+		attributes := attributesOf(append(seen, m.Recorded()...)...)
+		for name, in := range m.Made {
 			row, ok := rows[name]
 			if !ok {
 				t.Errorf("%s has no row", name)
 				continue
 			}
-			if row.kind != in.kind || row.unit != in.unit || row.description != in.description || in.description == "" {
-				t.Errorf("%s is\n%+v, its row says\n%+v", name, in, row.instrument)
+			if row.Kind != in.Kind || row.Unit != in.Unit || row.Description != in.Description || in.Description == "" {
+				t.Errorf("%s is\n%+v, its row says\n%+v", name, in, row.Instrument)
 			}
 			if row.attributes != attributes[name] {
 				t.Errorf("%s was observed with %q, its row says %q", name, attributes[name], row.attributes)
@@ -109,7 +108,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 			}
 		}
 		for name := range rows {
-			if _, ok := m.made[name]; !ok {
+			if _, ok := m.Made[name]; !ok {
 				t.Errorf("%s has a row and is no instrument", name)
 			}
 		}
@@ -118,9 +117,9 @@ func TestMetricsAreDocumented(t *testing.T) {
 
 func TestMetricRows(t *testing.T) {
 	rows := metricRows(t, "| instrument | kind |\n|---|---|\n| `a.b` | gauge | `{x}` | `p`, `q` | What it is. | too many |\n")
-	want := documented{instrument{kind: "gauge", unit: "{x}", description: "What it is."}, "p, q", "too many"}
-	if got := rows["a.b"]; len(rows) != 1 || got.kind != want.kind || got.unit != want.unit ||
-		got.description != want.description || got.attributes != want.attributes || got.alert != want.alert {
+	want := documented{metertest.Instrument{Kind: "gauge", Unit: "{x}", Description: "What it is."}, "p, q", "too many"}
+	if got := rows["a.b"]; len(rows) != 1 || got.Kind != want.Kind || got.Unit != want.Unit ||
+		got.Description != want.Description || got.attributes != want.attributes || got.alert != want.alert {
 		t.Errorf("rows %+v, want %+v", rows, want)
 	}
 	got := attributesOf("a{p=1,q=2}", "a{p=2,q=1}", "b{}", "c{p=1}", "c{q=1}")

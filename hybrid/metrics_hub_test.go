@@ -13,25 +13,26 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/metertest"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
 // several is one provider of several hubs. It keeps the callback of each hub.
 type several struct {
 	noop.MeterProvider
-	of []*meters
+	of []*metertest.Provider
 }
 
-func (s *several) Meter(string, ...metric.MeterOption) metric.Meter {
-	s.of = append(s.of, &meters{})
-	return meter{m: s.of[len(s.of)-1]}
+func (s *several) Meter(name string, opts ...metric.MeterOption) metric.Meter {
+	s.of = append(s.of, &metertest.Provider{})
+	return s.of[len(s.of)-1].Meter(name, opts...)
 }
 
 // series returns the series that a hub exports, and the hub names in them. It checks that
 // each series has a hub or a policy.
-func series(t *testing.T, m *meters) (hubs []string, all map[string]int64) {
+func series(t *testing.T, m *metertest.Provider) (hubs []string, all map[string]int64) {
 	t.Helper()
-	all = m.collect(t)
+	all = m.Collect(t)
 	for at := range all {
 		_, set, _ := strings.Cut(strings.TrimSuffix(at, "}"), "{")
 		if hub, ok := strings.CutPrefix(set, "rate_limiting.hub="); ok && !slices.Contains(hubs, hub) {
@@ -89,7 +90,7 @@ func TestHubsOfOneProvider(t *testing.T) {
 	}
 	// Another provider has names of its own. A provider that cannot be compared does
 	// no harm.
-	m := &meters{}
+	m := &metertest.Provider{}
 	newHub(t, nobody(t), hybrid.HubConfig{MeterProvider: m})
 	if hubs, _ := series(t, m); !slices.Equal(hubs, []string{"hl"}) {
 		t.Errorf("of another provider: %q", hubs)
@@ -109,13 +110,13 @@ type uncomparable struct {
 // with the value 0 before the first one. A counter that begins at 1 shows no rise.
 func TestDecisionsBeginAtZero(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, m := redistest.NewBubble(t), &meters{}
+		b, m := redistest.NewBubble(t), &metertest.Provider{}
 		h := newHub(t, b.Client(nil), hybrid.HubConfig{MeterProvider: m})
 		add(t, h, still(5), hybrid.Config{Name: "auto"})
 		add(t, h, still(5), hybrid.Config{Name: "strict", Mode: hybrid.ModeStrict})
 		add(t, h, still(5), hybrid.Config{Name: "exact", Mode: hybrid.ModeExact})
 		add(t, h, hybridlimit.SlidingLog(5, time.Hour), hybrid.Config{Name: "log"})
-		got := m.collect(t)
+		got := m.Collect(t)
 		for name, want := range map[string]string{
 			"auto":   "allowed by credit, allowed by fallback, allowed by lease, allowed by redis, allowed by switch, denied by deny_cache, denied by fallback, denied by redis, denied by static, denied by switch",
 			"strict": "allowed by fallback, allowed by lease, allowed by redis, allowed by switch, denied by deny_cache, denied by fallback, denied by redis, denied by static, denied by switch, denied by timeout",
@@ -148,10 +149,10 @@ func TestNoDecisionBeginsLate(t *testing.T) {
 	for mode := hybrid.ModeAuto; mode <= hybrid.ModeExact; mode++ {
 		for _, limit := range []hybridlimit.Limit{hybridlimit.TokenBucket(100, time.Second, 200), hybridlimit.LeakyQueue(100, time.Second, 50), hybridlimit.SlidingLog(50, time.Second)} {
 			synctest.Test(t, func(t *testing.T) {
-				b, m := redistest.NewBubble(t), &meters{}
+				b, m := redistest.NewBubble(t), &metertest.Provider{}
 				h := newHub(t, b.Client(nil), hybrid.HubConfig{MeterProvider: m})
 				l := add(t, h, limit, hybrid.Config{Name: "api", Mode: mode})
-				first := m.collect(t)
+				first := m.Collect(t)
 				time.Sleep(2100 * time.Millisecond)
 				for n := range 600 {
 					ask(t, l, "k", 1)
@@ -169,7 +170,7 @@ func TestNoDecisionBeginsLate(t *testing.T) {
 					}
 					time.Sleep(time.Duration(n%7) * time.Millisecond)
 				}
-				for at, n := range m.collect(t) {
+				for at, n := range m.Collect(t) {
 					if _, ok := first[at]; !ok && n > 0 {
 						t.Errorf("%v, %v: %s was not exported at first", mode, limit, at)
 					}
@@ -184,7 +185,7 @@ func TestNoDecisionBeginsLate(t *testing.T) {
 // no counter had them.
 func TestExactCallsThatFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, m := redistest.NewBubble(t), &meters{}
+		b, m := redistest.NewBubble(t), &metertest.Provider{}
 		h := newHub(t, b.Client(nil), hybrid.HubConfig{MeterProvider: m})
 		l := add(t, h, still(5), hybrid.Config{Name: "api", Mode: hybrid.ModeExact})
 		time.Sleep(2100 * time.Millisecond)
@@ -195,7 +196,7 @@ func TestExactCallsThatFail(t *testing.T) {
 		}
 		b.Kill()
 		ask(t, l, "k", 1)
-		if s := h.Stats(); s.Failures == 0 || m.collect(t)["rate_limiting.sync.failures{rate_limiting.hub=hl}"] != int64(s.Failures) {
+		if s := h.Stats(); s.Failures == 0 || m.Collect(t)["rate_limiting.sync.failures{rate_limiting.hub=hl}"] != int64(s.Failures) {
 			t.Errorf("an exact call without an answer: %+v", s)
 		}
 	})

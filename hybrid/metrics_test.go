@@ -12,20 +12,21 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/metertest"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
 func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
-		m := &meters{}
+		m := &metertest.Provider{}
 		h := newHub(t, b.Client(nil), hybrid.HubConfig{MeterProvider: m})
 		api := add(t, h, still(5), hybrid.Config{Name: "api"})
 		hot := add(t, h, hybridlimit.TokenBucket(1000, time.Second, 2000), hybrid.Config{Name: "hot"})
 		time.Sleep(2100 * time.Millisecond)
 
-		if want := []string{"github.com/hybridlimit/hybridlimit/hybrid"}; !slices.Equal(m.scopes, want) {
-			t.Errorf("scopes %q, want %q", m.scopes, want)
+		if want := []string{"github.com/hybridlimit/hybridlimit/hybrid"}; !slices.Equal(m.Scopes, want) {
+			t.Errorf("scopes %q, want %q", m.Scopes, want)
 		}
 		for range 7 {
 			ask(t, api, "alice@example.com", 1)
@@ -37,7 +38,7 @@ func TestMetrics(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		synctest.Wait() // a reply in flight must not be counted between the two readings
-		got := m.collect(t)
+		got := m.Collect(t)
 		want := func(at string, v int64) {
 			t.Helper()
 			if have, ok := got[at]; !ok || have != v {
@@ -85,7 +86,7 @@ func TestMetrics(t *testing.T) {
 		want("rate_limiting.sync.behind{rate_limiting.hub=hl}", 0)
 		want("rate_limiting.sync.gaps{rate_limiting.hub=hl}", int64(s.Gaps))
 		want("rate_limiting.sync.refused{rate_limiting.hub=hl}", int64(s.Refused))
-		if took, sizes := m.take("rate_limiting.sync.duration{rate_limiting.hub=hl}"), m.take("rate_limiting.sync.batch.size{rate_limiting.hub=hl}"); len(took) == 0 || len(took) != len(sizes) || sizes[0] < 1 || took[0] < 0 {
+		if took, sizes := m.Take("rate_limiting.sync.duration{rate_limiting.hub=hl}"), m.Take("rate_limiting.sync.batch.size{rate_limiting.hub=hl}"); len(took) == 0 || len(took) != len(sizes) || sizes[0] < 1 || took[0] < 0 {
 			t.Errorf("batches took %v, of %v keys", took, sizes)
 		}
 		for at := range got {
@@ -99,19 +100,19 @@ func TestMetrics(t *testing.T) {
 			ask(t, api, "k2", 1)
 			time.Sleep(300 * time.Millisecond)
 		}
-		got = m.collect(t)
+		got = m.Collect(t)
 		if got["rate_limiting.breaker.state{rate_limiting.hub=hl}"] == 0 || got["rate_limiting.sync.failures{rate_limiting.hub=hl}"] == 0 {
 			t.Errorf("with Redis dead: %v", got)
 		}
 		api.Close()
-		for at := range m.collect(t) {
+		for at := range m.Collect(t) {
 			if strings.Contains(at, "=api") {
 				t.Errorf("%s is still observed after Close", at)
 			}
 		}
 		h.Close()
-		if m.callback != nil || m.removed != 1 {
-			t.Errorf("unregistered %d times by Close", m.removed)
+		if m.Registered() || m.Removed != 1 {
+			t.Errorf("unregistered %d times by Close", m.Removed)
 		}
 		h.Close()
 	})
@@ -122,17 +123,17 @@ func TestMetrics(t *testing.T) {
 // the program, and then its rate is wrong.
 func TestCountersDoNotFall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, m := redistest.NewBubble(t), &meters{}
+		b, m := redistest.NewBubble(t), &metertest.Provider{}
 		h := newHub(t, b.Client(nil), hybrid.HubConfig{MeterProvider: m})
 		l := add(t, h, still(100), hybrid.Config{Name: "api"})
 		x := add(t, h, still(100), hybrid.Config{Name: "exact", Mode: hybrid.ModeExact})
 		time.Sleep(2100 * time.Millisecond)
 		was := map[string]int64{}
 		look := func() map[string]int64 {
-			got := m.collect(t)
+			got := m.Collect(t)
 			for at, v := range got {
 				name, _, _ := strings.Cut(at, "{")
-				if m.made[name].kind == "counter" && v < was[at] {
+				if m.Made[name].Kind == "counter" && v < was[at] {
 					t.Errorf("%s fell from %d to %d", at, was[at], v)
 				}
 			}
@@ -165,7 +166,7 @@ func TestCountersDoNotFall(t *testing.T) {
 // while keys rest and while they are in use.
 func TestOwedAndHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, m := redistest.NewBubble(t), &meters{}
+		b, m := redistest.NewBubble(t), &metertest.Provider{}
 		h := newHub(t, b.Client(nil), hybrid.HubConfig{MeterProvider: m})
 		l := add(t, h, hybridlimit.TokenBucket(1000, time.Second, 2000), hybrid.Config{Name: "hot"})
 		time.Sleep(2100 * time.Millisecond)
@@ -176,7 +177,7 @@ func TestOwedAndHeld(t *testing.T) {
 			if i == 300 {
 				b.Kill() // the fallback owes too
 			}
-			got, s := m.collect(t), l.Stats()
+			got, s := m.Collect(t), l.Stats()
 			owed, held = owed || s.Owed > 0, held || s.Held > 0
 			if o, h := got["rate_limiting.owed{rate_limiting.policy=hot}"], got["rate_limiting.held{rate_limiting.policy=hot}"]; o != s.Owed || h != s.Held {
 				t.Fatalf("call %d: owed %d, held %d; Stats say %d and %d", i, o, h, s.Owed, s.Held)
@@ -190,10 +191,10 @@ func TestOwedAndHeld(t *testing.T) {
 
 func TestMeterProviderThatFails(t *testing.T) {
 	cause := errors.New("no instruments left")
-	all := &meters{}
+	all := &metertest.Provider{}
 	newHub(t, nobody(t), hybrid.HubConfig{MeterProvider: all})
-	for name := range all.made {
-		_, err := hybrid.NewHub(nobody(t), hybrid.HubConfig{MeterProvider: &meters{fail: cause, failAt: name}})
+	for name := range all.Made {
+		_, err := hybrid.NewHub(nobody(t), hybrid.HubConfig{MeterProvider: &metertest.Provider{Fail: cause, FailAt: name}})
 		if !errors.Is(err, cause) || !strings.Contains(err.Error(), "HubConfig.MeterProvider") {
 			t.Errorf("NewHub without %s: %v", name, err)
 		}
@@ -205,7 +206,7 @@ func TestMeterProviderThatFails(t *testing.T) {
 func TestDecisionsDoNotAllocate(t *testing.T) {
 	srv := redistest.New(t)
 	var ls []*hybrid.Limiter
-	for _, hub := range []hybrid.HubConfig{{}, {MeterProvider: &meters{}}} {
+	for _, hub := range []hybrid.HubConfig{{}, {MeterProvider: &metertest.Provider{}}} {
 		cfg := patient(hybrid.Config{Mode: hybrid.ModeDeferred, SyncEvery: 1 << 20, Hub: hub})
 		ls = append(ls, newLimiter(t, srv.Client(t), hybridlimit.TokenBucket(10_000_000, time.Second, 20_000_000), cfg))
 	}

@@ -70,7 +70,7 @@ func (c *cells) take(hash uint64, t account.Fallback, n, now int64) (lacked floa
 	for {
 		was := cell.Load()
 		lacked = c.lacks(was, t, now)
-		if lacked+float64(n) > t.Most()+floatSlack {
+		if lacked+float64(n) > t.Most()-t.Floor+floatSlack {
 			return lacked, false
 		}
 		full := now + spans(lacked+float64(n), t)
@@ -99,14 +99,26 @@ func (l *Limiter) spare(now int64) *cells {
 		if c := l.overflow.cells.Load(); c != nil {
 			return c
 		}
-		l.overflow.cells.CompareAndSwap(nil, newCells(l.cfg.MaxKeys, now))
+		l.overflow.cells.CompareAndSwap(nil, newCells(l.cells(), now))
 	}
 }
 
-// release drops the cells when all are full. A concurrent take may still use the old cells: that much more can be
-// admitted, once.
+// cells returns the number of cells. Those of a limiter with classes have all its fallback buckets. Four for each key make it rare
+// that two keys share one.
+func (l *Limiter) cells() int {
+	if l.classed() {
+		return 4 * l.cfg.MaxKeys
+	}
+	return l.cfg.MaxKeys
+}
+
+// linger is the time (ns) for which the cells stay after all are full, so that a concurrent take is not lost with them.
+const linger = 1e9
+
+// release drops the cells when all have been full for a while. A take that is paused for longer may still use the old
+// cells: that much more can be admitted, once.
 func (o *overflow) release(now int64) {
-	if c := o.cells.Load(); c != nil && now >= c.until.Load() {
+	if c := o.cells.Load(); c != nil && now >= c.until.Load()+linger {
 		o.cells.CompareAndSwap(c, nil)
 	}
 }
@@ -131,15 +143,15 @@ func (l *Limiter) fromOverflow(key string, r *account.Plan, n int64) account.Ver
 	case t.Policy == account.FallbackAllowAll:
 		v.Action, v.Retry = account.Admit, 0
 	case t.Counts():
-		lacked, ok := l.spare(now).take(l.store.hash(key), t, n, now)
+		lacked, ok := l.spare(now).take(l.cell(key), t, n, now)
 		switch {
 		case ok:
 			v.Action, v.Retry, v.Left = account.Admit, 0, int64(t.Most()-lacked)-n
 			if r.Bucket.Queue {
 				v.Delay = spans(lacked, t)
 			}
-		case float64(n) <= t.Most():
-			v.Retry, v.Left = spans(lacked+float64(n)-t.Most(), t)+1, int64(t.Most()-lacked)
+		case float64(n) <= t.Most()-t.Floor:
+			v.Retry, v.Left = spans(lacked+float64(n)+t.Floor-t.Most(), t)+1, int64(t.Most()-lacked)
 		}
 	}
 	return v
@@ -154,7 +166,7 @@ func (l *Limiter) countOverflow(n int64, admitted bool) {
 	now := l.hub.clock.Now()
 	if quiet := l.overflow.quiet.Load(); now >= quiet && l.overflow.quiet.CompareAndSwap(quiet, now+overflowQuiet) {
 		l.hub.log.event(msgOverflow, slog.String("limiter", l.cfg.Name), slog.String("fallback", l.live.Load().fallback.String()),
-			slog.Int("keys", l.store.len()), slog.Int("shares", max(l.cfg.MaxKeys, leastCells)), slog.Int64("decisions", l.count.overflow.Load()))
+			slog.Int("keys", l.store.len()), slog.Int("shares", max(l.cells(), leastCells)), slog.Int64("decisions", l.count.overflow.Load()))
 	}
 }
 
@@ -165,7 +177,7 @@ const overflowQuiet = 10e9 // ns
 // have used the rest of its share there.
 func (e *entry) comeIn(r *account.Plan, now int64) {
 	c := e.lim.overflow.cells.Load()
-	if c == nil {
+	if c == nil || e.lim.classed() { // a limiter with classes counts all its keys there
 		return
 	}
 	t := e.lim.share(r, e.lim.fleet.Size())
@@ -184,7 +196,7 @@ func (e *entry) comeIn(r *account.Plan, now int64) {
 func (e *entry) goOut(now int64) {
 	l := e.lim
 	c := e.conditions(e.plan.Load(), now)
-	if !c.Fallback.Counts() {
+	if !c.Fallback.Counts() || l.classed() {
 		return
 	}
 	if level := e.account.FallbackLeft(&c, now); level < c.Fallback.Cap-floatSlack {

@@ -20,8 +20,8 @@ const (
 )
 
 // pace decides when a heartbeat is due. An idle hub in a large fleet beats less often than once a second. A hub is idle if no limiter
-// has had an event for so long that every key is full: it owes nothing, gives no credit, and knows nothing that a wiped Redis has to
-// be told. The count of a hub that beats less often is stale, so the hub gives no credit for 1.5 s after it wakes up: see
+// has had an event since every key became full. Such a hub owes no units and gives no credit, and a wiped Redis needs no state
+// from it. The count of a hub that beats less often is stale, so the hub gives no credit for 1.5 s after it wakes up: see
 // census.Stale.
 type pace struct {
 	used  atomic.Bool   // there was an event since the last look

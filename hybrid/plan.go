@@ -45,7 +45,7 @@ func (l *Limiter) outdated(r *account.Plan) bool {
 	if r.Of != nil {
 		r = r.Of
 	}
-	c := l.limits.canary.Load()
+	c := l.canary.Load()
 	return r != l.plan.Load() && (c == nil || r != c.plan)
 }
 

@@ -14,7 +14,7 @@ import (
 // again for a key in memory.
 type questions struct {
 	rule refresh.Rule
-	// voids counts the calls of Invalidate and voidLimits. An answer is void if the number has changed since its question: the
+	// voids counts the calls of Invalidate, InvalidateAll and voidLimits. An answer is void if the number has changed since its question: the
 	// question may be the older of the two.
 	voids atomic.Uint64
 	aged  int64 // ns: the last pass of ageLimits; the heartbeat's goroutine owns it
@@ -166,20 +166,33 @@ func (l *Limiter) Invalidate(key string) error {
 		return nil
 	}
 	l.questions.voids.Add(1) // before the look: a key that comes into memory during it has seen the number
-	if e := l.store.peek(key); e != nil {
-		e.lock()
-		e.begin(l.hub.clock.Now()) // ends the budget
-		e.asked = e.asked.Void()
-		e.unlock()
+	for _, v := range l.views {
+		if e := v.store.peek(key); e != nil {
+			e.lock()
+			e.begin(l.hub.clock.Now()) // ends the budget
+			e.asked = e.asked.Void()
+			e.unlock()
+		}
 	}
 	return nil
 }
 
-// voidLimits is Invalidate for all keys. It visits the keys in memory, some ms for 100 000. When it has returned, the next call
-// for each key asks. Call it without locks.
+// InvalidateAll is Invalidate for all keys, for example after LimitFor's source was loaded anew. It visits the keys in
+// memory (BenchmarkInvalidateAll has the time). A key whose limit has not changed keeps its units.
+func (l *Limiter) InvalidateAll() error {
+	if l.closed.Load() {
+		return hybridlimit.ErrClosed
+	}
+	if l.keyed() {
+		l.voidLimits()
+	}
+	return nil
+}
+
+// voidLimits is Invalidate for all keys. When it has returned, the next call for each key asks. Call it without locks.
 func (l *Limiter) voidLimits() {
 	l.questions.voids.Add(1)
-	l.store.each(func(e *entry) {
+	l.each(func(e *entry) {
 		e.mu.Lock()
 		e.asked = e.asked.Void()
 		e.mu.Unlock()
@@ -193,7 +206,7 @@ func (l *Limiter) ageLimits(now int64) {
 		return
 	}
 	l.questions.aged = now
-	l.store.each(func(e *entry) {
+	l.each(func(e *entry) {
 		e.mu.Lock()
 		if l.questions.rule.Due(e.asked, now) {
 			e.asked = e.asked.Void()

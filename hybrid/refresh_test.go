@@ -3,12 +3,16 @@ package hybrid_test
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
@@ -192,11 +196,22 @@ func TestInvalidate(t *testing.T) {
 		if res := ask(t, l, "other", 1); res.Limit != 100 {
 			t.Errorf("another key has the limit %d, want 100", res.Limit)
 		}
+		limits.set("other", still(300))
+		limits.set("handle", still(300))
+		if err := l.InvalidateAll(); err != nil {
+			t.Error(err)
+		}
+		for range 2 {
+			other, handled := ask(t, l, "other", 1), must(t)(handle.Allow(t.Context()))
+			if other.Limit != 300 || handled.Limit != 300 || other.Remaining > 280 {
+				t.Errorf("after InvalidateAll: %+v and %+v, want the limit 300 and no refill", other, handled)
+			}
+		}
 		for range 50 {
 			ask(t, l, "k", 1)
 		}
-		if n := len(limits.questions("k")); n != 2 {
-			t.Errorf("LimitFor was asked %d times, want 2", n)
+		if n := len(limits.questions("k")); n != 3 {
+			t.Errorf("LimitFor was asked %d times, want 3", n)
 		}
 		for key, want := range map[string]error{"": hybridlimit.ErrEmptyKey, strings.Repeat("x", 513): hybridlimit.ErrKeyTooLong} {
 			if err := l.Invalidate(key); !errors.Is(err, want) {
@@ -210,6 +225,9 @@ func TestInvalidate(t *testing.T) {
 		balance(t, l.Stats())
 		if err := l.Invalidate("k"); !errors.Is(err, hybridlimit.ErrClosed) {
 			t.Errorf("Invalidate of a closed limiter: %v", err)
+		}
+		if err := l.InvalidateAll(); !errors.Is(err, hybridlimit.ErrClosed) {
+			t.Errorf("InvalidateAll of a closed limiter: %v", err)
 		}
 	})
 }
@@ -325,4 +343,28 @@ func TestRefreshAndInvalidateConcurrently(t *testing.T) {
 		shutdown(t, l)
 		balance(t, l.Stats())
 	})
+}
+
+// BenchmarkInvalidateAll measures InvalidateAll with 100 000 keys in memory.
+func BenchmarkInvalidateAll(b *testing.B) {
+	rdb := redis.NewClient(&redis.Options{Addr: standIn()})
+	defer rdb.Close()
+	l, err := hybrid.New(rdb, still(5), hybrid.Config{
+		Name: "bench", MaxKeys: 200_000, MaxWait: -1, LimitFor: func(string) hybridlimit.Limit { return still(5) },
+		Hub: hybrid.HubConfig{Logger: slog.New(slog.DiscardHandler)},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	for i := range 100_000 {
+		if _, err := l.Charge(b.Context(), strconv.Itoa(i), 1); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		if err := l.InvalidateAll(); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

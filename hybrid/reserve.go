@@ -84,7 +84,7 @@ func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybr
 	if err != nil {
 		return res, back, err
 	}
-	res = hybridlimit.Result{Limit: at.plan.Limit.BurstSize(), Policy: l.cfg.Name}
+	res = hybridlimit.Result{Limit: at.plan.Burst, Policy: l.cfg.Name}
 	if res, ok := static(at.plan, res, n); ok {
 		return l.answer(key, res, n), back, nil
 	}
@@ -255,7 +255,7 @@ func (l *Limiter) Refund(ctx context.Context, key string, n int64) (hybridlimit.
 		return hybridlimit.Result{}, err
 	}
 	if account.Static(at.plan.Limit) {
-		return hybridlimit.Result{Allowed: true, Limit: at.plan.Limit.BurstSize(), Policy: l.cfg.Name, Source: hybridlimit.SourceStatic}, nil
+		return hybridlimit.Result{Allowed: true, Limit: at.plan.Burst, Policy: l.cfg.Name, Source: hybridlimit.SourceStatic}, nil
 	}
 	return l.refundLater(ctx, key, at, n, booked{taken: account.Taken{At: ofNow}}, account.SyncLazily)
 }
@@ -286,7 +286,7 @@ func (l *Limiter) refundLater(ctx context.Context, key string, at place, n int64
 	next, books := e.account.Refund(&ev.conditions, n, taken, soon)
 	l.count.book(books)
 	v := ev.end(account.Verdict{Sync: next})
-	res := hybridlimit.Result{Allowed: true, Limit: at.plan.Limit.BurstSize(), Policy: l.cfg.Name}
+	res := hybridlimit.Result{Allowed: true, Limit: at.plan.Burst, Policy: l.cfg.Name}
 	res.Source, res.Remaining = hybridlimit.SourceCredit, remaining(v)
 	res.ResetAfter = l.resetAfter(at.plan, v.Left, v.Ends)
 	return res, nil
@@ -302,7 +302,7 @@ func (l *Limiter) refundNow(ctx context.Context, key string, at place, op algo.O
 	l.count.returned.Add(op.Refund)
 	l.count.refunded.Add(op.Refund)
 	return hybridlimit.Result{
-		Allowed: true, Limit: at.plan.Limit.BurstSize(), Policy: l.cfg.Name, Source: hybridlimit.SourceRedis,
+		Allowed: true, Limit: at.plan.Burst, Policy: l.cfg.Name, Source: hybridlimit.SourceRedis,
 		Remaining:  at.plan.Units(ans.Level),
 		ResetAfter: time.Duration(at.plan.Reset(ans)) * time.Microsecond,
 	}, nil

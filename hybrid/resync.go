@@ -137,7 +137,7 @@ func (r *resync) plan(lost map[int]bool) {
 	r.work = slices.DeleteFunc(r.work, func(g resyncGroup) bool { _, again := lost[g.tag]; return again })
 	byTag, keys := map[int][]*entry{}, 0
 	for _, l := range r.hub.all() {
-		l.store.each(func(e *entry) {
+		l.each(func(e *entry) {
 			if _, ok := lost[e.tag()]; ok && e.tells(r.lost[e.tag()].Load()) {
 				byTag[e.tag()] = append(byTag[e.tag()], e)
 				keys++
@@ -190,7 +190,7 @@ func (r *resync) send() {
 func (h *Hub) suspect() {
 	now, asked := h.clock.Now(), make(map[int]bool, h.cfg.Tags)
 	for _, l := range h.all() {
-		l.store.each(func(e *entry) {
+		l.each(func(e *entry) {
 			if !asked[e.tag()] && e.again(now) {
 				asked[e.tag()] = true
 				h.engine.Enqueue(e.tag(), e, time.Now().Add(rand.N(resyncWithin)))

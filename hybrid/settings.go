@@ -41,8 +41,9 @@ type live struct {
 // goes back to its Config. Entries for limiters that the hub does not have are kept until it has them: then
 // Hub.Limiter fails if they do not fit.
 //
-// SetSettings validates all of them first. On an error, which joins a *SettingsError for each limiter with violations, no
-// limiter changes. It changes one limiter after the other, without a pause. It costs no message, and about 1 µs for each limiter that does not change.
+// SetSettings validates all of them first. On an error, no limiter changes: the error joins a *SettingsError for each
+// limiter with violations. It changes one limiter after the other, without a pause, and sends no message. A limiter
+// whose settings are in force already keeps its budgets.
 func (h *Hub) SetSettings(all map[string]Settings) error {
 	var notes []func()
 	defer func() {
@@ -101,12 +102,15 @@ func (e *SettingsError) Unwrap() error { return e.Err }
 // violations returns the violations that can be seen without the limiter.
 func (s Settings) violations() hybridlimit.Violations {
 	var bad hybridlimit.Violations
-	if s.Limit != (hybridlimit.Limit{}) {
+	if s.Limit != noLimit {
 		bad.AddLimit(s.Limit)
+		addInFlight(&bad, "Settings.Limit", s.Limit)
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Keys)) {
 		if err := s.Keys[key].Validate(); err != nil {
 			bad.Add(fmt.Sprintf("Settings.Keys[%q]", key), limitText(s.Keys[key]), "is not a valid limit: "+err.Error())
+		} else {
+			addInFlight(&bad, fmt.Sprintf("Settings.Keys[%q]", key), s.Keys[key])
 		}
 	}
 	if s.Mode != nil && *s.Mode >= modes {
@@ -122,11 +126,11 @@ func (s Settings) violations() hybridlimit.Violations {
 func (l *Limiter) settingsViolations(s Settings) hybridlimit.Violations {
 	var bad hybridlimit.Violations
 	have := l.plan.Load()
-	if s.Limit != (hybridlimit.Limit{}) && sameAlgorithm(s.Limit, have) != nil {
+	if s.Limit != noLimit && l.fits(s.Limit, have) != nil {
 		bad.Add("Settings.Limit.Algorithm", s.Limit.Algorithm, "must be the algorithm of the limiter, "+have.Counts.String())
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Keys)) {
-		if sameAlgorithm(s.Keys[key], have) != nil {
+		if l.fits(s.Keys[key], have) != nil {
 			bad.Add(fmt.Sprintf("Settings.Keys[%q].Algorithm", key), s.Keys[key].Algorithm, "must be the algorithm of the limiter, "+have.Counts.String())
 		}
 	}

@@ -30,7 +30,7 @@ func (l *Limiter) slow(ctx context.Context, key string, n int64, given *account.
 		e.unlock()
 		return l.answerUnder(r, key, res, n), nil
 	}
-	res.Limit = r.Limit.BurstSize()
+	res.Limit = r.Burst
 	if n > res.Limit {
 		return l.aboveHere(ctx, e, r, key, given, n)
 	}

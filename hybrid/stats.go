@@ -287,7 +287,7 @@ func (l *Limiter) creditNow() int64 {
 	if !l.fleet.Known(l.hub.clock.Now()) {
 		return 0
 	}
-	return l.credit(l.plan.Load(), l.fleet.Size())
+	return l.credit(l.plan.Load(), l.fleet.Accounts())
 }
 
 // HubStats counts the traffic of a hub.
@@ -338,7 +338,9 @@ func (h *Hub) decisions() int64 {
 	total, limiters := h.decided, slices.Collect(maps.Values(h.limiters))
 	h.mu.Unlock()
 	for _, l := range limiters {
-		total += l.decisions()
+		for _, v := range l.views {
+			total += v.decisions()
+		}
 	}
 	return total
 }

@@ -302,7 +302,7 @@ func (l *Limiter) noteSwitch() (write func()) {
 // back within one second.
 func (l *Limiter) settleLater() {
 	now := time.Now()
-	l.store.each(func(e *entry) {
+	l.each(func(e *entry) {
 		if _, open, _ := e.unsettled(); open > 0 {
 			l.hub.engine.Enqueue(e.tag(), e, now.Add(rand.N(settleSpread)))
 		}
@@ -330,7 +330,7 @@ func (l *Limiter) switched(n int64) (res hybridlimit.Result, ok bool) {
 		return res, false
 	}
 	l.hub.heart.pace.event(0)
-	res = hybridlimit.Result{Limit: l.plan.Load().Limit.BurstSize(), Source: hybridlimit.SourceSwitch, Policy: l.cfg.Name}
+	res = hybridlimit.Result{Limit: l.plan.Load().Burst, Source: hybridlimit.SourceSwitch, Policy: l.cfg.Name}
 	if s == SwitchAllowAll {
 		res.Allowed, res.Granted, res.Remaining = true, n, res.Limit
 	} else {

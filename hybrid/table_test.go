@@ -20,7 +20,9 @@ var hubOnly = func() *Limiter {
 	if err != nil {
 		panic(err)
 	}
-	return &Limiter{hub: &Hub{engine: ratesync.New(ratesync.Config{Names: lua.Names{Tags: 1}}), breakers: []*circuit.Breaker{br}}}
+	l := &Limiter{family: &family{hub: &Hub{engine: ratesync.New(ratesync.Config{Names: lua.Names{Tags: 1}}), breakers: []*circuit.Breaker{br}}}}
+	l.views = []*Limiter{l}
+	return l
 }()
 
 // TestTableIsAMap checks that a table does the same as a map, however full it is, and with

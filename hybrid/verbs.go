@@ -23,10 +23,10 @@ func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hyb
 			return res, nil
 		}
 	}
-	if err := errors.Join(limit.Validate(), sameAlgorithm(limit, l.plan.Load())); err != nil {
+	if err := errors.Join(limit.Validate(), l.fits(limit, l.plan.Load())); err != nil {
 		return hybridlimit.Result{}, err
 	}
-	given := account.NewPlan(limit)
+	given := l.newPlan(limit)
 	given.Began = max(1, l.hub.clock.Now())
 	given.From = account.FromCall
 	return l.slow(ctx, key, n, given)
@@ -115,7 +115,7 @@ func (l *Limiter) more(key string, took int64, v account.Verdict) hybridlimit.Re
 	}
 	if e := l.store.lookup(key); e != nil {
 		r := e.plan.Load()
-		res.Limit = r.Limit.BurstSize()
+		res.Limit = r.Burst
 		left := min(e.left(r)+account.UnitsOf(e.word.Load()), r.Burst)
 		res.Remaining = max(0, left)
 		res.ResetAfter = l.resetAfter(r, left, e.ends.Load())
@@ -160,7 +160,7 @@ func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, err
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	res := hybridlimit.Result{Limit: at.plan.Limit.BurstSize(), Policy: l.cfg.Name}
+	res := hybridlimit.Result{Limit: at.plan.Burst, Policy: l.cfg.Name}
 	ans, _, ok := l.askNow(ctx, at, algo.Op{})
 	if !ok {
 		return l.unanswered(ctx, res)
@@ -221,7 +221,7 @@ func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.
 		return l.chargeNow(ctx, key, n)
 	}
 	r := e.plan.Load()
-	res.Limit, res.Allowed, res.Granted, res.Source = r.Limit.BurstSize(), true, n, hybridlimit.SourceCredit
+	res.Limit, res.Allowed, res.Granted, res.Source = r.Burst, true, n, hybridlimit.SourceCredit
 	ev := e.event()
 	v, counted := e.account.Charge(&ev.conditions, n, ev.now)
 	v = ev.end(v)
@@ -238,7 +238,7 @@ func (l *Limiter) chargeNow(ctx context.Context, key string, n int64) (hybridlim
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	res := hybridlimit.Result{Limit: at.plan.Limit.BurstSize(), Policy: l.cfg.Name}
+	res := hybridlimit.Result{Limit: at.plan.Burst, Policy: l.cfg.Name}
 	counted := min(n, account.MaxCharge)
 	sent := l.hub.clock.Now()
 	ans, _, ok := l.askNow(ctx, at, algo.Op{Owed: counted})
@@ -259,7 +259,7 @@ func (l *Limiter) chargeNow(ctx context.Context, key string, n int64) (hybridlim
 
 // uncountedKey returns the answer for a key whose limit counts nothing.
 func (l *Limiter) uncountedKey(key string, n int64) (res hybridlimit.Result, ok bool, err error) {
-	if !l.keyed() && !account.Static(l.plan.Load().Limit) && l.limits.canary.Load() == nil {
+	if !l.keyed() && !account.Static(l.plan.Load().Limit) && l.canary.Load() == nil {
 		return res, false, nil
 	}
 	at, err := l.place(key)

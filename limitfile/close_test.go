@@ -1,12 +1,11 @@
 package limitfile
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"path/filepath"
-	"reflect"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -15,15 +14,23 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
+// watching returns the number of goroutines that watch a file. Goroutines of the runtime come and go, so it counts no others.
+func watching() int {
+	synctest.Wait()
+	buf := make([]byte, 1<<20)
+	return strings.Count(string(buf[:runtime.Stack(buf, true)]), "(*Set).run(")
+}
+
 // The settings are no longer touched after Close, which can be called twice.
 func TestClose(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := begun(t, limits("100"))
-		before := runtime.NumGoroutine()
+		if n := watching(); n != 1 {
+			t.Errorf("%d goroutines watch before Close, want 1", n)
+		}
 		must(t, r.Close())
-		synctest.Wait()
-		if now := runtime.NumGoroutine(); now != before-1 {
-			t.Errorf("%d goroutines before Close, %d after it", before, now)
+		if n := watching(); n != 0 {
+			t.Errorf("%d goroutines watch after Close", n)
 		}
 		write(t, r.path, limits("200"))
 		time.Sleep(time.Hour)
@@ -149,22 +156,5 @@ func TestFirstReadThatHangs(t *testing.T) {
 			t.Errorf("%v, %v, %v", s, err, took)
 		}
 		close(hang)
-	})
-}
-
-// The parts of source: a read that is not awaited is the next one.
-func TestSourceAfterCancel(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		next := make(chan string)
-		src := source{path: "f", read: func(string) ([]byte, error) { return []byte(<-next), nil }}
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if _, err := src.fetch(ctx); !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-		go func() { next <- "late" }()
-		if data, err := src.fetch(t.Context()); err != nil || string(data) != "late" || !reflect.DeepEqual(src.pending, (chan content)(nil)) {
-			t.Errorf("%q, %v", data, err)
-		}
 	})
 }

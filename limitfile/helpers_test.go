@@ -1,7 +1,6 @@
 package limitfile
 
 import (
-	"bytes"
 	"errors"
 	"log/slog"
 	"maps"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
 // fakeHub keeps the settings that it is given.
@@ -49,27 +49,14 @@ func (h *fakeHub) rate() (rate int64, calls int) {
 }
 
 // journal is a log.
-type journal struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.buf.Write(p)
-}
+type journal struct{ testenv.Log }
 
 // take returns the lines since the last take, without their times.
-func (j *journal) take() []string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	var lines []string
-	for line := range strings.Lines(j.buf.String()) {
+func (j *journal) take() (lines []string) {
+	for line := range strings.Lines(j.Take()) {
 		_, line, _ = strings.Cut(strings.TrimSpace(line), " ")
 		lines = append(lines, line)
 	}
-	j.buf.Reset()
 	return lines
 }
 

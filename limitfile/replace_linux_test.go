@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// nobody is a user without rights.
+// nobody is the id of the user "nobody", who has no rights.
 const nobody = 65534
 
 // asNobody is readFile by a user whom permissions bind: nobody, if the test runs as

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/filepoll"
 )
 
 // Hub takes the settings of a file. *hybrid.Hub is one. A Hub of your own can set the
@@ -44,11 +45,8 @@ type Config struct {
 
 const (
 	defaultEvery = 2 * time.Second
-	// settle is the time between the two reads that must find the same new content.
-	// It is longer than the pauses of a program that writes a file in parts.
-	settle = 100 * time.Millisecond
-	// slowRead is the time after which a read counts as an error.
-	slowRead = 10 * time.Second
+	settle       = filepoll.Settle
+	slowRead     = filepoll.SlowRead
 	// closeWait is the time for which Close waits for a read.
 	closeWait = time.Second
 	// firstTries is the number of times that Watch reads a file that keeps changing.
@@ -78,18 +76,16 @@ func (c Config) violations(path string, hub Hub) (bad hybridlimit.Violations) {
 
 // Set is a file that is being watched. It is safe for concurrent use.
 type Set struct {
-	path   string
-	hub    Hub
-	cfg    Config
-	log    *slog.Logger
-	source source
+	path string
+	hub  Hub
+	cfg  Config
+	log  *slog.Logger
 
 	file atomic.Pointer[File] // in force; nil only in Watch
 
 	// These belong to the goroutine.
-	hash   [sha256.Size]byte // of the content in force
-	latest *candidate        // the last content that two reads found; nil: none
-	logged map[string]bool   // errors that were logged since the last good read
+	poller filepoll.Poller[*File]
+	logged map[string]bool // errors that were logged since the last good read
 
 	mu   sync.Mutex // guards the fields below
 	good time.Time  // of the last good read
@@ -102,13 +98,6 @@ type Set struct {
 	end       func() error  // ends the metrics
 	closeOnce sync.Once
 	closeErr  error
-}
-
-// candidate is content that two reads have found.
-type candidate struct {
-	hash [sha256.Size]byte
-	file *File // nil with an error
-	err  error
 }
 
 // Watch reads a file, gives its settings to the hub, and starts a goroutine that does
@@ -140,7 +129,12 @@ func watch(path string, hub Hub, cfg Config, read func(path string) ([]byte, err
 	}
 	s := &Set{
 		path: path, hub: hub, cfg: cfg, log: cfg.Logger.With(slog.String("file", path)),
-		source: source{path: path, read: read}, logged: map[string]bool{}, good: time.Now(), done: make(chan struct{}),
+		logged: map[string]bool{}, good: time.Now(), done: make(chan struct{}),
+	}
+	s.poller = filepoll.Poller[*File]{
+		Read:  func() ([]byte, error) { return read(path) },
+		Parse: func(data []byte) (*File, error) { return cfg.Parse(path, data) },
+		Apply: s.apply,
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	var err error
@@ -183,59 +177,40 @@ func (s *Set) poll() {
 	}
 }
 
-// errUnsettled means that two reads of the file differ. The next poll reads it again.
-var errUnsettled = errors.New("limitfile: the file changes while it is read")
+// Errors of a look at the file, besides those of reading it.
+var (
+	errUnsettled = fmt.Errorf("limitfile: %w", filepoll.ErrUnsettled)
+	errSlow      = filepoll.ErrSlow
+)
 
-// look reads the file, and applies new content. It reads a second time if the file is
-// not in the state in which the last look found it.
+// look reads the file, and applies new content.
 func (s *Set) look() error {
-	data, err := s.source.fetch(s.ctx)
-	hash := sha256.Sum256(data)
+	err := s.poller.Look(s.ctx)
 	switch {
-	case err == nil && s.file.Load() != nil && hash == s.hash:
-		return nil
-	case err == nil && s.latest != nil && hash == s.latest.hash:
-		return s.apply(s.latest)
-	case errors.Is(err, errSlow):
-		return err
-	}
-	select {
-	case <-time.After(settle):
-	case <-s.ctx.Done():
-		return s.ctx.Err()
-	}
-	again, errAgain := s.source.fetch(s.ctx)
-	switch {
-	case err != nil && errAgain != nil:
-		return errAgain
-	case err != nil || errAgain != nil || sha256.Sum256(again) != hash:
+	case errors.Is(err, filepoll.ErrUnsettled):
 		return errUnsettled
+	case errors.Is(err, errSlow):
+		return fmt.Errorf("limitfile: %s: %w", s.path, err)
 	}
-	s.latest = &candidate{hash: hash}
-	s.latest.file, s.latest.err = s.cfg.Parse(s.path, data)
-	return s.apply(s.latest)
+	return err
 }
 
 // apply gives the settings of new content to the hub. A hub that has refused them is
 // asked again with each poll, because its limiters may change.
-func (s *Set) apply(c *candidate) error {
-	if c.err != nil {
-		return c.err
-	}
+func (s *Set) apply(f *File, hash [sha256.Size]byte) error {
 	was := s.file.Load()
-	if was == nil || was.String() != c.file.String() {
-		if err := s.hub.SetSettings(c.file.Settings()); err != nil {
-			return c.file.refused(err)
+	if was == nil || was.String() != f.String() {
+		if err := s.hub.SetSettings(f.Settings()); err != nil {
+			return f.refused(err)
 		}
 		s.log.Info(msgInForce,
-			slog.Int("limiters", len(c.file.limiters)), slog.String("sha256", fmt.Sprintf("%x", c.hash[:6])))
-		if names := missing(s.hub, c.file); len(names) > 0 {
+			slog.Int("limiters", len(f.limiters)), slog.String("sha256", fmt.Sprintf("%x", hash[:6])))
+		if names := missing(s.hub, f); len(names) > 0 {
 			s.log.Warn(msgMissing,
 				slog.Any("names", names[:min(len(names), maxLogged)]))
 		}
 	}
-	s.file.Store(c.file)
-	s.hash = c.hash
+	s.file.Store(f)
 	return nil
 }
 
@@ -317,7 +292,7 @@ func (s *Set) Close() error {
 	s.closeOnce.Do(func() {
 		s.cancel()
 		<-s.done
-		s.source.wait(closeWait)
+		s.poller.Wait(closeWait)
 		s.closeErr = s.end()
 	})
 	return s.closeErr

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/metertest"
 )
 
 // Watch fails if it cannot begin with valid settings, and leaves nothing behind.
@@ -30,7 +31,7 @@ func TestFirstRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) { // which fails if a goroutine is left
-				path, hub, m := filepath.Join(t.TempDir(), "limits.json"), &fakeHub{fail: c.fail}, newMeters()
+				path, hub, m := filepath.Join(t.TempDir(), "limits.json"), &fakeHub{fail: c.fail}, &metertest.Provider{}
 				if c.text != "" {
 					write(t, path, c.text)
 				}
@@ -38,7 +39,7 @@ func TestFirstRead(t *testing.T) {
 				if s != nil || err == nil || !strings.Contains(err.Error(), c.err) || !errors.Is(err, c.is) {
 					t.Errorf("%v, %v", s, err)
 				}
-				if m.callback != nil {
+				if m.Registered() {
 					t.Error("metrics are left")
 				}
 			})

@@ -81,6 +81,7 @@ type part struct {
 	index   int // of its shard
 	place   place
 	request string
+	beside  int64    // units of the key that other classes with a larger floor take in this call
 	asked   bool     // LimitFor was called for the key
 	q       question // the answer, until it is used
 
@@ -108,6 +109,15 @@ func partsOf(ctx context.Context, asks []joint) ([]*part, error) {
 		}
 		if parts[same].N += a.N; parts[same].N < 0 {
 			return nil, fmt.Errorf("local: AllowAll: asks[%d]: %w: with these %d units, the sum for the key exceeds the range of int64", i, hybridlimit.ErrCost, a.N)
+		}
+	}
+	for _, p := range parts {
+		for _, q := range parts {
+			if q.Limiter.core == p.Limiter.core && q.Key == p.Key && q.Limiter.class.Floor > p.Limiter.class.Floor {
+				if p.beside += q.N; p.beside < 0 {
+					return nil, fmt.Errorf("local: AllowAll: %w: the sum of the units for one key exceeds the range of int64", hybridlimit.ErrCost)
+				}
+			}
 		}
 	}
 	slices.SortFunc(parts, func(p, q *part) int {
@@ -182,7 +192,8 @@ func (p *part) try(now time.Time) hybridlimit.Result {
 	if static(p.plan.limit.Algorithm) {
 		return l.static(p.plan, p.N)
 	}
-	if p.N > p.plan.burst {
+	floor := l.floor(p.plan)
+	if p.beside > p.plan.burst || p.N > p.plan.burst-floor-p.beside {
 		return l.never(at.glance(p.plan).look(p.at, 0), p.plan, p.behind)
 	}
 	e := at.entry
@@ -192,7 +203,7 @@ func (p *part) try(now time.Time) hybridlimit.Result {
 	} else {
 		e = newEntry(p.plan, at.own)
 	}
-	seen := e.look(p.at, p.N)
+	seen := e.look(p.at, p.N+floor+p.beside)
 	res := l.result(seen, p.plan, p.behind)
 	res.Allowed = seen.retry == 0
 	return res

@@ -177,6 +177,19 @@ func BenchmarkSetLimit(b *testing.B) {
 	}
 }
 
+// BenchmarkInvalidateAll measures InvalidateAll with 100 000 keys held.
+func BenchmarkInvalidateAll(b *testing.B) {
+	l := must(b, narrow, Config{MaxKeys: 200_000})
+	for i := range 100_000 {
+		_, _ = l.Allow(context.Background(), strconv.Itoa(i))
+	}
+	for b.Loop() {
+		if err := l.InvalidateAll(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 // BenchmarkMemory reports the bytes per key, for keys of 32 bytes that were used once.
 func BenchmarkMemory(b *testing.B) {
 	const keys = 100_000

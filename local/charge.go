@@ -27,8 +27,9 @@ func (l *Limiter) atMost(now time.Duration, key string, n int64, request string)
 	}
 	e := at.find(l.seed, p)
 	e.use(p, t)
-	seen := e.look(t, 1)
-	if n = min(n, seen.room); n == 0 {
+	floor := l.floor(p)
+	seen := e.look(t, 1+floor)
+	if n = min(n, seen.room-floor); n < 1 {
 		return l.result(seen, e.plan, behind), nil
 	}
 	e.by(request)

@@ -59,6 +59,12 @@ type Config struct {
 	// about. A shorter time costs more calls of LimitFor. At least 10 ms.
 	// hybridlimit.Never: only after Invalidate. Zero: 1 minute.
 	LimitRefresh time.Duration
+	// Classes are classes of calls that leave a part of the burst to others: a
+	// call through Limiter.Class is admitted only if the floor of its class stays.
+	// At most 7, with different names and floors. Not for a sliding log. A floor
+	// costs a bucket or a queue a part of its burst, and a window that part of
+	// each window. See docs/limits.md. Nil: no classes.
+	Classes []Class
 }
 
 // withDefaults sets the zero fields to their defaults. The limit must be valid.
@@ -79,7 +85,8 @@ func (c Config) withDefaults(limit hybridlimit.Limit) Config {
 }
 
 // check returns all violations of a limit and its Config in one
-// *hybridlimit.InvalidError, or ErrUnsupported for an unknown algorithm.
+// *hybridlimit.InvalidError, or ErrUnsupported for an algorithm that is unknown or
+// not for a Limiter.
 func check(limit hybridlimit.Limit, c Config) error {
 	var bad hybridlimit.Violations
 	bad.AddLimit(limit)
@@ -100,8 +107,12 @@ func check(limit hybridlimit.Limit, c Config) error {
 		bad.Add("Config.IdleAfter", c.IdleAfter, fmt.Sprintf("must be at least the limit's time to full (%v)", full))
 	}
 	refresh.Check(&bad, c.LimitRefresh)
+	bad.AddClasses(c.Classes, limit)
 	if err := bad.Err("local"); err != nil {
 		return err
+	}
+	if limit.Algorithm == hybridlimit.AlgConcurrent {
+		return fmt.Errorf("local: %w: a rate limiter does not count calls in flight (%v): use NewConcurrency", hybridlimit.ErrUnsupported, limit)
 	}
 	if !offered(limit.Algorithm) {
 		return fmt.Errorf("local: %w: %v", hybridlimit.ErrUnsupported, limit.Algorithm)

@@ -66,10 +66,38 @@ func TestAllAlgorithmsAreOffered(t *testing.T) {
 	}
 	// The first algorithm that hybridlimit does not define. If hybridlimit defines it
 	// later, New must refuse it until newEntry knows it.
-	next := hybridlimit.AlgBlocked + 1
+	next := hybridlimit.AlgConcurrent + 1
 	l, err := New(hybridlimit.Limit{Algorithm: next, Rate: 1, Period: time.Second}, Config{})
 	if l != nil || offered(next) || !errors.Is(err, hybridlimit.ErrUnsupported) && !errors.Is(err, hybridlimit.ErrInvalid) {
 		t.Errorf("an unknown algorithm: %v and %v", l, err)
+	}
+}
+
+// A rate limiter refuses a limit of calls in flight, also where a limit changes, and
+// names the constructor.
+func TestCallsInFlightAreNoRate(t *testing.T) {
+	limit := hybridlimit.Concurrent(5)
+	l, err := New(limit, Config{})
+	if l != nil || !errors.Is(err, hybridlimit.ErrUnsupported) || !strings.Contains(err.Error(), "use NewConcurrency") {
+		t.Errorf("New: %v, %v", l, err)
+	}
+	for _, first := range []hybridlimit.Limit{hybridlimit.PerSecond(1), hybridlimit.Unlimited()} {
+		own := must(t, first, Config{LimitFor: func(key string) hybridlimit.Limit {
+			if key == "own" {
+				return limit
+			}
+			return first
+		}})
+		_, perCall := own.AllowLimit(t.Context(), "k", 1, limit)
+		_, perKey := own.Allow(t.Context(), "own")
+		for how, err := range map[string]error{"SetLimit": own.SetLimit(limit), "AllowLimit": perCall, "LimitFor": perKey} {
+			if !errors.Is(err, hybridlimit.ErrInvalid) || !strings.Contains(err.Error(), "use NewConcurrency") {
+				t.Errorf("%v, %s: %v", first, how, err)
+			}
+		}
+		if err := own.SetLimit(hybridlimit.FixedWindow(1, time.Second)); first == hybridlimit.Unlimited() && err != nil {
+			t.Errorf("the refused limit has set the algorithm: %v", err)
+		}
 	}
 }
 

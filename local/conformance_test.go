@@ -40,6 +40,17 @@ func TestConformance(t *testing.T) {
 	}
 	spec.Name, spec.Bucket, spec.New, spec.Tick = "one shard", nil, with(1000), 2*time.Nanosecond
 	conformance.Run(t, spec)
+	for _, of := range conformance.Algorithms() {
+		if of.Bucket(1, time.Second, 1).Algorithm == hybridlimit.AlgSlidingLog {
+			continue
+		}
+		critical := spec
+		critical.Name, critical.Bucket = of.Name+", the critical class", of.Bucket
+		critical.New = func(tb testing.TB, limit hybridlimit.Limit) hybridlimit.Limiter {
+			return must(tb, limit, Config{Name: spec.Policy, Classes: threeClasses})
+		}
+		conformance.Run(t, critical)
+	}
 	spec.Name, spec.Wrap, spec.Bucket = "real time", nil, nil
 	conformance.Run(t, spec)
 }

@@ -6,6 +6,9 @@
 // that takes any Limiter. It cannot share a limit among a fleet: N processes with a
 // local limit of r together admit N·r. Choose global or hybrid for a shared limit.
 //
+// A ConcurrencyLimiter limits the calls that run at once, with permits:
+// NewConcurrency makes one.
+//
 // # Algorithms
 //
 // Let n be the units of a key admitted in any interval of length t, and w =

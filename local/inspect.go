@@ -34,10 +34,11 @@ func (l *Limiter) lookAt(now time.Duration, key string, n int64) (hybridlimit.Re
 	}
 	t, behind := at.tick(now)
 	e := at.glance(p)
-	if n > e.plan.burst {
+	floor := l.floor(e.plan)
+	if n > e.plan.burst-floor {
 		return l.never(e.look(t, 0), e.plan, behind), nil
 	}
-	seen := e.look(t, n)
+	seen := e.look(t, n+floor)
 	res := l.result(seen, e.plan, behind)
 	res.Allowed = seen.retry == 0
 	if res.Allowed && e.plan.limit.Algorithm == hybridlimit.AlgLeakyQueue {

@@ -61,7 +61,7 @@ func joinError(ask int, of hybridlimit.Limiter) error {
 // Name returns Config.Name, as in Result.Policy.
 func (l *Limiter) Name() string { return l.cfg.Name }
 
-// Policy returns the limit that is enforced on key.
+// Policy returns the limit that is enforced on key, for a class without its floor.
 func (l *Limiter) Policy(key string) hybridlimit.Policy {
 	limit := l.base.Load().limit
 	if l.cfg.LimitFor != nil {
@@ -69,5 +69,5 @@ func (l *Limiter) Policy(key string) hybridlimit.Policy {
 			limit = own
 		}
 	}
-	return hybridlimit.Policy{Name: l.cfg.Name, Limit: limit}
+	return hybridlimit.Policy{Name: l.cfg.Name, Limit: l.ofClass(limit)}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/classes"
 	"github.com/hybridlimit/hybridlimit/internal/refresh"
 )
 
@@ -18,14 +19,24 @@ import (
 // Only Wait checks whether ctx has ended. The other methods wait only for locks
 // that are held for a memory operation. A log reads the request id from ctx.
 type Limiter struct {
+	*core
+
+	// The views of a limiter have copies of these fields, which never change.
 	cfg    Config            // defaults filled in
 	first  hybridlimit.Limit // the limit given to New
 	start  time.Time         // shard time 0
 	seed   maphash.Seed
 	shards []shard // a power of two
 	order  uint64  // position among all limiters: AllowJoint takes locks in this order
-	plans  plans   // plans of limits from calls, LimitFor and SetLimit
-	limits limits  // questions to LimitFor
+	class  classes.Class
+}
+
+// core is the part of a limiter that changes, which its classes share.
+type core struct {
+	classes   classes.Set
+	views     []*Limiter // one for each class; the first is the limiter itself
+	plans     plans      // plans of limits from calls, LimitFor and SetLimit
+	questions questions  // to LimitFor
 
 	counting atomic.Uint32        // see counts
 	base     atomic.Pointer[plan] // the plan of all shards, for Policy, which is called per request
@@ -41,7 +52,7 @@ var _ hybridlimit.Limiter = (*Limiter)(nil)
 //
 // The error is a *hybridlimit.InvalidError with all violations of limit and cfg,
 // or wraps hybridlimit.ErrUnsupported for an algorithm that this package does not
-// know.
+// know, and for hybridlimit.AlgConcurrent, which is for NewConcurrency.
 func New(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	if err := check(limit, cfg); err != nil {
 		return nil, err
@@ -54,15 +65,25 @@ func New(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 // defaults set. shards is a power of two, at most MaxKeys.
 func newLimiter(limit hybridlimit.Limit, cfg Config, shards int, start time.Time) *Limiter {
 	l := &Limiter{
+		core:   &core{classes: classes.Of(cfg.Classes), closed: make(chan struct{})},
 		cfg:    cfg,
 		first:  limit,
 		start:  start,
 		seed:   maphash.MakeSeed(),
 		shards: make([]shard, shards),
 		order:  made.Add(1),
-		closed: make(chan struct{}),
 	}
-	l.limits.rule = refresh.New(cfg.LimitRefresh)
+	l.views = []*Limiter{l}
+	for i, class := range l.classes {
+		if i == 0 {
+			l.class = class
+			continue
+		}
+		view := *l
+		view.class = class
+		l.views = append(l.views, &view)
+	}
+	l.questions.rule = refresh.New(cfg.LimitRefresh)
 	l.counting.Store(uint32(limit.Algorithm))
 	base := newPlan(limit, cfg.IdleAfter, start)
 	l.base.Store(base)
@@ -107,12 +128,16 @@ func (l *Limiter) decide(res *hybridlimit.Result, now time.Duration, key string,
 	}
 	t, behind := at.tick(now)
 	p := at.limit(with)
+	floor := int64(0)
+	if l.class.Floor > 0 {
+		floor = l.floor(p)
+	}
 	switch {
 	case static(p.limit.Algorithm):
 		at.mu.Unlock()
 		*res = l.static(p, n)
 		return nil
-	case n > p.burst:
+	case n > p.burst-floor:
 		seen := at.glance(p).look(t, 0)
 		at.mu.Unlock()
 		*res = l.never(seen, p, behind)
@@ -121,9 +146,16 @@ func (l *Limiter) decide(res *hybridlimit.Result, now time.Duration, key string,
 	e := at.find(l.seed, p)
 	e.use(p, t)
 	e.by(request)
-	delay, ok, seen := e.state.decide(p, t, n)
+	var delay time.Duration
+	var ok bool
+	var seen look
+	if floor == 0 {
+		delay, ok, seen = e.state.decide(p, t, n)
+	} else {
+		delay, ok, seen = decideAbove(e.state, p, t, n, floor)
+	}
 	at.mu.Unlock() // the rest needs no lock
-	res.Limit, res.Remaining = p.burst, seen.room
+	res.Limit, res.Remaining = p.burst-floor, seen.room
 	res.RetryAfter, res.ResetAfter = after(seen.retry, behind), after(seen.reset, behind)
 	res.Source, res.Policy = hybridlimit.SourceLocal, l.cfg.Name
 	if ok {
@@ -188,9 +220,10 @@ func (at *place) limit(with *plan) *plan {
 // result returns the Result for a look at a key. Its waits count from the
 // caller's time, which is behind the shard's.
 func (l *Limiter) result(seen look, p *plan, behind time.Duration) hybridlimit.Result {
+	floor := l.floor(p)
 	return hybridlimit.Result{
-		Limit:      p.burst,
-		Remaining:  seen.room,
+		Limit:      p.burst - floor,
+		Remaining:  max(0, seen.room-floor),
 		RetryAfter: after(seen.retry, behind),
 		ResetAfter: after(seen.reset, behind),
 		Source:     hybridlimit.SourceLocal,

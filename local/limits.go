@@ -114,8 +114,17 @@ func (l *Limiter) planFor(limit hybridlimit.Limit) (*plan, error) {
 	}
 	var bad hybridlimit.Violations
 	bad.AddLimit(limit)
-	if have := l.counts(limit.Algorithm); len(bad) == 0 && limit.Algorithm != have && !static(limit.Algorithm) && !static(have) {
+	if limit.Algorithm == hybridlimit.AlgConcurrent {
+		bad.Add("Limit.Algorithm", limit.Algorithm, "counts calls in flight, and this is a rate limiter: use NewConcurrency")
+	}
+	if len(bad) > 0 {
+		return nil, bad.Err("local") // before counts, which adopts the algorithm
+	}
+	if have := l.counts(limit.Algorithm); limit.Algorithm != have && !static(limit.Algorithm) && !static(have) {
 		bad.Add("Limit.Algorithm", limit.Algorithm, fmt.Sprintf("must be the limiter's (%v)", have))
+	}
+	if len(l.views) > 1 && limit.Algorithm == hybridlimit.AlgSlidingLog {
+		bad.Add("Limit.Algorithm", limit.Algorithm, "has no floors, and the limiter has classes")
 	}
 	if err := bad.Err("local"); err != nil {
 		return nil, err

@@ -8,10 +8,10 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/refresh"
 )
 
-// limits decides when LimitFor is asked again about a key that is held.
-type limits struct {
+// questions decides when LimitFor is asked again about a key that is held.
+type questions struct {
 	rule refresh.Rule
-	// voids counts the calls of Invalidate. An answer is void if the number has changed
+	// voids counts the calls of Invalidate and InvalidateAll. An answer is void if the number has changed
 	// since its question: the question may be the older of the two.
 	voids   atomic.Uint64
 	invalid atomic.Uint64
@@ -37,7 +37,7 @@ func (l *Limiter) due(at *place, now time.Duration, asks bool) bool {
 	if e == nil {
 		return true
 	}
-	if !l.limits.rule.Due(e.asked, int64(now)) && now-e.seen < l.cfg.LimitRefresh {
+	if !l.questions.rule.Due(e.asked, int64(now)) && now-e.seen < l.cfg.LimitRefresh {
 		return false
 	}
 	if !asks {
@@ -49,7 +49,7 @@ func (l *Limiter) due(at *place, now time.Duration, asks bool) bool {
 // question begins a question that is due. The shard is locked. Until the answer has
 // come, other calls decide by the old limit and do not ask.
 func (l *Limiter) question(at *place, now time.Duration) question {
-	q := question{of: at.entry, voids: l.limits.voids.Load(), base: at.base.limit, mark: l.limits.rule.Next(int64(now))}
+	q := question{of: at.entry, voids: l.questions.voids.Load(), base: at.base.limit, mark: l.questions.rule.Next(int64(now))}
 	if q.of != nil {
 		q.of.asked = q.mark
 	}
@@ -71,11 +71,11 @@ func (l *Limiter) answer(at *place, now time.Duration, q *question) error {
 		if e == nil {
 			return q.err
 		}
-		l.limits.invalid.Add(1)
+		l.questions.invalid.Add(1)
 		return nil
 	}
 	mark := q.mark
-	if l.limits.voids.Load() != q.voids {
+	if l.questions.voids.Load() != q.voids {
 		mark = 0
 	}
 	if e == nil {
@@ -105,7 +105,7 @@ func (l *Limiter) Invalidate(key string) error {
 	if err := l.checkKey(key); err != nil {
 		return err
 	}
-	l.limits.voids.Add(1)
+	l.questions.voids.Add(1)
 	at := l.place(key)
 	at.mu.Lock()
 	defer at.mu.Unlock()
@@ -118,6 +118,26 @@ func (l *Limiter) Invalidate(key string) error {
 	return nil
 }
 
+// InvalidateAll is Invalidate for all keys, for example after LimitFor's source was loaded
+// anew. It visits the keys that are held, under the lock of one shard after the other
+// (BenchmarkInvalidateAll has the time). A key whose limit has not changed keeps its units.
+func (l *Limiter) InvalidateAll() error {
+	l.questions.voids.Add(1)
+	for i := range l.shards {
+		s := &l.shards[i]
+		s.mu.Lock()
+		if s.closed {
+			s.mu.Unlock()
+			return errClosed
+		}
+		for _, e := range s.keys.ring {
+			e.asked = 0
+		}
+		s.mu.Unlock()
+	}
+	return nil
+}
+
 // InvalidLimits returns the number of answers of Config.LimitFor that were not valid,
 // so that a key that is held kept its limit.
-func (l *Limiter) InvalidLimits() uint64 { return l.limits.invalid.Load() }
+func (l *Limiter) InvalidLimits() uint64 { return l.questions.invalid.Load() }

@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -153,6 +154,40 @@ func TestInvalidate(t *testing.T) {
 	_ = l.Close()
 	if err := l.Invalidate("k"); !errors.Is(err, hybridlimit.ErrClosed) {
 		t.Errorf("Invalidate of a closed limiter: %v", err)
+	}
+	if err := l.InvalidateAll(); !errors.Is(err, hybridlimit.ErrClosed) {
+		t.Errorf("InvalidateAll of a closed limiter: %v", err)
+	}
+}
+
+// TestInvalidateAll checks that the next call of each key has the new limit, and that a limit that stays refills nothing.
+func TestInvalidateAll(t *testing.T) {
+	a := answering(still(100))
+	l := must(t, still(500), Config{LimitFor: a.limitFor, LimitRefresh: hybridlimit.Never})
+	const keys = 300 // in several shards
+	each := func(n, limit, left int64) {
+		t.Helper()
+		for i := range keys {
+			if res, err := l.AllowN(t.Context(), fmt.Sprint(i), n); err != nil || res.Limit != limit || res.Remaining != left {
+				t.Fatalf("key %d: %+v, %v, want %d of %d", i, res, err, left, limit)
+			}
+		}
+	}
+	all := func() {
+		t.Helper()
+		if err := l.InvalidateAll(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	each(40, 100, 60)
+	all()
+	each(10, 100, 50)
+	a.set(still(200))
+	each(10, 100, 40)
+	all()
+	each(10, 200, 30)
+	if n := a.asked.Load(); n != 3*keys {
+		t.Errorf("LimitFor was asked %d times, want %d", n, 3*keys)
 	}
 }
 

@@ -79,13 +79,14 @@ func (l *Limiter) book(now time.Duration, key string, n int64, most time.Duratio
 	if static(p.limit.Algorithm) {
 		return l.static(p, n), holding{}, nil
 	}
-	if n > p.burst {
-		return hybridlimit.Result{}, holding{}, fmt.Errorf("local: %w: %d of %d", hybridlimit.ErrExceedsBurst, n, p.burst)
+	floor := l.floor(p)
+	if n > p.burst-floor {
+		return hybridlimit.Result{}, holding{}, fmt.Errorf("local: %w: %d of %d", hybridlimit.ErrExceedsBurst, n, p.burst-floor)
 	}
 	e := at.find(l.seed, p)
 	e.use(p, t)
 	e.by(request)
-	b := e.state.book(p, t, n, most-min(most, behind))
+	b := bookAbove(e.state, p, t, n, floor, most-min(most, behind))
 	seen := e.look(t, 0)
 	seen.retry = b.retry
 	res := l.result(seen, p, behind)

@@ -145,6 +145,9 @@ local function bucket_write(key, s, lim)
   store(key, text .. s.more, ceil(full / 1000) + (MAX_LEASE + CLOCK_SLACK) / 1000)
 end
 
+-- bucket_low returns the sub-units of an op's floor, at most half of the bucket.
+local function bucket_low(lim, op) return op.floor and min(op.floor * lim.unit, floor(lim.cap / 2)) or 0 end
+
 -- bucket_delay returns the µs until n units that were granted at a level may be
 -- used.
 local function bucket_delay(level, lim, n, frozen)
@@ -153,16 +156,16 @@ local function bucket_delay(level, lim, n, frozen)
 end
 
 -- bucket_grant returns how many of n units a level allows, and the µs until they
--- may be used. An ask with a longest delay may leave a bucket in debt; then it gets
--- all its units or none.
-local function bucket_grant(level, lim, n, frozen, op)
-  local free, units = max(floor(level / lim.unit), 0), 0
+-- may be used. low is the op's floor in sub-units. An ask with a longest delay may leave
+-- a bucket in debt, if it has no floor; then it gets all its units or none.
+local function bucket_grant(level, lim, n, frozen, op, low)
+  local free, units = max(floor((level - low) / lim.unit), 0), 0
   if n < 1 then return 0, 0 end
   if n <= free then
     units = n
   elseif op.partial then
     units = free
-  elseif op.maxdelay > 0 and lim.kind == 'b' and n * lim.unit <= min(lim.cap, level + lim.cap) then
+  elseif op.maxdelay > 0 and not op.floor and lim.kind == 'b' and n * lim.unit <= min(lim.cap, level + lim.cap) then
     units = n
   end
   if units == 0 then return 0, 0 end
@@ -172,10 +175,10 @@ local function bucket_grant(level, lim, n, frozen, op)
 end
 
 -- bucket_retry returns the µs until an ask for n units succeeds.
-local function bucket_retry(s, lim, n, now, patience, partial)
-  local need, frozen = n * lim.unit, max(s.last - now, 0)
+local function bucket_retry(s, lim, n, now, patience, partial, low)
+  local need, frozen = n * lim.unit + (low or 0), max(s.last - now, 0)
   if need > lim.cap then return NEVER end
-  if not patience or patience == 0 then return thaw(ceil(max(need - s.level, 0) / lim.refill), frozen) end
+  if not patience or patience == 0 or low > 0 and lim.kind == 'b' then return thaw(ceil(max(need - s.level, 0) / lim.refill), frozen) end
   local late = bucket_delay(s.level, lim, n, frozen) - patience
   if not partial and lim.kind == 'b' then need = need - lim.cap end
   return max(thaw(ceil(max(need - s.level, 0) / lim.refill), frozen), late)

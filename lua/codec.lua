@@ -6,7 +6,8 @@
 -- Limit:    "<kind> <a> <b> <c>": the file of the kind describes a, b and c
 -- Op:       "<limit> <owed> <flags> <demand> <div> <vborn> <vlevel> <vat> <gen>
 --           <had> <keep>[ <ask> ...][ w<window>][ r<refund>][ b<when>]
---           [ d<maxdelay>][ p<vprev>][ n<vnext>][ s<since>][ k<back>][ a1][ i<id>]"
+--           [ d<maxdelay>][ p<vprev>][ n<vnext>][ s<since>][ k<back>][ a1][ f<floor>]
+--           [ u1][ i<id>]"
 --           limit: its place in the batch, from 1. owed, asks, had, keep, refund,
 --           back: units. demand: thousandths of a unit per second. div: a lease takes
 --           at most 1/div of the units left; 0: no lease. The view (v...) is in
@@ -16,7 +17,9 @@
 --           it is its number, for a log the µs of the entry, for a bucket the µs
 --           from which the units might have been used. maxdelay: µs, of one ask
 --           at most. since: the µs for which the sender's limit has been in
---           force; absent: for long. id: escaped as in a query.
+--           force; absent: for long. floor: units that asks and leases leave, at most
+--           half of the burst. u: the op takes no turns: another class of its process
+--           has a larger floor. id: escaped as in a query.
 --           flags: 1 an ask may be granted in part; +2 writes were lost since
 --           the view (a gap that this batch shows has the same effect); +4 reset
 -- Plain:    a batch may also have the form of plain.lua. Then it has a text per key, and
@@ -101,10 +104,12 @@ local function read_more(op, rest)
     if letter == 'k' then op.back = num(n) end
     if letter == 'n' then op.vnext = num(n) end
     if letter == 'a' then op.ahead = true end
+    if letter == 'f' then op.floor = num(n) end
+    if letter == 'u' then op.upper = true end
   end
   op.id = match(rest, '( i%S+)$') or ''
   op.id = op.id ~= '' and ' ' .. sub(op.id, 3) or ''
-  rest = gsub(gsub(rest, ' i[%w%%%+%-_.~]+$', ''), ' [wrbdpskna]%d+', '')
+  rest = gsub(gsub(rest, ' i[%w%%%+%-_.~]+$', ''), ' [wrbdpsknafu]%d+', '')
   return rest == ''
 end
 
@@ -133,7 +138,7 @@ end
 
 -- only_asks reports whether an op only asks, and takes no ask in part.
 local function only_asks(op)
-  return not op.partial and not op.reset and not op.back and not op.ahead and op.owed + op.refund + op.maxdelay + op.div + op.vborn + op.gen == 0
+  return not op.partial and not op.reset and not op.back and not op.ahead and not op.floor and op.owed + op.refund + op.maxdelay + op.div + op.vborn + op.gen == 0
 end
 
 local function read_envelope(raw)

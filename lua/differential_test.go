@@ -251,7 +251,9 @@ func (d *differ) note(c cell, op wire.Op, a algo.Answer, next cell) {
 		"frozen": s.Last > d.now || len(c.log) > 0 && c.log[len(c.log)-1].At > d.now, "other life": other,
 		"booked": a.Gen != 0 && a.Lease > 0, "renewed": a.Gen != 0 && op.Keep > 0, "not renewed": a.Gen == 0 && op.Keep > 0,
 		"returned": op.Back > 0 && !a.Refused, "not returned": a.Refused,
-		"turn":        op.Div > 0 && a.Retry > 0 && a.Retry != algo.Never && a.Level >= n.Unit,
+		"turn": op.Div > 0 && a.Retry > 0 && a.Retry != algo.Never && a.Level >= n.Unit,
+		"left": op.Floor > 0 && a.Granted == 0 && len(op.Asks) > 0 && a.Level >= n.Unit, "leased above a floor": op.Floor > 0 && a.Lease > 0,
+		"away":        op.Upper && op.Div > 0 && a.Retry > 0,
 		"rolled back": s.Born != 0 && op.View.Born == s.Born && a.Born != s.Born,
 		"delayed":     a.Delay > 0, "refunded of a call": op.Refund > 0 && op.RefundAt > 0 && len(next.log) < len(c.log), "refunded": op.Refund > 0, "reset": op.Reset,
 		"void view": other && op.View.At <= s.Reset,
@@ -374,6 +376,10 @@ func (d *differ) op() wire.Op {
 		op.Asks = append(op.Asks, d.cost(burst))
 	}
 	op.Partial = d.rng.IntN(3) == 0
+	if d.rng.IntN(3) == 0 { // mostly of half of the burst at most, as Config.Classes allows
+		op.Floor = d.rng.Int64N(1 + burst/(1+d.rng.Int64N(4)))
+	}
+	op.Upper = d.rng.IntN(4) == 0
 	if d.rng.IntN(2) == 0 {
 		op.Demand, op.Div = d.rng.Int64N(1+d.rng.Int64N(1e12)), d.rng.Int64N(6)
 	}

@@ -314,7 +314,7 @@ func TestUnreadableDirectoryIsNone(t *testing.T) {
 	})
 }
 
-// A process of one group too many is refused, because nobody would count it. Processes of
+// A process of one group too many is refused, because no other would count it. Processes of
 // the groups in the directory go on.
 func TestFleetRefusesTooManyGroups(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {

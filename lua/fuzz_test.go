@@ -38,6 +38,8 @@ func FuzzBatch(f *testing.F) {
 	f.Add(uint8(0), uint8(32), int64(0), int64(200), int64(0), int64(0), int64(1)<<50, int64(2_000_000), int64(60), int64(0), int64(0), "")
 	f.Add(uint8(0), uint8(0), int64(0), int64(200), int64(29), int64(0), int64(0), int64(2_000_000), int64(0), int64(0), int64(0), "") // once granted 229 of 200
 	f.Add(uint8(7), uint8(31), int64(1)<<53-1, int64(1)<<53-1, int64(1)<<53-1, int64(1)<<53-1, int64(1)<<53-1, int64(1)<<53-1, int64(1)<<53-1, int64(1)<<53-1, int64(1)<<53-1, " i w1 r2")
+	f.Add(uint8(0), uint8(64), int64(1), int64(150), int64(3), int64(0), int64(0), int64(0), int64(60), int64(900_000), int64(4), "")
+	f.Add(uint8(3), uint8(64), int64(2), int64(600_000), int64(3), int64(0), int64(0), int64(0), int64(1)<<53-1, int64(900_000), int64(4), "")
 	st := fuzzStore(f)
 	f.Fuzz(func(t *testing.T, kind, flags uint8, seq, ask1, ask2, owed, win, delay, refund, demand, div int64, id string) {
 		for _, n := range []*int64{&seq, &ask1, &ask2, &owed, &win, &delay, &refund, &demand, &div} {
@@ -57,6 +59,9 @@ func FuzzBatch(f *testing.F) {
 		}
 		if flags&32 != 0 {
 			op.RefundAt, op.Since = win, delay
+		}
+		if flags&64 != 0 {
+			op.Floor, op.Upper = refund, seq&1 != 0
 		}
 		patient := delay > 0 && ask2 != 0 // two asks with a delay are refused: an answer has one delay
 		if ask2 == 0 {
@@ -114,12 +119,15 @@ func readBack(t *testing.T, st store, env wire.Envelope, ops []wire.Op) {
 		t.Fatalf("header %q, want %q", lines[0], want)
 	}
 	op := ops[0]
+	if env.Seq == 0 && op.Plain() { // the short form leaves out the fields without an effect
+		op.Op = algo.Op{Asks: op.Asks, Since: op.Since}
+	}
 	want := fmt.Sprintf("1 %d %t %t %t %d %d %d %d %d %d %d %d", op.Owed, op.Partial, op.Lost, op.Reset, op.Demand, op.Div,
 		op.View.Born, op.View.Level, op.View.At, op.Gen, op.Had, op.Keep)
 	for _, n := range op.Asks {
 		want += fmt.Sprintf(" %d", n)
 	}
-	want += fmt.Sprintf(" w%d r%d b%d d%d p%d n%d s%d k%d a%t i%s", op.Win, op.Refund, op.RefundAt, op.MaxDelay, op.View.Prev, op.View.Next, op.Since, op.Back, op.Ahead, url.QueryEscape(op.ID))
+	want += fmt.Sprintf(" w%d r%d b%d d%d p%d n%d s%d k%d a%t f%d u%t i%s", op.Win, op.Refund, op.RefundAt, op.MaxDelay, op.View.Prev, op.View.Next, op.Since, op.Back, op.Ahead, op.Floor, op.Upper && op.Div > 0, url.QueryEscape(op.ID))
 	if got := lines[len(lines)-1]; got != want {
 		t.Fatalf("op %q, want %q", got, want)
 	}

@@ -4,7 +4,7 @@
 --         group joins or is dropped; the id of a group; the µs at which it is dropped.
 --         A heartbeat renews its own group when a third of the time is over. A group
 --         that the last process has left is dropped at once.
--- Bound:  500 groups. A process of one more is refused, because nobody would count it.
+-- Bound:  500 groups. A process of one more is refused, because no other would count it.
 -- Lost:   each heartbeat adds its own group. Text that the library cannot have written
 --         counts as lost.
 local MAX_EXPIRY, LISTED, MOST_GROUPS, MAX_NAMES = 30000000, 60000000, 500, 16384

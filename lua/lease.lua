@@ -28,7 +28,7 @@ local function bucket_horizon(lim) return min(HORIZON, floor(7 * floor(lim.cap /
 
 local function bucket_quantum(s, lim, op, now)
   local h, queue = bucket_horizon(lim), s.slot - now
-  if queue > h then h = h * ((h / queue) * (h / queue)) end
+  if queue > h and not op.upper then h = h * ((h / queue) * (h / queue)) end
   return max(1, min(op.demand * h / 1e9, floor(floor(lim.cap / lim.unit) / 8)))
 end
 
@@ -42,7 +42,7 @@ local function bucket_lease(s, lim, op, before, free, refused, kept, now)
     local part = min(max(floor(free / op.div), floor(bucket_quantum(s, lim, op, now))), free)
     local mu = op.demand * life / 1e9
     lease = min(part, floor(mu - sqrt(mu)))
-    if kept or op.keep == 0 and s.slot <= now then
+    if kept or op.keep == 0 and (s.slot <= now or op.upper) then
       if kept or free >= op.div then lease = min(part, floor(op.demand / 1000) - op.keep) end
       lease = min(lease, floor(floor(lim.cap / lim.unit) / 2) - s.out - s.outbefore)
       if not kept and lease < 2 then lease = 0 end -- one that is not spent costs another sync
@@ -63,18 +63,25 @@ end
 
 -- bucket_turn gives the sender its next poll while units are scarce and contended:
 -- an ask was refused, less than a unit is left, or an earlier poll lies ahead. The
--- last places of a queue are always contended.
-local function bucket_turn(s, lim, op, granted, refused, now)
+-- last places of a queue are always contended. low is the op's floor in sub-units.
+local function bucket_turn(s, lim, op, granted, refused, now, low)
   local scarce = floor(min(lim.cap / 4, max(lim.refill * HORIZON / 2, op.div * lim.unit / 4)))
-  local contended = lim.kind == 'q' or s.slot > now or s.level < lim.unit or refused > 0 and refused * lim.unit <= lim.cap
-  if s.level >= scarce or not contended then
+  local level = s.level - low
+  local contended = lim.kind == 'q' or s.slot > now or level < lim.unit or refused > 0 and refused * lim.unit <= lim.cap - low
+  if level >= scarce or not contended then
     s.slot = 0
     return
   end
   local took, each = max(bucket_quantum(s, lim, op, now), op.owed + granted), lim.unit / lim.refill
-  local step = floor(took * each * (1 - s.level / scarce))
+  local step = floor(took * each * (1 - level / scarce))
   local last = min(MAX_TICKET, max(3 * bucket_horizon(lim), floor(op.div / 2 * each)))
   s.slot, s.dirty = min(max(s.slot, now) + step, now + last), true
+end
+
+-- bucket_away returns the µs until the next poll of a class that takes no turns.
+local function bucket_away(s, lim, op, low)
+  if s.level - low >= lim.unit then return 0 end
+  return min(MAX_TICKET, floor(op.div / 2 * (lim.unit / lim.refill)))
 end
 
 -- bucket_apply runs one op in this order: reset; merge the sender's view, if the
@@ -84,7 +91,7 @@ end
 -- its generation. If the ledger did not have the returned units, lease is
 -- -1 - lease.
 local function bucket_apply(s, lim, op, now)
-  local unit, cap = lim.unit, lim.cap
+  local unit, cap, low = lim.unit, lim.cap, bucket_low(lim, op)
   local queue = lim.kind == 'q'
   if op.maxdelay > 0 then op.div = 0 end
   if queue or op.maxdelay > 0 then op.gen, op.back = 0, 0 end
@@ -103,7 +110,7 @@ local function bucket_apply(s, lim, op, now)
   local granted, delay, refused, patience = 0, 0, 0, 0
   for i = 1, #op.asks do
     local n = op.asks[i]
-    local units, wait = bucket_grant(s.level, lim, n, frozen, op)
+    local units, wait = bucket_grant(s.level, lim, n, frozen, op, low)
     if units > 0 then
       if granted == 0 then delay = wait end
       s.level, granted = s.level - units * unit, granted + units
@@ -112,7 +119,7 @@ local function bucket_apply(s, lim, op, now)
     end
   end
   local lease, life, booked = 0, 0, false
-  local free = max(floor(s.level / unit), 0)
+  local free = max(floor((s.level - low) / unit), 0)
   if queue then
     local first = bucket_delay(s.level, lim, 1, frozen)
     lease = op.maxdelay == 0 and bucket_slots(s, lim, op, free, first, refused, now) or 0
@@ -122,9 +129,11 @@ local function bucket_apply(s, lim, op, now)
   end
   s.level = s.level - lease * unit
   if granted + lease > 0 then s.since, s.dirty = min(s.since + granted + lease, EXACT), true end
-  local retry = bucket_retry(s, lim, max(refused, 1), now, patience, op.partial)
-  if op.div > 0 then
-    bucket_turn(s, lim, op, granted, refused, now)
+  local retry = bucket_retry(s, lim, max(refused, 1), now, patience, op.partial, low)
+  if op.div > 0 and op.upper then
+    retry = bucket_away(s, lim, op, low)
+  elseif op.div > 0 then
+    bucket_turn(s, lim, op, granted, refused, now, low)
     retry = max(s.slot - now, 0) -- the next poll, for any ask
   end
   if s.slot <= s.last then s.slot = 0 end

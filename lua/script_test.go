@@ -17,9 +17,9 @@ import (
 // review. The question is then: is a fleet correct that runs both versions for a while? If
 // it is, copy the sum from the failing test.
 var golden = map[string]string{
-	"Batch":     "3604986cc78b02be3ef689e5ee7a55963d097da3",
+	"Batch":     "fbebd4e1be50092e3be1e6d9f2878c0f220d9efd",
 	"History":   "0bb6409cd66c97f6632d4a275d012aab9ab837b9",
-	"Fleet":     "206c2b929898ac82ce6433dc5d73ce8477e072bd",
+	"Fleet":     "518315dc726500bf8bc09fba0f62609a12503406",
 	"Settings":  "5ce0c7766b7707e797715dd1721116d3ed35fb8a",
 	"SetSwitch": "ddaaa7f03bc88ce3fd28e55531ee3febb15e8b1f",
 	"SetLimit":  "32e6810f04407c0660294d11612db2f2d8cee0f9",

@@ -195,6 +195,9 @@ local function fixed_retry(s, lim, n, at)
   return (s.win + 1 + ceil(max(over, 0) / lim.rate)) * lim.period - at
 end
 
+-- window_low returns an op's floor, at most half of the rate.
+local function window_low(lim, op) return op.floor and min(op.floor, floor(lim.rate / 2)) or 0 end
+
 local function window_retry(s, lim, n, now)
   if n > lim.rate then return NEVER end
   local at = window_clock(s, lim.period, now)

@@ -47,7 +47,7 @@ end
 -- window_ahead sizes a lease of the next window.
 local function window_ahead(s, lim, op, at)
   if op.div == 0 or op.demand == 0 or lim.period < AHEAD_PERIOD or floor(s.born / lim.period) == s.win then return 0 end
-  local room, share = lim.rate - window_carry(s.cur, lim) - s.next, window_share(lim, op)
+  local room, share = lim.rate - window_carry(s.cur, lim) - s.next - window_low(lim, op), window_share(lim, op)
   if lim.kind == 's' then
     room = room - window_rest(s, lim, at) - floor(lim.rate / 16) - s.cur
     share = floor(max(room + s.next, 0) / max(floor(op.div / 2), 1))
@@ -81,7 +81,8 @@ local function window_apply(s, lim, op, now)
   if back > 0 and not stays then
     if ahead == 1 then window_unlease(s, back) else window_refund(s, lim, back, op.gen) end
   end
-  local granted, refused, free = serve(op, floor(max(window_level(s, lim, at), 0) / lim.unit))
+  local low = window_low(lim, op)
+  local granted, refused, free = serve(op, max(floor(max(window_level(s, lim, at), 0) / lim.unit) - low, 0))
   local ends, took, lease = (s.win + 1) * lim.period - now, granted, 0
   local life = ends >= MIN_LEASE and ends or 0
   if op.ahead then
@@ -97,7 +98,7 @@ local function window_apply(s, lim, op, now)
   end
   if took > 0 then s.since, s.dirty = min(s.since + took, EXACT), true end
   if back > 0 and stays then lease = -1 - lease end
-  return dropped and -1 - granted or granted, lease, life, window_retry(s, lim, max(refused, 1), now), 0
+  return dropped and -1 - granted or granted, lease, life, window_retry(s, lim, max(refused, 1) + low, now), 0
 end
 
 kinds.f = {

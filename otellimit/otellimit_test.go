@@ -1,7 +1,6 @@
 package otellimit_test
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"os"
@@ -10,122 +9,18 @@ import (
 	"testing"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/noop"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/global"
+	"github.com/hybridlimit/hybridlimit/internal/metertest"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limittest"
 	"github.com/hybridlimit/hybridlimit/local"
 	"github.com/hybridlimit/hybridlimit/otellimit"
 )
 
-// provider records its metrics. The SDK is not a dependency of this module.
-type provider struct {
-	noop.MeterProvider
-	made     map[string]string // name: "kind | unit | description"
-	callback metric.Callback
-	recorded map[string][]float64
-	failAt   string
-}
-
-type meter struct {
-	noop.Meter
-	p *provider
-}
-
-type (
-	counter struct {
-		noop.Int64ObservableCounter
-		name string
-	}
-	gauge struct {
-		noop.Int64ObservableGauge
-		name string
-	}
-	histogram struct {
-		noop.Float64Histogram
-		name string
-		p    *provider
-	}
-	registration struct {
-		noop.Registration
-		p *provider
-	}
-	observer struct {
-		noop.Observer
-		seen map[string]int64
-	}
-)
-
 var errNoMore = errors.New("no more instruments")
-
-func newProvider() *provider {
-	return &provider{made: map[string]string{}, recorded: map[string][]float64{}}
-}
-
-func (p *provider) note(name, kind, unit, description string) error {
-	p.made[name] = strings.Join([]string{kind, unit, description}, " | ")
-	if name == p.failAt {
-		return errNoMore
-	}
-	return nil
-}
-
-func (p *provider) Meter(string, ...metric.MeterOption) metric.Meter { return meter{p: p} }
-
-func (m meter) Int64ObservableCounter(name string, opts ...metric.Int64ObservableCounterOption) (metric.Int64ObservableCounter, error) {
-	c := metric.NewInt64ObservableCounterConfig(opts...)
-	return counter{name: name}, m.p.note(name, "counter", c.Unit(), c.Description())
-}
-
-func (m meter) Int64ObservableGauge(name string, opts ...metric.Int64ObservableGaugeOption) (metric.Int64ObservableGauge, error) {
-	c := metric.NewInt64ObservableGaugeConfig(opts...)
-	return gauge{name: name}, m.p.note(name, "gauge", c.Unit(), c.Description())
-}
-
-func (m meter) Float64Histogram(name string, opts ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
-	c := metric.NewFloat64HistogramConfig(opts...)
-	return histogram{name: name, p: m.p}, m.p.note(name, "histogram", c.Unit(), c.Description())
-}
-
-func (m meter) RegisterCallback(f metric.Callback, _ ...metric.Observable) (metric.Registration, error) {
-	m.p.callback = f
-	return registration{p: m.p}, nil
-}
-
-func (r registration) Unregister() error { r.p.callback = nil; return nil }
-
-func (h histogram) Record(_ context.Context, v float64, opts ...metric.RecordOption) {
-	at := named(h.name, metric.NewRecordConfig(opts).Attributes())
-	h.p.recorded[at] = append(h.p.recorded[at], v)
-}
-
-func named(name string, set attribute.Set) string {
-	return name + "{" + set.Encoded(attribute.DefaultEncoder()) + "}"
-}
-
-func (o observer) ObserveInt64(in metric.Int64Observable, v int64, opts ...metric.ObserveOption) {
-	var name string
-	switch in := in.(type) {
-	case counter:
-		name = in.name
-	case gauge:
-		name = in.name
-	}
-	o.seen[named(name, metric.NewObserveConfig(opts).Attributes())] = v
-}
-
-func (p *provider) collect(t *testing.T) map[string]int64 {
-	t.Helper()
-	o := observer{seen: map[string]int64{}}
-	if err := p.callback(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
-	return o.seen
-}
 
 func must[T any](t *testing.T) func(v T, err error) T {
 	return func(v T, err error) T {
@@ -150,7 +45,7 @@ func newLocal(t *testing.T, name string, n int64) *local.Limiter {
 }
 
 func TestDecisionsAreCounted(t *testing.T) {
-	p := newProvider()
+	p := &metertest.Provider{}
 	r := recorder(t, otellimit.Config{MeterProvider: p, Durations: true})
 	api := must[hybridlimit.Limiter](t)(r.Wrap("api", newLocal(t, "api", 2)))
 	ctx := t.Context()
@@ -165,7 +60,7 @@ func TestDecisionsAreCounted(t *testing.T) {
 	}
 	shadow := must[hybridlimit.Limiter](t)(r.Wrap("shadow", limittest.Play(hybridlimit.Result{Allowed: true, Shadowed: true, Source: hybridlimit.SourceRedis})))
 	must[hybridlimit.Result](t)(shadow.Allow(ctx, "k"))
-	got := p.collect(t)
+	got := p.Collect(t)
 	const of = "rate_limiting.decisions{rate_limiting.policy="
 	for at, want := range map[string]int64{
 		of + "api,rate_limiting.result=allowed,rate_limiting.source=local}":    4,
@@ -187,11 +82,11 @@ func TestDecisionsAreCounted(t *testing.T) {
 	if len(got) > 0 {
 		t.Errorf("unexpected metrics: %v", got)
 	}
-	if n := len(p.recorded["rate_limiting.decision.duration{rate_limiting.policy=api}"]); n != 9 {
-		t.Errorf("%d durations of 9 calls: %v", n, p.recorded)
+	if n := len(p.Take("rate_limiting.decision.duration{rate_limiting.policy=api}")); n != 9 {
+		t.Errorf("%d durations of 9 calls: %v", n, p.Recorded())
 	}
 	for range 2 { // it is idempotent
-		if err := r.Close(); err != nil || p.callback != nil {
+		if err := r.Close(); err != nil || p.Registered() {
 			t.Errorf("Close: %v", err)
 		}
 	}
@@ -203,7 +98,7 @@ func TestDecisionsAreCounted(t *testing.T) {
 // A global limiter without Redis: the fallback decides, and the call returns an
 // error.
 func TestGlobalWithoutRedis(t *testing.T) {
-	p := newProvider()
+	p := &metertest.Provider{}
 	r := recorder(t, otellimit.Config{MeterProvider: p})
 	g := must[*global.Limiter](t)(global.New(redistest.Client(t, "127.0.0.1:1"), hybridlimit.PerSecond(1), global.Config{Name: "g", FailOpen: true, Timeout: 50 * time.Millisecond}))
 	defer g.Close()
@@ -211,7 +106,7 @@ func TestGlobalWithoutRedis(t *testing.T) {
 	if _, err := l.Allow(t.Context(), "k"); !errors.Is(err, hybridlimit.ErrUnavailable) {
 		t.Fatal(err)
 	}
-	got := p.collect(t)
+	got := p.Collect(t)
 	if got["rate_limiting.decisions{rate_limiting.policy=g,rate_limiting.result=allowed,rate_limiting.source=fallback}"] != 1 || got["rate_limiting.errors{rate_limiting.policy=g}"] != 1 {
 		t.Errorf("%v", got)
 	}
@@ -220,7 +115,7 @@ func TestGlobalWithoutRedis(t *testing.T) {
 // Wrapped limiters can be asked together with each other and with others of their
 // kind, and describe their policies.
 func TestJointCalls(t *testing.T) {
-	p := newProvider()
+	p := &metertest.Provider{}
 	r := recorder(t, otellimit.Config{MeterProvider: p, Durations: true})
 	wide, narrow, bare := newLocal(t, "wide", 100), newLocal(t, "narrow", 1), newLocal(t, "bare", 50)
 	a, b := must[hybridlimit.Limiter](t)(r.Wrap("wide", wide)), must[hybridlimit.Limiter](t)(r.Wrap("narrow", narrow))
@@ -243,7 +138,7 @@ func TestJointCalls(t *testing.T) {
 	if a.(hybridlimit.Describer).Name() != "wide" {
 		t.Error("the wrapped limiter has not the Name of its limiter")
 	}
-	got := p.collect(t)
+	got := p.Collect(t)
 	const of, local = "rate_limiting.decisions{rate_limiting.policy=", ",rate_limiting.source=local}"
 	for at, want := range map[string]int64{
 		of + "wide,rate_limiting.result=allowed" + local: 1, of + "wide,rate_limiting.result=denied" + local: 0,
@@ -254,7 +149,7 @@ func TestJointCalls(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]int{"wide": 1, "narrow": 3} { // of the calls that count for it
-		if n := len(p.recorded["rate_limiting.decision.duration{rate_limiting.policy="+name+"}"]); n != want {
+		if n := len(p.Take("rate_limiting.decision.duration{rate_limiting.policy=" + name + "}")); n != want {
 			t.Errorf("%d durations of %s, want %d", n, name, want)
 		}
 	}
@@ -266,7 +161,7 @@ func TestInterfacesAreKept(t *testing.T) {
 	type onlyDescriber struct{ hybridlimit.Describer }
 	type neither struct{ hybridlimit.Limiter }
 	l := newLocal(t, "l", 1)
-	r := recorder(t, otellimit.Config{MeterProvider: newProvider()})
+	r := recorder(t, otellimit.Config{MeterProvider: &metertest.Provider{}})
 	for name, of := range map[string]hybridlimit.Limiter{"both": l, "joint": onlyJoint{l}, "describer": onlyDescriber{l}, "neither": neither{l}} {
 		w := must[hybridlimit.Limiter](t)(r.Wrap(name, of))
 		_, j := w.(hybridlimit.Joint)
@@ -291,23 +186,26 @@ func TestNoProvider(t *testing.T) {
 	}
 }
 
+// permits is a limiter of calls in flight.
+type permits struct{ hybridlimit.Acquirer }
+
 func TestBadInput(t *testing.T) {
-	r := recorder(t, otellimit.Config{MeterProvider: newProvider()})
+	r := recorder(t, otellimit.Config{MeterProvider: &metertest.Provider{}})
 	must[hybridlimit.Limiter](t)(r.Wrap("api", newLocal(t, "api", 1)))
 	for want, wrap := range map[string]func() (hybridlimit.Limiter, error){
 		`otellimit: name ("a b") must match [A-Za-z0-9_.-]{1,128}`:             func() (hybridlimit.Limiter, error) { return r.Wrap("a b", newLocal(t, "x", 1)) },
 		`otellimit: name ("api") is taken by another limiter of this Recorder`: func() (hybridlimit.Limiter, error) { return r.Wrap("api", newLocal(t, "x", 1)) },
 		`is required`: func() (hybridlimit.Limiter, error) { return r.Wrap("x", nil) },
+		`next ("otellimit_test.permits") must not be a limiter of calls in flight`: func() (hybridlimit.Limiter, error) { return r.Wrap("x", permits{}) },
 	} {
 		if _, err := wrap(); !errors.Is(err, hybridlimit.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-	all := newProvider()
+	all := &metertest.Provider{}
 	recorder(t, otellimit.Config{MeterProvider: all, Durations: true})
-	for name := range all.made {
-		p := newProvider()
-		p.failAt = name
+	for name := range all.Made {
+		p := &metertest.Provider{Fail: errNoMore, FailAt: name}
 		if _, err := otellimit.NewRecorder(otellimit.Config{MeterProvider: p, Durations: true}); !errors.Is(err, errNoMore) {
 			t.Errorf("without %s: %v", name, err)
 		}
@@ -346,12 +244,12 @@ func TestInstrumentsAreDocumented(t *testing.T) {
 		plain := func(i int) string { return strings.ReplaceAll(strings.TrimSpace(cells[i]), "`", "") }
 		rows[plain(0)], attributes[plain(0)] = plain(1)+" | "+plain(2)+" | "+plain(4), plain(3)
 	}
-	p := newProvider()
+	p := &metertest.Provider{}
 	r := recorder(t, otellimit.Config{MeterProvider: p, Durations: true})
 	l := must[hybridlimit.Limiter](t)(r.Wrap("api", newLocal(t, "api", 1)))
 	must[hybridlimit.Result](t)(l.Allow(t.Context(), "k"))
 	seen := map[string]string{}
-	for _, at := range slices.AppendSeq(slices.Collect(maps.Keys(p.collect(t))), maps.Keys(p.recorded)) {
+	for _, at := range slices.AppendSeq(p.Recorded(), maps.Keys(p.Collect(t))) {
 		name, set, _ := strings.Cut(strings.TrimSuffix(at, "}"), "{")
 		var keys []string
 		for kv := range strings.SplitSeq(set, ",") {
@@ -363,8 +261,8 @@ func TestInstrumentsAreDocumented(t *testing.T) {
 	if !maps.Equal(attributes, seen) {
 		t.Errorf("attributes documented:\n%s\nobserved:\n%s", list(attributes), list(seen))
 	}
-	if !maps.Equal(rows, p.made) {
-		t.Errorf("documented:\n%s\nmade:\n%s", list(rows), list(p.made))
+	if !maps.Equal(rows, p.Described()) {
+		t.Errorf("documented:\n%s\nmade:\n%s", list(rows), list(p.Described()))
 	}
 }
 

@@ -86,8 +86,8 @@ func NewRecorder(cfg Config) (*Recorder, error) {
 // a name. The name has 1 to 128 of the characters A-Z a-z 0-9 _ . - and must be
 // unique in the Recorder. The result is a hybridlimit.Joint and a
 // hybridlimit.Describer if next is. Call methods other than Allow, AllowN and
-// AllowJoint on next itself; they are not counted. Without a provider, Wrap returns
-// next.
+// AllowJoint on next itself; they are not counted. next must not be a
+// hybridlimit.Acquirer. Without a provider, Wrap returns next.
 func (r *Recorder) Wrap(name string, next hybridlimit.Limiter) (hybridlimit.Limiter, error) {
 	var bad hybridlimit.Violations
 	if !hybridlimit.CheckName(name) {
@@ -95,6 +95,9 @@ func (r *Recorder) Wrap(name string, next hybridlimit.Limiter) (hybridlimit.Limi
 	}
 	if next == nil {
 		bad.Add("next", next, "is required")
+	}
+	if _, ok := next.(hybridlimit.Acquirer); ok {
+		bad.Add("next", fmt.Sprintf("%T", next), "must not be a limiter of calls in flight (hybridlimit.Acquirer), whose Acquire a wrapper does not have")
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

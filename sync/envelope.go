@@ -18,9 +18,8 @@ func (b *batch) bare() bool { return b.env.Seq == 0 }
 // be noticed within three seconds (account.LossNoticed).
 const (
 	bareFor = 2 * time.Second
-	// bareWatched is the time for a server that is watched (Config.Watched). Answers to
-	// envelopes are then only needed for a loss of a part of the data, which no one
-	// promises to notice.
+	// bareWatched is the time for a server that is watched (Config.Watched). Envelopes
+	// then only show the loss of a part of the data. No promise covers such a loss.
 	bareWatched = 30 * time.Second
 )
 

@@ -89,9 +89,9 @@ func (a *Account) Forget() Books {
 }
 
 // Remaining estimates the units that the fleet has left: the level of the last view, plus the held units, less the owed units.
-// A negative value is debt, down to -Burst.
+// Of a class it is the level above the floor. A negative value is debt, or the part of the floor that is used.
 func (a *Account) Remaining(c *Conditions, now int64) int64 {
-	burst := c.Limit.BurstSize()
+	burst := c.Limit.BurstSize() - c.Floor
 	left := burst
 	switch {
 	case a.ranOut(now):
@@ -107,7 +107,7 @@ func (a *Account) Remaining(c *Conditions, now int64) int64 {
 		left += a.Held()
 	}
 	left -= a.Owed()
-	return max(-burst, min(left, burst))
+	return max(-burst-2*c.Floor, min(left, burst)) // a burst of debt is below the floor
 }
 
 // Barred returns the part of Remaining that calls of this process cannot have before its next poll: all but the held units.

@@ -38,10 +38,15 @@ func (a *Account) Adapt(old, p *Plan, f Fallback, now int64) (lost int64) {
 		*v, a.used = view{}, true
 		return 0
 	}
-	v.level, v.cap = p.Bucket.Convert(was.Fill(v.level, passed), old.Bucket), p.Bucket.Convert(v.cap, old.Bucket)
+	v.level, v.cap = p.convert(was.Fill(v.level, passed)+old.Low(), old), p.convert(v.cap+old.Low(), old)
 	v.nextPoll, v.relook = 0, 0         // the view's proofs are about the old limit
 	v.level -= passed * p.Bucket.Refill // level() adds this refill again, at the new rate
 	return 0
+}
+
+// convert returns a level of Redis under another plan as a level above the floor of this plan.
+func (p *Plan) convert(level int64, from *Plan) int64 {
+	return p.Whole().Bucket.Convert(level, from.Whole().Bucket) - p.Low()
 }
 
 // anotherCount reports whether Redis counts the units of two plans apart, so that a view of one says nothing about the other.

@@ -56,7 +56,11 @@ func (a *Account) aheadAt(c *Conditions, now int64) int64 {
 	}
 	span := min(c.Window.Period*1000/4, aheadSpan)
 	const parts = 1009
-	return h.ends - span + span*3/4*(a.view.redisAt%parts)/parts/1e6*1e6
+	at := h.ends - span + span*3/4*(a.view.redisAt%parts)/parts/1e6*1e6
+	if a.ahead.units > 0 { // after a late answer its end is early, but before its begin the sync would be for the same window
+		at = max(at, a.ahead.begin)
+	}
+	return at
 }
 
 // wantsAhead reports whether a sync at now should ask for a lease of the next window.
@@ -108,6 +112,7 @@ func (a *Account) open(now int64) (lost int64) {
 	}
 	a.ahead = ahead{}
 	if now >= next.end {
+		a.leaving = a.leaving && a.Held() > 0
 		return next.units
 	}
 	a.opened = place{a.askedAhead, next.end}

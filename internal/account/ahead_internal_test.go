@@ -89,7 +89,12 @@ func TestOpenLeaseOfNextWindow(t *testing.T) {
 		{"at its end", end, 0, 0, 3},
 	} {
 		a := *first
+		a.Return()
 		_, lost := a.Begin(0, tc.now)
+		if a.leaving != (tc.held+tc.kept > 0) {
+			t.Errorf("%s: the key is to return units: %t", tc.name, a.leaving)
+		}
+		a.leaving = false
 		if a.Held() != tc.held || a.ahead.units != tc.kept || lost != tc.lost {
 			t.Errorf("%s: %d in hand, %d of the next window, %d lost; want %d, %d, %d", tc.name, a.Held(), a.ahead.units, lost, tc.held, tc.kept, tc.lost)
 		}
@@ -259,6 +264,25 @@ func TestAheadAtWithoutAView(t *testing.T) {
 	op, ok := a.freeze(c, nil, now)
 	if !ok || !op.Ahead || op.Back != 0 || op.Demand == 0 || a.askedAhead != 7 {
 		t.Errorf("%+v, sent: %t; asked for window %d", op, ok, a.askedAhead)
+	}
+}
+
+// The answer with the lease took most of a window. So the lease ends early in its window, and the last quarter before that has
+// begun. An ask in the window before would be for the same lease again, at once and without an end.
+func TestAheadAtAfterALateAnswer(t *testing.T) {
+	c := windowTerms()
+	ans := leaseOfNext()
+	ans.Sent = sec - 980*ms
+	a, _ := aheadOf(c, ans)
+	a.busy(100, sec)
+	if a.ahead.end-sec/4 >= sec || a.ahead.begin <= sec {
+		t.Fatalf("the lease is %+v", a.ahead)
+	}
+	if at := a.aheadAt(c, sec); at != a.ahead.begin {
+		t.Errorf("asks at %d, the lease begins at %d", at, a.ahead.begin)
+	}
+	if op, ok := a.freeze(c, nil, sec); ok {
+		t.Errorf("sends %+v", op)
 	}
 }
 

@@ -153,7 +153,7 @@ func (a *Account) Peek(c *Conditions, now int64) (f Forecast) {
 		f.Source = hybridlimit.SourceFallback
 		a.StartFallback(c, now)
 		a.local.refill(c.Fallback, now)
-		f.Allowed = a.local.level >= 1
+		f.Allowed = a.local.level >= 1+c.Fallback.Floor
 		f.Until = max(a.local.wait(c.Fallback, 1), c.Tick)
 	default:
 		f.Until = a.DeniedUntil(c) - now

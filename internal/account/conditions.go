@@ -20,9 +20,10 @@ const (
 type Conditions struct {
 	Bucket   algo.Bucket       // for a window: its units only, see Window
 	Window   algo.Window       // Period 0: the limit is a bucket
+	Floor    int64             // units that the class leaves to others; Bucket and Window are without them
 	Limit    hybridlimit.Limit // in force for the key
 	Mode     Mode              // of the limiter
-	N        int64             // fleet size
+	N        int64             // accounts of the key in the fleet: the processes, each times the classes of its limiter
 	Credit   int64             // C, units
 	Every    int64             // K: the number of owed units that makes a sync urgent
 	Adaptive bool              // K grows with the key's demand

@@ -22,6 +22,20 @@ type Fallback struct {
 	PerNs  float64 // units that come back each ns
 	Period int64   // of a window, ns; 0: the limit is no window
 	Ends   int64   // of a window: ns; the end of the current window; 0: not known
+	Floor  float64 // units that the class leaves to others
+	Pool   Pool    // the bucket; nil: the account has it
+}
+
+// Pool is the fallback bucket of a key that several accounts of a process share: those of the classes of a limiter.
+type Pool interface {
+	// Level returns the units left.
+	Level(f Fallback, now int64) float64
+	// Take takes n units if it leaves f.Floor. It reports whether it did.
+	Take(f Fallback, n, now int64) bool
+	// Put returns units that were taken just now.
+	Put(f Fallback, n int64)
+	// Lower lowers the bucket to a level, if it has more.
+	Lower(f Fallback, level float64, now int64)
 }
 
 // Most returns the largest level of the bucket, in units. A share below one unit is saved up to one unit, or it would never
@@ -45,6 +59,10 @@ type fallbackBucket struct {
 }
 
 func (b *fallbackBucket) refill(f Fallback, now int64) {
+	if f.Pool != nil {
+		b.level, b.at = f.Pool.Level(f, now), now
+		return
+	}
 	if now > b.at {
 		b.level += float64(now-b.at) * f.PerNs
 		b.at = now
@@ -52,10 +70,14 @@ func (b *fallbackBucket) refill(f Fallback, now int64) {
 	b.level = min(b.level, f.Most())
 }
 
-// start begins a period of fallback at a level, unless one has begun.
-func (b *fallbackBucket) start(level float64, now int64) {
-	if !b.started {
-		b.level, b.at, b.started = level, now, true
+// start begins a period of fallback at a level, unless one has begun. A shared bucket may have begun at a lower level.
+func (b *fallbackBucket) start(f Fallback, level float64, now int64) {
+	if b.started {
+		return
+	}
+	b.level, b.at, b.started = level, now, true
+	if f.Pool != nil {
+		f.Pool.Lower(f, level, now)
 	}
 }
 
@@ -64,9 +86,11 @@ func (b *fallbackBucket) take(f Fallback, n, now int64, warm float64) bool {
 	if f.Policy == FallbackDenyAll {
 		return false // no bucket is started, so that the account still fits its compact form
 	}
-	b.start(warm, now)
+	b.start(f, warm, now)
 	b.refill(f, now)
-	if f.Policy != FallbackAllowAll && b.level < float64(n) {
+	switch {
+	case f.Policy == FallbackAllowAll:
+	case f.Pool != nil && !f.Pool.Take(f, n, now), f.Pool == nil && b.level < float64(n)+f.Floor:
 		return false
 	}
 	b.level = max(0, b.level-float64(n))
@@ -82,16 +106,17 @@ func (b *fallbackBucket) take(f Fallback, n, now int64, warm float64) bool {
 
 // wait returns the ns until take(n) may succeed; negative: never.
 func (b *fallbackBucket) wait(f Fallback, n int64) int64 {
-	if f.Policy == FallbackDenyAll || float64(n) > f.Most() || f.PerNs <= 0 {
+	if f.Policy == FallbackDenyAll || float64(n) > f.Most()-f.Floor || f.PerNs <= 0 {
 		return -1
 	}
-	return int64(max(0, float64(n)-b.level)/f.PerNs) + 1
+	return int64(max(0, float64(n)+f.Floor-b.level)/f.PerNs) + 1
 }
 
 // settle ends a period of fallback and returns the owed units. They are the smaller of two numbers: the units that were
 // admitted, and the units that the bucket lacks now. Units that have been refilled since are forgiven: Redis would also have
 // refilled them. In a window, no unit comes back before the end of the window, and then all units are forgiven. So the units
-// admitted in the current window are owed.
+// admitted in the current window are owed. Classes share the bucket, so each may owe what it lacks: together at most the units
+// that they admitted.
 func (b *fallbackBucket) settle(f Fallback, now int64) int64 {
 	if b.admitted == 0 {
 		return 0
@@ -141,21 +166,23 @@ func (a *Account) warm(c *Conditions, now int64) float64 {
 	if !a.fresh(now) {
 		return c.Fallback.Cap
 	}
-	left := float64(a.level(c, now))/float64(c.Bucket.Unit) - float64(a.owed()+a.untold)
+	left := float64(a.level(c, now))/float64(c.Bucket.Unit) + float64(c.Floor) - float64(a.owed()+a.untold)
 	return max(0, min(c.Fallback.Cap, left*c.Fallback.Cap/float64(c.Limit.BurstSize())))
 }
 
 // StartFallback begins a period of fallback, unless one has begun. The bucket refills from the first call on, even if that call
 // is denied.
-func (a *Account) StartFallback(c *Conditions, now int64) { a.local.start(a.warm(c, now), now) }
+func (a *Account) StartFallback(c *Conditions, now int64) {
+	a.local.start(c.Fallback, a.warm(c, now), now)
+}
 
-// StartFallbackAt is StartFallback with a given level, in units.
-func (a *Account) StartFallbackAt(level float64, now int64) { a.local.start(level, now) }
+// StartFallbackAt is StartFallback with a given level, in units, for an account that has its own bucket.
+func (a *Account) StartFallbackAt(level float64, now int64) { a.local.start(Fallback{}, level, now) }
 
 // FallbackLeft returns the units that the fallback bucket would have if it decided now. It works on a copy.
 func (a *Account) FallbackLeft(c *Conditions, now int64) float64 {
 	b := a.local
-	b.start(a.warm(c, now), now)
+	b.start(c.Fallback, a.warm(c, now), now)
 	b.refill(c.Fallback, now)
 	return b.level
 }

@@ -120,6 +120,9 @@ func drawPlan(r *rand.Rand, f family, mode Mode, h hazard) *modelPlan {
 		pl.limits(r)
 	}
 	pl.bare = r.IntN(3) > 0
+	if h&hazClass != 0 {
+		pl.drawClasses(r)
+	}
 	return pl
 }
 

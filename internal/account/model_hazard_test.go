@@ -7,7 +7,7 @@ import (
 )
 
 // hazard is a kind of failure in a drawn schedule besides those of the network.
-type hazard uint8
+type hazard uint16
 
 const (
 	hazCrash    hazard = 1 << iota // crashes, batches refused for good, outages
@@ -18,6 +18,7 @@ const (
 	hazPrompt                      // with hazLoss: nothing happens between a loss and the sending of all views
 	hazRefusal                     // batches are often refused for good
 	hazLimit                       // processes change their limit, each by itself
+	hazClass                       // processes are of several classes, and some have none
 )
 
 // with adds hazards to the weights of events. If data is lost, no view may be lost: a use of the key that only a view records
@@ -84,7 +85,7 @@ func drawHazard(r *rand.Rand, e *modelEvent) {
 func (pl *modelPlan) populate(w *world) {
 	p := NewPlan(pl.limit)
 	credit := func(n int64) int64 { return p.Credit(pl.mode, pl.overshoot, pl.every, n) }
-	w.members = &memberBook{credit: credit, plan: p, beats: map[int]pulse{}, groups: map[int]bool{}, paced: pl.paced, lost: -int64(time.Hour)}
+	w.members = &memberBook{credit: credit, plan: p, beats: map[int]pulse{}, groups: map[int]bool{}, paced: pl.paced, classes: pl.hazard&hazClass != 0, lost: -int64(time.Hour)}
 	for i, p := range w.procs {
 		if p.away = 2*i > len(w.procs); !p.away {
 			w.join(p)

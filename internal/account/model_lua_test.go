@@ -200,8 +200,8 @@ func TestModelIsTheScript(t *testing.T) {
 		mirror.join(w)
 		return pl.runIn(w).bad
 	}
-	modes, hazards := []Mode{ModeAuto, ModeStrict, ModeDeferred}, []hazard{0, hazCrash, hazLoss, hazClock, hazMembers, hazFailover}
-	runs := testenv.Runs(108, 6000)
+	modes, hazards := []Mode{ModeAuto, ModeStrict, ModeDeferred}, []hazard{0, hazCrash, hazLoss, hazClock, hazMembers, hazFailover, hazClass}
+	runs := testenv.Runs(126, 6000)
 	for i := range runs {
 		cell := i / 3
 		pl := planOf(seed+uint64(i), []family{buckets, windows, queues}[i%3], modes[cell%len(modes)], hazards[cell/len(modes)%len(hazards)])

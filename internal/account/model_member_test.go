@@ -29,20 +29,22 @@ type member struct {
 
 // memberBook is the set of heartbeats in Redis, and the bound while N changes.
 type memberBook struct {
-	credit func(n int64) int64 // C in a fleet of n processes
-	plan   *Plan
-	beats  map[int]pulse // by process
-	groups map[int]bool  // the directory
-	paced  bool          // idle processes beat less often
-	ghosts []ghost
-	bound  int64 // the largest sum of all C except the smallest, including those of ghosts
-	lost   int64 // ns; time of the last loss of the set
+	credit  func(n int64) int64 // C in a fleet of n processes
+	plan    *Plan
+	beats   map[int]pulse // by process
+	groups  map[int]bool  // the directory
+	paced   bool          // idle processes beat less often
+	classes bool          // processes have one to three classes
+	ghosts  []ghost
+	bound   int64 // the largest sum of all C except the smallest, including those of ghosts
+	lost    int64 // ns; time of the last loss of the set
 }
 
 // pulse is a heartbeat in Redis.
 type pulse struct {
 	group   int
 	expires int64 // ns
+	classes int64 // of the process
 }
 
 // paces are the times between two heartbeats of idle processes.
@@ -135,6 +137,9 @@ func (w *world) beat(p *proc) {
 			return
 		}
 		n, complete := w.members.beat(p, group, w.now)
+		if w.mutant == mutUnweighted {
+			n = int64(len(w.members.beats))
+		}
 		if complete || w.mutant == mutIncomplete {
 			w.counted(p, n)
 			return
@@ -151,7 +156,7 @@ func (w *world) wake(p *proc) {
 
 // beat is the script of the heartbeat. It returns the count of the groups that p knows, and reports whether these are all.
 func (m *memberBook) beat(p *proc, group int, now int64) (n int64, complete bool) {
-	m.beats[p.id] = pulse{group, now + 3*p.every}
+	m.beats[p.id] = pulse{group, now + 3*p.every, m.weight(p)}
 	live := map[int]bool{}
 	for id, b := range m.beats {
 		if b.expires < now {
@@ -164,7 +169,7 @@ func (m *memberBook) beat(p *proc, group int, now int64) (n int64, complete bool
 	m.groups[group] = true
 	for _, b := range m.beats {
 		if b.group == group || p.knows[b.group] {
-			n++
+			n += b.classes
 		}
 	}
 	complete = true
@@ -178,7 +183,7 @@ func (m *memberBook) beat(p *proc, group int, now int64) (n int64, complete bool
 // counted gives p a count.
 func (w *world) counted(p *proc, n int64) {
 	before, first := p.fleet.Size(), p.fleet.Since()
-	p.fleet.Counted(n, w.now, w.now)
+	p.fleet.Counted(n, n, w.now, w.now)
 	p.last = n
 	if p.fleet.Size() != before || p.fleet.Since() != first { // there was a gap
 		w.void(p)
@@ -269,20 +274,25 @@ func (w *world) noteCredit(p *proc, c int64) {
 
 // checkFleet verifies that a process that gives credit counts at least as many processes as there are that give credit. After a
 // loss of heartbeats all processes are counted again after two heartbeats, plus half of another one if a heartbeat is lost on
-// the way. Until then the count may lack processes that joined shortly before the loss or after it.
+// the way. Until then the count may lack processes that joined after the loss, or less than census.Stale before it: the
+// heartbeats of a process that gives credit may be so far apart. An idle process that wakes up is a case of this.
 func (w *world) checkFleet() {
 	const beat = int64(census.Every)
 	m := w.members
 	var givers []*proc
 	for _, p := range w.procs {
-		if p.away || w.now < p.asleep || w.terms(p).Credit <= 0 || w.now <= m.lost+beat+int64(census.Stale) && p.fleet.Since() > m.lost-beat {
+		if p.away || w.now < p.asleep || w.terms(p).Credit <= 0 || w.now <= m.lost+beat+int64(census.Stale) && p.fleet.Since() > m.lost-int64(census.Stale) {
 			continue
 		}
 		givers = append(givers, p)
 	}
+	accounts := int64(0)
 	for _, p := range givers {
-		if n := w.size(p); n < int64(len(givers)) {
-			w.fail("p%d counts %d, and %d give credit", p.id, n, len(givers))
+		accounts += m.weight(p)
+	}
+	for _, p := range givers {
+		if n := w.size(p); n < accounts {
+			w.fail("p%d counts %d, and %d give credit", p.id, n, accounts)
 		}
 	}
 }

@@ -82,6 +82,11 @@ const (
 	mutForgottenBack // Redis takes units back that the ledger has forgotten
 	mutDropBack      // units stay in hand if the batch that returns them is given up
 
+	// Mutants of classes.
+	mutFloorless  // a lease is cut from all units, without regard to the floor
+	mutUpperTurns // ops of a class above the largest floor take turns, and clear those of others
+	mutUnweighted // heartbeats count processes, not their classes
+
 	// Mutants of queues.
 	mutSlotsFromSend // the slots of an answer count from the sending of the op
 	mutSlotsNow      // the slots of an answer begin at the answer
@@ -209,6 +214,7 @@ func (m mutant) String() string {
 		"a batch given up stays booked", "units given up are spent again", "a batch that shows a gap settles",
 		"owed units without an envelope", "a batch never gets an envelope",
 		"units on their way back are spent", "forgotten units are taken back", "units of a batch given up are kept",
+		"a lease ignores the floor", "critical ops take turns", "classes are not counted",
 		"slots count from the sending", "slots begin at the answer", "passed slots stay", "a call does not wait for its slot",
 	}[m]
 }

@@ -57,7 +57,7 @@ func (pl *modelPlan) runIn(w *world) outcome {
 	case pl.hazard&(hazLoss|hazFailover) == 0:
 		w.checkCounted(&o)
 	}
-	if pl.hazard&^hazClock == 0 && w.redis.expiries == 0 && !w.redis.disowned {
+	if pl.hazard&^(hazClock|hazClass) == 0 && w.redis.expiries == 0 && !w.redis.disowned {
 		w.checkOnce(&o)
 	}
 	bound := int64(pl.procs-1) * pl.credit
@@ -160,6 +160,37 @@ func (pl *modelPlan) report(m mutant) string {
 	return fmt.Sprintf("%v%s", small, trace.String())
 }
 
+// TestSchedulesThatFailed runs schedules in which TestModel found a defect of the rules, or of the model's account.
+func TestSchedulesThatFailed(t *testing.T) {
+	for _, tc := range []struct {
+		seed   uint64
+		family family
+		hazard hazard
+		mode   Mode
+	}{
+		// The return of a lease of the next window outlived the lease.
+		{172197605956057, windows, hazCrash, ModeStrict},
+		{48379104757023, windows, hazClass | hazCrash | hazRefusal, ModeAuto},
+		// A lone ask does not tell a view whose bucket is full by now.
+		{206990854988941, buckets, hazLoss, ModeStrict},
+		{206990854989076, buckets, hazLoss, ModeDeferred},
+		{172197605956199, buckets, hazClass | hazLoss, ModeStrict},
+		{155056348180405, buckets, hazLoss, ModeAuto},
+		// After a loss, a return makes a state look rolled back.
+		{191457144199192, buckets, hazLoss, ModeAuto},
+		// An answer takes longer than the window.
+		{202709759259366, windows, hazLoss | hazPrompt, ModeAuto},
+		{54474489434072, windows, hazLoss | hazPrompt, ModeStrict},
+		{224208560400269, windows, hazLoss | hazPrompt, ModeAuto},
+		{250960053284651, windows, hazLoss | hazPrompt, ModeStrict},
+	} {
+		pl := planOf(tc.seed, tc.family, tc.mode, tc.hazard)
+		if o := pl.run(mutNone, nil); o.bad != "" {
+			t.Errorf("seed %d: %s\n%s", tc.seed, o.bad, pl.report(mutNone))
+		}
+	}
+}
+
 // TestModel runs random schedules. Schedules with crashes also have batches that Redis refuses for good. A quarter of them have
 // outages with fallback. For these only the accounts are checked.
 func TestModel(t *testing.T) {
@@ -178,6 +209,13 @@ func TestModel(t *testing.T) {
 		{"failover", hazFailover},
 		{"limits that change", hazLimit},
 		{"limits that change, and batches given up", hazLimit | hazRefusal},
+		{"classes", hazClass},
+		{"classes, crashes and batches given up", hazClass | hazCrash | hazRefusal},
+		{"classes and losses", hazClass | hazLoss},
+		{"classes and members", hazClass | hazMembers},
+		{"classes and clock", hazClass | hazClock},
+		{"classes and failover", hazClass | hazFailover},
+		{"classes and limits that change", hazClass | hazLimit},
 	} {
 		for _, f := range []family{buckets, windows, queues} {
 			for _, mode := range []Mode{ModeAuto, ModeStrict, ModeDeferred} {

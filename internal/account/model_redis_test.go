@@ -38,6 +38,7 @@ type modelRedis struct {
 	booked    bool   // the ledger was in use at least once
 	expired   func() // called when the state expires
 
+	reserve reserve // of the classes
 	ledger  []*applied
 	debited int64 // units
 	taken   int64 // units that were taken back
@@ -102,7 +103,7 @@ type modelReply struct {
 
 // under makes the next op count by the limit of plan p. Each op brings its own limit.
 func (r *modelRedis) under(p *Plan) *modelRedis {
-	r.limit, r.bucket = algo.LimitOf(p.Limit), p.Bucket
+	r.limit, r.bucket = algo.LimitOf(p.Limit), p.Whole().Bucket
 	return r
 }
 
@@ -261,6 +262,8 @@ func (r *modelRedis) run(op algo.Op, at int64) algo.Answer {
 		s, op = r.spoilWindow(s, op, at)
 	}
 	s, show := r.hideNext(s, op, at)
+	told := op
+	op = r.spoilFloor(op)
 	next, ans, dirty := r.limit.Apply(s, op, at)
 	show(&next, &ans)
 	if r.mutant == mutForgottenBack && ans.Refused && r.limit.Window.Period == 0 {
@@ -275,12 +278,13 @@ func (r *modelRedis) run(op algo.Op, at int64) algo.Answer {
 		ans.Lease, ans.Level = 0, next.Level
 	}
 	if r.plain && wants && ans.Life > 0 && ans.Granted == sum(op.Asks) {
-		ans.Lease = r.bucket.Units(next.Level)
+		ans.Lease = r.bucket.Units(next.Level - r.lowest(op))
 		next.Level -= ans.Lease * r.bucket.Unit
 		next.Since += ans.Lease
 		ans.Level, ans.Born, dirty = next.Level, next.Born, dirty || ans.Lease > 0
 	}
 	r.booked = r.booked || ans.Gen != 0
+	r.checkFloors(told, next, ans, dirty, at)
 	if dirty {
 		if r.mutant == mutNoSince {
 			next.Since += r.state.Since
@@ -299,8 +303,8 @@ func sum(ns []int64) (total int64) {
 }
 
 // exact applies an op without an envelope.
-func (r *modelRedis) exact(n, now int64) (granted bool, delay int64) {
-	at, op := r.tick(now), algo.Op{Asks: []int64{n}}
+func (r *modelRedis) exact(n, floor, now int64) (granted bool, delay int64) {
+	at, op := r.tick(now), algo.Op{Asks: []int64{n}, Floor: floor}
 	ans := r.run(op, at)
 	r.book(&applied{ns: now, at: at, granted: ans.Granted, heard: true})
 	if r.mirror != nil {

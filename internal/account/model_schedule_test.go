@@ -88,8 +88,9 @@ type modelPlan struct {
 	hazard  hazard
 	events  []modelEvent
 
-	overshoot float64 // used with hazMembers, instead of credit
-	paced     bool    // used with hazMembers: idle processes beat less often
+	floors    []float64 // see world
+	overshoot float64   // used with hazMembers, instead of credit
+	paced     bool      // used with hazMembers: idle processes beat less often
 	// other is the second limit of hazLimit. It is nowhere above the first. An op under it gives the state a TTL by the second
 	// limit. A state that is full under the second limit is forgotten. Under the first limit this is a full bucket, too early.
 	// Unless short is set, states live as long as the first limit requires, so that the search finds other errors.
@@ -120,6 +121,7 @@ func (pl *modelPlan) world(m mutant) *world {
 		t.Fallback = r.Fallback(FallbackShare, 0, t.N)
 	}
 	w := newWorld(t, pl.procs)
+	pl.classes(w)
 	if w.other = pl.other; w.other.Rate > 0 && !pl.short {
 		w.redis.least = 2 * pl.limit.TimeToFull().Microseconds()
 	}

@@ -14,6 +14,7 @@ import (
 func TestModelFindsMutants(t *testing.T) {
 	seed := testenv.Seed(t)
 	fast := func(pl *modelPlan) bool { return pl.greedy && pl.limit.TimeToFull() < 200e6 }
+	contended := func(pl *modelPlan) bool { return !pl.plain && !pl.greedy }
 	spiky := func(pl *modelPlan) bool { return fast(pl) && pl.credit >= 2 && pl.procs == 2 }
 	for _, tc := range []struct {
 		mutant mutant
@@ -85,6 +86,10 @@ func TestModelFindsMutants(t *testing.T) {
 		{mutNextBeside, windows, ModeStrict, 0, true, nil},
 		{mutNextBackNow, windows, ModeStrict, 0, true, nil},
 		{mutNextUnseen, windows, ModeStrict, hazLoss | hazPrompt, true, nil},
+		{mutFloorless, buckets, ModeStrict, hazClass, true, nil},
+		{mutFloorless, windows, ModeAuto, hazClass, true, nil},
+		{mutUpperTurns, buckets, ModeStrict, hazClass, true, contended},
+		{mutUnweighted, buckets, ModeAuto, hazClass | hazMembers, true, nil},
 		{mutSlotsFromSend, queues, ModeAuto, 0, true, nil},
 		{mutSlotsNow, queues, ModeStrict, 0, true, nil},
 		{mutSlotsStay, queues, ModeAuto, 0, true, nil},

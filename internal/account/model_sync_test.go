@@ -35,6 +35,7 @@ func (w *world) freeze(p *proc) bool {
 	if op.Ahead {
 		w.ahead.asked++
 	}
+	w.noteUntold(p)
 	p.frozen = &frozenOp{op, p.plan, modelBatch{id: p.id}, w.now}
 	if bare {
 		p.bares--

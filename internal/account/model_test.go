@@ -14,6 +14,7 @@ import (
 type world struct {
 	plan   *Plan
 	other  hybridlimit.Limit // second limit, see setLimit; Rate 0: none
+	floors []float64         // of the classes of the processes, see model_class_test.go; nil: no classes
 	t      Conditions        // of every process; N is the number of processes
 	greedy bool              // every op asks for a lease of all units: safety must not depend on small leases
 	bare   bool              // a batch that only asks has no envelope at first
@@ -46,6 +47,7 @@ type world struct {
 // proc is one process: the parts of the entry and the sync engine besides the account.
 type proc struct {
 	id       int // new after each restart
+	place    int // of procs
 	s        Account
 	born     int64
 	evicted  int64 // ns; negative: never
@@ -110,7 +112,7 @@ func newWorld(t Conditions, procs int) *world {
 
 func (w *world) start(i int) {
 	w.ids++
-	*w.procs[i] = proc{id: w.ids, born: w.now, evicted: -1, credit: w.t.Credit, plan: w.plan}
+	*w.procs[i] = proc{id: w.ids, place: i, born: w.now, evicted: -1, credit: w.t.Credit, plan: w.planOf(i, w.t.Limit)}
 	w.join(w.procs[i])
 }
 
@@ -133,7 +135,10 @@ func (w *world) terms(p *proc) *Conditions {
 	t := w.t
 	t.Credit, t.Lost, t.Broken = p.credit, p.lost, p.broken
 	if w.other.Rate > 0 {
-		t.Bucket, t.Window, t.Limit, t.Credit = p.plan.Bucket, p.plan.Window, p.plan.Limit, min(t.Credit, p.plan.Burst/max(1, t.N-1))
+		t.Credit = min(t.Credit, p.plan.Burst/max(1, t.N-1))
+	}
+	if !p.away {
+		t.Bucket, t.Window, t.Limit, t.Floor = p.plan.Bucket, p.plan.Window, p.plan.Limit, p.plan.Floor
 	}
 	w.memberTerms(p, &t)
 	full := int64(t.Limit.TimeToFull())
@@ -239,7 +244,7 @@ func (w *world) setLimit(p *proc) {
 	if (p.next == nil && p.plan.Limit == w.other) || (p.next != nil && p.next.Limit == w.other) {
 		limit = w.t.Limit
 	}
-	p.next = NewPlan(limit)
+	p.next = w.planOf(p.place, limit)
 	p.next.Began = max(1, w.now)
 	// A lease that was sized under a slower limit may outlive the time in which a faster limit fills the bucket. This is
 	// possible while processes have different limits. Such a lease is part of a burst, so each change may add up to a burst.
@@ -308,7 +313,7 @@ func (w *world) checkDenial(p *proc, n int64) {
 		return // Redis may count by another limit
 	}
 	restore := w.owedHere(p)
-	proved := p.s.ProvedUntil(&w.t, n)
+	proved := p.s.ProvedUntil(w.terms(p), n)
 	if restore(); w.now >= proved {
 		return // the process waits for its next poll
 	}
@@ -316,7 +321,7 @@ func (w *world) checkDenial(p *proc, n int64) {
 		return
 	}
 	// Units that a process returned since then were out when Redis answered.
-	if level, b := w.balance(p)-(w.redis.taken-p.taken)*w.t.Bucket.Unit, w.t.Bucket; level-b.Refill >= n*b.Unit {
+	if level, b := w.balance(p)-(w.redis.taken-p.taken)*w.t.Bucket.Unit-p.plan.Low(), w.t.Bucket; level-b.Refill >= n*b.Unit {
 		w.fail("p%d is denied %d units that Redis has", p.id, n)
 	}
 }
@@ -334,7 +339,7 @@ func (w *world) exact(p *proc, n int64) {
 	if n > p.plan.Burst {
 		return
 	}
-	if granted, delay := w.redis.exact(n, w.now); granted {
+	if granted, delay := w.redis.exact(n, p.plan.Floor, w.now); granted {
 		w.admitLater(p, n, delay)
 		w.logf("Redis admits %d to a call of p%d's own", n, p.id)
 	}

@@ -192,11 +192,11 @@ func (w *world) checkWindows(o *outcome) {
 func (w *world) checkCounted(o *outcome) {
 	r := &w.redis
 	var s algo.State
-	paid := map[modelBatch]bool{}
+	paid, again := map[modelBatch]bool{}, false
 	for _, a := range r.ledger {
 		owed, back := a.owed, a.back
 		if paid[a.batch] {
-			owed, back = 0, 0
+			owed, back, again = 0, 0, again || a.batch.id != 0
 		}
 		paid[a.batch] = true
 		granted := a.granted
@@ -218,9 +218,10 @@ func (w *world) checkCounted(o *outcome) {
 	have, want := r.peek(algo.Op{}, at).Level, r.limit.Window.Level(r.limit.Load(s, at), at)
 	o.under, o.over = float64(have-want)/float64(unit), float64(want-have)/float64(unit)
 	// Units debited twice may have left no room for owed units: below its floor Redis forgives debt.
-	// After a gap, the view of a process voids the returns of the others since then.
+	// After a gap, the view of a process voids the returns of the others since then. A batch that arrives again when its envelope
+	// has expired has the view from before its own return.
 	less := o.extra
-	if w.gaps {
+	if w.gaps || again {
 		less += r.taken
 	}
 	if diff := have - want; diff > o.extra*unit || -diff > less*unit {
@@ -281,13 +282,17 @@ func (w *world) stretchWord(p *proc) func() {
 func (w *world) astray() int64 { return int64(len(w.procs)) * w.t.Credit * w.t.Bucket.Unit }
 
 // lastIsSeen reports whether a process has a view that is as new as the last op, and takes its window to be the current window.
-// Views of other windows are void.
+// Views of other windows are void. An ask without an envelope that arrives twice in one µs has two answers of that time, and the
+// process hears one of them.
 func (w *world) lastIsSeen() bool {
 	r := &w.redis
 	if !w.t.windowed() || len(r.ledger) == 0 {
 		return false
 	}
 	last := r.ledger[len(r.ledger)-1]
+	if last.batch.bare() && (!last.heard || slices.ContainsFunc(r.ledger[:len(r.ledger)-1], func(a *applied) bool { return a.batch == last.batch })) {
+		return false
+	}
 	return w.t.Window.Number(last.at) == w.t.Window.Number(r.clock(w.now)) && slices.ContainsFunc(w.procs, func(p *proc) bool {
 		return p.s.fresh(w.now) && (p.s.view.redisAt > last.at || p.s.view.redisAt == last.at && p.id == last.batch.id)
 	})

@@ -7,11 +7,12 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// Plan is a limit and the constants that follow from it. It does not change.
+// Plan is a limit and the constants that follow from it, for one class of a limiter. It does not change.
 type Plan struct {
 	Limit      hybridlimit.Limit // valid
-	Burst      int64             // Limit.BurstSize()
-	algo.Scale                   // of a limit that counts
+	Burst      int64             // the units that the class may use at once: Limit.BurstSize() less the floor
+	algo.Scale                   // of a limit that counts; with the floor of the class
+	Upper      bool              // the limiter has a class with a larger floor: see algo.Op.Upper
 	Full       int64             // ns from empty to full
 	PerNs      float64           // of a bucket: units that come back in a ns
 	PerUnit    float64           // of a bucket: µs in which a unit comes back
@@ -45,6 +46,18 @@ func NewPlan(l hybridlimit.Limit) *Plan {
 	return p
 }
 
+// Above returns the plan for a class of the limit. floor is the part of the burst that the class leaves to others. upper reports
+// whether the limiter has a class with a larger floor. A limit that counts nothing has no floors.
+func (p *Plan) Above(floor float64, upper bool) *Plan {
+	of := *p
+	of.Upper = upper
+	if !Static(p.Limit) {
+		of.Scale = p.Scale.Above(hybridlimit.Class{Floor: floor}.Units(p.Limit))
+		of.Burst -= of.Floor
+	}
+	return &of
+}
+
 // Static reports whether a limit counts nothing: it admits all calls, or none.
 func Static(l hybridlimit.Limit) bool {
 	return l.Algorithm == hybridlimit.AlgUnlimited || l.Algorithm == hybridlimit.AlgBlocked
@@ -67,29 +80,31 @@ func (p *Plan) Refilled(left float64) time.Duration {
 	return time.Duration(int64((float64(p.Burst)-left)*p.PerUnit+(1-1e-6))) * time.Microsecond
 }
 
-// Credit returns C, the number of units that a process may admit before Redis is told, in a fleet of n processes. every is K.
+// Credit returns C, the number of units that an account may admit before Redis is told, in a fleet of n accounts. every is K.
 // Rules 1 and 16 of docs/protocol.md use C.
 func (p *Plan) Credit(mode Mode, overshoot float64, every, n int64) int64 {
 	others := max(n-1, 1)
 	switch {
 	case p.Bucket.Queue: // only Redis knows when a queue serves a call
 	case mode == ModeAuto:
-		return int64(overshoot*float64(p.Burst)) / others
+		return int64(overshoot*float64(p.Burst+p.Floor)) / others
 	case mode == ModeDeferred:
-		return min(every, p.Burst/others)
+		return min(every, (p.Burst+p.Floor)/others)
 	}
 	return 0
 }
 
 // Fallback returns the size of the fallback bucket of one of n processes. floor is Config.FallbackFloor, in units. The burst of
-// a key's own limit may be below it.
+// a key's own limit may be below it. All classes of a limiter have one bucket, in which a class leaves its part of the floor. It
+// leaves no part of the last unit: otherwise small shares would admit nothing of the class.
 func (p *Plan) Fallback(policy Policy, floor, n int64) Fallback {
-	burst := float64(p.Burst)
+	burst := float64(p.Burst + p.Floor)
 	f := Fallback{Policy: policy, Cap: burst, PerNs: float64(p.Limit.Rate) / float64(p.Limit.Period), Period: p.Window.Period * 1000}
 	if policy == FallbackShare {
 		least := min(float64(floor), burst)
 		f.Cap = max(burst/float64(n), least)
 		f.PerNs = max(f.PerNs/float64(n), least/float64(p.Full))
 	}
+	f.Floor = max(0, min(f.Cap*float64(p.Floor)/max(burst, 1), f.Most()-1))
 	return f
 }

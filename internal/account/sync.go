@@ -37,7 +37,7 @@ func (a *Account) Send(c *Conditions, p *Plan, ws *Waiters, now int64) (op algo.
 	case again:
 		b.Resynced = 1
 	}
-	op.Since = p.InForce(now)
+	op.Since, op.Floor, op.Upper = p.InForce(now), p.Floor, p.Upper
 	return op, b, ok
 }
 
@@ -109,9 +109,11 @@ func (a *Account) freeze(c *Conditions, asks []int64, now int64) (op algo.Op, ok
 // op was sent.
 func (a *Account) Receive(c *Conditions, p *Plan, ws *Waiters, ans Answer, now int64) (answered []*Waiter, next Sync, b Books) {
 	sent := ws.sent
-	level, changed := ans.Level, sent.Limit != p.Limit
+	level, changed := ans.Level-sent.Low(), sent.Limit != p.Limit
 	if changed && !c.windowed() {
-		ans.Level, ans.Cap = p.Bucket.Convert(ans.Level, sent.Bucket), p.Bucket.Convert(ans.Cap, sent.Bucket)
+		ans.Level, ans.Cap = p.convert(ans.Level, sent), p.convert(ans.Cap, sent)
+	} else {
+		ans.Answer = sent.Seen(ans.Answer)
 	}
 	b = Books{Refunded: a.giving, Debited: ans.Granted + ans.Lease}
 	var lost int64

@@ -111,7 +111,8 @@ func (a *Account) ProvedUntil(c *Conditions, n int64) int64 {
 // hold units that they can return, the view proves nothing after relook.
 func (a *Account) proved(c *Conditions, b algo.Bucket, level, n int64) int64 {
 	after := float64(level) - float64(a.owed()-a.back()-a.MustReturn())*float64(b.Unit) // an ask returns the units in hand
-	until := a.view.sent + b.Wait(int64(max(-float64(b.Cap), min(after, float64(b.Cap)))), n)*1000
+	least := -float64(b.Cap) - 2*float64(c.Floor)*float64(b.Unit)                       // a burst of debt, above the floor
+	until := a.view.sent + b.Wait(int64(max(least, min(after, float64(b.Cap)))), n)*1000
 	if a.hopes(c) {
 		until = min(until, max(a.view.relook, a.view.sent))
 	}

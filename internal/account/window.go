@@ -23,7 +23,7 @@ func (a *Account) closedUntil(c *Conditions, n int64) int64 {
 // rise returns the two bounds on the level of a window at a time: est rises with the units that have come back since the view,
 // and top does not: see algo.Window.Rise.
 func (a *Account) rise(c *Conditions, now int64) (est, top int64) {
-	v := a.told(c)
+	v := a.seen(c)
 	v.At = max(v.At, a.view.window*c.Window.Period) // Redis's clock may be back
 	est, top = c.Window.Rise(v)
 	return est + (now-a.view.received)/1000*a.view.refill, top
@@ -84,6 +84,13 @@ func (a *Account) nextTold(c *Conditions) int64 {
 
 // told returns the view as Redis gets it back.
 func (a *Account) told(c *Conditions) algo.View {
+	v := a.seen(c)
+	v.Level += c.Floor * c.Bucket.Unit
+	return v
+}
+
+// seen is told with the level above the floor.
+func (a *Account) seen(c *Conditions) algo.View {
 	return algo.View{
 		Level: a.view.level, Prev: a.view.refill * c.Window.Tick, Next: a.nextTold(c), At: a.view.redisAt, Born: a.view.createdAt,
 	}

@@ -16,6 +16,7 @@ func (b Bucket) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	if b.Queue || op.MaxDelay > 0 {
 		op.Gen, op.Back = 0, 0 // no ledger: granted units have a time of their own
 	}
+	low := b.low(op.Floor)
 	dirty := op.Reset
 	if op.Reset {
 		s = State{Kind: s.Kind, Born: s.Born, Reset: max(now, s.Last), Unit: b.Unit, Refill: b.Refill, Level: b.Cap, Last: now, More: s.More}
@@ -61,15 +62,18 @@ func (b Bucket) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	case b.Queue:
 		b.slots(&s, op, &ans, refused > 0, frozen, now)
 	default:
-		b.lease(&s, op, &ans, before, b.Units(s.Level), refused > 0, now)
+		b.lease(&s, op, &ans, before, b.Units(s.Level-low), refused > 0, now)
 	}
 	s.Level -= ans.Lease * b.Unit
 	if took := ans.Granted + ans.Lease; took > 0 {
 		s.Since, dirty = s.Since+min(took, exact-s.Since), true
 	}
 	ans.Level, ans.Cap = s.Level, b.ceiling(s)
-	ans.Retry = b.retry(s.Level, max(refused, 1), frozen, patience, op.Partial)
-	if op.Div > 0 {
+	ans.Retry = b.retry(s.Level, max(refused, 1), frozen, patience, op)
+	switch {
+	case op.Div > 0 && op.Upper:
+		ans.Retry = b.stayAway(s, op)
+	case op.Div > 0:
 		dirty = b.turn(&s, op, ans.Granted, refused, now) || dirty
 		ans.Retry = max(s.Slot-now, 0)
 	}

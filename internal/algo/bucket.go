@@ -65,6 +65,15 @@ func (b Bucket) Units(level int64) int64 {
 	return level / b.Unit
 }
 
+// low returns the sub-units of a floor, at most half of the bucket: the ledger may hold the
+// other half, and then the bucket refills no further.
+func (b Bucket) low(floor int64) int64 {
+	if most := b.Cap / 2; floor > most/b.Unit {
+		return most
+	}
+	return floor * b.Unit
+}
+
 // Wait returns the µs until level reaches n units, rounded up: 0 if it has, Never if
 // the bucket does not hold n.
 func (b Bucket) Wait(level, n int64) int64 {

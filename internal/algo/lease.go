@@ -70,7 +70,7 @@ func (b Bucket) lease(s *State, op Op, ans *Answer, before, free int64, refused 
 		// a standard deviation, so that few units are left over.
 		mu := float64(op.Demand) * float64(ans.Life) / 1e9
 		lease := math.Min(part, math.Floor(mu-math.Sqrt(mu)))
-		if ans.Gen != 0 || op.Keep == 0 && s.Slot <= now {
+		if ans.Gen != 0 || op.Keep == 0 && (s.Slot <= now || op.Upper) {
 			if free >= op.Div || ans.Gen != 0 { // not near empty
 				lease = math.Min(part, math.Floor(float64(op.Demand)/1e3)-float64(op.Keep))
 			}

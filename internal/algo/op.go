@@ -89,6 +89,14 @@ type Op struct {
 	// batches in Redis. Such an op settles nothing with the ledger.
 	Broken bool
 
+	// Floor is the units that asks and leases leave in the bucket or window, for classes with
+	// a smaller floor. Owed is debited all the same. It counts as half of the burst at most.
+	// 0 of a log.
+	Floor int64
+	// Upper reports that another class of the sender's limiter has a larger Floor. Then the op
+	// takes no turn: the classes with the largest floor wait for each other.
+	Upper bool
+
 	Win    int64 // number of the window in which Owed was admitted; 0: the current one
 	Refund int64 // units given back
 	// RefundAt is the time at which Refund was taken:
@@ -104,7 +112,7 @@ type Op struct {
 	// than a state lives. Before that, the limit that wrote the state refills it.
 	Since    int64
 	Reset    bool   // before all else, forget the usage and void all views up to now
-	MaxDelay int64  // µs by which the only ask may be delayed, in debt down to -Cap; 0: it is granted now or refused. Excludes a lease and a next poll
+	MaxDelay int64  // µs by which the only ask may be delayed, in debt down to -Cap (with a Floor, without debt); 0: it is granted now or refused. Excludes a lease and a next poll
 	ID       string // of a log: stored with the admission
 }
 

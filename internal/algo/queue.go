@@ -12,14 +12,14 @@ import "math"
 // may be used. An ask with MaxDelay may leave a bucket in debt; it gets all units or
 // none. MaxDelay does not make a queue longer.
 func (b Bucket) grant(level, n, frozen int64, op Op) (units, delay int64) {
-	switch free := b.Units(level); {
+	switch free := b.Units(level - b.low(op.Floor)); {
 	case n < 1:
 		return 0, 0
 	case n <= free:
 		units = n
 	case op.Partial:
 		units = free
-	case op.MaxDelay > 0 && !b.Queue && n <= b.Cap/b.Unit && n*b.Unit <= level+b.Cap:
+	case op.MaxDelay > 0 && op.Floor == 0 && !b.Queue && n <= b.Cap/b.Unit && n*b.Unit <= level+b.Cap:
 		units = n
 	}
 	if units > 0 {
@@ -39,7 +39,7 @@ func (b Bucket) slots(s *State, op Op, ans *Answer, refused bool, frozen, now in
 	if op.Div < 1 || op.Demand < 1 || refused {
 		return
 	}
-	free, delay := float64(b.Units(s.Level)), b.delay(s.Level, 1, frozen)
+	free, delay := float64(b.Units(s.Level-b.low(op.Floor))), b.delay(s.Level, 1, frozen)
 	part := math.Max(math.Floor(free/float64(op.Div)), math.Floor(b.quantum(s, op, now)))
 	mu := float64(op.Demand) * math.Min(MaxLease, float64(delay)) / 1e9
 	ans.Lease = int64(math.Max(0, math.Min(math.Min(part, free), math.Floor(mu-math.Sqrt(mu)))))
@@ -57,17 +57,19 @@ func (b Bucket) delay(level, n, frozen int64) int64 {
 	return thaw(b.wait(n*b.Unit-level), frozen)
 }
 
-// retry returns the µs until an ask for n units succeeds, and Never above the burst.
-func (b Bucket) retry(level, n, frozen, patience int64, partial bool) int64 {
-	if n > b.Cap/b.Unit {
+// retry returns the µs until an ask of an op for n units succeeds, and Never above the burst
+// less the floor. A bucket with a floor is not booked ahead, so patience does not help there.
+func (b Bucket) retry(level, n, frozen, patience int64, op Op) int64 {
+	low := b.low(op.Floor)
+	if n > (b.Cap-low)/b.Unit {
 		return Never
 	}
-	need := n * b.Unit
-	if patience == 0 {
+	need := n*b.Unit + low
+	if patience == 0 || low > 0 && !b.Queue {
 		return thaw(b.wait(need-level), frozen)
 	}
 	late := b.delay(level, n, frozen) - patience
-	if !partial && !b.Queue {
+	if !op.Partial && !b.Queue {
 		need -= b.Cap
 	}
 	return max(thaw(b.wait(need-level), frozen), late)

@@ -1,13 +1,18 @@
 package algo
 
-import "github.com/hybridlimit/hybridlimit"
+import (
+	"github.com/hybridlimit/hybridlimit"
+)
 
-// Scale interprets an Answer under a limit of any kind.
+// Scale interprets an Answer under a limit of any kind. With a Floor, it is the scale of a
+// class: Bucket and Window are what the class may use, and every level that the class
+// handles is that above the floor.
 type Scale struct {
 	Kind   Kind      // of the limit
 	Bucket Bucket    // of a bucket or queue; for windows and logs, their units only
 	Window Window    // of a window; else Period is 0
 	Log    LogWindow // of a log
+	Floor  int64     // units, as Op.Floor
 }
 
 // ScaleOf returns the scale of a valid limit that is not Unlimited or Blocked.
@@ -26,13 +31,52 @@ func ScaleOf(l hybridlimit.Limit) Scale {
 	return s
 }
 
+// Above returns the scale of a class with a floor, from one without. A log has none.
+func (s Scale) Above(floor int64) Scale {
+	if floor <= 0 || s.Kind == KindLog {
+		return s
+	}
+	s.Floor = floor
+	s.Bucket.Cap -= s.Low()
+	if s.Window.Period > 0 {
+		s.Window.Rate -= floor
+		s.Window.Cap -= s.Low()
+	}
+	return s
+}
+
+// Low returns the sub-units below the floor.
+func (s Scale) Low() int64 { return s.Floor * s.Bucket.Unit }
+
+// Whole returns the scale of the limit without a floor.
+func (s Scale) Whole() Scale {
+	s.Bucket.Cap += s.Low()
+	if s.Window.Period > 0 {
+		s.Window.Rate += s.Floor
+		s.Window.Cap += s.Low()
+	}
+	s.Floor = 0
+	return s
+}
+
+// Seen returns an answer to an op with the floor of this scale, with levels above the floor.
+func (s Scale) Seen(a Answer) Answer {
+	a.Level -= s.Low()
+	a.Cap -= s.Low()
+	return a
+}
+
 // Units returns the whole units in a level.
 func (s Scale) Units(level int64) int64 { return s.Bucket.Units(level) }
 
 // Reset returns the µs until the key is unused again. A fixed window in debt carries
 // the excess into the next window, so it takes until the end of that one. For a sliding
-// window with ticks above 1 µs, it may be one window too long.
+// window with ticks above 1 µs, it may be one window too long. The level is above the floor.
 func (s Scale) Reset(a Answer) int64 {
+	if s.Floor > 0 {
+		a.Level += s.Low()
+		return s.Whole().Reset(a)
+	}
 	switch s.Kind {
 	case KindFixed:
 		if a.Level >= s.Bucket.Cap {
@@ -58,7 +102,7 @@ func (s Scale) Reset(a Answer) int64 {
 // Since returns Op.Since for a limit that has been in force for µs: 0 if that is longer
 // than a state of a bucket or queue lives.
 func (s Scale) Since(µs int64) int64 {
-	if s.Kind != KindBucket && s.Kind != KindQueue || µs > 3*s.Bucket.wait(s.Bucket.Cap)+MaxLease+2*ClockSlack {
+	if s.Kind != KindBucket && s.Kind != KindQueue || µs > 3*s.Bucket.wait(s.Bucket.Cap+s.Low())+MaxLease+2*ClockSlack {
 		return 0
 	}
 	return max(1, µs)

@@ -11,6 +11,10 @@ import "math"
 // They go on while a poll that was given out lies ahead. The last places of a queue
 // are always contended: without turns a fleet leaves more of them empty.
 
+// Turns are those of the class with the largest floor. A class above it asks when it likes:
+// its floor was left to it. While it has used that up too, it stays away for the time of one
+// unit for each process: see stayAway.
+
 // horizon returns the time, in µs, whose demand a process may take at its next poll. It
 // is shorter than the bucket's time to full, or turns would last beyond an unexpected
 // refill.
@@ -23,7 +27,7 @@ func (b Bucket) horizon() float64 {
 // round of all processes takes ∛load times as long.
 func (b Bucket) quantum(s *State, op Op, now int64) float64 {
 	h := b.horizon()
-	if queue := float64(s.Slot - now); queue > h {
+	if queue := float64(s.Slot - now); queue > h && !op.Upper {
 		h *= float64(h/queue) * float64(h/queue)
 	}
 	return math.Max(1, math.Min(float64(op.Demand)*h/1e9, math.Floor(float64(b.Cap/b.Unit)/8)))
@@ -39,9 +43,10 @@ func (b Bucket) scarce(op Op) float64 {
 // refused is the first ask that was refused. An ask above the burst is refused at any
 // level and proves nothing.
 func (b Bucket) turn(s *State, op Op, granted, refused, now int64) bool {
-	scarce := b.scarce(op)
-	contended := b.Queue || s.Slot > now || s.Level < b.Unit || refused > 0 && refused <= b.Cap/b.Unit
-	if float64(s.Level) >= scarce || !contended {
+	low := b.low(op.Floor)
+	scarce, level := b.scarce(op), s.Level-low
+	contended := b.Queue || s.Slot > now || level < b.Unit || refused > 0 && refused <= (b.Cap-low)/b.Unit
+	if float64(level) >= scarce || !contended {
 		s.Slot = 0
 		return false
 	}
@@ -49,8 +54,18 @@ func (b Bucket) turn(s *State, op Op, granted, refused, now int64) bool {
 	each := float64(b.Unit) / float64(b.Refill)
 	// A fuller bucket moves Slot less, a bucket in debt more. That keeps some
 	// units for the next process.
-	step := math.Floor(float64(took*each) * float64(1-float64(float64(s.Level)/scarce)))
+	step := math.Floor(float64(took*each) * float64(1-float64(float64(level)/scarce)))
 	last := math.Min(MaxTicket, math.Max(3*b.horizon(), math.Floor(float64(op.Div)/2*each)))
 	s.Slot = int64(math.Min(math.Max(float64(s.Slot), float64(now))+step, float64(now)+last))
 	return true
+}
+
+// stayAway returns the µs until the next poll of a class that takes no turns: 0 while it has
+// a unit, else the time in which one unit for each process comes back.
+func (b Bucket) stayAway(s State, op Op) int64 {
+	if s.Level-b.low(op.Floor) >= b.Unit {
+		return 0
+	}
+	each := float64(b.Unit) / float64(b.Refill)
+	return int64(math.Min(MaxTicket, math.Floor(float64(op.Div)/2*each)))
 }

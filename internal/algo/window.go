@@ -156,7 +156,7 @@ func (w Window) Apply(s State, op Op, now int64) (State, Answer, bool) {
 		}
 	}
 
-	free, refused := max(w.Level(s, at), 0)/w.Unit, int64(0)
+	free, refused := max(w.Level(s, at)/w.Unit-w.low(op.Floor), 0), int64(0)
 	for _, n := range op.Asks {
 		switch {
 		case n < 1:
@@ -196,7 +196,7 @@ func (w Window) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	if w.Sliding {
 		ans.Refill = s.Prev / w.Tick
 	}
-	ans.Retry = w.retry(s, max(refused, 1), at)
+	ans.Retry = w.retry(s, max(refused, 1)+w.low(op.Floor), at)
 	if ans.Retry < Never {
 		ans.Retry = thaw(ans.Retry, at-now)
 	}
@@ -205,6 +205,9 @@ func (w Window) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	}
 	return w.settled(s), ans, dirty
 }
+
+// low returns a floor, at most half of Rate, as of a bucket.
+func (w Window) low(floor int64) int64 { return min(floor, w.Rate/2) }
 
 // add debits units of a window. It returns false for a window before the last, which no
 // longer counts. The level stays above -Cap.

@@ -24,14 +24,17 @@ const (
 // Census is the count of one fleet. One goroutine may call Counted; any goroutine may call the other methods. The zero Census
 // has counted nothing.
 type Census struct {
-	Hint int64 // the least N before the second answered beat; 0: 1
+	Hint    int64 // the least N before the second answered beat; 0: 1
+	Classes int64 // of the limiter in this process; 0: 1
 
 	n     atomic.Int64 // the largest of the last counts
+	all   atomic.Int64 // as n, of accounts
 	beats atomic.Int64 // number of counts
 	first atomic.Int64 // ns; the time at which the first beat after the last gap was answered
 	last  atomic.Int64 // ns; the time at which the last answered beat was sent
 
-	counts [Kept]int64 // the last counts
+	counts [Kept]int64 // the last counts of processes
+	alls   [Kept]int64 // and of accounts
 	began  int64       // ns; the time at which the beat of the last of them was sent
 }
 
@@ -39,18 +42,21 @@ type Census struct {
 // Redis need a beat each until all are counted again.
 const apart = Every * 9 / 10
 
-// Counted notes the answer to a beat that was sent at sent: n processes are live.
-func (c *Census) Counted(n, sent, now int64) {
+// Counted notes the answer to a beat that was sent at sent: n processes are live. accounts is their number with each process
+// counted once for each of its classes.
+func (c *Census) Counted(n, accounts, sent, now int64) {
 	if c.beats.Load() == 0 || sent-c.last.Load() > int64(Stale) {
 		c.first.Store(now) // other processes may have joined and left in the gap
 	}
 	if c.beats.Load() == 0 || sent-c.began >= int64(apart) {
-		c.counts[c.beats.Add(1)%Kept], c.began = n, sent
+		i := c.beats.Add(1) % Kept
+		c.counts[i], c.alls[i], c.began = n, accounts, sent
 	} else {
 		i := c.beats.Load() % Kept
-		c.counts[i] = max(c.counts[i], n)
+		c.counts[i], c.alls[i] = max(c.counts[i], n), max(c.alls[i], accounts)
 	}
 	c.n.Store(slices.Max(c.counts[:]))
+	c.all.Store(slices.Max(c.alls[:]))
 	c.last.Store(sent)
 }
 
@@ -67,6 +73,16 @@ func (c *Census) Size() int64 {
 		n = max(n, c.Hint)
 	}
 	return n
+}
+
+// Accounts returns the number of accounts that a key may have in the fleet: the processes, each counted once for each of its
+// classes. Until the second answered beat, all processes count with the classes of this one.
+func (c *Census) Accounts() int64 {
+	n := c.Size()
+	if c.beats.Load() < 2 {
+		n *= max(1, c.Classes)
+	}
+	return max(n, c.all.Load())
 }
 
 // Known reports whether N may be used for credit: the last counts of this process and of all others include each other.

@@ -16,7 +16,7 @@ func TestFleetSize(t *testing.T) {
 		want  int64
 		known bool
 	}{
-		{"nobody has counted", 0, nil, 0, 1, false},
+		{"no count", 0, nil, 0, 1, false},
 		{"the hint stands for it", 7, nil, 0, 7, false},
 		{"one count may be too low", 7, []beat{{3, 0}}, s, 7, false},
 		{"two are believed", 7, []beat{{3, 0}, {3, s}}, s, 3, false},
@@ -35,7 +35,7 @@ func TestFleetSize(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			f := &Census{Hint: test.hint}
 			for _, b := range test.beats {
-				f.Counted(b.n, b.sent, b.sent)
+				f.Counted(b.n, 2*b.n, b.sent, b.sent)
 			}
 			if got := f.Size(); got != test.want {
 				t.Errorf("N = %d, want %d", got, test.want)
@@ -44,5 +44,26 @@ func TestFleetSize(t *testing.T) {
 				t.Errorf("known = %v, want %v", got, test.known)
 			}
 		})
+	}
+}
+
+// TestAccounts checks that accounts are kept as processes are, and that an uncounted fleet has the classes of this process.
+func TestAccounts(t *testing.T) {
+	const s = int64(time.Second)
+	f := &Census{Hint: 7, Classes: 3}
+	if got := f.Accounts(); got != 21 {
+		t.Errorf("7 processes of 3 classes have %d accounts, want 21", got)
+	}
+	f.Counted(7, 11, 0, 0)
+	f.Counted(7, 11, s, s)
+	if got := f.Accounts(); got != 11 {
+		t.Errorf("%d accounts, counted were 11", got)
+	}
+	f.Counted(1, 2, 2*s, 2*s)
+	if got := f.Accounts(); got != 11 {
+		t.Errorf("%d accounts after one lower count, want 11", got)
+	}
+	if got := new(Census).Accounts(); got != 1 {
+		t.Errorf("without a count there are %d accounts", got)
 	}
 }

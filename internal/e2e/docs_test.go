@@ -61,13 +61,16 @@ var imports = map[string]string{
 	"hybridlimit": "github.com/hybridlimit/hybridlimit", "local": "github.com/hybridlimit/hybridlimit/local",
 	"global": "github.com/hybridlimit/hybridlimit/global", "hybrid": "github.com/hybridlimit/hybridlimit/hybrid",
 	"httplimit": "github.com/hybridlimit/hybridlimit/httplimit", "limittest": "github.com/hybridlimit/hybridlimit/limittest",
-	"limitfile": "github.com/hybridlimit/hybridlimit/limitfile",
+	"grpclimit": "github.com/hybridlimit/hybridlimit/grpclimit", "grpc": "google.golang.org/grpc", "credentials": "google.golang.org/grpc/credentials",
+	"limitfile": "github.com/hybridlimit/hybridlimit/limitfile", "shed": "github.com/hybridlimit/hybridlimit/shed",
 	"otellimit": "github.com/hybridlimit/hybridlimit/otellimit", "metric": "go.opentelemetry.io/otel/metric",
 	"debug": "github.com/hybridlimit/hybridlimit/hybrid/debug",
 	"redis": "github.com/redis/go-redis/v9", "rate": "golang.org/x/time/rate",
 	"redis_rate": "github.com/go-redis/redis_rate/v10",
 	"limiter":    "github.com/ulule/limiter/v3", "stdlib": "github.com/ulule/limiter/v3/drivers/middleware/stdlib",
-	"sredis":    "github.com/ulule/limiter/v3/drivers/store/redis",
+	"sredis": "github.com/ulule/limiter/v3/drivers/store/redis",
+	"url":    "net/url", "gin": "github.com/gin-gonic/gin", "echo": "github.com/labstack/echo/v4", "chi": "github.com/go-chi/chi/v5", "fiber": "github.com/gofiber/fiber/v3",
+	"connect": "connectrpc.com/connect", "errdetails": "google.golang.org/genproto/googleapis/rpc/errdetails", "durationpb": "google.golang.org/protobuf/types/known/durationpb",
 	"throttled": "github.com/throttled/throttled/v2", "goredisstore": "github.com/throttled/throttled/v2/store/goredisstore.v9",
 }
 
@@ -86,7 +89,7 @@ func (b block) program() string {
 		}
 	}
 	var s strings.Builder
-	fmt.Fprintln(&s, "package main")
+	fmt.Fprintln(&s, "package fragment") // not main, so that nothing is linked
 	for _, name := range used {
 		fmt.Fprintf(&s, "import %s %q\n", name, imports[name])
 	}
@@ -100,7 +103,6 @@ func (b block) program() string {
 		}
 		fmt.Fprintln(&s, "}")
 	}
-	fmt.Fprintln(&s, "func main() {}")
 	return s.String()
 }
 

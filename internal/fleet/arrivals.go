@@ -104,6 +104,44 @@ type arrival struct {
 	at   int64
 	key  int
 	cost int64
+
+	spike bool // a critical call of a spike
+}
+
+// spiked returns a function that returns the calls of a process with its part of the spikes.
+func (s Scenario) spiked(rng *rand.Rand, next func() (arrival, bool)) func() (arrival, bool) {
+	if s.Spike == 0 {
+		return next
+	}
+	const within = 50 * time.Millisecond
+	var spikes []arrival
+	for at := burstFirst; at < int64(s.Span); at += burstEvery {
+		each := float64(s.Spike) / float64(s.Processes)
+		var calls []int64
+		for left := each; rng.Float64() < left; left-- {
+			calls = append(calls, at+rng.Int64N(int64(within)))
+		}
+		slices.Sort(calls)
+		for _, at := range calls {
+			spikes = append(spikes, arrival{at: at, cost: 1, spike: true})
+		}
+	}
+	spike := take(spikes)
+	a, more := next()
+	b, moreSpikes := spike()
+	return func() (out arrival, ok bool) {
+		switch {
+		case more && (!moreSpikes || a.at <= b.at):
+			out = a
+			a, more = next()
+			return out, true
+		case moreSpikes:
+			out = b
+			b, moreSpikes = spike()
+			return out, true
+		}
+		return out, false
+	}
 }
 
 // take returns the next call. It returns false after the last one.

@@ -47,10 +47,22 @@ func (c *central) take(at, n int64) (ok bool, delay time.Duration) {
 type shared struct {
 	w        *world
 	mu       sync.Mutex
+	limit    hybridlimit.Limit
 	limiters map[string]*central
 }
 
-func newShared(w *world) *shared { return &shared{w: w, limiters: map[string]*central{}} }
+func newShared(w *world) *shared {
+	return &shared{w: w, limit: w.s.Limit, limiters: map[string]*central{}}
+}
+
+func (c *shared) change(l hybridlimit.Limit) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limit = l
+	for _, b := range c.limiters {
+		b.limit = algo.LimitOf(l)
+	}
+}
 
 func (*shared) mayWait() bool { return false }
 
@@ -59,7 +71,7 @@ func (c *shared) AllowN(_ context.Context, key string, n int64) (hybridlimit.Res
 	defer c.mu.Unlock()
 	b := c.limiters[key]
 	if b == nil {
-		b = newCentral(c.w.s.Limit)
+		b = newCentral(c.limit)
 		c.limiters[key] = b
 	}
 	ok, delay := b.take(c.w.start.UnixNano()+c.w.since(), n)

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"testing/synctest"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
 // event is an action of Run on the fleet at a given time.
@@ -37,6 +40,9 @@ func (w *world) events() []event {
 			evs = append(evs, event{f.At + lasts, over})
 			end = max(end, f.At+lasts)
 		}
+	}
+	for _, c := range w.s.Changes {
+		evs = append(evs, event{c.At, func() { w.change(c.Limit) }})
 	}
 	if w.ledger != nil {
 		for at := harvestEvery; at < end; at += harvestEvery {
@@ -110,6 +116,25 @@ func (w *world) faultOf(f Fault, key int) (begin, over func()) {
 		return func() { w.hang(true) }, func() { w.hang(false) }
 	}
 	return nil, nil
+}
+
+// change sets the limit of the fleet, through one of its processes.
+func (w *world) change(l hybridlimit.Limit) {
+	if w.shared != nil {
+		w.shared.change(l)
+		return
+	}
+	for _, p := range w.procs {
+		if p.limiter != nil && !p.ended.Load() {
+			w.leaving.Go(func() {
+				if err := p.limiter.SetFleetLimit(context.Background(), hybrid.FleetLimit{Limit: l}); err != nil {
+					w.violate("SetFleetLimit: %v", err)
+				}
+			})
+			return
+		}
+	}
+	w.violate("no process can set the limit %v", l)
 }
 
 func (w *world) activate(f Fault) {

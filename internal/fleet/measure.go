@@ -89,9 +89,21 @@ func (r *Report) count(w *world, all []*call) {
 		if took > 0 {
 			r.Waited++
 		}
+		if c.important {
+			r.CriticalCalls++
+		}
+		if c.spike {
+			r.SpikeCalls++
+		}
 		if c.allowed {
 			r.Admitted++
 			r.Units += c.cost
+			if c.important {
+				r.CriticalAdmitted++
+			}
+			if c.spike {
+				r.SpikeAdmitted++
+			}
 		}
 	}
 	if r.Slowest > maxWait+slack {
@@ -107,7 +119,14 @@ func (w *world) central(all []*call) (units int64) {
 	for i := range limiters {
 		limiters[i] = newCentral(w.s.Limit)
 	}
+	changes := w.s.Changes
 	for _, c := range all {
+		for len(changes) > 0 && int64(changes[0].At) <= c.at {
+			for _, l := range limiters {
+				l.limit = algo.LimitOf(changes[0].Limit)
+			}
+			changes = changes[1:]
+		}
 		if ok, _ := limiters[c.key].take(w.start.UnixNano()+c.at, c.cost); ok && w.steady(c) {
 			units += c.cost
 		}
@@ -150,8 +169,11 @@ func (w *world) meter(r *Report, all []*call) {
 	for i := range meters {
 		meters[i], fair[i] = meter.Of(w.s.Limit), meter.Of(w.s.Limit)
 	}
+	promised, changes := w.promised(), w.s.Changes
 	for _, c := range all {
 		at := w.clock(c.spent)
+		promised = w.changeMeters(meters, promised, c.spent)
+		changes = w.changeMeters(fair, changes, c.spent)
 		switch {
 		case c.allowed:
 			meters[c.key].Admit(at, c.cost)
@@ -173,6 +195,35 @@ func (w *world) meter(r *Report, all []*call) {
 		w.leave(r, all)
 	}
 }
+
+// changeMeters applies the changes that are due to meters of buckets, and returns the others.
+func (w *world) changeMeters(meters []meter.Meter, changes []Change, now int64) []Change {
+	for len(changes) > 0 && int64(changes[0].At) <= now {
+		for _, m := range meters {
+			m.(*meter.Bucket).Change(w.clock(int64(changes[0].At)), algo.BucketOf(changes[0].Limit))
+		}
+		changes = changes[1:]
+	}
+	return changes
+}
+
+// promised returns the limits that the fleet has to keep, with the times from which on it has to. While a process has not heard
+// of a change, the larger rate and the larger burst of the two limits bound the fleet.
+func (w *world) promised() (all []Change) {
+	have := w.s.Limit
+	for _, c := range w.s.Changes {
+		larger := c.Limit
+		if perSecond(have) > perSecond(larger) {
+			larger.Rate, larger.Period = have.Rate, have.Period
+		}
+		larger.Burst = max(c.Limit.BurstSize(), have.BurstSize())
+		all = append(all, Change{c.At, larger}, Change{c.At + hearing, c.Limit})
+		have = c.Limit
+	}
+	return all
+}
+
+func perSecond(l hybridlimit.Limit) float64 { return float64(l.Rate) / l.Period.Seconds() }
 
 // leave feeds the calls to the meters in the order in which they leave their queue. It sorts all.
 func (w *world) leave(r *Report, all []*call) {

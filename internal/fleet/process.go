@@ -28,6 +28,7 @@ type process struct {
 	number  int
 	subject subject
 	limiter *hybrid.Limiter    // nil for the kinds without Redis
+	views   []*hybrid.Limiter  // the limiter and, with classes, the views of the other calls
 	link    *redistest.MemLink // nil for the kinds without Redis
 	pusher  *pusher            // CountAndPush only
 
@@ -71,13 +72,20 @@ func (w *world) launch(number int) *process {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		p.limiter, p.subject = l, real{l}
+		p.limiter, p.subject, p.views = l, real{l}, []*hybrid.Limiter{l}
+		for i := range w.floors {
+			rest, err := l.Class(restOfCalls(i))
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			p.views = append(p.views, rest)
+		}
 	}
 	if w.hung > 0 {
 		p.hold(w.hung)
 	}
 	w.procs = append(w.procs, p)
-	calls := w.callsOf(number, life)
+	calls := w.s.spiked(w.rng(forSpikes, number, life), w.callsOf(number, life))
 	p.calls.Go(func() { p.drive(calls) })
 	return p
 }
@@ -105,7 +113,7 @@ func (real) mayWait() bool { return true }
 
 // drive makes the calls at their times. Calls of a paused or ended process are dropped.
 func (p *process) drive(next func() (arrival, bool)) {
-	born := p.w.since()
+	born, classes := p.w.since(), p.w.rng(forClasses, p.number, 0)
 	for {
 		a, ok := next()
 		if !ok {
@@ -121,7 +129,15 @@ func (p *process) drive(next func() (arrival, bool)) {
 		if p.paused.Load() {
 			continue
 		}
-		c := p.journal.add(call{at: a.at, cost: a.cost, key: int32(a.key), process: int32(p.number)})
+		important := p.w.s.Critical > 0 && classes.Float64() < p.w.s.Critical
+		c := p.journal.add(call{at: a.at, cost: a.cost, key: int32(a.key), process: int32(p.number), important: important || a.spike, spike: a.spike})
+		switch rest := len(p.views) - 1; {
+		case rest <= 0 || c.important:
+		case rest == 1:
+			c.view = 1
+		default:
+			c.view = 1 + int8(classes.IntN(rest))
+		}
 		if p.subject.mayWait() {
 			p.calls.Go(func() { p.decide(c) })
 		} else {
@@ -131,7 +147,11 @@ func (p *process) drive(next func() (arrival, bool)) {
 }
 
 func (p *process) decide(c *call) {
-	res, err := p.subject.AllowN(context.Background(), p.w.keys[c.key], c.cost)
+	subject := p.subject
+	if c.view > 0 {
+		subject = real{p.views[c.view]}
+	}
+	res, err := subject.AllowN(context.Background(), p.w.keys[c.key], c.cost)
 	if p.w.mutant != nil {
 		res = p.w.mutant(res)
 	}

@@ -194,6 +194,19 @@ func fewest(t *testing.T, s Scenario) Scenario {
 	return s
 }
 
+// TestSeedsThatFailed runs random fleets in which TestTheorem found a defect.
+func TestSeedsThatFailed(t *testing.T) {
+	for seed, found := range map[uint64]string{
+		287709306888:    "a process with a lease of the next window, from a late answer, asked for it again and again",
+		194707294717543: "a return that Redis applied before a wipe, and whose answer came too late, was missing in the accounts",
+	} {
+		s := draw(seed)
+		if bad := failure(s, Run(t, s)); bad != "" {
+			t.Errorf("HYBRIDLIMIT_SEED=%d: %s, as when %s", seed, bad, found)
+		}
+	}
+}
+
 // TestTheorem compares random fleets of real limiters on the real scripts with the bound and the accounts.
 func TestTheorem(t *testing.T) {
 	seed := testenv.Seed(t)

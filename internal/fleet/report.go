@@ -14,6 +14,11 @@ type Report struct {
 	Units    int64 // admitted units, in the steady part
 	Central  int64 // units that one central limiter per key admits of the same calls, in the steady part
 
+	// CriticalCalls is the part of Calls that is critical, and CriticalAdmitted the admitted ones of them.
+	CriticalCalls, CriticalAdmitted int64
+	// SpikeCalls and SpikeAdmitted are those of the spikes.
+	SpikeCalls, SpikeAdmitted int64
+
 	// Utilisation is Units/Central.
 	Utilisation float64
 	// Exceedance is the largest excess of any key over the promise of its algorithm, in units, over the whole run:
@@ -37,7 +42,8 @@ type Report struct {
 	// Debited is the units that Redis had debited on all keys when all was quiet. Accounts is the sum that it must equal:
 	// admitted + expired + held + lost units, minus the owed, dropped and forgiven ones, each as in Stats. Accounts may only be
 	// smaller, and only if a fault makes Redis debit units while no process hears of them: a crash, a killed Redis, or lost
-	// replies to exact calls or before a wipe.
+	// replies to exact calls or before a wipe. It may be larger by lost units that Redis took back while no process heard of it: a
+	// crash, or a wipe.
 	Debited, Accounts int64
 	// Reborn is the number of states that a merge created anew after Redis lost writes. Each may have had debits that Debited
 	// does not include.

@@ -99,6 +99,29 @@ func TestRushOfAFullBucket(t *testing.T) {
 	}
 }
 
+// TestTheLimitChanges halves and doubles the limit of a running fleet. It keeps each limit as soon as all processes have heard of it,
+// and uses it up. The same admissions exceed the limits of a fleet that would have heard at once.
+func TestTheLimitChanges(t *testing.T) {
+	limit := func(n int64) hybridlimit.Limit { return hybridlimit.TokenBucket(n, time.Second, n/10) }
+	s := Scenario{
+		Seed: 1, Kind: Strict, Processes: 4, Limit: limit(1000), Latency: 500 * time.Microsecond, Span: 16 * time.Second,
+		Changes: []Change{{5 * time.Second, limit(200)}, {10 * time.Second, limit(1000)}}, Load: Load{Factor: 2},
+	}
+	var w *world
+	r := run(t, s, func(of *world) { w = of })
+	if len(r.Violated) > 0 || r.Utilisation < 0.97 || r.Exceedance > 0.01 {
+		t.Errorf("utilisation %.3f, exceedance %.2f, violated: %q", r.Utilisation, r.Exceedance, r.Violated)
+	}
+	for i := range w.s.Changes { // the fleet kept its old limit for longer
+		w.s.Changes[i].At -= 2 * hearing
+	}
+	var early Report
+	w.meter(&early, w.decisions())
+	if early.Exceedance < 100 {
+		t.Errorf("exceedance %.2f if the limits had changed earlier", early.Exceedance)
+	}
+}
+
 // TestSeed runs one scenario twice. The calls are the same to the ns. The admissions may differ, because events at the same
 // instant have no fixed order.
 func TestSeed(t *testing.T) {

@@ -27,6 +27,7 @@ type Scenario struct {
 	Kind      Kind              // the limiter
 	Processes int               // number at the start
 	Limit     hybridlimit.Limit // of every key
+	Changes   []Change          // of the limit, in order; of token and leaky buckets only
 	Overshoot float64           // as hybrid.Config.Overshoot; for Auto
 	Interval  time.Duration     // T; 0: the default
 
@@ -36,6 +37,14 @@ type Scenario struct {
 	Span   time.Duration // of the load
 	Steady time.Duration // the first part of the load, which the steady figures leave out
 
+	// Floor is the floor of the class of the calls that are not critical; 0: there are no classes, and all calls are alike. For the
+	// kinds with Redis.
+	Floor float64
+	// Critical is the part of the calls that are critical. Each second, Spike more critical calls come within 50 ms, spread over
+	// the processes.
+	Critical float64
+	Spike    int
+
 	Latency time.Duration // a round trip to Redis: half in each direction
 	Faults  []Fault       // in any order
 	// MaxKeys is hybrid.Config.MaxKeys. A small value puts the LRU under pressure. 0: the default.
@@ -43,6 +52,15 @@ type Scenario struct {
 	// FleetSize is hybrid.HubConfig.FleetSize: N until the heartbeats have counted.
 	FleetSize int
 }
+
+// Change sets the limit of the fleet, as hybrid.Limiter.SetFleetLimit does. The limit has the algorithm of Scenario.Limit.
+type Change struct {
+	At    time.Duration // after the start of the load
+	Limit hybridlimit.Limit
+}
+
+// hearing is the time in which all processes hear of a change: two intervals of heartbeats, and a round trip.
+const hearing = 2100 * time.Millisecond
 
 // Shape is the change of the load over time.
 type Shape string

@@ -33,6 +33,7 @@ type world struct {
 	shared *shared           // CentralExact
 	pushed *pushed           // CountAndPush
 	ledger *ledger
+	floors []float64 // of the classes of the calls that are not critical: one class, of Scenario.Floor; none without classes
 
 	procs   []*process // all processes of the run, ended ones included
 	newest  int        // number of the next process that joins
@@ -50,9 +51,10 @@ type world struct {
 	tenths   []atomic.Int64 // messages
 
 	// For tests of the checks.
-	mutant func(hybridlimit.Result) hybridlimit.Result // changes the results of limiters
-	dawdle time.Duration                               // before each call returns
-	extra  []event
+	mutant  func(hybridlimit.Result) hybridlimit.Result // changes the results of limiters
+	dawdle  time.Duration                               // before each call returns
+	rewrite func(args []string)                         // changes the arguments of a script before Redis reads them
+	extra   []event
 
 	mu       sync.Mutex // guards violated, loose and givenUp
 	violated []string
@@ -68,6 +70,9 @@ func newWorld(t *testing.T, s Scenario) *world {
 	for i := range w.loads {
 		w.keys = append(w.keys, fmt.Sprint("k", i))
 	}
+	if s.Floor > 0 {
+		w.floors = []float64{s.Floor}
+	}
 	w.plan = s.plan(w.rng(forPlan, 0, 0), w.loads, w.parts)
 	w.active.Store(&[]Fault{})
 	switch s.Kind {
@@ -80,12 +85,15 @@ func newWorld(t *testing.T, s Scenario) *world {
 		w.bubble = redistest.NewBubble(t)
 		w.ledger = newLedger(w)
 		w.bubble.Mini.ClockTTL(w.expires())
-		w.bubble.Mini.Server().SetPreHook(func(_ *server.Peer, cmd string, _ ...string) bool {
+		w.bubble.Mini.Server().SetPreHook(func(_ *server.Peer, cmd string, args ...string) bool {
 			// Before the script, not before the commands that it calls: by then miniredis holds its lock.
 			if cmd == "EVALSHA" || cmd == "EVAL" {
 				w.setClock()
 				if w.s.forgets() {
 					w.ledger.harvest()
+				}
+				if w.rewrite != nil {
+					w.rewrite(args)
 				}
 			}
 			return false
@@ -158,6 +166,8 @@ const (
 	forNetwork
 	forFaults
 	forPlan
+	forClasses
+	forSpikes
 )
 
 // sent counts a message.
@@ -196,10 +206,18 @@ func (w *world) config() hybrid.Config {
 	mode := map[Kind]hybrid.Mode{
 		Auto: hybrid.ModeAuto, Strict: hybrid.ModeStrict, Deferred: hybrid.ModeDeferred, RedisExact: hybrid.ModeExact,
 	}
+	var classes []hybrid.Class
+	for i, floor := range w.floors {
+		classes = append(classes, hybrid.Class{Name: restOfCalls(i), Floor: floor})
+	}
 	return hybrid.Config{
-		Name: limiterName, Mode: mode[w.s.Kind], Overshoot: w.s.Overshoot, SyncInterval: w.s.Interval,
+		Classes: classes,
+		Name:    limiterName, Mode: mode[w.s.Kind], Overshoot: w.s.Overshoot, SyncInterval: w.s.Interval,
 		MaxKeys: w.s.MaxKeys, Hub: hybrid.HubConfig{FleetSize: w.s.FleetSize, Logger: slog.New(slog.DiscardHandler)},
 	}
 }
 
 const limiterName = "api"
+
+// restOfCalls returns the name of a class of the calls that are not critical: see world.floors.
+func restOfCalls(i int) string { return fmt.Sprint("rest", i) }

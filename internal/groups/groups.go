@@ -1,47 +1,103 @@
 // Package groups knows which processes share a limiter. A group is the set of the limiters of one process: Redis counts the
 // processes of each group, and has a directory of the groups. So N of a limiter is the sum over the groups that have it. The
 // package reads no clock and sends nothing.
+//
+// A limiter with classes is a term "<name>*<classes>" in the names of its group, and the id of the group ends with the largest
+// number of classes. So a process that does not know the names counts at least as many classes as there are.
 package groups
 
 import (
 	"crypto/sha256"
 	"encoding/base64"
 	"slices"
+	"strconv"
 	"strings"
 )
 
 // idBytes is the number of bytes of a hash that name a group.
 const idBytes = 16
 
+// idLetters is the number of letters in which they are written. The digits behind them are the largest number of classes.
+const idLetters = (idBytes*8 + 5) / 6
+
+// MaxClasses is the largest number of classes of a limiter.
+const MaxClasses = 99
+
 // maxNames is the largest number of groups outside the directory whose names are kept.
 const maxNames = 1000
 
-// Text returns the names of a group as Redis has them: sorted, and separated by spaces, which no name has.
-func Text(limiters []string) string {
-	return strings.Join(slices.Sorted(slices.Values(limiters)), " ")
+// Term returns the text of a limiter in the names of a group: its name, and the number of its classes if that is more than one.
+func Term(name string, classes int) string {
+	if classes < 2 {
+		return name
+	}
+	return name + "*" + strconv.Itoa(classes)
 }
 
-// ID returns the id of the group with these names: the first 128 bits of a SHA-256, in 22 letters of base64url.
-func ID(limiters []string) string { return idOf(Text(limiters)) }
+// split returns the name and the number of classes in a term. Text that Term cannot have written has the most classes.
+func split(term string) (name string, classes int64) {
+	name, digits, several := strings.Cut(term, "*")
+	if !several {
+		return name, 1
+	}
+	n, err := strconv.ParseUint(digits, 10, 8)
+	if err != nil || n < 2 || n > MaxClasses {
+		return name, MaxClasses
+	}
+	return name, int64(n)
+}
+
+// Text returns the names of a group as Redis has them: its terms, sorted, and separated by spaces, which no name has.
+func Text(terms []string) string {
+	return strings.Join(slices.Sorted(slices.Values(terms)), " ")
+}
+
+// ID returns the id of the group with these terms: the first 128 bits of a SHA-256, in 22 letters of base64url, and the largest
+// number of classes if that is more than one.
+func ID(terms []string) string { return idOf(Text(terms)) }
 
 func idOf(text string) string {
 	sum := sha256.Sum256([]byte(text))
-	return base64.RawURLEncoding.EncodeToString(sum[:idBytes])
+	id := base64.RawURLEncoding.EncodeToString(sum[:idBytes])
+	most := int64(1)
+	for term := range strings.SplitSeq(text, " ") {
+		_, classes := split(term)
+		most = max(most, classes)
+	}
+	if most > 1 {
+		id += strconv.FormatInt(most, 10)
+	}
+	return id
 }
 
-// Parse returns the limiters of a group from the text of its names. It returns nil if the text is not that of the group.
-func Parse(id, text string) []string {
+// mostClasses returns the largest number of classes of the limiters of a group.
+func mostClasses(id string) int64 {
+	if len(id) <= idLetters {
+		return 1
+	}
+	_, n := split("*" + id[idLetters:])
+	return n
+}
+
+// Parse returns the numbers of classes of the limiters of a group, from the text of its names. It returns nil if the text is not
+// that of the group.
+func Parse(id, text string) map[string]int64 {
 	if text == "" || idOf(text) != id {
 		return nil
 	}
-	return strings.Split(text, " ")
+	limiters := map[string]int64{}
+	for term := range strings.SplitSeq(text, " ") {
+		name, classes := split(term)
+		limiters[name] = classes
+	}
+	return limiters
 }
 
 // Book is one process's knowledge of the groups of a deployment. The zero Book knows none. It has no lock.
 type Book struct {
 	version int64
-	ids     []string                       // of the directory
-	names   map[string]map[string]struct{} // limiters by id, of the groups whose names are known
+	ids     []string                    // of the directory
+	names   map[string]map[string]int64 // classes by limiter by id, of the groups whose names are known
 }
 
 // Version returns the version of the directory; 0: none is known.
@@ -51,7 +107,7 @@ func (b *Book) Version() int64 { return b.version }
 func (b *Book) Directory(version int64, ids []string) {
 	b.version, b.ids = version, ids
 	if len(b.names) > maxNames+len(ids) {
-		kept := make(map[string]map[string]struct{}, len(ids))
+		kept := make(map[string]map[string]int64, len(ids))
 		for _, id := range ids {
 			if names := b.names[id]; names != nil {
 				kept[id] = names
@@ -68,13 +124,9 @@ func (b *Book) Named(id, text string) {
 		return
 	}
 	if b.names == nil {
-		b.names = map[string]map[string]struct{}{}
+		b.names = map[string]map[string]int64{}
 	}
-	set := make(map[string]struct{}, len(limiters))
-	for _, name := range limiters {
-		set[name] = struct{}{}
-	}
-	b.names[id] = set
+	b.names[id] = limiters
 }
 
 // Others returns the other groups of the directory that a process of the group own, with these limiters, must count: those that
@@ -133,6 +185,22 @@ func (b *Book) Processes(c Count, limiter string) int64 {
 	for i, id := range c.Others {
 		if b.may(id, limiter) {
 			n += c.Alive[i]
+		}
+	}
+	return n
+}
+
+// Accounts is Processes with each process counted once for each of its classes of the limiter. classes is the number of classes
+// in the process's own group. A group whose names are not known counts with the most classes of its limiters.
+func (b *Book) Accounts(c Count, limiter string, classes int64) int64 {
+	n := c.Own * classes
+	for i, id := range c.Others {
+		names := b.names[id]
+		switch each, has := names[limiter]; {
+		case has:
+			n += c.Alive[i] * each
+		case names == nil:
+			n += c.Alive[i] * mostClasses(id)
 		}
 	}
 	return n

@@ -2,6 +2,7 @@ package groups_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -21,15 +22,15 @@ func TestIDNamesASet(t *testing.T) {
 			t.Errorf("%q and %q have the id %s", was, names, id)
 		}
 		seen[id] = fmt.Sprint(names)
-		if got := groups.Parse(id, groups.Text(names)); !slices.Equal(got, slices.Sorted(slices.Values(names))) {
-			t.Errorf("%q: read back as %q", names, got)
+		if got := groups.Parse(id, groups.Text(names)); !slices.Equal(slices.Sorted(maps.Keys(got)), slices.Sorted(slices.Values(names))) {
+			t.Errorf("%q: read back as %v", names, got)
 		}
 	}
 	if got := groups.Parse(id, "api signup"); got != nil {
-		t.Errorf("names of another group: %q", got)
+		t.Errorf("names of another group: %v", got)
 	}
 	if got := groups.Parse(groups.ID(nil), ""); got != nil {
-		t.Errorf("no names: %q", got)
+		t.Errorf("no names: %v", got)
 	}
 }
 
@@ -130,5 +131,34 @@ func TestNamesAreForgotten(t *testing.T) {
 	}
 	if got := b.Nameless([]string{groups.ID(web), id}, 9); !slices.Equal(got, []string{groups.ID(web)}) {
 		t.Errorf("after 1100 other groups, the names of %q are not known, want those of web only", got)
+	}
+}
+
+// TestClassesAreCounted checks that each process counts once for each class of a limiter, and that a process that does not know
+// the names of a group does not count too few.
+func TestClassesAreCounted(t *testing.T) {
+	plain, classed := groups.ID([]string{"api", "login"}), groups.ID([]string{groups.Term("api", 3), groups.Term("login", 1), groups.Term("mail", 2)})
+	if len(plain) != 22 || len(classed) != 23 || classed[22] != '3' {
+		t.Errorf("ids %s and %s, want the largest number of classes at the end of the second", plain, classed)
+	}
+	terms := []string{"login", "api*3", "mail*2"}
+	if got := groups.Parse(classed, groups.Text(terms)); !maps.Equal(got, map[string]int64{"api": 3, "login": 1, "mail": 2}) {
+		t.Errorf("the limiters and their classes are %v", got)
+	}
+	if got := groups.Parse(classed[:22], groups.Text(terms)); got != nil {
+		t.Errorf("an id without the classes stands for %v", got)
+	}
+	b := &groups.Book{}
+	b.Directory(7, []string{classed, plain})
+	c := groups.Count{Own: 2, Others: []string{classed, plain}, Alive: []int64{5, 10}}
+	if n, m := b.Processes(c, "api"), b.Accounts(c, "api", 4); n != 17 || m != 2*4+5*3+10 {
+		t.Errorf("without names: %d processes and %d accounts, want 17 and 33", n, m)
+	}
+	b.Named(classed, groups.Text(terms))
+	b.Named(plain, groups.Text([]string{"api", "login"}))
+	for limiter, want := range map[string]int64{"api": 2*1 + 5*3 + 10, "login": 2 + 5 + 10, "mail": 2 + 5*2, "other": 2} {
+		if m := b.Accounts(c, limiter, 1); m != want {
+			t.Errorf("%s has %d accounts, want %d", limiter, m, want)
+		}
 	}
 }

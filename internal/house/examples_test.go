@@ -13,8 +13,9 @@ import (
 // examplesPerVerb is the least number of examples of a verb: one for its effect and one for its purpose.
 const examplesPerVerb = 2
 
-// undemonstrated lists the methods of Limiter and Hub that need no examples of their own.
+// undemonstrated lists the methods of limiters and Hub that need no examples of their own.
 var undemonstrated = []string{
+	"ConcurrencyLimiter.Allow", "ConcurrencyLimiter.AllowN", // no verbs of permits
 	"Limiter.Allow",                                                                                // AllowN with a cost of 1: in nearly every example
 	"Limiter.Close", "Hub.Close", "Limiter.Shutdown", "Hub.Shutdown", "Limiter.Ready", "Hub.Ready", // lifecycle, not verbs
 }
@@ -86,10 +87,10 @@ func stem(name string) string {
 	return strings.Join(parts[:n], "_")
 }
 
-// isVerb reports whether a method is an action of a limiter: a method of Limiter or Hub, exported, with a context or a limit.
+// isVerb reports whether a method is an action of a limiter: a method of Limiter, ConcurrencyLimiter or Hub, exported, with a context or a limit.
 func isVerb(d *ast.FuncDecl) bool {
 	of := receiver(d)
-	if of != "Limiter" && of != "Hub" || !d.Name.IsExported() || slices.Contains(undemonstrated, of+"."+d.Name.Name) {
+	if of != "Limiter" && of != "ConcurrencyLimiter" && of != "Hub" || !d.Name.IsExported() || slices.Contains(undemonstrated, of+"."+d.Name.Name) {
 		return false
 	}
 	for _, p := range d.Type.Params.List {

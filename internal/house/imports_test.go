@@ -68,7 +68,7 @@ func TestForbiddenImportsAreReported(t *testing.T) {
 		in("httplimit", "hybrid"),
 		in("httplimit", "local"),
 		out("httplimit", "google.golang.org/grpc"),
-		in("internal/ratelimitheader", "."),
+		in("internal/ratelimitheader", "internal/algo"),
 		in("hybrid", "internal/ratelimitheader"),
 		// Packages made for tests stay in tests, under any name.
 		in("hybrid", "internal/redistest"),

@@ -35,12 +35,13 @@ var product = map[string]rule{
 	"internal/census":    {},
 	"internal/groups":    {},
 	"internal/waiting":   {inside: []string{"."}},
+	"internal/classes":   {inside: []string{"."}},
 	"internal/refresh":   {inside: []string{"."}},
 	"internal/respguard": {},
 	"internal/clock":     {},
 	"internal/wire":      {inside: []string{".", "internal/algo"}},
 	"lua":                {inside: []string{"."}}, // for programs without the Redis client of this module
-	"local":              {inside: []string{".", "internal/algo", "internal/refresh", "internal/waiting"}, outside: []string{xxhash}},
+	"local":              {inside: []string{".", "internal/algo", "internal/classes", "internal/refresh", "internal/waiting"}, outside: []string{xxhash}},
 	"breaker":            {},
 	"internal/circuit":   {inside: []string{".", "breaker"}, outside: []string{gobreaker, redisClient}},
 	"internal/runner": {
@@ -58,15 +59,18 @@ var product = map[string]rule{
 	"hybrid": {
 		inside: []string{
 			".", "internal/account", "internal/algo", "internal/census", "internal/circuit", "internal/clock", "internal/groups",
-			"internal/refresh", "internal/runner", "internal/waiting", "internal/wire", "lua", "breaker", "local", "sync",
+			"internal/classes", "internal/refresh", "internal/runner", "internal/waiting", "internal/wire", "lua", "breaker", "local", "sync",
 		},
 		outside: []string{redisClient, otel, xxhash},
 	},
 	"hybrid/debug":             {inside: []string{".", "hybrid"}}, // an adapter, so that hybrid does not import net/http
-	"internal/ratelimitheader": {},
-	"httplimit":                {inside: []string{".", "internal/ratelimitheader"}},
+	"internal/ratelimitheader": {inside: []string{"."}},
+	"internal/clientkey":       {inside: []string{"."}}, // shared with the module grpclimit
+	"internal/gate":            {inside: []string{"."}}, // shared with the module grpclimit
+	"httplimit":                {inside: []string{".", "internal/clientkey", "internal/gate", "internal/ratelimitheader"}},
 	"otellimit":                {inside: []string{"."}, outside: []string{otel}},
-	"limitfile":                {inside: []string{".", "hybrid"}, outside: []string{otel}},
+	"internal/filepoll":        {},
+	"limitfile":                {inside: []string{".", "hybrid", "internal/filepoll"}, outside: []string{otel}},
 	"limittest":                {inside: []string{"."}}, // made for tests, but imports no test package
 }
 

@@ -1,6 +1,10 @@
 package meter
 
-import "github.com/hybridlimit/hybridlimit/internal/algo"
+import (
+	"math"
+
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+)
 
 // Bucket compares the admissions of a token bucket, a leaky bucket or the input of a queue with Burst + rate·t. It does not
 // visit all intervals. Instead it runs a bucket that may go into any debt. Its level is the smallest remainder over all
@@ -25,6 +29,16 @@ func (m *Bucket) fill(at int64) {
 		m.level += d * m.limit.Refill
 	}
 	m.last = max(m.last, at)
+}
+
+// Change gives the bucket another limit. Used units stay used: the level stays, but at most at the new burst. The worst excess is
+// rounded up to whole sub-units.
+func (m *Bucket) Change(at int64, b algo.Bucket) {
+	m.fill(at)
+	scale := func(x int64) int64 {
+		return int64(math.Ceil(float64(x) / 1000 / float64(m.limit.Unit) * float64(b.Unit) * 1000))
+	}
+	m.level, m.worst, m.limit = min(scale(m.level), b.Cap*1000), scale(m.worst), b
 }
 
 // Admit implements Meter.

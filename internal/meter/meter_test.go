@@ -64,6 +64,43 @@ func TestExcess(t *testing.T) {
 	}
 }
 
+// TestChange changes the limit of a bucket. Used units stay used, unused units above the new burst are gone, and the excess stays.
+func TestChange(t *testing.T) {
+	of := func(perSecond, burst int64) algo.Bucket {
+		return algo.BucketOf(hybridlimit.TokenBucket(perSecond, time.Second, burst))
+	}
+	for _, c := range []struct {
+		name   string
+		before []step
+		to     algo.Bucket
+		after  []step
+		want   float64
+	}{
+		{"used units stay used", []step{{0, 8}}, of(30, 20), []step{{0, 2}}, 0},
+		{"and one more is one too many", []step{{0, 8}}, of(30, 20), []step{{0, 3}}, 1},
+		{"the old rate until then, the new one from then on", []step{{0, 10}, {1000, 0}}, of(30, 20), []step{{1100, 13}}, 0},
+		{"not the new one before", []step{{0, 10}}, of(30, 40), []step{{1100, 14}}, 1},
+		{"a smaller burst", nil, of(10, 3), []step{{1000, 4}}, 1},
+		{"the excess stays", []step{{0, 12}}, of(7, 100), []step{{90_000, 1}}, 2},
+	} {
+		m := meter.NewBucket(of(10, 10))
+		for _, s := range c.before {
+			m.Admit(s.ms*1e6, s.n)
+		}
+		at := int64(0)
+		if len(c.after) > 0 && c.after[0].ms >= 1000 {
+			at = 1e9
+		}
+		m.Change(at, c.to)
+		for _, s := range c.after {
+			m.Admit(s.ms*1e6, s.n)
+		}
+		if got := m.Excess(); math.Abs(got-c.want) > 1e-3 {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
 // Units that were admitted in the last window count there, regardless of when they are reported.
 func TestLate(t *testing.T) {
 	m := meter.Of(hybridlimit.FixedWindow(5, time.Second))

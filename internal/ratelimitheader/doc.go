@@ -1,4 +1,4 @@
-// Package ratelimitheader parses the response fields RateLimit and
+// Package ratelimitheader parses and writes the response fields RateLimit and
 // RateLimit-Policy of draft-ietf-httpapi-ratelimit-headers-11. Both are Lists of
 // structured fields (RFC 9651).
 //

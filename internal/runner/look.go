@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -17,6 +18,9 @@ import (
 func (r *Runner) Look(ctx context.Context, name string, limit hybridlimit.Limit) (hybridlimit.KeyState, error) {
 	if err := limit.Validate(); err != nil {
 		return hybridlimit.KeyState{}, err
+	}
+	if limit.Algorithm == hybridlimit.AlgConcurrent { // Redis has no state of a rate
+		return hybridlimit.KeyState{}, fmt.Errorf("hybridlimit: %w: a limit of calls in flight (%v) has no state of a key of this kind", hybridlimit.ErrUnsupported, limit)
 	}
 	k := hybridlimit.KeyState{Limit: limit}
 	if limit.Algorithm == hybridlimit.AlgUnlimited || limit.Algorithm == hybridlimit.AlgBlocked { // Redis has no state

@@ -1,12 +1,10 @@
 package runner_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +12,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/runner"
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
@@ -34,24 +33,6 @@ func (h panicking) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 func (panicking) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
-}
-
-// lines is the output of a logger.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // A panic in a call to Redis becomes the error of that call, wherever it happens. The log
@@ -76,7 +57,7 @@ func TestAPanicIsAnErrorOfTheCall(t *testing.T) {
 			} else {
 				tc.rdb.AddHook(panicking{tc.at})
 			}
-			var log lines
+			var log testenv.Log
 			r, err := runner.New(tc.rdb, 10*time.Second, runner.WithFunctions(tc.functions), runner.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 			if err != nil {
 				t.Fatal(err)

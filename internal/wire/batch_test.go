@@ -53,6 +53,19 @@ func TestEncodeBatchGolden(t *testing.T) {
 			},
 		},
 		{
+			"classes: a floor is no plain ask; only an op with a next poll tells that it takes no turn",
+			wire.Envelope{},
+			[]wire.Op{
+				{Key: "b", Limit: second, Op: algo.Op{Asks: []int64{3}, Floor: 40}},
+				{Key: "b", Limit: second, Op: algo.Op{Asks: []int64{3}, Upper: true}},
+				{Key: "b", Limit: second, Op: algo.Op{Asks: []int64{3}, Upper: true, Floor: 20, Div: 8}},
+			},
+			[]string{"b", "b", "b"},
+			[]string{
+				"1 0 0 1", "b 10000 1 2000000", "1 0 0 0 0 0 0 0 0 0 0 3 f40", "1 0 0 0 0 0 0 0 0 0 0 3", "1 0 0 0 8 0 0 0 0 0 0 3 f20 u1",
+			},
+		},
+		{
 			"a plain ask beside a log",
 			wire.Envelope{},
 			[]wire.Op{

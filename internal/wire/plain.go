@@ -20,7 +20,7 @@ const mostPlain = 1 << 52
 // Plain reports whether an op only asks, for whole asks, under a limit whose kind has the
 // short form.
 func (op *Op) Plain() bool {
-	if !op.OnlyAsks() || op.Partial || op.Limit.Algorithm == hybridlimit.AlgSlidingLog {
+	if !op.OnlyAsks() || op.Partial || op.Floor > 0 || op.Limit.Algorithm == hybridlimit.AlgSlidingLog {
 		return false
 	}
 	for _, n := range op.Asks {

@@ -26,6 +26,9 @@ func TestEverybodyCanUseIt(t *testing.T) {
 		g.click("#card-" + id + " .burst")
 		g.wait(`document.querySelector("#card-%s .answer").innerText.includes("429")`, id)
 	}
+	g.do(chromedp.Evaluate[chromedp.Void](`document.querySelector("#card-classes details").open = true`))
+	g.click(`#card-classes [data-class="batch"] .burst`)
+	g.wait(`document.querySelector("#card-classes .answer").innerText.includes("429")`)
 	g.click("#redis-kill")
 	g.wait(`document.querySelector("#redis-state").innerText === "dead"`)
 	g.wait(`document.querySelector("#chart .limit")`)
@@ -192,7 +195,7 @@ const faintLines = contrast + `
 			if (ratio < 3) out.push(ratio.toFixed(2) + " " + name(e));
 		}
 	};
-	look(".drawing .place, .drawing .axis, .drawing .vessel, .bounds .track, .bounds .mark, #chart .limit, #chart .total", "stroke", (e) => e.parentElement);
+	look(".drawing .place, .drawing .axis, .drawing .vessel, .drawing .floor, .bounds .track, .bounds .mark, #chart .limit, #chart .total", "stroke", (e) => e.parentElement);
 	look("button:not(.primary, .on), input[type=number], select, .segments", "borderTopColor", (e) => e.parentElement);
 	return out;
 })()`

@@ -14,7 +14,7 @@ import (
 var pictures = flag.String("pictures", "", "write the pictures of the documents to this `directory`")
 
 // TestPictures takes the pictures of README and the documents: a fleet that has
-// lost its Redis and found it again, the cards, the boundary, and a phone.
+// lost its Redis and found it again, the cards, the classes, the boundary, and a phone.
 func TestPictures(t *testing.T) {
 	if *pictures == "" {
 		t.Skip("-pictures is not set")
@@ -44,6 +44,12 @@ func TestPictures(t *testing.T) {
 		}
 	}
 	view := func() []byte { return run(g, chromedp.CaptureScreenshot()) }
+	// The log shows the beginning of the outage, however many lines its end has: the breakers of the processes close one by one.
+	g.do(chromedp.Evaluate[chromedp.Void](`{
+		const list = document.querySelector("#events"), items = [...list.querySelectorAll("li")]
+		const killed = items.find((e) => e.innerText.includes("Redis is killed"))
+		list.scrollTop += killed.getBoundingClientRect().bottom - list.getBoundingClientRect().bottom
+	}`))
 	// The figures, the charts and the panels beside them, down to the gap below.
 	both("fleet", func() []byte {
 		bottom := value[float64](g, `document.querySelector(".stage").getBoundingClientRect().bottom + 8`)
@@ -77,6 +83,13 @@ func TestPictures(t *testing.T) {
 		g.click("#card-" + one + " .send")
 	}
 	both("cards", func() []byte { return run(g, chromedp.Screenshot(chromedp.CSS("#algorithms"))) })
+
+	// A burst of each class, and a critical request in between.
+	g.click(`#card-classes [data-class="batch"] .burst`)
+	g.click(`#card-classes [data-class="critical"] .send`)
+	time.Sleep(300 * time.Millisecond)
+	g.click(`#card-classes [data-class="batch"] .burst`)
+	both("classes", func() []byte { return run(g, chromedp.Screenshot(chromedp.CSS("#classes"))) })
 
 	g.click("#attack")
 	g.wait(`document.querySelector("#boundary-last").innerText.includes("twice the limit")`)

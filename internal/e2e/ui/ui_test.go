@@ -45,11 +45,15 @@ func TestCards(t *testing.T) {
 		if data("passed") != 1 || data("remaining") != c.capacity-1 {
 			t.Errorf("%s: %d admitted, %d remain", c.id, data("passed"), data("remaining"))
 		}
-		// After three bursts the last request is denied, even with the refill and
-		// if a window ends between them.
-		for n := range 3 {
+		// After three bursts the last request is denied, even with the refill. If a
+		// window ends right before the last burst, it has all of the next window,
+		// and one more burst is denied.
+		for n := range 5 {
 			g.click(card + " .burst")
 			g.wait(`document.querySelector(%q).dataset.sent === "%d"`, card, 11+10*n)
+			if n >= 2 && strings.Contains(g.text(card+" .answer"), "✗ 429") {
+				break
+			}
 		}
 		if answer := g.text(card + " .answer"); !strings.Contains(answer, "✗ 429 Too Many Requests") ||
 			!strings.Contains(answer, "Retry-After: ") || !strings.Contains(answer, "quota-exceeded") {
@@ -59,7 +63,7 @@ func TestCards(t *testing.T) {
 			t.Errorf("%s: the card says %q", c.id, last)
 		}
 		if n := data("passed"); n < c.capacity || n > 2*c.capacity+10 {
-			t.Errorf("%s: %d of 31 admitted", c.id, n)
+			t.Errorf("%s: %d of %d admitted", c.id, n, data("sent"))
 		}
 		if n := value[int](g, `document.querySelectorAll("%s .drawing > *").length`, card); n < 5 {
 			t.Errorf("%s: %d shapes are drawn", c.id, n)
@@ -92,6 +96,64 @@ func TestCards(t *testing.T) {
 	g.wait(`[...document.querySelectorAll(".card")].every((c) => c.dataset.sent === "0")`)
 }
 
+// TestClasses checks that batch requests are denied at the floor, and that
+// critical ones find the tokens below it. No step depends on the time between
+// clicks: a burst of ten takes at once all tokens that its class may take, and a
+// refill only adds tokens.
+func TestClasses(t *testing.T) {
+	needBrowser(t)
+	g := browse(t, start(t), 1360, 900)
+	const card = "#card-classes"
+	sent := map[string]int{}
+	passed := map[string]int{}
+	send := func(class, button string, n int) {
+		t.Helper()
+		row := fmt.Sprintf(`%s [data-class="%s"]`, card, class)
+		g.click(row + " " + button)
+		sent[class] += n
+		g.wait(`document.querySelector('%s').dataset.sent === "%d"`, row, sent[class])
+		passed[class] = value[int](g, `Number(document.querySelector('%s').dataset.passed)`, row)
+		if says, want := g.text(row+" .count"), fmt.Sprintf("%d of %d admitted", passed[class], sent[class]); says != want {
+			t.Errorf("%s: the card says %q, want %q", class, says, want)
+		}
+	}
+	answer := func(parts ...string) {
+		t.Helper()
+		all := g.text(card+" .answer") + "\n" + g.text(card+" .last")
+		for _, want := range parts {
+			if !strings.Contains(all, want) {
+				t.Errorf("the answer lacks %q:\n%s", want, all)
+			}
+		}
+	}
+	// A full bucket has ten tokens. Batch requests get the eight above the floor.
+	send("batch", ".burst", 10)
+	answer("✗ 429 Too Many Requests", `RateLimit-Policy: "classes";q=8;w=16`, "Retry-After: ", "8 of 10 admitted", "Denied: batch leaves the last 2 tokens to critical requests")
+	if passed["batch"] != 8 {
+		t.Errorf("%d of 10 batch requests are admitted, want 8", passed["batch"])
+	}
+	g.wait(`[...document.querySelectorAll("%s .drawing text")].some((e) => e.textContent === "floor of batch: 2")`, card)
+	if says := value[string](g, `document.querySelector("%s .drawing").getAttribute("aria-label")`, card); !strings.Contains(says, "batch with a floor of 2, 8 of 10 admitted; critical, 0 of 0 admitted") {
+		t.Errorf("a screen reader says %q", says)
+	}
+	// The two tokens of the floor are there for critical requests, whatever batch does.
+	send("critical", ".send", 1)
+	answer("✓ 200 OK", `RateLimit-Policy: "classes";q=10;w=20`, "Admitted: critical took a token")
+	send("batch", ".burst", 10)
+	answer("✗ 429", "Denied: batch leaves the last 2 tokens")
+	send("critical", ".send", 1)
+	answer("✓ 200 OK")
+	// Critical requests alone get all ten.
+	g.click(card + " .reset")
+	g.wait(`document.querySelector("%s").dataset.sent === "0"`, card)
+	sent = map[string]int{}
+	send("critical", ".burst", 10)
+	answer("✓ 200 OK", "10 of 10 admitted")
+	if commands := value[string](g, `document.querySelector("%s details").textContent`, card); !strings.Contains(commands, "/try/classes/batch") || !strings.Contains(commands, "/try/classes/critical") {
+		t.Errorf("the card has no command of each class: %s", commands)
+	}
+}
+
 // TestDrawingsStayInside checks that a drawing stays in its frame for any limit,
 // also after a larger limit.
 func TestDrawingsStayInside(t *testing.T) {
@@ -109,7 +171,8 @@ func TestDrawingsStayInside(t *testing.T) {
 		g.wait(`document.querySelectorAll("#card-%s .drawing %s").length >= %d`, card, shape, least)
 		for _, out := range value[[]string](g, `[...document.querySelectorAll("#card-%s .drawing > *")].filter((e) => {
 			const b = e.getBBox();
-			return b.x < 0 || b.y < 0 || b.x + b.width > 360 || b.y + b.height > 150;
+			const frame = e.ownerSVGElement.viewBox.baseVal;
+			return b.x < 0 || b.y < 0 || b.x + b.width > frame.width || b.y + b.height > frame.height;
 		}).map((e) => e.outerHTML.slice(0, 100))`, card) {
 			t.Errorf("%s: outside: %s", card, out)
 		}
@@ -125,13 +188,76 @@ func TestDrawingsStayInside(t *testing.T) {
 		order("POST", card+"/send", `{"n":10}`)
 		inside(card, ".bar", 2)
 	}
+	// The mark of a request leaves the line after ten seconds, so each look sends
+	// some.
+	const marks = `(fetch("api/cards/classes/send", { method: "POST", body: '{"n":10,"class":"%[1]s"}' }),
+		[...document.querySelectorAll("#card-classes .drawing .no")].some((e) => Math.abs(e.getBBox().y + e.getBBox().height / 2 - %[2]d) < 1))`
+	for _, burst := range []int{100, 11, 10, 2, 1} {
+		order("PUT", "classes/limit", fmt.Sprintf(`{"rate":100,"period_ms":60000,"burst":%d}`, burst))
+		order("POST", "classes/reset", "")
+		g.wait(`[...document.querySelectorAll("#card-classes .drawing text")].some((e) => e.textContent === "of %d tokens")`, burst)
+		g.wait(marks, "batch", 160)
+		g.wait(marks, "critical", 182)
+		floor := 1
+		if burst == 1 {
+			floor = 0
+		}
+		inside("classes", ".floor", floor)
+		for _, both := range value[[]string](g, `(() => {
+			const all = [...document.querySelectorAll("#card-classes .drawing text")].map((e) => ({ of: e.textContent, at: e.getBBox() })).map(({ of, at }) => ({ of, x: at.x, y: at.y, width: at.width, height: at.height }));
+			return all.flatMap((a, i) => all.slice(i + 1).filter((b) =>
+				a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height - 1 && b.y < a.y + a.height - 1).map((b) => a.of + " and " + b.of));
+		})()`) {
+			t.Errorf("with a burst of %d, texts overlap: %s", burst, both)
+		}
+	}
 }
 
+// TestMarksAreInOrder checks that the marks of requests of one millisecond are in
+// the order of the requests: the latest is at the right. Before, it was at the left.
+func TestMarksAreInOrder(t *testing.T) {
+	needBrowser(t)
+	g := browse(t, start(t), 1360, 900)
+	const marks = `import("/js/draw-dots.js").then(({ dots }) => {
+		const dot = (allowed, at) => ({ at, allowed, delay_ms: 0, class: "batch" });
+		const line = dots({ classes: [{ name: "batch" }], dots: [dot(true, 0), dot(true, 5), dot(true, 5), dot(false, 5)] }, 5).slice(2);
+		const x = (e) => e.getAttribute("cx") ?? e.getAttribute("d").match(/M([\d.]+)/)[1];
+		return line.sort((a, b) => x(a) - x(b)).map((e) => e.getAttribute("class")).join(" ");
+	})`
+	if got := run(g, chromedp.Evaluate[string](marks, chromedp.EvalAwaitPromise)); got != "yes yes yes no" {
+		t.Errorf("from left to right the marks are %q", got)
+	}
+}
+
+// TestBoundary checks the result of an attack. On a busy machine some requests of
+// the first burst are after the border, and the page shows less than twice the
+// limit. Then the attack is run again. The test of package main has no such
+// machine.
 func TestBoundary(t *testing.T) {
 	needBrowser(t)
 	g := browse(t, start(t), 1360, 900)
-	g.click("#attack")
-	g.wait(`document.querySelector("#boundary-last").innerText.includes("twice the limit")`)
+	// A look at intervals could miss a whole attack.
+	g.do(chromedp.Evaluate[chromedp.Void](`(() => {
+		window.attacks = 0;
+		new MutationObserver((changes) => {
+			for (const { oldValue, target } of changes) {
+				if (oldValue === "true" && target.getAttribute("aria-disabled") === "false") window.attacks++;
+			}
+		}).observe(document.querySelector("#attack"), { attributeFilter: ["aria-disabled"], attributeOldValue: true });
+	})()`))
+	for attempts := 6; ; attempts-- {
+		before := value[int](g, "window.attacks")
+		g.click("#attack")
+		g.wait("window.attacks > %d", before)
+		says := g.text("#boundary-last")
+		if strings.Contains(says, "twice the limit") {
+			break
+		}
+		if attempts == 1 {
+			t.Fatalf("after the last attack the page says %q", says)
+		}
+		t.Logf("a late attack: %q", says)
+	}
 	lanes := g.text("#lanes")
 	if !strings.Contains(lanes, "20 in one window") || !strings.Contains(lanes, "10 in one window") {
 		t.Errorf("the lanes show:\n%s", lanes)
@@ -233,7 +359,7 @@ func TestKillAndRecovery(t *testing.T) {
 	if before, ok := p.cpu(); ok {
 		const span = 3 * time.Second
 		least := [2]time.Duration{span, span} // the program's, the page's
-		for range 5 {
+		for range 20 {                        // on a busy machine most spans are too long
 			worked := g.worked()
 			time.Sleep(span)
 			after, _ := p.cpu()

@@ -1,0 +1,235 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// Gate asks the limits of one adapter.
+type Gate struct {
+	joint    hybridlimit.Joint // asks all limits without Brings together; nil: they are asked in turn
+	failOpen bool
+	Log      *Log // of all requests that are not decided normally
+	Holds    bool // requests may hold permits while they run: call Release
+}
+
+// New returns a Gate for these limits, which Checked has accepted.
+func New(limits []Limit, failOpen bool, log *Log) *Gate {
+	holds := slices.ContainsFunc(limits, func(l Limit) bool { return l.Holds() })
+	return &Gate{joint: jointOf(limits), failOpen: failOpen, Log: log, Holds: holds}
+}
+
+// Ask decides a request. denied is the index of the part that denies, or -1. Permits
+// are acquired first. The limit with Brings is asked when the others have admitted. An
+// admitted request holds its permits until Release.
+func (g *Gate) Ask(ctx context.Context, parts []Part) (denied int, err error) {
+	held := 0
+	for held < len(parts) && parts[held].Holds() {
+		held++
+	}
+	if held == 0 {
+		return g.askRates(ctx, parts)
+	}
+	admitted := false
+	defer func() { // also after a panic of a limiter
+		if !admitted {
+			Release(parts[:held])
+		}
+	}()
+	denied, err = g.askInTurn(ctx, parts[:held], 0)
+	if denied >= 0 || err != nil && !g.Passes(ctx, err) {
+		return denied, err
+	}
+	denied, last := g.askRates(ctx, parts[held:])
+	if last != nil {
+		err = last
+	}
+	if denied >= 0 {
+		return held + denied, err
+	}
+	admitted = err == nil || g.Passes(ctx, err)
+	return -1, err
+}
+
+// askRates is Ask for limits of rates.
+func (g *Gate) askRates(ctx context.Context, parts []Part) (denied int, err error) {
+	first := len(parts)
+	if first > 0 && parts[first-1].Brings {
+		first--
+	}
+	if g.joint == nil || first < 2 {
+		return g.askInTurn(ctx, parts, 0)
+	}
+	denied, err = g.askTogether(ctx, parts[:first])
+	if denied >= 0 || err != nil && !g.Passes(ctx, err) {
+		return denied, err
+	}
+	denied, last := g.askInTurn(ctx, parts, first)
+	if last != nil {
+		err = last
+	}
+	return denied, err
+}
+
+// askTogether asks all limiters in one call. denied is the index of the part that
+// denies, with the longest wait if several do, or -1. After a denial the results
+// of the other parts may stay unknown.
+func (g *Gate) askTogether(ctx context.Context, parts []Part) (denied int, err error) {
+	asks := make([]hybridlimit.Ask, len(parts))
+	for i := range parts {
+		p := &parts[i]
+		asks[i] = hybridlimit.Ask{Limiter: p.limiter(), Key: p.Key, N: p.N}
+	}
+	res, err := g.joint.AllowJoint(ctx, asks)
+	unavailable, err := g.unavailable(ctx, res, err, parts)
+	if err != nil {
+		if g.Passes(ctx, err) { // no unit was charged; ask in turn, so that the other limits still apply
+			g.Log.Failed(ctx, err, parts)
+			return g.askInTurn(ctx, parts, 0)
+		}
+		return -1, err
+	}
+	denied = -1
+	for i := range parts {
+		p, one := &parts[i], asks[i].Result
+		p.Res, p.Unavailable = one, unavailable && one.Source == hybridlimit.SourceFallback
+		if !res.Allowed && one.Source != hybridlimit.SourceUnknown && (denied < 0 || one.RetryAfter > parts[denied].Res.RetryAfter) {
+			denied = i
+		}
+	}
+	if !res.Allowed && denied < 0 { // this Joint does not report which part denies
+		denied, parts[0].Res, parts[0].Unavailable = 0, res, unavailable
+	}
+	return denied, nil
+}
+
+// askInTurn asks the limiters one after the other, from the part of this index on.
+// After a denial the earlier parts get their units back. The same holds after a
+// failure, unless FailOpen admits the request.
+func (g *Gate) askInTurn(ctx context.Context, parts []Part, from int) (denied int, err error) {
+	for i := from; i < len(parts); i++ {
+		p := &parts[i]
+		res, failure := p.allow(ctx)
+		if p.Unavailable, failure = g.unavailable(ctx, res, failure, parts); failure != nil {
+			err = failure // of several failures the last is returned
+			if g.Passes(ctx, failure) {
+				p.Passed = true
+				continue
+			}
+			g.GiveBack(ctx, parts[:i])
+			return -1, err
+		}
+		if p.Res = res; !res.Allowed {
+			g.GiveBack(ctx, parts[:i])
+			return i, err
+		}
+	}
+	return -1, err
+}
+
+// allow asks the limiter, under the limit that the request brings, or acquires permits.
+func (p *Part) allow(ctx context.Context) (hybridlimit.Result, error) {
+	if p.Holds() {
+		permit, res, err := p.acquirer.AcquireN(ctx, p.Key, p.N)
+		p.permit = permit
+		return res, err
+	}
+	if p.GivenOK {
+		return p.limited().AllowLimit(ctx, p.Key, p.N, p.Given)
+	}
+	return p.limiter().AllowN(ctx, p.Key, p.N)
+}
+
+// unavailable reports whether a limiter decided without Redis: by its fallback,
+// and with ErrUnavailable. An error beside a decision is logged and dropped, for
+// example if units could not be given back. Any other error is returned.
+func (g *Gate) unavailable(ctx context.Context, res hybridlimit.Result, err error, parts []Part) (bool, error) {
+	switch {
+	case err == nil || res.Source == hybridlimit.SourceUnknown:
+		return false, err
+	case errors.Is(err, hybridlimit.ErrUnavailable) && res.Source == hybridlimit.SourceFallback:
+		g.Log.degraded(ctx, err, parts)
+		return true, nil
+	}
+	g.Log.Failed(ctx, err, parts)
+	return false, nil
+}
+
+// refunder is a limiter that can take units back.
+type refunder interface {
+	Refund(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
+}
+
+// refunderOf returns the limiter, or the first limiter that it wraps (Unwrap),
+// that is a refunder.
+func refunderOf(l hybridlimit.Limiter) (refunder, bool) {
+	for {
+		if r, ok := l.(refunder); ok {
+			return r, true
+		}
+		w, ok := l.(interface{ Unwrap() hybridlimit.Limiter })
+		if !ok {
+			return nil, false
+		}
+		l = w.Unwrap()
+	}
+}
+
+// giveBackTimeout bounds GiveBack, which continues after the request has ended:
+// the units must be returned even if the client has gone.
+const giveBackTimeout = time.Second
+
+// GiveBack returns the units and permits of a request that another limit denied, that
+// could not wait, or that was shed. A limiter that cannot take units back keeps them:
+// they come back as its limit refills.
+func (g *Gate) GiveBack(ctx context.Context, parts []Part) {
+	if len(parts) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
+	defer cancel()
+	for i := range parts {
+		p := &parts[i]
+		if p.Holds() {
+			p.permit.Release()
+			continue
+		}
+		if p.GivenOK {
+			continue // Refund would put the key under its own limit
+		}
+		if err := refund(ctx, p.limiter(), p.Key, p.N, &p.Res); err != nil {
+			g.Log.Failed(ctx, err, parts)
+		}
+	}
+}
+
+// GiveBack returns the units of a call that could not wait. It does the same as for
+// a request of a Gate, but drops errors.
+func GiveBack(ctx context.Context, l hybridlimit.Limiter, key string, n int64, res *hybridlimit.Result) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
+	defer cancel()
+	_ = refund(ctx, l, key, n, res)
+}
+
+// refund returns the units of a result, if any were charged.
+func refund(ctx context.Context, l hybridlimit.Limiter, key string, n int64, res *hybridlimit.Result) error {
+	if !res.Allowed || res.Shadowed || uncounted(res.Source) {
+		return nil // no unit was charged, or none is counted
+	}
+	r, ok := refunderOf(l)
+	if !ok {
+		return nil
+	}
+	_, err := r.Refund(ctx, key, n)
+	return err
+}
+
+// uncounted reports whether no limiter counts the units of an admission from this
+// source.
+func uncounted(s hybridlimit.Source) bool {
+	return s == hybridlimit.SourceFallback || s == hybridlimit.SourceStatic || s == hybridlimit.SourceSwitch
+}

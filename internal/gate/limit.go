@@ -1,0 +1,220 @@
+package gate
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// DefaultName is the name of a policy without a name.
+const DefaultName = "default"
+
+// Limited is a limiter that takes limits with the calls.
+type Limited interface {
+	// AllowLimit decides under the limit that comes with the call.
+	AllowLimit(ctx context.Context, key string, n int64, limit hybridlimit.Limit) (hybridlimit.Result, error)
+}
+
+// Limit is one limit on requests, without the functions that depend on the
+// protocol.
+type Limit struct {
+	Limiter hybridlimit.Limiter // decides
+	Name    string              // overrides the limiter's name if not empty
+	Brings  bool                // requests bring their own limits
+	Limited Limited             // the limiter, if Brings
+
+	acquirer hybridlimit.Acquirer // the limiter, if it counts calls in flight
+}
+
+// Holds reports whether a request holds permits of the limit while it runs.
+func (l *Limit) Holds() bool { return l.acquirer != nil }
+
+// PolicyName returns the name of the limit's policy. known is false if only a
+// Result has the name.
+func (l *Limit) PolicyName() (name string, known bool) {
+	if l.Name != "" {
+		return l.Name, true
+	}
+	d, ok := l.Limiter.(hybridlimit.Describer)
+	if !ok {
+		return "", false
+	}
+	return cmp.Or(d.Name(), DefaultName), true
+}
+
+// Missing returns the failure of a request without the key of limits[i], which is l. It wraps cause.
+func (l *Limit) Missing(i int, cause error) error {
+	if name, known := l.PolicyName(); known {
+		return fmt.Errorf("%w: limits[%d] (%q)", cause, i, name)
+	}
+	return fmt.Errorf("%w: limits[%d]", cause, i)
+}
+
+// Checked appends the violations of limits to bad: of Limiter, Of and Name.
+func Checked(bad *hybridlimit.Violations, limits []Limit) {
+	if len(limits) == 0 {
+		bad.Add("limits", "none", "must be at least one")
+	}
+	names, of := map[string]int{}, -1
+	for i := range limits {
+		l := &limits[i]
+		field := func(name string) string { return fmt.Sprintf("limits[%d].%s", i, name) }
+		if IsNil(l.Limiter) {
+			bad.Add(field("Limiter"), nil, "is required")
+			l.Limiter = nil
+		}
+		l.acquirer, _ = l.Limiter.(hybridlimit.Acquirer)
+		if l.Brings {
+			var ok bool
+			if l.Limited, ok = l.Limiter.(Limited); l.Limiter != nil && !ok {
+				bad.Add(field("Of"), "set", fmt.Sprintf("needs a Limiter with the method AllowLimit, as local, global and hybrid have; a %T has none", l.Limiter))
+			}
+			if of >= 0 {
+				bad.Add(field("Of"), "set", fmt.Sprintf("must be nil, because limits[%d] has Of too, and one of them must be asked last; use a middleware for each", of))
+			}
+			of = i
+		}
+		if l.Name != "" && !hybridlimit.CheckName(l.Name) {
+			bad.Add(field("Name"), l.Name, "must match [A-Za-z0-9_.-]{1,128}")
+		}
+		if len(limits) == 1 || l.Limiter == nil && l.Name == "" {
+			continue
+		}
+		name, known := l.PolicyName()
+		if !known {
+			bad.Add(field("Name"), l.Name, "must be set because there are several limits and this limiter has no name (hybridlimit.Describer)")
+			continue
+		}
+		if first, twice := names[name]; twice {
+			bad.Add(field("Name"), l.Name, fmt.Sprintf("must be another name, because limits[%d] has the name %q too", first, name))
+			continue
+		}
+		names[name] = i
+	}
+}
+
+// IsNil reports whether an interface or the pointer in it is nil. A constructor
+// whose error was ignored gives such a pointer.
+func IsNil(x any) bool {
+	if x == nil {
+		return true
+	}
+	v := reflect.ValueOf(x)
+	return v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+// Order returns the order in which limits are asked: limits of calls in flight come
+// first, because a permit is given back without a trace, and the limit whose requests
+// bring their own comes last.
+func Order(limits []Limit) []int {
+	order := make([]int, len(limits))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(limits[i].turn(), limits[j].turn()) })
+	return order
+}
+
+// turn is the place of a limit in the order.
+func (l *Limit) turn() int {
+	switch {
+	case l.Brings:
+		return 2
+	case l.Holds():
+		return 0
+	}
+	return 1
+}
+
+// jointOf returns the limiter that can ask all limiters of rates without Brings
+// together, or nil.
+func jointOf(limits []Limit) hybridlimit.Joint {
+	limits = slices.DeleteFunc(slices.Clone(limits), func(l Limit) bool { return l.Brings || l.Holds() })
+	if len(limits) < 2 {
+		return nil
+	}
+	joint, ok := limits[0].Limiter.(hybridlimit.Joint)
+	if !ok {
+		return nil
+	}
+	for _, l := range limits[1:] {
+		if !joint.Joins(l.Limiter) {
+			return nil
+		}
+	}
+	return joint
+}
+
+// Part is one limit applied to one request.
+type Part struct {
+	*Limit
+	Index int    // of the limit, for the adapter
+	Key   string // the key that the request counts for
+	N     int64  // units
+	// Given is the limit that came with the request, if GivenOK.
+	Given   hybridlimit.Limit
+	GivenOK bool                // the request brings a limit
+	View    hybridlimit.Limiter // of the request's class, from Limit.Class; nil: Limit.Limiter
+
+	Res hybridlimit.Result // Source is SourceUnknown if the limiter was not asked or gave no figures
+	// Unavailable is set if the limiter decided by its fallback and returned
+	// ErrUnavailable too.
+	Unavailable bool
+	// Passed is set if the limiter failed and FailOpen admits the request.
+	Passed bool
+
+	permit hybridlimit.Permit // held while the request runs; zero for the limit of a rate
+}
+
+// Release gives back the permits that a request holds. It works once.
+func Release(parts []Part) {
+	for i := range parts {
+		parts[i].permit.Release()
+	}
+}
+
+// Permits returns the permits that a request holds. A hijacked connection keeps them.
+func Permits(parts []Part) []hybridlimit.Permit {
+	var held []hybridlimit.Permit
+	for i := range parts {
+		if parts[i].Holds() {
+			held = append(held, parts[i].permit)
+		}
+	}
+	return held
+}
+
+// PolicyName returns the policy's name in answers and log lines.
+func (p *Part) PolicyName() string { return cmp.Or(p.Name, p.Res.Policy, DefaultName) }
+
+// limiter returns the limiter that decides.
+func (p *Part) limiter() hybridlimit.Limiter {
+	if p.View != nil {
+		return p.View
+	}
+	return p.Limiter
+}
+
+// limited is limiter for a request that brings its limit.
+func (p *Part) limited() Limited {
+	if by, ok := p.View.(Limited); ok {
+		return by
+	}
+	return p.Limited
+}
+
+// Class returns the limiter for the requests of a class, or nil if the limiter has no classes.
+func (l *Limit) Class(name string) hybridlimit.Limiter {
+	if c, ok := l.Limiter.(hybridlimit.Classer); ok {
+		return c.ForClass(name)
+	}
+	return nil
+}
+
+// FewParts is the number of limits up to which an adapter keeps a request's parts
+// on the stack.
+const FewParts = 4
