@@ -3,14 +3,10 @@ package httplimit_test
 import (
 	"context"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"log/slog"
 	"maps"
 	"math"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -24,6 +20,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/httplimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/exported"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/limittest"
@@ -50,6 +47,7 @@ var blamed = map[string]struct {
 	"hybridlimit.InvalidError":   {&hybridlimit.InvalidError{Package: "local"}, 503, 503},
 	"hybrid.SettingsError":       {&hybrid.SettingsError{Limiter: "api", Err: &hybridlimit.InvalidError{Package: "hybrid"}}, 503, 503}, // of SetSettings, never of a call
 	"hybridlimit.ErrUnsupported": {hybridlimit.ErrUnsupported, 503, 503},
+	"hybridlimit.ErrTooManyKeys": {hybridlimit.ErrTooManyKeys, 503, 503}, // a client can cause it with many keys
 	"hybridlimit.ErrNilClient":   {hybridlimit.ErrNilClient, 503, 503},
 	"httplimit.ErrNoLimit":       {httplimit.ErrNoLimit, 503, 503},
 	"httplimit.ErrNoKey":         {httplimit.ErrNoKey, 503, 503},
@@ -60,61 +58,14 @@ var blamed = map[string]struct {
 	"wire.ErrReply":              {wire.ErrReply, 503, 503}, // limiters wrap it in ErrUnavailable
 }
 
-// exportedErrors returns the exported errors in the source of packages: variables
-// named Err..., and types named ...Error.
-func exportedErrors(t *testing.T, dirs ...string) []string {
-	t.Helper()
-	var found []string
-	for _, dir := range dirs {
-		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
-		if err != nil || len(files) == 0 {
-			t.Fatal(dir, files, err)
-		}
-		for _, name := range files {
-			if strings.HasSuffix(name, "_test.go") {
-				continue
-			}
-			file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, id := range declared(file) {
-				if strings.HasPrefix(id, "Err") || ast.IsExported(id) && strings.HasSuffix(id, "Error") {
-					found = append(found, file.Name.Name+"."+id)
-				}
-			}
-		}
-	}
-	slices.Sort(found)
-	return found
-}
-
-// declared returns the names of a file's variables and types.
-func declared(file *ast.File) (names []string) {
-	for _, decl := range file.Decls {
-		g, ok := decl.(*ast.GenDecl)
-		if !ok || g.Tok != token.VAR && g.Tok != token.TYPE {
-			continue
-		}
-		for _, spec := range g.Specs {
-			switch s := spec.(type) {
-			case *ast.ValueSpec:
-				for _, id := range s.Names {
-					names = append(names, id.Name)
-				}
-			case *ast.TypeSpec:
-				names = append(names, s.Name.Name)
-			}
-		}
-	}
-	return names
-}
-
 // Of all errors that the module exports, only those of an unavailable limiter admit
 // a request, and only with FailOpen: with one limit, and in a joint call.
 func TestErrorsThatPass(t *testing.T) {
 	listed := slices.Sorted(maps.Keys(blamed))
-	found := exportedErrors(t, "..", "../local", "../global", "../hybrid", "../lua", "../internal/wire", "../sync", "../breaker", "../limittest", "../otellimit", ".")
+	found, err := exported.Errors("..", "../local", "../global", "../hybrid", "../lua", "../internal/wire", "../sync", "../breaker", "../limittest", "../otellimit", ".")
+	if err != nil {
+		t.Fatal(err)
+	}
 	if !slices.Equal(found, listed) {
 		t.Errorf("the module exports the errors\n%q, and blamed has\n%q: add each error to blamed, with its statuses", found, listed)
 	}

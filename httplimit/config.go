@@ -1,18 +1,21 @@
 package httplimit
 
 import (
-	"cmp"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"reflect"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/gate"
 )
 
 // Limit is one limit on requests.
 type Limit struct {
 	// Limiter decides. Required. The caller closes it, after the server.
+	//
+	// With a hybridlimit.Acquirer, a request holds its permits until its handler
+	// returns, or until its connection is closed if the handler takes it over
+	// (http.Hijacker). Permits are acquired before the other limits are asked.
 	Limiter hybridlimit.Limiter
 	// Key returns the key that the request counts for. Required. If it returns
 	// "", this limit does not apply to the request. Config.NoKey answers a
@@ -95,9 +98,19 @@ func (f Failure) String() string {
 
 // Config configures a middleware. The zero Config is ready to use.
 type Config struct {
-	// Skip reports whether a request is exempt from all limits, as health checks
-	// may be. Nil: no request is exempt.
+	// Skip reports whether a request is exempt from all limits and the Shedder, as
+	// health checks may be. Nil: no request is exempt.
 	Skip func(r *http.Request) bool
+	// Class returns the class of a request, for limiters with classes
+	// (hybrid.Config.Classes) and for the Shedder: critical requests find units and
+	// places that the others leave. A text that is no class of a limiter gets its
+	// class with the largest floor, and one that is no class of the Shedder its
+	// lowest class, so only a known text makes a request critical. Take the class
+	// from the route or from the authenticated caller. Never take it from a field
+	// that the client writes, because then all requests are critical. It is called
+	// once for each request. Required with a Shedder. Nil: the limits' own class,
+	// which is the critical one of a limiter with classes.
+	Class func(r *http.Request) string
 	// Denied answers a request that must not reach the handler. The response
 	// fields are already set, including Retry-After and Cache-Control. Denied
 	// should write d.Status. Nil: Problem.
@@ -113,6 +126,15 @@ type Config struct {
 	// NoKeyPass, Denied is called with ErrNoLimit or ErrNoKey. Zero: NoKeyDeny,
 	// which is a 429.
 	NoKey NoKey
+	// Shedder decides last, for requests that the limits admit: package shed has
+	// one, in a module of its own. A request that it sheds is answered 503 with
+	// Retry-After, and the limits get its units back. The place is held until the
+	// handler returns or panics. So a handler that streams holds its place as long
+	// as it streams, and its duration looks like that of a slow call: exempt such
+	// requests by Skip. A hijacked connection holds no place after the handler has
+	// returned. Without limits, New needs a Shedder. The caller closes it, after
+	// the server. Nil: no request is shed.
+	Shedder hybridlimit.Shedder
 	// Hide leaves out RateLimit and RateLimit-Policy, so that clients do not
 	// learn the limits. Retry-After is still sent.
 	Hide bool
@@ -135,8 +157,9 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// violations returns an error with everything wrong with New's arguments.
-func violations(cfg Config, limits []Limit) error {
+// checked returns the parts of limits that do not depend on HTTP, or an error with
+// everything wrong with New's arguments.
+func checked(cfg Config, limits []Limit) ([]gate.Limit, error) {
 	var bad hybridlimit.Violations
 	if cfg.Failure > FailOpen {
 		bad.Add("Config.Failure", uint8(cfg.Failure), "must be FailClosed or FailOpen")
@@ -144,76 +167,30 @@ func violations(cfg Config, limits []Limit) error {
 	if !cfg.NoKey.valid() {
 		bad.Add("Config.NoKey", int(cfg.NoKey), "must be NoKeyDeny, NoKeyPass or a status of 400 to 599")
 	}
+	if cfg.Shedder != nil && gate.IsNil(cfg.Shedder) {
+		bad.Add("Config.Shedder", nil, "must not be a nil pointer")
+	}
+	if cfg.Shedder != nil && cfg.Class == nil {
+		bad.Add("Config.Class", nil, "is required with Config.Shedder")
+	}
 	if !(cfg.Jitter >= 0 && cfg.Jitter <= 1) { // written so that NaN is a violation too
 		bad.Add("Config.Jitter", cfg.Jitter, "must be 0 to 1")
 	}
-	if len(limits) == 0 {
-		bad.Add("limits", "none", "must be at least one")
-	}
-	names, of := map[string]int{}, -1
+	shared := make([]gate.Limit, len(limits))
 	for i, l := range limits {
-		field := func(name string) string { return fmt.Sprintf("limits[%d].%s", i, name) }
-		if isNil(l.Limiter) {
-			bad.Add(field("Limiter"), nil, "is required")
-			l.Limiter = nil
-		}
+		shared[i] = gate.Limit{Limiter: l.Limiter, Name: l.Name, Brings: l.Of != nil}
 		if l.Key == nil {
-			bad.Add(field("Key"), nil, "is required")
-		}
-		if l.Of != nil {
-			if _, ok := l.Limiter.(limited); l.Limiter != nil && !ok {
-				bad.Add(field("Of"), "set", fmt.Sprintf("needs a Limiter with the method AllowLimit, as local, global and hybrid have; a %T has none", l.Limiter))
-			}
-			if of >= 0 {
-				bad.Add(field("Of"), "set", fmt.Sprintf("must be nil, because limits[%d] has Of too, and one of them must be asked last; use a middleware for each", of))
-			}
-			of = i
+			bad.Add(fmt.Sprintf("limits[%d].Key", i), nil, "is required")
 		}
 		if l.Required && cfg.NoKey == NoKeyPass {
-			bad.Add(field("Required"), true, "must be false with Config.NoKey NoKeyPass, which admits requests without a key")
-		}
-		if l.Name != "" && !hybridlimit.CheckName(l.Name) {
-			bad.Add(field("Name"), l.Name, "must match [A-Za-z0-9_.-]{1,128}")
+			bad.Add(fmt.Sprintf("limits[%d].Required", i), true, "must be false with Config.NoKey NoKeyPass, which admits requests without a key")
 		}
 		if l.Bucket != "" && !hybridlimit.CheckName(l.Bucket) {
-			bad.Add(field("Bucket"), l.Bucket, "must match [A-Za-z0-9_.-]{1,128}")
+			bad.Add(fmt.Sprintf("limits[%d].Bucket", i), l.Bucket, "must match [A-Za-z0-9_.-]{1,128}")
 		}
-		if len(limits) == 1 || l.Limiter == nil && l.Name == "" {
-			continue
-		}
-		name, known := l.policyName()
-		if !known {
-			bad.Add(field("Name"), l.Name, "must be set because there are several limits and this limiter has no name (hybridlimit.Describer)")
-			continue
-		}
-		if first, twice := names[name]; twice {
-			bad.Add(field("Name"), l.Name, fmt.Sprintf("must be another name, because limits[%d] has the name %q too", first, name))
-			continue
-		}
-		names[name] = i
 	}
-	return bad.Err("httplimit")
-}
-
-// policyName returns the name of the limit's policy. known is false if only a
-// Result has the name.
-func (l Limit) policyName() (name string, known bool) {
-	if l.Name != "" {
-		return l.Name, true
+	if cfg.Shedder == nil || len(limits) > 0 {
+		gate.Checked(&bad, shared)
 	}
-	d, ok := l.Limiter.(hybridlimit.Describer)
-	if !ok {
-		return "", false
-	}
-	return cmp.Or(d.Name(), defaultName), true
-}
-
-// isNil reports whether the interface or the pointer in it is nil. A constructor
-// whose error was ignored gives such a pointer.
-func isNil(l hybridlimit.Limiter) bool {
-	if l == nil {
-		return true
-	}
-	v := reflect.ValueOf(l)
-	return v.Kind() == reflect.Pointer && v.IsNil()
+	return shared, bad.Err("httplimit")
 }

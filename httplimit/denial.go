@@ -1,13 +1,13 @@
 package httplimit
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/gate"
 )
 
 // The problem types of draft-ietf-httpapi-ratelimit-headers-11, section 5.
@@ -15,14 +15,14 @@ const (
 	// TypeQuotaExceeded is the type of a denial.
 	TypeQuotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 	// TypeReducedCapacity is the type of a 503: it is unknown whether the quota is
-	// exceeded. Statuses other than 429 and 503 have no type.
+	// exceeded, or the request was shed. Statuses other than 429 and 503 have no type.
 	TypeReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 )
 
 // Denial is the reason why a request does not reach the handler.
 type Denial struct {
-	// Status is 429 for a denial, 503 without a decision, 400 for an invalid key
-	// or cost, or the status of Config.NoKey.
+	// Status is 429 for a denial, 503 without a decision or if Config.Shedder sheds
+	// the request, 400 for an invalid key or cost, or the status of Config.NoKey.
 	Status int
 	// Policies has the names of the violated policies, in the order of the limits.
 	// It has at most one name if the limits were asked one after the other. If
@@ -33,10 +33,11 @@ type Denial struct {
 	// field is left out, because waiting does not help or the wait is unknown.
 	RetryAfter time.Duration
 	// Result is the result of the limit that denied, or of the one with the longest
-	// RetryAfter if several did. Zero: no limit denied.
+	// RetryAfter if several did, or of the Shedder: then its Source is SourceShed.
+	// Zero: none of them denied.
 	Result hybridlimit.Result
 	// Err is the failure. It matches ErrNoLimit or ErrNoKey for a request without a
-	// key. Its text may contain the key. Nil: a limit denied.
+	// key. Its text may contain the key. Nil: a limit denied, or the Shedder.
 	Err error
 }
 
@@ -76,20 +77,20 @@ type problem struct {
 }
 
 // deny answers a request that a limit denied.
-func (g *gate) deny(w http.ResponseWriter, r *http.Request, parts []part, denied int) {
+func (g *middleware) deny(w http.ResponseWriter, r *http.Request, parts []gate.Part, denied int) {
 	p := &parts[denied]
-	d := Denial{Status: http.StatusTooManyRequests, Result: p.res}
+	d := Denial{Status: http.StatusTooManyRequests, Result: p.Res}
 	for i := range parts {
-		if one := &parts[i]; one.res.Source != hybridlimit.SourceUnknown && !one.res.Allowed || i == denied {
-			d.Policies = append(d.Policies, one.policyName())
+		if one := &parts[i]; one.Res.Source != hybridlimit.SourceUnknown && !one.Res.Allowed || i == denied {
+			d.Policies = append(d.Policies, one.PolicyName())
 		}
 	}
 	// The status is 503 if it is unknown whether the quota is exceeded. A denial by
 	// the fallback's share of the limit is a 429: the client is above that share.
-	if p.unavailable || p.res.Source == hybridlimit.SourceTimeout {
+	if p.Unavailable || p.Res.Source == hybridlimit.SourceTimeout {
 		d.Status = http.StatusServiceUnavailable
 	}
-	retry := g.retryAfter(&p.res)
+	retry := g.retryAfter(&p.Res)
 	d.RetryAfter = time.Duration(min(retry, int64(hybridlimit.Never/time.Second))) * time.Second
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
@@ -97,13 +98,16 @@ func (g *gate) deny(w http.ResponseWriter, r *http.Request, parts []part, denied
 	g.cfg.Denied(w, r, d)
 }
 
-// policyName returns the policy's name in fields and problems.
-func (p *part) policyName() string {
-	return cmp.Or(p.name, p.res.Policy, defaultName)
+// statusOf returns the status of a request for which a limiter returned err.
+func statusOf(err error) int {
+	if gate.BadRequest(err) {
+		return http.StatusBadRequest
+	}
+	return http.StatusServiceUnavailable
 }
 
 // refuse answers a request that no limit decided.
-func (g *gate) refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
+func (g *middleware) refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
 	h := w.Header()
 	withdraw(h)
 	h.Set("Cache-Control", "no-store")

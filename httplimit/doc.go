@@ -48,6 +48,13 @@
 // 400, and a limit of LimitFor or Limit.Of that the limiter rejects is answered 503.
 // Config.NoKey answers a request without a key, by default with 429.
 //
+// # Shedding
+//
+// Config.Shedder decides after the limits. It protects the process itself, for
+// example from a slow dependency. A request that it sheds is answered 503 with
+// Retry-After, and the problem's type is temporary-reduced-capacity. Its units go
+// back to the limits. Package shed, a module of its own, has a Shedder.
+//
 // # Several limits
 //
 // Limiters can be asked together if they are hybridlimit.Joint with each other:

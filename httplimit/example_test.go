@@ -191,3 +191,37 @@ func ExampleNewTransport() {
 	// 429
 	// the server wants no request now
 }
+
+// The route decides the class of a request. Exports leave a fifth of the burst to
+// payments. A route without a class is never critical.
+func ExampleConfig_class() {
+	limiter, err := local.New(hybridlimit.TokenBucket(1, time.Hour, 5), local.Config{
+		Name:    "api",
+		Classes: []local.Class{{Name: "export", Floor: 0.2}},
+	})
+	if err != nil {
+		panic(err)
+	}
+	classes := map[string]string{"/payments": hybridlimit.ClassCritical, "/exports": "export"}
+	mw, err := httplimit.New(httplimit.Config{
+		Class: func(r *http.Request) string { return classes[r.URL.Path] },
+	}, httplimit.Limit{Limiter: limiter, Key: httplimit.Everyone()})
+	if err != nil {
+		panic(err)
+	}
+	handler := mw(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+
+	for _, path := range []string{"/exports", "/exports", "/exports", "/other", "/exports", "/payments"} {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		quota, _, _ := strings.Cut(w.Header().Get("RateLimit-Policy"), ";w=")
+		fmt.Println(path, w.Code, quota)
+	}
+	// Output:
+	// /exports 200 "api";q=4
+	// /exports 200 "api";q=4
+	// /exports 200 "api";q=4
+	// /other 200 "api";q=4
+	// /exports 429 "api";q=4
+	// /payments 200 "api";q=5
+}

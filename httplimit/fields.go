@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/gate"
 	"github.com/hybridlimit/hybridlimit/internal/ratelimitheader"
 )
 
@@ -24,50 +25,31 @@ const (
 	fieldResetAfter = "X-Ratelimit-Reset-After"
 )
 
-// maxInteger is the largest Integer of structured fields: 15 digits (RFC 9651,
-// section 3.3.1).
-const maxInteger = 999_999_999_999_999
-
 // newPolicyItem formats the item of a policy.
 func newPolicyItem(p hybridlimit.Policy, name string) *policyItem {
-	it := &policyItem{policy: p, name: name, quota: p.Limit.BurstSize()}
-	if p.Shadow || p.Limit.Algorithm == hybridlimit.AlgUnlimited {
-		it.secret = true
-		return it
-	}
-	b, ok := appendString(nil, name)
-	if !ok {
-		it.secret = true
-		return it
-	}
-	b = appendInteger(append(b, ";q="...), it.quota)
-	if full := p.Limit.TimeToFull(); full >= time.Second && full != hybridlimit.Never {
-		it.window = seconds(full)
-		b = appendInteger(append(b, ";w="...), it.window)
-	}
-	it.text = string(b)
-	return it
+	item, ok := ratelimitheader.NewItem(name, p.Limit)
+	return &policyItem{policy: p, Item: item, secret: p.Shadow || !ok}
 }
 
 // publish adds the fields of an admitted request to the response. It keeps the
 // fields of middleware around this one.
-func (g *gate) publish(h http.Header, parts []part) {
+func (g *middleware) publish(h http.Header, parts []gate.Part) {
 	var room [128]byte
 	line := room[:0]
 	// Both fields share one array, because this runs for each request. The array
 	// belongs to this response, because a handler may change it in place.
 	var values []string
-	var least *part
+	var least *gate.Part
 	for i := range parts {
 		p := &parts[i]
-		if p.res.Shadowed && g.cfg.ShadowHeader {
-			publishShadow(h, p.policyName())
+		if p.Res.Shadowed && g.cfg.ShadowHeader {
+			publishShadow(h, p.PolicyName())
 		}
-		it := p.published()
-		if it == nil || p.res.Source == hybridlimit.SourceUnknown {
+		it := g.published(p)
+		if it == nil || p.Res.Source == hybridlimit.SourceUnknown {
 			continue
 		}
-		if least == nil || p.res.Remaining < least.res.Remaining {
+		if least == nil || p.Res.Remaining < least.Res.Remaining {
 			least = p
 		}
 		if g.cfg.Hide {
@@ -76,8 +58,8 @@ func (g *gate) publish(h http.Header, parts []part) {
 		if values == nil {
 			values = make([]string, 0, len(parts)+1)
 		}
-		values = append(values, it.text)
-		line = appendLimitItem(line, it, max(0, p.res.Remaining), it.effective(&p.res))
+		values = append(values, it.Policy)
+		line = it.Append(line, max(0, p.Res.Remaining), it.Effective(p.Res.Remaining, p.Res.ResetAfter))
 	}
 	if least == nil {
 		return
@@ -93,23 +75,24 @@ func (g *gate) publish(h http.Header, parts []part) {
 // publishNarrowest sets the fields that describe only the narrowest limit. It keeps
 // the fields of a middleware around this one if its limit is narrower. For a denial
 // the fields always describe the limit that denied.
-func (g *gate) publishNarrowest(h http.Header, p *part, denied bool) {
-	if p.bucket == "" && !g.cfg.XRateLimit {
+func (g *middleware) publishNarrowest(h http.Header, p *gate.Part, denied bool) {
+	bucket := g.limits[p.Index].bucket
+	if bucket == "" && !g.cfg.XRateLimit {
 		return
 	}
 	if len(h) > 0 && !denied {
-		if left, ok := publishedRemaining(h); ok && left < p.res.Remaining {
+		if left, ok := publishedRemaining(h); ok && left < p.Res.Remaining {
 			return
 		}
 		delete(h, fieldBucket)
 	}
-	if p.bucket != "" {
-		h[fieldBucket] = []string{p.bucket}
+	if bucket != "" {
+		h[fieldBucket] = []string{bucket}
 	}
 	if !g.cfg.XRateLimit {
 		return
 	}
-	res := &p.res
+	res := &p.Res
 	reset := min(res.ResetAfter, math.MaxInt64/2)
 	// The four values share one string and one array, because this runs for each
 	// request.
@@ -156,28 +139,28 @@ func publishedRemaining(h http.Header) (left int64, ok bool) {
 // denied, because the draft forbids a t that ends after Retry-After. Items of
 // middleware around this one are removed for the same reason; only their
 // RateLimit-Policy stays.
-func (g *gate) publishDenial(h http.Header, parts []part, denied int, retry int64) {
+func (g *middleware) publishDenial(h http.Header, parts []gate.Part, denied int, retry int64) {
 	withdraw(h)
 	p := &parts[denied]
 	if retry > 0 {
 		h[fieldRetryAfter] = []string{strconv.FormatInt(retry, 10)}
 	}
-	if !holds(p.res.Source) {
+	if !holds(p.Res.Source) {
 		return
 	}
-	it := p.published()
+	it := g.published(p)
 	if it == nil {
 		return
 	}
 	if !g.cfg.Hide {
 		var policies []string
 		for i := range parts {
-			if one := parts[i].published(); one != nil {
-				policies = append(policies, one.text)
+			if one := g.published(&parts[i]); one != nil {
+				policies = append(policies, one.Policy)
 			}
 		}
 		addField(h, fieldPolicy, policies)
-		h[fieldRateLimit] = []string{string(appendLimitItem(nil, it, max(0, p.res.Remaining), retry))}
+		h[fieldRateLimit] = []string{string(it.Append(nil, max(0, p.Res.Remaining), retry))}
 	}
 	g.publishNarrowest(h, p, true)
 }
@@ -191,22 +174,22 @@ func withdraw(h http.Header) {
 
 // publishShadow names a shadow limit that would have denied the request.
 func publishShadow(h http.Header, name string) {
-	if b, ok := appendString(nil, name); ok && len(b) == len(name)+2 {
+	if ratelimitheader.Printable(name) {
 		addField(h, fieldShadow, []string{name})
 	}
 }
 
 // published returns the item of the part's policy, or nil if the response must not
 // have it.
-func (p *part) published() *policyItem {
-	if p.passed || !holds(p.res.Source) {
+func (g *middleware) published(p *gate.Part) *policyItem {
+	if p.Passed || !holds(p.Res.Source) {
 		return nil
 	}
-	given := &p.given
-	if !p.brings {
+	given := &p.Given
+	if !p.GivenOK {
 		given = nil
 	}
-	if it := p.item(p.key, &p.res, given); it != nil && !it.secret {
+	if it := g.limits[p.Index].item(p, given); it != nil && !it.secret {
 		return it
 	}
 	return nil
@@ -230,40 +213,9 @@ func addField(h http.Header, name string, lines []string) {
 	h[name] = append(have[:len(have):len(have)], lines...)
 }
 
-// effective returns t in seconds, or 0 if the draft cannot express it.
-//
-// For buckets and queues, t is the time in which r units refill, so that r/t is
-// the limit's rate. If r is 0, t is the time until the next unit: the bucket is
-// full in ResetAfter, and has one unit (quota-1) units earlier. For windows, t is
-// the time until the used units no longer count, at most Period and at least the
-// time in which r units refill at the limit's rate.
-func (it *policyItem) effective(res *hybridlimit.Result) int64 {
-	if it.window == 0 || it.quota <= 0 {
-		return 0
-	}
-	l, r := it.policy.Limit, max(0, res.Remaining)
-	each := float64(l.TimeToFull()) / float64(it.quota) // ns
-	var t float64
-	switch {
-	case windowed(l.Algorithm):
-		t = max(min(float64(res.ResetAfter), float64(l.Period)), float64(r)*each)
-	case r == 0:
-		t = float64(res.ResetAfter) - float64(it.quota-1)*each
-	default:
-		t = float64(r) * each
-	}
-	// A millionth of a second is a floating-point error.
-	return max(1, int64(min(maxInteger, math.Ceil(t/float64(time.Second)-1e-6))))
-}
-
-// windowed reports whether an algorithm counts units in windows.
-func windowed(a hybridlimit.Algorithm) bool {
-	return a == hybridlimit.AlgFixedWindow || a == hybridlimit.AlgSlidingWindow || a == hybridlimit.AlgSlidingLog
-}
-
 // retryAfter returns Retry-After in seconds, rounded up, with jitter, and at least
 // 1. It returns 0 if waiting does not help.
-func (g *gate) retryAfter(res *hybridlimit.Result) int64 {
+func (g *middleware) retryAfter(res *hybridlimit.Result) int64 {
 	if res.RetryAfter == hybridlimit.Never {
 		return 0
 	}
@@ -275,16 +227,7 @@ func (g *gate) retryAfter(res *hybridlimit.Result) int64 {
 			after = math.MaxInt64 - 1
 		}
 	}
-	return max(1, seconds(after))
-}
-
-// seconds rounds up to whole seconds.
-func seconds(d time.Duration) int64 {
-	s := int64(d / time.Second)
-	if d%time.Second > 0 {
-		s++
-	}
-	return s
+	return max(1, ratelimitheader.Seconds(after))
 }
 
 // ceilUnix returns the Unix time in seconds, rounded up.
@@ -294,40 +237,4 @@ func ceilUnix(t time.Time) int64 {
 		s++
 	}
 	return s
-}
-
-// appendLimitItem appends an item of RateLimit, after a comma if b is not empty. t
-// is left out if 0.
-func appendLimitItem(b []byte, it *policyItem, r, t int64) []byte {
-	if len(b) > 0 {
-		b = append(b, ", "...)
-	}
-	b, _ = appendString(b, it.name) // newPolicyItem has checked the name
-	b = appendInteger(append(b, ";r="...), r)
-	if t > 0 {
-		b = appendInteger(append(b, ";t="...), t)
-	}
-	return b
-}
-
-// appendInteger appends the nearest Integer to n: 0 to maxInteger.
-func appendInteger(b []byte, n int64) []byte {
-	return strconv.AppendInt(b, max(0, min(n, maxInteger)), 10)
-}
-
-// appendString appends a String of structured fields. It returns false if s has a
-// byte that is not printable ASCII.
-func appendString(b []byte, s string) ([]byte, bool) {
-	b = append(b, '"')
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		switch {
-		case c < ' ' || c > '~':
-			return b, false
-		case c == '"' || c == '\\':
-			b = append(b, '\\')
-		}
-		b = append(b, c)
-	}
-	return append(b, '"'), true
 }

@@ -1,10 +1,11 @@
 package httplimit
 
 import (
-	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/hybridlimit/hybridlimit/internal/clientkey"
 )
 
 // KeyFunc returns the key that a limiter counts a request for. If it returns "",
@@ -24,7 +25,7 @@ type KeyFunc func(r *http.Request) string
 
 // Everyone returns a KeyFunc with one key for all requests, for a limit of the
 // whole service.
-func Everyone() KeyFunc { return func(*http.Request) string { return "*" } }
+func Everyone() KeyFunc { return func(*http.Request) string { return clientkey.Everyone } }
 
 // Pattern returns a KeyFunc with a key per route. The route is the ServeMux pattern
 // that matches, such as "GET /users/{id}". It is not the path, because a client
@@ -44,7 +45,7 @@ func Pattern(mux *http.ServeMux) KeyFunc {
 			if r.Pattern == "" {
 				return ""
 			}
-			return routePrefix + r.Pattern
+			return clientkey.RoutePrefix + r.Pattern
 		}
 	}
 	return func(r *http.Request) string {
@@ -58,19 +59,17 @@ func Pattern(mux *http.ServeMux) KeyFunc {
 			_, pattern = mux.Handler(&there)
 		}
 		if pattern == "" {
-			pattern = "unmatched" // cannot equal a pattern: each has a slash
+			pattern = clientkey.Unmatched
 		}
-		return routePrefix + pattern
+		return clientkey.RoutePrefix + pattern
 	}
 }
-
-const routePrefix = "route:"
 
 // Join returns a KeyFunc that combines several keys, for example user and route.
 // If one of them is empty, the result is empty. Different lists of keys give
 // different results.
 func Join(keys ...KeyFunc) KeyFunc {
-	mustKeys("Join", keys)
+	clientkey.MustKeys("httplimit: Join", keys, isNilKey)
 	return func(r *http.Request) string {
 		var b strings.Builder
 		for i, key := range keys {
@@ -78,28 +77,9 @@ func Join(keys ...KeyFunc) KeyFunc {
 			if k == "" {
 				return ""
 			}
-			if i > 0 {
-				b.WriteByte(separator)
-			}
-			escape(&b, k)
+			clientkey.AppendPart(&b, i == 0, k)
 		}
 		return b.String()
-	}
-}
-
-const separator = '|'
-
-// escape writes a part with its separators escaped.
-func escape(b *strings.Builder, part string) {
-	if !strings.ContainsAny(part, `|\`) {
-		b.WriteString(part)
-		return
-	}
-	for i := 0; i < len(part); i++ {
-		if part[i] == separator || part[i] == '\\' {
-			b.WriteByte('\\')
-		}
-		b.WriteByte(part[i])
 	}
 }
 
@@ -107,7 +87,7 @@ func escape(b *strings.Builder, part string) {
 // key, or else the address. A client that can choose the first key can choose its
 // limit: accept only checked keys there (When).
 func First(keys ...KeyFunc) KeyFunc {
-	mustKeys("First", keys)
+	clientkey.MustKeys("httplimit: First", keys, isNilKey)
 	return func(r *http.Request) string {
 		for _, key := range keys {
 			if k := key(r); k != "" {
@@ -121,8 +101,8 @@ func First(keys ...KeyFunc) KeyFunc {
 // When returns a KeyFunc for the requests that meet a condition. It is empty for
 // other requests: the limit does not apply to them.
 func When(condition func(r *http.Request) bool, key KeyFunc) KeyFunc {
-	must("When", condition != nil, "condition", nil, "is required")
-	must("When", key != nil, "key", nil, "is required")
+	clientkey.Must("httplimit: When", condition != nil, "condition", nil, "is required")
+	clientkey.Must("httplimit: When", key != nil, "key", nil, "is required")
 	return func(r *http.Request) string {
 		if !condition(r) {
 			return ""
@@ -131,10 +111,4 @@ func When(condition func(r *http.Request) bool, key KeyFunc) KeyFunc {
 	}
 }
 
-// mustKeys panics if keys is empty or has a nil KeyFunc.
-func mustKeys(of string, keys []KeyFunc) {
-	must(of, len(keys) > 0, "keys", "none", "must be at least one")
-	for i, key := range keys {
-		must(of, key != nil, fmt.Sprintf("keys[%d]", i), nil, "is required")
-	}
-}
+func isNilKey(key KeyFunc) bool { return key == nil }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/gate"
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
@@ -20,11 +21,11 @@ func TestItemsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made := newLimit(0, Limit{Limiter: l})
+	made := newLimit(0, Limit{Limiter: l}, gate.Limit{Limiter: l})
 	for i := 1; i <= keys; i++ {
-		it := made.item(fmt.Sprint(i), &hybridlimit.Result{}, nil)
-		if want := fmt.Sprintf(`"api";q=%d;w=60`, i); it.text != want {
-			t.Errorf("%q, want %q", it.text, want)
+		it := made.item(&gate.Part{Key: fmt.Sprint(i)}, nil)
+		if want := fmt.Sprintf(`"api";q=%d;w=60`, i); it.Policy != want {
+			t.Errorf("%q, want %q", it.Policy, want)
 		}
 	}
 	if n := len(*made.written.Load()); n != maxItems {

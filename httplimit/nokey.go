@@ -2,9 +2,11 @@ package httplimit
 
 import (
 	"errors"
-	"fmt"
+	"log/slog"
 	"net/http"
 	"strconv"
+
+	"github.com/hybridlimit/hybridlimit/internal/gate"
 )
 
 // NoKey is the answer to a request without a key. A request has no key if every
@@ -21,7 +23,8 @@ const (
 	// client would have no limit. The status is not a 5xx, because the server
 	// works and any client can cause this answer.
 	NoKeyDeny NoKey = 0
-	// NoKeyPass passes the request to the handler without a limit. It is for keys
+	// NoKeyPass passes the request without a limit, to the Shedder if there is one
+	// and to the handler. It is for keys
 	// that a client cannot leave out. It contradicts a Required limit, so New
 	// returns an error for both.
 	NoKeyPass NoKey = 1
@@ -61,20 +64,35 @@ var (
 	ErrNoKey = errors.New("httplimit: a required limit has no key for the request")
 )
 
-// missingKey returns the failure of a request without the key of limits[i].
-func missingKey(i int, l Limit) error {
-	if name, known := l.policyName(); known {
-		return fmt.Errorf("%w: limits[%d] (%q)", ErrNoKey, i, name)
-	}
-	return fmt.Errorf("%w: limits[%d]", ErrNoKey, i)
-}
-
 // withoutKey answers a request without a key according to Config.NoKey.
-func (g *gate) withoutKey(w http.ResponseWriter, r *http.Request, next http.Handler, err error) {
-	g.log.noKey(r, err, g.cfg.NoKey)
+func (g *middleware) withoutKey(w http.ResponseWriter, r *http.Request, class string, next http.Handler, err error) {
+	g.logNoKey(r, err)
 	if g.cfg.NoKey == NoKeyPass {
+		if g.cfg.Shedder != nil {
+			permit, ok := g.place(w, r, class, nil)
+			if !ok {
+				return
+			}
+			defer permit.Release()
+		}
 		next.ServeHTTP(w, r)
 		return
 	}
 	g.refuse(w, r, g.cfg.NoKey.status(), err)
+}
+
+// logNoKey logs a request without a key. With NoKeyPass the level is Debug, because
+// the Config asks for such requests to be admitted.
+func (g *middleware) logNoKey(r *http.Request, err error) {
+	level := slog.LevelWarn
+	if g.cfg.NoKey == NoKeyPass {
+		level = slog.LevelDebug
+	}
+	route := r.Pattern
+	if route == "" {
+		route = r.URL.Path
+	}
+	g.gate.Log.NoKey(r.Context(), level, "err", err,
+		"method", gate.Shortened(r.Method), "route", gate.Shortened(route), "answer", g.cfg.NoKey.String(),
+		"remedy", "exempt the request in Config.Skip, return a key for it in Limit.Key (Pattern(nil) has one only inside a ServeMux), or set Config.NoKey")
 }

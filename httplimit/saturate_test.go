@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/ratelimitheader"
 )
 
 // Numbers of a server that are too large to add are cut to the largest: the wait
@@ -23,7 +24,7 @@ func TestHugeNumbersOfAServerSaturate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := tr.sites.of("h")
+		s := tr.sites.Of("h")
 		for i := range 200 { // jitter is drawn anew each time
 			mine := s.slot(time.Now(), 0.2, math.MaxInt64)
 			if i > 0 && name != "little left" && mine.wait < 290*365*24*time.Hour || mine.wait < 0 {
@@ -83,10 +84,10 @@ func TestHugeRetryAfter(t *testing.T) {
 func TestHugeFiguresOfALimiter(t *testing.T) {
 	limit := hybridlimit.Limit{Rate: 1, Period: 1 << 62, Burst: math.MaxInt64}
 	it := newPolicyItem(hybridlimit.Policy{Name: "a", Limit: limit}, "a")
-	it.window, it.quota = 1, 1
+	it.Window, it.Quota = 1, 1
 	for _, left := range []int64{0, 1, math.MaxInt64} {
 		res := hybridlimit.Result{Remaining: left, ResetAfter: math.MaxInt64}
-		if got := it.effective(&res); got < 1 || got > maxInteger {
+		if got := it.Effective(res.Remaining, res.ResetAfter); got < 1 || got > ratelimitheader.MaxInteger {
 			t.Errorf("%d left: t=%d", left, got)
 		}
 	}

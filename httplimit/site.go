@@ -1,7 +1,6 @@
 package httplimit
 
 import (
-	"container/list"
 	"errors"
 	"net/http"
 	"strconv"
@@ -12,39 +11,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/ratelimitheader"
 )
 
-// sites is a cache of the sites of a Transport, with the most recently used first.
-type sites struct {
-	most  int // the largest number of sites
-	mu    sync.Mutex
-	known map[string]*list.Element
-	order list.List // of *site
-}
-
-// of returns the site of a key. If the key is new and the cache is full, the least
-// recently used site is removed.
-func (s *sites) of(key string) *site {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e, ok := s.known[key]; ok {
-		s.order.MoveToFront(e)
-		return e.Value.(*site)
-	}
-	if s.known == nil {
-		s.known = map[string]*list.Element{}
-	}
-	if len(s.known) >= s.most {
-		last := s.order.Back()
-		delete(s.known, s.order.Remove(last).(*site).key)
-	}
-	made := &site{key: key}
-	s.known[key] = s.order.PushFront(made)
-	return made
-}
-
 // site is the state of one server's limits.
 type site struct {
-	key string
-
 	mu      sync.Mutex
 	until   time.Time // no request is sent before
 	refused uint64    // the number of the last request whose refusal set until

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/gate"
 )
 
 // TransportConfig configures a Transport. The zero TransportConfig is ready to use.
@@ -77,7 +78,7 @@ type TransportConfig struct {
 // A Transport starts no goroutines of its own and is safe for concurrent use.
 type Transport struct {
 	cfg   TransportConfig
-	sites sites
+	sites *gate.Recent[*site]
 }
 
 // BusyError means that a request was not sent, because its server accepts no
@@ -122,7 +123,7 @@ func NewTransport(cfg TransportConfig) (*Transport, error) {
 	if cfg.Base == nil {
 		cfg.Base = http.DefaultTransport
 	}
-	return &Transport{cfg: cfg, sites: sites{most: cfg.MaxKeys}}, nil
+	return &Transport{cfg: cfg, sites: gate.NewRecent(cfg.MaxKeys, func() *site { return new(site) })}, nil
 }
 
 // orDefault sets a zero field to its default.
@@ -155,7 +156,7 @@ func (t *Transport) siteKey(req *http.Request) string {
 // refused request.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
-	s := t.sites.of(t.siteKey(req))
+	s := t.sites.Of(t.siteKey(req))
 	left := max(0, t.cfg.MaxWait)
 	for try, out := 0, req; ; try++ {
 		seq, waited, err := t.enter(ctx, s, left)
@@ -187,7 +188,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		if a.told {
 			continue // enter waits, as for all requests to this server
 		}
-		if err := sleep(ctx, min(delay, left)); err != nil {
+		if err := gate.Sleep(ctx, min(delay, left)); err != nil {
 			closeBody(out)
 			return nil, err
 		}
@@ -219,7 +220,7 @@ func (t *Transport) enter(ctx context.Context, s *site, most time.Duration) (seq
 			if later := plus(block, jitter(block)); later <= most-waited && !tooLate(ctx, later) {
 				block = later
 			}
-			if err := sleep(ctx, block); err != nil {
+			if err := gate.Sleep(ctx, block); err != nil {
 				return 0, waited, err
 			}
 			waited += block
@@ -238,7 +239,7 @@ func (t *Transport) enter(ctx context.Context, s *site, most time.Duration) (seq
 			s.leave(&mine, true, now)
 			return mine.seq, waited, nil
 		}
-		if err := sleep(ctx, wait); err != nil {
+		if err := gate.Sleep(ctx, wait); err != nil {
 			s.leave(&mine, false, time.Now())
 			return 0, waited, err
 		}

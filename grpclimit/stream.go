@@ -1,0 +1,76 @@
+package grpclimit
+
+import (
+	"google.golang.org/grpc"
+
+	"github.com/hybridlimit/hybridlimit/internal/gate"
+)
+
+func (s *server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	c := Call{Unregistered: srv == nil}
+	if info != nil {
+		c.Method = info.FullMethod
+	}
+	ctx := ss.Context()
+	if s.cfg.Skip != nil && s.cfg.Skip(ctx, c) {
+		return handler(srv, ss)
+	}
+	parts, err := s.partsOf(ctx, c, s.class(ctx, c), true, nil)
+	if err != nil {
+		if err := s.withoutKey(ctx, c, ss, err); err != nil {
+			return err
+		}
+		return handler(srv, ss)
+	}
+	var start, each []gate.Part
+	for _, p := range parts {
+		if s.limits[p.Index].perMessage {
+			each = append(each, p)
+		} else {
+			start = append(start, p)
+		}
+	}
+	if err := s.admit(ctx, start, ss); err != nil {
+		return err
+	}
+	defer gate.Release(start)
+	if len(each) > 0 {
+		ss = &counted{ServerStream: ss, server: s, call: c, parts: each, now: make([]gate.Part, 0, len(each))}
+	}
+	return handler(srv, ss)
+}
+
+// counted is a stream whose messages take units.
+type counted struct {
+	grpc.ServerStream
+	server *server
+	call   Call
+	parts  []gate.Part // of each message, before it is asked for
+	now    []gate.Part // of the message that is asked for
+	ended  error       // the status after which no message is received
+}
+
+// RecvMsg receives a message and takes its units. gRPC allows one RecvMsg at a
+// time, so the fields need no lock.
+func (c *counted) RecvMsg(m any) error {
+	if c.ended != nil {
+		return c.ended
+	}
+	if err := c.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	ctx := c.Context()
+	call := c.call
+	call.Request = m
+	c.now = c.now[:0]
+	for _, p := range c.parts {
+		if cost := c.server.limits[p.Index].cost; cost != nil {
+			if p.N = cost(ctx, call); p.N == 0 {
+				continue
+			}
+		}
+		c.now = append(c.now, p)
+	}
+	c.ended = c.server.admit(ctx, c.now, c.ServerStream)
+	return c.ended
+}

@@ -1,0 +1,220 @@
+package rls
+
+import (
+	"math"
+	"strconv"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/rls/internal/rules"
+)
+
+// answer makes the response of a decided call.
+func (c *call) answer(req *pb.RateLimitRequest) *pb.RateLimitResponse {
+	return compose(req, c.verdicts, &c.s.options)
+}
+
+// small has the messages of a response of up to two descriptors. One allocation is
+// cheaper than one for each message.
+type small struct {
+	response pb.RateLimitResponse
+	statuses [2]pb.RateLimitResponse_DescriptorStatus
+	resets   [2]durationpb.Duration
+	headers  [3]core.HeaderValue
+	at       [2]*pb.RateLimitResponse_DescriptorStatus
+	headerAt [3]*core.HeaderValue
+}
+
+// compose makes a response of verdicts, one for each descriptor. It is a function of its
+// arguments, but for the clock: the count of a fixed window that was not used yet says
+// nothing about the end of the window.
+func compose(req *pb.RateLimitRequest, verdicts []verdict, o *Options) *pb.RateLimitResponse {
+	var statuses []pb.RateLimitResponse_DescriptorStatus
+	var resets []durationpb.Duration
+	block := new(small)
+	response := &block.response
+	if n := len(verdicts); n <= len(block.statuses) {
+		statuses, resets, response.Statuses = block.statuses[:n], block.resets[:n], block.at[:n]
+	} else {
+		statuses, resets = make([]pb.RateLimitResponse_DescriptorStatus, n), make([]durationpb.Duration, n)
+		response.Statuses = make([]*pb.RateLimitResponse_DescriptorStatus, n)
+	}
+	for i := range verdicts {
+		status := &statuses[i]
+		verdicts[i].status(status, &resets[i], o.Quota)
+		response.Statuses[i] = status
+	}
+	response.OverallCode = pb.RateLimitResponse_OK
+	over := overall(verdicts, o.Quota)
+	if over && !o.Shadow {
+		response.OverallCode = pb.RateLimitResponse_OVER_LIMIT
+	}
+	h := headers{list: block.headerAt[:0], room: block.headers[:]}
+	if !o.NoDraftHeaders {
+		h.draft(verdicts, over && !o.Shadow, o.Quota)
+	}
+	if o.LegacyHeaders {
+		h.legacy(verdicts, response.Statuses, o)
+	}
+	if len(h.list) > 0 {
+		response.ResponseHeadersToAdd = h.list
+	}
+	if o.Metadata {
+		response.DynamicMetadata = metadataOf(req, verdicts, o.Quota)
+	}
+	return response
+}
+
+// overall reports whether a rule denies the request. Rules in shadow and quotas do not.
+func overall(verdicts []verdict, quota bool) bool {
+	for i := range verdicts {
+		if verdicts[i].denies(quota) {
+			return true
+		}
+	}
+	return false
+}
+
+// denies reports whether the rule denies the request. With quota every rule is a quota.
+func (v *verdict) denies(quota bool) bool { return v.over && !v.shadow && !v.isQuota(quota) }
+
+func (v *verdict) isQuota(all bool) bool { return v.quota || all }
+
+// status fills the status of the descriptor.
+func (v *verdict) status(to *pb.RateLimitResponse_DescriptorStatus, reset *durationpb.Duration, quota bool) {
+	to.Code = pb.RateLimitResponse_OK
+	switch v.state {
+	case unlimited:
+		to.LimitRemaining = math.MaxUint32
+	case asked:
+		if v.denies(quota) {
+			to.Code = pb.RateLimitResponse_OVER_LIMIT
+		}
+		to.CurrentLimit = v.limit
+		to.LimitRemaining = v.left()
+		reset.Seconds = v.untilReset()
+		to.DurationUntilReset = reset
+	}
+}
+
+// left returns the units left, as the protocol has them. A request for more units than
+// are left is over, and then no unit is left for the client.
+func (v *verdict) left() uint32 {
+	if v.over {
+		return 0
+	}
+	return clamp(v.remaining)
+}
+
+// untilReset returns the seconds until the count is as unused. For a window whose end is
+// not known it uses the clock of this process.
+func (v *verdict) untilReset() int64 {
+	if v.reset > 0 || v.algorithm != hybridlimit.AlgFixedWindow && v.algorithm != hybridlimit.AlgBlocked {
+		return v.reset
+	}
+	window := int64(rules.Period(v.limit.GetUnit()) / time.Second)
+	if m := v.limit.GetUnitMultiplier(); m != nil {
+		window *= int64(m.GetValue())
+	}
+	if window < 1 {
+		return 0
+	}
+	return window - time.Now().Unix()%window
+}
+
+// headers collects the headers of a response.
+type headers struct {
+	list []*core.HeaderValue
+	room []core.HeaderValue
+}
+
+func (h *headers) add(name, value string) {
+	if len(h.room) == 0 {
+		h.room = make([]core.HeaderValue, 4)
+	}
+	one := &h.room[0]
+	h.room = h.room[1:]
+	one.Key, one.Value = name, value
+	h.list = append(h.list, one)
+}
+
+// draft adds RateLimit and RateLimit-Policy, and Retry-After to a denial. The fields
+// leave out limits that do not hold for the fleet, and rules in shadow: the client need
+// not obey them. RateLimit of a denial has only limits that deny, because the draft
+// forbids a t that ends after Retry-After.
+func (h *headers) draft(verdicts []verdict, denied, quota bool) {
+	var retry int64
+	forever := false
+	for i := range verdicts {
+		if v := &verdicts[i]; denied && v.denies(quota) {
+			retry = max(retry, v.retry)
+			forever = forever || v.retry == 0
+		}
+	}
+	if forever {
+		retry = 0
+	}
+	var lines, policies [192]byte
+	line, policy, only := lines[:0], policies[:0], ""
+	for i := range verdicts {
+		v := &verdicts[i]
+		if v.item == nil || !v.holds || v.shadow || v.state != asked {
+			continue
+		}
+		if only == "" && len(policy) == 0 {
+			only = v.item.Policy
+		} else {
+			if only != "" {
+				policy, only = append(policy, only...), ""
+			}
+			policy = append(append(policy, ", "...), v.item.Policy...)
+		}
+		switch {
+		case !denied:
+			line = v.item.Append(line, v.remaining, v.item.Effective(v.remaining, time.Duration(v.reset)*time.Second))
+		case v.denies(quota):
+			line = v.item.Append(line, v.remaining, retry)
+		}
+	}
+	if only == "" && len(policy) > 0 {
+		only = string(policy)
+	}
+	if only != "" {
+		h.add("RateLimit-Policy", only)
+	}
+	if len(line) > 0 {
+		h.add("RateLimit", string(line))
+	}
+	if retry > 0 {
+		h.add("Retry-After", strconv.FormatInt(retry, 10))
+	}
+}
+
+// legacy adds the headers of envoyproxy/ratelimit, about the limit with the fewest units
+// left. In a denial that is the last limit that denies.
+func (h *headers) legacy(verdicts []verdict, statuses []*pb.RateLimitResponse_DescriptorStatus, o *Options) {
+	var least *pb.RateLimitResponse_DescriptorStatus
+	denied := false
+	for i := range verdicts {
+		v, s := &verdicts[i], statuses[i]
+		if v.state != asked {
+			continue
+		}
+		switch denies := v.denies(o.Quota); {
+		case denies:
+			least, denied = s, true
+		case !denied && (least == nil || s.GetLimitRemaining() < least.GetLimitRemaining()):
+			least = s
+		}
+	}
+	if least == nil {
+		return
+	}
+	h.add(o.LimitHeader, strconv.FormatUint(uint64(least.GetCurrentLimit().GetRequestsPerUnit()), 10))
+	h.add(o.RemainingHeader, strconv.FormatUint(uint64(least.GetLimitRemaining()), 10))
+	h.add(o.ResetHeader, strconv.FormatInt(least.GetDurationUntilReset().GetSeconds(), 10))
+}

@@ -1,0 +1,338 @@
+package rules
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"go.yaml.in/yaml/v4"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// place is the place of a descriptor in the tree.
+type place struct {
+	domain string
+	metric string // the names of the descriptors, joined by points
+	shown  string // metric for errors
+	limit  *Rule  // the nearest rate_limit; nil: none
+}
+
+// list reads the descriptors inside a descriptor or a domain.
+func (b *builder) list(n *yaml.Node, parent *node, at place, depth int) {
+	path := under(at.shown, "descriptors")
+	switch {
+	case n == nil || b.stopped:
+		return
+	case n.Kind != yaml.SequenceNode:
+		b.add(n.Line, path, Other, "", "must be a list of objects, and is "+shown(n))
+		return
+	case len(n.Content) > 0 && depth == maxDepth:
+		b.stop(n.Line, path, fmt.Sprintf("has more than %d descriptors around it", maxDepth))
+		return
+	}
+	for i, e := range n.Content {
+		if b.stopped {
+			return
+		}
+		if b.descriptors++; b.descriptors > maxDescriptors {
+			b.stop(e.Line, path, fmt.Sprintf("has descriptor %d; %d is the most in all files", b.descriptors, maxDescriptors))
+			return
+		}
+		path := fmt.Sprintf("%s[%d]", path, i)
+		if e = b.follow(e); e.Kind != yaml.MappingNode {
+			b.add(e.Line, path, ElementNotObject, e.Value, "must be an object, and is "+shown(e))
+			continue
+		}
+		b.descriptor(e, path, parent, at, depth)
+	}
+}
+
+// descriptor reads one descriptor.
+func (b *builder) descriptor(n *yaml.Node, path string, parent *node, at place, depth int) {
+	fields := b.fields(path, []*yaml.Node{n}, descriptorFields)
+	var key, value string
+	for _, f := range fields {
+		switch f.name {
+		case "key":
+			key = b.text(f)
+		case "value":
+			value = b.text(f)
+		}
+	}
+	d := &node{name: key}
+	if value != "" {
+		d.name += "_" + value
+	}
+	if key == "" {
+		b.add(n.Line, path, EmptyKey, "", "must have a key that is not empty")
+	} else {
+		path = under(at.shown, d.name)
+		at.metric, at.shown = at.metric+"."+d.name, path
+		if b.pathBytes += len(at.metric); b.pathBytes > maxPaths {
+			b.stop(n.Line, path, fmt.Sprintf("makes the paths of all descriptors longer than %d bytes", maxPaths))
+			return
+		}
+		if parent.children[d.name] != nil {
+			b.add(n.Line, path, DuplicateRule, at.metric, "is a duplicate; the text of key_value must be unique among its siblings")
+		} else {
+			parent.add(d)
+		}
+	}
+	var limit *Rule
+	var floor *field
+	var shadow, quota, detailed bool
+	var effect []field // that only a rate_limit or a floor has
+	var children *yaml.Node
+	for _, f := range fields {
+		f.path = under(path, f.name)
+		switch f.name {
+		case "shadow_mode":
+			shadow, effect = b.boolean(f), append(effect, f)
+		case "quota_mode":
+			quota, effect = b.boolean(f), append(effect, f)
+		case "detailed_metric":
+			detailed, effect = b.boolean(f), append(effect, f)
+		case "value_to_metric":
+			d.valueToMetric = b.boolean(f)
+		case "share_threshold":
+			if d.share = b.boolean(f); d.share && !strings.HasSuffix(d.name, "*") {
+				b.add(f.line, f.path, ShareNotWildcard, d.name, "must be on a descriptor whose value ends in *")
+			}
+		case "rate_limit":
+			if objects := f.objects(); len(objects) > 0 {
+				limit = b.rateLimit(f, objects)
+			}
+		case "floor":
+			if f.value() != nil {
+				floor = &f
+			}
+		case "descriptors":
+			children = f.value()
+		}
+	}
+	if d.rule = limit; limit != nil {
+		limit.level = depth + 1
+	}
+	if floor != nil {
+		if class := b.floor(*floor, limit, at.limit); class != nil {
+			d.rule = class
+		}
+	}
+	if r := d.rule; r != nil {
+		r.Domain, r.metric, r.Path = at.domain, at.metric, at.metric
+		for i := 2; b.paths[r.Path]; i++ {
+			r.Path = at.metric + "#" + strconv.Itoa(i)
+		}
+		b.paths[r.Path] = true
+		r.Shadow, r.Quota, r.DetailedMetric = shadow || r.Shadow, quota || r.Quota, detailed
+		b.set.rules = append(b.set.rules, r)
+	} else if floor == nil {
+		for _, f := range effect {
+			if set, _ := boolean(f.nodes[len(f.nodes)-1]); set {
+				b.warn(f.line, f.path, "has no effect without rate_limit")
+			}
+		}
+	}
+	if limit != nil {
+		at.limit = limit
+	}
+	b.list(children, d, at, depth+1)
+}
+
+// add adds a descriptor to its parent.
+func (n *node) add(d *node) {
+	if n.children == nil {
+		n.children = map[string]*node{}
+	}
+	n.children[d.name] = d
+	n.longest = max(n.longest, len(d.name))
+	prefix, wildcard := strings.CutSuffix(d.name, "*")
+	if !wildcard {
+		return
+	}
+	if n.wildcards == nil {
+		n.wildcards = map[string]*node{}
+	}
+	d.order = len(n.wildcards)
+	n.wildcards[prefix] = d
+	if i, ok := slices.BinarySearch(n.lengths, len(prefix)); !ok {
+		n.lengths = slices.Insert(n.lengths, i, len(prefix))
+	}
+}
+
+// periods are the lengths of the units.
+var periods = map[pb.RateLimitResponse_RateLimit_Unit]time.Duration{
+	pb.RateLimitResponse_RateLimit_SECOND: time.Second,
+	pb.RateLimitResponse_RateLimit_MINUTE: time.Minute,
+	pb.RateLimitResponse_RateLimit_HOUR:   time.Hour,
+	pb.RateLimitResponse_RateLimit_DAY:    24 * time.Hour,
+	pb.RateLimitResponse_RateLimit_WEEK:   7 * 24 * time.Hour,
+	pb.RateLimitResponse_RateLimit_MONTH:  30 * 24 * time.Hour,
+	pb.RateLimitResponse_RateLimit_YEAR:   365 * 24 * time.Hour,
+}
+
+// Period returns the length of a unit, as Envoy's service has it: a month is 30 days, a year 365. It returns 0 for
+// an unknown unit.
+func Period(unit pb.RateLimitResponse_RateLimit_Unit) time.Duration { return periods[unit] }
+
+// rateLimit reads a rate_limit.
+func (b *builder) rateLimit(of field, objects []*yaml.Node) *Rule {
+	r := &Rule{File: b.file, Line: of.line}
+	var unit, algorithm string
+	var burst int64
+	at := map[string]field{} // the fields that the object has
+	valid := true
+	for _, f := range b.fields(of.path, objects, limitFields) {
+		at[f.name] = f
+		switch f.name {
+		case "requests_per_unit":
+			requests, ok := b.integer(f, 0, math.MaxUint32)
+			r.RequestsPerUnit, valid = uint32(requests), valid && ok
+		case "unit":
+			unit = b.text(f)
+		case "unlimited":
+			r.Unlimited = b.boolean(f)
+		case "name":
+			r.Name = b.text(f)
+		case "replaces":
+			r.Replaces = b.replaces(f)
+		case "algorithm":
+			algorithm = b.text(f)
+		case "burst":
+			number, ok := b.integer(f, 1, math.MaxInt64)
+			burst, valid = number, valid && ok
+		case "overshoot":
+			r.Overshoot = b.overshoot(f)
+		}
+	}
+	if r.Name != "" && slices.Contains(r.Replaces, r.Name) {
+		b.add(at["replaces"].line, at["replaces"].path, ReplacesSelf, r.Name, fmt.Sprintf("must not contain the name of the rule itself, %q", abridged(r.Name)))
+	}
+	number, known := pb.RateLimitResponse_RateLimit_Unit_value[strings.ToUpper(unit)]
+	r.Unit = pb.RateLimitResponse_RateLimit_Unit(number)
+	period := Period(r.Unit)
+	line := of.line
+	if f, ok := at["unit"]; ok {
+		line = f.line
+	}
+	switch {
+	case r.Unlimited:
+		b.unlimited(at, known && period != 0, unit)
+		return r
+	case period == 0:
+		b.add(line, under(of.path, "unit"), BadUnit, unit, fmt.Sprintf("(%q) must be second, minute, hour, day, week, month or year", abridged(unit)))
+		valid = false
+	}
+	if _, ok := at["requests_per_unit"]; !ok {
+		b.warn(of.line, under(of.path, "requests_per_unit"), "is missing and so 0: every call is denied")
+	}
+	r.Limit = b.limit(at, r.RequestsPerUnit, period, algorithm, burst, valid)
+	return r
+}
+
+// unlimited notes the violations of a rule without a limit.
+func (b *builder) unlimited(at map[string]field, unit bool, text string) {
+	f := at["unit"]
+	switch {
+	case unit:
+		b.add(f.line, f.path, UnitOfUnlimited, text, "must not be there: the rule is unlimited")
+	case text != "":
+		b.warn(f.line, f.path, "has no effect, and is no unit: the rule is unlimited")
+	}
+	for _, name := range ownFields {
+		if f, ok := at[name]; ok {
+			b.add(f.line, f.path, Other, "", "must not be there: the rule is unlimited")
+		}
+	}
+}
+
+// algorithms are the words of the field algorithm. A leaky queue is none: it delays calls, and an answer to Envoy
+// has no delay.
+var algorithms = map[string]hybridlimit.Algorithm{
+	"fixed window":   hybridlimit.AlgFixedWindow,
+	"sliding window": hybridlimit.AlgSlidingWindow,
+	"sliding log":    hybridlimit.AlgSlidingLog,
+	"token bucket":   hybridlimit.AlgTokenBucket,
+	"gcra":           hybridlimit.AlgTokenBucket,
+	"leaky bucket":   hybridlimit.AlgLeakyBucket,
+}
+
+// limit returns the limit of a rule. Valid: its rate, period and burst are.
+func (b *builder) limit(at map[string]field, rate uint32, period time.Duration, algorithm string, burst int64, valid bool) hybridlimit.Limit {
+	l := hybridlimit.Limit{Algorithm: hybridlimit.AlgFixedWindow, Rate: int64(rate), Period: period, Burst: burst}
+	if f := at["algorithm"]; algorithm != "" {
+		word := strings.NewReplacer("_", " ", "-", " ").Replace(strings.ToLower(algorithm))
+		a, ok := algorithms[word]
+		switch {
+		case word == hybridlimit.AlgLeakyQueue.String():
+			b.add(f.line, f.path, Other, "", "must not be leaky_queue, which delays calls: an answer to Envoy has no delay. leaky_bucket and token_bucket deny instead")
+			valid = false
+		case !ok:
+			b.add(f.line, f.path, Other, "", fmt.Sprintf("(%q) must be fixed_window, sliding_window, sliding_log, token_bucket, gcra or leaky_bucket", abridged(algorithm)))
+			valid = false
+		}
+		l.Algorithm = a
+	}
+	if f, ok := at["burst"]; ok && valid && l.Algorithm != hybridlimit.AlgTokenBucket && l.Algorithm != hybridlimit.AlgLeakyBucket {
+		b.add(f.line, f.path, Other, "", fmt.Sprintf("must be with token_bucket or leaky_bucket: a %v has no burst", l.Algorithm))
+		valid = false
+	}
+	switch {
+	case !valid:
+		return hybridlimit.Limit{}
+	case rate == 0:
+		return hybridlimit.Blocked()
+	}
+	if err := l.Validate(); err != nil {
+		f := at["requests_per_unit"]
+		b.add(f.line, f.path, Other, "", "makes a limit that is not valid: "+err.Error())
+	}
+	return l
+}
+
+// overshoot reads the fraction of the burst that the fleet may admit before Redis is told.
+func (b *builder) overshoot(f field) float64 {
+	n := f.value()
+	if n == nil {
+		return 0
+	}
+	value, err := strconv.ParseFloat(n.Value, 64)
+	if err != nil || !isPlain(n) || !(value >= 0 && value <= 1) {
+		b.add(n.Line, f.path, Other, "", "must be a number from 0 to 1, and is "+shown(n))
+		return 0
+	}
+	return value
+}
+
+// replaces reads the names of the rules that a rule replaces.
+func (b *builder) replaces(f field) (names []string) {
+	n := f.value()
+	if n == nil {
+		return nil
+	}
+	if n.Kind != yaml.SequenceNode {
+		b.add(n.Line, f.path, Other, "", "must be a list of objects, and is "+shown(n))
+		return nil
+	}
+	for i, e := range n.Content {
+		path := fmt.Sprintf("%s[%d]", f.path, i)
+		if e = b.follow(e); e.Kind != yaml.MappingNode {
+			b.add(e.Line, path, ElementNotObject, e.Value, "must be an object with a name, and is "+shown(e))
+			continue
+		}
+		name, line := "", e.Line
+		for _, g := range b.fields(path, []*yaml.Node{e}, replacesFields) {
+			name, line = b.text(g), g.line
+		}
+		if name == "" {
+			b.add(line, path, EmptyReplaces, "", "must have a name that is not empty")
+		}
+		names = append(names, name)
+	}
+	return names
+}

@@ -1,0 +1,188 @@
+package rules
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// The bounds of Parse.
+const (
+	maxFile        = 4 << 20  // bytes of a file
+	maxDepth       = 32       // descriptors around each other, and merge keys inside each other
+	maxDescriptors = 100_000  // in all files
+	maxVisits      = 4 << 20  // values in all files; an alias counts as the values that it stands for
+	maxPaths       = 64 << 20 // bytes of all paths of rules
+	maxViolations  = 100      // in one error; the last one counts the others
+)
+
+// Parse reads files. Its error joins an *Error for each violation, up to a hundred. The Set is then nil.
+//
+// Differences from the service of Envoy: it refuses duplicate fields, explicit tags other than those of the types of
+// a field, and what exceeds the bounds (4 MiB a file, 32 levels, 100 000 descriptors). It accepts numbers with a
+// point as texts. A rate_limit has three fields more: algorithm, burst and overshoot. A descriptor has one: floor.
+func Parse(files []File, o Options) (*Set, error) {
+	b := &builder{merge: o.Merge, set: &Set{domains: map[string]*node{}}, paths: map[string]bool{}, floors: map[kind]map[float64]bool{}}
+	for _, f := range files {
+		b.load(f)
+	}
+	if err := b.err(); err != nil {
+		return nil, err
+	}
+	return b.set, nil
+}
+
+// builder makes a Set of files.
+type builder struct {
+	merge bool
+	set   *Set
+	bad   []*Error
+	more  int // violations that bad does not have
+
+	file        string // that is read
+	paths       map[string]bool
+	floors      map[kind]map[float64]bool
+	visits      int
+	descriptors int
+	pathBytes   int
+	stopped     bool // a bound was exceeded
+}
+
+// err returns the violations in the order of files and lines.
+func (b *builder) err() error {
+	order := map[string]int{}
+	for _, e := range b.bad {
+		if _, ok := order[e.File]; !ok {
+			order[e.File] = len(order)
+		}
+	}
+	slices.SortStableFunc(b.bad, func(x, y *Error) int {
+		return cmp.Or(order[x.File]-order[y.File], x.Line-y.Line)
+	})
+	all := make([]error, 0, len(b.bad)+1)
+	for _, e := range b.bad {
+		all = append(all, e)
+	}
+	if b.more > 0 {
+		all = append(all, &Error{File: b.file, Text: fmt.Sprintf("%d more violations", b.more)})
+	}
+	return errors.Join(all...)
+}
+
+// add notes a violation.
+func (b *builder) add(line int, path string, kind Kind, value, text string) {
+	e := &Error{File: b.file, Line: line, Path: path, Text: text, Kind: kind, Value: value}
+	switch {
+	case len(b.bad) == maxViolations-1:
+		b.more++
+	default:
+		b.bad = append(b.bad, e)
+	}
+}
+
+// warn notes a place without effect.
+func (b *builder) warn(line int, path, text string) {
+	if len(b.set.warnings) < maxViolations {
+		b.set.warnings = append(b.set.warnings, &Error{File: b.file, Line: line, Path: path, Text: text})
+	}
+}
+
+// stop notes that a bound is exceeded. All that follows is not read.
+func (b *builder) stop(line int, path, text string) {
+	if !b.stopped {
+		b.stopped = true
+		if len(b.bad) == maxViolations-1 { // this one must be in the list
+			b.bad, b.more = b.bad[:maxViolations-2], b.more+1
+		}
+		b.add(line, path, Other, "", text)
+	}
+}
+
+// load reads one file.
+func (b *builder) load(f File) {
+	b.file = f.Name
+	if len(f.Data) > maxFile {
+		b.add(0, "", Other, "", fmt.Sprintf("is longer than %d bytes", maxFile))
+		return
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(f.Data))
+	var document, more yaml.Node
+	switch err := dec.Decode(&document); {
+	case errors.Is(err, io.EOF):
+		b.add(0, "", EmptyDomain, "", "is empty; it must have a domain")
+		return
+	case err != nil:
+		line, text := 0, err.Error()
+		if load, ok := errors.AsType[*yaml.LoadError](err); ok {
+			line, text = load.Mark.Line, load.Message
+		}
+		b.add(line, "", NotYAML, text, "is not YAML: "+text)
+		return
+	}
+	if err := dec.Decode(&more); !errors.Is(err, io.EOF) {
+		b.warn(more.Line, "", "has a second document, which has no effect")
+	}
+	b.root(document.Content[0])
+}
+
+// root reads the outermost value of a file.
+func (b *builder) root(n *yaml.Node) {
+	if isNull(n) {
+		b.add(n.Line, "", EmptyDomain, "", "is empty; it must have a domain")
+		return
+	}
+	if n.Kind != yaml.MappingNode {
+		b.add(n.Line, "", Other, "", "must be an object with a domain and descriptors, and is "+shown(n))
+		return
+	}
+	if names := foreign(n); names != "" {
+		b.add(n.Line, "", UnknownField, n.Content[0].Value, "is another kind of file: it has neither domain nor descriptors, but "+names)
+		return
+	}
+	var domain string
+	var descriptors *yaml.Node
+	line := n.Line
+	for _, f := range b.fields("", []*yaml.Node{n}, rootFields) {
+		switch f.name {
+		case "domain":
+			domain, line = b.text(f), f.line
+		case "descriptors":
+			descriptors = f.value()
+		}
+	}
+	switch d := b.set.domains[domain]; {
+	case domain == "":
+		b.add(line, "domain", EmptyDomain, "", "must not be empty")
+		d = &node{}
+		b.list(descriptors, d, place{}, 0)
+	case d != nil && !b.merge:
+		b.add(line, "domain", DuplicateDomain, domain, fmt.Sprintf("(%q) is the domain of another file too", abridged(domain)))
+	default:
+		if d == nil {
+			d = &node{name: domain}
+			b.set.domains[domain] = d
+		}
+		b.list(descriptors, d, place{domain: domain, metric: domain, shown: abridged(domain)}, 0)
+	}
+}
+
+// foreign returns the names of the fields of an object that has no field of a configuration.
+func foreign(n *yaml.Node) string {
+	var names []string
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name := n.Content[i].Value
+		if near(name, everyField) != "" || n.Content[i].Kind != yaml.ScalarNode || isMerge(n.Content[i]) || !isText(n.Content[i]) {
+			return ""
+		}
+		if len(names) < 5 {
+			names = append(names, abridged(name))
+		}
+	}
+	return strings.Join(names, ", ")
+}

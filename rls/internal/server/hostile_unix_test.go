@@ -1,0 +1,227 @@
+//go:build unix
+
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+)
+
+// hostile makes a configuration that cannot be used, in a directory that has a good file.
+var hostile = map[string]func(t *testing.T, dir string){
+	"a link to itself": func(t *testing.T, dir string) {
+		must(t, os.Symlink(filepath.Join(dir, "bad.yaml"), filepath.Join(dir, "bad.yaml")))
+	},
+	"a link to nothing": func(t *testing.T, dir string) { must(t, os.Symlink("/none", filepath.Join(dir, "bad.yaml"))) },
+	"a pipe":            func(t *testing.T, dir string) { must(t, syscall.Mkfifo(filepath.Join(dir, "bad.yaml"), 0o600)) },
+	"a device":          func(t *testing.T, dir string) { must(t, os.Symlink("/dev/zero", filepath.Join(dir, "bad.yaml"))) },
+	"a file of 5 MiB": func(t *testing.T, dir string) {
+		write(t, dir, "bad.yaml", strings.Repeat("# nothing\n", 5<<20/10))
+	},
+	"a sparse file of 1 TiB": func(t *testing.T, dir string) {
+		write(t, dir, "bad.yaml", "")
+		must(t, os.Truncate(filepath.Join(dir, "bad.yaml"), 1<<40))
+	},
+	"aliases of aliases": func(t *testing.T, dir string) {
+		text := "domain: d\na0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
+		for i := range 12 {
+			text += fmt.Sprintf("a%d: &a%d [%s]\n", i+1, i+1, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i), 10), ", "))
+		}
+		write(t, dir, "bad.yaml", text)
+	},
+	"deep": func(t *testing.T, dir string) {
+		write(t, dir, "bad.yaml", "domain: d\ndescriptors: "+strings.Repeat("[", 200_000))
+	},
+	"not UTF-8": func(t *testing.T, dir string) { write(t, dir, "bad.yaml", "domain: \"\xff\xfe\"\n") },
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// No hostile configuration ends the server or its rules. Links in a loop and directories
+// named *.yaml are no files.
+func TestHostileFiles(t *testing.T) {
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "config")
+	must(t, os.Mkdir(dir, 0o700))
+	write(t, dir, "a.yaml", someRules)
+	must(t, os.Mkdir(filepath.Join(dir, "d.yaml"), 0o700))
+	must(t, os.Symlink(dir, filepath.Join(dir, "loop")))
+	r := start(t, "-config", dir)
+	for name, spoil := range hostile {
+		t.Run(name, func(t *testing.T) {
+			before := strings.Count(r.log.String(), msgUnusable)
+			valid := strings.Count(r.log.String(), msgValid)
+			spoil(t, dir)
+			redistest.Eventually(t, 30*time.Second, "the error is logged", func() bool { return strings.Count(r.log.String(), msgUnusable) > before })
+			if got := r.ask("shop", 0, entry("user", "b")).GetStatuses()[0].GetCurrentLimit().GetRequestsPerUnit(); got != 5 {
+				t.Errorf("the limit is %d", got)
+			}
+			must(t, os.Remove(filepath.Join(dir, "bad.yaml")))
+			redistest.Eventually(t, 30*time.Second, "valid again", func() bool { return strings.Count(r.log.String(), msgValid) > valid })
+		})
+	}
+	if n := len(r.log.String()); n > 64<<10 {
+		t.Errorf("the log has %d bytes", n)
+	}
+}
+
+func TestTooManyFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for i := range maxFiles + 1 {
+		must(t, os.Symlink("/dev/null", filepath.Join(dir, fmt.Sprint(i, ".yaml"))))
+	}
+	if _, err := configFiles(dir); err == nil || !strings.Contains(err.Error(), "more than 10000 files") {
+		t.Error(err)
+	}
+}
+
+// A file that grows all the time is never read in part.
+func TestGrowingFile(t *testing.T) {
+	dir := write(t, t.TempDir(), "a.yaml", someRules)
+	r := start(t, "-config", dir)
+	f, err := os.OpenFile(filepath.Join(dir, "a.yaml"), os.O_APPEND|os.O_WRONLY, 0o600)
+	must(t, err)
+	defer f.Close()
+	for i := range 300 {
+		_, err := fmt.Fprintf(f, "  - key: k%d\n    rate_limit: {unit: day, requests_per_unit: %d}\n", i, i+1)
+		must(t, err)
+		time.Sleep(3 * time.Millisecond)
+	}
+	redistest.Eventually(t, 30*time.Second, "the whole file", func() bool {
+		return r.ask("shop", 0, entry("k299", "b")).GetStatuses()[0].GetCurrentLimit().GetRequestsPerUnit() == 300
+	})
+	if strings.Contains(r.log.String(), msgUnusable) {
+		t.Error(r.log.String())
+	}
+}
+
+const detailed = `
+domain: shop
+descriptors:
+  - key: user
+    detailed_metric: true
+    rate_limit: {unit: day, requests_per_unit: 1000000}
+`
+
+// series is a line of /metrics.
+var series = regexp.MustCompile(`(?m)^[a-zA-Z_:][a-zA-Z0-9_:]*(\{([a-zA-Z_][a-zA-Z0-9_]*="([^"\\\n]|\\["\\n])*",?)*\})? \S+$`)
+
+// Values of requests are labels with detailed_metric. They are bounded and escaped, and no
+// log line has them.
+func TestHostileValues(t *testing.T) {
+	srv := redistest.New(t)
+	r := start(t, "-config", write(t, t.TempDir(), "a.yaml", detailed), "-redis", srv.Addr(), "-max-keys", "1000")
+	redistest.Eventually(t, 10*time.Second, "healthy", func() bool { return r.health() == healthpb.HealthCheckResponse_SERVING })
+	for _, value := range []string{"secret\"} 1\n# x", "secret\\", "secret\x00\x01", "secret\u202e\U0010ffff", "secret.a.b|c:d", strings.Repeat("secret", 5000), "secret{}=,"} {
+		if got := r.ask("shop", 1, entry("user", value)).GetOverallCode(); got != pb.RateLimitResponse_OK {
+			t.Errorf("%.20q: %v", value, got)
+		}
+		r.ask("secret"+value[:min(len(value), 50)], 1, entry("user", value))
+		r.ask("shop", 1, entry("secret"+value[:min(len(value), 50)], value))
+	}
+	if _, err := r.client.ShouldRateLimit(t.Context(), &pb.RateLimitRequest{Domain: "shop", Descriptors: []*ratelimit.RateLimitDescriptor{entry("user", "\xff\xfe")}}); err == nil {
+		t.Error("invalid UTF-8 is accepted")
+	}
+	const values, each = 12_000, 500 // more than the names that metrics have
+	var callers sync.WaitGroup
+	for c := range 8 {
+		callers.Go(func() {
+			for from := c * each; from < values; from += 8 * each {
+				req := &pb.RateLimitRequest{Domain: "shop"}
+				for i := range each {
+					req.Descriptors = append(req.Descriptors, entry("user", fmt.Sprint("secret", from+i)))
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+				r.client.ShouldRateLimit(ctx, req) // it may end with its time
+				cancel()
+			}
+		})
+	}
+	callers.Wait()
+	_, text := r.get("/metrics")
+	if n := strings.Count(text, "\nratelimit_service_rate_limit_total_hits{"); n > 10_001 {
+		t.Errorf("%d series", n)
+	}
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSuffix(line, "\n"); !strings.HasPrefix(line, "#") && !series.MatchString(line) {
+			t.Errorf("not in the form of Prometheus: %.200q", line)
+		}
+	}
+	if r.health() != healthpb.HealthCheckResponse_SERVING {
+		t.Error("not healthy")
+	}
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+	if strings.Contains(r.log.String(), "secret") {
+		t.Error(r.log.String())
+	}
+}
+
+// Clients that go away in the middle of calls leave no goroutines.
+// TestLargeRequest sends a million empty descriptors in two bytes each. They would take fifty times as much memory.
+func TestLargeRequest(t *testing.T) {
+	r := start(t, "-config", write(t, t.TempDir(), "a.yaml", someRules))
+	for n, want := range map[int]codes.Code{100_000: codes.InvalidArgument, 1_000_000: codes.ResourceExhausted} {
+		empty := make([]*ratelimit.RateLimitDescriptor, n)
+		for i := range empty {
+			empty[i] = &ratelimit.RateLimitDescriptor{}
+		}
+		_, err := r.client.ShouldRateLimit(t.Context(), &pb.RateLimitRequest{Domain: "shop", Descriptors: empty})
+		if status.Code(err) != want {
+			t.Errorf("%d descriptors: %v, want %v", n, err, want)
+		}
+	}
+}
+
+func TestCancelledCalls(t *testing.T) {
+	srv := redistest.New(t)
+	r := start(t, "-config", write(t, t.TempDir(), "a.yaml", someRules), "-redis", srv.Addr())
+	redistest.Eventually(t, 10*time.Second, "healthy", func() bool { return r.health() == healthpb.HealthCheckResponse_SERVING })
+	must(t, srv.Pause())
+	var callers sync.WaitGroup
+	for i := range 500 {
+		callers.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i%50)*time.Millisecond)
+			defer cancel()
+			r.client.ShouldRateLimit(ctx, &pb.RateLimitRequest{Domain: "shop", Descriptors: []*ratelimit.RateLimitDescriptor{entry("user", fmt.Sprint("cancelled", i))}})
+		})
+	}
+	callers.Wait()
+	must(t, srv.Resume())
+	redistest.Eventually(t, 20*time.Second, "the goroutines end", func() bool {
+		_, text := r.get("/metrics")
+		var n int
+		fmt.Sscanf(text[strings.Index(text, "\ngo_goroutines "):], "\ngo_goroutines %d", &n)
+		return n > 0 && n < 150
+	})
+	redistest.Eventually(t, 20*time.Second, "calls are answered", func() bool {
+		return r.ask("shop", 1, entry("user", "b")).GetOverallCode() == pb.RateLimitResponse_OK
+	})
+	if code, _ := r.get("/healthcheck"); code != http.StatusOK {
+		t.Error(code)
+	}
+}

@@ -1,0 +1,113 @@
+package rls
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+)
+
+// Service is a rate limit service for Envoy. It is safe for concurrent use. Without
+// rules it answers every request with OK.
+type Service struct {
+	pb.UnimplementedRateLimitServiceServer
+
+	options   Options
+	limiters  *limiters
+	overrides *overrides
+	metrics   *metrics
+	loading   sync.Mutex // held by SetRules
+	state     atomic.Pointer[state]
+}
+
+// New returns a service on a hub, without rules. It makes limiters of the hub as the
+// rules need them, with names that begin with "rls.". The caller shuts the hub down, after
+// the last request.
+func New(hub *hybrid.Hub, o Options) (*Service, error) {
+	bad := o.violations()
+	if hub == nil {
+		bad.Add("hub", hub, "is required")
+	}
+	if err := bad.Err("rls"); err != nil {
+		return nil, err
+	}
+	o = o.withDefaults()
+	most := o.Limiter.MaxKeys
+	if most < 1 {
+		most = 100_000
+	}
+	s := &Service{options: o, overrides: newOverrides(most), metrics: newMetrics()}
+	s.limiters = &limiters{hub: hub, cfg: o.Limiter, limitFor: s.limitFor, of: map[kind]made{}}
+	s.state.Store(&state{set: &Rules{}})
+	return s, nil
+}
+
+// Rules returns the rules in force.
+func (s *Service) Rules() *Rules { return s.state.Load().set }
+
+// limitFor is LimitFor of all limiters.
+func (s *Service) limitFor(k kind, key string) hybridlimit.Limit {
+	if key != "" && key[0] == 0 {
+		limit, _ := s.overrides.get(key) // without: not a valid limit, so the key keeps its own
+		return limit
+	}
+	st := s.state.Load()
+	limit, ok := st.limitOf(k, key)
+	if !ok && st.before != nil {
+		limit, ok = st.before.limitOf(k, key)
+	}
+	if !ok {
+		return k.base() // Inspect asks about any key
+	}
+	return limit
+}
+
+// ShouldRateLimit decides a request. It implements pb.RateLimitServiceServer.
+//
+// The errors are gRPC errors: InvalidArgument for a request that cannot be decided,
+// Canceled and DeadlineExceeded if the context ends while the request waits, and
+// Unavailable after the hub was closed or by Options.FailError. A request that ends with
+// its context takes nothing from the rule for which it waited.
+func (s *Service) ShouldRateLimit(ctx context.Context, req *pb.RateLimitRequest) (*pb.RateLimitResponse, error) {
+	s.metrics.requests.Add(1)
+	if err := s.check(req); err != nil {
+		s.metrics.serviceErrors.Add(1)
+		return nil, err
+	}
+	c := calls.Get().(*call)
+	defer c.free()
+	err := c.resolve(s, s.state.Load(), req)
+	if err == nil {
+		err = c.decide(ctx)
+	}
+	if err != nil {
+		return nil, s.failed(ctx, err)
+	}
+	c.count()
+	return c.answer(req), nil
+}
+
+// failed counts an error and makes a gRPC error of it.
+func (s *Service) failed(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, errFallback), errors.Is(err, hybridlimit.ErrUnavailable):
+		s.metrics.redisErrors.Add(1)
+		return status.Error(codes.Unavailable, err.Error())
+	case errors.Is(err, hybridlimit.ErrClosed):
+		return status.Error(codes.Unavailable, "rls: the service is shutting down")
+	case ctx.Err() != nil:
+		return status.FromContextError(ctx.Err()).Err()
+	}
+	s.metrics.serviceErrors.Add(1)
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	return status.Error(codes.Internal, "rls: "+err.Error())
+}

@@ -1,0 +1,128 @@
+package shed
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/failsafe-go/failsafe-go/priority"
+)
+
+// TestTheCutKeepsTheOrderOfClasses moves the cut over loads of random mixes. At any
+// position, a class is shed wholly if a call of a class above is shed.
+func TestTheCutKeepsTheOrderOfClasses(t *testing.T) {
+	for seed := range uint64(50) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		c := newCut(DefaultStep, 5)
+		mix := make([]int, 5) // calls by priority; some have none
+		for i := range mix {
+			mix[i] = rng.IntN(3) * rng.IntN(400)
+		}
+		for p, n := range mix {
+			for range n {
+				c.sheds(priority.Priority(p).RandomLevel())
+			}
+		}
+		for at := range 400 {
+			if up := at < 250; up {
+				c.noRoom.Add(1)
+			}
+			before := *c.share.Load()
+			c.move(true)
+			share := *c.share.Load()
+			if share-before > c.step+1e-9 || before-share > c.step+1e-9 {
+				t.Fatalf("seed %d: the share went from %v to %v in a tick, the step is %v", seed, before, share, c.step)
+			}
+			below := int(c.below.Load())
+			shed, all := 0.0, 0.0
+			for p, n := range mix {
+				q := priority.Priority(p)
+				inside := min(max(0, below-q.MinLevel()), 100)
+				shed, all = shed+float64(n*inside)/100, all+float64(n)
+				if p > 0 && inside > 0 && below < q.MinLevel() {
+					t.Fatalf("seed %d: priority %d is shed at level %d, and the one below in part", seed, p, below)
+				}
+			}
+			if all > 500 && (shed/all > share+0.1 || shed/all < share-0.1) {
+				t.Fatalf("seed %d: %.2f of the calls are shed, want %.2f", seed, shed/all, share)
+			}
+		}
+	}
+}
+
+// TestTheCutMovesSlowly gives the times of a rise and a fall with the default Step.
+func TestTheCutMovesSlowly(t *testing.T) {
+	c := newCut(DefaultStep, 5)
+	ticks := func(noRoom int64, to float64) time.Duration {
+		for n := 1; ; n++ {
+			c.noRoom.Add(noRoom)
+			c.move(true)
+			if *c.share.Load() == to {
+				return time.Duration(n) * tick
+			}
+		}
+	}
+	if up := ticks(1000, 1); up < 20*time.Second || up > 20*time.Second+tick {
+		t.Errorf("all is shed after %v", up)
+	}
+	if !c.sheds(c.levels - 1) {
+		t.Error("the highest level is spared at a share of 1")
+	}
+	if down := ticks(0, 0); down < 21*time.Second || down > 21*time.Second+tick {
+		t.Errorf("all is back after %v", down)
+	}
+	c.noRoom.Add(1)
+	c.move(true)
+	for range 100 {
+		c.move(false) // no place is free
+	}
+	if *c.share.Load() == 0 {
+		t.Error("the share fell beside a full worker")
+	}
+}
+
+// TestBack compares the time that a shed class is told with the time until the cut
+// has left it, for a load that is spread evenly.
+func TestBack(t *testing.T) {
+	c := newCut(DefaultStep, 3)
+	for range 10 {
+		for level := range c.levels {
+			c.sheds(level)
+		}
+	}
+	for range 250 { // all is shed
+		c.noRoom.Add(1)
+		c.move(true)
+	}
+	for class := range 3 {
+		top := (class + 1) * perClass
+		told := c.back(top)
+		copied := newCut(DefaultStep, 3)
+		copied.tracker, copied.quiet = c.tracker, 0
+		copied.seen.Store(c.seen.Load())
+		copied.share.Store(c.share.Load())
+		copied.below.Store(c.below.Load())
+		took := time.Duration(0)
+		for ; copied.below.Load() > int64(top); took += tick {
+			copied.move(true)
+		}
+		if class < 2 && (told < took-time.Second || told > took+time.Second) {
+			t.Errorf("class %d was told %v, and the cut left it after %v", class, told, took)
+		}
+		if class == 2 && told != hold {
+			t.Errorf("the class at the edge was told %v", told)
+		}
+	}
+}
+
+// TestTheFirstCallsAreNotShed begins with a few calls. A share of few calls is no
+// call.
+func TestTheFirstCallsAreNotShed(t *testing.T) {
+	c := newCut(DefaultStep, 5)
+	c.sheds(250)
+	c.noRoom.Add(1)
+	c.move(true)
+	if c.sheds(0) {
+		t.Error("a call is shed at a share of 0.5 % of one call")
+	}
+}
