@@ -3,6 +3,7 @@
 //   - compare measures rivals side by side on the same load, over the adapters of rivals. Its figures are in RESULTS.md.
 //   - accuracy is the lab. It measures overshoot and utilisation of whole fleets.
 //   - redis measures the cost of a decision for Redis.
+//   - permits simulates designs of a limit on calls in flight, for which there is no code yet.
 //   - chaos injects faults into real servers and processes. It is its own module because of its proxy.
 //
 // bench is its own module, so that dependencies of a measurement (rival libraries, the OpenTelemetry SDK) never reach

@@ -96,6 +96,9 @@ func (f *Family) Setting() string {
 	b := f.Base
 	s := fmt.Sprintf("%d processes, %v, %v load, %v (steady after %v), round trip %v",
 		b.Processes, b.Limit, b.Load.Shape, b.Span, b.Steady, b.Latency)
+	for _, c := range b.Changes {
+		s += fmt.Sprintf(", %v after %v", c.Limit, c.At)
+	}
 	switch b.Load.Shape {
 	case fleet.OnOff:
 		s += fmt.Sprintf(", on for %v and off for %v", b.Load.On, b.Load.Off)

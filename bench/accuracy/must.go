@@ -24,6 +24,7 @@ type Must struct {
 var metrics = map[string]func(Row) Figure{
 	"utilisation":       func(r Row) Figure { return r.Utilisation },
 	"utilisation-whole": func(r Row) Figure { return r.UtilisationWhole },
+	"critical":          func(r Row) Figure { return r.Critical },
 	"exceedance":        func(r Row) Figure { return r.Exceedance },
 	"ops/admission":     func(r Row) Figure { return r.OpsPerAdmission },
 	"ops/decision":      func(r Row) Figure { return r.OpsPerDecision },

@@ -64,7 +64,7 @@ func Parse(file, text string) (*Family, error) {
 			complain(lines, fmt.Errorf("unknown word %q (there are: %s)", word, oneOf(words)))
 			continue
 		}
-		if first := said[word]; first > 0 && word != "must" {
+		if first := said[word]; first > 0 && word != "must" && word != "change" {
 			complain(lines, fmt.Errorf("%s: said in line %d", word, first))
 			continue
 		}
@@ -109,6 +109,19 @@ func (f *Family) agree(said map[string]int, complain func(int, error)) {
 		if f.Plot != 0 {
 			complain(said["plot"], errors.New("plot: what is drawn is the level of a bucket"))
 		}
+		if said["change"] > 0 {
+			complain(said["change"], errors.New("change: only a bucket may change"))
+		}
+	}
+	if said["change"] > 0 && slices.Contains(f.Kinds, fleet.CountAndPush) {
+		complain(said["change"], errors.New("change: count-and-push has no limit of a fleet"))
+	}
+	var last time.Duration
+	for _, c := range f.Base.Changes {
+		if c.At <= last || c.At >= f.Base.Span || c.Limit.Algorithm != f.Base.Limit.Algorithm {
+			complain(said["change"], fmt.Errorf("change: %v after %v must be in order, within the span, and of the limit's algorithm", c.Limit, c.At))
+		}
+		last = c.At
 	}
 	if f.Plot != 0 && f.Base.Load.Keys > 1 {
 		complain(said["plot"], errors.New("plot: one line cannot show many keys"))

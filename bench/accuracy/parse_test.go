@@ -32,6 +32,8 @@ kinds auto exact
 must * jain >= 0.98
 must auto exact ops/decision <= 100% of exact
 must * spread <= 1 of burst at 1.5
+change 6s 50/min burst 10
+classes floor 0.2 critical 3%
 `
 
 func TestParseKnowsEveryWord(t *testing.T) {
@@ -43,10 +45,12 @@ func TestParseKnowsEveryWord(t *testing.T) {
 		Name: "every", Title: "two words",
 		Base: fleet.Scenario{
 			Seed: 7, Processes: 100, Limit: hybridlimit.TokenBucket(100, time.Minute, 20), Interval: 20 * time.Millisecond,
+			Changes: []fleet.Change{{At: 6 * time.Second, Limit: hybridlimit.TokenBucket(50, time.Minute, 10)}},
 			Load: fleet.Load{
 				Shape: fleet.OnOff, On: 250 * time.Millisecond, Off: 750 * time.Millisecond,
 				Zipf: 1.5, Keys: 2000, KeyZipf: 1, KeyLow: 0.1, KeyHigh: 3, MaxCost: 5,
 			},
+			Floor: 0.2, Critical: 0.03,
 			Warm: 3 * time.Second, Span: 20 * time.Second, Steady: 5 * time.Second, Latency: time.Millisecond,
 		},
 		Factors:    []float64{1.5, 3},
@@ -105,15 +109,15 @@ func TestParseLoads(t *testing.T) {
 func TestParseSaysWhereItIsWrong(t *testing.T) {
 	// Each line replaces a line of whole, or is appended to it.
 	for _, c := range []struct{ replace, by, want string }{
-		{"seed", "sede 7", `x.txt:15: unknown word "sede" (there are: cold, cost,`},
+		{"seed", "sede 7", `x.txt:15: unknown word "sede" (there are: change, classes, cold, cost,`},
 		{"seed", "span 3s", "x.txt:15: span: said in line 11"},
 		{"seed", "seed 0", `x.txt:15: seed: "0" is not a whole number of at least 1`},
 		{"seed", "seed", "x.txt:15: seed: something is missing at the end"},
 		{"seed", "seed 1 2", `x.txt:15: seed: "2" is one too many`},
-		{"processes", "", "x.txt:19: processes is missing"},
+		{"processes", "", "x.txt:21: processes is missing"},
 		{"processes", "processes -3", `x.txt:3: processes: "-3" is not`},
 		{"limit", "limit", "x.txt:4: limit: something is missing"},
-		{"limit", "limit 1000", `x.txt:4: limit: hybridlimit: Limit ("1000") cannot be read: expected "/" or "per"`},
+		{"limit", "limit 1000", `x.txt:4: limit: hybridlimit: Limit ("1000") cannot be read: expected "/", "per" or "concurrent"`},
 		{"limit", "limit 10/s bust 20", `x.txt:4: limit: hybridlimit: Limit ("10/s bust 20") cannot be read`},
 		{"limit", "limit 0/s", `x.txt:4: limit: hybridlimit: Limit ("0/s") is not valid`},
 		{"limit", "limit blocked", `x.txt:4: limit: "blocked" counts nothing`},
@@ -140,6 +144,12 @@ func TestParseSaysWhereItIsWrong(t *testing.T) {
 		{"keys", "keys 10 low 3 high 1", "x.txt:7: keys: high is below low"},
 		{"steady", "steady 20s", "x.txt:12: steady: nothing is left of a span of 20s"},
 		{"warm", "warm 1s\ncold", "x.txt:13: warm: the start is cold"},
+		{"change", "change 6s", "x.txt:20: change: something is missing"},
+		{"change", "change 60s 50/min", "x.txt:20: change: 50 per 1m0s, burst 50 (token bucket) after 1m0s must be in order, within the span"},
+		{"change", "change 6s 50/min sliding window", "x.txt:20: change: 50 per 1m0s (sliding window) after 6s must be"},
+		{"limit", "limit 9/s sliding window", "x.txt:20: change: only a bucket may change"},
+		{"kinds", "kinds auto exact count-and-push", "x.txt:20: change: count-and-push has no limit of a fleet"},
+		{"", "change 5s 50/min", "x.txt:22: change: 50 per 1m0s, burst 50 (token bucket) after 5s must be in order"},
 		{"kinds", "kinds", "x.txt:16: kinds: something is missing"},
 		{"kinds", "kinds exact exact", "x.txt:16: kinds: exact is there twice"},
 		{"kinds", "kinds exakt", `x.txt:16: kinds: unknown kind "exakt" (there are: auto, count-and-push,`},
@@ -147,17 +157,17 @@ func TestParseSaysWhereItIsWrong(t *testing.T) {
 		{"cost", "plot 1.5", "x.txt:8: plot: one line cannot show many keys"},
 		{"limit", "limit 9/s sliding log\nplot 1.5", "x.txt:5: plot: what is drawn is the level of a bucket"},
 		{"keys", "plot 2", "x.txt:7: plot: the load has no factor 2"},
-		{"", "must jain >= 1", `x.txt:20: must: "jain" is out of place`},
-		{"", "must * auto jain >= 1", `x.txt:20: must: "auto" is out of place`},
-		{"", "must * jane >= 1", `x.txt:20: must: "jane" is out of place`},
-		{"", "must * jain > 1", `x.txt:20: must: ">" is neither <= nor >=`},
-		{"", "must * jain >= 1 off burst", `x.txt:20: must: unknown "off" (there are: at, of)`},
-		{"", "must * jain >= 1 of bursts", `x.txt:20: must: of "bursts" is of nothing known`},
-		{"", "must * jain >= 1 at 2", "x.txt:20: must: the load has no factor 2"},
-		{"", "must * jain >= 1 at", "x.txt:20: must: at: something is missing"},
-		{"", "must strict jain >= 1", "x.txt:20: must: strict is not one of the kinds"},
-		{"", "must exact jain >= 1 of strict", "x.txt:20: must: strict is not one of the kinds"},
-		{"", "must exact jain >= 1 of auto", "x.txt:20: must: several rows are auto's"},
+		{"", "must jain >= 1", `x.txt:22: must: "jain" is out of place`},
+		{"", "must * auto jain >= 1", `x.txt:22: must: "auto" is out of place`},
+		{"", "must * jane >= 1", `x.txt:22: must: "jane" is out of place`},
+		{"", "must * jain > 1", `x.txt:22: must: ">" is neither <= nor >=`},
+		{"", "must * jain >= 1 off burst", `x.txt:22: must: unknown "off" (there are: at, of)`},
+		{"", "must * jain >= 1 of bursts", `x.txt:22: must: of "bursts" is of nothing known`},
+		{"", "must * jain >= 1 at 2", "x.txt:22: must: the load has no factor 2"},
+		{"", "must * jain >= 1 at", "x.txt:22: must: at: something is missing"},
+		{"", "must strict jain >= 1", "x.txt:22: must: strict is not one of the kinds"},
+		{"", "must exact jain >= 1 of strict", "x.txt:22: must: strict is not one of the kinds"},
+		{"", "must exact jain >= 1 of auto", "x.txt:22: must: several rows are auto's"},
 	} {
 		lines := strings.Split(strings.TrimSuffix(whole, "\n"), "\n")
 		for i, line := range lines {

@@ -61,6 +61,8 @@ type Row struct {
 	OpsPerProcessSecond Figure `json:"ops_per_process_second"`
 	MessagesPerDecision Figure `json:"messages_per_decision"`
 
+	Critical Figure `json:"critical_admitted,omitempty"` // admitted part of the critical calls; 0: there are none
+
 	Waits   Figure `json:"waits"`      // share of all decisions that waited
 	Slowest Figure `json:"slowest_ms"` // slowest decision
 
@@ -99,6 +101,9 @@ func NewRow(c Case, r fleet.Report) Row {
 		FalseDenials:        per(r.FalseDenials, r.Calls),
 		Sources:             map[string]int64{},
 		Violated:            r.Violated,
+	}
+	if r.CriticalCalls > 0 {
+		row.Critical = per(r.CriticalAdmitted, r.CriticalCalls)
 	}
 	for source, n := range r.BySource {
 		row.Sources[source.String()] = n

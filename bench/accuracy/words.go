@@ -16,8 +16,10 @@ var words = map[string]func(*Family, *args) error{
 	"title":     func(f *Family, a *args) error { f.Title = strings.Join(*a, " "); *a = nil; return nil },
 	"processes": func(f *Family, a *args) (err error) { f.Base.Processes, err = a.count(); return },
 	"limit":     readLimit,
+	"change":    readChange,
 	"load":      readLoad,
 	"skew":      func(f *Family, a *args) (err error) { f.Base.Load.Zipf, err = a.number(); return },
+	"classes":   readClasses,
 	"keys":      readKeys,
 	"cost":      readCost,
 	"overshoot": func(f *Family, a *args) (err error) { f.Overshoots, err = a.numbers(); return },
@@ -40,18 +42,46 @@ var words = map[string]func(*Family, *args) error{
 // readLimit reads a limit as hybridlimit.ParseLimit does, such as "1000/s burst
 // 500" or "1000/min sliding window", except limits that count nothing.
 func readLimit(f *Family, a *args) (err error) {
-	if len(*a) == 0 {
-		return errMissing
-	}
-	text := strings.Join(*a, " ")
-	*a = nil
-	if f.Base.Limit, err = hybridlimit.ParseLimit(text); err != nil {
+	if f.Base.Limit, err = a.limit(); err != nil {
 		return err
 	}
 	if alg := f.Base.Limit.Algorithm; alg == hybridlimit.AlgUnlimited || alg == hybridlimit.AlgBlocked {
-		return fmt.Errorf("%q counts nothing", text)
+		return fmt.Errorf("%q counts nothing", alg)
 	}
 	return nil
+}
+
+// limit takes the other words as a limit. It must not be one of calls in flight.
+func (a *args) limit() (hybridlimit.Limit, error) {
+	if len(*a) == 0 {
+		return hybridlimit.Limit{}, errMissing
+	}
+	text := strings.Join(*a, " ")
+	*a = nil
+	limit, err := hybridlimit.ParseLimit(text)
+	if err == nil && limit.Algorithm == hybridlimit.AlgConcurrent {
+		err = fmt.Errorf("%q is no limit of a rate", text)
+	}
+	return limit, err
+}
+
+// readClasses reads "floor 0.2 critical 0.06": the floor of the calls that are not critical, and the part of the calls that are.
+func readClasses(f *Family, a *args) error {
+	return a.pairs(map[string]func() error{
+		"floor":    func() (err error) { f.Base.Floor, err = a.number(); return },
+		"critical": func() (err error) { f.Base.Critical, err = a.number(); return },
+	})
+}
+
+// readChange reads "5s 2000/s burst 2000".
+func readChange(f *Family, a *args) error {
+	at, err := a.duration()
+	if err != nil {
+		return err
+	}
+	limit, err := a.limit()
+	f.Base.Changes = append(f.Base.Changes, fleet.Change{At: at, Limit: limit})
+	return err
 }
 
 var shapes = map[string]fleet.Shape{

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
@@ -19,6 +18,7 @@ var everyDay = map[string]string{
 	"replies lost after execution":           topologySingle,
 	"limit of the fleet, then FLUSHALL":      topologySingle,
 	"client SIGKILLed":                       topologySingle,
+	"critical reserve, SIGKILL of Redis":     topologySingle,
 	"failover with lost acknowledged writes": topologySentinel,
 	"resharding with keys (MOVED, ASK)":      topologyCluster,
 }
@@ -68,9 +68,8 @@ func TestFaults(t *testing.T) {
 				continue
 			}
 			for _, mode := range f.modes() {
-				p := usual
-				p.topology, p.faults, p.mode = on, []*fault{f}, mode
-				if mode != hybrid.ModeAuto && !testenv.Long() {
+				p := f.plan(usual, on, mode)
+				if mode != f.mode && !testenv.Long() {
 					continue
 				}
 				t.Run(f.name+" on "+p.where(), func(t *testing.T) { play(t, p) })

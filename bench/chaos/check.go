@@ -54,6 +54,7 @@ type verdict struct {
 	shared, alone     reach         // for the key that came closest to its bound
 	accounting        string
 	losses            losses
+	reserve           reserve
 	recovered         time.Duration
 }
 
@@ -76,6 +77,7 @@ func check(e *evidence, strictly bool) *verdict {
 	v.checkOpen(e, strictly)
 	v.checkLiveness(e)
 	v.checkGrowth(e)
+	v.checkClasses(e)
 	for _, key := range slices.Compact(slices.Sorted(slices.Values(e.eternal))) {
 		v.found(brokeTTL, "%s has no TTL", key)
 	}
@@ -97,7 +99,7 @@ func (v *verdict) checkErrors(e *evidence) {
 // bound of the fleet, and the worst interval of the admissions by fallbacks with
 // the bound of fallbacks.
 func (v *verdict) checkBound(e *evidence) {
-	n := int64(len(e.clients))
+	processes, n := int64(len(e.clients)), e.accounts()
 	others := max(n-1, 1)
 	admissions := e.admissions()
 	for i, s := range e.load.Streams {
@@ -109,7 +111,7 @@ func (v *verdict) checkBound(e *evidence) {
 			float64(min(e.allowed.units, s.Burst/2)) // a lease is at most half of the level
 		// Each process has its share. It carries the fraction of a unit that the
 		// share lacks, so it exceeds the share by at most one unit.
-		alone := float64(s.Burst*max(e.allowed.parts, 1) + n)
+		alone := float64(s.Burst*max(e.allowed.parts, 1) + processes)
 		for key, as := range admissions {
 			if int(key.stream) != i {
 				continue
@@ -153,14 +155,17 @@ func (v *verdict) checkAccounting(e *evidence) {
 			}
 			continue
 		}
-		// At most C units a key of its admissions were never reported. At most one
-		// lease a key of its grants is wasted.
+		// At most C units a key of its admissions in each class were never reported, nor
+		// those of its fallback in the fault. At most one lease a key of its grants is wasted.
 		crashed = true
 		known += w.admitted() + s.Expired + s.Lost - s.Dropped - s.Forgiven - s.Refunded
-		for _, s := range e.load.Streams {
-			fewer += e.credit(s) * int64(s.Keys)
-			more += s.Burst / 2 * int64(s.Keys)
+		for j, s := range e.load.Streams {
+			if e.load.first(uint8(j)) == uint8(j) {
+				fewer += e.credit(s) * e.load.accounts() * int64(s.Keys)
+				more += s.Burst / 2 * int64(s.Keys)
+			}
 		}
+		fewer += w.untold(e.hit, e.over)
 	}
 	more += uncertain
 	lacks := e.sums.debited - known
@@ -194,6 +199,21 @@ func (v *verdict) checkAccounting(e *evidence) {
 func (w *witness) admitted() (units int64) {
 	for _, r := range w.history {
 		if r.kind == recordDecision && r.allowed {
+			units += int64(r.units)
+		}
+	}
+	return units
+}
+
+// untold returns the units that the fallback of a killed client admitted in a fault
+// that was over only after the end of the client. It could not repay them.
+func (w *witness) untold(hit, over int64) (units int64) {
+	for _, r := range w.history {
+		switch {
+		case r.kind != recordDecision:
+		case r.begin >= over:
+			return 0
+		case r.allowed && r.source == hybridlimit.SourceFallback && r.begin >= hit:
 			units += int64(r.units)
 		}
 	}
@@ -277,7 +297,7 @@ func over(sorted []time.Duration, most time.Duration) int {
 // it makes most decisions by the shared limit. (One decision that waited in vain
 // on a busy machine is not an outage.)
 func (v *verdict) checkLiveness(e *evidence) {
-	most, busy := recovery, e.cpu > idleEnough
+	most, busy := recovery, e.busy()
 	if busy {
 		most = anyReturn
 	}
@@ -285,17 +305,10 @@ func (v *verdict) checkLiveness(e *evidence) {
 		if w.killed {
 			continue
 		}
-		first := int64(math.MaxInt64)
+		first, closed := e.backAgain(&w)
 		var late, alone int
 		for _, r := range w.history {
-			if r.kind != recordDecision || r.begin < e.over {
-				continue
-			}
-			switch r.source {
-			case hybridlimit.SourceLease, hybridlimit.SourceCredit, hybridlimit.SourceRedis:
-				first = min(first, r.begin)
-			}
-			if r.begin > e.back {
+			if r.kind == recordDecision && r.begin > e.back {
 				late++
 				if r.source == hybridlimit.SourceFallback {
 					alone++
@@ -303,15 +316,6 @@ func (v *verdict) checkLiveness(e *evidence) {
 			}
 		}
 		excused := noise(w.naps(), e.over, e.over+int64(recovery))
-		closed := e.over
-		for _, span := range w.open() {
-			if busy && span[0] > e.over {
-				break // a machine that starves Redis opens the breaker again
-			}
-			if closed = max(closed, span[1]); span[1] == 0 {
-				closed = math.MaxInt64
-			}
-		}
 		if first == math.MaxInt64 || closed == math.MaxInt64 || !busy && (late == 0 || 2*alone > late) {
 			v.found(brokeLiveness, "client %d: after the fault it made no decision by the shared limit, or a breaker stayed open, or %d of %d later decisions were by the fallback", i, alone, late)
 			continue

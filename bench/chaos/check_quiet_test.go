@@ -37,6 +37,31 @@ func deny(e *evidence, i int) {
 	r.source = hybridlimit.SourceRedis
 }
 
+// TestSettled checks that the books have more time on a busy machine, and not for ever.
+func TestSettled(t *testing.T) {
+	for _, c := range []struct {
+		after time.Duration
+		busy  float64
+		want  bool
+	}{
+		{4 * time.Second, 0.2, false},
+		{6 * time.Second, 0.2, true},
+		{6 * time.Second, 0.99, false},
+		{26 * time.Second, 0.99, true},
+	} {
+		if got := settled(c.after, c.busy); got != c.want {
+			t.Errorf("after %v on a machine that is %v busy: %v", c.after, c.busy, got)
+		}
+	}
+}
+
+// turn makes Redis write a next poll of k0 in the phase before moment i.
+func turn(e *evidence, i int) {
+	for ; i < len(e.moments); i++ {
+		e.moments[i].turns = map[string]int{"k0": 1}
+	}
+}
+
 // syncOf adds a call to Redis to the history of client 0, in the phase before moment i.
 func syncOf(e *evidence, i int, failed bool, took time.Duration) {
 	w := &e.clients[0]
@@ -76,6 +101,8 @@ func TestPlantedLossesAreFound(t *testing.T) {
 		"a unit that was lost":            {brokeLosses, func(e *evidence) { waste(e, 2, 0, 1) }},
 		"a unit that expired in a fault":  {brokeLosses, func(e *evidence) { waste(e, 1, 1, 0) }},
 		"more than a free lease":          {brokeLosses, func(e *evidence) { deny(e, 2); waste(e, 2, 51, 0) }},
+		"more than one without a denial":  {brokeLosses, func(e *evidence) { turn(e, 2); waste(e, 2, 51, 0) }},
+		"a unit after an old next poll":   {brokeLosses, func(e *evidence) { turn(e, 1); waste(e, 2, 1, 0) }},
 		"more forgiven than the fallback": {brokeLosses, func(e *evidence) { forgive(e, 1) }},
 		"a unit that was dropped": {brokeLosses, func(e *evidence) {
 			e.from(2, func(m *moment, st *standing) {
@@ -104,6 +131,7 @@ func TestPlantedLossesAreFound(t *testing.T) {
 		"more lost than callers left":                {brokeLosses, func(e *evidence) { slow(e, 2); waste(e, 2, 0, 2) }},
 		"lost leases of a key that is not contended": {brokeLosses, func(e *evidence) { syncOf(e, 2, false, stalled); waste(e, 2, 0, 1) }},
 		"leases that come back late":                 {brokeReturn, func(e *evidence) { e.returned = leasesReturn + 1 }},
+		"leases that come back late, busy machine":   {brokeReturn, func(e *evidence) { e.cpu, e.returned = 0.9, anyReturn+1 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := sound()
@@ -160,6 +188,7 @@ func TestReasonsExcuseLosses(t *testing.T) {
 		"a caller that left":           {func(e *evidence) { slow(e, 2); waste(e, 2, 0, 1) }, losses{lost: 1}},
 		"a free lease that comes late": {func(e *evidence) { deny(e, 2); syncOf(e, 2, false, lateLease+1); waste(e, 2, 0, 50) }, losses{lost: 50}},
 		"a free lease":                 {func(e *evidence) { deny(e, 2); waste(e, 2, 50, 0) }, losses{free: 50}},
+		"one without a denial":         {func(e *evidence) { turn(e, 2); waste(e, 2, 50, 0) }, losses{free: 50}},
 		"units of the fallback": {func(e *evidence) {
 			e.from(2, func(_ *moment, st *standing) { st.alone += 7 })
 			deny(e, 2)

@@ -18,6 +18,7 @@ func sound() *evidence {
 	e := &evidence{
 		single: true,
 		load:   load{Streams: []stream{{Prefix: "k", Keys: 1, PerSecond: 50, Rate: 100, Burst: 100}}},
+		hit:    second,
 		over:   2 * second,
 	}
 	for i := range 3 {

@@ -16,5 +16,7 @@
 // At the quiet moments of a run, quiet.go stops the load and takes the books of the
 // clients and of Redis. After the run, check.go and check_quiet.go compare the history
 // and the books with the promises of the library. To show that each check can fail,
-// check_test.go and check_quiet_test.go plant a violation of each kind.
+// check_test.go and check_quiet_test.go plant a violation of each kind. Some rows have a
+// limiter with classes (faults_class.go). check_class.go checks these rows, and
+// check_class_test.go plants its violations.
 package main

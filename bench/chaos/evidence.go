@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -17,6 +18,7 @@ type evidence struct {
 	clients  []witness
 	mode     hybrid.Mode
 	struck   []int64 // ns on the shared clock: when each fault began or ended, in order; only in runs with several faults
+	hit      int64   // when the first fault began
 	over     int64   // when the fault had ended and Redis took writes again
 	back     int64   // when every client had had the time to come back
 	sums     sums
@@ -65,7 +67,7 @@ func (a allowance) and(b allowance) allowance {
 // keyed is a key together with the side that admitted: fallbacks or the shared
 // limit. The bound of fallbacks applies to each outage separately.
 type keyed struct {
-	stream   uint8
+	stream   uint8 // the first with this key
 	key      uint16
 	fallback bool
 	outage   int
@@ -77,7 +79,7 @@ func (e *evidence) admissions() map[keyed][]meter.Span {
 	for _, w := range e.clients {
 		for _, r := range w.history {
 			if r.kind == recordDecision && r.allowed {
-				k := keyed{stream: r.stream, key: r.key, fallback: r.source == hybridlimit.SourceFallback}
+				k := keyed{stream: e.load.first(r.stream), key: r.key, fallback: r.source == hybridlimit.SourceFallback}
 				if k.fallback {
 					k.outage, _ = slices.BinarySearch(e.struck, r.begin)
 				}
@@ -88,12 +90,15 @@ func (e *evidence) admissions() map[keyed][]meter.Span {
 	return out
 }
 
+// accounts returns N: the accounts that the fleet has for each key.
+func (e *evidence) accounts() int64 { return int64(len(e.clients)) * e.load.accounts() }
+
 // credit returns C of a limit.
 func (e *evidence) credit(s stream) int64 {
 	if e.mode == hybrid.ModeStrict {
 		return 0
 	}
-	return int64(overshoot*float64(s.Burst)) / int64(max(len(e.clients)-1, 1))
+	return int64(overshoot*float64(s.Burst)) / max(e.accounts()-1, 1)
 }
 
 // decisions returns the number of calls, and of calls that failed.
@@ -124,6 +129,33 @@ func (e *evidence) syncs() (all, failed int64) {
 		}
 	}
 	return all, failed
+}
+
+// busy reports whether the machine was too busy for the promises about time.
+func (e *evidence) busy() bool { return e.cpu > idleEnough }
+
+// backAgain returns the time of a client's first decision by the shared limit after the
+// fault, and the time since which its breakers are closed; math.MaxInt64: never.
+func (e *evidence) backAgain(w *witness) (first, closed int64) {
+	first, closed = math.MaxInt64, e.over
+	for _, r := range w.history {
+		if r.kind != recordDecision || r.begin < e.over {
+			continue
+		}
+		switch r.source {
+		case hybridlimit.SourceLease, hybridlimit.SourceCredit, hybridlimit.SourceRedis:
+			first = min(first, r.begin)
+		}
+	}
+	for _, span := range w.open() {
+		if e.busy() && span[0] > e.over {
+			break // a machine that starves Redis opens the breaker again
+		}
+		if closed = max(closed, span[1]); span[1] == 0 {
+			closed = math.MaxInt64
+		}
+	}
+	return first, closed
 }
 
 // naps returns the oversleeps of a client's canary.

@@ -30,6 +30,10 @@ type fault struct {
 	functions bool
 	// environ returns environment variables for the servers. Nil means none.
 	environ func(dir string) ([]string, error)
+	// load is that of the clients. Nil means that of the plan.
+	load *load
+	// mode is the mode in which it is played.
+	mode hybrid.Mode
 	// strict adds rows in ModeStrict to those in ModeAuto.
 	strict bool
 	// alone excludes the fault from mixes: it takes too long, or its effect
@@ -50,7 +54,17 @@ func (f *fault) modes() []hybrid.Mode {
 	if f.strict {
 		return []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict}
 	}
-	return []hybrid.Mode{hybrid.ModeAuto}
+	return []hybrid.Mode{f.mode}
+}
+
+// plan returns the plan of a row with this fault only.
+func (f *fault) plan(usual plan, on string, mode hybrid.Mode) plan {
+	p := usual
+	p.topology, p.faults, p.mode = on, []*fault{f}, mode
+	if f.load != nil {
+		p.load = *f.load
+	}
+	return p
 }
 
 func (f *fault) env(dir string) ([]string, error) {
@@ -193,7 +207,7 @@ func again(every time.Duration, begin func(context.Context, *scene) (func() erro
 
 // allFaults returns all faults in the order of the page.
 func allFaults() []*fault {
-	return slices.Concat(serverFaults, memoryFaults, accessFaults, networkFaults, clientFaults, failovers, clusterFaults)
+	return slices.Concat(serverFaults, memoryFaults, accessFaults, networkFaults, clientFaults, classFaults, failovers, clusterFaults)
 }
 
 // faultNamed returns the fault with the given name.

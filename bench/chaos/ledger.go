@@ -40,6 +40,7 @@ type debit struct {
 	raw    string // the state
 	born   int64
 	units  int64 // the increase of the state's Since
+	turn   bool  // the state has a next poll, so the key was contended
 }
 
 // readLedger reads the files of all servers: those in each server's directory,
@@ -115,7 +116,7 @@ func (l *ledger) apply(server string, order int, was map[string]wire.State, tx t
 			continue
 		}
 		old := was[key]
-		d := debit{server: server, batch: batch, stamp: stamp, order: order, key: name, raw: raw, born: s.Born, units: s.Since}
+		d := debit{server: server, batch: batch, stamp: stamp, order: order, key: name, raw: raw, born: s.Born, units: s.Since, turn: s.Slot > 0}
 		if old.Born == s.Born {
 			d.units -= old.Since
 		}
@@ -211,6 +212,17 @@ type sums struct {
 	// do not know of.
 	forgotten int64
 	twice     []string
+}
+
+// turns returns the number of states with a next poll, by key.
+func (l *ledger) turns() map[string]int {
+	out := map[string]int{}
+	for _, d := range l.entries {
+		if d.turn {
+			out[d.key]++
+		}
+	}
+	return out
 }
 
 // byKey returns the debited units of each key of the callers.

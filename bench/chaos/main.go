@@ -97,10 +97,8 @@ func (o options) plans() (out []plan, err error) {
 	}
 	for _, f := range allFaults() {
 		for _, on := range f.where() {
-			p := usual
-			p.topology, p.faults = on, []*fault{f}
-			for _, p.mode = range f.modes() {
-				add(p)
+			for _, mode := range f.modes() {
+				add(f.plan(usual, on, mode))
 			}
 		}
 	}

@@ -19,6 +19,7 @@ type moment struct {
 	books []standing // of each client
 	sums  sums       // of Redis
 	keys  map[string]account
+	turns map[string]int // writes of a state with a next poll, by key
 }
 
 // standing is the books of one client.
@@ -45,7 +46,8 @@ const (
 	quietAtRest  = "after the return of the leases"
 	calm         = time.Second            // of load without a fault
 	leasesReturn = 2 * time.Second        // bound: by then no client holds a unit
-	settlesIn    = 5 * time.Second        // after the load, all owed units are told by then
+	settlesIn    = 5 * time.Second        // after the load, all owed units are told by then, on a machine that is half idle
+	settlesBusy  = 25 * time.Second       // the same on a busier machine, by the factor of the other bounds of time
 	restless     = 20 * time.Millisecond  // interval of polls
 	beforeFault  = 700 * time.Millisecond // of load between the first quiet moment and the fault
 )
@@ -59,13 +61,13 @@ func (s *scene) rest(ctx context.Context, e *evidence, name string) error {
 	if n := len(e.moments); n > 0 {
 		m.from = e.moments[n-1].at
 	}
-	for deadline := time.Now().Add(settlesIn); ; s.sleep(restless) {
+	for begin, cpu := time.Now(), readCPU(); ; s.sleep(restless) {
 		quiet, err := s.takeBooks(&m)
 		if err != nil {
 			return err
 		}
-		// Books that are not quiet at the deadline are a finding of the check.
-		if quiet || time.Now().After(deadline) {
+		// Books that are not quiet in time are a finding of the check.
+		if quiet || settled(time.Since(begin), cpu.busy(readCPU())) {
 			break
 		}
 		if ctx.Err() != nil {
@@ -74,6 +76,14 @@ func (s *scene) rest(ctx context.Context, e *evidence, name string) error {
 	}
 	e.moments = append(e.moments, m)
 	return nil
+}
+
+// settled reports whether the books must be quiet after a time in which the processors were busy for a part of it, from 0 to 1.
+func settled(after time.Duration, busy float64) bool {
+	if busy > idleEnough {
+		return after > settlesBusy
+	}
+	return after > settlesIn
 }
 
 // takeBooks fills in the moment. It reports whether the moment was quiet while it
@@ -88,7 +98,7 @@ func (s *scene) takeBooks(m *moment) (quiet bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	m.sums = l.sum()
+	m.sums, m.turns = l.sum(), l.turns()
 	for key, units := range l.byKey() {
 		m.keys[key] = account{debited: units}
 	}

@@ -174,6 +174,7 @@ func (s *scene) play(ctx context.Context) (*evidence, error) {
 	if err := s.burden(beforeFault); err != nil {
 		return nil, err
 	}
+	e.hit = s.clock.now()
 	if err := s.strike(ctx); err != nil {
 		return nil, err
 	}

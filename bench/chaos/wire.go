@@ -28,17 +28,45 @@ type spec struct {
 // load describes the calls of a worker and their limits.
 type load struct {
 	Streams    []stream
-	Goroutines int // per stream
+	Goroutines int            // per stream
+	Classes    []hybrid.Class // of the limiter
 }
 
-// stream describes calls for keys under one limit. The keys are taken in turn.
+// stream describes calls for keys under one limit. The keys are taken in turn. Streams
+// with the same prefix call for the same keys, and have the same keys and limit.
 type stream struct {
 	Prefix    string // of the keys
 	Keys      int
 	PerSecond int // calls of each process, for all keys together
 	Rate      int64
 	Burst     int64
+	Class     string // of the calls; "": the limiter itself
+	AtOnce    int    // calls that are made one right after the other; 0: 2
 }
+
+// first returns the first stream with the keys of stream i.
+func (l load) first(i uint8) uint8 {
+	for j, s := range l.Streams {
+		if s.Prefix == l.Streams[i].Prefix {
+			return uint8(j)
+		}
+	}
+	return i
+}
+
+// demand returns the calls of a process for each key of a stream, per second and in all
+// classes.
+func (l load) demand(s stream) (calls int64) {
+	for _, o := range l.Streams {
+		if o.Prefix == s.Prefix {
+			calls += int64(o.PerSecond / o.Keys)
+		}
+	}
+	return calls
+}
+
+// accounts returns the number of accounts that a process has for each key.
+func (l load) accounts() int64 { return int64(1 + len(l.Classes)) }
 
 func (s stream) limit() hybridlimit.Limit {
 	return hybridlimit.TokenBucket(s.Rate, time.Second, s.Burst)

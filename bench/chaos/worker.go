@@ -36,7 +36,8 @@ type worker struct {
 	journal *journal
 	rdb     redis.UniversalClient
 	limiter *hybrid.Limiter
-	local   *local.Limiter // of the canary of latency
+	views   map[string]*hybrid.Limiter // of the classes; "": the limiter
+	local   *local.Limiter             // of the canary of latency
 	log     *lineLog
 	failed  atomic.Pointer[string] // the first error of a decision
 	stop    func()                 // ends the load
@@ -99,7 +100,7 @@ func (w *worker) open() (err error) {
 	w.rdb.AddHook(syncHook{w})
 	first := w.spec.Load.Streams[0]
 	w.limiter, err = hybrid.New(w.rdb, first.limit(), hybrid.Config{
-		Name: limiterName, Mode: w.spec.Mode,
+		Name: limiterName, Mode: w.spec.Mode, Classes: w.spec.Load.Classes,
 		LimitFor: func(key string) hybridlimit.Limit {
 			for _, s := range w.spec.Load.Streams {
 				if len(key) > len(s.Prefix) && key[:len(s.Prefix)] == s.Prefix {
@@ -117,6 +118,12 @@ func (w *worker) open() (err error) {
 	})
 	if err != nil {
 		return err
+	}
+	w.views = map[string]*hybrid.Limiter{"": w.limiter}
+	for _, c := range w.spec.Load.Classes {
+		if w.views[c.Name], err = w.limiter.Class(c.Name); err != nil {
+			return err
+		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -173,15 +180,20 @@ func (w *worker) books() report {
 	begun, flying := w.begun.Load(), w.flying.Load()
 	r := w.report()
 	r.Syncs, r.Flying, r.Held = begun, flying, map[string]int64{}
-	for _, s := range w.spec.Load.Streams {
+	for j, s := range w.spec.Load.Streams {
+		if w.spec.Load.first(uint8(j)) != uint8(j) {
+			continue // these keys are counted already
+		}
 		for i := range s.Keys {
-			in, err := w.limiter.Inspect(context.Background(), s.key(i))
-			if err != nil {
-				r.Err = err.Error()
-				return r
-			}
-			if in.Leased > 0 {
-				r.Held[s.key(i)] = in.Leased
+			for _, view := range w.views {
+				in, err := view.Inspect(context.Background(), s.key(i))
+				if err != nil {
+					r.Err = err.Error()
+					return r
+				}
+				if in.Leased > 0 {
+					r.Held[s.key(i)] += in.Leased
+				}
 			}
 		}
 	}
@@ -191,13 +203,39 @@ func (w *worker) books() report {
 // report returns the state of the worker. The heap is measured only on request.
 func (w *worker) report() report {
 	r := report{
-		Stats: w.limiter.Stats(), Hub: w.limiter.Hub().Stats(),
+		Stats: w.stats(), Hub: w.limiter.Hub().Stats(),
 		Goroutines: runtime.NumGoroutine(), Before: w.goroutines, HeapBefore: w.heap, Logged: w.log.take(),
 	}
 	if failed := w.failed.Load(); failed != nil {
 		r.Failed = *failed
 	}
 	return r
+}
+
+// stats returns the counts of all classes together.
+func (w *worker) stats() hybrid.Stats {
+	sum := w.limiter.Stats()
+	for name, view := range w.views {
+		if name == "" {
+			continue
+		}
+		s := view.Stats()
+		sum.Admitted += s.Admitted
+		sum.Paid += s.Paid
+		sum.Granted += s.Granted
+		sum.Held += s.Held
+		sum.Owed += s.Owed
+		sum.Netted += s.Netted
+		sum.Expired += s.Expired
+		sum.Lost += s.Lost
+		sum.Dropped += s.Dropped
+		sum.Uncertain += s.Uncertain
+		sum.Forgiven += s.Forgiven
+		sum.Returned += s.Returned
+		sum.Refunded += s.Refunded
+		sum.Resynced += s.Resynced
+	}
+	return sum
 }
 
 // shutdown settles and closes, and waits until go-redis has ended its
@@ -211,7 +249,7 @@ func (w *worker) shutdown() report {
 	if r.Settled = err == nil; err != nil {
 		r.Unsettled = err.Error()
 	}
-	w.limiter, w.rdb = nil, closed(w.rdb)
+	w.limiter, w.views, w.rdb = nil, nil, closed(w.rdb)
 	for range 200 {
 		if w.settleRuntime(); runtime.NumGoroutine() <= w.goroutines {
 			break
@@ -274,12 +312,14 @@ func (w *worker) halt() {
 	}
 }
 
-// pace makes the calls of one goroutine in pairs, each pair when it is due.
-// Pairs that were missed while the machine stood still are left out. The second
-// call of a pair is warm: the first has loaded the processor's caches. Cold
-// calls of a goroutine that wakes up rarely would mostly measure the caches.
+// pace makes the calls of one goroutine in groups, each group when it is due: in
+// pairs, or in spikes. Groups that were missed while the machine stood still are
+// left out. The last call of a group is warm: those before have loaded the
+// processor's caches. Cold calls of a goroutine that wakes up rarely would mostly
+// measure the caches.
 func (w *worker) pace(i uint8, s stream, g int, done <-chan struct{}) {
-	every := 2 * time.Second * time.Duration(w.spec.Load.Goroutines) / time.Duration(s.PerSecond)
+	view, group := w.views[s.Class], make([]record, max(s.AtOnce, 2))
+	every := time.Duration(len(group)) * time.Second * time.Duration(w.spec.Load.Goroutines) / time.Duration(s.PerSecond)
 	due := time.Now().Add(every * time.Duration(g) / time.Duration(w.spec.Load.Goroutines))
 	timer := time.NewTimer(time.Until(due))
 	defer timer.Stop()
@@ -292,13 +332,15 @@ func (w *worker) pace(i uint8, s stream, g int, done <-chan struct{}) {
 		case <-timer.C:
 		}
 		name := s.key(key)
-		first := w.call(name)
-		second := w.call(name)
-		second.warm = true
+		for n := range group {
+			group[n] = w.call(view, name)
+			group[n].stream, group[n].key = i, uint16(key)
+		}
+		last := &group[len(group)-1]
+		last.warm = true
 		w.beside(name) // warms it up
-		second.beside = w.beside(name)
-		for _, r := range []record{first, second} {
-			r.stream, r.key = i, uint16(key)
+		last.beside = w.beside(name)
+		for _, r := range group {
 			w.journal.write(r)
 		}
 		if due = due.Add(every); time.Since(due) > 50*time.Millisecond {
@@ -327,9 +369,9 @@ func (w *worker) beside(key string) time.Duration {
 	return took
 }
 
-func (w *worker) call(key string) record {
+func (w *worker) call(view *hybrid.Limiter, key string) record {
 	from := time.Now()
-	res, err := w.limiter.Allow(context.Background(), key)
+	res, err := view.Allow(context.Background(), key)
 	took := time.Since(from)
 	if err != nil {
 		text := err.Error()

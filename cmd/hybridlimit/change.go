@@ -125,34 +125,41 @@ func fleetSwitch(_ *flag.FlagSet, c *connection) func(ctx context.Context, args 
 		if err := bad.Err("hybridlimit"); err != nil {
 			return err
 		}
-		rdb, err := c.open(ctx)
-		if err != nil {
-			return err
-		}
-		defer rdb.Close()
-		h, err := c.hub(rdb)
-		if err != nil {
-			return err
-		}
-		defer h.Close()
-		was, at, err := h.FleetSwitch(ctx, c.name)
-		if err != nil {
-			return err
-		}
-		if len(args) == 0 {
-			fmt.Fprintf(out, "%s: %s\n", c.name, switchSaid(was.String(), at))
-			return c.never(ctx, rdb, at)
-		}
-		if err := h.SetFleetSwitch(ctx, c.name, to); err != nil {
-			return err
-		}
-		fmt.Fprintf(out, "%s: %v, was %v\n", c.name, to, was)
-		c.heard(ctx, rdb, out, "A process with a switch of its own keeps that one.")
-		return nil
+		return c.withHub(ctx, func(rdb redis.UniversalClient, h *hybrid.Hub) error {
+			was, at, err := h.FleetSwitch(ctx, c.name)
+			if err != nil {
+				return err
+			}
+			if len(args) == 0 {
+				fmt.Fprintf(out, "%s: %s\n", c.name, switchSaid(was.String(), at))
+				return c.never(ctx, rdb, at)
+			}
+			if err := h.SetFleetSwitch(ctx, c.name, to); err != nil {
+				return err
+			}
+			fmt.Fprintf(out, "%s: %v, was %v\n", c.name, to, was)
+			c.heard(ctx, rdb, out, "A process with a switch of its own keeps that one.")
+			return nil
+		})
 	}
 }
 
-// never returns an error if the switch was never set and Redis has nothing else of
+// withHub calls do with a hub that has no limiter, and so is no process of the fleet.
+func (c *connection) withHub(ctx context.Context, do func(rdb redis.UniversalClient, h *hybrid.Hub) error) error {
+	rdb, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer rdb.Close()
+	h, err := c.hub(rdb)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	return do(rdb, h)
+}
+
+// never returns an error if a switch or a limit was never set and Redis has nothing else of
 // the limiter: the name may be misspelled. It returns nil if the Redis user may not
 // count processes, for example because it has only the switch rights.
 func (c *connection) never(ctx context.Context, rdb redis.UniversalClient, at time.Time) error {

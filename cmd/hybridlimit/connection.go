@@ -212,6 +212,9 @@ type limitFlag struct {
 // Set parses a limit.
 func (f *limitFlag) Set(text string) (err error) {
 	f.limit, err = hybridlimit.ParseLimit(text)
+	if err == nil && f.limit.Algorithm == hybridlimit.AlgConcurrent {
+		err = errors.New("must be the limit of a rate, such as 100/s: this command does not know limits of calls in flight")
+	}
 	f.set = err == nil
 	return err
 }

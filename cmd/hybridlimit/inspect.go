@@ -27,17 +27,26 @@ type report struct {
 	State     *hybridlimit.KeyState `json:"state,omitempty"` // with -limit
 	Stored    string                `json:"stored,omitempty"`
 	TTL       time.Duration         `json:"ttl_ns"`
+	Class     *classReport          `json:"class,omitempty"` // with -floor
 	Processes int64                 `json:"processes"`
+	Accounts  int64                 `json:"accounts,omitempty"` // more than Processes if the limiter has classes; 0: not known
 	Switch    string                `json:"switch"`
 	SwitchSet time.Time             `json:"switch_set,omitzero"`
 
 	found bool // Redis has a state under the key
 }
 
+// classReport is the part of the state that a class sees.
+type classReport struct {
+	Floor int64 `json:"floor"` // units that it leaves to others
+	Left  int64 `json:"left"`  // units that it could take now
+}
+
 // inspect is the command inspect.
 func inspect(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []string, out io.Writer) error {
 	var limit limitFlag
 	fs.Var(&limit, "limit", "the key's `limit`, such as \"100/s burst 200\"; Redis does not store limits, so without it only the last written state is shown")
+	floor := fs.Float64("floor", 0, "with -limit: the `floor` of a class, above 0 and at most 0.5, to see the units left for it")
 	subject := fs.String("subject", "", "the result of Config.Subject for the key, if Config.Subject is set")
 	asJSON := fs.Bool("json", false, "print JSON")
 	key, w := &which{}, &walk{}
@@ -48,6 +57,15 @@ func inspect(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []s
 		c.check(&bad)
 		key.check(&bad, args)
 		w.check(&bad)
+		switch {
+		case *floor == 0:
+		case !(*floor > 0 && *floor <= 0.5): // also NaN
+			bad.Add("-floor", *floor, "must be above 0 and at most 0.5")
+		case !limit.set:
+			bad.Add("-floor", *floor, "needs -limit")
+		case limit.limit.Algorithm == hybridlimit.AlgSlidingLog:
+			bad.Add("-floor", *floor, "must be absent: a log has no floors")
+		}
 		if err := bad.Err("hybridlimit"); err != nil {
 			return err
 		}
@@ -73,6 +91,10 @@ func inspect(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []s
 		r, err := c.report(ctx, rdb, t, limit)
 		if err != nil {
 			return err
+		}
+		if *floor > 0 {
+			leaves := hybridlimit.Class{Floor: *floor}.Units(limit.limit)
+			r.Class = &classReport{Floor: leaves, Left: max(0, r.State.Left-leaves)}
 		}
 		if err := r.write(out, *asJSON); err != nil || r.found {
 			return err
@@ -118,7 +140,7 @@ func (c *connection) report(ctx context.Context, rdb redis.UniversalClient, t ta
 	if err != nil {
 		return r, fmt.Errorf("hybridlimit: %w", err)
 	}
-	r.Processes = live.processes(c.name)
+	r.Processes, r.Accounts = live.processes(c.name), live.accounts[c.name]
 	h, err := c.hub(rdb)
 	if err != nil {
 		return r, err
@@ -188,7 +210,14 @@ func (r report) write(out io.Writer, asJSON bool) error {
 	if r.TTL > 0 {
 		fmt.Fprintf(t, "  expires\tin %v, if not used before\n", r.TTL.Round(time.Second))
 	}
-	fmt.Fprintf(t, "  fleet\t%d processes\n", r.Processes)
+	if r.Class != nil {
+		fmt.Fprintf(t, "  class\tleaves %d units to others, so it has %d left\n", r.Class.Floor, r.Class.Left)
+	}
+	fmt.Fprintf(t, "  fleet\t%d processes", r.Processes)
+	if r.Accounts > r.Processes {
+		fmt.Fprintf(t, " with %d accounts, one for each class", r.Accounts)
+	}
+	fmt.Fprintln(t)
 	fmt.Fprintf(t, "  switch\t%s\n", switchSaid(r.Switch, r.SwitchSet))
 	return t.Flush()
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/global"
+	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
 	"github.com/hybridlimit/hybridlimit/lua"
@@ -28,6 +30,7 @@ func TestInspect(t *testing.T) {
 	expect(t, url, []string{"inspect", "-name", "api", "alice"},
 		`api "alice": when last written, the bucket had 7.0 units left, at 20`, "add -limit to see the units left now", `in Redis    "hl:v2:{`, `}:api:alice"`, "debited     3 units since 20", "leased      0 units", "expires     in 3h0m")
 	expect(t, url, []string{"inspect", "-name", "api", "-limit", "1/h burst 10", "alice"}, `api "alice": allowed because the bucket has 7 of 10 units left`)
+	expect(t, url, []string{"inspect", "-name", "api", "-limit", "1/h burst 10", "-floor", "0.2", "alice"}, "class       leaves 2 units to others, so it has 5 left")
 	out := expect(t, url, []string{"inspect", "-name", "api", "-limit", "1/h burst 10", "-json", "alice"})
 	var r report
 	if err := json.Unmarshal([]byte(out), &r); err != nil || r.State == nil || r.State.Left != 7 || r.Key != "alice" || r.Switch != "normal" || r.Digest != (lua.Names{}).Digest("api", "alice") {
@@ -94,4 +97,22 @@ func TestIdentity(t *testing.T) {
 	}
 	expect(t, url, append(append([]string{"reset", "-limit", "1/h burst 10"}, shop...), "alice@example.com"), `api "alice@example.com": reset; before, it was allowed because the bucket has 6 of 10 units left`)
 	expect(t, url, append(append([]string{"inspect", "-limit", "1/h burst 10"}, shop...), "alice@example.com"), "10 of 10 units left")
+}
+
+// TestInspectOfClasses checks the line about the fleet of a limiter with classes.
+func TestInspectOfClasses(t *testing.T) {
+	t.Parallel()
+	srv := redistest.New(t)
+	l, err := hybrid.New(srv.Client(t), hourly, hybrid.Config{
+		Name: "api", Classes: []hybrid.Class{{Name: "rest", Floor: 0.2}}, Hub: hybrid.HubConfig{Logger: slog.New(slog.DiscardHandler)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	redistest.Eventually(t, 20*time.Second, "the process is counted", func() bool { return l.Stats().Fleet > 0 })
+	if res, err := l.Allow(t.Context(), "alice"); err != nil || !res.Allowed {
+		t.Fatal(res, err)
+	}
+	expect(t, urlOf(srv), []string{"inspect", "-name", "api", "alice"}, "fleet       1 processes with 2 accounts, one for each class")
 }

@@ -8,6 +8,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
@@ -37,33 +39,25 @@ func fleetLimit(fs *flag.FlagSet, c *connection) func(ctx context.Context, args 
 		if err := errors.Join(bad.Err("hybridlimit"), to.Validate()); err != nil {
 			return err
 		}
-		rdb, err := c.open(ctx)
-		if err != nil {
-			return err
-		}
-		defer rdb.Close()
-		h, err := c.hub(rdb)
-		if err != nil {
-			return err
-		}
-		defer h.Close()
-		was, err := h.FleetLimit(ctx, c.name)
-		had := limitSaid(was)
-		switch {
-		case len(args) == 0 && !*back && err == nil:
-			fmt.Fprintf(out, "%s: %s\n", c.name, had)
-			return c.never(ctx, rdb, was.At)
-		case errors.Is(err, hybridlimit.ErrInvalid) && (len(args) == 1 || *back): // it is replaced
-			had = "a limit that this version does not know"
-		case err != nil:
-			return err
-		}
-		if err := h.SetFleetLimit(ctx, c.name, to); err != nil {
-			return err
-		}
-		fmt.Fprintf(out, "%s: %s, was: %s\n", c.name, limitSaid(to), had)
-		c.heard(ctx, rdb, out, "A process with a limit of its own (SetLimit) keeps that one.")
-		return nil
+		return c.withHub(ctx, func(rdb redis.UniversalClient, h *hybrid.Hub) error {
+			was, err := h.FleetLimit(ctx, c.name)
+			had, sets := limitSaid(was), len(args) == 1 || *back
+			switch {
+			case sets && errors.Is(err, hybridlimit.ErrInvalid):
+				had = "a limit that this version does not know"
+			case err != nil:
+				return err
+			case !sets:
+				fmt.Fprintf(out, "%s: %s\n", c.name, had)
+				return c.never(ctx, rdb, was.At)
+			}
+			if err := h.SetFleetLimit(ctx, c.name, to); err != nil {
+				return err
+			}
+			fmt.Fprintf(out, "%s: %s, was: %s\n", c.name, limitSaid(to), had)
+			c.heard(ctx, rdb, out, "A process with a limit of its own (SetLimit) keeps that one.")
+			return nil
+		})
 	}
 }
 

@@ -12,8 +12,9 @@ import (
 
 // roll is the processes of a deployment, as their heartbeats count them.
 type roll struct {
-	of      map[string]int64 // by limiter
-	unknown int64            // processes whose limiters are not known
+	of       map[string]int64 // by limiter
+	accounts map[string]int64 // by limiter; a process has an account for each class of the limiter
+	unknown  int64            // processes whose limiters are not known
 }
 
 // processes returns N of a limiter. It includes processes whose limiters are not
@@ -25,7 +26,7 @@ func (r roll) processes(limiter string) int64 { return r.of[limiter] + r.unknown
 func (c *connection) roll(ctx context.Context, rdb redis.UniversalClient) (roll, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	r, names := roll{of: map[string]int64{}}, c.names()
+	r, names := roll{of: map[string]int64{}, accounts: map[string]int64{}}, c.names()
 	text, err := textOf(ctx, rdb, names.Groups())
 	if err != nil {
 		return r, err
@@ -47,8 +48,9 @@ func (c *connection) roll(ctx context.Context, rdb redis.UniversalClient) (roll,
 		if limiters == nil {
 			r.unknown += n
 		}
-		for _, name := range limiters {
+		for name, classes := range limiters {
 			r.of[name] += n
+			r.accounts[name] += n * classes
 		}
 	}
 	return r, nil

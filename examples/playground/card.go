@@ -14,14 +14,15 @@ import (
 // visitor is the key of all requests to a card. All pages and curl share it.
 const visitor = "visitor"
 
-// card is one algorithm: a limiter behind httplimit, and the data for its
-// drawing.
+// card is one algorithm, perhaps with classes: a limiter behind httplimit, and the
+// data for its drawing.
 type card struct {
 	id    string
 	title string
 	limit hybridlimit.Limit // guarded by mu
 
 	limiter *local.Limiter
+	classes []*callClass // of requests; nil: all are alike
 	quick   http.Handler // for the page: it reports the delay of a queue and does not wait
 	slow    http.Handler // for /try: it behaves like a service
 	changed func()       // called after each change
@@ -48,9 +49,10 @@ type answer struct {
 
 // dot is a request on the time line of the card.
 type dot struct {
-	At      int64 `json:"at"` // Unix ms
-	Allowed bool  `json:"allowed"`
-	Delay   int64 `json:"delay_ms"`
+	At      int64  `json:"at"` // Unix ms
+	Allowed bool   `json:"allowed"`
+	Delay   int64  `json:"delay_ms"`
+	Class   string `json:"class,omitempty"`
 }
 
 const (
@@ -61,24 +63,25 @@ const (
 // cardState is the data that the page draws. The browser animates it from there
 // on, so nothing is sent while nothing changes.
 type cardState struct {
-	ID        string   `json:"id"`
-	Title     string   `json:"title"`
-	Algorithm string   `json:"algorithm"`
-	Seq       int64    `json:"seq"`
-	Now       int64    `json:"now"` // Unix ms
-	Rate      int64    `json:"rate"`
-	PeriodMs  int64    `json:"period_ms"`
-	Burst     int64    `json:"burst"`
-	Text      string   `json:"text"` // the limit as text
-	Remaining int64    `json:"remaining"`
-	Used      float64  `json:"used"` // of buckets and queues, units, at Now
-	Window    window   `json:"window"`
-	Log       []logged `json:"log"` // of a sliding log
-	Answers   []answer `json:"answers"`
-	Dots      []dot    `json:"dots"`
-	Sent      int64    `json:"sent"`
-	Passed    int64    `json:"passed"`
-	Last      string   `json:"last"`
+	ID        string       `json:"id"`
+	Title     string       `json:"title"`
+	Algorithm string       `json:"algorithm"`
+	Seq       int64        `json:"seq"`
+	Now       int64        `json:"now"` // Unix ms
+	Rate      int64        `json:"rate"`
+	PeriodMs  int64        `json:"period_ms"`
+	Burst     int64        `json:"burst"`
+	Text      string       `json:"text"` // the limit as text
+	Remaining int64        `json:"remaining"`
+	Used      float64      `json:"used"` // of buckets and queues, units, at Now
+	Window    window       `json:"window"`
+	Log       []logged     `json:"log"` // of a sliding log
+	Answers   []answer     `json:"answers"`
+	Dots      []dot        `json:"dots"`
+	Sent      int64        `json:"sent"`
+	Passed    int64        `json:"passed"`
+	Last      string       `json:"last"`
+	Classes   []classState `json:"classes"`
 }
 
 // logged is an entry of a sliding log.
@@ -87,13 +90,17 @@ type logged struct {
 	Units int64 `json:"units"`
 }
 
-func newCard(id, title string, limit hybridlimit.Limit, changed func()) (*card, error) {
-	limiter, err := local.New(limit, local.Config{Name: id, MaxKeys: 16})
+func newCard(id, title string, limit hybridlimit.Limit, changed func(), declared ...hybridlimit.Class) (*card, error) {
+	limiter, err := local.New(limit, local.Config{Name: id, MaxKeys: 16, Classes: declared})
+	if err != nil {
+		return nil, err
+	}
+	classes, err := classesOf(limiter, declared)
 	if err != nil {
 		return nil, err
 	}
 	c := &card{
-		id: id, title: title, limit: limit, limiter: limiter, changed: changed,
+		id: id, title: title, limit: limit, limiter: limiter, classes: classes, changed: changed,
 		last: "No request yet.",
 	}
 	if c.quick, err = c.service(true); err != nil {
@@ -105,8 +112,12 @@ func newCard(id, title string, limit hybridlimit.Limit, changed func()) (*card, 
 
 // service returns a handler behind the limit of the card.
 func (c *card) service(quick bool) (http.Handler, error) {
-	mw, err := httplimit.New(httplimit.Config{}, httplimit.Limit{
-		Limiter: &overheard{c.limiter, c, quick},
+	var cfg httplimit.Config
+	if len(c.classes) > 0 {
+		cfg.Class = func(r *http.Request) string { return r.PathValue("class") } // of the route, see /try
+	}
+	mw, err := httplimit.New(cfg, httplimit.Limit{
+		Limiter: &overheard{c.limiter, c, nil, quick},
 		Key:     func(*http.Request) string { return visitor },
 	})
 	if err != nil {
@@ -124,6 +135,7 @@ func (c *card) service(quick bool) (http.Handler, error) {
 type overheard struct {
 	*local.Limiter
 	card  *card
+	class *callClass // nil: of no class
 	quick bool
 }
 
@@ -139,7 +151,7 @@ func (o *overheard) AllowN(ctx context.Context, key string, n int64) (hybridlimi
 	defer c.mu.Unlock()
 	res, err := o.Limiter.AllowN(ctx, key, n)
 	if err == nil {
-		c.note(time.Now(), n, res)
+		c.note(time.Now(), n, o.class, res)
 	}
 	if h, ok := ctx.Value(heardKey{}).(*hybridlimit.Result); ok {
 		*h = res
@@ -155,22 +167,35 @@ func (o *overheard) AllowN(ctx context.Context, key string, n int64) (hybridlimi
 type heardKey struct{}
 
 // note is called with c.mu held.
-func (c *card) note(now time.Time, n int64, res hybridlimit.Result) {
+func (c *card) note(now time.Time, n int64, class *callClass, res hybridlimit.Result) {
 	c.seq++
 	c.sent++
 	if res.Allowed {
 		c.passed++
 		c.windows.add(now, c.limit.Period, n)
 	}
-	c.dots = append(c.dots, dot{At: now.UnixMilli(), Allowed: res.Allowed, Delay: res.Delay.Milliseconds()})
+	d := dot{At: now.UnixMilli(), Allowed: res.Allowed, Delay: res.Delay.Milliseconds()}
+	if class != nil {
+		d.Class = class.name
+		class.sent++
+		if res.Allowed {
+			class.passed++
+		}
+	}
+	c.dots = append(c.dots, d)
 	if len(c.dots) > maxDots {
 		c.dots = append(c.dots[:0:0], c.dots[len(c.dots)-maxDots:]...)
 	}
-	c.last = explain(c.limit, res, c.windows.at(now, c.limit.Period))
+	if class != nil {
+		c.last = c.explainClass(class, res)
+	} else {
+		c.last = explain(c.limit, res, c.windows.at(now, c.limit.Period))
+	}
 }
 
-// send makes n requests, one after the other, and returns the answers.
-func (c *card) send(n int) []answer {
+// send makes n requests of a class, one after the other, and returns the answers.
+// The class is "" on a card without classes.
+func (c *card) send(class string, n int) []answer {
 	var answers []answer
 	for range n {
 		var res hybridlimit.Result
@@ -179,6 +204,7 @@ func (c *card) send(n int) []answer {
 		if err != nil { // cannot happen: the URL is a constant and an id of a card
 			panic(err)
 		}
+		r.SetPathValue("class", class)
 		w := newRecorder()
 		c.quick.ServeHTTP(w, r)
 		answers = append(answers, w.answer(res))
@@ -207,6 +233,9 @@ func (c *card) reset() error {
 	err := c.limiter.Reset(context.Background(), visitor)
 	c.seq++
 	c.windows, c.answers, c.dots, c.sent, c.passed = pastWindows{}, nil, nil, 0, 0
+	for _, class := range c.classes {
+		class.sent, class.passed = 0, 0
+	}
 	c.last = "Reset to the initial state."
 	c.mu.Unlock()
 	c.changed()
@@ -279,7 +308,7 @@ func (c *card) state() cardState {
 		Rate: c.limit.Rate, PeriodMs: c.limit.Period.Milliseconds(), Burst: c.limit.BurstSize(), Text: c.limit.String(),
 		Remaining: res.Remaining, Window: c.windows.at(now, c.limit.Period),
 		Answers: append([]answer{}, c.answers...), Dots: append([]dot{}, c.dots...),
-		Sent: c.sent, Passed: c.passed, Last: c.last, Log: []logged{},
+		Sent: c.sent, Passed: c.passed, Last: c.last, Log: []logged{}, Classes: c.classStates(),
 	}
 	if !windowed(c.limit) {
 		s.Used = res.ResetAfter.Seconds() * float64(c.limit.Rate) / c.limit.Period.Seconds()

@@ -58,7 +58,7 @@ func TestCards(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, state := testCard(t, tc.limit)
-				answers := c.send(12)
+				answers := c.send("", 12)
 				admitted := 0
 				for _, a := range answers {
 					if a.Status == http.StatusOK {
@@ -82,7 +82,7 @@ func TestCards(t *testing.T) {
 					t.Errorf("it says: %s", state.Last)
 				}
 				time.Sleep(tc.after)
-				if again := c.send(1)[0]; again.Status != http.StatusOK {
+				if again := c.send("", 1)[0]; again.Status != http.StatusOK {
 					t.Errorf("after %v: %+v", tc.after, again)
 				}
 				if err := c.reset(); err != nil {
@@ -112,7 +112,7 @@ func TestDrawnWindowsAreTheLimiters(t *testing.T) {
 						r.Fatal(err)
 					}
 				case 1:
-					c.send(rapid.IntRange(1, 12).Draw(r, "n"))
+					c.send("", rapid.IntRange(1, 12).Draw(r, "n"))
 				default:
 					time.Sleep(time.Duration(rapid.IntRange(1, 3000).Draw(r, "ms")) * time.Millisecond)
 				}
@@ -133,7 +133,7 @@ func TestQueueDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, state := testCard(t, hybridlimit.LeakyQueue(2, time.Second, 8))
 		began := time.Now()
-		answers := c.send(3)
+		answers := c.send("", 3)
 		if answers[2].Delay != 1000 || time.Since(began) != 0 {
 			t.Errorf("after %v: %+v", time.Since(began), answers[2])
 		}
@@ -150,7 +150,7 @@ func TestQueueDelays(t *testing.T) {
 
 func TestCardLimits(t *testing.T) {
 	c, state := testCard(t, hybridlimit.TokenBucket(2, time.Second, 10))
-	c.send(10)
+	c.send("", 10)
 	if err := c.setLimit(cardOrder{5, 2000, 20}); err != nil {
 		t.Fatal(err)
 	}

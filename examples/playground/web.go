@@ -31,16 +31,19 @@ func newPlayground(s *store) (*playground, error) {
 	for _, c := range []struct {
 		id, title string
 		limit     hybridlimit.Limit
+		classes   []hybridlimit.Class
 	}{
-		{"token-bucket", "Token bucket", hybridlimit.TokenBucket(2, time.Second, 10)},
-		{"leaky-bucket", "Leaky bucket, policing", hybridlimit.LeakyBucket(2, time.Second, 10)},
-		{"leaky-queue", "Leaky bucket, shaping", hybridlimit.LeakyQueue(2, time.Second, 8)},
-		{"fixed-window", "Fixed window", hybridlimit.FixedWindow(10, 5*time.Second)},
-		{"sliding-window", "Sliding window", hybridlimit.SlidingWindow(10, 5*time.Second)},
-		{"sliding-log", "Sliding log", hybridlimit.SlidingLog(10, 5*time.Second)},
+		{"token-bucket", "Token bucket", hybridlimit.TokenBucket(2, time.Second, 10), nil},
+		{"leaky-bucket", "Leaky bucket, policing", hybridlimit.LeakyBucket(2, time.Second, 10), nil},
+		{"leaky-queue", "Leaky bucket, shaping", hybridlimit.LeakyQueue(2, time.Second, 8), nil},
+		{"fixed-window", "Fixed window", hybridlimit.FixedWindow(10, 5*time.Second), nil},
+		{"sliding-window", "Sliding window", hybridlimit.SlidingWindow(10, 5*time.Second), nil},
+		{"sliding-log", "Sliding log", hybridlimit.SlidingLog(10, 5*time.Second), nil},
+		// The refill is slow, so that a visitor has time to try both classes.
+		{"classes", "Token bucket with classes", hybridlimit.TokenBucket(1, 2*time.Second, 10), []hybridlimit.Class{{Name: "batch", Floor: 0.2}}},
 	} {
 		push := &soon{every: pushEvery}
-		made, err := newCard(c.id, c.title, c.limit, push.ask)
+		made, err := newCard(c.id, c.title, c.limit, push.ask, c.classes...)
 		if err != nil {
 			return nil, err
 		}
@@ -87,11 +90,8 @@ func (p *playground) handler(host string) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /", http.FileServerFS(files))
 	mux.HandleFunc("GET /feed", func(w http.ResponseWriter, r *http.Request) { p.feed.serve(w, r, p.everything) })
-	mux.HandleFunc("GET /try/{card}", func(w http.ResponseWriter, r *http.Request) {
-		if c := p.card(w, r); c != nil {
-			c.serve(w, r)
-		}
-	})
+	mux.HandleFunc("GET /try/{card}", p.try)
+	mux.HandleFunc("GET /try/{card}/{class}", p.try)
 	mux.HandleFunc("POST /api/cards/{card}/send", p.sendRequests)
 	mux.HandleFunc("POST /api/cards/{card}/reset", func(w http.ResponseWriter, r *http.Request) {
 		if c := p.card(w, r); c != nil {
@@ -135,24 +135,42 @@ func (p *playground) card(w http.ResponseWriter, r *http.Request) *card {
 	return nil
 }
 
+// try answers a request to the service of a card. A request without a class, on a
+// card with classes, is not critical.
+func (p *playground) try(w http.ResponseWriter, r *http.Request) {
+	c := p.card(w, r)
+	if c == nil {
+		return
+	}
+	if name := r.PathValue("class"); name != "" && c.class(name) == nil {
+		refuse(w, http.StatusNotFound, fmt.Errorf("playground: no class %q of card %q", name, c.id))
+		return
+	}
+	c.serve(w, r)
+}
+
 func (p *playground) sendRequests(w http.ResponseWriter, r *http.Request) {
 	c := p.card(w, r)
 	if c == nil {
 		return
 	}
 	var q struct {
-		N int `json:"n"`
+		N     int    `json:"n"`
+		Class string `json:"class"`
 	}
 	if !read(w, r, &q) {
 		return
 	}
+	var bad hybridlimit.Violations
 	if q.N < 1 || q.N > 100 {
-		var bad hybridlimit.Violations
 		bad.Add("n", q.N, "must be 1 to 100")
-		refuse(w, http.StatusBadRequest, bad.Err("playground"))
+	}
+	c.checkClass(q.Class, &bad)
+	if err := bad.Err("playground"); err != nil {
+		reply(w, nil, err)
 		return
 	}
-	reply(w, map[string]any{"answers": c.send(q.N)}, nil)
+	reply(w, map[string]any{"answers": c.send(q.Class, q.N)}, nil)
 }
 
 func (p *playground) setCardLimit(w http.ResponseWriter, r *http.Request) {

@@ -3,6 +3,7 @@
 import { byId, el, set, stillness, svg, text } from "./dom.js";
 import { ask, complain, now } from "./net.js";
 import { bucket } from "./draw-bucket.js";
+import { reserve } from "./draw-classes.js";
 import { queue } from "./draw-queue.js";
 import { fixed, sliding } from "./draw-windows.js";
 import { log } from "./draw-log.js";
@@ -15,6 +16,7 @@ const ABOUT = {
   "fixed-window": ["Counts requests in windows of the clock. Cheap, but two bursts fit at a border.", fixed],
   "sliding-window": ["Counts this window, and the part of the window before that still matters.", sliding],
   "sliding-log": ["Keeps the time of every admitted request: exact, at the cost of memory.", log],
+  "classes": ["Tokens are added at the rate, up to the burst. A batch request never takes a token below the floor.", reserve],
 };
 
 const cards = new Map(); // by id
@@ -26,9 +28,9 @@ byId("reset-all").addEventListener("click", () => ask("POST", "api/reset"));
 export function update(state, anew) {
   let card = cards.get(state.id);
   if (!card) {
-    card = make(state.id);
+    card = make(state);
     cards.set(state.id, card);
-    byId("cards").append(card.node);
+    byId(state.classes.length ? "class-cards" : "cards").append(card.node);
   }
   if (!anew && card.state && state.seq < card.state.seq) return; // of two simultaneous requests, the older answer came last
   card.state = state;
@@ -36,17 +38,34 @@ export function update(state, anew) {
   text(card.title, state.title);
   text(card.last, state.last);
   showLimit(card, state);
+  showClasses(card, state);
   showAnswer(card, state);
-  card.drawing.setAttribute("aria-label", `${state.title}, ${state.text}: ${state.remaining} left, ${state.passed} of ${state.sent} admitted`);
+  card.drawing.setAttribute("aria-label", [
+    `${state.title}, ${state.text}: ${state.remaining} left, ${admitted(state)}`,
+    ...state.classes.map((c) => `${c.name}${c.floor ? ` with a floor of ${c.floor}` : ""}, ${admitted(c)}`),
+  ].join("; "));
   set(card.node, { "data-remaining": state.remaining, "data-sent": state.sent, "data-passed": state.passed });
   animate();
 }
 
-function make(id) {
+const admitted = (counts) => `${counts.passed} of ${counts.sent} admitted`;
+
+function make({ id, classes }) {
   const [about, draw] = ABOUT[id];
+  const wide = classes.length > 0;
   const title = el("h3", { id: `${id}-title` });
-  const drawing = svg("svg", { class: "drawing", role: "img", viewBox: "0 0 360 150" });
-  const send = (n) => () => ask("POST", `api/cards/${id}/send`, { n });
+  const drawing = svg("svg", { class: "drawing", role: "img", viewBox: `0 0 360 ${wide ? 196 : 150}` });
+  const send = (n, of) => () => ask("POST", `api/cards/${id}/send`, { n, class: of });
+  const sends = (of, label) => [
+    el("button", { type: "button", class: "primary send", "aria-label": label("Send request"), onclick: send(1, of) }, "Send request"),
+    el("button", { type: "button", class: "burst", "aria-label": label("Burst 10"), onclick: send(10, of) }, "Burst 10"),
+  ];
+  const reset = el("button", { type: "button", class: "reset", onclick: () => ask("POST", `api/cards/${id}/reset`) }, "Reset");
+  const counts = classes.map(() => el("span", { class: "small count" }));
+  const buttons = wide
+    ? [...classes.map((c, i) => el("div", { class: "buttons class", role: "group", "aria-label": `Class ${c.name}`, "data-class": c.name },
+      el("b", {}, c.name), counts[i], ...sends(c.name, (what) => `${what}, ${c.name}`))), el("div", { class: "buttons" }, reset)]
+    : [el("div", { class: "buttons" }, ...sends(undefined, () => null), reset)];
   const last = el("p", { class: "last", "aria-live": "polite" });
   const answer = el("pre", { class: "answer", tabindex: 0, role: "region", "aria-label": `Answer to the last request: ${id.replace("-", " ")}` });
   const fields = {
@@ -71,16 +90,13 @@ function make(id) {
       rate: Number(fields.rate.value), period_ms: milliseconds(fields.period.value), burst: burst.hidden ? 0 : Number(fields.burst.value),
     });
   });
-  const node = el("article", { class: "panel card", id: `card-${id}`, "aria-labelledby": `${id}-title` },
-    title, el("p", { class: "about" }, about), drawing,
-    el("div", { class: "buttons" },
-      el("button", { type: "button", class: "primary send", onclick: send(1) }, "Send request"),
-      el("button", { type: "button", class: "burst", onclick: send(10) }, "Burst 10"),
-      el("button", { type: "button", class: "reset", onclick: () => ask("POST", `api/cards/${id}/reset`) }, "Reset")),
-    last, answer,
-    el("details", {}, el("summary", {}, "Change the limit, or use curl"), form,
-      el("p", { class: "small" }, el("code", {}, `curl -i ${location.origin}/try/${id}`))));
-  return { node, title, drawing, last, answer, fields, burst, draw, state: null, stale: true };
+  const paths = wide ? classes.map((c) => `${id}/${c.name}`) : [id];
+  const node = el("article", { class: `panel card${wide ? " wide" : ""}`, id: `card-${id}`, "aria-labelledby": `${id}-title` },
+    el("div", { class: "half" }, title, el("p", { class: "about" }, about), drawing, ...buttons),
+    el("div", { class: "half" }, last, answer,
+      el("details", {}, el("summary", {}, "Change the limit, or use curl"), form,
+        ...paths.map((path) => el("p", { class: "small" }, el("code", {}, `curl -i ${location.origin}/try/${path}`))))));
+  return { node, title, drawing, last, answer, fields, burst, counts, draw, state: null, stale: true };
 }
 
 // milliseconds returns seconds × 1000 without floating-point errors: 1.1 becomes 1100, and 1.0005 becomes 1000.5.
@@ -92,6 +108,13 @@ function showLimit(card, state) {
   for (const [name, field] of Object.entries(card.fields)) {
     if (document.activeElement !== field) field.value = values[name];
   }
+}
+
+function showClasses(card, state) {
+  state.classes.forEach((c, i) => {
+    text(card.counts[i], admitted(c));
+    set(card.counts[i].parentElement, { "data-sent": c.sent, "data-passed": c.passed });
+  });
 }
 
 const STATUS = { 200: "200 OK", 429: "429 Too Many Requests", 503: "503 Service Unavailable" };

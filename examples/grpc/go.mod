@@ -1,0 +1,31 @@
+module github.com/hybridlimit/hybridlimit/examples/grpc
+
+go 1.26.0
+
+replace (
+	github.com/hybridlimit/hybridlimit => ../../
+	github.com/hybridlimit/hybridlimit/grpclimit => ../../grpclimit
+)
+
+require (
+	github.com/alicebob/miniredis/v2 v2.40.0
+	github.com/hybridlimit/hybridlimit v0.0.0
+	github.com/hybridlimit/hybridlimit/grpclimit v0.0.0
+	github.com/redis/go-redis/v9 v9.23.0
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260720211330-0afa2a65878a
+	google.golang.org/grpc v1.84.0
+	google.golang.org/protobuf v1.36.12
+)
+
+require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/sony/gobreaker/v2 v2.4.0 // indirect
+	github.com/yuin/gopher-lua v1.1.1 // indirect
+	go.opentelemetry.io/otel v1.47.0 // indirect
+	go.opentelemetry.io/otel/metric v1.47.0 // indirect
+	go.opentelemetry.io/otel/trace v1.47.0 // indirect
+	go.uber.org/atomic v1.12.0 // indirect
+	golang.org/x/net v0.57.0 // indirect
+	golang.org/x/sys v0.48.0 // indirect
+	golang.org/x/text v0.40.0 // indirect
+)
