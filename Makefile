@@ -35,6 +35,10 @@ lab: ## whole fleets in virtual time: docs/lab/results.md and its plots; fails i
 bench-redis: ## what it costs Redis, and many keys a process: bench/REDIS.md, about six minutes; fails if a figure that must be reached is not
 	@cd bench && go run ./redis -write REDIS.md
 
+.PHONY: bench-rls
+bench-rls: ## the rate limit service beside envoyproxy/ratelimit, both built from source: bench/RLS.md, about four minutes; fails if a goal is missed
+	@cd rls && go run ./bench -write ../bench/RLS.md
+
 .PHONY: bench
 bench: ## limiters side by side, about a quarter of an hour: bench/RESULTS.md, its figures and rounds
 	@cd bench && go run ./compare -write . -revision "$$(git describe --always --dirty --exclude '*')"

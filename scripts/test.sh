@@ -5,7 +5,7 @@
 #                      printed; and go vet and go test of the other modules: faults on real servers and processes, a browser,
 #                      parsers of other projects and Prometheus, the tests of the benchmarks
 #
-#   TIMEOUT  longest time for the tests of one package (default 10m; all: 20m, for the race detector on a busy machine)
+#   TIMEOUT  longest time for the tests of one package (default 10m; all: 40m, for the race detector on a busy machine)
 #   P        packages tested at once (default: one per core, at most 4); 1 when a test's own timing matters
 #   CI       if set, a missing redis-server or browser is a failure; otherwise the tests that need it are skipped, with a notice
 #   HYBRIDLIMIT_SEED  the seed of random tests (default: 1; all: random)
@@ -17,10 +17,11 @@ cd "$(dirname "$0")/.."
 what=${1:-short}
 cores=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 P=${P:-$((cores < 4 ? cores : 4))}
-[[ $what == all ]] && longest=20m || longest=10m
+[[ $what == all ]] && longest=40m || longest=10m
 TIMEOUT=${TIMEOUT:-$longest}
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+faults=$(mktemp)
+trap 'rm -f "$log" "$faults"' EXIT
 
 check_gofmt() {
   local unformatted
@@ -36,13 +37,20 @@ vet() (cd "$1" && go vet ./...)
 # Packages with long waits come first, so that they do not run alone at the end.
 packages() (cd "$1" && if [[ $1 == . ]]; then go list ./hybrid ./global ./...; else go list ./...; fi)
 
-# run_tests DIR FLAGS...
+# Packages that start no goroutines. The race detector finds nothing there, and takes up to ten times the time. rls/internal/replay
+# starts the server of another package that has tests of its own, and compiles another project.
+sequential='github.com/hybridlimit/hybridlimit/(internal/(account|algo|house|reference)|rls/internal/(docs|replay|rules)|bench/permits)$'
+
+pure() { packages "$1" | grep -E "$sequential" || true; }
+concurrent() { packages "$1" | grep -Ev "$sequential"; }
+
+# run_tests DIR FLAGS... (LIST names the function that lists the packages, default: packages)
 # -count=1: a cached "ok" ignores changes of redis-server and of the environment.
 # -vet=off: go vet has already run in full.
 run_tests() (
   dir=$1
   shift
-  names=$(packages "$dir") || exit
+  names=$("${LIST:-packages}" "$dir") || exit
   cd "$dir"
   # shellcheck disable=SC2086 # one word a package
   go test "$@" -vet=off -count=1 -p "$P" -timeout "$TIMEOUT" $names 2>&1 | tee -a "$log"
@@ -65,6 +73,21 @@ times() {
 # The race detector leaves out the interpreter of the Lua scripts. Redis in memory runs it under its own lock, on no data of this
 # project. Instrumented, it takes more than a third of the processor time of TestConformance in hybrid.
 uninstrumented='github.com/yuin/gopher-lua/...=-race=false'
+
+# Faults take real time and little of the processor, so they run beside the tests of the other modules. Their output comes when
+# these have ended. With P=1 they run alone.
+faults_pid=
+start_faults() {
+  (vet ./bench/chaos && run_tests ./bench/chaos -race -gcflags="$uninstrumented") >"$faults" 2>&1 &
+  faults_pid=$!
+}
+
+end_faults() {
+  local status=0
+  wait "$faults_pid" || status=$?
+  cat "$faults"
+  return "$status"
+}
 
 redis=yes
 find_redis() {
@@ -95,8 +118,9 @@ EOF
   cat <<'EOF'
   - bench: the tests of the benchmarks, of the lab and of the figures in documents
   - bench/chaos: faults on real servers and processes
-  - internal/e2e: other people's parsers and Prometheus; the Go code in README and docs
+  - internal/e2e: other people's parsers, frameworks and Prometheus; the Go code in README and docs
   - internal/e2e/ui: the page of examples/playground in a browser
+  - every other nested module: adapters, the rate limit service, examples
 Left to make test-long: the searches with many more schedules, an hour and more.
 EOF
 }
@@ -111,14 +135,19 @@ all() {
   part "redis-server" find_redis
   part "chromium" find_browser
   while read -r dir <&3; do
+    [[ $dir == ./bench/chaos && -n $faults_pid ]] && continue
     part "$dir: go vet" vet "$dir"
-    case $dir in
-    ./internal/e2e) part "$dir: go test" run_tests "$dir" ;; # Prometheus takes minutes to compile with the race detector
-    *) part "$dir: go test -race" run_tests "$dir" -race -gcflags="$uninstrumented" -parallel $((2 * cores)) ;;
-    esac
+    if [[ $dir == ./internal/e2e ]]; then # Prometheus takes minutes to compile with the race detector
+      part "$dir: go test" run_tests "$dir"
+      continue
+    fi
+    [[ -z $(pure "$dir") ]] || LIST=pure part "$dir: go test" run_tests "$dir" -parallel $((2 * cores))
+    LIST=concurrent part "$dir: go test -race" run_tests "$dir" -race -gcflags="$uninstrumented" -parallel $((2 * cores))
+    [[ $dir != . ]] || ((P == 1)) || start_faults
   done 3< <(modules)
+  [[ -z $faults_pid ]] || part "./bench/chaos: go vet and go test -race" end_faults
   times
-  printf '\nRan: go vet and go test of every module, under the race detector but for internal/e2e, random tests from HYBRIDLIMIT_SEED=%s.\nLeft to make test-long: the searches with many more schedules.\n' "$HYBRIDLIMIT_SEED"
+  printf '\nRan: go vet and go test of every module, under the race detector but for internal/e2e and packages without goroutines, random tests from HYBRIDLIMIT_SEED=%s.\nLeft to make test-long: the searches with many more schedules.\n' "$HYBRIDLIMIT_SEED"
 }
 
 case $what in
