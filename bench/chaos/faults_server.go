@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // serverFaults are faults of the process redis-server.
@@ -75,22 +78,37 @@ func loading(ctx context.Context, s *scene) (func() error, error) {
 	}, err
 }
 
-// busyScript runs a script that never ends, until it is killed.
+// busyScript runs a script that never ends, until it is killed. The script has a
+// connection of its own: with maxclients reached, a runner that lost its only
+// connection to the script could not come back to kill it.
 func busyScript(ctx context.Context, s *scene) (func() error, error) {
 	n := s.world.nodes[0]
 	if err := n.do(ctx, "CONFIG", "SET", "lua-time-limit", "100"); err != nil {
 		return nil, err
 	}
+	own := adminClient(n.Addr())
 	done := make(chan error, 1)
-	go func() { done <- n.admin.Eval(ctx, "while true do end", nil).Err() }()
+	go func() { done <- own.Eval(ctx, "while true do end", nil).Err() }()
+	err := until(ctx, patience, "the script is busy", func() bool {
+		return len(done) > 0 || redis.HasErrorPrefix(n.do(ctx, "PING"), "BUSY")
+	})
+	if len(done) > 0 { // another fault among others refused or killed it
+		err = <-done
+	}
+	if err != nil {
+		return nil, errors.Join(err, own.Close())
+	}
 	return func() error {
-		killer := adminClient(n.Addr())
-		defer killer.Close()
-		if err := until(ctx, patience, "the script is killed", func() bool { return killer.ScriptKill(ctx).Err() == nil }); err != nil {
+		// Not busy any more: another fault has restarted the server.
+		err := until(ctx, patience, "the script is killed", func() bool {
+			err := n.do(ctx, "SCRIPT", "KILL")
+			return err == nil || redis.HasErrorPrefix(err, "NOTBUSY")
+		})
+		if err != nil {
 			return err
 		}
 		<-done // an error: it was killed
-		return nil
+		return own.Close()
 	}, nil
 }
 
