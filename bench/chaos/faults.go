@@ -150,36 +150,6 @@ func (s *scene) each(f func(n *node) error) error {
 	return nil
 }
 
-// config changes settings on every node, and returns a function that restores
-// them.
-func (s *scene) config(ctx context.Context, pairs ...string) (back func() error, err error) {
-	type setting struct {
-		n           *node
-		name, value string
-	}
-	var were []setting
-	for _, n := range s.world.nodes {
-		for i := 0; i < len(pairs); i += 2 {
-			was, err := n.admin.ConfigGet(ctx, pairs[i]).Result()
-			if err != nil {
-				return nil, err
-			}
-			were = append(were, setting{n, pairs[i], was[pairs[i]]})
-			if err := n.do(ctx, "CONFIG", "SET", pairs[i], pairs[i+1]); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return func() error {
-		for i := len(were) - 1; i >= 0; i-- {
-			if err := were[i].n.do(ctx, "CONFIG", "SET", were[i].name, were[i].value); err != nil {
-				return err
-			}
-		}
-		return nil
-	}, nil
-}
-
 // everyNode returns a fault that sends a command to every node.
 func everyNode(words ...any) func(context.Context, *scene) (func() error, error) {
 	return func(ctx context.Context, s *scene) (func() error, error) {

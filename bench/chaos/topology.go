@@ -30,6 +30,7 @@ type node struct {
 	*redistest.Server
 	proxy  *proxy
 	admin  *redis.Client
+	config configured
 	fallen bool // was a master until it failed
 	saved  int  // number of append-only directories put aside
 	attic  string
