@@ -22,9 +22,17 @@ type ledger struct {
 	fallen  map[string]bool // servers that were masters until they failed
 	eternal []string        // keys written without a TTL
 	gone    []deletion
+	applied map[string][]application // by batch
 }
 
-// deletion is one deletion of an envelope.
+// application is one application of a batch. A repeated batch that debits nothing writes no state.
+type application struct {
+	server string
+	order  int // as in debit
+	keys   []string
+}
+
+// deletion is one deletion of an envelope, or of everything.
 type deletion struct {
 	server, key string
 	order       int // as in debit
@@ -43,10 +51,14 @@ type debit struct {
 	turn   bool  // the state has a next poll, so the key was contended
 }
 
+func newLedger() ledger {
+	return ledger{fallen: map[string]bool{}, applied: map[string][]application{}}
+}
+
 // readLedger reads the files of all servers: those in each server's directory,
 // and those that were put aside.
 func readLedger(w *world) (*ledger, error) {
-	l := ledger{fallen: map[string]bool{}}
+	l := newLedger()
 	for _, n := range w.nodes {
 		l.fallen[n.Addr()] = n.fallen
 		dirs, err := subdirs(n.attic)
@@ -83,7 +95,10 @@ func subdirs(dir string) (out []string, err error) {
 func (l *ledger) read(server string, files []string) error {
 	was := map[string]wire.State{} // by key
 	order := 0
-	for _, path := range files {
+	for i, path := range files {
+		if i > 0 && filepath.Dir(path) != filepath.Dir(files[i-1]) { // the server started empty
+			l.gone = append(l.gone, deletion{server, everything, order + 1})
+		}
 		if err := readAOF(path, func(tx transaction) {
 			order++
 			l.apply(server, order, was, tx)
@@ -97,8 +112,9 @@ func (l *ledger) read(server string, files []string) error {
 // apply records the writes of a transaction.
 func (l *ledger) apply(server string, order int, was map[string]wire.State, tx transaction) {
 	batch, stamp := envelopeOf(tx)
+	app := application{server: server, order: order}
 	for _, cmd := range tx {
-		l.evicted(server, order, cmd)
+		l.lost(server, order, cmd)
 		key, raw, ok := written(cmd)
 		if !ok {
 			continue
@@ -123,18 +139,36 @@ func (l *ledger) apply(server string, order int, was map[string]wire.State, tx t
 		was[key] = s
 		if !moved(cmd) {
 			l.entries = append(l.entries, d)
+			app.keys = append(app.keys, name)
 		}
+	}
+	if batch != "" {
+		l.applied[batch] = append(l.applied[batch], app)
 	}
 }
 
-// evicted records the envelopes that a command deletes. Redis writes a DEL for each key that it evicts.
-func (l *ledger) evicted(server string, order int, cmd []string) {
-	if verb := strings.ToUpper(cmd[0]); verb != "DEL" && verb != "UNLINK" {
-		return
-	}
-	for _, key := range cmd[1:] {
-		if strings.Contains(key, "}:@env:") {
-			l.gone = append(l.gone, deletion{server, key, order})
+// undone reports whether the batch of a debit was applied again after the server had lost its envelope, and did not debit the key
+// then. The sender was told of the last application.
+func (l *ledger) undone(d debit) bool {
+	return slices.ContainsFunc(l.applied[d.batch], func(a application) bool {
+		again := debit{server: a.server, batch: d.batch, order: a.order}
+		return a.server == d.server && a.order > d.order && !slices.Contains(a.keys, d.key) && l.lostBetween(d, again)
+	})
+}
+
+// everything is the key of a deletion of all keys.
+const everything = ""
+
+// lost records the envelopes that a command deletes. Redis writes a DEL for each key that it evicts.
+func (l *ledger) lost(server string, order int, cmd []string) {
+	switch strings.ToUpper(cmd[0]) {
+	case "FLUSHALL", "FLUSHDB":
+		l.gone = append(l.gone, deletion{server, everything, order})
+	case "DEL", "UNLINK":
+		for _, key := range cmd[1:] {
+			if strings.Contains(key, "}:@env:") {
+				l.gone = append(l.gone, deletion{server, key, order})
+			}
 		}
 	}
 }
@@ -143,7 +177,7 @@ func (l *ledger) evicted(server string, order int, cmd []string) {
 // debited again, as after a loss of the state.
 func (l *ledger) lostBetween(first, second debit) bool {
 	return slices.ContainsFunc(l.gone, func(d deletion) bool {
-		return d.server == second.server && strings.HasPrefix(second.batch, d.key+"#") && first.order < d.order && d.order <= second.order
+		return d.server == second.server && (d.key == everything || strings.HasPrefix(second.batch, d.key+"#")) && first.order < d.order && d.order <= second.order
 	})
 }
 
@@ -230,7 +264,7 @@ func (l *ledger) byKey() map[string]int64 {
 	of := map[string]*ledger{}
 	for _, d := range l.entries {
 		if of[d.key] == nil {
-			of[d.key] = &ledger{fallen: l.fallen, gone: l.gone}
+			of[d.key] = &ledger{fallen: l.fallen, gone: l.gone, applied: l.applied}
 		}
 		of[d.key].entries = append(of[d.key].entries, d)
 	}
@@ -302,6 +336,12 @@ func (l *ledger) sum() (out sums) {
 			out.debited += d.units - old.units
 			out.again += old.units
 			last[id] = d
+		}
+	}
+	for _, d := range last {
+		if l.undone(d) {
+			out.debited -= d.units
+			out.again += d.units
 		}
 	}
 	return out

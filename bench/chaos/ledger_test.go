@@ -105,6 +105,30 @@ func TestLedger(t *testing.T) {
 			}},
 			want: sums{debited: 6, again: 5},
 		},
+		"a batch applied again after a loss, which debits nothing": {
+			servers: [][][]string{{
+				{state(100, 5), envelope("a", 1, 100)},
+				{"DEL|hl:v2:{3}:@env:a"},
+				{"DEL|hl:v2:{3}:chaos:k"},
+				{"SET|hl:v2:{3}:@epoch|12|PX|5000", envelope("a", 1, 200)},
+			}},
+			want: sums{again: 5},
+		},
+		"a batch applied again after a wipe, which debits nothing": {
+			servers: [][][]string{{
+				{state(100, 5), envelope("a", 1, 100)},
+				{"FLUSHALL"},
+				{"SET|hl:v2:{3}:@epoch|12|PX|5000", envelope("a", 1, 200)},
+			}},
+			want: sums{again: 5},
+		},
+		"a batch seen again, whose envelope is written again": {
+			servers: [][][]string{{
+				{state(100, 5), envelope("a", 1, 100)},
+				{"SET|hl:v2:{3}:@epoch|12|PX|5000", envelope("a", 1, 200)},
+			}},
+			want: sums{debited: 5},
+		},
 		"a replica writes what its master wrote": {
 			servers: [][][]string{
 				{{state(100, 5), envelope("a", 1, 100)}, {state(100, 7), envelope("a", 2, 110)}},
@@ -152,7 +176,7 @@ func TestLedger(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := ledger{fallen: map[string]bool{}}
+			l := newLedger()
 			for i, txs := range c.servers {
 				server := fmt.Sprint("server", i)
 				l.fallen[server] = i < c.fallen
