@@ -32,7 +32,7 @@ type application struct {
 	keys   []string
 }
 
-// deletion is one deletion of an envelope, or of everything.
+// deletion is one deletion of a key, or of everything.
 type deletion struct {
 	server, key string
 	order       int // as in debit
@@ -45,6 +45,7 @@ type debit struct {
 	stamp  int64  // µs: when the batch was applied; 0 without an envelope
 	order  int    // among the writes of a server
 	key    string // the caller's
+	state  string // the key in Redis
 	raw    string // the state
 	born   int64
 	units  int64 // the increase of the state's Since
@@ -129,10 +130,11 @@ func (l *ledger) apply(server string, order int, was map[string]wire.State, tx t
 		s, ok := wire.DecodeState(raw)
 		if !ok {
 			delete(was, key) // written by a fault
+			l.gone = append(l.gone, deletion{server, key, order})
 			continue
 		}
 		old := was[key]
-		d := debit{server: server, batch: batch, stamp: stamp, order: order, key: name, raw: raw, born: s.Born, units: s.Since, turn: s.Slot > 0}
+		d := debit{server: server, batch: batch, stamp: stamp, order: order, key: name, state: key, raw: raw, born: s.Born, units: s.Since, turn: s.Slot > 0}
 		if old.Born == s.Born {
 			d.units -= old.Since
 		}
@@ -147,28 +149,27 @@ func (l *ledger) apply(server string, order int, was map[string]wire.State, tx t
 	}
 }
 
-// undone reports whether the batch of a debit was applied again after the server had lost its envelope, and did not debit the key
-// then. The sender was told of the last application.
+// undone reports whether the batch of a debit was applied again after the server had lost its envelope or the key, and did not debit
+// the key then. The sender was told of the last application.
 func (l *ledger) undone(d debit) bool {
 	return slices.ContainsFunc(l.applied[d.batch], func(a application) bool {
 		again := debit{server: a.server, batch: d.batch, order: a.order}
-		return a.server == d.server && a.order > d.order && !slices.Contains(a.keys, d.key) && l.lostBetween(d, again)
+		return a.server == d.server && a.order > d.order && !slices.Contains(a.keys, d.key) &&
+			(l.lostBetween(d, again) || l.goneBetween(d.state, d, again))
 	})
 }
 
 // everything is the key of a deletion of all keys.
 const everything = ""
 
-// lost records the envelopes that a command deletes. Redis writes a DEL for each key that it evicts.
+// lost records the keys that a command deletes. Redis writes a DEL for each key that it evicts.
 func (l *ledger) lost(server string, order int, cmd []string) {
 	switch strings.ToUpper(cmd[0]) {
 	case "FLUSHALL", "FLUSHDB":
 		l.gone = append(l.gone, deletion{server, everything, order})
 	case "DEL", "UNLINK":
 		for _, key := range cmd[1:] {
-			if strings.Contains(key, "}:@env:") {
-				l.gone = append(l.gone, deletion{server, key, order})
-			}
+			l.gone = append(l.gone, deletion{server, key, order})
 		}
 	}
 }
@@ -176,8 +177,14 @@ func (l *ledger) lost(server string, order int, cmd []string) {
 // lostBetween reports whether the server deleted the envelope of a batch between two of its writes. Then a repeated batch is
 // debited again, as after a loss of the state.
 func (l *ledger) lostBetween(first, second debit) bool {
+	envelope, _, _ := strings.Cut(second.batch, "#")
+	return l.goneBetween(envelope, first, second)
+}
+
+// goneBetween reports whether the server of the second write deleted a key after the first one.
+func (l *ledger) goneBetween(key string, first, second debit) bool {
 	return slices.ContainsFunc(l.gone, func(d deletion) bool {
-		return d.server == second.server && (d.key == everything || strings.HasPrefix(second.batch, d.key+"#")) && first.order < d.order && d.order <= second.order
+		return d.server == second.server && (d.key == everything || d.key == key) && first.order < d.order && d.order <= second.order
 	})
 }
 

@@ -122,6 +122,14 @@ func TestLedger(t *testing.T) {
 			}},
 			want: sums{again: 5},
 		},
+		"a batch applied again after the loss of its key, which debits nothing": {
+			servers: [][][]string{{
+				{state(100, 5), envelope("a", 1, 100)},
+				{"SET|hl:v2:{3}:chaos:k|2b1 2 3|PX|5000"},
+				{"SET|hl:v2:{3}:@epoch|12|PX|5000", envelope("a", 1, 200)},
+			}},
+			want: sums{again: 5},
+		},
 		"a batch seen again, whose envelope is written again": {
 			servers: [][][]string{{
 				{state(100, 5), envelope("a", 1, 100)},
