@@ -1,0 +1,48 @@
+package permits
+
+// Op is the part of a message about one key. Its counts are absolute, so a lost
+// answer needs no repair.
+type Op struct {
+	Limit  int64   // permits of the key, as the process knows them
+	Keep   int64   // permits that the process keeps, its running calls among them
+	Want   int64   // permits that its waiting calls need
+	Spare  int64   // permits that it could use soon
+	Had    int64   // permits that the last answer booked
+	Procs  int64   // processes of the fleet, at least 1
+	Rejoin bool    // the process knows that its holding had ended
+	Reset  bool    // Redis forgets all holdings of the key, and learns them again
+	Claims []Claim // holdings of dead processes, to take off
+}
+
+// Claim names the holding of a dead process by the message that wrote it. A
+// holding that a later message wrote is not taken off.
+type Claim struct {
+	Process string
+	Number  int64
+}
+
+// Reply is the answer to an Op.
+type Reply struct {
+	Booked  int64   // Keep, and the permits that are granted
+	Usable  int64   // of Booked; the rest is booked for running calls, and free when they end
+	Free    int64   // permits that are left; negative: more calls run than the limit allows
+	Scarce  bool    // a process was refused in the last second
+	Lost    bool    // Redis had forgotten the holding, or a message of the process
+	Holders []Claim // the other holders, if not all of Want was granted
+}
+
+// Message has ops of one process for the keys of one tag.
+type Message struct {
+	Process string // letters, digits, '-' and '_'
+	Number  int64  // greater in each attempt to send; 1 or more
+	After   int64  // number of the last message with an answer; 0: none
+	Epoch   int64  // of the tag's memory, from the last answer; 0: none
+	Period  int64  // of the heartbeats, in µs; Redis learns for three of them
+	Ops     []Op
+}
+
+// Answer is the answer to a Message.
+type Answer struct {
+	Epoch   int64
+	Replies []Reply // one for each op
+}
