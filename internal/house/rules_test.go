@@ -32,6 +32,7 @@ var product = map[string]rule{
 	".":                  {},
 	"internal/algo":      {inside: []string{"."}},
 	"internal/account":   {inside: []string{".", "internal/algo"}}, // pure: purity_test.go
+	"internal/permits":   {},                                       // pure: purity_test.go
 	"internal/census":    {},
 	"internal/groups":    {},
 	"internal/waiting":   {inside: []string{"."}},
