@@ -51,6 +51,7 @@ type Reply struct {
 	Usable  int64   // of Booked; the rest is booked for running calls, and free when they end
 	Free    int64   // permits that are left; negative: more calls run than the limit allows
 	Scarce  bool    // a process was refused in the last second
+	Learns  int64   // µs until Redis grants again, because it may not know all holdings; 0: it grants
 	Lost    bool    // Redis had forgotten the holding, or a message of the process
 	Holders []Claim // the other holders, if not all of Want was granted
 }

@@ -13,6 +13,8 @@ func (h *Holding) Settle(c *Conditions, now int64) bool {
 	if trim {
 		h.trimAt = 0
 		h.smooth(now)
+	} else if h.trimAt > 0 {
+		h.at(h.trimAt)
 	}
 	due := !h.queued && !h.flying && c.Live(now) &&
 		(h.tells || h.booked > 0 && now >= h.tellAt || h.wants(now) || h.untold(now) || h.returns(c, now, trim))

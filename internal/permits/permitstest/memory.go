@@ -107,14 +107,15 @@ func (m *Memory) hold(now int64, key string, op permits.Op, msg permits.Message,
 	}
 	others := k.Total - own.Permits
 	free := op.Limit - others - op.Keep
-	granted := int64(0)
-	if now >= max(m.Learn, k.Learn) {
+	granted, learns := int64(0), max(0, max(m.Learn, k.Learn)-now)
+	if learns == 0 {
 		granted = grant(op, free)
 	}
 	r := permits.Reply{
 		Booked: op.Keep + granted,
 		Usable: max(0, min(op.Keep, op.Limit-others)) + granted,
 		Free:   free - granted,
+		Learns: learns,
 		Lost:   lost,
 	}
 	if granted < op.Want {
