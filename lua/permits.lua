@@ -7,9 +7,9 @@
 --         text "<limit> <keep> <want> <first> <spare> <had> <procs> <flags>", and for
 --         each claim " <process> <number>". Flags: 1 rejoin, 2 reset. internal/permits
 --         has the meaning of each.
--- Reply:  the epoch; then for each op: booked, usable, free (it may be negative), flags
---         (1 scarce, 2 lost), and the other holders: text "<process> <number> ...", or ""
---         if the whole of want was granted
+-- Reply:  the epoch; then for each op: booked, usable, free (it may be negative), the µs
+--         until Redis grants again, flags (1 scarce, 2 lost), and the other holders: text
+--         "<process> <number> ...", or "" if the whole of want was granted
 -- Once:   a message whose number is not greater than the last one of its process gets an
 --         error and has no effect. The process sends each attempt with a new number.
 -- State:  memory: hash; '' is "1 <epoch> <learn> <sweep>", a process is
@@ -22,7 +22,7 @@
 --         minutes; none are kept that say nothing. The numbers of processes that were
 --         silent for an hour are dropped once an hour.
 local SECOND, HOUR, LEARN, MAX_PERIOD, MOST = 1000000, 3600000000, 3, 60000000, 2 ^ 51
-local MAX_KEYS, MAX_CLAIMS = 64, 100000
+local MAX_KEYS, MAX_HOLDERS, MAX_TEXT = 64, 64, 8192
 
 -- count returns the number that digits spell, up to `most`, or nil.
 local function count(digits, most)
@@ -60,7 +60,7 @@ local function read_message(keys, argv)
   if head.number < 1 or head.period < 1 or #keys ~= #argv or #keys > MAX_KEYS + 1 then return nil end
   local ops = {}
   for i = 2, #argv do
-    if #argv[i] > MAX_CLAIMS then return nil end
+    if #argv[i] > MAX_TEXT then return nil end
     local limit, keep, want, first, spare, had, procs, flags, rest =
       string.match(argv[i], '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([0-3])(.*)$')
     local op = {
@@ -77,7 +77,7 @@ local function read_message(keys, argv)
       if not count(at, 2 ^ 53) then return nil end
       op.claims[#op.claims + 1] = {other, count(at, 2 ^ 53)}
     end
-    if length ~= #rest then return nil end
+    if length ~= #rest or #op.claims > MAX_HOLDERS then return nil end
     ops[i - 1] = op
   end
   return head, ops
@@ -111,8 +111,8 @@ local function load_key(key, op, head, now)
 end
 
 -- others returns the holders without the process of the message, as text in the order of
--- their names.
-local function others(key, k, process)
+-- their names: each second other ones, if there are too many for one reply.
+local function others(key, k, process, now)
   local all, names = redis.call('HGETALL', key), {}
   local numbers = {}
   for i = 1, #all, 2 do
@@ -122,30 +122,35 @@ local function others(key, k, process)
     end
   end
   table.sort(names)
-  for i, name in ipairs(names) do names[i] = name .. ' ' .. whole(numbers[name]) end
-  return table.concat(names, ' ')
+  local first, told = 0, {}
+  if #names > MAX_HOLDERS then first = math.floor(now / SECOND) * MAX_HOLDERS % #names end
+  for i = 1, math.min(#names, MAX_HOLDERS) do
+    local name = names[(first + i - 1) % #names + 1]
+    told[i] = name .. ' ' .. whole(numbers[name])
+  end
+  return table.concat(told, ' ')
 end
 
 -- hold replaces the holding of a message's process at one key, and grants. It returns the
--- five parts of the reply, and changes only `k`.
+-- six parts of the reply, and changes only `k`.
 local function hold(key, k, op, head, gap, learn, now)
   local lost = gap or op.reset or op.had > 0 and not k.there and not op.rejoin
   if lost then k.learn = math.max(k.learn, now + LEARN * head.period) end
   if op.reset then k.total = k.own end
   local rest = k.total - k.own
-  local free, granted = op.limit - rest - op.keep, 0
-  if now >= math.max(learn, k.learn) and free > 0 and free >= op.first then
+  local free, granted, learns = op.limit - rest - op.keep, 0, math.max(0, learn - now, k.learn - now)
+  if learns == 0 and free > 0 and free >= op.first then
     granted = math.min(free, op.want + math.min(op.spare, math.floor(free / (2 * op.procs))))
   end
   local holders = ''
   if granted < op.want then
     k.scarce = now + SECOND
-    if not op.reset and not k.fresh then holders = others(key, k, head.process) end
+    if not op.reset and not k.fresh then holders = others(key, k, head.process, now) end
   end
   k.booked, k.total = op.keep + granted, math.min(rest + op.keep + granted, 2 ^ 53)
   local flags = (now < k.scarce and 1 or 0) + (lost and 2 or 0)
   local usable = math.max(0, math.min(op.keep, op.limit - rest)) + granted
-  return k.booked, usable, free - granted, flags, holders
+  return k.booked, usable, free - granted, learns, flags, holders
 end
 
 local function store_key(key, k, op, head, now)
@@ -201,7 +206,7 @@ local function run_permits(KEYS, ARGV, now)
   for i, op in ipairs(ops) do
     local k = load_key(KEYS[i + 1], op, head, now)
     local n = #reply
-    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5] = hold(KEYS[i + 1], k, op, head, gap, m.learn, now)
+    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5], reply[n + 6] = hold(KEYS[i + 1], k, op, head, gap, m.learn, now)
     states[i] = k
   end
   for i, op in ipairs(ops) do store_key(KEYS[i + 1], states[i], op, head, now) end

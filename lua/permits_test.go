@@ -306,6 +306,38 @@ func TestPermitsOfHostileMessages(t *testing.T) {
 	})
 }
 
+// A refusal names at most MaxHolders holders, and each of many within some seconds.
+func TestPermitsOfManyHolders(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		const holders = 3*permits.MaxHolders + 5
+		key, twin := heldKeys(1), &permitstest.Memory{}
+		send := func(now int64, m permits.Message) permits.Reply {
+			got, err := st.permits(t, now, key, m)
+			want, wantErr := twin.Receive(now, key, m)
+			if err != nil || wantErr != nil || !reflect.DeepEqual(got, want) {
+				t.Fatalf("Redis answers %+v, %v; the twin %+v, %v", got, err, want, wantErr)
+			}
+			return got.Replies[0]
+		}
+		for i := range holders {
+			send(start, permits.Message{Process: fmt.Sprintf("p%03d", i), Number: 1, Period: 1_000_000, Ops: []permits.Op{{Limit: holders, Keep: 1, Procs: 1}}})
+		}
+		named := map[string]bool{}
+		for i := range int64(8) {
+			r := send(start+i*permits.Second, permits.Message{Process: "new", Number: 1 + i, Period: 1_000_000, Ops: []permits.Op{{Limit: holders, Want: 1, First: 1, Procs: 1}}})
+			if len(r.Holders) != permits.MaxHolders {
+				t.Fatalf("a refusal names %d holders, want %d", len(r.Holders), permits.MaxHolders)
+			}
+			for _, h := range r.Holders {
+				named[h.Process] = true
+			}
+		}
+		if len(named) != holders {
+			t.Errorf("in 8 s refusals named %d of %d holders", len(named), holders)
+		}
+	})
+}
+
 // An op reads and writes a fixed number of fields, for any number of holders.
 func TestPermitsInnerCalls(t *testing.T) {
 	st := realStore(t)

@@ -23,7 +23,7 @@ var golden = map[string]string{
 	"Settings":  "5ce0c7766b7707e797715dd1721116d3ed35fb8a",
 	"SetSwitch": "ddaaa7f03bc88ce3fd28e55531ee3febb15e8b1f",
 	"SetLimit":  "32e6810f04407c0660294d11612db2f2d8cee0f9",
-	"Permits":   "54db6ac2aa8b6f084cee7c8ef739e1878e8b94a6",
+	"Permits":   "60f7ddb1320be93c6c8ef194f5d447cafcd5c9ea",
 }
 
 func TestGoldenScripts(t *testing.T) {

@@ -19,6 +19,8 @@ const (
 	MemoryTTL = 24 * Hour
 	// MaxPeriod is the longest period of the heartbeats.
 	MaxPeriod = 60 * Second
+	// MaxHolders is the most holders of a reply, and the most claims of an op. Of more holders, each second names others.
+	MaxHolders = 64
 	// LearnPeriods is the number of periods for which Redis learns.
 	LearnPeriods = 3
 )

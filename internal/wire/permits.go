@@ -10,8 +10,10 @@ import (
 )
 
 const (
-	heldInts   = 5       // values of the reply to an op of permits
-	maxHolders = 1 << 20 // bytes of the holders of a key in a reply
+	heldInts   = 6 // values of the reply to an op of permits
+	maxHolder  = maxProcess + intBytes
+	maxProcess = 64                             // bytes of an id
+	maxHolders = permits.MaxHolders * maxHolder // bytes of the holders of a key in a reply
 	maxPermits = 1 << 53
 )
 
@@ -65,7 +67,7 @@ func DecodePermits(raw any, m permits.Message) (permits.Answer, error) {
 
 // decodeHeld reads the reply to one op.
 func decodeHeld(part []any, op permits.Op) (permits.Reply, error) {
-	var v [4]int64
+	var v [heldInts - 1]int64
 	for i := range v {
 		n, ok := part[i].(int64)
 		if !ok || n > maxPermits || n < -maxPermits {
@@ -73,14 +75,14 @@ func decodeHeld(part []any, op permits.Op) (permits.Reply, error) {
 		}
 		v[i] = n
 	}
-	r := permits.Reply{Booked: v[0], Usable: v[1], Free: v[2], Scarce: v[3]&1 > 0, Lost: v[3]&2 > 0}
+	r := permits.Reply{Booked: v[0], Usable: v[1], Free: v[2], Learns: v[3], Scarce: v[4]&1 > 0, Lost: v[4]&2 > 0}
 	granted := r.Booked - op.Keep
-	if v[3] < 0 || v[3] > 3 || granted < 0 || granted > op.Want+op.Spare || r.Usable < granted || r.Usable > r.Booked || granted > 0 && r.Free < 0 {
+	if v[4] < 0 || v[4] > 3 || r.Learns < 0 || granted < 0 || granted > op.Want+op.Spare || r.Usable < granted || r.Usable > r.Booked || granted > 0 && r.Free < 0 {
 		return permits.Reply{}, fmt.Errorf("%w: %v in answer to a keep of %d, a want of %d and a spare of %d", ErrReply, v, op.Keep, op.Want, op.Spare)
 	}
-	text, ok := part[4].(string)
+	text, ok := part[heldInts-1].(string)
 	if !ok || len(text) > maxHolders || text != "" && granted >= op.Want {
-		return permits.Reply{}, fmt.Errorf("%w: the holders in the answer to permits are a %T of %d bytes", ErrReply, part[4], len(text))
+		return permits.Reply{}, fmt.Errorf("%w: the holders in the answer to permits are a %T of %d bytes", ErrReply, part[heldInts-1], len(text))
 	}
 	if text == "" {
 		return r, nil

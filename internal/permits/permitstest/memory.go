@@ -120,7 +120,7 @@ func (m *Memory) hold(now int64, key string, op permits.Op, msg permits.Message,
 	}
 	if granted < op.Want {
 		k.Scarce = now + permits.Second
-		r.Holders = k.others(msg.Process)
+		r.Holders = k.others(msg.Process, now)
 	}
 	r.Scarce = now < k.Scarce
 	k.Total = others + r.Booked
@@ -141,8 +141,8 @@ func grant(op permits.Op, free int64) int64 {
 	return min(free, op.Want+min(op.Spare, free/(2*op.Procs)))
 }
 
-// others returns the holders without one process, by name.
-func (k *Key) others(process string) []permits.Claim {
+// others returns the holders without one process, by name: each second other ones, if there are too many for one reply.
+func (k *Key) others(process string, now int64) []permits.Claim {
 	var holders []permits.Claim
 	for p, h := range k.Held {
 		if p != process {
@@ -150,7 +150,12 @@ func (k *Key) others(process string) []permits.Claim {
 		}
 	}
 	slices.SortFunc(holders, func(a, b permits.Claim) int { return strings.Compare(a.Process, b.Process) })
-	return holders
+	n := len(holders)
+	if n <= permits.MaxHolders {
+		return holders
+	}
+	first := int(now / permits.Second * permits.MaxHolders % int64(n))
+	return append(holders, holders...)[first:][:permits.MaxHolders]
 }
 
 // keep writes the state of a key, or deletes it if it says nothing.
