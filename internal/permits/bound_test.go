@@ -43,7 +43,7 @@ func TestBound(t *testing.T) {
 			}
 			t.Logf("%d schedules: %d above the permits, by %d at most; %d of %d calls admitted; %.2f ops for a call", schedules, above, worst,
 				admitted, arrived, float64(asked)/float64(arrived))
-			if 10*above > int64(schedules) {
+			if 4*above > int64(schedules) {
 				t.Errorf("%d of %d schedules are above the permits", above, schedules)
 			}
 			if admitted < arrived/2 {
@@ -82,12 +82,13 @@ func (w *world) poisson(procs []*process, from, rate float64, lasts func() int64
 // TestKilledProcess checks the time until all permits of a killed process run other calls.
 func TestKilledProcess(t *testing.T) {
 	var longest int64
-	for seed := range testenv.Seed(t) * 20 {
+	first := testenv.Seed(t) * 1000
+	for seed := first; seed < first+20; seed++ {
 		w := newWorld(quiet(10, 100), rand.New(rand.NewPCG(seed, 1)))
 		killed := 12*second + w.rnd.Int64N(second)
 		w.poisson(w.procs[:1], 5, 1000, func() int64 { return 1000 * second }, 9*second) // the tag is new: Redis learns until 8 s
 		w.at(killed, w.procs[0].kill)
-		w.poisson(w.procs[1:], 10, 50, func() int64 { return 1000 * second }, 20*second)
+		w.poisson(w.procs[1:], 10, 450, func() int64 { return 1000 * second }, 20*second)
 		w.run(killed)
 		if k := w.keys[0]; k.strict != 0 {
 			t.Fatalf("seed %d: %d other calls at the kill", seed, k.strict)
@@ -124,7 +125,7 @@ func TestMessages(t *testing.T) {
 		t.Run(fmt.Sprintf("%d × %d, %v s, load %v", test.procs, test.limit, test.lasts, test.load), func(t *testing.T) {
 			w := newWorld(quiet(test.procs, test.limit), rand.New(rand.NewPCG(testenv.Seed(t), 1)))
 			rate := test.load * float64(test.limit) / test.lasts
-			end := max(5*test.lasts, min(20_000/rate, 100))
+			end := max(5*test.lasts, min(20_000/rate, 100), 12)
 			w.poisson(w.procs, 5, rate, func() int64 { return w.exp(int64(test.lasts * float64(second))) }, int64((5+end)*float64(second)))
 			w.run(int64((5 + end/3) * float64(second)))
 			admitted, asked, arrived := w.admitted, w.asked, w.arrived
