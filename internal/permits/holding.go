@@ -26,8 +26,8 @@ type Holding struct {
 	had    int64 // that Redis certainly has: less than booked after an op without an answer
 	number int64 // of the message of the last answer; 0: none
 	free   int64 // at the last answer
-	learns int64 // ns; Redis grants nothing until about then
-	limit  int64 // of the last answer; 0: none
+	learns int64 // ns; Redis grants nothing until then
+	proven int64 // of permits: those that are no other's, even if Redis does not know all holdings
 
 	rate    float64 // permits that calls ask for in a second, smoothed
 	rateAt  int64   // ns
@@ -150,7 +150,7 @@ func (h *Holding) Denied(c *Conditions, now int64) *Waiter {
 // Idle reports whether the holding may be forgotten: it would say no more than a new one.
 func (h *Holding) Idle(now int64) bool {
 	return h.booked == 0 && h.used == 0 && h.waiting.first == nil && !h.queued && !h.flying && !h.tells && len(h.claims) == 0 &&
-		now >= h.scarce && now >= h.learns && now-h.rateAt >= second
+		now >= h.scarce && now >= h.learns && now-h.rateAt >= second && (h.number == 0 || now-h.sentAt >= recent)
 }
 
 // Used returns the permits of the calls in flight.

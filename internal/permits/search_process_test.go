@@ -243,6 +243,9 @@ func (p *process) hear(m permits.Message, keys []int, a permits.Answer) {
 	p.flying = nil
 	for i, k := range keys {
 		h, r := p.keys[k], a.Replies[i]
+		if w.mutant == "proven" {
+			r.Learns = 0
+		}
 		heard := h.Hear(p.conditions(), m.Ops[i], r, m.Number, w.now, w.rnd.Float64())
 		switch w.mutant {
 		case "usable":
@@ -272,7 +275,7 @@ func (p *process) hear(m permits.Message, keys []int, a permits.Answer) {
 // tell tells all holdings again.
 func (p *process) tell() {
 	for _, h := range p.keys {
-		h.Tell()
+		h.Tell(p.w.now)
 		p.settle(h)
 	}
 }
@@ -282,7 +285,7 @@ func (p *process) adapt(limit int64) {
 	p.limit = limit
 	for _, h := range p.keys {
 		if p.w.mutant != "adapt" {
-			h.Adapt()
+			h.Adapt(p.w.now)
 		}
 		p.settle(h)
 	}

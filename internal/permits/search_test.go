@@ -233,7 +233,7 @@ func (w *world) frees(p *process, h *holding) int64 {
 		}
 		used += k.Total - known
 	}
-	return w.limit - used
+	return min(w.limit, p.limit) - used
 }
 
 // collect asks for all permits of each key at one process. Without a call in flight, it must get them.

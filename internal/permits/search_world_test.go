@@ -166,7 +166,9 @@ func (w *world) receive(names []string, m permits.Message) (permits.Answer, erro
 	memory.Expire(now)
 	switch w.mutant {
 	case "stale":
-		delete(memory.Numbers, m.Process)
+		if n, ok := memory.Numbers[m.Process]; ok {
+			memory.Numbers[m.Process] = permitstest.Number{Number: min(n.Number, m.Number-1), At: n.At}
+		}
 	case "learn":
 		m.Period = 0
 	case "gap":

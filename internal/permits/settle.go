@@ -35,17 +35,18 @@ func (h *Holding) at(t int64) {
 	}
 }
 
-// Tell makes an op due: the holding must be told again.
-func (h *Holding) Tell() {
-	if h.booked > 0 || h.used > 0 || h.had > 0 || h.flying {
+// Tell makes an op due: the holding must be told again. One that went back not long ago is told too, because a Redis that lost
+// the give-back still has it.
+func (h *Holding) Tell(now int64) {
+	if h.booked > 0 || h.used > 0 || h.flying || h.number > 0 && now-h.sentAt < recent {
 		h.tells = true
 	}
 }
 
-// Adapt gives the key another limit. The next answer brings the permits of this one; calls in flight go on.
-func (h *Holding) Adapt() {
-	h.permits = min(h.permits, h.used)
-	h.Tell()
+// Adapt gives the key another limit. Nothing is admitted until the next answer; calls in flight go on.
+func (h *Holding) Adapt(now int64) {
+	h.permits = 0
+	h.Tell(now)
 }
 
 // Reset makes Redis forget all holdings of the key with the next op, and learn them again.
@@ -89,8 +90,8 @@ func (h *Holding) untold(now int64) bool {
 	switch {
 	case h.used <= h.booked:
 		return false
-	case now < h.askAt:
-		h.at(h.askAt)
+	case now < h.giveAt:
+		h.at(h.giveAt)
 		return false
 	case h.asks > 0:
 		h.asks--

@@ -9,9 +9,13 @@ func (h *Holding) Op(c *Conditions, now int64) Op {
 		keep = h.keeps(c, now)
 	}
 	h.permits = min(h.permits, keep)
+	h.proven = h.permits
+	if !live {
+		h.proven = 0
+	}
 	op := Op{
 		Limit: c.Limit, Keep: keep, Had: h.had, Procs: max(1, c.Procs), Rejoin: !live && h.number > 0, Reset: h.resets,
-		Claims: h.claims,
+		Claims: h.claims[:min(len(h.claims), MaxHolders)],
 	}
 	if c.Live(now) {
 		if w := h.waiting.first; w != nil {
@@ -57,27 +61,29 @@ func (h *Holding) Hear(c *Conditions, op Op, r Reply, number, now int64, jitter 
 	h.flying = false
 	h.waiting.tell()
 	h.claims = h.claims[len(op.Claims):]
+	h.tells = h.tells || len(h.claims) > 0
 	if len(h.claims) == 0 {
 		h.claims = nil
 	}
 	h.booked, h.had, h.number, h.free, h.plenty = r.Booked, r.Booked, number, r.Free, r.Free >= op.Limit/4
 	h.permits, h.session = r.Usable, h.sentIn
+	h.learns = 0
+	if r.Learns > 0 { // permits of calls that were admitted without Redis may be those of a process that has not told them
+		h.permits, h.learns = min(h.permits, h.proven), now+r.Learns*1000
+	}
 	if h.session != c.Session || !c.Live(now) || op.Limit != c.Limit { // to be told again
-		h.permits = min(h.permits, h.used)
-		h.Tell()
+		h.permits = 0
+		h.Tell(now)
 	}
 	if r.Scarce {
 		h.scarce = now + second
 	}
 	granted := r.Booked - op.Keep
-	h.learns = 0
-	if r.Lost || granted < op.First && r.Free >= op.First {
-		h.learns = now + LearnPeriods*c.Period
-	}
 	h.askAt, h.giveAt, h.tellAt = now, now, now+int64(tellAgain*(0.75+0.25*jitter))
 	if h.rate*together >= second { // several calls can share an op
 		h.askAt, h.giveAt = now+int64(together*(0.75+0.5*jitter)), now+together
 	}
+	h.askAt = max(h.askAt, h.learns)
 	h.refused(op, r, granted < op.Want, now, jitter)
 	return e
 }
