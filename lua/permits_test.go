@@ -289,11 +289,33 @@ func TestPermitsOfHostileMessages(t *testing.T) {
 	const head, op = "1 a 1 0 0 1000000", "5 0 1 1 0 0 1 0"
 	onEachStore(t, func(t *testing.T, st store) {
 		for _, argv := range [][]string{
-			nil, {""}, {"hello"}, {"2 a 1 0 0 1000000", op}, {"1 a 0 0 0 1000000", op}, {"1 a 1 0 0 0", op}, {"1 a 1 0 0 60000001", op},
-			{"1 a:b 1 0 0 1000000", op}, {"1 " + strings.Repeat("a", 65) + " 1 0 0 1000000", op}, {"1 a 99999999999999999999 0 0 1000000", op},
-			{head}, {head, op, op}, {head, ""}, {head, "5"}, {head, "-5 0 1 1 0 0 1 0"}, {head, "5 0 1 2 0 0 1 0"}, {head, "5 0 1 1 0 0 0 0"},
-			{head, op + " "}, {head, "5 0 1 1 0 0 1 4"}, {head, op + " b"}, {head, op + " b x"}, {head, op + " b:c 1"}, {head, op + "  b 1"},
-			{head, "2251799813685249 0 1 1 0 0 1 0"}, {head, "5 0 1 1 0 0 1e3 0"}, {head, "nan 0 1 1 0 0 1 0"}, {head, op + strings.Repeat(" b 1", 30_000)},
+			nil,
+			{""},
+			{"hello"},
+			{"2 a 1 0 0 1000000", op},
+			{"1 a 0 0 0 1000000", op},
+			{"1 a 1 0 0 0", op},
+			{"1 a 1 0 0 60000001", op},
+			{"1 a:b 1 0 0 1000000", op},
+			{"1 " + strings.Repeat("a", 65) + " 1 0 0 1000000", op},
+			{"1 a 99999999999999999999 0 0 1000000", op},
+			{head},
+			{head, op, op},
+			{head, ""},
+			{head, "5"},
+			{head, "-5 0 1 1 0 0 1 0"},
+			{head, "5 0 1 2 0 0 1 0"},
+			{head, "5 0 1 1 0 0 0 0"},
+			{head, op + " "},
+			{head, "5 0 1 1 0 0 1 4"},
+			{head, op + " b"},
+			{head, op + " b x"},
+			{head, op + " b:c 1"},
+			{head, op + "  b 1"},
+			{head, "2251799813685249 0 1 1 0 0 1 0"},
+			{head, "5 0 1 1 0 0 1e3 0"},
+			{head, "nan 0 1 1 0 0 1 0"},
+			{head, op + strings.Repeat(" b 1", 30_000)},
 		} {
 			raw, err := st.run(lua.Permits, []string{memoryKey, key}, argv)
 			if !redis.HasErrorPrefix(err, "HLPERMITS unreadable") {
