@@ -15,28 +15,34 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
+// innerCalls returns the commands that the scripts of f run in Redis.
+func innerCalls(t *testing.T, st store, f func()) string {
+	t.Helper()
+	ctx := context.Background()
+	if err := st.rdb.ConfigResetStat(ctx).Err(); err != nil {
+		t.Fatal(err)
+	}
+	f()
+	got := map[string]string{}
+	for line := range strings.Lines(st.rdb.Info(ctx, "commandstats").Val()) {
+		name, rest, ok := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
+		if count, _, _ := strings.Cut(rest, ","); ok && !strings.HasPrefix(name, "eval") && !strings.Contains(name, "config") && name != "info" {
+			got[name] = count
+		}
+	}
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(got)) {
+		list = append(list, fmt.Sprintf("%s %s", name, got[name]))
+	}
+	return strings.Join(list, ", ")
+}
+
 // TestInnerCalls checks the commands that a call of one op runs in Redis. README.md has
 // them in a table.
 func TestInnerCalls(t *testing.T) {
 	st := realStore(t)
-	ctx := context.Background()
 	calls := func(limit hybridlimit.Limit, op algo.Op) string {
-		if err := st.rdb.ConfigResetStat(ctx).Err(); err != nil {
-			t.Fatal(err)
-		}
-		st.one(t, "k", limit, op, 0)
-		got := map[string]string{}
-		for line := range strings.Lines(st.rdb.Info(ctx, "commandstats").Val()) {
-			name, rest, ok := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
-			if count, _, _ := strings.Cut(rest, ","); ok && !strings.HasPrefix(name, "eval") && !strings.Contains(name, "config") && name != "info" {
-				got[name] = count
-			}
-		}
-		var list []string
-		for _, name := range slices.Sorted(maps.Keys(got)) {
-			list = append(list, fmt.Sprintf("%s %s", name, got[name]))
-		}
-		return strings.Join(list, ", ")
+		return innerCalls(t, st, func() { st.one(t, "k", limit, op, 0) })
 	}
 	ask := algo.Op{Asks: []int64{1}}
 	hour := testenv.OpenWindow(time.Now(), 1, time.Hour)

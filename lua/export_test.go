@@ -28,6 +28,9 @@ var OtherLibrary = newLibrary("-- of another version\n" + plainMain + mainSource
 // TimedHistory is History with the time as its last argument.
 var TimedHistory = newScript(historyLibrary + "return run_history(KEYS[1], ARGV, tonumber(ARGV[4]))\n")
 
+// TimedPermits is Permits with the time as its last argument.
+var TimedPermits = newScript(permitsSource + "local now = tonumber(table.remove(ARGV))\nreturn run_permits(KEYS, ARGV, now)\n")
+
 // ParsedBatch returns a batch as the library reads it: one line of text per limit and per
 // op.
 var ParsedBatch = newScript(batchLibrary + `
@@ -73,6 +76,7 @@ var Sources = map[string]string{
 	"settings.lua":    settingsSource,
 	"setswitch.lua":   setSwitchSource,
 	"setlimit.lua":    setLimitSource,
+	"permits.lua":     permitsSource,
 }
 
 // EncodeState returns the text in which Redis keeps a state.

@@ -28,6 +28,8 @@ const MaxTags = 16384
 //	prefix:v2:{tag}:name:key      state of a key
 //	prefix:v2:{tag}:@epoch        when this tag's states began
 //	prefix:v2:{tag}:@env:process  last batch of a process
+//	prefix:v2:{tag}:@holdings     memory of the permits of a tag
+//	prefix:v2:{tag}:@held:name:key  permits of calls in flight of a key
 //
 // These keys of all limiters share one tag, since one heartbeat serves them all:
 //
@@ -100,6 +102,17 @@ func (n Names) State(tag int, name, key string) string {
 		key = n.hashed(name, key)
 	}
 	return n.base(tag) + name + ":" + key
+}
+
+// Holdings returns the Redis key of the memory of a tag's permits.
+func (n Names) Holdings(tag int) string { return n.base(tag) + "@holdings" }
+
+// Held returns the Redis key of the permits that processes hold for a caller's key.
+func (n Names) Held(tag int, name, key string) string {
+	if n.HashKeys != "" {
+		key = n.hashed(name, key)
+	}
+	return n.base(tag) + "@held:" + name + ":" + key
 }
 
 // Epoch returns the Redis key of a tag's epoch.

@@ -18,6 +18,8 @@ func TestNamesGolden(t *testing.T) {
 		n.State(3, "api", "a}{b:c"):   "hl:v2:{3}:api:a}{b:c",
 		n.Epoch(3):                    "hl:v2:{3}:@epoch",
 		n.Envelope(3, "0af1"):         "hl:v2:{3}:@env:0af1",
+		n.Holdings(3):                 "hl:v2:{3}:@holdings",
+		n.Held(3, "api", "a}{b:c"):    "hl:v2:{3}:@held:api:a}{b:c",
 		n.Groups():                    "hl:v2:{6}:@groups",
 		n.Group("XYZ"):                "hl:v2:{6}:@group:XYZ",
 		n.GroupNames("XYZ"):           "hl:v2:{6}:@names:XYZ",

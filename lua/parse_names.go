@@ -16,7 +16,7 @@ type Part struct {
 }
 
 // Parse is the inverse of State, Switch and FleetLimit. It returns false for any other
-// Redis key, also for an epoch, an envelope or a heartbeat.
+// Redis key, also for an epoch, an envelope, a heartbeat or permits.
 func (n Names) Parse(key string) (p Part, ok bool) {
 	begin, end := n.around()
 	rest, ok := strings.CutPrefix(key, begin)

@@ -177,6 +177,8 @@ func (st store) dump(t testing.TB) string {
 			all[k] = st.get(t, k)
 		case "list":
 			all[k] = fmt.Sprint(st.rdb.LRange(ctx, k, 0, -1).Val())
+		case "hash":
+			all[k] = fmt.Sprint(st.rdb.HGetAll(ctx, k).Val())
 		case "zset":
 			all[k] = fmt.Sprint(st.rdb.ZRangeWithScores(ctx, k, 0, -1).Val())
 		}

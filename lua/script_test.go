@@ -23,11 +23,13 @@ var golden = map[string]string{
 	"Settings":  "5ce0c7766b7707e797715dd1721116d3ed35fb8a",
 	"SetSwitch": "ddaaa7f03bc88ce3fd28e55531ee3febb15e8b1f",
 	"SetLimit":  "32e6810f04407c0660294d11612db2f2d8cee0f9",
+	"Permits":   "60f7ddb1320be93c6c8ef194f5d447cafcd5c9ea",
 }
 
 func TestGoldenScripts(t *testing.T) {
 	for name, script := range map[string]lua.Script{
 		"Batch": lua.Batch, "History": lua.History, "Fleet": lua.Fleet, "Settings": lua.Settings, "SetSwitch": lua.SetSwitch, "SetLimit": lua.SetLimit,
+		"Permits": lua.Permits,
 	} {
 		sum := sha1.Sum([]byte(script.Source))
 		if got := hex.EncodeToString(sum[:]); got != script.SHA || got != golden[name] {
@@ -70,6 +72,7 @@ func TestScriptHeaders(t *testing.T) {
 		"settings.lua":    {"KEYS", "ARGV", "Reply", "Expiry"},
 		"setswitch.lua":   {"KEYS", "ARGV", "Reply", "Expiry"},
 		"setlimit.lua":    {"KEYS", "ARGV", "Reply", "Expiry"},
+		"permits.lua":     {"KEYS", "ARGV", "Reply", "Once", "State", "Lost", "Expiry"},
 	}
 	for name, source := range lua.Sources {
 		want, ok := sections[name]
@@ -100,6 +103,7 @@ func TestScriptsKeepToTheCommonGround(t *testing.T) {
 	commands := map[string]bool{
 		"TIME": true, "MGET": true, "SET": true, "ZADD": true, "ZREM": true, "ZCARD": true,
 		"ZSCORE": true, "ZRANGEBYSCORE": true, "ZREMRANGEBYSCORE": true, "PEXPIRE": true, "PTTL": true,
+		"HMGET": true, "HGETALL": true, "HSET": true, "HDEL": true,
 		"ZRANGE": true, "ZCOUNT": true, "ZREMRANGEBYRANK": true, "DEL": true,
 	}
 	call := regexp.MustCompile(`redis\.p?call\(([^,)]*)`)

@@ -46,6 +46,8 @@ var (
 	setSwitchSource string
 	//go:embed setlimit.lua
 	setLimitSource string
+	//go:embed permits.lua
+	permitsSource string
 )
 
 // The definitions, without the code that runs them.
@@ -63,6 +65,8 @@ var (
 )
 
 const historyMain = "local t = redis.call('TIME')\nreturn run_history(KEYS[1], ARGV, t[1] * 1000000 + t[2])\n"
+
+const permitsMain = "local t = redis.call('TIME')\nreturn run_permits(KEYS, ARGV, t[1] * 1000000 + t[2])\n"
 
 // plainMain decides plain asks. In a script it comes before the definitions of batchLibrary. In a function, which defines them once,
 // it comes after them.
@@ -85,7 +89,7 @@ type Script struct {
 
 // Batch runs one batch of ops. History reads a sliding log. Fleet is a heartbeat.
 // Settings tells the fleets' switches and limits. SetSwitch and SetLimit set or read one
-// of them.
+// of them. Permits is a message about calls in flight.
 var (
 	Batch     = newScript(batchOf(plainMain, mainSource))
 	History   = newScript(historyLibrary + historyMain)
@@ -93,10 +97,13 @@ var (
 	Settings  = newScript(settingLibrary + settingsSource)
 	SetSwitch = newScript(settingLibrary + setSwitchSource)
 	SetLimit  = newScript(settingLibrary + setLimitSource)
+	Permits   = newScript(permitsSource + permitsMain)
 )
 
 // Scripts returns the scripts that this module runs.
-func Scripts() []Script { return []Script{Batch, History, Fleet, Settings, SetSwitch, SetLimit} }
+func Scripts() []Script {
+	return []Script{Batch, History, Fleet, Settings, SetSwitch, SetLimit, Permits}
+}
 
 // algorithm is the source of an algorithm, and the letters of its kinds.
 type algorithm struct{ letters, source string }

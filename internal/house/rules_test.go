@@ -32,6 +32,7 @@ var product = map[string]rule{
 	".":                  {},
 	"internal/algo":      {inside: []string{"."}},
 	"internal/account":   {inside: []string{".", "internal/algo"}}, // pure: purity_test.go
+	"internal/permits":   {},                                       // pure: purity_test.go
 	"internal/census":    {},
 	"internal/groups":    {},
 	"internal/waiting":   {inside: []string{"."}},
@@ -39,13 +40,13 @@ var product = map[string]rule{
 	"internal/refresh":   {inside: []string{"."}},
 	"internal/respguard": {},
 	"internal/clock":     {},
-	"internal/wire":      {inside: []string{".", "internal/algo"}},
+	"internal/wire":      {inside: []string{".", "internal/algo", "internal/permits"}},
 	"lua":                {inside: []string{"."}}, // for programs without the Redis client of this module
 	"local":              {inside: []string{".", "internal/algo", "internal/classes", "internal/refresh", "internal/waiting"}, outside: []string{xxhash}},
 	"breaker":            {},
 	"internal/circuit":   {inside: []string{".", "breaker"}, outside: []string{gobreaker, redisClient}},
 	"internal/runner": {
-		inside:  []string{".", "internal/algo", "internal/respguard", "internal/wire", "lua"},
+		inside:  []string{".", "internal/algo", "internal/permits", "internal/respguard", "internal/wire", "lua"},
 		outside: []string{redisClient, otel, xxhash},
 	},
 	"global": {

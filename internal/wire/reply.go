@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/permits"
 )
 
 // ErrReply is wrapped by every error about a reply that the scripts cannot have
@@ -42,13 +43,13 @@ const (
 
 // MaxReplyValues is the largest number of values in the reply of a script or
 // function of package lua, for a batch of MaxOps ops or a page of MaxHistory
-// entries.
-const MaxReplyValues = max(headInts+answerInts*MaxOps, historyHead+historyEach*MaxHistory)
+// entries, or a message of permits.
+const MaxReplyValues = max(headInts+answerInts*MaxOps, historyHead+historyEach*MaxHistory, 1+heldInts*permits.MaxOps)
 
 // MaxReplyBytes is the largest size of such a reply: its integers, and the escaped
-// request id of each entry of a page. The texts of a heartbeat need less: a directory,
-// and some names.
-const MaxReplyBytes = (1+MaxReplyValues)*intBytes + MaxHistory*escaped*maxRequestID
+// request id of each entry of a page, or the holders of each op of permits. The texts of a heartbeat need
+// less: a directory, and some names.
+const MaxReplyBytes = (1+MaxReplyValues)*intBytes + max(MaxHistory*escaped*maxRequestID, permits.MaxOps*maxHolders)
 
 // maxReply is the largest number in a reply: 2⁵³, which stands for never, plus 2²¹
 // µs for the time (about 1 s) that a state stays frozen after Redis's clock stepped

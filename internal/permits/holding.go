@@ -1,0 +1,166 @@
+package permits
+
+// Holding is the part of a key that one process holds, and the calls that use it or wait for it. The zero Holding holds nothing.
+//
+// Its caller keeps it behind a lock. After each event it takes the calls from Next and Denied until there is none, and then calls
+// Settle. Two events need none of this: an Acquire that returns Held, and a Release that returns false.
+type Holding struct {
+	permits int64 // usable; calls in flight use some of them
+	used    int64 // by the calls in flight; more than permits if calls were admitted without
+	session uint64
+	waiting queue
+	came    int64 // permits that calls have asked for since the rate was computed
+	peak    int64 // most permits in use since the last trim
+	scarce  int64 // ns; another process was refused less than a second before
+	trimAt  int64 // ns; permits that were not used are given back then; 0: not planned
+	asks    int8  // calls that have not paid for an ask
+	gives   int8  // ended calls that have not paid for a give-back
+
+	queued bool // an op is due in the lane
+	flying bool // an op is in flight
+	tells  bool // an op is due in any case
+	resets bool // the next op is a Reset
+	plenty bool // a quarter of the permits was free at the last answer
+
+	booked int64 // by the last answer
+	had    int64 // that Redis certainly has: less than booked after an op without an answer
+	number int64 // of the message of the last answer; 0: none
+	free   int64 // at the last answer
+	learns int64 // ns; Redis grants nothing until then
+	proven int64 // of permits: those that are no other's, even if Redis does not know all holdings
+
+	rate    float64 // permits that calls ask for in a second, smoothed
+	rateAt  int64   // ns
+	askAt   int64   // ns; not before
+	giveAt  int64   // ns; not before
+	retryAt int64   // ns; refused calls ask again then
+	retry   int64   // ns; the time between two such asks
+	sentAt  int64   // ns; of the last op
+	sentIn  uint64  // its session
+	tellAt  int64   // ns; tell the holding again then
+	wake    int64   // ns; 0: never
+
+	claims    []Claim // holdings of dead processes
+	holders   []Claim // the other holders at the last refusal
+	holdersAt int64   // ns
+}
+
+// Admission is the way in which a call got its permits.
+type Admission uint8
+
+// The admissions.
+const (
+	// Waits: the call has none.
+	Waits Admission = iota
+	// Held: they are of the holding.
+	Held
+	// Fallback: they are of the process's share, without Redis.
+	Fallback
+)
+
+// Acquire admits a call for n permits that the process has at hand. Otherwise it has no effect but on the demand, and the call may
+// Wait.
+func (h *Holding) Acquire(c *Conditions, n, now int64) Admission {
+	h.came += n
+	if h.asks < mostCredit {
+		h.asks++
+	}
+	if h.waiting.first != nil {
+		return Waits
+	}
+	return h.admit(c, n, now)
+}
+
+// admit takes n permits if they are at hand.
+func (h *Holding) admit(c *Conditions, n, now int64) Admission {
+	how := Held
+	if h.used+n > h.permits || !h.live(c, now) {
+		if h.used+n > c.Share || !h.alone(c, now) {
+			return Waits
+		}
+		how = Fallback
+	}
+	h.used += n
+	if h.used > h.peak {
+		h.peak = h.used
+	}
+	return how
+}
+
+// live reports whether the process may use permits that no call uses yet.
+func (h *Holding) live(c *Conditions, now int64) bool {
+	return now < c.Until && h.session == c.Session
+}
+
+// alone reports whether the fallback decides: the process is not a member, or Redis is away or learns.
+func (h *Holding) alone(c *Conditions, now int64) bool {
+	return now >= c.Until || c.Away || now < h.learns
+}
+
+// Release ends a call. It reports whether the caller must go on with Next and Settle.
+func (h *Holding) Release(n, now int64) bool {
+	h.used -= n
+	if h.gives < mostCredit {
+		h.gives++
+	}
+	return h.waiting.first != nil || h.booked > h.used && (h.trimAt == 0 || now < h.scarce)
+}
+
+// Wait lets a call wait that Acquire did not admit.
+func (h *Holding) Wait(w *Waiter) { h.waiting.add(w) }
+
+// Leave takes a call out of the queue. It reports false if the call does not wait any more. The call pays for the give-back of the
+// permits that it may have asked for.
+func (h *Holding) Leave(w *Waiter) bool {
+	if !w.in {
+		return false
+	}
+	h.waiting.remove(w)
+	h.gives = min(h.gives+1, mostCredit)
+	return true
+}
+
+// Next admits the first waiting call if its permits are at hand, and returns it. No call overtakes another.
+func (h *Holding) Next(c *Conditions, now int64) *Waiter {
+	w := h.waiting.first
+	if w == nil {
+		return nil
+	}
+	how := h.admit(c, w.N, now)
+	if how == Waits {
+		return nil
+	}
+	h.waiting.remove(w)
+	w.Fallback = how == Fallback
+	return w
+}
+
+// Denied takes a call out of the queue that does not wait for a second answer, or that no answer will come to.
+func (h *Holding) Denied(c *Conditions, now int64) *Waiter {
+	for w := h.waiting.first; w != nil; w = w.next {
+		if w.N > c.Limit || w.Once && (w.told || h.alone(c, now)) {
+			h.waiting.remove(w)
+			h.gives = min(h.gives+1, mostCredit)
+			return w
+		}
+	}
+	return nil
+}
+
+// Idle reports whether the holding may be forgotten: it would say no more than a new one.
+func (h *Holding) Idle(now int64) bool {
+	return h.booked == 0 && h.used == 0 && h.waiting.first == nil && !h.queued && !h.flying && !h.tells && len(h.claims) == 0 &&
+		now >= h.scarce && now >= h.learns && now-h.rateAt >= second && (h.number == 0 || now-h.sentAt >= recent)
+}
+
+// Used returns the permits of the calls in flight.
+func (h *Holding) Used() int64 { return h.used }
+
+// Booked returns the permits that Redis had for the process at the last answer.
+func (h *Holding) Booked() int64 { return h.booked }
+
+// Usable returns the permits of Booked that calls may use.
+func (h *Holding) Usable() int64 { return h.permits }
+
+// Waiting returns the permits that waiting calls need.
+func (h *Holding) Waiting() int64 { return h.waiting.need }

@@ -1,0 +1,260 @@
+package permits_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+)
+
+// fault is something that happens in a schedule, beside crashes, pauses, and lost, doubled and late messages.
+type fault string
+
+const (
+	noFault    fault = "none"
+	wiped      fault = "wipe"
+	evicted    fault = "eviction of one key"
+	failedOver fault = "failover to a replica that is behind"
+	stepped    fault = "Redis's clock steps by 5 s"
+	changed    fault = "another limit"
+	reset      fault = "Reset"
+	renamed    fault = "a process takes another identity"
+)
+
+var faults = []fault{noFault, wiped, evicted, failedOver, stepped, changed, reset, renamed}
+
+// span is the time of the calls in a schedule, and calm the time until all of them have ended and each process runs.
+const (
+	span = 25 * second
+	calm = 15 * second
+	rest = 20 * second
+)
+
+// outcome is the result of one schedule.
+type outcome struct {
+	excess                           int64    // most calls in flight above the permits: see world.starts
+	admitted, arrived, asked, losses int64    // see world
+	bad                              []string // broken rules besides
+}
+
+// draw is a random setting.
+func draw(rnd *rand.Rand, f fault, mutant string) setting {
+	return setting{
+		procs: 2 + rnd.IntN(4), keysCount: 2, limit: 2 + rnd.Int64N(11), most: []int64{1, 1, 3}[rnd.IntN(3)], share: rnd.IntN(2) == 0,
+		patience: []int64{second * 3 / 10, second * 3 / 10, 12 * second}[rnd.IntN(3)], loss: 0.1, double: 0.1, timeout: second / 4,
+		mutant: mutant, faulty: f != noFault && f != changed && f != renamed, strict: true,
+		delay: func(w *world) int64 {
+			switch x := w.rnd.Float64(); {
+			case x < 0.7:
+				return int64(0.02 * w.rnd.Float64() * float64(second))
+			case x < 0.97:
+				return int64(0.4 * w.rnd.Float64() * float64(second))
+			default:
+				return int64(3 * w.rnd.Float64() * float64(second))
+			}
+		},
+	}
+}
+
+// schedule runs one random fleet with one kind of fault.
+func schedule(f fault, mutant string, seed uint64) outcome {
+	rnd := rand.New(rand.NewPCG(seed, 19))
+	w := newWorld(draw(rnd, f, mutant), rnd)
+	w.load()
+	w.strike(f)
+	for t := second; t < span+calm; t += second / 4 {
+		w.at(t, w.watch)
+	}
+	w.run(span + calm)
+	w.collect()
+	o := outcome{admitted: w.admitted, arrived: w.arrived, asked: w.asked, losses: w.losses, bad: w.bad}
+	for _, k := range w.keys {
+		o.excess = max(o.excess, k.excess)
+	}
+	if w.losses > 0 && !w.faulty {
+		o.bad = append(o.bad, fmt.Sprintf("Redis reported %d losses without one", w.losses))
+	}
+	return o
+}
+
+// load lets calls come at each process until the span ends, and crashes and pauses processes.
+func (w *world) load() {
+	rnd := w.rnd
+	lasts := []int64{second / 10, second * 6 / 10, second * 6 / 10, 8 * second}[rnd.IntN(4)]
+	rate := (0.5 + 1.5*rnd.Float64()) * float64(w.limit) / float64(lasts) / (float64(1+w.most) / 2)
+	for i, p := range w.procs {
+		var arrive func()
+		arrive = func() {
+			if p.gone || w.now > span {
+				return
+			}
+			w.after(w.exp(int64(float64(w.setting.procs*w.keysCount)/rate/2)), arrive)
+			p.later(func() {
+				if w.now > span {
+					return
+				}
+				c := &call{key: rnd.IntN(w.keysCount), lasts: w.exp(lasts)}
+				c.waiter.N, c.waiter.Once = 1+rnd.Int64N(min(w.most, w.limit)), rnd.IntN(4) == 0
+				p.call(c)
+			})
+		}
+		w.after(int64(rnd.Float64()*0.3*float64(second)), arrive)
+		if i > 0 && rnd.Float64() < 0.3 {
+			w.at(w.moment(15), p.kill)
+		}
+		if rnd.Float64() < 0.3 {
+			pause := []int64{second / 2, 5 * second / 2, 5 * second, 12 * second}[rnd.IntN(4)]
+			w.at(w.moment(15), func() { p.frozen = w.now + pause })
+		}
+	}
+}
+
+// moment is a random time at which a fleet has begun.
+func (w *world) moment(s int64) int64 { return 3*second + w.rnd.Int64N(s*second) }
+
+// kill ends a process and its calls.
+func (p *process) kill() {
+	p.gone = true
+	for _, h := range p.keys {
+		for c := range h.calls {
+			p.w.drop(c)
+		}
+		for _, c := range h.queued {
+			delete(p.w.keys[h.key].stuck, c)
+		}
+		h.queued = nil
+	}
+}
+
+// strike plans the fault.
+func (w *world) strike(f fault) {
+	when := w.moment(12)
+	switch f {
+	case noFault:
+	case wiped:
+		w.at(when, w.wipe)
+	case evicted:
+		w.at(when, func() { delete(w.redis.memory.Keys, w.keys[0].name) })
+	case failedOver:
+		w.at(when-int64(0.3*w.rnd.Float64()*float64(second)), w.replicate)
+		w.at(when, w.failOver)
+	case stepped:
+		w.at(when, func() { w.redis.step = 5_000_000 })
+	case changed:
+		w.change(when)
+	case reset:
+		p := w.procs[0]
+		w.at(when, func() {
+			p.later(func() {
+				p.keys[0].Reset()
+				p.settle(p.keys[0])
+			})
+		})
+	case renamed:
+		p := w.procs[0]
+		w.at(when, func() { p.later(p.rename) })
+	}
+}
+
+// change gives the processes another limit within two seconds. Until the last one has it, the larger limit is the bound.
+func (w *world) change(when int64) {
+	limit := 1 + w.rnd.Int64N(12)
+	w.at(when, func() {
+		for _, k := range w.keys {
+			k.bound = max(k.bound, limit)
+		}
+	})
+	for _, p := range w.procs {
+		w.at(when+w.rnd.Int64N(2*second), func() { p.later(func() { p.adapt(limit) }) })
+	}
+	w.at(when+2*second, func() { w.settleLimit(limit) })
+}
+
+// settleLimit makes the new limit the bound when no process has the old one. Calls that began before go on, and do not count.
+func (w *world) settleLimit(limit int64) {
+	for _, p := range w.procs {
+		if !p.gone && p.limit != limit {
+			w.after(second/10, func() { w.settleLimit(limit) })
+			return
+		}
+	}
+	for _, k := range w.keys {
+		k.bound, k.strict = limit, 0
+		clear(k.running)
+	}
+	w.limit = limit
+}
+
+// patient is the time after which a waiting call starves if permits are free.
+const patient = 8 * second
+
+// watch looks for calls that starve: the permits of a first waiting call are free, and its process is a member that runs.
+func (w *world) watch() {
+	for _, p := range w.procs {
+		for _, h := range p.keys {
+			if len(h.queued) == 0 {
+				continue
+			}
+			k, c := w.keys[h.key], h.queued[0]
+			if w.frees(p, h) < c.waiter.N || p.gone || w.now < p.frozen || !p.member.Standing().Live(w.now) {
+				delete(k.stuck, c)
+				continue
+			}
+			if k.stuck[c] == 0 {
+				k.stuck[c] = w.now
+			}
+			if w.now-k.stuck[c] == patient {
+				w.bad = append(w.bad, fmt.Sprintf("%v: a call for %d starves at process %d, key %d", w.now, c.waiter.N, p.index, h.key))
+			}
+		}
+	}
+}
+
+// frees returns the permits that Redis could grant a process, with those that live processes hold and do not use.
+func (w *world) frees(p *process, h *holding) int64 {
+	m, now := w.redis.memory, w.micros()
+	k := m.Keys[w.keys[h.key].name]
+	if m.Epoch == 0 || now < m.Learn || k != nil && now < k.Learn {
+		return 0
+	}
+	var used int64
+	for _, q := range w.procs {
+		switch {
+		case q.gone || w.now < q.frozen:
+			if k != nil {
+				used += k.Held[q.id].Permits
+			}
+		default:
+			used += q.keys[h.key].Used()
+		}
+	}
+	if k != nil { // holdings of earlier identities and of dead processes
+		var known int64
+		for _, q := range w.procs {
+			known += k.Held[q.id].Permits
+		}
+		used += k.Total - known
+	}
+	return min(w.limit, p.limit) - used
+}
+
+// collect asks for all permits of each key at one process. Without a call in flight, it must get them.
+func (w *world) collect() {
+	p := w.procs[0]
+	for i := range w.keys {
+		if n := p.keys[i].Used(); n != 0 {
+			w.bad = append(w.bad, fmt.Sprintf("key %d: %d permits in use without a call", i, n))
+		}
+	}
+	w.patience, w.share = rest, false
+	calls := make([]*call, len(w.keys))
+	for i := range w.keys {
+		calls[i] = &call{key: i, lasts: 2 * rest}
+		calls[i].waiter.N = p.limit
+		p.later(func() { p.call(calls[i]) })
+	}
+	w.run(span + calm + rest)
+	for i, c := range calls {
+		if !c.runs {
+			w.bad = append(w.bad, fmt.Sprintf("key %d: not all of %d permits can be had again", i, p.limit))
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package permits
+
+import "math"
+
+// Settle decides whether an op is due. If it returns true, the caller adds the key to its lane, once. Settle is also called at
+// the time that Wake returns.
+func (h *Holding) Settle(c *Conditions, now int64) bool {
+	h.wake = 0
+	if h.booked > 0 {
+		h.at(h.tellAt)
+	}
+	trim := h.trimAt > 0 && now >= h.trimAt
+	if trim {
+		h.trimAt = 0
+		h.smooth(now)
+	} else if h.trimAt > 0 {
+		h.at(h.trimAt)
+	}
+	due := !h.queued && !h.flying && c.Live(now) &&
+		(h.tells || h.booked > 0 && now >= h.tellAt || h.wants(now) || h.untold(now) || h.returns(c, now, trim))
+	if trim {
+		h.peak = h.used
+	}
+	h.queued = h.queued || due
+	return due
+}
+
+// Wake returns the time (ns) at which Settle must be called again without another event; 0: never.
+func (h *Holding) Wake() int64 { return h.wake }
+
+// at plans Settle for a time.
+func (h *Holding) at(t int64) {
+	if h.wake == 0 || t < h.wake {
+		h.wake = t
+	}
+}
+
+// Tell makes an op due: the holding must be told again. One that went back not long ago is told too, because a Redis that lost
+// the give-back still has it.
+func (h *Holding) Tell(now int64) {
+	if h.booked > 0 || h.used > 0 || h.flying || h.number > 0 && now-h.sentAt < recent {
+		h.tells = true
+	}
+}
+
+// Adapt gives the key another limit. Nothing is admitted until the next answer; calls in flight go on.
+func (h *Holding) Adapt(now int64) {
+	h.permits = 0
+	h.Tell(now)
+}
+
+// Reset makes Redis forget all holdings of the key with the next op, and learn them again.
+func (h *Holding) Reset() { h.resets, h.tells = true, true }
+
+// Rename takes the holding along to a new identity. before is the old one.
+func (h *Holding) Rename(before string) {
+	if h.number > 0 && h.booked > 0 {
+		h.claims = append(h.claims, Claim{before, h.number})
+	}
+	h.permits, h.booked, h.had, h.number = min(h.permits, h.used), 0, 0, 0
+	h.tells = h.tells || h.used > 0 || len(h.claims) > 0
+}
+
+// wants reports whether waiting calls ask now.
+func (h *Holding) wants(now int64) bool {
+	switch {
+	case h.waiting.first == nil:
+		return false
+	case now < h.askAt:
+		h.at(h.askAt)
+		return false
+	case h.asks > 0:
+		h.asks--
+		return true
+	case now < h.retryAt:
+		h.at(h.retryAt)
+		return false
+	case h.gives > 1: // a call that ended and whose permits went to another one has not paid with it
+		h.gives--
+		return true
+	case now < h.sentAt+unpaid:
+		h.at(h.sentAt + unpaid)
+		return false
+	}
+	return true
+}
+
+// untold reports whether calls that the fallback admitted are told now, so that Redis counts them.
+func (h *Holding) untold(now int64) bool {
+	switch {
+	case h.used <= h.booked:
+		return false
+	case now < h.giveAt:
+		h.at(h.giveAt)
+		return false
+	case h.asks > 0:
+		h.asks--
+		return true
+	case now < h.sentAt+unpaid:
+		h.at(h.sentAt + unpaid)
+		return false
+	}
+	return true
+}
+
+// returns reports whether permits go back now: at once where they are scarce or seldom used, else at the next trim.
+func (h *Holding) returns(c *Conditions, now int64, trim bool) bool {
+	if h.booked <= h.used {
+		return false
+	}
+	seldom := now < h.scarce || c.Exact || h.rate*h.spareFor() < 1
+	if !seldom && !trim || h.booked <= h.keeps(c, now) {
+		if h.trimAt == 0 {
+			h.trimAt = now + int64(h.spareFor()*second)
+		}
+		h.at(h.trimAt)
+		return false
+	}
+	switch {
+	case now < h.giveAt:
+		h.at(h.giveAt)
+		return false
+	case h.gives > 0:
+		h.gives--
+		return true
+	case now < h.sentAt+unpaid:
+		h.at(h.sentAt + unpaid)
+		return false
+	}
+	return true
+}
+
+// keeps returns the permits that the process has use for. Of a first call for several permits it keeps none, so that two
+// processes do not each gather a part: the op asks for all of them.
+func (h *Holding) keeps(c *Conditions, now int64) int64 {
+	if h.waiting.first != nil || now < h.scarce || c.Exact || h.rate*h.spareFor() < 1 {
+		return h.used
+	}
+	spare := min(max(0, h.peak-h.used)+1, max(1, h.free/(2*max(1, c.Procs)))) // a call will come soon
+	return max(h.used, min(h.permits, h.used+spare))
+}
+
+// spareFor is the time (s) for whose arrivals a process may have spare permits. A spare permit that no call uses for as long goes
+// back.
+func (h *Holding) spareFor() float64 {
+	if h.plenty {
+		return 1
+	}
+	return 0.2
+}
+
+// smooth takes the calls since the last time into the rate. Its weights fall by e in a second.
+func (h *Holding) smooth(now int64) {
+	gap := float64(now-h.rateAt) / second
+	if gap <= 0 {
+		return
+	}
+	weight := math.Exp(-gap)
+	h.rate = h.rate*weight + (1-weight)/max(gap, 1e-6)*float64(h.came)
+	h.came, h.rateAt = 0, now
+}
