@@ -40,7 +40,7 @@ func draw(rnd *rand.Rand, f fault, mutant string) setting {
 	return setting{
 		procs: 2 + rnd.IntN(4), keysCount: 2, limit: 2 + rnd.Int64N(11), most: []int64{1, 1, 3}[rnd.IntN(3)], share: rnd.IntN(2) == 0,
 		patience: []int64{second * 3 / 10, second * 3 / 10, 12 * second}[rnd.IntN(3)], loss: 0.1, double: 0.1, timeout: second / 4,
-		mutant: mutant, faulty: f != noFault && f != changed && f != renamed, strict: true,
+		mutant: mutant, faulty: f != noFault && f != changed && f != renamed,
 		delay: func(w *world) int64 {
 			switch x := w.rnd.Float64(); {
 			case x < 0.7:
@@ -55,9 +55,13 @@ func draw(rnd *rand.Rand, f fault, mutant string) setting {
 }
 
 // schedule runs one random fleet with one kind of fault.
-func schedule(f fault, mutant string, seed uint64) outcome {
+func schedule(f fault, mutant string, seed uint64, adjust ...func(*setting)) outcome {
 	rnd := rand.New(rand.NewPCG(seed, 19))
-	w := newWorld(draw(rnd, f, mutant), rnd)
+	s := draw(rnd, f, mutant)
+	for _, change := range adjust {
+		change(&s)
+	}
+	w := newWorld(s, rnd)
 	w.load()
 	w.strike(f)
 	for t := second; t < span+calm; t += second / 4 {

@@ -41,7 +41,6 @@ type setting struct {
 	timeout          int64 // ns
 	mutant           string
 	faulty           bool // Redis may report losses
-	strict           bool // check that no permits are free for long while a call waits
 }
 
 // key is what an observer knows of a key.

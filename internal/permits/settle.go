@@ -6,6 +6,9 @@ import "math"
 // the time that Wake returns.
 func (h *Holding) Settle(c *Conditions, now int64) bool {
 	h.wake = 0
+	if !c.Live(now) || h.queued || h.flying { // Settle is called again when this has changed
+		return false
+	}
 	if h.booked > 0 {
 		h.at(h.tellAt)
 	}
@@ -16,12 +19,11 @@ func (h *Holding) Settle(c *Conditions, now int64) bool {
 	} else if h.trimAt > 0 {
 		h.at(h.trimAt)
 	}
-	due := !h.queued && !h.flying && c.Live(now) &&
-		(h.tells || h.booked > 0 && now >= h.tellAt || h.wants(now) || h.untold(now) || h.returns(c, now, trim))
+	due := h.tells || h.booked > 0 && now >= h.tellAt || h.wants(now) || h.untold(now) || h.returns(c, now, trim)
 	if trim {
 		h.peak = h.used
 	}
-	h.queued = h.queued || due
+	h.queued = due
 	return due
 }
 
