@@ -39,7 +39,7 @@ packages() (cd "$1" && if [[ $1 == . ]]; then go list ./hybrid ./global ./...; e
 
 # Packages that start no goroutines. The race detector finds nothing there, and takes up to ten times the time. rls/internal/replay
 # starts the server of another package that has tests of its own, and compiles another project.
-sequential='github.com/hybridlimit/hybridlimit/(internal/(account|algo|house|reference)|rls/internal/(docs|replay|rules)|bench/permits)$'
+sequential='github.com/hybridlimit/hybridlimit/(internal/(account|algo|house|permits|reference)|rls/internal/(docs|replay|rules)|bench/permits)$'
 
 pure() { packages "$1" | grep -E "$sequential" || true; }
 concurrent() { packages "$1" | grep -Ev "$sequential"; }
