@@ -242,18 +242,20 @@ func (w *world) leave(r *Report, all []*call) {
 	}
 }
 
-// vague reports whether a call that Redis granted may belong to another time than measured, because its answer may have been
-// late: to the window before, or, in a log, to any earlier time.
+// vague reports whether a call may belong to another time than measured. The answer of one that Redis granted may have been late:
+// it belongs to the window before, or, in a log, to any earlier time. One that a process granted in the first µs of a window may
+// belong to the window before, because processes know Redis's time in whole µs.
 func (w *world) vague(c *call) bool {
-	if c.source != hybridlimit.SourceRedis || c.end-c.at <= int64(w.s.Latency) {
-		return false
-	}
+	period := int64(w.s.Limit.Period)
+	late := c.source == hybridlimit.SourceRedis && c.end-c.at > int64(w.s.Latency)
 	switch w.s.Limit.Algorithm {
 	case hybridlimit.AlgFixedWindow, hybridlimit.AlgSlidingWindow:
-		period := int64(w.s.Limit.Period)
-		return w.clock(c.at)/period != w.clock(c.spent)/period
+		if c.source != hybridlimit.SourceRedis {
+			return w.clock(c.spent)%period < int64(time.Microsecond)
+		}
+		return late && w.clock(c.at)/period != w.clock(c.spent)/period
 	case hybridlimit.AlgSlidingLog:
-		return true
+		return late
 	}
 	return false
 }

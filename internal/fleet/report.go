@@ -36,8 +36,8 @@ type Report struct {
 	// Scenario.Latency before its end. If replies are late, lost or held, the grant may be up to 20 ms earlier. Exceedance is
 	// then too large by the refill of that time, or by Vague. It is never negative.
 	Exceedance float64
-	// Vague is the number of units whose time is uncertain. For windows these are the units that Redis may have granted in the
-	// window before the one in which they count. For a log these are all units whose answers took longer than a round trip.
+	// Vague is the number of units whose time is uncertain. For windows these are the units that Redis or a process may have granted
+	// in the window before the one in which they count. For a log these are all units whose answers took longer than a round trip.
 	Vague int64
 	// Debited is the units that Redis had debited on all keys when all was quiet. Accounts is the sum that it must equal:
 	// admitted + expired + held + lost units, minus the owed, dropped and forgiven ones, each as in Stats. Accounts may only be
