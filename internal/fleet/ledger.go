@@ -169,12 +169,19 @@ func (s Scenario) elsewhere(returned int64) int64 {
 // asksAlways reports whether the hybrid limiter asks Redis for each call in any mode.
 func (s Scenario) asksAlways() bool { return s.Limit.Algorithm == hybridlimit.AlgSlidingLog }
 
-// openAccounts records that a process ended while a sync was in flight. It counted the leased units as lost that the sync returned.
-// Redis takes them back if the sync still arrives. lost is the units that the process counts as lost.
+// openAccounts records that a process ended in order while a sync was in flight: see giveUp.
 func (w *world) openAccounts(lost int64) {
+	w.giveUp(lost)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.loose = true
+}
+
+// giveUp records that a process ended, and that a sync may have been in flight. The process counted the leased units as lost that
+// the sync returned. Redis takes them back if the sync still arrives. lost is the units that the process counts as lost.
+func (w *world) giveUp(lost int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.givenUp += lost
 }
 

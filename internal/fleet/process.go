@@ -219,6 +219,7 @@ func (p *process) crash() {
 	p.ended.Store(true)
 	if p.limiter != nil {
 		p.limiter.Close()
+		p.w.giveUp(p.limiter.Stats().Lost)
 	}
 	if p.pusher != nil {
 		p.pusher.close()

@@ -198,6 +198,7 @@ func fewest(t *testing.T, s Scenario) Scenario {
 func TestSeedsThatFailed(t *testing.T) {
 	for seed, found := range map[uint64]string{
 		287709306888:    "a process with a lease of the next window, from a late answer, asked for it again and again",
+		2363446952209:   "a process crashed while a return was in flight, which Redis took back",
 		279347676655694: "five processes granted a unit in the first µs of a window, and counted it in the window before",
 		194707294717543: "a return that Redis applied before a wipe, and whose answer came too late, was missing in the accounts",
 	} {
