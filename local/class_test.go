@@ -180,7 +180,7 @@ func TestFloorsFollowTheLimit(t *testing.T) {
 }
 
 // TestHigherFloorsAdmitLess compares two limiters with the same random calls of two classes: the class with the higher floor gets at
-// most as many units, but for the last cost. Critical calls alone decide as without classes.
+// most as many units, plus the cost of one call. Critical calls alone decide as without classes.
 func TestHigherFloorsAdmitLess(t *testing.T) {
 	seed := testenv.Seed(t)
 	for i := range uint64(testenv.Runs(60, 5000)) {

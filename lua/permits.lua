@@ -30,8 +30,6 @@ local function count(digits, most)
   return n and n <= most and n or nil
 end
 
-local function whole(n) return string.format('%.0f', n) end
-
 -- read_hash returns the values of fields; none of a key that is no hash.
 local function read_hash(key, fields)
   local values = redis.pcall('HMGET', key, unpack(fields))
@@ -74,8 +72,9 @@ local function read_message(keys, argv)
     local length = 0
     for other, at in string.gmatch(rest, ' ([%w_-]+) (%d+)') do
       length = length + 2 + #other + #at
-      if not count(at, 2 ^ 53) then return nil end
-      op.claims[#op.claims + 1] = {other, count(at, 2 ^ 53)}
+      at = count(at, 2 ^ 53)
+      if not at then return nil end
+      op.claims[#op.claims + 1] = {other, at}
     end
     if length ~= #rest or #op.claims > MAX_HOLDERS then return nil end
     ops[i - 1] = op
@@ -126,7 +125,7 @@ local function others(key, k, process, now)
   if #names > MAX_HOLDERS then first = math.floor(now / SECOND) * MAX_HOLDERS % #names end
   for i = 1, math.min(#names, MAX_HOLDERS) do
     local name = names[(first + i - 1) % #names + 1]
-    told[i] = name .. ' ' .. whole(numbers[name])
+    told[i] = string.format('%s %.0f', name, numbers[name])
   end
   return table.concat(told, ' ')
 end

@@ -23,7 +23,7 @@ var golden = map[string]string{
 	"Settings":  "5ce0c7766b7707e797715dd1721116d3ed35fb8a",
 	"SetSwitch": "ddaaa7f03bc88ce3fd28e55531ee3febb15e8b1f",
 	"SetLimit":  "32e6810f04407c0660294d11612db2f2d8cee0f9",
-	"Permits":   "60f7ddb1320be93c6c8ef194f5d447cafcd5c9ea",
+	"Permits":   "ab3903f24dbf6be7800dcdb1e96ec0714b343016",
 }
 
 func TestGoldenScripts(t *testing.T) {

@@ -30,7 +30,7 @@ type small struct {
 }
 
 // compose makes a response of verdicts, one for each descriptor. It is a function of its
-// arguments, but for the clock: the count of a fixed window that was not used yet says
+// arguments and of the clock: the count of a fixed window that was not used yet says
 // nothing about the end of the window.
 func compose(req *pb.RateLimitRequest, verdicts []verdict, o *Options) *pb.RateLimitResponse {
 	var statuses []pb.RateLimitResponse_DescriptorStatus

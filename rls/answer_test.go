@@ -102,7 +102,7 @@ func TestMetadata(t *testing.T) {
 }
 
 // An answer must not change with later calls: its messages belong to the client, except
-// the limits of the rules, which nobody changes.
+// the limits of the rules, which never change.
 func TestAnswersStay(t *testing.T) {
 	s := newService(t, modeRules, Options{Metadata: true, LegacyHeaders: true})
 	req := request("shop", desc("many", "a"), desc("many", "b"), desc("dark", "c"))

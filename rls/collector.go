@@ -91,8 +91,8 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 
 var ipv4 = regexp.MustCompile(`\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}`)
 
-// labelsOf splits a metric name as the exporter of envoyproxy/ratelimit does: at dots,
-// but for those of an address.
+// labelsOf splits a metric name as the exporter of envoyproxy/ratelimit does: at dots
+// that are not in an address.
 func labelsOf(name string) hitLabels {
 	name = strings.ToValidUTF8(strings.NewReplacer(":", "_", "|", "_").Replace(name), "_")
 	name = ipv4.ReplaceAllStringFunc(name, func(ip string) string { return strings.ReplaceAll(ip, ".", "_") })

@@ -20,7 +20,7 @@
 //
 // # Guarantee
 //
-// The calls in flight of the fleet never exceed the limit, but for these:
+// The calls in flight of the fleet never exceed the limit, except in these cases:
 //
 //   - Calls that outlive the membership of their process: it was cut off from Redis, or did not run, for longer than 1.8 periods.
 //     When it is back, it tells them, and nothing new starts there until they fit.

@@ -80,29 +80,20 @@ func (h *Holding) wants(now int64) bool {
 	case h.gives > 1: // a call that ended and whose permits went to another one has not paid with it
 		h.gives--
 		return true
-	case now < h.sentAt+unpaid:
-		h.at(h.sentAt + unpaid)
-		return false
 	}
-	return true
+	return h.pays(&h.asks, now)
 }
 
 // untold reports whether calls that the fallback admitted are told now, so that Redis counts them.
 func (h *Holding) untold(now int64) bool {
-	switch {
-	case h.used <= h.booked:
-		return false
-	case now < h.giveAt:
-		h.at(h.giveAt)
-		return false
-	case h.asks > 0:
-		h.asks--
-		return true
-	case now < h.sentAt+unpaid:
-		h.at(h.sentAt + unpaid)
+	if h.used <= h.booked {
 		return false
 	}
-	return true
+	if now < h.giveAt {
+		h.at(h.giveAt)
+		return false
+	}
+	return h.pays(&h.asks, now)
 }
 
 // returns reports whether permits go back now: at once where they are scarce or seldom used, else at the next trim.
@@ -118,14 +109,20 @@ func (h *Holding) returns(c *Conditions, now int64, trim bool) bool {
 		h.at(h.trimAt)
 		return false
 	}
-	switch {
-	case now < h.giveAt:
+	if now < h.giveAt {
 		h.at(h.giveAt)
 		return false
-	case h.gives > 0:
-		h.gives--
+	}
+	return h.pays(&h.gives, now)
+}
+
+// pays reports whether an op is sent now: a call has paid for it, or it is the free one of a second.
+func (h *Holding) pays(credit *int8, now int64) bool {
+	if *credit > 0 {
+		*credit--
 		return true
-	case now < h.sentAt+unpaid:
+	}
+	if now < h.sentAt+unpaid {
 		h.at(h.sentAt + unpaid)
 		return false
 	}

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -93,7 +92,7 @@ func decodeHeld(part []any, op permits.Op) (permits.Reply, error) {
 	}
 	for i := 0; i < len(words); i += 2 {
 		n, err := strconv.ParseUint(words[i+1], 10, 63)
-		if err != nil || n > maxPermits || !processName.MatchString(words[i]) {
+		if err != nil || n > maxPermits || !isProcess(words[i]) {
 			return permits.Reply{}, fmt.Errorf("%w: %q and %q name a holder in the answer to permits", ErrReply, words[i], words[i+1])
 		}
 		r.Holders = append(r.Holders, permits.Claim{Process: words[i], Number: int64(n)})
@@ -101,4 +100,12 @@ func decodeHeld(part []any, op permits.Op) (permits.Reply, error) {
 	return r, nil
 }
 
-var processName = regexp.MustCompile(`^[0-9A-Za-z_-]{1,64}$`)
+// isProcess reports whether text can be the id of a process.
+func isProcess(text string) bool {
+	for _, c := range []byte(text) {
+		if (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return text != "" && len(text) <= maxProcess
+}
