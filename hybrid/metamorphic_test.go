@@ -38,18 +38,26 @@ type wish struct {
 }
 
 // trafficOf returns calls of 1 to most units. Together they ask for about load times
-// perSecond units a second, where load is random. No call comes at a whole multiple of
-// a tick. Short runs make half of the calls.
+// perSecond units a second, where load is random. All calls come at whole µs, as
+// Redis's clock has them: a unit that is refilled inside a µs is there for Redis at its
+// end only. No call comes at a whole multiple of a tick. Short runs make half of the
+// calls.
 func trafficOf(rng *rand.Rand, perSecond float64, most int64, calls int) []wish {
 	if !testenv.Long() {
 		calls /= 2
 	}
 	load := 0.3 + 2*rng.Float64()
 	out := make([]wish, calls)
+	var at time.Duration
 	for i := range out {
 		n := 1 + rng.Int64N(most)
-		gap := rng.ExpFloat64() * float64(n) / (load * perSecond) * 1e9
-		out[i] = wish{time.Duration(min(gap, 3e9)) + 7, n}
+		gap := rng.ExpFloat64() * float64(n) / (load * perSecond) * 1e6
+		after := (time.Duration(min(gap, 3e6)) + 1) * time.Microsecond
+		if (at+after)%time.Millisecond == 0 {
+			after += time.Microsecond
+		}
+		at += after
+		out[i] = wish{after, n}
 	}
 	return out
 }
