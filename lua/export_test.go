@@ -69,6 +69,7 @@ var Sources = map[string]string{
 	"history.lua":     historySource,
 	"main.lua":        mainSource,
 	"groups.lua":      groupsSource,
+	"members.lua":     membersSource,
 	"fleet.lua":       fleetSource,
 	"changed.lua":     changedSource,
 	"switch.lua":      switchSource,

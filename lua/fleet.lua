@@ -4,17 +4,21 @@
 --         process is no longer counted; 2: directory of the groups; 3: time of the
 --         last change of a setting; 4: names of the group; then sets that may have
 --         this process from before; then sets of other groups, to count; then names
---         of other groups, to read
+--         of other groups, to read; and, with a fifth argument, the members
 -- ARGV:   1: process id; 2: id of the group; 3: names to write, or ""; 4: text
 --         "<expiry> <leave> <ttl> <version> <before> <others>": µs, at most 30 s; 1 to
 --         leave, else 0; TTL of names and directory in ms; version of the directory
 --         that the process knows, or 0; number of sets that may have it from before;
---         number of sets to count
+--         number of sets to count; 5: none, or text "<losses> <suspect> ...": the
+--         losses of permits that the process tells, and processes of which it asks for
+--         the last heartbeat (members.lua)
 -- Reply:  now in µs; the µs at which the heartbeat before expires (0: not known; if
 --         a process knows of a later one, Redis lost its memory); time of the last
 --         change of a setting; version of the directory; the directory, or "" if the
 --         process knows it; number of processes of the group, with this one unless
---         it leaves; of each set to count; the names that were read
+--         it leaves; of each set to count; the names that were read; and, with a fifth
+--         argument, the losses of the fleet, and the µs of the last heartbeat of each
+--         suspect (0: none)
 -- Expiry: of a set: two minutes. It is renewed with the group's place in the directory,
 --         and no process is counted for longer than half a minute. Of the names and
 --         the directory: as the caller says.
@@ -25,8 +29,13 @@ local expiry, leave, ttl, known, olds, others = string.match(ARGV[4] or '', '^(%
 if not id or #id > 32 or #names > MAX_NAMES or not expiry or #expiry > 8 or #ttl > 15 or #known > 16 or #olds > 3 or #others > 3 then
   return {err = 'HLFLEET unreadable heartbeat'}
 end
+local last, losses, suspects = #KEYS, nil, nil
+if ARGV[5] then
+  last, losses, suspects = last - 1, read_part(ARGV[5])
+  if not losses then return {err = 'HLFLEET unreadable part about permits'} end
+end
 expiry, leave, olds, others = tonumber(expiry), leave == '1', tonumber(olds), tonumber(others)
-if expiry < 1 or expiry > MAX_EXPIRY or tonumber(ttl) < 1 or 4 + olds + others > #KEYS then
+if expiry < 1 or expiry > MAX_EXPIRY or tonumber(ttl) < 1 or 4 + olds + others > last then
   return {err = 'HLFLEET heartbeat out of range'}
 end
 local own, texts, first = KEYS[1], redis.call('MGET', KEYS[2], KEYS[3]), string.format('%.0f', now)
@@ -94,7 +103,8 @@ local reply = {now, before, natural(texts[2]) or 0, version, told and '' or text
 for i = 5 + olds, 4 + olds + others do
   reply[#reply + 1] = redis.call('ZCOUNT', KEYS[i], first, '+inf')
 end
-for i = 5 + olds + others, #KEYS do
+for i = 5 + olds + others, last do
   reply[#reply + 1] = redis.call('MGET', KEYS[i])[1] or ''
 end
+if losses then beat_member(KEYS[#KEYS], process, leave, losses, suspects, now, reply) end
 return reply

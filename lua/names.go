@@ -136,6 +136,9 @@ func (n Names) Group(id string) string { return n.fleet("@group:" + id) }
 // GroupNames returns the Redis key of the names of a group.
 func (n Names) GroupNames(id string) string { return n.fleet("@names:" + id) }
 
+// Members returns the Redis key of the last heartbeats of processes with permits.
+func (n Names) Members() string { return n.fleet("@members") }
+
 // Changed returns the Redis key of the time of the last change of a switch or a fleet's
 // limit.
 func (n Names) Changed() string { return n.fleet("@changed") }

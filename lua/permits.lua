@@ -8,20 +8,24 @@
 --         each claim " <process> <number>". Flags: 1 rejoin, 2 reset. internal/permits
 --         has the meaning of each.
 -- Reply:  the epoch; then for each op: booked, usable, free (it may be negative), the µs
---         until Redis grants again, flags (1 scarce, 2 lost), and the other holders: text
---         "<process> <number> ...", or "" if the whole of want was granted
+--         until Redis grants again, flags (1 scarce, 2 lost, 4 another process is
+--         starving), and the other holders: text
+--         "<process> <number> ...", or "" if the whole of want was granted, or if the
+--         process has its part of the limit and leaves the rest to the starving one
 -- Once:   a message whose number is not greater than the last one of its process gets an
 --         error and has no effect. The process sends each attempt with a new number.
 -- State:  memory: hash; '' is "1 <epoch> <learn> <sweep>", a process is
 --         "<number> <time>" of its last message. Holdings: hash; '' is
---         "1 <total> <scarce> <learn>", a process is "<permits> <number>". An op reads
---         the fields of its own process, '' and claims, so its cost does not depend on
---         the number of holders. Only a refusal reads all.
+--         "1 <total> <scarce> <learn>", a process is "<permits> <number>". '!' is
+--         "<process> <time>": a process without a permit was refused, and counts as
+--         starving until then. An op reads the fields of its own process, '', '!' and
+--         claims, so its cost does not depend on the number of holders. Only a refusal
+--         reads all.
 -- Lost:   a hash that the library cannot have written counts as lost, and is replaced
 -- Expiry: memory: a day. Holdings: an hour while a process holds permits, else two
 --         minutes; none are kept that say nothing. The numbers of processes that were
 --         silent for an hour are dropped once an hour.
-local SECOND, HOUR, LEARN, MAX_PERIOD, MOST = 1000000, 3600000000, 3, 60000000, 2 ^ 51
+local SECOND, STARVES, HOUR, LEARN, MAX_PERIOD, MOST = 1000000, 200000, 3600000000, 3, 60000000, 2 ^ 51
 local MAX_KEYS, MAX_HOLDERS, MAX_TEXT = 64, 64, 8192
 
 -- count returns the number that digits spell, up to `most`, or nil.
@@ -87,6 +91,7 @@ end
 local function load_key(key, op, head, now)
   local fields = {'', head.process}
   for _, claim in ipairs(op.claims) do fields[#fields + 1] = claim[1] end
+  fields[#fields + 1] = '!'
   local values = read_hash(key, fields)
   local k = {own = 0, total = 0, scarce = 0, learn = 0, taken = {}}
   local total, scarce, learn = three(values[1] or nil)
@@ -106,6 +111,12 @@ local function load_key(key, op, head, now)
   k.total = math.max(k.total, k.own)
   if k.scarce > now + SECOND then k.scarce = now + SECOND end -- the clock was put back
   if k.learn > now + LEARN * MAX_PERIOD then k.learn = now + LEARN * head.period end
+  k.marked = values[#fields]
+  local starving, starves = string.match(k.marked or '', '^([%w_-]+) (%d+)$')
+  starves = count(starves, 2 ^ 53)
+  if starving and #starving <= 64 and starves and now < starves and starves <= now + STARVES then
+    k.starving, k.starves = starving, starves
+  end
   return k
 end
 
@@ -138,16 +149,21 @@ local function hold(key, k, op, head, gap, learn, now)
   if op.reset then k.total = k.own end
   local rest = k.total - k.own
   local free, granted, learns = op.limit - rest - op.keep, 0, math.max(0, learn - now, k.learn - now)
-  if learns == 0 and free > 0 and free >= op.first then
+  local part = math.floor(op.limit / op.procs)
+  if k.starving == head.process then k.starving = nil end
+  local starving = k.starving ~= nil
+  local leaves = starving and part > 0 and op.keep >= part -- to the starving one
+  if learns == 0 and not leaves and free > 0 and free >= op.first then
     granted = math.min(free, op.want + math.min(op.spare, math.floor(free / (2 * op.procs))))
   end
   local holders = ''
-  if granted < op.want then
+  if granted < op.want and not leaves then
     k.scarce = now + SECOND
+    if op.keep == 0 and granted == 0 and op.first == 1 and learns == 0 and part > 0 then k.starving, k.starves = head.process, now + STARVES end
     if not op.reset and not k.fresh then holders = others(key, k, head.process, now) end
   end
   k.booked, k.total = op.keep + granted, math.min(rest + op.keep + granted, 2 ^ 53)
-  local flags = (now < k.scarce and 1 or 0) + (lost and 2 or 0)
+  local flags = (now < k.scarce and 1 or 0) + (lost and 2 or 0) + (starving and 4 or 0)
   local usable = math.max(0, math.min(op.keep, op.limit - rest)) + granted
   return k.booked, usable, free - granted, learns, flags, holders
 end
@@ -165,6 +181,11 @@ local function store_key(key, k, op, head, now)
   else
     redis.call('HDEL', key, head.process)
     redis.call('HSET', key, '', about)
+  end
+  if k.starving then
+    redis.call('HSET', key, '!', string.format('%s %.0f', k.starving, k.starves))
+  elseif k.marked then
+    redis.call('HDEL', key, '!')
   end
   redis.call('PEXPIRE', key, k.total > 0 and '3600000' or '120000')
 end

@@ -215,6 +215,9 @@ func (d *permitsDiffer) compare(t *testing.T, keys []string) {
 		want, ttl := map[string]string{}, time.Duration(-2)
 		if k := d.twin.Keys[key]; k != nil {
 			want[""] = fmt.Sprintf("1 %d %d %d", k.Total, k.Scarce, k.Learn)
+			if k.Starving != "" {
+				want["!"] = fmt.Sprintf("%s %d", k.Starving, k.Starves)
+			}
 			for p, h := range k.Held {
 				want[p] = fmt.Sprintf("%d %d", h.Permits, h.Number)
 			}

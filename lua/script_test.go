@@ -19,11 +19,11 @@ import (
 var golden = map[string]string{
 	"Batch":     "fbebd4e1be50092e3be1e6d9f2878c0f220d9efd",
 	"History":   "0bb6409cd66c97f6632d4a275d012aab9ab837b9",
-	"Fleet":     "518315dc726500bf8bc09fba0f62609a12503406",
+	"Fleet":     "f9b9443163a30000d379dcfab029fb94f8c42930",
 	"Settings":  "5ce0c7766b7707e797715dd1721116d3ed35fb8a",
 	"SetSwitch": "ddaaa7f03bc88ce3fd28e55531ee3febb15e8b1f",
 	"SetLimit":  "32e6810f04407c0660294d11612db2f2d8cee0f9",
-	"Permits":   "ab3903f24dbf6be7800dcdb1e96ec0714b343016",
+	"Permits":   "4ec9b74129c591df8c5dee0c9ba12c684f30acfa",
 }
 
 func TestGoldenScripts(t *testing.T) {
@@ -65,6 +65,7 @@ func TestScriptHeaders(t *testing.T) {
 		"main.lua":        {},
 		"plain.lua":       {"KEYS", "ARGV", "Op", "Limit", "Reply", "Result", "Source", "Time"},
 		"groups.lua":      {"State", "Bound", "Lost"},
+		"members.lua":     {"State", "Lost", "Expiry"},
 		"fleet.lua":       {"KEYS", "ARGV", "Reply", "Expiry"},
 		"changed.lua":     {"State", "Lost", "Expiry"},
 		"switch.lua":      {"State", "Lost", "Expiry"},

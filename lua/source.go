@@ -32,6 +32,8 @@ var (
 	historySource string
 	//go:embed groups.lua
 	groupsSource string
+	//go:embed members.lua
+	membersSource string
 	//go:embed fleet.lua
 	fleetSource string
 	//go:embed changed.lua
@@ -93,7 +95,7 @@ type Script struct {
 var (
 	Batch     = newScript(batchOf(plainMain, mainSource))
 	History   = newScript(historyLibrary + historyMain)
-	Fleet     = newScript(groupsSource + fleetSource)
+	Fleet     = newScript(groupsSource + membersSource + fleetSource)
 	Settings  = newScript(settingLibrary + settingsSource)
 	SetSwitch = newScript(settingLibrary + setSwitchSource)
 	SetLimit  = newScript(settingLibrary + setLimitSource)

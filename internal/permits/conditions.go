@@ -7,7 +7,9 @@ type Conditions struct {
 	Procs    int64 // processes of the fleet, at least 1
 	Share    int64 // permits that the fallback gives this process: see Share; 0: none
 	Away     bool  // Redis does not answer: the fallback decides
+	Joins    bool  // a process that is not a member will soon be one: calls wait, and the fallback decides nothing
 	Exact    bool  // the process keeps no spare permits
+	Ends     bool  // no call comes any more: permits that no call uses go back at once
 	Period   int64 // of the heartbeats, ns; the same in the whole fleet
 }
 
@@ -32,6 +34,9 @@ const (
 	mostCredit = 8
 	// unpaid is the least time after the last op of a key before one that no call has paid for.
 	unpaid = second
+	// listen is the longest time after an op until the next one of a process whose calls find their permits at hand. It is five times
+	// as long while a quarter of the permits is free.
+	listen = second
 	// together is the least time between two asks, and two give-backs, of a key at which several calls come in that time.
 	together = second / 50
 	// firstRetry and lastRetry are the times after which a waiting call that was refused asks again.

@@ -12,6 +12,7 @@ type Holding struct {
 	came    int64 // permits that calls have asked for since the rate was computed
 	peak    int64 // most permits in use since the last trim
 	scarce  int64 // ns; another process was refused less than a second before
+	leaves  int64 // ns; until then, permits above the process's part of the limit are left to a starving one
 	trimAt  int64 // ns; permits that were not used are given back then; 0: not planned
 	asks    int8  // calls that have not paid for an ask
 	gives   int8  // ended calls that have not paid for a give-back
@@ -58,6 +59,22 @@ const (
 	Fallback
 )
 
+// Take is Acquire in a process that is a member, in a session. It returns false, without an effect, if Acquire must decide.
+func (h *Holding) Take(session uint64, n int64) bool {
+	if h.waiting.first != nil || n > h.permits-h.used || h.session != session {
+		return false
+	}
+	h.came += n
+	if h.asks < mostCredit {
+		h.asks++
+	}
+	h.used += n
+	if h.used > h.peak {
+		h.peak = h.used
+	}
+	return true
+}
+
 // Acquire admits a call for n permits that the process has at hand. Otherwise it has no effect but on the demand, and the call may
 // Wait.
 func (h *Holding) Acquire(c *Conditions, n, now int64) Admission {
@@ -94,16 +111,26 @@ func (h *Holding) live(c *Conditions, now int64) bool {
 
 // alone reports whether the fallback decides: the process is not a member, or Redis is away or learns.
 func (h *Holding) alone(c *Conditions, now int64) bool {
-	return now >= c.Until || c.Away || now < h.learns
+	return c.Away || now >= c.Until && !c.Joins || now < h.learns
+}
+
+// Fall admits a call by the fallback, although Redis may be there: its answer did not come in time.
+func (h *Holding) Fall(c *Conditions, n int64) bool {
+	if h.used+n > c.Share {
+		return false
+	}
+	h.used += n
+	h.peak = max(h.peak, h.used)
+	return true
 }
 
 // Release ends a call. It reports whether the caller must go on with Next and Settle.
-func (h *Holding) Release(n, now int64) bool {
+func (h *Holding) Release(n int64) bool {
 	h.used -= n
 	if h.gives < mostCredit {
 		h.gives++
 	}
-	return h.waiting.first != nil || h.booked > h.used && (h.trimAt == 0 || now < h.scarce)
+	return h.waiting.first != nil || h.booked > h.used && (h.trimAt == 0 || h.scarce > 0 || h.leaves > 0)
 }
 
 // Wait lets a call wait that Acquire did not admit.
@@ -126,6 +153,7 @@ func (h *Holding) Next(c *Conditions, now int64) *Waiter {
 	if w == nil {
 		return nil
 	}
+	h.leave(c, now)
 	how := h.admit(c, w.N, now)
 	if how == Waits {
 		return nil
@@ -153,6 +181,11 @@ func (h *Holding) Idle(now int64) bool {
 		now >= h.scarce && now >= h.learns && now-h.rateAt >= second && (h.number == 0 || now-h.sentAt >= recent)
 }
 
+// Unused reports whether no call and no op needs the holding. One that is forgotten before it is Idle may cost a message more.
+func (h *Holding) Unused() bool {
+	return h.booked == 0 && h.used == 0 && h.waiting.first == nil && !h.queued && !h.flying && len(h.claims) == 0
+}
+
 // Used returns the permits of the calls in flight.
 func (h *Holding) Used() int64 { return h.used }
 
@@ -161,6 +194,17 @@ func (h *Holding) Booked() int64 { return h.booked }
 
 // Usable returns the permits of Booked that calls may use.
 func (h *Holding) Usable() int64 { return h.permits }
+
+// Ready reports whether a permit is at hand for a call that comes now, without the fallback.
+func (h *Holding) Ready(c *Conditions, now int64) bool {
+	return h.waiting.first == nil && h.used < h.permits && h.live(c, now)
+}
+
+// Free returns the permits that were left in Redis at the last answer.
+func (h *Holding) Free() int64 { return max(0, h.free) }
+
+// Learns reports whether Redis grants nothing yet, because it may not know all holdings.
+func (h *Holding) Learns(now int64) bool { return now < h.learns }
 
 // Waiting returns the permits that waiting calls need.
 func (h *Holding) Waiting() int64 { return h.waiting.need }

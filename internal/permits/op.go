@@ -9,6 +9,8 @@ var ErrStale = errors.New("hybridlimit: a message of permits came after its succ
 const (
 	// Second is the time for which a refused process makes a key scarce.
 	Second = 1_000_000
+	// Starves is the time after a refusal in which other processes leave free permits to a process that has none.
+	Starves = Second / 5
 	// Hour is the time after which Redis forgets the number of a silent process.
 	Hour = 3600 * Second
 	// HeldTTL is the expiry of a key at which a process holds permits.
@@ -49,13 +51,14 @@ type Claim struct {
 
 // Reply is the answer to an Op.
 type Reply struct {
-	Booked  int64   // Keep, and the permits that are granted
-	Usable  int64   // of Booked; the rest is booked for running calls, and free when they end
-	Free    int64   // permits that are left; negative: more calls run than the limit allows
-	Scarce  bool    // a process was refused in the last second
-	Learns  int64   // µs until Redis grants again, because it may not know all holdings; 0: it grants
-	Lost    bool    // Redis had forgotten the holding, or a message of the process
-	Holders []Claim // the other holders, if not all of Want was granted
+	Booked   int64   // Keep, and the permits that are granted
+	Usable   int64   // of Booked; the rest is booked for running calls, and free when they end
+	Free     int64   // permits that are left; negative: more calls run than the limit allows
+	Scarce   bool    // a process was refused in the last second
+	Starving bool    // another process, which has no permit, was refused not long ago
+	Learns   int64   // µs until Redis grants again, because it may not know all holdings; 0: it grants
+	Lost     bool    // Redis had forgotten the holding, or a message of the process
+	Holders  []Claim // the other holders, if not all of Want was granted
 }
 
 // Message has ops of one process for the keys of one tag. The names of the keys,

@@ -5,12 +5,16 @@ type Waiter struct {
 	N        int64 // permits
 	Once     bool  // it is denied by the first answer that does not admit it
 	Fallback bool  // it was admitted by the fallback
+	Caller   any   // the shell's own
 
 	told       bool // an op with it was answered
 	asked      bool // it is in the op in flight
 	in         bool // it waits
 	prev, next *Waiter
 }
+
+// Told reports whether an answer has come that did not admit the call.
+func (w *Waiter) Told() bool { return w.told }
 
 // queue has the waiting calls, first come, first served.
 type queue struct {

@@ -126,7 +126,7 @@ func (p *process) end(c *call) {
 	h := p.keys[c.key]
 	delete(h.calls, c)
 	p.w.drop(c)
-	if h.Release(c.waiter.N, p.w.now) {
+	if h.Release(c.waiter.N) {
 		p.settle(h)
 	}
 }

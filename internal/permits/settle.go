@@ -6,6 +6,10 @@ import "math"
 // the time that Wake returns.
 func (h *Holding) Settle(c *Conditions, now int64) bool {
 	h.wake = 0
+	if now >= h.scarce {
+		h.scarce = 0
+	}
+	h.leave(c, now)
 	if !c.Live(now) || h.queued || h.flying { // Settle is called again when this has changed
 		return false
 	}
@@ -19,7 +23,8 @@ func (h *Holding) Settle(c *Conditions, now int64) bool {
 	} else if h.trimAt > 0 {
 		h.at(h.trimAt)
 	}
-	due := h.tells || h.booked > 0 && now >= h.tellAt || h.wants(now) || h.untold(now) || h.returns(c, now, trim)
+	due := h.tells || h.booked > 0 && now >= h.tellAt || h.wants(now) || h.untold(now)
+	due = due || h.returns(c, now, trim) || h.listens(now)
 	if trim {
 		h.peak = h.used
 	}
@@ -113,7 +118,35 @@ func (h *Holding) returns(c *Conditions, now int64, trim bool) bool {
 		h.at(h.giveAt)
 		return false
 	}
-	return h.pays(&h.gives, now)
+	return c.Ends || h.pays(&h.gives, now)
+}
+
+// leave takes permits above the process's part of the limit out of use while another process starves, before a call can use them
+// again.
+func (h *Holding) leave(c *Conditions, now int64) {
+	if now >= h.leaves {
+		h.leaves = 0
+	} else if part := c.Limit / max(1, c.Procs); part > 0 && h.used >= part {
+		h.permits = min(h.permits, h.used)
+	}
+}
+
+// listens reports whether an op is due only for its answer: does another process starve? Without it, a process whose calls always find
+// permits would send nothing. Calls that needed no ask have paid for it.
+func (h *Holding) listens(now int64) bool {
+	every := int64(listen)
+	if h.plenty {
+		every *= 5
+	}
+	if h.booked == 0 || h.asks < mostCredit {
+		return false
+	}
+	if now < h.sentAt+every {
+		h.at(h.sentAt + every)
+		return false
+	}
+	h.asks--
+	return true
 }
 
 // pays reports whether an op is sent now: a call has paid for it, or it is the free one of a second.

@@ -78,6 +78,9 @@ func (h *Holding) Hear(c *Conditions, op Op, r Reply, number, now int64, jitter 
 	if r.Scarce {
 		h.scarce = now + second
 	}
+	if r.Starving {
+		h.leaves = now + Starves*1000
+	}
 	granted := r.Booked - op.Keep
 	h.askAt, h.giveAt, h.tellAt = now, now, now+int64(tellAgain*(0.75+0.25*jitter))
 	if h.rate*together >= second { // several calls can share an op

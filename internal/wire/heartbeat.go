@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/permits"
 )
 
 // Bounds of a heartbeat. They are those of the script.
@@ -19,6 +21,7 @@ const (
 	// MaxExpiry is the longest time for which a process is counted after its heartbeat.
 	MaxExpiry = 30 * time.Second
 
+	maxLosses  = 1_000_000 // that a heartbeat tells
 	maxGroupID = 32
 	maxGroups  = 20 + MaxGroups*(2+maxGroupID+16) // bytes of a directory
 	pulseInts  = 6
@@ -26,20 +29,22 @@ const (
 
 // Pulse is the content of a heartbeat. Its keys are from lua.Names and share a slot.
 type Pulse struct {
-	Group     string        // key of the sender's group
-	Directory string        // key
-	Changed   string        // key
-	Names     string        // key of the names of the sender's group
-	Before    []string      // keys of groups that may have the process from before
-	Others    []string      // keys of groups to count
-	Read      []string      // keys of names to read; at most MaxNamesRead
-	ID        string        // of the sender's group
-	Process   string        // id
-	Expiry    time.Duration // the process is counted for this long; at most MaxExpiry
-	Leave     bool          // removes the process instead
-	Text      string        // names to write; "": they are written
-	TTL       time.Duration // of names and directory
-	Version   int64         // of the directory that the sender knows; 0: none
+	Group     string         // key of the sender's group
+	Directory string         // key
+	Changed   string         // key
+	Names     string         // key of the names of the sender's group
+	Before    []string       // keys of groups that may have the process from before
+	Others    []string       // keys of groups to count
+	Read      []string       // keys of names to read; at most MaxNamesRead
+	ID        string         // of the sender's group
+	Process   string         // id
+	Expiry    time.Duration  // the process is counted for this long; at most MaxExpiry
+	Leave     bool           // removes the process instead
+	Text      string         // names to write; "": they are written
+	TTL       time.Duration  // of names and directory
+	Version   int64          // of the directory that the sender knows; 0: none
+	Members   string         // key, if there is a Member
+	Member    *permits.Pulse // the part about permits; nil: none
 }
 
 // EncodePulse returns KEYS and ARGV of the script Fleet.
@@ -50,10 +55,15 @@ func EncodePulse(p Pulse) (keys, argv []string) {
 	}
 	keys = append(make([]string, 0, 4+len(p.Before)+len(p.Others)+len(p.Read)), p.Group, p.Directory, p.Changed, p.Names)
 	keys = append(append(append(keys, p.Before...), p.Others...), p.Read...)
-	return keys, []string{
+	argv = []string{
 		p.Process, p.ID, p.Text,
 		fmt.Sprintf("%d %s %d %d %d %d", p.Expiry.Microseconds(), leave, p.TTL.Milliseconds(), p.Version, len(p.Before), len(p.Others)),
 	}
+	if p.Member != nil {
+		keys = append(keys, p.Members)
+		argv = append(argv, strings.Join(append([]string{strconv.FormatInt(min(p.Member.Losses, maxLosses), 10)}, p.Member.Suspects...), " "))
+	}
+	return keys, argv
 }
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
@@ -69,17 +79,30 @@ type Beat struct {
 	Alive   int64    // number of processes of the sender's group
 	Others  []int64  // and of the other groups, in the order of Pulse.Others
 	Names   []string // in the order of Pulse.Read; "": not known
+	Losses  int64    // of permits, of the fleet, if the pulse had a Member
+	Beats   []int64  // µs; the last heartbeats of its suspects, in order; 0: none
 }
 
 // DecodeBeat reads the reply to a heartbeat. A reply that the script cannot have
 // given is ErrReply.
 func DecodeBeat(raw any, p Pulse) (Beat, error) {
 	list, ok := raw.([]any)
-	if !ok || len(list) != pulseInts+len(p.Others)+len(p.Read) {
+	size, part := pulseInts+len(p.Others)+len(p.Read), 0
+	if p.Member != nil {
+		part = 1 + len(p.Member.Suspects)
+	}
+	if !ok || len(list) != size+part {
 		return Beat{}, fmt.Errorf("%w: the answer to heartbeat is a %T of %d elements", ErrReply, raw, len(list))
 	}
 	directory, ok := list[4].(string)
 	b := Beat{Told: directory != ""}
+	if part > 0 {
+		v, err := naturals(list[size:], part, "heartbeat, about permits")
+		if err != nil {
+			return Beat{}, err
+		}
+		b.Losses, b.Beats, list = v[0], v[1:], list[:size]
+	}
 	if !ok || len(directory) > maxGroups {
 		return Beat{}, fmt.Errorf("%w: the directory in the answer to heartbeat is a %T of %d bytes", ErrReply, list[4], len(directory))
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hybridlimit/hybridlimit/internal/permits"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
@@ -107,5 +108,35 @@ func TestLargestRepliesOfHeartbeats(t *testing.T) {
 	values = 2 + 4*wire.MaxSettings
 	if bytes = values*24 + wire.MaxSettings*256; values > wire.MaxReplyValues || bytes > wire.MaxReplyBytes {
 		t.Errorf("settings: %d values of %d, %d bytes of %d", values, wire.MaxReplyValues, bytes, wire.MaxReplyBytes)
+	}
+}
+
+// TestPartAboutPermits checks the part of a heartbeat that is about permits, both ways.
+func TestPartAboutPermits(t *testing.T) {
+	p := wire.Pulse{Process: "me", ID: "g", Members: "m", Member: &permits.Pulse{Losses: 1 << 40, Suspects: []string{"a", "b"}}}
+	keys, argv := wire.EncodePulse(p)
+	if keys[len(keys)-1] != "m" || len(argv) != 5 || argv[4] != "1000000 a b" {
+		t.Errorf("%q, %q", keys, argv)
+	}
+	good := []any{int64(18), int64(17), int64(16), int64(9), "", int64(3), int64(77), int64(5), int64(0)}
+	b, err := wire.DecodeBeat(good, p)
+	if err != nil || b.Losses != 77 || !slices.Equal(b.Beats, []int64{5, 0}) || b.Alive != 3 {
+		t.Fatalf("%+v, %v", b, err)
+	}
+	for i, bad := range map[int]any{6: int64(-1), 7: "5", 8: nil} {
+		raw := slices.Clone(good)
+		raw[i] = bad
+		if b, err := wire.DecodeBeat(raw, p); !errors.Is(err, wire.ErrReply) {
+			t.Errorf("element %d is %v: %+v, %v", i, bad, b, err)
+		}
+	}
+	for _, raw := range [][]any{good[:6], good[:8], append(slices.Clone(good), int64(0))} {
+		if b, err := wire.DecodeBeat(raw, p); !errors.Is(err, wire.ErrReply) {
+			t.Errorf("%d elements: %+v, %v", len(raw), b, err)
+		}
+	}
+	p.Member = nil
+	if _, argv := wire.EncodePulse(p); len(argv) != 4 {
+		t.Errorf("without the part: %q", argv)
 	}
 }

@@ -74,9 +74,9 @@ func decodeHeld(part []any, op permits.Op) (permits.Reply, error) {
 		}
 		v[i] = n
 	}
-	r := permits.Reply{Booked: v[0], Usable: v[1], Free: v[2], Learns: v[3], Scarce: v[4]&1 > 0, Lost: v[4]&2 > 0}
+	r := permits.Reply{Booked: v[0], Usable: v[1], Free: v[2], Learns: v[3], Scarce: v[4]&1 > 0, Lost: v[4]&2 > 0, Starving: v[4]&4 > 0}
 	granted := r.Booked - op.Keep
-	if v[4] < 0 || v[4] > 3 || r.Learns < 0 || granted < 0 || granted > op.Want+op.Spare || r.Usable < granted || r.Usable > r.Booked || granted > 0 && r.Free < 0 {
+	if v[4] < 0 || v[4] > 7 || r.Learns < 0 || granted < 0 || granted > op.Want+op.Spare || r.Usable < granted || r.Usable > r.Booked || granted > 0 && r.Free < 0 {
 		return permits.Reply{}, fmt.Errorf("%w: %v in answer to a keep of %d, a want of %d and a spare of %d", ErrReply, v, op.Keep, op.Want, op.Spare)
 	}
 	text, ok := part[heldInts-1].(string)

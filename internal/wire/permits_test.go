@@ -52,7 +52,7 @@ func TestDecodePermitsTrustsNothing(t *testing.T) {
 		"fewer than it keeps": with(1, int64(1)), "more than it asked for": with(1, int64(10)), "huge": with(1, int64(math.MaxInt64)),
 		"usable above booked": with(2, int64(5)), "usable below granted": with(2, int64(1)), "granted above the limit": with(3, int64(-1)),
 		"free is a fraction": with(3, 1.5), "free below 2^53": with(3, int64(math.MinInt64)), "learns below 0": with(4, int64(-1)),
-		"unknown flag": with(5, int64(4)), "flag below 0": with(5, int64(-1)),
+		"unknown flag": with(5, int64(8)), "flag below 0": with(5, int64(-1)),
 		"holders are a number": with(6, int64(1)), "half a holder": with(6, "b"), "number of a holder": with(6, "b x"), "number below 0": with(6, "b -1"),
 		"number above 2^53": with(6, "b 99999999999999999"), "name of a holder": with(6, "b:c 1"), "two spaces": with(6, "b  3"),
 		"long name": with(6, strings.Repeat("b", 65)+" 1"), "too many": with(6, strings.Repeat("b 1 ", 5000)+"b 1"), "holders without a refusal": with(12, "b 1"),

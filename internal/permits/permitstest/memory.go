@@ -25,11 +25,13 @@ type Number struct{ Number, At int64 }
 
 // Key is the state of one key.
 type Key struct {
-	Total   int64 // the sum of Held
-	Scarce  int64 // a process was refused within a second before
-	Learn   int64 // nothing is granted before
-	Expires int64
-	Held    map[string]Holding // by process; none without permits
+	Total    int64  // the sum of Held
+	Scarce   int64  // a process was refused within a second before
+	Starving string // the process without a permit that was refused last; "": none
+	Starves  int64  // until then
+	Learn    int64  // nothing is granted before
+	Expires  int64
+	Held     map[string]Holding // by process; none without permits
 }
 
 // Holding is what one process holds at a key, and the message that wrote it.
@@ -87,6 +89,10 @@ func (m *Memory) hold(now int64, key string, op permits.Op, msg permits.Message,
 	if k.Learn > now+permits.LearnPeriods*permits.MaxPeriod {
 		k.Learn = now + permits.LearnPeriods*msg.Period
 	}
+	if now >= k.Starves || k.Starves > now+permits.Starves || k.Starving == msg.Process {
+		k.Starving, k.Starves = "", 0
+	}
+	part := op.Limit / op.Procs
 	own, there := k.Held[msg.Process]
 	lost := gap || op.Reset || op.Had > 0 && !there && !op.Rejoin
 	if lost {
@@ -108,7 +114,9 @@ func (m *Memory) hold(now int64, key string, op permits.Op, msg permits.Message,
 	others := k.Total - own.Permits
 	free := op.Limit - others - op.Keep
 	granted, learns := int64(0), max(0, max(m.Learn, k.Learn)-now)
-	if learns == 0 {
+	starving := k.Starving != ""
+	leaves := starving && part > 0 && op.Keep >= part // to the starving one
+	if learns == 0 && !leaves {
 		granted = grant(op, free)
 	}
 	r := permits.Reply{
@@ -118,10 +126,14 @@ func (m *Memory) hold(now int64, key string, op permits.Op, msg permits.Message,
 		Learns: learns,
 		Lost:   lost,
 	}
-	if granted < op.Want {
+	if granted < op.Want && !leaves {
 		k.Scarce = now + permits.Second
 		r.Holders = k.others(msg.Process, now)
+		if op.Keep == 0 && granted == 0 && op.First == 1 && learns == 0 && part > 0 {
+			k.Starving, k.Starves = msg.Process, now+permits.Starves
+		}
 	}
+	r.Starving = starving
 	r.Scarce = now < k.Scarce
 	k.Total = others + r.Booked
 	if r.Booked > 0 {
