@@ -56,6 +56,10 @@ func (l *Limiter) ofClass(limit hybridlimit.Limit) hybridlimit.Limit {
 // fits returns an error if the limiter cannot have a limit: see sameAlgorithm. A limiter with classes has no log.
 func (l *Limiter) fits(limit hybridlimit.Limit, have *account.Plan) error {
 	var bad hybridlimit.Violations
+	if l.flight != nil {
+		addRate(&bad, "Limit", limit)
+		return bad.Err("hybrid")
+	}
 	addInFlight(&bad, "Limit", limit)
 	if l.classed() && limit.Algorithm == hybridlimit.AlgSlidingLog {
 		bad.Add("Limit.Algorithm", limit.Algorithm, "has no floors, and the limiter has classes")

@@ -24,11 +24,11 @@ func nobody(tb testing.TB) *redis.Client {
 }
 
 // A limit of calls in flight is refused wherever a rate is read, with the method that
-// takes it.
+// takes it. And a rate is refused where calls in flight are counted.
 func TestCallsInFlightAreNoRate(t *testing.T) {
 	limit := hybridlimit.Concurrent(5)
 	l, err := hybrid.New(nobody(t), limit, hybrid.Config{Name: "a"})
-	if l != nil || !errors.Is(err, hybridlimit.ErrUnsupported) || !strings.Contains(err.Error(), "use NewConcurrency of package local, for one process") {
+	if l != nil || !errors.Is(err, hybridlimit.ErrUnsupported) || !strings.Contains(err.Error(), "use Hub.Concurrency, or NewConcurrency of package local for one process") {
 		t.Errorf("New: %v, %v", l, err)
 	}
 	for _, first := range []hybridlimit.Limit{hybridlimit.PerSecond(1), hybridlimit.Unlimited()} {
@@ -52,16 +52,54 @@ func TestCallsInFlightAreNoRate(t *testing.T) {
 		_, perCall := own.AllowLimit(t.Context(), "k", 1, limit)
 		for how, err := range map[string]error{
 			"SetLimit": own.SetLimit(limit), "LimitFor": perKey, "AllowLimit": perCall,
-			"SetFleetLimit":                  own.SetFleetLimit(t.Context(), hybrid.FleetLimit{Limit: limit}),
-			"a fleet's limit of another hub": h.SetFleetLimit(t.Context(), "unknown", hybrid.FleetLimit{Limit: limit}),
-			"settings":                       h.SetSettings(map[string]hybrid.Settings{"a": {Limit: limit}}),
-			"settings of a key":              h.SetSettings(map[string]hybrid.Settings{"a": {Keys: map[string]hybridlimit.Limit{"k": limit}}}),
+			"SetFleetLimit":     own.SetFleetLimit(t.Context(), hybrid.FleetLimit{Limit: limit}),
+			"settings":          h.SetSettings(map[string]hybrid.Settings{"a": {Limit: limit}}),
+			"settings of a key": h.SetSettings(map[string]hybrid.Settings{"a": {Keys: map[string]hybridlimit.Limit{"k": limit}}}),
 		} {
-			if !errors.Is(err, hybridlimit.ErrInvalid) || !strings.Contains(err.Error(), "use NewConcurrency of package local, for one process") {
+			if !errors.Is(err, hybridlimit.ErrInvalid) || !strings.Contains(err.Error(), "use Hub.Concurrency, or NewConcurrency of package local for one process") {
 				t.Errorf("%v, %s: %v", first, how, err)
 			}
 		}
+		calls, err := h.Concurrency(limit, hybrid.ConcurrencyConfig{Name: "calls"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rate := hybridlimit.PerSecond(5)
+		if l, err := h.Concurrency(rate, hybrid.ConcurrencyConfig{Name: "c"}); l != nil || !errors.Is(err, hybridlimit.ErrUnsupported) {
+			t.Errorf("Concurrency: %v, %v", l, err)
+		}
+		for how, err := range map[string]error{
+			"SetLimit":      calls.SetLimit(rate),
+			"SetFleetLimit": calls.SetFleetLimit(t.Context(), hybrid.FleetLimit{Limit: rate}),
+			"settings":      h.SetSettings(map[string]hybrid.Settings{"calls": {Limit: rate}}),
+		} {
+			if !errors.Is(err, hybridlimit.ErrInvalid) || !strings.Contains(err.Error(), "Algorithm") {
+				t.Errorf("a rate, %s: %v", how, err)
+			}
+		}
 		_ = h.Close()
+	}
+}
+
+// TestConcurrencyViolations checks that one error has all violations.
+func TestConcurrencyViolations(t *testing.T) {
+	h := newHub(t, nobody(t), hybrid.HubConfig{})
+	_, err := h.Concurrency(hybridlimit.Concurrent(0), hybrid.ConcurrencyConfig{
+		Name: "a b", Mode: hybrid.ModeStrict, MaxWait: -1, MaxKeys: -1, MaxKeyBytes: -1, Fallback: 99,
+	})
+	for _, field := range []string{"Limit", `Name ("a b")`, "Mode (strict)", "MaxWait", "MaxKeys", "MaxKeyBytes", "Fallback"} {
+		if err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("%s is not named: %v", field, err)
+		}
+	}
+	if _, err := h.Concurrency(hybridlimit.Concurrent(1), hybrid.ConcurrencyConfig{Name: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Limiter(hybridlimit.PerSecond(1), hybrid.Config{Name: "a"}); !errors.Is(err, hybridlimit.ErrInvalid) {
+		t.Errorf("two limiters of a name: %v", err)
+	}
+	if got := len(h.Limiters()) + 10*len(h.ConcurrencyLimiters()); got != 10 {
+		t.Errorf("the hub lists %d", got)
 	}
 }
 

@@ -40,7 +40,6 @@ func (f FleetLimit) violations() hybridlimit.Violations {
 	var bad hybridlimit.Violations
 	if f.Limit != noLimit {
 		bad.AddLimit(f.Limit)
-		addInFlight(&bad, "FleetLimit.Limit", f.Limit)
 	}
 	if p := f.Part; p != 0 && (!(p >= 0 && p <= 1) || math.Abs(p*parts-math.Round(p*parts)) > 1e-6 || math.Round(p*parts) == 0) {
 		bad.Add("FleetLimit.Part", p, "must be 0.0001 to 1, in steps of 0.0001, or 0 for 1")
@@ -48,7 +47,8 @@ func (f FleetLimit) violations() hybridlimit.Violations {
 	return bad
 }
 
-// text returns the limit as Redis keeps it: "100/s burst 200", "0.05 100/s burst 200" for a part, "" for none.
+// text returns the limit as Redis keeps it: "100/s burst 200", "0.05 100/s burst 200" for a part, "20 concurrent" for calls
+// in flight, "" for none.
 func (f FleetLimit) text() string {
 	if f.Limit == noLimit {
 		return ""
@@ -64,7 +64,7 @@ func parseFleetLimit(text string) (f FleetLimit, err error) {
 	if text == "" {
 		return f, nil
 	}
-	if part, rest, ok := strings.Cut(text, " "); ok && !strings.Contains(part, "/") {
+	if part, rest, ok := strings.Cut(text, " "); ok && !strings.Contains(part, "/") && rest != "concurrent" {
 		if p, err := strconv.ParseFloat(part, 64); err == nil {
 			f.Part, text = p, rest
 		}

@@ -96,13 +96,20 @@ func (b *heartbeat) beat() {
 			}
 			l.ageLimits(h.clock.Now())
 		}
-		if b.pace.due(time.Now(), h.fleetSize()) || due {
+		size := h.fleetSize()
+		if h.permits.keys.Load() > 0 {
+			size = 1 // a process that holds permits must be heard of each second
+		}
+		if b.pace.due(time.Now(), size) || due {
 			changed, ok := b.round(h.ctx)
 			if left != nil {
 				close(left)
 			}
-			if ok {
+			switch {
+			case ok:
 				b.settle(h.ctx, changed)
+			case h.permits.keys.Load() > 0:
+				timer.Reset(pulseEvery / 4) // the next one must be answered before the membership ends
 			}
 		}
 	}
@@ -110,7 +117,7 @@ func (b *heartbeat) beat() {
 
 // present returns the limiters that are counted, sorted by name.
 func (h *Hub) present() []*Limiter {
-	return slices.DeleteFunc(h.Limiters(), func(l *Limiter) bool { return l.left.Load() })
+	return slices.DeleteFunc(h.named(), func(l *Limiter) bool { return l.left.Load() })
 }
 
 // leave takes limiters of this process out of their fleets, and waits for the heartbeat that says so. A heartbeat in flight would
@@ -141,6 +148,7 @@ func (b *heartbeat) round(ctx context.Context) (changed int64, ok bool) {
 	h := b.hub
 	if name := h.beatsAs.Load(); name != b.name {
 		b.name, b.expires, b.in = name, 0, nil // the identity is new to Redis
+		h.permits.rename(*name)
 	}
 	ls := h.present()
 	if len(ls) == 0 {
@@ -190,6 +198,9 @@ func (b *heartbeat) send(ctx context.Context, own, text string, others []string)
 	if !slices.Contains(b.in, own) { // it may have this process from now on, even without an answer
 		b.in = append(b.in[max(0, len(b.in)-mostBefore):], own)
 	}
+	if p.Member = h.permits.beat(); p.Member != nil {
+		p.Members = h.names.Members()
+	}
 	sent, received, err := h.exchange(ctx, func(ctx context.Context) (err error) {
 		beat, err = h.runner.Heartbeat(ctx, p)
 		return err
@@ -198,8 +209,10 @@ func (b *heartbeat) send(ctx context.Context, own, text string, others []string)
 		h.log.event(msgCrowded, slog.Any("cause", err))
 	}
 	if err != nil {
+		h.permits.miss(p.Member)
 		return beat, 0, 0, false
 	}
+	h.permits.beaten(p.Member, sent, received, beat.Losses, beat.Beats)
 	lost := beat.Before < b.expires
 	if b.expires > 0 && !lost {
 		h.watching.Store(sent + int64(census.Stale)) // the next heartbeat is due before that
@@ -245,6 +258,9 @@ func (b *heartbeat) end(ctx context.Context) {
 	}
 	p := b.pulse(b.in[len(b.in)-1])
 	p.Leave = true
+	if p.Member = b.hub.permits.beat(); p.Member != nil {
+		p.Members = b.hub.names.Members()
+	}
 	_, _, _ = b.hub.exchange(ctx, func(ctx context.Context) error { // it expires in any case
 		_, err := b.hub.runner.Heartbeat(ctx, p)
 		return err

@@ -49,6 +49,7 @@ type Hub struct {
 	log      *stateLog
 	resync   *resync
 	heart    *heartbeat
+	permits  *membership
 	metrics  *metrics
 	exacts   atomic.Uint64 // messages outside the engine, without those in beats
 	beats    atomic.Uint64 // heartbeats, and messages about switches, scripts and Inspect
@@ -65,6 +66,7 @@ type Hub struct {
 	mu       sync.Mutex // guards the fields below
 	closed   bool
 	beating  bool // the heartbeat's goroutine has started
+	waking   bool // there is or was a limiter of calls in flight: the waker's goroutine has started
 	limiters map[string]*Limiter
 	settings map[string]Settings // by the name of the limiter
 	decided  int64               // decisions of limiters that were closed before the hub
@@ -130,6 +132,7 @@ func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error)
 		Watched:    h.watched,
 		OnRefusing: h.refusing, OnRenamed: h.renamed, OnLoss: h.resync.onLoss,
 	})
+	h.permits = newMembership(h)
 	if err := h.metrics.register(h); err != nil {
 		h.metrics.release()
 		return nil, fmt.Errorf("hybrid: HubConfig.MeterProvider: %w", err)
@@ -150,6 +153,7 @@ func (h *Hub) makeBreakers() error {
 	for i := range count {
 		cfg.OnChange = func(c breaker.Change) {
 			h.clock.Void() // budgets may hold credit, which depends on Redis
+			h.permits.lookAgain()
 			h.log.breaker(i, c, h)
 			if users != nil {
 				users(c)
@@ -193,17 +197,22 @@ func (h *Hub) jitter(d int64) int64 { return d/2 + mrand.Int64N(d) }
 // Limiter adds a limiter to the hub and counts it in the hub's heartbeat. It fails if an open
 // limiter of the hub has the same name. It also fails if an open limiter anywhere
 // in this program has the same client, prefix and name, but another limit. A limit
-// of AlgConcurrent is ErrUnsupported: it is for local.NewConcurrency.
+// of AlgConcurrent is ErrUnsupported: it is for Concurrency.
 func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	if err := errors.Join(cfg.violations(limit).Err("hybrid"), rated(limit)); err != nil {
 		return nil, err
 	}
+	return h.limiter(limit, cfg, nil)
+}
+
+// limiter adds a limiter. flight is the limiter of calls in flight that it carries; nil: it limits a rate. The arguments are valid.
+func (h *Hub) limiter(limit hybridlimit.Limit, cfg Config, flight *ConcurrencyLimiter) (*Limiter, error) {
 	cfg = cfg.withDefaults()
 	release, err := claim(h.identity(cfg.Name), limit)
 	if err != nil {
 		return nil, err
 	}
-	shared := &family{hub: h, classes: classes.Of(cfg.Classes), release: release, done: make(chan struct{}), ready: make(chan struct{})}
+	shared := &family{hub: h, flight: flight, classes: classes.Of(cfg.Classes), release: release, done: make(chan struct{}), ready: make(chan struct{})}
 	for _, class := range shared.classes {
 		v := &Limiter{family: shared, clock: h.clock, cfg: cfg, class: class, store: newStore(cfg.MaxKeys, h.clock.Void)}
 		v.hist = h.metrics.histograms(v.attributes()...)
@@ -240,6 +249,14 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 		}
 		note = l.applySettings(s)
 	}
+	if flight != nil {
+		flight.base = l // before another goroutine can see it
+		if !h.waking {
+			h.waking = true
+			h.wg.Add(1)
+			go h.permits.run()
+		}
+	}
 	h.limiters[cfg.Name] = l
 	h.heart.join()
 	if !h.beating {
@@ -270,7 +287,25 @@ func (h *Hub) takeBack() {
 	}
 }
 
-// all returns the open limiters, in no order.
+// concurrent reports whether the hub has, or had, a limiter of calls in flight.
+func (h *Hub) concurrent() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.waking
+}
+
+// begin counts a goroutine, and reports false if the hub is closed.
+func (h *Hub) begin() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return false
+	}
+	h.wg.Add(1)
+	return true
+}
+
+// all returns the open limiters, and those of calls in flight that are closed while calls run, in no order.
 func (h *Hub) all() []*Limiter {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -290,8 +325,25 @@ func (h *Hub) views() []*Limiter {
 	return out
 }
 
-// Limiters returns the open limiters of the hub, sorted by name, each once and not by class.
+// Limiters returns the open limiters of rates of the hub, sorted by name, each once and not by class.
 func (h *Hub) Limiters() []*Limiter {
+	return slices.DeleteFunc(h.named(), func(l *Limiter) bool { return l.flight != nil })
+}
+
+// ConcurrencyLimiters returns the open limiters of calls in flight of the hub, sorted
+// by name.
+func (h *Hub) ConcurrencyLimiters() []*ConcurrencyLimiter {
+	var out []*ConcurrencyLimiter
+	for _, l := range h.named() {
+		if l.flight != nil && !l.closed.Load() {
+			out = append(out, l.flight)
+		}
+	}
+	return out
+}
+
+// named returns all limiters, sorted by name.
+func (h *Hub) named() []*Limiter {
 	all := h.all()
 	slices.SortFunc(all, func(a, b *Limiter) int { return strings.Compare(a.cfg.Name, b.cfg.Name) })
 	return all
@@ -308,13 +360,16 @@ func (h *Hub) Ready(ctx context.Context) error {
 }
 
 // Shutdown stops decisions, pays the units owed to Redis, returns leased units
-// that were not spent, leaves the fleet, and closes the hub. It stops paying
-// when ctx ends, or after 5 s if ctx has no
+// that were not spent, waits for calls that hold permits, leaves the fleet, and
+// closes the hub. It stops when ctx ends, or after 5 s if ctx has no
 // deadline. Units that are unpaid then are lost, counted, and reported in the
-// error.
+// error. So are permits of running calls: the fleet gives them to others within 3 s.
 func (h *Hub) Shutdown(ctx context.Context) error {
 	for _, l := range h.all() {
 		l.stop()
+		if l.flight != nil {
+			l.flight.stop()
+		}
 	}
 	err := h.settle(ctx, h.all()...)
 	return errors.Join(err, h.Close())
@@ -338,6 +393,9 @@ func (h *Hub) settle(ctx context.Context, limiters ...*Limiter) error {
 	}
 	owing, err := payAll(ctx, owing)
 	if err == nil {
+		if err = h.permits.drain(ctx, limiters); err != nil {
+			return err
+		}
 		h.leave(limiters...)
 		return nil
 	}
@@ -391,6 +449,9 @@ func (h *Hub) Close() error {
 	limiters := h.views()
 	for _, l := range limiters {
 		l.shut()
+		if l.flight != nil {
+			l.flight.stop()
+		}
 	}
 	h.cancel()
 	h.wg.Wait()

@@ -34,7 +34,8 @@ type Limiter struct {
 // family is the part of a limiter that its classes share.
 type family struct {
 	hub      *Hub
-	own      bool // made by New: Close also closes the hub
+	flight   *ConcurrencyLimiter // that this limiter carries; nil: it limits a rate
+	own      bool                // made by New: Close also closes the hub
 	classes  classes.Set
 	views    []*Limiter // one for each class; the first is the limiter itself
 	limits   limits

@@ -13,12 +13,19 @@ import (
 )
 
 // inFlight is the violation of a limit of calls in flight where a rate must be.
-const inFlight = "counts calls in flight, and this is a rate limiter: use NewConcurrency of package local, for one process"
+const inFlight = "counts calls in flight, and this is a rate limiter: use Hub.Concurrency, or NewConcurrency of package local for one process"
 
 // addInFlight appends the violation of a limit of calls in flight. field names the limit.
 func addInFlight(bad *hybridlimit.Violations, field string, limit hybridlimit.Limit) {
 	if limit.Algorithm == hybridlimit.AlgConcurrent {
 		bad.Add(field+".Algorithm", limit.Algorithm, inFlight)
+	}
+}
+
+// addRate appends the violation of a rate where a limit of calls in flight must be. field names the limit.
+func addRate(bad *hybridlimit.Violations, field string, limit hybridlimit.Limit) {
+	if limit.Algorithm != hybridlimit.AlgConcurrent && !account.Static(limit) {
+		bad.Add(field+".Algorithm", limit.Algorithm, "must be concurrent, unlimited or blocked: this limiter counts calls in flight")
 	}
 }
 
@@ -151,6 +158,9 @@ func (l *Limiter) applyLimits() (note func()) {
 	}
 	next := l.canary.Load()
 	l.hub.clock.Void()
+	if l.flight != nil {
+		l.hub.permits.changed()
+	}
 	if source.ofProgram() && from.ofProgram() && next == nil && some == nil {
 		return func() {}
 	}

@@ -45,6 +45,7 @@ type instruments struct {
 	decisions, units, evictions, refusals, overflow, invalid          metric.Int64ObservableCounter
 	messages, ops, failures, resyncs, gaps, unapplied                 metric.Int64ObservableCounter
 	fleet, credit, keys, owed, held, breaker, switched, limited, late metric.Int64ObservableGauge
+	running, booked, waiting, member                                  metric.Int64ObservableGauge
 }
 
 // Bounds of buckets. The first bucket of overshoot holds the syncs that found no debt. The last bound must lie above
@@ -135,6 +136,10 @@ func newMetrics(provider metric.MeterProvider, hub string) (*metrics, error) {
 	in.keys = gauge("rate_limiting.keys", "{key}", "Keys in memory.")
 	in.owed = gauge("rate_limiting.owed", "{unit}", "Units that were admitted and that Redis has not acknowledged, minus the units given back.")
 	in.held = gauge("rate_limiting.held", "{unit}", "Leased units that the process holds.")
+	in.running = gauge("rate_limiting.permits.running", "{permit}", "Permits that running calls of the process use.")
+	in.booked = gauge("rate_limiting.permits.held", "{permit}", "Permits that Redis has for the process: for running calls, and for calls that will come soon.")
+	in.waiting = gauge("rate_limiting.permits.waiting", "{permit}", "Permits that waiting calls of the process need.")
+	in.member = gauge("rate_limiting.permits.member", "{state}", "1 while the process may use the permits that it holds, because its heartbeat was answered in the last 1.8 s; 0 otherwise.")
 	in.late = gauge("rate_limiting.sync.behind", "{state}", "1 while non-urgent syncs wait longer than SyncInterval, because there are more syncs than a connection can send in half of its time; 0 otherwise.")
 	in.breaker = gauge("rate_limiting.breaker.state", "{state}", "State of the breaker: 0 closed, 1 half-open, 2 open: decisions are made without Redis.")
 	in.limited = gauge("rate_limiting.limit.source", "{state}", "Source of the limit in force: 0 Config, 1 settings, 2 fleet, 3 SetLimit.")
@@ -186,6 +191,7 @@ func (l *Limiter) attributes() []attribute.KeyValue {
 	return of
 }
 
+// observe reports all values of a hub and its limiters.
 func (h *Hub) observe(o metric.Observer, in *instruments) {
 	s, hub := h.Stats(), metric.WithAttributeSet(h.metrics.hub)
 	o.ObserveInt64(in.messages, int64(s.Messages), hub)
@@ -198,6 +204,13 @@ func (h *Hub) observe(o metric.Observer, in *instruments) {
 		late = 1
 	}
 	o.ObserveInt64(in.late, late, hub)
+	if h.concurrent() {
+		member := int64(0)
+		if h.permits.standing.Load().Live(h.clock.Now()) {
+			member = 1
+		}
+		o.ObserveInt64(in.member, member, hub)
+	}
 	for _, l := range h.views() {
 		own := l.attributes()
 		of := func(kv ...attribute.KeyValue) metric.MeasurementOption {
@@ -215,6 +228,19 @@ func (h *Hub) observe(o metric.Observer, in *instruments) {
 				o.ObserveInt64(in.decisions, n, of(attrResult.String("denied"), src))
 			}
 		}
+		o.ObserveInt64(in.invalid, c.badLimits.Load(), of())
+		o.ObserveInt64(in.ops, c.ops.Load(), of())
+		o.ObserveInt64(in.fleet, l.fleet.Size(), of())
+		o.ObserveInt64(in.switched, int64(l.inForce()), of())
+		o.ObserveInt64(in.limited, int64(l.limits.source.Load()), of())
+		if l.flight != nil {
+			running, held, waiting := l.flight.sums()
+			o.ObserveInt64(in.running, running, of())
+			o.ObserveInt64(in.booked, held, of())
+			o.ObserveInt64(in.waiting, waiting, of())
+			o.ObserveInt64(in.keys, int64(l.flight.Len()), of())
+			continue
+		}
 		o.ObserveInt64(in.units, admitted, of(attrFate.String("admitted")))
 		o.ObserveInt64(in.units, c.acked.Load(), of(attrFate.String("paid")))
 		o.ObserveInt64(in.units, c.debited.Load(), of(attrFate.String("granted")))
@@ -226,18 +252,13 @@ func (h *Hub) observe(o metric.Observer, in *instruments) {
 		o.ObserveInt64(in.units, c.returned.Load(), of(attrFate.String("returned")))
 		o.ObserveInt64(in.units, c.refunded.Load(), of(attrFate.String("refunded")))
 		o.ObserveInt64(in.evictions, int64(l.store.evicted.Load()), of())
-		o.ObserveInt64(in.invalid, l.count.badLimits.Load(), of())
 		o.ObserveInt64(in.refusals, int64(l.store.refused.Load()), of())
 		o.ObserveInt64(in.overflow, c.overflow.Load(), of())
 		owed, held := l.books()
 		o.ObserveInt64(in.owed, owed, of())
 		o.ObserveInt64(in.held, held, of())
-		o.ObserveInt64(in.ops, c.ops.Load(), of())
 		o.ObserveInt64(in.resyncs, c.resynced.Load(), of())
-		o.ObserveInt64(in.fleet, l.fleet.Size(), of())
 		o.ObserveInt64(in.credit, l.creditNow(), of())
-		o.ObserveInt64(in.switched, int64(l.inForce()), of())
-		o.ObserveInt64(in.limited, int64(l.limits.source.Load()), of())
 		o.ObserveInt64(in.keys, int64(l.store.len()), of())
 	}
 }
@@ -250,6 +271,9 @@ type decides struct{ allow, deny bool }
 // series of Unlimited is the exception: it begins with the first admission.
 func (l *Limiter) mayDecide(s hybridlimit.Source) decides {
 	exactly := l.exactly(l.plan.Load())
+	if l.flight != nil && (s == hybridlimit.SourceLease || s == hybridlimit.SourceTimeout) {
+		return decides{allow: s == hybridlimit.SourceLease, deny: s == hybridlimit.SourceTimeout}
+	}
 	switch s {
 	case hybridlimit.SourceLease:
 		return decides{allow: !exactly}
@@ -258,7 +282,7 @@ func (l *Limiter) mayDecide(s hybridlimit.Source) decides {
 	case hybridlimit.SourceRedis, hybridlimit.SourceFallback, hybridlimit.SourceSwitch:
 		return decides{true, true}
 	case hybridlimit.SourceDenyCache:
-		return decides{deny: l.cfg.Mode != ModeExact}
+		return decides{deny: l.cfg.Mode != ModeExact && l.flight == nil}
 	case hybridlimit.SourceTimeout:
 		return decides{deny: l.Mode() == ModeStrict}
 	case hybridlimit.SourceStatic: // a cost above the burst

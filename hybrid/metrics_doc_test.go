@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/metertest"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
@@ -85,8 +86,14 @@ func TestMetricsAreDocumented(t *testing.T) {
 		b, m := redistest.NewBubble(t), &metertest.Provider{}
 		h := newHub(t, b.Client(nil), hybrid.HubConfig{MeterProvider: m})
 		l := add(t, h, still(5), hybrid.Config{Name: "api"})
+		calls, err := h.Concurrency(hybridlimit.Concurrent(5), hybrid.ConcurrencyConfig{Name: "calls"})
+		if err != nil {
+			t.Fatal(err)
+		}
 		for range 6 { // also after a first answer
 			ask(t, l, "k", 1)
+			p, _ := acquire(t, calls, "k", 1)
+			p.Release()
 			time.Sleep(time.Second)
 		}
 		seen := slices.Collect(maps.Keys(m.Collect(t)))

@@ -104,13 +104,10 @@ func (s Settings) violations() hybridlimit.Violations {
 	var bad hybridlimit.Violations
 	if s.Limit != noLimit {
 		bad.AddLimit(s.Limit)
-		addInFlight(&bad, "Settings.Limit", s.Limit)
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Keys)) {
 		if err := s.Keys[key].Validate(); err != nil {
 			bad.Add(fmt.Sprintf("Settings.Keys[%q]", key), limitText(s.Keys[key]), "is not a valid limit: "+err.Error())
-		} else {
-			addInFlight(&bad, fmt.Sprintf("Settings.Keys[%q]", key), s.Keys[key])
 		}
 	}
 	if s.Mode != nil && *s.Mode >= modes {
@@ -126,15 +123,22 @@ func (s Settings) violations() hybridlimit.Violations {
 func (l *Limiter) settingsViolations(s Settings) hybridlimit.Violations {
 	var bad hybridlimit.Violations
 	have := l.plan.Load()
-	if s.Limit != noLimit && l.fits(s.Limit, have) != nil {
-		bad.Add("Settings.Limit.Algorithm", s.Limit.Algorithm, "must be the algorithm of the limiter, "+have.Counts.String())
-	}
-	for _, key := range slices.Sorted(maps.Keys(s.Keys)) {
-		if l.fits(s.Keys[key], have) != nil {
-			bad.Add(fmt.Sprintf("Settings.Keys[%q].Algorithm", key), s.Keys[key].Algorithm, "must be the algorithm of the limiter, "+have.Counts.String())
+	misfit := func(field string, limit hybridlimit.Limit) {
+		switch {
+		case l.fits(limit, have) == nil:
+		case l.flight == nil && limit.Algorithm == hybridlimit.AlgConcurrent:
+			addInFlight(&bad, field, limit)
+		default:
+			bad.Add(field+".Algorithm", limit.Algorithm, "must be the algorithm of the limiter, "+have.Counts.String())
 		}
 	}
-	if s.Mode != nil && *s.Mode != l.cfg.Mode && (*s.Mode == ModeExact || l.cfg.Mode == ModeExact) {
+	if s.Limit != noLimit {
+		misfit("Settings.Limit", s.Limit)
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Keys)) {
+		misfit(fmt.Sprintf("Settings.Keys[%q]", key), s.Keys[key])
+	}
+	if s.Mode != nil && *s.Mode != l.cfg.Mode && (l.flight != nil || *s.Mode == ModeExact || l.cfg.Mode == ModeExact) {
 		bad.Add("Settings.Mode", *s.Mode, fmt.Sprintf("cannot replace Config.Mode %v while the limiter runs", l.cfg.Mode))
 	}
 	return bad
@@ -162,6 +166,9 @@ func (l *Limiter) applySettings(s Settings) (note func()) {
 	}
 	if !maps.Equal(old.keys, next.keys) {
 		l.voidLimits()
+	}
+	if l.flight != nil {
+		l.hub.permits.changed()
 	}
 	if old.mode != next.mode || old.fallback != next.fallback {
 		l.hub.clock.Void()

@@ -123,6 +123,9 @@ func rise(shown *atomic.Int64, n int64) int64 {
 
 // drain takes back the budgets of all keys, so that the decisions made from them are counted.
 func (l *Limiter) drain() {
+	if l.flight != nil {
+		l.flight.flush()
+	}
 	l.store.sweep(func(e *entry) {
 		if e.word.Load() != 0 {
 			e.lock()
@@ -326,8 +329,8 @@ func (h *Hub) Stats() HubStats {
 	e := h.engine.Stats()
 	s := HubStats{
 		Decisions: h.decisions(),
-		Messages:  e.Messages + h.exacts.Load() + h.beats.Load(), Ops: e.Ops + h.exacts.Load(),
-		Failures: e.Failures + h.failed.Load(), Seen: e.Seen, Gaps: e.Gaps, Refused: e.Refused, Renamed: e.Renamed, Breaker: h.worst(),
+		Messages:  e.Messages + h.exacts.Load() + h.beats.Load() + h.permits.messages.Load(), Ops: e.Ops + h.exacts.Load() + h.permits.ops.Load(),
+		Failures: e.Failures + h.failed.Load() + h.permits.failed.Load(), Seen: e.Seen, Gaps: e.Gaps, Refused: e.Refused, Renamed: e.Renamed + h.permits.renames.Load(), Breaker: h.worst(),
 		Behind: h.engine.Behind(), Syncs: h.syncs.calls.Load(), SyncOps: h.syncs.ops.Load(), SyncTime: time.Duration(h.syncs.ns.Load()),
 	}
 	return s

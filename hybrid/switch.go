@@ -249,6 +249,9 @@ func (l *Limiter) changeSwitch(change func(*switches)) {
 	w.shadow.Store(to == SwitchShadow || l.live.Load().shadow)
 	if from != to {
 		l.hub.clock.Void()
+		if l.flight != nil {
+			l.hub.permits.lookAgain()
+		}
 		w.skipped++
 	}
 	note := l.noteSwitch()

@@ -220,10 +220,6 @@ func (b *builder) limit(field string, n Node) (limit hybridlimit.Limit, ok bool)
 		return limit, false
 	}
 	limit, err := hybridlimit.ParseLimit(n.Text)
-	if err == nil && limit.Algorithm == hybridlimit.AlgConcurrent {
-		b.add(n.Line, field, n.shown(), "is a limit of calls in flight, and a file has limits of rates")
-		return limit, false
-	}
 	if err == nil {
 		return limit, true
 	}

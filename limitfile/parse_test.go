@@ -130,8 +130,6 @@ func TestViolations(t *testing.T) {
 		{`{"api": {"limit": null}}`, `limits.json:1: api.limit (null) must be a limit as text, such as "100/s burst 200"`},
 		{"{\"api\": {\"keys\": {\n\"partner-7\":\n\"gold\"}}}", `limits.json:3: api.keys.partner-7 ("gold") is neither a plan of the limiter nor a limit`},
 		{`{"api": {"keys": {"k": "100 q"}}}`, `limits.json:1: api.keys.k ("100 q") cannot be read: expected "/", "per" or "concurrent" after a whole number, got "q"`},
-		{"{\"api\": {\"keys\": {\"k\":\n\"100 concurrent\"}}}", `limits.json:2: api.keys.k ("100 concurrent") is a limit of calls in flight, and a file has limits of rates`},
-		{`{"api": {"limit": "100 concurrent"}}`, `limits.json:1: api.limit ("100 concurrent") is a limit of calls in flight, and a file has limits of rates`},
 		{`{"api": {"keys": {"": "1/s"}}}`, `limits.json:1: api.keys."" ("1/s") must not be the limit of an empty key`},
 		{`{"api": {"keys": ["1/s"]}}`, `limits.json:1: api.keys (an array) must be an object`},
 		{`{"api": {"keys": {"\ud800": "1/s"}}}`, `limits.json:1: api.keys."` + "\ufffd" + `" ("1/s") has a name with U+FFFD, which stands for a character that cannot be read`},

@@ -28,7 +28,6 @@ func TestBadInput(t *testing.T) {
 		{[]string{"inspect", "-name", "api", "-limit", "fast", "k"}, []string{"fast"}},
 		{[]string{"inspect", "-name", "api", "-limit", "5 concurrent", "k"}, []string{"must be the limit of a rate"}},
 		{[]string{"reset", "-name", "api", "-limit", "5 concurrent", "k"}, []string{"must be the limit of a rate"}},
-		{[]string{"limit", "-name", "api", "5 concurrent"}, []string{"counts calls in flight"}},
 		{[]string{"inspect", "-name", "api", "-redis", "http://user:geheim@host", "k"}, []string{"-redis", "must be redis://"}},
 		{[]string{"inspect", "-cluster", "-name", "api", "-redis", "tcp://user:geheim@host", "k"}, []string{"-redis", "must be redis://"}},
 		{[]string{"inspect", "-name", "api", "-hash-secret-file", "/no/such/file", "k"}, []string{"-hash-secret-file", "cannot be read"}},

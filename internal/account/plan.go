@@ -36,7 +36,7 @@ const (
 // NewPlan returns the plan of a valid limit.
 func NewPlan(l hybridlimit.Limit) *Plan {
 	p := &Plan{Limit: l, Burst: l.BurstSize(), Full: int64(l.TimeToFull()), Counts: l.Algorithm}
-	if !Static(l) {
+	if !Static(l) && l.Algorithm != hybridlimit.AlgConcurrent {
 		p.Scale = algo.ScaleOf(l)
 		if p.Window.Period == 0 {
 			p.PerNs = float64(l.Rate) / float64(l.Period)

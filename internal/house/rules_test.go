@@ -59,7 +59,7 @@ var product = map[string]rule{
 	},
 	"hybrid": {
 		inside: []string{
-			".", "internal/account", "internal/algo", "internal/census", "internal/circuit", "internal/clock", "internal/groups",
+			".", "internal/account", "internal/algo", "internal/census", "internal/circuit", "internal/clock", "internal/permits", "internal/groups",
 			"internal/classes", "internal/refresh", "internal/runner", "internal/waiting", "internal/wire", "lua", "breaker", "local", "sync",
 		},
 		outside: []string{redisClient, otel, xxhash},

@@ -1,0 +1,92 @@
+package hybrid
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/account"
+)
+
+// ConcurrencyConfig configures one limiter of calls in flight. The zero value of
+// every field except Name is usable.
+type ConcurrencyConfig struct {
+	// Name names the limiter, [A-Za-z0-9_.-]+. Required. Processes that use the
+	// same Redis, HubConfig.Prefix and Name share the limit. A hub has one limiter
+	// of a name, whether it limits a rate or calls in flight.
+	Name string
+	// Mode is ModeAuto or ModeExact. With ModeAuto, a process keeps permits for
+	// calls that will come soon, so most calls need no message. With ModeExact, a
+	// permit without a call goes back at once, and each call needs a message.
+	// Zero: ModeAuto.
+	Mode Mode
+	// MaxWait is the longest time for which a call waits for a permit that other
+	// calls use. Calls of one key in one process are served in the order in which
+	// they came. hybridlimit.Never: as long as ctx. Zero: a call is denied by the
+	// first answer of Redis that has no permit for it. A call waits for that answer
+	// for at most HubConfig.SyncTimeout, also if MaxWait is shorter.
+	MaxWait time.Duration
+	// MaxKeys is the largest number of keys with permits, running calls or waiting
+	// calls in this process. The first call of one key more fails with
+	// hybridlimit.ErrTooManyKeys. No key with a running call is evicted. Zero:
+	// 100 000.
+	MaxKeys int
+	// MaxKeyBytes is the length of the longest valid key, in bytes. Zero: 512.
+	MaxKeyBytes int
+	// Fallback decides while Redis does not answer. FallbackShare gives each
+	// process limit/N permits of a key, rounded down, less those that its running
+	// calls use. Zero: FallbackShare.
+	Fallback Fallback
+	// Shadow makes the limiter decide and count, but deny no call. A call that it
+	// would have denied runs without a permit.
+	Shadow bool
+	// LimitFor returns the limit of a key: of calls in flight, Unlimited or Blocked.
+	// It is called for each call, under no lock, and must be safe for concurrent
+	// use. An answer that is the limiter's limit means that the key follows it. A
+	// limit that Concurrency would refuse is an error of the call (ErrInvalid). A
+	// panic of LimitFor goes to the caller. Nil: one limit for all keys.
+	LimitFor func(key string) hybridlimit.Limit
+	// Subject maps a key to the text that decides its tag. Keys with one subject
+	// share a tag, and so a cluster slot. Nil: the key itself.
+	Subject func(key string) string
+}
+
+// base returns the configuration of the rate limiter that carries the name, the limits, the switches and the counters.
+func (c ConcurrencyConfig) base() Config {
+	return Config{
+		Name: c.Name, Mode: c.Mode, Overshoot: -1, MaxKeys: c.MaxKeys, MaxKeyBytes: c.MaxKeyBytes, Fallback: c.Fallback,
+		FallbackFloor: -1, Shadow: c.Shadow, LimitFor: c.LimitFor, Subject: c.Subject,
+	}
+}
+
+func (c ConcurrencyConfig) violations(limit hybridlimit.Limit) hybridlimit.Violations {
+	var bad hybridlimit.Violations
+	bad.AddLimit(limit)
+	if !hybridlimit.CheckName(c.Name) {
+		bad.Add("ConcurrencyConfig.Name", c.Name, "is required and must match [A-Za-z0-9_.-]{1,128}")
+	}
+	if c.Mode != ModeAuto && c.Mode != ModeExact {
+		bad.Add("ConcurrencyConfig.Mode", c.Mode, "must be auto or exact")
+	}
+	if c.MaxWait < 0 {
+		bad.Add("ConcurrencyConfig.MaxWait", c.MaxWait, "must not be negative")
+	}
+	if c.MaxKeys < 0 {
+		bad.Add("ConcurrencyConfig.MaxKeys", c.MaxKeys, "must not be negative")
+	}
+	if c.MaxKeyBytes < 0 {
+		bad.Add("ConcurrencyConfig.MaxKeyBytes", c.MaxKeyBytes, "must not be negative")
+	}
+	if c.Fallback >= fallbacks {
+		bad.Add("ConcurrencyConfig.Fallback", c.Fallback, "is not a fallback")
+	}
+	return bad
+}
+
+// counted returns ErrUnsupported for the limit of a rate.
+func counted(limit hybridlimit.Limit) error {
+	if limit.Algorithm == hybridlimit.AlgConcurrent || account.Static(limit) {
+		return nil
+	}
+	return fmt.Errorf("hybrid: %w: a limiter of calls in flight has no rate (%v): use Limiter", hybridlimit.ErrUnsupported, limit)
+}

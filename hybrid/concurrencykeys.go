@@ -1,0 +1,323 @@
+package hybrid
+
+import (
+	"hash/maphash"
+	"math"
+	"sync"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/permits"
+)
+
+// permitShard is a part of the keys of a ConcurrencyLimiter under one lock.
+type permitShard struct {
+	mu     sync.Mutex
+	keys   map[uint64]*permitEntry // by the hash of the key; of equal hashes, the first
+	taken  int64                   // calls that found their permits at hand, since the last flush
+	passed int64                   // their permits
+
+	_ [64]byte // keeps neighbours' locks off this cache line
+}
+
+// permitEntry is a key in memory. The lock of its shard guards it, except where noted.
+type permitEntry struct {
+	permits.Holding
+	wakeup  // guarded by the waker
+	lim     *ConcurrencyLimiter
+	shard   *permitShard
+	key     string
+	hash    uint64
+	next    *permitEntry // with an equal hash
+	tag     int
+	limit   int64 // permits
+	own     bool  // limit is the key's own, by LimitFor
+	dropped bool  // it is not in memory any more
+	resets  []chan struct{}
+}
+
+// permitState is the state of a waiting call.
+type permitState uint8
+
+const (
+	permitWaits permitState = iota
+	permitServed
+	permitDenied
+	permitShut
+)
+
+// permitCall is a waiting call. The lock of the shard guards it until ready is closed.
+type permitCall struct {
+	permits.Waiter
+	ready  chan struct{} // closed with the end of the wait
+	state  permitState
+	source hybridlimit.Source
+	limit  int64 // when the wait ended
+	left   int64 // permits that are free then
+}
+
+// end ends the wait of a call.
+func (w *permitCall) end(e *permitEntry, state permitState, source hybridlimit.Source) {
+	w.state, w.source, w.limit, w.left = state, source, e.limit, e.left()
+	close(w.ready)
+}
+
+func (l *ConcurrencyLimiter) shard(key string) (s *permitShard, hash uint64) {
+	hash = maphash.String(l.seed, key)
+	return &l.shards[hash%permitShards], hash
+}
+
+// find returns the entry of a key; nil: it has none. The shard is locked.
+func (s *permitShard) find(hash uint64, key string) *permitEntry {
+	e := s.keys[hash]
+	for e != nil && e.key != key {
+		e = e.next
+	}
+	return e
+}
+
+// flush counts the calls that found their permits at hand.
+func (l *ConcurrencyLimiter) flush() {
+	for i := range l.shards {
+		s := &l.shards[i]
+		s.mu.Lock()
+		calls, permits := s.taken, s.passed
+		s.taken, s.passed = 0, 0
+		s.mu.Unlock()
+		l.base.count.allowed[hybridlimit.SourceLease].Add(calls)
+		l.base.count.admitted.Add(permits)
+	}
+}
+
+// entry returns the entry of a key with the shard locked, or an error without.
+func (l *ConcurrencyLimiter) entry(key string) (*permitEntry, error) {
+	s, hash := l.shard(key)
+	s.mu.Lock()
+	for {
+		if l.base.closed.Load() { // Close visits the shards after it has set this
+			s.mu.Unlock()
+			return nil, hybridlimit.ErrClosed
+		}
+		if e := s.find(hash, key); e != nil {
+			return e, nil
+		}
+		if l.keys.Add(1) <= l.most {
+			break
+		}
+		l.keys.Add(-1)
+		s.mu.Unlock()
+		if !l.makeRoom() {
+			return nil, hybridlimit.ErrTooManyKeys
+		}
+		s.mu.Lock()
+	}
+	b := l.base
+	e := &permitEntry{lim: l, shard: s, key: key, hash: hash, next: s.keys[hash], tag: b.slot(place{}, key).tag}
+	s.keys[hash] = e
+	b.hub.permits.keys.Add(1)
+	return e, nil
+}
+
+// makeRoom forgets a key that no call uses, and reports whether there was one.
+func (l *ConcurrencyLimiter) makeRoom() bool {
+	for i := range l.shards {
+		s := &l.shards[i]
+		s.mu.Lock()
+		for _, e := range s.keys {
+			for ; e != nil; e = e.next {
+				if e.Unused() && len(e.resets) == 0 {
+					s.drop(e)
+					s.mu.Unlock()
+					return true
+				}
+			}
+		}
+		s.mu.Unlock()
+	}
+	return false
+}
+
+// drop forgets a key. The shard is locked.
+func (s *permitShard) drop(e *permitEntry) {
+	h := e.lim.base.hub
+	if head := s.keys[e.hash]; head != e {
+		for head.next != e {
+			head = head.next
+		}
+		head.next = e.next
+	} else if e.next != nil {
+		s.keys[e.hash] = e.next
+	} else {
+		delete(s.keys, e.hash)
+	}
+	e.dropped = true
+	e.lim.keys.Add(-1)
+	h.permits.keys.Add(-1)
+	h.permits.waker.cancel(e)
+}
+
+// each calls f for every key, without a lock.
+func (l *ConcurrencyLimiter) each(f func(*permitEntry)) {
+	for i := range l.shards {
+		s := &l.shards[i]
+		s.mu.Lock()
+		all := make([]*permitEntry, 0, len(s.keys))
+		for _, e := range s.keys {
+			for ; e != nil; e = e.next {
+				all = append(all, e)
+			}
+		}
+		s.mu.Unlock()
+		for _, e := range all {
+			f(e)
+		}
+	}
+}
+
+// conditions returns the conditions of a decision. The entry is locked.
+func (l *ConcurrencyLimiter) conditions(e *permitEntry, now int64) permits.Conditions {
+	b := l.base
+	st := b.hub.permits.standing.Load()
+	c := permits.Conditions{
+		Standing: st.Standing, Joins: st.joins, Limit: e.limit, Procs: b.fleet.Size(), Period: int64(pulseEvery), Exact: l.exact,
+		Away: b.alone(e.tag), Ends: b.closed.Load(),
+	}
+	c.Exact = c.Exact || c.Ends
+	if c.Away || !c.Live(now) || e.Learns(now) {
+		c.Share = l.share(&c)
+	}
+	return c
+}
+
+// share returns the permits of a key that the fallback gives this process.
+func (l *ConcurrencyLimiter) share(c *permits.Conditions) int64 {
+	switch l.base.live.Load().fallback {
+	case FallbackFull:
+		return c.Limit
+	case FallbackAllowAll:
+		return math.MaxInt64 / 2
+	case FallbackDenyAll:
+		return 0
+	}
+	return permits.Share(c.Limit, c.Procs)
+}
+
+// tune gives a locked entry its limit, and reports whether it is another one.
+func (e *permitEntry) tune(limit int64, own bool, now int64) bool {
+	e.own = own
+	if e.limit == limit {
+		return false
+	}
+	e.limit = limit
+	e.Adapt(now)
+	return true
+}
+
+// left returns the free permits of the key, as far as this process knows.
+func (e *permitEntry) left() int64 {
+	if e.Booked() == 0 && e.Free() == 0 {
+		return max(0, e.limit-e.Used())
+	}
+	return max(0, min(e.limit, max(0, e.Usable()-e.Used())+e.Free()))
+}
+
+// turn goes on after an event: it ends the waits that can end, sends an op if one is due, and plans the next turn. The shard is
+// locked, and turn unlocks it.
+func (e *permitEntry) turn(now int64) {
+	l, s := e.lim, e.shard
+	h := l.base.hub
+	c := l.conditions(e, now)
+	for w := e.Next(&c, now); w != nil; w = e.Next(&c, now) {
+		source := hybridlimit.SourceRedis
+		if w.Fallback {
+			source = hybridlimit.SourceFallback
+		}
+		w.Caller.(*permitCall).end(e, permitServed, source)
+	}
+	for w := e.Denied(&c, now); w != nil; w = e.Denied(&c, now) {
+		source := hybridlimit.SourceRedis
+		if !w.Told() {
+			source = hybridlimit.SourceFallback
+		}
+		w.Caller.(*permitCall).end(e, permitDenied, source)
+	}
+	due, wake := e.Settle(&c, now), e.Wake()
+	switch {
+	case due || !e.Unused() || len(e.resets) > 0:
+	case c.Ends || e.Idle(now):
+		s.drop(e)
+	case wake == 0:
+		wake = now + forgetAfter
+	}
+	dropped := e.dropped
+	if wake > 0 && !dropped {
+		h.permits.waker.plan(e, wake)
+	}
+	s.mu.Unlock()
+	if due {
+		h.permits.lanes[e.tag].add(e)
+	}
+	if dropped && c.Ends {
+		l.ended()
+	}
+}
+
+// forgetAfter is the time (ns) after which a key that no call uses may be Idle.
+const forgetAfter = 11e9
+
+// again is turn for an entry that is not locked.
+func (e *permitEntry) again(now int64) {
+	e.shard.mu.Lock()
+	if e.dropped {
+		e.shard.mu.Unlock()
+		return
+	}
+	e.turn(now)
+}
+
+// ReleasePermits implements hybridlimit.PermitHolder.
+func (e *permitEntry) ReleasePermits(n int64) {
+	e.shard.mu.Lock()
+	if e.Release(n) || e.lim.base.closed.Load() {
+		e.turn(e.lim.base.clock.Now())
+		return
+	}
+	e.shard.mu.Unlock()
+}
+
+// impatient makes a call wait for the answer of Redis only. It reports whether the call still waits.
+func (e *permitEntry) impatient(w *permitCall) bool {
+	e.shard.mu.Lock()
+	waits := w.state == permitWaits
+	w.Once = true
+	e.turn(e.lim.base.clock.Now())
+	return waits
+}
+
+// abandon ends the wait of a call whose ctx has ended.
+func (e *permitEntry) abandon(w *permitCall) {
+	e.shard.mu.Lock()
+	if e.Leave(&w.Waiter) {
+		w.end(e, permitDenied, hybridlimit.SourceTimeout)
+	}
+	e.turn(e.lim.base.clock.Now())
+}
+
+// giveUp ends the wait of a call. If no answer has come for it, the fallback decides.
+func (e *permitEntry) giveUp(w *permitCall) {
+	l := e.lim
+	e.shard.mu.Lock()
+	now := l.base.clock.Now()
+	if e.Leave(&w.Waiter) {
+		c := l.conditions(e, now)
+		c.Share = l.share(&c)
+		switch {
+		case w.Told():
+			w.end(e, permitDenied, hybridlimit.SourceRedis)
+		case e.Fall(&c, w.N):
+			w.end(e, permitServed, hybridlimit.SourceFallback)
+		default:
+			w.end(e, permitDenied, hybridlimit.SourceTimeout)
+		}
+	}
+	e.turn(now)
+}

@@ -1,0 +1,261 @@
+package hybrid
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/clock"
+	"github.com/hybridlimit/hybridlimit/internal/permits"
+)
+
+// membership is the part of a hub that its limiters of calls in flight share: the membership of the process in the fleet, the
+// messages, and the planned times. internal/permits has the protocol.
+//
+// Locks are taken in this order: a lane, a shard or the hub's, mu, the waker's. None is held across a message or a callback.
+type membership struct {
+	hub      *Hub
+	waker    *waker
+	lanes    []permitLane // one for each tag
+	standing atomic.Pointer[standing]
+	keys     atomic.Int64 // in memory, of all limiters
+	messages atomic.Uint64
+	ops      atomic.Uint64
+	failed   atomic.Uint64 // messages without an answer
+	renames  atomic.Uint64 // identities given up, because another process used them
+	refresh  atomic.Bool   // the limits may have changed: the waker visits all keys
+	recheck  atomic.Bool   // Redis may have gone or come: the waker visits the keys with waiting calls
+
+	mu      sync.Mutex // guards the fields below
+	process string     // the identity
+	member  permits.Member
+	missed  bool                      // the last heartbeat had no answer
+	accuses map[*permitEntry]struct{} // keys that wait for the heartbeats of the holders that stand in their way
+}
+
+// standing is what decisions know of the membership.
+type standing struct {
+	permits.Standing
+	joins bool   // no heartbeat has failed: the process will soon be a member again
+	good  uint64 // the last epoch of the hub's clock in which the process certainly is a member; 0: read the clock
+}
+
+// lateTicker is the time (ns) by which the ticker may be late, so that the fast path still sees the end of the membership in time.
+// Only a process that does not run at all can be later.
+const lateTicker = int64(300 * time.Millisecond)
+
+func newMembership(h *Hub) *membership {
+	m := &membership{hub: h, waker: newWaker(h.clock), lanes: make([]permitLane, h.cfg.Tags), process: h.process, accuses: map[*permitEntry]struct{}{}}
+	m.member.Period = int64(pulseEvery)
+	for tag := range m.lanes {
+		m.lanes[tag].members, m.lanes[tag].tag = m, tag
+	}
+	m.publish()
+	return m
+}
+
+// publish makes the membership known to decisions. mu is held, or nothing else runs yet.
+func (m *membership) publish() {
+	st := &standing{Standing: m.member.Standing(), joins: !m.missed}
+	if m.keys.Load() > 0 { // else the ticker would run in an idle process
+		if epoch, now := m.hub.clock.Stamp(); st.Until-lateTicker > now {
+			st.good = clock.GoodUntil(epoch, now, st.Until-lateTicker)
+		}
+	}
+	m.standing.Store(st)
+}
+
+// beat returns the part of a heartbeat that is sent now; nil if the hub has no limiter of calls in flight.
+func (m *membership) beat() *permits.Pulse {
+	if !m.hub.concurrent() {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.member.Beat(m.hub.clock.Now())
+	return &p
+}
+
+// miss notes that a heartbeat had no answer. Calls that wait for it go on by the fallback.
+func (m *membership) miss(p *permits.Pulse) {
+	if p == nil {
+		return
+	}
+	m.mu.Lock()
+	m.member.Missed(*p)
+	m.missed = true
+	m.publish()
+	m.mu.Unlock()
+	m.lookAgain()
+}
+
+// beaten takes the answer to a heartbeat.
+func (m *membership) beaten(p *permits.Pulse, sent, received, losses int64, beats []int64) {
+	if p == nil {
+		return
+	}
+	m.mu.Lock()
+	before := m.member.Standing()
+	again := m.member.Beaten(*p, sent, received, losses, beats)
+	was := m.missed
+	m.missed = false
+	m.publish()
+	accuses := make([]*permitEntry, 0, len(m.accuses))
+	for e := range m.accuses {
+		accuses = append(accuses, e)
+	}
+	joined := !before.Live(received)
+	m.mu.Unlock()
+	switch {
+	case again:
+		m.each(func(e *permitEntry) { e.tell(received) })
+	case was || joined:
+		m.lookAgain()
+	}
+	for _, e := range accuses {
+		e.accuse(received)
+	}
+}
+
+// lookAgain makes the waker visit the keys with waiting calls.
+func (m *membership) lookAgain() {
+	m.recheck.Store(true)
+	m.waker.stir()
+}
+
+// changed makes the waker visit all keys, because limits may have changed.
+func (m *membership) changed() {
+	m.refresh.Store(true)
+	m.waker.stir()
+}
+
+// run is the goroutine of the waker, until the hub closes.
+func (m *membership) run() {
+	defer m.hub.wg.Done()
+	m.waker.run(m.hub.ctx, m.visit)
+}
+
+// visit does the work of lookAgain and changed.
+func (m *membership) visit() {
+	all, waiting := m.refresh.Swap(false), m.recheck.Swap(false)
+	if !all && !waiting {
+		return
+	}
+	now := m.hub.clock.Now()
+	m.each(func(e *permitEntry) {
+		e.shard.mu.Lock()
+		if e.dropped || !all && e.Waiting() == 0 {
+			e.shard.mu.Unlock()
+			return
+		}
+		if all {
+			e.tune(e.lim.known(e), e.own, now)
+		}
+		e.turn(now)
+	})
+	if waiting {
+		for i := range m.lanes {
+			m.lanes[i].start()
+		}
+	}
+}
+
+// known returns the present limit of a key without a question to LimitFor. The entry is locked.
+func (l *ConcurrencyLimiter) known(e *permitEntry) int64 {
+	if limit, ok := l.base.live.Load().keys[e.key]; ok {
+		return limit.BurstSize()
+	}
+	if e.own {
+		return e.limit
+	}
+	return l.base.planOf(e.key).Limit.BurstSize()
+}
+
+// each calls f for every key of all limiters, without a lock.
+func (m *membership) each(f func(*permitEntry)) {
+	for _, l := range m.hub.all() {
+		if l.flight != nil {
+			l.flight.each(f)
+		}
+	}
+}
+
+// tell tells the holding of a key again.
+func (e *permitEntry) tell(now int64) {
+	e.shard.mu.Lock()
+	if e.dropped {
+		e.shard.mu.Unlock()
+		return
+	}
+	e.Tell(now)
+	e.turn(now)
+}
+
+// accuse takes the holdings of dead processes off that stand in the way of a key's calls.
+func (e *permitEntry) accuse(now int64) {
+	m := e.lim.base.hub.permits
+	e.shard.mu.Lock()
+	m.mu.Lock()
+	c := e.lim.conditions(e, now)
+	if more := !e.dropped && e.Accuse(&c, now, m.member.Dead); !more {
+		delete(m.accuses, e)
+	}
+	m.mu.Unlock()
+	if e.dropped {
+		e.shard.mu.Unlock()
+		return
+	}
+	e.turn(now)
+}
+
+// suspect notes the holders that a refusal of a key has named.
+func (m *membership) suspect(e *permitEntry, holders []permits.Claim, now int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.member.Suspect(holders, now)
+	m.accuses[e] = struct{}{}
+}
+
+// loss notes that Redis has lost something.
+func (m *membership) loss() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.member.Loss()
+}
+
+// identity returns the identity of the process.
+func (m *membership) identity() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.process
+}
+
+// rename gives the process another identity, and takes its permits along. The process is not a member until a heartbeat of the new
+// identity is answered. Only the heartbeat's goroutine calls rename.
+func (m *membership) rename(process string) {
+	if m.identity() == process {
+		return
+	}
+	for i := range m.lanes { // no message is sent meanwhile
+		m.lanes[i].mu.Lock()
+	}
+	m.mu.Lock()
+	before := m.process
+	m.process = process
+	m.member.Rename()
+	m.publish()
+	m.mu.Unlock()
+	m.each(func(e *permitEntry) {
+		e.shard.mu.Lock()
+		e.Rename(before)
+		e.shard.mu.Unlock()
+	})
+	for i := range m.lanes {
+		m.lanes[i].rename()
+		m.lanes[i].mu.Unlock()
+	}
+}
+
+// chance returns a random number in [0, 1).
+func chance() float64 { return rand.Float64() }
