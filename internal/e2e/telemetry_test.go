@@ -80,6 +80,15 @@ func exported(t *testing.T) map[string]family {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { limits.Close() })
+	calls, err := h.Concurrency(hybridlimit.Concurrent(5), hybrid.ConcurrencyConfig{Name: "calls"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	permit, _, err := calls.Acquire(t.Context(), "alice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(permit.Release)
 	found := map[string]family{}
 	redistest.Eventually(t, 20*time.Second, "a key has been synced twice", func() bool {
 		for _, l := range []hybridlimit.Limiter{api, wrapped} {
