@@ -9,7 +9,7 @@ import (
 const (
 	poolSize = 40                     // connections to the dependency
 	normal   = 100 * time.Millisecond // the time of a call
-	slow     = 800 * time.Millisecond // the same in the phase (c)
+	slow     = 800 * time.Millisecond // the same in the phase (d)
 )
 
 // dependency is the database of the service: each call needs one of the connections
@@ -21,8 +21,9 @@ type dependency struct {
 
 func newDependency() *dependency { return &dependency{pool: make(chan struct{}, poolSize)} }
 
-// call makes a call, or returns the error of ctx if that ends before.
-func (d *dependency) call(ctx context.Context) error {
+// call makes a call that takes some times as long as a normal one, or returns the
+// error of ctx if that has ended.
+func (d *dependency) call(ctx context.Context, times time.Duration) error {
 	select {
 	case d.pool <- struct{}{}:
 		defer func() { <-d.pool }()
@@ -33,10 +34,6 @@ func (d *dependency) call(ctx context.Context) error {
 	if d.slow.Load() {
 		took = slow
 	}
-	select {
-	case <-time.After(took):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	time.Sleep(times * took) // a database finishes a query whose client has left
+	return ctx.Err()
 }

@@ -55,7 +55,14 @@ var phases = []phase{
 		},
 	},
 	{
-		name: fmt.Sprintf("(c) Each call of the dependency takes %v instead of %v. The load is normal.", slow, normal),
+		name: "(c) Eight users send 10 reports/s each, within their rate limit. A report takes 1.3s. The load is normal.",
+		sources: []source{
+			payments, listings,
+			{"reports", report, "analyst", 8, time.Second / 80, 1},
+		},
+	},
+	{
+		name: fmt.Sprintf("(d) Each call of the dependency takes %v instead of %v. The load is normal.", slow, normal),
 		slow: true, sources: []source{payments, listings},
 	},
 }

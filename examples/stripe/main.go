@@ -1,5 +1,5 @@
-// Stripe is a service behind three limiters: a rate limit per user, a critical
-// reserve for payments, and a shedder. A load shows each of them at work, and the
+// Stripe is a service behind four limiters: a rate limit per user, a critical
+// reserve for payments, a limit of concurrent requests, and a shedder. A load shows each of them at work, and the
 // same service without them beside it. The program brings a stand-in for Redis and
 // needs only Go. The limiters are in service.go, and the load in load.go.
 //
@@ -44,7 +44,7 @@ func start(ctx context.Context, out io.Writer, lasts time.Duration) error {
 	if err != nil {
 		return err
 	}
-	report(out, results)
+	table(out, results)
 	if alone > 0 {
 		fmt.Fprintf(out, "The machine is busy: %d requests were decided without Redis.\n", alone)
 	}
@@ -95,8 +95,8 @@ func play(ctx context.Context, rdb redis.UniversalClient, class func(route strin
 	return results, shared.alone(), ctx.Err()
 }
 
-// report prints the table of each phase.
-func report(out io.Writer, results [][][]tally) {
+// table prints the table of each phase.
+func table(out io.Writer, results [][][]tally) {
 	for i, p := range phases {
 		fmt.Fprintf(out, "%s\n%-46s%6s%8s%6s%6s%10s\n", p.name, "", "sent", "served", "429", "503", "timed out")
 		for j, rows := range results[i] {

@@ -31,6 +31,7 @@ var quiet = slog.New(slog.DiscardHandler)
 const (
 	payment = "POST /payments"
 	listing = "GET /listings"
+	report  = "GET /reports" // keeps the dependency busy for long
 )
 
 // classOf returns the class of a route. A client cannot make up its class, as it could
@@ -42,13 +43,13 @@ func classOf(route string) string {
 	return rest
 }
 
-// newService returns the service without a limiter. Both endpoints need the
+// newService returns the service without a limiter. All endpoints need the
 // dependency.
 func newService(d *dependency) *http.ServeMux {
 	mux := http.NewServeMux()
-	for _, route := range []string{payment, listing} {
+	for route, calls := range map[string]time.Duration{payment: 1, listing: 1, report: 13} {
 		mux.HandleFunc(route, func(w http.ResponseWriter, r *http.Request) {
-			if err := d.call(r.Context()); err != nil {
+			if err := d.call(r.Context(), calls); err != nil {
 				http.Error(w, "the dependency did not answer in time", http.StatusGatewayTimeout)
 				return
 			}
@@ -59,7 +60,10 @@ func newService(d *dependency) *http.ServeMux {
 }
 
 // limits are the limiters that share their state through Redis.
-type limits struct{ perUser, service *hybrid.Limiter }
+type limits struct {
+	perUser, service *hybrid.Limiter
+	running          *hybrid.ConcurrencyLimiter
+}
 
 func newLimits(hub *hybrid.Hub) (l limits, err error) {
 	// Rate: a user may be greedy, and must not harm the others.
@@ -74,6 +78,12 @@ func newLimits(hub *hybrid.Hub) (l limits, err error) {
 		Classes: []hybrid.Class{{Name: rest, Floor: 0.3}},
 		MaxWait: maxWait,
 	})
+	if err != nil {
+		return l, err
+	}
+	// Concurrent requests: a rate is no measure for requests that take long. A user
+	// may run three reports at once, in the whole fleet.
+	l.running, err = hub.Concurrency(hybridlimit.Concurrent(3), hybrid.ConcurrencyConfig{Name: "reports"})
 	return l, err
 }
 
@@ -88,9 +98,10 @@ func (l limits) alone() int64 {
 	return n
 }
 
-// protect puts the limiters in front of the service, the cheapest first. A request
-// passes all of them. A limit for the calls that run at once would come between the
-// reserve and the shedder.
+// protect puts the limiters in front of the service, the cheapest first. Payments and
+// listings pass the reserve and the shedder. Reports pass the limit of concurrent
+// requests instead: they are long, so to the shedder they would look like a slow
+// dependency.
 func protect(l limits, shedder hybridlimit.Shedder, class func(route string) string, mux *http.ServeMux) (http.Handler, error) {
 	rate, err := httplimit.New(httplimit.Config{NoKey: http.StatusUnauthorized},
 		httplimit.Limit{Limiter: l.perUser, Key: httplimit.Subject("", user)})
@@ -111,7 +122,14 @@ func protect(l limits, shedder hybridlimit.Shedder, class func(route string) str
 	if err != nil {
 		return nil, err
 	}
-	return rate(reserve(mux)), nil
+	running, err := httplimit.New(httplimit.Config{}, httplimit.Limit{Limiter: l.running, Key: httplimit.Subject("", user)})
+	if err != nil {
+		return nil, err
+	}
+	all := http.NewServeMux()
+	all.Handle(report, rate(running(mux)))
+	all.Handle("/", rate(reserve(mux)))
+	return all, nil
 }
 
 // newShedder returns the shedder: a slow dependency must not fill its pool with

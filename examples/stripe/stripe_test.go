@@ -58,9 +58,15 @@ func TestEachLimiter(t *testing.T) {
 		expect(without["payments"].served+without["payments at once"].served <= 50, "(b)", without, "harmed")
 
 		with, without = rowsOf(results, 2)
-		expect(with["payments"].served == 40, "(c)", with, "all payments served")
-		expect(with["listings"].shed >= 100 && with["listings"].denied == 0 && with["listings"].served > 0, "(c)", with, "listings shed")
-		expect(without["payments"].served <= 20, "(c)", without, "harmed")
+		expect(with["payments"].served == 40 && with["listings"].served == 400, "(c)", with, "all others served")
+		reports := with["reports"]
+		expect(reports.served >= 72 && reports.served <= 120 && reports.denied == reports.sent-reports.served, "(c)", with, "about 8 users × 3 × 4 s / 1.3 s")
+		expect(without["payments"].served <= 30, "(c)", without, "harmed")
+
+		with, without = rowsOf(results, 3)
+		expect(with["payments"].served == 40, "(d)", with, "all payments served")
+		expect(with["listings"].shed >= 100 && with["listings"].denied == 0 && with["listings"].served > 0, "(d)", with, "listings shed")
+		expect(without["payments"].served <= 20, "(d)", without, "harmed")
 	})
 }
 
@@ -76,7 +82,7 @@ func TestOneClass(t *testing.T) {
 		if paid := with["payments"].served + with["payments at once"].served; paid >= 50 {
 			t.Errorf("%d of 50 payments served: %+v", paid, with)
 		}
-		if with, _ = rowsOf(results, 2); with["payments"].shed == 0 {
+		if with, _ = rowsOf(results, 3); with["payments"].shed == 0 {
 			t.Errorf("no payment shed: %+v", with)
 		}
 	})
@@ -95,8 +101,8 @@ func TestStart(t *testing.T) {
 	}
 	took, late := time.Since(begin), canary.stop()
 	rows := regexp.MustCompile(`(?m)^  (with the limiters|without) +(.*?) +(\d+) +(\d+) +(\d+) +(\d+) +(\d+)$`).FindAllStringSubmatch(out.String(), -1)
-	if len(rows) != 16 {
-		t.Fatalf("%d rows, want 16:\n%s", len(rows), out.String())
+	if len(rows) != 22 {
+		t.Fatalf("%d rows, want 22:\n%s", len(rows), out.String())
 	}
 	busy := late >= 200*time.Millisecond || strings.Contains(out.String(), "decided without Redis")
 	for _, row := range rows {
@@ -164,7 +170,7 @@ func TestREADME(t *testing.T) {
 	for _, p := range phases {
 		results = append(results, [][]tally{make([]tally, len(p.sources)), make([]tally, len(p.sources))})
 	}
-	report(&out, results)
+	table(&out, results)
 	form := func(text string) string {
 		text = regexp.MustCompile(`(?m) +\d+ +\d+ +\d+ +\d+ +\d+$`).ReplaceAllString(text, " figures")
 		return strings.TrimSpace(text)
