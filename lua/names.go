@@ -112,7 +112,7 @@ func (n Names) Held(tag int, name, key string) string {
 	if n.HashKeys != "" {
 		key = n.hashed(name, key)
 	}
-	return n.base(tag) + "@held:" + name + ":" + key
+	return n.base(tag) + heldBegin + name + ":" + key
 }
 
 // Epoch returns the Redis key of a tag's epoch.

@@ -48,6 +48,31 @@ func (n Names) Pattern(name string) string {
 	return begin + "*" + end + name + "*"
 }
 
+// ParseHeld is the inverse of Held. It returns false for any other Redis key.
+func (n Names) ParseHeld(key string) (p Part, ok bool) {
+	begin, end := n.around()
+	rest, ok := strings.CutPrefix(key, begin)
+	if !ok {
+		return p, false
+	}
+	tag, rest, ok := strings.Cut(rest, end)
+	if p.Tag, ok = number(tag, ok); !ok {
+		return p, false
+	}
+	if rest, ok = strings.CutPrefix(rest, heldBegin); !ok {
+		return p, false
+	}
+	p.Limiter, p.Key, ok = strings.Cut(rest, ":")
+	return p, ok && p.Limiter != "" && p.Key != ""
+}
+
+// HeldPattern returns a pattern for SCAN. It matches the Redis keys of the permits of a
+// limiter of calls in flight. It may match other keys too; ParseHeld recognises them.
+func (n Names) HeldPattern(name string) string { return n.Pattern(heldBegin + name) }
+
+// heldBegin begins the name of a Redis key of permits, after the tag.
+const heldBegin = "@held:"
+
 // around returns the texts before and after the tag in a Redis key.
 func (n Names) around() (begin, end string) {
 	begin, end, _ = strings.Cut(n.base(0), "{0")

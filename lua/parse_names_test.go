@@ -38,3 +38,23 @@ func TestNamesAreReadBack(t *testing.T) {
 		t.Errorf("the pattern of all is %q, want %q", got, want)
 	}
 }
+
+// TestParseHeld checks that a key of permits is read back, and that no other key is one.
+func TestParseHeld(t *testing.T) {
+	for _, n := range []lua.Names{{Prefix: "hl", Tags: 16}, {Prefix: "a.b", Tags: 1}} {
+		for _, key := range []string{"k", "a:b", "{x}", "@held:c:k", " "} {
+			text := n.Held(0, "calls", key)
+			if p, ok := n.ParseHeld(text); !ok || p.Limiter != "calls" || p.Key != key || p.Tag != 0 {
+				t.Errorf("%q: %+v, %v", text, p, ok)
+			}
+			if p, ok := n.Parse(text); ok {
+				t.Errorf("%q is read as a state: %+v", text, p)
+			}
+		}
+		for _, text := range []string{"", "x", n.State(0, "calls", "k"), n.Holdings(0), n.Members(), n.Held(0, "", "k"), n.Held(0, "calls", ""), n.Switch("held"), n.Groups()} {
+			if p, ok := n.ParseHeld(text); ok {
+				t.Errorf("%q: %+v", text, p)
+			}
+		}
+	}
+}

@@ -57,7 +57,7 @@ func TestLinesOfTheDocuments(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, m := range lines.FindAllStringSubmatch(string(text), -1) {
-			line := strings.NewReplacer("[normal|shadow|local_only|allow_all|deny_all]", "shadow", "[-by busiest|emptiest]", "-by busiest", "[-part 0.1] [\"200/s burst 400\"]", "-part 0.1 \"200/s burst 400\"").Replace(m[1])
+			line := strings.NewReplacer("[normal|shadow|local_only|allow_all|deny_all]", "shadow", "[-by busiest|emptiest|running]", "-by busiest", "[-part 0.1] [\"200/s burst 400\"]", "-part 0.1 \"200/s burst 400\"").Replace(m[1])
 			args := slices.DeleteFunc(words(line), func(w string) bool { return strings.HasPrefix(w, "<") })
 			if at := slices.Index(args, "-redis"); at >= 0 {
 				args[at+1] = "redis://127.0.0.1:1"

@@ -66,7 +66,7 @@ func TestBadInput(t *testing.T) {
 		{[]string{"limit", "-name", "api", "-part", "1.5", "5/s"}, []string{"FleetLimit.Part (1.5) must be 0.0001 to 1"}},
 		{[]string{"limit", "-name", "api", "-clear", "5/s"}, []string{"-clear (true) cannot be used with a limit"}},
 		{[]string{"limit", "-name", "api", "-part", "0.5"}, []string{"-part (0.5) needs a limit"}},
-		{[]string{"top", "-name", "api", "-by", "size", "-n", "0", "-for", "0s", "-rate", "0", "x"}, []string{"must be none", `-by ("size") must be busiest or emptiest`, "-n (0)", "-for (0s)", "-rate (0)"}},
+		{[]string{"top", "-name", "api", "-by", "size", "-n", "0", "-for", "0s", "-rate", "0", "x"}, []string{"must be none", `-by ("size") must be busiest, emptiest or running`, "-n (0)", "-for (0s)", "-rate (0)"}},
 	} {
 		status, out, errOut := cli(t, url, c.args...)
 		if status != 2 || out != "" {

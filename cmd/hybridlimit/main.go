@@ -11,7 +11,7 @@
 //	hybridlimit switch  -name api [normal|shadow|local_only|allow_all|deny_all]
 //	hybridlimit limit   -name api [-part 0.1] ["200/s burst 400"]
 //	hybridlimit limit   -name api -clear
-//	hybridlimit top     -name api [-by busiest|emptiest]
+//	hybridlimit top     -name api [-by busiest|emptiest|running]
 //	hybridlimit check   limits.json
 //
 // The tool is not a process of the fleet: it sends no heartbeats and takes no

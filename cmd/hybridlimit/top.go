@@ -33,15 +33,15 @@ type ranking struct {
 // top is the command top.
 func top(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []string, out io.Writer) error {
 	r := &ranking{seen: map[string]bool{}}
-	fs.StringVar(&r.by, "by", "busiest", "`order`: busiest (units per second since the key's state began) or emptiest (units left when the state was last written)")
+	fs.StringVar(&r.by, "by", "busiest", "`order`: busiest (units per second since the key's state began), emptiest (units left when the state was last written) or running (permits held, of a limiter of calls in flight)")
 	fs.IntVar(&r.show, "n", 20, "number of `keys` to show, 1 to 1000")
 	r.add(fs)
 	return func(ctx context.Context, args []string, out io.Writer) error {
 		var bad hybridlimit.Violations
 		c.check(&bad)
 		arguments(&bad, args, 0, 0, "must be none")
-		if r.by != "busiest" && r.by != "emptiest" {
-			bad.Add("-by", r.by, "must be busiest or emptiest")
+		if r.by != "busiest" && r.by != "emptiest" && r.by != "running" {
+			bad.Add("-by", r.by, "must be busiest, emptiest or running")
 		}
 		if r.show < 1 || r.show > 1000 {
 			bad.Add("-n", r.show, "must be 1 to 1000")
@@ -55,10 +55,17 @@ func top(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []strin
 			return err
 		}
 		defer rdb.Close()
-		if err := r.find(ctx, c, rdb); err != nil {
+		var found interface {
+			find(ctx context.Context, c *connection, rdb redis.UniversalClient) error
+			print(out io.Writer, c *connection) error
+		} = r
+		if r.by == "running" {
+			found = &holdings{ranking: r}
+		}
+		if err := found.find(ctx, c, rdb); err != nil {
 			return fmt.Errorf("hybridlimit: %w", err)
 		}
-		return r.print(out, c)
+		return found.print(out, c)
 	}
 }
 
@@ -128,6 +135,11 @@ func (r *ranking) print(out io.Writer, c *connection) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	return r.summary(out, c)
+}
+
+// summary writes the number of keys, and the reasons why some are missing.
+func (r *ranking) summary(out io.Writer, c *connection) error {
 	all := "complete"
 	switch {
 	case r.cut:

@@ -109,3 +109,28 @@ func isProcess(text string) bool {
 	}
 	return text != "" && len(text) <= maxProcess
 }
+
+// Holding is the part of a key's state that is about all processes. Times are µs of
+// Redis's clock.
+type Holding struct {
+	Total  int64 // permits that all processes hold
+	Scarce int64 // a process was refused in the second before
+	Learn  int64 // Redis grants nothing before
+}
+
+// DecodeHolding reads the field ” of a key of permits. It returns false for text that
+// the script cannot have written.
+func DecodeHolding(text string) (h Holding, ok bool) {
+	fields := strings.Split(text, " ")
+	if len(fields) != 4 || fields[0] != "1" {
+		return h, false
+	}
+	for i, to := range []*int64{&h.Total, &h.Scarce, &h.Learn} {
+		n, err := strconv.ParseUint(fields[i+1], 10, 63)
+		if err != nil || n > maxReply {
+			return Holding{}, false
+		}
+		*to = int64(n)
+	}
+	return h, true
+}

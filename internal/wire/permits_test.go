@@ -85,3 +85,14 @@ func FuzzPermitsReplies(f *testing.F) {
 		}
 	})
 }
+
+func TestDecodeHolding(t *testing.T) {
+	if h, ok := wire.DecodeHolding("1 7 20 0"); !ok || h != (wire.Holding{Total: 7, Scarce: 20}) {
+		t.Errorf("%+v, %v", h, ok)
+	}
+	for _, bad := range []string{"", "1", "1 7 20", "2 7 20 0", "1 7 20 0 0", "1 -7 20 0", "1 7 20 x", "1 7  20", "1 7 20 99999999999999999999"} {
+		if h, ok := wire.DecodeHolding(bad); ok {
+			t.Errorf("%q: %+v", bad, h)
+		}
+	}
+}
