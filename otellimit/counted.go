@@ -20,6 +20,7 @@ type counted struct {
 
 	allowed, denied [hybridlimit.NumSources]atomic.Int64
 	failed          atomic.Int64
+	running         atomic.Int64 // permits of running calls
 }
 
 func newCounted(name string, next hybridlimit.Limiter, duration metric.Float64Histogram) *counted {
@@ -107,6 +108,12 @@ func (c *counted) wraps() *counted { return c }
 // dressed returns c with the interfaces of its limiter.
 func (c *counted) dressed() hybridlimit.Limiter {
 	d, describes := c.next.(hybridlimit.Describer)
+	if a, acquires := c.next.(hybridlimit.Acquirer); acquires {
+		if describes {
+			return acquiringDescribed{acquiring{c, a}, d}
+		}
+		return acquiring{c, a}
+	}
 	j, joins := c.next.(hybridlimit.Joint)
 	switch {
 	case describes && joins:

@@ -186,8 +186,48 @@ func TestNoProvider(t *testing.T) {
 	}
 }
 
-// permits is a limiter of calls in flight.
-type permits struct{ hybridlimit.Acquirer }
+// TestPermitsAreCounted wraps limiters of calls in flight.
+func TestPermitsAreCounted(t *testing.T) {
+	p := &metertest.Provider{}
+	r := recorder(t, otellimit.Config{MeterProvider: p, Durations: true})
+	calls, err := local.NewConcurrency(hybridlimit.Concurrent(5), local.ConcurrencyConfig{Name: "running"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrapped := must[hybridlimit.Limiter](t)(r.Wrap("calls", calls)).(hybridlimit.Acquirer)
+	if d, ok := wrapped.(hybridlimit.Describer); !ok || d.Name() != "running" || d.Policy("k").Limit != hybridlimit.Concurrent(5) {
+		t.Errorf("a Describer: %v", ok)
+	}
+	bare := must[hybridlimit.Limiter](t)(r.Wrap("bare", struct{ hybridlimit.Acquirer }{calls}))
+	if _, ok := bare.(hybridlimit.Describer); ok {
+		t.Error("a limiter that is no Describer has become one")
+	}
+	if _, err := wrapped.Allow(t.Context(), "k"); !errors.Is(err, hybridlimit.ErrUnsupported) {
+		t.Errorf("Allow: %v", err)
+	}
+	running := func() int64 { return int64(p.Collect(t)[`rate_limiting.permits.running{rate_limiting.policy=calls}`]) }
+	permit, res, err := wrapped.AcquireN(t.Context(), "k", 3)
+	if err != nil || !res.Allowed || running() != 3 || calls.Running("k") != 3 {
+		t.Errorf("%+v, %v, %d running", res, err, running())
+	}
+	if _, res, err := wrapped.AcquireN(t.Context(), "k", 3); err != nil || res.Allowed || running() != 3 {
+		t.Errorf("a denial: %+v, %v, %d running", res, err, running())
+	}
+	again := permit
+	permit.Release()
+	again.Release()
+	if running() != 0 || calls.Running("k") != 0 {
+		t.Errorf("%d running after the release", running())
+	}
+	one, res, err := wrapped.Acquire(t.Context(), "k")
+	if err != nil || !res.Allowed || running() != 1 {
+		t.Errorf("%+v, %v, %d running", res, err, running())
+	}
+	one.Release()
+	if _, _, err := wrapped.Acquire(t.Context(), ""); !errors.Is(err, hybridlimit.ErrEmptyKey) || running() != 0 {
+		t.Errorf("an empty key: %v, %d running", err, running())
+	}
+}
 
 func TestBadInput(t *testing.T) {
 	r := recorder(t, otellimit.Config{MeterProvider: &metertest.Provider{}})
@@ -196,7 +236,6 @@ func TestBadInput(t *testing.T) {
 		`otellimit: name ("a b") must match [A-Za-z0-9_.-]{1,128}`:             func() (hybridlimit.Limiter, error) { return r.Wrap("a b", newLocal(t, "x", 1)) },
 		`otellimit: name ("api") is taken by another limiter of this Recorder`: func() (hybridlimit.Limiter, error) { return r.Wrap("api", newLocal(t, "x", 1)) },
 		`is required`: func() (hybridlimit.Limiter, error) { return r.Wrap("x", nil) },
-		`next ("otellimit_test.permits") must not be a limiter of calls in flight`: func() (hybridlimit.Limiter, error) { return r.Wrap("x", permits{}) },
 	} {
 		if _, err := wrap(); !errors.Is(err, hybridlimit.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
@@ -248,6 +287,11 @@ func TestInstrumentsAreDocumented(t *testing.T) {
 	r := recorder(t, otellimit.Config{MeterProvider: p, Durations: true})
 	l := must[hybridlimit.Limiter](t)(r.Wrap("api", newLocal(t, "api", 1)))
 	must[hybridlimit.Result](t)(l.Allow(t.Context(), "k"))
+	calls, err := local.NewConcurrency(hybridlimit.Concurrent(5), local.ConcurrencyConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	must[hybridlimit.Limiter](t)(r.Wrap("calls", calls))
 	seen := map[string]string{}
 	for _, at := range slices.AppendSeq(p.Recorded(), maps.Keys(p.Collect(t))) {
 		name, set, _ := strings.Cut(strings.TrimSuffix(at, "}"), "{")

@@ -41,7 +41,7 @@ type Config struct {
 // concurrent use and starts no goroutines.
 type Recorder struct {
 	decisions, failures, evictions metric.Int64ObservableCounter
-	keys                           metric.Int64ObservableGauge
+	keys, running                  metric.Int64ObservableGauge
 	duration                       metric.Float64Histogram // nil: durations are not recorded
 	on                             bool
 	reg                            metric.Registration
@@ -58,7 +58,7 @@ func NewRecorder(cfg Config) (*Recorder, error) {
 		return r, nil
 	}
 	m := cfg.MeterProvider.Meter(scope)
-	var errs [5]error
+	var errs [6]error
 	r.decisions, errs[0] = m.Int64ObservableCounter("rate_limiting.decisions", metric.WithUnit("{request}"),
 		metric.WithDescription("Decisions by policy, result and source."))
 	r.failures, errs[1] = m.Int64ObservableCounter("rate_limiting.errors", metric.WithUnit("{request}"),
@@ -67,12 +67,14 @@ func NewRecorder(cfg Config) (*Recorder, error) {
 		metric.WithDescription("Keys in memory."))
 	r.evictions, errs[3] = m.Int64ObservableCounter("rate_limiting.evictions", metric.WithUnit("{key}"),
 		metric.WithDescription("Keys forgotten to make room for others."))
-	made := []metric.Observable{r.decisions, r.failures, r.keys, r.evictions}
+	r.running, errs[5] = m.Int64ObservableGauge("rate_limiting.permits.running", metric.WithUnit("{permit}"),
+		metric.WithDescription("Permits that running calls of the process use."))
+	made := []metric.Observable{r.decisions, r.failures, r.keys, r.evictions, r.running}
 	if cfg.Durations {
 		r.duration, errs[4] = m.Float64Histogram("rate_limiting.decision.duration", metric.WithUnit("s"),
 			metric.WithDescription("Time to decide a call."), metric.WithExplicitBucketBoundaries(durationBounds...))
 	}
-	err := cmp.Or(errs[0], errs[1], errs[2], errs[3], errs[4])
+	err := cmp.Or(errs[0], errs[1], errs[2], errs[3], errs[4], errs[5])
 	if err == nil {
 		r.reg, err = m.RegisterCallback(r.observe, made...)
 	}
@@ -84,10 +86,11 @@ func NewRecorder(cfg Config) (*Recorder, error) {
 
 // Wrap returns a limiter that decides as next does, and counts its decisions under
 // a name. The name has 1 to 128 of the characters A-Z a-z 0-9 _ . - and must be
-// unique in the Recorder. The result is a hybridlimit.Joint and a
-// hybridlimit.Describer if next is. Call methods other than Allow, AllowN and
-// AllowJoint on next itself; they are not counted. next must not be a
-// hybridlimit.Acquirer. Without a provider, Wrap returns next.
+// unique in the Recorder. The result is a hybridlimit.Joint, a
+// hybridlimit.Describer and a hybridlimit.Acquirer if next is. Call other methods
+// on next itself; they are not counted. For an Acquirer, the permits of running calls
+// are counted too, at the cost of one allocation a call. Without a provider, Wrap
+// returns next.
 func (r *Recorder) Wrap(name string, next hybridlimit.Limiter) (hybridlimit.Limiter, error) {
 	var bad hybridlimit.Violations
 	if !hybridlimit.CheckName(name) {
@@ -95,9 +98,6 @@ func (r *Recorder) Wrap(name string, next hybridlimit.Limiter) (hybridlimit.Limi
 	}
 	if next == nil {
 		bad.Add("next", next, "is required")
-	}
-	if _, ok := next.(hybridlimit.Acquirer); ok {
-		bad.Add("next", fmt.Sprintf("%T", next), "must not be a limiter of calls in flight (hybridlimit.Acquirer), whose Acquire a wrapper does not have")
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -153,6 +153,9 @@ func (r *Recorder) observe(_ context.Context, o metric.Observer) error {
 			o.ObserveInt64(r.decisions, denied, metric.WithAttributes(policy, attrResult.String("denied"), source))
 		}
 		o.ObserveInt64(r.failures, c.failed.Load(), metric.WithAttributes(policy))
+		if _, ok := c.next.(hybridlimit.Acquirer); ok {
+			o.ObserveInt64(r.running, c.running.Load(), metric.WithAttributes(policy))
+		}
 		if l, ok := c.next.(interface{ Len() int }); ok {
 			o.ObserveInt64(r.keys, int64(l.Len()), metric.WithAttributes(policy))
 		}
