@@ -5,6 +5,9 @@
 //	Play      returns prepared results
 //	Record    records the calls of another limiter
 //
+//	RecordPermits  records the calls of a limiter of calls in flight, and finds
+//	               permits that are never released
+//
 // They return the errors of real limiters for invalid keys and costs, so that a
 // test does not pass with a call that fails in production. Make them with the
 // functions: the zero values do not work.
