@@ -8,5 +8,6 @@
 // for instance a map from keys to limiters. If a rival cannot express a limit
 // exactly, its adapter documents this.
 //
-// A new rival is one more value in [All]. The tests run for all of them.
+// A new rival is one more value in [All], or in [AllInFlight] if it limits calls in
+// flight. The tests run for all of them.
 package rivals

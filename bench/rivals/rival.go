@@ -41,7 +41,7 @@ type Rival struct {
 // Env has the settings for Open.
 type Env struct {
 	// Limit is a token bucket. Rivals that count windows take its rate and
-	// period.
+	// period. For an InFlightRival it is a limit of calls in flight.
 	Limit hybridlimit.Limit
 	Keys  int // number of keys; a bound on memory must not be lower
 	// Redis is a client and Addr its address, for rivals that need one. They do

@@ -12,14 +12,26 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+var sortedSet = InFlightRival{
+	Name: "sorted-set", What: "ZADD and ZREM of one member a call",
+	Open: func(env Env) (InFlight, error) {
+		n, err := permitsOf(env.Limit)
+		return &Semaphore{Redis: env.Redis, Limit: n, Lease: 10 * time.Second}, err
+	},
+}
+
 // Semaphore is the usual limit of calls in flight on Redis: a sorted set for each
 // key, with a member for each running call. The score is the time at which the call
 // counts as dead. A call is a message to acquire and one to release, and one more for
 // each third of Lease that it runs. Times are Redis's.
+//
+// The limit does not hold for a call that cannot renew its lease: it runs on, and
+// its place is free. A call whose answer is lost may keep its place until the lease
+// ends.
 type Semaphore struct {
 	Redis redis.UniversalClient
 	Limit int64         // calls of a key
-	Lease time.Duration // a call without a renewal ends after it
+	Lease time.Duration // a call without a renewal ends after it; at least a millisecond
 
 	messages atomic.Int64
 }
@@ -43,12 +55,15 @@ redis.call('PEXPIRE', KEYS[1], string.format('%.0f', ARGV[2] / 1000))
 return 1`)
 
 // Acquire reports whether a call may run. If so, release must be called at its end.
+// The end of ctx does not end a call that runs.
 func (s *Semaphore) Acquire(ctx context.Context, key string) (release func(), ok bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, false, err
+	}
 	var raw [12]byte
 	rand.Read(raw[:]) // never fails
 	id := hex.EncodeToString(raw[:])
-	s.messages.Add(1)
-	got, err := acquire.Run(ctx, s.Redis, []string{key}, id, s.Limit, s.Lease.Microseconds()).Int64()
+	got, err := s.run(ctx, acquire, key, id, s.Limit, s.Lease.Microseconds())
 	if err != nil || got == 0 {
 		return nil, false, err
 	}
@@ -59,8 +74,19 @@ func (s *Semaphore) Acquire(ctx context.Context, key string) (release func(), ok
 		close(done)
 		renewing.Wait()
 		s.messages.Add(1)
-		s.Redis.ZRem(context.Background(), key, id)
+		s.Redis.ZRem(context.Background(), key, id) // after an error, the lease ends by itself
 	}), true, nil
+}
+
+// run sends a script, and counts its messages: Redis may have to be told the text.
+func (s *Semaphore) run(ctx context.Context, script *redis.Script, key string, args ...any) (int64, error) {
+	s.messages.Add(1)
+	got, err := script.EvalSha(ctx, s.Redis, []string{key}, args...).Int64()
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		s.messages.Add(1)
+		return script.Eval(ctx, s.Redis, []string{key}, args...).Int64()
+	}
+	return got, err
 }
 
 // keep renews a call until it ends, or until it is dead.
@@ -73,8 +99,7 @@ func (s *Semaphore) keep(key, id string, done <-chan struct{}) {
 			return
 		case <-t.C:
 		}
-		s.messages.Add(1)
-		left, err := renew.Run(context.Background(), s.Redis, []string{key}, id, s.Lease.Microseconds()).Int64()
+		left, err := s.run(context.Background(), renew, key, id, s.Lease.Microseconds())
 		if err == nil && left == 0 || errors.Is(err, redis.ErrClosed) {
 			return
 		}
@@ -83,3 +108,6 @@ func (s *Semaphore) keep(key, id string, done <-chan struct{}) {
 
 // Messages returns the number of messages so far.
 func (s *Semaphore) Messages() int64 { return s.messages.Load() }
+
+// Close does nothing: the client is the caller's.
+func (*Semaphore) Close() error { return nil }
