@@ -5,6 +5,7 @@
 //	Play      returns prepared results
 //	Record    records the calls of another limiter
 //
+//	PlayPermits    returns prepared results for calls in flight, with permits
 //	RecordPermits  records the calls of a limiter of calls in flight, and finds
 //	               permits that are never released
 //

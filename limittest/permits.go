@@ -18,7 +18,7 @@ type PermitRecorder struct {
 	limiter hybridlimit.Acquirer
 	mu      sync.Mutex
 	calls   []Call
-	held    int64
+	held    []*recorded // permits that were not released yet, in the order of their calls
 }
 
 var _ hybridlimit.Acquirer = (*PermitRecorder)(nil)
@@ -54,14 +54,16 @@ func (r *PermitRecorder) Acquire(ctx context.Context, key string) (hybridlimit.P
 func (r *PermitRecorder) AcquireN(ctx context.Context, key string, n int64) (hybridlimit.Permit, hybridlimit.Result, error) {
 	permit, res, err := r.limiter.AcquireN(ctx, key, n)
 	holds := err == nil && res.Allowed
+	call := Call{key, n, res, err}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.calls = append(r.calls, Call{key, n, res, err})
+	r.calls = append(r.calls, call)
 	if !holds {
 		return permit, res, err
 	}
-	r.held += n
-	return hybridlimit.NewPermit(&recorded{r, permit}, n), res, nil
+	p := &recorded{r, permit, call}
+	r.held = append(r.held, p)
+	return hybridlimit.NewPermit(p, n), res, nil
 }
 
 // Held returns the number of permits that were not released yet. It is 0 at the end
@@ -69,7 +71,23 @@ func (r *PermitRecorder) AcquireN(ctx context.Context, key string, n int64) (hyb
 func (r *PermitRecorder) Held() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.held
+	var n int64
+	for _, p := range r.held {
+		n += p.call.N
+	}
+	return n
+}
+
+// Leaked returns the calls whose permits were not released yet, in their order. A test
+// of code that forgets a Release finds its keys here.
+func (r *PermitRecorder) Leaked() []Call {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	calls := make([]Call, len(r.held))
+	for i, p := range r.held {
+		calls[i] = p.call
+	}
+	return calls
 }
 
 // Calls returns a copy of the calls so far.
@@ -90,12 +108,15 @@ func (r *PermitRecorder) Reset() {
 type recorded struct {
 	by     *PermitRecorder
 	permit hybridlimit.Permit // of the limiter
+	call   Call
 }
 
 // ReleasePermits implements hybridlimit.PermitHolder.
-func (p *recorded) ReleasePermits(n int64) {
+func (p *recorded) ReleasePermits(int64) {
 	p.by.mu.Lock()
-	p.by.held -= n
+	if i := slices.Index(p.by.held, p); i >= 0 {
+		p.by.held = slices.Delete(p.by.held, i, i+1)
+	}
 	p.by.mu.Unlock()
 	p.permit.Release()
 }
@@ -104,7 +125,7 @@ func (p *recorded) ReleasePermits(n int64) {
 type acquireAll struct{}
 
 func (acquireAll) Allow(context.Context, string) (hybridlimit.Result, error) {
-	return hybridlimit.Result{}, fmt.Errorf("limittest: %w: use Acquire", hybridlimit.ErrUnsupported)
+	return hybridlimit.Result{}, errHold
 }
 
 func (a acquireAll) AllowN(ctx context.Context, key string, _ int64) (hybridlimit.Result, error) {
@@ -116,13 +137,24 @@ func (a acquireAll) Acquire(ctx context.Context, key string) (hybridlimit.Permit
 }
 
 func (acquireAll) AcquireN(ctx context.Context, key string, n int64) (hybridlimit.Permit, hybridlimit.Result, error) {
-	if err := ctx.Err(); err != nil {
+	if err := checkCall(ctx, key, n); err != nil {
 		return hybridlimit.Permit{}, hybridlimit.Result{}, err
-	}
-	if err := hybridlimit.CheckRequest(key, n, 0); err != nil {
-		return hybridlimit.Permit{}, hybridlimit.Result{}, fmt.Errorf("limittest: %w", err)
 	}
 	return hybridlimit.Permit{}, hybridlimit.Result{
 		Allowed: true, Granted: n, Limit: math.MaxInt64, Remaining: math.MaxInt64, Source: hybridlimit.SourceStatic, Policy: Policy,
 	}, nil
+}
+
+var errHold = fmt.Errorf("limittest: %w: a permit is held while the call runs: use Acquire", hybridlimit.ErrUnsupported)
+
+// checkCall returns the error of a call that no limiter decides.
+func checkCall(ctx context.Context, key string, n int64) error {
+	err := ctx.Err()
+	if err == nil {
+		err = hybridlimit.CheckRequest(key, n, 0)
+	}
+	if err != nil {
+		return fmt.Errorf("limittest: %w", err)
+	}
+	return nil
 }

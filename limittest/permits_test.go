@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/limittest"
@@ -28,6 +31,121 @@ func ExampleRecordPermits() {
 	// Output:
 	// the report
 	// held at the end: 0 for ann
+}
+
+// A forgotten Release is found, with the key of its call.
+func ExamplePermitRecorder_Leaked() {
+	running := limittest.RecordPermits(nil)
+	forgets := func(user string) { _, _, _ = running.Acquire(context.Background(), user) }
+	report(context.Background(), running, "ann")
+	forgets("bob")
+	for _, call := range running.Leaked() {
+		fmt.Printf("%d permit of %s\n", call.N, call.Key)
+	}
+	// Output:
+	// 1 permit of bob
+}
+
+// A test of each answer of a limiter needs no real one.
+func ExamplePlayPermits() {
+	running := limittest.PlayPermits(
+		hybridlimit.Result{Allowed: true, Granted: 1, Limit: 1},
+		hybridlimit.Result{Limit: 1, RetryAfter: time.Second},
+	)
+	fmt.Println(report(context.Background(), running, "ann"))
+	fmt.Println(report(context.Background(), running, "ann"))
+	// Output:
+	// the report
+	// try again later
+}
+
+// Code that acquires permits has to expect an error.
+func ExamplePlayPermitSteps() {
+	running := limittest.RecordPermits(limittest.PlayPermitSteps(
+		limittest.Step{Err: hybridlimit.ErrTooManyKeys},
+		limittest.Step{Result: hybridlimit.Result{Allowed: true, Granted: 1, Limit: 1}},
+	))
+	fmt.Println(report(context.Background(), running, "ann"))
+	fmt.Println(report(context.Background(), running, "ann"))
+	fmt.Println("held at the end:", running.Held(), "of", len(running.Calls()), "calls")
+	// Output:
+	// try again later
+	// the report
+	// held at the end: 0 of 2 calls
+}
+
+func TestPermitScriptGivesItsAnswersInTurn(t *testing.T) {
+	oops := errors.New("oops")
+	s := limittest.PlayPermitSteps(
+		limittest.Step{Result: hybridlimit.Result{Allowed: true, Granted: 2, Remaining: 1}},
+		limittest.Step{Result: hybridlimit.Result{Allowed: true}, Err: oops},
+		limittest.Step{Result: hybridlimit.Result{RetryAfter: time.Second}},
+	)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, tc := range map[string]struct {
+		ctx  context.Context
+		key  string
+		n    int64
+		want error
+	}{
+		"an empty key": {t.Context(), "", 1, hybridlimit.ErrEmptyKey},
+		"a long key":   {t.Context(), strings.Repeat("k", hybridlimit.DefaultMaxKeyBytes+1), 1, hybridlimit.ErrKeyTooLong},
+		"no permit":    {t.Context(), "k", 0, hybridlimit.ErrCost},
+		"an ended ctx": {ended, "k", 1, context.Canceled},
+	} {
+		if p, res, err := s.AcquireN(tc.ctx, tc.key, tc.n); !errors.Is(err, tc.want) || res != (hybridlimit.Result{}) || p != (hybridlimit.Permit{}) {
+			t.Errorf("%s: %+v, %v", name, res, err)
+		}
+	}
+	if _, err := s.Allow(t.Context(), "k"); !errors.Is(err, hybridlimit.ErrUnsupported) {
+		t.Errorf("Allow: %v", err)
+	}
+	if _, err := s.AllowN(t.Context(), "k", 2); !errors.Is(err, hybridlimit.ErrUnsupported) {
+		t.Errorf("AllowN: %v", err)
+	}
+	if s.Left() != 3 {
+		t.Errorf("%d answers are left of 3: a bad call used one up", s.Left())
+	}
+	p, res, err := s.AcquireN(t.Context(), "a", 2)
+	if err != nil || !res.Allowed || res.Granted != 2 || res.Remaining != 1 || p == (hybridlimit.Permit{}) {
+		t.Errorf("first: %+v, %v", res, err)
+	}
+	p.Release()
+	for _, want := range []error{oops, nil, limittest.ErrScriptOver, limittest.ErrScriptOver} {
+		if p, _, err := s.Acquire(t.Context(), "b"); !errors.Is(err, want) || p != (hybridlimit.Permit{}) {
+			t.Errorf("%v, want %v", err, want)
+		}
+	}
+	if s.Left() != 0 {
+		t.Errorf("%d answers are left", s.Left())
+	}
+}
+
+func TestLeakedPermits(t *testing.T) {
+	r := limittest.RecordPermits(nil)
+	var held []hybridlimit.Permit
+	for i, key := range []string{"a", "b", "c"} {
+		p, _, err := r.AcquireN(t.Context(), key, int64(i+1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, p)
+	}
+	var all sync.WaitGroup
+	for range 16 {
+		all.Go(held[1].Release)
+	}
+	all.Wait()
+	r.Reset() // keeps the permits
+	if got := r.Leaked(); len(got) != 2 || got[0].Key != "a" || got[1].Key != "c" || got[1].N != 3 || r.Held() != 4 {
+		t.Errorf("%+v, %d held", got, r.Held())
+	}
+	held[0].Release()
+	held[2].Release()
+	if got := r.Leaked(); len(got) != 0 || r.Held() != 0 {
+		t.Errorf("%+v, %d held at the end", got, r.Held())
+	}
 }
 
 func TestPermitRecorder(t *testing.T) {
