@@ -68,9 +68,7 @@ func play(t *testing.T, all []rivals.InFlight, of load) (calls, most int64) {
 					time.Sleep(of.lasts)
 					continue
 				}
-				n := running.Add(1)
-				for p := peak.Load(); n > p && !peak.CompareAndSwap(p, n); p = peak.Load() {
-				}
+				raise(&peak, running.Add(1))
 				admitted.Add(1)
 				time.Sleep(of.lasts)
 				running.Add(-1)
@@ -80,6 +78,15 @@ func play(t *testing.T, all []rivals.InFlight, of load) (calls, most int64) {
 	}
 	callers.Wait()
 	return admitted.Load(), peak.Load()
+}
+
+// raise makes most at least n.
+func raise(most *atomic.Int64, n int64) {
+	for {
+		if m := most.Load(); n <= m || most.CompareAndSwap(m, n) {
+			return
+		}
+	}
 }
 
 // TestEveryInFlightRivalLimits checks that no more calls run at once than the limit, from
@@ -131,8 +138,8 @@ func TestEveryInFlightRivalLimits(t *testing.T) {
 	}
 }
 
-// TestMessagesBesideTheSortedSet plays the same calls in a fleet of four processes with each limiter of calls in flight. All messages
-// count, the heartbeats too.
+// TestMessagesBesideTheSortedSet plays the same calls in a fleet of four processes with
+// each limiter of calls in flight. All messages count, the heartbeats too.
 func TestMessagesBesideTheSortedSet(t *testing.T) {
 	for _, test := range []struct {
 		load

@@ -127,14 +127,20 @@ func (w *world) restore() {
 		return cmp.Or(cmp.Compare(q.s.view.redisAt, p.s.view.redisAt), cmp.Compare(p.s.view.level, q.s.view.level))
 	})
 	for _, p := range order {
-		told, before := w.counts(p), len(w.redis.ledger)
+		told, before := w.counts(p) && !slices.ContainsFunc(order, w.concealed), len(w.redis.ledger)
 		w.resyncing(p)
 		for _, a := range w.redis.ledger[before:] {
-			if !told { // after an answer that took longer than the window, the process asks without its view
+			if !told { // Redis grants from a state that does not have all units of the views
 				w.losses.gained += a.granted * w.t.Bucket.Unit
 			}
 		}
 	}
+}
+
+// concealed reports whether p has a view of Redis's present window, and does not tell it: its answer took longer than the window.
+func (w *world) concealed(p *proc) bool {
+	v := &p.s.view
+	return w.t.windowed() && v.known && !p.s.Tells(w.t.Bucket, w.now) && w.t.Window.Number(v.redisAt) == w.t.Window.Number(w.redis.clock(w.now))
 }
 
 // counts reports whether p tells Redis its view, and Redis uses it. After a late answer p may take the view's window as over before

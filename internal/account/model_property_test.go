@@ -183,6 +183,7 @@ func TestSchedulesThatFailed(t *testing.T) {
 		{54474489434072, windows, hazLoss | hazPrompt, ModeStrict},
 		{224208560400269, windows, hazLoss | hazPrompt, ModeAuto},
 		{250960053284651, windows, hazLoss | hazPrompt, ModeStrict},
+		{223107201750580, windows, hazLoss | hazPrompt, ModeStrict},
 	} {
 		pl := planOf(tc.seed, tc.family, tc.mode, tc.hazard)
 		if o := pl.run(mutNone, nil); o.bad != "" {
