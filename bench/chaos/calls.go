@@ -3,11 +3,11 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,20 +19,27 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-// callsEnv in the environment makes this program a process that runs calls in flight. Its value is the address of Redis.
+// callsEnv in the environment makes this program a process that runs calls in flight. Its value is a spec in JSON.
 const callsEnv = "HYBRIDLIMIT_CHAOS_CALLS"
 
-// callsPermits is the limit of calls in flight of the fleet.
-const callsPermits = 12
+const (
+	callsPermits = 12 // limit of calls in flight of the fleet
+	callsProcs   = 3  // processes of the fleet
+	callsCallers = 8  // goroutines of a process that run calls
+)
 
 // runCalls runs calls of one key until its input ends. It writes a line for each call that begins or ends: "b <ns> <id> <source>" and
 // "e <ns> <id>", by the clock that all processes of a machine share. A call ends in the lines before its permit is released, and
 // begins after it was acquired, so more calls never run than the lines show by mistake. An order is a line: "limit <n>".
-func runCalls(addr string, orders io.Reader, out io.Writer) error {
-	redis.SetLogger(noLog{})
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
+func runCalls(of string, orders io.Reader, out io.Writer) error {
+	var w worker
+	if err := json.Unmarshal([]byte(of), &w.spec); err != nil {
+		return err
+	}
+	redis.SetLogger(noLog{}) // failed dials are expected
+	rdb := w.client()
 	defer rdb.Close()
-	hub, err := hybrid.NewHub(rdb, hybrid.HubConfig{Logger: slog.New(slog.DiscardHandler), FleetSize: callsProcs})
+	hub, err := hybrid.NewHub(rdb, hybrid.HubConfig{Logger: slog.New(slog.DiscardHandler), FleetSize: w.spec.FleetSize})
 	if err != nil {
 		return err
 	}
@@ -49,7 +56,7 @@ func runCalls(addr string, orders io.Reader, out io.Writer) error {
 		fmt.Fprintf(out, format+"\n", args...)
 	}
 	var callers sync.WaitGroup
-	for caller := range 6 {
+	for caller := range callsCallers {
 		callers.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
 				permit, res, err := limiter.Acquire(ctx, "k")
@@ -86,62 +93,4 @@ func runCalls(addr string, orders io.Reader, out io.Writer) error {
 	cancel()
 	callers.Wait()
 	return hub.Shutdown(context.Background())
-}
-
-// callsProcs is the number of processes of the fleet.
-const callsProcs = 3
-
-// span is a call of a process. Times are ns.
-type span struct {
-	proc       int
-	begin, end int64
-	fallback   bool
-}
-
-// spansOf reads the lines of a process. A call without an end ends at `end`.
-func spansOf(proc int, lines []string, end int64) (all []span, err error) {
-	open := map[string]int{}
-	for _, l := range lines {
-		f := strings.Fields(l)
-		if len(f) < 3 {
-			return nil, fmt.Errorf("process %d wrote %q", proc, l)
-		}
-		at, err := strconv.ParseInt(f[1], 10, 64)
-		if err != nil {
-			return nil, err
-		}
-		if f[0] == "b" {
-			open[f[2]] = len(all)
-			all = append(all, span{proc, at, end, f[3] == hybridlimit.SourceFallback.String()})
-		} else if i, ok := open[f[2]]; ok {
-			all[i].end = at
-		}
-	}
-	return all, nil
-}
-
-// mostAtOnce returns the most calls that run at one moment, without those of the fallback.
-func mostAtOnce(all []span) (most int) {
-	type edge struct {
-		at int64
-		by int
-	}
-	var edges []edge
-	for _, s := range all {
-		if !s.fallback && s.end > s.begin {
-			edges = append(edges, edge{s.begin, 1}, edge{s.end, -1})
-		}
-	}
-	slices.SortFunc(edges, func(a, b edge) int {
-		if a.at != b.at {
-			return int(min(1, max(-1, a.at-b.at)))
-		}
-		return a.by - b.by // ends first
-	})
-	now := 0
-	for _, e := range edges {
-		now += e.by
-		most = max(most, now)
-	}
-	return most
 }

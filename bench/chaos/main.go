@@ -33,7 +33,7 @@ type options struct {
 func main() {
 	isWorker()
 	var o options
-	flag.StringVar(&o.only, "run", "", "run only the rows whose \"fault on topology, mode\" matches this `regexp`")
+	flag.StringVar(&o.only, "run", "", "run only the rows whose \"fault on topology, mode\" matches this `regexp`, or \"calls in flight: fault on topology\"")
 	flag.StringVar(&o.write, "write", "", "write the page to this `file`")
 	flag.DurationVar(&o.soak, "soak", 0, "run random faults one after the other for this long, instead of the table")
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of mixes and of a soak; 0: a random seed")
@@ -54,6 +54,10 @@ func (o options) main(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	rows := o.callsRows()
+	if len(plans)+len(rows) == 0 {
+		return fmt.Errorf("no row matches %q", o.only)
+	}
 	p := page{command: "make chaos", redis: benchkit.RedisServer()}
 	var failed []error
 	for _, plan := range plans {
@@ -70,6 +74,11 @@ func (o options) main(ctx context.Context) error {
 		}
 		p.rows = append(p.rows, out)
 	}
+	calls, err := playAllCalls(ctx, rows)
+	if err != nil {
+		failed = append(failed, err)
+	}
+	p.calls = calls
 	if o.write != "" {
 		if err := os.WriteFile(o.write, []byte(p.text()), 0o644); err != nil {
 			return err
@@ -105,10 +114,21 @@ func (o options) plans() (out []plan, err error) {
 	for i := range uint64(mixes) {
 		add(mix(usual, o.seed+i))
 	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("no row matches %q", o.only)
-	}
 	return out, nil
+}
+
+// callsRows returns the rows of calls in flight that the flags ask for.
+func (o options) callsRows() (out []callsRow) {
+	if o.soak > 0 {
+		return nil
+	}
+	match := regexp.MustCompile(o.only) // plans has compiled it
+	for _, row := range callsRows {
+		if match.MatchString(row.where()) {
+			out = append(out, row)
+		}
+	}
+	return out
 }
 
 // mix returns a plan of several random faults at once.

@@ -14,6 +14,7 @@ type page struct {
 	command string
 	redis   string
 	rows    []*outcome
+	calls   []*callsOutcome
 }
 
 // text returns the page in Markdown.
@@ -54,6 +55,7 @@ Further checks in every row: after Close no client has more goroutines than befo
 	for _, o := range p.rows {
 		b.WriteString(o.row())
 	}
+	b.WriteString(callsText(p.calls))
 	broken := false
 	for _, o := range p.rows {
 		for _, x := range o.verdict.violations {
@@ -62,6 +64,15 @@ Further checks in every row: after Close no client has more goroutines than befo
 				broken = true
 			}
 			fmt.Fprintf(&b, "- %s on %s: %s: %s\n", o.plan.name(), o.plan.where(), x.kind, strings.ReplaceAll(x.text, "\n", " "))
+		}
+	}
+	for _, o := range p.calls {
+		for _, x := range o.verdict.violations {
+			if !broken {
+				b.WriteString("\n## Broken\n\n")
+				broken = true
+			}
+			fmt.Fprintf(&b, "- %s: %s: %s\n", o.row.where(), x.kind, x.text)
 		}
 	}
 	b.WriteString(notCovered)

@@ -446,8 +446,8 @@ func (noLog) Printf(context.Context, string, ...any) {}
 
 // isWorker runs this process as a worker, and exits, if it was started as one.
 func isWorker() {
-	if addr := os.Getenv(callsEnv); addr != "" {
-		if err := runCalls(addr, os.Stdin, os.Stdout); err != nil {
+	if of := os.Getenv(callsEnv); of != "" {
+		if err := runCalls(of, os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
