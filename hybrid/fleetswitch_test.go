@@ -299,11 +299,13 @@ func TestFleetSwitchFromTheFutureIsTakenBack(t *testing.T) {
 					ahead = time.Now().Add(time.Hour).UnixMicro()
 				}
 				names := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}
+				// The heartbeat of a new process may come at the same instant. So the switch is there before the time of the
+				// last change is gone: a process that looked in between would have no reason to look again.
 				poison := func() {
-					b.Mini.Del(names.Changed()) // processes then look at all settings
 					if err := b.Mini.Set(names.Switch(ls[0].Name()), fmt.Sprintf("1 %d %d", hybrid.SwitchAllowAll, ahead)); err != nil {
 						t.Fatal(err)
 					}
+					b.Mini.Del(names.Changed()) // processes then look at all settings
 				}
 				poison()
 				hears("poisoned", hybrid.SwitchAllowAll)

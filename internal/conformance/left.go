@@ -50,6 +50,7 @@ func remains(t *testing.T, spec Spec, seed uint64, burst int64) {
 		if left > 0 {
 			split := s.split() > 0
 			all := s.allow("k", left)
+			split = split || s.split() > 0 // the answer to a sync in flight may bring a lease meanwhile, but none to a refused ask
 			if !all.Allowed && (all.RetryAfter > spec.Lag && !split || all.Remaining >= left) {
 				t.Errorf("seed %d: %d units denied, although they remained: %+v, then %+v", seed, left, res, all)
 			}
