@@ -23,6 +23,7 @@ import (
 const callsEnv = "HYBRIDLIMIT_CHAOS_CALLS"
 
 const (
+	callsName    = "calls"
 	callsPermits = 12 // limit of calls in flight of the fleet
 	callsProcs   = 3  // processes of the fleet
 	callsCallers = 8  // goroutines of a process that run calls
@@ -43,7 +44,7 @@ func runCalls(of string, orders io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	limiter, err := hub.Concurrency(hybridlimit.Concurrent(callsPermits), hybrid.ConcurrencyConfig{Name: "calls", MaxWait: 200 * time.Millisecond})
+	limiter, err := hub.Concurrency(hybridlimit.Concurrent(callsPermits), hybrid.ConcurrencyConfig{Name: callsName, MaxWait: 200 * time.Millisecond})
 	if err != nil {
 		return err
 	}
