@@ -243,7 +243,7 @@ func (e *permitEntry) turn(now int64) {
 	due, wake := e.Settle(&c, now), e.Wake()
 	switch {
 	case due || !e.Unused() || len(e.resets) > 0:
-	case c.Ends || e.Idle(now):
+	case c.Ends || e.Idle(&c, now):
 		s.drop(e)
 	case wake == 0:
 		wake = now + forgetAfter
