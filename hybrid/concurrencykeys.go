@@ -178,7 +178,7 @@ func (l *ConcurrencyLimiter) conditions(e *permitEntry, now int64) permits.Condi
 	b := l.base
 	st := b.hub.permits.standing.Load()
 	c := permits.Conditions{
-		Standing: st.Standing, Joins: st.joins, Limit: e.limit, Procs: b.fleet.Size(), Period: int64(pulseEvery), Exact: l.exact,
+		Standing: st.Standing, Joins: st.joins, Limit: min(e.limit, permits.MaxLimit), Procs: b.fleet.Size(), Period: int64(pulseEvery), Exact: l.exact,
 		Away: b.alone(e.tag), Ends: b.closed.Load(),
 	}
 	c.Exact = c.Exact || c.Ends

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/hybridlimit/hybridlimit/internal/permits"
 )
 
 // fault is something that happens in a schedule, beside crashes, pauses, and lost, doubled and late messages.
@@ -16,12 +18,13 @@ const (
 	failedOver fault = "failover to a replica that is behind"
 	outage     fault = "failover to a replica that is behind, 10 to 13 s after the end of the master"
 	stepped    fault = "Redis's clock steps by 5 s"
+	leaped     fault = "Redis's clock steps by an hour"
 	changed    fault = "another limit"
 	reset      fault = "Reset"
 	renamed    fault = "a process takes another identity"
 )
 
-var faults = []fault{noFault, wiped, evicted, failedOver, outage, stepped, changed, reset, renamed}
+var faults = []fault{noFault, wiped, evicted, failedOver, outage, stepped, leaped, changed, reset, renamed}
 
 // span is the time of the calls in a schedule, and calm the time until all of them have ended and each process runs.
 const (
@@ -147,6 +150,14 @@ func (w *world) strike(f fault) {
 		w.cutOff(when, when+10*second+w.rnd.Int64N(3*second))
 	case stepped:
 		w.at(when, func() { w.redis.step = 5_000_000 })
+	case leaped:
+		hour := []int64{-1, 1}[w.rnd.IntN(2)] * permits.Hour
+		w.at(when, func() {
+			w.redis.step, w.redis.beats = hour, map[string]int64{}
+			if hour > 0 { // the set of the members expires
+				w.redis.losses = 0
+			}
+		})
 	case changed:
 		w.change(when)
 	case reset:
