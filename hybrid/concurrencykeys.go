@@ -178,7 +178,7 @@ func (l *ConcurrencyLimiter) conditions(e *permitEntry, now int64) permits.Condi
 	b := l.base
 	st := b.hub.permits.standing.Load()
 	c := permits.Conditions{
-		Standing: st.Standing, Joins: st.joins, Limit: e.limit, Procs: b.fleet.Size(), Period: int64(pulseEvery), Exact: l.exact,
+		Standing: st.Standing, Joins: st.joins, Limit: min(e.limit, permits.MaxLimit), Procs: b.fleet.Size(), Period: int64(pulseEvery), Exact: l.exact,
 		Away: b.alone(e.tag), Ends: b.closed.Load(),
 	}
 	c.Exact = c.Exact || c.Ends
@@ -243,7 +243,7 @@ func (e *permitEntry) turn(now int64) {
 	due, wake := e.Settle(&c, now), e.Wake()
 	switch {
 	case due || !e.Unused() || len(e.resets) > 0:
-	case c.Ends || e.Idle(now):
+	case c.Ends || e.Idle(&c, now):
 		s.drop(e)
 	case wake == 0:
 		wake = now + forgetAfter

@@ -98,7 +98,7 @@ func (m *membership) beaten(p *permits.Pulse, sent, received, losses int64, beat
 	m.mu.Lock()
 	before := m.member.Standing()
 	again := m.member.Beaten(*p, sent, received, losses, beats)
-	was := m.missed
+	touched, was := m.member.Touched(), m.missed
 	m.missed = false
 	m.publish()
 	accuses := make([]*permitEntry, 0, len(m.accuses))
@@ -109,7 +109,7 @@ func (m *membership) beaten(p *permits.Pulse, sent, received, losses int64, beat
 	m.mu.Unlock()
 	switch {
 	case again:
-		m.each(func(e *permitEntry) { e.tell(received) })
+		m.each(func(e *permitEntry) { e.tell(touched, received) })
 	case was || joined:
 		m.lookAgain()
 	}
@@ -181,14 +181,14 @@ func (m *membership) each(f func(*permitEntry)) {
 	}
 }
 
-// tell tells the holding of a key again.
-func (e *permitEntry) tell(now int64) {
+// tell tells the holding of a key again. touched is the time of Member.Touched.
+func (e *permitEntry) tell(touched, now int64) {
 	e.shard.mu.Lock()
 	if e.dropped {
 		e.shard.mu.Unlock()
 		return
 	}
-	e.Tell(now)
+	e.Tell(touched)
 	e.turn(now)
 }
 

@@ -40,6 +40,6 @@ local function beat_member(key, process, leave, losses, suspects, now, reply)
   redis.call('PEXPIRE', key, '120000')
   reply[#reply + 1] = -told
   for _, suspect in ipairs(suspects) do
-    reply[#reply + 1] = tonumber(redis.call('ZSCORE', key, suspect) or 0)
+    reply[#reply + 1] = math.max(0, tonumber(redis.call('ZSCORE', key, suspect) or 0) or 0) -- another hand may have written a negative one
   end
 end

@@ -21,12 +21,15 @@
 --         starving until then. An op reads the fields of its own process, '', '!' and
 --         claims, so its cost does not depend on the number of holders. Only a refusal
 --         reads all.
--- Lost:   a hash that the library cannot have written counts as lost, and is replaced
--- Expiry: memory: a day. Holdings: an hour while a process holds permits, else two
+-- Lost:   a hash that the library cannot have written counts as lost, and is replaced: one
+--         of more than MAX_FIELDS fields too. A refusal also compares the total with the
+--         holdings. Another total counts as a loss, and is replaced by their sum.
+-- Expiry: memory: a day. Holdings: two hours while a process holds permits, so that they
+--         outlive a step of the clock by an hour, else two
 --         minutes; none are kept that say nothing. The numbers of processes that were
 --         silent for an hour are dropped once an hour.
 local SECOND, STARVES, HOUR, LEARN, MAX_PERIOD, MOST = 1000000, 200000, 3600000000, 3, 60000000, 2 ^ 51
-local MAX_KEYS, MAX_HOLDERS, MAX_TEXT = 64, 64, 8192
+local MAX_KEYS, MAX_HOLDERS, MAX_TEXT, MAX_FIELDS = 64, 64, 8192, 65536
 
 -- count returns the number that digits spell, up to `most`, or nil.
 local function count(digits, most)
@@ -50,6 +53,12 @@ end
 local function two(text)
   local a, b = string.match(text or '', '^(%d+) (%d+)$')
   return count(a, 2 ^ 53), count(b, 2 ^ 53)
+end
+
+-- held returns the permits and the number of a holding, or nil.
+local function held(text)
+  local permits, number = two(text)
+  if permits and permits <= MOST then return permits, number end
 end
 
 -- read_message returns the head of a message and its ops, or nil.
@@ -95,15 +104,15 @@ local function load_key(key, op, head, now)
   local values = read_hash(key, fields)
   local k = {own = 0, total = 0, scarce = 0, learn = 0, taken = {}}
   local total, scarce, learn = three(values[1] or nil)
-  if not total then
+  if not total or total > MOST then
     k.fresh = true
     return k
   end
   k.total, k.scarce, k.learn = total, scarce, learn
-  local own = two(values[2] or nil)
+  local own = held(values[2] or nil)
   if own then k.own, k.there = own, true end
   for i, claim in ipairs(op.claims) do
-    local permits, number = two(values[2 + i] or nil)
+    local permits, number = held(values[2 + i] or nil)
     if permits and number == claim[2] and claim[1] ~= head.process and not k.taken[claim[1]] then
       k.total, k.taken[claim[1]] = k.total - permits, true
     end
@@ -121,16 +130,19 @@ local function load_key(key, op, head, now)
 end
 
 -- others returns the holders without the process of the message, as text in the order of
--- their names: each second other ones, if there are too many for one reply.
+-- their names: each second other ones, if there are too many for one reply. It also
+-- returns the sum of their permits; nil if the hash has too many fields or permits.
 local function others(key, k, process, now)
+  if redis.call('HLEN', key) > MAX_FIELDS then return '', nil end
   local all, names = redis.call('HGETALL', key), {}
-  local numbers = {}
+  local numbers, sum = {}, 0
   for i = 1, #all, 2 do
-    local permits, number = two(all[i + 1])
-    if permits and all[i] ~= '' and all[i] ~= process and not k.taken[all[i]] then
-      names[#names + 1], numbers[all[i]] = all[i], number
+    local permits, number = held(all[i + 1])
+    if permits and #all[i] <= 64 and all[i] ~= process and string.match(all[i], '^[%w_-]+$') and not k.taken[all[i]] then
+      names[#names + 1], numbers[all[i]], sum = all[i], number, sum + permits
     end
   end
+  if sum > MOST then return '', nil end
   table.sort(names)
   local first, told = 0, {}
   if #names > MAX_HOLDERS then first = math.floor(now / SECOND) * MAX_HOLDERS % #names end
@@ -138,7 +150,7 @@ local function others(key, k, process, now)
     local name = names[(first + i - 1) % #names + 1]
     told[i] = string.format('%s %.0f', name, numbers[name])
   end
-  return table.concat(told, ' ')
+  return table.concat(told, ' '), sum
 end
 
 -- hold replaces the holding of a message's process at one key, and grants. It returns the
@@ -160,7 +172,15 @@ local function hold(key, k, op, head, gap, learn, now)
   if granted < op.want and not leaves then
     k.scarce = now + SECOND
     if op.keep == 0 and granted == 0 and op.first == 1 and learns == 0 and part > 0 then k.starving, k.starves = head.process, now + STARVES end
-    if not op.reset and not k.fresh then holders = others(key, k, head.process, now) end
+    if not op.reset and not k.fresh then
+      local sum
+      holders, sum = others(key, k, head.process, now)
+      if sum ~= rest then -- another hand changed the hash
+        k.fresh, rest = not sum, sum or 0
+        lost, free, granted, learns = true, op.limit - rest - op.keep, 0, math.max(learns, LEARN * head.period)
+        k.learn = math.max(k.learn, now + LEARN * head.period)
+      end
+    end
   end
   k.booked, k.total = op.keep + granted, math.min(rest + op.keep + granted, 2 ^ 53)
   local flags = (now < k.scarce and 1 or 0) + (lost and 2 or 0) + (starving and 4 or 0)
@@ -187,7 +207,7 @@ local function store_key(key, k, op, head, now)
   elseif k.marked then
     redis.call('HDEL', key, '!')
   end
-  redis.call('PEXPIRE', key, k.total > 0 and '3600000' or '120000')
+  redis.call('PEXPIRE', key, k.total > 0 and '7200000' or '120000')
 end
 
 -- store_memory writes the memory of the tag. Once an hour it drops the numbers of
@@ -195,10 +215,11 @@ end
 local function store_memory(key, m, head, now)
   if m.fresh then redis.call('DEL', key) end
   if now >= m.sweep then
+    if redis.call('HLEN', key) > MAX_FIELDS then redis.call('DEL', key) end -- each process then tells a loss
     local all = redis.call('HGETALL', key)
     for i = 1, #all, 2 do
       local _, at = two(all[i + 1])
-      if all[i] ~= '' and not (at and at >= now - HOUR) then redis.call('HDEL', key, all[i]) end
+      if all[i] ~= '' and not (at and at >= now - HOUR and at <= now + HOUR) then redis.call('HDEL', key, all[i]) end
     end
     m.sweep = now + HOUR
   end
@@ -219,6 +240,7 @@ local function run_permits(KEYS, ARGV, now)
     m = {epoch = now, learn = now + LEARN * head.period, sweep = now + HOUR, fresh = true}
   end
   if m.learn > now + LEARN * MAX_PERIOD then m.learn = now + LEARN * head.period end -- the clock was put back
+  m.sweep = math.min(m.sweep, now + HOUR)
   local gap = head.epoch ~= 0 and (head.epoch ~= m.epoch or last < head.after)
   if gap then m.learn = math.max(m.learn, now + LEARN * head.period) end -- processes may hold more than is booked
 

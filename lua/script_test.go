@@ -19,11 +19,11 @@ import (
 var golden = map[string]string{
 	"Batch":     "fbebd4e1be50092e3be1e6d9f2878c0f220d9efd",
 	"History":   "0bb6409cd66c97f6632d4a275d012aab9ab837b9",
-	"Fleet":     "f9b9443163a30000d379dcfab029fb94f8c42930",
+	"Fleet":     "eed6085e20dace2c23dd38615363a76ca6594970",
 	"Settings":  "5ce0c7766b7707e797715dd1721116d3ed35fb8a",
 	"SetSwitch": "ddaaa7f03bc88ce3fd28e55531ee3febb15e8b1f",
 	"SetLimit":  "32e6810f04407c0660294d11612db2f2d8cee0f9",
-	"Permits":   "4ec9b74129c591df8c5dee0c9ba12c684f30acfa",
+	"Permits":   "5a2393c0375ada8b5e106730ae75c70c762f03ad",
 }
 
 func TestGoldenScripts(t *testing.T) {
@@ -104,7 +104,7 @@ func TestScriptsKeepToTheCommonGround(t *testing.T) {
 	commands := map[string]bool{
 		"TIME": true, "MGET": true, "SET": true, "ZADD": true, "ZREM": true, "ZCARD": true,
 		"ZSCORE": true, "ZRANGEBYSCORE": true, "ZREMRANGEBYSCORE": true, "PEXPIRE": true, "PTTL": true,
-		"HMGET": true, "HGETALL": true, "HSET": true, "HDEL": true,
+		"HMGET": true, "HGETALL": true, "HSET": true, "HDEL": true, "HLEN": true,
 		"ZRANGE": true, "ZCOUNT": true, "ZREMRANGEBYRANK": true, "DEL": true,
 	}
 	call := regexp.MustCompile(`redis\.p?call\(([^,)]*)`)

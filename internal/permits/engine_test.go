@@ -140,6 +140,9 @@ func TestMember(t *testing.T) {
 			t.Errorf("%s: %+v", test.name, got)
 		}
 	}
+	if got := m.Touched(); got != 4700*second/1000 {
+		t.Errorf("the process was in touch at %d ns before the cut-off, want 4.7 s", got)
+	}
 	m.Loss()
 	lost := m.Beat(0)
 	m.Missed(lost)
@@ -175,6 +178,26 @@ func TestCallsThatDoNotWait(t *testing.T) {
 	}
 	if h.Denied(c, second) != nil || h.Waiting() != 1 || h.Leave(&once) || !h.Leave(&waits) {
 		t.Error("a call that waits is gone")
+	}
+}
+
+// TestIdle checks that a holding that went back is forgotten after ten seconds, but never while the process is cut off.
+func TestIdle(t *testing.T) {
+	h, c := inHand(t)
+	h.Release(1)
+	c.Ends = true
+	if !h.Settle(c, second) {
+		t.Fatal("permits without a call do not go back")
+	}
+	h.Hear(c, h.Op(c, second), permits.Reply{Free: 100}, 2, second, 0)
+	for _, test := range []struct {
+		at, until int64 // s
+		idle      bool
+	}{{10, 20, false}, {11, 20, true}, {11, 11, false}, {100, 20, false}, {100, 200, true}} {
+		c.Until = test.until * second
+		if got := h.Idle(c, test.at*second); got != test.idle {
+			t.Errorf("at %d s, in a process that is a member until %d s: idle is %v", test.at, test.until, got)
+		}
 	}
 }
 

@@ -175,10 +175,11 @@ func (h *Holding) Denied(c *Conditions, now int64) *Waiter {
 	return nil
 }
 
-// Idle reports whether the holding may be forgotten: it would say no more than a new one.
-func (h *Holding) Idle(now int64) bool {
+// Idle reports whether the holding may be forgotten: it would say no more than a new one. While the process is not a member, a
+// holding that went back is kept: Redis may be about to lose the give-back in a failover.
+func (h *Holding) Idle(c *Conditions, now int64) bool {
 	return h.booked == 0 && h.used == 0 && h.waiting.first == nil && !h.queued && !h.flying && !h.tells && len(h.claims) == 0 &&
-		now >= h.scarce && now >= h.learns && now-h.rateAt >= second && (h.number == 0 || now-h.sentAt >= recent)
+		now >= h.scarce && now >= h.learns && now-h.rateAt >= second && (h.number == 0 || c.Live(now) && now-h.sentAt >= recent)
 }
 
 // Unused reports whether no call and no op needs the holding. One that is forgotten before it is Idle may cost a message more.

@@ -9,6 +9,7 @@ type Member struct {
 	Period int64 // from one heartbeat to the next; the same in the whole fleet
 
 	alive   int64 // the time at which the last answered heartbeat was sent
+	touched int64 // see Touched
 	answers bool  // there is one
 	broken  bool  // a heartbeat came too late, or none came yet
 	session uint64
@@ -55,13 +56,16 @@ func (m *Member) Missed(p Pulse) { m.tells += p.Losses }
 // Beaten takes the answer to a heartbeat: the losses of the fleet, and the last heartbeat of each suspect. It reports whether all
 // holdings must be told again, because the process was away or Redis has lost something.
 func (m *Member) Beaten(p Pulse, sent, now, losses int64, beats []int64) (again bool) {
-	if !m.answers || now >= m.alive+m.life()-margin {
-		m.broken = true
+	if late := !m.answers || now >= m.alive+m.life()-margin; late && !m.broken {
+		m.broken, m.touched = true, m.alive
 	}
 	if m.answers && sent <= m.alive {
 		return false
 	}
 	m.alive, m.answers = sent, true
+	if !m.broken {
+		m.touched = now
+	}
 	for i, s := range p.Suspects {
 		m.look(s, beats[i], sent, now)
 	}
@@ -76,6 +80,10 @@ func (m *Member) Beaten(p Pulse, sent, now, losses int64, beats []int64) (again 
 	}
 	return again
 }
+
+// Touched returns the time for Holding.Tell after Beaten. It is now, or the time before a cut-off: a failover in the meantime may
+// have lost the last messages before it.
+func (m *Member) Touched() int64 { return m.touched }
 
 // Rename begins a new identity. The process is not a member until a heartbeat of it is answered.
 func (m *Member) Rename() { m.answers, m.broken = false, true }

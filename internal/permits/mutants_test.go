@@ -27,6 +27,7 @@ var mutants = []mutant{
 	{"proven", wiped, "while Redis learns, permits of calls of the fallback are not used again", false, true},
 	{"gap", failedOver, "a process whose last message is missing in Redis tells of a loss", false, false},
 	{"tell", wiped, "all processes tell their holdings after a loss", false, false},
+	{"touched", outage, "after a cut-off, a process tells the give-backs of the time before it", true, false},
 	{"adapt", changed, "after a change of the limit, nothing is admitted until the next answer", false, false},
 	{"had", noFault, "a process does not tell permits that a message without an answer may have given back", true, false},
 	{"rejoin", noFault, "a process that was away does not take its missing holding for a loss", true, false},

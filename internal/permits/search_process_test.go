@@ -274,8 +274,12 @@ func (p *process) hear(m permits.Message, keys []int, a permits.Answer) {
 
 // tell tells all holdings again.
 func (p *process) tell() {
+	at := p.member.Touched()
+	if p.w.mutant == "touched" {
+		at = p.w.now
+	}
 	for _, h := range p.keys {
-		h.Tell(p.w.now)
+		h.Tell(at)
 		p.settle(h)
 	}
 }

@@ -3,6 +3,9 @@ package permits_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"testing"
+
+	"github.com/hybridlimit/hybridlimit/internal/permits"
 )
 
 // fault is something that happens in a schedule, beside crashes, pauses, and lost, doubled and late messages.
@@ -13,13 +16,15 @@ const (
 	wiped      fault = "wipe"
 	evicted    fault = "eviction of one key"
 	failedOver fault = "failover to a replica that is behind"
+	outage     fault = "failover to a replica that is behind, 10 to 13 s after the end of the master"
 	stepped    fault = "Redis's clock steps by 5 s"
+	leaped     fault = "Redis's clock steps by an hour"
 	changed    fault = "another limit"
 	reset      fault = "Reset"
 	renamed    fault = "a process takes another identity"
 )
 
-var faults = []fault{noFault, wiped, evicted, failedOver, stepped, changed, reset, renamed}
+var faults = []fault{noFault, wiped, evicted, failedOver, outage, stepped, leaped, changed, reset, renamed}
 
 // span is the time of the calls in a schedule, and calm the time until all of them have ended and each process runs.
 const (
@@ -140,8 +145,19 @@ func (w *world) strike(f fault) {
 	case failedOver:
 		w.at(when-int64(0.3*w.rnd.Float64()*float64(second)), w.replicate)
 		w.at(when, w.failOver)
+	case outage:
+		w.at(when-int64(0.3*w.rnd.Float64()*float64(second)), w.replicate)
+		w.cutOff(when, when+10*second+w.rnd.Int64N(3*second))
 	case stepped:
 		w.at(when, func() { w.redis.step = 5_000_000 })
+	case leaped:
+		hour := []int64{-1, 1}[w.rnd.IntN(2)] * permits.Hour
+		w.at(when, func() {
+			w.redis.step, w.redis.beats = hour, map[string]int64{}
+			if hour > 0 { // the set of the members expires
+				w.redis.losses = 0
+			}
+		})
 	case changed:
 		w.change(when)
 	case reset:
@@ -156,6 +172,36 @@ func (w *world) strike(f fault) {
 		p := w.procs[0]
 		w.at(when, func() { p.later(p.rename) })
 	}
+}
+
+// TestGiveBackBeforeAFailover loses the last give-back of a process that sends nothing afterwards. The master has ended, and the replica
+// begins a minute later. Regression: the permit stayed booked until the process asked for the key again.
+func TestGiveBackBeforeAFailover(t *testing.T) {
+	w := newWorld(quiet(2, 1), rand.New(rand.NewPCG(1, 1)))
+	learns, first, next := &call{}, &call{lasts: second / 10}, &call{lasts: second}
+	learns.waiter.N, first.waiter.N, next.waiter.N = 1, 1, 1
+	w.at(3*second, func() { w.procs[0].call(learns) }) // the tag is new: Redis learns until 6 s
+	w.at(8*second, func() { w.procs[0].call(first) })
+	w.at(8*second+second/20, w.replicate)
+	w.cutOff(9*second, 69*second)
+	w.at(75*second, func() {
+		w.patience = 2 * second
+		w.procs[1].call(next)
+	})
+	w.run(78 * second)
+	if !first.runs || !next.runs {
+		t.Errorf("the first call was admitted: %v; one of the other process after the failover: %v", first.runs, next.runs)
+	}
+}
+
+// cutOff ends the master at a time, and begins with the replica at another one.
+func (w *world) cutOff(from, to int64) {
+	loss := w.loss
+	w.at(from, func() { w.loss = 1 })
+	w.at(to, func() {
+		w.failOver()
+		w.loss = loss
+	})
 }
 
 // change gives the processes another limit within two seconds. Until the last one has it, the larger limit is the bound.

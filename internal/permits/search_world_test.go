@@ -81,7 +81,7 @@ func (r *redis) clone() *redis {
 	return c
 }
 
-func (w *world) micros() int64 { return 1_000_000_000 + w.now/1000 + w.redis.step }
+func (w *world) micros() int64 { return 10_000_000_000 + w.now/1000 + w.redis.step }
 
 func newWorld(s setting, rnd *rand.Rand) *world {
 	w := &world{setting: s, rnd: rnd}

@@ -57,6 +57,7 @@ func (m *Memory) Receive(now int64, keys []string, msg permits.Message) (permits
 	if m.Learn > now+permits.LearnPeriods*permits.MaxPeriod { // the clock was put back
 		m.Learn = now + permits.LearnPeriods*msg.Period
 	}
+	m.Sweep = min(m.Sweep, now+permits.Hour)
 	gap := msg.Epoch != 0 && (msg.Epoch != m.Epoch || last < msg.After)
 	if gap { // writes are lost: the processes may hold more than is booked
 		m.Learn = max(m.Learn, now+permits.LearnPeriods*msg.Period)
@@ -66,7 +67,7 @@ func (m *Memory) Receive(now int64, keys []string, msg permits.Message) (permits
 		a.Replies = append(a.Replies, m.hold(now, keys[i], op, msg, gap))
 	}
 	if now >= m.Sweep {
-		maps.DeleteFunc(m.Numbers, func(_ string, n Number) bool { return n.At < now-permits.Hour })
+		maps.DeleteFunc(m.Numbers, func(_ string, n Number) bool { return n.At < now-permits.Hour || n.At > now+permits.Hour })
 		m.Sweep = now + permits.Hour
 	}
 	if m.Numbers == nil {
