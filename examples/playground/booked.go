@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/hybridlimit/hybridlimit/lua"
 )
 
 // booked has the permits that Redis has given to processes. lua/permits.lua describes
@@ -31,14 +29,17 @@ func (f *fleet) readBooked() {
 	})
 }
 
+// heldKey returns the Redis key of the permits. The names of keys are internal to the
+// library, and a later version may change them.
+func (s *store) heldKey() string { return s.prefix + ":v2:{0}:@held:" + flightName + ":" + hotKey }
+
 func (s *store) booked(ctx context.Context) booked {
 	if state, _ := s.condition(); state == redisDead && s.embedded() {
 		return booked{} // there is nobody to ask
 	}
-	names := lua.Names{Prefix: s.prefix, Tags: 1}
 	p := s.admin.Pipeline()
 	clock := p.Time(ctx)
-	state := p.HGetAll(ctx, names.Held(0, flightName, hotKey))
+	state := p.HGetAll(ctx, s.heldKey())
 	if _, err := p.Exec(ctx); err != nil {
 		return booked{}
 	}
