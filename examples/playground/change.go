@@ -36,6 +36,18 @@ func (f *fleet) set(to settings) error {
 		}
 		f.note(kindYou, "The limit is %v. Used units stay used.", to.limit())
 	}
+	if from.Permits != to.Permits {
+		for _, s := range f.slots {
+			if s.crashed {
+				continue
+			}
+			if err := s.flight.limiter.SetLimit(to.permits()); err != nil {
+				return fmt.Errorf("process %d: %w", s.number, err)
+			}
+		}
+		f.inFlight.change(to.Permits, time.Now())
+		f.note(kindYou, "The limit of calls in flight is %v. Running calls go on.", to.permits())
+	}
 	if from.Processes != to.Processes {
 		f.note(kindYou, "%d processes instead of %d.", to.Processes, from.Processes)
 	}

@@ -160,7 +160,9 @@ func (l *listener) Handle(_ context.Context, r slog.Record) error {
 		case a.Key == "cause" || a.Key == "error":
 			s.cause = a.Value.String()
 		case a.Value.Kind() == slog.KindGroup:
-			s.text += fallback(a.Value.Group())
+			if text := fallback(a.Value.Group()); !strings.HasSuffix(s.text, text) { // the limiters of a process have equal fallbacks
+				s.text += text
+			}
 		}
 		return true
 	})

@@ -78,6 +78,7 @@ func (f *fleet) wipe() error {
 // fault changes the state of Redis, as the fleet's processes see it.
 func (f *fleet) fault(q fault) {
 	was, _ := f.store.condition()
+	f.inFlight.look(time.Now())
 	switch q.Action {
 	case "kill":
 		f.store.set(redisDead, 0)
@@ -142,14 +143,23 @@ func (f *fleet) withoutRedis(at time.Time) {
 	f.watch.outage(f.cell(at), known)
 }
 
-// intervene pauses, resumes, crashes or starts a process.
-func (f *fleet) intervene(number int, action string) error {
+// slot returns the place of a process.
+func (f *fleet) slot(number int) (*slot, error) {
 	if number < 1 || number > len(f.slots) {
 		var bad hybridlimit.Violations
 		bad.Add("process", number, fmt.Sprintf("must be 1 to %d", len(f.slots)))
-		return bad.Err("playground")
+		return nil, bad.Err("playground")
 	}
-	s := f.slots[number-1]
+	return f.slots[number-1], nil
+}
+
+// intervene pauses, resumes, crashes or starts a process.
+func (f *fleet) intervene(number int, action string) error {
+	s, err := f.slot(number)
+	if err != nil {
+		return err
+	}
+	f.inFlight.look(time.Now())
 	wrong := fmt.Errorf("playground: process %d is %s: it cannot %s", number, s.condition(), action)
 	switch action {
 	case "pause":
@@ -168,9 +178,10 @@ func (f *fleet) intervene(number int, action string) error {
 		if s.crashed {
 			return wrong
 		}
+		calls := f.inFlight.of(s.flight)
 		f.retire([]*slot{s}, 0)
 		s.crashed = true
-		f.note(kindYou, "Process %d has crashed: its leases are wasted, and its owed units (at most C) are never counted.", number)
+		f.note(kindYou, "Process %d has crashed: its leases are wasted, and its owed units (at most C) are never counted.%s", number, crashed(calls.sum()))
 	case "start":
 		if !s.crashed {
 			return wrong
@@ -188,6 +199,17 @@ func (f *fleet) intervene(number int, action string) error {
 	}
 	f.steer()
 	return nil
+}
+
+// crashed returns the text about the calls in flight of a process that crashes.
+func crashed(calls int64) string {
+	switch calls {
+	case 0:
+		return ""
+	case 1:
+		return " Its call in flight has ended: the permit is free for others within 3 s."
+	}
+	return fmt.Sprintf(" Its %d calls in flight have ended: the permits are free for others within 3 s.", calls)
 }
 
 // condition returns running, paused or crashed.

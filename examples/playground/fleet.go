@@ -35,6 +35,12 @@ type fleet struct {
 	members  int64 // the last N on which all processes agreed
 	sleeping bool  // no page is open
 	gone     ended
+
+	inFlight  *inFlight
+	flights   []flightSample
+	flightSeq int64
+	booked    atomic.Pointer[booked] // the last reading; nil: none yet
+	reading   atomic.Bool
 }
 
 // slot is a place in the fleet: a process, or a crashed one.
@@ -61,13 +67,14 @@ func newFleet(s *store, send func(string, any), watched func() bool) (*fleet, er
 		store: s, log: newChronicle(now), send: send, watched: watched,
 		orders: make(chan func()), quit: make(chan struct{}),
 		start: now, last: now, settings: initial, sleeping: true, gone: ended{stats: map[string][2]int64{}},
+		inFlight: newInFlight(initial.Permits),
 	}
 	f.countAnew(now)
 	if err := f.resize(f.settings.Processes); err != nil {
 		f.end(0)
 		return nil, err
 	}
-	f.note(kindFleet, "%d processes share %v through Redis, %s.", f.settings.Processes, f.settings.limit(), s.name())
+	f.note(kindFleet, "%d processes share %v and %v through Redis, %s.", f.settings.Processes, f.settings.limit(), f.settings.permits(), s.name())
 	f.done.Go(f.run)
 	return f, nil
 }
@@ -110,26 +117,33 @@ func (f *fleet) do(order func() error) error {
 func (f *fleet) run() {
 	timer := time.NewTimer(tickBusy)
 	defer timer.Stop()
+	idle := false
 	for {
 		select {
 		case order := <-f.orders:
 			order()
 			f.tell()
-			continue
+			if !idle || !f.flying() {
+				continue
+			}
 		case <-timer.C:
 			f.tick(time.Now())
 		case <-f.quit:
 			return
 		}
-		if f.busy() {
-			timer.Reset(tickBusy)
-		} else {
+		idle = !f.busy() && !f.flying()
+		if idle {
 			timer.Reset(tickIdle)
+		} else {
+			timer.Reset(tickBusy)
 		}
 	}
 }
 
-func (f *fleet) busy() bool { return f.settings.Running && f.settings.Load > 0 && !f.sleeping }
+// loaded reports whether the loads make calls.
+func (f *fleet) loaded() bool { return f.settings.Running && !f.sleeping }
+
+func (f *fleet) busy() bool { return f.loaded() && f.settings.Load > 0 }
 
 func (f *fleet) note(kind, format string, args ...any) {
 	f.send("event", f.log.note(kind, format, args...))
@@ -143,14 +157,16 @@ func (f *fleet) steer() {
 			running++
 		}
 	}
-	each := 0.0
-	if f.busy() && running > 0 {
+	each, flights := 0.0, 0.0
+	if f.loaded() && running > 0 {
 		each = f.settings.Load * float64(f.settings.Rate) / float64(running)
+		flights = f.settings.CallLoad * float64(f.settings.Permits) / float64(running)
 	}
 	for _, s := range f.slots {
 		if !s.crashed {
 			s.compare.Store(f.settings.Naive)
-			s.aim(each)
+			s.load.aim(each)
+			s.flight.aim(flights, f.settings.callTime())
 		}
 	}
 }
@@ -181,7 +197,7 @@ func (f *fleet) newProcess(number int) (*process, error) {
 	if f.outage() {
 		f.watch.disturbed = true
 	}
-	p, err := startProcess(f.store, processConfig{number: number, settings: f.settings, epoch: f.start, log: log})
+	p, err := startProcess(f.store, processConfig{number: number, settings: f.settings, epoch: f.start, log: log, inFlight: f.inFlight})
 	if err != nil {
 		return nil, err
 	}
@@ -222,7 +238,7 @@ func (f *fleet) retire(slots []*slot, grace time.Duration) {
 		f.watch.waiting.add(when)
 		f.gone.counts.add(c)
 		f.gone.add(s.limiter.Stats())
-		f.gone.messages += int64(s.limiter.Hub().Stats().Messages)
+		f.gone.messages += s.messages()
 		f.gone.resynced += s.limiter.Stats().Resynced
 		s.before, s.sent = counts{}, 0
 	}
@@ -259,7 +275,11 @@ func (f *fleet) tick(now time.Time) {
 			f.note(kindFleet, "No page is open: the load waits for one.")
 		}
 	}
+	f.sampleFlights(now, now.Sub(f.last))
 	f.sampleAt(now)
+	if !f.sleeping {
+		f.readBooked()
+	}
 	for _, e := range f.log.settle(now) {
 		f.send("event", e)
 	}
@@ -296,7 +316,7 @@ func (f *fleet) sampleAt(now time.Time) {
 		for j, n := range since.bySource() {
 			s.Sources[j] += n
 		}
-		sent := int64(slot.limiter.Hub().Stats().Messages)
+		sent := slot.messages()
 		s.Messages += sent - slot.sent
 		slot.sent = sent
 		f.watch.fleet(f.settings.Processes, slot.limiter.Stats().Credit)
@@ -307,10 +327,7 @@ func (f *fleet) sampleAt(now time.Time) {
 	}
 	f.seq++
 	s.Seq = f.seq
-	f.samples = append(f.samples, s)
-	if len(f.samples) > maxSamples {
-		f.samples = append(f.samples[:0:0], f.samples[len(f.samples)-maxSamples:]...)
-	}
+	f.samples = latest(append(f.samples, s))
 	f.send("sample", s)
 }
 

@@ -8,6 +8,7 @@ type fleetState struct {
 	Totals    totals         `json:"totals"`
 	Bounds    []bound        `json:"bounds"`
 	Counting  bool           `json:"counting"` // false: counting begins shortly
+	Flights   flightState    `json:"flights"`
 }
 
 type redisState struct {
@@ -40,7 +41,7 @@ type totals struct {
 func (f *fleet) look() fleetState {
 	state, delay := f.store.condition()
 	out := fleetState{
-		Settings: f.settings, Bounds: f.watch.bounds(), Counting: f.recount.IsZero(),
+		Settings: f.settings, Bounds: f.watch.bounds(), Counting: f.recount.IsZero(), Flights: f.lookAtFlights(),
 		Redis: redisState{State: state, SlowMs: delay.Milliseconds(), Name: f.store.name(), Embedded: f.store.embedded()},
 	}
 	sum := f.gone.counts
@@ -86,7 +87,7 @@ func (f *fleet) stats() libraryStats {
 		if !s.crashed {
 			st := s.limiter.Stats()
 			all.add(st)
-			all.messages += int64(s.limiter.Hub().Stats().Messages)
+			all.messages += s.messages()
 			each = append(each, processStats{s.number, st.Fleet, st.Credit, st.Breaker.String()})
 		}
 	}
@@ -95,17 +96,18 @@ func (f *fleet) stats() libraryStats {
 
 // history is the initial data of a page.
 type history struct {
-	State   fleetState `json:"state"`
-	Samples []sample   `json:"samples"`
-	Events  []event    `json:"events"`
-	Sources []string   `json:"sources"` // names, in the order of samples
-	Start   int64      `json:"start"`   // Unix ms
+	State   fleetState     `json:"state"`
+	Samples []sample       `json:"samples"`
+	Flights []flightSample `json:"flights"`
+	Events  []event        `json:"events"`
+	Sources []string       `json:"sources"` // names, in the order of samples
+	Start   int64          `json:"start"`   // Unix ms
 }
 
 func (f *fleet) history() (h history) {
 	err := f.do(func() error {
 		h = history{
-			State: f.look(), Samples: append([]sample{}, f.samples...), Events: f.log.all(),
+			State: f.look(), Samples: append([]sample{}, f.samples...), Flights: append([]flightSample{}, f.flights...), Events: f.log.all(),
 			Sources: sourceNames(), Start: f.start.UnixMilli(),
 		}
 		return nil

@@ -1,7 +1,7 @@
 // Playground is a page that shows rate limiters at work. Each algorithm is a
 // card with buttons, and so is a limit with classes. A fleet of hybrid limiters
-// runs under load, and the buttons kill, hang, slow and wipe its Redis. It needs
-// only Go and a browser.
+// runs under load, and so do calls in flight. The buttons kill, hang, slow and wipe
+// its Redis. It needs only Go and a browser.
 //
 //	go run ./examples/playground
 //	go run ./examples/playground -redis redis://localhost:6379/0

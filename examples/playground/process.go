@@ -18,22 +18,24 @@ import (
 // hotKey is the key of all calls of the fleet.
 const hotKey = "user:42"
 
-// process is one process of the fleet: a hub with one limiter, with its own
-// client and link. The naive limiter beside it gets the same calls.
+// process is one process of the fleet: a hub with a limiter of a rate and one of
+// calls in flight, with its own client and link. The naive limiter gets the same
+// calls as the limiter of the rate.
 type process struct {
 	number  int
 	link    *link
 	client  *redis.Client
+	hub     *hybrid.Hub
 	limiter *hybrid.Limiter
+	flight  *flight
 	naive   *naive
 	tally   *tally
+	load    *load
 
-	perSecond atomic.Int64  // calls a second, in thousandths
-	compare   atomic.Bool   // also ask the naive limiter
-	frozen    atomic.Bool   // paused
-	wake      chan struct{} // signals that the load has changed
-	stop      chan struct{}
-	load      sync.WaitGroup
+	compare atomic.Bool // also ask the naive limiter
+	frozen  atomic.Bool // paused
+	stop    chan struct{}
+	work    sync.WaitGroup
 }
 
 // processConfig has the settings of a process.
@@ -42,37 +44,50 @@ type processConfig struct {
 	settings settings
 	epoch    time.Time // the begin of cell 0
 	log      slog.Handler
+	inFlight *inFlight // of the fleet
 }
 
 func startProcess(s *store, c processConfig) (*process, error) {
-	p := &process{number: c.number, link: newLink(s), wake: make(chan struct{}, 1), stop: make(chan struct{}), tally: newTally(c.epoch)}
+	p := &process{number: c.number, link: newLink(s), load: newLoad(), stop: make(chan struct{}), tally: newTally(c.epoch)}
 	p.client = redis.NewClient(s.options(p.link.dial))
-	cfg := c.settings.limiter()
-	cfg.Hub = hybrid.HubConfig{
-		Prefix:    s.prefix,
-		FleetSize: c.settings.Processes,
-		Tags:      1, // one Redis, not a Cluster: all keys may share a command
-		Logger:    slog.New(c.log),
-	}
-	var err error
-	if p.limiter, err = hybrid.New(p.client, c.settings.limit(), cfg); err != nil {
+	if err := p.limit(s, c); err != nil {
+		if p.hub != nil {
+			p.hub.Close()
+		}
 		p.client.Close()
 		p.link.cut()
 		return nil, fmt.Errorf("process %d: %w", c.number, err)
 	}
-	p.naive = newNaive(redis.NewClient(s.options(p.link.dial)), s.prefix+":naive", c.settings.limit(), cfg.SyncInterval)
-	p.load.Go(p.offer)
+	p.naive = newNaive(redis.NewClient(s.options(p.link.dial)), s.prefix+":naive", c.settings.limit(), c.settings.limiter().SyncInterval)
+	p.work.Go(p.offer)
+	p.work.Go(p.flight.run)
 	return p, nil
 }
 
-// pace is the time between two batches of calls. batches is the number of
-// batches that may wait for Redis at once. maxLag is the longest delay of the
-// load. Calls that cannot be made in time are dropped.
-const (
-	pace    = 10 * time.Millisecond
-	batches = 8
-	maxLag  = 250 * time.Millisecond
-)
+// limit makes the hub and its limiters.
+func (p *process) limit(s *store, c processConfig) (err error) {
+	p.hub, err = hybrid.NewHub(p.client, hybrid.HubConfig{
+		Prefix:    s.prefix,
+		FleetSize: c.settings.Processes,
+		Tags:      1, // one Redis, not a Cluster: all keys may share a command
+		Logger:    slog.New(c.log),
+	})
+	if err != nil {
+		return err
+	}
+	if p.limiter, err = p.hub.Limiter(c.settings.limit(), c.settings.limiter()); err != nil {
+		return err
+	}
+	calls, err := p.hub.Concurrency(c.settings.permits(), hybrid.ConcurrencyConfig{Name: flightName, MaxWait: flightWait})
+	if err != nil {
+		return err
+	}
+	p.flight = newFlight(p, calls, c.inFlight)
+	return nil
+}
+
+// batches is the number of batches of calls that may wait for Redis at once.
+const batches = 8
 
 // offer makes the calls of the process. It uses one goroutine as long as no call
 // waits.
@@ -82,30 +97,19 @@ func (p *process) offer() {
 	var running sync.WaitGroup
 	defer running.Wait()
 	room := make(chan struct{}, batches)
-	last, due := time.Now(), 0.0
 	for {
 		select {
 		case <-p.stop:
 			return
 		case <-tick.C:
 		}
-		rate := float64(p.perSecond.Load()) / 1000
-		if rate == 0 { // no ticks while there is no load
-			tick.Stop()
-			select {
-			case <-p.stop:
+		if p.load.none() {
+			if p.load.rest(tick, p.stop) {
 				return
-			case <-p.wake:
 			}
-			tick.Reset(pace)
-			last = time.Now()
 			continue
 		}
-		now := time.Now()
-		due += rate * min(now.Sub(last), maxLag).Seconds()
-		last = now
-		calls := int(due)
-		due -= float64(calls)
+		calls := p.load.due(time.Now())
 		if calls == 0 || p.frozen.Load() {
 			continue
 		}
@@ -117,13 +121,10 @@ func (p *process) offer() {
 	}
 }
 
-// aim sets the number of calls a second.
-func (p *process) aim(perSecond float64) {
-	p.perSecond.Store(int64(perSecond * 1000))
-	select {
-	case p.wake <- struct{}{}:
-	default: // a signal is already pending
-	}
+// messages returns the number of messages to Redis about the rate, and of heartbeats.
+// A message about calls in flight has one op, because they all have one key.
+func (p *process) messages() int64 {
+	return int64(p.hub.Stats().Messages) - p.flight.limiter.Stats().Ops
 }
 
 // call makes the given number of calls, one after the other.
@@ -153,22 +154,26 @@ func (p *process) resume() {
 	p.frozen.Store(false)
 }
 
-// end stops the load and the limiter. With grace the limiter pays its owed units
-// and leaves the fleet. Without grace it ends as in a crash. end reports whether
-// everything was paid.
+// end stops the load and the limiters, and ends the calls in flight. With grace the
+// limiters pay their owed units, give their permits back and leave the fleet. Without
+// grace it ends as in a crash. end reports whether all units were paid.
 func (p *process) end(grace time.Duration) (settled bool) {
 	p.frozen.Store(true) // also in the middle of a batch
 	close(p.stop)
 	if grace > 0 {
-		p.load.Wait() // calls in progress get an answer
+		p.work.Wait() // calls in progress get an answer
+		p.flight.end()
 		ctx, cancel := context.WithTimeout(context.Background(), grace)
 		settled = p.limiter.Shutdown(ctx) == nil // unpaid units are in Stats().Dropped
+		p.hub.Shutdown(ctx)                      // permits that are not given back are free when the process has left
 		cancel()
 	} else {
 		p.link.cut() // a crash resets its connections before anything is settled
-		p.limiter.Close()
-		p.load.Wait()
+		p.hub.Close()
+		p.work.Wait()
+		p.flight.end()
 	}
+	p.flight.asks.Wait()
 	p.naive.close()
 	p.client.Close()
 	p.link.cut()

@@ -50,3 +50,11 @@ const (
 	// maxSamples is a bit more than a minute.
 	maxSamples = 280
 )
+
+// latest drops the oldest points of a chart that are too many.
+func latest[S any](points []S) []S {
+	if len(points) <= maxSamples {
+		return points
+	}
+	return append(points[:0:0], points[len(points)-maxSamples:]...)
+}

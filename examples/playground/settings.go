@@ -21,10 +21,14 @@ type settings struct {
 	Mode      string  `json:"mode"`
 	Naive     bool    `json:"naive"` // run count-and-push for comparison
 	Running   bool    `json:"running"`
+	Permits   int64   `json:"permits"`   // limit of calls in flight
+	CallMs    int64   `json:"call_ms"`   // time that a call in flight takes
+	CallLoad  float64 `json:"call_load"` // calls in flight that the load would run, as a multiple of Permits
 }
 
 var initial = settings{
 	Processes: 4, Rate: 500, Burst: 500, Load: 3, TMs: 50, Overshoot: 0.05, Mode: hybrid.ModeAuto.String(), Naive: true, Running: true,
+	Permits: 12, CallMs: 3000, CallLoad: 0.5,
 }
 
 const (
@@ -34,6 +38,9 @@ const (
 	maxLoad      = 20
 	maxK         = 10_000
 	maxT         = 2000 // ms
+	maxPermits   = 100
+	maxCallMs    = 60_000
+	maxCallLoad  = 5
 )
 
 func (s settings) violations() hybridlimit.Violations {
@@ -50,6 +57,9 @@ func (s settings) violations() hybridlimit.Violations {
 	refuse(s.K < 0 || s.K > maxK, "k", s.K, "must be 0 (adaptive) to 10000 units")
 	refuse(s.TMs < 5 || s.TMs > maxT, "t_ms", s.TMs, "must be 5 to 2000 ms")
 	refuse(!(s.Overshoot >= 0 && s.Overshoot <= 1), "overshoot", s.Overshoot, "must be 0 to 1, a fraction of the burst")
+	refuse(s.Permits < 1 || s.Permits > maxPermits, "permits", s.Permits, "must be 1 to 100 calls in flight")
+	refuse(s.CallMs < 100 || s.CallMs > maxCallMs, "call_ms", s.CallMs, "must be 100 ms to a minute")
+	refuse(!(s.CallLoad >= 0 && s.CallLoad <= maxCallLoad), "call_load", s.CallLoad, "must be 0 to 5 times the limit of calls in flight")
 	if _, ok := parseMode(s.Mode); !ok {
 		bad.Add("mode", s.Mode, "must be auto, strict, deferred or exact")
 	}
@@ -68,6 +78,11 @@ func parseMode(name string) (hybrid.Mode, bool) {
 func (s settings) limit() hybridlimit.Limit {
 	return hybridlimit.TokenBucket(s.Rate, time.Second, s.Burst)
 }
+
+// permits returns the limit of calls in flight.
+func (s settings) permits() hybridlimit.Limit { return hybridlimit.Concurrent(s.Permits) }
+
+func (s settings) callTime() time.Duration { return time.Duration(s.CallMs) * time.Millisecond }
 
 // limiter returns the configuration of each process's limiter. A limiter keeps
 // it, so other values of these fields require new limiters.

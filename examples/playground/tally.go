@@ -53,6 +53,21 @@ func (c *counts) decisions() int64 {
 	return n
 }
 
+// note counts the result of a call, and reports whether the call is admitted.
+func (c *counts) note(res hybridlimit.Result, err error) bool {
+	c.Offered++
+	switch {
+	case err != nil && res.Source == hybridlimit.SourceUnknown:
+		c.Errors++
+	case !res.Allowed:
+		c.Denied[res.Source]++
+	default:
+		c.Allowed[res.Source]++
+		return true
+	}
+	return false
+}
+
 // placed has admissions with their times: on the shared limit, by processes
 // alone, and by the naive limiter.
 type placed struct{ shared, alone, naive []admission }
@@ -77,18 +92,9 @@ func (t *tally) cell(at time.Time) int { return int(at.Sub(t.epoch) / cellTime) 
 func (t *tally) note(began, ended time.Time, res hybridlimit.Result, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.counts.Offered++
-	if err != nil {
-		if res.Source == hybridlimit.SourceUnknown {
-			t.counts.Errors++
-			return
-		}
-	}
-	if !res.Allowed {
-		t.counts.Denied[res.Source]++
+	if !t.counts.note(res, err) {
 		return
 	}
-	t.counts.Allowed[res.Source]++
 	a := admission{t.cell(began), t.cell(ended), res.Granted}
 	if res.Source == hybridlimit.SourceFallback {
 		t.placed.alone = put(t.placed.alone, a)

@@ -114,7 +114,11 @@ func (p *playground) handler(host string) http.Handler {
 	mux.HandleFunc("POST /api/fleet/recount", func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, struct{}{}, p.fleet.do(func() error { p.fleet.countAnew(time.Now()); return nil }))
 	})
+	mux.HandleFunc("POST /api/fleet/flights/recount", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, struct{}{}, p.fleet.do(func() error { p.fleet.inFlight.countAnew(); return nil }))
+	})
 	mux.HandleFunc("POST /api/fleet/processes/{number}", p.intervene)
+	mux.HandleFunc("POST /api/fleet/processes/{number}/calls", p.callNow)
 	mux.HandleFunc("GET /api/fleet/stats", func(w http.ResponseWriter, _ *http.Request) {
 		var s libraryStats
 		err := p.fleet.do(func() error { s = p.fleet.stats(); return nil })
@@ -201,16 +205,30 @@ func (p *playground) changeSettings(w http.ResponseWriter, r *http.Request) {
 }
 
 func (p *playground) intervene(w http.ResponseWriter, r *http.Request) {
-	number, err := strconv.Atoi(r.PathValue("number"))
-	if err != nil {
-		refuse(w, http.StatusNotFound, fmt.Errorf("playground: %q is not a process", r.PathValue("number")))
-		return
-	}
 	var q struct {
 		Action string `json:"action"`
 	}
-	if !read(w, r, &q) {
-		return
+	if number, ok := processOf(w, r); ok && read(w, r, &q) {
+		reply(w, struct{}{}, p.fleet.do(func() error { return p.fleet.intervene(number, q.Action) }))
 	}
-	reply(w, struct{}{}, p.fleet.do(func() error { return p.fleet.intervene(number, q.Action) }))
+}
+
+func (p *playground) callNow(w http.ResponseWriter, r *http.Request) {
+	var q struct {
+		N int `json:"n"`
+	}
+	if number, ok := processOf(w, r); ok && read(w, r, &q) {
+		reply(w, struct{}{}, p.fleet.do(func() error { return p.fleet.callNow(number, q.N) }))
+	}
+}
+
+// processOf returns the number of the process that the path names. If it is no number,
+// processOf answers the request and returns false.
+func processOf(w http.ResponseWriter, r *http.Request) (number int, ok bool) {
+	number, err := strconv.Atoi(r.PathValue("number"))
+	if err != nil {
+		refuse(w, http.StatusNotFound, fmt.Errorf("playground: %q is not a process", r.PathValue("number")))
+		return 0, false
+	}
+	return number, true
 }

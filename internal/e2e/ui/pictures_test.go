@@ -14,7 +14,7 @@ import (
 var pictures = flag.String("pictures", "", "write the pictures of the documents to this `directory`")
 
 // TestPictures takes the pictures of README and the documents: a fleet that has
-// lost its Redis and found it again, the cards, the classes, the boundary, and a phone.
+// lost its Redis and found it again, its calls in flight, the cards, the classes, the boundary, and a phone.
 func TestPictures(t *testing.T) {
 	if *pictures == "" {
 		t.Skip("-pictures is not set")
@@ -48,7 +48,7 @@ func TestPictures(t *testing.T) {
 	g.do(chromedp.Evaluate[chromedp.Void](`{
 		const list = document.querySelector("#events"), items = [...list.querySelectorAll("li")]
 		const killed = items.find((e) => e.innerText.includes("Redis is killed"))
-		list.scrollTop += killed.getBoundingClientRect().bottom - list.getBoundingClientRect().bottom
+		list.scrollTop += Math.ceil(killed.getBoundingClientRect().bottom - list.getBoundingClientRect().bottom)
 	}`))
 	// The figures, the charts and the panels beside them, down to the gap below.
 	both("fleet", func() []byte {
@@ -70,7 +70,19 @@ func TestPictures(t *testing.T) {
 		}
 	}
 
-	g.do(chromedp.EmulateViewport(width, 4000)) // without scrolling, nothing covers anything
+	g.do(chromedp.EmulateViewport(width, 5000)) // without scrolling, nothing covers anything
+	// Calls in flight near their limit, a killed Redis, and a crash.
+	g.slide("call_load", 5) // 1.5 times the limit
+	time.Sleep(12 * time.Second)
+	g.click("#flights-redis-kill")
+	time.Sleep(8 * time.Second)
+	g.click("#flights-redis-restore")
+	time.Sleep(14 * time.Second)
+	g.click(`[data-flights="4"] [aria-label="Crash process 4"]`)
+	time.Sleep(5 * time.Second)
+	both("flights", func() []byte { return run(g, chromedp.Screenshot(chromedp.CSS("#flights"))) })
+	g.click(`[data-flights="4"] [aria-label="Start process 4"]`)
+
 	for _, burst := range []string{"token-bucket", "leaky-bucket", "leaky-queue"} {
 		g.click("#card-" + burst + " .burst")
 	}

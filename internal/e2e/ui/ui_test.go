@@ -406,7 +406,7 @@ func TestFleetButtons(t *testing.T) {
 	g.wait(`document.querySelector("#figure-breaker").innerText === "4 of 4 open"`)
 	g.click("#redis-restore")
 	g.wait(`document.querySelector("#figure-breaker").innerText === "closed"`)
-	g.do(chromedp.SetValue(chromedp.CSS("#slow-by"), "150"))
+	g.do(chromedp.SetValue(chromedp.CSS("#redis-slow-by"), "150"))
 	g.click("#redis-slow")
 	g.wait(`document.querySelector("#redis-state").innerText === "slow by 150 ms"`)
 	g.wait(`document.querySelector("#figure-breaker").innerText !== "closed"`)
@@ -421,16 +421,12 @@ func TestFleetButtons(t *testing.T) {
 	g.wait(`!document.querySelector('[data-bound="naive"]')`)
 	g.click("#recount")
 	// A value beyond the chart has a label. Without load the figures are zero.
-	slide := func(name string, place int) {
-		g.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(
-			`(() => { const e = document.querySelector("#set-%s"); e.value = %d; e.dispatchEvent(new Event("change")); })()`, name, place)))
-	}
-	slide("load", 11)
+	g.slide("load", 11)
 	g.wait(`/^offered [\d,]+\/s ↑$/.test(document.querySelector("#chart .beyond-offered")?.textContent)`)
-	slide("rate", 4)
+	g.slide("rate", 4)
 	g.wait(`document.querySelector("#chart .limit-label").textContent === "limit 200/s"`)
 	g.wait(`document.querySelector("#chart .limit").getAttribute("d").match(/V([\d.]+)/g).filter((v, i, all) => v !== all[0]).length > 0`)
-	slide("load", 0)
+	g.slide("load", 0)
 	g.wait(`document.querySelector("#figure-admitted").innerText === "0/s"`)
 	g.wait(`document.querySelector('[data-process="1"] .rate').innerText === "0/s"`)
 }

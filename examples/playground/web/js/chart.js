@@ -2,10 +2,10 @@
 
 import { byId, el, number, svg } from "./dom.js";
 
-const SPAN = 60_000; // ms
-const LEFT = 46;
+export const SPAN = 60_000; // ms
+export const LEFT = 46;
 const BOTTOM = 20;
-const TOP = 30; // for the labels above the chart
+export const TOP = 30; // for the labels above the chart
 const GAP = 300; // ms between two bins: with a larger gap, the load has stood still
 
 const LEGEND = [
@@ -43,7 +43,7 @@ function bins(samples, rate) {
 }
 
 // runs returns the runs of bins between which the load did not stand still.
-function runs(shown) {
+export function runs(shown) {
   const out = [];
   for (const bin of shown) {
     const last = out.at(-1)?.at(-1);
@@ -68,7 +68,7 @@ export function draw(known) {
   drawSources(shown, latest, sources);
 }
 
-function frame(node) {
+export function frame(node) {
   const { width, height } = node.getBoundingClientRect();
   node.setAttribute("viewBox", `0 0 ${Math.max(width, 1)} ${Math.max(height, 1)}`);
   return { width, height, right: width - 4, bottom: height - BOTTOM };
@@ -102,7 +102,7 @@ function drawAdmitted(shown, latest, state, perSecond) {
   if (shown.length > 0) {
     parts.push(line(of.admitted, { class: "total" }), line(of.offered, { class: "offered" }));
     if (naive) parts.push(line(of.naive, { class: "naive" }));
-    parts.push(svg("path", { class: "limit", d: all.map((run) => steps(run, x, y)).join("") }));
+    parts.push(svg("path", { class: "limit", d: all.map((run) => steps(run, x, y, (b) => b.rate)).join("") }));
     // Beside the oldest bin with the current limit.
     const since = shown.findLast((b) => b.rate !== rate)?.end ?? shown[0].start;
     const at = Math.max(LEFT, x(since));
@@ -123,9 +123,9 @@ function drawAdmitted(shown, latest, state, perSecond) {
 }
 
 // steps returns the path of the limit over a run.
-function steps(run, x, y) {
-  let d = `M${x(run[0].start).toFixed(1)} ${y(run[0].rate).toFixed(1)}`;
-  for (const bin of run) d += `V${y(bin.rate).toFixed(1)}H${x(bin.end).toFixed(1)}`;
+export function steps(run, x, y, limit) {
+  let d = `M${x(run[0].start).toFixed(1)} ${y(limit(run[0])).toFixed(1)}`;
+  for (const bin of run) d += `V${y(limit(bin)).toFixed(1)}H${x(bin.end).toFixed(1)}`;
   return d;
 }
 
@@ -149,7 +149,7 @@ function drawSources(shown, latest, names) {
 }
 
 // stack returns one area for each value of a bin, on top of each other.
-function stack(all, of, x, y, look) {
+export function stack(all, of, x, y, look) {
   const count = Math.max(0, ...all.flat().map((bin) => of(bin).length));
   const below = (bin, i) => of(bin).slice(0, i).reduce((sum, n) => sum + (n ?? 0), 0);
   const areas = [];
@@ -172,7 +172,7 @@ export function tint(i, count) {
 }
 
 // bands marks the times in which Redis had a fault. Their names are above the chart if there is room.
-function bands(all, x, top, bottom, right) {
+export function bands(all, x, top, bottom, right) {
   const out = [];
   let free = LEFT;
   for (const run of all) {
@@ -193,12 +193,12 @@ function bands(all, x, top, bottom, right) {
   return out;
 }
 
-function axis(x, bottom, latest) {
+export function axis(x, bottom, latest) {
   return [60, 45, 30, 15, 0].map((s) => svg("text",
     { x: x(latest - s * 1000), y: bottom + 15, "text-anchor": s === 0 ? "end" : "middle" }, s === 0 ? "now" : `−${s} s`));
 }
 
-function nice(n) {
+export function nice(n) {
   const unit = 10 ** Math.floor(Math.log10(n));
   return [1, 1.2, 1.6, 2, 2.5, 3, 4, 5, 6, 8, 10].map((m) => m * unit).find((m) => m >= n) ?? n;
 }

@@ -14,6 +14,12 @@ const SLIDERS = [
   { field: "overshoot", label: "Overshoot", steps: [0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1], show: (n) => `${Math.round(n * 100)} % of burst` },
 ];
 
+const CALLS = [
+  { field: "call_load", label: "Load", steps: [0, 0.2, 0.5, 0.8, 1, 1.5, 2, 3, 5], show: (n) => `${n} × limit` },
+  { field: "permits", label: "Limit", steps: [1, 2, 4, 8, 12, 20, 40], show: (n) => `${n} concurrent` },
+  { field: "call_ms", label: "Time of a call", steps: [100, 300, 1000, 3000, 10_000, 30_000, 60_000], show: (n) => `${n / 1000} s` },
+];
+
 const MODES = ["auto", "strict", "deferred", "exact"];
 const ABOUT = {
   auto: "Leases first, and credit for new keys and spikes.",
@@ -29,6 +35,7 @@ const shown = {}; // by field: the function that shows a value
 
 for (const slider of SLIDERS) byId("controls").append(range(slider));
 byId("controls").append(modes(), switches());
+for (const slider of CALLS) byId("call-controls").append(range(slider));
 
 function range({ field, label, steps, show }) {
   const output = el("output");

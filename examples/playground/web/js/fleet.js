@@ -6,6 +6,7 @@ import * as chart from "./chart.js";
 import * as controls from "./controls.js";
 import * as panels from "./panels.js";
 import * as events from "./events.js";
+import * as flights from "./flights.js";
 import * as processes from "./processes.js";
 
 const KEEP = 280; // samples, a bit more than a minute
@@ -18,6 +19,7 @@ byId("recount").addEventListener("click", () => ask("POST", "api/fleet/recount")
 export function begin(history) {
   known.samples = history.samples ?? [];
   known.sources = history.sources;
+  flights.begin(history.flights ?? []);
   events.begin(history.events ?? []);
   if (history.state.processes) update(history.state);
 }
@@ -28,6 +30,7 @@ export function update(state) {
   controls.show(state.settings);
   panels.show(known);
   processes.show(known);
+  flights.show(state);
   chart.draw(known);
 }
 
@@ -41,5 +44,10 @@ export function sample(s) {
 }
 
 export const event = events.add;
+export const flight = flights.sample;
 
-addEventListener("resize", () => known.state && chart.draw(known));
+addEventListener("resize", () => {
+  if (!known.state) return;
+  chart.draw(known);
+  flights.draw(known.state);
+});

@@ -14,6 +14,7 @@ listen({
   },
   fleet: fleet.update,
   sample: fleet.sample,
+  flight: fleet.flight,
   event: fleet.event,
   card: (card) => cards.update(card, false),
   boundary: boundary.update,

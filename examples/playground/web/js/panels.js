@@ -1,7 +1,8 @@
-// The figures, the sources of decisions, the state of Redis, and the bounds.
+// The figures, the sources of decisions, the state of Redis, and the bounds of the rate.
 
 import { byId, el, number, perDecision, set, svg, text } from "./dom.js";
-import { ask } from "./net.js";
+import { showBounds } from "./bounds.js";
+import { panel } from "./redis.js";
 
 const RECENT = 5000; // ms
 
@@ -13,10 +14,17 @@ const FIGURES = [
   ["admitted", "Admitted"], ["offered", "Offered"], ["messages", "Messages / decision"],
   ["n", "Processes, N"], ["credit", "Credit, C"], ["breaker", "Breakers"],
 ];
-const figures = {};
-for (const [name, label] of FIGURES) {
-  figures[name] = el("dd", { id: `figure-${name}` }, "–");
-  byId("figures").append(el("div", {}, el("dt", {}, label), figures[name]));
+const figures = cells("figures", "figure", FIGURES);
+const redis = panel("redis");
+
+// cells makes a cell for each figure, and returns their values by name.
+export function cells(list, prefix, all) {
+  const made = {};
+  for (const [name, label] of all) {
+    made[name] = el("dd", { id: `${prefix}-${name}` }, "–");
+    byId(list).append(el("div", {}, el("dt", {}, label), made[name]));
+  }
+  return made;
 }
 
 // recent returns the sums over the samples of the last seconds.
@@ -42,8 +50,10 @@ export function show({ state, samples, sources }) {
   const sum = recent(samples);
   showFigures(state, sum);
   showSources(state, sum, sources);
-  showRedis(state.redis);
-  showBounds(state);
+  redis.show(state.redis);
+  // The promised bounds set the scale. A value without a promise may be far larger, and fills its bar.
+  const widest = Math.max(1, state.settings.burst, ...state.bounds.map((b) => b.allowed)) * 1.25;
+  showBounds(byId("bounds"), state.bounds, widest, state.counting ? null : "counting begins when the old leases have ended");
 }
 
 function showFigures(state, sum) {
@@ -81,70 +91,5 @@ function showSources(state, sum, names) {
     text(share, `${part > 0 && part < 1 ? part.toFixed(1) : part.toFixed(0)} %`);
     text(all, `${number(state.totals.sources[i])} in total`);
     list.children[i].dataset.total = state.totals.sources[i];
-  });
-}
-
-const STATES = {
-  up: ["good", "up"], dead: ["bad", "dead"], hung: ["bad", "hung"], slow: ["warn", "slow"],
-};
-
-const slowBy = el("select", { id: "slow-by", "aria-label": "Slow by" },
-  ...[10, 30, 80, 150, 400].map((ms) => el("option", { value: ms, selected: ms === 30 }, `${ms} ms`)));
-const fault = (action, of = {}) => ask("POST", "api/fleet/redis", { action, ...of });
-// A disabled button keeps the focus. Otherwise keyboard users would have to begin at the top again.
-const unlessOff = (act) => (e) => { if (e.currentTarget.getAttribute("aria-disabled") !== "true") act(); };
-const buttons = {
-  dead: el("button", { type: "button", id: "redis-kill", class: "danger", onclick: () => fault("kill") }, "Kill"),
-  hung: el("button", { type: "button", id: "redis-hang", class: "danger", onclick: () => fault("hang") }, "Hang"),
-  slow: el("button", { type: "button", id: "redis-slow", class: "danger", onclick: () => fault("slow", { ms: Number(slowBy.value) }) }, "Slow"),
-  wipe: el("button", { type: "button", id: "redis-wipe", class: "danger", onclick: unlessOff(() => fault("wipe")) }, "Wipe"),
-  up: el("button", { type: "button", id: "redis-restore", onclick: unlessOff(() => fault("restore")) }, "Bring it back"),
-};
-byId("redis-buttons").append(buttons.dead, buttons.hung, buttons.slow, slowBy, buttons.wipe, buttons.up);
-
-function showRedis(redis) {
-  const [kind, word] = STATES[redis.state];
-  const pill = byId("redis-state");
-  pill.className = `pill ${kind}`;
-  text(pill, redis.state === "slow" ? `slow by ${redis.slow_ms} ms` : redis.state === "up" && !redis.embedded ? "no fault" : word);
-  text(byId("redis-name"), redis.embedded
-    ? "Embedded: it loses its memory when it is killed."
-    : `Your Redis at ${redis.name}: faults affect only the playground's connections, and a wipe deletes only the playground's keys.`);
-  text(buttons.dead, redis.embedded ? "Kill" : "Cut off");
-  for (const state of ["dead", "hung", "slow"]) buttons[state].classList.toggle("on", redis.state === state);
-  set(buttons.up, { "aria-disabled": String(redis.state === "up") });
-  buttons.up.className = redis.state === "up" ? "" : "primary";
-  set(buttons.wipe, { "aria-disabled": String(redis.state === "dead" && redis.embedded) });
-}
-
-const BOUNDS = { shared: "With Redis", alone: "Without Redis, last outage", naive: "Count and push" };
-const VERDICTS = { holds: "✓", broken: "✗", none: "" };
-
-function showBounds(state) {
-  const list = byId("bounds");
-  // The promised bounds set the scale. A value without a promise may be far larger, and fills its bar.
-  const widest = Math.max(1, state.settings.burst, ...state.bounds.map((b) => b.allowed)) * 1.25;
-  if (list.children.length !== state.bounds.length) {
-    list.replaceChildren(...state.bounds.map(() => el("li", {},
-      el("div", { class: "line" }, el("span"), el("b")),
-      svg("svg", { "aria-hidden": "true" },
-        svg("rect", { class: "track", x: 0, y: 1, width: "100%", height: 10, rx: 4 }),
-        svg("rect", { class: "fill", x: 0, y: 1, height: 10, rx: 4 }),
-        svg("line", { class: "mark", y1: 0, y2: 12 })),
-      el("span", { class: "small" }))));
-  }
-  state.bounds.forEach((bound, i) => {
-    const item = list.children[i];
-    const [line, bar, why] = item.children;
-    const share = (n) => `${(100 * n / widest).toFixed(2)}%`;
-    item.className = `${bound.verdict} ${bound.name}`;
-    item.dataset.bound = bound.name;
-    text(line.children[0], BOUNDS[bound.name]);
-    text(line.children[1], bound.verdict === "none"
-      ? number(bound.measured)
-      : `${number(bound.measured)} ${bound.verdict === "holds" ? "≤" : ">"} ${number(bound.allowed)} ${VERDICTS[bound.verdict]}`);
-    bar.children[1].setAttribute("width", share(Math.min(widest, Math.max(0, bound.measured))));
-    set(bar.children[2], { x1: share(bound.allowed), x2: share(bound.allowed), visibility: bound.allowed ? "visible" : "hidden" });
-    text(why, state.counting ? bound.why : "counting begins when the old leases have ended");
   });
 }

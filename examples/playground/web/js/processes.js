@@ -8,8 +8,7 @@ import { loaded } from "./panels.js";
 const list = byId("processes");
 
 export function show({ state, samples }) {
-  while (list.children.length > state.processes.length) list.lastChild.remove();
-  while (list.children.length < state.processes.length) list.append(row(list.children.length + 1));
+  keep(list, state.processes.length, row);
   const latest = samples.slice(-4);
   const span = latest.reduce((sum, s) => sum + s.span, 0);
   const perSecond = (of, i) => (span && loaded(state) ? latest.reduce((sum, s) => sum + (s[of][i] ?? 0), 0) * 1000 / span : 0);
@@ -18,17 +17,32 @@ export function show({ state, samples }) {
   state.processes.forEach((p, i) => update(list.children[i], p, { admitted: rates[i], calls: perSecond("calls", i), widest, count: state.processes.length }));
 }
 
-// The two buttons are never replaced, whatever their action is, so that they keep
-// the focus.
-function row(n) {
+// keep makes a list have a row for each process.
+export function keep(list, count, row) {
+  while (list.children.length > count) list.lastChild.remove();
+  while (list.children.length < count) list.append(row(list.children.length + 1));
+}
+
+// head returns the name of a process, with its colour, and its state.
+export const head = (n) => [
+  el("span", { class: "name" }, svg("svg", { width: 12, height: 12, "aria-hidden": "true", class: "swatch" }, svg("rect", { width: 12, height: 12, rx: 3 })), `Process ${n}`),
+  el("span", { class: "pill" }),
+];
+
+// actions returns the two buttons of a process. They are never replaced, whatever their
+// action is, so that they keep the focus.
+export function actions(n) {
   const act = (e) => ask("POST", `api/fleet/processes/${n}`, { action: e.currentTarget.dataset.action });
+  return [el("button", { type: "button", onclick: act }), el("button", { type: "button", onclick: act })];
+}
+
+function row(n) {
   return el("li", { "data-process": n },
-    el("span", { class: "name" }, svg("svg", { width: 12, height: 12, "aria-hidden": "true", class: "swatch" }, svg("rect", { width: 12, height: 12, rx: 3 })), `Process ${n}`),
-    el("span", { class: "pill" }),
+    ...head(n),
     el("span", { class: "rate" },
       svg("svg", { "aria-hidden": "true" }, svg("rect", { class: "track", width: "100%", height: 10, rx: 4 }), svg("rect", { class: "fill", height: 10, rx: 4 })), el("b")),
     el("span", { class: "facts" }),
-    el("span", { class: "buttons" }, el("button", { type: "button", onclick: act }), el("button", { type: "button", onclick: act })));
+    el("span", { class: "buttons" }, ...actions(n)));
 }
 
 function offer(button, action, n) {
@@ -39,12 +53,25 @@ function offer(button, action, n) {
 
 const KINDS = { running: "good", paused: "warn", crashed: "bad" };
 
-function update(item, p, { admitted, calls, widest, count }) {
-  const [name, pill, bar, facts, buttons] = item.children;
+// showHead shows the colour and the state of a process, and returns the colour.
+export function showHead(name, pill, p, count) {
   const colour = tint(p.number - 1, count);
   name.querySelector("rect").setAttribute("fill", colour);
   pill.className = `pill ${KINDS[p.state]}`;
   text(pill, p.state);
+  return colour;
+}
+
+export function showActions([halt, crash], p) {
+  offer(halt, p.state === "paused" ? "resume" : "pause", p.number);
+  halt.hidden = p.state === "crashed";
+  offer(crash, p.state === "crashed" ? "start" : "crash", p.number);
+  crash.classList.toggle("danger", p.state !== "crashed");
+}
+
+function update(item, p, { admitted, calls, widest, count }) {
+  const [name, pill, bar, facts, buttons] = item.children;
+  const colour = showHead(name, pill, p, count);
   set(bar.querySelector(".fill"), { width: `${(100 * admitted / widest).toFixed(1)}%`, fill: colour });
   text(bar.querySelector("b"), `${number(admitted)}/s`);
   set(item, { "data-n": p.n, "data-credit": p.credit, "data-breaker": p.breaker });
@@ -52,11 +79,7 @@ function update(item, p, { admitted, calls, widest, count }) {
     fact("of", `${number(calls)}/s`), fact("lease", number(p.held)), fact("owed", number(p.owed)), fact("N", p.n), fact("C", p.credit),
     el("span", { class: p.breaker === "closed" ? "" : "open" }, `breaker ${p.breaker}`),
   ]));
-  const [halt, crash] = buttons.children;
-  offer(halt, p.state === "paused" ? "resume" : "pause", p.number);
-  halt.hidden = p.state === "crashed";
-  offer(crash, p.state === "crashed" ? "start" : "crash", p.number);
-  crash.classList.toggle("danger", p.state !== "crashed");
+  showActions(buttons.children, p);
 }
 
-const fact = (what, value) => el("span", {}, `${what} `, el("b", {}, String(value)));
+export const fact = (what, value) => el("span", {}, `${what} `, el("b", {}, String(value)));
