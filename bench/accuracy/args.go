@@ -119,3 +119,23 @@ func (a *args) pairs(names map[string]func() error) error {
 	}
 	return nil
 }
+
+// kindsOf reads the words of kinds to the end of the line.
+func kindsOf[K comparable](a *args, known map[string]K) ([]K, error) {
+	var all []K
+	for len(*a) > 0 {
+		word, _ := a.next()
+		kind, ok := known[word]
+		if !ok {
+			return nil, fmt.Errorf("unknown kind %q (there are: %s)", word, oneOf(known))
+		}
+		if slices.Contains(all, kind) {
+			return nil, fmt.Errorf("%s is there twice", word)
+		}
+		all = append(all, kind)
+	}
+	if len(all) == 0 {
+		return nil, errMissing
+	}
+	return all, nil
+}

@@ -46,7 +46,7 @@ func TestLab(t *testing.T) {
 		}
 		err := write(dir, result)
 		if *out == "" {
-			err = errors.Join(err, quoteIn("../../docs/protocol.md", result))
+			err = errors.Join(err, quoteIn("../../docs/protocol.md", result.quote))
 		}
 		if err != nil {
 			t.Error(err)
@@ -55,12 +55,12 @@ func TestLab(t *testing.T) {
 }
 
 // quoteIn updates the excerpt in a page.
-func quoteIn(file string, r *Result) error {
+func quoteIn(file string, quote func(page string) (string, error)) error {
 	page, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	text, err := r.quote(string(page))
+	text, err := quote(string(page))
 	if err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func runAll(t *testing.T, families []*Family, then func(r *Result, complete bool
 		}
 		for _, row := range result.Rows {
 			if row.failed() > 0 {
-				t.Errorf("%s %s: %s", row.Scenario, row.Kind, verdict(row))
+				t.Errorf("%s %s: %s", row.Scenario, row.Kind, row.verdict())
 			}
 		}
 		then(result, complete)

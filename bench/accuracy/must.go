@@ -12,7 +12,7 @@ import (
 // Must is a bound for rows.
 type Must struct {
 	Kinds  []string // the kinds of the rows; empty: all kinds
-	Metric string   // a key of metrics
+	Metric string   // a key of metrics or callMetrics
 	AtMost bool     // false: at least
 	Factor float64  // the bound is Factor times Of
 	Of     string   // "": the bound is Factor; else a key of scales, or a kind, which stands for its figure
@@ -76,7 +76,12 @@ func (m Must) String() string {
 // runs auto with several overshoots calls the kinds "auto 0.5" and so on.
 func (m Must) holds(c Case) bool {
 	word, _, _ := strings.Cut(c.Kind, " ")
-	return (len(m.Kinds) == 0 || slices.Contains(m.Kinds, word)) && (m.At == 0 || m.At == c.Run.Load.Factor)
+	return m.isFor(word, c.Run.Load.Factor)
+}
+
+// isFor reports whether the must applies to the rows of a kind at a load factor.
+func (m Must) isFor(kind string, factor float64) bool {
+	return (len(m.Kinds) == 0 || slices.Contains(m.Kinds, kind)) && (m.At == 0 || m.At == factor)
 }
 
 // check compares a row with the must. of finds the row of another kind in the
@@ -93,7 +98,11 @@ func (m Must) check(c Case, r Row, of func(kind string) (Row, bool)) Check {
 			bound = math.NaN()
 		}
 	}
-	value := float64(metrics[m.Metric](r))
+	return m.judge(float64(metrics[m.Metric](r)), bound)
+}
+
+// judge compares a figure with a bound. NaN does not pass.
+func (m Must) judge(value, bound float64) Check {
 	passed := benchkit.Bound{Value: bound, AtMost: m.AtMost, Slack: slack}.Holds(value)
-	return Check{Must: m.String(), Bound: Figure(bound), Value: Figure(value), Passed: passed} // NaN does not pass
+	return Check{Must: m.String(), Bound: Figure(bound), Value: Figure(value), Passed: passed}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -15,24 +14,7 @@ import (
 )
 
 // ReadAll parses every scenario file (*.txt) of a directory, by name.
-func ReadAll(dir fs.FS) ([]*Family, error) {
-	names, err := fs.Glob(dir, "*.txt")
-	if err != nil {
-		return nil, err
-	}
-	var all []*Family
-	var bad []error
-	for _, name := range names {
-		text, err := fs.ReadFile(dir, name)
-		if err != nil {
-			return nil, err
-		}
-		f, err := Parse(name, string(text))
-		bad = append(bad, err)
-		all = append(all, f)
-	}
-	return all, errors.Join(bad...)
-}
+func ReadAll(dir fs.FS) ([]*Family, error) { return readAll(dir, Parse) }
 
 // Parse reads a scenario file. Every line is a word with its values. "#" starts
 // a comment. README.md lists the words. The error has a line "file:line:
@@ -43,53 +25,17 @@ func Parse(file, text string) (*Family, error) {
 		Overshoots: []float64{0.05},
 		Base:       fleet.Scenario{Seed: 1, Latency: 500 * time.Microsecond},
 	}
-	var bad []error
-	complain := func(line int, err error) {
-		if err != nil {
-			bad = append(bad, fmt.Errorf("%s:%d: %w", file, line, err))
-		}
-	}
-	said := map[string]int{}
-	lines := 0
-	for line := range strings.Lines(text) {
-		lines++
-		line, _, _ = strings.Cut(line, "#")
-		fields := strings.Fields(line)
-		if len(fields) == 0 {
-			continue
-		}
-		word, rest := fields[0], args(fields[1:])
-		read, ok := words[word]
-		if !ok {
-			complain(lines, fmt.Errorf("unknown word %q (there are: %s)", word, oneOf(words)))
-			continue
-		}
-		if first := said[word]; first > 0 && word != "must" && word != "change" {
-			complain(lines, fmt.Errorf("%s: said in line %d", word, first))
-			continue
-		}
-		said[word] = lines
-		err := read(f, &rest)
-		if err == nil && len(rest) > 0 {
-			err = fmt.Errorf("%q is one too many", rest[0])
-		}
-		if err != nil {
-			complain(lines, fmt.Errorf("%s: %w", word, err))
-			continue
-		}
+	r := reader{file: file}
+	read(&r, text, words, f, func(word string) {
 		if word == "must" {
-			f.Musts[len(f.Musts)-1].Line = lines
+			f.Musts[len(f.Musts)-1].Line = r.lines
 		}
+	})
+	r.require("processes", "limit", "load", "span", "kinds")
+	if len(r.bad) == 0 {
+		f.agree(r.said, r.complain)
 	}
-	for _, word := range []string{"processes", "limit", "load", "span", "kinds"} {
-		if said[word] == 0 {
-			complain(lines, fmt.Errorf("%s is missing", word))
-		}
-	}
-	if len(bad) == 0 {
-		f.agree(said, complain)
-	}
-	return f, errors.Join(bad...)
+	return f, errors.Join(r.bad...)
 }
 
 // agree checks that the lines agree with each other.
@@ -152,9 +98,4 @@ func (f *Family) agree(said map[string]int, complain func(int, error)) {
 			}
 		}
 	}
-}
-
-// oneOf lists the keys of a map for an error.
-func oneOf[V any](m map[string]V) string {
-	return strings.Join(slices.Sorted(maps.Keys(m)), ", ")
 }

@@ -145,14 +145,5 @@ func tenths(acceptance []float64) []float64 {
 	return means
 }
 
-// failed returns the number of musts that do not hold. A violated invariant of
-// the simulator counts as one.
-func (r Row) failed() int {
-	n := len(r.Violated)
-	for _, c := range r.Checks {
-		if !c.Passed {
-			n++
-		}
-	}
-	return n
-}
+// failed returns the number of musts and invariants that do not hold.
+func (r Row) failed() int { return failed(r.Checks, r.Violated) }

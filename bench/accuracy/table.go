@@ -3,12 +3,7 @@ package accuracy
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
 	"strings"
-
-	"github.com/hybridlimit/hybridlimit/internal/benchkit"
 )
 
 // legend explains the columns of the table.
@@ -22,13 +17,7 @@ const legend = `- *Utilisation*: the admitted units divided by the units that on
 - *Musts* are the bounds of the scenario file. "3 of 3" means that all hold. Otherwise the cell has each bound that does not hold, with the figure.
 `
 
-// column is a column of the table.
-type column struct {
-	head string
-	cell func(Row) string
-}
-
-var columns = []column{
+var columns = []column[Row]{
 	{"scenario", func(r Row) string { return r.Scenario }},
 	{"kind", func(r Row) string { return r.Kind }},
 	{"utilisation, whole", func(r Row) string { return fixed(r.UtilisationWhole, 4) }},
@@ -42,7 +31,7 @@ var columns = []column{
 	{"Jain", func(r Row) string { return fixed(r.Jain, 4) }},
 	{"spread", func(r Row) string { return fixed(r.Spread, 3) }},
 	{"false denials", func(r Row) string { return percent(r.FalseDenials) }},
-	{"musts", verdict},
+	{"musts", Row.verdict},
 }
 
 // asked formats a figure about calls to Redis. The exact model makes none.
@@ -56,36 +45,11 @@ func asked(r Row, x Figure) string {
 // Markdown returns the page.
 func (r *Result) Markdown() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Accuracy of whole fleets, in virtual time\n\nWritten by `%s`; do not edit. ", r.Command)
-	for i, name := range slices.Sorted(maps.Keys(r.Versions)) {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprintf(&b, "%s %s", name, r.Versions[name])
-	}
-	b.WriteString(". The clock is virtual, so the speed of the machine has no effect.\n\n")
-	if musts, rows := r.Failed(); musts > 0 {
-		fmt.Fprintf(&b, "**%d musts do not hold, in %d of %d rows.**\n\n", musts, rows, len(r.Rows))
-	} else {
-		fmt.Fprintf(&b, "All musts hold, in %d rows.\n\n", len(r.Rows))
-	}
+	musts, rows := r.Failed()
+	writeHead(&b, "Accuracy of whole fleets, in virtual time", r.Command, r.Versions)
+	writeVerdict(&b, musts, rows, len(r.Rows))
 	b.WriteString(legend + "\n")
-
-	heads := make([]string, len(columns))
-	for i, c := range columns {
-		heads[i] = c.head
-	}
-	b.WriteString("| " + strings.Join(heads, " | ") + " |\n|---|---|" + strings.Repeat("--:|", len(columns)-3) + "---|\n")
-	for i, row := range r.Rows {
-		cells := make([]string, len(columns))
-		for j, c := range columns {
-			cells[j] = c.cell(row)
-		}
-		if i > 0 && r.Rows[i-1].Scenario == row.Scenario {
-			cells[0] = ""
-		}
-		b.WriteString("| " + strings.Join(cells, " | ") + " |\n")
-	}
+	writeTable(&b, columns, r.Rows, func(r Row) string { return r.Scenario })
 
 	b.WriteString("\n## The scenarios\n\n| scenario | setting |\n|---|---|\n")
 	for _, f := range r.Families {
@@ -106,59 +70,12 @@ func (r *Result) JSON() ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// verdict returns the result of the musts. A must that does not hold is in
-// bold, with the figure.
-func verdict(r Row) string {
-	var bad []string
-	for _, c := range r.Checks {
-		if !c.Passed {
-			bad = append(bad, fmt.Sprintf("**%s: %s**", c.Must, significant(c.Value)))
-		}
-	}
-	for _, v := range r.Violated {
-		bad = append(bad, "**violated: "+strings.ReplaceAll(strings.ReplaceAll(v, "|", "/"), "\n", " ")+"**")
-	}
-	switch {
-	case len(bad) > 0:
-		return strings.Join(bad, "; ")
-	case len(r.Checks) == 0:
-		return none
-	}
-	return fmt.Sprintf("%d of %d", len(r.Checks), len(r.Checks))
-}
+// verdict returns the result of the musts.
+func (r Row) verdict() string { return verdict(r.Checks, r.Violated) }
 
 // String returns the row in one line, for the log.
 func (r Row) String() string {
 	return fmt.Sprintf("%s %s: utilisation %s, exceedance %s, %s ops per admission and %s per decision, %s wait, Jain %s, spread %s",
 		r.Scenario, r.Kind, fixed(r.Utilisation, 4), fixed(r.Exceedance, 2), significant(r.OpsPerAdmission),
 		significant(r.OpsPerDecision), percent(r.Waits), fixed(r.Jain, 4), fixed(r.Spread, 3))
-}
-
-// none stands for a missing figure.
-const none = "–"
-
-func fixed(x Figure, places int) string {
-	if !x.known() {
-		return none
-	}
-	return strconv.FormatFloat(benchkit.Round(float64(x), places), 'f', -1, 64)
-}
-
-func percent(x Figure) string {
-	if !x.known() {
-		return none
-	}
-	return fixed(100*x, 2) + " %"
-}
-
-// significant formats x with three significant digits, without an exponent.
-func significant(x Figure) string {
-	if !x.known() {
-		return none
-	}
-	rounded, err := strconv.ParseFloat(strconv.FormatFloat(float64(x), 'g', 3, 64), 64)
-	if err != nil {
-		return none
-	}
-	return strconv.FormatFloat(rounded, 'f', -1, 64)
 }

@@ -162,69 +162,15 @@ func readKeys(f *Family, a *args) (err error) {
 	return err
 }
 
-func readKinds(f *Family, a *args) error {
-	for len(*a) > 0 {
-		word, _ := a.next()
-		kind, ok := kinds[word]
-		if !ok {
-			return fmt.Errorf("unknown kind %q (there are: %s)", word, oneOf(kinds))
-		}
-		if slices.Contains(f.Kinds, kind) {
-			return fmt.Errorf("%s is there twice", word)
-		}
-		f.Kinds = append(f.Kinds, kind)
-	}
-	if len(f.Kinds) == 0 {
-		return errMissing
-	}
-	return nil
+func readKinds(f *Family, a *args) (err error) {
+	f.Kinds, err = kindsOf(a, kinds)
+	return err
 }
 
-// readMust reads "strict auto exceedance <= 5% of burst" or "* waits <= 1% at 3".
-// "*" stands for all kinds, and "at" gives the load factor.
 func readMust(f *Family, a *args) error {
-	var m Must
-	all := false
-	for m.Metric == "" {
-		word, err := a.next()
-		if err != nil {
-			return err
-		}
-		switch {
-		case metrics[word] != nil && (all || len(m.Kinds) > 0):
-			m.Metric = word
-		case word == "*" && len(m.Kinds) == 0:
-			all = true
-		case kinds[word] != "" && !all:
-			m.Kinds = append(m.Kinds, word)
-		default:
-			return fmt.Errorf("%q is out of place: first kinds (*, or some of %s), then a figure (%s)", word, oneOf(kinds), oneOf(metrics))
-		}
+	m, err := a.must(vocabulary{wordsOf(kinds), wordsOf(metrics), wordsOf(scales)})
+	if err == nil {
+		f.Musts = append(f.Musts, m)
 	}
-	sign, err := a.next()
-	if err != nil {
-		return err
-	}
-	if sign != "<=" && sign != ">=" {
-		return fmt.Errorf("%q is neither <= nor >=", sign)
-	}
-	m.AtMost = sign == "<="
-	if m.Factor, err = a.number(); err != nil {
-		return err
-	}
-	of := false
-	err = a.pairs(map[string]func() error{
-		"of": func() (err error) { of = true; m.Of, err = a.next(); return },
-		"at": func() (err error) { m.At, err = a.number(); return },
-	})
-	if err != nil {
-		return err
-	}
-	if of {
-		if scales[m.Of] == nil && kinds[m.Of] == "" {
-			return fmt.Errorf("of %q is of nothing known (%s, or a kind)", m.Of, oneOf(scales))
-		}
-	}
-	f.Musts = append(f.Musts, m)
-	return nil
+	return err
 }

@@ -1,73 +1,13 @@
 package permits_test
 
 import (
-	"container/heap"
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/callfleet"
 )
-
-// arrival is a call for one permit that comes at a time, and how long it lasts. Both are ns.
-type arrival struct{ at, lasts int64 }
-
-// arrivals returns calls at random times, of random lengths.
-func arrivals(seed uint64, from, until int64, rate, mean float64) (all []arrival) {
-	rnd := rand.New(rand.NewPCG(seed, 3))
-	for t := from; ; {
-		t += int64(rnd.ExpFloat64() / rate * float64(second))
-		if t >= until {
-			return all
-		}
-		all = append(all, arrival{t, int64(rnd.ExpFloat64() * mean * float64(second))})
-	}
-}
-
-// inOnePlace returns the calls from a time on that a single semaphore admits, whose calls wait in order, and whose messages take no
-// time.
-func inOnePlace(all []arrival, limit, patience, from int64) (admitted int64) {
-	var ends times
-	var queue []arrival
-	admit := func(a arrival, now int64) {
-		heap.Push(&ends, now+a.lasts)
-		if a.at >= from {
-			admitted++
-		}
-	}
-	for _, a := range all {
-		for len(ends) > 0 && ends[0] <= a.at {
-			now := heap.Pop(&ends).(int64)
-			for len(queue) > 0 && queue[0].at+patience < now {
-				queue = queue[1:]
-			}
-			if len(queue) > 0 {
-				admit(queue[0], now)
-				queue = queue[1:]
-			}
-		}
-		for len(queue) > 0 && queue[0].at+patience < a.at {
-			queue = queue[1:]
-		}
-		if int64(len(ends)) < limit {
-			admit(a, a.at)
-		} else {
-			queue = append(queue, a)
-		}
-	}
-	return admitted
-}
-
-type times []int64
-
-func (q times) Len() int           { return len(q) }
-func (q times) Less(i, j int) bool { return q[i] < q[j] }
-func (q times) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
-func (q *times) Push(x any)        { *q = append(*q, x.(int64)) }
-func (q *times) Pop() any {
-	old := *q
-	x := old[len(old)-1]
-	*q = old[:len(old)-1]
-	return x
-}
 
 // TestShareOfOnePlace compares the calls that a fleet admits with those of one semaphore in one place, at a load of 0.95. A round trip
 // takes 0.5 ms, and calls wait 20 ms at most. With half a permit a process and short calls, a freed permit is often in a process without
@@ -86,27 +26,17 @@ func TestShareOfOnePlace(t *testing.T) {
 			}
 			var got, best int64
 			for seed := range seeds {
-				w := newWorld(quiet(test.procs, test.limit), rand.New(rand.NewPCG(seed, 1)))
-				rate := 0.95 * float64(test.limit) / test.mean
-				start, until := 6*second, 6*second+int64(max(6*test.mean, min(30_000/rate, 200), 6)*float64(second))
-				from := start + (until-start)/3
-				all := arrivals(seed, start, until, rate, test.mean)
-				for _, a := range all {
-					w.at(a.at, func() {
-						c := &call{lasts: a.lasts}
-						c.waiter.N = 1
-						w.procs[w.rnd.IntN(test.procs)].call(c)
-					})
+				lasts := time.Duration(test.mean * float64(time.Second))
+				s := callfleet.Scenario{
+					Seed: seed, Processes: test.procs, Limit: test.limit, Keys: 1, Lasts: lasts, Load: 0.95, Wait: 20 * time.Millisecond, Latency: 500 * time.Microsecond,
 				}
-				w.at(5*second, func() { // Redis learns the tag before the first call
-					c := &call{lasts: 0}
-					c.waiter.N = 1
-					w.procs[0].call(c)
-				})
-				w.run(from)
-				before := w.admitted
-				w.run(until)
-				got, best = got+w.admitted-before, best+inOnePlace(all, test.limit, w.patience, from)
+				rate := 0.95 * float64(test.limit) / test.mean
+				s.Span = time.Duration(max(6*test.mean, min(30_000/rate, 200), 6) * float64(time.Second))
+				s.Steady = s.Span / 3
+				s.Kind = callfleet.Engine
+				got += callfleet.Run(t, s).Admitted
+				s.Kind = callfleet.Central
+				best += callfleet.Run(t, s).Admitted
 			}
 			t.Logf("%d of %d calls, %.3f", got, best, float64(got)/float64(best))
 			if float64(got) < test.least*float64(best) {

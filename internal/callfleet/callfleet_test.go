@@ -1,0 +1,139 @@
+package callfleet
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// small is a fleet of four processes with ten calls at once.
+func small(kind Kind, load float64) Scenario {
+	return Scenario{
+		Seed: 1, Kind: kind, Processes: 4, Limit: 10, Keys: 1, Lasts: 50 * time.Millisecond, Load: load, Wait: 20 * time.Millisecond,
+		Latency: 500 * time.Microsecond, Span: 4 * time.Second, Steady: time.Second,
+	}
+}
+
+// TestKinds runs each kind below and above its limit. All get the same calls, and none admits more at once than the limit.
+func TestKinds(t *testing.T) {
+	for _, load := range []float64{0.5, 1.5} {
+		calls := Run(t, small(Central, load)).Calls
+		for _, kind := range []Kind{Engine, Limiter, SortedSet, Central} {
+			r := Run(t, small(kind, load))
+			if r.Calls != calls || r.Open != 0 || r.Admitted == 0 || r.Admitted > r.Calls || r.Waited > r.Admitted || r.Half > r.Slow {
+				t.Errorf("%s, load %v: %+v of %d calls", kind, load, r, calls)
+			}
+			if r.Most > 10 || load > 1 && r.Most < 10 {
+				t.Errorf("%s, load %v: %d calls at once of 10", kind, load, r.Most)
+			}
+			if (r.Messages > 0) != (kind != Central) || r.Ops < r.Messages {
+				t.Errorf("%s, load %v: %d ops in %d messages", kind, load, r.Ops, r.Messages)
+			}
+		}
+	}
+}
+
+// TestEngineIsTheLimiter compares the engine in this package's shell with the real limiter.
+func TestEngineIsTheLimiter(t *testing.T) {
+	for _, load := range []float64{0.5, 0.95, 1.5} {
+		e, l := Run(t, small(Engine, load)), Run(t, small(Limiter, load))
+		for what, pair := range map[string][2]int64{"admitted": {e.Admitted, l.Admitted}, "messages": {e.Messages, l.Messages}, "waited": {e.Waited, l.Waited}} {
+			if math.Abs(float64(pair[0]-pair[1])) > 0.05*float64(pair[1]) {
+				t.Errorf("load %v: %s: engine %d, limiter %d", load, what, pair[0], pair[1])
+			}
+		}
+	}
+}
+
+// TestEqualRuns checks that a run of virtual time depends on its seed alone.
+func TestEqualRuns(t *testing.T) {
+	for _, kind := range []Kind{Engine, SortedSet, Central} {
+		s := small(kind, 0.95)
+		first := Run(t, s)
+		if again := Run(t, s); first != again {
+			t.Errorf("%s: %+v, and then %+v", kind, first, again)
+		}
+		s.Seed = 2
+		if other := Run(t, s); first == other {
+			t.Errorf("%s: two seeds give %+v", kind, first)
+		}
+	}
+}
+
+// TestCallsOfTheSortedSet checks the messages: one for each call, and one more for each end.
+func TestCallsOfTheSortedSet(t *testing.T) {
+	s := small(SortedSet, 1.5)
+	s.Steady = 0
+	r := Run(t, s)
+	running := float64(r.Calls+r.Admitted) - float64(r.Messages) // at the end of the span
+	if running < 0 || running > 10 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestCentralIsAQueue compares the semaphore without patience with Erlang's formula for the part that is denied.
+func TestCentralIsAQueue(t *testing.T) {
+	s := small(Central, 0.95)
+	s.Wait, s.Span = 0, 400*time.Second
+	r := Run(t, s)
+	load, denied := 0.95*10, 1.0
+	for i := 1.0; i <= 10; i++ {
+		denied = load * denied / (i + load*denied)
+	}
+	if got := float64(r.Calls-r.Admitted) / float64(r.Calls); math.Abs(got-denied) > 0.01 {
+		t.Errorf("%.4f denied, want %.4f", got, denied)
+	}
+}
+
+// TestStartIsSteady checks that long calls run from the start of the load on, as many as on average.
+func TestStartIsSteady(t *testing.T) {
+	s := small(Central, 0.5)
+	s.Limit, s.Lasts, s.Steady, s.Span = 1000, 600*time.Second, 0, 2*time.Second
+	if r := Run(t, s); r.Most < 480 || r.Most > 520 {
+		t.Errorf("%d calls run at once after 2 s, want 500", r.Most)
+	}
+}
+
+// open is a limiter that admits all calls.
+type open struct{ w *world }
+
+func (o open) acquire(c *call) { o.w.admit(c) }
+func (open) release(*call)     {}
+
+// lost is a limiter that forgets calls.
+type lost struct{}
+
+func (lost) acquire(*call) {}
+func (lost) release(*call) {}
+
+// TestBrokenLimitersAreSeen plays a limiter without a limit, and one that decides nothing.
+func TestBrokenLimitersAreSeen(t *testing.T) {
+	s := small("", 1.5)
+	play := func(subject func(*world) subject) Report {
+		w := &world{s: s, rnd: rand.New(rand.NewPCG(1, 1)), ledger: newLedger(s)}
+		w.subject = subject(w)
+		return w.play()
+	}
+	if r := play(func(w *world) subject { return open{w} }); r.Most <= 10 {
+		t.Errorf("%d calls at once without a limit", r.Most)
+	}
+	if r := play(func(*world) subject { return lost{} }); r.Open == 0 || r.Admitted > 0 {
+		t.Errorf("%+v without a decision", r)
+	}
+}
+
+func TestScenariosAreChecked(t *testing.T) {
+	if err := small(Engine, 1).validate(); err != nil {
+		t.Error(err)
+	}
+	for _, spoil := range []func(*Scenario){
+		func(s *Scenario) { s.Processes = 0 }, func(s *Scenario) { s.Limit = 0 }, func(s *Scenario) { s.Keys = 0 },
+		func(s *Scenario) { s.Lasts = 0 }, func(s *Scenario) { s.Load = 0 }, func(s *Scenario) { s.Span = s.Steady },
+	} {
+		s := small(Engine, 1)
+		if spoil(&s); s.validate() == nil {
+			t.Errorf("%+v is valid", s)
+		}
+	}
+}
