@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
 // small is a fleet of four processes with ten calls at once.
@@ -34,10 +36,19 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestEngineIsTheLimiter compares the engine in this package's shell with the real limiter.
+// TestEngineIsTheLimiter compares the engine in this package's shell with the real limiter. Goroutines of one instant run in any order
+// in the limiter, so its runs differ: by 13 % at most in 3 s of load 1.5, by 4 % in 19 s.
 func TestEngineIsTheLimiter(t *testing.T) {
-	for _, load := range []float64{0.5, 0.95, 1.5} {
-		e, l := Run(t, small(Engine, load)), Run(t, small(Limiter, load))
+	loads, span := []float64{0.95}, 10*time.Second
+	if testenv.Full() {
+		loads, span = []float64{0.5, 0.95, 1.5}, 20*time.Second
+	}
+	for _, load := range loads {
+		s := small(Engine, load)
+		s.Span = span
+		e := Run(t, s)
+		s.Kind = Limiter
+		l := Run(t, s)
 		for what, pair := range map[string][2]int64{"admitted": {e.Admitted, l.Admitted}, "messages": {e.Messages, l.Messages}, "waited": {e.Waited, l.Waited}} {
 			if math.Abs(float64(pair[0]-pair[1])) > 0.05*float64(pair[1]) {
 				t.Errorf("load %v: %s: engine %d, limiter %d", load, what, pair[0], pair[1])
