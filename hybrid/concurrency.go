@@ -40,6 +40,7 @@ type ConcurrencyLimiter struct {
 	seed   maphash.Seed
 	shards []permitShard
 	keys   atomic.Int64 // in all shards
+	room   atomic.Bool  // a key has come to be unused since makeRoom has looked at all of them
 }
 
 var (
@@ -134,13 +135,13 @@ func (l *ConcurrencyLimiter) AcquireN(ctx context.Context, key string, n int64) 
 func (l *ConcurrencyLimiter) take(ctx context.Context, key string, n int64, res *hybridlimit.Result) *permitEntry {
 	b := l.base
 	st := b.hub.permits.standing.Load()
-	if b.clock.Epoch() > st.good || b.wordless() || n < 1 || b.keyed() || b.canary.Load() != nil || ctx.Err() != nil {
+	if b.clock.Epoch() > st.good || n < 1 || b.keyed() || b.canary.Load() != nil || ctx.Err() != nil {
 		return nil
 	}
 	s, hash := l.shard(key)
-	s.mu.Lock()
+	s.mu.Lock() // Close visits the shards after it has closed the base, so no call begins after a Close
 	e := s.find(hash, key)
-	if e == nil || e.limit != b.plan.Load().Burst || !e.Take(st.Session, n) {
+	if e == nil || b.wordless() || e.limit != b.plan.Load().Burst || !e.Take(st.Session, n) {
 		s.mu.Unlock()
 		return nil
 	}
@@ -377,6 +378,7 @@ func (l *ConcurrencyLimiter) Reset(ctx context.Context, key string) error {
 	e.resets = append(e.resets, done)
 	e.Reset()
 	e.turn(now)
+	defer e.forgo(done)
 	timer := time.NewTimer(b.hub.cfg.SyncTimeout)
 	defer timer.Stop()
 	select {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -311,8 +312,14 @@ func TestStaticCallsAndKeys(t *testing.T) {
 				t.Errorf("%v instead of %v", err, want)
 			}
 		}
-		if _, _, err := l.AcquireN(t.Context(), "k", 0); !errors.Is(err, hybridlimit.ErrCost) {
-			t.Error(err)
+		for _, n := range []int64{0, -1, math.MinInt64} {
+			if _, _, err := l.AcquireN(t.Context(), "k", n); !errors.Is(err, hybridlimit.ErrCost) {
+				t.Errorf("%d permits: %v", n, err)
+			}
+		}
+		if p, res := acquire(t, l, "k", math.MaxInt64); res.Allowed || res.RetryAfter != hybridlimit.Never {
+			p.Release()
+			t.Errorf("a huge call: %+v", res)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package hybrid
 import (
 	"hash/maphash"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -117,8 +118,12 @@ func (l *ConcurrencyLimiter) entry(key string) (*permitEntry, error) {
 	return e, nil
 }
 
-// makeRoom forgets a key that no call uses, and reports whether there was one.
+// makeRoom forgets a key that no call uses, and reports whether there was one. It looks at no key if it has found none, and none has
+// come to be unused since: made-up keys would else cost a look at all keys for each call.
 func (l *ConcurrencyLimiter) makeRoom() bool {
+	if !l.room.Swap(false) {
+		return false
+	}
 	for i := range l.shards {
 		s := &l.shards[i]
 		s.mu.Lock()
@@ -127,6 +132,7 @@ func (l *ConcurrencyLimiter) makeRoom() bool {
 				if e.Unused() && len(e.resets) == 0 {
 					s.drop(e)
 					s.mu.Unlock()
+					l.room.Store(true)
 					return true
 				}
 			}
@@ -249,6 +255,9 @@ func (e *permitEntry) turn(now int64) {
 		wake = now + forgetAfter
 	}
 	dropped := e.dropped
+	if !dropped && e.Unused() {
+		l.room.Store(true)
+	}
 	if wake > 0 && !dropped {
 		h.permits.waker.plan(e, wake)
 	}
@@ -281,6 +290,19 @@ func (e *permitEntry) ReleasePermits(n int64) {
 		e.turn(e.lim.base.clock.Now())
 		return
 	}
+	if e.Unused() {
+		e.lim.room.Store(true)
+	}
+	e.shard.mu.Unlock()
+}
+
+// forgo ends the wait for a Reset. The Reset itself stays due.
+func (e *permitEntry) forgo(done chan struct{}) {
+	e.shard.mu.Lock()
+	e.resets = slices.DeleteFunc(e.resets, func(c chan struct{}) bool { return c == done })
+	if e.Unused() {
+		e.lim.room.Store(true)
+	}
 	e.shard.mu.Unlock()
 }
 
@@ -288,7 +310,7 @@ func (e *permitEntry) ReleasePermits(n int64) {
 func (e *permitEntry) impatient(w *permitCall) bool {
 	e.shard.mu.Lock()
 	waits := w.state == permitWaits
-	w.Once = true
+	e.Hurry(&w.Waiter)
 	e.turn(e.lim.base.clock.Now())
 	return waits
 }

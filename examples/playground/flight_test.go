@@ -65,8 +65,8 @@ func TestOneCallInFlight(t *testing.T) {
 	})
 }
 
-// overload makes more calls than there are permits.
-func overload(s *settings) { s.CallLoad = 2 }
+// overload makes more calls in flight than there are permits, and no calls of the rate.
+func overload(s *settings) { s.CallLoad, s.Load = 2, 0 }
 
 // TestCallsUnderFaults plays each fault under calls in flight. The limit holds, and the
 // calls that the guarantee does not count are shown apart.

@@ -181,6 +181,30 @@ func TestCallsThatDoNotWait(t *testing.T) {
 	}
 }
 
+// TestHurry makes a call that was told an answer end, beside one that waits on.
+func TestHurry(t *testing.T) {
+	c := &permits.Conditions{Standing: permits.Standing{Until: 9 * second, Session: 1}, Limit: 10, Procs: 2, Period: period}
+	var h permits.Holding
+	first, other := permits.Waiter{N: 1}, permits.Waiter{N: 2}
+	h.Wait(&first)
+	h.Wait(&other)
+	if !h.Settle(c, second) {
+		t.Fatal("waiting calls ask for nothing")
+	}
+	h.Hear(c, h.Op(c, second), permits.Reply{Scarce: true}, 1, second, 0)
+	if h.Denied(c, second) != nil {
+		t.Error("a call that waits on is denied")
+	}
+	h.Hurry(&other)
+	h.Hurry(&other)
+	if h.Denied(c, second) != &other || h.Denied(c, second) != nil || h.Waiting() != 1 {
+		t.Error("the call in a hurry waits, or the other one does not")
+	}
+	if c.Limit = 0; h.Denied(c, second) != &first {
+		t.Error("a call above the limit waits")
+	}
+}
+
 // TestIdle checks that a holding that went back is forgotten after ten seconds, but never while the process is cut off.
 func TestIdle(t *testing.T) {
 	h, c := inHand(t)

@@ -136,6 +136,14 @@ func (h *Holding) Release(n int64) bool {
 // Wait lets a call wait that Acquire did not admit.
 func (h *Holding) Wait(w *Waiter) { h.waiting.add(w) }
 
+// Hurry makes a call that waits end with the next answer.
+func (h *Holding) Hurry(w *Waiter) {
+	if w.in && !w.Once {
+		h.waiting.once++
+	}
+	w.Once = true
+}
+
 // Leave takes a call out of the queue. It reports false if the call does not wait any more. The call pays for the give-back of the
 // permits that it may have asked for.
 func (h *Holding) Leave(w *Waiter) bool {
@@ -163,10 +171,16 @@ func (h *Holding) Next(c *Conditions, now int64) *Waiter {
 	return w
 }
 
-// Denied takes a call out of the queue that does not wait for a second answer, or that no answer will come to.
+// Denied takes a call out of the queue that does not wait for a second answer, or that no answer will come to. It is called after each
+// event, so it looks at no call that cannot be denied: the calls that an answer was told to come before the others.
 func (h *Holding) Denied(c *Conditions, now int64) *Waiter {
-	for w := h.waiting.first; w != nil; w = w.next {
-		if w.N > c.Limit || w.Once && (w.told || h.alone(c, now)) {
+	large := h.waiting.largest > c.Limit
+	if !large && h.waiting.once == 0 {
+		return nil
+	}
+	alone := h.alone(c, now)
+	for w := h.waiting.first; w != nil && (w.told || alone || large); w = w.next {
+		if w.N > c.Limit || w.Once && (w.told || alone) {
 			h.waiting.remove(w)
 			h.gives = min(h.gives+1, mostCredit)
 			return w
@@ -184,7 +198,7 @@ func (h *Holding) Idle(c *Conditions, now int64) bool {
 
 // Unused reports whether no call and no op needs the holding. One that is forgotten before it is Idle may cost a message more.
 func (h *Holding) Unused() bool {
-	return h.booked == 0 && h.used == 0 && h.waiting.first == nil && !h.queued && !h.flying && len(h.claims) == 0
+	return h.booked == 0 && h.used == 0 && h.waiting.first == nil && !h.queued && !h.flying && !h.resets && len(h.claims) == 0
 }
 
 // Used returns the permits of the calls in flight.

@@ -3,7 +3,7 @@ package permits
 // Waiter is a call that waits for permits. The caller keeps it until Next, Denied or Leave has given it back.
 type Waiter struct {
 	N        int64 // permits
-	Once     bool  // it is denied by the first answer that does not admit it
+	Once     bool  // it is denied by the first answer that does not admit it; see Holding.Hurry
 	Fallback bool  // it was admitted by the fallback
 	Caller   any   // the shell's own
 
@@ -20,6 +20,8 @@ func (w *Waiter) Told() bool { return w.told }
 type queue struct {
 	first, last *Waiter
 	need        int64 // the sum of their permits
+	once        int   // calls with Once
+	largest     int64 // most permits of a call, since the queue was empty
 }
 
 func (q *queue) add(w *Waiter) {
@@ -31,6 +33,9 @@ func (q *queue) add(w *Waiter) {
 	}
 	q.last = w
 	q.need += w.N
+	if q.largest = max(q.largest, w.N); w.Once {
+		q.once++
+	}
 }
 
 func (q *queue) remove(w *Waiter) {
@@ -46,6 +51,12 @@ func (q *queue) remove(w *Waiter) {
 	}
 	w.prev, w.next, w.in = nil, nil, false
 	q.need -= w.N
+	if w.Once {
+		q.once--
+	}
+	if q.first == nil {
+		q.largest = 0
+	}
 }
 
 // ask marks the waiting calls as part of the op in flight.

@@ -1,0 +1,34 @@
+package hybrid
+
+import (
+	"testing"
+
+	"github.com/hybridlimit/hybridlimit/internal/permits"
+)
+
+// TestMakeRoomLooksOnce checks that a limiter that is full of running calls looks at its keys once, and again after one is unused.
+// Regression: each call of a key more looked at all keys, which took milliseconds for 100 000.
+func TestMakeRoomLooksOnce(t *testing.T) {
+	l := &ConcurrencyLimiter{shards: make([]permitShard, permitShards)}
+	l.room.Store(true)
+	e := &permitEntry{lim: l, shard: &l.shards[0], key: "k"}
+	e.shard.keys = map[uint64]*permitEntry{0: e}
+	if !e.Fall(&permits.Conditions{Share: 1}, 1) {
+		t.Fatal("no call runs")
+	}
+	if l.makeRoom() {
+		t.Fatal("a key with a running call is forgotten")
+	}
+	e.shard.mu.Lock() // a look would wait for ever
+	if l.makeRoom() {
+		t.Error("there is room")
+	}
+	e.shard.mu.Unlock()
+	l.base = &Limiter{family: new(family)}
+	if l.room.Load() {
+		t.Error("a look is due before a key is unused")
+	}
+	if e.ReleasePermits(1); !l.room.Load() {
+		t.Error("no look is due after a key is unused")
+	}
+}
