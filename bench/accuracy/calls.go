@@ -1,6 +1,7 @@
 package accuracy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -87,8 +88,27 @@ func readLoads(f *CallFamily, a *args) (err error) {
 	return err
 }
 
-// ReadCalls parses every scenario file of calls in flight of a directory, by name.
-func ReadCalls(dir fs.FS) ([]*CallFamily, error) { return readAll(dir, ParseCalls) }
+// ReadCalls parses every scenario file of calls in flight of a directory. Those of
+// one fleet stand together, by the length of their calls. Those with the limiter are
+// last.
+func ReadCalls(dir fs.FS) ([]*CallFamily, error) {
+	all, err := readAll(dir, ParseCalls)
+	slices.SortStableFunc(all, func(a, b *CallFamily) int {
+		return cmp.Or(
+			cmp.Compare(a.limiters(), b.limiters()), cmp.Compare(a.Base.Keys, b.Base.Keys), cmp.Compare(b.Base.Limit, a.Base.Limit),
+			cmp.Compare(a.Base.Processes, b.Base.Processes), cmp.Compare(a.Base.Lasts, b.Base.Lasts),
+		)
+	})
+	return all, err
+}
+
+// limiters returns the number of rows of the limiter itself in each scenario.
+func (f *CallFamily) limiters() int {
+	if slices.Contains(f.Kinds, callfleet.Limiter) {
+		return 1
+	}
+	return 0
+}
 
 // ParseCalls reads a scenario file of calls in flight, as Parse reads those of rates.
 func ParseCalls(file, text string) (*CallFamily, error) {
@@ -149,10 +169,11 @@ func (f *CallFamily) Cases() []CallCase {
 	return all
 }
 
-// Fleet returns the processes and the limit, such as "10 × 1000".
+// Fleet returns the processes and the limit, such as "10 × 1000", or with many keys
+// these and the limit.
 func (f *CallFamily) Fleet() string {
 	if f.Base.Keys > 1 {
-		return fmt.Sprintf("%d, %d keys × %d", f.Base.Processes, f.Base.Keys, f.Base.Limit)
+		return fmt.Sprintf("%d keys × %d", f.Base.Keys, f.Base.Limit)
 	}
 	return fmt.Sprintf("%d × %d", f.Base.Processes, f.Base.Limit)
 }

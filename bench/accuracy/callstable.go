@@ -90,12 +90,12 @@ const (
 	callExcerptTo   = "<!-- make lab-calls: to here -->\n"
 )
 
-// quote replaces the excerpt in a page: the rows of the engine beside those of the sorted set.
+// quote replaces the excerpt in a page: the rows of the engine beside those of the sorted set, without the short scenarios.
 func (r *CallResult) quote(page string) (string, error) {
 	var b strings.Builder
 	b.WriteString("| fleet | call | load | messages: sorted set | engine | share: sorted set | engine | waited |\n|---|--:|--:|--:|--:|--:|--:|--:|\n")
 	for _, row := range r.Rows {
-		if row.Kind != string(callfleet.Engine) {
+		if row.Kind != string(callfleet.Engine) || row.Case.Family.limiters() > 0 {
 			continue
 		}
 		for _, set := range r.Rows {
@@ -107,7 +107,7 @@ func (r *CallResult) quote(page string) (string, error) {
 				cost = "**" + cost + "**"
 			}
 			fmt.Fprintf(&b, "| %s | %s s | %s | %s | %s | %s | %s | %s |\n", row.Case.Family.Fleet(), number(row.Case.Run.Lasts.Seconds()),
-				number(row.Case.Run.Load), set.cost(set.PerAdmission), cost, fixed(set.Share, 3), fixed(row.Share, 3), percent(row.Waits))
+				number(row.Case.Run.Load), set.cost(set.PerAdmission), cost, fmt.Sprintf("%.3f", set.Share), fmt.Sprintf("%.3f", row.Share), percent(row.Waits))
 		}
 	}
 	return benchkit.Between(page, callExcerptFrom, callExcerptTo, b.String())

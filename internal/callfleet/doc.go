@@ -9,8 +9,8 @@
 //	SortedSet  the messages and admissions of a sorted set in Redis: bench/rivals has the real one
 //	Central    one semaphore in one place, whose messages take no time
 //
-// Engine costs a few µs for a message. Limiter costs about 0.4 ms for a message, and some µs for each 5 ms of each process, because
-// its clock ticks. So Limiter is for short runs.
+// Engine costs a few µs for a message. Limiter costs about 1 ms for a message, and as much for each second of each process,
+// because its clock ticks. So Limiter is for short runs.
 //
 // The package is for tests and for the lab in bench/accuracy. The product does not import it.
 package callfleet
