@@ -17,6 +17,7 @@ type CallRow struct {
 
 	Share           Figure // of the calls that central admits
 	PerAdmission    Figure // messages
+	Bare            Figure // messages without renewals
 	OpsPerAdmission Figure
 	AtOnce          Figure // most calls at once at a key, in calls of the limit
 	Waits           Figure // part of the admitted calls
@@ -31,6 +32,7 @@ var callMetrics = map[string]func(CallRow) Figure{
 	"admitted":           func(r CallRow) Figure { return Figure(r.Admitted) },
 	"share":              func(r CallRow) Figure { return r.Share },
 	"messages/admission": func(r CallRow) Figure { return r.PerAdmission },
+	"bare/admission":     func(r CallRow) Figure { return r.Bare },
 	"ops/admission":      func(r CallRow) Figure { return r.OpsPerAdmission },
 	"at-once":            func(r CallRow) Figure { return r.AtOnce },
 	"waits":              func(r CallRow) Figure { return r.Waits },
@@ -45,7 +47,8 @@ func NewCallRow(c CallCase, r callfleet.Report) CallRow {
 	row := CallRow{
 		Case: c, Kind: string(c.Run.Kind), Calls: r.Calls, Admitted: r.Admitted, Messages: r.Messages, Ops: r.Ops,
 		Share:           Figure(math.NaN()),
-		PerAdmission:    per(r.Messages, r.Admitted),
+		PerAdmission:    per(r.Messages+r.Renewals, r.Admitted),
+		Bare:            per(r.Messages, r.Admitted),
 		OpsPerAdmission: per(r.Ops, r.Admitted),
 		AtOnce:          per(r.Most, c.Run.Limit),
 		Waits:           per(r.Waited, r.Admitted),

@@ -15,15 +15,15 @@ const callLegend = `A fleet makes calls under a limit of calls in flight ([limit
 |---|---|
 | engine | ` + "`internal/permits`, the engine of `hybrid.ConcurrencyLimiter`, with Redis's side in Go" + ` |
 | limiter | ` + "`hybrid.ConcurrencyLimiter`" + ` with the real scripts on miniredis |
-| sorted-set | a model of the sorted set of ` + "`bench/rivals`" + `: one message for each call and one for its end, one round trip away; no call waits for a place |
+| sorted-set | a model of the sorted set of ` + "`bench/rivals`" + `: one message for each call, one for its end and one for each renewal, one round trip away; no call waits for a place |
 | central | one semaphore in one place, without a network: calls wait in order |
 
 The limiter takes about 1 s of processor time for 1000 messages, and as much for a quarter of an hour of one process. So it has short scenarios only, whose names begin with "limiter". Their musts compare it with the engine.
 
-The real sorted set also renews each call that runs: one message for each third of a lease. The model does not count them. Heartbeats are not counted either: a process with a hub sends one a second, for whatever it limits.
+The sorted set renews each call that runs, every third of a lease of 10 s. Without renewals, it would keep the place of a killed call for as long as the longest call. Heartbeats are not counted: a process with a hub sends one a second, for whatever it limits.
 
 - *Share*: the admitted calls, divided by those of central.
-- *Messages* to Redis for each admitted call. *Ops*: the keys in them.
+- *Messages* to Redis for each admitted call. *Without renewals*: the same without those of the sorted set. *Ops*: the keys in the messages without renewals.
 - *At once*: the most calls of a key that ran at one time in the whole run, divided by the limit. All other figures are of the steady part.
 - *Waited*: the part of the admitted calls that took any time. p50 and p99 are of their waits.
 - *Musts* are the bounds of the scenario file. "3 of 3" means that all hold. Otherwise the cell has each bound that does not hold, with the figure.
@@ -35,6 +35,7 @@ var callColumns = []column[CallRow]{
 	{"admitted", func(r CallRow) string { return fmt.Sprint(r.Admitted) }},
 	{"share", func(r CallRow) string { return fixed(r.Share, 4) }},
 	{"messages per admitted call", func(r CallRow) string { return r.cost(r.PerAdmission) }},
+	{"without renewals", func(r CallRow) string { return r.cost(r.Bare) }},
 	{"ops", func(r CallRow) string { return r.cost(r.OpsPerAdmission) }},
 	{"at once", func(r CallRow) string { return fixed(r.AtOnce, 3) }},
 	{"waited", func(r CallRow) string { return percent(r.Waits) }},
@@ -90,7 +91,7 @@ const (
 	callExcerptTo   = "<!-- make lab-calls: to here -->\n"
 )
 
-// quote replaces the excerpt in a page: the rows of the engine beside those of the sorted set, without the short scenarios.
+// quote replaces the excerpt in a page: the rows of the engine beside those of the sorted set without its renewals, without the short scenarios.
 func (r *CallResult) quote(page string) (string, error) {
 	var b strings.Builder
 	b.WriteString("| fleet | call | load | messages: sorted set | engine | share: sorted set | engine | waited |\n|---|--:|--:|--:|--:|--:|--:|--:|\n")
@@ -102,12 +103,12 @@ func (r *CallResult) quote(page string) (string, error) {
 			if set.Kind != string(callfleet.SortedSet) || set.Case.Scenario != row.Case.Scenario {
 				continue
 			}
-			cost := row.cost(row.PerAdmission)
-			if row.PerAdmission > 1.02*set.PerAdmission {
+			cost := row.cost(row.Bare)
+			if row.Bare > 1.02*set.Bare {
 				cost = "**" + cost + "**"
 			}
 			fmt.Fprintf(&b, "| %s | %s s | %s | %s | %s | %s | %s | %s |\n", row.Case.Family.Fleet(), number(row.Case.Run.Lasts.Seconds()),
-				number(row.Case.Run.Load), set.cost(set.PerAdmission), cost, fmt.Sprintf("%.3f", set.Share), fmt.Sprintf("%.3f", row.Share), percent(row.Waits))
+				number(row.Case.Run.Load), set.cost(set.Bare), cost, fmt.Sprintf("%.3f", set.Share), fmt.Sprintf("%.3f", row.Share), percent(row.Waits))
 		}
 	}
 	return benchkit.Between(page, callExcerptFrom, callExcerptTo, b.String())

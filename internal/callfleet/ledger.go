@@ -80,6 +80,15 @@ func (l *ledger) sent(at int64, ops int) {
 	}
 }
 
+// renewed counts renewals of a call that has ended.
+func (l *ledger) renewed(at, n int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.steady(at) {
+		l.report.Renewals += n
+	}
+}
+
 // total returns the report at the end.
 func (l *ledger) total() Report {
 	l.mu.Lock()

@@ -1,7 +1,12 @@
 package callfleet
 
-// sortedSet has the messages and the admissions of a sorted set in Redis: one message for each call, and one for its end. The set
-// decides at once, so no call waits for a place. The set renews no call: the real one sends a message more for each third of a lease.
+import "time"
+
+// renewEvery is the time between two renewals of a call: a third of the lease in bench/rivals.
+const renewEvery = int64(10*time.Second) / 3
+
+// sortedSet has the messages and the admissions of a sorted set in Redis: one message for each call, one for its end, and one for each
+// renewal. The set decides at once, so no call waits for a place. The renewals of a call are counted at its end.
 type sortedSet struct {
 	w      *world
 	places []int64 // taken, by key
@@ -21,6 +26,7 @@ func (x *sortedSet) acquire(c *call) {
 
 func (x *sortedSet) release(c *call) {
 	x.w.ledger.sent(x.w.now, 1)
+	x.w.ledger.renewed(x.w.now, c.lasts/renewEvery)
 	x.w.exchange(func() func() {
 		x.places[c.key]--
 		return nil

@@ -50,7 +50,8 @@ type Report struct {
 	Waited   int64         // of Admitted: those that took any time
 	Half     time.Duration // the median wait of Waited
 	Slow     time.Duration // the 99th percentile of it
-	Messages int64         // without heartbeats
+	Messages int64         // without heartbeats and Renewals
+	Renewals int64         // messages of the sorted set for calls that run
 	Ops      int64         // one key each; a message carries up to 64
 	Most     int64         // calls at once at a key, in the whole run
 	Open     int64         // calls of the whole run that were neither admitted nor denied; more than 0 is an error of the simulation

@@ -41,6 +41,7 @@ const (
 	together = second / 50
 	// firstRetry and lastRetry are the times after which a waiting call that was refused asks again.
 	firstRetry, lastRetry = second / 10, second
-	// tellAgain is the time after which a process tells a holding again, so that it does not expire in Redis.
-	tellAgain = 15 * 60 * second
+	// tellAgain is the time after which a process tells a holding again, so that it does not expire in Redis, and Redis does not
+	// forget the number of the process: that happens after an Hour. It is jittered down by a quarter.
+	tellAgain = 30 * 60 * second
 )

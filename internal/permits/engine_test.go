@@ -225,11 +225,11 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestToldAgain checks that a holding is told every 15 minutes, so that it does not expire in Redis.
+// TestToldAgain checks that a holding is told every 30 minutes, so that it does not expire in Redis.
 func TestToldAgain(t *testing.T) {
 	h, c := inHand(t)
 	c.Until = 3000 * second
-	for now := second; now < 1000*second; now += second / 10 {
+	for now := second; now < 1900*second; now += second / 10 {
 		if h.Settle(c, now) {
 			if now > 100*second {
 				return
@@ -238,5 +238,5 @@ func TestToldAgain(t *testing.T) {
 			h.Hear(c, op, permits.Reply{Booked: op.Keep, Usable: op.Keep, Free: 90}, 2, now, 0.5)
 		}
 	}
-	t.Error("a holding is not told for 15 minutes")
+	t.Error("a holding is not told for 30 minutes")
 }

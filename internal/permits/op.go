@@ -13,7 +13,7 @@ const (
 	Starves = Second / 5
 	// Hour is the time after which Redis forgets the number of a silent process.
 	Hour = 3600 * Second
-	// HeldTTL is the expiry of a key at which a process holds permits. Each process tells its holding every 15 minutes, so the key
+	// HeldTTL is the expiry of a key at which a process holds permits. Each process tells its holding every 30 minutes, so the key
 	// outlives a step of Redis's clock by an hour.
 	HeldTTL = 2 * Hour
 	// MaxLimit is the largest limit of an op. It stands for Unlimited, too.
