@@ -58,6 +58,7 @@ func TestStaticLimitWhileCallsRun(t *testing.T) {
 // TestCallsInARace lets everything happen at once: calls, copies of permits, changes of the limit, Reset, switches, and the end. Calls
 // in flight come back to zero, no permit is released twice, and nothing is left.
 func TestCallsInARace(t *testing.T) {
+	seed := testenv.Seed(t)
 	synctest.Test(t, func(t *testing.T) {
 		var own sync.Map
 		fleet := callFleet(t, redistest.NewBubble(t), 2, hybridlimit.Concurrent(5), hybrid.ConcurrencyConfig{
@@ -76,9 +77,10 @@ func TestCallsInARace(t *testing.T) {
 		}
 		end := time.Now().Add(4 * time.Second)
 		for i := range pairs {
-			l, rnd := fleet[i%2], rand.New(rand.NewPCG(1, uint64(i)))
-			nap := func() { time.Sleep(time.Duration(rnd.IntN(pace)) * time.Millisecond) }
+			l := fleet[i%2]
+			nap := func(rnd *rand.Rand) { time.Sleep(time.Duration(rnd.IntN(pace)) * time.Millisecond) }
 			all.Go(func() {
+				rnd := rand.New(rand.NewPCG(seed, uint64(2*i)))
 				for time.Now().Before(end) {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+rnd.IntN(300))*time.Millisecond)
 					p, _, err := l.AcquireN(ctx, string(rune('a'+rnd.IntN(4))), 1+rnd.Int64N(3))
@@ -90,7 +92,7 @@ func TestCallsInARace(t *testing.T) {
 					if err != nil {
 						t.Error(err)
 					}
-					nap()
+					nap(rnd)
 					copied := p
 					go copied.Release()
 					p.Release()
@@ -98,8 +100,9 @@ func TestCallsInARace(t *testing.T) {
 				}
 			})
 			all.Go(func() {
+				rnd := rand.New(rand.NewPCG(seed, uint64(2*i+1)))
 				for time.Now().Before(end) {
-					nap()
+					nap(rnd)
 					limit := limits[rnd.IntN(len(limits))]
 					var err error
 					switch i % 5 {

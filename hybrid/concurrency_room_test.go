@@ -32,3 +32,21 @@ func TestMakeRoomLooksOnce(t *testing.T) {
 		t.Error("no look is due after a key is unused")
 	}
 }
+
+// TestForgoneReset checks that a call that stops waiting for its Reset leaves nothing behind, and that the Reset stays due. Regression:
+// an outage kept a channel for each such call, and another key could take the place of the key.
+func TestForgoneReset(t *testing.T) {
+	l := &ConcurrencyLimiter{shards: make([]permitShard, permitShards)}
+	e := &permitEntry{lim: l, shard: &l.shards[0], key: "k"}
+	e.shard.keys = map[uint64]*permitEntry{0: e}
+	for range 3 {
+		done := make(chan struct{})
+		e.resets = append(e.resets, done)
+		e.Reset()
+		e.forgo(done)
+	}
+	l.room.Store(true)
+	if len(e.resets) != 0 || l.makeRoom() {
+		t.Errorf("%d calls wait, and the key is in memory: %v", len(e.resets), !e.dropped)
+	}
+}

@@ -210,7 +210,8 @@ func inHand(tb testing.TB) (*permits.Holding, *permits.Conditions) {
 func BenchmarkReleaseBesideWaitingCalls(b *testing.B) {
 	h, c := inHand(b)
 	c.Until = 1 << 60
-	for h.Acquire(c, 1, second) == permits.Held {
+	for range h.Usable() - h.Used() {
+		h.Acquire(c, 1, second)
 	}
 	for range 10_000 {
 		h.Wait(&permits.Waiter{N: 1})
