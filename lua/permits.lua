@@ -17,9 +17,11 @@
 -- State:  memory: hash; '' is "1 <epoch> <learn> <sweep>", a process is
 --         "<number> <time>" of its last message. Holdings: hash; '' is
 --         "1 <total> <scarce> <learn>", a process is "<permits> <number>". '!' is
---         "<process> <time>": a process without a permit was refused, and counts as
---         starving until then. An op reads the fields of its own process, '', '!' and
---         claims, so its cost does not depend on the number of holders. Only a refusal
+--         "<process> <since> <last>": a process without a permit was refused at these
+--         times, and was granted none in between. It is starving if they are a second
+--         apart, until STARVES after the last one. An op reads the fields of its own
+--         process, '', '!' and claims, so its cost does not depend on the number of
+--         holders. Only a refusal
 --         reads all.
 -- Lost:   a hash that the library cannot have written counts as lost, and is replaced: one
 --         of more than MAX_FIELDS fields too. A refusal also compares the total with the
@@ -28,7 +30,7 @@
 --         outlive a step of the clock by an hour, else two
 --         minutes; none are kept that say nothing. The numbers of processes that were
 --         silent for an hour are dropped once an hour.
-local SECOND, STARVES, HOUR, LEARN, MAX_PERIOD, MOST = 1000000, 200000, 3600000000, 3, 60000000, 2 ^ 51
+local SECOND, STARVES, HOUR, LEARN, MAX_PERIOD, MOST = 1000000, 1250000, 3600000000, 3, 60000000, 2 ^ 51
 local MAX_KEYS, MAX_HOLDERS, MAX_TEXT, MAX_FIELDS = 64, 64, 8192, 65536
 
 -- count returns the number that digits spell, up to `most`, or nil.
@@ -121,10 +123,10 @@ local function load_key(key, op, head, now)
   if k.scarce > now + SECOND then k.scarce = now + SECOND end -- the clock was put back
   if k.learn > now + LEARN * MAX_PERIOD then k.learn = now + LEARN * head.period end
   k.marked = values[#fields]
-  local starving, starves = string.match(k.marked or '', '^([%w_-]+) (%d+)$')
-  starves = count(starves, 2 ^ 53)
-  if starving and #starving <= 64 and starves and now < starves and starves <= now + STARVES then
-    k.starving, k.starves = starving, starves
+  local starving, since, last = string.match(k.marked or '', '^([%w_-]+) (%d+) (%d+)$')
+  since, last = count(since, 2 ^ 53), count(last, 2 ^ 53)
+  if starving and #starving <= 64 and since and last and since <= last and last <= now and now < last + STARVES then
+    k.starving, k.since, k.last = starving, since, last
   end
   return k
 end
@@ -162,8 +164,8 @@ local function hold(key, k, op, head, gap, learn, now)
   local rest = k.total - k.own
   local free, granted, learns = op.limit - rest - op.keep, 0, math.max(0, learn - now, k.learn - now)
   local part = math.floor(op.limit / op.procs)
-  if k.starving == head.process then k.starving = nil end
-  local starving = k.starving ~= nil
+  local marked = k.starving == head.process
+  local starving = k.starving ~= nil and not marked and k.last - k.since >= SECOND
   local leaves = starving and part > 0 and op.keep >= part -- to the starving one
   if learns == 0 and not leaves and free > 0 and free >= op.first then
     granted = math.min(free, op.want + math.min(op.spare, math.floor(free / (2 * op.procs))))
@@ -171,7 +173,9 @@ local function hold(key, k, op, head, gap, learn, now)
   local holders = ''
   if granted < op.want and not leaves then
     k.scarce = now + SECOND
-    if op.keep == 0 and granted == 0 and op.first == 1 and learns == 0 and part > 0 then k.starving, k.starves = head.process, now + STARVES end
+    if op.keep == 0 and granted == 0 and op.first == 1 and learns == 0 and part > 0 and (marked or not k.starving) then
+      k.starving, k.since, k.last = head.process, marked and k.since or now, now
+    end
     if not op.reset and not k.fresh then
       local sum
       holders, sum = others(key, k, head.process, now)
@@ -183,6 +187,7 @@ local function hold(key, k, op, head, gap, learn, now)
     end
   end
   k.booked, k.total = op.keep + granted, math.min(rest + op.keep + granted, 2 ^ 53)
+  if marked and k.booked > 0 then k.starving = nil end
   local flags = (now < k.scarce and 1 or 0) + (lost and 2 or 0) + (starving and 4 or 0)
   local usable = math.max(0, math.min(op.keep, op.limit - rest)) + granted
   return k.booked, usable, free - granted, learns, flags, holders
@@ -203,7 +208,7 @@ local function store_key(key, k, op, head, now)
     redis.call('HSET', key, '', about)
   end
   if k.starving then
-    redis.call('HSET', key, '!', string.format('%s %.0f', k.starving, k.starves))
+    redis.call('HSET', key, '!', string.format('%s %.0f %.0f', k.starving, k.since, k.last))
   elseif k.marked then
     redis.call('HDEL', key, '!')
   end

@@ -62,8 +62,8 @@ func TestPermitsOfAnotherHand(t *testing.T) {
 			"holder with a space":  {"x y", "2 1"},
 			"holder with a line":   {"x\n", "2 1"},
 			"holder of 1000 bytes": {strings.Repeat("x", 1000), "2 1"},
-			"starving digits":      {"!", "7 1"},
-			"starving for ever":    {"!", "x 9007199254740991"},
+			"starving digits":      {"!", "7 1 1"},
+			"starving for ever":    {"!", "x 1 9007199254740991"},
 			"learns for ever":      {"", "1 4 9007199254740991 9007199254740991"},
 		} {
 			h := newHostilePermits(t, st)

@@ -216,7 +216,7 @@ func (d *permitsDiffer) compare(t *testing.T, keys []string) {
 		if k := d.twin.Keys[key]; k != nil {
 			want[""] = fmt.Sprintf("1 %d %d %d", k.Total, k.Scarce, k.Learn)
 			if k.Starving != "" {
-				want["!"] = fmt.Sprintf("%s %d", k.Starving, k.Starves)
+				want["!"] = fmt.Sprintf("%s %d %d", k.Starving, k.Since, k.Last)
 			}
 			for p, h := range k.Held {
 				want[p] = fmt.Sprintf("%d %d", h.Permits, h.Number)

@@ -23,7 +23,7 @@ var golden = map[string]string{
 	"Settings":  "5ce0c7766b7707e797715dd1721116d3ed35fb8a",
 	"SetSwitch": "ddaaa7f03bc88ce3fd28e55531ee3febb15e8b1f",
 	"SetLimit":  "32e6810f04407c0660294d11612db2f2d8cee0f9",
-	"Permits":   "5a2393c0375ada8b5e106730ae75c70c762f03ad",
+	"Permits":   "682a3a829d4e750201bedd1c4171ca6739dec64f",
 }
 
 func TestGoldenScripts(t *testing.T) {

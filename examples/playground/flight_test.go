@@ -125,6 +125,11 @@ func TestCallsUnderFaults(t *testing.T) {
 				t.Errorf("3 s after the crash: %+v", f.lookedAt(t))
 			}
 			f.ask(t, func() error { return f.intervene(2, "start") })
+			// Regression: the calls came in step, and the process heard of no free permit for as long as they did.
+			time.Sleep(6 * time.Second)
+			if s := f.lookedAt(t); s.Processes[1].Running.Shared == 0 {
+				t.Errorf("6 s after a start beside three processes with waiting calls: %+v", s.Processes[1])
+			}
 		},
 		"pause": func(t *testing.T, f *fleet) {
 			f.ask(t, func() error { return f.intervene(2, "pause") })

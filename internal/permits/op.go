@@ -9,8 +9,9 @@ var ErrStale = errors.New("hybridlimit: a message of permits came after its succ
 const (
 	// Second is the time for which a refused process makes a key scarce.
 	Second = 1_000_000
-	// Starves is the time after a refusal in which other processes leave free permits to a process that has none.
-	Starves = Second / 5
+	// Starves is the time after a refusal in which other processes leave free permits to a process that has had none for a second.
+	// It is the longest time between two asks of a call that waits, so that a starving process counts as one without a gap.
+	Starves = Second * 5 / 4
 	// Hour is the time after which Redis forgets the number of a silent process.
 	Hour = 3600 * Second
 	// HeldTTL is the expiry of a key at which a process holds permits. Each process tells its holding every 30 minutes, so the key

@@ -12,13 +12,15 @@ import (
 // TestShareOfOnePlace compares the calls that a fleet admits with those of one semaphore in one place, at a load of 0.95. A round trip
 // takes 0.5 ms, and calls wait 20 ms at most. With half a permit a process and short calls, a freed permit is often in a process without
 // a waiting call. A sorted set admits 0.905 there (decision 0051).
+//
+// Regression: at 40 × 60 the share was 0.70. A process counted as starving right after a refusal, and free permits waited for it.
 func TestShareOfOnePlace(t *testing.T) {
 	for _, test := range []struct {
 		procs int
 		limit int64
 		mean  float64 // s
 		least float64
-	}{{10, 1000, 0.05, 0.97}, {100, 1000, 0.05, 0.97}, {10, 1000, 5, 0.97}, {40, 20, 0.05, 0.9}, {40, 20, 5, 0.97}} {
+	}{{10, 1000, 0.05, 0.97}, {100, 1000, 0.05, 0.97}, {10, 1000, 5, 0.97}, {40, 20, 0.05, 0.9}, {40, 60, 0.05, 0.93}, {40, 20, 5, 0.97}} {
 		t.Run(fmt.Sprintf("%d × %d, %v s", test.procs, test.limit, test.mean), func(t *testing.T) {
 			seeds := uint64(1)
 			if test.limit < 100 || test.procs == 100 {

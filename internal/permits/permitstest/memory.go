@@ -27,8 +27,9 @@ type Number struct{ Number, At int64 }
 type Key struct {
 	Total    int64  // the sum of Held
 	Scarce   int64  // a process was refused within a second before
-	Starving string // the process without a permit that was refused last; "": none
-	Starves  int64  // until then
+	Starving string // a process without a permit that was refused, and was granted none since; "": none
+	Since    int64  // it was refused then
+	Last     int64  // and the last time then
 	Learn    int64  // nothing is granted before
 	Expires  int64
 	Held     map[string]Holding // by process; none without permits
@@ -90,8 +91,8 @@ func (m *Memory) hold(now int64, key string, op permits.Op, msg permits.Message,
 	if k.Learn > now+permits.LearnPeriods*permits.MaxPeriod {
 		k.Learn = now + permits.LearnPeriods*msg.Period
 	}
-	if now >= k.Starves || k.Starves > now+permits.Starves || k.Starving == msg.Process {
-		k.Starving, k.Starves = "", 0
+	if now >= k.Last+permits.Starves || k.Last > now {
+		k.Starving, k.Since, k.Last = "", 0, 0
 	}
 	part := op.Limit / op.Procs
 	own, there := k.Held[msg.Process]
@@ -115,7 +116,8 @@ func (m *Memory) hold(now int64, key string, op permits.Op, msg permits.Message,
 	others := k.Total - own.Permits
 	free := op.Limit - others - op.Keep
 	granted, learns := int64(0), max(0, max(m.Learn, k.Learn)-now)
-	starving := k.Starving != ""
+	marked := k.Starving == msg.Process
+	starving := k.Starving != "" && !marked && k.Last-k.Since >= permits.Second
 	leaves := starving && part > 0 && op.Keep >= part // to the starving one
 	if learns == 0 && !leaves {
 		granted = grant(op, free)
@@ -130,12 +132,18 @@ func (m *Memory) hold(now int64, key string, op permits.Op, msg permits.Message,
 	if granted < op.Want && !leaves {
 		k.Scarce = now + permits.Second
 		r.Holders = k.others(msg.Process, now)
-		if op.Keep == 0 && granted == 0 && op.First == 1 && learns == 0 && part > 0 {
-			k.Starving, k.Starves = msg.Process, now+permits.Starves
+		if op.Keep == 0 && granted == 0 && op.First == 1 && learns == 0 && part > 0 && (marked || k.Starving == "") {
+			if !marked {
+				k.Starving, k.Since = msg.Process, now
+			}
+			k.Last = now
 		}
 	}
 	r.Starving = starving
 	r.Scarce = now < k.Scarce
+	if marked && r.Booked > 0 {
+		k.Starving, k.Since, k.Last = "", 0, 0
+	}
 	k.Total = others + r.Booked
 	if r.Booked > 0 {
 		k.Held[msg.Process] = Holding{r.Booked, msg.Number}
