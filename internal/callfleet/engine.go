@@ -113,7 +113,7 @@ func (p *process) acquire(c *call) {
 	h.Wait(&x.Waiter)
 	w.after(int64(w.s.Wait), func() {
 		if !c.done {
-			x.Once = true
+			h.Hurry(&x.Waiter)
 			p.settle(h)
 		}
 	})
