@@ -30,7 +30,7 @@ const (
 )
 
 // runCalls runs calls of one key until its input ends. It writes a line for each call that begins or ends: "b <ns> <id> <source>" and
-// "e <ns> <id>", by the clock that all processes of a machine share. A call ends in the lines before its permit is released, and
+// "e <ns> <id>", and a line "m <ns> 0" or "m <ns> 1" when its membership ends or begins, by the clock that all processes of a machine share. A call ends in the lines before its permit is released, and
 // begins after it was acquired, so more calls never run than the lines show by mistake. An order is a line: "limit <n>".
 func runCalls(of string, orders io.Reader, out io.Writer) error {
 	var w worker
@@ -57,6 +57,16 @@ func runCalls(of string, orders io.Reader, out io.Writer) error {
 		fmt.Fprintf(out, format+"\n", args...)
 	}
 	var callers sync.WaitGroup
+	callers.Go(func() {
+		member := false
+		for ctx.Err() == nil {
+			if is := limiter.Stats().Member; is != member {
+				member = is
+				line("m %d %d", time.Now().UnixNano(), map[bool]int{true: 1}[is])
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
 	for caller := range callsCallers {
 		callers.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {

@@ -16,6 +16,7 @@ type span struct {
 	proc       int
 	begin, end int64
 	fallback   bool
+	cutOff     int64 // when the membership of the process ended, while the call ran; 0: it did not
 }
 
 // spansOf reads the lines of a process. A call without an end ends at `end`.
@@ -30,11 +31,21 @@ func spansOf(proc int, lines []string, end int64) (all []span, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if f[0] == "b" {
+		switch f[0] {
+		case "b":
 			open[f[2]] = len(all)
-			all = append(all, span{proc, at, end, f[3] == hybridlimit.SourceFallback.String()})
-		} else if i, ok := open[f[2]]; ok {
-			all[i].end = at
+			all = append(all, span{proc: proc, begin: at, end: end, fallback: f[3] == hybridlimit.SourceFallback.String()})
+		case "m":
+			for _, i := range open {
+				if f[2] == "0" && all[i].cutOff == 0 {
+					all[i].cutOff = at
+				}
+			}
+		case "e":
+			if i, ok := open[f[2]]; ok {
+				all[i].end = at
+				delete(open, f[2])
+			}
 		}
 	}
 	return all, nil
@@ -88,7 +99,7 @@ type callsVerdict struct {
 	most              int           // calls at once, without those of the fallback and the outlived ones
 	above             int           // by which most may exceed the permits
 	mostFallback      int           // calls at once of one process that the fallback admitted
-	outlived          int           // calls of a stopped process whose permits were free for others
+	outlived          int           // calls of a process that was stopped or cut off, whose permits were free for others
 	free              time.Duration // until the permits of a killed process run other calls; 0: none was killed
 	back              time.Duration // from the end of the fault until each process began a call with a permit of Redis
 	cpu               float64
@@ -116,6 +127,12 @@ func checkCalls(p *callsRun, all []span) *callsVerdict {
 				all[i].end = max(s.begin, dead)
 				v.outlived++
 			}
+		}
+	}
+	for i, s := range all {
+		if shared(s) && s.cutOff != 0 && s.end > s.cutOff {
+			all[i].end = s.cutOff
+			v.outlived++
 		}
 	}
 	v.most = mostAtOnce(all, shared)

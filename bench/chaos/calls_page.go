@@ -59,7 +59,7 @@ Each row is one fault under a limit of ` + "`12 concurrent`" + `. Three processe
 - *calls*: begun by all processes together. *By the fallback*: the part of them that a fallback admitted.
 - *at once*: the largest number of calls that ran at one moment / the permits. Calls that a fallback admitted and outlived calls are not counted. The guarantee allows more after an eviction and after a failover: up to the number that the search of [decision 0051](decisions/0051-permits-by-membership.md) found.
 - *fallback at once*: the largest number of calls of one process that ran at one moment by the fallback / its share.
-- *outlived*: calls of a stopped process that ran, or were admitted, after Redis had given its permits to others: from 0.7 s after the stop until 50 ms after its end.
+- *outlived*: calls that ran on after the membership of their process had ended, because its heartbeats had no answer; also calls of a stopped process that ran, or were admitted, from 0.7 s after the stop until 50 ms after its end. Redis may give their permits to others.
 - *free after*: the time from the SIGKILL of a process until the other two run 12 calls at once. The bound is 3 s.
 - *back after*: the time from the end of the fault until each process has begun a call with a permit of Redis. The bound is 10 s. On a machine that is busy for more than half of the time both bounds are 20 s.
 - *CPU*: as above.

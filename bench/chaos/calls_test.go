@@ -59,7 +59,7 @@ func TestCheckCalls(t *testing.T) {
 		for i := range int64(15) {
 			for proc := range callsProcs {
 				for range callsPermits / callsProcs {
-					all = append(all, span{proc, i * s, (i + 1) * s, false})
+					all = append(all, span{proc, i * s, (i + 1) * s, false, 0})
 				}
 			}
 		}
@@ -79,17 +79,19 @@ func TestCheckCalls(t *testing.T) {
 		broken string // kind; empty: none
 	}{
 		{"sound", callsRun{}, sound(), ""},
-		{"one call above", callsRun{}, with(span{0, 2 * s, 3 * s, false}), "above"},
-		{"one call above is allowed", callsRun{row: callsRow{above: 1}}, with(span{0, 2 * s, 3 * s, false}), ""},
-		{"a call of the fallback", callsRun{}, with(span{0, 2 * s, 3 * s, true}), ""},
-		{"a fallback above its share", callsRun{}, with(slices.Repeat([]span{{0, 2 * s, 3 * s, true}}, 5)...), "fallback"},
-		{"a call outlives its process", callsRun{stopped: 2 * s, resumed: 9 * s}, with(span{0, 3 * s, 4 * s, false}), ""},
-		{"before the process is dead", callsRun{stopped: 2 * s, resumed: 9 * s}, with(span{0, 2*s + 1, 3 * s, false}), "above"},
-		{"long after it runs again", callsRun{stopped: 2 * s, resumed: 8 * s}, with(slices.Repeat([]span{{0, 8*s + s/2, 9 * s, false}}, 5)...), "above"},
-		{"of another process", callsRun{stopped: 2 * s, resumed: 9 * s}, with(slices.Repeat([]span{{1, 3 * s, 4 * s, false}}, 5)...), "above"},
+		{"one call above", callsRun{}, with(span{0, 2 * s, 3 * s, false, 0}), "above"},
+		{"one call above is allowed", callsRun{row: callsRow{above: 1}}, with(span{0, 2 * s, 3 * s, false, 0}), ""},
+		{"a call of the fallback", callsRun{}, with(span{0, 2 * s, 3 * s, true, 0}), ""},
+		{"a fallback above its share", callsRun{}, with(slices.Repeat([]span{{0, 2 * s, 3 * s, true, 0}}, 5)...), "fallback"},
+		{"a call outlives its process", callsRun{stopped: 2 * s, resumed: 9 * s}, with(span{0, 3 * s, 4 * s, false, 0}), ""},
+		{"before the process is dead", callsRun{stopped: 2 * s, resumed: 9 * s}, with(span{0, 2*s + 1, 3 * s, false, 0}), "above"},
+		{"long after it runs again", callsRun{stopped: 2 * s, resumed: 8 * s}, with(slices.Repeat([]span{{0, 8*s + s/2, 9 * s, false, 0}}, 5)...), "above"},
+		{"a call outlives a cut-off", callsRun{}, with(span{0, 2 * s, 5 * s, false, 2 * s}), ""},
+		{"before the cut-off", callsRun{}, with(span{0, 2 * s, 5 * s, false, 2*s + 1}), "above"},
+		{"of another process", callsRun{stopped: 2 * s, resumed: 9 * s}, with(slices.Repeat([]span{{1, 3 * s, 4 * s, false, 0}}, 5)...), "above"},
 		{"permits of a killed process are lost", callsRun{killed: 2 * s}, sound(), "free"},
-		{"permits of a killed process are free", callsRun{killed: 2 * s}, append(survivors(2*s), slices.Repeat([]span{{1, 4 * s, 5 * s, false}}, 4)...), ""},
-		{"permits of a killed process are free too late", callsRun{killed: 2 * s}, append(survivors(2*s), slices.Repeat([]span{{1, 6 * s, 7 * s, false}}, 4)...), "free"},
+		{"permits of a killed process are free", callsRun{killed: 2 * s}, append(survivors(2*s), slices.Repeat([]span{{1, 4 * s, 5 * s, false, 0}}, 4)...), ""},
+		{"permits of a killed process are free too late", callsRun{killed: 2 * s}, append(survivors(2*s), slices.Repeat([]span{{1, 6 * s, 7 * s, false, 0}}, 4)...), "free"},
 		{"back too late", callsRun{back: 11 * time.Second}, sound(), "back"},
 		{"back on a busy machine", callsRun{back: 11 * time.Second, cpu: 0.9}, sound(), ""},
 		{"the lower limit does not hold", callsRun{fewer: [2]int64{4 * s, 5 * s}}, sound(), "fewer"},
@@ -110,8 +112,8 @@ func TestCheckCalls(t *testing.T) {
 
 // TestSpans reads the lines of a process.
 func TestSpans(t *testing.T) {
-	got, err := spansOf(2, []string{"b 5 a lease", "b 6 b fallback", "e 8 a", "e 9 c"}, 20)
-	if want := "[{2 5 8 false} {2 6 20 true}]"; err != nil || fmt.Sprint(got) != want {
+	got, err := spansOf(2, []string{"m 4 1", "b 5 a lease", "b 6 b fallback", "e 8 a", "e 9 c", "m 9 0", "m 10 1", "b 11 d redis", "m 12 0", "m 13 0"}, 20)
+	if want := "[{2 5 8 false 0} {2 6 20 true 9} {2 11 20 false 12}]"; err != nil || fmt.Sprint(got) != want {
 		t.Errorf("%v, %v, want %v", got, err, want)
 	}
 	for _, bad := range []string{"b 5", "b x a lease", "b 5 a"} {
