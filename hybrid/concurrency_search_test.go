@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,6 +59,7 @@ func TestCallsInABadWorld(t *testing.T) {
 			}
 			p.Release()
 		}
+		var all sync.WaitGroup
 		down := false
 		for range 1500 {
 			time.Sleep(time.Duration(rng.ExpFloat64() * 2e7))
@@ -67,7 +69,7 @@ func TestCallsInABadWorld(t *testing.T) {
 				lasts *= 50
 			}
 			l := fleet[i]
-			go call(l, key, n, lasts, gives)
+			all.Go(func() { call(l, key, n, lasts, gives) })
 			switch rng.IntN(150) {
 			case 0:
 				if down {
@@ -94,6 +96,7 @@ func TestCallsInABadWorld(t *testing.T) {
 		if down {
 			b.Restart()
 		}
+		all.Wait() // the longest of thousands of calls takes most of a minute
 		time.Sleep(40 * time.Second)
 		for _, l := range fleet {
 			l.ClearSwitch()

@@ -54,7 +54,7 @@ func playAllCalls(ctx context.Context, rows []callsRow) (out []*callsOutcome, er
 const callsHead = `
 ## Calls in flight
 
-Each row is one fault under a limit of ` + "`12 concurrent`" + `. Three processes have eight goroutines each. A goroutine waits for a permit for at most 200 ms, and a call lasts 5 to 65 ms, or 3 s. Each process writes the begin and the end of each call, and the moments are compared after the run. Four rows are played at the same time.
+Measured by: ` + "`cd bench/chaos && go run . -run 'calls in flight'`" + `. Each row is one fault under a limit of ` + "`12 concurrent`" + `. Three processes have eight goroutines each. A goroutine waits for a permit for at most 200 ms, and a call lasts 5 to 65 ms, or 3 s. Each process writes the begin and the end of each call, and the moments are compared after the run. Four rows are played at the same time.
 
 - *calls*: begun by all processes together. *By the fallback*: the part of them that a fallback admitted.
 - *at once*: the largest number of calls that ran at one moment / the permits. Calls that a fallback admitted and outlived calls are not counted. The guarantee allows more after an eviction and after a failover: up to the number that the search of [decision 0051](decisions/0051-permits-by-membership.md) found.
