@@ -35,7 +35,7 @@ func (s *store) heldKey() string { return s.prefix + ":v2:{0}:@held:" + flightNa
 
 func (s *store) booked(ctx context.Context) booked {
 	if state, _ := s.condition(); state == redisDead && s.embedded() {
-		return booked{} // there is nobody to ask
+		return booked{} // no process can ask Redis
 	}
 	p := s.admin.Pipeline()
 	clock := p.Time(ctx)

@@ -29,8 +29,8 @@ func Share(limit, n int64) int64 { return limit / max(1, n) }
 const (
 	// second is in ns.
 	second = 1_000_000_000
-	// mostCredit bounds the asks and give-backs for which earlier calls have paid. Each call pays for one of both, so a call
-	// costs no more messages than the two of a sorted set.
+	// mostCredit bounds the asks and give-backs for which earlier calls have paid. Each call pays for one of both, so calls
+	// pay for no more messages than the two of a sorted set. Ops without a payment (unpaid, tellAgain) come on top.
 	mostCredit = 8
 	// unpaid is the least time after the last op of a key before one that no call has paid for.
 	unpaid = second
