@@ -170,8 +170,10 @@ func (l *ConcurrencyLimiter) acquire(ctx context.Context, key string, n int64) (
 	case err != nil:
 		return hybridlimit.Permit{}, hybridlimit.Result{}, err
 	case most == unlimited:
+		l.retune(key, most, own)
 		return l.decide(nil, hybridlimit.Result{Allowed: true, Limit: most, Remaining: most, Source: hybridlimit.SourceStatic}, n)
 	case n > most:
+		l.retune(key, most, own)
 		return l.decide(nil, hybridlimit.Result{Limit: most, RetryAfter: hybridlimit.Never, Source: hybridlimit.SourceStatic}, n)
 	}
 	b.hub.heart.pace.event(0)

@@ -58,21 +58,24 @@ func (l *ConcurrencyLimiter) ended() {
 	}
 }
 
-// drain waits until closed limiters hold no permits. If Redis is away, it waits for running calls only.
+// drain waits until closed limiters hold no permits. Of a key whose part of Redis is away, it waits for running calls only.
 func (m *membership) drain(ctx context.Context, limiters []*Limiter) error {
 	t := time.NewTicker(tick)
 	defer t.Stop()
 	for {
-		var booked, running int64
+		var running, booked int64
 		for _, l := range limiters {
 			if l.flight == nil {
 				continue
 			}
-			r, b, _ := l.flight.sums()
-			running += r
-			if !m.hub.broken(0) {
-				booked += b
-			}
+			l.flight.each(func(e *permitEntry) {
+				e.shard.mu.Lock()
+				defer e.shard.mu.Unlock()
+				running += e.Used()
+				if !m.hub.broken(e.tag) {
+					booked += e.Booked()
+				}
+			})
 		}
 		if booked == 0 && running == 0 {
 			return nil

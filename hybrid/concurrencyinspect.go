@@ -118,16 +118,23 @@ func (i *ConcurrencyInspection) explain(s Switch, ready, away bool, most int64) 
 	case most == 0:
 		set(OutcomeDeny, "the limit is blocked")
 	case ready:
-		set(OutcomeAllow, "this process holds %d permits and its running calls use %d", i.Usable, i.Running)
+		set(OutcomeAllow, "this process holds %s and its running calls use %d", permitCount(i.Usable), i.Running)
 	case away || i.Learns || !i.Member:
 		if i.Running < i.Share && i.Waiting == 0 {
-			set(OutcomeAllow, "%s, and the fallback gives this process %d permits, of which running calls use %d", alone, i.Share, i.Running)
+			set(OutcomeAllow, "%s, and the fallback gives this process %s, of which running calls use %d", alone, permitCount(i.Share), i.Running)
 		} else {
-			set(OutcomeDeny, "%s, and running calls use %d of the %d permits that the fallback gives this process", alone, i.Running, i.Share)
+			set(OutcomeDeny, "%s, the fallback gives this process %s, and running calls use %d", alone, permitCount(i.Share), i.Running)
 		}
 	case i.Waiting > 0:
-		set(OutcomeAsk, "calls for %d permits wait already, and running calls of this process use %d", i.Waiting, i.Running)
+		set(OutcomeAsk, "other calls wait for %s already, and running calls of this process use %d", permitCount(i.Waiting), i.Running)
 	default:
-		set(OutcomeAsk, "running calls use all %d permits that this process holds; Redis had %d free at its last answer", i.Running, i.Free)
+		set(OutcomeAsk, "the running calls of this process use %s, and it holds no other one; Redis had %d free at its last answer", permitCount(i.Running), i.Free)
 	}
+}
+
+func permitCount(n int64) string {
+	if n == 1 {
+		return "1 permit"
+	}
+	return fmt.Sprintf("%d permits", n)
 }

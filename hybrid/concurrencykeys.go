@@ -30,10 +30,11 @@ type permitEntry struct {
 	hash    uint64
 	next    *permitEntry // with an equal hash
 	tag     int
-	limit   int64 // permits
-	own     bool  // limit is the key's own, by LimitFor
-	dropped bool  // it is not in memory any more
-	resets  []chan struct{}
+	limit   int64           // permits
+	own     bool            // limit is the key's own, by LimitFor
+	dropped bool            // it is not in memory any more
+	resets  []chan struct{} // calls that wait for a Reset that is not sent
+	sent    []chan struct{} // for the Reset in flight
 }
 
 // permitState is the state of a waiting call.
@@ -218,6 +219,22 @@ func (e *permitEntry) tune(limit int64, own bool, now int64) bool {
 	return true
 }
 
+// retune gives a key in memory the limit that LimitFor has just returned, so that no call waits by an older one.
+func (l *ConcurrencyLimiter) retune(key string, most int64, own bool) {
+	if !l.base.keyed() {
+		return // a change of the other limits visits all keys
+	}
+	s, hash := l.shard(key)
+	s.mu.Lock()
+	if e := s.find(hash, key); e != nil {
+		if now := l.base.clock.Now(); e.tune(most, own, now) {
+			e.turn(now)
+			return
+		}
+	}
+	s.mu.Unlock()
+}
+
 // left returns the free permits of the key, as far as this process knows.
 func (e *permitEntry) left() int64 {
 	if e.Booked() == 0 && e.Free() == 0 {
@@ -299,7 +316,8 @@ func (e *permitEntry) ReleasePermits(n int64) {
 // forgo ends the wait for a Reset. The Reset itself stays due.
 func (e *permitEntry) forgo(done chan struct{}) {
 	e.shard.mu.Lock()
-	e.resets = slices.DeleteFunc(e.resets, func(c chan struct{}) bool { return c == done })
+	same := func(c chan struct{}) bool { return c == done }
+	e.resets, e.sent = slices.DeleteFunc(e.resets, same), slices.DeleteFunc(e.sent, same)
 	if e.Unused() {
 		e.lim.room.Store(true)
 	}

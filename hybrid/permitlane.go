@@ -124,7 +124,11 @@ func (p *permitLane) take(h *Hub, may bool) (m permits.Message, keys []*permitEn
 	for _, e := range keys {
 		e.shard.mu.Lock()
 		c := e.lim.conditions(e, now)
-		m.Ops = append(m.Ops, e.Op(&c, now))
+		op := e.Op(&c, now)
+		if op.Reset {
+			e.resets, e.sent = nil, e.resets
+		}
+		m.Ops = append(m.Ops, op)
 		e.shard.mu.Unlock()
 		e.lim.base.count.ops.Add(1)
 		names = append(names, h.names.Held(e.tag, e.lim.base.cfg.Name, e.key))
@@ -173,6 +177,7 @@ func (p *permitLane) forsake() {
 		if e.Lost(p.ops[i]) {
 			p.lane.Add(e)
 		}
+		e.resets, e.sent = append(e.resets, e.sent...), nil
 		e.shard.mu.Unlock()
 	}
 	p.lane.Lost()
@@ -216,10 +221,8 @@ func (e *permitEntry) hear(op permits.Op, r permits.Reply, number, now int64) in
 	c := e.lim.conditions(e, now)
 	heard := e.Hear(&c, op, r, number, now, chance())
 	holders := e.Holders()
-	var done []chan struct{}
-	if op.Reset {
-		done, e.resets = e.resets, nil
-	}
+	done := e.sent
+	e.sent = nil
 	e.shard.mu.Unlock()
 	for _, d := range done {
 		close(d)
