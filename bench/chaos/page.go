@@ -56,24 +56,19 @@ Further checks in every row: after Close no client has more goroutines than befo
 		b.WriteString(o.row())
 	}
 	b.WriteString(callsText(p.calls))
-	broken := false
+	var broken []string
 	for _, o := range p.rows {
 		for _, x := range o.verdict.violations {
-			if !broken {
-				b.WriteString("\n## Broken\n\n")
-				broken = true
-			}
-			fmt.Fprintf(&b, "- %s on %s: %s: %s\n", o.plan.name(), o.plan.where(), x.kind, strings.ReplaceAll(x.text, "\n", " "))
+			broken = append(broken, fmt.Sprintf("- %s on %s: %s: %s\n", o.plan.name(), o.plan.where(), x.kind, strings.ReplaceAll(x.text, "\n", " ")))
 		}
 	}
 	for _, o := range p.calls {
 		for _, x := range o.verdict.violations {
-			if !broken {
-				b.WriteString("\n## Broken\n\n")
-				broken = true
-			}
-			fmt.Fprintf(&b, "- %s: %s: %s\n", o.row.where(), x.kind, x.text)
+			broken = append(broken, fmt.Sprintf("- %s: %s: %s\n", o.row.where(), x.kind, x.text))
 		}
+	}
+	if len(broken) > 0 {
+		b.WriteString("\n## Broken\n\n" + strings.Join(broken, ""))
 	}
 	b.WriteString(notCovered)
 	return b.String()
