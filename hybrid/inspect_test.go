@@ -48,6 +48,12 @@ func sentence(t *testing.T, i hybrid.Inspection, want string) {
 	}
 }
 
+// linked is a Redis and the limiter's link to it.
+type linked struct {
+	*redistest.Bubble
+	link *redistest.MemLink
+}
+
 // TestInspectionSentences checks the sentence of each case. The bubble's clock
 // begins at midnight.
 func TestInspectionSentences(t *testing.T) {
@@ -55,14 +61,14 @@ func TestInspectionSentences(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit hybridlimit.Limit
 		cfg   hybrid.Config
-		run   func(t *testing.T, b *redistest.Bubble, l *hybrid.Limiter) // after 2.1 s
+		run   func(t *testing.T, b linked, l *hybrid.Limiter) // after 2.1 s
 	}{
-		"a key that nobody has used": {per(1000, time.Second, 2000), hybrid.Config{}, func(t *testing.T, _ *redistest.Bubble, l *hybrid.Limiter) {
+		"a key that nobody has used": {per(1000, time.Second, 2000), hybrid.Config{}, func(t *testing.T, _ linked, l *hybrid.Limiter) {
 			sentence(t, inspect(t, l, "k"), "the next call asks Redis, for 20ms at most, because this process knows nothing of the key, and a key that it does not know may be empty")
 			time.Sleep(10 * time.Second)
 			sentence(t, inspect(t, l, "k"), "allowed on credit because up to 100 units may be admitted before Redis hears of them, and a key that this process does not know is full by now")
 		}},
-		"a lease": {per(1000, time.Second, 2000), hybrid.Config{}, func(t *testing.T, _ *redistest.Bubble, l *hybrid.Limiter) {
+		"a lease": {per(1000, time.Second, 2000), hybrid.Config{}, func(t *testing.T, _ linked, l *hybrid.Limiter) {
 			for range 300 {
 				ask(t, l, "k", 1)
 				time.Sleep(time.Millisecond)
@@ -73,7 +79,7 @@ func TestInspectionSentences(t *testing.T) {
 				t.Errorf("%+v", i)
 			}
 		}},
-		"credit": {per(1, time.Hour, 2000), hybrid.Config{Mode: hybrid.ModeDeferred, SyncEvery: 100}, func(t *testing.T, _ *redistest.Bubble, l *hybrid.Limiter) {
+		"credit": {per(1, time.Hour, 2000), hybrid.Config{Mode: hybrid.ModeDeferred, SyncEvery: 100}, func(t *testing.T, b linked, l *hybrid.Limiter) {
 			ask(t, l, "k", 1)
 			sentence(t, inspect(t, l, "k"), "allowed on credit because up to 100 units may be admitted before Redis hears of them, and Redis said the bucket has 1999 units left 0 ms ago")
 			ask(t, l, "k", 7)
@@ -83,10 +89,12 @@ func TestInspectionSentences(t *testing.T) {
 			if i.Owed != 7 || i.ViewLeft != 1999 || i.ViewAge != 40*time.Millisecond || i.Credit != 100 || !i.FleetKnown || i.Fleet != 1 {
 				t.Errorf("%+v", i)
 			}
+			b.link.Pause() // else Redis may have heard of the units before the inspection
 			ask(t, l, "k", 93)
 			sentence(t, inspect(t, l, "k"), "the next call asks Redis, for 20ms at most, because nothing is leased, and the credit of 100 units is used up; 100 units are owed by this process")
+			b.link.Resume()
 		}},
-		"a proof of debt": {per(5, time.Second, 10), hybrid.Config{Mode: hybrid.ModeDeferred}, func(t *testing.T, _ *redistest.Bubble, l *hybrid.Limiter) {
+		"a proof of debt": {per(5, time.Second, 10), hybrid.Config{Mode: hybrid.ModeDeferred}, func(t *testing.T, _ linked, l *hybrid.Limiter) {
 			ask(t, l, "k", 10)
 			must(t)(l.Charge(t.Context(), "k", 3))
 			time.Sleep(100 * time.Millisecond) // Redis hears of the charge after 50 ms
@@ -96,31 +104,31 @@ func TestInspectionSentences(t *testing.T) {
 				t.Errorf("%+v", i)
 			}
 		}},
-		"a proof by what is owed": {per(1, time.Hour, 10), hybrid.Config{Mode: hybrid.ModeDeferred}, func(t *testing.T, _ *redistest.Bubble, l *hybrid.Limiter) {
+		"a proof by what is owed": {per(1, time.Hour, 10), hybrid.Config{Mode: hybrid.ModeDeferred}, func(t *testing.T, _ linked, l *hybrid.Limiter) {
 			ask(t, l, "k", 7)
 			ask(t, l, "k", 3)
 			sentence(t, inspect(t, l, "k"), "denied until 00:00:0….… UTC because Redis said the bucket has 3 units left 0 ms ago, and since then 3 units are owed by this process; then Redis is asked again, which may have been reset")
 		}},
-		"an empty bucket": {per(1, time.Hour, 10), hybrid.Config{}, func(t *testing.T, _ *redistest.Bubble, l *hybrid.Limiter) {
+		"an empty bucket": {per(1, time.Hour, 10), hybrid.Config{}, func(t *testing.T, _ linked, l *hybrid.Limiter) {
 			ask(t, l, "k", 10)
 			sentence(t, inspect(t, l, "k"), "denied until 00:00:0….… UTC because Redis said the bucket is empty 0 ms ago; then Redis is asked again, which may have been reset")
 		}},
-		"shadow": {per(1, time.Hour, 10), hybrid.Config{Shadow: true}, func(t *testing.T, _ *redistest.Bubble, l *hybrid.Limiter) {
+		"shadow": {per(1, time.Hour, 10), hybrid.Config{Shadow: true}, func(t *testing.T, _ linked, l *hybrid.Limiter) {
 			ask(t, l, "k", 10)
 			sentence(t, inspect(t, l, "k"), "denied until … because Redis said the bucket is empty 0 ms ago; then Redis is asked again, which may have been reset; nobody is denied all the same, because the limit is in shadow")
 		}},
-		"strict": {per(1, time.Hour, 10), hybrid.Config{Mode: hybrid.ModeStrict}, func(t *testing.T, b *redistest.Bubble, l *hybrid.Limiter) {
+		"strict": {per(1, time.Hour, 10), hybrid.Config{Mode: hybrid.ModeStrict}, func(t *testing.T, b linked, l *hybrid.Limiter) {
 			sentence(t, inspect(t, l, "k"), "the next call asks Redis, for 20ms at most, because this process knows nothing of the key, and mode strict gives no credit")
 		}},
-		"no overshoot": {per(1, time.Hour, 10), hybrid.Config{Overshoot: -1}, func(t *testing.T, b *redistest.Bubble, l *hybrid.Limiter) {
+		"no overshoot": {per(1, time.Hour, 10), hybrid.Config{Overshoot: -1}, func(t *testing.T, b linked, l *hybrid.Limiter) {
 			ask(t, l, "k", 1)
 			sentence(t, inspect(t, l, "k"), "the next call asks Redis, for 20ms at most, because nothing is leased, and Overshoot gives no credit")
 		}},
-		"credit below one unit": {per(1, time.Hour, 10), hybrid.Config{}, func(t *testing.T, b *redistest.Bubble, l *hybrid.Limiter) {
+		"credit below one unit": {per(1, time.Hour, 10), hybrid.Config{}, func(t *testing.T, b linked, l *hybrid.Limiter) {
 			ask(t, l, "k", 1)
 			sentence(t, inspect(t, l, "k"), "the next call asks Redis, for 20ms at most, because nothing is leased, and credit is 0 units: Overshoot 0.05 × burst 10 / 1 is below one, and an Overshoot of 0.1 gives 1")
 		}},
-		"Redis dead, a share": {per(1, time.Hour, 2), hybrid.Config{}, func(t *testing.T, b *redistest.Bubble, l *hybrid.Limiter) {
+		"Redis dead, a share": {per(1, time.Hour, 2), hybrid.Config{}, func(t *testing.T, b linked, l *hybrid.Limiter) {
 			b.Kill()
 			time.Sleep(10 * time.Second)
 			sentence(t, inspect(t, l, "k"), "allowed because the fallback (share) decides since Redis does not answer: this process has 2 of its 2 units left")
@@ -131,27 +139,27 @@ func TestInspectionSentences(t *testing.T) {
 				t.Errorf("%+v", i)
 			}
 		}},
-		"Redis dead, deny all": {per(1, time.Hour, 2), hybrid.Config{Fallback: hybrid.FallbackDenyAll}, func(t *testing.T, b *redistest.Bubble, l *hybrid.Limiter) {
+		"Redis dead, deny all": {per(1, time.Hour, 2), hybrid.Config{Fallback: hybrid.FallbackDenyAll}, func(t *testing.T, b linked, l *hybrid.Limiter) {
 			b.Kill()
 			time.Sleep(10 * time.Second)
 			sentence(t, inspect(t, l, "k"), "denied because the fallback (deny_all) decides since Redis does not answer")
 		}},
-		"Redis dead, allow all": {per(1, time.Hour, 2), hybrid.Config{Fallback: hybrid.FallbackAllowAll}, func(t *testing.T, b *redistest.Bubble, l *hybrid.Limiter) {
+		"Redis dead, allow all": {per(1, time.Hour, 2), hybrid.Config{Fallback: hybrid.FallbackAllowAll}, func(t *testing.T, b linked, l *hybrid.Limiter) {
 			b.Kill()
 			time.Sleep(10 * time.Second)
 			sentence(t, inspect(t, l, "k"), "allowed because the fallback (allow_all) decides since Redis does not answer")
 		}},
-		"Redis silent, the breaker closed": {per(1, time.Hour, 2), patientWith(hybrid.Config{Mode: hybrid.ModeStrict, MaxWait: 30 * time.Millisecond}), func(t *testing.T, b *redistest.Bubble, l *hybrid.Limiter) {
+		"Redis silent, the breaker closed": {per(1, time.Hour, 2), patientWith(hybrid.Config{Mode: hybrid.ModeStrict, MaxWait: 30 * time.Millisecond}), func(t *testing.T, b linked, l *hybrid.Limiter) {
 			b.Kill()
 			ask(t, l, "k", 1)
 			sentence(t, inspect(t, l, "k"), "the next call asks Redis, for 30ms at most, because its answer to an earlier question is on its way")
 			time.Sleep(15 * time.Millisecond)
 			sentence(t, inspect(t, l, "k"), "denied because Redis has kept calls for this key waiting for 45 ms, and mode strict admits nothing without its word")
 		}},
-		"never wait": {per(1, time.Hour, 2), hybrid.Config{MaxWait: -1}, func(t *testing.T, b *redistest.Bubble, l *hybrid.Limiter) {
+		"never wait": {per(1, time.Hour, 2), hybrid.Config{MaxWait: -1}, func(t *testing.T, b linked, l *hybrid.Limiter) {
 			sentence(t, inspect(t, l, "k"), "allowed because the fallback (share) decides since calls do not wait for Redis (MaxWait is negative), and this process knows nothing of the key, and credit is 0 units: Overshoot 0.05 × burst 2 / 1 is below one, and an Overshoot of 0.5 gives 1: this process has 2 of its 2 units left")
 		}},
-		"switches": {per(1, time.Hour, 2), hybrid.Config{}, func(t *testing.T, b *redistest.Bubble, l *hybrid.Limiter) {
+		"switches": {per(1, time.Hour, 2), hybrid.Config{}, func(t *testing.T, b linked, l *hybrid.Limiter) {
 			flipFleet(t, l, hybrid.SwitchDenyAll)
 			sentence(t, inspect(t, l, "k"), "denied because the switch of the fleet is deny_all")
 			flip(t, l, hybrid.SwitchAllowAll)
@@ -165,42 +173,42 @@ func TestInspectionSentences(t *testing.T) {
 			flip(t, l, hybrid.SwitchShadow)
 			sentence(t, inspect(t, l, "k"), "the next call asks Redis, for 20ms at most, because this process knows nothing of the key, and credit is 0 units: Overshoot 0.05 × burst 2 / 1 is below one, and an Overshoot of 0.5 gives 1; nobody is denied all the same, because the limit is in shadow")
 		}},
-		"exact": {per(1, time.Hour, 2), hybrid.Config{Mode: hybrid.ModeExact}, func(t *testing.T, b *redistest.Bubble, l *hybrid.Limiter) {
+		"exact": {per(1, time.Hour, 2), hybrid.Config{Mode: hybrid.ModeExact}, func(t *testing.T, b linked, l *hybrid.Limiter) {
 			sentence(t, inspect(t, l, "k"), "the next call asks Redis, for 20ms at most, because in mode exact it decides each call")
 		}},
-		"unlimited": {hybridlimit.Unlimited(), hybrid.Config{}, func(t *testing.T, b *redistest.Bubble, l *hybrid.Limiter) {
+		"unlimited": {hybridlimit.Unlimited(), hybrid.Config{}, func(t *testing.T, b linked, l *hybrid.Limiter) {
 			sentence(t, inspect(t, l, "k"), "allowed because the limit is unlimited")
 		}},
-		"blocked": {hybridlimit.Blocked(), hybrid.Config{}, func(t *testing.T, b *redistest.Bubble, l *hybrid.Limiter) {
+		"blocked": {hybridlimit.Blocked(), hybrid.Config{}, func(t *testing.T, b linked, l *hybrid.Limiter) {
 			sentence(t, inspect(t, l, "k"), "denied because the limit is blocked: it admits nobody")
 		}},
-		"a window": {hybridlimit.FixedWindow(10, time.Hour), hybrid.Config{}, func(t *testing.T, b *redistest.Bubble, l *hybrid.Limiter) {
+		"a window": {hybridlimit.FixedWindow(10, time.Hour), hybrid.Config{}, func(t *testing.T, b linked, l *hybrid.Limiter) {
 			ask(t, l, "k", 10)
 			sentence(t, inspect(t, l, "k"), "denied until 00:00:0….… UTC because Redis said the window is used up 0 ms ago; then Redis is asked again, which may have been reset")
 		}},
-		"the end of a window": {hybridlimit.FixedWindow(10, 3*time.Second), hybrid.Config{}, func(t *testing.T, b *redistest.Bubble, l *hybrid.Limiter) {
+		"the end of a window": {hybridlimit.FixedWindow(10, 3*time.Second), hybrid.Config{}, func(t *testing.T, b linked, l *hybrid.Limiter) {
 			ask(t, l, "k", 10)
 			sentence(t, inspect(t, l, "k"), "denied until 00:00:03.000 UTC because Redis said the window is used up 0 ms ago")
 			time.Sleep(time.Second)
 			sentence(t, inspect(t, l, "k"), "the next call asks Redis, for 20ms at most, because nothing is leased, and credit is 0 units: Overshoot 0.05 × burst 10 / 1 is below one, and an Overshoot of 0.1 gives 1")
 		}},
-		"a window that is over": {hybridlimit.FixedWindow(1000, 3*time.Second), hybrid.Config{}, func(t *testing.T, b *redistest.Bubble, l *hybrid.Limiter) {
+		"a window that is over": {hybridlimit.FixedWindow(1000, 3*time.Second), hybrid.Config{}, func(t *testing.T, b linked, l *hybrid.Limiter) {
 			ask(t, l, "k", 10)
 			time.Sleep(2 * time.Second)
 			sentence(t, inspect(t, l, "k"), "the next call asks Redis, for 20ms at most, because nothing is leased, and what Redis said was of a window that is over")
 		}},
-		"a queue": {hybridlimit.LeakyQueue(1, time.Hour, 3), hybrid.Config{}, func(t *testing.T, b *redistest.Bubble, l *hybrid.Limiter) {
+		"a queue": {hybridlimit.LeakyQueue(1, time.Hour, 3), hybrid.Config{}, func(t *testing.T, b linked, l *hybrid.Limiter) {
 			sentence(t, inspect(t, l, "k"), "the next call asks Redis, for 20ms at most, because this process knows nothing of the key, and only Redis knows when the queue serves a call")
 			ask(t, l, "k", 3)
 			sentence(t, inspect(t, l, "k"), "denied until 00:00:0….… UTC because Redis said the queue is full 0 ms ago; then Redis is asked again, which may have been reset")
 		}},
-		"a log": {hybridlimit.SlidingLog(2, time.Hour), hybrid.Config{}, func(t *testing.T, b *redistest.Bubble, l *hybrid.Limiter) {
+		"a log": {hybridlimit.SlidingLog(2, time.Hour), hybrid.Config{}, func(t *testing.T, b linked, l *hybrid.Limiter) {
 			sentence(t, inspect(t, l, "k"), "the next call asks Redis, for 20ms at most, because under a sliding log it decides each call")
 			ask(t, l, "k", 2)
 			ask(t, l, "k", 1)
 			sentence(t, inspect(t, l, "k"), "denied until 00:00:0….… UTC because Redis said that the log has no room for 1 unit")
 		}},
-		"a date": {hybridlimit.FixedWindow(1, 240*time.Hour), patientWith(hybrid.Config{Fallback: hybrid.FallbackShare}), func(t *testing.T, b *redistest.Bubble, l *hybrid.Limiter) {
+		"a date": {hybridlimit.FixedWindow(1, 240*time.Hour), patientWith(hybrid.Config{Fallback: hybrid.FallbackShare}), func(t *testing.T, b linked, l *hybrid.Limiter) {
 			flip(t, l, hybrid.SwitchLocalOnly)
 			ask(t, l, "k", 1)
 			sentence(t, inspect(t, l, "k"), "denied until 2000-01-11 00:00:02 UTC because the fallback (share) decides since the switch of this process is local_only: this process has 0 of its 1 units left; 1 unit is owed by this process")
@@ -209,9 +217,10 @@ func TestInspectionSentences(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := redistest.NewBubble(t)
-				l := newLimiter(t, b.Client(nil), c.limit, c.cfg)
+				link := b.Link()
+				l := newLimiter(t, link.Client(nil), c.limit, c.cfg)
 				time.Sleep(2100 * time.Millisecond)
-				c.run(t, b, l)
+				c.run(t, linked{b, link}, l)
 			})
 		})
 	}
