@@ -37,7 +37,7 @@ const (
 	// listen is the longest time after an op until the next one of a process whose calls find their permits at hand. It is five times
 	// as long while a quarter of the permits is free.
 	listen = second
-	// together is the least time between two asks, and two give-backs, of a key at which several calls come in that time.
+	// together is the longest time that asks, and give-backs, wait for others of their key: see Holding.gap.
 	together = second / 50
 	// firstRetry and lastRetry are the times after which a waiting call that was refused asks again.
 	firstRetry, lastRetry = second / 10, second

@@ -83,12 +83,22 @@ func (h *Holding) Hear(c *Conditions, op Op, r Reply, number, now int64, jitter 
 	}
 	granted := r.Booked - op.Keep
 	h.askAt, h.giveAt, h.tellAt = now, now, now+int64(tellAgain*(0.75+0.25*jitter))
-	if h.rate*together >= second { // several calls can share an op
-		h.askAt, h.giveAt = now+int64(together*(0.75+0.5*jitter)), now+together
+	if gap := h.gap(); gap > 0 {
+		h.askAt, h.giveAt = now+int64(gap*(0.75+0.5*jitter)), now+int64(gap)
 	}
 	h.askAt = max(h.askAt, h.learns)
 	h.refused(op, r, granted < op.Want, now, jitter)
 	return e
+}
+
+// gap returns the time (ns) until the next ask and the next give-back, in which several calls come that can share an op. It grows
+// evenly with the calls: a process with few calls would save few ops by a wait, and its waiting calls need the permits of others.
+func (h *Holding) gap() float64 {
+	alone := 1.5 // calls in a gap too short for a wait
+	if h.plenty {
+		alone = 1 // so that a process sends less where all calls are admitted
+	}
+	return together - alone*second/h.rate
 }
 
 // refused plans the next ask of calls that were refused, and notes the holders.
