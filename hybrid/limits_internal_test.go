@@ -121,6 +121,7 @@ func TestReloadsChangeNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		synctest.Wait() // a sync may be on its way
 		before, err := l.Inspect(t.Context(), "k")
 		if err != nil {
 			t.Fatal(err)
