@@ -109,8 +109,9 @@ func (l *ConcurrencyLimiter) Acquire(ctx context.Context, key string) (p hybridl
 // AcquireN acquires n permits of key, all or none, for one call. If this process
 // holds them, that needs no message. Otherwise the call waits for Redis, and for
 // permits of other calls: see ConcurrencyConfig.MaxWait. No call of a key overtakes
-// another one of the same process. A call that gets no permits is denied: the Result
-// says so, and the Permit is zero.
+// another one of the same process. Calls of other processes may overtake it: while
+// permits are scarce, a call for several can wait for long beside calls for one. A
+// call that gets no permits is denied: the Result says so, and the Permit is zero.
 //
 // Release the Permit when the call ends, also after a panic. Release sends no
 // message itself. Remaining is the number of free permits, as far as this process

@@ -236,7 +236,8 @@ func (w *world) settleLimit(limit int64) {
 // patient is the time after which a waiting call starves if permits are free.
 const patient = 8 * second
 
-// watch looks for calls that starve: the permits of a first waiting call are free, and its process is a member that runs.
+// watch looks for calls that starve: the permits of a first waiting call are free, and its process is a member that runs. A call for
+// several permits starves only if no other call of the key begins: calls of other processes for fewer permits may overtake it.
 func (w *world) watch() {
 	for _, p := range w.procs {
 		for _, h := range p.keys {
@@ -248,7 +249,7 @@ func (w *world) watch() {
 				delete(k.stuck, c)
 				continue
 			}
-			if k.stuck[c] == 0 {
+			if k.stuck[c] == 0 || c.waiter.N > 1 && k.began > k.stuck[c] {
 				k.stuck[c] = w.now
 			}
 			if w.now-k.stuck[c] == patient {

@@ -51,6 +51,7 @@ type key struct {
 	strict  int64           // their permits
 	excess  int64           // most above bound
 	stuck   map[*call]int64 // ns; since when a first waiting call could be admitted
+	began   int64           // ns; the last begin of a call, without the fallback
 }
 
 // call is one call at a process.
@@ -146,6 +147,7 @@ func (w *world) starts(c *call, how permits.Admission) {
 		p.excuse()
 	}
 	k := w.keys[c.key]
+	k.began = w.now
 	k.running[c] = true
 	k.strict += c.waiter.N
 	k.excess = max(k.excess, k.strict-k.bound)
