@@ -25,7 +25,7 @@ type callsRow struct {
 	play  func(r *callsRun) error
 }
 
-// Numbers of decision 0051: the most that the search on the engine has found.
+// No more than the search on the engine has found: see decision 0051.
 const (
 	aboveByEviction = 9
 	aboveByFailover = 5
