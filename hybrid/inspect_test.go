@@ -63,7 +63,7 @@ func TestInspectionSentences(t *testing.T) {
 		cfg   hybrid.Config
 		run   func(t *testing.T, b linked, l *hybrid.Limiter) // after 2.1 s
 	}{
-		"a key that nobody has used": {per(1000, time.Second, 2000), hybrid.Config{}, func(t *testing.T, _ linked, l *hybrid.Limiter) {
+		"an unused key": {per(1000, time.Second, 2000), hybrid.Config{}, func(t *testing.T, _ linked, l *hybrid.Limiter) {
 			sentence(t, inspect(t, l, "k"), "the next call asks Redis, for 20ms at most, because this process knows nothing of the key, and a key that it does not know may be empty")
 			time.Sleep(10 * time.Second)
 			sentence(t, inspect(t, l, "k"), "allowed on credit because up to 100 units may be admitted before Redis hears of them, and a key that this process does not know is full by now")

@@ -26,7 +26,7 @@ func newEngine(w *world) *engine {
 		e.procs = append(e.procs, newProcess(e, i))
 	}
 	for key := range w.s.Keys { // so that Redis learns each tag before the load
-		w.at(2*second, func() { w.come(&call{at: w.now, key: key}) })
+		w.At(2*second, func() { w.come(&call{at: w.Now, key: key}) })
 	}
 	return e
 }
@@ -41,7 +41,7 @@ func (e *engine) release(c *call) {
 }
 
 // micros is Redis's time in µs.
-func (e *engine) micros() int64 { return (1_000*second + e.w.now) / 1000 }
+func (e *engine) micros() int64 { return (1_000*second + e.w.Now) / 1000 }
 
 // beat is Redis's part of a heartbeat.
 func (e *engine) beat(process string, p permits.Pulse) (beats []int64) {
@@ -84,7 +84,7 @@ type waiter struct {
 
 func newProcess(e *engine, index int) *process {
 	p := &process{e: e, id: fmt.Sprintf("p%d", index), keys: make([]*holding, e.w.s.Keys), member: permits.Member{Period: period}}
-	e.w.after(e.w.rnd.Int64N(period), p.beat)
+	e.w.After(e.w.rnd.Int64N(period), p.beat)
 	return p
 }
 
@@ -104,14 +104,14 @@ func (p *process) conditions() *permits.Conditions {
 // acquire lets a call come. After Scenario.Wait it waits only for an answer that is on its way, as in hybrid.
 func (p *process) acquire(c *call) {
 	w, h := p.e.w, p.hold(c.key)
-	if h.Acquire(p.conditions(), 1, w.now) != permits.Waits {
+	if h.Acquire(p.conditions(), 1, w.Now) != permits.Waits {
 		w.admit(c)
 		return
 	}
 	x := &waiter{call: c}
 	x.N, x.Caller = 1, x
 	h.Wait(&x.Waiter)
-	w.after(int64(w.s.Wait), func() {
+	w.After(int64(w.s.Wait), func() {
 		if !c.done {
 			h.Hurry(&x.Waiter)
 			p.settle(h)
@@ -123,13 +123,13 @@ func (p *process) acquire(c *call) {
 // settle does all that is due at a key.
 func (p *process) settle(h *holding) {
 	w, c := p.e.w, p.conditions()
-	for x := h.Next(c, w.now); x != nil; x = h.Next(c, w.now) {
+	for x := h.Next(c, w.Now); x != nil; x = h.Next(c, w.Now) {
 		w.admit(x.Caller.(*waiter).call)
 	}
-	for x := h.Denied(c, w.now); x != nil; x = h.Denied(c, w.now) {
+	for x := h.Denied(c, w.Now); x != nil; x = h.Denied(c, w.Now) {
 		w.deny(x.Caller.(*waiter).call)
 	}
-	if h.Settle(c, w.now) {
+	if h.Settle(c, w.Now) {
 		p.lanes[h.tag].Add(h)
 		p.send(h.tag)
 	}
@@ -141,7 +141,7 @@ func (p *process) settle(h *holding) {
 // plan plans a settle. An earlier one takes the place of a later one.
 func (p *process) plan(h *holding, t int64) {
 	h.planned, h.wakes = true, t
-	p.e.w.at(t, func() {
+	p.e.w.At(t, func() {
 		if h.planned && h.wakes == t {
 			h.planned = false
 			p.settle(h)
@@ -156,13 +156,13 @@ func (p *process) send(tag int) {
 		return
 	}
 	c := p.conditions()
-	m, keys := l.Take(p.id, period, w.now)
+	m, keys := l.Take(p.id, period, w.Now)
 	names := make([]string, len(keys))
 	for i, h := range keys {
-		m.Ops = append(m.Ops, h.Op(c, w.now))
+		m.Ops = append(m.Ops, h.Op(c, w.Now))
 		names[i] = h.name
 	}
-	w.ledger.sent(w.now, len(keys))
+	w.ledger.sent(w.Now, len(keys))
 	w.exchange(func() func() {
 		redis := &p.e.redis[tag]
 		redis.Expire(p.e.micros())
@@ -178,20 +178,20 @@ func (p *process) send(tag int) {
 func (p *process) hear(tag int, m permits.Message, keys []*holding, a permits.Answer) {
 	l, w, held := &p.lanes[tag], p.e.w, 0
 	for i, h := range keys {
-		heard := h.Hear(p.conditions(), m.Ops[i], a.Replies[i], m.Number, w.now, w.rnd.Float64())
+		heard := h.Hear(p.conditions(), m.Ops[i], a.Replies[i], m.Number, w.Now, w.rnd.Float64())
 		held += heard.Held
 		if heard.Lost {
 			panic("callfleet: Redis has lost something")
 		}
 		if holders := h.Holders(); len(holders) > 0 {
-			p.member.Suspect(holders, w.now)
+			p.member.Suspect(holders, w.Now)
 			if !h.accuses {
 				h.accuses = true
 				p.accuses = append(p.accuses, h)
 			}
 		}
 	}
-	l.Answered(m, a, held, w.now)
+	l.Answered(m, a, held, w.Now)
 	l.hears = true
 	for _, h := range keys {
 		p.settle(h)
@@ -202,16 +202,16 @@ func (p *process) hear(tag int, m permits.Message, keys []*holding, a permits.An
 
 // beat sends a heartbeat, and so on.
 func (p *process) beat() {
-	w, sent := p.e.w, p.e.w.now
+	w, sent := p.e.w, p.e.w.Now
 	pulse := p.member.Beat(sent)
 	w.exchange(func() func() {
 		beats := p.e.beat(p.id, pulse)
 		return func() {
-			again := p.member.Beaten(pulse, sent, w.now, 1, beats)
+			again := p.member.Beaten(pulse, sent, w.Now, 1, beats)
 			if again {
 				for _, h := range p.keys {
 					if h != nil {
-						h.Tell(w.now)
+						h.Tell(w.Now)
 						p.settle(h)
 					}
 				}
@@ -219,7 +219,7 @@ func (p *process) beat() {
 			p.accuse()
 		}
 	})
-	w.after(period, p.beat)
+	w.After(period, p.beat)
 }
 
 // accuse takes the holdings of dead processes off. No process dies, so it finds none, and forgets the refusals that are too old.
@@ -227,7 +227,7 @@ func (p *process) accuse() {
 	all := p.accuses
 	p.accuses = nil
 	for _, h := range all {
-		if h.accuses = h.Accuse(p.conditions(), p.e.w.now, p.member.Dead); h.accuses {
+		if h.accuses = h.Accuse(p.conditions(), p.e.w.Now, p.member.Dead); h.accuses {
 			p.accuses = append(p.accuses, h)
 		}
 		p.settle(h)

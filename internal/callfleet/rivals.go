@@ -14,7 +14,7 @@ type sortedSet struct {
 
 func (x *sortedSet) acquire(c *call) {
 	w := x.w
-	w.ledger.sent(w.now, 1)
+	w.ledger.sent(w.Now, 1)
 	w.exchange(func() func() {
 		if x.places[c.key] >= w.s.Limit {
 			return func() { w.deny(c) }
@@ -25,8 +25,8 @@ func (x *sortedSet) acquire(c *call) {
 }
 
 func (x *sortedSet) release(c *call) {
-	x.w.ledger.sent(x.w.now, 1)
-	x.w.ledger.renewed(x.w.now, c.lasts/renewEvery)
+	x.w.ledger.sent(x.w.Now, 1)
+	x.w.ledger.renewed(x.w.Now, c.lasts/renewEvery)
 	x.w.exchange(func() func() {
 		x.places[c.key]--
 		return nil
@@ -52,7 +52,7 @@ func (x *central) acquire(c *call) {
 		return
 	}
 	k.waiting = append(k.waiting, c)
-	w.after(int64(w.s.Wait), func() {
+	w.After(int64(w.s.Wait), func() {
 		if !c.done { // all that came before are decided
 			k.waiting = k.waiting[1:]
 			w.deny(c)

@@ -1,9 +1,10 @@
 package callfleet
 
 import (
-	"container/heap"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/hybridlimit/hybridlimit/internal/agenda"
 )
 
 const (
@@ -20,13 +21,12 @@ type subject interface {
 	release(c *call)
 }
 
-// world is virtual time: ns since the start of the processes, and the events in it.
+// world is a fleet in virtual time: ns since the start of the processes.
 type world struct {
+	agenda.Agenda
+
 	s       Scenario
 	rnd     *rand.Rand
-	now     int64
-	events  events
-	count   uint64
 	subject subject
 	ledger  *ledger
 }
@@ -63,13 +63,13 @@ func (w *world) play() Report {
 		if !ok {
 			return
 		}
-		w.at(c.at, func() {
+		w.At(c.at, func() {
 			w.come(c)
 			next()
 		})
 	}
 	next()
-	w.run(lead + int64(w.s.Span) + int64(w.s.Wait) + drain)
+	w.Run(lead + int64(w.s.Span) + int64(w.s.Wait) + drain)
 	return w.ledger.total()
 }
 
@@ -81,8 +81,8 @@ func (w *world) come(c *call) {
 
 // admit lets a call run.
 func (w *world) admit(c *call) {
-	w.ledger.admitted(c, w.now)
-	w.after(c.lasts, func() {
+	w.ledger.admitted(c, w.Now)
+	w.After(c.lasts, func() {
 		w.ledger.ended(c)
 		w.subject.release(c)
 	})
@@ -90,50 +90,12 @@ func (w *world) admit(c *call) {
 
 func (w *world) deny(c *call) { w.ledger.denied(c) }
 
-// at runs f at a time.
-func (w *world) at(t int64, f func()) {
-	w.count++
-	heap.Push(&w.events, event{max(t, w.now), w.count, f})
-}
-
-func (w *world) after(d int64, f func()) { w.at(w.now+d, f) }
-
 // exchange sends a request to Redis, and brings its answer back.
 func (w *world) exchange(request func() (answer func())) {
 	there := int64(w.s.Latency / 2)
-	w.after(there, func() {
+	w.After(there, func() {
 		if answer := request(); answer != nil {
-			w.after(int64(w.s.Latency)-there, answer)
+			w.After(int64(w.s.Latency)-there, answer)
 		}
 	})
-}
-
-// run runs events until a time.
-func (w *world) run(until int64) {
-	for len(w.events) > 0 && w.events[0].t <= until {
-		e := heap.Pop(&w.events).(event)
-		w.now = e.t
-		e.f()
-	}
-}
-
-// event is a function that runs at a time. Events of one time run in the order in which they were planned.
-type event struct {
-	t int64
-	n uint64
-	f func()
-}
-
-type events []event
-
-func (e events) Len() int           { return len(e) }
-func (e events) Less(i, j int) bool { return e[i].t < e[j].t || e[i].t == e[j].t && e[i].n < e[j].n }
-func (e events) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
-func (e *events) Push(x any)        { *e = append(*e, x.(event)) }
-func (e *events) Pop() any {
-	old := *e
-	x := old[len(old)-1]
-	old[len(old)-1].f = nil
-	*e = old[:len(old)-1]
-	return x
 }

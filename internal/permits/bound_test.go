@@ -98,14 +98,14 @@ func (w *world) poisson(procs []*process, from, rate float64, lasts func() int64
 	every := int64(float64(second) / rate)
 	var arrive func()
 	arrive = func() {
-		if w.now < until {
-			w.after(w.exp(every), arrive)
+		if w.Now < until {
+			w.After(w.exp(every), arrive)
 		}
 		c := &call{lasts: lasts()}
 		c.waiter.N = 1
 		procs[w.rnd.IntN(len(procs))].call(c)
 	}
-	w.at(int64(from*float64(second)), arrive)
+	w.At(int64(from*float64(second)), arrive)
 }
 
 // TestKilledProcess checks the time until all permits of a killed process run other calls.
@@ -116,16 +116,16 @@ func TestKilledProcess(t *testing.T) {
 		w := newWorld(quiet(10, 100), rand.New(rand.NewPCG(seed, 1)))
 		killed := 12*second + w.rnd.Int64N(second)
 		w.poisson(w.procs[:1], 5, 1000, func() int64 { return 1000 * second }, 9*second) // the tag is new: Redis learns until 8 s
-		w.at(killed, w.procs[0].kill)
+		w.At(killed, w.procs[0].kill)
 		w.poisson(w.procs[1:], 10, 450, func() int64 { return 1000 * second }, 20*second)
-		w.run(killed)
+		w.Run(killed)
 		if k := w.keys[0]; k.strict != 0 {
 			t.Fatalf("seed %d: %d other calls at the kill", seed, k.strict)
 		}
-		for w.keys[0].strict < w.limit && w.now < 20*second {
-			w.run(w.now + second/100)
+		for w.keys[0].strict < w.limit && w.Now < 20*second {
+			w.Run(w.Now + second/100)
 		}
-		longest = max(longest, w.now-killed)
+		longest = max(longest, w.Now-killed)
 	}
 	t.Logf("%.2f s at most", float64(longest)/float64(second))
 	if longest > 3*second {
@@ -157,9 +157,9 @@ func TestMessages(t *testing.T) {
 			rate := test.load * float64(test.limit) / test.lasts
 			end := max(5*test.lasts, min(20_000/rate, 100), 12)
 			w.poisson(w.procs, 5, rate, func() int64 { return w.exp(int64(test.lasts * float64(second))) }, int64((5+end)*float64(second)))
-			w.run(int64((5 + end/3) * float64(second)))
+			w.Run(int64((5 + end/3) * float64(second)))
 			admitted, asked, arrived := w.admitted, w.asked, w.arrived
-			w.run(int64((5 + end) * float64(second)))
+			w.Run(int64((5 + end) * float64(second)))
 			admitted, asked, arrived = w.admitted-admitted, w.asked-asked, w.arrived-arrived
 			ops := float64(asked) / float64(admitted)
 			set := 1 + float64(arrived)/float64(admitted)

@@ -4,10 +4,10 @@ package permits_test
 // too old admits nothing new.
 func (p *process) beat(d int64) {
 	w := p.w
-	w.after(d, func() {
+	w.After(d, func() {
 		p.later(func() {
-			sent, id := w.now, p.id
-			pulse := p.member.Beat(w.now)
+			sent, id := w.Now, p.id
+			pulse := p.member.Beat(w.Now)
 			answered, over := false, false
 			next := int64(float64(period) * (0.9 + 0.2*w.rnd.Float64()))
 			w.exchange(func() func() {
@@ -19,11 +19,11 @@ func (p *process) beat(d int64) {
 						}
 						answered, over = true, true
 						p.excuse()
-						p.beaten(p.member.Beaten(pulse, sent, w.now, losses, beats))
+						p.beaten(p.member.Beaten(pulse, sent, w.Now, losses, beats))
 					})
 				}
 			})
-			w.after(period/4, func() {
+			w.After(period/4, func() {
 				p.later(func() {
 					if !answered {
 						over = true
@@ -54,7 +54,7 @@ func (p *process) beaten(again bool) {
 		if p.w.mutant == "look" {
 			dead = func(string) bool { return true }
 		}
-		h.lists = h.Accuse(p.conditions(), p.w.now, dead)
+		h.lists = h.Accuse(p.conditions(), p.w.Now, dead)
 		p.settle(h)
 	}
 }

@@ -60,8 +60,8 @@ func (p *process) conditions() *permits.Conditions {
 func (p *process) later(f func()) {
 	switch {
 	case p.gone:
-	case p.w.now < p.frozen:
-		p.w.at(p.frozen, func() { p.later(f) })
+	case p.w.Now < p.frozen:
+		p.w.At(p.frozen, func() { p.later(f) })
 	default:
 		f()
 	}
@@ -69,7 +69,7 @@ func (p *process) later(f func()) {
 
 // excuse stops counting the calls that outlive a cut-off. They are the case that the guarantee names.
 func (p *process) excuse() {
-	ended := !p.member.Standing().Live(p.w.now)
+	ended := !p.member.Standing().Live(p.w.Now)
 	if ended && !p.excused {
 		for _, h := range p.keys {
 			for c := range h.calls {
@@ -85,12 +85,12 @@ func (p *process) call(c *call) {
 	w, h := p.w, p.keys[c.key]
 	w.arrived++
 	c.proc = p
-	switch how := h.Acquire(p.conditions(), c.waiter.N, w.now); how {
+	switch how := h.Acquire(p.conditions(), c.waiter.N, w.Now); how {
 	case permits.Waits:
 		c.waiting = true
 		h.queued = append(h.queued, c)
 		h.Wait(&c.waiter)
-		w.after(w.patience, func() {
+		w.After(w.patience, func() {
 			p.later(func() {
 				if h.Leave(&c.waiter) {
 					p.dequeue(h, &c.waiter)
@@ -111,10 +111,10 @@ func (p *process) start(h *holding, c *call, how permits.Admission) {
 	h.calls[c] = true
 	p.w.starts(c, how)
 	lasts := c.lasts
-	if p.w.now < span+calm {
-		lasts = max(0, min(lasts, span+second-p.w.now))
+	if p.w.Now < span+calm {
+		lasts = max(0, min(lasts, span+second-p.w.Now))
 	}
-	p.w.after(lasts, func() { p.later(func() { p.end(c) }) })
+	p.w.After(lasts, func() { p.later(func() { p.end(c) }) })
 }
 
 func (p *process) end(c *call) {
@@ -146,24 +146,24 @@ func (p *process) dequeue(h *holding, w *permits.Waiter) *call {
 // settle does all that is due at a key.
 func (p *process) settle(h *holding) {
 	w, c := p.w, p.conditions()
-	for x := h.Next(c, w.now); x != nil; x = h.Next(c, w.now) {
+	for x := h.Next(c, w.Now); x != nil; x = h.Next(c, w.Now) {
 		how := permits.Held
 		if x.Fallback {
 			how = permits.Fallback
 		}
 		p.start(h, p.dequeue(h, x), how)
 	}
-	for x := h.Denied(c, w.now); x != nil; x = h.Denied(c, w.now) {
+	for x := h.Denied(c, w.Now); x != nil; x = h.Denied(c, w.Now) {
 		p.dequeue(h, x)
 	}
-	if h.Settle(c, w.now) {
+	if h.Settle(c, w.Now) {
 		w.asked++
 		p.lane.Add(h.key)
 		p.send()
 	}
 	if t := h.Wake(); t > 0 && t != h.wakes && w.mutant != "wake" {
 		h.wakes = t
-		w.at(t, func() {
+		w.At(t, func() {
 			p.later(func() {
 				if h.wakes == t {
 					h.wakes = 0
@@ -183,12 +183,12 @@ func (p *process) send() {
 	p.flight++
 	flight := p.flight
 	c := p.conditions()
-	m, keys := p.lane.Take(p.id, period, w.now)
+	m, keys := p.lane.Take(p.id, period, w.Now)
 	names := make([]string, len(keys))
 	for i, k := range keys {
 		h := p.keys[k]
 		before, had := h.Usable(), h.SaysItHad()
-		op := h.Op(c, w.now)
+		op := h.Op(c, w.Now)
 		names[i] = w.keys[k].name
 		switch w.mutant {
 		case "give":
@@ -217,7 +217,7 @@ func (p *process) send() {
 			})
 		}
 	})
-	w.after(w.timeout, func() {
+	w.After(w.timeout, func() {
 		p.later(func() {
 			if p.flight == flight {
 				p.flight++
@@ -246,7 +246,7 @@ func (p *process) hear(m permits.Message, keys []int, a permits.Answer) {
 		if w.mutant == "proven" {
 			r.Learns = 0
 		}
-		heard := h.Hear(p.conditions(), m.Ops[i], r, m.Number, w.now, w.rnd.Float64())
+		heard := h.Hear(p.conditions(), m.Ops[i], r, m.Number, w.Now, w.rnd.Float64())
 		switch w.mutant {
 		case "usable":
 			h.UseAll()
@@ -259,11 +259,11 @@ func (p *process) hear(m permits.Message, keys []int, a permits.Answer) {
 			p.member.Loss()
 		}
 		if holders := h.Holders(); len(holders) > 0 {
-			p.member.Suspect(holders, w.now)
+			p.member.Suspect(holders, w.Now)
 			h.lists = true
 		}
 	}
-	p.lane.Answered(m, a, held, w.now)
+	p.lane.Answered(m, a, held, w.Now)
 	p.sending = true
 	for _, k := range keys {
 		p.settle(p.keys[k])
@@ -276,7 +276,7 @@ func (p *process) hear(m permits.Message, keys []int, a permits.Answer) {
 func (p *process) tell() {
 	at := p.member.Touched()
 	if p.w.mutant == "touched" {
-		at = p.w.now
+		at = p.w.Now
 	}
 	for _, h := range p.keys {
 		h.Tell(at)
@@ -289,7 +289,7 @@ func (p *process) adapt(limit int64) {
 	p.limit = limit
 	for _, h := range p.keys {
 		if p.w.mutant != "adapt" {
-			h.Adapt(p.w.now)
+			h.Adapt(p.w.Now)
 		}
 		p.settle(h)
 	}

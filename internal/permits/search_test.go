@@ -70,9 +70,9 @@ func schedule(f fault, mutant string, seed uint64, adjust ...func(*setting)) out
 	w.load()
 	w.strike(f)
 	for t := second; t < span+calm; t += second / 4 {
-		w.at(t, w.watch)
+		w.At(t, w.watch)
 	}
-	w.run(span + calm)
+	w.Run(span + calm)
 	w.collect()
 	o := outcome{admitted: w.admitted, arrived: w.arrived, asked: w.asked, losses: w.losses, bad: w.bad}
 	for _, k := range w.keys {
@@ -92,12 +92,12 @@ func (w *world) load() {
 	for i, p := range w.procs {
 		var arrive func()
 		arrive = func() {
-			if p.gone || w.now > span {
+			if p.gone || w.Now > span {
 				return
 			}
-			w.after(w.exp(int64(float64(w.setting.procs*w.keysCount)/rate/2)), arrive)
+			w.After(w.exp(int64(float64(w.setting.procs*w.keysCount)/rate/2)), arrive)
 			p.later(func() {
-				if w.now > span {
+				if w.Now > span {
 					return
 				}
 				c := &call{key: rnd.IntN(w.keysCount), lasts: w.exp(lasts)}
@@ -105,13 +105,13 @@ func (w *world) load() {
 				p.call(c)
 			})
 		}
-		w.after(int64(rnd.Float64()*0.3*float64(second)), arrive)
+		w.After(int64(rnd.Float64()*0.3*float64(second)), arrive)
 		if i > 0 && rnd.Float64() < 0.3 {
-			w.at(w.moment(15), p.kill)
+			w.At(w.moment(15), p.kill)
 		}
 		if rnd.Float64() < 0.3 {
 			pause := []int64{second / 2, 5 * second / 2, 5 * second, 12 * second}[rnd.IntN(4)]
-			w.at(w.moment(15), func() { p.frozen = w.now + pause })
+			w.At(w.moment(15), func() { p.frozen = w.Now + pause })
 		}
 	}
 }
@@ -139,20 +139,20 @@ func (w *world) strike(f fault) {
 	switch f {
 	case noFault:
 	case wiped:
-		w.at(when, w.wipe)
+		w.At(when, w.wipe)
 	case evicted:
-		w.at(when, func() { delete(w.redis.memory.Keys, w.keys[0].name) })
+		w.At(when, func() { delete(w.redis.memory.Keys, w.keys[0].name) })
 	case failedOver:
-		w.at(when-int64(0.3*w.rnd.Float64()*float64(second)), w.replicate)
-		w.at(when, w.failOver)
+		w.At(when-int64(0.3*w.rnd.Float64()*float64(second)), w.replicate)
+		w.At(when, w.failOver)
 	case outage:
-		w.at(when-int64(0.3*w.rnd.Float64()*float64(second)), w.replicate)
+		w.At(when-int64(0.3*w.rnd.Float64()*float64(second)), w.replicate)
 		w.cutOff(when, when+10*second+w.rnd.Int64N(3*second))
 	case stepped:
-		w.at(when, func() { w.redis.step = 5_000_000 })
+		w.At(when, func() { w.redis.step = 5_000_000 })
 	case leaped:
 		hour := []int64{-1, 1}[w.rnd.IntN(2)] * permits.Hour
-		w.at(when, func() {
+		w.At(when, func() {
 			w.redis.step, w.redis.beats = hour, map[string]int64{}
 			if hour > 0 { // the set of the members expires
 				w.redis.losses = 0
@@ -162,7 +162,7 @@ func (w *world) strike(f fault) {
 		w.change(when)
 	case reset:
 		p := w.procs[0]
-		w.at(when, func() {
+		w.At(when, func() {
 			p.later(func() {
 				p.keys[0].Reset()
 				p.settle(p.keys[0])
@@ -170,7 +170,7 @@ func (w *world) strike(f fault) {
 		})
 	case renamed:
 		p := w.procs[0]
-		w.at(when, func() { p.later(p.rename) })
+		w.At(when, func() { p.later(p.rename) })
 	}
 }
 
@@ -180,15 +180,15 @@ func TestGiveBackBeforeAFailover(t *testing.T) {
 	w := newWorld(quiet(2, 1), rand.New(rand.NewPCG(1, 1)))
 	learns, first, next := &call{}, &call{lasts: second / 10}, &call{lasts: second}
 	learns.waiter.N, first.waiter.N, next.waiter.N = 1, 1, 1
-	w.at(3*second, func() { w.procs[0].call(learns) }) // the tag is new: Redis learns until 6 s
-	w.at(8*second, func() { w.procs[0].call(first) })
-	w.at(8*second+second/20, w.replicate)
+	w.At(3*second, func() { w.procs[0].call(learns) }) // the tag is new: Redis learns until 6 s
+	w.At(8*second, func() { w.procs[0].call(first) })
+	w.At(8*second+second/20, w.replicate)
 	w.cutOff(9*second, 69*second)
-	w.at(75*second, func() {
+	w.At(75*second, func() {
 		w.patience = 2 * second
 		w.procs[1].call(next)
 	})
-	w.run(78 * second)
+	w.Run(78 * second)
 	if !first.runs || !next.runs {
 		t.Errorf("the first call was admitted: %v; one of the other process after the failover: %v", first.runs, next.runs)
 	}
@@ -197,8 +197,8 @@ func TestGiveBackBeforeAFailover(t *testing.T) {
 // cutOff ends the master at a time, and begins with the replica at another one.
 func (w *world) cutOff(from, to int64) {
 	loss := w.loss
-	w.at(from, func() { w.loss = 1 })
-	w.at(to, func() {
+	w.At(from, func() { w.loss = 1 })
+	w.At(to, func() {
 		w.failOver()
 		w.loss = loss
 	})
@@ -207,22 +207,22 @@ func (w *world) cutOff(from, to int64) {
 // change gives the processes another limit within two seconds. Until the last one has it, the larger limit is the bound.
 func (w *world) change(when int64) {
 	limit := 1 + w.rnd.Int64N(12)
-	w.at(when, func() {
+	w.At(when, func() {
 		for _, k := range w.keys {
 			k.bound = max(k.bound, limit)
 		}
 	})
 	for _, p := range w.procs {
-		w.at(when+w.rnd.Int64N(2*second), func() { p.later(func() { p.adapt(limit) }) })
+		w.At(when+w.rnd.Int64N(2*second), func() { p.later(func() { p.adapt(limit) }) })
 	}
-	w.at(when+2*second, func() { w.settleLimit(limit) })
+	w.At(when+2*second, func() { w.settleLimit(limit) })
 }
 
 // settleLimit makes the new limit the bound when no process has the old one. Calls that began before go on, and do not count.
 func (w *world) settleLimit(limit int64) {
 	for _, p := range w.procs {
 		if !p.gone && p.limit != limit {
-			w.after(second/10, func() { w.settleLimit(limit) })
+			w.After(second/10, func() { w.settleLimit(limit) })
 			return
 		}
 	}
@@ -245,15 +245,15 @@ func (w *world) watch() {
 				continue
 			}
 			k, c := w.keys[h.key], h.queued[0]
-			if w.frees(p, h) < c.waiter.N || p.gone || w.now < p.frozen || !p.member.Standing().Live(w.now) {
+			if w.frees(p, h) < c.waiter.N || p.gone || w.Now < p.frozen || !p.member.Standing().Live(w.Now) {
 				delete(k.stuck, c)
 				continue
 			}
 			if k.stuck[c] == 0 || c.waiter.N > 1 && k.began > k.stuck[c] {
-				k.stuck[c] = w.now
+				k.stuck[c] = w.Now
 			}
-			if w.now-k.stuck[c] == patient {
-				w.bad = append(w.bad, fmt.Sprintf("%v: a call for %d starves at process %d, key %d", w.now, c.waiter.N, p.index, h.key))
+			if w.Now-k.stuck[c] == patient {
+				w.bad = append(w.bad, fmt.Sprintf("%v: a call for %d starves at process %d, key %d", w.Now, c.waiter.N, p.index, h.key))
 			}
 		}
 	}
@@ -269,7 +269,7 @@ func (w *world) frees(p *process, h *holding) int64 {
 	var used int64
 	for _, q := range w.procs {
 		switch {
-		case q.gone || w.now < q.frozen:
+		case q.gone || w.Now < q.frozen:
 			if k != nil {
 				used += k.Held[q.id].Permits
 			}
@@ -302,7 +302,7 @@ func (w *world) collect() {
 		calls[i].waiter.N = p.limit
 		p.later(func() { p.call(calls[i]) })
 	}
-	w.run(span + calm + rest)
+	w.Run(span + calm + rest)
 	for i, c := range calls {
 		if !c.runs {
 			w.bad = append(w.bad, fmt.Sprintf("key %d: not all of %d permits can be had again", i, p.limit))

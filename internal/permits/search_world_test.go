@@ -1,9 +1,9 @@
 package permits_test
 
 import (
-	"container/heap"
 	"math/rand/v2"
 
+	"github.com/hybridlimit/hybridlimit/internal/agenda"
 	"github.com/hybridlimit/hybridlimit/internal/permits"
 	"github.com/hybridlimit/hybridlimit/internal/permits/permitstest"
 )
@@ -13,18 +13,17 @@ const (
 	period = second // of the heartbeats
 )
 
-// world is virtual time (ns) with a fleet, one tag of Redis, and the network between them. The processes run the real engine.
+// world has a fleet, one tag of Redis, and the network between them. The processes run the real engine.
 // Redis is its twin in Go.
 type world struct {
 	setting
-	rnd    *rand.Rand
-	now    int64
-	events events
-	count  uint64
-	redis  redis
-	procs  []*process
-	keys   []*key
-	bad    []string // broken rules
+	agenda.Agenda // virtual time
+
+	rnd   *rand.Rand
+	redis redis
+	procs []*process
+	keys  []*key
+	bad   []string // broken rules
 
 	admitted, arrived, asked, losses int64 // calls, calls, ops without those of Tell, and losses that Redis reported
 }
@@ -82,7 +81,7 @@ func (r *redis) clone() *redis {
 	return c
 }
 
-func (w *world) micros() int64 { return 10_000_000_000 + w.now/1000 + w.redis.step }
+func (w *world) micros() int64 { return 10_000_000_000 + w.Now/1000 + w.redis.step }
 
 func newWorld(s setting, rnd *rand.Rand) *world {
 	w := &world{setting: s, rnd: rnd}
@@ -96,24 +95,6 @@ func newWorld(s setting, rnd *rand.Rand) *world {
 	return w
 }
 
-// at runs f at a time.
-func (w *world) at(t int64, f func()) {
-	w.count++
-	heap.Push(&w.events, event{max(t, w.now), w.count, f})
-}
-
-func (w *world) after(d int64, f func()) { w.at(w.now+d, f) }
-
-// run runs events until a time.
-func (w *world) run(until int64) {
-	for len(w.events) > 0 && w.events[0].t <= until {
-		e := heap.Pop(&w.events).(event)
-		w.now = e.t
-		e.f()
-	}
-	w.now = until
-}
-
 // exchange sends a request and brings its answer back. Either may be lost. The request may arrive twice.
 func (w *world) exchange(request func() (answer func())) {
 	times := 1
@@ -124,12 +105,12 @@ func (w *world) exchange(request func() (answer func())) {
 		if w.rnd.Float64() < w.loss {
 			continue
 		}
-		w.after(w.delay(w), func() {
+		w.After(w.delay(w), func() {
 			answer := request()
 			if answer == nil || w.rnd.Float64() < w.loss {
 				return
 			}
-			w.after(w.delay(w), answer)
+			w.After(w.delay(w), answer)
 		})
 	}
 }
@@ -147,7 +128,7 @@ func (w *world) starts(c *call, how permits.Admission) {
 		p.excuse()
 	}
 	k := w.keys[c.key]
-	k.began = w.now
+	k.began = w.Now
 	k.running[c] = true
 	k.strict += c.waiter.N
 	k.excess = max(k.excess, k.strict-k.bound)
@@ -210,23 +191,4 @@ func (w *world) failOver() {
 	if s := w.redis.snapshot; s != nil {
 		w.redis = *s.clone()
 	}
-}
-
-type event struct {
-	t int64
-	n uint64
-	f func()
-}
-
-type events []event
-
-func (e events) Len() int           { return len(e) }
-func (e events) Less(i, j int) bool { return e[i].t < e[j].t || e[i].t == e[j].t && e[i].n < e[j].n }
-func (e events) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
-func (e *events) Push(x any)        { *e = append(*e, x.(event)) }
-func (e *events) Pop() any {
-	old := *e
-	x := old[len(old)-1]
-	*e = old[:len(old)-1]
-	return x
 }

@@ -57,7 +57,11 @@ func TestShareOfOnePlace(t *testing.T) {
 			if share(callfleet.Engine) < test.least {
 				t.Errorf("share %.3f, less than %.2f", share(callfleet.Engine), test.least)
 			}
-			if most := 1.02 * messages(callfleet.SortedSet); messages(callfleet.Engine) > most {
+			most := 1.02 * messages(callfleet.SortedSet)
+			if test.mean < 1 && test.limit >= 10*int64(test.procs) { // short calls, ten permits a process
+				most = messages(callfleet.SortedSet) / 3
+			}
+			if messages(callfleet.Engine) > most {
 				t.Errorf("%.3f messages an admission, more than %.3f", messages(callfleet.Engine), most)
 			}
 		})
@@ -85,21 +89,21 @@ func TestNewcomerGetsPermits(t *testing.T) {
 		c.waiter.N = 1
 		calls[proc] = append(calls[proc], c)
 		w.procs[proc].call(c)
-		w.after(second/20+second/100_000, func() { again(proc) }) // before an op that gives the permit back
+		w.After(second/20+second/100_000, func() { again(proc) }) // before an op that gives the permit back
 	}
 	for i := range 12 {
-		w.at(5*second, func() { again(i % 2) })
+		w.At(5*second, func() { again(i % 2) })
 	}
-	w.run(15 * second)
+	w.Run(15 * second)
 	for range 6 {
-		w.at(15*second, func() { again(2) })
+		w.At(15*second, func() { again(2) })
 	}
-	w.run(22 * second)
+	w.Run(22 * second)
 	before := began()
 	if before[2] == 0 {
 		t.Error("no call of a process that began later was admitted in 7 s")
 	}
-	w.run(42 * second)
+	w.Run(42 * second)
 	after := began()
 	for i := range after {
 		after[i] -= before[i]

@@ -78,7 +78,8 @@ func (h *Holding) Hear(c *Conditions, op Op, r Reply, number, now int64, jitter 
 	if r.Scarce {
 		h.scarce = now + second
 	}
-	if h.leaves = 0; r.Starving {
+	h.leaves = 0
+	if r.Starving {
 		h.leaves = now + Starves*1000
 	}
 	granted := r.Booked - op.Keep

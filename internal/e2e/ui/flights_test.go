@@ -65,7 +65,8 @@ func TestCallInFlight(t *testing.T) {
 	g.wait(`document.querySelector("#events").innerText.includes("Its 12 calls in flight have ended")`)
 	for range 3 {
 		g.click(`[data-flights="1"] .burst`)
-		time.Sleep(1200 * time.Millisecond) // a call waits for a permit for a second
+		g.wait(`document.querySelector("#flights-waiting").innerText !== "0" || Number(document.querySelector('[data-flights="1"]').dataset.running) > 0`)
+		g.wait(`document.querySelector("#flights-waiting").innerText === "0"`) // all calls are answered
 	}
 	g.wait(`Number(document.querySelector('[data-flights="1"]').dataset.running) > 0`)
 	t.Logf("permits of the crashed process run other calls after %v at most", time.Since(crashed))
