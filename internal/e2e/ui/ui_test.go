@@ -195,7 +195,7 @@ func TestDrawingsStayInside(t *testing.T) {
 	for _, burst := range []int{100, 11, 10, 2, 1} {
 		order("PUT", "classes/limit", fmt.Sprintf(`{"rate":100,"period_ms":60000,"burst":%d}`, burst))
 		order("POST", "classes/reset", "")
-		g.wait(`[...document.querySelectorAll("#card-classes .drawing text")].some((e) => e.textContent === "of %d tokens")`, burst)
+		g.wait(`[...document.querySelectorAll("#card-classes .drawing text")].some((e) => e.textContent.endsWith("of %d tokens"))`, burst)
 		g.wait(marks, "batch", 160)
 		g.wait(marks, "critical", 182)
 		floor := 1
@@ -210,6 +210,33 @@ func TestDrawingsStayInside(t *testing.T) {
 		})()`) {
 			t.Errorf("with a burst of %d, texts overlap: %s", burst, both)
 		}
+	}
+}
+
+// TestFullBucketOfClasses checks that the number of tokens in a full bucket, which is
+// the longest, stays clear of the text beside it, and that both stay in the frame.
+// Before, four digits covered the start of the text.
+func TestFullBucketOfClasses(t *testing.T) {
+	needBrowser(t)
+	g := browse(t, start(t), 1360, 900)
+	const drawn = `import("/js/draw-classes.js").then(({ reserve }) => {
+		const frame = document.querySelector("#card-classes .drawing").cloneNode();
+		document.querySelector("#card-classes .drawing").after(frame);
+		const wrong = [];
+		for (const burst of [1, 10, 100]) {
+			frame.replaceChildren(...reserve({ burst, used: 0, now: 0, rate: 100, period_ms: 60000, classes: [] }, 0).shapes);
+			const [level, of] = frame.querySelectorAll("tspan");
+			const apart = of.getStartPositionOfChar(0).x - level.getEndPositionOfChar(level.getNumberOfChars() - 1).x;
+			const end = of.getEndPositionOfChar(of.getNumberOfChars() - 1).x;
+			if (apart < 5 || apart > 15 || end > frame.viewBox.baseVal.width) {
+				wrong.push(level.textContent + " " + of.textContent + ": " + apart + " apart, to " + end + " of " + frame.viewBox.baseVal.width);
+			}
+		}
+		frame.remove();
+		return wrong.join("\n");
+	})`
+	if got := run(g, chromedp.Evaluate[string](drawn, chromedp.EvalAwaitPromise)); got != "" {
+		t.Error(got)
 	}
 }
 

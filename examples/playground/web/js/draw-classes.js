@@ -18,10 +18,10 @@ export function reserve(state, at) {
     const fall = 1 - used % 1; // of the token that is being refilled
     shapes.push(svg("circle", { class: `drop${level < highest ? " reserve" : ""}`, cx: (LEFT + RIGHT) / 2, cy: 6 + (y(level) - 10) * fall, r: 4 }));
   }
-  const shown = level.toFixed(1);
   shapes.push(
-    svg("text", { class: "big", x: TEXT, y: 36 }, shown),
-    svg("text", { class: "strong", x: TEXT + 10 + 13 * shown.length, y: 34 }, `of ${state.burst} tokens`),
+    svg("text", { x: TEXT, y: 36 },
+      svg("tspan", { class: "big" }, level.toFixed(1)),
+      svg("tspan", { class: "strong", dx: 10, dy: -2 }, `of ${state.burst} tokens`)),
     svg("text", { x: TEXT, y: 56 }, `one more every ${each(state)}`));
   for (const c of floors) {
     shapes.push(
