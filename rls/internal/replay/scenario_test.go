@@ -146,17 +146,23 @@ func basic(t *testing.T, env map[string]string) {
 			t.Errorf("%s:\n%s\nwant\n%s", c.key, got, want)
 		}
 	}
-	got := ""
-	for try, moved := 0, true; moved && try < 5; try++ {
-		// Soon after the start of a second, because an answer after its end has all units left. The process estimates
-		// Redis's time, and after its slow first call the error may be a part of a second.
+	if got, want := r.askSoon(t, "basic", "key1"), "OK OK 49 of 50/SECOND"; got != want {
+		t.Errorf("50 a second: %s", got)
+	}
+}
+
+// askSoon asks soon after the start of a second for a value of a limit by the second, because an answer after the end of the second
+// has all units left. The process estimates Redis's time, and after its slow first call the error may be a part of a second. If the
+// second ended all the same, another value is asked for, up to four times.
+func (r running) askSoon(t *testing.T, domain, key string) string {
+	t.Helper()
+	for try := 0; ; try++ {
 		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(1300 * time.Millisecond)))
 		second := time.Now().Unix()
-		got = r.ask(t, "basic", "key1", fmt.Sprint("foo", try))
-		moved = time.Now().Add(300*time.Millisecond).Unix() != second
-	}
-	if got != "OK OK 49 of 50/SECOND" {
-		t.Errorf("50 a second: %s", got)
+		got := r.ask(t, domain, key, fmt.Sprint("soon", try))
+		if moved := time.Now().Add(300*time.Millisecond).Unix() != second; !moved || try == 4 {
+			return got
+		}
 	}
 }
 
@@ -269,7 +275,7 @@ func TestScenarioReload(t *testing.T) {
 	if got := r.ask(t, "reload", "key1", "foo"); got != without {
 		t.Errorf("before: %s", got)
 	}
-	if got := r.ask(t, "basic", "key1", "foo"); got != with {
+	if got := r.askSoon(t, "basic", "key1"); got != with {
 		t.Errorf("before: %s", got)
 	}
 	file := filepath.Join(r.config, "reload.yaml")
