@@ -20,11 +20,7 @@ const (
 func (w *world) startCluster() error {
 	ctx := context.Background()
 	for range 2 * masters {
-		port, err := pairOfPorts()
-		if err != nil {
-			return err
-		}
-		if err := w.add(redistest.WithPort(port), redistest.WithArgs(
+		if err := w.add(redistest.WithBus(), redistest.WithArgs(
 			"--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-replica-validity-factor", "0",
 			"--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0",
 		)); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -204,24 +203,6 @@ func (w *world) well(ctx context.Context) error {
 // probedTags is lua.DefaultTags. There is one probe for each slot that the
 // limiter uses.
 const probedTags = 16
-
-// pairOfPorts returns a free port whose cluster bus port is also free.
-func pairOfPorts() (int, error) {
-	for range 1000 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return 0, err
-		}
-		port := l.Addr().(*net.TCPAddr).Port
-		bus, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port+redistest.BusOffset)))
-		l.Close()
-		if err == nil {
-			bus.Close()
-			return port, nil
-		}
-	}
-	return 0, errors.New("no two free ports for a cluster node")
-}
 
 // info returns a field of INFO.
 func (n *node) info(ctx context.Context, section, field string) string {

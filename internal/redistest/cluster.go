@@ -3,7 +3,6 @@ package redistest
 import (
 	"context"
 	"fmt"
-	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -34,7 +33,7 @@ type Cluster struct {
 func NewClusterNode(tb TB, args ...string) *Server {
 	tb.Helper()
 	args = append([]string{"--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"}, args...)
-	return New(tb, WithArgs(args...), WithPort(clusterPort(tb)))
+	return New(tb, WithArgs(args...), WithBus())
 }
 
 // NewCluster starts a cluster of the given number of masters. It waits until
@@ -134,23 +133,6 @@ func AwaitCluster(tb TB, rdb *redis.Client, masters int) {
 		}
 		return true
 	})
-}
-
-// clusterPort returns a free port whose bus port is free as well.
-func clusterPort(tb TB) int {
-	tb.Helper()
-	for range 1000 {
-		port, err := freePort()
-		if err != nil {
-			tb.Fatalf("%v", err)
-		}
-		if bus, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port+BusOffset))); err == nil {
-			bus.Close()
-			return port
-		}
-	}
-	tb.Fatalf("redistest: no two free ports for a cluster node")
-	return 0
 }
 
 // Calls returns the number of runs of each command by INFO commandstats, under

@@ -20,7 +20,7 @@ import (
 // that never comes.
 type Proxy struct {
 	*Link
-	addr string
+	ports ports
 
 	lifecycle sync.Mutex // serialises Refuse and Close
 	listener  net.Listener
@@ -39,10 +39,10 @@ func StartProxy(target string) (*Proxy, error) {
 	p := &Proxy{Link: newLink(func(ctx context.Context) (net.Conn, error) {
 		return dialer.DialContext(ctx, "tcp", target)
 	})}
-	if err := p.listen("127.0.0.1:0"); err != nil {
-		return nil, fmt.Errorf("redistest: proxy: %w", err)
+	var err error
+	if p.ports, err = onPorts(false, p.listen); err != nil {
+		return nil, err
 	}
-	p.addr = p.listener.Addr().String()
 	return p, nil
 }
 
@@ -59,18 +59,18 @@ func NewProxy(tb TB, target string) *Proxy {
 }
 
 // Addr returns the address for clients ("127.0.0.1:port"). It never changes.
-func (p *Proxy) Addr() string { return p.addr }
+func (p *Proxy) Addr() string { return loopback(p.ports.main.number) }
 
 // Client returns a client of the Redis behind the proxy; see [Client].
 func (p *Proxy) Client(tb TB, opts ...func(*redis.Options)) *redis.Client {
 	tb.Helper()
-	return Client(tb, p.addr, opts...)
+	return Client(tb, p.Addr(), opts...)
 }
 
 // Refuse makes new connections fail with ECONNREFUSED, as if no Redis listens,
 // until it is called with false. Existing connections stay open; see
-// [Link.CutAll]. The error is nil unless another process took the port
-// meanwhile.
+// [Link.CutAll]. On Linux the error is always nil. On other systems another process
+// may have taken the port meanwhile.
 func (p *Proxy) Refuse(refuse bool) error {
 	p.lifecycle.Lock()
 	defer p.lifecycle.Unlock()
@@ -83,10 +83,10 @@ func (p *Proxy) Refuse(refuse bool) error {
 	}
 	var err error
 	if !poll(bindPatience, func() bool {
-		err = p.listen(p.addr)
+		err = p.listen(p.ports.main.number)
 		return !errors.Is(err, syscall.EADDRINUSE)
 	}) || err != nil {
-		return fmt.Errorf("redistest: proxy: %w", err)
+		return err
 	}
 	return nil
 }
@@ -98,13 +98,14 @@ func (p *Proxy) Close() {
 	defer p.lifecycle.Unlock()
 	p.cancel() // otherwise unlisten would wait for a dial in progress
 	p.unlisten()
+	p.ports.release()
 	p.close()
 }
 
-func (p *Proxy) listen(addr string) error {
-	l, err := net.Listen("tcp", addr)
+func (p *Proxy) listen(port int) error {
+	l, err := net.Listen("tcp", loopback(port))
 	if err != nil {
-		return err
+		return fmt.Errorf("redistest: proxy: %w", err)
 	}
 	p.listener = l
 	p.accepting.Go(func() { p.accept(l) })

@@ -256,11 +256,12 @@ func TestProxyNoLeak(t *testing.T) {
 
 func TestProxyWithoutServer(t *testing.T) {
 	t.Parallel()
-	port, err := freePort()
+	nobody, err := hold(0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := NewProxy(t, "127.0.0.1:"+strconv.Itoa(port))
+	defer nobody.release()
+	p := NewProxy(t, loopback(nobody.number))
 	if err := p.Client(t, noRetries).Ping(t.Context()).Err(); err == nil {
 		t.Error("PING without a server = nil, want an error")
 	}

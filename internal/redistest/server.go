@@ -3,7 +3,6 @@ package redistest
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,17 +18,9 @@ import (
 // ErrNotInstalled is returned by [Start] when there is no redis-server in PATH.
 var ErrNotInstalled = errors.New("redistest: redis-server is not installed")
 
-const (
-	// startPatience is generous: a server answers within 20 ms on an idle
-	// machine. The whole time passes only if the start fails.
-	startPatience = 15 * time.Second
-	// bindPatience bounds the retries for a fixed port that another process
-	// holds, for instance as the local port of an outgoing connection.
-	bindPatience = 5 * time.Second
-	// freePortTries bounds the retries for a free port that another process
-	// took before the server could bind it.
-	freePortTries = 5
-)
+// startPatience is generous: a server answers within 20 ms on an idle machine. The
+// whole time passes only if the start fails.
+const startPatience = 15 * time.Second
 
 // Server is a redis-server process on a loopback port. It has its own directory
 // and no persistence, so that a restart is empty. Its methods may be called from
@@ -37,11 +28,11 @@ const (
 // cannot be used inside a synctest bubble: the bubble's clock does not move
 // while a goroutine waits for a socket.
 type Server struct {
-	port int
-	dir  string
-	args []string // from WithArgs
-	env  []string // from WithEnv
-	conf string   // path of the file from WithConfig, or ""
+	ports ports
+	dir   string
+	args  []string // from WithArgs
+	env   []string // from WithEnv
+	conf  string   // path of the file from WithConfig, or ""
 
 	mu     sync.Mutex
 	proc   *process // the last process that was started, running or not
@@ -56,7 +47,7 @@ type options struct {
 	args []string
 	env  []string
 	conf string
-	port int
+	bus  bool
 }
 
 // WithArgs appends arguments to redis-server's command line, for example
@@ -66,10 +57,11 @@ func WithArgs(args ...string) Option {
 	return func(o *options) { o.args = append(o.args, args...) }
 }
 
-// WithPort fixes the port. 0, the default, finds a free one. [Server.Restart]
-// keeps the port in either case.
-func WithPort(port int) Option {
-	return func(o *options) { o.port = port }
+// WithBus is for a node of a cluster: the port of the cluster's bus, [BusOffset]
+// above the other one, is free as well, and is the server's own until
+// [Server.Close].
+func WithBus() Option {
+	return func(o *options) { o.bus = true }
 }
 
 // WithEnv adds to the environment of the process, as "name=value".
@@ -94,7 +86,7 @@ func Start(opts ...Option) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redistest: %w", err)
 	}
-	s := &Server{port: o.port, dir: dir, args: o.args, env: o.env}
+	s := &Server{dir: dir, args: o.args, env: o.env}
 	if o.conf != "" {
 		s.conf = filepath.Join(dir, "redis.conf")
 		if err := os.WriteFile(s.conf, []byte(o.conf), 0o600); err != nil {
@@ -102,22 +94,11 @@ func Start(opts ...Option) (*Server, error) {
 			return nil, fmt.Errorf("redistest: %w", err)
 		}
 	}
-	for try := 1; ; try++ {
-		if o.port == 0 {
-			if s.port, err = freePort(); err != nil {
-				break
-			}
-		}
-		err = s.start()
-		if err == nil {
-			return s, nil
-		}
-		if o.port != 0 || try == freePortTries || !errors.Is(err, syscall.EADDRINUSE) {
-			break
-		}
+	if s.ports, err = onPorts(o.bus, func(port int) error { return s.start(port) }); err != nil {
+		os.RemoveAll(dir)
+		return nil, err
 	}
-	os.RemoveAll(dir)
-	return nil, err
+	return s, nil
 }
 
 // New is [Start] for a test, with Close when the test ends. Without a
@@ -155,13 +136,14 @@ func Need(tb TB) string {
 
 const howToInstall = "Install it (apt-get install redis-server, or brew install redis)"
 
-// Addr returns "127.0.0.1:port". It never changes.
+// Addr returns "127.0.0.1:port". The port is the server's own until [Server.Close],
+// also while no process runs.
 func (s *Server) Addr() string {
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port))
+	return loopback(s.ports.main.number)
 }
 
 // Port returns the port of Addr.
-func (s *Server) Port() int { return s.port }
+func (s *Server) Port() int { return s.ports.main.number }
 
 // Client returns a client of the server; see [Client].
 func (s *Server) Client(tb TB, opts ...func(*redis.Options)) *redis.Client {
@@ -219,7 +201,7 @@ func (s *Server) RestartWith(args ...string) error {
 	s.kill()
 	var err error
 	poll(bindPatience, func() bool {
-		err = s.start(args...)
+		err = s.start(s.ports.main.number, args...)
 		return !errors.Is(err, syscall.EADDRINUSE)
 	})
 	return err
@@ -253,6 +235,7 @@ func (s *Server) Close() {
 	defer s.mu.Unlock()
 	s.closed = true
 	s.kill()
+	s.ports.release()
 	os.RemoveAll(s.dir)
 }
 
@@ -271,7 +254,7 @@ func (s *Server) kill() {
 
 // start starts a process and waits until it answers. The error wraps EADDRINUSE
 // if another process has the port.
-func (s *Server) start(more ...string) error {
+func (s *Server) start(port int, more ...string) error {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
 		return ErrNotInstalled
@@ -281,7 +264,7 @@ func (s *Server) start(more ...string) error {
 		args = append(args, s.conf)
 	}
 	args = append(args,
-		"--port", strconv.Itoa(s.port),
+		"--port", strconv.Itoa(port),
 		"--bind", "127.0.0.1",
 		"--dir", s.dir,
 		"--save", "",
@@ -294,7 +277,7 @@ func (s *Server) start(more ...string) error {
 	if err != nil {
 		return fmt.Errorf("redistest: %w", err)
 	}
-	if err := awaitReady(s.Addr(), proc, startPatience); err != nil {
+	if err := awaitReady(loopback(port), proc, startPatience); err != nil {
 		proc.kill()
 		return fmt.Errorf("%w; its log ends:\n%s", err, proc.logTail())
 	}
@@ -304,13 +287,3 @@ func (s *Server) start(more ...string) error {
 }
 
 func (s *Server) logPath() string { return filepath.Join(s.dir, "redis.log") }
-
-// freePort asks the kernel for a port that is free at this moment.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("redistest: %w", err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
-}
