@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -15,7 +14,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/metertest"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
-	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
 func inspect(t *testing.T, l *hybrid.Limiter, key string) hybrid.Inspection {
@@ -319,41 +317,6 @@ func foretold(t *testing.T, l *hybrid.Limiter, key, where string) hybrid.Inspect
 		t.Fatalf("%s: told of %v, the limit was %d", where, i.Limit, res.Limit)
 	}
 	return i
-}
-
-// TestInspectForetells checks that the next call gets the answer that Inspect
-// foretold, and that a second Inspect gives the same sentence.
-func TestInspectForetells(t *testing.T) {
-	t.Parallel()
-	for _, limit := range []hybridlimit.Limit{
-		hybridlimit.TokenBucket(100, time.Second, 100), hybridlimit.TokenBucket(20, time.Second, 200), hybridlimit.LeakyQueue(100, time.Second, 50),
-		hybridlimit.FixedWindow(200, time.Second), hybridlimit.SlidingWindow(200, time.Second), hybridlimit.SlidingLog(50, time.Second),
-	} {
-		for mode := hybrid.ModeAuto; mode <= hybrid.ModeExact; mode++ {
-			synctest.Test(t, func(t *testing.T) {
-				b := redistest.NewBubble(t)
-				l := newLimiter(t, b.Client(nil), limit, hybrid.Config{Mode: mode})
-				time.Sleep(2100 * time.Millisecond)
-				r := rand.New(rand.NewPCG(1, uint64(mode)))
-				outcomes := map[hybrid.Outcome]int{}
-				calls := testenv.Runs(900, 1500)
-				for n := range calls {
-					i := foretold(t, l, fmt.Sprint("k", r.IntN(2)), fmt.Sprintf("%v, %v, call %d", limit, mode, n))
-					outcomes[i.Outcome]++
-					if n == calls/2 {
-						b.Kill()
-					}
-					if n == calls*2/3 {
-						b.Restart()
-					}
-					time.Sleep(time.Duration(r.IntN(8_000)) * time.Microsecond)
-				}
-				if len(outcomes) < 2 {
-					t.Errorf("%v, %v: only %v", limit, mode, outcomes)
-				}
-			})
-		}
-	}
 }
 
 // TestInspectRedis checks that InspectRedis asks Redis and Inspect does not,

@@ -1,3 +1,7 @@
+//go:build !race
+
+// One goroutine calls, in virtual time.
+
 package hybrid_test
 
 import (

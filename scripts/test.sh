@@ -39,10 +39,29 @@ packages() (cd "$1" && if [[ $1 == . ]]; then go list ./hybrid ./global ./...; e
 
 # Packages that start no goroutines. The race detector finds nothing there, and takes up to ten times the time. rls/internal/replay
 # starts the server of another package that has tests of its own, and compiles another project.
-sequential='github.com/hybridlimit/hybridlimit/(internal/(account|algo|house|permits|reference)|rls/internal/(docs|replay|rules)|bench/permits)$'
+sequential='github.com/hybridlimit/hybridlimit/(lua|internal/(account|agenda|algo|house|permits|reference)|rls/internal/(docs|replay|rules))$'
 
 pure() { packages "$1" | grep -E "$sequential" || true; }
 concurrent() { packages "$1" | grep -Ev "$sequential"; }
+
+# Modules that are tested without the race detector. They have no goroutines of the library's that other tests have not, and parsers,
+# the client of the browser and rival limiters take minutes to compile with it. The playground has tests of its own.
+unraced='^\./(bench|internal/e2e|internal/e2e/ui)$'
+
+# raceless prints the files of tests that the race detector leaves out (//go:build !race): one goroutine calls, or memory,
+# allocations or time are measured.
+raceless() {
+  (cd "$1" && go list -f '{{$dir := .Dir}}{{range .TestGoFiles}}{{$dir}}/{{.}}{{"\n"}}{{end}}{{range .XTestGoFiles}}{{$dir}}/{{.}}{{"\n"}}{{end}}' ./...) |
+    tr '\n' '\0' | xargs -0 -r grep -lx '//go:build !race' || true
+}
+
+raceless_packages() { raceless "$1" | tr '\n' '\0' | xargs -0 -r -n 1 dirname | sort -u; }
+
+raceless_tests() {
+  local names
+  names=$(raceless "$1" | tr '\n' '\0' | xargs -0 -r sed -nE 's/^func ((Test|Example)[A-Za-z0-9_]*)\(.*/\1/p' | paste -sd '|' -)
+  LIST=raceless_packages run_tests "$1" -run "^($names)\$" -parallel $((2 * cores))
+}
 
 # run_tests DIR FLAGS... (LIST names the function that lists the packages, default: packages)
 # -count=1: a cached "ok" ignores changes of redis-server and of the environment.
@@ -137,17 +156,18 @@ all() {
   while read -r dir <&3; do
     [[ $dir == ./bench/chaos && -n $faults_pid ]] && continue
     part "$dir: go vet" vet "$dir"
-    if [[ $dir == ./internal/e2e ]]; then # Prometheus takes minutes to compile with the race detector
-      part "$dir: go test" run_tests "$dir"
+    if [[ $dir =~ $unraced ]]; then
+      part "$dir: go test" run_tests "$dir" -parallel $((2 * cores))
       continue
     fi
     [[ -z $(pure "$dir") ]] || LIST=pure part "$dir: go test" run_tests "$dir" -parallel $((2 * cores))
+    [[ -z $(raceless "$dir") ]] || part "$dir: go test of what the race detector leaves out" raceless_tests "$dir"
     LIST=concurrent part "$dir: go test -race" run_tests "$dir" -race -gcflags="$uninstrumented" -parallel $((2 * cores))
     [[ $dir != . ]] || ((P == 1)) || start_faults
   done 3< <(modules)
   [[ -z $faults_pid ]] || part "./bench/chaos: go vet and go test -race" end_faults
   times
-  printf '\nRan: go vet and go test of every module, under the race detector but for internal/e2e and packages without goroutines, random tests from HYBRIDLIMIT_SEED=%s.\nLeft to make test-long: the searches with many more schedules.\n' "$HYBRIDLIMIT_SEED"
+  printf '\nRan: go vet and go test of every module, under the race detector but for bench, internal/e2e, packages without goroutines and tests in files without it (//go:build !race), random tests from HYBRIDLIMIT_SEED=%s.\nLeft to make test-long: the searches with many more schedules.\n' "$HYBRIDLIMIT_SEED"
 }
 
 case $what in

@@ -1,3 +1,7 @@
+//go:build !race
+
+// The fleets of the other tests run the same code under the race detector, which takes eight times the time.
+
 package fleet
 
 import (
@@ -15,7 +19,7 @@ func TestCriticalReserve(t *testing.T) {
 	const rate, critical, rest = 1000.0, 300.0, 10_000.0
 	span, kinds := 4*time.Second, []Kind{Auto}
 	if testenv.Full() {
-		span, kinds = 20*time.Second, []Kind{Auto, Strict}
+		span, kinds = time.Duration(testenv.Runs(8, 20))*time.Second, []Kind{Auto, Strict}
 	}
 	for _, kind := range kinds {
 		for _, floor := range []float64{0, 0.2} {
