@@ -44,8 +44,8 @@ sequential='github.com/hybridlimit/hybridlimit/(lua|internal/(account|agenda|alg
 pure() { packages "$1" | grep -E "$sequential" || true; }
 concurrent() { packages "$1" | grep -Ev "$sequential"; }
 
-# Modules that are tested without the race detector. They have no goroutines of the library's that other tests have not, and parsers,
-# the client of the browser and rival limiters take minutes to compile with it. The playground has tests of its own.
+# Modules that are tested without the race detector: parsers, the client of the browser and rival limiters take minutes to compile
+# with it. Other tests run the same code of the library under it.
 unraced='^\./(bench|internal/e2e|internal/e2e/ui)$'
 
 # raceless prints the files of tests that the race detector leaves out (//go:build !race): one goroutine calls, or memory,
@@ -55,12 +55,12 @@ raceless() {
     tr '\n' '\0' | xargs -0 -r grep -lx '//go:build !race' || true
 }
 
-raceless_packages() { raceless "$1" | tr '\n' '\0' | xargs -0 -r -n 1 dirname | sort -u; }
-
-raceless_tests() {
-  local names
-  names=$(raceless "$1" | tr '\n' '\0' | xargs -0 -r sed -nE 's/^func ((Test|Example)[A-Za-z0-9_]*)\(.*/\1/p' | paste -sd '|' -)
-  LIST=raceless_packages run_tests "$1" -run "^($names)\$" -parallel $((2 * cores))
+# test_raceless DIR FILES tests them.
+test_raceless() {
+  local files=$2 names
+  names=$(printf '%s' "$files" | tr '\n' '\0' | xargs -0 sed -nE 's/^func ((Test|Example)[A-Za-z0-9_]*)\(.*/\1/p' | paste -sd '|' -)
+  directories() { sed 's|/[^/]*$||' <<<"$files" | sort -u; }
+  LIST=directories run_tests "$1" -run "^($names)\$" -parallel $((2 * cores))
 }
 
 # run_tests DIR FLAGS... (LIST names the function that lists the packages, default: packages)
@@ -153,6 +153,7 @@ all() {
   printf 'Random tests begin at this seed; to see them again: HYBRIDLIMIT_SEED=%s make test-all\n' "$HYBRIDLIMIT_SEED"
   part "redis-server" find_redis
   part "chromium" find_browser
+  local dir files
   while read -r dir <&3; do
     [[ $dir == ./bench/chaos && -n $faults_pid ]] && continue
     part "$dir: go vet" vet "$dir"
@@ -161,7 +162,8 @@ all() {
       continue
     fi
     [[ -z $(pure "$dir") ]] || LIST=pure part "$dir: go test" run_tests "$dir" -parallel $((2 * cores))
-    [[ -z $(raceless "$dir") ]] || part "$dir: go test of what the race detector leaves out" raceless_tests "$dir"
+    files=$(raceless "$dir")
+    [[ -z $files ]] || part "$dir: go test of what the race detector leaves out" test_raceless "$dir" "$files"
     LIST=concurrent part "$dir: go test -race" run_tests "$dir" -race -gcflags="$uninstrumented" -parallel $((2 * cores))
     [[ $dir != . ]] || ((P == 1)) || start_faults
   done 3< <(modules)

@@ -5,10 +5,10 @@ import (
 	"syscall"
 )
 
-// A heldPort is a port of 127.0.0.1 that the kernel gives to nobody who asks for a
-// free one. It belongs to a bound socket that does not listen, so connections are
-// refused. A server can still listen on it by its number if it sets SO_REUSEADDR,
-// as redis-server and [net.Listen] do.
+// A heldPort is a port of 127.0.0.1 that the kernel does not count as free. It
+// belongs to a bound socket that does not listen, so connections are refused. A
+// server can still listen on it by its number if it sets SO_REUSEADDR, as
+// redis-server and [net.Listen] do.
 //
 // Without it, a listener of another test could get the port of a killed server or
 // of a proxy that refuses, and connections would succeed.

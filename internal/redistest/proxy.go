@@ -69,8 +69,8 @@ func (p *Proxy) Client(tb TB, opts ...func(*redis.Options)) *redis.Client {
 
 // Refuse makes new connections fail with ECONNREFUSED, as if no Redis listens,
 // until it is called with false. Existing connections stay open; see
-// [Link.CutAll]. On Linux the error is always nil. On other systems another process
-// may have taken the port meanwhile.
+// [Link.CutAll]. Only on systems other than Linux can another process take the port
+// meanwhile, which is an error.
 func (p *Proxy) Refuse(refuse bool) error {
 	p.lifecycle.Lock()
 	defer p.lifecycle.Unlock()

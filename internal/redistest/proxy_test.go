@@ -256,12 +256,12 @@ func TestProxyNoLeak(t *testing.T) {
 
 func TestProxyWithoutServer(t *testing.T) {
 	t.Parallel()
-	nobody, err := hold(0)
+	port, err := hold(0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer nobody.release()
-	p := NewProxy(t, loopback(nobody.number))
+	defer port.release()
+	p := NewProxy(t, loopback(port.number))
 	if err := p.Client(t, noRetries).Ping(t.Context()).Err(); err == nil {
 		t.Error("PING without a server = nil, want an error")
 	}

@@ -382,7 +382,7 @@ func TestKillAndRecovery(t *testing.T) {
 
 	// The chart has a gap where there were no calls.
 	const span = 3 * time.Second
-	time.Sleep(span)
+	time.Sleep(span) // the length of the gap: when the figures are zero, the chart has none yet
 	g.click("#run")
 	g.wait(`document.querySelector("#chart .total").getAttribute("d").split("M").length === 3`)
 
