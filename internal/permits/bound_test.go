@@ -28,6 +28,12 @@ func TestBound(t *testing.T) {
 		t.Run(string(f), func(t *testing.T) {
 			var admitted, arrived, asked int64
 			var above, worst, stuck int64
+			schedules := schedules
+			if f == outage && testenv.Full() {
+				// About 0.55 of the calls are admitted. In 500 schedules, in which a few with many calls count most, this
+				// varies by 0.03, too much for the bound of one half.
+				schedules = max(schedules, 2000)
+			}
 			for seed := first; seed < first+schedules; seed++ {
 				o := schedule(f, "", seed)
 				admitted, arrived, asked = admitted+o.admitted, arrived+o.arrived, asked+o.asked
