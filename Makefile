@@ -7,16 +7,20 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: ## all that proves the library, the same each time, five minutes: redis-server if missing, gofmt, vet, tests
+test: ## all that proves the library, the same each time: redis-server if missing, gofmt, the tests of the root module
 	@scripts/test.sh
 
-.PHONY: test-all
-test-all: ## the rest: race detector, random seed, faults on real servers, benchmarks' tests, Prometheus, a browser
-	@scripts/test.sh all
+.PHONY: test-modules
+test-modules: ## the tests of the other modules: adapters, the rate limit service, examples
+	@scripts/test.sh modules
 
-.PHONY: test-long
-test-long: ## test-all with the long tests, one package at a time, up to an hour each
-	@HYBRIDLIMIT_LONG=1 TIMEOUT=60m P=1 scripts/test.sh all
+.PHONY: race
+race: ## the tests with concurrent callers, under the race detector
+	@scripts/test.sh race
+
+.PHONY: search
+search: ## what the gate leaves out, for SEARCH=30m: drawn seeds, long forms, faults, races, times, a browser
+	@scripts/search.sh
 
 .PHONY: test-ui
 test-ui: ## the playground's page in headless Chromium, two minutes; its pictures go to docs/img
@@ -55,17 +59,17 @@ chaos: ## faults on real servers and processes, about twelve minutes: docs/relia
 soak: ## a quarter of an hour of faults, 64 goroutines in each of four processes; fails if a promise is broken, or a heap grows
 	@cd bench/chaos && go run . -soak 15m -seed 0
 
-.PHONY: guard
-guard: ## the fast path allocates nothing and is faster than x/time/rate
-	@go test -count=1 -run '^TestCommonPath' ./hybrid
-
 .PHONY: lint
-lint: ## golangci-lint over every module
-	@scripts/each-module.sh $(GOLANGCI_LINT) run --config "$(CURDIR)/.golangci.yml"
+lint: ## go vet, staticcheck, errorlint and nilerr over every module that the gate tests
+	@scripts/lint.sh
 
-.PHONY: vet-elsewhere
-vet-elsewhere: ## go vet of the root module, tests and all, as on Windows, macOS and 32 bits
-	@GOOS=windows GOARCH=386 go vet ./... && GOOS=darwin GOARCH=arm64 go vet ./...
+.PHONY: types
+types: ## the types of the Go blocks in pages, of the modules that only make search tests, and of other platforms
+	@scripts/lint.sh types
+
+.PHONY: style
+style: ## golangci-lint over every module; a part of make search
+	@scripts/each-module.sh $(GOLANGCI_LINT) run --config "$(CURDIR)/.golangci.yml"
 
 .PHONY: fmt
 fmt: ## format as lint wants it

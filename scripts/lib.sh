@@ -2,8 +2,23 @@
 # Common functions of the scripts; sourced, never run. Every script runs from the root of the repository.
 
 # The go command asks git for the revision. That fails in a checkout that belongs to another user, for example a
-# mounted one.
-export GOFLAGS="${GOFLAGS:+$GOFLAGS }-buildvcs=false"
+# mounted one. With -trimpath a second clone finds all of its packages in the build cache.
+export GOFLAGS="${GOFLAGS:+$GOFLAGS }-buildvcs=false -trimpath"
+
+# tools is a folder for programs of this project that the scripts build; it goes with the script.
+tools=
+
+# build NAME builds a program of this project into tools, once: lint, typecheck or testrun.
+build() {
+  local name=$1
+  [[ -n $tools ]] || { tools=$(mktemp -d) && trap 'rm -rf "$tools"' EXIT; }
+  [[ ! -x $tools/$name ]] || return 0
+  case $name in
+  lint) (cd internal/lint && go build -o "$tools/lint" .) ;;
+  typecheck) (cd internal/lint && go build -o "$tools/typecheck" ./typecheck) ;;
+  testrun) go build -o "$tools/testrun" ./internal/testrun ;;
+  esac
+}
 
 # modules prints the directory of each Go module, the root first. A module is a directory with a go.mod.
 modules() {
@@ -11,13 +26,33 @@ modules() {
     sed 's|/go\.mod$||' | LC_ALL=C sort
 }
 
+# searched matches the modules whose tests only make search runs: other limiters, faults on real processes, the page of the
+# playground in a browser. The gate checks their types.
+searched='^\./(bench|bench/chaos|internal/e2e/ui)$'
+
+# gated prints the modules whose tests the gate runs.
+gated() { modules | grep -Ev "$searched"; }
+
+# tested MODULE [GO LIST FLAGS] prints the packages of a module that have tests, hybrid and global first: they take
+# longest, so they must not begin last.
+tested() (
+  cd "$1"
+  shift
+  go list "$@" -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... |
+    awk '/\/(hybrid|global|server)$/ { print; next } { rest = rest $0 "\n" } END { printf "%s", rest }'
+)
+
+# cores is the number of processors; the tests of so many packages run at once.
+cores=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+P=${P:-$((cores < 4 ? cores : 4))}
+
 # go_files prints the Go files of every module, each followed by a NUL.
 go_files() {
   find . \( -name '.?*' -o -name testdata -o -name vendor -o -name node_modules \) -prune -o -name '*.go' -type f -print0
 }
 
-# part NAME COMMAND... runs a command under a heading, prints its duration, and adds NAME to failed[] if it fails. The
-# status is always 0, so that the following parts run. finish returns the verdict.
+# part NAME COMMAND... runs a command under a heading, and adds NAME to failed[] if it fails. The status is always 0, so that
+# the following parts run. finish returns the verdict. With TIMES=no no duration is printed, so that two runs are alike.
 failed=()
 part() {
   local name=$1 start=$SECONDS status=0
@@ -25,20 +60,22 @@ part() {
   printf '\n==> %s\n' "$name"
   "$@" || status=$?
   if ((status == 0)); then
-    printf '    %s: ok, %d s\n' "$name" $((SECONDS - start))
+    printf '    %s: ok%s\n' "$name" "$(took "$start")"
   else
-    printf '    %s: FAILED (status %d), %d s\n' "$name" "$status" $((SECONDS - start))
+    printf '    %s: FAILED (status %d)%s\n' "$name" "$status" "$(took "$start")"
     failed+=("$name")
   fi
 }
 
-# finish WHAT prints the total time and the failed parts, if any. Its status is that of the script.
+took() { [[ ${TIMES:-yes} == no ]] || printf ', %d s' $((SECONDS - $1)); }
+
+# finish WHAT prints the failed parts, if any. Its status is that of the script.
 finish() {
   if ((${#failed[@]} == 0)); then
-    printf '\n%s: ok, %d s in all\n' "$1" "$SECONDS"
+    printf '\n%s: ok%s\n' "$1" "$(took 0)"
     return 0
   fi
-  printf '\n%s: FAILED, %d s in all:\n' "$1" "$SECONDS"
+  printf '\n%s: FAILED%s:\n' "$1" "$(took 0)"
   printf '  - %s\n' "${failed[@]}"
   return 1
 }

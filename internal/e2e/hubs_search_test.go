@@ -1,3 +1,5 @@
+//go:build search
+
 package e2e
 
 import (

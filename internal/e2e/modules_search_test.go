@@ -1,3 +1,5 @@
+//go:build search
+
 package e2e
 
 // The libraries from which docs/migrating.md migrates, and the modules of
