@@ -1,10 +1,10 @@
 // Package testenv reads the settings of tests from the environment:
 //
 //	HYBRIDLIMIT_SEED  the seed of random tests; not set: 1, so that two runs are alike
-//	HYBRIDLIMIT_FULL  set: the tests take the form of make test-all
-//	HYBRIDLIMIT_LONG  set: the tests take the form of make test-long, which is longer still
+//	HYBRIDLIMIT_FULL  set: the tests take their full form, as in make search
+//	HYBRIDLIMIT_LONG  set: the tests take a form that is longer still, an hour for some
 //
-// This package draws no seed. make test-all draws one and prints it before the
+// This package draws no seed. make search draws one and prints it before the
 // first test starts, so that it is known even if the run is killed.
 //
 // Package rapidseed gives the same seed to the checks of rapid.
@@ -58,14 +58,13 @@ func Rand(tb TB) *rand.Rand {
 	return rand.New(rand.NewPCG(Seed(tb), 1))
 }
 
-// Full reports whether the tests take the form of make test-all or of make
-// test-long.
+// Full reports whether the tests take their full form, or the long one.
 func Full() bool { return os.Getenv("HYBRIDLIMIT_FULL") != "" || Long() }
 
-// Long reports whether the tests take the form of make test-long.
+// Long reports whether the tests take the long form.
 func Long() bool { return os.Getenv("HYBRIDLIMIT_LONG") != "" }
 
-// Runs returns long if the tests take the form of make test-long, else short.
+// Runs returns long if the tests take the long form, else short.
 func Runs(short, long int) int {
 	if Long() {
 		return long
