@@ -120,61 +120,6 @@ func TestUnknownFunction(t *testing.T) {
 	}
 }
 
-// TestFunctionFlushUnderUse flushes the library while callers use it. It checks that all
-// calls succeed, that no unit is lost or counted twice, and that the library is sent at
-// most once for each loss.
-func TestFunctionFlushUnderUse(t *testing.T) {
-	server := functionServer(t)
-	direct := server.Client(t)
-	limit := hybridlimit.TokenBucket(1, time.Hour, 1_000_000)
-	l := newLimiter(t, server.Client(t), limit, functionConfig)
-	stop := make(chan struct{})
-	flushed := make(chan int)
-	go func() {
-		n := 0
-		for ; ; n++ {
-			select {
-			case <-stop:
-				flushed <- n
-				return
-			case <-time.After(time.Duration(n%4) * time.Millisecond):
-			}
-			if err := direct.FunctionFlush(context.Background()).Err(); err != nil {
-				t.Errorf("FUNCTION FLUSH: %v", err)
-			}
-		}
-	}()
-	const callers, each = 8, 200
-	errs := make(chan error)
-	for range callers {
-		go func() {
-			for range each {
-				if res, err := l.Allow(context.Background(), "k"); err != nil || !res.Allowed {
-					errs <- fmt.Errorf("%+v, %v", res, err)
-					return
-				}
-			}
-			errs <- nil
-		}()
-	}
-	for range callers {
-		if err := <-errs; err != nil {
-			t.Error(err)
-		}
-	}
-	close(stop)
-	n := <-flushed
-	if n < 5 {
-		t.Errorf("flushed %d times", n)
-	}
-	if loads := redistest.Calls(t, direct)["function|load"]; loads > n+1 { // the first is of the start
-		t.Errorf("%d loads for %d losses", loads, n)
-	}
-	if got := remaining(t, l, "k"); got != 1_000_000-callers*each {
-		t.Errorf("%d units remain, want %d", got, 1_000_000-callers*each)
-	}
-}
-
 // miniFunctions gives the bubble's server the commands of functions: FUNCTION LOAD, and FCALL,
 // which runs the script of the same effect. forget removes the library.
 func miniFunctions(t *testing.T, s *scene) (forget func()) {
