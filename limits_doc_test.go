@@ -126,27 +126,3 @@ func TestNGINXProgramInTheDocumentation(t *testing.T) {
 		}
 	}
 }
-
-// TestFiguresInTheDocumentation checks that the pages agree on the figures for memory and
-// bounds. Other tests measure the figures.
-func TestFiguresInTheDocumentation(t *testing.T) {
-	pages := map[string]string{}
-	for _, name := range []string{"docs/limits.md", "lua/README.md", "local/doc.go"} {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pages[name] = strings.Join(strings.Fields(strings.ReplaceAll(string(text), "\n//", "\n")), " ")
-	}
-	for page, figures := range map[string][]string{
-		"docs/limits.md": {"about | 150 | 170 | 170 | 185 | 225, and 24 for each further call", "| 120 | 120 | 120 | 120 | 120 with one entry, 119 kB with 1000 |", "to ε, 2 ns"},
-		"local/doc.go":   {"A key costs 150 to 225 bytes, and its name if that is longer than 24 bytes", "A log also costs 24 bytes for each call that still counts", "ε = 2ns +"},
-		"lua/README.md":  {"up to an hour old, and with a lease in the ledger | 120 |", "log of 1 / 100 / 1000 / 10,000 entries | 120 / 3144 / 118,640"},
-	} {
-		for _, figure := range figures {
-			if !strings.Contains(pages[page], figure) {
-				t.Errorf("%s has no %q", page, figure)
-			}
-		}
-	}
-}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
-	"github.com/hybridlimit/hybridlimit/internal/testenv"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
@@ -186,85 +184,6 @@ func TestAllowAllOfOneIsAllowN(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// TestAllowAllConcurrently has many callers with limits in every order. It checks that
-// Redis debited exactly the granted units, and that no limit was exceeded.
-func TestAllowAllConcurrently(t *testing.T) {
-	srv := redistest.New(t)
-	for _, tags := range []int{1, 16} {
-		t.Run(fmt.Sprint(tags, " tags"), func(t *testing.T) {
-			allowAllConcurrently(t, srv.Client(t), global.Config{Prefix: fmt.Sprint("c", tags), Tags: tags, Timeout: 30 * time.Second})
-		})
-	}
-}
-
-func allowAllConcurrently(t *testing.T, rdb redis.UniversalClient, cfg global.Config) {
-	type limit struct {
-		*global.Limiter
-		key   string
-		burst int64
-	}
-	var limits []limit
-	for i, burst := range []int64{40, 60, 60, 90} {
-		cfg := cfg
-		cfg.Name = fmt.Sprint("l", i)
-		limits = append(limits, limit{newLimiter(t, rdb, still(burst), cfg), fmt.Sprint("k", i), burst})
-	}
-	log := cfg
-	log.Name = "log"
-	limits = append(limits, limit{newLimiter(t, rdb, hybridlimit.SlidingLog(70, time.Hour), log), "k", 70})
-	window := cfg
-	window.Name = "window"
-	limits = append(limits, limit{newLimiter(t, rdb, hybridlimit.FixedWindow(80, testenv.OpenWindow(time.Now(), 1, time.Hour)), window), "w", 80})
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	want, denied := make([]int64, len(limits)), 0
-	for g := range 8 {
-		wg.Go(func() {
-			rng := rand.New(rand.NewPCG(1, uint64(g)))
-			for range 60 {
-				var asks []hybridlimit.Ask
-				var of []int
-				for _, i := range rng.Perm(len(limits))[:1+rng.IntN(len(limits))] {
-					asks = append(asks, hybridlimit.Ask{Limiter: limits[i].Limiter, Key: limits[i].key, N: 1 + rng.Int64N(2)})
-					of = append(of, i)
-				}
-				res, err := hybridlimit.AllowAll(context.Background(), asks...)
-				if err != nil {
-					t.Error(err)
-				}
-				mu.Lock()
-				if !res.Allowed {
-					denied++
-				}
-				for i, a := range asks {
-					if res.Allowed {
-						want[of[i]] += a.N
-					}
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	wg.Wait()
-	for i, l := range limits {
-		if got := l.burst - left(t, l.Limiter, l.key); got != want[i] || want[i] > l.burst {
-			t.Errorf("limit %d: callers were granted %d units of %d, Redis debited %d", i, want[i], l.burst, got)
-		}
-	}
-	if denied == 0 {
-		t.Error("no call was denied")
-	}
-	// Units that were given back are in no history.
-	var logged int64
-	trail, err := limits[4].History(t.Context(), "k")
-	for _, a := range trail {
-		logged += a.Units
-	}
-	if err != nil || logged != want[4] {
-		t.Errorf("the log shows %d units, want %d; %v", logged, want[4], err)
 	}
 }
 

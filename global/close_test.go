@@ -5,7 +5,6 @@ import (
 	"errors"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -158,54 +157,4 @@ func TestClosedClient(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	})
-}
-
-// TestConcurrentUse runs callers, cancellations and Close concurrently. It checks that
-// every call returns, and that no more than the burst is admitted.
-func TestConcurrentUse(t *testing.T) {
-	const burst = 200
-	mini := redistest.Mini(t)
-	l := newLimiter(t, redistest.Client(t, mini.Addr()), hybridlimit.TokenBucket(1, time.Hour, burst), global.Config{Timeout: 10 * time.Second})
-	var (
-		callers            sync.WaitGroup
-		mu                 sync.Mutex
-		admitted, answered int
-	)
-	const goroutines, calls = 8, 60
-	for g := range goroutines {
-		callers.Go(func() {
-			for i := range calls {
-				ctx, cancel := context.WithCancel(t.Context())
-				if i%10 == 9 {
-					go cancel()
-				}
-				res, err := l.Allow(ctx, "k")
-				cancel()
-				mu.Lock()
-				answered++
-				switch {
-				case res.Allowed && err == nil:
-					admitted++
-				case res.Allowed, err != nil && !errors.Is(err, context.Canceled):
-					t.Errorf("goroutine %d: %+v, %v", g, res, err)
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	callers.Wait()
-	if answered != goroutines*calls || admitted > burst || admitted < burst-goroutines*calls/10 {
-		t.Errorf("%d answered, %d admitted of %d", answered, admitted, burst)
-	}
-	for range 4 {
-		callers.Go(func() { _ = l.Close() })
-		callers.Go(func() {
-			if _, err := l.Allow(t.Context(), "k"); err != nil && !errors.Is(err, hybridlimit.ErrClosed) {
-				t.Errorf("while closing: %v", err)
-			}
-		})
-	}
-	callers.Wait()
-	// A goroutine has left the runner a moment before it ends.
-	redistest.Eventually(t, 10*time.Second, "all calls end", func() bool { return callsRunning() == 0 })
 }

@@ -13,15 +13,9 @@ import (
 func ExampleLimiter_AllowJoint() {
 	rdb, stop := standIn()
 	defer stop()
-	perUser, err := global.New(rdb, hybridlimit.PerHour(2), global.Config{Name: "user", Tags: 1})
-	if err != nil {
-		panic(err)
-	}
+	perUser := startOn(rdb, hybridlimit.PerHour(2), global.Config{Name: "user", Tags: 1})
 	defer perUser.Close()
-	all, err := global.New(rdb, hybridlimit.PerHour(100), global.Config{Name: "all", Tags: 1})
-	if err != nil {
-		panic(err)
-	}
+	all := startOn(rdb, hybridlimit.PerHour(100), global.Config{Name: "all", Tags: 1})
 	defer all.Close()
 
 	for range 3 {
@@ -45,16 +39,9 @@ func ExampleLimiter_AllowJoint_tenant() {
 	rdb, stop := standIn()
 	defer stop()
 	tenantOf := func(key string) string { return key[:4] }
-	limit := func(name string, limit hybridlimit.Limit) *global.Limiter {
-		l, err := global.New(rdb, limit, global.Config{Name: name, Subject: tenantOf})
-		if err != nil {
-			panic(err)
-		}
-		return l
-	}
-	requests := limit("requests", hybridlimit.PerMinute(10))
-	tokens := limit("tokens", hybridlimit.PerHour(1000))
+	requests := startOn(rdb, hybridlimit.PerMinute(10), global.Config{Name: "requests", Subject: tenantOf})
 	defer requests.Close()
+	tokens := startOn(rdb, hybridlimit.PerHour(1000), global.Config{Name: "tokens", Subject: tenantOf})
 	defer tokens.Close()
 
 	for _, cost := range []int64{600, 600, 300} {

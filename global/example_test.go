@@ -21,7 +21,7 @@ func standIn() (rdb *redis.Client, stop func()) {
 		panic(err)
 	}
 	m.SetTime(time.Unix(1_763_000_000, 0))
-	rdb = redis.NewClient(&redis.Options{Addr: m.Addr(), DialerRetries: 1})
+	rdb = redis.NewClient(&redis.Options{Addr: m.Addr(), DialerRetries: 1, ReadTimeout: 10 * time.Second})
 	return rdb, func() {
 		_ = rdb.Close()
 		m.Close()
@@ -32,7 +32,10 @@ func ExampleNew() {
 	rdb, stop := standIn()
 	defer stop()
 
-	limiter, err := global.New(rdb, hybridlimit.PerMinute(2), global.Config{Name: "password-reset"})
+	limiter, err := global.New(rdb, hybridlimit.PerMinute(2), global.Config{
+		Name:    "password-reset",
+		Timeout: 10 * time.Second, // for the example; the default is 250 ms
+	})
 	if err != nil {
 		panic(err)
 	}
@@ -58,14 +61,8 @@ func ExampleNew() {
 // A call may cost more than one unit. A cost above the burst is denied for ever:
 // RetryAfter is Never.
 func ExampleLimiter_AllowN() {
-	rdb, stop := standIn()
+	limiter, stop := start(hybridlimit.TokenBucket(10, time.Second, 100), global.Config{Name: "export"})
 	defer stop()
-
-	limiter, err := global.New(rdb, hybridlimit.TokenBucket(10, time.Second, 100), global.Config{Name: "export"})
-	if err != nil {
-		panic(err)
-	}
-	defer limiter.Close()
 
 	for _, rows := range []int64{80, 80, 500} {
 		res, err := limiter.AllowN(context.Background(), "tenant-7", rows)
@@ -88,14 +85,8 @@ func ExampleLimiter_AllowN() {
 
 // AllowN takes all units or none. A denied call leaves the units to smaller calls.
 func ExampleLimiter_AllowN_allOrNone() {
-	rdb, stop := standIn()
+	limiter, stop := start(hybridlimit.PerHour(10), global.Config{Name: "batch"})
 	defer stop()
-
-	limiter, err := global.New(rdb, hybridlimit.PerHour(10), global.Config{Name: "batch"})
-	if err != nil {
-		panic(err)
-	}
-	defer limiter.Close()
 
 	for _, n := range []int64{7, 5, 3} {
 		res, err := limiter.AllowN(context.Background(), "alice", n)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/global"
 )
@@ -13,15 +15,22 @@ import (
 // start returns a limiter with a Redis inside this program.
 func start(limit hybridlimit.Limit, cfg global.Config) (l *global.Limiter, stop func()) {
 	rdb, stopRedis := standIn()
+	l = startOn(rdb, limit, cfg)
+	return l, func() {
+		_ = l.Close()
+		stopRedis()
+	}
+}
+
+// startOn returns a limiter with the time-out of an example, which prints the same on a busy
+// machine.
+func startOn(rdb redis.UniversalClient, limit hybridlimit.Limit, cfg global.Config) *global.Limiter {
 	cfg.Timeout = 10 * time.Second
 	l, err := global.New(rdb, limit, cfg)
 	if err != nil {
 		panic(err)
 	}
-	return l, func() {
-		_ = l.Close()
-		stopRedis()
-	}
+	return l
 }
 
 func ExampleLimiter_AllowAtMost() {

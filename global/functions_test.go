@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -38,9 +40,10 @@ func TestConformanceWithFunctions(t *testing.T) {
 	srv := functionServer(t)
 	var prefixes atomic.Int64
 	conformance.Run(t, conformance.Spec{
+		Bucket: conformance.Window(hybridlimit.SlidingWindow),
 		New: func(tb testing.TB, limit hybridlimit.Limit) hybridlimit.Limiter {
 			return newLimiter(tb, srv.Client(tb), limit, global.Config{
-				Prefix: fmt.Sprint("p", prefixes.Add(1)), Timeout: 10 * time.Second, Functions: true,
+				Prefix: fmt.Sprint("p", prefixes.Add(1)), Timeout: 30 * time.Second, Functions: true,
 			})
 		},
 		Close: closeGlobal, Policy: "api", Exact: true,
@@ -117,117 +120,139 @@ func TestUnknownFunction(t *testing.T) {
 	}
 }
 
-// TestFunctionFlushUnderUse flushes the library while callers use it. It checks that all
-// calls succeed, that no unit is lost or counted twice, and that the library is sent at
-// most once for each loss.
-func TestFunctionFlushUnderUse(t *testing.T) {
-	server := functionServer(t)
-	direct := server.Client(t)
-	limit := hybridlimit.TokenBucket(1, time.Hour, 1_000_000)
-	l := newLimiter(t, server.Client(t), limit, functionConfig)
-	stop := make(chan struct{})
-	flushed := make(chan int)
-	go func() {
-		n := 0
-		for ; ; n++ {
-			select {
-			case <-stop:
-				flushed <- n
-				return
-			case <-time.After(time.Duration(n%4) * time.Millisecond):
+// miniFunctions gives the bubble's server the commands of functions: FUNCTION LOAD, and FCALL,
+// which runs the script of the same effect. forget removes the library.
+func miniFunctions(t *testing.T, s *scene) (forget func()) {
+	t.Helper()
+	var loaded atomic.Bool
+	srv := s.bubble.Mini.Server()
+	err := errors.Join(
+		srv.Register("FUNCTION", func(c *server.Peer, _ string, _ []string) {
+			loaded.Store(true)
+			c.WriteBulk(lua.Library.Name)
+		}),
+		srv.Register("FCALL", func(c *server.Peer, _ string, args []string) {
+			switch {
+			case !loaded.Load():
+				c.WriteError("ERR Function not found")
+			case args[0] != lua.Library.Batch:
+				c.WriteError("ERR another function: " + args[0])
+			default:
+				srv.Dispatch(c, append([]string{"EVAL", lua.Batch.Source}, args[1:]...))
 			}
-			if err := direct.FunctionFlush(context.Background()).Err(); err != nil {
-				t.Errorf("FUNCTION FLUSH: %v", err)
-			}
-		}
-	}()
-	const callers, each = 8, 200
-	errs := make(chan error)
-	for range callers {
-		go func() {
-			for range each {
-				if res, err := l.Allow(context.Background(), "k"); err != nil || !res.Allowed {
-					errs <- fmt.Errorf("%+v, %v", res, err)
-					return
-				}
-			}
-			errs <- nil
-		}()
+		}))
+	if err != nil {
+		t.Fatal(err)
 	}
-	for range callers {
-		if err := <-errs; err != nil {
-			t.Error(err)
-		}
-	}
-	close(stop)
-	n := <-flushed
-	if n < 5 {
-		t.Errorf("flushed %d times", n)
-	}
-	if loads := redistest.Calls(t, direct)["function|load"]; loads > n+1 { // the first is of the start
-		t.Errorf("%d loads for %d losses", loads, n)
-	}
-	if got := remaining(t, l, "k"); got != 1_000_000-callers*each {
-		t.Errorf("%d units remain, want %d", got, 1_000_000-callers*each)
-	}
+	return func() { loaded.Store(false) }
+}
+
+// inFunctionBubble is inBubble with functions.
+func inFunctionBubble(t *testing.T, timeout time.Duration, opts func(*redis.Options), f func(t *testing.T, s *scene, forget func())) {
+	t.Helper()
+	cfg := global.Config{Timeout: timeout, Functions: true}
+	inBubble(t, hourly, cfg, opts, func(t *testing.T, s *scene) { f(t, s, miniFunctions(t, s)) })
 }
 
 // TestLostReplyToAFunction checks that neither a call nor a load is sent again if its
-// reply is lost.
+// reply is lost. By default go-redis would repeat it.
 func TestLostReplyToAFunction(t *testing.T) {
-	server := functionServer(t)
-	for i, tc := range []struct {
+	short := func(o *redis.Options) { o.ReadTimeout = 100 * time.Millisecond }
+	for _, tc := range []struct {
 		command string
 		verdict redistest.Verdict
 		spent   int64
 		cause   func(error) bool
+		took    time.Duration
 	}{
-		{"FCALL", redistest.DropReply(redistest.ThenClose), 3, isEOF},
-		{"FCALL", redistest.DropRequest(redistest.ThenClose), 0, isEOF},
-		{"FCALL", redistest.DropReply(redistest.ThenHang), 3, isTimeout},
-		{"FUNCTION", redistest.DropReply(redistest.ThenClose), 0, isEOF},
-		{"FUNCTION", redistest.DropReply(redistest.ThenHang), 0, isTimeout},
+		{"FCALL", redistest.DropReply(redistest.ThenClose), 3, isEOF, 0},
+		{"FCALL", redistest.DropRequest(redistest.ThenClose), 0, isEOF, 0},
+		{"FCALL", redistest.DropReply(redistest.ThenHang), 3, isTimeout, 100 * time.Millisecond},
+		{"FUNCTION", redistest.DropReply(redistest.ThenClose), 0, isEOF, 0},
+		{"FUNCTION", redistest.DropReply(redistest.ThenHang), 0, isTimeout, 100 * time.Millisecond},
 	} {
-		proxy := redistest.NewProxy(t, server.Addr())
-		l := newLimiter(t, proxy.Client(t, func(o *redis.Options) { o.ReadTimeout = 100 * time.Millisecond }), hourly,
-			global.Config{Timeout: time.Minute, Functions: true, Prefix: fmt.Sprint("p", i)})
-		allow(t, l, "k", 1)
+		inFunctionBubble(t, time.Minute, short, func(t *testing.T, s *scene, forget func()) {
+			allow(t, s.Limiter, "k", 1)
+			if tc.command == "FUNCTION" {
+				forget()
+			}
+			before := s.link.Count(tc.command).Seen
+			s.link.Script(redistest.OnEvery(tc.command, tc.verdict))
+			s.began = time.Now()
+			res, err := s.AllowN(t.Context(), "k", 3)
+			s.took(tc.took)
+			s.link.Script(nil)
+			wantErr(t, err, hybridlimit.ErrUnavailable)
+			if !tc.cause(err) || res.Allowed {
+				t.Errorf("%s: %+v, %v", tc.command, res, err)
+			}
+			if n := s.link.Count(tc.command).Seen - before; n != 1 {
+				t.Errorf("%s was sent %d times", tc.command, n)
+			}
+			time.Sleep(2 * time.Second) // a load that failed is repeated a second later
+			if got := remaining(t, s.Limiter, "k"); got != 99-tc.spent {
+				t.Errorf("%s: %d units remain, want %d", tc.command, got, 99-tc.spent)
+			}
+		})
+	}
+}
+
+// TestLostReplyOfARealFunction checks the same on a real Redis, whose connection closes.
+func TestLostReplyOfARealFunction(t *testing.T) {
+	server := functionServer(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	l := newLimiter(t, proxy.Client(t), hourly, functionConfig)
+	for i, tc := range []struct {
+		command string
+		verdict redistest.Verdict
+		spent   int64
+	}{
+		{"FCALL", redistest.DropReply(redistest.ThenClose), 3},
+		{"FCALL", redistest.DropRequest(redistest.ThenClose), 0},
+		{"FUNCTION", redistest.DropReply(redistest.ThenClose), 0},
+	} {
+		key := fmt.Sprint("k", i)
+		allow(t, l, key, 1)
 		if tc.command == "FUNCTION" {
 			redistest.Do(t, server.Client(t), "FUNCTION", "FLUSH")
 		}
 		before := proxy.Count(tc.command).Seen
 		proxy.Script(redistest.OnEvery(tc.command, tc.verdict))
-		res, err := l.AllowN(t.Context(), "k", 3)
+		res, err := l.AllowN(t.Context(), key, 3)
 		proxy.Script(nil)
-		wantErr(t, err, hybridlimit.ErrUnavailable)
-		if !tc.cause(err) || res.Allowed {
-			t.Errorf("%s: %+v, %v", tc.command, res, err)
+		wantErr(t, err, hybridlimit.ErrUnavailable, io.EOF)
+		if n := proxy.Count(tc.command).Seen - before; n != 1 || res.Allowed {
+			t.Errorf("%s was sent %d times: %+v", tc.command, n, res)
 		}
-		if n := proxy.Count(tc.command).Seen - before; n != 1 {
-			t.Errorf("%s was sent %d times", tc.command, n)
+		if tc.command == "FUNCTION" { // Redis has executed the load, so that the next call finds the library
+			continue
 		}
-		if got := remaining(t, l, "k"); got != 99-tc.spent {
+		if got := remaining(t, l, key); got != 99-tc.spent {
 			t.Errorf("%s: %d units remain, want %d", tc.command, got, 99-tc.spent)
 		}
+	}
+	if got := remaining(t, l, "k2"); got != 99 {
+		t.Errorf("%d units remain after a lost load, want 99", got)
 	}
 }
 
 // TestLoadKeepsTheDeadline checks that a caller returns at its deadline while the load of
 // the library hangs.
 func TestLoadKeepsTheDeadline(t *testing.T) {
-	server := functionServer(t)
-	proxy := redistest.NewProxy(t, server.Addr())
-	proxy.Script(redistest.OnEvery("FUNCTION", redistest.DropReply(redistest.ThenHang)))
-	l := newLimiter(t, proxy.Client(t), hourly, global.Config{Timeout: 500 * time.Millisecond, Functions: true})
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	began := time.Now()
-	if _, err := l.Allow(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Error(err)
-	}
-	if d := time.Since(began); d > 400*time.Millisecond {
-		t.Errorf("took %v", d)
-	}
+	inFunctionBubble(t, 500*time.Millisecond, defaults, func(t *testing.T, s *scene, _ func()) {
+		s.link.Script(redistest.OnEvery("FUNCTION", redistest.DropReply(redistest.ThenHang)))
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		s.began = time.Now()
+		if _, err := s.Allow(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		s.took(50 * time.Millisecond)
+		if n := s.link.Count("FUNCTION").Seen; n != 1 {
+			t.Errorf("%d loads", n)
+		}
+		s.link.Script(nil)
+	})
 }
 
 // TestFunctionsBesideScripts checks that a process with functions and a process with

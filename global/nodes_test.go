@@ -13,6 +13,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/internal/conformance"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -27,38 +28,43 @@ type nodes struct {
 func TestCluster(t *testing.T) {
 	t.Parallel() // a node takes two seconds to accept that it is up
 	c := redistest.NewCluster(t, 3)
-	onNodes(t, nodes{c.Client(t), c.Nodes})
+	onNodes(t, nodes{c.Client(t), c.Nodes}, "fixed window", "leaky queue")
 }
 
 func TestRing(t *testing.T) {
 	t.Parallel()
 	ring, servers := redistest.NewRing(t, 2)
-	onNodes(t, nodes{ring, servers})
+	onNodes(t, nodes{ring, servers}, "sliding log", "leaky bucket")
 }
 
-func onNodes(t *testing.T, n nodes) {
+// onNodes runs the suite for one algorithm with scripts, and for another one with functions.
+// With testenv.Full it also runs it for the algorithms that differ in how Redis stores them.
+func onNodes(t *testing.T, n nodes, withScripts, withFunctions string) {
 	for name, functions := range withAndWithout {
 		t.Run(name, func(t *testing.T) {
 			if functions {
 				redistest.NeedFunctions(t, n.servers[0].Client(t))
 			}
-			cfg := global.Config{Prefix: name, Timeout: 10 * time.Second, Functions: functions}
+			cfg := global.Config{Prefix: name, Timeout: 30 * time.Second, Functions: functions}
 			t.Run("limits", func(t *testing.T) { checkLimiter(t, n.rdb, functions) })
 			t.Run("spread", func(t *testing.T) { n.spread(t, cfg) })
 			t.Run("one node forgets the library", func(t *testing.T) { n.forgets(t, cfg) })
 			t.Run("subject", func(t *testing.T) { n.subject(t, cfg) })
 			t.Run("composition", func(t *testing.T) {
 				for _, tags := range []int{1, 16} {
-					cfg := global.Config{Prefix: fmt.Sprint(name, "-all-", tags), Tags: tags, Timeout: 10 * time.Second, Functions: functions}
+					cfg := global.Config{Prefix: fmt.Sprint(name, "-all-", tags), Tags: tags, Timeout: 30 * time.Second, Functions: functions}
 					allOrNothing(t, n.rdb, cfg)
 					allowAllConcurrently(t, n.rdb, cfg)
 				}
 			})
 			var prefixes atomic.Int64
 			for _, of := range conformance.Algorithms() {
-				// These algorithms differ in how Redis stores them. Functions run the same
-				// Lua, so one algorithm is enough for them.
-				if of.Name == "token bucket" || !functions && (of.Name == "fixed window" || of.Name == "sliding log") {
+				one := withScripts
+				if functions {
+					one = withFunctions
+				}
+				stored := of.Name == "token bucket" || !functions && (of.Name == "fixed window" || of.Name == "sliding log")
+				if of.Name == one || stored && testenv.Full() {
 					t.Run("conformance of "+of.Name, func(t *testing.T) {
 						t.Parallel()
 						conformance.Run(t, conformance.Spec{
@@ -68,7 +74,7 @@ func onNodes(t *testing.T, n nodes) {
 								cfg.Prefix = fmt.Sprint(name, prefixes.Add(1))
 								return newLimiter(tb, n.rdb, limit, cfg)
 							},
-							Close: closeGlobal, Policy: "api", Exact: true, Light: of.Name != "token bucket",
+							Close: closeGlobal, Policy: "api", Exact: true, Light: !testenv.Full() || of.Name != "token bucket",
 						})
 					})
 				}

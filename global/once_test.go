@@ -27,49 +27,64 @@ func remaining(t *testing.T, l *global.Limiter, key string) int64 {
 // TestLostReplyIsNotSentAgain checks that a call is sent once if its reply is lost. By
 // default go-redis would repeat it, and three units would cost twelve.
 func TestLostReplyIsNotSentAgain(t *testing.T) {
-	server := redistest.New(t)
-	proxy := redistest.NewProxy(t, server.Addr())
-	direct := newLimiter(t, server.Client(t), hourly, patientConfig)
-	allow(t, direct, "warm", 1)
+	short := func(o *redis.Options) { o.ReadTimeout = 100 * time.Millisecond }
 	for _, tc := range []struct {
 		name    string
 		verdict redistest.Verdict
 		spent   int64
 		cause   func(error) bool
+		took    time.Duration
 	}{
-		{"reply lost", redistest.DropReply(redistest.ThenClose), 3, isEOF},
-		{"request lost", redistest.DropRequest(redistest.ThenClose), 0, isEOF},
-		{"hangs after", redistest.DropReply(redistest.ThenHang), 3, isTimeout},
-		{"hangs before", redistest.DropRequest(redistest.ThenHang), 0, isTimeout},
+		{"reply lost", redistest.DropReply(redistest.ThenClose), 3, isEOF, 0},
+		{"request lost", redistest.DropRequest(redistest.ThenClose), 0, isEOF, 0},
+		{"hangs after", redistest.DropReply(redistest.ThenHang), 3, isTimeout, 100 * time.Millisecond},
+		{"hangs before", redistest.DropRequest(redistest.ThenHang), 0, isTimeout, 100 * time.Millisecond},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			rdb := proxy.Client(t, func(o *redis.Options) { o.ReadTimeout = 100 * time.Millisecond })
+			inBubble(t, hourly, global.Config{Timeout: time.Minute}, short, func(t *testing.T, s *scene) {
+				lostReply(t, s.Limiter, s.link.Link, tc.verdict, tc.spent, func(err error) bool {
+					s.took(tc.took)
+					return tc.cause(err)
+				}, func() { s.began = time.Now() })
+			})
+		})
+		if tc.took > 0 {
+			continue
+		}
+		t.Run(tc.name+"/redis", func(t *testing.T) {
+			proxy := redistest.NewProxy(t, redistest.New(t).Addr())
+			rdb := proxy.Client(t)
 			if o := rdb.Options(); o.MaxRetries != 3 {
 				t.Fatalf("the client retries %d times: not go-redis' default", o.MaxRetries)
 			}
-			l := newLimiter(t, rdb, hourly, global.Config{Timeout: time.Minute})
-			allow(t, l, tc.name, 1)
-
-			before := proxy.Count("EVALSHA")
-			proxy.Script(redistest.OnEvery("EVALSHA", tc.verdict))
-			res, err := l.AllowN(t.Context(), tc.name, 3)
-			proxy.Script(nil)
-			after := proxy.Count("EVALSHA")
-
-			wantErr(t, err, hybridlimit.ErrUnavailable)
-			if !tc.cause(err) || res.Allowed {
-				t.Errorf("%+v, %v", res, err)
-			}
-			if after.Seen-before.Seen != 1 {
-				t.Errorf("sent %d times", after.Seen-before.Seen)
-			}
-			if got := remaining(t, direct, tc.name); got != 99-tc.spent {
-				t.Errorf("%d units remain, want %d", got, 99-tc.spent)
-			}
-			if c := proxy.Count("EVAL"); c.Seen != 0 {
-				t.Errorf("EVAL was sent %d times", c.Seen)
-			}
+			lostReply(t, newLimiter(t, rdb, hourly, patientConfig), proxy.Link, tc.verdict, tc.spent, tc.cause, func() {})
 		})
+	}
+}
+
+// lostReply loses one call for three units.
+func lostReply(t *testing.T, l *global.Limiter, link *redistest.Link, verdict redistest.Verdict, spent int64, cause func(error) bool, begin func()) {
+	t.Helper()
+	allow(t, l, "k", 1)
+	before, sources := link.Count("EVALSHA").Seen, link.Count("EVAL").Seen
+	link.Script(redistest.OnEvery("EVALSHA", verdict))
+	begin()
+	res, err := l.AllowN(t.Context(), "k", 3)
+	isCause := cause(err)
+	link.Script(nil)
+
+	wantErr(t, err, hybridlimit.ErrUnavailable)
+	if !isCause || res.Allowed {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if n := link.Count("EVALSHA").Seen - before; n != 1 {
+		t.Errorf("sent %d times", n)
+	}
+	if got := remaining(t, l, "k"); got != 99-spent {
+		t.Errorf("%d units remain, want %d", got, 99-spent)
+	}
+	if n := link.Count("EVAL").Seen - sources; n != 0 {
+		t.Errorf("EVAL was sent %d times", n)
 	}
 }
 

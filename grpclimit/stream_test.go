@@ -2,8 +2,6 @@ package grpclimit_test
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -115,34 +113,4 @@ func TestQueueOfMessages(t *testing.T) {
 			t.Errorf("%+v, %d received", a, received)
 		}
 	})
-}
-
-// Many streams at once under one limit: exactly the limit's messages are received.
-func TestConcurrentStreams(t *testing.T) {
-	intercept, err := grpclimit.StreamServer(grpclimit.Config{}, grpclimit.Limit{Limiter: newLocal(t, "each", hybridlimit.PerHour(500)), Key: fixed("k"), PerMessage: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	var received, denied atomic.Int64
-	for range 100 {
-		wg.Go(func() {
-			err := intercept("service", &messages{ctx: t.Context(), left: 10}, &grpc.StreamServerInfo{}, func(_ any, ss grpc.ServerStream) error {
-				for range 10 {
-					if err := ss.RecvMsg(new(int)); err != nil {
-						return err
-					}
-					received.Add(1)
-				}
-				return nil
-			})
-			if err != nil {
-				denied.Add(1)
-			}
-		})
-	}
-	wg.Wait()
-	if received.Load() != 500 || denied.Load() < 50 {
-		t.Errorf("%d received, %d streams denied", received.Load(), denied.Load())
-	}
 }

@@ -80,30 +80,6 @@ func TestFieldsThatAreIgnored(t *testing.T) {
 	}
 }
 
-// Concurrent requests reduce the units left before the next response arrives.
-func TestConcurrentRequestsShareWhatIsLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tr, b := newTransport(t, httplimit.TransportConfig{SlowBelow: -1}, answers(response(200, "RateLimit", `"api";r=5;t=10`)))
-		send(t, tr, http.MethodGet, "")
-		var wg sync.WaitGroup
-		for range 8 {
-			wg.Go(func() { send(t, tr, http.MethodGet, "") })
-		}
-		wg.Wait()
-		early := 0
-		for _, at := range b.at[1:] {
-			if at == 0 {
-				early++
-			} else {
-				between(t, "one of the rest", at, 10*time.Second, 11*time.Second)
-			}
-		}
-		if early != 5 {
-			t.Errorf("%d were sent at once", early)
-		}
-	})
-}
-
 // held is a base that answers the first requests only when all of them have arrived.
 func held(t *testing.T, n int, answer func(i int) *http.Response) *httplimit.Transport {
 	t.Helper()

@@ -2,8 +2,6 @@ package httplimit_test
 
 import (
 	"bufio"
-	"context"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -92,46 +90,6 @@ func TestHandlersKeepTheResponseWriter(t *testing.T) {
 	}
 }
 
-// A client that disconnects while its request is delayed leaves the queue: the
-// handler is not called, and the place is free.
-func TestClientsThatLeaveTheQueue(t *testing.T) {
-	h := &served{}
-	queue := newLocal(t, "shape", hybridlimit.LeakyQueue(1, time.Hour, 2))
-	server := httptest.NewServer(middleware(t, httplimit.Config{}, httplimit.Limit{Limiter: queue, Key: fixed("k")})(h))
-	defer server.Close()
-	resp, err := server.Client().Get(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp.Body.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	gone := make(chan error)
-	go func() {
-		_, err := server.Client().Do(r)
-		gone <- err
-	}()
-	until(t, "the queue is full", func() bool {
-		res, err := queue.Peek(t.Context(), "k")
-		return err == nil && res.Remaining == 0
-	})
-	cancel()
-	if err := <-gone; !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
-	}
-	until(t, "its place is free", func() bool {
-		res, err := queue.Peek(t.Context(), "k")
-		return err == nil && res.Remaining == 1
-	})
-	if h.requests() != 1 {
-		t.Errorf("%d are served", h.requests())
-	}
-}
-
 // until waits for the work of another goroutine.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
@@ -188,54 +146,5 @@ func TestTransportOverRealConnections(t *testing.T) {
 	}
 	if n := connections.Load(); n != 1 {
 		t.Errorf("%d connections", n)
-	}
-}
-
-// A refusal with an endless body holds up no request: the body is not read, or only
-// for a short time.
-func TestRefusalsThatDoNotEnd(t *testing.T) {
-	for name, length := range map[string]string{"no length": "", "a length": "1000"} {
-		t.Run(name, func(t *testing.T) {
-			var requests atomic.Int64
-			end := make(chan struct{})
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if requests.Add(1) > 1 {
-					return
-				}
-				if length != "" {
-					w.Header().Set("Content-Length", length)
-				}
-				w.WriteHeader(http.StatusTooManyRequests)
-				io.WriteString(w, "wait")
-				http.NewResponseController(w).Flush()
-				select { // and then nothing
-				case <-end:
-				case <-r.Context().Done():
-				}
-			}))
-			defer server.Close()
-			defer close(end)
-			base := &http.Transport{}
-			defer base.CloseIdleConnections()
-			tr, err := httplimit.NewTransport(httplimit.TransportConfig{Base: base, Backoff: time.Millisecond, MaxWait: 5 * time.Second})
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-			defer cancel()
-			r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			start := time.Now()
-			resp, err := tr.RoundTrip(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			resp.Body.Close()
-			if took := time.Since(start); resp.StatusCode != 200 || took > 5*time.Second {
-				t.Errorf("%d after %v, with MaxWait of 5 s", resp.StatusCode, took)
-			}
-		})
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,63 +79,6 @@ func TestShapingHonoursTheContext(t *testing.T) {
 		}
 		if waited := time.Since(start); waited != 300*time.Millisecond {
 			t.Errorf("waited %v", waited)
-		}
-	})
-}
-
-// Requests that cannot wait leave the queue to others. At twice the rate and with
-// deadlines of 5 s, half of all requests are served, not only those of the first
-// 5 s.
-func TestShapingServesThoseWhoCanWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := &served{}
-		var log lines
-		handler := middleware(t, httplimit.Config{Logger: log.logger()}, httplimit.Limit{
-			Limiter: newLocal(t, "shape", hybridlimit.LeakyQueue(1, time.Second, 100)), Key: fixed("k"),
-		})(h)
-		var wg sync.WaitGroup
-		for range 1000 {
-			wg.Go(func() {
-				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-				defer cancel()
-				get(handler, func(r *http.Request) { *r = *r.WithContext(ctx) })
-			})
-			time.Sleep(time.Second / 2)
-		}
-		wg.Wait()
-		if n := h.requests(); n < 490 || n > 510 {
-			t.Errorf("%d of 1000 are served, want 500", n)
-		}
-		if !strings.Contains(log.String(), "WARN") || strings.Contains(log.String(), "ERROR") || log.count() > 501 {
-			t.Errorf("%d lines, the last:\n%.300s", log.count(), log.String())
-		}
-	})
-}
-
-// The same with a fleet's queue, alone and asked together with another limit.
-func TestShapingOfAFleetServesThoseWhoCanWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := hubOf(t, nil, map[string]hybridlimit.Limit{"queue": hybridlimit.LeakyQueue(1, time.Second, 100), "user": hybridlimit.PerHour(100_000)})
-		for key, limits := range map[string][]httplimit.Limit{
-			"alone":    {{Limiter: l["queue"], Key: fixed("alone")}},
-			"together": {{Limiter: l["queue"], Key: fixed("together")}, {Limiter: l["user"], Key: fixed("k")}},
-		} {
-			h := &served{}
-			var log lines
-			handler := middleware(t, httplimit.Config{Logger: log.logger()}, limits...)(h)
-			var wg sync.WaitGroup
-			for range 200 {
-				wg.Go(func() {
-					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-					defer cancel()
-					get(handler, func(r *http.Request) { *r = *r.WithContext(ctx) })
-				})
-				time.Sleep(time.Second / 2)
-			}
-			wg.Wait()
-			if n := h.requests(); n < 95 || n > 106 {
-				t.Errorf("%s: %d of 200 are served, want 100, and those who wait at the end", key, n)
-			}
 		}
 	})
 }

@@ -28,26 +28,6 @@ func sendWithin(t *testing.T, tr http.RoundTripper, d time.Duration) (*http.Resp
 	return tr.RoundTrip(r)
 }
 
-// Requests that stop waiting leave their slots: the next request waits for the end
-// of the window, not behind them.
-func TestSlotsOfThoseWhoGiveUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tr, b := newTransport(t, httplimit.TransportConfig{MaxWait: time.Minute}, answers(response(200, "RateLimit-Policy", `"api";q=10;w=10`, "RateLimit", `"api";r=0;t=10`)))
-		send(t, tr, http.MethodGet, "")
-		var wg sync.WaitGroup
-		for range 20 {
-			wg.Go(func() {
-				if _, err := sendWithin(t, tr, time.Second); !errors.Is(err, context.Canceled) {
-					t.Errorf("%v", err)
-				}
-			})
-		}
-		wg.Wait()
-		send(t, tr, http.MethodGet, "")
-		between(t, "the next", b.at[1], 10*time.Second, 11*time.Second)
-	})
-}
-
 // The same if units are left: the units are available again, and so is the time over
 // which they are spread.
 func TestUnitsOfThoseWhoGiveUp(t *testing.T) {
@@ -241,32 +221,4 @@ func TestKeysAreOfOneServer(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A request waits for its retry. Meanwhile the server holds up all requests for
-// longer than this request can wait: it fails with *BusyError.
-func TestPutOffWhileWaiting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tr, b := newTransport(t, httplimit.TransportConfig{MaxWait: 30 * time.Second}, func(_ int, r *http.Request) *http.Response {
-			return response(429, "Retry-After", r.Header.Get("Wants"))
-		})
-		other, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://api.test/", nil)
-		other.Header.Set("Wants", "600")
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://api.test/", nil)
-			r.Header.Set("Wants", "10")
-			var busy *httplimit.BusyError
-			if resp, err := tr.RoundTrip(r); !errors.As(err, &busy) || resp != nil {
-				t.Errorf("%v, %v", resp, err)
-			}
-		})
-		synctest.Wait()
-		time.Sleep(10*time.Second + time.Millisecond) // new requests are not held up
-		tr.RoundTrip(other)
-		wg.Wait()
-		if len(b.at) > 3 {
-			t.Errorf("sent at %v", b.at)
-		}
-	})
 }

@@ -3,7 +3,6 @@ package limittest_test
 import (
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -110,19 +109,5 @@ func TestRecorderNotesCalls(t *testing.T) {
 	}
 	if r.Reset(); len(r.Calls()) != 0 {
 		t.Error("Reset keeps calls")
-	}
-}
-
-func TestConcurrentCallsAreAllNoted(t *testing.T) {
-	const calls = 100
-	s := limittest.Play(make([]hybridlimit.Result, calls)...)
-	r := limittest.Record(s)
-	var wg sync.WaitGroup
-	for range calls {
-		wg.Go(func() { r.Allow(t.Context(), "k") })
-	}
-	wg.Wait()
-	if len(r.Calls()) != calls || s.Left() != 0 {
-		t.Errorf("%d noted, %d left", len(r.Calls()), s.Left())
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -92,62 +91,6 @@ func TestAllowAllOfOneIsAllowN(t *testing.T) {
 			t.Errorf("%d denied", denied)
 		}
 	})
-}
-
-// TestAllowAllConcurrently asks many limiters with few shards in every order. It checks
-// that there is no deadlock and no excess, and that exactly the granted units are used.
-func TestAllowAllConcurrently(t *testing.T) {
-	limits := []hybridlimit.Limit{still(150), still(200), hybridlimit.SlidingLog(180, time.Hour), hybridlimit.FixedWindow(220, 1000*time.Hour)}
-	var ls []*Limiter
-	for i, limit := range limits {
-		ls = append(ls, must(t, limit, Config{Name: fmt.Sprint("l", i), MaxKeys: []int{100, 100_000}[i%2]}))
-	}
-	type place struct{ l, key int }
-	var mu sync.Mutex
-	want, denied := map[place]int64{}, 0
-	var wg sync.WaitGroup
-	for g := range 8 {
-		wg.Go(func() {
-			rng := rand.New(rand.NewPCG(1, uint64(g)))
-			for range 300 {
-				var asks []hybridlimit.Ask
-				var at []place
-				for _, i := range rng.Perm(3 * len(ls))[:1+rng.IntN(6)] {
-					p := place{i / 3, i % 3}
-					asks, at = append(asks, hybridlimit.Ask{Limiter: ls[p.l], Key: fmt.Sprint("k", p.key), N: 1 + rng.Int64N(2)}), append(at, p)
-				}
-				res, err := hybridlimit.AllowAll(context.Background(), asks...)
-				if err != nil {
-					t.Error(err)
-				}
-				mu.Lock()
-				if !res.Allowed {
-					denied++
-				}
-				for i, a := range asks {
-					if res.Allowed {
-						want[at[i]] += a.N
-					}
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	wg.Go(func() { // other methods, which lock one shard at a time
-		for range 100 {
-			ls[0].Len()
-			_ = ls[1].SetLimit(limits[1])
-		}
-	})
-	wg.Wait()
-	for p, units := range want {
-		if got := limits[p.l].BurstSize() - left(t, ls[p.l], fmt.Sprint("k", p.key)); got != units || units > limits[p.l].BurstSize() {
-			t.Errorf("%+v: callers were granted %d units, the limiter counted %d", p, units, got)
-		}
-	}
-	if denied == 0 {
-		t.Error("no call was denied")
-	}
 }
 
 func TestAllowAllRefuses(t *testing.T) {

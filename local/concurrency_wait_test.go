@@ -148,30 +148,6 @@ func TestConcurrencyContextsEnd(t *testing.T) {
 	})
 }
 
-// A context that ends in the moment of the admission leaves no permit behind.
-func TestConcurrencyContextEndsWithTheAdmission(t *testing.T) {
-	l := permits(t, hybridlimit.Concurrent(1), ConcurrencyConfig{MaxWait: hybridlimit.Never})
-	for range 2000 {
-		held := take(t, l, "k", 1)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			p, res, err := l.Acquire(ctx, "k")
-			if res.Allowed != (err == nil) || res.Allowed != (p != hybridlimit.Permit{}) {
-				t.Errorf("%+v, %v", res, err)
-			}
-			p.Release()
-		}()
-		go cancel()
-		held.Release()
-		<-done
-		if l.Len() != 0 {
-			t.Fatalf("%d are running", l.Running("k"))
-		}
-	}
-}
-
 // The number of permits changes while calls run and wait.
 func TestConcurrencySetLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -230,26 +230,3 @@ func TestWaitGivesBack(t *testing.T) {
 		}
 	})
 }
-
-// TestCloseEndsEveryWait checks that Close ends all waits, also those that hold booked
-// units.
-func TestCloseEndsEveryWait(t *testing.T) {
-	bubble(t, 1, time.Hour, func(t *testing.T, l *Limiter) {
-		if _, err := l.Allow(t.Context(), "k"); err != nil {
-			t.Fatal(err)
-		}
-		var wg sync.WaitGroup
-		for range 3 {
-			wg.Go(func() {
-				if took, err := waited(t.Context(), l, 1); !errors.Is(err, hybridlimit.ErrClosed) || took != time.Second {
-					t.Errorf("%v after %v", err, took)
-				}
-			})
-		}
-		time.Sleep(time.Second)
-		if err := errors.Join(l.Close(), l.Close()); err != nil {
-			t.Error(err)
-		}
-		wg.Wait()
-	})
-}

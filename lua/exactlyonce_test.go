@@ -301,9 +301,9 @@ func forSchedules(t *testing.T, short, long int, f func(*network)) {
 		store func(*testing.T) store
 		count int
 	}{
-		{"redis", func(t *testing.T) store { return realStore(t) }, testenv.Runs(short, long)},
-		{"functions", func(t *testing.T) store { return functionStore(t) }, testenv.Runs(short/3, long/3)},
-		{"miniredis", miniStore, testenv.Runs(short/10, long/10)},
+		{"redis", func(t *testing.T) store { return realStore(t) }, plays(short, long)},
+		{"functions", func(t *testing.T) store { return functionStore(t) }, plays(short/3, long/3)},
+		{"miniredis", miniStore, plays(short/10, long/10)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			st, rng := tc.store(t), testenv.Rand(t)

@@ -76,7 +76,7 @@ func TestPermitsEqualGo(t *testing.T) {
 		for _, p := range []string{"a", "b", "process-3", "D_4"} {
 			d.holders[p] = &holder{had: map[string]int64{}, holders: map[string][]permits.Claim{}}
 		}
-		for range testenv.Runs(800, 20_000) {
+		for range plays(800, 20_000) {
 			d.round(t)
 			if t.Failed() {
 				return

@@ -36,7 +36,7 @@ func onEachStore(t *testing.T, f func(t *testing.T, st store)) {
 	t.Helper()
 	for _, protocol := range []int{3, 2} {
 		t.Run(fmt.Sprintf("redis/resp%d", protocol), func(t *testing.T) {
-			f(t, realStore(t, func(o *redis.Options) { o.Protocol = protocol }))
+			f(t, pooledStore(t, func(o *redis.Options) { o.Protocol = protocol }))
 		})
 	}
 	t.Run("functions", func(t *testing.T) { f(t, functionStore(t)) })
@@ -51,7 +51,7 @@ func realStore(t testing.TB, opts ...func(*redis.Options)) store {
 // functionStore returns a store that runs the scripts as functions of the libraries.
 func functionStore(t testing.TB) store {
 	t.Helper()
-	st := realStore(t)
+	st := pooledStore(t)
 	redistest.NeedFunctions(t, st.rdb)
 	for _, l := range []lua.FunctionLibrary{lua.Library, lua.TimedLibrary} {
 		if err := st.rdb.FunctionLoad(context.Background(), l.Source).Err(); err != nil {

@@ -188,29 +188,6 @@ func ready(t *testing.T, s *Service) {
 	}
 }
 
-// A client that goes away while its request waits for Redis has taken nothing.
-func TestCancelledClient(t *testing.T) {
-	server := redistest.New(t)
-	proxy := redistest.NewProxy(t, server.Addr())
-	s := newServiceAt(t, proxy.Addr(), modeRules, Options{})
-	ready(t, s)
-	proxy.Pause()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() {
-		_, err := s.ShouldRateLimit(ctx, request("shop", desc("user", "a")))
-		done <- err
-	}()
-	cancel() // the call cannot end otherwise: it needs Redis
-	if err := <-done; status.Code(err) != codes.Canceled {
-		t.Fatal(err)
-	}
-	proxy.Resume()
-	if got := ask(t, s, request("shop", desc("user", "a"))); got != "ok: ok(1)" {
-		t.Error(got)
-	}
-}
-
 // After the hub was closed, requests fail with Unavailable.
 func TestClosedHub(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.Mini(t).Addr()})

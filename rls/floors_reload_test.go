@@ -3,18 +3,11 @@ package rls
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
-	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
@@ -92,76 +85,6 @@ func TestReloadKeepsLimiters(t *testing.T) {
 	})
 }
 
-// Reloads that change floors beside requests of all verbs: each request has an answer, and of each account at most the limit is
-// admitted. Units that Redis gave to a request during a reload are lost.
-func TestFloorReloadsBesideRequests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := inMemory(t, account("token bucket", "value: batch, floor: 0.2"), Options{})
-		var reloads, callers sync.WaitGroup
-		stop := make(chan struct{})
-		loads := 0
-		reloads.Go(func() {
-			for ; ; loads++ {
-				load(t, s, account("token bucket", []string{"value: batch, floor: 0.2", "value: batch, floor: 0.3", "value: batch, floor: 0"}[loads%3]))
-				select {
-				case <-stop:
-					return
-				case <-time.After(3 * time.Millisecond):
-				}
-			}
-		})
-		var mu sync.Mutex
-		units := map[string]int{}
-		for range 4 {
-			callers.Go(func() {
-				for i := range 300 {
-					name := fmt.Sprint(i % 3)
-					one, two := desc("account", name), desc("account", name, "priority", "batch")
-					req, cost := request("shop", one), 1
-					switch i % 5 {
-					case 0:
-						req = request("shop", two)
-					case 1:
-						req, cost = request("shop", one, two), 2
-					case 2:
-						req, cost = request("shop", two, one), 2
-					case 3:
-						req, cost = request("shop", hits(one, 0), hits(two, 0)), 0
-					}
-					time.Sleep(time.Millisecond)
-					res, err := s.ShouldRateLimit(context.Background(), req)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					if res.GetOverallCode() == pb.RateLimitResponse_OK {
-						mu.Lock()
-						units[name] += cost
-						mu.Unlock()
-					}
-				}
-			})
-		}
-		callers.Wait()
-		close(stop)
-		reloads.Wait()
-		if loads < 3 {
-			t.Fatalf("%d reloads", loads)
-		}
-		load(t, s, account("token bucket", "value: batch, floor: 0.2"))
-		for name, n := range units {
-			for range 120 {
-				if admitted(t, s, desc("account", name)) {
-					n++
-				}
-			}
-			if n > 100 {
-				t.Errorf("account %s: %d of 100 units were admitted", name, n)
-			}
-		}
-	})
-}
-
 // Each verb that meets a closed limiter asks the one that has taken its place, also if its floor was removed meanwhile.
 func TestVerbsFindTheNextLimiter(t *testing.T) {
 	for name, verb := range map[string]func(*call, context.Context) error{
@@ -192,54 +115,6 @@ func TestVerbsFindTheNextLimiter(t *testing.T) {
 			}
 		}))
 	}
-}
-
-// A request that waits for a reload ends with its context, and an end of the hub ends it too.
-func TestRequestsDuringAReload(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := inMemory(t, account("fixed window", "value: batch, floor: 0.2"), Options{})
-		k := kind{domain: "shop", algorithm: hybridlimit.AlgFixedWindow}
-		left := make(chan struct{})
-		s.limiters.mu.Lock()
-		have := s.limiters.of[k]
-		have.left = left
-		s.limiters.of[k] = have
-		s.limiters.mu.Unlock()
-		if err := have.limiter.Close(); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if _, err := s.ShouldRateLimit(ctx, request("shop", batch())); status.Code(err) != codes.Canceled {
-			t.Errorf("a request whose context has ended: %v", err)
-		}
-		answers := make(chan string, 2)
-		for _, d := range []*ratelimit.RateLimitDescriptor{batch(), given(batch(), 5, daily, 0)} {
-			go func() { answers <- ask(t, s, request("shop", d)) }()
-		}
-		s.limiters.mu.Lock()
-		if _, err := s.limiters.make(k, have.floors); err != nil {
-			t.Error(err)
-		}
-		s.limiters.mu.Unlock()
-		close(left)
-		for range 2 {
-			if got := <-answers; got != "ok: ok(79)" && got != "ok: ok(4)" {
-				t.Errorf("a request that has waited: %s", got)
-			}
-		}
-		s.limiters.hub.Close()
-		if _, err := s.ShouldRateLimit(t.Context(), request("shop", batch())); status.Code(err) != codes.Unavailable {
-			t.Errorf("after the end of the hub: %v", err)
-		}
-		set, err := ParseRules([]File{{Name: "a.yaml", Data: []byte(account("token bucket", "floor: 0.4"))}}, false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.SetRules(set); err == nil {
-			t.Error("rules with other floors are in force without a hub")
-		}
-	})
 }
 
 // Without Redis the classes of an account share one share of the limit, with the floor inside. Other floors take effect there too.

@@ -1,16 +1,10 @@
 package rls
 
 import (
-	"context"
-	"fmt"
 	"strings"
-	"sync"
 	"testing"
 
-	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
 func rule(rest string) string {
@@ -83,53 +77,5 @@ func TestReloadOfBrokenRules(t *testing.T) {
 	}
 	if s.Rules() != before {
 		t.Error("other rules are in force")
-	}
-}
-
-// Reloads beside requests change no answer: of each key exactly the limit is admitted.
-func TestReloadsBesideRequests(t *testing.T) {
-	s := newServiceAt(t, redistest.New(t).Addr(), rule("requests_per_unit: 50"), Options{})
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	admitted := map[string]int{}
-	stop := make(chan struct{})
-	wg.Go(func() {
-		for i := 0; ; i++ {
-			select {
-			case <-stop:
-				return
-			default:
-				load(t, s, strings.Replace(rule("requests_per_unit: 50"), "10}", fmt.Sprint(10+i%2, "}"), 1))
-			}
-		}
-	})
-	var callers sync.WaitGroup
-	for range 4 {
-		callers.Go(func() {
-			for i := range 400 {
-				key := fmt.Sprint(i % 4)
-				res, err := s.ShouldRateLimit(context.Background(), request("shop", desc("user", key), desc("unknown", "")))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if res.GetOverallCode() == pb.RateLimitResponse_OK {
-					mu.Lock()
-					admitted[key]++
-					mu.Unlock()
-				}
-			}
-		})
-	}
-	callers.Wait()
-	close(stop)
-	wg.Wait()
-	for key, n := range admitted {
-		if n != 50 {
-			t.Errorf("key %s: %d admitted", key, n)
-		}
-	}
-	if len(admitted) != 4 {
-		t.Errorf("%v", admitted)
 	}
 }

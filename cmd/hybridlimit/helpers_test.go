@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -25,10 +26,15 @@ type silence struct{}
 func (silence) Printf(context.Context, string, ...any) {}
 
 // TestMain silences go-redis, which reports every failed dial on stderr. With
-// HYBRIDLIMIT_TEST_MAIN it runs the program itself.
+// HYBRIDLIMIT_TEST_MAIN it runs the program itself. Up to eight parallel tests run at a time,
+// if the command line names no other number: most of their time, they wait for processes that
+// hear of a change.
 func TestMain(m *testing.M) {
 	if os.Getenv("HYBRIDLIMIT_TEST_MAIN") != "" {
 		main()
+	}
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
 	}
 	redis.SetLogger(silence{})
 	os.Exit(m.Run())
@@ -40,10 +46,17 @@ func cli(t *testing.T, url string, args ...string) (status int, out, errOut stri
 	return cliWith(t, url, "", args...)
 }
 
-// cliWith is cli with a standard input.
+// nobody is the address of no Redis.
+const nobody = "127.0.0.1:1"
+
+// cliWith is cli with a standard input. If there is a server, commands wait 30 s for each
+// reply, unless the arguments name another time-out.
 func cliWith(t *testing.T, url, in string, args ...string) (status int, out, errOut string) {
 	t.Helper()
 	var o, e bytes.Buffer
+	if !strings.Contains(url, nobody) && len(args) > 1 && args[0] != "check" && !slices.Contains(args, "-timeout") {
+		args = slices.Insert(slices.Clone(args), 1, "-timeout", "30s")
+	}
 	status = run(t.Context(), args, url, strings.NewReader(in), &o, &e)
 	return status, o.String(), e.String()
 }
@@ -96,7 +109,7 @@ func urlOf(srv *redistest.Server) string { return "redis://" + srv.Addr() }
 // used charges units to a key with a limiter of the fleet.
 func used(t *testing.T, rdb redis.UniversalClient, limit hybridlimit.Limit, cfg global.Config, key string, units int64) {
 	t.Helper()
-	cfg.Timeout = 10 * time.Second
+	cfg.Timeout = 30 * time.Second
 	l, err := global.New(rdb, limit, cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -40,7 +40,7 @@ func newProgram(t *testing.T, rdb redis.UniversalClient, file string) *program {
 	if p.api, err = hub.Limiter(p.limit, hybrid.Config{Name: "api"}); err != nil {
 		t.Fatal(err)
 	}
-	limits, err := limitfile.Watch(file, hub, limitfile.Config{Logger: log})
+	limits, err := limitfile.Watch(file, hub, limitfile.Config{Every: 100 * time.Millisecond, Logger: log})
 	if err != nil {
 		t.Fatal(err)
 	}

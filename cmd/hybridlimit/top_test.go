@@ -135,7 +135,7 @@ func TestTopCountsKeysOnce(t *testing.T) {
 		used(t, rdb, hourly, global.Config{Name: "api"}, key, int64(i+1))
 		keys = append(keys, names.State(names.Tag(key), "api", key))
 	}
-	c := &connection{prefix: "hl", name: "api", tags: lua.DefaultTags, timeout: time.Second}
+	c := &connection{prefix: "hl", name: "api", tags: lua.DefaultTags, timeout: 30 * time.Second}
 	newRanking := func() *ranking {
 		return &ranking{by: "busiest", show: 1, seen: map[string]bool{}, walk: walk{most: time.Second, rate: 1000}}
 	}

@@ -1,17 +1,10 @@
 package main
 
 import (
-	"bufio"
-	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
 // TestPagesAreBounded checks that there are at most maxPages pages, and that
@@ -40,66 +33,6 @@ func TestPagesAreBounded(t *testing.T) {
 	}
 	if _, err := f.open(); err != nil {
 		t.Errorf("after one page has closed: %v", err)
-	}
-}
-
-// TestSlowReadersAreGivenUp checks that a page that does not read is
-// disconnected.
-func TestSlowReadersAreGivenUp(t *testing.T) {
-	f := newFeed()
-	f.patience = 200 * time.Millisecond
-	ended := make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		f.serve(w, r, func() any { return hello{} })
-		close(ended)
-	}))
-	defer server.Close()
-	defer f.close()
-	conn, err := net.Dial("tcp", server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	fmt.Fprintf(conn, "GET /feed HTTP/1.1\r\nHost: localhost\r\n\r\n")
-	redistest.Eventually(t, 10*time.Second, "the page is open", f.watched)
-	large := strings.Repeat("x", 1<<20)
-	for range 32 { // more than the buffers of a connection, and fewer messages than the backlog
-		f.send("event", event{Text: large})
-	}
-	select {
-	case <-ended:
-	case <-time.After(20 * time.Second):
-		t.Fatal("the server still waits for the page")
-	}
-}
-
-// TestSlowBodiesAreGivenUp checks that an order without its body is given up.
-func TestSlowBodiesAreGivenUp(t *testing.T) {
-	s := newStore(nil)
-	defer s.close()
-	p, err := newPlayground(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.close()
-	p.patience = 100 * time.Millisecond
-	server := httptest.NewServer(p.handler(""))
-	defer server.Close()
-	conn, err := net.Dial("tcp", server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(20 * time.Second))
-	fmt.Fprintf(conn, "POST /api/fleet/redis HTTP/1.1\r\nHost: localhost\r\nContent-Length: 30\r\n\r\n{")
-	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	text, _ := io.ReadAll(res.Body)
-	if res.StatusCode != http.StatusBadRequest || !strings.Contains(string(text), "cannot be read") {
-		t.Errorf("%d %s", res.StatusCode, text)
 	}
 }
 

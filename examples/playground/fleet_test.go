@@ -174,73 +174,6 @@ func (f *fleet) told(part string) bool {
 	return false
 }
 
-// TestHangAndSlow checks that the page distinguishes a hanging and a slow Redis,
-// and that the fleet recovers.
-func TestHangAndSlow(t *testing.T) {
-	world(t, func(t *testing.T, f *fleet) {
-		time.Sleep(5 * time.Second)
-		f.hit(t, fault{Action: "hang"})
-		time.Sleep(4 * time.Second)
-		hung := f.seen(t)
-		if hung.Processes[0].Breaker == "closed" || hung.Redis.State != redisHung {
-			t.Errorf("hung: %+v, %+v", hung.Redis, hung.Processes[0])
-		}
-		f.hit(t, fault{Action: "restore"})
-		time.Sleep(4 * time.Second)
-		// Slower than MaxWait, but faster than the breaker's limit for slow
-		// calls.
-		f.hit(t, fault{Action: "slow", Ms: 60})
-		time.Sleep(4 * time.Second)
-		slow := f.seen(t)
-		if slow.Processes[0].Breaker != "closed" || slow.Redis.SlowMs != 60 {
-			t.Errorf("slow by 60 ms: %+v, %+v", slow.Redis, slow.Processes[0])
-		}
-		f.hit(t, fault{Action: "slow", Ms: 200})
-		time.Sleep(4 * time.Second)
-		if p := f.seen(t).Processes[0]; p.Breaker == "closed" {
-			t.Errorf("slow by 200 ms: %+v", p)
-		}
-		f.hit(t, fault{Action: "restore"})
-		time.Sleep(4 * time.Second)
-		if p := f.seen(t).Processes[0]; p.Breaker != "closed" {
-			t.Errorf("back: %+v", p)
-		}
-	})
-}
-
-// TestPauseAndCrash checks that the other processes stop counting a paused or a
-// crashed process when its heartbeat expires, and count it again after it
-// continues.
-func TestPauseAndCrash(t *testing.T) {
-	world(t, func(t *testing.T, f *fleet) {
-		time.Sleep(5 * time.Second)
-		for _, away := range []struct{ out, in string }{{"pause", "resume"}, {"crash", "start"}} {
-			f.ask(t, func() error { return f.intervene(3, away.out) })
-			time.Sleep(8 * time.Second)
-			s := f.seen(t)
-			if s.Processes[0].N != 3 {
-				t.Errorf("%s: N is %d", away.out, s.Processes[0].N)
-			}
-			last := f.samples[len(f.samples)-1]
-			if last.Admitted[2] != 0 {
-				t.Errorf("%s: it has admitted %d", away.out, last.Admitted[2])
-			}
-			// The others take over its calls, so the total load is unchanged.
-			if perSecond := last.Offered * 1000 / last.Span; perSecond < 1350 || perSecond > 1650 {
-				t.Errorf("%s: %d calls a second", away.out, perSecond)
-			}
-			f.ask(t, func() error { return f.intervene(3, away.in) })
-			time.Sleep(6 * time.Second)
-			if s := f.seen(t); s.Processes[0].N != 4 || s.Processes[2].State != "running" {
-				t.Errorf("%s: %+v", away.in, s.Processes)
-			}
-		}
-		if b := boundOf(t, f.seen(t), "shared"); b.Verdict != "holds" || !strings.Contains(b.Why, "1 crashed") {
-			t.Errorf("%+v", b)
-		}
-	})
-}
-
 // TestWipe checks that the fleet tells a wiped Redis what it has lost. Redis had
 // counted units since the last views of the processes. They stay forgotten, and
 // are at most a burst.
@@ -255,49 +188,6 @@ func TestWipe(t *testing.T) {
 		b := boundOf(t, f.seen(t), "shared")
 		if b.Measured > b.Allowed+500 || (b.Verdict == "holds") != (b.Measured <= b.Allowed) {
 			t.Errorf("%+v", b)
-		}
-	})
-}
-
-// TestSettings checks that every change of a setting takes effect, in every
-// mode, and that no decision fails.
-func TestSettings(t *testing.T) {
-	world(t, func(t *testing.T, f *fleet) {
-		time.Sleep(3 * time.Second)
-		for _, change := range []func(*settings){
-			func(s *settings) { s.Mode, s.Load = "strict", 1.5 }, // in the following modes the fleet can make fewer calls than three times the limit
-			func(s *settings) { s.Mode = "exact" },
-			func(s *settings) { s.Mode, s.K, s.TMs = "deferred", 10, 20 },
-			func(s *settings) { s.Mode, s.Overshoot = "auto", 0 },
-			func(s *settings) { s.Rate, s.Burst = 100, 50 },
-			func(s *settings) { s.Processes = 6 },
-			func(s *settings) { s.Processes, s.Load = 2, 5 },
-			func(s *settings) { s.Naive = false },
-		} {
-			to := f.settings
-			change(&to)
-			f.ask(t, func() error { return f.set(to) })
-			time.Sleep(4 * time.Second)
-			s := f.seen(t)
-			if s.Settings != to || len(s.Processes) != to.Processes {
-				t.Fatalf("settings %+v, %d processes, want %+v", s.Settings, len(s.Processes), to)
-			}
-			if b := boundOf(t, s, "shared"); b.Verdict != "holds" {
-				t.Errorf("%+v: %+v", to, b)
-			}
-			var admitted, span int64
-			for _, p := range f.samples[len(f.samples)-8:] {
-				for _, n := range p.Admitted {
-					admitted += n
-				}
-				span += p.Span
-			}
-			if rate := float64(admitted) * 1000 / float64(span); rate < 0.8*float64(to.Rate) || rate > 1.2*float64(to.Rate) {
-				t.Errorf("%+v: %.0f units a second", to, rate)
-			}
-		}
-		if n := f.seen(t).Totals.Errors; n != 0 {
-			t.Errorf("%d calls failed", n)
 		}
 	})
 }

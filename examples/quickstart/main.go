@@ -284,17 +284,26 @@ func work(addr, process string) error {
 		time.Sleep(50 * time.Millisecond) // so that all begin together; an application need not wait
 	}
 	fmt.Println(true)
-	span, report, begin := <-spans, []decision{}, time.Now()
+	report, err := call(limiter, number, <-spans)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(report)
+}
+
+// call makes a process's part of the calls from the begin to the end of a span.
+func call(limiter *hybrid.Limiter, number int, span [2]time.Time) ([]decision, error) {
+	report, begin := []decision{}, time.Now()
 	begin = begin.Add(span[0].Sub(begin)) // keeps the monotonic clock
 	for due := begin; time.Now().Before(span[1]); due = due.Add(time.Second * processes / load) {
 		time.Sleep(time.Until(due))
 		res, err := limiter.Allow(context.Background(), "user:7")
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if res.Source != hybridlimit.SourceDenyCache {
 			report = append(report, decision{number, time.Since(begin), res.Source == hybridlimit.SourceFallback, res.Granted})
 		}
 	}
-	return json.NewEncoder(os.Stdout).Encode(report)
+	return report, nil
 }

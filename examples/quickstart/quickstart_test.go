@@ -4,11 +4,16 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
 // TestMain makes the test binary play the child processes.
@@ -20,15 +25,56 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestQuickstart runs the whole program with real processes. Its phases are as
-// short as possible: a lease lasts up to a second, and the fleet needs most of a
-// second to recover.
-func TestQuickstart(t *testing.T) {
-	var out bytes.Buffer
-	err := demonstrate(t.Context(), &out, 3*time.Second)
-	if err != nil || strings.Count(out.String(), "✓") != 3 {
-		t.Errorf("%v; it printed:\n%s", err, &out)
-	}
+// TestInVirtualTime plays the three phases with the limiter of the program on virtual time. Each
+// bound holds, and each process decides in each phase.
+func TestInVirtualTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const phase = 5 * time.Second
+		b := redistest.NewBubble(t)
+		var limiters []*hybrid.Limiter
+		for range processes {
+			l, err := newLimiter(b.Client(nil), slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			limiters = append(limiters, l)
+		}
+		for _, l := range limiters {
+			if err := l.Ready(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(5 * time.Second) // all are counted
+		begin := time.Now().Add(100 * time.Millisecond)
+		reports := make(chan []decision, processes)
+		for i, l := range limiters {
+			go func() {
+				report, err := call(l, i+1, [2]time.Time{begin, begin.Add(3 * phase)})
+				if err != nil {
+					t.Error(err)
+				}
+				reports <- report
+			}()
+		}
+		r := &run{phase: phase, killed: phase, restarted: 2 * phase}
+		time.Sleep(time.Until(begin.Add(phase)))
+		b.Kill()
+		time.Sleep(phase)
+		b.Restart()
+		for range processes {
+			r.decisions = append(r.decisions, <-reports...)
+		}
+		slices.SortStableFunc(r.decisions, func(a, b decision) int { return int(a.At - b.At) })
+		for _, v := range r.judge() {
+			if v.problem != "" || v.units < rate*int64(phase/time.Second)/2 {
+				t.Errorf("%+v", v)
+			}
+		}
+		if picture := r.picture(); strings.Count(picture, "\n") != 9 || !strings.Contains(picture, "█") {
+			t.Errorf("the picture is\n%s", picture)
+		}
+	})
 }
 
 // TestInterrupt checks that the end of the context, for example by an interrupt,

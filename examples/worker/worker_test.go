@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,15 +11,6 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
-
-// TestStart runs the whole program with its stand-in for Redis, in real time.
-// It does not check the counts, which depend on the machine's timers.
-func TestStart(t *testing.T) {
-	var out strings.Builder
-	if err := start(t.Context(), &out); err != nil || strings.Count(out.String(), "calls served") != 2 {
-		t.Errorf("%v; it printed:\n%s", err, out.String())
-	}
-}
 
 // TestWaitShapes checks on virtual time that every shaped call is served, and
 // that none comes too early.

@@ -26,8 +26,7 @@ const (
 )
 
 // product has a rule for each package that users import, and for each package that is part of one. A new line here, or a longer
-// one, is a decision about the dependencies of the library and of its users. .golangci.yml (depguard) has the same rules for
-// editors. This table is the authority.
+// one, is a decision about the dependencies of the library and of its users.
 var product = map[string]rule{
 	".":                  {},
 	"internal/algo":      {inside: []string{"."}},

@@ -69,11 +69,14 @@ func (c *Cluster) Addrs() []string {
 	return out
 }
 
-// Client returns a client of the cluster with go-redis' defaults, which is
-// closed when the test ends; see [Client].
+// Client returns a client of the cluster, which is closed when the test ends; see
+// [Client].
 func (c *Cluster) Client(tb TB, opts ...func(*redis.ClusterOptions)) *redis.ClusterClient {
 	tb.Helper()
-	o := &redis.ClusterOptions{Addrs: c.Addrs(), MaintNotificationsConfig: noMaintNotifications()}
+	o := &redis.ClusterOptions{
+		Addrs: c.Addrs(), MaintNotificationsConfig: noMaintNotifications(),
+		DialTimeout: patientTimeout, ReadTimeout: patientTimeout, WriteTimeout: patientTimeout,
+	}
 	for _, opt := range opts {
 		opt(o)
 	}
@@ -86,7 +89,10 @@ func (c *Cluster) Client(tb TB, opts ...func(*redis.ClusterOptions)) *redis.Clus
 // a client that spreads keys over them.
 func NewRing(tb TB, shards int, args ...string) (*redis.Ring, []*Server) {
 	tb.Helper()
-	o := &redis.RingOptions{Addrs: map[string]string{}}
+	o := &redis.RingOptions{
+		Addrs:       map[string]string{},
+		DialTimeout: patientTimeout, ReadTimeout: patientTimeout, WriteTimeout: patientTimeout,
+	}
 	var servers []*Server
 	for i := range shards {
 		s := New(tb, WithArgs(args...))

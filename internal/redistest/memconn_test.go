@@ -165,37 +165,3 @@ func TestMemConnWriteDeadline(t *testing.T) {
 		}
 	})
 }
-
-func TestMemConnConcurrent(t *testing.T) {
-	a, b := memPipe()
-	const rounds, size = 200, 300
-	var all sync.WaitGroup
-	for _, c := range []*memConn{a, b} {
-		for range 2 { // two writers on each end, whose writes must stay whole
-			all.Go(func() {
-				for i := range rounds {
-					c.Write(bytes.Repeat([]byte{byte(i)}, size))
-				}
-			})
-		}
-		all.Go(func() {
-			block := make([]byte, size)
-			for range 2 * rounds {
-				if _, err := io.ReadFull(c, block); err != nil {
-					t.Errorf("Read: %v", err)
-					return
-				}
-				if !bytes.Equal(block, bytes.Repeat(block[:1], size)) {
-					t.Error("two writes were mixed")
-					return
-				}
-			}
-		})
-		all.Go(func() {
-			for i := range rounds {
-				c.SetReadDeadline(time.Now().Add(time.Duration(i+1) * time.Hour))
-			}
-		})
-	}
-	all.Wait()
-}

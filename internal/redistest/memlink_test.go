@@ -127,33 +127,6 @@ func TestMemLinkPauseHoldsEOF(t *testing.T) {
 	})
 }
 
-func TestMemLinkCutAll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx := t.Context()
-		b := NewBubble(t)
-		l := b.Link()
-		c := l.Client(impatient)
-		l.Script(OnNth("INCR", 0, Delay(20*time.Millisecond)))
-		got := make(chan error)
-		go func() { got <- c.Incr(ctx, "k").Err() }()
-		time.Sleep(10 * time.Millisecond)
-		if n := l.Conns(); n != 1 {
-			t.Errorf("%d connections before the cut", n)
-		}
-		l.CutAll()
-		if err := <-got; !isEOF(err) { // EOF with RESP3; see TestProxyCutAll
-			t.Errorf("INCR: %v", err)
-		}
-		time.Sleep(time.Minute)
-		if n := l.Conns(); n != 0 {
-			t.Errorf("%d connections after the cut", n)
-		}
-		if n, err := c.Incr(ctx, "k").Result(); n != 1 || err != nil {
-			t.Errorf("INCR on a new connection = %d, %v; want 1, because requests in flight are lost", n, err)
-		}
-	})
-}
-
 func TestMemLinkRefuse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()

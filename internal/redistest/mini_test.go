@@ -3,7 +3,6 @@ package redistest
 import (
 	"errors"
 	"net"
-	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -72,23 +71,6 @@ func TestBubblePipeline(t *testing.T) {
 		}
 		if last := cmds[commands-1].(*redis.IntCmd).Val(); last != commands {
 			t.Errorf("the last INCR gave %d", last)
-		}
-	})
-}
-
-func TestBubbleConcurrentClients(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := NewBubble(t)
-		var all sync.WaitGroup
-		for range 8 {
-			c := b.Client(nil)
-			for range 8 {
-				all.Go(func() { c.Incr(t.Context(), "k") })
-			}
-		}
-		all.Wait()
-		if got, _ := b.Mini.Get("k"); got != "64" {
-			t.Errorf("k = %s", got)
 		}
 	})
 }

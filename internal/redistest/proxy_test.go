@@ -3,7 +3,6 @@ package redistest
 import (
 	"errors"
 	"strconv"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -136,31 +135,6 @@ func TestProxyPause(t *testing.T) {
 	})
 }
 
-func TestProxyCutAll(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	_, p, _ := setup(t)
-	for protocol, want := range map[int]func(error) bool{
-		2: isReset,
-		// go-redis first peeks for push messages, and drops that error. The kernel
-		// reports a reset only once.
-		3: isEOF,
-	} {
-		c := p.Client(t, noRetries, func(o *redis.Options) { o.Protocol = protocol })
-		before := p.Count("BLPOP").Forwarded
-		blocked := make(chan error)
-		go func() { blocked <- c.BLPop(ctx, 0, "list").Err() }()
-		Eventually(t, patience, "BLPOP is in flight", func() bool { return p.Count("BLPOP").Forwarded > before })
-		p.CutAll()
-		if err := <-blocked; !want(err) {
-			t.Errorf("BLPOP with RESP%d: %v", protocol, err)
-		}
-		if err := c.Ping(ctx).Err(); err != nil {
-			t.Errorf("on a new connection: %v", err)
-		}
-	}
-}
-
 func TestProxyRefuse(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -204,33 +178,6 @@ func TestProxyServerRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	Eventually(t, patience, "the client comes back", func() bool { return c.Ping(ctx).Err() == nil })
-}
-
-func TestProxyConcurrent(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	_, p, direct := setup(t)
-	c := p.Client(t)
-	p.Script(func(n int, cmd []string) Verdict {
-		if n%10 == 9 && cmd[0] == "incr" {
-			return Duplicate()
-		}
-		return Forward()
-	})
-	var all sync.WaitGroup
-	for range 8 {
-		all.Go(func() {
-			for range 50 {
-				c.Incr(ctx, "k")
-				p.Counts()
-				p.Conns()
-			}
-		})
-	}
-	all.Wait()
-	if n, _ := direct.Get(ctx, "k").Int(); n != p.Count("INCR").Forwarded || n < 400 {
-		t.Errorf("Redis counted %d, the proxy %+v", n, p.Count("INCR"))
-	}
 }
 
 func TestProxyNoLeak(t *testing.T) {

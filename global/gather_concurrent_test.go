@@ -112,23 +112,3 @@ func TestCallersThatLeaveUnderLoad(t *testing.T) {
 	// A goroutine has left the runner a moment before it ends.
 	redistest.Eventually(t, 10*time.Second, "all goroutines end", func() bool { return callsRunning() == 0 })
 }
-
-// allocations is the largest number of allocations of a decision. The client alone
-// takes five.
-const allocations = 12
-
-// TestAllocationsOfADecision counts the allocations of a decision with a real Redis, with
-// a context that can end and with one that cannot.
-func TestAllocationsOfADecision(t *testing.T) {
-	server := redistest.New(t)
-	l := newLimiter(t, server.Client(t), ten, patientConfig)
-	for _, ctx := range []context.Context{context.Background(), t.Context()} {
-		if n := testing.AllocsPerRun(500, func() {
-			if _, err := l.Allow(ctx, "customer-00000042"); err != nil {
-				t.Fatal(err)
-			}
-		}); n > allocations {
-			t.Errorf("%v allocations", n)
-		}
-	}
-}

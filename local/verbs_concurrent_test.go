@@ -6,8 +6,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"math/rand/v2"
+
+	"errors"
 
 	"github.com/hybridlimit/hybridlimit"
 )
@@ -23,7 +26,7 @@ func TestOutOfOrderCallersAddNoUnits(t *testing.T) {
 	start := time.Now()
 	for range 16 {
 		wg.Go(func() {
-			for time.Since(start) < time.Second {
+			for time.Since(start) < 300*ms {
 				res, err := l.Allow(context.Background(), "k")
 				if err != nil {
 					t.Error(err)
@@ -80,7 +83,7 @@ func TestBoundsUnderContention(t *testing.T) {
 		start := time.Now()
 		for g := range 8 {
 			wg.Go(func() {
-				for i := 0; time.Since(start) < 200*ms; i++ {
+				for i := 0; time.Since(start) < 200*ms || admitted.Load() < 1000; i++ {
 					n := int64(1 + i%3)
 					switch g {
 					case 0:
@@ -164,37 +167,119 @@ func TestAllVerbsTogether(t *testing.T) {
 	})
 }
 
-// TestNoGoroutines checks that a limiter needs no Close: a bubble fails if a goroutine
-// remains.
-func TestNoGoroutines(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, err := New(hybridlimit.PerSecond(1), Config{})
-		if err != nil {
-			t.Fatal(err)
+// TestAllowAllConcurrently asks many limiters with few shards in every order. It checks
+// that there is no deadlock and no excess, and that exactly the granted units are used.
+func TestAllowAllConcurrently(t *testing.T) {
+	limits := []hybridlimit.Limit{still(150), still(200), hybridlimit.SlidingLog(180, time.Hour), hybridlimit.FixedWindow(220, 1000*time.Hour)}
+	var ls []*Limiter
+	for i, limit := range limits {
+		ls = append(ls, must(t, limit, Config{Name: fmt.Sprint("l", i), MaxKeys: []int{100, 100_000}[i%2]}))
+	}
+	type place struct{ l, key int }
+	var mu sync.Mutex
+	want, denied := map[place]int64{}, 0
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(1, uint64(g)))
+			for range 300 {
+				var asks []hybridlimit.Ask
+				var at []place
+				for _, i := range rng.Perm(3 * len(ls))[:1+rng.IntN(6)] {
+					p := place{i / 3, i % 3}
+					asks, at = append(asks, hybridlimit.Ask{Limiter: ls[p.l], Key: fmt.Sprint("k", p.key), N: 1 + rng.Int64N(2)}), append(at, p)
+				}
+				res, err := hybridlimit.AllowAll(context.Background(), asks...)
+				if err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				if !res.Allowed {
+					denied++
+				}
+				for i, a := range asks {
+					if res.Allowed {
+						want[at[i]] += a.N
+					}
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Go(func() { // other methods, which lock one shard at a time
+		for range 100 {
+			ls[0].Len()
+			_ = ls[1].SetLimit(limits[1])
 		}
-		for i := range 1000 {
-			_, _ = l.Allow(context.Background(), fmt.Sprint(i))
-		}
-		time.Sleep(time.Hour)
-		if n := l.Len(); n != 1000 { // without a call nothing is freed
-			t.Errorf("%d keys after an hour without a call", n)
-		}
-		// The limiter is not closed.
 	})
+	wg.Wait()
+	for p, units := range want {
+		if got := limits[p.l].BurstSize() - left(t, ls[p.l], fmt.Sprint("k", p.key)); got != units || units > limits[p.l].BurstSize() {
+			t.Errorf("%+v: callers were granted %d units, the limiter counted %d", p, units, got)
+		}
+	}
+	if denied == 0 {
+		t.Error("no call was denied")
+	}
 }
 
-func TestNoAllocations(t *testing.T) {
-	ctx := context.Background()
-	eachAlgorithm(t, 100, time.Hour, func(t *testing.T, limit hybridlimit.Limit) {
-		l := must(t, limit, Config{Name: "n"})
-		if n := testing.AllocsPerRun(200, func() { // half of them are denied
-			_, _ = l.Allow(ctx, "k")
-			_, _ = l.Peek(ctx, "k")
-			_, _ = l.AllowAtMost(ctx, "k", 1)
-			_, _ = l.Charge(ctx, "k", 1)
-			_, _ = l.Refund(ctx, "k", 1)
-		}); n != 0 { // a log grows on average by less than one
-			t.Errorf("%v allocations for a key that is held, want 0", n)
+// TestRefreshAndInvalidateConcurrently lets answers change under calls of all kinds.
+func TestRefreshAndInvalidateConcurrently(t *testing.T) {
+	a := answering(still(1000))
+	l := must(t, still(500), Config{LimitFor: a.limitFor, LimitRefresh: 10 * time.Millisecond, MaxKeys: 2})
+	var wg sync.WaitGroup
+	for g := range 8 {
+		rng := rand.New(rand.NewPCG(1, uint64(g)))
+		wg.Go(func() {
+			for range 3000 {
+				var err error
+				key := [...]string{"k", "b", "c"}[rng.IntN(3)]
+				switch rng.IntN(6) {
+				case 0:
+					a.set(still(1000 + rng.Int64N(100)))
+					err = l.Invalidate(key)
+				case 1:
+					_, err = l.AllowLimit(t.Context(), key, 1, still(77))
+				case 2:
+					a.set(hybridlimit.Unlimited())
+				case 3:
+					_, err = hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: l, Key: key, N: 1}, hybridlimit.Ask{Limiter: l, Key: "b", N: 1})
+				default:
+					_, err = l.AllowN(t.Context(), key, 1)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	a.set(still(2000))
+	invalidate(t, l)
+	if res := askNow(t, l, 1); res.Limit != 2000 {
+		t.Errorf("%+v", res)
+	}
+}
+
+// TestCloseEndsEveryWait checks that Close ends all waits, also those that hold booked
+// units.
+func TestCloseEndsEveryWait(t *testing.T) {
+	bubble(t, 1, time.Hour, func(t *testing.T, l *Limiter) {
+		if _, err := l.Allow(t.Context(), "k"); err != nil {
+			t.Fatal(err)
 		}
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				if took, err := waited(t.Context(), l, 1); !errors.Is(err, hybridlimit.ErrClosed) || took != time.Second {
+					t.Errorf("%v after %v", err, took)
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		if err := errors.Join(l.Close(), l.Close()); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
 	})
 }
