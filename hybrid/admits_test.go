@@ -8,7 +8,6 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
 // This file tests the lower half of the guarantee: the units that a fleet surely
@@ -66,36 +65,6 @@ func TestWholeBurst(t *testing.T) {
 					})
 				})
 			}
-		}
-	}
-}
-
-// TestWholeBurstOnARealRedis is TestWholeBurst on a redis-server. Calls wait
-// for a busy machine.
-func TestWholeBurstOnARealRedis(t *testing.T) {
-	t.Parallel()
-	srv := redistest.New(t)
-	for _, tc := range bursts {
-		for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict} {
-			t.Run(fmt.Sprintf("%v burst %d processes %d", mode, tc.burst, tc.processes), func(t *testing.T) {
-				t.Parallel()
-				ls := make([]*hybrid.Limiter, tc.processes)
-				for i := range ls {
-					ls[i] = newLimiter(t, srv.Client(t), hybridlimit.TokenBucket(1, time.Hour, tc.burst), patient(hybrid.Config{
-						Mode: mode, Hub: hybrid.HubConfig{Prefix: fmt.Sprintf("%v-%d-%d", mode, tc.burst, tc.processes)},
-					}))
-				}
-				ready(t, ls...)
-				got := admitsBurst(t, ls, tc.burst, 0)
-				if float64(got) < tc.least*float64(tc.burst) {
-					t.Errorf("admitted %d of %d units, want at least %g", got, tc.burst, tc.least)
-				}
-				for _, l := range ls {
-					if s := l.Stats(); s.Allowed[hybridlimit.SourceFallback] > 0 {
-						t.Errorf("the fallback admitted: %+v", s)
-					}
-				}
-			})
 		}
 	}
 }

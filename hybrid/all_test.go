@@ -1,11 +1,7 @@
 package hybrid_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -214,51 +210,4 @@ func TestAllowAllWithoutRedis(t *testing.T) {
 			balance(t, l.Stats())
 		}
 	})
-}
-
-// TestAllowAllConcurrently checks the books of many callers that name the
-// limits in every order.
-func TestAllowAllConcurrently(t *testing.T) {
-	srv := redistest.New(t)
-	h := newHub(t, srv.Client(t), hybrid.HubConfig{SyncTimeout: 10 * time.Second})
-	var ls []*hybrid.Limiter
-	for i := range 4 {
-		ls = append(ls, add(t, h, still(200), hybrid.Config{Name: fmt.Sprint("l", i), MaxWait: 5 * time.Second}))
-	}
-	if err := h.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	want := map[*hybrid.Limiter]int64{}
-	for g := range 8 {
-		wg.Go(func() {
-			rng := rand.New(rand.NewPCG(1, uint64(g)))
-			for range 100 {
-				var asks []hybridlimit.Ask
-				for _, i := range rng.Perm(len(ls))[:1+rng.IntN(len(ls))] {
-					asks = append(asks, hybridlimit.Ask{Limiter: ls[i], Key: "k", N: 1 + rng.Int64N(2)})
-				}
-				res, err := hybridlimit.AllowAll(context.Background(), asks...)
-				if err != nil {
-					t.Error(err)
-				}
-				if res.Allowed {
-					mu.Lock()
-					for _, a := range asks {
-						want[a.Limiter.(*hybrid.Limiter)] += a.N
-					}
-					mu.Unlock()
-				}
-			}
-		})
-	}
-	wg.Wait()
-	shutdown(t, ls...)
-	for i, l := range ls {
-		s := l.Stats()
-		if got := debited(t, srv.Client(t), fmt.Sprint("l", i), "k"); s.Admitted != want[l] || s.Admitted > 200 || !explained(t, got, s) {
-			t.Errorf("limit %d: callers were told of %d units; Redis debited %d; %+v", i, want[l], got, s)
-		}
-	}
 }

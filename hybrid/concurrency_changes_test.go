@@ -2,6 +2,7 @@ package hybrid_test
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -53,10 +54,12 @@ func TestResetDuringAReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
 		link := b.Link()
-		l := concurrency(t, link.Client(nil), hybridlimit.Concurrent(4), hybrid.ConcurrencyConfig{})
+		rdb := link.Client(nil)
+		l := concurrency(t, rdb, hybridlimit.Concurrent(4), hybrid.ConcurrencyConfig{})
 		acquireOnce(t, l)
 		time.Sleep(learnt)
 		link.Latency(10*time.Millisecond, 10*time.Millisecond)
+		openConnections(t, rdb, 4) // or a Reset beside a heartbeat would wait for the handshake of a new connection
 		began := time.Now()
 		ended := make(chan time.Duration, 2)
 		for _, wait := range []time.Duration{0, 15 * time.Millisecond} {
@@ -72,6 +75,22 @@ func TestResetDuringAReset(t *testing.T) {
 			t.Errorf("one Reset ended after %v, one begun after 15 ms ended after %v; a message takes 20 ms", first, second)
 		}
 	})
+}
+
+// openConnections opens as many connections that are at hand afterwards. The link has a latency.
+func openConnections(t *testing.T, rdb *redis.Client, n int) {
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() {
+			if err := rdb.Ping(t.Context()).Err(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if got := rdb.PoolStats().IdleConns; int(got) < n-1 { // a heartbeat may use one
+		t.Fatalf("%d connections are idle, want %d", got, n)
+	}
 }
 
 // TestShutdownWithoutOneNode shuts a limiter down while the part of Redis that has the permits of its key is away, and while the one

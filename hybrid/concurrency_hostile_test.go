@@ -2,11 +2,7 @@ package hybrid_test
 
 import (
 	"context"
-	"errors"
-	"math"
-	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,7 +10,6 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
-	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
 // TestStaticLimitWhileCallsRun changes to a limit without state and back, while calls run and wait. Regression: Redis refused each
@@ -53,95 +48,6 @@ func TestStaticLimitWhileCallsRun(t *testing.T) {
 			releaseAll(held)
 		})
 	}
-}
-
-// TestCallsInARace lets everything happen at once: calls, copies of permits, changes of the limit, Reset, switches, and the end. Calls
-// in flight come back to zero, no permit is released twice, and nothing is left.
-func TestCallsInARace(t *testing.T) {
-	seed := testenv.Seed(t)
-	synctest.Test(t, func(t *testing.T) {
-		var own sync.Map
-		fleet := callFleet(t, redistest.NewBubble(t), 2, hybridlimit.Concurrent(5), hybrid.ConcurrencyConfig{
-			MaxWait: time.Second, MaxKeys: 3, LimitFor: func(key string) hybridlimit.Limit {
-				if n, ok := own.Load(key); ok {
-					return n.(hybridlimit.Limit)
-				}
-				return hybridlimit.Concurrent(5)
-			},
-		})
-		limits := []hybridlimit.Limit{hybridlimit.Concurrent(1), hybridlimit.Concurrent(8), hybridlimit.Unlimited(), hybridlimit.Blocked()}
-		var all sync.WaitGroup
-		pairs, pace := 10, 100
-		if testenv.Full() {
-			pairs, pace = 40, 20
-		}
-		end := time.Now().Add(4 * time.Second)
-		for i := range pairs {
-			l := fleet[i%2]
-			nap := func(rnd *rand.Rand) { time.Sleep(time.Duration(rnd.IntN(pace)) * time.Millisecond) }
-			all.Go(func() {
-				rnd := rand.New(rand.NewPCG(seed, uint64(2*i)))
-				for time.Now().Before(end) {
-					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+rnd.IntN(300))*time.Millisecond)
-					p, _, err := l.AcquireN(ctx, string(rune('a'+rnd.IntN(4))), 1+rnd.Int64N(3))
-					for _, of := range []error{nil, hybridlimit.ErrClosed, hybridlimit.ErrTooManyKeys, context.DeadlineExceeded} {
-						if errors.Is(err, of) {
-							err = nil
-						}
-					}
-					if err != nil {
-						t.Error(err)
-					}
-					nap(rnd)
-					copied := p
-					go copied.Release()
-					p.Release()
-					cancel()
-				}
-			})
-			all.Go(func() {
-				rnd := rand.New(rand.NewPCG(seed, uint64(2*i+1)))
-				for time.Now().Before(end) {
-					nap(rnd)
-					limit := limits[rnd.IntN(len(limits))]
-					var err error
-					switch i % 5 {
-					case 0:
-						err = l.SetLimit(limit)
-					case 1:
-						err = l.Reset(t.Context(), "a")
-					case 2:
-						err = l.SetSwitch(hybrid.Switch(rnd.IntN(5)))
-					case 3:
-						l.ClearSwitch()
-						err = l.ClearLimit()
-					case 4:
-						own.Store("b", limit)
-					}
-					if err != nil && !errors.Is(err, hybridlimit.ErrClosed) && !errors.Is(err, hybridlimit.ErrTooManyKeys) && !errors.Is(err, hybridlimit.ErrUnavailable) {
-						t.Error(err)
-					}
-				}
-			})
-		}
-		time.Sleep(3 * time.Second)
-		if err := fleet[0].Shutdown(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if err := fleet[1].Close(); err != nil {
-			t.Error(err)
-		}
-		all.Wait()
-		time.Sleep(5 * time.Second)
-		for i, l := range fleet {
-			if s := l.Stats(); s.Running != 0 || s.Held != 0 || s.Waiting != 0 || s.Keys != 0 {
-				t.Errorf("process %d: %+v", i, s)
-			}
-			if _, _, err := l.Acquire(t.Context(), "a"); !errors.Is(err, hybridlimit.ErrClosed) {
-				t.Errorf("process %d after Close: %v", i, err)
-			}
-		}
-	})
 }
 
 // TestOrderBesideCancelledCalls cancels each second one of the calls that wait. The others are served in their order.
@@ -245,39 +151,5 @@ func TestMembersEvicted(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		releaseAll(held)
-	})
-}
-
-// TestReleaseAfterTheEnd releases permits after Close, after the ctx of Shutdown has ended, and after the hub is closed.
-func TestReleaseAfterTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := callFleet(t, redistest.NewBubble(t), 1, hybridlimit.Concurrent(4), hybrid.ConcurrencyConfig{})[0]
-		held := hold(t, l, 3)
-		_ = l.Close()
-		held[0].Release()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if err := l.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "2 permits") {
-			t.Errorf("%v", err)
-		}
-		held[1].Release()
-		if err := l.Hub().Close(); err != nil {
-			t.Error(err)
-		}
-		var all sync.WaitGroup
-		for range 64 {
-			for _, p := range held {
-				all.Go(p.Release)
-			}
-		}
-		all.Wait()
-		if n := l.Running("k"); n != 0 {
-			t.Errorf("%d calls run", n)
-		}
-		for _, n := range []int64{0, -1, math.MinInt64} {
-			if _, _, err := l.AcquireN(t.Context(), "k", n); !errors.Is(err, hybridlimit.ErrCost) && !errors.Is(err, hybridlimit.ErrClosed) {
-				t.Errorf("%d permits: %v", n, err)
-			}
-		}
 	})
 }

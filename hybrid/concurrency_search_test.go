@@ -1,3 +1,5 @@
+//go:build search
+
 package hybrid_test
 
 import (

@@ -3,7 +3,6 @@ package hybrid_test
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -184,35 +183,4 @@ func (f *inFlight) counts() (most, calls int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.most, f.count
-}
-
-// TestNeverAbove runs random calls in a fleet, and counts those in flight.
-func TestNeverAbove(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const limit = 7
-		fleet := callFleet(t, redistest.NewBubble(t), 4, hybridlimit.Concurrent(limit), hybrid.ConcurrencyConfig{MaxWait: 50 * time.Millisecond})
-		var calls inFlight
-		rng := rand.New(rand.NewPCG(1, 2))
-		for range 3000 {
-			time.Sleep(time.Duration(rng.ExpFloat64() * 5e6))
-			l, n, lasts := fleet[rng.IntN(4)], 1+rng.Int64N(2), time.Duration(rng.ExpFloat64()*3e7)
-			go func() {
-				p, res, err := l.AcquireN(t.Context(), "k", n)
-				if err != nil {
-					t.Error(err)
-				}
-				if !res.Allowed {
-					return
-				}
-				calls.begin(n)
-				time.Sleep(lasts)
-				calls.end(n)
-				p.Release()
-			}()
-		}
-		time.Sleep(time.Second)
-		if most, count := calls.counts(); most != limit || count < 1500 {
-			t.Errorf("%d permits in use at most, %d calls", most, count)
-		}
-	})
 }

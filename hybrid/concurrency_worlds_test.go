@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -153,85 +152,6 @@ func TestLimitChangesWhileCallsRun(t *testing.T) {
 		}
 		if err := fleet[1].SetFleetLimit(t.Context(), hybrid.FleetLimit{Limit: hybridlimit.PerSecond(5)}); !errors.As(err, &invalid) {
 			t.Errorf("a rate for the fleet: %v", err)
-		}
-	})
-}
-
-// TestCancelledCalls cancels thousands of waiting calls, and then finds all permits.
-func TestCancelledCalls(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fleet := callFleet(t, redistest.NewBubble(t), 2, hybridlimit.Concurrent(3), hybrid.ConcurrencyConfig{MaxWait: time.Hour})
-		held := hold(t, fleet[0], 3)
-		ctx, cancel := context.WithCancel(t.Context())
-		var all sync.WaitGroup
-		for i := range 10_000 {
-			all.Go(func() {
-				if _, _, err := fleet[i%2].Acquire(ctx, "k"); !errors.Is(err, context.Canceled) {
-					t.Error(err)
-				}
-			})
-		}
-		synctest.Wait()
-		cancel()
-		all.Wait()
-		releaseAll(held)
-		time.Sleep(3 * time.Second)
-		for _, l := range fleet {
-			p, res := acquire(t, l, "k", 3)
-			if s := l.Stats(); !res.Allowed || s.Waiting != 0 || s.Running != 3 {
-				t.Errorf("%+v, %+v", res, s)
-			}
-			p.Release()
-			time.Sleep(2 * time.Second)
-		}
-	})
-}
-
-// TestCloseWhileCallsRun closes a limiter with running and waiting calls.
-func TestCloseWhileCallsRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fleet := callFleet(t, redistest.NewBubble(t), 2, hybridlimit.Concurrent(3), hybrid.ConcurrencyConfig{MaxWait: time.Hour})
-		l, h := fleet[0], fleet[0].Hub()
-		held := hold(t, l, 3)
-		waits := make(chan error, 1)
-		go func() {
-			_, _, err := l.Acquire(context.Background(), "k")
-			waits <- err
-		}()
-		synctest.Wait()
-		l.Close()
-		if err := <-waits; !errors.Is(err, hybridlimit.ErrClosed) {
-			t.Errorf("a waiting call got %v", err)
-		}
-		if _, _, err := l.Acquire(t.Context(), "k"); !errors.Is(err, hybridlimit.ErrClosed) {
-			t.Errorf("a later call got %v", err)
-		}
-		time.Sleep(20 * time.Second) // the hub tells the running calls
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		if _, _, err := fleet[1].Acquire(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("beside running calls of a closed limiter: %v", err)
-		}
-		cancel()
-		if _, err := h.Concurrency(hybridlimit.Concurrent(3), hybrid.ConcurrencyConfig{Name: "calls"}); err == nil {
-			t.Error("the name of a closed limiter is free while its calls run")
-		}
-		releaseAll(held)
-		time.Sleep(time.Second)
-		if p, res := acquire(t, fleet[1], "k", 3); !res.Allowed {
-			t.Errorf("%+v", res)
-		} else {
-			p.Release()
-		}
-		again, err := h.Concurrency(hybridlimit.Concurrent(3), hybrid.ConcurrencyConfig{Name: "calls"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, _ := acquire(t, again, "k", 1)
-		h.Close()
-		p.Release()
-		p.Release()
-		if got := again.Running("k"); got != 0 {
-			t.Errorf("%d run after the release", got)
 		}
 	})
 }

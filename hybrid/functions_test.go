@@ -39,7 +39,7 @@ func TestFunctionFlushUnderUse(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for range 50 {
+	for flushes := 0; flushes < 50 || redistest.Calls(t, direct)["function|load"] < 5 && flushes < 5000; flushes++ {
 		redistest.Do(t, direct, "FUNCTION", "FLUSH")
 		time.Sleep(10 * time.Millisecond)
 	}

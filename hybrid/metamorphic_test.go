@@ -18,6 +18,14 @@ import (
 // are in virtual time: the same traffic reaches the limiters at the same moments, and
 // the link to Redis takes no time.
 
+// seeds returns full if the tests take their full form, else short.
+func seeds(short, full uint64) uint64 {
+	if testenv.Full() {
+		return full
+	}
+	return short
+}
+
 // inPairs runs f for several seeds, each with its own source of random numbers.
 func inPairs(t *testing.T, runs uint64, f func(t *testing.T, rng *rand.Rand)) {
 	seed := testenv.Seed(t)

@@ -41,13 +41,6 @@ func TestNewcomersWithoutMemory(t *testing.T) {
 	}
 }
 
-func TestNewcomersWithoutMemoryAndARealRedis(t *testing.T) {
-	srv := redistest.New(t)
-	rdb := srv.Client(t, oneDial)
-	srv.Kill()
-	newcomers(t, hybridlimit.TokenBucket(5, time.Hour, 5), rdb)
-}
-
 func newcomers(t *testing.T, limit hybridlimit.Limit, rdb redis.UniversalClient) {
 	const keys, cells, share = 1000, 1024, 5
 	log := newCapture()

@@ -48,53 +48,55 @@ func TestPoisonedEnvelopes(t *testing.T) {
 	for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict, hybrid.ModeDeferred} {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
-			rdb := redistest.New(t).Client(t)
-			log := newCapture()
-			const burst, rate = 100, 10
-			cfg := hybrid.Config{Mode: mode, MaxWait: time.Second, Hub: hybrid.HubConfig{Logger: slog.New(log), SyncTimeout: 5 * time.Second, Breaker: breaker.Config{Failures: 1 << 20, FailureRatio: -1, SlowCall: -1}}}
-			l := newLimiter(t, rdb, hybridlimit.TokenBucket(rate, time.Second, burst), cfg)
-			ready(t, l)
-			began := time.Now()
-			var got int64
-			spend := func(until time.Time) (units int64) {
-				for time.Now().Before(until) {
-					units += ask(t, l, "k", 1).Granted
-					time.Sleep(time.Millisecond)
+			synctest.Test(t, func(t *testing.T) {
+				rdb := redistest.NewBubble(t).Client(nil)
+				log := newCapture()
+				const burst, rate = 100, 10
+				cfg := hybrid.Config{Mode: mode, MaxWait: time.Second, Hub: hybrid.HubConfig{Logger: slog.New(log), SyncTimeout: 5 * time.Second, Breaker: breaker.Config{Failures: 1 << 20, FailureRatio: -1, SlowCall: -1}}}
+				l := newLimiter(t, rdb, hybridlimit.TokenBucket(rate, time.Second, burst), cfg)
+				ready(t, l)
+				began := time.Now()
+				var got int64
+				spend := func(until time.Time) (units int64) {
+					for time.Now().Before(until) {
+						units += ask(t, l, "k", 1).Granted
+						time.Sleep(time.Millisecond)
+					}
+					got += units
+					return units
 				}
-				got += units
-				return units
-			}
-			spend(began.Add(500 * time.Millisecond))
-			fleet := heartbeatsOf("api")
-			before := rdb.ZRange(t.Context(), fleet, 0, -1).Val()
-			// The process may write over an envelope before it notices, all the more on a busy machine.
-			for i := 0; i < 5 || l.Hub().Stats().Renamed < 3 && i < 15; i++ {
-				if poison(t, rdb) == 0 {
-					t.Fatal("there is no envelope")
+				spend(began.Add(500 * time.Millisecond))
+				fleet := heartbeatsOf("api")
+				before := rdb.ZRange(t.Context(), fleet, 0, -1).Val()
+				// The process may write over an envelope before it notices.
+				for i := 0; i < 5 || l.Hub().Stats().Renamed < 3 && i < 15; i++ {
+					if poison(t, rdb) == 0 {
+						t.Fatal("there is no envelope")
+					}
+					spend(time.Now().Add(300 * time.Millisecond))
 				}
-				spend(time.Now().Add(300 * time.Millisecond))
-			}
-			after := spend(time.Now().Add(2 * time.Second)) // in a fleet of two its turn comes once a second
-			s, took := l.Stats(), time.Since(began).Seconds()
-			most := burst + rate*took + float64(s.Dropped) + 1
-			t.Logf("%d units in %.1f s, %d in the last; %d dropped, %+v", got, took, after, s.Dropped, l.Hub().Stats())
-			if float64(got) > most || after < rate/2 {
-				t.Errorf("%d units in %.1f s, want at most %.0f; %d in the last two seconds", got, took, most, after)
-			}
-			if n := l.Hub().Stats().Renamed; n < 3 || n > 20 || s.Dropped > 0 {
-				t.Errorf("%d identities were given up, %d units dropped", n, s.Dropped)
-			}
-			redistest.Eventually(t, 30*time.Second, "the fleet knows the process by its new identity alone", func() bool {
-				now := rdb.ZRange(t.Context(), fleet, 0, -1).Val()
-				return len(now) == 1 && !slices.Contains(before, now[0]) && l.Stats().Fleet == 1
+				after := spend(time.Now().Add(2 * time.Second)) // in a fleet of two its turn comes once a second
+				s, took := l.Stats(), time.Since(began).Seconds()
+				most := burst + rate*took + float64(s.Dropped) + 1
+				t.Logf("%d units in %.1f s, %d in the last; %d dropped, %+v", got, took, after, s.Dropped, l.Hub().Stats())
+				if float64(got) > most || after < rate/2 {
+					t.Errorf("%d units in %.1f s, want at most %.0f; %d in the last two seconds", got, took, most, after)
+				}
+				if n := l.Hub().Stats().Renamed; n < 3 || n > 20 || s.Dropped > 0 {
+					t.Errorf("%d identities were given up, %d units dropped", n, s.Dropped)
+				}
+				redistest.Eventually(t, 30*time.Second, "the fleet knows the process by its new identity alone", func() bool {
+					now := rdb.ZRange(t.Context(), fleet, 0, -1).Val()
+					return len(now) == 1 && !slices.Contains(before, now[0]) && l.Stats().Fleet == 1
+				})
+				if lines := log.all(); !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, lineRenamed) }) {
+					t.Errorf("the new identity is not logged: %q", lines)
+				}
+				shutdown(t, l)
+				if n := debited(t, rdb, "api", "k"); n != balance(t, l.Stats()) {
+					t.Errorf("Redis debited %d, the process knows of %d", n, balance(t, l.Stats()))
+				}
 			})
-			if lines := log.all(); !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, lineRenamed) }) {
-				t.Errorf("the new identity is not logged: %q", lines)
-			}
-			shutdown(t, l)
-			if n := debited(t, rdb, "api", "k"); n != balance(t, l.Stats()) {
-				t.Errorf("Redis debited %d, the process knows of %d", n, balance(t, l.Stats()))
-			}
 		})
 	}
 }

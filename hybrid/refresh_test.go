@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"strconv"
 	"strings"
 	"sync"
@@ -138,14 +137,17 @@ func TestMarksDoNotWrap(t *testing.T) {
 
 // TestQuestionsAreSpread checks that keys that came into memory at one moment do not ask in one moment.
 func TestQuestionsAreSpread(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		limits := newTable(hybridlimit.PerSecond(1000))
 		l := newLimiter(t, redistest.NewBubble(t).Client(nil), hybridlimit.PerSecond(500), hybrid.Config{LimitFor: limits.limitFor, MaxWait: -1})
 		const keys = 300
 		start := time.Now()
-		for range 65 {
-			for k := range keys {
-				ask(t, l, fmt.Sprint("k", k), 1)
+		for second := range 65 {
+			if second < 3 || second > 28 { // a key may ask from second 30 on
+				for k := range keys {
+					ask(t, l, fmt.Sprint("k", k), 1)
+				}
 			}
 			time.Sleep(time.Second)
 		}
@@ -294,54 +296,6 @@ func TestRefreshWithoutRedis(t *testing.T) {
 		if res := ask(t, l, "k", 1); res.Limit != 1000 || res.Source != hybridlimit.SourceFallback {
 			t.Errorf("%+v", res)
 		}
-	})
-}
-
-// TestRefreshAndInvalidateConcurrently lets limits change under calls, refreshes and Invalidates of all kinds. In the end each
-// key has its last limit, and the books balance.
-func TestRefreshAndInvalidateConcurrently(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		limits := newTable(still(1000))
-		l := newLimiter(t, redistest.NewBubble(t).Client(nil), still(500), hybrid.Config{
-			LimitFor: limits.limitFor, LimitRefresh: 10 * time.Millisecond, MaxWait: time.Second, MaxKeys: 20,
-		})
-		time.Sleep(2300 * time.Millisecond)
-		var wg sync.WaitGroup
-		for g := range 16 {
-			rng := rand.New(rand.NewPCG(1, uint64(g)))
-			wg.Go(func() {
-				for range 400 {
-					key := fmt.Sprint("k", rng.IntN(24))
-					switch rng.IntN(8) {
-					case 0:
-						limits.set(key, still(1000+rng.Int64N(100)))
-						invalidate(t, l, key)
-					case 1:
-						must(t)(l.AllowLimit(t.Context(), key, 1, still(77)))
-					case 2:
-						must(t)(l.Refund(t.Context(), key, 1))
-					case 3:
-						limits.set(key, hybridlimit.Unlimited())
-					case 4:
-						must(t)(hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: l, Key: key, N: 1}))
-					default:
-						ask(t, l, key, 1)
-					}
-					time.Sleep(time.Duration(rng.IntN(1e6)))
-				}
-			})
-		}
-		wg.Wait()
-		for i := range 24 {
-			key := fmt.Sprint("k", i)
-			limits.set(key, still(int64(2000+i)))
-			invalidate(t, l, key)
-			if res := ask(t, l, key, 1); res.Limit != int64(2000+i) {
-				t.Errorf("%s: %+v", key, res)
-			}
-		}
-		shutdown(t, l)
-		balance(t, l.Stats())
 	})
 }
 

@@ -16,46 +16,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// TestALaterAnswerWins checks questions that are under way during an Invalidate, of a key that comes into memory and of one that
-// is there. Their answers may be of the time before, so the next call asks again.
-func TestALaterAnswerWins(t *testing.T) {
-	for _, known := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			limits := newTable(still(100))
-			gate := make(chan struct{})
-			var slow atomic.Bool
-			l := newLimiter(t, redistest.NewBubble(t).Client(nil), still(500), hybrid.Config{MaxWait: time.Second, LimitFor: func(key string) hybridlimit.Limit {
-				answer := limits.limitFor(key)
-				if slow.CompareAndSwap(true, false) {
-					<-gate
-				}
-				return answer
-			}})
-			time.Sleep(2300 * time.Millisecond)
-			if known {
-				ask(t, l, "k", 1)
-				invalidate(t, l, "k")
-			}
-			slow.Store(true)
-			var wg sync.WaitGroup
-			wg.Go(func() { ask(t, l, "k", 1) }) // asks, and gets the old limit late
-			synctest.Wait()
-			limits.set("k", still(200))
-			invalidate(t, l, "k")
-			if known {
-				if res := ask(t, l, "k", 1); res.Limit != 200 {
-					t.Errorf("after Invalidate, with a question under way: limit %d, want 200", res.Limit)
-				}
-			}
-			close(gate)
-			wg.Wait()
-			if res := ask(t, l, "k", 1); res.Limit != 200 {
-				t.Errorf("known %v, after the old answer: limit %d, want 200", known, res.Limit)
-			}
-		})
-	}
-}
-
 // TestInvalidAnswerKeepsTheLimit checks that a key in memory keeps its limit if the new answer is not valid, that this is counted
 // and logged without the key, and that LimitFor is asked again.
 func TestInvalidAnswerKeepsTheLimit(t *testing.T) {
@@ -171,40 +131,6 @@ func TestLimitForBlocks(t *testing.T) {
 		wg.Wait()
 		if res := ask(t, l, "k", 1); res.Limit != 2000 {
 			t.Errorf("the next call: %+v", res)
-		}
-	})
-}
-
-// TestAnAnswerThatComesLate checks that an answer does not replace that of a newer question. The first question takes longer than
-// LimitRefresh.
-func TestAnAnswerThatComesLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		limits := newTable(still(1000))
-		gate, slow := make(chan struct{}), atomic.Bool{}
-		l := newLimiter(t, redistest.NewBubble(t).Client(nil), still(500), hybrid.Config{MaxWait: time.Second, LimitFor: func(key string) hybridlimit.Limit {
-			answer := limits.limitFor(key)
-			if slow.CompareAndSwap(true, false) {
-				<-gate
-			}
-			return answer
-		}})
-		time.Sleep(2300 * time.Millisecond)
-		ask(t, l, "k", 1)
-		slow.Store(true)
-		time.Sleep(time.Minute)
-		var wg sync.WaitGroup
-		wg.Go(func() { ask(t, l, "k", 1) })
-		synctest.Wait()
-		limits.set("k", still(2000))
-		time.Sleep(time.Minute)
-		if res := ask(t, l, "k", 1); res.Limit != 2000 {
-			t.Errorf("the newer answer: %+v", res)
-		}
-		close(gate)
-		wg.Wait()
-		asked := len(limits.questions("k"))
-		if res := ask(t, l, "k", 1); res.Limit != 2000 || len(limits.questions("k")) != asked {
-			t.Errorf("after the older answer: %+v, %d questions more", res, len(limits.questions("k"))-asked)
 		}
 	})
 }

@@ -78,7 +78,8 @@ func TestChangingAnswersGainNothing(t *testing.T) {
 	}
 	for name, of := range kinds {
 		t.Run(name, func(t *testing.T) {
-			inPairs(t, 3, func(t *testing.T, rng *rand.Rand) {
+			t.Parallel()
+			inPairs(t, seeds(1, 3), func(t *testing.T, rng *rand.Rand) {
 				small, large := of(10, 20), of(30, 60)
 				limits := newTable(small)
 				limits.set("large", large)
@@ -106,7 +107,8 @@ func TestChangingAnswersGainNothing(t *testing.T) {
 
 // TestRaisingAdmitsNoLess compares two keys with equal calls. The limit of one is raised in between.
 func TestRaisingAdmitsNoLess(t *testing.T) {
-	inPairs(t, 4, func(t *testing.T, rng *rand.Rand) {
+	t.Parallel()
+	inPairs(t, seeds(2, 4), func(t *testing.T, rng *rand.Rand) {
 		limit := hybridlimit.TokenBucket(20, time.Second, 20+rng.Int64N(50))
 		limits := newTable(limit)
 		l := lone(t, limit, hybrid.Config{LimitFor: limits.limitFor, LimitRefresh: hybridlimit.Never, MaxWait: time.Second})

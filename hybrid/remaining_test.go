@@ -1,7 +1,6 @@
 package hybrid_test
 
 import (
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,27 +37,6 @@ func TestRemainingCountsDown(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestRemainingOfWaiters checks that callers that wait for one sync all see the units that
-// this sync has left.
-func TestRemainingOfWaiters(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		link := redistest.NewBubble(t).Link()
-		l := newLimiter(t, link.Client(nil), hybridlimit.TokenBucket(1, time.Hour, 100), hybrid.Config{Mode: hybrid.ModeDeferred})
-		time.Sleep(2 * time.Second)
-		link.Latency(time.Millisecond, time.Millisecond)
-		start := time.Now()
-		var wg sync.WaitGroup
-		for range 10 {
-			wg.Go(func() {
-				if res := ask(t, l, "k", 1); res.Remaining < 90 || res.Remaining > 99 {
-					t.Errorf("after %v: %+v", time.Since(start), res)
-				}
-			})
-		}
-		wg.Wait()
-	})
 }
 
 // TestResetAfterCountsDebt checks that ResetAfter contains the time in which a debt is

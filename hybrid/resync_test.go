@@ -178,6 +178,7 @@ func TestIdleFleetRestoresAWipedRedis(t *testing.T) {
 // TestAskingFleetRestoresAWipedRedis checks that a fleet restores Redis whose messages are lone asks, which have no
 // envelope and so show no loss: the heartbeats do. Other keys are told in time all the same.
 func TestAskingFleetRestoresAWipedRedis(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newRestoring(t, 2, hybrid.Config{Mode: hybrid.ModeStrict, MaxWait: time.Second})
 		keys := keysOf("k", 200)

@@ -248,14 +248,14 @@ func TestACLThatLacksARight(t *testing.T) {
 	ctx, admin := t.Context(), srv.Client(t)
 	setUser(ctx, t, admin, append(slices.Clone(line), "-mget"))
 	user := srv.Client(t, func(o *redis.Options) { o.Username, o.Password, o.DisableIdentity = "limiter", "PASSWORD", true })
-	g, err := global.New(user, still(10), global.Config{Name: "api"})
+	g, err := global.New(user, still(10), global.Config{Name: "api", Timeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := g.Allow(ctx, "k"); !errors.Is(err, hybridlimit.ErrUnavailable) || !regexp.MustCompile("NOPERM|can't run this command|ACL failure in script").MatchString(err.Error()) {
 		t.Errorf("global: %v", err)
 	}
-	l := newLimiter(t, user, still(10), hybrid.Config{Name: "other"})
+	l := newLimiter(t, user, still(10), hybrid.Config{Name: "other", MaxWait: 5 * time.Second, Hub: hybrid.HubConfig{SyncTimeout: 5 * time.Second}})
 	if res := ask(t, l, "k", 1); res.Source != hybridlimit.SourceFallback {
 		t.Errorf("hybrid: %+v", res)
 	}

@@ -3,7 +3,6 @@ package hybrid_test
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -127,33 +126,6 @@ func TestContextEndsTheWait(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestWaitersShareASync(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := redistest.NewBubble(t)
-		link := b.Link()
-		l := newLimiter(t, link.Client(nil), still(1000), hybrid.Config{MaxWait: time.Second})
-		link.Latency(5*time.Millisecond, 5*time.Millisecond)
-		time.Sleep(500 * time.Millisecond) // the first heartbeat is over
-		before := link.Count("EVALSHA").Seen
-		start := time.Now()
-		var wg sync.WaitGroup
-		for range 50 {
-			wg.Go(func() {
-				if res := ask(t, l, "k", 1); !res.Allowed || res.Source != hybridlimit.SourceRedis {
-					t.Errorf("a cold caller: %+v", res)
-				}
-			})
-		}
-		wg.Wait()
-		if n := link.Count("EVALSHA").Seen - before; n > 2 {
-			t.Errorf("50 callers of a cold key cost %d messages, want at most 2", n)
-		}
-		if took := time.Since(start); took > 50*time.Millisecond {
-			t.Errorf("they waited for %v at a round trip of 10 ms", took)
-		}
-	})
 }
 
 // TestEndedContextTakesNothing checks that a call whose context has ended asks Redis for no

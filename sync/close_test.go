@@ -2,10 +2,8 @@ package ratesync_test
 
 import (
 	"context"
-	"fmt"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -132,36 +130,4 @@ func TestEnqueueAfterClose(t *testing.T) {
 			t.Errorf("%d lanes run, %v", n, a.account())
 		}
 	})
-}
-
-// Regression: two concurrent calls of Close dropped frozen ops twice.
-func TestCloseAtOnce(t *testing.T) {
-	for range 50 {
-		w := newWorld(t, calm, nil)
-		sent := make(chan struct{}, tags)
-		w.redis.script = func(ctx context.Context, _ attempt) (wire.Reply, error) {
-			sent <- struct{}{}
-			return hangs(ctx)
-		}
-		items := make([]*item, tags)
-		for i := range items {
-			items[i] = newItem(t, fmt.Sprint(i), 1)
-			w.Enqueue(i, items[i], now())
-		}
-		for range items {
-			<-sent
-		}
-		var closing sync.WaitGroup
-		for range 4 {
-			closing.Go(func() {
-				w.Close()
-				for _, it := range items {
-					if it.account() != [4]int64{0, 0, 0, 1} {
-						t.Errorf("%s after Close: %v", it.name, it.account())
-					}
-				}
-			})
-		}
-		closing.Wait()
-	}
 }

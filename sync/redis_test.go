@@ -206,7 +206,7 @@ func TestRefusedByRedis(t *testing.T) {
 	server := redistest.New(t)
 	for _, protocol := range []int{2, 3} {
 		rdb := server.Client(t, func(o *redis.Options) { o.Protocol = protocol })
-		calls, err := runner.New(rdb, timeout)
+		calls, err := runner.New(rdb, 10*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}

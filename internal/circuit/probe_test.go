@@ -3,8 +3,6 @@ package circuit_test
 import (
 	"context"
 	"errors"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,41 +12,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/internal/circuit"
 )
-
-func TestOneProbeAmongMany(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBreaker(t, breaker.Config{OpenFor: time.Second})
-		open(t, b)
-		time.Sleep(b.RetryIn())
-
-		var through atomic.Int64
-		var wg sync.WaitGroup
-		for range 100 {
-			wg.Go(func() {
-				c, ok := b.Begin()
-				if !ok {
-					return
-				}
-				through.Add(1)
-				time.Sleep(50 * time.Millisecond)
-				c.End(50*time.Millisecond, nil)
-			})
-		}
-		synctest.Wait()
-		want(t, b, breaker.HalfOpen)
-		if n := through.Load(); n != 1 {
-			t.Errorf("%d probes at once", n)
-		}
-		if d := b.RetryIn(); d != time.Second { // until the probe counts as lost
-			t.Errorf("RetryIn = %v while the probe is out", d)
-		}
-		wg.Wait()
-		want(t, b, breaker.Closed)
-		for range 100 {
-			begin(t, b)
-		}
-	})
-}
 
 func TestProbe(t *testing.T) {
 	for _, test := range []struct {

@@ -1,4 +1,4 @@
-//go:build !race
+//go:build search && !race
 
 // TestKinds runs the same limiters under the race detector.
 

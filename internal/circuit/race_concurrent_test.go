@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -54,4 +55,39 @@ func TestConcurrent(t *testing.T) {
 		state = c.To
 	}
 	want(t, b, state)
+}
+
+func TestOneProbeAmongMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBreaker(t, breaker.Config{OpenFor: time.Second})
+		open(t, b)
+		time.Sleep(b.RetryIn())
+
+		var through atomic.Int64
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Go(func() {
+				c, ok := b.Begin()
+				if !ok {
+					return
+				}
+				through.Add(1)
+				time.Sleep(50 * time.Millisecond)
+				c.End(50*time.Millisecond, nil)
+			})
+		}
+		synctest.Wait()
+		want(t, b, breaker.HalfOpen)
+		if n := through.Load(); n != 1 {
+			t.Errorf("%d probes at once", n)
+		}
+		if d := b.RetryIn(); d != time.Second { // until the probe counts as lost
+			t.Errorf("RetryIn = %v while the probe is out", d)
+		}
+		wg.Wait()
+		want(t, b, breaker.Closed)
+		for range 100 {
+			begin(t, b)
+		}
+	})
 }

@@ -1,4 +1,4 @@
-//go:build !race
+//go:build search && !race
 
 package hybrid_test
 

@@ -1,4 +1,4 @@
-//go:build !race
+//go:build search && !race
 
 // The fleets of the other tests run the same code under the race detector, which takes five times the time.
 
