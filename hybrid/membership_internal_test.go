@@ -11,10 +11,10 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// TestFastPathEndsBeforeTheMembership checks that a process that is cut off begins no call after the end of its membership, even if
-// its ticker is late by 300 ms. From that end on, other processes may use its permits. The fast path reads no clock. It knows the
-// time by the epoch, which stands still while the ticker is late. So the fast path must end 300 ms before the membership does.
-// Calls on the slow path read the clock, and go on until the end.
+// TestFastPathEndsBeforeTheMembership checks that a process that is cut off begins no call after the end of its
+// membership, even if its ticker is late by 300 ms. From that end on, other processes may use its permits. The fast
+// path reads no clock. It knows the time by the epoch, which stands still while the ticker is late. So the fast path
+// must end 300 ms before the membership does. Calls on the slow path read the clock, and go on until the end.
 func TestFastPathEndsBeforeTheMembership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -44,8 +44,8 @@ func TestFastPathEndsBeforeTheMembership(t *testing.T) {
 			time.Sleep(tick)
 		}
 		link.Pause()
-		// The count of the fleet becomes stale after 1.5 s, which also ends the fast path. It does not if the answer had no use as a
-		// count, because a group of processes was missing in it.
+		// The count of the fleet becomes stale after 1.5 s, which also ends the fast path. It does not if the answer
+		// had no use as a count, because a group of processes was missing in it.
 		h.clock.EndAll(math.MaxInt64)
 		var fast, slow time.Duration // the ages of the last calls
 		var ends time.Duration

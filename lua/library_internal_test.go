@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestAnotherTextHasOtherNames checks that two versions of a library can be in one Redis. A change of any part of the text gives
-// other names to the library and to all of its functions. The same text keeps its names, so that a restart loads nothing new.
-// TestLibrariesSideBySide runs two versions on Redis.
+// TestAnotherTextHasOtherNames checks that two versions of a library can be in one Redis. A change of any part of the
+// text gives other names to the library and to all of its functions. The same text keeps its names, so that a restart
+// loads nothing new. TestLibrariesSideBySide runs two versions on Redis.
 func TestAnotherTextHasOtherNames(t *testing.T) {
 	text := []function{{"take", "local units = 1\n", "return units\n"}, {"tell", "local units = 2\n", "return units\n"}}
 	name, source := buildLibrary(text...)

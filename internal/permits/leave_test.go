@@ -7,10 +7,10 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/permits"
 )
 
-// TestPartOfAStarvingFleet checks the permits that a process leaves to another one that starves. It keeps its equal part of the
-// limit, and no permit more: a permit above the part that a call gives back is not used again, although the next call comes at once.
-// Otherwise two processes with two permits would stay as they are for ever: one has both, and the other one starves. Up to its part
-// a process goes on as before.
+// TestPartOfAStarvingFleet checks the permits that a process leaves to another one that starves. It keeps its equal
+// part of the limit, and no permit more: a permit above the part that a call gives back is not used again, although
+// the next call comes at once. Otherwise two processes with two permits would stay as they are for ever: one has both,
+// and the other one starves. Up to its part a process goes on as before.
 func TestPartOfAStarvingFleet(t *testing.T) {
 	for _, test := range []struct {
 		limit, procs int64
@@ -31,7 +31,9 @@ func TestPartOfAStarvingFleet(t *testing.T) {
 		{12, 3, 6, 6, 9, false, 6},
 	} {
 		t.Run(fmt.Sprintf("%+v", test), func(t *testing.T) {
-			c := &permits.Conditions{Standing: permits.Standing{Until: 9 * second, Session: 1}, Limit: test.limit, Procs: test.procs, Period: period}
+			c := &permits.Conditions{
+				Standing: permits.Standing{Until: 9 * second, Session: 1}, Limit: test.limit, Procs: test.procs, Period: period,
+			}
 			var h permits.Holding
 			h.Wait(&permits.Waiter{N: test.booked})
 			h.Settle(c, second)
