@@ -237,16 +237,22 @@ func TestBooksOfAWindow(t *testing.T) {
 				op.Gen, op.Back = h.gen, 1+rng.Int64N(h.units)
 			}
 			held = unspent(held, before.Win-2)
+			win, owedIn := w.Number(now), w.Number(now)
+			if rng.IntN(4) == 0 { // down to a rate of debt, in this window or in the last one
+				if op.Owed = rng.Int64N(max(1, (w.Level(before, now)+w.Cap)/w.Unit)); !w.Sliding && rng.IntN(2) == 0 {
+					op.Owed, op.Win, owedIn = rng.Int64N(2*limit.Rate-max(before.Prev, before.Cur)+1), win-1, win-1
+				}
+			}
 			next, ans, dirty := w.Apply(s, op, now)
 			s = next
 			fail := func(format string, args ...any) {
 				t.Helper()
 				t.Fatalf("%v: %+v\nof %+v\ngot %+v, %+v: "+format, append([]any{limit, op, before, ans, s}, args...)...)
 			}
-			win := w.Number(now)
 			taken := op.Back > 0 && !op.Broken && op.Gen >= win-1
+			total[owedIn] += op.Owed
 			total[win] += ans.Granted
-			since += ans.Granted + ans.Lease
+			since += op.Owed + ans.Granted + ans.Lease
 			of := win
 			if op.Ahead {
 				of++
@@ -256,22 +262,28 @@ func TestBooksOfAWindow(t *testing.T) {
 				total[op.Gen] -= op.Back
 				since -= op.Back
 			}
+			var cur, last int64
+			for at := w.Number(start) - 1; at <= win; at++ {
+				cur, last = total[at]+carried(w, cur), cur
+			}
 			most := limit.Rate - min(op.Floor, limit.Rate/2)
 			switch took := ans.Granted + ans.Lease; {
 			case ans.Refused != (op.Back > 0 && !taken):
 				fail("want a settlement: %t", taken)
-			case s.Cur != total[win] || s.Next != total[win+1] || s.Prev != total[win-1]:
-				fail("want %d, %d of the last window and %d of the next", total[win], total[win-1], total[win+1])
+			case s.Cur != cur || s.Next != total[win+1] || s.Prev != last:
+				fail("want %d, %d of the last window and %d of the next", cur, last, total[win+1])
 			case s.Since != since:
 				fail("want %d units since the birth", since)
-			case (took > 0 || taken) && !dirty:
+			case (took > 0 || taken || op.Owed > 0) && !dirty:
 				fail("the state is not written")
 			case (ans.Granted > 0 || took > 0 && of == win) && s.Cur > most || of > win && ans.Lease > 0 && s.Next > most:
 				fail("below the floor")
-			case w.Sliding && s.Cur+s.Next > limit.Rate:
+			case w.Sliding && took > 0 && s.Cur+s.Next > limit.Rate:
 				fail("the estimate at the border is above the rate")
-			case w.Level(s, now) < 0:
+			case (ans.Granted > 0 || took > 0 && of == win) && w.Level(s, now) < 0:
 				fail("the level is negative")
+			case !w.Sliding && of > win && ans.Lease > 0 && s.Next+max(0, s.Cur-limit.Rate) > most:
+				fail("the next window begins above its rate")
 			}
 			if ans.Lease == 0 {
 				continue
@@ -303,6 +315,14 @@ func TestBooksOfAWindow(t *testing.T) {
 	if t.Logf("%d leases of the next window", leasedAhead); leasedAhead < 300 {
 		t.Error("too few to check")
 	}
+}
+
+// carried returns the units with which a window begins after one that has counted so many.
+func carried(w algo.Window, counted int64) int64 {
+	if w.Sliding {
+		return 0
+	}
+	return max(0, counted-w.Rate)
 }
 
 // unspent drops the leases that have no units, and those of windows before one.
