@@ -20,7 +20,7 @@ import (
 // bench/RESULTS.md it takes about a third. The test compares the best of up to
 // a hundred short rounds that take turns. So it fails because of a lock, a
 // clock or an allocation on the fast path, and passes on a busy machine. The
-// race detector slows the two unevenly, so make guard runs the test without it.
+// race detector slows the two unevenly, so the search runs the test without it.
 func TestCommonPathIsFasterThanTheStandard(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: standIn()})
 	defer rdb.Close()

@@ -37,6 +37,7 @@ func TestPagesShareOneState(t *testing.T) {
 				return
 			}
 		}
+		t.Errorf("the feed ended: %v", lines.Err())
 	}()
 	<-ready
 	if status, text := do(t, "POST", server.URL+"/api/cards/sliding-log/send", `{"n":3}`); status != 200 || strings.Count(text, `"status":200`) != 3 {
