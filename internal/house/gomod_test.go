@@ -16,6 +16,7 @@ var direct = []string{
 	redisClient, gobreaker, lru, xtime, xxhash,
 	otel, otel + "/metric", otel + "/trace",
 	miniredis, rapid, // tests
+	gopherLua, // tests: redistest keeps the interpreters of miniredis, which requires it anyway
 }
 
 // goMod is the part of `go mod edit -json` that the check reads.

@@ -22,6 +22,7 @@ const (
 	otel        = "go.opentelemetry.io/otel"
 	xxhash      = "github.com/cespare/xxhash/v2"
 	miniredis   = "github.com/alicebob/miniredis/v2"
+	gopherLua   = "github.com/yuin/gopher-lua"
 	rapid       = "pgregory.net/rapid"
 )
 

@@ -15,10 +15,13 @@ import (
 )
 
 // Mini starts a miniredis on a free loopback port and closes it when the test
-// ends. Its TTLs change only by FastForward.
+// ends. Its TTLs change only by FastForward. Its scripts run faster than on a
+// plain miniredis, until SetError, Restart or SetPreHook of its server.
 func Mini(tb TB) *miniredis.Miniredis {
 	tb.Helper()
-	return miniredis.RunT(tb)
+	mini := miniredis.RunT(tb)
+	install(mini, nil)
+	return mini
 }
 
 // Bubble is a miniredis that lives inside a testing/synctest bubble: no
@@ -37,6 +40,8 @@ func Mini(tb TB) *miniredis.Miniredis {
 //     of a fleet distinct phases.
 //   - go-redis detects a dead idle socket, but not a dead idle in-memory
 //     connection: the next command on it costs one retry.
+//   - Scripts run faster than on a plain miniredis, until SetError of Mini or
+//     SetPreHook of its server. Use [Bubble.SetPreHook] for hooks.
 type Bubble struct {
 	// Mini is the server, for example for SetError, FastForward and SetTime. It
 	// does not listen: connect with Client, Dial or Link.
@@ -67,10 +72,15 @@ func NewBubble(tb TB) *Bubble {
 	}
 	first.Close()
 	b.server = b.Mini.Server()
+	b.SetPreHook(nil)
 	b.Mini.ClockTTL(true)
 	tb.Cleanup(b.Close)
 	return b
 }
+
+// SetPreHook sets a hook that runs before each command, as SetPreHook of the
+// server does. Scripts stay fast.
+func (b *Bubble) SetPreHook(hook server.Hook) { install(b.Mini, hook) }
 
 // Dial connects to the server. While the server is down, the error is that of a
 // refused TCP connection.
