@@ -85,7 +85,7 @@ func newWorld(t *testing.T, s Scenario) *world {
 		w.bubble = redistest.NewBubble(t)
 		w.ledger = newLedger(w)
 		w.bubble.Mini.ClockTTL(w.expires())
-		w.bubble.Mini.Server().SetPreHook(func(_ *server.Peer, cmd string, args ...string) bool {
+		w.bubble.SetPreHook(func(_ *server.Peer, cmd string, args ...string) bool {
 			// Before the script, not before the commands that it calls: by then miniredis holds its lock.
 			if cmd == "EVALSHA" || cmd == "EVAL" {
 				w.setClock()
