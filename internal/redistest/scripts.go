@@ -28,8 +28,9 @@ import (
 // reflection, which panics if a new version lacks one.
 type scripts struct {
 	mini   *miniredis.Miniredis
-	before server.Hook // or nil
-	ran    int         // calls that miniredis did not run; guarded by mini's lock
+	server *server.Server // mini.Server() is nil once mini closes, although commands still run
+	before server.Hook    // or nil
+	ran    int            // calls that miniredis did not run; guarded by mini's lock
 }
 
 // counted is a command without effect. scripts dispatches it for each call,
@@ -39,9 +40,9 @@ const counted = "REDISTEST.COUNTED"
 // install makes scripts the hook of mini. It calls before, if not nil, ahead of
 // each command.
 func install(mini *miniredis.Miniredis, before server.Hook) *scripts {
-	s := &scripts{mini: mini, before: before}
-	_ = mini.Server().Register(counted, func(*server.Peer, string, []string) {}) // an error if registered before
-	mini.Server().SetPreHook(s.hook)
+	s := &scripts{mini: mini, server: mini.Server(), before: before}
+	_ = s.server.Register(counted, func(*server.Peer, string, []string) {}) // an error if registered before
+	s.server.SetPreHook(s.hook)
 	return s
 }
 
@@ -71,9 +72,9 @@ func (s *scripts) hook(c *server.Peer, cmd string, args ...string) (done bool) {
 		return false
 	}
 	s.ran++
-	s.mini.Server().Dispatch(c, []string{counted})
+	s.server.Dispatch(c, []string{counted})
 	in := interpreters.Get().(*interpreter)
-	if in.run(c, s.mini.Server(), args[0], script, args[2:2+keys], args[2+keys:]) {
+	if in.run(c, s.server, args[0], script, args[2:2+keys], args[2+keys:]) {
 		interpreters.Put(in)
 	} else {
 		in.lua.Close() // its stack may hold anything

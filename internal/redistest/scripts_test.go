@@ -401,6 +401,32 @@ func TestScriptWakesBlockedClient(t *testing.T) {
 	})
 }
 
+// A script is running while the server closes. It once asked miniredis for its server, which is nil by then.
+func TestScriptWhileServerCloses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBubble(t)
+		c := b.Client(func(o *redis.Options) { o.MaxRetries = -1 })
+		script := redis.NewScript("redis.call('INCR', 'n') return redis.call('GET', 'n')")
+		script.Load(t.Context(), c)
+		closed := make(chan struct{})
+		b.SetPreHook(func(_ *server.Peer, cmd string, _ ...string) bool {
+			if cmd == "EVALSHA" {
+				go func() {
+					b.Mini.Close()
+					close(closed)
+				}()
+				synctest.Wait()
+			}
+			return false
+		})
+		script.EvalSha(t.Context(), c, nil) // its reply may be lost
+		<-closed
+		if n, err := b.Mini.Get("n"); n != "1" || err != nil {
+			t.Errorf("n = %q, %v", n, err)
+		}
+	})
+}
+
 func TestBubbleSetPreHook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
