@@ -20,10 +20,10 @@ import (
 // bubble has only scripts, because miniredis has no functions.
 var withAndWithout = map[string]bool{"scripts": false, "functions": true}
 
-// TestFunctionFlushUnderUse flushes the library while it is in use. No fallback
+// TestHubAfterFunctionFlushes flushes the library while it is in use. No fallback
 // may decide, the breaker must stay closed, and each unit must count exactly
 // once.
-func TestFunctionFlushUnderUse(t *testing.T) {
+func TestHubAfterFunctionFlushes(t *testing.T) {
 	srv := redistest.New(t)
 	direct := srv.Client(t)
 	redistest.NeedFunctions(t, direct)

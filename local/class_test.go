@@ -57,8 +57,8 @@ func TestClassViolations(t *testing.T) {
 	}
 }
 
-// TestClassesLeaveTheirFloor drains a key of each algorithm, class by class, with each verb that takes units.
-func TestClassesLeaveTheirFloor(t *testing.T) {
+// TestEachClassLeavesItsFloor drains a key of each algorithm, class by class, with each verb that takes units.
+func TestEachClassLeavesItsFloor(t *testing.T) {
 	for _, limit := range classLimits {
 		t.Run(limit.Algorithm.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -22,7 +22,6 @@ import (
 	"golang.org/x/tools/go/analysis/suite/vet"
 	"golang.org/x/tools/go/analysis/unitchecker"
 	"honnef.co/go/tools/analysis/lint"
-	"honnef.co/go/tools/quickfix"
 	"honnef.co/go/tools/simple"
 	"honnef.co/go/tools/staticcheck"
 	"honnef.co/go/tools/stylecheck"
@@ -56,7 +55,7 @@ func foreign(file string) bool {
 // analyzers returns all analyzers.
 func analyzers() []*analysis.Analyzer {
 	all := append([]*analysis.Analyzer{}, vet.Suite...)
-	for _, set := range [][]*lint.Analyzer{staticcheck.Analyzers, simple.Analyzers, stylecheck.Analyzers, quickfix.Analyzers} {
+	for _, set := range [][]*lint.Analyzer{staticcheck.Analyzers, simple.Analyzers, stylecheck.Analyzers} {
 		for _, a := range set {
 			if !left[a.Analyzer.Name] {
 				all = append(all, a.Analyzer)

@@ -123,7 +123,7 @@ func choose(concurrent string, pkgs []*pkg, flags []string) ([]*pkg, []string, e
 	for _, p := range chosen {
 		for name, t := range p.tests {
 			if !t.concurrent && slices.Contains(names, name) {
-				return nil, nil, fmt.Errorf("%s: %s has the name of a concurrent test in another package", p.ImportPath, name)
+				return nil, nil, fmt.Errorf("%s: %s has the name of a concurrent test in another package: rename one", p.ImportPath, name)
 			}
 		}
 	}
