@@ -2,9 +2,9 @@ package rules_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 
@@ -63,48 +63,45 @@ func TestManyWildcards(t *testing.T) {
 	}
 }
 
-// The time of Find grows with the bytes of a descriptor, and not with their square: 64 entries of 1 MB do not take
-// much longer than sixteen times four of them, which are as many bytes.
-func TestFindIsLinear(t *testing.T) {
-	text := "domain: d\ndescriptors: " + strings.Repeat("[{key: k, value_to_metric: true, detailed_metric: true, rate_limit: {unit: day, requests_per_unit: 1}, descriptors: ", 32) + strings.Repeat("}]", 32)
-	s := parse(t, text)
+// deep returns rules with 32 levels, and a descriptor of n entries of a megabyte each.
+func deep(t *testing.T) (s *rules.Set, of func(n int) *ratelimit.RateLimitDescriptor) {
+	t.Helper()
+	level := "[{key: k, value_to_metric: true, detailed_metric: true, rate_limit: {unit: day, requests_per_unit: 1}, descriptors: "
+	s = parse(t, "domain: d\ndescriptors: "+strings.Repeat(level, 32)+strings.Repeat("}]", 32))
 	big := strings.Repeat("x", 1<<20)
-	of := func(n int) *ratelimit.RateLimitDescriptor {
+	return s, func(n int) *ratelimit.RateLimitDescriptor {
 		var kv []string
 		for range n {
 			kv = append(kv, "k", big)
 		}
 		return entries(kv...)
 	}
+}
+
+// The bytes that Find copies grow with the bytes of a descriptor, and not with their square: 32 entries of 1 MB take
+// about as many as eight times four of them. The search measures the time too.
+func TestFindCopiesLinearly(t *testing.T) {
+	s, of := deep(t)
 	if m, known := s.Find("d", of(64)); !known || m.Rule != nil {
 		t.Errorf("%v for more entries than levels", m.Rule)
 	}
 	if m, _ := s.Find("d", of(32)); m.Rule == nil || len(m.Key) > 200 {
 		t.Error("no rule for as many entries as levels")
 	}
-	ratio := func() float64 {
-		fastest := func(d *ratelimit.RateLimitDescriptor, times int) time.Duration {
-			best := time.Hour
-			for range 3 {
-				start := time.Now()
-				for range times {
-					s.Find("d", d)
-				}
-				best = min(best, time.Since(start))
-			}
-			return best
+	copied := func(d *ratelimit.RateLimitDescriptor, times int) uint64 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range times {
+			s.Find("d", d)
 		}
-		return float64(fastest(of(32), 1)) / float64(fastest(of(4), 8))
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
 	}
-	// Quadratic time would make this 8. A busy machine slows both: the least of some tries counts.
-	least := ratio()
-	for range 4 {
-		if least < 3 {
-			return
-		}
-		least = min(least, ratio())
+	// A copy of all entries so far at each entry would make this 8.
+	one, eight := copied(of(32), 1), copied(of(4), 8)
+	if eight == 0 || one > 3*eight {
+		t.Errorf("32 entries take %d bytes, eight times 4 entries %d", one, eight)
 	}
-	t.Errorf("32 entries take %.1f times as long as eight times 4 entries", least)
 }
 
 func BenchmarkFind(b *testing.B) {
