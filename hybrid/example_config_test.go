@@ -182,7 +182,7 @@ func ExampleConfig_shadow_darkLaunch() {
 // hubWith returns a hub and its limiters by name, one for each limit.
 func hubWith(limits map[string]hybridlimit.Limit) (ls map[string]*hybrid.Limiter, hub *hybrid.Hub, stop func()) {
 	rdb := redis.NewClient(&redis.Options{Addr: standIn()})
-	hub, err := hybrid.NewHub(rdb, hybrid.HubConfig{Logger: quiet})
+	hub, err := hybrid.NewHub(rdb, hybrid.HubConfig{Logger: quiet, SyncTimeout: 10e9})
 	if err != nil {
 		panic(err)
 	}

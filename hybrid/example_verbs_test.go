@@ -11,11 +11,11 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-// start returns a limiter on a Redis inside this program. Its MaxWait is 10 s,
-// so that the examples print the same on a slow machine.
+// start returns a limiter on a Redis inside this program. Its time-outs are
+// 10 s, so that the examples print the same on a slow machine.
 func start(limit hybridlimit.Limit, cfg hybrid.Config) (l *hybrid.Limiter, stop func()) {
 	rdb := redis.NewClient(&redis.Options{Addr: standIn()})
-	cfg.MaxWait = 10 * time.Second
+	cfg.MaxWait, cfg.Hub.SyncTimeout = 10*time.Second, 10*time.Second
 	cfg.Hub.Logger = quiet
 	l, err := hybrid.New(rdb, limit, cfg)
 	if err != nil {

@@ -290,6 +290,7 @@ func TestInspectionOfPlaces(t *testing.T) {
 // computed for, by at most a tick: see Hub.watch.
 func foretold(t *testing.T, l *hybrid.Limiter, key, where string) hybrid.Inspection {
 	t.Helper()
+	synctest.Wait() // else a sync of this very instant may end between Inspect and the call
 	i := inspect(t, l, key)
 	if again := inspect(t, l, key); again.Sentence != i.Sentence {
 		t.Fatalf("%s: inspected twice:\n%s\n%s", where, i, again)

@@ -3,7 +3,7 @@
 # alone (see internal/testrun).
 #
 #   scripts/test.sh          make test: gofmt of every module, and the tests of the root module
-#   scripts/test.sh race     the tests with concurrent callers (*_concurrent_test.go) of every module under the race detector
+#   scripts/test.sh race     the tests with concurrent callers (*_concurrent_test.go) under the race detector
 #   scripts/test.sh modules  the tests of the other modules, but for those that are left to make search
 #
 #   GATE     set by the gate: print seconds, and leave the tests with concurrent callers to the race detector
@@ -43,9 +43,6 @@ run_tests() {
     -vet=off -count=1 -p="$P" -parallel=$((2 * cores)) -timeout="${TIMEOUT:-10m}" "$@" $(tested "$dir")
 }
 
-# concurrent_files prints the files of tests with concurrent callers of a module.
-concurrent_files() { (cd "$1" && go list -f '{{join .TestGoFiles "\n"}}{{"\n"}}{{join .XTestGoFiles "\n"}}' ./...) | grep '_concurrent_test.go$' || true; }
-
 redis=yes
 find_redis() {
   scripts/install-redis.sh || return
@@ -61,13 +58,15 @@ case ${1:-} in
   ;;
 race)
   while read -r dir <&3; do
-    [[ -z $(concurrent_files "$dir") ]] ||
+    [[ ! $dir =~ $raced ]] ||
       part "$dir: concurrent callers under the race detector" run_tests "$dir" only -race -gcflags="$uninstrumented"
   done 3< <(gated)
   ;;
 modules)
   while read -r dir <&3; do
-    [[ $dir == . ]] || part "$dir: tests" run_tests "$dir" "$concurrent"
+    [[ $dir != . ]] || continue
+    [[ $dir =~ $raced ]] && which=$concurrent || which=with
+    part "$dir: tests" run_tests "$dir" "$which"
   done 3< <(gated)
   ;;
 *)

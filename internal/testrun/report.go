@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -28,6 +29,7 @@ type result struct {
 	finished        bool // the binary has run all of its tests
 	done, bad       bool
 	line            string // the package's line
+	skips           []string
 }
 
 // failure is a failed test of the first level.
@@ -160,6 +162,7 @@ func (r *report) take(e event, out io.Writer) {
 		delete(x.output, top)
 	case e.Action == "skip":
 		x.skipped++
+		x.skips = append(x.skips, fmt.Sprintf("\tskipped: %s %s", e.Test, x.reason(top)))
 		if !sub {
 			delete(x.output, top)
 		}
@@ -167,6 +170,22 @@ func (r *report) take(e event, out io.Writer) {
 		x.failed = append(x.failed, top)
 	}
 }
+
+// reason returns the last line that a test has logged, without its place: that of its skip.
+func (x *result) reason(test string) string {
+	if x.output[test] == nil {
+		return ""
+	}
+	last := ""
+	for line := range strings.Lines(x.output[test].String()) {
+		if m := logged.FindStringSubmatch(line); m != nil {
+			last = "(" + m[1] + ")"
+		}
+	}
+	return last
+}
+
+var logged = regexp.MustCompile(`^ +[a-z0-9_]+\.go:[0-9]+: (.*)\n?$`)
 
 // judge says what the end of a package means.
 func (r *report) judge(x *result, e event) {
@@ -210,6 +229,10 @@ func (r *report) print(out io.Writer) {
 	for ; r.next < len(r.order) && r.order[r.next].done; r.next++ {
 		x := r.order[r.next]
 		fmt.Fprintln(out, x.line)
+		slices.Sort(x.skips) // tests that run beside each other end in any order
+		for _, line := range x.skips {
+			fmt.Fprintln(out, line)
+		}
 		if !x.bad {
 			continue
 		}

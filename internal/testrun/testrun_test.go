@@ -135,6 +135,9 @@ func TestConcurrentTestsAreChosen(t *testing.T) {
 
 func TestSameOutput(t *testing.T) {
 	first := `{"Action":"pass","Package":"p","Test":"TestA","Elapsed":0.1}
+{"Action":"output","Package":"p","Test":"TestB/c","Output":"    a_test.go:7: no server\n"}
+{"Action":"skip","Package":"p","Test":"TestB/c"}
+{"Action":"pass","Package":"p","Test":"TestB"}
 {"Action":"output","Package":"p","Output":"PASS\n"}
 {"Action":"pass","Package":"p","Elapsed":0.25}
 `
@@ -148,7 +151,7 @@ func TestSameOutput(t *testing.T) {
 		}
 		outs = append(outs, out.String())
 	}
-	if outs[0] != outs[1] || !strings.Contains(outs[0], "ok\tp\t1 tests\nok\tq\t1 tests\n") {
+	if outs[0] != outs[1] || !strings.Contains(outs[0], "ok\tp\t2 tests\n\tskipped: TestB/c (no server)\nok\tq\t2 tests\n") {
 		t.Errorf("%q and %q", outs[0], outs[1])
 	}
 }
