@@ -76,8 +76,6 @@ look() {
 # limited COMMAND... ends a command with the search.
 limited() { timeout --kill-after=20s "$(left)s" "$@"; }
 
-uninstrumented='github.com/yuin/gopher-lua/...=-race=false'
-
 # tests DIR GO TEST FLAGS...
 tests() {
   local dir=$1

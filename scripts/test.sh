@@ -18,10 +18,6 @@ export HYBRIDLIMIT_SEED=${HYBRIDLIMIT_SEED:-1}
 concurrent=with
 if [[ -n ${GATE:-} ]]; then concurrent=without; else export TIMES=no; fi
 
-# The race detector leaves out the interpreter of the Lua scripts. Redis in memory runs it under its own lock, on no data
-# of this project.
-uninstrumented='github.com/yuin/gopher-lua/...=-race=false'
-
 check_gofmt() {
   local unformatted
   unformatted=$(go_files | xargs -0 -r gofmt -l) || return

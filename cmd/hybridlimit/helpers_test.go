@@ -46,15 +46,15 @@ func cli(t *testing.T, url string, args ...string) (status int, out, errOut stri
 	return cliWith(t, url, "", args...)
 }
 
-// nobody is the address of no Redis.
-const nobody = "127.0.0.1:1"
+// noRedis is an address at which no Redis listens.
+const noRedis = "127.0.0.1:1"
 
 // cliWith is cli with a standard input. If there is a server, commands wait 30 s for each
 // reply, unless the arguments name another time-out.
 func cliWith(t *testing.T, url, in string, args ...string) (status int, out, errOut string) {
 	t.Helper()
 	var o, e bytes.Buffer
-	if !strings.Contains(url, nobody) && len(args) > 1 && args[0] != "check" && !slices.Contains(args, "-timeout") {
+	if !strings.Contains(url, noRedis) && len(args) > 1 && args[0] != "check" && !slices.Contains(args, "-timeout") {
 		args = slices.Insert(slices.Clone(args), 1, "-timeout", "30s")
 	}
 	status = run(t.Context(), args, url, strings.NewReader(in), &o, &e)

@@ -207,7 +207,7 @@ type interpreter struct {
 	w     *bufio.Writer
 	r     *bufio.Reader
 
-	// Of the present script:
+	// These fields are of the present script.
 	server *server.Server
 	sha    string
 	call   any // the context of redis.call
