@@ -36,8 +36,32 @@ func TestHeldPort(t *testing.T) {
 			} else {
 				c.Close()
 			}
-			l.Close()
+			deafen(l)
 		}
+	}
+}
+
+// TestDeafListener checks that connections are refused although a copy of the socket is open,
+// as in a child before its exec.
+func TestDeafListener(t *testing.T) {
+	t.Parallel()
+	p, err := onPorts(false, func(int) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.release()
+	l, err := net.Listen("tcp", loopback(p.main.number))
+	if err != nil {
+		t.Fatal(err)
+	}
+	twin, err := l.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer twin.Close()
+	deafen(l)
+	if c, err := net.DialTimeout("tcp", l.Addr().String(), time.Minute); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("a connection: %v, %v", c, err)
 	}
 }
 

@@ -114,7 +114,7 @@ func (p *Proxy) listen(port int) error {
 
 func (p *Proxy) unlisten() {
 	if p.listener != nil {
-		p.listener.Close()
+		deafen(p.listener)
 		p.accepting.Wait()
 		p.listener = nil
 	}
