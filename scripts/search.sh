@@ -99,7 +99,7 @@ build testrun
 
 look "root module, full forms" tests .
 look "faults on real servers" tests ./bench/chaos
-look "root module, race detector" tests . -race -gcflags="$uninstrumented"
+look "root module, race detector" tests . "${racing[@]}"
 while read -r dir <&3; do
   [[ $dir == . || $dir == ./bench/chaos ]] || look "$dir" tests "$dir"
 done 3< <(modules)

@@ -55,7 +55,7 @@ case ${1:-} in
 race)
   while read -r dir <&3; do
     [[ ! $dir =~ $raced ]] ||
-      part "$dir: concurrent callers under the race detector" run_tests "$dir" only -race -gcflags="$uninstrumented"
+      part "$dir: concurrent callers under the race detector" run_tests "$dir" only "${racing[@]}"
   done 3< <(gated)
   ;;
 modules)
