@@ -143,7 +143,7 @@ func TestReleaseAfterTheEnd(t *testing.T) {
 // TestNeverAbove runs random calls in a fleet, and counts those in flight.
 func TestNeverAbove(t *testing.T) {
 	t.Parallel()
-	starts := int64(1000)
+	starts := int64(400)
 	if testenv.Full() {
 		starts = 3000
 	}
@@ -183,7 +183,7 @@ func TestCancelledCalls(t *testing.T) {
 		held := hold(t, fleet[0], 3)
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
-		for i := range 10_000 {
+		for i := range 3000 {
 			all.Go(func() {
 				if _, _, err := fleet[i%2].Acquire(ctx, "k"); !errors.Is(err, context.Canceled) {
 					t.Error(err)

@@ -15,6 +15,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
 // flood is the size of a flood. Each hot key gets more calls than it has units.
@@ -26,8 +27,14 @@ type flood struct {
 	grown  func() // called when the memory is full, and after each fourth of the flood
 }
 
-// aFlood is the flood of the tests that do not measure the heap.
-var aFlood = flood{memory: 1000, hot: 5, every: 20, total: 8000, grown: func() {}}
+// aFlood returns the flood of the tests that do not measure the heap.
+func aFlood() flood {
+	f := flood{memory: 300, hot: 5, every: 6, total: 2400, grown: func() {}}
+	if testenv.Full() {
+		f.memory, f.every, f.total = 1000, 20, 8000
+	}
+	return f
+}
 
 // flooded is a limiter under a flood of keys that are used once, beside hot
 // keys that are used all the time.
@@ -68,7 +75,7 @@ func (f *flooded) floodBy(t *testing.T, from, keys int) {
 
 // TestFloodOfKeys checks that a flood of distinct keys leaves only keys with a TTL in Redis, fills the memory up to MaxKeys, and does
 // not make the limiter forget a key in use. TestHeapInAFlood measures the memory.
-func TestFloodOfKeys(t *testing.T) { floodOfKeys(t, aFlood) }
+func TestFloodOfKeys(t *testing.T) { floodOfKeys(t, aFlood()) }
 
 func floodOfKeys(t *testing.T, size flood) {
 	t.Helper()
@@ -147,7 +154,7 @@ var withoutRedis = []absence{
 // Keys in use get exactly their share meanwhile. TestHeapInAFloodWithoutRedis measures the memory.
 func TestFloodWithoutRedis(t *testing.T) {
 	for _, tc := range withoutRedis {
-		t.Run(tc.name, func(t *testing.T) { tc.flood(t, aFlood, func() {}) })
+		t.Run(tc.name, func(t *testing.T) { tc.flood(t, aFlood(), func() {}) })
 	}
 }
 

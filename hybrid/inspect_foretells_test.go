@@ -24,7 +24,7 @@ func TestInspectForetells(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []hybridlimit.Limit{
 		hybridlimit.TokenBucket(100, time.Second, 100), hybridlimit.TokenBucket(20, time.Second, 200), hybridlimit.LeakyQueue(100, time.Second, 50),
-		hybridlimit.FixedWindow(200, time.Second), hybridlimit.SlidingWindow(200, time.Second), hybridlimit.SlidingLog(50, time.Second),
+		hybridlimit.FixedWindow(100, time.Second), hybridlimit.SlidingWindow(100, time.Second), hybridlimit.SlidingLog(50, time.Second),
 	} {
 		for mode := hybrid.ModeAuto; mode <= hybrid.ModeExact; mode++ {
 			synctest.Test(t, func(t *testing.T) {

@@ -27,7 +27,7 @@ func TestRefreshAndInvalidateConcurrently(t *testing.T) {
 		for g := range 16 {
 			rng := rand.New(rand.NewPCG(1, uint64(g)))
 			wg.Go(func() {
-				for range 400 {
+				for range 150 {
 					key := fmt.Sprint("k", rng.IntN(24))
 					switch rng.IntN(8) {
 					case 0:

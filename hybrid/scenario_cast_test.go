@@ -52,8 +52,6 @@ const (
 	readyAt = 1100 * time.Millisecond
 )
 
-func newScene(t *testing.T) *scene { return &scene{t: t} }
-
 // now returns the time of the scene, which is also the time of Redis. The bubble begins at
 // a whole second, so the ledger's generations end at t=1s, 2s, and so on.
 func (s *scene) now() time.Duration { return time.Since(s.start) }
@@ -67,14 +65,10 @@ func (s *scene) until(t time.Duration) {
 }
 
 func (s *scene) fleet(c *command) {
-	if s.bubble != nil {
-		c.bad("there is a fleet already")
-	}
 	processes := c.int("processes", 1)
-	s.limit = c.limit("limit")
+	s.limit = c.limit()
 	s.cfg = hybrid.Config{
-		SyncEvery: c.int("sync-every", 0), SyncInterval: c.duration("sync-interval", 0),
-		MaxKeys: int(c.int("max-keys", 0)),
+		SyncInterval: c.duration("sync-interval", 0), MaxKeys: int(c.int("max-keys", 0)),
 	}
 	mode := c.text("mode", "auto")
 	for s.cfg.Mode.String() != mode {
@@ -82,14 +76,10 @@ func (s *scene) fleet(c *command) {
 			c.bad("no mode %q", mode)
 		}
 	}
-	if percent := c.text("overshoot", ""); percent != "" {
-		number, ok := strings.CutSuffix(percent, "%")
-		f, err := strconv.ParseFloat(number, 64)
-		if !ok || err != nil {
-			c.bad("overshoot: %q is not like 5%%", percent)
-		}
-		s.cfg.Overshoot = f / 100
-	}
+	s.cfg.Overshoot = parsed(c, "overshoot", 0, func(percent string) (float64, error) {
+		f, err := strconv.ParseFloat(strings.TrimSuffix(percent, "%"), 64)
+		return f / 100, err
+	})
 	c.nothing()
 	s.start, s.bubble = time.Now(), redistest.NewBubble(s.t)
 	s.watch = s.bubble.Client(nil)
@@ -162,13 +152,7 @@ func (s *scene) each(c *command, do func(*actor)) {
 
 // join starts a process with a new name.
 func (s *scene) join(c *command) {
-	if len(c.words) != 1 || slices.ContainsFunc(s.cast, func(a *actor) bool { return a.name == c.words[0] }) {
-		c.bad("which new process?")
-	}
-	name := c.words[0]
-	c.words = nil
-	c.nothing()
-	s.enter(name)
+	s.enter(c.words[0])
 }
 
 // leave ends processes with Shutdown.
@@ -212,11 +196,10 @@ func (s *scene) wait(c *command) {
 }
 
 func (s *scene) fault(c *command, v redistest.Verdict) {
-	times := int(c.int("times", 1))
 	s.each(c, func(a *actor) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.next = append(a.next, slices.Repeat([]redistest.Verdict{v}, times)...)
+		a.next = append(a.next, v)
 	})
 }
 

@@ -1,89 +1,55 @@
 package hybrid_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
 )
 
-var update = flag.Bool("update", false, "write the output of the scenarios into testdata/scenarios")
-
-// TestScenarios runs testdata/scenarios: stories of real limiters and real scripts in virtual
-// time. To add a scenario, write comments and commands (see below), and let -update add the
-// outputs. Then check the outputs by hand, and give the reasons in the comments. -count=20
-// shows whether an output depends on chance: on the random pauses of a retry, an open breaker
-// or a re-sync, on a proof older than 2.5 s, or on two events at one instant.
+// TestScenarios plays stories of real limiters and real scripts in virtual time. -count=20 shows whether an output depends
+// on chance: on the random pauses of a retry, an open breaker or a re-sync, on a proof older than 2.5 s, or on two events
+// at one instant.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("testdata/scenarios/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%d scenarios: %v", len(files), err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			blocks, err := parseScenario(file, string(text))
-			if err != nil {
-				t.Fatal(err)
-			}
+	for name, steps := range map[string][]step{
+		"cold start": scenarioColdStart, "refill": scenarioRefill, "near the limit, auto": scenarioNearLimitAuto,
+		"near the limit, strict": scenarioNearLimitStrict, "over the limit": scenarioOverLimit, "windows": scenarioWindows,
+		"fleet size": scenarioFleetSize, "slow Redis": scenarioSlowRedis, "lost reply": scenarioLostReply,
+		"outage": scenarioOutage, "wipe": scenarioWipe, "crash": scenarioCrash, "eviction": scenarioEviction,
+	} {
+		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				for _, difference := range play(t, file, blocks, *update) {
-					t.Error(difference)
+				s := &scene{t: t}
+				for _, step := range steps {
+					if got := s.run(step[0]); !slices.Equal(got, step[1:]) {
+						t.Errorf("at t=%v: got %q, want %q", s.now(), got, step[1:])
+						t.Logf("the step as it would pass: {%q, %q}", step[0], strings.Join(got, `", "`))
+					}
 				}
 			})
-			switch {
-			case t.Failed():
-			case !*update && formatScenario(blocks) != string(text):
-				t.Errorf("%s is not as -update writes it: one blank line after each block", file)
-			case *update:
-				if err := os.WriteFile(file, []byte(formatScenario(blocks)), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
 		})
 	}
 }
 
-// play runs the blocks of a file and returns the differences from the wanted outputs. With
-// update it makes the outputs the wanted ones instead.
-func play(t *testing.T, file string, blocks []block, update bool) (differences []string) {
-	s := newScene(t)
-	for i := range blocks {
-		b := &blocks[i]
-		if b.command == "" {
-			continue
-		}
-		at := fmt.Sprintf("%s:%d", file, b.line)
-		got, err := s.run(at, b.command)
-		switch {
-		case err != nil:
-			t.Fatal(err)
-		case update:
-			b.want = got
-		case got != b.want:
-			differences = append(differences, fmt.Sprintf("%s: %s\ngot:\n%swant:\n%s", at, b.command, got, b.want))
-		}
-	}
-	return differences
-}
+// step is a command and the lines of its output.
+type step []string
 
 // commands are the commands of a scenario. WHO is p1, or p1,p2, or all.
 var commands = map[string]func(*scene, *command){
 	// Processes and faults: scenario_cast_test.go.
-	"fleet":         (*scene).fleet,        // limit="100/s burst 50" processes=1 mode=auto overshoot=5% sync-every= sync-interval= max-keys=
+	"fleet":         (*scene).fleet,        // limit="100/s burst 50" processes=1 mode=auto overshoot=5% sync-interval= max-keys=
 	"wait":          (*scene).wait,         // 50ms, or until=3s
 	"join":          (*scene).join,         // a new name
 	"leave":         (*scene).leave,        // WHO
 	"crash":         (*scene).crash,        // WHO
-	"lose-reply":    (*scene).loseReply,    // WHO times=1
-	"lose-request":  (*scene).loseRequest,  // WHO times=1
+	"lose-reply":    (*scene).loseReply,    // WHO
+	"lose-request":  (*scene).loseRequest,  // WHO
 	"hang":          (*scene).hang,         // WHO
 	"resume":        (*scene).resume,       // WHO
 	"kill-redis":    (*scene).killRedis,    //
@@ -96,80 +62,91 @@ var commands = map[string]func(*scene, *command){
 	"messages": (*scene).messages, // WHO
 }
 
-// run carries out one command line and returns its output.
-func (s *scene) run(at, line string) (out string, err error) {
-	defer func() {
-		switch r := recover().(type) {
-		case nil:
-		case badCommand:
-			err = r
-		default:
-			panic(r)
-		}
-	}()
-	c := parseCommand(at, line)
+// run carries out a command and returns the lines of its output.
+func (s *scene) run(line string) []string {
+	c := parseCommand(s.t, line)
 	do, ok := commands[c.name]
 	if !ok {
 		c.bad("unknown command")
 	}
-	if s.bubble == nil && c.name != "fleet" {
-		c.bad("there is no fleet yet")
-	}
 	s.out.Reset()
 	do(s, c)
 	synctest.Wait()
-	return s.out.String(), nil
+	return slices.DeleteFunc(strings.Split(s.out.String(), "\n"), func(line string) bool { return line == "" })
 }
 
-// TestScenarioDifferences checks that a wrong output is reported once, and that an update
-// corrects it.
-func TestScenarioDifferences(t *testing.T) {
-	const text = "fleet limit=\"1/s burst 5\"\n----\nt=1.1s, N=1\n\nallow p1 key=a\n----\nlease allowed\n\nwait 1ms\n----\nt=1.102s\n"
-	blocks, err := parseScenario("f", text)
+// command is a parsed command line. Its methods end the test at a mistake.
+type command struct {
+	t     *testing.T
+	line  string
+	name  string
+	words []string // without "="
+	args  map[string]string
+}
+
+func (c *command) bad(format string, args ...any) {
+	c.t.Helper()
+	c.t.Fatalf("%s: %s", c.line, fmt.Sprintf(format, args...))
+}
+
+// parseCommand splits a line at spaces outside of quotes.
+func parseCommand(t *testing.T, line string) *command {
+	c := &command{t: t, line: line, args: map[string]string{}}
+	quoted := false
+	words := strings.FieldsFunc(line, func(r rune) bool {
+		quoted = quoted != (r == '"')
+		return r == ' ' && !quoted
+	})
+	c.name = words[0]
+	for _, w := range words[1:] {
+		name, value, named := strings.Cut(w, "=")
+		if named && !strings.ContainsAny(name, "<>") {
+			c.args[name] = strings.Trim(value, `"`)
+		} else {
+			c.words = append(c.words, w)
+		}
+	}
+	return c
+}
+
+// text returns an argument and removes it, so that only unknown arguments remain.
+func (c *command) text(name, otherwise string) string {
+	value, ok := c.args[name]
+	if !ok {
+		return otherwise
+	}
+	delete(c.args, name)
+	return value
+}
+
+func (c *command) int(name string, otherwise int64) int64 {
+	return parsed(c, name, otherwise, func(s string) (int64, error) { return strconv.ParseInt(s, 10, 64) })
+}
+
+func (c *command) duration(name string, otherwise time.Duration) time.Duration {
+	return parsed(c, name, otherwise, time.ParseDuration)
+}
+
+func parsed[T any](c *command, name string, otherwise T, parse func(string) (T, error)) T {
+	value := c.text(name, "")
+	if value == "" {
+		return otherwise
+	}
+	v, err := parse(value)
 	if err != nil {
-		t.Fatal(err)
+		c.bad("%s: %v", name, err)
 	}
-	for _, update := range []bool{false, true, false} {
-		synctest.Test(t, func(t *testing.T) {
-			d := play(t, "f", blocks, update)
-			if first := blocks[1].want == "lease allowed\n"; len(d) > 1 || (len(d) == 1) != first ||
-				first && !strings.HasPrefix(d[0], "f:5: allow p1 key=a\ngot:\nredis allowed, remaining 4") {
-				t.Errorf("update %t: %q", update, d)
-			}
-		})
-	}
+	return v
 }
 
-// TestScenarioMistakes checks that a mistake in a scenario is an error with file and line.
-func TestScenarioMistakes(t *testing.T) {
-	for text, want := range map[string]string{
-		"# a\n\nwait 1s\nwait 1s\n": `f:4: want "----" or a blank line`,
-		"# a\n----\nt=1s\n":         "f:2: no command",
-		"\nwait 1s":                 "f:2: wait: there is no fleet yet",
-		"fleet processes=1 limit=\"100/s burst 50\" speed=2":    `f:1: fleet: unknown argument "speed"`,
-		"fleet processes=x limit=\"100/s burst 50\"":            `f:1: fleet: processes: strconv.ParseInt: parsing "x"`,
-		"fleet processes=1 limit=\"100/s":                       "f:1: fleet: a quote is not closed",
-		"fleet processes=1 limit=100/x":                         `f:1: fleet: limit: hybridlimit: Limit ("100/x") cannot be read`,
-		"fleet limit=\"1/s burst 5\"\n\nfly":                    "f:3: fly: unknown command",
-		"fleet limit=\"1/s burst 5\"\n\nallow p2 key=a":         `f:3: allow: no process "p2"`,
-		"fleet limit=\"1/s burst 5\"\n\nallow p1":               "f:3: allow: which key?",
-		"fleet limit=\"1/s burst 5\"\n\nallow p1 key=a n=1 n=2": `f:3: allow: argument "n" is given twice`,
-		"fleet limit=\"1/s burst 5\"\n\nstats p1 weight":        `f:3: stats: no figure "weight"`,
-		"fleet limit=\"1/s burst 5\"\n\nwait a while":           `f:3: wait: time: invalid duration "a"`,
-		"fleet limit=\"1/s burst 5\"\n\nstats p1 held>=x":       "f:3: stats: held>=x is not a bound",
-		"fleet limit=\"1/s burst 5\"\n\nwait 1s 2s":             `f:3: wait: unknown word "2s"`,
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newScene(t)
-			blocks, err := parseScenario("f", text)
-			for _, b := range blocks {
-				if b.command != "" && err == nil {
-					_, err = s.run(fmt.Sprint("f:", b.line), b.command)
-				}
-			}
-			if err == nil || !strings.HasPrefix(err.Error(), want) {
-				t.Errorf("%q: %v, want %s", text, err, want)
-			}
-		})
+// limit reads the argument limit with hybridlimit.ParseLimit, such as "100/s burst 50".
+func (c *command) limit() hybridlimit.Limit {
+	return parsed(c, "limit", hybridlimit.Limit{}, hybridlimit.ParseLimit)
+}
+
+// nothing refuses arguments and words that no method has taken. Call it before the command does anything.
+func (c *command) nothing() {
+	if len(c.args) > 0 || len(c.words) > 0 {
+		c.bad("unknown arguments %v and words %q", c.args, c.words)
 	}
 }

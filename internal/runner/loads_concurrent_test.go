@@ -132,7 +132,7 @@ func TestLoadsOfRepeatedLosses(t *testing.T) {
 	for _, every := range []time.Duration{20 * time.Millisecond, 7 * time.Millisecond, 3 * time.Millisecond} {
 		inSite(t, func(t *testing.T, s *site) {
 			var calls, flushes atomic.Int64
-			ctx, stop := context.WithTimeout(t.Context(), 30*every)
+			ctx, stop := context.WithTimeout(t.Context(), 12*every)
 			defer stop()
 			var all sync.WaitGroup
 			all.Go(func() {
