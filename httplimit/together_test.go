@@ -30,6 +30,25 @@ func violated(t *testing.T, res *http.Response) []string {
 	return p.Policies
 }
 
+// TestFieldsOfOthersAreCopied checks that a field which another middleware has set is not extended in place: its array may have
+// room that belongs to the other.
+func TestFieldsOfOthersAreCopied(t *testing.T) {
+	l := newLocal(t, "mine", hybridlimit.PerHour(1))
+	handler := middleware(t, httplimit.Config{}, httplimit.Limit{Limiter: l, Key: fixed("k")})(&served{})
+	for _, status := range []int{http.StatusOK, http.StatusTooManyRequests} {
+		w := httptest.NewRecorder()
+		policies, lines := []string{`"theirs";q=5;w=60`, "spare", "spare"}, []string{`"theirs";r=3;t=9`, "spare", "spare"}
+		w.Header()["Ratelimit-Policy"], w.Header()["Ratelimit"] = policies[:1], lines[:1]
+		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		if w.Code != status || policies[1] != "spare" || lines[1] != "spare" {
+			t.Errorf("%d: %q, %q", w.Code, policies, lines)
+		}
+		if got := w.Header()["Ratelimit-Policy"]; len(got) != 2 || got[0] != policies[0] {
+			t.Errorf("%d: RateLimit-Policy is %q", w.Code, got)
+		}
+	}
+}
+
 // Limiters without names, and one limiter under two keys: a denial names the limit
 // that denied, and the figures are those of each limit.
 func TestJointDenialsNameTheirLimit(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -407,4 +408,37 @@ func TestAllWhoCancelGiveBackAll(t *testing.T) {
 func timeOf(limit hybridlimit.Limit, n int64) time.Duration {
 	limit.Burst = n
 	return limit.TimeToFull()
+}
+
+// TestCancelAtTheInstantOfAChange checks that a reservation made at the instant of a change of the period can be cancelled,
+// whether it was made just before or just after.
+func TestCancelAtTheInstantOfAChange(t *testing.T) {
+	for _, before := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			l := must(t, hybridlimit.SlidingWindow(10, time.Minute), Config{})
+			askNow(t, l, 1) // the key is held
+			time.Sleep(3 * time.Minute)
+			reserve := func() *hybridlimit.Reservation {
+				r, err := l.Reserve(t.Context(), "k", 4)
+				if err != nil || !r.Allowed {
+					t.Fatalf("%+v, %v", r, err)
+				}
+				return r
+			}
+			var r *hybridlimit.Reservation
+			if before {
+				r = reserve()
+			}
+			if err := l.SetLimit(hybridlimit.SlidingWindow(10, time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+			askNow(t, l, 1) // the key has the new limit
+			if !before {
+				r = reserve()
+			}
+			if err := r.Cancel(t.Context()); err != nil || left(t, l, "k") != 9 {
+				t.Errorf("before the change %t: %d units left, %v", before, left(t, l, "k"), err)
+			}
+		})
+	}
 }

@@ -148,6 +148,6 @@ func (w *sliding) change(from, to *plan, now time.Duration) {
 	}
 	*w = sliding{
 		start: to.windowStart(now), opened: true,
-		cur: w.estimate(from, now), changed: now + 1,
+		cur: w.estimate(from, now), changed: now,
 	}
 }

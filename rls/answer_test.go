@@ -56,7 +56,9 @@ RateLimit: "10/minute";r=4;t=30, "burst";r=7;t=1260`},
 		"denied": {Options{}, []verdict{named, answered(true, 0)}, `RateLimit-Policy: "burst";q=20;w=3600, "10/minute";q=10;w=60
 RateLimit: "10/minute";r=0;t=30
 Retry-After: 30`},
-		"for ever":            {Options{NoDraftHeaders: true}, []verdict{never}, ``},
+		"for ever": {Options{NoDraftHeaders: true}, []verdict{never}, ``},
+		"for ever, beside a wait": {Options{}, []verdict{answered(true, 0), never}, `RateLimit-Policy: "10/minute";q=10;w=60, "10/minute";q=10;w=60
+RateLimit: "10/minute";r=0, "10/minute";r=0`},
 		"shadow and fallback": {Options{}, []verdict{dark, apart}, ``},
 		"global shadow": {Options{Shadow: true}, []verdict{answered(true, 0)}, `RateLimit-Policy: "10/minute";q=10;w=60
 RateLimit: "10/minute";r=0;t=30`},

@@ -6,7 +6,9 @@ import "testing"
 // the window before are forgiven, also if a lease has paid for some, and however often a window ends meanwhile.
 func TestOwedAfterABorder(t *testing.T) {
 	const period = 60 * sec
-	window := func(ends int64) Fallback { return Fallback{Cap: 100, PerNs: 100.0 / float64(period), Period: period, Ends: ends} }
+	window := func(ends int64) Fallback {
+		return Fallback{Cap: 100, PerNs: 100.0 / float64(period), Period: period, Ends: ends}
+	}
 	for _, tc := range []struct {
 		name    string
 		windows []int64 // units admitted in each window, one after the other

@@ -29,3 +29,30 @@ func TestACallThatNeedsAllReturnsItsLease(t *testing.T) {
 		t.Errorf("%+v: want a call to wait for the answer", v)
 	}
 }
+
+// TestALeaseThatIsRenewedShrinksToTheDemand checks that a renewal keeps the units of the next second, and returns the rest.
+func TestALeaseThatIsRenewedShrinksToTheDemand(t *testing.T) {
+	for _, tc := range []struct {
+		name       string
+		perSecond  float64
+		held, back int64
+	}{
+		{"more than a second's", 10, 50, 40},
+		{"a part of a unit more", 9.5, 50, 40},
+		{"just a second's", 10, 10, 0},
+		{"less", 10, 4, 0},
+		{"too little demand to lease for", 1, 5, 5},
+	} {
+		terms := stepTerms()
+		s := seen(terms, 4)
+		s.leases[0], s.booked = lease{units: tc.held, end: 2 * sec, booked: true}, booking{gen: 3, had: tc.held}
+		s.spentAt, s.lookBy = sec, sec
+		s.demand = demand{sum: tc.perSecond, sq: tc.perSecond, at: sec, first: -99 * sec}
+		if back, due := s.surplus(terms, false, sec); back != tc.back || !due {
+			t.Errorf("%s: %d units go back, due %t; want %d", tc.name, back, due, tc.back)
+		}
+		if back, due := s.surplus(terms, false, sec-1); back != 0 || due {
+			t.Errorf("%s: before the time %d units go back, due %t", tc.name, back, due)
+		}
+	}
+}
