@@ -30,8 +30,8 @@ func violated(t *testing.T, res *http.Response) []string {
 	return p.Policies
 }
 
-// TestFieldsOfOthersAreCopied checks that a field which another middleware has set is not extended in place: its array may have
-// room that belongs to the other.
+// TestFieldsOfOthersAreCopied checks that a field which another middleware has set is not extended in place: its array
+// may have room that belongs to the other.
 func TestFieldsOfOthersAreCopied(t *testing.T) {
 	l := newLocal(t, "mine", hybridlimit.PerHour(1))
 	handler := middleware(t, httplimit.Config{}, httplimit.Limit{Limiter: l, Key: fixed("k")})(&served{})

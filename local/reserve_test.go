@@ -410,8 +410,8 @@ func timeOf(limit hybridlimit.Limit, n int64) time.Duration {
 	return limit.TimeToFull()
 }
 
-// TestCancelAtTheInstantOfAChange checks that a reservation made at the instant of a change of the period can be cancelled,
-// whether it was made just before or just after.
+// TestCancelAtTheInstantOfAChange checks that a reservation made at the instant of a change of the period can be
+// cancelled, whether it was made just before or just after.
 func TestCancelAtTheInstantOfAChange(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -2,8 +2,8 @@ package account
 
 import "testing"
 
-// TestOwedAfterABorder checks that after an outage over the end of a window, units of the new window are owed and those of
-// the window before are forgiven, also if a lease has paid for some, and however often a window ends meanwhile.
+// TestOwedAfterABorder checks that after an outage over the end of a window, units of the new window are owed and those
+// of the window before are forgiven, also if a lease has paid for some, and however often a window ends meanwhile.
 func TestOwedAfterABorder(t *testing.T) {
 	const period = 60 * sec
 	window := func(ends int64) Fallback {

@@ -30,7 +30,8 @@ func TestACallThatNeedsAllReturnsItsLease(t *testing.T) {
 	}
 }
 
-// TestALeaseThatIsRenewedShrinksToTheDemand checks that a renewal keeps the units of the next second, and returns the rest.
+// TestALeaseThatIsRenewedShrinksToTheDemand checks that a renewal keeps the units of the next second, and returns the
+// rest.
 func TestALeaseThatIsRenewedShrinksToTheDemand(t *testing.T) {
 	for _, tc := range []struct {
 		name       string
