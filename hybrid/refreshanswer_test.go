@@ -135,6 +135,42 @@ func TestLimitForBlocks(t *testing.T) {
 	})
 }
 
+// TestAStandingLimitHoldsWhileItIsAsked checks that a key that LimitFor made Blocked or Unlimited stays so for other calls
+// while one call asks again.
+func TestAStandingLimitHoldsWhileItIsAsked(t *testing.T) {
+	inModes(t, inMemory, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
+		for _, standing := range []hybridlimit.Limit{hybridlimit.Blocked(), hybridlimit.Unlimited()} {
+			limits := newTable(still(1000))
+			gate, slow := make(chan struct{}), atomic.Bool{}
+			l := newLimiter(t, b.Client(nil), still(500), hybrid.Config{
+				Name: standing.Algorithm.String(), Mode: mode, MaxWait: time.Second, LimitRefresh: time.Minute, LimitFor: func(key string) hybridlimit.Limit {
+					if slow.Load() {
+						<-gate
+					}
+					return limits.limitFor(key)
+				},
+			})
+			time.Sleep(2300 * time.Millisecond)
+			ask(t, l, "k", 1) // the key has an account, and its plan
+			limits.set("k", standing)
+			invalidate(t, l, "k")
+			ask(t, l, "k", 1)
+			time.Sleep(90 * time.Second)
+			slow.Store(true)
+			var wg sync.WaitGroup
+			wg.Go(func() { ask(t, l, "k", 1) })
+			synctest.Wait()
+			for range 10 {
+				if res := ask(t, l, "k", 1); res.Source != hybridlimit.SourceStatic || res.Allowed != (standing == hybridlimit.Unlimited()) {
+					t.Errorf("%v: another call: %+v", standing, res)
+				}
+			}
+			close(gate)
+			wg.Wait()
+		}
+	})
+}
+
 // TestACallWaitsUnderTheOldLimit checks that a call that waits for Redis since before a new answer is decided by its limit, and
 // that the key has the new one afterwards, whether Redis answers or not.
 func TestACallWaitsUnderTheOldLimit(t *testing.T) {
