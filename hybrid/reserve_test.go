@@ -215,3 +215,26 @@ func TestRefundEndsADenial(t *testing.T) {
 		})
 	}
 }
+
+// TestCancelBesideACharge checks that the cancel of a booking takes nothing off units that were charged after it: Redis gives
+// back only what no later use needs.
+func TestCancelBesideACharge(t *testing.T) {
+	inModes(t, inMemory, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
+		rdb := b.Client(nil)
+		l := newLimiter(t, b.Client(nil), still(20), hybrid.Config{Mode: mode})
+		time.Sleep(2300 * time.Millisecond)
+		ask(t, l, "k", 20)
+		r, err := l.Reserve(t.Context(), "k", 5)
+		if err != nil || !r.Allowed || r.Delay < 4*time.Hour {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		must(t)(l.Charge(t.Context(), "k", 5))
+		if err := r.Cancel(t.Context()); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Second)
+		if s := inRedis(t, rdb, "api", "k"); s.Level > -9*s.Unit { // -10, and the refill of a second
+			t.Errorf("the level is %d units, want -10: the charge is later than the booking", s.Level/s.Unit)
+		}
+	})
+}
