@@ -273,3 +273,19 @@ func unitOf(l hybridlimit.Limit) int64 {
 	}
 	return algo.LimitOf(l).Unit()
 }
+
+// TestCancelAfterARefundOfTheSameEntry checks that a cancel gives back no unit of an entry that a refund has given back before.
+func TestCancelAfterARefundOfTheSameEntry(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		st.one(t, "k", logged, algo.Op{Asks: []int64{5}}, start)
+		st.one(t, "k", logged, algo.Op{Asks: []int64{4}}, start+10)
+		st.one(t, "k", logged, algo.Op{Refund: 3}, start+20)
+		a := st.one(t, "k", logged, algo.Op{Refund: 5, RefundAt: start}, start+30)
+		if used := logged.Rate - a.Level; used != 4 {
+			t.Errorf("%d units are used, want the 4 of the other entry", used)
+		}
+		if log := st.history(t, "k", logged, start+40); len(log) != 1 || log[0].Units != 4 {
+			t.Errorf("%+v", log)
+		}
+	})
+}
