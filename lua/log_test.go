@@ -274,18 +274,29 @@ func unitOf(l hybridlimit.Limit) int64 {
 	return algo.LimitOf(l).Unit()
 }
 
-// TestCancelAfterARefundOfTheSameEntry checks that a cancel gives back no unit of an entry that a refund has given back before.
+// TestCancelAfterARefundOfTheSameEntry checks that a cancel gives back no unit of an entry that a refund has given back
+// before, in an earlier message or in the same one.
 func TestCancelAfterARefundOfTheSameEntry(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
-		st.one(t, "k", logged, algo.Op{Asks: []int64{5}}, start)
-		st.one(t, "k", logged, algo.Op{Asks: []int64{4}}, start+10)
-		st.one(t, "k", logged, algo.Op{Refund: 3}, start+20)
-		a := st.one(t, "k", logged, algo.Op{Refund: 5, RefundAt: start}, start+30)
-		if used := logged.Rate - a.Level; used != 4 {
-			t.Errorf("%d units are used, want the 4 of the other entry", used)
-		}
-		if log := st.history(t, "k", logged, start+40); len(log) != 1 || log[0].Units != 4 {
-			t.Errorf("%+v", log)
+		refund, cancel := algo.Op{Refund: 3}, algo.Op{Refund: 5, RefundAt: start}
+		for key, messages := range map[string][][]algo.Op{"two": {{refund}, {cancel}}, "one": {{refund, cancel}}} {
+			st.one(t, key, logged, algo.Op{Asks: []int64{5}}, start)
+			st.one(t, key, logged, algo.Op{Asks: []int64{4}}, start+10)
+			var a wire.Answer
+			for _, message := range messages {
+				var ops []wire.Op
+				for _, op := range message {
+					ops = append(ops, wire.Op{Key: key, Limit: logged, Op: op})
+				}
+				answers := st.batch(t, wire.Envelope{}, ops, start+20).Answers
+				a = answers[len(answers)-1]
+			}
+			if used := logged.Rate - a.Level; used != 4 {
+				t.Errorf("%s: %d units are used, want the 4 of the other entry", key, used)
+			}
+			if log := st.history(t, key, logged, start+40); len(log) != 1 || log[0].Units != 4 {
+				t.Errorf("%s: %+v", key, log)
+			}
 		}
 	})
 }

@@ -63,3 +63,29 @@ func end(h *permits.Holding, c *permits.Conditions) {
 		h.Settle(c, second)
 	}
 }
+
+// TestRenameTakesRunningCallsAlong checks that a new identity has the permits of running calls, and none to spare: they
+// are booked under the old identity, which the next op claims.
+func TestRenameTakesRunningCallsAlong(t *testing.T) {
+	c := &permits.Conditions{
+		Standing: permits.Standing{Until: 9 * second, Session: 1}, Limit: 12, Procs: 3, Period: period,
+	}
+	var h permits.Holding
+	h.Wait(&permits.Waiter{N: 2})
+	h.Settle(c, second)
+	op := h.Op(c, second)
+	h.Hear(c, op, permits.Reply{Booked: 6, Usable: 6}, 1, second, 0)
+	if h.Next(c, second) == nil || h.Usable() != 6 || h.Used() != 2 {
+		t.Fatalf("%d usable, %d used", h.Usable(), h.Used())
+	}
+	h.Rename("old")
+	if h.Usable() != 2 || h.Used() != 2 || h.Booked() != 0 || h.Take(1, 1) {
+		t.Errorf("%d usable, %d used, %d booked: want the 2 of the running call", h.Usable(), h.Used(), h.Booked())
+	}
+	if !h.Settle(c, 2*second) {
+		t.Fatal("nothing is told")
+	}
+	if op := h.Op(c, 2*second); op.Keep != 2 || len(op.Claims) != 1 || op.Claims[0] != (permits.Claim{Process: "old", Number: 1}) {
+		t.Errorf("%+v", op)
+	}
+}
