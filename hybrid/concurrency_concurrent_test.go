@@ -178,12 +178,16 @@ func TestNeverAbove(t *testing.T) {
 
 // TestCancelledCalls cancels thousands of waiting calls, and then finds all permits.
 func TestCancelledCalls(t *testing.T) {
+	waiting := 3000
+	if testenv.Full() {
+		waiting = 10_000
+	}
 	synctest.Test(t, func(t *testing.T) {
 		fleet := callFleet(t, redistest.NewBubble(t), 2, hybridlimit.Concurrent(3), hybrid.ConcurrencyConfig{MaxWait: time.Hour})
 		held := hold(t, fleet[0], 3)
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
-		for i := range 3000 {
+		for i := range waiting {
 			all.Go(func() {
 				if _, _, err := fleet[i%2].Acquire(ctx, "k"); !errors.Is(err, context.Canceled) {
 					t.Error(err)

@@ -12,11 +12,16 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
 // TestRefreshAndInvalidateConcurrently lets limits change under calls, refreshes and Invalidates of all kinds. In the end each
 // key has its last limit, and the books balance.
 func TestRefreshAndInvalidateConcurrently(t *testing.T) {
+	calls := 150
+	if testenv.Full() {
+		calls = 400
+	}
 	synctest.Test(t, func(t *testing.T) {
 		limits := newTable(still(1000))
 		l := newLimiter(t, redistest.NewBubble(t).Client(nil), still(500), hybrid.Config{
@@ -27,7 +32,7 @@ func TestRefreshAndInvalidateConcurrently(t *testing.T) {
 		for g := range 16 {
 			rng := rand.New(rand.NewPCG(1, uint64(g)))
 			wg.Go(func() {
-				for range 150 {
+				for range calls {
 					key := fmt.Sprint("k", rng.IntN(24))
 					switch rng.IntN(8) {
 					case 0:

@@ -152,7 +152,10 @@ func (s *scene) each(c *command, do func(*actor)) {
 
 // join starts a process with a new name.
 func (s *scene) join(c *command) {
-	s.enter(c.words[0])
+	name := c.words[0]
+	c.words = c.words[1:]
+	c.nothing()
+	s.enter(name)
 }
 
 // leave ends processes with Shutdown.

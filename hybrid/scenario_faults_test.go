@@ -42,7 +42,7 @@ var scenarioLostReply = []step{
 	{"stats p1 failures seen owed paid", "p1: failures 1, seen 1, owed 0, paid 6"},
 	// 1 + 4 + 2, nothing lost, nothing doubled.
 	{"redis key=a", "level 93, debited 7"},
-	// Of a request that is lost Redis knows nothing, and the second try is applied. The process does the same in
+	// Redis does not know of a request that is lost, and applies the second try. The process does the same in
 	// either case: it cannot tell one from the other.
 	{"lose-request p1"},
 	{"allow p1 key=a times=3", "3 × credit allowed, remaining 90"},
@@ -62,7 +62,7 @@ var scenarioOutage = []step{
 	// Nobody has noticed: C = 10% of 40 = 4 units go on credit. The fifth call asks Redis, and waits for MaxWait,
 	// 20 ms, and not longer. Then the process's share decides.
 	{"allow p1 key=a times=5", "4 × credit allowed, remaining 16", "fallback allowed, remaining 15, after 20ms"},
-	// Three failures in a row open the breaker: nobody waits any more.
+	// Three failures in a row open the breaker: no call waits any more.
 	{"wait until=2.5s", "t=2.5s"},
 	{"stats p1 broken", "p1: broken true"},
 	// The share is a bucket of 40/N = 20, at first as full as the whole one was: of that 20 were left when last

@@ -1,6 +1,6 @@
 package hybrid_test
 
-// A cold key has no view: nobody has told this process what is left of it. So its first call waits one round trip,
+// A cold key has no view: no answer has told this process what is left of it. So its first call waits one round trip,
 // 1 ms here, unless the process can know that the bucket is full.
 var scenarioColdStart = []step{
 	{`fleet processes=3 limit="10/s burst 40" mode=auto overshoot=20%`, "t=1.1s, N=3"},
@@ -24,7 +24,7 @@ var scenarioColdStart = []step{
 	// credit. The use of others is what C allows for.
 	{"wait until=8.5s", "t=8.5s"},
 	{"allow p1 key=c", "credit allowed, remaining 39"},
-	// A newcomer can do neither: it knows of nobody, and nobody of it.
+	// A newcomer can do neither: it does not know the others, and they do not know it.
 	{"join p4"},
 	{"wait 100ms", "t=8.6s"},
 	{"stats p4 fleet credit", "p4: fleet 4, credit 0"},

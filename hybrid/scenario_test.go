@@ -28,8 +28,7 @@ func TestScenarios(t *testing.T) {
 				s := &scene{t: t}
 				for _, step := range steps {
 					if got := s.run(step[0]); !slices.Equal(got, step[1:]) {
-						t.Errorf("at t=%v: got %q, want %q", s.now(), got, step[1:])
-						t.Logf("the step as it would pass: {%q, %q}", step[0], strings.Join(got, `", "`))
+						t.Errorf("%s, at t=%v: got %q, want %q", step[0], s.now(), got, step[1:])
 					}
 				}
 			})

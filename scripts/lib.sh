@@ -35,8 +35,8 @@ searched='^\./(bench|bench/chaos|internal/e2e/ui)$'
 raced='^\.(/shed)?$'
 
 # shellcheck disable=SC2034 # the scripts use it
-# The flags of the race detector. The interpreter of the Lua scripts is left out: Redis in memory runs it under its own lock,
-# on no data of this project.
+# The flags of the race detector. The interpreter of the Lua scripts is left out: Redis in memory runs it under its own
+# lock, on no data of this project.
 racing=(-race -gcflags=github.com/yuin/gopher-lua/...=-race=false)
 
 # gated prints the modules whose tests the gate runs.

@@ -18,6 +18,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/runner"
+	"github.com/hybridlimit/hybridlimit/internal/testenv"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
@@ -129,10 +130,14 @@ func TestOneLoadForAllCallers(t *testing.T) {
 // TestLoadsOfRepeatedLosses checks that a process sends no more sources than Redis has
 // lost scripts, and that all calls are answered meanwhile.
 func TestLoadsOfRepeatedLosses(t *testing.T) {
+	losses := time.Duration(12)
+	if testenv.Full() {
+		losses = 30
+	}
 	for _, every := range []time.Duration{20 * time.Millisecond, 7 * time.Millisecond, 3 * time.Millisecond} {
 		inSite(t, func(t *testing.T, s *site) {
 			var calls, flushes atomic.Int64
-			ctx, stop := context.WithTimeout(t.Context(), 12*every)
+			ctx, stop := context.WithTimeout(t.Context(), losses*every)
 			defer stop()
 			var all sync.WaitGroup
 			all.Go(func() {
