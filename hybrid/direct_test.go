@@ -24,7 +24,7 @@ func TestARefusalEndsWithTheEntry(t *testing.T) {
 		ask(t, l, "warm", 1) // the connection is open
 		began := time.Now()
 		ask(t, l, "k", 1)
-		time.Sleep(time.Until(began.Add(5 * time.Second)))
+		time.Sleep(time.Until(began.Add(8 * time.Second)))
 		if res := ask(t, l, "k", 1); res.Allowed {
 			t.Fatalf("%+v", res)
 		}
