@@ -56,7 +56,7 @@ race)
   # Without inlining (-l) the compiler needs a quarter less time. Calls allocate more then, which no concurrent test counts.
   while read -r dir <&3; do
     [[ ! $dir =~ $raced ]] ||
-      part "$dir: concurrent callers under the race detector" run_tests "$dir" only -gcflags=all=-l "${racing[@]}"
+      part "$dir: concurrent callers under the race detector" run_tests "$dir" only "-gcflags=all=-l $lean" "${racing[@]}"
   done 3< <(gated)
   ;;
 modules)
