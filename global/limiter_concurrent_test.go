@@ -3,14 +3,12 @@ package global_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"fmt"
-
-	"math/rand/v2"
 
 	"github.com/redis/go-redis/v9"
 

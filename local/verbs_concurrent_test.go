@@ -2,15 +2,13 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"math/rand/v2"
-
-	"errors"
 
 	"github.com/hybridlimit/hybridlimit"
 )

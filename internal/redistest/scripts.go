@@ -164,7 +164,7 @@ func reusable(p *lua.FunctionProto) bool {
 				continue
 			}
 			member, ok := memberOf(p, pc, int(code>>18&0xff))
-			if !ok || !slices.Contains(libraries, name) && !(name == "redis" && slices.Contains(calls, member)) {
+			if !ok || !slices.Contains(libraries, name) && (name != "redis" || !slices.Contains(calls, member)) {
 				return false
 			}
 		}
