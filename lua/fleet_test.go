@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hybridlimit/hybridlimit/internal/permits"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
@@ -287,6 +288,35 @@ func TestDirectoryDropsGroups(t *testing.T) {
 		slices.Sort(b.Groups)
 		if !b.Told || b.Version <= 77 || !slices.Equal(b.Groups, []string{"g", "kept"}) {
 			t.Errorf("%+v", b)
+		}
+	})
+}
+
+// TestKeysOfOtherTypesEndNoHeartbeat checks that a key of another type counts as lost, whichever it is of those that a heartbeat
+// reads or writes, and is replaced. Cause: one such key stopped all heartbeats of a fleet for as long as it existed.
+func TestKeysOfOtherTypesEndNoHeartbeat(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		for _, key := range []string{
+			fleetNames.Group("g"), fleetNames.Group("old"), fleetNames.Group("other"), fleetNames.Groups(), fleetNames.Changed(),
+			fleetNames.GroupNames("g"), fleetNames.GroupNames("other"), fleetNames.Members(),
+		} {
+			for _, write := range [][]any{{"SET", key, "x"}, {"RPUSH", key, "x"}, {"HSET", key, "x", "y"}, {"SADD", key, "x"}} {
+				if err := st.rdb.Del(t.Context(), key).Err(); err != nil {
+					t.Fatal(err)
+				}
+				if err := st.rdb.Do(t.Context(), write...).Err(); err != nil {
+					t.Fatal(err)
+				}
+				p := wire.Pulse{
+					Process: "p", Text: "a", Before: []string{fleetNames.Group("old")}, Others: []string{fleetNames.Group("other")},
+					Read: []string{fleetNames.GroupNames("other")}, Members: fleetNames.Members(), Member: &permits.Pulse{},
+				}
+				for range 2 {
+					if b := st.pulse(t, p); b.Alive != 1 {
+						t.Errorf("%v: %d processes are counted, want 1", write[:2], b.Alive)
+					}
+				}
+			}
 		}
 	})
 }
