@@ -3,6 +3,7 @@ package hybrid
 import (
 	"fmt"
 	"hash/maphash"
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -65,10 +66,23 @@ func TestTableIsAMap(t *testing.T) {
 	}
 }
 
-// TestProbesAreShort checks that probes stay short up to the last key that fits: 2.6 on average. The longest one is left to
-// chance, because the hash is seeded: it was 224 once in 20 runs.
+// TestProbesAreShort checks that probes stay short up to the last key that fits. The hash is seeded, and with one seed of many the
+// longest probe is above its bound by chance: the best of three counts.
 func TestProbesAreShort(t *testing.T) {
-	const keys = 20_000
+	best := math.MaxInt
+	for range 3 {
+		mean, longest := probesOf(20_000)
+		if best = min(best, longest); mean > 3 {
+			t.Errorf("%.2f probes for a key", mean)
+		}
+	}
+	if best > 200 {
+		t.Errorf("%d probes at most, with the best of three seeds", best)
+	}
+}
+
+// probesOf returns the mean and the largest number of probes for a key, in a new store that is full of keys.
+func probesOf(keys int) (mean float64, longest int) {
 	s := newStore(keys, func() {})
 	for i := range keys {
 		s.add(newEntry(hubOnly, fmt.Sprint("key", i)), 0)
@@ -78,11 +92,10 @@ func TestProbesAreShort(t *testing.T) {
 		table := s.shards[i].table.Load()
 		for j := range table.slots {
 			if e := table.slots[j].e.Load(); e != nil {
-				probes += 1 + (j-table.home(maphash.String(s.seed, e.name))+len(table.slots))%len(table.slots)
+				n := 1 + (j-table.home(maphash.String(s.seed, e.name))+len(table.slots))%len(table.slots)
+				probes, longest = probes+n, max(longest, n)
 			}
 		}
 	}
-	if mean := float64(probes) / float64(s.len()); mean > 5 {
-		t.Errorf("%.2f probes for a key", mean)
-	}
+	return float64(probes) / float64(s.len()), longest
 }

@@ -263,8 +263,8 @@ func TestScriptsOfThisModule(t *testing.T) {
 	}
 	w.same()
 	for i, script := range lua.Scripts() {
-		if ok, failed := saw[outcome{script, false}], saw[outcome{script, true}]; ok < 10 || failed == 0 {
-			t.Errorf("script %d: %d replies and %d errors, want at least 10 and 1", i, ok, failed)
+		if ok, failed := saw[outcome{script, false}], saw[outcome{script, true}]; ok < 50 || failed == 0 {
+			t.Errorf("script %d: %d replies and %d errors, want at least 50 and 1", i, ok, failed)
 		}
 	}
 }
