@@ -151,8 +151,14 @@ func TestHeartbeatOnRedis(t *testing.T) {
 	rdb.Set(t.Context(), "{3}string", "v", 0)
 	odd := pulse("0", time.Second, false)
 	odd.Group = "{3}string"
+	if got, err := r.Heartbeat(t.Context(), odd); got.Alive != 1 || err != nil {
+		t.Errorf("on a string, which is replaced: %+v, %v", got, err)
+	}
+	if err := rdb.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
 	if got, err := r.Heartbeat(t.Context(), odd); got.Now != 0 || err == nil || errors.Is(err, wire.ErrRefused) || errors.Is(err, wire.ErrReply) {
-		t.Errorf("on a string: %+v, %v", got, err)
+		t.Errorf("without memory: %+v, %v", got, err)
 	}
 }
 
