@@ -24,7 +24,8 @@ type Provider struct {
 	FailAt  string                // with this name
 	Removed int                   // number of callbacks that were unregistered
 
-	callback metric.Callback
+	registered sync.RWMutex // held for reading while the callback runs: Unregister waits, as in the SDK
+	callback   metric.Callback
 
 	mu       sync.Mutex
 	recorded map[string][]float64 // values of histograms by "name{attributes}"
@@ -121,6 +122,8 @@ func (m meter) RegisterCallback(f metric.Callback, made ...metric.Observable) (m
 	if len(made) != observable {
 		return nil, fmt.Errorf("%d instruments registered of %d made", len(made), observable)
 	}
+	m.p.registered.Lock()
+	defer m.p.registered.Unlock()
 	m.p.callback = f
 	return registration{p: m.p}, nil
 }
@@ -130,10 +133,20 @@ type registration struct {
 	p *Provider
 }
 
-func (r registration) Unregister() error { r.p.Removed++; r.p.callback = nil; return nil }
+func (r registration) Unregister() error {
+	r.p.registered.Lock()
+	defer r.p.registered.Unlock()
+	r.p.Removed++
+	r.p.callback = nil
+	return nil
+}
 
 // Registered reports whether there is a callback.
-func (p *Provider) Registered() bool { return p.callback != nil }
+func (p *Provider) Registered() bool {
+	p.registered.RLock()
+	defer p.registered.RUnlock()
+	return p.callback != nil
+}
 
 // note keeps an instrument. It returns the error with which the instrument must fail.
 func (p *Provider) note(name string, in Instrument) error {
@@ -233,10 +246,16 @@ func (p *Provider) Collect(tb testing.TB) map[string]int64 {
 	return all
 }
 
-// CollectFloats calls the callback as a reader does, and returns the observed values by "name{attributes}".
+// CollectFloats calls the callback as a reader does, and returns the observed values by "name{attributes}". There are none
+// without a callback.
 func (p *Provider) CollectFloats(tb testing.TB) map[string]float64 {
 	tb.Helper()
 	o := observer{seen: map[string]float64{}}
+	p.registered.RLock()
+	defer p.registered.RUnlock()
+	if p.callback == nil {
+		return o.seen
+	}
 	if err := p.callback(tb.Context(), o); err != nil {
 		tb.Fatal(err)
 	}
