@@ -66,8 +66,8 @@ func TestTableIsAMap(t *testing.T) {
 	}
 }
 
-// TestProbesAreShort checks that probes stay short up to the last key that fits. The hash is seeded, and with one seed of many the
-// longest probe is above its bound by chance: the best of three counts.
+// TestProbesAreShort checks that probes stay short up to the last key that fits. The hash is seeded, and with one seed
+// of many the longest probe is above its bound by chance: the best of three counts.
 func TestProbesAreShort(t *testing.T) {
 	best := math.MaxInt
 	for range 3 {

@@ -58,22 +58,11 @@ if not fresh and not leave then
   if count >= MOST_GROUPS then return {err = 'HLFLEET too many groups of limiters'} end
 end
 
--- A key of another type counts as lost, and is replaced: one such key must not end the
--- heartbeats of a fleet.
-local function score(key)
-  local at = redis.pcall('ZSCORE', key, process)
-  if type(at) == 'table' then
-    redis.call('DEL', key)
-    return false
-  end
-  return at
-end
-
-local before, gone = score(own), nil
+local before, gone = in_set(own, redis.pcall('ZSCORE', own, process)), nil
 local joins = not before and not leave
 before = tonumber(before or 0)
 for i = 5, 4 + olds do
-  before = math.max(before, tonumber(score(KEYS[i]) or 0))
+  before = math.max(before, tonumber(in_set(KEYS[i], redis.pcall('ZSCORE', KEYS[i], process)) or 0))
   redis.call('ZREM', KEYS[i], process)
   if redis.call('ZCARD', KEYS[i]) == 0 then
     gone = gone or {}
@@ -112,12 +101,7 @@ end
 if names ~= '' then redis.call('SET', KEYS[4], names, 'PX', ttl) end
 local reply = {now, before, natural(texts[2]) or 0, version, told and '' or text, count}
 for i = 5 + olds, 4 + olds + others do
-  local alive = redis.pcall('ZCOUNT', KEYS[i], first, '+inf')
-  if type(alive) == 'table' then
-    redis.call('DEL', KEYS[i])
-    alive = 0
-  end
-  reply[#reply + 1] = alive
+  reply[#reply + 1] = in_set(KEYS[i], redis.pcall('ZCOUNT', KEYS[i], first, '+inf')) or 0
 end
 for i = 5 + olds + others, last do
   reply[#reply + 1] = redis.call('MGET', KEYS[i])[1] or ''

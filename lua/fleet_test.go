@@ -292,8 +292,8 @@ func TestDirectoryDropsGroups(t *testing.T) {
 	})
 }
 
-// TestKeysOfOtherTypesEndNoHeartbeat checks that a key of another type counts as lost, whichever it is of those that a heartbeat
-// reads or writes, and is replaced. Cause: one such key stopped all heartbeats of a fleet for as long as it existed.
+// TestKeysOfOtherTypesEndNoHeartbeat checks that a key of another type counts as lost and is replaced, whichever it is
+// of those that a heartbeat reads or writes. Cause: one such key stopped all heartbeats of a fleet while it existed.
 func TestKeysOfOtherTypesEndNoHeartbeat(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for _, key := range []string{

@@ -66,6 +66,7 @@ local function log_load(raw, lim, now, key)
   local s = {key = key, known = {}, added = {}, stored = 0, first = 0, base = 0, total = 0, last = 0, shift = 0, off = 0, born = 0}
   s.fresh = true -- a log has no views, and no process is told when it was born
   local got = raw and {} or redis.pcall('ZRANGE', key, -1, -1, 'WITHSCORES')
+  if got.err and not match(got.err, '^WRONGTYPE') then error(got.err, 0) end -- a lacking right is no loss
   local total = match(got[1] or '', '^(%d+) %d+')
   if not total or num(total) > EXACT or num(got[2]) > EXACT then
     s.foreign = raw or got.err or got[1] -- of another type, or not of this library: lost

@@ -8,6 +8,14 @@
 --         two minutes, or whose heartbeat is ahead of the clock by as much.
 local MEMBERS_TTL, MAX_LOSSES, MAX_SUSPECTS = 120000000, 1000000, 64
 
+-- in_set returns what was got from a sorted set. It deletes a key of another type, and returns
+-- nil: one such key must not end the heartbeats of a fleet. A lacking right is no loss: raised.
+local function in_set(key, got)
+  if type(got) ~= 'table' then return got end
+  if not string.find(got.err, '^WRONGTYPE') then error(got.err, 0) end
+  redis.call('DEL', key)
+end
+
 -- read_part returns the losses and the suspects of the text of a heartbeat, or nil.
 local function read_part(text)
   local digits, rest = string.match(text, '^(%d+)([ %w_-]*)$')
@@ -24,9 +32,7 @@ end
 -- beat_member notes a heartbeat, or takes a process out. It appends to a reply the number
 -- of losses, and the last heartbeat of each suspect.
 local function beat_member(key, process, leave, losses, suspects, now, reply)
-  local score = redis.pcall('ZSCORE', key, '')
-  local told = type(score) == 'string' and tonumber(score)
-  if score and not told then redis.call('DEL', key) end
+  local told = tonumber(in_set(key, redis.pcall('ZSCORE', key, '')) or 0)
   if not (told and told < 0 and told >= -2 ^ 53) then told = -now end
   told = told - losses
   redis.call('ZADD', key, string.format('%.0f', told), '')

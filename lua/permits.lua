@@ -42,7 +42,9 @@ end
 -- read_hash returns the values of fields; none of a key that is no hash.
 local function read_hash(key, fields)
   local values = redis.pcall('HMGET', key, unpack(fields))
-  return type(values) == 'table' and not values.err and values or {}
+  if not values.err then return values end
+  if not string.find(values.err, '^WRONGTYPE') then error(values.err, 0) end -- a lacking right is no loss
+  return {}
 end
 
 -- three returns the numbers of a text "1 <a> <b> <c>", or nil.

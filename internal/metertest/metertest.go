@@ -246,8 +246,8 @@ func (p *Provider) Collect(tb testing.TB) map[string]int64 {
 	return all
 }
 
-// CollectFloats calls the callback as a reader does, and returns the observed values by "name{attributes}". There are none
-// without a callback.
+// CollectFloats calls the callback as a reader does, and returns the observed values by "name{attributes}". Without a
+// callback there are none.
 func (p *Provider) CollectFloats(tb testing.TB) map[string]float64 {
 	tb.Helper()
 	o := observer{seen: map[string]float64{}}

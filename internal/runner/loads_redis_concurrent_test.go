@@ -42,8 +42,8 @@ func loadsIn(t *testing.T, rdb *redis.Client) int {
 	return c["eval"] + c["function|load"]
 }
 
-// isOneLoad reports whether so many loads are one. On a busy machine a load may take longer than a second: then another call
-// begins one beside it. TestOneLoadForAllCallers wants exactly one, in virtual time.
+// isOneLoad reports whether so many loads are one. On a busy machine a load may take longer than a second: then another
+// call begins one beside it. TestOneLoadForAllCallers wants exactly one, in virtual time.
 func isOneLoad(n int, took time.Duration) bool { return n >= 1 && n <= 1+int(took/time.Second) }
 
 var withAndWithout = map[string]bool{"scripts": false, "functions": true}
