@@ -21,7 +21,7 @@
 --         delay has, in place of its life, the delay from the stamp on. A
 --         dropped op has -1 - granted in place of granted, and one whose returned
 --         units were not taken back -1 - lease in place of lease. A log has no
---         birth, so no batch with an envelope may have one.
+--         birth, so its op is never run again: a log that was lost stays lost.
 -- Chain:  an op settles nothing with the ledger of leases if its view is older than
 --         the unbroken chain of its process's batches: a batch that comes again
 --         after its envelope was evicted may have settled before.
@@ -90,7 +90,6 @@ local function run_batch(keys, argv, now)
   for i = 1, #keys - first do
     local op = read_op(argv[1 + head.limits + i], limits)
     if not op then return bad('unreadable op ' .. i) end
-    if first > 0 and op.lim.kind == 'l' then return bad('a log in an envelope') end
     if head.all and not only_asks(op) then return bad('op ' .. i .. ' does more than ask') end
     if op.maxdelay > 0 or op.lim.kind == 'q' then op.late = true end -- its answer has a delay
     ops[i] = op
@@ -134,7 +133,7 @@ local function run_batch(keys, argv, now)
     if gap then op.lost = true end
     if first > 0 and op.vat < chain then op.broken = true end
     local granted, lease, life, retry, delay
-    if status % 4 == 1 and not s.fresh and s.born <= env.stamp then
+    if status % 4 == 1 and (lim.kind == 'l' or not s.fresh and s.born <= env.stamp) then
       granted, lease, life, retry, delay = replay(env, i, s, op, now)
     else
       granted, lease, life, retry, delay = kind.apply(s, lim, op, now)

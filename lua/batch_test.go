@@ -83,7 +83,6 @@ func TestBadBatchWritesNothing(t *testing.T) {
 			"window long":   set(1, "f 1 9007199254740991 1"),
 			"window large":  set(1, "s 90071992547 1000000 1"),
 			"no tick":       set(1, "s 10 1000000 0"),
-			"log enveloped": set(1, "l 10 1000000 1"),
 			"all enveloped": set(0, header+" all"),
 			"unknown flag":  set(0, header+" some"),
 			"flag glued":    set(0, header+"all"),

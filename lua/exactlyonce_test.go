@@ -321,3 +321,37 @@ func forSchedules(t *testing.T, short, long int, f func(*network)) {
 		})
 	}
 }
+
+// TestLogInAnEnvelope checks that a batch with an envelope counts the units of a log once, beside those of a bucket. A log
+// that was lost stays lost.
+func TestLogInAnEnvelope(t *testing.T) {
+	onEachStore(t, func(t *testing.T, st store) {
+		bucket := hybridlimit.TokenBucket(1, 24*time.Hour, 100)
+		ops := []wire.Op{
+			{Key: "b", Limit: bucket, Op: algo.Op{Owed: 3}}, {Key: "l", Limit: logged, Op: algo.Op{Owed: 2}},
+		}
+		for i, tc := range []struct {
+			seq       int64
+			lost      bool // the log was lost before
+			seen      bool
+			inBucket  int64
+			inTheLog  int
+			atMessage string
+		}{
+			{1, false, false, 3, 1, "first"}, {1, false, true, 3, 1, "again"}, {2, false, false, 6, 2, "another"},
+			{2, true, true, 6, 0, "again after the log was lost"}, {3, false, false, 9, 1, "another after that"},
+		} {
+			now := start + int64(i)
+			if tc.lost {
+				st.rdb.Del(t.Context(), "l")
+			}
+			r := st.batch(t, wire.Envelope{Key: "e", Epoch: "epoch", Seq: tc.seq, TTL: time.Hour}, ops, now)
+			if log := st.history(t, "l", logged, now); r.Seen != tc.seen || len(log) != tc.inTheLog {
+				t.Errorf("%s: %+v, log %+v", tc.atMessage, r, log)
+			}
+			if left := r.Answers[0].Level / algo.LimitOf(bucket).Unit(); left != 100-tc.inBucket {
+				t.Errorf("%s: %d units left in the bucket, want %d", tc.atMessage, left, 100-tc.inBucket)
+			}
+		}
+	})
+}
