@@ -24,7 +24,7 @@ func (l *lane) exchange(ctx context.Context, it Item, due int64, most time.Durat
 		return
 	}
 	defer e.wg.Done()
-	calm := l.frozen == nil && l.misses == 0 && !l.behind && !l.refusing.Load() && e.cfg.Breaker(l.tag).State() == breaker.Closed
+	calm := l.frozen == nil && len(l.parts) == 0 && l.misses == 0 && !l.behind && !l.refusing.Load() && e.cfg.Breaker(l.tag).State() == breaker.Closed
 	if !calm {
 		<-l.owner
 		l.enqueue(it, due)
@@ -40,7 +40,7 @@ func (l *lane) exchange(ctx context.Context, it Item, due int64, most time.Durat
 	l.attempt(bounded)
 	closed()
 	cancel()
-	left := l.frozen != nil
+	left := l.frozen != nil || len(l.parts) > 0
 	<-l.owner
 	l.mu.Lock()
 	defer l.mu.Unlock()

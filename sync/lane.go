@@ -34,12 +34,16 @@ type lane struct {
 	seq    int64
 	frozen *batch
 	misses int       // consecutive attempts without an answer
-	row    int       // consecutive refused batches
+	row    int       // consecutive refused batches, of which parts that are sent again count as one
 	kept   time.Time // until then Redis knows the last batch; zero: Redis has not stored it
 	epoch  int64     // of the last answer; 0: there was none
-	full   bool      // the last batch was full, so more items may be due
-	behind bool      // syncs that can wait are held back until resume
-	resume int64     // ns after the engine was made
+	parts  []*batch  // of a refused batch, in the order in which they are sent: see split
+	part   bool      // the frozen batch was one of them
+	// refusedParts is the number of consecutive refused parts.
+	refusedParts int
+	full         bool  // the last batch was full, so more items may be due
+	behind       bool  // syncs that can wait are held back until resume
+	resume       int64 // ns after the engine was made
 }
 
 // pace bounds the time that syncs take which can wait. A lane that is behind
@@ -117,9 +121,11 @@ func (l *lane) drop() {
 	l.mu.Lock()
 	l.queue.clear()
 	l.mu.Unlock()
-	if l.frozen != nil {
-		l.settle(func(_ int, it Item) { it.Drop() })
+	if l.frozen == nil {
+		l.frozen = new(batch)
 	}
+	l.join(l.frozen)
+	l.settle(func(_ int, it Item) { it.Drop() })
 }
 
 func (l *lane) settle(each func(i int, it Item)) {
@@ -164,7 +170,7 @@ func (l *lane) run(idle chan struct{}) {
 // next returns the time until the next attempt. If nothing is left to send, it
 // marks the lane idle and returns false.
 func (l *lane) next() (time.Duration, bool) {
-	if l.frozen != nil || l.refusing.Load() {
+	if l.frozen != nil || len(l.parts) > 0 || l.refusing.Load() {
 		return 0, true
 	}
 	l.mu.Lock()
@@ -250,6 +256,9 @@ func (l *lane) weight() int {
 	if l.frozen != nil {
 		return pieces(len(l.frozen.ops))
 	}
+	if len(l.parts) > 0 {
+		return pieces(len(l.parts[0].ops))
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return pieces(min(wire.MaxOps, len(l.queue)))
@@ -261,6 +270,9 @@ func (l *lane) weight() int {
 func (l *lane) freeze(most int) bool {
 	if l.refusing.Load() {
 		l.send(new(batch))
+		return true
+	}
+	if l.nextPart() {
 		return true
 	}
 	now := time.Now()

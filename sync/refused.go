@@ -30,6 +30,12 @@ func (b *batch) others(r wire.Reply) bool { return r.Stale || r.Seen && !b.misse
 func (l *lane) refused(err error) time.Duration {
 	b, cfg := l.frozen, &l.engine.cfg
 	l.kept = time.Time{}
+	if err != nil && l.split(b) {
+		return 0
+	}
+	if l.refusedParts >= refusedParts {
+		l.join(b)
+	}
 	l.row++
 	again := false
 	if err == nil {
@@ -61,7 +67,7 @@ func (l *lane) refused(err error) time.Duration {
 
 // applied ends a series of refusals.
 func (l *lane) applied() {
-	l.row = 0
+	l.row, l.refusedParts = 0, 0
 	if l.refusing.Swap(false) && l.engine.cfg.OnRefusing != nil {
 		l.engine.cfg.OnRefusing(l.tag, false, nil)
 	}
