@@ -173,6 +173,30 @@ func TestCharge(t *testing.T) {
 	})
 }
 
+// TestChargeAfterTheWindow checks that a charge counts in the window in which it is made, also when the last view of the key
+// is of an earlier window.
+func TestChargeAfterTheWindow(t *testing.T) {
+	for _, limit := range []hybridlimit.Limit{hybridlimit.FixedWindow(100, 10*time.Second), hybridlimit.SlidingWindow(100, 10*time.Second)} {
+		for _, later := range []time.Duration{9, 19, 29, 59} { // s
+			inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
+				l := newLimiter(t, b.Client(nil), limit, hybrid.Config{Mode: mode})
+				time.Sleep(2300 * time.Millisecond)
+				ask(t, l, "k", 1)
+				time.Sleep(later * time.Second)
+				must(t)(l.Charge(t.Context(), "k", 50))
+				time.Sleep(200 * time.Millisecond)
+				var got int64
+				for range 100 {
+					got += ask(t, l, "k", 1).Granted
+				}
+				if got > 50 || got < 49 {
+					t.Errorf("%v, %v, charged after %d s: %d of 50 units admitted", limit, mode, later, got)
+				}
+			})
+		}
+	}
+}
+
 // TestSetLimit changes the limit of a key that has been used. Used units must stay used, from the
 // next call on.
 func TestSetLimit(t *testing.T) {

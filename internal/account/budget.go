@@ -91,7 +91,7 @@ func (a *Account) drain(left, now int64) Budget {
 	case LeaseBudget:
 		a.use(units, now)
 	case CreditBudget:
-		a.owe(units)
+		a.owe(units, a.view.window)
 	case DenyBudget:
 		units = left
 	}

@@ -77,7 +77,11 @@ func (a *Account) onCredit(c *Conditions, n, now int64) Verdict {
 	if !a.view.known {
 		v.Reason = OnBlindCredit
 	}
-	a.owe(n)
+	window := a.view.window
+	if !a.fresh(now) { // charged units need no view
+		window = 0
+	}
+	a.owe(n, window)
 	if a.pending >= a.flushAt(c, now) {
 		v.Sync = SyncNow
 	}

@@ -47,15 +47,11 @@ func MayBeFull(full, began, evicted, now int64) bool {
 	return now-began >= 2*full && (evicted < 0 || now-evicted >= 2*full)
 }
 
-// owe admits units on credit. They count in the window of the view on which they were admitted. Units of several windows count
-// in the window in which they arrive.
-func (a *Account) owe(units int64) {
+// owe notes units that Redis must still count, and the window in which they were used; 0: that in which the sync arrives.
+// Units of several windows count in the one in which they arrive too.
+func (a *Account) owe(units, window int64) {
 	if units == 0 {
 		return
-	}
-	window := int64(0)
-	if a.view.known {
-		window = a.view.window
 	}
 	if a.pending == 0 {
 		a.window = window

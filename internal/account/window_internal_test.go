@@ -28,7 +28,7 @@ func inWindow(t *Conditions, redisNow, level, ends int64) *Account {
 func TestCreditWordEndsWithItsWindow(t *testing.T) {
 	tm := windowTerms()
 	s := inWindow(tm, 5e6+500e3, 10, 500e3)
-	s.owe(1)
+	s.owe(1, s.view.window)
 	end := s.view.ends
 	if end != sec-ms+500*ms {
 		t.Fatalf("the view ends at %d", end)
@@ -66,7 +66,7 @@ func TestOwedNamesTheWindowThatEnds(t *testing.T) {
 		{"by a second", 4e6, 2e6, 5},
 	} {
 		s := inWindow(tm, tc.redisNow, 10, tc.ends)
-		s.owe(3)
+		s.owe(3, s.view.window)
 		if op, _ := s.freeze(tm, nil, sec); op.Win != tc.window || op.Owed != 3 {
 			t.Errorf("%s: %d units owed of window %d, want 3 of %d", tc.name, op.Owed, op.Win, tc.window)
 		}
@@ -77,7 +77,7 @@ func TestOwedNamesTheWindowThatEnds(t *testing.T) {
 func TestOwedOfTheLastWindowDeniesNothing(t *testing.T) {
 	tm := windowTerms()
 	s := inWindow(tm, 5e6+500e3, 10, 500e3)
-	s.owe(2)
+	s.owe(2, s.view.window)
 	for _, where := range []string{"pending", "in flight"} {
 		for _, tc := range []struct {
 			window, n int64
