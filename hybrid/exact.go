@@ -71,9 +71,10 @@ func said(p *account.Plan, ans wire.Answer, least int64) account.Verdict {
 }
 
 // askNow sends a message with one op, once and without an envelope. It returns the answer, and the time at which Redis gave it,
-// in µs of Redis time. Without an answer it returns false.
+// in µs of Redis time. Without an answer ok is false, and Granted is the number of units that Redis may have granted: none if
+// nothing was sent.
 func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans wire.Answer, now int64, ok bool) {
-	if l.mute() {
+	if l.mute() || ctx.Err() != nil {
 		return ans, 0, false
 	}
 	l.hub.heart.pace.event(at.plan.Full)
@@ -104,7 +105,8 @@ func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans wire.An
 		if !errors.Is(blamed, context.Canceled) { // a failure of Redis
 			l.hub.failed.Add(1)
 		}
-		l.count.uncertain.Add(op.Asked())
+		ans.Granted = op.Asked()
+		l.count.uncertain.Add(ans.Granted)
 		return ans, 0, false
 	}
 	ans = reply.Answers[0]

@@ -111,7 +111,7 @@ func (l *Limiter) bookAt(ctx context.Context, key string, at place, res hybridli
 		}
 		// Redis must count all units that it does not know of before it books.
 		if ok, err := l.settled(ctx, e, w, again); !ok {
-			l.beside(e, n, wire.Answer{}, true)
+			l.beside(e, n, wire.Answer{})
 			if err != nil {
 				return hybridlimit.Result{}, back, err
 			}
@@ -120,7 +120,7 @@ func (l *Limiter) bookAt(ctx context.Context, key string, at place, res hybridli
 		}
 	}
 	ans, now, ok := l.askNow(ctx, at, algo.Op{Asks: []int64{n}, MaxDelay: most})
-	holds := l.beside(e, n, ans, ok)
+	holds := l.beside(e, n, ans)
 	if ok && ans.Granted == 0 && holds && retry {
 		return l.bookAt(ctx, key, at, res, n, most, false)
 	}
@@ -219,13 +219,9 @@ func (e *entry) moment(c *account.Conditions, at int64) int64 {
 
 // beside tells the account of an entry that a direct call for n units has ended. It reports whether the process may hold units
 // of the key.
-func (l *Limiter) beside(e *entry, n int64, ans wire.Answer, ok bool) (holds bool) {
+func (l *Limiter) beside(e *entry, n int64, ans wire.Answer) (holds bool) {
 	if e == nil {
 		return false
-	}
-	granted := n // without an answer, Redis may have granted all of them
-	if ok {
-		granted = ans.Granted
 	}
 	e.lock()
 	if e.dead {
@@ -233,7 +229,7 @@ func (l *Limiter) beside(e *entry, n int64, ans wire.Answer, ok bool) (holds boo
 		return false
 	}
 	ev := e.event()
-	e.account.DirectEnd(&ev.conditions, n, granted)
+	e.account.DirectEnd(&ev.conditions, n, ans.Granted)
 	holds = e.account.MayHold()
 	ev.end(account.Verdict{})
 	return holds

@@ -1,6 +1,8 @@
 package hybrid_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -80,5 +82,41 @@ func TestAllAlgorithmsInOneHub(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// TestCallsThatHaveEnded checks that a call whose context has ended sends nothing, and that memory does not count it. A call
+// that memory can decide at once is decided all the same.
+func TestCallsThatHaveEnded(t *testing.T) {
+	for name, limit := range together {
+		inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
+			l := newLimiter(t, b.Client(nil), limit, hybrid.Config{Mode: mode})
+			time.Sleep(2300 * time.Millisecond)
+			ask(t, l, "k", 1)
+			time.Sleep(100 * time.Millisecond)
+			ended, cancel := context.WithCancel(t.Context())
+			cancel()
+			var got int64
+			said := func(res hybridlimit.Result, err error) {
+				if got += res.Granted; err != nil && !errors.Is(err, context.Canceled) {
+					t.Errorf("%s, %v: %v", name, mode, err)
+				}
+			}
+			for range 30 {
+				if r, err := l.Reserve(ended, "k", 5); err != nil {
+					said(hybridlimit.Result{}, err)
+				} else {
+					said(r.Result, nil)
+				}
+				said(l.Wait(ended, "k", 5))
+				said(l.AllowN(ended, "k", 5))
+			}
+			for range 120 {
+				got += ask(t, l, "k", 1).Granted
+			}
+			if s := l.Stats(); got != 99 || s.Uncertain > 0 {
+				t.Errorf("%s, %v: %d of 99 units admitted: %+v", name, mode, got, s)
+			}
+		})
 	}
 }
