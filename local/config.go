@@ -40,8 +40,8 @@ type Config struct {
 	// after the key was dropped, evicted or reset. For a key that is held it is
 	// called again after LimitRefresh or Invalidate, with the next call for the
 	// key that brings no limit (AllowLimit). A Peek at a key that is not held
-	// calls it too. A new key that it makes Unlimited or Blocked is not held, so
-	// it is called each time. It is called under no lock and must be safe for
+	// calls it too. First calls for a key that come at once all call it. A new key
+	// that it makes Unlimited or Blocked is not held, so it is called each time. It is called under no lock and must be safe for
 	// concurrent use. It costs one more lookup per call.
 	//
 	// A new limit changes a key that is held as SetLimit does: nothing refills.

@@ -51,7 +51,7 @@ func (l *Limiter) due(at *place, now time.Duration, asks bool) bool {
 func (l *Limiter) question(at *place, now time.Duration) question {
 	q := question{of: at.entry, voids: l.questions.voids.Load(), base: at.base.limit, mark: l.questions.rule.Next(int64(now))}
 	if q.of != nil {
-		q.of.asked = q.mark
+		q.of.asked, q.of.seen = q.mark, max(q.of.seen, now) // else due would not look at the mark of a key that was idle
 	}
 	return q
 }
