@@ -101,13 +101,13 @@ func (s *server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	if err != nil {
 		err = s.withoutKey(ctx, c, nil, err)
 	} else {
+		if s.gate.Holds { // before anything that can panic
+			defer gate.Release(parts)
+		}
 		err = s.admit(ctx, parts, nil)
 	}
 	if err != nil {
 		return nil, err
-	}
-	if s.gate.Holds {
-		defer gate.Release(parts)
 	}
 	if s.cfg.Shedder != nil {
 		permit, err := s.place(ctx, class, parts)
@@ -165,15 +165,12 @@ func (s *server) partsOf(ctx context.Context, c Call, class string, streamed boo
 // admit asks the limits of a call or of a message, and waits for its place in all
 // queues. Its error is the status of the call.
 func (s *server) admit(ctx context.Context, parts []gate.Part, stream grpc.ServerStream) error {
-	denied, err := s.gate.Ask(ctx, parts)
-	if err != nil {
-		s.gate.Log.Failed(ctx, err, parts)
-		if !s.gate.Passes(ctx, err) {
-			return refuse(ctx, err)
-		}
-	}
-	if denied >= 0 {
-		return s.deny(ctx, parts, denied, stream)
+	answer := s.gate.Ask(ctx, parts)
+	switch {
+	case answer.Denied >= 0:
+		return s.deny(ctx, parts, answer.Denied, stream)
+	case !answer.Admits:
+		return refuse(ctx, answer.Err)
 	}
 	if err := s.gate.Shape(ctx, parts); err != nil {
 		s.gate.Log.GaveUp(ctx, err, parts)

@@ -30,10 +30,10 @@ func (s *server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 			start = append(start, p)
 		}
 	}
+	defer gate.Release(start) // before anything that can panic
 	if err := s.admit(ctx, start, ss); err != nil {
 		return err
 	}
-	defer gate.Release(start)
 	if len(each) > 0 {
 		ss = &counted{ServerStream: ss, server: s, call: c, parts: each, now: make([]gate.Part, 0, len(each))}
 	}

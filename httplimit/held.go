@@ -13,19 +13,20 @@ import (
 // held makes the request hold its permits until its handler returns, or until its
 // connection is closed if the handler takes it over (http.Hijacker). It returns the
 // handler's writer, which is w unless its connection can be taken over. Call end when
-// the handler has returned, also after a panic.
-func held(w http.ResponseWriter, permits []hybridlimit.Permit) (own http.ResponseWriter, end func()) {
+// the handler has returned, also after a panic: then nobody may be left to close the
+// connection, and the permits are released.
+func held(w http.ResponseWriter, permits []hybridlimit.Permit) (own http.ResponseWriter, end func(panics bool)) {
 	release := func() {
 		for _, p := range permits {
 			p.Release()
 		}
 	}
 	if !hijackable(w) {
-		return w, release
+		return w, func(bool) { release() }
 	}
 	h := &hijackWriter{ResponseWriter: w, release: release}
-	return h, func() {
-		if !h.taken.Load() {
+	return h, func(panics bool) {
+		if panics || !h.taken.Load() {
 			release()
 		}
 	}

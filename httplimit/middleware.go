@@ -60,22 +60,20 @@ func (g *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		g.withoutKey(w, r, class, next, err)
 		return
 	}
-	denied, err := g.gate.Ask(r.Context(), parts)
-	if err != nil {
-		g.gate.Log.Failed(r.Context(), err, parts)
-		if !g.gate.Passes(r.Context(), err) {
-			g.refuse(w, r, statusOf(err), err)
-			return
-		}
-	}
-	if denied >= 0 {
-		g.deny(w, r, parts, denied)
-		return
-	}
-	if g.gate.Holds {
-		var end func()
+	answer := g.gate.Ask(r.Context(), parts)
+	ended := false
+	if g.gate.Holds && answer.Admits { // before anything that can panic
+		var end func(panics bool)
 		w, end = held(w, gate.Permits(parts))
-		defer end()
+		defer func() { end(!ended) }()
+	}
+	switch {
+	case answer.Denied >= 0:
+		g.deny(w, r, parts, answer.Denied)
+		return
+	case !answer.Admits:
+		g.refuse(w, r, statusOf(answer.Err), answer.Err)
+		return
 	}
 	if err := g.gate.Shape(r.Context(), parts); err != nil {
 		g.gate.Log.GaveUp(r.Context(), err, parts)
@@ -91,6 +89,7 @@ func (g *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	}
 	g.publish(w.Header(), parts)
 	next.ServeHTTP(w, r)
+	ended = true
 }
 
 // partsOf appends a part for each limit that applies to the request and has a cost

@@ -23,40 +23,49 @@ func New(limits []Limit, failOpen bool, log *Log) *Gate {
 	return &Gate{joint: jointOf(limits), failOpen: failOpen, Log: log, Holds: holds}
 }
 
-// Ask decides a request. denied is the index of the part that denies, or -1. Permits
-// are acquired first. The limit with Brings is asked when the others have admitted. An
-// admitted request holds its permits until Release.
-func (g *Gate) Ask(ctx context.Context, parts []Part) (denied int, err error) {
+// Answer is the decision about a request. It is taken once: a client may leave between two looks at its context.
+type Answer struct {
+	Denied int   // index of the part that denies, or -1
+	Err    error // of a limiter that could not decide; the last one of several
+	Admits bool  // no part denies, and FailOpen admits a request for which a limiter could not decide
+}
+
+// Ask decides a request, and logs why a limiter could not decide. Permits are acquired first. The limit with Brings is asked when the others have admitted. An admitted
+// request holds its permits until Release. Any other one has them released and its units given back, also after a panic of a limiter
+// or of the logger.
+func (g *Gate) Ask(ctx context.Context, parts []Part) (a Answer) {
 	held := 0
 	for held < len(parts) && parts[held].Holds() {
 		held++
 	}
-	if held == 0 {
-		return g.askRates(ctx, parts)
-	}
-	admitted := false
-	defer func() { // also after a panic of a limiter
-		if !admitted {
+	panics := true
+	defer func() {
+		switch {
+		case panics:
+			g.GiveBack(ctx, parts)
+		case !a.Admits:
 			Release(parts[:held])
 		}
 	}()
-	denied, err = g.askInTurn(ctx, parts[:held], 0)
-	if denied >= 0 || err != nil && !g.Passes(ctx, err) {
-		return denied, err
+	a = g.askInTurn(ctx, parts[:held], 0)
+	if a.Admits && held < len(parts) {
+		rates := g.askRates(ctx, parts[held:])
+		if a.Admits = rates.Admits; rates.Err != nil {
+			a.Err = rates.Err
+		}
+		if rates.Denied >= 0 {
+			a.Denied = held + rates.Denied
+		}
 	}
-	denied, last := g.askRates(ctx, parts[held:])
-	if last != nil {
-		err = last
+	if a.Err != nil {
+		g.Log.Failed(ctx, a.Err, parts)
 	}
-	if denied >= 0 {
-		return held + denied, err
-	}
-	admitted = err == nil || g.Passes(ctx, err)
-	return -1, err
+	panics = false
+	return a
 }
 
 // askRates is Ask for limits of rates.
-func (g *Gate) askRates(ctx context.Context, parts []Part) (denied int, err error) {
+func (g *Gate) askRates(ctx context.Context, parts []Part) Answer {
 	first := len(parts)
 	if first > 0 && parts[first-1].Brings {
 		first--
@@ -64,21 +73,20 @@ func (g *Gate) askRates(ctx context.Context, parts []Part) (denied int, err erro
 	if g.joint == nil || first < 2 {
 		return g.askInTurn(ctx, parts, 0)
 	}
-	denied, err = g.askTogether(ctx, parts[:first])
-	if denied >= 0 || err != nil && !g.Passes(ctx, err) {
-		return denied, err
+	a := g.askTogether(ctx, parts[:first])
+	if !a.Admits {
+		return a
 	}
-	denied, last := g.askInTurn(ctx, parts, first)
-	if last != nil {
-		err = last
+	last := g.askInTurn(ctx, parts, first)
+	if last.Err == nil {
+		last.Err = a.Err
 	}
-	return denied, err
+	return last
 }
 
-// askTogether asks all limiters in one call. denied is the index of the part that
-// denies, with the longest wait if several do, or -1. After a denial the results
-// of the other parts may stay unknown.
-func (g *Gate) askTogether(ctx context.Context, parts []Part) (denied int, err error) {
+// askTogether asks all limiters in one call. Of several parts that deny, Denied is the one with the longest wait. After a denial the
+// results of the other parts may stay unknown.
+func (g *Gate) askTogether(ctx context.Context, parts []Part) Answer {
 	asks := make([]hybridlimit.Ask, len(parts))
 	for i := range parts {
 		p := &parts[i]
@@ -91,9 +99,9 @@ func (g *Gate) askTogether(ctx context.Context, parts []Part) (denied int, err e
 			g.Log.Failed(ctx, err, parts)
 			return g.askInTurn(ctx, parts, 0)
 		}
-		return -1, err
+		return Answer{Denied: -1, Err: err}
 	}
-	denied = -1
+	denied := -1
 	for i := range parts {
 		p, one := &parts[i], asks[i].Result
 		p.Res, p.Unavailable = one, unavailable && one.Source == hybridlimit.SourceFallback
@@ -104,31 +112,33 @@ func (g *Gate) askTogether(ctx context.Context, parts []Part) (denied int, err e
 	if !res.Allowed && denied < 0 { // this Joint does not report which part denies
 		denied, parts[0].Res, parts[0].Unavailable = 0, res, unavailable
 	}
-	return denied, nil
+	return Answer{Denied: denied, Admits: res.Allowed}
 }
 
-// askInTurn asks the limiters one after the other, from the part of this index on.
-// After a denial the earlier parts get their units back. The same holds after a
-// failure, unless FailOpen admits the request.
-func (g *Gate) askInTurn(ctx context.Context, parts []Part, from int) (denied int, err error) {
+// askInTurn asks the limiters one after the other, from the part of this index on. After a denial the earlier parts get their units
+// back. The same holds after a failure, unless FailOpen admits the request.
+func (g *Gate) askInTurn(ctx context.Context, parts []Part, from int) Answer {
+	a := Answer{Denied: -1}
 	for i := from; i < len(parts); i++ {
 		p := &parts[i]
 		res, failure := p.allow(ctx)
 		if p.Unavailable, failure = g.unavailable(ctx, res, failure, parts); failure != nil {
-			err = failure // of several failures the last is returned
+			a.Err = failure
 			if g.Passes(ctx, failure) {
 				p.Passed = true
 				continue
 			}
 			g.GiveBack(ctx, parts[:i])
-			return -1, err
+			return a
 		}
 		if p.Res = res; !res.Allowed {
 			g.GiveBack(ctx, parts[:i])
-			return i, err
+			a.Denied = i
+			return a
 		}
 	}
-	return -1, err
+	a.Admits = true
+	return a
 }
 
 // allow asks the limiter, under the limit that the request brings, or acquires permits.
@@ -198,6 +208,10 @@ func (g *Gate) GiveBack(ctx context.Context, parts []Part) {
 			p.permit.Release()
 			continue
 		}
+		if p.returned {
+			continue
+		}
+		p.returned = true
 		if p.GivenOK {
 			continue // Refund would put the key under its own limit
 		}

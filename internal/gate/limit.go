@@ -167,7 +167,8 @@ type Part struct {
 	// Passed is set if the limiter failed and FailOpen admits the request.
 	Passed bool
 
-	permit hybridlimit.Permit // held while the request runs; zero for the limit of a rate
+	returned bool               // its units were given back
+	permit   hybridlimit.Permit // held while the request runs; zero for the limit of a rate
 }
 
 // Release gives back the permits that a request holds. It works once.
