@@ -26,7 +26,8 @@ type Config struct {
 	Window time.Duration
 
 	// SlowCall is the longest duration of a call that does not count as failed.
-	// A longer call counts as failed with any result. Zero: 100 ms; at most
+	// A longer call counts as failed with any result. A call may take three of
+	// the shortest round trips more, for a new connection or script. Zero: 100 ms; at most
 	// 24 h. Negative: slow calls are not counted. Set it below the time-out of
 	// the calls, or it has no effect, and above the slowest answer of a healthy
 	// Redis.

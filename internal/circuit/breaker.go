@@ -29,9 +29,10 @@ type Breaker struct {
 	// drops failures older than its window: a process that calls Redis once in
 	// five seconds, and fails each time, would never count three.
 	failures int
-	retryAt  time.Time // Open: from then on, a Begin may be the probe
-	probe    probe     // HalfOpen: the probe in flight
-	probes   uint64    // the number of probes so far, which numbers them
+	shortest time.Duration // of a successful call: see patient; 0: there was none
+	retryAt  time.Time     // Open: from then on, a Begin may be the probe
+	probe    probe         // HalfOpen: the probe in flight
+	probes   uint64        // the number of probes so far, which numbers them
 
 	untold  []breaker.Change // queued for OnChange
 	telling bool             // a release is delivering

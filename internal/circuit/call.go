@@ -16,7 +16,7 @@ type Call struct {
 }
 
 // End reports the duration and the error of a call. Call it exactly once, from
-// any goroutine. A call that took longer than SlowCall counts as failed with any
+// any goroutine. A call that took longer than SlowCall (see patient) counts as failed with any
 // error: also one that its caller cancelled, since it had waited in vain that
 // long. Otherwise [Classify] decides.
 //
@@ -33,13 +33,12 @@ func (c Call) End(took time.Duration, err error) {
 		return
 	}
 	class := Classify(err)
-	if b.cfg.SlowCall > 0 && took > b.cfg.SlowCall && class != Failure {
+	b.mu.Lock()
+	defer b.release()
+	if most := b.patient(class, took); most > 0 && took > most && class != Failure {
 		class = Failure
 		err = slowError{took, b.cfg.SlowCall}
 	}
-
-	b.mu.Lock()
-	defer b.release()
 	if c.generation != b.generation {
 		return
 	}
@@ -61,6 +60,28 @@ func (c Call) End(took time.Duration, err error) {
 		}
 	}
 	b.settle(err)
+}
+
+// extra is the number of round trips that a call may take beside its own: a new connection takes two, and a script that Redis does
+// not have yet takes one.
+const extra = 3
+
+// patient returns the longest duration of a call that is not slow, and notes the shortest one of a successful call. A Redis that is
+// far away, but answers within SlowCall, may take the extra round trips. The shortest duration grows by a thousandth of the
+// difference to each other one, so that it follows a Redis that moves away. The caller holds b.mu.
+func (b *Breaker) patient(class Class, took time.Duration) time.Duration {
+	most := b.cfg.SlowCall
+	if b.shortest > 0 && b.shortest <= most {
+		most += extra * b.shortest
+	}
+	if class == Success && took > 0 {
+		if b.shortest == 0 || took < b.shortest {
+			b.shortest = took
+		} else {
+			b.shortest += (took - b.shortest) / 1024
+		}
+	}
+	return most
 }
 
 // slowError is an ErrSlow with its durations. It formats its text on demand.

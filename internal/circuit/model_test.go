@@ -18,15 +18,16 @@ import (
 // model is the breaker in its simplest form: it keeps every call and counts all calls
 // again each time. It shares no code with gobreaker or the breaker.
 type model struct {
-	cfg     breaker.Config // without zero fields: no defaults
-	jitter  time.Duration  // open time of the next opening
-	state   breaker.State
-	since   time.Time // start of the state, and of the window's steps
-	retryAt time.Time
-	row     int
-	ended   []ended
-	probe   *modelCall
-	changes []breaker.Change
+	cfg      breaker.Config // without zero fields: no defaults
+	jitter   time.Duration  // open time of the next opening
+	state    breaker.State
+	since    time.Time // start of the state, and of the window's steps
+	retryAt  time.Time
+	row      int
+	ended    []ended
+	probe    *modelCall
+	shortest time.Duration // of a successful call
+	changes  []breaker.Change
 }
 
 type ended struct {
@@ -79,7 +80,18 @@ func (m *model) begin() (*modelCall, bool) {
 
 func (m *model) end(c *modelCall, took time.Duration, err error) {
 	class := circuit.Classify(err)
-	if m.cfg.SlowCall > 0 && took > m.cfg.SlowCall && class != circuit.Failure {
+	most := m.cfg.SlowCall
+	if m.shortest > 0 && m.shortest <= most { // three round trips more
+		most += 3 * m.shortest
+	}
+	switch {
+	case class != circuit.Success || took <= 0:
+	case m.shortest == 0 || took < m.shortest:
+		m.shortest = took
+	default:
+		m.shortest += (took - m.shortest) / 1024
+	}
+	if m.cfg.SlowCall > 0 && took > most && class != circuit.Failure {
 		class, err = circuit.Failure, breaker.ErrSlow
 	}
 	switch {
