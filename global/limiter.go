@@ -13,6 +13,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 	"github.com/hybridlimit/hybridlimit/internal/runner"
+	"github.com/hybridlimit/hybridlimit/internal/waiting"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
@@ -28,6 +29,7 @@ type Limiter struct {
 	gather  *runner.Gather
 	closed  atomic.Bool
 	done    chan struct{} // closed by Close: ends every Wait
+	lines   waiting.Lines // of Wait
 }
 
 var _ hybridlimit.Limiter = (*Limiter)(nil)
@@ -135,6 +137,14 @@ func (t *terms) since() int64 {
 }
 
 // static reports whether the limit counts nothing: it admits every call, or none.
+// each returns the time in which one unit comes back; 0: units do not come back one by one.
+func (t *terms) each() time.Duration {
+	if t.static() || t.Window.Period > 0 || t.Kind == algo.KindLog {
+		return 0
+	}
+	return time.Duration(t.Bucket.Unit * 1000 / t.Bucket.Refill)
+}
+
 func (t *terms) static() bool { return static(t.limit.Algorithm) }
 
 func static(a hybridlimit.Algorithm) bool {

@@ -47,15 +47,21 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*hybridlimi
 // or if n is above the burst (ErrExceedsBurst). If ctx ends during the wait, the
 // units are given back.
 func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
-	if _, err := l.of(key, n); err != nil {
+	t, err := l.of(key, n)
+	if err == nil {
+		err = t.holds(key, n) // not only when it is its turn
+	}
+	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	who := waiting.Caller{Package: "global", Key: key, N: n, Done: l.done, Longest: longest * time.Microsecond}
+	each := t.each()
+	who := waiting.Caller{Package: "global", Key: key, N: n, Done: l.done, Longest: longest * time.Microsecond, Lines: &l.lines, Each: &each}
 	return who.Wait(ctx, func(most time.Duration) (hybridlimit.Result, func(context.Context) error, error) {
 		t, err := l.of(key, n)
 		if err != nil {
 			return hybridlimit.Result{}, nil, err
 		}
+		each = t.each()
 		res, back, err := l.book(ctx, key, t, n, max(1, int64(most/time.Microsecond)))
 		if err != nil || !res.Allowed {
 			return res, nil, err
@@ -64,10 +70,18 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Re
 	})
 }
 
+// holds returns an error if the burst never has n units.
+func (t *terms) holds(key string, n int64) error {
+	if !t.static() && n > t.limit.BurstSize() {
+		return fmt.Errorf("global: cost %d of key %q: %w (%d)", n, key, hybridlimit.ErrExceedsBurst, t.limit.BurstSize())
+	}
+	return nil
+}
+
 // book takes n units that can be used within most µs.
 func (l *Limiter) book(ctx context.Context, key string, t *terms, n, most int64) (res hybridlimit.Result, back algo.Op, err error) {
-	if !t.static() && n > t.limit.BurstSize() {
-		return res, back, fmt.Errorf("global: cost %d of key %q: %w (%d)", n, key, hybridlimit.ErrExceedsBurst, t.limit.BurstSize())
+	if err := t.holds(key, n); err != nil {
+		return res, back, err
 	}
 	return l.take(ctx, key, t, n, algo.Op{Asks: []int64{n}, MaxDelay: most})
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	mrand "math/rand/v2"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -19,6 +20,11 @@ type Caller struct {
 	N       int64           // units, for errors
 	Done    <-chan struct{} // closed with the limiter
 	Longest time.Duration   // the longest wait without a deadline
+	Lines   *Lines          // of the limiter
+	Each    *time.Duration  // time in which a unit comes back; Book may set it; 0: not known
+	// Turn returns the time in which each process of the fleet gets a unit, and the time in which a burst comes back, or 0 if
+	// unused units do not add up. A process that was served waits for its next turn. Nil: there is one process.
+	Turn func() (round, burst time.Duration)
 }
 
 // Book takes the caller's units if they may be used within most. back gives them
@@ -30,7 +36,19 @@ type Book func(most time.Duration) (res hybridlimit.Result, back func(context.Co
 // (context.DeadlineExceeded), or if the cost is above the burst
 // (hybridlimit.ErrExceedsBurst). If the wait fails, Wait gives the units back; if
 // that fails too, the error joins both.
+//
+// Calls for one key are served in the order in which they came.
 func (c Caller) Wait(ctx context.Context, book Book) (hybridlimit.Result, error) {
+	if err := ctx.Err(); err != nil {
+		return hybridlimit.Result{}, err
+	}
+	p := place{caller: c}
+	defer p.leave()
+	if c.Lines.waiting(c.Key) { // otherwise the call may be served at once, without a place
+		if _, err := p.join(ctx); err != nil {
+			return hybridlimit.Result{}, err
+		}
+	}
 	for {
 		if err := ctx.Err(); err != nil {
 			return hybridlimit.Result{}, err
@@ -39,21 +57,25 @@ func (c Caller) Wait(ctx context.Context, book Book) (hybridlimit.Result, error)
 		if deadline, ok := ctx.Deadline(); ok {
 			left = time.Until(deadline)
 		}
+		began := time.Now()
 		res, back, err := book(left)
 		if err != nil {
 			return hybridlimit.Result{}, err
 		}
-		wait := res.Delay
-		if !res.Allowed {
-			wait = res.RetryAfter
+		wait, trip := res.RetryAfter, time.Since(began)
+		if res.Allowed {
+			wait = res.Delay
+			p.served(wait, trip)
 		}
 		switch {
 		case wait == hybridlimit.Never:
 			err = fmt.Errorf("%s: cost %d of key %q: %w (%d)", c.Package, c.N, c.Key, hybridlimit.ErrExceedsBurst, res.Limit)
 		case wait >= left:
 			err = fmt.Errorf("%s: it takes %v until %d units of key %q are available: %w", c.Package, wait, c.N, c.Key, context.DeadlineExceeded)
-		default:
+		case res.Allowed:
 			err = Sleep(ctx, c.Done, wait)
+		default:
+			err = p.denied(ctx, wait, trip)
 		}
 		switch {
 		case err != nil && back != nil:
@@ -65,6 +87,82 @@ func (c Caller) Wait(ctx context.Context, book Book) (hybridlimit.Result, error)
 			return res, nil
 		}
 	}
+}
+
+// Processes ask again in this order when a unit is there: those that were denied often, those that were denied once, and half a unit
+// later the one that was served last. Otherwise one process could be the first each time, and another one never. No unit is lost:
+// without other processes, the level rises by less than a burst meanwhile. The next ask takes a round trip, so it leaves that much
+// earlier.
+
+// place is the place of a call in the line of its key, if it has one.
+type place struct {
+	caller  Caller
+	line    *line // nil: none yet
+	turn    *turn
+	denials int
+}
+
+// join takes a place and waits for the turn of the call. It reports whether the call was the first at once.
+func (p *place) join(ctx context.Context) (first bool, err error) {
+	deadline, _ := ctx.Deadline()
+	p.line, p.turn = p.caller.Lines.join(p.caller.Key, p.caller.N, deadline)
+	first = p.turn.ready == nil
+	if err := p.caller.turn(ctx, p.turn); err != nil {
+		return first, err
+	}
+	return first, Sleep(ctx, p.caller.Done, p.caller.Lines.pause(p.line))
+}
+
+// leave gives the place up. It works once.
+func (p *place) leave() {
+	if p.line != nil {
+		p.caller.Lines.leave(p.caller.Key, p.line, p.turn)
+	}
+}
+
+// served gives the place up for the next call, when units were booked that are there in wait.
+func (p *place) served(wait, trip time.Duration) {
+	if p.line == nil {
+		return
+	}
+	c := p.caller
+	c.Lines.tell(p.line, wait, *c.Each)
+	if c.Turn != nil && wait > 0 { // units are scarce
+		c.Lines.yield(p.line, c.next(wait, trip))
+	}
+	p.leave()
+}
+
+// denied waits until the call may ask again. A call without a place takes one.
+func (p *place) denied(ctx context.Context, wait, trip time.Duration) error {
+	if p.line == nil {
+		if first, err := p.join(ctx); err != nil || !first {
+			return err
+		}
+	}
+	c := p.caller
+	c.Lines.tell(p.line, wait, *c.Each)
+	p.denials++
+	return Sleep(ctx, c.Done, c.again(wait, trip, p.denials-1))
+}
+
+// next returns the time after which the process asks again when a call was served, whose units are there in wait.
+func (c Caller) next(wait, trip time.Duration) time.Duration {
+	round, burst := c.Turn()
+	return min(round, wait) + min(max(*c.Each/2, trip), burst) - trip
+}
+
+// again returns the time after which a call asks again that was denied, after a number of denials before.
+func (c Caller) again(wait, trip time.Duration, denials int) time.Duration {
+	after := trip // random, so that the order is not always the same
+	least := time.Duration(0)
+	if c.Turn != nil {
+		if round, _ := c.Turn(); round > *c.Each { // there are other processes
+			least = *c.Each >> min(denials+2, 62)
+			after = least
+		}
+	}
+	return max(0, wait-trip) + least + mrand.N(after+1)
 }
 
 // Sleep waits for d. It returns early, with an error, if ctx ends (the error of ctx)

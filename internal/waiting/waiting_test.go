@@ -45,7 +45,7 @@ func TestWait(t *testing.T) {
 				time.AfterFunc(tc.close, func() { close(done) })
 			}
 			began, gave := time.Now(), 0
-			who := waiting.Caller{Package: "p", Key: "k", N: 3, Done: done, Longest: time.Hour}
+			who := waiting.Caller{Package: "p", Key: "k", N: 3, Done: done, Longest: time.Hour, Lines: new(waiting.Lines), Each: new(time.Duration)}
 			res, err := who.Wait(ctx, func(most time.Duration) (hybridlimit.Result, func(context.Context) error, error) {
 				if tc.deadline == 0 && most != time.Hour || tc.deadline > 0 && most > tc.deadline {
 					t.Errorf("%s: most is %v", name, most)
@@ -78,19 +78,19 @@ func TestWaitAsksNothingInVain(t *testing.T) {
 		t.Error("asked")
 		return hybridlimit.Result{}, nil, nil
 	}
-	if _, err := (waiting.Caller{}).Wait(ctx, book); !errors.Is(err, context.Canceled) {
+	if _, err := (waiting.Caller{Lines: new(waiting.Lines), Each: new(time.Duration)}).Wait(ctx, book); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	book = func(time.Duration) (hybridlimit.Result, func(context.Context) error, error) {
 		return hybridlimit.Result{Allowed: true}, nil, errBack
 	}
-	if res, err := (waiting.Caller{}).Wait(context.Background(), book); !errors.Is(err, errBack) || res.Allowed {
+	if res, err := (waiting.Caller{Lines: new(waiting.Lines), Each: new(time.Duration)}).Wait(context.Background(), book); !errors.Is(err, errBack) || res.Allowed {
 		t.Errorf("%+v, %v", res, err)
 	}
 	book = func(time.Duration) (hybridlimit.Result, func(context.Context) error, error) {
 		return hybridlimit.Result{RetryAfter: hybridlimit.Never, Limit: 5}, nil, nil
 	}
-	if _, err := (waiting.Caller{Package: "p", Key: "k", N: 7}).Wait(context.Background(), book); !strings.HasPrefix(err.Error(), `p: cost 7 of key "k": `) {
+	if _, err := (waiting.Caller{Package: "p", Key: "k", N: 7, Lines: new(waiting.Lines), Each: new(time.Duration)}).Wait(context.Background(), book); !strings.HasPrefix(err.Error(), `p: cost 7 of key "k": `) {
 		t.Error(err)
 	}
 }
