@@ -202,7 +202,7 @@ func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
 			return res, true, err
 		}
 		if p.spare = e == nil && p.Limiter.alone(p.at.tag); p.spare {
-			p.v = p.Limiter.fromOverflow(p.Key, p.plan, p.N)
+			p.v = p.Limiter.fromOverflow(p.Key, p.at, p.plan, p.N)
 			continue
 		}
 		if e == nil { // memory is full of keys that owe units
@@ -258,8 +258,8 @@ func (p *part) endSpare(admitted bool) {
 	l, took := p.Limiter, p.v.Action == account.Admit
 	if !took || admitted {
 		l.countOverflow(p.N, took)
-	} else if t := l.share(p.plan, l.fleet.Size()); t.Counts() {
-		l.spare(l.hub.clock.Now()).put(l.cell(p.Key), t, p.N)
+	} else if f := l.share(p.plan, l.fleet.Size()); f.Counts() {
+		l.shares.Put(p.Key, f.Size, p.N, l.hub.clock.Now())
 	}
 }
 
@@ -308,8 +308,8 @@ func (p *part) end(admitted bool) {
 		if p.v.Action == account.Admit {
 			p.v.Sync = account.SyncNot
 		}
-		if c.Fallback.Pool != nil && p.v.Action == account.Admit && p.v.Reason == account.LocalUnits {
-			c.Fallback.Pool.Put(c.Fallback, p.N)
+		if p.v.Action == account.Admit && p.v.Reason == account.LocalUnits {
+			c.Fallback.Share.Put(c.Fallback.Size, p.N, now)
 		}
 	}
 	e.begin(now) // a lease may have ended since the try
@@ -347,7 +347,7 @@ func (p *part) fetchExactly(ctx context.Context) (account.Verdict, error) {
 	sent := l.hub.clock.Now()
 	ans, at, ok := l.askNow(ctx, p.at, algo.Op{Asks: []int64{p.N}})
 	if !ok {
-		if err := ctx.Err(); err != nil {
+		if err := ended(ctx); err != nil {
 			return account.Verdict{}, err
 		}
 		return l.withoutRedis(p.Key, p.at, p.N)
@@ -384,7 +384,7 @@ func waste(ctx context.Context, parts []*part) {
 		l := p.Limiter
 		if p.back.Refund > 0 {
 			// Unlike Refund, this counts no returned units: none were admitted.
-			if _, _, ok := l.askNow(context.WithoutCancel(ctx), p.at, p.back); ok {
+			if _, _, ok := l.askWithin(context.WithoutCancel(ctx), p.at, p.back, l.patience()); ok {
 				l.count.refunded.Add(p.N)
 				continue
 			}

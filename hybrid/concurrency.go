@@ -25,22 +25,27 @@ import (
 //
 // The calls in flight of the fleet never exceed the limit, except in these cases:
 //
-//   - a process was cut off from Redis, or did not run, for longer than 1.8 s: its
-//     running calls go on, and others may get their permits. A process that did not
-//     run may also begin calls until its clock has ticked, within some ms;
-//   - the fallback decides: Redis does not answer, or has lost its state and learns
-//     it again for 3 s (also when a limiter is used for the first time);
+//   - a process was cut off from Redis, or did not run, for longer than 0.8 s (its
+//     last heartbeat may have been a second before): its running calls go on, and
+//     others may get their permits. A process that did not run may also begin calls
+//     until its clock has ticked, within some ms;
+//   - the fallback decides: Redis does not answer (then each process runs at least
+//     FallbackFloor calls, so N processes together more than a limit below N), or has
+//     lost its state and learns it again for 3 s (also when a limiter is used for the
+//     first time);
 //   - Redis evicts a key, or fails over and loses writes;
 //   - processes have different limits: then the largest counts.
 type ConcurrencyLimiter struct {
-	base   *Limiter // name, limits, switches, settings, fleet, counters; it decides nothing
-	wait   time.Duration
-	exact  bool
-	most   int64 // ConcurrencyConfig.MaxKeys
-	seed   maphash.Seed
-	shards []permitShard
-	keys   atomic.Int64 // in all shards
-	room   atomic.Bool  // a key has come to be unused since makeRoom has looked at all of them
+	base    *Limiter // name, limits, switches, settings, fleet, counters; it decides nothing
+	wait    time.Duration
+	exact   bool
+	most    int64 // ConcurrencyConfig.MaxKeys
+	seed    maphash.Seed
+	shards  []permitShard
+	floor   int64        // ConcurrencyConfig.FallbackFloor
+	floored atomic.Int32 // floorDue, floorSaid, or 0: it has raised no share since Redis answered
+	keys    atomic.Int64 // in all shards
+	room    atomic.Bool  // a key has come to be unused since makeRoom has looked at all of them
 }
 
 var (
@@ -70,10 +75,13 @@ func (h *Hub) Concurrency(limit hybridlimit.Limit, cfg ConcurrencyConfig) (*Conc
 		return nil, err
 	}
 	l := &ConcurrencyLimiter{
-		wait: cfg.MaxWait, exact: cfg.Mode == ModeExact, most: int64(cfg.MaxKeys), seed: maphash.MakeSeed(), shards: make([]permitShard, permitShards),
+		wait: cfg.MaxWait, exact: cfg.Mode == ModeExact, floor: cfg.FallbackFloor, most: int64(cfg.MaxKeys), seed: maphash.MakeSeed(), shards: make([]permitShard, permitShards),
 	}
 	if l.most == 0 {
 		l.most = defaultMaxKeys
+	}
+	if l.floor == 0 {
+		l.floor = 1
 	}
 	for i := range l.shards {
 		l.shards[i].keys = map[uint64]*permitEntry{}

@@ -37,6 +37,11 @@ type ConcurrencyConfig struct {
 	// process limit/N permits of a key, rounded down, less those that its running
 	// calls use. Zero: FallbackShare.
 	Fallback Fallback
+	// FallbackFloor is the least number of permits that FallbackShare gives a
+	// process while Redis does not answer, even if limit/N is smaller. So without
+	// Redis at most max(limit, N·FallbackFloor) calls of a key run. A log line says
+	// when that is more than the limit. Zero: 1. Negative: none.
+	FallbackFloor int64
 	// Shadow makes the limiter decide and count, but deny no call. A call that it
 	// would have denied runs without a permit.
 	Shadow bool
@@ -55,7 +60,7 @@ type ConcurrencyConfig struct {
 func (c ConcurrencyConfig) base() Config {
 	return Config{
 		Name: c.Name, Mode: c.Mode, Overshoot: -1, MaxKeys: c.MaxKeys, MaxKeyBytes: c.MaxKeyBytes, Fallback: c.Fallback,
-		FallbackFloor: -1, Shadow: c.Shadow, LimitFor: c.LimitFor, Subject: c.Subject,
+		Shadow: c.Shadow, LimitFor: c.LimitFor, Subject: c.Subject,
 	}
 }
 
@@ -79,6 +84,9 @@ func (c ConcurrencyConfig) violations(limit hybridlimit.Limit) hybridlimit.Viola
 	}
 	if c.Fallback >= fallbacks {
 		bad.Add("ConcurrencyConfig.Fallback", c.Fallback, "is not a fallback")
+	}
+	if c.FallbackFloor > limit.BurstSize() && !account.Static(limit) {
+		bad.Add("ConcurrencyConfig.FallbackFloor", c.FallbackFloor, "must not exceed the limit")
 	}
 	return bad
 }

@@ -2,11 +2,13 @@ package hybrid
 
 import (
 	"hash/maphash"
+	"log/slog"
 	"math"
 	"slices"
 	"sync"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/internal/permits"
 )
 
@@ -195,7 +197,24 @@ func (l *ConcurrencyLimiter) conditions(e *permitEntry, now int64) permits.Condi
 	return c
 }
 
-// share returns the permits of a key that the fallback gives this process.
+// floorDue and floorSaid are the states of the line about FallbackFloor in an outage.
+const (
+	floorDue = iota + 1
+	floorSaid
+)
+
+// sayFloor logs once in an outage that the fleet may run more calls than the limit. It is called for each heartbeat.
+func (l *ConcurrencyLimiter) sayFloor() {
+	switch h := l.base.hub; {
+	case l.floored.CompareAndSwap(floorDue, floorSaid):
+		h.log.event(msgFloor, slog.String("limiter", l.base.cfg.Name), slog.Int64("floor", l.floor), slog.Int64("fleet", l.base.fleet.Size()))
+	case h.worst() == breaker.Closed && !l.base.mute():
+		l.floored.Store(0)
+	}
+}
+
+// share returns the permits of a key that the fallback gives this process. The floor is for a Redis that does not answer. While
+// Redis learns, other processes may hold all permits.
 func (l *ConcurrencyLimiter) share(c *permits.Conditions) int64 {
 	switch l.base.live.Load().fallback {
 	case FallbackFull:
@@ -205,7 +224,12 @@ func (l *ConcurrencyLimiter) share(c *permits.Conditions) int64 {
 	case FallbackDenyAll:
 		return 0
 	}
-	return permits.Share(c.Limit, c.Procs)
+	share := permits.Share(c.Limit, c.Procs)
+	if least := min(l.floor, c.Limit); c.Away && share < least {
+		l.floored.CompareAndSwap(0, floorDue)
+		return least
+	}
+	return share
 }
 
 // tune gives a locked entry its limit, and reports whether it is another one.

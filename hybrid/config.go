@@ -43,18 +43,16 @@ type Config struct {
 	// MaxKeys bounds the number of keys in memory. A key that was not used for a
 	// while is evicted, after it has paid the units that it owes: keys are
 	// chosen by second chance (CLOCK), so about as in an LRU. If Redis is
-	// away and memory is full of keys that owe units, further keys share one
-	// allowance. The allowance is as large as the fallback shares of MaxKeys
-	// keys. No key gets more than its own share of it: see docs/operations.md.
-	// Zero: 100 000.
+	// away, as many keys have a share of their own: see Fallback. Zero:
+	// 100 000.
 	MaxKeys int
 	// MaxKeyBytes is the length of the longest valid key, in bytes. Zero: 512.
 	MaxKeyBytes int
 	// Fallback decides while Redis does not answer. Zero: FallbackShare.
 	Fallback Fallback
-	// FallbackFloor is the least number of units that FallbackShare gives a
-	// process, per key and time-to-full, even if its share is smaller. Zero: 1.
-	// Negative: none.
+	// FallbackFloor is the least burst of FallbackShare, in units: what a
+	// process may admit of a key at once, even if its share of the burst is
+	// smaller. It raises no rate. Below 1: 1.
 	FallbackFloor int64
 	// Shadow makes the limiter decide and count, but deny no call.
 	Shadow bool
@@ -205,12 +203,7 @@ func (c Config) withDefaults() Config {
 	if c.MaxKeys == 0 {
 		c.MaxKeys = defaultMaxKeys
 	}
-	switch {
-	case c.FallbackFloor == 0:
-		c.FallbackFloor = 1
-	case c.FallbackFloor < 0:
-		c.FallbackFloor = 0
-	}
+	c.FallbackFloor = max(c.FallbackFloor, 1)
 	return c
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
+	"github.com/hybridlimit/hybridlimit/internal/fallback"
 )
 
 // This file has the part of Inspect for keys for which memory has no room.
@@ -39,17 +40,11 @@ func (x *explanation) explainOverflow(why string) {
 		}
 		return
 	}
-	left := t.Most()
-	if t.Cap < left {
-		left = t.Cap
-	}
-	if c := x.l.overflow.cells.Load(); c != nil {
-		left = c.level(x.hash, t, x.now)
-	}
-	const some = full + ", and keys that find no room share %.4g units by the key's hash, of which %.4g are left"
-	if left >= 1-floatSlack {
-		x.allow(hybridlimit.SourceFallback, some, policy, why, t.Most(), left)
+	left := t.Share.Left(t.Size, x.now)
+	const some = full + ", and of its share of %d units %.4g are left"
+	if left >= float64(1+t.Floor)-fallback.Slack {
+		x.allow(hybridlimit.SourceFallback, some, policy, why, t.Burst, left)
 		return
 	}
-	x.deny(hybridlimit.SourceFallback, x.now+spans(1-left, t)+1, some, policy, why, t.Most(), left)
+	x.deny(hybridlimit.SourceFallback, x.now+t.Share.Wait(t.Size, 1, x.now), some, policy, why, t.Burst, left)
 }

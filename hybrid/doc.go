@@ -20,7 +20,7 @@
 //
 // # Which mode
 //
-// ModeAuto suits most uses: leases first, credit for new keys and spikes.
+// ModeAuto suits most uses: leases first, credit for spikes.
 // ModeStrict admits only units that Redis has debited. ModeDeferred is the
 // classic "count locally, push every K units or T". ModeExact asks Redis for
 // every decision. The modes are one code path with two parameters: the largest
@@ -79,8 +79,10 @@
 // processes cut off, the fleet admits at most limit·(1 + k/N). These shares are
 // repaid when the partition ends.
 //
-// In a total outage with FallbackShare, the fleet admits at most
-// N·max(limit/N known, FallbackFloor per time-to-full).
+// In a total outage with FallbackShare, N processes admit at most
+// rate·t + max(burst, N·FallbackFloor) in any time t. In a window they admit at most
+// its limit, or rate·t + N if the limit is below N. At most max(n, N·FallbackFloor)
+// of n calls in flight run. N is the last known number of processes.
 //
 // A Redis that lost its state (wiped, or restored from a snapshot) admits used
 // units again only for a short time. Processes notice the loss with their next
@@ -89,7 +91,7 @@
 // processes is restored with it. The fleet takes a quarter of Redis's time for
 // this: about a second for a few thousand keys, and 20 000 keys a second beyond
 // that. A key in use is restored at its next sync. Units that were debited after
-// the last view of any living process are forgotten.
+// the last view of any living process are forgotten. A sliding log is not restored.
 //
 // A sync whose reply is lost is sent again. Redis counts the units that it pays or
 // leases once. A sync that only asks for a call has no envelope, and asks again. A

@@ -156,9 +156,7 @@ func (e *entry) conditions(p *account.Plan, now int64) (c account.Conditions) {
 // setConditions is conditions for zero Conditions in place. A copy of Conditions takes time.
 func (e *entry) setConditions(c *account.Conditions, p *account.Plan, now int64) {
 	e.lim.setConditions(c, p, now)
-	if e.lim.classed() {
-		c.Fallback.Pool = e
-	}
+	c.Fallback.Share = e
 	if c.Broken = e.lim.alone(e.tag()); c.Broken {
 		c.Fallback.Ends = e.windowEnd(c, now)
 	}
@@ -305,7 +303,7 @@ func (e *entry) adapt(p *account.Plan, now int64) {
 	}
 	e.begin(now)
 	e.plan.Store(p)
-	lost := e.account.Adapt(old, p, e.share(old), now)
+	lost := e.account.Adapt(old, p, now)
 	e.lim.count.lost.Add(lost)
 	c := e.conditions(p, now)
 	e.lookAgain(&c, now)
@@ -344,8 +342,9 @@ func (e *entry) tryEvict(now int64) bool {
 		e.account.Return()
 		return false
 	}
-	if alone {
-		e.goOut(now)
+	if alone { // the key would begin with a new share otherwise
+		c := e.conditions(e.plan.Load(), now)
+		e.account.StartFallback(&c, now)
 	}
 	e.lim.count.book(e.account.Forget())
 	e.die()

@@ -42,7 +42,7 @@ func (l *Limiter) exactRange(ctx context.Context, key string, least, n int64, gi
 	sent := l.hub.clock.Now()
 	ans, _, ok := l.askNow(ctx, at, algo.Op{Asks: []int64{n}, Partial: least < n})
 	if !ok {
-		if err := ctx.Err(); err != nil {
+		if err := ended(ctx); err != nil {
 			return hybridlimit.Result{}, err
 		}
 		return l.exactFallback(key, at, res, least)
@@ -50,7 +50,6 @@ func (l *Limiter) exactRange(ctx context.Context, key string, least, n int64, gi
 	v := said(at.plan, ans, least)
 	if v.Action == account.Admit {
 		n = ans.Granted
-		l.granted(key, at, ans)
 	} else {
 		l.refuse(key, at, least, ans, sent, l.hub.clock.Now())
 	}
@@ -70,15 +69,28 @@ func said(p *account.Plan, ans wire.Answer, least int64) account.Verdict {
 	return v
 }
 
-// askNow sends a message with one op, once and without an envelope. It returns the answer, and the time at which Redis gave it,
+// askNow is askWithin for a decision, which waits for MaxWait.
+func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans wire.Answer, now int64, ok bool) {
+	return l.askWithin(ctx, at, op, l.cfg.MaxWait)
+}
+
+// patience returns the time for which Reserve and Wait wait for Redis. They may take longer than a decision: a Redis in another
+// zone that needs longer than MaxWait is no outage for them, and a new connection takes several round trips.
+func (l *Limiter) patience() time.Duration {
+	if l.cfg.MaxWait < 0 {
+		return l.cfg.MaxWait
+	}
+	return max(l.cfg.MaxWait, 4*l.hub.cfg.SyncTimeout)
+}
+
+// askWithin sends a message with one op, once and without an envelope, and waits for the answer. It returns the answer, and the time at which Redis gave it,
 // in µs of Redis time. Without an answer ok is false, and Granted is the number of units that Redis may have granted: none if
 // nothing was sent.
-func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans wire.Answer, now int64, ok bool) {
-	if l.mute() || ctx.Err() != nil {
+func (l *Limiter) askWithin(ctx context.Context, at place, op algo.Op, wait time.Duration) (ans wire.Answer, now int64, ok bool) {
+	if l.mute() || ended(ctx) != nil {
 		return ans, 0, false
 	}
 	l.hub.heart.pace.event(at.plan.Full)
-	wait := l.cfg.MaxWait
 	call, ok := l.hub.breaker(at.tag).Begin()
 	if !ok || wait < 0 {
 		if ok {
@@ -93,6 +105,9 @@ func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans wire.An
 	sent := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
+	if l.exactly(at.plan) && op.View == (algo.View{}) {
+		op.View = l.viewOf(at)
+	}
 	reply, err := l.hub.caller.Batch(bounded, wire.Envelope{}, []wire.Op{{
 		Key: l.inRedis(at), Limit: at.plan.Limit, Op: op,
 	}})
@@ -100,6 +115,9 @@ func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans wire.An
 	l.count.ops.Add(1)
 	took := time.Since(sent)
 	blamed := l.blame(ctx, err)
+	if bounded.Err() != nil && !l.hub.long(wait) {
+		blamed = context.Canceled
+	}
 	call.End(l.hub.engine.Without(took), blamed)
 	if err != nil {
 		if !errors.Is(blamed, context.Canceled) { // a failure of Redis
@@ -113,13 +131,58 @@ func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans wire.An
 	l.count.debited.Add(ans.Granted)
 	l.hub.clocks.heard(at.tag, reply.Now, l.hub.clock.At(sent), l.hub.clock.At(sent.Add(took)))
 	l.found(at.plan.Bucket, ans.Level)
-	return at.plan.Seen(ans), reply.Now, true
+	ans = at.plan.Seen(ans)
+	if l.exactly(at.plan) {
+		l.seen(at, ans, reply.Now, l.hub.clock.At(sent))
+	}
+	return ans, reply.Now, true
+}
+
+// viewOf returns the view of a key that Redis alone decides. An op carries it, so that a Redis that has lost the key learns of it.
+func (l *Limiter) viewOf(at place) (v algo.View) {
+	e := l.store.get(at.key)
+	if e == nil || at.plan.Kind == algo.KindLog {
+		return v
+	}
+	e.lock()
+	defer e.unlock()
+	if p := e.plan.Load(); !e.dead && p.Limit == at.plan.Limit {
+		v = e.account.Told(&account.Conditions{Bucket: p.Bucket, Window: p.Window, Floor: p.Floor})
+	}
+	return v
+}
+
+// seen notes the answer of a direct call for a key that Redis alone decides, so that a fallback begins with what was left. A key
+// for which memory has no room begins with a full share.
+func (l *Limiter) seen(at place, ans wire.Answer, redisNow, sent int64) {
+	e, _, err := l.lockAt(at.key, at)
+	if e == nil || err != nil {
+		return
+	}
+	defer e.unlock()
+	now := l.hub.clock.Now()
+	c := e.conditions(e.plan.Load(), now)
+	e.account.DirectSeen(&c, account.Answer{Answer: ans, RedisNow: redisNow, Sent: sent}, now)
+}
+
+// ended returns the error of a context that has ended, also if its timer is late: a client of Redis notices the deadline itself.
+func ended(ctx context.Context) error {
+	if at, ok := ctx.Deadline(); ok && !time.Now().Before(at) {
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
+}
+
+// long reports whether a call that has waited so long without an answer is evidence against Redis. A MaxWait near the round trip
+// says nothing: it is short, or Redis is far, or this process gets no core.
+func (h *Hub) long(wait time.Duration) bool {
+	return wait-h.engine.Late() >= max(5*time.Millisecond, 4*h.engine.RTT(), 4*time.Duration(h.trip.Load()))
 }
 
 // blame returns the error for the breaker. If the caller's ctx has ended, or the limiter is closed, a failure is no evidence about
 // Redis, and blame returns context.Canceled.
 func (l *Limiter) blame(ctx context.Context, err error) error {
-	if err != nil && (ctx.Err() != nil || l.closed.Load()) {
+	if err != nil && (ended(ctx) != nil || l.closed.Load()) {
 		return context.Canceled
 	}
 	return err
@@ -179,19 +242,6 @@ func (l *Limiter) refuse(key string, at place, n int64, ans wire.Answer, sent, n
 		N: n, Until: sent + ans.Retry*1000, Relook: now + l.hub.jitter(account.MaxView),
 		Left: at.plan.Units(ans.Level), Reset: now + at.plan.Reset(ans)*1000,
 	}, now)
-}
-
-// granted corrects the refusal of a key after Redis granted a call for fewer units: the refusal still holds, but fewer
-// units are left.
-func (l *Limiter) granted(key string, at place, ans wire.Answer) {
-	if l.cfg.Mode == ModeExact || at.plan.Kind != algo.KindLog {
-		return
-	}
-	if e := l.store.get(key); e != nil {
-		e.lock()
-		defer e.unlock()
-		e.account.NoteLeft(at.plan.Units(ans.Level), l.hub.clock.Now()+at.plan.Reset(ans)*1000)
-	}
 }
 
 // accept forgets the refusal of a key, because units were given back after it.

@@ -89,12 +89,15 @@ func (b *heartbeat) beat() {
 		default:
 		}
 		for _, l := range h.all() {
-			l.overflow.release(h.clock.Now())
+			l.shares.Release(h.clock.Now())
 			l.changeSwitch(func(*switches) {}) // writes the log line if one is due
 			for _, v := range l.views {
 				v.beatDenials()
 			}
 			l.ageLimits(h.clock.Now())
+			if l.flight != nil {
+				l.flight.sayFloor()
+			}
 		}
 		size := h.fleetSize()
 		if h.permits.keys.Load() > 0 {
@@ -212,6 +215,7 @@ func (b *heartbeat) send(ctx context.Context, own, text string, others []string)
 		h.permits.miss(p.Member)
 		return beat, 0, 0, false
 	}
+	h.trip.Store(int64(h.engine.Without(time.Duration(received - sent))))
 	h.permits.beaten(p.Member, sent, received, beat.Losses, beat.Beats)
 	lost := beat.Before < b.expires
 	if b.expires > 0 && !lost {
@@ -277,6 +281,9 @@ func (h *Hub) exchange(ctx context.Context, send func(context.Context) error) (s
 	}
 	began := time.Now()
 	given := h.cfg.SyncTimeout + h.engine.Late()
+	if h.trip.Load() == 0 { // the first one opens a connection, and Redis may be far
+		given += 3 * h.cfg.SyncTimeout
+	}
 	bounded, cancel := context.WithTimeout(ctx, given)
 	err = send(bounded)
 	cancel()

@@ -20,6 +20,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/circuit"
 	"github.com/hybridlimit/hybridlimit/internal/classes"
 	"github.com/hybridlimit/hybridlimit/internal/clock"
+	"github.com/hybridlimit/hybridlimit/internal/fallback"
 	"github.com/hybridlimit/hybridlimit/internal/refresh"
 	"github.com/hybridlimit/hybridlimit/internal/runner"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
@@ -51,6 +52,8 @@ type Hub struct {
 	heart    *heartbeat
 	permits  *membership
 	metrics  *metrics
+	gone     atomic.Bool   // the client of Redis was closed before the hub
+	trip     atomic.Int64  // ns; the round trip of the last heartbeat, without what this process was late by
 	exacts   atomic.Uint64 // messages outside the engine, without those in beats
 	beats    atomic.Uint64 // heartbeats, and messages about switches, scripts and Inspect
 	failed   atomic.Uint64 // exacts without an answer
@@ -212,7 +215,8 @@ func (h *Hub) limiter(limit hybridlimit.Limit, cfg Config, flight *ConcurrencyLi
 	if err != nil {
 		return nil, err
 	}
-	shared := &family{hub: h, flight: flight, classes: classes.Of(cfg.Classes), release: release, done: make(chan struct{}), ready: make(chan struct{})}
+	shared := &family{hub: h, flight: flight, classes: classes.Of(cfg.Classes), release: release, done: make(chan struct{}), ready: make(chan struct{}),
+		shares: fallback.New(cfg.MaxKeys)}
 	for _, class := range shared.classes {
 		v := &Limiter{family: shared, clock: h.clock, cfg: cfg, class: class, store: newStore(cfg.MaxKeys, h.clock.Void)}
 		v.hist = h.metrics.histograms(v.attributes()...)
@@ -391,7 +395,7 @@ func (h *Hub) settle(ctx context.Context, limiters ...*Limiter) error {
 	for _, l := range limiters {
 		l.each(func(e *entry) { owing = append(owing, e) })
 	}
-	owing, err := payAll(ctx, owing)
+	owing, err := h.payAll(ctx, owing)
 	if err == nil {
 		if err = h.permits.drain(ctx, limiters); err != nil {
 			return err
@@ -407,14 +411,18 @@ func (h *Hub) settle(ctx context.Context, limiters ...*Limiter) error {
 	if owed == 0 { // only syncs that pay nothing are unfinished
 		return nil
 	}
+	if h.gone.Load() {
+		return fmt.Errorf("hybrid: Shutdown ended with %d units owed: close the client of Redis after the hub: %w", owed, redis.ErrClosed)
+	}
 	return fmt.Errorf("hybrid: Shutdown ended with %d units owed that Redis has not acknowledged: %w", owed, err)
 }
 
 // payAll syncs entries until none owes units or holds leased units that Redis takes back. When ctx ends first, it returns the
 // unfinished entries. It also waits for syncs in
 // flight that pay nothing, because the counters would miss the units that they bring. Without Redis it does not wait for these,
-// because they have nothing to lose. It polls every tick: it cannot wait for idle lanes, because other limiters share them.
-func payAll(ctx context.Context, entries []*entry) (owing []*entry, err error) {
+// because they have nothing to lose. It polls every tick: it cannot wait for idle lanes, because other limiters share them. It does
+// not wait for a client that was closed.
+func (h *Hub) payAll(ctx context.Context, entries []*entry) (owing []*entry, err error) {
 	t := time.NewTicker(tick)
 	defer t.Stop()
 	for {
@@ -432,6 +440,9 @@ func payAll(ctx context.Context, entries []*entry) (owing []*entry, err error) {
 			return nil, nil
 		}
 		entries = owing
+		if h.gone.Load() {
+			return owing, redis.ErrClosed
+		}
 		select {
 		case <-t.C:
 		case <-ctx.Done():

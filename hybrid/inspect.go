@@ -128,7 +128,7 @@ func (l *Limiter) inspect(key string) (Inspection, place, error) {
 	if err != nil {
 		return Inspection{}, place{}, err
 	}
-	x := explanation{l: l, at: at, hash: l.cell(key)}
+	x := explanation{l: l, at: at}
 	x.switched, x.own = l.Switch()
 	x.look(key)
 	x.now = l.hub.clock.Now()
@@ -136,10 +136,9 @@ func (l *Limiter) inspect(key string) (Inspection, place, error) {
 	x.adapt()
 	x.conditions = l.conditions(x.plan, x.now)
 	x.conditions.Broken = l.alone(at.tag)
-	if l.classed() {
-		x.conditions.Fallback.Pool = onlyLook{l, x.hash}
-	}
-	x.conditions.Fallback.Ends = l.hub.clocks.windowEnd(at.tag, x.conditions.Window.Period, x.now)
+	f := &x.conditions.Fallback
+	f.Ends = l.hub.clocks.windowEnd(at.tag, x.conditions.Window.Period, x.now)
+	f.Share = l.shares.Copy(key, f.Size, x.now)
 	x.crowded = !x.known && l.crowded(key, x.now)
 	x.explain()
 
@@ -182,7 +181,6 @@ type explanation struct {
 	known      bool
 	asks       bool // the next call asks LimitFor
 	crowded    bool // the key is not in memory, and memory has no room for it
-	hash       uint64
 	waiting    int
 	switched   Switch
 	own        bool // the switch is the process's own
@@ -221,7 +219,7 @@ func (x *explanation) adapt() {
 		x.plan = x.standing
 	}
 	if x.plan != x.had && !account.Static(x.plan.Limit) {
-		x.account.Adapt(x.had, x.plan, l.share(x.had, l.fleet.Size()), x.now)
+		x.account.Adapt(x.had, x.plan, x.now)
 	}
 }
 
@@ -330,6 +328,8 @@ func (x *explanation) explainExact() {
 	switch {
 	case x.l.cfg.Mode != ModeExact && r.Holds(1, x.now):
 		x.deny(hybridlimit.SourceDenyCache, min(r.Until, r.Relook), "Redis said that the log has no room for 1 unit")
+	case x.conditions.Broken && !x.l.mute() && x.l.hub.breaker(x.at.tag).RetryIn() == 0:
+		x.ask("the breaker lets this call see whether Redis answers again")
 	case x.conditions.Broken && x.crowded:
 		x.explainOverflow(x.whyAlone())
 	case x.conditions.Broken:
@@ -385,15 +385,18 @@ func (x *explanation) explainCrowded(why string) {
 // explainFallback explains a decision of the fallback.
 func (x *explanation) explainFallback(v account.Verdict) {
 	why, name, c := x.without(v), x.l.live.Load().fallback, &x.conditions
-	left, most := x.account.FallbackLeft(c, x.now), c.Fallback.Most()
+	left, most := x.account.FallbackLeft(c, x.now), c.Fallback.Burst
+	if v.Reason == account.LocalUnits {
+		left++ // the verdict has taken one
+	}
 	switch v.Reason {
 	case account.LocalAlways:
 		x.allow(hybridlimit.SourceFallback, "the fallback (%v) decides since %s", name, why)
 	case account.LocalNever:
 		x.deny(hybridlimit.SourceFallback, 0, "the fallback (%v) decides since %s", name, why)
 	case account.LocalUnits:
-		x.allow(hybridlimit.SourceFallback, "the fallback (%v) decides since %s: this process has %.4g of its %.4g units left", name, why, left, most)
+		x.allow(hybridlimit.SourceFallback, "the fallback (%v) decides since %s: this process has %.4g of its %d units left", name, why, left, most)
 	default:
-		x.deny(hybridlimit.SourceFallback, x.now+v.Retry, "the fallback (%v) decides since %s: this process has %.4g of its %.4g units left", name, why, left, most)
+		x.deny(hybridlimit.SourceFallback, x.now+v.Retry, "the fallback (%v) decides since %s: this process has %.4g of its %d units left", name, why, left, most)
 	}
 }

@@ -51,7 +51,7 @@ func TestInspectionAfterSetLimit(t *testing.T) {
 // of the fallback for such keys decides.
 func TestInspectionOfOverflow(t *testing.T) {
 	for fallback, want := range map[hybrid.Fallback]string{
-		hybrid.FallbackShare:    "allowed because the fallback (share) decides since Redis does not answer, and memory is full of keys that owe: there is none to count this one in, and keys that find no room share 2000 units by the key's hash, of which 2000 are left",
+		hybrid.FallbackShare:    "allowed because the fallback (share) decides since Redis does not answer, and memory is full of keys that owe: there is none to count this one in, and of its share of 2000 units 2000 are left",
 		hybrid.FallbackAllowAll: "allowed because the fallback (allow_all) decides since Redis does not answer, and memory is full of keys that owe: there is none to count this one in",
 	} {
 		for mode := hybrid.ModeAuto; mode <= hybrid.ModeExact; mode++ {

@@ -207,7 +207,7 @@ func TestInspectionSentences(t *testing.T) {
 		"a date": {hybridlimit.FixedWindow(1, 240*time.Hour), patientWith(hybrid.Config{Fallback: hybrid.FallbackShare}), func(t *testing.T, b linked, l *hybrid.Limiter) {
 			flip(t, l, hybrid.SwitchLocalOnly)
 			ask(t, l, "k", 1)
-			sentence(t, inspect(t, l, "k"), "denied until 2000-01-11 00:00:02 UTC because the fallback (share) decides since the switch of this process is local_only: this process has 0 of its 1 units left; 1 unit is owed by this process")
+			sentence(t, inspect(t, l, "k"), "denied until 2000-01-04 00:00:00 UTC because the fallback (share) decides since the switch of this process is local_only: this process has 0 of its 1 units left; 1 unit is owed by this process")
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

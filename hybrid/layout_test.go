@@ -7,6 +7,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/census"
 	"github.com/hybridlimit/hybridlimit/internal/clock"
+	"github.com/hybridlimit/hybridlimit/internal/fallback"
 )
 
 // TestEntryFitsItsSizeClass bounds the size of an entry, which is most of a key's memory. One more field would move the entry
@@ -47,11 +48,11 @@ func TestAccountHasTheSameModes(t *testing.T) {
 			t.Errorf("%v is %d here and %d in an account", ours, ours, theirs)
 		}
 	}
-	for ours, theirs := range map[Fallback]account.Policy{
-		FallbackShare: account.FallbackShare, FallbackFull: account.FallbackFull,
-		FallbackAllowAll: account.FallbackAllowAll, FallbackDenyAll: account.FallbackDenyAll,
+	for ours, theirs := range map[Fallback]fallback.Policy{
+		FallbackShare: fallback.PolicyShare, FallbackFull: fallback.PolicyFull,
+		FallbackAllowAll: fallback.PolicyAllowAll, FallbackDenyAll: fallback.PolicyDenyAll,
 	} {
-		if account.Policy(ours) != theirs {
+		if fallback.Policy(ours) != theirs {
 			t.Errorf("%v is %d here and %d in an account", ours, ours, theirs)
 		}
 	}

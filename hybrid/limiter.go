@@ -14,7 +14,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/classes"
 	"github.com/hybridlimit/hybridlimit/internal/clock"
+	"github.com/hybridlimit/hybridlimit/internal/fallback"
 	"github.com/hybridlimit/hybridlimit/internal/runner"
+	"github.com/hybridlimit/hybridlimit/internal/waiting"
 )
 
 // Limiter applies one limit of a hub. It is safe for concurrent use.
@@ -29,6 +31,7 @@ type Limiter struct {
 	count   counters
 	hist    *histograms // nil: no metrics provider
 	denials denials
+	lines   waiting.Lines // of Wait
 }
 
 // family is the part of a limiter that its classes share.
@@ -42,6 +45,7 @@ type family struct {
 	live     atomic.Pointer[live]
 	fleet    fleet
 	switches switches
+	shares   *fallback.Shares
 	overflow overflow
 
 	closed    atomic.Bool
@@ -85,8 +89,8 @@ func New(rdb redis.UniversalClient, limit hybridlimit.Limit, cfg Config) (*Limit
 }
 
 // Close stops decisions at once and waits for all goroutines. It does not settle: units that are owed and not yet sent
-// are lost, and counted. A limiter made by New also closes its hub. The limiter's name becomes free. Close is
-// idempotent.
+// are lost, and counted. Leased units are not given back: Shutdown does that. A limiter made by New also closes its hub.
+// The limiter's name becomes free. Close is idempotent.
 func (l *Limiter) Close() error {
 	l.shut()
 	if l.own {
@@ -409,7 +413,7 @@ func (l *Limiter) credit(p *account.Plan, n int64) int64 {
 	return p.Credit(account.Mode(l.Mode()), l.cfg.Overshoot, l.every(), n)
 }
 
-// share returns the size of a key's fallback bucket in a fleet of n processes.
+// share returns the size of a key's share in a fleet of n processes.
 func (l *Limiter) share(p *account.Plan, n int64) account.Fallback {
-	return p.Fallback(account.Policy(l.live.Load().fallback), l.cfg.FallbackFloor, n)
+	return p.Fallback(fallback.Policy(l.live.Load().fallback), l.cfg.FallbackFloor, n)
 }

@@ -35,7 +35,8 @@ type Fallback uint8
 
 // The fallbacks. The zero value keeps the fleet's total near the limit.
 const (
-	// FallbackShare gives each process limit/N, where N is the last known fleet size.
+	// FallbackShare gives each process limit/N, where N is the last known fleet size,
+	// but at least FallbackFloor units at once.
 	FallbackShare Fallback = iota
 	// FallbackFull gives each process the whole limit, so the fleet admits up to N times the limit.
 	FallbackFull

@@ -54,12 +54,19 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Re
 	if err := l.check(key, n); err != nil {
 		return hybridlimit.Result{}, err
 	}
-	who := waiting.Caller{Package: "hybrid", Key: key, N: n, Done: l.done, Longest: longest * time.Microsecond}
+	if p := l.planOf(key); n > p.Burst && !l.keyed() && !account.Static(p.Limit) { // not only when it is its turn
+		return hybridlimit.Result{}, exceeds(key, n, p.Burst)
+	}
+	var each time.Duration
+	var burst time.Duration // in which it comes back
+	who := waiting.Caller{Package: "hybrid", Key: key, N: n, Done: l.done, Longest: longest * time.Microsecond, Lines: &l.lines, Each: &each,
+		Turn: func() (time.Duration, time.Duration) { return time.Duration(l.fleet.Size()) * each, burst }}
 	return who.Wait(ctx, func(most time.Duration) (hybridlimit.Result, func(context.Context) error, error) {
 		if err := l.check(key, n); err != nil {
 			return hybridlimit.Result{}, nil, err
 		}
 		res, back, err := l.book(ctx, key, n, max(1, int64(most/time.Microsecond)))
+		each, burst = back.each, time.Duration(res.Limit)*back.each
 		if err != nil || !res.Allowed || res.Shadowed || res.Source == hybridlimit.SourceSwitch {
 			return res, nil, err
 		}
@@ -67,11 +74,17 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Re
 	})
 }
 
+// exceeds returns the error of a cost above the burst.
+func exceeds(key string, n, burst int64) error {
+	return fmt.Errorf("hybrid: cost %d of key %q: %w (%d)", n, key, hybridlimit.ErrExceedsBurst, burst)
+}
+
 // booked describes the units of a reservation for Cancel.
 type booked struct {
 	op    algo.Op // gives back what Redis granted to this call; Refund 0: the units were in hand
 	kept  bool    // the key is in memory, where a refund can wait for Redis
 	taken account.Taken
+	each  time.Duration // in which one unit comes back; 0: not one by one
 }
 
 // book takes n units that will be available within most µs.
@@ -89,9 +102,13 @@ func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybr
 		return l.answer(key, res, n), back, nil
 	}
 	if n > res.Limit {
-		return res, back, fmt.Errorf("hybrid: cost %d of key %q: %w (%d)", n, key, hybridlimit.ErrExceedsBurst, res.Limit)
+		return res, back, exceeds(key, n, res.Limit)
 	}
-	return l.bookAt(ctx, key, at, res, n, most, true)
+	res, back, err = l.bookAt(ctx, key, at, res, n, most, true)
+	if at.plan.Window.Period == 0 && at.plan.Kind != algo.KindLog {
+		back.each = time.Duration(at.plan.Each())
+	}
+	return res, back, err
 }
 
 // bookAt is book for a key and its plan. retry: if Redis refuses, and units have come to this process meanwhile, it books
@@ -119,13 +136,13 @@ func (l *Limiter) bookAt(ctx context.Context, key string, at place, res hybridli
 			return res, back, err
 		}
 	}
-	ans, now, ok := l.askNow(ctx, at, algo.Op{Asks: []int64{n}, MaxDelay: most})
+	ans, now, ok := l.askWithin(ctx, at, algo.Op{Asks: []int64{n}, MaxDelay: most}, l.patience())
 	holds := l.beside(e, n, ans)
 	if ok && ans.Granted == 0 && holds && retry {
 		return l.bookAt(ctx, key, at, res, n, most, false)
 	}
 	if !ok {
-		if err := ctx.Err(); err != nil {
+		if err := ended(ctx); err != nil {
 			return hybridlimit.Result{}, back, err
 		}
 		res, err = l.exactFallback(key, at, res, n)
@@ -187,10 +204,10 @@ func (e *entry) expect() *account.Waiter {
 }
 
 // settled waits until Redis knows of all units that were admitted or given back before w. It returns false if Redis
-// does not know of them within MaxWait.
+// does not know of them in time.
 func (l *Limiter) settled(ctx context.Context, e *entry, w *account.Waiter, twice bool) (bool, error) {
 	for w != nil {
-		if v, err := l.wait(ctx, e, w, l.hub.clock.Now()); err != nil || v.Source != hybridlimit.SourceRedis {
+		if v, err := l.wait(ctx, e, w, l.hub.clock.Now(), l.patience()); err != nil || v.Source != hybridlimit.SourceRedis {
 			return false, err
 		}
 		if w = nil; twice {
@@ -290,7 +307,7 @@ func (l *Limiter) refundLater(ctx context.Context, key string, at place, n int64
 
 // refundNow gives units back with a message of its own, which is sent once.
 func (l *Limiter) refundNow(ctx context.Context, key string, at place, op algo.Op) (hybridlimit.Result, error) {
-	ans, _, ok := l.askNow(ctx, at, op)
+	ans, _, ok := l.askWithin(ctx, at, op, l.patience())
 	if !ok {
 		return hybridlimit.Result{}, errors.Join(ctx.Err(), hybridlimit.ErrUnavailable)
 	}
@@ -315,7 +332,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if err != nil || account.Static(at.plan.Limit) {
 		return err
 	}
-	if _, _, ok := l.askNow(ctx, at, algo.Op{Reset: true}); !ok {
+	if _, _, ok := l.askWithin(ctx, at, algo.Op{Reset: true}, l.patience()); !ok {
 		return errors.Join(ctx.Err(), hybridlimit.ErrUnavailable)
 	}
 	if l.store.lookup(key) == nil {

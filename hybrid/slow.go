@@ -67,7 +67,7 @@ func (l *Limiter) await(ctx context.Context, ev *event, v account.Verdict, w *ac
 	if itself {
 		l.hub.engine.Exchange(runner.Here(ctx), e.tag(), e, l.cfg.MaxWait)
 	}
-	return l.wait(ctx, e, w, ev.now)
+	return l.wait(ctx, e, w, ev.now, l.cfg.MaxWait)
 }
 
 // sendsItself reports whether a waiting call may run the exchange with Redis in its own goroutine. Redis must usually answer
@@ -174,7 +174,6 @@ func (l *Limiter) lockBy(key string, given *account.Plan, known *place) (*entry,
 			made.node.Tag = uint16(at.tag)
 			made.plan.Store(at.plan)
 			now := l.hub.clock.Now()
-			made.comeIn(at.plan, now)
 			var owing []*entry
 			e, owing = l.store.add(made, now)
 			for _, o := range owing {
@@ -229,30 +228,42 @@ func (l *Limiter) settleOn(e *entry, want *account.Plan, at place, again *renewa
 	return want
 }
 
-// wait waits for Redis until MaxWait after began. It ends early when ctx ends or the limiter closes.
-func (l *Limiter) wait(ctx context.Context, e *entry, w *account.Waiter, began int64) (account.Verdict, error) {
+// wait waits for Redis until most after began. It ends early when ctx ends or the limiter closes. If this process got no core at
+// that time, the answer may have arrived and not have been read: the call waits for as long again as the timer was late, once, for at
+// most half of most.
+func (l *Limiter) wait(ctx context.Context, e *entry, w *account.Waiter, began int64, most time.Duration) (account.Verdict, error) {
 	select {
 	case v := <-w.Out:
 		return v, nil
 	default:
 	}
-	timer := time.NewTimer(l.cfg.MaxWait - time.Duration(l.hub.clock.Now()-began))
+	due := most - time.Duration(l.hub.clock.Now()-began)
+	timer := time.NewTimer(due)
 	defer timer.Stop()
-	select {
-	case v := <-w.Out:
-		return v, nil
-	case <-timer.C:
-		return l.timedOut(e, w)
-	case <-ctx.Done():
-		if v, ok := e.leave(w); ok {
+	for again := true; ; {
+		set := time.Now()
+		select {
+		case v := <-w.Out:
 			return v, nil
+		case <-timer.C:
+			if late := time.Since(set) - max(0, due); again && late > tick {
+				again = false
+				due = min(late, most/2)
+				timer.Reset(due)
+				continue
+			}
+			return l.timedOut(e, w)
+		case <-ctx.Done():
+			if v, ok := e.leave(w); ok {
+				return v, nil
+			}
+			return account.Verdict{}, ctx.Err()
+		case <-l.done:
+			if v, ok := e.leave(w); ok {
+				return v, nil
+			}
+			return account.Verdict{}, hybridlimit.ErrClosed
 		}
-		return account.Verdict{}, ctx.Err()
-	case <-l.done:
-		if v, ok := e.leave(w); ok {
-			return v, nil
-		}
-		return account.Verdict{}, hybridlimit.ErrClosed
 	}
 }
 

@@ -81,10 +81,11 @@ const (
 	msgRefuses   = "hybridlimit: Redis refuses the syncs of a slot; the keys of the slot are decided locally, by the fallback of their limiter; the attribute cause has the error"
 	msgTakes     = "hybridlimit: Redis applies the syncs of a slot again; the shared limit holds for the keys of the slot again"
 	msgRenamed   = "hybridlimit: another program or process uses this process's identity in Redis: it wrote to this process's envelope, or it is a copy of this process; this process continues under a new identity"
-	msgOverflow  = "hybridlimit: memory is full of keys that owe, and Redis does not answer; keys without room in memory share an allowance, whose units Redis never receives; raise MaxKeys, or stop made-up keys"
+	msgOverflow  = "hybridlimit: memory is full of keys that owe, and Redis does not answer; Redis never receives the units of keys without room in memory; raise MaxKeys, or stop made-up keys"
 	msgBadLimit  = "hybridlimit: Config.LimitFor returned a limit that is not valid for a key in memory; the key keeps its limit until LimitFor is asked again; the attribute cause has the error"
 	msgPermits   = "hybridlimit: Redis refused a message about permits and did not apply it; calls of its keys wait for the next one"
 	msgCrowded   = "hybridlimit: Redis refuses this process's heartbeats; without them the process gives no credit; the attribute cause has the error, and docs/operations.md the bound on groups of limiters"
+	msgFloor     = "hybridlimit: Redis does not answer, and the fleet has more processes than the limit has permits; each process may run as many calls of a key as the attribute floor says, together more than the limit; ConcurrencyConfig.FallbackFloor changes it"
 	msgAlone     = "hybridlimit: the fleet's size is unknown, so this process uses the whole limit; set HubConfig.FleetSize"
 )
 

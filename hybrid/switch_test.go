@@ -261,12 +261,8 @@ func TestSwitchLocalOnly(t *testing.T) {
 					}
 				}
 				time.Sleep(10 * time.Second)
-				// Half of the units that Redis had at its last answer. ModeExact, which
-				// asks for each call, keeps no such view.
+				// Half of the units that Redis had at its last answer.
 				most := (100 - spent + 1) / 2
-				if mode == hybrid.ModeExact {
-					most = 50
-				}
 				if got < most-5 || got > most {
 					t.Errorf("%d units were admitted, with %d spent of 100 before", got, spent)
 				}

@@ -2,8 +2,11 @@ package hybrid
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
@@ -31,5 +34,8 @@ func (t timed) Batch(ctx context.Context, env wire.Envelope, ops []wire.Op) (wir
 	s.ops.Add(uint64(len(ops)))
 	s.ns.Add(int64(took))
 	t.hub.metrics.synced(ctx, took, len(ops))
+	if errors.Is(err, redis.ErrClosed) {
+		t.hub.gone.Store(true)
+	}
 	return reply, err
 }

@@ -29,7 +29,7 @@ type Account struct {
 	giving     int64   // units that the sync in flight gives back
 	asking     int64   // units that direct calls are asking for
 	aside      int64   // units granted to direct calls since the sync in flight was sent
-	local      fallbackBucket
+	local      outage
 	spentAt    int64 // ns; no leased unit was spent after it; 0: nothing is held
 	lookBy     int64 // ns; the time of the next decision to return leased units: see giveback.go
 	budget     Budget
@@ -46,6 +46,17 @@ func (a *Account) owed() int64 { return a.pending + a.inflight }
 
 // back returns the units given back that Redis has not acknowledged.
 func (a *Account) back() int64 { return a.refunds.units() + a.giving }
+
+// backHere is back without the units of an earlier window, which are not there in this one.
+func (a *Account) backHere(c *Conditions) int64 {
+	units := a.back()
+	for _, r := range a.refunds {
+		if c.windowed() && r.at != 0 && r.at != a.view.window {
+			units -= r.units
+		}
+	}
+	return units
+}
 
 // Owed returns the units admitted that Redis has not acknowledged, with those of the fallback, less the units given back.
 func (a *Account) Owed() int64 { return a.owed() + a.local.admitted - a.back() }
@@ -84,7 +95,7 @@ func (a Account) MayGo(c *Conditions, left, now int64) bool {
 func (a *Account) Forget() Books {
 	b := Books{Expired: a.Held() + a.ahead.units + a.booked.over, Dropped: a.pending + a.local.admitted - a.refunds.units()}
 	a.leases, a.booked, a.view, a.refusal = [2]lease{}, booking{back: a.booked.back}, view{}, Refusal{}
-	a.pending, a.window, a.refunds, a.local, a.ahead = 0, 0, refunds{}, fallbackBucket{}, ahead{}
+	a.pending, a.window, a.refunds, a.local, a.ahead = 0, 0, refunds{}, outage{}, ahead{}
 	return b
 }
 
@@ -106,7 +117,7 @@ func (a *Account) Remaining(c *Conditions, now int64) int64 {
 		}
 		left += a.Held()
 	}
-	left -= a.Owed()
+	left -= a.Owed() + a.back() - a.backHere(c)
 	return max(-burst-2*c.Floor, min(left, burst)) // a burst of debt is below the floor
 }
 

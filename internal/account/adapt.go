@@ -4,12 +4,8 @@ package account
 const exactLevel = 1 << 52
 
 // Adapt gives the key another plan, of a limit that counts. Call Begin before it. Used units stay used. As in Redis, the level
-// refills at the old rate until the time at which the new limit came into force. f is the fallback bucket of the old plan.
-// Adapt returns the leased units that are lost.
-func (a *Account) Adapt(old, p *Plan, f Fallback, now int64) (lost int64) {
-	if a.local.started {
-		a.local.refill(f, now)
-	}
+// refills at the old rate until the time at which the new limit came into force. Adapt returns the leased units that are lost.
+func (a *Account) Adapt(old, p *Plan, now int64) (lost int64) {
 	if old.Limit == p.Limit {
 		return 0
 	}

@@ -125,7 +125,7 @@ func TestAnotherLimitVoidsLeaseOfNextWindow(t *testing.T) {
 	} {
 		a, _ := aheadOf(c, leaseOfNext())
 		begin := a.ahead.begin
-		if lost := a.Adapt(old, NewPlan(l), c.Fallback, sec); lost != 3 || a.ahead != (ahead{}) || a.Leased() != 0 {
+		if lost := a.Adapt(old, NewPlan(l), sec); lost != 3 || a.ahead != (ahead{}) || a.Leased() != 0 {
 			t.Errorf("%v: %d units lost, %d leased", l, lost, a.Leased())
 		}
 		if a.Begin(0, begin); a.Held() != 0 || a.MustReturn() != 0 {
@@ -133,7 +133,7 @@ func TestAnotherLimitVoidsLeaseOfNextWindow(t *testing.T) {
 		}
 	}
 	a, _ := aheadOf(c, leaseOfNext())
-	if lost := a.Adapt(old, NewPlan(c.Limit), c.Fallback, sec); lost != 0 || a.ahead.units != 3 {
+	if lost := a.Adapt(old, NewPlan(c.Limit), sec); lost != 0 || a.ahead.units != 3 {
 		t.Errorf("the same limit: %d units lost, %d kept", lost, a.ahead.units)
 	}
 }

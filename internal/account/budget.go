@@ -160,5 +160,5 @@ func (a *Account) loadHeld() (b Budget, until int64) {
 // DenyUntil returns the time (ns) at which one unit can be had, for the RetryAfter of a DenyBudget's denials. The low bit is 0
 // if no unit exists before that time. It is 1 if units may exist, but this process must not ask yet.
 func (a *Account) DenyUntil(c *Conditions) int64 {
-	return max((a.surelyThere(c, a.ProvedUntil(c, 1))+1)&^1, a.nextPollFor(c, 1)|1)
+	return max((a.thereAt(c, 1)+1)&^1, a.nextPollFor(c, 1)|1)
 }

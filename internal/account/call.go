@@ -155,10 +155,7 @@ func (a *Account) Peek(c *Conditions, now int64) (f Forecast) {
 		f.Delay = max(0, a.leases[0].next-now)
 	case c.Broken:
 		f.Source = hybridlimit.SourceFallback
-		a.StartFallback(c, now)
-		a.local.refill(c.Fallback, now)
-		f.Allowed = a.local.level >= 1+c.Fallback.Floor
-		f.Until = max(a.local.wait(c.Fallback, 1), c.Tick)
+		f.Allowed, f.Until = a.forecast(c, now)
 	default:
 		f.Until = a.DeniedUntil(c) - now
 		f.Source = hybridlimit.SourceCredit

@@ -1,5 +1,7 @@
 package account
 
+import "github.com/hybridlimit/hybridlimit/internal/algo"
+
 // This file has the direct calls: one message for one call, outside the sync path. ModeExact, logs and reservations use them.
 
 // DirectBegin decides a call for n units if that does not need Redis. Otherwise it notes that a direct call will ask Redis for
@@ -43,9 +45,25 @@ func (a *Account) DirectEnd(c *Conditions, n, granted int64) {
 	}
 }
 
-// Refusal is Redis's denial of a direct call: N units do not exist before Until.
+// Told returns the view as Redis gets it back with a direct call. A state that Redis has lost is restored from it.
+func (a *Account) Told(c *Conditions) (v algo.View) {
+	if a.view.known {
+		v = a.told(c)
+	}
+	return v
+}
+
+// DirectSeen takes over the view in the answer to a direct call of ModeExact or of a log. A fallback begins with it. A sync in
+// flight will bring a view too.
+func (a *Account) DirectSeen(c *Conditions, ans Answer, now int64) {
+	if !a.frozen {
+		a.see(c, ans, now)
+	}
+}
+
+// Refusal is Redis's last answer to a direct call of a log: N units do not exist before Until.
 type Refusal struct {
-	N      int64 // units; 0: there was no refusal
+	N      int64 // units; 0: there was no answer; noRefusal: the call was granted
 	Until  int64 // ns
 	Relook int64 // ns; the time until which the refusal may be used
 	Left   int64 // units that were left
@@ -57,12 +75,15 @@ func (r Refusal) Holds(n, now int64) bool {
 	return r.N > 0 && n >= r.N && now < min(r.Until, r.Relook)
 }
 
-// NoteLeft corrects the refusal after Redis granted units to a later direct call: left units were left, and the key is unused
-// again at reset (ns).
+// noRefusal is the N of a Refusal that denies nothing.
+const noRefusal = 1<<63 - 1
+
+// NoteLeft notes that left units were left, and that the key is unused again at reset (ns). A refusal still holds.
 func (a *Account) NoteLeft(left, reset int64) {
-	if a.refusal.N > 0 {
-		a.refusal.Left, a.refusal.Reset = left, reset
+	if a.refusal.N == 0 {
+		a.refusal.N = noRefusal
 	}
+	a.refusal.Left, a.refusal.Reset = left, reset
 }
 
 // Refusal returns the last refusal. It may be over.

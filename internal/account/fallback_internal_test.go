@@ -1,13 +1,18 @@
 package account
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/hybridlimit/hybridlimit/internal/fallback"
+)
 
 // TestOwedAfterABorder checks that after an outage over the end of a window, units of the new window are owed and those
 // of the window before are forgiven, also if a lease has paid for some, and however often a window ends meanwhile.
 func TestOwedAfterABorder(t *testing.T) {
 	const period = 60 * sec
 	window := func(ends int64) Fallback {
-		return Fallback{Cap: 100, PerNs: 100.0 / float64(period), Period: period, Ends: ends}
+		size := fallback.Size{Burst: 100, PerNs: 100.0 / float64(period), Period: period, Ends: ends}
+		return Fallback{Size: size, Window: period}
 	}
 	for _, tc := range []struct {
 		name    string
@@ -25,22 +30,20 @@ func TestOwedAfterABorder(t *testing.T) {
 		{"a lease paid for some", []int64{30, 20}, 10, sec, 10},
 	} {
 		for _, known := range []bool{true, false} {
-			var b fallbackBucket
-			begin := int64(sec)
+			var o outage
+			begin, never := int64(sec), window(0)
 			for i, n := range tc.windows {
 				f := window(0)
 				if begin = sec + int64(i)*period; known {
 					f.Ends = begin + period
 				}
-				if !b.take(f, n, begin, 100) {
-					t.Fatalf("%s: %d units are not there", tc.name, n)
-				}
+				o.note(&f, n, begin)
 			}
-			b.admitted -= tc.paid
-			if got := b.settle(window(0), begin+tc.later); got != tc.owed {
+			o.admitted -= tc.paid
+			if got := o.settle(&never, begin+tc.later); got != tc.owed {
 				t.Errorf("%s, ends known %t: %d units owed, want %d", tc.name, known, got, tc.owed)
 			}
-			if got := b.settle(window(0), begin+tc.later); got != 0 {
+			if got := o.settle(&never, begin+tc.later); got != 0 {
 				t.Errorf("%s: %d units owed once more", tc.name, got)
 			}
 		}

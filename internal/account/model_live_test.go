@@ -11,6 +11,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/fallback"
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
 
@@ -178,7 +179,7 @@ func (pl livePlan) run(seed uint64, span time.Duration) (liveOutcome, *world) {
 	t := Conditions{
 		Bucket: r.Bucket, Limit: pl.limit, Mode: pl.mode, N: int64(pl.procs), Every: defaultSyncEvery, Blind: true,
 		RTT: int64(500 * time.Microsecond), Tick: int64(tick), MaxWait: int64(defaultMaxWait), RelookIn: MaxView,
-		Fallback: Fallback{Policy: FallbackDenyAll},
+		Fallback: Fallback{Size: fallback.Size{Policy: fallback.PolicyDenyAll}},
 	}
 	t.Credit = r.Credit(pl.mode, defaultOvershoot, defaultSyncEvery, t.N)
 	w := newWorld(t, pl.procs)

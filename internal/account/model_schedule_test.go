@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/fallback"
 )
 
 // modelEvent is one event of a schedule. An event that does not apply does nothing, so a schedule can be shrunk by removing
@@ -115,10 +116,10 @@ func (pl *modelPlan) world(m mutant) *world {
 	t := Conditions{
 		Bucket: r.Bucket, Window: r.Window, Limit: pl.limit, Mode: pl.mode, N: int64(pl.procs), Credit: pl.credit, Every: pl.every,
 		Blind: pl.blind, RTT: int64(time.Millisecond), Tick: int64(tick), MaxWait: int64(pl.maxWait),
-		RelookIn: MaxView, Fallback: Fallback{Policy: FallbackDenyAll},
+		RelookIn: MaxView, Fallback: Fallback{Size: fallback.Size{Policy: fallback.PolicyDenyAll}},
 	}
 	if pl.outage {
-		t.Fallback = r.Fallback(FallbackShare, 0, t.N)
+		t.Fallback = r.Fallback(fallback.PolicyShare, 0, t.N)
 	}
 	w := newWorld(t, pl.procs)
 	pl.classes(w)
@@ -189,7 +190,7 @@ func (w *world) play(e modelEvent) {
 		p.credit = min(e.n, w.t.Credit)
 		w.void(p)
 	case evBroken:
-		p.broken = !p.broken && w.t.Fallback.Policy != FallbackDenyAll
+		p.broken = !p.broken && w.t.Fallback.Policy != fallback.PolicyDenyAll
 		w.void(p)
 	case evCrash:
 		w.crash(e.p % len(w.procs))

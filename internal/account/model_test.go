@@ -6,6 +6,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/fallback"
 )
 
 // world is a fleet that uses one key in virtual time. Its processes run the real account, its Redis runs the real arithmetic,
@@ -72,6 +73,7 @@ type proc struct {
 	gaveUp   int64 // units that it gave up since its view came
 	backEnds int64 // ns; the end of the units that the batch in flight returns
 	taken    int64 // units that Redis had taken back when it gave the view
+	share    fallback.Share
 	member
 
 	admitted int64 // units
@@ -112,7 +114,7 @@ func newWorld(t Conditions, procs int) *world {
 
 func (w *world) start(i int) {
 	w.ids++
-	*w.procs[i] = proc{id: w.ids, place: i, born: w.now, evicted: -1, credit: w.t.Credit, plan: w.planOf(i, w.t.Limit)}
+	*w.procs[i] = proc{id: w.ids, place: i, born: w.now, evicted: -1, credit: w.t.Credit, plan: w.planOf(i, w.t.Limit), share: newShare()}
 	w.join(w.procs[i])
 }
 
@@ -140,6 +142,7 @@ func (w *world) terms(p *proc) *Conditions {
 	if !p.away {
 		t.Bucket, t.Window, t.Limit, t.Floor = p.plan.Bucket, p.plan.Window, p.plan.Limit, p.plan.Floor
 	}
+	t.Fallback.Share = p.share
 	w.memberTerms(p, &t)
 	full := int64(t.Limit.TimeToFull())
 	if w.mutant == mutBlindSoon {
@@ -233,7 +236,7 @@ func (w *world) adapt(p *proc, plan *Plan) {
 	if old := p.plan; plan != old {
 		w.begin(p)
 		p.plan = plan
-		w.lost += p.s.Adapt(old, plan, w.t.Fallback, w.now)
+		w.lost += p.s.Adapt(old, plan, w.now)
 	}
 }
 

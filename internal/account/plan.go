@@ -5,6 +5,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/fallback"
 )
 
 // Plan is a limit and the constants that follow from it, for one class of a limiter. It does not change.
@@ -94,17 +95,25 @@ func (p *Plan) Credit(mode Mode, overshoot float64, every, n int64) int64 {
 	return 0
 }
 
-// Fallback returns the size of the fallback bucket of one of n processes. floor is Config.FallbackFloor, in units. The burst of
-// a key's own limit may be below it. All classes of a limiter have one bucket, in which a class leaves its part of the floor. It
-// leaves no part of the last unit: otherwise small shares would admit nothing of the class.
-func (p *Plan) Fallback(policy Policy, floor, n int64) Fallback {
-	burst := float64(p.Burst + p.Floor)
-	f := Fallback{Policy: policy, Cap: burst, PerNs: float64(p.Limit.Rate) / float64(p.Limit.Period), Period: p.Window.Period * 1000}
-	if policy == FallbackShare {
-		least := min(float64(floor), burst)
-		f.Cap = max(burst/float64(n), least)
-		f.PerNs = max(f.PerNs/float64(n), least/float64(p.Full))
+// Fallback returns the size of the share of one of n processes. least is Config.FallbackFloor, in units. The burst of a key's own
+// limit may be below it. All classes of a limiter have one share, in which a class leaves its part of the floor. It leaves no part
+// of the last unit: otherwise small shares would admit nothing of the class.
+func (p *Plan) Fallback(policy fallback.Policy, least, n int64) Fallback {
+	burst := p.Burst + p.Floor
+	f := Fallback{Window: p.Window.Period * 1000, Size: fallback.Size{
+		Policy: policy, Burst: burst, PerNs: float64(p.Limit.Rate) / float64(p.Limit.Period),
+	}}
+	switch {
+	case p.Window.Period > 0:
+		f.Period, f.Sliding = f.Window, p.Window.Sliding
+	case p.Kind == algo.KindLog:
+		f.Period, f.Sliding = int64(p.Limit.Period), true
 	}
-	f.Floor = max(0, min(f.Cap*float64(p.Floor)/max(burst, 1), f.Most()-1))
+	if policy == fallback.PolicyShare {
+		least = min(max(least, 1), burst)
+		part := burst / n
+		f.Burst, f.PerNs, f.Saved = max(part, least), f.PerNs/float64(n), part < least
+	}
+	f.Floor = max(0, min(f.Burst*p.Floor/max(burst, 1), f.Burst-1))
 	return f
 }

@@ -82,7 +82,7 @@ func TestABookingTakesNoLease(t *testing.T) {
 func TestRefusalNotesWhatIsLeft(t *testing.T) {
 	var a Account
 	a.NoteLeft(7, 9)
-	if r := a.Refusal(); r != (Refusal{}) {
+	if r := a.Refusal(); r.Left != 7 || r.Reset != 9 || r.Holds(1<<62, 0) {
 		t.Errorf("%+v, without a refusal", r)
 	}
 	a.NoteRefusal(Refusal{N: 5, Until: 3 * sec, Relook: 3 * sec, Left: 4, Reset: 4 * sec}, sec)

@@ -1,6 +1,9 @@
 package account
 
-import "github.com/hybridlimit/hybridlimit"
+import (
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/fallback"
+)
 
 // This file has the part of the protocol that only queues have. A lease is a block of slots: a period of time in which the
 // queue serves this process alone. Calls take units in order from the beginning of the block. A part of the block that passes
@@ -98,10 +101,9 @@ func (a *Account) settleQueue(c *Conditions, ans Answer, waiting []int64, now in
 
 // queued returns the ns by which the fallback delays the next call that it admits.
 func (a *Account) queued(c *Conditions, now int64) int64 {
-	if !c.Bucket.Queue || c.Fallback.Policy == FallbackAllowAll || c.Fallback.PerNs <= 0 {
+	f := &c.Fallback
+	if !c.Bucket.Queue || f.Policy == fallback.PolicyAllowAll || f.PerNs <= 0 {
 		return 0
 	}
-	a.StartFallback(c, now)
-	a.local.refill(c.Fallback, now)
-	return int64(max(0, c.Fallback.Cap-a.local.level) / c.Fallback.PerNs)
+	return int64(max(0, float64(f.Burst)-f.Share.Left(f.Size, now)) / f.PerNs)
 }

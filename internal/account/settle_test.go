@@ -48,7 +48,7 @@ func TestSettle(t *testing.T) {
 		{name: "what was asked for those who left is a lease", granted: 3, now: early, leases: [2]lease{{units: 3, end: late}}},
 		{name: "or lost", granted: 3, now: late, lost: 3},
 		{
-			name: "or pays what the fallback admitted meanwhile", before: Account{local: fallbackBucket{admitted: 2}}, granted: 3, now: early,
+			name: "or pays what the fallback admitted meanwhile", before: Account{local: outage{admitted: 2}}, granted: 3, now: early,
 			leases: [2]lease{{units: 1, end: late}},
 		},
 		{

@@ -7,18 +7,25 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/fallback"
 )
 
-// shareOf returns the fallback bucket of one of n processes.
-func shareOf(policy Policy, l hybridlimit.Limit, n, floor int64) Fallback {
-	return NewPlan(l).Fallback(policy, floor, n)
+func newShare() fallback.Share { return fallback.OfKey{Of: fallback.New(1), Key: "k"} }
+
+// shareOf returns the conditions of an outage for one of n processes.
+func shareOf(policy fallback.Policy, l hybridlimit.Limit, n, floor int64) *Conditions {
+	p := NewPlan(l)
+	c := &Conditions{Bucket: p.Bucket, Window: p.Window, Limit: l, N: n, Tick: ms, Broken: true, Fallback: p.Fallback(policy, floor, n)}
+	c.Fallback.Share = newShare()
+	return c
 }
 
 // flood calls ten times in each time to full, for the given number of times to full, and returns the admitted units. A call in
 // the same ns in which a unit becomes available may miss it by a rounding error. The next call is a tenth later.
-func flood(s *fallbackBucket, t Fallback, full time.Duration, times int64, warm float64) (admitted int64) {
+func flood(c *Conditions, full time.Duration, times int64) (admitted int64) {
+	var a Account
 	for i := range 10 * times {
-		if s.take(t, 1, sec+i*int64(full)/10, warm) {
+		if a.Call(c, 1, sec+i*int64(full)/10).Action == Admit {
 			admitted++
 		}
 	}
@@ -29,47 +36,63 @@ func TestShareAdmitsItsPart(t *testing.T) {
 	five := hybridlimit.PerMinute(5)
 	for _, tc := range []struct {
 		name   string
-		policy Policy
+		policy fallback.Policy
+		limit  hybridlimit.Limit
 		n      int64
 		floor  int64
-		warm   float64
 		least  int64 // in 80 minutes, with ten calls a minute
 		most   int64
 	}{
-		{"a fifth", FallbackShare, 5, 0, 1, 72, 81},
-		{"the floor is one a time-to-full", FallbackShare, 40, 1, 1, 72, 81},
-		// Regression: it was 0. The fraction was cut off at the size of the bucket, an eighth of a unit.
-		{"without a floor an eighth of a unit is carried until it is one", FallbackShare, 40, 0, 0.125, 9, 10},
-		{"the whole limit", FallbackFull, 5, 1, 5, 399, 405},
-		{"everything", FallbackAllowAll, 5, 1, 1, 800, 800},
-		{"nothing", FallbackDenyAll, 5, 1, 1, 0, 0},
+		{"a fifth", fallback.PolicyShare, five, 5, 0, 79, 81},
+		// Regression: 40 processes admitted 40 times 80.
+		{"the floor raises the burst, not the rate", fallback.PolicyShare, five, 40, 1, 10, 11},
+		{"a larger floor does so too", fallback.PolicyShare, five, 40, 3, 12, 13},
+		{"the whole limit", fallback.PolicyFull, five, 5, 1, 399, 405},
+		{"everything", fallback.PolicyAllowAll, five, 5, 1, 800, 800},
+		{"nothing", fallback.PolicyDenyAll, five, 5, 1, 0, 0},
+		{"a fixed window: what does not divide is left", fallback.PolicyShare, hybridlimit.FixedWindow(11, time.Minute), 5, 0, 160, 162},
+		{"a fixed window below one unit", fallback.PolicyShare, hybridlimit.FixedWindow(5, time.Minute), 40, 0, 10, 11},
+		{"a sliding window", fallback.PolicyShare, hybridlimit.SlidingWindow(50, time.Minute), 5, 0, 640, 810},
+		{"a log", fallback.PolicyShare, hybridlimit.SlidingLog(50, time.Minute), 5, 0, 640, 810},
+		{"a log below one unit", fallback.PolicyShare, hybridlimit.SlidingLog(5, time.Minute), 40, 0, 10, 11},
+		{"a queue", fallback.PolicyShare, hybridlimit.LeakyBucket(5, time.Minute, 10), 5, 0, 79, 83},
 	} {
-		var s fallbackBucket
-		if got := flood(&s, shareOf(tc.policy, five, tc.n, tc.floor), time.Minute, 80, tc.warm); got < tc.least || got > tc.most {
+		if got := flood(shareOf(tc.policy, tc.limit, tc.n, tc.floor), time.Minute, 80); got < tc.least || got > tc.most {
 			t.Errorf("%s: %d in 80 minutes, want %d to %d", tc.name, got, tc.least, tc.most)
 		}
 	}
 }
 
 func TestShareSaysWhenToComeAgain(t *testing.T) {
-	for _, n := range []int64{1, 5, 40} {
-		st := shareOf(FallbackShare, hybridlimit.PerMinute(5), n, 0)
-		s, now := fallbackBucket{}, sec
-		s.take(st, 1, now, 0)
-		wait := s.wait(st, 1)
-		if s.take(st, 1, now+wait-wait/100, 0) || !s.take(st, 1, now+wait, 0) {
-			t.Errorf("one of %d: not after %v", n, time.Duration(wait))
+	for _, limit := range []hybridlimit.Limit{
+		hybridlimit.PerMinute(5), hybridlimit.FixedWindow(5, time.Minute), hybridlimit.SlidingWindow(5, time.Minute),
+		hybridlimit.SlidingLog(5, time.Minute),
+	} {
+		for _, n := range []int64{1, 5, 40} {
+			for _, step := range []int64{0, sec, 7 * sec} {
+				c := shareOf(fallback.PolicyShare, limit, n, 0)
+				var a Account
+				now := sec
+				for a.Call(c, 1, now).Action == Admit {
+					now += step
+				}
+				wait := a.Call(c, 1, now).Retry
+				early, ready := a.Call(c, 1, now+wait-wait/100), a.Call(c, 1, now+wait)
+				if early.Action == Admit || ready.Action != Admit {
+					t.Errorf("%v, one of %d, a call each %v: not after %v", limit.Algorithm, n, time.Duration(step), time.Duration(wait))
+				}
+			}
 		}
 	}
-	st := shareOf(FallbackShare, hybridlimit.PerMinute(5), 5, 0)
-	if got := (&fallbackBucket{}).wait(st, 2); got >= 0 {
-		t.Errorf("two units of a share of one in %d ns", got)
+	c := shareOf(fallback.PolicyShare, hybridlimit.PerMinute(5), 5, 0)
+	if got := new(Account).Call(c, 2, sec); got.Action == Admit || got.Retry != c.Tick {
+		t.Errorf("two units of a share of one: %+v", got)
 	}
 }
 
-// The fallback bucket starts from the entry's last knowledge, not from a full bucket.
+// The share starts from the entry's last knowledge, and is not full then.
 func TestShareStartsWarm(t *testing.T) {
-	terms := stepTerms() // a burst of 10, a fallback bucket of 5
+	terms := stepTerms() // a burst of 10, a share of 5
 	for _, tc := range []struct {
 		name string
 		s    Account
@@ -88,14 +111,35 @@ func TestShareStartsWarm(t *testing.T) {
 	s := seen(terms, 0)
 	s.locally(terms, 1, sec, RedisAway)
 	if s.locally(terms, 1, sec+100*ms, RedisAway).Action == Admit || s.locally(terms, 1, sec+250*ms, RedisAway).Action != Admit {
-		t.Error("an empty bucket is not refilled at the share's rate, 5 a second")
+		t.Error("an empty share is not refilled at its rate, 5 a second")
 	}
 }
 
-// After an outage a process owes the units that it admitted, or the units that its bucket lacks, whichever is less. The refill
+// TestShareOutlivesAnOutage checks that an outage soon after another one begins with what that one has left.
+func TestShareOutlivesAnOutage(t *testing.T) {
+	for _, limit := range []hybridlimit.Limit{
+		hybridlimit.TokenBucket(10, time.Minute, 10), hybridlimit.FixedWindow(10, time.Minute), hybridlimit.SlidingWindow(10, time.Minute),
+		hybridlimit.SlidingLog(10, time.Minute), hybridlimit.LeakyBucket(10, time.Minute, 10),
+	} {
+		c := shareOf(fallback.PolicyShare, limit, 2, 0)
+		var admitted int
+		for outage := range int64(20) {
+			var a Account // without a view, it knows nothing of the outage before
+			for range 10 {
+				if a.Call(c, 1, sec+outage*sec).Action == Admit {
+					admitted++
+				}
+			}
+		}
+		if admitted < 5 || admitted > 5+2 { // 10/2 a minute come back
+			t.Errorf("%v: %d units in 20 outages in 20 s, want 5 to 7", limit.Algorithm, admitted)
+		}
+	}
+}
+
+// After an outage a process owes the units that it admitted, or the units that its share lacks, whichever is less. The refill
 // during the outage is forgiven, as Redis would have done.
 func TestShareSettles(t *testing.T) {
-	st := Fallback{Cap: 10, PerNs: 1e-9} // one per second
 	for _, tc := range []struct {
 		name  string
 		takes int64
@@ -105,48 +149,53 @@ func TestShareSettles(t *testing.T) {
 	}{
 		{"at once: all of it", 4, 10, 0, 4},
 		{"half refilled", 4, 10, 2 * sec, 2},
-		{"in part refilled counts as owed", 4, 10, 2*sec + 1, 2},
+		{"in part refilled counts as owed", 4, 10, 2*sec + 1e6, 2},
 		{"refilled: nothing", 4, 10, 4 * sec, 0},
 		{"what was lacking before is not owed", 2, 2, 0, 2},
 		{"nor is a unit of it forgiven for refill that Redis has too", 2, 2, 5 * sec, 2},
 	} {
-		var s fallbackBucket
+		f := Fallback{Size: fallback.Size{Burst: 10, PerNs: 1e-9}, Share: newShare()} // one per second
+		var o outage
+		f.Share.Lower(f.Size, tc.warm, sec)
 		for range tc.takes {
-			if !s.take(st, 1, sec, tc.warm) {
+			if !f.Share.Take(f.Size, 1, sec) {
 				t.Fatal(tc.name)
 			}
+			o.note(&f, 1, sec)
 		}
-		if got := s.settle(st, sec+tc.after); got != tc.owes {
+		if got := o.settle(&f, sec+tc.after); got != tc.owes {
 			t.Errorf("%s: owes %d, want %d", tc.name, got, tc.owes)
 		}
-		if got := s.settle(st, sec+tc.after); got != 0 {
+		if got := o.settle(&f, sec+tc.after); got != 0 {
 			t.Errorf("%s: owes %d again", tc.name, got)
 		}
 	}
 }
 
-// Under each policy a process owes at most the units that it admitted, and at most the units that the bucket lacks. Without
+// Under each policy a process owes at most the units that it admitted, and at most the units that the share lacks. Without
 // refill it owes all of them.
 func TestShareSettlesFairly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := hybridlimit.TokenBucket(rapid.Int64Range(1, 100).Draw(t, "rate"), time.Second, rapid.Int64Range(1, 50).Draw(t, "burst"))
-		policy := rapid.SampledFrom([]Policy{FallbackShare, FallbackFull, FallbackAllowAll, FallbackDenyAll}).Draw(t, "policy")
-		st := shareOf(policy, l, rapid.Int64Range(1, 60).Draw(t, "n"), rapid.Int64Range(0, 1).Draw(t, "floor"))
-		var s fallbackBucket
+		policy := rapid.SampledFrom([]fallback.Policy{
+			fallback.PolicyShare, fallback.PolicyFull, fallback.PolicyAllowAll, fallback.PolicyDenyAll,
+		}).Draw(t, "policy")
+		c := shareOf(policy, l, rapid.Int64Range(1, 60).Draw(t, "n"), rapid.Int64Range(0, 1).Draw(t, "floor"))
+		var a Account
 		now, admitted, moved := sec, int64(0), int64(0)
 		for range rapid.IntRange(1, 30).Draw(t, "calls") {
 			step := rapid.Int64Range(0, sec/10).Draw(t, "step") * rapid.Int64Range(0, 1).Draw(t, "moves")
 			now, moved = now+step, moved+step
 			n := rapid.Int64Range(1, l.Burst).Draw(t, "n")
-			if s.take(st, n, now, st.Cap) {
+			if a.Call(c, n, now).Action == Admit {
 				admitted += n
 			}
 		}
-		owed := s.settle(st, now)
-		if owed < 0 || owed > admitted || float64(owed) >= st.Cap+1 {
-			t.Fatalf("owes %d of %d admitted, share %g", owed, admitted, st.Cap)
+		owed := a.local.settle(&c.Fallback, now)
+		if owed < 0 || owed > admitted || owed > c.Fallback.Burst {
+			t.Fatalf("owes %d of %d admitted, share %d", owed, admitted, c.Fallback.Burst)
 		}
-		if policy != FallbackAllowAll && moved == 0 && owed != admitted {
+		if policy != fallback.PolicyAllowAll && moved == 0 && owed != admitted {
 			t.Fatalf("owes %d of %d although nothing was refilled", owed, admitted)
 		}
 	})

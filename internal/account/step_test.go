@@ -271,7 +271,7 @@ func TestExpireAndSpendTheOlderFirst(t *testing.T) {
 }
 
 func TestIdle(t *testing.T) {
-	for _, s := range []Account{{pending: 1}, {inflight: 1}, {frozen: true}, {local: fallbackBucket{admitted: 1}}} {
+	for _, s := range []Account{{pending: 1}, {inflight: 1}, {frozen: true}, {local: outage{admitted: 1}}} {
 		if s.Idle() {
 			t.Errorf("%+v", s)
 		}

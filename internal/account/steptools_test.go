@@ -5,6 +5,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/fallback"
 )
 
 const (
@@ -18,7 +19,7 @@ func stepTerms() *Conditions {
 	return &Conditions{
 		Bucket: algo.BucketOf(l), Limit: l, Mode: ModeAuto, N: 2, Credit: 4, Every: 1000,
 		RTT: ms, Tick: int64(tick), MaxWait: 20 * ms, RelookIn: MaxView,
-		Fallback: Fallback{Cap: 5, PerNs: 5e-9},
+		Fallback: Fallback{Size: fallback.Size{Burst: 5, PerNs: 5e-9}, Share: newShare()},
 	}
 }
 

@@ -43,7 +43,7 @@ func (a *Account) Send(c *Conditions, p *Plan, ws *Waiters, now int64) (op algo.
 
 // freeze is Send without the Waiters. asks is the costs of the waiting calls that the op carries.
 func (a *Account) freeze(c *Conditions, asks []int64, now int64) (op algo.Op, ok bool) {
-	if owed := a.local.settle(c.Fallback, now); owed > 0 {
+	if owed := a.local.settle(&c.Fallback, now); owed > 0 {
 		a.pending, a.window = a.pending+owed, 0
 	}
 	again := a.resync && a.Tells(c.Bucket, c.Lost)
@@ -205,7 +205,7 @@ func (a *Account) refuse(c *Conditions, sent *Plan, level, n, now int64) Verdict
 	if !c.windowed() { // the level may have been that of another limit
 		until = a.proved(c, sent.Bucket, level, n)
 	}
-	return Verdict{Action: Deny, Source: hybridlimit.SourceRedis, Reason: Refused, Retry: max(0, max(a.surelyThere(c, until), a.nextPollFor(c, n))-now)}
+	return Verdict{Action: Deny, Source: hybridlimit.SourceRedis, Reason: Refused, Retry: max(0, max(a.surelyThere(c, until), a.fadesAt(c, n), a.nextPollFor(c, n))-now)}
 }
 
 // learn takes over the view in an answer and ends the sync in flight.
@@ -214,16 +214,25 @@ func (a *Account) learn(c *Conditions, ans Answer, now int64) {
 		ans.Retry = 0 // the op asked for no next poll
 	}
 	a.inflight, a.sentIn, a.untold, a.giving, a.frozen, a.asked, a.leasing, a.lone, a.stuckAt = 0, 0, 0, 0, false, false, false, false, 0
+	a.see(c, ans, now)
+	a.view.level -= a.aside * c.Bucket.Unit
+	a.aside = 0
+}
+
+// see takes over the view in an answer. A log has no view: its units come back one by one.
+func (a *Account) see(c *Conditions, ans Answer, now int64) {
 	if a.local.admitted == 0 {
-		a.local = fallbackBucket{} // the next period of fallback begins at the level of the view
+		a.local = outage{} // the next period of fallback begins at the level of the view
+	}
+	a.used = false
+	if c.Limit.Algorithm == hybridlimit.AlgSlidingLog {
+		a.NoteLeft(ans.Level, now+ans.Ends*1000)
+		return
 	}
 	a.view = view{
 		level: ans.Level, cap: ans.Cap, nextPoll: now + min(ans.Retry*1000, c.RelookIn), sent: ans.Sent, received: now, redisAt: ans.RedisNow,
 		createdAt: ans.Born, relook: now + c.RelookIn, known: true,
 	}
-	a.used = false
-	a.view.level -= a.aside * c.Bucket.Unit
-	a.aside = 0
 	a.enter(c, ans)
 }
 

@@ -148,7 +148,12 @@ func (a *Account) OwedLately() int64 { return a.owed() - a.back() }
 // RetryAt returns the time (ns) at which a call for n units is admitted if no other call comes: after the proof and the next
 // poll. A proof counts from the sending of the op and Redis answered later, at the latest when the answer was received.
 func (a *Account) RetryAt(c *Conditions, n int64) int64 {
-	return max(a.surelyThere(c, a.ProvedUntil(c, n)), a.nextPollFor(c, n))
+	return max(a.thereAt(c, n), a.nextPollFor(c, n))
+}
+
+// thereAt returns the time (ns) at which n units are there, if no other call comes.
+func (a *Account) thereAt(c *Conditions, n int64) int64 {
+	return max(a.surelyThere(c, a.ProvedUntil(c, n)), a.fadesAt(c, n))
 }
 
 // surelyThere returns the time at which units exist whose absence is proved until the given time.

@@ -1,6 +1,10 @@
 package account
 
-import "github.com/hybridlimit/hybridlimit/internal/algo"
+import (
+	"math"
+
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+)
 
 // This file has the part of the protocol that only windows have. A view and a lease end with their window.
 
@@ -18,6 +22,22 @@ func (a *Account) closedUntil(c *Conditions, n int64) int64 {
 	default:
 		return min(a.view.ends, a.view.sent+(missing+a.view.refill-1)/a.view.refill*1000)
 	}
+}
+
+// fadesAt returns the time (ns) at which a sliding window that has too few units until its end has n, because its units fade
+// during the next one; 0: it has them before, or is no sliding window. Before it ends nothing proves a denial in the next one.
+func (a *Account) fadesAt(c *Conditions, n int64) int64 {
+	if !c.Window.Sliding || !a.view.known {
+		return 0
+	}
+	_, top := a.reach(c, a.view.received)
+	left := c.Window.Cap - n*c.Bucket.Unit                                            // sub-units that may count beside n
+	used := c.Window.Cap - top + (a.owedHere()-a.back()-a.returnable())*c.Bucket.Unit // at the end of the window
+	if used <= left || used <= 0 {
+		return 0
+	}
+	gone := float64(used-left) / float64(used) // the part of the next window after which enough have faded
+	return a.view.ends + (a.view.received - a.view.sent) + int64(math.Ceil(gone*float64(c.Window.Period)))*1000 + 1000
 }
 
 // rise returns the two bounds on the level of a window at a time: est rises with the units that have come back since the view,

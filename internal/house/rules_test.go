@@ -31,8 +31,9 @@ const (
 var product = map[string]rule{
 	".":                  {},
 	"internal/algo":      {inside: []string{"."}},
-	"internal/account":   {inside: []string{".", "internal/algo"}}, // pure: purity_test.go
-	"internal/permits":   {},                                       // pure: purity_test.go
+	"internal/account":   {inside: []string{".", "internal/algo", "internal/fallback"}}, // pure: purity_test.go
+	"internal/fallback":  {outside: []string{lru, xtime}},
+	"internal/permits":   {}, // pure: purity_test.go
 	"internal/census":    {},
 	"internal/groups":    {},
 	"internal/waiting":   {inside: []string{"."}},
@@ -59,8 +60,9 @@ var product = map[string]rule{
 	},
 	"hybrid": {
 		inside: []string{
-			".", "internal/account", "internal/algo", "internal/census", "internal/circuit", "internal/clock", "internal/permits", "internal/groups",
-			"internal/classes", "internal/refresh", "internal/runner", "internal/waiting", "internal/wire", "lua", "breaker", "local", "sync",
+			".", "internal/account", "internal/algo", "internal/census", "internal/circuit", "internal/clock", "internal/fallback", "internal/permits",
+			"internal/groups", "internal/classes", "internal/refresh", "internal/runner", "internal/waiting", "internal/wire", "lua", "breaker", "local",
+			"sync",
 		},
 		outside: []string{redisClient, otel, xxhash},
 	},

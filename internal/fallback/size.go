@@ -1,0 +1,46 @@
+package fallback
+
+// Policy is the way in which a limiter decides without Redis: see hybrid.Fallback.
+type Policy uint8
+
+// The policies.
+const (
+	PolicyShare Policy = iota
+	PolicyFull
+	PolicyAllowAll
+	PolicyDenyAll
+)
+
+// Size is the size of a share. A share takes over each change of it.
+type Size struct {
+	Policy  Policy  // of the limiter
+	Burst   int64   // units; the largest level, at least 1
+	PerNs   float64 // units that come back each ns
+	Period  int64   // ns, of a window or a log; 0: the share is a bucket
+	Sliding bool    // the units of a window fade during the next one
+	Saved   bool    // the share of a window is below one unit: a bucket saves it up
+	Ends    int64   // ns; the end of the current window; 0: not known
+	Floor   int64   // units that the class of the call leaves to others
+}
+
+// Counts reports whether the share decides, so that it can become empty.
+func (s Size) Counts() bool {
+	return (s.Policy == PolicyShare || s.Policy == PolicyFull) && s.PerNs > 0
+}
+
+// counters reports whether the share is a pair of counters.
+func (s *Size) counters() bool { return s.Period > 0 && !s.Saved }
+
+// Share is the share of one key. All methods take the present size and the time in ns.
+type Share interface {
+	// Left returns the units left; it changes nothing.
+	Left(s Size, now int64) float64
+	// Take takes n units if it leaves s.Floor. It reports whether it did.
+	Take(s Size, n, now int64) bool
+	// Put returns units that were taken at this instant.
+	Put(s Size, n, now int64)
+	// Wait returns the ns until Take of n units may succeed; negative: never.
+	Wait(s Size, n, now int64) int64
+	// Lower lowers the share to a level, if it has more.
+	Lower(s Size, level float64, now int64)
+}
