@@ -111,6 +111,7 @@ func (p *Plan) Fallback(policy fallback.Policy, least, n int64) Fallback {
 	}
 	if policy == fallback.PolicyShare {
 		least = min(max(least, 1), burst)
+		n = max(n, 1)
 		part := burst / n
 		f.Burst, f.PerNs, f.Saved = max(part, least), f.PerNs/float64(n), part < least
 	}

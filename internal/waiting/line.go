@@ -20,8 +20,8 @@ type Lines struct {
 	sweep int // the number of idle lines at which those that are over are dropped
 }
 
-// leastSweep is the least number of idle lines before a sweep.
-const leastSweep = 64
+// leastSweep is the least number of idle lines before a sweep, and mostIdle the largest number of them.
+const leastSweep, mostIdle = 64, 4096
 
 // waiting reports whether a call waits for a key.
 func (ls *Lines) waiting(key string) bool {
@@ -123,7 +123,26 @@ func (ls *Lines) drop() {
 			ls.idle--
 		}
 	}
-	ls.sweep = 2 * ls.idle
+	for key, l := range ls.keys { // of too many lines, some processes get more than their turn
+		if ls.idle <= mostIdle {
+			break
+		}
+		if l.idles {
+			delete(ls.keys, key)
+			ls.some.Add(-1)
+			ls.idle--
+		}
+	}
+	ls.sweep = min(2*ls.idle, mostIdle)
+}
+
+// forget forgets when units are there, because some were given back.
+func (ls *Lines) forget(key string) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if l := ls.keys[key]; l != nil {
+		l.free, l.turns = time.Time{}, time.Time{}
+	}
 }
 
 // tell notes that no call of the line can have units for another d, and that a unit comes back in each. Calls that cannot meet their

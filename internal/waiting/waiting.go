@@ -79,6 +79,7 @@ func (c Caller) Wait(ctx context.Context, book Book) (hybridlimit.Result, error)
 		}
 		switch {
 		case err != nil && back != nil:
+			c.Lines.forget(c.Key)
 			return hybridlimit.Result{}, errors.Join(err, back(context.WithoutCancel(ctx)))
 		case err != nil:
 			return res, err
@@ -110,7 +111,11 @@ func (p *place) join(ctx context.Context) (first bool, err error) {
 	if err := p.caller.turn(ctx, p.turn); err != nil {
 		return first, err
 	}
-	return first, Sleep(ctx, p.caller.Done, p.caller.Lines.pause(p.line))
+	pause := p.caller.Lines.pause(p.line)
+	if !deadline.IsZero() && time.Until(deadline) <= pause {
+		return first, nil // an answer at least says whether the deadline can be met
+	}
+	return first, Sleep(ctx, p.caller.Done, pause)
 }
 
 // leave gives the place up. It works once.
@@ -149,8 +154,14 @@ func (p *place) denied(ctx context.Context, wait, trip time.Duration) error {
 // next returns the time after which the process asks again when a call was served, whose units are there in wait.
 func (c Caller) next(wait, trip time.Duration) time.Duration {
 	round, burst := c.Turn()
-	return min(round, wait) + min(max(*c.Each/2, trip), burst) - trip
+	return min(round, wait, longestPause) + min(max(c.step()/2, trip), burst) - trip
 }
+
+// longestPause bounds the time that a process leaves to others: the limit may change meanwhile, and units may be given back.
+const longestPause = time.Second
+
+// step returns the time in which a unit comes back, of which processes wait for parts to come one after the other.
+func (c Caller) step() time.Duration { return min(*c.Each, longestPause) }
 
 // again returns the time after which a call asks again that was denied, after a number of denials before.
 func (c Caller) again(wait, trip time.Duration, denials int) time.Duration {
@@ -158,7 +169,7 @@ func (c Caller) again(wait, trip time.Duration, denials int) time.Duration {
 	least := time.Duration(0)
 	if c.Turn != nil {
 		if round, _ := c.Turn(); round > *c.Each { // there are other processes
-			least = *c.Each >> min(denials+2, 62)
+			least = c.step() >> min(denials+2, 62)
 			after = least
 		}
 	}
