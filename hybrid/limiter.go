@@ -56,6 +56,7 @@ type family struct {
 	readyOnce sync.Once
 	release   func() // releases the identity
 	questions questions
+	bookings  bookings
 }
 
 // each calls f for every entry of all classes, outside the locks of the shards.
@@ -144,6 +145,7 @@ func (l *Limiter) shut() {
 		close(l.done)
 		l.release()
 	})
+	l.bookings.close()
 }
 
 // Allow is AllowN with a cost of 1. The code is repeated rather than called, because it is the fast path: see common.

@@ -115,10 +115,10 @@ func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybr
 // once more.
 func (l *Limiter) bookAt(ctx context.Context, key string, at place, res hybridlimit.Result, n, most int64, retry bool) (_ hybridlimit.Result, back booked, err error) {
 	var e *entry
+	var w *account.Waiter
+	var again bool
 	if !l.exactly(at.plan) {
 		var v account.Verdict
-		var w *account.Waiter
-		var again bool
 		if e, v, w, again, err = l.inHand(key, at, n, &back); err != nil {
 			return hybridlimit.Result{}, back, err
 		}
@@ -126,7 +126,17 @@ func (l *Limiter) bookAt(ctx context.Context, key string, at place, res hybridli
 		if v.Source != hybridlimit.SourceUnknown {
 			return l.answer(key, l.fill(res, at.plan, v, n), n), back, nil
 		}
-		// Redis must count all units that it does not know of before it books.
+	}
+	return l.apart(ctx, func(ctx context.Context) (hybridlimit.Result, booked, error) {
+		return l.bookInRedis(ctx, key, at, e, w, again, res, back, n, most, retry)
+	}, func(ctx context.Context, back booked) { _ = l.takeBack(ctx, key, at, n, back) })
+}
+
+// bookInRedis is the part of bookAt that asks Redis. w is as for settled.
+func (l *Limiter) bookInRedis(
+	ctx context.Context, key string, at place, e *entry, w *account.Waiter, again bool, res hybridlimit.Result, back booked, n, most int64, retry bool,
+) (hybridlimit.Result, booked, error) {
+	if e != nil { // Redis must count all units that it does not know of before it books
 		if ok, err := l.settled(ctx, e, w, again); !ok {
 			l.beside(e, n, wire.Answer{})
 			if err != nil {
@@ -145,7 +155,7 @@ func (l *Limiter) bookAt(ctx context.Context, key string, at place, res hybridli
 		if err := ended(ctx); err != nil {
 			return hybridlimit.Result{}, back, err
 		}
-		res, err = l.exactFallback(key, at, res, n)
+		res, err := l.exactFallback(key, at, res, n)
 		return res, back, err
 	}
 	back.op = at.plan.Cancel(ans, now)
@@ -167,6 +177,11 @@ func (l *Limiter) giveBack(ctx context.Context, key string, n int64, back booked
 	if err != nil || account.Static(at.plan.Limit) {
 		return err
 	}
+	return l.takeBack(ctx, key, at, n, back)
+}
+
+// takeBack is giveBack for a key whose place is known. It runs no callback of the user.
+func (l *Limiter) takeBack(ctx context.Context, key string, at place, n int64, back booked) (err error) {
 	if back.op.Refund > 0 && !back.kept {
 		_, err = l.refundNow(ctx, key, at, back.op)
 		return err
