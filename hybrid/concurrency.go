@@ -75,7 +75,8 @@ func (h *Hub) Concurrency(limit hybridlimit.Limit, cfg ConcurrencyConfig) (*Conc
 		return nil, err
 	}
 	l := &ConcurrencyLimiter{
-		wait: cfg.MaxWait, exact: cfg.Mode == ModeExact, floor: cfg.FallbackFloor, most: int64(cfg.MaxKeys), seed: maphash.MakeSeed(), shards: make([]permitShard, permitShards),
+		wait: cfg.MaxWait, exact: cfg.Mode == ModeExact, floor: cfg.FallbackFloor, most: int64(cfg.MaxKeys),
+		seed: maphash.MakeSeed(), shards: make([]permitShard, permitShards),
 	}
 	if l.most == 0 {
 		l.most = defaultMaxKeys
@@ -86,9 +87,7 @@ func (h *Hub) Concurrency(limit hybridlimit.Limit, cfg ConcurrencyConfig) (*Conc
 	for i := range l.shards {
 		l.shards[i].keys = map[uint64]*permitEntry{}
 	}
-	var err error
-	l.base, err = h.limiter(limit, cfg.base(), l)
-	if err != nil {
+	if _, err := h.limiter(limit, cfg.base(), l); err != nil { // sets l.base
 		return nil, err
 	}
 	return l, nil

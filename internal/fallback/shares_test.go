@@ -44,9 +44,9 @@ func TestPutIsExact(t *testing.T) {
 	}
 }
 
-// TestNeverAbove checks the bound of a share: a bucket admits at most its burst and its refill in any time, and a window at most
+// TestSharesNeverAbove checks the bound of a share: a bucket admits at most its burst and its refill in any time, and a window at most
 // its burst between two borders. Sizes change, and shares are lowered, on the way.
-func TestNeverAbove(t *testing.T) {
+func TestSharesNeverAbove(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := fallback.Size{Burst: rapid.Int64Range(1, 20).Draw(t, "burst"), PerNs: rapid.Float64Range(0.01, 50).Draw(t, "rate") / 1e9}
 		if rapid.Bool().Draw(t, "window") {
