@@ -364,13 +364,17 @@ func (x *explanation) explainProof() {
 		because += ", and since then " + are(owed) + " owed by this process"
 		x.owes = true
 	}
+	ends := a.DeniedUntil(c)
+	if a.Relook() >= proved {
+		ends = max(ends, a.RetryAt(c, 1)) // in a sliding window, calls after its end ask Redis, and are denied
+	}
 	switch until := min(proved, a.Relook()); {
 	case a.NextPoll(c) > until:
 		because += ", and then other processes have their turn first"
 	case a.Relook() < proved:
 		because += "; then Redis is asked again, which may have been reset"
 	}
-	x.deny(hybridlimit.SourceDenyCache, a.DeniedUntil(c), "%s", because)
+	x.deny(hybridlimit.SourceDenyCache, ends, "%s", because)
 }
 
 // explainCrowded explains a decision for a key for which memory has no room, while the breaker is closed and calls do not wait.

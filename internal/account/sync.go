@@ -164,7 +164,7 @@ func (a *Account) Receive(c *Conditions, p *Plan, ws *Waiters, ans Answer, now i
 		case delays[i] < 0:
 			v = a.unserved(c, p, w, now)
 			next = max(next, v.Sync)
-			if v.Action == Ask && carried {
+			if v.Action == Ask && carried && !a.reclaims(c, []int64{w.N}) { // an op returns the units of one window
 				v = a.refuse(c, sent, level, w.N, now)
 			}
 		}
