@@ -19,9 +19,9 @@ import (
 // Redis has, for each key, the number of permits that each process holds. A process
 // admits calls from the permits that it holds, and gives back those that it does not
 // need. The permits of a process live with its heartbeat, not with a call: a call may
-// take hours without a renewal, and the permits of a process that has ended are
-// free within 3 s. internal/permits has the protocol, and
-// docs/decisions/0051-permits-by-membership.md the reasons.
+// take hours without a renewal. The permits of a process that has ended are free
+// about 3 s after the first call that they refuse. internal/permits has the protocol,
+// and docs/decisions/0051-permits-by-membership.md the reasons.
 //
 // The calls in flight of the fleet never exceed the limit, except in these cases:
 //

@@ -10,8 +10,9 @@ import (
 // Close denies all further calls with hybridlimit.ErrClosed, those that wait too. It
 // returns at once. Permits of running calls stay valid: the hub tells them to the
 // fleet until they are released, and then the limiter's name is free. Hub.Close ends
-// that: the fleet then gives the permits of calls that still run to others,
-// within 3 s. Close is idempotent, and its error is always nil.
+// that: the fleet then gives the permits of calls that still run to others, about
+// 3 s after the first call that they refuse. Close is idempotent, and its error is always
+// nil.
 func (l *ConcurrencyLimiter) Close() error {
 	l.base.shut()
 	l.stop()

@@ -17,7 +17,8 @@ import (
 // that were not spent, waits for calls that hold permits, leaves the fleet, and
 // closes the hub. It stops when ctx ends, or after 5 s if ctx has no
 // deadline. Units that are unpaid then are lost, counted, and reported in the
-// error. So are permits of running calls: the fleet gives them to others within 3 s.
+// error. So are permits of running calls: the fleet gives them to others, about 3 s
+// after the first call that they refuse.
 func (h *Hub) Shutdown(ctx context.Context) error {
 	for _, l := range h.all() {
 		l.stop()

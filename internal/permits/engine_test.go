@@ -112,6 +112,40 @@ func TestSuspects(t *testing.T) {
 	}
 }
 
+// TestOneRefusal checks that one refused call is enough to take the permits of a dead process, and that a process which lives
+// keeps its own.
+func TestOneRefusal(t *testing.T) {
+	c := &permits.Conditions{Standing: permits.Standing{Until: 9 * second, Session: 1}, Limit: 10, Procs: 2, Period: period}
+	for _, alive := range []bool{false, true} {
+		m, h := permits.Member{Period: period}, permits.Holding{}
+		once := permits.Waiter{N: 1, Once: true}
+		h.Wait(&once)
+		h.Settle(c, second)
+		h.Hear(c, h.Op(c, second), permits.Reply{Scarce: true, Holders: []permits.Claim{{Process: "q", Number: 1}}}, 1, second, 0)
+		if h.Denied(c, second) != &once {
+			t.Fatal("the call is not refused")
+		}
+		m.Suspect(h.Holders(), second)
+		looks := 0
+		for now := second + period/2; h.Accuse(c, now, m.Dead); now += period {
+			if looks++; looks > 5 {
+				t.Fatal("a refusal is a reason to look for ever")
+			}
+			p := m.Beat(now)
+			beats := make([]int64, len(p.Suspects))
+			for i := range beats {
+				if beats[i] = 5; alive {
+					beats[i] = now
+				}
+			}
+			m.Beaten(p, now, now, 1, beats)
+		}
+		if got := len(h.Op(c, second).Claims) == 1; got == alive {
+			t.Errorf("alive: %v, its permits are taken: %v", alive, got)
+		}
+	}
+}
+
 // TestMember checks when a process is a member, and when its holdings must be told again.
 func TestMember(t *testing.T) {
 	m := permits.Member{Period: period}

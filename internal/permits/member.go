@@ -29,7 +29,9 @@ type Pulse struct {
 const margin = second / 50
 
 // life returns the time for which a process is a member after a heartbeat.
-func (m *Member) life() int64 { return m.Period * 9 / 5 }
+func (m *Member) life() int64 { return life(m.Period) }
+
+func life(period int64) int64 { return period * 9 / 5 }
 
 // Standing returns the membership.
 func (m *Member) Standing() Standing {

@@ -18,6 +18,10 @@ type look struct {
 	dead  bool
 }
 
+// suspected returns the time for which a refusal is a reason to look at the holders that it named: until the life of a holding is
+// seen to pass between two heartbeats, also if no other call comes.
+func suspected(period int64) int64 { return 2*period + life(period) }
+
 // Suspect notes the holders that a refusal named.
 func (m *Member) Suspect(holders []Claim, now int64) {
 	if m.looks == nil && len(holders) > 0 {
@@ -33,7 +37,7 @@ func (m *Member) Suspect(holders []Claim, now int64) {
 // suspects returns the processes to look at. The first are those whose heartbeat did not change, and then those at which the last
 // look is the oldest.
 func (m *Member) suspects(now int64) []string {
-	maps.DeleteFunc(m.looks, func(_ string, l look) bool { return now-l.named > 2*m.Period })
+	maps.DeleteFunc(m.looks, func(_ string, l look) bool { return now-l.named > suspected(m.Period) })
 	if len(m.looks) == 0 {
 		return nil
 	}

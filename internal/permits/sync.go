@@ -119,7 +119,7 @@ func (h *Holding) Holders() []Claim { return h.holders }
 // Accuse takes the holdings of dead processes off with the next op. It is called after each heartbeat for a holding that was
 // refused, until it reports that the refusal is too old. dead reports whether a process is dead.
 func (h *Holding) Accuse(c *Conditions, now int64, dead func(process string) bool) (more bool) {
-	if now-h.holdersAt > 2*c.Period {
+	if now-h.holdersAt > suspected(c.Period) {
 		h.holders = nil
 	}
 	if len(h.holders) == 0 {
