@@ -220,6 +220,11 @@ func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.
 	if e == nil {
 		return l.chargeNow(ctx, key, n)
 	}
+	return l.chargeLater(e, res, n), nil
+}
+
+// chargeLater is Charge for a locked entry. It unlocks it.
+func (l *Limiter) chargeLater(e *entry, res hybridlimit.Result, n int64) hybridlimit.Result {
 	r := e.plan.Load()
 	res.Limit, res.Allowed, res.Granted, res.Source = r.Burst, true, n, hybridlimit.SourceCredit
 	ev := e.event()
@@ -228,15 +233,24 @@ func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.
 	l.count.admitted.Add(counted)
 	res.Remaining = remaining(v)
 	res.ResetAfter = l.resetAfter(r, v.Left, v.Ends)
-	return res, nil
+	return res
 }
 
-// chargeNow is Charge for a key that is not kept in memory. It is one message, sent once. If Redis does not answer,
-// the charge is lost, and the error reports it.
+// chargeNow is Charge if Redis decides each call, and for a key that finds no room in memory. It is one message, sent
+// once. If Redis does not answer it, the charge is lost, and the error reports it. While Redis is known to be away, a
+// charge is owed.
 func (l *Limiter) chargeNow(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	at, err := l.place(key)
 	if err != nil {
 		return hybridlimit.Result{}, err
+	}
+	if l.alone(at.tag) {
+		if e, res, err := l.lockAt(key, at); e != nil || err != nil {
+			if err != nil {
+				return hybridlimit.Result{}, err
+			}
+			return l.chargeLater(e, res, n), nil
+		}
 	}
 	res := hybridlimit.Result{Limit: at.plan.Burst, Policy: l.cfg.Name}
 	counted := min(n, account.MaxCharge)
