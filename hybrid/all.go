@@ -342,7 +342,7 @@ func (p *part) fetch(ctx context.Context) (account.Verdict, error) {
 func (p *part) fetchExactly(ctx context.Context) (account.Verdict, error) {
 	l, r := p.Limiter, p.at.plan
 	if was, now, ok := l.refused(p.Key, p.at, p.N); ok {
-		return account.Verdict{Action: account.Deny, Source: hybridlimit.SourceDenyCache, Retry: was.Until - now, Left: was.Left}, nil
+		return account.Verdict{Action: account.Deny, Source: hybridlimit.SourceDenyCache, Retry: was.Until - now, Left: was.Left, Ends: was.Reset}, nil
 	}
 	sent := l.hub.clock.Now()
 	ans, at, ok := l.askNow(ctx, p.at, algo.Op{Asks: []int64{p.N}})
@@ -354,8 +354,11 @@ func (p *part) fetchExactly(ctx context.Context) (account.Verdict, error) {
 	}
 	v := said(r, ans, p.N)
 	_, now := l.hub.clock.Stamp() // the rough clock, which resetAfter reads, must run
-	if r.Window.Period > 0 {
+	switch {
+	case r.Window.Period > 0:
 		v.Ends = now + ans.Ends*1000
+	case r.Kind == algo.KindLog:
+		v.Ends = now + r.Reset(ans)*1000
 	}
 	if v.Action == account.Admit {
 		p.v, p.back = v, r.Back(ans, at)

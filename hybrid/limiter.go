@@ -12,6 +12,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
 	"github.com/hybridlimit/hybridlimit/internal/classes"
 	"github.com/hybridlimit/hybridlimit/internal/clock"
 	"github.com/hybridlimit/hybridlimit/internal/fallback"
@@ -265,9 +266,18 @@ func (l *Limiter) retryFromWord(e *entry, r *account.Plan, n int64) time.Duratio
 }
 
 // resetAfter returns the time until no unit counts as used. A negative remaining is debt. ends is the end of the
-// window; 0: not known. Windows are measured by the rough clock, which is up to a tick behind, so their result is up
-// to a tick too long.
+// window, or the time at which a log is empty; 0: not known. Both are measured by the rough clock, which is up to a tick
+// behind, so their result is up to a tick too long.
 func (l *Limiter) resetAfter(r *account.Plan, remaining, ends int64) time.Duration {
+	if r.Kind == algo.KindLog {
+		switch {
+		case remaining >= r.Burst:
+			return 0
+		case ends > 0:
+			return max(0, min(r.Limit.Period, time.Duration(ends-l.hub.clock.Rough())))
+		}
+		return r.Limit.Period // at most
+	}
 	if period := time.Duration(r.Window.Period) * time.Microsecond; period > 0 {
 		left := period
 		if ends > 0 {
