@@ -187,7 +187,16 @@ func (w *world) giveUp(lost int64) {
 
 // settle ends the fleet after the last fault and closes the books.
 func (w *world) settle(r *Report) {
-	w.leaving.Wait()
+	left := make(chan struct{})
+	go func() { w.leaving.Wait(); close(left) }()
+	for leaving := true; leaving; { // Shutdown waits for calls in flight of neighbours
+		select {
+		case <-left:
+			leaving = false
+		case <-time.After(harvestEvery):
+			w.harvest()
+		}
+	}
 	for range 60 { // much longer than a breaker stays open
 		time.Sleep(500 * time.Millisecond)
 		w.harvest()
@@ -199,6 +208,9 @@ func (w *world) settle(r *Report) {
 		if p.ended.Load() {
 			continue
 		}
+		if p.neighbours != nil {
+			p.neighbours.Land()
+		}
 		if err := p.leave(); err != nil {
 			w.violate("p%d at the end: %v", p.number, err)
 		}
@@ -207,6 +219,7 @@ func (w *world) settle(r *Report) {
 	if w.ledger == nil {
 		return
 	}
+	w.checkNeighbours()
 	r.Debited = w.ledger.debited()
 	var admitted, returned, uncertain, lost int64
 	for _, p := range w.procs {

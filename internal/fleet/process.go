@@ -12,6 +12,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/neighbours"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
@@ -38,6 +39,8 @@ type process struct {
 
 	journal journal
 	calls   sync.WaitGroup // the driver, and calls that wait
+
+	neighbours *neighbours.Set // nil: the hub has one limiter
 
 	mu   sync.Mutex // guards gate
 	gate chan struct{}
@@ -79,6 +82,10 @@ func (w *world) launch(number int) *process {
 				w.t.Fatal(err)
 			}
 			p.views = append(p.views, rest)
+		}
+		if w.s.Neighbours > 0 {
+			p.neighbours = w.neighbours(l.Hub(), number, life)
+			p.calls.Go(p.callNeighbours)
 		}
 	}
 	if w.hung > 0 {

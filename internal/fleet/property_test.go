@@ -218,6 +218,9 @@ func TestTheorem(t *testing.T) {
 	runs := testenv.Runs(50, 2000)
 	for i := range runs {
 		s := draw(seed + uint64(i))
+		if i%5 == 0 {
+			s.Neighbours = 20
+		}
 		r := Run(t, s)
 		if bad := failure(s, r); bad != "" {
 			small := fewest(t, s)

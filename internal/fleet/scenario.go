@@ -51,6 +51,9 @@ type Scenario struct {
 	MaxKeys int
 	// FleetSize is hybrid.HubConfig.FleetSize: N until the heartbeats have counted.
 	FleetSize int
+	// Neighbours is the number of calls a second that each process makes to the other limiters of its hub: see package
+	// neighbours. 0: the hub has one limiter. For the kinds with Redis.
+	Neighbours int
 }
 
 // Change sets the limit of the fleet, as hybrid.Limiter.SetFleetLimit does. The limit has the algorithm of Scenario.Limit.

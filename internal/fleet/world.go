@@ -168,6 +168,7 @@ const (
 	forPlan
 	forClasses
 	forSpikes
+	forNeighbours
 )
 
 // sent counts a message.
