@@ -10,6 +10,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/conformance"
+	"github.com/hybridlimit/hybridlimit/internal/neighbours"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/testenv"
 )
@@ -121,6 +122,47 @@ func TestConformanceAmongOthers(t *testing.T) {
 				conformance.Run(t, spec)
 			})
 		}
+	}
+}
+
+// TestConformanceBesideNeighbours runs the suite on a limiter whose hub has limiters of every algorithm in every mode, with
+// calls of every verb. It has the promises of a limiter alone.
+func TestConformanceBesideNeighbours(t *testing.T) {
+	for i, of := range conformance.Algorithms() {
+		mode := modes[i%len(modes)]
+		if i%5 != 0 && !testenv.Full() {
+			continue
+		}
+		spec := conformanceSpec(mode, of)
+		spec.Name += ", beside others"
+		spec.Wrap, spec.Light = synctest.Test, true
+		spec.New = func(tb testing.TB, limit hybridlimit.Limit) hybridlimit.Limiter {
+			l := newLimiter(tb, redistest.NewBubble(tb).Client(nil), limit, patient(hybrid.Config{Mode: mode}))
+			set, err := neighbours.Add(l.Hub(), 1)
+			if err != nil {
+				tb.Fatal(err)
+			}
+			ended := make(chan struct{})
+			tb.Cleanup(func() { close(ended) })
+			go func() {
+				for tick := time.NewTicker(137 * time.Millisecond); ; {
+					select {
+					case <-ended:
+						return
+					case <-tick.C:
+						set.Call()
+					}
+				}
+			}()
+			if mode == hybrid.ModeDeferred {
+				time.Sleep(3 * time.Second)
+			}
+			return l
+		}
+		t.Run("", func(t *testing.T) {
+			t.Parallel()
+			conformance.Run(t, spec)
+		})
 	}
 }
 
