@@ -13,6 +13,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/neighbours"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
@@ -29,8 +30,19 @@ func TestCallsInABadWorld(t *testing.T) {
 			cfg.Mode = hybrid.ModeExact
 		}
 		fleet := make([]*hybrid.ConcurrencyLimiter, procs)
-		for i := range fleet {
+		beside, crowded := make([]*neighbours.Set, procs), rng.IntN(3) == 0
+		start := func(i int) {
 			fleet[i] = concurrency(t, b.Client(nil), hybridlimit.Concurrent(limit), cfg)
+			if !crowded {
+				return
+			}
+			var err error
+			if beside[i], err = neighbours.Add(fleet[i].Hub(), rng.Uint64()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range fleet {
+			start(i)
 		}
 		keys := []string{"k", "l", "m"}[:1+rng.IntN(3)]
 		calls := map[string]*inFlight{}
@@ -72,6 +84,9 @@ func TestCallsInABadWorld(t *testing.T) {
 			}
 			l := fleet[i]
 			all.Go(func() { call(l, key, n, lasts, gives) })
+			if beside[i] != nil {
+				all.Go(beside[i].Call)
+			}
 			switch rng.IntN(150) {
 			case 0:
 				if down {
@@ -92,7 +107,7 @@ func TestCallsInABadWorld(t *testing.T) {
 				l.ClearSwitch()
 			case 5: // a deploy
 				go func() { _ = l.Hub().Shutdown(context.Background()) }()
-				fleet[i] = concurrency(t, b.Client(nil), hybridlimit.Concurrent(limit), cfg)
+				start(i)
 			}
 		}
 		if down {
@@ -122,6 +137,12 @@ func TestCallsInABadWorld(t *testing.T) {
 		for i, l := range fleet {
 			if s := l.Stats(); s.Held != 0 || s.Waiting != 0 || s.Keys != 0 {
 				t.Errorf("process %d: %+v", i, s)
+			}
+			if beside[i] != nil {
+				beside[i].Land()
+				if r := beside[i].Report(); len(r.Violated) > 0 || r.Refused > 0 {
+					t.Errorf("process %d, neighbours: %d ops refused, %q", i, r.Refused, r.Violated)
+				}
 			}
 		}
 		synctest.Wait()

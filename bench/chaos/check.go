@@ -42,6 +42,7 @@ const (
 	brokeLiveness   = "liveness"
 	brokeGrowth     = "growth"
 	brokeTTL        = "ttl"
+	brokeBeside     = "neighbours"
 )
 
 // verdict is the result of a check, with the figures of the table.
@@ -78,6 +79,7 @@ func check(e *evidence, strictly bool) *verdict {
 	v.checkLiveness(e)
 	v.checkGrowth(e)
 	v.checkClasses(e)
+	v.checkNeighbours(e)
 	for _, key := range slices.Compact(slices.Sorted(slices.Values(e.eternal))) {
 		v.found(brokeTTL, "%s has no TTL", key)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/neighbours"
 )
 
 // This file is the protocol between the runner and its workers: one line of
@@ -107,6 +108,8 @@ type report struct {
 	HeapBefore uint64 // the same, before the limiter was made
 
 	Logged []string `json:",omitempty"` // lines that the limiter logged
+
+	Beside neighbours.Report // of the other limiters of the hub
 }
 
 func send(w io.Writer, v any) error {

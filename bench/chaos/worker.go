@@ -21,6 +21,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/neighbours"
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
@@ -30,6 +31,9 @@ const workerEnv = "HYBRIDLIMIT_CHAOS_WORKER"
 // limiterName is the limiter that all workers share; the prefix is the default.
 const limiterName = "chaos"
 
+// neighbourEvery is the time between two calls to other limiters of the hub.
+const neighbourEvery = 25 * time.Millisecond
+
 // worker is one client process: a limiter under paced load.
 type worker struct {
 	spec    spec
@@ -37,6 +41,7 @@ type worker struct {
 	rdb     redis.UniversalClient
 	limiter *hybrid.Limiter
 	views   map[string]*hybrid.Limiter // of the classes; "": the limiter
+	beside  *neighbours.Set            // the other limiters of the hub
 	local   *local.Limiter             // of the canary of latency
 	log     *lineLog
 	failed  atomic.Pointer[string] // the first error of a decision
@@ -125,6 +130,9 @@ func (w *worker) open() (err error) {
 			return err
 		}
 	}
+	if w.beside, err = neighbours.Add(w.limiter.Hub(), uint64(os.Getpid())); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	return w.limiter.Ready(ctx)
@@ -205,6 +213,7 @@ func (w *worker) report() report {
 	r := report{
 		Stats: w.stats(), Hub: w.limiter.Hub().Stats(),
 		Goroutines: runtime.NumGoroutine(), Before: w.goroutines, HeapBefore: w.heap, Logged: w.log.take(),
+		Beside: w.beside.Report(),
 	}
 	if failed := w.failed.Load(); failed != nil {
 		r.Failed = *failed
@@ -242,6 +251,7 @@ func (w *worker) stats() hybrid.Stats {
 // goroutines.
 func (w *worker) shutdown() report {
 	w.halt()
+	w.beside.Land()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	err := w.limiter.Shutdown(ctx)
@@ -249,7 +259,7 @@ func (w *worker) shutdown() report {
 	if r.Settled = err == nil; err != nil {
 		r.Unsettled = err.Error()
 	}
-	w.limiter, w.views, w.rdb = nil, nil, closed(w.rdb)
+	w.limiter, w.views, w.beside, w.rdb = nil, nil, nil, closed(w.rdb)
 	for range 200 {
 		if w.settleRuntime(); runtime.NumGoroutine() <= w.goroutines {
 			break
@@ -303,6 +313,7 @@ func (w *worker) start() {
 			wg.Go(func() { w.pace(uint8(i), s, g, done) })
 		}
 	}
+	wg.Go(func() { w.callNeighbours(done) })
 	w.stop = sync.OnceFunc(func() { close(done); wg.Wait() })
 }
 
@@ -338,8 +349,8 @@ func (w *worker) pace(i uint8, s stream, g int, done <-chan struct{}) {
 		}
 		last := &group[len(group)-1]
 		last.warm = true
-		w.beside(name) // warms it up
-		last.beside = w.beside(name)
+		w.timeLocal(name) // warms it up
+		last.beside = w.timeLocal(name)
 		for _, r := range group {
 			w.journal.write(r)
 		}
@@ -350,10 +361,25 @@ func (w *worker) pace(i uint8, s stream, g int, done <-chan struct{}) {
 	}
 }
 
-// beside times calls for the same key that need neither Redis nor a breaker. Together
+// callNeighbours makes calls to the other limiters of the hub.
+func (w *worker) callNeighbours(done <-chan struct{}) {
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	for tick := time.NewTicker(neighbourEvery); ; {
+		select {
+		case <-done:
+			tick.Stop()
+			return
+		case <-tick.C:
+			calls.Go(w.beside.Call)
+		}
+	}
+}
+
+// timeLocal times calls for the same key that need neither Redis nor a breaker. Together
 // they take about as long as a decision while the breaker is open, so the machine
 // delays both equally often.
-func (w *worker) beside(key string) time.Duration {
+func (w *worker) timeLocal(key string) time.Duration {
 	var failed error
 	from := time.Now()
 	for range 3 {
