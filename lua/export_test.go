@@ -92,6 +92,8 @@ func EncodeState(s algo.State) string {
 		text = fmt.Sprintf("1%c%x %x %x %x %x %x", s.Kind.Letter(), s.Period, s.Win, s.Cur, s.Prev, s.Born, s.Since)
 		field("l", s.Late, 0)
 		field("n", s.Next, 0)
+		field("d", s.Debt, 0)
+		field("c", s.Carry, 0)
 		if s.Reset > 0 {
 			text += fmt.Sprintf(" z%x", s.Reset-s.Win*s.Period)
 		}

@@ -9,6 +9,9 @@
 --          since  units debited since born or the last reset
 --          Fields, each absent if it is 0; common.lua has the rules for fields of
 --          other versions:
+--          c      of a fixed window: units of cur that were d of the window before
+--          d      of a fixed window: units of cur above the limit under which they were
+--                 counted: the next window begins with them
 --          l      in the window of born: units of since that cur does not count,
 --                 because they came late and belong to the window before
 --          n      units leased of the next window, with which it begins
@@ -24,7 +27,7 @@
 --          twin, line for line and with the reasons, is internal/algo:
 --          window.go, fixed.go, sliding.go.
 
-local window_fields = {l = 'late', n = 'next', z = 'reset'}
+local window_fields = {c = 'carry', d = 'debt', l = 'late', n = 'next', z = 'reset'}
 
 local function window_read(raw, kind)
   local letter, period, win, cur, prev, born, since, tail =
@@ -32,7 +35,8 @@ local function window_read(raw, kind)
   if letter ~= kind then return nil end
   local s = {
     period = hex(period), win = hex(win), cur = hex(cur), prev = hex(prev),
-    born = hex(born), since = hex(since), reset = 0, late = 0, next = 0, lim = false, dirty = false, more = '',
+    born = hex(born), since = hex(since), reset = 0, late = 0, next = 0, debt = 0, carry = 0,
+    lim = false, dirty = false, more = '',
   }
   if s.period < 1 or s.born < 1 or max(s.cur, s.prev, s.born, s.since) > EXACT or s.period > EXACT / 2 or s.period * s.win > EXACT then
     return nil
@@ -44,15 +48,23 @@ local function window_read(raw, kind)
     s.reset = s.win * s.period + f.reset
     if f.reset < 0 or s.reset > EXACT then return nil end
   end
-  s.late, s.next, s.more = f.late or 0, f.next or 0, f.more
-  if abs(s.late) > EXACT or s.next < 0 or s.next > EXACT then return nil end
+  s.late, s.next, s.debt, s.carry, s.more = f.late or 0, f.next or 0, f.debt or 0, f.carry or 0, f.more
+  if max(abs(s.late), s.next, s.debt, s.carry) > EXACT or min(s.next, s.debt, s.carry) < 0 then return nil end
   return s
 end
 
 -- window_most returns the most units that a window counts: one Rate of debt.
 local function window_most(lim) return min(2 * lim.rate, EXACT) end
 
-local function window_carry(total, lim) return lim.kind == 's' and 0 or max(0, total - lim.rate) end
+-- window_count changes the units of this window. Of more units, those above the limit
+-- are debt. Of fewer, the debt goes first.
+local function window_count(s, lim, cur)
+  cur = min(cur, window_most(lim))
+  if lim.kind ~= 's' then
+    s.debt = max(cur > s.cur and s.debt + max(cur - max(lim.rate, s.cur), 0) or s.debt - (s.cur - cur), 0)
+  end
+  s.cur = cur
+end
 
 -- window_clock returns now, or the begin of the state's window if a clock that
 -- stepped back is before it.
@@ -63,8 +75,9 @@ local function window_roll(s, lim, period, now)
   local win = floor(now / period)
   for _ = 1, 3 do -- the fourth window back no longer counts
     if s.win < win then
-      local total = s.cur
-      s.cur, s.prev, s.next, s.win = window_carry(total, lim) + s.next, total, 0, s.win + 1
+      local debt = min(s.debt, max(s.cur - lim.rate, 0))
+      s.cur, s.prev, s.next, s.carry, s.win = debt + s.next, s.cur, 0, debt, s.win + 1
+      s.debt = min(debt, max(s.cur - lim.rate, 0))
     end
   end
   if s.win < win or s.win * period - now > CLOCK_SLACK then s.win = win end
@@ -92,7 +105,7 @@ local function window_convert(s, lim, now)
     used = used + ceil(product / period)
     if product >= EXACT then used = used + 1 end -- two roundings may have gone down
   end
-  s.period, s.win, s.cur, s.prev, s.next = lim.period, floor(now / lim.period), used, 0, 0
+  s.period, s.win, s.cur, s.prev, s.next, s.carry = lim.period, floor(now / lim.period), used, 0, 0, 0
 end
 
 local function window_again(s, lim, now)
@@ -103,6 +116,7 @@ local function window_again(s, lim, now)
     s.cur = min(s.cur, most)
   end
   window_roll(s, lim, lim.period, now)
+  s.debt = min(s.debt, max(s.cur - lim.rate, 0)) -- a larger limit permits it
 end
 
 local function window_load(raw, lim, now)
@@ -110,7 +124,7 @@ local function window_load(raw, lim, now)
   if not s then
     return {
       period = lim.period, win = floor(now / lim.period), cur = 0, prev = 0, born = now, since = 0, reset = 0, late = 0,
-      next = 0, lim = lim, dirty = false, more = '', fresh = true,
+      next = 0, debt = 0, carry = 0, lim = lim, dirty = false, more = '', fresh = true,
     }
   end
   window_again(s, lim, now)
@@ -119,15 +133,21 @@ end
 
 -- window_prev corrects the total of the last window, and the units carried from it.
 local function window_prev(s, lim, prev)
-  s.cur = max(0, min(s.cur + (window_carry(prev, lim) - window_carry(s.prev, lim)), window_most(lim)))
-  s.prev = prev
+  local more = prev - max(lim.rate, s.prev)
+  if lim.kind == 's' then
+    more = 0
+  elseif more <= 0 then
+    more = prev < s.prev and -min(s.carry, max(s.prev - max(lim.rate, prev), 0), s.cur) or 0
+  end
+  window_count(s, lim, s.cur + more)
+  s.carry, s.prev = s.carry + more, prev
 end
 
 -- window_add debits units of a window. It returns false for one before the last.
 local function window_add(s, lim, n, win, at)
   if win == 0 or win >= s.win then
     local room = floor((window_level(s, lim, at) + lim.cap) / lim.unit)
-    s.cur = min(s.cur + min(n, max(room, 0)), window_most(lim))
+    window_count(s, lim, s.cur + min(n, max(room, 0)))
     return true
   end
   if win < s.win - 1 then return false end
@@ -140,13 +160,25 @@ local function window_add(s, lim, n, win, at)
   return true
 end
 
+-- window_unlease takes returned units off the next window.
+local function window_unlease(s, n)
+  local since = s.since
+  s.next, s.since, s.dirty = max(s.next - n, 0), max(since - n, 0), true
+  s.late = s.late - (since - s.since)
+end
+
 -- window_refund gives units back to their window. If that is unknown, this window
 -- gives back as many as it has counted, and the last window the rest.
 local function window_refund(s, lim, n, win)
+  if win > s.win then -- leased of the next window, before the limit was lowered
+    local next = min(n, s.next)
+    if next > 0 then window_unlease(s, next) end
+    n = n - next
+  end
   local cur, prev, since, here = s.cur, s.prev, s.since, 0
   if win == 0 or win >= s.win then
     here = min(n, cur)
-    s.cur = cur - here
+    window_count(s, lim, cur - here)
     if win == 0 and n > here then window_prev(s, lim, prev - min(n - here, prev)) end
   elseif win == s.win - 1 then
     window_prev(s, lim, prev - min(n, prev))
@@ -172,7 +204,8 @@ local function window_merge(s, lim, op, now)
   if not same and floor(s.born / lim.period) == s.win then cur = min(cur + max(s.since - s.late, 0), most) end
   cur = max(cur, s.cur)
   if same and (not op.lost or op.vat > now) or cur == s.cur and prev == s.prev and next == s.next then return end
-  s.cur, s.prev, s.next, s.dirty = cur, prev, next, true
+  window_count(s, lim, cur)
+  s.prev, s.next, s.dirty = prev, next, true
   if same then s.born, s.since, s.late = max(now, s.born + 1), 0, 0 end
 end
 
@@ -191,7 +224,7 @@ end
 
 local function fixed_retry(s, lim, n, at)
   if s.cur + n <= lim.rate then return 0 end
-  local over = window_carry(s.cur, lim) + s.next + n - lim.rate -- of the next window
+  local over = s.debt + s.next + n - lim.rate -- of the next window
   return (s.win + 1 + ceil(max(over, 0) / lim.rate)) * lim.period - at
 end
 
@@ -208,9 +241,11 @@ local function window_write(key, s, lim, now)
   local text = format('1%s%x %x %x %x %x %x', lim.kind, s.period, s.win, s.cur, s.prev, s.born, s.since)
   if s.late ~= 0 and floor(s.born / s.period) == s.win then text = text .. ' l' .. hexed(s.late) end
   if s.next > 0 then text = text .. format(' n%x', s.next) end
+  if s.debt > 0 then text = text .. format(' d%x', s.debt) end
+  if s.carry > 0 then text = text .. format(' c%x', s.carry) end
   if s.reset > 0 then text = text .. format(' z%x', s.reset - s.win * s.period) end
   local last = s.win + 2
-  if window_carry(s.cur, lim) + s.next > 0 then last = last + 1 end
+  if s.debt + s.next > 0 then last = last + 1 end
   local ttl = ceil((last * s.period - window_clock(s, s.period, now)) / 1000) + (MAX_LEASE + CLOCK_SLACK) / 1000
   store(key, text .. s.more, ttl)
 end

@@ -47,7 +47,7 @@ end
 -- window_ahead sizes a lease of the next window.
 local function window_ahead(s, lim, op, at)
   if op.div == 0 or op.demand == 0 or lim.period < AHEAD_PERIOD or floor(s.born / lim.period) == s.win then return 0 end
-  local room, share = lim.rate - window_carry(s.cur, lim) - s.next - window_low(lim, op), window_share(lim, op)
+  local room, share = lim.rate - s.debt - s.next - window_low(lim, op), window_share(lim, op)
   if lim.kind == 's' then
     room = room - window_rest(s, lim, at) - floor(lim.rate / 16) - s.cur
     share = floor(max(room + s.next, 0) / max(floor(op.div / 2), 1))
@@ -56,20 +56,15 @@ local function window_ahead(s, lim, op, at)
   return max(0, min(want, share, room))
 end
 
--- window_unlease takes returned units off the next window.
-local function window_unlease(s, n)
-  local since = s.since
-  s.next, s.since, s.dirty = max(s.next - n, 0), max(since - n, 0), true
-  s.late = s.late - (since - s.since)
-end
-
 -- window_apply runs one op, in the order of bucket_apply. If the owed units came
 -- too late to be counted, it returns -1 - granted for granted. If the state may not
 -- count the returned units, they stay, and it returns -1 - lease for lease. For a
 -- lease of the next window, life is minus the number of that window.
 local function window_apply(s, lim, op, now)
   local at, dropped = window_clock(s, lim.period, now), false
-  if op.reset then s.cur, s.prev, s.next, s.since, s.late, s.reset, s.dirty = 0, 0, 0, 0, 0, at, true end
+  if op.reset then
+    s.cur, s.prev, s.next, s.debt, s.carry, s.since, s.late, s.reset, s.dirty = 0, 0, 0, 0, 0, 0, 0, at, true
+  end
   window_merge(s, lim, op, now)
   if op.owed > 0 then
     dropped = not window_add(s, lim, op.owed, op.win, at)

@@ -14,12 +14,13 @@ func (a *Account) Adapt(old, p *Plan, now int64) (lost int64) {
 	v := &a.view
 	if anotherCount(old, p) {
 		*v, a.used = view{}, true // of another window
-		lost = a.disown()
 		a.window = 0
-		for i := range a.refunds {
-			a.refunds[i].at = 0
+		if !sameWindows(old, p) {
+			for i := range a.refunds {
+				a.refunds[i].at = 0
+			}
 		}
-		return lost
+		return a.leaveLimit(old, p)
 	}
 	from := max(v.received, p.Began)
 	if p.Began == 0 || p.From == FromCall {
@@ -38,6 +39,32 @@ func (a *Account) Adapt(old, p *Plan, now int64) (lost int64) {
 	v.nextPoll, v.relook = 0, 0         // the view's proofs are about the old limit
 	v.level -= passed * p.Bucket.Refill // level() adds this refill again, at the new rate
 	return 0
+}
+
+// leaveLimit takes the leases out of the hand that the new limit may have no room for: those of a window, unless its limit is raised.
+// Redis gets them back if it goes on to count in the same windows. leaveLimit returns the leased units that are lost.
+func (a *Account) leaveLimit(old, p *Plan) (lost int64) {
+	same := sameWindows(old, p)
+	if old.Window.Period == 0 || same && p.Limit.Rate >= old.Limit.Rate {
+		return a.disown()
+	}
+	leased := append(a.leases[:], lease{units: a.ahead.units, window: a.askedAhead})
+	a.leases, a.ahead = [2]lease{}, ahead{}
+	for _, l := range leased {
+		switch {
+		case l.units == 0:
+		case same && l.window != 0:
+			lost += a.refunds.add(l.units, l.window, true)
+		default:
+			lost += l.units
+		}
+	}
+	return lost + a.disown()
+}
+
+// sameWindows reports whether Redis counts two limits in the same windows.
+func sameWindows(old, p *Plan) bool {
+	return old.Kind == p.Kind && old.Window.Period == p.Window.Period && p.Window.Period > 0 && !Static(old.Limit) && !Static(p.Limit)
 }
 
 // convert returns a level of Redis under another plan as a level above the floor of this plan.

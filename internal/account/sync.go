@@ -147,7 +147,7 @@ func (a *Account) Receive(c *Conditions, p *Plan, ws *Waiters, ans Answer, now i
 	}
 	b.Lost += late + lost
 	if changed && anotherCount(sent, p) {
-		b.Lost += a.disown()
+		b.Lost += a.leaveLimit(sent, p)
 	}
 	if changed && c.windowed() {
 		a.view = view{}

@@ -50,6 +50,8 @@ type State struct {
 	Cur    int64 // units counted in it; of a fixed window with the carried units
 	Prev   int64 // units counted in the one before
 	Next   int64 // units leased of the one after, with which it begins
+	Debt   int64 // of a fixed window: units of Cur above the limit under which they were counted; the next window begins with them
+	Carry  int64 // of a fixed window: units of Cur that were Debt of the window before
 	Late   int64 // in the window of Born: units of Since that Cur does not count, because they came late and belong to the window before
 
 	// More is the fields of other versions, as in the state's text.

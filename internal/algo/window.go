@@ -58,7 +58,9 @@ func (w Window) Load(s State, now int64) State {
 		s = w.convert(s, now)
 	}
 	s.Cur, s.Prev, s.Next = min(s.Cur, w.most()), min(s.Prev, w.most()), min(s.Next, w.Rate)
-	return w.roll(s, now)
+	s = w.roll(s, now)
+	s.Debt = min(s.Debt, max(s.Cur-w.Rate, 0)) // a larger limit permits it
+	return s
 }
 
 // roll advances a state to the window of now. If the clock stepped back by more than
@@ -66,7 +68,9 @@ func (w Window) Load(s State, now int64) State {
 func (w Window) roll(s State, now int64) State {
 	win := w.Number(now)
 	for i := 0; s.Win < win && i < 3; i++ { // the fourth window back no longer counts
-		s.Cur, s.Prev, s.Next, s.Win = w.carry(s.Cur)+s.Next, s.Cur, 0, s.Win+1
+		debt := min(s.Debt, max(s.Cur-w.Rate, 0))
+		s.Cur, s.Prev, s.Next, s.Carry, s.Win = debt+s.Next, s.Cur, 0, debt, s.Win+1
+		s.Debt = min(debt, max(s.Cur-w.Rate, 0))
 	}
 	if s.Win < win || s.Win*w.Period-now > ClockSlack {
 		s.Win = win
@@ -88,12 +92,16 @@ func (w Window) settled(s State) State {
 // most returns the largest count of a window: one Rate of debt.
 func (w Window) most() int64 { return min(2*w.Rate, exact) }
 
-// carry returns the units with which a window begins after one with total units.
-func (w Window) carry(total int64) int64 {
-	if w.Sliding {
-		return 0 // the estimate looks back by itself
+// count changes the units of this window to cur. Of more units, those above Rate are debt. Of fewer, the debt goes first.
+func (w Window) count(s *State, cur int64) {
+	switch cur = min(cur, w.most()); {
+	case w.Sliding: // the estimate looks back by itself
+	case cur > s.Cur:
+		s.Debt += max(cur-max(w.Rate, s.Cur), 0)
+	default:
+		s.Debt = max(s.Debt-(s.Cur-cur), 0)
 	}
-	return max(0, total-w.Rate)
+	s.Cur = cur
 }
 
 // convert counts the usage under another period in this window, after a change of the
@@ -113,7 +121,7 @@ func (w Window) convert(s State, now int64) State {
 			used++ // two roundings may have gone down
 		}
 	}
-	s.Period, s.Win, s.Cur, s.Prev, s.Next = w.Period, w.Number(now), used, 0, 0
+	s.Period, s.Win, s.Cur, s.Prev, s.Next, s.Carry = w.Period, w.Number(now), used, 0, 0, 0
 	return s
 }
 
@@ -136,6 +144,7 @@ func (w Window) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	dirty := op.Reset
 	if op.Reset {
 		s.Cur, s.Prev, s.Next, s.Since, s.Late, s.Reset = 0, 0, 0, 0, 0, at
+		s.Debt, s.Carry = 0, 0
 	}
 	dirty = w.merge(&s, op, now) || dirty
 	var ans Answer
@@ -214,7 +223,7 @@ func (w Window) low(floor int64) int64 { return min(floor, w.Rate/2) }
 func (w Window) add(s *State, n, win, at int64) bool {
 	if win <= 0 || win >= s.Win {
 		room := floorDiv(w.Level(*s, at)+w.Cap, w.Unit)
-		s.Cur = min(s.Cur+min(n, max(room, 0)), w.most())
+		w.count(s, s.Cur+min(n, max(room, 0)))
 		return true
 	}
 	if win < s.Win-1 {
@@ -241,10 +250,16 @@ func (w Window) takesBack(s State, op Op) bool {
 // counted as many, and the rest off the last one.
 func (w Window) refund(s *State, n, win int64) bool {
 	before, here := *s, int64(0)
+	if win > s.Win { // leased of the next window, before the limit was lowered
+		next := min(n, s.Next)
+		s.unleaseAhead(next)
+		n -= next
+	}
+	since := s.Since
 	switch {
 	case win <= 0 || win >= s.Win:
 		here = min(n, s.Cur)
-		s.Cur -= here
+		w.count(s, s.Cur-here)
 		if win <= 0 && n > here {
 			w.setPrev(s, s.Prev-min(n-here, s.Prev))
 		}
@@ -254,13 +269,23 @@ func (w Window) refund(s *State, n, win int64) bool {
 		return false
 	}
 	s.Since = max(s.Since-n, 0)
-	s.Late += here - (before.Since - s.Since)
+	s.Late += here - (since - s.Since)
 	return *s != before
 }
 
-// setPrev corrects the count of the last window, and the units carried from it.
+// setPrev corrects the count of the last window, and the units carried from it: more units above Rate are debt too, and of fewer
+// units the debt goes first.
 func (w Window) setPrev(s *State, prev int64) {
-	s.Cur = max(0, min(s.Cur+w.carry(prev)-w.carry(s.Prev), w.most()))
+	switch more := prev - max(w.Rate, s.Prev); {
+	case w.Sliding:
+	case more > 0:
+		w.count(s, s.Cur+more)
+		s.Carry += more
+	case prev < s.Prev:
+		less := min(s.Carry, max(s.Prev-max(w.Rate, prev), 0), s.Cur)
+		w.count(s, s.Cur-less)
+		s.Carry -= less
+	}
 	s.Prev = prev
 }
 
@@ -292,7 +317,8 @@ func (w Window) merge(s *State, op Op, now int64) bool {
 	if same && (!op.Lost || v.At > now) || cur == s.Cur && prev == s.Prev && next == s.Next {
 		return false
 	}
-	if s.Cur, s.Prev, s.Next = cur, prev, next; same {
+	w.count(s, cur)
+	if s.Prev, s.Next = prev, next; same {
 		s.Born, s.Since, s.Late = max(now, s.Born+1), 0, 0
 	}
 	return true
@@ -339,7 +365,7 @@ func (w Window) retry(s State, n, at int64) int64 {
 // next window begins with units. It adds the longest lease and freeze.
 func (w Window) TTL(s State, now int64) int64 {
 	last := s.Win + 2
-	if w.carry(s.Cur)+s.Next > 0 {
+	if s.Debt+s.Next > 0 {
 		last++
 	}
 	return ceilDiv(last*w.Period-w.clock(s, now), 1000) + (MaxLease+ClockSlack)/1000

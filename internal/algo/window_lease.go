@@ -92,7 +92,7 @@ func (w Window) leaseAhead(s *State, op Op, ans *Answer, at int64) {
 	if op.Div <= 0 || op.Demand <= 0 || w.Period < AheadPeriod || w.Number(s.Born) == s.Win {
 		return
 	}
-	room, share := w.Rate-w.carry(s.Cur)-s.Next-w.low(op.Floor), w.share(op)
+	room, share := w.Rate-s.Debt-s.Next-w.low(op.Floor), w.share(op)
 	if w.Sliding {
 		// The units that this window still needs are kept, with a reserve. The share is
 		// the same for the first process and for the last one.

@@ -15,6 +15,8 @@ func counted(w algo.Window, at, cur, prev, next int64) algo.State {
 	s := algo.State{Kind: algo.KindFixed, Born: at - 2*w.Period, Period: w.Period, Win: w.Number(at), Cur: cur, Prev: prev, Next: next}
 	if w.Sliding {
 		s.Kind = algo.KindSliding
+	} else {
+		s.Debt = max(cur-w.Rate, 0)
 	}
 	return s
 }
