@@ -185,7 +185,7 @@ func (s *Shedder) watch() {
 			return
 		case <-ticker.C:
 			s.cut.move(s.limiter.CanAcquirePermit())
-			s.health.judge(s.limiter.Limit)
+			s.health.judge(s.limiter)
 			s.report()
 		}
 	}
