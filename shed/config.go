@@ -51,9 +51,10 @@ type Config struct {
 	// that arrive together in the order of their classes. Zero: 100 ms.
 	MaxWait time.Duration
 	// Step is the part of the calls below the first class by which the shed part
-	// changes in a second, in both directions. A larger Step reacts sooner and
-	// swings more. Range: above 0, at most 1. Zero: 0.05, so that all calls come
-	// back within 21 s.
+	// rises in a second of a lasting overload. It falls by as much, or faster: by twice
+	// as much after every 2 s in which most places are free. A larger Step reacts
+	// sooner and swings more. Range: above 0, at most 1. Zero: 0.05, so that all calls
+	// are shed after 25 s of overload, and come back within about 6 s.
 	Step float64
 	// Name is the policy's name in results, metrics and log lines. It has the form
 	// of a class. Shedders of one process need different names, because their

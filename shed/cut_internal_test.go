@@ -1,6 +1,7 @@
 package shed
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -81,8 +82,79 @@ func TestTheCutMovesSlowly(t *testing.T) {
 	}
 }
 
+// callsFindRoom notes ten calls that find all places free.
+func callsFindRoom(c *cut) {
+	for range 10 {
+		c.note(20, 20)
+	}
+}
+
+// TestTheCutFallsAtLeastAsFastAsItRises raises the share, and lets it fall beside
+// free places.
+func TestTheCutFallsAtLeastAsFastAsItRises(t *testing.T) {
+	for _, rises := range []int{1, 10, 50, 200} {
+		c := newCut(DefaultStep, 5)
+		for range rises {
+			c.noRoom.Add(1)
+			c.move(true)
+		}
+		callsFindRoom(c)
+		c.move(true) // one tick is no proof
+		for falls := 1; ; falls++ {
+			before := *c.share.Load()
+			callsFindRoom(c)
+			c.move(true)
+			share := *c.share.Load()
+			if share == 0 {
+				if falls > rises || falls > 61 {
+					t.Errorf("%d ticks up, %d down", rises, falls)
+				}
+				break
+			}
+			if before-share < c.step-1e-9 {
+				t.Fatalf("%d ticks up: the share falls by %v in a tick, want %v at least", rises, before-share, c.step)
+			}
+		}
+	}
+}
+
+// TestTheCutRisesOnlyInALastingOverload sheds calls after their wait, for different
+// times after places were plenty.
+func TestTheCutRisesOnlyInALastingOverload(t *testing.T) {
+	c := newCut(DefaultStep, 5)
+	overload := func(ticks int) float64 {
+		for range ticks {
+			c.noRoom.Add(1)
+			c.note(0, 20)
+			c.move(false)
+		}
+		return *c.share.Load()
+	}
+	for range 100 {
+		for range plentyTicks {
+			callsFindRoom(c)
+			c.move(true)
+		}
+		if share := overload(lastingTicks); share != 0 {
+			t.Fatalf("share %v after an overload of %v", share, lasting)
+		}
+	}
+	if share := overload(10); math.Abs(share-10*c.step) > 1e-9 {
+		t.Errorf("share %v after a second more, want %v", share, 10*c.step)
+	}
+	for range 20 { // a free place now and then is not plenty
+		c.note(1, 20)
+		c.note(0, 20)
+		c.move(true)
+		overload(1)
+	}
+	if share := *c.share.Load(); math.Abs(share-30*c.step) > 1e-9 {
+		t.Errorf("share %v, want %v", share, 30*c.step)
+	}
+}
+
 // TestBack compares the time that a shed class is told with the time until the cut
-// has left it, for a load that is spread evenly.
+// has left it, for a load that is spread evenly and places that are plenty.
 func TestBack(t *testing.T) {
 	c := newCut(DefaultStep, 3)
 	for range 10 {
@@ -104,6 +176,7 @@ func TestBack(t *testing.T) {
 		copied.below.Store(c.below.Load())
 		took := time.Duration(0)
 		for ; copied.below.Load() > int64(top); took += tick {
+			callsFindRoom(copied)
 			copied.move(true)
 		}
 		if class < 2 && (told < took-time.Second || told > took+time.Second) {

@@ -4,6 +4,8 @@ import (
 	"math"
 	"sync/atomic"
 	"time"
+
+	"github.com/failsafe-go/failsafe-go/adaptivelimiter"
 )
 
 const (
@@ -43,8 +45,10 @@ func (h *health) note(took time.Duration) {
 }
 
 // judge is called once per tick, by one goroutine. Without a call that ended the
-// last judgement stands: the calls may hang.
-func (h *health) judge(limit func() int) {
+// last judgement stands: the calls may hang. When the process is well again, the
+// limiter begins anew: else the limit falls in each slow second of a dependency that
+// flaps, and durations that have passed hold it down in the others.
+func (h *health) judge(limiter adaptivelimiter.AdaptiveLimiter[any]) {
 	if h.ticks++; h.ticks < judged || h.finished.Load() == 0 {
 		return
 	}
@@ -54,8 +58,10 @@ func (h *health) judge(limit func() int) {
 		h.ceiling.Store(int64(h.healthy))
 		return
 	}
-	h.healthy = limit()
-	h.ceiling.Store(math.MaxInt64)
+	if h.ceiling.Swap(math.MaxInt64) != math.MaxInt64 {
+		limiter.Reset()
+	}
+	h.healthy = limiter.Limit()
 }
 
 // most returns the largest limit beside this number of calls in flight. The

@@ -31,12 +31,13 @@ func newRoom(limiter adaptivelimiter.AdaptiveLimiter[any], classes int) *room {
 }
 
 // enter takes a place for a call of a class, and waits for it until most has
-// passed.
-func (r *room) enter(ctx context.Context, class int, most time.Duration) (adaptivelimiter.Permit, error) {
+// passed. It calls full before the wait.
+func (r *room) enter(ctx context.Context, class int, most time.Duration, full func()) (adaptivelimiter.Permit, error) {
 	permit, mine, place := r.try(class)
 	if permit != nil {
 		return permit, nil
 	}
+	full()
 	timer := time.NewTimer(most)
 	defer timer.Stop()
 	var err error

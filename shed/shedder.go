@@ -114,7 +114,7 @@ func (s *Shedder) Acquire(ctx context.Context, class string) (hybridlimit.Permit
 	if s.cut.sheds(c.priority.RandomLevel()) {
 		return s.deny(c, s.cut.back(c.priority.MaxLevel()+1))
 	}
-	permit, err := s.room.enter(ctx, c.index, s.cfg.MaxWait)
+	permit, err := s.room.enter(ctx, c.index, s.cfg.MaxWait, s.full)
 	switch {
 	case err == nil:
 		return s.allow(c, permit)
@@ -135,9 +135,17 @@ func (s *Shedder) allow(c *class, place adaptivelimiter.Permit) (hybridlimit.Per
 	c.allowed.Add(1)
 	s.running.Add(1)
 	res := s.result()
+	free := res.Remaining
+	if place != nil {
+		free++ // its own
+	}
+	s.cut.note(free, res.Limit)
 	res.Allowed, res.Granted = true, 1
 	return hybridlimit.NewPermit(&call{s, place, time.Now()}, 1), res, nil
 }
+
+// full notes a call that begins to wait.
+func (s *Shedder) full() { s.cut.note(0, 0) }
 
 // call is a running call.
 type call struct {
@@ -159,6 +167,7 @@ func (c *call) ReleasePermits(int64) {
 func (s *Shedder) deny(c *class, retry time.Duration) (hybridlimit.Permit, hybridlimit.Result, error) {
 	c.shed.Add(1)
 	res := s.result()
+	s.cut.note(res.Remaining, res.Limit)
 	res.RetryAfter = retry + time.Duration(rand.Float64()/2*float64(retry))
 	return hybridlimit.Permit{}, res, nil
 }
@@ -185,7 +194,7 @@ func (s *Shedder) watch() {
 			return
 		case <-ticker.C:
 			s.cut.move(s.limiter.CanAcquirePermit())
-			s.health.judge(s.limiter.Limit)
+			s.health.judge(s.limiter)
 			s.report()
 		}
 	}
