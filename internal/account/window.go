@@ -31,8 +31,9 @@ func (a *Account) fadesAt(c *Conditions, n int64) int64 {
 		return 0
 	}
 	_, top := a.reach(c, a.view.received)
-	left := c.Window.Cap - n*c.Bucket.Unit                                            // sub-units that may count beside n
-	used := c.Window.Cap - top + (a.owedHere()-a.back()-a.returnable())*c.Bucket.Unit // at the end of the window
+	left := c.Window.Cap - n*c.Bucket.Unit // sub-units that may count beside n
+	// At the end of the window. Units in hand are in it, because they may expire.
+	used := c.Window.Cap - top + (a.owedHere()-a.back())*c.Bucket.Unit
 	if used <= left || used <= 0 {
 		return 0
 	}

@@ -69,9 +69,9 @@ type Spec struct {
 	// RetryOfFewer means that a denial may follow from the refusal of fewer units. Its
 	// RetryAfter is then the one of those units, and the call may be denied again once.
 	RetryOfFewer bool
-	// RetryByWindow means that RetryAfter is at most the time to the end of the window
-	// by the clock. So a call may be denied again at the beginning of a window, and at
-	// no other time.
+	// RetryByWindow means that units which are leased after a denial count in a sliding
+	// window. So a call may be denied again at the beginning of a window, and at no other
+	// time.
 	RetryByWindow bool
 	// ForgetsWindow means that in a window of which the limiter has not heard, Peek
 	// takes a key for unused.
