@@ -108,6 +108,8 @@ func (w *world) faultOf(f Fault, key int) (begin, over func()) {
 		return func() { w.harvest(); w.wipe() }, nil
 	case EvictKey:
 		return func() { w.harvest(); w.evict(key) }, nil
+	case Mistype:
+		return func() { w.harvest(); w.mistype(f.P) }, nil
 	case ScriptFlush:
 		return w.flushScripts, nil
 	case KillRedis:
@@ -214,6 +216,31 @@ func (w *world) evict(key int) {
 		w.pushed.mu.Lock()
 		defer w.pushed.mu.Unlock()
 		delete(w.pushed.levels, w.keys[key])
+	}
+}
+
+func (w *world) mistype(p float64) {
+	if w.bubble == nil {
+		return
+	}
+	rng := w.rng(forFaults, 1, 0)
+	for _, key := range w.bubble.Mini.Keys() { // in their order
+		if p > 0 && rng.Float64() >= p {
+			continue
+		}
+		was := w.bubble.Mini.Type(key)
+		w.bubble.Mini.Del(key)
+		var err error
+		if was == "string" {
+			_, err = w.bubble.Mini.Lpush(key, "of another program")
+		} else {
+			err = w.bubble.Mini.Set(key, "of another program")
+		}
+		if err != nil {
+			w.violate("mistype: %v", err)
+		}
+		w.bubble.Mini.SetTTL(key, time.Hour)
+		w.ledger.gone(key)
 	}
 }
 

@@ -77,6 +77,7 @@ func TestFaults(t *testing.T) {
 			return r.Exceedance > base.Exceedance+20 && r.Units > base.Units+20
 		}},
 		{auto, Fault{Kind: ClockStep, Size: -800 * ms}, func(base, r Report) bool { return r.Units < base.Units-50 }},
+		{auto, Fault{Kind: Mistype}, func(base, r Report) bool { return r.Debited == r.Accounts && r.Heartbeats > 0 }},
 		{auto, Fault{Kind: Wipe}, func(base, r Report) bool { return r.Debited == r.Accounts && r.Heartbeats > 0 }},
 		{exact, Fault{Kind: EvictKey}, func(_, r Report) bool { return r.Debited == r.Accounts }},
 		{exact, Fault{Kind: ScriptFlush}, func(base, r Report) bool {

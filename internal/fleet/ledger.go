@@ -120,7 +120,7 @@ func (l *ledger) debited() int64 {
 // has: the view does not know of the units that other processes have returned since.
 func (s Scenario) forgets() bool {
 	return slices.ContainsFunc(s.Faults, func(f Fault) bool {
-		return f.Kind == Wipe || f.Kind == EvictKey || f.Kind == KillRedis || f.Kind == ClockStep && (f.Size > time.Second || f.Size < -time.Second)
+		return f.Kind == Wipe || f.Kind == EvictKey || f.Kind == Mistype || f.Kind == KillRedis || f.Kind == ClockStep && (f.Size > time.Second || f.Size < -time.Second)
 	})
 }
 
@@ -145,7 +145,7 @@ func (s Scenario) exact() bool {
 			return false
 		case LoseReplies, Duplicate, LateReplies, Slow, PauseProcess, HangRedis:
 			unheard = true
-		case Wipe, EvictKey:
+		case Wipe, EvictKey, Mistype:
 			forgetful = true
 		case ClockStep:
 			forgetful = forgetful || f.Size > time.Second

@@ -43,7 +43,7 @@ func (w *world) checkNeighbours() {
 			of.Drops = true
 		case Leave:
 			of.Drops = true
-		case Wipe, KillRedis, EvictKey:
+		case Wipe, KillRedis, EvictKey, Mistype:
 			of.Losses++
 			of.Drops = true
 		}

@@ -116,7 +116,7 @@ func theorem(s Scenario, r Report) (bound float64, ok bool) {
 	}
 	for _, f := range s.Faults {
 		switch f.Kind {
-		case Wipe, EvictKey, KillRedis:
+		case Wipe, EvictKey, KillRedis, Mistype:
 			return 0, false // Redis has lost data
 		case Leave, Crash:
 			smallest = 1
@@ -220,6 +220,9 @@ func TestTheorem(t *testing.T) {
 		s := draw(seed + uint64(i))
 		if i%5 == 0 {
 			s.Neighbours = 20
+		}
+		if i%10 == 5 { // drawn apart, so that the seeds of before draw the same worlds
+			s.Faults = append(s.Faults, Fault{At: s.Span / 2, Kind: Mistype, P: []float64{0, 0.2, 0.7}[i/10%3]})
 		}
 		r := Run(t, s)
 		if bad := failure(s, r); bad != "" {

@@ -122,6 +122,7 @@ const (
 	ClockStep    FaultKind = "clock step"    // Redis's clock jumps by Size, forward or back
 	Wipe         FaultKind = "wipe"          // FLUSHALL
 	EvictKey     FaultKind = "evict key"     // the state of one key, drawn from the seed, vanishes from Redis
+	Mistype      FaultKind = "mistype"       // another program has replaced each key, with probability P, by one of another type
 	ScriptFlush  FaultKind = "script flush"  // SCRIPT FLUSH
 	KillRedis    FaultKind = "kill redis"    // no Redis for For, then an empty one
 	HangRedis    FaultKind = "hang redis"    // silent for For, then it answers all requests
