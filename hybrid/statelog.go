@@ -72,6 +72,7 @@ func (s *stateLog) small(l *Limiter, n int64) {
 const (
 	msgSmall     = "hybridlimit: the credit of a key is 0 units, so a call for a key without a lease waits one round trip to Redis; the attribute why has the reason and the setting that changes it"
 	msgBroken    = "hybridlimit: Redis does not answer (check Redis and the network); its keys are decided locally, by each limiter's fallback"
+	msgStarved   = "hybridlimit: answers of Redis come too late, because this process gets too little processor time (the attribute late has its delay); its keys are decided locally, by each limiter's fallback"
 	msgMended    = "hybridlimit: Redis answers again; the shared limit holds for all keys again"
 	msgSwitch    = "hybridlimit: the limiter's switch was changed by hand; the attribute to names the switch that decides now"
 	msgLost      = "hybridlimit: Redis lost its state; this process tells Redis the last known state of its keys; if Redis was not restarted, wiped or failed over, check whether it evicts keys"
@@ -120,8 +121,20 @@ func (s *stateLog) breaker(which int, c breaker.Change, h *Hub) {
 	}
 }
 
+// starvedFrom is the delay of a process from which it, and not Redis, is the likely cause of late answers: that of MaxWait.
+const starvedFrom = 20 * time.Millisecond
+
+// whyBroken returns the line for a hub that falls back while its process runs late by so much.
+func whyBroken(late time.Duration) (msg string, attrs []any) {
+	if late < starvedFrom {
+		return msgBroken, nil
+	}
+	return msgStarved, []any{slog.Duration("late", late)}
+}
+
 func (s *stateLog) fellBack(c breaker.Change, h *Hub, skipped int) {
-	attrs := []any{slog.Any("cause", c.Cause)}
+	msg, attrs := whyBroken(h.clock.Late())
+	attrs = append(attrs, slog.Any("cause", c.Cause))
 	alone := ""
 	for _, l := range h.all() {
 		attrs = append(attrs, slog.Group(l.cfg.Name,
@@ -130,7 +143,7 @@ func (s *stateLog) fellBack(c breaker.Change, h *Hub, skipped int) {
 			alone = l.cfg.Name
 		}
 	}
-	s.write(slog.LevelWarn, msgBroken, skipped, attrs)
+	s.write(slog.LevelWarn, msg, skipped, attrs)
 	if alone != "" {
 		s.event(msgAlone, slog.String("limiter", alone))
 	}

@@ -75,13 +75,18 @@ type Books struct {
 	Stats    hybrid.Stats
 }
 
-// Add adds neighbours to a hub. All calls follow from the seed.
+// Add adds neighbours to a hub. All calls follow from the seed. One limiter of three decides without Redis after 150 µs, and one
+// never waits for Redis.
 func Add(h *hybrid.Hub, seed uint64) (*Set, error) {
 	s := &Set{hub: h, rng: rand.New(rand.NewPCG(seed, 0)), began: time.Now()}
 	for i, limit := range limits {
 		for mode := hybrid.ModeAuto; mode <= hybrid.ModeExact; mode++ {
 			n := &neighbour{name: fmt.Sprint("beside-", limit.name, "-", mode), key: fmt.Sprint("n", i%4)}
-			cfg := hybrid.Config{Name: n.name, Mode: mode}
+			wait := []time.Duration{0, 150 * time.Microsecond, -1}[(i+int(mode))%3]
+			if mode == hybrid.ModeExact { // it waits for every decision
+				wait = max(wait, 0)
+			}
+			cfg := hybrid.Config{Name: n.name, Mode: mode, MaxWait: wait}
 			if limit.Algorithm != hybridlimit.AlgSlidingLog { // it has no floors
 				cfg.Classes = []hybrid.Class{{Name: class, Floor: 0.2}}
 			}
