@@ -326,9 +326,7 @@ func (e *entry) tryEvict(now int64) bool {
 		return false
 	}
 	alone := e.lim.alone(e.tag())
-	if e.whole == nil && e.compact.Empty() && (!alone || !e.share(e.plan.Load()).Counts()) {
-		e.lim.count.drained(account.DenyBudget, e.compact.Forget(account.UnitsOf(e.word.Swap(0))))
-		e.die()
+	if (!alone || !e.share(e.plan.Load()).Counts()) && e.dieEmpty() {
 		e.mu.Unlock()
 		return true
 	}
@@ -350,6 +348,22 @@ func (e *entry) tryEvict(now int64) bool {
 	e.die()
 	return true
 }
+
+// dieEmpty is die for an entry that is compact, owes nothing and holds nothing. It reports whether the entry is one. It does not
+// expand the entry. Call it under e.mu.
+func (e *entry) dieEmpty() bool {
+	if e.whole != nil || !e.compact.Empty() {
+		return false
+	}
+	e.lim.count.drained(account.DenyBudget, e.compact.Forget(account.UnitsOf(e.word.Swap(0))))
+	e.die()
+	return true
+}
+
+// owesNothing reports whether the entry is compact and owes nothing. A compact lease is one that Redis does not take back, and a
+// budget of credit exists only beside owed units. So Shutdown has nothing to do for such an entry, and need not expand it. Call it
+// under e.mu.
+func (e *entry) owesNothing() bool { return e.whole == nil && e.compact.Owed() == 0 }
 
 // die marks the entry dead, and removes it from the queue of its lane. Otherwise a key that is forgotten while Redis is away
 // would stay in memory until Redis is back. If the entry is still queued later, freeze sends nothing. Call die under e.mu: an

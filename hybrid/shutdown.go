@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -42,11 +43,7 @@ func (h *Hub) settle(ctx context.Context, limiters ...*Limiter) error {
 		ctx, cancel = context.WithTimeout(ctx, settleWithin)
 		defer cancel()
 	}
-	var owing []*entry
-	for _, l := range limiters {
-		l.each(func(e *entry) { owing = append(owing, e) })
-	}
-	owing, err := h.payAll(ctx, owing)
+	owing, err := h.payAll(ctx, limiters)
 	if err == nil {
 		if err = h.permits.drain(ctx, limiters); err != nil {
 			return err
@@ -68,38 +65,81 @@ func (h *Hub) settle(ctx context.Context, limiters ...*Limiter) error {
 	return fmt.Errorf("hybrid: Shutdown ended with %d units owed that Redis has not acknowledged: %w", owed, err)
 }
 
-// payAll syncs entries until none owes units or holds leased units that Redis takes back. When ctx ends first, it returns the
-// unfinished entries. It also waits for syncs in
-// flight that pay nothing, because the counters would miss the units that they bring. Without Redis it does not wait for these,
-// because they have nothing to lose. It polls every tick: it cannot wait for idle lanes, because other limiters share them. It does
-// not wait for a client that was closed.
-func (h *Hub) payAll(ctx context.Context, entries []*entry) (owing []*entry, err error) {
+// payAll syncs the entries of limiters until none owes units or holds leased units that Redis takes back. When ctx ends first, it
+// returns the unfinished entries. It also waits for syncs in flight that pay nothing, because the counters would miss the units that
+// they bring. Without Redis it does not wait for these, because they have nothing to lose. It polls every tick: it cannot wait for
+// idle lanes, because other limiters share them. It does not wait for a client that was closed.
+func (h *Hub) payAll(ctx context.Context, limiters []*Limiter) (owing []*entry, err error) {
 	t := time.NewTicker(tick)
 	defer t.Stop()
-	for {
-		owing = entries[:0]
-		for _, e := range entries {
-			switch _, open, onItsWay := e.unsettled(); {
-			case open > 0:
-				e.sync(account.SyncNow)
-				owing = append(owing, e)
-			case onItsWay && !e.lim.alone(e.tag()):
-				owing = append(owing, e)
-			}
-		}
-		if len(owing) == 0 {
-			return nil, nil
-		}
-		entries = owing
+	dues := h.dues(limiters)
+	for len(dues) > 0 {
 		if h.gone.Load() {
-			return owing, redis.ErrClosed
+			return slices.Concat(dues...), redis.ErrClosed
 		}
 		select {
 		case <-t.C:
 		case <-ctx.Done():
-			return owing, ctx.Err()
+			return slices.Concat(dues...), ctx.Err()
+		}
+		dues = again(dues, (*entry).paysOff)
+	}
+	return nil, nil
+}
+
+// dues begins to pay for all entries of limiters. It returns those that are not finished, in a line for each tag.
+func (h *Hub) dues(limiters []*Limiter) [][]*entry {
+	dues := make([][]*entry, h.cfg.Tags)
+	for _, l := range limiters {
+		l.each(func(e *entry) {
+			if !e.paysOff() {
+				dues[e.tag()] = append(dues[e.tag()], e)
+			}
+		})
+	}
+	return slices.DeleteFunc(dues, func(line []*entry) bool { return len(line) == 0 })
+}
+
+// paysNow is the number of unfinished entries that one tick visits, over all tags. An entry that needs a second sync gets it at such
+// a visit, and Redis cannot pay many more in a tick. A visit of all entries would take as long as Redis takes to pay them.
+const paysNow = 256
+
+// again visits lines of entries, and drops the finished ones. In each line it stops after a number of unfinished entries, which then
+// stand at the end of the line: the syncs of the others are most likely not answered yet, and a tick must not visit all of them.
+// It returns the lines that are left.
+func again[E any](lines [][]E, finished func(E) bool) [][]E {
+	most := max(1, paysNow/max(1, len(lines)))
+	left := lines[:0]
+	for _, line := range lines {
+		kept, seen := 0, 0
+		for ; seen < len(line) && kept < most; seen++ {
+			if !finished(line[seen]) {
+				line[kept] = line[seen]
+				kept++
+			}
+		}
+		if line = append(line[seen:], line[:kept]...); len(line) > 0 {
+			left = append(left, line)
 		}
 	}
+	return left
+}
+
+// paysOff queues the entry's sync if there is something to pay or to return. It reports whether the entry is finished.
+func (e *entry) paysOff() bool {
+	if e.mu.Lock(); e.owesNothing() {
+		e.mu.Unlock()
+		return true
+	}
+	e.mu.Unlock()
+	switch _, open, onItsWay := e.unsettled(); {
+	case open > 0:
+		e.sync(account.SyncNow)
+		return false
+	case onItsWay:
+		return e.lim.alone(e.tag())
+	}
+	return true
 }
 
 // Close stops decisions at once and waits for all goroutines. It pays no units:
@@ -132,11 +172,13 @@ func (h *Hub) Close() error {
 func (l *Limiter) writeOff() {
 	now := l.hub.clock.Now()
 	l.store.each(func(e *entry) {
-		e.lock()
-		defer e.unlock()
-		if e.dead {
+		e.mu.Lock()
+		if e.dead || e.dieEmpty() {
+			e.mu.Unlock()
 			return
 		}
+		e.wake()
+		defer e.unlock()
 		e.begin(now)
 		e.die()
 		l.count.book(e.account.Forget())
