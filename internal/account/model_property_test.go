@@ -171,6 +171,8 @@ func TestSchedulesThatFailed(t *testing.T) {
 		// The return of a lease of the next window outlived the lease.
 		{172197605956057, windows, hazCrash, ModeStrict},
 		{48379104757023, windows, hazClass | hazCrash | hazRefusal, ModeAuto},
+		// The answer that showed a gap was given up: the gap had voided a return all the same.
+		{2070617, windows, hazClass | hazCrash | hazRefusal, ModeAuto},
 		// A lone ask does not tell a view whose bucket is full by now.
 		{206990854988941, buckets, hazLoss, ModeStrict},
 		{206990854989076, buckets, hazLoss, ModeDeferred},

@@ -36,6 +36,7 @@ type modelRedis struct {
 	expiries  int
 	disowned  bool   // an envelope of a later batch was taken for a foreign one
 	booked    bool   // the ledger was in use at least once
+	gaps      bool   // a batch has shown a gap
 	expired   func() // called when the state expires
 
 	reserve reserve // of the classes
@@ -131,6 +132,7 @@ func (r *modelRedis) apply(b modelBatch, op algo.Op, now int64) (modelReply, boo
 	}
 	rep.seen = have && env.seq == b.seq
 	rep.gap = b.seq > 1 && (!have || env.seq < b.seq-1) || rep.seen && env.gap
+	r.gaps = r.gaps || rep.gap
 	op.Lost = op.Lost || rep.gap && r.mutant != mutGapSettles
 	chain := at
 	if have && !rep.gap && env.chain <= at {

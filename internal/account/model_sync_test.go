@@ -89,7 +89,6 @@ func (w *world) settle(p *proc, r modelReply) {
 	p.frozen, p.gaveUp, p.taken = nil, 0, r.taken
 	w.redis.heard(f.batch, r.at)
 	w.begin(p)
-	w.gaps = w.gaps || r.gap
 	if r.gap || p.epoch != 0 && p.epoch != r.epoch && !f.batch.bare() {
 		p.lost = w.now
 	}

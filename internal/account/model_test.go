@@ -35,7 +35,6 @@ type world struct {
 	untold                           int64 // the part of dropped that may be admitted in addition: see giveUp
 	late                             int64 // units that arrived more than a window late
 	waited                           int64 // calls
-	gaps                             bool  // a batch has shown a gap
 	ahead                            aheadBook
 
 	losses  lossBook

@@ -218,10 +218,10 @@ func (w *world) checkCounted(o *outcome) {
 	have, want := r.peek(algo.Op{}, at).Level, r.limit.Window.Level(r.limit.Load(s, at), at)
 	o.under, o.over = float64(have-want)/float64(unit), float64(want-have)/float64(unit)
 	// Units debited twice may have left no room for owed units: below its floor Redis forgives debt.
-	// After a gap, the view of a process voids the returns of the others since then. A batch that arrives again when its envelope
+	// After a gap, the view of a process voids the returns of the others since then, also if nobody hears of the gap. A batch that arrives again when its envelope
 	// has expired has the view from before its own return.
 	less := o.extra
-	if w.gaps || again {
+	if r.gaps || again {
 		less += r.taken
 	}
 	if diff := have - want; diff > o.extra*unit || -diff > less*unit {
