@@ -72,36 +72,6 @@ func tellEach(each []hybridlimit.Ask, asks []joint, parts []*part, res *hybridli
 	}
 }
 
-// fetchAll asks Redis for the units that the parts lack. If a part denies, it reports true with that part's answer. The parts that
-// Redis always decides come last, so that fewer of their units have to be given back.
-func fetchAll(ctx context.Context, parts []*part) (res hybridlimit.Result, done bool, err error) {
-	for _, exactly := range []bool{false, true} {
-		asked := false
-		for _, p := range parts {
-			if p.v.Action != account.Ask || p.paid || p.exactly != exactly {
-				continue
-			}
-			asked = true
-			v, err := p.fetch(ctx)
-			switch {
-			case err != nil:
-				return res, true, err
-			case v.Action == account.Admit:
-				p.paid, p.source = true, v.Source
-				p.due = p.Limiter.hub.clock.Now() + v.Delay
-			case p.Limiter.switches.shadow.Load():
-				p.refuse(v)
-			default:
-				return p.denied(v), true, nil
-			}
-		}
-		if asked { // the units of the other parts may have been spent meanwhile: try again
-			return res, false, nil
-		}
-	}
-	return res, false, nil
-}
-
 // part is one key of a call under several limits.
 type part struct {
 	joint
@@ -118,6 +88,10 @@ type part struct {
 	exactly bool    // Redis makes every decision
 	back    algo.Op // gives back the units that Redis granted to a part with exactly
 	shadow  bool    // a shadow limit has denied: it is not asked again
+	cold    bool    // the process has no view of the key
+
+	waits *account.Waiter // in fetchTogether: the call waits for an answer since began
+	began int64           // ns
 
 	res hybridlimit.Result // the answer; zero until the part has one
 }
@@ -285,7 +259,7 @@ func (p *part) try() {
 	if c.Broken {
 		e.account.StartFallback(&c, now)
 	}
-	p.trial = e.account
+	p.trial, p.cold = e.account, e.account.ViewAge(now) < 0
 	switch {
 	case p.paid:
 		p.v = account.Verdict{Action: account.Admit, Source: p.source, Delay: max(0, p.due-now)}
@@ -315,27 +289,6 @@ func (p *part) end(admitted bool) {
 	e.begin(now) // a lease may have ended since the try
 	e.end(&c, epoch, now)
 	e.describe(&p.v, &c, now)
-}
-
-// fetch waits until Redis has answered for the part's units in this call.
-func (p *part) fetch(ctx context.Context) (account.Verdict, error) {
-	l := p.Limiter
-	if p.exactly {
-		return p.fetchExactly(ctx)
-	}
-	e, _, err := l.lockAt(p.Key, p.at)
-	if err != nil {
-		return account.Verdict{}, err
-	}
-	if e == nil {
-		return account.Verdict{Source: hybridlimit.SourceTimeout, Action: account.Deny, Retry: int64(l.cfg.SyncInterval)}, nil
-	}
-	ev := e.event()
-	v := e.account.Again(&ev.conditions, p.N, ev.now) // not Call: the try has counted the demand
-	if v.Action != account.Ask {
-		return ev.end(v), nil
-	}
-	return l.await(ctx, &ev, v, account.NewWaiter(p.N, e.plan.Load()))
 }
 
 // fetchExactly is fetch for a part that Redis decides.

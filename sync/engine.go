@@ -125,7 +125,13 @@ func (e *Engine) Enqueue(tag int, it Item, due time.Time) {
 	} else {
 		at = max(0, e.at(due))
 	}
-	e.lanes[tag].enqueue(it, at)
+	e.lanes[tag].enqueue(at, it)
+}
+
+// EnqueueAll is Enqueue at once for items of one tag. They go in one batch, as far as
+// they fit.
+func (e *Engine) EnqueueAll(tag int, items []Item) {
+	e.lanes[tag].enqueue(e.at(time.Now())-urgent, items...)
 }
 
 // Exchange is Enqueue at once for a caller that waits for the answer, at most for the

@@ -15,7 +15,7 @@ func (l *lane) exchange(ctx context.Context, it Item, due int64, most time.Durat
 	select {
 	case l.owner <- struct{}{}:
 	default:
-		l.enqueue(it, due)
+		l.enqueue(due, it)
 		return
 	}
 	e := l.engine
@@ -27,7 +27,7 @@ func (l *lane) exchange(ctx context.Context, it Item, due int64, most time.Durat
 	calm := l.frozen == nil && len(l.parts) == 0 && l.misses == 0 && !l.behind && !l.refusing.Load() && e.cfg.Breaker(l.tag).State() == breaker.Closed
 	if !calm {
 		<-l.owner
-		l.enqueue(it, due)
+		l.enqueue(due, it)
 		return
 	}
 	l.mu.Lock()

@@ -79,20 +79,20 @@ type batch struct {
 	missed bool      // an attempt with this envelope had no answer, so Redis may have applied it
 }
 
-func (l *lane) enqueue(it Item, due int64) {
+// enqueue queues items for due.
+func (l *lane) enqueue(due int64, items ...Item) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if it.Node().place == gone {
-		return
-	}
-	if l.idle == nil {
-		if l.start() { // otherwise closed: no goroutine would empty the queue
-			l.queue.put(it, due)
+	for _, it := range items {
+		if it.Node().place == gone {
+			continue
 		}
-		return
-	}
-	if l.queue.put(it, due); l.queue[0] == it {
-		l.wake()
+		if l.idle == nil && !l.start() { // closed: no goroutine would empty the queue
+			return
+		}
+		if l.queue.put(it, due); l.queue[0] == it {
+			l.wake()
+		}
 	}
 }
 
