@@ -14,7 +14,8 @@ func (f fault) breaks() bool { return f == evicted || f == failedOver }
 
 // TestBound searches random schedules. In none, calls in flight exceed the permits, without those of the fallback and those that
 // outlive a cut-off of their process. After an eviction, and after a failover that loses writes, they can: the test counts these
-// schedules. In all, no call starves, and at the end all permits can be had again; after a failover, in almost all.
+// schedules. In all, no call starves, and at the end all permits can be had again. After a failover without an outage, permits may stay
+// booked because the failover lost a give-back, and no answer has told its process so. They are free when it asks for the key again.
 func TestBound(t *testing.T) {
 	schedules := uint64(60)
 	switch {
@@ -44,12 +45,13 @@ func TestBound(t *testing.T) {
 					}
 				}
 				for _, bad := range o.bad {
-					if f == failedOver { // a give-back that the replica has not seen, of a process that sends nothing any more
-						stuck++
-						t.Logf("seed %d: %s", seed, bad)
-						continue
-					}
 					t.Errorf("seed %d: %s", seed, bad)
+				}
+				for _, kept := range o.kept { // until a process that sends nothing any more asks for the key again
+					if stuck++; f != failedOver {
+						t.Errorf("seed %d: %s", seed, kept)
+					}
+					t.Logf("seed %d: %s", seed, kept)
 				}
 			}
 			t.Logf("%d schedules: %d above the permits, by %d at most; %d of %d calls admitted; %.2f ops for a call", schedules, above, worst,
@@ -58,7 +60,7 @@ func TestBound(t *testing.T) {
 				t.Errorf("%d of %d schedules are above the permits", above, schedules)
 			}
 			if stuck > 2+int64(schedules)/200 {
-				t.Errorf("in %d of %d schedules, calls or permits are stuck", stuck, schedules)
+				t.Errorf("in %d of %d schedules, permits stay booked", stuck, schedules)
 			}
 			if admitted < arrived/2 {
 				t.Errorf("%d of %d calls admitted", admitted, arrived)

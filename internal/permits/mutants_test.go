@@ -39,7 +39,7 @@ var mutants = []mutant{
 func (m mutant) finds(seed uint64) bool {
 	o := schedule(m.fault, m.rule, seed)
 	if m.live {
-		return len(o.bad) > 0
+		return len(o.bad)+len(o.kept) > 0
 	}
 	return o.excess > 0 && (m.fault != failedOver || o.excess > schedule(m.fault, "", seed).excess)
 }

@@ -22,8 +22,13 @@ type process struct {
 	flying  *permits.Message
 	carried []int // keys of it
 	limit   int64
-	sending bool // a message is built
-	excused bool // its calls have outlived a cut-off
+	sending bool  // a message is built
+	sent    int64 // ns; the last message
+	heard   int64 // ns; the last answer
+	silent  int64 // ns; the time without an answer before the first message after a failover
+	first   int64 // the number of that message
+	unheard bool  // it got no answer
+	excused bool  // its calls have outlived a cut-off
 	session uint64
 }
 
@@ -31,7 +36,8 @@ type holding struct {
 	permits.Holding
 	key    int
 	wakes  int64
-	lists  bool // it waits for the heartbeats of suspects
+	sent   int64 // ns; the last op
+	lists  bool  // it waits for the heartbeats of suspects
 	queued []*call
 	calls  map[*call]bool
 }
@@ -187,6 +193,7 @@ func (p *process) send() {
 	names := make([]string, len(keys))
 	for i, k := range keys {
 		h := p.keys[k]
+		h.sent = w.Now
 		before, had := h.Usable(), h.SaysItHad()
 		op := h.Op(c, w.Now)
 		names[i] = w.keys[k].name
@@ -202,7 +209,10 @@ func (p *process) send() {
 		}
 		m.Ops = append(m.Ops, op)
 	}
-	p.flying, p.carried = &m, keys
+	if p.flying, p.carried = &m, keys; p.sent < w.failed {
+		p.silent, p.first = w.Now-p.heard, m.Number
+	}
+	p.sent = w.Now
 	w.exchange(func() func() {
 		a, err := w.receive(names, m)
 		if errors.Is(err, permits.ErrStale) {
@@ -228,7 +238,7 @@ func (p *process) send() {
 }
 
 func (p *process) lost(m permits.Message, keys []int) {
-	p.flying = nil
+	p.flying, p.unheard = nil, p.unheard || m.Number == p.first
 	for i, k := range keys {
 		if p.keys[k].Lost(m.Ops[i]) {
 			p.lane.Add(k)
@@ -240,7 +250,7 @@ func (p *process) lost(m permits.Message, keys []int) {
 
 func (p *process) hear(m permits.Message, keys []int, a permits.Answer) {
 	w, held := p.w, 0
-	p.flying = nil
+	p.flying, p.heard = nil, w.Now
 	for i, k := range keys {
 		h, r := p.keys[k], a.Replies[i]
 		if w.mutant == "proven" {

@@ -38,6 +38,7 @@ type outcome struct {
 	excess                           int64    // most calls in flight above the permits: see world.starts
 	admitted, arrived, asked, losses int64    // see world
 	bad                              []string // broken rules besides
+	kept                             []string // see world
 }
 
 // draw is a random setting.
@@ -74,7 +75,7 @@ func schedule(f fault, mutant string, seed uint64, adjust ...func(*setting)) out
 	}
 	w.Run(span + calm)
 	w.collect()
-	o := outcome{admitted: w.admitted, arrived: w.arrived, asked: w.asked, losses: w.losses, bad: w.bad}
+	o := outcome{admitted: w.admitted, arrived: w.arrived, asked: w.asked, losses: w.losses, bad: w.bad, kept: w.kept}
 	for _, k := range w.keys {
 		o.excess = max(o.excess, k.excess)
 	}
@@ -304,8 +305,47 @@ func (w *world) collect() {
 	}
 	w.Run(span + calm + rest)
 	for i, c := range calls {
-		if !c.runs {
-			w.bad = append(w.bad, fmt.Sprintf("key %d: not all of %d permits can be had again", i, p.limit))
+		if c.runs {
+			continue
+		}
+		what := fmt.Sprintf("key %d: not all of %d permits can be had again", i, p.limit)
+		if w.asksFree(i) {
+			w.kept = append(w.kept, what)
+		} else {
+			w.bad = append(w.bad, what)
 		}
 	}
+}
+
+// asksFree reports whether permits of a key stay booked because a failover has lost the give-backs of processes that did not ask for
+// the key since, and whether a call for one permit at each of them frees all. Such a process has sent nothing to the tag, or nothing
+// for so long that it does not tell its last message any more, or the answer that showed the gap was lost.
+func (w *world) asksFree(key int) bool {
+	k, lost := w.redis.memory.Keys[w.keys[key].name], int64(0)
+	if w.failed == 0 || k == nil {
+		return false
+	}
+	for _, q := range w.procs {
+		if more := k.Held[q.id].Permits - q.keys[key].Booked(); more > 0 && q.forgot(key) {
+			lost += more
+			c := &call{key: key, lasts: second / 10}
+			c.waiter.N = 1
+			w.patience = second / 2
+			q.later(func() { q.call(c) })
+		}
+	}
+	if lost == 0 {
+		return false
+	}
+	w.Run(w.Now + 3*second)
+	p, all := w.procs[0], &call{key: key, lasts: rest}
+	all.waiter.N, w.patience = p.limit, rest
+	p.later(func() { p.call(all) })
+	w.Run(w.Now + rest)
+	return all.runs
+}
+
+// forgot reports whether a process can have a give-back of a key that the failover lost: see asksFree.
+func (p *process) forgot(key int) bool {
+	return !p.gone && p.keys[key].sent < p.w.failed && (p.sent < p.w.failed || p.silent >= 10*second || p.unheard)
 }

@@ -25,6 +25,9 @@ type world struct {
 	keys  []*key
 	bad   []string // broken rules
 
+	failed int64    // ns; the last failover
+	kept   []string // keys of which permits stayed booked after a failover, for the one reason that decision 0051 names
+
 	admitted, arrived, asked, losses int64 // calls, calls, ops without those of Tell, and losses that Redis reported
 }
 
@@ -188,6 +191,7 @@ func (w *world) wipe() {
 func (w *world) replicate() { w.redis.snapshot = w.redis.clone() }
 
 func (w *world) failOver() {
+	w.failed = w.Now
 	if s := w.redis.snapshot; s != nil {
 		w.redis = *s.clone()
 	}
